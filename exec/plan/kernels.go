@@ -1,0 +1,268 @@
+package plan
+
+// Kernels is the signature table, one row per kernel. In formulas M is the number of rows the
+// step works on (T or R, see Step.Rows), P the pages of one sequence's table, and the rest are
+// parameters of the step. Every kernel computes each row independently of the others.
+func Kernels() []Signature { return kernels }
+
+var kernels = []Signature{
+	// y[m] = scale · dequantise(table[tokens[m]])
+	{
+		Name: "embed",
+		Operands: []Operand{
+			{Role: "tokens", Formats: []string{"i32"}, Extent: "M"},
+			{Role: "table", Dir: WeightIn, Extent: "vocab*n"},
+			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*n"},
+		},
+		Params: []ParamSpec{{"n", int64(0)}, {"vocab", int64(0)}, {"scale", 0.0}},
+		Splits: []string{"tokens", "each", "one"},
+	},
+	// y[m] = w · x[m] / rms(x[m]), quantised where y is q8x2
+	{
+		Name: "norm",
+		Operands: []Operand{
+			{Role: "x", Formats: []string{"f32"}, Extent: "M*n"},
+			{Role: "w", Dir: WeightIn, Formats: []string{"f32"}, Extent: "n"},
+			{Role: "y", Dir: Out, Formats: []string{"f32", "q8x2"}, Extent: "M*n", Alias: "x"},
+		},
+		Params:  []ParamSpec{{"n", int64(0)}, {"eps", 0.0}},
+		Splits:  []string{"tokens", "each", "one"},
+		Scratch: "4*n",
+	},
+	// y[m] = x[m] + w · d[m] / rms(d[m]): a post-norm and the residual addition after it
+	{
+		Name: "norm_add",
+		Operands: []Operand{
+			{Role: "d", Formats: []string{"f32"}, Extent: "M*n"},
+			{Role: "w", Dir: WeightIn, Formats: []string{"f32"}, Extent: "n"},
+			{Role: "x", Formats: []string{"f32"}, Extent: "M*n"},
+			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*n", Alias: "x"},
+		},
+		Params: []ParamSpec{{"n", int64(0)}, {"eps", 0.0}},
+		Splits: []string{"tokens", "each", "one"},
+	},
+	// y[m] = x[m] as q8x2
+	{
+		Name: "quantise",
+		Operands: []Operand{
+			{Role: "x", Formats: []string{"f32"}, Extent: "M*n"},
+			{Role: "y", Dir: Out, Formats: []string{"q8x2"}, Extent: "M*n"},
+		},
+		Params: []ParamSpec{{"n", int64(0)}},
+		Splits: []string{"tokens", "each", "one"},
+	},
+	// out_i[m] = w_i · x[m] (+ bias_i) (+ res[m]), i < 3; each w_i names its own matmul kernel
+	{
+		Name: "matmul_group",
+		Operands: []Operand{
+			{Role: "x", Formats: []string{"f32", "q8x2"}, Extent: "M*k"},
+			{Role: "w", Dir: WeightIn, Extent: "n#*k", Repeat: true},
+			{Role: "bias", Dir: WeightIn, Formats: []string{"f32"}, Extent: "n#", Optional: true, Repeat: true},
+			{Role: "res", Formats: []string{"f32"}, Extent: "M*n0", Optional: true},
+			{Role: "out", Dir: Out, Formats: []string{"f32"}, Extent: "M*n#", Alias: "res", Repeat: true},
+		},
+		Params:  []ParamSpec{{"k", int64(0)}, {"n0", int64(0)}, {"n1", int64(0)}, {"n2", int64(0)}},
+		Splits:  []string{"rows", "one"},
+		Scratch: "16*k",
+	},
+	// y[m] = act(gate · x[m]) ⊙ (up · x[m]); w0 is gate, w1 is up
+	{
+		Name: "gated",
+		Operands: []Operand{
+			{Role: "x", Formats: []string{"f32", "q8x2"}, Extent: "M*k"},
+			{Role: "w", Dir: WeightIn, Extent: "n*k", Repeat: true},
+			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*n"},
+		},
+		Params:  []ParamSpec{{"k", int64(0)}, {"n", int64(0)}, {"act", ""}},
+		Splits:  []string{"rows", "one"},
+		Scratch: "16*k",
+	},
+	// Norms (optional) and RoPE on q and k, KV write, scores, softmax, values, for each token
+	// over the cached positions of its sequence and the tokens before it in this step. A worker
+	// ropes the step's keys of its heads into its scratch, rounded to the cache's format, so
+	// that it never reads what another worker writes; the worker of a group's first head writes
+	// the cache. A layer with a window keeps its positions in a ring (ring = 1).
+	{
+		Name: "attention",
+		Operands: []Operand{
+			{Role: "q", Formats: []string{"f32"}, Extent: "M*heads*head_dim"},
+			{Role: "k", Formats: []string{"f32"}, Extent: "M*kv_heads*head_dim"},
+			{Role: "v", Formats: []string{"f32"}, Extent: "M*kv_heads*head_dim"},
+			{Role: "pos", Formats: []string{"i32"}, Extent: "M"},
+			{Role: "seq", Formats: []string{"i32"}, Extent: "M"},
+			{Role: "pages", Formats: []string{"i32"}, Extent: "S*P"},
+			{Role: "kcache", Dir: InOut, Formats: []string{"f32", "f16"}, Extent: "S*positions*kv_heads*head_dim"},
+			{Role: "vcache", Dir: InOut, Formats: []string{"f32", "f16"}, Extent: "S*positions*kv_heads*head_dim"},
+			{Role: "qnorm", Dir: WeightIn, Formats: []string{"f32"}, Extent: "head_dim", Optional: true},
+			{Role: "knorm", Dir: WeightIn, Formats: []string{"f32"}, Extent: "head_dim", Optional: true},
+			{Role: "freqs", Dir: WeightIn, Formats: []string{"f32"}, Extent: "rot/2", Optional: true},
+			{Role: "out", Dir: Out, Formats: []string{"f32"}, Extent: "M*heads*head_dim"},
+		},
+		Params: []ParamSpec{{"heads", int64(0)}, {"kv_heads", int64(0)}, {"head_dim", int64(0)}, {"rot", int64(0)},
+			{"positions", int64(0)}, {"window", int64(0)}, {"ring", int64(0)},
+			{"base", 0.0}, {"freq_scale", 0.0}, {"scale", 0.0}, {"eps", 0.0}, {"layout", ""}},
+		Splits:  []string{"heads", "one"},
+		Scratch: "4*(2*M*head_dim + 2*head_dim + positions + M)",
+	},
+	// y[r] = x[rows[r]]
+	{
+		Name: "select",
+		Operands: []Operand{
+			{Role: "x", Formats: []string{"f32"}, Extent: "T*n"},
+			{Role: "rows", Formats: []string{"i32"}, Extent: "R"},
+			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "R*n"},
+		},
+		Params: []ParamSpec{{"n", int64(0)}},
+		Splits: []string{"tokens", "each", "one"},
+	},
+	// y = x, for values that the caller wants to see
+	{
+		Name: "copy",
+		Operands: []Operand{
+			{Role: "x", Formats: []string{"f32"}, Extent: "M*n"},
+			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*n"},
+		},
+		Params: []ParamSpec{{"n", int64(0)}},
+		Splits: []string{"tokens", "one"},
+	},
+
+	// The reference kernels, one for each unfused op: what a plan runs where no kernel fits.
+	// Their semantics are those of the functions of the same names in ops/ref.
+	{
+		Name: "ref.get_rows",
+		Operands: []Operand{
+			{Role: "table", Dir: WeightIn, Extent: "vocab*n"},
+			{Role: "ids", Formats: []string{"i32"}, Extent: "M"},
+			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*n"},
+		},
+		Params: []ParamSpec{{"n", int64(0)}, {"vocab", int64(0)}, {"scale", 0.0}},
+		Splits: []string{"one"},
+	},
+	refUnary("ref.scale", ParamSpec{"factor", 0.0}),
+	{
+		Name: "ref.rms_norm",
+		Operands: []Operand{
+			{Role: "x", Formats: []string{"f32"}, Extent: "M*n"},
+			{Role: "w", Dir: WeightIn, Formats: []string{"f32"}, Extent: "group"},
+			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*n", Alias: "x"},
+		},
+		Params: []ParamSpec{{"n", int64(0)}, {"group", int64(0)}, {"eps", 0.0}},
+		Splits: []string{"one"},
+	},
+	{
+		Name: "ref.matmul",
+		Operands: []Operand{
+			{Role: "x", Formats: []string{"f32"}, Extent: "M*k"},
+			{Role: "w", Dir: WeightIn, Extent: "n*k"},
+			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*n"},
+		},
+		Params:  []ParamSpec{{"k", int64(0)}, {"n", int64(0)}},
+		Splits:  []string{"rows", "one"},
+		Scratch: "4*k",
+	},
+	{
+		Name: "ref.add_bias",
+		Operands: []Operand{
+			{Role: "x", Formats: []string{"f32"}, Extent: "M*n"},
+			{Role: "bias", Dir: WeightIn, Formats: []string{"f32"}, Extent: "n"},
+			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*n", Alias: "x"},
+		},
+		Params: []ParamSpec{{"n", int64(0)}},
+		Splits: []string{"one"},
+	},
+	refBinary("ref.add"),
+	refBinary("ref.mul"),
+	refUnary("ref.silu"),
+	refUnary("ref.gelu_tanh"),
+	refUnary("ref.gelu_erf"),
+	{
+		Name: "ref.rope",
+		Operands: []Operand{
+			{Role: "x", Formats: []string{"f32"}, Extent: "M*heads*head_dim"},
+			{Role: "pos", Formats: []string{"i32"}, Extent: "M"},
+			{Role: "freqs", Dir: WeightIn, Formats: []string{"f32"}, Extent: "rot/2", Optional: true},
+			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*heads*head_dim", Alias: "x"},
+		},
+		Params: []ParamSpec{{"heads", int64(0)}, {"head_dim", int64(0)}, {"rot", int64(0)},
+			{"base", 0.0}, {"freq_scale", 0.0}, {"layout", ""}},
+		Splits: []string{"one"},
+	},
+	{
+		Name: "ref.kv_write",
+		Operands: []Operand{
+			{Role: "cache", Dir: InOut, Formats: []string{"f32", "f16"}, Extent: "S*positions*width"},
+			{Role: "x", Formats: []string{"f32"}, Extent: "M*width"},
+			{Role: "pos", Formats: []string{"i32"}, Extent: "M"},
+			{Role: "seq", Formats: []string{"i32"}, Extent: "M"},
+			{Role: "pages", Formats: []string{"i32"}, Extent: "S*P"},
+		},
+		Params: []ParamSpec{{"width", int64(0)}, {"positions", int64(0)}, {"ring", int64(0)}},
+		Splits: []string{"one"},
+	},
+	{
+		Name: "ref.attn_scores",
+		Operands: []Operand{
+			{Role: "q", Formats: []string{"f32"}, Extent: "M*heads*head_dim"},
+			{Role: "kcache", Formats: []string{"f32", "f16"}, Extent: "S*positions*kv_heads*head_dim"},
+			{Role: "pos", Formats: []string{"i32"}, Extent: "M"},
+			{Role: "seq", Formats: []string{"i32"}, Extent: "M"},
+			{Role: "pages", Formats: []string{"i32"}, Extent: "S*P"},
+			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*heads*C"},
+		},
+		Params: []ParamSpec{{"heads", int64(0)}, {"kv_heads", int64(0)}, {"head_dim", int64(0)},
+			{"positions", int64(0)}, {"window", int64(0)}, {"ring", int64(0)}, {"scale", 0.0}},
+		Splits:  []string{"one"},
+		Scratch: "4*kv_heads*head_dim",
+	},
+	{
+		Name: "ref.softmax",
+		Operands: []Operand{
+			{Role: "x", Formats: []string{"f32"}, Extent: "M*heads*C"},
+			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*heads*C", Alias: "x"},
+		},
+		Params: []ParamSpec{{"heads", int64(0)}},
+		Splits: []string{"one"},
+	},
+	{
+		Name: "ref.attn_values",
+		Operands: []Operand{
+			{Role: "probs", Formats: []string{"f32"}, Extent: "M*heads*C"},
+			{Role: "vcache", Formats: []string{"f32", "f16"}, Extent: "S*positions*kv_heads*head_dim"},
+			{Role: "pos", Formats: []string{"i32"}, Extent: "M"},
+			{Role: "seq", Formats: []string{"i32"}, Extent: "M"},
+			{Role: "pages", Formats: []string{"i32"}, Extent: "S*P"},
+			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*heads*head_dim"},
+		},
+		Params: []ParamSpec{{"heads", int64(0)}, {"kv_heads", int64(0)}, {"head_dim", int64(0)},
+			{"positions", int64(0)}, {"window", int64(0)}, {"ring", int64(0)}},
+		Splits:  []string{"one"},
+		Scratch: "4*kv_heads*head_dim + 8*head_dim",
+	},
+}
+
+// refUnary is the signature of an elementwise reference kernel of one operand.
+func refUnary(name string, params ...ParamSpec) Signature {
+	return Signature{
+		Name: name,
+		Operands: []Operand{
+			{Role: "x", Formats: []string{"f32"}, Extent: "M*n"},
+			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*n", Alias: "x"},
+		},
+		Params: append([]ParamSpec{{"n", int64(0)}}, params...),
+		Splits: []string{"one"},
+	}
+}
+
+// refBinary is the signature of an elementwise reference kernel of two operands.
+func refBinary(name string) Signature {
+	return Signature{
+		Name: name,
+		Operands: []Operand{
+			{Role: "a", Formats: []string{"f32"}, Extent: "M*n"},
+			{Role: "b", Formats: []string{"f32"}, Extent: "M*n"},
+			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*n", Alias: "a"},
+		},
+		Params: []ParamSpec{{"n", int64(0)}},
+		Splits: []string{"one"},
+	}
+}

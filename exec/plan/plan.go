@@ -1,0 +1,139 @@
+// Package plan is the execution plan as data: what a compiler wrote and an executor runs.
+//
+// It owns the plan's structure, its text form (print, parse, seal), its JSON, its verifier, its
+// diff, the formats of elements in memory, and the table of kernel signatures through which
+// package lower and package exec agree. It is a leaf: it imports nothing of this module.
+package plan
+
+// Version is the newest format that this package reads and the one it writes.
+const Version = 1
+
+// PageTokens is the number of positions in one page of a KV cache.
+const PageTokens = 16
+
+// A Plan is for one model, one target and one set of bounds.
+type Plan struct {
+	Version  int
+	Model    Model
+	Target   Target
+	Passes   string // the --passes list it was made with, "" for all
+	Memory   Memory
+	Weights  []Weight
+	Buffers  []Buffer // states and io, shared by all programs; Buffers[i].ID == i
+	Programs []Program
+	Fusions  Fusions
+}
+
+// A Model is the identity of the GGUF file a plan belongs to.
+type Model struct {
+	Arch      string
+	Name      string
+	File      string // relative to the plan file; "" when embedded ("demo")
+	Size      int64  // bytes, all shards
+	Directory string // "sha256:…" of header, metadata and tensor directory
+	Data      string // "sha256:…" of the tensor data, "" when not computed
+}
+
+// A Target is where and within which bounds a plan runs.
+type Target struct {
+	Backend   string // "cpu"
+	ISA       string // "portable"
+	Precision string // "exact", "fast"
+	KV        string // "f32", "f16"
+	Threads   int    // at most
+	Ctx       int64  // positions per sequence
+	Ubatch    int64  // tokens per step
+	Sequences int64
+	Rows      int64 // logits rows per step
+}
+
+// Memory sums bytes by class.
+type Memory struct {
+	Weight, Packed, State, IO, Arena, ArenaLowerBound, ArenaUnshared int64
+}
+
+// A Weight is a tensor of the model file that some step reads.
+type Weight struct {
+	Name string
+	Type string  // lower-case GGML name: "q5_0"
+	Dims []int64 // row-major: [rows, row length], or [length]
+}
+
+// A Class says where a buffer lives.
+type Class string
+
+// The memory classes of buffers.
+const (
+	State Class = "state" // KV pages, kept between steps
+	IO    Class = "io"    // filled or read by the caller
+	Arena Class = "arena" // planned, dead between runs
+)
+
+// A Buffer is a named range of memory. Arena buffers belong to a program and have an offset in
+// the arena; an Each buffer is repeated for every worker at Stride.
+type Buffer struct {
+	ID     int
+	Class  Class
+	Name   string // the value it holds: "blk.0.q"
+	Format string // "f32", "i32", "f16", "q8x2"
+	Elems  string // extent as a formula over T, R, S and constants: "T*896"
+	Offset int64  // bytes into the arena (0 for state and io, which are allocated one by one)
+	Size   int64  // bytes, all copies together
+	Each   bool   // one copy per worker
+	Stride int64  // bytes between copies where Each
+	First  int    // first step that touches it (arena only)
+	Last   int    // one past the last step that touches it
+}
+
+// A Program is the schedule for steps of up to MaxT tokens and MaxR rows of logits.
+type Program struct {
+	Name       string // "decode", "small", "prefill"
+	MinT, MaxT int64
+	MaxR       int64
+	Buffers    []Buffer // arena buffers; IDs continue after the plan's own
+	Waves      []Wave
+}
+
+// A Wave is a list of steps between two barriers. Every worker walks the list in order.
+type Wave struct {
+	Steps []Step
+}
+
+// A Step is one kernel call, shared among the workers as Split says.
+type Step struct {
+	ID     int    // dense within the program, in execution order
+	Name   string // the value it computes: "blk.0.qkv"
+	Layer  int    // block number, −1 outside
+	Kernel string // a row of the signature table
+	Rows   string // "T" or "R": how many rows it works on
+	Args   []Arg  // in the signature's order; absent optional ones are left out
+	Params []Param
+	Split  Split
+	// Scratch is a range of the arena for each worker, of which Size/threads bytes are its own.
+	Scratch int // buffer ID (an Each buffer), −1 for none
+}
+
+// An Arg binds a role of the signature to a buffer or a weight.
+type Arg struct {
+	Role   string
+	Buffer int    // −1 for a weight
+	Weight string // tensor name
+	Kernel string // for the weights of a matmul group: "gemv.q5_0.q8x2"
+}
+
+// A Param is a named constant of a step: int64, float64 or string.
+type Param struct {
+	Name  string
+	Value any
+}
+
+// A Split says how workers share a step.
+type Split struct {
+	By   string // "rows" (of the weights), "heads", "tokens", "each" (every worker all of it), "one" (worker 0)
+	Unit int64  // smallest share
+}
+
+// Fusions counts the fused groups of a plan's largest program.
+type Fusions struct {
+	QKV, SwiGLU, Attention int
+}
