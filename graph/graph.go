@@ -112,6 +112,9 @@ type Op struct {
 	// Writes lists pairs (result, operand): the result is the operand's state after a write.
 	// A state is written at most once, and not read afterwards under its old name.
 	Writes [][2]int
+	// RowWise says that row m of every result depends on no row but m of the operands whose
+	// first extent is T or R.
+	RowWise bool
 }
 
 // An Operand is one place in an op's operand list.
