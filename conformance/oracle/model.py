@@ -1,0 +1,120 @@
+"""What the oracle reads of a GGUF file: hyper-parameters and dequantised weights.
+
+The package `gguf` reads and dequantises (to float32); nothing here computes.
+Format: the GGUF specification, and the metadata keys of the three architectures.
+"""
+
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import gguf
+import numpy as np
+
+# Facts of an architecture that its file does not state.
+ARCHITECTURES = MappingProxyType({
+    "llama": {"rope": "pairs"},
+    "qwen2": {"rope": "halves"},
+    "gemma3": {"rope": "halves", "scale_embeddings": True, "activation": "gelu_tanh", "pattern": 6, "window_base": 10_000.0},
+})
+
+
+class ModelError(Exception):
+    """A file that the oracle does not understand: one line that says what and why."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Hyper-parameters of one block. window is None where attention is global."""
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    rope_layout: str
+    rope_width: int
+    rope_base: float
+    rope_factor: float
+    window: int | None
+    eps: float
+
+
+class Model:
+    """An open GGUF file."""
+
+    def __init__(self, path):
+        self.path = str(path)
+        self._reader = gguf.GGUFReader(path)
+        self._tensors = {t.name: t for t in self._reader.tensors}
+        self.architecture = self.metadata("general.architecture")
+        if self.architecture not in ARCHITECTURES:
+            raise ModelError(f"{self.path}: general.architecture is {self.architecture!r}, want one of {', '.join(ARCHITECTURES)}")
+        self.facts = ARCHITECTURES[self.architecture]
+        self.embedding_length = self._key("embedding_length")
+        self.layers = [self._layer(i) for i in range(self._key("block_count"))]
+        self.eps = self._key("attention.layer_norm_rms_epsilon")
+
+    def metadata(self, key, default=None):
+        """The value of a metadata key, or default where the file lacks it."""
+        field = self._reader.get_field(key)
+        return default if field is None else field.contents()
+
+    def weight(self, name, dtype, rows=None):
+        """A tensor as an array [rows, columns] (or [n]) of dtype, or None where the file lacks it.
+
+        rows, an index or slice of the first axis, limits what is dequantised.
+        """
+        tensor = self._tensors.get(name)
+        if tensor is None:
+            return None
+        data = tensor.data if rows is None else tensor.data[rows]
+        return gguf.quants.dequantize(data, tensor.tensor_type).astype(dtype, copy=False)
+
+    def rows(self, name):
+        """Number of rows of a matrix: its second GGUF dimension."""
+        return int(self._tensors[name].shape[1])
+
+    def has(self, name):
+        return name in self._tensors
+
+    def _key(self, name, default=None, layer=None):
+        """A key under the architecture's prefix; arrays hold one value per layer."""
+        value = self.metadata(f"{self.architecture}.{name}", default)
+        if value is None:
+            raise ModelError(f"{self.path}: {self.architecture}.{name} is missing")
+        return value[layer] if isinstance(value, list) and layer is not None else value
+
+    def _layer(self, i):
+        heads = self._key("attention.head_count", layer=i)
+        head_dim = self._key("attention.key_length", self.embedding_length // heads)
+        sliding = self._is_sliding(i)
+        base, factor = self._key("rope.freq_base", 10_000.0), self._linear_scaling()
+        if sliding:
+            # A sliding layer never looks far, so neither the long base nor the scaling applies to it.
+            base, factor = self._key("rope.freq_base_swa", self.facts["window_base"]), 1.0
+        return Layer(
+            heads=heads,
+            kv_heads=self._key("attention.head_count_kv", heads, layer=i),
+            head_dim=head_dim,
+            rope_layout=self.facts["rope"],
+            rope_width=self._key("rope.dimension_count", head_dim),
+            rope_base=base,
+            rope_factor=factor,
+            window=self._key("attention.sliding_window") if sliding else None,
+            eps=self._key("attention.layer_norm_rms_epsilon"),
+        )
+
+    def _is_sliding(self, i):
+        """The pattern is a flag per layer, or a period whose last layer is global."""
+        if "pattern" not in self.facts:
+            return False
+        pattern = self._key("attention.sliding_window_pattern", self.facts["pattern"])
+        if isinstance(pattern, list):
+            return bool(pattern[i])
+        return (i + 1) % pattern != 0
+
+    def _linear_scaling(self):
+        kind = self._key("rope.scaling.type", "none")
+        if kind == "none":
+            return float(self._key("rope.scale_linear", 1.0))
+        if kind == "linear":
+            return float(self._key("rope.scaling.factor"))
+        raise ModelError(f"{self.path}: {self.architecture}.rope.scaling.type is {kind!r}, want none or linear")

@@ -1,0 +1,217 @@
+#!/usr/bin/env python3
+"""The oracle: a transformer's forward pass in plain numpy.
+
+It shares no code with the Go programs. Weights are dequantised to float32 by
+the package `gguf` and then computed with in float64, so that its own rounding
+lies nine digits below what it judges.
+
+    ref_forward.py MODEL --ids 1,2,3 -o DIR [--floor] [--values 'blk.3.*']
+                   [--logit-rows LO:HI] [--argmax] [--dtype float64|float32]
+
+DIR receives
+    tokens.npy      int32 [T]          the ids
+    layer_00.npy …  dtype [T, n_embd]  the residual stream after each block
+    logits.npy      dtype [T, n_vocab] or, with --logit-rows, only those rows
+    NAME.npy        dtype [T, width]   each value whose name matches --values
+    floor.json      with --floor: d between this pass and the same pass in
+                    float32: {"layers": [worst of each layer], "logits": worst}
+    oracle.json     {"architecture", "dtype", "logit_rows": [LO, HI]}
+
+Names inside a block N, in order of computation:
+    blk.N.attn_norm  blk.N.q  blk.N.k  blk.N.v (with bias)  blk.N.q_norm
+    blk.N.k_norm  blk.N.q_rope  blk.N.k_rope  blk.N.attn (heads side by side)
+    blk.N.attn_output  blk.N.post_attention_norm  blk.N.attn_residual
+    blk.N.ffn_norm  blk.N.ffn_gate  blk.N.ffn_up  blk.N.ffn_act (activated gate
+    × up)  blk.N.ffn_down  blk.N.post_ffw_norm  blk.N.out
+and around the blocks: embd, output_norm, logits. A value that the architecture
+does not have is not written.
+
+--argmax prints a line per logit row: `pos P argmax ID margin M`, M the distance
+from the best logit to the second. One pass over a prompt and the tokens that
+some program generated after it thus tells where greedy decoding would differ.
+"""
+
+import argparse
+import fnmatch
+import json
+import math
+import pathlib
+import sys
+
+import numpy as np
+
+import blocks
+import measure
+from model import Model, ModelError
+
+HEAD_ROWS = 16_384  # rows of the head dequantised at once: 117 MB of float64 at 896 columns
+
+ACTIVATIONS = {"silu": blocks.silu, "gelu_tanh": blocks.gelu_tanh}
+
+
+def forward(model, ids, dtype, observe, logit_rows=slice(None)):
+    """One pass over the token ids, from position 0; observe(name, value [T, width]) sees every named value."""
+    ids = np.asarray(ids)
+    x = model.weight("token_embd.weight", dtype, rows=ids)
+    if model.facts.get("scale_embeddings"):
+        x = x * math.sqrt(model.embedding_length)
+    observe("embd", x)
+    for n, layer in enumerate(model.layers):
+        x = block(model, n, layer, x, observe)
+    x = blocks.rms_norm(x[logit_rows], model.weight("output_norm.weight", dtype), model.eps)
+    observe("output_norm", x)
+    observe("logits", head(model, x))
+
+
+def block(model, n, layer, x, observe):
+    """Block n: attention and feed-forward, each with its residual connection."""
+    def weight(name):
+        return model.weight(f"blk.{n}.{name}", x.dtype)
+
+    def named(name, value):
+        observe(f"blk.{n}.{name}", value.reshape(len(x), -1))
+        return value
+
+    def norm(name, value):
+        """The norm of that name, or the value itself where the model has none."""
+        w = weight(name + ".weight")
+        return value if w is None else named(name, blocks.rms_norm(value, w, layer.eps))
+
+    def project(name, value):
+        return blocks.linear(value, weight(name + ".weight"), weight(name + ".bias"))
+
+    h = norm("attn_norm", x)
+    a = named("attn_output", project("attn_output", self_attention(model, layer, h, project, weight, named)))
+    x = named("attn_residual", x + norm("post_attention_norm", a))
+
+    h = norm("ffn_norm", x)
+    gate, up = named("ffn_gate", project("ffn_gate", h)), named("ffn_up", project("ffn_up", h))
+    activation = ACTIVATIONS[model.facts.get("activation", "silu")]
+    f = named("ffn_down", project("ffn_down", named("ffn_act", activation(gate) * up)))
+    return named("out", x + norm("post_ffw_norm", f))
+
+
+def self_attention(model, layer, h, project, weight, named):
+    """All heads over h, side by side: [T, heads × value_dim]."""
+    tokens = len(h)
+    q = named("q", project("attn_q", h)).reshape(tokens, layer.heads, -1)
+    k = named("k", project("attn_k", h)).reshape(tokens, layer.kv_heads, -1)
+    v = named("v", project("attn_v", h)).reshape(tokens, layer.kv_heads, -1)
+    q_norm, k_norm = weight("attn_q_norm.weight"), weight("attn_k_norm.weight")
+    if q_norm is not None:
+        q = named("q_norm", blocks.rms_norm(q, q_norm, layer.eps))
+        k = named("k_norm", blocks.rms_norm(k, k_norm, layer.eps))
+    divisors = model.weight("rope_freqs.weight", np.float64)
+    freq = blocks.rope_frequencies(layer.rope_width, layer.rope_base, divisors, layer.rope_factor)
+    q = named("q_rope", blocks.rope(q, range(tokens), freq, layer.rope_layout))
+    k = named("k_rope", blocks.rope(k, range(tokens), freq, layer.rope_layout))
+    mask = blocks.causal_mask(tokens, layer.window)
+    scale = 1 / math.sqrt(layer.head_dim)
+    return named("attn", blocks.attention(q, k, v, scale, mask)).reshape(tokens, -1)
+
+
+def head(model, x):
+    """Logits [rows, n_vocab]; a model without output.weight reuses its embeddings."""
+    name = "output.weight" if model.has("output.weight") else "token_embd.weight"
+    rows = model.rows(name)
+    logits = np.empty((len(x), rows), dtype=x.dtype)
+    for lo in range(0, rows, HEAD_ROWS):
+        part = slice(lo, min(lo + HEAD_ROWS, rows))
+        logits[:, part] = blocks.linear(x, model.weight(name, x.dtype, rows=part))
+    return logits
+
+
+class Recorder:
+    """Keeps the residual streams and the logits of a pass, and whatever else matches a pattern."""
+
+    def __init__(self, pattern=None):
+        self.layers, self.logits, self.values = [], None, {}
+        self._pattern = pattern
+
+    def __call__(self, name, value):
+        if name.endswith(".out"):
+            self.layers.append(value)
+        elif name == "logits":
+            self.logits = value
+        if self._pattern and fnmatch.fnmatchcase(name, self._pattern):
+            self.values[name] = value
+
+
+def run(model, ids, dtype, logit_rows=slice(None), pattern=None):
+    """One pass, recorded."""
+    recorder = Recorder(pattern)
+    forward(model, ids, np.dtype(dtype), recorder, logit_rows)
+    return recorder
+
+
+def floor_of(model, ids, logit_rows, exact):
+    """The float32 floor: what float32 arithmetic alone costs, as worst d per layer and of the logits."""
+    single = run(model, ids, np.float32, logit_rows)
+    return {
+        "layers": [measure.worst(a, b)[0] for a, b in zip(single.layers, exact.layers)],
+        "logits": measure.worst(single.logits, exact.logits)[0],
+    }
+
+
+def parse_ids(text, vocabulary):
+    ids = [int(word) for word in text.replace(",", " ").split()]
+    if not ids:
+        raise ModelError("--ids is empty, want at least one token id")
+    for i in ids:
+        if not 0 <= i < vocabulary:
+            raise ModelError(f"--ids: id {i} is outside the vocabulary of {vocabulary}")
+    return ids
+
+
+def parse_rows(text, tokens):
+    """LO:HI as a slice of the positions; either side may be left out."""
+    lo, _, hi = text.partition(":")
+    return slice(*slice(int(lo) if lo else None, int(hi) if hi else None).indices(tokens)[:2])
+
+
+def arguments(argv):
+    parser = argparse.ArgumentParser(description="Forward pass of a GGUF model in numpy, the oracle of all comparisons.")
+    parser.add_argument("model", metavar="MODEL")
+    parser.add_argument("--ids", required=True, help="token ids, separated by commas or spaces")
+    parser.add_argument("-o", dest="out", metavar="DIR", required=True, type=pathlib.Path)
+    parser.add_argument("--dtype", choices=("float64", "float32"), default="float64")
+    parser.add_argument("--values", metavar="PATTERN", help="also write values whose name matches, such as 'blk.3.*'")
+    parser.add_argument("--logit-rows", metavar="LO:HI", default=":", help="positions whose logits are wanted")
+    parser.add_argument("--floor", action="store_true", help="also compute the float32 floor")
+    parser.add_argument("--argmax", action="store_true", help="print argmax and margin per position")
+    return parser.parse_args(argv)
+
+
+def main(argv=None):
+    args = arguments(argv)
+    model = Model(args.model)
+    ids = parse_ids(args.ids, model.rows("token_embd.weight"))
+    rows = parse_rows(args.logit_rows, len(ids))
+    result = run(model, ids, args.dtype, rows, args.values)
+
+    args.out.mkdir(parents=True, exist_ok=True)
+    np.save(args.out / "tokens.npy", np.array(ids, dtype=np.int32))
+    for n, value in enumerate(result.layers):
+        np.save(args.out / f"layer_{n:02d}.npy", value)
+    np.save(args.out / "logits.npy", result.logits)
+    for name, value in result.values.items():
+        np.save(args.out / f"{name}.npy", value)
+    about = {"architecture": model.architecture, "dtype": args.dtype, "logit_rows": [rows.start, rows.stop]}
+    (args.out / "oracle.json").write_text(json.dumps(about) + "\n")
+
+    if args.floor:
+        floor = floor_of(model, ids, rows, result)
+        (args.out / "floor.json").write_text(json.dumps(floor) + "\n")
+        for n, d in enumerate(floor["layers"]):
+            print(f"floor layer {n:02d} d {d:.3e}")
+        print(f"floor logits d {floor['logits']:.3e}")
+    if args.argmax:
+        for pos, best, margin in zip(range(rows.start, rows.stop), *measure.margins(result.logits)):
+            print(f"pos {pos} argmax {best} margin {margin:.6f}")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (ModelError, OSError, ValueError) as error:
+        sys.exit(f"ref_forward: {error}")
