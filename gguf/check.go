@@ -1,0 +1,90 @@
+package gguf
+
+import (
+	"fmt"
+	"math"
+
+	"pesti/gguf/quant"
+)
+
+// Finding is a block of weights that cannot be meant.
+type Finding struct {
+	Tensor string
+	Block  int64 // index in the tensor, in blocks of its type; −1 for the whole tensor
+	What   string
+}
+
+// String returns the finding on one line.
+func (d Finding) String() string {
+	if d.Block < 0 {
+		return fmt.Sprintf("tensor %q: %s", d.Tensor, d.What)
+	}
+	return fmt.Sprintf("tensor %q, block %d: %s", d.Tensor, d.Block, d.What)
+}
+
+// maxFindings bounds the blocks named for one tensor.
+const maxFindings = 8
+
+// Check reads all tensors and returns the blocks with a scale, or the elements
+// with a value, that is NaN or infinite, in directory order. Of a tensor with
+// many, the first few are named and the rest counted.
+func (f *File) Check() []Finding {
+	var all []Finding
+	for i := range f.tensors {
+		t := &f.tensors[i]
+		in, _ := quant.Lookup(t.Type)
+		var found []Finding
+		count := 0
+		report := func(block int64, what string) {
+			if count++; count <= maxFindings {
+				found = append(found, Finding{t.Name, block, what})
+			}
+		}
+		err := guard(f.shards[t.Shard].path, func() error {
+			checkBlocks(in, f.Bytes(t), report)
+			return nil
+		})
+		if count > maxFindings {
+			found = append(found, Finding{t.Name, -1, fmt.Sprintf("%d blocks more", count-maxFindings)})
+		}
+		if err != nil {
+			found = append(found, Finding{t.Name, -1, err.Error()})
+		}
+		all = append(all, found...)
+	}
+	return all
+}
+
+// checkBlocks reports the blocks of data with a scale that is not finite and,
+// for types that store each element by itself, such elements.
+func checkBlocks(in *quant.Info, data []byte, report func(block int64, what string)) {
+	if in.BlockLen > 1 {
+		for block := int64(0); len(data) >= in.BlockBytes; block++ {
+			for _, at := range in.Scales {
+				if x := quant.F16ToF32(le.Uint16(data[at:])); !finite(x) {
+					report(block, fmt.Sprintf("the scale at byte %d is %v, expected a finite number", at, x))
+					break
+				}
+			}
+			data = data[in.BlockBytes:]
+		}
+		return
+	}
+	if in.Dequantize == nil {
+		return
+	}
+	var buf [1024]float32
+	for base := int64(0); len(data) > 0; {
+		part := buf[:min(len(buf), len(data)/in.BlockBytes)]
+		in.Dequantize(part, data)
+		for i, x := range part {
+			if !finite(x) {
+				report(base+int64(i), fmt.Sprintf("the value is %v, expected a finite float32", x))
+			}
+		}
+		base += int64(len(part))
+		data = data[len(part)*in.BlockBytes:]
+	}
+}
+
+func finite(x float32) bool { return math.Float32bits(x)>>23&0xff != 0xff }

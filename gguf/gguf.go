@@ -1,0 +1,215 @@
+// Package gguf reads and writes GGUF files: metadata, tensor directory, tensor
+// bytes. A file is mapped read-only, and everything that its header says is
+// checked against the file before it is believed, so that no content can make
+// the reader allocate much, read beyond the file, or panic.
+//
+// The format is described at https://github.com/ggml-org/ggml/blob/master/docs/gguf.md;
+// versions 2 and 3, little-endian, are read, and version 3 is written.
+//
+// The package knows the container and no model: what a key means is not its
+// business. It imports gguf/quant and nothing else of this module.
+package gguf
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+)
+
+// File is an open GGUF file, or the shards of a split one. Its methods may be
+// called from several goroutines, Close excepted.
+type File struct {
+	Path    string // as given to Open or Parse
+	Version uint32 // of the format
+	Size    int64  // in bytes, of all shards together
+
+	header            // of the first shard; tensors are those of all shards
+	shards   []*shard // in order
+	byName   map[string]int
+	warnings []string
+	digest   func() [32]byte
+}
+
+// shard is one mapped file.
+type shard struct {
+	path  string
+	data  []byte
+	head  []byte // a copy of the header, metadata and directory
+	close func() error
+}
+
+// Open opens the file at path. Where it is one shard of a split file, all its
+// shards are opened, which must lie in the same folder. All checks are done
+// here; tensor data is not read.
+func Open(path string) (*File, error) {
+	first, h, err := openShard(path)
+	if err != nil {
+		return nil, err
+	}
+	s, err := h.split(path)
+	if err != nil {
+		first.close()
+		return nil, err
+	}
+	if s.count <= 1 {
+		return newFile(path, []*shard{first}, []*header{h})
+	}
+	first.close()
+	return openSplit(path, s)
+}
+
+// Parse reads a GGUF file from memory, with the checks of Open. The name stands
+// in errors. The data must not change while the File is used.
+func Parse(name string, data []byte) (*File, error) {
+	s, h, err := newShard(name, data, func() error { return nil })
+	if err != nil {
+		return nil, err
+	}
+	sp, err := h.split(name)
+	if err != nil {
+		return nil, err
+	}
+	if sp.count > 1 {
+		return nil, fmt.Errorf("%s: is shard %d of %d, expected a whole file; open split files by their path", name, sp.no+1, sp.count)
+	}
+	return newFile(name, []*shard{s}, []*header{h})
+}
+
+// openShard maps one file and parses its header.
+func openShard(path string) (*shard, *header, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: cannot be opened: %w", path, cause(err))
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: cannot be examined: %w", path, cause(err))
+	}
+	switch {
+	case st.IsDir():
+		return nil, nil, fmt.Errorf("%s: is a directory, expected a GGUF file", path)
+	case !st.Mode().IsRegular():
+		return nil, nil, fmt.Errorf("%s: is not a regular file, expected a GGUF file", path)
+	case st.Size() == 0:
+		return nil, nil, fmt.Errorf("%s: truncated: the file is empty, expected a GGUF file", path)
+	case int64(int(st.Size())) != st.Size():
+		return nil, nil, fmt.Errorf("%s: has %d bytes, more than this system can map", path, st.Size())
+	}
+	data, unmap, err := mapFile(f, int(st.Size()))
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: cannot be mapped: %w", path, cause(err))
+	}
+	s, h, err := newShard(path, data, unmap)
+	if err != nil {
+		unmap()
+		return nil, nil, err
+	}
+	return s, h, nil
+}
+
+// cause drops the operation and the path that the os package puts before an
+// error, since our message has them.
+func cause(err error) error {
+	var pe *os.PathError
+	if errors.As(err, &pe) {
+		return pe.Err
+	}
+	return err
+}
+
+func newShard(path string, data []byte, unmap func() error) (*shard, *header, error) {
+	s := &shard{path: path, data: data, close: unmap}
+	var h *header
+	err := guard(path, func() (err error) {
+		if h, err = parseHeader(path, data); err != nil {
+			return err
+		}
+		// Metadata is served from a copy, so that it outlives the mapping and
+		// a file that changes.
+		s.head = bytes.Clone(data[:h.end])
+		h.rebase(s.head)
+		return nil
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return s, h, nil
+}
+
+// newFile joins parsed shards. It owns them, also when it fails.
+func newFile(path string, shards []*shard, headers []*header) (*File, error) {
+	f := &File{Path: path, Version: headers[0].version, header: *headers[0], shards: shards}
+	f.tensors = nil
+	for i, h := range headers {
+		f.Size += int64(len(shards[i].data))
+		for _, t := range h.tensors {
+			t.Shard = i
+			f.tensors = append(f.tensors, t)
+		}
+		if h.trailing > 0 {
+			f.warnings = append(f.warnings, fmt.Sprintf("%s: %d bytes after the last tensor are not used", shards[i].path, h.trailing))
+		}
+	}
+	f.byName = make(map[string]int, len(f.tensors))
+	for i, t := range f.tensors {
+		if j, twice := f.byName[t.Name]; twice {
+			f.Close()
+			return nil, fmt.Errorf("%s: tensor %q: stands in shards %d and %d, expected once", path, t.Name, f.tensors[j].Shard+1, t.Shard+1)
+		}
+		f.byName[t.Name] = i
+	}
+	f.digest = sync.OnceValue(func() (sum [32]byte) {
+		hash := sha256.New()
+		for _, s := range f.shards {
+			hash.Write(s.head)
+		}
+		hash.Sum(sum[:0])
+		return sum
+	})
+	return f, nil
+}
+
+// Close unmaps the file. Slices that Bytes returned must not be used after it;
+// metadata stays readable.
+func (f *File) Close() error {
+	var errs []error
+	for _, s := range f.shards {
+		s.data = nil
+		if s.close != nil {
+			errs = append(errs, s.close())
+			s.close = nil
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Warnings returns one line for each oddity that is allowed, such as bytes
+// after the last tensor.
+func (f *File) Warnings() []string { return f.warnings }
+
+// Digest returns the SHA-256 of header, metadata and tensor directory, of all
+// shards in order. It identifies a model without reading its weights.
+func (f *File) Digest() [32]byte { return f.digest() }
+
+// HashData returns the SHA-256 of the bytes of all tensors in directory order.
+// It reads the whole file.
+func (f *File) HashData() (sum [32]byte, err error) {
+	hash := sha256.New()
+	for i := range f.tensors {
+		t := &f.tensors[i]
+		err := guard(f.shards[t.Shard].path, func() error {
+			_, err := io.Copy(hash, bytes.NewReader(f.Bytes(t)))
+			return err
+		})
+		if err != nil {
+			return sum, err
+		}
+	}
+	hash.Sum(sum[:0])
+	return sum, nil
+}

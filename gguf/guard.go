@@ -1,0 +1,26 @@
+package gguf
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+)
+
+// guard runs read, which may touch mapped pages, and turns the fault of a file
+// that another process cut short into an error. All other panics pass.
+func guard(path string, read func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case interface {
+			runtime.Error
+			Addr() uintptr
+		}:
+			err = fmt.Errorf("%s: became shorter while it was read; open it again", path)
+		default:
+			panic(p)
+		}
+	}()
+	return read()
+}

@@ -1,0 +1,52 @@
+package quant
+
+import "math"
+
+// F16ToF32 returns the value of the IEEE 754 binary16 number h. The conversion
+// is exact; a NaN stays a NaN.
+func F16ToF32(h uint16) float32 {
+	sign := uint32(h&0x8000) << 16
+	exp := uint32(h>>10) & 31
+	man := uint32(h & 0x3ff)
+	switch exp {
+	case 0: // zero and subnormals
+		return math.Float32frombits(math.Float32bits(float32(man)*0x1p-24) | sign)
+	case 31: // infinity and NaN
+		return math.Float32frombits(sign | 0x7f800000 | man<<13)
+	}
+	return math.Float32frombits(sign | (exp+127-15)<<23 | man<<13)
+}
+
+// F32ToF16 returns the binary16 number nearest to f, ties to even. Values
+// beyond the range become infinities; a NaN stays a NaN.
+func F32ToF16(f float32) uint16 {
+	b := math.Float32bits(f)
+	sign := uint16(b>>16) & 0x8000
+	b &= 0x7fffffff
+	switch {
+	case b > 0x7f800000: // NaN: keep the high payload bits, set the quiet bit
+		return sign | 0x7e00 | uint16(b>>13)&0x3ff
+	case b >= 0x47800000: // 65536 and more
+		return sign | 0x7c00
+	case b < 0x38800000: // below 2^-14: the result is subnormal or zero
+		// Adding 0.5 puts the bit worth 2^-24 last, and rounds to even.
+		r := math.Float32frombits(b) + 0.5
+		return sign | uint16(math.Float32bits(r)-math.Float32bits(0.5))
+	}
+	// Rounding may carry into the exponent, up to infinity, as it should.
+	b += 0xfff + b>>13&1
+	return sign | uint16(b>>13-(127-15)<<10)
+}
+
+// BF16ToF32 returns the value of the bfloat16 number h, exactly.
+func BF16ToF32(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
+
+// F32ToBF16 returns the bfloat16 number nearest to f, ties to even. A NaN stays
+// a NaN and becomes quiet.
+func F32ToBF16(f float32) uint16 {
+	b := math.Float32bits(f)
+	if b&0x7fffffff > 0x7f800000 {
+		return uint16(b>>16) | 0x40
+	}
+	return uint16((b + 0x7fff + b>>16&1) >> 16)
+}

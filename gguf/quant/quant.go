@@ -1,0 +1,169 @@
+// Package quant knows how tensor elements are stored: one row per GGML tensor
+// type with its id, name, block size, and reference conversions from and to
+// float32. The conversions are the arithmetic that everything else is measured
+// against: dequantised values equal those of the Python package gguf 0.19.0 bit
+// for bit.
+//
+// Block layouts are those of https://github.com/ggml-org/ggml (ggml-common.h);
+// the ids are those of https://github.com/ggml-org/ggml/blob/master/docs/gguf.md.
+//
+// The package imports the standard library only. A new type is one file here
+// and one row in the table.
+package quant
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Type is a GGML tensor type id as stored in GGUF files.
+type Type uint32
+
+// Ids of the types that files hold. Gaps are types that were removed from the
+// format or never stored.
+const (
+	F32     Type = 0
+	F16     Type = 1
+	Q4_0    Type = 2
+	Q4_1    Type = 3
+	Q5_0    Type = 6
+	Q5_1    Type = 7
+	Q8_0    Type = 8
+	Q8_1    Type = 9
+	Q2_K    Type = 10
+	Q3_K    Type = 11
+	Q4_K    Type = 12
+	Q5_K    Type = 13
+	Q6_K    Type = 14
+	Q8_K    Type = 15
+	IQ2_XXS Type = 16
+	IQ2_XS  Type = 17
+	IQ3_XXS Type = 18
+	IQ1_S   Type = 19
+	IQ4_NL  Type = 20
+	IQ3_S   Type = 21
+	IQ2_S   Type = 22
+	IQ4_XS  Type = 23
+	I8      Type = 24
+	I16     Type = 25
+	I32     Type = 26
+	I64     Type = 27
+	F64     Type = 28
+	IQ1_M   Type = 29
+	BF16    Type = 30
+	TQ1_0   Type = 34
+	TQ2_0   Type = 35
+	MXFP4   Type = 39
+	NVFP4   Type = 40
+	Q1_0    Type = 41
+)
+
+// Info describes one tensor type. Callers must not change it.
+type Info struct {
+	Type Type
+	Name string
+
+	// BlockLen is the number of elements in a block, BlockBytes its size in
+	// bytes. Both are 0 for a removed type.
+	BlockLen, BlockBytes int
+
+	// Removed marks an id that the format once had and gave up.
+	Removed bool
+
+	// Scales holds the byte offsets, within a block, of its float16 scales. It
+	// is nil for types without such scales.
+	Scales []int
+
+	// Dequantize writes len(dst) float32 values from the blocks in src.
+	// len(dst) must be a multiple of BlockLen and src must hold
+	// len(dst)/BlockLen blocks. It is nil for types that have no reference
+	// conversion yet.
+	Dequantize func(dst []float32, src []byte)
+
+	// Quantize stores the values of src as blocks in dst, with the same
+	// lengths as Dequantize. It is nil for types that cannot be written.
+	Quantize func(dst []byte, src []float32)
+}
+
+// infos is indexed by id.
+var infos = [...]Info{
+	{Type: F32, Name: "F32", BlockLen: 1, BlockBytes: 4, Dequantize: dequantizeF32, Quantize: quantizeF32},
+	{Type: F16, Name: "F16", BlockLen: 1, BlockBytes: 2, Dequantize: dequantizeF16, Quantize: quantizeF16},
+	{Type: Q4_0, Name: "Q4_0", BlockLen: 32, BlockBytes: 18, Scales: []int{0}, Dequantize: dequantizeQ4_0, Quantize: quantizeQ4_0},
+	{Type: Q4_1, Name: "Q4_1", BlockLen: 32, BlockBytes: 20, Scales: []int{0, 2}, Dequantize: dequantizeQ4_1, Quantize: quantizeQ4_1},
+	{Type: 4, Name: "Q4_2", Removed: true},
+	{Type: 5, Name: "Q4_3", Removed: true},
+	{Type: Q5_0, Name: "Q5_0", BlockLen: 32, BlockBytes: 22, Scales: []int{0}, Dequantize: dequantizeQ5_0, Quantize: quantizeQ5_0},
+	{Type: Q5_1, Name: "Q5_1", BlockLen: 32, BlockBytes: 24, Scales: []int{0, 2}, Dequantize: dequantizeQ5_1, Quantize: quantizeQ5_1},
+	{Type: Q8_0, Name: "Q8_0", BlockLen: 32, BlockBytes: 34, Scales: []int{0}, Dequantize: dequantizeQ8_0, Quantize: quantizeQ8_0},
+	{Type: Q8_1, Name: "Q8_1", BlockLen: 32, BlockBytes: 36, Scales: []int{0, 2}},
+	{Type: Q2_K, Name: "Q2_K", BlockLen: 256, BlockBytes: 84, Scales: []int{80, 82}},
+	{Type: Q3_K, Name: "Q3_K", BlockLen: 256, BlockBytes: 110, Scales: []int{108}},
+	{Type: Q4_K, Name: "Q4_K", BlockLen: 256, BlockBytes: 144, Scales: []int{0, 2}, Dequantize: dequantizeQ4_K, Quantize: quantizeQ4_K},
+	{Type: Q5_K, Name: "Q5_K", BlockLen: 256, BlockBytes: 176, Scales: []int{0, 2}, Dequantize: dequantizeQ5_K, Quantize: quantizeQ5_K},
+	{Type: Q6_K, Name: "Q6_K", BlockLen: 256, BlockBytes: 210, Scales: []int{208}, Dequantize: dequantizeQ6_K, Quantize: quantizeQ6_K},
+	{Type: Q8_K, Name: "Q8_K", BlockLen: 256, BlockBytes: 292},
+	{Type: IQ2_XXS, Name: "IQ2_XXS", BlockLen: 256, BlockBytes: 66, Scales: []int{0}},
+	{Type: IQ2_XS, Name: "IQ2_XS", BlockLen: 256, BlockBytes: 74, Scales: []int{0}},
+	{Type: IQ3_XXS, Name: "IQ3_XXS", BlockLen: 256, BlockBytes: 98, Scales: []int{0}},
+	{Type: IQ1_S, Name: "IQ1_S", BlockLen: 256, BlockBytes: 50, Scales: []int{0}},
+	{Type: IQ4_NL, Name: "IQ4_NL", BlockLen: 32, BlockBytes: 18, Scales: []int{0}},
+	{Type: IQ3_S, Name: "IQ3_S", BlockLen: 256, BlockBytes: 110, Scales: []int{0}},
+	{Type: IQ2_S, Name: "IQ2_S", BlockLen: 256, BlockBytes: 82, Scales: []int{0}},
+	{Type: IQ4_XS, Name: "IQ4_XS", BlockLen: 256, BlockBytes: 136, Scales: []int{0}},
+	{Type: I8, Name: "I8", BlockLen: 1, BlockBytes: 1, Dequantize: dequantizeI8},
+	{Type: I16, Name: "I16", BlockLen: 1, BlockBytes: 2, Dequantize: dequantizeI16},
+	{Type: I32, Name: "I32", BlockLen: 1, BlockBytes: 4, Dequantize: dequantizeI32},
+	{Type: I64, Name: "I64", BlockLen: 1, BlockBytes: 8, Dequantize: dequantizeI64},
+	{Type: F64, Name: "F64", BlockLen: 1, BlockBytes: 8, Dequantize: dequantizeF64},
+	{Type: IQ1_M, Name: "IQ1_M", BlockLen: 256, BlockBytes: 56},
+	{Type: BF16, Name: "BF16", BlockLen: 1, BlockBytes: 2, Dequantize: dequantizeBF16, Quantize: quantizeBF16},
+	{Type: 31, Name: "Q4_0_4_4", Removed: true},
+	{Type: 32, Name: "Q4_0_4_8", Removed: true},
+	{Type: 33, Name: "Q4_0_8_8", Removed: true},
+	{Type: TQ1_0, Name: "TQ1_0", BlockLen: 256, BlockBytes: 54, Scales: []int{52}},
+	{Type: TQ2_0, Name: "TQ2_0", BlockLen: 256, BlockBytes: 66, Scales: []int{64}},
+	{Type: 36, Name: "IQ4_NL_4_4", Removed: true},
+	{Type: 37, Name: "IQ4_NL_4_8", Removed: true},
+	{Type: 38, Name: "IQ4_NL_8_8", Removed: true},
+	{Type: MXFP4, Name: "MXFP4", BlockLen: 32, BlockBytes: 17},
+	{Type: NVFP4, Name: "NVFP4", BlockLen: 64, BlockBytes: 36},
+	{Type: Q1_0, Name: "Q1_0", BlockLen: 128, BlockBytes: 18, Scales: []int{0}},
+}
+
+// Lookup returns the row of t, and whether there is one. Removed types have one.
+func Lookup(t Type) (*Info, bool) {
+	// Ids have no gaps, which a test asserts.
+	if int64(t) >= int64(len(infos)) {
+		return nil, false
+	}
+	return &infos[t], true
+}
+
+// ByName returns the row of the type called name, such as "Q4_K", in any case.
+func ByName(name string) (*Info, bool) {
+	i := slices.IndexFunc(infos[:], func(in Info) bool { return strings.EqualFold(in.Name, name) })
+	if i < 0 {
+		return nil, false
+	}
+	return &infos[i], true
+}
+
+// String returns the name of t, or "type N" for an id that is not known.
+func (t Type) String() string {
+	if in, ok := Lookup(t); ok {
+		return in.Name
+	}
+	return fmt.Sprintf("type %d", uint32(t))
+}
+
+// RowBytes returns the size in bytes of n elements of type t, where n is a
+// multiple of the block length. It is 0 for a type that is unknown or removed.
+func RowBytes(t Type, n int64) int64 {
+	in, ok := Lookup(t)
+	if !ok || in.Removed {
+		return 0
+	}
+	return n / int64(in.BlockLen) * int64(in.BlockBytes)
+}

@@ -1,0 +1,94 @@
+package gguf
+
+import (
+	"fmt"
+
+	"gorgonia.org/tensor"
+
+	"pesti/gguf/quant"
+)
+
+// Tensor is an entry of the tensor directory.
+type Tensor struct {
+	Name   string
+	Type   quant.Type
+	Dims   []int64 // in GGUF order: elements along Dims[0] are contiguous
+	Size   int64   // of the data in bytes
+	Offset int64   // of the data in bytes from the start of its file
+	Shard  int     // index of the file that holds it; 0 unless the model is split
+}
+
+// Elems returns the number of elements; a tensor without dims has one.
+func (t *Tensor) Elems() int64 {
+	n := t.Rows()
+	if len(t.Dims) > 0 {
+		n *= t.Dims[0]
+	}
+	return n
+}
+
+// Rows returns the number of rows of Dims[0] elements.
+func (t *Tensor) Rows() int64 {
+	n := int64(1)
+	for i := 1; i < len(t.Dims); i++ {
+		n *= t.Dims[i]
+	}
+	return n
+}
+
+// Tensors returns the tensors in directory order. Callers must not change them.
+func (f *File) Tensors() []Tensor { return f.tensors }
+
+// Tensor returns the tensor called name, and whether there is one.
+func (f *File) Tensor(name string) (*Tensor, bool) {
+	i, ok := f.byName[name]
+	if !ok {
+		return nil, false
+	}
+	return &f.tensors[i], true
+}
+
+// Bytes returns the data of t, a tensor of f, without a copy: mapped memory
+// that must not be written, and must not be read after Close. It is nil after
+// Close.
+func (f *File) Bytes(t *Tensor) []byte {
+	data := f.shards[t.Shard].data
+	if data == nil {
+		return nil
+	}
+	end := t.Offset + t.Size
+	return data[min(t.Offset, end):end:end]
+}
+
+// Dense returns the tensor called name as float32 values in row-major order:
+// its shape is Dims reversed, as numpy would show it, and () for a tensor
+// without dims.
+func (f *File) Dense(name string) (*tensor.Dense, error) {
+	t, ok := f.Tensor(name)
+	if !ok {
+		return nil, fmt.Errorf("%s: has no tensor %q", f.Path, name)
+	}
+	in, _ := quant.Lookup(t.Type)
+	if in.Dequantize == nil {
+		return nil, fmt.Errorf("%s: tensor %q: values of type %s cannot be decoded yet", f.Path, name, in.Name)
+	}
+	n := t.Elems()
+	if n == 0 {
+		return nil, fmt.Errorf("%s: tensor %q: dims %v hold no elements, expected some", f.Path, name, t.Dims)
+	}
+	values := make([]float32, n)
+	if err := guard(f.shards[t.Shard].path, func() error {
+		in.Dequantize(values, f.Bytes(t))
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	if len(t.Dims) == 0 {
+		return tensor.New(tensor.FromScalar(values[0])), nil
+	}
+	shape := make([]int, len(t.Dims))
+	for i, d := range t.Dims {
+		shape[len(shape)-1-i] = int(d)
+	}
+	return tensor.New(tensor.WithShape(shape...), tensor.WithBacking(values)), nil
+}
