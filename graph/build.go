@@ -1,0 +1,172 @@
+package graph
+
+import (
+	"fmt"
+	"slices"
+)
+
+// New returns an empty graph.
+func New(name string, bounds ...Bound) *Graph { return &Graph{Name: name, Bounds: bounds} }
+
+// Weight returns the weight of that name, declaring it at its first use. Another type than at
+// the first use is an error.
+func (g *Graph) Weight(name string, t Type) (*Value, error) {
+	for _, w := range g.Weights {
+		if w.Name != name {
+			continue
+		}
+		if !w.Type.Equal(t) {
+			return nil, fmt.Errorf("weight %s: declared as %v, used as %v: a weight has one type", name, w.Type, t)
+		}
+		return w, nil
+	}
+	w := &Value{Name: name, Type: t}
+	g.Weights = append(g.Weights, w)
+	return w, nil
+}
+
+// Value returns the result of that name, or nil.
+func (g *Graph) Value(name string) *Value {
+	for _, n := range g.Nodes {
+		for _, v := range n.Out {
+			if v.Name == name {
+				return v
+			}
+		}
+	}
+	return nil
+}
+
+// Add appends a node and returns its results, one for each name, with the types that op infers.
+// Absent optional operands are nil, and may be left out at the end of in. Ids are dense again
+// after Renumber.
+func (g *Graph) Add(op *Op, in []*Value, attr Attrs, names ...string) ([]*Value, error) {
+	return g.Insert(nil, op, in, attr, names...)
+}
+
+// Insert is Add, but places the node before another one. A nil before means the end.
+func (g *Graph) Insert(before *Node, op *Op, in []*Value, attr Attrs, names ...string) ([]*Value, error) {
+	at := len(g.Nodes)
+	if before != nil {
+		if at = slices.Index(g.Nodes, before); at < 0 {
+			return nil, fmt.Errorf("node %s is not in graph %s: cannot insert before it", before.Name(), g.Name)
+		}
+	}
+	n := &Node{Op: op, In: make([]*Value, max(len(op.In), len(in))), Attr: attr.Clone()}
+	copy(n.In, in)
+	for i, name := range names {
+		n.Out = append(n.Out, &Value{Name: name, Def: n, Index: i})
+	}
+	types, err := infer(n)
+	if err != nil {
+		return nil, err
+	}
+	for i, t := range types {
+		n.Out[i].Type = t
+	}
+	g.Nodes = slices.Insert(g.Nodes, at, n)
+	return n.Out, nil
+}
+
+// Remove takes nodes out of the graph. Nothing may use their results any more, which Verify
+// checks.
+func (g *Graph) Remove(nodes ...*Node) {
+	dead := make(map[*Node]bool, len(nodes))
+	for _, n := range nodes {
+		dead[n] = true
+	}
+	g.Nodes = slices.DeleteFunc(g.Nodes, func(n *Node) bool { return dead[n] })
+}
+
+// Uses returns, for each value, the nodes that read it in execution order, once for each operand
+// place. Being an output is not a use: see IsOutput.
+func (g *Graph) Uses() map[*Value][]*Node {
+	uses := make(map[*Value][]*Node)
+	for _, n := range g.Nodes {
+		for _, v := range n.In {
+			if v != nil {
+				uses[v] = append(uses[v], n)
+			}
+		}
+	}
+	return uses
+}
+
+// IsOutput reports whether v is one of the graph's outputs.
+func (g *Graph) IsOutput(v *Value) bool { return slices.Contains(g.Outputs, v) }
+
+// ReplaceUses puts new in the place of old in all operands and outputs.
+func (g *Graph) ReplaceUses(old, new *Value) {
+	for _, n := range g.Nodes {
+		replace(n.In, old, new)
+	}
+	replace(g.Outputs, old, new)
+}
+
+func replace(values []*Value, old, new *Value) {
+	for i, v := range values {
+		if v == old {
+			values[i] = new
+		}
+	}
+}
+
+// Renumber drops weights that no node reads and makes all ids dense: weights first, in the order
+// of declaration, then results in node order.
+func (g *Graph) Renumber() {
+	used := make(map[*Value]bool, len(g.Weights))
+	for _, n := range g.Nodes {
+		for _, v := range n.In {
+			if v != nil && v.IsWeight() {
+				used[v] = true
+			}
+		}
+	}
+	g.Weights = slices.DeleteFunc(g.Weights, func(w *Value) bool { return !used[w] })
+	g.number(func(v *Value, id int) { v.ID = id })
+}
+
+// number calls f with every value and the id that it should have.
+func (g *Graph) number(f func(v *Value, id int)) {
+	id := 0
+	for _, w := range g.Weights {
+		f(w, id)
+		id++
+	}
+	for _, n := range g.Nodes {
+		for _, v := range n.Out {
+			f(v, id)
+			id++
+		}
+	}
+}
+
+// Clone returns a graph that shares nothing with g but the ops.
+func (g *Graph) Clone() *Graph {
+	c := &Graph{Name: g.Name, Bounds: slices.Clone(g.Bounds)}
+	copies := make(map[*Value]*Value)
+	clone := func(v *Value, def *Node) *Value {
+		w := &Value{ID: v.ID, Name: v.Name, Type: Type{v.Type.DType, slices.Clone(v.Type.Shape)}, Def: def, Index: v.Index}
+		copies[v] = w
+		return w
+	}
+	mapped := func(values []*Value) []*Value {
+		out := make([]*Value, len(values))
+		for i, v := range values {
+			out[i] = copies[v]
+		}
+		return out
+	}
+	for _, w := range g.Weights {
+		c.Weights = append(c.Weights, clone(w, nil))
+	}
+	for _, n := range g.Nodes {
+		m := &Node{Op: n.Op, In: mapped(n.In), Attr: n.Attr.Clone()}
+		for _, v := range n.Out {
+			m.Out = append(m.Out, clone(v, m))
+		}
+		c.Nodes = append(c.Nodes, m)
+	}
+	c.Outputs = mapped(g.Outputs)
+	return c
+}

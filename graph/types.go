@@ -1,0 +1,52 @@
+package graph
+
+import (
+	"slices"
+	"strings"
+)
+
+// String returns the type in the graph's text form: f32[T, 896].
+func (t Type) String() string {
+	var b strings.Builder
+	b.WriteString(string(t.DType) + "[")
+	for i, d := range t.Shape {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(d.String())
+	}
+	b.WriteString("]")
+	return b.String()
+}
+
+// Equal reports whether t and u have the same element type and shape.
+func (t Type) Equal(u Type) bool { return t.DType == u.DType && slices.Equal(t.Shape, u.Shape) }
+
+// String returns the value as the text form refers to it: %name for a result, @name for a weight.
+func (v *Value) String() string {
+	switch {
+	case v == nil:
+		return "_"
+	case v.IsWeight():
+		return "@" + quoted(v.Name)
+	}
+	return "%" + quoted(v.Name)
+}
+
+// Name returns the name of the node's first result, by which messages refer to the node.
+func (n *Node) Name() string {
+	if len(n.Out) == 0 {
+		return "?"
+	}
+	return n.Out[0].Name
+}
+
+// Max returns the bound of a symbol, or 0 where the graph gives none.
+func (g *Graph) Max(s Sym) int64 {
+	for _, b := range g.Bounds {
+		if b.Sym == s {
+			return b.Max
+		}
+	}
+	return 0
+}
