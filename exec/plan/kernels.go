@@ -5,16 +5,23 @@ package plan
 // parameters of the step. Every kernel computes each row independently of the others.
 func Kernels() []Signature { return kernels }
 
+// The words that parameters take.
+var (
+	activations = []string{"silu", "gelu_tanh", "gelu_erf"}
+	layouts     = []string{"pairs", "halves"} // RoPE turns (2i, 2i+1) or (i, i+rot/2)
+)
+
 var kernels = []Signature{
 	// y[m] = scale · dequantise(table[tokens[m]])
 	{
 		Name: "embed",
 		Operands: []Operand{
 			{Role: "tokens", Formats: []string{"i32"}, Extent: "M"},
-			{Role: "table", Dir: WeightIn, Extent: "vocab*n"},
+			{Role: "table", Dir: WeightIn, Extent: "vocab,n"},
 			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*n"},
 		},
-		Params: []ParamSpec{{"n", int64(0)}, {"vocab", int64(0)}, {"scale", 0.0}},
+		Params: []ParamSpec{count("n"), count("vocab"), number("scale")},
+		Rows:   "T",
 		Splits: []string{"tokens", "each", "one"},
 	},
 	// y[m] = w · x[m] / rms(x[m]), quantised where y is q8x2
@@ -25,7 +32,7 @@ var kernels = []Signature{
 			{Role: "w", Dir: WeightIn, Formats: []string{"f32"}, Extent: "n"},
 			{Role: "y", Dir: Out, Formats: []string{"f32", "q8x2"}, Extent: "M*n", Alias: "x"},
 		},
-		Params:  []ParamSpec{{"n", int64(0)}, {"eps", 0.0}},
+		Params:  []ParamSpec{count("n"), number("eps")},
 		Splits:  []string{"tokens", "each", "one"},
 		Scratch: "4*n",
 	},
@@ -38,7 +45,7 @@ var kernels = []Signature{
 			{Role: "x", Formats: []string{"f32"}, Extent: "M*n"},
 			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*n", Alias: "x"},
 		},
-		Params: []ParamSpec{{"n", int64(0)}, {"eps", 0.0}},
+		Params: []ParamSpec{count("n"), number("eps")},
 		Splits: []string{"tokens", "each", "one"},
 	},
 	// y[m] = x[m] as q8x2
@@ -48,7 +55,7 @@ var kernels = []Signature{
 			{Role: "x", Formats: []string{"f32"}, Extent: "M*n"},
 			{Role: "y", Dir: Out, Formats: []string{"q8x2"}, Extent: "M*n"},
 		},
-		Params: []ParamSpec{{"n", int64(0)}},
+		Params: []ParamSpec{count("n")},
 		Splits: []string{"tokens", "each", "one"},
 	},
 	// out_i[m] = w_i · x[m] (+ bias_i) (+ res[m]), i < 3; each w_i names its own matmul kernel
@@ -56,12 +63,12 @@ var kernels = []Signature{
 		Name: "matmul_group",
 		Operands: []Operand{
 			{Role: "x", Formats: []string{"f32", "q8x2"}, Extent: "M*k"},
-			{Role: "w", Dir: WeightIn, Extent: "n#*k", Repeat: true},
+			{Role: "w", Dir: WeightIn, Extent: "n#,k", Repeat: true, Matmul: true},
 			{Role: "bias", Dir: WeightIn, Formats: []string{"f32"}, Extent: "n#", Optional: true, Repeat: true},
 			{Role: "res", Formats: []string{"f32"}, Extent: "M*n0", Optional: true},
 			{Role: "out", Dir: Out, Formats: []string{"f32"}, Extent: "M*n#", Alias: "res", Repeat: true},
 		},
-		Params:  []ParamSpec{{"k", int64(0)}, {"n0", int64(0)}, {"n1", int64(0)}, {"n2", int64(0)}},
+		Params:  []ParamSpec{count("k"), counts("n")},
 		Splits:  []string{"rows", "one"},
 		Scratch: "16*k",
 	},
@@ -70,10 +77,11 @@ var kernels = []Signature{
 		Name: "gated",
 		Operands: []Operand{
 			{Role: "x", Formats: []string{"f32", "q8x2"}, Extent: "M*k"},
-			{Role: "w", Dir: WeightIn, Extent: "n*k", Repeat: true},
+			{Role: "w0", Dir: WeightIn, Extent: "n,k", Matmul: true},
+			{Role: "w1", Dir: WeightIn, Extent: "n,k", Matmul: true},
 			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*n"},
 		},
-		Params:  []ParamSpec{{"k", int64(0)}, {"n", int64(0)}, {"act", ""}},
+		Params:  []ParamSpec{count("k"), count("n"), word("act", activations...)},
 		Splits:  []string{"rows", "one"},
 		Scratch: "16*k",
 	},
@@ -98,21 +106,24 @@ var kernels = []Signature{
 			{Role: "freqs", Dir: WeightIn, Formats: []string{"f32"}, Extent: "rot/2", Optional: true},
 			{Role: "out", Dir: Out, Formats: []string{"f32"}, Extent: "M*heads*head_dim"},
 		},
-		Params: []ParamSpec{{"heads", int64(0)}, {"kv_heads", int64(0)}, {"head_dim", int64(0)}, {"rot", int64(0)},
-			{"positions", int64(0)}, {"window", int64(0)}, {"ring", int64(0)},
-			{"base", 0.0}, {"freq_scale", 0.0}, {"scale", 0.0}, {"eps", 0.0}, {"layout", ""}},
+		Params: []ParamSpec{count("heads"), count("kv_heads"), count("head_dim"), amount("rot"),
+			count("positions"), amount("window"), amount("ring"),
+			number("base"), number("freq_scale"), number("scale"), number("eps"), word("layout", layouts...)},
+		Rows:    "T",
 		Splits:  []string{"heads", "one"},
 		Scratch: "4*(2*M*head_dim + 2*head_dim + positions + M)",
+		Rules:   []Rule{headsDivide, rotationFits, cacheHolds, ringHasWindow},
 	},
 	// y[r] = x[rows[r]]
 	{
 		Name: "select",
 		Operands: []Operand{
 			{Role: "x", Formats: []string{"f32"}, Extent: "T*n"},
-			{Role: "rows", Formats: []string{"i32"}, Extent: "R"},
-			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "R*n"},
+			{Role: "rows", Formats: []string{"i32"}, Extent: "M"},
+			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*n"},
 		},
-		Params: []ParamSpec{{"n", int64(0)}},
+		Params: []ParamSpec{count("n")},
+		Rows:   "R",
 		Splits: []string{"tokens", "each", "one"},
 	},
 	// y = x, for values that the caller wants to see
@@ -122,7 +133,7 @@ var kernels = []Signature{
 			{Role: "x", Formats: []string{"f32"}, Extent: "M*n"},
 			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*n"},
 		},
-		Params: []ParamSpec{{"n", int64(0)}},
+		Params: []ParamSpec{count("n")},
 		Splits: []string{"tokens", "one"},
 	},
 
@@ -131,14 +142,15 @@ var kernels = []Signature{
 	{
 		Name: "ref.get_rows",
 		Operands: []Operand{
-			{Role: "table", Dir: WeightIn, Extent: "vocab*n"},
+			{Role: "table", Dir: WeightIn, Extent: "vocab,n"},
 			{Role: "ids", Formats: []string{"i32"}, Extent: "M"},
 			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*n"},
 		},
-		Params: []ParamSpec{{"n", int64(0)}, {"vocab", int64(0)}, {"scale", 0.0}},
+		Params: []ParamSpec{count("n"), count("vocab"), number("scale")},
+		Rows:   "T",
 		Splits: []string{"one"},
 	},
-	refUnary("ref.scale", ParamSpec{"factor", 0.0}),
+	refUnary("ref.scale", number("factor")),
 	{
 		Name: "ref.rms_norm",
 		Operands: []Operand{
@@ -146,17 +158,18 @@ var kernels = []Signature{
 			{Role: "w", Dir: WeightIn, Formats: []string{"f32"}, Extent: "group"},
 			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*n", Alias: "x"},
 		},
-		Params: []ParamSpec{{"n", int64(0)}, {"group", int64(0)}, {"eps", 0.0}},
+		Params: []ParamSpec{count("n"), count("group"), number("eps")},
 		Splits: []string{"one"},
+		Rules:  []Rule{groupDivides},
 	},
 	{
 		Name: "ref.matmul",
 		Operands: []Operand{
 			{Role: "x", Formats: []string{"f32"}, Extent: "M*k"},
-			{Role: "w", Dir: WeightIn, Extent: "n*k"},
+			{Role: "w", Dir: WeightIn, Extent: "n,k"},
 			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*n"},
 		},
-		Params:  []ParamSpec{{"k", int64(0)}, {"n", int64(0)}},
+		Params:  []ParamSpec{count("k"), count("n")},
 		Splits:  []string{"rows", "one"},
 		Scratch: "4*k",
 	},
@@ -167,7 +180,7 @@ var kernels = []Signature{
 			{Role: "bias", Dir: WeightIn, Formats: []string{"f32"}, Extent: "n"},
 			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*n", Alias: "x"},
 		},
-		Params: []ParamSpec{{"n", int64(0)}},
+		Params: []ParamSpec{count("n")},
 		Splits: []string{"one"},
 	},
 	refBinary("ref.add"),
@@ -183,9 +196,11 @@ var kernels = []Signature{
 			{Role: "freqs", Dir: WeightIn, Formats: []string{"f32"}, Extent: "rot/2", Optional: true},
 			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*heads*head_dim", Alias: "x"},
 		},
-		Params: []ParamSpec{{"heads", int64(0)}, {"head_dim", int64(0)}, {"rot", int64(0)},
-			{"base", 0.0}, {"freq_scale", 0.0}, {"layout", ""}},
+		Params: []ParamSpec{count("heads"), count("head_dim"), amount("rot"),
+			number("base"), number("freq_scale"), word("layout", layouts...)},
+		Rows:   "T",
 		Splits: []string{"one"},
+		Rules:  []Rule{rotationFits},
 	},
 	{
 		Name: "ref.kv_write",
@@ -196,8 +211,10 @@ var kernels = []Signature{
 			{Role: "seq", Formats: []string{"i32"}, Extent: "M"},
 			{Role: "pages", Formats: []string{"i32"}, Extent: "S*P"},
 		},
-		Params: []ParamSpec{{"width", int64(0)}, {"positions", int64(0)}, {"ring", int64(0)}},
+		Params: []ParamSpec{count("width"), count("positions"), amount("ring")},
+		Rows:   "T",
 		Splits: []string{"one"},
+		Rules:  []Rule{cacheHolds},
 	},
 	{
 		Name: "ref.attn_scores",
@@ -209,10 +226,12 @@ var kernels = []Signature{
 			{Role: "pages", Formats: []string{"i32"}, Extent: "S*P"},
 			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*heads*C"},
 		},
-		Params: []ParamSpec{{"heads", int64(0)}, {"kv_heads", int64(0)}, {"head_dim", int64(0)},
-			{"positions", int64(0)}, {"window", int64(0)}, {"ring", int64(0)}, {"scale", 0.0}},
+		Params: []ParamSpec{count("heads"), count("kv_heads"), count("head_dim"),
+			count("positions"), amount("window"), amount("ring"), number("scale")},
+		Rows:    "T",
 		Splits:  []string{"one"},
 		Scratch: "4*kv_heads*head_dim",
+		Rules:   []Rule{headsDivide, cacheHolds, ringHasWindow},
 	},
 	{
 		Name: "ref.softmax",
@@ -220,7 +239,8 @@ var kernels = []Signature{
 			{Role: "x", Formats: []string{"f32"}, Extent: "M*heads*C"},
 			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*heads*C", Alias: "x"},
 		},
-		Params: []ParamSpec{{"heads", int64(0)}},
+		Params: []ParamSpec{count("heads")},
+		Rows:   "T",
 		Splits: []string{"one"},
 	},
 	{
@@ -233,10 +253,12 @@ var kernels = []Signature{
 			{Role: "pages", Formats: []string{"i32"}, Extent: "S*P"},
 			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*heads*head_dim"},
 		},
-		Params: []ParamSpec{{"heads", int64(0)}, {"kv_heads", int64(0)}, {"head_dim", int64(0)},
-			{"positions", int64(0)}, {"window", int64(0)}, {"ring", int64(0)}},
+		Params: []ParamSpec{count("heads"), count("kv_heads"), count("head_dim"),
+			count("positions"), amount("window"), amount("ring")},
+		Rows:    "T",
 		Splits:  []string{"one"},
 		Scratch: "4*kv_heads*head_dim + 8*head_dim",
+		Rules:   []Rule{headsDivide, cacheHolds, ringHasWindow},
 	},
 }
 
@@ -248,7 +270,7 @@ func refUnary(name string, params ...ParamSpec) Signature {
 			{Role: "x", Formats: []string{"f32"}, Extent: "M*n"},
 			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*n", Alias: "x"},
 		},
-		Params: append([]ParamSpec{{"n", int64(0)}}, params...),
+		Params: append([]ParamSpec{count("n")}, params...),
 		Splits: []string{"one"},
 	}
 }
@@ -262,7 +284,7 @@ func refBinary(name string) Signature {
 			{Role: "b", Formats: []string{"f32"}, Extent: "M*n"},
 			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*n", Alias: "a"},
 		},
-		Params: []ParamSpec{{"n", int64(0)}},
+		Params: []ParamSpec{count("n")},
 		Splits: []string{"one"},
 	}
 }

@@ -1,8 +1,8 @@
 // Package plan is the execution plan as data: what a compiler wrote and an executor runs.
 //
-// It owns the plan's structure, its text form (print, parse, seal), its JSON, its verifier, its
-// diff, the formats of elements in memory, and the table of kernel signatures through which
-// package lower and package exec agree. It is a leaf: it imports nothing of this module.
+// It owns the plan's structure, its text form (print, parse, seal), its JSON, its verifier, the
+// formats of elements in memory, and the table of kernel signatures through which package lower
+// and package exec agree. It is a leaf: it imports nothing of this module.
 package plan
 
 // Version is the newest format that this package reads and the one it writes.
@@ -57,6 +57,7 @@ type Weight struct {
 	Name string
 	Type string  // lower-case GGML name: "q5_0"
 	Dims []int64 // row-major: [rows, row length], or [length]
+	Size int64   // bytes in the model file
 }
 
 // A Class says where a buffer lives.

@@ -1,5 +1,7 @@
 package plan
 
+import "strconv"
+
 // A Signature is what lowering and execution agree on for one kernel: its operands, their
 // formats and extents, its parameters, and how its work may be split. The verifier holds every
 // step against it, so that no plan, however made, can touch memory outside its buffers.
@@ -7,19 +9,22 @@ type Signature struct {
 	Name     string
 	Operands []Operand
 	Params   []ParamSpec
+	Rows     string   // the only Step.Rows that makes sense, "" for either
 	Splits   []string // allowed values of Split.By
 	Scratch  string   // bytes per worker as a formula, "" for none
+	Rules    []Rule   // what the parameters must fulfil together
 }
 
 // An Operand is one role of a kernel.
 type Operand struct {
 	Role     string
 	Dir      Dir
-	Formats  []string // element formats it accepts; for weights the GGML names, empty for any that the named matmul kernel takes
-	Extent   string   // elements, as a formula over M (rows of this step), T, R, S, C, P (pages per sequence) and the parameters
+	Formats  []string // element formats it accepts; for weights the GGML names, empty for any
+	Extent   string   // elements, as a formula over M (rows of this step), T, R, S, C, P (pages per sequence) and the parameters; for weights the row-major shape
 	Optional bool
-	Alias    string // an output may share its buffer with this input
+	Alias    string // an output may share its buffer with this input (where Repeat: the first one)
 	Repeat   bool   // role is a prefix: a matmul group's "w", "bias", "out" occur as w0, w1, w2
+	Matmul   bool   // a weight that names a matmul kernel of its own
 }
 
 // Dir says whether an operand is read, written or both, and whether it is a weight.
@@ -33,8 +38,57 @@ const (
 	WeightIn
 )
 
+// Reads reports whether the kernel reads the operand from a buffer.
+func (d Dir) Reads() bool { return d == In || d == InOut }
+
+// Writes reports whether the kernel writes the operand.
+func (d Dir) Writes() bool { return d == Out || d == InOut }
+
 // A ParamSpec names a parameter and its kind by example (int64(0), 0.0, "").
 type ParamSpec struct {
-	Name string
-	Kind any
+	Name   string
+	Kind   any
+	Min    int64    // the least value of an integer
+	Words  []string // the values a string may have
+	Repeat bool     // occurs as n0, n1, n2, once for each repeated operand
+}
+
+// GroupMax is the most operands of a matmul group.
+const GroupMax = 3
+
+// repeats returns how often a role or parameter may occur, and its name at index i.
+func repeats(repeat bool) int {
+	if repeat {
+		return GroupMax
+	}
+	return 1
+}
+
+func indexed(name string, repeat bool, i int) string {
+	if repeat {
+		return name + strconv.Itoa(i)
+	}
+	return name
+}
+
+// LookupKernel returns the signature of that name.
+func LookupKernel(name string) (*Signature, bool) {
+	for i := range kernels {
+		if kernels[i].Name == name {
+			return &kernels[i], true
+		}
+	}
+	return nil, false
+}
+
+// matmulKernels are the kinds of matmul kernels: few tokens, many tokens. The full name adds the
+// type of the weight and the format of the activations: "gemv.q5_0.q8x2".
+var matmulKernels = []string{"gemv", "gemm"}
+
+func count(name string) ParamSpec  { return ParamSpec{Name: name, Kind: int64(0), Min: 1} }
+func counts(name string) ParamSpec { return ParamSpec{Name: name, Kind: int64(0), Min: 1, Repeat: true} }
+func amount(name string) ParamSpec { return ParamSpec{Name: name, Kind: int64(0)} }
+func number(name string) ParamSpec   { return ParamSpec{Name: name, Kind: 0.0} }
+func word(name string, words ...string) ParamSpec {
+	return ParamSpec{Name: name, Kind: "", Words: words}
 }

@@ -1,0 +1,45 @@
+package plan
+
+import "fmt"
+
+// A Format is an element type of a buffer. Elements come in blocks of Elems, each Bytes long.
+// (Weights keep the types of the model file; package gguf/quant knows those.)
+type Format struct {
+	Name  string
+	Elems int64
+	Bytes int64
+}
+
+// formats is the table of element formats.
+//
+// q8x2 is a row of K activations as two planes of int8 and what the products need beside them:
+// hi int8[K], lo int8[K], scale f32[K/32], sum i32[K/16], so that x ≈ scale·(hi + lo/128).
+var formats = []Format{
+	{"f32", 1, 4},
+	{"i32", 1, 4},
+	{"f16", 1, 2},
+	{"q8x2", 32, 76},
+}
+
+// LookupFormat returns the format of that name.
+func LookupFormat(name string) (Format, bool) {
+	for _, f := range formats {
+		if f.Name == name {
+			return f, true
+		}
+	}
+	return Format{}, false
+}
+
+// Size returns the bytes that elems elements take. Elements that do not fill a block are an
+// error: a row may not end inside one.
+func (f Format) Size(elems int64) (int64, error) {
+	if elems < 0 || elems%f.Elems != 0 {
+		return 0, fmt.Errorf("%d elements of %s, expected a multiple of %d", elems, f.Name, f.Elems)
+	}
+	n, ok := mul(elems/f.Elems, f.Bytes)
+	if !ok {
+		return 0, fmt.Errorf("%d elements of %s exceed %d bytes", elems, f.Name, maxInt)
+	}
+	return n, nil
+}

@@ -1,0 +1,230 @@
+package plan
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+const maxInt = int64(math.MaxInt64)
+
+// maxFormula bounds the length of a formula, and with it the depth of its parentheses.
+const maxFormula = 256
+
+// A Scope gives the names in formulas their values.
+//
+// The language of formulas is integers, names, +, *, / by an integer, and parentheses. It has
+// no subtraction on purpose: every formula grows with every name, so that one evaluated at the
+// bounds of a program covers all smaller steps too.
+type Scope struct {
+	T int64 // tokens of a step
+	R int64 // rows of logits
+	S int64 // sequences
+	C int64 // positions of a sequence
+	P int64 // pages of a sequence: C in whole pages
+	M int64 // rows that the step works on, T or R; 0 outside a step
+
+	Params []Param // of the step
+	Index  int     // what # in a name stands for: the repeat index of an operand
+}
+
+// Scope returns the bounds of a program, or of all programs where prog is nil.
+func (p *Plan) Scope(prog *Program) Scope {
+	t := &p.Target
+	s := Scope{T: t.Ubatch, R: t.Rows, S: t.Sequences, C: t.Ctx, P: t.Ctx / PageTokens}
+	if t.Ctx%PageTokens != 0 {
+		s.P++
+	}
+	if prog != nil {
+		s.T, s.R = prog.MaxT, prog.MaxR
+	}
+	return s
+}
+
+// Of returns the scope of a step.
+func (s Scope) Of(st *Step) Scope {
+	s.M, s.Params = s.T, st.Params
+	if st.Rows == "R" {
+		s.M = s.R
+	}
+	return s
+}
+
+// Eval returns the value of a formula. A result beyond an int64 is an error, never wrapped.
+func (s *Scope) Eval(formula string) (int64, error) {
+	if len(formula) > maxFormula {
+		return 0, fmt.Errorf("formula of %d characters, expected at most %d", len(formula), maxFormula)
+	}
+	e := evaluator{scope: s, rest: formula}
+	v := e.sum()
+	if e.peek() != 0 {
+		e.fail("found %q, expected an operator or the end", e.rest)
+	}
+	if e.err != nil {
+		return 0, fmt.Errorf("formula %q: %w", formula, e.err)
+	}
+	return v, nil
+}
+
+// shape evaluates a list of formulas.
+func (s *Scope) shape(list string) ([]int64, error) {
+	var dims []int64
+	for f := range strings.SplitSeq(list, ",") {
+		d, err := s.Eval(f)
+		if err != nil {
+			return nil, err
+		}
+		dims = append(dims, d)
+	}
+	return dims, nil
+}
+
+// lookup returns the value of a name. Digits of an index are appended here so that "n#" costs
+// no string.
+func (s *Scope) lookup(name string) (int64, bool) {
+	switch name {
+	case "T":
+		return s.T, true
+	case "R":
+		return s.R, true
+	case "S":
+		return s.S, true
+	case "C":
+		return s.C, true
+	case "P":
+		return s.P, true
+	case "M":
+		return s.M, s.M != 0
+	}
+	if stem, ok := strings.CutSuffix(name, "#"); ok {
+		name = stem + strconv.Itoa(s.Index)
+	}
+	for i := range s.Params {
+		if s.Params[i].Name == name {
+			v, ok := s.Params[i].Value.(int64)
+			return v, ok
+		}
+	}
+	return 0, false
+}
+
+// An evaluator is a recursive-descent parser that computes as it goes and keeps the first error.
+type evaluator struct {
+	scope *Scope
+	rest  string
+	err   error
+}
+
+func (e *evaluator) fail(format string, args ...any) {
+	if e.err == nil {
+		e.err = fmt.Errorf(format, args...)
+	}
+}
+
+// peek skips blanks and returns the next character, 0 at the end or after an error.
+func (e *evaluator) peek() byte {
+	e.rest = strings.TrimLeft(e.rest, " ")
+	if e.err != nil || e.rest == "" {
+		return 0
+	}
+	return e.rest[0]
+}
+
+func (e *evaluator) sum() int64 {
+	v := e.product()
+	for e.peek() == '+' {
+		e.rest = e.rest[1:]
+		w := e.product()
+		if e.err == nil && v > maxInt-w {
+			e.fail("exceeds %d", maxInt)
+		}
+		v += w
+	}
+	return v
+}
+
+func (e *evaluator) product() int64 {
+	v := e.factor()
+	for {
+		switch e.peek() {
+		case '*':
+			e.rest = e.rest[1:]
+			w, ok := mul(v, e.factor())
+			if e.err == nil && !ok {
+				e.fail("exceeds %d", maxInt)
+			}
+			v = w
+		case '/':
+			e.rest = e.rest[1:]
+			e.peek()
+			d := e.integer()
+			switch {
+			case e.err != nil:
+			case d == 0:
+				e.fail("division by zero")
+			case v%d != 0:
+				e.fail("%d is not a multiple of %d", v, d)
+			default:
+				v /= d
+			}
+		default:
+			return v
+		}
+	}
+}
+
+func (e *evaluator) factor() int64 {
+	switch c := e.peek(); {
+	case c == '(':
+		e.rest = e.rest[1:]
+		v := e.sum()
+		if e.peek() != ')' {
+			e.fail("found %q, expected )", e.rest)
+			return 0
+		}
+		e.rest = e.rest[1:]
+		return v
+	case isLetter(c):
+		name := e.take(func(c byte) bool { return isLetter(c) || isDigit(c) || c == '#' })
+		v, ok := e.scope.lookup(name)
+		if !ok {
+			e.fail("%s is not known here", name)
+		} else if v < 0 {
+			e.fail("%s is %d, expected no negative number", name, v)
+		}
+		return v
+	default:
+		return e.integer()
+	}
+}
+
+func (e *evaluator) integer() int64 {
+	digits := e.take(isDigit)
+	v, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil {
+		e.fail("found %q, expected a number, a name or (", digits+e.rest)
+	}
+	return v
+}
+
+func (e *evaluator) take(is func(byte) bool) string {
+	n := 0
+	for n < len(e.rest) && is(e.rest[n]) {
+		n++
+	}
+	word := e.rest[:n]
+	e.rest = e.rest[n:]
+	return word
+}
+
+func isLetter(c byte) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '_' }
+func isDigit(c byte) bool  { return '0' <= c && c <= '9' }
+
+// mul multiplies two numbers that are not negative and says whether the product fits.
+func mul(a, b int64) (int64, bool) {
+	if a != 0 && b > maxInt/a {
+		return 0, false
+	}
+	return a * b, true
+}
