@@ -1,0 +1,73 @@
+package ops
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"pesti/graph"
+)
+
+// need and may make attribute specs; zero is an example of the attribute's kind.
+func need(name string, zero any) graph.AttrSpec {
+	return graph.AttrSpec{Name: name, Zero: zero, Required: true}
+}
+
+func may(name string, zero any) graph.AttrSpec {
+	return graph.AttrSpec{Name: name, Zero: zero}
+}
+
+// Values of the attributes "layout" of rope and "act" of swiglu.
+const (
+	Pairs  = "pairs"  // rotates dims 2i and 2i+1
+	Halves = "halves" // rotates dims i and i + rot/2
+)
+
+var ropeAttrs = []graph.AttrSpec{
+	need("heads", int64(0)), need("head_dim", int64(0)), need("rot", int64(0)),
+	need("base", 0.0), may("freq_scale", 0.0), need("layout", ""),
+}
+
+func checkRope(n *graph.Node) error {
+	rot, dim := n.Attr.Int("rot"), n.Attr.Int("head_dim")
+	if rot < 0 || rot%2 != 0 || rot > dim {
+		return fmt.Errorf("rot is %d, expected an even number up to head_dim = %d", rot, dim)
+	}
+	if base := n.Attr.Float("base"); rot > 0 && !(base > 0) {
+		return fmt.Errorf("base is %v, expected a positive number", base)
+	}
+	return oneOf(n, "layout", Pairs, Halves)
+}
+
+func checkHeads(n *graph.Node) error {
+	heads, kv := n.Attr.Int("heads"), n.Attr.Int("kv_heads")
+	if heads <= 0 || kv <= 0 || heads%kv != 0 {
+		return fmt.Errorf("heads is %d and kv_heads %d, expected heads to be a positive multiple of kv_heads", heads, kv)
+	}
+	if dim := n.Attr.Int("head_dim"); dim <= 0 {
+		return fmt.Errorf("head_dim is %d, expected a positive number", dim)
+	}
+	return notNegative(n, "window")
+}
+
+func notNegative(n *graph.Node, name string) error {
+	if v := n.Attr.Int(name); v < 0 {
+		return fmt.Errorf("%s is %d, expected 0 or more", name, v)
+	}
+	return nil
+}
+
+func oneOf(n *graph.Node, name string, values ...string) error {
+	if v := n.Attr.Str(name); !slices.Contains(values, v) {
+		return fmt.Errorf("%s is %q, expected one of %s", name, v, strings.Join(values, ", "))
+	}
+	return nil
+}
+
+// orOne reads a factor whose absence means 1.
+func orOne(x float64) float64 {
+	if x == 0 {
+		return 1
+	}
+	return x
+}

@@ -1,0 +1,72 @@
+package ops
+
+import (
+	"pesti/graph"
+	"pesti/ops/ref"
+)
+
+// Matmul is x·wᵀ, plus res where given.
+var Matmul = alias(define("matmul",
+	[]spec{{"x", activation, "M k"}, {"w", weight, "n k"}, {"res?", graph.F32, "M n"}},
+	[]spec{{"y", graph.F32, "M n"}}, nil, nil), [2]int{0, 2})
+
+func evalMatmul(_ *graph.Node, in, out []*Value) error {
+	ref.Matmul(out[0].F32, in[0].F32, in[1].F32, in[0].last())
+	if in[2] != nil {
+		ref.Add(out[0].F32, out[0].F32, in[2].F32)
+	}
+	return nil
+}
+
+// QKV is three matmuls of one x, each with its bias where given.
+var QKV = define("qkv",
+	[]spec{{"x", activation, "M k"},
+		{"wq", weight, "nq k"}, {"wk", weight, "nk k"}, {"wv", weight, "nv k"},
+		{"bq?", graph.F32, "nq"}, {"bk?", graph.F32, "nk"}, {"bv?", graph.F32, "nv"}},
+	[]spec{{"q", graph.F32, "M nq"}, {"k", graph.F32, "M nk"}, {"v", graph.F32, "M nv"}}, nil, nil)
+
+func expandQKV(e *expander, n *graph.Node) []*graph.Value {
+	out := make([]*graph.Value, 3)
+	for i := range out {
+		name, w, bias := n.Out[i].Name, n.In[1+i], n.In[4+i]
+		if bias == nil {
+			out[i] = e.add(Matmul, nil, name, n.In[0], w)
+			continue
+		}
+		product := e.add(Matmul, nil, name+".matmul", n.In[0], w)
+		out[i] = e.add(AddBias, nil, name, product, bias)
+	}
+	return out
+}
+
+// SwiGLU is act(x·gateᵀ) ⊙ (x·upᵀ) (Shazeer 2020), with any of the three activations.
+var SwiGLU = define("swiglu",
+	[]spec{{"x", activation, "M k"}, {"gate", weight, "n k"}, {"up", weight, "n k"}},
+	[]spec{{"y", graph.F32, "M n"}},
+	[]graph.AttrSpec{need("act", "")},
+	func(n *graph.Node) error { return oneOf(n, "act", SiLU.Name, GELUTanh.Name, GELUErf.Name) })
+
+func expandSwiGLU(e *expander, n *graph.Node) []*graph.Value {
+	y := n.Out[0].Name
+	act := SiLU
+	for _, op := range []*graph.Op{GELUTanh, GELUErf} {
+		if op.Name == n.Attr.Str("act") {
+			act = op
+		}
+	}
+	gate := e.add(Matmul, nil, y+".gate", n.In[0], n.In[1])
+	gate = e.add(act, nil, y+".act", gate)
+	up := e.add(Matmul, nil, y+".up", n.In[0], n.In[2])
+	return []*graph.Value{e.add(Mul, nil, y, gate, up)}
+}
+
+// matmulFLOPs counts the products of x with every weight matrix of the node.
+func matmulFLOPs(n *graph.Node, size func(graph.Dim) int64) int64 {
+	total := int64(0)
+	for _, v := range n.In[1:] {
+		if v != nil && v.IsWeight() && len(v.Type.Shape) == 2 {
+			total += 2 * size(n.In[0].Type.Shape[0]) * size(v.Type.Shape[0]) * size(v.Type.Shape[1])
+		}
+	}
+	return total
+}

@@ -1,0 +1,68 @@
+package ref
+
+// PageTokens is the number of positions in a page of a cache.
+const PageTokens = 16
+
+// A KV is a view of one layer's cache of keys or values: rows of Width elements in pages of
+// PageTokens positions.
+type KV struct {
+	F32       []float32 // exactly one of F32 and F16 is set
+	F16       []uint16
+	Width     int
+	Positions int     // of each sequence, a multiple of PageTokens
+	Pages     []int32 // [S·P] page numbers; nil: page p of sequence s is s·Positions/PageTokens + p
+	P         int     // pages of one sequence in Pages
+	Ring      bool    // position p lives at p mod Positions; Pages is ignored
+}
+
+// offset returns where the row of a position starts.
+func (c *KV) offset(seq, pos int) int {
+	if c.Ring {
+		return (seq*c.Positions + pos%c.Positions) * c.Width
+	}
+	page := seq*(c.Positions/PageTokens) + pos/PageTokens
+	if c.Pages != nil {
+		page = int(c.Pages[seq*c.P+pos/PageTokens])
+	}
+	return (page*PageTokens + pos%PageTokens) * c.Width
+}
+
+// Load reads the row of a position into dst, of Width elements.
+func (c *KV) Load(dst []float32, seq, pos int) {
+	at := c.offset(seq, pos)
+	if c.F16 == nil {
+		copy(dst[:c.Width], c.F32[at:])
+		return
+	}
+	for i, h := range c.F16[at : at+c.Width] {
+		dst[i] = F32(h)
+	}
+}
+
+// Store writes the row of a position, rounded to nearest even where the cache is float16.
+func (c *KV) Store(seq, pos int, src []float32) {
+	at := c.offset(seq, pos)
+	if c.F16 == nil {
+		copy(c.F32[at:at+c.Width], src)
+		return
+	}
+	row := c.F16[at : at+c.Width]
+	for i, x := range src[:c.Width] {
+		row[i] = F16(x)
+	}
+}
+
+// Round returns the value that Store and then Load give.
+func (c *KV) Round(x float32) float32 {
+	if c.F16 == nil {
+		return x
+	}
+	return F32(F16(x))
+}
+
+// KVWrite stores row t of x at position pos[t] of sequence seq[t].
+func KVWrite(c *KV, x []float32, pos, seq []int32) {
+	for t := range pos {
+		c.Store(int(seq[t]), int(pos[t]), x[t*c.Width:(t+1)*c.Width])
+	}
+}

@@ -1,0 +1,80 @@
+package ref
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// The q8x2 format holds a row of K activations, K a multiple of 32, as 15-bit integers in two
+// int8 planes, so that integer kernels for 8-bit operands work on them at nearly float32
+// accuracy. One row is a structure of arrays of K·19/8 bytes, little-endian:
+//
+//	hi    int8[K]
+//	lo    int8[K]       in −64…63
+//	scale float32[K/32]
+//	sum   int32[K/16]   Σ q, with which kernels correct for a weight's zero point
+//
+// For each block of 32: q = 128·hi + lo = round(x·16256/amax) in −16256…16256, to nearest even,
+// and x ≈ scale·(hi + lo/128) with scale = amax/127. A block is zero where amax is 0 or so small
+// that 16256/amax overflows; a block with NaN or Inf has a NaN scale.
+const (
+	Q8x2Block = 32
+	q8x2Max   = 16256 // 127·128
+)
+
+// Q8x2Bytes returns the size of a row of k elements.
+func Q8x2Bytes(k int) int { return k / 8 * 19 }
+
+// planes splits a row of k elements into its arrays.
+func planes(row []byte, k int) (hi, lo, scale, sum []byte) {
+	return row[:k], row[k : 2*k], row[2*k : 2*k+k/8], row[2*k+k/8 : Q8x2Bytes(k)]
+}
+
+// QuantiseQ8x2 stores x, a multiple of 32 elements, as one row in dst. All arithmetic is in
+// float32, so that vector kernels can give the same bits.
+func QuantiseQ8x2(dst []byte, x []float32) {
+	hi, lo, scale, sum := planes(dst, len(x))
+	for at := 0; at < len(x); at += Q8x2Block {
+		block := x[at : at+Q8x2Block]
+		s, inv := q8x2Scale(block)
+		binary.LittleEndian.PutUint32(scale[at/8:], math.Float32bits(s))
+		total := int32(0)
+		for i, v := range block {
+			q := int32(0)
+			if inv > 0 {
+				q = int32(math.RoundToEven(float64(v * inv)))
+			}
+			h := (q + 64) >> 7
+			hi[at+i], lo[at+i] = byte(h), byte(q-128*h)
+			if total += q; i%16 == 15 {
+				binary.LittleEndian.PutUint32(sum[(at+i)/16*4:], uint32(total))
+				total = 0
+			}
+		}
+	}
+}
+
+// q8x2Scale returns the scale of a block and the factor from x to q, 0 for a block of zeros.
+func q8x2Scale(block []float32) (scale, inv float32) {
+	amax := float32(0)
+	for _, v := range block {
+		if v-v != 0 {
+			return float32(math.NaN()), 0
+		}
+		amax = max(amax, v, -v)
+	}
+	inv = q8x2Max / amax
+	if math.IsInf(float64(inv), 1) {
+		return 0, 0
+	}
+	return amax / 127, inv
+}
+
+// DequantiseQ8x2 writes the values of one row to dst.
+func DequantiseQ8x2(dst []float32, row []byte) {
+	hi, lo, scale, _ := planes(row, len(dst))
+	for i := range dst {
+		s := math.Float32frombits(binary.LittleEndian.Uint32(scale[i/Q8x2Block*4:]))
+		dst[i] = s * (float32(int8(hi[i])) + float32(int8(lo[i]))/128)
+	}
+}
