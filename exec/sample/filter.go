@@ -1,0 +1,169 @@
+package sample
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+)
+
+// candidate is a token that no filter has dropped. Weights are relative: a probability is a weight over the sum.
+type candidate struct {
+	logit  float32
+	id     int32
+	weight float64
+}
+
+// before is the rank of candidates: the likelier first, of equal ones the lower id.
+func (c candidate) before(d candidate) bool {
+	return c.logit > d.logit || c.logit == d.logit && c.id < d.id
+}
+
+func sortByRank(cs []candidate) {
+	slices.SortFunc(cs, func(a, b candidate) int {
+		if a.before(b) {
+			return -1
+		}
+		return 1
+	})
+}
+
+func total(cs []candidate) float64 {
+	var sum float64
+	for _, c := range cs {
+		sum += c.weight
+	}
+	return sum
+}
+
+// filter runs all stages before the draw. What it returns is never empty, in order of ids, and valid until the
+// next call.
+func (s *Sampler) filter(logits []float32) ([]candidate, error) {
+	if len(logits) != s.vocab {
+		return nil, fmt.Errorf("%d logits, expected one for each of the vocabulary's %d tokens", len(logits), s.vocab)
+	}
+	left, err := s.top(s.penalise(logits))
+	if err != nil {
+		return nil, err
+	}
+	most := left[0].logit
+	for _, c := range left {
+		most = max(most, c.logit)
+	}
+	weigh(left, most, 1)
+	if s.topP < 1 {
+		left = s.cut(left, s.topP*total(left))
+	}
+	if s.minP > 0 && s.minP <= 1 { // the likeliest weighs 1, so it always stays
+		left = slices.DeleteFunc(left, func(c candidate) bool { return c.weight < s.minP })
+	}
+	if s.temp != 1 {
+		weigh(left, most, s.temp)
+	}
+	return left, nil
+}
+
+// penalise returns the logits with those of recent tokens made less likely, once each.
+func (s *Sampler) penalise(logits []float32) []float32 {
+	if len(s.recent.ids) == 0 {
+		return logits
+	}
+	copy(s.penalised, logits)
+	for _, id := range s.recent.ids {
+		l := float64(logits[id])
+		if l > 0 {
+			l /= s.penalty
+		} else {
+			l *= s.penalty
+		}
+		s.penalised[id] = float32(l)
+	}
+	return s.penalised
+}
+
+// top returns the topK candidates of highest rank, each of weight 1.
+func (s *Sampler) top(logits []float32) ([]candidate, error) {
+	left := s.candidates[:0]
+	// A logit no higher than the bar is out: −Inf at first, then the lowest logit of topK candidates, which also
+	// wins against an equal one that comes later. NaN passes every bar, so the check need not see each logit.
+	bar := float32(math.Inf(-1))
+	for id, l := range logits {
+		if l <= bar {
+			continue
+		}
+		if !(l <= math.MaxFloat32) {
+			return nil, fmt.Errorf("the logit of token %d is %v, expected a finite number: the weights or a kernel are broken; try inspect --check on the model", id, l)
+		}
+		if len(left) == cap(left) {
+			left = s.cut(left, float64(s.topK))
+			bar = lowest(left)
+		}
+		left = append(left, candidate{l, int32(id), 1})
+	}
+	if len(left) == 0 {
+		return nil, fmt.Errorf("the logits of all %d tokens are -Inf, expected a finite number for at least one", len(logits))
+	}
+	if len(left) > s.topK {
+		left = s.cut(left, float64(s.topK))
+	}
+	return left, nil
+}
+
+func lowest(cs []candidate) float32 {
+	l := cs[0].logit
+	for _, c := range cs {
+		l = min(l, c.logit)
+	}
+	return l
+}
+
+// weigh gives each candidate the weight exp((logit − most) / temp).
+func weigh(cs []candidate, most float32, temp float64) {
+	for i := range cs {
+		cs[i].weight = expNeg((float64(cs[i].logit) - float64(most)) / temp)
+	}
+}
+
+// cut keeps the fewest candidates of highest rank whose weights reach the target together, at least one. The kept
+// ones stay in order of ids.
+func (s *Sampler) cut(cs []candidate, target float64) []candidate {
+	last := lastNeeded(append(s.selection[:0], cs...), target)
+	return slices.DeleteFunc(cs, func(c candidate) bool { return last.before(c) })
+}
+
+// lastNeeded returns the candidate at which the sum of weights, taken by rank, reaches the target, or the last
+// one. It permutes cs. This is quickselect (Hoare, 1961) that counts weight in place of elements: linear on
+// average, since pivots are random, though the same in every call.
+func lastNeeded(cs []candidate, target float64) candidate {
+	var pivots rand.PCG
+	for {
+		at := partition(cs, int(pivots.Uint64()%uint64(len(cs))))
+		above := total(cs[:at])
+		switch through := above + cs[at].weight; {
+		case at > 0 && above >= target:
+			cs = cs[:at]
+		case through >= target || at == len(cs)-1:
+			return cs[at]
+		default:
+			target -= through
+			cs = cs[at+1:]
+		}
+	}
+}
+
+// partition moves the candidates that rank before cs[pivot] to its left, the others to its right, and returns its
+// new place.
+func partition(cs []candidate, pivot int) int {
+	end := len(cs) - 1
+	p := cs[pivot]
+	cs[pivot] = cs[end]
+	at := 0
+	for i, c := range cs[:end] {
+		if c.before(p) {
+			cs[i], cs[at] = cs[at], c
+			at++
+		}
+	}
+	cs[end], cs[at] = cs[at], p
+	return at
+}
