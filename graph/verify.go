@@ -3,17 +3,24 @@ package graph
 import (
 	"fmt"
 	"reflect"
+	"slices"
 )
 
 // Verify checks what every pass must keep, and names the node and the value that break it:
 // operands are defined before their use and belong to g; arity and attributes fit the op; types
-// are those that the op infers; names are unique; ids are dense; a state is written at most once
-// under each name and not read under that name afterwards; outputs exist.
+// are those that the op infers; weights have a type that a model file can store; names are unique;
+// ids are dense; a state is written at most once under each name and not read under that name
+// afterwards; outputs exist.
 func Verify(g *Graph) error {
 	v := verifier{defined: make(map[*Value]bool), written: make(map[*Value]*Node), names: make(map[string]bool)}
+	for i, b := range g.Bounds {
+		if b.Max < 0 || slices.ContainsFunc(g.Bounds[:i], func(c Bound) bool { return c.Sym == b.Sym }) {
+			return fmt.Errorf("graph %s: bound %s <= %d is negative or the second of its symbol", g.Name, b.Sym, b.Max)
+		}
+	}
 	for _, w := range g.Weights {
-		if !w.IsWeight() {
-			return fmt.Errorf("weight %s: is the result of a node, expected no definition", w.Name)
+		if err := checkWeight(w); err != nil {
+			return err
 		}
 		if err := v.define(w, w.String()); err != nil {
 			return err
@@ -42,6 +49,21 @@ func Verify(g *Graph) error {
 		}
 	})
 	return err
+}
+
+func checkWeight(w *Value) error {
+	if !w.IsWeight() {
+		return fmt.Errorf("weight %s: is the result of a node, expected no definition", w.Name)
+	}
+	if block, _ := BlockOf(w.Type.DType); block == 0 || w.Type.DType == Q8x2 {
+		return fmt.Errorf("weight %s: has element type %s, expected one that a model file stores", w.Name, w.Type.DType)
+	}
+	for _, d := range w.Type.Shape {
+		if d.Sym != Const || d.N < 0 {
+			return fmt.Errorf("weight %s: has type %v, expected constant extents of 0 or more", w.Name, w.Type)
+		}
+	}
+	return nil
 }
 
 type verifier struct {
