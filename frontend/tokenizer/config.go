@@ -1,0 +1,313 @@
+package tokenizer
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"pesti/gguf"
+)
+
+// The metadata keys that make a tokenizer
+// (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md).
+const (
+	keyModel      = "tokenizer.ggml.model"
+	keyPre        = "tokenizer.ggml.pre"
+	keyTokens     = "tokenizer.ggml.tokens"
+	keyScores     = "tokenizer.ggml.scores"
+	keyTypes      = "tokenizer.ggml.token_type"
+	keyMerges     = "tokenizer.ggml.merges"
+	keyBOS        = "tokenizer.ggml.bos_token_id"
+	keyEOS        = "tokenizer.ggml.eos_token_id"
+	keyEOT        = "tokenizer.ggml.eot_token_id"
+	keyEOM        = "tokenizer.ggml.eom_token_id"
+	keyUNK        = "tokenizer.ggml.unknown_token_id"
+	keyAddBOS     = "tokenizer.ggml.add_bos_token"
+	keySpaceFirst = "tokenizer.ggml.add_space_prefix"
+)
+
+// The values of tokenizer.ggml.token_type.
+const (
+	typeUndefined   = 0
+	typeNormal      = 1
+	typeUnknown     = 2
+	typeControl     = 3
+	typeUserDefined = 4
+	typeUnused      = 5
+	typeByte        = 6
+)
+
+// Config is a tokenizer as a GGUF file describes it. Absent arrays are nil,
+// absent ids −1, absent choices nil.
+//
+// tokenizer.ggml.add_eos_token is not read: the texts that are tokenized here
+// are to be continued.
+type Config struct {
+	Model  string // gpt2, llama or gemma4
+	Pre    string // the splitter, for gpt2
+	HasPre bool
+
+	Tokens []string
+	Scores []float32 // one per token, for llama
+	Types  []int32   // one per token, for llama and gemma4; nil: all are normal
+	Merges []string  // pairs of tokens with a space between, for gpt2 and gemma4
+
+	BOS, EOS, EOT, EOM, UNK int
+
+	AddBOS         *bool
+	AddSpacePrefix *bool
+}
+
+// FromGGUF makes the tokenizer that f describes. Errors are those of [New], or
+// of a key that has another type than the format says.
+func FromGGUF(f *gguf.File) (*Tokenizer, error) {
+	c := Config{BOS: -1, EOS: -1, EOT: -1, EOM: -1, UNK: -1, HasPre: f.Has(keyPre)}
+	var types []int64
+	err := cmp.Or(
+		optional(f.Str, keyModel, &c.Model),
+		optional(f.Str, keyPre, &c.Pre),
+		optional(f.Strs, keyTokens, &c.Tokens),
+		optional(f.Floats, keyScores, &c.Scores),
+		optional(f.Ints, keyTypes, &types),
+		optional(f.Strs, keyMerges, &c.Merges),
+	)
+	ids := []struct {
+		key string
+		id  *int
+	}{{keyBOS, &c.BOS}, {keyEOS, &c.EOS}, {keyEOT, &c.EOT}, {keyEOM, &c.EOM}, {keyUNK, &c.UNK}}
+	for _, i := range ids {
+		id := uint64(math.MaxUint64)
+		err = cmp.Or(err, optional(f.Uint, i.key, &id))
+		if f.Has(i.key) {
+			*i.id = int(min(id, math.MaxInt))
+		}
+	}
+	choices := []struct {
+		key    string
+		choice **bool
+	}{{keyAddBOS, &c.AddBOS}, {keySpaceFirst, &c.AddSpacePrefix}}
+	for _, i := range choices {
+		var choice bool
+		err = cmp.Or(err, optional(f.Bool, i.key, &choice))
+		if f.Has(i.key) {
+			*i.choice = &choice
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if types != nil {
+		c.Types = make([]int32, len(types))
+		for i, t := range types {
+			c.Types[i] = int32(t)
+		}
+	}
+	return New(f.Path, c)
+}
+
+// optional reads key into dst and leaves dst alone where the key is absent.
+func optional[T any](read func(string) (T, error), key string, dst *T) error {
+	v, err := read(key)
+	switch {
+	case errors.Is(err, gguf.ErrNoKey):
+		return nil
+	case err != nil:
+		return err
+	}
+	*dst = v
+	return nil
+}
+
+// check finds what makes c unusable.
+func (c *Config) check(m *model) error {
+	n := len(c.Tokens)
+	switch {
+	case n == 0:
+		return fmt.Errorf("%s is missing or empty; expected the vocabulary: convert the model again", keyTokens)
+	case n > math.MaxInt32:
+		return fmt.Errorf("%s has %d tokens; expected fewer than 2^31", keyTokens, n)
+	case c.Types != nil && len(c.Types) != n:
+		return fmt.Errorf("%s has %d elements; expected %d, as many as %s: convert the model again", keyTypes, len(c.Types), n, keyTokens)
+	case c.Scores != nil && len(c.Scores) != n:
+		return fmt.Errorf("%s has %d elements; expected %d, as many as %s: convert the model again", keyScores, len(c.Scores), n, keyTokens)
+	}
+	has := map[string]bool{keyScores: c.Scores != nil, keyTypes: c.Types != nil, keyMerges: c.Merges != nil}
+	for _, key := range m.wants {
+		if !has[key] {
+			return fmt.Errorf("%s is missing; expected it with %s %q: convert the model again", key, keyModel, m.name)
+		}
+	}
+	for i, s := range c.Scores {
+		if s != s {
+			return fmt.Errorf("%s[%d] is NaN; expected a number: convert the model again", keyScores, i)
+		}
+	}
+	for i, s := range c.Merges {
+		if a, b, ok := strings.Cut(s, " "); !ok || a == "" || b == "" || strings.Contains(b, " ") {
+			return fmt.Errorf("%s[%d] is %q; expected two tokens with one space between: convert the model again", keyMerges, i, s)
+		}
+	}
+	ids := []struct {
+		key string
+		id  int
+	}{{keyBOS, c.BOS}, {keyEOS, c.EOS}, {keyEOT, c.EOT}, {keyEOM, c.EOM}, {keyUNK, c.UNK}}
+	for _, i := range ids {
+		if i.id < -1 || i.id >= n {
+			return fmt.Errorf("%s is %d; expected an id below %d, the size of the vocabulary: convert the model again", i.key, i.id, n)
+		}
+	}
+	return nil
+}
+
+// New makes a tokenizer. The name of the file stands in errors, each of which
+// also names the key, what it holds, and what was expected.
+func New(name string, c Config) (*Tokenizer, error) {
+	t, err := c.build()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	t.name = name
+	for i, w := range t.warnings {
+		t.warnings[i] = name + ": " + w
+	}
+	return t, nil
+}
+
+func (c *Config) build() (*Tokenizer, error) {
+	m, ok := findModel(c.Model)
+	if !ok {
+		found := fmt.Sprintf("is %q", c.Model)
+		if c.Model == "" {
+			found = "is missing"
+		}
+		return nil, fmt.Errorf("%s %s; expected one of: %s", keyModel, found, strings.Join(modelNames(), ", "))
+	}
+	if err := c.check(m); err != nil {
+		return nil, err
+	}
+	t := &Tokenizer{
+		model:    m,
+		splitter: m.splitter,
+		tokens:   c.Tokens,
+		scores:   c.Scores,
+		types:    c.Types,
+		bos:      int32(c.BOS),
+		unk:      int32(c.UNK),
+	}
+	if t.splitter == nil {
+		pre := c.Pre
+		if !c.HasPre {
+			pre = defaultSplitter
+			t.warnings = append(t.warnings, keyPre+" is missing: words are split by the default rules, which may not be those of the model, so that its text may be worse; convert the model again")
+		}
+		if t.splitter, ok = findSplitter(pre); !ok {
+			return nil, fmt.Errorf("%s is %q; expected one of: %s", keyPre, pre, strings.Join(splitterNames(), ", "))
+		}
+	}
+	t.addBOS = t.splitter.addBOS
+	if c.AddBOS != nil && !m.alwaysBOS {
+		t.addBOS = *c.AddBOS
+	}
+	if t.addBOS && c.BOS < 0 {
+		return nil, fmt.Errorf("%s is missing; expected an id, since texts of this model begin with one: set it, or set %s to false", keyBOS, keyAddBOS)
+	}
+	t.spaceFirst = m.spaceFirst && (c.AddSpacePrefix == nil || *c.AddSpacePrefix)
+	t.index(c)
+	return t, nil
+}
+
+// index builds what Encode looks up.
+func (t *Tokenizer) index(c *Config) {
+	if t.types == nil {
+		t.types = slices.Repeat([]int32{typeNormal}, len(t.tokens))
+	}
+	t.ids = make(map[string]int32, len(t.tokens))
+	for i, s := range t.tokens {
+		id := int32(i)
+		switch t.types[i] {
+		case typeUndefined, typeNormal:
+			// Nothing else may come out of merging, so that no text becomes a
+			// control token by accident.
+			if _, dup := t.ids[s]; !dup {
+				t.ids[s] = id
+			}
+		case typeUserDefined:
+			raw := string(t.appendToken(nil, id))
+			t.always.add(raw, id)
+			t.parsed.add(raw, id)
+		case typeUnknown, typeControl:
+			t.parsed.add(s, id)
+		}
+	}
+	t.findBytes()
+	t.findEnds(c)
+	if len(c.Merges) > 0 {
+		// Merges are their own keys, "left right".
+		t.ranks = make(map[string]int32, len(c.Merges))
+		for i, s := range c.Merges {
+			if _, dup := t.ranks[s]; !dup {
+				t.ranks[s] = int32(i)
+			}
+		}
+	}
+}
+
+// findBytes finds the token of each byte, for what no other token covers.
+func (t *Tokenizer) findBytes() {
+	typed := map[string]int32{}
+	for i, s := range t.tokens {
+		if t.types[i] == typeByte {
+			typed[s] = int32(i)
+		}
+	}
+	for b := range t.byteIDs {
+		s := t.model.spelling.byteToken(byte(b))
+		id, ok := typed[s]
+		if !ok {
+			id, ok = t.ids[s]
+		}
+		if !ok {
+			id = -1
+		}
+		t.byteIDs[b] = id
+	}
+}
+
+// turnEnds are the tokens that end a turn or a text in published models. Files
+// often name only one of those that their model uses.
+var turnEnds = []string{
+	"<|im_end|>",            // Qwen, SmolLM, ChatML
+	"<|endoftext|>",         // GPT-2, Qwen, StarCoder
+	"<end_of_turn>",         // Gemma
+	"<turn|>",               // Gemma 4
+	"<|eot_id|>",            // Llama 3
+	"<|eom_id|>",            // Llama 3, before a tool's answer
+	"<|end_of_text|>",       // Llama 3, Granite
+	"<|end|>",               // Phi-3
+	"<|return|>",            // gpt-oss
+	"<|call|>",              // gpt-oss
+	"<EOT>",                 // Refact
+	"[EOT]",                 // Kimi
+	"<end_of_utterance>",    // SmolVLM
+	"<|END_OF_TURN_TOKEN|>", // Command R
+	"<｜end▁of▁sentence｜>",   // DeepSeek
+}
+
+// findEnds finds the tokens that end generation.
+func (t *Tokenizer) findEnds(c *Config) {
+	for _, id := range []int{c.EOS, c.EOT, c.EOM} {
+		if id >= 0 {
+			t.ends = append(t.ends, int32(id))
+		}
+	}
+	for i, s := range t.tokens {
+		if s != "" && (s[0] == '<' || s[0] == '[') && slices.Contains(turnEnds, s) {
+			t.ends = append(t.ends, int32(i))
+		}
+	}
+	slices.Sort(t.ends)
+	t.ends = slices.Compact(t.ends)
+}

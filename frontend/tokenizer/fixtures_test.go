@@ -1,0 +1,125 @@
+package tokenizer
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"pesti/gguf"
+)
+
+// modelFile returns the path of a file in the folder of models. Where it is
+// missing the test is skipped, unless PESTI_REQUIRE=models.
+func modelFile(t testing.TB, name string) string {
+	t.Helper()
+	dir := os.Getenv("PESTI_MODELS")
+	if dir == "" {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			t.Skip(err)
+		}
+		dir = filepath.Join(cache, "pesti", "models")
+	}
+	path := filepath.Join(dir, name)
+	if _, err := os.Stat(path); err != nil {
+		if os.Getenv("PESTI_REQUIRE") == "models" {
+			t.Fatalf("%v; PESTI_REQUIRE=models wants it: run make models", err)
+		}
+		t.Skipf("%v: run make models", err)
+	}
+	return path
+}
+
+func load(t testing.TB, name string) *Tokenizer {
+	t.Helper()
+	f, err := gguf.Open(modelFile(t, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	tok, err := FromGGUF(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tok
+}
+
+// fixture reads the strings and ids that llama.cpp publishes with a vocabulary.
+func fixture(t testing.TB, vocab string) (texts [][]byte, want [][]int32) {
+	t.Helper()
+	in, err := os.ReadFile(modelFile(t, filepath.Join("vocab", "ggml-vocab-"+vocab+".gguf.inp")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const mark = "\n__ggml_vocab_test__\n"
+	texts = bytes.Split(bytes.TrimSuffix(in, []byte(mark)), []byte(mark))
+	out, err := os.ReadFile(modelFile(t, filepath.Join("vocab", "ggml-vocab-"+vocab+".gguf.out")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range strings.Split(strings.TrimSuffix(string(out), "\n"), "\n") {
+		ids := []int32{}
+		for _, s := range strings.Fields(line) {
+			id, err := strconv.ParseInt(s, 10, 32)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, int32(id))
+		}
+		want = append(want, ids)
+	}
+	if len(texts) != len(want) {
+		t.Fatalf("%s: %d strings, %d lines of ids", vocab, len(texts), len(want))
+	}
+	return texts, want
+}
+
+// vocabularies are those with fixtures, and how many strings each has. gpt-neox
+// has none of its own.
+var vocabularies = []struct {
+	name    string
+	strings int
+}{
+	{"qwen2", 46}, {"qwen35", 50}, {"llama-bpe", 46}, {"gpt-2", 46}, {"starcoder", 46},
+	{"refact", 46}, {"falcon", 46}, {"mpt", 46}, {"deepseek-llm", 46},
+	{"deepseek-coder", 46}, {"command-r", 46}, {"llama-spm", 46}, {"phi-3", 46}, {"gemma-4", 46},
+}
+
+func TestFixtures(t *testing.T) {
+	for _, v := range vocabularies {
+		t.Run(v.name, func(t *testing.T) {
+			texts, want := fixture(t, v.name)
+			if len(texts) != v.strings {
+				t.Errorf("%d strings; want %d", len(texts), v.strings)
+			}
+			tok := load(t, filepath.Join("vocab", "ggml-vocab-"+v.name+".gguf"))
+			for i, text := range texts {
+				got, err := tok.Encode(text, Options{})
+				if err != nil {
+					t.Errorf("%q: %v", text, err)
+					continue
+				}
+				if !slices.Equal(got, want[i]) {
+					t.Errorf("%q:\n got %v\nwant %v", text, describe(tok, got), describe(tok, want[i]))
+				}
+				back, err := tok.Decode(got)
+				if err != nil || !bytes.Equal(back, text) {
+					t.Errorf("%q: decoded %q, %v", text, back, err)
+				}
+			}
+		})
+	}
+}
+
+func describe(tok *Tokenizer, ids []int32) string {
+	var b strings.Builder
+	for _, id := range ids {
+		fmt.Fprintf(&b, "%d %q ", id, tok.tokens[id])
+	}
+	return b.String()
+}

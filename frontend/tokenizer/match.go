@@ -1,0 +1,258 @@
+package tokenizer
+
+import (
+	"bytes"
+	"strings"
+	"unicode/utf8"
+)
+
+// This file is the little language that splitters.go is written in: hand-written
+// scanners for the shapes that occur in published splitting expressions. Each
+// scanner reads forward only as far as its match, or fails within a bounded
+// number of runes or on a stretch that a later alternative consumes whole, so
+// that splitting is linear. Regular expressions with look-ahead are not.
+
+// A set says whether a rune belongs to it. Bytes that are no UTF-8 count as
+// U+FFFD.
+type set func(rune) bool
+
+func in(c class) set { return func(r rune) bool { return classOf(r)&c != 0 } }
+
+// inRanges is the set of the runes in any of the inclusive ranges lo, hi, lo, hi…
+func inRanges(bounds ...rune) set {
+	return func(r rune) bool {
+		for i := 0; i+1 < len(bounds); i += 2 {
+			if bounds[i] <= r && r <= bounds[i+1] {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+func inString(s string) set {
+	return func(r rune) bool { return strings.ContainsRune(s, r) }
+}
+
+func neither(a, b set) set { return func(r rune) bool { return !a(r) && !b(r) } }
+
+// A matcher returns how many bytes at the start of s match, 0 for none.
+type matcher func(s []byte) int
+
+// either is a|b|…: the first that matches.
+func either(ms ...matcher) matcher {
+	return func(s []byte) int {
+		for _, m := range ms {
+			if n := m(s); n > 0 {
+				return n
+			}
+		}
+		return 0
+	}
+}
+
+// upTo is c{1,limit}.
+func upTo(limit int, c set) matcher {
+	return func(s []byte) int {
+		n := 0
+		for i := 0; i < limit && n < len(s); i++ {
+			r, w := utf8.DecodeRune(s[n:])
+			if !c(r) {
+				break
+			}
+			n += w
+		}
+		return n
+	}
+}
+
+// many is c+.
+func many(c set) matcher {
+	return func(s []byte) int { return runLen(s, c) }
+}
+
+func runLen(s []byte, c set) int {
+	n := 0
+	for n < len(s) {
+		r, w := utf8.DecodeRune(s[n:])
+		if !c(r) {
+			break
+		}
+		n += w
+	}
+	return n
+}
+
+// one is c.
+func one(c set) matcher { return upTo(1, c) }
+
+// digits3 is [0-9][0-9][0-9].
+func digits3(s []byte) int {
+	if upTo(3, in(digit))(s) == 3 {
+		return 3
+	}
+	return 0
+}
+
+// lead is c?m.
+func lead(c set, m matcher) matcher {
+	return func(s []byte) int {
+		if w := one(c)(s); w > 0 {
+			if n := m(s[w:]); n > 0 {
+				return w + n
+			}
+		}
+		return m(s)
+	}
+}
+
+// after is cm.
+func after(c set, m matcher) matcher {
+	return func(s []byte) int {
+		if w := one(c)(s); w > 0 {
+			if n := m(s[w:]); n > 0 {
+				return w + n
+			}
+		}
+		return 0
+	}
+}
+
+// trail is mc*.
+func trail(m matcher, c set) matcher {
+	return func(s []byte) int {
+		n := m(s)
+		if n > 0 {
+			n += runLen(s[n:], c)
+		}
+		return n
+	}
+}
+
+// suffix is m(t)?.
+func suffix(m, t matcher) matcher {
+	return func(s []byte) int {
+		n := m(s)
+		if n > 0 {
+			n += t(s[n:])
+		}
+		return n
+	}
+}
+
+// word is a*b+|a+b* of sets that may overlap. The first alternative gives back
+// runes of a's run until b has one, so it ends after the last rune of b in that
+// run, unless the run itself is followed by more of b.
+func word(a, b set) matcher {
+	return func(s []byte) int {
+		run, lastB := 0, 0
+		for run < len(s) {
+			r, w := utf8.DecodeRune(s[run:])
+			if !a(r) {
+				break
+			}
+			run += w
+			if b(r) {
+				lastB = run
+			}
+		}
+		if n := runLen(s[run:], b); n > 0 {
+			return run + n
+		}
+		if lastB > 0 {
+			return lastB
+		}
+		return run
+	}
+}
+
+// linesEnd is \s*[\r\n]+: a run of white space up to its last line break.
+func linesEnd(s []byte) int {
+	return bytes.LastIndexAny(s[:runLen(s, in(space))], "\r\n") + 1
+}
+
+// spaces is \s+(?!\S)|\s+: a run of white space without the last one where a
+// word follows, since that one belongs to the word.
+func spaces(s []byte) int {
+	n := runLen(s, in(space))
+	if n == len(s) {
+		return n
+	}
+	if _, w := utf8.DecodeLastRune(s[:n]); n > w {
+		return n - w
+	}
+	return n
+}
+
+// contraction is 's|'t|'re|'ve|'m|'ll|'d in lower case.
+func contraction(s []byte) int { return contractionLen(s, func(b byte) byte { return b }) }
+
+// anyContraction is the same in either case.
+func anyContraction(s []byte) int { return contractionLen(s, func(b byte) byte { return b | 0x20 }) }
+
+func contractionLen(s []byte, fold func(byte) byte) int {
+	if len(s) < 2 || s[0] != '\'' {
+		return 0
+	}
+	a := fold(s[1])
+	switch a {
+	case 's', 't', 'm', 'd':
+		return 2
+	}
+	if len(s) < 3 {
+		return 0
+	}
+	switch string([]byte{a, fold(s[2])}) {
+	case "re", "ve", "ll":
+		return 3
+	}
+	return 0
+}
+
+// A rule looks at the start of s: either its first n bytes are a match, or no
+// match begins in them. n is at least 1.
+type rule func(s []byte) (n int, match bool)
+
+// find is the rule that tries m at every rune.
+func find(m matcher) rule {
+	return func(s []byte) (int, bool) {
+		if n := m(s); n > 0 {
+			return n, true
+		}
+		_, w := utf8.DecodeRune(s)
+		return w, false
+	}
+}
+
+// finalSpaces is \s+$. It passes a run that is not final in one go: to try
+// again at each of its runes would take quadratic time.
+func finalSpaces(s []byte) (int, bool) {
+	n := runLen(s, in(space))
+	if n == 0 {
+		return find(one(in(space)))(s)
+	}
+	return n, n == len(s)
+}
+
+// split calls emit for the words of s in order; joined they are s. The first
+// rule cuts s into its matches and the stretches between them, the next rule
+// cuts each of these, and so on.
+func split(rules []rule, s []byte, emit func(word []byte)) {
+	if len(rules) == 0 {
+		if len(s) > 0 {
+			emit(s)
+		}
+		return
+	}
+	from := 0
+	for i := 0; i < len(s); {
+		n, match := rules[0](s[i:])
+		if match {
+			split(rules[1:], s[from:i], emit)
+			split(rules[1:], s[i:i+n], emit)
+			from = i + n
+		}
+		i += n
+	}
+	split(rules[1:], s[from:], emit)
+}
