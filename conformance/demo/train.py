@@ -1,0 +1,187 @@
+"""Trains the demo model from scratch on the stories, with JAX on the CPU.
+
+    python train.py OUT.npz [--steps N] [--seed S]
+
+Matrices learn by Muon (momentum made orthogonal by Newton-Schulz steps; Jordan et al.,
+2024), which needs about half as many steps here as AdamW does; embeddings, biases and
+norms learn by Adam. Both rates rise over the first steps, stay, and fall to zero in a
+straight line, so that a run can be lengthened without starting again: where OUT.npz
+exists, training continues from the step it holds. OUT.npz holds the float32 weights
+under their GGUF names, the tokens, the merges, and the state of the two optimisers.
+"""
+
+import argparse
+import itertools
+import os
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import bpe
+import stories
+from config import CONFIG as C
+
+WARM_UP, MATRIX_RATE, OTHER_RATE, DECAY = 20, 0.02, 4e-3, 0.02
+TOKENS_PER_STEP = 2048
+FALL_FROM, LONG_FROM = 0.55, 0.9  # shares of the steps: rates fall; rows become as long as the context
+VOCABULARY_STORIES, VOCABULARY_SEED, HELD_OUT_SEED = 8000, 1_000_001, 1_000_002
+
+
+def initial_weights(key, vocab):
+    """Weights as [out, in], the layout of GGUF; what writes to the residual stream starts smaller."""
+    e, kv, f = C.embedding, C.kv_heads * C.head_dim, C.feed_forward
+    shapes = {"attn_q": (e, e), "attn_k": (kv, e), "attn_v": (kv, e), "attn_output": (e, e),
+              "ffn_gate": (f, e), "ffn_up": (f, e), "ffn_down": (e, f)}
+    w = {"token_embd.weight": jax.random.normal(key, (vocab, e)) * 0.05, "output_norm.weight": jnp.ones(e)}
+    for i in range(C.blocks):
+        for name, shape in shapes.items():
+            key, sub = jax.random.split(key)
+            small = (2 * C.blocks) ** -0.5 if name in ("attn_output", "ffn_down") else 1.0
+            w[f"blk.{i}.{name}.weight"] = jax.random.normal(sub, shape) * small * shape[1] ** -0.5
+            if name in ("attn_q", "attn_k", "attn_v"):
+                w[f"blk.{i}.{name}.bias"] = jnp.zeros(shape[0])
+        w[f"blk.{i}.attn_norm.weight"] = jnp.ones(e)
+        w[f"blk.{i}.ffn_norm.weight"] = jnp.ones(e)
+    return w
+
+
+def rms_norm(x, gain):
+    return x * jax.lax.rsqrt(jnp.mean(x * x, -1, keepdims=True) + C.norm_epsilon) * gain
+
+
+def rope(x):
+    """Rotates [B, T, heads, head_dim] by position; dimension i pairs with i + head_dim/2."""
+    t, d = x.shape[1], x.shape[3]
+    angle = jnp.arange(t)[:, None] * C.rope_base ** (-jnp.arange(0, d, 2) / d)
+    cos, sin = jnp.cos(angle)[:, None], jnp.sin(angle)[:, None]
+    a, b = x[..., : d // 2], x[..., d // 2:]
+    return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
+
+
+def forward(w, tokens):
+    """Logits [B, T, vocab] of tokens [B, T]: the qwen2 architecture, with a tied head."""
+    b, t = tokens.shape
+    x = w["token_embd.weight"][tokens]
+    causal = jnp.tril(jnp.ones((t, t), bool))
+    for i in range(C.blocks):
+        def linear(name, x, p=f"blk.{i}."):
+            y = x @ w[p + name + ".weight"].T
+            return y + w[p + name + ".bias"] if p + name + ".bias" in w else y
+
+        n = rms_norm(x, w[f"blk.{i}.attn_norm.weight"])
+        q = rope(linear("attn_q", n).reshape(b, t, C.heads, C.head_dim))
+        k = rope(linear("attn_k", n).reshape(b, t, C.kv_heads, C.head_dim))
+        v = linear("attn_v", n).reshape(b, t, C.kv_heads, C.head_dim)
+        q = q.reshape(b, t, C.kv_heads, C.heads // C.kv_heads, C.head_dim)
+        scores = jnp.einsum("btghd,bsgd->bghts", q, k) * C.head_dim ** -0.5
+        shares = jax.nn.softmax(jnp.where(causal, scores, -1e30), -1)
+        x = x + linear("attn_output", jnp.einsum("bghts,bsgd->btghd", shares, v).reshape(b, t, -1))
+        n = rms_norm(x, w[f"blk.{i}.ffn_norm.weight"])
+        x = x + linear("ffn_down", jax.nn.silu(linear("ffn_gate", n)) * linear("ffn_up", n))
+    return rms_norm(x, w["output_norm.weight"]) @ w["token_embd.weight"].T
+
+
+def loss_of(w, rows):
+    """Mean nats per token of rows [B, T+1]."""
+    logits = forward(w, rows[:, :-1])
+    picked = jnp.take_along_axis(logits, rows[:, 1:, None], -1)[..., 0]
+    return jnp.mean(jax.nn.logsumexp(logits, -1) - picked)
+
+
+def orthogonal(g):
+    """The orthogonal matrix nearest to g, roughly: five Newton-Schulz steps."""
+    x = g.T if g.shape[0] > g.shape[1] else g
+    x = x / (jnp.linalg.norm(x) + 1e-7)
+    for _ in range(5):
+        s = x @ x.T
+        x = 3.4445 * x + (-4.7750 * s + 2.0315 * s @ s) @ x
+    return x.T if g.shape[0] > g.shape[1] else x
+
+
+def is_matrix(name):
+    return name.startswith("blk.") and name.endswith(".weight") and "norm" not in name
+
+
+@jax.jit
+def train_step(w, m, v, rows, n, rate):
+    """One step; rate in [0, 1] scales both learning rates, n counts from 1."""
+    loss, grads = jax.value_and_grad(loss_of)(w, rows)
+    w, m, v = dict(w), dict(m), dict(v)
+    for k, g in grads.items():
+        if is_matrix(k):
+            m[k] = 0.95 * m[k] + g
+            step = orthogonal(g + 0.95 * m[k]) * max(1.0, g.shape[0] / g.shape[1]) ** 0.5
+            w[k] = w[k] * (1 - MATRIX_RATE * rate * DECAY) - MATRIX_RATE * rate * step
+        else:
+            m[k] = 0.9 * m[k] + 0.1 * g
+            v[k] = 0.98 * v[k] + 0.02 * g * g
+            step = m[k] / (1 - 0.9 ** n) / (jnp.sqrt(v[k] / (1 - 0.98 ** n)) + 1e-8)
+            w[k] = w[k] - OTHER_RATE * rate * step
+    return w, m, v, loss
+
+
+def batches(tokenizer, seed, rows, length):
+    """Endless [rows, length+1] batches. Each row starts with a story, so that the first
+    position always means a beginning; the rest of the row is filled with further stories."""
+    source = stories.stories(seed)
+    while True:
+        batch = []
+        for _ in range(rows):
+            row = []
+            while len(row) <= length:
+                row += tokenizer.encode(next(source)) + [tokenizer.eos]
+            batch.append(row[: length + 1])
+        yield np.array(batch, np.int32)
+
+
+def rate_at(step, steps):
+    """The share of the full learning rates at a step, counted from 1."""
+    return min(step / WARM_UP, 1.0, (steps - step + 1) / (steps * (1 - FALL_FROM)))
+
+
+def save(path, step, tokenizer, merges, w, m, v):
+    groups = {"": w, "m:": m, "v:": v}
+    np.savez(path, step=step, tokens=np.array(tokenizer.tokens), merges=np.array([" ".join(x) for x in merges]),
+             **{p + k: np.asarray(x) for p, g in groups.items() for k, x in g.items()})
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__)
+    p.add_argument("out")
+    p.add_argument("--steps", type=int, default=900)
+    p.add_argument("--seed", type=int, default=1)
+    a = p.parse_args()
+
+    texts = itertools.islice(stories.stories(VOCABULARY_SEED), VOCABULARY_STORIES)
+    tokens, merges = bpe.train(texts, C.vocabulary)
+    tokenizer = bpe.Tokenizer(tokens, merges)
+    w = initial_weights(jax.random.key(a.seed), len(tokens))
+    m = {k: jnp.zeros_like(x) for k, x in w.items()}
+    v = {k: jnp.zeros_like(x) for k, x in w.items() if not is_matrix(k)}
+    done = 0
+    if os.path.exists(a.out):
+        old = np.load(a.out)
+        done = int(old["step"])
+        w, m, v = ({k: jnp.asarray(old[p + k]) for k in g} for p, g in (("", w), ("m:", m), ("v:", v)))
+    print(f"{sum(x.size for x in w.values())} parameters, {len(tokens)} tokens, {done} steps done", flush=True)
+
+    held_out = next(batches(tokenizer, HELD_OUT_SEED, 32, C.story))
+    held_out_loss = jax.jit(loss_of)
+    data = {n: batches(tokenizer, a.seed + n, TOKENS_PER_STEP // n, n) for n in (C.story, C.context)}
+    start = time.time()
+    for step in range(1, a.steps + 1):
+        rows = next(data[C.context if step > LONG_FROM * a.steps else C.story])
+        if step <= done:
+            continue
+        w, m, v, loss = train_step(w, m, v, rows, jnp.float32(step), jnp.float32(rate_at(step, a.steps)))
+        if step % 20 == 0:
+            print(f"step {step} loss {float(loss):.4f} after {time.time() - start:.0f} s", flush=True)
+        if step % 100 == 0 or step == a.steps:
+            print(f"step {step} held-out {float(held_out_loss(w, held_out)):.4f}", flush=True)
+            save(a.out, step, tokenizer, merges, w, m, v)
+
+
+if __name__ == "__main__":
+    main()
