@@ -1,0 +1,79 @@
+package frontend
+
+import (
+	"math"
+	"slices"
+
+	"pesti/graph"
+	"pesti/ops"
+)
+
+// gemma3: embeddings scaled by √width, RMSNorm on q and k before RoPE, norms after attention
+// and after the feed-forward, tanh GELU, and mostly sliding-window layers: every sixth one
+// attends to the whole context with its own RoPE base (Gemma 3 report, 2025, arXiv:2503.19786).
+var gemma3 = arch{
+	name:   "gemma3",
+	layout: "halves",
+	weights: slices.Concat(blockWeights, []weight{
+		{"attn_q_norm.weight", required, perHead},
+		{"attn_k_norm.weight", required, perHead},
+		{"post_attention_norm.weight", required, perEmbd},
+		{"post_ffw_norm.weight", required, perEmbd},
+	}),
+	params: gemma3Params,
+	build:  buildGemma3,
+}
+
+const (
+	gemma3Pattern   = 6     // layers 5, 11, 17, … see the whole context
+	gemma3LocalBase = 10000 // RoPE base of the others
+)
+
+func gemma3Params(r *reader, p *Params) {
+	window := r.optUint("attention.sliding_window", 1<<31, 0)
+	if window == 0 {
+		return
+	}
+	global := func(i int) bool { return i%gemma3Pattern == gemma3Pattern-1 }
+	if key := "attention.sliding_window_pattern"; r.f.Has(r.key(key)) {
+		if _, isArray := r.f.Len(r.key(key)); isArray {
+			local, err := r.f.Ints(r.key(key))
+			r.keep(err)
+			if err == nil && len(local) < p.Blocks {
+				r.fail(key, "has %d entries, expected one for each of %d blocks", len(local), p.Blocks)
+				return
+			}
+			global = func(i int) bool { return r.err == nil && local[i] == 0 }
+		} else {
+			every := r.uint(key, 1<<16)
+			global = func(i int) bool { return int64(i)%every == every-1 }
+		}
+	}
+	base := r.float("rope.freq_base_swa", gemma3LocalBase)
+	for i := range p.Layers {
+		if !global(i) {
+			p.Layers[i].Window = window
+			p.Layers[i].RopeBase = base
+			p.Layers[i].RopeStep = 1 // position scaling is for the long-range layers
+		}
+	}
+}
+
+func buildGemma3(b *builder) {
+	x := b.embed()
+	x = b.op1(ops.Scale, "embd_scaled", graph.Attrs{"factor": math.Sqrt(float64(b.p.Embd))}, x)
+	for i := range b.p.Layers {
+		b.block(i)
+		h := b.norm(x, "attn_norm", "attn_norm.weight")
+		q, k, v := b.qkv(h)
+		q = b.headNorm(q, "q_norm", "attn_q_norm.weight")
+		k = b.headNorm(k, "k_norm", "attn_k_norm.weight")
+		a := b.linear(b.attention(q, k, v), "attn_out", "attn_output.weight")
+		a = b.norm(a, "attn_post_norm", "post_attention_norm.weight")
+		x = b.op1(ops.Add, b.name("attn_res"), nil, x, a)
+		h = b.gated(b.norm(x, "ffn_norm", "ffn_norm.weight"), ops.GELUTanh)
+		h = b.norm(h, "ffn_post_norm", "post_ffw_norm.weight")
+		x = b.op1(ops.Add, b.name("out"), nil, x, h)
+	}
+	b.head(x)
+}

@@ -1,0 +1,223 @@
+package frontend
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"pesti/gguf"
+)
+
+// Params are a model's hyper-parameters, read from its metadata and checked before any weight
+// is touched.
+type Params struct {
+	Arch    string
+	Name    string
+	Blocks  int
+	Embd    int64 // width of the residual stream
+	Context int64 // positions the model was trained for
+	Vocab   int64 // rows of token_embd
+
+	Heads   int64
+	HeadDim int64
+	Rot     int64 // dimensions of a head that RoPE turns, even
+	Eps     float64
+	Layers  []Layer
+}
+
+// A Layer holds what may differ from block to block.
+type Layer struct {
+	KVHeads  int64
+	FF       int64
+	Window   int64   // positions a token sees, itself included; 0 for all
+	RopeBase float64 // θ base
+	RopeStep float64 // factor on positions (linear scaling), 1 for none
+}
+
+const maxBlocks = 1 << 14 // far above any published model; bounds what a damaged file can ask for
+
+// reader reads one file's keys under an architecture's prefix and keeps the first error, so
+// that a list of reads is a list of lines.
+type reader struct {
+	f    *gguf.File
+	arch string
+	err  error
+}
+
+func (r *reader) key(suffix string) string { return r.arch + "." + suffix }
+
+func (r *reader) fail(suffix, format string, args ...any) {
+	if r.err == nil {
+		r.err = fmt.Errorf("%s: %s %s", r.f.Path, r.key(suffix), fmt.Sprintf(format, args...))
+	}
+}
+
+func (r *reader) keep(err error) {
+	if r.err == nil {
+		r.err = err
+	}
+}
+
+// uint reads a required integer in [1, max].
+func (r *reader) uint(suffix string, max int64) int64 {
+	u, err := r.f.Uint(r.key(suffix))
+	if err != nil {
+		r.keep(err)
+		return 1
+	}
+	if u < 1 || u > uint64(max) {
+		r.fail(suffix, "is %d, expected 1 to %d", u, max)
+		return 1
+	}
+	return int64(u)
+}
+
+// optUint is uint with a default for an absent key.
+func (r *reader) optUint(suffix string, max, absent int64) int64 {
+	if !r.f.Has(r.key(suffix)) {
+		return absent
+	}
+	return r.uint(suffix, max)
+}
+
+// perLayer reads a number, or an array with one for each block.
+func (r *reader) perLayer(suffix string, max int64, blocks int, absent int64) []int64 {
+	out := make([]int64, blocks)
+	if _, isArray := r.f.Len(r.key(suffix)); !isArray {
+		n := r.optUint(suffix, max, absent)
+		for i := range out {
+			out[i] = n
+		}
+		return out
+	}
+	list, err := r.f.Ints(r.key(suffix))
+	if err != nil {
+		r.keep(err)
+		return out
+	}
+	if len(list) < blocks {
+		r.fail(suffix, "has %d entries, expected one for each of %d blocks", len(list), blocks)
+		return out
+	}
+	for i := range out {
+		if list[i] < 1 || list[i] > max {
+			r.fail(suffix, "is %d in block %d, expected 1 to %d", list[i], i, max)
+		}
+		out[i] = list[i]
+	}
+	return out
+}
+
+// float reads a finite number above 0; absent 0 makes the key required.
+func (r *reader) float(suffix string, absent float64) float64 {
+	x, err := r.f.Float(r.key(suffix))
+	if errors.Is(err, gguf.ErrNoKey) && absent != 0 {
+		return absent
+	}
+	if err != nil {
+		r.keep(err)
+		return 1
+	}
+	if !(x > 0) || math.IsInf(x, 0) {
+		r.fail(suffix, "is %v, expected a number above 0", x)
+		return 1
+	}
+	return x
+}
+
+// refuse makes a key that this program does not implement an error where it has an effect.
+func (r *reader) refuse(suffix string, harmless float64, what string) {
+	if !r.f.Has(r.key(suffix)) {
+		return
+	}
+	x, err := r.f.Float(r.key(suffix))
+	if err != nil {
+		r.keep(err)
+	} else if x != harmless {
+		r.fail(suffix, "is %v: %s is not supported", x, what)
+	}
+}
+
+// readParams reads the keys that all architectures share.
+func readParams(f *gguf.File, a *arch) (*Params, error) {
+	r := &reader{f: f, arch: a.name}
+	p := &Params{Arch: a.name}
+	if f.Has("general.name") {
+		name, err := f.Str("general.name")
+		r.keep(err)
+		p.Name = name
+	}
+	p.Blocks = int(r.uint("block_count", maxBlocks))
+	p.Embd = r.uint("embedding_length", 1<<24)
+	p.Context = r.uint("context_length", 1<<31)
+	p.Heads = r.uint("attention.head_count", 1<<16)
+	p.Eps = r.float("attention.layer_norm_rms_epsilon", 0)
+	if p.Eps >= 1 {
+		r.fail("attention.layer_norm_rms_epsilon", "is %v, expected a small number such as 1e-6", p.Eps)
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+
+	key := r.key("attention.key_length")
+	if f.Has(key) {
+		p.HeadDim = r.uint("attention.key_length", 1<<16)
+	} else if p.Embd%p.Heads != 0 {
+		r.fail("attention.head_count", "is %d, expected a divisor of embedding_length %d (there is no %s)", p.Heads, p.Embd, key)
+	} else {
+		p.HeadDim = p.Embd / p.Heads
+	}
+	if v := r.optUint("attention.value_length", 1<<16, p.HeadDim); v != p.HeadDim {
+		r.fail("attention.value_length", "is %d, expected the key length %d: values of another length are not supported", v, p.HeadDim)
+	}
+	p.Rot = p.HeadDim
+	if f.Has(r.key("rope.dimension_count")) {
+		p.Rot = r.uint("rope.dimension_count", 1<<16)
+	}
+	if p.Rot > p.HeadDim || p.Rot%2 != 0 {
+		r.fail("rope.dimension_count", "is %d, expected an even number up to the head's %d", p.Rot, p.HeadDim)
+	}
+
+	kv := r.perLayer("attention.head_count_kv", 1<<16, p.Blocks, p.Heads)
+	ff := r.perLayer("feed_forward_length", 1<<24, p.Blocks, 0)
+	base := r.float("rope.freq_base", 10000)
+	step := ropeStep(r)
+	r.refuse("attn_logit_softcapping", 0, "soft-capping of scores")
+	r.refuse("final_logit_softcapping", 0, "soft-capping of logits")
+	r.refuse("expert_count", 0, "a mixture of experts")
+	p.Layers = make([]Layer, p.Blocks)
+	for i := range p.Layers {
+		if r.err == nil && p.Heads%kv[i] != 0 {
+			r.fail("attention.head_count_kv", "is %d, expected a divisor of head_count %d", kv[i], p.Heads)
+		}
+		if r.err == nil && ff[i] == 0 {
+			r.keep(fmt.Errorf("%s: %s is missing", f.Path, r.key("feed_forward_length")))
+		}
+		p.Layers[i] = Layer{KVHeads: kv[i], FF: ff[i], RopeBase: base, RopeStep: step}
+	}
+	if a.params != nil && r.err == nil {
+		a.params(r, p)
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	return p, nil
+}
+
+// ropeStep reads the scaling of positions: none or linear.
+func ropeStep(r *reader) float64 {
+	factor := r.float("rope.scale_linear", 1) // the older name
+	if r.f.Has(r.key("rope.scaling.type")) {
+		kind, err := r.f.Str(r.key("rope.scaling.type"))
+		r.keep(err)
+		switch kind {
+		case "none":
+			return 1
+		case "linear":
+			factor = r.float("rope.scaling.factor", 1)
+		default:
+			r.fail("rope.scaling.type", "is %q, expected none or linear", kind)
+		}
+	}
+	return 1 / factor
+}

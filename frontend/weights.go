@@ -1,0 +1,196 @@
+package frontend
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"pesti/gguf"
+	"pesti/gguf/quant"
+	"pesti/graph"
+)
+
+// Tensors outside the blocks.
+const (
+	tokenEmbd = "token_embd.weight"
+	ropeFreqs = "rope_freqs.weight"
+)
+
+// A need says whether a weight must be there.
+type need uint8
+
+const (
+	required need = iota
+	optional
+	together // all weights of a block so marked, or none
+)
+
+// A weight is one row of an architecture's list: the tensor's name and its shape, row-major.
+type weight struct {
+	name string // within the block, or whole
+	need need
+	dims func(p *Params, l *Layer) []int64
+}
+
+// Shapes of weights.
+var (
+	perEmbd  = func(p *Params, l *Layer) []int64 { return []int64{p.Embd} }
+	perHead  = func(p *Params, l *Layer) []int64 { return []int64{p.HeadDim} }
+	perQ     = func(p *Params, l *Layer) []int64 { return []int64{p.Heads * p.HeadDim} }
+	perKV    = func(p *Params, l *Layer) []int64 { return []int64{l.KVHeads * p.HeadDim} }
+	embdToQ  = func(p *Params, l *Layer) []int64 { return []int64{p.Heads * p.HeadDim, p.Embd} }
+	embdToKV = func(p *Params, l *Layer) []int64 { return []int64{l.KVHeads * p.HeadDim, p.Embd} }
+	qToEmbd  = func(p *Params, l *Layer) []int64 { return []int64{p.Embd, p.Heads * p.HeadDim} }
+	embdToFF = func(p *Params, l *Layer) []int64 { return []int64{l.FF, p.Embd} }
+	ffToEmbd = func(p *Params, l *Layer) []int64 { return []int64{p.Embd, l.FF} }
+	vocab    = func(p *Params, l *Layer) []int64 { return []int64{p.Vocab, p.Embd} }
+	halfRot  = func(p *Params, l *Layer) []int64 { return []int64{p.Rot / 2} }
+)
+
+// modelWeights are the weights outside the blocks, of every architecture.
+var modelWeights = []weight{
+	{tokenEmbd, required, vocab},
+	{"output_norm.weight", required, perEmbd},
+	{"output.weight", optional, vocab}, // absent: tied to token_embd
+	{ropeFreqs, optional, halfRot},
+}
+
+// blockWeights are those of a block of the llama family.
+var blockWeights = []weight{
+	{"attn_norm.weight", required, perEmbd},
+	{"attn_q.weight", required, embdToQ},
+	{"attn_k.weight", required, embdToKV},
+	{"attn_v.weight", required, embdToKV},
+	{"attn_output.weight", required, qToEmbd},
+	{"ffn_norm.weight", required, perEmbd},
+	{"ffn_gate.weight", required, embdToFF},
+	{"ffn_up.weight", required, embdToFF},
+	{"ffn_down.weight", required, ffToEmbd},
+}
+
+// qkvBiases returns the rows of the biases of q, k and v.
+func qkvBiases(n need) []weight {
+	return []weight{{"attn_q.bias", n, perQ}, {"attn_k.bias", n, perKV}, {"attn_v.bias", n, perKV}}
+}
+
+// checkWeights looks up every weight that the architecture wants, checks types and shapes, and
+// notes tensors that nothing uses.
+func (m *Model) checkWeights() error {
+	f, p := m.File, m.Params
+	tensors := f.Tensors()
+	if len(tensors) == 0 {
+		return fmt.Errorf("%s: the file has no tensors; it holds a vocabulary only, which tokenize can use", f.Path)
+	}
+	if err := m.checkBlockNumbers(tensors); err != nil {
+		return err
+	}
+	if t, ok := f.Tensor(tokenEmbd); ok && len(t.Dims) == 2 {
+		p.Vocab = t.Dims[1]
+	}
+	if n, ok := f.Len("tokenizer.ggml.tokens"); ok && p.Vocab > 0 && int64(n) != p.Vocab {
+		return fmt.Errorf("%s: tokenizer.ggml.tokens has %d entries, expected %d, the rows of %s", f.Path, n, p.Vocab, tokenEmbd)
+	}
+
+	m.weights = make(map[string]graph.Type, len(tensors))
+	if err := m.checkList("", &Layer{}, modelWeights); err != nil {
+		return err
+	}
+	for i := range p.Layers {
+		if err := m.checkList(fmt.Sprintf("blk.%d.", i), &p.Layers[i], m.arch.weights); err != nil {
+			return err
+		}
+	}
+
+	var unused []string
+	for i := range tensors {
+		if _, ok := m.weights[tensors[i].Name]; !ok {
+			unused = append(unused, tensors[i].Name)
+		}
+	}
+	if len(unused) > 0 {
+		shown := unused
+		if len(shown) > 8 {
+			shown = append(slices.Clone(unused[:8]), "…")
+		}
+		m.Warnings = append(m.Warnings, fmt.Sprintf("%s: %d tensors are not used by architecture %s: %s", f.Path, len(unused), p.Arch, strings.Join(shown, ", ")))
+	}
+	return nil
+}
+
+// checkBlockNumbers holds the blk.N of the tensors against block_count, so that a wrong count
+// is reported as such and not as a missing tensor.
+func (m *Model) checkBlockNumbers(tensors []gguf.Tensor) error {
+	last := -1
+	for i := range tensors {
+		rest, ok := strings.CutPrefix(tensors[i].Name, "blk.")
+		if !ok {
+			continue
+		}
+		digits, _, _ := strings.Cut(rest, ".")
+		n, err := strconv.Atoi(digits)
+		if err != nil || n < 0 {
+			return fmt.Errorf("%s: tensor %s: expected a block number after blk", m.File.Path, tensors[i].Name)
+		}
+		if n >= m.Params.Blocks {
+			return fmt.Errorf("%s: %s.block_count is %d, but the file has tensor %s", m.File.Path, m.Params.Arch, m.Params.Blocks, tensors[i].Name)
+		}
+		last = max(last, n)
+	}
+	if last+1 < m.Params.Blocks {
+		return fmt.Errorf("%s: %s.block_count is %d, but the file's tensors end with blk.%d", m.File.Path, m.Params.Arch, m.Params.Blocks, last)
+	}
+	return nil
+}
+
+// checkList checks the weights of one list under a prefix.
+func (m *Model) checkList(prefix string, l *Layer, list []weight) error {
+	f := m.File
+	present, absent := "", ""
+	for _, w := range list {
+		name := prefix + w.name
+		t, ok := f.Tensor(name)
+		if w.need == together {
+			if ok {
+				present = name
+			} else {
+				absent = name
+			}
+		}
+		if !ok {
+			if w.need == required {
+				return fmt.Errorf("%s: tensor %s is missing, which architecture %s needs", f.Path, name, m.Params.Arch)
+			}
+			continue
+		}
+		want := w.dims(m.Params, l)
+		got := slices.Clone(t.Dims)
+		slices.Reverse(got)
+		if !slices.Equal(got, want) {
+			return fmt.Errorf("%s: tensor %s has shape %v, expected %v after the hyper-parameters", f.Path, name, got, want)
+		}
+		info, ok := quant.Lookup(t.Type)
+		switch {
+		case !ok || info.Dequantize == nil:
+			return fmt.Errorf("%s: tensor %s has type %s, which cannot be computed with yet", f.Path, name, t.Type)
+		case len(want) == 1 && t.Type != quant.F32:
+			return fmt.Errorf("%s: tensor %s has type %s, expected F32 for a vector", f.Path, name, t.Type)
+		}
+		m.weights[name] = weightType(info, want)
+	}
+	if present != "" && absent != "" {
+		return fmt.Errorf("%s: tensor %s is missing, though %s is there", f.Path, absent, present)
+	}
+	return nil
+}
+
+func weightType(info *quant.Info, dims []int64) graph.Type {
+	t := graph.Type{DType: DType(info)}
+	for _, d := range dims {
+		t.Shape = append(t.Shape, graph.N(d))
+	}
+	return t
+}
+
+// DType is the element type of weights of a GGML type.
+func DType(info *quant.Info) graph.DType { return graph.DType(strings.ToLower(info.Name)) }
