@@ -1,0 +1,22 @@
+package pass
+
+import (
+	"pesti/graph"
+	"pesti/ops"
+)
+
+// canonicalise puts the operands of commutative ops in the order of their definition, so that
+// equal sums are equal nodes and the residual stream comes first in its additions.
+func canonicalise(c *Context, g *graph.Graph) error {
+	order := make(map[*graph.Value]int)
+	for i, n := range g.Nodes {
+		if (n.Op == ops.Add || n.Op == ops.Mul) && order[n.In[0]] > order[n.In[1]] {
+			n.In[0], n.In[1] = n.In[1], n.In[0]
+			c.applied(n.Name())
+		}
+		for _, v := range n.Out {
+			order[v] = i
+		}
+	}
+	return nil
+}

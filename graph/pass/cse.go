@@ -1,0 +1,63 @@
+package pass
+
+import (
+	"fmt"
+	"strings"
+
+	"pesti/graph"
+)
+
+// cse replaces a computation by an earlier equal one: same op, operands and attributes. States
+// and writes are never shared, since each has an identity of its own; nor is a value merged away
+// that is an output, since its name is wanted.
+func cse(c *Context, g *graph.Graph) error {
+	seen := make(map[string]*graph.Node)
+	var dead []*graph.Node
+	replaced := make(map[*graph.Value]*graph.Value)
+	for _, n := range g.Nodes {
+		for i, v := range n.In {
+			if r, ok := replaced[v]; ok {
+				n.In[i] = r
+			}
+		}
+		if len(n.Op.In) == 0 || len(n.Op.Writes) > 0 { // inputs, states, writes
+			continue
+		}
+		key := signature(n)
+		first, ok := seen[key]
+		if !ok {
+			seen[key] = n
+			continue
+		}
+		if anyOutput(g, n) {
+			continue
+		}
+		for i, v := range n.Out {
+			replaced[v] = first.Out[i]
+		}
+		dead = append(dead, n)
+		c.applied(n.Name())
+	}
+	g.Remove(dead...)
+	return nil
+}
+
+// signature is equal for nodes that compute the same.
+func signature(n *graph.Node) string {
+	var b strings.Builder
+	b.WriteString(n.Op.Name)
+	for _, v := range n.In {
+		fmt.Fprintf(&b, " %p", v)
+	}
+	b.WriteString(n.Attr.String())
+	return b.String()
+}
+
+func anyOutput(g *graph.Graph, n *graph.Node) bool {
+	for _, v := range n.Out {
+		if g.IsOutput(v) {
+			return true
+		}
+	}
+	return false
+}

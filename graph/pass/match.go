@@ -1,0 +1,57 @@
+package pass
+
+import (
+	"pesti/graph"
+	"pesti/ops"
+)
+
+// A matcher answers what patterns ask: who uses a value, and whether it may disappear into a
+// fused op.
+type matcher struct {
+	g    *graph.Graph
+	uses map[*graph.Value][]*graph.Node
+}
+
+func newMatcher(g *graph.Graph) *matcher { return &matcher{g, g.Uses()} }
+
+// inner reports whether v has exactly one use and is not wanted as an output, so that a fused op
+// may swallow it.
+func (m *matcher) inner(v *graph.Value) bool { return len(m.uses[v]) == 1 && !m.g.IsOutput(v) }
+
+// by returns the node that computes v if it is of that op and v is inner; else nil.
+func (m *matcher) by(v *graph.Value, op *graph.Op) *graph.Node {
+	if v == nil || v.Def == nil || v.Def.Op != op || !m.inner(v) {
+		return nil
+	}
+	return v.Def
+}
+
+// user returns the only use of v if it is of that op and v is inner; else nil.
+func (m *matcher) user(v *graph.Value, op *graph.Op) *graph.Node {
+	if !m.inner(v) || m.uses[v][0].Op != op {
+		return nil
+	}
+	return m.uses[v][0]
+}
+
+// A projection is x·wᵀ, with a bias or without.
+type projection struct {
+	x, w, bias *graph.Value
+	nodes      []*graph.Node // the ones that a fused op replaces
+}
+
+// projection matches v = x·wᵀ (+ bias). v itself may have any uses.
+func (m *matcher) projection(v *graph.Value) (p projection, ok bool) {
+	n := v.Def
+	if n != nil && n.Op == ops.AddBias {
+		p.bias, p.nodes = n.In[1], []*graph.Node{n}
+		if n = m.by(n.In[0], ops.Matmul); n == nil {
+			return p, false
+		}
+	}
+	if n == nil || n.Op != ops.Matmul || n.In[2] != nil || !n.In[1].IsWeight() {
+		return p, false
+	}
+	p.x, p.w, p.nodes = n.In[0], n.In[1], append(p.nodes, n)
+	return p, true
+}

@@ -1,0 +1,176 @@
+// Package pass rewrites graphs.
+//
+// It owns the pass driver, which lowering uses too, the table of graph passes with the table of
+// their ordering constraints, and one file for each pass. It imports graph and ops; it knows no
+// file format, no target and no precision: those belong to the lowering passes in package lower.
+package pass
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"pesti/graph"
+)
+
+// A Pass is one row of a table: a rewriting of a whole graph.
+type Pass struct {
+	Name     string
+	Doc      string // one line
+	Run      func(c *Context, g *graph.Graph) error
+	Required bool // cannot be switched off
+}
+
+// Graph is the table of graph passes, in the order in which they run. They are the same for
+// every target and precision; the result is the fused graph.
+func Graph() []Pass {
+	return []Pass{
+		{Name: "fold", Doc: "fold constant factors into embeddings and into each other", Run: fold},
+		{Name: "canonicalise", Doc: "order the operands of commutative ops", Run: canonicalise},
+		CSE(),
+		DCE(),
+		{Name: "sink_rows", Doc: "compute the tail only for rows whose logits are wanted", Run: sinkRows},
+		{Name: "fuse_qkv", Doc: "q, k and v projections with their biases in one op", Run: fuseQKV},
+		{Name: "fuse_swiglu", Doc: "gate, up and activation in one op", Run: fuseSwiGLU},
+		{Name: "fuse_attention", Doc: "norms, RoPE, cache, scores, softmax and values in one op", Run: fuseAttention},
+		CSE(),
+		DCE(),
+	}
+}
+
+// CSE and DCE are rows that lowering runs again on what it made.
+func CSE() Pass { return Pass{Name: "cse", Doc: "share equal computations", Run: cse} }
+
+// DCE is dead code elimination, see CSE.
+func DCE() Pass {
+	return Pass{Name: "dce", Doc: "drop computations that nothing uses", Run: dce}
+}
+
+// An Order says that one pass has to run before another, and why.
+type Order struct{ Before, After, Why string }
+
+// GraphOrder are the constraints on the table of graph passes. Any order keeps the meaning of
+// the graph; the constraints say what is needed for the best result.
+func GraphOrder() []Order {
+	return []Order{
+		{"fold", "cse", "scales folded into a look-up make equal look-ups equal nodes"},
+		{"canonicalise", "cse", "a + b and b + a are shared only in one order of operands"},
+		{"cse", "dce", "sharing leaves nodes without uses"},
+		{"dce", "sink_rows", "a dead use of a value's other rows would hold it back"},
+		{"dce", "fuse_qkv", "a dead use of a projection would keep it from fusing"},
+		{"fuse_qkv", "fuse_attention", "the three projections are told apart by their way into the attention"},
+	}
+}
+
+// A Note records what a pass did or declined to do at one place, for --explain.
+type Note struct {
+	Pass    string
+	Place   string // the value that the pattern computes
+	Applied bool
+	Why     string // why not, where not applied
+}
+
+// A Context is handed to a running pass.
+type Context struct {
+	Notes []Note
+	pass  string
+}
+
+func (c *Context) applied(place string) {
+	c.Notes = append(c.Notes, Note{Pass: c.pass, Place: place, Applied: true})
+}
+
+func (c *Context) declined(place, format string, args ...any) {
+	c.Notes = append(c.Notes, Note{Pass: c.pass, Place: place, Why: fmt.Sprintf(format, args...)})
+}
+
+// Applied records that the running pass rewrote the pattern that computes place.
+func (c *Context) Applied(place string) { c.applied(place) }
+
+// Declined records why the running pass left the pattern that computes place alone.
+func (c *Context) Declined(place, format string, args ...any) { c.declined(place, format, args...) }
+
+// Options say how a list of passes runs.
+type Options struct {
+	Off    Set  // passes not to run
+	Verify bool // verify the graph after every pass
+	// After is called after each pass that changed the graph, with its number in the list.
+	After func(number int, name string, g *graph.Graph)
+}
+
+// Run runs passes on g in the order of the list and returns what they noted.
+func Run(g *graph.Graph, passes []Pass, o Options) ([]Note, error) {
+	c := &Context{}
+	before := ""
+	if o.After != nil {
+		before = g.String()
+	}
+	for i, p := range passes {
+		if o.Off.has(p) {
+			continue
+		}
+		c.pass = p.Name
+		if err := p.Run(c, g); err != nil {
+			return nil, fmt.Errorf("pass %s: %w", p.Name, err)
+		}
+		g.Renumber()
+		if o.Verify {
+			if err := graph.Verify(g); err != nil {
+				return nil, fmt.Errorf("after pass %s: %w", p.Name, err)
+			}
+		}
+		if o.After != nil {
+			if after := g.String(); after != before {
+				o.After(i, p.Name, g)
+				before = after
+			}
+		}
+	}
+	return c.Notes, nil
+}
+
+// A Set names passes that are switched off. The zero Set is empty.
+type Set struct {
+	all   bool
+	names []string
+}
+
+// Has reports whether the pass of that name is switched off.
+func (s Set) Has(name string) bool { return s.all || slices.Contains(s.names, name) }
+
+func (s Set) has(p Pass) bool { return !p.Required && s.Has(p.Name) }
+
+// ParseSet reads a --passes list: "" (all run), "none", or names with a minus sign separated by
+// commas: "-fuse_swiglu,-cse". The passes of all tables are given, since one list serves them.
+func ParseSet(list string, passes []Pass) (Set, error) {
+	switch list {
+	case "":
+		return Set{}, nil
+	case "none":
+		return Set{all: true}, nil
+	}
+	var s Set
+	for _, item := range strings.Split(list, ",") {
+		name, ok := strings.CutPrefix(item, "-")
+		i := slices.IndexFunc(passes, func(p Pass) bool { return p.Name == name })
+		switch {
+		case !ok || i < 0:
+			return Set{}, fmt.Errorf("pass list %q: found %q, expected none or a list of %s", list, item, known(passes))
+		case passes[i].Required:
+			return Set{}, fmt.Errorf("pass list %q: pass %s is required and cannot be switched off", list, name)
+		}
+		s.names = append(s.names, name)
+	}
+	return s, nil
+}
+
+// known lists what may stand in a --passes list.
+func known(passes []Pass) string {
+	var names []string
+	for _, p := range passes {
+		if name := "-" + p.Name; !p.Required && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,106 @@
+package pass
+
+import (
+	"slices"
+
+	"pesti/graph"
+	"pesti/ops"
+)
+
+// sinkRows moves the selection of wanted rows from the logits towards the inputs, through every
+// row-wise op whose result is read by nothing but that selection. What follows the last
+// attention is then computed for the R wanted rows only, and the vocabulary projection with it.
+func sinkRows(c *Context, g *graph.Graph) error {
+	var work []*graph.Node
+	for _, n := range g.Nodes {
+		if n.Op == ops.SelectRows {
+			work = append(work, n)
+		}
+	}
+	for len(work) > 0 {
+		s := work[0]
+		work = work[1:]
+		if !slices.Contains(g.Nodes, s) || holdsRows(g, s) != "" {
+			continue
+		}
+		name := s.In[0].Name
+		selects, err := sink(g, s)
+		if err != nil {
+			return err
+		}
+		c.applied(name)
+		work = append(work, selects...)
+	}
+	for _, n := range g.Nodes {
+		if n.Op == ops.SelectRows {
+			c.declined(n.In[0].Name, "%s", holdsRows(g, n))
+		}
+	}
+	return nil
+}
+
+// holdsRows says why a selection has to stay behind the node that computes its operand; "" means
+// that it can move in front.
+func holdsRows(g *graph.Graph, s *graph.Node) string {
+	v := s.In[0]
+	n := v.Def
+	if !n.Op.RowWise || len(n.Out) != 1 {
+		return n.Op.Name + " mixes rows"
+	}
+	if g.IsOutput(v) {
+		return "all rows are an output"
+	}
+	for _, x := range n.In {
+		if hasRows(x) && x.Type.DType != graph.F32 {
+			return "operand " + x.Name + " is not of float32 rows"
+		}
+	}
+	for _, m := range g.Nodes {
+		if m != s && slices.Contains(m.In, v) {
+			return "all rows are read by " + m.Name()
+		}
+	}
+	return ""
+}
+
+// hasRows reports whether x has one row for each token.
+func hasRows(x *graph.Value) bool {
+	return x != nil && !x.IsWeight() && len(x.Type.Shape) > 0 && x.Type.Shape[0] == graph.Of(graph.T)
+}
+
+// sink rewrites select(op(x…)) to op(select(x)…), under the selection's name, and returns the
+// selections in front of op. Operands that have been selected before share that selection.
+func sink(g *graph.Graph, s *graph.Node) ([]*graph.Node, error) {
+	n, rows, y := s.In[0].Def, s.In[1], s.Out[0]
+	ahead(g, rows.Def, n)
+	var selects []*graph.Node
+	for i, x := range n.In {
+		if !hasRows(x) {
+			continue
+		}
+		name := x.Name + ".rows"
+		sel := g.Value(name)
+		if sel == nil {
+			out, err := g.Insert(n, ops.SelectRows, []*graph.Value{x, rows}, nil, name)
+			if err != nil {
+				return nil, err
+			}
+			sel = out[0]
+		}
+		ahead(g, sel.Def, n)
+		n.In[i] = sel
+		selects = append(selects, sel.Def)
+	}
+	g.Remove(s)
+	y.Def, n.Out[0] = n, y
+	return selects, nil
+}
+
+// ahead moves node m in front of n where it stands behind. All operands of m are defined before
+// n: m is an input, or selects an operand of n.
+func ahead(g *graph.Graph, m, n *graph.Node) {
+	at, from := slices.Index(g.Nodes, n), slices.Index(g.Nodes, m)
+	if from > at {
+		g.Nodes = slices.Insert(slices.Delete(g.Nodes, from, from+1), at, m)
+	}
+}
