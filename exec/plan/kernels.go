@@ -70,7 +70,7 @@ var kernels = []Signature{
 		},
 		Params:  []ParamSpec{count("k"), counts("n")},
 		Splits:  []string{"rows", "one"},
-		Scratch: "16*k",
+		Scratch: "16*k + 4352",
 	},
 	// y[m] = act(gate · x[m]) ⊙ (up · x[m]); w0 is gate, w1 is up
 	{
@@ -83,7 +83,7 @@ var kernels = []Signature{
 		},
 		Params:  []ParamSpec{count("k"), count("n"), word("act", activations...)},
 		Splits:  []string{"rows", "one"},
-		Scratch: "16*k",
+		Scratch: "16*k + 4352",
 	},
 	// Norms (optional) and RoPE on q and k, KV write, scores, softmax, values, for each token
 	// over the cached positions of its sequence and the tokens before it in this step. A worker
@@ -111,7 +111,7 @@ var kernels = []Signature{
 			number("base"), number("freq_scale"), number("scale"), number("eps"), word("layout", layouts...)},
 		Rows:    "T",
 		Splits:  []string{"heads", "one"},
-		Scratch: "4*(2*M*head_dim + 2*head_dim + positions + M)",
+		Scratch: "4*(33*head_dim + 16*heads/kv_heads*(head_dim + 2) + M*rot)",
 		Rules:   []Rule{headsDivide, rotationFits, cacheHolds, ringHasWindow},
 	},
 	// y[r] = x[rows[r]]

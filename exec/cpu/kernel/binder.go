@@ -1,0 +1,153 @@
+package kernel
+
+import (
+	"fmt"
+	"unsafe"
+
+	"pesti/exec/plan"
+	"pesti/gguf/quant"
+)
+
+// A binder reads a Binding and keeps the first error, so that a bind function reads like the
+// list of what its kernel needs.
+type binder struct {
+	*Binding
+	err error
+}
+
+func (b *binder) fail(format string, args ...any) {
+	if b.err == nil {
+		b.err = fmt.Errorf(format, args...)
+	}
+}
+
+// operand returns the operand of a role that must be there.
+func (b *binder) operand(role string) Operand {
+	o, ok := b.Operands[role]
+	if !ok {
+		b.fail("operand %s is missing", role)
+	}
+	return o
+}
+
+// f32 returns a float32 operand.
+func (b *binder) f32(role string) []float32 {
+	o := b.operand(role)
+	if o.Format != "f32" {
+		b.fail("operand %s is %s, expected f32", role, o.Format)
+		return nil
+	}
+	return view[float32](o.Data)
+}
+
+// optionalF32 is f32, but nil where there is no such operand.
+func (b *binder) optionalF32(role string) []float32 {
+	if _, ok := b.Operands[role]; !ok {
+		return nil
+	}
+	return b.f32(role)
+}
+
+// i32 returns an int32 operand.
+func (b *binder) i32(role string) []int32 {
+	o := b.operand(role)
+	if o.Format != "i32" {
+		b.fail("operand %s is %s, expected i32", role, o.Format)
+		return nil
+	}
+	return view[int32](o.Data)
+}
+
+// weight returns a weight's bytes and the row of its type.
+func (b *binder) weight(role string) ([]byte, *quant.Info) {
+	o := b.operand(role)
+	info, ok := quant.ByName(o.Format)
+	if !ok || info.Removed || info.Dequantize == nil {
+		b.fail("weight %s has type %q, which cannot be dequantised", role, o.Format)
+		return nil, &quant.Info{BlockLen: 1}
+	}
+	return o.Data, info
+}
+
+// param returns a parameter of the step.
+func param[T any](b *binder, name string) T {
+	for _, p := range b.Step.Params {
+		if p.Name == name {
+			if v, ok := p.Value.(T); ok {
+				return v
+			}
+		}
+	}
+	var zero T
+	b.fail("parameter %s is missing, expected a %T", name, zero)
+	return zero
+}
+
+func (b *binder) int(name string) int       { return int(param[int64](b, name)) }
+func (b *binder) float(name string) float64 { return param[float64](b, name) }
+func (b *binder) str(name string) string    { return param[string](b, name) }
+
+// scratch returns the next n elements of the worker's scratch.
+func scratch[T any](b *binder, rest *[]byte, n int) []T {
+	var zero T
+	size := n * int(unsafe.Sizeof(zero))
+	if size > len(*rest) {
+		b.fail("scratch of %d bytes is too small, expected %d more", len(b.Scratch), size-len(*rest))
+		return nil
+	}
+	s := view[T]((*rest)[:size])
+	*rest = (*rest)[size:]
+	return s
+}
+
+// scratchOne returns room for one T in the worker's scratch.
+func scratchOne[T any](b *binder, rest *[]byte) *T {
+	if s := scratch[T](b, rest, 1); s != nil {
+		return &s[0]
+	}
+	return new(T) // an error is noted; the bind function goes on
+}
+
+// view is data as elements of type T. The caller vouches for the alignment.
+func view[T any](data []byte) []T {
+	var zero T
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(data))), len(data)/int(unsafe.Sizeof(zero)))
+}
+
+// rows returns how to read from a Run the number of rows that the step works on.
+func (b *binder) rows() func(r *Run) int {
+	if b.Step.Rows == "R" {
+		return func(r *Run) int { return r.R }
+	}
+	return func(r *Run) int { return r.T }
+}
+
+// split returns the worker's share of n items as the step says.
+func (b *binder) split() split {
+	return split{b.Step.Split, b.Worker, b.Workers}
+}
+
+// A split is one worker's share of a step.
+type split struct {
+	plan.Split
+	worker, workers int
+}
+
+// of returns the half-open range of n items that is the worker's: all for "each", all for worker
+// 0 for "one", else a contiguous range of whole units, sizes differing by one unit at most.
+func (s split) of(n int) (lo, hi int) {
+	switch s.By {
+	case "each":
+		return 0, n
+	case "one":
+		if s.worker > 0 {
+			return n, n
+		}
+		return 0, n
+	}
+	unit := max(int(s.Unit), 1)
+	units := (n + unit - 1) / unit
+	lo = units * s.worker / s.workers * unit
+	hi = units * (s.worker + 1) / s.workers * unit
+	return min(lo, n), min(hi, n)
+}

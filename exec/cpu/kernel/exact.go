@@ -1,0 +1,64 @@
+package kernel
+
+import "pesti/gguf/quant"
+
+// exactTile returns the tile kernel that dequantises four weight rows at a time and multiplies
+// in float32.
+func exactTile(info *quant.Info) func(y *tile, w []byte, n int, x *activation) {
+	return func(y *tile, w []byte, n int, x *activation) {
+		k := x.k
+		rowBytes := k / info.BlockLen * info.BlockBytes
+		for i := 0; i < n; i += 4 {
+			rows := min(4, n-i)
+			var row [4][]float32
+			for j := range row {
+				// A missing row repeats the last one, so that one code path computes all rows.
+				at := min(j, rows-1)
+				row[j] = x.w[at*k : (at+1)*k]
+				if j == at {
+					info.Dequantize(row[j], w[(i+j)*rowBytes:(i+j+1)*rowBytes])
+				}
+			}
+			for m := range x.m {
+				var p [4]float32
+				p[0], p[1], p[2], p[3] = dot4(x.rows[m*k:(m+1)*k], row[0], row[1], row[2], row[3])
+				copy(y[m*tileRows+i:][:rows], p[:])
+			}
+		}
+	}
+}
+
+// dot4 returns the products of x with four rows of its length. Each is summed in blocks of 16
+// elements, two partial sums to a block, and the blocks in order: the error grows with the
+// number of blocks, not of elements.
+func dot4(x, w0, w1, w2, w3 []float32) (s0, s1, s2, s3 float32) {
+	w0, w1, w2, w3 = w0[:len(x)], w1[:len(x)], w2[:len(x)], w3[:len(x)]
+	i := 0
+	for ; i+16 <= len(x); i += 16 {
+		x, w0, w1, w2, w3 := (*[16]float32)(x[i:]), (*[16]float32)(w0[i:]), (*[16]float32)(w1[i:]), (*[16]float32)(w2[i:]), (*[16]float32)(w3[i:])
+		var a0, a1, a2, a3, b0, b1, b2, b3 float32
+		for j := 0; j < 16; j += 2 {
+			a, b := x[j], x[j+1]
+			a0 += float32(a * w0[j])
+			a1 += float32(a * w1[j])
+			a2 += float32(a * w2[j])
+			a3 += float32(a * w3[j])
+			b0 += float32(b * w0[j+1])
+			b1 += float32(b * w1[j+1])
+			b2 += float32(b * w2[j+1])
+			b3 += float32(b * w3[j+1])
+		}
+		s0 += a0 + b0
+		s1 += a1 + b1
+		s2 += a2 + b2
+		s3 += a3 + b3
+	}
+	for ; i < len(x); i++ {
+		a := x[i]
+		s0 += float32(a * w0[i])
+		s1 += float32(a * w1[i])
+		s2 += float32(a * w2[i])
+		s3 += float32(a * w3[i])
+	}
+	return
+}

@@ -1,0 +1,283 @@
+package kernel
+
+import (
+	"fmt"
+	"strings"
+
+	"pesti/gguf/quant"
+	"pesti/ops/ref"
+)
+
+// A Matmul is a kernel for the weights of a matmul step, for one weight type and one format of
+// activations. It computes tiles; what is done with a tile (bias, residual, gate) is the step's.
+type Matmul struct {
+	Name string // "gemv.q5_0.q8x2", "gemm.q5_0.q8x2"
+	ISA  string
+	Type quant.Type
+	Act  string // format of the activations: "f32", "q8x2"
+
+	// tile sets y[m*tileRows+i], for i < n ≤ tileRows, to the product of weight row i of w
+	// with the m-th of the loaded activation rows.
+	tile func(y *tile, w []byte, n int, x *activation)
+}
+
+// Matmuls returns the matmul kernels. A type is in the table with float32 activations if quant
+// can dequantise it, and with q8x2 if there is an integer kernel for it. gemv kernels are for
+// steps of few tokens, gemm kernels for many; in portable Go they are the same functions.
+func Matmuls() []Matmul {
+	var all []Matmul
+	add := func(t quant.Type, act string, f func(*tile, []byte, int, *activation)) {
+		for _, shape := range []string{"gemv", "gemm"} {
+			name := shape + "." + strings.ToLower(t.String()) + "." + act
+			all = append(all, Matmul{name, "portable", t, act, f})
+		}
+	}
+	for t := quant.Type(0); ; t++ {
+		info, ok := quant.Lookup(t)
+		if !ok {
+			break
+		}
+		if info.Dequantize != nil {
+			add(t, "f32", exactTile(info))
+		}
+	}
+	for i := range laneTypes {
+		add(laneTypes[i].typ, "q8x2", laneTile(&laneTypes[i]))
+	}
+	return all
+}
+
+// tileRows and tileTokens bound a tile: 16 rows are the unit by which rows are shared.
+const (
+	tileRows   = 16
+	tileTokens = 16
+)
+
+// A tile holds products of up to tileRows weight rows (the fast index) and tileTokens tokens.
+type tile [tileRows * tileTokens]float32
+
+// An activation is a block of activation rows, prepared for a tile kernel.
+type activation struct {
+	k    int
+	step int // rows in a full block
+	m    int // rows in this block
+
+	x    []float32 // f32: all rows of the operand
+	rows []float32 // f32: the rows of this block
+	w    []float32 // f32: room for 4 dequantised weight rows
+
+	planes q8x2                  // q8x2: all rows of the operand
+	q      []int16               // q8x2: 128·hi + lo of the rows of this block
+	scale  [tileTokens][]float32 // q8x2: per row, one for 32 elements
+	sum    [tileTokens][]int32   // q8x2: per row, one for 16 elements
+	lanes  *lanes                // q8x2: two unpacked weight rows
+}
+
+// activation binds the operand x. Both formats take 16 bytes of scratch for each element of a
+// row: 4 weight rows in float32, or 8 activation rows in int16.
+func (b *binder) activation(rest *[]byte) *activation {
+	a := &activation{k: b.int("k")}
+	switch b.operand("x").Format {
+	case "f32":
+		a.step, a.x, a.w = tileTokens, b.f32("x"), scratch[float32](b, rest, 4*a.k)
+	case "q8x2":
+		a.step, a.planes = tileTokens/2, b.q8x2("x")
+		a.q, a.lanes = scratch[int16](b, rest, tileTokens/2*a.k), scratchOne[lanes](b, rest)
+	default:
+		b.fail("operand x is %s, expected f32 or q8x2", b.operand("x").Format)
+	}
+	return a
+}
+
+// load prepares the rows from m0 on, up to a block of them or row end.
+func (a *activation) load(m0, end int) {
+	a.m = min(a.step, end-m0)
+	if a.x != nil {
+		a.rows = a.x[m0*a.k : (m0+a.m)*a.k]
+		return
+	}
+	for m := range a.m {
+		hi, lo, scale, sum := a.planes.planes(m0 + m)
+		a.scale[m], a.sum[m] = scale, sum
+		q := a.q[m*a.k : (m+1)*a.k]
+		hi, lo = hi[:len(q)], lo[:len(q)]
+		for i := range q {
+			q[i] = int16(hi[i])<<7 + int16(lo[i])
+		}
+	}
+}
+
+// A factor is a weight matrix with its kernel.
+type factor struct {
+	data     []byte
+	rowBytes int
+	tile     func(y *tile, w []byte, n int, x *activation)
+}
+
+// factor binds the weight of a role to the matmul kernel that the plan names for it.
+func (b *binder) factor(role, act string, k int) factor {
+	data, info := b.weight(role)
+	name := b.operand(role).Kernel
+	for _, mm := range Matmuls() {
+		if mm.Name != name {
+			continue
+		}
+		if mm.Type != info.Type || mm.Act != act {
+			b.fail("weight %s is %s with %s activations, but its kernel is %q", role, info.Name, act, name)
+		}
+		if k%info.BlockLen != 0 {
+			b.fail("k=%d is not a multiple of the %d elements in a block of %s", k, info.BlockLen, info.Name)
+		}
+		return factor{data, k / info.BlockLen * info.BlockBytes, mm.tile}
+	}
+	b.fail("weight %s: there is no matmul kernel %q", role, name)
+	return factor{}
+}
+
+// rowsOf computes the tile of n rows from row lo on.
+func (f *factor) rowsOf(y *tile, lo, n int, x *activation) {
+	f.tile(y, f.data[lo*f.rowBytes:(lo+n)*f.rowBytes], n, x)
+}
+
+// A member is one product of a group: its output, and this worker's share of its rows.
+type member struct {
+	factor
+	n      int
+	bias   []float32
+	res    []float32
+	out    []float32
+	lo, hi int
+}
+
+// bindMatmulGroup computes up to three products of the same activations. The workers share the
+// rows of all of them laid end to end.
+func bindMatmulGroup(b *binder) Func {
+	rest := b.Scratch
+	x, rows := b.activation(&rest), b.rows()
+	y := scratchOne[tile](b, &rest)
+	var members []member
+	for i := range 3 {
+		id := fmt.Sprint(i)
+		if _, ok := b.Operands["w"+id]; !ok {
+			break
+		}
+		g := member{factor: b.factor("w"+id, b.operand("x").Format, x.k), n: b.int("n" + id),
+			bias: b.optionalF32("bias" + id), out: b.f32("out" + id)}
+		if i == 0 {
+			g.res = b.optionalF32("res")
+		}
+		members = append(members, g)
+	}
+	if len(members) == 0 {
+		b.fail("operand w0 is missing")
+	}
+	shareRows(members, b.split())
+
+	return func(r *Run) {
+		end := rows(r)
+		for m0 := 0; m0 < end; m0 += x.step {
+			x.load(m0, end)
+			for i := range members {
+				g := &members[i]
+				for lo := g.lo; lo < g.hi; lo += tileRows {
+					n := min(tileRows, g.hi-lo)
+					g.rowsOf(y, lo, n, x)
+					for m := range x.m {
+						g.finish(y[m*tileRows:][:n], (m0+m)*g.n+lo, lo)
+					}
+				}
+			}
+		}
+	}
+}
+
+// finish adds bias and residual to products of rows from row on and stores them at out[at:].
+func (g *member) finish(products []float32, at, row int) {
+	out := g.out[at : at+len(products)]
+	switch {
+	case g.bias == nil && g.res == nil:
+		copy(out, products)
+	case g.res == nil:
+		bias := g.bias[row : row+len(products)]
+		for i, p := range products {
+			out[i] = p + bias[i]
+		}
+	case g.bias == nil:
+		res := g.res[at : at+len(products)]
+		for i, p := range products {
+			out[i] = p + res[i]
+		}
+	default:
+		bias, res := g.bias[row:row+len(products)], g.res[at:at+len(products)]
+		for i, p := range products {
+			out[i] = p + bias[i] + res[i]
+		}
+	}
+}
+
+// shareRows gives each member the worker's share of its rows: the units of all members are laid
+// end to end, each as long as a row's bytes, and cut into parts of equal length. A unit belongs
+// to the worker in whose part its middle lies.
+func shareRows(members []member, s split) {
+	if s.By == "one" {
+		for i := range members {
+			members[i].lo, members[i].hi = s.of(members[i].n)
+		}
+		return
+	}
+	unit := max(int(s.Unit), 1)
+	total := 0
+	for _, g := range members {
+		total += (g.n + unit - 1) / unit * g.rowBytes
+	}
+	at := 0
+	for i := range members {
+		g := &members[i]
+		for row := 0; row < g.n; row += unit {
+			if (at+g.rowBytes/2)*s.workers/total == s.worker {
+				if g.hi == 0 {
+					g.lo = row
+				}
+				g.hi = min(row+unit, g.n)
+			}
+			at += g.rowBytes
+		}
+	}
+}
+
+// activations are the gates by the plan's names.
+var activations = map[string]func(dst, x []float32){
+	"silu":      ref.SiLU,
+	"gelu_tanh": ref.GELUTanh,
+	"gelu_erf":  ref.GELUErf,
+}
+
+// bindGated is y = act(gate · x) ⊙ (up · x), w0 being gate and w1 up.
+func bindGated(b *binder) Func {
+	rest := b.Scratch
+	x, n, split, rows := b.activation(&rest), b.int("n"), b.split(), b.rows()
+	g, u := scratchOne[tile](b, &rest), scratchOne[tile](b, &rest)
+	gate, up := b.factor("w0", b.operand("x").Format, x.k), b.factor("w1", b.operand("x").Format, x.k)
+	y := b.f32("y")
+	act := activations[b.str("act")]
+	if act == nil {
+		b.fail("act=%q is not an activation", b.str("act"))
+	}
+	return func(r *Run) {
+		end := rows(r)
+		first, last := split.of(n)
+		for m0 := 0; m0 < end; m0 += x.step {
+			x.load(m0, end)
+			for lo := first; lo < last; lo += tileRows {
+				n1 := min(tileRows, last-lo)
+				gate.rowsOf(g, lo, n1, x)
+				up.rowsOf(u, lo, n1, x)
+				for m := range x.m {
+					gated := g[m*tileRows:][:n1]
+					act(gated, gated)
+					ref.Mul(y[(m0+m)*n+lo:][:n1], gated, u[m*tileRows:])
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package kernel
+
+import "pesti/ops/ref"
+
+// The reference kernels run the functions of ops/ref, on worker 0 where the signature says "one".
+
+func bindRefGetRows(b *binder) Func {
+	table, info := b.weight("table")
+	ids, y, n, vocab := b.i32("ids"), b.f32("y"), b.int("n"), b.int("vocab")
+	scale, split, rows := b.float("scale"), b.split(), b.rows()
+	if scale == 0 {
+		scale = 1
+	}
+	rowBytes := n / info.BlockLen * info.BlockBytes
+	return func(r *Run) {
+		lo, hi := split.of(rows(r))
+		for m := lo; m < hi; m++ {
+			if id := int(ids[m]); id >= 0 && id < vocab {
+				row := y[m*n : (m+1)*n]
+				info.Dequantize(row, table[id*rowBytes:(id+1)*rowBytes])
+				ref.Scale(row, row, scale)
+			}
+		}
+	}
+}
+
+func bindRefMatmul(b *binder) Func {
+	x, y, k, n := b.f32("x"), b.f32("y"), b.int("k"), b.int("n")
+	w, info := b.weight("w")
+	rest, split, rows := b.Scratch, b.split(), b.rows()
+	row := scratch[float32](b, &rest, k)
+	rowBytes := k / info.BlockLen * info.BlockBytes
+	return func(r *Run) {
+		lo, hi := split.of(n)
+		for j := lo; j < hi; j++ {
+			info.Dequantize(row, w[j*rowBytes:(j+1)*rowBytes])
+			for m := range rows(r) {
+				y[m*n+j] = float32(ref.Dot(x[m*k:(m+1)*k], row))
+			}
+		}
+	}
+}
+
+func bindRefRMSNorm(b *binder) Func {
+	w, group, eps := b.f32("w"), b.int("group"), b.float("eps")
+	return b.unary(func(y, x []float32) { ref.RMSNorm(y, x, w, group, eps) })
+}
+
+func bindRefScale(b *binder) Func {
+	factor := b.float("factor")
+	return b.unary(func(y, x []float32) { ref.Scale(y, x, factor) })
+}
+
+func bindRefAddBias(b *binder) Func {
+	bias := b.f32("bias")
+	return b.unary(func(y, x []float32) { ref.AddBias(y, x, bias) })
+}
+
+func bindRefSiLU(b *binder) Func     { return b.unary(ref.SiLU) }
+func bindRefGELUTanh(b *binder) Func { return b.unary(ref.GELUTanh) }
+func bindRefGELUErf(b *binder) Func  { return b.unary(ref.GELUErf) }
+
+// unary binds f to the rows of x and y.
+func (b *binder) unary(f func(y, x []float32)) Func {
+	x, y, n, split, rows := b.f32("x"), b.f32("y"), b.int("n"), b.split(), b.rows()
+	return func(r *Run) {
+		lo, hi := split.of(rows(r))
+		f(y[lo*n:hi*n], x[lo*n:hi*n])
+	}
+}
+
+func bindRefAdd(b *binder) Func { return b.binary(ref.Add) }
+func bindRefMul(b *binder) Func { return b.binary(ref.Mul) }
+
+// binary binds f to the rows of a, b and y.
+func (b *binder) binary(f func(y, x0, x1 []float32)) Func {
+	x0, x1, y, n, split, rows := b.f32("a"), b.f32("b"), b.f32("y"), b.int("n"), b.split(), b.rows()
+	return func(r *Run) {
+		lo, hi := split.of(rows(r))
+		f(y[lo*n:hi*n], x0[lo*n:hi*n], x1[lo*n:hi*n])
+	}
+}
+
+func bindRefRope(b *binder) Func {
+	x, y, pos := b.f32("x"), b.f32("y"), b.i32("pos")
+	width := b.int("heads") * b.int("head_dim")
+	rotary := &ref.Rotary{HeadDim: b.int("head_dim"), Rot: b.int("rot"), Base: b.float("base"),
+		FreqScale: b.float("freq_scale"), Freqs: b.optionalF32("freqs"), Halves: b.str("layout") == "halves"}
+	if rotary.FreqScale == 0 {
+		rotary.FreqScale = 1
+	}
+	split, rows := b.split(), b.rows()
+	return func(r *Run) {
+		lo, hi := split.of(rows(r))
+		rotary.Rope(y[lo*width:hi*width], x[lo*width:hi*width], pos[lo:hi])
+	}
+}
+
+func bindRefKVWrite(b *binder) Func {
+	c := b.cache("cache", b.int("width"))
+	x, pos, seq, split, rows := b.f32("x"), b.i32("pos"), b.i32("seq"), b.split(), b.rows()
+	return func(r *Run) {
+		lo, hi := split.of(rows(r))
+		ref.KVWrite(&c.KV, x[lo*c.Width:hi*c.Width], pos[lo:hi], seq[lo:hi])
+	}
+}
+
+// geometry binds the shape of an unfused attention, whose scores have C columns.
+func (b *binder) geometry() ref.Heads {
+	return ref.Heads{Heads: b.int("heads"), KVHeads: b.int("kv_heads"), HeadDim: b.int("head_dim"),
+		Window: b.int("window"), Positions: b.Ctx}
+}
+
+func bindRefAttnScores(b *binder) Func {
+	g, scale := b.geometry(), b.float("scale")
+	keys := b.cache("kcache", g.KVHeads*g.HeadDim)
+	q, y, pos, seq := b.f32("q"), b.f32("y"), b.i32("pos"), b.i32("seq")
+	rest, split, rows := b.Scratch, b.split(), b.rows()
+	row := scratch[float32](b, &rest, keys.Width)
+	in, out := g.Heads*g.HeadDim, g.Heads*g.Positions
+	return func(r *Run) {
+		lo, hi := split.of(rows(r))
+		ref.AttnScores(y[lo*out:hi*out], q[lo*in:hi*in], &keys.KV, pos[lo:hi], seq[lo:hi], g, scale, row)
+	}
+}
+
+func bindRefSoftmax(b *binder) Func {
+	x, y, n, split, rows := b.f32("x"), b.f32("y"), b.int("heads")*b.Ctx, b.split(), b.rows()
+	return func(r *Run) {
+		lo, hi := split.of(rows(r))
+		ref.Softmax(y[lo*n:hi*n], x[lo*n:hi*n], b.Ctx)
+	}
+}
+
+func bindRefAttnValues(b *binder) Func {
+	g := b.geometry()
+	values := b.cache("vcache", g.KVHeads*g.HeadDim)
+	probs, y, pos, seq := b.f32("probs"), b.f32("y"), b.i32("pos"), b.i32("seq")
+	rest, split, rows := b.Scratch, b.split(), b.rows()
+	acc := scratch[float64](b, &rest, g.HeadDim)
+	row := scratch[float32](b, &rest, values.Width)
+	in, out := g.Heads*g.Positions, g.Heads*g.HeadDim
+	return func(r *Run) {
+		lo, hi := split.of(rows(r))
+		ref.AttnValues(y[lo*out:hi*out], probs[lo*in:hi*in], &values.KV, pos[lo:hi], seq[lo:hi], g, row, acc)
+	}
+}
