@@ -5,10 +5,15 @@ import (
 	"pesti/ops/ref"
 )
 
+// kernels is how lowering notes its choice of a matmul kernel for each weight of a node, separated
+// by commas. It does not change what the node means.
+var kernels = may("kernels", "")
+
 // Matmul is x·wᵀ, plus res where given.
 var Matmul = alias(define("matmul",
 	[]spec{{"x", activation, "M k"}, {"w", weight, "n k"}, {"res?", graph.F32, "M n"}},
-	[]spec{{"y", graph.F32, "M n"}}, nil, nil), [2]int{0, 2})
+	[]spec{{"y", graph.F32, "M n"}},
+	[]graph.AttrSpec{kernels}, nil), [2]int{0, 2})
 
 func evalMatmul(_ *graph.Node, in, out []*Value) error {
 	ref.Matmul(out[0].F32, in[0].F32, in[1].F32, in[0].last())
@@ -23,7 +28,8 @@ var QKV = define("qkv",
 	[]spec{{"x", activation, "M k"},
 		{"wq", weight, "nq k"}, {"wk", weight, "nk k"}, {"wv", weight, "nv k"},
 		{"bq?", graph.F32, "nq"}, {"bk?", graph.F32, "nk"}, {"bv?", graph.F32, "nv"}},
-	[]spec{{"q", graph.F32, "M nq"}, {"k", graph.F32, "M nk"}, {"v", graph.F32, "M nv"}}, nil, nil)
+	[]spec{{"q", graph.F32, "M nq"}, {"k", graph.F32, "M nk"}, {"v", graph.F32, "M nv"}},
+	[]graph.AttrSpec{kernels}, nil)
 
 func expandQKV(e *expander, n *graph.Node) []*graph.Value {
 	out := make([]*graph.Value, 3)
@@ -43,7 +49,7 @@ func expandQKV(e *expander, n *graph.Node) []*graph.Value {
 var SwiGLU = define("swiglu",
 	[]spec{{"x", activation, "M k"}, {"gate", weight, "n k"}, {"up", weight, "n k"}},
 	[]spec{{"y", graph.F32, "M n"}},
-	[]graph.AttrSpec{need("act", "")},
+	[]graph.AttrSpec{need("act", ""), kernels},
 	func(n *graph.Node) error { return oneOf(n, "act", SiLU.Name, GELUTanh.Name, GELUErf.Name) })
 
 func expandSwiGLU(e *expander, n *graph.Node) []*graph.Value {

@@ -38,7 +38,7 @@ func accepts(want, got graph.DType) bool {
 // define makes an op whose results follow from its operands and attributes as the specs say.
 // check, where not nil, is what the specs cannot say.
 func define(name string, in, out []spec, attrs []graph.AttrSpec, check func(*graph.Node) error) *graph.Op {
-	op := &graph.Op{Name: name, Out: len(out), Attrs: attrs}
+	op := &graph.Op{Name: name, Out: len(out), Attrs: attrs, RowWise: rowWise(in, out)}
 	for _, s := range in {
 		op.In = append(op.In, graph.Operand{Name: strings.TrimSuffix(s.name, "?"), Optional: strings.HasSuffix(s.name, "?")})
 	}
@@ -71,6 +71,24 @@ func define(name string, in, out []spec, attrs []graph.AttrSpec, check func(*gra
 		return types, nil
 	}
 	return op
+}
+
+// rowWise reports whether an op works on rows one by one: its results have a row for each M, and
+// no operand brings rows of its own.
+func rowWise(in, out []spec) bool {
+	for _, s := range out {
+		if !strings.HasPrefix(s.shape, "M ") {
+			return false
+		}
+	}
+	for _, s := range in {
+		first, _, _ := strings.Cut(s.shape, " ")
+		switch graph.Sym(first) {
+		case graph.T, graph.R, graph.S, graph.C:
+			return false
+		}
+	}
+	return len(in) > 0
 }
 
 // alias and writes complete an op with its (result, operand) pairs.
