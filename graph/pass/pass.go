@@ -103,7 +103,7 @@ func Run(g *graph.Graph, passes []Pass, o Options) ([]Note, error) {
 	c := &Context{}
 	before := ""
 	if o.After != nil {
-		before = g.String()
+		before = graph.Print(g)
 	}
 	for i, p := range passes {
 		if o.Off.has(p) {
@@ -120,7 +120,7 @@ func Run(g *graph.Graph, passes []Pass, o Options) ([]Note, error) {
 			}
 		}
 		if o.After != nil {
-			if after := g.String(); after != before {
+			if after := graph.Print(g); after != before {
 				o.After(i, p.Name, g)
 				before = after
 			}
