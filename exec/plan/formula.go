@@ -14,9 +14,9 @@ const maxFormula = 256
 
 // A Scope gives the names in formulas their values.
 //
-// The language of formulas is integers, names, +, *, / by an integer, and parentheses. It has
-// no subtraction on purpose: every formula grows with every name, so that one evaluated at the
-// bounds of a program covers all smaller steps too.
+// The language of formulas is integers, names, +, *, exact division by an integer or a
+// parameter, and parentheses. It has no subtraction on purpose: every formula grows with each of
+// T, R, S, C, P and M, so that one evaluated at the bounds of a program covers all smaller steps.
 type Scope struct {
 	T int64 // tokens of a step
 	R int64 // rows of logits
@@ -83,6 +83,23 @@ func (s *Scope) shape(list string) ([]int64, error) {
 // lookup returns the value of a name. Digits of an index are appended here so that "n#" costs
 // no string.
 func (s *Scope) lookup(name string) (int64, bool) {
+	if v, ok := s.bound(name); ok {
+		return v, true
+	}
+	if stem, ok := strings.CutSuffix(name, "#"); ok {
+		name = stem + strconv.Itoa(s.Index)
+	}
+	for i := range s.Params {
+		if s.Params[i].Name == name {
+			v, ok := s.Params[i].Value.(int64)
+			return v, ok
+		}
+	}
+	return 0, false
+}
+
+// bound returns the value of a name that differs from step to step.
+func (s *Scope) bound(name string) (int64, bool) {
 	switch name {
 	case "T":
 		return s.T, true
@@ -96,15 +113,6 @@ func (s *Scope) lookup(name string) (int64, bool) {
 		return s.P, true
 	case "M":
 		return s.M, s.M != 0
-	}
-	if stem, ok := strings.CutSuffix(name, "#"); ok {
-		name = stem + strconv.Itoa(s.Index)
-	}
-	for i := range s.Params {
-		if s.Params[i].Name == name {
-			v, ok := s.Params[i].Value.(int64)
-			return v, ok
-		}
 	}
 	return 0, false
 }
@@ -157,12 +165,11 @@ func (e *evaluator) product() int64 {
 			v = w
 		case '/':
 			e.rest = e.rest[1:]
-			e.peek()
-			d := e.integer()
+			d := e.divisor()
 			switch {
 			case e.err != nil:
-			case d == 0:
-				e.fail("division by zero")
+			case d <= 0:
+				e.fail("division by %d", d)
 			case v%d != 0:
 				e.fail("%d is not a multiple of %d", v, d)
 			default:
@@ -186,7 +193,7 @@ func (e *evaluator) factor() int64 {
 		e.rest = e.rest[1:]
 		return v
 	case isLetter(c):
-		name := e.take(func(c byte) bool { return isLetter(c) || isDigit(c) || c == '#' })
+		name := e.name()
 		v, ok := e.scope.lookup(name)
 		if !ok {
 			e.fail("%s is not known here", name)
@@ -197,6 +204,23 @@ func (e *evaluator) factor() int64 {
 	default:
 		return e.integer()
 	}
+}
+
+// divisor takes what is the same in all steps of a plan's line.
+func (e *evaluator) divisor() int64 {
+	if !isLetter(e.peek()) {
+		return e.integer()
+	}
+	name := e.name()
+	v, ok := e.scope.lookup(name)
+	if _, varies := e.scope.bound(name); varies || !ok {
+		e.fail("division by %s, expected an integer or a parameter", name)
+	}
+	return v
+}
+
+func (e *evaluator) name() string {
+	return e.take(func(c byte) bool { return isLetter(c) || isDigit(c) || c == '#' })
 }
 
 func (e *evaluator) integer() int64 {

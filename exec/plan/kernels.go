@@ -111,7 +111,7 @@ var kernels = []Signature{
 			number("base"), number("freq_scale"), number("scale"), number("eps"), word("layout", layouts...)},
 		Rows:    "T",
 		Splits:  []string{"heads", "one"},
-		Scratch: "4*(33*head_dim + 16*heads/kv_heads*(head_dim + 2) + M*rot)",
+		Scratch: "4*(33*head_dim + 16*heads*(head_dim + 2) + M*rot)",
 		Rules:   []Rule{headsDivide, rotationFits, cacheHolds, ringHasWindow},
 	},
 	// y[r] = x[rows[r]]

@@ -138,3 +138,9 @@ type Split struct {
 type Fusions struct {
 	QKV, SwiGLU, Attention int
 }
+
+// What stands for a layer or a buffer that is not there.
+const (
+	noLayer  = -1
+	noBuffer = -1
+)

@@ -85,10 +85,37 @@ func LookupKernel(name string) (*Signature, bool) {
 // type of the weight and the format of the activations: "gemv.q5_0.q8x2".
 var matmulKernels = []string{"gemv", "gemm"}
 
-func count(name string) ParamSpec  { return ParamSpec{Name: name, Kind: int64(0), Min: 1} }
-func counts(name string) ParamSpec { return ParamSpec{Name: name, Kind: int64(0), Min: 1, Repeat: true} }
+func count(name string) ParamSpec { return ParamSpec{Name: name, Kind: int64(0), Min: 1} }
+func counts(name string) ParamSpec {
+	return ParamSpec{Name: name, Kind: int64(0), Min: 1, Repeat: true}
+}
 func amount(name string) ParamSpec { return ParamSpec{Name: name, Kind: int64(0)} }
-func number(name string) ParamSpec   { return ParamSpec{Name: name, Kind: 0.0} }
+func number(name string) ParamSpec { return ParamSpec{Name: name, Kind: 0.0} }
 func word(name string, words ...string) ParamSpec {
 	return ParamSpec{Name: name, Kind: "", Words: words}
+}
+
+// Operand returns the operand that a role of a step belongs to ("w1" to the repeated "w"), nil
+// where there is none.
+func (sig *Signature) Operand(role string) *Operand {
+	o, _ := sig.operand(role)
+	return o
+}
+
+// operand returns the operand that a role of a step belongs to, and its repeat index.
+func (sig *Signature) operand(role string) (o *Operand, index int) {
+	for i := range sig.Operands {
+		o := &sig.Operands[i]
+		for j := range repeats(o.Repeat) {
+			if role == indexed(o.Role, o.Repeat, j) {
+				return o, j
+			}
+		}
+	}
+	return nil, 0
+}
+
+func (sig *Signature) writesOnly(role string) bool {
+	o, _ := sig.operand(role)
+	return o != nil && o.Dir == Out
 }

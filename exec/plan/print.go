@@ -1,0 +1,280 @@
+package plan
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// The first word of a plan, followed by the version, and the first word of its last line.
+const (
+	magic   = "pesti-plan"
+	trailer = "end"
+)
+
+// Print returns the text form of a plan. Parse reads it back to an equal plan; equal plans print
+// to equal bytes.
+//
+// A line is a keyword and its fields. Names stand bare where they can and quoted where they must;
+// # begins a comment. The last line is a digest of all before it.
+func Print(p *Plan) []byte {
+	w := &printer{}
+	w.linef("%s %d", magic, p.Version)
+	w.head(p)
+	w.weights(p.Weights)
+	w.blank()
+	w.linef("# Buffers of all programs.")
+	w.buffers("", p.Buffers)
+	for i := range p.Programs {
+		w.program(&p.Programs[i])
+	}
+	w.blank()
+	return Seal([]byte(w.String()))
+}
+
+// Seal ends a text with the digest of all that stands before its last line, in place of an
+// older digest if there is one.
+func Seal(text []byte) []byte {
+	body, _, _ := cutTrailer(string(text))
+	if body != "" && !strings.HasSuffix(body, "\n") {
+		body += "\n"
+	}
+	return []byte(body + trailer + " " + digest(body) + "\n")
+}
+
+// cutTrailer splits a text into what stands before its last line and the digest in that line.
+func cutTrailer(text string) (body, sum string, ok bool) {
+	last := strings.TrimRight(text, "\n")
+	at := strings.LastIndexByte(last, '\n') + 1
+	sum, ok = strings.CutPrefix(last[at:], trailer+" ")
+	if !ok {
+		return text, "", false
+	}
+	return text[:at], sum, true
+}
+
+func digest(text string) string {
+	return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(text)))
+}
+
+type printer struct {
+	strings.Builder
+}
+
+func (w *printer) linef(format string, args ...any) {
+	fmt.Fprintf(w, format, args...)
+	w.blank()
+}
+
+func (w *printer) blank() { w.WriteByte('\n') }
+
+func (w *printer) head(p *Plan) {
+	m, t, mem, f := &p.Model, &p.Target, &p.Memory, &p.Fusions
+	w.blank()
+	w.linef("model   %s %s file=%s size=%d", quote(m.Arch), strconv.Quote(m.Name), quote(m.File), m.Size)
+	w.linef("digest  directory=%s data=%s", quote(m.Directory), quote(m.Data))
+	w.linef("target  %s %s precision=%s kv=%s threads<=%d ctx=%d ubatch=%d sequences=%d rows=%d",
+		quote(t.Backend), quote(t.ISA), quote(t.Precision), quote(t.KV), t.Threads, t.Ctx, t.Ubatch, t.Sequences, t.Rows)
+	w.linef("passes  %s", strconv.Quote(p.Passes))
+	w.linef("fusions qkv=%d swiglu=%d attention=%d", f.QKV, f.SwiGLU, f.Attention)
+	w.blank()
+	w.linef("# weight %s, packed %s, state %s, io %s, arena %s (bound %s, unshared %s)",
+		human(mem.Weight), human(mem.Packed), human(mem.State), human(mem.IO),
+		human(mem.Arena), human(mem.ArenaLowerBound), human(mem.ArenaUnshared))
+	w.linef("memory  weight=%d packed=%d state=%d io=%d arena=%d arena_lower_bound=%d arena_unshared=%d",
+		mem.Weight, mem.Packed, mem.State, mem.IO, mem.Arena, mem.ArenaLowerBound, mem.ArenaUnshared)
+}
+
+func (w *printer) weights(weights []Weight) {
+	w.blank()
+	w.linef("# Tensors of the model file that the steps read.")
+	var rows [][]string
+	for i := range weights {
+		t := &weights[i]
+		rows = append(rows, []string{"weight @" + quote(t.Name), quote(t.Type) + dims(t.Dims), fmt.Sprintf("size=%d", t.Size)})
+	}
+	w.table("", rows)
+}
+
+func (w *printer) buffers(indent string, buffers []Buffer) {
+	var rows [][]string
+	for i := range buffers {
+		b := &buffers[i]
+		row := []string{
+			"buffer b" + strconv.Itoa(b.ID), quote(string(b.Class)), quote(b.Format), quote(b.Elems),
+			fmt.Sprintf("size=%d", b.Size),
+		}
+		if b.Class == Arena {
+			each := ""
+			if b.Each {
+				each = fmt.Sprintf("each=%d", b.Stride)
+			}
+			row = append(row, each, fmt.Sprintf("offset=%d", b.Offset), fmt.Sprintf("steps=[%d,%d)", b.First, b.Last))
+		}
+		rows = append(rows, append(row, quote(b.Name)))
+	}
+	w.table(indent, rows)
+}
+
+func (w *printer) program(g *Program) {
+	w.blank()
+	w.linef("program %s %d <= T <= %d, R <= %d", quote(g.Name), g.MinT, g.MaxT, g.MaxR)
+	w.buffers("  ", g.Buffers)
+	var rows [][]string // of all waves, so that they align
+	for i := range g.Waves {
+		for j := range g.Waves[i].Steps {
+			rows = append(rows, stepRow(&g.Waves[i].Steps[j]))
+		}
+	}
+	lines := align("    ", rows)
+	for i := range g.Waves {
+		w.linef("  wave %d", i)
+		n := len(g.Waves[i].Steps)
+		for _, l := range lines[:n] {
+			w.linef("%s", l)
+		}
+		lines = lines[n:]
+	}
+}
+
+func stepRow(s *Step) []string {
+	layer := ""
+	if s.Layer != noLayer {
+		layer = fmt.Sprintf("layer=%d", s.Layer)
+	}
+	split := "split=" + quote(s.Split.By)
+	if s.Split.Unit != 0 {
+		split += fmt.Sprintf("/%d", s.Split.Unit)
+	}
+	return []string{
+		fmt.Sprintf("step %d", s.ID), quote(s.Name), layer,
+		fmt.Sprintf("%s[%s]", quote(s.Kernel), quote(s.Rows)), split, operands(s),
+	}
+}
+
+// operands returns the arguments, with an arrow before the first that is only written, the
+// parameters and the scratch.
+func operands(s *Step) string {
+	var b strings.Builder
+	sig, _ := LookupKernel(s.Kernel)
+	arrow := false
+	for i := range s.Args {
+		a := &s.Args[i]
+		if !arrow && sig != nil && sig.writesOnly(a.Role) {
+			b.WriteString("-> ")
+			arrow = true
+		}
+		if a.Buffer != noBuffer {
+			fmt.Fprintf(&b, "%s=b%d ", quote(a.Role), a.Buffer)
+			continue
+		}
+		kernel := ""
+		if a.Kernel != "" {
+			kernel = quote(a.Kernel)
+		}
+		fmt.Fprintf(&b, "%s=%s@%s ", quote(a.Role), kernel, quote(a.Weight))
+	}
+	b.WriteString("{")
+	for i, p := range s.Params {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%s=%s", quote(p.Name), literal(p.Value))
+	}
+	b.WriteString("}")
+	if s.Scratch != noBuffer {
+		fmt.Fprintf(&b, " scratch=b%d", s.Scratch)
+	}
+	return b.String()
+}
+
+// literal prints a parameter so that its kind can be told from the text.
+func literal(v any) string {
+	switch v := v.(type) {
+	case int64:
+		return strconv.FormatInt(v, 10)
+	case float64:
+		s := strconv.FormatFloat(v, 'g', -1, 64)
+		if !strings.ContainsAny(s, ".eIN") {
+			s += ".0"
+		}
+		return s
+	}
+	return strconv.Quote(fmt.Sprint(v))
+}
+
+// quote returns s as it is where it can stand bare, else quoted.
+func quote(s string) string {
+	for i := 0; i < len(s); i++ {
+		if !isBare(s[i]) {
+			return strconv.Quote(s)
+		}
+	}
+	if s == "" {
+		return `""`
+	}
+	return s
+}
+
+// isBare says which characters a word may have that stands without quotes. (No slash: it
+// separates a split from its unit.)
+func isBare(c byte) bool {
+	return isLetter(c) || isDigit(c) || strings.IndexByte(".-+*:", c) >= 0
+}
+
+func dims(d []int64) string {
+	parts := make([]string, len(d))
+	for i, n := range d {
+		parts[i] = strconv.FormatInt(n, 10)
+	}
+	return "[" + strings.Join(parts, ", ") + "]"
+}
+
+// human returns a number of bytes for people.
+func human(n int64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	i := 0
+	f := float64(n)
+	for i < len(units)-1 && math.Abs(f) >= 1024 {
+		f /= 1024
+		i++
+	}
+	if i == 0 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %s", f, units[i])
+}
+
+func (w *printer) table(indent string, rows [][]string) {
+	for _, l := range align(indent, rows) {
+		w.linef("%s", l)
+	}
+}
+
+// align pads the cells of each column to the same width.
+func align(indent string, rows [][]string) []string {
+	var width []int
+	for _, r := range rows {
+		for i, c := range r {
+			if i == len(width) {
+				width = append(width, 0)
+			}
+			width[i] = max(width[i], len(c))
+		}
+	}
+	lines := make([]string, len(rows))
+	for i, r := range rows {
+		var b strings.Builder
+		b.WriteString(indent)
+		for j, c := range r {
+			b.WriteString(c)
+			if j < len(r)-1 && width[j] > 0 {
+				b.WriteString(strings.Repeat(" ", width[j]-len(c)+1))
+			}
+		}
+		lines[i] = b.String()
+	}
+	return lines
+}

@@ -1,0 +1,290 @@
+package plan
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// ArenaAlign is the alignment in bytes of every buffer in the arena and of every worker's copy:
+// a cache line, and the widest vector.
+const ArenaAlign = 64
+
+// mostThreads bounds Target.Threads, so that a plan cannot ask for a copy per grain of sand.
+const mostThreads = 1 << 16
+
+// inputs is the table of io buffers that the caller fills before each run.
+var inputs = []struct{ name, format, extent string }{
+	{"tokens", "i32", "T"},
+	{"pos", "i32", "T"},
+	{"seq", "i32", "T"},
+	{"rows", "i32", "R"},
+	{"pages", "i32", "S*P"},
+}
+
+// Verify checks that a plan may be run: that its parts agree, that no step reads or writes
+// outside its buffers, reads what no step wrote, or races with another one of its wave, and that
+// no two buffers overlap in time and address. It knows nothing of how plans are made, and takes
+// a few milliseconds. An error names the program and the step or buffer.
+//
+// What it cannot see, the executor checks: that the model file has these weights, that tokens
+// are in the vocabulary, positions in the context, sequences and rows in their ranges.
+func Verify(p *Plan) error {
+	v := &verifier{plan: p, weights: make(map[string]*Weight, len(p.Weights)), signatures: make(map[string]*Signature, len(kernels))}
+	for i := range kernels {
+		v.signatures[kernels[i].Name] = &kernels[i]
+	}
+	for _, check := range []func() error{v.target, v.weightList, v.shared, v.programs, v.memory, v.fusions} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type verifier struct {
+	plan       *Plan
+	weights    map[string]*Weight
+	signatures map[string]*Signature
+
+	readWeights map[string]bool
+	arena       []arenaUse // by program
+}
+
+func oneOf(what, found string, expected ...string) error {
+	if slices.Contains(expected, found) {
+		return nil
+	}
+	return fmt.Errorf("%s is %q, expected one of %q", what, found, expected)
+}
+
+func atLeast(what string, found, least int64) error {
+	if found < least {
+		return fmt.Errorf("%s is %d, expected at least %d", what, found, least)
+	}
+	return nil
+}
+
+// first returns the first error of a list.
+func first(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v *verifier) target() error {
+	p, t := v.plan, &v.plan.Target
+	if p.Version != Version {
+		return fmt.Errorf("version is %d, expected %d", p.Version, Version)
+	}
+	if t.Threads > mostThreads {
+		return fmt.Errorf("target: threads is %d, expected at most %d", t.Threads, mostThreads)
+	}
+	if t.Backend == "" || t.ISA == "" {
+		return fmt.Errorf("target: backend is %q, instruction set %q, expected both", t.Backend, t.ISA)
+	}
+	return first(
+		atLeast("model: size", p.Model.Size, 1),
+		oneOf("target: precision", t.Precision, "exact", "fast"),
+		oneOf("target: kv", t.KV, "f32", "f16"),
+		atLeast("target: threads", int64(t.Threads), 1),
+		atLeast("target: ctx", t.Ctx, 1),
+		atLeast("target: ubatch", t.Ubatch, 1),
+		atLeast("target: sequences", t.Sequences, 1),
+		atLeast("target: rows", t.Rows, 1),
+	)
+}
+
+func (v *verifier) weightList() error {
+	for i := range v.plan.Weights {
+		w := &v.plan.Weights[i]
+		if v.weights[w.Name] != nil {
+			return fmt.Errorf("weight %s: listed twice, expected once", w.Name)
+		}
+		v.weights[w.Name] = w
+		if w.Type == "" || len(w.Dims) == 0 || slices.Min(w.Dims) < 1 || w.Size < 1 {
+			return fmt.Errorf("weight %s: type %q, dims %v, size %d, expected a type, positive dims and a positive size", w.Name, w.Type, w.Dims, w.Size)
+		}
+	}
+	return nil
+}
+
+// shared checks the states and io buffers.
+func (v *verifier) shared() error {
+	names := map[string]bool{}
+	scope := v.plan.Scope(nil)
+	for i := range v.plan.Buffers {
+		b := &v.plan.Buffers[i]
+		where := bufferName(b)
+		if b.ID != i {
+			return fmt.Errorf("%s: expected id b%d", where, i)
+		}
+		if b.Class != State && b.Class != IO {
+			return fmt.Errorf("%s: class is %q, expected state or io outside a program", where, b.Class)
+		}
+		if names[b.Name] {
+			return fmt.Errorf("%s: name used twice, expected names of states and io buffers to differ", where)
+		}
+		names[b.Name] = true
+		if b.Each || b.Stride != 0 || b.Offset != 0 || b.First != 0 || b.Last != 0 {
+			return fmt.Errorf("%s: has an offset, a stride or a lifetime, expected none outside the arena", where)
+		}
+		if b.Class == State && b.Format != v.plan.Target.KV {
+			return fmt.Errorf("%s: format is %s, expected the target's %s", where, b.Format, v.plan.Target.KV)
+		}
+		elems, bytes, err := scope.extent(b)
+		if err != nil {
+			return fmt.Errorf("%s: %w", where, err)
+		}
+		if elems < 1 || b.Size < bytes {
+			return fmt.Errorf("%s: size is %d, expected at least %d for %s (at least one) of %s", where, b.Size, bytes, b.Elems, b.Format)
+		}
+		for _, in := range inputs {
+			if b.Class != IO || b.Name != in.name {
+				continue
+			}
+			if want, _ := scope.Eval(in.extent); b.Format != in.format || elems < want {
+				return fmt.Errorf("%s: %s of %s, expected %s of %s: the caller fills it", where, b.Elems, b.Format, in.extent, in.format)
+			}
+		}
+	}
+	return nil
+}
+
+// extent returns the elements and the bytes of one copy of a buffer.
+func (s *Scope) extent(b *Buffer) (elems, bytes int64, err error) {
+	f, ok := LookupFormat(b.Format)
+	if !ok {
+		return 0, 0, fmt.Errorf("format is %q, expected one of the element formats", b.Format)
+	}
+	if elems, err = s.Eval(b.Elems); err != nil {
+		return 0, 0, err
+	}
+	bytes, err = f.Size(elems)
+	return elems, bytes, err
+}
+
+func bufferName(b *Buffer) string { return fmt.Sprintf("buffer b%d %q", b.ID, b.Name) }
+
+func (v *verifier) programs() error {
+	p := v.plan
+	if len(p.Programs) == 0 {
+		return fmt.Errorf("no programs, expected at least one")
+	}
+	v.readWeights = make(map[string]bool, len(p.Weights))
+	names := map[string]bool{}
+	var covered int64
+	for i := range p.Programs {
+		g := &p.Programs[i]
+		if g.Name == "" || names[g.Name] {
+			return fmt.Errorf("program %q: expected a name of its own", g.Name)
+		}
+		names[g.Name] = true
+		if g.MinT != covered+1 || g.MaxT < g.MinT || g.MaxT > p.Target.Ubatch {
+			return fmt.Errorf("program %s: for %d to %d tokens, expected a range from %d, up to ubatch %d at most", g.Name, g.MinT, g.MaxT, covered+1, p.Target.Ubatch)
+		}
+		covered = g.MaxT
+		if g.MaxR < 1 || g.MaxR > p.Target.Rows {
+			return fmt.Errorf("program %s: for %d rows, expected from 1 to the target's %d", g.Name, g.MaxR, p.Target.Rows)
+		}
+		use, err := newChecker(v, g).run()
+		if err != nil {
+			return fmt.Errorf("program %s: %w", g.Name, err)
+		}
+		v.arena = append(v.arena, use)
+	}
+	if covered != p.Target.Ubatch {
+		return fmt.Errorf("program %s: for up to %d tokens, expected the last program to reach ubatch %d", p.Programs[len(p.Programs)-1].Name, covered, p.Target.Ubatch)
+	}
+	for i := range p.Weights {
+		if w := &p.Weights[i]; !v.readWeights[w.Name] {
+			return fmt.Errorf("weight %s: no step reads it, expected one", w.Name)
+		}
+	}
+	return nil
+}
+
+// memory recomputes the sums of the memory line. (What packed weights take is known to the
+// kernels that pack them, not to the plan.)
+func (v *verifier) memory() error {
+	var want Memory
+	sum := func(to *int64, bytes int64) error {
+		if *to > maxInt-bytes {
+			return fmt.Errorf("memory: sizes add up to more than %d bytes", maxInt)
+		}
+		*to += bytes
+		return nil
+	}
+	for i := range v.plan.Weights {
+		if err := sum(&want.Weight, v.plan.Weights[i].Size); err != nil {
+			return err
+		}
+	}
+	for i := range v.plan.Buffers {
+		to := &want.IO
+		if v.plan.Buffers[i].Class == State {
+			to = &want.State
+		}
+		if err := sum(to, v.plan.Buffers[i].Size); err != nil {
+			return err
+		}
+	}
+	for _, u := range v.arena {
+		want.Arena = max(want.Arena, u.end)
+		want.ArenaLowerBound = max(want.ArenaLowerBound, u.peak)
+		want.ArenaUnshared = max(want.ArenaUnshared, u.unshared)
+	}
+	got := &v.plan.Memory
+	for _, m := range []struct {
+		name      string
+		got, want int64
+	}{
+		{"weight", got.Weight, want.Weight},
+		{"state", got.State, want.State},
+		{"io", got.IO, want.IO},
+		{"arena", got.Arena, want.Arena},
+		{"arena_lower_bound", got.ArenaLowerBound, want.ArenaLowerBound},
+		{"arena_unshared", got.ArenaUnshared, want.ArenaUnshared},
+	} {
+		if m.got != m.want {
+			return fmt.Errorf("memory: %s is %d, expected the sum %d", m.name, m.got, m.want)
+		}
+	}
+	return atLeast("memory: packed", got.Packed, 0)
+}
+
+func (v *verifier) fusions() error {
+	if got, want := v.plan.Fusions, CountFusions(v.plan); got != want {
+		return fmt.Errorf("fusions: %+v, expected the counts of the last program, %+v", got, want)
+	}
+	return nil
+}
+
+// CountFusions counts the fused groups of the largest program, by the kernels that run them.
+func CountFusions(p *Plan) Fusions {
+	var f Fusions
+	if len(p.Programs) == 0 {
+		return f
+	}
+	last := &p.Programs[len(p.Programs)-1]
+	for i := range last.Waves {
+		for j := range last.Waves[i].Steps {
+			switch st := &last.Waves[i].Steps[j]; st.Kernel {
+			case "matmul_group":
+				if slices.ContainsFunc(st.Args, func(a Arg) bool { return a.Role == "w2" }) {
+					f.QKV++
+				}
+			case "gated":
+				f.SwiGLU++
+			case "attention":
+				f.Attention++
+			}
+		}
+	}
+	return f
+}
+
+func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }

@@ -1,0 +1,220 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+const never = -1
+
+// A checker holds the steps of one program against the signature table, in order, and follows
+// what they do to its buffers.
+type checker struct {
+	*verifier
+	prog  *Program
+	scope Scope
+	uses  []use // by buffer ID: the plan's own buffers first, then the program's
+	now   int   // the current wave
+	steps int   // before the current one
+}
+
+// A use is what the steps so far have done with a buffer. Steps and waves are never where there
+// was none.
+type use struct {
+	*Buffer
+	elems   int64 // at the program's bounds
+	given   bool  // by the caller or by earlier runs
+	scratch bool
+	written int64 // elements that hold a value
+
+	firstStep, lastStep int
+	firstWave, lastWave int
+	readIn, wroteIn     int // the last wave that did
+}
+
+func newChecker(v *verifier, g *Program) *checker {
+	c := &checker{verifier: v, prog: g, scope: v.plan.Scope(g)}
+	c.uses = make([]use, 0, len(v.plan.Buffers)+len(g.Buffers))
+	for _, list := range [][]Buffer{v.plan.Buffers, g.Buffers} {
+		for i := range list {
+			b := &list[i]
+			c.uses = append(c.uses, use{
+				Buffer: b, given: b.Class == State || isInput(b), written: never,
+				firstStep: never, lastStep: never, firstWave: never, lastWave: never, readIn: never, wroteIn: never,
+			})
+		}
+	}
+	return c
+}
+
+func isInput(b *Buffer) bool {
+	for _, in := range inputs {
+		if b.Class == IO && b.Name == in.name {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *checker) run() (arenaUse, error) {
+	if err := c.extents(); err != nil {
+		return arenaUse{}, err
+	}
+	for w := range c.prog.Waves {
+		c.now = w
+		steps := c.prog.Waves[w].Steps
+		if len(steps) == 0 {
+			return arenaUse{}, fmt.Errorf("wave %d: no steps, expected at least one", w)
+		}
+		for i := range steps {
+			if err := c.step(&steps[i]); err != nil {
+				return arenaUse{}, fmt.Errorf("step %d %q: %w", steps[i].ID, steps[i].Name, err)
+			}
+			c.steps++
+		}
+	}
+	if err := c.lifetimes(); err != nil {
+		return arenaUse{}, err
+	}
+	return c.overlaps()
+}
+
+// extents evaluates the sizes of all buffers at the program's bounds and checks the places of
+// those in the arena.
+func (c *checker) extents() error {
+	shared := c.plan.Scope(nil)
+	for id := range c.uses {
+		u := &c.uses[id]
+		if id < len(c.plan.Buffers) {
+			elems, _, err := shared.extent(u.Buffer)
+			if err != nil {
+				return err
+			}
+			u.elems = elems
+			continue
+		}
+		if err := c.place(u, id); err != nil {
+			return fmt.Errorf("%s: %w", bufferName(u.Buffer), err)
+		}
+	}
+	return nil
+}
+
+func (c *checker) place(u *use, id int) error {
+	if u.ID != id {
+		return fmt.Errorf("expected id b%d", id)
+	}
+	if u.Class != Arena {
+		return fmt.Errorf("class is %q, expected arena in a program", u.Class)
+	}
+	elems, bytes, err := c.scope.extent(u.Buffer)
+	if err != nil {
+		return err
+	}
+	u.elems = elems
+	if err := atLeast("elements", elems, 1); err != nil {
+		return err
+	}
+	if u.Each {
+		if u.Stride < bytes || u.Stride%ArenaAlign != 0 {
+			return fmt.Errorf("stride is %d, expected a multiple of %d from %d up", u.Stride, ArenaAlign, bytes)
+		}
+		all, ok := mul(u.Stride, int64(c.plan.Target.Threads))
+		if !ok {
+			return fmt.Errorf("stride is %d, expected %d copies to fit in memory", u.Stride, c.plan.Target.Threads)
+		}
+		bytes = all
+	} else if u.Stride != 0 {
+		return fmt.Errorf("stride is %d, expected 0 in a buffer of one copy", u.Stride)
+	}
+	if err := atLeast("size", u.Size, bytes); err != nil {
+		return err
+	}
+	if u.Offset < 0 || u.Offset%ArenaAlign != 0 {
+		return fmt.Errorf("offset is %d, expected a multiple of %d", u.Offset, ArenaAlign)
+	}
+	if arena := c.plan.Memory.Arena; u.Size > arena || u.Offset > arena-u.Size {
+		return fmt.Errorf("%d bytes at offset %d, expected the end inside the arena of %d", u.Size, u.Offset, arena)
+	}
+	return nil
+}
+
+// lifetimes compares the printed lifetimes with those found, and sees that nothing is idle.
+func (c *checker) lifetimes() error {
+	for i := range c.uses {
+		u := &c.uses[i]
+		switch {
+		case u.Class == Arena && u.firstStep == never:
+			return fmt.Errorf("%s: no step touches it, expected one", bufferName(u.Buffer))
+		case u.Class == Arena && (u.First != u.firstStep || u.Last != u.lastStep+1):
+			return fmt.Errorf("%s: steps are [%d,%d), expected [%d,%d)", bufferName(u.Buffer), u.First, u.Last, u.firstStep, u.lastStep+1)
+		case u.Class == IO && !u.given && u.written == never:
+			return fmt.Errorf("%s: no step writes it, expected one in every program", bufferName(u.Buffer))
+		}
+	}
+	return nil
+}
+
+// An arenaUse is what a program does to the arena, in bytes, each buffer's size rounded up to
+// ArenaAlign.
+type arenaUse struct {
+	end      int64 // of the last buffer
+	peak     int64 // live in one wave: no plan is smaller
+	unshared int64 // if no two buffers shared memory
+}
+
+// overlaps checks that no two buffers that live in the same wave share an address. Workers run
+// through a wave without waiting for each other, so a buffer lives in whole waves.
+func (c *checker) overlaps() (arenaUse, error) {
+	arena := make([]*use, 0, len(c.prog.Buffers))
+	for i := range c.uses {
+		if u := &c.uses[i]; u.Class == Arena {
+			arena = append(arena, u)
+		}
+	}
+	slices.SortStableFunc(arena, func(a, b *use) int { return cmp.Compare(a.firstWave, b.firstWave) })
+
+	var sum arenaUse
+	var bytes int64   // live
+	var living []*use // by offset; they are disjoint, so a new one can only hit its neighbours
+	for wave := range c.prog.Waves {
+		living = slices.DeleteFunc(living, func(u *use) bool {
+			dead := u.lastWave < wave
+			if dead {
+				bytes -= rounded(u.Size)
+			}
+			return dead
+		})
+		for len(arena) > 0 && arena[0].firstWave == wave {
+			u := arena[0]
+			arena = arena[1:]
+			at, _ := slices.BinarySearchFunc(living, u, func(a, b *use) int { return cmp.Compare(a.Offset, b.Offset) })
+			for _, o := range living[max(at-1, 0):min(at+1, len(living))] {
+				if o.Offset < u.Offset+u.Size && u.Offset < o.Offset+o.Size {
+					return sum, fmt.Errorf("wave %d: %s at [%d,%d) and %s at [%d,%d) overlap, expected places of their own while both live",
+						wave, bufferName(o.Buffer), o.Offset, o.Offset+o.Size, bufferName(u.Buffer), u.Offset, u.Offset+u.Size)
+				}
+			}
+			living = slices.Insert(living, at, u)
+			size := rounded(u.Size)
+			if sum.unshared > maxInt-size || u.Offset > maxInt-size {
+				return sum, fmt.Errorf("%s: sizes add up to more than %d bytes", bufferName(u.Buffer), maxInt)
+			}
+			bytes += size
+			sum.unshared += size
+			sum.end = max(sum.end, u.Offset+size)
+		}
+		sum.peak = max(sum.peak, bytes)
+	}
+	return sum, nil
+}
+
+// rounded returns n rounded up to ArenaAlign; a buffer lies inside the arena, so n is not near
+// the largest integer unless the arena's size is, and then it saturates.
+func rounded(n int64) int64 {
+	if n > maxInt-ArenaAlign {
+		return maxInt
+	}
+	return (n + ArenaAlign - 1) / ArenaAlign * ArenaAlign
+}

@@ -1,0 +1,384 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+)
+
+// maxUnit bounds the smallest share of a split, so that sums with it cannot overflow.
+const maxUnit = 1 << 30
+
+// step checks a step against its signature and the steps before it.
+func (c *checker) step(st *Step) error {
+	sig := c.signatures[st.Kernel]
+	switch {
+	case sig == nil:
+		return fmt.Errorf("kernel is %q, expected a row of the signature table", st.Kernel)
+	case st.ID != c.steps:
+		return fmt.Errorf("expected id %d: steps are numbered in execution order", c.steps)
+	case st.Layer < noLayer:
+		return fmt.Errorf("layer is %d, expected a block number, or none", st.Layer)
+	}
+	rows := []string{"T", "R"}
+	if sig.Rows != "" {
+		rows = []string{sig.Rows}
+	}
+	b := binding{checker: c, step: st, sig: sig, scope: c.scope.Of(st)}
+	if err := first(oneOf("rows", st.Rows, rows...), checkSplit(st.Split, sig)); err != nil {
+		return err
+	}
+	for _, check := range []func() error{b.bind, b.params, b.operands, b.scratch} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkSplit(s Split, sig *Signature) error {
+	if err := oneOf("split", s.By, sig.Splits...); err != nil {
+		return err
+	}
+	least := int64(1)
+	if s.By == "each" || s.By == "one" {
+		least = 0
+	}
+	if s.Unit < least || s.Unit > maxUnit {
+		return fmt.Errorf("unit of split %s is %d, expected from %d to %d", s.By, s.Unit, least, maxUnit)
+	}
+	return nil
+}
+
+// A binding is a step with its operands found in the signature.
+type binding struct {
+	*checker
+	step  *Step
+	sig   *Signature
+	scope Scope
+	group int // how often repeated operands occur
+	bound []boundArg
+}
+
+type boundArg struct {
+	*Arg
+	*Operand
+	index int
+}
+
+// bind matches the arguments with the signature's operands, which come in the same order.
+func (b *binding) bind() error {
+	args := b.step.Args
+	for i := range args {
+		if o, _ := b.sig.operand(args[i].Role); o != nil && o.Repeat && o.Dir == WeightIn && !o.Optional {
+			b.group++
+		}
+	}
+	b.bound = make([]boundArg, 0, len(args))
+	for i := range b.sig.Operands {
+		o := &b.sig.Operands[i]
+		for j := range b.times(o.Repeat) {
+			role := indexed(o.Role, o.Repeat, j)
+			switch {
+			case len(args) > 0 && args[0].Role == role:
+				b.bound = append(b.bound, boundArg{&args[0], o, j})
+				args = args[1:]
+			case !o.Optional:
+				return fmt.Errorf("operand %s is missing, expected operands in the order of the signature", role)
+			}
+		}
+	}
+	if len(args) > 0 {
+		return fmt.Errorf("operand %s does not belong here, expected operands in the order of the signature", args[0].Role)
+	}
+	return nil
+}
+
+// times returns how often an operand or parameter of the step may occur; at least once, so that
+// an empty group is one with operands missing.
+func (b *binding) times(repeat bool) int {
+	if repeat {
+		return min(max(b.group, 1), GroupMax)
+	}
+	return 1
+}
+
+func (b *binding) params() error {
+	found := 0
+	for i := range b.sig.Params {
+		spec := &b.sig.Params[i]
+		for j := range b.times(spec.Repeat) {
+			name := indexed(spec.Name, spec.Repeat, j)
+			at := slices.IndexFunc(b.step.Params, func(p Param) bool { return p.Name == name })
+			if at < 0 {
+				return fmt.Errorf("parameter %s is missing, expected %s", name, spec.expected())
+			}
+			if v := b.step.Params[at].Value; !spec.accepts(v) {
+				return fmt.Errorf("parameter %s is %v, expected %s", name, v, spec.expected())
+			}
+			found++
+		}
+	}
+	if found != len(b.step.Params) {
+		return fmt.Errorf("%d parameters, expected the %d of the signature, each once", len(b.step.Params), found)
+	}
+	for _, rule := range b.sig.Rules {
+		if err := rule(&b.scope); err != nil {
+			return fmt.Errorf("parameter %w", err)
+		}
+	}
+	return nil
+}
+
+// accepts reports whether v is of the parameter's kind and in its range.
+func (p *ParamSpec) accepts(v any) bool {
+	switch p.Kind.(type) {
+	case int64:
+		n, ok := v.(int64)
+		return ok && n >= p.Min
+	case float64:
+		f, ok := v.(float64)
+		return ok && finite(f)
+	}
+	s, ok := v.(string)
+	return ok && slices.Contains(p.Words, s)
+}
+
+func (p *ParamSpec) expected() string {
+	switch p.Kind.(type) {
+	case int64:
+		return fmt.Sprintf("an integer of at least %d", p.Min)
+	case float64:
+		return "a finite number"
+	}
+	return fmt.Sprintf("one of %q", p.Words)
+}
+
+// operands looks at every operand, and only then notes what the step does to its buffers, so that
+// an operand is compared with earlier steps and not with its own step.
+func (b *binding) operands() error {
+	for i := range b.bound {
+		a := &b.bound[i]
+		b.scope.Index = a.index
+		check := b.buffer
+		if a.Dir == WeightIn {
+			check = b.weight
+		}
+		if err := check(a); err != nil {
+			return fmt.Errorf("operand %s: %w", a.Arg.Role, err)
+		}
+	}
+	for i := range b.bound {
+		if a := &b.bound[i]; a.Dir != WeightIn {
+			b.note(a)
+		}
+	}
+	return nil
+}
+
+// weight checks an operand that comes from the model file.
+func (b *binding) weight(a *boundArg) error {
+	w := b.weights[a.Weight]
+	switch {
+	case a.Buffer != noBuffer:
+		return fmt.Errorf("found buffer b%d, expected a weight", a.Buffer)
+	case w == nil:
+		return fmt.Errorf("weight %q is not in the list, expected one that is", a.Weight)
+	}
+	b.readWeights[w.Name] = true
+	if len(a.Formats) > 0 {
+		if err := oneOf("type of weight "+w.Name, w.Type, a.Formats...); err != nil {
+			return err
+		}
+	}
+	shape, err := b.scope.shape(a.Extent)
+	if err != nil {
+		return err
+	}
+	if !slices.Equal(w.Dims, shape) {
+		return fmt.Errorf("weight %s is %v, expected %v (%s)", w.Name, w.Dims, shape, a.Extent)
+	}
+	return b.matmul(a, w)
+}
+
+// matmul checks the name of the matmul kernel of a weight: it must fit the weight's type and
+// the format of the activations.
+func (b *binding) matmul(a *boundArg, w *Weight) error {
+	if !a.Matmul {
+		if a.Kernel != "" {
+			return fmt.Errorf("kernel is %q, expected none", a.Kernel)
+		}
+		return nil
+	}
+	names := make([]string, len(matmulKernels))
+	for i, kind := range matmulKernels {
+		names[i] = kind + "." + w.Type + "." + b.format("x")
+	}
+	return oneOf("kernel", a.Kernel, names...)
+}
+
+// format returns the element format of the buffer in a role.
+func (b *binding) format(role string) string {
+	for i := range b.bound {
+		if a := &b.bound[i]; a.Arg.Role == role && a.Buffer >= 0 && a.Buffer < len(b.uses) {
+			return b.uses[a.Buffer].Format
+		}
+	}
+	return ""
+}
+
+// buffer checks an operand in memory: its place, its format, its extent, and that it fits with
+// what other operands and earlier steps do to the same buffer.
+func (b *binding) buffer(a *boundArg) error {
+	if a.Weight != "" || a.Kernel != "" {
+		return fmt.Errorf("found weight %q, expected a buffer", a.Weight)
+	}
+	if a.Buffer < 0 || a.Buffer >= len(b.uses) {
+		return fmt.Errorf("buffer b%d does not exist, expected one from b0 to b%d", a.Buffer, len(b.uses)-1)
+	}
+	u := &b.uses[a.Buffer]
+	if err := b.fits(a, u); err != nil {
+		return fmt.Errorf("%s: %w", bufferName(u.Buffer), err)
+	}
+	return nil
+}
+
+func (b *binding) fits(a *boundArg, u *use) error {
+	if err := oneOf("format", u.Format, a.Formats...); err != nil {
+		return err
+	}
+	elems, err := b.scope.Eval(a.Extent)
+	if err != nil {
+		return err
+	}
+	if elems > u.elems {
+		return fmt.Errorf("holds %d elements, expected at least %d (%s)", u.elems, elems, a.Extent)
+	}
+	if err := b.wholeBlocks(a, u); err != nil {
+		return err
+	}
+	if u.Class == State && elems != u.elems {
+		return fmt.Errorf("holds %d elements, expected %d (%s): steps must agree on a state", u.elems, elems, a.Extent)
+	}
+	return first(b.reads(a, u, elems), b.writes(a, u), b.aliases(a))
+}
+
+// wholeBlocks checks that a row of the operand is whole blocks of its format.
+func (b *binding) wholeBlocks(a *boundArg, u *use) error {
+	f, _ := LookupFormat(u.Format)
+	if f.Elems == 1 {
+		return nil
+	}
+	row := b.scope
+	row.T, row.R, row.M = 1, 1, 1
+	n, err := row.Eval(a.Extent)
+	if err != nil {
+		return err
+	}
+	if n%f.Elems != 0 {
+		return fmt.Errorf("rows of %d elements, expected a multiple of %d in %s", n, f.Elems, f.Name)
+	}
+	return nil
+}
+
+func (b *binding) reads(a *boundArg, u *use, elems int64) error {
+	switch {
+	case !a.Dir.Reads():
+		return nil
+	case u.scratch:
+		return fmt.Errorf("is the scratch of a step, expected a buffer of values")
+	case !u.given && u.written < elems:
+		return fmt.Errorf("holds %d values at this point, expected %d written by earlier steps", max(u.written, 0), elems)
+	case !u.Each && u.wroteIn == b.now:
+		return fmt.Errorf("is written by another step of wave %d, expected a barrier before it is read", b.now)
+	}
+	return nil
+}
+
+func (b *binding) writes(a *boundArg, u *use) error {
+	each := b.step.Split.By == "each"
+	switch {
+	case !a.Dir.Writes():
+		return nil
+	case u.scratch:
+		return fmt.Errorf("is the scratch of a step, expected a buffer of values")
+	case (a.Dir == InOut) != (u.Class == State):
+		return fmt.Errorf("class is %s, expected a state where a step reads and writes, and only there", u.Class)
+	case u.Class == IO && u.given:
+		return fmt.Errorf("is filled by the caller, expected a buffer that steps may write")
+	case each && !u.Each:
+		return fmt.Errorf("has one copy, expected one for every worker, since each of them writes it")
+	case !each && u.Each:
+		return fmt.Errorf("has a copy for every worker, expected split each, so that all are written")
+	case !u.Each && (u.wroteIn == b.now || u.readIn == b.now):
+		return fmt.Errorf("is used by another step of wave %d, expected a barrier before it is written", b.now)
+	}
+	return nil
+}
+
+// aliases checks that a buffer that is written is no other operand of the same step, but for the
+// one whose place the result may take.
+func (b *binding) aliases(a *boundArg) error {
+	if !a.Dir.Writes() {
+		return nil
+	}
+	for i := range b.bound {
+		o := &b.bound[i]
+		if o == a || o.Buffer != a.Buffer {
+			continue
+		}
+		if inPlace := o.Dir == In && o.Arg.Role == a.Alias && a.index == 0; !inPlace {
+			return fmt.Errorf("is also operand %s, expected another buffer: the kernel does not work in place there", o.Arg.Role)
+		}
+	}
+	return nil
+}
+
+// note records what the step does to a buffer.
+func (b *binding) note(a *boundArg) {
+	u := &b.uses[a.Buffer]
+	b.touch(u)
+	if a.Dir.Reads() {
+		u.readIn = b.now
+	}
+	if a.Dir.Writes() {
+		u.wroteIn = b.now
+		b.scope.Index = a.index
+		u.written, _ = b.scope.Eval(a.Extent)
+	}
+}
+
+func (c *checker) touch(u *use) {
+	if u.firstStep == never {
+		u.firstStep, u.firstWave = c.steps, c.now
+	}
+	u.lastStep, u.lastWave = c.steps, c.now
+}
+
+// scratch checks the step's workspace, which is its own alone.
+func (b *binding) scratch() error {
+	id := b.step.Scratch
+	if b.sig.Scratch == "" || id == noBuffer {
+		if b.sig.Scratch == "" && id == noBuffer {
+			return nil
+		}
+		return fmt.Errorf("scratch is b%d, expected a buffer where, and only where, the signature asks for bytes (%q)", id, b.sig.Scratch)
+	}
+	if id < 0 || id >= len(b.uses) {
+		return fmt.Errorf("scratch b%d does not exist, expected a buffer from b0 to b%d", id, len(b.uses)-1)
+	}
+	u := &b.uses[id]
+	bytes, err := b.scope.Eval(b.sig.Scratch)
+	switch {
+	case err != nil:
+		return err
+	case !u.Each:
+		return fmt.Errorf("scratch %s has one copy, expected one for every worker", bufferName(u.Buffer))
+	case u.firstStep != never:
+		return fmt.Errorf("scratch %s is used by another operand or step, expected one of its own", bufferName(u.Buffer))
+	case u.Stride < bytes:
+		return fmt.Errorf("scratch %s has %d bytes for each worker, expected at least %d (%s)", bufferName(u.Buffer), u.Stride, bytes, b.sig.Scratch)
+	}
+	u.scratch = true
+	b.touch(u)
+	return nil
+}
