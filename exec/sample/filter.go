@@ -125,9 +125,19 @@ func weigh(cs []candidate, most float32, temp float64) {
 }
 
 // cut keeps the fewest candidates of highest rank whose weights reach the target together, at least one. The kept
-// ones stay in order of ids.
+// ones stay in order of ids. The heaviest weight must be 1.
 func (s *Sampler) cut(cs []candidate, target float64) []candidate {
-	last := lastNeeded(append(s.selection[:0], cs...), target)
+	// Those lighter than the mean share of what the target leaves out weigh less than that together, so the target
+	// is reached without them. That leaves little of a large vocabulary to select from. The heaviest always stays:
+	// no mean share is over 1.
+	light := (total(cs) - target) / float64(len(cs))
+	selection := s.selection[:0]
+	for _, c := range cs {
+		if c.weight >= light {
+			selection = append(selection, c)
+		}
+	}
+	last := lastNeeded(selection, target)
 	return slices.DeleteFunc(cs, func(c candidate) bool { return last.before(c) })
 }
 
