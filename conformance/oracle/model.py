@@ -70,7 +70,10 @@ class Model:
 
     def __init__(self, path):
         self.path = str(path)
-        self._reader = Reader(path)
+        try:
+            self._reader = Reader(path)
+        except (ValueError, struct.error) as error:
+            raise ModelError(f"{self.path}: not a GGUF file that can be read: {error}") from error
         self._tensors = {t.name: t for t in self._reader.tensors}
         self.architecture = self.metadata("general.architecture")
         if self.architecture not in ARCHITECTURES:
@@ -85,23 +88,30 @@ class Model:
         field = self._reader.get_field(key)
         return default if field is None else field.contents()
 
+    def has(self, name):
+        return name in self._tensors
+
     def weight(self, name, dtype, rows=None):
-        """A tensor as an array [rows, columns] (or [n]) of dtype, or None where the file lacks it.
+        """A tensor as an array [rows, columns] (or [n]) of dtype.
 
         rows, an index or slice of the first axis, limits what is dequantised.
         """
-        tensor = self._tensors.get(name)
-        if tensor is None:
-            return None
+        tensor = self._tensor(name)
         data = tensor.data if rows is None else tensor.data[rows]
         return gguf.quants.dequantize(data, tensor.tensor_type).astype(dtype, copy=False)
 
+    def optional(self, name, dtype):
+        """weight, or None where the file lacks it."""
+        return self.weight(name, dtype) if self.has(name) else None
+
     def rows(self, name):
         """Number of rows of a matrix: its second GGUF dimension."""
-        return int(self._tensors[name].shape[1])
+        return int(self._tensor(name).shape[1])
 
-    def has(self, name):
-        return name in self._tensors
+    def _tensor(self, name):
+        if name not in self._tensors:
+            raise ModelError(f"{self.path}: tensor {name} is missing")
+        return self._tensors[name]
 
     def _key(self, name, default=None, layer=None):
         """A key under the architecture's prefix; arrays hold one value per layer."""
@@ -132,7 +142,7 @@ class Model:
 
     def _is_sliding(self, i):
         """The pattern is a flag per layer, or a period whose last layer is global."""
-        if "pattern" not in self.facts:
+        if "pattern" not in self.facts or not self._key("attention.sliding_window", 0):
             return False
         pattern = self._key("attention.sliding_window_pattern", self.facts["pattern"])
         if isinstance(pattern, list):

@@ -20,11 +20,11 @@ DIR receives
 Names inside a block N, in order of computation:
     blk.N.attn_norm  blk.N.q  blk.N.k  blk.N.v (with bias)  blk.N.q_norm
     blk.N.k_norm  blk.N.q_rope  blk.N.k_rope  blk.N.attn (heads side by side)
-    blk.N.attn_output  blk.N.post_attention_norm  blk.N.attn_residual
-    blk.N.ffn_norm  blk.N.ffn_gate  blk.N.ffn_up  blk.N.ffn_act (activated gate
-    × up)  blk.N.ffn_down  blk.N.post_ffw_norm  blk.N.out
-and around the blocks: embd, output_norm, logits. A value that the architecture
-does not have is not written.
+    blk.N.attn_out  blk.N.attn_post_norm  blk.N.attn_res (residual stream)
+    blk.N.ffn_norm  blk.N.ffn_gate  blk.N.ffn_up  blk.N.ffn_act (activated gate)
+    blk.N.ffn_gated (that × up)  blk.N.ffn_out  blk.N.ffn_post_norm  blk.N.out
+and around the blocks: embd, embd_scaled, output_norm, logits. A value that the
+architecture does not have is not written.
 
 --argmax prints a line per logit row: `pos P argmax ID margin M`, M the distance
 from the best logit to the second. One pass over a prompt and the tokens that
@@ -53,9 +53,10 @@ def forward(model, ids, dtype, observe, logit_rows=slice(None)):
     """One pass over the token ids, from position 0; observe(name, value [T, width]) sees every named value."""
     ids = np.asarray(ids)
     x = model.weight("token_embd.weight", dtype, rows=ids)
+    observe("embd", x)
     if model.facts.get("scale_embeddings"):
         x = x * math.sqrt(model.embedding_length)
-    observe("embd", x)
+        observe("embd_scaled", x)
     for n, layer in enumerate(model.layers):
         x = block(model, n, layer, x, observe)
     x = blocks.rms_norm(x[logit_rows], model.weight("output_norm.weight", dtype), model.eps)
@@ -72,42 +73,40 @@ def block(model, n, layer, x, observe):
         observe(f"blk.{n}.{name}", value.reshape(len(x), -1))
         return value
 
-    def norm(name, value):
-        """The norm of that name, or the value itself where the model has none."""
-        w = weight(name + ".weight")
-        return value if w is None else named(name, blocks.rms_norm(value, w, layer.eps))
+    def norm(name, value, tensor):
+        """The norm by that tensor, or the value itself where the model has none."""
+        if not model.has(f"blk.{n}.{tensor}.weight"):
+            return value
+        return named(name, blocks.rms_norm(value, weight(tensor + ".weight"), layer.eps))
 
-    def project(name, value):
-        return blocks.linear(value, weight(name + ".weight"), weight(name + ".bias"))
+    def project(name, value, tensor):
+        bias = model.optional(f"blk.{n}.{tensor}.bias", x.dtype)
+        return named(name, blocks.linear(value, weight(tensor + ".weight"), bias))
 
-    h = norm("attn_norm", x)
-    a = named("attn_output", project("attn_output", self_attention(model, layer, h, project, weight, named)))
-    x = named("attn_residual", x + norm("post_attention_norm", a))
-
-    h = norm("ffn_norm", x)
-    gate, up = named("ffn_gate", project("ffn_gate", h)), named("ffn_up", project("ffn_up", h))
-    activation = ACTIVATIONS[model.facts.get("activation", "silu")]
-    f = named("ffn_down", project("ffn_down", named("ffn_act", activation(gate) * up)))
-    return named("out", x + norm("post_ffw_norm", f))
-
-
-def self_attention(model, layer, h, project, weight, named):
-    """All heads over h, side by side: [T, heads × value_dim]."""
-    tokens = len(h)
-    q = named("q", project("attn_q", h)).reshape(tokens, layer.heads, -1)
-    k = named("k", project("attn_k", h)).reshape(tokens, layer.kv_heads, -1)
-    v = named("v", project("attn_v", h)).reshape(tokens, layer.kv_heads, -1)
-    q_norm, k_norm = weight("attn_q_norm.weight"), weight("attn_k_norm.weight")
-    if q_norm is not None:
-        q = named("q_norm", blocks.rms_norm(q, q_norm, layer.eps))
-        k = named("k_norm", blocks.rms_norm(k, k_norm, layer.eps))
-    divisors = model.weight("rope_freqs.weight", np.float64)
+    h = norm("attn_norm", x, "attn_norm")
+    q = heads(project("q", h, "attn_q"), layer.heads)
+    k = heads(project("k", h, "attn_k"), layer.kv_heads)
+    v = heads(project("v", h, "attn_v"), layer.kv_heads)
+    q, k = norm("q_norm", q, "attn_q_norm"), norm("k_norm", k, "attn_k_norm")
+    divisors = model.optional("rope_freqs.weight", np.float64)
     freq = blocks.rope_frequencies(layer.rope_width, layer.rope_base, divisors, layer.rope_factor)
-    q = named("q_rope", blocks.rope(q, range(tokens), freq, layer.rope_layout))
-    k = named("k_rope", blocks.rope(k, range(tokens), freq, layer.rope_layout))
-    mask = blocks.causal_mask(tokens, layer.window)
-    scale = 1 / math.sqrt(layer.head_dim)
-    return named("attn", blocks.attention(q, k, v, scale, mask)).reshape(tokens, -1)
+    q = named("q_rope", blocks.rope(q, range(len(x)), freq, layer.rope_layout))
+    k = named("k_rope", blocks.rope(k, range(len(x)), freq, layer.rope_layout))
+    mask = blocks.causal_mask(len(x), layer.window)
+    a = named("attn", blocks.attention(q, k, v, 1 / math.sqrt(layer.head_dim), mask))
+    a = project("attn_out", a.reshape(len(x), -1), "attn_output")
+    x = named("attn_res", x + norm("attn_post_norm", a, "post_attention_norm"))
+
+    h = norm("ffn_norm", x, "ffn_norm")
+    gate, up = project("ffn_gate", h, "ffn_gate"), project("ffn_up", h, "ffn_up")
+    act = named("ffn_act", ACTIVATIONS[model.facts.get("activation", "silu")](gate))
+    f = project("ffn_out", named("ffn_gated", act * up), "ffn_down")
+    return named("out", x + norm("ffn_post_norm", f, "post_ffw_norm"))
+
+
+def heads(x, count):
+    """[T, heads × width] as [T, heads, width]."""
+    return x.reshape(len(x), count, -1)
 
 
 def head(model, x):
