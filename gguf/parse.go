@@ -13,6 +13,8 @@ import (
 
 // Limits of the format.
 const (
+	magic = "GGUF"
+
 	maxDims      = 4
 	maxName      = 63 // bytes of a tensor name
 	maxAlignment = 1 << 20
@@ -30,6 +32,7 @@ type header struct {
 	version  uint32
 	keys     []string // in file order
 	values   map[string]Value
+	align    int64
 	tensors  []Tensor
 	end      int // of the tensor directory
 	trailing int64
@@ -46,15 +49,15 @@ func (h *header) rebase(head []byte) {
 // parseHeader checks and reads everything before the tensor data, and that the
 // tensor data is where the directory says.
 func parseHeader(path string, data []byte) (*header, error) {
-	c := &cursor{data: data}
 	h := &header{}
-	if err := h.parse(c); err != nil {
+	if err := h.parse(&cursor{data: data}, int64(len(data))); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return h, nil
 }
 
-func (h *header) parse(c *cursor) error {
+// parse reads the header at c of a file of size bytes.
+func (h *header) parse(c *cursor, size int64) error {
 	if err := checkMagic(c.data); err != nil {
 		return err
 	}
@@ -80,8 +83,8 @@ func (h *header) parse(c *cursor) error {
 	if err := h.parseMetadata(c, int(pairs)); err != nil {
 		return err
 	}
-	align, err := h.alignment()
-	if err != nil {
+	var err error
+	if h.align, err = alignment(h.values); err != nil {
 		return err
 	}
 	if most := uint64(c.left()) / minTensor; tensors > most {
@@ -91,12 +94,11 @@ func (h *header) parse(c *cursor) error {
 		return err
 	}
 	h.end = c.pos
-	return h.placeTensors(int64(align), int64(len(c.data)))
+	return h.placeTensors(size)
 }
 
 // checkMagic tells what a file is that is not GGUF, where its first bytes say.
 func checkMagic(data []byte) error {
-	const magic = "GGUF"
 	start := data[:min(len(data), 256)]
 	if bytes.HasPrefix(start, []byte(magic)) {
 		return nil
@@ -157,8 +159,8 @@ func (h *header) parseMetadata(c *cursor, pairs int) error {
 }
 
 // alignment returns general.alignment or its default.
-func (h *header) alignment() (uint32, error) {
-	v, ok := h.values[alignmentKey]
+func alignment(values map[string]Value) (int64, error) {
+	v, ok := values[alignmentKey]
 	if !ok {
 		return defaultAlignment, nil
 	}
@@ -169,7 +171,7 @@ func (h *header) alignment() (uint32, error) {
 	if bits.OnesCount32(a) != 1 || a > maxAlignment {
 		return 0, fmt.Errorf("key %q: found %d, expected a power of two up to %d", alignmentKey, a, maxAlignment)
 	}
-	return a, nil
+	return int64(a), nil
 }
 
 // parseDirectory reads the tensor directory. Offsets stay relative to the
@@ -265,7 +267,8 @@ func tensorBytes(typ quant.Type, dims []int64) (int64, error) {
 
 // placeTensors makes offsets absolute and checks that every tensor lies in the
 // file by itself.
-func (h *header) placeTensors(align, size int64) error {
+func (h *header) placeTensors(size int64) error {
+	align := h.align
 	start := roundUp(int64(h.end), align)
 	// A file without data may end without the padding before it.
 	room := max(0, size-start)

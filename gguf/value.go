@@ -168,7 +168,7 @@ func (v Value) MarshalJSON() ([]byte, error) {
 
 // String returns v on one line, with long strings and arrays cut short.
 func (v Value) String() string {
-	const maxElems, maxBytes = 6, 100
+	const maxElems, maxBytes, maxElemBytes = 6, 100, 24
 	if v.kind != Array {
 		return printScalar(v.elem, v.first(1)[0], maxBytes)
 	}
@@ -178,7 +178,7 @@ func (v Value) String() string {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		b.WriteString(printScalar(v.elem, x, maxBytes/maxElems))
+		b.WriteString(printScalar(v.elem, x, maxElemBytes))
 	}
 	if v.n > maxElems {
 		fmt.Fprintf(&b, ", … %d in all", v.n)

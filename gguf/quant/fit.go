@@ -6,7 +6,12 @@ import "math"
 // sub-block wastes levels on its extremes; so each sub-block tries a few step
 // sizes, solves for the best scale by least squares with the levels that each
 // step gives, and keeps the one of least weighted squared error. Large weights
-// count more, since they move a product more.
+// count more, since they move a product more. A sub-block with NaN or infinite
+// values, which these types cannot hold, becomes zeros.
+
+// maxF16 is the largest finite float16; a larger scale would turn a block of
+// finite values into NaN.
+const maxF16 = 65504
 
 // fitSubBlocks chooses d, dmin and the 6-bit scales of a block of eight
 // sub-blocks x ≈ (d·s)·q − (dmin·m), q in 0…top, writes them to head, and the
@@ -57,16 +62,18 @@ func fitAffine(x *[32]float32, top int) (scale, low float64) {
 			wxq += float64(a * v * k)
 			wxx += float64(a * v * v)
 		}
-		if wqq == 0 {
-			continue
+		// Where low would turn negative it is 0; where all levels are 0, as for
+		// values that are all the same negative number, so is the scale.
+		s, l := 0.0, max(0, -wx/w)
+		if wqq > 0 {
+			s, l = wxq/wqq, 0
 		}
-		s, l := wxq/wqq, 0.0
 		if det := float64(w*wqq) - float64(wq*wq); det > 0 {
 			if l0 := (float64(wq*wxq) - float64(wqq*wx)) / det; l0 > 0 {
 				s, l = (float64(w*wxq)-float64(wq*wx))/det, l0
 			}
 		}
-		if !(s > 0) {
+		if !(s >= 0) {
 			continue
 		}
 		e := wxx + float64(s*s*wqq) + float64(l*l*w) - float64(2*s*wxq) + float64(2*l*wx) - float64(2*s*l*wq)
@@ -83,7 +90,7 @@ func sixBit(v *[8]float64) (d uint16, s [8]uint8) {
 	for _, x := range v {
 		top = max(top, x)
 	}
-	d = F32ToF16(float32(top / 63))
+	d = F32ToF16(float32(min(top/63, maxF16)))
 	unit := float64(F16ToF32(d))
 	for j, x := range v {
 		s[j] = level(x/unit, 63)
@@ -102,7 +109,7 @@ func fitSymmetric(q *[256]uint8, x *[256]float32) (d uint16, s [16]int8) {
 		}
 	}
 	// The widest scale gets −128, the end of the range that reaches further.
-	d = F32ToF16(float32(widest / -128))
+	d = F32ToF16(float32(max(-maxF16, min(widest/-128, maxF16))))
 	unit := float64(F16ToF32(d))
 	for j := range scale {
 		s[j] = int8(level(scale[j]/unit+128, 255) ^ 128)

@@ -5,16 +5,14 @@ import "math"
 // F16ToF32 returns the value of the IEEE 754 binary16 number h. The conversion
 // is exact; a NaN stays a NaN.
 func F16ToF32(h uint16) float32 {
-	sign := uint32(h&0x8000) << 16
-	exp := uint32(h>>10) & 31
-	man := uint32(h & 0x3ff)
-	switch exp {
-	case 0: // zero and subnormals
-		return math.Float32frombits(math.Float32bits(float32(man)*0x1p-24) | sign)
-	case 31: // infinity and NaN
-		return math.Float32frombits(sign | 0x7f800000 | man<<13)
+	// Shifted into place, the exponent is 112 too low, which one exact product
+	// mends for subnormals as well.
+	f := math.Float32frombits(uint32(h&0x7fff)<<13) * 0x1p112
+	b := math.Float32bits(f) | uint32(h&0x8000)<<16
+	if h&0x7c00 == 0x7c00 { // infinity and NaN
+		b |= 0x7f800000
 	}
-	return math.Float32frombits(sign | (exp+127-15)<<23 | man<<13)
+	return math.Float32frombits(b)
 }
 
 // F32ToF16 returns the binary16 number nearest to f, ties to even. Values
