@@ -2,6 +2,7 @@ package pass
 
 import (
 	"fmt"
+	"slices"
 
 	"pesti/graph"
 	"pesti/ops"
@@ -10,17 +11,17 @@ import (
 // fuseAttention joins optional per-head norms on q and k, RoPE, the writes to the cache, scores,
 // softmax and values, so that scores never go to memory (Dao et al. 2022, arXiv:2205.14135).
 func fuseAttention(c *Context, g *graph.Graph) error {
-	for _, n := range append([]*graph.Node(nil), g.Nodes...) {
+	m := newMatcher(g)
+	for _, n := range slices.Clone(g.Nodes) {
 		if n.Op != ops.AttnScores {
 			continue
 		}
-		m := newMatcher(g)
 		p, why := m.attention(n)
 		if why != "" {
 			c.declined(n.Name(), "%s", why)
 			continue
 		}
-		if err := replace(g, p.nodes, ops.Attention, p.in, p.attr, p.out...); err != nil {
+		if err := m.replace(p.nodes, ops.Attention, p.in, p.attr, p.out...); err != nil {
 			return err
 		}
 		c.applied(p.out[0].Name)
@@ -84,10 +85,14 @@ func (m *matcher) attention(scores *graph.Node) (p attentionPattern, why string)
 
 	p.attr = graph.Attrs{}
 	for _, name := range []string{"heads", "kv_heads", "head_dim", "window", "scale"} {
-		p.attr[name] = scores.Attr[name]
+		if a, ok := scores.Attr[name]; ok {
+			p.attr[name] = a
+		}
 	}
 	for _, name := range []string{"rot", "base", "freq_scale", "layout"} {
-		p.attr[name] = q.rope.Attr[name]
+		if a, ok := q.rope.Attr[name]; ok {
+			p.attr[name] = a
+		}
 	}
 	p.nodes = []*graph.Node{q.rope, k.rope, writeK, writeV, scores, softmax, values}
 	var qNorm, kNorm *graph.Value

@@ -1,6 +1,8 @@
 package pass
 
 import (
+	"slices"
+
 	"pesti/graph"
 	"pesti/ops"
 )
@@ -9,8 +11,8 @@ import (
 // weights are read in one step. Each may have a bias. They are found from the attention back,
 // since nothing else tells q, k and v apart.
 func fuseQKV(c *Context, g *graph.Graph) error {
-	for _, n := range append([]*graph.Node(nil), g.Nodes...) {
-		m := newMatcher(g)
+	m := newMatcher(g)
+	for _, n := range slices.Clone(g.Nodes) {
 		var q, k, v *graph.Value
 		switch n.Op {
 		case ops.Attention:
@@ -41,7 +43,7 @@ func fuseQKV(c *Context, g *graph.Graph) error {
 		}
 		in := []*graph.Value{pq.x, pq.w, pk.w, pv.w, pq.bias, pk.bias, pv.bias}
 		nodes := append(append(pq.nodes, pk.nodes...), pv.nodes...)
-		if err := replace(g, nodes, ops.QKV, in, nil, q, k, v); err != nil {
+		if err := m.replace(nodes, ops.QKV, in, nil, q, k, v); err != nil {
 			return err
 		}
 		c.applied(place)
@@ -70,40 +72,4 @@ func (m *matcher) sources(scores *graph.Node) (q, k, v *graph.Value) {
 		}
 	}
 	return q, k, v
-}
-
-// replace puts one fused node in the place of the last of nodes and hands it the results: their
-// names live on.
-func replace(g *graph.Graph, nodes []*graph.Node, op *graph.Op, in []*graph.Value, attr graph.Attrs, results ...*graph.Value) error {
-	last := nodes[0]
-	order := make(map[*graph.Node]int, len(g.Nodes))
-	for i, n := range g.Nodes {
-		order[n] = i
-	}
-	// The fused node must stand after all operands and before all uses: where the first node
-	// stands whose operands are all there.
-	at := 0
-	for _, v := range in {
-		if v != nil && v.Def != nil {
-			at = max(at, order[v.Def]+1)
-		}
-	}
-	if at < len(g.Nodes) {
-		last = g.Nodes[at]
-	} else {
-		last = nil
-	}
-	names := make([]string, len(results))
-	for i, v := range results {
-		names[i] = v.Name
-	}
-	out, err := g.Insert(last, op, in, attr, names...)
-	if err != nil {
-		return err
-	}
-	for i, v := range results {
-		g.ReplaceUses(v, out[i])
-	}
-	g.Remove(nodes...)
-	return nil
 }

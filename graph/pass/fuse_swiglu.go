@@ -1,6 +1,8 @@
 package pass
 
 import (
+	"slices"
+
 	"pesti/graph"
 	"pesti/ops"
 )
@@ -11,11 +13,11 @@ var activations = []*graph.Op{ops.SiLU, ops.GELUTanh, ops.GELUErf}
 // fuseSwiGLU joins act(gate·x) ⊙ (up·x) for any activation, so that both weights are read in one
 // step and the gate never goes to memory (Shazeer 2020, arXiv:2002.05202).
 func fuseSwiGLU(c *Context, g *graph.Graph) error {
-	for _, n := range append([]*graph.Node(nil), g.Nodes...) {
+	m := newMatcher(g)
+	for _, n := range slices.Clone(g.Nodes) {
 		if n.Op != ops.Mul {
 			continue
 		}
-		m := newMatcher(g)
 		act, up := m.gate(n.In[0], n.In[1])
 		if act == nil {
 			act, up = m.gate(n.In[1], n.In[0])
@@ -36,7 +38,7 @@ func fuseSwiGLU(c *Context, g *graph.Graph) error {
 		}
 		nodes := append(append(pg.nodes, pu.nodes...), act, n)
 		in := []*graph.Value{pg.x, pg.w, pu.w}
-		if err := replace(g, nodes, ops.SwiGLU, in, graph.Attrs{"act": act.Op.Name}, n.Out[0]); err != nil {
+		if err := m.replace(nodes, ops.SwiGLU, in, graph.Attrs{"act": act.Op.Name}, n.Out[0]); err != nil {
 			return err
 		}
 		c.applied(n.Name())

@@ -1,6 +1,8 @@
 package pass
 
 import (
+	"slices"
+
 	"pesti/graph"
 	"pesti/ops"
 )
@@ -54,4 +56,49 @@ func (m *matcher) projection(v *graph.Value) (p projection, ok bool) {
 	}
 	p.x, p.w, p.nodes = n.In[0], n.In[1], append(p.nodes, n)
 	return p, true
+}
+
+// replace puts one fused node in the place of nodes and hands it their results: their names and
+// uses live on. The node stands right behind the last of its operands.
+func (m *matcher) replace(nodes []*graph.Node, op *graph.Op, in []*graph.Value, attr graph.Attrs, results ...*graph.Value) error {
+	wanted := make(map[*graph.Node]bool)
+	for _, v := range in {
+		if v != nil && v.Def != nil {
+			wanted[v.Def] = true
+		}
+	}
+	at := 0
+	for i, n := range m.g.Nodes {
+		if wanted[n] {
+			at = i + 1
+		}
+	}
+	var before *graph.Node // nil: the end
+	if at < len(m.g.Nodes) {
+		before = m.g.Nodes[at]
+	}
+	names := make([]string, len(results))
+	for i, v := range results {
+		names[i] = v.Name
+	}
+	out, err := m.g.Insert(before, op, in, attr, names...)
+	if err != nil {
+		return err
+	}
+	for i, v := range results {
+		m.g.ReplaceUses(v, out[i])
+		m.uses[out[i]] = m.uses[v]
+	}
+	m.g.Remove(nodes...)
+	for _, n := range nodes {
+		for _, v := range n.In {
+			m.uses[v] = slices.DeleteFunc(m.uses[v], func(u *graph.Node) bool { return u == n })
+		}
+	}
+	for _, v := range in {
+		if v != nil {
+			m.uses[v] = append(m.uses[v], out[0].Def)
+		}
+	}
+	return nil
 }

@@ -1,0 +1,215 @@
+// Package lower compiles a model to an execution plan.
+//
+// It owns the options of a compilation, the lowering passes, the order of steps and their waves,
+// the placement of buffers, and the emission of the plan. It imports gguf, graph, ops,
+// graph/pass, frontend, exec/plan, lower/memplan and the targets' packages; it knows no
+// executor: the two meet in exec/plan alone.
+package lower
+
+import (
+	"fmt"
+	"path"
+	"slices"
+
+	"pesti/exec/plan"
+	"pesti/frontend"
+	"pesti/graph"
+	"pesti/graph/pass"
+	"pesti/lower/cpu"
+)
+
+// Options of a compilation. The zero value of a field is its default.
+type Options struct {
+	Target    string // "cpu"
+	ISA       string // "portable"
+	Precision string // "fast" or "exact"
+	KV        string // "f16" or "f32"; by default f16 in fast, f32 in exact
+	Ctx       int64  // positions of a sequence; by default 4096, or what the model was trained for
+	Ubatch    int64  // tokens of a step, 512
+	Sequences int64  // 1
+	Threads   int    // 1
+	Rows      int64  // rows of logits in a step; by default max(Sequences, 8), at most Ubatch
+	Passes    string // "", "none", or "-name,…"
+
+	File    string   // path of the model to write into the plan
+	Outputs []string // patterns of values that the caller wants to see, such as blk.*.out
+
+	Verify bool // verify the graph after every pass
+	// Dump is called with the text of the graph after each step of the compilation that changed
+	// it, in order.
+	Dump func(name, text string)
+}
+
+// A Result is a plan and what it came from.
+type Result struct {
+	Plan  *plan.Plan
+	Built *graph.Graph // as the frontend made it
+	Fused *graph.Graph // after the graph passes
+	Notes []pass.Note  // what each pass did or declined to do
+}
+
+// Defaults and limits of options.
+const (
+	defaultCtx    = 4096
+	defaultUbatch = 512
+	defaultRows   = 8
+	maxSequences  = 1 << 12
+	maxThreads    = 1 << 10
+)
+
+// Passes returns all passes, graph passes first, for parsing a pass list and for help.
+func Passes() []pass.Pass { return slices.Concat(pass.Graph(), loweringPasses(lowering{})) }
+
+// Compile turns a model into a verified plan.
+func Compile(m *frontend.Model, o Options) (*Result, error) {
+	if err := o.complete(m.Params); err != nil {
+		return nil, err
+	}
+	off, err := pass.ParseSet(o.Passes, Passes())
+	if err != nil {
+		return nil, err
+	}
+	g, err := m.Graph(frontend.Bounds{Tokens: o.Ubatch, Sequences: o.Sequences, Rows: o.Rows, Context: o.Ctx})
+	if err != nil {
+		return nil, err
+	}
+	if err := markOutputs(g, o.Outputs); err != nil {
+		return nil, err
+	}
+	res := &Result{Built: g}
+	o.dump("graph", g)
+	fused := g.Clone()
+	res.Notes, err = pass.Run(fused, pass.Graph(), pass.Options{Off: off, Verify: o.Verify, After: o.after("")})
+	if err != nil {
+		return nil, err
+	}
+	res.Fused = fused
+
+	p := newPlan(m, &o)
+	states, err := addShared(p, fused, &o)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", m.File.Path, err)
+	}
+	var layouts []*layout
+	for _, prog := range cpu.Programs(o.Ubatch, o.Sequences) {
+		lowered := fused.Clone()
+		bound(lowered, prog.MaxTokens)
+		notes, err := pass.Run(lowered, loweringPasses(lowering{program: prog, precision: o.Precision}),
+			pass.Options{Off: off, Verify: o.Verify, After: o.after(prog.Name + ".")})
+		if err != nil {
+			return nil, fmt.Errorf("program %s: %w", prog.Name, err)
+		}
+		if prog.MaxTokens == o.Ubatch {
+			res.Notes = append(res.Notes, notes...)
+		}
+		l, err := schedule(p, lowered, prog, states, off.Has("choose_kernels"))
+		if err != nil {
+			return nil, fmt.Errorf("program %s: %w", prog.Name, err)
+		}
+		layouts = append(layouts, l)
+	}
+	if err := addWeights(p, m); err != nil {
+		return nil, err
+	}
+	if err := place(p, layouts); err != nil {
+		return nil, err
+	}
+	p.Fusions = plan.CountFusions(p)
+	if err := plan.Verify(p); err != nil {
+		return nil, fmt.Errorf("%s: the plan that was made does not verify: %w", m.File.Path, err)
+	}
+	res.Plan = p
+	return res, nil
+}
+
+// complete fills in defaults and refuses what makes no sense.
+func (o *Options) complete(p *frontend.Params) error {
+	set := func(s *string, def, flag string, allowed ...string) error {
+		if *s == "" {
+			*s = def
+		}
+		if !slices.Contains(allowed, *s) {
+			return fmt.Errorf("--%s is %q, expected one of %v", flag, *s, allowed)
+		}
+		return nil
+	}
+	within := func(n *int64, def, most int64, flag string) error {
+		if *n == 0 {
+			*n = def
+		}
+		if *n < 1 || *n > most {
+			return fmt.Errorf("--%s is %d, expected 1 to %d", flag, *n, most)
+		}
+		return nil
+	}
+	threads := int64(o.Threads)
+	for _, err := range []error{
+		set(&o.Target, "cpu", "target", "cpu"),
+		set(&o.ISA, "portable", "isa", "portable"),
+		set(&o.Precision, "fast", "precision", "fast", "exact"),
+		set(&o.KV, map[string]string{"fast": "f16", "exact": "f32"}[o.Precision], "kv", "f32", "f16"),
+		within(&o.Ctx, min(defaultCtx, p.Context), p.Context, "ctx"),
+		within(&o.Sequences, 1, maxSequences, "sequences"),
+		within(&o.Ubatch, min(defaultUbatch, o.Ctx), 1<<16, "ubatch"),
+		within(&threads, 1, maxThreads, "threads"),
+		within(&o.Rows, min(o.Ubatch, max(o.Sequences, defaultRows)), o.Ubatch, "rows"),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	o.Threads = int(threads)
+	if o.Sequences > o.Ubatch {
+		return fmt.Errorf("--sequences is %d, expected at most --ubatch %d, since a step holds a token of each", o.Sequences, o.Ubatch)
+	}
+	return nil
+}
+
+func (o *Options) dump(name string, g *graph.Graph) {
+	if o.Dump != nil {
+		o.Dump(name, graph.Print(g))
+	}
+}
+
+// after returns a pass.Options.After that dumps, or nil where nobody listens.
+func (o *Options) after(prefix string) func(int, string, *graph.Graph) {
+	if o.Dump == nil {
+		return nil
+	}
+	return func(number int, name string, g *graph.Graph) { o.dump(prefix+name, g) }
+}
+
+// markOutputs adds the values that match a pattern to the graph's outputs.
+func markOutputs(g *graph.Graph, patterns []string) error {
+	for _, pattern := range patterns {
+		found := false
+		for _, n := range g.Nodes {
+			for _, v := range n.Out {
+				ok, err := path.Match(pattern, v.Name)
+				if err != nil {
+					return fmt.Errorf("pattern %q: %w", pattern, err)
+				}
+				if ok && v.Type.DType == graph.F32 {
+					found = true
+					if !g.IsOutput(v) {
+						g.Outputs = append(g.Outputs, v)
+					}
+				}
+			}
+		}
+		if !found {
+			return fmt.Errorf("pattern %q matches no value of the graph; see its names with: pesti dot MODEL --stage graph --all", pattern)
+		}
+	}
+	return nil
+}
+
+// bound sets the largest number of tokens, and of rows, which are among them.
+func bound(g *graph.Graph, tokens int64) {
+	for i := range g.Bounds {
+		b := &g.Bounds[i]
+		if b.Sym == graph.T || b.Sym == graph.R {
+			b.Max = min(b.Max, tokens)
+		}
+	}
+}

@@ -1,0 +1,181 @@
+package lower
+
+import (
+	"strings"
+
+	"pesti/graph"
+	"pesti/graph/pass"
+	"pesti/lower/cpu"
+	"pesti/ops"
+)
+
+// A lowering is what lowering passes know beyond the graph.
+type lowering struct {
+	program   cpu.Program
+	precision string
+}
+
+// loweringPasses is the table of lowering passes, in the order in which they run.
+func loweringPasses(l lowering) []pass.Pass {
+	return []pass.Pass{
+		{Name: "choose_kernels", Doc: "choose matmul kernels by weight type and precision", Run: l.chooseKernels},
+		{Name: "insert_quantise", Doc: "quantise activations for kernels that take integers", Run: insertQuantise},
+		pass.CSE(),
+		{Name: "fuse_norm", Doc: "norm and quantisation in one step", Run: fuseNorm},
+		{Name: "fuse_post_norm", Doc: "post-norm and residual addition in one step", Run: fusePostNorm},
+		{Name: "fuse_residual", Doc: "residual addition in the matmul's epilogue", Run: fuseResidual},
+		pass.DCE(),
+	}
+}
+
+// LoweringOrder are the constraints on the table of lowering passes.
+func LoweringOrder() []pass.Order {
+	return []pass.Order{
+		{Before: "choose_kernels", After: "insert_quantise", Why: "the kernel says which format its activations have"},
+		{Before: "insert_quantise", After: "cse", Why: "consumers of one value share its quantised copy"},
+		{Before: "cse", After: "fuse_norm", Why: "a norm fuses with its quantisation where that is its only use"},
+		{Before: "fuse_post_norm", After: "dce", Why: "fusing leaves nodes without uses"},
+		{Before: "fuse_residual", After: "dce", Why: "fusing leaves nodes without uses"},
+	}
+}
+
+// matmulWeights returns the weights of a node of the matmul family, which take kernels.
+func matmulWeights(n *graph.Node) []*graph.Value {
+	switch n.Op {
+	case ops.Matmul:
+		return n.In[1:2]
+	case ops.QKV:
+		return n.In[1:4]
+	case ops.SwiGLU:
+		return n.In[1:3]
+	}
+	return nil
+}
+
+// chooseKernels names a matmul kernel for each weight. A group shares its activations: where one
+// of its weights has no kernel on integers, all take float32.
+func (l lowering) chooseKernels(c *pass.Context, g *graph.Graph) error {
+	for _, n := range g.Nodes {
+		weights := matmulWeights(n)
+		if weights == nil {
+			continue
+		}
+		format := cpu.Q8x2
+		if l.precision == "exact" {
+			format = cpu.F32
+		}
+		for _, w := range weights {
+			if format == cpu.Q8x2 && !cpu.Integer(w.Type.DType) {
+				format = cpu.F32
+				c.Declined(n.Name(), "no integer kernel for %s of %s", w.Name, w.Type.DType)
+			}
+		}
+		names := make([]string, len(weights))
+		for i, w := range weights {
+			names[i] = strings.Join([]string{l.program.Matmul, string(w.Type.DType), format}, ".")
+		}
+		n.Attr["kernels"] = strings.Join(names, ",")
+		c.Applied(n.Name())
+	}
+	return nil
+}
+
+// insertQuantise puts a quantisation in front of every matmul whose kernels take integers.
+func insertQuantise(c *pass.Context, g *graph.Graph) error {
+	for _, n := range append([]*graph.Node(nil), g.Nodes...) {
+		if !strings.HasSuffix(n.Attr.Str("kernels"), "."+cpu.Q8x2) || n.In[0].Type.DType == graph.Q8x2 {
+			continue
+		}
+		out, err := g.Insert(n, ops.Quantise, n.In[:1], nil, n.Name()+".x")
+		if err != nil {
+			return err
+		}
+		n.In[0] = out[0]
+		c.Applied(n.Name())
+	}
+	return nil
+}
+
+// inner returns the node that computes v where it is of that op and v has no other use.
+func inner(g *graph.Graph, uses map[*graph.Value][]*graph.Node, v *graph.Value, op *graph.Op) *graph.Node {
+	if v.Def == nil || v.Def.Op != op || len(uses[v]) != 1 || g.IsOutput(v) {
+		return nil
+	}
+	return v.Def
+}
+
+// fuseNorm joins a norm with the quantisation that is its only use.
+func fuseNorm(c *pass.Context, g *graph.Graph) error {
+	uses := g.Uses()
+	for _, n := range append([]*graph.Node(nil), g.Nodes...) {
+		if n.Op != ops.Quantise {
+			continue
+		}
+		norm := inner(g, uses, n.In[0], ops.RMSNorm)
+		if norm == nil || norm.Attr.Int("group") != 0 {
+			c.Declined(n.Name(), "its operand is not a norm that only it reads")
+			continue
+		}
+		err := rewrite(g, n, []*graph.Node{norm}, ops.NormQuantise, norm.In, graph.Attrs{"eps": norm.Attr.Float("eps")})
+		if err != nil {
+			return err
+		}
+		c.Applied(n.Name())
+	}
+	return nil
+}
+
+// fusePostNorm joins a norm on a block's result with the addition of the residual stream.
+func fusePostNorm(c *pass.Context, g *graph.Graph) error {
+	return fuseAdd(c, g, ops.RMSNorm, "no operand is a norm of whole rows that only it reads",
+		func(norm *graph.Node) bool { return norm.Attr.Int("group") == 0 },
+		func(n, norm *graph.Node, res *graph.Value) error {
+			in := []*graph.Value{norm.In[0], norm.In[1], res}
+			return rewrite(g, n, []*graph.Node{norm}, ops.NormAdd, in, graph.Attrs{"eps": norm.Attr.Float("eps")})
+		})
+}
+
+// fuseResidual adds the residual stream in the epilogue of the matmul before it.
+func fuseResidual(c *pass.Context, g *graph.Graph) error {
+	return fuseAdd(c, g, ops.Matmul, "no operand is a matmul that only it reads",
+		func(mm *graph.Node) bool { return mm.In[2] == nil && mm.Attr.Str("kernels") != "" },
+		func(n, mm *graph.Node, res *graph.Value) error {
+			return rewrite(g, n, []*graph.Node{mm}, ops.Matmul, []*graph.Value{mm.In[0], mm.In[1], res}, mm.Attr)
+		})
+}
+
+// fuseAdd looks at each addition for an operand that an inner node of one op computes.
+func fuseAdd(c *pass.Context, g *graph.Graph, op *graph.Op, why string, fits func(*graph.Node) bool,
+	fuse func(n, inner *graph.Node, res *graph.Value) error) error {
+	uses := g.Uses()
+	for _, n := range append([]*graph.Node(nil), g.Nodes...) {
+		if n.Op != ops.Add {
+			continue
+		}
+		m, res := inner(g, uses, n.In[1], op), n.In[0]
+		if m == nil || !fits(m) {
+			m, res = inner(g, uses, n.In[0], op), n.In[1]
+		}
+		if m == nil || !fits(m) {
+			c.Declined(n.Name(), "%s", why)
+			continue
+		}
+		if err := fuse(n, m, res); err != nil {
+			return err
+		}
+		c.Applied(n.Name())
+	}
+	return nil
+}
+
+// rewrite puts a node of another op in the place of n, with the same result, and removes the
+// nodes that it swallowed.
+func rewrite(g *graph.Graph, n *graph.Node, swallowed []*graph.Node, op *graph.Op, in []*graph.Value, attr graph.Attrs) error {
+	out, err := g.Insert(n, op, in, attr, n.Name())
+	if err != nil {
+		return err
+	}
+	g.ReplaceUses(n.Out[0], out[0])
+	g.Remove(append(swallowed, n)...)
+	return nil
+}

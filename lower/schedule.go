@@ -1,0 +1,346 @@
+package lower
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"pesti/exec/plan"
+	"pesti/graph"
+	"pesti/lower/cpu"
+	"pesti/ops"
+)
+
+// A layout is the arena buffers of a program with their sizes, but without lifetimes or offsets.
+type layout struct {
+	buffers []plan.Buffer // IDs follow the shared ones
+}
+
+// A scheduler turns the nodes of one program into steps, in their order, and steps into waves.
+type scheduler struct {
+	p      *plan.Plan
+	g      *graph.Graph
+	tmpl   cpu.Program
+	states shared
+	scope  plan.Scope
+	uses   map[*graph.Value][]*graph.Node
+
+	buffer map[*graph.Value]int // buffer ID of each value
+	bufs   []plan.Buffer        // arena buffers of this program
+	access []access             // parallel to the plan's buffers followed by bufs
+	waves  []plan.Wave
+}
+
+// access is what is known of one buffer while waves are formed.
+type access struct {
+	written int // wave of the last write, −1 for none
+	read    int // wave of the last read
+	each    bool
+}
+
+// schedule lowers one program's graph. Steps keep the order of the nodes within their wave.
+func schedule(p *plan.Plan, g *graph.Graph, tmpl cpu.Program, states shared, reference bool) (*layout, error) {
+	if reference {
+		var err error
+		if g, err = ops.ExpandAll(g); err != nil { // into what the reference kernels can run
+			return nil, err
+		}
+	}
+	s := &scheduler{p: p, g: g, tmpl: tmpl, states: states, uses: g.Uses(), buffer: map[*graph.Value]int{}}
+	prog := &plan.Program{Name: tmpl.Name, MinT: 1, MaxT: tmpl.MaxTokens, MaxR: g.Max(graph.R)}
+	if n := len(p.Programs); n > 0 {
+		prog.MinT = p.Programs[n-1].MaxT + 1
+	}
+	s.scope = p.Scope(prog)
+	for range p.Buffers {
+		s.access = append(s.access, access{written: -1, read: -1})
+	}
+	for _, n := range g.Nodes {
+		if err := s.node(n, reference); err != nil {
+			return nil, fmt.Errorf("%s: %w", n.Name(), err)
+		}
+	}
+	for _, v := range g.Outputs {
+		if v.Name != "logits" {
+			if err := s.copyOut(v); err != nil {
+				return nil, err
+			}
+		}
+	}
+	prog.Waves = s.waves
+	id := 0
+	for w := range prog.Waves {
+		for i := range prog.Waves[w].Steps {
+			prog.Waves[w].Steps[i].ID = id
+			id++
+		}
+	}
+	p.Programs = append(p.Programs, *prog)
+	return &layout{buffers: s.bufs}, nil
+}
+
+// node appends the step of one node.
+func (s *scheduler) node(n *graph.Node, reference bool) error {
+	switch n.Op {
+	case ops.Input:
+		s.buffer[n.Out[0]] = s.states.io[n.Name()]
+		return nil
+	case ops.State:
+		s.buffer[n.Out[0]] = s.states.state[n.Name()].buffer
+		return nil
+	}
+	low := cpu.Lower(n, reference)
+	if low == nil {
+		return fmt.Errorf("op %s has no kernel on the cpu", n.Op.Name)
+	}
+	st := plan.Step{
+		Name: n.Name(), Layer: layerOf(n.Name()), Kernel: low.Kernel, Rows: string(rowsOf(n)),
+		Split: low.Split, Params: low.Params(n, s.env()), Scratch: -1,
+	}
+	for _, w := range n.Op.Writes {
+		s.buffer[n.Out[w[0]]] = s.buffer[n.In[w[1]]]
+	}
+	kernels := strings.Split(n.Attr.Str("kernels"), ",")
+	for i, v := range n.In {
+		if v == nil || low.In[i] == "" {
+			continue
+		}
+		a := plan.Arg{Role: low.In[i], Buffer: -1}
+		if v.IsWeight() {
+			a.Weight = v.Name
+			if k := slices.Index(low.Matmuls, a.Role); k >= 0 {
+				a.Kernel = kernels[k]
+			}
+		} else {
+			a.Buffer = s.buffer[v]
+		}
+		st.Args = append(st.Args, a)
+	}
+	sig, ok := plan.LookupKernel(low.Kernel)
+	if !ok {
+		return fmt.Errorf("kernel %s is not in the signature table", low.Kernel)
+	}
+	if slices.ContainsFunc(sig.Operands, func(o plan.Operand) bool { return o.Role == "pages" }) {
+		st.Args = append(st.Args, plan.Arg{Role: "pages", Buffer: s.states.io["pages"]})
+	}
+	if low.Small && s.rows(st.Rows) <= s.tmpl.Each {
+		st.Split = plan.Split{By: "each", Unit: 1}
+	}
+	wave := s.earliest(&st, sig)
+	for i, v := range n.Out {
+		if low.Out[i] == "" {
+			continue
+		}
+		id, err := s.result(n, v, &st, sig, low.Out[i], wave)
+		if err != nil {
+			return err
+		}
+		st.Args = append(st.Args, plan.Arg{Role: low.Out[i], Buffer: id})
+	}
+	return s.append(st, sig, wave)
+}
+
+// append gives the step its scratch, sorts its arguments as the signature has them, and puts it
+// at the end of its wave.
+func (s *scheduler) append(st plan.Step, sig *plan.Signature, wave int) error {
+	if sig.Scratch != "" {
+		scope := s.scope.Of(&st)
+		size, err := scope.Eval(sig.Scratch)
+		if err != nil {
+			return err
+		}
+		words := (size + 3) / 4
+		st.Scratch = s.add(plan.Buffer{Name: st.Name + ".scratch", Format: "f32", Elems: strconv.FormatInt(words, 10), Each: true, Stride: 4 * words})
+		s.access[st.Scratch].each = true
+	}
+	place := make(map[string]int)
+	for i, o := range sig.Operands {
+		if !o.Repeat {
+			place[o.Role] = i * plan.GroupMax
+			continue
+		}
+		for k := range plan.GroupMax {
+			place[o.Role+strconv.Itoa(k)] = i*plan.GroupMax + k
+		}
+	}
+	slices.SortStableFunc(st.Args, func(a, b plan.Arg) int { return place[a.Role] - place[b.Role] })
+	for len(s.waves) <= wave {
+		s.waves = append(s.waves, plan.Wave{})
+	}
+	s.waves[wave].Steps = append(s.waves[wave].Steps, st)
+	for _, a := range st.Args {
+		if a.Buffer < 0 {
+			continue
+		}
+		dir := sig.Operand(a.Role).Dir
+		acc := &s.access[a.Buffer]
+		if dir.Reads() {
+			acc.read = max(acc.read, wave)
+		}
+		if dir.Writes() {
+			acc.written = max(acc.written, wave)
+		}
+	}
+	return nil
+}
+
+// earliest is the first wave in which the step may run: after the waves that wrote what it
+// reads, in the same wave where every worker wrote its own copy, and after all that touched a
+// state it writes.
+func (s *scheduler) earliest(st *plan.Step, sig *plan.Signature) int {
+	wave := 0
+	for _, a := range st.Args {
+		if a.Buffer < 0 {
+			continue
+		}
+		acc := s.access[a.Buffer]
+		switch {
+		case acc.written < 0:
+		case acc.each:
+			wave = max(wave, acc.written)
+		default:
+			wave = max(wave, acc.written+1)
+		}
+		if sig.Operand(a.Role).Dir.Writes() {
+			wave = max(wave, acc.read+1)
+		}
+	}
+	return wave
+}
+
+// result returns the buffer for a node's result: that of an operand which dies here, where op
+// and kernel both allow it and nobody else may still be reading, or a new one.
+func (s *scheduler) result(n *graph.Node, v *graph.Value, st *plan.Step, sig *plan.Signature, role string, wave int) (int, error) {
+	each := st.Split.By == "each"
+	if v.Name == "logits" && s.g.IsOutput(v) {
+		s.buffer[v] = s.states.io["logits"]
+		return s.buffer[v], nil
+	}
+	for _, pair := range n.Op.Alias {
+		u := n.In[pair[1]]
+		if n.Out[pair[0]] != v || u == nil || u.IsWeight() || !s.mayAlias(u, v, n, sig, role, wave, each) {
+			continue
+		}
+		s.buffer[v] = s.buffer[u]
+		return s.buffer[v], nil
+	}
+	elems, count, err := s.extent(v)
+	if err != nil {
+		return 0, err
+	}
+	b := plan.Buffer{Name: v.Name, Format: string(v.Type.DType), Elems: elems, Each: each}
+	f, ok := plan.LookupFormat(b.Format)
+	if !ok {
+		return 0, fmt.Errorf("no element format %q", b.Format)
+	}
+	if b.Size, err = f.Size(count); err != nil {
+		return 0, err
+	}
+	if each {
+		b.Stride = b.Size
+	}
+	id := s.add(b)
+	s.access[id].each = each
+	s.buffer[v] = id
+	return id, nil
+}
+
+func (s *scheduler) mayAlias(u, v *graph.Value, n *graph.Node, sig *plan.Signature, role string, wave int, each bool) bool {
+	id := s.buffer[u]
+	acc := s.access[id]
+	return id >= len(s.p.Buffers) && // not a state, not the caller's
+		!s.g.IsOutput(u) &&
+		s.lastUse(u) == n &&
+		acc.each == each &&
+		u.Type.Equal(v.Type) &&
+		sig.Operand(role).Alias != "" &&
+		acc.read < wave // another step of the wave may be reading it
+}
+
+// lastUse is the last node that reads v, or reads what took v's place.
+func (s *scheduler) lastUse(v *graph.Value) *graph.Node {
+	uses := s.uses[v]
+	if len(uses) == 0 {
+		return nil
+	}
+	return uses[len(uses)-1]
+}
+
+// add appends an arena buffer. An Each buffer has a copy for every worker.
+func (s *scheduler) add(b plan.Buffer) int {
+	b.ID = len(s.p.Buffers) + len(s.bufs)
+	b.Class = plan.Arena
+	if b.Each {
+		b.Stride = (b.Stride + plan.ArenaAlign - 1) &^ (plan.ArenaAlign - 1)
+		b.Size = b.Stride * int64(s.p.Target.Threads)
+	}
+	s.bufs = append(s.bufs, b)
+	s.access = append(s.access, access{written: -1, read: -1})
+	return b.ID
+}
+
+// copyOut appends a step that copies a wanted value to the caller's memory.
+func (s *scheduler) copyOut(v *graph.Value) error {
+	sig, _ := plan.LookupKernel("copy")
+	width := int64(1)
+	for _, d := range v.Type.Shape[1:] {
+		width *= dim(s.g, d)
+	}
+	st := plan.Step{
+		Name: v.Name + ".copy", Layer: layerOf(v.Name), Kernel: "copy", Rows: string(v.Type.Shape[0].Sym),
+		Split: plan.Split{By: "tokens", Unit: 1}, Params: []plan.Param{{Name: "n", Value: width}}, Scratch: -1,
+		Args: []plan.Arg{{Role: "x", Buffer: s.buffer[v]}, {Role: "y", Buffer: s.states.io[v.Name]}},
+	}
+	return s.append(st, sig, s.earliest(&st, sig))
+}
+
+// rows is the bound of the symbol that counts a step's rows.
+func (s *scheduler) rows(sym string) int64 { return s.g.Max(graph.Sym(sym)) }
+
+// rowsOf is the symbol that counts a node's rows.
+func rowsOf(n *graph.Node) graph.Sym {
+	for _, v := range n.Out {
+		if sym := v.Type.Shape[0].Sym; sym == graph.T || sym == graph.R {
+			return sym
+		}
+	}
+	return graph.T // writes of T rows into a state
+}
+
+// extent gives a value's number of elements as a formula and as a number.
+func (s *scheduler) extent(v *graph.Value) (string, int64, error) {
+	formula := formulaOf(v.Type)
+	n, err := s.scope.Eval(formula)
+	return formula, n, err
+}
+
+// formulaOf writes a shape as a product: T*896.
+func formulaOf(t graph.Type) string {
+	var terms []string
+	for _, d := range t.Shape {
+		terms = append(terms, d.String())
+	}
+	return strings.Join(terms, "*")
+}
+
+func dim(g *graph.Graph, d graph.Dim) int64 {
+	if d.Sym == graph.Const {
+		return d.N
+	}
+	return g.Max(d.Sym)
+}
+
+// layerOf is the N of a name blk.N.…, or −1.
+func layerOf(name string) int {
+	rest, ok := strings.CutPrefix(name, "blk.")
+	if !ok {
+		return -1
+	}
+	digits, _, _ := strings.Cut(rest, ".")
+	n, err := strconv.Atoi(digits)
+	if err != nil {
+		return -1
+	}
+	return n
+}

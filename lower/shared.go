@@ -1,0 +1,150 @@
+package lower
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"pesti/exec/plan"
+	"pesti/frontend"
+	"pesti/gguf/quant"
+	"pesti/graph"
+	"pesti/lower/cpu"
+	"pesti/ops"
+)
+
+// shared are the buffers that all programs use: states and what the caller fills or reads.
+type shared struct {
+	io    map[string]int // buffer by name
+	state map[string]stateStorage
+}
+
+// A stateStorage is where one layer's keys or values are kept. A layer with a window keeps only
+// window + ubatch positions, in a ring.
+type stateStorage struct {
+	buffer    int
+	positions int64 // of each sequence, whole pages
+	ring      bool
+}
+
+// newPlan fills in what is known before anything is scheduled.
+func newPlan(m *frontend.Model, o *Options) *plan.Plan {
+	digest := m.File.Digest()
+	file := o.File
+	if file != "" {
+		file = filepath.ToSlash(file)
+	}
+	return &plan.Plan{
+		Version: plan.Version,
+		Model: plan.Model{
+			Arch: m.Params.Arch, Name: m.Params.Name, File: file, Size: m.File.Size,
+			Directory: fmt.Sprintf("sha256:%x", digest),
+		},
+		Target: plan.Target{
+			Backend: o.Target, ISA: o.ISA, Precision: o.Precision, KV: o.KV, Threads: o.Threads,
+			Ctx: o.Ctx, Ubatch: o.Ubatch, Sequences: o.Sequences, Rows: o.Rows,
+		},
+		Passes: o.Passes,
+	}
+}
+
+// addShared appends the states and the io buffers.
+func addShared(p *plan.Plan, g *graph.Graph, o *Options) (shared, error) {
+	s := shared{io: map[string]int{}, state: map[string]stateStorage{}}
+	scope := p.Scope(nil)
+	add := func(class plan.Class, name, format, elems string) (int, error) {
+		b := plan.Buffer{ID: len(p.Buffers), Class: class, Name: name, Format: format, Elems: elems}
+		n, err := scope.Eval(elems)
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", name, err)
+		}
+		f, ok := plan.LookupFormat(format)
+		if !ok {
+			return 0, fmt.Errorf("%s: no element format %q", name, format)
+		}
+		if b.Size, err = f.Size(n); err != nil {
+			return 0, fmt.Errorf("%s: %w", name, err)
+		}
+		p.Buffers = append(p.Buffers, b)
+		return b.ID, nil
+	}
+	inputs := []struct{ name, elems string }{{"tokens", "T"}, {"pos", "T"}, {"seq", "T"}, {"rows", "R"}, {"pages", "S*P"}}
+	for _, in := range inputs {
+		id, err := add(plan.IO, in.name, "i32", in.elems)
+		if err != nil {
+			return s, err
+		}
+		s.io[in.name] = id
+	}
+	for _, v := range g.Outputs {
+		id, err := add(plan.IO, v.Name, string(v.Type.DType), formulaOf(v.Type))
+		if err != nil {
+			return s, err
+		}
+		s.io[v.Name] = id
+	}
+	for _, n := range g.Nodes {
+		if n.Op != ops.State {
+			continue
+		}
+		st := stateStorage{positions: wholePages(o.Ctx)}
+		if window := n.Attr.Int("window"); window > 0 {
+			if kept := wholePages(window + o.Ubatch); kept < st.positions {
+				st.positions, st.ring = kept, true
+			}
+		}
+		var err error
+		st.buffer, err = add(plan.State, n.Name(), o.KV, fmt.Sprintf("S*%d*%d", st.positions, n.Attr.Int("width")))
+		if err != nil {
+			return s, err
+		}
+		s.state[n.Name()] = st
+	}
+	return s, nil
+}
+
+func wholePages(positions int64) int64 {
+	return (positions + plan.PageTokens - 1) / plan.PageTokens * plan.PageTokens
+}
+
+// storage is where a state lives, whichever of its versions the value is.
+func (s *scheduler) storage(state *graph.Value) (positions int64, ring bool) {
+	id := s.buffer[state]
+	st := s.states.state[s.p.Buffers[id].Name]
+	return st.positions, st.ring
+}
+
+// env is what the target's parameters need.
+func (s *scheduler) env() cpu.Env { return cpu.Env{Positions: s.storage} }
+
+// addWeights lists every weight that some step reads, in order of name.
+func addWeights(p *plan.Plan, m *frontend.Model) error {
+	seen := map[string]bool{}
+	var names []string
+	for i := range p.Programs {
+		for _, w := range p.Programs[i].Waves {
+			for _, st := range w.Steps {
+				for _, a := range st.Args {
+					if a.Weight != "" && !seen[a.Weight] {
+						seen[a.Weight] = true
+						names = append(names, a.Weight)
+					}
+				}
+			}
+		}
+	}
+	for _, name := range names {
+		t, ok := m.File.Tensor(name)
+		if !ok {
+			return fmt.Errorf("%s: tensor %s is missing", m.File.Path, name)
+		}
+		info, ok := quant.Lookup(t.Type)
+		if !ok {
+			return fmt.Errorf("%s: tensor %s has unknown type %d", m.File.Path, name, t.Type)
+		}
+		dims := slices.Clone(t.Dims)
+		slices.Reverse(dims)
+		p.Weights = append(p.Weights, plan.Weight{Name: name, Type: string(frontend.DType(info)), Dims: dims, Size: t.Size})
+	}
+	return nil
+}
