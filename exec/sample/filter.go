@@ -52,7 +52,7 @@ func (s *Sampler) filter(logits []float32) ([]candidate, error) {
 	}
 	weigh(left, most, 1)
 	if s.topP < 1 {
-		left = s.cut(left, s.topP*total(left))
+		left = s.cut(left, float64(s.topP*total(left)))
 	}
 	if s.minP > 0 && s.minP <= 1 { // the likeliest weighs 1, so it always stays
 		left = slices.DeleteFunc(left, func(c candidate) bool { return c.weight < s.minP })
