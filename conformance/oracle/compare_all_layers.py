@@ -11,6 +11,7 @@ argmax must agree wherever the oracle's best two are further apart than that.
 
 import argparse
 import sys
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,8 +19,27 @@ import dumps
 import measure
 
 
+@dataclass(frozen=True)
+class Finding:
+    """How far one thing is off at its worst place, and how far it may be."""
+
+    what: str  # "layer 03", "logits", "argmax"
+    measure: str
+    worst: float
+    where: str
+    allowed: float
+
+    @property
+    def passed(self):
+        return self.worst <= self.allowed  # False for NaN
+
+    def __str__(self):
+        verdict = "ok" if self.passed else "FAIL"
+        return f"{self.what} {self.measure} {self.worst:.3e} {self.where} allowed {self.allowed:.3e} {verdict}"
+
+
 def compare(a, b, tolerance):
-    """Yields (line, passed) for every layer and for the logits; a and b are dumps, b the oracle's."""
+    """Yields a Finding per layer, one for the logits and one for the argmax; a and b are dumps, b the oracle's."""
     if not np.array_equal(a.tokens, b.tokens):
         raise dumps.DumpError(f"{a.folder}: tokens {a.tokens.tolist()}, want those of {b.folder}: {b.tokens.tolist()}")
     if len(a.layers) != len(b.layers):
@@ -28,25 +48,20 @@ def compare(a, b, tolerance):
         if x.shape != y.shape:
             raise dumps.DumpError(f"{a.folder}: layer {n} has the shape {x.shape}, want {y.shape}")
         d, position, dim = measure.worst(x, y)
-        bound = measure.allowed(tolerance, b.floor["layers"][n])
-        yield report(f"layer {n:02d} d {d:.3e} at position {position} dim {dim} allowed {bound:.3e}", d <= bound)
+        yield Finding(f"layer {n:02d}", "d", d, f"at position {position} dim {dim}", measure.allowed(tolerance, b.floor["layers"][n]))
 
-    x, y = a.logits[b.logit_rows] if len(a.logits) == len(a.tokens) else a.logits, b.logits
+    y = b.logits
+    x = a.logits[b.logit_rows] if len(a.logits) == len(a.tokens) else a.logits
     if x.shape != y.shape:
-        raise dumps.DumpError(f"{a.folder}: logits have the shape {a.logits.shape}, want rows {b.logit_rows.start} to {b.logit_rows.stop} of {y.shape[1]}")
+        raise dumps.DumpError(f"{a.folder}: logits have the shape {a.logits.shape}, want {y.shape}")
     delta = np.abs(x.astype(np.float64) - y)
     row, token = np.unravel_index(np.argmax(delta), delta.shape)
-    worst = delta[row, token]
-    yield report(f"logits |delta| {worst:.3e} at position {b.logit_rows.start + row} token {token} allowed {measure.LOGIT_TOLERANCE:.3e}", worst <= measure.LOGIT_TOLERANCE)
+    yield Finding("logits", "|delta|", float(delta[row, token]), f"at position {b.logit_rows.start + row} token {token}", measure.LOGIT_TOLERANCE)
 
     best, margin = measure.margins(y)
     clear = margin > measure.LOGIT_TOLERANCE
-    equal = np.argmax(x, axis=-1) == best
-    yield report(f"argmax equal in {np.sum(equal & clear)} of {np.sum(clear)} clear positions, {np.sum(~clear)} too close to tell", bool(np.all(equal | ~clear)))
-
-
-def report(line, passed):
-    return f"{line} {'ok' if passed else 'FAIL'}", bool(passed)
+    wrong = np.sum(clear & (np.argmax(x, axis=-1) != best))
+    yield Finding("argmax", "wrong", float(wrong), f"of {np.sum(clear)} clear positions, {np.sum(~clear)} too close to tell", 0)
 
 
 def main(argv=None):
@@ -55,11 +70,10 @@ def main(argv=None):
     parser.add_argument("b", metavar="DIR_B", help="the oracle's")
     parser.add_argument("--tol", type=float, default=measure.TOLERANCE, help="bound on d")
     args = parser.parse_args(argv)
-    passed = True
-    for line, ok in compare(dumps.Dump(args.a), dumps.Dump(args.b), args.tol):
-        print(line)
-        passed &= ok
-    return 0 if passed else 1
+    findings = list(compare(dumps.Dump(args.a), dumps.Dump(args.b), args.tol))
+    for finding in findings:
+        print(finding)
+    return 0 if all(finding.passed for finding in findings) else 1
 
 
 if __name__ == "__main__":

@@ -1,0 +1,93 @@
+# What a fresh machine needs: Go 1.26, and Python 3.11 with pip. `make test` sets up the rest.
+
+GO     ?= go
+PYTHON ?= python3
+
+VENV        := .venv
+VENV_PYTHON := $(VENV)/bin/python
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+PLATFORMS   := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
+# Where goroutines meet, and what they compute with.
+CONCURRENT  := ./exec/... ./graph/... ./ops/... ./lower/...
+# The packages whose tests can write their golden files anew.
+GOLDEN       = $(shell grep -rl --include='*_test.go' 'flag.Bool("update"' . | xargs -r -n1 dirname | sort -u)
+
+export PESTI_PYTHON ?= $(CURDIR)/$(VENV_PYTHON)
+
+.NOTPARALLEL:
+.PHONY: build check gofmt vet staticcheck cross test test-oracle test-one-processor race test-go bench conformance golden demo models venv
+
+build:
+	$(GO) build -o bin/pesti ./cmd/pesti
+
+# --- what needs no model ---
+
+check: gofmt vet staticcheck cross
+
+gofmt:
+	@test -z "$$(gofmt -l .)" || { echo "gofmt: run gofmt -w on:"; gofmt -l .; exit 1; }
+
+vet:
+	$(GO) vet ./...
+
+staticcheck:
+	$(GO) run $(STATICCHECK) ./...
+
+cross:
+	@for platform in $(PLATFORMS); do \
+		echo "build $$platform"; \
+		CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} $(GO) build ./... || exit 1; \
+	done
+
+# --- tests; the whole suite comes last, so that its verdicts are the last lines ---
+
+test: test-oracle test-one-processor race
+	$(MAKE) --no-print-directory test-go
+
+test-oracle: venv models
+	cd conformance/oracle && PESTI_REQUIRE=models $(PESTI_PYTHON) -m unittest
+
+# Spinning workers must let each other run where there is one processor.
+test-one-processor: venv
+	GOMAXPROCS=1 PESTI_MODELS=$(CURDIR)/no-models $(GO) test -p 1 -timeout 10m $(CONCURRENT)
+
+# The detector is C: where there is no compiler, Go cannot link it.
+race: venv
+	@if command -v "$$($(GO) env CC)" >/dev/null; then \
+		CGO_ENABLED=1 PESTI_MODELS=$(CURDIR)/no-models $(GO) test -race -short -p 1 -timeout 15m $(CONCURRENT); \
+	else \
+		echo "race: skipped, there is no C compiler"; \
+	fi
+
+# One package at a time: each pins workers to all processors.
+test-go: venv models
+	PESTI_REQUIRE=models $(GO) test -p 1 -timeout 20m ./...
+
+# --- measured ---
+
+bench: build models
+	$(GO) test -run '^$$' -bench . ./exec/...
+	@$(PESTI_PYTHON) conformance/models.py --list | while read -r model; do echo "$$model"; bin/pesti bench "$$model"; done
+
+conformance: build venv models
+	$(PESTI_PYTHON) conformance/report.py --write CONFORMANCE.md
+
+# --- made again from source ---
+
+golden:
+	$(GO) test $(GOLDEN) -update
+
+demo:
+	conformance/demo/make.sh
+
+# --- what tests run on ---
+
+models: venv
+	$(PESTI_PYTHON) conformance/models.py
+
+venv: $(VENV)/requirements.txt
+
+$(VENV)/requirements.txt: conformance/requirements.txt
+	test -x $(VENV_PYTHON) || $(PYTHON) -m venv $(VENV)
+	$(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check -r $<
+	cp $< $@
