@@ -35,33 +35,45 @@ func planes(row []byte, k int) (hi, lo, scale, sum []byte) {
 func QuantiseQ8x2(dst []byte, x []float32) {
 	hi, lo, scale, sum := planes(dst, len(x))
 	for at := 0; at < len(x); at += Q8x2Block {
-		block := x[at : at+Q8x2Block]
-		s, inv := q8x2Scale(block)
+		s, inv := q8x2Scale(x[at : at+Q8x2Block])
 		binary.LittleEndian.PutUint32(scale[at/8:], math.Float32bits(s))
-		total := int32(0)
-		for i, v := range block {
-			q := int32(0)
-			if inv > 0 {
-				q = int32(math.RoundToEven(float64(v * inv)))
-			}
-			h := (q + 64) >> 7
-			hi[at+i], lo[at+i] = byte(h), byte(q-128*h)
-			if total += q; i%16 == 15 {
-				binary.LittleEndian.PutUint32(sum[(at+i)/16*4:], uint32(total))
-				total = 0
-			}
+		for half := at; half < at+Q8x2Block; half += 16 {
+			total := q8x2Half(hi[half:half+16], lo[half:half+16], x[half:half+16], inv)
+			binary.LittleEndian.PutUint32(sum[half/4:], uint32(total))
 		}
 	}
 }
 
-// q8x2Scale returns the scale of a block and the factor from x to q, 0 for a block of zeros.
+// q8x2Half stores 16 elements as q = round(x·inv), or zeros where inv is 0, and returns Σ q.
+func q8x2Half(hi, lo []byte, x []float32, inv float32) (sum int32) {
+	if inv == 0 { // x may hold NaN
+		clear(hi)
+		clear(lo)
+		return 0
+	}
+	// Adding 1.5·2^23 leaves the integer nearest to a float32 below 2^22 in its low bits.
+	const shift = 0x1.8p23
+	lo = lo[:len(x)]
+	hi = hi[:len(x)]
+	for i, v := range x {
+		q := int32(math.Float32bits(float32(v*inv)+shift)) - 0x4b400000
+		h := (q + 64) >> 7
+		hi[i], lo[i] = byte(h), byte(q-128*h)
+		sum += q
+	}
+	return sum
+}
+
+// q8x2Scale returns the scale of a block and the factor from x to q, 0 for a block of zeros and
+// for one that is not finite.
 func q8x2Scale(block []float32) (scale, inv float32) {
-	amax := float32(0)
+	top := uint32(0) // magnitudes order as their bits do, NaN highest
 	for _, v := range block {
-		if v-v != 0 {
-			return float32(math.NaN()), 0
-		}
-		amax = max(amax, v, -v)
+		top = max(top, math.Float32bits(v)&0x7fffffff)
+	}
+	amax := math.Float32frombits(top)
+	if amax-amax != 0 {
+		return float32(math.NaN()), 0
 	}
 	inv = q8x2Max / amax
 	if math.IsInf(float64(inv), 1) {

@@ -58,6 +58,13 @@ func TestQ8x2(t *testing.T) {
 				t.Errorf("%v comes back as %v, further than %v", v, back[i], bound)
 			}
 			near(t, "dequantised", back[i], s*float64(q[i])/128)
+			amax := float32(0)
+			for _, v := range x[i/32*32 : i/32*32+32] {
+				amax = float32(math.Max(float64(amax), math.Abs(float64(v))))
+			}
+			if want := int32(math.RoundToEven(float64(v * (16256 / amax)))); q[i] != want {
+				t.Errorf("%v gives q = %d, expected %d", v, q[i], want)
+			}
 		}
 		for j := range sum {
 			total := int32(0)
