@@ -13,7 +13,7 @@ var Input = &graph.Op{
 	Out:   1,
 	Attrs: []graph.AttrSpec{need("dtype", ""), need("sym", "")},
 	Infer: func(n *graph.Node) ([]graph.Type, error) {
-		if err := oneOf(n, "dtype", string(graph.F32), string(graph.I32)); err != nil {
+		if err := oneOf(n, "dtype", string(graph.I32)); err != nil {
 			return nil, err
 		}
 		if err := oneOf(n, "sym", string(graph.T), string(graph.S), string(graph.R)); err != nil {
