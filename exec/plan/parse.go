@@ -211,9 +211,8 @@ func (r *reader) wave(s *scanner) {
 		s.fail("a program before the first wave")
 		return
 	}
-	if rest, n := s.rest, s.small(); s.err == nil && n != len(g.Waves) {
-		s.rest = rest
-		s.fail(strconv.Itoa(len(g.Waves)))
+	if n := s.small(); s.err == nil && n != len(g.Waves) {
+		s.err = fmt.Errorf("found wave %d, expected %d: waves are numbered from 0", n, len(g.Waves))
 	}
 	g.Waves = append(g.Waves, Wave{})
 }
@@ -279,6 +278,7 @@ func (s *scanner) fail(expected string) {
 	if s.err != nil {
 		return
 	}
+	s.rest = strings.TrimLeft(s.rest, " \t")
 	found := strconv.Quote(clip(s.rest))
 	if s.rest == "" {
 		found = "the end of the line"
@@ -355,14 +355,19 @@ func (s *scanner) number(bits int) int64 {
 	rest := s.rest
 	v, err := strconv.ParseInt(s.bare(), 10, bits)
 	if err != nil {
-		s.rest = strings.TrimLeft(rest, " \t")
+		s.rest = rest
 		s.fail(fmt.Sprintf("an integer of %d bits", bits))
 	}
 	return v
 }
 
 // buffer takes b12.
-func (s *scanner) buffer() int { return s.key("b").small() }
+func (s *scanner) buffer() int {
+	if !s.maybe("b") {
+		s.fail("a buffer, b and its number")
+	}
+	return s.small()
+}
 
 // literal takes the value of a parameter: 12, 1e-06, "silu".
 func (s *scanner) literal() any {

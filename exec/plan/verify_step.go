@@ -259,7 +259,7 @@ func (b *binding) fits(a *boundArg, u *use) error {
 	if u.Class == State && elems != u.elems {
 		return fmt.Errorf("holds %d elements, expected %d (%s): steps must agree on a state", u.elems, elems, a.Extent)
 	}
-	return first(b.reads(a, u, elems), b.writes(a, u), b.aliases(a))
+	return first(b.writes(a, u), b.reads(a, u, elems), b.aliases(a))
 }
 
 // wholeBlocks checks that a row of the operand is whole blocks of its format.

@@ -1,0 +1,115 @@
+package plan
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// A Summary is a plan in numbers, and its JSON form what scripts rely on. All sizes are in bytes.
+type Summary struct {
+	Format    int                       `json:"format"`
+	Model     string                    `json:"model"`
+	Arch      string                    `json:"arch"`
+	Backend   string                    `json:"backend"`
+	ISA       string                    `json:"isa"`
+	Precision string                    `json:"precision"`
+	KV        string                    `json:"kv"`
+	Threads   int                       `json:"threads"`
+	Ctx       int64                     `json:"ctx"`
+	Ubatch    int64                     `json:"ubatch"`
+	Sequences int64                     `json:"sequences"`
+	Passes    string                    `json:"passes"`
+	Memory    MemorySummary             `json:"memory"`
+	Programs  map[string]ProgramSummary `json:"programs"`
+	Fusions   FusionsSummary            `json:"fusions"`
+	Fallbacks int                       `json:"fallbacks"` // steps of all programs whose kernel is ref.*
+}
+
+// A MemorySummary is the JSON form of Memory.
+type MemorySummary struct {
+	Weight          int64 `json:"weight"`
+	Packed          int64 `json:"packed"`
+	State           int64 `json:"state"`
+	IO              int64 `json:"io"`
+	Arena           int64 `json:"arena"`
+	ArenaLowerBound int64 `json:"arena_lower_bound"`
+	ArenaUnshared   int64 `json:"arena_unshared"`
+}
+
+// A FusionsSummary is the JSON form of Fusions.
+type FusionsSummary struct {
+	QKV       int `json:"qkv"`
+	SwiGLU    int `json:"swiglu"`
+	Attention int `json:"attention"`
+}
+
+// A ProgramSummary counts what a program does. Per layer means the most over all layers; a wave
+// counts for each layer that has a step in it.
+type ProgramSummary struct {
+	Tokens        [2]int64       `json:"tokens"` // least and most in a step
+	Rows          int64          `json:"rows"`   // of logits, at most
+	Steps         int            `json:"steps"`
+	Waves         int            `json:"waves"`
+	StepsPerLayer int            `json:"steps_per_layer"`
+	WavesPerLayer int            `json:"waves_per_layer"`
+	Buffers       int            `json:"buffers"`
+	Kernels       map[string]int `json:"kernels"` // steps by kernel
+}
+
+// Summarise counts what is in a plan.
+func Summarise(p *Plan) Summary {
+	t := &p.Target
+	s := Summary{
+		Format: p.Version, Model: p.Model.Name, Arch: p.Model.Arch,
+		Backend: t.Backend, ISA: t.ISA, Precision: t.Precision, KV: t.KV, Threads: t.Threads,
+		Ctx: t.Ctx, Ubatch: t.Ubatch, Sequences: t.Sequences, Passes: p.Passes,
+		Memory:   MemorySummary(p.Memory),
+		Programs: make(map[string]ProgramSummary, len(p.Programs)),
+		Fusions:  FusionsSummary(p.Fusions),
+	}
+	for i := range p.Programs {
+		g := summarise(&p.Programs[i])
+		s.Programs[p.Programs[i].Name] = g
+		for kernel, n := range g.Kernels {
+			if strings.HasPrefix(kernel, "ref.") {
+				s.Fallbacks += n
+			}
+		}
+	}
+	return s
+}
+
+func summarise(g *Program) ProgramSummary {
+	s := ProgramSummary{
+		Tokens: [2]int64{g.MinT, g.MaxT}, Rows: g.MaxR,
+		Waves: len(g.Waves), Buffers: len(g.Buffers), Kernels: map[string]int{},
+	}
+	steps, waves := map[int]int{}, map[int]int{} // by layer
+	for i := range g.Waves {
+		seen := map[int]bool{}
+		for j := range g.Waves[i].Steps {
+			st := &g.Waves[i].Steps[j]
+			s.Steps++
+			s.Kernels[st.Kernel]++
+			if st.Layer == noLayer {
+				continue
+			}
+			steps[st.Layer]++
+			if !seen[st.Layer] {
+				seen[st.Layer] = true
+				waves[st.Layer]++
+			}
+		}
+	}
+	for layer := range steps {
+		s.StepsPerLayer = max(s.StepsPerLayer, steps[layer])
+		s.WavesPerLayer = max(s.WavesPerLayer, waves[layer])
+	}
+	return s
+}
+
+// JSON returns the summary of a plan as indented JSON.
+func JSON(p *Plan) ([]byte, error) {
+	text, err := json.MarshalIndent(Summarise(p), "", "  ")
+	return append(text, '\n'), err
+}
