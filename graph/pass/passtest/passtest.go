@@ -1,0 +1,222 @@
+// Package passtest runs the golden files of passes: text in, pass, text out, and the values of
+// both sides. The tests of graph/pass and of lower use it.
+package passtest
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"pesti/graph"
+	"pesti/graph/pass"
+	"pesti/ops"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+// Golden runs every testdata/*.txt of the calling package. A file is named after its pass, or
+// names it in a line "# pass: NAME". It holds the graph before, the graph after, and the notes.
+// Both graphs are verified and interpreted; their outputs agree within tolerance of the row's
+// largest value, which is 1e-5 for passes that keep the arithmetic.
+func Golden(t *testing.T, passes []pass.Pass, tolerance map[string]float64) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no golden files: %v", err)
+	}
+	covered := map[string]bool{}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".txt")
+		t.Run(name, func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			head, rest, _ := strings.Cut(string(text), "-- in --\n")
+			in, want, _ := strings.Cut(rest, "-- out --\n")
+			passName := name
+			if _, after, ok := strings.Cut(head, "# pass: "); ok {
+				passName, _, _ = strings.Cut(after, "\n")
+			}
+			covered[passName] = true
+			before, err := graph.Parse(in, ops.Lookup)
+			if err != nil {
+				t.Fatal(err)
+			}
+			after := before.Clone()
+			notes, err := pass.Run(after, []pass.Pass{find(t, passes, passName)}, pass.Options{Verify: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got bytes.Buffer
+			got.WriteString(graph.Print(after))
+			got.WriteString("-- notes --\n")
+			for _, n := range notes {
+				fmt.Fprintln(&got, noteLine(n))
+			}
+			if *update {
+				out := head + "-- in --\n" + in + "-- out --\n" + got.String()
+				if err := os.WriteFile(file, []byte(out), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			} else if got.String() != want {
+				t.Errorf("got:\n%s\nwant:\n%s", got.String(), want)
+			}
+			tol := tolerance[passName]
+			if tol == 0 {
+				tol = 1e-5
+			}
+			if err := SameOutputs(before, after, 1, tol); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for _, p := range passes {
+		if !covered[p.Name] && !*update {
+			t.Errorf("pass %s has no golden file", p.Name)
+		}
+	}
+}
+
+func noteLine(n pass.Note) string {
+	if n.Applied {
+		return n.Place + ": applied"
+	}
+	return n.Place + ": " + n.Why
+}
+
+func find(t *testing.T, passes []pass.Pass, name string) pass.Pass {
+	for _, p := range passes {
+		if p.Name == name {
+			return p
+		}
+	}
+	t.Fatalf("no pass %q", name)
+	return pass.Pass{}
+}
+
+// SameOutputs interprets two graphs on the same random weights, as one step of T tokens and as
+// steps of one token each, and compares all outputs of a within tol of each row's largest value.
+func SameOutputs(a, b *graph.Graph, seed uint64, tol float64) error {
+	t := int(a.Max(graph.T))
+	va, err := evaluate(a, seed, t)
+	if err != nil {
+		return fmt.Errorf("before: %w", err)
+	}
+	for _, chunk := range []int{t, 1} {
+		vb, err := evaluate(b, seed, chunk)
+		if err != nil {
+			return fmt.Errorf("after: %w", err)
+		}
+		for _, v := range a.Outputs {
+			if err := sameRows(va[v.Name], vb[v.Name], tol); err != nil {
+				return fmt.Errorf("%s in chunks of %d: %w", v.Name, chunk, err)
+			}
+		}
+	}
+	return nil
+}
+
+// rows are the values of one output, a row for each wanted or each token.
+type rows [][]float32
+
+func sameRows(a, b rows, tol float64) error {
+	if len(a) != len(b) || len(a) == 0 {
+		return fmt.Errorf("%d rows, expected %d", len(b), len(a))
+	}
+	for r := range a {
+		largest := 0.0
+		for _, x := range a[r] {
+			largest = max(largest, math.Abs(float64(x)))
+		}
+		for i := range a[r] {
+			if d := math.Abs(float64(a[r][i]) - float64(b[r][i])); !(d <= tol*largest) {
+				return fmt.Errorf("row %d element %d is %g, expected %g", r, i, b[r][i], a[r][i])
+			}
+		}
+	}
+	return nil
+}
+
+// evaluate feeds the graph's bound of tokens in chunks and collects the outputs, all rows wanted.
+func evaluate(g *graph.Graph, seed uint64, chunk int) (map[string]rows, error) {
+	total := int(g.Max(graph.T))
+	vocab := 8
+	weights := func(w *graph.Value) ([]float32, error) {
+		n := 1
+		h := uint64(14695981039346656037)
+		for _, c := range []byte(w.Name) {
+			h = (h ^ uint64(c)) * 1099511628211
+		}
+		for _, d := range w.Type.Shape {
+			n *= int(d.N)
+		}
+		rng := rand.New(rand.NewPCG(seed, h))
+		data := make([]float32, n)
+		for i := range data {
+			data[i] = float32(rng.NormFloat64())
+		}
+		return data, nil
+	}
+	env := &ops.Env{Weights: weights}
+	rng := rand.New(rand.NewPCG(seed, 0))
+	var tokens, pos, seq []int32
+	for i := range total {
+		tokens, pos, seq = append(tokens, int32(rng.IntN(vocab))), append(pos, int32(i)), append(seq, 0)
+	}
+	out := map[string]rows{}
+	for at := 0; at < total; at += chunk {
+		end := min(at+chunk, total)
+		var wanted []int32
+		for i := range end - at {
+			wanted = append(wanted, int32(i))
+		}
+		env.Inputs = map[string][]int32{}
+		for name, in := range map[string][]int32{"tokens": tokens[at:end], "pos": pos[at:end], "seq": seq[at:end], "rows": wanted} {
+			if g.Value(name) != nil {
+				env.Inputs[name] = in
+			}
+		}
+		values, err := ops.Eval(g, env)
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range g.Outputs {
+			x := values[v.Name]
+			width := len(x.F32) / x.Shape[0]
+			for r := range x.Shape[0] {
+				out[v.Name] = append(out[v.Name], x.F32[r*width:(r+1)*width])
+			}
+		}
+	}
+	return out, nil
+}
+
+// Order checks a table of passes against its constraints: some run of Before stands ahead of
+// some run of After, and every constraint has a reason.
+func Order(t *testing.T, passes []pass.Pass, constraints []pass.Order) {
+	first, last := map[string]int{}, map[string]int{}
+	for i, p := range passes {
+		if _, ok := first[p.Name]; !ok {
+			first[p.Name] = i
+		}
+		last[p.Name] = i
+	}
+	for _, c := range constraints {
+		before, ok1 := first[c.Before]
+		after, ok2 := last[c.After]
+		switch {
+		case !ok1 || !ok2:
+			t.Errorf("constraint %s < %s names a pass that is not in the table", c.Before, c.After)
+		case before >= after:
+			t.Errorf("%s has to run before %s: %s", c.Before, c.After, c.Why)
+		case c.Why == "":
+			t.Errorf("constraint %s < %s has no reason", c.Before, c.After)
+		}
+	}
+}
