@@ -84,5 +84,6 @@ func (m *Model) Graph(bounds Bounds) (*graph.Graph, error) {
 	if b.err != nil {
 		return nil, fmt.Errorf("%s: %w", m.File.Path, b.err)
 	}
+	b.g.Renumber()
 	return b.g, nil
 }

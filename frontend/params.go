@@ -125,16 +125,14 @@ func (r *reader) float(suffix string, absent float64) float64 {
 	return x
 }
 
-// refuse makes a key that this program does not implement an error where it has an effect.
-func (r *reader) refuse(suffix string, harmless float64, what string) {
-	if !r.f.Has(r.key(suffix)) {
+// refuse makes a key that this program does not implement an error, unless it is 0.
+func (r *reader) refuse(suffix, what string) {
+	v, ok := r.f.Value(r.key(suffix))
+	if !ok {
 		return
 	}
-	x, err := r.f.Float(r.key(suffix))
-	if err != nil {
-		r.keep(err)
-	} else if x != harmless {
-		r.fail(suffix, "is %v: %s is not supported", x, what)
+	if s := v.String(); s != "0" {
+		r.fail(suffix, "is %s: %s is not supported", s, what)
 	}
 }
 
@@ -182,9 +180,9 @@ func readParams(f *gguf.File, a *arch) (*Params, error) {
 	ff := r.perLayer("feed_forward_length", 1<<24, p.Blocks, 0)
 	base := r.float("rope.freq_base", 10000)
 	step := ropeStep(r)
-	r.refuse("attn_logit_softcapping", 0, "soft-capping of scores")
-	r.refuse("final_logit_softcapping", 0, "soft-capping of logits")
-	r.refuse("expert_count", 0, "a mixture of experts")
+	r.refuse("attn_logit_softcapping", "soft-capping of scores")
+	r.refuse("final_logit_softcapping", "soft-capping of logits")
+	r.refuse("expert_count", "a mixture of experts")
 	p.Layers = make([]Layer, p.Blocks)
 	for i := range p.Layers {
 		if r.err == nil && p.Heads%kv[i] != 0 {

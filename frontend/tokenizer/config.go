@@ -224,16 +224,15 @@ func (t *Tokenizer) index(c *Config) {
 	if t.types == nil {
 		t.types = slices.Repeat([]int32{typeNormal}, len(t.tokens))
 	}
+	// Backwards, so that of equal ones the first stays.
 	t.ids = make(map[string]int32, len(t.tokens))
-	for i, s := range t.tokens {
+	for i, s := range slices.Backward(t.tokens) {
 		id := int32(i)
 		switch t.types[i] {
 		case typeUndefined, typeNormal:
 			// Nothing else may come out of merging, so that no text becomes a
 			// control token by accident.
-			if _, dup := t.ids[s]; !dup {
-				t.ids[s] = id
-			}
+			t.ids[s] = id
 		case typeUserDefined:
 			raw := string(t.appendToken(nil, id))
 			t.always.add(raw, id)
@@ -244,14 +243,9 @@ func (t *Tokenizer) index(c *Config) {
 	}
 	t.findBytes()
 	t.findEnds(c)
-	if len(c.Merges) > 0 {
-		// Merges are their own keys, "left right".
-		t.ranks = make(map[string]int32, len(c.Merges))
-		for i, s := range c.Merges {
-			if _, dup := t.ranks[s]; !dup {
-				t.ranks[s] = int32(i)
-			}
-		}
+	t.ranks = make(map[string]int32, len(c.Merges))
+	for i, s := range slices.Backward(c.Merges) {
+		t.ranks[s] = int32(i) // merges are their own keys, "left right"
 	}
 }
 

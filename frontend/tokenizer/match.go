@@ -39,6 +39,9 @@ func neither(a, b set) set { return func(r rune) bool { return !a(r) && !b(r) } 
 // A matcher returns how many bytes at the start of s match, 0 for none.
 type matcher func(s []byte) int
 
+// never matches nothing.
+func never([]byte) int { return 0 }
+
 // either is a|b|…: the first that matches.
 func either(ms ...matcher) matcher {
 	return func(s []byte) int {
@@ -140,10 +143,9 @@ func suffix(m, t matcher) matcher {
 	}
 }
 
-// word is a*b+|a+b* of sets that may overlap. The first alternative gives back
-// runes of a's run until b has one, so it ends after the last rune of b in that
-// run, unless the run itself is followed by more of b.
-func word(a, b set) matcher {
+// anyThenSome is a*b+ of sets that may overlap: where no b follows the run of a,
+// the run gives back runes until one of b is found.
+func anyThenSome(a, b set) matcher {
 	return func(s []byte) int {
 		run, lastB := 0, 0
 		for run < len(s) {
@@ -159,10 +161,7 @@ func word(a, b set) matcher {
 		if n := runLen(s[run:], b); n > 0 {
 			return run + n
 		}
-		if lastB > 0 {
-			return lastB
-		}
-		return run
+		return lastB
 	}
 }
 

@@ -12,15 +12,13 @@ type specials struct {
 	lengths [256][]int
 }
 
+// add enters a token. Of two with the same text the last one stays.
 func (s *specials) add(text string, id int32) {
 	if text == "" {
 		return // would match everywhere and never advance
 	}
 	if s.ids == nil {
 		s.ids = map[string]int32{}
-	}
-	if _, dup := s.ids[text]; dup {
-		return
 	}
 	s.ids[text] = id
 	at := &s.lengths[text[0]]

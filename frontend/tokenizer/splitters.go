@@ -60,24 +60,14 @@ var splitters = []splitter{
 		whole: everyWord,
 	},
 	{
-		names: "tekken",
-		rules: []rule{find(either(
-			lead(in(^(letter|number|newline)), casedWord),
-			one(in(number)),
-			trail(lead(in(blank), many(in(^(letter|number|space)))), inString("\r\n/")),
-			linesEnd, spaces,
-		))},
+		names:  "tekken",
+		rules:  []rule{find(casedWords(never, 1))},
 		whole:  everyWord,
 		addBOS: true,
 	},
 	{
 		names: "gpt-4o llama4",
-		rules: []rule{find(either(
-			lead(in(^(letter|number|newline)), suffix(casedWord, anyContraction)),
-			upTo(3, in(number)),
-			trail(lead(in(blank), many(in(^(letter|number|space)))), inString("\r\n/")),
-			linesEnd, spaces,
-		))},
+		rules: []rule{find(casedWords(anyContraction, 3))},
 	},
 	{
 		names: "deepseek-llm",
@@ -146,9 +136,22 @@ func modernWords(letters class, digits int) matcher {
 	)
 }
 
-// casedWord keeps capitals at the front of a word:
-// [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+ and the same with +, *.
-var casedWord = word(in(letter&^lower|mark), in(letter&^(upper|title)|mark))
+// casedWords is the expression of GPT-4o, where a capital begins a word, with what
+// may end a word and how many digits make a number. With U for
+// [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}] and L for [\p{Ll}\p{Lm}\p{Lo}\p{M}]:
+// [^\r\n\p{L}\p{N}]?U*L+end?|[^\r\n\p{L}\p{N}]?U+L*end?|\p{N}{1,digits}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+
+func casedWords(end matcher, digits int) matcher {
+	capital := in(letter&^lower | mark)
+	small := in(letter&^(upper|title) | mark)
+	before := in(^(letter | number | newline))
+	return either(
+		suffix(lead(before, anyThenSome(capital, small)), end),
+		suffix(lead(before, trail(many(capital), small)), end),
+		upTo(digits, in(number)),
+		trail(lead(in(blank), many(in(^(letter|number|space)))), inString("\r\n/")),
+		linesEnd, spaces,
+	)
+}
 
 // bloomWords is  ?[^(\s|.,!?…。，、।۔،)]+ where the parentheses and the bar are
 // members of the set.

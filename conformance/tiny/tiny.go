@@ -1,0 +1,223 @@
+// Package tiny makes small models with random weights in memory, of every architecture and
+// tensor type, for tests that need a whole model but no meaning.
+package tiny
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"pesti/gguf"
+	"pesti/gguf/quant"
+)
+
+// A Config describes a model. The zero value of a field is a small default.
+type Config struct {
+	Arch    string // "llama", "qwen2", "gemma3"
+	Layers  int    // 2
+	Embd    int    // 64
+	Heads   int    // 4
+	KVHeads int    // 2
+	HeadDim int    // Embd/Heads; a key_length is written where it differs
+	FF      int    // 96
+	Vocab   int    // 300; at least 258
+	Context int    // 256
+	Window  int    // gemma3 only, 0 for none
+	Tied    bool   // no output.weight
+	Seed    uint64
+
+	// Types of the matrices, taken in turn; F32 where empty. Matrices whose rows do not fill
+	// blocks of the type stay F32.
+	Types []quant.Type
+	// Edit changes metadata and tensors before they are written.
+	Edit func(m *Model)
+}
+
+// A Model is what Edit may change: metadata by key, and float tensors by name.
+type Model struct {
+	Meta    *gguf.Writer
+	Tensors []Tensor
+}
+
+// A Tensor is a matrix or vector in float32, with the type to store it in. Dims are as in GGUF:
+// the length of a row first.
+type Tensor struct {
+	Name string
+	Type quant.Type
+	Dims []int64
+	Data []float32
+}
+
+// Tensor returns the tensor of that name, or nil.
+func (m *Model) Tensor(name string) *Tensor {
+	for i := range m.Tensors {
+		if m.Tensors[i].Name == name {
+			return &m.Tensors[i]
+		}
+	}
+	return nil
+}
+
+// Drop removes a tensor.
+func (m *Model) Drop(name string) {
+	for i := range m.Tensors {
+		if m.Tensors[i].Name == name {
+			m.Tensors = append(m.Tensors[:i], m.Tensors[i+1:]...)
+			return
+		}
+	}
+}
+
+func def(p *int, v int) {
+	if *p == 0 {
+		*p = v
+	}
+}
+
+// GGUF returns the bytes of a model file.
+func GGUF(c Config) ([]byte, error) {
+	if c.Arch == "" {
+		c.Arch = "qwen2"
+	}
+	def(&c.Layers, 2)
+	def(&c.Embd, 64)
+	def(&c.Heads, 4)
+	def(&c.KVHeads, 2)
+	def(&c.FF, 96)
+	def(&c.Vocab, 300)
+	def(&c.Context, 256)
+	def(&c.HeadDim, c.Embd/c.Heads)
+
+	w := gguf.NewWriter()
+	a := c.Arch + "."
+	w.SetStr("general.architecture", c.Arch)
+	w.SetStr("general.name", "tiny "+c.Arch)
+	w.SetUint32(a+"block_count", uint32(c.Layers))
+	w.SetUint32(a+"context_length", uint32(c.Context))
+	w.SetUint32(a+"embedding_length", uint32(c.Embd))
+	w.SetUint32(a+"feed_forward_length", uint32(c.FF))
+	w.SetUint32(a+"attention.head_count", uint32(c.Heads))
+	w.SetUint32(a+"attention.head_count_kv", uint32(c.KVHeads))
+	w.SetFloat32(a+"attention.layer_norm_rms_epsilon", 1e-6)
+	w.SetFloat32(a+"rope.freq_base", 10000)
+	if c.HeadDim*c.Heads != c.Embd {
+		w.SetUint32(a+"attention.key_length", uint32(c.HeadDim))
+		w.SetUint32(a+"attention.value_length", uint32(c.HeadDim))
+	}
+	if c.Window > 0 {
+		w.SetUint32(a+"attention.sliding_window", uint32(c.Window))
+	}
+	vocabulary(w, c.Vocab)
+
+	m := &Model{Meta: w, Tensors: tensors(c)}
+	if c.Edit != nil {
+		c.Edit(m)
+	}
+	for _, t := range m.Tensors {
+		info, ok := quant.Lookup(t.Type)
+		if !ok || info.Quantize == nil {
+			return nil, fmt.Errorf("tensor %s: no quantiser for type %s", t.Name, t.Type)
+		}
+		data := make([]byte, quant.RowBytes(t.Type, int64(len(t.Data))))
+		info.Quantize(data, t.Data)
+		w.AddTensor(t.Name, t.Type, t.Dims, data)
+	}
+	var out bytes.Buffer
+	err := w.Write(&out)
+	return out.Bytes(), err
+}
+
+// vocabulary writes a byte-level BPE of 256 bytes, an end token and unused fillers.
+func vocabulary(w *gguf.Writer, n int) {
+	var tokens []string
+	var types []int32
+	for b := range 256 {
+		tokens, types = append(tokens, string(byteRune(b))), append(types, 1)
+	}
+	tokens, types = append(tokens, "<|endoftext|>"), append(types, 3)
+	for len(tokens) < n {
+		tokens, types = append(tokens, fmt.Sprintf("<unused%d>", len(tokens))), append(types, 5)
+	}
+	w.SetStr("tokenizer.ggml.model", "gpt2")
+	w.SetStr("tokenizer.ggml.pre", "gpt-2")
+	w.SetStrs("tokenizer.ggml.tokens", tokens)
+	w.SetInt32s("tokenizer.ggml.token_type", types)
+	w.SetStrs("tokenizer.ggml.merges", []string{})
+	w.SetUint32("tokenizer.ggml.eos_token_id", 256)
+	w.SetBool("tokenizer.ggml.add_bos_token", false)
+}
+
+// byteRune is GPT-2's printable stand-in for a byte.
+func byteRune(b int) rune {
+	if b >= '!' && b <= '~' || b >= 0xa1 && b <= 0xac || b >= 0xae {
+		return rune(b)
+	}
+	n := 0
+	for x := range b {
+		if !(x >= '!' && x <= '~' || x >= 0xa1 && x <= 0xac || x >= 0xae) {
+			n++
+		}
+	}
+	return rune(256 + n)
+}
+
+func tensors(c Config) []Tensor {
+	var list []Tensor
+	turn := 0
+	add := func(name string, rows, length int) {
+		rng := rand.New(rand.NewPCG(c.Seed, uint64(len(list))))
+		t := Tensor{Name: name, Type: quant.F32, Data: make([]float32, max(rows, 1)*length)}
+		spread, mean := 1/math.Sqrt(float64(length)), 0.0
+		if rows == 0 { // a norm or a bias
+			t.Dims = []int64{int64(length)}
+			spread = 0.1
+			if name[len(name)-4:] != "bias" {
+				mean = 1
+			}
+		} else {
+			t.Dims = []int64{int64(length), int64(rows)}
+			if len(c.Types) > 0 {
+				typ := c.Types[turn%len(c.Types)]
+				turn++
+				if info, ok := quant.Lookup(typ); ok && length%info.BlockLen == 0 {
+					t.Type = typ
+				}
+			}
+		}
+		for i := range t.Data {
+			t.Data[i] = float32(mean + spread*rng.NormFloat64())
+		}
+		list = append(list, t)
+	}
+	q, kv := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
+	add("token_embd.weight", c.Vocab, c.Embd)
+	for i := range c.Layers {
+		blk := func(name string) string { return fmt.Sprintf("blk.%d.%s", i, name) }
+		add(blk("attn_norm.weight"), 0, c.Embd)
+		add(blk("attn_q.weight"), q, c.Embd)
+		add(blk("attn_k.weight"), kv, c.Embd)
+		add(blk("attn_v.weight"), kv, c.Embd)
+		add(blk("attn_output.weight"), c.Embd, q)
+		add(blk("ffn_norm.weight"), 0, c.Embd)
+		add(blk("ffn_gate.weight"), c.FF, c.Embd)
+		add(blk("ffn_up.weight"), c.FF, c.Embd)
+		add(blk("ffn_down.weight"), c.Embd, c.FF)
+		switch c.Arch {
+		case "qwen2":
+			add(blk("attn_q.bias"), 0, q)
+			add(blk("attn_k.bias"), 0, kv)
+			add(blk("attn_v.bias"), 0, kv)
+		case "gemma3":
+			add(blk("attn_q_norm.weight"), 0, c.HeadDim)
+			add(blk("attn_k_norm.weight"), 0, c.HeadDim)
+			add(blk("post_attention_norm.weight"), 0, c.Embd)
+			add(blk("post_ffw_norm.weight"), 0, c.Embd)
+		}
+	}
+	add("output_norm.weight", 0, c.Embd)
+	if !c.Tied {
+		add("output.weight", c.Vocab, c.Embd)
+	}
+	return list
+}
