@@ -1,9 +1,9 @@
 // Package ref holds the reference kernels: what each op means, as plain functions on slices.
 //
-// Matrices are row-major. Sums are taken in float64, in index order, and rounded once, so the
-// results are the same on every machine. A destination may be the operand of the same length,
-// unless a function says otherwise. Nothing allocates. The package imports nothing of this
-// module; slices of the wrong length are the caller's fault and panic.
+// Matrices are row-major. Sums are taken in float64, in index order, and rounded once, so that
+// machines differ at most where their math.Exp and its like do. A destination may be the operand
+// of the same length, unless a function says otherwise. Nothing allocates. The package imports
+// nothing of this module; slices of the wrong length are the caller's fault and panic.
 package ref
 
 import (
