@@ -62,7 +62,7 @@ func schedule(p *plan.Plan, g *graph.Graph, tmpl cpu.Program, states shared, ref
 		}
 	}
 	for _, v := range g.Outputs {
-		if v.Name != "logits" {
+		if !s.isLogits(v) {
 			if err := s.copyOut(v); err != nil {
 				return nil, err
 			}
@@ -124,7 +124,7 @@ func (s *scheduler) node(n *graph.Node, reference bool) error {
 	if slices.ContainsFunc(sig.Operands, func(o plan.Operand) bool { return o.Role == "pages" }) {
 		st.Args = append(st.Args, plan.Arg{Role: "pages", Buffer: s.states.io["pages"]})
 	}
-	if low.Small && s.rows(st.Rows) <= s.tmpl.Each {
+	if low.Small && s.rows(st.Rows) <= s.tmpl.Each && !s.isLogits(n.Out[0]) {
 		st.Split = plan.Split{By: "each", Unit: 1}
 	}
 	wave := s.earliest(&st, sig)
@@ -213,7 +213,7 @@ func (s *scheduler) earliest(st *plan.Step, sig *plan.Signature) int {
 // and kernel both allow it and nobody else may still be reading, or a new one.
 func (s *scheduler) result(n *graph.Node, v *graph.Value, st *plan.Step, sig *plan.Signature, role string, wave int) (int, error) {
 	each := st.Split.By == "each"
-	if v.Name == "logits" && s.g.IsOutput(v) {
+	if s.isLogits(v) {
 		s.buffer[v] = s.states.io["logits"]
 		return s.buffer[v], nil
 	}
@@ -245,6 +245,10 @@ func (s *scheduler) result(n *graph.Node, v *graph.Value, st *plan.Step, sig *pl
 	s.buffer[v] = id
 	return id, nil
 }
+
+// isLogits reports whether v goes straight to the caller's memory. Other outputs are copied
+// there, so that wanting one changes no other step.
+func (s *scheduler) isLogits(v *graph.Value) bool { return v.Name == "logits" && s.g.IsOutput(v) }
 
 func (s *scheduler) mayAlias(u, v *graph.Value, n *graph.Node, sig *plan.Signature, role string, wave int, each bool) bool {
 	id := s.buffer[u]

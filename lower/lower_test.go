@@ -1,0 +1,275 @@
+package lower
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"pesti/conformance/tiny"
+	"pesti/exec/plan"
+	"pesti/frontend"
+	"pesti/gguf"
+)
+
+// realModel opens and checks a real model, or skips where models are not required.
+func realModel(t testing.TB, name string) *frontend.Model {
+	t.Helper()
+	dir := os.Getenv("PESTI_MODELS")
+	if dir == "" {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir = filepath.Join(cache, "pesti", "models")
+	}
+	f, err := gguf.Open(filepath.Join(dir, name))
+	if err != nil {
+		if os.Getenv("PESTI_REQUIRE") == "models" {
+			t.Fatal(err)
+		}
+		t.Skipf("no model: %v", err)
+	}
+	t.Cleanup(func() { f.Close() })
+	m, err := frontend.Load(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func tinyModel(t testing.TB, c tiny.Config) *frontend.Model {
+	t.Helper()
+	data, err := tiny.GGUF(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := gguf.Parse("tiny.gguf", data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := frontend.Load(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func compile(t testing.TB, m *frontend.Model, o Options) *plan.Plan {
+	t.Helper()
+	res, err := Compile(m, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.Plan
+}
+
+const mib = 1 << 20
+
+// TestRealModels holds the plans of the three models to what their graphs allow: an arena at the
+// lower bound and below half of what llama.cpp reserves (17.5, 39.5 and 25.8 MiB with one row of
+// logits), caches that keep no more than a layer can see, every layer fused.
+func TestRealModels(t *testing.T) {
+	for _, c := range []struct {
+		file   string
+		layers int
+		arena  float64 // MiB, fast
+		state  float64 // MiB, f16
+	}{
+		{"smollm2-135m-instruct-q4_1.gguf", 30, 8.7, 90},
+		{"qwen2.5-coder-0.5b-instruct-q4_k_m.gguf", 24, 19.7, 48},
+		{"gemma-3-270m-q4_k_m.gguf", 18, 12.8, 27},
+	} {
+		t.Run(c.file, func(t *testing.T) {
+			m := realModel(t, c.file)
+			for _, precision := range []string{"fast", "exact"} {
+				p := compile(t, m, Options{Precision: precision, Threads: 2, Verify: true})
+				arena, state := c.arena, c.state
+				if precision == "exact" {
+					arena, state = 24, 2*c.state
+				}
+				if p.Memory.Arena != p.Memory.ArenaLowerBound || float64(p.Memory.Arena) > arena*mib {
+					t.Errorf("%s: arena of %d bytes, bound %d, want the bound and at most %v MiB", precision, p.Memory.Arena, p.Memory.ArenaLowerBound, arena)
+				}
+				if float64(p.Memory.State) > state*mib {
+					t.Errorf("%s: state of %d bytes, want at most %v MiB", precision, p.Memory.State, state)
+				}
+				s := plan.Summarise(p)
+				if want := (plan.FusionsSummary{QKV: c.layers, SwiGLU: c.layers, Attention: c.layers}); s.Fusions != want {
+					t.Errorf("%s: fusions %+v, want %+v", precision, s.Fusions, want)
+				}
+				if s.Fallbacks != 0 {
+					t.Errorf("%s: %d fallbacks, want none", precision, s.Fallbacks)
+				}
+				for _, prog := range []string{"decode", "small", "prefill"} {
+					if _, ok := s.Programs[prog]; !ok {
+						t.Errorf("%s: no program %s", precision, prog)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestCompileTime measures from an open file to a verified plan, the best of several tries since
+// the machine may be busy.
+func TestCompileTime(t *testing.T) {
+	m := realModel(t, "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf")
+	best := time.Hour
+	for range 10 {
+		start := time.Now()
+		m, err := frontend.Load(m.File)
+		if err != nil {
+			t.Fatal(err)
+		}
+		compile(t, m, Options{Threads: 2})
+		best = min(best, time.Since(start))
+	}
+	t.Logf("24 layers in %v", best)
+	if best > 100*time.Millisecond {
+		t.Errorf("24 layers took %v, want at most 100 ms", best)
+	}
+}
+
+func BenchmarkCompile(b *testing.B) {
+	m := realModel(b, "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf")
+	for b.Loop() {
+		compile(b, m, Options{Threads: 2})
+	}
+}
+
+// shapes are tiny models that together reach every kernel and every pass.
+var shapes = []tiny.Config{
+	{Arch: "llama"},
+	{Arch: "llama", KVHeads: 4, Tied: true},
+	{Arch: "qwen2", HeadDim: 32},
+	{Arch: "gemma3", Layers: 7, Window: 32, KVHeads: 1, Tied: true},
+}
+
+func TestDeterministic(t *testing.T) {
+	for _, shape := range shapes {
+		for _, passes := range []string{"", "none", "-fuse_attention", "-fuse_norm,-cse"} {
+			o := Options{Passes: passes, Threads: 3, Sequences: 2}
+			a := plan.Print(compile(t, tinyModel(t, shape), o))
+			b := plan.Print(compile(t, tinyModel(t, shape), o))
+			if !bytes.Equal(a, b) {
+				t.Errorf("%s %q: two compilations differ", shape.Arch, passes)
+			}
+			if _, err := plan.Parse(a); err != nil {
+				t.Errorf("%s %q: %v", shape.Arch, passes, err)
+			}
+		}
+	}
+}
+
+// TestSwitchingOff switches each pass off alone: the plan still verifies, and the pass's doing is
+// absent.
+func TestSwitchingOff(t *testing.T) {
+	for _, shape := range shapes {
+		m := tinyModel(t, shape)
+		all := plan.Summarise(compile(t, m, Options{Verify: true}))
+		if all.Fallbacks != 0 {
+			t.Errorf("%s: %d fallbacks", shape.Arch, all.Fallbacks)
+		}
+		for _, p := range Passes() {
+			s := plan.Summarise(compile(t, m, Options{Passes: "-" + p.Name, Verify: true}))
+			switch p.Name {
+			case "fuse_qkv":
+				if s.Fusions.QKV != 0 || s.Fusions.Attention != all.Fusions.Attention {
+					t.Errorf("%s without %s: %+v", shape.Arch, p.Name, s.Fusions)
+				}
+			case "fuse_swiglu":
+				if s.Fusions.SwiGLU != 0 || s.Fallbacks == 0 {
+					t.Errorf("%s without %s: %+v, %d fallbacks", shape.Arch, p.Name, s.Fusions, s.Fallbacks)
+				}
+			case "fuse_attention":
+				if s.Fusions.Attention != 0 || s.Fallbacks == 0 {
+					t.Errorf("%s without %s: %+v, %d fallbacks", shape.Arch, p.Name, s.Fusions, s.Fallbacks)
+				}
+			}
+		}
+		none := plan.Summarise(compile(t, m, Options{Passes: "none", Verify: true}))
+		if none.Fusions != (plan.FusionsSummary{}) {
+			t.Errorf("%s without passes: %+v", shape.Arch, none.Fusions)
+		}
+		for kernel, n := range none.Programs["prefill"].Kernels {
+			if !strings.HasPrefix(kernel, "ref.") && kernel != "select" {
+				t.Errorf("%s without passes: %d steps on kernel %s, want ref.*", shape.Arch, n, kernel)
+			}
+		}
+	}
+}
+
+// TestOutputs wants values from inside a layer: they come out, and what they stop from fusing
+// runs on reference kernels.
+func TestOutputs(t *testing.T) {
+	m := tinyModel(t, tiny.Config{Arch: "gemma3", Layers: 2})
+	p := compile(t, m, Options{Outputs: []string{"blk.*.out", "blk.1.*"}, Verify: true})
+	found := map[string]bool{}
+	for _, b := range p.Buffers {
+		if b.Class == plan.IO {
+			found[b.Name] = true
+		}
+	}
+	for _, name := range []string{"blk.0.out", "blk.1.out", "blk.1.scores", "blk.1.q_rope", "logits"} {
+		if !found[name] {
+			t.Errorf("no io buffer for %s", name)
+		}
+	}
+	if f := p.Fusions; f.Attention != 1 || f.SwiGLU != 1 {
+		t.Errorf("fusions %+v, want those of layer 0 alone", f)
+	}
+	if _, err := Compile(m, Options{Outputs: []string{"blk.9.*"}}); err == nil || !strings.Contains(err.Error(), `"blk.9.*" matches no value`) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestPrograms(t *testing.T) {
+	m := tinyModel(t, tiny.Config{})
+	for _, c := range []struct {
+		o    Options
+		want string
+	}{
+		{Options{}, "decode 1-1 small 2-31 prefill 32-256"},
+		{Options{Ubatch: 31}, "decode 1-1 small 2-31"},
+		{Options{Ubatch: 1}, "decode 1-1"},
+		{Options{Sequences: 4, Ubatch: 40}, "decode 1-4 small 5-31 prefill 32-40"},
+		{Options{Sequences: 32, Ubatch: 64}, "decode 1-32 prefill 33-64"},
+	} {
+		var got []string
+		p := compile(t, m, c.o)
+		for _, prog := range p.Programs {
+			got = append(got, prog.Name+" "+strconv.FormatInt(prog.MinT, 10)+"-"+strconv.FormatInt(prog.MaxT, 10))
+		}
+		if s := strings.Join(got, " "); s != c.want {
+			t.Errorf("%+v: programs %s, want %s", c.o, s, c.want)
+		}
+	}
+}
+
+func TestOptionErrors(t *testing.T) {
+	m := tinyModel(t, tiny.Config{})
+	for _, c := range []struct {
+		o    Options
+		want string
+	}{
+		{Options{Target: "tpu"}, `--target is "tpu"`},
+		{Options{ISA: "sse"}, `--isa is "sse"`},
+		{Options{Precision: "best"}, `--precision is "best"`},
+		{Options{KV: "q8_0"}, `--kv is "q8_0"`},
+		{Options{Ctx: 257}, "--ctx is 257, expected 1 to 256"},
+		{Options{Ctx: -1}, "--ctx is -1"},
+		{Options{Ubatch: 1 << 20}, "--ubatch is 1048576"},
+		{Options{Threads: -2}, "--threads is -2"},
+		{Options{Sequences: 300}, "--sequences is 300, expected at most --ubatch 256"},
+		{Options{Rows: 1000}, "--rows is 1000"},
+		{Options{Passes: "-nothing"}, `found "-nothing"`},
+	} {
+		if _, err := Compile(m, c.o); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: error %v, want one with %q", c.o, err, c.want)
+		}
+	}
+}
