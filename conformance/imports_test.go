@@ -1,0 +1,129 @@
+package conformance
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "pesti"
+
+// imports is what each package may import of this module. A package under a folder with an entry
+// but without one of its own follows the entry of the folder. "*" is everything.
+var imports = map[string][]string{
+	"gguf":                {"gguf/quant"},
+	"gguf/quant":          {},
+	"ops/ref":             {},
+	"graph":               {"gguf/quant"},
+	"ops":                 {"graph", "ops/ref"},
+	"graph/pass":          {"graph", "ops"},
+	"graph/pass/passtest": {"graph", "ops", "graph/pass"},
+	"graph/draw":          {"graph", "ops", "exec/plan"},
+	"frontend":            {"gguf", "gguf/quant", "graph", "ops"},
+	"frontend/tokenizer":  {"gguf"},
+	"lower":               {"gguf", "gguf/quant", "graph", "ops", "graph/pass", "frontend", "exec/plan", "lower/memplan", "lower/cpu"},
+	"lower/memplan":       {},
+	"lower/cpu":           {"graph", "ops", "exec/plan"},
+	"exec":                {"gguf", "gguf/quant", "exec/plan", "exec/cpu", "exec/cpu/kernel", "exec/cpu/isa", "ops/ref"},
+	"exec/plan":           {},
+	"exec/plan/plantest":  {"exec/plan"},
+	"exec/sample":         {},
+	"exec/cpu":            {"exec/plan", "exec/cpu/kernel", "exec/cpu/isa", "ops/ref", "gguf/quant"},
+	"exec/cpu/isa":        {},
+	"exec/cpu/kernel":     {"gguf/quant", "ops/ref", "exec/plan"},
+	"cmd":                 {"*"},
+	"conformance":         {"*"},
+}
+
+// forbidden libraries: nothing under a folder may draw.
+var forbidden = map[string][]string{
+	"exec": {"github.com/emicklei/dot", "github.com/goccy/go-graphviz"},
+}
+
+// TestImports reads every file of the module that is not a test and holds its imports against
+// the table: exec runs a plan without the compiler, leaves import nothing of ours.
+func TestImports(t *testing.T) {
+	root := ".."
+	files := 0
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			name := d.Name()
+			if path != root && (strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") || name == "testdata") {
+				return filepath.SkipDir
+			}
+			if _, err := os.Stat(filepath.Join(path, "go.mod")); err == nil && path != root {
+				return filepath.SkipDir // a module of its own
+			}
+			return nil
+		}
+		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		files++
+		rel, err := filepath.Rel(root, filepath.Dir(path))
+		if err != nil {
+			return err
+		}
+		checkFile(t, filepath.ToSlash(rel), path)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if files < 50 {
+		t.Errorf("read %d files: the walk does not see the module", files)
+	}
+}
+
+func checkFile(t *testing.T, pkg, path string) {
+	allowed, ok := rule(pkg)
+	if !ok {
+		t.Errorf("%s: package %s has no rule in the table of imports", path, pkg)
+		return
+	}
+	f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	for _, spec := range f.Imports {
+		name, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		for folder, list := range forbidden {
+			if (pkg == folder || strings.HasPrefix(pkg, folder+"/")) && slices.Contains(list, name) {
+				t.Errorf("%s imports %s, which nothing under %s may", path, name, folder)
+			}
+		}
+		ours, ok := strings.CutPrefix(name, module+"/")
+		if !ok || slices.Contains(allowed, "*") || slices.Contains(allowed, ours) {
+			continue
+		}
+		t.Errorf("%s imports %s, package %s may import only %v", path, name, pkg, allowed)
+	}
+}
+
+// rule finds the entry of a package or of the nearest folder above it.
+func rule(pkg string) ([]string, bool) {
+	for {
+		if list, ok := imports[pkg]; ok {
+			return list, true
+		}
+		i := strings.LastIndexByte(pkg, '/')
+		if i < 0 {
+			return nil, false
+		}
+		pkg = pkg[:i]
+	}
+}
