@@ -65,13 +65,33 @@ func Compile(m *frontend.Model, o Options) (*Result, error) {
 	if err := o.complete(m.Params); err != nil {
 		return nil, err
 	}
+	g, err := m.Graph(frontend.Bounds{Tokens: o.Ubatch, Sequences: o.Sequences, Rows: o.Rows, Context: o.Ctx})
+	if err != nil {
+		return nil, err
+	}
+	return CompileGraph(m, g, o)
+}
+
+// CompileGraph turns a graph of the model into a verified plan: one that m.Graph built, or an
+// edited one. Its bounds are those of o.
+func CompileGraph(m *frontend.Model, g *graph.Graph, o Options) (*Result, error) {
+	if err := o.complete(m.Params); err != nil {
+		return nil, err
+	}
 	off, err := pass.ParseSet(o.Passes, Passes())
 	if err != nil {
 		return nil, err
 	}
-	g, err := m.Graph(frontend.Bounds{Tokens: o.Ubatch, Sequences: o.Sequences, Rows: o.Rows, Context: o.Ctx})
-	if err != nil {
-		return nil, err
+	if err := graph.Verify(g); err != nil {
+		return nil, fmt.Errorf("%s: %w", m.File.Path, err)
+	}
+	for _, b := range []struct {
+		sym  graph.Sym
+		want int64
+	}{{graph.T, o.Ubatch}, {graph.S, o.Sequences}, {graph.R, o.Rows}, {graph.C, o.Ctx}} {
+		if got := g.Max(b.sym); got != b.want {
+			return nil, fmt.Errorf("%s: the graph is for %s <= %d, expected %d after the options", m.File.Path, b.sym, got, b.want)
+		}
 	}
 	if err := markOutputs(g, o.Outputs); err != nil {
 		return nil, err
