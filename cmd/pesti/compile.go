@@ -1,0 +1,85 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"pesti/exec/plan"
+	"pesti/frontend"
+)
+
+func (a *app) compile() *cobra.Command {
+	var out string
+	var flags *compileFlags
+	cmd := a.verb("compile MODEL -o FILE.plan", "Compile a model to a plan",
+		`  pesti compile model.gguf -o model.plan --ctx 4096`,
+		arity{1, 1, "MODEL"}, func(cmd *cobra.Command, args []string) error {
+			if out == "" {
+				return usagef("pesti compile: expected -o FILE.plan, the file to write")
+			}
+			return a.compileTo(out, args[0], flags)
+		})
+	cmd.Flags().StringVarP(&out, "output", "o", "", "the plan `FILE` to write")
+	flags = addCompileFlags(cmd, "fast")
+	return cmd
+}
+
+// compileTo compiles the model called name and writes the plan to path.
+func (a *app) compileTo(path, name string, flags *compileFlags) error {
+	o, err := flags.options(a)
+	if err != nil {
+		return err
+	}
+	f, err := a.openModel(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	m, err := frontend.Load(f)
+	if err != nil {
+		return err
+	}
+	a.warn(m.Warnings)
+	if o.File, err = modelPath(path, name); err != nil {
+		return err
+	}
+
+	// Reading all weights takes longer than compiling.
+	type hash struct {
+		sum [32]byte
+		err error
+	}
+	data := make(chan hash, 1)
+	go func() {
+		sum, err := f.HashData()
+		data <- hash{sum, err}
+	}()
+	res, err := flags.compile(a, m, o)
+	a.progress("reading the weights of %s", name)
+	h := <-data // before f is closed
+	a.progress("")
+	if err != nil {
+		return err
+	}
+	if h.err != nil {
+		return h.err
+	}
+	p := res.Plan
+	p.Model.Data = digestText(h.sum)
+	err = writeFile(path, func(w io.Writer) error {
+		_, err := w.Write(plan.Print(p))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	steps, m1 := 0, p.Memory
+	for _, g := range plan.Summarise(p).Programs {
+		steps += g.Steps
+	}
+	fmt.Fprintf(a.stderr, "%s: %d programs, %d steps, arena %s (bound %s), state %s\n",
+		path, len(p.Programs), steps, bytesText(m1.Arena), bytesText(m1.ArenaLowerBound), bytesText(m1.State))
+	return nil
+}

@@ -1,0 +1,163 @@
+// Command pesti compiles GGUF models to execution plans, and draws, verifies and runs them.
+//
+// It owns the command line: what each verb reads and writes, flags, messages and exit codes.
+// One file holds one verb. It computes nothing itself.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	// Else the runtime ends the process, with no chance to end quietly, when a reader such as
+	// head has enough.
+	signal.Ignore(syscall.SIGPIPE)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	context.AfterFunc(ctx, stop) // a second interrupt ends the process at once
+	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv))
+}
+
+// Exit codes.
+const (
+	exitError       = 1
+	exitUsage       = 2
+	exitInterrupted = 130 // 128 + SIGINT, as shells have it
+)
+
+// An app is what verbs see of the outside world.
+type app struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	getenv         func(string) string
+}
+
+// run is the program: it runs one command line and returns its exit code.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func(string) string) int {
+	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, getenv: getenv}
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	code, message := verdict(err)
+	if message {
+		fmt.Fprintf(stderr, "pesti: %s\n", oneLine(err.Error()))
+	}
+	return code
+}
+
+func (a *app) root() *cobra.Command {
+	root := a.group("pesti", "Compile GGUF models to execution plans, look at the plans, and run them",
+		a.inspect(), a.compile(), a.plan(), a.tokenize(), a.info(), a.version())
+	root.Long = root.Short + `.
+
+MODEL is a GGUF file, or the word demo for a small model that this program carries with it.
+PLAN is a file that compile wrote.`
+	root.Example = `  pesti run -p "Once upon a time"`
+	root.SilenceUsage, root.SilenceErrors = true, true
+	root.CompletionOptions.HiddenDefaultCmd = true
+	return root
+}
+
+// group returns a command that has nothing but verbs under it.
+func (a *app) group(use, short string, verbs ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   use,
+		Short: short,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fmt.Errorf("unknown verb %q; see %s --help", args[0], cmd.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cmd.SetOut(a.stderr)
+			if err := cmd.Help(); err != nil {
+				return err
+			}
+			return fmt.Errorf("%s: expected a verb", cmd.CommandPath())
+		},
+	}
+	cmd.AddCommand(verbs...)
+	return cmd
+}
+
+// verb returns the command for one verb. Errors of body are marked, so that whatever else comes
+// back from cobra is known to be about usage.
+func (a *app) verb(use, short, example string, args arity, body func(cmd *cobra.Command, args []string) error) *cobra.Command {
+	return &cobra.Command{
+		Use:     use,
+		Short:   short,
+		Example: example,
+		Args:    args.check,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := body(cmd, args); err != nil {
+				return failure{err}
+			}
+			return nil
+		},
+	}
+}
+
+// An arity is how many arguments a verb takes.
+type arity struct {
+	least, most int
+	what        string
+}
+
+func (n arity) check(cmd *cobra.Command, args []string) error {
+	if len(args) < n.least || len(args) > n.most {
+		return fmt.Errorf("%s: found %d arguments, expected %s; see %s --help", cmd.CommandPath(), len(args), n.what, cmd.CommandPath())
+	}
+	return nil
+}
+
+// A failure is an error of a verb's body.
+type failure struct{ error }
+
+func (f failure) Unwrap() error { return f.error }
+
+// A usage error is one about the command line that a verb's body finds.
+type usage struct{ error }
+
+func (u usage) Unwrap() error { return u.error }
+
+func usagef(format string, args ...any) error { return usage{fmt.Errorf(format, args...)} }
+
+// verdict returns the exit code for an error, and whether the error needs to be told.
+func verdict(err error) (code int, message bool) {
+	var u usage
+	var f failure
+	switch {
+	case err == nil, errors.Is(err, syscall.EPIPE): // who read the output has had enough
+		return 0, false
+	case errors.Is(err, context.Canceled):
+		return exitInterrupted, false
+	case errors.As(err, &u), !errors.As(err, &f):
+		return exitUsage, true
+	}
+	return exitError, true
+}
+
+// oneLine joins the lines of a message, such as one that quotes a file name with a line break.
+func oneLine(s string) string {
+	lines := strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' || r == '\t' })
+	return strings.Join(lines, " ")
+}
+
+// warn prints notices, each on its line.
+func (a *app) warn(notices []string) {
+	for _, n := range notices {
+		fmt.Fprintf(a.stderr, "pesti: warning: %s\n", oneLine(n))
+	}
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"pesti/conformance/demo"
+	"pesti/exec/plan"
+	"pesti/gguf"
+)
+
+// demoName stands for the embedded model wherever a MODEL stands.
+const demoName = "demo"
+
+// planMagic is what a plan begins with.
+const planMagic = "pesti-plan"
+
+// openModel opens a MODEL and tells its warnings.
+func (a *app) openModel(name string) (*gguf.File, error) {
+	if name == demoName {
+		return gguf.Parse(demoName, demo.GGUF())
+	}
+	if isPlan(name) {
+		return nil, usagef("%s: is a plan, expected a model", name)
+	}
+	f, err := gguf.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	a.warn(f.Warnings())
+	return f, nil
+}
+
+// isPlan tells whether the file at path begins as plans do. What cannot be read is no plan:
+// who opens it as a model will say why.
+func isPlan(path string) bool {
+	if path == demoName {
+		return false
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	head := make([]byte, len(planMagic))
+	_, err = io.ReadFull(f, head)
+	return err == nil && bytes.Equal(head, []byte(planMagic))
+}
+
+// readPlan reads a PLAN and verifies it.
+func readPlan(path string) (*plan.Plan, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return parsePlan(path, text)
+}
+
+func parsePlan(path string, text []byte) (*plan.Plan, error) {
+	p, err := plan.Parse(text)
+	if err == nil {
+		err = plan.Verify(p)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return p, nil
+}
+
+// planModel opens the model that the plan at path belongs to: the one given, or else the one
+// that the plan names.
+func (a *app) planModel(path string, p *plan.Plan, given string) (*gguf.File, error) {
+	switch {
+	case given != "":
+		return a.openModel(given)
+	case p.Model.File == "":
+		return a.openModel(demoName)
+	}
+	name := filepath.FromSlash(p.Model.File)
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(filepath.Dir(path), name)
+	}
+	f, err := a.openModel(name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: its model: %w; name the model with --model", path, err)
+	}
+	return f, nil
+}
+
+// modelPath returns what a plan at planPath says of where its model is: the path from the one
+// to the other, or the absolute one where there is none, or "" for the embedded model.
+func modelPath(planPath, model string) (string, error) {
+	if model == demoName {
+		return "", nil
+	}
+	model, err := filepath.Abs(model)
+	if err != nil {
+		return "", err
+	}
+	dir, err := filepath.Abs(filepath.Dir(planPath))
+	if err != nil {
+		return "", err
+	}
+	if rel, err := filepath.Rel(dir, model); err == nil {
+		model = rel
+	}
+	return filepath.ToSlash(model), nil
+}
+
+// checkIdentity returns an error unless f is the model that p was made for. The weights are not
+// read.
+func checkIdentity(p *plan.Plan, f *gguf.File) error {
+	if f.Size != p.Model.Size {
+		return fmt.Errorf("the plan is for another model: %s has %d bytes, the plan says %d", f.Path, f.Size, p.Model.Size)
+	}
+	if found := digestText(f.Digest()); found != p.Model.Directory {
+		return fmt.Errorf("the plan is for another model: the directory of %s has digest %s, the plan says %s", f.Path, found, p.Model.Directory)
+	}
+	return nil
+}
+
+func digestText(sum [32]byte) string { return fmt.Sprintf("sha256:%x", sum) }

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"pesti/exec/cpu/isa"
+	"pesti/exec/cpu/kernel"
+	"pesti/frontend"
+	"pesti/graph/pass"
+	"pesti/lower"
+)
+
+// isaVariable is the environment variable that caps the instruction set.
+const isaVariable = "PESTI_ISA"
+
+// compileFlags are the options of a compilation, which all verbs that compile share.
+type compileFlags struct {
+	target, precision, kv, isa      choice
+	ctx, ubatch, sequences, threads count
+	passes, dump                    string
+	values                          []string
+	verify, explain                 bool
+
+	set *pflag.FlagSet // these flags alone
+}
+
+// addCompileFlags gives cmd the options of a compilation.
+func addCompileFlags(cmd *cobra.Command, precision string) *compileFlags {
+	var isas []string
+	for _, s := range isa.Detect() {
+		isas = append(isas, s.Name)
+	}
+	c := &compileFlags{
+		target:    choice{"cpu", []string{"cpu"}},
+		precision: choice{precision, []string{"exact", "fast"}},
+		kv:        choice{"", []string{"f32", "f16"}},
+		isa:       choice{"", isas},
+		ctx:       count{0, 1},
+		ubatch:    count{0, 1},
+		sequences: count{1, 1},
+		threads:   count{int64(runtime.GOMAXPROCS(0)), 1},
+		set:       pflag.NewFlagSet("compile", pflag.ContinueOnError),
+	}
+	c.set.Var(&c.target, "target", "what to compile for")
+	c.set.Var(&c.precision, "precision", "exact computes in float32, fast in integers where it can")
+	c.set.Var(&c.kv, "kv", "element type of the KV cache (default f16 in fast, f32 in exact)")
+	c.set.Var(&c.ctx, "ctx", "positions of a sequence (default 4096, or what the model was trained for)")
+	c.set.Var(&c.ubatch, "ubatch", "most tokens of one step (default 512)")
+	c.set.Var(&c.sequences, "sequences", "most sequences at a time")
+	c.set.VarP(&c.threads, "threads", "t", "most workers")
+	c.set.Var(&c.isa, "isa", "instruction set, at most what "+isaVariable+" says (default the best one)")
+	c.set.StringVar(&c.passes, "passes", "", "passes to leave out: a `LIST` of -name,-name, or none for all that can be")
+	c.set.StringSliceVar(&c.values, "values", nil, "`PATTERN` of values to keep for dump, such as 'blk.3.*'")
+	c.set.BoolVar(&c.verify, "verify", false, "verify the graph after every pass")
+	c.set.BoolVar(&c.explain, "explain", false, "tell on standard error what each pass did, or why it did not")
+	c.set.StringVar(&c.dump, "dump", "", "`DIR` for the graph's text after each pass that changed it")
+	// In help a default of 0 would be a riddle; the texts tell.
+	for _, name := range []string{"ctx", "ubatch"} {
+		c.set.Lookup(name).DefValue = ""
+	}
+	cmd.Flags().AddFlagSet(c.set)
+	return c
+}
+
+// modelOnly returns a usage error if an option is given that a finished plan cannot take.
+func (c *compileFlags) modelOnly(path string) error {
+	var err error
+	c.set.VisitAll(func(f *pflag.Flag) {
+		if f.Changed && f.Name != "threads" && err == nil {
+			err = usagef("--%s is an option of compile, and %s is a plan that is compiled already", f.Name, path)
+		}
+	})
+	return err
+}
+
+// options returns the options of lower.Compile. The errors are about usage, but for an
+// instruction set that is not to be had.
+func (c *compileFlags) options(a *app) (lower.Options, error) {
+	if _, err := pass.ParseSet(c.passes, lower.Passes()); err != nil {
+		return lower.Options{}, usagef("--passes: %w", err)
+	}
+	if ubatch := c.ubatch.n; ubatch != 0 && c.sequences.n > ubatch {
+		return lower.Options{}, usagef("--sequences is %d, expected at most --ubatch %d", c.sequences.n, ubatch)
+	}
+	set, err := chooseISA(c.isa.word, a.getenv(isaVariable))
+	if err != nil {
+		return lower.Options{}, err
+	}
+	return lower.Options{
+		Target: c.target.word, ISA: set, Precision: c.precision.word, KV: c.kv.word,
+		Ctx: c.ctx.n, Ubatch: c.ubatch.n, Sequences: c.sequences.n, Threads: int(c.threads.n),
+		Passes: c.passes, Outputs: c.values, Verify: c.verify,
+	}, nil
+}
+
+// compile compiles m, and dumps and explains where the flags say so.
+func (c *compileFlags) compile(a *app, m *frontend.Model, o lower.Options) (*lower.Result, error) {
+	if o.Ctx > m.Params.Context {
+		return nil, usagef("--ctx is %d, expected at most %d, the context that %s was trained for", o.Ctx, m.Params.Context, m.File.Path)
+	}
+	var dumpErr error
+	if c.dump != "" {
+		if err := os.MkdirAll(c.dump, 0o777); err != nil {
+			return nil, err
+		}
+		number := 0
+		o.Dump = func(name, text string) {
+			path := filepath.Join(c.dump, fmt.Sprintf("%02d-%s.txt", number, name))
+			number++
+			if err := os.WriteFile(path, []byte(text), 0o666); dumpErr == nil {
+				dumpErr = err
+			}
+		}
+	}
+	res, err := lower.Compile(m, o)
+	if err != nil {
+		return nil, err
+	}
+	if c.explain {
+		for _, n := range res.Notes {
+			what := "applied"
+			if !n.Applied {
+				what = "not applied: " + n.Why
+			}
+			fmt.Fprintf(a.stderr, "%-16s %-24s %s\n", n.Pass, n.Place, what)
+		}
+	}
+	return res, dumpErr
+}
+
+// chooseISA returns the instruction set to compile for: the one asked for, or the best that the
+// machine has, the build has kernels for, and the cap allows.
+func chooseISA(asked, most string) (string, error) {
+	best, err := isa.Best(most)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", isaVariable, err)
+	}
+	usable, err := isa.UpTo(best)
+	if err != nil {
+		return "", err
+	}
+	if asked == "" {
+		for i := len(usable) - 1; i > 0; i-- {
+			if slices.Contains(builtISAs(), usable[i]) {
+				return usable[i], nil
+			}
+		}
+		return usable[0], nil
+	}
+	if !slices.Contains(builtISAs(), asked) {
+		return "", fmt.Errorf("--isa %s: not available in this build, which has no kernels for it yet; expected one of %s", asked, strings.Join(builtISAs(), ", "))
+	}
+	if _, err := isa.UpTo(asked); err != nil {
+		return "", fmt.Errorf("--isa: %w", err)
+	}
+	if !slices.Contains(usable, asked) {
+		return "", fmt.Errorf("--isa %s: %s allows no more than %s", asked, isaVariable, most)
+	}
+	return asked, nil
+}
+
+// builtISAs returns the instruction sets that this build has kernels for.
+func builtISAs() []string {
+	var names []string
+	add := func(name string) {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	for _, r := range kernel.Table() {
+		add(r.ISA)
+	}
+	for _, m := range kernel.Matmuls() {
+		add(m.ISA)
+	}
+	return names
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"pesti/exec/plan"
+	"pesti/gguf"
+)
+
+func (a *app) plan() *cobra.Command {
+	return a.group("plan", "Show or verify a plan", a.planShow(), a.planVerify())
+}
+
+func (a *app) planShow() *cobra.Command {
+	var asJSON bool
+	cmd := a.verb("show FILE", "Print what a plan holds; the file itself is text too",
+		`  pesti plan show model.plan --json`,
+		arity{1, 1, "FILE"}, func(cmd *cobra.Command, args []string) error {
+			p, err := readPlan(args[0])
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				text, err := plan.JSON(p)
+				if err != nil {
+					return err
+				}
+				_, err = a.stdout.Write(text)
+				return err
+			}
+			return printPlan(a.stdout, p)
+		})
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// printPlan prints the summary of a plan for people.
+func printPlan(w io.Writer, p *plan.Plan) error {
+	s, t := plan.Summarise(p), tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	m := s.Memory
+	file := fmt.Sprintf("%s, %s", p.Model.File, bytesText(p.Model.Size))
+	if p.Model.File == "" {
+		file = "the embedded model demo"
+	}
+	fmt.Fprintf(t, "model\t%s %q\n\t%s\n", s.Arch, s.Model, file)
+	fmt.Fprintf(t, "target\t%s %s, precision %s, KV cache %s\n", s.Backend, s.ISA, s.Precision, s.KV)
+	fmt.Fprintf(t, "bounds\tthreads %d, ctx %d, ubatch %d, sequences %d\n", s.Threads, s.Ctx, s.Ubatch, s.Sequences)
+	fmt.Fprintf(t, "passes\t%s\n", cmp.Or(s.Passes, "all"))
+	fmt.Fprintf(t, "memory\tweights %s, packed %s, state %s, io %s\n", bytesText(m.Weight), bytesText(m.Packed), bytesText(m.State), bytesText(m.IO))
+	fmt.Fprintf(t, "arena\t%s (lower bound %s, unshared %s)\n", bytesText(m.Arena), bytesText(m.ArenaLowerBound), bytesText(m.ArenaUnshared))
+	fmt.Fprintf(t, "fusions\tqkv %d, swiglu %d, attention %d\n", s.Fusions.QKV, s.Fusions.SwiGLU, s.Fusions.Attention)
+	fmt.Fprintf(t, "fallbacks\t%d\n", s.Fallbacks)
+	if err := t.Flush(); err != nil {
+		return err
+	}
+
+	fmt.Fprintf(t, "\nprogram\ttokens\trows\tsteps\twaves\tper layer\n")
+	for i := range p.Programs {
+		g := s.Programs[p.Programs[i].Name]
+		fmt.Fprintf(t, "%s\t%d-%d\t%d\t%d\t%d\t%d steps, %d waves\n", p.Programs[i].Name,
+			g.Tokens[0], g.Tokens[1], g.Rows, g.Steps, g.Waves, g.StepsPerLayer, g.WavesPerLayer)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	for i := range p.Programs {
+		var kernels []string
+		counts := s.Programs[p.Programs[i].Name].Kernels
+		for _, k := range slices.Sorted(maps.Keys(counts)) {
+			kernels = append(kernels, fmt.Sprintf("%d %s", counts[k], k))
+		}
+		fmt.Fprintf(t, "%s\t%s\n", p.Programs[i].Name, strings.Join(kernels, ", "))
+	}
+	return t.Flush()
+}
+
+func (a *app) planVerify() *cobra.Command {
+	var model string
+	var seal bool
+	cmd := a.verb("verify FILE", "Verify a plan in full, and that a model is the one it was made for",
+		`  pesti plan verify model.plan --model model.gguf`,
+		arity{1, 1, "FILE"}, func(cmd *cobra.Command, args []string) error {
+			return a.verifyPlan(args[0], model, seal)
+		})
+	cmd.Flags().StringVar(&model, "model", "", "`MODEL` to compare with, all weights read")
+	cmd.Flags().BoolVar(&seal, "seal", false, "write a new digest into a plan that was edited, if it verifies")
+	return cmd
+}
+
+func (a *app) verifyPlan(path, model string, seal bool) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	sealed := text
+	if seal {
+		sealed = plan.Seal(text)
+	}
+	p, err := parsePlan(path, sealed)
+	if err != nil {
+		return err
+	}
+	compared := ""
+	if model != "" {
+		f, err := a.openModel(model)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		a.progress("reading the weights of %s", model)
+		err = checkModel(p, f)
+		a.progress("")
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		compared = ", for " + model
+	}
+	if seal {
+		err := writeFile(path, func(w io.Writer) error {
+			_, err := w.Write(sealed)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		compared += ", sealed"
+	}
+	fmt.Fprintf(a.stdout, "%s: ok%s\n", path, compared)
+	return nil
+}
+
+// checkModel returns an error unless f is the model that p was made for, weights included.
+func checkModel(p *plan.Plan, f *gguf.File) error {
+	if err := checkIdentity(p, f); err != nil {
+		return err
+	}
+	if p.Model.Data == "" {
+		return fmt.Errorf("the plan has no digest of the weights, expected one to compare with; compile the model again")
+	}
+	sum, err := f.HashData()
+	if err != nil {
+		return err
+	}
+	if found := digestText(sum); found != p.Model.Data {
+		return fmt.Errorf("the weights of %s have digest %s, the plan says %s: they changed since it was compiled", f.Path, found, p.Model.Data)
+	}
+	return nil
+}

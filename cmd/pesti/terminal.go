@@ -1,0 +1,23 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/term"
+)
+
+// isTerminal tells whether somebody sits at w.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// progress shows what long work is at, in place of what it showed before, where somebody sits
+// at standard error; elsewhere it is silent. An empty text removes it.
+func (a *app) progress(format string, args ...any) {
+	if isTerminal(a.stderr) {
+		fmt.Fprintf(a.stderr, "\r\x1b[K"+format, args...)
+	}
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"pesti/frontend/tokenizer"
+)
+
+func (a *app) tokenize() *cobra.Command {
+	var asIDs, noBOS, noSpecial, detokenize bool
+	cmd := a.verb("tokenize MODEL", "Turn standard input into tokens, or tokens into text",
+		`  printf %s "The quick brown fox" | pesti tokenize model.gguf --ids`,
+		arity{1, 1, "MODEL"}, func(cmd *cobra.Command, args []string) error {
+			if detokenize && (asIDs || noBOS || noSpecial) {
+				return usagef("pesti tokenize: --detokenize takes no other option")
+			}
+			tok, err := a.tokenizerOf(args[0])
+			if err != nil {
+				return err
+			}
+			in, err := io.ReadAll(a.stdin)
+			if err != nil {
+				return err
+			}
+			if detokenize {
+				return a.detokenize(tok, in)
+			}
+			ids, err := tok.Encode(in, tokenizer.Options{BOS: !noBOS, ParseSpecial: !noSpecial})
+			if err != nil {
+				return err
+			}
+			if asIDs {
+				_, err := fmt.Fprintln(a.stdout, idsText(ids))
+				return err
+			}
+			return a.printPieces(tok, ids)
+		})
+	cmd.Flags().BoolVar(&asIDs, "ids", false, "print a JSON array of ids")
+	cmd.Flags().BoolVar(&noBOS, "no-bos", false, "do not add the token that texts begin with")
+	cmd.Flags().BoolVar(&noSpecial, "no-parse-special", false, "take the names of control tokens as plain text")
+	cmd.Flags().BoolVar(&detokenize, "detokenize", false, "read ids, an array or spaced, and write their bytes")
+	return cmd
+}
+
+// tokenizerOf returns the tokenizer of the model called name.
+func (a *app) tokenizerOf(name string) (*tokenizer.Tokenizer, error) {
+	f, err := a.openModel(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	tok, err := tokenizer.FromGGUF(f)
+	if err != nil {
+		return nil, err
+	}
+	a.warn(tok.Warnings())
+	return tok, nil
+}
+
+func (a *app) detokenize(tok *tokenizer.Tokenizer, in []byte) error {
+	ids, err := parseIDs(string(in))
+	if err != nil {
+		return fmt.Errorf("standard input: %w", err)
+	}
+	text, err := tok.Decode(ids)
+	if err != nil {
+		return err
+	}
+	_, err = a.stdout.Write(text)
+	return err
+}
+
+// printPieces prints a line for each token: its id and what it stands for.
+func (a *app) printPieces(tok *tokenizer.Tokenizer, ids []int32) error {
+	var b bytes.Buffer
+	for _, id := range ids {
+		text, err := tok.Decode([]int32{id}) // unlike Piece, it names control tokens
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&b, "%d\t%s\n", id, strconv.Quote(string(text)))
+	}
+	_, err := a.stdout.Write(b.Bytes())
+	return err
+}
+
+// idsText returns ids as a JSON array on one line.
+func idsText(ids []int32) string {
+	words := make([]string, len(ids))
+	for i, id := range ids {
+		words[i] = strconv.Itoa(int(id))
+	}
+	return "[" + strings.Join(words, ", ") + "]"
+}
+
+// encodePrompt returns the ids of a prompt. An empty one is the token that texts begin with.
+func encodePrompt(tok *tokenizer.Tokenizer, text []byte) ([]int32, error) {
+	ids, err := tok.Encode(text, tokenizer.Options{BOS: true, ParseSpecial: true})
+	if err != nil || len(ids) > 0 {
+		return ids, err
+	}
+	bos, ok := tok.BOS()
+	if !ok {
+		return nil, errors.New("the prompt is empty and the model has no token that texts begin with; expected some text")
+	}
+	return []int32{bos}, nil
+}
