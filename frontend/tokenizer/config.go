@@ -241,6 +241,11 @@ func (t *Tokenizer) index(c *Config) {
 			t.parsed.add(s, id)
 		}
 	}
+	if t.unk >= 0 && t.types[t.unk] == typeControl {
+		// GPT-2's followers name their end of text, which must not come from
+		// what happens to stand in a text.
+		t.unk = -1
+	}
 	t.findBytes()
 	t.findEnds(c)
 	t.ranks = make(map[string]int32, len(c.Merges))

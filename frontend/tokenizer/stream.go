@@ -43,8 +43,8 @@ func unfinished(text []byte) int {
 	return 0
 }
 
-// A StopMatcher finds the first stop string in a text that comes in pieces.
-// What may be the first part of a stop string is held until that is known, so
+// A StopMatcher finds the first stop string in a text that comes in pieces: the
+// one that is complete first, and of those that end together the longest. What may be the first part of a stop string is held until that is known, so
 // that no part of one is ever returned. It works on bytes: put it before a
 // [Stream].
 type StopMatcher struct {
@@ -73,15 +73,16 @@ func (m *StopMatcher) Write(piece []byte) (text []byte, stopped bool) {
 	}
 	text = append(m.held, piece...)
 	m.held = nil
-	end := -1
+	begin, end := 0, len(text)+1
 	for _, s := range m.stops {
-		if i := bytes.Index(text, []byte(s)); i >= 0 && (end < 0 || i < end) {
-			end = i
+		i := bytes.Index(text, []byte(s))
+		if e := i + len(s); i >= 0 && (e < end || e == end && i < begin) {
+			begin, end = i, e
 		}
 	}
-	if end >= 0 {
+	if end <= len(text) {
 		m.stopped = true
-		return text[:end], true
+		return text[:begin], true
 	}
 	n := len(text) - m.pending(text)
 	m.held = bytes.Clone(text[n:])

@@ -23,7 +23,8 @@ type Tokenizer struct {
 	always  specials         // user-defined tokens
 	parsed  specials         // these and control tokens
 
-	bos, unk   int32 // −1 for none
+	bos        int32 // −1 for none
+	unk        int32 // stands for a byte without a token; −1 for none
 	ends       []int32
 	addBOS     bool
 	spaceFirst bool
@@ -58,7 +59,8 @@ func (t *Tokenizer) Warnings() []string { return slices.Clone(t.warnings) }
 // space, the first ordinary text gets one, also after special tokens.
 //
 // An error means that the vocabulary has no token for some byte of the text and
-// none for the unknown.
+// none for the unknown. Vocabularies that were trained without some rare bytes
+// are common.
 func (t *Tokenizer) Encode(text []byte, o Options) ([]int32, error) {
 	e := encoder{t: t, spaceFirst: t.spaceFirst}
 	special := &t.always
@@ -136,7 +138,7 @@ func (e *encoder) lookUp(spelled []byte) {
 			id = e.t.unk
 		}
 		if id < 0 && e.err == nil {
-			e.err = fmt.Errorf("%s: the vocabulary has no token for the byte 0x%02X; expected one, or %s: convert the model again", e.t.name, b, keyUNK)
+			e.err = fmt.Errorf("%s: the vocabulary has no token for the byte 0x%02X; expected text without it: take it out", e.t.name, b)
 		}
 		e.ids = append(e.ids, id)
 	}
