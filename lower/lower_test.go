@@ -119,7 +119,7 @@ func TestRealModels(t *testing.T) {
 func TestCompileTime(t *testing.T) {
 	m := realModel(t, "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf")
 	best := time.Hour
-	for range 10 {
+	for range 20 {
 		start := time.Now()
 		m, err := frontend.Load(m.File)
 		if err != nil {
