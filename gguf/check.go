@@ -40,10 +40,7 @@ func (f *File) Check() []Finding {
 				found = append(found, Finding{t.Name, block, what})
 			}
 		}
-		err := guard(f.shards[t.Shard].path, func() error {
-			checkBlocks(in, f.Bytes(t), report)
-			return nil
-		})
+		err := f.read(t, func(data []byte) { checkBlocks(in, data, report) })
 		if count > maxFindings {
 			found = append(found, Finding{t.Name, -1, fmt.Sprintf("%d blocks more", count-maxFindings)})
 		}

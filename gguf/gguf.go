@@ -15,7 +15,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"sync"
 )
@@ -201,15 +200,22 @@ func (f *File) Digest() [32]byte { return f.digest() }
 func (f *File) HashData() (sum [32]byte, err error) {
 	hash := sha256.New()
 	for i := range f.tensors {
-		t := &f.tensors[i]
-		err := guard(f.shards[t.Shard].path, func() error {
-			_, err := io.Copy(hash, bytes.NewReader(f.Bytes(t)))
-			return err
-		})
-		if err != nil {
+		if err := f.read(&f.tensors[i], func(data []byte) { hash.Write(data) }); err != nil {
 			return sum, err
 		}
 	}
 	hash.Sum(sum[:0])
 	return sum, nil
+}
+
+// read passes the data of t to use, which may read all of it.
+func (f *File) read(t *Tensor, use func(data []byte)) error {
+	s := f.shards[t.Shard]
+	if s.close == nil {
+		return fmt.Errorf("%s: tensor %q: the file is closed", s.path, t.Name)
+	}
+	return guard(s.path, func() error {
+		use(f.Bytes(t))
+		return nil
+	})
 }

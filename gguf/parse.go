@@ -17,13 +17,14 @@ const (
 
 	maxDims      = 4
 	maxName      = 63 // bytes of a tensor name
+	maxKey       = 1<<16 - 1
 	maxAlignment = 1 << 20
 
 	defaultAlignment = 32
 	alignmentKey     = "general.alignment"
 
 	// The least that an entry can take, to judge counts by.
-	minKeyValue = 8 + 1 + 4 + 1     // one-byte key, one-byte value
+	minKeyValue = 8 + 0 + 4 + 1     // empty key, to be refused by name, and one byte
 	minTensor   = 8 + 0 + 4 + 4 + 8 // empty name, no dims
 )
 
@@ -138,19 +139,22 @@ func (h *header) parseMetadata(c *cursor, pairs int) error {
 	h.keys = make([]string, 0, pairs)
 	h.values = make(map[string]Value, pairs)
 	for i := range pairs {
-		key := string(c.str())
-		if c.err != nil {
+		raw := c.str()
+		switch {
+		case c.err != nil:
 			return fmt.Errorf("key %d of %d: %w", i+1, pairs, c.err)
-		}
-		if key == "" {
+		case len(raw) == 0:
 			return fmt.Errorf("key %d of %d: empty key, expected a name", i+1, pairs)
+		case len(raw) > maxKey:
+			return fmt.Errorf("key %d of %d: key of %d bytes, expected at most %d", i+1, pairs, len(raw), maxKey)
 		}
+		key := string(raw)
 		if _, twice := h.values[key]; twice {
-			return fmt.Errorf("key %q: duplicate key, expected each once", key)
+			return fmt.Errorf("key %.100q: duplicate key, expected each once", key)
 		}
 		v, err := parseValue(c)
 		if err != nil {
-			return fmt.Errorf("key %q: %w", key, err)
+			return fmt.Errorf("key %.100q: %w", key, err)
 		}
 		h.keys = append(h.keys, key)
 		h.values[key] = v
@@ -180,13 +184,14 @@ func (h *header) parseDirectory(c *cursor, count int) error {
 	h.tensors = make([]Tensor, 0, count)
 	seen := make(map[string]bool, count)
 	for i := range count {
-		name := string(c.str())
-		if c.err != nil {
+		raw := c.str()
+		switch {
+		case c.err != nil:
 			return fmt.Errorf("tensor %d of %d: %w", i+1, count, c.err)
+		case len(raw) > maxName:
+			return fmt.Errorf("tensor %d of %d: name %.20q… of %d bytes, expected at most %d", i+1, count, raw, len(raw), maxName)
 		}
-		if len(name) > maxName {
-			return fmt.Errorf("tensor %.20q…: name of %d bytes, expected at most %d", name, len(name), maxName)
-		}
+		name := string(raw)
 		if seen[name] {
 			return fmt.Errorf("tensor %q: duplicate name, expected each once", name)
 		}

@@ -77,10 +77,7 @@ func (f *File) Dense(name string) (*tensor.Dense, error) {
 		return nil, fmt.Errorf("%s: tensor %q: dims %v hold no elements, expected some", f.Path, name, t.Dims)
 	}
 	values := make([]float32, n)
-	if err := guard(f.shards[t.Shard].path, func() error {
-		in.Dequantize(values, f.Bytes(t))
-		return nil
-	}); err != nil {
+	if err := f.read(t, func(data []byte) { in.Dequantize(values, data) }); err != nil {
 		return nil, err
 	}
 	if len(t.Dims) == 0 {
