@@ -26,11 +26,7 @@ func laneTile(t *laneType) func(y *tile, w []byte, n int, x *activation) {
 				for m := range x.m {
 					q := x.q[m*x.k+at:][:elems]
 					scale, sum := x.scale[m][at/32:], x.sum[m][at/16:]
-					if t.block == 32 {
-						acc[0][m], acc[1][m] = t.dot32s(acc[0][m], acc[1][m], l, q, scale, sum)
-					} else {
-						acc[0][m], acc[1][m] = t.dot16s(acc[0][m], acc[1][m], l, q, scale, sum)
-					}
+					acc[0][m], acc[1][m] = t.add(acc[0][m], acc[1][m], l, q, scale, sum)
 				}
 			}
 			for m := range x.m {
@@ -44,44 +40,50 @@ func laneTile(t *laneType) func(y *tile, w []byte, n int, x *activation) {
 	}
 }
 
-// dot32s adds to a0 and a1 the products of a span with the activations q, for types with a scale
-// per 32 elements.
-func (t *laneType) dot32s(a0, a1 float32, l *lanes, q []int16, scale []float32, sum []int32) (float32, float32) {
-	blocks := len(q) / 32
-	scale, sum = scale[:blocks], sum[:2*blocks]
-	for b := range blocks {
-		p := dot16((*[16]uint64)(l.u[b*32:]), (*[16]int16)(q[b*32:])) +
-			dot16((*[16]uint64)(l.u[b*32+16:]), (*[16]int16)(q[b*32+16:]))
-		total := sum[2*b] + sum[2*b+1]
-		p0, p1 := halves(p)
-		p0 -= t.zero * total
-		p1 -= t.zero * total
-		s := scale[b]
-		a0 += float32(float32(p0) * float32(l.d[0][b]*s))
-		a1 += float32(float32(p1) * float32(l.d[1][b]*s))
-		if t.min {
-			f := float32(float32(total) * s)
-			a0 += float32(f * l.m[0][b])
-			a1 += float32(f * l.m[1][b])
+// add adds to a0 and a1 the products of a span with the activations q.
+func (t *laneType) add(a0, a1 float32, l *lanes, q []int16, scale []float32, sum []int32) (float32, float32) {
+	switch t.block {
+	case narrow32, wide32:
+		scale = scale[:len(q)/32]
+		sum = sum[:2*len(scale)]
+		for b, s := range scale {
+			u, q := (*[8]uint64)(l.u[b*8:]), (*[32]int16)(q[b*32:])
+			var p int64
+			if t.block == narrow32 {
+				p = dotNarrow((*[4]uint64)(u[:]), (*[16]int16)(q[:])) + dotNarrow((*[4]uint64)(u[4:]), (*[16]int16)(q[16:]))
+			} else {
+				p = dotWide(u, q)
+			}
+			total := sum[2*b] + sum[2*b+1]
+			p0, p1 := halves(p)
+			a0 += float32(float32(p0-t.zero*total) * float32(l.d[0][b]*s))
+			a1 += float32(float32(p1-t.zero*total) * float32(l.d[1][b]*s))
+			if t.min {
+				f := float32(total)
+				a0 += float32(f * float32(l.m[0][b]*s))
+				a1 += float32(f * float32(l.m[1][b]*s))
+			}
+		}
+	case narrow16:
+		sum = sum[:len(q)/16]
+		for b, total := range sum {
+			p0, p1 := halves(dotNarrow((*[4]uint64)(l.u[b*4:]), (*[16]int16)(q[b*16:])))
+			s := scale[b/2]
+			a0 += float32(float32(p0-t.zero*total) * float32(l.d[0][b]*s))
+			a1 += float32(float32(p1-t.zero*total) * float32(l.d[1][b]*s))
 		}
 	}
 	return a0, a1
 }
 
-// dot16s is dot32s for types with a scale per 16 elements.
-func (t *laneType) dot16s(a0, a1 float32, l *lanes, q []int16, scale []float32, sum []int32) (float32, float32) {
-	blocks := len(q) / 16
-	scale, sum = scale[:blocks/2], sum[:blocks]
-	for b := range blocks {
-		p0, p1 := halves(dot16((*[16]uint64)(l.u[b*16:]), (*[16]int16)(q[b*16:])))
-		p0 -= t.zero * sum[b]
-		p1 -= t.zero * sum[b]
-		s := scale[b/2]
-		a0 += float32(float32(p0) * float32(l.d[0][b]*s))
-		a1 += float32(float32(p1) * float32(l.d[1][b]*s))
-	}
-	return a0, a1
-}
+// A block is how many elements share a scale and how wide their integers are.
+type block uint8
+
+const (
+	narrow32 block = iota // 32 elements of up to 5 bits
+	wide32                // 32 elements of up to 8 bits
+	narrow16              // 16 elements of up to 6 bits
+)
 
 // halves splits a word of two signed sums. The low half borrowed from the high one where it is
 // negative.
@@ -90,11 +92,53 @@ func halves(p int64) (lo, hi int32) {
 	return lo, int32((p - int64(lo)) >> 32)
 }
 
-// dot16 is Σ u·q of both rows.
-func dot16(u *[16]uint64, q *[16]int16) int64 {
-	a := int64(u[0])*int64(q[0]) + int64(u[1])*int64(q[1]) + int64(u[2])*int64(q[2]) + int64(u[3])*int64(q[3])
-	b := int64(u[4])*int64(q[4]) + int64(u[5])*int64(q[5]) + int64(u[6])*int64(q[6]) + int64(u[7])*int64(q[7])
-	c := int64(u[8])*int64(q[8]) + int64(u[9])*int64(q[9]) + int64(u[10])*int64(q[10]) + int64(u[11])*int64(q[11])
-	d := int64(u[12])*int64(q[12]) + int64(u[13])*int64(q[13]) + int64(u[14])*int64(q[14]) + int64(u[15])*int64(q[15])
-	return a + b + c + d
+// Each half of a sum must stay within 31 bits and a sign, for the halves not to mix. |q| is at
+// most 16256, 14 bits.
+const (
+	byte0 = 255 * ones
+	byte1 = byte0 << 8
+)
+
+// dotNarrow is Σ u·q of 16 elements, u < 64. Every second byte is multiplied where it stands,
+// which makes a product of 8 elements 256 times too large: 63 · 16256 · 8 · 256 < 2³¹.
+func dotNarrow(u *[4]uint64, q *[16]int16) int64 {
+	var a, b int64
+	v := u[0]
+	a += int64(v&byte0) * int64(q[0])
+	b += int64(v&byte1) * int64(q[1])
+	v >>= 16
+	a += int64(v&byte0) * int64(q[2])
+	b += int64(v&byte1) * int64(q[3])
+	v = u[1]
+	a += int64(v&byte0) * int64(q[4])
+	b += int64(v&byte1) * int64(q[5])
+	v >>= 16
+	a += int64(v&byte0) * int64(q[6])
+	b += int64(v&byte1) * int64(q[7])
+	v = u[2]
+	a += int64(v&byte0) * int64(q[8])
+	b += int64(v&byte1) * int64(q[9])
+	v >>= 16
+	a += int64(v&byte0) * int64(q[10])
+	b += int64(v&byte1) * int64(q[11])
+	v = u[3]
+	a += int64(v&byte0) * int64(q[12])
+	b += int64(v&byte1) * int64(q[13])
+	v >>= 16
+	a += int64(v&byte0) * int64(q[14])
+	b += int64(v&byte1) * int64(q[15])
+	return a + b>>8
+}
+
+// dotWide is Σ u·q of 32 elements, u < 256: 255 · 16256 · 32 < 2²⁷.
+func dotWide(u *[8]uint64, q *[32]int16) int64 {
+	var a, b int64
+	for i, v := range u {
+		q := (*[4]int16)(q[4*i:])
+		a += int64(v&byte0) * int64(q[0])
+		b += int64(v>>8&byte0) * int64(q[1])
+		a += int64(v>>16&byte0) * int64(q[2])
+		b += int64(v>>24&byte0) * int64(q[3])
+	}
+	return a + b
 }

@@ -1,0 +1,154 @@
+package exec
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"unsafe"
+
+	"pesti/exec/cpu"
+	"pesti/exec/cpu/kernel"
+	"pesti/exec/plan"
+	"pesti/gguf"
+	"pesti/gguf/quant"
+)
+
+// bind resolves the operands of all steps of all programs for each worker.
+func (e *Engine) bind(threads int, sets []string) error {
+	weights, err := e.weights()
+	if err != nil {
+		return err
+	}
+	for i := range e.plan.Programs {
+		g := &e.plan.Programs[i]
+		s := make(cpu.Schedule, threads)
+		for w := range s {
+			s[w] = make([][]kernel.Func, len(g.Waves))
+			for j := range g.Waves {
+				for k := range g.Waves[j].Steps {
+					st := &g.Waves[j].Steps[k]
+					f, err := e.bindStep(g, st, weights, w, threads, sets)
+					if err != nil {
+						return fmt.Errorf("plan: program %s: %w", g.Name, err)
+					}
+					s[w][j] = append(s[w][j], f)
+				}
+			}
+		}
+		e.programs = append(e.programs, program{g, s})
+	}
+	return e.bindIO()
+}
+
+func (e *Engine) bindStep(g *plan.Program, st *plan.Step, weights map[string]kernel.Operand, worker, workers int, sets []string) (kernel.Func, error) {
+	scope := e.plan.Scope(g)
+	b := kernel.Binding{
+		Step: st, Operands: make(map[string]kernel.Operand, len(st.Args)),
+		Worker: worker, Workers: workers, Ctx: e.ctx, SeqPages: int(scope.P),
+	}
+	for _, a := range st.Args {
+		if a.Weight != "" {
+			o := weights[a.Weight]
+			o.Kernel = a.Kernel
+			b.Operands[a.Role] = o
+			continue
+		}
+		format, data := e.buffer(g, a.Buffer, worker)
+		b.Operands[a.Role] = kernel.Operand{Format: format, Data: data}
+	}
+	if st.Scratch >= 0 {
+		_, b.Scratch = e.buffer(g, st.Scratch, worker)
+	}
+	if st.Kernel == "embed" || st.Kernel == "ref.get_rows" {
+		e.vocab = int(param(st, "vocab"))
+	}
+	if st.Kernel == "attention" || st.Kernel == "ref.kv_write" {
+		e.noteRing(st)
+	}
+	return kernel.Bind(&b, sets)
+}
+
+// buffer returns the format and the memory of a buffer, or of the worker's copy of it.
+func (e *Engine) buffer(g *plan.Program, id, worker int) (string, []byte) {
+	if id < len(e.shared) {
+		return e.plan.Buffers[id].Format, e.shared[id]
+	}
+	b := &g.Buffers[id-len(e.shared)]
+	at, size := b.Offset, b.Size
+	if b.Each {
+		at, size = at+int64(worker)*b.Stride, b.Stride
+	}
+	return b.Format, e.arena[at : at+size : at+size]
+}
+
+func param(st *plan.Step, name string) int64 {
+	for _, p := range st.Params {
+		if p.Name == name {
+			v, _ := p.Value.(int64)
+			return v
+		}
+	}
+	return 0
+}
+
+// weights returns the plan's weights as operands.
+func (e *Engine) weights() (map[string]kernel.Operand, error) {
+	ops := make(map[string]kernel.Operand, len(e.plan.Weights))
+	for i := range e.plan.Weights {
+		w := &e.plan.Weights[i]
+		t, _ := e.file.Tensor(w.Name)
+		data := e.file.Bytes(t)
+		if int64(len(data)) != w.Size {
+			return nil, fmt.Errorf("%s: tensor %q: the file is closed, expected it to be open", e.file.Path, w.Name)
+		}
+		// Norms and biases are read as float32, which a file need not align.
+		if t.Type == quant.F32 && uintptr(unsafe.Pointer(unsafe.SliceData(data)))%4 != 0 {
+			data = bytes.Clone(data)
+		}
+		ops[w.Name] = kernel.Operand{Format: w.Type, Data: data}
+	}
+	return ops, nil
+}
+
+// checkWeight compares a weight of the plan with the tensor of the file.
+func checkWeight(w *plan.Weight, f *gguf.File) error {
+	t, ok := f.Tensor(w.Name)
+	if !ok {
+		return fmt.Errorf("%s: has no tensor %q, which the plan reads", f.Path, w.Name)
+	}
+	dims := slices.Clone(t.Dims)
+	slices.Reverse(dims)
+	if kind := strings.ToLower(t.Type.String()); kind != w.Type || !slices.Equal(dims, w.Dims) || t.Size != w.Size {
+		return fmt.Errorf("%s: tensor %q: is %s%v of %d bytes, but the plan is for %s%v of %d", f.Path, w.Name, kind, dims, t.Size, w.Type, w.Dims, w.Size)
+	}
+	return nil
+}
+
+// bindIO finds the buffers that the engine fills and reads.
+func (e *Engine) bindIO() error {
+	ints := func(name string) []int32 { return view[int32](e.io(name)) }
+	e.tokens, e.pos, e.seq, e.rows = ints("tokens"), ints("pos"), ints("seq"), ints("rows")
+	if e.tokens == nil || e.vocab == 0 {
+		return fmt.Errorf("plan: nothing reads io buffer %q, expected a step that embeds tokens", "tokens")
+	}
+	e.logits = view[float32](e.io("logits"))
+	e.pages = newPages(ints("pages"), len(e.sequences), int(e.plan.Scope(nil).P))
+	return nil
+}
+
+// io returns the memory of an io buffer, nil where the plan has none of that name.
+func (e *Engine) io(name string) []byte {
+	for i := range e.plan.Buffers {
+		if b := &e.plan.Buffers[i]; b.Class == plan.IO && b.Name == name {
+			return e.shared[i]
+		}
+	}
+	return nil
+}
+
+// view is data, which is aligned, as elements of type T.
+func view[T any](data []byte) []T {
+	var zero T
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(data))), len(data)/int(unsafe.Sizeof(zero)))
+}

@@ -1,0 +1,116 @@
+// Package isa knows the instruction sets that kernels are written for, and which of them this
+// processor and system have. It imports nothing of this module and reads no environment.
+package isa
+
+import (
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/cpu"
+)
+
+// A Set is one row of the table: an instruction set and what was found.
+type Set struct {
+	Name string
+	Has  bool
+	Why  string // what is missing where Has is false
+}
+
+// Detect returns the sets from the least to the best. A kernel for a set may use those before it.
+func Detect() []Set {
+	sets := []Set{{Name: "portable"}}
+	add := func(name string, needs ...need) {
+		sets = append(sets, Set{Name: name, Why: missing(needs)})
+	}
+	add("neondot", need{"the dot-product instructions of arm64", cpu.ARM64.HasASIMDDP})
+	x := &cpu.X86
+	add("avx2", need{"AVX2", x.HasAVX2}, need{"FMA", x.HasFMA})
+	add("avx512vnni", need{"AVX-512 F", x.HasAVX512F}, need{"AVX-512 BW", x.HasAVX512BW},
+		need{"AVX-512 VL", x.HasAVX512VL}, need{"AVX-512 VNNI", x.HasAVX512VNNI})
+	add("amx", need{"AVX-512 VNNI", x.HasAVX512VNNI}, need{"AMX tiles", x.HasAMXTile}, need{"AMX int8", x.HasAMXInt8},
+		need{"AMX bf16", x.HasAMXBF16}, need{"the system's permission for AMX", x.HasAMXTile && tilesAllowed()})
+	for i := range sets {
+		sets[i].Has = sets[i].Why == ""
+	}
+	return sets
+}
+
+// A need is something that a set cannot do without.
+type need struct {
+	what string
+	has  bool
+}
+
+func missing(needs []need) string {
+	var names []string
+	for _, n := range needs {
+		if !n.has {
+			names = append(names, n.what)
+		}
+	}
+	if names == nil {
+		return ""
+	}
+	return "lacks " + strings.Join(names, ", ")
+}
+
+// Best returns the best set that this machine has, or the best up to most where most is not "".
+// A name that is not in the table is an error.
+func Best(most string) (string, error) {
+	sets := Detect()
+	at := len(sets) - 1
+	if most != "" {
+		var err error
+		if at, err = find(sets, most); err != nil {
+			return "", err
+		}
+	}
+	for !sets[at].Has { // portable is always there
+		at--
+	}
+	return sets[at].Name, nil
+}
+
+// UpTo returns the names of the sets that code for the given one may use. It is an error if this
+// machine does not have that set.
+func UpTo(name string) ([]string, error) {
+	sets := Detect()
+	at, err := find(sets, name)
+	if err != nil {
+		return nil, err
+	}
+	if !sets[at].Has {
+		return nil, fmt.Errorf("instruction set %s: this machine %s", name, sets[at].Why)
+	}
+	var names []string
+	for _, s := range sets[:at+1] {
+		if s.Has {
+			names = append(names, s.Name)
+		}
+	}
+	return names, nil
+}
+
+// Explain tells line by line what this machine has and what it lacks.
+func Explain() string {
+	var b strings.Builder
+	for _, s := range Detect() {
+		found := "yes"
+		if !s.Has {
+			found = s.Why
+		}
+		fmt.Fprintf(&b, "%-11s %s\n", s.Name, found)
+	}
+	return b.String()
+}
+
+func find(sets []Set, name string) (int, error) {
+	var names []string
+	for i, s := range sets {
+		if s.Name == name {
+			return i, nil
+		}
+		names = append(names, s.Name)
+	}
+	return 0, fmt.Errorf("instruction set %q, expected one of %s", name, strings.Join(names, ", "))
+}

@@ -1,0 +1,204 @@
+package kernel
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"unsafe"
+
+	"pesti/exec/plan"
+	"pesti/gguf/quant"
+	"pesti/ops/ref"
+)
+
+// guard is what lies before and after each operand in tests.
+const guard = 64
+
+// memory is an operand with guard bytes around it.
+type memory struct {
+	all  []byte
+	size int
+}
+
+func newMemory(size int) *memory {
+	// A slice of 8-byte words makes the operand aligned to 8 bytes.
+	words := make([]uint64, (size+2*guard+7)/8)
+	all := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), len(words)*8)
+	for i := range all {
+		all[i] = 0xa5
+	}
+	return &memory{all, size}
+}
+
+func (m *memory) data() []byte { return m.all[guard : guard+m.size : guard+m.size] }
+
+func (m *memory) f32() []float32 { return view[float32](m.data()) }
+
+func (m *memory) intact() bool {
+	return bytes.Count(m.all[:guard], []byte{0xa5}) == guard &&
+		bytes.Count(m.all[guard+m.size:], []byte{0xa5}) == len(m.all)-guard-m.size
+}
+
+// A call is one step with its operands' memory, to be bound for any number of workers.
+type call struct {
+	step    plan.Step
+	mem     map[string]*memory
+	ops     map[string]Operand
+	scratch int
+	ctx     int
+	pages   int
+}
+
+func newCall(kernel, rows, split string, unit int64, params ...plan.Param) *call {
+	return &call{
+		step: plan.Step{Name: "test", Kernel: kernel, Rows: rows, Params: params, Split: plan.Split{By: split, Unit: unit}},
+		mem:  map[string]*memory{}, ops: map[string]Operand{},
+	}
+}
+
+// add gives the call an operand of size bytes.
+func (c *call) add(role, format string, size int) *memory {
+	m := newMemory(size)
+	c.mem[role], c.ops[role] = m, Operand{Format: format, Data: m.data()}
+	return m
+}
+
+// put gives the call an operand of float32 values.
+func (c *call) put(role string, x []float32) *memory {
+	m := c.add(role, "f32", 4*len(x))
+	copy(m.f32(), x)
+	return m
+}
+
+func (c *call) putInts(role string, x []int32) {
+	copy(view[int32](c.add(role, "i32", 4*len(x)).data()), x)
+}
+
+// putWeight gives the call a weight of which each element is a random block of its type.
+func (c *call) putWeight(rng *rand.Rand, role, matmul string, t quant.Type, elems int) []float32 {
+	info, _ := quant.Lookup(t)
+	m := c.add(role, t.String(), elems/info.BlockLen*info.BlockBytes)
+	copy(m.data(), randomBlocks(rng, info, elems))
+	c.ops[role] = Operand{Format: t.String(), Kernel: matmul, Data: m.data()}
+	values := make([]float32, elems)
+	info.Dequantize(values, m.data())
+	return values
+}
+
+func (c *call) bind(t testing.TB, worker, workers int) Func {
+	t.Helper()
+	f, err := Bind(&Binding{Step: &c.step, Operands: c.ops, Scratch: newMemory(c.scratch).data(),
+		Worker: worker, Workers: workers, Ctx: c.ctx, SeqPages: c.pages}, []string{"portable"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// run computes the step with a number of workers, one after the other, after filling the outputs
+// with NaN, and checks the guards.
+func (c *call) run(t testing.TB, workers int, r Run, outputs ...string) {
+	t.Helper()
+	for _, role := range outputs {
+		for i := range c.mem[role].data() {
+			c.mem[role].data()[i] = 0xff
+		}
+	}
+	for w := range workers {
+		c.bind(t, w, workers)(&r)
+	}
+	for role, m := range c.mem {
+		if !m.intact() {
+			t.Fatalf("%s: bytes around operand %s were written", c.step.Kernel, role)
+		}
+	}
+}
+
+// randomBlocks returns elems weights as blocks with random integers and small random scales, some
+// of them zero or subnormal.
+func randomBlocks(rng *rand.Rand, info *quant.Info, elems int) []byte {
+	data := make([]byte, elems/info.BlockLen*info.BlockBytes)
+	for i := range data {
+		data[i] = byte(rng.Uint32())
+	}
+	half := func(at int) {
+		v := quant.F32ToF16(float32(rng.NormFloat64() * 0.01))
+		switch rng.IntN(8) {
+		case 0:
+			v = 0
+		case 1:
+			v = uint16(rng.IntN(0x400)) // subnormal
+		}
+		data[at], data[at+1] = byte(v), byte(v>>8)
+	}
+	for at := 0; at < len(data); at += info.BlockBytes {
+		for _, s := range info.Scales {
+			half(at + s)
+		}
+		switch info.Type {
+		case quant.F16:
+			half(at)
+		case quant.F32, quant.BF16:
+			v := math.Float32bits(float32(rng.NormFloat64()))
+			b := []byte{byte(v), byte(v >> 8), byte(v >> 16), byte(v >> 24)}
+			copy(data[at:at+info.BlockBytes], b[4-info.BlockBytes:])
+		case quant.F64:
+			v := math.Float64bits(rng.NormFloat64())
+			for i := range 8 {
+				data[at+i] = byte(v >> (8 * i))
+			}
+		}
+	}
+	return data
+}
+
+func randoms(rng *rand.Rand, n int, scale float64) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(rng.NormFloat64() * scale)
+	}
+	return x
+}
+
+// newGroup makes a matmul_group of products with ns rows, one for each of them.
+func newGroup(t testing.TB, rng *rand.Rand, mm Matmul, m, k int, ns []int) *call {
+	params := []plan.Param{{Name: "k", Value: int64(k)}}
+	for i, n := range ns {
+		params = append(params, plan.Param{Name: fmt.Sprint("n", i), Value: int64(n)})
+	}
+	c := newCall("matmul_group", "T", "rows", 16, params...)
+	c.scratch = 16*k + 4352
+	c.putActivations(rng, mm.Act, m, k)
+	for i, n := range ns {
+		c.putWeight(rng, fmt.Sprint("w", i), mm.Name, mm.Type, n*k)
+		c.put(fmt.Sprint("out", i), make([]float32, m*n))
+	}
+	return c
+}
+
+// putActivations adds operand x and returns the values that it stands for.
+func (c *call) putActivations(rng *rand.Rand, act string, m, k int) []float32 {
+	return c.setActivations(act, m, k, randoms(rng, m*k, 1))
+}
+
+func (c *call) setActivations(act string, m, k int, x []float32) []float32 {
+	if act == "f32" {
+		c.put("x", x)
+		return x
+	}
+	mem := c.add("x", "q8x2", m*ref.Q8x2Bytes(k))
+	values := make([]float32, m*k)
+	for i := range m {
+		row := mem.data()[i*ref.Q8x2Bytes(k):][:ref.Q8x2Bytes(k)]
+		ref.QuantiseQ8x2(row, x[i*k:(i+1)*k])
+		ref.DequantiseQ8x2(values[i*k:(i+1)*k], row)
+	}
+	return values
+}
+
+func sameBits(a, b []float32) bool {
+	return slices.EqualFunc(a, b, func(x, y float32) bool { return math.Float32bits(x) == math.Float32bits(y) })
+}

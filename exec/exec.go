@@ -1,0 +1,147 @@
+// Package exec runs plans: it binds a plan to a model file and to memory, runs steps of tokens
+// for any number of sequences, and keeps their caches.
+//
+// It must run a plan without the compiler: it imports neither graph, ops, lower nor frontend.
+package exec
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+
+	"pesti/exec/cpu"
+	"pesti/exec/cpu/isa"
+	"pesti/exec/cpu/kernel"
+	"pesti/exec/plan"
+	"pesti/gguf"
+)
+
+// Options are what the caller of Open may choose.
+type Options struct {
+	Threads int  // workers, up to the plan's bound, which 0 stands for
+	Poison  bool // fill the arena with NaN before each step, so that tests see a stale read
+}
+
+// An Engine is a plan bound to a model file, to memory and to workers. It runs one step at a
+// time; its methods must not be called from several goroutines at once.
+type Engine struct {
+	plan    *plan.Plan
+	file    *gguf.File
+	machine *cpu.Machine
+	memory  *cpu.Memory
+	poison  bool
+
+	arena    []byte
+	shared   [][]byte // by ID of the plan's own buffers
+	programs []program
+
+	tokens, pos, seq, rows []int32
+	logits                 []float32
+	vocab                  int
+	ctx                    int
+	sequences              []sequence
+	pages                  pages
+	rings                  []ring
+	step                   int32 // counts steps
+	last                   kernel.Run
+}
+
+// A program is one of the plan's, bound to the workers.
+type program struct {
+	*plan.Program
+	schedule cpu.Schedule
+}
+
+// Open verifies the plan, checks that f is the file which it was made for and that this machine
+// can run it, and binds all programs. The file must stay open until Close.
+func Open(p *plan.Plan, f *gguf.File, o Options) (*Engine, error) {
+	if err := plan.Verify(p); err != nil {
+		return nil, fmt.Errorf("plan: %w", err)
+	}
+	if p.Target.Backend != "cpu" {
+		return nil, fmt.Errorf("plan: target is %q, expected cpu", p.Target.Backend)
+	}
+	sets, err := isa.UpTo(p.Target.ISA)
+	if err != nil {
+		return nil, fmt.Errorf("plan: %w; compile for --isa portable", err)
+	}
+	if err := checkModel(p, f); err != nil {
+		return nil, err
+	}
+	threads := o.Threads
+	if threads == 0 {
+		threads = p.Target.Threads
+	}
+	if threads < 1 || threads > p.Target.Threads {
+		return nil, fmt.Errorf("plan: %d threads, expected 1 to the %d that it was compiled for", threads, p.Target.Threads)
+	}
+	e := &Engine{plan: p, file: f, poison: o.Poison, ctx: int(p.Target.Ctx)}
+	if err := e.allocate(); err != nil {
+		return nil, err
+	}
+	e.sequences = make([]sequence, p.Target.Sequences)
+	if err := e.bind(threads, sets); err != nil {
+		return nil, errors.Join(err, e.memory.Free())
+	}
+	e.machine = cpu.New(threads)
+	return e, nil
+}
+
+// Close ends the workers and gives the memory back. It does not close the file.
+func (e *Engine) Close() error {
+	e.machine.Close()
+	return e.memory.Free()
+}
+
+// Plan returns the plan that the engine runs.
+func (e *Engine) Plan() *plan.Plan { return e.plan }
+
+// Threads returns the number of workers.
+func (e *Engine) Threads() int { return e.machine.Workers() }
+
+// checkModel compares the file with the plan's model and weights.
+func checkModel(p *plan.Plan, f *gguf.File) error {
+	if f.Size != p.Model.Size {
+		return fmt.Errorf("%s: has %d bytes, but the plan is for a model of %d; compile a plan for this file", f.Path, f.Size, p.Model.Size)
+	}
+	sum := f.Digest()
+	if found := "sha256:" + hex.EncodeToString(sum[:]); found != p.Model.Directory {
+		return fmt.Errorf("%s: directory is %s, but the plan is for a model with %s; compile a plan for this file", f.Path, found, p.Model.Directory)
+	}
+	for i := range p.Weights {
+		if err := checkWeight(&p.Weights[i], f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// allocate lays out the arena and the plan's own buffers in one range of memory.
+func (e *Engine) allocate() error {
+	size := int64(0)
+	place := func(n int64) int64 {
+		at := size
+		size += (n + cpu.Align - 1) / cpu.Align * cpu.Align
+		return at
+	}
+	// The sum of the sizes is known not to overflow by plan.Verify; what alignment adds may.
+	if m := &e.plan.Memory; m.Arena > math.MaxInt/4 || m.State > math.MaxInt/4 || m.IO > math.MaxInt/4 {
+		return fmt.Errorf("plan: needs %d bytes of arena, %d of state and %d of input and output: more than there is", m.Arena, m.State, m.IO)
+	}
+	arena := place(e.plan.Memory.Arena)
+	var at []int64
+	for i := range e.plan.Buffers {
+		at = append(at, place(e.plan.Buffers[i].Size))
+	}
+	var err error
+	if e.memory, err = cpu.Allocate(int(size)); err != nil {
+		return fmt.Errorf("plan: memory: %w", err)
+	}
+	part := func(at, n int64) []byte { return e.memory.Data[at : at+n : at+n] }
+	e.arena = part(arena, e.plan.Memory.Arena)
+	for i := range e.plan.Buffers {
+		e.shared = append(e.shared, part(at[i], e.plan.Buffers[i].Size))
+	}
+	return nil
+}

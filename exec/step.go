@@ -1,0 +1,194 @@
+package exec
+
+import (
+	"errors"
+	"fmt"
+
+	"gorgonia.org/tensor"
+
+	"pesti/exec/cpu"
+	"pesti/exec/cpu/kernel"
+	"pesti/exec/plan"
+)
+
+// A Batch is the tokens of one step. The tokens of one sequence are a run of consecutive
+// positions that begins at most one past those which the sequence has; where it begins earlier,
+// the positions from there on are forgotten.
+type Batch struct {
+	Tokens []int32 // ids
+	Pos    []int32 // position of each in its sequence
+	Seq    []int32 // sequence of each, below the plan's bound
+	Rows   []int32 // indices of the tokens whose logits are wanted
+}
+
+// A sequence is what the engine knows of one slot of the caches.
+type sequence struct {
+	length int   // positions that the caches hold
+	most   int   // one past the highest position written since the ring caches were whole
+	step   int32 // the last step it was part of
+	taken  bool  // by a session
+}
+
+// A ring is a cache of a layer with a window, which forgets old positions.
+type ring struct{ window, positions int }
+
+// noteRing notes the cache of a step if it is a ring.
+func (e *Engine) noteRing(st *plan.Step) {
+	r := ring{int(param(st, "window")), int(param(st, "positions"))}
+	if param(st, "ring") == 0 || r.positions >= e.ctx {
+		return
+	}
+	for _, have := range e.rings {
+		if have == r {
+			return
+		}
+	}
+	e.rings = append(e.rings, r)
+}
+
+// Step runs the smallest program that the batch fits. Nothing is computed where it returns an
+// error about the batch. It allocates nothing.
+func (e *Engine) Step(b *Batch) error {
+	if err := e.check(b); err != nil {
+		return err
+	}
+	r := kernel.Run{T: len(b.Tokens), R: len(b.Rows)}
+	g := e.fit(r)
+	if g == nil {
+		return fmt.Errorf("step of %d tokens and %d rows of logits: the plan is for up to %d and %d", r.T, r.R, e.plan.Target.Ubatch, e.plan.Target.Rows)
+	}
+	copy(e.tokens, b.Tokens)
+	copy(e.pos, b.Pos)
+	copy(e.seq, b.Seq)
+	copy(e.rows, b.Rows)
+	for t := range b.Seq {
+		if t+1 == len(b.Seq) || b.Seq[t+1] != b.Seq[t] {
+			end := int(b.Pos[t]) + 1
+			s := &e.sequences[b.Seq[t]]
+			s.length, s.most = end, end
+			e.pages.hold(int(b.Seq[t]), end)
+		}
+	}
+	if e.poison {
+		for i := range e.arena {
+			e.arena[i] = 0xff
+		}
+	}
+	e.last = r
+	err := e.machine.Run(g.schedule, r)
+	if errors.Is(err, cpu.ErrFault) {
+		return fmt.Errorf("%s: became shorter while it was read; open it again", e.file.Path)
+	}
+	return err
+}
+
+// fit returns the smallest program that a step fits.
+func (e *Engine) fit(r kernel.Run) *program {
+	for i := range e.programs {
+		if g := &e.programs[i]; int64(r.T) <= g.MaxT && int64(r.R) <= g.MaxR {
+			return g
+		}
+	}
+	return nil
+}
+
+// check holds a batch against the bounds that plan.Verify cannot see.
+func (e *Engine) check(b *Batch) error {
+	n := len(b.Tokens)
+	if n == 0 || len(b.Pos) != n || len(b.Seq) != n {
+		return fmt.Errorf("step of %d tokens with %d positions and %d sequences, expected as many of each, at least one", n, len(b.Pos), len(b.Seq))
+	}
+	e.step++
+	for t := range n {
+		if err := e.checkToken(b.Tokens[t]); err != nil {
+			return err
+		}
+		pos, seq := int(b.Pos[t]), int(b.Seq[t])
+		if seq < 0 || seq >= len(e.sequences) {
+			return fmt.Errorf("token %d: sequence %d, expected 0 to %d", t, seq, len(e.sequences)-1)
+		}
+		if pos < 0 || pos >= e.ctx {
+			return fmt.Errorf("token %d: position %d, expected 0 to %d, the end of the context", t, pos, e.ctx-1)
+		}
+		s := &e.sequences[seq]
+		switch {
+		case t > 0 && int(b.Seq[t-1]) == seq:
+			if pos != int(b.Pos[t-1])+1 {
+				return fmt.Errorf("token %d: position %d follows %d of the same sequence, expected consecutive positions", t, pos, b.Pos[t-1])
+			}
+		case s.step == e.step:
+			return fmt.Errorf("token %d: sequence %d again, expected the tokens of a sequence side by side", t, seq)
+		default:
+			s.step = e.step
+			if err := e.checkStart(s, seq, pos); err != nil {
+				return err
+			}
+		}
+	}
+	for i, row := range b.Rows {
+		if row < 0 || int(row) >= n {
+			return fmt.Errorf("row %d of logits: token %d, expected 0 to %d", i, row, n-1)
+		}
+	}
+	return nil
+}
+
+func (e *Engine) checkToken(id int32) error {
+	if id < 0 || int(id) >= e.vocab {
+		return fmt.Errorf("token id %d, expected 0 to %d, the end of the vocabulary", id, e.vocab-1)
+	}
+	return nil
+}
+
+// checkStart sees that the caches hold what a token at pos looks back to.
+func (e *Engine) checkStart(s *sequence, seq, pos int) error {
+	if pos > s.length {
+		return fmt.Errorf("sequence %d: position %d, expected at most %d, since that many positions came before", seq, pos, s.length)
+	}
+	for _, r := range e.rings {
+		if least := max(pos-r.window+1, 0); least < pos && least < s.most-r.positions {
+			return fmt.Errorf("sequence %d: cannot go back from position %d to %d: a layer with a window of %d has forgotten position %d; start over at 0", seq, s.most, pos, r.window, least)
+		}
+	}
+	return nil
+}
+
+// Logits returns the logits of the r-th row that the last step was asked for, in a view that
+// holds until the next step.
+func (e *Engine) Logits(r int) []float32 {
+	n := len(e.logits) / int(e.plan.Target.Rows)
+	return e.logits[r*n : (r+1)*n : (r+1)*n]
+}
+
+// Value returns a copy of an io buffer of float32 values, such as those that the plan was
+// compiled to show: a row for each token or wanted row of the last step.
+func (e *Engine) Value(name string) (*tensor.Dense, error) {
+	for i := range e.plan.Buffers {
+		b := &e.plan.Buffers[i]
+		if b.Class != plan.IO || b.Name != name || b.Format != "f32" {
+			continue
+		}
+		scope := e.plan.Scope(nil)
+		scope.T, scope.R = int64(e.last.T), int64(e.last.R)
+		n, err := scope.Eval(b.Elems)
+		if err != nil {
+			return nil, err
+		}
+		rows := e.last.T
+		if scope.R = 0; rowsOf(&scope, b.Elems) == 0 { // it has a row for each of R
+			rows = e.last.R
+		}
+		if n == 0 || rows == 0 {
+			return nil, fmt.Errorf("value %q: the last step has no rows of it", name)
+		}
+		values := append([]float32(nil), view[float32](e.shared[i])[:n]...)
+		return tensor.New(tensor.WithShape(rows, int(n)/rows), tensor.WithBacking(values)), nil
+	}
+	return nil, fmt.Errorf("value %q: the plan does not show it; compile with it as an output", name)
+}
+
+// rowsOf returns the elements of a formula that is known to be one.
+func rowsOf(s *plan.Scope, formula string) int64 {
+	n, _ := s.Eval(formula)
+	return n
+}
