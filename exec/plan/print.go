@@ -81,8 +81,8 @@ func (w *printer) head(p *Plan) {
 	w.linef("fusions qkv=%d swiglu=%d attention=%d", f.QKV, f.SwiGLU, f.Attention)
 	w.blank()
 	w.linef("# weight %s, packed %s, state %s, io %s, arena %s (bound %s, unshared %s)",
-		human(mem.Weight), human(mem.Packed), human(mem.State), human(mem.IO),
-		human(mem.Arena), human(mem.ArenaLowerBound), human(mem.ArenaUnshared))
+		HumanBytes(mem.Weight), HumanBytes(mem.Packed), HumanBytes(mem.State), HumanBytes(mem.IO),
+		HumanBytes(mem.Arena), HumanBytes(mem.ArenaLowerBound), HumanBytes(mem.ArenaUnshared))
 	w.linef("memory  weight=%d packed=%d state=%d io=%d arena=%d arena_lower_bound=%d arena_unshared=%d",
 		mem.Weight, mem.Packed, mem.State, mem.IO, mem.Arena, mem.ArenaLowerBound, mem.ArenaUnshared)
 }
@@ -232,8 +232,8 @@ func dims(d []int64) string {
 	return "[" + strings.Join(parts, ", ") + "]"
 }
 
-// human returns a number of bytes for people.
-func human(n int64) string {
+// HumanBytes returns a number of bytes for people: "19.2 MiB".
+func HumanBytes(n int64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
 	i := 0
 	f := float64(n)

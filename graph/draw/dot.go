@@ -1,0 +1,191 @@
+package draw
+
+import (
+	"fmt"
+	"html"
+	"strings"
+	"unicode"
+
+	"github.com/emicklei/dot"
+)
+
+const font = "Helvetica"
+
+// dot prints the picture.
+func (p *picture) dot() string {
+	g := dot.NewGraph(dot.Directed)
+	g.Attrs("fontname", font, "fontsize", "12", "fontcolor", "#2B3442", "label", p.label(), "labelloc", "t", "labeljust", "l",
+		"bgcolor", "#FFFFFF", "pad", "0.4", "nodesep", "0.3", "ranksep", "0.42", "newrank", "true", "compound", "true",
+		"style", "rounded", "rankdir", "TB", "outputorder", "edgesfirst")
+	nodes := make([]dot.Node, len(p.boxes))
+	placed := make([]bool, len(p.boxes))
+	add := func(in *dot.Graph, i int) {
+		nodes[i] = p.boxes[i].node(in)
+		placed[i] = true
+	}
+	var frame func(in *dot.Graph, path string, clusters []cluster)
+	frame = func(in *dot.Graph, path string, clusters []cluster) {
+		for i, c := range clusters {
+			inside := in
+			if c.label != "" {
+				id := fmt.Sprintf("%s.%d", path, i)
+				inside = in.Subgraph(id, dot.ClusterOption{})
+				inside.Attrs("id", id, "label", c.label, "labeljust", "l", "style", "rounded,filled", "color", "#C9D1DC",
+					"fillcolor", "#F6F8FA", "fontname", font+" bold", "fontsize", "12", "fontcolor", "#4A5568", "margin", "14")
+				if len(c.inner) > 0 {
+					inside.Attrs("fillcolor", "#EEF1F5")
+				}
+			}
+			for _, b := range c.boxes {
+				add(inside, b)
+			}
+			frame(inside, path+"."+fmt.Sprint(i), c.inner)
+		}
+	}
+	frame(g, "group", p.groups)
+	for i := range p.boxes {
+		if !placed[i] {
+			add(g, i)
+		}
+	}
+	for _, l := range p.links {
+		e := g.Edge(nodes[l.from], nodes[l.to])
+		e.Attrs("fontname", font, "fontsize", "8", "fontcolor", "#5B6675", "color", "#7A8699", "arrowsize", "0.6", "penwidth", "1.1")
+		if len(l.labels) > 0 {
+			e.Attrs("label", " "+clean(strings.Join(l.labels, "\n"))+" ")
+		}
+		if l.reuse {
+			e.Attrs("style", "dashed", "color", "#B0573B", "constraint", "true", "penwidth", "0.9")
+		}
+	}
+	p.rank(g, nodes)
+	return g.String()
+}
+
+// rank puts every wave on a rank of its own, in order. Where no link leads from a wave to the
+// next, an invisible one does.
+func (p *picture) rank(g *dot.Graph, nodes []dot.Node) {
+	type wave struct {
+		program string
+		rank    int
+	}
+	var order []wave
+	boxes := map[wave][]int{}
+	for i := range p.boxes {
+		b := &p.boxes[i]
+		if b.rank < 0 {
+			continue
+		}
+		w := wave{b.program, b.rank}
+		if boxes[w] == nil {
+			order = append(order, w)
+		}
+		boxes[w] = append(boxes[w], i)
+	}
+	linked := map[[2]wave]bool{}
+	for _, l := range p.links {
+		a, b := &p.boxes[l.from], &p.boxes[l.to]
+		linked[[2]wave{{a.program, a.rank}, {b.program, b.rank}}] = true
+	}
+	sortWaves(order, func(a, b wave) bool { return a.program == b.program && a.rank < b.rank })
+	for i, w := range order {
+		same := make([]dot.Node, len(boxes[w]))
+		for j, b := range boxes[w] {
+			same[j] = nodes[b]
+		}
+		g.AddToSameRank(fmt.Sprintf("%s wave %04d", w.program, w.rank), same...)
+		if i > 0 && order[i-1].program == w.program && !linked[[2]wave{order[i-1], w}] {
+			g.Edge(nodes[boxes[order[i-1]][0]], nodes[boxes[w][0]]).Attrs("style", "invis")
+		}
+	}
+}
+
+// sortWaves is an insertion sort: waves of different programs keep their order.
+func sortWaves[W any](list []W, less func(a, b W) bool) {
+	for i := range list {
+		for j := i; j > 0 && less(list[j], list[j-1]); j-- {
+			list[j], list[j-1] = list[j-1], list[j]
+		}
+	}
+}
+
+// label is the title and the legend: the kinds that occur.
+func (p *picture) label() dot.HTML {
+	var b strings.Builder
+	b.WriteString(`<table border="0" cellborder="0" cellspacing="0" cellpadding="2">`)
+	for i, line := range p.title {
+		size, color := 12, "#5B6675"
+		if i == 0 {
+			size, color = 20, "#1F2733"
+		}
+		row(&b, "left", size, color, i == 0, line)
+	}
+	b.WriteString(`<tr><td align="left"><table border="0" cellborder="1" cellspacing="6" cellpadding="4"><tr>`)
+	used := map[string]bool{}
+	for i := range p.boxes {
+		used[p.boxes[i].kind] = true
+	}
+	for _, k := range kinds {
+		if used[k.name] {
+			fmt.Fprintf(&b, `<td bgcolor="%s" color="%s" style="rounded"><font point-size="10" color="#2B3442">%s</font></td>`, k.fill, k.line, k.name)
+		}
+	}
+	b.WriteString(`</tr></table></td></tr></table>`)
+	return dot.HTML(b.String())
+}
+
+func (b *box) node(in *dot.Graph) dot.Node {
+	k := look(b.kind)
+	var t strings.Builder
+	t.WriteString(`<table border="0" cellborder="0" cellspacing="0" cellpadding="1">`)
+	row(&t, "center", 11, "#1F2733", true, b.title)
+	for _, l := range b.lines {
+		row(&t, "center", 9, "#4A5568", false, l)
+	}
+	for _, w := range b.weights {
+		row(&t, "center", 9, k.line, false, w.String())
+	}
+	for _, s := range b.stores {
+		row(&t, "center", 8, "#7A8699", false, s)
+	}
+	t.WriteString(`</table>`)
+	n := in.Node(b.id)
+	n.Attrs("id", clean(b.id), "label", dot.HTML(t.String()), "shape", "box", "style", "rounded,filled",
+		"fillcolor", k.fill, "color", k.line, "penwidth", "1.2", "fontname", font, "margin", "0.10,0.05", "tooltip", clean(b.id))
+	if b.kind == "state" {
+		n.Attrs("shape", "cylinder", "style", "filled")
+	}
+	if b.output {
+		n.Attrs("peripheries", "2")
+	}
+	return n
+}
+
+// row writes a line of text as a row of a table.
+func row(b *strings.Builder, align string, size int, color string, bold bool, text string) {
+	text = html.EscapeString(clip(clean(text)))
+	if bold {
+		text = "<b>" + text + "</b>"
+	}
+	fmt.Fprintf(b, `<tr><td align="%s"><font point-size="%d" color="%s">%s</font></td></tr>`, align, size, color, text)
+}
+
+// clean replaces what cannot be shown: names come from model files and may hold any bytes.
+func clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, s)
+}
+
+// clip shortens what would make a box too wide.
+func clip(s string) string {
+	const most = 120
+	r := []rune(s)
+	if len(r) > most {
+		return string(r[:most-1]) + "…"
+	}
+	return s
+}

@@ -1,0 +1,170 @@
+// Package draw makes pictures of graphs and plans: as text in the dot language, and from that,
+// in-process, as svg or png.
+//
+// It owns what is drawn (boxes, links, ranks), the folding of equal layers into one, the colours,
+// and the rendering. It imports graph, ops' names by way of graphs, exec/plan, and two drawing
+// libraries; it knows neither models nor the compiler.
+//
+// Graphs and plans are both turned into a picture, which knows only boxes and links; folding and
+// printing work on that. The same input and options give the same bytes.
+package draw
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Options say which part of a graph or plan to draw. A repeated layer is drawn once unless All
+// is set or Layer names one.
+type Options struct {
+	Title   string // the first line; by default the model's name
+	All     bool   // every node or step and every dependency, nothing folded
+	Layer   int    // only this block, −1 for all
+	Program string // of a plan; by default its first one, with All every one
+}
+
+// outside is the layer of a box that belongs to no block.
+const outside = -1
+
+// A picture is boxes and the links between them, in execution order.
+type picture struct {
+	title  []string
+	boxes  []box
+	links  []link
+	groups []cluster
+}
+
+// A box is a node of a graph or a step of a plan.
+type box struct {
+	id      string // stable: from names, not from positions in memory
+	program string // of a plan
+	layer   int
+	rank    int // the wave of a step; boxes of a graph have none, −1
+	kind    string
+	title   string
+	lines   []string
+	weights []weight
+	stores  []string // where a step's results are
+	output  bool
+	shape   string // what makes two boxes of different layers the same, names and weight types aside
+}
+
+// A weight is a tensor that a box reads. Folded layers may differ in its type.
+type weight struct {
+	name  string
+	types []string
+	dims  string
+}
+
+func (w weight) String() string {
+	return fmt.Sprintf("%s  %s %s", w.name, strings.Join(w.types, "/"), w.dims)
+}
+
+// A link says that box to comes after box from, because it takes a value from it or, where reuse
+// is set, only because it writes memory that the other one uses.
+type link struct {
+	from, to int
+	labels   []string
+	reuse    bool
+}
+
+// A cluster is a frame around boxes, or around other clusters.
+type cluster struct {
+	label string
+	boxes []int
+	inner []cluster
+}
+
+// link adds a link, or a label to one that is there.
+func (p *picture) link(from, to int, label string, reuse bool) {
+	i := slices.IndexFunc(p.links, func(l link) bool { return l.from == from && l.to == to })
+	if i < 0 {
+		i = len(p.links)
+		p.links = append(p.links, link{from: from, to: to, reuse: reuse})
+	}
+	l := &p.links[i]
+	if label != "" && !slices.Contains(l.labels, label) {
+		l.labels = append(l.labels, label)
+	}
+}
+
+// finish brings a picture of everything into the form that the options ask for.
+func (p *picture) finish(o Options) (*picture, error) {
+	switch {
+	case o.Layer != outside:
+		q := p.only(o.Layer)
+		if len(q.boxes) == 0 {
+			return nil, fmt.Errorf("block %d does not exist, expected one from 0 to %d", o.Layer, p.lastLayer())
+		}
+		q.frame()
+		return q, nil
+	case o.All:
+		p.frame()
+		return p, nil
+	}
+	return fold(p), nil
+}
+
+func (p *picture) lastLayer() int {
+	last := outside
+	for i := range p.boxes {
+		last = max(last, p.boxes[i].layer)
+	}
+	return last
+}
+
+// only keeps the boxes of one layer.
+func (p *picture) only(layer int) *picture {
+	q := &picture{title: p.title}
+	to := map[int]int{}
+	for i := range p.boxes {
+		if p.boxes[i].layer == layer {
+			to[i] = len(q.boxes)
+			q.boxes = append(q.boxes, p.boxes[i])
+		}
+	}
+	for _, l := range p.links {
+		from, ok := to[l.from]
+		if until, ok2 := to[l.to]; ok && ok2 {
+			l.from, l.to = from, until
+			q.links = append(q.links, l)
+		}
+	}
+	return q
+}
+
+// frame puts a cluster around every layer, and around every program if there are several.
+func (p *picture) frame() {
+	programs := []string{}
+	byProgram := map[string][]cluster{}
+	for i := range p.boxes {
+		b := &p.boxes[i]
+		list, ok := byProgram[b.program]
+		if !ok {
+			programs = append(programs, b.program)
+		}
+		if label := layerLabel(b.layer); len(list) == 0 || list[len(list)-1].label != label {
+			list = append(list, cluster{label: label})
+		}
+		c := &list[len(list)-1]
+		c.boxes = append(c.boxes, i)
+		byProgram[b.program] = list
+	}
+	for _, name := range programs {
+		c := cluster{label: "program " + name, inner: byProgram[name]}
+		if len(programs) == 1 {
+			p.groups = c.inner
+			return
+		}
+		p.groups = append(p.groups, c)
+	}
+}
+
+// layerLabel is empty for boxes outside all blocks: a cluster without a label has no frame.
+func layerLabel(layer int) string {
+	if layer == outside {
+		return ""
+	}
+	return fmt.Sprintf("block %d", layer)
+}

@@ -1,0 +1,220 @@
+package draw
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// fold draws each kind of layer once. Two layers are of a kind if their boxes have the same
+// shapes and are linked alike, whatever their names, the types of their weights and the places of
+// their buffers. Layers that repeat one after the other become a cluster "×24", and so does a
+// pattern of layers, such as five with a window and one without.
+func fold(p *picture) *picture {
+	layers := byLayer(p)
+	keys := layerKeys(p, layers)
+	f := &folder{old: p, layers: layers, to: make([]int, len(p.boxes)), picture: &picture{title: p.title}}
+	for i := range f.to {
+		f.to[i] = -1
+	}
+	runs := runLengths(keys)
+	for at := 0; at < len(runs); {
+		period, times := bestPeriod(runs[at:])
+		if times == 1 {
+			f.groups = append(f.groups, f.draw(runs[at:at+1])...)
+			at++
+			continue
+		}
+		all := slices.Clone(runs[at : at+period])
+		for i := range all { // the layers of all repetitions are drawn by those of the first
+			for t := 1; t < times; t++ {
+				all[i].layers = append(slices.Clone(all[i].layers), runs[at+t*period+i].layers...)
+			}
+		}
+		first, last := runs[at].layers[0], runs[at+period*times-1].layers
+		f.groups = append(f.groups, cluster{
+			label: fmt.Sprintf("blocks %d–%d: the pattern below ×%d", first, last[len(last)-1], times),
+			inner: f.draw(all),
+		})
+		at += period * times
+	}
+	f.rest()
+	f.relink()
+	return f.picture
+}
+
+// byLayer lists the boxes of each layer; layers[i] is that of layer i.
+func byLayer(p *picture) [][]int {
+	layers := make([][]int, p.lastLayer()+1)
+	for i := range p.boxes {
+		if l := p.boxes[i].layer; l != outside {
+			layers[l] = append(layers[l], i)
+		}
+	}
+	return layers
+}
+
+// layerKeys returns for each layer a text that is equal for equal layers. Links from outside the
+// layer count by their label only.
+func layerKeys(p *picture, layers [][]int) []string {
+	place := make([]int, len(p.boxes)) // of a box in its layer
+	keys := make([]strings.Builder, len(layers))
+	for l, boxes := range layers {
+		for i, b := range boxes {
+			place[b] = i
+			fmt.Fprintf(&keys[l], "%s\n", p.boxes[b].shape)
+		}
+	}
+	for _, k := range p.links {
+		from, to := &p.boxes[k.from], &p.boxes[k.to]
+		if to.layer == outside || k.reuse {
+			continue
+		}
+		source := "outside"
+		if from.layer == to.layer {
+			source = fmt.Sprint(place[k.from])
+		}
+		fmt.Fprintf(&keys[to.layer], "%s → %d %q\n", source, place[k.to], k.labels)
+	}
+	texts := make([]string, len(keys))
+	for i := range keys {
+		texts[i] = keys[i].String()
+	}
+	return texts
+}
+
+// A run is equal layers one after the other.
+type run struct {
+	key    string
+	layers []int
+}
+
+func runLengths(keys []string) []run {
+	var runs []run
+	for l, key := range keys {
+		if n := len(runs); n > 0 && runs[n-1].key == key {
+			runs[n-1].layers = append(runs[n-1].layers, l)
+		} else {
+			runs = append(runs, run{key, []int{l}})
+		}
+	}
+	return runs
+}
+
+// bestPeriod returns the number of runs at the start that, repeated, cover most, and how often
+// they occur; 1, 1 if none repeats.
+func bestPeriod(runs []run) (period, times int) {
+	const longest = 8
+	period, times = 1, 1
+	for p := 2; p <= min(longest, len(runs)/2); p++ {
+		n := 1
+		for (n+1)*p <= len(runs) && slices.EqualFunc(runs[:p], runs[n*p:(n+1)*p], sameRun) {
+			n++
+		}
+		if n > 1 && n*p > period*times {
+			period, times = p, n
+		}
+	}
+	return period, times
+}
+
+func sameRun(a, b run) bool { return a.key == b.key && len(a.layers) == len(b.layers) }
+
+// A folder copies boxes into a new picture. to maps old boxes to new ones.
+type folder struct {
+	*picture
+	old    *picture
+	layers [][]int
+	to     []int
+	group  []int // by layer, the number of the cluster that draws it
+	drawn  int
+}
+
+// draw copies the first layer of each run and maps the boxes of its others to it.
+func (f *folder) draw(runs []run) []cluster {
+	var list []cluster
+	for _, r := range runs {
+		c := cluster{label: runLabel(r.layers)}
+		for i, old := range f.layers[r.layers[0]] {
+			b := f.old.boxes[old]
+			b.weights = slices.Clone(b.weights)
+			for _, l := range r.layers {
+				f.to[f.layers[l][i]] = len(f.boxes)
+				b.merge(&f.old.boxes[f.layers[l][i]])
+			}
+			c.boxes = append(c.boxes, len(f.boxes))
+			f.boxes = append(f.boxes, b)
+		}
+		if len(c.boxes) > 0 {
+			list = append(list, c)
+		}
+		f.drawn++
+		for _, l := range r.layers {
+			for len(f.group) <= l {
+				f.group = append(f.group, 0)
+			}
+			f.group[l] = f.drawn
+		}
+	}
+	return list
+}
+
+// merge notes in how far the same box of another layer differs.
+func (b *box) merge(o *box) {
+	for i := range b.weights {
+		for _, t := range o.weights[i].types {
+			if !slices.Contains(b.weights[i].types, t) {
+				b.weights[i].types = append(slices.Clone(b.weights[i].types), t)
+			}
+		}
+	}
+	b.output = b.output || o.output
+}
+
+// runLabel names the layers that a cluster stands for.
+func runLabel(layers []int) string {
+	if len(layers) == 1 {
+		return fmt.Sprintf("block %d", layers[0])
+	}
+	var parts []string
+	for i := 0; i < len(layers); {
+		j := i
+		for j+1 < len(layers) && layers[j+1] == layers[j]+1 {
+			j++
+		}
+		if j > i {
+			parts = append(parts, fmt.Sprintf("%d–%d", layers[i], layers[j]))
+		} else {
+			parts = append(parts, fmt.Sprint(layers[i]))
+		}
+		i = j + 1
+	}
+	return fmt.Sprintf("×%d   blocks %s, as block %d", len(layers), strings.Join(parts, ", "), layers[0])
+}
+
+// rest copies the boxes outside all layers.
+func (f *folder) rest() {
+	for i := range f.old.boxes {
+		if f.to[i] < 0 {
+			f.to[i] = len(f.boxes)
+			f.boxes = append(f.boxes, f.old.boxes[i])
+		}
+	}
+}
+
+// relink copies the links. One from a layer to the next of the same cluster would lead back up:
+// that layers follow each other is what the cluster's label says.
+func (f *folder) relink() {
+	for _, l := range f.old.links {
+		from, to := f.old.boxes[l.from].layer, f.old.boxes[l.to].layer
+		if from != to && from != outside && to != outside && f.to[l.from] >= f.to[l.to] {
+			continue
+		}
+		if from != to && from != outside && to != outside && f.group[from] == f.group[to] {
+			continue
+		}
+		for _, label := range append(slices.Clone(l.labels), "") {
+			f.link(f.to[l.from], f.to[l.to], label, l.reuse)
+		}
+	}
+}

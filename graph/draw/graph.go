@@ -1,0 +1,111 @@
+package draw
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"pesti/exec/plan"
+	"pesti/graph"
+)
+
+// Graph returns the dot text of a graph, a box for each node, a link for each value that a node
+// takes from another, labelled with its type. Weights stand in the boxes that read them. It
+// fails for a block that the graph does not have.
+func Graph(g *graph.Graph, o Options) (string, error) {
+	pic := &picture{title: graphTitle(g, o)}
+	at := make(map[*graph.Node]int, len(g.Nodes))
+	for i, n := range g.Nodes {
+		at[n] = i
+		b := nodeBox(n)
+		for _, v := range n.Out {
+			b.output = b.output || g.IsOutput(v)
+		}
+		pic.boxes = append(pic.boxes, b)
+		for _, v := range n.In {
+			if v == nil || v.IsWeight() {
+				continue
+			}
+			if from, ok := at[v.Def]; ok {
+				pic.link(from, i, typeLabel(v.Type), false)
+			}
+		}
+	}
+	pic, err := pic.finish(o)
+	if err != nil {
+		return "", err
+	}
+	return pic.dot(), nil
+}
+
+func graphTitle(g *graph.Graph, o Options) []string {
+	name := o.Title
+	if name == "" {
+		name = g.Name
+	}
+	var bounds []string
+	for _, b := range g.Bounds {
+		bounds = append(bounds, fmt.Sprintf("%s ≤ %d", b.Sym, b.Max))
+	}
+	var bytes int64
+	for _, w := range g.Weights {
+		bytes += w.Type.Bytes(func(d graph.Dim) int64 { return d.N })
+	}
+	return []string{name, fmt.Sprintf("%d nodes · %d weights, %s · %s", len(g.Nodes), len(g.Weights), plan.HumanBytes(bytes), strings.Join(bounds, ", "))}
+}
+
+func nodeBox(n *graph.Node) box {
+	layer := layerOf(n.Name())
+	b := box{
+		id:    "node." + n.Name(),
+		layer: layer,
+		rank:  -1,
+		kind:  kindOf(n.Op.Name),
+		title: inLayer(n.Name(), layer),
+		lines: []string{n.Op.Name},
+	}
+	var names, types []string
+	for _, v := range n.Out {
+		names = append(names, inLayer(v.Name, layer))
+		types = append(types, v.Type.String())
+	}
+	if len(names) > 1 {
+		b.title = strings.Join(names, ", ")
+	}
+	var attrs []string
+	for _, name := range slices.Sorted(maps.Keys(n.Attr)) {
+		attrs = append(attrs, name+" "+short(n.Attr[name]))
+	}
+	b.lines = append(b.lines, wrap(attrs)...)
+	b.shape = strings.Join([]string{n.Op.Name, strings.Join(types, " "), n.Attr.String()}, " ")
+	for i, v := range n.In {
+		if v != nil && v.IsWeight() {
+			b.weights = append(b.weights, weight{name: inLayer(v.Name, layer), types: []string{string(v.Type.DType)}, dims: shapeLabel(v.Type)})
+			b.shape += fmt.Sprint(" ", i, shapeLabel(v.Type))
+		}
+	}
+	return b
+}
+
+// layerOf returns the block that a value belongs to by its name, blk.3.attn_q.
+func layerOf(name string) int {
+	rest, ok := strings.CutPrefix(name, "blk.")
+	number, _, dot := strings.Cut(rest, ".")
+	n, err := strconv.Atoi(number)
+	if !ok || !dot || err != nil || n < 0 {
+		return outside
+	}
+	return n
+}
+
+func typeLabel(t graph.Type) string { return string(t.DType) + " " + strings.Trim(shapeLabel(t), "[]") }
+
+func shapeLabel(t graph.Type) string {
+	parts := make([]string, len(t.Shape))
+	for i, d := range t.Shape {
+		parts[i] = d.String()
+	}
+	return "[" + strings.Join(parts, "×") + "]"
+}

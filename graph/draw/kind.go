@@ -1,0 +1,53 @@
+package draw
+
+import "strings"
+
+// A kind is a family of operations that share a colour.
+type kind struct {
+	name  string
+	fill  string // of the box
+	line  string // its border
+	names []string
+}
+
+// kinds is the table of colours: light fills, borders of the same hue.
+var kinds = []kind{
+	{"matmul", "#DCEBFB", "#3B78B8", []string{"matmul", "qkv", "swiglu", "matmul_group", "gated"}},
+	{"attention", "#FDE6D3", "#D07A2D", []string{"attention", "attn_scores", "softmax", "attn_values", "rope"}},
+	{"norm", "#DDF3E1", "#3F9757", []string{"norm", "rms_norm", "norm_add", "norm_quantise"}},
+	{"quantise", "#FBF3CC", "#B39A1E", []string{"quantise"}},
+	{"embed", "#EBE1F8", "#7D5BB5", []string{"embed", "get_rows"}},
+	{"elementwise", "#E2F3F3", "#3C9191", []string{"add", "mul", "scale", "silu", "gelu_tanh", "gelu_erf", "add_bias"}},
+	{"rows", "#F9E1EC", "#BC4F83", []string{"select", "select_rows", "copy"}},
+	{"state", "#E9ECF1", "#66738A", []string{"state", "kv_write"}},
+	{"input", "#FFFFFF", "#66738A", []string{"input"}},
+	{"reference kernel", "#F8DADA", "#C0392B", nil}, // ref.*: what no other kernel fits
+	{"other", "#F4F4F4", "#888888", nil},
+}
+
+const refPrefix = "ref."
+
+// kindOf returns the kind of an op or a kernel.
+func kindOf(name string) string {
+	if strings.HasPrefix(name, refPrefix) {
+		return "reference kernel"
+	}
+	for _, k := range kinds {
+		for _, n := range k.names {
+			if n == name {
+				return k.name
+			}
+		}
+	}
+	return "other"
+}
+
+// look returns the row of a kind.
+func look(name string) kind {
+	for _, k := range kinds {
+		if k.name == name {
+			return k
+		}
+	}
+	return kinds[len(kinds)-1]
+}

@@ -1,0 +1,185 @@
+package draw
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"pesti/exec/plan"
+)
+
+// Plan returns the dot text of a plan, a box for each step, each wave one rank. Solid links are
+// data, dashed ones order that only the reuse of memory forces. It fails for a plan that does
+// not verify and for a program or block that the plan does not have.
+func Plan(p *plan.Plan, o Options) (string, error) {
+	if err := plan.Verify(p); err != nil {
+		return "", err
+	}
+	pic := &picture{title: planTitle(p, o)}
+	found := false
+	for i := range p.Programs {
+		g := &p.Programs[i]
+		if o.Program != "" && g.Name != o.Program || o.Program == "" && !o.All && i > 0 {
+			continue
+		}
+		found = true
+		pic.addProgram(p, g)
+	}
+	if !found {
+		var names []string
+		for i := range p.Programs {
+			names = append(names, p.Programs[i].Name)
+		}
+		return "", fmt.Errorf("program %q does not exist, expected one of %q", o.Program, names)
+	}
+	pic, err := pic.finish(o)
+	if err != nil {
+		return "", err
+	}
+	return pic.dot(), nil
+}
+
+func planTitle(p *plan.Plan, o Options) []string {
+	t, m := &p.Target, &p.Memory
+	name := o.Title
+	if name == "" {
+		name = p.Model.Name
+	}
+	if name == "" {
+		name = p.Model.Arch
+	}
+	return []string{
+		name,
+		fmt.Sprintf("%s %s · %s · KV cache in %s · context %d · up to %d tokens in a step, %d sequences, %d threads",
+			t.Backend, t.ISA, t.Precision, t.KV, t.Ctx, t.Ubatch, t.Sequences, t.Threads),
+		fmt.Sprintf("weights %s · packed %s · state %s · io %s · arena %s (lower bound %s, unshared %s)",
+			plan.HumanBytes(m.Weight), plan.HumanBytes(m.Packed), plan.HumanBytes(m.State), plan.HumanBytes(m.IO),
+			plan.HumanBytes(m.Arena), plan.HumanBytes(m.ArenaLowerBound), plan.HumanBytes(m.ArenaUnshared)),
+	}
+}
+
+func (pic *picture) addProgram(p *plan.Plan, g *plan.Program) {
+	pic.title = append(pic.title, fmt.Sprintf("program %s: %d to %d tokens, up to %d rows of logits · %d steps in %d waves",
+		g.Name, g.MinT, g.MaxT, g.MaxR, countSteps(g), len(g.Waves)))
+	types := map[string]*plan.Weight{}
+	for i := range p.Weights {
+		types[p.Weights[i].Name] = &p.Weights[i]
+	}
+	base := len(pic.boxes)
+	all := touches(p, g)
+	for i := range g.Waves {
+		for j := range g.Waves[i].Steps {
+			st := &g.Waves[i].Steps[j]
+			b := stepBox(st, types)
+			b.id = fmt.Sprintf("%s.step.%d", g.Name, st.ID)
+			b.program, b.rank = g.Name, i
+			for _, t := range all[st.ID] {
+				if t.writes {
+					b.stores = append(b.stores, store(t.buffer, st))
+					b.output = b.output || t.buffer.Class == plan.IO
+					b.shape += " " + t.buffer.Format + " " + t.buffer.Elems
+				}
+			}
+			pic.boxes = append(pic.boxes, b)
+		}
+	}
+	for _, l := range dependencies(all) {
+		l.from += base
+		l.to += base
+		pic.links = append(pic.links, l)
+	}
+}
+
+func countSteps(g *plan.Program) int {
+	n := 0
+	for i := range g.Waves {
+		n += len(g.Waves[i].Steps)
+	}
+	return n
+}
+
+func stepBox(st *plan.Step, weights map[string]*plan.Weight) box {
+	split := st.Split.By
+	if st.Split.Unit > 1 {
+		split += fmt.Sprintf("/%d", st.Split.Unit)
+	}
+	b := box{
+		layer: st.Layer,
+		kind:  kindOf(st.Kernel),
+		title: fmt.Sprintf("%d  %s", st.ID, inLayer(st.Name, st.Layer)),
+		lines: []string{fmt.Sprintf("%s[%s], split %s", st.Kernel, st.Rows, split)},
+	}
+	var params []string
+	for _, p := range st.Params {
+		params = append(params, p.Name+" "+short(p.Value))
+	}
+	b.lines = append(b.lines, wrap(params)...)
+	b.shape = strings.Join([]string{st.Kernel, st.Rows, split, strings.Join(params, " ")}, " ")
+	for _, a := range st.Args {
+		if a.Weight == "" {
+			continue
+		}
+		w := weights[a.Weight]
+		typ := w.Type
+		if at := strings.LastIndexByte(a.Kernel, '.'); at >= 0 {
+			typ = a.Kernel[:at] // gemv.q5_0; what follows is the format of x
+		}
+		b.weights = append(b.weights, weight{name: inLayer(w.Name, st.Layer), types: []string{typ}, dims: dims(w.Dims)})
+		b.shape += fmt.Sprint(" ", a.Role, w.Dims)
+	}
+	return b
+}
+
+// store says where a buffer is and how long.
+func store(b *plan.Buffer, st *plan.Step) string {
+	name := inLayer(b.Name, st.Layer)
+	if b.ID == st.Scratch {
+		name = "scratch"
+	}
+	s := fmt.Sprintf("b%d %s  %s  %s", b.ID, name, bufferShape(b), b.Class)
+	if b.Class != plan.Arena {
+		return s + "  " + plan.HumanBytes(b.Size)
+	}
+	size := plan.HumanBytes(b.Size)
+	if b.Each {
+		size = fmt.Sprintf("%d × %s", b.Size/b.Stride, plan.HumanBytes(b.Stride))
+	}
+	return fmt.Sprintf("%s  at %d  %s  steps [%d,%d)", s, b.Offset, size, b.First, b.Last)
+}
+
+func bufferShape(b *plan.Buffer) string {
+	return b.Format + " " + strings.ReplaceAll(b.Elems, "*", "×")
+}
+
+func dims(d []int64) string {
+	return strings.ReplaceAll(fmt.Sprint(d), " ", "×")
+}
+
+// inLayer drops the block's prefix from a name that stands in the block's frame.
+func inLayer(name string, layer int) string {
+	if layer == outside {
+		return name
+	}
+	return strings.TrimPrefix(name, fmt.Sprintf("blk.%d.", layer))
+}
+
+func short(v any) string {
+	if f, ok := v.(float64); ok {
+		return fmt.Sprintf("%.4g", f)
+	}
+	return fmt.Sprint(v)
+}
+
+// wrap joins words into lines of moderate length.
+func wrap(words []string) []string {
+	const width = 52
+	var lines []string
+	for _, w := range words {
+		if n := len(lines); n > 0 && len(lines[n-1])+len(w)+2 <= width {
+			lines[n-1] += ", " + w
+		} else {
+			lines = append(lines, w)
+		}
+	}
+	return slices.Clip(lines)
+}
