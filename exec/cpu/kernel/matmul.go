@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"pesti/gguf/quant"
@@ -21,10 +22,15 @@ type Matmul struct {
 	tile func(y *tile, w []byte, n int, x *activation)
 }
 
-// Matmuls returns the matmul kernels. A type is in the table with float32 activations if quant
-// can dequantise it, and with q8x2 if there is an integer kernel for it. gemv kernels are for
-// steps of few tokens, gemm kernels for many; in portable Go they are the same functions.
-func Matmuls() []Matmul {
+// Matmuls returns the matmul kernels.
+func Matmuls() []Matmul { return slices.Clone(matmuls) }
+
+// A type is in the table with float32 activations if quant can dequantise it, and with q8x2 if
+// there is an integer kernel for it. gemv kernels are for steps of few tokens, gemm kernels for
+// many; in portable Go they are the same functions.
+var matmuls = portableMatmuls()
+
+func portableMatmuls() []Matmul {
 	var all []Matmul
 	add := func(t quant.Type, act string, f func(*tile, []byte, int, *activation)) {
 		for _, shape := range []string{"gemv", "gemm"} {
@@ -118,7 +124,7 @@ type factor struct {
 func (b *binder) factor(role, act string, k int) factor {
 	data, info := b.weight(role)
 	name := b.operand(role).Kernel
-	for _, mm := range Matmuls() {
+	for _, mm := range matmuls {
 		if mm.Name != name {
 			continue
 		}
@@ -170,6 +176,9 @@ func bindMatmulGroup(b *binder) Func {
 	}
 	if len(members) == 0 {
 		b.fail("operand w0 is missing")
+	}
+	if b.err != nil {
+		return nil
 	}
 	shareRows(members, b.split())
 

@@ -1,0 +1,335 @@
+package kernel
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"pesti/exec/plan"
+	"pesti/gguf/quant"
+	"pesti/ops/ref"
+)
+
+// product is x·wᵀ in float64 with a bound of the error that float32 sums may have: blocks are
+// added one after the other, and each adds half a unit in the last place of what is summed. What
+// is summed may be larger than the weights, since a scale and a minimum can cancel.
+func product(x, w []float32, parts float64) (sum, bound float64) {
+	const block = 32
+	var size float64
+	for at := 0; at < len(x); at += block {
+		var most, xs float64
+		for i := at; i < min(at+block, len(x)); i++ {
+			sum += float64(x[i]) * float64(w[i])
+			most = max(most, math.Abs(float64(w[i])))
+			xs += math.Abs(float64(x[i]))
+		}
+		size += most * xs
+	}
+	return sum, parts * size * float64(len(x)/block+8) * 0x1p-24
+}
+
+// TestMatmul holds every matmul kernel against products of dequantised operands in float64, for
+// odd shapes; and sees that a row's bits depend neither on the rows beside it nor on the workers.
+func TestMatmul(t *testing.T) {
+	for _, mm := range Matmuls() {
+		t.Run(mm.Name, func(t *testing.T) {
+			info, _ := quant.Lookup(mm.Type)
+			// An odd number of blocks, more and less than a span of 256 elements.
+			ks := []int{info.BlockLen, 3 * info.BlockLen}
+			switch {
+			case info.BlockLen == 32:
+				ks = append(ks, 8*32, 11*32)
+			case info.BlockLen == 1:
+				ks = []int{1, 31, 33, 300}
+			}
+			for _, k := range ks {
+				for _, n := range []int{1, 2, 15, 16, 37} {
+					rng := rand.New(rand.NewPCG(uint64(k), uint64(n)))
+					const most = 33
+					c := newCall("matmul_group", "T", "rows", 16, intParam("k", k), intParam("n0", n))
+					c.scratch = 16*k + 4352
+					x := c.putActivations(rng, mm.Act, most, k)
+					w := c.putWeight(rng, "w0", mm.Name, mm.Type, n*k)
+					c.put("out0", make([]float32, most*n))
+					out := c.mem["out0"].f32()
+
+					c.run(t, 1, Run{T: most}, "out0")
+					want := slices.Clone(out)
+					for m := range most {
+						for j := range n {
+							sum, bound := product(x[m*k:(m+1)*k], w[j*k:(j+1)*k], 4)
+							if got := float64(want[m*n+j]); !(math.Abs(got-sum) <= bound+1e-30) {
+								t.Fatalf("k=%d n=%d: row %d, product %d is %v, expected %v ± %v", k, n, m, j, got, sum, bound)
+							}
+						}
+					}
+					for _, m := range []int{1, 2, 7, 31, 33} {
+						for workers := 1; workers <= 3; workers++ {
+							c.run(t, workers, Run{T: m}, "out0")
+							if !sameBits(out[:m*n], want[:m*n]) {
+								t.Fatalf("k=%d n=%d: %d rows on %d workers differ from %d rows on 1", k, n, m, workers, most)
+							}
+							for _, v := range out[m*n:] {
+								if math.Float32bits(v) != 0xffffffff {
+									t.Fatalf("k=%d n=%d: wrote beyond %d rows", k, n, m)
+								}
+							}
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+func intParam(name string, v int) plan.Param { return plan.Param{Name: name, Value: int64(v)} }
+
+// TestMatmulNames sees that gemv and gemm kernels come in pairs and that every kernel is named
+// after its type and activations.
+func TestMatmulNames(t *testing.T) {
+	for _, mm := range Matmuls() {
+		shape, rest, _ := strings.Cut(mm.Name, ".")
+		if rest != strings.ToLower(mm.Type.String())+"."+mm.Act || shape != "gemv" && shape != "gemm" {
+			t.Errorf("%s is for %s with %s", mm.Name, mm.Type, mm.Act)
+		}
+		other := map[string]string{"gemv": "gemm.", "gemm": "gemv."}[shape] + rest
+		if !slices.ContainsFunc(Matmuls(), func(m Matmul) bool { return m.Name == other }) {
+			t.Errorf("there is a %s and no %s", mm.Name, other)
+		}
+	}
+}
+
+// TestMatmulExtremes multiplies the largest integers of each type with the largest activations
+// of one sign, where sums come nearest to their bounds.
+func TestMatmulExtremes(t *testing.T) {
+	for _, mm := range Matmuls() {
+		if mm.Act != "q8x2" {
+			continue
+		}
+		for _, value := range []float32{1e4, -1e4, 1e30} {
+			for _, fill := range []byte{0, 0x7f, 0x80, 0xff} {
+				info, _ := quant.Lookup(mm.Type)
+				k := 3 * info.BlockLen
+				c := newCall("matmul_group", "T", "rows", 16, intParam("k", k), intParam("n0", 2))
+				c.scratch = 16*k + 4352
+				x := c.setActivations(mm.Act, 1, k, slices.Repeat([]float32{value}, k))
+				c.putWeight(rand.New(rand.NewPCG(1, 2)), "w0", mm.Name, mm.Type, 2*k)
+				data := c.mem["w0"].data()
+				for at := 0; at < len(data); at += info.BlockBytes {
+					block := data[at : at+info.BlockBytes]
+					for i := range block {
+						block[i] = fill
+					}
+					for _, s := range info.Scales {
+						block[s], block[s+1] = 0x00, 0x3c // 1.0
+					}
+				}
+				w := make([]float32, 2*k)
+				info.Dequantize(w, data)
+				c.put("out0", make([]float32, 2))
+				c.run(t, 1, Run{T: 1}, "out0")
+				for j, got := range c.mem["out0"].f32() {
+					sum, bound := product(x, w[j*k:(j+1)*k], 8)
+					if !(math.Abs(float64(got)-sum) <= bound) {
+						t.Errorf("%s: weights of bytes %#x times %g: %v, expected %v ± %v", mm.Name, fill, value, got, sum, bound)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestMatmulNaN sees that a NaN in an activation row or a weight row reaches all products of that
+// row and no others.
+func TestMatmulNaN(t *testing.T) {
+	for _, mm := range Matmuls() {
+		info, _ := quant.Lookup(mm.Type)
+		if !slices.Contains([]quant.Type{quant.F32, quant.Q4_0, quant.Q4_1, quant.Q5_0, quant.Q5_1, quant.Q8_0, quant.Q4_K, quant.Q5_K, quant.Q6_K}, mm.Type) {
+			continue
+		}
+		const n, m = 5, 3
+		k := 256
+		rng := rand.New(rand.NewPCG(3, 4))
+		c := newCall("matmul_group", "T", "rows", 16, intParam("k", k), intParam("n0", n))
+		c.scratch = 16*k + 4352
+		x := randoms(rng, m*k, 1)
+		x[k+100] = float32(math.NaN())
+		c.setActivations(mm.Act, m, k, x)
+		c.putWeight(rng, "w0", mm.Name, mm.Type, n*k)
+		row := c.mem["w0"].data()[3*k/info.BlockLen*info.BlockBytes:]
+		if info.Scales == nil {
+			copy(row, []byte{0xff, 0xff, 0xff, 0x7f})
+		} else {
+			copy(row[info.Scales[0]:], []byte{0xff, 0x7f})
+		}
+		c.put("out0", make([]float32, m*n))
+		c.run(t, 1, Run{T: m}, "out0")
+		for i, v := range c.mem["out0"].f32() {
+			if want := i/n == 1 || i%n == 3; (v != v) != want {
+				t.Errorf("%s: row %d, product %d is %v, expected NaN: %v", mm.Name, i/n, i%n, v, want)
+			}
+		}
+	}
+}
+
+// TestMatmulGroup holds a group of three types with biases and a residual, which is also the
+// output, against each product alone.
+func TestMatmulGroup(t *testing.T) {
+	const m, k = 10, 256
+	ns := []int{37, 16, 5}
+	types := []quant.Type{quant.Q5_0, quant.Q8_0, quant.Q6_K}
+	rng := rand.New(rand.NewPCG(5, 6))
+	c := newCall("matmul_group", "T", "rows", 16, intParam("k", k), intParam("n0", ns[0]), intParam("n1", ns[1]), intParam("n2", ns[2]))
+	c.scratch = 16*k + 4352
+	c.putActivations(rng, "q8x2", m, k)
+	var want [3][]float32
+	residual := randoms(rng, m*ns[0], 1)
+	for i, n := range ns {
+		id := fmt.Sprint(i)
+		c.putWeight(rng, "w"+id, "gemv."+strings.ToLower(types[i].String())+".q8x2", types[i], n*k)
+		single := newCall("matmul_group", "T", "rows", 16, intParam("k", k), intParam("n0", n))
+		single.scratch = c.scratch
+		for _, role := range []string{"x", "w" + id} {
+			single.mem[strings.Replace(role, "w"+id, "w0", 1)] = c.mem[role]
+			single.ops[strings.Replace(role, "w"+id, "w0", 1)] = c.ops[role]
+		}
+		single.put("out0", make([]float32, m*n))
+		single.run(t, 1, Run{T: m}, "out0")
+		want[i] = slices.Clone(single.mem["out0"].f32())
+		if i < 2 {
+			bias := randoms(rng, n, 1)
+			c.put("bias"+id, bias)
+			ref.AddBias(want[i], want[i], bias)
+		}
+		c.put("out"+id, make([]float32, m*n))
+	}
+	ref.Add(want[0], want[0], residual)
+	c.mem["res"], c.ops["res"] = c.mem["out0"], c.ops["out0"]
+	for workers := 1; workers <= 4; workers++ {
+		copy(c.mem["out0"].f32(), residual)
+		c.run(t, workers, Run{T: m}, "out1", "out2")
+		for i := range ns {
+			if !sameBits(c.mem[fmt.Sprint("out", i)].f32(), want[i]) {
+				t.Errorf("%d workers: product %d differs from the product alone", workers, i)
+			}
+		}
+	}
+}
+
+// TestShareRows sees that every row of a group has one worker, and that no worker has much more
+// than its part of the bytes.
+func TestShareRows(t *testing.T) {
+	for _, ns := range [][]int{{1}, {16}, {17, 1, 1}, {896, 128, 128}, {64, 100000}, {151936}} {
+		for workers := 1; workers <= 7; workers++ {
+			owner := make([][]int, len(ns))
+			heaviest, total := 0, 0
+			for w := range workers {
+				members := make([]member, len(ns))
+				for i, n := range ns {
+					members[i] = member{n: n, factor: factor{rowBytes: 100 * (i + 1)}}
+				}
+				shareRows(members, split{plan.Split{By: "rows", Unit: 16}, w, workers})
+				load := 0
+				for i, g := range members {
+					if g.lo%16 != 0 && g.lo < g.hi {
+						t.Errorf("%v on %d workers: worker %d begins inside a unit, at %d", ns, workers, w, g.lo)
+					}
+					for row := g.lo; row < g.hi; row++ {
+						owner[i] = append(owner[i], row)
+					}
+					load += (g.hi - g.lo) * g.rowBytes
+				}
+				heaviest, total = max(heaviest, load), total+load
+			}
+			for i, n := range ns {
+				if len(owner[i]) != n || n > 0 && (owner[i][0] != 0 || !slices.IsSorted(owner[i])) {
+					t.Errorf("%v on %d workers: rows of member %d are not shared once each", ns, workers, i)
+				}
+			}
+			if unit := 16 * 100 * len(ns); heaviest > total/workers+2*unit {
+				t.Errorf("%v on %d workers: one has %d of %d bytes", ns, workers, heaviest, total)
+			}
+		}
+	}
+}
+
+// TestGated holds act(gate·x) ⊙ (up·x) against the two products and ops/ref.
+func TestGated(t *testing.T) {
+	acts := map[string]func(dst, x []float32){"silu": ref.SiLU, "gelu_tanh": ref.GELUTanh, "gelu_erf": ref.GELUErf}
+	for act, f := range acts {
+		for _, format := range []string{"f32", "q8x2"} {
+			const m, k, n = 9, 96, 37
+			rng := rand.New(rand.NewPCG(7, 8))
+			c := newCall("gated", "T", "rows", 16, intParam("k", k), intParam("n", n), plan.Param{Name: "act", Value: act})
+			c.scratch = 16*k + 4352
+			x := c.putActivations(rng, format, m, k)
+			gate := c.putWeight(rng, "w0", "gemm.q4_0."+format, quant.Q4_0, n*k)
+			up := c.putWeight(rng, "w1", "gemm.q5_1."+format, quant.Q5_1, n*k)
+			c.put("y", make([]float32, m*n))
+			g, u := make([]float32, m*n), make([]float32, m*n)
+			ref.Matmul(g, x, gate, k)
+			ref.Matmul(u, x, up, k)
+			f(g, g)
+			ref.Mul(g, g, u)
+			var first []float32
+			for workers := 1; workers <= 3; workers++ {
+				c.run(t, workers, Run{T: m}, "y")
+				y := c.mem["y"].f32()
+				for i := range y {
+					if !(math.Abs(float64(y[i]-g[i])) <= 1e-6*(1+math.Abs(float64(g[i])))) {
+						t.Fatalf("%s %s: element %d is %v, expected %v", act, format, i, y[i], g[i])
+					}
+				}
+				if first == nil {
+					first = slices.Clone(y)
+				}
+				if !sameBits(first, y) {
+					t.Errorf("%s %s: %d workers differ from 1", act, format, workers)
+				}
+			}
+		}
+	}
+}
+
+// TestMatmulRefuses sees that what cannot be computed is an error and not a panic.
+func TestMatmulRefuses(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	base := func() *call {
+		c := newCall("matmul_group", "T", "rows", 16, intParam("k", 64), intParam("n0", 3))
+		c.scratch = 16*64 + 4352
+		c.putActivations(rng, "f32", 2, 64)
+		c.putWeight(rng, "w0", "gemv.q4_0.f32", quant.Q4_0, 3*64)
+		c.put("out0", make([]float32, 6))
+		return c
+	}
+	cases := []struct {
+		name, want string
+		change     func(c *call)
+	}{
+		{"a kernel of another type", `weight w0 is Q4_0 with f32 activations, but its kernel is "gemv.q4_1.f32"`, func(c *call) { rename(c, "gemv.q4_1.f32") }},
+		{"a kernel for other activations", `its kernel is "gemv.q4_0.q8x2"`, func(c *call) { rename(c, "gemv.q4_0.q8x2") }},
+		{"an unknown kernel", `there is no matmul kernel "gemv.q9.f32"`, func(c *call) { rename(c, "gemv.q9.f32") }},
+		{"a row that ends in a block", "k=65 is not a multiple of the 32 elements", func(c *call) { c.step.Params[0] = intParam("k", 65); c.scratch *= 2 }},
+		{"little scratch", "is too small", func(c *call) { c.scratch = 100 }},
+		{"no weight", "operand w0 is missing", func(c *call) { delete(c.ops, "w0") }},
+		{"no parameter", "parameter n0 is missing", func(c *call) { c.step.Params = c.step.Params[:1] }},
+		{"an unknown step kernel", `no kernel "frobnicate"`, func(c *call) { c.step.Kernel = "frobnicate" }},
+	}
+	for _, tc := range cases {
+		c := base()
+		tc.change(c)
+		_, err := Bind(&Binding{Step: &c.step, Operands: c.ops, Scratch: newMemory(c.scratch).data(), Workers: 1}, []string{"portable"})
+		if err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: error %v, expected one with %q", tc.name, err, tc.want)
+		}
+	}
+}
+
+func rename(c *call, kernel string) {
+	o := c.ops["w0"]
+	o.Kernel = kernel
+	c.ops["w0"] = o
+}

@@ -1,0 +1,318 @@
+package kernel
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"pesti/exec/plan"
+	"pesti/gguf/quant"
+	"pesti/ops/ref"
+)
+
+func floatParam(name string, v float64) plan.Param { return plan.Param{Name: name, Value: v} }
+
+// TestTable sees that the kernels are those of the signature table, no more and no fewer.
+func TestTable(t *testing.T) {
+	var names, want []string
+	for _, r := range Table() {
+		names = append(names, r.Name)
+	}
+	for _, s := range plan.Kernels() {
+		want = append(want, s.Name)
+	}
+	slices.Sort(names)
+	slices.Sort(want)
+	if !slices.Equal(slices.Compact(names), want) {
+		t.Errorf("kernels %v, signatures %v", names, want)
+	}
+}
+
+// TestSplit sees that shares are whole units, cover all items once, and differ by one unit.
+func TestSplit(t *testing.T) {
+	for _, n := range []int{0, 1, 15, 16, 17, 100, 1000} {
+		for _, unit := range []int64{0, 1, 16} {
+			for workers := 1; workers <= 5; workers++ {
+				next, least, most := 0, math.MaxInt, 0
+				for w := range workers {
+					lo, hi := split{plan.Split{By: "tokens", Unit: unit}, w, workers}.of(n)
+					if lo != next || hi < lo {
+						t.Fatalf("%d by %d on %d workers: worker %d has [%d,%d), expected to begin at %d", n, unit, workers, w, lo, hi, next)
+					}
+					least, most, next = min(least, hi-lo), max(most, hi-lo), hi
+				}
+				if next != n || most-least > 2*max(int(unit), 1)-1 {
+					t.Errorf("%d by %d on %d workers: shares end at %d, from %d to %d items", n, unit, workers, next, least, most)
+				}
+			}
+		}
+	}
+	for w, want := range [][2]int{{0, 9}, {9, 9}} {
+		if lo, hi := (split{plan.Split{By: "one"}, w, 2}).of(9); lo != want[0] || hi != want[1] {
+			t.Errorf("one: worker %d has [%d,%d), expected %v", w, lo, hi, want)
+		}
+		if lo, hi := (split{plan.Split{By: "each"}, w, 2}).of(9); lo != 0 || hi != 9 {
+			t.Errorf("each: worker %d has [%d,%d), expected all of 9", w, lo, hi)
+		}
+	}
+}
+
+// A rowCase is a step that works row by row, and what it should give.
+type rowCase struct {
+	name  string
+	call  func(rng *rand.Rand, rows string) *call
+	out   string // role of the output
+	width int    // of its rows, in float32 or bytes
+	want  func(c *call) []float32
+	ulps  float64 // that float32 results may differ by, 0 for same bits
+}
+
+const rowN, rowM = 96, 7
+
+// rowCases are all kernels without heads.
+func rowCases() []rowCase {
+	x := func(c *call, role string) []float32 { return c.mem[role].f32() }
+	unary := func(kernel string, f func(y, x []float32), params ...plan.Param) rowCase {
+		return rowCase{name: kernel, out: "y", width: rowN,
+			call: func(rng *rand.Rand, rows string) *call {
+				c := newCall(kernel, rows, "one", 1, append(params, intParam("n", rowN))...)
+				c.put("x", randoms(rng, rowM*rowN, 3))
+				c.put("w", randoms(rng, rowN, 1))
+				c.put("bias", randoms(rng, rowN, 1))
+				c.put("y", make([]float32, rowM*rowN))
+				return c
+			},
+			want: func(c *call) []float32 {
+				y := make([]float32, rowM*rowN)
+				f(y, x(c, "x"))
+				return y
+			}}
+	}
+	binary := func(kernel string, f func(y, a, b []float32)) rowCase {
+		return rowCase{name: kernel, out: "y", width: rowN,
+			call: func(rng *rand.Rand, rows string) *call {
+				c := newCall(kernel, rows, "one", 1, intParam("n", rowN))
+				c.put("a", randoms(rng, rowM*rowN, 3))
+				c.put("b", randoms(rng, rowM*rowN, 3))
+				c.put("y", make([]float32, rowM*rowN))
+				return c
+			},
+			want: func(c *call) []float32 {
+				y := make([]float32, rowM*rowN)
+				f(y, x(c, "a"), x(c, "b"))
+				return y
+			}}
+	}
+	embed := func(kernel, ids string, typ quant.Type, scale float64) rowCase {
+		const vocab = 50
+		var table []float32
+		return rowCase{name: kernel + " " + typ.String(), out: "y", width: rowN, ulps: 0,
+			call: func(rng *rand.Rand, rows string) *call {
+				c := newCall(kernel, rows, "one", 1, intParam("n", rowN), intParam("vocab", vocab), floatParam("scale", scale))
+				c.putInts(ids, []int32{0, vocab - 1, 3, 3, 17, 20, 1})
+				table = c.putWeight(rng, "table", "", typ, vocab*rowN)
+				c.put("y", make([]float32, rowM*rowN))
+				return c
+			},
+			want: func(c *call) []float32 {
+				y := make([]float32, rowM*rowN)
+				ref.GetRows(y, table, view[int32](c.mem[ids].data()), rowN, max(scale, 1))
+				return y
+			}}
+	}
+	const eps = 1e-5
+	norm := func(w []float32) func(y, x []float32) {
+		return func(y, x []float32) { ref.RMSNorm(y, x, w, rowN, eps) }
+	}
+	cases := []rowCase{
+		embed("embed", "tokens", quant.Q8_0, 0),
+		embed("embed", "tokens", quant.Q5_1, 32),
+		embed("ref.get_rows", "ids", quant.F16, 0),
+		embed("ref.get_rows", "ids", quant.Q4_0, 1.5),
+		unary("copy", func(y, x []float32) { copy(y, x) }),
+		unary("ref.silu", ref.SiLU),
+		unary("ref.gelu_tanh", ref.GELUTanh),
+		unary("ref.gelu_erf", ref.GELUErf),
+		unary("ref.scale", func(y, x []float32) { ref.Scale(y, x, 0.3) }, floatParam("factor", 0.3)),
+		binary("ref.add", ref.Add),
+		binary("ref.mul", ref.Mul),
+	}
+	withRole := func(kernel, role string, f func(w []float32) func(y, x []float32), ulps float64, params ...plan.Param) {
+		rc := unary(kernel, nil, params...)
+		rc.ulps = ulps
+		rc.want = func(c *call) []float32 {
+			y := make([]float32, rowM*rowN)
+			f(x(c, role))(y, x(c, "x"))
+			return y
+		}
+		cases = append(cases, rc)
+	}
+	withRole("norm", "w", norm, 1, floatParam("eps", eps))
+	withRole("ref.rms_norm", "w", func(w []float32) func(y, x []float32) {
+		return func(y, x []float32) { ref.RMSNorm(y, x, w[:32], 32, eps) }
+	}, 0, floatParam("eps", eps), intParam("group", 32))
+	withRole("ref.add_bias", "bias", func(b []float32) func(y, x []float32) {
+		return func(y, x []float32) { ref.AddBias(y, x, b) }
+	}, 0)
+
+	add := binary("norm_add", nil)
+	add.ulps = 1
+	add.call = func(rng *rand.Rand, rows string) *call {
+		c := newCall("norm_add", rows, "one", 1, intParam("n", rowN), floatParam("eps", eps))
+		c.put("d", randoms(rng, rowM*rowN, 3))
+		c.put("x", randoms(rng, rowM*rowN, 3))
+		c.put("w", randoms(rng, rowN, 1))
+		c.put("y", make([]float32, rowM*rowN))
+		return c
+	}
+	add.want = func(c *call) []float32 {
+		y := make([]float32, rowM*rowN)
+		ref.RMSNorm(y, x(c, "d"), x(c, "w"), rowN, eps)
+		ref.Add(y, y, x(c, "x"))
+		return y
+	}
+	cases = append(cases, add)
+
+	var w []float32
+	cases = append(cases, rowCase{name: "ref.matmul", out: "y", width: 5,
+		call: func(rng *rand.Rand, rows string) *call {
+			c := newCall("ref.matmul", rows, "one", 1, intParam("k", rowN), intParam("n", 5))
+			c.scratch = 4 * rowN
+			c.put("x", randoms(rng, rowM*rowN, 1))
+			w = c.putWeight(rng, "w", "", quant.Q5_0, 5*rowN)
+			c.put("y", make([]float32, rowM*5))
+			return c
+		},
+		want: func(c *call) []float32 {
+			y := make([]float32, rowM*5)
+			ref.Matmul(y, x(c, "x"), w, rowN)
+			return y
+		}})
+	return cases
+}
+
+// TestRowKernels holds the kernels that work row by row against ops/ref, for each way to split
+// them, and sees that they write just their rows.
+func TestRowKernels(t *testing.T) {
+	for _, tc := range rowCases() {
+		t.Run(tc.name, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(9, 10))
+			for _, rows := range []string{"T", "R"} {
+				c := tc.call(rng, rows)
+				want := tc.want(c)
+				for _, by := range []string{"one", "each", "tokens"} {
+					if strings.HasPrefix(tc.name, "ref.matmul") && by == "tokens" {
+						by = "rows"
+					}
+					c.step.Split = plan.Split{By: by, Unit: 1}
+					for _, m := range []int{0, 1, 5, rowM} {
+						for workers := 1; workers <= 3; workers++ {
+							r := Run{T: m, R: rowM}
+							if rows == "R" {
+								r = Run{T: rowM, R: m}
+							}
+							c.run(t, workers, r, tc.out)
+							got := c.mem[tc.out].f32()
+							for i := range got {
+								switch {
+								case i >= m*tc.width:
+									if math.Float32bits(got[i]) != 0xffffffff {
+										t.Fatalf("%s of %d %s on %d workers: wrote element %d", by, m, rows, workers, i)
+									}
+								case !within(got[i], want[i], tc.ulps):
+									t.Fatalf("%s of %d %s on %d workers: element %d is %v, expected %v", by, m, rows, workers, i, got[i], want[i])
+								}
+							}
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// within reports whether two numbers are at most so many units in the last place apart.
+func within(a, b float32, ulps float64) bool {
+	if ulps == 0 {
+		return math.Float32bits(a) == math.Float32bits(b)
+	}
+	return math.Abs(float64(a)-float64(b)) <= ulps*math.Abs(float64(b))*0x1p-23
+}
+
+// TestQuantised sees that norm and quantise write q8x2 rows as ops/ref would.
+func TestQuantised(t *testing.T) {
+	rng := rand.New(rand.NewPCG(11, 12))
+	for _, kernel := range []string{"norm", "quantise"} {
+		c := newCall(kernel, "T", "tokens", 1, intParam("n", rowN), floatParam("eps", 1e-6))
+		c.scratch = 4 * rowN
+		x := randoms(rng, rowM*rowN, 3)
+		x[5] = float32(math.Inf(1))
+		w := randoms(rng, rowN, 1)
+		c.put("x", x)
+		c.put("w", w)
+		size := ref.Q8x2Bytes(rowN)
+		y := c.add("y", "q8x2", rowM*size)
+		for workers := 1; workers <= 3; workers++ {
+			c.run(t, workers, Run{T: rowM}, "y")
+			for m := range rowM {
+				row, want := make([]float32, rowN), make([]byte, size)
+				if kernel == "norm" {
+					rmsNorm(row, x[m*rowN:(m+1)*rowN], w, 1e-6)
+				} else {
+					copy(row, x[m*rowN:])
+				}
+				ref.QuantiseQ8x2(want, row)
+				if !slices.Equal(y.data()[m*size:(m+1)*size], want) {
+					t.Errorf("%s on %d workers: row %d differs", kernel, workers, m)
+				}
+			}
+		}
+	}
+}
+
+// TestSelect sees that the wanted rows are copied, in the order wanted, none where none is.
+func TestSelect(t *testing.T) {
+	rng := rand.New(rand.NewPCG(13, 14))
+	c := newCall("select", "R", "tokens", 1, intParam("n", rowN))
+	x := randoms(rng, rowM*rowN, 1)
+	c.put("x", x)
+	c.putInts("rows", []int32{6, 0, 6})
+	c.put("y", make([]float32, 3*rowN))
+	for workers := 1; workers <= 2; workers++ {
+		c.run(t, workers, Run{T: rowM, R: 3}, "y")
+		y := c.mem["y"].f32()
+		for i, row := range []int{6, 0, 6} {
+			if !sameBits(y[i*rowN:(i+1)*rowN], x[row*rowN:(row+1)*rowN]) {
+				t.Errorf("%d workers: row %d is not row %d of x", workers, i, row)
+			}
+		}
+		c.run(t, workers, Run{T: rowM, R: 0}, "y")
+		if math.Float32bits(y[0]) != 0xffffffff {
+			t.Errorf("%d workers: wrote a row where none is wanted", workers)
+		}
+	}
+}
+
+// TestInPlace sees that the outputs which may share their operand's buffer can.
+func TestInPlace(t *testing.T) {
+	inputs := map[string]string{"norm": "x", "norm_add": "x", "ref.add": "a", "ref.mul": "a", "ref.silu": "x",
+		"ref.gelu_tanh": "x", "ref.gelu_erf": "x", "ref.scale": "x", "ref.rms_norm": "x", "ref.add_bias": "x"}
+	for _, tc := range rowCases() {
+		role, ok := inputs[tc.name]
+		if !ok {
+			continue
+		}
+		c := tc.call(rand.New(rand.NewPCG(15, 16)), "T")
+		c.step.Split = plan.Split{By: "each"}
+		want := tc.want(c)
+		c.mem["y"], c.ops["y"] = c.mem[role], c.ops[role]
+		c.run(t, 1, Run{T: rowM})
+		for i, got := range c.mem["y"].f32() {
+			if !within(got, want[i], tc.ulps) {
+				t.Fatalf("%s in place: element %d is %v, expected %v", tc.name, i, got, want[i])
+			}
+		}
+	}
+}
