@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,45 +15,42 @@ import (
 // writeFile has write fill the file at path. A file that is there is replaced only when all has
 // been written, so that nobody ever reads half of one. What is no regular file, such as
 // /dev/stdout, is written to as it is.
-func writeFile(path string, write func(io.Writer) error) (err error) {
+func writeFile(path string, write func(io.Writer) error) error {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real // replace the file, not the link to it
 	}
-	final := path
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		if info.IsDir() {
-			return fmt.Errorf("%s: is a directory, expected a file to write", path)
-		}
-		final = ""
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		return fill(path, os.O_WRONLY, write)
 	}
-	flags := os.O_WRONLY
-	if final != "" {
-		path = fmt.Sprintf("%s.%d.tmp", final, os.Getpid())
-		flags |= os.O_CREATE | os.O_TRUNC
+	part := fmt.Sprintf("%s.%d.tmp", path, os.Getpid())
+	err = fill(part, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, write)
+	if err == nil {
+		err = os.Rename(part, path)
 	}
+	if err == nil {
+		return nil
+	}
+	os.Remove(part)
+	var of *os.PathError
+	if errors.As(err, &of) && of.Path == part {
+		return fmt.Errorf("%s: cannot be written: %w", path, of.Err)
+	}
+	return err
+}
+
+// fill opens the file at path and has write fill it.
+func fill(path string, flags int, write func(io.Writer) error) error {
 	f, err := os.OpenFile(path, flags, 0o666)
 	if err != nil {
 		return err
 	}
 	b := bufio.NewWriterSize(f, 1<<18)
-	for _, step := range []func() error{func() error { return write(b) }, b.Flush} {
-		if err == nil {
-			err = step()
-		}
-	}
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	if final == "" {
-		return err
-	}
+	err = write(b)
 	if err == nil {
-		err = os.Rename(path, final)
+		err = b.Flush()
 	}
-	if err != nil {
-		os.Remove(path)
-	}
-	return err
+	return errors.Join(err, f.Close())
 }
 
 // writeNpy writes t as a file that numpy.load reads.

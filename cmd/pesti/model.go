@@ -50,26 +50,6 @@ func isPlan(path string) bool {
 	return err == nil && bytes.Equal(head, []byte(planMagic))
 }
 
-// readPlan reads a PLAN and verifies it.
-func readPlan(path string) (*plan.Plan, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	return parsePlan(path, text)
-}
-
-func parsePlan(path string, text []byte) (*plan.Plan, error) {
-	p, err := plan.Parse(text)
-	if err == nil {
-		err = plan.Verify(p)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return p, nil
-}
-
 // planModel opens the model that the plan at path belongs to: the one given, or else the one
 // that the plan names.
 func (a *app) planModel(path string, p *plan.Plan, given string) (*gguf.File, error) {

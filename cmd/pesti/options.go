@@ -167,6 +167,25 @@ func chooseISA(asked, most string) (string, error) {
 	return asked, nil
 }
 
+// allowedISA returns an error if a plan needs an instruction set beyond the cap.
+func allowedISA(needed, most string) error {
+	if most == "" {
+		return nil
+	}
+	if _, err := isa.Best(most); err != nil {
+		return fmt.Errorf("%s: %w", isaVariable, err)
+	}
+	for _, s := range isa.Detect() {
+		switch s.Name {
+		case needed:
+			return nil
+		case most:
+			return fmt.Errorf("the plan is for instruction set %s, and %s allows no more than %s", needed, isaVariable, most)
+		}
+	}
+	return fmt.Errorf("the plan is for instruction set %s, which is not known", needed)
+}
+
 // builtISAs returns the instruction sets that this build has kernels for.
 func builtISAs() []string {
 	var names []string

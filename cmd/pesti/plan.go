@@ -25,7 +25,7 @@ func (a *app) planShow() *cobra.Command {
 	cmd := a.verb("show FILE", "Print what a plan holds; the file itself is text too",
 		`  pesti plan show model.plan --json`,
 		arity{1, 1, "FILE"}, func(cmd *cobra.Command, args []string) error {
-			p, err := readPlan(args[0])
+			p, err := loadPlan(args[0])
 			if err != nil {
 				return err
 			}
@@ -82,6 +82,26 @@ func printPlan(w io.Writer, p *plan.Plan) error {
 		fmt.Fprintf(t, "%s\t%s\n", p.Programs[i].Name, strings.Join(kernels, ", "))
 	}
 	return t.Flush()
+}
+
+// loadPlan reads the plan at path and verifies it.
+func loadPlan(path string) (*plan.Plan, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return parsePlan(path, text)
+}
+
+func parsePlan(path string, text []byte) (*plan.Plan, error) {
+	p, err := plan.Parse(text)
+	if err == nil {
+		err = plan.Verify(p)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return p, nil
 }
 
 func (a *app) planVerify() *cobra.Command {

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"pesti/exec"
+)
+
+// benchOptions are the flags of bench, besides those of compile.
+type benchOptions struct {
+	prompts, gens []int
+	repeat        count
+	model         string
+	json          bool
+}
+
+func (a *app) bench() *cobra.Command {
+	o := &benchOptions{repeat: count{5, 1}}
+	var flags *compileFlags
+	cmd := a.verb("bench MODEL|PLAN", "Measure how fast prompts are evaluated and tokens are generated",
+		`  pesti bench model.gguf -p 128,512 -n 32 -r 3`,
+		arity{1, 1, "MODEL or PLAN"}, func(cmd *cobra.Command, args []string) error {
+			tests, err := benchTests(o)
+			if err != nil {
+				return err
+			}
+			return a.runBench(cmd.Context(), args[0], tests, o, flags)
+		})
+	f := cmd.Flags()
+	f.IntSliceVarP(&o.prompts, "prompt", "p", []int{512}, "`N` tokens of prompt, one test for each of a list; 0 is none")
+	f.IntSliceVarP(&o.gens, "tokens", "n", []int{128}, "`N` tokens to generate, one test for each of a list; 0 is none")
+	f.VarP(&o.repeat, "repeat", "r", "how often each test is measured, after one run to warm up")
+	f.BoolVar(&o.json, "json", false, "print JSON")
+	f.StringVar(&o.model, "model", "", "`MODEL` of a PLAN, where it is not where the plan says")
+	flags = addCompileFlags(cmd, "fast")
+	return cmd
+}
+
+// A benchResult is one test and what was measured, in tokens per second.
+type benchResult struct {
+	Test     string  `json:"test"`
+	NPrompt  int     `json:"n_prompt"`
+	NGen     int     `json:"n_gen"`
+	AvgTS    float64 `json:"avg_ts"`
+	StddevTS float64 `json:"stddev_ts"`
+}
+
+// tokens returns how many tokens the test evaluates.
+func (r *benchResult) tokens() int { return r.NPrompt + r.NGen }
+
+func benchTests(o *benchOptions) ([]benchResult, error) {
+	tests := []benchResult{}
+	for _, n := range o.prompts {
+		if n != 0 {
+			tests = append(tests, benchResult{Test: fmt.Sprintf("pp%d", n), NPrompt: n})
+		}
+	}
+	for _, n := range o.gens {
+		if n != 0 {
+			tests = append(tests, benchResult{Test: fmt.Sprintf("tg%d", n), NGen: n})
+		}
+	}
+	for _, t := range tests {
+		if t.tokens() < 0 {
+			return nil, usagef("test %s: expected a number of tokens that is not negative", t.Test)
+		}
+	}
+	if len(tests) == 0 {
+		return nil, usagef("pesti bench: found no test, expected -p or -n above 0")
+	}
+	return tests, nil
+}
+
+func (a *app) runBench(ctx context.Context, name string, tests []benchResult, o *benchOptions, flags *compileFlags) error {
+	s, err := a.open(name, o.model, flags)
+	if err != nil {
+		return err
+	}
+	defer s.file.Close()
+	if _, err := s.compile(nil); err != nil {
+		return err
+	}
+	for i := range tests {
+		if err := s.checkLength(tests[i].tokens()); err != nil {
+			return fmt.Errorf("test %s: %w", tests[i].Test, err)
+		}
+	}
+	engine, err := s.start()
+	if err != nil {
+		return err
+	}
+	defer engine.Close()
+	session, err := exec.NewSession(engine)
+	if err != nil {
+		return err
+	}
+	logits, err := session.Feed([]int32{0})
+	if err != nil {
+		return err
+	}
+	vocab := len(logits)
+	defer a.progress("")
+	for i := range tests {
+		var speeds []float64
+		for r := range o.repeat.n + 1 { // the first is to warm up
+			a.progress("%s: run %d of %d", tests[i].Test, r, o.repeat.n)
+			seconds, err := measure(ctx, session, &tests[i], vocab)
+			if err != nil {
+				return err
+			}
+			if r > 0 {
+				speeds = append(speeds, float64(tests[i].tokens())/max(seconds, 1e-9))
+			}
+		}
+		tests[i].AvgTS, tests[i].StddevTS = meanAndDeviation(speeds)
+	}
+	a.progress("")
+	if o.json {
+		return a.printJSON(tests)
+	}
+	t := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "test\ttokens/s\n")
+	for _, r := range tests {
+		fmt.Fprintf(t, "%s\t%.2f ± %.2f\n", r.Test, r.AvgTS, r.StddevTS)
+	}
+	return t.Flush()
+}
+
+// measure returns how long a test takes from an empty session. Which tokens does not matter to
+// the work, but they are the same in every run.
+func measure(ctx context.Context, session *exec.Session, t *benchResult, vocab int) (seconds float64, err error) {
+	random := rand.New(rand.NewPCG(1, 2))
+	ids := make([]int32, t.tokens())
+	for i := range ids {
+		ids[i] = int32(random.IntN(vocab))
+	}
+	session.Reset()
+	begin := time.Now()
+	step := len(ids)
+	if t.NGen > 0 {
+		step = 1
+	}
+	for ; len(ids) > 0; ids = ids[step:] {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		if _, err := session.Feed(ids[:step]); err != nil {
+			return 0, err
+		}
+	}
+	return time.Since(begin).Seconds(), nil
+}
+
+// meanAndDeviation returns the mean and the standard deviation of a sample.
+func meanAndDeviation(x []float64) (mean, deviation float64) {
+	for _, v := range x {
+		mean += v / float64(len(x))
+	}
+	if len(x) < 2 {
+		return mean, 0
+	}
+	for _, v := range x {
+		deviation += (v - mean) * (v - mean)
+	}
+	return mean, math.Sqrt(deviation / float64(len(x)-1))
+}

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"gorgonia.org/tensor"
+
+	"pesti/exec"
+	"pesti/exec/plan"
+	"pesti/frontend/tokenizer"
+	"pesti/lower"
+)
+
+// residual is the name of the residual stream after block N.
+const residual = "blk.%d.out"
+
+func (a *app) dump() *cobra.Command {
+	var prompt, idList, dir, model string
+	var flags *compileFlags
+	cmd := a.verb("dump MODEL|PLAN -p TEXT -o DIR", "Write the values inside each layer for a prompt",
+		`  pesti dump model.gguf -p "The quick brown fox" -o values`,
+		arity{1, 1, "MODEL or PLAN"}, func(cmd *cobra.Command, args []string) error {
+			byIDs := cmd.Flags().Changed("ids")
+			if cmd.Flags().Changed("prompt") == byIDs {
+				return usagef("pesti dump: expected one of -p TEXT and --ids LIST")
+			}
+			if dir == "" {
+				return usagef("pesti dump: expected -o DIR, the folder to write")
+			}
+			ids, err := parseIDs(idList)
+			if err != nil {
+				return usagef("--ids: %w", err)
+			}
+			if byIDs && len(ids) == 0 {
+				return usagef("--ids is empty, expected at least one token id")
+			}
+			s, err := a.open(args[0], model, flags)
+			if err != nil {
+				return err
+			}
+			defer s.file.Close()
+			if !byIDs {
+				if ids, err = promptIDs(s, prompt); err != nil {
+					return err
+				}
+			}
+			return a.dumpValues(cmd.Context(), s, ids, dir)
+		})
+	f := cmd.Flags()
+	f.StringVarP(&prompt, "prompt", "p", "", "`TEXT` to evaluate")
+	f.StringVar(&idList, "ids", "", "`LIST` of token ids to evaluate, in place of a text")
+	f.StringVarP(&dir, "output", "o", "", "`DIR` to write .npy files to")
+	f.StringVar(&model, "model", "", "`MODEL` of a PLAN, where it is not where the plan says")
+	flags = addCompileFlags(cmd, "exact")
+	return cmd
+}
+
+func promptIDs(s *subject, prompt string) ([]int32, error) {
+	tok, err := tokenizer.FromGGUF(s.file)
+	if err != nil {
+		return nil, err
+	}
+	s.app.warn(tok.Warnings())
+	ids, err := encodePrompt(tok, []byte(prompt))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.file.Path, err)
+	}
+	return ids, nil
+}
+
+// dumpValues evaluates ids and writes to dir what the plan shows.
+func (a *app) dumpValues(ctx context.Context, s *subject, ids []int32, dir string) error {
+	_, err := s.compile(func(o *lower.Options) {
+		o.Outputs = append(o.Outputs, strings.Replace(residual, "%d", "*", 1))
+		ubatch := cmp.Or(o.Ubatch, 512)
+		o.Rows = min(ubatch, max(int64(len(ids)), o.Sequences))
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.checkLength(len(ids)); err != nil {
+		return err
+	}
+	values, layers, err := shownValues(s)
+	if err != nil {
+		return err
+	}
+	engine, err := s.start()
+	if err != nil {
+		return err
+	}
+	defer engine.Close()
+	if err := evaluate(ctx, a, engine, ids, values); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	tokens := tensor.New(tensor.WithShape(len(ids)), tensor.WithBacking(slices.Clone(ids)))
+	if err := writeNpy(filepath.Join(dir, "tokens.npy"), tokens); err != nil {
+		return err
+	}
+	for _, v := range values {
+		a.progress("writing %s", v.file)
+		if err := writeNpy(filepath.Join(dir, v.file), v.dense()); err != nil {
+			return err
+		}
+	}
+	a.progress("")
+	return printDump(a.stdout, layers, values[0])
+}
+
+// A shown value is one that the plan hands out, with the rows of all tokens.
+type shownValue struct {
+	name, file string
+	rows       int
+	data       []float32
+}
+
+func (v *shownValue) dense() *tensor.Dense {
+	return tensor.New(tensor.WithShape(v.rows, v.width()), tensor.WithBacking(v.data))
+}
+
+func (v *shownValue) width() int { return len(v.data) / v.rows }
+
+// last returns the row of the last position.
+func (v *shownValue) last() []float32 { return v.data[len(v.data)-v.width():] }
+
+// shownValues returns the values that the plan of s shows, the logits first, and those of them
+// that are the residual streams, by layer.
+func shownValues(s *subject) (values, layers []*shownValue, err error) {
+	logits := &shownValue{name: "logits", file: "logits.npy"}
+	values = append(values, logits)
+	byName := map[string]*shownValue{}
+	for i := range s.plan.Buffers {
+		b := &s.plan.Buffers[i]
+		if b.Class == plan.IO && b.Format == "f32" && b.Name != logits.name {
+			v := &shownValue{name: b.Name, file: b.Name + ".npy"}
+			byName[b.Name] = v
+			values = append(values, v)
+		}
+	}
+	blocks := 0
+	for i := range s.plan.Programs[0].Waves {
+		for j := range s.plan.Programs[0].Waves[i].Steps {
+			blocks = max(blocks, s.plan.Programs[0].Waves[i].Steps[j].Layer+1)
+		}
+	}
+	for n := range blocks {
+		v := byName[fmt.Sprintf(residual, n)]
+		if v == nil {
+			return nil, nil, fmt.Errorf("%s: the plan does not show %s, expected every block's; compile it with --values 'blk.*.out', or dump the model", s.name, fmt.Sprintf(residual, n))
+		}
+		v.file = fmt.Sprintf("layer_%02d.npy", n)
+		layers = append(layers, v)
+	}
+	return values, layers, nil
+}
+
+// evaluate runs ids as one sequence, in steps with the logits of every row, and fills values.
+func evaluate(ctx context.Context, a *app, engine *exec.Engine, ids []int32, values []*shownValue) error {
+	target := &engine.Plan().Target
+	step := int(min(target.Ubatch, target.Rows))
+	for done := 0; done < len(ids); {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		a.progress("%d of %d tokens", done, len(ids))
+		n := min(step, len(ids)-done)
+		b := exec.Batch{Tokens: ids[done : done+n], Seq: make([]int32, n)}
+		for t := range n {
+			b.Pos = append(b.Pos, int32(done+t))
+			b.Rows = append(b.Rows, int32(t))
+		}
+		if err := engine.Step(&b); err != nil {
+			return err
+		}
+		done += n
+		for _, v := range values {
+			t, err := engine.Value(v.name)
+			if err != nil {
+				return err
+			}
+			v.data = append(v.data, t.Float32s()...)
+			v.rows += n
+		}
+	}
+	a.progress("")
+	return nil
+}
+
+// printDump prints the last position: norm and first values of the residual stream after each
+// block, and the most likely tokens.
+func printDump(w io.Writer, layers []*shownValue, logits *shownValue) error {
+	var b strings.Builder
+	for n, v := range layers {
+		row, sum := v.last(), 0.0
+		for _, x := range row {
+			sum += float64(x) * float64(x)
+		}
+		fmt.Fprintf(&b, "layer %02d norm %.4f first8", n, math.Sqrt(sum))
+		for _, x := range row[:min(8, len(row))] {
+			fmt.Fprintf(&b, " %.4f", x)
+		}
+		b.WriteByte('\n')
+	}
+	row := logits.last()
+	ids := make([]int, len(row))
+	for i := range ids {
+		ids[i] = i
+	}
+	slices.SortFunc(ids, func(i, j int) int { return cmp.Or(cmp.Compare(row[j], row[i]), cmp.Compare(i, j)) })
+	b.WriteString("top8")
+	for _, id := range ids[:min(8, len(ids))] {
+		fmt.Fprintf(&b, " %d:%.4f", id, row[id])
+	}
+	fmt.Fprintf(&b, "\nargmax %d\n", ids[0])
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"pesti/exec"
+	"pesti/exec/sample"
+	"pesti/frontend/tokenizer"
+)
+
+// Why a generation stopped.
+const (
+	stopEOG       = "eog"       // the model ended it
+	stopLength    = "length"    // as many tokens as asked for
+	stopText      = "stop"      // a stop string came
+	stopContext   = "context"   // the context is full
+	stopInterrupt = "interrupt" // by the user
+	stopClosed    = "closed"    // who read the output has had enough
+)
+
+// A generator continues one prompt and writes the text as it comes.
+type generator struct {
+	app       *app
+	session   *exec.Session
+	tok       *tokenizer.Tokenizer
+	params    sample.Params
+	stops     *tokenizer.StopMatcher
+	stream    tokenizer.Stream
+	eog       map[int32]bool // empty where they do not stop
+	ctx, step int            // positions of the session, and tokens of a step of prefill
+
+	count           int // tokens generated
+	prefill, decode meter
+}
+
+func newGenerator(a *app, s *subject, engine *exec.Engine, tok *tokenizer.Tokenizer, o *runOptions) (*generator, error) {
+	session, err := exec.NewSession(engine)
+	if err != nil {
+		return nil, err
+	}
+	g := &generator{
+		app: a, session: session, tok: tok, params: o.params,
+		stops: tokenizer.NewStopMatcher(o.stops),
+		eog:   map[int32]bool{},
+		ctx:   int(s.plan.Target.Ctx), step: int(s.plan.Target.Ubatch),
+	}
+	if !o.ignoreEOS {
+		for _, id := range tok.EndOfGeneration() {
+			g.eog[id] = true
+		}
+	}
+	return g, nil
+}
+
+// generate evaluates the prompt and writes up to most new tokens, −1 for as many as come. It
+// returns why it stopped. On an error too, the text up to there has been written.
+func (g *generator) generate(ctx context.Context, prompt []int32, most int64) (stop string, err error) {
+	limit, stop := int64(g.ctx-len(prompt)), stopContext
+	if most >= 0 && most <= limit {
+		limit, stop = most, stopLength
+	}
+	logits, err := g.feed(ctx, prompt)
+	if err != nil {
+		return "", err
+	}
+	sampler, err := sample.New(g.params, len(logits))
+	if err != nil {
+		return "", err
+	}
+	for _, id := range prompt {
+		sampler.Accept(id)
+	}
+	next := make([]int32, 1)
+	for int64(g.count) < limit {
+		begin := time.Now()
+		if g.count > 0 {
+			if logits, err = g.session.Feed(next); err != nil {
+				break
+			}
+			g.decode.add(1, begin)
+		}
+		if next[0], err = sampler.Sample(g.count, logits); err != nil {
+			break
+		}
+		if g.eog[next[0]] {
+			stop = stopEOG
+			break
+		}
+		sampler.Accept(next[0])
+		g.count++
+		text, stopped := g.stops.Write(g.tok.Piece(next[0]))
+		if err = g.write(g.stream.Write(text)); err != nil {
+			break
+		}
+		if stopped {
+			stop = stopText
+			break
+		}
+		if err = ctx.Err(); err != nil {
+			break
+		}
+	}
+	return stop, cmp.Or(err, g.flush())
+}
+
+// feed evaluates the prompt step by step, so that it can be interrupted, and returns the logits
+// after it.
+func (g *generator) feed(ctx context.Context, prompt []int32) (logits []float32, err error) {
+	begin := time.Now()
+	for done := 0; done < len(prompt); {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		g.app.progress("prompt: %d of %d tokens", done, len(prompt))
+		part := prompt[done:min(done+g.step, len(prompt))]
+		if logits, err = g.session.Feed(part); err != nil {
+			return nil, err
+		}
+		done += len(part)
+	}
+	g.app.progress("")
+	g.prefill.add(len(prompt), begin)
+	return logits, nil
+}
+
+// write shows text.
+func (g *generator) write(text []byte) error {
+	if len(text) == 0 {
+		return nil
+	}
+	_, err := g.app.stdout.Write(text)
+	return err
+}
+
+// flush shows the text that was held because more might have come.
+func (g *generator) flush() error {
+	if err := g.write(g.stream.Write(g.stops.Flush())); err != nil {
+		return err
+	}
+	return g.write(g.stream.Flush())
+}

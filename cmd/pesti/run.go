@@ -1,0 +1,184 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"pesti/exec/plan"
+	"pesti/exec/sample"
+	"pesti/frontend/tokenizer"
+)
+
+// runOptions are the flags of run, besides those of compile.
+type runOptions struct {
+	prompt, promptFile, model string
+	tokens                    count // −1: as many as come
+	params                    sample.Params
+	stops                     []string
+	ignoreEOS                 bool
+	stats                     choice
+}
+
+func (a *app) run() *cobra.Command {
+	o := &runOptions{
+		tokens: count{-1, -1},
+		params: sample.Default(),
+		stats:  choice{"", []string{"json"}},
+	}
+	var flags *compileFlags
+	cmd := a.verb("run [MODEL|PLAN] -p TEXT", "Continue a text",
+		`  pesti run model.gguf -p "The capital of France is" -n 16 --temp 0`,
+		arity{0, 1, "at most one, MODEL or PLAN"}, func(cmd *cobra.Command, args []string) error {
+			name := demoName
+			if len(args) > 0 {
+				name = args[0]
+			}
+			if cmd.Flags().Changed("prompt") == cmd.Flags().Changed("file") {
+				return usagef("pesti run: expected one of -p TEXT and -f FILE")
+			}
+			if _, err := sample.New(o.params, 1); err != nil {
+				return usage{err}
+			}
+			return a.continueText(cmd.Context(), name, o, flags)
+		})
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVarP(&o.prompt, "prompt", "p", "", "`TEXT` to continue")
+	f.StringVarP(&o.promptFile, "file", "f", "", "`FILE` with the text to continue, taken byte for byte; - is standard input")
+	f.VarP(&o.tokens, "tokens", "n", "most tokens to generate; -1 is until the end of generation or of the context")
+	f.Float64Var(&o.params.Temp, "temp", o.params.Temp, "temperature `T`; 0 takes the most likely token")
+	f.IntVar(&o.params.TopK, "top-k", o.params.TopK, "draw from the `K` most likely tokens; 0 is all")
+	f.Float64Var(&o.params.TopP, "top-p", o.params.TopP, "draw from the fewest tokens with probability `P` together")
+	f.Float64Var(&o.params.MinP, "min-p", o.params.MinP, "draw from tokens at least `P` times as likely as the most likely one")
+	f.Float64Var(&o.params.RepeatPenalty, "repeat-penalty", o.params.RepeatPenalty, "make recent tokens less likely by `R`; 1 is off")
+	f.Int64Var(&o.params.Seed, "seed", o.params.Seed, "`SEED` of the random numbers; -1 is another one each time")
+	f.StringArrayVar(&o.stops, "stop", nil, "end before this `TEXT`; may be given more than once")
+	f.BoolVar(&o.ignoreEOS, "ignore-eos", false, "go on after the end of generation")
+	f.Var(&o.stats, "stats", "print statistics on standard error")
+	f.StringVar(&o.model, "model", "", "`MODEL` of a PLAN, where it is not where the plan says")
+	flags = addCompileFlags(cmd, "fast")
+	return cmd
+}
+
+// promptText returns the prompt, byte for byte.
+func (a *app) promptText(o *runOptions) ([]byte, error) {
+	switch o.promptFile {
+	case "":
+		return []byte(o.prompt), nil
+	case "-":
+		return io.ReadAll(a.stdin)
+	}
+	return os.ReadFile(o.promptFile)
+}
+
+// runStats are the statistics of a run. Speeds are in tokens per second, 0 where there were none.
+type runStats struct {
+	PromptTokens    int     `json:"prompt_tokens"`
+	GeneratedTokens int     `json:"generated_tokens"`
+	LoadMS          float64 `json:"load_ms"` // until the first token could be computed
+	PrefillTS       float64 `json:"prefill_ts"`
+	DecodeTS        float64 `json:"decode_ts"`
+	Stop            string  `json:"stop"`      // one of the stop constants
+	Fallbacks       int     `json:"fallbacks"` // steps of the plan that run reference kernels
+}
+
+// continueText runs the model or plan called name.
+func (a *app) continueText(ctx context.Context, name string, o *runOptions, flags *compileFlags) error {
+	begin := time.Now()
+	text, err := a.promptText(o)
+	if err != nil {
+		return err
+	}
+	a.progress("loading %s", name)
+	defer a.progress("") // of what an error cut short
+	s, err := a.open(name, o.model, flags)
+	if err != nil {
+		return err
+	}
+	defer s.file.Close()
+	if _, err := s.compile(nil); err != nil {
+		return err
+	}
+	tok, err := tokenizer.FromGGUF(s.file)
+	if err != nil {
+		return err
+	}
+	a.warn(tok.Warnings())
+	ids, err := encodePrompt(tok, text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.file.Path, err)
+	}
+	if err := s.checkLength(len(ids)); err != nil {
+		return err
+	}
+	engine, err := s.start()
+	if err != nil {
+		return err
+	}
+	defer engine.Close()
+	g, err := newGenerator(a, s, engine, tok, o)
+	if err != nil {
+		return err
+	}
+	stats := runStats{
+		PromptTokens: len(ids),
+		LoadMS:       float64(time.Since(begin).Microseconds()) / 1000,
+		Fallbacks:    plan.Summarise(s.plan).Fallbacks,
+	}
+
+	stats.Stop, err = g.generate(ctx, ids, o.tokens.n)
+	switch {
+	case errors.Is(err, syscall.EPIPE):
+		stats.Stop = stopClosed
+	case errors.Is(err, context.Canceled):
+		stats.Stop = stopInterrupt
+	case err != nil:
+		return err
+	}
+	if isTerminal(a.stdout) {
+		fmt.Fprintln(a.stdout)
+	}
+	stats.GeneratedTokens = g.count
+	stats.PrefillTS, stats.DecodeTS = g.prefill.perSecond(), g.decode.perSecond()
+	a.printStats(&stats, o.stats.word)
+	return err
+}
+
+// printStats prints statistics where they are asked for, where somebody sits there, and on an
+// interrupt.
+func (a *app) printStats(s *runStats, format string) {
+	switch {
+	case format == "json":
+		text, err := json.Marshal(s)
+		if err == nil {
+			fmt.Fprintf(a.stderr, "%s\n", text)
+		}
+	case s.Stop == stopInterrupt, isTerminal(a.stderr) && s.Stop != stopClosed:
+		fmt.Fprintf(a.stderr, "prompt %d tokens at %.1f/s, generated %d at %.1f/s, loaded in %.0f ms, stopped by %s\n",
+			s.PromptTokens, s.PrefillTS, s.GeneratedTokens, s.DecodeTS, s.LoadMS, s.Stop)
+	}
+}
+
+// A meter adds up tokens and the time they took.
+type meter struct {
+	tokens int
+	time   time.Duration
+}
+
+func (m *meter) add(tokens int, since time.Time) {
+	m.tokens += tokens
+	m.time += time.Since(since)
+}
+
+func (m *meter) perSecond() float64 {
+	return float64(m.tokens) / cmp.Or(m.time.Seconds(), 1)
+}

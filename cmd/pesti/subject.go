@@ -1,0 +1,108 @@
+package main
+
+import (
+	"fmt"
+
+	"pesti/exec"
+	"pesti/exec/plan"
+	"pesti/frontend"
+	"pesti/gguf"
+	"pesti/lower"
+)
+
+// A subject is what a verb that runs a model works on: a MODEL, to be compiled in memory, or a
+// PLAN with its model.
+type subject struct {
+	app     *app
+	name    string // of the MODEL or PLAN, as given
+	file    *gguf.File
+	flags   *compileFlags
+	options lower.Options
+	plan    *plan.Plan // nil for a MODEL that is not compiled yet
+	threads int
+}
+
+// open opens a MODEL or PLAN and checks that the options given go with it.
+func (a *app) open(name, model string, flags *compileFlags) (*subject, error) {
+	s := &subject{app: a, name: name, flags: flags, threads: int(flags.threads.n)}
+	var err error
+	if isPlan(name) {
+		if s.plan, s.threads, err = readPlan(name, flags); err != nil {
+			return nil, err
+		}
+		if err := allowedISA(s.plan.Target.ISA, a.getenv(isaVariable)); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		s.file, err = a.planModel(name, s.plan, model)
+		return s, err
+	}
+	if model != "" {
+		return nil, usagef("--model names the model of a plan, and %s is no plan", name)
+	}
+	if s.options, err = flags.options(a); err != nil {
+		return nil, err
+	}
+	s.file, err = a.openModel(name)
+	return s, err
+}
+
+// readPlan reads a PLAN for a verb that takes compile's options, of which a plan takes the number
+// of threads and no other. It returns that too.
+func readPlan(name string, flags *compileFlags) (p *plan.Plan, threads int, err error) {
+	if err := flags.modelOnly(name); err != nil {
+		return nil, 0, err
+	}
+	if p, err = loadPlan(name); err != nil {
+		return nil, 0, err
+	}
+	threads, most := int(flags.threads.n), p.Target.Threads
+	if !flags.set.Changed("threads") {
+		return p, min(threads, most), nil
+	}
+	if threads > most {
+		return nil, 0, usagef("--threads is %d, expected at most %d, which is what %s was compiled for", threads, most, name)
+	}
+	return p, threads, nil
+}
+
+// compile compiles a MODEL, after adjust has set what the verb needs. A PLAN stays as it is, and
+// there is no result.
+func (s *subject) compile(adjust func(o *lower.Options)) (*lower.Result, error) {
+	if s.plan != nil {
+		return nil, nil
+	}
+	m, err := frontend.Load(s.file)
+	if err != nil {
+		return nil, err
+	}
+	s.app.warn(m.Warnings)
+	if adjust != nil {
+		adjust(&s.options)
+	}
+	res, err := s.flags.compile(s.app, m, s.options)
+	if err != nil {
+		return nil, err
+	}
+	s.plan = res.Plan
+	return res, nil
+}
+
+// start makes an engine for the plan.
+func (s *subject) start() (*exec.Engine, error) {
+	e, err := exec.Open(s.plan, s.file, exec.Options{Threads: s.threads})
+	if err != nil {
+		if s.name != s.file.Path { // a plan; the error may be about either
+			err = fmt.Errorf("%s: %w", s.file.Path, err)
+		}
+		return nil, fmt.Errorf("%s: %w", s.name, err)
+	}
+	return e, nil
+}
+
+// checkLength returns an error for a prompt that does not fit.
+func (s *subject) checkLength(prompt int) error {
+	if ctx := s.plan.Target.Ctx; int64(prompt) > ctx {
+		return fmt.Errorf("%s: the prompt has %d tokens, expected at most %d, the context of the plan; a larger one is compiled with --ctx", s.name, prompt, ctx)
+	}
+	return nil
+}
