@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 
 	"pesti/gguf"
@@ -61,6 +60,16 @@ type Config struct {
 	AddSpacePrefix *bool
 }
 
+// namedID is a token id with a key of its own.
+type namedID struct {
+	key string
+	id  *int
+}
+
+func (c *Config) ids() []namedID {
+	return []namedID{{keyBOS, &c.BOS}, {keyEOS, &c.EOS}, {keyEOT, &c.EOT}, {keyEOM, &c.EOM}, {keyUNK, &c.UNK}}
+}
+
 // FromGGUF makes the tokenizer that f describes. Errors are those of [New], or
 // of a key that has another type than the format says.
 func FromGGUF(f *gguf.File) (*Tokenizer, error) {
@@ -74,12 +83,8 @@ func FromGGUF(f *gguf.File) (*Tokenizer, error) {
 		optional(f.Ints, keyTypes, &types),
 		optional(f.Strs, keyMerges, &c.Merges),
 	)
-	ids := []struct {
-		key string
-		id  *int
-	}{{keyBOS, &c.BOS}, {keyEOS, &c.EOS}, {keyEOT, &c.EOT}, {keyEOM, &c.EOM}, {keyUNK, &c.UNK}}
-	for _, i := range ids {
-		id := uint64(math.MaxUint64)
+	for _, i := range c.ids() {
+		var id uint64
 		err = cmp.Or(err, optional(f.Uint, i.key, &id))
 		if f.Has(i.key) {
 			*i.id = int(min(id, math.MaxInt))
@@ -150,13 +155,9 @@ func (c *Config) check(m *model) error {
 			return fmt.Errorf("%s[%d] is %q; expected two tokens with one space between: convert the model again", keyMerges, i, s)
 		}
 	}
-	ids := []struct {
-		key string
-		id  int
-	}{{keyBOS, c.BOS}, {keyEOS, c.EOS}, {keyEOT, c.EOT}, {keyEOM, c.EOM}, {keyUNK, c.UNK}}
-	for _, i := range ids {
-		if i.id < -1 || i.id >= n {
-			return fmt.Errorf("%s is %d; expected an id below %d, the size of the vocabulary: convert the model again", i.key, i.id, n)
+	for _, i := range c.ids() {
+		if *i.id < -1 || *i.id >= n {
+			return fmt.Errorf("%s is %d; expected an id below %d, the size of the vocabulary: convert the model again", i.key, *i.id, n)
 		}
 	}
 	return nil
@@ -212,101 +213,9 @@ func (c *Config) build() (*Tokenizer, error) {
 		t.addBOS = *c.AddBOS
 	}
 	if t.addBOS && c.BOS < 0 {
-		return nil, fmt.Errorf("%s is missing; expected an id, since texts of this model begin with one: set it, or set %s to false", keyBOS, keyAddBOS)
+		return nil, fmt.Errorf("%s is missing; expected an id, since texts of this model begin with one (%s): convert the model again", keyBOS, keyAddBOS)
 	}
 	t.spaceFirst = m.spaceFirst && (c.AddSpacePrefix == nil || *c.AddSpacePrefix)
 	t.index(c)
 	return t, nil
-}
-
-// index builds what Encode looks up.
-func (t *Tokenizer) index(c *Config) {
-	if t.types == nil {
-		t.types = slices.Repeat([]int32{typeNormal}, len(t.tokens))
-	}
-	// Backwards, so that of equal ones the first stays.
-	t.ids = make(map[string]int32, len(t.tokens))
-	for i, s := range slices.Backward(t.tokens) {
-		id := int32(i)
-		switch t.types[i] {
-		case typeUndefined, typeNormal:
-			// Nothing else may come out of merging, so that no text becomes a
-			// control token by accident.
-			t.ids[s] = id
-		case typeUserDefined:
-			raw := string(t.appendToken(nil, id))
-			t.always.add(raw, id)
-			t.parsed.add(raw, id)
-		case typeUnknown, typeControl:
-			t.parsed.add(s, id)
-		}
-	}
-	if t.unk >= 0 && t.types[t.unk] == typeControl {
-		// GPT-2's followers name their end of text, which must not come from
-		// what happens to stand in a text.
-		t.unk = -1
-	}
-	t.findBytes()
-	t.findEnds(c)
-	t.ranks = make(map[string]int32, len(c.Merges))
-	for i, s := range slices.Backward(c.Merges) {
-		t.ranks[s] = int32(i) // merges are their own keys, "left right"
-	}
-}
-
-// findBytes finds the token of each byte, for what no other token covers.
-func (t *Tokenizer) findBytes() {
-	typed := map[string]int32{}
-	for i, s := range t.tokens {
-		if t.types[i] == typeByte {
-			typed[s] = int32(i)
-		}
-	}
-	for b := range t.byteIDs {
-		s := t.model.spelling.byteToken(byte(b))
-		id, ok := typed[s]
-		if !ok {
-			id, ok = t.ids[s]
-		}
-		if !ok {
-			id = -1
-		}
-		t.byteIDs[b] = id
-	}
-}
-
-// turnEnds are the tokens that end a turn or a text in published models. Files
-// often name only one of those that their model uses.
-var turnEnds = []string{
-	"<|im_end|>",            // Qwen, SmolLM, ChatML
-	"<|endoftext|>",         // GPT-2, Qwen, StarCoder
-	"<end_of_turn>",         // Gemma
-	"<turn|>",               // Gemma 4
-	"<|eot_id|>",            // Llama 3
-	"<|eom_id|>",            // Llama 3, before a tool's answer
-	"<|end_of_text|>",       // Llama 3, Granite
-	"<|end|>",               // Phi-3
-	"<|return|>",            // gpt-oss
-	"<|call|>",              // gpt-oss
-	"<EOT>",                 // Refact
-	"[EOT]",                 // Kimi
-	"<end_of_utterance>",    // SmolVLM
-	"<|END_OF_TURN_TOKEN|>", // Command R
-	"<｜end▁of▁sentence｜>",   // DeepSeek
-}
-
-// findEnds finds the tokens that end generation.
-func (t *Tokenizer) findEnds(c *Config) {
-	for _, id := range []int{c.EOS, c.EOT, c.EOM} {
-		if id >= 0 {
-			t.ends = append(t.ends, int32(id))
-		}
-	}
-	for i, s := range t.tokens {
-		if s != "" && (s[0] == '<' || s[0] == '[') && slices.Contains(turnEnds, s) {
-			t.ends = append(t.ends, int32(i))
-		}
-	}
-	slices.Sort(t.ends)
-	t.ends = slices.Compact(t.ends)
 }
