@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,6 +14,8 @@ import (
 	"pesti/exec/plan"
 	"pesti/frontend"
 	"pesti/gguf"
+	"pesti/graph"
+	"pesti/ops"
 )
 
 // realModel opens and checks a real model, or skips where models are not required.
@@ -271,5 +274,29 @@ func TestOptionErrors(t *testing.T) {
 		if _, err := Compile(m, c.o); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: error %v, want one with %q", c.o, err, c.want)
 		}
+	}
+}
+
+// TestSquare multiplies a value by itself: the product must not overwrite its own operand.
+func TestSquare(t *testing.T) {
+	m := tinyModel(t, tiny.Config{})
+	o := Options{Ubatch: 64, Rows: 8, Sequences: 1, Ctx: 64, Verify: true}
+	g, err := m.Graph(frontend.Bounds{Tokens: 64, Sequences: 1, Rows: 8, Context: 64})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range slices.Clone(g.Nodes) {
+		if n.Op == ops.SiLU {
+			product := g.Uses()[n.Out[0]][0]
+			out, err := g.Insert(product, ops.Mul, []*graph.Value{n.Out[0], n.Out[0]}, nil, n.Name()+".squared")
+			if err != nil {
+				t.Fatal(err)
+			}
+			product.In[slices.Index(product.In, n.Out[0])] = out[0]
+		}
+	}
+	g.Renumber()
+	if _, err := CompileGraph(m, g, o); err != nil {
+		t.Error(err)
 	}
 }

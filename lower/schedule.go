@@ -255,11 +255,17 @@ func (s *scheduler) mayAlias(u, v *graph.Value, n *graph.Node, sig *plan.Signatu
 	acc := s.access[id]
 	return id >= len(s.p.Buffers) && // not a state, not the caller's
 		!s.g.IsOutput(u) &&
-		s.lastUse(u) == n &&
+		s.lastUse(u) == n && !twice(n, u) &&
 		acc.each == each &&
 		u.Type.Equal(v.Type) &&
 		sig.Operand(role).Alias != "" &&
 		acc.read < wave // another step of the wave may be reading it
+}
+
+// twice reports whether v is more than one operand of n. Writing over it would change the others.
+func twice(n *graph.Node, v *graph.Value) bool {
+	first := slices.Index(n.In, v)
+	return slices.Contains(n.In[first+1:], v)
 }
 
 // lastUse is the last node that reads v, or reads what took v's place.

@@ -1,0 +1,74 @@
+package conformance
+
+import (
+	"slices"
+	"strconv"
+	"testing"
+
+	"pesti/lower"
+)
+
+func itoa(i int) string { return strconv.Itoa(i) }
+
+// foxIDs are known from elsewhere, so that tokenizer and forward pass are judged apart.
+var foxIDs = map[string][]int32{
+	smol:  {504, 2365, 6354, 16438, 27003, 690, 260, 23790, 2767, 30},
+	qwen:  {785, 3974, 13876, 38835, 34208, 916, 279, 15678, 5562, 13},
+	gemma: {2, 818, 3823, 8864, 37423, 38167, 1024, 506, 31770, 4799, 236761},
+}
+
+// TestExactAgainstOracle holds every layer and every logit of every position to the bounds.
+func TestExactAgainstOracle(t *testing.T) {
+	for _, name := range models {
+		for _, prompt := range []string{"fox", "tides"} {
+			t.Run(name+"/"+prompt, func(t *testing.T) {
+				m := openModel(t, name)
+				ids := m.prompt(t, prompt)
+				if want := foxIDs[name]; want != nil && prompt == "fox" && !slices.Equal(ids, want) {
+					t.Fatalf("ids %v, want %v", ids, want)
+				}
+				if prompt == "tides" && len(ids) < 40 {
+					t.Fatalf("%d tokens, want 40 or more", len(ids))
+				}
+				v := compare(m.pass(t, ids, 512, nil, nil), askOracle(t, m.path, ids))
+				t.Log(v)
+				if !v.passes() {
+					t.Errorf("%d tokens: %v", len(ids), v)
+				}
+			})
+		}
+	}
+}
+
+// TestGreedyAgainstOracle generates 64 tokens and asks the oracle, in one teacher-forced pass,
+// what it would have chosen at each.
+func TestGreedyAgainstOracle(t *testing.T) {
+	for _, name := range models {
+		t.Run(name, func(t *testing.T) {
+			m := openModel(t, name)
+			prompt := m.prompt(t, "fox")
+			ids := m.greedy(t, prompt, 64, lower.Options{Precision: "exact", Ubatch: 64, Rows: 8, Threads: 2})
+			last := len(prompt) - 1
+			for i, a := range askArgmax(t, m.path, ids[:len(ids)-1], last) {
+				if a.pos != last+i {
+					t.Fatalf("the oracle answered for position %d, expected %d", a.pos, last+i)
+				}
+				if got := int(ids[a.pos+1]); got != a.id && a.margin > logitTolerance {
+					t.Errorf("token %d is %d, the oracle says %d by a margin of %g", i, got, a.id, a.margin)
+				}
+			}
+		})
+	}
+}
+
+// TestCapital asks what everybody knows.
+func TestCapital(t *testing.T) {
+	m := openModel(t, qwen)
+	prompt := m.encode(t, "The capital of France is")
+	for _, precision := range []string{"exact", "fast"} {
+		ids := m.greedy(t, prompt, 1, lower.Options{Precision: precision, Ubatch: 64, Rows: 8, Threads: 2})
+		if want := m.encode(t, " Paris"); len(want) != 1 || ids[len(ids)-1] != want[0] {
+			t.Errorf("%s: continues with %d, want %d", precision, ids[len(ids)-1], want)
+		}
+	}
+}

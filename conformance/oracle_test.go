@@ -1,0 +1,180 @@
+package conformance
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// An oraclePass is one forward pass of the numpy oracle.
+type oraclePass struct {
+	layers [][][]float64 // by layer, position, dim
+	logits [][]float64   // by position
+	floor  struct {
+		Layers []float64 `json:"layers"`
+		Logits float64   `json:"logits"`
+	}
+	argmax []argmaxLine
+}
+
+// required reports whether tests may not skip for want of a model or Python.
+func required() bool { return os.Getenv("PESTI_REQUIRE") == "models" }
+
+// missing skips, or fails where nothing may be missing.
+func missing(t testing.TB, format string, args ...any) {
+	t.Helper()
+	if required() {
+		t.Fatalf(format, args...)
+	}
+	t.Skipf(format, args...)
+}
+
+func python(t testing.TB) string {
+	t.Helper()
+	p := os.Getenv("PESTI_PYTHON")
+	if p == "" {
+		p = filepath.Join("..", ".venv", "bin", "python")
+	}
+	if _, err := os.Stat(p); err != nil {
+		missing(t, "no Python with the oracle's packages: %v; make venv sets it up", err)
+	}
+	p, err := filepath.Abs(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// runOracle returns the folder of one run of ref_forward.py. Runs are kept in the user's cache,
+// by the model's bytes, the arguments, and the oracle's sources.
+func runOracle(t testing.TB, model string, args ...string) (dir, stdout string) {
+	t.Helper()
+	h := sha256.New()
+	sources, err := filepath.Glob(filepath.Join("oracle", "*.py"))
+	if err != nil || len(sources) == 0 {
+		t.Fatalf("no oracle: %v", err)
+	}
+	for _, path := range append(sources, "requirements.txt", model) {
+		f, err := os.Open(path)
+		if err != nil {
+			missing(t, "%v", err)
+		}
+		_, err = io.Copy(h, f)
+		f.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	fmt.Fprintln(h, args)
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		cache = t.TempDir()
+	}
+	dir = filepath.Join(cache, "pesti", "oracle", fmt.Sprintf("%x", h.Sum(nil)[:12]))
+	log := filepath.Join(dir, "stdout.txt")
+	if text, err := os.ReadFile(log); err == nil {
+		return dir, string(text)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(python(t), slices.Concat([]string{filepath.Join("oracle", "ref_forward.py"), model}, args, []string{"-o", dir})...)
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", cmd.Args, err, errs.String())
+	}
+	if err := os.WriteFile(log, out, 0o644); err != nil { // last: a broken run leaves no log
+		t.Fatal(err)
+	}
+	return dir, string(out)
+}
+
+// askOracle runs the oracle over the ids with its float32 floor.
+func askOracle(t testing.TB, model string, ids []int32) *oraclePass {
+	t.Helper()
+	dir, _ := runOracle(t, model, "--ids", joinIDs(ids), "--floor")
+	var p oraclePass
+	text, err := os.ReadFile(filepath.Join(dir, "floor.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &p.floor); err != nil {
+		t.Fatal(err)
+	}
+	for l := range p.floor.Layers {
+		p.layers = append(p.layers, readRows(t, filepath.Join(dir, fmt.Sprintf("layer_%02d.npy", l))))
+	}
+	p.logits = readRows(t, filepath.Join(dir, "logits.npy"))
+	if len(p.layers) == 0 || len(p.logits) != len(ids) {
+		t.Fatalf("the oracle wrote %d layers and %d rows of logits for %d ids", len(p.layers), len(p.logits), len(ids))
+	}
+	return &p
+}
+
+// An argmaxLine is what the oracle's --argmax prints for a position.
+type argmaxLine struct {
+	pos, id int
+	margin  float64
+}
+
+// askArgmax runs the oracle over the ids and returns the argmax of the rows from first.
+func askArgmax(t testing.TB, model string, ids []int32, first int) []argmaxLine {
+	t.Helper()
+	_, out := runOracle(t, model, "--ids", joinIDs(ids), "--argmax", "--logit-rows", fmt.Sprintf("%d:%d", first, len(ids)))
+	var lines []argmaxLine
+	for line := range strings.Lines(out) {
+		var a argmaxLine
+		if n, _ := fmt.Sscanf(line, "pos %d argmax %d margin %g", &a.pos, &a.id, &a.margin); n == 3 {
+			lines = append(lines, a)
+		}
+	}
+	if len(lines) != len(ids)-first {
+		t.Fatalf("the oracle printed %d argmaxes, expected %d:\n%s", len(lines), len(ids)-first, out)
+	}
+	return lines
+}
+
+func joinIDs(ids []int32) string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(ids), " ", ","), "[]")
+}
+
+// readRows reads a two-dimensional float64 .npy file in C order.
+func readRows(t testing.TB, path string) [][]float64 {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(data) < 10 || string(data[:6]) != "\x93NUMPY" || data[6] != 1 {
+		t.Fatalf("%s: not an .npy file of version 1", path)
+	}
+	end := 10 + int(binary.LittleEndian.Uint16(data[8:]))
+	header := string(data[10:end])
+	_, shape, _ := strings.Cut(header, "'shape': (")
+	var rows, width int
+	if n, _ := fmt.Sscanf(shape, "%d, %d)", &rows, &width); n != 2 || !strings.Contains(header, "'<f8'") || strings.Contains(header, "'fortran_order': True") {
+		t.Fatalf("%s: header %s, expected two dims of <f8 in C order", path, header)
+	}
+	if len(data)-end != 8*rows*width {
+		t.Fatalf("%s: %d bytes of data, expected %d × %d float64", path, len(data)-end, rows, width)
+	}
+	out := make([][]float64, rows)
+	for r := range out {
+		out[r] = make([]float64, width)
+		for i := range out[r] {
+			out[r][i] = math.Float64frombits(binary.LittleEndian.Uint64(data[end+8*(r*width+i):]))
+		}
+	}
+	return out
+}

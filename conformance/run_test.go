@@ -1,0 +1,210 @@
+package conformance
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"pesti/conformance/demo"
+	"pesti/exec"
+	"pesti/exec/plan"
+	"pesti/frontend"
+	"pesti/frontend/tokenizer"
+	"pesti/gguf"
+	"pesti/graph"
+	"pesti/lower"
+)
+
+// The models that everything is proven on.
+const (
+	smol  = "smollm2-135m-instruct-q4_1.gguf"
+	qwen  = "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"
+	gemma = "gemma-3-270m-q4_k_m.gguf"
+)
+
+var models = []string{"demo", smol, qwen, gemma}
+
+// A model is one of them, opened.
+type model struct {
+	name string
+	path string // a file, so that the oracle can read it too
+	file *gguf.File
+}
+
+// openModel opens a model by its name, or skips where models are not required.
+func openModel(t testing.TB, name string) *model {
+	t.Helper()
+	var path string
+	if name == "demo" {
+		path = filepath.Join(t.TempDir(), "demo.gguf")
+		if err := os.WriteFile(path, demo.GGUF(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else {
+		dir := os.Getenv("PESTI_MODELS")
+		if dir == "" {
+			cache, err := os.UserCacheDir()
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir = filepath.Join(cache, "pesti", "models")
+		}
+		path = filepath.Join(dir, name)
+	}
+	return openFile(t, name, path)
+}
+
+func openFile(t testing.TB, name, path string) *model {
+	t.Helper()
+	f, err := gguf.Open(path)
+	if err != nil {
+		missing(t, "no model: %v", err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return &model{name, path, f}
+}
+
+// prompt returns the ids of one of testdata/prompts.json.
+func (m *model) prompt(t testing.TB, name string) []int32 {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", "prompts.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var prompts map[string]string
+	if err := json.Unmarshal(text, &prompts); err != nil {
+		t.Fatal(err)
+	}
+	if prompts[name] == "" {
+		t.Fatalf("no prompt %q", name)
+	}
+	return m.encode(t, prompts[name])
+}
+
+func (m *model) encode(t testing.TB, text string) []int32 {
+	t.Helper()
+	tok, err := tokenizer.FromGGUF(m.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids, err := tok.Encode([]byte(text), tokenizer.Options{BOS: true, ParseSpecial: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ids
+}
+
+// engine compiles the model, with an edited graph where edit is not nil, and binds the plan.
+func (m *model) engine(t testing.TB, o lower.Options, run exec.Options, edit func(*graph.Graph)) *exec.Engine {
+	t.Helper()
+	loaded, err := frontend.Load(m.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.Ctx == 0 {
+		o.Ctx = min(512, loaded.Params.Context)
+	}
+	g, err := loaded.Graph(frontend.Bounds{Tokens: o.Ubatch, Sequences: 1, Rows: o.Rows, Context: o.Ctx})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if edit != nil {
+		edit(g)
+	}
+	res, err := lower.CompileGraph(loaded, g, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := exec.Open(res.Plan, m.file, run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Close() })
+	return e
+}
+
+// An ourPass is one forward pass of ours, position by position.
+type ourPass struct {
+	layers [][][]float32 // by layer, position, dim
+	logits [][]float32
+}
+
+// pass runs ids in precision exact, in chunks of ubatch, and collects the residual stream after
+// each block and the logits of every position. between is called after each chunk.
+func (m *model) pass(t testing.TB, ids []int32, ubatch int, edit func(*graph.Graph), between func(*exec.Engine)) *ourPass {
+	t.Helper()
+	ubatch = min(ubatch, len(ids))
+	e := m.engine(t, lower.Options{
+		Precision: "exact", Ubatch: int64(ubatch), Rows: int64(ubatch), Sequences: 1, Threads: 2, Outputs: []string{"blk.*.out"},
+	}, exec.Options{Poison: true}, edit)
+	var p ourPass
+	for l := 0; hasOutput(e.Plan(), l); l++ {
+		p.layers = append(p.layers, nil)
+	}
+	if len(p.layers) == 0 {
+		t.Fatal("the plan has no outputs blk.N.out")
+	}
+	for at := 0; at < len(ids); at += ubatch {
+		chunk := ids[at:min(at+ubatch, len(ids))]
+		var b exec.Batch
+		for i, id := range chunk {
+			b.Tokens, b.Pos, b.Seq, b.Rows = append(b.Tokens, id), append(b.Pos, int32(at+i)), append(b.Seq, 0), append(b.Rows, int32(i))
+		}
+		if err := e.Step(&b); err != nil {
+			t.Fatal(err)
+		}
+		for l := range p.layers {
+			v, err := e.Value(layerOut(l))
+			if err != nil {
+				t.Fatal(err)
+			}
+			shape, data := v.Shape(), v.Data().([]float32)
+			if shape[0] != len(chunk) {
+				t.Fatalf("%s has shape %v for %d tokens", layerOut(l), shape, len(chunk))
+			}
+			for row := range slices.Chunk(data, shape[1]) {
+				p.layers[l] = append(p.layers[l], row)
+			}
+		}
+		for i := range chunk {
+			p.logits = append(p.logits, slices.Clone(e.Logits(i)))
+		}
+		if between != nil {
+			between(e)
+		}
+	}
+	return &p
+}
+
+func layerOut(l int) string { return "blk." + itoa(l) + ".out" }
+
+func hasOutput(p *plan.Plan, l int) bool {
+	return slices.ContainsFunc(p.Buffers, func(b plan.Buffer) bool { return b.Class == plan.IO && b.Name == layerOut(l) })
+}
+
+// greedy continues ids by n tokens, each the argmax.
+func (m *model) greedy(t testing.TB, ids []int32, n int, o lower.Options) []int32 {
+	t.Helper()
+	e := m.engine(t, o, exec.Options{Poison: true}, nil)
+	s, err := exec.NewSession(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := slices.Clone(ids)
+	for fresh := ids; len(out) < len(ids)+n; fresh = out[len(out)-1:] {
+		logits, err := s.Feed(fresh)
+		if err != nil {
+			t.Fatal(err)
+		}
+		best := 0
+		for i, x := range logits {
+			if x > logits[best] {
+				best = i
+			}
+		}
+		out = append(out, int32(best))
+	}
+	return out
+}

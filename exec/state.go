@@ -1,0 +1,19 @@
+package exec
+
+import (
+	"fmt"
+
+	"pesti/exec/plan"
+)
+
+// State returns the memory of one layer's cache of keys or values, such as "blk.3.cache_k": for
+// each page of 16 positions a row for each position, in the plan's format of caches. It is a view,
+// which steps change.
+func (e *Engine) State(name string) ([]byte, error) {
+	for i := range e.plan.Buffers {
+		if b := &e.plan.Buffers[i]; b.Class == plan.State && b.Name == name {
+			return e.shared[i], nil
+		}
+	}
+	return nil, fmt.Errorf("state %q: the plan has none of that name", name)
+}
