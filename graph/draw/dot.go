@@ -9,12 +9,12 @@ import (
 	"github.com/emicklei/dot"
 )
 
-const font = "Helvetica"
+const fontName = "Helvetica"
 
 // dot prints the picture.
 func (p *picture) dot() string {
 	g := dot.NewGraph(dot.Directed)
-	g.Attrs("fontname", font, "fontsize", "12", "fontcolor", "#2B3442", "label", p.label(), "labelloc", "t", "labeljust", "l",
+	g.Attrs("fontname", fontName, "fontsize", "12", "fontcolor", "#2B3442", "label", p.label(), "labelloc", "t", "labeljust", "l",
 		"bgcolor", "#FFFFFF", "pad", "0.4", "nodesep", "0.3", "ranksep", "0.42", "newrank", "true", "compound", "true",
 		"style", "rounded", "rankdir", "TB", "outputorder", "edgesfirst")
 	nodes := make([]dot.Node, len(p.boxes))
@@ -26,20 +26,20 @@ func (p *picture) dot() string {
 	var frame func(in *dot.Graph, path string, clusters []cluster)
 	frame = func(in *dot.Graph, path string, clusters []cluster) {
 		for i, c := range clusters {
-			inside := in
-			if c.label != "" {
-				id := fmt.Sprintf("%s.%d", path, i)
-				inside = in.Subgraph(id, dot.ClusterOption{})
-				inside.Attrs("id", id, "label", c.label, "labeljust", "l", "style", "rounded,filled", "color", "#C9D1DC",
-					"fillcolor", "#F6F8FA", "fontname", font+" bold", "fontsize", "12", "fontcolor", "#4A5568", "margin", "14")
-				if len(c.inner) > 0 {
-					inside.Attrs("fillcolor", "#EEF1F5")
-				}
+			id := fmt.Sprintf("%s.%d", path, i)
+			inside := in.Subgraph(id, dot.ClusterOption{})
+			inside.Attrs("id", id, "label", c.label, "labeljust", "l", "style", "rounded,filled", "color", "#C9D1DC",
+				"fillcolor", "#F6F8FA", "fontname", fontName+"-Bold", "fontsize", "12", "fontcolor", "#4A5568", "margin", "14")
+			switch {
+			case c.label == "": // keeps its boxes together, unseen
+				inside.Attrs("style", "solid", "peripheries", "0")
+			case len(c.inner) > 0:
+				inside.Attrs("fillcolor", "#EEF1F5")
 			}
 			for _, b := range c.boxes {
 				add(inside, b)
 			}
-			frame(inside, path+"."+fmt.Sprint(i), c.inner)
+			frame(inside, id, c.inner)
 		}
 	}
 	frame(g, "group", p.groups)
@@ -50,9 +50,9 @@ func (p *picture) dot() string {
 	}
 	for _, l := range p.links {
 		e := g.Edge(nodes[l.from], nodes[l.to])
-		e.Attrs("fontname", font, "fontsize", "8", "fontcolor", "#5B6675", "color", "#7A8699", "arrowsize", "0.6", "penwidth", "1.1")
+		e.Attrs("fontname", fontName, "fontsize", "8", "fontcolor", "#5B6675", "color", "#7A8699", "arrowsize", "0.6", "penwidth", "1.1")
 		if len(l.labels) > 0 {
-			e.Attrs("label", " "+clean(strings.Join(l.labels, "\n"))+" ")
+			e.Attrs("label", " "+clean(l.label())+" ")
 		}
 		if l.reuse {
 			e.Attrs("style", "dashed", "color", "#B0573B", "constraint", "true", "penwidth", "0.9")
@@ -151,8 +151,8 @@ func (b *box) node(in *dot.Graph) dot.Node {
 	t.WriteString(`</table>`)
 	n := in.Node(b.id)
 	n.Attrs("id", clean(b.id), "label", dot.HTML(t.String()), "shape", "box", "style", "rounded,filled",
-		"fillcolor", k.fill, "color", k.line, "penwidth", "1.2", "fontname", font, "margin", "0.10,0.05", "tooltip", clean(b.id))
-	if b.kind == "state" {
+		"fillcolor", k.fill, "color", k.line, "penwidth", "1.2", "fontname", fontName, "margin", "0.10,0.05", "tooltip", clean(b.id))
+	if b.kind == stateKind {
 		n.Attrs("shape", "cylinder", "style", "filled")
 	}
 	if b.output {

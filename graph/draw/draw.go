@@ -83,17 +83,38 @@ func (p *picture) link(from, to int, label string, reuse bool) {
 		i = len(p.links)
 		p.links = append(p.links, link{from: from, to: to, reuse: reuse})
 	}
-	l := &p.links[i]
-	if label != "" && !slices.Contains(l.labels, label) {
+	if l := &p.links[i]; label != "" {
 		l.labels = append(l.labels, label)
 	}
 }
 
+// label says what a link carries, equal values once with their number.
+func (l *link) label() string {
+	var lines []string
+	for i, s := range l.labels {
+		if slices.Contains(l.labels[:i], s) {
+			continue
+		}
+		n := 0
+		for _, t := range l.labels {
+			if t == s {
+				n++
+			}
+		}
+		if n > 1 {
+			s = fmt.Sprintf("%d × %s", n, s)
+		}
+		lines = append(lines, s)
+	}
+	return strings.Join(lines, "\n")
+}
+
 // finish brings a picture of everything into the form that the options ask for.
 func (p *picture) finish(o Options) (*picture, error) {
+	p.moveSelections()
 	switch {
 	case o.Layer != outside:
-		q := p.only(o.Layer)
+		q := p.inline().only(o.Layer)
 		if len(q.boxes) == 0 {
 			return nil, fmt.Errorf("block %d does not exist, expected one from 0 to %d", o.Layer, p.lastLayer())
 		}
@@ -103,7 +124,56 @@ func (p *picture) finish(o Options) (*picture, error) {
 		p.frame()
 		return p, nil
 	}
-	return fold(p), nil
+	return fold(p.inline()), nil
+}
+
+// inline turns inputs into a line in the boxes that take them: links from positions to every
+// attention would run through the whole picture.
+func (p *picture) inline() *picture {
+	q := &picture{title: p.title}
+	to := make([]int, len(p.boxes))
+	for i := range p.boxes {
+		to[i] = len(q.boxes)
+		if p.boxes[i].kind != inputKind {
+			q.boxes = append(q.boxes, p.boxes[i])
+		}
+	}
+	takes := make([][]string, len(q.boxes))
+	for _, l := range p.links {
+		if from := &p.boxes[l.from]; from.kind == inputKind {
+			takes[to[l.to]] = append(takes[to[l.to]], from.title)
+			continue
+		}
+		l.from, l.to = to[l.from], to[l.to]
+		q.links = append(q.links, l)
+	}
+	for i, names := range takes {
+		q.boxes[i].take(names)
+	}
+	return q
+}
+
+// moveSelections counts a selection of rows to the block that takes them: it is named after the
+// value it selects from, which another block may compute.
+func (p *picture) moveSelections() {
+	taker := map[int]int{}
+	for _, l := range p.links {
+		if layer := p.boxes[l.to].layer; layer != outside {
+			taker[l.from] = max(taker[l.from], layer)
+		}
+	}
+	for i := range p.boxes {
+		if b := &p.boxes[i]; b.kind == rowsKind && b.layer != outside {
+			b.layer = max(b.layer, taker[i])
+		}
+	}
+}
+
+// take adds a line with what the box takes that is not drawn.
+func (b *box) take(names []string) {
+	if len(names) > 0 {
+		b.lines = append(slices.Clip(b.lines), "takes "+strings.Join(names, ", "))
+	}
 }
 
 func (p *picture) lastLayer() int {
@@ -124,12 +194,20 @@ func (p *picture) only(layer int) *picture {
 			q.boxes = append(q.boxes, p.boxes[i])
 		}
 	}
+	takes := make([][]string, len(q.boxes))
 	for _, l := range p.links {
-		from, ok := to[l.from]
-		if until, ok2 := to[l.to]; ok && ok2 {
+		from, inside := to[l.from]
+		until, ok := to[l.to]
+		switch {
+		case ok && inside:
 			l.from, l.to = from, until
 			q.links = append(q.links, l)
+		case ok && !l.reuse:
+			takes[until] = append(takes[until], p.boxes[l.from].title)
 		}
+	}
+	for i, names := range takes {
+		q.boxes[i].take(names)
 	}
 	return q
 }

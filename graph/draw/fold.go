@@ -86,7 +86,8 @@ func layerKeys(p *picture, layers [][]int) []string {
 // A run is equal layers one after the other.
 type run struct {
 	key    string
-	layers []int
+	length int
+	layers []int // of this run and, in a pattern, of its repetitions
 }
 
 func runLengths(keys []string) []run {
@@ -94,8 +95,9 @@ func runLengths(keys []string) []run {
 	for l, key := range keys {
 		if n := len(runs); n > 0 && runs[n-1].key == key {
 			runs[n-1].layers = append(runs[n-1].layers, l)
+			runs[n-1].length++
 		} else {
-			runs = append(runs, run{key, []int{l}})
+			runs = append(runs, run{key, 1, []int{l}})
 		}
 	}
 	return runs
@@ -118,7 +120,7 @@ func bestPeriod(runs []run) (period, times int) {
 	return period, times
 }
 
-func sameRun(a, b run) bool { return a.key == b.key && len(a.layers) == len(b.layers) }
+func sameRun(a, b run) bool { return a.key == b.key && a.length == b.length }
 
 // A folder copies boxes into a new picture. to maps old boxes to new ones.
 type folder struct {
@@ -134,7 +136,7 @@ type folder struct {
 func (f *folder) draw(runs []run) []cluster {
 	var list []cluster
 	for _, r := range runs {
-		c := cluster{label: runLabel(r.layers)}
+		c := cluster{label: runLabel(r.layers, r.length)}
 		for i, old := range f.layers[r.layers[0]] {
 			b := f.old.boxes[old]
 			b.weights = slices.Clone(b.weights)
@@ -172,7 +174,7 @@ func (b *box) merge(o *box) {
 }
 
 // runLabel names the layers that a cluster stands for.
-func runLabel(layers []int) string {
+func runLabel(layers []int, length int) string {
 	if len(layers) == 1 {
 		return fmt.Sprintf("block %d", layers[0])
 	}
@@ -189,16 +191,38 @@ func runLabel(layers []int) string {
 		}
 		i = j + 1
 	}
-	return fmt.Sprintf("×%d   blocks %s, as block %d", len(layers), strings.Join(parts, ", "), layers[0])
+	label := fmt.Sprintf("blocks %s, as block %d", strings.Join(parts, ", "), layers[0])
+	if length > 1 {
+		label = fmt.Sprintf("×%d   %s", length, label)
+	}
+	return label
 }
 
-// rest copies the boxes outside all layers.
+// rest copies the boxes outside all layers: those before the first layer to the left, as it
+// were, of the layers, the others to their right.
 func (f *folder) rest() {
+	var before, after cluster
+	entered := false
 	for i := range f.old.boxes {
-		if f.to[i] < 0 {
-			f.to[i] = len(f.boxes)
-			f.boxes = append(f.boxes, f.old.boxes[i])
+		if f.to[i] >= 0 {
+			entered = true
+			continue
 		}
+		f.to[i] = len(f.boxes)
+		c := &before
+		if entered {
+			c = &after
+		}
+		c.boxes = append(c.boxes, len(f.boxes))
+		f.boxes = append(f.boxes, f.old.boxes[i])
+	}
+	f.groups = slices.Concat([]cluster{before}, f.groups, []cluster{after})
+}
+
+// linkOnce adds a link unless another layer of the cluster has the same.
+func (f *folder) linkOnce(l link) {
+	if !slices.ContainsFunc(f.links, func(o link) bool { return o.from == l.from && o.to == l.to }) {
+		f.links = append(f.links, l)
 	}
 }
 
@@ -213,8 +237,6 @@ func (f *folder) relink() {
 		if from != to && from != outside && to != outside && f.group[from] == f.group[to] {
 			continue
 		}
-		for _, label := range append(slices.Clone(l.labels), "") {
-			f.link(f.to[l.from], f.to[l.to], label, l.reuse)
-		}
+		f.linkOnce(link{f.to[l.from], f.to[l.to], l.labels, l.reuse})
 	}
 }

@@ -18,12 +18,19 @@ var kinds = []kind{
 	{"quantise", "#FBF3CC", "#B39A1E", []string{"quantise"}},
 	{"embed", "#EBE1F8", "#7D5BB5", []string{"embed", "get_rows"}},
 	{"elementwise", "#E2F3F3", "#3C9191", []string{"add", "mul", "scale", "silu", "gelu_tanh", "gelu_erf", "add_bias"}},
-	{"rows", "#F9E1EC", "#BC4F83", []string{"select", "select_rows", "copy"}},
-	{"state", "#E9ECF1", "#66738A", []string{"state", "kv_write"}},
-	{"input", "#FFFFFF", "#66738A", []string{"input"}},
+	{rowsKind, "#F9E1EC", "#BC4F83", []string{"select", "select_rows", "copy"}},
+	{stateKind, "#E9ECF1", "#66738A", []string{"state", "kv_write"}},
+	{inputKind, "#FFFFFF", "#66738A", []string{"input"}},
 	{"reference kernel", "#F8DADA", "#C0392B", nil}, // ref.*: what no other kernel fits
 	{"other", "#F4F4F4", "#888888", nil},
 }
+
+// Kinds that pictures treat in a way of their own.
+const (
+	inputKind = "input" // what comes from the caller
+	rowsKind  = "rows"  // a selection of rows
+	stateKind = "state"
+)
 
 const refPrefix = "ref."
 

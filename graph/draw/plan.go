@@ -59,7 +59,7 @@ func planTitle(p *plan.Plan, o Options) []string {
 }
 
 func (pic *picture) addProgram(p *plan.Plan, g *plan.Program) {
-	pic.title = append(pic.title, fmt.Sprintf("program %s: %d to %d tokens, up to %d rows of logits · %d steps in %d waves",
+	pic.title = append(pic.title, fmt.Sprintf("program %s: %d ≤ T ≤ %d tokens, R ≤ %d rows of logits · %d steps in %d waves",
 		g.Name, g.MinT, g.MaxT, g.MaxR, countSteps(g), len(g.Waves)))
 	types := map[string]*plan.Weight{}
 	for i := range p.Weights {
@@ -70,16 +70,21 @@ func (pic *picture) addProgram(p *plan.Plan, g *plan.Program) {
 	for i := range g.Waves {
 		for j := range g.Waves[i].Steps {
 			st := &g.Waves[i].Steps[j]
-			b := stepBox(st, types)
+			b := stepBox(st, i, types)
 			b.id = fmt.Sprintf("%s.step.%d", g.Name, st.ID)
-			b.program, b.rank = g.Name, i
+			b.program = g.Name
+			var takes []string
 			for _, t := range all[st.ID] {
+				if t.reads && t.buffer.Class == plan.IO {
+					takes = append(takes, t.buffer.Name)
+				}
 				if t.writes {
 					b.stores = append(b.stores, store(t.buffer, st))
 					b.output = b.output || t.buffer.Class == plan.IO
 					b.shape += " " + t.buffer.Format + " " + t.buffer.Elems
 				}
 			}
+			b.take(takes)
 			pic.boxes = append(pic.boxes, b)
 		}
 	}
@@ -98,16 +103,17 @@ func countSteps(g *plan.Program) int {
 	return n
 }
 
-func stepBox(st *plan.Step, weights map[string]*plan.Weight) box {
+func stepBox(st *plan.Step, wave int, weights map[string]*plan.Weight) box {
 	split := st.Split.By
 	if st.Split.Unit > 1 {
 		split += fmt.Sprintf("/%d", st.Split.Unit)
 	}
 	b := box{
 		layer: st.Layer,
+		rank:  wave,
 		kind:  kindOf(st.Kernel),
 		title: fmt.Sprintf("%d  %s", st.ID, inLayer(st.Name, st.Layer)),
-		lines: []string{fmt.Sprintf("%s[%s], split %s", st.Kernel, st.Rows, split)},
+		lines: []string{fmt.Sprintf("%s[%s], split %s, wave %d", st.Kernel, st.Rows, split, wave)},
 	}
 	var params []string
 	for _, p := range st.Params {
