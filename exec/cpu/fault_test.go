@@ -1,0 +1,66 @@
+//go:build unix
+
+package cpu
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"pesti/exec/cpu/kernel"
+)
+
+// TestFault cuts a mapped file short while workers read it: the run is an error, on whichever
+// worker the fault falls, and the machine goes on working.
+func TestFault(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "mapped")
+	page := os.Getpagesize()
+	if err := os.WriteFile(path, make([]byte, 2*page), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	data, err := unix.Mmap(int(f.Fd()), 0, 2*page, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(data)
+	if err := f.Truncate(int64(page)); err != nil {
+		t.Fatal(err)
+	}
+	m := New(3)
+	defer m.Close()
+	for victim := range 3 {
+		after := false
+		s := make(Schedule, 3)
+		var sum byte
+		for w := range s {
+			read := func(*kernel.Run) {}
+			if w == victim {
+				read = func(*kernel.Run) { sum += data[page] }
+			}
+			s[w] = [][]kernel.Func{{read}, {func(*kernel.Run) {
+				if w == victim {
+					after = true
+				}
+			}}}
+		}
+		if err := m.Run(s, kernel.Run{}); !errors.Is(err, ErrFault) {
+			t.Errorf("worker %d: error %v, expected %v", victim, err, ErrFault)
+		}
+		if after {
+			t.Errorf("worker %d went on after its fault", victim)
+		}
+		ok := false
+		fine := Schedule{{{func(*kernel.Run) { ok = true }}}, {nil}, {nil}}
+		if err := m.Run(fine, kernel.Run{}); err != nil || !ok {
+			t.Errorf("the run after a fault: error %v, ran %v", err, ok)
+		}
+	}
+}

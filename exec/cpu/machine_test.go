@@ -1,0 +1,128 @@
+package cpu
+
+import (
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"pesti/exec/cpu/kernel"
+)
+
+// relay returns a schedule in which every worker, in every wave, sees that all workers have
+// finished the wave before, and counts the errors.
+func relay(workers, waves int, wrong *atomic.Int64) Schedule {
+	done := make([]atomic.Int64, waves)
+	s := make(Schedule, workers)
+	for w := range s {
+		for i := range waves {
+			s[w] = append(s[w], []kernel.Func{func(r *kernel.Run) {
+				if i > 0 && done[i-1].Load()%int64(workers) != 0 {
+					wrong.Add(1)
+				}
+				if w == 0 && i%7 == 0 {
+					time.Sleep(time.Microsecond) // let one be late
+				}
+				done[i].Add(1)
+			}})
+		}
+	}
+	return s
+}
+
+func TestWaves(t *testing.T) {
+	for _, workers := range []int{1, 2, 3, 5} {
+		m := New(workers)
+		if m.Workers() != workers {
+			t.Errorf("%d workers, expected %d", m.Workers(), workers)
+		}
+		var wrong atomic.Int64
+		s := relay(workers, 40, &wrong)
+		for range 20 {
+			if err := m.Run(s, kernel.Run{T: 1}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if wrong.Load() != 0 {
+			t.Errorf("%d workers: %d waves began before the one before had ended", workers, wrong.Load())
+		}
+		m.Close()
+	}
+}
+
+// TestRunAgainAfterPause sees that parked workers wake, and get the new schedule and rows.
+func TestRunAgainAfterPause(t *testing.T) {
+	m := New(3)
+	defer m.Close()
+	for i := range 4 {
+		var sum atomic.Int64
+		count := []kernel.Func{func(r *kernel.Run) { sum.Add(int64(r.T*100 + r.R)) }}
+		if err := m.Run(Schedule{{count}, {count}, {count}}, kernel.Run{T: i, R: 7}); err != nil {
+			t.Fatal(err)
+		}
+		if want := int64(3 * (i*100 + 7)); sum.Load() != want {
+			t.Errorf("run %d: sum %d, expected %d", i, sum.Load(), want)
+		}
+		time.Sleep(20 * time.Millisecond) // long enough to park
+	}
+}
+
+func TestOneProcessor(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	TestWaves(t)
+}
+
+// TestEmptySchedule sees that nothing to run is no error and leaves the workers waiting.
+func TestEmptySchedule(t *testing.T) {
+	m := New(2)
+	defer m.Close()
+	for _, s := range []Schedule{nil, {{}, {}}} {
+		if err := m.Run(s, kernel.Run{}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestRunAllocatesNothing is what zero allocations per token rest on.
+func TestRunAllocatesNothing(t *testing.T) {
+	m := New(2)
+	defer m.Close()
+	nothing := []kernel.Func{func(*kernel.Run) {}}
+	s := Schedule{{nothing, nothing}, {nothing, nothing}}
+	if n := testing.AllocsPerRun(100, func() { m.Run(s, kernel.Run{T: 1}) }); n != 0 {
+		t.Errorf("a run allocates %v times", n)
+	}
+}
+
+// TestPanicPasses sees that a bug in a kernel is not taken for a fault.
+func TestPanicPasses(t *testing.T) {
+	m := New(1)
+	defer m.Close()
+	bug := errors.New("bug")
+	defer func() {
+		if p := recover(); p != bug {
+			t.Errorf("recovered %v, expected %v", p, bug)
+		}
+	}()
+	m.Run(Schedule{{{func(*kernel.Run) { panic(bug) }}}}, kernel.Run{})
+	t.Error("the panic was swallowed")
+}
+
+func BenchmarkBarrier(b *testing.B) {
+	for _, workers := range []int{1, 2} {
+		b.Run(string(rune('0'+workers)), func(b *testing.B) {
+			m := New(workers)
+			defer m.Close()
+			const waves = 1000
+			s := make(Schedule, workers)
+			for w := range s {
+				s[w] = make([][]kernel.Func, waves)
+			}
+			for b.Loop() {
+				m.Run(s, kernel.Run{})
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/waves, "ns/wave")
+		})
+	}
+}
