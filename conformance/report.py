@@ -9,6 +9,7 @@ marker lines of that file. Exits 1 where a bound is exceeded.
 """
 
 import argparse
+import contextlib
 import json
 import pathlib
 import subprocess
@@ -48,7 +49,8 @@ def row(program, name, model, file, prompt, text):
     with tempfile.TemporaryDirectory() as scratch:
         theirs, ours = pathlib.Path(scratch, "oracle"), pathlib.Path(scratch, "pesti")
         listed = ",".join(map(str, ids))
-        ref_forward.main([str(file), "--ids", listed, "-o", str(theirs), "--floor"])
+        with contextlib.redirect_stdout(sys.stderr):
+            ref_forward.main([str(file), "--ids", listed, "-o", str(theirs), "--floor"])
         pesti(program, "dump", model, "--ids", listed, "-o", ours)
         oracle = dumps.Dump(theirs)
         *layers, logits, argmax = compare_all_layers.compare(dumps.Dump(ours), oracle, measure.TOLERANCE)
