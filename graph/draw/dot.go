@@ -3,6 +3,7 @@ package draw
 import (
 	"fmt"
 	"html"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -59,7 +60,24 @@ func (p *picture) dot() string {
 		}
 	}
 	p.rank(g, nodes)
-	return g.String()
+	return sortRanks(g.String())
+}
+
+// sortRanks puts the lines that say which nodes are on one rank in order: the library prints
+// them as it finds them in a map.
+func sortRanks(text string) string {
+	lines := strings.Split(text, "\n")
+	isRank := func(line string) bool { return strings.HasPrefix(line, "\t{rank=same;") }
+	first := slices.IndexFunc(lines, isRank)
+	if first < 0 {
+		return text
+	}
+	end := first
+	for end < len(lines) && isRank(lines[end]) {
+		end++
+	}
+	slices.Sort(lines[first:end])
+	return strings.Join(lines, "\n")
 }
 
 // rank puts every wave on a rank of its own, in order. Where no link leads from a wave to the
