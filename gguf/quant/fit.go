@@ -8,6 +8,9 @@ import "math"
 // step gives, and keeps the one of least weighted squared error. Large weights
 // count more, since they move a product more. A sub-block with NaN or infinite
 // values, which these types cannot hold, becomes zeros.
+//
+// Products are converted before they are added, which keeps the compiler from
+// fusing the two where it can: the same bytes come out on every machine.
 
 // maxF16 is the largest finite float16; a larger scale would turn a block of
 // finite values into NaN.
@@ -48,7 +51,7 @@ func fitAffine(x *[32]float32, top int) (scale, low float64) {
 	rms := math.Sqrt(squares / 32)
 	best := math.Inf(1)
 	for t := -10; t <= 10; t++ {
-		step := span / (float64(top) + 0.1*float64(t))
+		step := span / (float64(top) + float64(0.1*float64(t)))
 		// Least squares over scale and low, given the levels.
 		var w, wq, wqq, wx, wxq, wxx float64
 		for _, v := range x {
@@ -129,7 +132,7 @@ func fitScale(x *[16]float32) float64 {
 	}
 	scale, best := 0.0, 0.0
 	for t := -9; t <= 9; t++ {
-		step := widest / (-32 + 0.1*float64(t))
+		step := widest / (-32 + float64(0.1*float64(t)))
 		var xq, qq float64
 		for _, v := range x {
 			v := float64(v)
