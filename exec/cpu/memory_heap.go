@@ -4,14 +4,16 @@ package cpu
 
 import (
 	"fmt"
-	"math"
 	"unsafe"
 )
 
+// most is what Allocate gives at once: a larger size would end the process instead of failing.
+const most int64 = 1 << 40
+
 // Allocate takes size bytes from the Go heap: the race detector does not see mapped memory.
 func Allocate(size int) (*Memory, error) {
-	if size < 0 || size > math.MaxInt-Align {
-		return nil, fmt.Errorf("allocating %d bytes: more than there is", size)
+	if size < 0 || int64(size) > most {
+		return nil, fmt.Errorf("allocating %d bytes: expected at most %d", size, most)
 	}
 	data := make([]byte, size+Align)
 	skip := -int(uintptr(unsafe.Pointer(unsafe.SliceData(data)))) & (Align - 1)

@@ -1,0 +1,531 @@
+package exec_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"pesti/conformance/tiny"
+	"pesti/exec"
+	"pesti/exec/plan"
+	"pesti/frontend"
+	"pesti/gguf"
+	"pesti/gguf/quant"
+	"pesti/graph"
+	"pesti/lower"
+	"pesti/ops"
+)
+
+// mixed are the types that models mix, so that every integer kernel runs in a plan.
+var mixed = []quant.Type{quant.Q4_0, quant.Q5_0, quant.Q8_0, quant.Q4_1, quant.Q5_1, quant.F16, quant.F32}
+
+var configs = map[string]tiny.Config{
+	"llama":   {Arch: "llama", Types: mixed, Tied: true},
+	"qwen2":   {Arch: "qwen2", Types: mixed, Heads: 6, HeadDim: 32, KVHeads: 1},
+	"k-quant": {Arch: "qwen2", Embd: 256, FF: 512, Heads: 4, Types: []quant.Type{quant.Q4_K, quant.Q5_K, quant.Q6_K}},
+	"gemma3":  {Arch: "gemma3", Types: mixed, Layers: 7, Window: 20, HeadDim: 32, KVHeads: 1, Tied: true},
+}
+
+func load(t testing.TB, c tiny.Config) *frontend.Model {
+	t.Helper()
+	data, err := tiny.GGUF(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := gguf.Parse("tiny.gguf", data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := frontend.Load(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func compile(t testing.TB, m *frontend.Model, o lower.Options) *lower.Result {
+	t.Helper()
+	if o.Threads == 0 {
+		o.Threads = 3
+	}
+	r, err := lower.Compile(m, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func open(t testing.TB, m *frontend.Model, p *plan.Plan, threads int) *exec.Engine {
+	t.Helper()
+	e, err := exec.Open(p, m.File, exec.Options{Threads: threads, Poison: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+func session(t testing.TB, e *exec.Engine) *exec.Session {
+	t.Helper()
+	s, err := exec.NewSession(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func prompt(n int) []int32 {
+	rng := rand.New(rand.NewPCG(1, 2))
+	ids := make([]int32, n)
+	for i := range ids {
+		ids[i] = int32(rng.IntN(250))
+	}
+	return ids
+}
+
+func feed(t testing.TB, s *exec.Session, ids []int32) []float32 {
+	t.Helper()
+	logits, err := s.Feed(ids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.Clone(logits)
+}
+
+// interpret evaluates the unfused graph with the reference functions and returns the logits of
+// the last token.
+func interpret(t *testing.T, m *frontend.Model, g *graph.Graph, ids []int32) []float32 {
+	t.Helper()
+	env := &ops.Env{
+		Inputs: map[string][]int32{"tokens": ids, "seq": make([]int32, len(ids)), "rows": {int32(len(ids) - 1)}},
+		Weights: func(w *graph.Value) ([]float32, error) {
+			d, err := m.File.Dense(w.Name)
+			if err != nil {
+				return nil, err
+			}
+			return d.Data().([]float32), nil
+		},
+	}
+	for p := range ids {
+		env.Inputs["pos"] = append(env.Inputs["pos"], int32(p))
+	}
+	values, err := ops.Eval(g, env, "logits")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return values["logits"].F32
+}
+
+// apart is the largest difference of two vectors relative to the largest element.
+func apart(a, b []float32) float64 {
+	var worst, size float64
+	for i := range a {
+		d := math.Abs(float64(a[i] - b[i]))
+		if d != d {
+			return math.Inf(1)
+		}
+		worst, size = max(worst, d), max(size, math.Abs(float64(b[i])))
+	}
+	return worst / size
+}
+
+// TestAgainstInterpreter holds plans, fused and not, against the graph's reference semantics.
+func TestAgainstInterpreter(t *testing.T) {
+	for name, c := range configs {
+		t.Run(name, func(t *testing.T) {
+			m := load(t, c)
+			ids := prompt(45)
+			var want []float32
+			for _, o := range []lower.Options{
+				{Precision: "exact"},
+				{Precision: "exact", Passes: "none"},
+				{Precision: "exact", Passes: "-fuse_attention", Ubatch: 40},
+				{Precision: "exact", Passes: "-choose_kernels"},
+				{Precision: "fast", KV: "f32"},
+				{Precision: "fast"},
+			} {
+				r := compile(t, m, o)
+				if want == nil {
+					want = interpret(t, m, r.Built, ids)
+				}
+				got := feed(t, session(t, open(t, m, r.Plan, 2)), ids)
+				limit := 1e-5
+				switch {
+				case o.Precision == "fast" && o.KV == "":
+					limit = 5e-3 // a float16 cache
+				case o.Precision == "fast":
+					limit = 1e-3 // 15-bit activations
+				}
+				if d := apart(got, want); d > limit {
+					t.Errorf("%+v: logits are %g apart from the interpreter's, expected up to %g", o, d, limit)
+				}
+			}
+		})
+	}
+}
+
+// TestSameBits sees that neither the number of workers, nor the cut of the prompt, nor the program
+// that runs changes a bit.
+func TestSameBits(t *testing.T) {
+	for name, c := range configs {
+		for _, precision := range []string{"exact", "fast"} {
+			t.Run(name+" "+precision, func(t *testing.T) {
+				m := load(t, c)
+				ids := prompt(70)
+				var want []float32
+				for _, ubatch := range []int64{512, 64, 33, 7, 1} {
+					p := compile(t, m, lower.Options{Precision: precision, Ubatch: ubatch}).Plan
+					for threads := 1; threads <= 3; threads++ {
+						got := feed(t, session(t, open(t, m, p, threads)), ids)
+						if want == nil {
+							want = got
+						}
+						if !slices.Equal(got, want) {
+							t.Errorf("ubatch %d on %d threads: logits differ", ubatch, threads)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestSequences runs two sequences in the same steps and sees that each is as if alone.
+func TestSequences(t *testing.T) {
+	m := load(t, configs["gemma3"])
+	p := compile(t, m, lower.Options{Sequences: 3, Ubatch: 64}).Plan
+	a, b := prompt(60), prompt(90)[60:]
+	alone := func(ids []int32) []float32 { return feed(t, session(t, open(t, m, p, 1)), ids) }
+	wantA, wantB := alone(a), alone(b)
+
+	e := open(t, m, p, 2)
+	var at [2]int
+	for at[0] < len(a) || at[1] < len(b) {
+		var batch exec.Batch
+		for seq, ids := range [][]int32{a, b} {
+			n := min([]int{7, 3}[seq], len(ids)-at[seq])
+			for range n {
+				batch.Tokens = append(batch.Tokens, ids[at[seq]])
+				batch.Pos = append(batch.Pos, int32(at[seq]))
+				batch.Seq = append(batch.Seq, int32(2-seq)) // slots 2 and 1
+				at[seq]++
+			}
+			if n > 0 && at[seq] == len(ids) {
+				batch.Rows = append(batch.Rows, int32(len(batch.Tokens)-1))
+			}
+		}
+		if err := e.Step(&batch); err != nil {
+			t.Fatal(err)
+		}
+		for r, row := range batch.Rows {
+			want := wantA
+			if batch.Seq[row] == 1 {
+				want = wantB
+			}
+			if !slices.Equal(e.Logits(r), want) {
+				t.Errorf("sequence %d differs from itself alone", batch.Seq[row])
+			}
+		}
+	}
+}
+
+// TestSessions takes, fills, truncates, resets and gives back sequences.
+func TestSessions(t *testing.T) {
+	m := load(t, configs["qwen2"])
+	e := open(t, m, compile(t, m, lower.Options{Sequences: 2, Ubatch: 16, Ctx: 80}).Plan, 1)
+	first, second := session(t, e), session(t, e)
+	if _, err := exec.NewSession(e); err == nil || !strings.Contains(err.Error(), "all 2 sequences of the plan are in use") {
+		t.Errorf("a third session of two: error %v", err)
+	}
+	ids := prompt(75)
+	want := feed(t, first, ids)
+	feed(t, second, ids[:10]) // pages of the two alternate from here on
+	for _, n := range []int{74, 40, 16, 1, 0} {
+		if err := first.Truncate(n); err != nil {
+			t.Fatal(err)
+		}
+		if first.Pos() != n {
+			t.Errorf("position %d after truncation to %d", first.Pos(), n)
+		}
+		feed(t, second, ids[second.Pos():second.Pos()+13])
+		if got := feed(t, first, ids[n:]); !slices.Equal(got, want) {
+			t.Errorf("truncated to %d and fed again: logits differ", n)
+		}
+	}
+	for _, n := range []int{-1, 76} {
+		if err := first.Truncate(n); err == nil {
+			t.Errorf("truncating 75 positions to %d: no error", n)
+		}
+	}
+	first.Reset()
+	if got := feed(t, first, ids); first.Pos() != 75 || !slices.Equal(got, want) {
+		t.Errorf("after a reset: position %d, or logits differ", first.Pos())
+	}
+	first.Close()
+	if again := session(t, e); again.Pos() != 0 {
+		t.Errorf("a new session begins at %d", again.Pos())
+	}
+}
+
+// TestFeedRefuses sees that what does not fit is an error with both numbers, before any compute.
+func TestFeedRefuses(t *testing.T) {
+	m := load(t, configs["llama"])
+	e := open(t, m, compile(t, m, lower.Options{Ctx: 64, Ubatch: 16}).Plan, 1)
+	s := session(t, e)
+	want := feed(t, s, prompt(30))
+	cases := []struct {
+		ids  []int32
+		want string
+	}{
+		{nil, "no tokens to evaluate"},
+		{prompt(35), "35 tokens at position 30 do not fit the context of 64"},
+		{append(prompt(20), 300), "token id 300, expected 0 to 299"},
+		{append(prompt(20), -1), "token id -1, expected 0 to 299"},
+	}
+	for _, tc := range cases {
+		if _, err := s.Feed(tc.ids); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%d tokens: error %v, expected one with %q", len(tc.ids), err, tc.want)
+		}
+		if s.Pos() != 30 || !slices.Equal(e.Logits(0), want) {
+			t.Errorf("%d tokens: something was computed before the error", len(tc.ids))
+		}
+	}
+	feed(t, s, prompt(34)) // to the very end of the context
+	if _, err := s.Feed(prompt(1)); err == nil {
+		t.Error("one token more than the context: no error")
+	}
+}
+
+func TestStepRefuses(t *testing.T) {
+	m := load(t, configs["llama"])
+	e := open(t, m, compile(t, m, lower.Options{Ctx: 64, Ubatch: 16, Sequences: 2}).Plan, 1)
+	cases := []struct {
+		batch exec.Batch
+		want  string
+	}{
+		{exec.Batch{}, "step of 0 tokens"},
+		{exec.Batch{Tokens: []int32{1, 2}, Pos: []int32{0}, Seq: []int32{0, 0}}, "step of 2 tokens with 1 positions and 2 sequences"},
+		{exec.Batch{Tokens: []int32{1}, Pos: []int32{0}, Seq: []int32{2}}, "sequence 2, expected 0 to 1"},
+		{exec.Batch{Tokens: []int32{1}, Pos: []int32{-1}, Seq: []int32{0}}, "position -1, expected 0 to 63"},
+		{exec.Batch{Tokens: []int32{1}, Pos: []int32{64}, Seq: []int32{0}}, "position 64, expected 0 to 63"},
+		{exec.Batch{Tokens: []int32{1}, Pos: []int32{3}, Seq: []int32{0}}, "position 3, expected at most 0"},
+		{exec.Batch{Tokens: []int32{1, 1}, Pos: []int32{0, 2}, Seq: []int32{0, 0}}, "position 2 follows 0"},
+		{exec.Batch{Tokens: []int32{1, 1}, Pos: []int32{0, 0}, Seq: []int32{0, 0}}, "position 0 follows 0"},
+		{exec.Batch{Tokens: []int32{1, 1, 1}, Pos: []int32{0, 0, 1}, Seq: []int32{0, 1, 0}}, "sequence 0 again"},
+		{exec.Batch{Tokens: []int32{1}, Pos: []int32{0}, Seq: []int32{0}, Rows: []int32{1}}, "token 1, expected 0 to 0"},
+		{exec.Batch{Tokens: make([]int32, 17), Pos: []int32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}, Seq: make([]int32, 17)}, "step of 17 tokens and 0 rows of logits: the plan is for up to 16 and"},
+		{exec.Batch{Tokens: []int32{1}, Pos: []int32{0}, Seq: []int32{0}, Rows: make([]int32, 9)}, "9 rows of logits"},
+	}
+	for _, tc := range cases {
+		if err := e.Step(&tc.batch); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%+v: error %v, expected one with %q", tc.batch, err, tc.want)
+		}
+	}
+}
+
+// TestWindowForgets sees that a sequence cannot go back to where a ring has lost what it needs,
+// and can where it has not.
+func TestWindowForgets(t *testing.T) {
+	m := load(t, configs["gemma3"])
+	p := compile(t, m, lower.Options{Ubatch: 16}).Plan // a ring of 20 + 16 positions in whole pages: 48
+	s := session(t, open(t, m, p, 1))
+	ids := prompt(100)
+	want := feed(t, s, ids)
+	if err := s.Truncate(60); err == nil || !strings.Contains(err.Error(), "cannot go back from position 100 to 60") {
+		t.Errorf("back by 40 in a ring of 48 with a window of 20: error %v", err)
+	}
+	if s.Pos() != 100 {
+		t.Errorf("position %d after a refusal, expected 100", s.Pos())
+	}
+	if err := s.Truncate(80); err != nil {
+		t.Fatal(err)
+	}
+	if got := feed(t, s, ids[80:]); !slices.Equal(got, want) {
+		t.Error("back by 20 and again: logits differ")
+	}
+	if err := s.Truncate(0); err != nil {
+		t.Fatal(err)
+	}
+	if got := feed(t, s, ids); !slices.Equal(got, want) {
+		t.Error("from the start again: logits differ")
+	}
+}
+
+// TestValue reads a block's output and holds its last row, normed and multiplied, against nothing
+// but its shape and that it changes with the tokens; its numbers are the oracle's to judge.
+func TestValue(t *testing.T) {
+	m := load(t, configs["llama"])
+	r := compile(t, m, lower.Options{Precision: "exact", Outputs: []string{"blk.0.out"}})
+	e := open(t, m, r.Plan, 2)
+	ids := prompt(9)
+	feed(t, session(t, e), ids)
+	name := ""
+	for _, b := range r.Plan.Buffers {
+		if b.Class == plan.IO && strings.HasPrefix(b.Name, "blk.0") {
+			name = b.Name
+		}
+	}
+	v, err := e.Value(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := v.Shape(); got[0] != 9 || got[1] != 64 {
+		t.Errorf("%s has shape %v, expected [9 64]", name, got)
+	}
+	logits, err := e.Value("logits")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := logits.Shape(); got[0] != 1 || got[1] != 300 {
+		t.Errorf("logits have shape %v, expected [1 300]", got)
+	}
+	if !slices.Equal(logits.Data().([]float32), e.Logits(0)) {
+		t.Error("the value logits differs from Logits")
+	}
+	if _, err := e.Value("blk.7.out"); err == nil || !strings.Contains(err.Error(), `value "blk.7.out": the plan does not show it`) {
+		t.Errorf("a value that is not there: error %v", err)
+	}
+}
+
+// TestOpenRefuses sees that a plan is refused for another model, for what this machine lacks, and
+// for too many threads, each with its reason.
+func TestOpenRefuses(t *testing.T) {
+	m := load(t, configs["llama"])
+	other := configs["llama"]
+	other.Seed = 7
+	larger := configs["llama"]
+	larger.Vocab = 310
+	missing := "avx2"
+	if runtime.GOARCH == "amd64" {
+		missing = "neondot"
+	}
+	cases := []struct {
+		name, want string
+		file       *gguf.File
+		threads    int
+		change     func(p *plan.Plan)
+	}{
+		{"another size", "but the plan is for a model of", load(t, larger).File, 1, nil},
+		{"another directory", "directory is sha256:", m.File, 1, func(p *plan.Plan) { p.Model.Directory = "sha256:00" }},
+		{"a missing instruction set", "instruction set " + missing + ": this machine lacks", m.File, 1, func(p *plan.Plan) { p.Target.ISA = missing }},
+		{"an unknown instruction set", `instruction set "mmx"`, m.File, 1, func(p *plan.Plan) { p.Target.ISA = "mmx" }},
+		{"another backend", `target is "cuda"`, m.File, 1, func(p *plan.Plan) { p.Target.Backend = "cuda" }},
+		{"too many threads", "4 threads, expected 1 to the 3", m.File, 4, nil},
+		{"negative threads", "-1 threads, expected 1 to the 3", m.File, -1, nil},
+		{"a plan that does not verify", "plan: ", m.File, 1, func(p *plan.Plan) { p.Memory.Arena -= 64 }},
+		{"a weight of another type", `tensor "token_embd.weight": is`, m.File, 1, func(p *plan.Plan) {
+			for i := range p.Weights {
+				if p.Weights[i].Name == "token_embd.weight" {
+					p.Weights[i].Type = "q4_1"
+				}
+			}
+			for i := range p.Programs {
+				for _, w := range p.Programs[i].Waves {
+					for _, st := range w.Steps {
+						for j := range st.Args {
+							if a := &st.Args[j]; a.Weight == "token_embd.weight" {
+								a.Kernel = strings.Replace(a.Kernel, "q4_0", "q4_1", 1)
+							}
+						}
+					}
+				}
+			}
+		}},
+	}
+	for _, tc := range cases {
+		p := compile(t, m, lower.Options{}).Plan
+		if tc.change != nil {
+			tc.change(p)
+		}
+		_, err := exec.Open(p, tc.file, exec.Options{Threads: tc.threads})
+		if err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: error %v, expected one line with %q", tc.name, err, tc.want)
+		}
+	}
+}
+
+// TestFileCutShort shrinks a model's file while the engine has it mapped.
+func TestFileCutShort(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows does not let a mapped file shrink")
+	}
+	data, err := tiny.GGUF(tiny.Config{Arch: "llama", FF: 2048}) // several pages for each block
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "model.gguf")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := gguf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	m, err := frontend.Load(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := session(t, open(t, m, compile(t, m, lower.Options{}).Plan, 2))
+	feed(t, s, prompt(5))
+	if err := os.Truncate(path, int64(len(data)/4)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Feed(prompt(1)); err == nil || err.Error() != path+": became shorter while it was read; open it again" {
+		t.Errorf("a step on a file cut short: error %v", err)
+	}
+}
+
+// TestNoAllocations sees that neither decoding a token nor a chunk of a prompt allocates.
+func TestNoAllocations(t *testing.T) {
+	for name, c := range configs {
+		m := load(t, c)
+		for _, precision := range []string{"exact", "fast"} {
+			e := open(t, m, compile(t, m, lower.Options{Precision: precision, Ubatch: 64}).Plan, 2)
+			s := session(t, e)
+			for _, n := range []int{1, 20, 40} {
+				ids := prompt(n)
+				count := math.Inf(1)
+				for range 4 { // the Go scheduler may start a thread once in a while, which counts
+					s.Reset()
+					count = min(count, testing.AllocsPerRun(1, func() {
+						if _, err := s.Feed(ids); err != nil {
+							t.Fatal(err)
+						}
+					}))
+				}
+				if count != 0 {
+					t.Errorf("%s %s: feeding %d tokens allocates %v times", name, precision, n, count)
+				}
+			}
+		}
+	}
+}
+
+func BenchmarkDecode(b *testing.B) {
+	for name, c := range configs {
+		for _, precision := range []string{"exact", "fast"} {
+			b.Run(fmt.Sprint(name, "/", precision), func(b *testing.B) {
+				m := load(b, c)
+				s := session(b, open(b, m, compile(b, m, lower.Options{Precision: precision}).Plan, 2))
+				id := []int32{5}
+				for b.Loop() {
+					if s.Pos() == 200 {
+						s.Reset()
+					}
+					feed(b, s, id)
+				}
+			})
+		}
+	}
+}
