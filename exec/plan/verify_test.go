@@ -14,6 +14,9 @@ func TestVerifyAcceptsValidPlans(t *testing.T) {
 		if err := plan.Verify(plantest.Plan(layers)); err != nil {
 			t.Errorf("%d layers: %v", layers, err)
 		}
+		if err := plan.Verify(plantest.DumpingPlan(layers)); err != nil {
+			t.Errorf("%d layers with outputs: %v", layers, err)
+		}
 	}
 }
 

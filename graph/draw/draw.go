@@ -24,6 +24,9 @@ type Options struct {
 	Program string // of a plan; by default its first one, with All every one
 }
 
+// mostBoxes is how many a picture has unless it is of everything.
+const mostBoxes = 400
+
 // outside is the layer of a box that belongs to no block.
 const outside = -1
 
@@ -124,7 +127,29 @@ func (p *picture) finish(o Options) (*picture, error) {
 		p.frame()
 		return p, nil
 	}
-	return fold(p.inline()), nil
+	q := fold(p.inline())
+	q.limit(mostBoxes)
+	return q, nil
+}
+
+// limit drops the boxes that would make the picture too large to read, and says so.
+func (p *picture) limit(most int) {
+	if len(p.boxes) <= most {
+		return
+	}
+	p.title = append(slices.Clip(p.title), fmt.Sprintf("%d of %d boxes are not drawn: draw one block, or all", len(p.boxes)-most, len(p.boxes)))
+	p.boxes = p.boxes[:most]
+	gone := func(i int) bool { return i >= most }
+	p.links = slices.DeleteFunc(p.links, func(l link) bool { return gone(l.from) || gone(l.to) })
+	var trim func([]cluster) []cluster
+	trim = func(list []cluster) []cluster {
+		for i := range list {
+			list[i].boxes = slices.DeleteFunc(list[i].boxes, gone)
+			list[i].inner = trim(list[i].inner)
+		}
+		return slices.DeleteFunc(list, func(c cluster) bool { return len(c.boxes)+len(c.inner) == 0 })
+	}
+	p.groups = trim(p.groups)
 }
 
 // inline turns inputs into a line in the boxes that take them: links from positions to every

@@ -180,7 +180,7 @@ func reaches(n int, links map[[2]int]bool, without [2]int) map[[2]int]bool {
 // a step to another, a dashed one wherever memory forces an order that nothing else does, and
 // nothing else.
 func TestPlanOfEverything(t *testing.T) {
-	p := plantest.Plan(3)
+	p := plantest.DumpingPlan(3)
 	d := read(t, draw(t, p, everything))
 	steps, dashed := 0, 0
 	seen := map[[2]string]bool{}
@@ -239,7 +239,7 @@ func TestPlanOfEverything(t *testing.T) {
 		}
 	}
 	if dashed == 0 {
-		t.Log("no dashed links in this plan")
+		t.Error("no dashed links, so nothing was tested about them")
 	}
 }
 
@@ -419,6 +419,28 @@ func TestFoldFindsPatterns(t *testing.T) {
 				t.Errorf("%s: a link leads back from block %d to %d", c.layers, from, to)
 			}
 		}
+	}
+}
+
+// A model of which every layer is different has too much to show.
+func TestLimit(t *testing.T) {
+	p := &picture{title: []string{"many"}}
+	for l := range 500 {
+		p.boxes = append(p.boxes, box{id: fmt.Sprint(l), layer: l, rank: -1, shape: fmt.Sprint(l)})
+		if l > 0 {
+			p.link(l-1, l, "f32 T×8", false)
+		}
+	}
+	q, err := p.finish(Options{Layer: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := q.dot()
+	if d := read(t, text); len(d.nodes) != 400 || len(d.links) != 399 {
+		t.Errorf("%d nodes and %d links, want 400 and 399", len(d.nodes), len(d.links))
+	}
+	if !strings.Contains(text, "100 of 500 boxes are not drawn") {
+		t.Error("the picture does not say that something is missing")
 	}
 }
 

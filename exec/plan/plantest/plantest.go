@@ -25,7 +25,13 @@ const (
 
 // Plan returns a valid plan of that many layers with two programs, "decode" for one token and
 // "prefill" for the rest.
-func Plan(layers int) *plan.Plan {
+func Plan(layers int) *plan.Plan { return build(layers, false) }
+
+// DumpingPlan is a plan like Plan's that also hands out what each layer adds up to. The copying
+// is a side branch: only memory orders it against what comes after.
+func DumpingPlan(layers int) *plan.Plan { return build(layers, true) }
+
+func build(layers int, dump bool) *plan.Plan {
 	p := &plan.Plan{
 		Version: plan.Version,
 		Model:   plan.Model{Arch: "qwen2", Name: "Test \"model\"", File: "../models/a model.gguf", Size: 123456, Directory: "sha256:00ff"},
@@ -46,6 +52,11 @@ func Plan(layers int) *plan.Plan {
 				Format: "f16", Elems: fmt.Sprintf("S*48*%d", KVHeads*HeadDim)})
 		}
 	}
+	for l := range layers {
+		if dump {
+			shared = append(shared, plan.Buffer{Class: plan.IO, Name: fmt.Sprintf("blk.%d.out", l), Format: "f32", Elems: fmt.Sprintf("T*%d", Hidden)})
+		}
+	}
 	for i := range shared {
 		shared[i].ID = i
 		shared[i].Size = size(p, nil, &shared[i])
@@ -61,7 +72,7 @@ func Plan(layers int) *plan.Plan {
 		{Name: "prefill", MinT: 2, MaxT: Ubatch, MaxR: Rows},
 	} {
 		b := &builder{plan: p, prog: &g, layer: -1}
-		b.model(layers)
+		b.model(layers, dump)
 		b.layOut()
 		p.Programs = append(p.Programs, g)
 	}
@@ -163,7 +174,7 @@ func (b *builder) touch(id int) {
 	u.Last = b.steps + 1
 }
 
-func (b *builder) model(layers int) {
+func (b *builder) model(layers int, dump bool) {
 	const (
 		tokens, pos, seq, rows, pages, logits, caches = 0, 1, 2, 3, 4, 5, 6
 		wide, kvWide                                  = Heads * HeadDim, KVHeads * HeadDim
@@ -229,6 +240,9 @@ func (b *builder) model(layers int) {
 			n("k", FF), n("n0", Hidden))
 		b.wave()
 		stream = mid
+		if dump {
+			b.step(name("out"), "copy", "T", "tokens", 1, []plan.Arg{buf("x", stream), buf("y", caches+2*layers+l)}, n("n", Hidden))
+		}
 	}
 	b.layer = -1
 	picked := b.buffer("picked", "f32", f("R", Hidden), true)
