@@ -97,7 +97,7 @@ func TestParseKeepsBits(t *testing.T) {
 }
 
 func TestGolden(t *testing.T) {
-	const path = "testdata/small.plan"
+	const path = "testdata/small.golden"
 	text := plan.Print(plantest.Plan(1))
 	if *update {
 		if err := os.WriteFile(path, text, 0o644); err != nil {
