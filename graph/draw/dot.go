@@ -1,6 +1,7 @@
 package draw
 
 import (
+	"cmp"
 	"fmt"
 	"html"
 	"slices"
@@ -87,6 +88,7 @@ func (p *picture) rank(g *dot.Graph, nodes []dot.Node) {
 		program string
 		rank    int
 	}
+	var programs []string
 	var order []wave
 	boxes := map[wave][]int{}
 	for i := range p.boxes {
@@ -94,18 +96,23 @@ func (p *picture) rank(g *dot.Graph, nodes []dot.Node) {
 		if b.rank < 0 {
 			continue
 		}
+		if !slices.Contains(programs, b.program) {
+			programs = append(programs, b.program)
+		}
 		w := wave{b.program, b.rank}
 		if boxes[w] == nil {
 			order = append(order, w)
 		}
 		boxes[w] = append(boxes[w], i)
 	}
+	slices.SortFunc(order, func(a, b wave) int {
+		return cmp.Or(cmp.Compare(slices.Index(programs, a.program), slices.Index(programs, b.program)), cmp.Compare(a.rank, b.rank))
+	})
 	linked := map[[2]wave]bool{}
 	for _, l := range p.links {
 		a, b := &p.boxes[l.from], &p.boxes[l.to]
 		linked[[2]wave{{a.program, a.rank}, {b.program, b.rank}}] = true
 	}
-	sortWaves(order, func(a, b wave) bool { return a.program == b.program && a.rank < b.rank })
 	for i, w := range order {
 		same := make([]dot.Node, len(boxes[w]))
 		for j, b := range boxes[w] {
@@ -114,15 +121,6 @@ func (p *picture) rank(g *dot.Graph, nodes []dot.Node) {
 		g.AddToSameRank(fmt.Sprintf("%s wave %04d", w.program, w.rank), same...)
 		if i > 0 && order[i-1].program == w.program && !linked[[2]wave{order[i-1], w}] {
 			g.Edge(nodes[boxes[order[i-1]][0]], nodes[boxes[w][0]]).Attrs("style", "invis")
-		}
-	}
-}
-
-// sortWaves is an insertion sort: waves of different programs keep their order.
-func sortWaves[W any](list []W, less func(a, b W) bool) {
-	for i := range list {
-		for j := i; j > 0 && less(list[j], list[j-1]); j-- {
-			list[j], list[j-1] = list[j-1], list[j]
 		}
 	}
 }
