@@ -15,12 +15,12 @@ func (a *app) compile() *cobra.Command {
 	var flags *compileFlags
 	cmd := a.verb("compile MODEL -o FILE.plan", "Compile a model to a plan",
 		`  pesti compile model.gguf -o model.plan --ctx 4096`,
-		arity{1, 1, "MODEL"}, func(cmd *cobra.Command, args []string) error {
+		arity{1, 1, "MODEL"}, interruptible(func(cmd *cobra.Command, args []string) error {
 			if out == "" {
 				return usagef("pesti compile: expected -o FILE.plan, the file to write")
 			}
 			return a.compileTo(out, args[0], flags)
-		})
+		}))
 	cmd.Flags().StringVarP(&out, "output", "o", "", "the plan `FILE` to write")
 	flags = addCompileFlags(cmd, "fast")
 	return cmd

@@ -29,7 +29,7 @@ func (a *app) dot() *cobra.Command {
 	var flags *compileFlags
 	cmd := a.verb("dot MODEL|PLAN", "Draw a graph or a plan",
 		`  pesti dot model.gguf -o plan.svg`,
-		arity{1, 1, "MODEL or PLAN"}, func(cmd *cobra.Command, args []string) error {
+		arity{1, 1, "MODEL or PLAN"}, interruptible(func(cmd *cobra.Command, args []string) error {
 			format, err := pictureFormat(o.out)
 			if err != nil {
 				return err
@@ -54,7 +54,7 @@ func (a *app) dot() *cobra.Command {
 				}
 				return draw.Render(text, format, w)
 			})
-		})
+		}))
 	f := cmd.Flags()
 	f.StringVarP(&o.out, "output", "o", "", "`FILE` to write, .dot, .svg or .png; without it, dot text is printed")
 	f.Var(&o.stage, "stage", "the graph as built, after fusion, or the plan")

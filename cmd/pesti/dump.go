@@ -16,6 +16,7 @@ import (
 
 	"pesti/exec"
 	"pesti/exec/plan"
+	"pesti/frontend"
 	"pesti/frontend/tokenizer"
 	"pesti/lower"
 )
@@ -79,10 +80,10 @@ func promptIDs(s *subject, prompt string) ([]int32, error) {
 
 // dumpValues evaluates ids and writes to dir what the plan shows.
 func (a *app) dumpValues(ctx context.Context, s *subject, ids []int32, dir string) error {
-	_, err := s.compile(func(o *lower.Options) {
+	_, err := s.compile(func(o *lower.Options, p *frontend.Params) {
 		o.Outputs = append(o.Outputs, strings.Replace(residual, "%d", "*", 1))
-		ubatch := cmp.Or(o.Ubatch, 512)
-		o.Rows = min(ubatch, max(int64(len(ids)), o.Sequences))
+		// The logits of all tokens of a step are wanted.
+		o.Rows = min(int64(len(ids)), cmp.Or(o.Ubatch, 512), cmp.Or(o.Ctx, p.Context))
 	})
 	if err != nil {
 		return err
@@ -119,7 +120,7 @@ func (a *app) dumpValues(ctx context.Context, s *subject, ids []int32, dir strin
 	return printDump(a.stdout, layers, values[0])
 }
 
-// A shown value is one that the plan hands out, with the rows of all tokens.
+// A shownValue is one that the plan hands out, with the rows of all tokens.
 type shownValue struct {
 	name, file string
 	rows       int
@@ -190,7 +191,11 @@ func evaluate(ctx context.Context, a *app, engine *exec.Engine, ids []int32, val
 			if err != nil {
 				return err
 			}
-			v.data = append(v.data, t.Float32s()...)
+			part := t.Float32s()
+			if v.data == nil {
+				v.data = make([]float32, 0, len(part)/n*len(ids))
+			}
+			v.data = append(v.data, part...)
 			v.rows += n
 		}
 	}

@@ -22,7 +22,7 @@ func (a *app) inspect() *cobra.Command {
 	var extract, out string
 	cmd := a.verb("inspect MODEL", "Show what a model file holds, check it, or extract a tensor",
 		`  pesti inspect model.gguf --tensors`,
-		arity{1, 1, "MODEL"}, func(cmd *cobra.Command, args []string) error {
+		arity{1, 1, "MODEL"}, interruptible(func(cmd *cobra.Command, args []string) error {
 			switch {
 			case (extract == "") != (out == ""):
 				return usagef("pesti inspect: expected --extract TENSOR and -o FILE.npy together")
@@ -36,6 +36,8 @@ func (a *app) inspect() *cobra.Command {
 			defer f.Close()
 			switch {
 			case extract != "":
+				a.progress("writing %s", out)
+				defer a.progress("")
 				return extractTensor(f, extract, out)
 			case check:
 				return a.checkFile(f)
@@ -43,7 +45,7 @@ func (a *app) inspect() *cobra.Command {
 				return a.printJSON(describe(f, tensors))
 			}
 			return printFile(a.stdout, describe(f, tensors))
-		})
+		}))
 	cmd.Flags().BoolVar(&tensors, "tensors", false, "list all tensors")
 	cmd.Flags().BoolVar(&check, "check", false, "read all tensors and report what cannot be meant, such as NaN")
 	cmd.Flags().StringVar(&extract, "extract", "", "`TENSOR` to write as float32")

@@ -109,6 +109,21 @@ func (a *app) verb(use, short, example string, args arity, body func(cmd *cobra.
 	}
 }
 
+// interruptible lets an interrupt end a body that has nothing to tidy up and does not watch the
+// context.
+func interruptible(body func(cmd *cobra.Command, args []string) error) func(cmd *cobra.Command, args []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		done := make(chan error, 1)
+		go func() { done <- body(cmd, args) }()
+		select {
+		case err := <-done:
+			return err
+		case <-cmd.Context().Done():
+			return cmd.Context().Err()
+		}
+	}
+}
+
 // An arity is how many arguments a verb takes.
 type arity struct {
 	least, most int

@@ -24,7 +24,7 @@ func (a *app) planShow() *cobra.Command {
 	var asJSON bool
 	cmd := a.verb("show FILE", "Print what a plan holds; the file itself is text too",
 		`  pesti plan show model.plan --json`,
-		arity{1, 1, "FILE"}, func(cmd *cobra.Command, args []string) error {
+		arity{1, 1, "FILE"}, interruptible(func(cmd *cobra.Command, args []string) error {
 			p, err := loadPlan(args[0])
 			if err != nil {
 				return err
@@ -38,7 +38,7 @@ func (a *app) planShow() *cobra.Command {
 				return err
 			}
 			return printPlan(a.stdout, p)
-		})
+		}))
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -109,9 +109,9 @@ func (a *app) planVerify() *cobra.Command {
 	var seal bool
 	cmd := a.verb("verify FILE", "Verify a plan in full, and that a model is the one it was made for",
 		`  pesti plan verify model.plan --model model.gguf`,
-		arity{1, 1, "FILE"}, func(cmd *cobra.Command, args []string) error {
+		arity{1, 1, "FILE"}, interruptible(func(cmd *cobra.Command, args []string) error {
 			return a.verifyPlan(args[0], model, seal)
-		})
+		}))
 	cmd.Flags().StringVar(&model, "model", "", "`MODEL` to compare with, all weights read")
 	cmd.Flags().BoolVar(&seal, "seal", false, "write a new digest into a plan that was edited, if it verifies")
 	return cmd

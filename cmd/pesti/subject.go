@@ -67,7 +67,7 @@ func readPlan(name string, flags *compileFlags) (p *plan.Plan, threads int, err 
 
 // compile compiles a MODEL, after adjust has set what the verb needs. A PLAN stays as it is, and
 // there is no result.
-func (s *subject) compile(adjust func(o *lower.Options)) (*lower.Result, error) {
+func (s *subject) compile(adjust func(o *lower.Options, p *frontend.Params)) (*lower.Result, error) {
 	if s.plan != nil {
 		return nil, nil
 	}
@@ -77,7 +77,7 @@ func (s *subject) compile(adjust func(o *lower.Options)) (*lower.Result, error) 
 	}
 	s.app.warn(m.Warnings)
 	if adjust != nil {
-		adjust(&s.options)
+		adjust(&s.options, m.Params)
 	}
 	res, err := s.flags.compile(s.app, m, s.options)
 	if err != nil {

@@ -17,7 +17,7 @@ func (a *app) tokenize() *cobra.Command {
 	var asIDs, noBOS, noSpecial, detokenize bool
 	cmd := a.verb("tokenize MODEL", "Turn standard input into tokens, or tokens into text",
 		`  printf %s "The quick brown fox" | pesti tokenize model.gguf --ids`,
-		arity{1, 1, "MODEL"}, func(cmd *cobra.Command, args []string) error {
+		arity{1, 1, "MODEL"}, interruptible(func(cmd *cobra.Command, args []string) error {
 			if detokenize && (asIDs || noBOS || noSpecial) {
 				return usagef("pesti tokenize: --detokenize takes no other option")
 			}
@@ -41,7 +41,7 @@ func (a *app) tokenize() *cobra.Command {
 				return err
 			}
 			return a.printPieces(tok, ids)
-		})
+		}))
 	cmd.Flags().BoolVar(&asIDs, "ids", false, "print a JSON array of ids")
 	cmd.Flags().BoolVar(&noBOS, "no-bos", false, "do not add the token that texts begin with")
 	cmd.Flags().BoolVar(&noSpecial, "no-parse-special", false, "take the names of control tokens as plain text")

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"pesti/exec/cpu/isa"
+)
+
+func TestCompile(t *testing.T) {
+	dir := t.TempDir()
+	path := func(names ...string) string { return filepath.Join(append([]string{dir}, names...)...) }
+	for _, sub := range []string{"models", "plans", "moved"} {
+		if err := os.Mkdir(path(sub), 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := path("models", "m.gguf")
+	saveFile(t, file, readFile(t, demoFile(t, nil)))
+
+	r := pesti("compile", file, "-o", path("plans", "a.plan"))
+	if r.code != 0 || r.out != "" || strings.Count(r.err, "\n") != 1 || !strings.Contains(r.err, "3 programs") {
+		t.Errorf("compile: %+v, want a line on standard error alone", r)
+	}
+	ok(t, "compile", file, "-o", path("plans", "b.plan"))
+	text := readFile(t, path("plans", "a.plan"))
+	if text != readFile(t, path("plans", "b.plan")) {
+		t.Errorf("two compilations wrote different plans")
+	}
+	if !strings.Contains(text, "../models/m.gguf") || strings.Contains(text, dir) {
+		t.Errorf("the plan does not say where its model is from it: %s", strings.Split(text, "\n")[2])
+	}
+	files, _ := filepath.Glob(path("plans", "*"))
+	if len(files) != 2 {
+		t.Errorf("compile left %q, want two plans", files)
+	}
+
+	// The plan finds its model wherever the caller stands, and both may move together.
+	want, _ := runs(t, "demo", "-p", story, "--temp", "0", "-n", "8")
+	t.Chdir(path("plans"))
+	for _, p := range []string{"a.plan", path("plans", "a.plan")} {
+		if got, _ := runs(t, p, "-p", story, "--temp", "0", "-n", "8"); got != want {
+			t.Errorf("%s continues %q, want %q", p, got, want)
+		}
+	}
+	saveFile(t, path("moved", "c.plan"), text)
+	if got, _ := runs(t, path("moved", "c.plan"), "-p", story, "--temp", "0", "-n", "8"); got != want {
+		t.Errorf("a moved plan continues %q, want %q", got, want)
+	}
+	saveFile(t, path("d.plan"), text)
+	pesti("run", path("d.plan"), "-p", story).fails(t, 1, path("d.plan"), "m.gguf", "--model")
+	if got, _ := runs(t, path("d.plan"), "--model", file, "-p", story, "--temp", "0", "-n", "8"); got != want {
+		t.Errorf("with --model %q, want %q", got, want)
+	}
+
+	// A plan with an absolute path, as where model and plan are on different drives.
+	ok(t, "compile", file, "-o", "here.plan")
+	if !strings.Contains(readFile(t, "here.plan"), "../models/m.gguf") {
+		t.Errorf("a plan in the current folder does not say where its model is from it")
+	}
+}
+
+func TestCompileOptions(t *testing.T) {
+	plan := filepath.Join(t.TempDir(), "x.plan")
+	for _, c := range []struct{ args, has string }{
+		{"", "target  cpu portable precision=fast kv=f16"},
+		{"", "ubatch=512 sequences=1"},
+		{"--precision exact", "precision=exact kv=f32"},
+		{"--precision exact --kv f16", "precision=exact kv=f16"},
+		{"--kv f32", "precision=fast kv=f32"},
+		{"--ctx 100 --ubatch 50 --sequences 3", "ctx=100 ubatch=50 sequences=3"},
+		{"--threads 5", "threads<=5"},
+		{"-t 7 --target cpu --isa portable --verify", "threads<=7"},
+		{"--passes=-fuse_swiglu,-cse", `passes  "-fuse_swiglu,-cse"`},
+		{"--passes none", `passes  "none"`},
+		{"--values blk.1.out", "blk.1.out"},
+	} {
+		ok(t, append(strings.Fields("compile demo -o "+plan), strings.Fields(c.args)...)...)
+		if text := readFile(t, plan); !strings.Contains(text, c.has) {
+			t.Errorf("compile %s: the plan does not say %q:\n%s", c.args, c.has, text[:min(len(text), 800)])
+		}
+	}
+	pesti("compile", "demo", "-o", plan, "--values", "blk.99.*").fails(t, 1, "blk.99.*")
+}
+
+func TestCompileDumpsAndExplains(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new", "folder")
+	plan := filepath.Join(t.TempDir(), "x.plan")
+	r := pesti("compile", "demo", "-o", plan, "--dump", dir, "--explain")
+	if r.code != 0 || r.out != "" || !strings.Contains(r.err, "fuse_swiglu") {
+		t.Errorf("--explain: %+v", r)
+	}
+	names, _ := filepath.Glob(filepath.Join(dir, "*"))
+	var last string
+	for i, n := range names {
+		base := filepath.Base(n)
+		if !strings.HasPrefix(base, []string{"00-graph.txt", "01-", "02-", "03-"}[min(i, 3)]) && i < 4 || !strings.HasSuffix(base, ".txt") {
+			t.Errorf("file %d is %s, want a number, the pass and .txt", i, base)
+		}
+		text := readFile(t, n)
+		if !strings.HasPrefix(text, "graph qwen2") || text == last {
+			t.Errorf("%s is no graph, or the same as the one before", base)
+		}
+		last = text
+	}
+	if len(names) < 5 {
+		t.Errorf("--dump wrote %q", names)
+	}
+	saveFile(t, filepath.Join(dir, "file"), "")
+	pesti("compile", "demo", "-o", plan, "--dump", filepath.Join(dir, "file")).fails(t, 1, filepath.Join(dir, "file"))
+}
+
+func TestCompileWritesWholeFiles(t *testing.T) {
+	dir := t.TempDir()
+	plan := filepath.Join(dir, "x.plan")
+	saveFile(t, plan, "old")
+	cut := filepath.Join(dir, "cut.gguf")
+	whole := readFile(t, demoFile(t, nil))
+	saveFile(t, cut, whole[:len(whole)/2])
+	pesti("compile", cut, "-o", plan).fails(t, 1, cut)
+	if got := readFile(t, plan); got != "old" {
+		t.Errorf("a failed compilation left %.20q, want the old file", got)
+	}
+	link := filepath.Join(dir, "link.plan")
+	if err := os.Symlink(plan, link); err != nil {
+		t.Skip(err)
+	}
+	ok(t, "compile", "demo", "-o", link)
+	if info, err := os.Lstat(link); err != nil || info.Mode()&os.ModeSymlink == 0 {
+		t.Errorf("the link is gone: %v, %v", info.Mode(), err)
+	}
+	if got := readFile(t, plan); !strings.HasPrefix(got, planMagic) {
+		t.Errorf("the file behind the link is %.20q, want a plan", got)
+	}
+	pesti("compile", "demo", "-o", dir).fails(t, 1, dir, "directory")
+	none := filepath.Join(dir, "none", "x.plan")
+	pesti("compile", "demo", "-o", none).fails(t, 1, none+": cannot be written")
+}
+
+func TestCompileErrors(t *testing.T) {
+	dir := t.TempDir()
+	plan := filepath.Join(dir, "x.plan")
+	page := filepath.Join(dir, "page.gguf")
+	saveFile(t, page, "<!DOCTYPE html><html><body>Not found</body></html>")
+	vocabulary := rewrittenDemo(t, false, nil)
+	empty := filepath.Join(dir, "empty.gguf")
+	saveFile(t, empty, "GGUF\x03\x00\x00\x00"+strings.Repeat("\x00", 16))
+	for file, words := range map[string][]string{
+		filepath.Join(dir, "none.gguf"): {"none.gguf"},
+		dir:                             {dir},
+		page:                            {page},
+		empty:                           {empty, "general.architecture"},
+		vocabulary:                      {vocabulary, "no tensors"},
+	} {
+		pesti("compile", file, "-o", plan).fails(t, 1, words...)
+		pesti("run", file, "-p", "a").fails(t, 1, words...)
+		pesti("dot", file).fails(t, 1, words...)
+		pesti("bench", file).fails(t, 1, words...)
+	}
+	if _, err := os.Stat(plan); err == nil {
+		t.Errorf("a failed compilation wrote a plan")
+	}
+}
+
+func TestISA(t *testing.T) {
+	plan := filepath.Join(t.TempDir(), "x.plan")
+	args := []string{"compile", "demo", "-o", plan}
+	with := func(most string, args ...string) result {
+		return call{args: args, env: map[string]string{isaVariable: most}}.run()
+	}
+	with("sse2", args...).fails(t, 1, isaVariable, `"sse2"`, "portable")
+	for _, s := range isa.Detect() {
+		if r := with(s.Name, args...); r.code != 0 {
+			t.Errorf("%s=%s: %s", isaVariable, s.Name, r.err)
+		}
+		if slices.Contains(builtISAs(), s.Name) && s.Has {
+			if r := pesti(append(args, "--isa", s.Name)...); r.code != 0 {
+				t.Errorf("--isa %s: %s", s.Name, r.err)
+			}
+		} else {
+			pesti(append(args, "--isa", s.Name)...).fails(t, 1, "--isa", s.Name)
+		}
+	}
+	with("portable", args...)
+	if text := readFile(t, plan); !strings.Contains(text, "cpu portable ") {
+		t.Errorf("%s=portable: the plan is not portable", isaVariable)
+	}
+	for _, c := range []struct {
+		needed, most string
+		ok           bool
+	}{
+		{"avx2", "", true},
+		{"avx2", "amx", true},
+		{"avx2", "avx2", true},
+		{"avx512vnni", "avx2", false},
+		{"portable", "portable", true},
+		{"amx", "portable", false},
+		{"portable", "sse2", false},
+		{"sse2", "amx", false},
+	} {
+		if err := allowedISA(c.needed, c.most); (err == nil) != c.ok {
+			t.Errorf("allowedISA(%q, %q) = %v", c.needed, c.most, err)
+		}
+	}
+}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestDot(t *testing.T) {
+	dir := t.TempDir()
+	plan, _ := demoPlan(t)
+	texts := map[string]string{}
+	for _, args := range []string{"", "--stage graph", "--stage fused", "--stage plan --all", "--layer 2", "--program prefill"} {
+		command := append([]string{"dot", "demo"}, strings.Fields(args)...)
+		out := ok(t, command...)
+		if !strings.HasPrefix(out, "digraph") || ok(t, command...) != out {
+			t.Errorf("dot %s prints no dot, or not the same twice", args)
+		}
+		for other, text := range texts {
+			if text == out {
+				t.Errorf("dot %q and dot %q print the same", args, other)
+			}
+		}
+		texts[args] = out
+	}
+	if out := ok(t, "dot", "demo", "--stage", "plan"); out != texts[""] {
+		t.Errorf("the default stage is not plan")
+	}
+	if out := ok(t, "dot", plan); out != texts[""] {
+		t.Errorf("the plan file gives another picture than the model")
+	}
+	file := filepath.Join(dir, "p.DOT")
+	if out := ok(t, "dot", plan, "-o", file); out != "" || readFile(t, file) != texts[""] {
+		t.Errorf("-o writes another picture, or prints %.40q", out)
+	}
+	for name, head := range map[string]string{"p.svg": "<?xml", "p.png": "\x89PNG\r\n"} {
+		file := filepath.Join(dir, name)
+		r := pesti("dot", "demo", "--layer", "1", "-o", file)
+		if r.code != 0 || r.out != "" || r.err != "" || !strings.HasPrefix(readFile(t, file), head) {
+			t.Errorf("dot -o %s: %+v", name, r)
+		}
+	}
+	pesti("dot", "demo", "--layer", "99").fails(t, 1, "demo", "99")
+	pesti("dot", plan, "--program", "none").fails(t, 1, plan, "none")
+	pesti("dot", "demo", "-o", filepath.Join(dir, "no", "p.svg")).fails(t, 1, "p.svg")
+}

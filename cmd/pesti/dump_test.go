@@ -1,0 +1,148 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const fox = "The quick brown fox jumps over the lazy dog."
+
+func TestDump(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new", "folder")
+	r := pesti("dump", "demo", "-p", fox, "-o", dir)
+	if r.code != 0 || r.err != "" {
+		t.Fatalf("dump: %+v", r)
+	}
+	tokens := readNpy(t, filepath.Join(dir, "tokens.npy"))
+	ids := tokens.Data().([]int32)
+	n := len(ids)
+	files, _ := filepath.Glob(filepath.Join(dir, "*"))
+	var names []string
+	for _, f := range files {
+		names = append(names, filepath.Base(f))
+	}
+	if want := []string{"layer_00.npy", "layer_01.npy", "layer_02.npy", "layer_03.npy", "logits.npy", "tokens.npy"}; !slices.Equal(names, want) {
+		t.Errorf("dump wrote %q, want %q", names, want)
+	}
+	logits := readNpy(t, filepath.Join(dir, "logits.npy"))
+	if s := logits.Shape(); len(s) != 2 || s[0] != n || s[1] < 256 {
+		t.Errorf("logits have shape %v, want [%d, vocabulary]", s, n)
+	}
+
+	// What is printed is what the files say of the last position.
+	var want strings.Builder
+	for layer := range 4 {
+		d := readNpy(t, filepath.Join(dir, fmt.Sprintf("layer_%02d.npy", layer)))
+		if s := d.Shape(); len(s) != 2 || s[0] != n || s[1] != 256 {
+			t.Errorf("layer %d has shape %v, want [%d, 256]", layer, s, n)
+		}
+		row := d.Float32s()[(n-1)*256:]
+		sum := 0.0
+		for _, x := range row {
+			sum += float64(x) * float64(x)
+		}
+		fmt.Fprintf(&want, "layer %02d norm %.4f first8 %s\n", layer, math.Sqrt(sum), strings.Trim(fmt.Sprintf("%.4f", row[:8]), "[]"))
+	}
+	if !strings.HasPrefix(r.out, want.String()+"top8 ") {
+		t.Errorf("dump prints:\n%s\nwant:\n%s", r.out, &want)
+	}
+	best, row := 0, logits.Float32s()[(n-1)*logits.Shape()[1]:]
+	for id, x := range row {
+		if x > row[best] {
+			best = id
+		}
+	}
+	if want := fmt.Sprintf("\nargmax %d\n", best); !strings.HasSuffix(r.out, want) || !strings.Contains(r.out, fmt.Sprintf("\ntop8 %d:%.4f ", best, row[best])) {
+		t.Errorf("dump prints:\n%s\nwant it to end with %q", r.out, want)
+	}
+
+	// By ids, in steps of any size, with any number of threads: the same files.
+	list := strings.Trim(strings.ReplaceAll(fmt.Sprint(ids), " ", ","), "[]")
+	for _, args := range [][]string{{"--ids", list}, {"-p", fox, "--ubatch", "1"}, {"-p", fox, "--ubatch", "3"}, {"-p", fox, "-t", "1"}} {
+		other := t.TempDir()
+		out := ok(t, append(args, "dump", "demo", "-o", other)...)
+		if out != r.out {
+			t.Errorf("dump %q prints other values:\n%s", args, out)
+		}
+		for _, name := range names {
+			if readFile(t, filepath.Join(other, name)) != readFile(t, filepath.Join(dir, name)) {
+				t.Errorf("dump %q: %s is different", args, name)
+			}
+		}
+	}
+	// Python reads the files, and its tool prints the same.
+	if got := python(t, "../../conformance/oracle/probe_all_layers.py", dir); got != r.out {
+		t.Errorf("probe_all_layers.py prints:\n%s\nwant:\n%s", got, r.out)
+	}
+	got := python(t, "-c", `
+import numpy, sys
+for name in ["tokens", "layer_00", "logits"]:
+    a = numpy.load(f"{sys.argv[1]}/{name}.npy")
+    print(a.dtype.str, *a.shape)
+`, dir)
+	if want := fmt.Sprintf("<i4 %d\n<f4 %d 256\n<f4 %d %d\n", n, n, n, logits.Shape()[1]); got != want {
+		t.Errorf("numpy reads %q, want %q", got, want)
+	}
+}
+
+// python runs Python, which must succeed, and returns what it printed.
+func python(t *testing.T, args ...string) string {
+	t.Helper()
+	path := os.Getenv("PESTI_PYTHON")
+	if path == "" {
+		path = "../../.venv/bin/python"
+	}
+	if _, err := exec.LookPath(path); err != nil {
+		missing(t, "Python is missing; set PESTI_PYTHON or run make test, which installs it")
+	}
+	cmd := exec.Command(path, args...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.ReplaceAll(string(out), "\r\n", "\n")
+}
+
+func TestDumpValues(t *testing.T) {
+	dir := t.TempDir()
+	ok(t, "dump", "demo", "--ids", "1,2,3", "-o", dir, "--values", "blk.1.ffn_*", "--values", "blk.2.q,blk.2.out")
+	for _, name := range []string{"blk.1.ffn_norm", "blk.1.ffn_gated", "blk.2.q"} {
+		if s := readNpy(t, filepath.Join(dir, name+".npy")).Shape(); len(s) != 2 || s[0] != 3 {
+			t.Errorf("%s has shape %v, want 3 rows", name, s)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "blk.2.out.npy")); err == nil {
+		t.Errorf("blk.2.out is written twice")
+	}
+	pesti("dump", "demo", "--ids", "1", "-o", dir, "--values", "blk.9.*").fails(t, 1, "blk.9.*")
+	pesti("dump", "demo", "--ids", "999999", "-o", dir).fails(t, 1, "999999")
+	pesti("dump", "demo", "-p", story, "--ctx", "3", "-o", dir).fails(t, 1, "4 tokens", "at most 3")
+	file := filepath.Join(dir, "file")
+	saveFile(t, file, "")
+	pesti("dump", "demo", "-p", story, "-o", file).fails(t, 1, file)
+}
+
+// A plan shows what it was compiled to show.
+func TestDumpPlan(t *testing.T) {
+	dir := t.TempDir()
+	plan := filepath.Join(dir, "p.plan")
+	ok(t, "compile", "demo", "-o", plan)
+	pesti("dump", plan, "-p", fox, "-o", dir).fails(t, 1, plan, "blk.0.out", "--values")
+	ok(t, "compile", "demo", "-o", plan, "--precision", "exact", "--values", "blk.*.out")
+	want := ok(t, "dump", "demo", "-p", fox, "-o", dir)
+	if got := ok(t, "dump", plan, "-p", fox, "-o", filepath.Join(dir, "plan")); got != want {
+		t.Errorf("dump of the plan prints:\n%s\nwant:\n%s", got, want)
+	}
+	for _, name := range []string{"logits.npy", "layer_03.npy", "tokens.npy"} {
+		if readFile(t, filepath.Join(dir, name)) != readFile(t, filepath.Join(dir, "plan", name)) {
+			t.Errorf("%s of the plan is different", name)
+		}
+	}
+}

@@ -1,0 +1,321 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"pesti/conformance/demo"
+	"pesti/gguf"
+)
+
+// A result is what one command line left behind.
+type result struct {
+	code     int
+	out, err string
+}
+
+// A call is a command line with its surroundings.
+type call struct {
+	ctx   context.Context
+	stdin string
+	env   map[string]string
+	args  []string
+}
+
+func (c call) run() result {
+	var out, errs bytes.Buffer
+	if c.ctx == nil {
+		c.ctx = context.Background()
+	}
+	code := run(c.ctx, c.args, strings.NewReader(c.stdin), &out, &errs, func(key string) string { return c.env[key] })
+	return result{code, out.String(), errs.String()}
+}
+
+// pesti runs a command line.
+func pesti(args ...string) result { return call{args: args}.run() }
+
+// ok runs a command line that must succeed, and returns what it printed.
+func ok(t *testing.T, args ...string) string {
+	t.Helper()
+	r := pesti(args...)
+	if r.code != 0 {
+		t.Fatalf("pesti %q: exit code %d: %s", args, r.code, r.err)
+	}
+	return r.out
+}
+
+// fails requires an exit code, one line on standard error that holds all the words, and nothing
+// on standard output.
+func (r result) fails(t *testing.T, code int, words ...string) {
+	t.Helper()
+	if r.code != code {
+		t.Errorf("exit code %d, want %d: %s", r.code, code, r.err)
+	}
+	if r.out != "" {
+		t.Errorf("standard output has %q, want nothing", r.out)
+	}
+	lines := strings.Split(strings.TrimSuffix(r.err, "\n"), "\n")
+	last := lines[len(lines)-1]
+	if len(lines) != 1 || !strings.HasPrefix(last, "pesti: ") {
+		t.Errorf("standard error is %q, want one line that begins with pesti:", r.err)
+	}
+	for _, w := range words {
+		if !strings.Contains(last, w) {
+			t.Errorf("the error is %q, want it to hold %q", last, w)
+		}
+	}
+}
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func saveFile(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// demoFile writes the demo model to a file, after edit has changed its bytes.
+func demoFile(t *testing.T, edit func(b []byte)) string {
+	t.Helper()
+	b := demo.GGUF()
+	if edit != nil {
+		edit(b)
+	}
+	path := filepath.Join(t.TempDir(), "model.gguf")
+	saveFile(t, path, string(b))
+	return path
+}
+
+// rewrittenDemo writes the demo model with other metadata and, if asked, without tensors.
+func rewrittenDemo(t *testing.T, tensors bool, edit func(w *gguf.Writer), without ...string) string {
+	t.Helper()
+	f, err := gguf.Parse(demoName, demo.GGUF())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := gguf.NewWriter()
+	for _, key := range f.Keys() {
+		if v, _ := f.Value(key); !strings.Contains(strings.Join(without, " "), key) {
+			w.Set(key, v)
+		}
+	}
+	if edit != nil {
+		edit(w)
+	}
+	if tensors {
+		for _, x := range f.Tensors() {
+			w.AddTensor(x.Name, x.Type, x.Dims, f.Bytes(&x))
+		}
+	}
+	path := filepath.Join(t.TempDir(), "rewritten.gguf")
+	if err := w.WriteFile(path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// model returns the path of a real model.
+func model(t *testing.T, name string) string {
+	t.Helper()
+	dir := os.Getenv("PESTI_MODELS")
+	if dir == "" {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir = filepath.Join(cache, "pesti", "models")
+	}
+	path := filepath.Join(dir, name)
+	if _, err := os.Stat(path); err != nil {
+		missing(t, "model %s is missing; run make models", name)
+	}
+	return path
+}
+
+// missing skips a test, or fails it where models are required.
+func missing(t *testing.T, format string, args ...any) {
+	t.Helper()
+	if os.Getenv("PESTI_REQUIRE") == "models" {
+		t.Fatalf(format, args...)
+	}
+	t.Skipf(format, args...)
+}
+
+func TestUsageErrors(t *testing.T) {
+	plan := filepath.Join(t.TempDir(), "demo.plan")
+	ok(t, "compile", "demo", "-o", plan, "-t", "2", "--ctx", "64")
+	for _, c := range []struct {
+		args  string // spaces separate, _ stands for nothing
+		words string
+	}{
+		{"bogus", `"bogus"`},
+		{"plan bogus", `"bogus"`},
+		{"--bogus", "--bogus"},
+		{"run --bogus", "--bogus"},
+		{"run", "-p TEXT"},
+		{"run demo", "-p TEXT"},
+		{"run -p a -f b", "-p TEXT"},
+		{"run demo demo -p a", "2 arguments"},
+		{"run -p a -n -2", `"-2"`},
+		{"run -p a -n many", `"many"`},
+		{"run -p a --temp warm", `"warm"`},
+		{"run -p a --temp NaN", "temp"},
+		{"run -p a --top-p 2", "top"},
+		{"run -p a --min-p -1", "min"},
+		{"run -p a --repeat-penalty 0", "repeat"},
+		{"run -p a --stats xml", "expected one of json"},
+		{"run -p a --threads 0", "1 or more"},
+		{"run -p a -t -1", "1 or more"},
+		{"run -p a --precision half", "expected one of exact, fast"},
+		{"run -p a --kv q8_0", "expected one of f32, f16"},
+		{"run -p a --target gpu", "expected one of cpu"},
+		{"run -p a --isa sse2", "expected one of portable, neondot, avx2, avx512vnni, amx"},
+		{"run -p a --ctx 0", "1 or more"},
+		{"run -p a --ctx 1000000", "at most "},
+		{"run -p a --ubatch 0", "1 or more"},
+		{"run -p a --sequences 0", "1 or more"},
+		{"run -p a --ubatch 2 --sequences 3", "at most --ubatch 2"},
+		{"run -p a --passes fuse_swiglu", "-fuse_swiglu"},
+		{"run -p a --passes -bogus", "-bogus"},
+		{"run demo -p a --model demo", "no plan"},
+		{"run PLAN -p a --ctx 32", "--ctx"},
+		{"run PLAN -p a --ubatch 32", "--ubatch"},
+		{"run PLAN -p a --sequences 1", "--sequences"},
+		{"run PLAN -p a --precision fast", "--precision"},
+		{"run PLAN -p a --kv f16", "--kv"},
+		{"run PLAN -p a --isa portable", "--isa"},
+		{"run PLAN -p a --target cpu", "--target"},
+		{"run PLAN -p a --passes none", "--passes"},
+		{"run PLAN -p a --verify", "--verify"},
+		{"run PLAN -p a --dump x", "--dump"},
+		{"run PLAN -p a --threads 3", "at most 2"},
+		{"bench PLAN --ctx 32", "--ctx"},
+		{"bench PLAN -t 3", "at most 2"},
+		{"dump PLAN -p a -o x --precision fast", "--precision"},
+		{"dot PLAN --ctx 32", "--ctx"},
+		{"dot PLAN -t 3", "at most 2"},
+		{"dot PLAN --stage graph", "--stage plan"},
+		{"dot PLAN --stage fused", "--stage plan"},
+		{"dot demo --stage final", "expected one of graph, fused, plan"},
+		{"dot demo -o picture.gif", ".svg"},
+		{"dot demo --layer -1", "0 or more"},
+		{"dot", "0 arguments"},
+		{"compile", "0 arguments"},
+		{"compile demo", "-o FILE.plan"},
+		{"compile PLAN -o other.plan", "is a plan"},
+		{"inspect", "0 arguments"},
+		{"inspect PLAN", "is a plan"},
+		{"inspect demo --extract x", "-o FILE.npy"},
+		{"inspect demo -o x.npy", "--extract TENSOR"},
+		{"inspect demo --check --json", "--check"},
+		{"tokenize", "0 arguments"},
+		{"tokenize demo --detokenize --ids", "--detokenize"},
+		{"dump demo -o x", "-p TEXT"},
+		{"dump demo -p a --ids 1 -o x", "-p TEXT"},
+		{"dump demo -p a", "-o DIR"},
+		{"dump demo --ids _ -o x", "--ids is empty"},
+		{"dump demo --ids 1,x -o x", `"x"`},
+		{"dump demo --ids 1,-2 -o x", `"-2"`},
+		{"bench demo -r 0", "1 or more"},
+		{"bench demo -p x", `"x"`},
+		{"bench demo -p -1", "pp-1"},
+		{"bench demo -p 0 -n 0", "-p or -n"},
+		{"plan show", "0 arguments"},
+		{"plan verify", "0 arguments"},
+		{"info now", "1 arguments"},
+		{"version now", "1 arguments"},
+	} {
+		args := strings.Fields(c.args)
+		for i, a := range args {
+			switch a {
+			case "PLAN":
+				args[i] = plan
+			case "_":
+				args[i] = ""
+			}
+		}
+		t.Run(c.args, func(t *testing.T) { pesti(args...).fails(t, 2, c.words) })
+	}
+}
+
+func TestHelp(t *testing.T) {
+	for _, args := range []string{"", "run", "inspect", "compile", "plan", "plan show", "plan verify", "dot", "tokenize", "dump", "bench", "info", "version"} {
+		r := pesti(append(strings.Fields(args), "--help")...)
+		if r.code != 0 || r.err != "" || !strings.Contains(r.out, "Usage:") {
+			t.Errorf("pesti %s --help: exit code %d, prints %q, says %q", args, r.code, r.out, r.err)
+		}
+		if args != "plan" && !strings.Contains(r.out, "Examples:") {
+			t.Errorf("pesti %s --help: no example", args)
+		}
+	}
+	for _, args := range [][]string{nil, {"plan"}} {
+		r := pesti(args...)
+		if r.code != 2 || r.out != "" || !strings.Contains(r.err, "Usage:") || !strings.HasSuffix(r.err, ": expected a verb\n") {
+			t.Errorf("pesti %q: exit code %d, prints %q, says %q", args, r.code, r.out, r.err)
+		}
+	}
+}
+
+func TestVerdict(t *testing.T) {
+	plain := errors.New("x")
+	for _, c := range []struct {
+		err     error
+		code    int
+		message bool
+	}{
+		{nil, 0, false},
+		{plain, 2, true}, // from the parser of the command line
+		{failure{plain}, 1, true},
+		{failure{fmt.Errorf("x: %w", usage{plain})}, 2, true},
+		{failure{context.Canceled}, 130, false},
+		{failure{&os.PathError{Op: "write", Path: "|1", Err: syscall.EPIPE}}, 0, false},
+	} {
+		if code, message := verdict(c.err); code != c.code || message != c.message {
+			t.Errorf("verdict(%#v) = %d, %t, want %d, %t", c.err, code, message, c.code, c.message)
+		}
+	}
+}
+
+func TestOneLine(t *testing.T) {
+	for in, want := range map[string]string{
+		"":               "",
+		"a":              "a",
+		"a\n":            "a",
+		"a\n\tb\r\nc  d": "a b c  d",
+	} {
+		if got := oneLine(in); got != want {
+			t.Errorf("oneLine(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestInfoAndVersion(t *testing.T) {
+	if out := ok(t, "version"); !strings.HasPrefix(out, "pesti ") || strings.Count(out, "\n") != 1 {
+		t.Errorf("version prints %q, want one line", out)
+	}
+	out := ok(t, "info")
+	for _, word := range []string{"gemma3, llama, qwen2", "Q4_K", "portable", "avx512vnni", "neondot", "amx", "matmul_group", "gemv.q5_0.q8x2"} {
+		if !strings.Contains(out, word) {
+			t.Errorf("info does not tell of %q", word)
+		}
+	}
+	out = call{args: []string{"info"}, env: map[string]string{isaVariable: "portable"}}.run().out
+	if !strings.Contains(out, "portable at most") {
+		t.Errorf("info does not tell of %s", isaVariable)
+	}
+}
