@@ -112,6 +112,9 @@ func TestRealModels(t *testing.T) {
 						t.Errorf("%s: no program %s", precision, prog)
 					}
 				}
+				if waves := s.Programs["decode"].WavesPerLayer; waves > 5 {
+					t.Errorf("%s: %d waves in a decode layer, want at most 5", precision, waves)
+				}
 			}
 		})
 	}

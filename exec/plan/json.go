@@ -43,8 +43,9 @@ type FusionsSummary struct {
 	Attention int `json:"attention"`
 }
 
-// A ProgramSummary counts what a program does. Per layer means the most over all layers; a wave
-// counts for each layer that has a step in it.
+// A ProgramSummary counts what a program does. Per layer means the most over all layers. A wave
+// counts for the layer of its last step: the steps before it in the wave prepare its operands,
+// such as the residual stream that the layer before left to be summed.
 type ProgramSummary struct {
 	Tokens        [2]int64       `json:"tokens"` // least and most in a step
 	Rows          int64          `json:"rows"`   // of logits, at most
@@ -86,24 +87,21 @@ func summarise(g *Program) ProgramSummary {
 	}
 	steps, waves := map[int]int{}, map[int]int{} // by layer
 	for i := range g.Waves {
-		seen := map[int]bool{}
+		last := noLayer
 		for j := range g.Waves[i].Steps {
 			st := &g.Waves[i].Steps[j]
 			s.Steps++
 			s.Kernels[st.Kernel]++
-			if st.Layer == noLayer {
-				continue
-			}
 			steps[st.Layer]++
-			if !seen[st.Layer] {
-				seen[st.Layer] = true
-				waves[st.Layer]++
-			}
+			last = st.Layer
 		}
+		waves[last]++
 	}
 	for layer := range steps {
-		s.StepsPerLayer = max(s.StepsPerLayer, steps[layer])
-		s.WavesPerLayer = max(s.WavesPerLayer, waves[layer])
+		if layer != noLayer {
+			s.StepsPerLayer = max(s.StepsPerLayer, steps[layer])
+			s.WavesPerLayer = max(s.WavesPerLayer, waves[layer])
+		}
 	}
 	return s
 }
