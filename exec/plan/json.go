@@ -44,8 +44,8 @@ type FusionsSummary struct {
 }
 
 // A ProgramSummary counts what a program does. Per layer means the most over all layers. A wave
-// counts for the layer of its last step: the steps before it in the wave prepare its operands,
-// such as the residual stream that the layer before left to be summed.
+// counts for the layer of the last step in it that workers share; those that each worker does
+// whole prepare operands, such as the residual stream that the layer before left to be summed.
 type ProgramSummary struct {
 	Tokens        [2]int64       `json:"tokens"` // least and most in a step
 	Rows          int64          `json:"rows"`   // of logits, at most
@@ -87,15 +87,17 @@ func summarise(g *Program) ProgramSummary {
 	}
 	steps, waves := map[int]int{}, map[int]int{} // by layer
 	for i := range g.Waves {
-		last := noLayer
+		layer := noLayer
 		for j := range g.Waves[i].Steps {
 			st := &g.Waves[i].Steps[j]
 			s.Steps++
 			s.Kernels[st.Kernel]++
 			steps[st.Layer]++
-			last = st.Layer
+			if st.Split.By != "each" || j == 0 {
+				layer = st.Layer
+			}
 		}
-		waves[last]++
+		waves[layer]++
 	}
 	for layer := range steps {
 		if layer != noLayer {
