@@ -106,7 +106,6 @@ func (a *app) runBench(ctx context.Context, name string, tests []benchResult, o 
 		return err
 	}
 	vocab := len(logits)
-	defer a.progress("")
 	for i := range tests {
 		var speeds []float64
 		for r := range o.repeat.n + 1 { // the first is to warm up

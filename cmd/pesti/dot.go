@@ -46,7 +46,6 @@ func (a *app) dot() *cobra.Command {
 				return err
 			}
 			a.progress("drawing %s", o.out)
-			defer a.progress("")
 			return writeFile(o.out, func(w io.Writer) error {
 				if format == "dot" {
 					_, err := io.WriteString(w, text)

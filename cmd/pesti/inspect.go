@@ -37,7 +37,6 @@ func (a *app) inspect() *cobra.Command {
 			switch {
 			case extract != "":
 				a.progress("writing %s", out)
-				defer a.progress("")
 				return extractTensor(f, extract, out)
 			case check:
 				return a.checkFile(f)

@@ -49,6 +49,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
+	a.progress("")
 	code, message := verdict(err)
 	if message {
 		fmt.Fprintf(stderr, "pesti: %s\n", oneLine(err.Error()))
@@ -172,6 +173,9 @@ func oneLine(s string) string {
 
 // warn prints notices, each on its line.
 func (a *app) warn(notices []string) {
+	if len(notices) > 0 {
+		a.progress("")
+	}
 	for _, n := range notices {
 		fmt.Fprintf(a.stderr, "pesti: warning: %s\n", oneLine(n))
 	}

@@ -93,13 +93,12 @@ type runStats struct {
 
 // continueText runs the model or plan called name.
 func (a *app) continueText(ctx context.Context, name string, o *runOptions, flags *compileFlags) error {
-	begin := time.Now()
 	text, err := a.promptText(o)
 	if err != nil {
 		return err
 	}
+	begin := time.Now()
 	a.progress("loading %s", name)
-	defer a.progress("") // of what an error cut short
 	s, err := a.open(name, o.model, flags)
 	if err != nil {
 		return err
@@ -136,6 +135,9 @@ func (a *app) continueText(ctx context.Context, name string, o *runOptions, flag
 	}
 
 	stats.Stop, err = g.generate(ctx, ids, o.tokens.n)
+	if isTerminal(a.stdout) {
+		fmt.Fprintln(a.stdout)
+	}
 	switch {
 	case errors.Is(err, syscall.EPIPE):
 		stats.Stop = stopClosed
@@ -143,9 +145,6 @@ func (a *app) continueText(ctx context.Context, name string, o *runOptions, flag
 		stats.Stop = stopInterrupt
 	case err != nil:
 		return err
-	}
-	if isTerminal(a.stdout) {
-		fmt.Fprintln(a.stdout)
 	}
 	stats.GeneratedTokens = g.count
 	stats.PrefillTS, stats.DecodeTS = g.prefill.perSecond(), g.decode.perSecond()

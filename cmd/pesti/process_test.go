@@ -1,0 +1,129 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// mainVariable makes the test binary the program itself.
+const mainVariable = "PESTI_TEST_MAIN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(mainVariable) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// A process is the program in a process of its own, with a pipe as standard output.
+type process struct {
+	*exec.Cmd
+	out io.ReadCloser
+	err bytes.Buffer
+}
+
+func start(t *testing.T, args ...string) *process {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{Cmd: exec.Command(self, args...)}
+	p.Env = append(os.Environ(), mainVariable+"=1")
+	p.Stderr = &p.err
+	if p.out, err = p.StdoutPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// read returns the first n bytes of standard output.
+func (p *process) read(t *testing.T, n int) string {
+	t.Helper()
+	b := make([]byte, n)
+	if _, err := io.ReadFull(p.out, b); err != nil {
+		t.Fatalf("%v: %s", err, &p.err)
+	}
+	return string(b)
+}
+
+// exitCode waits for the end; −1 stands for a signal.
+func (p *process) exitCode() int {
+	p.Wait()
+	return p.ProcessState.ExitCode()
+}
+
+func TestProcess(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("there are no signals")
+	}
+	endless := []string{"run", "-p", story, "--temp", "0", "--ignore-eos"}
+
+	whole := start(t, "run", "-p", story, "--temp", "0", "-n", "5")
+	text, err := io.ReadAll(whole.out)
+	if code := whole.exitCode(); err != nil || code != 0 || len(text) < 10 || whole.err.Len() > 0 {
+		t.Errorf("exit code %d, %q, says %q", code, text, &whole.err)
+	}
+
+	head := start(t, endless...) // | head -c 10
+	got := head.read(t, 10)
+	head.out.Close()
+	if code := head.exitCode(); code != 0 || got != string(text[:10]) || head.err.Len() > 0 {
+		t.Errorf("a reader of 10 bytes gets %q, exit code %d, says %q; want %q, 0 and nothing", got, code, &head.err, text[:10])
+	}
+
+	stopped := start(t, append(endless, "--passes", "none")...) // slow, so that the end does not come first
+	stopped.read(t, 10)
+	if err := stopped.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	io.Copy(io.Discard, stopped.out)
+	if code := stopped.exitCode(); code != exitInterrupted || !strings.Contains(stopped.err.String(), "stopped by interrupt") {
+		t.Errorf("an interrupt: exit code %d, says %q", code, &stopped.err)
+	}
+
+	waiting := start(t, "tokenize", "demo", "--bogus")
+	if code := waiting.exitCode(); code != exitUsage {
+		t.Errorf("an unknown flag: exit code %d", code)
+	}
+}
+
+// A verb that waits for input ends at an interrupt.
+func TestInterruptible(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("there are no signals")
+	}
+	p := &process{}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Cmd = exec.Command(self, "tokenize", "demo")
+	p.Env = append(os.Environ(), mainVariable+"=1")
+	in, err := p.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	// The pipe holds 64 KiB; once more than that is taken, the program is reading.
+	if _, err := in.Write(bytes.Repeat([]byte("story "), 40_000)); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.exitCode(); code != exitInterrupted {
+		t.Errorf("exit code %d, want %d", code, exitInterrupted)
+	}
+}
