@@ -1,0 +1,174 @@
+package conformance
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"pesti/exec"
+	"pesti/lower"
+)
+
+// logits runs ids in chunks of ubatch and returns the logits of every position.
+func (m *model) logits(t testing.TB, ids []int32, o lower.Options) [][]float32 {
+	t.Helper()
+	chunk := int(o.Ubatch)
+	o.Rows = min(o.Ubatch, 64)
+	e := m.engine(t, o, exec.Options{Poison: true}, nil)
+	var all [][]float32
+	for at := 0; at < len(ids); at += chunk {
+		part := ids[at:min(at+chunk, len(ids))]
+		// The wanted rows of a large chunk come in several steps over the same positions.
+		for first := 0; first < len(part); first += int(o.Rows) {
+			var b exec.Batch
+			for i, id := range part {
+				b.Tokens, b.Pos, b.Seq = append(b.Tokens, id), append(b.Pos, int32(at+i)), append(b.Seq, 0)
+			}
+			for i := first; i < min(first+int(o.Rows), len(part)); i++ {
+				b.Rows = append(b.Rows, int32(i))
+			}
+			if err := e.Step(&b); err != nil {
+				t.Fatal(err)
+			}
+			for i := range b.Rows {
+				all = append(all, slices.Clone(e.Logits(i)))
+			}
+		}
+	}
+	return all
+}
+
+func (m *model) passage(t testing.TB) []int32 {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", "passage.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.encode(t, string(text))
+}
+
+// divergence is KL(p‖q) of the distributions that two rows of logits stand for, in nats.
+func divergence(p, q []float32) float64 {
+	lp, lq := logSum(p), logSum(q)
+	kl := 0.0
+	for i := range p {
+		x, y := float64(p[i])-lp, float64(q[i])-lq
+		kl += math.Exp(x) * (x - y)
+	}
+	return kl
+}
+
+func logSum(x []float32) float64 {
+	top := float64(slices.Max(x))
+	sum := 0.0
+	for _, v := range x {
+		sum += math.Exp(float64(v) - top)
+	}
+	return top + math.Log(sum)
+}
+
+func argmax(x []float32) int {
+	best := 0
+	for i, v := range x {
+		if v > x[best] {
+			best = i
+		}
+	}
+	return best
+}
+
+// TestFastAgainstExact bounds what integer products and the float16 cache cost.
+func TestFastAgainstExact(t *testing.T) {
+	for _, name := range models {
+		t.Run(name, func(t *testing.T) {
+			m := openModel(t, name)
+			ids := m.passage(t)
+			ids = ids[:min(len(ids), 256)]
+			exact := m.logits(t, ids, lower.Options{Precision: "exact", Ubatch: 64, Threads: 2})
+			fast := m.logits(t, ids, lower.Options{Precision: "fast", Ubatch: 64, Threads: 2})
+			sum, worst, same := 0.0, 0.0, 0
+			for i := range exact {
+				kl := divergence(exact[i], fast[i])
+				sum += kl
+				worst = max(worst, kl)
+				if argmax(exact[i]) == argmax(fast[i]) {
+					same++
+				}
+			}
+			mean, top1 := sum/float64(len(ids)), float64(same)/float64(len(ids))
+			t.Logf("%d tokens: mean KL %.1e, worst %.1e, top-1 %.2f %%", len(ids), mean, worst, 100*top1)
+			if !(mean <= 1e-4) || top1 < 0.995 {
+				t.Errorf("mean KL %.1e, top-1 %.2f %%, want at most 1e-4 and at least 99.5 %%", mean, 100*top1)
+			}
+		})
+	}
+}
+
+// TestSameBytes holds the logits of every position to the same bits for any number of workers
+// and any chunking.
+func TestSameBytes(t *testing.T) {
+	for _, c := range []struct {
+		model   string
+		tokens  int
+		ubatch  []int64
+		threads []int
+	}{
+		{"demo", 120, []int64{1, 7, 64, 120}, []int{1, 2, 3}},
+		{smol, 40, []int64{7, 40}, []int{1, 3}},
+		{gemma, 40, []int64{7, 40}, []int{1, 3}},
+	} {
+		for _, precision := range []string{"fast", "exact"} {
+			t.Run(c.model+"/"+precision, func(t *testing.T) {
+				m := openModel(t, c.model)
+				ids := m.passage(t)[:c.tokens]
+				want := m.logits(t, ids, lower.Options{Precision: precision, Ubatch: 64, Threads: 2})
+				for _, ubatch := range c.ubatch {
+					for _, threads := range c.threads {
+						got := m.logits(t, ids, lower.Options{Precision: precision, Ubatch: ubatch, Threads: threads})
+						for i := range want {
+							if !slices.Equal(got[i], want[i]) {
+								t.Fatalf("ubatch %d, %d threads: the logits of position %d differ from those of ubatch 64, 2 threads", ubatch, threads, i)
+							}
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestPasses compares plans with passes switched off to the plan with all of them.
+func TestPasses(t *testing.T) {
+	m := openModel(t, "demo")
+	ids := m.prompt(t, "fox")
+	want := m.logits(t, ids, lower.Options{Precision: "exact", Ubatch: 32, Threads: 2})
+	for _, passes := range append([]string{"none"}, off()...) {
+		t.Run(passes, func(t *testing.T) {
+			got := m.logits(t, ids, lower.Options{Precision: "exact", Ubatch: 32, Threads: 2, Passes: passes})
+			for i := range want {
+				largest := 0.0
+				for _, x := range want[i] {
+					largest = max(largest, math.Abs(float64(x)))
+				}
+				for j := range want[i] {
+					if d := math.Abs(float64(got[i][j]) - float64(want[i][j])); !(d <= 1e-5*largest) {
+						t.Fatalf("position %d logit %d is %g, expected %g within 1e-5 of the row's %g", i, j, got[i][j], want[i][j], largest)
+					}
+				}
+			}
+		})
+	}
+}
+
+// off lists every pass as a --passes list that switches it off.
+func off() []string {
+	var lists []string
+	for _, p := range lower.Passes() {
+		if l := "-" + p.Name; !slices.Contains(lists, l) {
+			lists = append(lists, l)
+		}
+	}
+	return lists
+}
