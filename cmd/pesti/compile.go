@@ -75,11 +75,11 @@ func (a *app) compileTo(path, name string, flags *compileFlags) error {
 	if err != nil {
 		return err
 	}
-	steps, m1 := 0, p.Memory
+	steps, memory := 0, p.Memory
 	for _, g := range plan.Summarise(p).Programs {
 		steps += g.Steps
 	}
 	fmt.Fprintf(a.stderr, "%s: %d programs, %d steps, arena %s (bound %s), state %s\n",
-		path, len(p.Programs), steps, bytesText(m1.Arena), bytesText(m1.ArenaLowerBound), bytesText(m1.State))
+		path, len(p.Programs), steps, bytesText(memory.Arena), bytesText(memory.ArenaLowerBound), bytesText(memory.State))
 	return nil
 }
