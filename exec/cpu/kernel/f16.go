@@ -1,16 +1,15 @@
 package kernel
 
-import "math"
+import "pesti/ops/ref"
 
-// f16 is the value of the IEEE 754 binary16 number h, small enough to be inlined where blocks
-// are unpacked. It computes with no subnormal float32, which processors are slow at.
-func f16(h uint16) float32 {
-	bits := uint32(h&0x7fff)<<13 + 112<<23 // the exponent's bias is 127, not 15
-	switch h & 0x7c00 {
-	case 0: // zero and subnormals lack the leading one
-		bits = math.Float32bits(math.Float32frombits(bits+1<<23) - 0x1p-14)
-	case 0x7c00: // infinity and NaN
-		bits += 112 << 23
+// halfValues holds the value of every IEEE 754 binary16 number. A load is all that a conversion
+// may cost where one comes with every 32 weights; those that models hold lie close together.
+var halfValues = func() (values [1 << 16]float32) {
+	for h := range values {
+		values[h] = ref.F32(uint16(h))
 	}
-	return math.Float32frombits(bits | uint32(h&0x8000)<<16)
-}
+	return values
+}()
+
+// f16 is the value of the binary16 number h.
+func f16(h uint16) float32 { return halfValues[h] }

@@ -40,35 +40,35 @@ func laneTile(t *laneType) func(y *tile, w []byte, n int, x *activation) {
 	}
 }
 
-// add adds to a0 and a1 the products of a span with the activations q.
+// add adds to a0 and a1 the products of a span with the activations scale/128 · q.
 func (t *laneType) add(a0, a1 float32, l *lanes, q []int16, scale []float32, sum []int32) (float32, float32) {
 	switch t.block {
 	case narrow32, wide32:
 		scale = scale[:len(q)/32]
 		sum = sum[:2*len(scale)]
 		for b, s := range scale {
-			u, q := (*[8]uint64)(l.u[b*8:]), (*[32]int16)(q[b*32:])
 			var p int64
 			if t.block == narrow32 {
-				p = dotNarrow((*[4]uint64)(u[:]), (*[16]int16)(q[:])) + dotNarrow((*[4]uint64)(u[4:]), (*[16]int16)(q[16:]))
+				p = dotNarrow((*[8]uint64)(l.u[b*8:]), (*[32]int16)(q[b*32:]))
 			} else {
-				p = dotWide(u, q)
+				p = dotWide((*[8]uint64)(l.u[b*8:]), (*[32]int16)(q[b*32:]))
 			}
+			s *= 1.0 / 128
 			total := sum[2*b] + sum[2*b+1]
 			p0, p1 := halves(p)
 			a0 += float32(float32(p0-t.zero*total) * float32(l.d[0][b]*s))
 			a1 += float32(float32(p1-t.zero*total) * float32(l.d[1][b]*s))
 			if t.min {
-				f := float32(total)
-				a0 += float32(f * float32(l.m[0][b]*s))
-				a1 += float32(f * float32(l.m[1][b]*s))
+				f := float32(float32(total) * s)
+				a0 += float32(f * l.m[0][b])
+				a1 += float32(f * l.m[1][b])
 			}
 		}
 	case narrow16:
 		sum = sum[:len(q)/16]
 		for b, total := range sum {
-			p0, p1 := halves(dotNarrow((*[4]uint64)(l.u[b*4:]), (*[16]int16)(q[b*16:])))
-			s := scale[b/2]
+			p0, p1 := halves(dotNarrow16((*[4]uint64)(l.u[b*4:]), (*[16]int16)(q[b*16:])))
+			s := scale[b/2] * (1.0 / 128)
 			a0 += float32(float32(p0-t.zero*total) * float32(l.d[0][b]*s))
 			a1 += float32(float32(p1-t.zero*total) * float32(l.d[1][b]*s))
 		}
@@ -99,46 +99,57 @@ const (
 	byte1 = byte0 << 8
 )
 
-// dotNarrow is Σ u·q of 16 elements, u < 64. Every second byte is multiplied where it stands,
-// which makes a product of 8 elements 256 times too large: 63 · 16256 · 8 · 256 < 2³¹.
-func dotNarrow(u *[4]uint64, q *[16]int16) int64 {
-	var a, b int64
-	v := u[0]
-	a += int64(v&byte0) * int64(q[0])
-	b += int64(v&byte1) * int64(q[1])
-	v >>= 16
-	a += int64(v&byte0) * int64(q[2])
-	b += int64(v&byte1) * int64(q[3])
-	v = u[1]
-	a += int64(v&byte0) * int64(q[4])
-	b += int64(v&byte1) * int64(q[5])
-	v >>= 16
-	a += int64(v&byte0) * int64(q[6])
-	b += int64(v&byte1) * int64(q[7])
-	v = u[2]
-	a += int64(v&byte0) * int64(q[8])
-	b += int64(v&byte1) * int64(q[9])
-	v >>= 16
-	a += int64(v&byte0) * int64(q[10])
-	b += int64(v&byte1) * int64(q[11])
-	v = u[3]
-	a += int64(v&byte0) * int64(q[12])
-	b += int64(v&byte1) * int64(q[13])
-	v >>= 16
-	a += int64(v&byte0) * int64(q[14])
-	b += int64(v&byte1) * int64(q[15])
+// narrow adds the products of four elements. Every second byte is multiplied where it stands, so
+// that b grows by 256 times the product.
+func narrow(a, b int64, u uint64, q *[4]int16) (int64, int64) {
+	a += int64(u&byte0) * int64(q[0])
+	b += int64(u&byte1) * int64(q[1])
+	u >>= 16
+	a += int64(u&byte0) * int64(q[2])
+	b += int64(u&byte1) * int64(q[3])
+	return a, b
+}
+
+// dotNarrow16 is Σ u·q of 16 elements, u < 64: for 8 of them 63 · 16256 · 8 · 256 < 2³¹.
+func dotNarrow16(u *[4]uint64, q *[16]int16) int64 {
+	a, b := narrow(0, 0, u[0], (*[4]int16)(q[0:]))
+	a, b = narrow(a, b, u[1], (*[4]int16)(q[4:]))
+	a, b = narrow(a, b, u[2], (*[4]int16)(q[8:]))
+	a, b = narrow(a, b, u[3], (*[4]int16)(q[12:]))
 	return a + b>>8
+}
+
+// dotNarrow is Σ u·q of 32 elements, u < 32: for 16 of them 31 · 16256 · 16 · 256 < 2³¹.
+func dotNarrow(u *[8]uint64, q *[32]int16) int64 {
+	a, b := narrow(0, 0, u[0], (*[4]int16)(q[0:]))
+	a, b = narrow(a, b, u[1], (*[4]int16)(q[4:]))
+	a, b = narrow(a, b, u[2], (*[4]int16)(q[8:]))
+	a, b = narrow(a, b, u[3], (*[4]int16)(q[12:]))
+	a, b = narrow(a, b, u[4], (*[4]int16)(q[16:]))
+	a, b = narrow(a, b, u[5], (*[4]int16)(q[20:]))
+	a, b = narrow(a, b, u[6], (*[4]int16)(q[24:]))
+	a, b = narrow(a, b, u[7], (*[4]int16)(q[28:]))
+	return a + b>>8
+}
+
+// wide adds the products of four elements.
+func wide(a int64, u uint64, q *[4]int16) int64 {
+	a += int64(u&byte0) * int64(q[0])
+	a += int64(u>>8&byte0) * int64(q[1])
+	a += int64(u>>16&byte0) * int64(q[2])
+	a += int64(u>>24&byte0) * int64(q[3])
+	return a
 }
 
 // dotWide is Σ u·q of 32 elements, u < 256: 255 · 16256 · 32 < 2²⁷.
 func dotWide(u *[8]uint64, q *[32]int16) int64 {
-	var a, b int64
-	for i, v := range u {
-		q := (*[4]int16)(q[4*i:])
-		a += int64(v&byte0) * int64(q[0])
-		b += int64(v>>8&byte0) * int64(q[1])
-		a += int64(v>>16&byte0) * int64(q[2])
-		b += int64(v>>24&byte0) * int64(q[3])
-	}
-	return a + b
+	a := wide(0, u[0], (*[4]int16)(q[0:]))
+	a = wide(a, u[1], (*[4]int16)(q[4:]))
+	a = wide(a, u[2], (*[4]int16)(q[8:]))
+	a = wide(a, u[3], (*[4]int16)(q[12:]))
+	a = wide(a, u[4], (*[4]int16)(q[16:]))
+	a = wide(a, u[5], (*[4]int16)(q[20:]))
+	a = wide(a, u[6], (*[4]int16)(q[24:]))
+	a = wide(a, u[7], (*[4]int16)(q[28:]))
+	return a
 }

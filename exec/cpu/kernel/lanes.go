@@ -15,8 +15,7 @@ import (
 // one constant per type, and d and m float32 per block. So per block the product with an
 // activation s·q is s·d·(Σu·q − zero·Σq) + s·m·Σq, where both sums are exact integers.
 
-// lanes is a span of up to 256 elements of two rows. Scales are per block; d and m are divided
-// by 128, since an activation is scale/128 · q.
+// lanes is a span of up to 256 elements of two rows, with d and m of each block.
 type lanes struct {
 	u [64]uint64
 	d [2][16]float32
@@ -58,7 +57,7 @@ const (
 
 func unpackQ4_0(l *lanes, r0, r1 []byte) {
 	for b := 0; len(r0) >= 18 && len(r1) >= 18; b++ {
-		l.d[0][b], l.d[1][b] = f16(le16(r0))/128, f16(le16(r1))/128
+		l.d[0][b], l.d[1][b] = f16(le16(r0)), f16(le16(r1))
 		unpackNibbles((*[8]uint64)(l.u[b*8:]), r0[2:18], r1[2:18])
 		r0, r1 = r0[18:], r1[18:]
 	}
@@ -66,8 +65,8 @@ func unpackQ4_0(l *lanes, r0, r1 []byte) {
 
 func unpackQ4_1(l *lanes, r0, r1 []byte) {
 	for b := 0; len(r0) >= 20 && len(r1) >= 20; b++ {
-		l.d[0][b], l.d[1][b] = f16(le16(r0))/128, f16(le16(r1))/128
-		l.m[0][b], l.m[1][b] = f16(le16(r0[2:]))/128, f16(le16(r1[2:]))/128
+		l.d[0][b], l.d[1][b] = f16(le16(r0)), f16(le16(r1))
+		l.m[0][b], l.m[1][b] = f16(le16(r0[2:])), f16(le16(r1[2:]))
 		unpackNibbles((*[8]uint64)(l.u[b*8:]), r0[4:20], r1[4:20])
 		r0, r1 = r0[20:], r1[20:]
 	}
@@ -75,7 +74,7 @@ func unpackQ4_1(l *lanes, r0, r1 []byte) {
 
 func unpackQ5_0(l *lanes, r0, r1 []byte) {
 	for b := 0; len(r0) >= 22 && len(r1) >= 22; b++ {
-		l.d[0][b], l.d[1][b] = f16(le16(r0))/128, f16(le16(r1))/128
+		l.d[0][b], l.d[1][b] = f16(le16(r0)), f16(le16(r1))
 		u := (*[8]uint64)(l.u[b*8:])
 		unpackNibbles(u, r0[6:22], r1[6:22])
 		addFifthBits(u, pair4(r0[2:], r1[2:]))
@@ -85,8 +84,8 @@ func unpackQ5_0(l *lanes, r0, r1 []byte) {
 
 func unpackQ5_1(l *lanes, r0, r1 []byte) {
 	for b := 0; len(r0) >= 24 && len(r1) >= 24; b++ {
-		l.d[0][b], l.d[1][b] = f16(le16(r0))/128, f16(le16(r1))/128
-		l.m[0][b], l.m[1][b] = f16(le16(r0[2:]))/128, f16(le16(r1[2:]))/128
+		l.d[0][b], l.d[1][b] = f16(le16(r0)), f16(le16(r1))
+		l.m[0][b], l.m[1][b] = f16(le16(r0[2:])), f16(le16(r1[2:]))
 		u := (*[8]uint64)(l.u[b*8:])
 		unpackNibbles(u, r0[8:24], r1[8:24])
 		addFifthBits(u, pair4(r0[4:], r1[4:]))
@@ -115,7 +114,7 @@ func addFifthBits(u *[8]uint64, h uint64) {
 // unpackQ8_0 adds 128 to each signed weight.
 func unpackQ8_0(l *lanes, r0, r1 []byte) {
 	for b := 0; len(r0) >= 34 && len(r1) >= 34; b++ {
-		l.d[0][b], l.d[1][b] = f16(le16(r0))/128, f16(le16(r1))/128
+		l.d[0][b], l.d[1][b] = f16(le16(r0)), f16(le16(r1))
 		u := (*[8]uint64)(l.u[b*8:])
 		for i := range u {
 			u[i] = pair4(r0[2+4*i:34], r1[2+4*i:34]) ^ 128*eachByte
@@ -129,7 +128,7 @@ func unpackQ8_0(l *lanes, r0, r1 []byte) {
 // blocks 0–3; those of blocks 4–7 have their low 4 bits in the nibbles of bytes 8–11 and their
 // high 2 bits on top of bytes 0–3 and 4–7.
 func kScales(d, m *[16]float32, r []byte) {
-	scale, min := f16(le16(r))/128, -f16(le16(r[2:]))/128
+	scale, min := f16(le16(r)), -f16(le16(r[2:]))
 	s := (*[12]byte)(r[4:])
 	for j := range 4 {
 		d[j] = scale * float32(s[j]&63)
@@ -174,7 +173,7 @@ func unpackK(l *lanes, r0, r1 []byte) {
 // 0–63, high nibbles 64–127) and 32 bytes the high 2 bits (bit pair j of byte i belongs to
 // element 32j+i). Scales are int8 per 16 elements.
 func unpackQ6_K(l *lanes, r0, r1 []byte) {
-	d0, d1 := f16(le16(r0[208:]))/128, f16(le16(r1[208:]))/128
+	d0, d1 := f16(le16(r0[208:])), f16(le16(r1[208:]))
 	for j := range 16 {
 		l.d[0][j] = d0 * float32(int8(r0[192+j]))
 		l.d[1][j] = d1 * float32(int8(r1[192+j]))
