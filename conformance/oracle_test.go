@@ -23,7 +23,6 @@ type oraclePass struct {
 		Layers []float64 `json:"layers"`
 		Logits float64   `json:"logits"`
 	}
-	argmax []argmaxLine
 }
 
 // required reports whether tests may not skip for want of a model or Python.
