@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes demo.gguf again, from nothing: about 25 minutes on two free cores.
-# Interrupted, it goes on from its last hundred steps.
+# Interrupted, it goes on from its last fifty steps.
 set -eu
 cd "$(dirname "$0")"
 test -x .venv/bin/python || python3 -m venv .venv

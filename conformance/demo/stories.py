@@ -14,12 +14,10 @@ The same seed gives the same stories on every machine: only random.Random is use
 import random
 import re
 
-GIRLS = """Ada Anna Bella Clara Dora Ella Elsie Emma Flora Grace Hazel Heidi Ida Ivy Jane
-June Kira Lara Lena Lucy Luna Maya Mia Mira Molly Nina Nora Olive Penny Polly Rosa Ruby
-Sara Sofia Stella Tilda Vera Willa Zoe""".split()
-BOYS = """Adam Alex Anton Ben Bruno Carl David Edgar Eli Emil Felix Finn Fred George Henry
-Hugo Ivan Jack Jacob Jim Karl Leo Liam Luke Max Milo Noah Oliver Oscar Otto Paul Peter Pip
-Robin Sam Simon Theo Tim Toby Tom""".split()
+GIRLS = """Ada Anna Bella Clara Ella Emma Flora Grace Hazel Ivy Jane Lily Lucy Luna Maya Mia
+Mira Molly Nina Nora Ruby Sara Sofia Zoe""".split()
+BOYS = """Adam Ben Bruno Carl David Eli Felix Finn Hugo Jack Leo Liam Max Milo Noah Oliver
+Oscar Otto Paul Peter Sam Theo Tim Tom""".split()
 assert not set(GIRLS) & set(BOYS)
 
 # What a character can be, and where such a one lives. None: a girl or a boy.

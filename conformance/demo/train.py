@@ -23,27 +23,42 @@ import bpe
 import stories
 from config import CONFIG as C
 
-WARM_UP, MATRIX_RATE, OTHER_RATE, DECAY = 20, 0.02, 4e-3, 0.02
-TOKENS_PER_STEP = 2048
-FALL_FROM, LONG_FROM = 0.55, 0.9  # shares of the steps: rates fall; rows become as long as the context
+WARM_UP, MATRIX_RATE, OTHER_RATE, DECAY = 20, 0.01, 4e-3, 0.02
+TOKENS_PER_STEP = 1536
+FALL_FROM, LONG_FROM = 0.5, 0.9  # shares of the steps: rates fall; rows become as long as the context
 VOCABULARY_STORIES, VOCABULARY_SEED, HELD_OUT_SEED = 8000, 1_000_001, 1_000_002
 
 
 def initial_weights(key, vocab):
-    """Weights as [out, in], the layout of GGUF; what writes to the residual stream starts smaller."""
-    e, kv, f = C.embedding, C.kv_heads * C.head_dim, C.feed_forward
-    shapes = {"attn_q": (e, e), "attn_k": (kv, e), "attn_v": (kv, e), "attn_output": (e, e),
-              "ffn_gate": (f, e), "ffn_up": (f, e), "ffn_down": (e, f)}
-    w = {"token_embd.weight": jax.random.normal(key, (vocab, e)) * 0.05, "output_norm.weight": jnp.ones(e)}
+    """Weights as [out, in], the layout of GGUF.
+
+    Two things that a small model would else learn late are there from the start. The
+    output of attention undoes the value projection, so that a token attended to is
+    written down (mimetic initialisation; Trockman and Kolter, 2023). And in the first
+    block the biases make the heads look 1, 2, 3 … tokens back: a key bias of ones and a
+    query bias turned by as many positions meet, after the rotation by position, there.
+    """
+    e, kv, f, d = C.embedding, C.kv_heads * C.head_dim, C.feed_forward, C.head_dim
+    shapes = {"attn_q": (e, e), "attn_k": (kv, e), "attn_v": (kv, e), "ffn_gate": (f, e), "ffn_up": (f, e)}
+    # The head is the embedding, too: the last norm brings its scale back to one.
+    w = {"token_embd.weight": jax.random.normal(key, (vocab, e)) * 0.5, "output_norm.weight": jnp.full(e, 1 / 8)}
     for i in range(C.blocks):
+        p = f"blk.{i}."
         for name, shape in shapes.items():
             key, sub = jax.random.split(key)
-            small = (2 * C.blocks) ** -0.5 if name in ("attn_output", "ffn_down") else 1.0
-            w[f"blk.{i}.{name}.weight"] = jax.random.normal(sub, shape) * small * shape[1] ** -0.5
-            if name in ("attn_q", "attn_k", "attn_v"):
-                w[f"blk.{i}.{name}.bias"] = jnp.zeros(shape[0])
-        w[f"blk.{i}.attn_norm.weight"] = jnp.ones(e)
-        w[f"blk.{i}.ffn_norm.weight"] = jnp.ones(e)
+            w[p + name + ".weight"] = jax.random.normal(sub, shape) * shape[1] ** -0.5
+        values = w[p + "attn_v.weight"].reshape(C.kv_heads, d, e)
+        w[p + "attn_output.weight"] = jnp.repeat(values, C.heads // C.kv_heads, 0).reshape(-1, e).T / 8
+        w[p + "ffn_down.weight"] = jnp.zeros((e, f))
+        w[p + "attn_q.bias"], w[p + "attn_k.bias"], w[p + "attn_v.bias"] = jnp.zeros(e), jnp.zeros(kv), jnp.zeros(kv)
+        w[p + "attn_norm.weight"], w[p + "ffn_norm.weight"] = jnp.ones(e), jnp.ones(e)
+    fast = 6.0 * (jnp.arange(d) % (d // 2) < d // 8)  # only the pairs that turn fast tell neighbours apart
+    ones = fast * (jnp.arange(d) < d // 2)
+    w["blk.0.attn_k.bias"] = jnp.tile(ones, C.kv_heads)
+    w["blk.0.attn_q.bias"] = jnp.concatenate([turn(ones, -(h + 1)) for h in range(C.heads)])
+    for name in ("attn_q", "attn_k"):
+        w[f"blk.0.{name}.weight"] /= 2
+    w["blk.0.attn_output.weight"] = jax.random.normal(key, (e, e)) / 32  # heads write apart, to tell their tokens apart
     return w
 
 
@@ -51,13 +66,18 @@ def rms_norm(x, gain):
     return x * jax.lax.rsqrt(jnp.mean(x * x, -1, keepdims=True) + C.norm_epsilon) * gain
 
 
-def rope(x):
-    """Rotates [B, T, heads, head_dim] by position; dimension i pairs with i + head_dim/2."""
-    t, d = x.shape[1], x.shape[3]
-    angle = jnp.arange(t)[:, None] * C.rope_base ** (-jnp.arange(0, d, 2) / d)
-    cos, sin = jnp.cos(angle)[:, None], jnp.sin(angle)[:, None]
+def turn(x, position):
+    """Rotates the last axis of x by position; dimension i pairs with i + head_dim/2."""
+    d = x.shape[-1]
+    angle = position * C.rope_base ** (-jnp.arange(0, d, 2) / d)
+    cos, sin = jnp.cos(angle), jnp.sin(angle)
     a, b = x[..., : d // 2], x[..., d // 2:]
     return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
+
+
+def rope(x):
+    """Rotates [B, T, heads, head_dim] by the positions 0 … T-1."""
+    return turn(x, jnp.arange(x.shape[1])[:, None, None])
 
 
 def forward(w, tokens):
@@ -91,10 +111,10 @@ def loss_of(w, rows):
 
 
 def orthogonal(g):
-    """The orthogonal matrix nearest to g, roughly: five Newton-Schulz steps."""
+    """The orthogonal matrix nearest to g, roughly: four Newton-Schulz steps."""
     x = g.T if g.shape[0] > g.shape[1] else g
     x = x / (jnp.linalg.norm(x) + 1e-7)
-    for _ in range(5):
+    for _ in range(4):
         s = x @ x.T
         x = 3.4445 * x + (-4.7750 * s + 2.0315 * s @ s) @ x
     return x.T if g.shape[0] > g.shape[1] else x
@@ -150,7 +170,7 @@ def save(path, step, tokenizer, merges, w, m, v):
 def main():
     p = argparse.ArgumentParser(description=__doc__)
     p.add_argument("out")
-    p.add_argument("--steps", type=int, default=900)
+    p.add_argument("--steps", type=int, default=600)
     p.add_argument("--seed", type=int, default=1)
     a = p.parse_args()
 
@@ -178,7 +198,7 @@ def main():
         w, m, v, loss = train_step(w, m, v, rows, jnp.float32(step), jnp.float32(rate_at(step, a.steps)))
         if step % 20 == 0:
             print(f"step {step} loss {float(loss):.4f} after {time.time() - start:.0f} s", flush=True)
-        if step % 100 == 0 or step == a.steps:
+        if step % 50 == 0 or step == a.steps:
             print(f"step {step} held-out {float(held_out_loss(w, held_out)):.4f}", flush=True)
             save(a.out, step, tokenizer, merges, w, m, v)
 
