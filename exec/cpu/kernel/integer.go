@@ -11,22 +11,21 @@ const span = 256
 func laneTile(t *laneType) func(y *tile, w []byte, n int, x *activation) {
 	info, _ := quant.Lookup(t.typ)
 	return func(y *tile, w []byte, n int, x *activation) {
+		l, blocks := x.lanes, x.k/32
 		rowBytes := x.k / info.BlockLen * info.BlockBytes
 		spanBytes := span / info.BlockLen * info.BlockBytes
-		l := x.lanes
 		for i := 0; i < n; i += 2 {
 			// An odd last row is computed twice, so that one code path computes all rows.
 			r0 := w[i*rowBytes : (i+1)*rowBytes]
 			r1 := w[min(i+1, n-1)*rowBytes:][:rowBytes]
 			var acc [2][tileTokens]float32
-			for at, from := 0, 0; at < x.k; at, from = at+span, from+spanBytes {
-				to := min(from+spanBytes, rowBytes)
-				t.unpack(l, r0[from:to], r1[from:to])
-				elems := min(span, x.k-at)
+			for at := 0; at < blocks; at += span / 32 {
+				to := min(spanBytes, len(r0))
+				t.unpack(l, r0[:to], r1[:to])
+				r0, r1 = r0[to:], r1[to:]
 				for m := range x.m {
-					q := x.q[m*x.k+at:][:elems]
-					scale, sum := x.scale[m][at/32:], x.sum[m][at/16:]
-					acc[0][m], acc[1][m] = t.add(acc[0][m], acc[1][m], l, q, scale, sum)
+					q := x.q[m*blocks+at:][:min(span/32, blocks-at)]
+					acc[0][m], acc[1][m] = t.add(acc[0][m], acc[1][m], l, q, x.scale[m][at:], x.sum[m][2*at:])
 				}
 			}
 			for m := range x.m {
@@ -41,36 +40,43 @@ func laneTile(t *laneType) func(y *tile, w []byte, n int, x *activation) {
 }
 
 // add adds to a0 and a1 the products of a span with the activations scale/128 · q.
-func (t *laneType) add(a0, a1 float32, l *lanes, q []int16, scale []float32, sum []int32) (float32, float32) {
+func (t *laneType) add(a0, a1 float32, l *lanes, q [][32]int16, scale []float32, sum []int32) (float32, float32) {
+	// All integers first: the products are calls, across which nothing stays in registers.
+	var p [2 * span / 32]int64
 	switch t.block {
-	case narrow32, wide32:
-		scale = scale[:len(q)/32]
-		sum = sum[:2*len(scale)]
-		for b, s := range scale {
-			var p int64
-			if t.block == narrow32 {
-				p = dotNarrow((*[8]uint64)(l.u[b*8:]), (*[32]int16)(q[b*32:]))
-			} else {
-				p = dotWide((*[8]uint64)(l.u[b*8:]), (*[32]int16)(q[b*32:]))
-			}
-			s *= 1.0 / 128
-			total := sum[2*b] + sum[2*b+1]
-			p0, p1 := halves(p)
-			a0 += float32(float32(p0-t.zero*total) * float32(l.d[0][b]*s))
-			a1 += float32(float32(p1-t.zero*total) * float32(l.d[1][b]*s))
-			if t.min {
-				f := float32(float32(total) * s)
-				a0 += float32(f * l.m[0][b])
-				a1 += float32(f * l.m[1][b])
-			}
+	case narrow32:
+		for b := range q {
+			p[b] = dotNarrow(&l.u[b], &q[b])
+		}
+	case wide32:
+		for b := range q {
+			p[b] = dotWide(&l.u[b], &q[b])
 		}
 	case narrow16:
-		sum = sum[:len(q)/16]
-		for b, total := range sum {
-			p0, p1 := halves(dotNarrow16((*[4]uint64)(l.u[b*4:]), (*[16]int16)(q[b*16:])))
+		for b := range q {
+			u, q := &l.u[b], &q[b]
+			p[2*b] = dotNarrow16((*[4]uint64)(u[:4]), (*[16]int16)(q[:16]))
+			p[2*b+1] = dotNarrow16((*[4]uint64)(u[4:]), (*[16]int16)(q[16:]))
+		}
+		for b, total := range sum[:2*len(q)] {
+			p0, p1 := halves(p[b])
 			s := scale[b/2] * (1.0 / 128)
 			a0 += float32(float32(p0-t.zero*total) * float32(l.d[0][b]*s))
 			a1 += float32(float32(p1-t.zero*total) * float32(l.d[1][b]*s))
+		}
+		return a0, a1
+	}
+	sum = sum[:2*len(q)]
+	for b, s := range scale[:len(q)] {
+		s *= 1.0 / 128
+		p0, p1 := halves(p[b])
+		total := sum[2*b] + sum[2*b+1]
+		a0 += float32(float32(p0-t.zero*total) * float32(l.d[0][b]*s))
+		a1 += float32(float32(p1-t.zero*total) * float32(l.d[1][b]*s))
+		if t.min {
+			f := float32(float32(total) * s)
+			a0 += float32(f * l.m[0][b])
+			a1 += float32(f * l.m[1][b])
 		}
 	}
 	return a0, a1

@@ -17,7 +17,7 @@ import (
 
 // lanes is a span of up to 256 elements of two rows, with d and m of each block.
 type lanes struct {
-	u [64]uint64
+	u [8][8]uint64 // of 32 elements each
 	d [2][16]float32
 	m [2][16]float32
 }
@@ -58,7 +58,7 @@ const (
 func unpackQ4_0(l *lanes, r0, r1 []byte) {
 	for b := 0; len(r0) >= 18 && len(r1) >= 18; b++ {
 		l.d[0][b], l.d[1][b] = f16(le16(r0)), f16(le16(r1))
-		unpackNibbles((*[8]uint64)(l.u[b*8:]), r0[2:18], r1[2:18])
+		unpackNibbles(&l.u[b], r0[2:18], r1[2:18])
 		r0, r1 = r0[18:], r1[18:]
 	}
 }
@@ -67,7 +67,7 @@ func unpackQ4_1(l *lanes, r0, r1 []byte) {
 	for b := 0; len(r0) >= 20 && len(r1) >= 20; b++ {
 		l.d[0][b], l.d[1][b] = f16(le16(r0)), f16(le16(r1))
 		l.m[0][b], l.m[1][b] = f16(le16(r0[2:])), f16(le16(r1[2:]))
-		unpackNibbles((*[8]uint64)(l.u[b*8:]), r0[4:20], r1[4:20])
+		unpackNibbles(&l.u[b], r0[4:20], r1[4:20])
 		r0, r1 = r0[20:], r1[20:]
 	}
 }
@@ -75,7 +75,7 @@ func unpackQ4_1(l *lanes, r0, r1 []byte) {
 func unpackQ5_0(l *lanes, r0, r1 []byte) {
 	for b := 0; len(r0) >= 22 && len(r1) >= 22; b++ {
 		l.d[0][b], l.d[1][b] = f16(le16(r0)), f16(le16(r1))
-		u := (*[8]uint64)(l.u[b*8:])
+		u := &l.u[b]
 		unpackNibbles(u, r0[6:22], r1[6:22])
 		addFifthBits(u, pair4(r0[2:], r1[2:]))
 		r0, r1 = r0[22:], r1[22:]
@@ -86,7 +86,7 @@ func unpackQ5_1(l *lanes, r0, r1 []byte) {
 	for b := 0; len(r0) >= 24 && len(r1) >= 24; b++ {
 		l.d[0][b], l.d[1][b] = f16(le16(r0)), f16(le16(r1))
 		l.m[0][b], l.m[1][b] = f16(le16(r0[2:])), f16(le16(r1[2:]))
-		u := (*[8]uint64)(l.u[b*8:])
+		u := &l.u[b]
 		unpackNibbles(u, r0[8:24], r1[8:24])
 		addFifthBits(u, pair4(r0[4:], r1[4:]))
 		r0, r1 = r0[24:], r1[24:]
@@ -115,7 +115,7 @@ func addFifthBits(u *[8]uint64, h uint64) {
 func unpackQ8_0(l *lanes, r0, r1 []byte) {
 	for b := 0; len(r0) >= 34 && len(r1) >= 34; b++ {
 		l.d[0][b], l.d[1][b] = f16(le16(r0)), f16(le16(r1))
-		u := (*[8]uint64)(l.u[b*8:])
+		u := &l.u[b]
 		for i := range u {
 			u[i] = pair4(r0[2+4*i:34], r1[2+4*i:34]) ^ 128*eachByte
 		}
@@ -152,7 +152,7 @@ func unpackQ5_K(l *lanes, r0, r1 []byte) {
 	for i := range 8 {
 		h := pair4(r0[16+4*i:48], r1[16+4*i:48])
 		for j := range 8 {
-			l.u[j*8+i] |= h >> j & eachByte << 4
+			l.u[j][i] |= h >> j & eachByte << 4
 		}
 	}
 }
@@ -161,10 +161,10 @@ func unpackQ5_K(l *lanes, r0, r1 []byte) {
 // elements and the high nibbles the next.
 func unpackK(l *lanes, r0, r1 []byte) {
 	for c := range 4 {
-		u := (*[16]uint64)(l.u[c*16:])
+		lo, hi := &l.u[2*c], &l.u[2*c+1]
 		for i := range 8 {
 			v := pair4(r0[c*32+4*i:], r1[c*32+4*i:])
-			u[i], u[8+i] = v&nibbles, v>>4&nibbles
+			lo[i], hi[i] = v&nibbles, v>>4&nibbles
 		}
 	}
 }
@@ -180,15 +180,15 @@ func unpackQ6_K(l *lanes, r0, r1 []byte) {
 	}
 	const high = 48 * eachByte
 	for half := range 2 {
-		u := (*[32]uint64)(l.u[half*32:])
+		u := (*[4][8]uint64)(l.u[half*4:])
 		for i := range 8 {
 			a := pair4(r0[half*64+4*i:], r1[half*64+4*i:])
 			b := pair4(r0[half*64+32+4*i:], r1[half*64+32+4*i:])
 			h := pair4(r0[128+half*32+4*i:], r1[128+half*32+4*i:])
-			u[i] = a&nibbles | h<<4&high
-			u[8+i] = b&nibbles | h<<2&high
-			u[16+i] = a>>4&nibbles | h&high
-			u[24+i] = b>>4&nibbles | h>>2&high
+			u[0][i] = a&nibbles | h<<4&high
+			u[1][i] = b&nibbles | h<<2&high
+			u[2][i] = a>>4&nibbles | h&high
+			u[3][i] = b>>4&nibbles | h>>2&high
 		}
 	}
 }

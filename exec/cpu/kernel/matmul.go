@@ -73,7 +73,7 @@ type activation struct {
 	w    []float32 // f32: room for 4 dequantised weight rows
 
 	planes q8x2                  // q8x2: all rows of the operand
-	q      []int16               // q8x2: 128·hi + lo of the rows of this block
+	q      [][32]int16           // q8x2: 128·hi + lo of the rows of this block
 	scale  [tileTokens][]float32 // q8x2: per row, one for 32 elements
 	sum    [tileTokens][]int32   // q8x2: per row, one for 16 elements
 	lanes  *lanes                // q8x2: two unpacked weight rows
@@ -88,7 +88,7 @@ func (b *binder) activation(rest *[]byte) *activation {
 		a.step, a.x, a.w = tileTokens, b.f32("x"), scratch[float32](b, rest, 4*a.k)
 	case "q8x2":
 		a.step, a.planes = tileTokens/2, b.q8x2("x")
-		a.q, a.lanes = scratch[int16](b, rest, tileTokens/2*a.k), scratchOne[lanes](b, rest)
+		a.q, a.lanes = scratch[[32]int16](b, rest, tileTokens/2*(a.k/32)), scratchOne[lanes](b, rest)
 	default:
 		b.fail("operand x is %s, expected f32 or q8x2", b.operand("x").Format)
 	}
@@ -105,10 +105,11 @@ func (a *activation) load(m0, end int) {
 	for m := range a.m {
 		hi, lo, scale, sum := a.planes.planes(m0 + m)
 		a.scale[m], a.sum[m] = scale, sum
-		q := a.q[m*a.k : (m+1)*a.k]
-		hi, lo = hi[:len(q)], lo[:len(q)]
-		for i := range q {
-			q[i] = int16(hi[i])<<7 + int16(lo[i])
+		for b := range a.k / 32 {
+			q, hi, lo := &a.q[m*(a.k/32)+b], (*[32]int8)(hi[b*32:]), (*[32]int8)(lo[b*32:])
+			for i := range q {
+				q[i] = int16(hi[i])<<7 + int16(lo[i])
+			}
 		}
 	}
 }
