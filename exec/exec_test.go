@@ -183,7 +183,11 @@ func TestSameBits(t *testing.T) {
 				m := load(t, c)
 				ids := prompt(70)
 				var want []float32
-				for _, ubatch := range []int64{512, 64, 33, 7, 1} {
+				ubatches := []int64{512, 64, 33, 7, 1}
+				if testing.Short() { // slow under the race detector
+					ubatches = []int64{64, 7}
+				}
+				for _, ubatch := range ubatches {
 					p := compile(t, m, lower.Options{Precision: precision, Ubatch: ubatch}).Plan
 					for threads := 1; threads <= 3; threads++ {
 						got := feed(t, session(t, open(t, m, p, threads)), ids)
