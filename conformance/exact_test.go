@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"testing"
 
+	"pesti/conformance/testenv"
 	"pesti/lower"
 )
 
@@ -12,9 +13,9 @@ func itoa(i int) string { return strconv.Itoa(i) }
 
 // foxIDs are known from elsewhere, so that tokenizer and forward pass are judged apart.
 var foxIDs = map[string][]int32{
-	smol:  {504, 2365, 6354, 16438, 27003, 690, 260, 23790, 2767, 30},
-	qwen:  {785, 3974, 13876, 38835, 34208, 916, 279, 15678, 5562, 13},
-	gemma: {2, 818, 3823, 8864, 37423, 38167, 1024, 506, 31770, 4799, 236761},
+	testenv.SmolLM2: {504, 2365, 6354, 16438, 27003, 690, 260, 23790, 2767, 30},
+	testenv.Qwen:    {785, 3974, 13876, 38835, 34208, 916, 279, 15678, 5562, 13},
+	testenv.Gemma:   {2, 818, 3823, 8864, 37423, 38167, 1024, 506, 31770, 4799, 236761},
 }
 
 // TestExactAgainstOracle holds every layer and every logit of every position to the bounds.
@@ -63,7 +64,7 @@ func TestGreedyAgainstOracle(t *testing.T) {
 
 // TestCapital asks what everybody knows.
 func TestCapital(t *testing.T) {
-	m := openModel(t, qwen)
+	m := openModel(t, testenv.Qwen)
 	prompt := m.encode(t, "The capital of France is")
 	for _, precision := range []string{"exact", "fast"} {
 		ids := m.greedy(t, prompt, 1, lower.Options{Precision: precision, Ubatch: 64, Rows: 8, Threads: 2})

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"pesti/conformance/testenv"
 	"pesti/exec"
 	"pesti/lower"
 )
@@ -81,7 +82,7 @@ func argmax(x []float32) int {
 
 // TestFastAgainstExact bounds what integer products and the float16 cache cost.
 func TestFastAgainstExact(t *testing.T) {
-	for name, tokens := range map[string]int{"demo": 256, smol: 200, qwen: 40, gemma: 60} { // a minute of one core
+	for name, tokens := range map[string]int{"demo": 256, testenv.SmolLM2: 200, testenv.Qwen: 40, testenv.Gemma: 60} { // a minute of one core
 		t.Run(name, func(t *testing.T) {
 			m := openModel(t, name)
 			ids := m.passage(t)
@@ -116,8 +117,8 @@ func TestSameBytes(t *testing.T) {
 		threads []int
 	}{
 		{"demo", 120, []int64{1, 7, 64, 120}, []int{1, 2, 3}},
-		{smol, 40, []int64{7, 40}, []int{1, 3}},
-		{gemma, 40, []int64{7, 40}, []int{1, 3}},
+		{testenv.SmolLM2, 40, []int64{7, 40}, []int{1, 3}},
+		{testenv.Gemma, 40, []int64{7, 40}, []int{1, 3}},
 	} {
 		for _, precision := range []string{"fast", "exact"} {
 			t.Run(c.model+"/"+precision, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"pesti/conformance/testenv"
 	"pesti/exec"
 	"pesti/exec/plan"
 	"pesti/gguf"
@@ -33,7 +34,7 @@ type fault struct {
 var faults = []fault{
 	{name: "K bias dropped in one layer", model: "demo", first: faultLayer, graph: dropKBias},
 	{name: "SiLU squared", model: "demo", graph: squareSiLU},
-	{name: "erf for tanh GELU", model: gemma, graph: swapGELU},
+	{name: "erf for tanh GELU", model: testenv.Gemma, graph: swapGELU},
 	{name: "RoPE base × 1.01 in one layer", model: "demo", first: faultLayer, graph: scaleRopeBase},
 	{name: "positions of queries + 1 in one layer", model: "demo", first: faultLayer,
 		weights: map[string]func(*graph.Attrs, []float32, int, int){"attn_q.weight": turnQueries, "attn_q.bias": turnQueries}},

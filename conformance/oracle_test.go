@@ -8,11 +8,12 @@ import (
 	"io"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"pesti/conformance/testenv"
 )
 
 // An oraclePass is one forward pass of the numpy oracle.
@@ -23,34 +24,6 @@ type oraclePass struct {
 		Layers []float64 `json:"layers"`
 		Logits float64   `json:"logits"`
 	}
-}
-
-// required reports whether tests may not skip for want of a model or Python.
-func required() bool { return os.Getenv("PESTI_REQUIRE") == "models" }
-
-// missing skips, or fails where nothing may be missing.
-func missing(t testing.TB, format string, args ...any) {
-	t.Helper()
-	if required() {
-		t.Fatalf(format, args...)
-	}
-	t.Skipf(format, args...)
-}
-
-func python(t testing.TB) string {
-	t.Helper()
-	p := os.Getenv("PESTI_PYTHON")
-	if p == "" {
-		p = filepath.Join("..", ".venv", "bin", "python")
-	}
-	if _, err := os.Stat(p); err != nil {
-		missing(t, "no Python with the oracle's packages: %v; make venv sets it up", err)
-	}
-	p, err := filepath.Abs(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
 }
 
 // runOracle returns the folder of one run of ref_forward.py. Runs are kept in the user's cache,
@@ -65,7 +38,7 @@ func runOracle(t testing.TB, model string, args ...string) (dir, stdout string) 
 	for _, path := range append(sources, "requirements.txt", model) {
 		f, err := os.Open(path)
 		if err != nil {
-			missing(t, "%v", err)
+			t.Fatal(err)
 		}
 		_, err = io.Copy(h, f)
 		f.Close()
@@ -86,12 +59,10 @@ func runOracle(t testing.TB, model string, args ...string) (dir, stdout string) 
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(python(t), slices.Concat([]string{filepath.Join("oracle", "ref_forward.py"), model}, args, []string{"-o", dir})...)
-	var errs strings.Builder
-	cmd.Stderr = &errs
+	cmd := testenv.Python(t, slices.Concat([]string{filepath.Join("oracle", "ref_forward.py"), model}, args, []string{"-o", dir})...)
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("%v: %v\n%s", cmd.Args, err, errs.String())
+		t.Fatalf("%v: %v", cmd.Args, err)
 	}
 	if err := os.WriteFile(log, out, 0o644); err != nil { // last: a broken run leaves no log
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"pesti/conformance/demo"
+	"pesti/conformance/testenv"
 	"pesti/exec"
 	"pesti/exec/plan"
 	"pesti/frontend"
@@ -17,14 +18,8 @@ import (
 	"pesti/lower"
 )
 
-// The models that everything is proven on.
-const (
-	smol  = "smollm2-135m-instruct-q4_1.gguf"
-	qwen  = "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"
-	gemma = "gemma-3-270m-q4_k_m.gguf"
-)
-
-var models = []string{"demo", smol, qwen, gemma}
+// models are what everything is proven on.
+var models = append([]string{"demo"}, testenv.Models[:]...)
 
 // A model is one of them, opened.
 type model struct {
@@ -33,7 +28,7 @@ type model struct {
 	file *gguf.File
 }
 
-// openModel opens a model by its name, or skips where models are not required.
+// openModel opens a model by its name.
 func openModel(t testing.TB, name string) *model {
 	t.Helper()
 	var path string
@@ -43,15 +38,7 @@ func openModel(t testing.TB, name string) *model {
 			t.Fatal(err)
 		}
 	} else {
-		dir := os.Getenv("PESTI_MODELS")
-		if dir == "" {
-			cache, err := os.UserCacheDir()
-			if err != nil {
-				t.Fatal(err)
-			}
-			dir = filepath.Join(cache, "pesti", "models")
-		}
-		path = filepath.Join(dir, name)
+		path = testenv.Model(t, name)
 	}
 	return openFile(t, name, path)
 }
@@ -60,7 +47,7 @@ func openFile(t testing.TB, name, path string) *model {
 	t.Helper()
 	f, err := gguf.Open(path)
 	if err != nil {
-		missing(t, "no model: %v", err)
+		t.Fatal(err)
 	}
 	t.Cleanup(func() { f.Close() })
 	return &model{name, path, f}

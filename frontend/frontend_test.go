@@ -1,35 +1,20 @@
 package frontend
 
 import (
-	"os"
-	"path/filepath"
+	"slices"
 	"testing"
 
+	"pesti/conformance/testenv"
 	"pesti/gguf"
+	"pesti/graph"
 )
 
-// modelsDir is where the real models are, see the Makefile.
-func modelsDir(t *testing.T) string {
-	dir := os.Getenv("PESTI_MODELS")
-	if dir == "" {
-		cache, err := os.UserCacheDir()
-		if err != nil {
-			t.Fatal(err)
-		}
-		dir = filepath.Join(cache, "pesti", "models")
-	}
-	return dir
-}
-
-// openModel opens a real model, or skips where models are not required.
+// openModel opens a real model.
 func openModel(t *testing.T, name string) *gguf.File {
 	t.Helper()
-	f, err := gguf.Open(filepath.Join(modelsDir(t), name))
+	f, err := gguf.Open(testenv.Model(t, name))
 	if err != nil {
-		if os.Getenv("PESTI_REQUIRE") == "models" {
-			t.Fatal(err)
-		}
-		t.Skipf("no model: %v", err)
+		t.Fatal(err)
 	}
 	t.Cleanup(func() { f.Close() })
 	return f
@@ -38,13 +23,12 @@ func openModel(t *testing.T, name string) *gguf.File {
 func TestRealModels(t *testing.T) {
 	for _, c := range []struct {
 		file    string
-		nodes   int
 		weights int
-		window  []int // layers that see everything
+		global  []int // layers that see everything, where others have a window
 	}{
-		{"smollm2-135m-instruct-q4_1.gguf", 1 + 30*20 + 8, 272, nil},
-		{"qwen2.5-coder-0.5b-instruct-q4_k_m.gguf", 0, 291, nil},
-		{"gemma-3-270m-q4_k_m.gguf", 0, 236, []int{5, 11, 17}},
+		{testenv.SmolLM2, 272, nil},
+		{testenv.Qwen, 291, nil},
+		{testenv.Gemma, 236, []int{5, 11, 17}},
 	} {
 		t.Run(c.file, func(t *testing.T) {
 			m, err := Load(openModel(t, c.file))
@@ -58,18 +42,20 @@ func TestRealModels(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Log(len(g.Nodes), len(g.Weights))
+			if err := graph.Verify(g); err != nil {
+				t.Error(err)
+			}
 			if len(g.Weights) != c.weights {
 				t.Errorf("%d weights, want all %d tensors of the file", len(g.Weights), c.weights)
 			}
 			var global []int
 			for i, l := range m.Params.Layers {
-				if c.window != nil && l.Window == 0 {
+				if c.global != nil && l.Window == 0 {
 					global = append(global, i)
 				}
 			}
-			if len(global) != len(c.window) {
-				t.Errorf("layers without a window: %v, want %v", global, c.window)
+			if !slices.Equal(global, c.global) {
+				t.Errorf("layers without a window: %v, want %v", global, c.global)
 			}
 		})
 	}

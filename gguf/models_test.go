@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"pesti/gguf/internal/testenv"
+	"pesti/conformance/testenv"
 	"pesti/gguf/quant"
 )
 

@@ -2,14 +2,13 @@ package lower
 
 import (
 	"bytes"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"pesti/conformance/testenv"
 	"pesti/conformance/tiny"
 	"pesti/exec/plan"
 	"pesti/frontend"
@@ -18,23 +17,12 @@ import (
 	"pesti/ops"
 )
 
-// realModel opens and checks a real model, or skips where models are not required.
+// realModel opens and checks a real model.
 func realModel(t testing.TB, name string) *frontend.Model {
 	t.Helper()
-	dir := os.Getenv("PESTI_MODELS")
-	if dir == "" {
-		cache, err := os.UserCacheDir()
-		if err != nil {
-			t.Fatal(err)
-		}
-		dir = filepath.Join(cache, "pesti", "models")
-	}
-	f, err := gguf.Open(filepath.Join(dir, name))
+	f, err := gguf.Open(testenv.Model(t, name))
 	if err != nil {
-		if os.Getenv("PESTI_REQUIRE") == "models" {
-			t.Fatal(err)
-		}
-		t.Skipf("no model: %v", err)
+		t.Fatal(err)
 	}
 	t.Cleanup(func() { f.Close() })
 	m, err := frontend.Load(f)
@@ -82,9 +70,9 @@ func TestRealModels(t *testing.T) {
 		arena  float64 // MiB, fast
 		state  float64 // MiB, f16
 	}{
-		{"smollm2-135m-instruct-q4_1.gguf", 30, 8.7, 90},
-		{"qwen2.5-coder-0.5b-instruct-q4_k_m.gguf", 24, 19.7, 48},
-		{"gemma-3-270m-q4_k_m.gguf", 18, 12.8, 27},
+		{testenv.SmolLM2, 30, 8.7, 90},
+		{testenv.Qwen, 24, 19.7, 48},
+		{testenv.Gemma, 18, 12.8, 27},
 	} {
 		t.Run(c.file, func(t *testing.T) {
 			m := realModel(t, c.file)
@@ -123,7 +111,7 @@ func TestRealModels(t *testing.T) {
 // TestCompileTime measures from an open file to a verified plan, the best of several tries since
 // the machine may be busy.
 func TestCompileTime(t *testing.T) {
-	m := realModel(t, "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf")
+	m := realModel(t, testenv.Qwen)
 	best := time.Hour
 	for range 20 {
 		start := time.Now()
@@ -141,7 +129,7 @@ func TestCompileTime(t *testing.T) {
 }
 
 func BenchmarkCompile(b *testing.B) {
-	m := realModel(b, "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf")
+	m := realModel(b, testenv.Qwen)
 	for b.Loop() {
 		compile(b, m, Options{Threads: 2})
 	}

@@ -4,11 +4,12 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"pesti/conformance/testenv"
 )
 
 const fox = "The quick brown fox jumps over the lazy dog."
@@ -94,16 +95,7 @@ for name in ["tokens", "layer_00", "logits"]:
 // python runs Python, which must succeed, and returns what it printed.
 func python(t *testing.T, args ...string) string {
 	t.Helper()
-	path := os.Getenv("PESTI_PYTHON")
-	if path == "" {
-		path = "../../.venv/bin/python"
-	}
-	if _, err := exec.LookPath(path); err != nil {
-		missing(t, "Python is missing; set PESTI_PYTHON or run make test, which installs it")
-	}
-	cmd := exec.Command(path, args...)
-	cmd.Stderr = os.Stderr
-	out, err := cmd.Output()
+	out, err := testenv.Python(t, args...).Output()
 	if err != nil {
 		t.Fatal(err)
 	}

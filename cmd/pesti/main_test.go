@@ -129,33 +129,6 @@ func rewrittenDemo(t *testing.T, tensors bool, edit func(w *gguf.Writer), withou
 	return path
 }
 
-// model returns the path of a real model.
-func model(t *testing.T, name string) string {
-	t.Helper()
-	dir := os.Getenv("PESTI_MODELS")
-	if dir == "" {
-		cache, err := os.UserCacheDir()
-		if err != nil {
-			t.Fatal(err)
-		}
-		dir = filepath.Join(cache, "pesti", "models")
-	}
-	path := filepath.Join(dir, name)
-	if _, err := os.Stat(path); err != nil {
-		missing(t, "model %s is missing; run make models", name)
-	}
-	return path
-}
-
-// missing skips a test, or fails it where models are required.
-func missing(t *testing.T, format string, args ...any) {
-	t.Helper()
-	if os.Getenv("PESTI_REQUIRE") == "models" {
-		t.Fatalf(format, args...)
-	}
-	t.Skipf(format, args...)
-}
-
 func TestUsageErrors(t *testing.T) {
 	plan := filepath.Join(t.TempDir(), "demo.plan")
 	ok(t, "compile", "demo", "-o", plan, "-t", "2", "--ctx", "64")

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"pesti/conformance/testenv"
 )
 
 // The three real models, from the file to the text.
@@ -19,7 +21,7 @@ func TestModels(t *testing.T) {
 		{"gemma-3-270m-q4_k_m.gguf", "[2, 818, 3823, 8864, 37423, 38167, 1024, 506, 31770, 4799, 236761]", 18, " the"},
 	} {
 		t.Run(c.file, func(t *testing.T) {
-			file := model(t, c.file)
+			file := testenv.Model(t, c.file)
 			r := call{stdin: fox, args: []string{"tokenize", file, "--ids"}}.run()
 			if r.code != 0 || r.out != c.ids+"\n" || r.err != "" {
 				t.Errorf("tokenize --ids: %+v, want %s", r, c.ids)

@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"testing"
 
+	"pesti/conformance/testenv"
 	"pesti/gguf"
 )
 
 func BenchmarkFromGGUF(b *testing.B) {
 	for _, name := range []string{"gemma-3-270m-q4_k_m.gguf", "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf", "vocab/ggml-vocab-gemma-4.gguf"} {
 		b.Run(name, func(b *testing.B) {
-			f, err := gguf.Open(modelFile(b, name))
+			f, err := gguf.Open(testenv.Model(b, name))
 			if err != nil {
 				b.Fatal(err)
 			}

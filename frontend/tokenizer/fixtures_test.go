@@ -10,34 +10,13 @@ import (
 	"strings"
 	"testing"
 
+	"pesti/conformance/testenv"
 	"pesti/gguf"
 )
 
-// modelFile returns the path of a file in the folder of models. Where it is
-// missing the test is skipped, unless PESTI_REQUIRE=models.
-func modelFile(t testing.TB, name string) string {
-	t.Helper()
-	dir := os.Getenv("PESTI_MODELS")
-	if dir == "" {
-		cache, err := os.UserCacheDir()
-		if err != nil {
-			t.Skip(err)
-		}
-		dir = filepath.Join(cache, "pesti", "models")
-	}
-	path := filepath.Join(dir, name)
-	if _, err := os.Stat(path); err != nil {
-		if os.Getenv("PESTI_REQUIRE") == "models" {
-			t.Fatalf("%v; PESTI_REQUIRE=models wants it: run make models", err)
-		}
-		t.Skipf("%v: run make models", err)
-	}
-	return path
-}
-
 func load(t testing.TB, name string) *Tokenizer {
 	t.Helper()
-	f, err := gguf.Open(modelFile(t, name))
+	f, err := gguf.Open(testenv.Model(t, name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,13 +31,13 @@ func load(t testing.TB, name string) *Tokenizer {
 // fixture reads the strings and ids that llama.cpp publishes with a vocabulary.
 func fixture(t testing.TB, vocab string) (texts [][]byte, want [][]int32) {
 	t.Helper()
-	in, err := os.ReadFile(modelFile(t, filepath.Join("vocab", "ggml-vocab-"+vocab+".gguf.inp")))
+	in, err := os.ReadFile(testenv.Model(t, filepath.Join("vocab", "ggml-vocab-"+vocab+".gguf.inp")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	const mark = "\n__ggml_vocab_test__\n"
 	texts = bytes.Split(bytes.TrimSuffix(in, []byte(mark)), []byte(mark))
-	out, err := os.ReadFile(modelFile(t, filepath.Join("vocab", "ggml-vocab-"+vocab+".gguf.out")))
+	out, err := os.ReadFile(testenv.Model(t, filepath.Join("vocab", "ggml-vocab-"+vocab+".gguf.out")))
 	if err != nil {
 		t.Fatal(err)
 	}

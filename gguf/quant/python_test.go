@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"pesti/gguf/internal/testenv"
+	"pesti/conformance/testenv"
 )
 
 // pythonTypes are the types that the Python package gguf 0.19.0 reads.

@@ -10,12 +10,15 @@ import (
 	"testing"
 )
 
-// Models are the file names of the real models.
-var Models = [...]string{
-	"smollm2-135m-instruct-q4_1.gguf",
-	"qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
-	"gemma-3-270m-q4_k_m.gguf",
-}
+// The file names of the real models.
+const (
+	SmolLM2 = "smollm2-135m-instruct-q4_1.gguf"
+	Qwen    = "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"
+	Gemma   = "gemma-3-270m-q4_k_m.gguf"
+)
+
+// Models are all of them.
+var Models = [...]string{SmolLM2, Qwen, Gemma}
 
 // Model returns the path of a file in the folder of models: PESTI_MODELS, or
 // pesti/models in the user's cache folder.
@@ -36,9 +39,10 @@ func Model(t testing.TB, name string) string {
 	return path
 }
 
-// Python returns a command that runs a Python script: PESTI_PYTHON, or the
-// virtual environment in the repository's root.
-func Python(t testing.TB, script string, args ...string) *exec.Cmd {
+// Python returns a command that runs Python with the given arguments, of which the
+// first is mostly a script: PESTI_PYTHON, or the virtual environment in the
+// repository's root.
+func Python(t testing.TB, args ...string) *exec.Cmd {
 	t.Helper()
 	python := os.Getenv("PESTI_PYTHON")
 	if python == "" {
@@ -47,7 +51,7 @@ func Python(t testing.TB, script string, args ...string) *exec.Cmd {
 	if _, err := exec.LookPath(python); err != nil {
 		missing(t, "Python is missing; set PESTI_PYTHON or run make test, which installs it")
 	}
-	cmd := exec.Command(python, append([]string{script}, args...)...)
+	cmd := exec.Command(python, args...)
 	cmd.Stderr = os.Stderr
 	return cmd
 }
