@@ -25,7 +25,7 @@ from config import CONFIG as C
 
 WARM_UP, MATRIX_RATE, OTHER_RATE, DECAY = 20, 0.01, 4e-3, 0.02
 TOKENS_PER_STEP = 1536
-FALL_FROM, LONG_FROM = 0.5, 0.9  # shares of the steps: rates fall; rows become as long as the context
+FALL_FROM, LONG_FROM = 0.6, 0.9  # shares of the steps: rates fall; rows become as long as the context
 VOCABULARY_STORIES, VOCABULARY_SEED, HELD_OUT_SEED = 8000, 1_000_001, 1_000_002
 
 
@@ -170,7 +170,7 @@ def save(path, step, tokenizer, merges, w, m, v):
 def main():
     p = argparse.ArgumentParser(description=__doc__)
     p.add_argument("out")
-    p.add_argument("--steps", type=int, default=600)
+    p.add_argument("--steps", type=int, default=500)
     p.add_argument("--seed", type=int, default=1)
     a = p.parse_args()
 
