@@ -25,7 +25,7 @@ build:
 check: gofmt vet staticcheck cross
 
 gofmt:
-	@test -z "$$(gofmt -l .)" || { echo "gofmt: run gofmt -w on:"; gofmt -l .; exit 1; }
+	@unformatted=$$(gofmt -l .) || exit 1; test -z "$$unformatted" || { echo "gofmt: run gofmt -w on:"; echo "$$unformatted"; exit 1; }
 
 vet:
 	$(GO) vet ./...
@@ -51,23 +51,27 @@ test-oracle: venv models
 test-one-processor: venv
 	GOMAXPROCS=1 PESTI_MODELS=$(CURDIR)/no-models $(GO) test -p 1 -timeout 10m $(CONCURRENT)
 
-# The detector is C: where there is no compiler, Go cannot link it.
+# The detector is C: where there is no compiler, Go cannot link it. CI may not go without.
 race: venv
 	@if command -v "$$($(GO) env CC)" >/dev/null; then \
 		CGO_ENABLED=1 PESTI_MODELS=$(CURDIR)/no-models $(GO) test -race -short -p 1 -timeout 15m $(CONCURRENT); \
+	elif test -n "$$CI"; then \
+		echo "race: there is no C compiler"; exit 1; \
 	else \
 		echo "race: skipped, there is no C compiler"; \
 	fi
 
-# One package at a time: each pins workers to all processors.
+# One package at a time: each pins workers to all processors. Never from Go's cache, which does
+# not know the Python that some tests run.
 test-go: venv models
-	PESTI_REQUIRE=models $(GO) test -p 1 -timeout 20m ./...
+	PESTI_REQUIRE=models $(GO) test -count=1 -p 1 -timeout 20m ./...
 
 # --- measured ---
 
 bench: build models
 	$(GO) test -run '^$$' -bench . ./exec/...
-	@$(PESTI_PYTHON) conformance/models.py --list | while read -r model; do echo "$$model"; bin/pesti bench "$$model"; done
+	@list=$$($(PESTI_PYTHON) conformance/models.py --list) || exit 1; \
+	for model in $$list; do echo "$$model"; bin/pesti bench "$$model" || exit 1; done
 
 conformance: build venv models
 	$(PESTI_PYTHON) conformance/report.py --write CONFORMANCE.md
@@ -76,6 +80,7 @@ conformance: build venv models
 
 golden:
 	$(GO) test $(GOLDEN) -update
+	$(GO) run ./cmd/pesti dot demo -t 2 -o docs/demo-plan.svg
 
 demo:
 	conformance/demo/make.sh

@@ -34,7 +34,7 @@ var imports = map[string][]string{
 	"exec/plan":           {},
 	"exec/plan/plantest":  {"exec/plan"},
 	"exec/sample":         {},
-	"exec/cpu":            {"exec/plan", "exec/cpu/kernel", "exec/cpu/isa", "ops/ref", "gguf/quant"},
+	"exec/cpu":            {"exec/cpu/kernel"},
 	"exec/cpu/isa":        {},
 	"exec/cpu/kernel":     {"gguf/quant", "ops/ref", "exec/plan"},
 	"cmd":                 {"*"},

@@ -1,8 +1,8 @@
 // Package frontend turns a GGUF model into an op graph.
 //
 // It owns the architectures (one file each, built from shared blocks), the reading and checking
-// of hyper-parameters, and the names and shapes of weights. It imports gguf, graph and ops; it
-// knows no pass, no target and no kernel.
+// of hyper-parameters, and the names and shapes of weights. It imports gguf, gguf/quant, graph and
+// ops; it knows no pass, no target and no kernel.
 package frontend
 
 import (

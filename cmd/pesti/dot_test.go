@@ -44,3 +44,12 @@ func TestDot(t *testing.T) {
 	pesti("dot", plan, "--program", "none").fails(t, 1, plan, "none")
 	pesti("dot", "demo", "-o", filepath.Join(dir, "no", "p.svg")).fails(t, 1, "p.svg")
 }
+
+// TestPictureInDocs holds the README's picture to what its caption says drew it.
+func TestPictureInDocs(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "demo.svg")
+	ok(t, "dot", "demo", "-t", "2", "-o", file)
+	if readFile(t, file) != readFile(t, "../../docs/demo-plan.svg") {
+		t.Error("docs/demo-plan.svg is not what dot draws now; make golden draws it again")
+	}
+}

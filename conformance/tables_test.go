@@ -1,0 +1,125 @@
+package conformance
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"pesti/exec/cpu/kernel"
+	"pesti/exec/plan"
+	"pesti/gguf/quant"
+	"pesti/graph"
+	"pesti/lower/cpu"
+	"pesti/ops"
+	"pesti/ops/ref"
+)
+
+// TestTablesAgree holds the tables of three packages that know nothing of each other against one
+// another: what lowering offers, what plans may hold, what the executor has.
+func TestTablesAgree(t *testing.T) {
+	signatures := map[string]*plan.Signature{}
+	for i, s := range plan.Kernels() {
+		signatures[s.Name] = &plan.Kernels()[i]
+	}
+	has := map[string]bool{}
+	for _, row := range kernel.Table() {
+		has[row.Name] = true
+		if signatures[row.Name] == nil {
+			t.Errorf("kernel %s has no signature", row.Name)
+		}
+	}
+	for name := range signatures {
+		if !has[name] {
+			t.Errorf("signature %s has no kernel", name)
+		}
+	}
+	for _, l := range slices.Concat(cpu.Kernels, cpu.Reference) {
+		sig := signatures[l.Kernel]
+		if sig == nil {
+			t.Errorf("op %s is lowered to %s, which is no kernel", l.Op.Name, l.Kernel)
+			continue
+		}
+		if len(l.In) != len(l.Op.In) || len(l.Out) != l.Op.Out {
+			t.Errorf("op %s has %d operands and %d results, its lowering to %s %d and %d", l.Op.Name, len(l.Op.In), l.Op.Out, l.Kernel, len(l.In), len(l.Out))
+		}
+		for _, role := range slices.Concat(l.In, l.Out) {
+			if role != "" && sig.Operand(role) == nil {
+				t.Errorf("op %s: kernel %s has no operand %q", l.Op.Name, l.Kernel, role)
+			}
+		}
+		if !slices.Contains(sig.Splits, l.Split.By) || l.Small && !slices.Contains(sig.Splits, "each") {
+			t.Errorf("op %s: kernel %s does not split as the lowering says", l.Op.Name, l.Kernel)
+		}
+	}
+}
+
+// TestEveryOpLowers: no op of the table lacks a kernel, and every basic one has a reference
+// kernel, so that a plan without passes runs.
+func TestEveryOpLowers(t *testing.T) {
+	in := func(list []cpu.Lowering, op *graph.Op) bool {
+		return slices.ContainsFunc(list, func(l cpu.Lowering) bool { return l.Op == op })
+	}
+	for _, row := range ops.Table() {
+		if row.Eval == nil && row.Expand == nil { // inputs and states
+			continue
+		}
+		if !in(cpu.Kernels, row.Op) && !in(cpu.Reference, row.Op) {
+			t.Errorf("op %s has no kernel on the cpu", row.Op.Name)
+		}
+		if row.Expand == nil && row.Op != ops.Quantise && !in(cpu.Reference, row.Op) {
+			t.Errorf("op %s has no reference kernel", row.Op.Name)
+		}
+	}
+}
+
+// TestMatmulKernels: lowering's list of types with integer kernels is the executor's.
+func TestMatmulKernels(t *testing.T) {
+	integer, float := map[string]bool{}, map[string]bool{}
+	for _, mm := range kernel.Matmuls() {
+		parts := strings.Split(mm.Name, ".")
+		if len(parts) != 3 || parts[0] != "gemv" && parts[0] != "gemm" || parts[1] != strings.ToLower(mm.Type.String()) {
+			t.Errorf("matmul kernel %q of %s, expected gemv or gemm, type, activations", mm.Name, mm.Type)
+			continue
+		}
+		switch parts[2] {
+		case cpu.Q8x2:
+			integer[parts[0]+parts[1]] = true
+		case cpu.F32:
+			float[parts[0]+parts[1]] = true
+		default:
+			t.Errorf("matmul kernel %q: activations %q", mm.Name, parts[2])
+		}
+	}
+	for id := range quant.Type(64) {
+		info, ok := quant.Lookup(id)
+		if !ok || info.Dequantize == nil {
+			continue
+		}
+		name := strings.ToLower(info.Name)
+		for _, family := range []string{"gemv", "gemm"} {
+			if !float[family+name] {
+				t.Errorf("no kernel %s.%s.f32, though the type can be dequantised", family, name)
+			}
+			if cpu.Integer(graph.DType(name)) != integer[family+name] {
+				t.Errorf("kernel %s.%s.q8x2: lowering says %v, the executor %v", family, name, cpu.Integer(graph.DType(name)), integer[family+name])
+			}
+		}
+	}
+}
+
+// TestSharedConstants: leaves that may not import each other agree on sizes.
+func TestSharedConstants(t *testing.T) {
+	if plan.PageTokens != ref.PageTokens {
+		t.Errorf("pages of %d positions in plans, of %d in caches", plan.PageTokens, ref.PageTokens)
+	}
+	f, ok := plan.LookupFormat(cpu.Q8x2)
+	if !ok {
+		t.Fatal("plans have no format q8x2")
+	}
+	for _, n := range []int64{32, 64, 896, 4864} {
+		size, err := f.Size(n)
+		if err != nil || size != int64(ref.Q8x2Bytes(int(n))) {
+			t.Errorf("%d activations take %d bytes (%v) in plans, %d in kernels", n, size, err, ref.Q8x2Bytes(int(n)))
+		}
+	}
+}
