@@ -39,6 +39,16 @@ func TestKernelTable(t *testing.T) {
 			if o.Matmul && o.Dir != WeightIn {
 				t.Errorf("%s: %s names a matmul kernel, but is no weight", sig.Name, o.Role)
 			}
+			// Integers steer addresses, so they must be an input that the caller checks, and one
+			// that has an element for each row.
+			if i32 := slices.Contains(o.Formats, "i32"); i32 != (o.Input != "") {
+				t.Errorf("%s: %s has formats %v and is io buffer %q, want one where, and only where, it is i32", sig.Name, o.Role, o.Formats, o.Input)
+			}
+			if o.Input != "" && !slices.ContainsFunc(inputs, func(in input) bool {
+				return in.name == o.Input && (in.extent == o.Extent || in.extent == sig.Rows && o.Extent == "M")
+			}) {
+				t.Errorf("%s: %s is io buffer %q, want an input of %s", sig.Name, o.Role, o.Input, o.Extent)
+			}
 			for _, f := range o.Formats {
 				if _, ok := LookupFormat(f); !ok && o.Dir != WeightIn {
 					t.Errorf("%s: %s has unknown format %s", sig.Name, o.Role, f)

@@ -13,8 +13,11 @@ const ArenaAlign = 64
 // mostThreads bounds Target.Threads, so that a plan cannot ask for a copy per grain of sand.
 const mostThreads = 1 << 16
 
-// inputs is the table of io buffers that the caller fills before each run.
-var inputs = []struct{ name, format, extent string }{
+// An input is an io buffer that the caller fills before each run.
+type input struct{ name, format, extent string }
+
+// inputs is the table of them.
+var inputs = []input{
 	{"tokens", "i32", "T"},
 	{"pos", "i32", "T"},
 	{"seq", "i32", "T"},

@@ -246,6 +246,9 @@ func (b *binding) fits(a *boundArg, u *use) error {
 	if err := oneOf("format", u.Format, a.Formats...); err != nil {
 		return err
 	}
+	if a.Input != "" && (u.Class != IO || u.Name != a.Input) {
+		return fmt.Errorf("expected the io buffer %q, since addresses are computed from it", a.Input)
+	}
 	elems, err := b.scope.Eval(a.Extent)
 	if err != nil {
 		return err

@@ -283,6 +283,14 @@ var broken = []struct {
 		b.Format = "f32"
 	}, []string{"blk.0.attn.q8", "scratch of a step"}},
 
+	// What addresses are computed from. The executor holds each of these inputs to its own range.
+	{"tokens for pages", func(e editor) { e.arg("blk.0.attn", "pages").Buffer = e.buffer("tokens").ID }, []string{"blk.0.attn", "operand pages", `"tokens"`, `expected the io buffer "pages"`}},
+	{"tokens for sequences", func(e editor) { e.arg("blk.0.attn", "seq").Buffer = e.buffer("tokens").ID }, []string{"blk.0.attn", "operand seq", `expected the io buffer "seq"`}},
+	{"tokens for positions", func(e editor) { e.arg("blk.0.attn", "pos").Buffer = e.buffer("tokens").ID }, []string{"blk.0.attn", "operand pos", `expected the io buffer "pos"`}},
+	{"sequences for positions", func(e editor) { e.arg("blk.0.attn", "pos").Buffer = e.buffer("seq").ID }, []string{"blk.0.attn", "operand pos", `expected the io buffer "pos"`}},
+	{"positions for rows", func(e editor) { e.arg("picked", "rows").Buffer = e.buffer("pos").ID }, []string{"picked", "operand rows", `expected the io buffer "rows"`}},
+	{"positions for tokens", func(e editor) { e.arg("embd", "tokens").Buffer = e.buffer("pos").ID }, []string{"embd", "operand tokens", `expected the io buffer "tokens"`}},
+
 	// What steps do to each other.
 	{"read before any write", func(e editor) { e.arg("blk.0.attn_norm", "x").Buffer = e.buffer("blk.0.attn_out").ID }, []string{"blk.0.attn_norm", "operand x", "holds 0 values"}},
 	{"read of what no step wrote to the end", func(e editor) {
