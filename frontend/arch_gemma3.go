@@ -27,11 +27,14 @@ var gemma3 = arch{
 const (
 	gemma3Pattern   = 6     // layers 5, 11, 17, … see the whole context
 	gemma3LocalBase = 10000 // RoPE base of the others
+	gemma3Largest   = 62    // blocks of the 27B model, whose scores are scaled by width/heads
 )
 
 func gemma3Params(r *reader, p *Params) {
-	window := r.optUint("attention.sliding_window", 1<<31, 0)
-	if window == 0 {
+	if p.Blocks == gemma3Largest && !r.f.Has(r.key("attention.scale")) {
+		p.Scale = 1 / math.Sqrt(float64(p.Embd)/float64(p.Heads))
+	}
+	if p.Layers[0].Window == 0 {
 		return
 	}
 	global := func(i int) bool { return i%gemma3Pattern == gemma3Pattern-1 }
@@ -51,8 +54,9 @@ func gemma3Params(r *reader, p *Params) {
 	}
 	base := r.float("rope.freq_base_swa", gemma3LocalBase)
 	for i := range p.Layers {
-		if !global(i) {
-			p.Layers[i].Window = window
+		if global(i) {
+			p.Layers[i].Window = 0
+		} else {
 			p.Layers[i].RopeBase = base
 			p.Layers[i].RopeStep = 1 // position scaling is for the long-range layers
 		}

@@ -2,7 +2,6 @@ package frontend
 
 import (
 	"fmt"
-	"math"
 
 	"pesti/graph"
 	"pesti/ops"
@@ -122,7 +121,7 @@ func (b *builder) attention(q, k, v *graph.Value) *graph.Value {
 		}
 		return a
 	}
-	s := b.op1(ops.AttnScores, b.name("scores"), shape(graph.Attrs{"scale": 1 / math.Sqrt(float64(b.p.HeadDim))}), q, ck, b.pos, b.seq)
+	s := b.op1(ops.AttnScores, b.name("scores"), shape(graph.Attrs{"scale": b.p.Scale}), q, ck, b.pos, b.seq)
 	s = b.op1(ops.Softmax, b.name("probs"), nil, s)
 	return b.op1(ops.AttnValues, b.name("attn"), shape(nil), s, cv, b.pos, b.seq)
 }

@@ -8,6 +8,7 @@ import (
 
 	"pesti/conformance/tiny"
 	"pesti/gguf"
+	"pesti/gguf/quant"
 	"pesti/graph"
 )
 
@@ -62,6 +63,18 @@ func TestSabotage(t *testing.T) {
 		{"value length", u32("attention.value_length", 8), "llama.attention.value_length is 8"},
 		{"yarn", func(m *tiny.Model) { m.Meta.SetStr("llama.rope.scaling.type", "yarn") }, `llama.rope.scaling.type is "yarn", expected none or linear`},
 		{"mixture", u32("expert_count", 8), "llama.expert_count is 8: a mixture of experts is not supported"},
+		{"logit scale", f32("logit_scale", 2), "llama.logit_scale is 2: scaling of logits is not supported"},
+		{"not causal", func(m *tiny.Model) { m.Meta.SetBool("llama.attention.causal", false) }, "llama.attention.causal is false"},
+		{"scale", f32("attention.scale", 0), "llama.attention.scale is 0"},
+		{"scaling factor", f32("rope.scaling.factor", float32(math.NaN())), "llama.rope.scaling.factor is NaN"},
+		{"empty table", func(m *tiny.Model) {
+			w := m.Tensor("token_embd.weight")
+			w.Dims[1], w.Data = 0, nil
+		}, "token_embd.weight has shape [0 64]: it is empty"},
+		{"integers", func(m *tiny.Model) {
+			w := m.Tensor("blk.0.ffn_up.weight")
+			w.Type, w.Raw = quant.I32, make([]byte, 4*len(w.Data))
+		}, "blk.0.ffn_up.weight has type I32, expected a type of weights"},
 		{"architecture", func(m *tiny.Model) { m.Meta.SetStr("general.architecture", "mamba") }, `architecture "mamba" is not supported; supported are gemma3, llama, qwen2`},
 		{"no tensors", func(m *tiny.Model) { m.Tensors = nil }, "the file has no tensors"},
 		{"missing tensor", func(m *tiny.Model) { m.Drop("blk.1.ffn_up.weight") }, "tensor blk.1.ffn_up.weight is missing"},
@@ -152,5 +165,27 @@ func TestGemmaWindowPattern(t *testing.T) {
 		m.Meta.SetBools("gemma3.attention.sliding_window_pattern", []bool{true, false, true, true, true, true, false})
 	}); !slices.Equal(w, []int64{16, 0, 16, 16, 16, 16, 0}) {
 		t.Errorf("by array %v", w)
+	}
+}
+
+func TestScaling(t *testing.T) {
+	m, err := load(t, tiny.Config{Arch: "llama", Edit: func(m *tiny.Model) {
+		m.Meta.SetFloat32("llama.rope.scaling.factor", 4)
+		m.Meta.SetFloat32("llama.attention.scale", 0.5)
+		m.Meta.SetUint32("llama.attention.sliding_window", 17)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l := m.Params.Layers[1]; l.RopeStep != 0.25 || l.Window != 17 || m.Params.Scale != 0.5 {
+		t.Errorf("%+v, scale %v", l, m.Params.Scale)
+	}
+	g, err := m.Graph(Bounds{Tokens: 8, Sequences: 1, Rows: 8, Context: 64})
+	if err != nil {
+		t.Fatal(err)
+	}
+	scores := g.Value("blk.1.scores").Def.Attr
+	if scores.Float("scale") != 0.5 || scores.Int("window") != 17 || g.Value("blk.1.q_rope").Def.Attr.Float("freq_scale") != 0.25 {
+		t.Errorf("scores %v, rope %v", scores, g.Value("blk.1.q_rope").Def.Attr)
 	}
 }

@@ -22,6 +22,7 @@ type Params struct {
 	HeadDim int64
 	Rot     int64 // dimensions of a head that RoPE turns, even
 	Eps     float64
+	Scale   float64 // of scores, mostly 1/√HeadDim
 	Layers  []Layer
 }
 
@@ -125,14 +126,11 @@ func (r *reader) float(suffix string, absent float64) float64 {
 	return x
 }
 
-// refuse makes a key that this program does not implement an error, unless it is 0.
-func (r *reader) refuse(suffix, what string) {
-	v, ok := r.f.Value(r.key(suffix))
-	if !ok {
-		return
-	}
-	if s := v.String(); s != "0" {
-		r.fail(suffix, "is %s: %s is not supported", s, what)
+// refuse makes a key that this program does not implement an error, unless it has the value that
+// changes nothing.
+func (r *reader) refuse(suffix, harmless, what string) {
+	if v, ok := r.f.Value(r.key(suffix)); ok && v.String() != harmless {
+		r.fail(suffix, "is %s: %s is not supported", v, what)
 	}
 }
 
@@ -180,9 +178,13 @@ func readParams(f *gguf.File, a *arch) (*Params, error) {
 	ff := r.perLayer("feed_forward_length", 1<<24, p.Blocks, 0)
 	base := r.float("rope.freq_base", 10000)
 	step := ropeStep(r)
-	r.refuse("attn_logit_softcapping", "soft-capping of scores")
-	r.refuse("final_logit_softcapping", "soft-capping of logits")
-	r.refuse("expert_count", "a mixture of experts")
+	window := r.optUint("attention.sliding_window", 1<<31, 0)
+	p.Scale = r.float("attention.scale", 1/math.Sqrt(float64(p.HeadDim)))
+	r.refuse("attn_logit_softcapping", "0", "soft-capping of scores")
+	r.refuse("final_logit_softcapping", "0", "soft-capping of logits")
+	r.refuse("logit_scale", "1", "scaling of logits")
+	r.refuse("attention.causal", "true", "attention to later tokens")
+	r.refuse("expert_count", "0", "a mixture of experts")
 	p.Layers = make([]Layer, p.Blocks)
 	for i := range p.Layers {
 		if r.err == nil && p.Heads%kv[i] != 0 {
@@ -191,7 +193,7 @@ func readParams(f *gguf.File, a *arch) (*Params, error) {
 		if r.err == nil && ff[i] == 0 {
 			r.keep(fmt.Errorf("%s: %s is missing", f.Path, r.key("feed_forward_length")))
 		}
-		p.Layers[i] = Layer{KVHeads: kv[i], FF: ff[i], RopeBase: base, RopeStep: step}
+		p.Layers[i] = Layer{KVHeads: kv[i], FF: ff[i], Window: window, RopeBase: base, RopeStep: step}
 	}
 	if a.params != nil && r.err == nil {
 		a.params(r, p)
@@ -202,20 +204,20 @@ func readParams(f *gguf.File, a *arch) (*Params, error) {
 	return p, nil
 }
 
-// ropeStep reads the scaling of positions: none or linear.
+// ropeStep reads the scaling of positions: none, or linear, which a factor without a type means.
 func ropeStep(r *reader) float64 {
-	factor := r.float("rope.scale_linear", 1) // the older name
+	kind := "linear"
 	if r.f.Has(r.key("rope.scaling.type")) {
-		kind, err := r.f.Str(r.key("rope.scaling.type"))
+		var err error
+		kind, err = r.f.Str(r.key("rope.scaling.type"))
 		r.keep(err)
-		switch kind {
-		case "none":
-			return 1
-		case "linear":
-			factor = r.float("rope.scaling.factor", 1)
-		default:
-			r.fail("rope.scaling.type", "is %q, expected none or linear", kind)
-		}
 	}
-	return 1 / factor
+	switch kind {
+	case "none":
+		return 1
+	case "linear":
+		return 1 / r.float("rope.scaling.factor", r.float("rope.scale_linear", 1)) // the second is the older name
+	}
+	r.fail("rope.scaling.type", "is %q, expected none or linear", kind)
+	return 1
 }

@@ -47,6 +47,7 @@ type Tensor struct {
 	Type quant.Type
 	Dims []int64
 	Data []float32
+	Raw  []byte // bytes to store in place of Data, for types that nothing quantises to
 }
 
 // Tensor returns the tensor of that name, or nil.
@@ -115,6 +116,10 @@ func GGUF(c Config) ([]byte, error) {
 		c.Edit(m)
 	}
 	for _, t := range m.Tensors {
+		if t.Raw != nil {
+			w.AddTensor(t.Name, t.Type, t.Dims, t.Raw)
+			continue
+		}
 		info, ok := quant.Lookup(t.Type)
 		if !ok || info.Quantize == nil {
 			return nil, fmt.Errorf("tensor %s: no quantiser for type %s", t.Name, t.Type)
