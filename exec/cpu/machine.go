@@ -23,6 +23,9 @@ type Schedule [][][]kernel.Func
 // process cut the file short.
 var ErrFault = errors.New("mapped memory is gone")
 
+// ErrInterrupted is the error of a run that Interrupt ended before its last wave.
+var ErrInterrupted = errors.New("interrupted")
+
 // A Machine is a set of workers that run schedules, one at a time. Worker 0 is the goroutine that
 // calls Run; the others have an operating system thread each, which waits between runs: a short
 // while spinning, then parked.
@@ -37,8 +40,10 @@ type Machine struct {
 
 	start atomic.Uint32 // counts runs
 	_     [60]byte
-	fault atomic.Bool // a worker hit missing memory; the others go through their waves idle
-	_     [63]byte
+	// A worker hit missing memory, or the caller wants no more: workers go through what is left
+	// of their waves idle.
+	fault, interrupted atomic.Bool
+	_                  [56]byte
 	lots  []lot
 	ended sync.WaitGroup
 }
@@ -80,11 +85,18 @@ func (m *Machine) Run(s Schedule, r kernel.Run) error {
 	m.fault.Store(false)
 	m.release()
 	m.walk(0)
-	if m.fault.Load() {
+	switch {
+	case m.fault.Load():
 		return ErrFault
+	case m.interrupted.Load():
+		return ErrInterrupted
 	}
 	return nil
 }
+
+// Interrupt lets the run in progress end after the wave it is in, and it and all later ones
+// return ErrInterrupted. It may be called from any goroutine.
+func (m *Machine) Interrupt() { m.interrupted.Store(true) }
 
 // Close ends the threads. The machine must not be running.
 func (m *Machine) Close() {
@@ -144,7 +156,7 @@ func (m *Machine) walk(w int) {
 
 // wave computes the worker's share of the steps of one wave.
 func (m *Machine) wave(steps []kernel.Func) {
-	if m.fault.Load() {
+	if m.fault.Load() || m.interrupted.Load() {
 		return
 	}
 	defer m.guard()

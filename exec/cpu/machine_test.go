@@ -126,3 +126,33 @@ func BenchmarkBarrier(b *testing.B) {
 		})
 	}
 }
+
+// TestInterrupt ends a run of many waves soon after it is asked to.
+func TestInterrupt(t *testing.T) {
+	for _, workers := range []int{1, 3} {
+		m := New(workers)
+		var waves atomic.Int64
+		s := make(Schedule, workers)
+		for w := range s {
+			for i := range 1000 {
+				s[w] = append(s[w], []kernel.Func{func(r *kernel.Run) {
+					if w == 0 {
+						waves.Add(1)
+						if i == 10 {
+							m.Interrupt()
+						}
+					}
+				}})
+			}
+		}
+		for range 2 { // it stays interrupted
+			if err := m.Run(s, kernel.Run{T: 1}); !errors.Is(err, ErrInterrupted) {
+				t.Errorf("%d workers: error %v", workers, err)
+			}
+		}
+		if n := waves.Load(); n != 11 {
+			t.Errorf("%d workers: %d waves ran, expected 11", workers, n)
+		}
+		m.Close()
+	}
+}

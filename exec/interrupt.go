@@ -1,0 +1,10 @@
+package exec
+
+import "pesti/exec/cpu"
+
+// ErrInterrupted is the error of a step that Interrupt ended.
+var ErrInterrupted = cpu.ErrInterrupted
+
+// Interrupt ends the step in progress after the wave it is in: it and all later steps return
+// ErrInterrupted. It may be called from any goroutine, while the engine is open.
+func (e *Engine) Interrupt() { e.machine.Interrupt() }
