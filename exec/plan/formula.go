@@ -16,15 +16,17 @@ const maxFormula = 256
 //
 // The language of formulas is integers, names, +, *, exact division by an integer or a
 // parameter, and parentheses. It has no subtraction on purpose: every formula grows with each of
-// T, R, S, C, P and M, so that one evaluated at the bounds of a program covers all smaller steps.
+// T, R, S, C, P and M, so that its value at the bounds of a program is its largest, and a buffer
+// of that many elements is large enough in every step. Which of two formulas is the larger may
+// differ from step to step, though: those are compared at the corners.
 type Scope struct {
 	T int64 // tokens of a step
 	R int64 // rows of logits
 	S int64 // sequences
 	C int64 // positions of a sequence
 	P int64 // pages of a sequence: C in whole pages
-	M int64 // rows that the step works on, T or R; 0 outside a step
 
+	Rows   string  // what M stands for, the rows that the step works on: T or R, "" outside a step
 	Params []Param // of the step
 	Index  int     // what # in a name stands for: the repeat index of an operand
 }
@@ -44,11 +46,52 @@ func (p *Plan) Scope(prog *Program) Scope {
 
 // Of returns the scope of a step.
 func (s Scope) Of(st *Step) Scope {
-	s.M, s.Params = s.T, st.Params
-	if st.Rows == "R" {
-		s.M = s.R
-	}
+	s.Rows, s.Params = st.Rows, st.Params
 	return s
+}
+
+// corners are the scopes of the extreme steps of a program: T is 1 or its bound, R is 0 or its
+// bound, in the order of the constants.
+//
+// Extents of operands are linear in T and in R. Where one is at least another at all corners, it
+// therefore is in every step of the program.
+type corners [4]Scope
+
+const (
+	least = iota
+	most
+	leastRows
+	leastTokens
+)
+
+// extents are the values of a formula at the corners.
+type extents [4]int64
+
+// corners returns the corners of the program whose bounds are in s.
+func (s Scope) corners() corners {
+	c := corners{s, s, s, s}
+	c[least].T, c[leastTokens].T = 1, 1
+	c[least].R, c[leastRows].R = 0, 0
+	return c
+}
+
+// of returns the corners for a step.
+func (c corners) of(st *Step) corners {
+	for i := range c {
+		c[i] = c[i].Of(st)
+	}
+	return c
+}
+
+func (c *corners) eval(formula string) (n extents, err error) {
+	for i := range c {
+		if i > most && n[least] == n[most] {
+			n[i] = n[most] // since formulas grow
+		} else if n[i], err = c[i].Eval(formula); err != nil {
+			return n, err
+		}
+	}
+	return n, nil
 }
 
 // Eval returns the value of a formula. A result beyond an int64 is an error, never wrapped.
@@ -56,10 +99,10 @@ func (s *Scope) Eval(formula string) (int64, error) {
 	if len(formula) > maxFormula {
 		return 0, fmt.Errorf("formula of %d characters, expected at most %d", len(formula), maxFormula)
 	}
-	e := evaluator{scope: s, rest: formula}
+	e := evaluator{scope: s, text: formula}
 	v := e.sum()
 	if e.peek() != 0 {
-		e.fail("found %q, expected an operator or the end", e.rest)
+		e.fail("found %q, expected an operator or the end", e.rest())
 	}
 	if e.err != nil {
 		return 0, fmt.Errorf("formula %q: %w", formula, e.err)
@@ -112,7 +155,12 @@ func (s *Scope) bound(name string) (int64, bool) {
 	case "P":
 		return s.P, true
 	case "M":
-		return s.M, s.M != 0
+		switch s.Rows {
+		case "T":
+			return s.T, true
+		case "R":
+			return s.R, true
+		}
 	}
 	return 0, false
 }
@@ -120,9 +168,12 @@ func (s *Scope) bound(name string) (int64, bool) {
 // An evaluator is a recursive-descent parser that computes as it goes and keeps the first error.
 type evaluator struct {
 	scope *Scope
-	rest  string
+	text  string
+	at    int // what is read of text
 	err   error
 }
+
+func (e *evaluator) rest() string { return e.text[e.at:] }
 
 func (e *evaluator) fail(format string, args ...any) {
 	if e.err == nil {
@@ -132,17 +183,19 @@ func (e *evaluator) fail(format string, args ...any) {
 
 // peek skips blanks and returns the next character, 0 at the end or after an error.
 func (e *evaluator) peek() byte {
-	e.rest = strings.TrimLeft(e.rest, " ")
-	if e.err != nil || e.rest == "" {
+	for e.at < len(e.text) && e.text[e.at] == ' ' {
+		e.at++
+	}
+	if e.err != nil || e.at == len(e.text) {
 		return 0
 	}
-	return e.rest[0]
+	return e.text[e.at]
 }
 
 func (e *evaluator) sum() int64 {
 	v := e.product()
 	for e.peek() == '+' {
-		e.rest = e.rest[1:]
+		e.at++
 		w := e.product()
 		if e.err == nil && v > maxInt-w {
 			e.fail("exceeds %d", maxInt)
@@ -157,14 +210,14 @@ func (e *evaluator) product() int64 {
 	for {
 		switch e.peek() {
 		case '*':
-			e.rest = e.rest[1:]
+			e.at++
 			w, ok := mul(v, e.factor())
 			if e.err == nil && !ok {
 				e.fail("exceeds %d", maxInt)
 			}
 			v = w
 		case '/':
-			e.rest = e.rest[1:]
+			e.at++
 			d := e.divisor()
 			switch {
 			case e.err != nil:
@@ -184,13 +237,13 @@ func (e *evaluator) product() int64 {
 func (e *evaluator) factor() int64 {
 	switch c := e.peek(); {
 	case c == '(':
-		e.rest = e.rest[1:]
+		e.at++
 		v := e.sum()
 		if e.peek() != ')' {
-			e.fail("found %q, expected )", e.rest)
+			e.fail("found %q, expected )", e.rest())
 			return 0
 		}
-		e.rest = e.rest[1:]
+		e.at++
 		return v
 	case isLetter(c):
 		name := e.name()
@@ -227,19 +280,17 @@ func (e *evaluator) integer() int64 {
 	digits := e.take(isDigit)
 	v, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil {
-		e.fail("found %q, expected a number, a name or (", digits+e.rest)
+		e.fail("found %q, expected a number, a name or (", digits+e.rest())
 	}
 	return v
 }
 
 func (e *evaluator) take(is func(byte) bool) string {
-	n := 0
-	for n < len(e.rest) && is(e.rest[n]) {
-		n++
+	from := e.at
+	for e.at < len(e.text) && is(e.text[e.at]) {
+		e.at++
 	}
-	word := e.rest[:n]
-	e.rest = e.rest[n:]
-	return word
+	return e.text[from:e.at]
 }
 
 func isLetter(c byte) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '_' }

@@ -7,7 +7,7 @@ import (
 )
 
 func TestEval(t *testing.T) {
-	s := Scope{T: 512, R: 8, S: 2, C: 4096, P: 256, M: 7, Index: 1, Params: []Param{
+	s := Scope{T: 512, R: 8, S: 2, C: 4096, P: 256, Rows: "R", Index: 1, Params: []Param{
 		{"n", int64(896)}, {"n1", int64(128)}, {"kv_heads", int64(2)}, {"zero", int64(0)},
 		{"negative", int64(-1)}, {"huge", int64(math.MaxInt64)}, {"eps", 0.5},
 	}}
@@ -19,7 +19,7 @@ func TestEval(t *testing.T) {
 		{"1", 1, ""},
 		{"T", 512, ""},
 		{"T*n", 512 * 896, ""},
-		{" M * n# + 1 ", 7*128 + 1, ""},
+		{" M * n# + 1 ", 8*128 + 1, ""},
 		{"2+3*4", 14, ""},
 		{"(2+3)*4", 20, ""},
 		{"12/2/3", 2, ""},
@@ -75,7 +75,7 @@ func TestEvalOutsideStep(t *testing.T) {
 
 // Evaluating at a program's bounds is enough only if no smaller step gets more out of a formula.
 func TestEvalGrowsWithEveryBound(t *testing.T) {
-	small := Scope{T: 3, R: 2, S: 1, C: 40, P: 3, M: 2}
+	small := Scope{T: 3, R: 2, S: 1, C: 40, P: 3, Rows: "T"}
 	for i := range kernels {
 		sig := &kernels[i]
 		for _, f := range formulas(sig) {
@@ -86,12 +86,44 @@ func TestEvalGrowsWithEveryBound(t *testing.T) {
 				t.Errorf("%s: %v", sig.Name, err)
 				continue
 			}
-			for name, bound := range map[string]*int64{"T": &s.T, "R": &s.R, "S": &s.S, "C": &s.C, "P": &s.P, "M": &s.M} {
+			for name, bound := range map[string]*int64{"T": &s.T, "R": &s.R, "S": &s.S, "C": &s.C, "P": &s.P} {
 				*bound += 5
 				if after, err := s.Eval(f); err != nil || after < before {
 					t.Errorf("%s: %s goes from %d to %d (%v) as %s grows", sig.Name, f, before, after, err, name)
 				}
 				*bound -= 5
+			}
+		}
+	}
+}
+
+// Comparing extents at the corners is enough only if each is linear in T and in R.
+func TestExtentsAreLinear(t *testing.T) {
+	for i := range kernels {
+		sig := &kernels[i]
+		for j := range sig.Operands {
+			o := &sig.Operands[j]
+			if o.Dir == WeightIn {
+				continue
+			}
+			s := Scope{S: 2, C: 40, P: 3, Params: sample(sig)}
+			at := func(rows string, tokens, r int64) int64 {
+				s.Rows, s.T, s.R = rows, tokens, r
+				n, err := s.Eval(o.Extent)
+				if err != nil {
+					t.Fatalf("%s: %v", sig.Name, err)
+				}
+				return n
+			}
+			for _, rows := range []string{"T", "R"} {
+				for n := range int64(5) {
+					if a, b, c := at(rows, n, 3), at(rows, n+1, 3), at(rows, n+2, 3); c-b != b-a {
+						t.Errorf("%s: %s of %s bends at T=%d: %d, %d, %d", sig.Name, o.Extent, o.Role, n, a, b, c)
+					}
+					if a, b, c := at(rows, 3, n), at(rows, 3, n+1), at(rows, 3, n+2); c-b != b-a {
+						t.Errorf("%s: %s of %s bends at R=%d: %d, %d, %d", sig.Name, o.Extent, o.Role, n, a, b, c)
+					}
+				}
 			}
 		}
 	}

@@ -99,8 +99,8 @@ var kernels = []Signature{
 			{Role: "pos", Input: "pos", Formats: []string{"i32"}, Extent: "M"},
 			{Role: "seq", Input: "seq", Formats: []string{"i32"}, Extent: "M"},
 			{Role: "pages", Input: "pages", Formats: []string{"i32"}, Extent: "S*P"},
-			{Role: "kcache", Dir: InOut, Formats: []string{"f32", "f16"}, Extent: "S*positions*kv_heads*head_dim"},
-			{Role: "vcache", Dir: InOut, Formats: []string{"f32", "f16"}, Extent: "S*positions*kv_heads*head_dim"},
+			cache("kcache", InOut, "kv_heads*head_dim"),
+			cache("vcache", InOut, "kv_heads*head_dim"),
 			{Role: "qnorm", Dir: WeightIn, Formats: []string{"f32"}, Extent: "head_dim", Optional: true},
 			{Role: "knorm", Dir: WeightIn, Formats: []string{"f32"}, Extent: "head_dim", Optional: true},
 			{Role: "freqs", Dir: WeightIn, Formats: []string{"f32"}, Extent: "rot/2", Optional: true},
@@ -205,7 +205,7 @@ var kernels = []Signature{
 	{
 		Name: "ref.kv_write",
 		Operands: []Operand{
-			{Role: "cache", Dir: InOut, Formats: []string{"f32", "f16"}, Extent: "S*positions*width"},
+			cache("cache", InOut, "width"),
 			{Role: "x", Formats: []string{"f32"}, Extent: "M*width"},
 			{Role: "pos", Input: "pos", Formats: []string{"i32"}, Extent: "M"},
 			{Role: "seq", Input: "seq", Formats: []string{"i32"}, Extent: "M"},
@@ -220,7 +220,7 @@ var kernels = []Signature{
 		Name: "ref.attn_scores",
 		Operands: []Operand{
 			{Role: "q", Formats: []string{"f32"}, Extent: "M*heads*head_dim"},
-			{Role: "kcache", Formats: []string{"f32", "f16"}, Extent: "S*positions*kv_heads*head_dim"},
+			cache("kcache", In, "kv_heads*head_dim"),
 			{Role: "pos", Input: "pos", Formats: []string{"i32"}, Extent: "M"},
 			{Role: "seq", Input: "seq", Formats: []string{"i32"}, Extent: "M"},
 			{Role: "pages", Input: "pages", Formats: []string{"i32"}, Extent: "S*P"},
@@ -247,7 +247,7 @@ var kernels = []Signature{
 		Name: "ref.attn_values",
 		Operands: []Operand{
 			{Role: "probs", Formats: []string{"f32"}, Extent: "M*heads*C"},
-			{Role: "vcache", Formats: []string{"f32", "f16"}, Extent: "S*positions*kv_heads*head_dim"},
+			cache("vcache", In, "kv_heads*head_dim"),
 			{Role: "pos", Input: "pos", Formats: []string{"i32"}, Extent: "M"},
 			{Role: "seq", Input: "seq", Formats: []string{"i32"}, Extent: "M"},
 			{Role: "pages", Input: "pages", Formats: []string{"i32"}, Extent: "S*P"},
@@ -260,6 +260,11 @@ var kernels = []Signature{
 		Scratch: "4*kv_heads*head_dim + 8*head_dim",
 		Rules:   []Rule{headsDivide, cacheHolds, ringHasWindow},
 	},
+}
+
+// cache is an operand that is a state, whose rows have width elements.
+func cache(role string, dir Dir, width string) Operand {
+	return Operand{Role: role, Dir: dir, Formats: []string{"f32", "f16"}, Width: width, Extent: "S*positions*" + width}
 }
 
 // refUnary is the signature of an elementwise reference kernel of one operand.

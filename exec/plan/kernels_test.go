@@ -59,7 +59,7 @@ func TestKernelTable(t *testing.T) {
 			t.Errorf("%s: writes nothing", sig.Name)
 		}
 		// A formula may use the parameters of its own row only.
-		s := Scope{T: 1, R: 1, S: 1, C: 16, P: 1, M: 1, Params: sample(sig)}
+		s := Scope{T: 1, R: 1, S: 1, C: 16, P: 1, Rows: "T", Params: sample(sig)}
 		for _, f := range formulas(sig) {
 			if _, err := s.Eval(f); err != nil {
 				t.Errorf("%s: %v", sig.Name, err)
@@ -70,7 +70,7 @@ func TestKernelTable(t *testing.T) {
 
 func TestRules(t *testing.T) {
 	scope := func(params ...Param) *Scope {
-		return &Scope{T: 32, C: 100, P: 7, M: 32, Params: params}
+		return &Scope{T: 32, C: 100, P: 7, Rows: "T", Params: params}
 	}
 	n := func(name string, v int64) Param { return Param{name, v} }
 	for _, c := range []struct {

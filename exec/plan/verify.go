@@ -33,7 +33,10 @@ var inputs = []input{
 // What it cannot see, the executor checks: that the model file has these weights, that tokens
 // are in the vocabulary, positions in the context, sequences and rows in their ranges.
 func Verify(p *Plan) error {
-	v := &verifier{plan: p, weights: make(map[string]*Weight, len(p.Weights)), signatures: make(map[string]*Signature, len(kernels))}
+	v := &verifier{
+		plan: p, weights: make(map[string]*Weight, len(p.Weights)),
+		signatures: make(map[string]*Signature, len(kernels)), states: map[int]stateShape{},
+	}
 	for i := range kernels {
 		v.signatures[kernels[i].Name] = &kernels[i]
 	}
@@ -51,7 +54,8 @@ type verifier struct {
 	signatures map[string]*Signature
 
 	readWeights map[string]bool
-	arena       []arenaUse // by program
+	states      map[int]stateShape // by buffer ID, as the first step that uses one has it
+	arena       []arenaUse         // by program
 }
 
 func oneOf(what, found string, expected ...string) error {

@@ -13,7 +13,7 @@ const never = -1
 type checker struct {
 	*verifier
 	prog  *Program
-	scope Scope
+	at    corners
 	uses  []use // by buffer ID: the plan's own buffers first, then the program's
 	now   int   // the current wave
 	steps int   // before the current one
@@ -26,7 +26,7 @@ type use struct {
 	elems   int64 // at the program's bounds
 	given   bool  // by the caller or by earlier runs
 	scratch bool
-	written int64 // elements that hold a value
+	written extents // elements that hold a value
 
 	firstStep, lastStep int
 	firstWave, lastWave int
@@ -34,13 +34,13 @@ type use struct {
 }
 
 func newChecker(v *verifier, g *Program) *checker {
-	c := &checker{verifier: v, prog: g, scope: v.plan.Scope(g)}
+	c := &checker{verifier: v, prog: g, at: v.plan.Scope(g).corners()}
 	c.uses = make([]use, 0, len(v.plan.Buffers)+len(g.Buffers))
 	for _, list := range [][]Buffer{v.plan.Buffers, g.Buffers} {
 		for i := range list {
 			b := &list[i]
 			c.uses = append(c.uses, use{
-				Buffer: b, given: b.Class == State || isInput(b), written: never,
+				Buffer: b, given: b.Class == State || inputOf(b) != nil,
 				firstStep: never, lastStep: never, firstWave: never, lastWave: never, readIn: never, wroteIn: never,
 			})
 		}
@@ -48,13 +48,14 @@ func newChecker(v *verifier, g *Program) *checker {
 	return c
 }
 
-func isInput(b *Buffer) bool {
-	for _, in := range inputs {
-		if b.Class == IO && b.Name == in.name {
-			return true
+// inputOf returns the input that a buffer is, nil where it is none.
+func inputOf(b *Buffer) *input {
+	for i := range inputs {
+		if b.Class == IO && b.Name == inputs[i].name {
+			return &inputs[i]
 		}
 	}
-	return false
+	return nil
 }
 
 func (c *checker) run() (arenaUse, error) {
@@ -92,6 +93,9 @@ func (c *checker) extents() error {
 				return err
 			}
 			u.elems = elems
+			if err := c.fill(u); err != nil {
+				return err
+			}
 			continue
 		}
 		if err := c.place(u, id); err != nil {
@@ -101,6 +105,23 @@ func (c *checker) extents() error {
 	return nil
 }
 
+// fill notes what a buffer holds before the first step.
+func (c *checker) fill(u *use) error {
+	if u.Class == State {
+		for i := range u.written {
+			u.written[i] = u.elems
+		}
+		return nil
+	}
+	in := inputOf(u.Buffer)
+	if in == nil {
+		return nil
+	}
+	var err error
+	u.written, err = c.at.eval(in.extent)
+	return err
+}
+
 func (c *checker) place(u *use, id int) error {
 	if u.ID != id {
 		return fmt.Errorf("expected id b%d", id)
@@ -108,7 +129,7 @@ func (c *checker) place(u *use, id int) error {
 	if u.Class != Arena {
 		return fmt.Errorf("class is %q, expected arena in a program", u.Class)
 	}
-	elems, bytes, err := c.scope.extent(u.Buffer)
+	elems, bytes, err := c.at[most].extent(u.Buffer)
 	if err != nil {
 		return err
 	}
@@ -149,7 +170,7 @@ func (c *checker) lifetimes() error {
 			return fmt.Errorf("%s: no step touches it, expected one", bufferName(u.Buffer))
 		case u.Class == Arena && (u.First != u.firstStep || u.Last != u.lastStep+1):
 			return fmt.Errorf("%s: steps are [%d,%d), expected [%d,%d)", bufferName(u.Buffer), u.First, u.Last, u.firstStep, u.lastStep+1)
-		case u.Class == IO && !u.given && u.written == never:
+		case u.Class == IO && !u.given && u.wroteIn == never:
 			return fmt.Errorf("%s: no step writes it, expected one in every program", bufferName(u.Buffer))
 		}
 	}

@@ -23,7 +23,7 @@ func (c *checker) step(st *Step) error {
 	if sig.Rows != "" {
 		rows = []string{sig.Rows}
 	}
-	b := binding{checker: c, step: st, sig: sig, scope: c.scope.Of(st)}
+	b := binding{checker: c, step: st, sig: sig, at: c.at.of(st)}
 	if err := first(oneOf("rows", st.Rows, rows...), checkSplit(st.Split, sig)); err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ type binding struct {
 	*checker
 	step  *Step
 	sig   *Signature
-	scope Scope
+	at    corners
 	group int // how often repeated operands occur
 	bound []boundArg
 }
@@ -63,6 +63,7 @@ type boundArg struct {
 	*Arg
 	*Operand
 	index int
+	elems extents // of the buffer that the kernel touches
 }
 
 // bind matches the arguments with the signature's operands, which come in the same order.
@@ -80,7 +81,7 @@ func (b *binding) bind() error {
 			role := indexed(o.Role, o.Repeat, j)
 			switch {
 			case len(args) > 0 && args[0].Role == role:
-				b.bound = append(b.bound, boundArg{&args[0], o, j})
+				b.bound = append(b.bound, boundArg{Arg: &args[0], Operand: o, index: j})
 				args = args[1:]
 			case !o.Optional:
 				return fmt.Errorf("operand %s is missing, expected operands in the order of the signature", role)
@@ -122,7 +123,7 @@ func (b *binding) params() error {
 		return fmt.Errorf("%d parameters, expected the %d of the signature, each once", len(b.step.Params), found)
 	}
 	for _, rule := range b.sig.Rules {
-		if err := rule(&b.scope); err != nil {
+		if err := rule(&b.at[most]); err != nil {
 			return fmt.Errorf("parameter %w", err)
 		}
 	}
@@ -158,7 +159,9 @@ func (p *ParamSpec) expected() string {
 func (b *binding) operands() error {
 	for i := range b.bound {
 		a := &b.bound[i]
-		b.scope.Index = a.index
+		for c := range b.at {
+			b.at[c].Index = a.index
+		}
 		check := b.buffer
 		if a.Dir == WeightIn {
 			check = b.weight
@@ -190,7 +193,7 @@ func (b *binding) weight(a *boundArg) error {
 			return err
 		}
 	}
-	shape, err := b.scope.shape(a.Extent)
+	shape, err := b.at[most].shape(a.Extent)
 	if err != nil {
 		return err
 	}
@@ -249,20 +252,44 @@ func (b *binding) fits(a *boundArg, u *use) error {
 	if a.Input != "" && (u.Class != IO || u.Name != a.Input) {
 		return fmt.Errorf("expected the io buffer %q, since addresses are computed from it", a.Input)
 	}
-	elems, err := b.scope.Eval(a.Extent)
+	if (a.Width != "") != (u.Class == State) {
+		return fmt.Errorf("class is %s, expected a state for a cache, and only there", u.Class)
+	}
+	var err error
+	if a.elems, err = b.at.eval(a.Extent); err != nil {
+		return err
+	}
+	if a.elems[most] > u.elems {
+		return fmt.Errorf("holds %d elements, expected at least %d (%s)", u.elems, a.elems[most], a.Extent)
+	}
+	return first(b.wholeBlocks(a, u), b.state(a, u), b.writes(a, u), b.reads(a, u), b.aliases(a))
+}
+
+// A stateShape is how a step lays out a state: positions of each sequence, elements of a
+// position's row, and whether positions wrap around.
+type stateShape struct{ positions, width, ring int64 }
+
+// state checks that all steps of all programs lay a state out in the same way.
+func (b *binding) state(a *boundArg, u *use) error {
+	if u.Class != State {
+		return nil
+	}
+	if a.elems[most] != u.elems {
+		return fmt.Errorf("holds %d elements, expected %d (%s): steps must agree on a state", u.elems, a.elems[most], a.Extent)
+	}
+	width, err := b.at[most].Eval(a.Width)
 	if err != nil {
 		return err
 	}
-	if elems > u.elems {
-		return fmt.Errorf("holds %d elements, expected at least %d (%s)", u.elems, elems, a.Extent)
+	shape := stateShape{b.at[most].param("positions"), width, b.at[most].param("ring")}
+	have, ok := b.states[u.ID]
+	if !ok {
+		b.states[u.ID] = shape
+	} else if have != shape {
+		return fmt.Errorf("has %d positions of %d elements and ring %d, expected %d of %d and ring %d as in an earlier step: steps must agree on a state",
+			shape.positions, shape.width, shape.ring, have.positions, have.width, have.ring)
 	}
-	if err := b.wholeBlocks(a, u); err != nil {
-		return err
-	}
-	if u.Class == State && elems != u.elems {
-		return fmt.Errorf("holds %d elements, expected %d (%s): steps must agree on a state", u.elems, elems, a.Extent)
-	}
-	return first(b.writes(a, u), b.reads(a, u, elems), b.aliases(a))
+	return nil
 }
 
 // wholeBlocks checks that a row of the operand is whole blocks of its format.
@@ -271,8 +298,8 @@ func (b *binding) wholeBlocks(a *boundArg, u *use) error {
 	if f.Elems == 1 {
 		return nil
 	}
-	row := b.scope
-	row.T, row.R, row.M = 1, 1, 1
+	row := b.at[most]
+	row.T, row.R = 1, 1
 	n, err := row.Eval(a.Extent)
 	if err != nil {
 		return err
@@ -283,16 +310,19 @@ func (b *binding) wholeBlocks(a *boundArg, u *use) error {
 	return nil
 }
 
-func (b *binding) reads(a *boundArg, u *use, elems int64) error {
+func (b *binding) reads(a *boundArg, u *use) error {
 	switch {
 	case !a.Dir.Reads():
 		return nil
 	case u.scratch:
 		return fmt.Errorf("is the scratch of a step, expected a buffer of values")
-	case !u.given && u.written < elems:
-		return fmt.Errorf("holds %d values at this point, expected %d written by earlier steps", max(u.written, 0), elems)
 	case !u.Each && u.wroteIn == b.now:
 		return fmt.Errorf("is written by another step of wave %d, expected a barrier before it is read", b.now)
+	}
+	for i, elems := range a.elems {
+		if u.written[i] < elems {
+			return fmt.Errorf("holds %d values at this point in a run of %d tokens and %d rows, expected %d written by earlier steps", u.written[i], b.at[i].T, b.at[i].R, elems)
+		}
 	}
 	return nil
 }
@@ -304,8 +334,6 @@ func (b *binding) writes(a *boundArg, u *use) error {
 		return nil
 	case u.scratch:
 		return fmt.Errorf("is the scratch of a step, expected a buffer of values")
-	case (a.Dir == InOut) != (u.Class == State):
-		return fmt.Errorf("class is %s, expected a state where a step reads and writes, and only there", u.Class)
 	case u.Class == IO && u.given:
 		return fmt.Errorf("is filled by the caller, expected a buffer that steps may write")
 	case each && !u.Each:
@@ -345,8 +373,7 @@ func (b *binding) note(a *boundArg) {
 	}
 	if a.Dir.Writes() {
 		u.wroteIn = b.now
-		b.scope.Index = a.index
-		u.written, _ = b.scope.Eval(a.Extent)
+		u.written = a.elems
 	}
 }
 
@@ -370,7 +397,7 @@ func (b *binding) scratch() error {
 		return fmt.Errorf("scratch b%d does not exist, expected a buffer from b0 to b%d", id, len(b.uses)-1)
 	}
 	u := &b.uses[id]
-	bytes, err := b.scope.Eval(b.sig.Scratch)
+	bytes, err := b.at[most].Eval(b.sig.Scratch)
 	switch {
 	case err != nil:
 		return err

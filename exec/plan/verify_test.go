@@ -37,8 +37,10 @@ func (e editor) program(name string) *plan.Program {
 }
 
 // step returns a step of the decode program.
-func (e editor) step(name string) *plan.Step {
-	g := e.program("decode")
+func (e editor) step(name string) *plan.Step { return e.stepOf("decode", name) }
+
+func (e editor) stepOf(program, name string) *plan.Step {
+	g := e.program(program)
 	for i := range g.Waves {
 		for j := range g.Waves[i].Steps {
 			if st := &g.Waves[i].Steps[j]; st.Name == name {
@@ -61,8 +63,10 @@ func (e editor) arg(step, role string) *plan.Arg {
 	return nil
 }
 
-func (e editor) param(step, name string) *plan.Param {
-	st := e.step(step)
+func (e editor) param(step, name string) *plan.Param { return e.paramOf("decode", step, name) }
+
+func (e editor) paramOf(program, step, name string) *plan.Param {
+	st := e.stepOf(program, step)
 	for i := range st.Params {
 		if st.Params[i].Name == name {
 			return &st.Params[i]
@@ -296,6 +300,29 @@ var broken = []struct {
 	{"read of what no step wrote to the end", func(e editor) {
 		e.param("blk.0.attn.q8", "n").Value = int64(32)
 	}, []string{"blk.0.attn_out", "operand x", "holds 32 values", "64"}},
+	{"rows of logits read as tokens", func(e editor) { e.step("output_norm").Rows = "T" }, []string{"output_norm", "operand x", "holds 0 values", "1 tokens and 0 rows", "expected 64"}},
+	{"tokens read as rows of logits", func(e editor) {
+		// There may be more rows than tokens, since a token may be asked for twice.
+		e.stepOf("prefill", "output_norm").Args[0].Buffer = e.stepOf("prefill", "blk.0.ffn_norm").Args[0].Buffer
+	}, []string{"program prefill", "output_norm", "operand x", "holds 64 values", "1 tokens and 4 rows", "expected 256"}},
+	{"state of longer rows in one program", func(e editor) {
+		e.paramOf("prefill", "blk.0.attn", "kv_heads").Value = int64(1)
+		e.paramOf("prefill", "blk.0.attn", "positions").Value = int64(96)
+	}, []string{"program prefill", "blk.0.attn", "operand kcache", "96 positions of 16 elements", "48 of 32", "agree on a state"}},
+	{"ring in one program", func(e editor) {
+		e.paramOf("prefill", "blk.0.attn", "window").Value = int64(40)
+		e.paramOf("prefill", "blk.0.attn", "ring").Value = int64(1)
+	}, []string{"program prefill", "blk.0.attn", "operand kcache", "ring 1", "ring 0", "agree on a state"}},
+	{"state for a value", func(e editor) {
+		e.Target.KV = "f32"
+		for i := range e.Buffers {
+			if b := &e.Buffers[i]; b.Class == plan.State {
+				e.Memory.State += b.Size
+				b.Format, b.Size = "f32", 2*b.Size
+			}
+		}
+		e.arg("output_norm", "x").Buffer = e.buffer("blk.0.cache_k").ID
+	}, []string{"output_norm", "operand x", "class is state"}},
 	{"steps of one wave race", func(e editor) { e.merge(0) }, []string{"blk.0.attn", "operand q", "barrier"}},
 	{"write after read in one wave", func(e editor) {
 		// k of wave 1's attention is written again by the product of wave 2, now in wave 1.
