@@ -132,7 +132,11 @@ func (e *Engine) bindIO() error {
 	if e.tokens == nil || e.vocab == 0 {
 		return fmt.Errorf("plan: nothing reads io buffer %q, expected a step that embeds tokens", "tokens")
 	}
-	e.logits = view[float32](e.io("logits"))
+	id, width, err := e.plan.Logits()
+	if err != nil {
+		return fmt.Errorf("plan: %w", err)
+	}
+	e.logits, e.width = view[float32](e.shared[id]), int(width)
 	e.pages = newPages(ints("pages"), len(e.sequences), int(e.plan.Scope(nil).P))
 	return nil
 }

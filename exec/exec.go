@@ -38,6 +38,7 @@ type Engine struct {
 
 	tokens, pos, seq, rows []int32
 	logits                 []float32
+	width                  int // logits of a row
 	vocab                  int
 	ctx                    int
 	sequences              []sequence

@@ -401,6 +401,35 @@ func TestValue(t *testing.T) {
 	}
 }
 
+// TestLogits sees that rows are found by the plan's formula, whatever memory there is beside them.
+func TestLogits(t *testing.T) {
+	m := load(t, configs["llama"])
+	p := compile(t, m, lower.Options{Ubatch: 16}).Plan
+	batch := exec.Batch{Tokens: []int32{5, 6, 7}, Pos: []int32{0, 1, 2}, Seq: make([]int32, 3), Rows: []int32{2, 0}}
+	var want [][]float32
+	for _, more := range []int64{0, 4096} {
+		for i := range p.Buffers {
+			if b := &p.Buffers[i]; b.Name == "logits" {
+				b.Size += more
+				p.Memory.IO += more
+			}
+		}
+		e := open(t, m, p, 1)
+		if err := e.Step(&batch); err != nil {
+			t.Fatal(err)
+		}
+		got := [][]float32{slices.Clone(e.Logits(0)), slices.Clone(e.Logits(1))}
+		if want == nil {
+			want = got
+		}
+		for r := range got {
+			if len(got[r]) != 300 || !slices.Equal(got[r], want[r]) {
+				t.Errorf("with %d bytes more, row %d has %d logits or differs", more, r, len(got[r]))
+			}
+		}
+	}
+}
+
 // TestOpenRefuses sees that a plan is refused for another model, for what this machine lacks, and
 // for too many threads, each with its reason.
 func TestOpenRefuses(t *testing.T) {

@@ -156,8 +156,7 @@ func (e *Engine) checkStart(s *sequence, seq, pos int) error {
 // Logits returns the logits of the r-th row that the last step was asked for, in a view that
 // holds until the next step.
 func (e *Engine) Logits(r int) []float32 {
-	n := len(e.logits) / int(e.plan.Target.Rows)
-	return e.logits[r*n : (r+1)*n : (r+1)*n]
+	return e.logits[r*e.width : (r+1)*e.width : (r+1)*e.width]
 }
 
 // Value returns a copy of an io buffer of float32 values, such as those that the plan was

@@ -158,7 +158,8 @@ func (v *verifier) shared() error {
 			}
 		}
 	}
-	return nil
+	_, _, err := v.plan.Logits()
+	return err
 }
 
 // extent returns the elements and the bytes of one copy of a buffer.

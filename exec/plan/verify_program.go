@@ -161,7 +161,8 @@ func (c *checker) place(u *use, id int) error {
 	return nil
 }
 
-// lifetimes compares the printed lifetimes with those found, and sees that nothing is idle.
+// lifetimes compares the printed lifetimes with those found, and sees that nothing is idle and
+// that outputs are whole.
 func (c *checker) lifetimes() error {
 	for i := range c.uses {
 		u := &c.uses[i]
@@ -172,6 +173,24 @@ func (c *checker) lifetimes() error {
 			return fmt.Errorf("%s: steps are [%d,%d), expected [%d,%d)", bufferName(u.Buffer), u.First, u.Last, u.firstStep, u.lastStep+1)
 		case u.Class == IO && !u.given && u.wroteIn == never:
 			return fmt.Errorf("%s: no step writes it, expected one in every program", bufferName(u.Buffer))
+		case u.Class == IO && !u.given:
+			if err := c.whole(u); err != nil {
+				return fmt.Errorf("%s: %w", bufferName(u.Buffer), err)
+			}
+		}
+	}
+	return nil
+}
+
+// whole checks that the caller finds all of an output written, and no more.
+func (c *checker) whole(u *use) error {
+	elems, err := c.at.eval(u.Elems)
+	if err != nil {
+		return err
+	}
+	for i, n := range elems {
+		if u.written[i] != n {
+			return fmt.Errorf("%d values are written in a run of %d tokens and %d rows, expected all %d (%s)", u.written[i], c.at[i].T, c.at[i].R, n, u.Elems)
 		}
 	}
 	return nil

@@ -99,6 +99,17 @@ func (e editor) weight(name string) *plan.Weight {
 	return nil
 }
 
+// resize gives an output that many elements.
+func (e editor) resize(name, elems string) {
+	b, scope := e.buffer(name), e.Scope(nil)
+	n, err := scope.Eval(elems)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	e.Memory.IO += 4*n - b.Size
+	b.Elems, b.Size = elems, 4*n
+}
+
 func (e editor) drop(step, role string) {
 	st := e.step(step)
 	for i := range st.Args {
@@ -349,6 +360,13 @@ var broken = []struct {
 		b.Each, b.Stride = false, 0
 	}, []string{"picked", "operand y", "one for every worker"}},
 	{"wave without steps", func(e editor) { g := e.program("decode"); g.Waves = append(g.Waves, plan.Wave{}) }, []string{"no steps"}},
+	{"no logits", func(e editor) { e.buffer("logits").Name = "other" }, []string{`no io buffer "logits"`}},
+	{"logits for each token", func(e editor) { e.resize("logits", "T*100") }, []string{"logits", "T*100 of f32", "expected R times"}},
+	{"logits of a step of one size", func(e editor) { e.resize("logits", "400") }, []string{"logits", "400 of f32", "expected R times"}},
+	{"logits beside others", func(e editor) { e.resize("logits", "R*100+4") }, []string{"logits", "expected R times"}},
+	{"logits whose rows grow", func(e editor) { e.resize("logits", "R*R*100") }, []string{"logits", "expected R times"}},
+	{"logits that are integers", func(e editor) { e.buffer("logits").Format = "i32" }, []string{"logits", "of i32", "f32"}},
+	{"logits beyond what is written", func(e editor) { e.resize("logits", "R*101") }, []string{"program decode", "logits", "100 values", "1 tokens and 1 rows", "all 101"}},
 	{"output that no step writes", func(e editor) { g := e.program("decode"); g.Waves = g.Waves[:1] }, []string{"program decode", "logits", "no step writes it"}},
 }
 
@@ -417,5 +435,19 @@ func TestVerifyAllowsPrivateCopiesInOneWave(t *testing.T) {
 	}
 	if err := plan.Verify(p); err != nil {
 		t.Error(err)
+	}
+}
+
+// A reader of logits goes by the formula, not by the bytes.
+func TestLogits(t *testing.T) {
+	p := plantest.Plan(1)
+	b := editor{p, t}.buffer("logits")
+	b.Size += 4096
+	p.Memory.IO += 4096
+	if err := plan.Verify(p); err != nil {
+		t.Fatal(err)
+	}
+	if id, width, err := p.Logits(); id != b.ID || width != plantest.Vocab || err != nil {
+		t.Errorf("buffer b%d with rows of %d, error %v; want b%d, %d", id, width, err, b.ID, plantest.Vocab)
 	}
 }
