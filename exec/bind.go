@@ -63,9 +63,7 @@ func (e *Engine) bindStep(g *plan.Program, st *plan.Step, weights map[string]ker
 	if st.Kernel == "embed" || st.Kernel == "ref.get_rows" {
 		e.vocab = int(param(st, "vocab"))
 	}
-	if st.Kernel == "attention" || st.Kernel == "ref.kv_write" {
-		e.noteRing(st)
-	}
+	e.noteRing(st)
 	return kernel.Bind(&b, sets)
 }
 

@@ -32,14 +32,16 @@ type sequence struct {
 // A ring is a cache of a layer with a window, which forgets old positions.
 type ring struct{ window, positions int }
 
-// noteRing notes the cache of a step if it is a ring.
+// noteRing notes a step that looks back into a ring, by whichever kernel. Of rings of one length
+// the widest window counts.
 func (e *Engine) noteRing(st *plan.Step) {
 	r := ring{int(param(st, "window")), int(param(st, "positions"))}
-	if param(st, "ring") == 0 || r.positions >= e.ctx {
+	if param(st, "ring") == 0 || r.window == 0 || r.positions >= e.ctx {
 		return
 	}
-	for _, have := range e.rings {
-		if have == r {
+	for i := range e.rings {
+		if have := &e.rings[i]; have.positions == r.positions {
+			have.window = max(have.window, r.window)
 			return
 		}
 	}
