@@ -60,8 +60,8 @@ func (e *Engine) bindStep(g *plan.Program, st *plan.Step, weights map[string]ker
 	if st.Scratch >= 0 {
 		_, b.Scratch = e.buffer(g, st.Scratch, worker)
 	}
-	if st.Kernel == "embed" || st.Kernel == "ref.get_rows" {
-		e.vocab = int(param(st, "vocab"))
+	if vocab := int(param(st, "vocab")); vocab > 0 && (e.vocab == 0 || vocab < e.vocab) {
+		e.vocab = vocab
 	}
 	e.noteRing(st)
 	return kernel.Bind(&b, sets)

@@ -39,7 +39,7 @@ type Engine struct {
 	tokens, pos, seq, rows []int32
 	logits                 []float32
 	width                  int // logits of a row
-	vocab                  int
+	vocab                  int // rows of the smallest table of embeddings
 	ctx                    int
 	sequences              []sequence
 	pages                  pages

@@ -310,6 +310,29 @@ func TestFeedRefuses(t *testing.T) {
 	}
 }
 
+// TestSmallestVocabulary gives one program a smaller table of embeddings than the others. Ids
+// beyond it are refused, whichever program is bound last.
+func TestSmallestVocabulary(t *testing.T) {
+	m := load(t, configs["llama"])
+	p := compile(t, m, lower.Options{Ubatch: 16}).Plan
+	small := &p.Programs[0].Waves[0].Steps[0]
+	for i := range small.Args {
+		if a := &small.Args[i]; a.Role == "table" {
+			a.Weight = "blk.0.attn_q.weight" // as many elements in a row
+		}
+	}
+	for i := range small.Params {
+		if v := &small.Params[i]; v.Name == "vocab" {
+			v.Value = int64(64)
+		}
+	}
+	s := session(t, open(t, m, p, 1))
+	if _, err := s.Feed([]int32{64}); err == nil || !strings.Contains(err.Error(), "token id 64, expected 0 to 63") {
+		t.Errorf("an id beyond one of the tables: error %v", err)
+	}
+	feed(t, s, []int32{63})
+}
+
 func TestStepRefuses(t *testing.T) {
 	m := load(t, configs["llama"])
 	e := open(t, m, compile(t, m, lower.Options{Ctx: 64, Ubatch: 16, Sequences: 2}).Plan, 1)
