@@ -1,6 +1,7 @@
 package exec_test
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -393,6 +394,51 @@ func TestWindowForgets(t *testing.T) {
 	}
 }
 
+// TestWindowForgetsWhatWasOverwritten goes back twice. The second time the ring still lacks what
+// the tokens overwrote that were forgotten the first time.
+func TestWindowForgetsWhatWasOverwritten(t *testing.T) {
+	m := load(t, configs["gemma3"])
+	s := session(t, open(t, m, compile(t, m, lower.Options{Ubatch: 16}).Plan, 1))
+	ids := prompt(100)
+	feed(t, s, ids)
+	if err := s.Truncate(80); err != nil {
+		t.Fatal(err)
+	}
+	feed(t, s, ids[80:81])
+	if err := s.Truncate(60); err == nil || !strings.Contains(err.Error(), "cannot go back from position 100 to 60") {
+		t.Errorf("back to 60, where position 41 was overwritten by 89: error %v", err)
+	}
+	s.Reset()
+	want := feed(t, s, ids[:61])
+	if err := s.Truncate(60); err != nil {
+		t.Fatal(err)
+	}
+	if got := feed(t, s, ids[60:61]); !slices.Equal(got, want) {
+		t.Error("back by one after a reset: logits differ")
+	}
+}
+
+// TestInterrupted sees that tokens of a step that did not end do not count, and that what the
+// sequence had before does.
+func TestInterrupted(t *testing.T) {
+	m := load(t, configs["gemma3"])
+	e := open(t, m, compile(t, m, lower.Options{Ubatch: 16, Sequences: 2}).Plan, 2)
+	first, second := session(t, e), session(t, e)
+	feed(t, first, prompt(40))
+	feed(t, second, prompt(3))
+	e.Interrupt()
+	batch := exec.Batch{Tokens: prompt(4), Pos: []int32{30, 31, 3, 4}, Seq: []int32{0, 0, 1, 1}, Rows: []int32{3}}
+	if err := e.Step(&batch); !errors.Is(err, exec.ErrInterrupted) {
+		t.Errorf("error %v, expected %v", err, exec.ErrInterrupted)
+	}
+	if first.Pos() != 30 || second.Pos() != 3 {
+		t.Errorf("positions %d and %d, expected 30 and 3, where the step began", first.Pos(), second.Pos())
+	}
+	if _, err := e.Value("logits"); err == nil {
+		t.Error("the step has logits, expected none")
+	}
+}
+
 // TestValue reads a block's output and holds its last row, normed and multiplied, against nothing
 // but its shape and that it changes with the tokens; its numbers are the oracle's to judge.
 func TestValue(t *testing.T) {
@@ -544,6 +590,9 @@ func TestFileCutShort(t *testing.T) {
 	}
 	if _, err := s.Feed(prompt(1)); err == nil || err.Error() != path+": became shorter while it was read; open it again" {
 		t.Errorf("a step on a file cut short: error %v", err)
+	}
+	if s.Pos() != 5 {
+		t.Errorf("position %d after a step of 1 that failed at 5", s.Pos())
 	}
 }
 

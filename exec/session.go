@@ -5,7 +5,7 @@ import "fmt"
 // A Session is one sequence of an engine: a slot of the caches and how far it is filled.
 type Session struct {
 	engine *Engine
-	seq    int
+	seq    int32
 	batch  Batch
 }
 
@@ -16,7 +16,7 @@ func NewSession(e *Engine) (*Session, error) {
 			s.taken = true
 			n := int(e.plan.Target.Ubatch)
 			ints := make([]int32, 3*n)
-			return &Session{engine: e, seq: i, batch: Batch{
+			return &Session{engine: e, seq: int32(i), batch: Batch{
 				Tokens: ints[:n:n], Pos: ints[n : 2*n : 2*n], Seq: ints[2*n:], Rows: make([]int32, 1),
 			}}, nil
 		}
@@ -49,7 +49,7 @@ func (s *Session) Feed(ids []int32) ([]float32, error) {
 		b.Tokens, b.Pos, b.Seq, b.Rows = b.Tokens[:n], b.Pos[:n], b.Seq[:n], b.Rows[:0]
 		copy(b.Tokens, ids)
 		for t := range n {
-			b.Pos[t], b.Seq[t] = int32(pos+t), int32(s.seq)
+			b.Pos[t], b.Seq[t] = int32(pos+t), s.seq
 		}
 		if n == len(ids) {
 			b.Rows = b.Rows[:1]
@@ -71,19 +71,16 @@ func (s *Session) Truncate(n int) error {
 	if n < 0 || n > state.length {
 		return fmt.Errorf("truncating to %d positions, expected 0 to the %d there are", n, state.length)
 	}
-	if err := e.checkStart(state, s.seq, n); err != nil {
+	if err := e.checkStart(state, int(s.seq), n); err != nil {
 		return err
 	}
-	state.length = n
-	e.pages.hold(s.seq, n)
+	e.hold(s.seq, n)
 	return nil
 }
 
 // Reset forgets all positions.
 func (s *Session) Reset() {
-	e := s.engine
-	e.sequences[s.seq].length = 0
-	e.pages.hold(s.seq, 0)
+	s.engine.hold(s.seq, 0)
 }
 
 // Close gives the sequence back to the engine.

@@ -3,6 +3,7 @@ package exec
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"gorgonia.org/tensor"
 
@@ -24,7 +25,7 @@ type Batch struct {
 // A sequence is what the engine knows of one slot of the caches.
 type sequence struct {
 	length int   // positions that the caches hold
-	most   int   // one past the highest position written since the ring caches were whole
+	most   int   // one past the highest position written since it last began at 0
 	step   int32 // the last step it was part of
 	taken  bool  // by a session
 }
@@ -49,7 +50,8 @@ func (e *Engine) noteRing(st *plan.Step) {
 }
 
 // Step runs the smallest program that the batch fits. Nothing is computed where it returns an
-// error about the batch. It allocates nothing.
+// error about the batch; after any other error the sequences end where the batch began. It
+// allocates nothing.
 func (e *Engine) Step(b *Batch) error {
 	if err := e.check(b); err != nil {
 		return err
@@ -63,13 +65,13 @@ func (e *Engine) Step(b *Batch) error {
 	copy(e.pos, b.Pos)
 	copy(e.seq, b.Seq)
 	copy(e.rows, b.Rows)
-	for t := range b.Seq {
-		if t+1 == len(b.Seq) || b.Seq[t+1] != b.Seq[t] {
-			end := int(b.Pos[t]) + 1
-			s := &e.sequences[b.Seq[t]]
-			s.length, s.most = end, end
-			e.pages.hold(int(b.Seq[t]), end)
+	for t, seq := range b.Seq {
+		s, pos := &e.sequences[seq], int(b.Pos[t])
+		if pos == 0 {
+			s.most = 0 // nothing before is looked back to
 		}
+		s.most = max(s.most, pos+1)
+		e.hold(seq, pos+1)
 	}
 	if e.poison {
 		for i := range e.arena {
@@ -78,10 +80,28 @@ func (e *Engine) Step(b *Batch) error {
 	}
 	e.last = r
 	err := e.machine.Run(g.schedule, r)
+	if err != nil {
+		e.undo(b)
+	}
 	if errors.Is(err, cpu.ErrFault) {
 		return fmt.Errorf("%s: became shorter while it was read; open it again", e.file.Path)
 	}
 	return err
+}
+
+// undo takes back the tokens of a step that failed. What it has written into rings stays
+// written, so the highest position stays noted.
+func (e *Engine) undo(b *Batch) {
+	e.last = kernel.Run{}
+	for t, seq := range slices.Backward(b.Seq) {
+		e.hold(seq, int(b.Pos[t]))
+	}
+}
+
+// hold makes a sequence one of n positions.
+func (e *Engine) hold(seq int32, n int) {
+	e.sequences[seq].length = n
+	e.pages.hold(int(seq), n)
 }
 
 // fit returns the smallest program that a step fits.
