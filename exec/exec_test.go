@@ -282,6 +282,34 @@ func TestSessions(t *testing.T) {
 	}
 }
 
+// TestClosed sees that a closed session leaves alone what is another one's by now.
+func TestClosed(t *testing.T) {
+	m := load(t, configs["llama"])
+	e := open(t, m, compile(t, m, lower.Options{Ubatch: 16}).Plan, 1)
+	closed := session(t, e)
+	feed(t, closed, prompt(5))
+	closed.Close()
+	if closed.Pos() != 0 {
+		t.Errorf("closed: at position %d, expected 0", closed.Pos())
+	}
+	s := session(t, e)
+	feed(t, s, prompt(9))
+	if _, err := closed.Feed(prompt(1)); !errors.Is(err, exec.ErrClosed) {
+		t.Errorf("Feed: error %v, expected %v", err, exec.ErrClosed)
+	}
+	if err := closed.Truncate(0); !errors.Is(err, exec.ErrClosed) {
+		t.Errorf("Truncate: error %v, expected %v", err, exec.ErrClosed)
+	}
+	closed.Reset()
+	closed.Close()
+	if closed.Pos() != 0 || s.Pos() != 9 {
+		t.Errorf("positions %d and %d, expected 0 of the closed session and 9", closed.Pos(), s.Pos())
+	}
+	if _, err := exec.NewSession(e); err == nil {
+		t.Error("closing twice gave a sequence back that is in use")
+	}
+}
+
 // TestFeedRefuses sees that what does not fit is an error with both numbers, before any compute.
 func TestFeedRefuses(t *testing.T) {
 	m := load(t, configs["llama"])

@@ -1,13 +1,21 @@
 package exec
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
-// A Session is one sequence of an engine: a slot of the caches and how far it is filled.
+// A Session is one sequence of an engine: a slot of the caches and how far it is filled. After
+// Close it has no positions, and Feed and Truncate return ErrClosed.
 type Session struct {
 	engine *Engine
 	seq    int32
 	batch  Batch
+	closed bool // and the sequence perhaps another session's
 }
+
+// ErrClosed is the error of a session that was closed.
+var ErrClosed = errors.New("the session is closed")
 
 // NewSession takes a free sequence of the engine, empty. Close gives it back.
 func NewSession(e *Engine) (*Session, error) {
@@ -25,12 +33,21 @@ func NewSession(e *Engine) (*Session, error) {
 }
 
 // Pos returns the number of positions that the session has; the next token has this position.
-func (s *Session) Pos() int { return s.engine.sequences[s.seq].length }
+func (s *Session) Pos() int {
+	if s.closed {
+		return 0
+	}
+	return s.engine.sequences[s.seq].length
+}
 
 // Feed evaluates tokens after those before, in chunks of the plan's ubatch, and returns the
-// logits of the last one in a view that holds until the engine's next step. Nothing is computed
-// where the tokens do not fit the context or the vocabulary.
+// logits of the last one, f32[vocabulary], in a view that holds until the engine's next step.
+// Nothing is computed where the tokens do not fit the context or the vocabulary; where a step
+// fails, the session has the tokens of the chunks before it.
 func (s *Session) Feed(ids []int32) ([]float32, error) {
+	if s.closed {
+		return nil, ErrClosed
+	}
 	e, pos := s.engine, s.Pos()
 	if len(ids) == 0 {
 		return nil, fmt.Errorf("no tokens to evaluate, expected at least one")
@@ -66,6 +83,9 @@ func (s *Session) Feed(ids []int32) ([]float32, error) {
 // Truncate forgets the positions from n on. Where a layer with a window no longer holds what a
 // token at n looks back to, that is an error, and nothing changes.
 func (s *Session) Truncate(n int) error {
+	if s.closed {
+		return ErrClosed
+	}
 	e := s.engine
 	state := &e.sequences[s.seq]
 	if n < 0 || n > state.length {
@@ -80,11 +100,17 @@ func (s *Session) Truncate(n int) error {
 
 // Reset forgets all positions.
 func (s *Session) Reset() {
-	s.engine.hold(s.seq, 0)
+	if !s.closed {
+		s.engine.hold(s.seq, 0)
+	}
 }
 
-// Close gives the sequence back to the engine.
+// Close gives the sequence back to the engine. A second time it does nothing.
 func (s *Session) Close() {
+	if s.closed {
+		return
+	}
 	s.Reset()
 	s.engine.sequences[s.seq].taken = false
+	s.closed = true
 }
