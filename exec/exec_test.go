@@ -462,7 +462,7 @@ func TestInterrupted(t *testing.T) {
 	if first.Pos() != 30 || second.Pos() != 3 {
 		t.Errorf("positions %d and %d, expected 30 and 3, where the step began", first.Pos(), second.Pos())
 	}
-	if _, err := e.Value("logits"); err == nil {
+	if _, err := e.Value("logits"); err == nil || e.Logits(0) != nil {
 		t.Error("the step has logits, expected none")
 	}
 }
@@ -517,8 +517,14 @@ func TestLogits(t *testing.T) {
 			}
 		}
 		e := open(t, m, p, 1)
+		if e.Logits(0) != nil {
+			t.Error("there are logits before the first step")
+		}
 		if err := e.Step(&batch); err != nil {
 			t.Fatal(err)
+		}
+		if e.Logits(-1) != nil || e.Logits(2) != nil || e.Logits(1000) != nil {
+			t.Error("there are logits beyond the two rows asked for")
 		}
 		got := [][]float32{slices.Clone(e.Logits(0)), slices.Clone(e.Logits(1))}
 		if want == nil {

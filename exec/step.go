@@ -175,9 +175,13 @@ func (e *Engine) checkStart(s *sequence, seq, pos int) error {
 	return nil
 }
 
-// Logits returns the logits of the r-th row that the last step was asked for, in a view that
-// holds until the next step.
+// Logits returns the logits of the r-th row that the last step was asked for, f32[vocabulary], in
+// a view that holds until the next step. It is nil where there is no such row: beyond those asked
+// for, before the first step, and after one that failed.
 func (e *Engine) Logits(r int) []float32 {
+	if r < 0 || r >= e.last.R {
+		return nil
+	}
 	return e.logits[r*e.width : (r+1)*e.width : (r+1)*e.width]
 }
 
