@@ -31,7 +31,7 @@ func TestExactAgainstOracle(t *testing.T) {
 				if prompt == "tides" && len(ids) < 40 {
 					t.Fatalf("%d tokens, want 40 or more", len(ids))
 				}
-				v := compare(m.pass(t, ids, 512, nil, nil), askOracle(t, m.path, ids))
+				v := compare(m.pass(t, ids, 512, nil, nil), askOracle(t, m.path, ids, 0))
 				t.Log(v)
 				if !v.passes() {
 					t.Errorf("%d tokens: %v", len(ids), v)
@@ -71,5 +71,22 @@ func TestCapital(t *testing.T) {
 		if want := m.encode(t, " Paris"); len(want) != 1 || ids[len(ids)-1] != want[0] {
 			t.Errorf("%s: continues with %d, want %d", precision, ids[len(ids)-1], want)
 		}
+	}
+}
+
+// TestWindowAgainstOracle runs a prompt that is longer than gemma's window, in chunks, so that its
+// local layers forget positions and their ring goes round.
+func TestWindowAgainstOracle(t *testing.T) {
+	m := openModel(t, testenv.Gemma)
+	ids := m.passage(t)
+	for len(ids) < 640 {
+		ids = append(ids, ids[1:]...)
+	}
+	ids = ids[:640]
+	oracle := askOracle(t, m.path, ids, len(ids)-4)
+	v := compare(m.last(t, ids, 64, 4), oracle)
+	t.Log(v)
+	if !v.passes() {
+		t.Errorf("%d tokens: %v", len(ids), v)
 	}
 }

@@ -52,7 +52,7 @@ func TestSeededFaults(t *testing.T) {
 		t.Run(f.name, func(t *testing.T) {
 			m := openModel(t, f.model)
 			ids := m.prompt(t, "tides")
-			oracle := askOracle(t, m.path, ids)
+			oracle := askOracle(t, m.path, ids, 0)
 			sound := compare(m.pass(t, ids, 32, nil, nil), oracle)
 			if !sound.passes() {
 				t.Fatalf("without the fault: %v", sound)
@@ -187,7 +187,7 @@ func spoilPage(t *testing.T, e *exec.Engine) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pages := int(e.Plan().Target.Ctx) / plan.PageTokens
+	pages := (int(e.Plan().Target.Ctx) + plan.PageTokens - 1) / plan.PageTokens
 	clear(state[:len(state)/pages])
 }
 

@@ -122,9 +122,21 @@ type ourPass struct {
 // each block and the logits of every position. between is called after each chunk.
 func (m *model) pass(t testing.TB, ids []int32, ubatch int, edit func(*graph.Graph), between func(*exec.Engine)) *ourPass {
 	t.Helper()
+	return m.collect(t, ids, ubatch, len(ids), edit, between)
+}
+
+// last is pass with the logits of the last rows positions only, which all are in the last chunk.
+func (m *model) last(t testing.TB, ids []int32, ubatch, rows int) *ourPass {
+	t.Helper()
+	return m.collect(t, ids, ubatch, rows, nil, nil)
+}
+
+func (m *model) collect(t testing.TB, ids []int32, ubatch, rows int, edit func(*graph.Graph), between func(*exec.Engine)) *ourPass {
+	t.Helper()
 	ubatch = min(ubatch, len(ids))
 	e := m.engine(t, lower.Options{
-		Precision: "exact", Ubatch: int64(ubatch), Rows: int64(ubatch), Sequences: 1, Threads: 2, Outputs: []string{"blk.*.out"},
+		Precision: "exact", Ubatch: int64(ubatch), Rows: int64(min(ubatch, rows)), Sequences: 1, Threads: 2,
+		Ctx: int64(len(ids)), Outputs: []string{"blk.*.out"},
 	}, exec.Options{Poison: true}, edit)
 	var p ourPass
 	for l := 0; hasOutput(e.Plan(), l); l++ {
@@ -137,7 +149,10 @@ func (m *model) pass(t testing.TB, ids []int32, ubatch int, edit func(*graph.Gra
 		chunk := ids[at:min(at+ubatch, len(ids))]
 		var b exec.Batch
 		for i, id := range chunk {
-			b.Tokens, b.Pos, b.Seq, b.Rows = append(b.Tokens, id), append(b.Pos, int32(at+i)), append(b.Seq, 0), append(b.Rows, int32(i))
+			b.Tokens, b.Pos, b.Seq = append(b.Tokens, id), append(b.Pos, int32(at+i)), append(b.Seq, 0)
+			if at+i >= len(ids)-rows {
+				b.Rows = append(b.Rows, int32(i))
+			}
 		}
 		if err := e.Step(&b); err != nil {
 			t.Fatal(err)
@@ -155,7 +170,7 @@ func (m *model) pass(t testing.TB, ids []int32, ubatch int, edit func(*graph.Gra
 				p.layers[l] = append(p.layers[l], row)
 			}
 		}
-		for i := range chunk {
+		for i := range b.Rows {
 			p.logits = append(p.logits, slices.Clone(e.Logits(i)))
 		}
 		if between != nil {
