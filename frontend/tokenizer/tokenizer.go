@@ -74,12 +74,12 @@ func (t *Tokenizer) Encode(text []byte, o Options) ([]int32, error) {
 			i++
 			continue
 		}
-		e.ordinary(text[from:i])
+		e.ordinary(text[from:i], from)
 		e.ids = append(e.ids, id)
 		i += n
 		from = i
 	}
-	e.ordinary(text[from:])
+	e.ordinary(text[from:], from)
 	if e.err != nil {
 		return nil, e.err
 	}
@@ -97,21 +97,24 @@ type encoder struct {
 	spaceFirst bool // the next ordinary text begins with a space
 
 	word  []byte // spelled
+	at    int    // where it begins in the text
 	key   []byte
 	spans []span
 	pairs pairHeap
 }
 
-// ordinary appends the ids of text that has no special tokens.
-func (e *encoder) ordinary(text []byte) {
+// ordinary appends the ids of text that has no special tokens and begins at byte at.
+func (e *encoder) ordinary(text []byte, at int) {
 	if len(text) == 0 {
 		return
 	}
 	if e.spaceFirst {
 		text = append([]byte{' '}, text...)
+		at--
 		e.spaceFirst = false
 	}
 	split(e.t.splitter.rules, text, func(word []byte) {
+		e.at, at = at, at+len(word)
 		e.word = e.t.model.spelling.spell(e.word[:0], word)
 		if whole := e.t.splitter.whole; whole != nil && whole(word) {
 			if id, ok := e.t.ids[string(e.word)]; ok {
@@ -121,24 +124,26 @@ func (e *encoder) ordinary(text []byte) {
 		}
 		e.merge()
 		for i := int32(0); i >= 0; i = e.spans[i].next {
-			e.lookUp(e.word[e.spans[i].lo:e.spans[i].hi])
+			e.lookUp(int(e.spans[i].lo), int(e.spans[i].hi))
 		}
 	})
 }
 
 // lookUp appends the token of a span of the word, or the tokens of its bytes.
-func (e *encoder) lookUp(spelled []byte) {
+func (e *encoder) lookUp(lo, hi int) {
+	spelled := e.word[lo:hi]
 	if id, ok := e.t.ids[string(spelled)]; ok {
 		e.ids = append(e.ids, id)
 		return
 	}
-	for _, b := range e.t.model.spelling.unspell(nil, string(spelled)) {
+	for i, b := range e.t.model.spelling.unspell(nil, string(spelled)) {
 		id := e.t.byteIDs[b]
 		if id < 0 {
 			id = e.t.unk
 		}
 		if id < 0 && e.err == nil {
-			e.err = fmt.Errorf("%s: the vocabulary has no token for the byte 0x%02X; expected text without it: take it out", e.t.name, b)
+			at := e.at + len(e.t.model.spelling.unspell(nil, string(e.word[:lo]))) + i
+			e.err = fmt.Errorf("%s: the vocabulary has no token for the byte 0x%02X; found it at offset %d of the text, expected text without it: leave out the character that it is part of", e.t.name, b, at)
 		}
 		e.ids = append(e.ids, id)
 	}

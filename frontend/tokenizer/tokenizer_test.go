@@ -271,9 +271,11 @@ func TestUnknown(t *testing.T) {
 	c := bpe([]string{}, "<unk>")
 	c.Tokens['x'] = "none"
 	tok := make1(t, c)
-	_, err := tok.Encode([]byte("axb"), Options{})
-	if err == nil || !strings.Contains(err.Error(), "toy.gguf: the vocabulary has no token for the byte 0x78") {
-		t.Errorf("error %v; want the file and the byte", err)
+	for text, at := range map[string]string{"x": "0", "axb": "1", "a b xx": "4", "é<unk>x": "7", "a\n\n bbx": "6"} {
+		_, err := tok.Encode([]byte(text), Options{})
+		if err == nil || !strings.Contains(err.Error(), "toy.gguf: the vocabulary has no token for the byte 0x78; found it at offset "+at+" of the text") {
+			t.Errorf("%q: error %v; want the file, the byte and its offset %s", text, err, at)
+		}
 	}
 	c.UNK = 256
 	if got, want := spelled(t, make1(t, c), "axb", Options{}), []string{"a", "<unk>", "b"}; !slices.Equal(got, want) {
