@@ -108,8 +108,16 @@ func summarise(g *Program) ProgramSummary {
 	return s
 }
 
-// JSON returns the summary of a plan as indented JSON.
+// JSON returns the summary of a plan as indented JSON. The three programs that a plan may have are
+// always among its keys; those that it lacks are null.
 func JSON(p *Plan) ([]byte, error) {
-	text, err := json.MarshalIndent(Summarise(p), "", "  ")
+	s := struct {
+		Summary
+		Programs map[string]*ProgramSummary `json:"programs"`
+	}{Summarise(p), map[string]*ProgramSummary{"decode": nil, "small": nil, "prefill": nil}}
+	for name, g := range s.Summary.Programs {
+		s.Programs[name] = &g
+	}
+	text, err := json.MarshalIndent(s, "", "  ")
 	return append(text, '\n'), err
 }

@@ -251,7 +251,7 @@ func TestJSON(t *testing.T) {
 	}
 	var got struct {
 		Memory   map[string]int64
-		Programs map[string]struct {
+		Programs map[string]*struct {
 			Tokens        [2]int64
 			Steps, Waves  int
 			StepsPerLayer int `json:"steps_per_layer"`
@@ -278,7 +278,7 @@ func TestJSON(t *testing.T) {
 	if g.Tokens != [2]int64{2, plantest.Ubatch} || g.Steps != 1+3*9+3 || g.Waves != 1+3*5 || g.StepsPerLayer != 9 || g.WavesPerLayer != 5 {
 		t.Errorf("program prefill: %+v", g)
 	}
-	if len(got.Programs) != 2 || !reflect.DeepEqual(got.Fusions, map[string]int{"qkv": 3, "swiglu": 3, "attention": 3}) {
+	if small, has := got.Programs["small"]; len(got.Programs) != 3 || !has || small != nil || !reflect.DeepEqual(got.Fusions, map[string]int{"qkv": 3, "swiglu": 3, "attention": 3}) {
 		t.Errorf("programs %v, fusions %v", got.Programs, got.Fusions)
 	}
 	if got.Fallbacks == nil || *got.Fallbacks != 1 {
