@@ -5,10 +5,12 @@
 package exec
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 
 	"pesti/exec/cpu"
 	"pesti/exec/cpu/isa"
@@ -57,6 +59,9 @@ type program struct {
 // Open verifies the plan, checks that f is the file which it was made for and that this machine
 // can run it, and binds all programs. The file must stay open until Close.
 func Open(p *plan.Plan, f *gguf.File, o Options) (*Engine, error) {
+	if err := checkHost(strconv.IntSize, binary.NativeEndian); err != nil {
+		return nil, err
+	}
 	if err := plan.Verify(p); err != nil {
 		return nil, fmt.Errorf("plan: %w", err)
 	}

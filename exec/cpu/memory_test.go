@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"math"
 	"testing"
 	"unsafe"
 )
@@ -26,7 +27,7 @@ func TestAllocate(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Allocate(1 << 62); err == nil {
-		t.Error("2^62 bytes: no error")
+	if _, err := Allocate(math.MaxInt); err == nil {
+		t.Errorf("%d bytes: no error", math.MaxInt)
 	}
 }
