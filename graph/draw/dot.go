@@ -11,7 +11,10 @@ import (
 	"github.com/emicklei/dot"
 )
 
-const fontName = "Helvetica"
+const (
+	fontName   = "Helvetica"
+	reuseColor = "#B0573B"
+)
 
 // dot prints the picture.
 func (p *picture) dot() string {
@@ -56,12 +59,22 @@ func (p *picture) dot() string {
 		if len(l.labels) > 0 {
 			e.Attrs("label", " "+clean(l.label())+" ")
 		}
+		if p.sideBySide(l) {
+			e.Attrs("constraint", "false")
+		}
 		if l.reuse {
-			e.Attrs("style", "dashed", "color", "#B0573B", "constraint", "true", "penwidth", "0.9")
+			e.Attrs("style", "dashed", "color", reuseColor, "penwidth", "0.9")
 		}
 	}
 	p.rank(g, nodes)
 	return sortRanks(g.String())
+}
+
+// sideBySide reports whether a link shall not put a block below the one before: the blocks of a
+// graph, which has no waves, stand next to each other.
+func (p *picture) sideBySide(l link) bool {
+	a, b := &p.boxes[l.from], &p.boxes[l.to]
+	return a.rank < 0 && a.layer != b.layer && a.layer != outside && b.layer != outside
 }
 
 // sortRanks puts the lines that say which nodes are on one rank in order: the library prints
@@ -138,22 +151,38 @@ func (p *picture) label() dot.HTML {
 	}
 	b.WriteString(`<tr><td align="left"><table border="0" cellborder="1" cellspacing="6" cellpadding="4"><tr>`)
 	used := map[string]bool{}
+	outputs := false
 	for i := range p.boxes {
 		used[p.boxes[i].kind] = true
+		outputs = outputs || p.boxes[i].output
 	}
 	for _, k := range kinds {
 		if used[k.name] {
-			fmt.Fprintf(&b, `<td bgcolor="%s" color="%s" style="rounded"><font point-size="10" color="#2B3442">%s</font></td>`, k.fill, k.line, k.name)
+			fmt.Fprintf(&b, `<td bgcolor="%s" color="%s" style="rounded">%s</td>`, k.fill, k.line, legendText(k.name))
 		}
+	}
+	if outputs {
+		fmt.Fprintf(&b, `<td cellpadding="2" color="#66738A" style="rounded"><table border="1" cellborder="0" cellspacing="0" cellpadding="1" color="#66738A" style="rounded"><tr><td>%s</td></tr></table></td>`,
+			legendText("output"))
+	}
+	if slices.ContainsFunc(p.links, func(l link) bool { return l.reuse }) {
+		fmt.Fprintf(&b, `<td border="0"><font point-size="10" color="%s"><b>– – →</b></font>%s</td>`, reuseColor, legendText("  only reuse of memory forces this order"))
 	}
 	b.WriteString(`</tr></table></td></tr></table>`)
 	return dot.HTML(b.String())
+}
+
+func legendText(s string) string {
+	return `<font point-size="10" color="#2B3442">` + s + `</font>`
 }
 
 func (b *box) node(in *dot.Graph) dot.Node {
 	k := look(b.kind)
 	var t strings.Builder
 	t.WriteString(`<table border="0" cellborder="0" cellspacing="0" cellpadding="1">`)
+	if b.place != "" {
+		row(&t, "center", 8, k.line, false, b.place)
+	}
 	row(&t, "center", 11, "#1F2733", true, b.title)
 	for _, l := range b.lines {
 		row(&t, "center", 9, "#4A5568", false, l)

@@ -45,6 +45,7 @@ type box struct {
 	layer   int
 	rank    int // the wave of a step; boxes of a graph have none, −1
 	kind    string
+	place   string // of a step: where in the program it is
 	title   string
 	lines   []string
 	weights []weight
@@ -201,6 +202,13 @@ func (b *box) take(names []string) {
 	}
 }
 
+// feed adds a line with what takes the box's results and is not drawn.
+func (b *box) feed(names []string) {
+	if len(names) > 0 {
+		b.lines = append(slices.Clip(b.lines), "feeds "+strings.Join(names, ", "))
+	}
+}
+
 func (p *picture) lastLayer() int {
 	last := outside
 	for i := range p.boxes {
@@ -209,7 +217,7 @@ func (p *picture) lastLayer() int {
 	return last
 }
 
-// only keeps the boxes of one layer.
+// only keeps the boxes of one layer. What comes from other boxes and goes to them is said in words.
 func (p *picture) only(layer int) *picture {
 	q := &picture{title: p.title}
 	to := map[int]int{}
@@ -219,22 +227,40 @@ func (p *picture) only(layer int) *picture {
 			q.boxes = append(q.boxes, p.boxes[i])
 		}
 	}
-	takes := make([][]string, len(q.boxes))
+	takes, feeds := make([][]int, len(q.boxes)), make([][]int, len(q.boxes))
 	for _, l := range p.links {
-		from, inside := to[l.from]
-		until, ok := to[l.to]
+		from, starts := to[l.from]
+		until, ends := to[l.to]
 		switch {
-		case ok && inside:
+		case starts && ends:
 			l.from, l.to = from, until
 			q.links = append(q.links, l)
-		case ok && !l.reuse:
-			takes[until] = append(takes[until], p.boxes[l.from].title)
+		case l.reuse:
+		case ends:
+			takes[until] = append(takes[until], l.from)
+		case starts:
+			feeds[from] = append(feeds[from], l.to)
 		}
 	}
-	for i, names := range takes {
-		q.boxes[i].take(names)
+	for i := range q.boxes {
+		q.boxes[i].take(p.namesByLayer(takes[i]))
+		q.boxes[i].feed(p.namesByLayer(feeds[i]))
 	}
 	return q
+}
+
+// namesByLayer names boxes, those of one layer after the other together: "q, attn_res of block 2".
+func (p *picture) namesByLayer(boxes []int) []string {
+	var names []string
+	for i, n := range boxes {
+		b := &p.boxes[n]
+		name := b.title
+		if last := i+1 == len(boxes) || p.boxes[boxes[i+1]].layer != b.layer; last && b.layer != outside {
+			name += " of " + layerLabel(b.layer)
+		}
+		names = append(names, name)
+	}
+	return names
 }
 
 // frame puts a cluster around every layer, and around every program if there are several.

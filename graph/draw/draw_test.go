@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"image/png"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -344,14 +345,17 @@ func TestPlanFolds(t *testing.T) {
 		t.Errorf("%d nodes, want the embedding, the 9 steps of a layer, and the 3 of the head", len(d.nodes))
 	}
 	for _, want := range []string{
-		"×24   blocks 0–23, as block 0", "program decode: 1 ≤ T ≤ 1 tokens", "arena", "steps [2,4)", "gemv.q5_0", "takes pos, seq, pages",
+		"×24   blocks 0–23, as block 0", "program decode: T = 1 token,", "arena", "steps [2,4)", "gemv.q5_0", "takes pos, seq, pages",
+		", 1 sequence, ", "wave 1 · step 3<", "<b>q, k, v</b>", "feeds attn_norm, attn_out of the next block",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the picture does not say %q", want)
 		}
 	}
-	if strings.Contains(text, "prefill") {
-		t.Error("the picture has two programs, want the first one")
+	for _, no := range []string{"prefill", "window 0", "ring 0", "freq_scale 1", "eps 0<", "packed"} {
+		if strings.Contains(text, no) {
+			t.Errorf("the picture says %q: it is of the first program, without what changes nothing", no)
+		}
 	}
 }
 
@@ -556,6 +560,16 @@ func TestOneLayer(t *testing.T) {
 	if len(d.nodes) != 9 {
 		t.Errorf("%d nodes, want the 9 steps of block 1 in the first program", len(d.nodes))
 	}
+	for id, want := range map[string]string{
+		"decode.step.10": "takes ffn_out of block 0<", "decode.step.14": "takes ffn_out of block 0<", "decode.step.18": "feeds attn_norm, attn_out of block 2<",
+	} {
+		if !strings.Contains(d.attrs[id], want) {
+			t.Errorf("%s does not say %q: %s", id, want, d.attrs[id])
+		}
+	}
+	if d := read(t, draw(t, p, Options{Layer: 2})); !strings.Contains(d.attrs["decode.step.27"], "feeds") || strings.Contains(d.attrs["decode.step.27"], "of block") {
+		t.Errorf("the last block's out feeds the head: %s", d.attrs["decode.step.27"])
+	}
 	if d := read(t, draw(t, p, Options{Layer: 1, All: true})); len(d.nodes) != 18 {
 		t.Errorf("%d nodes, want the 9 steps of block 1 in both programs", len(d.nodes))
 	}
@@ -566,6 +580,79 @@ func TestOneLayer(t *testing.T) {
 	}
 	if d := read(t, text); len(d.nodes) != 7 || !strings.Contains(d.attrs["node.blk.2.norm"], "takes out") {
 		t.Errorf("nodes %q, want the 7 of block 2, and the first to name what it takes", d.nodes)
+	}
+}
+
+// What a link or a border means is in the legend, if it occurs.
+func TestLegend(t *testing.T) {
+	const output, reuse = ">output<", "only reuse of memory"
+	for _, c := range []struct {
+		name string
+		p    picture
+		want []string
+	}{
+		{"plain", picture{boxes: []box{{id: "a"}, {id: "b"}}, links: []link{{from: 0, to: 1}}}, nil},
+		{"output", picture{boxes: []box{{id: "a", output: true}}}, []string{output}},
+		{"reuse", picture{boxes: []box{{id: "a"}, {id: "b"}}, links: []link{{from: 0, to: 1, reuse: true}}}, []string{reuse}},
+	} {
+		for _, entry := range []string{output, reuse} {
+			if got, want := strings.Contains(string(c.p.label()), entry), slices.Contains(c.want, entry); got != want {
+				t.Errorf("%s: legend has %q is %v, want %v", c.name, entry, got, want)
+			}
+		}
+		var b bytes.Buffer
+		if err := Render(c.p.dot(), "png", &b); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
+// A plan made by hand may number its blocks as it likes.
+func TestAbsurdLayers(t *testing.T) {
+	const far = math.MaxInt
+	p := &picture{boxes: []box{{id: "a", layer: 3, shape: "x"}, {id: "b", layer: far - 1, shape: "y"}, {id: "c", layer: far, shape: "z"}}}
+	p.link(0, 1, "f32 T×8", false)
+	p.link(1, 2, "f32 T×8", false)
+	for _, o := range []Options{everything, {Layer: -1}, {Layer: far}} {
+		q, err := p.finish(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := fmt.Sprintf("block %d", far); q.groups[len(q.groups)-1].label != want && !strings.Contains(q.dot(), want) {
+			t.Errorf("%+v: no frame %q", o, want)
+		}
+	}
+}
+
+// The blocks of a graph stand side by side: the second is not below the first.
+func TestBlocksSideBySide(t *testing.T) {
+	g := parseGraph(t, strings.ReplaceAll(layered(2), "%blk.1.out : f32[T, 64] = add %blk.0.out, %blk.1.values",
+		"%blk.1.sum : f32[T, 64] = add %blk.0.out, %blk.1.values\n  %blk.1.out : f32[T, 64] = add %blk.1.sum, %blk.1.values"))
+	text, err := Graph(g, Options{Layer: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := lay(text, "json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var l struct {
+		Objects []struct{ ID, Pos string }
+	}
+	if err := json.Unmarshal(out, &l); err != nil {
+		t.Fatal(err)
+	}
+	at := map[string][2]float64{}
+	for _, o := range l.Objects {
+		var p [2]float64
+		if _, err := fmt.Sscanf(o.Pos, "%g,%g", &p[0], &p[1]); err == nil {
+			at[o.ID] = p
+		}
+	}
+	end, next := at["node.blk.0.out"], at["node.blk.1.norm"]
+	if end == next || next[1] <= end[1] || at["node.picked"][1] >= at["node.blk.1.out"][1] {
+		t.Errorf("block 0 ends at %v, block 1 starts at %v, want it higher; the selection at %v, want it below %v",
+			end, next, at["node.picked"], at["node.blk.1.out"])
 	}
 }
 

@@ -2,6 +2,7 @@ package draw
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -12,12 +13,11 @@ import (
 // pattern of layers, such as five with a window and one without.
 func fold(p *picture) *picture {
 	layers := byLayer(p)
-	keys := layerKeys(p, layers)
-	f := &folder{old: p, layers: layers, to: make([]int, len(p.boxes)), picture: &picture{title: p.title}}
+	f := &folder{old: p, layers: layers, to: make([]int, len(p.boxes)), group: map[int]int{}, picture: &picture{title: p.title}}
 	for i := range f.to {
 		f.to[i] = -1
 	}
-	runs := runLengths(keys)
+	runs := runLengths(layerKeys(p, layers))
 	for at := 0; at < len(runs); {
 		period, times := bestPeriod(runs[at:])
 		if times == 1 {
@@ -43,9 +43,9 @@ func fold(p *picture) *picture {
 	return f.picture
 }
 
-// byLayer lists the boxes of each layer; layers[i] is that of layer i.
-func byLayer(p *picture) [][]int {
-	layers := make([][]int, p.lastLayer()+1)
+// byLayer lists the boxes of each layer by its number, which may be any: a plan may be made by hand.
+func byLayer(p *picture) map[int][]int {
+	layers := map[int][]int{}
 	for i := range p.boxes {
 		if l := p.boxes[i].layer; l != outside {
 			layers[l] = append(layers[l], i)
@@ -56,13 +56,14 @@ func byLayer(p *picture) [][]int {
 
 // layerKeys returns for each layer a text that is equal for equal layers. Links from outside the
 // layer count by their label only.
-func layerKeys(p *picture, layers [][]int) []string {
+func layerKeys(p *picture, layers map[int][]int) map[int]string {
 	place := make([]int, len(p.boxes)) // of a box in its layer
-	keys := make([]strings.Builder, len(layers))
+	texts := make(map[int]*strings.Builder, len(layers))
 	for l, boxes := range layers {
+		texts[l] = &strings.Builder{}
 		for i, b := range boxes {
 			place[b] = i
-			fmt.Fprintf(&keys[l], "%s\n", p.boxes[b].shape)
+			fmt.Fprintf(texts[l], "%s\n", p.boxes[b].shape)
 		}
 	}
 	for _, k := range p.links {
@@ -74,13 +75,13 @@ func layerKeys(p *picture, layers [][]int) []string {
 		if from.layer == to.layer {
 			source = fmt.Sprint(place[k.from])
 		}
-		fmt.Fprintf(&keys[to.layer], "%s → %d %q\n", source, place[k.to], k.labels)
+		fmt.Fprintf(texts[to.layer], "%s → %d %q\n", source, place[k.to], k.labels)
 	}
-	texts := make([]string, len(keys))
-	for i := range keys {
-		texts[i] = keys[i].String()
+	keys := make(map[int]string, len(texts))
+	for l, text := range texts {
+		keys[l] = text.String()
 	}
-	return texts
+	return keys
 }
 
 // A run is equal layers one after the other.
@@ -90,9 +91,10 @@ type run struct {
 	layers []int // of this run and, in a pattern, of its repetitions
 }
 
-func runLengths(keys []string) []run {
+func runLengths(keys map[int]string) []run {
 	var runs []run
-	for l, key := range keys {
+	for _, l := range slices.Sorted(maps.Keys(keys)) {
+		key := keys[l]
 		if n := len(runs); n > 0 && runs[n-1].key == key {
 			runs[n-1].layers = append(runs[n-1].layers, l)
 			runs[n-1].length++
@@ -126,9 +128,9 @@ func sameRun(a, b run) bool { return a.key == b.key && a.length == b.length }
 type folder struct {
 	*picture
 	old    *picture
-	layers [][]int
+	layers map[int][]int
 	to     []int
-	group  []int // by layer, the number of the cluster that draws it
+	group  map[int]int // by layer, the number of the cluster that draws it
 	drawn  int
 }
 
@@ -152,9 +154,6 @@ func (f *folder) draw(runs []run) []cluster {
 		}
 		f.drawn++
 		for _, l := range r.layers {
-			for len(f.group) <= l {
-				f.group = append(f.group, 0)
-			}
 			f.group[l] = f.drawn
 		}
 	}
@@ -226,17 +225,25 @@ func (f *folder) linkOnce(l link) {
 	}
 }
 
-// relink copies the links. One from a layer to the next of the same cluster would lead back up:
-// that layers follow each other is what the cluster's label says.
+// relink copies the links. One from a layer to the next of the same cluster, or of the pattern,
+// would lead back up, as if there were a loop: the box says in words what it feeds.
 func (f *folder) relink() {
+	feeds := make([][]string, len(f.boxes))
 	for _, l := range f.old.links {
 		from, to := f.old.boxes[l.from].layer, f.old.boxes[l.to].layer
-		if from != to && from != outside && to != outside && f.to[l.from] >= f.to[l.to] {
+		a, b := f.to[l.from], f.to[l.to]
+		if from == to || from == outside || to == outside || a < b && f.group[from] != f.group[to] {
+			f.linkOnce(link{a, b, l.labels, l.reuse})
 			continue
 		}
-		if from != to && from != outside && to != outside && f.group[from] == f.group[to] {
-			continue
+		if name := f.boxes[b].title; !l.reuse && to == from+1 && !slices.Contains(feeds[a], name) {
+			feeds[a] = append(feeds[a], name)
 		}
-		f.linkOnce(link{f.to[l.from], f.to[l.to], l.labels, l.reuse})
+	}
+	for i, names := range feeds {
+		if len(names) > 0 {
+			names[len(names)-1] += " of the next block"
+		}
+		f.boxes[i].feed(names)
 	}
 }

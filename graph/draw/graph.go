@@ -53,7 +53,7 @@ func graphTitle(g *graph.Graph, o Options) []string {
 	for _, w := range g.Weights {
 		bytes += w.Type.Bytes(func(d graph.Dim) int64 { return d.N })
 	}
-	return []string{name, fmt.Sprintf("%d nodes · %d weights, %s · %s", len(g.Nodes), len(g.Weights), plan.HumanBytes(bytes), strings.Join(bounds, ", "))}
+	return []string{name, fmt.Sprintf("%s · %s, %s · %s", count(len(g.Nodes), "node"), count(len(g.Weights), "weight"), plan.HumanBytes(bytes), strings.Join(bounds, ", "))}
 }
 
 func nodeBox(n *graph.Node) box {
@@ -76,7 +76,9 @@ func nodeBox(n *graph.Node) box {
 	}
 	var attrs []string
 	for _, name := range slices.Sorted(maps.Keys(n.Attr)) {
-		attrs = append(attrs, name+" "+short(n.Attr[name]))
+		if attr := name + " " + short(n.Attr[name]); !neutral[attr] {
+			attrs = append(attrs, attr)
+		}
 	}
 	b.lines = append(b.lines, wrap(attrs)...)
 	b.shape = strings.Join([]string{n.Op.Name, strings.Join(types, " "), n.Attr.String()}, " ")

@@ -50,17 +50,41 @@ func planTitle(p *plan.Plan, o Options) []string {
 	}
 	return []string{
 		name,
-		fmt.Sprintf("%s %s · %s · KV cache in %s · context %d · up to %d tokens in a step, %d sequences, %d threads",
-			t.Backend, t.ISA, t.Precision, t.KV, t.Ctx, t.Ubatch, t.Sequences, t.Threads),
-		fmt.Sprintf("weights %s · packed %s · state %s · io %s · arena %s (lower bound %s, unshared %s)",
-			plan.HumanBytes(m.Weight), plan.HumanBytes(m.Packed), plan.HumanBytes(m.State), plan.HumanBytes(m.IO),
+		fmt.Sprintf("%s %s · %s · KV cache in %s · context %d · up to %s in a step, %s, %s",
+			t.Backend, t.ISA, t.Precision, t.KV, t.Ctx, count(t.Ubatch, "token"), count(t.Sequences, "sequence"), count(t.Threads, "thread")),
+		fmt.Sprintf("weights %s · %sstate %s · io %s · arena %s (lower bound %s, unshared %s)",
+			plan.HumanBytes(m.Weight), packed(m.Packed), plan.HumanBytes(m.State), plan.HumanBytes(m.IO),
 			plan.HumanBytes(m.Arena), plan.HumanBytes(m.ArenaLowerBound), plan.HumanBytes(m.ArenaUnshared)),
 	}
 }
 
+// packed says how large packed weights are, where there are any.
+func packed(bytes int64) string {
+	if bytes == 0 {
+		return ""
+	}
+	return "packed " + plan.HumanBytes(bytes) + " · "
+}
+
+// count says how many things there are.
+func count[N int | int64](n N, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprint(n, " ", thing)
+}
+
+// tokens says how many tokens a step of the program may have.
+func tokens(g *plan.Program) string {
+	if g.MinT == g.MaxT {
+		return "T = " + count(g.MaxT, "token")
+	}
+	return fmt.Sprintf("%d ≤ T ≤ %s", g.MinT, count(g.MaxT, "token"))
+}
+
 func (pic *picture) addProgram(p *plan.Plan, g *plan.Program) {
-	pic.title = append(pic.title, fmt.Sprintf("program %s: %d ≤ T ≤ %d tokens, R ≤ %d rows of logits · %d steps in %d waves",
-		g.Name, g.MinT, g.MaxT, g.MaxR, countSteps(g), len(g.Waves)))
+	pic.title = append(pic.title, fmt.Sprintf("program %s: %s, R ≤ %s of logits · %s in %s",
+		g.Name, tokens(g), count(g.MaxR, "row"), count(countSteps(g), "step"), count(len(g.Waves), "wave")))
 	types := map[string]*plan.Weight{}
 	for i := range p.Weights {
 		types[p.Weights[i].Name] = &p.Weights[i]
@@ -73,16 +97,22 @@ func (pic *picture) addProgram(p *plan.Plan, g *plan.Program) {
 			b := stepBox(st, i, types)
 			b.id = fmt.Sprintf("%s.step.%d", g.Name, st.ID)
 			b.program = g.Name
-			var takes []string
+			var takes, results []string
 			for _, t := range all[st.ID] {
 				if t.reads && t.buffer.Class == plan.IO {
 					takes = append(takes, t.buffer.Name)
 				}
 				if t.writes {
 					b.stores = append(b.stores, store(t.buffer, st))
+					if t.buffer.Class != plan.State && t.buffer.ID != st.Scratch {
+						results = append(results, inLayer(t.buffer.Name, st.Layer))
+					}
 					b.output = b.output || t.buffer.Class == plan.IO
 					b.shape += " " + t.buffer.Format + " " + t.buffer.Elems
 				}
+			}
+			if len(results) > 1 { // one alone may be in a buffer that has another value's name
+				b.title = strings.Join(results, ", ")
 			}
 			b.take(takes)
 			pic.boxes = append(pic.boxes, b)
@@ -112,14 +142,19 @@ func stepBox(st *plan.Step, wave int, weights map[string]*plan.Weight) box {
 		layer: st.Layer,
 		rank:  wave,
 		kind:  kindOf(st.Kernel),
-		title: fmt.Sprintf("%d  %s", st.ID, inLayer(st.Name, st.Layer)),
-		lines: []string{fmt.Sprintf("%s[%s], split %s, wave %d", st.Kernel, st.Rows, split, wave)},
+		place: fmt.Sprintf("wave %d · step %d", wave, st.ID),
+		title: inLayer(st.Name, st.Layer),
+		lines: []string{fmt.Sprintf("%s[%s], split %s", st.Kernel, st.Rows, split)},
 	}
-	var params []string
+	var params, shown []string
 	for _, p := range st.Params {
-		params = append(params, p.Name+" "+short(p.Value))
+		param := p.Name + " " + short(p.Value)
+		params = append(params, param)
+		if !neutral[param] {
+			shown = append(shown, param)
+		}
 	}
-	b.lines = append(b.lines, wrap(params)...)
+	b.lines = append(b.lines, wrap(shown)...)
 	b.shape = strings.Join([]string{st.Kernel, st.Rows, split, strings.Join(params, " ")}, " ")
 	for _, a := range st.Args {
 		if a.Weight == "" {
@@ -168,6 +203,9 @@ func inLayer(name string, layer int) string {
 	}
 	return strings.TrimPrefix(name, fmt.Sprintf("blk.%d.", layer))
 }
+
+// neutral lists the parameters and attributes that change nothing and so are not shown.
+var neutral = map[string]bool{"window 0": true, "ring 0": true, "eps 0": true, "scale 1": true, "freq_scale 1": true}
 
 func short(v any) string {
 	if f, ok := v.(float64); ok {
