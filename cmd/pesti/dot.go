@@ -95,6 +95,7 @@ func (a *app) draw(name string, o *dotOptions, flags *compileFlags) (text string
 			return "", err
 		}
 	}
+	options.Title = res.Plan.Model.Name // graphs are named after the architecture
 	switch o.stage.word {
 	case "graph":
 		text, err = draw.Graph(res.Built, options)
