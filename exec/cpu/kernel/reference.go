@@ -8,9 +8,6 @@ func bindRefGetRows(b *binder) Func {
 	table, info := b.weight("table")
 	ids, y, n, vocab := b.i32("ids"), b.f32("y"), b.int("n"), b.int("vocab")
 	scale, split, rows := b.float("scale"), b.split(), b.rows()
-	if scale == 0 {
-		scale = 1
-	}
 	rowBytes := n / info.BlockLen * info.BlockBytes
 	return func(r *Run) {
 		lo, hi := split.of(rows(r))
@@ -86,9 +83,6 @@ func bindRefRope(b *binder) Func {
 	width := b.int("heads") * b.int("head_dim")
 	rotary := &ref.Rotary{HeadDim: b.int("head_dim"), Rot: b.int("rot"), Base: b.float("base"),
 		FreqScale: b.float("freq_scale"), Freqs: b.optionalF32("freqs"), Halves: b.str("layout") == "halves"}
-	if rotary.FreqScale == 0 {
-		rotary.FreqScale = 1
-	}
 	split, rows := b.split(), b.rows()
 	return func(r *Run) {
 		lo, hi := split.of(rows(r))

@@ -23,9 +23,6 @@ func (b *binder) rope(rest []byte) rope {
 		b.fail("layout=%q, expected pairs or halves", layout)
 	}
 	base, scale, freqs := b.float("base"), b.float("freq_scale"), b.optionalF32("freqs")
-	if scale == 0 {
-		scale = 1
-	}
 	for i := range r.speed {
 		r.speed[i] = scale * math.Pow(base, -2*float64(i)/float64(rot))
 		if freqs != nil {

@@ -6,9 +6,6 @@ func bindEmbed(b *binder) Func {
 	table, info := b.weight("table")
 	tokens, y, n, split, rows := b.i32("tokens"), b.f32("y"), b.int("n"), b.split(), b.rows()
 	vocab, scale := int32(b.int("vocab")), float32(b.float("scale"))
-	if scale == 0 {
-		scale = 1
-	}
 	rowBytes := n / info.BlockLen * info.BlockBytes
 	return func(r *Run) {
 		lo, hi := split.of(rows(r))

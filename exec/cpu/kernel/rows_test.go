@@ -118,7 +118,7 @@ func rowCases() []rowCase {
 			},
 			want: func(c *call) []float32 {
 				y := make([]float32, rowM*rowN)
-				ref.GetRows(y, table, view[int32](c.mem[ids].data()), rowN, max(scale, 1))
+				ref.GetRows(y, table, view[int32](c.mem[ids].data()), rowN, scale)
 				return y
 			}}
 	}
@@ -127,9 +127,11 @@ func rowCases() []rowCase {
 		return func(y, x []float32) { ref.RMSNorm(y, x, w, rowN, eps) }
 	}
 	cases := []rowCase{
-		embed("embed", "tokens", quant.Q8_0, 0),
+		embed("embed", "tokens", quant.Q8_0, 1),
+		embed("embed", "tokens", quant.F32, 0),
 		embed("embed", "tokens", quant.Q5_1, 32),
-		embed("ref.get_rows", "ids", quant.F16, 0),
+		embed("ref.get_rows", "ids", quant.F16, 1),
+		embed("ref.get_rows", "ids", quant.F32, 0),
 		embed("ref.get_rows", "ids", quant.Q4_0, 1.5),
 		unary("copy", func(y, x []float32) { copy(y, x) }),
 		unary("ref.silu", ref.SiLU),
@@ -269,6 +271,25 @@ func TestQuantised(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestNoRotation sees that a frequency scale of 0 is one, not a default.
+func TestNoRotation(t *testing.T) {
+	const heads, dim = 3, 8
+	c := newCall("ref.rope", "T", "one", 1, intParam("heads", heads), intParam("head_dim", dim), intParam("rot", dim),
+		floatParam("base", testBase), floatParam("freq_scale", 0), plan.Param{Name: "layout", Value: "pairs"})
+	x := randoms(rand.New(rand.NewPCG(17, 18)), 2*heads*dim, 1)
+	c.put("x", x)
+	c.putInts("pos", []int32{1, 1000})
+	y := c.put("y", make([]float32, len(x)))
+	c.run(t, 1, Run{T: 2}, "y")
+	if !sameBits(y.f32(), x) {
+		t.Errorf("ref.rope turns by positions times 0: %v, expected %v", y.f32(), x)
+	}
+	b := &binder{Binding: &Binding{Step: &c.step}}
+	if r := b.rope(nil); b.err != nil || !slices.Equal(r.speed, make([]float64, dim/2)) {
+		t.Errorf("attention turns at speeds %v, error %v, expected zeros", r.speed, b.err)
 	}
 }
 
