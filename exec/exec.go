@@ -72,7 +72,7 @@ func Open(p *plan.Plan, f *gguf.File, o Options) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("plan: %w; compile for --isa portable", err)
 	}
-	if err := checkModel(p, f); err != nil {
+	if err := CheckModel(p, f); err != nil {
 		return nil, err
 	}
 	threads := o.Threads
@@ -106,14 +106,16 @@ func (e *Engine) Plan() *plan.Plan { return e.plan }
 // Threads returns the number of workers.
 func (e *Engine) Threads() int { return e.machine.Workers() }
 
-// checkModel compares the file with the plan's model and weights.
-func checkModel(p *plan.Plan, f *gguf.File) error {
+// CheckModel returns an error unless f is the model that p was made for: of the same size, with
+// the same digest of header and tensor directory, and with all weights of the plan. The weights
+// themselves are not read.
+func CheckModel(p *plan.Plan, f *gguf.File) error {
 	if f.Size != p.Model.Size {
-		return fmt.Errorf("%s: has %d bytes, but the plan is for a model of %d; compile a plan for this file", f.Path, f.Size, p.Model.Size)
+		return fmt.Errorf("%s: the plan is for another model: this one has %d bytes, expected %d; compile a plan for it", f.Path, f.Size, p.Model.Size)
 	}
 	sum := f.Digest()
 	if found := "sha256:" + hex.EncodeToString(sum[:]); found != p.Model.Directory {
-		return fmt.Errorf("%s: directory is %s, but the plan is for a model with %s; compile a plan for this file", f.Path, found, p.Model.Directory)
+		return fmt.Errorf("%s: the plan is for another model: the directory of this one is %s, expected %s; compile a plan for it", f.Path, found, p.Model.Directory)
 	}
 	for i := range p.Weights {
 		if err := checkWeight(&p.Weights[i], f); err != nil {

@@ -556,8 +556,8 @@ func TestOpenRefuses(t *testing.T) {
 		threads    int
 		change     func(p *plan.Plan)
 	}{
-		{"another size", "but the plan is for a model of", load(t, larger).File, 1, nil},
-		{"another directory", "directory is sha256:", m.File, 1, func(p *plan.Plan) { p.Model.Directory = "sha256:00" }},
+		{"another size", "the plan is for another model: this one has", load(t, larger).File, 1, nil},
+		{"another directory", "the plan is for another model: the directory of this one is sha256:", m.File, 1, func(p *plan.Plan) { p.Model.Directory = "sha256:00" }},
 		{"a missing instruction set", "instruction set " + missing + ": this machine lacks", m.File, 1, func(p *plan.Plan) { p.Target.ISA = missing }},
 		{"an unknown instruction set", `instruction set "mmx"`, m.File, 1, func(p *plan.Plan) { p.Target.ISA = "mmx" }},
 		{"another backend", `target is "cuda"`, m.File, 1, func(p *plan.Plan) { p.Target.Backend = "cuda" }},
@@ -592,6 +592,28 @@ func TestOpenRefuses(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: error %v, expected one line with %q", tc.name, err, tc.want)
 		}
+	}
+}
+
+// TestCheckModel sees that the weights are compared too, not the digests alone.
+func TestCheckModel(t *testing.T) {
+	m := load(t, configs["llama"])
+	p := compile(t, m, lower.Options{}).Plan
+	if err := exec.CheckModel(p, m.File); err != nil {
+		t.Error(err)
+	}
+	other := configs["llama"]
+	other.Seed = 7
+	if err := exec.CheckModel(p, load(t, other).File); err != nil {
+		t.Errorf("other weights under the same directory: error %v; they are not read here", err)
+	}
+	p.Weights[0].Dims[0]++
+	if err := exec.CheckModel(p, m.File); err == nil || !strings.Contains(err.Error(), p.Weights[0].Name) {
+		t.Errorf("a weight of other dims: error %v", err)
+	}
+	p.Model.Size++
+	if err := exec.CheckModel(p, m.File); err == nil || !strings.Contains(err.Error(), "the plan is for another model") {
+		t.Errorf("another size: error %v", err)
 	}
 }
 

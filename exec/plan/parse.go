@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"bytes"
 	"fmt"
 	"strconv"
 	"strings"
@@ -37,6 +38,9 @@ func Parse(text []byte) (*Plan, error) {
 	}
 	return r.plan, nil
 }
+
+// IsPlan reports whether a file is a plan, well-formed or not, by its first bytes.
+func IsPlan(head []byte) bool { return bytes.HasPrefix(head, []byte(magic)) }
 
 func parseVersion(line string) (int, error) {
 	s, ok := strings.CutPrefix(line, magic+" ")

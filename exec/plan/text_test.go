@@ -285,3 +285,24 @@ func TestJSON(t *testing.T) {
 		t.Errorf("fallbacks: %v, want 1", got.Fallbacks)
 	}
 }
+
+func TestIsPlan(t *testing.T) {
+	text := plan.Print(plantest.Plan(0))
+	for _, c := range []struct {
+		head string
+		want bool
+	}{
+		{string(text), true},
+		{string(text[:12]), true},
+		{"pesti-plan 9999", true}, // a plan, though one that Parse refuses
+		{"pesti-plan", true},
+		{"pesti-pla", false},
+		{"GGUF", false},
+		{" pesti-plan 1", false},
+		{"", false},
+	} {
+		if got := plan.IsPlan([]byte(c.head)); got != c.want {
+			t.Errorf("IsPlan(%.20q) = %v, want %v", c.head, got, c.want)
+		}
+	}
+}
