@@ -40,6 +40,18 @@ type Options struct {
 	Dump func(name, text string)
 }
 
+// An OptionError is about what an option asks for: who set it can set it otherwise.
+type OptionError struct{ Err error }
+
+func (e *OptionError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *OptionError) Unwrap() error { return e.Err }
+
+func optionErrorf(format string, args ...any) error {
+	return &OptionError{fmt.Errorf(format, args...)}
+}
+
 // A Result is a plan and what it came from.
 type Result struct {
 	Plan  *plan.Plan
@@ -60,7 +72,7 @@ const (
 // Passes returns all passes, graph passes first, for parsing a pass list and for help.
 func Passes() []pass.Pass { return slices.Concat(pass.Graph(), loweringPasses(lowering{})) }
 
-// Compile turns a model into a verified plan.
+// Compile turns a model into a verified plan. Its errors about options are OptionErrors.
 func Compile(m *frontend.Model, o Options) (*Result, error) {
 	if err := o.complete(m.Params); err != nil {
 		return nil, err
@@ -80,7 +92,7 @@ func CompileGraph(m *frontend.Model, g *graph.Graph, o Options) (*Result, error)
 	}
 	off, err := pass.ParseSet(o.Passes, Passes())
 	if err != nil {
-		return nil, err
+		return nil, optionErrorf("--passes: %w", err)
 	}
 	if err := graph.Verify(g); err != nil {
 		return nil, fmt.Errorf("%s: %w", m.File.Path, err)
@@ -149,16 +161,16 @@ func (o *Options) complete(p *frontend.Params) error {
 			*s = def
 		}
 		if !slices.Contains(allowed, *s) {
-			return fmt.Errorf("--%s is %q, expected one of %v", flag, *s, allowed)
+			return optionErrorf("--%s is %q, expected one of %v", flag, *s, allowed)
 		}
 		return nil
 	}
-	within := func(n *int64, def, most int64, flag string) error {
+	within := func(n *int64, def, most int64, flag, why string) error {
 		if *n == 0 {
 			*n = def
 		}
 		if *n < 1 || *n > most {
-			return fmt.Errorf("--%s is %d, expected 1 to %d", flag, *n, most)
+			return optionErrorf("--%s is %d, expected 1 to %d%s", flag, *n, most, why)
 		}
 		return nil
 	}
@@ -168,11 +180,11 @@ func (o *Options) complete(p *frontend.Params) error {
 		set(&o.ISA, "portable", "isa", "portable"),
 		set(&o.Precision, "fast", "precision", "fast", "exact"),
 		set(&o.KV, map[string]string{"fast": "f16", "exact": "f32"}[o.Precision], "kv", "f32", "f16"),
-		within(&o.Ctx, min(defaultCtx, p.Context), p.Context, "ctx"),
-		within(&o.Sequences, 1, maxSequences, "sequences"),
-		within(&o.Ubatch, min(defaultUbatch, o.Ctx), 1<<16, "ubatch"),
-		within(&threads, 1, maxThreads, "threads"),
-		within(&o.Rows, min(o.Ubatch, max(o.Sequences, defaultRows)), o.Ubatch, "rows"),
+		within(&o.Ctx, min(defaultCtx, p.Context), p.Context, "ctx", ", the context that the model was trained for"),
+		within(&o.Sequences, 1, maxSequences, "sequences", ""),
+		within(&o.Ubatch, min(defaultUbatch, o.Ctx), 1<<16, "ubatch", ""),
+		within(&threads, 1, maxThreads, "threads", ""),
+		within(&o.Rows, min(o.Ubatch, max(o.Sequences, defaultRows)), o.Ubatch, "rows", ", which is --ubatch"),
 	} {
 		if err != nil {
 			return err
@@ -180,7 +192,7 @@ func (o *Options) complete(p *frontend.Params) error {
 	}
 	o.Threads = int(threads)
 	if o.Sequences > o.Ubatch {
-		return fmt.Errorf("--sequences is %d, expected at most --ubatch %d, since a step holds a token of each", o.Sequences, o.Ubatch)
+		return optionErrorf("--sequences is %d, expected at most --ubatch %d, since a step holds a token of each", o.Sequences, o.Ubatch)
 	}
 	return nil
 }
@@ -207,7 +219,7 @@ func markOutputs(g *graph.Graph, patterns []string) error {
 			for _, v := range n.Out {
 				ok, err := path.Match(pattern, v.Name)
 				if err != nil {
-					return fmt.Errorf("pattern %q: %w", pattern, err)
+					return optionErrorf("--values: pattern %q: %w", pattern, err)
 				}
 				if ok && v.Type.DType == graph.F32 {
 					found = true
@@ -218,7 +230,7 @@ func markOutputs(g *graph.Graph, patterns []string) error {
 			}
 		}
 		if !found {
-			return fmt.Errorf("pattern %q matches no value of the graph; see its names with: pesti dot MODEL --stage graph --all", pattern)
+			return optionErrorf("--values: pattern %q matches no value of the graph; see its names with: pesti dot MODEL --stage graph --all", pattern)
 		}
 	}
 	return nil
