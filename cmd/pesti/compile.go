@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 
@@ -15,19 +16,22 @@ func (a *app) compile() *cobra.Command {
 	var flags *compileFlags
 	cmd := a.verb("compile MODEL -o FILE.plan", "Compile a model to a plan",
 		`  pesti compile model.gguf -o model.plan --ctx 4096`,
-		arity{1, 1, "MODEL"}, interruptible(func(cmd *cobra.Command, args []string) error {
+		arity{1, 1, "MODEL"}, a.interruptible(func(cmd *cobra.Command, args []string) error {
 			if out == "" {
 				return usagef("pesti compile: expected -o FILE.plan, the file to write")
 			}
-			return a.compileTo(out, args[0], flags)
+			return a.compileTo(cmd.Context(), out, args[0], flags)
 		}))
-	cmd.Flags().StringVarP(&out, "output", "o", "", "the plan `FILE` to write")
+	cmd.Long = cmd.Short + `.
+
+A plan for dump shows what comes out of each block: it needs --values 'blk.*.out'.`
+	cmd.Flags().StringVarP(&out, "output", "o", "", "the plan `FILE` to write; - is standard output")
 	flags = addCompileFlags(cmd, "fast")
 	return cmd
 }
 
 // compileTo compiles the model called name and writes the plan to path.
-func (a *app) compileTo(path, name string, flags *compileFlags) error {
+func (a *app) compileTo(ctx context.Context, path, name string, flags *compileFlags) error {
 	o, err := flags.options(a)
 	if err != nil {
 		return err
@@ -68,7 +72,7 @@ func (a *app) compileTo(path, name string, flags *compileFlags) error {
 	}
 	p := res.Plan
 	p.Model.Data = digestText(h.sum)
-	err = writeFile(path, func(w io.Writer) error {
+	err = a.output(ctx, path, func(w io.Writer) error {
 		_, err := w.Write(plan.Print(p))
 		return err
 	})
@@ -80,6 +84,6 @@ func (a *app) compileTo(path, name string, flags *compileFlags) error {
 		steps += g.Steps
 	}
 	fmt.Fprintf(a.stderr, "%s: %d programs, %d steps, arena %s (bound %s), state %s\n",
-		path, len(p.Programs), steps, bytesText(memory.Arena), bytesText(memory.ArenaLowerBound), bytesText(memory.State))
+		path, len(p.Programs), steps, plan.HumanBytes(memory.Arena), plan.HumanBytes(memory.ArenaLowerBound), plan.HumanBytes(memory.State))
 	return nil
 }

@@ -1,7 +1,8 @@
 package main
 
 import (
-	"fmt"
+	"bytes"
+	"cmp"
 	"io"
 	"path/filepath"
 	"strings"
@@ -29,7 +30,7 @@ func (a *app) dot() *cobra.Command {
 	var flags *compileFlags
 	cmd := a.verb("dot MODEL|PLAN", "Draw a graph or a plan",
 		`  pesti dot model.gguf -o plan.svg`,
-		arity{1, 1, "MODEL or PLAN"}, interruptible(func(cmd *cobra.Command, args []string) error {
+		arity{1, 1, "MODEL or PLAN"}, a.interruptible(func(cmd *cobra.Command, args []string) error {
 			format, err := pictureFormat(o.out)
 			if err != nil {
 				return err
@@ -41,21 +42,21 @@ func (a *app) dot() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if o.out == "" {
-				_, err := io.WriteString(a.stdout, text)
-				return err
-			}
-			a.progress("drawing %s", o.out)
-			return writeFile(o.out, func(w io.Writer) error {
-				if format == "dot" {
-					_, err := io.WriteString(w, text)
-					return err
+			picture := bytes.NewBufferString(text)
+			if format != "dot" {
+				a.progress("drawing %s", o.out)
+				picture.Reset()
+				if err := draw.Render(text, format, picture); err != nil {
+					return about(args[0], err)
 				}
-				return draw.Render(text, format, w)
+			}
+			return a.output(cmd.Context(), cmp.Or(o.out, standardStream), func(w io.Writer) error {
+				_, err := picture.WriteTo(w)
+				return err
 			})
 		}))
 	f := cmd.Flags()
-	f.StringVarP(&o.out, "output", "o", "", "`FILE` to write, .dot, .svg or .png; without it, dot text is printed")
+	f.StringVarP(&o.out, "output", "o", "", "`FILE` to write, .dot, .svg or .png; - or none is dot text on standard output")
 	f.Var(&o.stage, "stage", "the graph as built, after fusion, or the plan")
 	f.Var(&o.layer, "layer", "only block N")
 	f.BoolVar(&o.all, "all", false, "everything, nothing folded")
@@ -68,7 +69,9 @@ func (a *app) dot() *cobra.Command {
 // pictureFormat returns the format that a file name asks for.
 func pictureFormat(path string) (string, error) {
 	switch format := strings.TrimPrefix(strings.ToLower(filepath.Ext(path)), "."); {
-	case path == "", format == "dot", format == "svg", format == "png":
+	case path == "", path == standardStream:
+		return "dot", nil
+	case format == "dot", format == "svg", format == "png":
 		return format, nil
 	}
 	return "", usagef("-o %s: expected a name that ends in .dot, .svg or .png", path)
@@ -104,8 +107,8 @@ func (a *app) draw(name string, o *dotOptions, flags *compileFlags) (text string
 	default:
 		text, err = draw.Plan(res.Plan, options)
 	}
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", name, err)
+	if err != nil { // no such block or program
+		return "", usage{about(name, err)}
 	}
 	return text, nil
 }

@@ -40,8 +40,9 @@ func TestDot(t *testing.T) {
 			t.Errorf("dot -o %s: %+v", name, r)
 		}
 	}
-	pesti("dot", "demo", "--layer", "99").fails(t, 1, "demo", "99")
-	pesti("dot", plan, "--program", "none").fails(t, 1, plan, "none")
+	if out := ok(t, "dot", plan, "-o", "-"); out != texts[""] {
+		t.Errorf("-o - prints another picture")
+	}
 	pesti("dot", "demo", "-o", filepath.Join(dir, "no", "p.svg")).fails(t, 1, "p.svg")
 }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -73,7 +74,7 @@ func promptIDs(s *subject, prompt string) ([]int32, error) {
 	s.app.warn(tok.Warnings())
 	ids, err := encodePrompt(tok, []byte(prompt))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.file.Path, err)
+		return nil, about(s.file.Path, err)
 	}
 	return ids, nil
 }
@@ -101,18 +102,18 @@ func (a *app) dumpValues(ctx context.Context, s *subject, ids []int32, dir strin
 	}
 	defer engine.Close()
 	if err := evaluate(ctx, a, engine, ids, values); err != nil {
-		return err
+		return about(s.name, err)
 	}
 	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return err
+		return cannot("made", dir, err)
 	}
 	tokens := tensor.New(tensor.WithShape(len(ids)), tensor.WithBacking(slices.Clone(ids)))
-	if err := writeNpy(filepath.Join(dir, "tokens.npy"), tokens); err != nil {
+	if err := a.writeNpy(ctx, filepath.Join(dir, "tokens.npy"), tokens); err != nil {
 		return err
 	}
 	for _, v := range values {
 		a.progress("writing %s", v.file)
-		if err := writeNpy(filepath.Join(dir, v.file), v.dense()); err != nil {
+		if err := a.writeNpy(ctx, filepath.Join(dir, v.file), v.dense()); err != nil {
 			return err
 		}
 	}
@@ -123,12 +124,38 @@ func (a *app) dumpValues(ctx context.Context, s *subject, ids []int32, dir strin
 // A shownValue is one that the plan hands out, with the rows of all tokens.
 type shownValue struct {
 	name, file string
+	dims       []string // of a row, in the plan's words; C is the positions of a sequence
 	rows       int
 	data       []float32
 }
 
+// positions is the dim whose extent is the context, of which ids use the first part.
+const positions = "C"
+
+// dense returns the value as a tensor of a dim for the rows and those of a row.
 func (v *shownValue) dense() *tensor.Dense {
-	return tensor.New(tensor.WithShape(v.rows, v.width()), tensor.WithBacking(v.data))
+	shape, rest := []int{v.rows}, v.width()
+	for _, dim := range v.dims[:max(len(v.dims)-1, 0)] {
+		n, err := strconv.Atoi(dim)
+		if err != nil || n < 1 || rest%n != 0 {
+			break // no plain extent: what is left stays one dim
+		}
+		shape, rest = append(shape, n), rest/n
+	}
+	return tensor.New(tensor.WithShape(append(shape, rest)...), tensor.WithBacking(v.data))
+}
+
+// add appends rows of a step of the plan for ctx positions, of which used are in use.
+func (v *shownValue) add(rows *tensor.Dense, used, ctx int) {
+	data := rows.Float32s()
+	v.rows += rows.Shape()[0]
+	if len(v.dims) == 0 || v.dims[len(v.dims)-1] != positions {
+		v.data = append(v.data, data...)
+		return
+	}
+	for ; len(data) >= ctx; data = data[ctx:] {
+		v.data = append(v.data, data[:used]...)
+	}
 }
 
 func (v *shownValue) width() int { return len(v.data) / v.rows }
@@ -145,7 +172,7 @@ func shownValues(s *subject) (values, layers []*shownValue, err error) {
 	for i := range s.plan.Buffers {
 		b := &s.plan.Buffers[i]
 		if b.Class == plan.IO && b.Format == "f32" && b.Name != logits.name {
-			v := &shownValue{name: b.Name, file: b.Name + ".npy"}
+			v := &shownValue{name: b.Name, file: b.Name + ".npy", dims: strings.Split(b.Elems, "*")[1:]}
 			byName[b.Name] = v
 			values = append(values, v)
 		}
@@ -191,12 +218,7 @@ func evaluate(ctx context.Context, a *app, engine *exec.Engine, ids []int32, val
 			if err != nil {
 				return err
 			}
-			part := t.Float32s()
-			if v.data == nil {
-				v.data = make([]float32, 0, len(part)/n*len(ids))
-			}
-			v.data = append(v.data, part...)
-			v.rows += n
+			v.add(t, len(ids), int(target.Ctx))
 		}
 	}
 	a.progress("")

@@ -113,12 +113,36 @@ func TestDumpValues(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "blk.2.out.npy")); err == nil {
 		t.Errorf("blk.2.out is written twice")
 	}
-	pesti("dump", "demo", "--ids", "1", "-o", dir, "--values", "blk.9.*").fails(t, 1, "blk.9.*")
-	pesti("dump", "demo", "--ids", "999999", "-o", dir).fails(t, 1, "999999")
 	pesti("dump", "demo", "-p", story, "--ctx", "3", "-o", dir).fails(t, 1, "4 tokens", "at most 3")
 	file := filepath.Join(dir, "file")
 	saveFile(t, file, "")
 	pesti("dump", "demo", "-p", story, "-o", file).fails(t, 1, file)
+}
+
+// Values of three dims keep them; of the context's positions those in use are written, whatever
+// the steps and wherever the shape comes from.
+func TestDumpShapes(t *testing.T) {
+	plan, _ := demoPlan(t, "--precision", "exact", "--values", "blk.1.probs", "--values", "blk.*.out")
+	for _, args := range [][]string{{"demo", "--values", "blk.1.probs"}, {"demo", "--values", "blk.1.probs", "--ubatch", "2"}, {plan}} {
+		dir := t.TempDir()
+		ok(t, append([]string{"dump", "--ids", "1,2,3,4,5", "-o", dir}, args...)...)
+		probs := readNpy(t, filepath.Join(dir, "blk.1.probs.npy"))
+		if want := []int{5, 4, 5}; !slices.Equal(probs.Shape(), want) {
+			t.Fatalf("dump %q: probabilities have shape %v, want %v", args, probs.Shape(), want)
+		}
+		for i, row := 0, probs.Float32s(); len(row) > 0; i, row = i+1, row[5:] {
+			sum := 0.0
+			for c, p := range row[:5] {
+				sum += float64(p)
+				if token := i / 4; c > token && p != 0 {
+					t.Errorf("dump %q: token %d looks at %d, with probability %v", args, token, c, p)
+				}
+			}
+			if math.Abs(sum-1) > 1e-5 {
+				t.Errorf("dump %q: the probabilities of row %d add up to %v", args, i, sum)
+			}
+		}
+	}
 }
 
 // A plan shows what it was compiled to show.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,49 +13,128 @@ import (
 	"gorgonia.org/tensor"
 )
 
+// standardStream is the path that stands for standard input or output.
+const standardStream = "-"
+
+// readInput returns the bytes of a file.
+func readInput(path string) ([]byte, error) {
+	b, err := os.ReadFile(path)
+	return b, cannot("opened", path, err)
+}
+
+// cannot returns err, if there is one, as an error about the file at path.
+func cannot(verb, path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var of *os.PathError
+	if errors.As(err, &of) {
+		err = of.Err
+	}
+	if path == "" {
+		path = `""`
+	}
+	return fmt.Errorf("%s: cannot be %s: %w", path, verb, err)
+}
+
+// output has write fill the file at path, or standard output.
+func (a *app) output(ctx context.Context, path string, write func(io.Writer) error) error {
+	if path != standardStream {
+		return a.writeFile(ctx, path, write)
+	}
+	b := bufio.NewWriterSize(watched{ctx, a.stdout}, writeSize)
+	if err := write(b); err != nil {
+		return err
+	}
+	return b.Flush()
+}
+
 // writeFile has write fill the file at path. A file that is there is replaced only when all has
-// been written, so that nobody ever reads half of one. What is no regular file, such as
-// /dev/stdout, is written to as it is.
-func writeFile(path string, write func(io.Writer) error) error {
+// been written, so that nobody ever reads half of one; an interrupt leaves it as it was. What is
+// no regular file, such as /dev/stdout, is written to as it is.
+func (a *app) writeFile(ctx context.Context, path string, write func(io.Writer) error) error {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real // replace the file, not the link to it
 	}
 	info, err := os.Stat(path)
 	if err == nil && !info.Mode().IsRegular() {
-		return fill(path, os.O_WRONLY, write)
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			return cannot("opened", path, err)
+		}
+		return fill(ctx, f, write)
 	}
-	part := fmt.Sprintf("%s.%d.tmp", path, os.Getpid())
-	err = fill(part, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, write)
+	f, err := a.createPart(path)
+	if err != nil {
+		return cannot("written", path, err)
+	}
+	err = fill(ctx, f, write)
+	a.files.Lock()
+	defer a.files.Unlock()
+	a.part = ""
 	if err == nil {
-		err = os.Rename(part, path)
+		err = os.Rename(f.Name(), path)
 	}
 	if err == nil {
 		return nil
 	}
-	os.Remove(part)
+	os.Remove(f.Name())
 	var of *os.PathError
-	if errors.As(err, &of) && of.Path == part {
-		return fmt.Errorf("%s: cannot be written: %w", path, of.Err)
+	if errors.As(err, &of) && of.Path == f.Name() {
+		return cannot("written", path, of)
 	}
 	return err
 }
 
-// fill opens the file at path and has write fill it.
-func fill(path string, flags int, write func(io.Writer) error) error {
-	f, err := os.OpenFile(path, flags, 0o666)
-	if err != nil {
-		return err
+// createPart creates the file that becomes the one at path when all is written.
+func (a *app) createPart(path string) (*os.File, error) {
+	a.files.Lock()
+	defer a.files.Unlock()
+	f, err := os.Create(fmt.Sprintf("%s.%d.tmp", path, os.Getpid()))
+	if err == nil {
+		a.part = f.Name()
 	}
-	b := bufio.NewWriterSize(f, 1<<18)
-	err = write(b)
+	return f, err
+}
+
+// abandonFiles removes the file that is being written, and lets no other be begun or ended.
+func (a *app) abandonFiles() {
+	a.files.Lock()
+	if a.part != "" {
+		os.Remove(a.part)
+	}
+}
+
+// writeSize is how many bytes are written at a time.
+const writeSize = 1 << 18
+
+// fill has write fill f, and closes it.
+func fill(ctx context.Context, f *os.File, write func(io.Writer) error) error {
+	b := bufio.NewWriterSize(watched{ctx, f}, writeSize)
+	err := write(b)
 	if err == nil {
 		err = b.Flush()
 	}
 	return errors.Join(err, f.Close())
 }
 
+// A watched writer takes nothing more once its context is done.
+type watched struct {
+	ctx context.Context
+	to  io.Writer
+}
+
+func (w watched) Write(b []byte) (int, error) {
+	if err := w.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return w.to.Write(b)
+}
+
 // writeNpy writes t as a file that numpy.load reads.
-func writeNpy(path string, t *tensor.Dense) error { return writeFile(path, t.WriteNpy) }
+func (a *app) writeNpy(ctx context.Context, path string, t *tensor.Dense) error {
+	return a.writeFile(ctx, path, t.WriteNpy)
+}
 
 // printJSON prints v indented on standard output.
 func (a *app) printJSON(v any) error {
@@ -62,16 +142,4 @@ func (a *app) printJSON(v any) error {
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
 	return e.Encode(v)
-}
-
-// bytesText returns a size for people: "374.0 MiB".
-func bytesText(n int64) string {
-	x, units := float64(n), []string{"B", "KiB", "MiB", "GiB", "TiB"}
-	for x >= 1024 && len(units) > 1 {
-		x, units = x/1024, units[1:]
-	}
-	if units[0] == "B" {
-		return fmt.Sprintf("%d B", n)
-	}
-	return fmt.Sprintf("%.1f %s", x, units[0])
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"pesti/exec/plan"
 	"pesti/frontend"
 	"pesti/frontend/tokenizer"
 	"pesti/gguf"
@@ -22,7 +24,7 @@ func (a *app) inspect() *cobra.Command {
 	var extract, out string
 	cmd := a.verb("inspect MODEL", "Show what a model file holds, check it, or extract a tensor",
 		`  pesti inspect model.gguf --tensors`,
-		arity{1, 1, "MODEL"}, interruptible(func(cmd *cobra.Command, args []string) error {
+		arity{1, 1, "MODEL"}, a.interruptible(func(cmd *cobra.Command, args []string) error {
 			switch {
 			case (extract == "") != (out == ""):
 				return usagef("pesti inspect: expected --extract TENSOR and -o FILE.npy together")
@@ -37,7 +39,7 @@ func (a *app) inspect() *cobra.Command {
 			switch {
 			case extract != "":
 				a.progress("writing %s", out)
-				return extractTensor(f, extract, out)
+				return a.extractTensor(cmd.Context(), f, extract, out)
 			case check:
 				return a.checkFile(f)
 			case asJSON:
@@ -48,17 +50,17 @@ func (a *app) inspect() *cobra.Command {
 	cmd.Flags().BoolVar(&tensors, "tensors", false, "list all tensors")
 	cmd.Flags().BoolVar(&check, "check", false, "read all tensors and report what cannot be meant, such as NaN")
 	cmd.Flags().StringVar(&extract, "extract", "", "`TENSOR` to write as float32")
-	cmd.Flags().StringVarP(&out, "output", "o", "", "the .npy `FILE` to write")
+	cmd.Flags().StringVarP(&out, "output", "o", "", "the .npy `FILE` to write; - is standard output")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
-func extractTensor(f *gguf.File, name, path string) error {
+func (a *app) extractTensor(ctx context.Context, f *gguf.File, name, path string) error {
 	t, err := f.Dense(name)
 	if err != nil {
 		return err
 	}
-	return writeNpy(path, t)
+	return a.output(ctx, path, t.WriteNpy)
 }
 
 // A fileReport is what inspect tells of a file, as --json prints it.
@@ -153,13 +155,13 @@ func printFile(w io.Writer, r *fileReport) error {
 	if !r.Supported {
 		arch += " (not supported)"
 	}
-	fmt.Fprintf(t, "file\t%s, GGUF version %d, %s\n", r.File, r.Version, bytesText(r.Size))
+	fmt.Fprintf(t, "file\t%s, GGUF version %d, %s\n", r.File, r.Version, plan.HumanBytes(r.Size))
 	fmt.Fprintf(t, "architecture\t%s\n", arch)
 	fmt.Fprintf(t, "name\t%s\n", cmp.Or(r.Name, "none"))
 	fmt.Fprintf(t, "keys\t%d\n", r.KeyCount)
 	fmt.Fprintf(t, "tensors\t%d with %.1f million parameters\n", r.TensorCount, float64(r.Parameters)/1e6)
 	for _, c := range r.Types {
-		fmt.Fprintf(t, "\t%d %s, %s\n", c.Tensors, c.Type, bytesText(c.Bytes))
+		fmt.Fprintf(t, "\t%d %s, %s\n", c.Tensors, c.Type, plan.HumanBytes(c.Bytes))
 	}
 	t.Flush()
 	if r.Tensors != nil {

@@ -121,6 +121,9 @@ func TestInspectExtract(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if out := ok(t, "inspect", "demo", "--extract", name, "-o", "-"); out != readFile(t, path) {
+			t.Errorf("-o - prints %d bytes, not those of the file", len(out))
+		}
 		got := readNpy(t, path)
 		if !slices.Equal(got.Shape(), want.Shape()) {
 			t.Errorf("%s has shape %v, want %v", name, got.Shape(), want.Shape())

@@ -12,9 +12,12 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"pesti/lower"
 )
 
 func main() {
@@ -38,6 +41,9 @@ type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	getenv         func(string) string
+
+	files sync.Mutex // held while a file is created or renamed, and for good by an interrupt
+	part  string     // the file that is being written, "" if none is
 }
 
 // run is the program: it runs one command line and returns its exit code.
@@ -65,9 +71,29 @@ func (a *app) root() *cobra.Command {
 MODEL is a GGUF file, or the word demo for a small model that this program carries with it.
 PLAN is a file that compile wrote.`
 	root.Example = `  pesti run -p "Once upon a time"`
+	root.Version = versionText()
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.SetHelpCommand(a.help(root))
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.CompletionOptions.HiddenDefaultCmd = true
 	return root
+}
+
+// help returns the verb that tells of the others, whose names cobra's own would not check.
+func (a *app) help(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [VERB]",
+		Short: "Tell how a verb is used",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			found, rest, err := root.Find(args)
+			if err != nil || len(rest) > 0 {
+				return fmt.Errorf("unknown verb %q; see pesti --help", strings.Join(args, " "))
+			}
+			found.InitDefaultHelpFlag()
+			found.InitDefaultVersionFlag()
+			return found.Help()
+		},
+	}
 }
 
 // group returns a command that has nothing but verbs under it.
@@ -110,9 +136,9 @@ func (a *app) verb(use, short, example string, args arity, body func(cmd *cobra.
 	}
 }
 
-// interruptible lets an interrupt end a body that has nothing to tidy up and does not watch the
-// context.
-func interruptible(body func(cmd *cobra.Command, args []string) error) func(cmd *cobra.Command, args []string) error {
+// interruptible lets an interrupt end a body that does not watch the context. A file that
+// is being written goes with it.
+func (a *app) interruptible(body func(cmd *cobra.Command, args []string) error) func(cmd *cobra.Command, args []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		done := make(chan error, 1)
 		go func() { done <- body(cmd, args) }()
@@ -120,6 +146,7 @@ func interruptible(body func(cmd *cobra.Command, args []string) error) func(cmd 
 		case err := <-done:
 			return err
 		case <-cmd.Context().Done():
+			a.abandonFiles()
 			return cmd.Context().Err()
 		}
 	}
@@ -153,16 +180,30 @@ func usagef(format string, args ...any) error { return usage{fmt.Errorf(format, 
 // verdict returns the exit code for an error, and whether the error needs to be told.
 func verdict(err error) (code int, message bool) {
 	var u usage
+	var o *lower.OptionError
 	var f failure
 	switch {
 	case err == nil, errors.Is(err, syscall.EPIPE): // who read the output has had enough
 		return 0, false
 	case errors.Is(err, context.Canceled):
 		return exitInterrupted, false
-	case errors.As(err, &u), !errors.As(err, &f):
+	case errors.As(err, &u), errors.As(err, &o), !errors.As(err, &f):
 		return exitUsage, true
 	}
 	return exitError, true
+}
+
+// about returns err as an error about the file called name, which it need not name yet. For the
+// executor the plan is "the plan"; only here it has a name.
+func about(name string, err error) error {
+	text := err.Error()
+	if strings.HasPrefix(text, name+": ") {
+		return err
+	}
+	if rest, ok := strings.CutPrefix(text, "plan: "); ok {
+		return fmt.Errorf("%s: %s", name, rest)
+	}
+	return fmt.Errorf("%s: %w", name, err)
 }
 
 // oneLine joins the lines of a message, such as one that quotes a file name with a line break.

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"pesti/conformance/demo"
+	planfile "pesti/exec/plan"
 	"pesti/gguf"
 )
 
@@ -133,6 +134,7 @@ func rewrittenDemo(t *testing.T, tensors bool, edit func(w *gguf.Writer), withou
 func TestUsageErrors(t *testing.T) {
 	plan := filepath.Join(t.TempDir(), "demo.plan")
 	ok(t, "compile", "demo", "-o", plan, "-t", "2", "--ctx", "64")
+	model := demoFile(t, nil)
 	for _, c := range []struct {
 		args  string // spaces separate, _ stands for nothing
 		words string
@@ -160,12 +162,20 @@ func TestUsageErrors(t *testing.T) {
 		{"run -p a --target gpu", "expected one of cpu"},
 		{"run -p a --isa sse2", "expected one of portable, neondot, avx2, avx512vnni, amx"},
 		{"run -p a --ctx 0", "1 or more"},
-		{"run -p a --ctx 1000000", "at most "},
+		{"run -p a --ctx 1000000", "demo: --ctx is 1000000, expected 1 to 512, the context"},
+		{"run -p a --stop _", "--stop is empty"},
+		{"run -p a --sequences 600", "demo: --sequences is 600, expected at most --ubatch 512"},
+		{"run -p a --sequences 1000000000000", "--sequences"},
+		{"run -p a --threads 100000", "--threads"},
+		{"run -p a --ubatch 9000000000000000000", "--ubatch"},
+		{"compile demo -o x.plan --values [bad", "demo: --values: pattern \"[bad\": "},
+		{"compile demo -o x.plan --values blk.99.*", "demo: --values: pattern \"blk.99.*\" matches no value"},
+		{"dump demo --ids 1 -o x --values blk.9.*", "demo: --values: pattern \"blk.9.*\" matches no value"},
 		{"run -p a --ubatch 0", "1 or more"},
 		{"run -p a --sequences 0", "1 or more"},
 		{"run -p a --ubatch 2 --sequences 3", "at most --ubatch 2"},
 		{"run -p a --passes fuse_swiglu", "-fuse_swiglu"},
-		{"run -p a --passes -bogus", "-bogus"},
+		{"run -p a --passes -bogus", "demo: --passes: "},
 		{"run demo -p a --model demo", "no plan"},
 		{"run PLAN -p a --ctx 32", "--ctx"},
 		{"run PLAN -p a --ubatch 32", "--ubatch"},
@@ -188,6 +198,10 @@ func TestUsageErrors(t *testing.T) {
 		{"dot demo --stage final", "expected one of graph, fused, plan"},
 		{"dot demo -o picture.gif", ".svg"},
 		{"dot demo --layer -1", "0 or more"},
+		{"dot demo --layer 4", "demo: block 4 "},
+		{"dot PLAN --layer 4", "demo.plan: block 4 "},
+		{"dot demo --program nope", "demo: program \"nope\""},
+		{"dot PLAN --program nope", "demo.plan: program \"nope\""},
 		{"dot", "0 arguments"},
 		{"compile", "0 arguments"},
 		{"compile demo", "-o FILE.plan"},
@@ -199,6 +213,7 @@ func TestUsageErrors(t *testing.T) {
 		{"inspect demo --check --json", "--check"},
 		{"tokenize", "0 arguments"},
 		{"tokenize demo --detokenize --ids", "--detokenize"},
+		{"tokenize demo --detokenize --no-parse-special", "--detokenize"},
 		{"dump demo -o x", "-p TEXT"},
 		{"dump demo -p a --ids 1 -o x", "-p TEXT"},
 		{"dump demo -p a", "-o DIR"},
@@ -211,6 +226,12 @@ func TestUsageErrors(t *testing.T) {
 		{"bench demo -p 0 -n 0", "-p or -n"},
 		{"plan show", "0 arguments"},
 		{"plan verify", "0 arguments"},
+		{"plan show demo", "demo: is a GGUF model, expected a plan"},
+		{"plan show MODEL", ".gguf: is a GGUF model, expected a plan"},
+		{"plan verify MODEL --seal", ".gguf: is a GGUF model, expected a plan"},
+		{"help bogus", `"bogus"`},
+		{"help plan bogus", `"plan bogus"`},
+		{"help run now", `"run now"`},
 		{"info now", "1 arguments"},
 		{"version now", "1 arguments"},
 	} {
@@ -219,11 +240,70 @@ func TestUsageErrors(t *testing.T) {
 			switch a {
 			case "PLAN":
 				args[i] = plan
+			case "MODEL":
+				args[i] = model
 			case "_":
 				args[i] = ""
 			}
 		}
 		t.Run(c.args, func(t *testing.T) { pesti(args...).fails(t, 2, c.words) })
+	}
+}
+
+func TestAbout(t *testing.T) {
+	for _, c := range []struct{ name, err, want string }{
+		{"a.gguf", "token id 9", "a.gguf: token id 9"},
+		{"a.gguf", "a.gguf: truncated", "a.gguf: truncated"},
+		{"a.gguf", "a.gguf2: truncated", "a.gguf: a.gguf2: truncated"},
+		{"a.plan", "plan: target is x", "a.plan: target is x"},
+		{"a.plan", "a.gguf: has 3 bytes", "a.plan: a.gguf: has 3 bytes"},
+		{"plan", "plan: target is x", "plan: target is x"},
+	} {
+		if got := about(c.name, errors.New(c.err)).Error(); got != c.want {
+			t.Errorf("about(%q, %q) = %q, want %q", c.name, c.err, got, c.want)
+		}
+	}
+	if err := about("a", context.Canceled); !errors.Is(err, context.Canceled) {
+		t.Errorf("an interrupt became %v", err)
+	}
+}
+
+// Each error names each file, and once.
+func TestErrorsNameFilesOnce(t *testing.T) {
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	plan, other, text, none := path("p.plan"), path("other.gguf"), path("text"), path("none")
+	ok(t, "compile", "demo", "-o", plan)
+	saveFile(t, other, readFile(t, rewrittenDemo(t, true, otherName)))
+	saveFile(t, text, "a text that is no model")
+	saveFile(t, path("isa.plan"), string(planfile.Seal([]byte(strings.Replace(readFile(t, plan), "cpu portable", "cpu sse9", 1)))))
+	for _, c := range []struct {
+		args []string
+		want string // of the error, after the name of the program
+	}{
+		{[]string{"run", plan, "--model", other, "-p", "a"}, plan + ": " + other + ": "},
+		{[]string{"plan", "verify", plan, "--model", other}, plan + ": " + other + ": the plan is for another model: "},
+		{[]string{"run", path("isa.plan"), "-p", "a"}, path("isa.plan") + `: instruction set "sse9"`},
+		{[]string{"run", plan, "--model", none, "-p", "a"}, none + ": cannot be opened: no such file"},
+		{[]string{"run", none, "-p", "a"}, none + ": cannot be opened: no such file"},
+		{[]string{"run", "-f", none}, none + ": cannot be opened: no such file"},
+		{[]string{"run", "-f", ""}, `"": cannot be opened: no such file`},
+		{[]string{"plan", "show", none}, none + ": cannot be opened: no such file"},
+		{[]string{"plan", "verify", none}, none + ": cannot be opened: no such file"},
+		{[]string{"dump", "demo", "--ids", "99999", "-o", dir}, "demo: token id 99999, "},
+		{[]string{"dump", plan, "--ids", "1", "-o", dir}, plan + ": the plan does not show blk.0.out"},
+		{[]string{"run", text, "-p", "a"}, text + `: is not a GGUF file: starts with "a te", expected a GGUF model or a plan`},
+		{[]string{"dot", dir}, dir + ": is a directory, expected a GGUF model or a plan"},
+		{[]string{"inspect", dir}, dir + ": is a directory, expected a GGUF file"},
+		{[]string{"plan", "show", text}, text + ": "},
+	} {
+		r := pesti(c.args...)
+		r.fails(t, 1, "pesti: "+c.want)
+		for _, name := range []string{plan, other, text, none, path("isa.plan")} {
+			if n := strings.Count(r.err, name); n > 1 || n < 1 && slices.Contains(c.args, name) && !slices.Contains(c.args, none) {
+				t.Errorf("%q: the error is %q and names %s %d times", c.args, r.err, name, n)
+			}
+		}
 	}
 }
 
@@ -235,6 +315,12 @@ func TestHelp(t *testing.T) {
 		}
 		if args != "plan" && !strings.Contains(r.out, "Examples:") {
 			t.Errorf("pesti %s --help: no example", args)
+		}
+	}
+	for _, args := range []string{"", "run", "plan show"} {
+		words := strings.Fields(args)
+		if got, want := ok(t, append([]string{"help"}, words...)...), ok(t, append(words, "--help")...); got != want {
+			t.Errorf("help %s prints:\n%s\nwant:\n%s", args, got, want)
 		}
 	}
 	for _, args := range [][]string{nil, {"plan"}} {
@@ -281,6 +367,9 @@ func TestOneLine(t *testing.T) {
 func TestInfoAndVersion(t *testing.T) {
 	if out := ok(t, "version"); !strings.HasPrefix(out, "pesti ") || strings.Count(out, "\n") != 1 {
 		t.Errorf("version prints %q, want one line", out)
+	}
+	if out := ok(t, "--version"); out != ok(t, "version") {
+		t.Errorf("--version prints %q, want what version prints", out)
 	}
 	out := ok(t, "info")
 	for _, word := range []string{"gemma3, llama, qwen2", "Q4_K", "portable", "avx512vnni", "neondot", "amx", "matmul_group", "gemv.q5_0.q8x2"} {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -14,9 +13,6 @@ import (
 
 // demoName stands for the embedded model wherever a MODEL stands.
 const demoName = "demo"
-
-// planMagic is what a plan begins with.
-const planMagic = "pesti-plan"
 
 // openModel opens a MODEL and tells its warnings.
 func (a *app) openModel(name string) (*gguf.File, error) {
@@ -45,9 +41,9 @@ func isPlan(path string) bool {
 		return false
 	}
 	defer f.Close()
-	head := make([]byte, len(planMagic))
-	_, err = io.ReadFull(f, head)
-	return err == nil && bytes.Equal(head, []byte(planMagic))
+	head := make([]byte, 64)
+	n, _ := io.ReadFull(f, head)
+	return plan.IsPlan(head[:n])
 }
 
 // planModel opens the model that the plan at path belongs to: the one given, or else the one
@@ -88,18 +84,6 @@ func modelPath(planPath, model string) (string, error) {
 		model = rel
 	}
 	return filepath.ToSlash(model), nil
-}
-
-// checkIdentity returns an error unless f is the model that p was made for. The weights are not
-// read.
-func checkIdentity(p *plan.Plan, f *gguf.File) error {
-	if f.Size != p.Model.Size {
-		return fmt.Errorf("the plan is for another model: %s has %d bytes, the plan says %d", f.Path, f.Size, p.Model.Size)
-	}
-	if found := digestText(f.Digest()); found != p.Model.Directory {
-		return fmt.Errorf("the plan is for another model: the directory of %s has digest %s, the plan says %s", f.Path, found, p.Model.Directory)
-	}
-	return nil
 }
 
 func digestText(sum [32]byte) string { return fmt.Sprintf("sha256:%x", sum) }

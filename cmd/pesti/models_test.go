@@ -26,7 +26,7 @@ func TestModels(t *testing.T) {
 			if r.code != 0 || r.out != c.ids+"\n" || r.err != "" {
 				t.Errorf("tokenize --ids: %+v, want %s", r, c.ids)
 			}
-			r = call{stdin: strings.Replace(c.ids, "[2, ", "[", 1), args: []string{"tokenize", file, "--detokenize"}}.run()
+			r = call{stdin: c.ids, args: []string{"tokenize", file, "--detokenize"}}.run()
 			if r.out != fox {
 				t.Errorf("tokenize --detokenize: %+v", r)
 			}

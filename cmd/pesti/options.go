@@ -14,7 +14,6 @@ import (
 	"pesti/exec/cpu/isa"
 	"pesti/exec/cpu/kernel"
 	"pesti/frontend"
-	"pesti/graph/pass"
 	"pesti/lower"
 )
 
@@ -81,15 +80,9 @@ func (c *compileFlags) modelOnly(path string) error {
 	return err
 }
 
-// options returns the options of lower.Compile. The errors are about usage, but for an
-// instruction set that is not to be had.
+// options returns the options of lower.Compile, which checks them. An error is about an instruction
+// set that is not to be had.
 func (c *compileFlags) options(a *app) (lower.Options, error) {
-	if _, err := pass.ParseSet(c.passes, lower.Passes()); err != nil {
-		return lower.Options{}, usagef("--passes: %w", err)
-	}
-	if ubatch := c.ubatch.n; ubatch != 0 && c.sequences.n > ubatch {
-		return lower.Options{}, usagef("--sequences is %d, expected at most --ubatch %d", c.sequences.n, ubatch)
-	}
 	set, err := chooseISA(c.isa.word, a.getenv(isaVariable))
 	if err != nil {
 		return lower.Options{}, err
@@ -103,13 +96,10 @@ func (c *compileFlags) options(a *app) (lower.Options, error) {
 
 // compile compiles m, and dumps and explains where the flags say so.
 func (c *compileFlags) compile(a *app, m *frontend.Model, o lower.Options) (*lower.Result, error) {
-	if o.Ctx > m.Params.Context {
-		return nil, usagef("--ctx is %d, expected at most %d, the context that %s was trained for", o.Ctx, m.Params.Context, m.File.Path)
-	}
 	var dumpErr error
 	if c.dump != "" {
 		if err := os.MkdirAll(c.dump, 0o777); err != nil {
-			return nil, err
+			return nil, cannot("made", c.dump, err)
 		}
 		number := 0
 		o.Dump = func(name, text string) {
@@ -122,7 +112,7 @@ func (c *compileFlags) compile(a *app, m *frontend.Model, o lower.Options) (*low
 	}
 	res, err := lower.Compile(m, o)
 	if err != nil {
-		return nil, err
+		return nil, about(m.File.Path, err)
 	}
 	if c.explain {
 		for _, n := range res.Notes {

@@ -1,17 +1,19 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"pesti/exec"
 	"pesti/exec/plan"
 	"pesti/gguf"
 )
@@ -24,7 +26,7 @@ func (a *app) planShow() *cobra.Command {
 	var asJSON bool
 	cmd := a.verb("show FILE", "Print what a plan holds; the file itself is text too",
 		`  pesti plan show model.plan --json`,
-		arity{1, 1, "FILE"}, interruptible(func(cmd *cobra.Command, args []string) error {
+		arity{1, 1, "FILE"}, a.interruptible(func(cmd *cobra.Command, args []string) error {
 			p, err := loadPlan(args[0])
 			if err != nil {
 				return err
@@ -47,7 +49,7 @@ func (a *app) planShow() *cobra.Command {
 func printPlan(w io.Writer, p *plan.Plan) error {
 	s, t := plan.Summarise(p), tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	m := s.Memory
-	file := fmt.Sprintf("%s, %s", p.Model.File, bytesText(p.Model.Size))
+	file := fmt.Sprintf("%s, %s", p.Model.File, plan.HumanBytes(p.Model.Size))
 	if p.Model.File == "" {
 		file = "the embedded model demo"
 	}
@@ -55,8 +57,8 @@ func printPlan(w io.Writer, p *plan.Plan) error {
 	fmt.Fprintf(t, "target\t%s %s, precision %s, KV cache %s\n", s.Backend, s.ISA, s.Precision, s.KV)
 	fmt.Fprintf(t, "bounds\tthreads %d, ctx %d, ubatch %d, sequences %d\n", s.Threads, s.Ctx, s.Ubatch, s.Sequences)
 	fmt.Fprintf(t, "passes\t%s\n", cmp.Or(s.Passes, "all"))
-	fmt.Fprintf(t, "memory\tweights %s, packed %s, state %s, io %s\n", bytesText(m.Weight), bytesText(m.Packed), bytesText(m.State), bytesText(m.IO))
-	fmt.Fprintf(t, "arena\t%s (lower bound %s, unshared %s)\n", bytesText(m.Arena), bytesText(m.ArenaLowerBound), bytesText(m.ArenaUnshared))
+	fmt.Fprintf(t, "memory\tweights %s, packed %s, state %s, io %s\n", plan.HumanBytes(m.Weight), plan.HumanBytes(m.Packed), plan.HumanBytes(m.State), plan.HumanBytes(m.IO))
+	fmt.Fprintf(t, "arena\t%s (lower bound %s, unshared %s)\n", plan.HumanBytes(m.Arena), plan.HumanBytes(m.ArenaLowerBound), plan.HumanBytes(m.ArenaUnshared))
 	fmt.Fprintf(t, "fusions\tqkv %d, swiglu %d, attention %d\n", s.Fusions.QKV, s.Fusions.SwiGLU, s.Fusions.Attention)
 	fmt.Fprintf(t, "fallbacks\t%d\n", s.Fallbacks)
 	if err := t.Flush(); err != nil {
@@ -86,11 +88,28 @@ func printPlan(w io.Writer, p *plan.Plan) error {
 
 // loadPlan reads the plan at path and verifies it.
 func loadPlan(path string) (*plan.Plan, error) {
-	text, err := os.ReadFile(path)
+	text, err := readPlanText(path)
 	if err != nil {
 		return nil, err
 	}
 	return parsePlan(path, text)
+}
+
+// readPlanText returns what the PLAN at path holds, if it is no model.
+func readPlanText(path string) ([]byte, error) {
+	var text []byte
+	isModel := path == demoName
+	if !isModel {
+		var err error
+		if text, err = readInput(path); err != nil {
+			return nil, err
+		}
+		isModel = bytes.HasPrefix(text, []byte("GGUF"))
+	}
+	if isModel {
+		return nil, usagef("%s: is a GGUF model, expected a plan", path)
+	}
+	return text, nil
 }
 
 func parsePlan(path string, text []byte) (*plan.Plan, error) {
@@ -109,16 +128,16 @@ func (a *app) planVerify() *cobra.Command {
 	var seal bool
 	cmd := a.verb("verify FILE", "Verify a plan in full, and that a model is the one it was made for",
 		`  pesti plan verify model.plan --model model.gguf`,
-		arity{1, 1, "FILE"}, interruptible(func(cmd *cobra.Command, args []string) error {
-			return a.verifyPlan(args[0], model, seal)
+		arity{1, 1, "FILE"}, a.interruptible(func(cmd *cobra.Command, args []string) error {
+			return a.verifyPlan(cmd.Context(), args[0], model, seal)
 		}))
 	cmd.Flags().StringVar(&model, "model", "", "`MODEL` to compare with, all weights read")
 	cmd.Flags().BoolVar(&seal, "seal", false, "write a new digest into a plan that was edited, if it verifies")
 	return cmd
 }
 
-func (a *app) verifyPlan(path, model string, seal bool) error {
-	text, err := os.ReadFile(path)
+func (a *app) verifyPlan(ctx context.Context, path, model string, seal bool) error {
+	text, err := readPlanText(path)
 	if err != nil {
 		return err
 	}
@@ -146,7 +165,7 @@ func (a *app) verifyPlan(path, model string, seal bool) error {
 		compared = ", for " + model
 	}
 	if seal {
-		err := writeFile(path, func(w io.Writer) error {
+		err := a.writeFile(ctx, path, func(w io.Writer) error {
 			_, err := w.Write(sealed)
 			return err
 		})
@@ -161,7 +180,7 @@ func (a *app) verifyPlan(path, model string, seal bool) error {
 
 // checkModel returns an error unless f is the model that p was made for, weights included.
 func checkModel(p *plan.Plan, f *gguf.File) error {
-	if err := checkIdentity(p, f); err != nil {
+	if err := exec.CheckModel(p, f); err != nil {
 		return err
 	}
 	if p.Model.Data == "" {

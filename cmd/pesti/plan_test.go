@@ -59,6 +59,16 @@ func TestPlanShow(t *testing.T) {
 		t.Errorf("fallbacks are %v, want none", got["fallbacks"])
 	}
 
+	// A program that a plan lacks is null, not absent.
+	one, _ := demoPlan(t, "--ubatch", "1")
+	if err := json.Unmarshal([]byte(ok(t, "plan", "show", one, "--json")), &got); err != nil {
+		t.Fatal(err)
+	}
+	programs = got["programs"].(map[string]any)
+	if small, has := programs["small"]; !has || small != nil || programs["decode"] == nil || len(programs) != 3 {
+		t.Errorf("with --ubatch 1 the programs are %v", programs)
+	}
+
 	page := ok(t, "plan", "show", path)
 	for _, word := range []string{`qwen2 "PESTI demo storyteller"`, "the embedded model", "cpu portable", "arena", "decode", "1-2", "32-100", "matmul_group"} {
 		if !strings.Contains(page, word) {

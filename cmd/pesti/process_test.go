@@ -2,12 +2,17 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
 )
 
 // mainVariable makes the test binary the program itself.
@@ -93,6 +98,53 @@ func TestProcess(t *testing.T) {
 	waiting := start(t, "tokenize", "demo", "--bogus")
 	if code := waiting.exitCode(); code != exitUsage {
 		t.Errorf("an unknown flag: exit code %d", code)
+	}
+}
+
+// An interrupt leaves neither half a file nor a part of one.
+func TestInterruptWhileWriting(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "x")
+	saveFile(t, path, "old")
+	ctx, cancel := context.WithCancel(context.Background())
+	a := &app{}
+	begun, resume, ended := make(chan bool), make(chan bool), make(chan error, 1)
+	verb := a.verb("write", "", "", arity{}, a.interruptible(func(cmd *cobra.Command, args []string) error {
+		err := a.writeFile(cmd.Context(), path, func(w io.Writer) error {
+			close(begun)
+			<-ctx.Done()
+			<-resume
+			_, err := w.Write(make([]byte, 2*writeSize))
+			return err
+		})
+		ended <- err
+		return err
+	}))
+	verb.SilenceErrors, verb.SilenceUsage = true, true
+	verb.SetArgs([]string{})
+	go func() {
+		<-begun
+		if files, _ := filepath.Glob(filepath.Join(dir, "*")); len(files) != 2 {
+			t.Errorf("while writing there are %q, want two files", files)
+		}
+		cancel()
+	}()
+	err := verb.ExecuteContext(ctx) // which does not wait for the writing
+	left := func() {
+		t.Helper()
+		if files, _ := filepath.Glob(filepath.Join(dir, "*")); len(files) != 1 || readFile(t, path) != "old" {
+			t.Errorf("the interrupt left %q, want the old file", files)
+		}
+	}
+	left()
+	a.files.Unlock() // no process lives longer; this one goes on
+	close(resume)
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("writing ends with %v, want an interrupt", err)
+	}
+	left()
+	if code, _ := verdict(err); code != exitInterrupted {
+		t.Errorf("exit code %d, want %d", code, exitInterrupted)
 	}
 }
 

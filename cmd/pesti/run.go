@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
+	"slices"
 	"syscall"
 	"time"
 
@@ -48,7 +48,17 @@ func (a *app) run() *cobra.Command {
 			if _, err := sample.New(o.params, 1); err != nil {
 				return usage{err}
 			}
-			return a.continueText(cmd.Context(), name, o, flags)
+			if slices.Contains(o.stops, "") {
+				return usagef("--stop is empty, expected the text to stop before")
+			}
+			text := []byte(o.prompt)
+			if cmd.Flags().Changed("file") {
+				var err error
+				if text, err = a.promptFile(o.promptFile); err != nil {
+					return err
+				}
+			}
+			return a.continueText(cmd.Context(), name, text, o, flags)
 		})
 	f := cmd.Flags()
 	f.SortFlags = false
@@ -69,15 +79,12 @@ func (a *app) run() *cobra.Command {
 	return cmd
 }
 
-// promptText returns the prompt, byte for byte.
-func (a *app) promptText(o *runOptions) ([]byte, error) {
-	switch o.promptFile {
-	case "":
-		return []byte(o.prompt), nil
-	case "-":
+// promptFile returns the prompt in the file at path, byte for byte.
+func (a *app) promptFile(path string) ([]byte, error) {
+	if path == standardStream {
 		return io.ReadAll(a.stdin)
 	}
-	return os.ReadFile(o.promptFile)
+	return readInput(path)
 }
 
 // runStats are the statistics of a run. Speeds are in tokens per second, 0 where there were none.
@@ -91,12 +98,8 @@ type runStats struct {
 	Fallbacks       int     `json:"fallbacks"` // steps of the plan that run reference kernels
 }
 
-// continueText runs the model or plan called name.
-func (a *app) continueText(ctx context.Context, name string, o *runOptions, flags *compileFlags) error {
-	text, err := a.promptText(o)
-	if err != nil {
-		return err
-	}
+// continueText runs the model or plan called name on a prompt.
+func (a *app) continueText(ctx context.Context, name string, text []byte, o *runOptions, flags *compileFlags) error {
 	begin := time.Now()
 	a.progress("loading %s", name)
 	s, err := a.open(name, o.model, flags)
@@ -114,7 +117,7 @@ func (a *app) continueText(ctx context.Context, name string, o *runOptions, flag
 	a.warn(tok.Warnings())
 	ids, err := encodePrompt(tok, text)
 	if err != nil {
-		return fmt.Errorf("%s: %w", s.file.Path, err)
+		return about(s.file.Path, err)
 	}
 	if err := s.checkLength(len(ids)); err != nil {
 		return err

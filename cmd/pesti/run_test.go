@@ -127,7 +127,11 @@ func TestRunContext(t *testing.T) {
 	if got, s := runs(t, "-p", story, "--ctx", "4"); got != "" || s.Stop != stopContext || s.GeneratedTokens != 0 {
 		t.Errorf("a prompt that fills the context gives %q, %+v", got, s)
 	}
-	pesti("run", "-p", story, "--ctx", "3").fails(t, 1, "4 tokens", "at most 3", "--ctx")
+	pesti("run", "-p", story, "--ctx", "3").fails(t, 1, "4 tokens", "at most 3", "up to 512", "--ctx")
+	r := pesti("run", "-p", strings.Repeat(story, 200))
+	if r.fails(t, 1, "at most 512"); strings.Contains(r.err, "--ctx") {
+		t.Errorf("the error is %q, want no hint at a larger context", r.err)
+	}
 }
 
 func TestRunPrompts(t *testing.T) {

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 
 	"pesti/exec"
 	"pesti/exec/plan"
@@ -31,7 +33,7 @@ func (a *app) open(name, model string, flags *compileFlags) (*subject, error) {
 			return nil, err
 		}
 		if err := allowedISA(s.plan.Target.ISA, a.getenv(isaVariable)); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+			return nil, about(name, err)
 		}
 		s.file, err = a.planModel(name, s.plan, model)
 		return s, err
@@ -42,8 +44,21 @@ func (a *app) open(name, model string, flags *compileFlags) (*subject, error) {
 	if s.options, err = flags.options(a); err != nil {
 		return nil, err
 	}
-	s.file, err = a.openModel(name)
-	return s, err
+	if s.file, err = a.openModel(name); err != nil {
+		return nil, orPlan(err)
+	}
+	return s, nil
+}
+
+// orPlan returns an error of package gguf, which knows no plans, for where one may stand too.
+func orPlan(err error) error {
+	text := err.Error()
+	for _, expected := range []string{"expected a GGUF file", `expected "GGUF"`} {
+		if before, after, ok := strings.Cut(text, expected); ok {
+			return errors.New(before + "expected a GGUF model or a plan" + after)
+		}
+	}
+	return err
 }
 
 // readPlan reads a PLAN for a verb that takes compile's options, of which a plan takes the number
@@ -91,18 +106,19 @@ func (s *subject) compile(adjust func(o *lower.Options, p *frontend.Params)) (*l
 func (s *subject) start() (*exec.Engine, error) {
 	e, err := exec.Open(s.plan, s.file, exec.Options{Threads: s.threads})
 	if err != nil {
-		if s.name != s.file.Path { // a plan; the error may be about either
-			err = fmt.Errorf("%s: %w", s.file.Path, err)
-		}
-		return nil, fmt.Errorf("%s: %w", s.name, err)
+		return nil, about(s.name, err)
 	}
 	return e, nil
 }
 
 // checkLength returns an error for a prompt that does not fit.
 func (s *subject) checkLength(prompt int) error {
-	if ctx := s.plan.Target.Ctx; int64(prompt) > ctx {
-		return fmt.Errorf("%s: the prompt has %d tokens, expected at most %d, the context of the plan; a larger one is compiled with --ctx", s.name, prompt, ctx)
+	ctx, hint := s.plan.Target.Ctx, ""
+	if int64(prompt) <= ctx {
+		return nil
 	}
-	return nil
+	if m, err := frontend.Load(s.file); err == nil && m.Params.Context > ctx {
+		hint = fmt.Sprintf("; a larger one, up to %d, is compiled with --ctx", m.Params.Context)
+	}
+	return fmt.Errorf("%s: the prompt has %d tokens, expected at most %d, the context of the plan%s", s.name, prompt, ctx, hint)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,9 +18,9 @@ func (a *app) tokenize() *cobra.Command {
 	var asIDs, noBOS, noSpecial, detokenize bool
 	cmd := a.verb("tokenize MODEL", "Turn standard input into tokens, or tokens into text",
 		`  printf %s "The quick brown fox" | pesti tokenize model.gguf --ids`,
-		arity{1, 1, "MODEL"}, interruptible(func(cmd *cobra.Command, args []string) error {
-			if detokenize && (asIDs || noBOS || noSpecial) {
-				return usagef("pesti tokenize: --detokenize takes no other option")
+		arity{1, 1, "MODEL"}, a.interruptible(func(cmd *cobra.Command, args []string) error {
+			if detokenize && (asIDs || noSpecial) {
+				return usagef("pesti tokenize: --detokenize takes no other option but --no-bos")
 			}
 			tok, err := a.tokenizerOf(args[0])
 			if err != nil {
@@ -30,7 +31,7 @@ func (a *app) tokenize() *cobra.Command {
 				return err
 			}
 			if detokenize {
-				return a.detokenize(tok, in)
+				return a.detokenize(tok, in, !noBOS)
 			}
 			ids, err := tok.Encode(in, tokenizer.Options{BOS: !noBOS, ParseSpecial: !noSpecial})
 			if err != nil {
@@ -43,7 +44,7 @@ func (a *app) tokenize() *cobra.Command {
 			return a.printPieces(tok, ids)
 		}))
 	cmd.Flags().BoolVar(&asIDs, "ids", false, "print a JSON array of ids")
-	cmd.Flags().BoolVar(&noBOS, "no-bos", false, "do not add the token that texts begin with")
+	cmd.Flags().BoolVar(&noBOS, "no-bos", false, "do not add the token that texts begin with, nor with --detokenize take it off")
 	cmd.Flags().BoolVar(&noSpecial, "no-parse-special", false, "take the names of control tokens as plain text")
 	cmd.Flags().BoolVar(&detokenize, "detokenize", false, "read ids, an array or spaced, and write their bytes")
 	return cmd
@@ -64,10 +65,21 @@ func (a *app) tokenizerOf(name string) (*tokenizer.Tokenizer, error) {
 	return tok, nil
 }
 
-func (a *app) detokenize(tok *tokenizer.Tokenizer, in []byte) error {
+// detokenize writes the text of the ids in a text. Where dropBOS is set, it is the text that would
+// give these ids: without the BOS token that the model adds.
+func (a *app) detokenize(tok *tokenizer.Tokenizer, in []byte, dropBOS bool) error {
 	ids, err := parseIDs(string(in))
 	if err != nil {
 		return fmt.Errorf("standard input: %w", err)
+	}
+	if dropBOS {
+		added, err := tok.Encode(nil, tokenizer.Options{BOS: true})
+		if err != nil {
+			return err
+		}
+		if n := len(added); n <= len(ids) && slices.Equal(ids[:n], added) {
+			ids = ids[n:]
+		}
 	}
 	text, err := tok.Decode(ids)
 	if err != nil {

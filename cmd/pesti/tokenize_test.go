@@ -75,10 +75,34 @@ func TestTokenizeSpecial(t *testing.T) {
 	if got := ids("", "--no-bos"); len(got) != 0 {
 		t.Errorf("--no-bos gives %v", got)
 	}
-	r := call{stdin: fmt.Sprint(empty[0]), args: []string{"tokenize", withBOS, "--detokenize"}}.run()
-	name := r.out
+	text := func(ids string, args ...string) string {
+		t.Helper()
+		r := call{stdin: ids, args: append([]string{"tokenize", "--detokenize", withBOS}, args...)}.run()
+		if r.code != 0 || r.err != "" {
+			t.Fatalf("%+v", r)
+		}
+		return r.out
+	}
+	bos := fmt.Sprint(empty[0])
+	name := text(bos, "--no-bos")
 	if name == "" {
-		t.Fatalf("BOS has no name: %+v", r)
+		t.Fatalf("BOS has no name")
+	}
+	// The BOS that was added is taken off again, once.
+	for _, in := range []string{"", "x", " a\n", "naïve"} {
+		array := strings.Trim(fmt.Sprint(ids(in)), "[]")
+		if got := text(array); got != in {
+			t.Errorf("%q came back as %q", in, got)
+		}
+		if got := text(array, "--no-bos"); got != name+in {
+			t.Errorf("%q came back with --no-bos as %q, want %q", in, got, name+in)
+		}
+	}
+	if got := text(bos + " " + bos); got != name {
+		t.Errorf("BOS twice is %q, want %q", got, name)
+	}
+	if got := text(""); got != "" {
+		t.Errorf("no ids are %q", got)
 	}
 	if got := ids(name); len(got) != 1 {
 		t.Errorf("the name of BOS gives %v, want it once", got)
