@@ -2,9 +2,9 @@ package exec
 
 import "pesti/exec/cpu"
 
-// ErrInterrupted is the error of a step that Interrupt ended.
+// ErrInterrupted is the error of a step that Interrupt ended. It is a context.Canceled.
 var ErrInterrupted = cpu.ErrInterrupted
 
 // Interrupt ends the step in progress after the wave it is in: it and all later steps return
-// ErrInterrupted. It may be called from any goroutine, while the engine is open.
+// ErrInterrupted. It may be called from any goroutine: context.AfterFunc(ctx, e.Interrupt).
 func (e *Engine) Interrupt() { e.machine.Interrupt() }

@@ -92,7 +92,7 @@ func (a *app) runBench(ctx context.Context, name string, tests []benchResult, o 
 			return fmt.Errorf("test %s: %w", tests[i].Test, err)
 		}
 	}
-	engine, err := s.start()
+	engine, err := s.start(ctx)
 	if err != nil {
 		return err
 	}

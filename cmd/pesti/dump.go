@@ -96,7 +96,7 @@ func (a *app) dumpValues(ctx context.Context, s *subject, ids []int32, dir strin
 	if err != nil {
 		return err
 	}
-	engine, err := s.start()
+	engine, err := s.start(ctx)
 	if err != nil {
 		return err
 	}

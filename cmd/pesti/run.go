@@ -122,7 +122,7 @@ func (a *app) continueText(ctx context.Context, name string, text []byte, o *run
 	if err := s.checkLength(len(ids)); err != nil {
 		return err
 	}
-	engine, err := s.start()
+	engine, err := s.start(ctx)
 	if err != nil {
 		return err
 	}

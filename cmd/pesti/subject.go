@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -102,12 +103,13 @@ func (s *subject) compile(adjust func(o *lower.Options, p *frontend.Params)) (*l
 	return res, nil
 }
 
-// start makes an engine for the plan.
-func (s *subject) start() (*exec.Engine, error) {
+// start makes an engine for the plan. The end of ctx interrupts its step in progress.
+func (s *subject) start(ctx context.Context) (*exec.Engine, error) {
 	e, err := exec.Open(s.plan, s.file, exec.Options{Threads: s.threads})
 	if err != nil {
 		return nil, about(s.name, err)
 	}
+	context.AfterFunc(ctx, e.Interrupt)
 	return e, nil
 }
 

@@ -6,7 +6,9 @@
 package cpu
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"runtime/debug"
 	"sync"
@@ -23,8 +25,9 @@ type Schedule [][][]kernel.Func
 // process cut the file short.
 var ErrFault = errors.New("mapped memory is gone")
 
-// ErrInterrupted is the error of a run that Interrupt ended before its last wave.
-var ErrInterrupted = errors.New("interrupted")
+// ErrInterrupted is the error of a run that Interrupt ended before its last wave. It is a
+// context.Canceled, since that is what mostly leads to an interrupt.
+var ErrInterrupted = fmt.Errorf("interrupted: %w", context.Canceled)
 
 // A Machine is a set of workers that run schedules, one at a time. Worker 0 is the goroutine that
 // calls Run; the others have an operating system thread each, which waits between runs: a short
@@ -44,8 +47,8 @@ type Machine struct {
 	// of their waves idle.
 	fault, interrupted atomic.Bool
 	_                  [56]byte
-	lots  []lot
-	ended sync.WaitGroup
+	lots               []lot
+	ended              sync.WaitGroup
 }
 
 // A lot is where a worker parks when there is nothing to run for long.
