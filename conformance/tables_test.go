@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"pesti/exec/cpu/isa"
 	"pesti/exec/cpu/kernel"
 	"pesti/exec/plan"
 	"pesti/gguf/quant"
@@ -121,5 +122,17 @@ func TestSharedConstants(t *testing.T) {
 		if err != nil || size != int64(ref.Q8x2Bytes(int(n))) {
 			t.Errorf("%d activations take %d bytes (%v) in plans, %d in kernels", n, size, err, ref.Q8x2Bytes(int(n)))
 		}
+	}
+}
+
+// TestInstructionSets: plans may name what the executor can detect, and nothing else.
+func TestInstructionSets(t *testing.T) {
+	var names []string
+	for _, s := range isa.Detect() {
+		names = append(names, s.Name)
+	}
+	slices.Sort(names)
+	if want := slices.Sorted(slices.Values(plan.ISAs)); !slices.Equal(names, want) {
+		t.Errorf("the executor detects %v, plans may name %v", names, want)
 	}
 }

@@ -16,6 +16,10 @@ const mostThreads = 1 << 16
 // An input is an io buffer that the caller fills before each run.
 type input struct{ name, format, extent string }
 
+// ISAs are the names of instruction sets that a plan may be for. That a machine has the plan's is
+// for the executor to see.
+var ISAs = []string{"portable", "avx2", "avx512vnni", "amx", "neondot"}
+
 // inputs is the table of them.
 var inputs = []input{
 	{"tokens", "i32", "T"},
@@ -90,10 +94,9 @@ func (v *verifier) target() error {
 	if t.Threads > mostThreads {
 		return fmt.Errorf("target: threads is %d, expected at most %d", t.Threads, mostThreads)
 	}
-	if t.Backend == "" || t.ISA == "" {
-		return fmt.Errorf("target: backend is %q, instruction set %q, expected both", t.Backend, t.ISA)
-	}
 	return first(
+		oneOf("target: backend", t.Backend, "cpu"),
+		oneOf("target: instruction set", t.ISA, ISAs...),
 		atLeast("model: size", p.Model.Size, 1),
 		oneOf("target: precision", t.Precision, "exact", "fast"),
 		oneOf("target: kv", t.KV, "f32", "f16"),

@@ -8,6 +8,9 @@ import (
 // maxUnit bounds the smallest share of a split, so that sums with it cannot overflow.
 const maxUnit = 1 << 30
 
+// maxLayer bounds block numbers, by far more than any model has.
+const maxLayer = 1 << 14
+
 // step checks a step against its signature and the steps before it.
 func (c *checker) step(st *Step) error {
 	sig := c.signatures[st.Kernel]
@@ -16,8 +19,8 @@ func (c *checker) step(st *Step) error {
 		return fmt.Errorf("kernel is %q, expected a row of the signature table", st.Kernel)
 	case st.ID != c.steps:
 		return fmt.Errorf("expected id %d: steps are numbered in execution order", c.steps)
-	case st.Layer < noLayer:
-		return fmt.Errorf("layer is %d, expected a block number, or none", st.Layer)
+	case st.Layer < noLayer, st.Layer > maxLayer:
+		return fmt.Errorf("layer is %d, expected a block number up to %d, or none", st.Layer, maxLayer)
 	}
 	rows := []string{"T", "R"}
 	if sig.Rows != "" {

@@ -138,6 +138,8 @@ var broken = []struct {
 	// Plan.
 	{"version", func(e editor) { e.Version = 2 }, []string{"version is 2, expected 1"}},
 	{"no model size", func(e editor) { e.Model.Size = 0 }, []string{"model", "size is 0"}},
+	{"backend", func(e editor) { e.Target.Backend = "tpu" }, []string{"backend", `"tpu"`, "cpu"}},
+	{"instruction set", func(e editor) { e.Target.ISA = "amx9" }, []string{"instruction set", `"amx9"`, "portable"}},
 	{"precision", func(e editor) { e.Target.Precision = "half" }, []string{"precision", `"half"`}},
 	{"cache format", func(e editor) { e.Target.KV = "q8_0" }, []string{"kv", `"q8_0"`}},
 	{"another cache format", func(e editor) { e.Target.KV = "f32" }, []string{"blk.0.cache_k", "f16", "f32"}},
@@ -236,6 +238,7 @@ var broken = []struct {
 	// Steps.
 	{"step id", func(e editor) { e.step("blk.0.attn").ID++ }, []string{"blk.0.attn", "expected id 3"}},
 	{"layer", func(e editor) { e.step("blk.0.attn").Layer = -2 }, []string{"blk.0.attn", "layer is -2"}},
+	{"absurd layer", func(e editor) { e.step("blk.0.attn").Layer = 1 << 62 }, []string{"blk.0.attn", "layer is 4611686018427387904"}},
 	{"kernel", func(e editor) { e.step("blk.0.attn").Kernel = "attentive" }, []string{"blk.0.attn", `"attentive"`}},
 	{"rows", func(e editor) { e.step("blk.0.attn").Rows = "R" }, []string{"blk.0.attn", "rows"}},
 	{"rows of nothing", func(e editor) { e.step("output_norm").Rows = "" }, []string{"output_norm", "rows"}},
