@@ -238,7 +238,7 @@ var broken = []struct {
 	// Steps.
 	{"step id", func(e editor) { e.step("blk.0.attn").ID++ }, []string{"blk.0.attn", "expected id 3"}},
 	{"layer", func(e editor) { e.step("blk.0.attn").Layer = -2 }, []string{"blk.0.attn", "layer is -2"}},
-	{"absurd layer", func(e editor) { e.step("blk.0.attn").Layer = 1 << 62 }, []string{"blk.0.attn", "layer is 4611686018427387904"}},
+	{"absurd layer", func(e editor) { e.step("blk.0.attn").Layer = 1 << 30 }, []string{"blk.0.attn", "layer is 1073741824"}},
 	{"kernel", func(e editor) { e.step("blk.0.attn").Kernel = "attentive" }, []string{"blk.0.attn", `"attentive"`}},
 	{"rows", func(e editor) { e.step("blk.0.attn").Rows = "R" }, []string{"blk.0.attn", "rows"}},
 	{"rows of nothing", func(e editor) { e.step("output_norm").Rows = "" }, []string{"output_norm", "rows"}},
