@@ -283,7 +283,7 @@ func TestErrorsNameFilesOnce(t *testing.T) {
 	}{
 		{[]string{"run", plan, "--model", other, "-p", "a"}, plan + ": " + other + ": "},
 		{[]string{"plan", "verify", plan, "--model", other}, plan + ": " + other + ": the plan is for another model: "},
-		{[]string{"run", path("isa.plan"), "-p", "a"}, path("isa.plan") + `: target: instruction set "sse9"`},
+		{[]string{"run", path("isa.plan"), "-p", "a"}, path("isa.plan") + `: target: instruction set is "sse9"`},
 		{[]string{"run", plan, "--model", none, "-p", "a"}, none + ": cannot be opened: no such file"},
 		{[]string{"run", none, "-p", "a"}, none + ": cannot be opened: no such file"},
 		{[]string{"run", "-f", none}, none + ": cannot be opened: no such file"},
