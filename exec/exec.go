@@ -65,9 +65,6 @@ func Open(p *plan.Plan, f *gguf.File, o Options) (*Engine, error) {
 	if err := plan.Verify(p); err != nil {
 		return nil, fmt.Errorf("plan: %w", err)
 	}
-	if p.Target.Backend != "cpu" {
-		return nil, fmt.Errorf("plan: target is %q, expected cpu", p.Target.Backend)
-	}
 	sets, err := isa.UpTo(p.Target.ISA)
 	if err != nil {
 		return nil, fmt.Errorf("plan: %w; compile for --isa portable", err)
