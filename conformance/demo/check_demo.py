@@ -2,8 +2,8 @@
 
     python check_demo.py MODEL.gguf [MODEL.gguf …] [--stories N] [--prompt TEXT]
 
-Reads GGUF files with gguf, computes in numpy, and shares no code with training but the
-sizes of the grammar. Per model it prints the perplexity on stories that training never
+Reads GGUF files with gguf and computes in numpy, apart from the model in train.py; the
+grammar and the byte-pair encoding are the same. Per model it prints the perplexity on stories that training never
 saw, one greedy story and N sampled at temperature 0.8, and how many of those have a
 fault that can be counted: no end, a name that nobody introduced, a wrong pronoun.
 """
