@@ -35,15 +35,7 @@ var configs = map[string]tiny.Config{
 
 func load(t testing.TB, c tiny.Config) *frontend.Model {
 	t.Helper()
-	data, err := tiny.GGUF(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := gguf.Parse("tiny.gguf", data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := frontend.Load(f)
+	m, err := frontend.Load(tiny.File(t, c))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,22 +7,13 @@ import (
 	"testing"
 
 	"pesti/conformance/tiny"
-	"pesti/gguf"
 	"pesti/gguf/quant"
 	"pesti/graph"
 )
 
 func load(t *testing.T, c tiny.Config) (*Model, error) {
 	t.Helper()
-	data, err := tiny.GGUF(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := gguf.Parse("tiny.gguf", data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return Load(f)
+	return Load(tiny.File(t, c))
 }
 
 // TestSabotage spoils one key or tensor of a sound model at a time.

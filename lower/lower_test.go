@@ -34,15 +34,7 @@ func realModel(t testing.TB, name string) *frontend.Model {
 
 func tinyModel(t testing.TB, c tiny.Config) *frontend.Model {
 	t.Helper()
-	data, err := tiny.GGUF(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := gguf.Parse("tiny.gguf", data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := frontend.Load(f)
+	m, err := frontend.Load(tiny.File(t, c))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"testing"
 
 	"pesti/gguf"
 	"pesti/gguf/quant"
@@ -131,6 +132,20 @@ func GGUF(c Config) ([]byte, error) {
 	var out bytes.Buffer
 	err := w.Write(&out)
 	return out.Bytes(), err
+}
+
+// File returns the model as an open file called tiny.gguf.
+func File(t testing.TB, c Config) *gguf.File {
+	t.Helper()
+	data, err := GGUF(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := gguf.Parse("tiny.gguf", data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
 }
 
 // vocabulary writes a byte-level BPE of 256 bytes, an end token and unused fillers.
