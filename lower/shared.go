@@ -68,13 +68,12 @@ func addShared(p *plan.Plan, g *graph.Graph, o *Options) (shared, error) {
 		p.Buffers = append(p.Buffers, b)
 		return b.ID, nil
 	}
-	inputs := []struct{ name, elems string }{{"tokens", "T"}, {"pos", "T"}, {"seq", "T"}, {"rows", "R"}, {"pages", "S*P"}}
-	for _, in := range inputs {
-		id, err := add(plan.IO, in.name, "i32", in.elems)
+	for _, in := range plan.Inputs() {
+		id, err := add(plan.IO, in.Name, in.Format, in.Elems)
 		if err != nil {
 			return s, err
 		}
-		s.io[in.name] = id
+		s.io[in.Name] = id
 	}
 	for _, v := range g.Outputs {
 		id, err := add(plan.IO, v.Name, string(v.Type.DType), formulaOf(v.Type))

@@ -44,8 +44,8 @@ func TestKernelTable(t *testing.T) {
 			if i32 := slices.Contains(o.Formats, "i32"); i32 != (o.Input != "") {
 				t.Errorf("%s: %s has formats %v and is io buffer %q, want one where, and only where, it is i32", sig.Name, o.Role, o.Formats, o.Input)
 			}
-			if o.Input != "" && !slices.ContainsFunc(inputs, func(in input) bool {
-				return in.name == o.Input && (in.extent == o.Extent || in.extent == sig.Rows && o.Extent == "M")
+			if o.Input != "" && !slices.ContainsFunc(inputs, func(in Input) bool {
+				return in.Name == o.Input && (in.Elems == o.Extent || in.Elems == sig.Rows && o.Extent == "M")
 			}) {
 				t.Errorf("%s: %s is io buffer %q, want an input of %s", sig.Name, o.Role, o.Input, o.Extent)
 			}

@@ -13,21 +13,9 @@ const ArenaAlign = 64
 // mostThreads bounds Target.Threads, so that a plan cannot ask for a copy per grain of sand.
 const mostThreads = 1 << 16
 
-// An input is an io buffer that the caller fills before each run.
-type input struct{ name, format, extent string }
-
 // ISAs are the names of instruction sets that a plan may be for. That a machine has the plan's is
 // for the executor to see.
 var ISAs = []string{"portable", "avx2", "avx512vnni", "amx", "neondot"}
-
-// inputs is the table of them.
-var inputs = []input{
-	{"tokens", "i32", "T"},
-	{"pos", "i32", "T"},
-	{"seq", "i32", "T"},
-	{"rows", "i32", "R"},
-	{"pages", "i32", "S*P"},
-}
 
 // Verify checks that a plan may be run: that its parts agree, that no step reads or writes
 // outside its buffers, reads what no step wrote, or races with another one of its wave, and that
@@ -153,11 +141,11 @@ func (v *verifier) shared() error {
 			return fmt.Errorf("%s: size is %d, expected at least %d for %s (at least one) of %s", where, b.Size, bytes, b.Elems, b.Format)
 		}
 		for _, in := range inputs {
-			if b.Class != IO || b.Name != in.name {
+			if b.Class != IO || b.Name != in.Name {
 				continue
 			}
-			if want, _ := scope.Eval(in.extent); b.Format != in.format || elems < want {
-				return fmt.Errorf("%s: %s of %s, expected %s of %s: the caller fills it", where, b.Elems, b.Format, in.extent, in.format)
+			if want, _ := scope.Eval(in.Elems); b.Format != in.Format || elems < want {
+				return fmt.Errorf("%s: %s of %s, expected %s of %s: the caller fills it", where, b.Elems, b.Format, in.Elems, in.Format)
 			}
 		}
 	}

@@ -48,16 +48,6 @@ func newChecker(v *verifier, g *Program) *checker {
 	return c
 }
 
-// inputOf returns the input that a buffer is, nil where it is none.
-func inputOf(b *Buffer) *input {
-	for i := range inputs {
-		if b.Class == IO && b.Name == inputs[i].name {
-			return &inputs[i]
-		}
-	}
-	return nil
-}
-
 func (c *checker) run() (arenaUse, error) {
 	if err := c.extents(); err != nil {
 		return arenaUse{}, err
@@ -118,7 +108,7 @@ func (c *checker) fill(u *use) error {
 		return nil
 	}
 	var err error
-	u.written, err = c.at.eval(in.extent)
+	u.written, err = c.at.eval(in.Elems)
 	return err
 }
 
