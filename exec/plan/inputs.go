@@ -10,7 +10,7 @@ type Input struct {
 	Elems  string // extent as a formula
 }
 
-// Inputs returns the table of inputs. Every plan has them all.
+// Inputs returns the table of inputs. A compiled plan has them all.
 func Inputs() []Input { return slices.Clone(inputs) }
 
 var inputs = []Input{
