@@ -9,6 +9,7 @@ import (
 
 	"pesti/exec/plan"
 	"pesti/frontend"
+	"pesti/frontend/tokenizer"
 )
 
 func (a *app) compile() *cobra.Command {
@@ -46,6 +47,9 @@ func (a *app) compileTo(ctx context.Context, path, name string, flags *compileFl
 		return err
 	}
 	a.warn(m.Warnings)
+	if _, err := tokenizer.FromGGUF(f); err != nil { // the plan can still run on ids
+		a.warn([]string{err.Error() + "; run and tokenize will refuse this model"})
+	}
 	if o.File, err = modelPath(path, name); err != nil {
 		return err
 	}

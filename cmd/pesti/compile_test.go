@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"pesti/exec/cpu/isa"
+	"pesti/gguf"
 )
 
 func TestCompile(t *testing.T) {
@@ -204,4 +205,14 @@ func TestISA(t *testing.T) {
 			t.Errorf("allowedISA(%q, %q) = %v", c.needed, c.most, err)
 		}
 	}
+}
+
+// A model whose vocabulary is spoilt has a plan, for ids, with a word on what will not work.
+func TestCompileSpoiltVocabulary(t *testing.T) {
+	file := rewrittenDemo(t, true, func(w *gguf.Writer) { w.SetUint32("tokenizer.ggml.eos_token_id", 1536) })
+	r := pesti("compile", file, "-o", filepath.Join(t.TempDir(), "x.plan"))
+	if r.code != 0 || !strings.Contains(r.err, "tokenizer.ggml.eos_token_id") || !strings.Contains(r.err, "run and tokenize will refuse") {
+		t.Errorf("compile: exit code %d, %q", r.code, r.err)
+	}
+	pesti("run", file, "-p", "a").fails(t, 1, file, "tokenizer.ggml.eos_token_id")
 }
