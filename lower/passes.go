@@ -96,22 +96,14 @@ func insertQuantise(c *pass.Context, g *graph.Graph) error {
 	return nil
 }
 
-// inner returns the node that computes v where it is of that op and v has no other use.
-func inner(g *graph.Graph, uses map[*graph.Value][]*graph.Node, v *graph.Value, op *graph.Op) *graph.Node {
-	if v.Def == nil || v.Def.Op != op || len(uses[v]) != 1 || g.IsOutput(v) {
-		return nil
-	}
-	return v.Def
-}
-
 // fuseNorm joins a norm with the quantisation that is its only use.
 func fuseNorm(c *pass.Context, g *graph.Graph) error {
-	uses := g.Uses()
+	m := pass.NewMatcher(g)
 	for _, n := range append([]*graph.Node(nil), g.Nodes...) {
 		if n.Op != ops.Quantise {
 			continue
 		}
-		norm := inner(g, uses, n.In[0], ops.RMSNorm)
+		norm := m.By(n.In[0], ops.RMSNorm)
 		if norm == nil || norm.Attr.Int("group") != 0 {
 			c.Declined(n.Name(), "its operand is not a norm that only it reads")
 			continue
@@ -147,20 +139,20 @@ func fuseResidual(c *pass.Context, g *graph.Graph) error {
 // fuseAdd looks at each addition for an operand that an inner node of one op computes.
 func fuseAdd(c *pass.Context, g *graph.Graph, op *graph.Op, why string, fits func(*graph.Node) bool,
 	fuse func(n, inner *graph.Node, res *graph.Value) error) error {
-	uses := g.Uses()
+	m := pass.NewMatcher(g)
 	for _, n := range append([]*graph.Node(nil), g.Nodes...) {
 		if n.Op != ops.Add {
 			continue
 		}
-		m, res := inner(g, uses, n.In[1], op), n.In[0]
-		if m == nil || !fits(m) {
-			m, res = inner(g, uses, n.In[0], op), n.In[1]
+		by, res := m.By(n.In[1], op), n.In[0]
+		if by == nil || !fits(by) {
+			by, res = m.By(n.In[0], op), n.In[1]
 		}
-		if m == nil || !fits(m) {
+		if by == nil || !fits(by) {
 			c.Declined(n.Name(), "%s", why)
 			continue
 		}
-		if err := fuse(n, m, res); err != nil {
+		if err := fuse(n, by, res); err != nil {
 			return err
 		}
 		c.Applied(n.Name())

@@ -12,7 +12,7 @@ func canonicalise(c *Context, g *graph.Graph) error {
 	for i, n := range g.Nodes {
 		if (n.Op == ops.Add || n.Op == ops.Mul) && order[n.In[0]] > order[n.In[1]] {
 			n.In[0], n.In[1] = n.In[1], n.In[0]
-			c.applied(n.Name())
+			c.Applied(n.Name())
 		}
 		for _, v := range n.Out {
 			order[v] = i

@@ -36,7 +36,7 @@ func cse(c *Context, g *graph.Graph) error {
 			replaced[v] = first.Out[i]
 		}
 		dead = append(dead, n)
-		c.applied(n.Name())
+		c.Applied(n.Name())
 	}
 	g.Remove(dead...)
 	return nil

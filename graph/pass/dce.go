@@ -29,7 +29,7 @@ func dce(c *Context, g *graph.Graph) error {
 	for _, n := range g.Nodes {
 		if !live[n] && len(n.Op.In) > 0 { // inputs and states are the graph's interface
 			dead = append(dead, n)
-			c.applied(n.Name())
+			c.Applied(n.Name())
 		}
 	}
 	g.Remove(dead...)

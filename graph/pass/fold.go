@@ -15,7 +15,7 @@ func fold(c *Context, g *graph.Graph) error {
 		x, y := n.In[0], n.Out[0]
 		if n.Attr.Float("factor") == 1 && !g.IsOutput(y) {
 			g.ReplaceUses(y, x)
-			c.applied(y.Name)
+			c.Applied(y.Name)
 			continue
 		}
 		attr, ok := factorOf(x.Def)
@@ -33,7 +33,7 @@ func fold(c *Context, g *graph.Graph) error {
 		y.Def, x.Def = m, n
 		n.In[0] = y // now dead: nothing uses x
 		g.ReplaceUses(x, y)
-		c.applied(y.Name)
+		c.Applied(y.Name)
 	}
 	return removeDead(g, ops.Scale)
 }

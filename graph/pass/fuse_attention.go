@@ -11,20 +11,20 @@ import (
 // fuseAttention joins optional per-head norms on q and k, RoPE, the writes to the cache, scores,
 // softmax and values, so that scores never go to memory (Dao et al. 2022, arXiv:2205.14135).
 func fuseAttention(c *Context, g *graph.Graph) error {
-	m := newMatcher(g)
+	m := NewMatcher(g)
 	for _, n := range slices.Clone(g.Nodes) {
 		if n.Op != ops.AttnScores {
 			continue
 		}
 		p, why := m.attention(n)
 		if why != "" {
-			c.declined(n.Name(), "%s", why)
+			c.Declined(n.Name(), "%s", why)
 			continue
 		}
 		if err := m.replace(p.nodes, ops.Attention, p.in, p.attr, p.out...); err != nil {
 			return err
 		}
-		c.applied(p.out[0].Name)
+		c.Applied(p.out[0].Name)
 	}
 	return nil
 }
@@ -37,7 +37,7 @@ type attentionPattern struct {
 }
 
 // attention matches the pattern around a node of scores, or says what stands in the way.
-func (m *matcher) attention(scores *graph.Node) (p attentionPattern, why string) {
+func (m *Matcher) attention(scores *graph.Node) (p attentionPattern, why string) {
 	softmax := m.user(scores.Out[0], ops.Softmax)
 	if softmax == nil {
 		return p, "the scores are wanted or do not go to one softmax"
@@ -107,7 +107,7 @@ func (m *matcher) attention(scores *graph.Node) (p attentionPattern, why string)
 }
 
 // write returns the write that yields a cache which nothing else reads.
-func (m *matcher) write(cache *graph.Value) *graph.Node { return m.by(cache, ops.KVWrite) }
+func (m *Matcher) write(cache *graph.Value) *graph.Node { return m.By(cache, ops.KVWrite) }
 
 // A headPattern is rope(norm(x)) or rope(x).
 type headPattern struct {
@@ -115,8 +115,8 @@ type headPattern struct {
 	norm, rope *graph.Node
 }
 
-func (m *matcher) head(v *graph.Value) (h headPattern, why string) {
-	h.rope = m.by(v, ops.Rope)
+func (m *Matcher) head(v *graph.Value) (h headPattern, why string) {
+	h.rope = m.By(v, ops.Rope)
 	if h.rope == nil {
 		return h, fmt.Sprintf("%s is wanted or is not the result of RoPE", v.Name)
 	}

@@ -11,7 +11,7 @@ import (
 // weights are read in one step. Each may have a bias. They are found from the attention back,
 // since nothing else tells q, k and v apart.
 func fuseQKV(c *Context, g *graph.Graph) error {
-	m := newMatcher(g)
+	m := NewMatcher(g)
 	for _, n := range slices.Clone(g.Nodes) {
 		var q, k, v *graph.Value
 		switch n.Op {
@@ -24,7 +24,7 @@ func fuseQKV(c *Context, g *graph.Graph) error {
 		}
 		place := n.Name()
 		if q == nil || k == nil || v == nil {
-			c.declined(place, "the way from the projections to the attention is not known")
+			c.Declined(place, "the way from the projections to the attention is not known")
 			continue
 		}
 		if q.Def != nil && q.Def.Op == ops.QKV {
@@ -35,10 +35,10 @@ func fuseQKV(c *Context, g *graph.Graph) error {
 		pv, okV := m.projection(v)
 		switch {
 		case !okQ || !okK || !okV:
-			c.declined(place, "q, k and v are not all projections whose parts may disappear")
+			c.Declined(place, "q, k and v are not all projections whose parts may disappear")
 			continue
 		case pq.x != pk.x || pq.x != pv.x:
-			c.declined(place, "q, k and v are projections of different values")
+			c.Declined(place, "q, k and v are projections of different values")
 			continue
 		}
 		in := []*graph.Value{pq.x, pq.w, pk.w, pv.w, pq.bias, pk.bias, pv.bias}
@@ -46,13 +46,13 @@ func fuseQKV(c *Context, g *graph.Graph) error {
 		if err := m.replace(nodes, ops.QKV, in, nil, q, k, v); err != nil {
 			return err
 		}
-		c.applied(place)
+		c.Applied(place)
 	}
 	return nil
 }
 
 // sources follows an unfused attention back to the values that its q, k and v come from.
-func (m *matcher) sources(scores *graph.Node) (q, k, v *graph.Value) {
+func (m *Matcher) sources(scores *graph.Node) (q, k, v *graph.Value) {
 	back := func(x *graph.Value) *graph.Value {
 		for x != nil && x.Def != nil && (x.Def.Op == ops.Rope || x.Def.Op == ops.RMSNorm) {
 			x = x.Def.In[0]

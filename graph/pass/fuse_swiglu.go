@@ -13,7 +13,7 @@ var activations = []*graph.Op{ops.SiLU, ops.GELUTanh, ops.GELUErf}
 // fuseSwiGLU joins act(gate·x) ⊙ (up·x) for any activation, so that both weights are read in one
 // step and the gate never goes to memory (Shazeer 2020, arXiv:2002.05202).
 func fuseSwiGLU(c *Context, g *graph.Graph) error {
-	m := newMatcher(g)
+	m := NewMatcher(g)
 	for _, n := range slices.Clone(g.Nodes) {
 		if n.Op != ops.Mul {
 			continue
@@ -23,17 +23,17 @@ func fuseSwiGLU(c *Context, g *graph.Graph) error {
 			act, up = m.gate(n.In[1], n.In[0])
 		}
 		if act == nil {
-			c.declined(n.Name(), "no operand is an activation of a value that may disappear")
+			c.Declined(n.Name(), "no operand is an activation of a value that may disappear")
 			continue
 		}
 		pg, okG := m.projection(act.In[0])
 		pu, okU := m.projection(up)
 		switch {
 		case !okG || !okU || pg.bias != nil || pu.bias != nil || !m.inner(act.In[0]) || !m.inner(up):
-			c.declined(n.Name(), "gate and up are not plain projections that may disappear")
+			c.Declined(n.Name(), "gate and up are not plain projections that may disappear")
 			continue
 		case pg.x != pu.x:
-			c.declined(n.Name(), "gate and up are projections of different values")
+			c.Declined(n.Name(), "gate and up are projections of different values")
 			continue
 		}
 		nodes := append(append(pg.nodes, pu.nodes...), act, n)
@@ -41,15 +41,15 @@ func fuseSwiGLU(c *Context, g *graph.Graph) error {
 		if err := m.replace(nodes, ops.SwiGLU, in, graph.Attrs{"act": act.Op.Name}, n.Out[0]); err != nil {
 			return err
 		}
-		c.applied(n.Name())
+		c.Applied(n.Name())
 	}
 	return nil
 }
 
 // gate returns the activation that computes a, if there is one, and b.
-func (m *matcher) gate(a, b *graph.Value) (act *graph.Node, up *graph.Value) {
+func (m *Matcher) gate(a, b *graph.Value) (act *graph.Node, up *graph.Value) {
 	for _, op := range activations {
-		if n := m.by(a, op); n != nil {
+		if n := m.By(a, op); n != nil {
 			return n, b
 		}
 	}

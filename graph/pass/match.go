@@ -7,21 +7,22 @@ import (
 	"pesti/ops"
 )
 
-// A matcher answers what patterns ask: who uses a value, and whether it may disappear into a
+// A Matcher answers what patterns ask: who uses a value, and whether it may disappear into a
 // fused op.
-type matcher struct {
+type Matcher struct {
 	g    *graph.Graph
 	uses map[*graph.Value][]*graph.Node
 }
 
-func newMatcher(g *graph.Graph) *matcher { return &matcher{g, g.Uses()} }
+// NewMatcher returns a matcher for g as it is: it does not see later changes but those it makes.
+func NewMatcher(g *graph.Graph) *Matcher { return &Matcher{g, g.Uses()} }
 
 // inner reports whether v has exactly one use and is not wanted as an output, so that a fused op
 // may swallow it.
-func (m *matcher) inner(v *graph.Value) bool { return len(m.uses[v]) == 1 && !m.g.IsOutput(v) }
+func (m *Matcher) inner(v *graph.Value) bool { return len(m.uses[v]) == 1 && !m.g.IsOutput(v) }
 
-// by returns the node that computes v if it is of that op and v is inner; else nil.
-func (m *matcher) by(v *graph.Value, op *graph.Op) *graph.Node {
+// By returns the node that computes v if it is of that op and v is inner; else nil.
+func (m *Matcher) By(v *graph.Value, op *graph.Op) *graph.Node {
 	if v == nil || v.Def == nil || v.Def.Op != op || !m.inner(v) {
 		return nil
 	}
@@ -29,7 +30,7 @@ func (m *matcher) by(v *graph.Value, op *graph.Op) *graph.Node {
 }
 
 // user returns the only use of v if it is of that op and v is inner; else nil.
-func (m *matcher) user(v *graph.Value, op *graph.Op) *graph.Node {
+func (m *Matcher) user(v *graph.Value, op *graph.Op) *graph.Node {
 	if !m.inner(v) || m.uses[v][0].Op != op {
 		return nil
 	}
@@ -43,11 +44,11 @@ type projection struct {
 }
 
 // projection matches v = x·wᵀ (+ bias). v itself may have any uses.
-func (m *matcher) projection(v *graph.Value) (p projection, ok bool) {
+func (m *Matcher) projection(v *graph.Value) (p projection, ok bool) {
 	n := v.Def
 	if n != nil && n.Op == ops.AddBias {
 		p.bias, p.nodes = n.In[1], []*graph.Node{n}
-		if n = m.by(n.In[0], ops.Matmul); n == nil {
+		if n = m.By(n.In[0], ops.Matmul); n == nil {
 			return p, false
 		}
 	}
@@ -60,7 +61,7 @@ func (m *matcher) projection(v *graph.Value) (p projection, ok bool) {
 
 // replace puts one fused node in the place of nodes and hands it their results: their names and
 // uses live on. The node stands right behind the last of its operands.
-func (m *matcher) replace(nodes []*graph.Node, op *graph.Op, in []*graph.Value, attr graph.Attrs, results ...*graph.Value) error {
+func (m *Matcher) replace(nodes []*graph.Node, op *graph.Op, in []*graph.Value, attr graph.Attrs, results ...*graph.Value) error {
 	wanted := make(map[*graph.Node]bool)
 	for _, v := range in {
 		if v != nil && v.Def != nil {

@@ -76,19 +76,15 @@ type Context struct {
 	pass  string
 }
 
-func (c *Context) applied(place string) {
+// Applied records that the running pass rewrote the pattern that computes place.
+func (c *Context) Applied(place string) {
 	c.Notes = append(c.Notes, Note{Pass: c.pass, Place: place, Applied: true})
 }
 
-func (c *Context) declined(place, format string, args ...any) {
+// Declined records why the running pass left the pattern that computes place alone.
+func (c *Context) Declined(place, format string, args ...any) {
 	c.Notes = append(c.Notes, Note{Pass: c.pass, Place: place, Why: fmt.Sprintf(format, args...)})
 }
-
-// Applied records that the running pass rewrote the pattern that computes place.
-func (c *Context) Applied(place string) { c.applied(place) }
-
-// Declined records why the running pass left the pattern that computes place alone.
-func (c *Context) Declined(place, format string, args ...any) { c.declined(place, format, args...) }
 
 // Options say how a list of passes runs.
 type Options struct {

@@ -28,12 +28,12 @@ func sinkRows(c *Context, g *graph.Graph) error {
 		if err != nil {
 			return err
 		}
-		c.applied(name)
+		c.Applied(name)
 		work = append(work, selects...)
 	}
 	for _, n := range g.Nodes {
 		if n.Op == ops.SelectRows {
-			c.declined(n.In[0].Name, "%s", holdsRows(g, n))
+			c.Declined(n.In[0].Name, "%s", holdsRows(g, n))
 		}
 	}
 	return nil
