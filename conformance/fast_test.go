@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"pesti/conformance/measure"
 	"pesti/conformance/testenv"
 	"pesti/exec"
 	"pesti/lower"
@@ -50,36 +51,6 @@ func (m *model) passage(t testing.TB) []int32 {
 	return m.encode(t, string(text))
 }
 
-// divergence is KL(p‖q) of the distributions that two rows of logits stand for, in nats.
-func divergence(p, q []float32) float64 {
-	lp, lq := logSum(p), logSum(q)
-	kl := 0.0
-	for i := range p {
-		x, y := float64(p[i])-lp, float64(q[i])-lq
-		kl += math.Exp(x) * (x - y)
-	}
-	return kl
-}
-
-func logSum(x []float32) float64 {
-	top := float64(slices.Max(x))
-	sum := 0.0
-	for _, v := range x {
-		sum += math.Exp(float64(v) - top)
-	}
-	return top + math.Log(sum)
-}
-
-func argmax(x []float32) int {
-	best := 0
-	for i, v := range x {
-		if v > x[best] {
-			best = i
-		}
-	}
-	return best
-}
-
 // TestFastAgainstExact bounds what integer products and the float16 cache cost.
 func TestFastAgainstExact(t *testing.T) {
 	for name, tokens := range map[string]int{"demo": 256, testenv.SmolLM2: 200, testenv.Qwen: 40, testenv.Gemma: 60} { // a minute of one core
@@ -89,17 +60,12 @@ func TestFastAgainstExact(t *testing.T) {
 			ids = ids[:tokens]
 			exact := m.logits(t, ids, lower.Options{Precision: "exact", Ubatch: 64, Threads: 2})
 			fast := m.logits(t, ids, lower.Options{Precision: "fast", Ubatch: 64, Threads: 2})
-			sum, worst, same := 0.0, 0.0, 0
+			var all measure.Logits
 			for i := range exact {
-				kl := divergence(exact[i], fast[i])
-				sum += kl
-				worst = max(worst, kl)
-				if argmax(exact[i]) == argmax(fast[i]) {
-					same++
-				}
+				all.Add(exact[i], fast[i])
 			}
-			mean, top1 := sum/float64(len(ids)), float64(same)/float64(len(ids))
-			t.Logf("%d tokens: mean KL %.1e, worst %.1e, top-1 %.2f %%", len(ids), mean, worst, 100*top1)
+			mean, top1 := all.MeanKL(), all.Top1()
+			t.Logf("%d tokens: mean KL %.1e, worst %.1e, top-1 %.2f %%", len(ids), mean, all.MaxKL, 100*top1)
 			if !(mean <= 1e-4) || top1 < 0.995 {
 				t.Errorf("mean KL %.1e, top-1 %.2f %%, want at most 1e-4 and at least 99.5 %%", mean, 100*top1)
 			}
