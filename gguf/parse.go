@@ -26,6 +26,10 @@ const (
 	// The least that an entry can take, to judge counts by.
 	minKeyValue = 8 + 0 + 4 + 1     // empty key, to be refused by name, and one byte
 	minTensor   = 8 + 0 + 4 + 4 + 8 // empty name, no dims
+
+	// Room is made for as many entries at once. A wrong count in a large file may
+	// be possible, as far as its bytes go, and still ask for gigabytes.
+	firstEntries = 1 << 10
 )
 
 // header is what a file says before its tensor data.
@@ -136,8 +140,8 @@ func checkVersion(v uint32) error {
 }
 
 func (h *header) parseMetadata(c *cursor, pairs int) error {
-	h.keys = make([]string, 0, pairs)
-	h.values = make(map[string]Value, pairs)
+	h.keys = make([]string, 0, min(pairs, firstEntries))
+	h.values = make(map[string]Value, min(pairs, firstEntries))
 	for i := range pairs {
 		raw := c.str()
 		switch {
@@ -181,8 +185,8 @@ func alignment(values map[string]Value) (int64, error) {
 // parseDirectory reads the tensor directory. Offsets stay relative to the
 // tensor data until placeTensors.
 func (h *header) parseDirectory(c *cursor, count int) error {
-	h.tensors = make([]Tensor, 0, count)
-	seen := make(map[string]bool, count)
+	h.tensors = make([]Tensor, 0, min(count, firstEntries))
+	seen := make(map[string]bool, min(count, firstEntries))
 	for i := range count {
 		raw := c.str()
 		switch {
