@@ -6,11 +6,13 @@ the package `gguf` and then computed with in float64, so that its own rounding
 lies nine digits below what it judges.
 
     ref_forward.py MODEL --ids 1,2,3 -o DIR [--floor] [--values 'blk.3.*']
-                   [--logit-rows LO:HI] [--argmax] [--dtype float64|float32]
+                   [--layer-rows LO:HI] [--logit-rows LO:HI] [--argmax]
+                   [--dtype float64|float32]
 
 DIR receives
     tokens.npy      int32 [T]          the ids
-    layer_00.npy …  dtype [T, n_embd]  the residual stream after each block
+    layer_00.npy …  dtype [T, n_embd]  the residual stream after each block or,
+                                       with --layer-rows, only those rows
     logits.npy      dtype [T, n_vocab] or, with --logit-rows, only those rows
     NAME.npy        dtype [T, width]   each value whose name matches --values
     floor.json      with --floor: d between this pass and the same pass in
@@ -121,31 +123,31 @@ def head(model, x):
 
 
 class Recorder:
-    """Keeps the residual streams and the logits of a pass, and whatever else matches a pattern."""
+    """Keeps rows of the residual streams and the logits of a pass, and whatever else matches a pattern."""
 
-    def __init__(self, pattern=None):
+    def __init__(self, pattern=None, layer_rows=slice(None)):
         self.layers, self.logits, self.values = [], None, {}
-        self._pattern = pattern
+        self._pattern, self._layer_rows = pattern, layer_rows
 
     def __call__(self, name, value):
         if name.endswith(".out"):
-            self.layers.append(value)
+            self.layers.append(value[self._layer_rows].copy())  # a view would keep all rows in memory
         elif name == "logits":
             self.logits = value
         if self._pattern and fnmatch.fnmatchcase(name, self._pattern):
             self.values[name] = value
 
 
-def run(model, ids, dtype, logit_rows=slice(None), pattern=None):
+def run(model, ids, dtype, logit_rows=slice(None), pattern=None, layer_rows=slice(None)):
     """One pass, recorded."""
-    recorder = Recorder(pattern)
+    recorder = Recorder(pattern, layer_rows)
     forward(model, ids, np.dtype(dtype), recorder, logit_rows)
     return recorder
 
 
-def floor_of(model, ids, logit_rows, exact):
+def floor_of(model, ids, logit_rows, exact, layer_rows=slice(None)):
     """The float32 floor: what float32 arithmetic alone costs, as worst d per layer and of the logits."""
-    single = run(model, ids, np.float32, logit_rows)
+    single = run(model, ids, np.float32, logit_rows, layer_rows=layer_rows)
     return {
         "layers": [measure.worst(a, b)[0] for a, b in zip(single.layers, exact.layers)],
         "logits": measure.worst(single.logits, exact.logits)[0],
@@ -175,6 +177,7 @@ def arguments(argv):
     parser.add_argument("-o", dest="out", metavar="DIR", required=True, type=pathlib.Path)
     parser.add_argument("--dtype", choices=("float64", "float32"), default="float64")
     parser.add_argument("--values", metavar="PATTERN", help="also write values whose name matches, such as 'blk.3.*'")
+    parser.add_argument("--layer-rows", metavar="LO:HI", default=":", help="positions whose residual streams are wanted")
     parser.add_argument("--logit-rows", metavar="LO:HI", default=":", help="positions whose logits are wanted")
     parser.add_argument("--floor", action="store_true", help="also compute the float32 floor")
     parser.add_argument("--argmax", action="store_true", help="print argmax and margin per position")
@@ -186,7 +189,8 @@ def main(argv=None):
     model = Model(args.model)
     ids = parse_ids(args.ids, model.rows("token_embd.weight"))
     rows = parse_rows(args.logit_rows, len(ids))
-    result = run(model, ids, args.dtype, rows, args.values)
+    layer_rows = parse_rows(args.layer_rows, len(ids))
+    result = run(model, ids, args.dtype, rows, args.values, layer_rows)
 
     args.out.mkdir(parents=True, exist_ok=True)
     np.save(args.out / "tokens.npy", np.array(ids, dtype=np.int32))
@@ -199,7 +203,7 @@ def main(argv=None):
     (args.out / "oracle.json").write_text(json.dumps(about) + "\n")
 
     if args.floor:
-        floor = floor_of(model, ids, rows, result)
+        floor = floor_of(model, ids, rows, result, layer_rows)
         (args.out / "floor.json").write_text(json.dumps(floor) + "\n")
         for n, d in enumerate(floor["layers"]):
             print(f"floor layer {n:02d} d {d:.3e}")

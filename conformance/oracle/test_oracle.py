@@ -310,6 +310,14 @@ class WholeModels(Folder):
         full, part = (ref_forward.run(model, self.IDS, np.float64, rows).logits for rows in (slice(None), slice(2, 4)))
         np.testing.assert_allclose(part, full[2:4], rtol=1e-13)
 
+    def test_layer_rows(self):
+        path = self.folder / "tiny.gguf"
+        write_tiny(path, "llama", 2)
+        model = Model(path)
+        full, part = (ref_forward.run(model, self.IDS, np.float64, layer_rows=rows) for rows in (slice(None), slice(2, 4)))
+        np.testing.assert_array_equal(part.layers, np.array(full.layers)[:, 2:4])
+        np.testing.assert_array_equal(part.logits, full.logits)
+
     def test_reader_reads_what_the_package_reads(self):
         path = self.folder / "tiny.gguf"
         write_tiny(path, "gemma3", 1, [("add_sliding_window_pattern", [True])])
