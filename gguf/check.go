@@ -57,9 +57,9 @@ func (f *File) Check() []Finding {
 func checkBlocks(in *quant.Info, data []byte, report func(block int64, what string)) {
 	if in.BlockLen > 1 {
 		for block := int64(0); len(data) >= in.BlockBytes; block++ {
-			for _, at := range in.Scales {
-				if x := quant.F16ToF32(le.Uint16(data[at:])); !finite(x) {
-					report(block, fmt.Sprintf("the scale at byte %d is %v, expected a finite number", at, x))
+			for _, s := range in.Scales {
+				if x := s.Read(data[s.At:]); !finite(x) {
+					report(block, fmt.Sprintf("the scale at byte %d is %v, expected a finite number", s.At, x))
 					break
 				}
 			}

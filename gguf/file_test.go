@@ -85,7 +85,7 @@ func TestDense(t *testing.T) {
 	w := twoTensors()
 	w.AddTensor("scalar", quant.F32, nil, []byte(f32s(7)))
 	w.AddTensor("none", quant.F32, []int64{4, 0}, nil)
-	w.AddTensor("undecoded", quant.IQ4_NL, []int64{32}, make([]byte, 18))
+	w.AddTensor("undecoded", quant.Q1_0, []int64{128}, make([]byte, 18))
 	w.AddTensor("cube", quant.I8, []int64{2, 1, 3}, []byte{1, 2, 3, 4, 5, 6})
 	f := reopen(t, w)
 	for _, c := range []struct {
@@ -117,7 +117,7 @@ func TestDense(t *testing.T) {
 	for name, want := range map[string]string{
 		"absent":    `has no tensor "absent"`,
 		"none":      `tensor "none": dims [4 0] hold no elements`,
-		"undecoded": `tensor "undecoded": values of type IQ4_NL`,
+		"undecoded": `tensor "undecoded": values of type Q1_0`,
 	} {
 		if _, err := f.Dense(name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Dense(%q): error %v, want %q", name, err, want)
@@ -179,7 +179,18 @@ func TestCheck(t *testing.T) {
 	w.AddTensor("q6k", quant.Q6_K, []int64{512}, q6k)
 	w.AddTensor("many", quant.Q4_0, []int64{32, 10}, bytes.Repeat(append([]byte{1, 0x7c}, make([]byte, 16)...), 10))
 	w.AddTensor("long", quant.BF16, []int64{3000}, append(make([]byte, 2*2999), 0x80, 0xff))
-	w.AddTensor("undecoded", quant.IQ4_NL, []int64{32}, append([]byte{0, 0x7e}, make([]byte, 16)...))
+	w.AddTensor("undecoded", quant.Q1_0, []int64{128}, append([]byte{0, 0x7e}, make([]byte, 16)...))
+	block := func(bytes int, at int, scale string) []byte {
+		b := make([]byte, bytes)
+		copy(b[at:], scale)
+		return b
+	}
+	// 0xfe is the largest power of two, and 0x7e the largest number.
+	w.AddTensor("mxfp4", quant.MXFP4, []int64{64}, append(block(17, 0, "\xfe"), block(17, 0, "\xff")...))
+	w.AddTensor("nvfp4", quant.NVFP4, []int64{192}, slices.Concat(block(36, 0, "\x7e\xfe\x00\x01"), block(36, 3, "\x7f"), block(36, 1, "\xff")))
+	w.AddTensor("q8k", quant.Q8_K, []int64{256}, block(292, 0, f32s(inf)))
+	// The nibbles 7, c, 0, 0 are +Inf, from the last one on.
+	w.AddTensor("iq1m", quant.IQ1_M, []int64{512}, append(block(56, 48, "\xff\xbf\xff\xff\xff\xff\xff\xff"), block(56, 48, "\xff\x0f\xff\x0f\xff\xcf\xff\x7f")...))
 	f := reopen(t, w)
 	want := []string{
 		`tensor "values", block 1: the value is NaN, expected a finite float32`,
@@ -195,6 +206,12 @@ func TestCheck(t *testing.T) {
 		`tensor "many": 2 blocks more`,
 		`tensor "long", block 2999: the value is -Inf, expected a finite float32`,
 		`tensor "undecoded", block 0: the scale at byte 0 is NaN, expected a finite number`,
+		`tensor "mxfp4", block 1: the scale at byte 0 is NaN, expected a finite number`,
+		`tensor "nvfp4", block 1: the scale at byte 3 is NaN, expected a finite number`,
+		`tensor "nvfp4", block 2: the scale at byte 1 is NaN, expected a finite number`,
+		`tensor "q8k", block 0: the scale at byte 0 is +Inf, expected a finite number`,
+		`tensor "iq1m", block 0: the scale at byte 48 is NaN, expected a finite number`,
+		`tensor "iq1m", block 1: the scale at byte 48 is +Inf, expected a finite number`,
 	)
 	var got []string
 	for _, d := range f.Check() {

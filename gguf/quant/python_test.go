@@ -7,16 +7,26 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"pesti/conformance/testenv"
 )
 
-// pythonTypes are the types that the Python package gguf 0.19.0 reads.
-var pythonTypes = []Type{F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K}
+// pythonTypes returns the types that convert.py reads: all that can be dequantised,
+// but those of wider numbers and integers, which TestDequantizeWide covers.
+func pythonTypes() []Type {
+	var types []Type
+	for i := range infos {
+		if infos[i].Dequantize != nil && !slices.Contains([]Type{I8, I16, I32, I64, F64}, Type(i)) {
+			types = append(types, Type(i))
+		}
+	}
+	return types
+}
 
-// exactTypes are those that it also writes, and that we write byte for byte
-// as it does. The K-quants it cannot write.
+// exactTypes are those that the package also writes, and that we write byte for
+// byte as it does. The K-quants it cannot write.
 var exactTypes = []Type{F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0}
 
 // TestAgainstPython compares both directions with the Python package: random
@@ -25,7 +35,7 @@ var exactTypes = []Type{F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0}
 func TestAgainstPython(t *testing.T) {
 	dir := t.TempDir()
 	blocks, floats := map[Type][]byte{}, map[Type][]float32{}
-	for _, typ := range pythonTypes {
+	for _, typ := range pythonTypes() {
 		blocks[typ] = randomBlocks(&infos[typ], 4096)
 		write(t, filepath.Join(dir, typ.String()+".blocks"), blocks[typ])
 	}
@@ -58,7 +68,21 @@ func TestAgainstPython(t *testing.T) {
 			t.Errorf("types that only Python has: %v", sizes)
 		}
 	})
-	for _, typ := range pythonTypes {
+	t.Run("none missing", func(t *testing.T) {
+		var theirs []string
+		if err := json.Unmarshal(read(t, filepath.Join(dir, "reads.json")), &theirs); err != nil {
+			t.Fatal(err)
+		}
+		if len(theirs) < 26 {
+			t.Errorf("Python reads %v, expected the 26 types of gguf 0.19.0 at least", theirs)
+		}
+		for _, name := range theirs {
+			if in, ok := ByName(name); !ok || !slices.Contains(pythonTypes(), in.Type) {
+				t.Errorf("Python reads %s, for which the table has no conversion", name)
+			}
+		}
+	})
+	for _, typ := range pythonTypes() {
 		t.Run("dequantize/"+typ.String(), func(t *testing.T) {
 			in := &infos[typ]
 			n := len(blocks[typ]) / in.BlockBytes * in.BlockLen
@@ -97,8 +121,9 @@ func TestAgainstPython(t *testing.T) {
 	}
 }
 
-// randomBlocks returns n blocks of random bits; every other one has scales of
-// ordinary size, as random ones are mostly huge or tiny.
+// randomBlocks returns n blocks of random bits. Every other one has scales of
+// ordinary size, as random ones are mostly huge or tiny; the others have special
+// float16 ones. The few bits of other scales make all their values by themselves.
 func randomBlocks(in *Info, n int) []byte {
 	r := rand.New(rand.NewPCG(1, uint64(in.Type)))
 	b := make([]byte, n*in.BlockBytes)
@@ -107,15 +132,30 @@ func randomBlocks(in *Info, n int) []byte {
 	}
 	special := []uint16{0, 0x8000, 1, 0x8001, 0x03ff, 0x0400, 0x3c00, 0x7bff, 0x7c00, 0xfc00, 0x7e00, 0x7c01}
 	for i := range n {
-		for _, at := range in.Scales {
-			scale := special[r.IntN(len(special))]
-			if i%2 == 0 {
-				scale = F32ToF16(float32(r.NormFloat64() / 50))
+		for _, s := range in.Scales {
+			at := b[i*in.BlockBytes+s.At:][:s.Bytes]
+			if i%2 == 1 {
+				if s.Bytes == 2 {
+					le.PutUint16(at, special[r.IntN(len(special))])
+				}
+				continue
 			}
-			le.PutUint16(b[i*in.BlockBytes+at:], scale)
+			ordinary(r, s, at)
 		}
 	}
 	return b
+}
+
+// ordinary sets a scale to random bits of magnitude 2⁻⁹ to 2⁻².
+func ordinary(r *rand.Rand, s Scale, at []byte) {
+	for {
+		if x := abs(s.Read(at)); x >= 0x1p-9 && x < 0x1p-2 {
+			return
+		}
+		for i := range at {
+			at[i] = byte(r.Uint32())
+		}
+	}
 }
 
 // hardFloats returns rows of 32 values: normal and uniform ones of many

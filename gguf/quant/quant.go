@@ -7,8 +7,24 @@
 // Block layouts are those of https://github.com/ggml-org/ggml (ggml-common.h);
 // the ids are those of https://github.com/ggml-org/ggml/blob/master/docs/gguf.md.
 //
-// The package imports the standard library only. A new type is one file here
-// and one row in the table.
+// The package imports the standard library only.
+//
+// # How to add a tensor type
+//
+//  1. The constant with its id, below.
+//  2. A file with the block layout in words and dequantizeX, a plain loop over
+//     blocks with the arithmetic of the reference, rounded to float32 at each
+//     step: float32(d*q) + m, so that no machine fuses the two.
+//  3. A row in the table, at the place of its id. Where the block has scales of
+//     an encoding that scale.go lacks, add how to read it.
+//
+// That is all: the type can be inspected and checked, dequantised, embedded and
+// multiplied in every precision, through the matmul kernel that dequantises
+// rows, gemv.x.f32. TestAgainstPython compares it where the Python package reads
+// the type, and fails where the package reads one that has no row here; else
+// testdata/convert.py needs a reading of its own.
+// An integer kernel is a matter of exec/cpu/kernel and lower/cpu, Quantize of
+// those who want to write the type.
 package quant
 
 import (
@@ -71,14 +87,14 @@ type Info struct {
 	// Removed marks an id that the format once had and gave up.
 	Removed bool
 
-	// Scales holds the byte offsets, within a block, of its float16 scales. It
-	// is nil for types without such scales.
-	Scales []int
+	// Scales are the scales of a block that are floating-point numbers. It is
+	// nil for types that store each element by itself.
+	Scales []Scale
 
 	// Dequantize writes len(dst) float32 values from the blocks in src.
 	// len(dst) must be a multiple of BlockLen and src must hold
-	// len(dst)/BlockLen blocks. It is nil for types that have no reference
-	// conversion yet.
+	// len(dst)/BlockLen blocks. It is nil for removed types, and for Q1_0, of
+	// which there is no reference to compare with.
 	Dequantize func(dst []float32, src []byte)
 
 	// Quantize stores the values of src as blocks in dst, with the same
@@ -90,46 +106,46 @@ type Info struct {
 var infos = [...]Info{
 	{Type: F32, Name: "F32", BlockLen: 1, BlockBytes: 4, Dequantize: dequantizeF32, Quantize: quantizeF32},
 	{Type: F16, Name: "F16", BlockLen: 1, BlockBytes: 2, Dequantize: dequantizeF16, Quantize: quantizeF16},
-	{Type: Q4_0, Name: "Q4_0", BlockLen: 32, BlockBytes: 18, Scales: []int{0}, Dequantize: dequantizeQ4_0, Quantize: quantizeQ4_0},
-	{Type: Q4_1, Name: "Q4_1", BlockLen: 32, BlockBytes: 20, Scales: []int{0, 2}, Dequantize: dequantizeQ4_1, Quantize: quantizeQ4_1},
+	{Type: Q4_0, Name: "Q4_0", BlockLen: 32, BlockBytes: 18, Scales: f16Scales(0), Dequantize: dequantizeQ4_0, Quantize: quantizeQ4_0},
+	{Type: Q4_1, Name: "Q4_1", BlockLen: 32, BlockBytes: 20, Scales: f16Scales(0, 2), Dequantize: dequantizeQ4_1, Quantize: quantizeQ4_1},
 	{Type: 4, Name: "Q4_2", Removed: true},
 	{Type: 5, Name: "Q4_3", Removed: true},
-	{Type: Q5_0, Name: "Q5_0", BlockLen: 32, BlockBytes: 22, Scales: []int{0}, Dequantize: dequantizeQ5_0, Quantize: quantizeQ5_0},
-	{Type: Q5_1, Name: "Q5_1", BlockLen: 32, BlockBytes: 24, Scales: []int{0, 2}, Dequantize: dequantizeQ5_1, Quantize: quantizeQ5_1},
-	{Type: Q8_0, Name: "Q8_0", BlockLen: 32, BlockBytes: 34, Scales: []int{0}, Dequantize: dequantizeQ8_0, Quantize: quantizeQ8_0},
-	{Type: Q8_1, Name: "Q8_1", BlockLen: 32, BlockBytes: 36, Scales: []int{0, 2}},
-	{Type: Q2_K, Name: "Q2_K", BlockLen: 256, BlockBytes: 84, Scales: []int{80, 82}},
-	{Type: Q3_K, Name: "Q3_K", BlockLen: 256, BlockBytes: 110, Scales: []int{108}},
-	{Type: Q4_K, Name: "Q4_K", BlockLen: 256, BlockBytes: 144, Scales: []int{0, 2}, Dequantize: dequantizeQ4_K, Quantize: quantizeQ4_K},
-	{Type: Q5_K, Name: "Q5_K", BlockLen: 256, BlockBytes: 176, Scales: []int{0, 2}, Dequantize: dequantizeQ5_K, Quantize: quantizeQ5_K},
-	{Type: Q6_K, Name: "Q6_K", BlockLen: 256, BlockBytes: 210, Scales: []int{208}, Dequantize: dequantizeQ6_K, Quantize: quantizeQ6_K},
-	{Type: Q8_K, Name: "Q8_K", BlockLen: 256, BlockBytes: 292},
-	{Type: IQ2_XXS, Name: "IQ2_XXS", BlockLen: 256, BlockBytes: 66, Scales: []int{0}},
-	{Type: IQ2_XS, Name: "IQ2_XS", BlockLen: 256, BlockBytes: 74, Scales: []int{0}},
-	{Type: IQ3_XXS, Name: "IQ3_XXS", BlockLen: 256, BlockBytes: 98, Scales: []int{0}},
-	{Type: IQ1_S, Name: "IQ1_S", BlockLen: 256, BlockBytes: 50, Scales: []int{0}},
-	{Type: IQ4_NL, Name: "IQ4_NL", BlockLen: 32, BlockBytes: 18, Scales: []int{0}},
-	{Type: IQ3_S, Name: "IQ3_S", BlockLen: 256, BlockBytes: 110, Scales: []int{0}},
-	{Type: IQ2_S, Name: "IQ2_S", BlockLen: 256, BlockBytes: 82, Scales: []int{0}},
-	{Type: IQ4_XS, Name: "IQ4_XS", BlockLen: 256, BlockBytes: 136, Scales: []int{0}},
+	{Type: Q5_0, Name: "Q5_0", BlockLen: 32, BlockBytes: 22, Scales: f16Scales(0), Dequantize: dequantizeQ5_0, Quantize: quantizeQ5_0},
+	{Type: Q5_1, Name: "Q5_1", BlockLen: 32, BlockBytes: 24, Scales: f16Scales(0, 2), Dequantize: dequantizeQ5_1, Quantize: quantizeQ5_1},
+	{Type: Q8_0, Name: "Q8_0", BlockLen: 32, BlockBytes: 34, Scales: f16Scales(0), Dequantize: dequantizeQ8_0, Quantize: quantizeQ8_0},
+	{Type: Q8_1, Name: "Q8_1", BlockLen: 32, BlockBytes: 36, Scales: f16Scales(0, 2), Dequantize: dequantizeQ8_1},
+	{Type: Q2_K, Name: "Q2_K", BlockLen: 256, BlockBytes: 84, Scales: f16Scales(80, 82), Dequantize: dequantizeQ2_K},
+	{Type: Q3_K, Name: "Q3_K", BlockLen: 256, BlockBytes: 110, Scales: f16Scales(108), Dequantize: dequantizeQ3_K},
+	{Type: Q4_K, Name: "Q4_K", BlockLen: 256, BlockBytes: 144, Scales: f16Scales(0, 2), Dequantize: dequantizeQ4_K, Quantize: quantizeQ4_K},
+	{Type: Q5_K, Name: "Q5_K", BlockLen: 256, BlockBytes: 176, Scales: f16Scales(0, 2), Dequantize: dequantizeQ5_K, Quantize: quantizeQ5_K},
+	{Type: Q6_K, Name: "Q6_K", BlockLen: 256, BlockBytes: 210, Scales: f16Scales(208), Dequantize: dequantizeQ6_K, Quantize: quantizeQ6_K},
+	{Type: Q8_K, Name: "Q8_K", BlockLen: 256, BlockBytes: 292, Scales: scales(4, readF32, 0), Dequantize: dequantizeQ8_K},
+	{Type: IQ2_XXS, Name: "IQ2_XXS", BlockLen: 256, BlockBytes: 66, Scales: f16Scales(0), Dequantize: dequantizeIQ2_XXS},
+	{Type: IQ2_XS, Name: "IQ2_XS", BlockLen: 256, BlockBytes: 74, Scales: f16Scales(0), Dequantize: dequantizeIQ2_XS},
+	{Type: IQ3_XXS, Name: "IQ3_XXS", BlockLen: 256, BlockBytes: 98, Scales: f16Scales(0), Dequantize: dequantizeIQ3_XXS},
+	{Type: IQ1_S, Name: "IQ1_S", BlockLen: 256, BlockBytes: 50, Scales: f16Scales(0), Dequantize: dequantizeIQ1_S},
+	{Type: IQ4_NL, Name: "IQ4_NL", BlockLen: 32, BlockBytes: 18, Scales: f16Scales(0), Dequantize: dequantizeIQ4_NL},
+	{Type: IQ3_S, Name: "IQ3_S", BlockLen: 256, BlockBytes: 110, Scales: f16Scales(0), Dequantize: dequantizeIQ3_S},
+	{Type: IQ2_S, Name: "IQ2_S", BlockLen: 256, BlockBytes: 82, Scales: f16Scales(0), Dequantize: dequantizeIQ2_S},
+	{Type: IQ4_XS, Name: "IQ4_XS", BlockLen: 256, BlockBytes: 136, Scales: f16Scales(0), Dequantize: dequantizeIQ4_XS},
 	{Type: I8, Name: "I8", BlockLen: 1, BlockBytes: 1, Dequantize: dequantizeI8},
 	{Type: I16, Name: "I16", BlockLen: 1, BlockBytes: 2, Dequantize: dequantizeI16},
 	{Type: I32, Name: "I32", BlockLen: 1, BlockBytes: 4, Dequantize: dequantizeI32},
 	{Type: I64, Name: "I64", BlockLen: 1, BlockBytes: 8, Dequantize: dequantizeI64},
 	{Type: F64, Name: "F64", BlockLen: 1, BlockBytes: 8, Dequantize: dequantizeF64},
-	{Type: IQ1_M, Name: "IQ1_M", BlockLen: 256, BlockBytes: 56},
+	{Type: IQ1_M, Name: "IQ1_M", BlockLen: 256, BlockBytes: 56, Scales: scales(8, readIQ1_M, 48), Dequantize: dequantizeIQ1_M},
 	{Type: BF16, Name: "BF16", BlockLen: 1, BlockBytes: 2, Dequantize: dequantizeBF16, Quantize: quantizeBF16},
 	{Type: 31, Name: "Q4_0_4_4", Removed: true},
 	{Type: 32, Name: "Q4_0_4_8", Removed: true},
 	{Type: 33, Name: "Q4_0_8_8", Removed: true},
-	{Type: TQ1_0, Name: "TQ1_0", BlockLen: 256, BlockBytes: 54, Scales: []int{52}},
-	{Type: TQ2_0, Name: "TQ2_0", BlockLen: 256, BlockBytes: 66, Scales: []int{64}},
+	{Type: TQ1_0, Name: "TQ1_0", BlockLen: 256, BlockBytes: 54, Scales: f16Scales(52), Dequantize: dequantizeTQ1_0},
+	{Type: TQ2_0, Name: "TQ2_0", BlockLen: 256, BlockBytes: 66, Scales: f16Scales(64), Dequantize: dequantizeTQ2_0},
 	{Type: 36, Name: "IQ4_NL_4_4", Removed: true},
 	{Type: 37, Name: "IQ4_NL_4_8", Removed: true},
 	{Type: 38, Name: "IQ4_NL_8_8", Removed: true},
-	{Type: MXFP4, Name: "MXFP4", BlockLen: 32, BlockBytes: 17},
-	{Type: NVFP4, Name: "NVFP4", BlockLen: 64, BlockBytes: 36},
-	{Type: Q1_0, Name: "Q1_0", BlockLen: 128, BlockBytes: 18, Scales: []int{0}},
+	{Type: MXFP4, Name: "MXFP4", BlockLen: 32, BlockBytes: 17, Scales: scales(1, readE8M0, 0), Dequantize: dequantizeMXFP4},
+	{Type: NVFP4, Name: "NVFP4", BlockLen: 64, BlockBytes: 36, Scales: scales(1, readUE4M3, 0, 1, 2, 3), Dequantize: dequantizeNVFP4},
+	{Type: Q1_0, Name: "Q1_0", BlockLen: 128, BlockBytes: 18, Scales: f16Scales(0)},
 }
 
 // Lookup returns the row of t, and whether there is one. Removed types have one.

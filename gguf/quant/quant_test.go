@@ -23,10 +23,13 @@ func TestTable(t *testing.T) {
 		if in.Removed != (in.BlockLen == 0) || in.Removed != (in.BlockBytes == 0) {
 			t.Errorf("%s: removed %v with blocks of %d elements, %d bytes", in.Name, in.Removed, in.BlockLen, in.BlockBytes)
 		}
-		for _, at := range in.Scales {
-			if at+2 > in.BlockBytes {
-				t.Errorf("%s: scale at byte %d of %d", in.Name, at, in.BlockBytes)
+		for _, s := range in.Scales {
+			if s.At+s.Bytes > in.BlockBytes {
+				t.Errorf("%s: scale at byte %d of %d", in.Name, s.At, in.BlockBytes)
 			}
+		}
+		if (in.BlockLen > 1) != (in.Scales != nil) {
+			t.Errorf("%s: %d scales in blocks of %d", in.Name, len(in.Scales), in.BlockLen)
 		}
 		if got, ok := ByName(strings.ToLower(in.Name)); !ok || got != in {
 			t.Errorf("ByName(%q) = %v, %v", in.Name, got, ok)
@@ -335,13 +338,14 @@ func TestQuantizeHard(t *testing.T) {
 }
 
 func BenchmarkDequantize(b *testing.B) {
-	for _, typ := range pythonTypes {
+	for _, typ := range pythonTypes() {
 		b.Run(typ.String(), func(b *testing.B) {
 			in := &infos[typ]
 			src := randomBlocks(in, 4096/in.BlockLen)
+			r := rand.New(rand.NewPCG(9, 9))
 			for i := range 4096 / in.BlockLen {
-				for _, at := range in.Scales {
-					le.PutUint16(src[i*in.BlockBytes+at:], 0x2000)
+				for _, s := range in.Scales {
+					ordinary(r, s, src[i*in.BlockBytes+s.At:][:s.Bytes])
 				}
 			}
 			dst := make([]float32, 4096)

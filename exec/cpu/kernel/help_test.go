@@ -136,7 +136,15 @@ func randomBlocks(rng *rand.Rand, info *quant.Info, elems int) []byte {
 	}
 	for at := 0; at < len(data); at += info.BlockBytes {
 		for _, s := range info.Scales {
-			half(at + s)
+			if s.Bytes == 2 {
+				half(at + s.At)
+				continue
+			}
+			for b := data[at+s.At:][:s.Bytes]; !(math.Abs(float64(s.Read(b))) < 0.1); {
+				for i := range b {
+					b[i] = byte(rng.Uint32())
+				}
+			}
 		}
 		switch info.Type {
 		case quant.F16:

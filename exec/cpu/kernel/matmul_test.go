@@ -128,7 +128,7 @@ func TestMatmulExtremes(t *testing.T) {
 						block[i] = fill
 					}
 					for _, s := range info.Scales {
-						block[s], block[s+1] = 0x00, 0x3c // 1.0
+						block[s.At], block[s.At+1] = 0x00, 0x3c // 1.0
 					}
 				}
 				w := make([]float32, 2*k)
@@ -167,7 +167,7 @@ func TestMatmulNaN(t *testing.T) {
 		if info.Scales == nil {
 			copy(row, []byte{0xff, 0xff, 0xff, 0x7f})
 		} else {
-			copy(row[info.Scales[0]:], []byte{0xff, 0x7f})
+			copy(row[info.Scales[0].At:], []byte{0xff, 0x7f})
 		}
 		c.put("out0", make([]float32, m*n))
 		c.run(t, 1, Run{T: m}, "out0")

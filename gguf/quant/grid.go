@@ -1,0 +1,57 @@
+package quant
+
+import (
+	"math/bits"
+	"strings"
+)
+
+// A grid is a set of points, which the IQ types store by their index: the few of
+// all combinations of levels that real weights come near to. Which they are is
+// part of the format. Points are numbered in the order of their levels, of which
+// the last one counts most; so the set alone tells the grid.
+type grid struct {
+	n      int    // elements of a point
+	points []int8 // n for each point
+}
+
+// newGrid returns the grid of the points in set. Read as a number with the digits
+// level index, the first element being the lowest digit, point p is in the set
+// if bit p%4 of hexadecimal digit p/4 is 1. Line breaks do not count.
+func newGrid(n int, levels []int8, set string) grid {
+	g := grid{n: n}
+	p := 0
+	for _, digit := range set {
+		four := strings.IndexRune("0123456789abcdef", digit)
+		if four < 0 {
+			continue
+		}
+		for bit := range 4 {
+			if four>>bit&1 == 1 {
+				for at, i := p+bit, 0; i < n; at, i = at/len(levels), i+1 {
+					g.points = append(g.points, levels[at%len(levels)])
+				}
+			}
+		}
+		p += 4
+	}
+	return g
+}
+
+func (g *grid) point(i int) []int8 { return g.points[i*g.n : (i+1)*g.n] }
+
+// evenSigns completes 7 sign bits with an eighth, so that an even number is set.
+func evenSigns(seven uint32) byte {
+	s := byte(seven & 127)
+	return s | byte(bits.OnesCount8(s)&1)<<7
+}
+
+// signed sets y to scale times the point, negative where a bit of signs is set.
+func signed(y []float32, scale float32, point []int8, signs byte) {
+	for i, g := range point {
+		x := scale * float32(g)
+		if signs>>i&1 == 1 {
+			x = -x
+		}
+		y[i] = x
+	}
+}

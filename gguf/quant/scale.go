@@ -1,0 +1,49 @@
+package quant
+
+import "math"
+
+// A Scale is a number in a block that multiplies the elements of the block or
+// of a part of it.
+type Scale struct {
+	// At is the offset of its first byte within the block, Bytes the length of
+	// what Read looks at.
+	At, Bytes int
+
+	// Read returns the value stored at the start of b. What its encoding calls
+	// NaN is NaN here, even where Dequantize follows others in reading a number.
+	Read func(b []byte) float32
+}
+
+// f16Scales are float16 numbers at the given offsets.
+func f16Scales(at ...int) []Scale {
+	return scales(2, func(b []byte) float32 { return F16ToF32(le.Uint16(b)) }, at...)
+}
+
+// scales are numbers of one encoding at the given offsets.
+func scales(bytes int, read func(b []byte) float32, at ...int) []Scale {
+	all := make([]Scale, len(at))
+	for i, a := range at {
+		all[i] = Scale{a, bytes, read}
+	}
+	return all
+}
+
+func readF32(b []byte) float32 { return math.Float32frombits(le.Uint32(b)) }
+
+// readE8M0 is a power of two, 2^(e−127), of which 0xff is NaN (OCP Microscaling
+// Formats 1.0, section 5.4.1).
+func readE8M0(b []byte) float32 {
+	if b[0] == 0xff {
+		return float32(math.NaN())
+	}
+	return 2 * halfE8M0(b[0])
+}
+
+// readUE4M3 is an E4M3 number without sign (OCP 8-bit Floating Point 1.0,
+// section 5): exponent bias 7, no infinities, all bits set is NaN.
+func readUE4M3(b []byte) float32 {
+	if b[0]&0x7f == 0x7f {
+		return float32(math.NaN())
+	}
+	return 2 * halfUE4M3(b[0])
+}
