@@ -3,6 +3,7 @@ package ops
 import (
 	"errors"
 	"maps"
+	"slices"
 
 	"pesti/graph"
 	"pesti/ops/ref"
@@ -10,6 +11,9 @@ import (
 
 // Rope turns dims of each head by angles that grow with the position (Su et al. 2021):
 // angle(i) = pos · freq_scale · base^(−2i/rot) / freqs[i], i < rot/2. A freq_scale of 0 means 1.
+// YaRN (Peng et al. 2023) slows only some pairs by freq_scale, those from ramp_high on and in part
+// those above ramp_low, and stretches what is turned by magnitude; see ref.Rotary. A ramp_high of
+// 0 means no ramp, a magnitude of 0 means 1.
 var Rope = alias(define("rope",
 	[]spec{{"x", graph.F32, "M heads*head_dim"}, {"pos", graph.I32, "M"}, {"freqs?", graph.F32, "rot/2"}},
 	[]spec{{"y", graph.F32, "M heads*head_dim"}},
@@ -19,6 +23,7 @@ func evalRope(n *graph.Node, in, out []*Value) error {
 	r := ref.Rotary{
 		HeadDim: int(n.Attr.Int("head_dim")), Rot: int(n.Attr.Int("rot")),
 		Base: n.Attr.Float("base"), FreqScale: orOne(n.Attr.Float("freq_scale")),
+		RampLow: n.Attr.Float("ramp_low"), RampHigh: n.Attr.Float("ramp_high"), Magnitude: orOne(n.Attr.Float("magnitude")),
 		Halves: n.Attr.Str("layout") == Halves,
 	}
 	if in[2] != nil {
@@ -97,8 +102,7 @@ var Attention = writes(define("attention",
 		{"kcache", graph.KV, "C kv_heads*head_dim"}, {"vcache", graph.KV, "C kv_heads*head_dim"},
 		{"qnorm?", graph.F32, "head_dim"}, {"knorm?", graph.F32, "head_dim"}, {"freqs?", graph.F32, "rot/2"}},
 	[]spec{{"y", graph.F32, "M heads*head_dim"}, {"kcache", graph.KV, "C kv_heads*head_dim"}, {"vcache", graph.KV, "C kv_heads*head_dim"}},
-	[]graph.AttrSpec{need("heads", int64(0)), need("kv_heads", int64(0)), need("head_dim", int64(0)), may("window", int64(0)), need("scale", 0.0),
-		need("rot", int64(0)), need("base", 0.0), may("freq_scale", 0.0), need("layout", ""), may("eps", 0.0)},
+	slices.Concat(headAttrs, []graph.AttrSpec{need("scale", 0.0), may("eps", 0.0)}, rotaryAttrs),
 	func(n *graph.Node) error {
 		if err := checkHeads(n); err != nil {
 			return err

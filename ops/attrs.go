@@ -23,10 +23,13 @@ const (
 	Halves = "halves" // rotates dims i and i + rot/2
 )
 
-var ropeAttrs = []graph.AttrSpec{
-	need("heads", int64(0)), need("head_dim", int64(0)), need("rot", int64(0)),
-	need("base", 0.0), may("freq_scale", 0.0), need("layout", ""),
+// rotaryAttrs say how RoPE turns a head.
+var rotaryAttrs = []graph.AttrSpec{
+	need("rot", int64(0)), need("base", 0.0), may("freq_scale", 0.0),
+	may("ramp_low", 0.0), may("ramp_high", 0.0), may("magnitude", 0.0), need("layout", ""),
 }
+
+var ropeAttrs = append([]graph.AttrSpec{need("heads", int64(0)), need("head_dim", int64(0))}, rotaryAttrs...)
 
 func checkRope(n *graph.Node) error {
 	rot, dim := n.Attr.Int("rot"), n.Attr.Int("head_dim")
@@ -35,6 +38,13 @@ func checkRope(n *graph.Node) error {
 	}
 	if base := n.Attr.Float("base"); rot > 0 && !(base > 0) {
 		return fmt.Errorf("base is %v, expected a positive number", base)
+	}
+	low, high := n.Attr.Float("ramp_low"), n.Attr.Float("ramp_high")
+	if none := low == 0 && high == 0; !none && !(0 <= low && low < high) {
+		return fmt.Errorf("the ramp is from %v to %v, expected 0 ≤ ramp_low < ramp_high, or neither", low, high)
+	}
+	if m := n.Attr.Float("magnitude"); !(m >= 0) {
+		return fmt.Errorf("magnitude is %v, expected a positive number", m)
 	}
 	return oneOf(n, "layout", Pairs, Halves)
 }

@@ -37,7 +37,7 @@ const model = `graph tiny (T <= 8, S <= 2, R <= 8, C <= 32)
   %blk.0.q, %blk.0.k, %blk.0.v : f32[T, 32], f32[T, 16], f32[T, 16] = qkv %embd, @wq, @wk, @wv, @bq, @bk, _
   %blk.0.cache_k : kv[C, 16] = state {width: 16}
   %blk.0.cache_v : kv[C, 16] = state {width: 16}
-  %blk.0.attn, %blk.0.cache_k.new, %blk.0.cache_v.new : f32[T, 32], kv[C, 16], kv[C, 16] = attention %blk.0.q, %blk.0.k, %blk.0.v, %pos, %seq, %blk.0.cache_k, %blk.0.cache_v, @headnorm, @headnorm, @freqs {base: 10000.0, eps: 1e-06, freq_scale: 0.5, head_dim: 8, heads: 4, kv_heads: 2, layout: "pairs", rot: 6, scale: 0.35, window: 5}
+  %blk.0.attn, %blk.0.cache_k.new, %blk.0.cache_v.new : f32[T, 32], kv[C, 16], kv[C, 16] = attention %blk.0.q, %blk.0.k, %blk.0.v, %pos, %seq, %blk.0.cache_k, %blk.0.cache_v, @headnorm, @headnorm, @freqs {base: 10000.0, eps: 1e-06, freq_scale: 0.5, head_dim: 8, heads: 4, kv_heads: 2, layout: "pairs", rot: 6, magnitude: 1.25, ramp_high: 2.0, ramp_low: 0.5, scale: 0.35, window: 5}
   %blk.0.x : f32[T, 32] = norm_add %blk.0.attn, @norm, %embd {eps: 1e-06}
 
   %blk.1.normed : q8x2[T, 32] = norm_quantise %blk.0.x, @norm {eps: 1e-06}
@@ -408,6 +408,10 @@ func TestInferErrors(t *testing.T) {
 	for _, c := range []struct{ old, new, want string }{
 		{"layout: \"pairs\", rot: 6", "layout: \"pairs\", rot: 10", "rot is 10, expected an even number up to head_dim = 8"},
 		{"base: 10000.0", "base: -1.0", "base is -1, expected a positive number"},
+		{"ramp_low: 0.5", "ramp_low: 2.0", "the ramp is from 2 to 2, expected 0 ≤ ramp_low < ramp_high, or neither"},
+		{"ramp_low: 0.5", "ramp_low: -0.5", "the ramp is from -0.5 to 2"},
+		{"ramp_high: 2.0", "ramp_high: 0.0", "the ramp is from 0.5 to 0"},
+		{"magnitude: 1.25", "magnitude: -1.0", "magnitude is -1, expected a positive number"},
 		{"window: 5", "window: -5", "window is -5, expected 0 or more"},
 		{"state {width: 16}", "state {width: 0}", "width is 0, expected a positive number"},
 		{`act: "gelu_tanh"`, `act: "relu"`, `act is "relu", expected one of silu, gelu_tanh, gelu_erf`},

@@ -205,7 +205,7 @@ func inLayer(name string, layer int) string {
 }
 
 // neutral lists the parameters and attributes that change nothing and so are not shown.
-var neutral = map[string]bool{"window 0": true, "ring 0": true, "eps 0": true, "scale 1": true, "freq_scale 1": true}
+var neutral = map[string]bool{"window 0": true, "ring 0": true, "eps 0": true, "scale 1": true, "freq_scale 1": true, "ramp_low 0": true, "ramp_high 0": true, "magnitude 1": true}
 
 func short(v any) string {
 	if f, ok := v.(float64); ok {

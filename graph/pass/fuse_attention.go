@@ -29,6 +29,9 @@ func fuseAttention(c *Context, g *graph.Graph) error {
 	return nil
 }
 
+// rotary names the attributes of RoPE that a fused attention takes over.
+var rotary = []string{"rot", "base", "freq_scale", "ramp_low", "ramp_high", "magnitude", "layout"}
+
 // An attentionPattern is what one fused attention replaces.
 type attentionPattern struct {
 	in, out []*graph.Value
@@ -66,7 +69,7 @@ func (m *Matcher) attention(scores *graph.Node) (p attentionPattern, why string)
 			}
 		}
 	}
-	for _, name := range []string{"rot", "base", "freq_scale", "layout", "head_dim"} {
+	for _, name := range append(rotary, "head_dim") {
 		if q.rope.Attr[name] != k.rope.Attr[name] {
 			return p, fmt.Sprintf("RoPE differs between q and k in %s", name)
 		}
@@ -89,7 +92,7 @@ func (m *Matcher) attention(scores *graph.Node) (p attentionPattern, why string)
 			p.attr[name] = a
 		}
 	}
-	for _, name := range []string{"rot", "base", "freq_scale", "layout"} {
+	for _, name := range rotary {
 		if a, ok := q.rope.Attr[name]; ok {
 			p.attr[name] = a
 		}

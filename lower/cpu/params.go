@@ -76,14 +76,17 @@ func attentionParams(n *graph.Node, env Env) []plan.Param {
 	positions, ring := env.Positions(n.In[5])
 	return params("heads", a.Int("heads"), "kv_heads", a.Int("kv_heads"), "head_dim", a.Int("head_dim"), "rot", a.Int("rot"),
 		"positions", positions, "window", a.Int("window"), "ring", flag(ring),
-		"base", a.Float("base"), "freq_scale", orOne(a.Float("freq_scale")), "scale", a.Float("scale"), "eps", a.Float("eps"),
-		"layout", a.Str("layout"))
+		"base", a.Float("base"), "freq_scale", orOne(a.Float("freq_scale")),
+		"ramp_low", a.Float("ramp_low"), "ramp_high", a.Float("ramp_high"), "magnitude", orOne(a.Float("magnitude")),
+		"scale", a.Float("scale"), "eps", a.Float("eps"), "layout", a.Str("layout"))
 }
 
 func ropeParams(n *graph.Node, _ Env) []plan.Param {
 	a := n.Attr
 	return params("heads", a.Int("heads"), "head_dim", a.Int("head_dim"), "rot", a.Int("rot"),
-		"base", a.Float("base"), "freq_scale", orOne(a.Float("freq_scale")), "layout", a.Str("layout"))
+		"base", a.Float("base"), "freq_scale", orOne(a.Float("freq_scale")),
+		"ramp_low", a.Float("ramp_low"), "ramp_high", a.Float("ramp_high"), "magnitude", orOne(a.Float("magnitude")),
+		"layout", a.Str("layout"))
 }
 
 func writeParams(n *graph.Node, env Env) []plan.Param {

@@ -166,7 +166,7 @@ func TestRope(t *testing.T) {
 	freqs := []float32{1, 2, 8, 0.5}
 	x := random(5, len(pos)*heads*dim)
 	for _, halves := range []bool{false, true} {
-		r := Rotary{HeadDim: dim, Rot: rot, Base: 10000, FreqScale: 0.25, Freqs: freqs, Halves: halves}
+		r := Rotary{HeadDim: dim, Rot: rot, Base: 10000, FreqScale: 0.25, Magnitude: 1, Freqs: freqs, Halves: halves}
 		got := make([]float32, len(x))
 		r.Rope(got, x, pos)
 		for ti, p := range pos {
@@ -191,7 +191,7 @@ func TestRope(t *testing.T) {
 		equal(t, "in place", inPlace, got...)
 		equal(t, "position 0", got[:heads*dim], x[:heads*dim]...)
 	}
-	r := Rotary{HeadDim: 2, Rot: 2, Base: 10000, FreqScale: 1}
+	r := Rotary{HeadDim: 2, Rot: 2, Base: 10000, FreqScale: 1, Magnitude: 1}
 	quarter := []float32{1, 0}
 	r.Rope(quarter, quarter, []int32{1})
 	near(t, "cos 1", quarter[0], math.Cos(1))
@@ -200,6 +200,32 @@ func TestRope(t *testing.T) {
 	r.Rot = 0
 	r.Rope(quarter, []float32{5, 6}, []int32{3})
 	equal(t, "no rotation", quarter, 5, 6)
+}
+
+// TestRamp: YaRN leaves pairs up to the ramp's foot alone, slows those from its top on in full, and
+// stretches what is turned, but nothing else.
+func TestRamp(t *testing.T) {
+	r := Rotary{HeadDim: 14, Rot: 12, Base: 16, FreqScale: 0.25, Freqs: []float32{1, 1, 1, 1, 1, 2}, RampLow: 1, RampHigh: 4, Magnitude: 1.5}
+	// 1/4 of the speed is lost by 0, 0, 1/3, 2/3, 1, 1.
+	for i, want := range []float64{1, math.Pow(16, -1./6), math.Pow(16, -1./3) * 0.75, math.Pow(16, -1./2) * 0.5, math.Pow(16, -2./3) / 4, math.Pow(16, -5./6) / 8} {
+		if got := r.Speed(i); math.Abs(got-want) > 1e-15 {
+			t.Errorf("pair %d turns by %v, expected %v", i, got, want)
+		}
+	}
+	x := random(6, 28)
+	got := make([]float32, 28)
+	r.Rope(got, x, []int32{0, 9})
+	for i := range 12 {
+		near(t, "magnitude at position 0", got[i], 1.5*float64(x[i]))
+	}
+	for i := 14; i < 26; i += 2 {
+		near(t, "length", float32(math.Hypot(float64(got[i]), float64(got[i+1]))), 1.5*math.Hypot(float64(x[i]), float64(x[i+1])))
+	}
+	equal(t, "dims beyond rot", append(got[12:14:14], got[26:]...), append(x[12:14:14], x[26:]...)...)
+	r.RampLow, r.RampHigh = 0, 0.001 // all but the first pair
+	if r.Speed(0) != 1 || r.Speed(1) != math.Pow(16, -1./6)/4 {
+		t.Errorf("a steep ramp: speeds %v, %v", r.Speed(0), r.Speed(1))
+	}
 }
 
 func TestSoftmax(t *testing.T) {
@@ -344,7 +370,7 @@ func TestNothingAllocates(t *testing.T) {
 	scores, acc := make([]float32, 32), make([]float64, 4)
 	pos, seq := []int32{3}, []int32{0}
 	h := Heads{Heads: 2, KVHeads: 1, HeadDim: 4, Positions: 16}
-	r := Rotary{HeadDim: 4, Rot: 4, Base: 10000, FreqScale: 1}
+	r := Rotary{HeadDim: 4, Rot: 4, Base: 10000, FreqScale: 1, Magnitude: 1}
 	wide, packed := random(9, 64), make([]byte, Q8x2Bytes(64))
 	if n := testing.AllocsPerRun(10, func() {
 		KVWrite(c, row, pos, seq)

@@ -2,14 +2,34 @@ package ref
 
 import "math"
 
-// A Rotary says how a rotary position embedding (Su et al. 2021) turns the first Rot dims of each
-// head: dims (2i, 2i+1), or (i, i + Rot/2) where Halves is set, by the angle
-// pos · FreqScale · Base^(−2i/Rot) / Freqs[i]. No Freqs means ones.
+// A Rotary says how a rotary position embedding (Su et al. 2021, arXiv:2104.09864) turns the
+// first Rot dims of each head: dims (2i, 2i+1), or (i, i + Rot/2) where Halves is set, by the angle
+// pos · Speed(i), and stretches them by Magnitude.
 type Rotary struct {
 	HeadDim, Rot    int
 	Base, FreqScale float64
-	Freqs           []float32 // Rot/2 or none
+	Freqs           []float32 // Rot/2 divisors of the speeds, or none
 	Halves          bool
+
+	// FreqScale slows every pair, or, where RampHigh is above 0, those from RampHigh on in full,
+	// those up to RampLow not at all, and those between by a share that grows with i: YaRN
+	// (Peng et al. 2023, arXiv:2309.00071).
+	RampLow, RampHigh float64
+	Magnitude         float64 // 1 but for YaRN
+}
+
+// Speed is the angle per position of pair i < Rot/2: Base^(−2i/Rot) / Freqs[i], slowed by
+// FreqScale.
+func (r *Rotary) Speed(i int) float64 {
+	speed := math.Pow(r.Base, -2*float64(i)/float64(r.Rot))
+	if r.Freqs != nil {
+		speed /= float64(r.Freqs[i])
+	}
+	if r.RampHigh > 0 {
+		slowed := min(max((float64(i)-r.RampLow)/(r.RampHigh-r.RampLow), 0), 1)
+		return speed * (1 - slowed + slowed*r.FreqScale)
+	}
+	return speed * r.FreqScale
 }
 
 // Rope turns every head of x [len(pos), heads·HeadDim].
@@ -19,14 +39,12 @@ func (r *Rotary) Rope(dst, x []float32, pos []int32) {
 	}
 	copy(dst, x)
 	width := len(x) / len(pos)
-	for t, p := range pos {
-		row := dst[t*width : (t+1)*width]
-		for i := range r.Rot / 2 {
-			angle := float64(p) * r.FreqScale * math.Pow(r.Base, -2*float64(i)/float64(r.Rot))
-			if r.Freqs != nil {
-				angle /= float64(r.Freqs[i])
-			}
-			sin, cos := math.Sincos(angle)
+	for i := range r.Rot / 2 {
+		speed := r.Speed(i)
+		for t, p := range pos {
+			row := dst[t*width : (t+1)*width]
+			sin, cos := math.Sincos(float64(p) * speed)
+			sin, cos = sin*r.Magnitude, cos*r.Magnitude
 			a, b := 2*i, 2*i+1
 			if r.Halves {
 				a, b = i, i+r.Rot/2

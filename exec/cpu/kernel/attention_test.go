@@ -18,7 +18,8 @@ type layer struct {
 	ring                         bool
 	layout, kv                   string
 	norms, freqs                 bool
-	sequences, most              int // most tokens in a step
+	rampHigh                     float64 // YaRN from pair 0 to this one, 0 for none
+	sequences, most              int     // most tokens in a step
 
 	qnorm, knorm, freq []float32
 	pages              []int32
@@ -33,6 +34,13 @@ const (
 	testScale = 0.2
 	testEps   = 1e-6
 )
+
+func (l *layer) magnitude() float64 {
+	if l.rampHigh > 0 {
+		return 1.25
+	}
+	return 1
+}
 
 // A token is one row of q, k and v at its place.
 type token struct {
@@ -57,7 +65,8 @@ func (l *layer) start(rng *rand.Rand) *call {
 	c := newCall("attention", "T", "heads", 1,
 		intParam("heads", l.heads), intParam("kv_heads", l.kvHeads), intParam("head_dim", l.headDim), intParam("rot", l.rot),
 		intParam("positions", l.positions), intParam("window", l.window), intParam("ring", ring),
-		floatParam("base", testBase), floatParam("freq_scale", 0.5), floatParam("scale", testScale), floatParam("eps", testEps),
+		floatParam("base", testBase), floatParam("freq_scale", 0.5),
+		floatParam("ramp_low", 0), floatParam("ramp_high", l.rampHigh), floatParam("magnitude", l.magnitude()), floatParam("scale", testScale), floatParam("eps", testEps),
 		plan.Param{Name: "layout", Value: l.layout})
 	c.ctx, c.pages = l.ctx, (l.ctx+15)/16
 	c.scratch = 4 * (33*l.headDim + 16*l.heads*(l.headDim+2) + l.most*l.rot)
@@ -121,7 +130,7 @@ func (l *layer) reference(tokens []token) [][]float32 {
 	} else {
 		keys.F32, values.F32 = make([]float32, positions*width), make([]float32, positions*width)
 	}
-	rotary := ref.Rotary{HeadDim: l.headDim, Rot: l.rot, Base: testBase, FreqScale: 0.5, Halves: l.layout == "halves"}
+	rotary := ref.Rotary{HeadDim: l.headDim, Rot: l.rot, Base: testBase, FreqScale: 0.5, RampHigh: l.rampHigh, Magnitude: l.magnitude(), Halves: l.layout == "halves"}
 	if l.freqs {
 		rotary.Freqs = l.freq
 	}
@@ -168,6 +177,7 @@ func TestAttention(t *testing.T) {
 		{heads: 4, kvHeads: 2, headDim: 32, rot: 32, positions: 128, layout: "halves", kv: "f16", norms: true},
 		{heads: 2, kvHeads: 1, headDim: 20, rot: 20, positions: 128, window: 20, layout: "pairs", kv: "f32", norms: true},
 		{heads: 2, kvHeads: 1, headDim: 16, rot: 16, positions: 64, window: 20, ring: true, layout: "halves", kv: "f16"},
+		{heads: 4, kvHeads: 2, headDim: 16, rot: 12, positions: 128, layout: "pairs", kv: "f16", freqs: true, rampHigh: 4},
 		{heads: 2, kvHeads: 2, headDim: 16, rot: 2, positions: 48, window: 1, ring: true, layout: "halves", kv: "f32"},
 	}
 	for i := range layers {
@@ -270,6 +280,7 @@ func TestRefAttention(t *testing.T) {
 	for i, l := range []layer{
 		{heads: 4, kvHeads: 2, headDim: 8, rot: 8, positions: 64, layout: "pairs", kv: "f16"},
 		{heads: 4, kvHeads: 1, headDim: 8, rot: 6, positions: 48, window: 9, ring: true, layout: "halves", kv: "f32", freqs: true},
+		{heads: 2, kvHeads: 1, headDim: 12, rot: 10, positions: 64, layout: "pairs", kv: "f32", rampHigh: 3},
 	} {
 		l.sequences, l.ctx, l.most = 2, 64, 24
 		rng := rand.New(rand.NewPCG(21, uint64(i)))

@@ -81,9 +81,7 @@ func (b *binder) binary(f func(y, x0, x1 []float32)) Func {
 func bindRefRope(b *binder) Func {
 	x, y, pos := b.f32("x"), b.f32("y"), b.i32("pos")
 	width := b.int("heads") * b.int("head_dim")
-	rotary := &ref.Rotary{HeadDim: b.int("head_dim"), Rot: b.int("rot"), Base: b.float("base"),
-		FreqScale: b.float("freq_scale"), Freqs: b.optionalF32("freqs"), Halves: b.str("layout") == "halves"}
-	split, rows := b.split(), b.rows()
+	rotary, split, rows := b.rotary(), b.split(), b.rows()
 	return func(r *Run) {
 		lo, hi := split.of(rows(r))
 		rotary.Rope(y[lo*width:hi*width], x[lo*width:hi*width], pos[lo:hi])

@@ -1,33 +1,43 @@
 package kernel
 
-import "math"
+import (
+	"math"
+
+	"pesti/ops/ref"
+)
 
 // A rope turns heads by rotary position embedding (Su et al. 2021); see ref.Rotary. The sines of
 // a step are computed once for all heads.
 type rope struct {
-	half     int       // pairs in a head
-	halves   bool      // pairs are (i, i+half), not (2i, 2i+1)
-	speed    []float64 // angle per position of each pair
-	cos, sin []float32 // of each row of the step, half each
+	half      int       // pairs in a head
+	halves    bool      // pairs are (i, i+half), not (2i, 2i+1)
+	speed     []float64 // angle per position of each pair
+	magnitude float64
+	cos, sin  []float32 // of each row of the step, half each
 }
 
-// rope binds the rotation. What is left of the scratch holds the sines.
-func (b *binder) rope(rest []byte) rope {
-	rot := b.int("rot")
-	r := rope{half: rot / 2, speed: make([]float64, rot/2)}
+// rotary reads the parameters of the rotation.
+func (b *binder) rotary() *ref.Rotary {
+	r := &ref.Rotary{
+		HeadDim: b.int("head_dim"), Rot: b.int("rot"), Base: b.float("base"), FreqScale: b.float("freq_scale"),
+		RampLow: b.float("ramp_low"), RampHigh: b.float("ramp_high"), Magnitude: b.float("magnitude"), Freqs: b.optionalF32("freqs"),
+	}
 	switch layout := b.str("layout"); layout {
 	case "halves":
-		r.halves = true
+		r.Halves = true
 	case "pairs":
 	default:
 		b.fail("layout=%q, expected pairs or halves", layout)
 	}
-	base, scale, freqs := b.float("base"), b.float("freq_scale"), b.optionalF32("freqs")
+	return r
+}
+
+// rope binds the rotation. What is left of the scratch holds the sines.
+func (b *binder) rope(rest []byte) rope {
+	rotary := b.rotary()
+	r := rope{half: rotary.Rot / 2, halves: rotary.Halves, speed: make([]float64, rotary.Rot/2), magnitude: rotary.Magnitude}
 	for i := range r.speed {
-		r.speed[i] = scale * math.Pow(base, -2*float64(i)/float64(rot))
-		if freqs != nil {
-			r.speed[i] /= float64(freqs[i])
-		}
+		r.speed[i] = rotary.Speed(i)
 	}
 	sines := view[float32](rest)
 	r.cos, r.sin = sines[:len(sines)/2], sines[len(sines)/2:]
@@ -40,7 +50,7 @@ func (r *rope) turn(pos []int32) {
 		cos, sin := r.cos[t*r.half:(t+1)*r.half], r.sin[t*r.half:(t+1)*r.half]
 		for i := range cos {
 			s, c := math.Sincos(float64(p) * r.speed[i])
-			cos[i], sin[i] = float32(c), float32(s)
+			cos[i], sin[i] = float32(c*r.magnitude), float32(s*r.magnitude)
 		}
 	}
 }

@@ -278,7 +278,8 @@ func TestQuantised(t *testing.T) {
 func TestNoRotation(t *testing.T) {
 	const heads, dim = 3, 8
 	c := newCall("ref.rope", "T", "one", 1, intParam("heads", heads), intParam("head_dim", dim), intParam("rot", dim),
-		floatParam("base", testBase), floatParam("freq_scale", 0), plan.Param{Name: "layout", Value: "pairs"})
+		floatParam("base", testBase), floatParam("freq_scale", 0),
+		floatParam("ramp_low", 0), floatParam("ramp_high", 0), floatParam("magnitude", 1), plan.Param{Name: "layout", Value: "pairs"})
 	x := randoms(rand.New(rand.NewPCG(17, 18)), 2*heads*dim, 1)
 	c.put("x", x)
 	c.putInts("pos", []int32{1, 1000})

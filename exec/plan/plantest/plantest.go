@@ -215,7 +215,7 @@ func (b *builder) model(layers int, dump bool) {
 		b.step(name("attn"), "attention", "T", "heads", 1, []plan.Arg{buf("q", q), buf("k", k), buf("v", v), buf("pos", pos), buf("seq", seq), buf("pages", pages),
 			buf("kcache", caches+2*l), buf("vcache", caches+2*l+1), buf("out", attn)},
 			n("heads", Heads), n("kv_heads", KVHeads), n("head_dim", HeadDim), n("rot", HeadDim), n("positions", 48), n("window", 0), n("ring", 0),
-			x("base", 1e6), x("freq_scale", 1.0), x("scale", 0.25), x("eps", 0.0), x("layout", "halves"))
+			x("base", 1e6), x("freq_scale", 1.0), x("ramp_low", 0.0), x("ramp_high", 0.0), x("magnitude", 1.0), x("scale", 0.25), x("eps", 0.0), x("layout", "halves"))
 		b.wave()
 		quant := b.buffer(name("attn.q8"), "q8x2", f("T", wide), true)
 		b.step(name("attn.q8"), "quantise", "T", "each", 0, []plan.Arg{buf("x", attn), buf("y", quant)}, n("n", wide))
