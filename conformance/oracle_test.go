@@ -74,7 +74,21 @@ func runOracle(t testing.TB, model string, args ...string) (dir, stdout string) 
 // from first on.
 func askOracle(t testing.TB, model string, ids []int32, first int) *oraclePass {
 	t.Helper()
-	dir, _ := runOracle(t, model, "--ids", joinIDs(ids), "--floor", "--logit-rows", fmt.Sprintf("%d:%d", first, len(ids)))
+	return readPass(t, len(ids)-first, model, "--ids", joinIDs(ids), "--floor", "--logit-rows", fmt.Sprintf("%d:%d", first, len(ids)))
+}
+
+// askOracleLast is askOracle with the layers and the logits of so many of the last positions only,
+// for prompts whose layers would fill the cache.
+func askOracleLast(t testing.TB, model string, ids []int32, layers, logits int) *oraclePass {
+	t.Helper()
+	return readPass(t, logits, model, "--ids", joinIDs(ids), "--floor",
+		"--layer-rows", fmt.Sprintf("%d:%d", len(ids)-layers, len(ids)), "--logit-rows", fmt.Sprintf("%d:%d", len(ids)-logits, len(ids)))
+}
+
+// readPass runs the oracle and reads what it wrote, with so many rows of logits.
+func readPass(t testing.TB, rows int, model string, args ...string) *oraclePass {
+	t.Helper()
+	dir, _ := runOracle(t, model, args...)
 	var p oraclePass
 	text, err := os.ReadFile(filepath.Join(dir, "floor.json"))
 	if err != nil {
@@ -87,8 +101,8 @@ func askOracle(t testing.TB, model string, ids []int32, first int) *oraclePass {
 		p.layers = append(p.layers, readRows(t, filepath.Join(dir, fmt.Sprintf("layer_%02d.npy", l))))
 	}
 	p.logits = readRows(t, filepath.Join(dir, "logits.npy"))
-	if len(p.layers) == 0 || len(p.logits) != len(ids)-first {
-		t.Fatalf("the oracle wrote %d layers and %d rows of logits for %d ids from %d", len(p.layers), len(p.logits), len(ids), first)
+	if len(p.layers) == 0 || len(p.logits) != rows {
+		t.Fatalf("the oracle wrote %d layers and %d rows of logits, expected some and %d", len(p.layers), len(p.logits), rows)
 	}
 	return &p
 }
