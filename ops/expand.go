@@ -46,10 +46,18 @@ func (e *expander) add(op *graph.Op, attr graph.Attrs, name string, in ...*graph
 	if e.err != nil {
 		return nil
 	}
-	out, err := e.g.Insert(e.at, op, in, attr, name)
+	out, err := e.g.Insert(e.at, op, in, attr, e.fresh(name))
 	if err != nil {
 		e.err = err
 		return nil
 	}
 	return out[0]
+}
+
+// fresh is a name that no value has but the node's own results, whose names go to their successors.
+func (e *expander) fresh(name string) string {
+	for v := e.g.Value(name); v != nil && v.Def != e.at; v = e.g.Value(name) {
+		name += "'"
+	}
+	return name
 }
