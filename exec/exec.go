@@ -23,6 +23,10 @@ import (
 type Options struct {
 	Threads int  // workers, up to the plan's bound, which 0 stands for
 	Poison  bool // fill the arena with NaN before each step, so that tests see a stale read
+
+	// Observe, where it is set, sees every value that the steps of a plan compute, as soon as it
+	// is there. Steps of one wave then run one after the other, which changes no bit.
+	Observe func(Observation)
 }
 
 // An Engine is a plan bound to a model file, to memory and to workers. It runs one step at a
@@ -33,6 +37,7 @@ type Engine struct {
 	machine *cpu.Machine
 	memory  *cpu.Memory
 	poison  bool
+	observe func(Observation)
 
 	arena    []byte
 	shared   [][]byte // by ID of the plan's own buffers
@@ -79,7 +84,7 @@ func Open(p *plan.Plan, f *gguf.File, o Options) (*Engine, error) {
 	if threads < 1 || threads > p.Target.Threads {
 		return nil, fmt.Errorf("plan: %d threads, expected 1 to the %d that it was compiled for", threads, p.Target.Threads)
 	}
-	e := &Engine{plan: p, file: f, poison: o.Poison, ctx: int(p.Target.Ctx)}
+	e := &Engine{plan: p, file: f, poison: o.Poison, observe: o.Observe, ctx: int(p.Target.Ctx)}
 	if err := e.allocate(); err != nil {
 		return nil, err
 	}

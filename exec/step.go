@@ -79,7 +79,7 @@ func (e *Engine) Step(b *Batch) error {
 		}
 	}
 	e.last = r
-	err := e.machine.Run(g.schedule, r)
+	err := e.run(g)
 	if err != nil {
 		e.undo(b)
 	}
@@ -87,6 +87,13 @@ func (e *Engine) Step(b *Batch) error {
 		return fmt.Errorf("%s: became shorter while it was read; open it again", e.file.Path)
 	}
 	return err
+}
+
+func (e *Engine) run(g *program) error {
+	if e.observe != nil {
+		return e.runObserved(g)
+	}
+	return e.machine.Run(g.schedule, e.last)
 }
 
 // undo takes back the tokens of a step that failed. What it has written into rings stays

@@ -20,43 +20,69 @@ type Deviation struct {
 //
 //	d = max |got − want| / (|want| + median |want|)    the median over the dims of the row
 //
-// An element that is NaN or infinite on either side has an infinite d. got and want have the same
-// length, a multiple of cols.
+// An element that is NaN or infinite on either side has an infinite d. Only an infinity that is
+// the same on both, such as a masked score, has none, and is not part of the median. got and want
+// have the same length, a multiple of cols.
 func Layer[A, B Float](got []A, want []B, cols int) Deviation {
 	var worst Deviation
-	size := make([]float64, cols)
-	for at := 0; at < len(want); at += cols {
-		row := want[at : at+cols]
-		for i, x := range row {
-			size[i] = math.Abs(float64(x))
+	each(got, want, cols, func(d Deviation) bool {
+		if d.D > worst.D {
+			worst = d
 		}
-		median := median(size)
-		for i, x := range row {
-			if d := deviation(float64(got[at+i]), float64(x), median); d > worst.D {
-				worst = Deviation{d, at / cols, i}
-			}
-		}
-	}
+		return true
+	})
 	return worst
 }
 
-func deviation(got, want, median float64) float64 {
-	diff := math.Abs(got - want)
-	switch {
-	case diff == 0:
-		return 0 // where the median is 0 too
-	case !(diff <= math.MaxFloat64):
-		return math.Inf(1)
-	}
-	return diff / (math.Abs(want) + median)
+// First returns the first element of which d is above the bound, and whether there is one.
+func First[A, B Float](got []A, want []B, cols int, bound float64) (first Deviation, found bool) {
+	each(got, want, cols, func(d Deviation) bool {
+		if d.D > bound {
+			first, found = d, true
+		}
+		return !found
+	})
+	return first, found
 }
 
-// median returns the middle of x, which it sorts.
+// each yields d of every element that differs at all.
+func each[A, B Float](got []A, want []B, cols int, yield func(Deviation) bool) {
+	size := make([]float64, 0, cols)
+	for at := 0; at < len(want); at += cols {
+		size = size[:0]
+		for i, x := range want[at : at+cols] {
+			if g, w := float64(got[at+i]), float64(x); !math.IsInf(w, 0) || g != w {
+				size = append(size, math.Abs(w))
+			}
+		}
+		median := median(size)
+		for i, x := range want[at : at+cols] {
+			if g, w := float64(got[at+i]), float64(x); g != w && !yield(Deviation{deviation(g, w, median), at / cols, i}) {
+				return
+			}
+		}
+	}
+}
+
+// deviation is d of one element, for two that differ.
+func deviation(got, want, median float64) float64 {
+	diff := math.Abs(got - want)
+	if !(diff <= math.MaxFloat64) {
+		return math.Inf(1)
+	}
+	return diff / (math.Abs(want) + median) // infinite where that is 0
+}
+
+// median returns the middle of x, which it sorts, 0 of nothing.
 func median(x []float64) float64 {
 	slices.Sort(x)
 	n := len(x)
-	if n%2 == 0 {
+	switch {
+	case n == 0:
+		return 0
+	case n%2 == 0:
 		return (x[n/2-1] + x[n/2]) / 2
+	default:
+		return x[n/2]
 	}
-	return x[n/2]
 }

@@ -33,11 +33,36 @@ func TestLayer(t *testing.T) {
 		{[]float32{1, 1, 1, float32(nan)}, []float64{1, 1, 1, 1}, 2, Deviation{inf, 1, 1}},
 		{[]float32{1, 1}, []float64{nan, 1}, 2, Deviation{inf, 0, 0}},
 		{[]float32{float32(inf), 1}, []float64{1, 1}, 2, Deviation{inf, 0, 0}},
-		{[]float32{float32(inf), 1}, []float64{inf, 1}, 2, Deviation{inf, 0, 0}},
+		// A masked score counts where only one side has it; where both do, the median is that of the rest.
+		{[]float32{float32(inf), 1}, []float64{-inf, 1}, 2, Deviation{inf, 0, 0}},
+		{[]float32{float32(-inf), float32(-inf)}, []float64{-inf, -inf}, 2, Deviation{}},
+		{[]float32{float32(-inf), float32(-inf), float32(-inf), 1, 4}, []float64{-inf, -inf, -inf, 1, 3}, 5, Deviation{0.2, 0, 4}}, // 1 / (3 + 2)
+		{[]float32{float32(nan)}, []float64{nan}, 1, Deviation{inf, 0, 0}},
 	} {
 		if got := Layer(c.got, c.want, c.cols); !same(got.D, c.d.D) || got.Row != c.d.Row || got.Dim != c.d.Dim {
 			t.Errorf("Layer(%v, %v, %d) = %v, want %v", c.got, c.want, c.cols, got, c.d)
 		}
+	}
+}
+
+func TestFirst(t *testing.T) {
+	got, want := []float32{1, 2, 3.001, 1, 2, 4}, []float32{1, 2, 3, 1, 2, 3}
+	for _, c := range []struct {
+		bound    float64
+		row, dim int
+		found    bool
+	}{
+		{0, 0, 2, true},
+		{1e-2, 1, 2, true},
+		{0.2, 0, 0, false}, // as much as the bound is not above it
+	} {
+		d, found := First(got, want, 3, c.bound)
+		if found != c.found || d.Row != c.row || d.Dim != c.dim || found && !(d.D > c.bound) {
+			t.Errorf("bound %v: %+v, %t, want row %d dim %d, %t", c.bound, d, found, c.row, c.dim, c.found)
+		}
+	}
+	if _, found := First(want, want, 3, 0); found {
+		t.Error("what is equal differs")
 	}
 }
 

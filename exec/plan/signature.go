@@ -1,6 +1,9 @@
 package plan
 
-import "strconv"
+import (
+	"fmt"
+	"strconv"
+)
 
 // A Signature is what lowering and execution agree on for one kernel: its operands, their
 // formats and extents, its parameters, and how its work may be split. The verifier holds every
@@ -102,6 +105,17 @@ func word(name string, words ...string) ParamSpec {
 func (sig *Signature) Operand(role string) *Operand {
 	o, _ := sig.operand(role)
 	return o
+}
+
+// Elems returns how many elements the operand of a role that is no weight has in a step whose
+// scope is s.
+func (sig *Signature) Elems(s Scope, role string) (int64, error) {
+	o, index := sig.operand(role)
+	if o == nil {
+		return 0, fmt.Errorf("kernel %s has no operand %q", sig.Name, role)
+	}
+	s.Index = index
+	return s.Eval(o.Extent)
 }
 
 // operand returns the operand that a role of a step belongs to, and its repeat index.
