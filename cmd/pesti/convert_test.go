@@ -1,0 +1,145 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"pesti/conformance/demo"
+	"pesti/gguf"
+	"pesti/gguf/quant"
+)
+
+func openGGUF(t *testing.T, path string) *gguf.File {
+	t.Helper()
+	f, err := gguf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+func TestConvert(t *testing.T) {
+	model := demoFile(t, nil)
+	from := openGGUF(t, model)
+	for _, s := range storedTypes {
+		name := strings.ToLower(s.typ.String())
+		path := filepath.Join(t.TempDir(), name+".gguf")
+		r := pesti("convert", model, "--type", name, "-o", path)
+		if r.code != 0 || r.out != "" || strings.Contains(r.err, "warning") || !strings.Contains(r.err, path+": ") {
+			t.Fatalf("convert --type %s: %+v", name, r)
+		}
+		to := openGGUF(t, path)
+		for _, key := range from.Keys() {
+			x, _ := from.Value(key)
+			if y, ok := to.Value(key); key != "general.file_type" && (!ok || x.String() != y.String()) {
+				t.Errorf("%s: key %s is %v, want %v", name, key, y, x)
+			}
+		}
+		if n, err := to.Uint("general.file_type"); err != nil || n != uint64(s.fileType) {
+			t.Errorf("%s: general.file_type is %d, %v, want %d", name, n, err, s.fileType)
+		}
+		for i, x := range from.Tensors() {
+			y := to.Tensors()[i]
+			want := s.typ
+			if len(x.Dims) < 2 {
+				want = quant.F32
+			}
+			if y.Name != x.Name || !slices.Equal(y.Dims, x.Dims) || y.Type != want {
+				t.Errorf("%s: tensor %d is %s %s %v, want %s %s %v", name, i, y.Name, y.Type, y.Dims, x.Name, want, x.Dims)
+			}
+			if a, b := dense(t, from, x.Name), dense(t, to, x.Name); s.typ == quant.F32 && !slices.Equal(a, b) {
+				t.Errorf("%s: %s has other values than the model", name, x.Name)
+			}
+		}
+		ok(t, "inspect", "--check", path)
+	}
+	a, b := ok(t, "run", model, "-p", "Once", "--temp", "0", "-n", "8"), ""
+	path := filepath.Join(t.TempDir(), "f32.gguf")
+	ok(t, "convert", "demo", "--type", "f32", "-o", path)
+	if b = ok(t, "run", path, "-p", "Once", "--temp", "0", "-n", "8"); a != b {
+		t.Errorf("in float32 the story goes on %q, want %q", b, a)
+	}
+	if out := ok(t, "convert", "demo", "--type", "f32", "-o", "-"); out != readFile(t, path) {
+		t.Errorf("standard output has other bytes than the file")
+	}
+}
+
+func dense(t *testing.T, f *gguf.File, name string) []float32 {
+	t.Helper()
+	d, err := f.Dense(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.Data().([]float32)
+}
+
+// TestConvertTypes holds the choices of --type to the types that can be written.
+func TestConvertTypes(t *testing.T) {
+	for typ := quant.Type(0); ; typ++ {
+		in, known := quant.Lookup(typ)
+		if !known {
+			break
+		}
+		offered := false
+		for _, s := range storedTypes {
+			offered = offered || s.typ == typ
+		}
+		if offered != (in.Quantize != nil) {
+			t.Errorf("%s: offered is %v, can be written is %v", in.Name, offered, in.Quantize != nil)
+		}
+	}
+}
+
+func TestConvertKeeps(t *testing.T) {
+	// 48 is a multiple of 16, but of no block; split.* is of another file.
+	path := rewrittenDemo(t, false, func(w *gguf.Writer) {
+		w.SetUint16("split.no", 0)
+		w.SetUint16("split.count", 1)
+		w.SetInt32("split.tensors.count", 2)
+		w.AddTensor("odd", quant.F16, []int64{48, 2}, make([]byte, 192))
+		w.AddTensor("even", quant.F16, []int64{64, 2}, make([]byte, 256))
+	})
+	out := filepath.Join(t.TempDir(), "out.gguf")
+	r := pesti("convert", path, "--type", "q8_0", "-o", out)
+	if r.code != 0 || !strings.Contains(r.err, "warning") || !strings.Contains(r.err, "odd stays F16: its rows of 48") {
+		t.Fatalf("%+v", r)
+	}
+	f := openGGUF(t, out)
+	odd, _ := f.Tensor("odd")
+	even, _ := f.Tensor("even")
+	if odd.Type != quant.F16 || even.Type != quant.Q8_0 || f.Has("split.count") {
+		t.Errorf("odd is %s, even is %s, split.count is there: %v", odd.Type, even.Type, f.Has("split.count"))
+	}
+}
+
+func TestConvertRefuses(t *testing.T) {
+	dir := t.TempDir()
+	model := demoFile(t, nil)
+	link := filepath.Join(dir, "link.gguf")
+	if err := os.Symlink(model, link); err != nil {
+		t.Skip(err)
+	}
+	out := filepath.Join(dir, "out.gguf")
+	pesti("convert", model, "-o", out).fails(t, 2, "--type", "f32, f16", "q6_k")
+	pesti("convert", model, "--type", "q9", "-o", out).fails(t, 2, "q9", "expected one of f32")
+	pesti("convert", model, "--type", "f32").fails(t, 2, "-o FILE.gguf")
+	pesti("convert", "--type", "f32", "-o", out).fails(t, 2, "expected MODEL")
+	pesti("convert", model, "--type", "f32", "-o", model).fails(t, 2, model, "itself")
+	pesti("convert", model, "--type", "f32", "-o", link).fails(t, 2, link, "itself")
+	pesti("convert", filepath.Join(dir, "none"), "--type", "f32", "-o", out).fails(t, 1, "none")
+	if readFile(t, model) != string(demo.GGUF()) {
+		t.Error("the model was changed")
+	}
+	// What cannot be written leaves nothing behind.
+	if r := pesti("convert", model, "--type", "f32", "-o", filepath.Join(dir, "no", "out.gguf")); r.code != 1 {
+		t.Errorf("into a folder that is missing: %+v", r)
+	}
+	left, _ := os.ReadDir(dir)
+	if len(left) != 1 {
+		t.Errorf("left behind: %v", left)
+	}
+}

@@ -1,0 +1,67 @@
+package gguf
+
+import (
+	"fmt"
+	"io"
+	"slices"
+
+	"pesti/gguf/quant"
+)
+
+// AddConverted adds t, a tensor of f, with its values stored as typ: the same
+// bytes where it has that type already, else rounded from its float32 values.
+// Data is read when Write asks for it, so f must stay open until then.
+func (w *Writer) AddConverted(f *File, t *Tensor, typ quant.Type) error {
+	from, _ := quant.Lookup(t.Type)
+	to, ok := quant.Lookup(typ)
+	switch row := t.Elems() / max(t.Rows(), 1); {
+	case t.Type == typ:
+	case from.Dequantize == nil:
+		return fmt.Errorf("%s: tensor %q: values of type %s cannot be decoded", f.Path, t.Name, t.Type)
+	case !ok || to.Quantize == nil:
+		return fmt.Errorf("%s: tensor %q: values cannot be stored as %s", f.Path, t.Name, typ)
+	case row%int64(to.BlockLen) != 0:
+		return fmt.Errorf("%s: tensor %q: has rows of %d, expected a multiple of %d for %s", f.Path, t.Name, row, to.BlockLen, typ)
+	}
+	w.AddTensorFunc(t.Name, typ, slices.Clone(t.Dims), func(out io.Writer) (err error) {
+		if gone := f.read(t, func(data []byte) { err = convert(out, data, from, to) }); gone != nil {
+			return gone
+		}
+		return err
+	})
+	return nil
+}
+
+// convertAtOnce is how many values are converted at a time, a multiple of every
+// block length.
+const convertAtOnce = 1 << 14
+
+// convert writes the values in data, whole blocks of both types, as blocks of to.
+func convert(out io.Writer, data []byte, from, to *quant.Info) error {
+	if from == to {
+		_, err := out.Write(data)
+		return err
+	}
+	values := make([]float32, convertAtOnce)
+	stored := make([]byte, convertAtOnce/to.BlockLen*to.BlockBytes)
+	for len(data) > 0 {
+		n := min(convertAtOnce, len(data)/from.BlockBytes*from.BlockLen)
+		values, stored := values[:n], stored[:n/to.BlockLen*to.BlockBytes]
+		from.Dequantize(values, data)
+		to.Quantize(stored, values)
+		if _, err := out.Write(stored); err != nil {
+			return err
+		}
+		data = data[n/from.BlockLen*from.BlockBytes:]
+	}
+	return nil
+}
+
+// Paths returns the path of each shard, in order; one that is not split has one.
+func (f *File) Paths() []string {
+	var paths []string
+	for _, s := range f.shards {
+		paths = append(paths, s.path)
+	}
+	return paths
+}

@@ -1,0 +1,93 @@
+package gguf
+
+import (
+	"bytes"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"pesti/gguf/quant"
+)
+
+// ramp returns n values that no coarse type can hold.
+func ramp(n int) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(math.Sin(float64(i))) * float32(1+i%7)
+	}
+	return x
+}
+
+// asBytes returns x as typ stores it.
+func asBytes(typ quant.Type, x []float32) []byte {
+	in, _ := quant.Lookup(typ)
+	b := make([]byte, len(x)/in.BlockLen*in.BlockBytes)
+	in.Quantize(b, x)
+	return b
+}
+
+func TestAddConverted(t *testing.T) {
+	// One row more than what is converted at once, and a last piece that is smaller.
+	dims := []int64{256, convertAtOnce/256 + 1}
+	x := ramp(int(dims[0] * dims[1]))
+	source := NewWriter()
+	source.AddTensor("m", quant.Q5_1, dims, asBytes(quant.Q5_1, x))
+	source.AddTensor("v", quant.F32, []int64{3}, asBytes(quant.F32, x[:3]))
+	source.AddTensor("none", quant.F32, []int64{0, 4}, nil)
+	source.AddTensor("one", quant.F32, nil, asBytes(quant.F32, x[:1]))
+	f := reopen(t, source)
+	m, _ := f.Dense("m")
+	for _, typ := range []quant.Type{quant.F32, quant.F16, quant.BF16, quant.Q4_0, quant.Q5_1, quant.Q8_0, quant.Q4_K, quant.Q6_K} {
+		w := NewWriter()
+		w.SetStr("k", "kept")
+		all := f.Tensors()
+		for i, as := range []quant.Type{typ, quant.F16, typ, quant.F32} {
+			if err := w.AddConverted(f, &all[i], as); err != nil {
+				t.Fatal(err)
+			}
+		}
+		g := reopen(t, w)
+		got, _ := g.Tensor("m")
+		want := asBytes(typ, m.Data().([]float32))
+		if typ == quant.Q5_1 {
+			want = f.Bytes(&all[0])
+		}
+		if got.Type != typ || !slices.Equal(got.Dims, dims) || !bytes.Equal(g.Bytes(got), want) {
+			t.Errorf("%s: m is stored as %s %v, or has not the bytes of one conversion", typ, got.Type, got.Dims)
+		}
+		v, _ := g.Tensor("v")
+		if v.Type != quant.F16 || !bytes.Equal(g.Bytes(v), asBytes(quant.F16, x[:3])) {
+			t.Errorf("%s: v is %v in %s", typ, g.Bytes(v), v.Type)
+		}
+		if one, _ := g.Dense("one"); one.Data().(float32) != x[0] {
+			t.Errorf("%s: a tensor without dims is %v, want %v", typ, one.Data(), x[0])
+		}
+	}
+}
+
+func TestAddConvertedRefuses(t *testing.T) {
+	source := NewWriter()
+	source.AddTensor("m", quant.F32, []int64{48, 2}, asBytes(quant.F32, ramp(96)))
+	f := reopen(t, source)
+	m, _ := f.Tensor("m")
+	for typ, word := range map[quant.Type]string{
+		quant.Q8_0: "rows of 48, expected a multiple of 32 for Q8_0",
+		quant.I32:  "cannot be stored as I32",
+		999:        "cannot be stored as type 999",
+	} {
+		err := NewWriter().AddConverted(f, m, typ)
+		if err == nil || !strings.Contains(err.Error(), word) || !strings.Contains(err.Error(), `tensor "m"`) {
+			t.Errorf("%s: error %v, want %q", typ, err, word)
+		}
+	}
+	// What goes wrong later is told by Write.
+	w := NewWriter()
+	if err := w.AddConverted(f, m, quant.F16); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	if err := w.Write(&bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "closed") {
+		t.Errorf("writing from a closed file: error %v", err)
+	}
+}
