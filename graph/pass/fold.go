@@ -18,17 +18,18 @@ func fold(c *Context, g *graph.Graph) error {
 			c.Applied(y.Name)
 			continue
 		}
-		attr, ok := factorOf(x.Def)
-		if !ok || g.IsOutput(x) || len(uses[x]) != 1 {
+		attr, before := factorOf(x.Def)
+		if attr == "" || g.IsOutput(x) || len(uses[x]) != 1 {
 			continue
 		}
-		before := 1.0
-		if f, set := x.Def.Attr[attr].(float64); set {
-			before = f
+		product := before * n.Attr.Float("factor")
+		if product == 0 && x.Def.Op == ops.GetRows {
+			c.Declined(y.Name, "a look-up cannot have the factor 0, which means none")
+			continue
 		}
 		// x's node takes the factor over, and y's name: y is the value that lives on.
 		m := x.Def
-		m.Attr[attr] = before * n.Attr.Float("factor")
+		m.Attr[attr] = product
 		m.Out[0], n.Out[0] = y, x
 		y.Def, x.Def = m, n
 		n.In[0] = y // now dead: nothing uses x
@@ -38,17 +39,21 @@ func fold(c *Context, g *graph.Graph) error {
 	return removeDead(g, ops.Scale)
 }
 
-// factorOf returns the attribute in which a node holds a constant factor on its result.
-func factorOf(n *graph.Node) (string, bool) {
+// factorOf returns the attribute in which a node holds a constant factor on its result, and the
+// factor; "" where the node is of no such op.
+func factorOf(n *graph.Node) (attr string, factor float64) {
 	switch {
 	case n == nil:
-		return "", false
+		return "", 0
 	case n.Op == ops.Scale:
-		return "factor", true
+		return "factor", n.Attr.Float("factor")
 	case n.Op == ops.GetRows:
-		return "scale", true
+		if f := n.Attr.Float("scale"); f != 0 {
+			return "scale", f
+		}
+		return "scale", 1
 	}
-	return "", false
+	return "", 0
 }
 
 // removeDead drops nodes of one op whose results nothing uses.
