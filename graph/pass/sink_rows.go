@@ -78,22 +78,35 @@ func sink(g *graph.Graph, s *graph.Node) ([]*graph.Node, error) {
 		if !hasRows(x) {
 			continue
 		}
-		name := x.Name + ".rows"
-		sel := g.Value(name)
-		if sel == nil {
-			out, err := g.Insert(n, ops.SelectRows, []*graph.Value{x, rows}, nil, name)
-			if err != nil {
-				return nil, err
-			}
-			sel = out[0]
+		sel, err := selection(g, n, x, rows)
+		if err != nil {
+			return nil, err
 		}
-		ahead(g, sel.Def, n)
-		n.In[i] = sel
-		selects = append(selects, sel.Def)
+		ahead(g, sel, n)
+		n.In[i] = sel.Out[0]
+		selects = append(selects, sel)
 	}
 	g.Remove(s)
 	y.Def, n.Out[0] = n, y
 	return selects, nil
+}
+
+// selection returns the node that selects rows of x: the one that there is, or a new one before n.
+func selection(g *graph.Graph, n *graph.Node, x, rows *graph.Value) (*graph.Node, error) {
+	for _, m := range g.Nodes {
+		if m.Op == ops.SelectRows && m.In[0] == x && m.In[1] == rows {
+			return m, nil
+		}
+	}
+	name := x.Name + ".rows"
+	for g.Value(name) != nil {
+		name += "'"
+	}
+	out, err := g.Insert(n, ops.SelectRows, []*graph.Value{x, rows}, nil, name)
+	if err != nil {
+		return nil, err
+	}
+	return out[0].Def, nil
 }
 
 // ahead moves node m in front of n where it stands behind. All operands of m are defined before
