@@ -30,6 +30,10 @@ func fuseQKV(c *Context, g *graph.Graph) error {
 		if q.Def != nil && q.Def.Op == ops.QKV {
 			continue // done already
 		}
+		if q == k || q == v || k == v {
+			c.Declined(place, "q, k and v are not three values")
+			continue
+		}
 		pq, okQ := m.projection(q)
 		pk, okK := m.projection(k)
 		pv, okV := m.projection(v)
