@@ -8,6 +8,7 @@ package graphtest
 import (
 	"fmt"
 	"math"
+	"math/bits"
 	"math/rand/v2"
 	"slices"
 
@@ -40,15 +41,15 @@ func Draw(t *rapid.T, o Options) *graph.Graph {
 	tokens := b.one("T", 1, 2, 3, 7, 16, 31, 32, 33, 40)
 	b.g = graph.New("random",
 		graph.Bound{Sym: graph.T, Max: tokens},
-		graph.Bound{Sym: graph.S, Max: int64(rapid.IntRange(1, int(min(tokens, 3))).Draw(t, "S"))},
-		graph.Bound{Sym: graph.R, Max: int64(rapid.IntRange(1, int(min(tokens, 8))).Draw(t, "R"))},
+		graph.Bound{Sym: graph.S, Max: int64(1 + below(t, "S", int(min(tokens, 3))))},
+		graph.Bound{Sym: graph.R, Max: int64(1 + below(t, "R", int(min(tokens, 8))))},
 		graph.Bound{Sym: graph.C, Max: b.one("C", 1, 15, 16, 17, 33, 48)})
 	input := func(name string, sym graph.Sym) *graph.Value {
 		return b.must(b.g.Add(ops.Input, nil, graph.Attrs{"dtype": string(graph.I32), "sym": string(sym)}, name))[0]
 	}
 	b.tokens, b.pos, b.seq, b.rows = input("tokens", graph.T), input("pos", graph.T), input("seq", graph.T), input("rows", graph.R)
 	lookUp(b)
-	for range rapid.IntRange(0, o.Recipes).Draw(t, "recipes") {
+	for range below(t, "recipes", o.Recipes+1) {
 		all := recipes
 		if o.Quantised {
 			all = slices.Concat(recipes, quantised)
@@ -159,7 +160,7 @@ func (b *builder) addNamed(op *graph.Op, attr graph.Attrs, names []string, in ..
 // that need quotes.
 func (b *builder) name() string {
 	n := len(b.g.Nodes)
-	switch kind := rapid.IntRange(0, 15).Draw(b.t, "name"); {
+	switch kind := below(b.t, "name", 16); {
 	case kind < 4:
 		return fmt.Sprintf("blk.%d.v%d", n%3, n)
 	case kind == 4 && len(b.floats) > 0:
@@ -178,7 +179,22 @@ var (
 
 // pick draws one of a list, by its index, which is what a failure then shows.
 func pick[T any](b *builder, label string, list []T) T {
-	return list[rapid.IntRange(0, len(list)-1).Draw(b.t, label)]
+	return list[below(b.t, label, len(list))]
+}
+
+// below draws a number below n. All are as likely, while rapid's own ranges prefer their ends:
+// of a list of recipes the last would hardly be drawn.
+func below(t *rapid.T, label string, n int) int {
+	return rapid.Custom(func(t *rapid.T) int {
+		i := 0
+		for range bits.Len(uint(n-1)) + 2 {
+			i *= 2
+			if rapid.Bool().Draw(t, "bit") {
+				i++
+			}
+		}
+		return i % n
+	}).Draw(t, label)
 }
 
 func (b *builder) one(label string, of ...int64) int64 { return pick(b, label, of) }
@@ -286,7 +302,7 @@ func (b *builder) outputs() {
 	}
 	b.g.Outputs = []*graph.Value{x}
 	for _, v := range slices.Concat(b.floats, b.scores, b.probs) {
-		if v != x && rapid.IntRange(0, 7).Draw(b.t, "output") == 7 {
+		if v != x && below(b.t, "output", 4) == 3 {
 			b.g.Outputs = append(b.g.Outputs, v)
 		}
 	}
@@ -330,11 +346,11 @@ func Steps(t *rapid.T, g *graph.Graph, n int) []Step {
 	at := make([]int, g.Max(graph.S))
 	rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "ids"), 0))
 	var steps []Step
-	for range rapid.IntRange(1, n).Draw(t, "steps") {
+	for range 1 + below(t, "steps", n) {
 		var s Step
 		room := int(g.Max(graph.T))
 		for _, seq := range rapid.Permutation(sequence(len(at))).Draw(t, "order") {
-			k := rapid.IntRange(0, min(room, int(g.Max(graph.C))-at[seq])).Draw(t, "tokens")
+			k := below(t, "tokens", min(room, int(g.Max(graph.C))-at[seq])+1)
 			if rapid.Bool().Draw(t, "decode") {
 				k = min(k, 1)
 			}
@@ -349,7 +365,7 @@ func Steps(t *rapid.T, g *graph.Graph, n int) []Step {
 		if len(s.Tokens) == 0 {
 			continue
 		}
-		for range rapid.IntRange(0, int(g.Max(graph.R))).Draw(t, "rows") {
+		for range below(t, "rows", int(g.Max(graph.R))+1) {
 			s.Rows = append(s.Rows, int32(rng.IntN(len(s.Tokens))))
 		}
 		steps = append(steps, s)
