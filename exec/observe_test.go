@@ -65,6 +65,11 @@ func TestObserve(t *testing.T) {
 							t.Errorf("%d tokens: %s is seen other than the plan hands it out", n, b.Name)
 						}
 					}
+					for _, value := range []string{"blk.0.q", "blk.0.k", "blk.0.v"} { // mostly of one step
+						if len(seen[value]) == 0 {
+							t.Errorf("%d tokens: %s is not seen", n, value)
+						}
+					}
 					checkQuantised(t, program, seen)
 				}
 			})
