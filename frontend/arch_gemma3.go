@@ -34,33 +34,35 @@ func gemma3Params(r *reader, p *Params) {
 	if p.Blocks == gemma3Largest && !r.f.Has(r.key("attention.scale")) {
 		p.Scale = 1 / math.Sqrt(float64(p.Embd)/float64(p.Heads))
 	}
+	// Scaling of positions is for the layers that see far; a factor on what is turned is for all.
+	local := Rope{Base: r.float("rope.freq_base_swa", gemma3LocalBase), Step: 1, Magnitude: r.float("rope.scaling.attn_factor", 1)}
+	slides := gemma3Slides(r, p.Blocks)
 	if p.Layers[0].Window == 0 {
 		return
 	}
-	global := func(i int) bool { return i%gemma3Pattern == gemma3Pattern-1 }
-	if key := "attention.sliding_window_pattern"; r.f.Has(r.key(key)) {
-		if _, isArray := r.f.Len(r.key(key)); isArray {
-			local, err := r.f.Ints(r.key(key))
-			r.keep(err)
-			if err == nil && len(local) < p.Blocks {
-				r.fail(key, "has %d entries, expected one for each of %d blocks", len(local), p.Blocks)
-				return
-			}
-			global = func(i int) bool { return r.err == nil && local[i] == 0 }
-		} else {
-			every := r.uint(key, 1<<16)
-			global = func(i int) bool { return int64(i)%every == every-1 }
-		}
-	}
-	base := r.float("rope.freq_base_swa", gemma3LocalBase)
 	for i := range p.Layers {
-		if global(i) {
-			p.Layers[i].Window = 0
+		if slides(i) {
+			p.Layers[i].Rope = local
 		} else {
-			p.Layers[i].RopeBase = base
-			p.Layers[i].RopeStep = 1 // position scaling is for the long-range layers
+			p.Layers[i].Window = 0
 		}
 	}
+}
+
+// gemma3Slides reads which layers have a window: a flag for each, or a period whose last layer
+// has none.
+func gemma3Slides(r *reader, blocks int) func(i int) bool {
+	const key = "attention.sliding_window_pattern"
+	if _, isArray := r.f.Len(r.key(key)); !isArray {
+		every := r.optUint(key, 1<<16, gemma3Pattern)
+		return func(i int) bool { return int64(i)%every != every-1 }
+	}
+	flags, err := r.f.Ints(r.key(key))
+	r.keep(err)
+	if err == nil && len(flags) != blocks {
+		r.fail(key, "has %d entries, expected one for each of %d blocks", len(flags), blocks)
+	}
+	return func(i int) bool { return i < len(flags) && flags[i] != 0 }
 }
 
 func buildGemma3(b *builder) {

@@ -8,6 +8,6 @@ import "slices"
 var llama = arch{
 	name:    "llama",
 	layout:  "pairs",
-	weights: slices.Concat(blockWeights, qkvBiases(together)),
+	weights: slices.Concat(blockWeights, qkvBiases),
 	build:   (*builder).preNorm,
 }

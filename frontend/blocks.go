@@ -127,11 +127,18 @@ func (b *builder) attention(q, k, v *graph.Value) *graph.Value {
 }
 
 func (b *builder) rope(x *graph.Value, name string, heads int64) *graph.Value {
-	l := &b.p.Layers[b.layer]
-	return b.op1(ops.Rope, b.name(name), graph.Attrs{
+	r := &b.p.Layers[b.layer].Rope
+	attr := graph.Attrs{
 		"heads": heads, "head_dim": b.p.HeadDim, "rot": b.p.Rot,
-		"base": l.RopeBase, "freq_scale": l.RopeStep, "layout": b.m.arch.layout,
-	}, x, b.pos, b.weight(ropeFreqs))
+		"base": r.Base, "freq_scale": r.Step, "layout": b.m.arch.layout,
+	}
+	if r.RampHigh > 0 {
+		attr["ramp_low"], attr["ramp_high"] = r.RampLow, r.RampHigh
+	}
+	if r.Magnitude != 1 {
+		attr["magnitude"] = r.Magnitude
+	}
+	return b.op1(ops.Rope, b.name(name), attr, x, b.pos, b.weight(ropeFreqs))
 }
 
 // cache appends a state of the block and the writing of x into it.

@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -23,6 +24,13 @@ func TestSabotage(t *testing.T) {
 	}
 	f32 := func(key string, v float32) func(*tiny.Model) {
 		return func(m *tiny.Model) { m.Meta.SetFloat32("llama."+key, v) }
+	}
+	type numbers map[string]float32
+	scaling := func(kind string, n numbers) func(*tiny.Model) {
+		return func(m *tiny.Model) { m.Rope("llama", kind, n) }
+	}
+	add := func(name string, length int) func(*tiny.Model) {
+		return func(m *tiny.Model) { m.Add(name, ones(length)) }
 	}
 	for _, c := range []struct {
 		name string
@@ -52,10 +60,40 @@ func TestSabotage(t *testing.T) {
 		{"freq_base -1", f32("rope.freq_base", -1), "llama.rope.freq_base is -1"},
 		{"freq_base Inf", f32("rope.freq_base", float32(math.Inf(1))), "llama.rope.freq_base is +Inf"},
 		{"value length", u32("attention.value_length", 8), "llama.attention.value_length is 8"},
-		{"yarn", func(m *tiny.Model) { m.Meta.SetStr("llama.rope.scaling.type", "yarn") }, `llama.rope.scaling.type is "yarn", expected none or linear`},
-		{"mixture", u32("expert_count", 8), "llama.expert_count is 8: a mixture of experts is not supported"},
-		{"logit scale", f32("logit_scale", 2), "llama.logit_scale is 2: scaling of logits is not supported"},
-		{"not causal", func(m *tiny.Model) { m.Meta.SetBool("llama.attention.causal", false) }, "llama.attention.causal is false"},
+		{"yarn without a factor", scaling("yarn", nil), `key "llama.rope.scaling.factor"`},
+		{"yarn by 0", scaling("yarn", numbers{"factor": 0}), "llama.rope.scaling.factor is 0, expected a number above 0"},
+		{"yarn by NaN", scaling("yarn", numbers{"factor": float32(math.NaN())}), "llama.rope.scaling.factor is NaN"},
+		{"yarn by -1", scaling("yarn", numbers{"factor": -1}), "llama.rope.scaling.factor is -1"},
+		{"yarn over 0 positions", func(m *tiny.Model) {
+			scaling("yarn", numbers{"factor": 4})(m)
+			m.Meta.SetUint32("llama.rope.scaling.original_context_length", 0)
+		}, "llama.rope.scaling.original_context_length is 0"},
+		{"yarn betas", scaling("yarn", numbers{"factor": 4, "yarn_beta_slow": 33}), "llama.rope.scaling.yarn_beta_fast is 32, expected at least the yarn_beta_slow of 33"},
+		{"yarn beta 0", scaling("yarn", numbers{"factor": 4, "yarn_beta_slow": 0}), "llama.rope.scaling.yarn_beta_slow is 0"},
+		{"yarn on base 1", func(m *tiny.Model) {
+			scaling("yarn", numbers{"factor": 4})(m)
+			m.Meta.SetFloat32("llama.rope.freq_base", 1)
+		}, "llama.rope.freq_base is 1, expected a number above 1"},
+		{"yarn in part", scaling("yarn", numbers{"factor": 4, "yarn_ext_factor": 0.5}), "llama.rope.scaling.yarn_ext_factor is 0.5: YaRN in part is not supported"},
+		{"yarn magnitude", scaling("yarn", numbers{"factor": 4, "yarn_attn_factor": 2}), "llama.rope.scaling.yarn_attn_factor is 2: YaRN with another magnitude is not supported"},
+		{"yarn log multiplier", scaling("yarn", numbers{"factor": 4, "yarn_log_multiplier": 0.1}), "llama.rope.scaling.yarn_log_multiplier is 0.1: YaRN with"},
+		{"attn_factor 0", scaling("linear", numbers{"factor": 4, "attn_factor": 0}), "llama.rope.scaling.attn_factor is 0"},
+		{"longrope", scaling("longrope", numbers{"factor": 4}), `llama.rope.scaling.type is "longrope", expected one of none, linear, yarn`},
+		{"llama3", scaling("llama3", numbers{"factor": 4}), `llama.rope.scaling.type is "llama3", expected one of none, linear, yarn`},
+		{"scaling type number", u32("rope.scaling.type", 1), `llama.rope.scaling.type`},
+		{"linear by 0", scaling("linear", numbers{"factor": 0}), "llama.rope.scaling.factor is 0"},
+		{"scale_linear 0", f32("rope.scale_linear", 0), "llama.rope.scale_linear is 0"},
+		{"scale_linear -2", f32("rope.scale_linear", -2), "llama.rope.scale_linear is -2"},
+		{"another bias", add("blk.1.attn_output.bias", 64),
+			"tensor blk.1.attn_output.bias is not used by architecture llama here, and without it the text would be wrong"},
+		{"bias of the head", add("output.bias", 300), "tensor output.bias is not used"},
+		{"scale of a weight", add("blk.0.ffn_up.scale", 1), "tensor blk.0.ffn_up.scale is not used"},
+		{"norm of q", add("blk.0.attn_q_norm.weight", 16), "tensor blk.0.attn_q_norm.weight is not used"},
+		{"sinks", add("blk.0.attn_sinks.weight", 4), "tensor blk.0.attn_sinks.weight is not used"},
+		{"long factors", add("rope_factors_long.weight", 8), "tensor rope_factors_long.weight is not used"},
+		{"norm of embeddings", add("token_embd_norm.weight", 64), "tensor token_embd_norm.weight is not used"},
+		{"rope_freqs of a wrong length", add("rope_freqs.weight", 16), "tensor rope_freqs.weight has shape [16], expected [8]"},
+		{"heads by layer", func(m *tiny.Model) { m.Meta.SetUint32s("llama.attention.head_count", []uint32{4, 4}) }, `llama.attention.head_count`},
 		{"scale", f32("attention.scale", 0), "llama.attention.scale is 0"},
 		{"scaling factor", f32("rope.scaling.factor", float32(math.NaN())), "llama.rope.scaling.factor is NaN"},
 		{"empty table", func(m *tiny.Model) {
@@ -69,9 +107,13 @@ func TestSabotage(t *testing.T) {
 		{"architecture", func(m *tiny.Model) { m.Meta.SetStr("general.architecture", "mamba") }, `architecture "mamba" is not supported; supported are gemma3, llama, qwen2`},
 		{"no tensors", func(m *tiny.Model) { m.Tensors = nil }, "the file has no tensors"},
 		{"missing tensor", func(m *tiny.Model) { m.Drop("blk.1.ffn_up.weight") }, "tensor blk.1.ffn_up.weight is missing"},
-		{"one bias", func(m *tiny.Model) {
-			m.Tensors = append(m.Tensors, tiny.Tensor{Name: "blk.0.attn_q.bias", Dims: []int64{64}, Data: make([]float32, 64)})
-		}, "tensor blk.0.attn_v.bias is missing, though blk.0.attn_q.bias is there"},
+		{"one bias", add("blk.0.attn_q.bias", 64),
+			"tensor blk.0.attn_k.bias is missing, though blk.0.attn_q.bias is there"},
+		{"biases of one block", func(m *tiny.Model) {
+			m.Add("blk.1.attn_q.bias", ones(64))
+			m.Add("blk.1.attn_k.bias", ones(32))
+			m.Add("blk.1.attn_v.bias", ones(32))
+		}, "tensor blk.0.attn_q.bias is missing, though blk.1.attn_v.bias is there"},
 		{"one token short", func(m *tiny.Model) {
 			m.Meta.SetStrs("tokenizer.ggml.tokens", make([]string, 299))
 		}, "tokenizer.ggml.tokens has 299 entries, expected 300"},
@@ -92,12 +134,29 @@ func TestSabotage(t *testing.T) {
 	}
 }
 
-func TestQwenBiasesRequired(t *testing.T) {
-	_, err := load(t, tiny.Config{Arch: "qwen2", Edit: func(m *tiny.Model) { m.Drop("blk.1.attn_k.bias") }})
-	if err == nil || !strings.Contains(err.Error(), "tensor blk.1.attn_k.bias is missing") {
-		t.Errorf("error %v", err)
+// TestQwenBiases: one bias missing is damage; none at all is a model without.
+func TestQwenBiases(t *testing.T) {
+	drop := func(names ...string) error {
+		_, err := load(t, tiny.Config{Arch: "qwen2", Edit: func(m *tiny.Model) {
+			for _, name := range names {
+				m.Drop(name)
+			}
+		}})
+		return err
+	}
+	one, block := drop("blk.1.attn_k.bias"), drop("blk.1.attn_q.bias", "blk.1.attn_k.bias", "blk.1.attn_v.bias")
+	if one == nil || !strings.Contains(one.Error(), "tensor blk.1.attn_k.bias is missing") {
+		t.Errorf("one missing: error %v", one)
+	}
+	if block == nil || !strings.Contains(block.Error(), "tensor blk.1.attn_q.bias is missing") {
+		t.Errorf("a block's missing: error %v", block)
+	}
+	if err := drop("blk.0.attn_q.bias", "blk.0.attn_k.bias", "blk.0.attn_v.bias", "blk.1.attn_q.bias", "blk.1.attn_k.bias", "blk.1.attn_v.bias"); err != nil {
+		t.Errorf("all missing: %v", err)
 	}
 }
+
+func ones(n int) []float32 { return slices.Repeat([]float32{1}, n) }
 
 func TestPerLayerArrays(t *testing.T) {
 	m, err := load(t, tiny.Config{Arch: "llama", KVHeads: 4, Edit: func(m *tiny.Model) {
@@ -131,6 +190,90 @@ func TestUnusedTensorsWarn(t *testing.T) {
 	}
 	if len(m.Warnings) != 1 || !strings.Contains(m.Warnings[0], "blk.0.extra.weight") {
 		t.Errorf("warnings %q", m.Warnings)
+	}
+}
+
+// TestKeys: a key that changes what is computed is refused by name unless its value changes
+// nothing, one that nobody knows is warned of, and one that only describes is passed over.
+func TestKeys(t *testing.T) {
+	set := func(key string, v any) (*Model, error) {
+		return load(t, tiny.Config{Arch: "llama", Edit: func(m *tiny.Model) {
+			switch v := v.(type) {
+			case string:
+				m.Meta.SetStr("llama."+key, v)
+			case float32:
+				m.Meta.SetFloat32("llama."+key, v)
+			case bool:
+				m.Meta.SetBool("llama."+key, v)
+			case []uint32:
+				m.Meta.SetUint32s("llama."+key, v)
+			}
+		}})
+	}
+	for _, r := range refusals {
+		for _, v := range []any{float32(0), float32(1), float32(0.5), true, false, []uint32{1, 2}, "text"} {
+			_, err := set(r.key, v)
+			harmless := slices.Contains(r.harmless, fmt.Sprint(v))
+			if want := "tiny.gguf: llama." + r.key + " is "; (err == nil) != harmless || err != nil && !(strings.HasPrefix(err.Error(), want) && strings.HasSuffix(err.Error(), r.what+" is not supported")) {
+				t.Errorf("%s = %v: error %v, harmless is %v", r.key, v, err, r.harmless)
+			}
+		}
+	}
+	for _, key := range descriptive {
+		if m, err := set(key, float32(1)); err != nil || len(m.Warnings) > 0 {
+			t.Errorf("%s: error %v, or a warning", key, err)
+		}
+	}
+	m, err := set("something_new", "text")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "tiny.gguf: 1 keys are not known to architecture llama: llama.something_new"; !slices.Equal(m.Warnings, []string{want}) {
+		t.Errorf("warnings %q, want %q", m.Warnings, want)
+	}
+	// Of another architecture, and of none.
+	for _, key := range []string{"gemma3.sliding_window", "general.something_new"} {
+		m, err := load(t, tiny.Config{Arch: "llama", Edit: func(m *tiny.Model) { m.Meta.SetStr(key, "text") }})
+		if err != nil || len(m.Warnings) > 0 {
+			t.Errorf("%s: error %v, or a warning", key, err)
+		}
+	}
+}
+
+// TestYaRN works two ramps out by hand from the published formula, for 32 dims and base 10,000.
+func TestYaRN(t *testing.T) {
+	for _, c := range []struct {
+		context, factor float32
+		extra           map[string]float32
+		want            Rope
+	}{
+		// Pairs that turn 32 times and once: 16·ln(2048/64π)/ln 10⁴ = 4.03, 16·ln(2048/2π)/ln 10⁴ = 10.05.
+		{2048, 4, nil, Rope{10000, 0.25, 4, 11, 0.1*math.Log(4) + 1}},
+		// 16·ln(64/64π)/ln 10⁴ is below 0; 16·ln(64/2π)/ln 10⁴ = 4.03.
+		{64, 16, map[string]float32{"attn_factor": 0.5}, Rope{10000, 0.0625, 0, 5, 0.5 * (0.1*math.Log(16) + 1)}},
+		// 16·ln(2048/16π)/ln 10⁴ = 6.44, 16·ln(2048/4π)/ln 10⁴ = 8.85.
+		{2048, 4, map[string]float32{"yarn_beta_fast": 8, "yarn_beta_slow": 2}, Rope{10000, 0.25, 6, 9, 0.1*math.Log(4) + 1}},
+		// A context of less than one turn: all but pair 0 are slowed. A factor below 1 shrinks nothing.
+		{6, 0.5, nil, Rope{10000, 2, 0, 0.001, 1}},
+	} {
+		m, err := load(t, tiny.Config{Arch: "llama", Embd: 128, Edit: func(m *tiny.Model) {
+			m.Rope("llama", "yarn", map[string]float32{"factor": c.factor})
+			m.Meta.SetUint32("llama.rope.scaling.original_context_length", uint32(c.context))
+			for key, x := range c.extra {
+				m.Meta.SetFloat32("llama.rope.scaling."+key, x)
+			}
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := m.Params.Layers[1].Rope; got != c.want {
+			t.Errorf("context %v, factor %v, %v: %+v, want %+v", c.context, c.factor, c.extra, got, c.want)
+		}
+	}
+	// Without an original context the model's own counts.
+	m, err := load(t, tiny.Config{Arch: "llama", Embd: 128, Context: 2048, Edit: func(m *tiny.Model) { m.Rope("llama", "yarn", map[string]float32{"factor": 4}) }})
+	if err != nil || m.Params.Layers[0].Rope.RampHigh != 11 {
+		t.Errorf("error %v, %+v", err, m.Params.Layers[0].Rope)
 	}
 }
 
@@ -168,7 +311,7 @@ func TestScaling(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l := m.Params.Layers[1]; l.RopeStep != 0.25 || l.Window != 17 || m.Params.Scale != 0.5 {
+	if l := m.Params.Layers[1]; l.Rope.Step != 0.25 || l.Window != 17 || m.Params.Scale != 0.5 {
 		t.Errorf("%+v, scale %v", l, m.Params.Scale)
 	}
 	g, err := m.Graph(Bounds{Tokens: 8, Sequences: 1, Rows: 8, Context: 64})

@@ -40,7 +40,7 @@ func Architectures() []string {
 type Model struct {
 	File     *gguf.File
 	Params   *Params
-	Warnings []string // such as tensors that the architecture does not use
+	Warnings []string // keys and tensors that the architecture does not use
 	arch     *arch
 	weights  map[string]graph.Type
 }
@@ -60,6 +60,7 @@ func Load(f *gguf.File) (*Model, error) {
 			return nil, err
 		}
 		m := &Model{File: f, Params: p, arch: &archs[i]}
+		m.warn(len(p.Unread), "keys are not known to architecture "+name, p.Unread)
 		return m, m.checkWeights()
 	}
 	return nil, fmt.Errorf("%s: architecture %q is not supported; supported are %s", f.Path, name, strings.Join(Architectures(), ", "))

@@ -24,28 +24,33 @@ type Params struct {
 	Eps     float64
 	Scale   float64 // of scores, mostly 1/√HeadDim
 	Layers  []Layer
+
+	Unread []string // keys of the architecture that nothing here knows
 }
 
 // A Layer holds what may differ from block to block.
 type Layer struct {
-	KVHeads  int64
-	FF       int64
-	Window   int64   // positions a token sees, itself included; 0 for all
-	RopeBase float64 // θ base
-	RopeStep float64 // factor on positions (linear scaling), 1 for none
+	KVHeads int64
+	FF      int64
+	Window  int64 // positions a token sees, itself included; 0 for all
+	Rope    Rope
 }
 
 const maxBlocks = 1 << 14 // far above any published model; bounds what a damaged file can ask for
 
 // reader reads one file's keys under an architecture's prefix and keeps the first error, so
-// that a list of reads is a list of lines.
+// that a list of reads is a list of lines. It remembers which keys it was asked for.
 type reader struct {
-	f    *gguf.File
-	arch string
-	err  error
+	f     *gguf.File
+	arch  string
+	asked map[string]bool // by suffix
+	err   error
 }
 
-func (r *reader) key(suffix string) string { return r.arch + "." + suffix }
+func (r *reader) key(suffix string) string {
+	r.asked[suffix] = true
+	return r.arch + "." + suffix
+}
 
 func (r *reader) fail(suffix, format string, args ...any) {
 	if r.err == nil {
@@ -96,7 +101,7 @@ func (r *reader) perLayer(suffix string, max int64, blocks int, absent int64) []
 		r.keep(err)
 		return out
 	}
-	if len(list) < blocks {
+	if len(list) != blocks {
 		r.fail(suffix, "has %d entries, expected one for each of %d blocks", len(list), blocks)
 		return out
 	}
@@ -126,17 +131,9 @@ func (r *reader) float(suffix string, absent float64) float64 {
 	return x
 }
 
-// refuse makes a key that this program does not implement an error, unless it has the value that
-// changes nothing.
-func (r *reader) refuse(suffix, harmless, what string) {
-	if v, ok := r.f.Value(r.key(suffix)); ok && v.String() != harmless {
-		r.fail(suffix, "is %s: %s is not supported", v, what)
-	}
-}
-
 // readParams reads the keys that all architectures share.
 func readParams(f *gguf.File, a *arch) (*Params, error) {
-	r := &reader{f: f, arch: a.name}
+	r := &reader{f: f, arch: a.name, asked: make(map[string]bool)}
 	p := &Params{Arch: a.name}
 	if f.Has("general.name") {
 		name, err := f.Str("general.name")
@@ -176,15 +173,9 @@ func readParams(f *gguf.File, a *arch) (*Params, error) {
 
 	kv := r.perLayer("attention.head_count_kv", 1<<16, p.Blocks, p.Heads)
 	ff := r.perLayer("feed_forward_length", 1<<24, p.Blocks, 0)
-	base := r.float("rope.freq_base", 10000)
-	step := ropeStep(r)
+	rope := readRope(r, p)
 	window := r.optUint("attention.sliding_window", 1<<31, 0)
 	p.Scale = r.float("attention.scale", 1/math.Sqrt(float64(p.HeadDim)))
-	r.refuse("attn_logit_softcapping", "0", "soft-capping of scores")
-	r.refuse("final_logit_softcapping", "0", "soft-capping of logits")
-	r.refuse("logit_scale", "1", "scaling of logits")
-	r.refuse("attention.causal", "true", "attention to later tokens")
-	r.refuse("expert_count", "0", "a mixture of experts")
 	p.Layers = make([]Layer, p.Blocks)
 	for i := range p.Layers {
 		if r.err == nil && p.Heads%kv[i] != 0 {
@@ -193,31 +184,14 @@ func readParams(f *gguf.File, a *arch) (*Params, error) {
 		if r.err == nil && ff[i] == 0 {
 			r.keep(fmt.Errorf("%s: %s is missing", f.Path, r.key("feed_forward_length")))
 		}
-		p.Layers[i] = Layer{KVHeads: kv[i], FF: ff[i], Window: window, RopeBase: base, RopeStep: step}
+		p.Layers[i] = Layer{KVHeads: kv[i], FF: ff[i], Window: window, Rope: rope}
 	}
 	if a.params != nil && r.err == nil {
 		a.params(r, p)
 	}
+	p.Unread = r.rest()
 	if r.err != nil {
 		return nil, r.err
 	}
 	return p, nil
-}
-
-// ropeStep reads the scaling of positions: none, or linear, which a factor without a type means.
-func ropeStep(r *reader) float64 {
-	kind := "linear"
-	if r.f.Has(r.key("rope.scaling.type")) {
-		var err error
-		kind, err = r.f.Str(r.key("rope.scaling.type"))
-		r.keep(err)
-	}
-	switch kind {
-	case "none":
-		return 1
-	case "linear":
-		return 1 / r.float("rope.scaling.factor", r.float("rope.scale_linear", 1)) // the second is the older name
-	}
-	r.fail("rope.scaling.type", "is %q, expected none or linear", kind)
-	return 1
 }

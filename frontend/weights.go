@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,7 +24,7 @@ type need uint8
 const (
 	required need = iota
 	optional
-	together // all weights of a block so marked, or none
+	together // all weights of the model so marked, or none
 )
 
 // A weight is one row of an architecture's list: the tensor's name and its shape, row-major.
@@ -69,9 +70,11 @@ var blockWeights = []weight{
 	{"ffn_down.weight", required, ffToEmbd},
 }
 
-// qkvBiases returns the rows of the biases of q, k and v.
-func qkvBiases(n need) []weight {
-	return []weight{{"attn_q.bias", n, perQ}, {"attn_k.bias", n, perKV}, {"attn_v.bias", n, perKV}}
+// qkvBiases are the biases of q, k and v.
+var qkvBiases = []weight{
+	{"attn_q.bias", together, perQ},
+	{"attn_k.bias", together, perKV},
+	{"attn_v.bias", together, perKV},
 }
 
 // integers are the tensor types that hold indices, not weights.
@@ -96,29 +99,64 @@ func (m *Model) checkWeights() error {
 	}
 
 	m.weights = make(map[string]graph.Type, len(tensors))
-	if err := m.checkList("", &Layer{}, modelWeights); err != nil {
+	var all group
+	if err := m.checkList("", &Layer{}, modelWeights, &all); err != nil {
 		return err
 	}
 	for i := range p.Layers {
-		if err := m.checkList(fmt.Sprintf("blk.%d.", i), &p.Layers[i], m.arch.weights); err != nil {
+		if err := m.checkList(fmt.Sprintf("blk.%d.", i), &p.Layers[i], m.arch.weights, &all); err != nil {
 			return err
 		}
+	}
+	if all.present != "" && all.absent != "" {
+		return fmt.Errorf("%s: tensor %s is missing, though %s is there", f.Path, all.absent, all.present)
 	}
 
 	var unused []string
 	for i := range tensors {
-		if _, ok := m.weights[tensors[i].Name]; !ok {
-			unused = append(unused, tensors[i].Name)
+		name := tensors[i].Name
+		if _, ok := m.weights[name]; ok {
+			continue
 		}
-	}
-	if len(unused) > 0 {
-		shown := unused
-		if len(shown) > 8 {
-			shown = append(slices.Clone(unused[:8]), "…")
+		if m.matters(name) {
+			return fmt.Errorf("%s: tensor %s is not used by architecture %s here, and without it the text would be wrong", f.Path, name, p.Arch)
 		}
-		m.Warnings = append(m.Warnings, fmt.Sprintf("%s: %d tensors are not used by architecture %s: %s", f.Path, len(unused), p.Arch, strings.Join(shown, ", ")))
+		unused = append(unused, name)
 	}
+	m.warn(len(unused), "tensors are not used by architecture "+p.Arch, unused)
 	return nil
+}
+
+// warn notes names that were passed over, the first few in full.
+func (m *Model) warn(n int, what string, names []string) {
+	const most = 8
+	if n == 0 {
+		return
+	}
+	if n > most {
+		names = append(slices.Clone(names[:most]), "…")
+	}
+	m.Warnings = append(m.Warnings, fmt.Sprintf("%s: %d %s: %s", m.File.Path, n, what, strings.Join(names, ", ")))
+}
+
+// modifiers are endings of tensors that act on the product by the weight of the same name.
+var modifiers = []string{".bias", ".scale", ".input_scale"}
+
+// steps are patterns of tensors that are a step of computation of their own.
+var steps = []string{"blk.*_norm.weight", "blk.*sinks*", "token_embd_norm.*", "rope_factors_*"}
+
+// matters reports whether a tensor that nothing uses would have changed what is computed.
+func (m *Model) matters(name string) bool {
+	for _, ending := range modifiers {
+		if stem, ok := strings.CutSuffix(name, ending); ok {
+			_, used := m.weights[stem+".weight"]
+			return used
+		}
+	}
+	return slices.ContainsFunc(steps, func(pattern string) bool {
+		ok, err := path.Match(pattern, name)
+		return ok && err == nil
+	})
 }
 
 // checkBlockNumbers holds the blk.N of the tensors against block_count, so that a wrong count
@@ -146,19 +184,25 @@ func (m *Model) checkBlockNumbers(tensors []gguf.Tensor) error {
 	return nil
 }
 
+// A group names one weight that is there, and one that is not, of those which must be together.
+type group struct{ present, absent string }
+
+func (g *group) note(name string, there bool) {
+	if there {
+		g.present = name
+	} else if g.absent == "" {
+		g.absent = name
+	}
+}
+
 // checkList checks the weights of one list under a prefix.
-func (m *Model) checkList(prefix string, l *Layer, list []weight) error {
+func (m *Model) checkList(prefix string, l *Layer, list []weight, all *group) error {
 	f := m.File
-	present, absent := "", ""
 	for _, w := range list {
 		name := prefix + w.name
 		t, ok := f.Tensor(name)
 		if w.need == together {
-			if ok {
-				present = name
-			} else {
-				absent = name
-			}
+			all.note(name, ok)
 		}
 		if !ok {
 			if w.need == required {
@@ -184,9 +228,6 @@ func (m *Model) checkList(prefix string, l *Layer, list []weight) error {
 			return fmt.Errorf("%s: tensor %s has type %s, expected F32 for a vector", f.Path, name, t.Type)
 		}
 		m.weights[name] = weightType(info, want)
-	}
-	if present != "" && absent != "" {
-		return fmt.Errorf("%s: tensor %s is missing, though %s is there", f.Path, absent, present)
 	}
 	return nil
 }
