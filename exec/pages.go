@@ -12,8 +12,11 @@ type pages struct {
 }
 
 // newPages lays the table of pages out in memory that the kernels see. Every entry is a valid
-// page number at all times.
+// page number at all times. A plan without a table has no pages, however long its context.
 func newPages(table []int32, sequences, per int) pages {
+	if len(table) == 0 {
+		return pages{}
+	}
 	p := pages{table: table, per: per, used: make([]int, sequences), free: make([]int32, 0, sequences*per)}
 	for page := sequences*per - 1; page >= 0; page-- {
 		p.free = append(p.free, int32(page))

@@ -10,8 +10,12 @@ import (
 // a cache line, and the widest vector.
 const ArenaAlign = 64
 
-// mostThreads bounds Target.Threads, so that a plan cannot ask for a copy per grain of sand.
-const mostThreads = 1 << 16
+// mostThreads and mostSequences bound what a plan costs beside its buffers, so that it cannot ask
+// for a copy per grain of sand.
+const (
+	mostThreads   = 1 << 16
+	mostSequences = 1 << 16
+)
 
 // ISAs are the names of instruction sets that a plan may be for. That a machine has the plan's is
 // for the executor to see.
@@ -81,6 +85,9 @@ func (v *verifier) target() error {
 	}
 	if t.Threads > mostThreads {
 		return fmt.Errorf("target: threads is %d, expected at most %d", t.Threads, mostThreads)
+	}
+	if t.Sequences > mostSequences {
+		return fmt.Errorf("target: sequences is %d, expected at most %d", t.Sequences, mostSequences)
 	}
 	return first(
 		oneOf("target: backend", t.Backend, "cpu"),

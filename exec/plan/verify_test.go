@@ -146,6 +146,7 @@ var broken = []struct {
 	{"no threads", func(e editor) { e.Target.Threads = 0 }, []string{"threads is 0"}},
 	{"more threads than copies", func(e editor) { e.Target.Threads = 3 }, []string{"size", "expected at least"}},
 	{"absurd threads", func(e editor) { e.Target.Threads = math.MaxInt32 }, []string{"threads"}},
+	{"absurd sequences", func(e editor) { e.Target.Sequences = 1 << 17 }, []string{"sequences is 131072", "at most 65536"}},
 	{"larger ubatch than programs", func(e editor) { e.Target.Ubatch = 64 }, []string{"tokens"}},
 	{"larger context", func(e editor) { e.Target.Ctx = 64 }, []string{"pages"}},
 	{"more sequences", func(e editor) { e.Target.Sequences = 2 }, []string{"pages"}},
