@@ -54,8 +54,50 @@ def rope_frequencies(width, base, divisors=None, factor=1.0):
     return freq / factor
 
 
-def rope(x, positions, freq, layout):
-    """Rotate the first 2·len(freq) dims of every head of x [T, heads, head_dim].
+def yarn_frequencies(freq, base, factor, context, fast, slow):
+    """YaRN (arXiv:2309.00071): pairs that turn less than slow times in the original
+    context get the linear scaling by factor, those that turn more than fast times
+    keep their freq, with a linear change between.
+
+    In the paper (section 3.2) the change is linear in the number of turns. It is
+    linear in the index here, from and to whole indices, as in the program published
+    with it (find_correction_range, linear_ramp_mask), with which models were trained.
+    """
+    # Turns fall geometrically from pair to pair, so their logarithm tells the pair.
+    ratio = math.log(base) * 2 / (2 * len(freq))
+    most = math.log(context / (2 * math.pi))
+    low = max(math.floor((most - math.log(fast)) / ratio), 0)
+    high = min(math.ceil((most - math.log(slow)) / ratio), 2 * len(freq) - 1)
+    share = np.clip((np.arange(len(freq)) - low) / max(high - low, 0.001), 0, 1)
+    return freq / factor * share + freq * (1 - share)
+
+
+def yarn_magnitude(factor):
+    """The factor on q and on k, the root of 1/t in the paper's section 3.4."""
+    return 0.1 * math.log(factor) + 1 if factor > 1 else 1.0
+
+
+def llama3_frequencies(freq, factor, low, high, context):
+    """Llama 3.1's frequencies, by the formula of its reference code (apply_scaling):
+    wave lengths above context/low are stretched by factor, those below context/high
+    kept, with a smooth change between.
+    """
+    scaled = []
+    for f in freq:
+        wave = 2 * math.pi / f
+        if wave < context / high:
+            scaled.append(f)
+        elif wave > context / low:
+            scaled.append(f / factor)
+        else:
+            smooth = (context / wave - low) / (high - low)
+            scaled.append((1 - smooth) * f / factor + smooth * f)
+    return np.array(scaled)
+
+
+def rope(x, positions, freq, layout, magnitude=1.0):
+    """Rotate the first 2·len(freq) dims of every head of x [T, heads, head_dim], and
+    multiply them by magnitude.
 
     layout "pairs" rotates dims (2i, 2i+1) together, "halves" dims (i, i + n/2).
     The angles are computed in float64 in any dtype, as any careful float32
@@ -67,7 +109,7 @@ def rope(x, positions, freq, layout):
         "halves": (slice(0, n // 2), slice(n // 2, n)),
     }[layout]
     angle = np.asarray(positions, dtype=np.float64)[:, None, None] * freq
-    cos, sin = np.cos(angle).astype(x.dtype), np.sin(angle).astype(x.dtype)
+    cos, sin = (magnitude * np.cos(angle)).astype(x.dtype), (magnitude * np.sin(angle)).astype(x.dtype)
     y = x.copy()
     y[..., first] = x[..., first] * cos - x[..., second] * sin
     y[..., second] = x[..., second] * cos + x[..., first] * sin

@@ -4,6 +4,7 @@ The package `gguf` reads and dequantises (to float32); nothing here computes.
 Format: the GGUF specification, and the metadata keys of the three architectures.
 """
 
+import math
 import struct
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -11,11 +12,14 @@ from types import MappingProxyType
 import gguf
 import numpy as np
 
+from blocks import yarn_magnitude
+
 # Facts of an architecture that its file does not state.
 ARCHITECTURES = MappingProxyType({
     "llama": {"rope": "pairs"},
     "qwen2": {"rope": "halves"},
-    "gemma3": {"rope": "halves", "scale_embeddings": True, "activation": "gelu_tanh", "pattern": 6, "window_base": 10_000.0},
+    "gemma3": {"rope": "halves", "scale_embeddings": True, "activation": "gelu_tanh", "pattern": 6, "window_base": 10_000.0,
+               "scores_by_width": 62},  # blocks of the 27B model, whose query_pre_attn_scalar is hidden_size / heads
 })
 
 
@@ -51,6 +55,16 @@ class Reader(gguf.GGUFReader):
 
 
 @dataclass(frozen=True)
+class Yarn:
+    """Scaling by YaRN: see blocks.yarn_frequencies."""
+
+    factor: float
+    context: int
+    fast: float
+    slow: float
+
+
+@dataclass(frozen=True)
 class Layer:
     """Hyper-parameters of one block. window is None where attention is global."""
 
@@ -61,12 +75,17 @@ class Layer:
     rope_width: int
     rope_base: float
     rope_factor: float
+    rope_magnitude: float
+    yarn: Yarn | None
     window: int | None
+    scale: float
     eps: float
 
 
 class Model:
     """An open GGUF file."""
+
+    llama3 = None  # or (factor, low, high, context), to compute frequencies by that formula and not from the file's tensor
 
     def __init__(self, path):
         self.path = str(path)
@@ -124,10 +143,12 @@ class Model:
         heads = self._key("attention.head_count", layer=i)
         head_dim = self._key("attention.key_length", self.embedding_length // heads)
         sliding = self._is_sliding(i)
-        base, factor = self._key("rope.freq_base", 10_000.0), self._linear_scaling()
-        if sliding:
+        base, factor, yarn = self._key("rope.freq_base", 10_000.0), 1.0, None
+        if sliding and "window_base" in self.facts:
             # A sliding layer never looks far, so neither the long base nor the scaling applies to it.
-            base, factor = self._key("rope.freq_base_swa", self.facts["window_base"]), 1.0
+            base = self._key("rope.freq_base_swa", self.facts["window_base"])
+        else:
+            factor, yarn = self._scaling()
         return Layer(
             heads=heads,
             kv_heads=self._key("attention.head_count_kv", heads, layer=i),
@@ -136,23 +157,40 @@ class Model:
             rope_width=self._key("rope.dimension_count", head_dim),
             rope_base=base,
             rope_factor=factor,
+            rope_magnitude=self._key("rope.scaling.attn_factor", 1.0) * (yarn_magnitude(yarn.factor) if yarn else 1.0),
+            yarn=yarn,
             window=self._key("attention.sliding_window") if sliding else None,
+            scale=self._key("attention.scale", self._usual_scale(heads, head_dim)),
             eps=self._key("attention.layer_norm_rms_epsilon"),
         )
 
     def _is_sliding(self, i):
-        """The pattern is a flag per layer, or a period whose last layer is global."""
-        if "pattern" not in self.facts or not self._key("attention.sliding_window", 0):
+        """The pattern is a flag per layer, or a period whose last layer is global; without one all layers slide."""
+        if not self._key("attention.sliding_window", 0):
             return False
+        if "pattern" not in self.facts:
+            return True
         pattern = self._key("attention.sliding_window_pattern", self.facts["pattern"])
         if isinstance(pattern, list):
             return bool(pattern[i])
         return (i + 1) % pattern != 0
 
-    def _linear_scaling(self):
-        kind = self._key("rope.scaling.type", "none")
+    def _usual_scale(self, heads, head_dim):
+        by_width = self._key("block_count") == self.facts.get("scores_by_width")
+        return 1 / math.sqrt(self.embedding_length / heads if by_width else head_dim)
+
+    def _scaling(self):
+        """(linear factor, YaRN or None)"""
+        kind = self._key("rope.scaling.type", "linear")
         if kind == "none":
-            return float(self._key("rope.scale_linear", 1.0))
+            return 1.0, None
         if kind == "linear":
-            return float(self._key("rope.scaling.factor"))
-        raise ModelError(f"{self.path}: {self.architecture}.rope.scaling.type is {kind!r}, want none or linear")
+            return float(self._key("rope.scaling.factor", self._key("rope.scale_linear", 1.0))), None
+        if kind == "yarn":
+            return 1.0, Yarn(
+                factor=float(self._key("rope.scaling.factor")),
+                context=self._key("rope.scaling.original_context_length", 0) or self._key("context_length"),
+                fast=self._key("rope.scaling.yarn_beta_fast", 32.0),
+                slow=self._key("rope.scaling.yarn_beta_slow", 1.0),
+            )
+        raise ModelError(f"{self.path}: {self.architecture}.rope.scaling.type is {kind!r}, want none, linear or yarn")

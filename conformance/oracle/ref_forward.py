@@ -7,7 +7,7 @@ lies nine digits below what it judges.
 
     ref_forward.py MODEL --ids 1,2,3 -o DIR [--floor] [--values 'blk.3.*']
                    [--layer-rows LO:HI] [--logit-rows LO:HI] [--argmax]
-                   [--dtype float64|float32]
+                   [--dtype float64|float32] [--llama3 FACTOR,LOW,HIGH,CONTEXT]
 
 DIR receives
     tokens.npy      int32 [T]          the ids
@@ -90,12 +90,11 @@ def block(model, n, layer, x, observe):
     k = heads(project("k", h, "attn_k"), layer.kv_heads)
     v = heads(project("v", h, "attn_v"), layer.kv_heads)
     q, k = norm("q_norm", q, "attn_q_norm"), norm("k_norm", k, "attn_k_norm")
-    divisors = model.optional("rope_freqs.weight", np.float64)
-    freq = blocks.rope_frequencies(layer.rope_width, layer.rope_base, divisors, layer.rope_factor)
-    q = named("q_rope", blocks.rope(q, range(len(x)), freq, layer.rope_layout))
-    k = named("k_rope", blocks.rope(k, range(len(x)), freq, layer.rope_layout))
+    freq = frequencies(model, layer)
+    q = named("q_rope", blocks.rope(q, range(len(x)), freq, layer.rope_layout, layer.rope_magnitude))
+    k = named("k_rope", blocks.rope(k, range(len(x)), freq, layer.rope_layout, layer.rope_magnitude))
     mask = blocks.causal_mask(len(x), layer.window)
-    a = named("attn", blocks.attention(q, k, v, 1 / math.sqrt(layer.head_dim), mask))
+    a = named("attn", blocks.attention(q, k, v, layer.scale, mask))
     a = project("attn_out", a.reshape(len(x), -1), "attn_output")
     x = named("attn_res", x + norm("attn_post_norm", a, "post_attention_norm"))
 
@@ -104,6 +103,17 @@ def block(model, n, layer, x, observe):
     act = named("ffn_act", ACTIVATIONS[model.facts.get("activation", "silu")](gate))
     f = project("ffn_out", named("ffn_gated", act * up), "ffn_down")
     return named("out", x + norm("ffn_post_norm", f, "post_ffw_norm"))
+
+
+def frequencies(model, layer):
+    """Angle per position of each rotated pair of the layer."""
+    if model.llama3:
+        return blocks.llama3_frequencies(blocks.rope_frequencies(layer.rope_width, layer.rope_base), *model.llama3)
+    divisors = model.optional("rope_freqs.weight", np.float64)
+    freq = blocks.rope_frequencies(layer.rope_width, layer.rope_base, divisors, layer.rope_factor)
+    if layer.yarn is None:
+        return freq
+    return blocks.yarn_frequencies(freq, layer.rope_base, layer.yarn.factor, layer.yarn.context, layer.yarn.fast, layer.yarn.slow)
 
 
 def heads(x, count):
@@ -180,6 +190,8 @@ def arguments(argv):
     parser.add_argument("--layer-rows", metavar="LO:HI", default=":", help="positions whose residual streams are wanted")
     parser.add_argument("--logit-rows", metavar="LO:HI", default=":", help="positions whose logits are wanted")
     parser.add_argument("--floor", action="store_true", help="also compute the float32 floor")
+    parser.add_argument("--llama3", metavar="FACTOR,LOW,HIGH,CONTEXT", type=lambda text: [float(x) for x in text.split(",")],
+                        help="compute RoPE by Llama 3's formula, not from the tensor rope_freqs.weight that a file holds instead of it")
     parser.add_argument("--argmax", action="store_true", help="print argmax and margin per position")
     return parser.parse_args(argv)
 
@@ -187,6 +199,7 @@ def arguments(argv):
 def main(argv=None):
     args = arguments(argv)
     model = Model(args.model)
+    model.llama3 = args.llama3
     ids = parse_ids(args.ids, model.rows("token_embd.weight"))
     rows = parse_rows(args.logit_rows, len(ids))
     layer_rows = parse_rows(args.layer_rows, len(ids))

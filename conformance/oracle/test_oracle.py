@@ -57,13 +57,15 @@ def loop_softmax(x):
     return [v / math.fsum(e) for v in e]
 
 
-def loop_rope(x, position, base, layout, width, divisors=None, factor=1.0):
-    """Each pair as a complex number times e^(i·angle)."""
+def loop_rope(x, position, base, layout, width, divisors=None, factor=1.0, speeds=None, magnitude=1.0):
+    """Each pair as a complex number times magnitude · e^(i·angle)."""
     y = list(x)
     for i in range(width // 2):
         angle = position * base ** (-2 * i / width) / factor / (divisors[i] if divisors else 1)
+        if speeds:
+            angle = position * speeds[i]
         a, b = (2 * i, 2 * i + 1) if layout == "pairs" else (i, i + width // 2)
-        z = complex(x[a], x[b]) * complex(math.cos(angle), math.sin(angle))
+        z = complex(x[a], x[b]) * complex(math.cos(angle), math.sin(angle)) * magnitude
         y[a], y[b] = z.real, z.imag
     return y
 
@@ -204,7 +206,7 @@ def write_tiny(path, architecture, blocks_count, extra=(), freqs=None, tied=True
     return {name: value.astype(np.float64).tolist() for name, value in weights.items()}
 
 
-def loop_forward(w, ids, count, layout, base, *, gemma=False, window=None, is_global=lambda n: True, freqs=None, factor=1.0, local_base=None):
+def loop_forward(w, ids, count, layout, base, *, gemma=False, window=None, is_global=lambda n: True, freqs=None, factor=1.0, local_base=None, speeds=None, magnitude=1.0, scale=TINY_DIM ** -0.5):
     """Logits per position, by loops alone."""
     eps = float(np.float32(0.01))
     zeros = [0.0] * 100
@@ -228,14 +230,14 @@ def loop_forward(w, ids, count, layout, base, *, gemma=False, window=None, is_gl
                 for i, head in enumerate(split[name]):
                     if gemma:
                         head = loop_norm(head, weight(f"attn_{name}_norm"), eps)
-                    split[name][i] = loop_rope(head, t, base if wide else local_base, layout, TINY_DIM, freqs, factor if wide else 1.0)
+                    split[name][i] = loop_rope(head, t, base if wide else local_base, layout, TINY_DIM, freqs, factor if wide else 1.0, speeds if wide else None, magnitude if wide else 1.0)
             keys.append(split["k"])
             values.append(split["v"])
             first = 0 if wide else max(0, t - window + 1)
             joined = []
             for i, q in enumerate(split["q"]):
                 g = i * TINY_KV // TINY_HEADS
-                p = loop_softmax([math.fsum(a * b for a, b in zip(q, keys[s][g])) / math.sqrt(TINY_DIM) for s in range(first, t + 1)])
+                p = loop_softmax([math.fsum(a * b for a, b in zip(q, keys[s][g])) * scale for s in range(first, t + 1)])
                 joined += [math.fsum(p[s - first] * values[s][g][d] for s in range(first, t + 1)) for d in range(TINY_DIM)]
             out.append(loop_linear(joined, weight("attn_output"), zeros))
         for t, row in enumerate(x):
@@ -265,7 +267,9 @@ class WholeModels(Folder):
     def check(self, architecture, count, extra, want, ids=IDS, **options):
         path = self.folder / "tiny.gguf"
         w = write_tiny(path, architecture, count, extra, options.get("freqs"), options.pop("tied", True))
-        got = ref_forward.run(Model(path), ids, np.float64)
+        model = Model(path)
+        model.llama3 = options.pop("llama3", None)
+        got = ref_forward.run(model, ids, np.float64)
         np.testing.assert_allclose(got.logits, loop_forward(w, ids, count, **want, **options), rtol=1e-9, atol=1e-9)
         self.assertEqual(len(got.layers), count)
 
@@ -281,6 +285,47 @@ class WholeModels(Folder):
     def test_llama_linear_scaling(self):
         scaling = [("add_rope_scaling_type", gguf.RopeScalingType.LINEAR), ("add_rope_scaling_factor", 4.0)]
         self.check("llama", 2, scaling, {"layout": "pairs", "base": 10_000.0, "factor": 4.0})
+
+    def yarn(self, **more):
+        scaling = [("add_rope_scaling_type", gguf.RopeScalingType.YARN), ("add_rope_scaling_factor", 4.0), ("add_rope_scaling_orig_ctx_len", 2048)]
+        # Of three pairs, number 3·ln(2048/64π)/ln 10⁴ = 0.76 turns 32 times and number
+        # 3·ln(2048/2π)/ln 10⁴ = 1.88 once: the ramp goes from 0 to 2, and pair 1 is half way up.
+        s = 10_000 ** (-1 / 3)
+        return scaling, {"speeds": [1, s * (0.5 + 0.5 / 4), s * s / 4], "magnitude": 0.1 * math.log(4) + 1, **more}
+
+    def test_llama_yarn(self):
+        scaling, want = self.yarn(layout="pairs", base=10_000.0)
+        self.check("llama", 2, scaling, want)
+
+    def test_llama_yarn_magnitude(self):
+        scaling, want = self.yarn(layout="pairs", base=10_000.0)
+        want["magnitude"] *= 0.5
+        self.check("llama", 2, scaling + [("add_rope_scaling_attn_factors", 0.5)], want)
+
+    def test_qwen2_yarn_over_its_own_context(self):
+        scaling, want = self.yarn(layout="halves", base=10_000.0)
+        self.check("qwen2", 2, scaling[:2] + [("add_context_length", 2048)], want)
+
+    def test_gemma3_yarn_is_for_global_layers(self):
+        scaling, want = self.yarn()
+        del want["speeds"]  # those of base 10⁶
+        s = 1e6 ** (-1 / 3)  # 3·ln(2048/2π)/ln 10⁶ = 1.26: the ramp goes from 0 to 2
+        self.gemma(scaling, lambda n: n == 5, speeds=[1, s * (0.5 + 0.5 / 4), s * s / 4], **want)
+
+    def test_llama3(self):
+        # Waves of 2π, 2π·10^(4/3) = 135 and 2π·10^(8/3) = 2917 positions; with a context of 2048
+        # those below 512 are kept and those above 2048 stretched; with one of 270 the second has
+        # (270/135.4 − 1)/(4 − 1) = 0.33 of its speed kept.
+        s = 10_000 ** (-1 / 3)
+        smooth = (270 * s / (2 * math.pi) - 1) / 3
+        for context, speeds in ((2048, [1, s, s * s / 8]), (270, [1, s * (smooth + (1 - smooth) / 8), s * s / 8])):
+            self.check("llama", 2, [], {"layout": "pairs", "base": 10_000.0, "speeds": speeds}, llama3=(8, 1, 4, context))
+
+    def test_llama_window(self):
+        self.check("llama", 2, [("add_sliding_window", 3)], {"layout": "pairs", "base": 10_000.0, "local_base": 10_000.0, "window": 3, "is_global": lambda n: False})
+
+    def test_llama_score_scale(self):
+        self.check("llama", 2, [("add_attention_scale", 0.75)], {"layout": "pairs", "base": 10_000.0, "scale": 0.75})
 
     def test_qwen2(self):
         self.check("qwen2", 2, [("add_rope_freq_base", 1000.0)], {"layout": "halves", "base": 1000.0}, tied=False)
@@ -329,8 +374,8 @@ class WholeModels(Folder):
 
     def test_refusals(self):
         path = self.folder / "tiny.gguf"
-        write_tiny(path, "llama", 2, [("add_rope_scaling_type", gguf.RopeScalingType.YARN)])
-        with self.assertRaisesRegex(ModelError, "yarn"):
+        write_tiny(path, "llama", 2, [("add_rope_scaling_type", gguf.RopeScalingType.LONGROPE)])
+        with self.assertRaisesRegex(ModelError, "longrope"):
             Model(path)
         write_tiny(path, "bert", 1)
         with self.assertRaisesRegex(ModelError, "bert"):
