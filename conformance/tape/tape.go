@@ -1,0 +1,209 @@
+// Package tape computes an unfused graph on an executor that is not ours: the tape machine of
+// gorgonia.org/gorgonia, in float64, so that its own rounding lies far below what it judges.
+//
+// It owns the translation: a table with one row for each op that frontends emit, which says how to
+// write the op in gorgonia's. It must not import ops/ref, lower or exec: what it computes shares
+// no arithmetic with what it is held against. Only the weights come through our own reader and its
+// dequantisation, which are proven byte by byte elsewhere.
+//
+// It computes one sequence from position 0 on, as a single step: the cache is what the step writes,
+// as if no step had come before. Time and memory grow with the square of the number of tokens; a
+// few hundred are sensible. The weights of one block are held at a time, and a large matrix, such
+// as the vocabulary's, in slices.
+package tape
+
+import (
+	"context"
+	"fmt"
+
+	G "gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+
+	"pesti/graph"
+	"pesti/ops"
+)
+
+// A Value is what the tape computed for one value of the graph, a row for each token.
+type Value struct {
+	Name       string
+	Rows, Cols int
+	Data       []float64 // Rows · Cols, row-major
+}
+
+// Run computes g for the tokens ids and calls visit with each of the wanted values, in the order
+// of the graph. A wanted value is a matrix with a row for each token: a residual stream such as
+// blk.0.out, or the logits. All rows of logits are wanted. It returns the error of visit, if there
+// is one, or says which node it cannot compute.
+func Run(ctx context.Context, g *graph.Graph, weights Weights, ids []int32, want []string, visit func(Value) error) error {
+	r := &run{weights: weights, most: sliceElements, tokens: len(ids), ids: ids}
+	return r.graph(ctx, g, want, visit)
+}
+
+// A run is one pass over a graph.
+type run struct {
+	weights Weights
+	most    int // weights of one product that are held at a time
+	tokens  int // that were asked for
+	ids     []int32
+	wanted  map[*graph.Value]bool
+	ints    map[*graph.Value][]int32       // inputs
+	live    map[*graph.Value]*tensor.Dense // what later parts need
+}
+
+func (r *run) graph(ctx context.Context, g *graph.Graph, want []string, visit func(Value) error) error {
+	if err := graph.Verify(g); err != nil {
+		return err
+	}
+	if r.tokens == 0 {
+		return fmt.Errorf("graph %s: there are no tokens to compute it for", g.Name)
+	}
+	// gorgonia takes a matrix of one row for a vector. A second token behind the only one changes
+	// nothing of what comes before it.
+	if r.tokens == 1 {
+		r.ids = []int32{r.ids[0], r.ids[0]}
+	}
+	r.wanted, r.ints, r.live = map[*graph.Value]bool{}, map[*graph.Value][]int32{}, map[*graph.Value]*tensor.Dense{}
+	for _, name := range want {
+		v := g.Value(name)
+		if v == nil || v.Type.DType != graph.F32 || len(v.Type.Shape) != 2 {
+			return fmt.Errorf("graph %s: has no f32 matrix %q to compute", g.Name, name)
+		}
+		r.wanted[v] = true
+	}
+	last := map[*graph.Value]int{}
+	for i, n := range g.Nodes {
+		for _, v := range n.In {
+			last[v] = i
+		}
+	}
+	for i := 0; i < len(g.Nodes); {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		end := r.partEnd(g.Nodes, i)
+		if err := r.part(g.Nodes[i:end], func(v *graph.Value) bool { return r.wanted[v] || last[v] >= end }); err != nil {
+			return err
+		}
+		// Only the last node of a part may have a wanted value.
+		if v := g.Nodes[end-1].Out[0]; r.wanted[v] {
+			if err := visit(r.value(v)); err != nil {
+				return err
+			}
+		}
+		for v := range r.live {
+			if last[v] < end {
+				delete(r.live, v)
+			}
+		}
+		i = end
+	}
+	return nil
+}
+
+// partEnd returns where the part of the graph ends that begins with node i: behind a wanted value,
+// so that the weights of one block are held at a time, and around a large product, which is
+// computed slice by slice.
+func (r *run) partEnd(nodes []*graph.Node, i int) int {
+	if r.large(nodes[i]) {
+		return i + 1
+	}
+	for ; i < len(nodes) && !r.large(nodes[i]); i++ {
+		if r.wanted[nodes[i].Out[0]] {
+			return i + 1
+		}
+	}
+	return i
+}
+
+// sliceElements is how many weights of one product are held at a time: 128 MiB.
+const sliceElements = 1 << 24
+
+func (r *run) large(n *graph.Node) bool {
+	if n.Op != ops.Matmul || n.In[2] != nil {
+		return false
+	}
+	rows, cols := extents(n.In[1].Type)
+	return rows*cols > r.most
+}
+
+// extents returns the extents of a weight as rows and columns; a vector is one row.
+func extents(t graph.Type) (rows, cols int) {
+	rows = 1
+	for _, d := range t.Shape[:len(t.Shape)-1] {
+		rows *= int(d.N)
+	}
+	return rows, int(t.Shape[len(t.Shape)-1].N)
+}
+
+// part computes nodes on a tape of their own, and keeps the values that are needed later.
+func (r *run) part(nodes []*graph.Node, keep func(*graph.Value) bool) error {
+	if !r.large(nodes[0]) {
+		return r.tape(nodes, nil, keep)
+	}
+	out := nodes[0].Out[0]
+	rows, cols := extents(nodes[0].In[1].Type)
+	step := max(r.most/cols, 2)
+	whole := make([]float64, len(r.ids)*rows)
+	for first := 0; first < rows; first += step {
+		// A last slice of one row would be a vector to gorgonia: it begins a row earlier.
+		s := &slice{min(first, max(rows-2, 0)), min(first+step, rows)}
+		if err := r.tape(nodes, s, func(v *graph.Value) bool { return v == out }); err != nil {
+			return err
+		}
+		data, n := r.live[out].Float64s(), s.end-s.first
+		for t := range r.ids {
+			copy(whole[t*rows+s.first:], data[t*n:(t+1)*n])
+		}
+	}
+	r.live[out] = tensor.New(tensor.WithShape(len(r.ids), rows), tensor.WithBacking(whole))
+	return nil
+}
+
+// A slice is a range of rows of the weights of a part.
+type slice struct{ first, end int }
+
+// tape writes nodes as an expression, computes it, and keeps what is needed later.
+func (r *run) tape(nodes []*graph.Node, s *slice, keep func(*graph.Value) bool) (err error) {
+	name := nodes[len(nodes)-1].Name()
+	// The expressions of this package have shapes that gorgonia takes. Where it panics all the same,
+	// that must not end the program.
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("node %s: gorgonia: %v", name, p)
+		}
+	}()
+	e := &expr{run: r, slice: s, g: G.NewGraph(), nodes: map[*graph.Value]*G.Node{}}
+	results := map[*graph.Value]*G.Value{}
+	for _, n := range nodes {
+		name = n.Name()
+		if err := e.add(n); err != nil {
+			return fmt.Errorf("node %s (%s): %w", name, n.Op.Name, err)
+		}
+		for _, v := range n.Out {
+			if x := e.nodes[v]; x != nil && keep(v) {
+				results[v] = new(G.Value)
+				G.Read(x, results[v])
+			}
+		}
+	}
+	machine := G.NewTapeMachine(e.g)
+	defer machine.Close()
+	if err := machine.RunAll(); err != nil {
+		return fmt.Errorf("nodes up to %s: gorgonia: %w", name, err)
+	}
+	for v, x := range results {
+		dense, ok := (*x).(*tensor.Dense)
+		if !ok {
+			return fmt.Errorf("node %s: gorgonia gives a %T, expected a matrix", v.Name, *x)
+		}
+		r.live[v] = dense
+	}
+	return nil
+}
+
+// value returns v without the row that a single token was given for company.
+func (r *run) value(v *graph.Value) Value {
+	x := r.live[v]
+	cols := x.Shape()[1]
+	return Value{v.Name, r.tokens, cols, x.Float64s()[:r.tokens*cols]}
+}
