@@ -29,7 +29,8 @@ type Config struct {
 	Seed    uint64
 
 	// Types of the matrices, taken in turn; F32 where empty. Matrices whose rows do not fill
-	// blocks of the type stay F32.
+	// blocks of the type stay F32. Of types that nothing quantises to, a matrix has random
+	// blocks, about as large as its values would be.
 	Types []quant.Type
 	// Edit changes metadata and tensors before they are written.
 	Edit func(m *Model)
@@ -121,12 +122,10 @@ func GGUF(c Config) ([]byte, error) {
 			w.AddTensor(t.Name, t.Type, t.Dims, t.Raw)
 			continue
 		}
-		info, ok := quant.Lookup(t.Type)
-		if !ok || info.Quantize == nil {
-			return nil, fmt.Errorf("tensor %s: no quantiser for type %s", t.Name, t.Type)
+		data, err := encode(t)
+		if err != nil {
+			return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
 		}
-		data := make([]byte, quant.RowBytes(t.Type, int64(len(t.Data))))
-		info.Quantize(data, t.Data)
 		w.AddTensor(t.Name, t.Type, t.Dims, data)
 	}
 	var out bytes.Buffer

@@ -3,6 +3,7 @@ package quant
 import (
 	"math/bits"
 	"strings"
+	"sync"
 )
 
 // A grid is a set of points, which the IQ types store by their index: the few of
@@ -14,11 +15,16 @@ type grid struct {
 	points []int8 // n for each point
 }
 
-// newGrid returns the grid of the points in set. Read as a number with the digits
-// level index, the first element being the lowest digit, point p is in the set
-// if bit p%4 of hexadecimal digit p/4 is 1. Line breaks do not count.
-func newGrid(n int, levels []int8, set string) grid {
-	g := grid{n: n}
+// gridOf returns a function that returns the grid of the points in set, which it
+// unpacks once, if ever. A point has a number, whose digits are the indices of its
+// levels, the first element being the lowest digit; point p is in the set if bit
+// p%4 of hexadecimal digit p/4 is 1. Line breaks do not count.
+func gridOf(n int, levels []int8, set string) func() *grid {
+	return sync.OnceValue(func() *grid { return unpack(n, levels, set) })
+}
+
+func unpack(n int, levels []int8, set string) *grid {
+	g := &grid{n: n}
 	p := 0
 	for _, digit := range set {
 		four := strings.IndexRune("0123456789abcdef", digit)

@@ -9,13 +9,14 @@ package quant
 // subtracted.
 
 func dequantizeIQ1_S(dst []float32, src []byte) {
+	grid := iq1()
 	for len(dst) >= 256 {
 		y, b := (*[256]float32)(dst), (*[50]byte)(src)
 		d := F16ToF32(le.Uint16(b[0:]))
 		for at := range 32 {
 			word := le.Uint16(b[34+at/4*2:])
 			index := int(b[2+at]) | int(word>>(at%4*3)&7)<<8
-			moved(y[8*at:8*at+8], d*float32(2*(word>>12&7)+1), iq1.point(index), word>>15 != 0)
+			moved(y[8*at:8*at+8], d*float32(2*(word>>12&7)+1), grid.point(index), word>>15 != 0)
 		}
 		dst, src = dst[256:], src[50:]
 	}
@@ -27,6 +28,7 @@ func dequantizeIQ1_S(dst []float32, src []byte) {
 // 3 bits for the s; their high nibbles make up f16 d, see readIQ1_M.
 
 func dequantizeIQ1_M(dst []float32, src []byte) {
+	grid := iq1()
 	for len(dst) >= 256 {
 		y, b := (*[256]float32)(dst), (*[56]byte)(src)
 		d := readIQ1_M(b[48:])
@@ -34,7 +36,7 @@ func dequantizeIQ1_M(dst []float32, src []byte) {
 			s := le.Uint16(b[48+at/8*2:]) >> (at / 2 % 4 * 3) & 7
 			high := nibble(b[32:48], at)
 			index := int(b[at]) | int(high&7)<<8
-			moved(y[8*at:8*at+8], d*float32(2*s+1), iq1.point(index), high&8 != 0)
+			moved(y[8*at:8*at+8], d*float32(2*s+1), grid.point(index), high&8 != 0)
 		}
 		dst, src = dst[256:], src[56:]
 	}
@@ -57,7 +59,7 @@ func moved(y []float32, scale float32, point []int8, down bool) {
 	}
 }
 
-var iq1 = newGrid(8, []int8{-1, 0, 1}, `
+var iq1 = gridOf(8, []int8{-1, 0, 1}, `
 555241580a2024158054138a6802a82aa180a20241580541280244545251500a20280288810080280a30a20a88bbaaa0
 09aab0002200a0aac8280a80041580541288080541241580a80380890a8008a2805412415802842455805410c22c0a02
 a86200a2428aaa2a802efa80808282000a202482aa82028a0802a0b9809bab8a02acea982aeaaaa3c7beaeabbb28e08b

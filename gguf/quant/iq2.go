@@ -10,6 +10,7 @@ var iq2Levels = []int8{8, 25, 43}
 // times 7 bits for the signs of 8 elements (see evenSigns), then s.
 
 func dequantizeIQ2_XXS(dst []float32, src []byte) {
+	grid := iq2XXS()
 	for len(dst) >= 256 {
 		y, b := (*[256]float32)(dst), (*[66]byte)(src)
 		d := F16ToF32(le.Uint16(b[0:]))
@@ -17,7 +18,7 @@ func dequantizeIQ2_XXS(dst []float32, src []byte) {
 			index, word := (*[4]byte)(b[2+8*j:]), le.Uint32(b[6+8*j:])
 			scale := d * (0.5 + float32(word>>28)) * 0.25
 			for k, index := range index {
-				signed(y[32*j+8*k:32*j+8*k+8], scale, iq2XXS.point(int(index)), evenSigns(word>>(7*k)))
+				signed(y[32*j+8*k:32*j+8*k+8], scale, grid.point(int(index)), evenSigns(word>>(7*k)))
 			}
 		}
 		dst, src = dst[256:], src[66:]
@@ -29,13 +30,14 @@ func dequantizeIQ2_XXS(dst []float32, src []byte) {
 // with the s in nibbles.
 
 func dequantizeIQ2_XS(dst []float32, src []byte) {
+	grid := iq2XS()
 	for len(dst) >= 256 {
 		y, b := (*[256]float32)(dst), (*[74]byte)(src)
 		d := F16ToF32(le.Uint16(b[0:]))
 		for at := range 32 {
 			word := le.Uint16(b[2+2*at:])
 			scale := d * (0.5 + float32(nibble(b[66:74], at/2))) * 0.25
-			signed(y[8*at:8*at+8], scale, iq2XS.point(int(word&511)), evenSigns(uint32(word>>9)))
+			signed(y[8*at:8*at+8], scale, grid.point(int(word&511)), evenSigns(uint32(word>>9)))
 		}
 		dst, src = dst[256:], src[74:]
 	}
@@ -47,20 +49,21 @@ func dequantizeIQ2_XS(dst []float32, src []byte) {
 // nibbles.
 
 func dequantizeIQ2_S(dst []float32, src []byte) {
+	grid := iq2S()
 	for len(dst) >= 256 {
 		y, b := (*[256]float32)(dst), (*[82]byte)(src)
 		d := F16ToF32(le.Uint16(b[0:]))
 		for at := range 32 {
 			index := int(b[2+at]) | int(b[66+at/4])>>(at%4*2)&3<<8
 			scale := d * (0.5 + float32(nibble(b[74:82], at/2))) * 0.25
-			signed(y[8*at:8*at+8], scale, iq2S.point(index), b[34+at])
+			signed(y[8*at:8*at+8], scale, grid.point(index), b[34+at])
 		}
 		dst, src = dst[256:], src[82:]
 	}
 }
 
 var (
-	iq2XXS = newGrid(8, iq2Levels, `
+	iq2XXS = gridOf(8, iq2Levels, `
 555141550144141400404144000100000040040041000400000000400000050104141100104140040540040001000050
 010000050000100000040000144140044141000040000040000040000000000000400100000000000000004140010100
 040040110040100100040400100000000000104000000000000140044004000040000000000100000001000000040001
@@ -78,7 +81,7 @@ var (
 100000000000000000000010000000000000000000000000000000000000000000010000000000100000000000000000
 000000000000000000400000000100004000000010000000000000000040000000000000000000000040000000000000
 00000000000000000000000000000000000000000000000000004000000000004`)
-	iq2XS = newGrid(8, iq2Levels, `
+	iq2XS = gridOf(8, iq2Levels, `
 555555155554145154104555550554140150100045150104144000101000055554145151104140000554140050104040
 000004140001500000040000045550114140100100040450100040000004010000100040100000000001104555150554
 140450100045150104140000100500051100040000100000000554140054100140000004140000100000000000040040
@@ -97,7 +100,7 @@ var (
 010000000100000000541040400000000000100000000004010000000441100001000000100040000000040000000004
 000000000000000000000000000000000004000040000400540000000000040140000000000000500000000000500000
 000010001`)
-	iq2S = newGrid(8, iq2Levels, `
+	iq2S = gridOf(8, iq2Levels, `
 555555155554555150115555150554554150514145150105554000111101055554555555514554150555554155554145
 150104554000154140050100045155115555150110100450554044150104040000104101500100000004004555151554
 555151154145555554555150554100054114144050004140000554554155554145150104555150554140050100044150

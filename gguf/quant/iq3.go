@@ -9,6 +9,7 @@ package quant
 // the 4-bit s.
 
 func dequantizeIQ3_XXS(dst []float32, src []byte) {
+	grid := iq3XXS()
 	for len(dst) >= 256 {
 		y, b := (*[256]float32)(dst), (*[98]byte)(src)
 		d := F16ToF32(le.Uint16(b[0:]))
@@ -19,8 +20,8 @@ func dequantizeIQ3_XXS(dst []float32, src []byte) {
 				at := 8*j + 2*k
 				signs := evenSigns(word >> (7 * k))
 				y := (*[8]float32)(y[4*at:])
-				signed(y[:4], scale, iq3XXS.point(int(b[2+at])), signs)
-				signed(y[4:], scale, iq3XXS.point(int(b[3+at])), signs>>4)
+				signed(y[:4], scale, grid.point(int(b[2+at])), signs)
+				signed(y[4:], scale, grid.point(int(b[3+at])), signs>>4)
 			}
 		}
 		dst, src = dst[256:], src[98:]
@@ -33,20 +34,21 @@ func dequantizeIQ3_XXS(dst []float32, src []byte) {
 // bytes with the s in nibbles.
 
 func dequantizeIQ3_S(dst []float32, src []byte) {
+	grid := iq3S()
 	for len(dst) >= 256 {
 		y, b := (*[256]float32)(dst), (*[110]byte)(src)
 		d := F16ToF32(le.Uint16(b[0:]))
 		for at := range 64 {
 			scale := d * float32(1+2*nibble(b[106:110], at/8))
 			index := int(b[2+at]) | int(b[66+at/8])>>(at%8)&1<<8
-			signed(y[4*at:4*at+4], scale, iq3S.point(index), b[74+at/2]>>(at%2*4))
+			signed(y[4*at:4*at+4], scale, grid.point(index), b[74+at/2]>>(at%2*4))
 		}
 		dst, src = dst[256:], src[110:]
 	}
 }
 
 var (
-	iq3XXS = newGrid(4, []int8{4, 12, 20, 28, 36, 44, 52, 62}, `
+	iq3XXS = gridOf(4, []int8{4, 12, 20, 28, 36, 44, 52, 62}, `
 51a8502040000082a050225020010010512050a800280002285002000000001000800008010800822800004000400000
 00000002000001000015000080002000a050a051081000005020500000000000a0502010000000405000102004000400
 220000000010000000001100040000200200000000000000000040001000000050a0542040000000a250201000008810
@@ -58,7 +60,7 @@ var (
 000001000500010000002000000020000008000000000100000000140000000000000000010000000200000000400000
 000000800000000080002000000000008a10004000400000000004001000000000400000024000001002008000001000
 000020002000000050000100000000000000001`)
-	iq3S = newGrid(4, []int8{1, 3, 5, 7, 9, 11, 13, 15}, `
+	iq3S = gridOf(4, []int8{1, 3, 5, 7, 9, 11, 13, 15}, `
 7a7532805aa0502971329822010022403a9422114aa00090802250a4015008221088214090200010410054802a000480
 04a0002000400020510054800011000071ba502500052040b411209020500014104a1140900210402990281120004010
 824100a04411000020902050002000000000190005000000a050200220004010ba55a850a25008925098422140200000

@@ -1,0 +1,63 @@
+package tiny
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"pesti/gguf/quant"
+)
+
+// encode returns the bytes of a tensor: its values quantised, or random blocks in their place for
+// a type that nothing quantises to.
+func encode(t Tensor) ([]byte, error) {
+	info, ok := quant.Lookup(t.Type)
+	switch {
+	case !ok || info.Dequantize == nil:
+		return nil, fmt.Errorf("nothing reads type %s", t.Type)
+	case info.Quantize == nil:
+		name := fnv.New64a()
+		name.Write([]byte(t.Name))
+		return Blocks(rand.New(rand.NewPCG(name.Sum64(), 0)), info, len(t.Data)/info.BlockLen, rms(t.Data)), nil
+	}
+	data := make([]byte, quant.RowBytes(t.Type, int64(len(t.Data))))
+	info.Quantize(data, t.Data)
+	return data, nil
+}
+
+// Blocks returns n blocks of random bits whose scales are finite and whose values have a root mean square
+// within a factor of √2 of size. They are drawn from a few dozen different ones.
+func Blocks(rng *rand.Rand, info *quant.Info, n int, size float64) []byte {
+	const different = 64
+	pool := make([]byte, 0, different*info.BlockBytes)
+	block, values := make([]byte, (info.BlockBytes+7)/8*8), make([]float32, info.BlockLen)
+	for len(pool) < cap(pool) {
+		for i := 0; i < len(block); i += 8 {
+			binary.LittleEndian.PutUint64(block[i:], rng.Uint64())
+		}
+		info.Dequantize(values, block)
+		wild := func(s quant.Scale) bool { x := float64(s.Read(block[s.At:])); return math.IsNaN(x) || math.IsInf(x, 0) }
+		// Of random bits few are of the wanted size; what is simple here works for every format.
+		if r := rms(values); r >= size/math.Sqrt2 && r <= size*math.Sqrt2 && !slices.ContainsFunc(info.Scales, wild) {
+			pool = append(pool, block[:info.BlockBytes]...)
+		}
+	}
+	data := make([]byte, 0, n*info.BlockBytes)
+	for range n {
+		at := rng.IntN(different) * info.BlockBytes
+		data = append(data, pool[at:at+info.BlockBytes]...)
+	}
+	return data
+}
+
+// rms is the root of the mean of squares, NaN where a value is.
+func rms(x []float32) float64 {
+	var sum float64
+	for _, v := range x {
+		sum += float64(v) * float64(v)
+	}
+	return math.Sqrt(sum / float64(len(x)))
+}
