@@ -40,6 +40,7 @@ var imports = map[string][]string{
 	"exec/cpu/kernel":     {"gguf/quant", "ops/ref", "exec/plan"},
 	"cmd":                 {"*"},
 	"conformance":         {"*"},
+	"conformance/hollow":  {"gguf", "gguf/quant"},
 	"conformance/measure": {},
 	"conformance/tape":    {"gguf", "gguf/quant", "graph", "ops"},
 }
