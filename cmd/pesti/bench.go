@@ -110,7 +110,7 @@ func (a *app) runBench(ctx context.Context, name string, tests []benchResult, o 
 		var speeds []float64
 		for r := range o.repeat.n + 1 { // the first is to warm up
 			a.progress("%s: run %d of %d", tests[i].Test, r, o.repeat.n)
-			seconds, err := measure(ctx, session, &tests[i], vocab)
+			seconds, err := clock(ctx, session, &tests[i], vocab)
 			if err != nil {
 				return err
 			}
@@ -132,9 +132,9 @@ func (a *app) runBench(ctx context.Context, name string, tests []benchResult, o 
 	return t.Flush()
 }
 
-// measure returns how long a test takes from an empty session. Which tokens does not matter to
+// clock returns how long a test takes from an empty session. Which tokens does not matter to
 // the work, but they are the same in every run.
-func measure(ctx context.Context, session *exec.Session, t *benchResult, vocab int) (seconds float64, err error) {
+func clock(ctx context.Context, session *exec.Session, t *benchResult, vocab int) (seconds float64, err error) {
 	random := rand.New(rand.NewPCG(1, 2))
 	ids := make([]int32, t.tokens())
 	for i := range ids {

@@ -22,8 +22,11 @@ import (
 	"pesti/lower"
 )
 
-// residual is the name of the residual stream after block N.
-const residual = "blk.%d.out"
+// Names of the residual stream after block N: of the value, and of its file.
+const (
+	residual  = "blk.%d.out"
+	layerFile = "layer_%02d.npy"
+)
 
 func (a *app) dump() *cobra.Command {
 	var prompt, idList, dir, model string
@@ -51,7 +54,7 @@ func (a *app) dump() *cobra.Command {
 			}
 			defer s.file.Close()
 			if !byIDs {
-				if ids, err = promptIDs(s, prompt); err != nil {
+				if ids, err = promptIDs(s, []byte(prompt)); err != nil {
 					return err
 				}
 			}
@@ -66,13 +69,13 @@ func (a *app) dump() *cobra.Command {
 	return cmd
 }
 
-func promptIDs(s *subject, prompt string) ([]int32, error) {
+func promptIDs(s *subject, prompt []byte) ([]int32, error) {
 	tok, err := tokenizer.FromGGUF(s.file)
 	if err != nil {
 		return nil, err
 	}
 	s.app.warn(tok.Warnings())
-	ids, err := encodePrompt(tok, []byte(prompt))
+	ids, err := encodePrompt(tok, prompt)
 	if err != nil {
 		return nil, about(s.file.Path, err)
 	}
@@ -188,7 +191,7 @@ func shownValues(s *subject) (values, layers []*shownValue, err error) {
 		if v == nil {
 			return nil, nil, fmt.Errorf("%s: the plan does not show %s, expected every block's; compile it with --values 'blk.*.out', or dump the model", s.name, fmt.Sprintf(residual, n))
 		}
-		v.file = fmt.Sprintf("layer_%02d.npy", n)
+		v.file = fmt.Sprintf(layerFile, n)
 		layers = append(layers, v)
 	}
 	return values, layers, nil

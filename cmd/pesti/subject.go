@@ -23,6 +23,7 @@ type subject struct {
 	options lower.Options
 	plan    *plan.Plan // nil for a MODEL that is not compiled yet
 	threads int
+	observe func(exec.Observation) // what start's engine lets see each value, nil for nobody
 }
 
 // open opens a MODEL or PLAN and checks that the options given go with it.
@@ -105,7 +106,7 @@ func (s *subject) compile(adjust func(o *lower.Options, p *frontend.Params)) (*l
 
 // start makes an engine for the plan. The end of ctx interrupts its step in progress.
 func (s *subject) start(ctx context.Context) (*exec.Engine, error) {
-	e, err := exec.Open(s.plan, s.file, exec.Options{Threads: s.threads})
+	e, err := exec.Open(s.plan, s.file, exec.Options{Threads: s.threads, Observe: s.observe})
 	if err != nil {
 		return nil, about(s.name, err)
 	}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"pesti/conformance/measure"
+	"pesti/exec"
+)
+
+// A bisection is what compare --bisect finds, as --json prints it.
+type bisection struct {
+	A        string      `json:"a"`
+	B        string      `json:"b"`
+	Tokens   int         `json:"tokens"`
+	MaxD     float64     `json:"max_d"`
+	Programs []string    `json:"programs"` // those of A that ran
+	Left     []string    `json:"left_out"` // those that need more tokens
+	Values   int         `json:"values"`   // that both plans compute, each as often as it was compared
+	First    *difference `json:"first"`    // null where nothing differs
+}
+
+// A difference is a value that differs by more than the bound.
+type difference struct {
+	Value    string    `json:"value"`
+	Layer    int       `json:"layer"` // −1 outside
+	D        number    `json:"d"`     // the largest of the value
+	Position int       `json:"position"`
+	Dim      int       `json:"dim"`
+	Steps    [2]stepAt `json:"steps"`   // that compute it, of A and B
+	Element  element   `json:"element"` // the first one above the bound
+}
+
+type element struct {
+	Position int       `json:"position"`
+	Dim      int       `json:"dim"`
+	Values   [2]number `json:"values"` // of A and B
+}
+
+// A stepAt is a step of a plan.
+type stepAt struct {
+	Program string `json:"program"`
+	Wave    int    `json:"wave"`
+	Step    int    `json:"step"`
+	Kernel  string `json:"kernel"`
+}
+
+// bisect runs the tokens through each program of A, and on B in steps of the same sizes, and
+// prints the first value, in the order of B's steps, that differs.
+func (a *app) bisect(ctx context.Context, plans [2]*runner, ids []int32, o *compareOptions) error {
+	r := &bisection{A: plans[0].name, B: plans[1].name, Tokens: len(ids), MaxD: measure.Tolerance, Programs: []string{}, Left: []string{}}
+	if o.given.Changed("max-d") {
+		r.MaxD = o.maxD.x
+	}
+	for i := range plans[0].plan.Programs {
+		g := &plans[0].plan.Programs[i]
+		step := int(min(g.MaxT, plans[1].plan.Target.Ubatch, mostAtOnce, int64(len(ids))))
+		if int64(step) < g.MinT {
+			r.Left = append(r.Left, g.Name)
+			continue
+		}
+		r.Programs = append(r.Programs, g.Name)
+		for from := 0; from < len(ids) && r.First == nil; from += step {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			a.progress("program %s: %d of %d tokens", g.Name, from, len(ids))
+			if err := r.run(plans, ids, from, min(from+step, len(ids))); err != nil {
+				return err
+			}
+		}
+		if r.First != nil {
+			break
+		}
+	}
+	a.progress("")
+	show := func() error { return r.print(a.stdout) }
+	if o.asJSON {
+		show = func() error { return a.printJSON(r) }
+	}
+	if err := show(); err != nil {
+		return err
+	}
+	if d := r.First; d != nil && o.given.Changed("max-d") {
+		return fmt.Errorf("%s: d of %s from %s is %.2e, expected at most %g", r.B, d.Value, r.A, float64(d.D), r.MaxD)
+	}
+	return nil
+}
+
+// A seen value is one of A's.
+type seen struct {
+	at   stepAt
+	data []float32
+	cols int
+}
+
+func see(v exec.Observation) seen {
+	return seen{stepAt{v.Program.Name, v.Wave, v.Step.ID, v.Step.Kernel}, v.Data, len(v.Data) / v.Rows}
+}
+
+// run evaluates ids[from:to] on both plans and notes the first difference.
+func (r *bisection) run(plans [2]*runner, ids []int32, from, to int) error {
+	n := to - from
+	rows := int(min(int64(n), plans[0].plan.Target.Rows, plans[1].plan.Target.Rows))
+	ours := map[string]seen{}
+	plans[0].see = func(v exec.Observation) {
+		key := valueOf(v.Name)
+		if _, twice := ours[key]; !twice { // else it is a selection of rows
+			s := see(v)
+			s.data = slices.Clone(s.data)
+			ours[key] = s
+		}
+	}
+	plans[1].see = func(v exec.Observation) {
+		want, ok := ours[valueOf(v.Name)]
+		got := see(v)
+		if !ok || r.First != nil || got.cols != want.cols {
+			return
+		}
+		// What only one of them computes for wanted rows alone is compared there: in the last ones.
+		common := min(len(got.data), len(want.data))
+		got.data, want.data = got.data[len(got.data)-common:], want.data[len(want.data)-common:]
+		r.Values++
+		first, found := measure.First(got.data, want.data, got.cols, r.MaxD)
+		if !found {
+			return
+		}
+		worst := measure.Layer(got.data, want.data, got.cols)
+		at := first.Row*got.cols + first.Dim
+		begin := to - common/got.cols
+		r.First = &difference{
+			Value: v.Name, Layer: v.Step.Layer, D: number(worst.D), Position: begin + worst.Row, Dim: worst.Dim,
+			Steps:   [2]stepAt{want.at, got.at},
+			Element: element{begin + first.Row, first.Dim, [2]number{number(want.data[at]), number(got.data[at])}},
+		}
+	}
+	for _, p := range plans {
+		if err := p.step(ids, from, to, rows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *bisection) print(w io.Writer) error {
+	var b strings.Builder
+	if d := r.First; d != nil {
+		fmt.Fprintf(&b, "%s differs: d %.2e at position %d, dim %d\n", d.Value, float64(d.D), d.Position, d.Dim)
+		for i, name := range []string{r.A, r.B} {
+			s := d.Steps[i]
+			fmt.Fprintf(&b, "  %s: program %s, wave %d, step %d, %s\n", name, s.Program, s.Wave, s.Step, s.Kernel)
+		}
+		fmt.Fprintf(&b, "  first element above %g: position %d, dim %d: %g, then %g\n", r.MaxD, d.Element.Position, d.Element.Dim, float64(d.Element.Values[0]), float64(d.Element.Values[1]))
+	} else {
+		fmt.Fprintf(&b, "no step differs by more than %g: %d values compared in %s\n", r.MaxD, r.Values, strings.Join(r.Programs, ", "))
+	}
+	if len(r.Left) > 0 && r.First == nil {
+		fmt.Fprintf(&b, "not run with %d tokens: %s\n", r.Tokens, strings.Join(r.Left, ", "))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
