@@ -122,21 +122,23 @@ type ourPass struct {
 // each block and the logits of every position. between is called after each chunk.
 func (m *model) pass(t testing.TB, ids []int32, ubatch int, edit func(*graph.Graph), between func(*exec.Engine)) *ourPass {
 	t.Helper()
-	return m.collect(t, ids, ubatch, len(ids), edit, between)
+	return m.collect(t, ids, lower.Options{Ubatch: int64(ubatch)}, len(ids), edit, between)
 }
 
 // last is pass with the logits of the last rows positions only, which all are in the last chunk.
 func (m *model) last(t testing.TB, ids []int32, ubatch, rows int) *ourPass {
 	t.Helper()
-	return m.collect(t, ids, ubatch, rows, nil, nil)
+	return m.collect(t, ids, lower.Options{Ubatch: int64(ubatch)}, rows, nil, nil)
 }
 
-func (m *model) collect(t testing.TB, ids []int32, ubatch, rows int, edit func(*graph.Graph), between func(*exec.Engine)) *ourPass {
+// collect is pass with the logits of the last rows positions only. Of the options, ubatch and
+// passes count.
+func (m *model) collect(t testing.TB, ids []int32, o lower.Options, rows int, edit func(*graph.Graph), between func(*exec.Engine)) *ourPass {
 	t.Helper()
-	ubatch = min(ubatch, len(ids))
+	ubatch := min(int(o.Ubatch), len(ids))
 	e := m.engine(t, lower.Options{
 		Precision: "exact", Ubatch: int64(ubatch), Rows: int64(min(ubatch, rows)), Sequences: 1, Threads: 2,
-		Ctx: int64(len(ids)), Outputs: []string{"blk.*.out"},
+		Ctx: int64(len(ids)), Outputs: []string{"blk.*.out"}, Passes: o.Passes,
 	}, exec.Options{Poison: true}, edit)
 	var p ourPass
 	for l := 0; hasOutput(e.Plan(), l); l++ {

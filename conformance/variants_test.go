@@ -1,0 +1,231 @@
+package conformance
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"pesti/conformance/measure"
+	"pesti/conformance/tiny"
+	"pesti/gguf/quant"
+	"pesti/lower"
+)
+
+// A variant is a small random model that differs from the usual one of its architecture in what
+// its name says.
+type variant struct {
+	name   string
+	config tiny.Config
+	oracle []string // further arguments of the oracle
+}
+
+// numbers are keys under rope.scaling.
+type numbers = map[string]float32
+
+// edits joins changes of a model into one.
+func edits(list ...func(m *tiny.Model)) func(m *tiny.Model) {
+	return func(m *tiny.Model) {
+		for _, edit := range list {
+			edit(m)
+		}
+	}
+}
+
+func u32(key string, x uint32) func(*tiny.Model) {
+	return func(m *tiny.Model) { m.Meta.SetUint32(key, x) }
+}
+
+func f32(key string, x float32) func(*tiny.Model) {
+	return func(m *tiny.Model) { m.Meta.SetFloat32(key, x) }
+}
+
+func scaling(arch, kind string, n numbers) func(*tiny.Model) {
+	return func(m *tiny.Model) { m.Rope(arch, kind, n) }
+}
+
+func freqs(divisors []float32) func(*tiny.Model) {
+	return func(m *tiny.Model) { m.Add("rope_freqs.weight", divisors) }
+}
+
+// llama3Divisors are what a converter stores of Llama 3's frequencies: by how much each of n pairs
+// of the given base is slowed.
+func llama3Divisors(n int, base, factor, low, high, context float64) []float32 {
+	divisors := make([]float32, n)
+	for i := range divisors {
+		turns := context * math.Pow(base, -float64(i)/float64(n)) / (2 * math.Pi)
+		share := min(max((turns-low)/(high-low), 0), 1) // of the speed that is kept
+		divisors[i] = float32(1 / (share + (1-share)/factor))
+	}
+	return divisors
+}
+
+// biases adds random biases of q, k and v to a model that has none.
+func biases(layers, q, kv int) func(*tiny.Model) {
+	return func(m *tiny.Model) {
+		for l := range layers {
+			for name, n := range map[string]int{"q": q, "k": kv, "v": kv} {
+				data := make([]float32, n)
+				for i := range data {
+					data[i] = float32(math.Sin(float64(i*(l+2)))) / 4
+				}
+				m.Add(fmt.Sprintf("blk.%d.attn_%s.bias", l, name), data)
+			}
+		}
+	}
+}
+
+// noBiases drops those of q, k and v.
+func noBiases(layers int) func(*tiny.Model) {
+	return func(m *tiny.Model) {
+		for l := range layers {
+			for _, name := range []string{"q", "k", "v"} {
+				m.Drop(fmt.Sprintf("blk.%d.attn_%s.bias", l, name))
+			}
+		}
+	}
+}
+
+// shrink cuts matrices to fewer rows, or columns, of what they had.
+func shrink(columns bool, to int64, names ...string) func(*tiny.Model) {
+	return func(m *tiny.Model) {
+		for _, name := range names {
+			w := m.Tensor(name)
+			length, rows := w.Dims[0], w.Dims[1]
+			if columns {
+				w.Dims[0] = to
+				var data []float32
+				for r := range rows {
+					data = append(data, w.Data[r*length:r*length+to]...)
+				}
+				w.Data = data
+			} else {
+				w.Dims[1], w.Data = to, w.Data[:length*to]
+			}
+		}
+	}
+}
+
+var variants = []variant{
+	{name: "llama: RoPE on pairs, own head, no biases", config: tiny.Config{Arch: "llama"}},
+	{name: "llama: tied head", config: tiny.Config{Arch: "llama", Tied: true}},
+	{name: "llama: biases of q, k and v", config: tiny.Config{Arch: "llama", Edit: biases(2, 64, 32)}},
+	{name: "llama: one layer", config: tiny.Config{Arch: "llama", Layers: 1}},
+	{name: "qwen2: RoPE on halves, own head, biases", config: tiny.Config{Arch: "qwen2"}},
+	{name: "qwen2: tied head", config: tiny.Config{Arch: "qwen2", Tied: true}},
+	{name: "qwen2: no biases", config: tiny.Config{Arch: "qwen2", Edit: noBiases(2)}},
+	{name: "gemma3: tied head, no window", config: tiny.Config{Arch: "gemma3", Tied: true}},
+	{name: "gemma3: own head", config: tiny.Config{Arch: "gemma3"}},
+
+	{name: "llama: partial RoPE", config: tiny.Config{Arch: "llama", Edit: u32("llama.rope.dimension_count", 10)}},
+	{name: "qwen2: partial RoPE", config: tiny.Config{Arch: "qwen2", Edit: u32("qwen2.rope.dimension_count", 6)}},
+	{name: "llama: RoPE on one pair", config: tiny.Config{Arch: "llama", Edit: u32("llama.rope.dimension_count", 2)}},
+	{name: "llama: RoPE base", config: tiny.Config{Arch: "llama", Edit: f32("llama.rope.freq_base", 500000)}},
+	{name: "llama: rope_freqs", config: tiny.Config{Arch: "llama", Edit: freqs([]float32{1, 1.5, 2, 3, 4, 8, 8, 8})}},
+	{name: "qwen2: rope_freqs, partial RoPE", config: tiny.Config{Arch: "qwen2", Edit: edits(u32("qwen2.rope.dimension_count", 6), freqs([]float32{0.5, 2, 3}))}},
+
+	{name: "llama: scaling none", config: tiny.Config{Arch: "llama", Edit: scaling("llama", "none", numbers{"factor": 4})}},
+	{name: "llama: scaling linear", config: tiny.Config{Arch: "llama", Edit: scaling("llama", "linear", numbers{"factor": 4})}},
+	{name: "llama: a factor without a type", config: tiny.Config{Arch: "llama", Edit: f32("llama.rope.scaling.factor", 8)}},
+	{name: "qwen2: rope.scale_linear", config: tiny.Config{Arch: "qwen2", Edit: f32("qwen2.rope.scale_linear", 2)}},
+	{name: "llama: scaling linear, rope_freqs", config: tiny.Config{Arch: "llama", Edit: edits(scaling("llama", "linear", numbers{"factor": 2}), freqs([]float32{1, 1, 2, 2, 4, 4, 8, 8}))}},
+	{name: "llama: scaling linear, attn_factor", config: tiny.Config{Arch: "llama", Edit: scaling("llama", "linear", numbers{"factor": 2, "attn_factor": 1.25})}},
+	{name: "llama: Llama 3's frequencies", config: tiny.Config{Arch: "llama", Edit: freqs(llama3Divisors(8, 10000, 8, 1, 4, 200))}, oracle: []string{"--llama3", "8,1,4,200"}},
+	{name: "llama: Llama 3.2's frequencies", config: tiny.Config{Arch: "llama", HeadDim: 64, Edit: edits(f32("llama.rope.freq_base", 500000), freqs(llama3Divisors(32, 500000, 32, 1, 4, 8192)))}, oracle: []string{"--llama3", "32,1,4,8192"}},
+
+	{name: "llama: YaRN by 4", config: tiny.Config{Arch: "llama", Edit: yarn("llama", 64, numbers{"factor": 4})}},
+	{name: "llama: YaRN by 32 over 2048", config: tiny.Config{Arch: "llama", HeadDim: 64, Edit: yarn("llama", 2048, numbers{"factor": 32})}},
+	{name: "llama: YaRN by 2.5, attn_factor", config: tiny.Config{Arch: "llama", Edit: yarn("llama", 128, numbers{"factor": 2.5, "attn_factor": 0.75})}},
+	{name: "llama: YaRN with its own betas", config: tiny.Config{Arch: "llama", HeadDim: 32, Edit: yarn("llama", 512, numbers{"factor": 8, "yarn_beta_fast": 12, "yarn_beta_slow": 3})}},
+	{name: "llama: YaRN over the model's context", config: tiny.Config{Arch: "llama", Context: 1024, Edit: scaling("llama", "yarn", numbers{"factor": 4})}},
+	{name: "llama: YaRN, rope_freqs, partial RoPE", config: tiny.Config{Arch: "llama", HeadDim: 24, Edit: edits(u32("llama.rope.dimension_count", 16), yarn("llama", 64, numbers{"factor": 4}), freqs([]float32{1, 1, 1.5, 1.5, 2, 2, 2, 4}))}},
+	{name: "llama: YaRN by less than 1", config: tiny.Config{Arch: "llama", Edit: yarn("llama", 64, numbers{"factor": 0.5})}},
+	{name: "llama: YaRN with a ramp of no width", config: tiny.Config{Arch: "llama", Edit: yarn("llama", 6, numbers{"factor": 4})}},
+	{name: "qwen2: YaRN by 4 over 32768", config: tiny.Config{Arch: "qwen2", HeadDim: 64, Edit: edits(f32("qwen2.rope.freq_base", 1e6), yarn("qwen2", 32768, numbers{"factor": 4}))}},
+	{name: "gemma3: YaRN in global layers", config: tiny.Config{Arch: "gemma3", Layers: 3, Window: 16, Edit: edits(u32("gemma3.attention.sliding_window_pattern", 2), yarn("gemma3", 64, numbers{"factor": 4, "attn_factor": 0.875}))}},
+
+	{name: "gemma3: window in five of six layers", config: tiny.Config{Arch: "gemma3", Layers: 7, Window: 16, Edit: f32("gemma3.rope.freq_base", 1e6)}},
+	{name: "gemma3: window by a period", config: tiny.Config{Arch: "gemma3", Layers: 5, Window: 9, Edit: edits(f32("gemma3.rope.freq_base", 1e6), u32("gemma3.attention.sliding_window_pattern", 3))}},
+	{name: "gemma3: window by flags", config: tiny.Config{Arch: "gemma3", Layers: 3, Window: 20, Edit: func(m *tiny.Model) {
+		m.Meta.SetBools("gemma3.attention.sliding_window_pattern", []bool{false, true, true})
+	}}},
+	{name: "gemma3: local RoPE base", config: tiny.Config{Arch: "gemma3", Layers: 3, Window: 16, Edit: edits(f32("gemma3.rope.freq_base_swa", 300), u32("gemma3.attention.sliding_window_pattern", 2))}},
+	{name: "gemma3: linear scaling of global layers", config: tiny.Config{Arch: "gemma3", Layers: 3, Window: 16, Edit: edits(u32("gemma3.attention.sliding_window_pattern", 2), scaling("gemma3", "linear", numbers{"factor": 8}))}},
+	{name: "gemma3: scores of the 27B model", config: tiny.Config{Arch: "gemma3", Layers: 62, HeadDim: 8, Window: 16}},
+	{name: "llama: window in all layers", config: tiny.Config{Arch: "llama", Window: 11}},
+
+	{name: "llama: as many KV heads as heads", config: tiny.Config{Arch: "llama", Embd: 128, Heads: 8, KVHeads: 8}},
+	{name: "qwen2: two heads to a KV head", config: tiny.Config{Arch: "qwen2", Embd: 128, Heads: 8, KVHeads: 4}},
+	{name: "llama: one KV head for eight", config: tiny.Config{Arch: "llama", Embd: 128, Heads: 8, KVHeads: 1}},
+	{name: "llama: heads wider than the model", config: tiny.Config{Arch: "llama", HeadDim: 32}},
+	{name: "qwen2: heads narrower than the model", config: tiny.Config{Arch: "qwen2", HeadDim: 8}},
+	{name: "gemma3: heads of an odd share", config: tiny.Config{Arch: "gemma3", Heads: 3, KVHeads: 1, HeadDim: 32}},
+	{name: "llama: KV heads by layer", config: tiny.Config{Arch: "llama", KVHeads: 4, Layers: 3, Edit: edits(
+		func(m *tiny.Model) { m.Meta.SetUint32s("llama.attention.head_count_kv", []uint32{4, 1, 2}) },
+		shrink(false, 16, "blk.1.attn_k.weight", "blk.1.attn_v.weight"), shrink(false, 32, "blk.2.attn_k.weight", "blk.2.attn_v.weight"))}},
+	{name: "llama: feed-forward by layer", config: tiny.Config{Arch: "llama", FF: 128, Layers: 3, Edit: edits(
+		func(m *tiny.Model) { m.Meta.SetUint32s("llama.feed_forward_length", []uint32{128, 32, 96}) },
+		shrink(false, 32, "blk.1.ffn_gate.weight", "blk.1.ffn_up.weight"), shrink(true, 32, "blk.1.ffn_down.weight"),
+		shrink(false, 96, "blk.2.ffn_gate.weight", "blk.2.ffn_up.weight"), shrink(true, 96, "blk.2.ffn_down.weight"))}},
+
+	{name: "llama: score scale", config: tiny.Config{Arch: "llama", Edit: f32("llama.attention.scale", 0.0625)}},
+	{name: "llama: a large epsilon", config: tiny.Config{Arch: "llama", Edit: f32("llama.attention.layer_norm_rms_epsilon", 0.25)}},
+	{name: "llama: an odd vocabulary", config: tiny.Config{Arch: "llama", Vocab: 333}},
+	{name: "llama: a vocabulary padded with unused tokens", config: tiny.Config{Arch: "llama", Vocab: 1024, Tied: true}},
+}
+
+func yarn(arch string, context uint32, n numbers) func(*tiny.Model) {
+	return edits(scaling(arch, "yarn", n), u32(arch+".rope.scaling.original_context_length", context))
+}
+
+// TestVariants holds what models may differ in to the oracle: fused and unfused, every layer and
+// logit of every position, by the bounds of the real models; and "fast" to "exact".
+func TestVariants(t *testing.T) {
+	ids := make([]int32, 40)
+	for i := range ids {
+		ids[i] = int32(i * i % 251)
+	}
+	for _, v := range variants {
+		t.Run(v.name, func(t *testing.T) {
+			t.Parallel()
+			m := v.open(t)
+			args := append([]string{"--ids", joinIDs(ids), "--floor"}, v.oracle...)
+			oracle := readPass(t, len(ids), m.path, args...)
+			for _, passes := range []string{"", "none"} {
+				got := compare(m.collect(t, ids, lower.Options{Ubatch: 33, Passes: passes}, len(ids), nil, nil), oracle)
+				t.Logf("passes %q: %v", passes, got)
+				if !got.passes() {
+					t.Errorf("passes %q: %v", passes, got)
+				}
+			}
+			exact := m.logits(t, ids, lower.Options{Precision: "exact", Ubatch: 33, Threads: 2})
+			fast := m.logits(t, ids, lower.Options{Precision: "fast", Ubatch: 33, Threads: 2})
+			var all measure.Logits
+			for i := range exact {
+				all.Add(exact[i], fast[i])
+			}
+			t.Logf("fast: mean KL %.1e", all.MeanKL())
+			if kl := all.MeanKL(); !(kl <= 1e-4) {
+				t.Errorf("fast: mean KL %.1e, want at most 1e-4", kl)
+			}
+		})
+	}
+}
+
+// open writes the model with quantised matrices, so that "fast" has integers to work on, and opens
+// it.
+func (v *variant) open(t *testing.T) *model {
+	t.Helper()
+	c := v.config
+	c.Types = []quant.Type{quant.Q8_0, quant.F16, quant.Q5_1}
+	data, err := tiny.GGUF(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "tiny.gguf")
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return openFile(t, v.name, path)
+}
