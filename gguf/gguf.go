@@ -111,12 +111,16 @@ func openShard(path string) (*shard, *header, error) {
 	return s, h, nil
 }
 
-// cause drops the operation and the path that the os package puts before an
+// cause drops the operation and the paths that the os package puts before an
 // error, since our message has them.
 func cause(err error) error {
 	var pe *os.PathError
 	if errors.As(err, &pe) {
 		return pe.Err
+	}
+	var le *os.LinkError
+	if errors.As(err, &le) {
+		return le.Err
 	}
 	return err
 }

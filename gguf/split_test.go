@@ -85,24 +85,34 @@ func TestSplitRefuses(t *testing.T) {
 			shardName(0, 2), []string{"hold 2 tensors, expected 5"}},
 		{"number beyond count", map[string]*Writer{shardName(0, 2): shardOf(2, 2, 2)},
 			shardName(0, 2), []string{`key "split.no"`}},
+		{"shard of another model", map[string]*Writer{shardName(0, 2): shardOf(0, 2, 2), shardName(1, 2): shardOf(1, 2, 7)},
+			shardName(0, 2), []string{shardName(1, 2), "with 7 tensors in all", "with 2", shardName(0, 2) + " says"}},
+		{"not a shard in between", map[string]*Writer{shardName(0, 3): shardOf(0, 3, 3), shardName(1, 3): shardOf(0, 1, 1), shardName(2, 3): shardOf(2, 3, 3)},
+			shardName(2, 3), []string{shardName(1, 3), "expected shard 2 of 3"}},
+		{"second missing, first given", map[string]*Writer{shardName(0, 2): shardOf(0, 2, 2)},
+			shardName(0, 2), []string{"1 of 2 shards are missing", shardName(1, 2)}},
 	} {
-		dir := t.TempDir()
-		for name, w := range c.files {
-			if err := w.WriteFile(filepath.Join(dir, name)); err != nil {
-				t.Fatal(err)
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			for name, w := range c.files {
+				if err := w.WriteFile(filepath.Join(dir, name)); err != nil {
+					t.Fatal(err)
+				}
 			}
-		}
-		f, err := Open(filepath.Join(dir, c.open))
-		if err == nil {
-			f.Close()
-			t.Errorf("%s: accepted", c.name)
-			continue
-		}
-		for _, want := range c.want {
-			if !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: error %q, want %q", c.name, err, want)
+			f, err := Open(filepath.Join(dir, c.open))
+			if err == nil {
+				f.Close()
+				t.Fatal("accepted")
 			}
-		}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("error %q, want %q", err, want)
+				}
+			}
+			if strings.Contains(err.Error(), "\n") {
+				t.Errorf("error %q, want one line", err)
+			}
+		})
 	}
 }
 

@@ -130,10 +130,24 @@ func (w *Writer) Write(out io.Writer) error {
 
 // WriteFile writes the file to path. It replaces a file there only when all has
 // been written.
-func (w *Writer) WriteFile(path string) (err error) {
+func (w *Writer) WriteFile(path string) error {
+	temp, err := w.writeBeside(path)
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(temp, path); err != nil {
+		os.Remove(temp)
+		return fmt.Errorf("%s: cannot be written: %w", path, cause(err))
+	}
+	return nil
+}
+
+// writeBeside writes the file under a temporary name in the folder of path, and
+// returns that name.
+func (w *Writer) writeBeside(path string) (temp string, err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
 	if err != nil {
-		return fmt.Errorf("%s: cannot be written: %w", path, cause(err))
+		return "", fmt.Errorf("%s: cannot be written: %w", path, cause(err))
 	}
 	defer func() {
 		if err != nil {
@@ -143,19 +157,19 @@ func (w *Writer) WriteFile(path string) (err error) {
 	}()
 	buf := bufio.NewWriterSize(f, 1<<20)
 	if err := w.Write(buf); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+		return "", fmt.Errorf("%s: %w", path, cause(err))
 	}
 	if err := buf.Flush(); err != nil {
-		return fmt.Errorf("%s: cannot be written: %w", path, cause(err))
+		return "", fmt.Errorf("%s: cannot be written: %w", path, cause(err))
 	}
 	// A temporary file is private; a model is not.
 	if err := f.Chmod(0o644); err != nil {
-		return fmt.Errorf("%s: cannot be written: %w", path, cause(err))
+		return "", fmt.Errorf("%s: cannot be written: %w", path, cause(err))
 	}
 	if err := f.Close(); err != nil {
-		return fmt.Errorf("%s: cannot be written: %w", path, cause(err))
+		return "", fmt.Errorf("%s: cannot be written: %w", path, cause(err))
 	}
-	return os.Rename(f.Name(), path)
+	return f.Name(), nil
 }
 
 // layout returns the bytes before the tensor data, and what a reader makes of
@@ -186,13 +200,7 @@ func (w *Writer) layout() (*header, []byte, error) {
 			return nil, nil, fmt.Errorf("tensor %q: %w", t.name, err)
 		}
 		offset := roundUp(end, align)
-		b = appendString(b, t.name)
-		b = le.AppendUint32(b, uint32(len(t.dims)))
-		for _, d := range t.dims {
-			b = le.AppendUint64(b, uint64(d))
-		}
-		b = le.AppendUint32(b, uint32(t.typ))
-		b = le.AppendUint64(b, uint64(offset))
+		b = t.append(b, offset)
 		end = offset + size
 	}
 	h := &header{}
@@ -200,6 +208,17 @@ func (w *Writer) layout() (*header, []byte, error) {
 		return nil, nil, err
 	}
 	return h, b, nil
+}
+
+// append appends the tensor's entry in the directory.
+func (t *source) append(b []byte, offset int64) []byte {
+	b = appendString(b, t.name)
+	b = le.AppendUint32(b, uint32(len(t.dims)))
+	for _, d := range t.dims {
+		b = le.AppendUint64(b, uint64(d))
+	}
+	b = le.AppendUint32(b, uint32(t.typ))
+	return le.AppendUint64(b, uint64(offset))
 }
 
 // counter counts what it passes on.

@@ -29,8 +29,12 @@ func encode(t Tensor) ([]byte, error) {
 }
 
 // Blocks returns n blocks of random bits whose scales are finite and whose values have a root mean square
-// within a factor of √2 of size. They are drawn from a few dozen different ones.
+// within a factor of √2 of size; of bits that are 0 if size is. They are drawn from a few dozen
+// different ones.
 func Blocks(rng *rand.Rand, info *quant.Info, n int, size float64) []byte {
+	if !(size > 0) {
+		return make([]byte, n*info.BlockBytes)
+	}
 	const different = 64
 	pool := make([]byte, 0, different*info.BlockBytes)
 	block, values := make([]byte, (info.BlockBytes+7)/8*8), make([]float32, info.BlockLen)
