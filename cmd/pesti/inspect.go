@@ -151,13 +151,13 @@ func describe(f *gguf.File, tensors bool) *fileReport {
 // printFile prints a report for people.
 func printFile(w io.Writer, r *fileReport) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	arch := cmp.Or(r.Architecture, "unknown")
+	arch := cmp.Or(oneLine(r.Architecture), "unknown")
 	if !r.Supported {
 		arch += " (not supported)"
 	}
-	fmt.Fprintf(t, "file\t%s, GGUF version %d, %s\n", r.File, r.Version, plan.HumanBytes(r.Size))
+	fmt.Fprintf(t, "file\t%s, GGUF version %d, %s\n", oneLine(r.File), r.Version, plan.HumanBytes(r.Size))
 	fmt.Fprintf(t, "architecture\t%s\n", arch)
-	fmt.Fprintf(t, "name\t%s\n", cmp.Or(r.Name, "none"))
+	fmt.Fprintf(t, "name\t%s\n", cmp.Or(oneLine(r.Name), "none"))
 	fmt.Fprintf(t, "keys\t%d\n", r.KeyCount)
 	fmt.Fprintf(t, "tensors\t%d with %.1f million parameters\n", r.TensorCount, float64(r.Parameters)/1e6)
 	for _, c := range r.Types {

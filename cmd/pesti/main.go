@@ -11,9 +11,11 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -206,10 +208,26 @@ func about(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// oneLine joins the lines of a message, such as one that quotes a file name with a line break.
+// oneLine returns a message as one line that does no more to a terminal than stand there. Breaks
+// and tabs become spaces. What cannot be printed, such as an escape in a name that a file holds,
+// is spelled as in a Go string.
 func oneLine(s string) string {
-	lines := strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' || r == '\t' })
-	return strings.Join(lines, " ")
+	var b strings.Builder
+	for i, word := range strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' || r == '\t' }) {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		for len(word) > 0 {
+			r, size := utf8.DecodeRuneInString(word)
+			if strconv.IsPrint(r) && (r != utf8.RuneError || size > 1) {
+				b.WriteString(word[:size])
+			} else {
+				b.WriteString(strings.Trim(strconv.Quote(word[:size]), `"`))
+			}
+			word = word[size:]
+		}
+	}
+	return b.String()
 }
 
 // warn prints notices, each on its line.

@@ -353,10 +353,12 @@ func TestVerdict(t *testing.T) {
 
 func TestOneLine(t *testing.T) {
 	for in, want := range map[string]string{
-		"":               "",
-		"a":              "a",
-		"a\n":            "a",
-		"a\n\tb\r\nc  d": "a b c  d",
+		"":                              "",
+		"a":                             "a",
+		"a\n":                           "a",
+		"a\n\tb\r\nc  d":                "a b c  d",
+		"naïve \"Ġ\" 東\u2028":           `naïve "Ġ" 東\u2028`,
+		"\x1b[2J\x00\a\xff\u202e\ufffd": `\x1b[2J\x00\a\xff\u202e` + "\ufffd",
 	} {
 		if got := oneLine(in); got != want {
 			t.Errorf("oneLine(%q) = %q, want %q", in, got, want)
