@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -95,21 +96,29 @@ func loadPlan(path string) (*plan.Plan, error) {
 	return parsePlan(path, text)
 }
 
-// readPlanText returns what the PLAN at path holds, if it is no model.
+// readPlanText returns what the PLAN at path holds, if it is no model. Of a file that does not
+// begin as a plan, which may have any size, it returns the beginning: enough to say what is wrong.
 func readPlanText(path string) ([]byte, error) {
-	var text []byte
-	isModel := path == demoName
-	if !isModel {
-		var err error
-		if text, err = readInput(path); err != nil {
-			return nil, err
-		}
-		isModel = bytes.HasPrefix(text, []byte("GGUF"))
+	isModel := usagef("%s: is a GGUF model, expected a plan", path)
+	if path == demoName {
+		return nil, isModel
 	}
-	if isModel {
-		return nil, usagef("%s: is a GGUF model, expected a plan", path)
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, cannot("opened", path, err)
 	}
-	return text, nil
+	defer f.Close()
+	head, err := io.ReadAll(io.LimitReader(f, 64))
+	switch {
+	case err != nil:
+		return nil, cannot("read", path, err)
+	case bytes.HasPrefix(head, []byte("GGUF")):
+		return nil, isModel
+	case !plan.IsPlan(head):
+		return head, nil
+	}
+	rest, err := io.ReadAll(f)
+	return append(head, rest...), cannot("read", path, err)
 }
 
 func parsePlan(path string, text []byte) (*plan.Plan, error) {
