@@ -37,6 +37,14 @@ func (g *Graph) Value(name string) *Value {
 	return nil
 }
 
+// Fresh returns name where no result has it yet, else name with as many primes as it takes.
+func (g *Graph) Fresh(name string) string {
+	for g.Value(name) != nil {
+		name += "'"
+	}
+	return name
+}
+
 // Add appends a node and returns its results, one for each name, with the types that op infers.
 // Absent optional operands are nil, and may be left out at the end of in. Ids are dense again
 // after Renumber.

@@ -56,8 +56,10 @@ func (e *expander) add(op *graph.Op, attr graph.Attrs, name string, in ...*graph
 
 // fresh is a name that no value has but the node's own results, whose names go to their successors.
 func (e *expander) fresh(name string) string {
-	for v := e.g.Value(name); v != nil && v.Def != e.at; v = e.g.Value(name) {
-		name += "'"
+	for _, v := range e.at.Out {
+		if v.Name == name {
+			return name
+		}
 	}
-	return name
+	return e.g.Fresh(name)
 }

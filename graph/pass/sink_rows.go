@@ -98,11 +98,7 @@ func selection(g *graph.Graph, n *graph.Node, x, rows *graph.Value) (*graph.Node
 			return m, nil
 		}
 	}
-	name := x.Name + ".rows"
-	for g.Value(name) != nil {
-		name += "'"
-	}
-	out, err := g.Insert(n, ops.SelectRows, []*graph.Value{x, rows}, nil, name)
+	out, err := g.Insert(n, ops.SelectRows, []*graph.Value{x, rows}, nil, g.Fresh(x.Name+".rows"))
 	if err != nil {
 		return nil, err
 	}
