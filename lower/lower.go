@@ -122,11 +122,12 @@ func CompileGraph(m *frontend.Model, g *graph.Graph, o Options) (*Result, error)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", m.File.Path, err)
 	}
+	integers := o.Precision == "fast" && !off.Has("insert_quantise")
 	var layouts []*layout
 	for _, prog := range cpu.Programs(o.Ubatch, o.Sequences) {
 		lowered := fused.Clone()
 		bound(lowered, prog.MaxTokens)
-		notes, err := pass.Run(lowered, loweringPasses(lowering{program: prog, precision: o.Precision}),
+		notes, err := pass.Run(lowered, loweringPasses(lowering{program: prog, integers: integers}),
 			pass.Options{Off: off, Verify: o.Verify, After: o.after(prog.Name + ".")})
 		if err != nil {
 			return nil, fmt.Errorf("program %s: %w", prog.Name, err)

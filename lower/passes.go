@@ -11,8 +11,8 @@ import (
 
 // A lowering is what lowering passes know beyond the graph.
 type lowering struct {
-	program   cpu.Program
-	precision string
+	program  cpu.Program
+	integers bool // matmul kernels may take integer activations, which insert_quantise makes
 }
 
 // loweringPasses is the table of lowering passes, in the order in which they run.
@@ -60,9 +60,9 @@ func (l lowering) chooseKernels(c *pass.Context, g *graph.Graph) error {
 		if weights == nil {
 			continue
 		}
-		format := cpu.Q8x2
-		if l.precision == "exact" {
-			format = cpu.F32
+		format := cpu.F32
+		if l.integers {
+			format = cpu.Q8x2
 		}
 		for _, w := range weights {
 			if format == cpu.Q8x2 && !cpu.Integer(w.Type.DType) {
@@ -86,7 +86,7 @@ func insertQuantise(c *pass.Context, g *graph.Graph) error {
 		if !strings.HasSuffix(n.Attr.Str("kernels"), "."+cpu.Q8x2) || n.In[0].Type.DType == graph.Q8x2 {
 			continue
 		}
-		out, err := g.Insert(n, ops.Quantise, n.In[:1], nil, n.Name()+".x")
+		out, err := g.Insert(n, ops.Quantise, n.In[:1], nil, g.Fresh(n.Name()+".x"))
 		if err != nil {
 			return err
 		}
