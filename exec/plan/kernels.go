@@ -168,7 +168,8 @@ var kernels = []Signature{
 		Operands: []Operand{
 			{Role: "x", Formats: []string{"f32"}, Extent: "M*k"},
 			{Role: "w", Dir: WeightIn, Extent: "n,k"},
-			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*n"},
+			{Role: "res", Formats: []string{"f32"}, Extent: "M*n", Optional: true},
+			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*n", Alias: "res"},
 		},
 		Params:  []ParamSpec{count("k"), count("n")},
 		Splits:  []string{"rows", "one"},

@@ -107,7 +107,7 @@ var Reference = []Lowering{
 	{Op: ops.GetRows, Kernel: "ref.get_rows", In: []string{"table", "ids"}, Out: []string{"y"}, Split: one, Params: embedParams},
 	{Op: ops.Scale, Kernel: "ref.scale", In: []string{"x"}, Out: []string{"y"}, Split: one, Params: scaleParams},
 	{Op: ops.RMSNorm, Kernel: "ref.rms_norm", In: []string{"x", "w"}, Out: []string{"y"}, Split: one, Params: groupNormParams},
-	{Op: ops.Matmul, Kernel: "ref.matmul", In: []string{"x", "w", ""}, Out: []string{"y"}, Split: byRows, Params: matmulParams},
+	{Op: ops.Matmul, Kernel: "ref.matmul", In: []string{"x", "w", "res"}, Out: []string{"y"}, Split: byRows, Params: matmulParams},
 	{Op: ops.AddBias, Kernel: "ref.add_bias", In: []string{"x", "bias"}, Out: []string{"y"}, Split: one, Params: widthParam},
 	{Op: ops.Add, Kernel: "ref.add", In: []string{"a", "b"}, Out: []string{"y"}, Split: one, Params: widthParam},
 	{Op: ops.Mul, Kernel: "ref.mul", In: []string{"a", "b"}, Out: []string{"y"}, Split: one, Params: widthParam},

@@ -24,6 +24,7 @@ func bindRefGetRows(b *binder) Func {
 func bindRefMatmul(b *binder) Func {
 	x, y, k, n := b.f32("x"), b.f32("y"), b.int("k"), b.int("n")
 	w, info := b.weight("w")
+	res := b.optionalF32("res")
 	rest, split, rows := b.Scratch, b.split(), b.rows()
 	row := scratch[float32](b, &rest, k)
 	rowBytes := k / info.BlockLen * info.BlockBytes
@@ -32,7 +33,11 @@ func bindRefMatmul(b *binder) Func {
 		for j := lo; j < hi; j++ {
 			info.Dequantize(row, w[j*rowBytes:(j+1)*rowBytes])
 			for m := range rows(r) {
-				y[m*n+j] = float32(ref.Dot(x[m*k:(m+1)*k], row))
+				sum := float32(ref.Dot(x[m*k:(m+1)*k], row))
+				if res != nil {
+					sum += res[m*n+j]
+				}
+				y[m*n+j] = sum
 			}
 		}
 	}
