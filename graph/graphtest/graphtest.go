@@ -242,7 +242,7 @@ func (b *builder) tame(x *graph.Value) *graph.Value {
 func width(v *graph.Value) int64 { return v.Type.Shape[len(v.Type.Shape)-1].N }
 
 // size draws the length of a row. Few different ones, so that values meet.
-func (b *builder) size() int64 { return b.one("size", 8, 32, 1, 3, 33, 64) }
+func (b *builder) size() int64 { return b.one("size", 8, 32, 32, 1, 3, 33, 64, 256) }
 
 // types are the element types of matrices.
 var types = []graph.DType{"f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k"}
@@ -278,10 +278,10 @@ func (b *builder) weight(dt graph.DType, dims ...int64) *graph.Value {
 	return w
 }
 
-// divisor draws one of n's divisors.
+// divisor draws one of n's divisors, from a thirty-second of n up.
 func (b *builder) divisor(label string, n int64) int64 {
 	var d []int64
-	for i := int64(1); i <= n; i++ {
+	for i := (n + 31) / 32; i <= n; i++ {
 		if n%i == 0 {
 			d = append(d, i)
 		}

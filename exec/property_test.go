@@ -1,0 +1,210 @@
+package exec_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"pesti/conformance/tiny"
+	"pesti/exec"
+	"pesti/exec/plan"
+	"pesti/frontend"
+	"pesti/gguf"
+	"pesti/gguf/quant"
+	"pesti/graph"
+	"pesti/graph/graphtest"
+	"pesti/lower"
+	"pesti/ops"
+)
+
+// modelFor returns a model whose file holds the weights of g beside those of its own.
+func modelFor(t *rapid.T, g *graph.Graph) *frontend.Model {
+	weights := graphtest.Weights(1)
+	data, err := tiny.GGUF(tiny.Config{
+		Arch: "llama", Layers: 1, Embd: 8, Heads: 1, KVHeads: 1, FF: 8, Vocab: 258, Context: int(g.Max(graph.C)),
+		Edit: func(m *tiny.Model) {
+			for _, w := range g.Weights {
+				info, ok := quant.ByName(string(w.Type.DType))
+				if !ok {
+					t.Fatalf("weight %v has no type of a file", w)
+				}
+				x, err := weights(w)
+				if err != nil {
+					t.Fatal(err)
+				}
+				tensor := tiny.Tensor{Name: w.Name, Type: info.Type, Data: x}
+				for _, d := range slices.Backward(w.Type.Shape) {
+					tensor.Dims = append(tensor.Dims, d.N)
+				}
+				m.Tensors = append(m.Tensors, tensor)
+			}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := gguf.Parse("random.gguf", data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := frontend.Load(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// stored gives the weights as the file holds them.
+func stored(m *frontend.Model) func(*graph.Value) ([]float32, error) {
+	return func(w *graph.Value) ([]float32, error) {
+		d, err := m.File.Dense(w.Name)
+		if err != nil {
+			return nil, err
+		}
+		return d.Data().([]float32), nil
+	}
+}
+
+// drawOptions draws how a graph is compiled within its bounds.
+func drawOptions(t *rapid.T, g *graph.Graph) lower.Options {
+	o := lower.Options{
+		Precision: rapid.SampledFrom([]string{"exact", "fast"}).Draw(t, "precision"),
+		KV:        rapid.SampledFrom([]string{"f32", "f16"}).Draw(t, "kv"),
+		Threads:   rapid.IntRange(1, 4).Draw(t, "threads"),
+		Ctx:       g.Max(graph.C), Ubatch: g.Max(graph.T), Sequences: g.Max(graph.S), Rows: g.Max(graph.R),
+		Verify: true,
+	}
+	if rapid.Bool().Draw(t, "no passes") {
+		o.Passes = "none"
+		return o
+	}
+	var off []string
+	for _, p := range lower.Passes() {
+		if name := "-" + p.Name; !slices.Contains(off, name) && !rapid.Bool().Draw(t, p.Name) {
+			off = append(off, name)
+		}
+	}
+	o.Passes = strings.Join(off, ",")
+	return o
+}
+
+// A precision is what rounding may cost: as a share of a row's largest element, and as the relative
+// error of weights that does to results what rounding does.
+type precision struct{ tolerance, weights float64 }
+
+func precisionOf(o lower.Options) precision {
+	switch {
+	case o.KV == "f16":
+		return precision{2e-3, 5e-4} // what rounds to one float16 here may round to the next there
+	case o.Precision == "fast":
+		return precision{2e-4, 1e-4} // 15-bit activations
+	}
+	return precision{1e-5, 1e-6}
+}
+
+// TestRandomGraphs compiles and runs random graphs and holds every output of every step against
+// the interpreter.
+func TestRandomGraphs(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := drawRun(t)
+		p := r.compile(t)
+		if err := r.holds(p, rapid.IntRange(1, p.Target.Threads).Draw(t, "workers")); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// A graphRun is a drawn graph in a model, how it is compiled, the steps to run it on, and what the
+// interpreter makes of them.
+type graphRun struct {
+	graph   *graph.Graph
+	model   *frontend.Model
+	options lower.Options
+	steps   []graphtest.Step
+	want    []map[string]*ops.Value
+	others  [][]map[string]*ops.Value // with perturbed weights
+}
+
+func drawRun(t *rapid.T) *graphRun {
+	g := graphtest.Draw(t, graphtest.Options{})
+	r := &graphRun{graph: g, model: modelFor(t, g), options: drawOptions(t, g), steps: graphtest.Steps(t, g, 4)}
+	if err := r.interpret(); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (r *graphRun) interpret() error {
+	weights, f16 := stored(r.model), r.options.KV == "f16"
+	var err error
+	r.want, err = graphtest.Eval(r.graph, weights, r.steps, f16)
+	for seed := uint64(1); seed <= 3 && err == nil; seed++ {
+		var other []map[string]*ops.Value
+		other, err = graphtest.Eval(r.graph, graphtest.Perturbed(weights, precisionOf(r.options).weights, seed), r.steps, f16)
+		r.others = append(r.others, other)
+	}
+	return err
+}
+
+func (r *graphRun) compile(t *rapid.T) *plan.Plan {
+	res, err := lower.CompileGraph(r.model, r.graph, r.options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.Plan
+}
+
+// holds runs a plan of the graph and compares the outputs of all steps.
+func (r *graphRun) holds(p *plan.Plan, workers int) error {
+	e, err := exec.Open(p, r.model.File, exec.Options{Threads: workers, Poison: true})
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	for i := range r.steps {
+		batch := exec.Batch(r.steps[i])
+		if err := e.Step(&batch); err != nil {
+			return err
+		}
+		for _, v := range r.graph.Outputs {
+			if err := r.sameOutput(e, i, v.Name); err != nil {
+				return fmt.Errorf("step %d: %s: %w", i, v.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (r *graphRun) sameOutput(e *exec.Engine, step int, name string) error {
+	want := r.want[step][name]
+	rows := want.Shape[0]
+	if rows == 0 {
+		return nil
+	}
+	v, err := e.Value(name)
+	if err != nil {
+		return err
+	}
+	got := v.Data().([]float32)
+	var others [][]float32
+	for _, o := range r.others {
+		others = append(others, cut(o[step][name], len(got)/rows))
+	}
+	return graphtest.Near(got, cut(want, len(got)/rows), rows, precisionOf(r.options).tolerance, others...)
+}
+
+// cut shortens rows to n elements: the interpreter's scores have a column for each position of
+// whole pages, a plan's for each position of the context.
+func cut(v *ops.Value, n int) []float32 {
+	if len(v.Shape) < 3 {
+		return v.F32
+	}
+	var x []float32
+	for row := range slices.Chunk(v.F32, v.Shape[2]) {
+		x = append(x, row[:n/v.Shape[1]]...)
+	}
+	return x
+}

@@ -1,0 +1,93 @@
+package graphtest
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"pesti/graph"
+	"pesti/ops"
+)
+
+// Eval interprets steps one after the other on the same caches and returns the outputs of g for
+// each, by name. Caches are float16 where f16 is set.
+func Eval(g *graph.Graph, weights func(*graph.Value) ([]float32, error), steps []Step, f16 bool) ([]map[string]*ops.Value, error) {
+	var names []string
+	for _, v := range g.Outputs {
+		names = append(names, v.Name)
+	}
+	env := &ops.Env{Weights: weights, F16: f16}
+	all := make([]map[string]*ops.Value, len(steps))
+	for i := range steps {
+		env.Inputs = steps[i].Inputs()
+		var err error
+		if all[i], err = ops.Eval(g, env, names...); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// Perturbed is weights with a relative error of about eps in each element. What such weights change
+// in a result is what rounding may change there: sums that cancel, and rows of one element, have no
+// size of their own to compare an error with.
+func Perturbed(weights func(*graph.Value) ([]float32, error), eps float64, seed uint64) func(*graph.Value) ([]float32, error) {
+	return func(w *graph.Value) ([]float32, error) {
+		x, err := weights(w)
+		if err != nil {
+			return nil, err
+		}
+		rng := rand.New(rand.NewPCG(seed, uint64(len(x))))
+		y := make([]float32, len(x))
+		for i := range x {
+			y[i] = float32(float64(x[i]) * (1 + eps*rng.NormFloat64()))
+		}
+		return y, nil
+	}
+}
+
+// Near returns nil where both hold the same rows but for rounding: no element differs by more than
+// tol times the largest finite element of its row, and what is not finite is the same. Where others
+// are given, which are the same rows with perturbed weights, ten times their largest difference
+// from the row is allowed besides.
+func Near(got, want []float32, rows int, tol float64, others ...[]float32) error {
+	if len(got) != len(want) {
+		return fmt.Errorf("%d elements, expected %d", len(got), len(want))
+	}
+	if len(want) == 0 {
+		return nil
+	}
+	width := len(want) / rows
+	for m := range rows {
+		row := want[m*width : (m+1)*width]
+		allowed := tol * largest(row, nil)
+		for _, o := range others {
+			allowed = max(allowed, 10*largest(row, o[m*width:]))
+		}
+		for i, y := range row {
+			x := got[m*width+i]
+			if x == y || x != x && y != y {
+				continue // so may infinities and NaN be
+			}
+			if d := math.Abs(float64(x) - float64(y)); !(d <= allowed) {
+				return fmt.Errorf("row %d, element %d is %g, expected %g: %.2g apart, expected at most %.2g", m, i, x, y, d, allowed)
+			}
+		}
+	}
+	return nil
+}
+
+// largest is the largest finite element of row, or difference of its elements from those of other.
+func largest(row, other []float32) float64 {
+	most := 0.0
+	for i, x := range row {
+		d := float64(x)
+		if other != nil {
+			d -= float64(other[i])
+		}
+		if d = math.Abs(d); d <= math.MaxFloat32 {
+			most = max(most, d)
+		}
+	}
+	return most
+}
