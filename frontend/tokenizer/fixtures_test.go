@@ -28,16 +28,26 @@ func load(t testing.TB, name string) *Tokenizer {
 	return tok
 }
 
-// fixture reads the strings and ids that llama.cpp publishes with a vocabulary.
+// fixture reads the strings and ids that llama.cpp publishes with a vocabulary. For gpt-neox it
+// publishes none: testdata/gpt-neox.py makes ids of the strings that the others share.
 func fixture(t testing.TB, vocab string) (texts [][]byte, want [][]int32) {
 	t.Helper()
-	in, err := os.ReadFile(testenv.Model(t, filepath.Join("vocab", "ggml-vocab-"+vocab+".gguf.inp")))
+	file := func(vocab, kind string) string {
+		return testenv.Model(t, filepath.Join("vocab", "ggml-vocab-"+vocab+".gguf"+kind))
+	}
+	var inputs, outputs string
+	if vocab == "gpt-neox" {
+		inputs, outputs = file("gpt-2", ".inp"), "testdata/gpt-neox.ids"
+	} else {
+		inputs, outputs = file(vocab, ".inp"), file(vocab, ".out")
+	}
+	in, err := os.ReadFile(inputs)
 	if err != nil {
 		t.Fatal(err)
 	}
 	const mark = "\n__ggml_vocab_test__\n"
 	texts = bytes.Split(bytes.TrimSuffix(in, []byte(mark)), []byte(mark))
-	out, err := os.ReadFile(testenv.Model(t, filepath.Join("vocab", "ggml-vocab-"+vocab+".gguf.out")))
+	out, err := os.ReadFile(outputs)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +69,7 @@ func fixture(t testing.TB, vocab string) (texts [][]byte, want [][]int32) {
 }
 
 // vocabularies are those with fixtures, how many strings each has, and for how
-// many bytes it has no token. gpt-neox has no fixture of its own.
+// many bytes it has no token.
 var vocabularies = []struct {
 	name    string
 	strings int
@@ -68,6 +78,7 @@ var vocabularies = []struct {
 	{"qwen2", 46, 0}, {"llama-bpe", 46, 0}, {"gpt-2", 46, 0}, {"starcoder", 46, 14}, {"llama-spm", 46, 0},
 	{"refact", 46, 14}, {"falcon", 46, 28}, {"mpt", 46, 13}, {"deepseek-llm", 46, 13}, {"deepseek-coder", 46, 13},
 	{"command-r", 46, 0}, {"phi-3", 46, 0}, {"gemma-4", 46, 0}, {"qwen35", 50, 0},
+	{"gpt-neox", 46, 13},
 }
 
 func TestFixtures(t *testing.T) {

@@ -178,14 +178,4 @@ func TestNamelessSplitter(t *testing.T) {
 	if want := []string{"333", "333", "33"}; !slices.Equal(pieces, want) {
 		t.Errorf("pieces %q; want %q", pieces, want)
 	}
-	texts, _ := fixture(t, "mpt")
-	for _, text := range texts {
-		ids, err := tok.Encode(text, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if back, err := tok.Decode(ids); err != nil || !bytes.Equal(back, text) {
-			t.Errorf("%q: decoded %q, %v", text, back, err)
-		}
-	}
 }
