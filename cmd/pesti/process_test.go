@@ -19,6 +19,11 @@ import (
 const mainVariable = "PESTI_TEST_MAIN"
 
 func TestMain(m *testing.M) {
+	if path := os.Getenv(peakVariable); path != "" {
+		code := run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv)
+		leavePeak(path)
+		os.Exit(code)
+	}
 	if os.Getenv(mainVariable) != "" {
 		main()
 	}

@@ -1,0 +1,317 @@
+package main
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"pesti/conformance/demo"
+	"pesti/conformance/testenv"
+	"pesti/gguf"
+)
+
+// A hostileFile is one that no verb can work with.
+type hostileFile struct {
+	name string
+	path string
+	// opens says that the container is sound, so that a verb which needs no model may succeed.
+	opens bool
+	words []string // of the error, besides the file
+}
+
+// needNoModel are the verbs to which a sound file is enough, whether or not it is a model that runs.
+var needNoModel = []string{"pesti inspect", "pesti tokenize", "pesti convert"}
+
+// hostileFiles writes them.
+func hostileFiles(t *testing.T) []hostileFile {
+	dir := t.TempDir()
+	var files []hostileFile
+	add := func(name, data string, words ...string) {
+		path := filepath.Join(dir, name)
+		saveFile(t, path, data)
+		files = append(files, hostileFile{name: name, path: path, words: words})
+	}
+	sound := func(name, path string, words ...string) {
+		files = append(files, hostileFile{name, path, true, words})
+	}
+	u32 := func(x uint32) string { return string(binary.LittleEndian.AppendUint32(nil, x)) }
+	u64 := func(x uint64) string { return string(binary.LittleEndian.AppendUint64(nil, x)) }
+	header := func(tensors, pairs uint64) string { return "GGUF" + u32(3) + u64(tensors) + u64(pairs) }
+	tensor := func(dim uint64, typ uint32) string {
+		return u64(1) + "t" + u32(1) + u64(dim) + u32(typ) + u64(0) + strings.Repeat("\x00", 64)
+	}
+
+	for _, n := range []int{0, 1, 3, 4, 7, 8, 15, 16, 23} {
+		add(fmt.Sprint("header of ", n, " bytes"), header(0, 0)[:n])
+	}
+	add("web page", "<!DOCTYPE html>\n<html><body>Not found</body></html>")
+	add("name\n\x1b[2Jof a terminal", "x")
+	add("näme with ünïcode 東", "x")
+	add("text", "a text\nof two lines\n")
+	add("zeros", strings.Repeat("\x00", 1000))
+	add("no line", strings.Repeat("x", 1<<20))
+	add("2^59 tensors", header(1<<59, 0), "truncated")
+	add("2^58 keys", header(0, 1<<58), "truncated")
+	add("a million keys", header(0, 1e6), "truncated")
+	add("key of 2^64-1 bytes", header(0, 1)+u64(1<<64-1)+"key", "truncated")
+	add("array of 2^61", header(0, 1)+u64(1)+"a"+u32(9)+u32(4)+u64(1<<61), "truncated")
+	add("tensor larger than the file", header(1, 0)+tensor(1<<40, 0), `tensor "t": needs`)
+	add("tensor of a removed type", header(1, 0)+tensor(32, 4), `tensor "t"`, "removed")
+	whole := string(demo.GGUF())
+	add("cut by a byte", whole[:len(whole)-32], "truncated") // the last 31 bytes may be padding
+	add("cut at half", whole[:len(whole)/2], "truncated")
+	add("cut in its metadata", whole[:1000], "truncated")
+	add("a text that begins as a plan", "pesti plan 1\n"+strings.Repeat("\x00\x1b[2J", 100))
+	plan := filepath.Join(t.TempDir(), "demo.plan")
+	ok(t, "compile", "demo", "-o", plan, "-t", "1", "--ctx", "64")
+	text := readFile(t, plan)
+	add("half a plan", text[:len(text)/2])
+	add("plan with another byte", strings.Replace(text, "ctx=64", "ctx=65", 1))
+	files = append(files,
+		hostileFile{name: "directory", path: dir, words: []string{"directory"}},
+		hostileFile{name: "device", path: os.DevNull},
+		hostileFile{name: "absent", path: filepath.Join(dir, "no such file"), words: []string{"no such file"}},
+	)
+	if os.Geteuid() != 0 { // root may read all
+		secret := filepath.Join(dir, "secret")
+		saveFile(t, secret, whole)
+		if err := os.Chmod(secret, 0); err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, hostileFile{name: "secret", path: secret, words: []string{"permission denied"}})
+	}
+	shard := gguf.NewWriter()
+	shard.SetUint16("split.no", 1)
+	shard.SetUint16("split.count", 3)
+	shard.SetInt32("split.tensors.count", 9)
+	second := filepath.Join(dir, "m-00002-of-00003.gguf")
+	if err := shard.WriteFile(second); err != nil {
+		t.Fatal(err)
+	}
+	files = append(files, hostileFile{name: "shard alone", path: second, words: []string{"2 of 3 shards are missing", "m-00001-of-00003.gguf"}})
+
+	edited := func(edit func(w *gguf.Writer), without ...string) string {
+		return rewrittenDemo(t, true, edit, without...)
+	}
+	sound("no keys and no tensors", filepath.Join(dir, "none.gguf"))
+	saveFile(t, filepath.Join(dir, "none.gguf"), header(0, 0))
+	sound("vocabulary", rewrittenDemo(t, false, nil), "no tensors")
+	sound("unknown architecture", edited(func(w *gguf.Writer) { w.SetStr("general.architecture", "mamba\x1b[31m\n") }), `architecture "mamba\x1b[31m\n" is not supported; supported are `, "llama")
+	sound("mixture of experts", edited(func(w *gguf.Writer) { w.SetUint32("qwen2.expert_count", 8) }), "qwen2.expert_count", "not supported")
+	sound("head count 0", edited(func(w *gguf.Writer) { w.SetUint32("qwen2.attention.head_count", 0) }), "qwen2.attention.head_count")
+	sound("block count 2^31", edited(func(w *gguf.Writer) { w.SetUint32("qwen2.block_count", 1<<31) }), "qwen2.block_count")
+	return files
+}
+
+// A fileCommand is a command line with a place for a file to read.
+type fileCommand struct {
+	verb string
+	args []string
+	at   int // the place
+}
+
+var (
+	isInput  = regexp.MustCompile(`\.(gguf|plan)$`)
+	takeFile = regexp.MustCompile(`\b(MODEL|PLAN|FILE|A B)\b`)
+	word     = regexp.MustCompile(`"[^"]*"|'[^']*'|\S+`)
+)
+
+// fileCommands returns the examples of all verbs, once for each file that they read, with the
+// others there. So a verb that opens files is covered as soon as its help has an example.
+func fileCommands(t *testing.T, model, plan string) []fileCommand {
+	var all []fileCommand
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+		if cmd.HasSubCommands() {
+			return
+		}
+		before := len(all)
+		for line := range strings.Lines(cmd.Example) {
+			_, line, found := strings.Cut(strings.TrimSpace(line), "pesti ")
+			if !found {
+				continue
+			}
+			args := word.FindAllString(line, -1)
+			var inputs []int
+			for i, w := range args {
+				args[i] = strings.Trim(w, `"'`)
+				switch {
+				case i > 0 && (args[i-1] == "-o" || args[i-1] == "--output" || args[i-1] == "--dump"):
+					args[i] = filepath.Join(t.TempDir(), args[i])
+				case isInput.MatchString(w):
+					inputs = append(inputs, i)
+					args[i] = map[bool]string{true: model, false: plan}[strings.HasSuffix(w, ".gguf")]
+				}
+			}
+			for _, i := range inputs {
+				all = append(all, fileCommand{cmd.CommandPath(), slices.Clone(args), i})
+			}
+		}
+		if takeFile.MatchString(cmd.Use) && len(all) == before {
+			t.Errorf("%s reads a file, and its help has no example with a .gguf or .plan", cmd.CommandPath())
+		}
+	}
+	walk((&app{}).root())
+	return all
+}
+
+// costly are the hostile files with which every verb is also measured.
+var costly = []string{"2^58 keys", "tensor larger than the file", "cut at half", "head count 0"}
+
+// TestHostileFiles gives every verb every hostile file. It must end in one line that names the
+// file, with nothing on standard output, within a second of its processors and 64 MiB.
+func TestHostileFiles(t *testing.T) {
+	model := demoFile(t, nil)
+	plan := filepath.Join(t.TempDir(), "demo.plan")
+	ok(t, "compile", model, "-o", plan, "-t", "1", "--ctx", "64")
+	files := hostileFiles(t)
+	verbs := map[string]bool{}
+	for _, c := range fileCommands(t, model, plan) {
+		verbs[c.verb] = true
+		for _, f := range files {
+			args := slices.Clone(c.args)
+			args[c.at] = f.path
+			t.Run(fmt.Sprintf("%s %d/%s", c.verb, c.at, f.name), func(t *testing.T) {
+				r := pesti(args...)
+				if f.opens && slices.Contains(needNoModel, c.verb) {
+					if r.code != 0 && r.code != exitError {
+						t.Errorf("exit code %d: %s", r.code, r.err)
+					}
+					return
+				}
+				checkHostile(t, r, &f, &c)
+				if slices.Contains(costly, f.name) {
+					checkHostile(t, measured(t, args...), &f, &c)
+				}
+			})
+		}
+	}
+	if len(verbs) < 8 {
+		t.Errorf("only %v read files", verbs)
+	}
+}
+
+// mistakes are what is wrong with the command line, not with a file: one of the other kind, or a
+// folder for a verb that takes folders too.
+var mistakes = regexp.MustCompile(`is a GGUF model, expected a plan|is a plan, expected a model|is a folder`)
+
+// checkHostile holds what a verb said of a hostile file against what it must say.
+func checkHostile(t *testing.T, r result, f *hostileFile, c *fileCommand) {
+	t.Helper()
+	path := oneLine(f.path)
+	switch {
+	case mistakes.MatchString(r.err):
+		r.fails(t, exitUsage, path)
+	case f.opens && strings.Contains(r.err, "the plan is for another model"): // looked at no further
+		r.fails(t, exitError, path)
+	default:
+		r.fails(t, exitError, append([]string{path}, f.words...)...)
+	}
+	if !utf8.ValidString(r.err) || strings.ContainsFunc(strings.TrimSuffix(r.err, "\n"), unicode.IsControl) {
+		t.Errorf("the error is %q, expected nothing that a terminal obeys", r.err)
+	}
+}
+
+// peakVariable names the file in which a process of the program leaves the most memory that it had
+// resident. What the system tells of a process that ended counts that of its parent too.
+const peakVariable = "PESTI_TEST_PEAK"
+
+// leavePeak writes that file.
+func leavePeak(path string) {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return
+	}
+	_, rest, _ := strings.Cut(string(status), "VmHWM:")
+	os.WriteFile(path, []byte(strings.Fields(rest)[0]), 0o666)
+}
+
+// measured runs the program in a process of its own, within its bounds of time and memory.
+func measured(t *testing.T, args ...string) result {
+	t.Helper()
+	peak := filepath.Join(t.TempDir(), "peak")
+	t.Setenv(peakVariable, peak)
+	p := start(t, args...)
+	out, err := io.ReadAll(p.out)
+	if err != nil {
+		t.Error(err)
+	}
+	r := result{p.exitCode(), string(out), p.err.String()}
+	if took := p.ProcessState.UserTime() + p.ProcessState.SystemTime(); took > time.Second {
+		t.Errorf("took %v of the processor, expected a second at most", took)
+	}
+	if runtime.GOOS == "linux" {
+		kib, err := strconv.Atoi(readFile(t, peak))
+		if err != nil || kib < 1<<10 || kib > 64<<10 {
+			t.Errorf("had %d KiB resident (%v), expected 64 MiB at most", kib, err)
+		}
+	}
+	return r
+}
+
+// A model that another process cuts short ends the verb that runs it, not with a fault.
+func TestShrinkingModel(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("what a shortened mapping does is known for Linux")
+	}
+	model := demoFile(t, nil)
+	p := start(t, "run", model, "-p", story, "--temp", "0", "--ignore-eos", "--passes", "none")
+	p.read(t, 10)
+	if err := os.Truncate(model, 4096); err != nil {
+		t.Fatal(err)
+	}
+	io.Copy(io.Discard, p.out)
+	result{code: p.exitCode(), err: p.err.String()}.fails(t, exitError, model, "shorter")
+}
+
+// The file of nothing but a header is sound, and no model.
+func TestEmptyModel(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "empty.gguf")
+	saveFile(t, path, "GGUF\x03\x00\x00\x00"+strings.Repeat("\x00", 16))
+	for _, line := range []string{"keys          0\n", "tensors       0 "} {
+		if out := ok(t, "inspect", path); !strings.Contains(out, line) {
+			t.Errorf("inspect prints %q, expected %q", out, line)
+		}
+	}
+	pesti("compile", path, "-o", path+".plan").fails(t, 1, path, "general.architecture", "no such key")
+}
+
+// Files of a vocabulary and no tensors are for tokenize; the others say what they lack.
+func TestVocabularyFiles(t *testing.T) {
+	for _, c := range []struct{ name, text, ids, lacks string }{
+		{"qwen2", "Hello", "[9707]", "no tensors"},
+		{"llama-bpe", "Hello", "[128000, 9906]", "no tensors"},
+		{"llama-spm", "Hello", "[1, 15043]", "no tensors"},
+		{"gpt-2", "Hello", "[15496]", `architecture "gpt2" is not supported; supported are gemma3, llama`},
+		{"falcon", "Hello", "[9856]", `architecture "falcon" is not supported; supported are gemma3, llama`},
+	} {
+		path := testenv.Model(t, "vocab/ggml-vocab-"+c.name+".gguf")
+		if r := (call{stdin: c.text, args: []string{"tokenize", path, "--ids"}}).run(); r.code != 0 || r.out != c.ids+"\n" {
+			t.Errorf("%s: tokenize %q: %+v, expected %s", c.name, c.text, r, c.ids)
+		}
+		for _, args := range [][]string{
+			{"run", path, "-p", "Hello"},
+			{"compile", path, "-o", filepath.Join(t.TempDir(), "x.plan")},
+			{"bench", path},
+			{"dot", path},
+		} {
+			pesti(args...).fails(t, exitError, path, c.lacks)
+		}
+	}
+}
