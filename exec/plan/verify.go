@@ -10,6 +10,9 @@ import (
 // a cache line, and the widest vector.
 const ArenaAlign = 64
 
+// maxDims is the most dims of a tensor in a GGUF file.
+const maxDims = 4
+
 // mostThreads and mostSequences bound what a plan costs beside its buffers, so that it cannot ask
 // for a copy per grain of sand.
 const (
@@ -110,6 +113,9 @@ func (v *verifier) weightList() error {
 			return fmt.Errorf("weight %s: listed twice, expected once", w.Name)
 		}
 		v.weights[w.Name] = w
+		if len(w.Dims) > maxDims {
+			return fmt.Errorf("weight %s: %d dims, expected 1 to %d", w.Name, len(w.Dims), maxDims)
+		}
 		if w.Type == "" || len(w.Dims) == 0 || slices.Min(w.Dims) < 1 || w.Size < 1 {
 			return fmt.Errorf("weight %s: type %q, dims %v, size %d, expected a type, positive dims and a positive size", w.Name, w.Type, w.Dims, w.Size)
 		}

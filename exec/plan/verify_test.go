@@ -146,6 +146,7 @@ var broken = []struct {
 	{"no threads", func(e editor) { e.Target.Threads = 0 }, []string{"threads is 0"}},
 	{"more threads than copies", func(e editor) { e.Target.Threads = 3 }, []string{"size", "expected at least"}},
 	{"absurd threads", func(e editor) { e.Target.Threads = math.MaxInt32 }, []string{"threads"}},
+	{"five dims", func(e editor) { e.Weights[0].Dims = []int64{1, 1, 1, 1, 1} }, []string{"weight", "5 dims, expected 1 to 4"}},
 	{"absurd sequences", func(e editor) { e.Target.Sequences = 1 << 17 }, []string{"sequences is 131072", "at most 65536"}},
 	{"larger ubatch than programs", func(e editor) { e.Target.Ubatch = 64 }, []string{"tokens"}},
 	{"larger context", func(e editor) { e.Target.Ctx = 64 }, []string{"pages"}},
