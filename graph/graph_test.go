@@ -1,8 +1,11 @@
 package graph_test
 
 import (
+	"bytes"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -376,6 +379,19 @@ func TestBytes(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add(text)
 	f.Add("graph g ()")
+	golden, err := filepath.Glob("pass/testdata/*.txt")
+	if err != nil || len(golden) == 0 {
+		f.Fatalf("no seeds: %v", err)
+	}
+	for _, path := range golden {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		_, text, _ = bytes.Cut(text, []byte("-- out --\n"))
+		text, _, _ = bytes.Cut(text, []byte("-- notes --\n"))
+		f.Add(string(text))
+	}
 	f.Add("graph \"a b\" (T <= 1)\n @\"\" : f32[]\n %x : f32[T, -1] = input {a: NaN, b: -0.0, c: \"\\x00\"}\n output %x")
 	f.Add("graph g ()\n %a, %b : kv[C], kv[C] = kv_write _, _, _, _\n %c : f32[R] = matmul %a, %b, _\n output %c, %a")
 	f.Fuzz(func(t *testing.T, text string) {
