@@ -55,7 +55,7 @@ token; at how many positions both have the same most likely token; and for the r
 after each block the worst d = max |b - a| / (|a| + median |a|), the median over a position's dims.
 
 --bisect runs every program of two plans and names the first step of B that computes another value
-than A, by more than --max-d (by default 1e-4).`
+than A: by more than --max-d, or else at all where both were compiled alike, or else by d > 1e-4.`
 	f := cmd.Flags()
 	f.StringVarP(&o.prompt, "prompt", "p", "", "`TEXT` to evaluate")
 	f.StringVarP(&o.promptFile, "file", "f", "", "`FILE` with the text to evaluate, taken byte for byte; - is standard input")

@@ -1,0 +1,449 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	planfile "pesti/exec/plan"
+)
+
+// compared returns what compare --json prints.
+func compared(t *testing.T, args ...string) *comparison {
+	t.Helper()
+	var c struct {
+		A, B          string
+		Tokens        int
+		MeanKL        *float64 `json:"mean_kl"`
+		MaxKL         *float64 `json:"max_kl"`
+		MaxKLPosition int      `json:"max_kl_position"`
+		SameTop       int      `json:"same_top"`
+		Top1          float64
+		Layers        []struct {
+			Layer, Position, Dim int
+			D                    *float64
+		}
+	}
+	if err := json.Unmarshal([]byte(ok(t, append([]string{"compare", "--json"}, args...)...)), &c); err != nil {
+		t.Fatal(err)
+	}
+	of := func(x *float64) number {
+		if x == nil {
+			return number(math.Inf(1))
+		}
+		return number(*x)
+	}
+	r := &comparison{A: c.A, B: c.B, Tokens: c.Tokens, MeanKL: of(c.MeanKL), MaxKL: of(c.MaxKL), Position: c.MaxKLPosition, SameTop: c.SameTop, Top1: c.Top1}
+	for _, l := range c.Layers {
+		r.Layers = append(r.Layers, layerReport{l.Layer, of(l.D), l.Position, l.Dim})
+	}
+	return r
+}
+
+// A plain comparison of two dumps, written without regard to how compare does it.
+func plainly(t *testing.T, dirA, dirB string) *comparison {
+	t.Helper()
+	read := func(dir, name string) (rows [][]float64) {
+		d := readNpy(t, filepath.Join(dir, name))
+		for row := range slices.Chunk(d.Float32s(), d.Shape()[1]) {
+			var r []float64
+			for _, x := range row {
+				r = append(r, float64(x))
+			}
+			rows = append(rows, r)
+		}
+		return rows
+	}
+	softmax := func(x []float64) []float64 {
+		var p []float64
+		sum := 0.0
+		for _, v := range x {
+			sum += math.Exp(v)
+		}
+		for _, v := range x {
+			p = append(p, math.Exp(v)/sum)
+		}
+		return p
+	}
+	c := &comparison{}
+	a, b := read(dirA, "logits.npy"), read(dirB, "logits.npy")
+	c.Tokens = len(a)
+	for t := range a {
+		p, q, kl := softmax(a[t]), softmax(b[t]), 0.0
+		for i := range p {
+			kl += p[i] * math.Log(p[i]/q[i])
+		}
+		c.MeanKL += number(kl) / number(len(a))
+		if number(kl) > c.MaxKL {
+			c.MaxKL, c.Position = number(kl), t
+		}
+		if slices.Index(p, slices.Max(p)) == slices.Index(q, slices.Max(q)) {
+			c.SameTop++
+		}
+	}
+	c.Top1 = float64(c.SameTop) / float64(len(a))
+	for n := range 4 {
+		a, b := read(dirA, fmt.Sprintf("layer_%02d.npy", n)), read(dirB, fmt.Sprintf("layer_%02d.npy", n))
+		l := layerReport{Layer: n}
+		for t := range a {
+			var sizes []float64
+			for _, x := range a[t] {
+				sizes = append(sizes, math.Abs(x))
+			}
+			slices.Sort(sizes)
+			median := (sizes[127] + sizes[128]) / 2 // of 256
+			for i, x := range a[t] {
+				if d := number(math.Abs(b[t][i]-x) / (math.Abs(x) + median)); d > l.D {
+					l = layerReport{n, d, t, i}
+				}
+			}
+		}
+		c.Layers = append(c.Layers, l)
+	}
+	return c
+}
+
+func near(a, b number) bool { return math.Abs(float64(a-b)) <= 1e-6*math.Abs(float64(b))+1e-15 }
+
+// Two plans, two sets of options, a plan and a folder, two folders: the same numbers, which are
+// those of a plain comparison of dumps.
+func TestCompare(t *testing.T) {
+	a, b := filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "b")
+	ok(t, "dump", "demo", "-p", fox, "-o", a)
+	ok(t, "dump", "demo", "-p", fox, "-o", b, "--precision", "fast")
+	want := plainly(t, a, b)
+	if want.MeanKL == 0 || want.Layers[3].D == 0 {
+		t.Fatalf("the dumps do not differ: %+v", want)
+	}
+	exact, _ := demoPlan(t, "--precision", "exact")
+	fast, _ := demoPlan(t, "--precision", "fast")
+	for _, args := range [][]string{
+		{a, b},
+		{exact, fast, "-p", fox},
+		{"demo", "demo", "--but", "precision=fast", "-p", fox},
+		{"demo", "demo", "--but", "precision=fast", "-p", fox, "-t", "1", "--ubatch", "3"},
+		{a, "demo", "--precision", "fast"},
+		{a, fast},
+		{exact, b, "-p", fox},
+	} {
+		got := compared(t, args...)
+		if got.A != args[0] || got.B != args[1] || got.Tokens != want.Tokens || got.Position != want.Position || got.SameTop != want.SameTop ||
+			got.Top1 != want.Top1 || !near(got.MeanKL, want.MeanKL) || !near(got.MaxKL, want.MaxKL) || len(got.Layers) != 4 {
+			t.Errorf("compare %q: %+v, want %+v", args, got, want)
+			continue
+		}
+		for n, l := range got.Layers {
+			w := want.Layers[n]
+			if l.Layer != w.Layer || l.Position != w.Position || l.Dim != w.Dim || !near(l.D, w.D) {
+				t.Errorf("compare %q: %+v, want %+v", args, l, w)
+			}
+		}
+	}
+
+	// As a page, the same each time, for any number of threads.
+	page := ok(t, "compare", a, b)
+	var layers strings.Builder
+	for _, l := range want.Layers {
+		fmt.Fprintf(&layers, "%02d     %.2e  %-8d  %d\n", l.Layer, float64(l.D), l.Position, l.Dim)
+	}
+	for _, words := range []string{
+		fmt.Sprintf("mean KL  %.2e\n", float64(want.MeanKL)), fmt.Sprintf("max KL   %.2e at position %d\n", float64(want.MaxKL), want.Position),
+		fmt.Sprintf("%d of %d\n", want.SameTop, want.Tokens), layers.String(),
+	} {
+		if !strings.Contains(page, words) {
+			t.Errorf("compare prints:\n%s\nwant it to hold %q", page, words)
+		}
+	}
+	for _, threads := range []string{"1", "2"} {
+		if out := ok(t, "compare", "demo", "demo", "--but", "precision=fast", "-p", fox, "-t", threads); out != page {
+			t.Errorf("with %s threads compare prints:\n%s\nwant:\n%s", threads, out, page)
+		}
+	}
+}
+
+// The Python program that compares dumps finds the same d.
+func TestCompareAsPython(t *testing.T) {
+	a, b := t.TempDir(), t.TempDir()
+	ok(t, "dump", "demo", "-p", fox, "-o", a)
+	ok(t, "dump", "demo", "-p", fox, "-o", b, "--passes", "none")
+	c := compared(t, a, b)
+	page := python(t, "../../conformance/oracle/compare_all_layers.py", b, a)
+	for _, l := range c.Layers {
+		if want := fmt.Sprintf("layer %02d d %.3e at position %d dim %d ", l.Layer, float64(l.D), l.Position, l.Dim); !strings.Contains(page, want) {
+			t.Errorf("Python finds:\n%s\nwant it to hold %q", page, want)
+		}
+	}
+	if c.Layers[0].D == 0 {
+		t.Error("nothing differs")
+	}
+}
+
+// What is equal has no distance, and a bound of 0 holds for it alone.
+func TestCompareBounds(t *testing.T) {
+	plan, _ := demoPlan(t, "--precision", "exact")
+	dir := t.TempDir()
+	ok(t, "dump", "demo", "-p", fox, "-o", dir)
+	for _, args := range [][]string{{"demo", plan}, {plan, "demo", "-t", "1"}, {"demo", dir}, {dir, dir}, {"demo", "demo", "--but", "threads=1", "--but", "ubatch=5"}} {
+		if c := compared(t, append(args, "-p", fox, "--max-kl", "0", "--max-d", "0")...); c.MaxKL != 0 || c.Top1 != 1 {
+			t.Errorf("compare %q: %+v, want no difference", args, c)
+		}
+	}
+	fast := []string{"compare", "demo", "demo", "--but", "precision=fast", "-p", fox}
+	for _, c := range []struct {
+		args  []string
+		words string // of the error, "" for none
+	}{
+		{[]string{"--max-kl", "1e-4", "--max-d", "0.1"}, ""},
+		{[]string{"--max-kl", "1e-9"}, "mean KL divergence from demo is "},
+		{[]string{"--max-d", "1e-4"}, " in layer "},
+		{[]string{"--max-kl", "1e-9", "--json"}, "expected at most 1e-09"},
+	} {
+		r := pesti(append(fast[:len(fast):len(fast)], c.args...)...)
+		if r.out == "" {
+			t.Errorf("compare %q prints nothing", c.args)
+		}
+		if c.words == "" {
+			if r.code != 0 || r.err != "" {
+				t.Errorf("compare %q: exit code %d, %s", c.args, r.code, r.err)
+			}
+			continue
+		}
+		r.out = ""
+		r.fails(t, 1, "pesti: demo: ", c.words)
+	}
+
+	// NaN is as far off as can be.
+	logits := readNpy(t, filepath.Join(dir, "logits.npy"))
+	x := logits.Float32s()
+	x[len(x)-1] = float32(math.NaN())
+	saveNpy(t, filepath.Join(dir, "logits.npy"), "<f4", logits.Shape(), floatBytes(x))
+	if c := compared(t, "demo", dir); !math.IsInf(float64(c.MeanKL), 1) || c.Position != c.Tokens-1 {
+		t.Errorf("with NaN: %+v, want an infinite divergence at the last position", c)
+	}
+	if out := ok(t, "compare", "demo", dir); !strings.Contains(out, "mean KL  +Inf\n") {
+		t.Errorf("with NaN compare prints:\n%s", out)
+	}
+	r := pesti("compare", "demo", dir, "--max-kl", "1e9")
+	r.out = ""
+	r.fails(t, 1, "+Inf")
+}
+
+func TestCompareRefuses(t *testing.T) {
+	plan, _ := demoPlan(t, "--ctx", "64")
+	good := t.TempDir()
+	ok(t, "dump", "demo", "--ids", "1,2,3", "-o", good)
+	// Copies of the folder, each with something wrong.
+	with := func(edit func(path func(string) string)) string {
+		dir := t.TempDir()
+		if err := os.CopyFS(dir, os.DirFS(good)); err != nil {
+			t.Fatal(err)
+		}
+		edit(func(name string) string { return filepath.Join(dir, name) })
+		return dir
+	}
+	remove := func(name string) string {
+		return with(func(path func(string) string) {
+			if err := os.Remove(path(name)); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	put := func(name, kind string, shape ...int) string {
+		n := 4
+		for _, d := range shape {
+			n *= d
+		}
+		return with(func(path func(string) string) { saveNpy(t, path(name), kind, shape, make([]byte, n)) })
+	}
+	ids := []string{"--ids", "1,2,3"}
+	for _, c := range []struct {
+		args  []string
+		code  int
+		words string
+	}{
+		{[]string{"demo"}, 2, "1 arguments"},
+		{[]string{"demo", "demo"}, 2, "no tokens"},
+		{[]string{"demo", "demo", "--ids", ","}, 2, "no tokens"},
+		{[]string{"demo", "demo", "--ids", "x"}, 2, `"x"`},
+		{[]string{"demo", "demo", "--ids", "1", "-p", "a"}, 2, "one of -p TEXT, -f FILE and --ids LIST"},
+		{[]string{"demo", "demo", "--ids", "1", "--max-kl", "-1"}, 2, "0 or more"},
+		{[]string{"demo", "demo", "--ids", "1", "--max-d", "NaN"}, 2, "0 or more"},
+		{[]string{"demo", "demo", "--ids", "1", "--max-d", "1x"}, 2, "0 or more"},
+		{[]string{"demo", "demo", "--ids", "1", "--but", "precision"}, 2, "OPTION=VALUE"},
+		{[]string{"demo", "demo", "--ids", "1", "--but", "prompt=x"}, 2, "OPTION=VALUE"},
+		{[]string{"demo", "demo", "--ids", "1", "--but", "precision=quick"}, 2, "exact, fast"},
+		{[]string{"demo", "demo", "--ids", "1", "--but", "passes=-nope"}, 2, "nope"},
+		{[]string{"demo", "demo", "--ids", "1", "--model", "demo"}, 2, "neither demo nor demo"},
+		{[]string{"demo", plan, "--ids", "1", "--but", "precision=fast"}, 2, "compiled already"},
+		{[]string{plan, "demo", "--ids", "1", "--precision", "fast"}, 2, "compiled already"},
+		{[]string{"demo", good, "--but", "precision=fast"}, 2, good + " is a folder"},
+		{[]string{"demo", good, "--bisect"}, 2, good + " is a folder"},
+		{[]string{"demo", "demo", "--ids", "1", "--bisect", "--max-kl", "1"}, 2, "expected --max-d"},
+		{[]string{"demo", "none", "--ids", "1"}, 1, "none: cannot be opened"},
+		{[]string{"demo", "demo", "--ids", "99999"}, 1, "demo: token id 99999"},
+		{[]string{"demo", plan, "-p", strings.Repeat(fox, 9)}, 1, "expected at most 64"},
+		{[]string{"demo", good, "--ids", "1,2"}, 1, good + ": its token ids are [1 2 3], expected [1 2] as of --ids"},
+		{[]string{"demo", good, "-p", fox}, 1, "as of demo"},
+		{[]string{"demo", remove("tokens.npy")}, 1, "tokens.npy: cannot be opened"},
+		{[]string{"demo", remove("logits.npy")}, 1, "logits.npy: cannot be opened"},
+		{[]string{"demo", remove("layer_03.npy")}, 1, ": 3 layers, expected the 4 of demo"},
+		{[]string{"demo", put("logits.npy", "<f4", 3, 7)}, 1, ": a vocabulary of 7 tokens, expected the 1536 of demo"},
+		{[]string{"demo", put("logits.npy", "<f4", 2, 1536)}, 1, "logits.npy: shape [2 1536], expected a row for each of the 3 tokens"},
+		{[]string{"demo", put("logits.npy", "<i4", 3, 1536)}, 1, "logits.npy: elements of type"},
+		{[]string{"demo", put("tokens.npy", "<f4", 3)}, 1, "tokens.npy: elements of type"},
+		{[]string{"demo", put("layer_01.npy", "<f4", 3, 128)}, 1, ": layer 1 is 128 wide, expected 256 as in demo"},
+		{append([]string{"demo", remove("layer_00.npy"), "--max-d", "1"}, ids...), 1, "no layers to compare"},
+	} {
+		r := pesti(append([]string{"compare"}, c.args...)...)
+		if c.words == "no layers to compare" {
+			r.out = "" // logits there are
+		}
+		t.Run(strings.Join(c.args, " "), func(t *testing.T) { r.fails(t, c.code, c.words) })
+	}
+}
+
+// bisected returns what compare --bisect --json prints.
+func bisected(t *testing.T, args ...string) *bisection {
+	t.Helper()
+	var b bisection
+	if err := json.Unmarshal([]byte(ok(t, append([]string{"compare", "--bisect", "--json", "-p", fox + fox}, args...)...)), &b); err != nil {
+		t.Fatal(err)
+	}
+	return &b
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (n *number) UnmarshalJSON(b []byte) error {
+	if string(b) == "null" {
+		*n = number(math.Inf(1))
+		return nil
+	}
+	return json.Unmarshal(b, (*float64)(n))
+}
+
+// A fault in one step of one program is found there, in either direction, by what the plan's text
+// says of the step.
+func TestBisect(t *testing.T) {
+	texts := map[string]string{}
+	paths := map[string]string{}
+	for name, args := range map[string][]string{
+		"exact": {"--precision", "exact"}, "fast": {"--precision", "fast"}, "none": {"--precision", "exact", "--passes", "none"},
+	} {
+		paths[name], texts[name] = demoPlan(t, args...)
+	}
+	for _, c := range []struct {
+		plan, program, value string
+		old, new             string // a pattern in the step's line, and what takes its place
+	}{
+		{"exact", "decode", "embd", `scale=1.0`, "scale=1.01"},
+		{"exact", "decode", "blk.2.attn", `base=10000.0`, "base=30000.0"},
+		{"exact", "small", "blk.1.ffn_norm", `eps=\S+`, "eps=0.5}"},
+		{"exact", "prefill", "blk.3.ffn_gated.rows", `act="silu"`, `act="gelu_tanh"`},
+		{"fast", "prefill", "blk.1.attn", `scale=[0-9.]+`, "scale=0.126"},
+		{"fast", "small", "blk.0.q.x", `eps=\S+`, "eps=0.5}"},
+		{"fast", "decode", "blk.2.ffn_gated", `act="silu"`, `act="gelu_tanh"`},
+		{"none", "decode", "blk.1.scores", `scale=[0-9.]+`, "scale=0.126"},
+		{"none", "small", "blk.3.q_rope", `layout="halves"`, `layout="pairs"`},
+		{"none", "prefill", "output_norm", `eps=\S+`, "eps=0.5}"},
+	} {
+		t.Run(c.plan+"/"+c.program+"/"+c.value, func(t *testing.T) {
+			text := texts[c.plan]
+			begin := strings.Index(text, "\nprogram "+c.program+" ")
+			line := regexp.MustCompile(`(?m)^    step (\d+)\s+` + regexp.QuoteMeta(c.value) + `\s.*$`).FindStringSubmatchIndex(text[begin:])
+			if begin < 0 || line == nil {
+				t.Fatal("the plan has no such step")
+			}
+			at, end := begin+line[0], begin+line[1]
+			step, _ := strconv.Atoi(text[begin+line[2] : begin+line[3]])
+			waves := regexp.MustCompile(`(?m)^  wave (\d+)$`).FindAllStringSubmatch(text[begin:at], -1)
+			wave, _ := strconv.Atoi(waves[len(waves)-1][1])
+			edited := regexp.MustCompile(c.old).ReplaceAllString(text[at:end], c.new)
+			if edited == text[at:end] {
+				t.Fatalf("%q is not in %q", c.old, edited)
+			}
+			faulty := filepath.Join(t.TempDir(), "faulty.plan")
+			saveFile(t, faulty, string(planfile.Seal([]byte(text[:at]+edited+text[end:]))))
+
+			for i, args := range [][]string{{paths[c.plan], faulty}, {faulty, paths[c.plan], "--max-d", "1e-4"}} {
+				r := pesti(append([]string{"compare", "--bisect", "--json", "-t", "1", "-p", fox + fox}, args...)...)
+				if r.code != i { // a difference is an error where a bound is given
+					t.Errorf("compare %q: exit code %d: %s", args, r.code, r.err)
+				}
+				var b bisection
+				if err := json.Unmarshal([]byte(r.out), &b); err != nil {
+					t.Fatal(err)
+				}
+				d := b.First
+				if d == nil || d.Value != c.value {
+					t.Fatalf("compare %q: %+v", args, d)
+				}
+				for _, s := range d.Steps {
+					if s.Program != c.program || s.Step != step || s.Wave != wave || !strings.Contains(edited, " "+s.Kernel+"[") {
+						t.Errorf("compare %q: %+v, want step %d of wave %d in program %s:\n%s", args, s, step, wave, c.program, edited)
+					}
+				}
+				if v := d.Element.Values; !(float64(d.D) > b.MaxD) || v[0] == v[1] || d.Element.Position > d.Position && d.Element.Dim > d.Dim {
+					t.Errorf("compare %q: %+v", args, d)
+				}
+			}
+		})
+	}
+}
+
+// The page says what JSON does.
+func TestBisectPage(t *testing.T) {
+	path, text := demoPlan(t)
+	faulty := filepath.Join(t.TempDir(), "faulty.plan")
+	saveFile(t, faulty, string(planfile.Seal([]byte(strings.Replace(text, `act="silu"`, `act="gelu_erf"`, 1)))))
+	d := bisected(t, path, faulty).First
+	want := fmt.Sprintf("%s differs: d %.2e at position %d, dim %d\n", d.Value, float64(d.D), d.Position, d.Dim)
+	for i, name := range []string{path, faulty} {
+		want += fmt.Sprintf("  %s: program decode, wave %d, step %d, gated\n", name, d.Steps[i].Wave, d.Steps[i].Step)
+	}
+	want += fmt.Sprintf("  first element above 0: position %d, dim %d: ", d.Element.Position, d.Element.Dim)
+	if page := ok(t, "compare", "--bisect", path, faulty, "-p", fox+fox); !strings.HasPrefix(page, want) || strings.Count(page, "\n") != 4 {
+		t.Errorf("compare --bisect prints:\n%s\nwant:\n%s", page, want)
+	}
+}
+
+// Nothing differs between a plan and itself, and between plans for one and for two threads; and
+// not by more than rounding between plans of different passes, whose last block has other rows.
+func TestBisectEqual(t *testing.T) {
+	exact, _ := demoPlan(t, "--precision", "exact")
+	all := bisected(t, exact, exact)
+	if all.First != nil || !slices.Equal(all.Programs, []string{"decode", "small", "prefill"}) || len(all.Left) != 0 {
+		t.Errorf("%+v, want no difference in all programs", all)
+	}
+	for _, args := range [][]string{
+		{"demo", "demo", "--but", "threads=1", "--max-d", "0"},
+		{"demo", "demo", "--precision", "fast", "--but", "threads=1"},
+		{"demo", exact, "-t", "1", "--max-d", "0"},
+		{"demo", "demo", "-t", "1", "--but", "ctx=128", "--max-d", "0"},
+		{"demo", "demo", "-t", "1", "--but", "passes=none"},
+		{"demo", "demo", "-t", "1", "--passes", "none", "--but", "passes=-sink_rows"},
+	} {
+		b := bisected(t, args...)
+		if b.First != nil || len(b.Programs) != 3 || b.Values < all.Values/3 {
+			t.Errorf("bisect %q: %+v, want no difference", args, b)
+		}
+	}
+	page := ok(t, "compare", "--bisect", exact, exact, "--ids", "1,2,3")
+	if !strings.HasPrefix(page, "no step differs by more than 0: ") || !strings.HasSuffix(page, "in decode, small\nnot run with 3 tokens: prefill\n") {
+		t.Errorf("compare --bisect prints:\n%s", page)
+	}
+
+	// In fast the first products differ from those in exact, and the bound decides.
+	if b := bisected(t, "demo", "demo", "--but", "precision=fast"); b.First == nil || b.First.Layer != 0 {
+		t.Errorf("fast against exact: %+v, want the first layer", b.First)
+	}
+	if b := bisected(t, "demo", "demo", "--but", "precision=fast", "--max-d", "0.5"); b.First != nil {
+		t.Errorf("fast against exact: %+v, want nothing above 0.5", b.First)
+	}
+}
