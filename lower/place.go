@@ -10,7 +10,7 @@ import (
 // place gives every arena buffer its offset. Programs never run at the same time, so each has
 // the arena to itself, and the arena is as large as the largest needs. Lifetimes are counted in
 // waves: steps of one wave run side by side.
-func place(p *plan.Plan, layouts []*layout) error {
+func place(p *plan.Plan, layouts []*layout, planner string) error {
 	for i, l := range layouts {
 		prog := &p.Programs[i]
 		base := len(p.Buffers)
@@ -42,7 +42,7 @@ func place(p *plan.Plan, layouts []*layout) error {
 				touch(st.Scratch)
 			}
 		}
-		best, err := memplan.Best(spans, memplan.Options{})
+		best, err := memplan.Best(spans, memplan.Options{Planner: planner})
 		if err != nil {
 			return fmt.Errorf("program %s: %w", prog.Name, err)
 		}

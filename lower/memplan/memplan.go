@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 )
 
 // DefaultAlign is the alignment, in bytes, of a Buffer that asks for none: a cache line, and an AVX-512 register.
@@ -53,6 +54,7 @@ type Plan struct {
 type Options struct {
 	Seed        uint64 // of the search for better placement orders
 	Evaluations int    // orders that the search may try: 0 means DefaultEvaluations, a negative number none
+	Planner     string // the only one of Planners to run, "" for the portfolio
 }
 
 // DefaultEvaluations keeps the search for some hundred buffers within tens of milliseconds.
@@ -60,7 +62,8 @@ const DefaultEvaluations = 1000
 
 // Best returns the smallest plan that the portfolio finds; of equal plans, that of the planner listed first.
 // It returns an error for a buffer with a negative size, a lifetime that is negative or ends before it starts,
-// an alignment that is not a power of two, and for sizes whose sum does not fit in an int64.
+// an alignment that is not a power of two, for sizes whose sum does not fit in an int64, and for a planner that
+// there is not.
 func Best(bufs []Buffer, opts Options) (Plan, error) {
 	p, err := newProblem(bufs)
 	if err != nil {
@@ -69,9 +72,17 @@ func Best(bufs []Buffer, opts Options) (Plan, error) {
 	if opts.Evaluations == 0 {
 		opts.Evaluations = DefaultEvaluations
 	}
+	portfolio := planners
+	if opts.Planner != "" {
+		at := slices.Index(Planners(), opts.Planner)
+		if at < 0 {
+			return Plan{}, fmt.Errorf("planner is %q, expected one of %q", opts.Planner, Planners())
+		}
+		portfolio = planners[at : at+1]
+	}
 	var best layout
 	plan := Plan{Bound: p.bound, Unshared: p.unshared}
-	for i, pl := range planners {
+	for i, pl := range portfolio {
 		l := pl.run(p, best, opts)
 		if i == 0 || l.size < best.size {
 			best, plan.Planner = l, pl.name

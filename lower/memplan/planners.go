@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// planners is the portfolio in the order in which Best tries it. The best layout so far is nil at the first.
+// planners is the portfolio in the order in which Best tries it. The best layout so far is empty at the first.
 var planners = []struct {
 	name string
 	run  func(p *problem, best layout, opts Options) layout
@@ -17,6 +17,15 @@ var planners = []struct {
 	{"breadth", greedy(byBreadth, firstFit)},
 	{"execution order", greedy(byExecution, firstFit)},
 	{"squeaky wheel", squeakyWheel},
+}
+
+// Planners returns the names of the portfolio, in its order.
+func Planners() []string {
+	names := make([]string, len(planners))
+	for i := range planners {
+		names[i] = planners[i].name
+	}
+	return names
 }
 
 // layout gives each item of a problem its offset; size is where the last one ends.

@@ -16,6 +16,9 @@ import (
 // each comes to lie at its old offset or lower, since all that it meets was placed below it and has only sunk.
 // So one of the orders gives an optimal layout.
 func squeakyWheel(p *problem, best layout, opts Options) layout {
+	if best.offsets == nil { // no other planner ran
+		best = greedy(bySize, bestFit)(p, best, opts)
+	}
 	rng := rand.New(rand.NewPCG(opts.Seed, 0))
 	pl := newPlacer(p)
 	order := identity(len(p.items))
