@@ -31,6 +31,7 @@ type Options struct {
 	Rows      int64  // rows of logits in a step; by default max(Sequences, 8), at most Ubatch
 	Passes    string // "", "none", or "-name,…"
 
+	Planner string   // of buffers, one of memplan.Planners, for experiments; by default the best of them
 	File    string   // path of the model to write into the plan
 	Outputs []string // patterns of values that the caller wants to see, such as blk.*.out
 
@@ -87,6 +88,16 @@ func Compile(m *frontend.Model, o Options) (*Result, error) {
 // CompileGraph turns a graph of the model into a verified plan: one that m.Graph built, or an
 // edited one. Its bounds are those of o.
 func CompileGraph(m *frontend.Model, g *graph.Graph, o Options) (*Result, error) {
+	return compileGraph(m, g, o, tables{pass.Graph(), loweringPasses})
+}
+
+// tables are the passes of a compilation in their order, which a test may change.
+type tables struct {
+	graph    []pass.Pass
+	lowering func(lowering) []pass.Pass
+}
+
+func compileGraph(m *frontend.Model, g *graph.Graph, o Options, passes tables) (*Result, error) {
 	if err := o.complete(m.Params); err != nil {
 		return nil, err
 	}
@@ -111,7 +122,7 @@ func CompileGraph(m *frontend.Model, g *graph.Graph, o Options) (*Result, error)
 	res := &Result{Built: g}
 	o.dump("graph", g)
 	fused := g.Clone()
-	res.Notes, err = pass.Run(fused, pass.Graph(), pass.Options{Off: off, Verify: o.Verify, After: o.after("")})
+	res.Notes, err = pass.Run(fused, passes.graph, pass.Options{Off: off, Verify: o.Verify, After: o.after("")})
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +138,7 @@ func CompileGraph(m *frontend.Model, g *graph.Graph, o Options) (*Result, error)
 	for _, prog := range cpu.Programs(o.Ubatch, o.Sequences) {
 		lowered := fused.Clone()
 		bound(lowered, prog.MaxTokens)
-		notes, err := pass.Run(lowered, loweringPasses(lowering{program: prog, integers: integers}),
+		notes, err := pass.Run(lowered, passes.lowering(lowering{program: prog, integers: integers}),
 			pass.Options{Off: off, Verify: o.Verify, After: o.after(prog.Name + ".")})
 		if err != nil {
 			return nil, fmt.Errorf("program %s: %w", prog.Name, err)
@@ -144,7 +155,7 @@ func CompileGraph(m *frontend.Model, g *graph.Graph, o Options) (*Result, error)
 	if err := addWeights(p, m); err != nil {
 		return nil, err
 	}
-	if err := place(p, layouts); err != nil {
+	if err := place(p, layouts, o.Planner); err != nil {
 		return nil, err
 	}
 	p.Fusions = plan.CountFusions(p)
