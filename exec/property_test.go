@@ -17,6 +17,7 @@ import (
 	"pesti/graph"
 	"pesti/graph/graphtest"
 	"pesti/lower"
+	"pesti/lower/memplan"
 	"pesti/ops"
 )
 
@@ -75,7 +76,8 @@ func drawOptions(t *rapid.T, g *graph.Graph) lower.Options {
 		KV:        rapid.SampledFrom([]string{"f32", "f16"}).Draw(t, "kv"),
 		Threads:   rapid.IntRange(1, 4).Draw(t, "threads"),
 		Ctx:       g.Max(graph.C), Ubatch: g.Max(graph.T), Sequences: g.Max(graph.S), Rows: g.Max(graph.R),
-		Verify: true,
+		Planner: rapid.SampledFrom(append(memplan.Planners(), "")).Draw(t, "planner"),
+		Verify:  true,
 	}
 	if rapid.Bool().Draw(t, "no passes") {
 		o.Passes = "none"
