@@ -43,7 +43,7 @@ func TestSabotage(t *testing.T) {
 		{"head_count_kv 3", u32("attention.head_count_kv", 3), "llama.attention.head_count_kv is 3, expected a divisor of head_count 4"},
 		{"head_count_kv 10", u32("attention.head_count_kv", 10), "llama.attention.head_count_kv is 10"},
 		{"block_count 0", u32("block_count", 0), "llama.block_count is 0"},
-		{"block_count 1", u32("block_count", 1), "llama.block_count is 1, but the file has tensor blk.1."},
+		{"block_count 1", u32("block_count", 1), "llama.block_count is 1, but the file has tensor \"blk.1."},
 		{"block_count 3", u32("block_count", 3), "llama.block_count is 3, but the file's tensors end with blk.1"},
 		{"block_count 2^31", u32("block_count", 1<<31), "llama.block_count is 2147483648"},
 		{"block_count string", func(m *tiny.Model) { m.Meta.SetStr("llama.block_count", "30") }, "llama.block_count"},

@@ -119,7 +119,7 @@ func (m *Model) checkWeights() error {
 			continue
 		}
 		if m.matters(name) {
-			return fmt.Errorf("%s: tensor %s is not used by architecture %s here, and without it the text would be wrong", f.Path, name, p.Arch)
+			return fmt.Errorf("%s: tensor %q is not used by architecture %s here, and without it the text would be wrong", f.Path, name, p.Arch)
 		}
 		unused = append(unused, name)
 	}
@@ -171,10 +171,10 @@ func (m *Model) checkBlockNumbers(tensors []gguf.Tensor) error {
 		digits, _, _ := strings.Cut(rest, ".")
 		n, err := strconv.Atoi(digits)
 		if err != nil || n < 0 {
-			return fmt.Errorf("%s: tensor %s: expected a block number after blk", m.File.Path, tensors[i].Name)
+			return fmt.Errorf("%s: tensor %q: expected a block number after blk", m.File.Path, tensors[i].Name)
 		}
 		if n >= m.Params.Blocks {
-			return fmt.Errorf("%s: %s.block_count is %d, but the file has tensor %s", m.File.Path, m.Params.Arch, m.Params.Blocks, tensors[i].Name)
+			return fmt.Errorf("%s: %s.block_count is %d, but the file has tensor %q", m.File.Path, m.Params.Arch, m.Params.Blocks, tensors[i].Name)
 		}
 		last = max(last, n)
 	}
