@@ -1,0 +1,116 @@
+package conformance
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"pesti/conformance/demo"
+	"pesti/conformance/tiny"
+	"pesti/exec"
+	"pesti/frontend"
+	"pesti/frontend/tokenizer"
+	"pesti/gguf"
+	"pesti/gguf/quant"
+	"pesti/lower"
+)
+
+// TestFlippedModel flips bits of every byte of a header, one at a time, and takes each file as far
+// as it goes: opened, checked, compiled, one token evaluated. It may be refused anywhere; nothing
+// may panic or take a second. The demo is swept as far as the first 4 KiB of its metadata, a tiny
+// model to the end of its directory of tensors.
+func TestFlippedModel(t *testing.T) {
+	small, err := tiny.GGUF(tiny.Config{Arch: "llama", Layers: 1, Types: []quant.Type{quant.Q8_0, quant.F16}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := gguf.Parse("tiny", small)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name  string
+		data  []byte
+		bytes int
+	}{
+		{"demo", demo.GGUF(), 4 << 10},
+		{"tiny", small, int(f.Tensors()[0].Offset)},
+	} {
+		t.Run(c.name, func(t *testing.T) { sweep(t, c.data, c.bytes) })
+	}
+}
+
+// sweep flips bits of the first n bytes of data, which hold a model.
+func sweep(t *testing.T, data []byte, n int) {
+	file, err := gguf.Parse("model", data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	model, err := frontend.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// same tells whether all that a compilation reads is as in the model itself.
+	same := func(m *frontend.Model) bool {
+		p := *m.Params
+		p.Name = model.Params.Name
+		return reflect.DeepEqual(p, *model.Params) && reflect.DeepEqual(m.File.Tensors(), file.Tensors())
+	}
+	if err := evaluateToken(model); err != nil {
+		t.Fatal(err)
+	}
+	var refused, ran int
+	for i := range n {
+		for _, mask := range []byte{0xff, 0x80, 0x01} {
+			data[i] ^= mask
+			start := time.Now()
+			if m, err := openFlipped(data); err != nil {
+				refused++
+			} else if !same(m) {
+				if err := evaluateToken(m); err != nil {
+					t.Logf("byte %d ^ %#x: %v", i, mask, err)
+				}
+				ran++
+			}
+			if took := time.Since(start); took > time.Second {
+				t.Errorf("byte %d ^ %#x: took %v, expected a second at most", i, mask, took)
+			}
+			data[i] ^= mask
+		}
+	}
+	t.Logf("of %d files %d are refused, %d are other models that compile", 3*n, refused, ran)
+	if refused == 0 || ran == 0 {
+		t.Error("the sweep reaches no refusal, or no compilation")
+	}
+}
+
+// openFlipped reads data as whoever runs a model does.
+func openFlipped(data []byte) (*frontend.Model, error) {
+	f, err := gguf.Parse("flipped", data)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := tokenizer.FromGGUF(f); err != nil {
+		return nil, err
+	}
+	return frontend.Load(f)
+}
+
+// evaluateToken compiles a model and evaluates a token.
+func evaluateToken(m *frontend.Model) error {
+	res, err := lower.Compile(m, lower.Options{Ctx: min(16, m.Params.Context), Ubatch: 1, Threads: 1})
+	if err != nil {
+		return err
+	}
+	e, err := exec.Open(res.Plan, m.File, exec.Options{})
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	s, err := exec.NewSession(e)
+	if err != nil {
+		return err
+	}
+	_, err = s.Feed([]int32{0})
+	return err
+}
