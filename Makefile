@@ -12,10 +12,14 @@ CONCURRENT  := ./exec/... ./graph/... ./ops/... ./lower/...
 # The packages whose tests can write their golden files anew.
 GOLDEN       = $(shell grep -rl --include='*_test.go' 'flag.Bool("update"' . | xargs -r -n1 dirname | sort -u)
 
+# The packages with fuzz targets, and how long `make fuzz` gives each target.
+FUZZED       = $(shell grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n1 dirname | sort -u)
+FUZZTIME    ?= 20m
+
 export PESTI_PYTHON ?= $(CURDIR)/$(VENV_PYTHON)
 
 .NOTPARALLEL:
-.PHONY: build check gofmt vet staticcheck cross test test-oracle test-one-processor race test-go bench conformance golden demo models venv
+.PHONY: build check gofmt vet staticcheck cross test test-oracle test-one-processor race test-fuzz test-go fuzz bench conformance golden demo models venv
 
 build:
 	$(GO) build -o bin/pesti ./cmd/pesti
@@ -41,7 +45,7 @@ cross:
 
 # --- tests; the whole suite comes last, so that its verdicts are the last lines ---
 
-test: test-oracle test-one-processor race
+test: test-oracle test-one-processor race test-fuzz
 	$(MAKE) --no-print-directory test-go
 
 test-oracle: venv models
@@ -61,10 +65,25 @@ race: venv
 		echo "race: skipped, there is no C compiler"; \
 	fi
 
+# Long enough to see that the targets work and that nothing falls out at once.
+test-fuzz:
+	$(MAKE) --no-print-directory fuzz FUZZTIME=5s
+
 # One package at a time: each pins workers to all processors. Never from Go's cache, which does
 # not know the Python that some tests run.
 test-go: venv models
 	PESTI_REQUIRE=models $(GO) test -count=1 -p 1 -timeout 20m ./...
+
+# --- fuzzed: every target, one at a time; what falls out is kept in testdata/fuzz beside it ---
+
+fuzz: venv models
+	@for package in $(FUZZED); do \
+		list=$$($(GO) test $$package -list '^Fuzz') || { echo "$$list"; exit 1; }; \
+		for target in $$(echo "$$list" | grep '^Fuzz'); do \
+			echo "fuzz $$package $$target"; \
+			PESTI_REQUIRE=models $(GO) test $$package -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) || exit 1; \
+		done; \
+	done
 
 # --- measured ---
 
