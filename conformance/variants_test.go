@@ -5,12 +5,15 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"pesti/conformance/measure"
 	"pesti/conformance/tiny"
 	"pesti/gguf/quant"
+	"pesti/graph"
 	"pesti/lower"
+	"pesti/ops"
 )
 
 // A variant is a small random model that differs from the usual one of its architecture in what
@@ -142,7 +145,7 @@ var variants = []variant{
 	{name: "llama: YaRN, rope_freqs, partial RoPE", config: tiny.Config{Arch: "llama", HeadDim: 24, Edit: edits(u32("llama.rope.dimension_count", 16), yarn("llama", 64, numbers{"factor": 4}), freqs([]float32{1, 1, 1.5, 1.5, 2, 2, 2, 4}))}},
 	{name: "llama: YaRN by less than 1", config: tiny.Config{Arch: "llama", Edit: yarn("llama", 64, numbers{"factor": 0.5})}},
 	{name: "llama: YaRN with a ramp of no width", config: tiny.Config{Arch: "llama", Edit: yarn("llama", 6, numbers{"factor": 4})}},
-	{name: "qwen2: YaRN by 4 over 32768", config: tiny.Config{Arch: "qwen2", HeadDim: 64, Edit: edits(f32("qwen2.rope.freq_base", 1e6), yarn("qwen2", 32768, numbers{"factor": 4}))}},
+	{name: "qwen2: YaRN by 4 over 32768", config: tiny.Config{Arch: "qwen2", Embd: 128, Heads: 2, KVHeads: 1, Edit: edits(f32("qwen2.rope.freq_base", 1e6), yarn("qwen2", 32768, numbers{"factor": 4}))}},
 	{name: "gemma3: YaRN in global layers", config: tiny.Config{Arch: "gemma3", Layers: 3, Window: 16, Edit: edits(u32("gemma3.attention.sliding_window_pattern", 2), yarn("gemma3", 64, numbers{"factor": 4, "attn_factor": 0.875}))}},
 
 	{name: "gemma3: window in five of six layers", config: tiny.Config{Arch: "gemma3", Layers: 7, Window: 16, Edit: f32("gemma3.rope.freq_base", 1e6)}},
@@ -179,19 +182,24 @@ func yarn(arch string, context uint32, n numbers) func(*tiny.Model) {
 	return edits(scaling(arch, "yarn", n), u32(arch+".rope.scaling.original_context_length", context))
 }
 
-// TestVariants holds what models may differ in to the oracle: fused and unfused, every layer and
-// logit of every position, by the bounds of the real models; and "fast" to "exact".
-func TestVariants(t *testing.T) {
+// variantIDs is the prompt of all variants: longer than two pages and than every window.
+func variantIDs() []int32 {
 	ids := make([]int32, 40)
 	for i := range ids {
 		ids[i] = int32(i * i % 251)
 	}
+	return ids
+}
+
+// TestVariants holds what models may differ in to the oracle: fused and unfused, every layer and
+// logit of every position, by the bounds of the real models; and "fast" to "exact".
+func TestVariants(t *testing.T) {
+	ids := variantIDs()
 	for _, v := range variants {
 		t.Run(v.name, func(t *testing.T) {
 			t.Parallel()
 			m := v.open(t)
-			args := append([]string{"--ids", joinIDs(ids), "--floor"}, v.oracle...)
-			oracle := readPass(t, len(ids), m.path, args...)
+			oracle := v.ask(t, m, ids)
 			for _, passes := range []string{"", "none"} {
 				got := compare(m.collect(t, ids, lower.Options{Ubatch: 33, Passes: passes}, len(ids), nil, nil), oracle)
 				t.Logf("passes %q: %v", passes, got)
@@ -213,6 +221,12 @@ func TestVariants(t *testing.T) {
 	}
 }
 
+// ask runs the oracle.
+func (v *variant) ask(t *testing.T, m *model, ids []int32) *oraclePass {
+	t.Helper()
+	return readPass(t, len(ids), m.path, slices.Concat([]string{"--ids", joinIDs(ids), "--floor"}, v.oracle)...)
+}
+
 // open writes the model with quantised matrices, so that "fast" has integers to work on, and opens
 // it.
 func (v *variant) open(t *testing.T) *model {
@@ -228,4 +242,53 @@ func (v *variant) open(t *testing.T) *model {
 		t.Fatal(err)
 	}
 	return openFile(t, v.name, path)
+}
+
+// variantFaults are what a program could get wrong in RoPE: each an edit of every such node, which
+// turns a layer's q or k.
+var variantFaults = []struct {
+	name, variant string
+	edit          func(n *graph.Node)
+}{
+	{"the other layout", "llama: RoPE on pairs, own head, no biases", func(n *graph.Node) { n.Attr["layout"] = ops.Halves }},
+	{"the whole head for a part of it", "llama: partial RoPE", func(n *graph.Node) { n.Attr["rot"] = n.Attr["head_dim"] }},
+	{"rope_freqs ignored", "llama: rope_freqs", func(n *graph.Node) { n.In[2] = nil }},
+	{"linear scaling ignored", "llama: scaling linear", func(n *graph.Node) { n.Attr["freq_scale"] = 1.0 }},
+	{"linear scaling the wrong way", "llama: scaling linear", func(n *graph.Node) { n.Attr["freq_scale"] = 1 / n.Attr.Float("freq_scale") }},
+	{"Llama 3's frequencies ignored", "llama: Llama 3's frequencies", func(n *graph.Node) { n.In[2] = nil }},
+	{"YaRN as linear scaling", "llama: YaRN by 4", func(n *graph.Node) { delete(n.Attr, "ramp_low"); delete(n.Attr, "ramp_high") }},
+	{"a ramp that ends one pair later", "llama: YaRN by 4", func(n *graph.Node) { n.Attr["ramp_high"] = n.Attr.Float("ramp_high") + 1 }},
+	{"a ramp that starts one pair later", "llama: YaRN with its own betas", func(n *graph.Node) { n.Attr["ramp_low"] = n.Attr.Float("ramp_low") + 1 }},
+	{"a ramp between broken pairs", "llama: YaRN by 32 over 2048", func(n *graph.Node) { n.Attr["ramp_high"] = n.Attr.Float("ramp_high") - 0.5 }},
+	{"magnitude forgotten", "llama: YaRN by 4", func(n *graph.Node) { delete(n.Attr, "magnitude") }},
+	{"magnitude on scores, not on q and k each", "llama: YaRN by 4", func(n *graph.Node) { n.Attr["magnitude"] = math.Sqrt(n.Attr.Float("magnitude")) }},
+	{"attn_factor forgotten", "llama: scaling linear, attn_factor", func(n *graph.Node) { delete(n.Attr, "magnitude") }},
+	{"one base for all layers", "gemma3: local RoPE base", func(n *graph.Node) { n.Attr["base"] = 10000.0 }},
+}
+
+// TestVariantFaults seeds each fault in the model that should show it.
+func TestVariantFaults(t *testing.T) {
+	ids := variantIDs()
+	for _, f := range variantFaults {
+		t.Run(f.name, func(t *testing.T) {
+			t.Parallel()
+			i := slices.IndexFunc(variants, func(v variant) bool { return v.name == f.variant })
+			if i < 0 {
+				t.Fatalf("no variant %q", f.variant)
+			}
+			v := &variants[i]
+			m := v.open(t)
+			got := compare(m.collect(t, ids, lower.Options{Ubatch: 33}, len(ids), func(g *graph.Graph) {
+				for _, n := range g.Nodes {
+					if n.Op == ops.Rope {
+						f.edit(n)
+					}
+				}
+			}, nil), v.ask(t, m, ids))
+			t.Log(got)
+			if got.worst <= 1 {
+				t.Errorf("not caught: %v", got)
+			}
+		})
+	}
 }
