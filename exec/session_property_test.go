@@ -1,0 +1,143 @@
+package exec_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"pesti/conformance/tiny"
+	"pesti/exec"
+	"pesti/frontend"
+	"pesti/gguf"
+	"pesti/lower"
+)
+
+// A moment is a token whose logits a history of steps gave.
+type moment struct {
+	ids    []int32 // of its sequence, with the token last
+	logits []float32
+}
+
+// TestHistories feeds sequences in any chunks, side by side in one step, and goes back to prefixes.
+// What each token's logits are depends on the tokens before it and on nothing else: they have the
+// bits that its sequence has alone, fed at once, on a plan of other bounds.
+func TestHistories(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := drawTiny(t)
+		o := lower.Options{
+			Precision: rapid.SampledFrom([]string{"exact", "fast"}).Draw(t, "precision"),
+			Passes:    rapid.SampledFrom([]string{"", "", "-fuse_attention", "none"}).Draw(t, "passes"),
+			Ubatch:    rapid.SampledFrom([]int64{1, 7, 64, 512}).Draw(t, "ubatch"),
+			Threads:   rapid.IntRange(1, 3).Draw(t, "threads"),
+		}
+		o.Sequences = min(o.Ubatch, int64(rapid.IntRange(1, 3).Draw(t, "sequences")))
+		moments := history(t, m, o)
+
+		o.Sequences, o.Threads = 1, 2
+		o.Ubatch = rapid.SampledFrom([]int64{1, 7, 64, 512}).Draw(t, "ubatch alone")
+		e := openDrawn(t, m, o)
+		defer e.Close()
+		s, err := exec.NewSession(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, at := range moments {
+			s.Reset()
+			alone, err := s.Feed(at.ids)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(alone, at.logits) {
+				t.Fatalf("the logits after %d tokens differ from those of the same tokens alone", len(at.ids))
+			}
+		}
+	})
+}
+
+// history runs drawn steps and notes some tokens with their logits.
+func history(t *rapid.T, m *frontend.Model, o lower.Options) []moment {
+	e := openDrawn(t, m, o)
+	defer e.Close()
+	rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "ids"), 0))
+	ids := make([][]int32, o.Sequences)
+	var moments []moment
+	for range rapid.IntRange(2, 8).Draw(t, "steps") {
+		var b exec.Batch
+		before := slices.Clone(ids)
+		room := int(min(o.Ubatch, 100))
+		for seq := range ids {
+			if len(ids[seq]) > 0 && rapid.IntRange(0, 3).Draw(t, "go back") == 0 {
+				ids[seq] = slices.Clone(ids[seq][:rapid.IntRange(0, len(ids[seq])).Draw(t, "to")])
+			}
+			n := rapid.IntRange(0, min(room, 150-len(ids[seq]))).Draw(t, "tokens")
+			for range n {
+				b.Tokens = append(b.Tokens, int32(rng.IntN(250)))
+				b.Pos = append(b.Pos, int32(len(ids[seq])))
+				b.Seq = append(b.Seq, int32(seq))
+				ids[seq] = append(ids[seq], b.Tokens[len(b.Tokens)-1])
+			}
+			if n == 0 { // no token tells the engine that the sequence went back
+				ids[seq] = before[seq]
+			} else if rapid.Bool().Draw(t, "wanted") {
+				b.Rows = append(b.Rows, int32(len(b.Tokens)-1-rng.IntN(n)))
+			}
+			room -= n
+		}
+		if len(b.Tokens) == 0 {
+			continue
+		}
+		if err := e.Step(&b); err != nil {
+			if !strings.Contains(err.Error(), "cannot go back") {
+				t.Fatal(err)
+			}
+			ids = before // refused before anything was computed
+			continue
+		}
+		for r, row := range b.Rows {
+			history := ids[b.Seq[row]][:b.Pos[row]+1]
+			moments = append(moments, moment{slices.Clone(history), slices.Clone(e.Logits(r))})
+		}
+	}
+	return moments
+}
+
+// drawTiny draws a model with a context for the histories.
+func drawTiny(t *rapid.T) *frontend.Model {
+	c := tiny.Config{
+		Arch:   rapid.SampledFrom(frontend.Architectures()).Draw(t, "arch"),
+		Layers: rapid.IntRange(1, 2).Draw(t, "layers"), Embd: 32, HeadDim: 16, FF: 32, Vocab: 258, Context: 160,
+		KVHeads: rapid.IntRange(1, 2).Draw(t, "kv heads"), Types: mixed,
+	}
+	c.Heads = 2 * c.KVHeads
+	if c.Arch == "gemma3" {
+		c.Window = rapid.SampledFrom([]int{0, 5, 33}).Draw(t, "window")
+	}
+	data, err := tiny.GGUF(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := gguf.Parse("tiny.gguf", data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := frontend.Load(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func openDrawn(t *rapid.T, m *frontend.Model, o lower.Options) *exec.Engine {
+	r, err := lower.Compile(m, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := exec.Open(r.Plan, m.File, exec.Options{Poison: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
