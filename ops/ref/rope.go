@@ -11,7 +11,7 @@ type Rotary struct {
 	Freqs           []float32 // Rot/2 divisors of the speeds, or none
 	Halves          bool
 
-	// FreqScale slows every pair, or, where RampHigh is above 0, those from RampHigh on in full,
+	// FreqScale slows every pair, or, where RampHigh is above RampLow, those from RampHigh on in full,
 	// those up to RampLow not at all, and those between by a share that grows with i: YaRN
 	// (Peng et al. 2023, arXiv:2309.00071).
 	RampLow, RampHigh float64
@@ -25,7 +25,7 @@ func (r *Rotary) Speed(i int) float64 {
 	if r.Freqs != nil {
 		speed /= float64(r.Freqs[i])
 	}
-	if r.RampHigh > 0 {
+	if r.RampHigh > r.RampLow {
 		slowed := min(max((float64(i)-r.RampLow)/(r.RampHigh-r.RampLow), 0), 1)
 		return speed * (1 - slowed + slowed*r.FreqScale)
 	}
