@@ -495,3 +495,17 @@ func BenchmarkSample(b *testing.B) {
 		}
 	}
 }
+
+// A sampler of a large vocabulary holds few candidates at a time: it sorts no vocabulary.
+func TestFewCandidates(t *testing.T) {
+	p := Default()
+	p.Seed = 1
+	logits := likeModel(150_000)
+	s := newSampler(t, p, len(logits))
+	if _, err := s.Sample(0, logits); err != nil {
+		t.Fatal(err)
+	}
+	if n := cap(s.candidates); n > 4*p.TopK {
+		t.Errorf("room for %d candidates, expected at most four times top-k %d", n, p.TopK)
+	}
+}
