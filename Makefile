@@ -5,6 +5,8 @@ PYTHON ?= python3
 
 VENV        := .venv
 VENV_PYTHON := $(VENV)/bin/python
+PEER        := .peer
+PEER_PYTHON := $(PEER)/bin/python
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 PLATFORMS   := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 # Where goroutines meet, and what they compute with.
@@ -17,9 +19,18 @@ FUZZED       = $(shell grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r 
 FUZZTIME    ?= 20m
 
 export PESTI_PYTHON ?= $(CURDIR)/$(VENV_PYTHON)
+export PESTI_PEER   ?= $(CURDIR)/$(PEER_PYTHON)
+
+# llama.cpp is compiled from source: where there is no compiler, what is compared with it is left
+# out. CI may not go without.
+PEER_IF_ANY := $(if $(CI)$(shell command -v $(CXX)),peer)
+# Its library alone. Instruction sets are named, so that a build that pip keeps serves everywhere;
+# AMX is not among them, since gcc 12 miscompiles it.
+PEER_BUILD  := -DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON -DLLAVA_BUILD=OFF \
+	-DCMAKE_PROJECT_llama.cpp_INCLUDE='$(CURDIR)/conformance/peer/libllama.cmake'
 
 .NOTPARALLEL:
-.PHONY: build check gofmt vet staticcheck cross test test-oracle test-one-processor race test-fuzz test-go fuzz bench conformance golden demo models venv
+.PHONY: build check gofmt vet staticcheck cross test test-oracle test-one-processor race test-fuzz test-go fuzz bench conformance golden demo models venv peer
 
 build:
 	$(GO) build -o bin/pesti ./cmd/pesti
@@ -71,8 +82,8 @@ test-fuzz:
 
 # One package at a time: each pins workers to all processors. Never from Go's cache, which does
 # not know the Python that some tests run.
-test-go: venv models
-	PESTI_REQUIRE=models $(GO) test -count=1 -p 1 -timeout 20m ./...
+test-go: venv models $(PEER_IF_ANY)
+	PESTI_REQUIRE="models $(PEER_IF_ANY)" $(GO) test -count=1 -p 1 -timeout 60m ./...
 
 # --- fuzzed: every target, one at a time; what falls out is kept in testdata/fuzz beside it ---
 
@@ -114,4 +125,11 @@ venv: $(VENV)/requirements.txt
 $(VENV)/requirements.txt: conformance/requirements.txt
 	test -x $(VENV_PYTHON) || $(PYTHON) -m venv $(VENV)
 	$(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check -r $<
+	cp $< $@
+
+peer: $(PEER)/requirements-peer.txt
+
+$(PEER)/requirements-peer.txt: conformance/requirements-peer.txt conformance/peer/libllama.cmake
+	test -x $(PEER_PYTHON) || $(PYTHON) -m venv $(PEER)
+	CMAKE_ARGS="$(PEER_BUILD)" $(PEER_PYTHON) -m pip install --quiet --disable-pip-version-check --no-binary llama-cpp-python -r $<
 	cp $< $@

@@ -6,13 +6,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"pesti/conformance/measure"
 	"pesti/conformance/testenv"
 )
 
@@ -26,16 +27,25 @@ type oraclePass struct {
 	}
 }
 
-// runOracle returns the folder of one run of ref_forward.py. Runs are kept in the user's cache,
-// by the model's bytes, the arguments, and the oracle's sources.
-func runOracle(t testing.TB, model string, args ...string) (dir, stdout string) {
+// A program is a Python program that reads a model and fills a folder.
+type program struct {
+	folder, script string
+	requirements   string // what its environment holds
+	python         func(testing.TB, ...string) *exec.Cmd
+}
+
+var oracle = program{"oracle", "ref_forward.py", "requirements.txt", testenv.Python}
+
+// run returns the folder of one run. Runs are kept in the user's cache, by the model's bytes, the
+// arguments, the program's sources and its requirements.
+func (p program) run(t testing.TB, model string, args ...string) (dir, stdout string) {
 	t.Helper()
 	h := sha256.New()
-	sources, err := filepath.Glob(filepath.Join("oracle", "*.py"))
+	sources, err := filepath.Glob(filepath.Join(p.folder, "*.py"))
 	if err != nil || len(sources) == 0 {
-		t.Fatalf("no oracle: %v", err)
+		t.Fatalf("no %s: %v", p.folder, err)
 	}
-	for _, path := range append(sources, "requirements.txt", model) {
+	for _, path := range append(sources, p.requirements, model) {
 		f, err := os.Open(path)
 		if err != nil {
 			t.Fatal(err)
@@ -51,7 +61,7 @@ func runOracle(t testing.TB, model string, args ...string) (dir, stdout string) 
 	if err != nil {
 		cache = t.TempDir()
 	}
-	dir = filepath.Join(cache, "pesti", "oracle", fmt.Sprintf("%x", h.Sum(nil)[:12]))
+	dir = filepath.Join(cache, "pesti", p.folder, fmt.Sprintf("%x", h.Sum(nil)[:12]))
 	log := filepath.Join(dir, "stdout.txt")
 	if text, err := os.ReadFile(log); err == nil {
 		return dir, string(text)
@@ -59,7 +69,7 @@ func runOracle(t testing.TB, model string, args ...string) (dir, stdout string) 
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	cmd := testenv.Python(t, slices.Concat([]string{filepath.Join("oracle", "ref_forward.py"), model}, args, []string{"-o", dir})...)
+	cmd := p.python(t, slices.Concat([]string{filepath.Join(p.folder, p.script), model}, args, []string{"-o", dir})...)
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("%v: %v", cmd.Args, err)
@@ -88,7 +98,7 @@ func askOracleLast(t testing.TB, model string, ids []int32, layers, logits int) 
 // readPass runs the oracle and reads what it wrote, with so many rows of logits.
 func readPass(t testing.TB, rows int, model string, args ...string) *oraclePass {
 	t.Helper()
-	dir, _ := runOracle(t, model, args...)
+	dir, _ := oracle.run(t, model, args...)
 	var p oraclePass
 	text, err := os.ReadFile(filepath.Join(dir, "floor.json"))
 	if err != nil {
@@ -98,9 +108,9 @@ func readPass(t testing.TB, rows int, model string, args ...string) *oraclePass 
 		t.Fatal(err)
 	}
 	for l := range p.floor.Layers {
-		p.layers = append(p.layers, readRows(t, filepath.Join(dir, fmt.Sprintf("layer_%02d.npy", l))))
+		p.layers = append(p.layers, readRows[float64](t, filepath.Join(dir, fmt.Sprintf("layer_%02d.npy", l))))
 	}
-	p.logits = readRows(t, filepath.Join(dir, "logits.npy"))
+	p.logits = readRows[float64](t, filepath.Join(dir, "logits.npy"))
 	if len(p.layers) == 0 || len(p.logits) != rows {
 		t.Fatalf("the oracle wrote %d layers and %d rows of logits, expected some and %d", len(p.layers), len(p.logits), rows)
 	}
@@ -116,7 +126,7 @@ type argmaxLine struct {
 // askArgmax runs the oracle over the ids and returns the argmax of the rows from first.
 func askArgmax(t testing.TB, model string, ids []int32, first int) []argmaxLine {
 	t.Helper()
-	_, out := runOracle(t, model, "--ids", joinIDs(ids), "--argmax", "--logit-rows", fmt.Sprintf("%d:%d", first, len(ids)))
+	_, out := oracle.run(t, model, "--ids", joinIDs(ids), "--argmax", "--logit-rows", fmt.Sprintf("%d:%d", first, len(ids)))
 	var lines []argmaxLine
 	for line := range strings.Lines(out) {
 		var a argmaxLine
@@ -134,8 +144,8 @@ func joinIDs(ids []int32) string {
 	return strings.Trim(strings.ReplaceAll(fmt.Sprint(ids), " ", ","), "[]")
 }
 
-// readRows reads a two-dimensional float64 .npy file in C order.
-func readRows(t testing.TB, path string) [][]float64 {
+// readRows reads a two-dimensional .npy file in C order, of elements T.
+func readRows[T measure.Float](t testing.TB, path string) [][]T {
 	t.Helper()
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -144,21 +154,23 @@ func readRows(t testing.TB, path string) [][]float64 {
 	if len(data) < 10 || string(data[:6]) != "\x93NUMPY" || data[6] != 1 {
 		t.Fatalf("%s: not an .npy file of version 1", path)
 	}
-	end := 10 + int(binary.LittleEndian.Uint16(data[8:]))
-	header := string(data[10:end])
+	end := min(10+int(binary.LittleEndian.Uint16(data[8:])), len(data))
+	header, data := string(data[10:end]), data[end:]
 	_, shape, _ := strings.Cut(header, "'shape': (")
 	var rows, width int
-	if n, _ := fmt.Sscanf(shape, "%d, %d)", &rows, &width); n != 2 || !strings.Contains(header, "'<f8'") || strings.Contains(header, "'fortran_order': True") {
-		t.Fatalf("%s: header %s, expected two dims of <f8 in C order", path, header)
+	var element T
+	size := binary.Size(element)
+	if n, _ := fmt.Sscanf(shape, "%d, %d)", &rows, &width); n != 2 || !strings.Contains(header, fmt.Sprintf("'<f%d'", size)) || strings.Contains(header, "'fortran_order': True") {
+		t.Fatalf("%s: header %s, expected two dims of <f%d in C order", path, header, size)
 	}
-	if len(data)-end != 8*rows*width {
-		t.Fatalf("%s: %d bytes of data, expected %d × %d float64", path, len(data)-end, rows, width)
+	if len(data) != size*rows*width {
+		t.Fatalf("%s: %d bytes of data, expected %d × %d floats of %d", path, len(data), rows, width, size)
 	}
-	out := make([][]float64, rows)
+	out := make([][]T, rows)
 	for r := range out {
-		out[r] = make([]float64, width)
-		for i := range out[r] {
-			out[r][i] = math.Float64frombits(binary.LittleEndian.Uint64(data[end+8*(r*width+i):]))
+		out[r] = make([]T, width)
+		if _, err := binary.Decode(data[size*r*width:], binary.LittleEndian, out[r]); err != nil {
+			t.Fatalf("%s: %v", path, err)
 		}
 	}
 	return out

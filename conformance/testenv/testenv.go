@@ -1,12 +1,15 @@
-// Package testenv finds what tests need from outside the repository: models, and
-// a Python that has the packages gguf and numpy. Where one is missing the test
-// is skipped, or fails if the variable PESTI_REQUIRE is "models".
+// Package testenv finds what tests need from outside the repository: models, a
+// Python that has the packages gguf and numpy, and another that has llama.cpp.
+// Where one is missing the test is skipped, or fails if the variable
+// PESTI_REQUIRE, such as "models peer", says that it must be there.
 package testenv
 
 import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -28,13 +31,13 @@ func Model(t testing.TB, name string) string {
 	if dir == "" {
 		cache, err := os.UserCacheDir()
 		if err != nil {
-			missing(t, "no cache folder: %v", err)
+			missing(t, models, "no cache folder: %v", err)
 		}
 		dir = filepath.Join(cache, "pesti", "models")
 	}
 	path := filepath.Join(dir, name)
 	if _, err := os.Stat(path); err != nil {
-		missing(t, "model %s is missing; run make models", name)
+		missing(t, models, "model %s is missing; run make models", name)
 	}
 	return path
 }
@@ -44,14 +47,26 @@ func Model(t testing.TB, name string) string {
 // repository's root.
 func Python(t testing.TB, args ...string) *exec.Cmd {
 	t.Helper()
-	python := os.Getenv("PESTI_PYTHON")
-	if python == "" {
-		python = filepath.Join(root(t), ".venv", "bin", "python")
+	return python(t, models, "PESTI_PYTHON", ".venv", "set PESTI_PYTHON or run make test, which installs it", args)
+}
+
+// Peer is Python with llama.cpp: PESTI_PEER, or the environment that make peer
+// builds in the repository's root.
+func Peer(t testing.TB, args ...string) *exec.Cmd {
+	t.Helper()
+	return python(t, peer, "PESTI_PEER", ".peer", "run make peer, which compiles llama.cpp", args)
+}
+
+func python(t testing.TB, what, variable, folder, remedy string, args []string) *exec.Cmd {
+	t.Helper()
+	path := os.Getenv(variable)
+	if path == "" {
+		path = filepath.Join(root(t), folder, "bin", "python")
 	}
-	if _, err := exec.LookPath(python); err != nil {
-		missing(t, "Python is missing; set PESTI_PYTHON or run make test, which installs it")
+	if _, err := exec.LookPath(path); err != nil {
+		missing(t, what, "Python at %s is missing; %s", path, remedy)
 	}
-	cmd := exec.Command(python, args...)
+	cmd := exec.Command(path, args...)
 	cmd.Stderr = os.Stderr
 	return cmd
 }
@@ -75,9 +90,15 @@ func root(t testing.TB) string {
 	}
 }
 
-func missing(t testing.TB, format string, args ...any) {
+// What PESTI_REQUIRE can name.
+const (
+	models = "models" // and the Python that reads them
+	peer   = "peer"
+)
+
+func missing(t testing.TB, what, format string, args ...any) {
 	t.Helper()
-	if os.Getenv("PESTI_REQUIRE") == "models" {
+	if slices.Contains(strings.Fields(os.Getenv("PESTI_REQUIRE")), what) {
 		t.Fatalf(format, args...)
 	}
 	t.Skipf(format, args...)

@@ -1,0 +1,86 @@
+package conformance
+
+import (
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"pesti/conformance/testenv"
+	"pesti/gguf"
+	"pesti/gguf/quant"
+	"pesti/lower"
+)
+
+// The peer is llama.cpp, a program of other people.
+var peer = program{"peer", "logits.py", "requirements-peer.txt", testenv.Peer}
+
+// askPeer returns llama.cpp's logits of every position.
+func askPeer(t testing.TB, model string, ids []int32, args ...string) [][]float32 {
+	t.Helper()
+	dir, _ := peer.run(t, model, slices.Concat([]string{"--ids", joinIDs(ids)}, args)...)
+	logits := readRows[float32](t, filepath.Join(dir, "logits.npy"))
+	if len(logits) != len(ids) {
+		t.Fatalf("llama.cpp wrote %d rows of logits for %d ids", len(logits), len(ids))
+	}
+	return logits
+}
+
+// inFloat32 returns the model as our writer stores it with all weights in float32.
+func (m *model) inFloat32(t testing.TB) *model {
+	t.Helper()
+	w := gguf.NewWriter()
+	for _, key := range m.file.Keys() {
+		v, _ := m.file.Value(key)
+		w.Set(key, v)
+	}
+	tensors := m.file.Tensors()
+	for i := range tensors {
+		if err := w.AddConverted(m.file, &tensors[i], quant.F32); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "f32.gguf")
+	if err := w.WriteFile(path); err != nil {
+		t.Fatal(err)
+	}
+	return openFile(t, m.name+" in F32", path)
+}
+
+// witnessTolerance bounds Σ(a−b)² / Σb² over the logits of all positions, b llama.cpp's.
+const witnessTolerance = 1e-6
+
+func squareError(a, b [][]float32) float64 {
+	diff, size := 0.0, 0.0
+	for t := range b {
+		for i, y := range b[t] {
+			d := float64(a[t][i]) - float64(y)
+			diff += d * d
+			size += float64(y) * float64(y)
+		}
+	}
+	return diff / size
+}
+
+// TestThirdWitness stores the weights in float32, so that two programs which round weights and
+// activations each in its own way compute with the same numbers, and compares all logits.
+func TestThirdWitness(t *testing.T) {
+	for name, tokens := range map[string]int{"demo": 64, testenv.SmolLM2: 64, testenv.Qwen: 32, testenv.Gemma: 64} {
+		t.Run(name, func(t *testing.T) {
+			m := openModel(t, name)
+			ids := m.passage(t)[:tokens]
+			plain := m.inFloat32(t)
+			exact := lower.Options{Precision: "exact", Ubatch: 64, Threads: 2}
+			ours := m.logits(t, ids, exact)
+			for i, row := range plain.logits(t, ids, exact) {
+				if !slices.Equal(row, ours[i]) {
+					t.Fatalf("the logits of position %d from the file in F32 have other bits than those from the original", i)
+				}
+			}
+			e := squareError(ours, askPeer(t, plain.path, ids, "--cache", "f32"))
+			t.Logf("%d tokens: normalised mean square error %.1e", tokens, e)
+			if !(e <= witnessTolerance) {
+				t.Errorf("normalised mean square error %.1e, want at most %.0e", e, witnessTolerance)
+			}
+		})
+	}
+}
