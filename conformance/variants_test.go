@@ -182,6 +182,15 @@ func yarn(arch string, context uint32, n numbers) func(*tiny.Model) {
 	return edits(scaling(arch, "yarn", n), u32(arch+".rope.scaling.original_context_length", context))
 }
 
+func findVariant(t *testing.T, name string) *variant {
+	t.Helper()
+	i := slices.IndexFunc(variants, func(v variant) bool { return v.name == name })
+	if i < 0 {
+		t.Fatalf("no variant %q", name)
+	}
+	return &variants[i]
+}
+
 // variantIDs is the prompt of all variants: longer than two pages and than every window.
 func variantIDs() []int32 {
 	ids := make([]int32, 40)
@@ -272,11 +281,7 @@ func TestVariantFaults(t *testing.T) {
 	for _, f := range variantFaults {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
-			i := slices.IndexFunc(variants, func(v variant) bool { return v.name == f.variant })
-			if i < 0 {
-				t.Fatalf("no variant %q", f.variant)
-			}
-			v := &variants[i]
+			v := findVariant(t, f.variant)
 			m := v.open(t)
 			got := compare(m.collect(t, ids, lower.Options{Ubatch: 33}, len(ids), func(g *graph.Graph) {
 				for _, n := range g.Nodes {
