@@ -1,0 +1,126 @@
+package conformance
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"pesti/conformance/testenv"
+	"pesti/exec"
+	"pesti/frontend"
+	"pesti/lower"
+)
+
+// TestTogetherAndAlone runs two sequences side by side in the same steps, in chunks of every size,
+// lets each go back to a prefix and come again, and compares their last logits with those of each
+// alone in one chunk: the same bits. What random models and histories show is package exec's test.
+func TestTogetherAndAlone(t *testing.T) {
+	for _, c := range []struct {
+		model      string
+		tokens     int // of the longer sequence
+		ubatch     []int64
+		precisions []string
+	}{
+		{"demo", 90, []int64{2, 7, 64, 512}, []string{"exact", "fast"}}, // two sequences need steps of two tokens
+		{testenv.SmolLM2, 24, []int64{7}, []string{"fast"}},
+		{testenv.Gemma, 12, []int64{7}, []string{"fast"}},
+	} {
+		for _, precision := range c.precisions {
+			t.Run(c.model+"/"+precision, func(t *testing.T) {
+				if testing.Short() && c.model != "demo" {
+					t.Skip("real models take their time")
+				}
+				m := openModel(t, c.model)
+				text := m.passage(t)
+				ids := [2][]int32{text[:c.tokens], text[7 : 7+c.tokens*2/3]}
+				var want [2][]float32
+				for i := range ids {
+					s := m.session(t, lower.Options{Precision: precision, Threads: 2, Ctx: 128})
+					want[i] = fed(t, s, ids[i])
+				}
+				for _, ubatch := range c.ubatch {
+					t.Run(fmt.Sprint(ubatch), func(t *testing.T) {
+						e := m.open(t, lower.Options{Precision: precision, Threads: 2, Ctx: 128, Ubatch: ubatch, Sequences: 2})
+						got := sideBySide(t, e, ids, [2]int{0, 0})
+						for i := range ids {
+							if !slices.Equal(got[i], want[i]) {
+								t.Errorf("sequence %d beside the other differs from itself alone", i)
+							}
+						}
+						got = sideBySide(t, e, ids, [2]int{len(ids[0]) / 2, len(ids[1]) - 1})
+						for i := range ids {
+							if !slices.Equal(got[i], want[i]) {
+								t.Errorf("sequence %d, come again from a prefix, differs from itself alone", i)
+							}
+						}
+					})
+				}
+			})
+		}
+	}
+}
+
+// open compiles the model and binds the plan.
+func (m *model) open(t *testing.T, o lower.Options) *exec.Engine {
+	t.Helper()
+	loaded, err := frontend.Load(m.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := lower.Compile(loaded, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := exec.Open(r.Plan, m.file, exec.Options{Poison: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Close() })
+	return e
+}
+
+func (m *model) session(t *testing.T, o lower.Options) *exec.Session {
+	t.Helper()
+	s, err := exec.NewSession(m.open(t, o))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func fed(t *testing.T, s *exec.Session, ids []int32) []float32 {
+	t.Helper()
+	logits, err := s.Feed(ids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.Clone(logits)
+}
+
+// sideBySide feeds both sequences from given positions on, a third of each step to the first and
+// the rest to the second as long as there is one, and returns the logits of the last tokens.
+func sideBySide(t *testing.T, e *exec.Engine, ids [2][]int32, at [2]int) (last [2][]float32) {
+	t.Helper()
+	ubatch := int(e.Plan().Target.Ubatch)
+	for at[0] < len(ids[0]) || at[1] < len(ids[1]) {
+		var b exec.Batch
+		for seq, share := range [2]int{max(ubatch/3, 1), ubatch} {
+			n := min(share, ubatch-len(b.Tokens), len(ids[seq])-at[seq])
+			for range n {
+				b.Tokens = append(b.Tokens, ids[seq][at[seq]])
+				b.Pos, b.Seq = append(b.Pos, int32(at[seq])), append(b.Seq, int32(seq))
+				at[seq]++
+			}
+			if n > 0 && at[seq] == len(ids[seq]) {
+				b.Rows = append(b.Rows, int32(len(b.Tokens)-1))
+			}
+		}
+		if err := e.Step(&b); err != nil {
+			t.Fatal(err)
+		}
+		for r, row := range b.Rows {
+			last[b.Seq[row]] = slices.Clone(e.Logits(r))
+		}
+	}
+	return last
+}
