@@ -219,6 +219,18 @@ func TestKeys(t *testing.T) {
 			}
 		}
 	}
+	// What is known to change the text, whatever becomes of the table.
+	for key, v := range map[string]any{
+		"attn_logit_softcapping": float32(50), "final_logit_softcapping": float32(30), "logit_scale": float32(0.0625),
+		"residual_scale": float32(0.22), "embedding_scale": float32(12), "expert_count": float32(8), "attention.causal": false,
+		"rope.dimension_sections": []uint32{16, 24, 24, 0}, "rope.dimension_count_swa": float32(8), "rope.freq_base_swa": float32(10000),
+		"rope.something_new": float32(1), "attention.something_new": float32(1), "attention.sliding_window_pattern": float32(6),
+		"attention.key_length_swa": float32(8), "rope.scaling.alpha": float32(1000), "attention.max_alibi_bias": float32(8),
+	} {
+		if _, err := set(key, v); err == nil || !strings.HasPrefix(err.Error(), "tiny.gguf: llama."+key+" is ") {
+			t.Errorf("%s = %v: error %v", key, v, err)
+		}
+	}
 	for _, key := range descriptive {
 		if m, err := set(key, float32(1)); err != nil || len(m.Warnings) > 0 {
 			t.Errorf("%s: error %v, or a warning", key, err)
