@@ -1,0 +1,50 @@
+package conformance
+
+import (
+	"testing"
+
+	"pesti/lower"
+)
+
+// witnessed are variants that llama.cpp reads as we do. It refuses partial RoPE in llama and
+// qwen2, rope_freqs in qwen2 and arrays by layer, and reads neither YaRN's betas, nor the scale of
+// scores, nor a window in all layers of llama.
+var witnessed = []string{
+	"llama: RoPE on pairs, own head, no biases",
+	"llama: biases of q, k and v",
+	"llama: rope_freqs",
+	"llama: scaling none",
+	"llama: scaling linear, rope_freqs",
+	"llama: scaling linear, attn_factor",
+	"llama: a factor without a type",
+	"llama: Llama 3.2's frequencies",
+	"llama: YaRN by 4",
+	"llama: YaRN by 32 over 2048",
+	"llama: YaRN by 2.5, attn_factor",
+	"llama: YaRN over the model's context",
+	"llama: YaRN by less than 1",
+	"llama: YaRN with a ramp of no width",
+	"qwen2: no biases",
+	"qwen2: rope.scale_linear",
+	"qwen2: YaRN by 4 over 32768",
+	"gemma3: YaRN in global layers",
+	"gemma3: local RoPE base",
+	"gemma3: window by flags",
+}
+
+// TestVariantsThirdWitness asks llama.cpp about the variants, in float32. Those of gemma3 agree
+// less closely, since llama.cpp looks GELU up in a table of float16.
+func TestVariantsThirdWitness(t *testing.T) {
+	ids := variantIDs()
+	for _, name := range witnessed {
+		t.Run(name, func(t *testing.T) {
+			m := findVariant(t, name).open(t).inFloat32(t)
+			ours := m.logits(t, ids, lower.Options{Precision: "exact", Ubatch: 33, Threads: 2})
+			e := squareError(ours, askPeer(t, m.path, ids, "--cache", "f32"))
+			t.Logf("normalised mean square error %.1e", e)
+			if !(e <= witnessTolerance) {
+				t.Errorf("normalised mean square error %.1e, want at most %.0e", e, witnessTolerance)
+			}
+		})
+	}
+}
