@@ -176,3 +176,27 @@ func TestContextWithoutCaches(t *testing.T) {
 		t.Errorf("%d pages for a plan that reads none", len(e.pages.free))
 	}
 }
+
+// A cache that is read before it is written would show what another sequence left there.
+func TestCacheReadTooEarly(t *testing.T) {
+	v := victims(t)[2]
+	g := &v.plan.Programs[0]
+	var write, read *plan.Step
+	each(g, func(_ int, st *plan.Step) {
+		switch st.Kernel {
+		case "ref.kv_write":
+			write = st // of keys, the last one
+		case "ref.attn_scores":
+			read = st
+		}
+	})
+	if write == nil || read == nil {
+		t.Fatal("the unfused plan writes or reads no cache")
+	}
+	*write, *read = *read, *write
+	mend(v.plan, mendNumbers|mendPlaces|mendSums)
+	_, err := Open(v.plan, v.file, Options{})
+	if err == nil || !strings.Contains(err.Error(), "cache_k") || !strings.Contains(err.Error(), "is read before") {
+		t.Errorf("error %v, want one that names the cache of keys", err)
+	}
+}

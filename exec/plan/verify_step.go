@@ -319,6 +319,9 @@ func (b *binding) reads(a *boundArg, u *use) error {
 		return nil
 	case u.scratch:
 		return fmt.Errorf("is the scratch of a step, expected a buffer of values")
+	case u.Class == State && !a.Dir.Writes() && u.wroteIn == never:
+		// What it has at the places of this run's tokens is another sequence's.
+		return fmt.Errorf("is read before this run's tokens are in it, expected a step that writes it first")
 	case !u.Each && u.wroteIn == b.now:
 		return fmt.Errorf("is written by another step of wave %d, expected a barrier before it is read", b.now)
 	}
