@@ -36,7 +36,7 @@ type Layer struct {
 	Rope    Rope
 }
 
-const maxBlocks = 1 << 14 // far above any published model; bounds what a damaged file can ask for
+const maxBlocks = 1 << 10 // far above any published model; bounds what a damaged file can ask for
 
 // reader reads one file's keys under an architecture's prefix and keeps the first error, so
 // that a list of reads is a list of lines. It remembers which keys it was asked for.

@@ -80,16 +80,11 @@ func Parse(name string, data []byte) (*File, error) {
 
 // openShard maps one file and parses its header.
 func openShard(path string) (*shard, *header, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: cannot be opened: %w", path, cause(err))
-	}
-	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: cannot be examined: %w", path, cause(err))
-	}
+	// Looked at before it is opened: to open a pipe is to wait for its writer.
+	st, err := os.Stat(path)
 	switch {
+	case err != nil:
+		return nil, nil, fmt.Errorf("%s: cannot be opened: %w", path, cause(err))
 	case st.IsDir():
 		return nil, nil, fmt.Errorf("%s: is a directory, expected a GGUF file", path)
 	case !st.Mode().IsRegular():
@@ -99,6 +94,11 @@ func openShard(path string) (*shard, *header, error) {
 	case int64(int(st.Size())) != st.Size():
 		return nil, nil, fmt.Errorf("%s: has %d bytes, more than this system can map", path, st.Size())
 	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: cannot be opened: %w", path, cause(err))
+	}
+	defer f.Close()
 	data, unmap, err := mapFile(f, int(st.Size()))
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: cannot be mapped: %w", path, cause(err))

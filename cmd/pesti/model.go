@@ -33,7 +33,8 @@ func (a *app) openModel(name string) (*gguf.File, error) {
 // isPlan tells whether the file at path begins as plans do. What cannot be read is no plan:
 // who opens it as a model will say why.
 func isPlan(path string) bool {
-	if path == demoName {
+	// Of a pipe, what is read here would be gone.
+	if info, err := os.Stat(path); path == demoName || err != nil || !info.Mode().IsRegular() {
 		return false
 	}
 	f, err := os.Open(path)
