@@ -341,17 +341,18 @@ func TestBisect(t *testing.T) {
 	for _, c := range []struct {
 		plan, program, value string
 		old, new             string // a pattern in the step's line, and what takes its place
+		position             int    // of the first element above the bound, −1 for any
 	}{
-		{"exact", "decode", "embd", `scale=1.0`, "scale=1.01"},
-		{"exact", "decode", "blk.2.attn", `base=10000.0`, "base=30000.0"},
-		{"exact", "small", "blk.1.ffn_norm", `eps=\S+`, "eps=0.5}"},
-		{"exact", "prefill", "blk.3.ffn_gated.rows", `act="silu"`, `act="gelu_tanh"`},
-		{"fast", "prefill", "blk.1.attn", `scale=[0-9.]+`, "scale=0.126"},
-		{"fast", "small", "blk.0.q.x", `eps=\S+`, "eps=0.5}"},
-		{"fast", "decode", "blk.2.ffn_gated", `act="silu"`, `act="gelu_tanh"`},
-		{"none", "decode", "blk.1.scores", `scale=[0-9.]+`, "scale=0.126"},
-		{"none", "small", "blk.3.q_rope", `layout="halves"`, `layout="pairs"`},
-		{"none", "prefill", "output_norm", `eps=\S+`, "eps=0.5}"},
+		{"exact", "decode", "embd", `scale=1.0`, "scale=1.01", 0},
+		{"exact", "decode", "blk.2.attn", `base=10000.0`, "base=30000.0", 1}, // nothing turns at 0
+		{"exact", "small", "blk.1.ffn_norm", `eps=\S+`, "eps=0.5}", -1},
+		{"exact", "prefill", "blk.3.ffn_gated.rows", `act="silu"`, `act="gelu_tanh"`, 30}, // of 38, the last 8 of which are wanted
+		{"fast", "prefill", "blk.1.attn", `scale=[0-9.]+`, "scale=0.126", -1},
+		{"fast", "small", "blk.0.q.x", `eps=\S+`, "eps=0.5}", -1},
+		{"fast", "decode", "blk.2.ffn_gated", `act="silu"`, `act="gelu_tanh"`, -1},
+		{"none", "decode", "blk.1.scores", `scale=[0-9.]+`, "scale=0.126", -1},
+		{"none", "small", "blk.3.q_rope", `layout="halves"`, `layout="pairs"`, -1},
+		{"none", "prefill", "output_norm", `eps=\S+`, "eps=0.5}", -1},
 	} {
 		t.Run(c.plan+"/"+c.program+"/"+c.value, func(t *testing.T) {
 			text := texts[c.plan]
@@ -388,6 +389,9 @@ func TestBisect(t *testing.T) {
 					if s.Program != c.program || s.Step != step || s.Wave != wave || !strings.Contains(edited, " "+s.Kernel+"[") {
 						t.Errorf("compare %q: %+v, want step %d of wave %d in program %s:\n%s", args, s, step, wave, c.program, edited)
 					}
+				}
+				if c.position >= 0 && d.Element.Position != c.position {
+					t.Errorf("compare %q: %+v, want it at position %d", args, d.Element, c.position)
 				}
 				if v := d.Element.Values; !(float64(d.D) > b.MaxD) || v[0] == v[1] || d.Element.Position > d.Position && d.Element.Dim > d.Dim {
 					t.Errorf("compare %q: %+v", args, d)
