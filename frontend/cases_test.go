@@ -9,6 +9,7 @@ import (
 
 	"pesti/conformance/hollow"
 	"pesti/conformance/testenv"
+	"pesti/conformance/tiny"
 	"pesti/frontend/tokenizer"
 	"pesti/gguf"
 )
@@ -175,4 +176,13 @@ func TestBlockNumbers(t *testing.T) {
 			t.Errorf("tensor %q: error %v, expected one printable line that names it", name, err)
 		}
 	}
+}
+
+// TestMixtureTensors has experts in place of a feed-forward, and no key that says so.
+func TestMixtureTensors(t *testing.T) {
+	_, err := load(t, tiny.Config{Arch: "llama", Edit: func(m *tiny.Model) {
+		w := m.Tensor("blk.0.ffn_gate.weight")
+		w.Name, w.Dims = "blk.0.ffn_gate_exps.weight", append(slices.Clone(w.Dims), 1)
+	}})
+	refuses(t, err, "blk.0.ffn_gate")
 }

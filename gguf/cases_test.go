@@ -3,7 +3,10 @@ package gguf
 import (
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -240,5 +243,25 @@ func TestManyEntries(t *testing.T) {
 	}
 	if x, ok := f.Tensor(fmt.Sprint("t", n-1)); !ok || x.Offset != int64(len(data)) {
 		t.Errorf("the last tensor is %+v, want it first in the data, at %d", x, len(data))
+	}
+}
+
+// TestOneRecover holds the package to its one guard, against a mapped file that
+// shrinks: a recover elsewhere would hide what the checks overlook.
+func TestOneRecover(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var with []string
+	for _, name := range files {
+		if text, err := os.ReadFile(name); err != nil {
+			t.Error(err)
+		} else if !strings.HasSuffix(name, "_test.go") && strings.Contains(string(text), "recover()") {
+			with = append(with, name)
+		}
+	}
+	if !slices.Equal(with, []string{"guard.go"}) {
+		t.Errorf("%v recover, expected guard.go alone", with)
 	}
 }

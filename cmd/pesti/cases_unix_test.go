@@ -1,0 +1,60 @@
+//go:build unix
+
+package main
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"testing"
+)
+
+// A file that may not be read says so. Root may read all, so that for root the program runs as
+// nobody.
+func TestUnreadableFile(t *testing.T) {
+	dir := t.TempDir()
+	secret := filepath.Join(dir, "secret.gguf")
+	saveFile(t, secret, readFile(t, demoFile(t, nil)))
+	if err := os.Chmod(secret, 0); err != nil {
+		t.Fatal(err)
+	}
+	read := pesti
+	if os.Geteuid() == 0 {
+		if runtime.GOOS != "linux" {
+			t.Skip("to be somebody else takes a program that nobody may read")
+		}
+		for path, mode := range map[string]os.FileMode{filepath.Dir(dir): 0o755, dir: 0o777} {
+			if err := os.Chmod(path, mode); err != nil {
+				t.Fatal(err)
+			}
+		}
+		read = func(args ...string) result { return asNobody(t, dir, args...) }
+	}
+	for _, args := range [][]string{{"inspect", secret}, {"run", secret, "-p", "a"}, {"plan", "show", secret}} {
+		read(args...).fails(t, exitError, secret+": cannot be opened: permission denied")
+	}
+}
+
+// asNobody runs the program without any rights but to dir, where it keeps temporary files.
+func asNobody(t *testing.T, dir string, args ...string) result {
+	t.Helper()
+	p := &process{Cmd: exec.Command("/proc/self/exe", args...)} // whose folder nobody may enter
+	p.Dir, p.Env, p.Stderr = "/", append(os.Environ(), mainVariable+"=1", "TMPDIR="+dir), &p.err
+	const nobody = 65534
+	p.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	pipe, err := p.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Start(); err != nil {
+		t.Skipf("cannot run as nobody here: %v", err)
+	}
+	out, err := io.ReadAll(pipe)
+	if err != nil {
+		t.Error(err)
+	}
+	return result{p.exitCode(), string(out), p.err.String()}
+}
