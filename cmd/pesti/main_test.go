@@ -308,7 +308,7 @@ func TestErrorsNameFilesOnce(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	for _, args := range []string{"", "run", "inspect", "compile", "plan", "plan show", "plan verify", "dot", "tokenize", "dump", "compare", "bench", "info", "version"} {
+	for _, args := range []string{"", "run", "inspect", "compile", "plan", "plan show", "plan diff", "plan verify", "dot", "tokenize", "dump", "compare", "bench", "info", "version"} {
 		r := pesti(append(strings.Fields(args), "--help")...)
 		if r.code != 0 || r.err != "" || !strings.Contains(r.out, "Usage:") {
 			t.Errorf("pesti %s --help: exit code %d, prints %q, says %q", args, r.code, r.out, r.err)

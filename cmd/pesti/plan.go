@@ -20,7 +20,7 @@ import (
 )
 
 func (a *app) plan() *cobra.Command {
-	return a.group("plan", "Show or verify a plan", a.planShow(), a.planVerify())
+	return a.group("plan", "Show, compare or verify plans", a.planShow(), a.planDiff(), a.planVerify())
 }
 
 func (a *app) planShow() *cobra.Command {
