@@ -20,6 +20,7 @@ import (
 
 	"pesti/conformance/demo"
 	"pesti/conformance/testenv"
+	planfile "pesti/exec/plan"
 	"pesti/gguf"
 )
 
@@ -218,6 +219,40 @@ func checkHostile(t *testing.T, r result, f *hostileFile, c *fileCommand) {
 	}
 	if !utf8.ValidString(r.err) || strings.ContainsFunc(strings.TrimSuffix(r.err, "\n"), unicode.IsControl) {
 		t.Errorf("the error is %q, expected nothing that a terminal obeys", r.err)
+	}
+}
+
+// What a file says reaches a terminal as text, not as an order, in what is printed too.
+func TestNamesForATerminal(t *testing.T) {
+	const order = "x\x1b[2J\a\r\u202e\x00\xff\vy"
+	w := gguf.NewWriter()
+	w.SetStr("general.architecture", order)
+	w.SetStr("general.name", order)
+	w.SetStrs(order, []string{order})
+	w.AddTensor("blk.0."+order, 0, []int64{1}, []byte{0, 0, 0xc0, 0x7f}) // NaN
+	model := filepath.Join(t.TempDir(), "model.gguf")
+	if err := w.WriteFile(model); err != nil {
+		t.Fatal(err)
+	}
+	plan := filepath.Join(t.TempDir(), "demo.plan")
+	ok(t, "compile", demoFile(t, nil), "-o", plan, "-t", "1", "--ctx", "64")
+	text := regexp.MustCompile(`file="[^"]*"`).ReplaceAllString(readFile(t, plan), `file="x\x1b[2J\u202e\n.gguf"`)
+	saveFile(t, plan, string(planfile.Seal([]byte(text))))
+	for _, args := range [][]string{
+		{"inspect", model},
+		{"inspect", model, "--tensors"},
+		{"inspect", model, "--json", "--tensors"},
+		{"inspect", model, "--check"},
+		{"plan", "show", plan},
+		{"plan", "show", plan, "--json"},
+		{"run", plan, "-p", "a"},
+		{"tokenize", model},
+	} {
+		r := pesti(args...)
+		all := strings.ReplaceAll(r.out+r.err, "\n", "")
+		if strings.ContainsFunc(all, unicode.IsControl) || !utf8.ValidString(all) || len(all) < 10 {
+			t.Errorf("pesti %q prints %q and says %q, expected nothing that a terminal obeys", args[:2], r.out, r.err)
+		}
 	}
 }
 

@@ -50,7 +50,7 @@ func (a *app) planShow() *cobra.Command {
 func printPlan(w io.Writer, p *plan.Plan) error {
 	s, t := plan.Summarise(p), tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	m := s.Memory
-	file := fmt.Sprintf("%s, %s", p.Model.File, plan.HumanBytes(p.Model.Size))
+	file := fmt.Sprintf("%s, %s", oneLine(p.Model.File), plan.HumanBytes(p.Model.Size))
 	if p.Model.File == "" {
 		file = "the embedded model demo"
 	}
