@@ -100,7 +100,15 @@ func (s *script) ruined(c *chooser) string {
 		}
 	}
 	var b strings.Builder
+	waves := 0
 	for _, line := range lines {
+		switch keyword(line) {
+		case "program":
+			waves = 0
+		case "wave": // their numbers follow, so that waves can be merged
+			line = []string{"wave ", strconv.Itoa(waves), "\n"}
+			waves++
+		}
 		for _, f := range line {
 			b.WriteString(f)
 		}
@@ -227,7 +235,7 @@ func resize(p *plan.Plan) {
 		}
 		elems, _ := s.Eval(b.Elems)
 		if b.Size, _ = f.Size(elems); b.Each {
-			b.Stride = max(rounded(b.Size), b.Stride) // scratch is larger than its elements say
+			b.Stride = rounded(b.Size)
 			b.Size = b.Stride * int64(p.Target.Threads)
 		}
 	}
