@@ -1,0 +1,324 @@
+package tape
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"pesti/conformance/tiny"
+	"pesti/frontend"
+	"pesti/gguf"
+	"pesti/gguf/quant"
+	"pesti/graph"
+	"pesti/graph/graphtest"
+	"pesti/ops"
+)
+
+// unfused returns the graph of a model for n tokens.
+func unfused(t testing.TB, f *gguf.File, n int) *graph.Graph {
+	t.Helper()
+	m, err := frontend.Load(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := m.Graph(frontend.Bounds{Tokens: int64(n), Sequences: 1, Rows: int64(n), Context: int64(n)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// matrices returns the names of all values that Run can be asked for.
+func matrices(g *graph.Graph) []string {
+	var names []string
+	for _, n := range g.Nodes {
+		for _, v := range n.Out {
+			if v.Type.DType == graph.F32 && len(v.Type.Shape) == 2 {
+				names = append(names, v.Name)
+			}
+		}
+	}
+	return names
+}
+
+// compute collects what Run visits.
+func compute(g *graph.Graph, w Weights, ids []int32, want []string) (map[string]Value, error) {
+	all := map[string]Value{}
+	err := Run(context.Background(), g, w, ids, want, func(v Value) error {
+		all[v.Name] = v
+		return nil
+	})
+	return all, err
+}
+
+// agrees holds values of g to the interpreter, which rounds each to float32.
+func agrees(g *graph.Graph, w Weights, ids []int32, names []string) error {
+	got, err := compute(g, w, ids, names)
+	if err != nil {
+		return err
+	}
+	inputs := map[string][]int32{"tokens": ids, "seq": make([]int32, len(ids))}
+	for i := range ids {
+		inputs["pos"] = append(inputs["pos"], int32(i))
+	}
+	inputs["rows"] = inputs["pos"]
+	want, err := ops.Eval(g, &ops.Env{Inputs: inputs, Weights: func(v *graph.Value) ([]float32, error) {
+		rows, _ := extents(v.Type)
+		return w(v, 0, rows)
+	}}, names...)
+	if err != nil {
+		return fmt.Errorf("interpreter: %w", err)
+	}
+	for _, name := range names {
+		x := got[name]
+		if x.Rows != len(ids) || len(x.Data) != x.Rows*x.Cols {
+			return fmt.Errorf("%s has %d × %d = %d elements, expected %d rows", name, x.Rows, x.Cols, len(x.Data), len(ids))
+		}
+		narrow := make([]float32, len(x.Data))
+		for i, v := range x.Data {
+			narrow[i] = float32(v)
+		}
+		if err := graphtest.Near(narrow, want[name].F32, len(ids), 2e-5); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func tokens(n, vocab int) []int32 {
+	ids := make([]int32, n)
+	for i := range ids {
+		ids[i] = int32((i*37 + 5) % vocab)
+	}
+	return ids
+}
+
+// TestModels holds random small models to the interpreter, each block a tape of its own.
+func TestModels(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		one := func(label string, of ...int) int { return rapid.SampledFrom(of).Draw(t, label) }
+		kv, dim := one("kv heads", 1, 2, 3), one("head dim", 2, 6, 16)
+		heads := kv * one("group", 1, 2, 3)
+		c := tiny.Config{
+			Arch: rapid.SampledFrom(frontend.Architectures()).Draw(t, "arch"),
+			Seed: rapid.Uint64().Draw(t, "seed"), Layers: one("layers", 1, 2, 7),
+			Heads: heads, KVHeads: kv, HeadDim: dim, Embd: heads * 8, FF: one("ff", 15, 64),
+			Tied: rapid.Bool().Draw(t, "tied"), Types: []quant.Type{quant.F32, quant.F16, quant.Q8_0},
+		}
+		if c.Arch == "gemma3" {
+			c.Window = one("window", 0, 1, 4)
+		} else {
+			c.Embd = heads * dim
+		}
+		data, err := tiny.GGUF(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := gguf.Parse("tiny.gguf", data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := frontend.Load(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := one("tokens", 1, 2, 3, 9, 17)
+		g, err := m.Graph(frontend.Bounds{Tokens: int64(n), Sequences: 1, Rows: int64(n), Context: int64(n)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := []string{"logits"}
+		for i := range c.Layers {
+			names = append(names, fmt.Sprintf("blk.%d.attn", i), fmt.Sprintf("blk.%d.out", i))
+		}
+		if err := agrees(g, FromFile(f), tokens(n, 256), names); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestRandomGraphs does the same for graphs of any shape. Those with what no model has, an extent
+// of 1 or a cache that nothing was written to, are refused.
+func TestRandomGraphs(t *testing.T) {
+	computed, refused := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		g, err := ops.ExpandAll(graphtest.Draw(t, graphtest.Options{Chunks: true}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range g.Nodes {
+			if n.Op == ops.GELUErf { // gorgonia has no erf
+				n.Op = ops.GELUTanh
+			}
+		}
+		weights := graphtest.Weights(rapid.Uint64().Draw(t, "weights"))
+		err = agrees(g, func(w *graph.Value, first, end int) ([]float32, error) {
+			x, err := weights(w)
+			_, cols := extents(w.Type)
+			return x[first*cols : end*cols], err
+		}, tokens(int(min(g.Max(graph.T), g.Max(graph.C))), graphtest.Vocab), matrices(g))
+		switch {
+		case err == nil:
+			computed++
+		case strings.Contains(err.Error(), "extent of 1"), strings.Contains(err.Error(), "empty cache"):
+			refused++
+		default:
+			t.Fatal(err)
+		}
+	})
+	t.Logf("%d graphs computed, %d refused", computed, refused)
+	if computed < refused/9 { // about 4 of 10 are computed
+		t.Error("hardly a graph is computed")
+	}
+}
+
+// TestParts: which values are asked for, and how many weights are held at a time, changes nothing.
+func TestParts(t *testing.T) {
+	f := tiny.File(t, tiny.Config{Arch: "gemma3", Window: 3, Vocab: 301, Tied: true})
+	g, ids := unfused(t, f, 7), tokens(7, 256)
+	want, err := compute(g, FromFile(f), ids, matrices(g))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 64 elements of a row: 150 rows of 301 at a time leave one, and so do 3.
+	for _, most := range []int{1, 3 * 64, 150 * 64, 301 * 64, 1 << 30} {
+		for _, names := range [][]string{{"logits"}, {"blk.0.out", "blk.1.out", "logits"}, matrices(g)} {
+			r := run{weights: FromFile(f), most: most, tokens: len(ids), ids: ids}
+			var visited []string
+			err := r.graph(context.Background(), g, names, func(v Value) error {
+				visited = append(visited, v.Name)
+				for i, x := range v.Data {
+					// Products of fewer rows may add up in another order.
+					if y := want[v.Name].Data[i]; !(math.Abs(x-y) <= 1e-12*(1+math.Abs(y))) {
+						return fmt.Errorf("%s: element %d is %v, expected %v", v.Name, i, x, y)
+					}
+				}
+				return nil
+			})
+			if err != nil || !slices.Equal(visited, names) {
+				t.Errorf("most %d: visits %v, expected %v: %v", most, visited, names, err)
+			}
+			if len(r.live) > 0 && len(names) == 1 {
+				t.Errorf("most %d: still holds %v", most, slices.Collect(maps.Keys(r.live)))
+			}
+		}
+	}
+}
+
+// parse reads a graph of one line for each node, with the inputs of a model.
+func parse(t *testing.T, lines string) *graph.Graph {
+	t.Helper()
+	g, err := graph.Parse(`graph g (T <= 4, S <= 1, R <= 4, C <= 16)
+  @embd : f32[6, 4]
+  @gate : f32[8, 4]
+  @up : f32[8, 4]
+  @one : f32[1, 4]
+  %tokens : i32[T] = input {dtype: "i32", sym: "T"}
+  %pos : i32[T] = input {dtype: "i32", sym: "T"}
+  %seq : i32[T] = input {dtype: "i32", sym: "T"}
+  %x : f32[T, 4] = get_rows @embd, %tokens
+`+lines, ops.Lookup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// TestSoftmaxRange has rows of scores 1,500 apart: the exponentials of the one relative to the
+// maximum of the other are beyond float64.
+func TestSoftmaxRange(t *testing.T) {
+	g := parse(t, `
+  %k : kv[C, 4] = state {width: 4}
+  %w : kv[C, 4] = kv_write %k, %x, %pos, %seq
+  %s : f32[T, 1, C] = attn_scores %x, %w, %pos, %seq {head_dim: 4, heads: 1, kv_heads: 1, scale: 1.0}
+  %p : f32[T, 1, C] = softmax %s
+  %y : f32[T, 4] = attn_values %p, %w, %pos, %seq {head_dim: 4, heads: 1, kv_heads: 1}
+  output %y
+`)
+	err := agrees(g, func(w *graph.Value, first, end int) ([]float32, error) {
+		x := make([]float32, 24)
+		for i := range x {
+			x[i] = float32((i*7)%5-2) * float32(1+i/4*10)
+		}
+		return x[first*4 : end*4], nil
+	}, []int32{5, 0, 1, 4}, matrices(g))
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	f := tiny.File(t, tiny.Config{Arch: "llama"})
+	model, plain := unfused(t, f, 3), FromFile(f)
+	small := func(w *graph.Value, first, end int) ([]float32, error) {
+		_, cols := extents(w.Type)
+		return make([]float32, (end-first)*cols), nil
+	}
+	broken := errors.New("a broken disk")
+	for _, c := range []struct {
+		name    string
+		g       *graph.Graph
+		weights Weights
+		ids     []int32
+		want    string
+		words   string
+	}{
+		{"no tokens", model, plain, nil, "logits", "no tokens"},
+		{"token beyond the vocabulary", model, plain, []int32{1, 300}, "logits", "node embd (get_rows): token 1 is 300, expected 0 ≤ token < 300"},
+		{"negative token", model, plain, []int32{-1}, "logits", "token 0 is -1"},
+		{"unknown value", model, plain, []int32{1}, "blk.9.out", `has no f32 matrix "blk.9.out"`},
+		{"value that is no matrix", model, plain, []int32{1}, "blk.0.scores", `has no f32 matrix "blk.0.scores"`},
+		{"weights", model, func(*graph.Value, int, int) ([]float32, error) { return nil, broken }, []int32{1}, "logits", "node embd (get_rows): a broken disk"},
+		{"other model", model, FromFile(tiny.File(t, tiny.Config{Arch: "llama", Layers: 1})), []int32{1}, "logits", `node blk.1.attn_norm (rms_norm): tiny.gguf: has no tensor "blk.1.attn_norm.weight"`},
+		{"smaller model", model, FromFile(tiny.File(t, tiny.Config{Arch: "llama", Embd: 32})), []int32{299}, "logits", `tensor "token_embd.weight" has no rows 299 to 299`},
+		{"a graph that does not verify", parse(t, "  %y : f32[T, 4] = matmul %x, @one, _\n  output %y\n"), small, []int32{1}, "y", "y"},
+		{"fused op", parse(t, "  %y : f32[T, 8] = swiglu %x, @gate, @up {act: \"silu\"}\n  output %y\n"), small, []int32{1}, "y",
+			"node y (swiglu): the op has no row in the table of the tape"},
+		{"extent of 1", parse(t, "  %y : f32[T, 1] = matmul %x, @one, _\n  output %y\n"), small, []int32{1}, "y", "node y (matmul): shape [1 1 4] has an extent of 1"},
+		{"empty cache", parse(t, "  %k : kv[C, 4] = state {width: 4}\n  %y : f32[T, 1, C] = attn_scores %x, %k, %pos, %seq {head_dim: 4, heads: 1, kv_heads: 1, scale: 1.0}\n  output %y\n"), small, []int32{1}, "x",
+			"node y (attn_scores): operand %k has no value: the sequence begins at position 0"},
+	} {
+		_, err := compute(c.g, c.weights, c.ids, []string{c.want})
+		if err == nil || !strings.Contains(err.Error(), c.words) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: error %v, expected %q", c.name, err, c.words)
+		}
+	}
+	if err := Run(context.Background(), model, plain, []int32{1}, []string{"logits"}, func(Value) error { return broken }); err != broken {
+		t.Errorf("error %v, expected that of visit", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var visited []string
+	err := Run(ctx, model, plain, []int32{1}, []string{"blk.0.out", "logits"}, func(v Value) error {
+		visited = append(visited, v.Name)
+		cancel()
+		return nil
+	})
+	if err != context.Canceled || len(visited) != 1 {
+		t.Errorf("error %v after %v, expected an end behind the first value", err, visited)
+	}
+}
+
+// TestTable: the table has every op of unfused graphs, once, and no fused one.
+func TestTable(t *testing.T) {
+	rows := map[*graph.Op]int{}
+	for _, r := range table {
+		rows[r.op]++
+		if ops.Of(r.op).Expand != nil {
+			t.Errorf("%s is a fused op", r.op.Name)
+		}
+	}
+	for _, arch := range frontend.Architectures() {
+		for _, n := range unfused(t, tiny.File(t, tiny.Config{Arch: arch}), 2).Nodes {
+			if rows[n.Op] != 1 {
+				t.Errorf("%s: %s has %d rows", arch, n.Op.Name, rows[n.Op])
+			}
+		}
+	}
+}
