@@ -53,12 +53,15 @@ type Plan struct {
 // Options steer the search. The same buffers and options give the same plan on every machine.
 type Options struct {
 	Seed        uint64 // of the search for better placement orders
-	Evaluations int    // orders that the search may try: 0 means DefaultEvaluations, a negative number none
+	Evaluations int    // orders that the search may try: 0 means 200 for each buffer, a negative number none
 	Planner     string // the only one of Planners to run, "" for the portfolio
 }
 
-// DefaultEvaluations keeps the search for some hundred buffers within tens of milliseconds.
-const DefaultEvaluations = 1000
+// What the search may cost. Both are counts and not times, so that the same plan comes out on every machine.
+const (
+	evaluationsEach = 200 // orders tried for each buffer, if the caller does not say
+	maxVisits       = 5e8 // looks at a placed buffer, a second or less
+)
 
 // Best returns the smallest plan that the portfolio finds; of equal plans, that of the planner listed first.
 // It returns an error for a buffer with a negative size, a lifetime that is negative or ends before it starts,
@@ -70,7 +73,7 @@ func Best(bufs []Buffer, opts Options) (Plan, error) {
 		return Plan{}, err
 	}
 	if opts.Evaluations == 0 {
-		opts.Evaluations = DefaultEvaluations
+		opts.Evaluations = evaluationsEach * len(p.items)
 	}
 	portfolio := planners
 	if opts.Planner != "" {

@@ -41,8 +41,9 @@ func greedy(keys func(*problem) []key, fit fit) func(*problem, layout, Options) 
 		k := keys(p)
 		order := identity(len(p.items))
 		slices.SortStableFunc(order, func(a, b int) int { return slices.Compare(k[a][:], k[b][:]) })
-		l, _ := newPlacer(p).place(order, fit, math.MaxInt64) // always finds room
-		return l
+		pl := newPlacer(p)
+		pl.place(order, 0, fit, math.MaxInt64) // always finds room
+		return pl.layout()
 	}
 }
 
@@ -102,44 +103,56 @@ const (
 	bestFit             // the one that leaves the least; of equal ones the lowest
 )
 
-// placer places items in a given order. It keeps its slice, since the search places many times.
+// placer places items in a given order. It keeps what it placed, since the search changes orders little at a time.
 type placer struct {
-	p      *problem
-	placed []slot // by offset
+	p       *problem
+	offsets []int64 // of the placed items
+	placed  []slot  // by offset
+	visits  int64   // looks at a placed item
 }
 
 // slot is a placed item.
 type slot struct {
 	offset, end int64
 	first, last int
+	rank        int // its place in the order
 }
 
 func newPlacer(p *problem) *placer {
-	return &placer{p, make([]slot, 0, len(p.items))}
+	return &placer{p: p, offsets: make([]int64, len(p.items)), placed: make([]slot, 0, len(p.items))}
 }
 
 // place gives each item, in the order given, the gap that fit chooses among the items that are placed and live
-// at the same time. It stops before the first item that would end above limit, and returns how many it placed.
-func (pl *placer) place(order []int, fit fit, limit int64) (l layout, placed int) {
-	l.offsets = make([]int64, len(order))
-	pl.placed = pl.placed[:0]
-	for n, i := range order {
-		it := &pl.p.items[i]
+// at the same time. The first keep items stay where an earlier call with the same ones in front has placed them.
+// It stops before the first item that would end above limit, and returns how many are placed.
+func (pl *placer) place(order []int, keep int, fit fit, limit int64) int {
+	pl.placed = slices.DeleteFunc(pl.placed, func(s slot) bool { return s.rank >= keep })
+	for n := keep; n < len(order); n++ {
+		it := &pl.p.items[order[n]]
 		offset := pl.gap(it, fit)
 		end := offset + it.size
 		if end > limit {
-			return l, n
+			return n
 		}
-		l.offsets[i] = offset
-		l.size = max(l.size, end)
+		pl.offsets[order[n]] = offset
 		at, _ := slices.BinarySearchFunc(pl.placed, offset, func(s slot, o int64) int { return cmp.Compare(s.offset, o) })
-		pl.placed = slices.Insert(pl.placed, at, slot{offset, end, it.first, it.last})
+		pl.placed = slices.Insert(pl.placed, at, slot{offset, end, it.first, it.last, n})
 	}
-	return l, len(order)
+	return len(order)
+}
+
+// layout is what all items' places amount to.
+func (pl *placer) layout() layout {
+	l := layout{offsets: slices.Clone(pl.offsets)}
+	for _, s := range pl.placed {
+		l.size = max(l.size, s.end)
+	}
+	return l
 }
 
 // gap returns the offset at which it goes.
 func (pl *placer) gap(it *item, fit fit) int64 {
+	pl.visits += int64(len(pl.placed))
 	var floor int64 // where the slots seen so far end
 	chosen, least := int64(-1), int64(math.MaxInt64)
 	for i := range pl.placed {

@@ -9,8 +9,10 @@ import (
 // squeakyWheel searches placement orders for first fit, from the order in which the best layout stacks its
 // items. It always asks for less memory than the best layout needs. The item at which that fails is the
 // trouble, so it moves to some earlier place, and the rest is left alone ("Squeaky Wheel Optimization",
-// Joslin and Clements, 1999). On dissected rectangles this ends three times nearer to the bound than moving
-// the items that reach the top, and each try is cheaper, since it stops at the failure.
+// Joslin and Clements, 1999): in front of an item that it lives beside, since passing others changes nothing,
+// and rather a late one than an early one. On dissected rectangles this ends three times nearer to the bound
+// than moving the items that reach the top, and each try is cheaper, since it stops at the failure and begins
+// where the order has changed.
 //
 // Orders are the whole search space: place the items of any layout by first fit in order of their offsets, and
 // each comes to lie at its old offset or lower, since all that it meets was placed below it and has only sunk.
@@ -23,17 +25,28 @@ func squeakyWheel(p *problem, best layout, opts Options) layout {
 	pl := newPlacer(p)
 	order := identity(len(p.items))
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(best.offsets[a], best.offsets[b]) })
+	var meets []int // places in the order of what the troublesome item lives beside
+	keep := 0
 	for range opts.Evaluations {
-		if best.size == p.bound {
+		if best.size == p.bound || pl.visits > maxVisits {
 			break
 		}
-		l, placed := pl.place(order, firstFit, best.size-1)
+		placed := pl.place(order, keep, firstFit, best.size-1)
 		if placed == len(order) {
-			best = l
+			best = pl.layout()
+			keep = slices.IndexFunc(order, func(i int) bool { return best.offsets[i]+p.items[i].size == best.size })
 			continue
 		}
-		// The first item never fails: it alone is no larger than the bound, which is below best.size.
-		advance(order, placed, rng.IntN(placed))
+		// It meets some item, since alone it would end no higher than the bound, which is below best.size.
+		it := p.items[order[placed]]
+		meets = meets[:0]
+		for at, i := range order[:placed] {
+			if o := &p.items[i]; o.first < it.last && it.first < o.last {
+				meets = append(meets, at)
+			}
+		}
+		keep = meets[max(rng.IntN(len(meets)), rng.IntN(len(meets)))]
+		advance(order, placed, keep)
 	}
 	return best
 }
