@@ -264,8 +264,8 @@ func TestExcessOverBound(t *testing.T) {
 		{"scattered 60", func(r *rand.Rand) []Buffer { return scattered(r, 60) }, 0},
 		{"scattered 200", func(r *rand.Rand) []Buffer { return scattered(r, 200) }, 0.0020},
 		{"dissected 20", func(r *rand.Rand) []Buffer { return dissected(r, 20, 40, 1000) }, 0},
-		{"dissected 60", func(r *rand.Rand) []Buffer { return dissected(r, 60, 60, 1000) }, 0.0060},
-		{"dissected 150", func(r *rand.Rand) []Buffer { return dissected(r, 150, 100, 10000) }, 0.0150},
+		{"dissected 60", func(r *rand.Rand) []Buffer { return dissected(r, 60, 60, 1000) }, 0.0030},
+		{"dissected 150", func(r *rand.Rand) []Buffer { return dissected(r, 150, 100, 10000) }, 0.0030},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
