@@ -57,18 +57,7 @@ func TestSeededFaults(t *testing.T) {
 			if !sound.passes() {
 				t.Fatalf("without the fault: %v", sound)
 			}
-			var edit func(*graph.Graph)
-			var between func(*exec.Engine)
-			if f.graph != nil {
-				edit = func(g *graph.Graph) { f.graph(t, g) }
-			}
-			if f.between != nil {
-				between = func(e *exec.Engine) { f.between(t, e) }
-			}
-			if f.weights != nil {
-				m = m.spoil(t, f.weights)
-			}
-			v := compare(m.pass(t, ids, 32, edit, between), oracle)
+			v := compare(m.faulty(t, ids, f), oracle)
 			t.Log(v)
 			if v.worst <= 1 {
 				t.Errorf("not caught: %v", v)
@@ -81,6 +70,23 @@ func TestSeededFaults(t *testing.T) {
 			}
 		})
 	}
+}
+
+// faulty is a pass with a fault in it.
+func (m *model) faulty(t *testing.T, ids []int32, f fault) *ourPass {
+	t.Helper()
+	var edit func(*graph.Graph)
+	var between func(*exec.Engine)
+	if f.graph != nil {
+		edit = func(g *graph.Graph) { f.graph(t, g) }
+	}
+	if f.between != nil {
+		between = func(e *exec.Engine) { f.between(t, e) }
+	}
+	if f.weights != nil {
+		m = m.spoil(t, f.weights)
+	}
+	return m.pass(t, ids, 32, edit, between)
 }
 
 func inLayer(name string) string { return fmt.Sprintf("blk.%d.%s", faultLayer, name) }

@@ -86,12 +86,12 @@ func rmsNorm(e *expr, n *graph.Node) *G.Node {
 	if e.err != nil {
 		return nil
 	}
-	shape, group := x.Shape(), w.Shape()[0]
+	rows, cols, group := x.Shape()[0], x.Shape()[1], w.Shape()[0]
 	x = e.reshape(x, -1, group)
 	mean := scaled(e, e.reduce(G.Sum, e.unary(G.Square, x)), 1/float64(group))
 	root := e.unary(G.Sqrt, e.binary(G.Add, mean, e.number(n.Attr.Float("eps"))))
 	x = e.eachCol(G.BroadcastHadamardDiv, x, root)
-	return e.reshape(e.eachRow(G.BroadcastHadamardProd, x, w), shape...)
+	return e.reshape(e.eachRow(G.BroadcastHadamardProd, x, w), rows, cols)
 }
 
 func matmul(e *expr, n *graph.Node) *G.Node {

@@ -165,8 +165,8 @@ type slice struct{ first, end int }
 // tape writes nodes as an expression, computes it, and keeps what is needed later.
 func (r *run) tape(nodes []*graph.Node, s *slice, keep func(*graph.Value) bool) (err error) {
 	name := nodes[len(nodes)-1].Name()
-	// The expressions of this package have shapes that gorgonia takes. Where it panics all the same,
-	// that must not end the program.
+	// Verified graphs and broad shapes leave gorgonia nothing to panic about. Where it does so all the
+	// same while it builds or compiles an expression, that must not end the program.
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("node %s: gorgonia: %v", name, p)

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"pesti/conformance/testenv"
+)
+
+// report runs check, which must succeed, and reads what it found.
+func report(t *testing.T, args ...string) *checkReport {
+	t.Helper()
+	r := &checkReport{}
+	if err := json.Unmarshal([]byte(ok(t, append([]string{"check", "--json"}, args...)...)), r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestCheck: what CONFORMANCE.md says of this model and text, which it has from the numpy oracle.
+func TestCheck(t *testing.T) {
+	r := report(t, "demo", "-p", fox)
+	if r.Tokens != 19 || len(r.Layers) != 4 || !r.OK || r.Precision != "exact" || r.KV != "f32" || r.Bound != checkBounds.exact {
+		t.Errorf("check finds %+v", r)
+	}
+	for i, l := range r.Layers {
+		if l.Layer != i || l.Position < 0 || l.Position >= 19 || l.Dim < 0 || l.Dim >= 256 {
+			t.Errorf("layer %d: %+v", i, l)
+		}
+	}
+	if d := r.Layers[2].D; d < 1e-6 || d > 1e-5 {
+		t.Errorf("layer 2 has d %v, expected about 3.7e-06", d)
+	}
+	if d := r.Logits.Delta; d < 1e-6 || d > 3e-5 || r.Logits.Wrong != 0 {
+		t.Errorf("logits %+v, expected |Δ| of about 8.0e-06", r.Logits)
+	}
+
+	text := ok(t, "check", "demo", "-p", fox)
+	lines := strings.Split(text, "\n")
+	if len(lines) != 8 || !strings.HasPrefix(lines[0], "layer ") || !strings.HasPrefix(lines[3], "02 ") ||
+		!strings.Contains(lines[5], "19 of 19 positions") || !strings.HasPrefix(lines[6], "ok: 19 tokens, precision exact, cache f32") {
+		t.Errorf("check prints:\n%s", text)
+	}
+	// However the prompt comes, and in steps of any size, it finds the same.
+	file := filepath.Join(t.TempDir(), "prompt.txt")
+	saveFile(t, file, fox)
+	ids := call{stdin: fox, args: []string{"tokenize", "demo", "--ids"}}.run().out
+	for _, args := range [][]string{{"-f", file}, {"--ids", ids}, {"-p", fox, "--ubatch", "3"}, {"-p", fox, "-t", "1"}} {
+		if got := ok(t, append([]string{"check", "demo"}, args...)...); got != text {
+			t.Errorf("check %q prints:\n%s\nwant:\n%s", args, got, text)
+		}
+	}
+	for _, args := range [][]string{{"--passes", "none"}, {"--ids", "7"}, {"--precision", "exact", "--kv", "f16"}, {"--precision", "fast", "--kv", "f32"}} {
+		if args[0] != "--ids" {
+			args = append(args, "-p", fox)
+		}
+		r := report(t, append(args, "demo")...)
+		exact := args[1] != "fast" && r.KV == "f32"
+		if want := checkBounds.fast; !exact && r.Bound != want || exact && r.Bound != checkBounds.exact {
+			t.Errorf("check %q holds to %+v", args, r.Bound)
+		}
+	}
+}
+
+// A plan is checked as it is, whatever it was compiled to show.
+func TestCheckPlan(t *testing.T) {
+	plan, text := demoPlan(t, "--precision", "exact", "--ctx", "64")
+	if got, want := ok(t, "check", plan, "-p", fox), ok(t, "check", "demo", "-p", fox, "--ctx", "64"); got != want {
+		t.Errorf("check of the plan prints:\n%s\nwant:\n%s", got, want)
+	}
+	fast, _ := demoPlan(t)
+	r := report(t, fast, "-p", fox)
+	if r.Precision != "fast" || r.Bound != checkBounds.fast || !(r.Layers[3].D > 1e-4) {
+		t.Errorf("check of a fast plan finds %+v", r)
+	}
+
+	// Faults in one layer, or in the step behind the last, are found where they are.
+	spoil := func(old, new, near string) string {
+		t.Helper()
+		lines := strings.SplitAfter(text, "\n")
+		changed := 0
+		for i, line := range lines {
+			if strings.Contains(line, near) && strings.Contains(line, old) {
+				lines[i] = strings.Replace(line, old, new, 1)
+				changed++
+			}
+		}
+		if changed == 0 {
+			t.Fatalf("no step of %s has %q", near, old)
+		}
+		path := filepath.Join(t.TempDir(), "spoilt.plan")
+		saveFile(t, path, strings.Join(lines, ""))
+		ok(t, "plan", "verify", path, "--seal")
+		return path
+	}
+	for _, c := range []struct {
+		old, new, near string
+		layer          int // 4: only the logits differ
+	}{
+		{`act="silu"`, `act="gelu_tanh"`, " blk.2.ffn_gated ", 2},
+		{"scale=", "scale=-", " blk.1.attn", 1},
+		{"e-0", "e+0", " output_norm", 4},
+	} {
+		path := spoil(c.old, c.new, c.near)
+		words := "in layer " + strconv.Itoa(c.layer) + ","
+		if c.layer == 4 {
+			words = "the logit of token"
+		}
+		r := pesti("check", path, "-p", fox)
+		if r.code != 1 || !strings.Contains(r.err, path) || !strings.Contains(r.err, words) || strings.Count(r.err, "\n") != 1 {
+			t.Errorf("%s for %s: exit code %d, error %q, expected %q", c.new, c.old, r.code, r.err, words)
+		}
+		if !strings.Contains(r.out, "\ndiffers: 19 tokens") || strings.Count(r.out, "\n") != 7 {
+			t.Errorf("%s for %s: check prints:\n%s", c.new, c.old, r.out)
+		}
+	}
+}
+
+func TestCheckErrors(t *testing.T) {
+	for _, c := range []struct {
+		code  int
+		args  string
+		words string
+	}{
+		{2, "", "expected MODEL or PLAN"},
+		{2, "demo", "expected one of -p TEXT, -f FILE and --ids LIST"},
+		{2, "demo -p a --ids 1", "expected one of"},
+		{2, "demo --ids x", `found "x"`},
+		{2, "demo --ids ,", "--ids is empty"},
+		{2, "demo -p a --model demo", "no plan"},
+		{1, "demo --ids 1,1536", "1536"},
+		{1, "demo --ids 1,2,3 --ctx 2", "3 tokens, expected at most 2"},
+		{1, "nowhere.gguf -p a", "nowhere.gguf"},
+		{1, "demo -f nowhere.txt", "nowhere.txt"},
+	} {
+		pesti(append([]string{"check"}, strings.Fields(c.args)...)...).fails(t, c.code, c.words)
+	}
+}
+
+// TestCheckModel checks a model of the size that people run.
+func TestCheckModel(t *testing.T) {
+	r := report(t, testenv.Model(t, testenv.SmolLM2), "-p", fox+" Then it slept.")
+	if r.Tokens < 12 || len(r.Layers) != 30 || !r.OK || r.Logits.Wrong+r.Logits.Close != 0 {
+		t.Errorf("check finds %+v", r)
+	}
+}
