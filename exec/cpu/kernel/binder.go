@@ -12,7 +12,8 @@ import (
 // list of what its kernel needs.
 type binder struct {
 	*Binding
-	err error
+	isas []string // that may be used
+	err  error
 }
 
 func (b *binder) fail(format string, args ...any) {

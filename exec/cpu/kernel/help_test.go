@@ -9,6 +9,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"pesti/exec/cpu/isa"
 	"pesti/exec/plan"
 	"pesti/gguf/quant"
 	"pesti/ops/ref"
@@ -47,6 +48,7 @@ type call struct {
 	step    plan.Step
 	mem     map[string]*memory
 	ops     map[string]Operand
+	isa     string // whose variants are bound
 	scratch int
 	ctx     int
 	pages   int
@@ -55,8 +57,16 @@ type call struct {
 func newCall(kernel, rows, split string, unit int64, params ...plan.Param) *call {
 	return &call{
 		step: plan.Step{Name: "test", Kernel: kernel, Rows: rows, Params: params, Split: plan.Split{By: split, Unit: unit}},
-		mem:  map[string]*memory{}, ops: map[string]Operand{},
+		mem:  map[string]*memory{}, ops: map[string]Operand{}, isa: "portable",
 	}
+}
+
+// runnable returns the matmul kernels, in all variants that this machine can run.
+func runnable() []Matmul {
+	return slices.DeleteFunc(Matmuls(), func(mm Matmul) bool {
+		_, err := isa.UpTo(mm.ISA)
+		return err != nil
+	})
 }
 
 // add gives the call an operand of size bytes.
@@ -91,7 +101,7 @@ func (c *call) putWeight(rng *rand.Rand, role, matmul string, t quant.Type, elem
 func (c *call) bind(t testing.TB, worker, workers int) Func {
 	t.Helper()
 	f, err := Bind(&Binding{Step: &c.step, Operands: c.ops, Scratch: newMemory(c.scratch).data(),
-		Worker: worker, Workers: workers, Ctx: c.ctx, SeqPages: c.pages}, []string{"portable"})
+		Worker: worker, Workers: workers, Ctx: c.ctx, SeqPages: c.pages}, []string{c.isa})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -82,7 +82,7 @@ func Bind(b *Binding, isas []string) (Func, error) {
 	if row == nil {
 		return nil, fmt.Errorf("step %q: no kernel %q for %v", b.Step.Name, b.Step.Kernel, isas)
 	}
-	bb := &binder{Binding: b}
+	bb := &binder{Binding: b, isas: isas}
 	f := row.bind(bb)
 	if bb.err != nil {
 		return nil, fmt.Errorf("step %q (%s): %w", b.Step.Name, b.Step.Kernel, bb.err)

@@ -125,20 +125,22 @@ type factor struct {
 func (b *binder) factor(role, act string, k int) factor {
 	data, info := b.weight(role)
 	name := b.operand(role).Kernel
-	for _, mm := range matmuls {
-		if mm.Name != name {
-			continue
+	var mm *Matmul
+	for i := range matmuls {
+		if m := &matmuls[i]; m.Name == name && slices.Contains(b.isas, m.ISA) {
+			mm = m // later rows are better
 		}
-		if mm.Type != info.Type || mm.Act != act {
-			b.fail("weight %s is %s with %s activations, but its kernel is %q", role, info.Name, act, name)
-		}
-		if k%info.BlockLen != 0 {
-			b.fail("k=%d is not a multiple of the %d elements in a block of %s", k, info.BlockLen, info.Name)
-		}
-		return factor{data, k / info.BlockLen * info.BlockBytes, mm.tile}
 	}
-	b.fail("weight %s: there is no matmul kernel %q", role, name)
-	return factor{}
+	switch {
+	case mm == nil:
+		b.fail("weight %s: there is no matmul kernel %q for %v", role, name, b.isas)
+		return factor{}
+	case mm.Type != info.Type || mm.Act != act:
+		b.fail("weight %s is %s with %s activations, but its kernel is %q", role, info.Name, act, name)
+	case k%info.BlockLen != 0:
+		b.fail("k=%d is not a multiple of the %d elements in a block of %s", k, info.BlockLen, info.Name)
+	}
+	return factor{data, k / info.BlockLen * info.BlockBytes, mm.tile}
 }
 
 // rowsOf computes the tile of n rows from row lo on.

@@ -34,8 +34,8 @@ func product(x, w []float32, parts float64) (sum, bound float64) {
 // TestMatmul holds every matmul kernel against products of dequantised operands in float64, for
 // odd shapes; and sees that a row's bits depend neither on the rows beside it nor on the workers.
 func TestMatmul(t *testing.T) {
-	for _, mm := range Matmuls() {
-		t.Run(mm.Name, func(t *testing.T) {
+	for _, mm := range runnable() {
+		t.Run(mm.Name+" "+mm.ISA, func(t *testing.T) {
 			info, _ := quant.Lookup(mm.Type)
 			// An odd number of blocks, more and less than a span of 256 elements.
 			ks := []int{info.BlockLen, 3 * info.BlockLen}
@@ -54,7 +54,7 @@ func TestMatmul(t *testing.T) {
 					rng := rand.New(rand.NewPCG(uint64(k), uint64(n)))
 					const most = 33
 					c := newCall("matmul_group", "T", "rows", 16, intParam("k", k), intParam("n0", n))
-					c.scratch = 16*k + 4352
+					c.isa, c.scratch = mm.ISA, 16*k+4352
 					x := c.putActivations(rng, mm.Act, most, k)
 					w := c.putWeight(rng, "w0", mm.Name, mm.Type, n*k)
 					c.put("out0", make([]float32, most*n))
@@ -109,7 +109,7 @@ func TestMatmulNames(t *testing.T) {
 // TestMatmulExtremes multiplies the largest integers of each type with the largest activations
 // of one sign, where sums come nearest to their bounds.
 func TestMatmulExtremes(t *testing.T) {
-	for _, mm := range Matmuls() {
+	for _, mm := range runnable() {
 		if mm.Act != "q8x2" {
 			continue
 		}
@@ -118,7 +118,7 @@ func TestMatmulExtremes(t *testing.T) {
 				info, _ := quant.Lookup(mm.Type)
 				k := 3 * info.BlockLen
 				c := newCall("matmul_group", "T", "rows", 16, intParam("k", k), intParam("n0", 2))
-				c.scratch = 16*k + 4352
+				c.isa, c.scratch = mm.ISA, 16*k+4352
 				x := c.setActivations(mm.Act, 1, k, slices.Repeat([]float32{value}, k))
 				c.putWeight(rand.New(rand.NewPCG(1, 2)), "w0", mm.Name, mm.Type, 2*k)
 				data := c.mem["w0"].data()
@@ -149,7 +149,7 @@ func TestMatmulExtremes(t *testing.T) {
 // TestMatmulNaN sees that a NaN in an activation row or a weight row reaches all products of that
 // row and no others.
 func TestMatmulNaN(t *testing.T) {
-	for _, mm := range Matmuls() {
+	for _, mm := range runnable() {
 		info, _ := quant.Lookup(mm.Type)
 		if !slices.Contains([]quant.Type{quant.F32, quant.Q4_0, quant.Q4_1, quant.Q5_0, quant.Q5_1, quant.Q8_0, quant.Q4_K, quant.Q5_K, quant.Q6_K}, mm.Type) {
 			continue
@@ -158,7 +158,7 @@ func TestMatmulNaN(t *testing.T) {
 		k := 256
 		rng := rand.New(rand.NewPCG(3, 4))
 		c := newCall("matmul_group", "T", "rows", 16, intParam("k", k), intParam("n0", n))
-		c.scratch = 16*k + 4352
+		c.isa, c.scratch = mm.ISA, 16*k+4352
 		x := randoms(rng, m*k, 1)
 		x[k+100] = float32(math.NaN())
 		c.setActivations(mm.Act, m, k, x)
