@@ -1,11 +1,12 @@
 package exec
 
 import (
-	"pesti/exec/cpu/kernel"
-	"pesti/exec/plan"
 	"slices"
 	"strings"
 	"testing"
+
+	"pesti/exec/cpu/kernel"
+	"pesti/exec/plan"
 )
 
 // This file ruins plans and runs those that still load. Such a plan may compute nonsense, but no
@@ -74,6 +75,9 @@ func try(t testing.TB, v victim, text string, what int) (loaded bool) {
 	return true
 }
 
+// FuzzPlans edits plans as the bytes say, mends some of what no longer agrees, and runs what loads.
+// The bytes choose among the fields of plans that are compiled anew, so that an input says another
+// thing once the compiler changes: what was found with it stays as a test of its own.
 func FuzzPlans(f *testing.F) {
 	list := victims(f)
 	scripts := make([]*script, len(list))

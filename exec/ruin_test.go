@@ -4,11 +4,12 @@ import (
 	"encoding/binary"
 	"maps"
 	"math"
-	"pesti/exec/plan"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"pesti/exec/plan"
 )
 
 // A chooser makes decisions by fuzz bytes, two for each. Where there are no more, it takes the

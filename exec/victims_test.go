@@ -1,14 +1,15 @@
 package exec
 
 import (
+	"slices"
+	"testing"
+
 	"pesti/conformance/tiny"
 	"pesti/exec/plan"
 	"pesti/frontend"
 	"pesti/gguf"
 	"pesti/gguf/quant"
 	"pesti/lower"
-	"slices"
-	"testing"
 )
 
 // A victim is a plan to ruin, and its model.

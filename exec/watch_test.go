@@ -3,17 +3,18 @@ package exec
 import (
 	"bytes"
 	"fmt"
+	"unsafe"
+
 	"pesti/exec/cpu"
 	"pesti/exec/cpu/isa"
 	"pesti/exec/cpu/kernel"
 	"pesti/exec/plan"
-	"unsafe"
 )
 
 const (
-	guardBytes  = 256
-	guardByte   = 0xa5
-	mostToWatch = 4 << 20
+	guardBytes  = 256     // between two ranges of memory
+	guardByte   = 0xa5    // what they hold
+	mostToWatch = 4 << 20 // bytes of memory, of which every step is given a copy
 )
 
 // A watcher runs an engine on one thread, worker after worker, and sees what each step changes.
