@@ -22,7 +22,7 @@ import (
 )
 
 // modelFor returns a model whose file holds the weights of g beside those of its own.
-func modelFor(t *rapid.T, g *graph.Graph) *frontend.Model {
+func modelFor(t rapid.TB, g *graph.Graph) *frontend.Model {
 	weights := graphtest.Weights(1)
 	data, err := tiny.GGUF(tiny.Config{
 		Arch: "llama", Layers: 1, Embd: 8, Heads: 1, KVHeads: 1, FF: 8, Vocab: 258, Context: int(g.Max(graph.C)),
@@ -131,7 +131,7 @@ type graphRun struct {
 }
 
 func drawRun(t *rapid.T) *graphRun {
-	g := graphtest.Draw(t, graphtest.Options{})
+	g := graphtest.Draw(t, graphtest.Options{Written: true})
 	r := &graphRun{graph: g, model: modelFor(t, g), options: drawOptions(t, g), steps: graphtest.Steps(t, g, 4)}
 	if err := r.interpret(); err != nil {
 		t.Fatal(err)
@@ -151,7 +151,7 @@ func (r *graphRun) interpret() error {
 	return err
 }
 
-func (r *graphRun) compile(t *rapid.T) *plan.Plan {
+func (r *graphRun) compile(t rapid.TB) *plan.Plan {
 	res, err := lower.CompileGraph(r.model, r.graph, r.options)
 	if err != nil {
 		t.Fatal(err)
@@ -209,4 +209,45 @@ func cut(v *ops.Value, n int) []float32 {
 		x = append(x, row[:n/v.Shape[1]]...)
 	}
 	return x
+}
+
+// TestFoundGraphs keeps what TestRandomGraphs found.
+func TestFoundGraphs(t *testing.T) {
+	const head = `graph found (T <= 4, S <= 1, R <= 4, C <= 16)
+  @embd : f32[5, 64]
+  @w : q4_0[64, 64]
+  %tokens : i32[T] = input {dtype: "i32", sym: "T"}
+  %pos : i32[T] = input {dtype: "i32", sym: "T"}
+  %seq : i32[T] = input {dtype: "i32", sym: "T"}
+  %rows : i32[R] = input {dtype: "i32", sym: "R"}
+  %x : f32[T, 64] = get_rows @embd, %tokens
+`
+	const tail = `  %logits : f32[R, 64] = select_rows %y, %rows
+  output %logits
+`
+	for _, c := range []struct {
+		name, nodes, precision, passes string
+	}{
+		{"the reference matmul left the residual out", "  %y : f32[T, 64] = matmul %x, @w, %x\n", "exact", "none"},
+		{"kernels on integers where nothing quantises", "  %y : f32[T, 64] = matmul %x, @w, _\n", "fast", "-insert_quantise"},
+		{"a value had the name of a quantised one", "  %y.x : f32[T, 64] = silu %x\n  %y : f32[T, 64] = matmul %y.x, @w, _\n", "fast", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g, err := graph.Parse(head+c.nodes+tail, ops.Lookup)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := &graphRun{
+				graph: g, model: modelFor(t, g),
+				options: lower.Options{Precision: c.precision, KV: "f32", Passes: c.passes, Ctx: 16, Ubatch: 4, Rows: 4, Threads: 2, Verify: true},
+				steps:   []graphtest.Step{{Tokens: []int32{1, 2, 3}, Pos: []int32{0, 1, 2}, Seq: make([]int32, 3), Rows: []int32{2, 0}}},
+			}
+			if err := r.interpret(); err != nil {
+				t.Fatal(err)
+			}
+			if err := r.holds(r.compile(t), 2); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }

@@ -23,6 +23,8 @@ type Options struct {
 	Recipes int // at most so many are drawn; by default 12
 	// Quantised also draws q8x2 values, which lowering alone puts into graphs.
 	Quantised bool
+	// Written writes every cache before it is read in a step, which plans ask for.
+	Written bool
 	// Chunks makes every cache one that is written once, before all reads, as in models. Only then
 	// does a token's row not depend on which tokens come in the same step.
 	Chunks bool

@@ -157,7 +157,7 @@ func (b *builder) heads(n, window int64) graph.Attrs {
 // positions where the step's own will be, so nothing reads it then.
 func (b *builder) readable(n int64) *cache {
 	c := b.cache(n)
-	if !c.written && (b.options.Chunks || c.window > 0 || b.flip("written first")) {
+	if !c.written && (b.options.Written || b.options.Chunks || c.window > 0 || b.flip("written first")) {
 		b.store(c, b.token("stored", b.width(c)))
 	}
 	return c
