@@ -21,7 +21,7 @@ import (
 // Options of a compilation. The zero value of a field is its default.
 type Options struct {
 	Target    string // "cpu"
-	ISA       string // "portable"
+	ISA       string // one of plan.ISAs, by default "portable"; kernels that need more are not chosen
 	Precision string // "fast" or "exact"
 	KV        string // "f16" or "f32"; by default f16 in fast, f32 in exact
 	Ctx       int64  // positions of a sequence; by default 4096, or what the model was trained for
@@ -189,7 +189,7 @@ func (o *Options) complete(p *frontend.Params) error {
 	threads := int64(o.Threads)
 	for _, err := range []error{
 		set(&o.Target, "cpu", "target", "cpu"),
-		set(&o.ISA, "portable", "isa", "portable"),
+		set(&o.ISA, "portable", "isa", plan.ISAs...),
 		set(&o.Precision, "fast", "precision", "fast", "exact"),
 		set(&o.KV, map[string]string{"fast": "f16", "exact": "f32"}[o.Precision], "kv", "f32", "f16"),
 		within(&o.Ctx, min(defaultCtx, p.Context), p.Context, "ctx", ", the context that the model was trained for"),
