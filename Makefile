@@ -112,6 +112,7 @@ conformance: build venv models
 golden:
 	$(GO) test $(GOLDEN) -update
 	$(GO) run ./cmd/pesti dot demo -t 2 -o docs/demo-plan.svg
+	$(GO) run ./cmd/pesti dot demo -t 2 --view memory -o docs/demo-memory.svg
 
 demo:
 	conformance/demo/make.sh

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,6 +17,7 @@ import (
 // dotOptions are the flags of dot, besides those of compile.
 type dotOptions struct {
 	out     string
+	view    choice
 	stage   choice
 	program string
 	layer   count
@@ -24,39 +26,46 @@ type dotOptions struct {
 
 func (a *app) dot() *cobra.Command {
 	o := &dotOptions{
+		view:  choice{"flow", []string{"flow", "memory"}},
 		stage: choice{"plan", []string{"graph", "fused", "plan"}},
 		layer: count{-1, 0},
 	}
 	var flags *compileFlags
 	cmd := a.verb("dot MODEL|PLAN", "Draw a graph or a plan",
-		`  pesti dot model.gguf -o plan.svg`,
+		`  pesti dot model.gguf -o plan.svg
+  pesti dot model.plan --view memory --program prefill -o memory.png`,
 		arity{1, 1, "MODEL or PLAN"}, a.interruptible(func(cmd *cobra.Command, args []string) error {
-			format, err := pictureFormat(o.out)
+			format, err := o.format()
 			if err != nil {
 				return err
 			}
 			if o.program != "" && o.stage.word != "plan" {
 				return usagef("--program is of a plan, and --stage is %s", o.stage.word)
 			}
-			text, err := a.draw(args[0], o, flags)
+			render, err := a.draw(args[0], o, flags)
 			if err != nil {
 				return err
 			}
-			picture := bytes.NewBufferString(text)
-			if format != "dot" {
+			if o.out != "" && o.out != standardStream && format != dotText {
 				a.progress("drawing %s", o.out)
-				picture.Reset()
-				if err := draw.Render(text, format, picture); err != nil {
-					return about(args[0], err)
-				}
+			}
+			picture := &bytes.Buffer{}
+			if err := render(format, picture); err != nil {
+				return about(args[0], err)
 			}
 			return a.output(cmd.Context(), cmp.Or(o.out, standardStream), func(w io.Writer) error {
 				_, err := picture.WriteTo(w)
 				return err
 			})
 		}))
+	cmd.Long = cmd.Short + `.
+
+The view flow draws boxes and what flows between them, the view memory the arena of a plan: each
+buffer a rectangle, steps to the right, addresses upwards. Flow is dot text, .svg or .png, memory
+is .svg or .png. Equal layers are drawn once.`
 	f := cmd.Flags()
-	f.StringVarP(&o.out, "output", "o", "", "`FILE` to write, .dot, .svg or .png; - or none is dot text on standard output")
+	f.StringVarP(&o.out, "output", "o", "", "`FILE` to write, .dot, .svg or .png; - or none is text on standard output, dot or for memory svg")
+	f.Var(&o.view, "view", "what to show")
 	f.Var(&o.stage, "stage", "the graph as built, after fusion, or the plan")
 	f.Var(&o.layer, "layer", "only block N")
 	f.BoolVar(&o.all, "all", false, "everything, nothing folded")
@@ -66,49 +75,81 @@ func (a *app) dot() *cobra.Command {
 	return cmd
 }
 
-// pictureFormat returns the format that a file name asks for.
-func pictureFormat(path string) (string, error) {
-	switch format := strings.TrimPrefix(strings.ToLower(filepath.Ext(path)), "."); {
-	case path == "", path == standardStream:
-		return "dot", nil
-	case format == "dot", format == "svg", format == "png":
-		return format, nil
-	}
-	return "", usagef("-o %s: expected a name that ends in .dot, .svg or .png", path)
+// dotText is the format of pictures that are not laid out yet.
+const dotText = "dot"
+
+// viewFormats are the formats of each view; what goes to standard output is of the first.
+var viewFormats = map[string][]string{
+	"flow":   {dotText, "svg", "png"},
+	"memory": {"svg", "png"},
 }
 
-// draw returns the dot text of one stage of the model or plan called name.
-func (a *app) draw(name string, o *dotOptions, flags *compileFlags) (text string, err error) {
+// format returns the format that the name of the file asks for.
+func (o *dotOptions) format() (string, error) {
+	formats := viewFormats[o.view.word]
+	if o.view.word == "memory" && o.stage.word != "plan" {
+		return "", usagef("--view memory is of a plan, and --stage is %s", o.stage.word)
+	}
+	if o.out == "" || o.out == standardStream {
+		return formats[0], nil
+	}
+	format := strings.TrimPrefix(strings.ToLower(filepath.Ext(o.out)), ".")
+	if !slices.Contains(formats, format) {
+		return "", usagef("-o %s: expected a name that ends in .%s", o.out, strings.Join(formats, ", ."))
+	}
+	return format, nil
+}
+
+// A renderer writes a picture in a format.
+type renderer func(format string, w io.Writer) error
+
+// draw draws one stage of the model or plan called name.
+func (a *app) draw(name string, o *dotOptions, flags *compileFlags) (renderer, error) {
 	options := draw.Options{All: o.all, Layer: int(o.layer.n), Program: o.program}
 	res := &lower.Result{}
 	if isPlan(name) { // which is drawn without its model
 		if o.stage.word != "plan" {
-			return "", usagef("--stage %s: %s is a plan, which has no graph; expected --stage plan, or a model", o.stage.word, name)
+			return nil, usagef("--stage %s: %s is a plan, which has no graph; expected --stage plan, or a model", o.stage.word, name)
 		}
+		var err error
 		if res.Plan, _, err = readPlan(name, flags); err != nil {
-			return "", err
+			return nil, err
 		}
 	} else {
 		s, err := a.open(name, "", flags)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		defer s.file.Close()
 		if res, err = s.compile(nil); err != nil {
-			return "", err
+			return nil, err
 		}
 	}
 	options.Title = res.Plan.Model.Name // graphs are named after the architecture
-	switch o.stage.word {
-	case "graph":
+	var text string
+	var chart *draw.Chart
+	var err error
+	switch {
+	case o.view.word == "memory":
+		chart, err = draw.Memory(res.Plan, options)
+	case o.stage.word == "graph":
 		text, err = draw.Graph(res.Built, options)
-	case "fused":
+	case o.stage.word == "fused":
 		text, err = draw.Graph(res.Fused, options)
 	default:
 		text, err = draw.Plan(res.Plan, options)
 	}
-	if err != nil { // no such block or program
-		return "", usage{about(name, err)}
+	switch {
+	case err != nil: // no such block or program
+		return nil, usage{about(name, err)}
+	case chart != nil:
+		return chart.Render, nil
 	}
-	return text, nil
+	return func(format string, w io.Writer) error {
+		if format == dotText {
+			_, err := io.WriteString(w, text)
+			return err
+		}
+		return draw.Render(text, format, w)
+	}, nil
 }

@@ -46,11 +46,33 @@ func TestDot(t *testing.T) {
 	pesti("dot", "demo", "-o", filepath.Join(dir, "no", "p.svg")).fails(t, 1, "p.svg")
 }
 
-// TestPictureInDocs holds the README's picture to what its caption says drew it.
+// TestDotMemory draws where buffers lie, of a model and of its plan.
+func TestDotMemory(t *testing.T) {
+	plan, _ := demoPlan(t)
+	svg := ok(t, "dot", plan, "--view", "memory")
+	if !strings.HasPrefix(svg, "<?xml") || svg != ok(t, "dot", "demo", "--view", "memory", "-o", "-") {
+		t.Errorf("dot --view memory prints no svg, or not the same for a model: %.80q", svg)
+	}
+	for name, head := range map[string]string{"m.svg": svg, "m.PNG": "\x89PNG\r\n"} {
+		file := filepath.Join(t.TempDir(), name)
+		if out := ok(t, "dot", plan, "--view", "memory", "-o", file); out != "" || !strings.HasPrefix(readFile(t, file), head) {
+			t.Errorf("-o %s writes another picture, or prints %.40q", name, out)
+		}
+	}
+	for _, args := range []string{"--layer 2", "--all", "--program prefill"} {
+		if out := ok(t, append([]string{"dot", plan, "--view", "memory"}, strings.Fields(args)...)...); out == svg {
+			t.Errorf("%s changes nothing", args)
+		}
+	}
+}
+
+// TestPictureInDocs holds the README's pictures to what draws them.
 func TestPictureInDocs(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "demo.svg")
-	ok(t, "dot", "demo", "-t", "2", "-o", file)
-	if readFile(t, file) != readFile(t, "../../docs/demo-plan.svg") {
-		t.Error("docs/demo-plan.svg is not what dot draws now; make golden draws it again")
+	for name, args := range map[string][]string{"demo-plan.svg": nil, "demo-memory.svg": {"--view", "memory"}} {
+		file := filepath.Join(t.TempDir(), name)
+		ok(t, append([]string{"dot", "demo", "-t", "2", "-o", file}, args...)...)
+		if readFile(t, file) != readFile(t, "../../docs/"+name) {
+			t.Errorf("docs/%s is not what dot draws now; make golden draws it again", name)
+		}
 	}
 }

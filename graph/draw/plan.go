@@ -16,23 +16,14 @@ func Plan(p *plan.Plan, o Options) (string, error) {
 		return "", err
 	}
 	pic := &picture{title: planTitle(p, o)}
-	found := false
-	for i := range p.Programs {
-		g := &p.Programs[i]
-		if o.Program != "" && g.Name != o.Program || o.Program == "" && !o.All && i > 0 {
-			continue
-		}
-		found = true
+	programs, err := chosenPrograms(p, o)
+	if err != nil {
+		return "", err
+	}
+	for _, g := range programs {
 		pic.addProgram(p, g)
 	}
-	if !found {
-		var names []string
-		for i := range p.Programs {
-			names = append(names, p.Programs[i].Name)
-		}
-		return "", fmt.Errorf("program %q does not exist, expected one of %q", o.Program, names)
-	}
-	pic, err := pic.finish(o)
+	pic, err = pic.finish(o)
 	if err != nil {
 		return "", err
 	}

@@ -100,6 +100,7 @@ type pen struct {
 	faces            map[faceKey]font.Face
 
 	line, fill color.Color
+	textScale  float64 // of a chart: pixels per point
 	fontSize   float64
 	isBold     bool
 }
