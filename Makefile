@@ -30,7 +30,7 @@ PEER_BUILD  := -DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DG
 	-DCMAKE_PROJECT_llama.cpp_INCLUDE='$(CURDIR)/conformance/peer/libllama.cmake'
 
 .NOTPARALLEL:
-.PHONY: build check gofmt vet staticcheck cross test test-oracle test-one-processor race test-fuzz test-go fuzz bench conformance golden demo models venv peer
+.PHONY: build check gofmt vet staticcheck cross test test-oracle test-one-processor race test-fuzz test-go fuzz bench conformance golden demo graphviz models venv peer
 
 build:
 	$(GO) build -o bin/pesti ./cmd/pesti
@@ -116,6 +116,10 @@ golden:
 
 demo:
 	conformance/demo/make.sh
+
+# The layout engine, out of the module that go.mod pins.
+graphviz:
+	gzip -9n < $$($(GO) list -m -f '{{.Dir}}' github.com/goccy/go-graphviz)/internal/wasm/graphviz.wasm > graph/draw/graphviz/graphviz.wasm.gz
 
 # --- what tests run on ---
 

@@ -16,6 +16,7 @@ import (
 	"pesti/exec/plan"
 	"pesti/exec/plan/plantest"
 	"pesti/graph"
+	engine "pesti/graph/draw/graphviz"
 	"pesti/ops"
 )
 
@@ -278,7 +279,7 @@ func TestReuseLinks(t *testing.T) {
 func TestWavesAreRanks(t *testing.T) {
 	for _, o := range []Options{everything, {Layer: -1}, {Layer: 1}} {
 		p := plantest.Plan(3)
-		out, err := lay(draw(t, p, o), "json")
+		out, err := engine.Render(t.Context(), draw(t, p, o), "json")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -632,7 +633,7 @@ func TestBlocksSideBySide(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := lay(text, "json")
+	out, err := engine.Render(t.Context(), text, "json")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,25 +1,24 @@
 package draw
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
 
-	"github.com/goccy/go-graphviz"
+	"pesti/graph/draw/graphviz"
 )
 
 // A rendering is a format that pictures come in: what the layout engine writes, and what makes a
 // picture of that (nil: it is one).
 type rendering struct {
-	layout graphviz.Format
+	layout string
 	finish func(layout []byte, w io.Writer) error
 }
 
 var renderings = map[string]rendering{
-	"svg": {graphviz.SVG, nil},
+	"svg": {"svg", nil},
 	"png": {"json", writePNG},
 }
 
@@ -30,7 +29,7 @@ func Render(text, format string, w io.Writer) error {
 	if !ok {
 		return fmt.Errorf("picture format is %q, expected one of %q", format, slices.Sorted(maps.Keys(renderings)))
 	}
-	out, err := lay(text, r.layout)
+	out, err := graphviz.Render(context.Background(), text, r.layout)
 	if err != nil {
 		return fmt.Errorf("laying out the picture: %w", err)
 	}
@@ -39,21 +38,4 @@ func Render(text, format string, w io.Writer) error {
 	}
 	_, err = w.Write(out)
 	return err
-}
-
-func lay(text string, format graphviz.Format) ([]byte, error) {
-	ctx := context.Background()
-	gv, err := graphviz.New(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer gv.Close()
-	g, err := graphviz.ParseBytes([]byte(text))
-	if err != nil {
-		return nil, err
-	}
-	defer g.Close()
-	var b bytes.Buffer
-	err = gv.Render(ctx, g, format, &b)
-	return b.Bytes(), err
 }
