@@ -46,9 +46,14 @@ func (m *model) inFloat32(t testing.TB) *model {
 	return openFile(t, m.name+" in F32", path)
 }
 
-// witnessTolerance bounds Σ(a−b)² / Σb² over the logits of all positions, b llama.cpp's.
-const witnessTolerance = 1e-6
+// The bounds of squareError against llama.cpp. It looks GELU up in a table of float16, which is
+// what gemma's logits then differ by: the oracle with that table differs from itself as much.
+const (
+	witnessTolerance     = 1e-6
+	witnessSiLUTolerance = 1e-10
+)
 
+// squareError is Σ(a−b)² / Σb² over the logits of all positions.
 func squareError(a, b [][]float32) float64 {
 	diff, size := 0.0, 0.0
 	for t := range b {
@@ -64,10 +69,19 @@ func squareError(a, b [][]float32) float64 {
 // TestThirdWitness stores the weights in float32, so that two programs which round weights and
 // activations each in its own way compute with the same numbers, and compares all logits.
 func TestThirdWitness(t *testing.T) {
-	for name, tokens := range map[string]int{"demo": 64, testenv.SmolLM2: 64, testenv.Qwen: 32, testenv.Gemma: 64} {
-		t.Run(name, func(t *testing.T) {
-			m := openModel(t, name)
-			ids := m.passage(t)[:tokens]
+	for _, c := range []struct {
+		model  string
+		tokens int
+		most   float64
+	}{
+		{"demo", 64, witnessSiLUTolerance},
+		{testenv.SmolLM2, 64, witnessSiLUTolerance},
+		{testenv.Qwen, 32, witnessSiLUTolerance},
+		{testenv.Gemma, 64, witnessTolerance},
+	} {
+		t.Run(c.model, func(t *testing.T) {
+			m := openModel(t, c.model)
+			ids := m.passage(t)[:c.tokens]
 			plain := m.inFloat32(t)
 			exact := lower.Options{Precision: "exact", Ubatch: 64, Threads: 2}
 			ours := m.logits(t, ids, exact)
@@ -77,9 +91,9 @@ func TestThirdWitness(t *testing.T) {
 				}
 			}
 			e := squareError(ours, askPeer(t, plain.path, ids, "--cache", "f32"))
-			t.Logf("%d tokens: normalised mean square error %.1e", tokens, e)
-			if !(e <= witnessTolerance) {
-				t.Errorf("normalised mean square error %.1e, want at most %.0e", e, witnessTolerance)
+			t.Logf("%d tokens: normalised mean square error %.1e", c.tokens, e)
+			if !(e <= c.most) {
+				t.Errorf("normalised mean square error %.1e, want at most %.0e", e, c.most)
 			}
 		})
 	}
