@@ -24,6 +24,8 @@ type Options struct {
 	Threads int  // workers, up to the plan's bound, which 0 stands for
 	Poison  bool // fill the arena with NaN before each step, so that tests see a stale read
 
+	RAM cpu.RAM // what the plan must fit in; where it is zero, what this machine has
+
 	// Observe, where it is set, sees every value that the steps of a plan compute, as soon as it
 	// is there. Steps of one wave then run one after the other, which changes no bit.
 	Observe func(Observation)
@@ -62,7 +64,7 @@ type program struct {
 }
 
 // Open verifies the plan, checks that f is the file which it was made for and that this machine
-// can run it, and binds all programs. The file must stay open until Close.
+// can run it and has the memory, and binds all programs. The file must stay open until Close.
 func Open(p *plan.Plan, f *gguf.File, o Options) (*Engine, error) {
 	if err := checkHost(strconv.IntSize, binary.NativeEndian); err != nil {
 		return nil, err
@@ -83,6 +85,13 @@ func Open(p *plan.Plan, f *gguf.File, o Options) (*Engine, error) {
 	}
 	if threads < 1 || threads > p.Target.Threads {
 		return nil, fmt.Errorf("plan: %d threads, expected 1 to the %d that it was compiled for", threads, p.Target.Threads)
+	}
+	ram := o.RAM
+	if ram.Total == 0 {
+		ram = cpu.DetectRAM()
+	}
+	if err := checkFit(p, ram); err != nil {
+		return nil, err
 	}
 	e := &Engine{plan: p, file: f, poison: o.Poison, observe: o.Observe, ctx: int(p.Target.Ctx)}
 	if err := e.allocate(); err != nil {

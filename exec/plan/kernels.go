@@ -17,7 +17,7 @@ var kernels = []Signature{
 		Name: "embed",
 		Operands: []Operand{
 			{Role: "tokens", Input: "tokens", Formats: []string{"i32"}, Extent: "M"},
-			{Role: "table", Dir: WeightIn, Extent: "vocab,n"},
+			{Role: "table", Dir: WeightIn, Extent: "vocab,n", Gather: true},
 			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*n"},
 		},
 		Params: []ParamSpec{count("n"), count("vocab"), number("scale")},
@@ -143,7 +143,7 @@ var kernels = []Signature{
 	{
 		Name: "ref.get_rows",
 		Operands: []Operand{
-			{Role: "table", Dir: WeightIn, Extent: "vocab,n"},
+			{Role: "table", Dir: WeightIn, Extent: "vocab,n", Gather: true},
 			{Role: "ids", Input: "tokens", Formats: []string{"i32"}, Extent: "M"},
 			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*n"},
 		},

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -38,6 +39,10 @@ func TestKernelTable(t *testing.T) {
 			roles[o.Role] = true
 			if o.Matmul && o.Dir != WeightIn {
 				t.Errorf("%s: %s names a matmul kernel, but is no weight", sig.Name, o.Role)
+			}
+			// Tokens name rows, as many as "vocab".
+			if o.Gather != (o.Dir == WeightIn && strings.HasPrefix(o.Extent, "vocab,")) {
+				t.Errorf("%s: %s of extent %s: Gather is %t", sig.Name, o.Role, o.Extent, o.Gather)
 			}
 			// Integers steer addresses, so they must be an input that the caller checks, and one
 			// that has an element for each row.

@@ -30,6 +30,7 @@ type Operand struct {
 	Alias    string // an output may share its buffer with this input (where Repeat: the first one)
 	Repeat   bool   // role is a prefix: a matmul group's "w", "bias", "out" occur as w0, w1, w2
 	Matmul   bool   // a weight that names a matmul kernel of its own
+	Gather   bool   // a weight of which only the rows that tokens name are read
 }
 
 // Dir says whether an operand is read, written or both, and whether it is a weight.
