@@ -83,7 +83,12 @@ func (l lowering) chooseKernels(c *pass.Context, g *graph.Graph) error {
 // insertQuantise puts a quantisation in front of every matmul whose kernels take integers.
 func insertQuantise(c *pass.Context, g *graph.Graph) error {
 	for _, n := range append([]*graph.Node(nil), g.Nodes...) {
-		if !strings.HasSuffix(n.Attr.Str("kernels"), "."+cpu.Q8x2) || n.In[0].Type.DType == graph.Q8x2 {
+		kernels := n.Attr.Str("kernels")
+		if kernels == "" || n.In[0].Type.DType == graph.Q8x2 {
+			continue
+		}
+		if !strings.HasSuffix(kernels, "."+cpu.Q8x2) {
+			c.Declined(n.Name(), "its kernels take float32")
 			continue
 		}
 		out, err := g.Insert(n, ops.Quantise, n.In[:1], nil, g.Fresh(n.Name()+".x"))
