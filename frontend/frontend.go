@@ -3,6 +3,52 @@
 // It owns the architectures (one file each, built from shared blocks), the reading and checking
 // of hyper-parameters, and the names and shapes of weights. It imports gguf, gguf/quant, graph and
 // ops; it knows no pass, no target and no kernel.
+//
+// # How to add an architecture
+//
+// Two files, where all its steps are ops that there are (how to add one: package ops):
+//
+//  1. arch_NAME.go: one [arch], with the paper. Its name is the file's general.architecture; its
+//     weights are blockWeights and what it has besides, each with its need and its shape; its
+//     build is preNorm, if a block is that of the llama family, or a function that reads like the
+//     paper's formula, from the blocks of blocks.go. arch_llama.go is the least, arch_gemma3.go
+//     has all of it.
+//  2. A name in archs, below.
+//
+// If it has hyper-parameters of its own, its params reads them. Every key under attention. and
+// rope. must be asked for, here or by readParams, or the file is refused; a key that stands in the
+// table refusals counts as supported once it is asked for.
+//
+// What proves it:
+//
+//  3. conformance/tiny/tiny.go: a case in tensors with the weights that it has besides. Random
+//     models of every architecture are drawn in tests of lower, exec and conformance/tape, which
+//     fail without it.
+//  4. conformance/oracle/model.py: a row in ARCHITECTURES with the facts that files do not state,
+//     and in ref_forward.py the steps that it lacks, under the names of values listed there. Write
+//     both from the paper or the model's published code, not from step 1.
+//  5. conformance/variants_test.go: a row for the plain model, and one for each thing in which its
+//     models differ.
+//  6. If its files name a pre-tokenizer that is not known: frontend/tokenizer/splitters.go.
+//
+// Then run
+//
+//	go test ./frontend ./lower ./conformance/tape
+//	PESTI_REQUIRE=models go test ./conformance -run 'TestVariants/NAME' -v
+//	go run ./cmd/pesti compile MODEL -o FILE.plan --explain
+//
+// Without a real file there is none for the last; what it shows is whether qkv, swiglu and
+// attention fuse in every block.
+//
+// Traps:
+//   - layout: the converter permutes q and k of llama so that RoPE turns neighbours ("pairs");
+//     nearly all others turn "halves". The wrong one still speaks, and badly.
+//   - Shapes are row-major, [rows, length]: the reverse of what the file says.
+//   - Name values as blocks.go and ref_forward.py do: layers are compared by name, and blk.N.out
+//     must be the residual stream after block N.
+//   - qkv adds those biases that the list names; without qkvBiases a file that has them is refused.
+//   - headNorm is a norm for each head, norm one for the row. The q and k norms of some models
+//     (OLMo 2) are of the second kind.
 package frontend
 
 import (

@@ -21,7 +21,7 @@ import (
 // Options of a compilation. The zero value of a field is its default.
 type Options struct {
 	Target    string // "cpu"
-	ISA       string // one of plan.ISAs, by default "portable"; kernels that need more are not chosen
+	ISA       string // one of plan.ISAs, by default "portable": the best that kernels may use
 	Precision string // "fast" or "exact"
 	KV        string // "f16" or "f32"; by default f16 in fast, f32 in exact
 	Ctx       int64  // positions of a sequence; by default 4096, or what the model was trained for

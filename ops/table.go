@@ -1,9 +1,48 @@
 // Package ops is the op table: for each operation its operands, attributes and shape inference,
 // its reference semantics (from ops/ref), the expansion of fused ops into basic ones, what a
-// result may alias, and its cost. A new op is one row here and its file.
+// result may alias, and its cost. It imports graph and ops/ref, and no other package of this
+// module.
 //
 // A matrix of weights has one row for each output, so that matmul is x·wᵀ. M is the number of
-// rows of a step: T or R. It imports graph and ops/ref, and no other package of this module.
+// rows of a step: T or R.
+//
+// # How to add an op
+//
+// A basic op, say relu, of which SiLU is the pattern in every file named here:
+//
+//  1. ops/ref: the function on slices, with its formula and source, and a case in ref_test.go
+//     whose expected values come from elsewhere.
+//  2. Here: the op, made by define from specs (see [spec]) or by unary or binary, its eval function,
+//     and a row in the table below. Name in alias the operands whose place in memory a result may
+//     take, in writes the states that it writes.
+//  3. graph/graphtest/recipes.go: a recipe that draws it, in the list recipes.
+//  4. Its reference kernel, ref.relu: the signature in exec/plan/kernels.go (refUnary, refBinary or
+//     a row of its own), the function in exec/cpu/kernel/reference.go with its row in kernel.go
+//     and a case in rowCases of rows_test.go, and a row in Reference of lower/cpu/cpu.go.
+//  5. graph/draw/kind.go: its name among those of a colour.
+//  6. If a frontend emits it: a row in conformance/tape/ops.go, and the step in
+//     conformance/oracle/blocks.py, written from the source of the op and not from step 1.
+//
+// A fused op has expand in place of eval: basic nodes that mean the same. In place of steps 1, 4
+// and 6 it needs a kernel (how: package exec/cpu/kernel) with a row in Kernels of lower/cpu/cpu.go,
+// and a pass that makes it (how: package graph/pass). If it multiplies by weights, it takes the
+// attribute kernels and a case in matmulWeights of lower/passes.go.
+//
+// Then run
+//
+//	go test ./ops/... ./graph/... ./lower/... ./exec/plan ./exec/cpu/kernel
+//	go test ./conformance/tape
+//	go test ./conformance -run 'TablesAgree|EveryOpLowers'
+//
+// in which TestRecipes, TestEverythingHasAKind and TestEveryOpLowers name a step that was left out.
+//
+// Traps:
+//   - The shapes say whether an op is row-wise, and sink_rows believes them. One whose row m reads
+//     other rows must have an operand whose first extent is T, as select_rows has.
+//   - An absent optional attribute reads as zero. Where absent is to mean 1, read it by orOne, here
+//     and in lower/cpu/params.go.
+//   - A kernel runs in place wherever alias allows it: TestInPlace shows how that is tested.
+//   - Names of ops and attributes are the text form, and stand in golden files.
 package ops
 
 import "pesti/graph"

@@ -1,7 +1,8 @@
 // Package testenv finds what tests need from outside the repository: models, a
 // Python that has the packages gguf and numpy, and another that has llama.cpp.
 // Where one is missing the test is skipped, or fails if the variable
-// PESTI_REQUIRE, such as "models peer", says that it must be there.
+// PESTI_REQUIRE, such as "models peer", says that it must be there. It imports
+// nothing of this module.
 package testenv
 
 import (

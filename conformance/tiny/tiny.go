@@ -1,5 +1,8 @@
 // Package tiny makes small models with random weights in memory, of every architecture and
 // tensor type, for tests that need a whole model but no meaning.
+//
+// It owns the shapes and names of their tensors, and imports gguf and gguf/quant alone: it must not
+// know the frontend, which is tested on what it writes.
 package tiny
 
 import (

@@ -2,7 +2,7 @@
 // the barrier between waves, and memory outside the Go heap. What the steps compute is package
 // kernel's; which program runs on which operands is package exec's.
 //
-// It must not know plans, models or files.
+// It imports exec/cpu/kernel alone, and must not know plans, models or files.
 package cpu
 
 import (

@@ -22,9 +22,14 @@
 // multiplied in every precision, through the matmul kernel that dequantises
 // rows, gemv.x.f32. TestAgainstPython compares it where the Python package reads
 // the type, and fails where the package reads one that has no row here; else
-// testdata/convert.py needs a reading of its own.
-// An integer kernel is a matter of exec/cpu/kernel and lower/cpu, Quantize of
-// those who want to write the type.
+// testdata/convert.py needs a reading of its own. Run
+//
+//	PESTI_REQUIRE=models go test ./gguf/quant
+//	go test ./exec/cpu/kernel -run Matmul
+//	go test ./conformance -run 'MatmulKernels|TensorTypes'
+//
+// How to add an integer kernel is told in package exec/cpu/kernel; Quantize is
+// for those who want to write the type.
 package quant
 
 import (

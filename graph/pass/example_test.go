@@ -33,11 +33,15 @@ graph feed_forward (T <= 4)
 		log.Fatal(err)
 	}
 	for _, n := range notes {
-		fmt.Println(n.Pass, n.Place, n.Applied, n.Why)
+		if n.Applied {
+			fmt.Println(n.Pass, "made", n.Place)
+		} else {
+			fmt.Println(n.Pass, "left", n.Place+":", n.Why)
+		}
 	}
 	fmt.Print(graph.Print(g))
 	// Output:
-	// fuse_swiglu h true
+	// fuse_swiglu made h
 	// graph feed_forward (T <= 4)
 	//   @emb  : f32[100, 8]
 	//   @gate : f32[6, 8]

@@ -3,6 +3,41 @@
 // It owns the pass driver, which lowering uses too, the table of graph passes with the table of
 // their ordering constraints, and one file for each pass. It imports graph and ops; it knows no
 // file format, no target and no precision: those belong to the lowering passes in package lower.
+//
+// # How to add a pass
+//
+//  1. A file named after it, with its function and, above that, what it is good for. At each place
+//     that it looks at it calls Applied, or Declined with the reason: that is what
+//     compile --explain shows.
+//  2. A row in the table Graph, at its place, and one in GraphOrder for each pass that must run
+//     before or after it, with the reason. A pass that knows the target or the precision goes into
+//     loweringPasses and LoweringOrder of lower/passes.go instead.
+//  3. testdata/NAME.txt: what it shows, a line "-- in --", and a graph; for further files
+//     NAME_what.txt with a line "# pass: NAME" on top. At least one place where it applies and one
+//     where it declines. The first command below writes the rest; read it before you commit it.
+//     (For a lowering pass it is ./lower.)
+//  4. If no recipe in graph/graphtest/recipes.go draws its pattern, add one, as swiglu and qkv are:
+//     a pass whose pattern is not drawn passes TestPassesKeepMeaning idly.
+//
+// Then run
+//
+//	go test ./graph/pass -run Golden -update
+//	go test ./graph/pass ./lower
+//	go test ./conformance -run 'TestPasses$|ExactAgainstOracle'
+//	make golden
+//
+// The second tries it in any allowed place and switched off, the third compares whole models with
+// and without it, and the last draws what changed in plans and pictures, for you to read.
+//
+// Traps:
+//   - Range over slices.Clone(g.Nodes): Insert and Remove change the list.
+//   - A value may disappear only if a Matcher says so (By, inner): it has one use, and is no output.
+//   - A Matcher sees the changes that go through it, and no others.
+//   - Keep the name of a result that lives on. Dumps and the oracle find values by their names.
+//   - Keep operands before their uses, and the writes of a state before its reads; Options.Verify,
+//     which tests set, finds what you break.
+//   - Keep the arithmetic. The golden files are compared within 1e-5 of a row; what rounds more is a
+//     matter of precision, belongs in package lower, and gives its reason beside its tolerance.
 package pass
 
 import (

@@ -4,6 +4,9 @@
 //
 // It imports graph, ops and exec/plan. It knows nothing of how kernels are written; a test in
 // package conformance holds its tables against the executor's.
+//
+// How to add a row to Kernels, Reference or integerTypes is told where the kernel is written:
+// package exec/cpu/kernel.
 package cpu
 
 import (

@@ -12,6 +12,64 @@
 //
 // The package imports gguf/quant, ops/ref and exec/plan. It must not know engines, sessions,
 // threads, graphs or models.
+//
+// # How to add a kernel
+//
+//  1. exec/plan/kernels.go: its signature, with its formula above it. The verifier knows of a kernel
+//     what stands there and nothing else: operands and extents are all that it may touch, rules
+//     are what its parameters must fulfil for that to hold.
+//  2. Here: a function that binds it, which reads a binder and returns a Func, in the file of its
+//     kin; a row in the table below; and cases in the tests, held against ops/ref or float64
+//     (rowCases of rows_test.go, for what works row by row).
+//  3. lower/cpu/cpu.go: a row in Kernels for the op that it computes, with a function in params.go
+//     that gives its parameters in the order of the signature.
+//  4. graph/draw/kind.go: its name among those of a colour.
+//
+// Then run
+//
+//	go test ./exec/plan ./exec/cpu/kernel ./lower ./graph/draw
+//	go test ./conformance -run 'TablesAgree|SameBytes|ExactAgainstOracle'
+//
+// # How to add a matmul kernel for a weight type
+//
+// With float32 activations every type has one as soon as it can be dequantised. On integers: a row
+// in laneTypes of lanes.go with its unpack function, and the type's name in integerTypes of
+// lower/cpu/cpu.go; TestMatmulKernels holds the two together. Run
+//
+//	go test ./exec/cpu/kernel -run Matmul
+//	go test ./conformance -run 'MatmulKernels|TensorTypes'
+//
+// # How to add a variant of a kernel
+//
+// A variant is a row of the same name for another instruction set, behind the portable row: of those
+// that the plan's set allows, the last one is bound. So
+//
+//  1. the code, in files whose build constraints name the architecture, with a list of its rows and,
+//     for other architectures, an empty one beside it, as exec/cpu/isa does for tiles;
+//  2. that list joined to table or, for the products of a weight type, to matmuls: gemv and gemm of
+//     one type together, since a prompt's bits must not depend on which of the two saw a token;
+//  3. tests. Those of matmuls take each row that the machine can run, by itself; for other kernels
+//     give the call of help_test.go the set in its field isa.
+//
+// Plans do not change but for the set they are for: compile takes the best that the machine and the
+// tables have. A set that package isa does not know needs a row there and its name in plan.ISAs.
+// Run
+//
+//	go test ./exec/cpu/kernel
+//	go test ./exec/cpu/kernel -run '^$' -bench Matmul
+//	go test ./conformance -run 'SameBytes|InstructionSets|ExactAgainstOracle'
+//	go run ./cmd/pesti info
+//
+// and with PESTI_ISA=portable to compare.
+//
+// Traps of all three:
+//   - float32(x*y) + z, always: without the conversion some machines round once, others twice.
+//   - A row's bits must be the same in a step of one token and of 512, on one worker and on ten. Sum
+//     in an order that depends on the row's own length alone.
+//   - Bind may allocate, the Func may not: TestNoAllocations.
+//   - Scratch is one worker's and holds what other steps left there. Its size is a formula in the
+//     signature, which must grow with every bound.
+//   - A NaN in a row must come out in that row, and in no other.
 package kernel
 
 import (

@@ -1,6 +1,6 @@
 // Package plantest makes small valid plans for tests: the schedule of a transformer with grouped
 // query attention and a gated feed-forward, with made-up weights. It is not a compiler: it lays
-// buffers out first-fit and fuses nothing.
+// buffers out first-fit and fuses nothing. It imports exec/plan alone.
 package plantest
 
 import (

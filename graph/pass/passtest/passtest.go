@@ -1,5 +1,5 @@
 // Package passtest runs the golden files of passes: text in, pass, text out, and the values of
-// both sides. The tests of graph/pass and of lower use it.
+// both sides. The tests of graph/pass and of lower use it. It imports graph, graph/pass and ops.
 package passtest
 
 import (

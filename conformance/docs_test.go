@@ -1,0 +1,55 @@
+package conformance
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestPackageDocs: one file of each package that can be imported says in more than one sentence
+// what the package is, and what it imports. TestImports holds it to the rules themselves.
+func TestPackageDocs(t *testing.T) {
+	docs := map[string][]string{} // by folder
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		switch name := d.Name(); {
+		case err != nil:
+			return err
+		case d.IsDir() && path != ".." && (name[0] == '.' || name[0] == '_' || name == "testdata"):
+			return filepath.SkipDir
+		case d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.PackageClauseOnly|parser.ParseComments)
+		if err != nil || f.Name.Name == "main" {
+			return err
+		}
+		folder := filepath.ToSlash(filepath.Dir(path))
+		list := docs[folder]
+		if f.Doc != nil {
+			list = append(list, f.Doc.Text())
+		}
+		docs[folder] = list // also where it is empty
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(docs) < 20 {
+		t.Errorf("found %d packages: the walk does not see the module", len(docs))
+	}
+	sentence, imports := regexp.MustCompile(`\.(\s|$)`), regexp.MustCompile(`\bimports?\b`)
+	for folder, list := range docs {
+		switch {
+		case len(list) != 1:
+			t.Errorf("%s: %d files have a package comment, expected one", folder, len(list))
+		case len(sentence.FindAllString(list[0], 2)) < 2:
+			t.Errorf("%s: the package comment is one sentence, expected also what the package owns and imports", folder)
+		case !imports.MatchString(list[0]):
+			t.Errorf("%s: the package comment does not say what the package imports or must not", folder)
+		}
+	}
+}
