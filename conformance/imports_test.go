@@ -27,6 +27,7 @@ var imports = map[string][]string{
 	"graph/pass/passtest": {"graph", "ops", "graph/pass"},
 	"graph/draw":          {"graph", "ops", "exec/plan"},
 	"graph/draw/graphviz": {},
+	"graph/page":          {},
 	"frontend":            {"gguf", "gguf/quant", "graph", "ops"},
 	"frontend/tokenizer":  {"gguf"},
 	"lower":               {"gguf", "gguf/quant", "graph", "ops", "graph/pass", "frontend", "exec/plan", "lower/memplan", "lower/cpu"},

@@ -16,7 +16,8 @@ func (a *app) compile() *cobra.Command {
 	var out string
 	var flags *compileFlags
 	cmd := a.verb("compile MODEL -o FILE.plan", "Compile a model to a plan",
-		`  pesti compile model.gguf -o model.plan --ctx 4096`,
+		`  pesti compile model.gguf -o model.plan --ctx 4096
+  pesti compile model.gguf -o model.plan --explain --dump passes`,
 		arity{1, 1, "MODEL"}, a.interruptible(func(cmd *cobra.Command, args []string) error {
 			if out == "" {
 				return usagef("pesti compile: expected -o FILE.plan, the file to write")
@@ -25,7 +26,9 @@ func (a *app) compile() *cobra.Command {
 		}))
 	cmd.Long = cmd.Short + `.
 
-A plan for dump shows what comes out of each block: it needs --values 'blk.*.out'.`
+A plan for dump shows what comes out of each block: it needs --values 'blk.*.out'.
+Of the lowering passes, which run for each program of the plan, --explain tells what they did for
+the largest. Equal layers are one line, in which N stands for the layer.`
 	cmd.Flags().StringVarP(&out, "output", "o", "", "the plan `FILE` to write; - is standard output")
 	flags = addCompileFlags(cmd, "fast")
 	return cmd

@@ -9,6 +9,7 @@ import (
 
 	"pesti/exec/cpu/isa"
 	"pesti/gguf"
+	"pesti/lower"
 )
 
 func TestCompile(t *testing.T) {
@@ -93,7 +94,23 @@ func TestCompileDumpsAndExplains(t *testing.T) {
 	if r.code != 0 || r.out != "" || !strings.Contains(r.err, "fuse_swiglu") {
 		t.Errorf("--explain: %+v", r)
 	}
-	names, _ := filepath.Glob(filepath.Join(dir, "*"))
+	names, _ := filepath.Glob(filepath.Join(dir, "*.txt"))
+	if all, _ := filepath.Glob(filepath.Join(dir, "*")); len(all) != len(names)+1 {
+		t.Errorf("--dump wrote %q, want texts and a page", all)
+	}
+	page := readFile(t, filepath.Join(dir, "index.html"))
+	if n := strings.Count(page, "<section "); n != len(names)+3 {
+		t.Errorf("the page has %d columns, want one for each of %d texts and 3 programs", n, len(names))
+	}
+	for _, anchor := range []string{`id="0%blk.0.q_rope"`, `id="5%blk.0.q"`, `id="10%blk.0.ffn_gated"`, `gemv.q4_k.q8x2 <a id="10@blk.0.ffn_gate.weight">`} {
+		if !strings.Contains(page, anchor) {
+			t.Errorf("the page has no %s", anchor)
+		}
+	}
+	ok(t, "compile", "demo", "-o", plan, "--dump", dir)
+	if readFile(t, filepath.Join(dir, "index.html")) != page {
+		t.Error("two compilations wrote different pages")
+	}
 	var last string
 	for i, n := range names {
 		base := filepath.Base(n)
@@ -111,6 +128,30 @@ func TestCompileDumpsAndExplains(t *testing.T) {
 	}
 	saveFile(t, filepath.Join(dir, "file"), "")
 	pesti("compile", "demo", "-o", plan, "--dump", filepath.Join(dir, "file")).fails(t, 1, filepath.Join(dir, "file"))
+}
+
+// TestExplain holds what passes say, about a whole compilation and with some passes left out, to a
+// golden file.
+func TestExplain(t *testing.T) {
+	plan := filepath.Join(t.TempDir(), "x.plan")
+	var page strings.Builder
+	for _, args := range []string{"", "--precision exact", "--passes=-fuse_qkv,-sink_rows", "--passes none", "--values blk.1.ffn_norm"} {
+		r := pesti(append([]string{"compile", "demo", "-t", "2", "-o", plan, "--explain"}, strings.Fields(args)...)...)
+		if r.code != 0 || r.out != "" {
+			t.Errorf("%s: %+v", args, r)
+		}
+		text, last, _ := strings.Cut(r.err, plan)
+		if strings.Count(last, "\n") != 1 {
+			t.Errorf("%s: the plan is not told of last: %q", args, last)
+		}
+		for _, p := range lower.Passes() { // none is passed over in silence
+			if !strings.Contains("\n"+text, "\n"+p.Name+" ") {
+				t.Errorf("%s: nothing on %s:\n%s", args, p.Name, text)
+			}
+		}
+		page.WriteString("# " + args + "\n" + text)
+	}
+	golden(t, "testdata/explain.golden", page.String())
 }
 
 func TestCompileWritesWholeFiles(t *testing.T) {

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -59,8 +58,8 @@ func addCompileFlags(cmd *cobra.Command, precision string) *compileFlags {
 	c.set.StringVar(&c.passes, "passes", "", "passes to leave out: a `LIST` of -name,-name, or none for all that can be")
 	c.set.StringSliceVar(&c.values, "values", nil, "`PATTERN` of values to keep for dump, such as 'blk.3.*'")
 	c.set.BoolVar(&c.verify, "verify", false, "verify the graph after every pass")
-	c.set.BoolVar(&c.explain, "explain", false, "tell on standard error what each pass did, or why it did not")
-	c.set.StringVar(&c.dump, "dump", "", "`DIR` for the graph's text after each pass that changed it")
+	c.set.BoolVar(&c.explain, "explain", false, "tell on standard error what each pass did where, or why it did not")
+	c.set.StringVar(&c.dump, "dump", "", "`DIR` for the graph's text after each pass that changed it, and index.html with all of them side by side")
 	// In help a default of 0 would be a riddle; the texts tell.
 	for _, name := range []string{"ctx", "ubatch"} {
 		c.set.Lookup(name).DefValue = ""
@@ -96,34 +95,24 @@ func (c *compileFlags) options(a *app) (lower.Options, error) {
 
 // compile compiles m, and dumps and explains where the flags say so.
 func (c *compileFlags) compile(a *app, m *frontend.Model, o lower.Options) (*lower.Result, error) {
-	var dumpErr error
+	d := &stageDump{dir: c.dump}
 	if c.dump != "" {
 		if err := os.MkdirAll(c.dump, 0o777); err != nil {
 			return nil, cannot("made", c.dump, err)
 		}
-		number := 0
-		o.Dump = func(name, text string) {
-			path := filepath.Join(c.dump, fmt.Sprintf("%02d-%s.txt", number, name))
-			number++
-			if err := os.WriteFile(path, []byte(text), 0o666); dumpErr == nil {
-				dumpErr = err
-			}
-		}
+		o.Dump = d.stage
 	}
 	res, err := lower.Compile(m, o)
 	if err != nil {
 		return nil, about(m.File.Path, err)
 	}
 	if c.explain {
-		for _, n := range res.Notes {
-			what := "applied"
-			if !n.Applied {
-				what = "not applied: " + n.Why
-			}
-			fmt.Fprintf(a.stderr, "%-16s %-24s %s\n", n.Pass, n.Place, what)
-		}
+		explain(a.stderr, res.Notes, o.Passes)
 	}
-	return res, dumpErr
+	if c.dump != "" {
+		err = d.page(res.Plan)
+	}
+	return res, err
 }
 
 // chooseISA returns the instruction set to compile for: the one asked for, or the best that the

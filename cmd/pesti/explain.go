@@ -1,0 +1,95 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	graphpass "pesti/graph/pass"
+	"pesti/lower"
+)
+
+// explain tells what each pass did at each place, or why it did not, in the order of the passes.
+// Places of layers that fare alike are one line.
+func explain(w io.Writer, notes []graphpass.Note, off string) {
+	passes := lower.Passes()
+	set, _ := graphpass.ParseSet(off, passes) // which compiling has checked
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	told := map[string]bool{}
+	for _, p := range passes {
+		if told[p.Name] { // a pass may run again
+			continue
+		}
+		told[p.Name] = true
+		lines := alikeNotes(notes, p.Name)
+		for _, l := range lines {
+			what := "applied"
+			if !l.Applied {
+				what = "not applied: " + l.Why
+			}
+			layers, place := "", l.Place
+			switch len(l.layers) {
+			case 0:
+			case 1:
+				place = strings.Replace(place, anyLayer, fmt.Sprintf("blk.%d.", l.layers[0]), 1)
+			default:
+				layers = fmt.Sprintf("%d layers, %s", len(l.layers), spans(l.layers))
+			}
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", p.Name, oneLine(place), layers, oneLine(what))
+		}
+		switch {
+		case len(lines) > 0:
+		case !p.Required && set.Has(p.Name):
+			fmt.Fprintf(t, "%s\t\t\tswitched off\n", p.Name)
+		default:
+			fmt.Fprintf(t, "%s\t\t\tnothing to do\n", p.Name)
+		}
+	}
+	t.Flush() // standard error is told no errors
+}
+
+// A layersNote is a note of places that differ in nothing but their layer.
+type layersNote struct {
+	graphpass.Note
+	layers []int // none for a place outside all layers
+}
+
+// anyLayer begins the place of several layers.
+const anyLayer = "blk.N."
+
+// alikeNotes returns the notes of one pass, those of layers that fare alike as one.
+func alikeNotes(notes []graphpass.Note, name string) []layersNote {
+	var lines []layersNote
+	at := map[graphpass.Note]int{}
+	for _, n := range notes {
+		if n.Pass != name {
+			continue
+		}
+		var layer int
+		if _, err := fmt.Sscanf(n.Place, "blk.%d.", &layer); err != nil {
+			lines = append(lines, layersNote{Note: n})
+			continue
+		}
+		prefix := fmt.Sprintf("blk.%d.", layer)
+		n.Place = strings.Replace(n.Place, prefix, anyLayer, 1)
+		n.Why = strings.ReplaceAll(n.Why, prefix, anyLayer)
+		i, ok := at[n]
+		if !ok {
+			i = len(lines)
+			at[n] = i
+			lines = append(lines, layersNote{Note: n})
+		}
+		if !slices.Contains(lines[i].layers, layer) {
+			lines[i].layers = append(lines[i].layers, layer)
+		}
+	}
+	for i := range lines {
+		slices.Sort(lines[i].layers)
+		if len(lines[i].layers) == 1 {
+			lines[i].Why = strings.ReplaceAll(lines[i].Why, anyLayer, fmt.Sprintf("blk.%d.", lines[i].layers[0]))
+		}
+	}
+	return lines
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"pesti/exec/plan"
+	"pesti/graph/page"
+	graphpass "pesti/graph/pass"
+	"pesti/lower"
+)
+
+// A stageDump writes the stages of a compilation into a folder: a file for each and one page.
+type stageDump struct {
+	dir    string
+	stages []page.Stage
+	err    error // the first
+}
+
+// graphStages is the group of the stages that all programs share.
+const graphStages = "graph"
+
+// stage writes one stage: "graph", a graph pass, or a program and its lowering pass.
+func (d *stageDump) stage(name, text string) {
+	s := page.Stage{Group: graphStages, Name: name, Doc: "as built from the model file", Text: text}
+	if program, pass, found := strings.Cut(name, "."); found {
+		s.Group, s.Name = program, pass
+	}
+	passes := lower.Passes()
+	if i := slices.IndexFunc(passes, func(p graphpass.Pass) bool { return p.Name == s.Name }); i >= 0 {
+		s.Doc = passes[i].Doc
+	}
+	d.write(fmt.Sprintf("%02d-%s.txt", len(d.stages), name), []byte(text))
+	d.stages = append(d.stages, s)
+}
+
+func (d *stageDump) write(name string, text []byte) {
+	path := filepath.Join(d.dir, name)
+	if err := os.WriteFile(path, text, 0o666); err != nil && d.err == nil {
+		d.err = cannot("written", path, err)
+	}
+}
+
+// page writes the page of all stages. Behind the passes of each program come its steps.
+func (d *stageDump) page(p *plan.Plan) error {
+	stages := d.stages
+	for i := range p.Programs {
+		g := &p.Programs[i]
+		s := page.Stage{Group: g.Name, Name: "plan", Doc: "the steps that are executed, in waves", Text: stepsText(p, g)}
+		at := len(stages)
+		for j := range stages {
+			if stages[j].Group == g.Name {
+				at = j + 1
+			}
+		}
+		stages = slices.Insert(slices.Clone(stages), at, s)
+	}
+	var b bytes.Buffer
+	if err := page.Write(&b, p.Model.Name, stages); err != nil {
+		return err
+	}
+	d.write("index.html", b.Bytes())
+	return d.err
+}
+
+// stepsText prints the steps of a program as graphs print nodes, with values in place of buffers.
+func stepsText(p *plan.Plan, g *plan.Program) string {
+	buffer := func(id int) string {
+		if n := id - len(p.Buffers); n >= 0 {
+			return valueName("%", g.Buffers[n].Name)
+		}
+		return valueName("%", p.Buffers[id].Name)
+	}
+	var b strings.Builder
+	for i := range g.Waves {
+		fmt.Fprintf(&b, "wave %d\n", i)
+		for j := range g.Waves[i].Steps {
+			st := &g.Waves[i].Steps[j]
+			fmt.Fprintf(&b, "  %s = %s[%s]", valueName("%", st.Name), st.Kernel, st.Rows)
+			for _, a := range st.Args {
+				switch {
+				case a.Buffer >= 0:
+					fmt.Fprintf(&b, " %s=%s", a.Role, buffer(a.Buffer))
+				default:
+					fmt.Fprintf(&b, " %s=%s", a.Role, strings.TrimSpace(a.Kernel+" "+valueName("@", a.Weight)))
+				}
+			}
+			fmt.Fprintf(&b, " split %s/%d\n", st.Split.By, st.Split.Unit)
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// valueName writes a name as graphs do.
+func valueName(sign, name string) string {
+	if bareName(name) {
+		return sign + name
+	}
+	return fmt.Sprintf("%s%q", sign, name)
+}
+
+func bareName(name string) bool {
+	return name != "" && !strings.ContainsFunc(name, func(r rune) bool {
+		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("_.-+/", r))
+	})
+}

@@ -1,0 +1,147 @@
+// Package page writes what the passes of a compilation did as one HTML page: a column for each
+// stage, in which a value can be followed from column to column.
+//
+// It owns the page's look and script. It takes texts in which %name is a value and @name a weight,
+// as graphs print, and imports nothing of this module. The page needs nothing besides itself.
+package page
+
+import (
+	_ "embed"
+	"html/template"
+	"io"
+	"regexp"
+	"strings"
+)
+
+// A Stage is a column of the page.
+type Stage struct {
+	Group string // stages of one group are shown and hidden together
+	Name  string
+	Doc   string // one line
+	Text  string
+}
+
+var (
+	//go:embed page.html
+	source string
+	//go:embed page.css
+	style string
+	//go:embed page.js
+	script string
+
+	layout = template.Must(template.New("page").Parse(source))
+
+	// A quoted string of its own is no name, whatever stands in it.
+	word = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|[%@](?:"(?:[^"\\]|\\.)*"|[\w./+-]+)`)
+)
+
+// Write writes the page. The columns of the first two groups are shown at once, those of others when
+// the reader asks for them. The same stages give the same bytes.
+func Write(w io.Writer, title string, stages []Stage) error {
+	p := page{Title: title, Style: template.CSS(style), Script: template.JS(script)}
+	before := map[string]bool{}
+	nodes := 0
+	for i, s := range stages {
+		c, lines := columnOf(s, i, before)
+		c.First, c.Before = i == 0, nodes
+		before, nodes = lines, c.Nodes
+		p.Columns = append(p.Columns, c)
+		known := false
+		for _, g := range p.Groups {
+			known = known || g.Name == s.Group
+		}
+		if !known {
+			p.Groups = append(p.Groups, group{s.Group, len(p.Groups) < shownGroups})
+		}
+	}
+	for i := range p.Columns {
+		for _, g := range p.Groups {
+			if g.Name == p.Columns[i].Group {
+				p.Columns[i].Shown = g.Shown
+			}
+		}
+	}
+	return layout.Execute(w, p)
+}
+
+// shownGroups is how many groups of columns are shown at first.
+const shownGroups = 2
+
+type page struct {
+	Title   string
+	Style   template.CSS
+	Script  template.JS
+	Groups  []group
+	Columns []column
+}
+
+type group struct {
+	Name  string
+	Shown bool
+}
+
+type column struct {
+	Stage
+	Number        int
+	First, Shown  bool
+	Before, Nodes int // lines that define values, in the stage before and in this one
+	Paragraphs    []paragraph
+}
+
+// A paragraph is lines without an empty one between them. A browser passes over those that are
+// out of sight, and so needs their height.
+type paragraph struct {
+	Lines  []line
+	Height int // in lines
+}
+
+type line struct {
+	Changed bool // the stage before has no such line
+	Pieces  []piece
+}
+
+// A piece is a name, or what stands between names.
+type piece struct {
+	Text   string
+	IsName bool
+	Anchor string // where the name comes first
+}
+
+// columnOf cuts the text of a stage into words, and returns its lines besides.
+func columnOf(s Stage, number int, before map[string]bool) (column, map[string]bool) {
+	c := column{Stage: s, Number: number}
+	lines, anchored := map[string]bool{}, map[string]bool{}
+	for _, text := range strings.Split(strings.Trim(s.Text, "\n"), "\n\n") {
+		var par paragraph
+		for _, t := range strings.Split(text, "\n") {
+			lines[t] = true
+			l := line{Changed: number > 0 && !before[t]}
+			if strings.HasPrefix(strings.TrimLeft(t, " "), "%") {
+				c.Nodes++
+			}
+			at := 0
+			for _, m := range word.FindAllStringIndex(t, -1) {
+				if t[m[0]] == '"' {
+					continue
+				}
+				if at < m[0] {
+					l.Pieces = append(l.Pieces, piece{Text: t[at:m[0]]})
+				}
+				n := piece{Text: t[m[0]:m[1]], IsName: true}
+				if !anchored[n.Text] {
+					anchored[n.Text] = true
+					n.Anchor = n.Text
+				}
+				l.Pieces = append(l.Pieces, n)
+				at = m[1]
+			}
+			if at < len(t) {
+				l.Pieces = append(l.Pieces, piece{Text: t[at:]})
+			}
+			par.Lines = append(par.Lines, l)
+		}
+		par.Height = len(par.Lines)
+		c.Paragraphs = append(c.Paragraphs, par)
+	}
+	return c, lines
+}
