@@ -166,6 +166,39 @@ func TestDigests(t *testing.T) {
 	}
 }
 
+// TestSampleData changes bytes that are read and bytes between them.
+func TestSampleData(t *testing.T) {
+	const size = 64 * 8192
+	sample := func(at int) [32]byte {
+		data := make([]byte, size)
+		if at >= 0 {
+			data[at] = 1
+		}
+		w := NewWriter()
+		w.SetStr("general.architecture", "test")
+		const cut = 100 * 1024 // in the middle of a piece
+		w.AddTensor("a", quant.I8, []int64{cut}, data[:cut])
+		w.AddTensor("none", quant.I8, []int64{0}, nil)
+		w.AddTensor("b", quant.I8, []int64{size - cut}, data[cut:])
+		sum, err := reopen(t, w).SampleData()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sum
+	}
+	same := sample(-1)
+	for at, seen := range map[int]bool{0: true, 4095: true, 4096: false, 8191: false, 12*8192 + 4095: true, 30 * 8192: true, 63*8192 + 4095: true, size - 1: false} {
+		if got := sample(at) != same; got != seen {
+			t.Errorf("byte %d: seen %v, expected %v", at, got, seen)
+		}
+	}
+	empty := NewWriter()
+	empty.SetStr("general.architecture", "test")
+	if sum, err := reopen(t, empty).SampleData(); err != nil || sum != sha256.Sum256(nil) {
+		t.Errorf("no tensors: %x, %v", sum, err)
+	}
+}
+
 func TestCheck(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	w := twoTensors()

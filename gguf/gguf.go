@@ -212,6 +212,33 @@ func (f *File) HashData() (sum [32]byte, err error) {
 	return sum, nil
 }
 
+// SampleData is HashData over 64 pieces of 4 KiB, at equal distances. It tells other weights of
+// the same shapes apart, such as another fine-tune, at the cost of 64 reads; a byte that changed
+// elsewhere it does not see.
+func (f *File) SampleData() (sum [32]byte, err error) {
+	const pieces, length = 64, 4096
+	var total int64
+	for i := range f.tensors {
+		total += f.tensors[i].Size
+	}
+	hash := sha256.New()
+	var before int64 // bytes of the tensors before this one
+	next := int64(0) // piece
+	for i := range f.tensors {
+		t := &f.tensors[i]
+		for ; next < pieces && next*(total/pieces) < before+t.Size; next++ {
+			at := next*(total/pieces) - before
+			err := f.read(t, func(data []byte) { hash.Write(data[at:min(at+length, t.Size)]) })
+			if err != nil {
+				return sum, err
+			}
+		}
+		before += t.Size
+	}
+	hash.Sum(sum[:0])
+	return sum, nil
+}
+
 // read passes the data of t to use, which may read all of it.
 func (f *File) read(t *Tensor, use func(data []byte)) error {
 	s := f.shards[t.Shard]

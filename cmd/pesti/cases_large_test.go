@@ -10,10 +10,7 @@ import (
 	"time"
 
 	"pesti/conformance/hollow"
-	planfile "pesti/exec/plan"
-	"pesti/frontend"
 	"pesti/gguf"
-	"pesti/lower"
 )
 
 // TestLargeModels has the headers of models of up to 812 GB, one also split. To open, compile and
@@ -44,10 +41,13 @@ func TestLargeModels(t *testing.T) {
 			draw(t, model, "--stage", stage)
 		}
 		plan := filepath.Join(t.TempDir(), "large.plan")
-		saveFile(t, plan, planOf(t, f))
+		timed(t, "compile", model, "-o", plan)
 		timed(t, "plan", "show", plan)
 		if out := timed(t, "plan", "verify", plan); out != plan+": ok\n" {
 			t.Errorf("plan verify prints %q", out)
+		}
+		if out := timed(t, "plan", "verify", plan, "--model", model); !strings.Contains(out, ": ok, for "+model+" (samples of its weights") {
+			t.Errorf("plan verify prints %q, expected it to say that samples agree", out)
 		}
 		draw(t, plan)
 	}
@@ -72,20 +72,6 @@ func timed(t *testing.T, args ...string) string {
 		t.Errorf("pesti %q took %v of the processor, expected a second at most", args, took)
 	}
 	return string(out)
-}
-
-// planOf compiles f as the verb does, but for the digest of the weights, which takes their reading.
-func planOf(t *testing.T, f *gguf.File) string {
-	t.Helper()
-	m, err := frontend.Load(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res, err := lower.Compile(m, lower.Options{Threads: 2, File: filepath.Base(f.Path)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(planfile.Print(res.Plan))
 }
 
 // node is the beginning of a node in dot as graph/draw writes it.

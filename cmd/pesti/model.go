@@ -87,4 +87,16 @@ func modelPath(planPath, model string) (string, error) {
 	return filepath.ToSlash(model), nil
 }
 
-func digestText(sum [32]byte) string { return fmt.Sprintf("sha256:%x", sum) }
+// sampled begins the digest of samples of the weights.
+const sampled = "samples-"
+
+// digestWeights returns the digest of a model's weights that a plan keeps: of all of them, or of
+// samples.
+func digestWeights(f *gguf.File, whole bool) (string, error) {
+	if whole {
+		sum, err := f.HashData()
+		return fmt.Sprintf("sha256:%x", sum), err
+	}
+	sum, err := f.SampleData()
+	return fmt.Sprintf(sampled+"sha256:%x", sum), err
+}

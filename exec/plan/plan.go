@@ -31,7 +31,7 @@ type Model struct {
 	File      string // relative to the plan file; "" when embedded ("demo")
 	Size      int64  // bytes, all shards
 	Directory string // "sha256:…" of header, metadata and tensor directory
-	Data      string // "sha256:…" of the tensor data, "" when not computed
+	Data      string // "sha256:…" of the tensor data, "samples-sha256:…" of parts of it, "" when not computed
 }
 
 // A Target is where and within which bounds a plan runs.
