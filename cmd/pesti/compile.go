@@ -14,6 +14,7 @@ import (
 
 func (a *app) compile() *cobra.Command {
 	var out string
+	var whole bool
 	var flags *compileFlags
 	cmd := a.verb("compile MODEL -o FILE.plan", "Compile a model to a plan",
 		`  pesti compile model.gguf -o model.plan --ctx 4096
@@ -22,7 +23,7 @@ func (a *app) compile() *cobra.Command {
 			if out == "" {
 				return usagef("pesti compile: expected -o FILE.plan, the file to write")
 			}
-			return a.compileTo(cmd.Context(), out, args[0], flags)
+			return a.compileTo(cmd.Context(), out, args[0], whole, flags)
 		}))
 	cmd.Long = cmd.Short + `.
 
@@ -30,12 +31,17 @@ A plan for dump shows what comes out of each block: it needs --values 'blk.*.out
 Of the lowering passes, which run for each program of the plan, --explain tells what they did for
 the largest. Equal layers are one line, in which N stands for the layer.`
 	cmd.Flags().StringVarP(&out, "output", "o", "", "the plan `FILE` to write; - is standard output")
+	cmd.Flags().BoolVar(&whole, "hash", false, "read all weights of a file above 1 GiB for the plan's digest, not only samples")
 	flags = addCompileFlags(cmd, "fast")
 	return cmd
 }
 
-// compileTo compiles the model called name and writes the plan to path.
-func (a *app) compileTo(ctx context.Context, path, name string, flags *compileFlags) error {
+// wholeDigest is the size up to which compile reads all weights: about a second.
+const wholeDigest = 1 << 30
+
+// compileTo compiles the model called name and writes the plan to path, with a digest of all
+// weights if whole.
+func (a *app) compileTo(ctx context.Context, path, name string, whole bool, flags *compileFlags) error {
 	o, err := flags.options(a)
 	if err != nil {
 		return err
@@ -58,27 +64,27 @@ func (a *app) compileTo(ctx context.Context, path, name string, flags *compileFl
 	}
 
 	// Reading all weights takes longer than compiling.
-	type hash struct {
-		sum [32]byte
-		err error
+	type digest struct {
+		text string
+		err  error
 	}
-	data := make(chan hash, 1)
+	data := make(chan digest, 1)
 	go func() {
-		sum, err := f.HashData()
-		data <- hash{sum, err}
+		text, err := digestWeights(f, whole || f.Size <= wholeDigest)
+		data <- digest{text, err}
 	}()
 	res, err := flags.compile(a, m, o)
 	a.progress("reading the weights of %s", name)
-	h := <-data // before f is closed
+	d := <-data // before f is closed
 	a.progress("")
 	if err != nil {
 		return err
 	}
-	if h.err != nil {
-		return h.err
+	if d.err != nil {
+		return d.err
 	}
 	p := res.Plan
-	p.Model.Data = digestText(h.sum)
+	p.Model.Data = d.text
 	err = a.output(ctx, path, func(w io.Writer) error {
 		_, err := w.Write(plan.Print(p))
 		return err
