@@ -20,16 +20,24 @@ import (
 )
 
 func (a *app) inspect() *cobra.Command {
-	var tensors, check, asJSON bool
+	var tensors, check, memory, asJSON bool
 	var extract, out string
+	flags := newCompileFlags("")
 	cmd := a.verb("inspect MODEL", "Show what a model file holds, check it, or extract a tensor",
-		`  pesti inspect model.gguf --tensors`,
+		`  pesti inspect model.gguf --tensors
+  pesti inspect model.gguf --memory --ctx 2048`,
 		arity{1, 1, "MODEL"}, a.interruptible(func(cmd *cobra.Command, args []string) error {
 			switch {
 			case (extract == "") != (out == ""):
 				return usagef("pesti inspect: expected --extract TENSOR and -o FILE.npy together")
-			case extract != "" && (tensors || check || asJSON), check && (tensors || asJSON):
-				return usagef("pesti inspect: found more than one of --extract, --check and a listing (--tensors, --json), expected one")
+			case extract != "" && (tensors || check || asJSON), check && (tensors || asJSON),
+				memory && (extract != "" || check || tensors):
+				return usagef("pesti inspect: found more than one of --extract, --check, --memory and a listing (--tensors, --json), expected one")
+			case memory:
+				return a.inspectMemory(args[0], flags, asJSON)
+			}
+			if name := flags.changed(memoryFlags); name != "" {
+				return usagef("pesti inspect: found --%s without --memory, expected both", name)
 			}
 			f, err := a.openModel(args[0])
 			if err != nil {
@@ -51,7 +59,12 @@ func (a *app) inspect() *cobra.Command {
 	cmd.Flags().BoolVar(&check, "check", false, "read all tensors and report what cannot be meant, such as NaN")
 	cmd.Flags().StringVar(&extract, "extract", "", "`TENSOR` to write as float32")
 	cmd.Flags().StringVarP(&out, "output", "o", "", "the .npy `FILE` to write; - is standard output")
+	cmd.Flags().BoolVar(&memory, "memory", false, "tell how much memory the model needs")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	for _, name := range memoryFlags {
+		cmd.Flags().AddFlag(flags.set.Lookup(name))
+	}
+	cmd.Long = cmd.Short + ".\n\n" + memoryHelp
 	return cmd
 }
 

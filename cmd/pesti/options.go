@@ -32,6 +32,12 @@ type compileFlags struct {
 
 // addCompileFlags gives cmd the options of a compilation.
 func addCompileFlags(cmd *cobra.Command, precision string) *compileFlags {
+	c := newCompileFlags(precision)
+	cmd.Flags().AddFlagSet(c.set)
+	return c
+}
+
+func newCompileFlags(precision string) *compileFlags {
 	var isas []string
 	for _, s := range isa.Detect() {
 		isas = append(isas, s.Name)
@@ -64,7 +70,6 @@ func addCompileFlags(cmd *cobra.Command, precision string) *compileFlags {
 	for _, name := range []string{"ctx", "ubatch"} {
 		c.set.Lookup(name).DefValue = ""
 	}
-	cmd.Flags().AddFlagSet(c.set)
 	return c
 }
 
@@ -77,6 +82,16 @@ func (c *compileFlags) modelOnly(path string) error {
 		}
 	})
 	return err
+}
+
+// changed returns the first of the options called names that is given, "" if none is.
+func (c *compileFlags) changed(names []string) string {
+	for _, name := range names {
+		if c.set.Lookup(name).Changed {
+			return name
+		}
+	}
+	return ""
 }
 
 // options returns the options of lower.Compile, which checks them. An error is about an instruction

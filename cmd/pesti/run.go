@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"pesti/exec/cpu"
 	"pesti/exec/plan"
 	"pesti/exec/sample"
 	"pesti/frontend/tokenizer"
@@ -96,11 +97,17 @@ type runStats struct {
 	DecodeTS        float64 `json:"decode_ts"`
 	Stop            string  `json:"stop"`      // one of the stop constants
 	Fallbacks       int     `json:"fallbacks"` // steps of the plan that run reference kernels
+
+	// Bytes of memory that the program had resident before it opened the model, and at most; 0
+	// where the system does not tell.
+	StartResident int64 `json:"start_resident"`
+	PeakResident  int64 `json:"peak_resident"`
 }
 
 // continueText runs the model or plan called name on a prompt.
 func (a *app) continueText(ctx context.Context, name string, text []byte, o *runOptions, flags *compileFlags) error {
 	begin := time.Now()
+	resident, _ := cpu.Resident()
 	a.progress("loading %s", name)
 	s, err := a.open(name, o.model, flags)
 	if err != nil {
@@ -135,6 +142,8 @@ func (a *app) continueText(ctx context.Context, name string, text []byte, o *run
 		PromptTokens: len(ids),
 		LoadMS:       float64(time.Since(begin).Microseconds()) / 1000,
 		Fallbacks:    plan.Summarise(s.plan).Fallbacks,
+
+		StartResident: resident,
 	}
 
 	stats.Stop, err = g.generate(ctx, ids, o.tokens.n)
@@ -150,6 +159,7 @@ func (a *app) continueText(ctx context.Context, name string, text []byte, o *run
 		return err
 	}
 	stats.GeneratedTokens = g.count
+	_, stats.PeakResident = cpu.Resident()
 	stats.PrefillTS, stats.DecodeTS = g.prefill.perSecond(), g.decode.perSecond()
 	a.printStats(&stats, o.stats.word)
 	return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"strings"
 
 	"pesti/exec"
@@ -106,6 +107,7 @@ func (s *subject) compile(adjust func(o *lower.Options, p *frontend.Params)) (*l
 
 // start makes an engine for the plan. The end of ctx interrupts its step in progress.
 func (s *subject) start(ctx context.Context) (*exec.Engine, error) {
+	debug.FreeOSMemory() // what compiling left would stay resident beside the weights
 	e, err := exec.Open(s.plan, s.file, exec.Options{Threads: s.threads, Observe: s.observe})
 	if err != nil {
 		return nil, about(s.name, err)

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+	"text/tabwriter"
+
+	"pesti/exec/cpu"
+	"pesti/exec/plan"
+	"pesti/frontend"
+	"pesti/frontend/tokenizer"
+	"pesti/lower"
+)
+
+// memoryFlags are the options of a compilation that change how much memory a plan needs.
+var memoryFlags = []string{"precision", "kv", "ctx", "ubatch", "sequences", "threads", "passes"}
+
+const memoryHelp = `With --memory the model is compiled for contexts of 512, 1024, 2048, … positions, up to --ctx or what
+it was trained for, and the table tells what run then needs once the context is full:
+
+  weights   what steps read of the model file, which the system maps. Of a table of embeddings that
+            no product reads, tokens touch a part: 64 KiB for every other token of a step.
+  packed    weights in a kernel's own layout
+  KV cache  keys and values of all positions of all sequences
+  arena     values of a step, and scratch memory
+  io        inputs, logits and the other outputs
+  program   the vocabulary, the plan and the program itself, as measured now
+
+Whether it fits is held against the memory that is available now, which only Linux tells. run, bench,
+dump and the others refuse a plan that does not fit.`
+
+// firstCtx is the first context of the table.
+const firstCtx = 512
+
+// A memoryReport is what inspect --memory tells, as --json prints it. All sizes are in bytes.
+type memoryReport struct {
+	File      string      `json:"file"`
+	RAM       cpu.RAM     `json:"ram"` // zero where the system does not tell
+	Ubatch    int64       `json:"ubatch"`
+	Sequences int64       `json:"sequences"`
+	Threads   int         `json:"threads"`
+	Plans     []memoryRow `json:"plans"`
+}
+
+// A memoryRow is what one plan needs.
+type memoryRow struct {
+	Precision string `json:"precision"`
+	KV        string `json:"kv"`
+	Ctx       int64  `json:"ctx"`
+	Weights   int64  `json:"weights"`
+	Packed    int64  `json:"packed"`
+	State     int64  `json:"state"`
+	Arena     int64  `json:"arena"`
+	IO        int64  `json:"io"`
+	Program   int64  `json:"program"`
+	Total     int64  `json:"total"`
+	Fits      *bool  `json:"fits"` // null where the system does not tell
+}
+
+// inspectMemory prints how much memory the model called name needs.
+func (a *app) inspectMemory(name string, flags *compileFlags, asJSON bool) error {
+	o, err := flags.options(a)
+	if err != nil {
+		return err
+	}
+	start := ownMemory()
+	f, err := a.openModel(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	m, err := frontend.Load(f)
+	if err != nil {
+		return err
+	}
+	a.warn(m.Warnings)
+	tok, _ := tokenizer.FromGGUF(f) // without one the weights may still be asked about
+	r := &memoryReport{File: f.Path, RAM: cpu.DetectRAM()}
+	program := int64(0)
+	for _, o.Precision = range precisions(o.Precision) {
+		for _, o.Ctx = range contexts(cmp.Or(flags.ctx.n, m.Params.Context)) {
+			a.progress("compiling for a context of %d", o.Ctx)
+			res, err := lower.Compile(m, o)
+			if err != nil {
+				return about(f.Path, err)
+			}
+			if len(r.Plans) == 0 { // as when run begins
+				program = max(ownMemory()-start, 0)
+				runtime.KeepAlive(tok)
+			}
+			r.add(res.Plan, program)
+		}
+	}
+	a.progress("")
+	if asJSON {
+		return a.printJSON(r)
+	}
+	return r.print(a.stdout)
+}
+
+// precisions returns the one asked for, or both.
+func precisions(asked string) []string {
+	if asked != "" {
+		return []string{asked}
+	}
+	return []string{"exact", "fast"}
+}
+
+// contexts returns firstCtx, its doubles, and most, which is the last.
+func contexts(most int64) []int64 {
+	var all []int64
+	for n := int64(firstCtx); n < most; n *= 2 {
+		all = append(all, n)
+	}
+	return append(all, most)
+}
+
+// ownMemory returns the bytes that the program has in memory, without what it no longer needs.
+func ownMemory() int64 {
+	debug.FreeOSMemory()
+	if now, _ := cpu.Resident(); now > 0 {
+		return now
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.Sys - m.HeapReleased)
+}
+
+func (r *memoryReport) add(p *plan.Plan, program int64) {
+	n, t := plan.NeedOf(p), &p.Target
+	row := memoryRow{
+		Precision: t.Precision, KV: t.KV, Ctx: t.Ctx,
+		Weights: n.Weights, Packed: n.Packed, State: n.State, Arena: n.Arena, IO: n.IO,
+		Program: program, Total: n.Total() + program,
+	}
+	if r.RAM.Total > 0 {
+		fits := row.Total <= r.RAM.Available
+		row.Fits = &fits
+	}
+	r.Ubatch, r.Sequences, r.Threads = max(r.Ubatch, t.Ubatch), t.Sequences, t.Threads
+	r.Plans = append(r.Plans, row)
+}
+
+func (r *memoryReport) print(w io.Writer) error {
+	h := plan.HumanBytes
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	ram := "of an unknown size"
+	if r.RAM.Total > 0 {
+		ram = fmt.Sprintf("%s, of which %s are available", h(r.RAM.Total), h(r.RAM.Available))
+	}
+	fmt.Fprintf(t, "model\t%s\n", oneLine(r.File))
+	fmt.Fprintf(t, "memory\t%s\n", ram)
+	fmt.Fprintf(t, "bounds\tubatch %d, sequences %d, threads %d\n", r.Ubatch, r.Sequences, r.Threads)
+	t.Flush()
+	fmt.Fprintf(t, "\nprecision\tKV\tctx\tweights\tpacked\tKV cache\tarena\tio\tprogram\ttotal\tfits\n")
+	for i := range r.Plans {
+		p, fits := &r.Plans[i], "unknown"
+		if p.Fits != nil {
+			fits = map[bool]string{true: "yes", false: "no"}[*p.Fits]
+		}
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Precision, p.KV, p.Ctx,
+			h(p.Weights), h(p.Packed), h(p.State), h(p.Arena), h(p.IO), h(p.Program), h(p.Total), fits)
+	}
+	return t.Flush()
+}
