@@ -27,7 +27,7 @@ func (r *Rotary) Speed(i int) float64 {
 	}
 	if r.RampHigh > r.RampLow {
 		slowed := min(max((float64(i)-r.RampLow)/(r.RampHigh-r.RampLow), 0), 1)
-		return speed * (1 - slowed + slowed*r.FreqScale)
+		return speed * (1 - slowed + float64(slowed*r.FreqScale))
 	}
 	return speed * r.FreqScale
 }
