@@ -37,8 +37,7 @@
 //	PESTI_REQUIRE=models go test ./conformance -run 'TestVariants/NAME' -v
 //	go run ./cmd/pesti compile MODEL -o FILE.plan --explain
 //
-// Without a real file there is none for the last; what it shows is whether qkv, swiglu and
-// attention fuse in every block.
+// The last wants a real file, and shows whether qkv, swiglu and attention fuse in every block.
 //
 // Traps:
 //   - layout: the converter permutes q and k of llama so that RoPE turns neighbours ("pairs");
@@ -70,7 +69,7 @@ type arch struct {
 }
 
 // archs is the table of architectures.
-var archs = []arch{llama, qwen2, gemma3}
+var archs = []arch{llama, qwen2, qwen3, gemma3}
 
 // Architectures returns the names of the supported architectures.
 func Architectures() []string {
