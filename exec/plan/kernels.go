@@ -2,7 +2,8 @@ package plan
 
 // Kernels is the signature table, one row per kernel. In formulas M is the number of rows the
 // step works on (T or R, see Step.Rows), P the pages of one sequence's table, and the rest are
-// parameters of the step. Every kernel computes each row independently of the others.
+// parameters of the step. Every kernel computes each row independently of the others. How to add
+// a row is told where kernels are written: package exec/cpu/kernel.
 func Kernels() []Signature { return kernels }
 
 // The words that parameters take.
