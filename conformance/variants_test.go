@@ -118,6 +118,8 @@ var variants = []variant{
 	{name: "qwen2: RoPE on halves, own head, biases", config: tiny.Config{Arch: "qwen2"}},
 	{name: "qwen2: tied head", config: tiny.Config{Arch: "qwen2", Tied: true}},
 	{name: "qwen2: no biases", config: tiny.Config{Arch: "qwen2", Edit: noBiases(2)}},
+	{name: "qwen3: norms of q and k, own head", config: tiny.Config{Arch: "qwen3"}},
+	{name: "qwen3: tied head, one layer", config: tiny.Config{Arch: "qwen3", Tied: true, Layers: 1}},
 	{name: "gemma3: tied head, no window", config: tiny.Config{Arch: "gemma3", Tied: true}},
 	{name: "gemma3: own head", config: tiny.Config{Arch: "gemma3"}},
 
@@ -146,6 +148,7 @@ var variants = []variant{
 	{name: "llama: YaRN by less than 1", config: tiny.Config{Arch: "llama", Edit: yarn("llama", 64, numbers{"factor": 0.5})}},
 	{name: "llama: YaRN with a ramp of no width", config: tiny.Config{Arch: "llama", Edit: yarn("llama", 6, numbers{"factor": 4})}},
 	{name: "qwen2: YaRN by 4 over 32768", config: tiny.Config{Arch: "qwen2", Embd: 128, Heads: 2, KVHeads: 1, Edit: edits(f32("qwen2.rope.freq_base", 1e6), yarn("qwen2", 32768, numbers{"factor": 4}))}},
+	{name: "qwen3: YaRN by 4 over 32768", config: tiny.Config{Arch: "qwen3", HeadDim: 64, Edit: edits(f32("qwen3.rope.freq_base", 1e6), yarn("qwen3", 32768, numbers{"factor": 4}))}},
 	{name: "gemma3: YaRN in global layers", config: tiny.Config{Arch: "gemma3", Layers: 3, Window: 16, Edit: edits(u32("gemma3.attention.sliding_window_pattern", 2), yarn("gemma3", 64, numbers{"factor": 4, "attn_factor": 0.875}))}},
 
 	{name: "gemma3: window in five of six layers", config: tiny.Config{Arch: "gemma3", Layers: 7, Window: 16, Edit: f32("gemma3.rope.freq_base", 1e6)}},
@@ -163,6 +166,7 @@ var variants = []variant{
 	{name: "llama: one KV head for eight", config: tiny.Config{Arch: "llama", Embd: 128, Heads: 8, KVHeads: 1}},
 	{name: "llama: heads wider than the model", config: tiny.Config{Arch: "llama", HeadDim: 32}},
 	{name: "qwen2: heads narrower than the model", config: tiny.Config{Arch: "qwen2", HeadDim: 8}},
+	{name: "qwen3: heads wider than the model, base of a million", config: tiny.Config{Arch: "qwen3", KVHeads: 1, HeadDim: 128, Edit: f32("qwen3.rope.freq_base", 1e6)}},
 	{name: "gemma3: heads of an odd share", config: tiny.Config{Arch: "gemma3", Heads: 3, KVHeads: 1, HeadDim: 32}},
 	{name: "llama: KV heads by layer", config: tiny.Config{Arch: "llama", KVHeads: 4, Layers: 3, Edit: edits(
 		func(m *tiny.Model) { m.Meta.SetUint32s("llama.attention.head_count_kv", []uint32{4, 1, 2}) },
@@ -253,8 +257,8 @@ func (v *variant) open(t *testing.T) *model {
 	return openFile(t, v.name, path)
 }
 
-// variantFaults are what a program could get wrong in RoPE: each an edit of every such node, which
-// turns a layer's q or k.
+// variantFaults are what a program could get wrong in RoPE, or before it: each an edit of every such
+// node, which turns a layer's q or k.
 var variantFaults = []struct {
 	name, variant string
 	edit          func(n *graph.Node)
@@ -272,6 +276,7 @@ var variantFaults = []struct {
 	{"magnitude forgotten", "llama: YaRN by 4", func(n *graph.Node) { delete(n.Attr, "magnitude") }},
 	{"magnitude on scores, not on q and k each", "llama: YaRN by 4", func(n *graph.Node) { n.Attr["magnitude"] = math.Sqrt(n.Attr.Float("magnitude")) }},
 	{"attn_factor forgotten", "llama: scaling linear, attn_factor", func(n *graph.Node) { delete(n.Attr, "magnitude") }},
+	{"norms of q and k forgotten", "qwen3: norms of q and k, own head", func(n *graph.Node) { n.In[0] = n.In[0].Def.In[0] }},
 	{"one base for all layers", "gemma3: local RoPE base", func(n *graph.Node) { n.Attr["base"] = 10000.0 }},
 }
 

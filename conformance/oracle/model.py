@@ -1,7 +1,7 @@
 """What the oracle reads of a GGUF file: hyper-parameters and dequantised weights.
 
 The package `gguf` reads and dequantises (to float32); nothing here computes.
-Format: the GGUF specification, and the metadata keys of the three architectures.
+Format: the GGUF specification, and the metadata keys of the architectures below.
 """
 
 import math
@@ -18,6 +18,7 @@ from blocks import yarn_magnitude
 ARCHITECTURES = MappingProxyType({
     "llama": {"rope": "pairs"},
     "qwen2": {"rope": "halves"},
+    "qwen3": {"rope": "halves"},
     "gemma3": {"rope": "halves", "scale_embeddings": True, "activation": "gelu_tanh", "pattern": 6, "window_base": 10_000.0,
                "scores_by_width": 62},  # blocks of the 27B model, whose query_pre_attn_scalar is hidden_size / heads
 })

@@ -177,8 +177,10 @@ def write_tiny(path, architecture, blocks_count, extra=(), freqs=None, tied=True
             "attn_v": (TINY_KV * TINY_DIM, TINY_EMBD), "attn_output": (TINY_EMBD, TINY_HEADS * TINY_DIM), "ffn_norm": (TINY_EMBD,),
             "ffn_gate": (TINY_FF, TINY_EMBD), "ffn_up": (TINY_FF, TINY_EMBD), "ffn_down": (TINY_EMBD, TINY_FF),
         }
+        if architecture in ("qwen3", "gemma3"):
+            block |= {"attn_q_norm": (TINY_DIM,), "attn_k_norm": (TINY_DIM,)}
         if architecture == "gemma3":
-            block |= {"attn_q_norm": (TINY_DIM,), "attn_k_norm": (TINY_DIM,), "post_attention_norm": (TINY_EMBD,), "post_ffw_norm": (TINY_EMBD,)}
+            block |= {"post_attention_norm": (TINY_EMBD,), "post_ffw_norm": (TINY_EMBD,)}
         shapes |= {f"blk.{n}.{name}.weight": shape for name, shape in block.items()}
         if architecture == "qwen2":
             shapes |= {f"blk.{n}.attn_{x}.bias": (rows * TINY_DIM,) for x, rows in (("q", TINY_HEADS), ("k", TINY_KV), ("v", TINY_KV))}
@@ -206,7 +208,7 @@ def write_tiny(path, architecture, blocks_count, extra=(), freqs=None, tied=True
     return {name: value.astype(np.float64).tolist() for name, value in weights.items()}
 
 
-def loop_forward(w, ids, count, layout, base, *, gemma=False, window=None, is_global=lambda n: True, freqs=None, factor=1.0, local_base=None, speeds=None, magnitude=1.0, scale=TINY_DIM ** -0.5):
+def loop_forward(w, ids, count, layout, base, *, gemma=False, head_norms=False, window=None, is_global=lambda n: True, freqs=None, factor=1.0, local_base=None, speeds=None, magnitude=1.0, scale=TINY_DIM ** -0.5):
     """Logits per position, by loops alone."""
     eps = float(np.float32(0.01))
     zeros = [0.0] * 100
@@ -228,7 +230,7 @@ def loop_forward(w, ids, count, layout, base, *, gemma=False, window=None, is_gl
                 split[name] = [y[i * TINY_DIM:(i + 1) * TINY_DIM] for i in range(heads)]
             for name in ("q", "k"):
                 for i, head in enumerate(split[name]):
-                    if gemma:
+                    if head_norms:
                         head = loop_norm(head, weight(f"attn_{name}_norm"), eps)
                     split[name][i] = loop_rope(head, t, base if wide else local_base, layout, TINY_DIM, freqs, factor if wide else 1.0, speeds if wide else None, magnitude if wide else 1.0)
             keys.append(split["k"])
@@ -330,9 +332,17 @@ class WholeModels(Folder):
     def test_qwen2(self):
         self.check("qwen2", 2, [("add_rope_freq_base", 1000.0)], {"layout": "halves", "base": 1000.0}, tied=False)
 
+    def test_qwen3(self):
+        self.check("qwen3", 2, [("add_rope_freq_base", 1000.0)], {"layout": "halves", "base": 1000.0, "head_norms": True}, tied=False)
+
+    def test_qwen3_needs_its_norms(self):
+        self.check("qwen3", 2, [], {"layout": "halves", "base": 10_000.0, "head_norms": True})
+        with self.assertRaises(AssertionError):
+            self.check("qwen3", 2, [], {"layout": "halves", "base": 10_000.0})
+
     def gemma(self, extra, is_global, **options):
         extra = [("add_rope_freq_base", 1e6), ("add_sliding_window", 3)] + extra
-        want = {"layout": "halves", "base": 1e6, "local_base": 10_000.0, "gemma": True, "window": 3, "is_global": is_global}
+        want = {"layout": "halves", "base": 1e6, "local_base": 10_000.0, "gemma": True, "head_norms": True, "window": 3, "is_global": is_global}
         self.check("gemma3", 7, extra, want, **options)
 
     def test_gemma3(self):

@@ -18,7 +18,7 @@ import (
 
 // A Config describes a model. The zero value of a field is a small default.
 type Config struct {
-	Arch    string // "llama", "qwen2", "gemma3"
+	Arch    string // "llama", "qwen2" (which is the default), "qwen3", "gemma3"
 	Layers  int    // 2
 	Embd    int    // 64
 	Heads   int    // 4
@@ -230,6 +230,9 @@ func tensors(c Config) []Tensor {
 			add(blk("attn_q.bias"), 0, q)
 			add(blk("attn_k.bias"), 0, kv)
 			add(blk("attn_v.bias"), 0, kv)
+		case "qwen3":
+			add(blk("attn_q_norm.weight"), 0, c.HeadDim)
+			add(blk("attn_k_norm.weight"), 0, c.HeadDim)
 		case "gemma3":
 			add(blk("attn_q_norm.weight"), 0, c.HeadDim)
 			add(blk("attn_k_norm.weight"), 0, c.HeadDim)
