@@ -25,7 +25,7 @@ var imports = map[string][]string{
 	"graph/graphtest":     {"graph", "ops"},
 	"graph/pass":          {"graph", "ops"},
 	"graph/pass/passtest": {"graph", "ops", "graph/pass"},
-	"graph/draw":          {"graph", "ops", "exec/plan"},
+	"graph/draw":          {"graph", "ops", "exec/plan", "graph/draw/graphviz"},
 	"graph/draw/graphviz": {},
 	"graph/page":          {},
 	"frontend":            {"gguf", "gguf/quant", "graph", "ops"},
