@@ -26,14 +26,16 @@
 //     fail without it.
 //  4. conformance/oracle/model.py: a row in ARCHITECTURES with the facts that files do not state,
 //     and in ref_forward.py the steps that it lacks, under the names of values listed there. Write
-//     both from the paper or the model's published code, not from step 1.
+//     both from the paper or the model's published code, not from step 1. test_oracle.py holds
+//     them to plain loops: a test there.
 //  5. conformance/variants_test.go: a row for the plain model, and one for each thing in which its
-//     models differ.
+//     models differ; those that llama.cpp can judge, also in variants_witness_test.go.
 //  6. If its files name a pre-tokenizer that is not known: frontend/tokenizer/splitters.go.
 //
 // Then run
 //
 //	go test ./frontend ./lower ./conformance/tape
+//	make test-oracle
 //	PESTI_REQUIRE=models go test ./conformance -run 'TestVariants/NAME' -v
 //	go run ./cmd/pesti compile MODEL -o FILE.plan --explain
 //
