@@ -156,6 +156,37 @@ func TestQwenBiases(t *testing.T) {
 	}
 }
 
+// TestQwen3 holds what tells qwen3 from qwen2: a norm for q and one for k as long as a head, and no
+// biases.
+func TestQwen3(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		edit func(m *tiny.Model)
+		want string // of the error; none where it is empty
+	}{
+		{"as it should be", nil, ""},
+		{"no norm of q", func(m *tiny.Model) { m.Drop("blk.1.attn_q_norm.weight") }, "tensor blk.1.attn_q_norm.weight is missing, which architecture qwen3 needs"},
+		{"no norm of k", func(m *tiny.Model) { m.Drop("blk.0.attn_k_norm.weight") }, "tensor blk.0.attn_k_norm.weight is missing, which architecture qwen3 needs"},
+		{"a norm of whole rows", func(m *tiny.Model) {
+			w := m.Tensor("blk.0.attn_q_norm.weight")
+			w.Dims, w.Data = []int64{128}, ones(128)
+		}, "tensor blk.0.attn_q_norm.weight has shape [128], expected [32]"},
+		{"a bias", func(m *tiny.Model) { m.Add("blk.0.attn_k.bias", ones(64)) }, `tensor "blk.0.attn_k.bias" is not used by architecture qwen3 here`},
+	} {
+		m, err := load(t, tiny.Config{Arch: "qwen3", HeadDim: 32, Edit: c.edit})
+		switch {
+		case c.want != "":
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: error %v, want one with %q", c.name, err, c.want)
+			}
+		case err != nil:
+			t.Errorf("%s: %v", c.name, err)
+		case len(m.Warnings) > 0 || m.Params.HeadDim != 32 || m.Params.Scale != 1/math.Sqrt(32):
+			t.Errorf("%s: warnings %q, head of %d, scale %v", c.name, m.Warnings, m.Params.HeadDim, m.Params.Scale)
+		}
+	}
+}
+
 func ones(n int) []float32 { return slices.Repeat([]float32{1}, n) }
 
 func TestPerLayerArrays(t *testing.T) {

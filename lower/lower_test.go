@@ -13,6 +13,7 @@ import (
 	"pesti/exec/plan"
 	"pesti/frontend"
 	"pesti/gguf"
+	"pesti/gguf/quant"
 	"pesti/graph"
 	"pesti/ops"
 )
@@ -133,6 +134,24 @@ var shapes = []tiny.Config{
 	{Arch: "llama", KVHeads: 4, Tied: true},
 	{Arch: "qwen2", HeadDim: 32},
 	{Arch: "gemma3", Layers: 7, Window: 32, KVHeads: 1, Tied: true},
+}
+
+// TestArchitectures: of every architecture, each block fuses whole and a decode layer has five
+// waves, without a file of it.
+func TestArchitectures(t *testing.T) {
+	const layers = 3
+	for _, arch := range frontend.Architectures() {
+		for _, precision := range []string{"fast", "exact"} {
+			m := tinyModel(t, tiny.Config{Arch: arch, Layers: layers, HeadDim: 32, Types: []quant.Type{quant.Q8_0}})
+			s := plan.Summarise(compile(t, m, Options{Precision: precision, Threads: 2, Verify: true}))
+			if want := (plan.FusionsSummary{QKV: layers, SwiGLU: layers, Attention: layers}); s.Fusions != want || s.Fallbacks != 0 {
+				t.Errorf("%s, %s: fusions %+v and %d fallbacks, want %+v and none", arch, precision, s.Fusions, s.Fallbacks, want)
+			}
+			if waves := s.Programs["decode"].WavesPerLayer; waves < 1 || waves > 5 {
+				t.Errorf("%s, %s: %d waves in a decode layer, want at most 5", arch, precision, waves)
+			}
+		}
+	}
 }
 
 func TestDeterministic(t *testing.T) {
