@@ -102,7 +102,7 @@ func TestCompileDumpsAndExplains(t *testing.T) {
 	if n := strings.Count(page, "<section "); n != len(names)+3 {
 		t.Errorf("the page has %d columns, want one for each of %d texts and 3 programs", n, len(names))
 	}
-	for _, anchor := range []string{`id="0%blk.0.q_rope"`, `id="5%blk.0.q"`, `id="10%blk.0.ffn_gated"`, `gemv.q4_k.q8x2 <a id="10@blk.0.ffn_gate.weight">`} {
+	for _, anchor := range []string{`<p class="count">41 steps</p>`, `id="0%blk.0.q_rope"`, `id="5%blk.0.q"`, `id="10%blk.0.ffn_gated"`, `gemv.q4_k.q8x2 <a id="10@blk.0.ffn_gate.weight">`} {
 		if !strings.Contains(page, anchor) {
 			t.Errorf("the page has no %s", anchor)
 		}
@@ -125,6 +125,11 @@ func TestCompileDumpsAndExplains(t *testing.T) {
 	}
 	if len(names) < 5 {
 		t.Errorf("--dump wrote %q", names)
+	}
+	// Every node has its line in the page, unfused ones too; every step of the plan has results.
+	ok(t, "compile", "demo", "-o", plan, "--dump", dir, "--passes", "none")
+	if page := readFile(t, filepath.Join(dir, "index.html")); !strings.Contains(page, "ref.kv_write") || strings.Contains(page, "<span>   = ") {
+		t.Error("without passes a step has no results, or there is no unfused one")
 	}
 	saveFile(t, filepath.Join(dir, "file"), "")
 	pesti("compile", "demo", "-o", plan, "--dump", filepath.Join(dir, "file")).fails(t, 1, filepath.Join(dir, "file"))

@@ -26,7 +26,7 @@ const graphStages = "graph"
 
 // stage writes one stage: "graph", a graph pass, or a program and its lowering pass.
 func (d *stageDump) stage(name, text string) {
-	s := page.Stage{Group: graphStages, Name: name, Doc: "as built from the model file", Text: text}
+	s := page.Stage{Group: graphStages, Name: name, Doc: "as built from the model file", Text: text, Lines: "nodes"}
 	if program, pass, found := strings.Cut(name, "."); found {
 		s.Group, s.Name = program, pass
 	}
@@ -47,17 +47,26 @@ func (d *stageDump) write(name string, text []byte) {
 
 // page writes the page of all stages. Behind the passes of each program come its steps.
 func (d *stageDump) page(p *plan.Plan) error {
-	stages := d.stages
+	var stages []page.Stage
+	last := -1 // of the stages that all programs share
+	for _, s := range d.stages {
+		if s.Group == graphStages {
+			s.From = last
+			last = len(stages)
+			stages = append(stages, s)
+		}
+	}
 	for i := range p.Programs {
 		g := &p.Programs[i]
-		s := page.Stage{Group: g.Name, Name: "plan", Doc: "the steps that are executed, in waves", Text: stepsText(p, g)}
-		at := len(stages)
-		for j := range stages {
-			if stages[j].Group == g.Name {
-				at = j + 1
+		from := last
+		for _, s := range d.stages {
+			if s.Group == g.Name {
+				s.From = from
+				from = len(stages)
+				stages = append(stages, s)
 			}
 		}
-		stages = slices.Insert(slices.Clone(stages), at, s)
+		stages = append(stages, page.Stage{Group: g.Name, Name: "plan", Doc: "the steps that are executed, in waves", Text: stepsText(p, g), Lines: "steps", From: -1})
 	}
 	var b bytes.Buffer
 	if err := page.Write(&b, p.Model.Name, stages); err != nil {
@@ -69,27 +78,48 @@ func (d *stageDump) page(p *plan.Plan) error {
 
 // stepsText prints the steps of a program as graphs print nodes, with values in place of buffers.
 func stepsText(p *plan.Plan, g *plan.Program) string {
-	buffer := func(id int) string {
-		if n := id - len(p.Buffers); n >= 0 {
-			return valueName("%", g.Buffers[n].Name)
+	holds := map[int]string{} // the value that is in a buffer, where it is not what the buffer is named after
+	value := func(id int) string {
+		name := holds[id]
+		switch n := id - len(p.Buffers); {
+		case name != "":
+		case n >= 0:
+			name = g.Buffers[n].Name
+		default:
+			name = p.Buffers[id].Name
 		}
-		return valueName("%", p.Buffers[id].Name)
+		return valueName("%", name)
 	}
 	var b strings.Builder
 	for i := range g.Waves {
 		fmt.Fprintf(&b, "wave %d\n", i)
 		for j := range g.Waves[i].Steps {
 			st := &g.Waves[i].Steps[j]
-			fmt.Fprintf(&b, "  %s = %s[%s]", valueName("%", st.Name), st.Kernel, st.Rows)
+			sig, _ := plan.LookupKernel(st.Kernel)
+			var takes []string
+			var writes []int
 			for _, a := range st.Args {
+				dir := sig.Operand(a.Role).Dir
 				switch {
-				case a.Buffer >= 0:
-					fmt.Fprintf(&b, " %s=%s", a.Role, buffer(a.Buffer))
+				case dir == plan.WeightIn:
+					takes = append(takes, a.Role+"="+strings.TrimSpace(a.Kernel+" "+valueName("@", a.Weight)))
+				case dir.Reads():
+					takes = append(takes, a.Role+"="+value(a.Buffer))
 				default:
-					fmt.Fprintf(&b, " %s=%s", a.Role, strings.TrimSpace(a.Kernel+" "+valueName("@", a.Weight)))
+					writes = append(writes, a.Buffer)
 				}
 			}
-			fmt.Fprintf(&b, " split %s/%d\n", st.Split.By, st.Split.Unit)
+			var results []string
+			for _, id := range writes {
+				if delete(holds, id); len(writes) == 1 {
+					holds[id] = st.Name
+				}
+				results = append(results, value(id))
+			}
+			if len(results) == 0 { // it changes what it takes, such as a cache
+				results = []string{valueName("%", st.Name)}
+			}
+			fmt.Fprintf(&b, "  %s = %s[%s] %s split %s/%d\n", strings.Join(results, ", "), st.Kernel, st.Rows, strings.Join(takes, ", "), st.Split.By, st.Split.Unit)
 		}
 		b.WriteString("\n")
 	}

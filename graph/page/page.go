@@ -7,9 +7,11 @@ package page
 
 import (
 	_ "embed"
+	"fmt"
 	"html/template"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -19,6 +21,8 @@ type Stage struct {
 	Name  string
 	Doc   string // one line
 	Text  string
+	Lines string // what its lines that define values are: "nodes"
+	From  int    // the earlier stage that it is a change of, −1 for none
 }
 
 var (
@@ -39,18 +43,22 @@ var (
 // the reader asks for them. The same stages give the same bytes.
 func Write(w io.Writer, title string, stages []Stage) error {
 	p := page{Title: title, Style: template.CSS(style), Script: template.JS(script)}
-	before := map[string]bool{}
-	nodes := 0
+	lines := make([]map[string]bool, len(stages))
 	for i, s := range stages {
-		c, lines := columnOf(s, i, before)
-		c.First, c.Before = i == 0, nodes
-		before, nodes = lines, c.Nodes
-		p.Columns = append(p.Columns, c)
-		known := false
-		for _, g := range p.Groups {
-			known = known || g.Name == s.Group
+		if s.From >= i || s.From < -1 {
+			return fmt.Errorf("stage %d is a change of stage %d, expected an earlier one or -1", i, s.From)
 		}
-		if !known {
+		var before map[string]bool
+		if s.From >= 0 {
+			before = lines[s.From]
+		}
+		var c column
+		c, lines[i] = columnOf(s, i, before)
+		if s.From >= 0 {
+			c.Before = p.Columns[s.From].Values
+		}
+		p.Columns = append(p.Columns, c)
+		if !slices.ContainsFunc(p.Groups, func(g group) bool { return g.Name == s.Group }) {
 			p.Groups = append(p.Groups, group{s.Group, len(p.Groups) < shownGroups})
 		}
 	}
@@ -82,10 +90,10 @@ type group struct {
 
 type column struct {
 	Stage
-	Number        int
-	First, Shown  bool
-	Before, Nodes int // lines that define values, in the stage before and in this one
-	Paragraphs    []paragraph
+	Number         int
+	Shown          bool
+	Before, Values int // lines that define values, in the stage that it is a change of and in this one
+	Paragraphs     []paragraph
 }
 
 // A paragraph is lines without an empty one between them. A browser passes over those that are
@@ -96,7 +104,7 @@ type paragraph struct {
 }
 
 type line struct {
-	Changed bool // the stage before has no such line
+	Changed bool // the stage that it is a change of has no such line
 	Pieces  []piece
 }
 
@@ -107,7 +115,8 @@ type piece struct {
 	Anchor string // where the name comes first
 }
 
-// columnOf cuts the text of a stage into words, and returns its lines besides.
+// columnOf cuts the text of a stage into pieces, and returns its lines besides. Before are the lines
+// of the stage that it is a change of.
 func columnOf(s Stage, number int, before map[string]bool) (column, map[string]bool) {
 	c := column{Stage: s, Number: number}
 	lines, anchored := map[string]bool{}, map[string]bool{}
@@ -115,9 +124,9 @@ func columnOf(s Stage, number int, before map[string]bool) (column, map[string]b
 		var par paragraph
 		for _, t := range strings.Split(text, "\n") {
 			lines[t] = true
-			l := line{Changed: number > 0 && !before[t]}
+			l := line{Changed: s.From >= 0 && !before[t]}
 			if strings.HasPrefix(strings.TrimLeft(t, " "), "%") {
-				c.Nodes++
+				c.Values++
 			}
 			at := 0
 			for _, m := range word.FindAllStringIndex(t, -1) {

@@ -12,11 +12,14 @@ import (
 )
 
 var stages = []Stage{
-	{"graph", "graph", "as built", "graph g (T <= 1)\n  @w : f32[2]\n\n  %x : i32[T] = input {name: \"%none @none\"}\n  %y : f32[T] = embed %x, @w\n  %z : f32[T] = add %y, %y\n\n  output %z\n"},
-	{"graph", "fuse", "y and z in one", "graph g (T <= 1)\n  @w : f32[2]\n\n  %x : i32[T] = input {name: \"%none @none\"}\n  %z : f32[T] = twice %x, @w\n\n  output %z\n"},
-	{"decode", "plan", "steps", "wave 0\n  %z = twice[T] x=%x w=gemv.f32 @w y=%\"a <b>&\\\"\"\n"},
-	{"prefill", "plan", "steps", "wave 0\n  %z = twice[T] x=%x w=gemm.f32 @w y=%z\n"},
+	{"graph", "graph", "as built", "graph g (T <= 1)\n  @w : f32[2]\n\n  %x : i32[T] = input {name: \"%none @none\"}\n  %y : f32[T] = embed %x, @w\n  %z : f32[T] = add %y, %y\n\n  output %z\n", "nodes", -1},
+	{"graph", "fuse", "y and z in one", "graph g (T <= 1)\n  @w : f32[2]\n\n  %x : i32[T] = input {name: \"%none @none\"}\n  %z : f32[T] = twice %x, @w\n\n  output %z\n", "nodes", 0},
+	{"decode", "plan", "steps", "wave 0\n  %z = twice[T] x=%x w=gemv.f32 @w y=%\"a <b>&\\\"\"\n", "steps", -1},
+	{"prefill", "plan", "steps", "wave 0\n  %z = twice[T] x=%x w=gemm.f32 @w y=%z\n", "steps", 1},
 }
+
+// digit is where a count begins.
+var digit = regexp.MustCompile(`^\d`)
 
 func write(t *testing.T, title string, stages []Stage) string {
 	t.Helper()
@@ -102,7 +105,7 @@ func columns(t *testing.T, page string) []shownColumn {
 			if changed {
 				c.changed[len(c.changed)-1] += string(e)
 			}
-			if in.Name.Local == "p" && strings.HasSuffix(string(e), " nodes") {
+			if in.Name.Local == "p" && digit.MatchString(string(e)) {
 				c.counts = string(e)
 			}
 		}
@@ -130,12 +133,12 @@ func TestPage(t *testing.T) {
 			t.Errorf("column %d: what stands in a string is taken for a name", i)
 		}
 	}
-	for i, want := range []string{"3 nodes", "3 → 2 nodes", "2 → 1 nodes", "1 → 1 nodes"} {
+	for i, want := range []string{"3 nodes", "3 → 2 nodes", "1 steps", "2 → 1 steps"} {
 		if got[i].counts != want {
 			t.Errorf("column %d says %q, want %q", i, got[i].counts, want)
 		}
 	}
-	if len(got[0].changed) != 0 || fmt.Sprintf("%q", got[1].changed) != `["  %z : f32[T] = twice %x, @w\n"]` {
+	if len(got[0].changed)+len(got[2].changed) != 0 || fmt.Sprintf("%q", got[1].changed) != `["  %z : f32[T] = twice %x, @w\n"]` {
 		t.Errorf("changed lines are %q and %q", got[0].changed, got[1].changed)
 	}
 	if !slices.Contains(got[2].names, `%"a <b>&\""`) {
@@ -163,7 +166,7 @@ func TestPageStandsAlone(t *testing.T) {
 // Names come from files and may hold anything.
 func TestPageEscapes(t *testing.T) {
 	evil := `</script></style><script>alert(1)</script>"'&<!--]]>`
-	text := write(t, evil, []Stage{{evil, evil, evil, "  %" + fmt.Sprintf("%q", evil) + " = op\n" + evil + "\n"}})
+	text := write(t, evil, []Stage{{evil, evil, evil, "  %" + fmt.Sprintf("%q", evil) + " = op\n" + evil + "\n", evil, -1}})
 	columns(t, text)
 	if strings.Count(text, "<script>") != 1 || strings.Count(text, "</script>") != 1 || strings.Count(text, "</style>") != 1 {
 		t.Errorf("a name breaks out:\n%s", text)
@@ -174,7 +177,12 @@ func TestPageOfNothing(t *testing.T) {
 	if got := columns(t, write(t, "", nil)); len(got) != 0 {
 		t.Errorf("without stages there are columns: %v", got)
 	}
-	if got := columns(t, write(t, "", []Stage{{}})); len(got) != 1 || got[0].counts != "0 nodes" {
+	if got := columns(t, write(t, "", []Stage{{Lines: "nodes", From: -1}})); len(got) != 1 || got[0].counts != "0 nodes" {
 		t.Errorf("an empty stage gives %+v", got)
+	}
+	for from := range 2 { // itself, and one to come
+		if err := Write(io.Discard, "", []Stage{{From: from}, {From: -1}}); err == nil {
+			t.Errorf("a stage may be a change of stage %d", from)
+		}
 	}
 }
