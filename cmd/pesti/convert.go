@@ -94,8 +94,11 @@ func (a *app) convertTo(ctx context.Context, path string, f *gguf.File, row int)
 		size += quant.RowBytes(as, t.Elems())
 	}
 	a.warn(kept)
+	if err := a.output(ctx, path, w.Write); err != nil {
+		return err
+	}
 	fmt.Fprintf(a.stderr, "%s: %s of weights in %d tensors, from %s\n", path, plan.HumanBytes(size), len(tensors), plan.HumanBytes(f.Size))
-	return a.output(ctx, path, w.Write)
+	return nil
 }
 
 // storedAs returns the type that t gets where typ is asked for.
