@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -106,22 +107,30 @@ func (a *app) runBench(ctx context.Context, name string, tests []benchResult, o 
 		return err
 	}
 	vocab := len(logits)
+	var interrupt error
 	for i := range tests {
-		var speeds []float64
-		for r := range o.repeat.n + 1 { // the first is to warm up
-			a.progress("%s: run %d of %d", tests[i].Test, r, o.repeat.n)
-			seconds, err := clock(ctx, session, &tests[i], vocab)
-			if err != nil {
-				return err
-			}
-			if r > 0 {
-				speeds = append(speeds, float64(tests[i].tokens())/max(seconds, 1e-9))
-			}
+		speeds, err := a.measure(ctx, session, &tests[i], o.repeat.n, vocab)
+		if tests[i].AvgTS, tests[i].StddevTS = meanAndDeviation(speeds); err == nil {
+			continue
 		}
-		tests[i].AvgTS, tests[i].StddevTS = meanAndDeviation(speeds)
+		if !errors.Is(err, context.Canceled) {
+			return err
+		}
+		if interrupt = err; len(speeds) > 0 {
+			i++
+		}
+		tests = tests[:i] // what was measured up to here is told
+		break
 	}
 	a.progress("")
-	if o.json {
+	if err := a.printBench(tests, o.json); err != nil {
+		return err
+	}
+	return interrupt
+}
+
+func (a *app) printBench(tests []benchResult, asJSON bool) error {
+	if asJSON {
 		return a.printJSON(tests)
 	}
 	t := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
@@ -130,6 +139,22 @@ func (a *app) runBench(ctx context.Context, name string, tests []benchResult, o 
 		fmt.Fprintf(t, "%s\t%.2f ± %.2f\n", r.Test, r.AvgTS, r.StddevTS)
 	}
 	return t.Flush()
+}
+
+// measure returns the speeds of a test, after one run to warm up; of an interrupted one, those of
+// the runs before.
+func (a *app) measure(ctx context.Context, session *exec.Session, test *benchResult, repeat int64, vocab int) (speeds []float64, err error) {
+	for r := range repeat + 1 {
+		a.progress("%s: run %d of %d", test.Test, r, repeat)
+		seconds, err := clock(ctx, session, test, vocab)
+		if err != nil {
+			return speeds, err
+		}
+		if r > 0 {
+			speeds = append(speeds, float64(test.tokens())/max(seconds, 1e-9))
+		}
+	}
+	return speeds, nil
 }
 
 // clock returns how long a test takes from an empty session. Which tokens does not matter to

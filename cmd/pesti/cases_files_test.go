@@ -148,6 +148,9 @@ func fileCommands(t *testing.T, model, plan string) []fileCommand {
 				switch {
 				case i > 0 && (args[i-1] == "-o" || args[i-1] == "--output" || args[i-1] == "--dump"):
 					args[i] = filepath.Join(t.TempDir(), args[i])
+				case strings.HasSuffix(w, ".txt"):
+					args[i] = filepath.Join(t.TempDir(), w)
+					saveFile(t, args[i], story)
 				case isInput.MatchString(w):
 					inputs = append(inputs, i)
 					args[i] = map[bool]string{true: model, false: plan}[strings.HasSuffix(w, ".gguf")]

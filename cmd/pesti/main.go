@@ -56,7 +56,13 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	var err error
+	if completes(args) {
+		err = addCompletions(root)
+	}
+	if err == nil {
+		err = root.ExecuteContext(ctx)
+	}
 	a.progress("")
 	code, message := verdict(err)
 	if message {
@@ -67,7 +73,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 
 func (a *app) root() *cobra.Command {
 	root := a.group("pesti", "Compile GGUF models to execution plans, look at the plans, and run them",
-		a.run(), a.inspect(), a.convert(), a.compile(), a.plan(), a.dot(), a.tokenize(), a.dump(), a.compare(), a.check(), a.bench(), a.info(), a.version())
+		a.run(), a.inspect(), a.convert(), a.compile(), a.plan(), a.dot(), a.tokenize(), a.dump(), a.compare(), a.check(), a.bench(), a.completion(), a.info(), a.version())
 	root.Long = root.Short + `.
 
 MODEL is a GGUF file, or the word demo for a small model that this program carries with it.
@@ -77,7 +83,7 @@ PLAN is a file that compile wrote.`
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetHelpCommand(a.help(root))
 	root.SilenceUsage, root.SilenceErrors = true, true
-	root.CompletionOptions.HiddenDefaultCmd = true
+	root.CompletionOptions.DisableDefaultCmd = true // there is a better one
 	return root
 }
 

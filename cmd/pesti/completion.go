@@ -1,0 +1,143 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"pesti/lower"
+)
+
+// A shell is one that the line being typed can be completed in.
+type shell struct {
+	name   string
+	use    string // how the script is put to use
+	script func(root *cobra.Command, w io.Writer) error
+}
+
+var shells = []shell{
+	{"bash", "source <(pesti completion bash)", func(root *cobra.Command, w io.Writer) error { return root.GenBashCompletionV2(w, true) }},
+	{"zsh", "source <(pesti completion zsh)", func(root *cobra.Command, w io.Writer) error { return root.GenZshCompletion(w) }},
+	{"fish", "pesti completion fish | source", func(root *cobra.Command, w io.Writer) error { return root.GenFishCompletion(w, true) }},
+	{"powershell", "pesti completion powershell | Out-String | Invoke-Expression", func(root *cobra.Command, w io.Writer) error { return root.GenPowerShellCompletionWithDesc(w) }},
+}
+
+func (a *app) completion() *cobra.Command {
+	var names []string
+	help := "In a shell, or in the file that it reads when it starts:\n\n"
+	for _, s := range shells {
+		names = append(names, s.name)
+		help += fmt.Sprintf("  %-12s%s\n", s.name, s.use)
+	}
+	use := "completion " + strings.Join(names, "|")
+	cmd := a.verb(use, "Print a script that lets a shell complete command lines", `  pesti completion bash`,
+		arity{1, 1, "one of " + strings.Join(names, ", ")}, func(cmd *cobra.Command, args []string) error {
+			i := slices.Index(names, args[0])
+			if i < 0 {
+				return usagef("pesti completion: found %q, expected one of %s", args[0], strings.Join(names, ", "))
+			}
+			return shells[i].script(cmd.Root(), a.stdout)
+		})
+	cmd.ValidArgs = names
+	cmd.Long = cmd.Short + ".\n\n" + help
+	return cmd
+}
+
+// completes tells whether a command line asks for the completions of another one, as the scripts do.
+func completes(args []string) bool {
+	return len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd)
+}
+
+// fileEndings are the endings of the files that each word in the usage of a verb or flag stands
+// for.
+var fileEndings = map[string][]string{
+	"MODEL": {"gguf"},
+	"PLAN":  {"plan"},
+	"A":     {"gguf", "plan"},
+	"B":     {"gguf", "plan"},
+}
+
+// addCompletions lets all verbs below cmd tell what can stand in their command lines.
+func addCompletions(cmd *cobra.Command) error {
+	for _, verb := range cmd.Commands() {
+		if err := addCompletions(verb); err != nil {
+			return err
+		}
+	}
+	if cmd.ValidArgs == nil && !cmd.HasSubCommands() {
+		cmd.ValidArgsFunction = completeArgument
+	}
+	var first error
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		complete := completeFlag(f)
+		if err := cmd.RegisterFlagCompletionFunc(f.Name, complete); first == nil {
+			first = err
+		}
+	})
+	return first
+}
+
+// completeArgument completes what a verb's usage says comes next.
+func completeArgument(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	words := strings.Fields(cmd.Use)[1:]
+	if len(args) >= len(words) {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	word := strings.Trim(words[len(args)], "[]")
+	if word == "FILE" && cmd.HasParent() && cmd.Parent().Name() == "plan" {
+		word = "PLAN"
+	}
+	var endings []string
+	for _, kind := range strings.Split(word, "|") {
+		endings = append(endings, fileEndings[kind]...)
+	}
+	switch {
+	case endings == nil && word == "FILE":
+		return nil, cobra.ShellCompDirectiveDefault
+	case endings == nil:
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	case typed != "" && strings.HasPrefix(demoName, typed) && slices.Contains(endings, "gguf"):
+		return []string{demoName}, cobra.ShellCompDirectiveDefault
+	}
+	return endings, cobra.ShellCompDirectiveFilterFileExt
+}
+
+// completeFlag completes the values of a flag, by their type or by what its usage calls them.
+func completeFlag(f *pflag.Flag) cobra.CompletionFunc {
+	if c, ok := f.Value.(*choice); ok {
+		return cobra.FixedCompletions(c.allowed, cobra.ShellCompDirectiveNoFileComp)
+	}
+	if f.Name == "passes" {
+		return completePasses
+	}
+	kind, _ := pflag.UnquoteUsage(f)
+	switch {
+	case kind == "DIR":
+		return cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)
+	case kind == "FILE":
+		return cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)
+	case fileEndings[kind] != nil:
+		return cobra.FixedCompletions(fileEndings[kind], cobra.ShellCompDirectiveFilterFileExt)
+	}
+	return cobra.NoFileCompletions
+}
+
+// completePasses completes a list of passes to leave out.
+func completePasses(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	before := typed[:strings.LastIndexByte(typed, ',')+1]
+	lists := []string{"none"}
+	if before != "" {
+		lists = nil
+	}
+	for _, p := range lower.Passes() {
+		list := before + "-" + p.Name // which a pass that runs again stands for once
+		if !p.Required && !slices.Contains(lists, list) && !slices.Contains(strings.Split(before, ","), "-"+p.Name) {
+			lists = append(lists, list)
+		}
+	}
+	return lists, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// What shells are told can come next, and whether files can.
+func TestCompletions(t *testing.T) {
+	const noFiles, endings, folders, files = ":4", ":8", ":16", ":0"
+	for _, c := range []struct {
+		line string // _ stands for what is not typed yet
+		want string // some completions, and last what kind of files
+	}{
+		{"_", "run compile completion " + noFiles},
+		{"pl", "plan " + noFiles},
+		{"plan _", "show diff verify " + noFiles},
+		{"run _", "gguf plan " + endings},
+		{"run d", "demo " + files},
+		{"run demo _", noFiles},
+		{"inspect _", "gguf " + endings},
+		{"plan show _", "plan " + endings},
+		{"plan diff a.plan _", "plan " + endings},
+		{"compare a.plan _", "gguf plan " + endings},
+		{"info _", noFiles},
+		{"completion _", "bash zsh fish powershell " + noFiles},
+		{"run --precision _", "exact fast " + noFiles},
+		{"dot --stage f", "fused " + noFiles},
+		{"run --temp _", noFiles},
+		{"run --model _", "gguf " + endings},
+		{"compile demo -o _", files},
+		{"compile demo --dump _", folders},
+		{"run --passes=_", "none -cse -fuse_swiglu :6"},
+		{"run --passes=-cse,-f", "-cse,-fold -cse,-fuse_swiglu :6"},
+	} {
+		args := append([]string{"__completeNoDesc"}, strings.Fields(strings.ReplaceAll(c.line, "_", " _"))...)
+		if last := &args[len(args)-1]; strings.HasSuffix(c.line, "=_") {
+			args = append(args[:len(args)-2], strings.TrimSuffix(c.line[strings.LastIndexByte(c.line, ' ')+1:], "_"))
+		} else if *last == "_" {
+			*last = ""
+		}
+		got := strings.Fields(ok(t, args...))
+		want := strings.Fields(c.want)
+		for _, w := range want {
+			if !slices.Contains(got, w) {
+				t.Errorf("%q: completions are %q, expected %q among them", c.line, got, w)
+			}
+		}
+		if got[len(got)-1] != want[len(want)-1] {
+			t.Errorf("%q: the kind of files is %s, expected %s", c.line, got[len(got)-1], want[len(want)-1])
+		}
+		if slices.Sort(got); len(slices.Compact(slices.Clone(got))) != len(got) {
+			t.Errorf("%q: completions are %q, expected each once", c.line, got)
+		}
+	}
+	if got := ok(t, "__completeNoDesc", "run", "--passes=-cse,-c"); strings.Contains(got, "-cse,-cse") {
+		t.Errorf("completions of --passes=-cse,-c are %q, expected no pass twice", got)
+	}
+}
+
+// The scripts call the program, and bash can read its own.
+func TestCompletionScripts(t *testing.T) {
+	for _, s := range shells {
+		if out := ok(t, "completion", s.name); !strings.Contains(out, "pesti") || !strings.Contains(out, "__complete") {
+			t.Errorf("completion %s prints %.200q", s.name, out)
+		}
+	}
+	pesti("completion", "tcsh").fails(t, exitUsage, `"tcsh"`, "bash, zsh, fish, powershell")
+	pesti("completion").fails(t, exitUsage, "0 arguments")
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("bash is missing")
+	}
+	cmd := exec.Command(bash, "--norc", "-c", `source /dev/stdin && complete -p pesti`)
+	cmd.Stdin = strings.NewReader(ok(t, "completion", "bash"))
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "complete ") {
+		t.Errorf("bash: %v: %s", err, out)
+	}
+}

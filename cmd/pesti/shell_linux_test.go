@@ -1,0 +1,118 @@
+package main
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Where a disk is full, or a file may not grow, the file that was there stays, and no part of the
+// new one is left.
+func TestFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	model := demoFile(t, nil)
+	plan, npy := filepath.Join(dir, "x.plan"), filepath.Join(dir, "x.npy")
+	picture, converted := filepath.Join(dir, "x.svg"), filepath.Join(dir, "x.gguf")
+	values := filepath.Join(dir, "values")
+	if err := os.Mkdir(values, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	logits := filepath.Join(values, "logits.npy")
+	for _, c := range []struct {
+		file string
+		args []string
+	}{
+		{plan, []string{"compile", model, "-o", plan}},
+		{npy, []string{"inspect", model, "--extract", "token_embd.weight", "-o", npy}},
+		{picture, []string{"dot", model, "--all", "-o", picture}},
+		{converted, []string{"convert", model, "--type", "f32", "-o", converted}},
+		{logits, []string{"dump", model, "-p", story, "-o", values}},
+	} {
+		saveFile(t, c.file, "old")
+		r := limited(t, 4096, c.args...)
+		r.fails(t, exitError, c.file+": cannot be written: file too large")
+		if got := readFile(t, c.file); got != "old" {
+			t.Errorf("pesti %q left %.40q, expected the old file", c.args, got)
+		}
+		if left, _ := filepath.Glob(filepath.Join(filepath.Dir(c.file), "*.tmp")); len(left) > 0 {
+			t.Errorf("pesti %q left %q", c.args, left)
+		}
+	}
+	pesti("compile", model, "-o", "/dev/full").fails(t, exitError, "/dev/full", "no space left on device")
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer full.Close()
+	for _, args := range [][]string{{"compile", model, "-o", "-"}, {"inspect", model}, {"run", model, "-p", story, "-n", "4"}, {"dot", model}, {"version"}, {"info"}} {
+		p := &process{Cmd: exec.Command("/proc/self/exe", args...)}
+		p.Env, p.Stdout, p.Stderr = append(os.Environ(), mainVariable+"=1"), full, &p.err
+		if err := p.Start(); err != nil {
+			t.Fatal(err)
+		}
+		result{code: p.exitCode(), err: p.err.String()}.fails(t, exitError, "no space left on device")
+	}
+}
+
+// limited runs the program in a process of its own that can write no file of more than size bytes.
+func limited(t *testing.T, size uint64, args ...string) result {
+	t.Helper()
+	var before unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &before); err != nil {
+		t.Skip(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: size, Max: before.Max}); err != nil {
+		t.Skip(err)
+	}
+	p := start(t, args...) // which inherits the limit
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &before); err != nil {
+		t.Fatal(err)
+	}
+	out, err := io.ReadAll(p.out)
+	if err != nil {
+		t.Error(err)
+	}
+	return result{p.exitCode(), string(out), p.err.String()}
+}
+
+// A folder that may not be written to says so, and a model in it runs. Root may write to all, so
+// that for root the program runs as nobody.
+func TestReadOnlyFolder(t *testing.T) {
+	dir := t.TempDir()
+	folder := filepath.Join(dir, "folder")
+	if err := os.Mkdir(folder, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	model := filepath.Join(folder, "m.gguf")
+	saveFile(t, model, readFile(t, demoFile(t, nil)))
+	plan := filepath.Join(folder, "x.plan")
+	saveFile(t, plan, "old")
+	for path, mode := range map[string]os.FileMode{filepath.Dir(dir): 0o755, dir: 0o777, folder: 0o555} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	call := pesti
+	if os.Geteuid() == 0 {
+		call = func(args ...string) result { return asNobody(t, dir, args...) }
+	}
+	for _, args := range [][]string{
+		{"compile", model, "-o", plan},
+		{"dump", model, "-p", story, "-o", folder},
+		{"dot", model, "-o", filepath.Join(folder, "x.dot")},
+	} {
+		call(args...).fails(t, exitError, folder, "cannot be written: permission denied")
+	}
+	if got := readFile(t, plan); got != "old" {
+		t.Errorf("the old plan became %.40q", got)
+	}
+	if r := call("run", model, "-p", story, "-n", "3"); r.code != 0 || r.out == "" || strings.Contains(r.err, "pesti:") {
+		t.Errorf("run: %+v", r)
+	}
+	call("compile", model, "-o", filepath.Join(folder, "none", "x.plan")).fails(t, exitError, "cannot be written: no such file or directory")
+}
