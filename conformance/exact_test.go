@@ -47,18 +47,23 @@ func TestGreedyAgainstOracle(t *testing.T) {
 	for _, name := range models {
 		t.Run(name, func(t *testing.T) {
 			m := openModel(t, name)
-			prompt := m.prompt(t, "fox")
-			ids := m.greedy(t, prompt, 64, lower.Options{Precision: "exact", Ubatch: 64, Rows: 8, Threads: 2})
-			last := len(prompt) - 1
-			for i, a := range askArgmax(t, m.path, ids[:len(ids)-1], last) {
-				if a.pos != last+i {
-					t.Fatalf("the oracle answered for position %d, expected %d", a.pos, last+i)
-				}
-				if got := int(ids[a.pos+1]); got != a.id && a.margin > logitTolerance {
-					t.Errorf("token %d is %d, the oracle says %d by a margin of %g", i, got, a.id, a.margin)
-				}
-			}
+			m.checkGreedy(t, m.prompt(t, "fox"))
 		})
+	}
+}
+
+// checkGreedy holds 64 greedy tokens after a prompt to the oracle.
+func (m *model) checkGreedy(t *testing.T, prompt []int32) {
+	t.Helper()
+	ids := m.greedy(t, prompt, 64, lower.Options{Precision: "exact", Ubatch: 64, Rows: 8, Threads: 2})
+	last := len(prompt) - 1
+	for i, a := range askArgmax(t, m.path, ids[:len(ids)-1], last) {
+		if a.pos != last+i {
+			t.Fatalf("the oracle answered for position %d, expected %d", a.pos, last+i)
+		}
+		if got := int(ids[a.pos+1]); got != a.id && a.margin > logitTolerance {
+			t.Errorf("token %d is %d, the oracle says %d by a margin of %g", i, got, a.id, a.margin)
+		}
 	}
 }
 

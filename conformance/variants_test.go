@@ -234,6 +234,22 @@ func TestVariants(t *testing.T) {
 	}
 }
 
+// TestVariantsGreedy holds the tokens that a model of every architecture generates to the oracle: of
+// qwen3 there is no real one here.
+func TestVariantsGreedy(t *testing.T) {
+	for _, name := range []string{
+		"llama: RoPE on pairs, own head, no biases",
+		"qwen2: RoPE on halves, own head, biases",
+		"qwen3: norms of q and k, own head",
+		"gemma3: window in five of six layers",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			findVariant(t, name).open(t).checkGreedy(t, variantIDs())
+		})
+	}
+}
+
 // ask runs the oracle.
 func (v *variant) ask(t *testing.T, m *model, ids []int32) *oraclePass {
 	t.Helper()
