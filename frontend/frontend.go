@@ -11,8 +11,8 @@
 //  1. arch_NAME.go: one [arch], with the paper. Its name is the file's general.architecture; its
 //     weights are blockWeights and what it has besides, each with its need and its shape; its
 //     build is preNorm, if a block is that of the llama family, or a function that reads like the
-//     paper's formula, from the blocks of blocks.go. arch_llama.go is the least, arch_gemma3.go
-//     has all of it.
+//     paper's formula, from the blocks of blocks.go. arch_llama.go is the least, arch_qwen3.go has
+//     a build of its own, arch_gemma3.go has all of it.
 //  2. A name in archs, below.
 //
 // If it has hyper-parameters of its own, its params reads them. Every key under attention. and
@@ -23,23 +23,27 @@
 //
 //  3. conformance/tiny/tiny.go: a case in tensors with the weights that it has besides. Random
 //     models of every architecture are drawn in tests of lower, exec and conformance/tape, which
-//     fail without it.
+//     fail without it. lower's TestArchitectures wants qkv, swiglu and attention fused in every
+//     block, and five waves in a decode layer.
 //  4. conformance/oracle/model.py: a row in ARCHITECTURES with the facts that files do not state,
 //     and in ref_forward.py the steps that it lacks, under the names of values listed there. Write
 //     both from the paper or the model's published code, not from step 1. test_oracle.py holds
 //     them to plain loops: a test there.
 //  5. conformance/variants_test.go: a row for the plain model, and one for each thing in which its
-//     models differ; those that llama.cpp can judge, also in variants_witness_test.go.
+//     models differ; the plain one also in TestVariantsGreedy, those that llama.cpp can judge also
+//     in variants_witness_test.go, and what a builder is likely to forget in variantFaults.
+//     frontend/check_test.go: the files to refuse, such as one that lacks a required weight.
 //  6. If its files name a pre-tokenizer that is not known: frontend/tokenizer/splitters.go.
+//  7. The README ("Supported") and CHANGELOG.md name the architectures.
 //
 // Then run
 //
-//	go test ./frontend ./lower ./conformance/tape
+//	go test ./frontend ./lower ./exec ./conformance/tape
 //	make test-oracle
 //	PESTI_REQUIRE=models go test ./conformance -run 'TestVariants/NAME' -v
 //	go run ./cmd/pesti compile MODEL -o FILE.plan --explain
 //
-// The last wants a real file, and shows whether qkv, swiglu and attention fuse in every block.
+// The last wants a real file, and tells what each pass did in every block.
 //
 // Traps:
 //   - layout: the converter permutes q and k of llama so that RoPE turns neighbours ("pairs");
