@@ -204,9 +204,9 @@ func TestHostileFiles(t *testing.T) {
 	}
 }
 
-// mistakes are what is wrong with the command line, not with a file: one of the other kind, or a
-// folder for a verb that takes folders too.
-var mistakes = regexp.MustCompile(`is a GGUF model, expected a plan|is a plan, expected a model|is a folder`)
+// mistakes are what is wrong with the command line, not with a file: one of the other kind, an
+// option that a plan does not take, or a folder for a verb that takes folders too.
+var mistakes = regexp.MustCompile(`is a GGUF model, expected a plan|is a plan that is compiled already|is a plan, expected a model|is a folder`)
 
 // checkHostile holds what a verb said of a hostile file against what it must say.
 func checkHostile(t *testing.T, r result, f *hostileFile, c *fileCommand) {
