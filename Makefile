@@ -11,6 +11,8 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 PLATFORMS   := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 # Where goroutines meet, and what they compute with.
 CONCURRENT  := ./exec/... ./graph/... ./ops/... ./lower/...
+# What depends on how Go compiles for the processor, and on which kernels are built in.
+COMPUTING   := ./gguf/... ./ops/... ./exec/... ./lower/...
 # The packages whose tests can write their golden files anew.
 GOLDEN       = $(shell grep -rl --include='*_test.go' 'flag.Bool("update"' . | xargs -r -n1 dirname | sort -u)
 
@@ -30,7 +32,7 @@ PEER_BUILD  := -DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DG
 	-DCMAKE_PROJECT_llama.cpp_INCLUDE='$(CURDIR)/conformance/peer/libllama.cmake'
 
 .NOTPARALLEL:
-.PHONY: build check gofmt vet staticcheck cross test test-oracle test-one-processor race test-fuzz test-go fuzz bench conformance golden demo graphviz models venv peer
+.PHONY: build check gofmt vet staticcheck cross test test-oracle test-one-processor test-variants test-offline race test-fuzz test-go fuzz bench conformance golden demo graphviz models venv peer
 
 build:
 	$(GO) build -o bin/pesti ./cmd/pesti
@@ -56,7 +58,7 @@ cross:
 
 # --- tests; the whole suite comes last, so that its verdicts are the last lines ---
 
-test: test-oracle test-one-processor race test-fuzz
+test: test-oracle test-one-processor test-variants race test-fuzz
 	$(MAKE) --no-print-directory test-go
 
 test-oracle: venv models
@@ -65,6 +67,19 @@ test-oracle: venv models
 # Spinning workers must let each other run where there is one processor.
 test-one-processor: venv
 	GOMAXPROCS=1 PESTI_MODELS=$(CURDIR)/no-models $(GO) test -p 1 -timeout 10m $(CONCURRENT)
+
+# Other instructions, such as those that multiply and add at once, and no assembly: the same results.
+test-variants:
+	GOAMD64=v3 PESTI_MODELS=$(CURDIR)/no-models $(GO) test -short -p 1 -timeout 15m $(COMPUTING)
+	PESTI_MODELS=$(CURDIR)/no-models $(GO) test -short -p 1 -timeout 15m -tags purego $(COMPUTING)
+
+# What somebody has who has only Go: no models, no Python, no llama.cpp, no network, no home folder.
+# It ends with what that leaves out.
+test-offline:
+	@cache=$$($(GO) env GOCACHE) modules=$$($(GO) env GOMODCACHE) && \
+	HOME= XDG_CACHE_HOME= GOCACHE=$$cache GOMODCACHE=$$modules GOPROXY=off \
+	PESTI_REQUIRE= PESTI_MODELS=$(CURDIR)/no-models PESTI_PYTHON=$(CURDIR)/no-python PESTI_PEER=$(CURDIR)/no-python \
+	sh -c '$(GO) test -json -p 1 -timeout 20m $(or $(PACKAGES),./...) | $(GO) run ./conformance/leftout'
 
 # The detector is C: where there is no compiler, Go cannot link it. CI may not go without.
 race: venv
