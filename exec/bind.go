@@ -1,7 +1,6 @@
 package exec
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -102,7 +101,10 @@ func (e *Engine) weights() (map[string]kernel.Operand, error) {
 		}
 		// Norms and biases are read as float32, which a file need not align.
 		if t.Type == quant.F32 && uintptr(unsafe.Pointer(unsafe.SliceData(data)))%4 != 0 {
-			data = bytes.Clone(data)
+			var err error
+			if data, err = e.file.Copy(t); err != nil {
+				return nil, err
+			}
 		}
 		ops[w.Name] = kernel.Operand{Format: w.Type, Data: data}
 	}

@@ -644,6 +644,52 @@ func TestFileCutShort(t *testing.T) {
 	}
 }
 
+// TestUnalignedFileCutShort opens a plan on a file cut short whose float32 no address is right for, so
+// that they are copied when it is opened.
+func TestUnalignedFileCutShort(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows does not let a mapped file shrink")
+	}
+	unaligned := 0
+	for pad := range 4 {
+		data, err := tiny.GGUF(tiny.Config{Arch: "llama", FF: 2048, Edit: func(m *tiny.Model) {
+			m.Meta.SetUint32("general.alignment", 1)
+			m.Meta.SetStr("general.name", strings.Repeat("x", pad))
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(t.TempDir(), "model.gguf")
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f, err := gguf.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		m, err := frontend.Load(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := compile(t, m, lower.Options{}).Plan
+		feed(t, session(t, open(t, m, p, 1)), prompt(5))
+		if f.Tensors()[0].Offset%4 == 0 {
+			continue
+		}
+		unaligned++
+		if err := os.Truncate(path, int64(len(data)/4)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := exec.Open(p, f, exec.Options{}); err == nil || !strings.Contains(err.Error(), path+": became shorter while it was read") {
+			t.Errorf("padding of %d: error %v", pad, err)
+		}
+	}
+	if unaligned != 3 {
+		t.Errorf("%d of 4 paddings are not aligned, expected 3", unaligned)
+	}
+}
+
 // TestNoAllocations sees that neither decoding a token nor a chunk of a prompt allocates.
 func TestNoAllocations(t *testing.T) {
 	if testing.Short() {

@@ -275,6 +275,13 @@ func TestFileBecomesShorter(t *testing.T) {
 	if _, err := f.Dense("t"); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("Dense: error %v", err)
 	}
+	x, _ := f.Tensor("t")
+	if _, err := f.Values(x, 0, 1); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("Values: error %v", err)
+	}
+	if _, err := f.Copy(x); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("Copy: error %v", err)
+	}
 	if _, err := f.HashData(); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("HashData: error %v", err)
 	}
@@ -283,6 +290,61 @@ func TestFileBecomesShorter(t *testing.T) {
 	}
 	if s, err := f.Str("general.name"); err != nil || s != "still here" {
 		t.Errorf("metadata is %q, %v", s, err)
+	}
+}
+
+// TestRows reads some rows of a tensor of blocks, against all of them.
+func TestRows(t *testing.T) {
+	const rows, cols = 6, 64 // of two blocks each
+	data := make([]byte, rows*2*34)
+	for i := range data {
+		data[i] = byte(i * 7 % 60) // small scales
+	}
+	w := NewWriter()
+	w.AddTensor("matrix", quant.Q8_0, []int64{cols, 2, 3}, data)
+	w.AddTensor("vector", quant.F32, []int64{2}, data[:8])
+	w.AddTensor("scalar", quant.F32, nil, data[8:12])
+	w.AddTensor("undecoded", quant.Q1_0, []int64{128}, make([]byte, 18))
+	f := reopen(t, w)
+	tensor := func(name string) *Tensor {
+		x, ok := f.Tensor(name)
+		if !ok {
+			t.Fatalf("no tensor %q", name)
+		}
+		return x
+	}
+	for name, n := range map[string]int64{"matrix": rows, "vector": 1, "scalar": 1} {
+		dense, err := f.Dense(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := []float32{}
+		switch d := dense.Data().(type) {
+		case []float32:
+			all = d
+		case float32:
+			all = []float32{d}
+		}
+		width := int64(len(all)) / n
+		for first := range n + 1 {
+			for end := first; end <= n; end++ {
+				got, err := f.Values(tensor(name), first, end)
+				if err != nil || !slices.Equal(got, all[first*width:end*width]) {
+					t.Errorf("%s: rows %d to %d are %v, %v", name, first, end-1, got, err)
+				}
+			}
+		}
+		for _, bad := range [][2]int64{{-1, 1}, {1, 0}, {0, n + 1}, {n + 1, n + 1}, {math.MinInt64, math.MaxInt64}} {
+			if _, err := f.Values(tensor(name), bad[0], bad[1]); err == nil || !strings.Contains(err.Error(), "has no rows") {
+				t.Errorf("%s: rows %v: error %v", name, bad, err)
+			}
+		}
+		if data, err := f.Copy(tensor(name)); err != nil || !slices.Equal(data, f.Bytes(tensor(name))) {
+			t.Errorf("%s: the copy is %v, %v", name, data, err)
+		}
+	}
+	if _, err := f.Values(tensor("undecoded"), 0, 1); err == nil || !strings.Contains(err.Error(), "cannot be decoded yet") {
+		t.Errorf("a type without values: error %v", err)
 	}
 }
 
@@ -308,6 +370,9 @@ func TestClosed(t *testing.T) {
 	}
 	if _, err := f.Dense("b"); err == nil {
 		t.Error("a closed file has values")
+	}
+	if _, err := f.Copy(b); err == nil {
+		t.Error("a closed file has a copy of its bytes")
 	}
 	if _, err := f.HashData(); err == nil {
 		t.Error("a closed file has a hash")

@@ -1,6 +1,7 @@
 package gguf
 
 import (
+	"bytes"
 	"fmt"
 
 	"gorgonia.org/tensor"
@@ -50,7 +51,8 @@ func (f *File) Tensor(name string) (*Tensor, bool) {
 
 // Bytes returns the data of t, a tensor of f, without a copy: mapped memory
 // that must not be written, and must not be read after Close. It is nil after
-// Close.
+// Close. Where another process cuts the file short, to read it is a fault;
+// Copy, Values and Dense return an error then.
 func (f *File) Bytes(t *Tensor) []byte {
 	data := f.shards[t.Shard].data
 	if data == nil {
@@ -58,6 +60,35 @@ func (f *File) Bytes(t *Tensor) []byte {
 	}
 	end := t.Offset + t.Size
 	return data[min(t.Offset, end):end:end]
+}
+
+// Copy returns the data of t, a tensor of f, in memory of its own.
+func (f *File) Copy(t *Tensor) (data []byte, err error) {
+	err = f.read(t, func(mapped []byte) { data = bytes.Clone(mapped) })
+	return data, err
+}
+
+// Values returns the rows first to end − 1 of t, a tensor of f, as float32
+// values in row-major order. A tensor of one dim or none has one row.
+func (f *File) Values(t *Tensor, first, end int64) ([]float32, error) {
+	in, _ := quant.Lookup(t.Type)
+	if in.Dequantize == nil {
+		return nil, fmt.Errorf("%s: tensor %q: values of type %s cannot be decoded yet", f.Path, t.Name, in.Name)
+	}
+	if first < 0 || first > end || end > t.Rows() {
+		return nil, fmt.Errorf("%s: tensor %q: has no rows %d to %d, expected some of its %d", f.Path, t.Name, first, end-1, t.Rows())
+	}
+	cols := int64(1)
+	if len(t.Dims) > 0 {
+		cols = t.Dims[0]
+	}
+	row := quant.RowBytes(t.Type, cols)
+	values := make([]float32, (end-first)*cols)
+	err := f.read(t, func(data []byte) { in.Dequantize(values, data[first*row:end*row]) })
+	if err != nil {
+		return nil, err
+	}
+	return values, nil
 }
 
 // Dense returns the tensor called name as float32 values in row-major order:
@@ -68,17 +99,12 @@ func (f *File) Dense(name string) (*tensor.Dense, error) {
 	if !ok {
 		return nil, fmt.Errorf("%s: has no tensor %q", f.Path, name)
 	}
-	in, _ := quant.Lookup(t.Type)
-	if in.Dequantize == nil {
-		return nil, fmt.Errorf("%s: tensor %q: values of type %s cannot be decoded yet", f.Path, name, in.Name)
-	}
-	n := t.Elems()
-	if n == 0 {
-		return nil, fmt.Errorf("%s: tensor %q: dims %v hold no elements, expected some", f.Path, name, t.Dims)
-	}
-	values := make([]float32, n)
-	if err := f.read(t, func(data []byte) { in.Dequantize(values, data) }); err != nil {
+	values, err := f.Values(t, 0, t.Rows())
+	if err != nil {
 		return nil, err
+	}
+	if len(values) == 0 {
+		return nil, fmt.Errorf("%s: tensor %q: dims %v hold no elements, expected some", f.Path, name, t.Dims)
 	}
 	if len(t.Dims) == 0 {
 		return tensor.New(tensor.FromScalar(values[0])), nil

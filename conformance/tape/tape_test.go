@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -277,7 +280,7 @@ func TestErrors(t *testing.T) {
 		{"value that is no matrix", model, plain, []int32{1}, "blk.0.scores", `has no f32 matrix "blk.0.scores"`},
 		{"weights", model, func(*graph.Value, int, int) ([]float32, error) { return nil, broken }, []int32{1}, "logits", "node embd (get_rows): a broken disk"},
 		{"other model", model, FromFile(tiny.File(t, tiny.Config{Arch: "llama", Layers: 1})), []int32{1}, "logits", `node blk.1.attn_norm (rms_norm): tiny.gguf: has no tensor "blk.1.attn_norm.weight"`},
-		{"smaller model", model, FromFile(tiny.File(t, tiny.Config{Arch: "llama", Embd: 32})), []int32{299}, "logits", `tensor "token_embd.weight" has no rows 299 to 299`},
+		{"smaller model", model, FromFile(tiny.File(t, tiny.Config{Arch: "llama", Embd: 32})), []int32{299}, "logits", `tensor "token_embd.weight": has dims [32 300], but the graph reads 300 rows of 64`},
 		{"a graph that does not verify", parse(t, "  %y : f32[T, 4] = matmul %x, @one, _\n  output %y\n"), small, []int32{1}, "y", "y"},
 		{"fused op", parse(t, "  %y : f32[T, 8] = swiglu %x, @gate, @up {act: \"silu\"}\n  output %y\n"), small, []int32{1}, "y",
 			"node y (swiglu): the op has no row in the table of the tape"},
@@ -302,6 +305,33 @@ func TestErrors(t *testing.T) {
 	})
 	if err != context.Canceled || len(visited) != 1 {
 		t.Errorf("error %v after %v, expected an end behind the first value", err, visited)
+	}
+}
+
+// TestFileCutShort: a model that another process cuts short is an error, not a fault.
+func TestFileCutShort(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows does not let a mapped file shrink")
+	}
+	data, err := tiny.GGUF(tiny.Config{Arch: "llama", FF: 2048}) // several pages for each block
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "model.gguf")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := gguf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	g := unfused(t, f, 2)
+	if err := os.Truncate(path, int64(len(data)/4)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := compute(g, FromFile(f), []int32{1, 2}, []string{"logits"}); err == nil || !strings.Contains(err.Error(), path+": became shorter while it was read") {
+		t.Errorf("a file cut short: error %v", err)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"pesti/gguf"
-	"pesti/gguf/quant"
 	"pesti/graph"
 )
 
@@ -19,17 +18,9 @@ func FromFile(f *gguf.File) Weights {
 		if !ok {
 			return nil, fmt.Errorf("%s: has no tensor %q", f.Path, w.Name)
 		}
-		info, ok := quant.Lookup(t.Type)
-		if !ok || info.Dequantize == nil {
-			return nil, fmt.Errorf("%s: tensor %q: values of type %s cannot be decoded yet", f.Path, w.Name, t.Type)
+		if rows, cols := extents(w.Type); t.Rows() != int64(rows) || t.Elems() != int64(rows)*int64(cols) {
+			return nil, fmt.Errorf("%s: tensor %q: has dims %v, but the graph reads %d rows of %d", f.Path, w.Name, t.Dims, rows, cols)
 		}
-		rows, cols := extents(w.Type)
-		row, data := int(quant.RowBytes(t.Type, int64(cols))), f.Bytes(t)
-		if first < 0 || first > end || end > rows || end*row > len(data) {
-			return nil, fmt.Errorf("%s: tensor %q has no rows %d to %d", f.Path, w.Name, first, end-1)
-		}
-		values := make([]float32, (end-first)*cols)
-		info.Dequantize(values, data[first*row:end*row])
-		return values, nil
+		return f.Values(t, int64(first), int64(end))
 	}
 }
