@@ -44,6 +44,7 @@ var imports = map[string][]string{
 	"conformance":         {"*"},
 	"conformance/hollow":  {"gguf", "gguf/quant"},
 	"conformance/measure": {},
+	"conformance/npy":     {},
 	"conformance/tape":    {"gguf", "gguf/quant", "graph", "ops"},
 }
 

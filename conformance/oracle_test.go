@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"pesti/conformance/measure"
+	"pesti/conformance/npy"
 	"pesti/conformance/testenv"
 )
 
@@ -144,34 +145,21 @@ func joinIDs(ids []int32) string {
 	return strings.Trim(strings.ReplaceAll(fmt.Sprint(ids), " ", ","), "[]")
 }
 
-// readRows reads a two-dimensional .npy file in C order, of elements T.
+// readRows reads a two-dimensional .npy file of elements T.
 func readRows[T measure.Float](t testing.TB, path string) [][]T {
 	t.Helper()
-	data, err := os.ReadFile(path)
+	f, err := npy.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(data) < 10 || string(data[:6]) != "\x93NUMPY" || data[6] != 1 {
-		t.Fatalf("%s: not an .npy file of version 1", path)
-	}
-	end := min(10+int(binary.LittleEndian.Uint16(data[8:])), len(data))
-	header, data := string(data[10:end]), data[end:]
-	_, shape, _ := strings.Cut(header, "'shape': (")
-	var rows, width int
+	defer f.Close()
 	var element T
-	size := binary.Size(element)
-	if n, _ := fmt.Sscanf(shape, "%d, %d)", &rows, &width); n != 2 || !strings.Contains(header, fmt.Sprintf("'<f%d'", size)) || strings.Contains(header, "'fortran_order': True") {
-		t.Fatalf("%s: header %s, expected two dims of <f%d in C order", path, header, size)
+	if kind := fmt.Sprintf("<f%d", binary.Size(element)); f.Kind != kind || len(f.Shape) != 2 {
+		t.Fatalf("%s: shape %v of %s, expected two dims of %s", path, f.Shape, f.Kind, kind)
 	}
-	if len(data) != size*rows*width {
-		t.Fatalf("%s: %d bytes of data, expected %d × %d floats of %d", path, len(data), rows, width, size)
+	data, err := npy.Floats[T](f, 0, f.Len())
+	if err != nil {
+		t.Fatal(err)
 	}
-	out := make([][]T, rows)
-	for r := range out {
-		out[r] = make([]T, width)
-		if _, err := binary.Decode(data[size*r*width:], binary.LittleEndian, out[r]); err != nil {
-			t.Fatalf("%s: %v", path, err)
-		}
-	}
-	return out
+	return slices.Collect(slices.Chunk(data, f.Shape[1]))
 }
