@@ -8,6 +8,7 @@ package lower
 
 import (
 	"fmt"
+	"math"
 	"path"
 	"slices"
 
@@ -28,7 +29,7 @@ type Options struct {
 	Ubatch    int64  // tokens of a step, 512
 	Sequences int64  // 1
 	Threads   int    // 1
-	Rows      int64  // rows of logits in a step; by default max(Sequences, 8), at most Ubatch
+	Rows      int64  // rows of logits in a step, at most Ubatch; by default max(Sequences, 8)
 	Passes    string // "", "none", or "-name,…"
 
 	Planner string   // of buffers, one of memplan.Planners, for experiments; by default the best of them
@@ -196,13 +197,13 @@ func (o *Options) complete(p *frontend.Params) error {
 		within(&o.Sequences, 1, maxSequences, "sequences", ""),
 		within(&o.Ubatch, min(defaultUbatch, o.Ctx), 1<<16, "ubatch", ""),
 		within(&threads, 1, maxThreads, "threads", ""),
-		within(&o.Rows, min(o.Ubatch, max(o.Sequences, defaultRows)), o.Ubatch, "rows", ", which is --ubatch"),
+		within(&o.Rows, max(o.Sequences, defaultRows), math.MaxInt64, "rows", ""),
 	} {
 		if err != nil {
 			return err
 		}
 	}
-	o.Threads = int(threads)
+	o.Threads, o.Rows = int(threads), min(o.Rows, o.Ubatch)
 	if o.Sequences > o.Ubatch {
 		return optionErrorf("--sequences is %d, expected at most --ubatch %d, since a step holds a token of each", o.Sequences, o.Ubatch)
 	}

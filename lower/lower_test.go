@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"pesti/conformance/testenv"
 	"pesti/conformance/tiny"
 	"pesti/exec/plan"
@@ -33,7 +35,7 @@ func realModel(t testing.TB, name string) *frontend.Model {
 	return m
 }
 
-func tinyModel(t testing.TB, c tiny.Config) *frontend.Model {
+func tinyModel(t rapid.TB, c tiny.Config) *frontend.Model {
 	t.Helper()
 	m, err := frontend.Load(tiny.File(t, c))
 	if err != nil {
@@ -270,11 +272,24 @@ func TestOptionErrors(t *testing.T) {
 		{Options{Ubatch: 1 << 20}, "--ubatch is 1048576"},
 		{Options{Threads: -2}, "--threads is -2"},
 		{Options{Sequences: 300}, "--sequences is 300, expected at most --ubatch 256"},
-		{Options{Rows: 1000}, "--rows is 1000"},
+		{Options{Rows: -1}, "--rows is -1"},
 		{Options{Passes: "-nothing"}, `found "-nothing"`},
 	} {
 		if _, err := Compile(m, c.o); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: error %v, want one with %q", c.o, err, c.want)
+		}
+	}
+}
+
+// A step has no more rows of logits than tokens, however many are asked for.
+func TestRows(t *testing.T) {
+	m := tinyModel(t, tiny.Config{})
+	for _, c := range []struct{ rows, ubatch, sequences, want int64 }{
+		{0, 0, 0, 8}, {0, 4, 0, 4}, {0, 0, 12, 12}, {3, 4, 0, 3}, {4, 4, 0, 4}, {5, 4, 0, 4}, {1000, 0, 0, 256},
+	} {
+		res, err := Compile(m, Options{Rows: c.rows, Ubatch: c.ubatch, Sequences: c.sequences})
+		if err != nil || res.Plan.Target.Rows != c.want {
+			t.Errorf("%+v: %v, %v", c, res, err)
 		}
 	}
 }
