@@ -23,6 +23,7 @@ func TestCompletions(t *testing.T) {
 		{"inspect _", "gguf " + endings},
 		{"plan show _", "plan " + endings},
 		{"plan diff a.plan _", "plan " + endings},
+		{"compare _", "gguf plan " + endings},
 		{"compare a.plan _", "gguf plan " + endings},
 		{"info _", noFiles},
 		{"completion _", "bash zsh fish powershell " + noFiles},
