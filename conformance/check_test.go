@@ -11,7 +11,6 @@ import (
 	"pesti/conformance/testenv"
 	"pesti/conformance/tiny"
 	"pesti/frontend"
-	"pesti/gguf"
 )
 
 // onTape is a pass of the model's unfused graph on gorgonia's tape machine, in the shape of one of
@@ -89,14 +88,7 @@ func TestTapeSeesFaults(t *testing.T) {
 		t.Run(f.name, func(t *testing.T) {
 			m, ids, want := m, ids, want
 			if f.model == testenv.Gemma { // a tiny one has all that this is about
-				data, err := tiny.GGUF(tiny.Config{Arch: "gemma3"})
-				if err != nil {
-					t.Fatal(err)
-				}
-				file, err := gguf.Parse("tiny.gguf", data)
-				if err != nil {
-					t.Fatal(err)
-				}
+				file := tiny.File(t, tiny.Config{Arch: "gemma3"})
 				m, ids = &model{name: "tiny", file: file}, []int32{84, 104, 101, 32, 116, 105, 100, 101, 115}
 				want = m.onTape(t, ids)
 				if v := compare(m.pass(t, ids, 32, nil, nil), want); !v.passes() {

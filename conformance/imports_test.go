@@ -22,7 +22,7 @@ var imports = map[string][]string{
 	"ops/ref":             {},
 	"graph":               {"gguf/quant"},
 	"ops":                 {"graph", "ops/ref"},
-	"graph/graphtest":     {"graph", "ops"},
+	"graph/graphtest":     {"graph", "ops", "gguf"},
 	"graph/pass":          {"graph", "ops"},
 	"graph/pass/passtest": {"graph", "ops", "graph/pass"},
 	"graph/draw":          {"graph", "ops", "exec/plan", "graph/draw/graphviz"},

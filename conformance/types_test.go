@@ -12,9 +12,9 @@ import (
 	"pesti/frontend"
 	"pesti/gguf/quant"
 	"pesti/graph"
+	"pesti/graph/graphtest"
 	"pesti/lower"
 	"pesti/lower/cpu"
-	"pesti/ops"
 )
 
 // TestTensorTypes runs a model whose matrices, the embedding and the head among them, are all of
@@ -72,7 +72,9 @@ func runType(t *testing.T, info *quant.Info) {
 			t.Fatal(err)
 		}
 		if want == nil {
-			want = interpretLast(t, m, r.Built, ids)
+			if want, err = graphtest.LastLogits(r.Built, graphtest.FromFile(file), ids); err != nil {
+				t.Fatal(err)
+			}
 		}
 		if c.options.Passes == "" {
 			checkKernels(t, r.Plan, strings.ToLower(info.Name), c.options.Precision)
@@ -129,27 +131,4 @@ func checkKernels(t *testing.T, p *plan.Plan, typ, precision string) {
 			t.Errorf("%s: the plan has kernels %v, expected %s", precision, seen, shape+typ+act)
 		}
 	}
-}
-
-// interpretLast evaluates the graph as built and returns the logits of the last token.
-func interpretLast(t *testing.T, m *frontend.Model, g *graph.Graph, ids []int32) []float32 {
-	t.Helper()
-	env := &ops.Env{
-		Inputs: map[string][]int32{"tokens": ids, "seq": make([]int32, len(ids)), "rows": {int32(len(ids) - 1)}},
-		Weights: func(w *graph.Value) ([]float32, error) {
-			d, err := m.File.Dense(w.Name)
-			if err != nil {
-				return nil, err
-			}
-			return d.Data().([]float32), nil
-		},
-	}
-	for p := range ids {
-		env.Inputs["pos"] = append(env.Inputs["pos"], int32(p))
-	}
-	values, err := ops.Eval(g, env, "logits")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return values["logits"].F32
 }

@@ -3,8 +3,6 @@ package conformance
 import (
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -68,12 +66,12 @@ func llama3Divisors(n int, base, factor, low, high, context float64) []float32 {
 func biases(layers, q, kv int) func(*tiny.Model) {
 	return func(m *tiny.Model) {
 		for l := range layers {
-			for name, n := range map[string]int{"q": q, "k": kv, "v": kv} {
+			for part, n := range []int{q, kv, kv} {
 				data := make([]float32, n)
 				for i := range data {
 					data[i] = float32(math.Sin(float64(i*(l+2)))) / 4
 				}
-				m.Add(fmt.Sprintf("blk.%d.attn_%s.bias", l, name), data)
+				m.Add(fmt.Sprintf("blk.%d.attn_%c.bias", l, "qkv"[part]), data)
 			}
 		}
 	}
@@ -262,15 +260,8 @@ func (v *variant) open(t *testing.T) *model {
 	t.Helper()
 	c := v.config
 	c.Types = []quant.Type{quant.Q8_0, quant.F16, quant.Q5_1}
-	data, err := tiny.GGUF(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "tiny.gguf")
-	if err := os.WriteFile(path, data, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return openFile(t, v.name, path)
+	f := tiny.Mapped(t, c)
+	return &model{v.name, f.Path, f}
 }
 
 // variantFaults are what a program could get wrong in RoPE, or before it: each an edit of every such

@@ -6,11 +6,12 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
+
+	"pgregory.net/rapid"
 
 	"pesti/conformance/tiny"
 	"pesti/exec"
@@ -19,8 +20,8 @@ import (
 	"pesti/gguf"
 	"pesti/gguf/quant"
 	"pesti/graph"
+	"pesti/graph/graphtest"
 	"pesti/lower"
-	"pesti/ops"
 )
 
 // mixed are the types that models mix, so that every integer kernel runs in a plan.
@@ -33,7 +34,7 @@ var configs = map[string]tiny.Config{
 	"gemma3":  {Arch: "gemma3", Types: mixed, Layers: 7, Window: 20, HeadDim: 32, KVHeads: 1, Tied: true},
 }
 
-func load(t testing.TB, c tiny.Config) *frontend.Model {
+func load(t rapid.TB, c tiny.Config) *frontend.Model {
 	t.Helper()
 	m, err := frontend.Load(tiny.File(t, c))
 	if err != nil {
@@ -99,24 +100,11 @@ func feed(t testing.TB, s *exec.Session, ids []int32) []float32 {
 // the last token.
 func interpret(t *testing.T, m *frontend.Model, g *graph.Graph, ids []int32) []float32 {
 	t.Helper()
-	env := &ops.Env{
-		Inputs: map[string][]int32{"tokens": ids, "seq": make([]int32, len(ids)), "rows": {int32(len(ids) - 1)}},
-		Weights: func(w *graph.Value) ([]float32, error) {
-			d, err := m.File.Dense(w.Name)
-			if err != nil {
-				return nil, err
-			}
-			return d.Data().([]float32), nil
-		},
-	}
-	for p := range ids {
-		env.Inputs["pos"] = append(env.Inputs["pos"], int32(p))
-	}
-	values, err := ops.Eval(g, env, "logits")
+	logits, err := graphtest.LastLogits(g, graphtest.FromFile(m.File), ids)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return values["logits"].F32
+	return logits
 }
 
 // apart is the largest difference of two vectors relative to the largest element.
@@ -614,29 +602,17 @@ func TestFileCutShort(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows does not let a mapped file shrink")
 	}
-	data, err := tiny.GGUF(tiny.Config{Arch: "llama", FF: 2048}) // several pages for each block
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "model.gguf")
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	f, err := gguf.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
+	f := tiny.Mapped(t, tiny.Config{Arch: "llama", FF: 2048}) // several pages for each block
 	m, err := frontend.Load(f)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := session(t, open(t, m, compile(t, m, lower.Options{}).Plan, 2))
 	feed(t, s, prompt(5))
-	if err := os.Truncate(path, int64(len(data)/4)); err != nil {
+	if err := os.Truncate(f.Path, f.Size/4); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Feed(prompt(1)); err == nil || err.Error() != path+": became shorter while it was read; open it again" {
+	if _, err := s.Feed(prompt(1)); err == nil || err.Error() != f.Path+": became shorter while it was read; open it again" {
 		t.Errorf("a step on a file cut short: error %v", err)
 	}
 	if s.Pos() != 5 {
@@ -652,22 +628,10 @@ func TestUnalignedFileCutShort(t *testing.T) {
 	}
 	unaligned := 0
 	for pad := range 4 {
-		data, err := tiny.GGUF(tiny.Config{Arch: "llama", FF: 2048, Edit: func(m *tiny.Model) {
+		f := tiny.Mapped(t, tiny.Config{Arch: "llama", FF: 2048, Edit: func(m *tiny.Model) {
 			m.Meta.SetUint32("general.alignment", 1)
 			m.Meta.SetStr("general.name", strings.Repeat("x", pad))
 		}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		path := filepath.Join(t.TempDir(), "model.gguf")
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		f, err := gguf.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
 		m, err := frontend.Load(f)
 		if err != nil {
 			t.Fatal(err)
@@ -678,10 +642,10 @@ func TestUnalignedFileCutShort(t *testing.T) {
 			continue
 		}
 		unaligned++
-		if err := os.Truncate(path, int64(len(data)/4)); err != nil {
+		if err := os.Truncate(f.Path, f.Size/4); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := exec.Open(p, f, exec.Options{}); err == nil || !strings.Contains(err.Error(), path+": became shorter while it was read") {
+		if _, err := exec.Open(p, f, exec.Options{}); err == nil || !strings.Contains(err.Error(), f.Path+": became shorter while it was read") {
 			t.Errorf("padding of %d: error %v", pad, err)
 		}
 	}

@@ -12,7 +12,6 @@ import (
 	"pesti/exec"
 	"pesti/exec/plan"
 	"pesti/frontend"
-	"pesti/gguf"
 	"pesti/gguf/quant"
 	"pesti/graph"
 	"pesti/graph/graphtest"
@@ -24,7 +23,7 @@ import (
 // modelFor returns a model whose file holds the weights of g beside those of its own.
 func modelFor(t rapid.TB, g *graph.Graph) *frontend.Model {
 	weights := graphtest.Weights(1)
-	data, err := tiny.GGUF(tiny.Config{
+	return load(t, tiny.Config{
 		Arch: "llama", Layers: 1, Embd: 8, Heads: 1, KVHeads: 1, FF: 8, Vocab: 258, Context: int(g.Max(graph.C)),
 		Edit: func(m *tiny.Model) {
 			for _, w := range g.Weights {
@@ -44,29 +43,6 @@ func modelFor(t rapid.TB, g *graph.Graph) *frontend.Model {
 			}
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := gguf.Parse("random.gguf", data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := frontend.Load(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
-
-// stored gives the weights as the file holds them.
-func stored(m *frontend.Model) func(*graph.Value) ([]float32, error) {
-	return func(w *graph.Value) ([]float32, error) {
-		d, err := m.File.Dense(w.Name)
-		if err != nil {
-			return nil, err
-		}
-		return d.Data().([]float32), nil
-	}
 }
 
 // drawOptions draws how a graph is compiled within its bounds.
@@ -140,7 +116,7 @@ func drawRun(t *rapid.T) *graphRun {
 }
 
 func (r *graphRun) interpret() error {
-	weights, f16 := stored(r.model), r.options.KV == "f16"
+	weights, f16 := graphtest.FromFile(r.model.File), r.options.KV == "f16"
 	var err error
 	r.want, err = graphtest.Eval(r.graph, weights, r.steps, f16)
 	for seed := uint64(1); seed <= 3 && err == nil; seed++ {

@@ -11,7 +11,6 @@ import (
 	"pesti/conformance/tiny"
 	"pesti/exec"
 	"pesti/frontend"
-	"pesti/gguf"
 	"pesti/lower"
 )
 
@@ -122,19 +121,7 @@ func drawTiny(t *rapid.T) *frontend.Model {
 	if c.Arch == "gemma3" {
 		c.Window = rapid.SampledFrom([]int{5, 5, 0, 33}).Draw(t, "window")
 	}
-	data, err := tiny.GGUF(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := gguf.Parse("tiny.gguf", data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := frontend.Load(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
+	return load(t, c)
 }
 
 func openDrawn(t *rapid.T, m *frontend.Model, o lower.Options) *exec.Engine {

@@ -11,7 +11,6 @@ import (
 	"pesti/conformance/tiny"
 	"pesti/exec"
 	"pesti/frontend"
-	"pesti/gguf"
 	"pesti/gguf/quant"
 	"pesti/graph/graphtest"
 	"pesti/graph/pass"
@@ -82,19 +81,7 @@ func drawModel(t *rapid.T) *frontend.Model {
 			}
 		}
 	}
-	data, err := tiny.GGUF(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := gguf.Parse("tiny.gguf", data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := frontend.Load(f)
-	if err != nil {
-		t.Fatalf("%+v: %v", c, err)
-	}
-	return m
+	return tinyModel(t, c)
 }
 
 // drawOff draws a list of passes to switch off.

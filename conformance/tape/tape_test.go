@@ -7,7 +7,6 @@ import (
 	"maps"
 	"math"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -26,7 +25,7 @@ import (
 )
 
 // unfused returns the graph of a model for n tokens.
-func unfused(t testing.TB, f *gguf.File, n int) *graph.Graph {
+func unfused(t rapid.TB, f *gguf.File, n int) *graph.Graph {
 	t.Helper()
 	m, err := frontend.Load(f)
 	if err != nil {
@@ -70,11 +69,12 @@ func agrees(g *graph.Graph, w Weights, ids []int32, names []string) error {
 	if err != nil {
 		return err
 	}
-	inputs := map[string][]int32{"tokens": ids, "seq": make([]int32, len(ids))}
+	step := graphtest.Step{Tokens: ids, Seq: make([]int32, len(ids))}
 	for i := range ids {
-		inputs["pos"] = append(inputs["pos"], int32(i))
+		step.Pos = append(step.Pos, int32(i))
 	}
-	inputs["rows"] = inputs["pos"]
+	step.Rows = step.Pos
+	inputs := step.Inputs()
 	weights := func(v *graph.Value) ([]float32, error) {
 		rows, _ := extents(v.Type)
 		return w(v, 0, rows)
@@ -144,23 +144,8 @@ func TestModels(t *testing.T) {
 		} else {
 			c.Embd = heads * dim
 		}
-		data, err := tiny.GGUF(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f, err := gguf.Parse("tiny.gguf", data)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m, err := frontend.Load(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		n := one("tokens", 1, 2, 3, 9, 17)
-		g, err := m.Graph(frontend.Bounds{Tokens: int64(n), Sequences: 1, Rows: int64(n), Context: int64(n)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		f, n := tiny.File(t, c), one("tokens", 1, 2, 3, 9, 17)
+		g := unfused(t, f, n)
 		names := []string{"logits"}
 		for i := range c.Layers {
 			names = append(names, fmt.Sprintf("blk.%d.attn", i), fmt.Sprintf("blk.%d.out", i))
@@ -337,24 +322,12 @@ func TestFileCutShort(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows does not let a mapped file shrink")
 	}
-	data, err := tiny.GGUF(tiny.Config{Arch: "llama", FF: 2048}) // several pages for each block
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "model.gguf")
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	f, err := gguf.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
+	f := tiny.Mapped(t, tiny.Config{Arch: "llama", FF: 2048}) // several pages for each block
 	g := unfused(t, f, 2)
-	if err := os.Truncate(path, int64(len(data)/4)); err != nil {
+	if err := os.Truncate(f.Path, f.Size/4); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := compute(g, FromFile(f), []int32{1, 2}, []string{"logits"}); err == nil || !strings.Contains(err.Error(), path+": became shorter while it was read") {
+	if _, err := compute(g, FromFile(f), []int32{1, 2}, []string{"logits"}); err == nil || !strings.Contains(err.Error(), f.Path+": became shorter while it was read") {
 		t.Errorf("a file cut short: error %v", err)
 	}
 }

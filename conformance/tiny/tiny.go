@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"pesti/gguf"
@@ -136,8 +138,8 @@ func GGUF(c Config) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// File returns the model as an open file called tiny.gguf.
-func File(t testing.TB, c Config) *gguf.File {
+// File returns the model as an open file called tiny.gguf. A testing.TB and a rapid.T are a TB.
+func File(t TB, c Config) *gguf.File {
 	t.Helper()
 	data, err := GGUF(c)
 	if err != nil {
@@ -147,6 +149,31 @@ func File(t testing.TB, c Config) *gguf.File {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return f
+}
+
+// A TB is what File asks of a test.
+type TB interface {
+	Helper()
+	Fatal(args ...any)
+}
+
+// Mapped is File, but the file lies on disk, in a folder of the test, and is mapped.
+func Mapped(t testing.TB, c Config) *gguf.File {
+	t.Helper()
+	data, err := GGUF(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "tiny.gguf")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := gguf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
 	return f
 }
 

@@ -5,9 +5,34 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"pesti/gguf"
 	"pesti/graph"
 	"pesti/ops"
 )
+
+// FromFile gives the weights that a file holds.
+func FromFile(f *gguf.File) func(*graph.Value) ([]float32, error) {
+	return func(w *graph.Value) ([]float32, error) {
+		d, err := f.Dense(w.Name)
+		if err != nil {
+			return nil, err
+		}
+		return d.Data().([]float32), nil
+	}
+}
+
+// LastLogits interprets one step of the tokens of one sequence and returns the logits of the last.
+func LastLogits(g *graph.Graph, weights func(*graph.Value) ([]float32, error), ids []int32) ([]float32, error) {
+	step := Step{Tokens: ids, Seq: make([]int32, len(ids)), Rows: []int32{int32(len(ids) - 1)}}
+	for p := range ids {
+		step.Pos = append(step.Pos, int32(p))
+	}
+	values, err := ops.Eval(g, &ops.Env{Weights: weights, Inputs: step.Inputs()}, "logits")
+	if err != nil {
+		return nil, err
+	}
+	return values["logits"].F32, nil
+}
 
 // Eval interprets steps one after the other on the same caches and returns the outputs of g for
 // each, by name. Caches are float16 where f16 is set.

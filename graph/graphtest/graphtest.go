@@ -2,7 +2,7 @@
 // properties that hold for every graph: printing and parsing, passes, lowering, execution.
 //
 // It owns the recipes by which nodes are drawn; a test holds them to the op table. It imports
-// graph and ops alone: what a graph is compiled or compared to is its callers' matter.
+// graph, ops, and gguf, whose files may hold the weights: what a graph is compiled or compared to is its callers' matter.
 package graphtest
 
 import (
