@@ -35,18 +35,23 @@ var witnessed = []string{
 	"gemma3: window by flags",
 }
 
-// TestVariantsThirdWitness asks llama.cpp about the variants, in float32. Those of gemma3 agree
-// less closely, since llama.cpp looks GELU up in a table of float16.
+// TestVariantsThirdWitness asks llama.cpp about the variants, in float32, within the bounds of
+// TestThirdWitness.
 func TestVariantsThirdWitness(t *testing.T) {
 	ids := variantIDs()
 	for _, name := range witnessed {
 		t.Run(name, func(t *testing.T) {
-			m := findVariant(t, name).open(t).inFloat32(t)
+			v := findVariant(t, name)
+			most := witnessSiLUTolerance
+			if v.config.Arch == "gemma3" {
+				most = witnessTolerance
+			}
+			m := v.open(t).inFloat32(t)
 			ours := m.logits(t, ids, lower.Options{Precision: "exact", Ubatch: 33, Threads: 2})
 			e := squareError(ours, askPeer(t, m.path, ids, "--cache", "f32"))
 			t.Logf("normalised mean square error %.1e", e)
-			if !(e <= witnessTolerance) {
-				t.Errorf("normalised mean square error %.1e, want at most %.0e", e, witnessTolerance)
+			if !(e <= most) {
+				t.Errorf("normalised mean square error %.1e, want at most %.0e", e, most)
 			}
 		})
 	}
