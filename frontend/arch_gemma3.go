@@ -35,7 +35,7 @@ func gemma3Params(r *reader, p *Params) {
 		p.Scale = 1 / math.Sqrt(float64(p.Embd)/float64(p.Heads))
 	}
 	// Scaling of positions is for the layers that see far; a factor on what is turned is for all.
-	local := Rope{Base: r.float("rope.freq_base_swa", gemma3LocalBase), Step: 1, Magnitude: r.float("rope.scaling.attn_factor", 1)}
+	local := Rope{Base: r.base("rope.freq_base_swa", gemma3LocalBase), Step: 1, Magnitude: r.magnitude()}
 	slides := gemma3Slides(r, p.Blocks)
 	if p.Layers[0].Window == 0 {
 		return

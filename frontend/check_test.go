@@ -10,6 +10,8 @@ import (
 	"pesti/conformance/tiny"
 	"pesti/gguf/quant"
 	"pesti/graph"
+	"pesti/graph/graphtest"
+	"pesti/ops/ref"
 )
 
 func load(t *testing.T, c tiny.Config) (*Model, error) {
@@ -62,6 +64,8 @@ func TestSabotage(t *testing.T) {
 		{"value length", u32("attention.value_length", 8), "llama.attention.value_length is 8"},
 		{"yarn without a factor", scaling("yarn", nil), `key "llama.rope.scaling.factor"`},
 		{"yarn by 0", scaling("yarn", numbers{"factor": 0}), "llama.rope.scaling.factor is 0, expected a number above 0"},
+		{"yarn by ten million", scaling("yarn", numbers{"factor": 1e7}), "llama.rope.scaling.factor is 1e+07, expected 1e-06 to 1e+06"},
+		{"attn_factor of 3e38", scaling("linear", numbers{"factor": 4, "attn_factor": 3e38}), "llama.rope.scaling.attn_factor is"},
 		{"yarn by NaN", scaling("yarn", numbers{"factor": float32(math.NaN())}), "llama.rope.scaling.factor is NaN"},
 		{"yarn by -1", scaling("yarn", numbers{"factor": -1}), "llama.rope.scaling.factor is -1"},
 		{"yarn over 0 positions", func(m *tiny.Model) {
@@ -131,6 +135,92 @@ func TestSabotage(t *testing.T) {
 				t.Errorf("error %q does not name the file in one line", err)
 			}
 		})
+	}
+}
+
+// TestExtremes gives every number of RoPE and attention values of any size: the error names the key,
+// or the logits are finite.
+func TestExtremes(t *testing.T) {
+	values := []float64{
+		math.SmallestNonzeroFloat64, math.SmallestNonzeroFloat32, 1e-30, 1e-6, 0.01, 0.5, 1, math.Nextafter(1, 2), 1.5,
+		32, 100, 1e6, 1e18, 1e30, math.MaxFloat32, math.MaxFloat64,
+	}
+	accepted, refused := 0, 0
+	for _, c := range []struct{ arch, kind, key string }{
+		{"llama", "none", "rope.freq_base"},
+		{"llama", "none", "rope.scaling.attn_factor"},
+		{"llama", "none", "attention.scale"},
+		{"llama", "none", "attention.layer_norm_rms_epsilon"},
+		{"llama", "linear", "rope.scale_linear"},
+		{"llama", "linear", "rope.scaling.factor"},
+		{"llama", "yarn", "rope.freq_base"},
+		{"llama", "yarn", "rope.scaling.factor"},
+		{"llama", "yarn", "rope.scaling.attn_factor"},
+		{"llama", "yarn", "rope.scaling.yarn_beta_fast"},
+		{"llama", "yarn", "rope.scaling.yarn_beta_slow"},
+		{"gemma3", "none", "rope.freq_base_swa"},
+		{"gemma3", "yarn", "rope.scaling.attn_factor"},
+	} {
+		for _, value := range values {
+			m, err := load(t, tiny.Config{Arch: c.arch, Window: 4, Edit: func(m *tiny.Model) {
+				m.Meta.SetStr(c.arch+".rope.scaling.type", c.kind)
+				if c.kind == "yarn" {
+					m.Meta.SetFloat64(c.arch+".rope.scaling.factor", 4)
+					m.Meta.SetUint32(c.arch+".rope.scaling.original_context_length", 2_000_000)
+				}
+				m.Meta.SetFloat64(c.arch+"."+c.key, value)
+			}})
+			if err != nil {
+				refused++
+				if !strings.Contains(err.Error(), c.key+" is ") && !strings.Contains(err.Error(), "yarn_beta_fast is 32, expected at least") {
+					t.Errorf("%s: %s %s = %v: error %q does not name the key", c.arch, c.kind, c.key, value, err)
+				}
+				continue
+			}
+			accepted++
+			g, err := m.Graph(Bounds{Tokens: 8, Sequences: 1, Rows: 8, Context: 8})
+			if err != nil {
+				t.Errorf("%s: %s %s = %v: %v", c.arch, c.kind, c.key, value, err)
+				continue
+			}
+			logits, err := graphtest.LastLogits(g, graphtest.FromFile(m.File), []int32{72, 101, 108, 108, 111})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, x := range logits {
+				if x != x || math.IsInf(float64(x), 0) {
+					t.Errorf("%s: %s %s = %v: a logit is %v", c.arch, c.kind, c.key, value, x)
+					break
+				}
+			}
+		}
+	}
+	t.Logf("%d accepted, %d refused", accepted, refused)
+	if accepted == 0 || refused == 0 {
+		t.Error("all are alike")
+	}
+}
+
+// TestRampBeyondPairs: where even the last pair turns often within the original context, YaRN slows
+// none.
+func TestRampBeyondPairs(t *testing.T) {
+	m, err := load(t, tiny.Config{Arch: "llama", Edit: func(m *tiny.Model) {
+		m.Rope("llama", "yarn", map[string]float32{"factor": 4})
+		m.Meta.SetUint32("llama.rope.scaling.original_context_length", 2_000_000)
+		m.Meta.SetFloat64("llama.rope.freq_base", math.Nextafter(1, 2))
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, last := m.Params.Layers[0].Rope, float64(m.Params.Rot-1)
+	if r.RampLow != last || r.RampHigh <= last || r.RampHigh > last+0.01 {
+		t.Errorf("the ramp is from %v to %v, expected a step at %v", r.RampLow, r.RampHigh, last)
+	}
+	turn := ref.Rotary{Rot: int(m.Params.Rot), Base: r.Base, FreqScale: r.Step, RampLow: r.RampLow, RampHigh: r.RampHigh}
+	for i := range turn.Rot / 2 {
+		if got := turn.Speed(i); math.Abs(got-1) > 1e-12 {
+			t.Errorf("pair %d turns by %v a position, expected the 1 of no scaling", i, got)
+		}
 	}
 }
 

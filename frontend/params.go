@@ -131,6 +131,17 @@ func (r *reader) float(suffix string, absent float64) float64 {
 	return x
 }
 
+// within is float for numbers between two that are far from any model's. Beyond them products leave
+// the range of float32 somewhere in the graph, where no error could name the key.
+func (r *reader) within(suffix string, low, high, absent float64) float64 {
+	x := r.float(suffix, absent)
+	if x < low || x > high {
+		r.fail(suffix, "is %v, expected %v to %v", x, low, high)
+		return 1
+	}
+	return x
+}
+
 // readParams reads the keys that all architectures share.
 func readParams(f *gguf.File, a *arch) (*Params, error) {
 	r := &reader{f: f, arch: a.name, asked: make(map[string]bool)}
@@ -175,7 +186,7 @@ func readParams(f *gguf.File, a *arch) (*Params, error) {
 	ff := r.perLayer("feed_forward_length", 1<<24, p.Blocks, 0)
 	rope := readRope(r, p)
 	window := r.optUint("attention.sliding_window", 1<<31, 0)
-	p.Scale = r.float("attention.scale", 1/math.Sqrt(float64(p.HeadDim)))
+	p.Scale = r.within("attention.scale", 1e-6, 100, 1/math.Sqrt(float64(p.HeadDim)))
 	p.Layers = make([]Layer, p.Blocks)
 	for i := range p.Layers {
 		if r.err == nil && p.Heads%kv[i] != 0 {

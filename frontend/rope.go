@@ -32,9 +32,9 @@ var scalings = []scaling{
 // means linear scaling.
 func readRope(r *reader, p *Params) Rope {
 	rope := Rope{
-		Base:      r.float("rope.freq_base", 10000),
+		Base:      r.base("rope.freq_base", 10000),
 		Step:      1,
-		Magnitude: r.float("rope.scaling.attn_factor", 1),
+		Magnitude: r.magnitude(),
 	}
 	kind := "linear"
 	if r.f.Has(r.key("rope.scaling.type")) {
@@ -54,9 +54,22 @@ func readRope(r *reader, p *Params) Rope {
 	return rope
 }
 
+// base reads a θ base. Below 1 pairs would turn the faster the later they come.
+func (r *reader) base(suffix string, absent float64) float64 {
+	return r.within(suffix, 1, 1e18, absent)
+}
+
+// magnitude reads the factor on what is turned, of all scalings.
+func (r *reader) magnitude() float64 { return r.within("rope.scaling.attn_factor", 0.01, 100, 1) }
+
+// stretch reads the factor on the context.
+func (r *reader) stretch(suffix string, absent float64) float64 {
+	return r.within(suffix, 1e-6, 1e6, absent)
+}
+
 func linear(r *reader, _ *Params, rope *Rope) {
-	older := r.float("rope.scale_linear", 1)
-	rope.Step = 1 / r.float("rope.scaling.factor", older)
+	older := r.stretch("rope.scale_linear", 1)
+	rope.Step = 1 / r.stretch("rope.scaling.factor", older)
 }
 
 // yarn is Peng et al. 2023, arXiv:2309.00071: pairs that turn often within the original context
@@ -65,7 +78,7 @@ func linear(r *reader, _ *Params, rope *Rope) {
 // pair and starts and ends at whole pairs, as in the authors' program, which models were
 // trained with; the paper's own ramp (section 3.2) grows with the number of turns.
 func yarn(r *reader, p *Params, rope *Rope) {
-	factor := r.float("rope.scaling.factor", 0)
+	factor := r.stretch("rope.scaling.factor", 0)
 	context := r.optUint("rope.scaling.original_context_length", 1<<31, p.Context)
 	fast := r.float("rope.scaling.yarn_beta_fast", 32)
 	slow := r.float("rope.scaling.yarn_beta_slow", 1)
@@ -80,7 +93,7 @@ func yarn(r *reader, p *Params, rope *Rope) {
 		return float64(p.Rot) * math.Log(float64(context)/(2*math.Pi*turns)) / (2 * math.Log(rope.Base))
 	}
 	rope.Step = 1 / factor
-	rope.RampLow = max(math.Floor(pair(fast)), 0)
+	rope.RampLow = min(max(math.Floor(pair(fast)), 0), float64(p.Rot-1))
 	rope.RampHigh = min(math.Ceil(pair(slow)), float64(p.Rot-1))
 	rope.RampHigh = max(rope.RampHigh, rope.RampLow+0.001) // a step where nothing is between
 	rope.Magnitude *= max(0.1*math.Log(factor)+1, 1)
