@@ -279,8 +279,10 @@ func tensorBytes(typ quant.Type, dims []int64) (int64, error) {
 func (h *header) placeTensors(size int64) error {
 	align := h.align
 	start := roundUp(int64(h.end), align)
-	// A file without data may end without the padding before it.
+	// A file may end without the padding before its data, or after it, where an
+	// empty tensor may have its place.
 	room := max(0, size-start)
+	padded := roundUp(room, align)
 	order := make([]int, len(h.tensors))
 	for i := range h.tensors {
 		order[i] = i
@@ -288,7 +290,7 @@ func (h *header) placeTensors(size int64) error {
 		switch {
 		case t.Offset%align != 0:
 			return fmt.Errorf("tensor %q: offset %d, expected a multiple of the alignment %d", t.Name, t.Offset, align)
-		case t.Offset > room || t.Size > room-t.Offset:
+		case t.Offset > padded || t.Size > 0 && t.Size > room-t.Offset:
 			return fmt.Errorf("tensor %q: needs %d bytes at offset %d, the file holds %d bytes of tensor data; it may be truncated", t.Name, t.Size, t.Offset, room)
 		}
 	}
