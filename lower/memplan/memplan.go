@@ -60,7 +60,7 @@ type Options struct {
 // What the search may cost. Both are counts and not times, so that the same plan comes out on every machine.
 const (
 	evaluationsEach = 200 // orders tried for each buffer, if the caller does not say
-	maxVisits       = 5e8 // looks at a placed buffer, a second or less
+	maxVisits       = 2e8 // looks at a buffer and moves of one, each 2 to 5 ns: a second at most
 )
 
 // Best returns the smallest plan that the portfolio finds; of equal plans, that of the planner listed first.

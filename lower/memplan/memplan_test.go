@@ -303,6 +303,64 @@ func TestExcessOverBound(t *testing.T) {
 	}
 }
 
+// TestSearchStops counts what the search costs where it never meets the bound, before its tries run out:
+// the budget, and at most one try more, which places and moves each of n items past all others.
+func TestSearchStops(t *testing.T) {
+	const n = 2000
+	for name, bufs := range map[string][]Buffer{
+		"scattered": scattered(rand.New(rand.NewPCG(1, 2)), n),
+		"dissected": dissected(rand.New(rand.NewPCG(1, 2)), n, n/2, 100000),
+	} {
+		p, err := newProblem(bufs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, spent := search(p, layout{}, Options{Evaluations: evaluationsEach * n})
+		if l.size == p.bound || spent.tries == evaluationsEach*n {
+			t.Fatalf("%s: %d bytes for a bound of %d after %d tries: the instance is too easy", name, l.size, p.bound, spent.tries)
+		}
+		if spent.visits < maxVisits || spent.visits > maxVisits+n*n+4*n {
+			t.Errorf("%s: %d visits, expected %d and at most one try more", name, spent.visits, int64(maxVisits))
+		}
+		t.Logf("%s: %d tries, %d visits, %.4f of the bound", name, spent.tries, spent.visits, float64(l.size)/float64(p.bound))
+	}
+}
+
+// TestVisits counts by hand what it costs to place items that all live at once, each behind the ones
+// before, and items that never do, each in front of them.
+func TestVisits(t *testing.T) {
+	const n = 10
+	for _, c := range []struct {
+		name     string
+		lifetime func(i int) (first, last int)
+		all      int64 // to place all: looks, and moves
+		last     int64 // to place the last one again: a look at all for what to drop, looks, and moves
+	}{
+		{"at once", func(int) (int, int) { return 0, 1 }, n * (n - 1) / 2, n + n - 1},
+		{"never", func(i int) (int, int) { return i, i + 1 }, n * (n - 1), n + n - 1 + n - 1},
+	} {
+		bufs := make([]Buffer, n)
+		for i := range bufs {
+			bufs[i].Size = 64
+			bufs[i].First, bufs[i].Last = c.lifetime(i)
+		}
+		p, err := newProblem(bufs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pl := newPlacer(p)
+		pl.place(identity(n), 0, firstFit, math.MaxInt64)
+		if pl.visits != c.all {
+			t.Errorf("%s: %d visits for all, expected %d", c.name, pl.visits, c.all)
+		}
+		before := pl.visits
+		pl.place(identity(n), n-1, firstFit, math.MaxInt64)
+		if got := pl.visits - before; got != c.last {
+			t.Errorf("%s: %d visits for the last, expected %d", c.name, got, c.last)
+		}
+	}
+}
+
 func TestTransformerMeetsBound(t *testing.T) {
 	for _, tokens := range []int64{1, 31, 512} {
 		plan, err := Best(transformer(24, tokens, 896, 128, 4864), Options{})

@@ -108,7 +108,7 @@ type placer struct {
 	p       *problem
 	offsets []int64 // of the placed items
 	placed  []slot  // by offset
-	visits  int64   // looks at a placed item
+	visits  int64   // looks at an item, and moves of one
 }
 
 // slot is a placed item.
@@ -126,6 +126,7 @@ func newPlacer(p *problem) *placer {
 // at the same time. The first keep items stay where an earlier call with the same ones in front has placed them.
 // It stops before the first item that would end above limit, and returns how many are placed.
 func (pl *placer) place(order []int, keep int, fit fit, limit int64) int {
+	pl.visits += int64(len(pl.placed))
 	pl.placed = slices.DeleteFunc(pl.placed, func(s slot) bool { return s.rank >= keep })
 	for n := keep; n < len(order); n++ {
 		it := &pl.p.items[order[n]]
@@ -136,6 +137,7 @@ func (pl *placer) place(order []int, keep int, fit fit, limit int64) int {
 		}
 		pl.offsets[order[n]] = offset
 		at, _ := slices.BinarySearchFunc(pl.placed, offset, func(s slot, o int64) int { return cmp.Compare(s.offset, o) })
+		pl.visits += int64(len(pl.placed) - at)
 		pl.placed = slices.Insert(pl.placed, at, slot{offset, end, it.first, it.last, n})
 	}
 	return len(order)
@@ -143,6 +145,7 @@ func (pl *placer) place(order []int, keep int, fit fit, limit int64) int {
 
 // layout is what all items' places amount to.
 func (pl *placer) layout() layout {
+	pl.visits += int64(len(pl.placed))
 	l := layout{offsets: slices.Clone(pl.offsets)}
 	for _, s := range pl.placed {
 		l.size = max(l.size, s.end)
@@ -152,10 +155,10 @@ func (pl *placer) layout() layout {
 
 // gap returns the offset at which it goes.
 func (pl *placer) gap(it *item, fit fit) int64 {
-	pl.visits += int64(len(pl.placed))
 	var floor int64 // where the slots seen so far end
 	chosen, least := int64(-1), int64(math.MaxInt64)
 	for i := range pl.placed {
+		pl.visits++
 		s := &pl.placed[i]
 		if s.first >= it.last || it.first >= s.last {
 			continue

@@ -18,6 +18,13 @@ import (
 // each comes to lie at its old offset or lower, since all that it meets was placed below it and has only sunk.
 // So one of the orders gives an optimal layout.
 func squeakyWheel(p *problem, best layout, opts Options) layout {
+	best, _ = search(p, best, opts)
+	return best
+}
+
+// search is squeakyWheel, and returns what it took too.
+func search(p *problem, best layout, opts Options) (layout, cost) {
+	var spent cost
 	if best.offsets == nil { // no other planner ran
 		best = greedy(bySize, bestFit)(p, best, opts)
 	}
@@ -27,10 +34,7 @@ func squeakyWheel(p *problem, best layout, opts Options) layout {
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(best.offsets[a], best.offsets[b]) })
 	var meets []int // places in the order of what the troublesome item lives beside
 	keep := 0
-	for range opts.Evaluations {
-		if best.size == p.bound || pl.visits > maxVisits {
-			break
-		}
+	for ; spent.tries < opts.Evaluations && best.size > p.bound && pl.visits < maxVisits; spent.tries++ {
 		placed := pl.place(order, keep, firstFit, best.size-1)
 		if placed == len(order) {
 			best = pl.layout()
@@ -39,6 +43,7 @@ func squeakyWheel(p *problem, best layout, opts Options) layout {
 		}
 		// It meets some item, since alone it would end no higher than the bound, which is below best.size.
 		it := p.items[order[placed]]
+		pl.visits += int64(placed)
 		meets = meets[:0]
 		for at, i := range order[:placed] {
 			if o := &p.items[i]; o.first < it.last && it.first < o.last {
@@ -46,9 +51,17 @@ func squeakyWheel(p *problem, best layout, opts Options) layout {
 			}
 		}
 		keep = meets[max(rng.IntN(len(meets)), rng.IntN(len(meets)))]
+		pl.visits += int64(placed - keep)
 		advance(order, placed, keep)
 	}
-	return best
+	spent.visits = pl.visits
+	return best, spent
+}
+
+// A cost is what a search took.
+type cost struct {
+	tries  int   // orders tried
+	visits int64 // looks at an item, and moves of one
 }
 
 // advance moves order[from] to the earlier place to, and what lies between back by one.
