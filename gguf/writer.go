@@ -2,6 +2,7 @@ package gguf
 
 import (
 	"bufio"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -131,7 +132,7 @@ func (w *Writer) Write(out io.Writer) error {
 // WriteFile writes the file to path. It replaces a file there only when all has
 // been written.
 func (w *Writer) WriteFile(path string) error {
-	temp, err := w.writeBeside(path)
+	temp, err := w.writeBeside(context.Background(), path)
 	if err != nil {
 		return err
 	}
@@ -143,8 +144,8 @@ func (w *Writer) WriteFile(path string) error {
 }
 
 // writeBeside writes the file under a temporary name in the folder of path, and
-// returns that name.
-func (w *Writer) writeBeside(path string) (temp string, err error) {
+// returns that name. The end of ctx is an error.
+func (w *Writer) writeBeside(ctx context.Context, path string) (temp string, err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
 	if err != nil {
 		return "", fmt.Errorf("%s: cannot be written: %w", path, cause(err))
@@ -155,7 +156,7 @@ func (w *Writer) writeBeside(path string) (temp string, err error) {
 			os.Remove(f.Name())
 		}
 	}()
-	buf := bufio.NewWriterSize(f, 1<<20)
+	buf := bufio.NewWriterSize(interrupted{ctx, f}, 1<<20)
 	if err := w.Write(buf); err != nil {
 		return "", fmt.Errorf("%s: %w", path, cause(err))
 	}
@@ -170,6 +171,19 @@ func (w *Writer) writeBeside(path string) (temp string, err error) {
 		return "", fmt.Errorf("%s: cannot be written: %w", path, cause(err))
 	}
 	return f.Name(), nil
+}
+
+// An interrupted writer takes nothing more once its context is done.
+type interrupted struct {
+	ctx context.Context
+	out io.Writer
+}
+
+func (w interrupted) Write(b []byte) (int, error) {
+	if err := w.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return w.out.Write(b)
 }
 
 // layout returns the bytes before the tensor data, and what a reader makes of

@@ -1,6 +1,7 @@
 package gguf
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"os"
@@ -18,9 +19,9 @@ type SplitLimit struct {
 // not fit beside it; the others have the keys split.* and general.alignment alone.
 //
 // The shards get their names only when all have been written; where that fails
-// half-way, none is left. Files that were there before are then lost.
-func (w *Writer) WriteSplit(prefix string, limit SplitLimit) (paths []string, err error) {
-	shards, err := w.shards(limit)
+// half-way, or ctx ends, none is left. Files that were there before are then lost.
+func (w *Writer) WriteSplit(ctx context.Context, prefix string, limit SplitLimit) (paths []string, err error) {
+	shards, err := w.Shards(limit)
 	if err != nil {
 		return nil, fmt.Errorf("%s: writing GGUF: %w", prefix, err)
 	}
@@ -33,8 +34,8 @@ func (w *Writer) WriteSplit(prefix string, limit SplitLimit) (paths []string, er
 		}
 	}()
 	for i, s := range shards {
-		path := prefix + suffix(uint64(i), uint64(len(shards)))
-		temp, err := s.writeBeside(path)
+		path := ShardPath(prefix, i, len(shards))
+		temp, err := s.writeBeside(ctx, path)
 		if err != nil {
 			return nil, err
 		}
@@ -69,8 +70,11 @@ func (p *part) add(t *source, size, align int64, limit SplitLimit) bool {
 	return true
 }
 
-// shards deals the tensors out to a writer for each shard.
-func (w *Writer) shards(limit SplitLimit) ([]*Writer, error) {
+// ShardPath returns the name of the shard at index i of n.
+func ShardPath(prefix string, i, n int) string { return prefix + suffix(uint64(i), uint64(n)) }
+
+// Shards deals the tensors out to a writer for each shard, as WriteSplit does.
+func (w *Writer) Shards(limit SplitLimit) ([]*Writer, error) {
 	h, _, err := w.layout() // what is wrong with the whole is found before a part is written
 	if err != nil {
 		return nil, err

@@ -85,7 +85,7 @@ func TestSplitWritten(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%+v", c.limit), func(t *testing.T) {
 			dir := t.TempDir()
-			paths, err := w.WriteSplit(filepath.Join(dir, "a model"), c.limit)
+			paths, err := w.WriteSplit(t.Context(), filepath.Join(dir, "a model"), c.limit)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -177,7 +177,7 @@ func splitMember(t *testing.T, path string) *File {
 func TestSplitWrittenPython(t *testing.T) {
 	w := twoTensors()
 	w.AddTensor("c", quant.Q4_0, []int64{32, 3}, make([]byte, 54))
-	paths, err := w.WriteSplit(filepath.Join(t.TempDir(), "m"), SplitLimit{Tensors: 2})
+	paths, err := w.WriteSplit(t.Context(), filepath.Join(t.TempDir(), "m"), SplitLimit{Tensors: 2})
 	if err != nil || len(paths) != 2 {
 		t.Fatal(paths, err)
 	}
@@ -189,7 +189,7 @@ func TestSplitWrittenPython(t *testing.T) {
 // TestSplitAgain splits what was split: the new set has its own numbers.
 func TestSplitAgain(t *testing.T) {
 	dir := t.TempDir()
-	paths, err := eleven().WriteSplit(filepath.Join(dir, "m"), SplitLimit{Tensors: 2})
+	paths, err := eleven().WriteSplit(t.Context(), filepath.Join(dir, "m"), SplitLimit{Tensors: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +207,7 @@ func TestSplitAgain(t *testing.T) {
 		x := &f.Tensors()[i]
 		w.AddTensor(x.Name, x.Type, x.Dims, f.Bytes(x))
 	}
-	again, err := w.WriteSplit(filepath.Join(dir, "again"), SplitLimit{Tensors: 5})
+	again, err := w.WriteSplit(t.Context(), filepath.Join(dir, "again"), SplitLimit{Tensors: 5})
 	if err != nil || len(again) != 3 {
 		t.Fatal(again, err)
 	}
@@ -254,7 +254,7 @@ func TestSplitWriteFails(t *testing.T) {
 			w := eleven()
 			c.make(w, dir)
 			before, _ := os.ReadDir(dir)
-			paths, err := w.WriteSplit(filepath.Join(dir, "m"), c.limit)
+			paths, err := w.WriteSplit(t.Context(), filepath.Join(dir, "m"), c.limit)
 			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") || strings.Count(err.Error(), dir) > 1 {
 				t.Errorf("%v, error %v, want one line with the path once and %q", paths, err, c.want)
 			}
@@ -263,7 +263,7 @@ func TestSplitWriteFails(t *testing.T) {
 			}
 		})
 	}
-	if _, err := eleven().WriteSplit(filepath.Join(t.TempDir(), "no", "m"), SplitLimit{}); err == nil {
+	if _, err := eleven().WriteSplit(t.Context(), filepath.Join(t.TempDir(), "no", "m"), SplitLimit{}); err == nil {
 		t.Error("wrote into a folder that is not there")
 	}
 }

@@ -1,11 +1,13 @@
 // Package hollow writes model files that have the header of a large model and no weights: behind
 // the header is a hole, which reads as zeros and takes no room on disk. It is for tests of what
-// happens before a weight is read, in files of any size.
+// happens before a weight is read, in files of any size. Only the divisors of RoPE, which are read
+// with the header, are there: ones.
 //
 // It imports gguf and gguf/quant, to write the files, and nothing else of this module.
 package hollow
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -35,31 +37,27 @@ var Shapes = [...]Shape{
 	{Name: "Llama-3.1-405B", Layers: 126, Embd: 16384, Heads: 128, KVHeads: 8, FF: 53248, Vocab: 128256, Context: 131072, RopeBase: 500000, RopeFreqs: true, Type: quant.F16},
 }
 
-// File writes a model of the shape, as a split file where shards is above 1, and returns the path
-// of its first file.
+// File writes a model of the shape, as a split file of about so many shards where that is above 1,
+// and returns the path of its first file.
 func File(t testing.TB, s *Shape, shards int) string {
 	t.Helper()
+	w := gguf.NewWriter()
+	s.metadata(w)
 	tensors := s.tensors()
-	dir := t.TempDir()
-	first := ""
-	for i := range shards {
-		w := gguf.NewWriter()
-		if i == 0 {
-			s.metadata(w)
-		}
-		path := filepath.Join(dir, s.Name+".gguf")
-		if shards > 1 {
-			w.SetUint16("split.no", uint16(i))
-			w.SetUint16("split.count", uint16(shards))
-			w.SetInt32("split.tensors.count", int32(len(tensors)))
-			path = filepath.Join(dir, fmt.Sprintf("%s-%05d-of-%05d.gguf", s.Name, i+1, shards))
-		}
-		Write(t, path, w, tensors[i*len(tensors)/shards:(i+1)*len(tensors)/shards])
-		if i == 0 {
-			first = path
-		}
+	add(w, tensors)
+	prefix := filepath.Join(t.TempDir(), s.Name)
+	if shards == 1 {
+		write(t, prefix+".gguf", w)
+		return prefix + ".gguf"
 	}
-	return first
+	parts, err := w.Shards(gguf.SplitLimit{Tensors: (len(tensors)-1)/shards + 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, part := range parts {
+		write(t, gguf.ShardPath(prefix, i, len(parts)), part)
+	}
+	return gguf.ShardPath(prefix, 0, len(parts))
 }
 
 // Like writes a file with the metadata of f, as edit leaves it, and the tensors of f, hollow, and
@@ -80,12 +78,19 @@ func Like(t testing.TB, f *gguf.File, edit func(w *gguf.Writer)) string {
 // Write writes the metadata of w, and the tensors, hollow, to path.
 func Write(t testing.TB, path string, w *gguf.Writer, tensors []gguf.Tensor) {
 	t.Helper()
-	if runtime.GOOS == "windows" {
-		t.Skip("files with holes take room here")
-	}
+	add(w, tensors)
+	write(t, path, w)
+}
+
+// add adds tensors to w, hollow.
+func add(w *gguf.Writer, tensors []gguf.Tensor) {
 	for _, x := range tensors {
 		size := quant.RowBytes(x.Type, x.Elems())
 		w.AddTensorFunc(x.Name, x.Type, x.Dims, func(out io.Writer) error {
+			if x.Name == divisors {
+				_, err := out.Write(bytes.Repeat([]byte{0, 0, 0x80, 0x3f}, int(x.Elems()))) // 1.0
+				return err
+			}
 			for left := size; left > 0; {
 				n := min(left, int64(len(nothing)))
 				if _, err := out.Write(nothing[:n]); err != nil {
@@ -95,6 +100,14 @@ func Write(t testing.TB, path string, w *gguf.Writer, tensors []gguf.Tensor) {
 			}
 			return nil
 		})
+	}
+}
+
+// write writes w, whose tensors are hollow, to path.
+func write(t testing.TB, path string, w *gguf.Writer) {
+	t.Helper()
+	if runtime.GOOS == "windows" {
+		t.Skip("files with holes take room here")
 	}
 	f, err := os.Create(path)
 	if err != nil {
@@ -109,6 +122,8 @@ func Write(t testing.TB, path string, w *gguf.Writer, tensors []gguf.Tensor) {
 		t.Fatal(err)
 	}
 }
+
+const divisors = "rope_freqs.weight"
 
 // nothing is what a weight consists of, a piece at a time.
 var nothing [1 << 24]byte
@@ -178,7 +193,7 @@ func (s *Shape) tensors() []gguf.Tensor {
 	kv := s.Embd / s.Heads * s.KVHeads
 	matrix("token_embd.weight", s.Embd, s.Vocab)
 	if s.RopeFreqs {
-		vector("rope_freqs.weight", s.Embd/s.Heads/2)
+		vector(divisors, s.Embd/s.Heads/2)
 	}
 	for i := range s.Layers {
 		blk := fmt.Sprintf("blk.%d.", i)
