@@ -34,6 +34,10 @@ func TestSabotage(t *testing.T) {
 	add := func(name string, length int) func(*tiny.Model) {
 		return func(m *tiny.Model) { m.Add(name, ones(length)) }
 	}
+	nan := float32(math.NaN())
+	freqs := func(divisors ...float32) func(*tiny.Model) {
+		return func(m *tiny.Model) { m.Add(ropeFreqs, divisors) }
+	}
 	for _, c := range []struct {
 		name string
 		edit func(m *tiny.Model)
@@ -97,6 +101,11 @@ func TestSabotage(t *testing.T) {
 		{"long factors", add("rope_factors_long.weight", 8), "tensor \"rope_factors_long.weight\" is not used"},
 		{"norm of embeddings", add("token_embd_norm.weight", 64), "tensor \"token_embd_norm.weight\" is not used"},
 		{"rope_freqs of a wrong length", add("rope_freqs.weight", 16), "tensor rope_freqs.weight has shape [16], expected [8]"},
+		{"rope_freqs with 0", freqs(1, 1, 1, 1, 1, 1, 1, 0), "tensor rope_freqs.weight: element 7 is 0, expected at least 1e-06"},
+		{"rope_freqs below 0", freqs(-1, 1, 1, 1, 1, 1, 1, 1), "tensor rope_freqs.weight: element 0 is -1, expected"},
+		{"rope_freqs with NaN", freqs(1, 1, 1, nan, 1, 1, 1, 1), "tensor rope_freqs.weight: element 3 is NaN, expected"},
+		{"rope_freqs with -Inf", freqs(1, 1, 1, float32(math.Inf(-1)), 1, 1, 1, 1), "tensor rope_freqs.weight: element 3 is -Inf, expected"},
+		{"rope_freqs near 0", freqs(1, 1e-40, 1, 1, 1, 1, 1, 1), "tensor rope_freqs.weight: element 1 is 1e-40, expected"},
 		{"heads by layer", func(m *tiny.Model) { m.Meta.SetUint32s("llama.attention.head_count", []uint32{4, 4}) }, `llama.attention.head_count`},
 		{"scale", f32("attention.scale", 0), "llama.attention.scale is 0"},
 		{"scaling factor", f32("rope.scaling.factor", float32(math.NaN())), "llama.rope.scaling.factor is NaN"},
@@ -178,26 +187,46 @@ func TestExtremes(t *testing.T) {
 				continue
 			}
 			accepted++
-			g, err := m.Graph(Bounds{Tokens: 8, Sequences: 1, Rows: 8, Context: 8})
-			if err != nil {
+			if err := finiteLogits(m); err != nil {
 				t.Errorf("%s: %s %s = %v: %v", c.arch, c.kind, c.key, value, err)
-				continue
-			}
-			logits, err := graphtest.LastLogits(g, graphtest.FromFile(m.File), []int32{72, 101, 108, 108, 111})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, x := range logits {
-				if x != x || math.IsInf(float64(x), 0) {
-					t.Errorf("%s: %s %s = %v: a logit is %v", c.arch, c.kind, c.key, value, x)
-					break
-				}
 			}
 		}
 	}
 	t.Logf("%d accepted, %d refused", accepted, refused)
 	if accepted == 0 || refused == 0 {
 		t.Error("all are alike")
+	}
+}
+
+// finiteLogits runs a model on a few tokens.
+func finiteLogits(m *Model) error {
+	g, err := m.Graph(Bounds{Tokens: 8, Sequences: 1, Rows: 8, Context: 8})
+	if err != nil {
+		return err
+	}
+	logits, err := graphtest.LastLogits(g, graphtest.FromFile(m.File), []int32{72, 101, 108, 108, 111})
+	if err != nil {
+		return err
+	}
+	for i, x := range logits {
+		if x != x || math.IsInf(float64(x), 0) {
+			return fmt.Errorf("logit %d is %v", i, x)
+		}
+	}
+	return nil
+}
+
+// TestExtremeDivisors: the least, and one that lets a pair stand still, as some models have it.
+func TestExtremeDivisors(t *testing.T) {
+	inf := float32(math.Inf(1))
+	m, err := load(t, tiny.Config{Arch: "llama", Edit: func(m *tiny.Model) {
+		m.Add(ropeFreqs, []float32{1, 1e-6, 1e30, math.MaxFloat32, inf, inf, 1e-6, 8})
+	}})
+	if err == nil {
+		err = finiteLogits(m)
+	}
+	if err != nil {
+		t.Error(err)
 	}
 }
 

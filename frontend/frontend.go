@@ -96,7 +96,8 @@ type Model struct {
 	weights  map[string]graph.Type
 }
 
-// Load reads and checks the hyper-parameters, then the names and shapes of the weights.
+// Load reads and checks the hyper-parameters, then the names and shapes of the weights. The only
+// weights that it reads are the divisors of RoPE.
 func Load(f *gguf.File) (*Model, error) {
 	name, err := f.Str("general.architecture")
 	if err != nil {

@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"fmt"
 	"math"
 	"strings"
 )
@@ -97,4 +98,24 @@ func yarn(r *reader, p *Params, rope *Rope) {
 	rope.RampHigh = min(math.Ceil(pair(slow)), float64(p.Rot-1))
 	rope.RampHigh = max(rope.RampHigh, rope.RampLow+0.001) // a step where nothing is between
 	rope.Magnitude *= max(0.1*math.Log(factor)+1, 1)
+}
+
+// checkDivisors reads the divisors of the pairs' speeds, where the file has them. One that is
+// infinite lets its pair stand still; one near 0 turns it so fast that no angle is left.
+func (m *Model) checkDivisors() error {
+	const least = 1e-6
+	t, ok := m.File.Tensor(ropeFreqs)
+	if !ok {
+		return nil
+	}
+	divisors, err := m.File.Values(t, 0, t.Rows())
+	if err != nil {
+		return err
+	}
+	for i, d := range divisors {
+		if !(d >= least) {
+			return fmt.Errorf("%s: tensor %s: element %d is %v, expected at least %v", m.File.Path, ropeFreqs, i, d, float32(least))
+		}
+	}
+	return nil
 }

@@ -80,8 +80,8 @@ var qkvBiases = []weight{
 // integers are the tensor types that hold indices, not weights.
 var integers = map[quant.Type]bool{quant.I8: true, quant.I16: true, quant.I32: true, quant.I64: true}
 
-// checkWeights looks up every weight that the architecture wants, checks types and shapes, and
-// notes tensors that nothing uses.
+// checkWeights looks up every weight that the architecture wants, checks types and shapes, and of
+// the divisors of RoPE the values, and notes tensors that nothing uses.
 func (m *Model) checkWeights() error {
 	f, p := m.File, m.Params
 	tensors := f.Tensors()
@@ -101,6 +101,9 @@ func (m *Model) checkWeights() error {
 	m.weights = make(map[string]graph.Type, len(tensors))
 	var all group
 	if err := m.checkList("", &Layer{}, modelWeights, &all); err != nil {
+		return err
+	}
+	if err := m.checkDivisors(); err != nil {
 		return err
 	}
 	for i := range p.Layers {
