@@ -63,7 +63,8 @@ func (s *Sampler) filter(logits []float32) ([]candidate, error) {
 	return left, nil
 }
 
-// penalise returns the logits with those of recent tokens made less likely, once each.
+// penalise returns the logits with those of recent tokens made less likely, once each. A finite logit stays
+// finite, so that one that is not is the model's own.
 func (s *Sampler) penalise(logits []float32) []float32 {
 	if len(s.recent.ids) == 0 {
 		return logits
@@ -71,12 +72,15 @@ func (s *Sampler) penalise(logits []float32) []float32 {
 	copy(s.penalised, logits)
 	for _, id := range s.recent.ids {
 		l := float64(logits[id])
+		if !finite(l) {
+			continue
+		}
 		if l > 0 {
 			l /= s.penalty
 		} else {
 			l *= s.penalty
 		}
-		s.penalised[id] = float32(l)
+		s.penalised[id] = float32(min(max(l, -math.MaxFloat32), math.MaxFloat32))
 	}
 	return s.penalised
 }

@@ -25,7 +25,7 @@ type Params struct {
 	TopK          int     // keep the K most likely tokens; 0 or less: all
 	TopP          float64 // keep the fewest most likely tokens that have at least this probability together (Holtzman et al., 2020); at least one; 1: all
 	MinP          float64 // keep tokens at least this times as likely as the most likely one (Nguyen et al., 2024); at least one; 0: all
-	RepeatPenalty float64 // divides positive and multiplies negative logits of recent tokens (Keskar et al., 2019); 1: off
+	RepeatPenalty float64 // divides positive and multiplies negative logits of recent tokens (Keskar et al., 2019); 0.01 to 100; 1: off
 	RepeatLast    int     // how many tokens count as recent
 	Seed          int64   // RandomSeed: another one in each run
 }
@@ -41,6 +41,10 @@ func Default() Params {
 // maxRepeatLast bounds the window, which is allocated whole.
 const maxRepeatLast = 1 << 20
 
+// maxPenalty bounds the repeat penalty in both directions. Logits are some tens, so that beyond it a token never
+// comes, or always, and what does not come out of a division is the flag's doing and not the model's.
+const maxPenalty = 100
+
 func (p Params) validate() error {
 	for _, f := range []struct {
 		flag  string
@@ -51,7 +55,7 @@ func (p Params) validate() error {
 		{"--temp", p.Temp, finite(p.Temp), "a finite number"},
 		{"--top-p", p.TopP, 0 <= p.TopP && p.TopP <= 1, "0 to 1"},
 		{"--min-p", p.MinP, 0 <= p.MinP && finite(p.MinP), "0 or more"},
-		{"--repeat-penalty", p.RepeatPenalty, 0 < p.RepeatPenalty && finite(p.RepeatPenalty), "more than 0; 1 switches it off"},
+		{"--repeat-penalty", p.RepeatPenalty, 1.0/maxPenalty <= p.RepeatPenalty && p.RepeatPenalty <= maxPenalty, fmt.Sprintf("%v to %v; 1 switches it off", 1.0/maxPenalty, maxPenalty)},
 		{"--repeat-last", p.RepeatLast, 0 <= p.RepeatLast && p.RepeatLast <= maxRepeatLast, fmt.Sprintf("0 to %d", maxRepeatLast)},
 	} {
 		if !f.ok {

@@ -86,6 +86,12 @@ func TestStages(t *testing.T) {
 			[]int32{0, 1, 2, 3, 4}, []float64{.2, .2, .2, .2, .2}},
 		{"repeat comes before greedy", with(func(p *Params) { p.Temp, p.RepeatPenalty, p.RepeatLast = 0, 50, 64 }), []float32{1, 2, 1.5}, []int32{1},
 			[]int32{2}, []float64{1}},
+		{"repeat .5, huge logits", with(func(p *Params) { p.RepeatPenalty, p.RepeatLast = .5, 64 }), []float32{math.MaxFloat32, math.MaxFloat32}, []int32{0},
+			[]int32{0, 1}, []float64{.5, .5}},
+		{"repeat 50, huge negative logits", with(func(p *Params) { p.RepeatPenalty, p.RepeatLast = 50, 64 }), []float32{-math.MaxFloat32, -math.MaxFloat32}, []int32{0},
+			[]int32{0, 1}, []float64{.5, .5}},
+		{"repeat .5, -Inf cannot come", with(func(p *Params) { p.RepeatPenalty, p.RepeatLast = .5, 64 }), []float32{float32(math.Inf(-1)), 0}, []int32{0},
+			[]int32{1}, []float64{1}},
 		// Alone, top-p .6 of rising keeps 3 and 2 (.7); after top-k 2 it needs only .6 of .7, and 3 alone has 4/7.
 		{"top-p is over what top-k left", with(func(p *Params) { p.TopK, p.TopP = 2, .57 }), rising, nil, []int32{3}, []float64{1}},
 		// Squared, .4 and .3 have .83 of the mass, and top-p .8 would drop 1.
@@ -158,6 +164,10 @@ func TestNewRefuses(t *testing.T) {
 		{with(func(p *Params) { p.RepeatPenalty = 0 }), 1, "--repeat-penalty 0: "},
 		{with(func(p *Params) { p.RepeatPenalty = nan }), 1, "--repeat-penalty NaN: "},
 		{with(func(p *Params) { p.RepeatPenalty = inf }), 1, "--repeat-penalty +Inf: "},
+		{with(func(p *Params) { p.RepeatPenalty = -1 }), 1, "--repeat-penalty -1: "},
+		{with(func(p *Params) { p.RepeatPenalty = 1e-320 }), 1, "--repeat-penalty 1e-320: expected 0.01 to 100; "},
+		{with(func(p *Params) { p.RepeatPenalty = math.Nextafter(.01, 0) }), 1, "--repeat-penalty 0.009"},
+		{with(func(p *Params) { p.RepeatPenalty = math.Nextafter(100, inf) }), 1, "--repeat-penalty 100.0"},
 		{with(func(p *Params) { p.RepeatLast = -1 }), 1, "--repeat-last -1: "},
 		{with(func(p *Params) { p.RepeatLast = 1 << 40 }), 1, "--repeat-last 1099511627776: expected 0 to 1048576"},
 		{off(), 0, "vocabulary of 0 tokens"},
@@ -168,6 +178,13 @@ func TestNewRefuses(t *testing.T) {
 		if _, err := New(tt.params, tt.vocab); err == nil || !strings.HasPrefix(err.Error(), tt.want) {
 			t.Errorf("got %v, want %s…", err, tt.want)
 		}
+	}
+}
+
+// The bounds of the repeat penalty themselves are taken.
+func TestPenaltyBounds(t *testing.T) {
+	for _, penalty := range []float64{.01, 100} {
+		newSampler(t, with(func(p *Params) { p.RepeatPenalty = penalty }), 1)
 	}
 }
 
@@ -191,8 +208,12 @@ func TestSampleRefuses(t *testing.T) {
 		{late(inf), "step 7: the logit of token 1000 is +Inf"},
 	}
 	for _, tt := range tests {
-		for _, p := range []Params{Default(), off(), with(func(p *Params) { p.Temp = 0 })} {
+		repeat := with(func(p *Params) { p.RepeatPenalty, p.RepeatLast = 2, 2000 })
+		for _, p := range []Params{Default(), off(), with(func(p *Params) { p.Temp = 0 }), repeat} {
 			s := newSampler(t, p, len(tt.logits))
+			for id := range tt.logits {
+				s.Accept(int32(id))
+			}
 			if _, err := s.Sample(7, tt.logits); err == nil || !strings.HasPrefix(err.Error(), tt.want) {
 				t.Errorf("got %v, want %s…", err, tt.want)
 			}
