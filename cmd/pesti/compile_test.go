@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
@@ -8,8 +9,10 @@ import (
 	"testing"
 
 	"pesti/exec/cpu/isa"
+	"pesti/exec/plan"
 	"pesti/gguf"
 	"pesti/lower"
+	"pesti/lower/memplan"
 )
 
 func TestCompile(t *testing.T) {
@@ -84,6 +87,48 @@ func TestCompileOptions(t *testing.T) {
 		if text := readFile(t, plan); !strings.Contains(text, c.has) {
 			t.Errorf("compile %s: the plan does not say %q:\n%s", c.args, c.has, text[:min(len(text), 800)])
 		}
+	}
+}
+
+// TestCompileWithPlanner has each planner of buffers place those of the demo: where they lie differs,
+// and what they hold does not. By default it is the smallest arena.
+func TestCompileWithPlanner(t *testing.T) {
+	dir := t.TempDir()
+	compiled := func(args ...string) *plan.Plan {
+		t.Helper()
+		path := filepath.Join(dir, "x.plan")
+		ok(t, append([]string{"compile", "demo", "-o", path}, args...)...)
+		ok(t, "plan", "verify", path)
+		p, err := plan.Parse([]byte(readFile(t, path)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	best := compiled()
+	arenas := map[int64]bool{}
+	for _, name := range memplan.Planners() {
+		p := compiled("--planner", name)
+		arenas[p.Memory.Arena] = true
+		if p.Memory.Arena < best.Memory.Arena || p.Memory.ArenaLowerBound != best.Memory.ArenaLowerBound {
+			t.Errorf("--planner %s: arena %d of bound %d, and %d of %d by default", name, p.Memory.Arena, p.Memory.ArenaLowerBound, best.Memory.Arena, best.Memory.ArenaLowerBound)
+		}
+		p.Memory = best.Memory
+		for i := range p.Programs {
+			for k := range p.Programs[i].Buffers {
+				p.Programs[i].Buffers[k].Offset = best.Programs[i].Buffers[k].Offset
+			}
+		}
+		if !bytes.Equal(plan.Print(p), plan.Print(best)) {
+			t.Errorf("--planner %s changes more than where buffers lie", name)
+		}
+	}
+	if len(arenas) < 2 {
+		t.Errorf("all planners need arenas of %v", arenas)
+	}
+	pesti("compile", "demo", "-o", filepath.Join(dir, "y.plan"), "--planner", "best").fails(t, exitUsage, "--planner", "expected one of size-best-fit, ")
+	if got := ok(t, "__completeNoDesc", "compile", "--planner", "s"); !strings.Contains(got, "squeaky-wheel\n") {
+		t.Errorf("completes to %q", got)
 	}
 }
 

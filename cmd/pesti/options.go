@@ -14,6 +14,7 @@ import (
 	"pesti/exec/cpu/kernel"
 	"pesti/frontend"
 	"pesti/lower"
+	"pesti/lower/memplan"
 )
 
 // isaVariable is the environment variable that caps the instruction set.
@@ -22,6 +23,7 @@ const isaVariable = "PESTI_ISA"
 // compileFlags are the options of a compilation, which all verbs that compile share.
 type compileFlags struct {
 	target, precision, kv, isa      choice
+	planner                         choice
 	ctx, ubatch, sequences, threads count
 	passes, dump                    string
 	values                          []string
@@ -47,6 +49,7 @@ func newCompileFlags(precision string) *compileFlags {
 		precision: choice{precision, []string{"exact", "fast"}},
 		kv:        choice{"", []string{"f32", "f16"}},
 		isa:       choice{"", isas},
+		planner:   choice{"", memplan.Planners()},
 		ctx:       count{0, 1},
 		ubatch:    count{0, 1},
 		sequences: count{1, 1},
@@ -62,6 +65,7 @@ func newCompileFlags(precision string) *compileFlags {
 	c.set.VarP(&c.threads, "threads", "t", "most workers")
 	c.set.Var(&c.isa, "isa", "instruction set, at most what "+isaVariable+" says (default the best one)")
 	c.set.StringVar(&c.passes, "passes", "", "passes to leave out: a `LIST` of -name,-name, or none for all that can be")
+	c.set.Var(&c.planner, "planner", "the one planner of buffers, by `NAME`, to see its arena (default all, and the best of them)")
 	c.set.StringSliceVar(&c.values, "values", nil, "`PATTERN` of values to keep for dump, such as 'blk.3.*'")
 	c.set.BoolVar(&c.verify, "verify", false, "verify the graph after every pass")
 	c.set.BoolVar(&c.explain, "explain", false, "tell on standard error what each pass did where, or why it did not")
@@ -104,7 +108,7 @@ func (c *compileFlags) options(a *app) (lower.Options, error) {
 	return lower.Options{
 		Target: c.target.word, ISA: set, Precision: c.precision.word, KV: c.kv.word,
 		Ctx: c.ctx.n, Ubatch: c.ubatch.n, Sequences: c.sequences.n, Threads: int(c.threads.n),
-		Passes: c.passes, Outputs: c.values, Verify: c.verify,
+		Passes: c.passes, Planner: c.planner.word, Outputs: c.values, Verify: c.verify,
 	}, nil
 }
 

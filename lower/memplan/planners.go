@@ -11,12 +11,12 @@ var planners = []struct {
 	name string
 	run  func(p *problem, best layout, opts Options) layout
 }{
-	{"size best fit", greedy(bySize, bestFit)},
-	{"size first fit", greedy(bySize, firstFit)},
+	{"size-best-fit", greedy(bySize, bestFit)},
+	{"size-first-fit", greedy(bySize, firstFit)},
 	{"duration", greedy(byDuration, firstFit)},
 	{"breadth", greedy(byBreadth, firstFit)},
-	{"execution order", greedy(byExecution, firstFit)},
-	{"squeaky wheel", squeakyWheel},
+	{"execution-order", greedy(byExecution, firstFit)},
+	{"squeaky-wheel", squeakyWheel},
 }
 
 // Planners returns the names of the portfolio, in its order.
