@@ -10,42 +10,53 @@ import (
 	"pesti/exec/plan"
 	"pesti/frontend"
 	"pesti/frontend/tokenizer"
+	"pesti/lower"
 )
 
+// compileOptions are the flags of compile, besides those of all verbs that compile.
+type compileOptions struct {
+	out, dump             string
+	hash, verify, explain bool
+	flags                 *compileFlags
+}
+
 func (a *app) compile() *cobra.Command {
-	var out string
-	var whole bool
-	var flags *compileFlags
+	o := &compileOptions{}
 	cmd := a.verb("compile MODEL -o FILE.plan", "Compile a model to a plan",
 		`  pesti compile model.gguf -o model.plan --ctx 4096
   pesti compile model.gguf -o model.plan --explain --dump passes`,
 		arity{1, 1, "MODEL"}, a.interruptible(func(cmd *cobra.Command, args []string) error {
-			if out == "" {
+			if o.out == "" {
 				return usagef("pesti compile: expected -o FILE.plan, the file to write")
 			}
-			return a.compileTo(cmd.Context(), out, args[0], whole, flags)
+			return a.compileTo(cmd.Context(), args[0], o)
 		}))
 	cmd.Long = cmd.Short + `.
 
 A plan for dump shows what comes out of each block: it needs --values 'blk.*.out'.
 Of the lowering passes, which run for each program of the plan, --explain tells what they did for
 the largest. Equal layers are one line, in which N stands for the layer.`
-	cmd.Flags().StringVarP(&out, "output", "o", "", "the plan `FILE` to write; - is standard output")
-	cmd.Flags().BoolVar(&whole, "hash", false, "read all weights of a file above 1 GiB for the plan's digest, not only samples")
-	flags = addCompileFlags(cmd, "fast")
+	f := cmd.Flags()
+	f.StringVarP(&o.out, "output", "o", "", "the plan `FILE` to write; - is standard output")
+	f.BoolVar(&o.hash, "hash", false, "read all weights of a file above 1 GiB for the plan's digest, not only samples")
+	f.BoolVar(&o.verify, "verify", false, "verify the graph after every pass")
+	f.BoolVar(&o.explain, "explain", false, "tell on standard error what each pass did where, or why it did not")
+	f.StringVar(&o.dump, "dump", "", "`DIR` for the graph's text after each pass that changed it, and index.html with all of them side by side")
+	o.flags = addCompileFlags(cmd, "fast")
+	o.flags.addValues(cmd, "`PATTERN` of values that the plan keeps for dump, such as 'blk.3.*'")
 	return cmd
 }
 
 // wholeDigest is the size up to which compile reads all weights: about a second.
 const wholeDigest = 1 << 30
 
-// compileTo compiles the model called name and writes the plan to path, with a digest of all
-// weights if whole.
-func (a *app) compileTo(ctx context.Context, path, name string, whole bool, flags *compileFlags) error {
-	o, err := flags.options(a)
+// compileTo compiles the model called name and writes the plan, with a digest of the weights.
+func (a *app) compileTo(ctx context.Context, name string, o *compileOptions) error {
+	options, err := o.flags.options(a)
 	if err != nil {
 		return err
 	}
+	options.Verify = o.verify
 	f, err := a.openModel(name)
 	if err != nil {
 		return err
@@ -59,7 +70,7 @@ func (a *app) compileTo(ctx context.Context, path, name string, whole bool, flag
 	if _, err := tokenizer.FromGGUF(f); err != nil { // the plan can still run on ids
 		a.warn([]string{err.Error() + "; run and tokenize will refuse this model"})
 	}
-	if o.File, err = modelPath(path, name); err != nil {
+	if options.File, err = modelPath(o.out, name); err != nil {
 		return err
 	}
 
@@ -70,10 +81,10 @@ func (a *app) compileTo(ctx context.Context, path, name string, whole bool, flag
 	}
 	data := make(chan digest, 1)
 	go func() {
-		text, err := digestWeights(f, whole || f.Size <= wholeDigest)
+		text, err := digestWeights(f, o.hash || f.Size <= wholeDigest)
 		data <- digest{text, err}
 	}()
-	res, err := flags.compile(a, m, o)
+	res, err := a.compileStages(m, options, o)
 	a.progress("reading the weights of %s", name)
 	d := <-data // before f is closed
 	a.progress("")
@@ -85,7 +96,7 @@ func (a *app) compileTo(ctx context.Context, path, name string, whole bool, flag
 	}
 	p := res.Plan
 	p.Model.Data = d.text
-	err = a.output(ctx, path, func(w io.Writer) error {
+	err = a.output(ctx, o.out, func(w io.Writer) error {
 		_, err := w.Write(plan.Print(p))
 		return err
 	})
@@ -97,6 +108,29 @@ func (a *app) compileTo(ctx context.Context, path, name string, whole bool, flag
 		steps += g.Steps
 	}
 	fmt.Fprintf(a.stderr, "%s: %d programs, %d steps, arena %s (bound %s), state %s\n",
-		path, len(p.Programs), steps, plan.HumanBytes(memory.Arena), plan.HumanBytes(memory.ArenaLowerBound), plan.HumanBytes(memory.State))
+		o.out, len(p.Programs), steps, plan.HumanBytes(memory.Arena), plan.HumanBytes(memory.ArenaLowerBound), plan.HumanBytes(memory.State))
 	return nil
+}
+
+// compileStages compiles m, and dumps and explains where the flags say so.
+func (a *app) compileStages(m *frontend.Model, options lower.Options, o *compileOptions) (*lower.Result, error) {
+	var d *stageDump
+	if o.dump != "" {
+		var err error
+		if d, err = newStageDump(o.dump); err != nil {
+			return nil, err
+		}
+		options.Dump = d.stage
+	}
+	res, err := lower.Compile(m, options)
+	if err != nil {
+		return nil, about(m.File.Path, err)
+	}
+	if o.explain {
+		explain(a.stderr, res.Notes, options.Passes)
+	}
+	if d != nil {
+		err = d.page(res.Plan)
+	}
+	return res, err
 }

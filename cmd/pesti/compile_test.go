@@ -152,9 +152,22 @@ func TestCompileDumpsAndExplains(t *testing.T) {
 			t.Errorf("the page has no %s", anchor)
 		}
 	}
+	// What an earlier dump left goes, and nothing else.
+	for _, name := range []string{"99-decode.fuse_qkv.txt", "07-graph.txt", "notes.txt", "01-notes.txt", "1-cse.txt", "01-cse.txt.bak"} {
+		saveFile(t, filepath.Join(dir, name), "")
+	}
+	pesti("compile", "demo", "-o", plan, "--dump", dir, "--passes", "bogus").fails(t, 2, "bogus")
+	if readFile(t, names[0]) == "" {
+		t.Error("a compilation that failed removed the dump before it")
+	}
 	ok(t, "compile", "demo", "-o", plan, "--dump", dir)
 	if readFile(t, filepath.Join(dir, "index.html")) != page {
 		t.Error("two compilations wrote different pages")
+	}
+	want := append(slices.Clone(names), filepath.Join(dir, "notes.txt"), filepath.Join(dir, "01-notes.txt"), filepath.Join(dir, "1-cse.txt"))
+	slices.Sort(want)
+	if got, _ := filepath.Glob(filepath.Join(dir, "*.txt")); !slices.Equal(got, want) {
+		t.Errorf("a second dump leaves %q, want %q", got, want)
 	}
 	var last string
 	for i, n := range names {

@@ -66,6 +66,7 @@ func (a *app) dump() *cobra.Command {
 	f.StringVarP(&dir, "output", "o", "", "`DIR` to write .npy files to")
 	f.StringVar(&model, "model", "", "`MODEL` of a PLAN, where it is not where the plan says")
 	flags = addCompileFlags(cmd, "exact")
+	flags.addValues(cmd, "`PATTERN` of values to write besides, such as 'blk.3.*'")
 	return cmd
 }
 

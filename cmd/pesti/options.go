@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -12,7 +11,6 @@ import (
 
 	"pesti/exec/cpu/isa"
 	"pesti/exec/cpu/kernel"
-	"pesti/frontend"
 	"pesti/lower"
 	"pesti/lower/memplan"
 )
@@ -20,14 +18,13 @@ import (
 // isaVariable is the environment variable that caps the instruction set.
 const isaVariable = "PESTI_ISA"
 
-// compileFlags are the options of a compilation, which all verbs that compile share.
+// compileFlags are the options of a compilation, which all verbs that compile share, but for values.
 type compileFlags struct {
 	target, precision, kv, isa      choice
 	planner                         choice
 	ctx, ubatch, sequences, threads count
-	passes, dump                    string
+	passes                          string
 	values                          []string
-	verify, explain                 bool
 
 	set *pflag.FlagSet // these flags alone
 }
@@ -66,15 +63,17 @@ func newCompileFlags(precision string) *compileFlags {
 	c.set.Var(&c.isa, "isa", "instruction set, at most what "+isaVariable+" says (default the best one)")
 	c.set.StringVar(&c.passes, "passes", "", "passes to leave out: a `LIST` of -name,-name, or none for all that can be")
 	c.set.Var(&c.planner, "planner", "the one planner of buffers, by `NAME`, to see its arena (default all, and the best of them)")
-	c.set.StringSliceVar(&c.values, "values", nil, "`PATTERN` of values to keep for dump, such as 'blk.3.*'")
-	c.set.BoolVar(&c.verify, "verify", false, "verify the graph after every pass")
-	c.set.BoolVar(&c.explain, "explain", false, "tell on standard error what each pass did where, or why it did not")
-	c.set.StringVar(&c.dump, "dump", "", "`DIR` for the graph's text after each pass that changed it, and index.html with all of them side by side")
 	// In help a default of 0 would be a riddle; the texts tell.
 	for _, name := range []string{"ctx", "ubatch"} {
 		c.set.Lookup(name).DefValue = ""
 	}
 	return c
+}
+
+// addValues gives cmd the option that names values to keep, for verbs whose plan or output shows them.
+func (c *compileFlags) addValues(cmd *cobra.Command, help string) {
+	c.set.StringSliceVar(&c.values, "values", nil, help)
+	cmd.Flags().AddFlag(c.set.Lookup("values"))
 }
 
 // modelOnly returns a usage error if an option is given that a finished plan cannot take.
@@ -108,30 +107,8 @@ func (c *compileFlags) options(a *app) (lower.Options, error) {
 	return lower.Options{
 		Target: c.target.word, ISA: set, Precision: c.precision.word, KV: c.kv.word,
 		Ctx: c.ctx.n, Ubatch: c.ubatch.n, Sequences: c.sequences.n, Threads: int(c.threads.n),
-		Passes: c.passes, Planner: c.planner.word, Outputs: c.values, Verify: c.verify,
+		Passes: c.passes, Planner: c.planner.word, Outputs: c.values,
 	}, nil
-}
-
-// compile compiles m, and dumps and explains where the flags say so.
-func (c *compileFlags) compile(a *app, m *frontend.Model, o lower.Options) (*lower.Result, error) {
-	d := &stageDump{dir: c.dump}
-	if c.dump != "" {
-		if err := os.MkdirAll(c.dump, 0o777); err != nil {
-			return nil, cannot("made", c.dump, err)
-		}
-		o.Dump = d.stage
-	}
-	res, err := lower.Compile(m, o)
-	if err != nil {
-		return nil, about(m.File.Path, err)
-	}
-	if c.explain {
-		explain(a.stderr, res.Notes, o.Passes)
-	}
-	if c.dump != "" {
-		err = d.page(res.Plan)
-	}
-	return res, err
 }
 
 // chooseISA returns the instruction set to compile for: the one asked for, or the best that the

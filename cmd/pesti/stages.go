@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -21,6 +22,11 @@ type stageDump struct {
 	err    error // the first
 }
 
+// newStageDump makes the folder, if it is not there.
+func newStageDump(dir string) (*stageDump, error) {
+	return &stageDump{dir: dir}, cannot("made", dir, os.MkdirAll(dir, 0o777))
+}
+
 // graphStages is the group of the stages that all programs share.
 const graphStages = "graph"
 
@@ -30,9 +36,11 @@ func (d *stageDump) stage(name, text string) {
 	if program, pass, found := strings.Cut(name, "."); found {
 		s.Group, s.Name = program, pass
 	}
-	passes := lower.Passes()
-	if i := slices.IndexFunc(passes, func(p graphpass.Pass) bool { return p.Name == s.Name }); i >= 0 {
-		s.Doc = passes[i].Doc
+	if p := passNamed(s.Name); p != nil {
+		s.Doc = p.Doc
+	}
+	if len(d.stages) == 0 {
+		d.err = d.clear()
 	}
 	d.write(fmt.Sprintf("%02d-%s.txt", len(d.stages), name), []byte(text))
 	d.stages = append(d.stages, s)
@@ -43,6 +51,38 @@ func (d *stageDump) write(name string, text []byte) {
 	if err := os.WriteFile(path, text, 0o666); err != nil && d.err == nil {
 		d.err = cannot("written", path, err)
 	}
+}
+
+// stageText is the form of the names of the stages' files.
+var stageText = regexp.MustCompile(`^[0-9]{2,}-(?:[a-z]+\.)?([a-z_0-9]+)\.txt$`)
+
+// clear removes the texts of an earlier dump: those of passes that change nothing this time would
+// look like stages of this compilation.
+func (d *stageDump) clear() error {
+	entries, err := os.ReadDir(d.dir)
+	if err != nil {
+		return cannot("read", d.dir, err)
+	}
+	for _, e := range entries {
+		m := stageText.FindStringSubmatch(e.Name())
+		if m == nil || m[1] != graphStages && passNamed(m[1]) == nil {
+			continue
+		}
+		path := filepath.Join(d.dir, e.Name())
+		if err := os.Remove(path); err != nil {
+			return cannot("removed", path, err)
+		}
+	}
+	return nil
+}
+
+// passNamed returns the pass of that name, nil if there is none.
+func passNamed(name string) *graphpass.Pass {
+	passes := lower.Passes()
+	if i := slices.IndexFunc(passes, func(p graphpass.Pass) bool { return p.Name == name }); i >= 0 {
+		return &passes[i]
+	}
+	return nil
 }
 
 // page writes the page of all stages. Behind the passes of each program come its steps.

@@ -20,7 +20,6 @@ type subject struct {
 	app     *app
 	name    string // of the MODEL or PLAN, as given
 	file    *gguf.File
-	flags   *compileFlags
 	options lower.Options
 	plan    *plan.Plan // nil for a MODEL that is not compiled yet
 	threads int
@@ -29,7 +28,7 @@ type subject struct {
 
 // open opens a MODEL or PLAN and checks that the options given go with it.
 func (a *app) open(name, model string, flags *compileFlags) (*subject, error) {
-	s := &subject{app: a, name: name, flags: flags, threads: int(flags.threads.n)}
+	s := &subject{app: a, name: name, threads: int(flags.threads.n)}
 	var err error
 	if isPlan(name) {
 		if s.plan, s.threads, err = readPlan(name, flags); err != nil {
@@ -97,9 +96,9 @@ func (s *subject) compile(adjust func(o *lower.Options, p *frontend.Params)) (*l
 	if adjust != nil {
 		adjust(&s.options, m.Params)
 	}
-	res, err := s.flags.compile(s.app, m, s.options)
+	res, err := lower.Compile(m, s.options)
 	if err != nil {
-		return nil, err
+		return nil, about(m.File.Path, err)
 	}
 	s.plan = res.Plan
 	return res, nil
