@@ -26,16 +26,14 @@ func main() {
 	// Else the runtime ends the process, with no chance to end quietly, when a reader such as
 	// head has enough.
 	signal.Ignore(syscall.SIGPIPE)
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	context.AfterFunc(ctx, stop) // a second interrupt ends the process at once
-	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv))
+	os.Exit(run(untilSignal(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv))
 }
 
 // Exit codes.
 const (
 	exitError       = 1
 	exitUsage       = 2
-	exitInterrupted = 130 // 128 + SIGINT, as shells have it
+	exitInterrupted = 130 // by an interrupt; other signals have theirs
 )
 
 // An app is what verbs see of the outside world.
@@ -67,6 +65,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	code, message := verdict(err)
 	if message {
 		fmt.Fprintf(stderr, "pesti: %s\n", oneLine(err.Error()))
+	}
+	if code == exitInterrupted {
+		return stoppedCode(ctx)
 	}
 	return code
 }

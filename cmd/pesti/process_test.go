@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -90,14 +91,16 @@ func TestProcess(t *testing.T) {
 		t.Errorf("a reader of 10 bytes gets %q, exit code %d, says %q; want %q, 0 and nothing", got, code, &head.err, text[:10])
 	}
 
-	stopped := start(t, append(endless, "--passes", "none")...) // slow, so that the end does not come first
-	stopped.read(t, 10)
-	if err := stopped.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
-	io.Copy(io.Discard, stopped.out)
-	if code := stopped.exitCode(); code != exitInterrupted || !strings.Contains(stopped.err.String(), "stopped by interrupt") {
-		t.Errorf("an interrupt: exit code %d, says %q", code, &stopped.err)
+	for signal, code := range map[os.Signal]int{os.Interrupt: 130, syscall.SIGTERM: 143, syscall.SIGHUP: 129} {
+		p := start(t, append(endless, "--passes", "none")...) // slow, so that the end does not come first
+		p.read(t, 10)
+		if err := p.Process.Signal(signal); err != nil {
+			t.Fatal(err)
+		}
+		io.Copy(io.Discard, p.out)
+		if got := p.exitCode(); got != code || !strings.Contains(p.err.String(), "stopped by interrupt") {
+			t.Errorf("%v: exit code %d, want %d; says %q", signal, got, code, &p.err)
+		}
 	}
 
 	waiting := start(t, "tokenize", "demo", "--bogus")

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// A stopped is why a context ended: a signal came.
+type stopped syscall.Signal
+
+func (s stopped) Error() string { return syscall.Signal(s).String() }
+
+// untilSignal returns a context that ends when the user or the system asks the program to. A second
+// signal ends the process at once.
+func untilSignal() context.Context {
+	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // as it is under nohup
+		ends = append(ends, syscall.SIGHUP)
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	got := make(chan os.Signal, 1)
+	signal.Notify(got, ends...)
+	go func() {
+		n, _ := (<-got).(syscall.Signal)
+		signal.Stop(got)
+		cancel(stopped(n))
+	}()
+	return ctx
+}
+
+// stoppedCode returns the exit code of a verb that ended because its context did: 128 and the number
+// of the signal, as shells have it.
+func stoppedCode(ctx context.Context) int {
+	if s, ok := context.Cause(ctx).(stopped); ok {
+		return 128 + int(s)
+	}
+	return exitInterrupted
+}
