@@ -9,6 +9,7 @@ func (t *Tokenizer) index(c *Config) {
 	}
 	// Backwards, so that of equal ones the first stays.
 	t.ids = make(map[string]int32, len(t.tokens))
+	always, parsed := map[string]int32{}, map[string]int32{}
 	for i, s := range slices.Backward(t.tokens) {
 		id := int32(i)
 		switch t.types[i] {
@@ -18,12 +19,12 @@ func (t *Tokenizer) index(c *Config) {
 			t.ids[s] = id
 		case typeUserDefined:
 			raw := string(t.appendToken(nil, id))
-			t.always.add(raw, id)
-			t.parsed.add(raw, id)
+			always[raw], parsed[raw] = id, id
 		case typeUnknown, typeControl:
-			t.parsed.add(s, id)
+			parsed[s] = id
 		}
 	}
+	t.always, t.parsed = newSpecials(always), newSpecials(parsed)
 	if t.unk >= 0 && t.types[t.unk] == typeControl {
 		// GPT-2's followers name their end of text, which must not come from
 		// what happens to stand in a text.

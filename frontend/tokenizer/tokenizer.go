@@ -20,8 +20,8 @@ type Tokenizer struct {
 	ids     map[string]int32 // ordinary tokens
 	ranks   map[string]int32 // merges, "left right"
 	byteIDs [256]int32       // the token of each byte, −1 for none
-	always  specials         // user-defined tokens
-	parsed  specials         // these and control tokens
+	always  *specials        // user-defined tokens
+	parsed  *specials        // these and control tokens
 
 	bos        int32 // −1 for none
 	unk        int32 // stands for a byte without a token; −1 for none
@@ -63,21 +63,15 @@ func (t *Tokenizer) Warnings() []string { return slices.Clone(t.warnings) }
 // are common.
 func (t *Tokenizer) Encode(text []byte, o Options) ([]int32, error) {
 	e := encoder{t: t, spaceFirst: t.spaceFirst}
-	special := &t.always
+	special := t.always
 	if o.ParseSpecial {
-		special = &t.parsed
+		special = t.parsed
 	}
 	from := 0
-	for i := 0; i < len(text); {
-		id, n := special.at(text[i:])
-		if n == 0 {
-			i++
-			continue
-		}
-		e.ordinary(text[from:i], from)
-		e.ids = append(e.ids, id)
-		i += n
-		from = i
+	for at, token := range special.in(text) {
+		e.ordinary(text[from:at], from)
+		e.ids = append(e.ids, token.id)
+		from = at + token.length
 	}
 	e.ordinary(text[from:], from)
 	if e.err != nil {

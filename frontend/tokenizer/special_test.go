@@ -1,0 +1,92 @@
+package tokenizer
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestSpecials holds what the automaton finds against a search that tries all tokens everywhere.
+func TestSpecials(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	draw := func(most int) string {
+		b := make([]byte, rng.IntN(most+1))
+		for i := range b {
+			b[i] = "ab\xff"[rng.IntN(3)]
+		}
+		return string(b)
+	}
+	found := 0
+	for range 3000 {
+		ids := map[string]int32{}
+		for range rng.IntN(8) {
+			ids[draw(6)] = rng.Int32N(100)
+		}
+		text := draw(30)
+		type place struct{ at, length, id int }
+		var want, got []place
+		for i := 0; i < len(text); {
+			longest := 0
+			for token := range ids {
+				if strings.HasPrefix(text[i:], token) {
+					longest = max(longest, len(token))
+				}
+			}
+			if longest > 0 {
+				want = append(want, place{i, longest, int(ids[text[i:i+longest]])})
+			}
+			i += max(longest, 1)
+		}
+		for at, token := range newSpecials(ids).in([]byte(text)) {
+			got = append(got, place{at, token.length, int(token.id)})
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("%q in %q: %v, want %v", ids, text, got, want)
+		}
+		found += len(got)
+	}
+	if found < 3000 {
+		t.Errorf("%d tokens found", found)
+	}
+}
+
+// TestHostileSpecials has control tokens that a search from each place, by length or by byte, looks
+// for in vain.
+func TestHostileSpecials(t *testing.T) {
+	const tokens, length = 1498, 200_000
+	text := bytes.Repeat([]byte("a"), length)
+	for _, c := range []struct {
+		name  string
+		token func(n int) string
+		want  int // ids of the text
+	}{
+		{"the end differs", func(n int) string { return strings.Repeat("a", n) + "b" }, length},
+		{"the start differs", func(n int) string { return "b" + strings.Repeat("a", n) }, length},
+		{"the middle differs", func(n int) string { return strings.Repeat("a", n) + "b" + strings.Repeat("a", tokens-n) }, length},
+		{"all are there", func(n int) string { return strings.Repeat("a", n) }, (length + tokens - 1) / tokens},
+	} {
+		config := spm(map[string]float32{"a": 0})
+		config.AddSpacePrefix = new(bool)
+		for n := range tokens {
+			config.Tokens = append(config.Tokens, c.token(n+1))
+			config.Scores, config.Types = append(config.Scores, 0), append(config.Types, typeControl)
+		}
+		best := time.Hour
+		for range 3 { // other work may share the processors
+			start := time.Now()
+			ids, err := make1(t, config).Encode(text, Options{ParseSpecial: true})
+			if err != nil || len(ids) != c.want {
+				t.Errorf("%s: %d ids, %v; want %d", c.name, len(ids), err, c.want)
+			}
+			if best = min(best, time.Since(start)); best < time.Second {
+				break
+			}
+		}
+		if best > time.Second {
+			t.Errorf("%s: took %v; want < 1s", c.name, best)
+		}
+	}
+}
