@@ -74,7 +74,7 @@ func benchTests(o *benchOptions) ([]benchResult, error) {
 		}
 	}
 	if len(tests) == 0 {
-		return nil, usagef("pesti bench: found no test, expected -p or -n above 0")
+		return nil, usagef("found no test, expected -p or -n above 0")
 	}
 	return tests, nil
 }

@@ -115,7 +115,7 @@ func (o *checkOptions) tokens(s *subject) ([]int32, error) {
 		}
 	}
 	if given != 1 {
-		return nil, usagef("pesti check: expected one of -p TEXT, -f FILE and --ids LIST")
+		return nil, usagef("expected one of -p TEXT, -f FILE and --ids LIST")
 	}
 	if o.given.Changed("ids") {
 		ids, err := parseIDs(o.ids)

@@ -93,7 +93,7 @@ func (o *compareOptions) check() error {
 		}
 	}
 	if count > 1 {
-		return usagef("pesti compare: expected one of -p TEXT, -f FILE and --ids LIST")
+		return usagef("expected one of -p TEXT, -f FILE and --ids LIST")
 	}
 	if o.bisect && o.given.Changed("max-kl") {
 		return usagef("--max-kl is about logits, and --bisect compares values; expected --max-d")
@@ -213,7 +213,7 @@ func (a *app) comparedTokens(sides [2]side, o *compareOptions) ([]int32, error) 
 		}
 	}
 	if len(ids) == 0 {
-		return nil, usagef("pesti compare: no tokens, expected one of -p TEXT, -f FILE and --ids LIST")
+		return nil, usagef("no tokens, expected one of -p TEXT, -f FILE and --ids LIST")
 	}
 	for _, s := range sides {
 		if r, ok := s.(*runner); ok {

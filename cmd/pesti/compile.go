@@ -27,7 +27,7 @@ func (a *app) compile() *cobra.Command {
   pesti compile model.gguf -o model.plan --explain --dump passes`,
 		arity{1, 1, "MODEL"}, a.interruptible(func(cmd *cobra.Command, args []string) error {
 			if o.out == "" {
-				return usagef("pesti compile: expected -o FILE.plan, the file to write")
+				return usagef("expected -o FILE.plan, the file to write")
 			}
 			return a.compileTo(cmd.Context(), args[0], o)
 		}))

@@ -38,7 +38,7 @@ func (a *app) completion() *cobra.Command {
 		arity{1, 1, "one of " + strings.Join(names, ", ")}, func(cmd *cobra.Command, args []string) error {
 			i := slices.Index(names, args[0])
 			if i < 0 {
-				return usagef("pesti completion: found %q, expected one of %s", args[0], strings.Join(names, ", "))
+				return usagef("found %q, expected one of %s", args[0], strings.Join(names, ", "))
 			}
 			return shells[i].script(cmd.Root(), a.stdout)
 		})

@@ -39,9 +39,9 @@ func (a *app) convert() *cobra.Command {
 		arity{1, 1, "MODEL"}, a.interruptible(func(cmd *cobra.Command, args []string) error {
 			switch {
 			case typ.word == "":
-				return usagef("pesti convert: expected --type, one of %s", strings.Join(typ.allowed, ", "))
+				return usagef("expected --type, one of %s", strings.Join(typ.allowed, ", "))
 			case out == "":
-				return usagef("pesti convert: expected -o FILE.gguf, the file to write")
+				return usagef("expected -o FILE.gguf, the file to write")
 			}
 			f, err := a.openModel(args[0])
 			if err != nil {
@@ -65,7 +65,7 @@ which holds their values as they are.`
 func (a *app) convertTo(ctx context.Context, path string, f *gguf.File, row int) error {
 	for _, shard := range f.Paths() {
 		if sameFile(shard, path) {
-			return usagef("pesti convert: -o %s is the model itself, expected another file", path)
+			return usagef("-o %s is the model itself, expected another file", path)
 		}
 	}
 	typ := storedTypes[row].typ

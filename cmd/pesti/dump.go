@@ -36,10 +36,10 @@ func (a *app) dump() *cobra.Command {
 		arity{1, 1, "MODEL or PLAN"}, func(cmd *cobra.Command, args []string) error {
 			byIDs := cmd.Flags().Changed("ids")
 			if cmd.Flags().Changed("prompt") == byIDs {
-				return usagef("pesti dump: expected one of -p TEXT and --ids LIST")
+				return usagef("expected one of -p TEXT and --ids LIST")
 			}
 			if dir == "" {
-				return usagef("pesti dump: expected -o DIR, the folder to write")
+				return usagef("expected -o DIR, the folder to write")
 			}
 			ids, err := parseIDs(idList)
 			if err != nil {

@@ -29,15 +29,15 @@ func (a *app) inspect() *cobra.Command {
 		arity{1, 1, "MODEL"}, a.interruptible(func(cmd *cobra.Command, args []string) error {
 			switch {
 			case (extract == "") != (out == ""):
-				return usagef("pesti inspect: expected --extract TENSOR and -o FILE.npy together")
+				return usagef("expected --extract TENSOR and -o FILE.npy together")
 			case extract != "" && (tensors || check || asJSON), check && (tensors || asJSON),
 				memory && (extract != "" || check || tensors):
-				return usagef("pesti inspect: found more than one of --extract, --check, --memory and a listing (--tensors, --json), expected one")
+				return usagef("found more than one of --extract, --check, --memory and a listing (--tensors, --json), expected one")
 			case memory:
 				return a.inspectMemory(args[0], flags, asJSON)
 			}
 			if name := flags.changed(memoryFlags); name != "" {
-				return usagef("pesti inspect: found --%s without --memory, expected both", name)
+				return usagef("found --%s without --memory, expected both", name)
 			}
 			f, err := a.openModel(args[0])
 			if err != nil {

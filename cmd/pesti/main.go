@@ -54,17 +54,22 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	var err error
+	root.SetFlagErrorFunc(flagMistake)
+	cmd, err := root, error(nil)
 	if completes(args) {
 		err = addCompletions(root)
 	}
 	if err == nil {
-		err = root.ExecuteContext(ctx)
+		cmd, err = root.ExecuteContextC(ctx)
 	}
 	a.progress("")
 	code, message := verdict(err)
 	if message {
-		fmt.Fprintf(stderr, "pesti: %s\n", oneLine(err.Error()))
+		text := err.Error()
+		if code == exitUsage {
+			text = hint(cmd, text)
+		}
+		fmt.Fprintf(stderr, "pesti: %s\n", oneLine(text))
 	}
 	if code == exitInterrupted {
 		return stoppedCode(ctx)
@@ -112,7 +117,7 @@ func (a *app) group(use, short string, verbs ...*cobra.Command) *cobra.Command {
 		Short: short,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return fmt.Errorf("unknown verb %q; see %s --help", args[0], cmd.CommandPath())
+				return unknownVerb(cmd, args[0])
 			}
 			return nil
 		},
@@ -121,7 +126,7 @@ func (a *app) group(use, short string, verbs ...*cobra.Command) *cobra.Command {
 			if err := cmd.Help(); err != nil {
 				return err
 			}
-			return fmt.Errorf("%s: expected a verb", cmd.CommandPath())
+			return errors.New("expected a verb")
 		},
 	}
 	cmd.AddCommand(verbs...)
@@ -169,7 +174,7 @@ type arity struct {
 
 func (n arity) check(cmd *cobra.Command, args []string) error {
 	if len(args) < n.least || len(args) > n.most {
-		return fmt.Errorf("%s: found %d arguments, expected %s; see %s --help", cmd.CommandPath(), len(args), n.what, cmd.CommandPath())
+		return fmt.Errorf("found %d arguments, expected %s", len(args), n.what)
 	}
 	return nil
 }

@@ -255,7 +255,13 @@ func TestUsageErrors(t *testing.T) {
 				args[i] = ""
 			}
 		}
-		t.Run(c.args, func(t *testing.T) { pesti(args...).fails(t, 2, c.words) })
+		t.Run(c.args, func(t *testing.T) {
+			r := pesti(args...)
+			r.fails(t, 2, c.words, " --help")
+			if strings.HasPrefix(r.err, "pesti: pesti") {
+				t.Errorf("the error is %q and names the program twice", r.err)
+			}
+		})
 	}
 }
 
@@ -334,7 +340,7 @@ func TestHelp(t *testing.T) {
 	}
 	for _, args := range [][]string{nil, {"plan"}} {
 		r := pesti(args...)
-		if r.code != 2 || r.out != "" || !strings.Contains(r.err, "Usage:") || !strings.HasSuffix(r.err, ": expected a verb\n") {
+		if r.code != 2 || r.out != "" || !strings.Contains(r.err, "Usage:") || !strings.Contains(r.err, "\npesti: expected a verb; see pesti") {
 			t.Errorf("pesti %q: exit code %d, prints %q, says %q", args, r.code, r.out, r.err)
 		}
 	}

@@ -56,7 +56,7 @@ func newCompileFlags(precision string) *compileFlags {
 	c.set.Var(&c.target, "target", "what to compile for")
 	c.set.Var(&c.precision, "precision", "exact computes in float32, fast in integers where it can")
 	c.set.Var(&c.kv, "kv", "element type of the KV cache (default f16 in fast, f32 in exact)")
-	c.set.Var(&c.ctx, "ctx", "positions of a sequence (default 4096, or what the model was trained for)")
+	c.set.VarP(&c.ctx, "ctx", "c", "positions of a sequence (default 4096, or what the model was trained for)")
 	c.set.Var(&c.ubatch, "ubatch", "most tokens of one step (default 512)")
 	c.set.Var(&c.sequences, "sequences", "most sequences at a time")
 	c.set.VarP(&c.threads, "threads", "t", "most workers")

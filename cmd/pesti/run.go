@@ -44,7 +44,7 @@ func (a *app) run() *cobra.Command {
 				name = args[0]
 			}
 			if cmd.Flags().Changed("prompt") == cmd.Flags().Changed("file") {
-				return usagef("pesti run: expected one of -p TEXT and -f FILE")
+				return usagef("expected one of -p TEXT and -f FILE")
 			}
 			if _, err := sample.New(o.params, 1); err != nil {
 				return usage{err}

@@ -20,7 +20,7 @@ func (a *app) tokenize() *cobra.Command {
 		`  printf %s "The quick brown fox" | pesti tokenize model.gguf --ids`,
 		arity{1, 1, "MODEL"}, a.interruptible(func(cmd *cobra.Command, args []string) error {
 			if detokenize && (asIDs || noSpecial) {
-				return usagef("pesti tokenize: --detokenize takes no other option but --no-bos")
+				return usagef("--detokenize takes no other option but --no-bos")
 			}
 			tok, err := a.tokenizerOf(args[0])
 			if err != nil {

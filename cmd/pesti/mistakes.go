@@ -1,0 +1,113 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// flagValues are what flags of package pflag's types take, of which its own errors tell in terms of
+// Go. Types of this program say it themselves.
+var flagValues = map[string]string{
+	"bool":     "true or false",
+	"float64":  "a number such as 0.5",
+	"int":      "an integer of 64 bits",
+	"int64":    "an integer of 64 bits",
+	"intSlice": "integers such as 128,512",
+}
+
+// flagMistake returns an error of pflag about cmd's flags in the words of the program.
+func flagMistake(cmd *cobra.Command, err error) error {
+	var value *pflag.InvalidValueError
+	var unknown *pflag.NotExistError
+	var bare *pflag.ValueRequiredError
+	switch {
+	case errors.As(err, &value):
+		f := value.GetFlag()
+		why := fmt.Sprint(value.Unwrap())
+		var number *strconv.NumError
+		if errors.As(err, &number) {
+			why = "expected " + flagValues[f.Value.Type()]
+		}
+		return fmt.Errorf("--%s: found %.40q, %s", f.Name, value.GetValue(), why)
+	case errors.As(err, &bare):
+		kind, _ := pflag.UnquoteUsage(bare.GetFlag())
+		return fmt.Errorf("--%s: found nothing after it, expected %s", bare.GetFlag().Name, kind)
+	case errors.As(err, &unknown):
+		name := unknown.GetSpecifiedName()
+		if in := unknown.GetSpecifiedShortnames(); in != "" {
+			return fmt.Errorf("unknown flag -%s", name)
+		}
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		return fmt.Errorf("unknown flag --%s%s", name, didYouMean("--", name, names))
+	}
+	return err
+}
+
+// unknownVerb returns the error for a verb that group does not have.
+func unknownVerb(group *cobra.Command, name string) error {
+	var names []string
+	for _, verb := range group.Commands() {
+		names = append(names, verb.Name())
+	}
+	return fmt.Errorf("unknown verb %q%s", name, didYouMean("", name, names))
+}
+
+// didYouMean asks for the name that is most like the one typed, and is "" where none is.
+func didYouMean(sign, typed string, names []string) string {
+	best, least := "", 3
+	for _, name := range names {
+		d := editDistance(typed, name)
+		if short := min(len(typed), len(name)); short >= 3 && typed[:short] == name[:short] {
+			d = 1 // half a word, or one with more behind it, as others have ctx-size for ctx
+		}
+		if d < min(least, len(typed)) {
+			best, least = name, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf("; did you mean %s%s?", sign, best)
+}
+
+// editDistance returns how many bytes must be inserted, removed or replaced, or neighbours swapped,
+// to make b of a.
+func editDistance(a, b string) int {
+	rows := make([][]int, len(a)+1) // distances of the beginnings of a and b
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		for j := range rows[i] {
+			switch {
+			case i == 0 || j == 0:
+				rows[i][j] = i + j
+				continue
+			case a[i-1] == b[j-1]:
+				rows[i][j] = rows[i-1][j-1]
+				continue
+			}
+			rows[i][j] = 1 + min(rows[i-1][j], rows[i][j-1], rows[i-1][j-1])
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				rows[i][j] = min(rows[i][j], 1+rows[i-2][j-2])
+			}
+		}
+	}
+	return rows[len(a)][len(b)]
+}
+
+// hint returns a message about a mistake in a command line for cmd, with where to read on.
+func hint(cmd *cobra.Command, message string) string {
+	if strings.Contains(message, " --help") {
+		return message
+	}
+	join := "; see "
+	if strings.HasSuffix(message, "?") {
+		join = " See "
+	}
+	return message + join + cmd.CommandPath() + " --help"
+}
