@@ -9,18 +9,9 @@ import (
 
 // The bounds that "exact" meets, see CONFORMANCE.md for why they are what they are.
 const (
-	tolerance       = measure.Tolerance // of d, at every position of every layer
-	floorCountsFrom = 3e-5              // below this the float32 floor does not widen the tolerance
-	floorFactor     = 3
-	logitTolerance  = 1e-3 // of |Δlogit|
+	tolerance      = measure.Tolerance // of d, at every position of every layer
+	logitTolerance = 1e-3              // of |Δlogit|
 )
-
-func allowed(floor float64) float64 {
-	if floor > floorCountsFrom {
-		return max(tolerance, floorFactor*floor)
-	}
-	return tolerance
-}
 
 // A verdict is how a pass compares to the oracle.
 type verdict struct {
@@ -47,7 +38,7 @@ func compare(ours *ourPass, oracle *oraclePass) verdict {
 		for t := range oracle.layers[l] {
 			d := measure.Layer(ours.layers[l][t], oracle.layers[l][t], len(oracle.layers[l][t])).D
 			worst = max(worst, d)
-			if r := d / allowed(oracle.floor.Layers[l]); r > v.worst {
+			if r := d / measure.Allowed(oracle.floor.Layers[l]); r > v.worst {
 				v.worst, v.where = r, fmt.Sprintf("layer %d position %d (d %.1e)", l, t, d)
 			}
 		}

@@ -85,7 +85,7 @@ func (a *app) runBench(ctx context.Context, name string, tests []benchResult, o 
 		return err
 	}
 	defer s.file.Close()
-	if _, err := s.compile(nil); err != nil {
+	if _, err := s.compile(); err != nil {
 		return err
 	}
 	for i := range tests {

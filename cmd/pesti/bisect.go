@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -18,8 +19,8 @@ type bisection struct {
 	B        string      `json:"b"`
 	Tokens   int         `json:"tokens"`
 	MaxD     float64     `json:"max_d"`
-	Programs []string    `json:"programs"` // those of A that ran
-	Left     []string    `json:"left_out"` // those that need more tokens
+	Programs []string    `json:"programs"` // of either plan that ran
+	Left     []leftOut   `json:"left_out"` // and those that did not
 	Values   int         `json:"values"`   // that both plans compute, each as often as it was compared
 	First    *difference `json:"first"`    // null where nothing differs
 }
@@ -49,29 +50,26 @@ type stepAt struct {
 	Kernel  string `json:"kernel"`
 }
 
-// bisect runs the tokens through each program of A, and on B in steps of the same sizes, and
-// prints the first value, in the order of B's steps, that differs.
+// bisect runs the tokens through each program of either plan, on both in steps of the same sizes,
+// and prints the first value, in the order of B's steps, that differs.
 func (a *app) bisect(ctx context.Context, plans [2]*runner, ids []int32, o *compareOptions) error {
-	r := &bisection{A: plans[0].name, B: plans[1].name, Tokens: len(ids), MaxD: defaultBound(plans[0].plan, plans[1].plan), Programs: []string{}, Left: []string{}}
+	r := &bisection{A: plans[0].name, B: plans[1].name, Tokens: len(ids), MaxD: defaultBound(plans[0].plan, plans[1].plan), Programs: []string{}, Left: []leftOut{}}
 	if o.given.Changed("max-d") {
 		r.MaxD = o.maxD.x
 	}
-	for i := range plans[0].plan.Programs {
-		g := &plans[0].plan.Programs[i]
-		step := int(min(g.MaxT, plans[1].plan.Target.Ubatch, mostAtOnce, int64(len(ids))))
-		if int64(step) < g.MinT {
-			r.Left = append(r.Left, g.Name)
-			continue
-		}
-		r.Programs = append(r.Programs, g.Name)
-		for from := 0; from < len(ids) && r.First == nil; from += step {
-			if err := ctx.Err(); err != nil {
-				return err
+	rounds, left := roundsOf(len(ids), min(plans[0].plan.Target.Ubatch, plans[1].plan.Target.Ubatch), plans[:]...)
+	r.Left = append(r.Left, left...)
+	for _, round := range rounds {
+		r.Programs = append(r.Programs, round.program)
+		err := round.each(func(from, to int) error {
+			if r.First != nil {
+				return nil
 			}
-			a.progress("program %s: %d of %d tokens", g.Name, from, len(ids))
-			if err := r.run(plans, ids, from, min(from+step, len(ids))); err != nil {
-				return err
-			}
+			a.progress("program %s: %d of %d tokens", round.program, from, len(ids))
+			return cmp.Or(ctx.Err(), r.run(plans, ids, from, to))
+		})
+		if err != nil {
+			return err
 		}
 		if r.First != nil {
 			break
@@ -85,8 +83,12 @@ func (a *app) bisect(ctx context.Context, plans [2]*runner, ids []int32, o *comp
 	if err := show(); err != nil {
 		return err
 	}
-	if d := r.First; d != nil && o.given.Changed("max-d") {
+	switch d := r.First; {
+	case !o.given.Changed("max-d"):
+	case d != nil:
 		return fmt.Errorf("%s: d of %s from %s is %.2e, expected at most %g", r.B, d.Value, r.A, float64(d.D), r.MaxD)
+	case len(r.Left) > 0:
+		return fmt.Errorf("%s and %s: program %s %s, expected all to run for --max-d", r.A, r.B, r.Left[0].Program, r.Left[0].Why)
 	}
 	return nil
 }
@@ -114,8 +116,7 @@ func see(v exec.Observation) seen {
 
 // run evaluates ids[from:to] on both plans and notes the first difference.
 func (r *bisection) run(plans [2]*runner, ids []int32, from, to int) error {
-	n := to - from
-	rows := int(min(int64(n), plans[0].plan.Target.Rows, plans[1].plan.Target.Rows))
+	rows := min(to-from, plans[0].rows(to-from), plans[1].rows(to-from))
 	ours := map[string]seen{}
 	plans[0].see = func(v exec.Observation) {
 		key := valueOf(v.Name)
@@ -149,7 +150,7 @@ func (r *bisection) run(plans [2]*runner, ids []int32, from, to int) error {
 		}
 	}
 	for _, p := range plans {
-		if err := p.step(ids, from, to, rows); err != nil {
+		if err := p.step(ids, from, to, to-rows, to); err != nil {
 			return err
 		}
 	}
@@ -161,6 +162,7 @@ func (r *bisection) print(w io.Writer) error {
 	if d := r.First; d != nil {
 		fmt.Fprintf(&b, "%s differs: d %.2e at position %d, dim %d\n", d.Value, float64(d.D), d.Position, d.Dim)
 		for i, name := range []string{r.A, r.B} {
+			name = oneLine(name)
 			s := d.Steps[i]
 			fmt.Fprintf(&b, "  %s: program %s, wave %d, step %d, %s\n", name, s.Program, s.Wave, s.Step, s.Kernel)
 		}
@@ -168,8 +170,8 @@ func (r *bisection) print(w io.Writer) error {
 	} else {
 		fmt.Fprintf(&b, "no step differs by more than %g: %d values compared in %s\n", r.MaxD, r.Values, strings.Join(r.Programs, ", "))
 	}
-	if len(r.Left) > 0 && r.First == nil {
-		fmt.Fprintf(&b, "not run with %d tokens: %s\n", r.Tokens, strings.Join(r.Left, ", "))
+	if r.First == nil {
+		b.WriteString(sayLeft(r.Left))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -3,26 +3,26 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
+	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"pesti/conformance/measure"
 	"pesti/conformance/tape"
-	"pesti/frontend"
-	"pesti/lower"
 )
 
 // checkOptions are the flags of check, besides those of compile.
 type checkOptions struct {
-	prompt, promptFile, ids string
-	model                   string
-	asJSON                  bool
-	given                   *pflag.FlagSet // to ask which flags were given
+	prompt *promptFlags
+	model  string
+	asJSON bool
 }
 
 func (a *app) check() *cobra.Command {
@@ -44,23 +44,23 @@ func (a *app) check() *cobra.Command {
 
 The model's graph as its description reads, before any pass, is computed in float64 on the tape
 machine of gorgonia.org/gorgonia, which shares no arithmetic with the kernels that plans run. What
-the plan computes is held against that: for the residual stream after each block the worst
-d = max |b - a| / (|a| + median |a|), a being gorgonia's and the median over a position's dims, and
-the logits of all positions. The exit code is 1 where a bound does not hold:
+each program of the plan computes is held against that: for the residual stream after each block the
+worst d = max |b - a| / (|a| + median |a|), a being gorgonia's and the median over a position's dims,
+and the logits of all positions. The exit code is 1 where a bound does not hold:
 
 ` + boundsText() + `
-and where the most likely token is another one, unless gorgonia's best two are that close.
+and where the most likely token is another one, unless gorgonia's best two are that close. Where a
+layer exceeds 1e-4 in exact, gorgonia computes it once more in float32: if that too is far from
+float64, by more than 3e-5, three times its d is allowed in that layer.
 
-The prompt is one sequence from position 0 on. gorgonia is slow, and takes memory for the logits of
-all positions at once: some hundred tokens are sensible.`
+The prompt is one sequence from position 0 on. A program that takes more tokens at a time than it
+has is not checked, which is told. gorgonia is slow, and its memory grows with the square of the
+tokens: some hundred are sensible, and what does not fit is refused.`
+	o.prompt = addPromptFlags(cmd)
 	f := cmd.Flags()
-	f.StringVarP(&o.prompt, "prompt", "p", "", "`TEXT` to evaluate")
-	f.StringVarP(&o.promptFile, "file", "f", "", "`FILE` with the text to evaluate, taken byte for byte; - is standard input")
-	f.StringVar(&o.ids, "ids", "", "`LIST` of token ids to evaluate, in place of a text")
 	f.BoolVar(&o.asJSON, "json", false, "print JSON")
 	f.StringVar(&o.model, "model", "", "`MODEL` of a PLAN, where it is not where the plan says")
 	flags = addCompileFlags(cmd, "exact")
-	o.given = f
 	return cmd
 }
 
@@ -87,14 +87,23 @@ func boundsText() string {
 
 // A checkReport is what check finds, as --json prints it.
 type checkReport struct {
-	Subject   string        `json:"subject"`
-	Precision string        `json:"precision"`
-	KV        string        `json:"kv"`
-	Tokens    int           `json:"tokens"`
-	Layers    []layerReport `json:"layers"`
-	Logits    logitsReport  `json:"logits"`
-	Bound     checkBound    `json:"bound"`
-	OK        bool          `json:"ok"`
+	Subject   string         `json:"subject"`
+	Precision string         `json:"precision"`
+	KV        string         `json:"kv"`
+	Tokens    int            `json:"tokens"`
+	Programs  []string       `json:"programs"` // of the plan that ran
+	Left      []leftOut      `json:"left_out"` // and those that did not
+	Layers    []checkedLayer `json:"layers"`
+	Logits    logitsReport   `json:"logits"`
+	Bound     checkBound     `json:"bound"`
+	OK        bool           `json:"ok"`
+}
+
+// A checkedLayer is where a residual stream differs most, of all programs, and what is allowed.
+type checkedLayer struct {
+	layerReport
+	Allowed number `json:"allowed"`
+	Floor   number `json:"float32_d,omitempty"` // gorgonia's in float32, where that was asked
 }
 
 // A logitsReport is where the logits differ most, and whether that changes the most likely token.
@@ -102,65 +111,36 @@ type logitsReport struct {
 	Delta    number `json:"delta"`
 	Position int    `json:"position"`
 	Token    int    `json:"token"`
+	Program  string `json:"program"`
 	Wrong    int    `json:"argmax_wrong"` // positions with another most likely token
 	Close    int    `json:"argmax_close"` // of which gorgonia's best two are closer than the bound
 }
 
-// tokens returns the ids to evaluate.
-func (o *checkOptions) tokens(s *subject) ([]int32, error) {
-	given := 0
-	for _, name := range []string{"prompt", "file", "ids"} {
-		if o.given.Changed(name) {
-			given++
-		}
-	}
-	if given != 1 {
-		return nil, usagef("expected one of -p TEXT, -f FILE and --ids LIST")
-	}
-	if o.given.Changed("ids") {
-		ids, err := parseIDs(o.ids)
-		if err != nil {
-			return nil, usagef("--ids: %w", err)
-		}
-		if len(ids) == 0 {
-			return nil, usagef("--ids is empty, expected at least one token id")
-		}
-		return ids, nil
-	}
-	text := []byte(o.prompt)
-	if o.given.Changed("file") {
-		var err error
-		if text, err = s.app.promptFile(o.promptFile); err != nil {
-			return nil, err
-		}
-	}
-	return promptIDs(s, text)
-}
-
 func (a *app) checkSubject(ctx context.Context, s *subject, o *checkOptions) error {
-	ids, err := o.tokens(s)
+	ids, err := o.prompt.tokens(s)
 	if err != nil {
 		return err
 	}
-	_, err = s.compile(func(c *lower.Options, p *frontend.Params) {
-		// The logits of all tokens of a step are wanted.
-		c.Rows = min(mostAtOnce, cmp.Or(c.Ubatch, 512), cmp.Or(c.Ctx, p.Context))
-	})
-	if err != nil {
+	s.options.Rows = mostAtOnce // else steps run again for the next rows
+	if _, err = s.compile(); err != nil {
 		return err
 	}
 	if err := s.checkLength(len(ids)); err != nil {
 		return err
 	}
-	ours, err := evaluateAll(ctx, s, ids)
+	t, err := newTrusted(ctx, s, ids)
 	if err != nil {
 		return err
 	}
-	r := &checkReport{Subject: s.name, Precision: s.plan.Target.Precision, KV: s.plan.Target.KV, Tokens: len(ids), Bound: checkBounds.fast}
+	r := &checkReport{Subject: s.name, Precision: s.plan.Target.Precision, KV: s.plan.Target.KV, Tokens: len(ids), Left: []leftOut{}, Bound: checkBounds.fast}
 	if r.Precision == "exact" && r.KV == "f32" {
 		r.Bound = checkBounds.exact
 	}
-	if err := r.against(ctx, s, ids, ours); err != nil {
+	ours, err := r.evaluate(ctx, s, ids)
+	if err != nil {
+		return err
+	}
+	if err := r.against(t, ours); err != nil {
 		return about(s.name, err)
 	}
 	if o.asJSON {
@@ -171,99 +151,125 @@ func (a *app) checkSubject(ctx context.Context, s *subject, o *checkOptions) err
 	return cmp.Or(err, r.verdict())
 }
 
-// evaluateAll runs the plan of s, step by step, and returns what it computes for all of ids.
-func evaluateAll(ctx context.Context, s *subject, ids []int32) (*pass, error) {
-	r, err := newRunner(ctx, s)
+// evaluate runs every program of the plan of s, step by step, and returns what each computes for
+// all of ids.
+func (r *checkReport) evaluate(ctx context.Context, s *subject, ids []int32) ([]*pass, error) {
+	run, err := newRunner(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	defer r.engine.Close()
-	all := &pass{}
-	for from := 0; from < len(ids); {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		s.app.progress("%d of %d tokens", from, len(ids))
-		to := min(from+r.most(), len(ids))
-		p, err := r.eval(ids, from, to)
+	defer run.engine.Close()
+	rounds, left := roundsOf(len(ids), 0, run)
+	r.Left = append(r.Left, left...)
+	var ours []*pass
+	for _, round := range rounds {
+		all := &pass{}
+		err := round.each(func(from, to int) error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			s.app.progress("program %s: %d of %d tokens", round.program, from, len(ids))
+			return run.evalStep(ids, from, to, all)
+		})
 		if err != nil {
 			return nil, err
 		}
-		for n, data := range p.layers {
-			if len(all.layers) == n {
-				all.layers = append(all.layers, nil)
-			}
-			all.layers[n] = append(all.layers[n], data...)
-		}
-		all.logits = append(all.logits, p.logits...)
-		from = to
+		r.Programs, ours = append(r.Programs, round.program), append(ours, all)
 	}
-	return all, nil
+	return ours, nil
 }
 
-// against computes ids on gorgonia's tape machine and notes how far ours is from that.
-func (r *checkReport) against(ctx context.Context, s *subject, ids []int32, ours *pass) error {
-	m, err := frontend.Load(s.file)
-	if err != nil {
-		return err
-	}
-	n := int64(len(ids))
-	g, err := m.Graph(frontend.Bounds{Tokens: n, Sequences: 1, Rows: n, Context: n})
-	if err != nil {
-		return err
-	}
-	var names []string
-	for layer := range m.Params.Blocks {
-		names = append(names, fmt.Sprintf(residual, layer))
-	}
-	defer s.app.progress("")
-	err = tape.Run(ctx, g, tape.FromFile(s.file), ids, append(names, logitsName), func(v tape.Value) error {
+// against notes how far the passes of ours, one of each program, are from what gorgonia computes.
+func (r *checkReport) against(t *trusted, ours []*pass) error {
+	defer t.app.progress("")
+	exceed := map[int]tape.Value{} // by layer, of those beyond a bound that float32 may widen
+	err := t.run(tape.Run, t.layers, func(v tape.Value) error {
 		layer := len(r.Layers)
-		s.app.progress("gorgonia: %d of %d layers", layer, len(names))
-		data := ours.logits
-		if v.Name != logitsName {
-			if layer >= len(ours.layers) {
-				return fmt.Errorf("the plan computes no %s", v.Name)
-			}
-			data = ours.layers[layer]
-		}
-		if len(data) != len(v.Data) {
-			return fmt.Errorf("the plan has %d elements of %s, expected %d", len(data), v.Name, len(v.Data))
-		}
+		t.app.progress("gorgonia: %d of %d layers", layer, t.layers)
 		if v.Name == logitsName {
-			r.Logits.compare(data, v, float64(r.Bound.Logits))
+			for i, p := range ours {
+				if len(p.logits) != len(v.Data) {
+					return fmt.Errorf("the plan has %d logits, expected %d", len(p.logits), len(v.Data))
+				}
+				r.Logits.worst(p.logits, v, r.Programs[i])
+			}
+			r.Logits.compare(ours, v, float64(r.Bound.Logits))
 			return nil
 		}
-		d := measure.Layer(data, v.Data, v.Cols)
-		r.Layers = append(r.Layers, layerReport{Layer: layer, D: number(d.D), Position: d.Row, Dim: d.Dim})
+		worst := checkedLayer{layerReport: layerReport{Layer: layer, Program: r.Programs[0]}, Allowed: r.Bound.D}
+		for i, p := range ours {
+			if layer >= len(p.layers) || len(p.layers[layer]) != len(v.Data) {
+				return fmt.Errorf("the plan does not compute the %d elements of %s", len(v.Data), v.Name)
+			}
+			if d := measure.Layer(p.layers[layer], v.Data, v.Cols); number(d.D) > worst.D {
+				worst.layerReport = layerReport{layer, number(d.D), d.Row, d.Dim, r.Programs[i]}
+			}
+		}
+		r.Layers = append(r.Layers, worst)
+		if worst.D > worst.Allowed && r.Bound == checkBounds.exact {
+			exceed[layer] = v
+		}
 		return nil
 	})
+	if err == nil && len(exceed) > 0 {
+		err = r.allowFloor(t, exceed)
+	}
 	r.OK = r.verdict() == nil
 	return err
 }
 
+// allowFloor computes the layers up to those that exceed their bound in float32, and allows them
+// what that loses.
+func (r *checkReport) allowFloor(t *trusted, exceed map[int]tape.Value) error {
+	layer, last := 0, slices.Max(slices.Collect(maps.Keys(exceed)))
+	err := t.run(tape.RunFloat32, last, func(v tape.Value) error {
+		t.app.progress("gorgonia in float32: %d of %d layers", layer, last+1)
+		if want, ok := exceed[layer]; ok {
+			floor := measure.Layer(v.Data, want.Data, want.Cols).D
+			r.Layers[layer].Floor, r.Layers[layer].Allowed = number(floor), number(measure.Allowed(floor))
+		}
+		layer++
+		if layer > last || r.Layers[layer-1].D > r.Layers[layer-1].Allowed {
+			return errEnough
+		}
+		return nil
+	})
+	if errors.Is(err, errEnough) {
+		return nil
+	}
+	return err
+}
+
+// errEnough ends a run of the tape once all that is needed has come.
+var errEnough = errors.New("enough")
+
 // logitsName is the name of the graph's output.
 const logitsName = "logits"
 
-// compare notes how far the logits of all positions are from gorgonia's.
-func (l *logitsReport) compare(ours []float32, v tape.Value, bound float64) {
-	for at := 0; at < len(v.Data); at += v.Cols {
-		want, got := v.Data[at:at+v.Cols], ours[at:at+v.Cols]
-		for i, x := range want {
-			if d := math.Abs(float64(got[i]) - x); !(d <= float64(l.Delta)) {
-				if math.IsNaN(d) {
-					d = math.Inf(1)
-				}
-				l.Delta, l.Position, l.Token = number(d), at/v.Cols, i
+// worst notes where the logits that a program of ours computes are farthest from gorgonia's.
+func (l *logitsReport) worst(ours []float32, v tape.Value, program string) {
+	for i, want := range v.Data {
+		if d := math.Abs(float64(ours[i]) - want); !(d <= float64(l.Delta)) {
+			if math.IsNaN(d) {
+				d = math.Inf(1)
 			}
+			l.Delta, l.Position, l.Token, l.Program = number(d), i/v.Cols, i%v.Cols, program
 		}
-		best, margin := measure.Top(want)
-		if mine, _ := measure.Top(got); mine == best {
-			continue
-		}
-		if margin > bound {
+	}
+}
+
+// compare counts the positions where a program has another most likely token than gorgonia.
+func (l *logitsReport) compare(ours []*pass, v tape.Value, bound float64) {
+	for at := 0; at < len(v.Data); at += v.Cols {
+		best, margin := measure.Top(v.Data[at : at+v.Cols])
+		other := slices.ContainsFunc(ours, func(p *pass) bool {
+			mine, _ := measure.Top(p.logits[at : at+v.Cols])
+			return mine != best
+		})
+		switch {
+		case other && margin > bound:
 			l.Wrong++
-		} else {
+		case other:
 			l.Close++
 		}
 	}
@@ -271,12 +277,18 @@ func (l *logitsReport) compare(ours []float32, v tape.Value, bound float64) {
 
 func (r *checkReport) print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "layer\td\tposition\tdim\n")
+	fmt.Fprintf(t, "layer\td\tposition\tdim\tprogram\n")
 	for _, l := range r.Layers {
-		fmt.Fprintf(t, "%02d\t%.1e\t%d\t%d\n", l.Layer, float64(l.D), l.Position, l.Dim)
+		fmt.Fprintf(t, "%02d\t%.1e\t%d\t%d\t%s\n", l.Layer, float64(l.D), l.Position, l.Dim, l.Program)
 	}
 	if err := t.Flush(); err != nil {
 		return err
+	}
+	var floors strings.Builder
+	for _, l := range r.Layers {
+		if l.Allowed > r.Bound.D {
+			fmt.Fprintf(&floors, "layer %02d: gorgonia in float32 has d %.1e, so that %.1e is allowed\n", l.Layer, float64(l.Floor), float64(l.Allowed))
+		}
 	}
 	argmax := fmt.Sprintf("the same most likely token at %d of %d positions", r.Tokens-r.Logits.Wrong-r.Logits.Close, r.Tokens)
 	if r.Logits.Close > 0 {
@@ -286,8 +298,9 @@ func (r *checkReport) print(w io.Writer) error {
 	if !r.OK {
 		verdict = "differs"
 	}
-	_, err := fmt.Fprintf(w, "logits |Δ| %.1e at position %d, token %d; %s\n%s: %d tokens, precision %s, cache %s; bounds: d %g, logits %g\n",
-		float64(r.Logits.Delta), r.Logits.Position, r.Logits.Token, argmax, verdict, r.Tokens, r.Precision, r.KV, r.Bound.D, r.Bound.Logits)
+	_, err := fmt.Fprintf(w, "%slogits |Δ| %.1e at position %d, token %d; %s\n%s%s: %d tokens in %s, precision %s, cache %s; bounds: d %g, logits %g\n",
+		&floors, float64(r.Logits.Delta), r.Logits.Position, r.Logits.Token, argmax,
+		sayLeft(r.Left), verdict, r.Tokens, strings.Join(r.Programs, ", "), r.Precision, r.KV, r.Bound.D, r.Bound.Logits)
 	return err
 }
 
@@ -295,12 +308,12 @@ func (r *checkReport) print(w io.Writer) error {
 // behind follows from it.
 func (r *checkReport) verdict() error {
 	for _, l := range r.Layers {
-		if !(l.D <= r.Bound.D) {
-			return fmt.Errorf("%s: d from gorgonia's is %.1e in layer %d, position %d, dim %d, expected at most %g", r.Subject, float64(l.D), l.Layer, l.Position, l.Dim, r.Bound.D)
+		if !(l.D <= l.Allowed) {
+			return fmt.Errorf("%s: d from gorgonia's is %.1e in layer %d, position %d, dim %d, program %s, expected at most %.2g", r.Subject, float64(l.D), l.Layer, l.Position, l.Dim, l.Program, float64(l.Allowed))
 		}
 	}
 	if l := r.Logits; !(l.Delta <= r.Bound.Logits) {
-		return fmt.Errorf("%s: the logit of token %d at position %d is %.1e from gorgonia's, expected at most %g", r.Subject, l.Token, l.Position, float64(l.Delta), r.Bound.Logits)
+		return fmt.Errorf("%s: the logit of token %d at position %d, program %s, is %.1e from gorgonia's, expected at most %g", r.Subject, l.Token, l.Position, l.Program, float64(l.Delta), r.Bound.Logits)
 	}
 	if r.Logits.Wrong > 0 {
 		return fmt.Errorf("%s: another most likely token than gorgonia's at %d of %d positions", r.Subject, r.Logits.Wrong, r.Tokens)

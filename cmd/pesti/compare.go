@@ -16,19 +16,17 @@ import (
 	"github.com/spf13/pflag"
 
 	"pesti/conformance/measure"
-	"pesti/frontend"
-	"pesti/lower"
 )
 
 // compareOptions are the flags of compare, besides those of compile.
 type compareOptions struct {
-	prompt, promptFile, ids string
-	but                     []string
-	model                   string
-	bisect, asJSON          bool
-	maxKL, maxD             bound
-	flags                   *compileFlags
-	given                   *pflag.FlagSet // to ask which flags were given
+	prompt         *promptFlags
+	but            []string
+	model          string
+	bisect, asJSON bool
+	maxKL, maxD    bound
+	flags          *compileFlags
+	given          *pflag.FlagSet // to ask which flags were given
 }
 
 func (a *app) compare() *cobra.Command {
@@ -50,16 +48,17 @@ A and B are each a MODEL, a PLAN, or a FOLDER as dump writes it, of tokens.npy, 
 layer_00.npy and so on; A is the one to be trusted. The options of compile are those of A, and of
 B too but for what --but changes. Without a prompt the tokens are those of a FOLDER.
 
-It prints the mean and the largest Kullback-Leibler divergence of B's logits from A's, in nats per
-token; at how many positions both have the same most likely token; and for the residual stream
-after each block the worst d = max |b - a| / (|a| + median |a|), the median over a position's dims.
+All tokens are evaluated by every program of either plan, in steps of a size that it takes; which
+program had too few is told. For each it prints the mean and the largest Kullback-Leibler divergence
+of B's logits from A's, in nats per token, and at how many positions both have the same most likely
+token; and for the residual stream after each block the worst d = max |b - a| / (|a| + median |a|),
+the median over a position's dims.
 
---bisect runs every program of two plans and names the first step of B that computes another value
-than A: by more than --max-d, or else at all where both were compiled alike, or else by d > 1e-4.`
+--bisect runs every program of either plan on both, in steps of one size, and names the first step of B that computes another value
+than A: by more than --max-d, or else at all where both were compiled alike, or else by d > 1e-4.
+With --max-d it also fails where a program did not run.`
+	o.prompt = addPromptFlags(cmd)
 	f := cmd.Flags()
-	f.StringVarP(&o.prompt, "prompt", "p", "", "`TEXT` to evaluate")
-	f.StringVarP(&o.promptFile, "file", "f", "", "`FILE` with the text to evaluate, taken byte for byte; - is standard input")
-	f.StringVar(&o.ids, "ids", "", "`LIST` of token ids to evaluate, in place of a text")
 	f.StringArrayVar(&o.but, "but", nil, "`OPTION=VALUE` of compile that B has instead, such as precision=fast; may be given more than once")
 	f.Var(&o.maxKL, "max-kl", "fail where the mean divergence is above it")
 	f.Var(&o.maxD, "max-d", "fail where d of a layer, or with --bisect of any value, is above it")
@@ -71,29 +70,9 @@ than A: by more than --max-d, or else at all where both were compiled alike, or 
 	return cmd
 }
 
-// A bound is the value of a flag that takes a number, 0 or more.
-type bound struct{ x float64 }
-
-func (b *bound) String() string { return "" }
-func (b *bound) Type() string   { return "X" }
-
-func (b *bound) Set(s string) error {
-	var rest string
-	if n, _ := fmt.Sscanf(s+" .", "%g %s", &b.x, &rest); n != 2 || rest != "." || !(b.x >= 0) {
-		return fmt.Errorf("expected a number, 0 or more")
-	}
-	return nil
-}
-
 func (o *compareOptions) check() error {
-	count := 0
-	for _, name := range []string{"prompt", "file", "ids"} {
-		if o.given.Changed(name) {
-			count++
-		}
-	}
-	if count > 1 {
-		return usagef("expected one of -p TEXT, -f FILE and --ids LIST")
+	if o.prompt.count() > 1 {
+		return usagef("expected %s", promptWords)
 	}
 	if o.bisect && o.given.Changed("max-kl") {
 		return usagef("--max-kl is about logits, and --bisect compares values; expected --max-d")
@@ -168,12 +147,10 @@ func (a *app) openSide(ctx context.Context, name string, o *compareOptions, flag
 	if err != nil {
 		return nil, err
 	}
-	_, err = s.compile(func(c *lower.Options, p *frontend.Params) {
-		if !o.bisect { // the logits of all tokens of a step are wanted
-			c.Rows = min(mostAtOnce, cmp.Or(c.Ubatch, 512), cmp.Or(c.Ctx, p.Context))
-		}
-	})
-	if err != nil {
+	if !o.bisect {
+		s.options.Rows = mostAtOnce // else steps run again for the next rows
+	}
+	if _, err = s.compile(); err != nil {
 		s.file.Close()
 		return nil, err
 	}
@@ -187,20 +164,11 @@ func (a *app) openSide(ctx context.Context, name string, o *compareOptions, flag
 
 // comparedTokens returns the ids to evaluate, which must be the same for both sides.
 func (a *app) comparedTokens(sides [2]side, o *compareOptions) ([]int32, error) {
-	ids, err := parseIDs(o.ids)
+	ids, text, err := o.prompt.read(a)
 	if err != nil {
-		return nil, usagef("--ids: %w", err)
+		return nil, err
 	}
 	from := "--ids"
-	var text []byte
-	switch {
-	case o.given.Changed("prompt"):
-		text = []byte(o.prompt)
-	case o.given.Changed("file"):
-		if text, err = a.promptFile(o.promptFile); err != nil {
-			return nil, err
-		}
-	}
 	for _, s := range sides {
 		own, err := s.tokens(text)
 		switch {
@@ -213,7 +181,7 @@ func (a *app) comparedTokens(sides [2]side, o *compareOptions) ([]int32, error) 
 		}
 	}
 	if len(ids) == 0 {
-		return nil, usagef("no tokens, expected one of -p TEXT, -f FILE and --ids LIST")
+		return nil, usagef("no tokens, expected %s", promptWords)
 	}
 	for _, s := range sides {
 		if r, ok := s.(*runner); ok {
@@ -236,15 +204,28 @@ func someIDs(ids []int32) string {
 
 // A comparison is what compare finds, as --json prints it.
 type comparison struct {
-	A        string        `json:"a"`
-	B        string        `json:"b"`
-	Tokens   int           `json:"tokens"`
-	MeanKL   number        `json:"mean_kl"` // of B from A, nats per token
-	MaxKL    number        `json:"max_kl"`
-	Position int           `json:"max_kl_position"`
-	SameTop  int           `json:"same_top"` // positions with the same most likely token
-	Top1     float64       `json:"top1"`     // the part of the positions that they are
-	Layers   []layerReport `json:"layers"`   // none where a folder has none
+	A          string          `json:"a"`
+	B          string          `json:"b"`
+	Tokens     int             `json:"tokens"`
+	divergence                 // that of the program with the largest mean
+	Programs   []programReport `json:"programs"` // of either plan that ran; one without a name for folders
+	Left       []leftOut       `json:"left_out"` // and those that did not
+	Layers     []layerReport   `json:"layers"`   // none where a folder has none
+}
+
+// A divergence is how far B's logits are from A's.
+type divergence struct {
+	MeanKL   number  `json:"mean_kl"` // nats per token
+	MaxKL    number  `json:"max_kl"`
+	Position int     `json:"max_kl_position"`
+	SameTop  int     `json:"same_top"` // positions with the same most likely token
+	Top1     float64 `json:"top1"`     // the part of the positions that they are
+}
+
+// A programReport is the divergence in the steps of one program.
+type programReport struct {
+	Program string `json:"program"`
+	divergence
 }
 
 // A layerReport is where a residual stream differs most.
@@ -253,6 +234,7 @@ type layerReport struct {
 	D        number `json:"d"`
 	Position int    `json:"position"`
 	Dim      int    `json:"dim"`
+	Program  string `json:"program,omitempty"` // in whose steps
 }
 
 // A number may be infinite, which JSON cannot say: there it is null.
@@ -265,35 +247,26 @@ func (n number) MarshalJSON() ([]byte, error) {
 	return json.Marshal(float64(n))
 }
 
-// measureSides evaluates both sides in steps of equal size, and prints how they differ.
+// measureSides evaluates both sides, for every program of either, and prints how they differ.
 func (a *app) measureSides(ctx context.Context, sides [2]side, ids []int32, o *compareOptions) error {
-	c := &comparison{A: sides[0].title(), B: sides[1].title(), Tokens: len(ids), Layers: []layerReport{}}
-	var logits measure.Logits
-	step := min(sides[0].most(), sides[1].most())
-	for from := 0; from < len(ids); from += step {
-		if err := ctx.Err(); err != nil {
-			return err
+	c := &comparison{A: sides[0].title(), B: sides[1].title(), Tokens: len(ids), Left: []leftOut{}, Layers: []layerReport{}}
+	var plans []*runner
+	for _, s := range sides {
+		if r, ok := s.(*runner); ok {
+			plans = append(plans, r)
 		}
-		a.progress("%d of %d tokens", from, len(ids))
-		to := min(from+step, len(ids))
-		var p [2]*pass
-		for i, s := range sides {
-			var err error
-			if p[i], err = s.eval(ids, from, to); err != nil {
-				return err
-			}
-		}
-		vocab := sides[0].vocab()
-		for t := range to - from {
-			logits.Add(p[0].logits[t*vocab:(t+1)*vocab], p[1].logits[t*vocab:(t+1)*vocab])
-		}
-		if err := c.addLayers(p, from, to-from); err != nil {
+	}
+	rounds, left := roundsOf(len(ids), 0, plans...)
+	if len(plans) == 0 {
+		rounds = []round{inSteps(len(ids))}
+	}
+	c.Left = append(c.Left, left...)
+	for _, r := range rounds {
+		if err := a.measureRound(ctx, c, sides, ids, &r); err != nil {
 			return err
 		}
 	}
 	a.progress("")
-	c.MeanKL, c.MaxKL, c.Position = number(logits.MeanKL()), number(logits.MaxKL), logits.Worst
-	c.SameTop, c.Top1 = logits.SameTop, logits.Top1()
 	show := func() error { return c.print(a.stdout) }
 	if o.asJSON {
 		show = func() error { return a.printJSON(c) }
@@ -304,8 +277,40 @@ func (a *app) measureSides(ctx context.Context, sides [2]side, ids []int32, o *c
 	return c.check(o)
 }
 
+// measureRound adds what one round finds.
+func (a *app) measureRound(ctx context.Context, c *comparison, sides [2]side, ids []int32, r *round) error {
+	var logits measure.Logits
+	vocab := sides[0].vocab()
+	err := r.each(func(from, to int) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		a.progress("%s: %d of %d tokens", cmp.Or(r.program, "values"), from, len(ids))
+		var p [2]*pass
+		for i, s := range sides {
+			var err error
+			if p[i], err = s.eval(ids, from, to); err != nil {
+				return err
+			}
+		}
+		for t := range to - from {
+			logits.Add(p[0].logits[t*vocab:(t+1)*vocab], p[1].logits[t*vocab:(t+1)*vocab])
+		}
+		return c.addLayers(p, r.program, from, to-from)
+	})
+	if err != nil {
+		return err
+	}
+	d := divergence{number(logits.MeanKL()), number(logits.MaxKL), logits.Worst, logits.SameTop, logits.Top1()}
+	if len(c.Programs) == 0 || d.MeanKL > c.MeanKL {
+		c.divergence = d
+	}
+	c.Programs = append(c.Programs, programReport{r.program, d})
+	return nil
+}
+
 // addLayers compares the residual streams of the tokens from a position on, where both have them.
-func (c *comparison) addLayers(p [2]*pass, from, tokens int) error {
+func (c *comparison) addLayers(p [2]*pass, program string, from, tokens int) error {
 	want, got := p[0].layers, p[1].layers
 	if len(want) == 0 || len(got) == 0 {
 		return nil
@@ -318,11 +323,11 @@ func (c *comparison) addLayers(p [2]*pass, from, tokens int) error {
 			return fmt.Errorf("%s: layer %d is %d wide, expected %d as in %s", c.B, n, len(got[n])/tokens, len(want[n])/tokens, c.A)
 		}
 		if len(c.Layers) == n {
-			c.Layers = append(c.Layers, layerReport{Layer: n})
+			c.Layers = append(c.Layers, layerReport{Layer: n, Program: program})
 		}
 		d := measure.Layer(got[n], want[n], len(want[n])/tokens)
 		if worst := &c.Layers[n]; number(d.D) > worst.D {
-			worst.D, worst.Position, worst.Dim = number(d.D), from+d.Row, d.Dim
+			*worst = layerReport{n, number(d.D), from + d.Row, d.Dim, program}
 		}
 	}
 	return nil
@@ -330,17 +335,21 @@ func (c *comparison) addLayers(p [2]*pass, from, tokens int) error {
 
 func (c *comparison) print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "tokens\t%d\n", c.Tokens)
-	fmt.Fprintf(t, "mean KL\t%.2e\n", float64(c.MeanKL))
-	fmt.Fprintf(t, "max KL\t%.2e at position %d\n", float64(c.MaxKL), c.Position)
-	fmt.Fprintf(t, "top-1\t%.2f %%, %d of %d\n", 100*c.Top1, c.SameTop, c.Tokens)
+	fmt.Fprintf(t, "program\tmean KL\tmax KL\tposition\tthe same most likely token\n")
+	for _, p := range c.Programs {
+		fmt.Fprintf(t, "%s\t%.2e\t%.2e\t%d\tat %d of %d positions\n", cmp.Or(p.Program, "-"), float64(p.MeanKL), float64(p.MaxKL), p.Position, p.SameTop, c.Tokens)
+	}
 	if len(c.Layers) > 0 {
-		fmt.Fprintf(t, "\nlayer\td\tposition\tdim\n")
+		fmt.Fprintf(t, "\nlayer\td\tposition\tdim\tprogram\n")
 	}
 	for _, l := range c.Layers {
-		fmt.Fprintf(t, "%02d\t%.2e\t%d\t%d\n", l.Layer, float64(l.D), l.Position, l.Dim)
+		fmt.Fprintf(t, "%02d\t%.2e\t%d\t%d\t%s\n", l.Layer, float64(l.D), l.Position, l.Dim, cmp.Or(l.Program, "-"))
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, sayLeft(c.Left))
+	return err
 }
 
 // check returns an error where a bound that was given does not hold.

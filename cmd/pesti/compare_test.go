@@ -18,33 +18,11 @@ import (
 // compared returns what compare --json prints.
 func compared(t *testing.T, args ...string) *comparison {
 	t.Helper()
-	var c struct {
-		A, B          string
-		Tokens        int
-		MeanKL        *float64 `json:"mean_kl"`
-		MaxKL         *float64 `json:"max_kl"`
-		MaxKLPosition int      `json:"max_kl_position"`
-		SameTop       int      `json:"same_top"`
-		Top1          float64
-		Layers        []struct {
-			Layer, Position, Dim int
-			D                    *float64
-		}
-	}
-	if err := json.Unmarshal([]byte(ok(t, append([]string{"compare", "--json"}, args...)...)), &c); err != nil {
+	c := &comparison{}
+	if err := json.Unmarshal([]byte(ok(t, append([]string{"compare", "--json"}, args...)...)), c); err != nil {
 		t.Fatal(err)
 	}
-	of := func(x *float64) number {
-		if x == nil {
-			return number(math.Inf(1))
-		}
-		return number(*x)
-	}
-	r := &comparison{A: c.A, B: c.B, Tokens: c.Tokens, MeanKL: of(c.MeanKL), MaxKL: of(c.MaxKL), Position: c.MaxKLPosition, SameTop: c.SameTop, Top1: c.Top1}
-	for _, l := range c.Layers {
-		r.Layers = append(r.Layers, layerReport{l.Layer, of(l.D), l.Position, l.Dim})
-	}
-	return r
+	return c
 }
 
 // A plain comparison of two dumps, written without regard to how compare does it.
@@ -52,7 +30,7 @@ func plainly(t *testing.T, dirA, dirB string) *comparison {
 	t.Helper()
 	read := func(dir, name string) (rows [][]float64) {
 		d := readNpy(t, filepath.Join(dir, name))
-		for row := range slices.Chunk(d.Float32s(), d.Shape()[1]) {
+		for row := range slices.Chunk(d.floats, d.shape[1]) {
 			var r []float64
 			for _, x := range row {
 				r = append(r, float64(x))
@@ -101,7 +79,7 @@ func plainly(t *testing.T, dirA, dirB string) *comparison {
 			median := (sizes[127] + sizes[128]) / 2 // of 256
 			for i, x := range a[t] {
 				if d := number(math.Abs(b[t][i]-x) / (math.Abs(x) + median)); d > l.D {
-					l = layerReport{n, d, t, i}
+					l = layerReport{Layer: n, D: d, Position: t, Dim: i}
 				}
 			}
 		}
@@ -151,15 +129,19 @@ func TestCompare(t *testing.T) {
 	page := ok(t, "compare", a, b)
 	var layers strings.Builder
 	for _, l := range want.Layers {
-		fmt.Fprintf(&layers, "%02d     %.2e  %-8d  %d\n", l.Layer, float64(l.D), l.Position, l.Dim)
+		fmt.Fprintf(&layers, "%02d     %.2e  %-8d  %-3d  -\n", l.Layer, float64(l.D), l.Position, l.Dim)
 	}
 	for _, words := range []string{
-		fmt.Sprintf("mean KL  %.2e\n", float64(want.MeanKL)), fmt.Sprintf("max KL   %.2e at position %d\n", float64(want.MaxKL), want.Position),
-		fmt.Sprintf("%d of %d\n", want.SameTop, want.Tokens), layers.String(),
+		fmt.Sprintf("\n-        %.2e  %.2e  %-8d  at %d of %d positions\n", float64(want.MeanKL), float64(want.MaxKL), want.Position, want.SameTop, want.Tokens), layers.String(),
 	} {
 		if !strings.Contains(page, words) {
 			t.Errorf("compare prints:\n%s\nwant it to hold %q", page, words)
 		}
+	}
+	// Plans tell of each program.
+	page = ok(t, "compare", "demo", "demo", "--but", "precision=fast", "-p", fox)
+	if !strings.Contains(page, "\ndecode ") || !strings.Contains(page, "\nsmall ") || !strings.HasSuffix(page, "\nnot run: prefill, which takes 32 tokens or more at a time\n") {
+		t.Errorf("compare prints:\n%s", page)
 	}
 	for _, threads := range []string{"1", "2"} {
 		if out := ok(t, "compare", "demo", "demo", "--but", "precision=fast", "-p", fox, "-t", threads); out != page {
@@ -221,13 +203,13 @@ func TestCompareBounds(t *testing.T) {
 
 	// NaN is as far off as can be.
 	logits := readNpy(t, filepath.Join(dir, "logits.npy"))
-	x := logits.Float32s()
+	x := logits.floats
 	x[len(x)-1] = float32(math.NaN())
-	saveNpy(t, filepath.Join(dir, "logits.npy"), "<f4", logits.Shape(), floatBytes(x))
+	saveNpy(t, filepath.Join(dir, "logits.npy"), "<f4", logits.shape, floatBytes(x))
 	if c := compared(t, "demo", dir); !math.IsInf(float64(c.MeanKL), 1) || c.Position != c.Tokens-1 {
 		t.Errorf("with NaN: %+v, want an infinite divergence at the last position", c)
 	}
-	if out := ok(t, "compare", "demo", dir); !strings.Contains(out, "mean KL  +Inf\n") {
+	if out := ok(t, "compare", "demo", dir); !strings.Contains(out, "\ndecode   +Inf ") {
 		t.Errorf("with NaN compare prints:\n%s", out)
 	}
 	r := pesti("compare", "demo", dir, "--max-kl", "1e9")
@@ -270,12 +252,18 @@ func TestCompareRefuses(t *testing.T) {
 	}{
 		{[]string{"demo"}, 2, "1 arguments"},
 		{[]string{"demo", "demo"}, 2, "no tokens"},
-		{[]string{"demo", "demo", "--ids", ","}, 2, "no tokens"},
+		{[]string{"demo", "demo", "--ids", ","}, 2, "--ids is empty"},
 		{[]string{"demo", "demo", "--ids", "x"}, 2, `"x"`},
 		{[]string{"demo", "demo", "--ids", "1", "-p", "a"}, 2, "one of -p TEXT, -f FILE and --ids LIST"},
 		{[]string{"demo", "demo", "--ids", "1", "--max-kl", "-1"}, 2, "0 or more"},
 		{[]string{"demo", "demo", "--ids", "1", "--max-d", "NaN"}, 2, "0 or more"},
 		{[]string{"demo", "demo", "--ids", "1", "--max-d", "1x"}, 2, "0 or more"},
+		{[]string{"demo", "demo", "--ids", "1", "--max-kl", "1 . junk"}, 2, "0 or more"},
+		{[]string{"demo", "demo", "--ids", "1", "--max-kl", "inf"}, 2, "0 or more"},
+		{[]string{"demo", "demo", "--ids", "1", "--max-d", "1e999"}, 2, "0 or more"},
+		{[]string{"demo", "demo", "--ids", "1", "--max-d", "0x1p-3"}, 2, "0 or more"},
+		{[]string{"demo", "demo", "--ids", "1", "--max-d", "1_0"}, 2, "0 or more"},
+		{[]string{"demo", "demo", "--ids", "1", "--max-d", ""}, 2, "0 or more"},
 		{[]string{"demo", "demo", "--ids", "1", "--but", "precision"}, 2, "OPTION=VALUE"},
 		{[]string{"demo", "demo", "--ids", "1", "--but", "prompt=x"}, 2, "OPTION=VALUE"},
 		{[]string{"demo", "demo", "--ids", "1", "--but", "precision=quick"}, 2, "exact, fast"},
@@ -298,6 +286,7 @@ func TestCompareRefuses(t *testing.T) {
 		{[]string{"demo", put("logits.npy", "<f4", 2, 1536)}, 1, "logits.npy: shape [2 1536], expected a row for each of the 3 tokens"},
 		{[]string{"demo", put("logits.npy", "<i4", 3, 1536)}, 1, "logits.npy: elements of type"},
 		{[]string{"demo", put("tokens.npy", "<f4", 3)}, 1, "tokens.npy: elements of type"},
+		{[]string{"demo", put("tokens.npy", "<i8", 3)}, 1, "tokens.npy: shape (3,), expected at least one and at most the 1 elements"},
 		{[]string{"demo", put("layer_01.npy", "<f4", 3, 128)}, 1, ": layer 1 is 128 wide, expected 256 as in demo"},
 		{append([]string{"demo", remove("layer_00.npy"), "--max-d", "1"}, ids...), 1, "no layers to compare"},
 	} {
@@ -439,7 +428,7 @@ func TestBisectEqual(t *testing.T) {
 		}
 	}
 	page := ok(t, "compare", "--bisect", exact, exact, "--ids", "1,2,3")
-	if !strings.HasPrefix(page, "no step differs by more than 0: ") || !strings.HasSuffix(page, "in decode, small\nnot run with 3 tokens: prefill\n") {
+	if !strings.HasPrefix(page, "no step differs by more than 0: ") || !strings.HasSuffix(page, " in decode, small\nnot run: prefill, which takes 32 tokens or more at a time\n") {
 		t.Errorf("compare --bisect prints:\n%s", page)
 	}
 
@@ -450,4 +439,83 @@ func TestBisectEqual(t *testing.T) {
 	if b := bisected(t, "demo", "demo", "--but", "precision=fast", "--max-d", "0.5"); b.First != nil {
 		t.Errorf("fast against exact: %+v, want nothing above 0.5", b.First)
 	}
+}
+
+// A fault in one program alone is seen by every verb, whichever plan has the program, though plans
+// as compile makes them hand out 8 rows of logits at a time.
+func TestEveryProgram(t *testing.T) {
+	plan, text := demoPlan(t, "--precision", "exact", "--ctx", "128")
+	ids := "--ids=" + strings.Trim(strings.Repeat("7,300,41,9,", 10), ",") // 40
+	same := compared(t, plan, plan, ids)
+	if len(same.Programs) != 3 || len(same.Left) != 0 || same.MaxKL != 0 || same.SameTop != 40 || len(same.Layers) != 4 {
+		t.Fatalf("a plan and itself: %+v", same)
+	}
+	for i, program := range []string{"decode", "small", "prefill"} {
+		begin := strings.Index(text, "\nprogram "+program+" ")
+		end := len(text)
+		if next := strings.Index(text[begin+1:], "\nprogram "); next >= 0 {
+			end = begin + 1 + next
+		}
+		faulty := filepath.Join(t.TempDir(), "faulty.plan")
+		for _, c := range []struct {
+			step  string
+			layer int // the first that differs, 4 for none
+			args  []string
+		}{{"blk.1.attn_norm", 1, []string{plan, faulty}}, {"output_norm", 4, []string{faulty, plan}}} {
+			edited := regexp.MustCompile(`(`+regexp.QuoteMeta(c.step)+`\S* .* eps=)[0-9.e-]+`).ReplaceAllString(text[begin:end], "${1}0.5")
+			if edited == text[begin:end] {
+				t.Fatalf("program %s has no step %s", program, c.step)
+			}
+			saveFile(t, faulty, string(planfile.Seal([]byte(text[:begin]+edited+text[end:]))))
+			r := pesti(append([]string{"compare", "--json", ids, "--max-kl", "1e-6"}, c.args...)...)
+			found := &comparison{}
+			if err := json.Unmarshal([]byte(r.out), found); err != nil {
+				t.Fatal(err)
+			}
+			failsBeside(t, r, "mean KL divergence")
+			for j, p := range found.Programs {
+				if (p.MeanKL > 1e-6) != (i == j) || i != j && p.MaxKL != 0 {
+					t.Errorf("%s of %s: %+v", c.step, program, p)
+				}
+			}
+			for n, l := range found.Layers {
+				if (l.D > 1e-3) != (n >= c.layer) || n < c.layer && l.D != 0 || n >= c.layer && l.Program != program {
+					t.Errorf("%s of %s: %+v", c.step, program, l)
+				}
+			}
+			if c.layer == 4 {
+				continue
+			}
+			r = pesti("check", faulty, ids)
+			failsBeside(t, r, "in layer 1, ", ", program "+program+", expected at most 0.0001")
+		}
+	}
+
+	// The right reason where a program did not run, and no success for a bound.
+	short, _ := demoPlan(t, "--precision", "exact", "--ctx", "128", "--ubatch", "16")
+	for _, c := range []struct {
+		args  []string
+		words string
+	}{
+		{[]string{short, plan, ids}, "program prefill takes 32 tokens or more at a time, and the other plan at most 16"},
+		{[]string{plan, short, ids}, "program prefill takes 32 tokens or more at a time, and the other plan at most 16"},
+		{[]string{plan, plan, "--ids", "1,2,3"}, "program prefill takes 32 tokens or more at a time, expected"},
+	} {
+		args := append([]string{"compare", "--bisect"}, c.args...)
+		if out := ok(t, args...); !strings.HasPrefix(out, "no step differs") || !strings.Contains(out, "\nnot run: prefill, which takes 32") {
+			t.Errorf("compare %q prints:\n%s", args, out)
+		}
+		failsBeside(t, pesti(append(args, "--max-d", "0")...), c.words)
+	}
+	// Without --bisect each plan may take the steps of the other in smaller ones.
+	if c := compared(t, short, plan, ids); len(c.Programs) != 4 || c.Programs[2].Program != "small of "+plan || c.Programs[3].Program != "prefill" || c.MaxKL != 0 || c.Layers[3].D != 0 {
+		t.Errorf("%+v, want all programs of both", c)
+	}
+}
+
+// failsBeside checks a failure of a verb that has printed what it found.
+func failsBeside(t *testing.T, r result, words ...string) {
+	t.Helper()
+	r.out = ""
+	r.fails(t, 1, words...)
 }

@@ -57,16 +57,12 @@ func (a *app) compileTo(ctx context.Context, name string, o *compileOptions) err
 		return err
 	}
 	options.Verify = o.verify
-	f, err := a.openModel(name)
+	m, err := a.loadModel(name)
 	if err != nil {
 		return err
 	}
+	f := m.File
 	defer f.Close()
-	m, err := frontend.Load(f)
-	if err != nil {
-		return err
-	}
-	a.warn(m.Warnings)
 	if _, err := tokenizer.FromGGUF(f); err != nil { // the plan can still run on ids
 		a.warn([]string{err.Error() + "; run and tokenize will refuse this model"})
 	}

@@ -29,46 +29,61 @@ var storedTypes = []struct {
 const quantizationVersion = 2
 
 func (a *app) convert() *cobra.Command {
-	var typ choice
-	var out string
+	o := convertOptions{tensors: count{0, 1}}
 	for _, s := range storedTypes {
-		typ.allowed = append(typ.allowed, strings.ToLower(s.typ.String()))
+		o.typ.allowed = append(o.typ.allowed, strings.ToLower(s.typ.String()))
 	}
-	cmd := a.verb("convert MODEL --type TYPE -o FILE.gguf", "Store a model with weights of another type",
-		`  pesti convert model.gguf --type f32 -o model-f32.gguf`,
-		arity{1, 1, "MODEL"}, a.interruptible(func(cmd *cobra.Command, args []string) error {
+	cmd := a.verb("convert MODEL -o FILE.gguf", "Store a model with weights of another type, or in several files",
+		`  pesti convert model.gguf --type f32 -o model-f32.gguf
+  pesti convert model.gguf --split-max-size 2G -o model.gguf`,
+		arity{1, 1, "MODEL"}, func(cmd *cobra.Command, args []string) error {
 			switch {
-			case typ.word == "":
-				return usagef("expected --type, one of %s", strings.Join(typ.allowed, ", "))
-			case out == "":
+			case o.typ.word == "" && !o.split():
+				return usagef("expected --type, one of %s, or a limit of --split-max-size or --split-max-tensors", strings.Join(o.typ.allowed, ", "))
+			case o.out == "":
 				return usagef("expected -o FILE.gguf, the file to write")
+			case o.split() && o.out == standardStream:
+				return usagef("-o %s is standard output, which takes no more than one file; expected -o FILE.gguf", standardStream)
 			}
 			f, err := a.openModel(args[0])
 			if err != nil {
 				return err
 			}
 			defer f.Close()
-			return a.convertTo(cmd.Context(), out, f, slices.Index(typ.allowed, typ.word))
-		}))
+			return a.convertTo(cmd.Context(), f, &o)
+		})
 	cmd.Long = cmd.Short + `.
 
-Matrices get the type, vectors such as norms and biases F32. A matrix whose rows are no multiple of
-the type's block keeps its own. All metadata stays, but for what says how weights are stored, and a
-split model becomes one file. Weights that are quantised already lose once more, except to f32,
-which holds their values as they are.`
-	cmd.Flags().Var(&typ, "type", "how to store the weights")
-	cmd.Flags().StringVarP(&out, "output", "o", "", "the model `FILE` to write; - is standard output")
+Matrices get the type, vectors such as norms and biases F32. Tensors of integers stay as they are, and
+so does a matrix whose rows are no multiple of the type's block. All metadata stays, but for what
+says how weights are stored. Weights that are quantised already lose once more, except to f32, which
+holds their values as they are. Without a type all stay as they are.
+
+With a limit the model is split: -o FILE.gguf makes FILE-00001-of-0000N.gguf and so on, each of which
+opens as the whole model. Without one a split model becomes one file.`
+	cmd.Flags().Var(&o.typ, "type", "how to store the weights")
+	cmd.Flags().Var(&o.size, "split-max-size", "most bytes of a file, in millions or milliards such as 500M or 2G; its metadata included")
+	cmd.Flags().Var(&o.tensors, "split-max-tensors", "most tensors in a file")
+	for _, name := range []string{"split-max-size", "split-max-tensors"} {
+		cmd.Flags().Lookup(name).DefValue = "" // of 0 would be a riddle
+	}
+	cmd.Flags().StringVarP(&o.out, "output", "o", "", "the model `FILE` to write; - is standard output")
 	return cmd
 }
 
-// convertTo writes f to path, its weights in the type of that row of storedTypes.
-func (a *app) convertTo(ctx context.Context, path string, f *gguf.File, row int) error {
-	for _, shard := range f.Paths() {
-		if sameFile(shard, path) {
-			return usagef("-o %s is the model itself, expected another file", path)
-		}
-	}
-	typ := storedTypes[row].typ
+// convertOptions are the flags of convert.
+type convertOptions struct {
+	typ     choice
+	out     string
+	size    byteCount
+	tensors count
+}
+
+// split tells whether the model is to be split.
+func (o *convertOptions) split() bool { return o.size.n > 0 || o.tensors.n > 0 }
+
+// convertTo writes f as o says.
+func (a *app) convertTo(ctx context.Context, f *gguf.File, o *convertOptions) error {
 	w := gguf.NewWriter()
 	for _, key := range f.Keys() {
 		if !strings.HasPrefix(key, "split.") {
@@ -76,40 +91,90 @@ func (a *app) convertTo(ctx context.Context, path string, f *gguf.File, row int)
 			w.Set(key, v)
 		}
 	}
-	w.SetUint32("general.file_type", storedTypes[row].fileType)
-	w.SetUint32("general.quantization_version", quantizationVersion)
+	as := func(t *gguf.Tensor) (quant.Type, string) { return t.Type, "" }
+	if row := slices.Index(o.typ.allowed, o.typ.word); row >= 0 {
+		w.SetUint32("general.file_type", storedTypes[row].fileType)
+		w.SetUint32("general.quantization_version", quantizationVersion)
+		as = func(t *gguf.Tensor) (quant.Type, string) { return storedAs(t, storedTypes[row].typ) }
+	}
+	size, err := a.addTensors(w, f, as)
+	if err != nil {
+		return err
+	}
+	paths, err := a.writeModel(ctx, w, o, f.Paths())
+	if err != nil {
+		return err
+	}
+	files := ""
+	if len(paths) > 1 {
+		files = fmt.Sprintf(" and %d more files", len(paths)-1)
+	}
+	fmt.Fprintf(a.stderr, "%s%s: %s of weights in %d tensors, from %s\n", paths[0], files, plan.HumanBytes(size), len(f.Tensors()), plan.HumanBytes(f.Size))
+	return nil
+}
 
-	var size int64
+// addTensors adds the tensors of f to w, each as the type that as says, and returns their bytes. It
+// warns of those of which as has something to tell.
+func (a *app) addTensors(w *gguf.Writer, f *gguf.File, as func(*gguf.Tensor) (quant.Type, string)) (size int64, err error) {
 	var kept []string
 	tensors := f.Tensors()
 	for i := range tensors {
 		t := &tensors[i]
-		as := storedAs(t, typ)
-		if as == t.Type && as != typ && len(t.Dims) > 1 {
-			kept = append(kept, fmt.Sprintf("%s: tensor %s stays %s: its rows of %d are no multiple of a block of %s", f.Path, t.Name, as, t.Dims[0], typ))
+		typ, why := as(t)
+		if why != "" {
+			kept = append(kept, fmt.Sprintf("%s: tensor %s stays %s: %s", f.Path, t.Name, typ, why))
 		}
-		if err := w.AddConverted(f, t, as); err != nil {
-			return err
+		if err := w.AddConverted(f, t, typ); err != nil {
+			return 0, err
 		}
-		size += quant.RowBytes(as, t.Elems())
+		size += quant.RowBytes(typ, t.Elems())
 	}
 	a.warn(kept)
-	if err := a.output(ctx, path, w.Write); err != nil {
-		return err
-	}
-	fmt.Fprintf(a.stderr, "%s: %s of weights in %d tensors, from %s\n", path, plan.HumanBytes(size), len(tensors), plan.HumanBytes(f.Size))
-	return nil
+	return size, nil
 }
 
-// storedAs returns the type that t gets where typ is asked for.
-func storedAs(t *gguf.Tensor, typ quant.Type) quant.Type {
-	if len(t.Dims) < 2 {
-		return quant.F32
+// writeModel writes w to the file that o names, or to several, none of which may be one of the
+// model's, and returns their paths.
+func (a *app) writeModel(ctx context.Context, w *gguf.Writer, o *convertOptions, model []string) (paths []string, err error) {
+	paths = []string{o.out}
+	limit := gguf.SplitLimit{Tensors: int(o.tensors.n), Bytes: o.size.n}
+	prefix := strings.TrimSuffix(o.out, ".gguf")
+	if o.split() {
+		shards, err := w.Shards(limit)
+		if err != nil {
+			return nil, about(o.out, err)
+		}
+		paths = nil
+		for i := range shards {
+			paths = append(paths, gguf.ShardPath(prefix, i, len(shards)))
+		}
 	}
-	if in, _ := quant.Lookup(typ); t.Dims[0]%int64(in.BlockLen) != 0 {
-		return t.Type
+	for _, path := range paths {
+		if slices.ContainsFunc(model, func(shard string) bool { return sameFile(shard, path) }) {
+			return nil, usagef("-o %s: %s is the model itself, expected another file", o.out, path)
+		}
 	}
-	return typ
+	if o.split() {
+		return w.WriteSplit(ctx, prefix, limit)
+	}
+	return paths, a.output(ctx, o.out, w.Write)
+}
+
+// integers are the types of tensors that are no weights, such as tables of indices.
+var integers = []quant.Type{quant.I8, quant.I16, quant.I32, quant.I64}
+
+// storedAs returns the type that t gets where typ is asked for, and why a weight keeps its own.
+func storedAs(t *gguf.Tensor, typ quant.Type) (as quant.Type, why string) {
+	block, _ := quant.Lookup(typ)
+	switch {
+	case slices.Contains(integers, t.Type):
+		return t.Type, ""
+	case len(t.Dims) < 2:
+		return quant.F32, ""
+	case t.Dims[0]%int64(block.BlockLen) != 0:
+		return t.Type, fmt.Sprintf("its rows of %d are no multiple of a block of %s", t.Dims[0], typ)
+	}
+	return typ, ""
 }
 
 // sameFile tells whether both paths are of one file that exists.

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -102,6 +105,15 @@ func TestConvertKeeps(t *testing.T) {
 		w.SetInt32("split.tensors.count", 2)
 		w.AddTensor("odd", quant.F16, []int64{48, 2}, make([]byte, 192))
 		w.AddTensor("even", quant.F16, []int64{64, 2}, make([]byte, 256))
+		for i, typ := range integers { // matrices and vectors
+			for _, dims := range [][]int64{{32}, {32, 2}} {
+				data := make([]byte, 32*len(dims)<<i)
+				for j := range data {
+					data[j] = byte(j * 7)
+				}
+				w.AddTensor(fmt.Sprint(typ, len(dims)), typ, dims, data)
+			}
+		}
 	})
 	out := filepath.Join(t.TempDir(), "out.gguf")
 	r := pesti("convert", path, "--type", "q8_0", "-o", out)
@@ -113,6 +125,91 @@ func TestConvertKeeps(t *testing.T) {
 	even, _ := f.Tensor("even")
 	if odd.Type != quant.F16 || even.Type != quant.Q8_0 || f.Has("split.count") {
 		t.Errorf("odd is %s, even is %s, split.count is there: %v", odd.Type, even.Type, f.Has("split.count"))
+	}
+	from := openGGUF(t, path)
+	for _, typ := range integers {
+		for n := 1; n <= 2; n++ {
+			name := fmt.Sprint(typ, n)
+			x, _ := from.Tensor(name)
+			y, _ := f.Tensor(name)
+			if y.Type != typ || !bytes.Equal(from.Bytes(x), f.Bytes(y)) {
+				t.Errorf("%s is %s, expected its own bytes", name, y.Type)
+			}
+		}
+	}
+}
+
+// A model is split within the limits, opens from any of the files, and becomes the one it was.
+func TestConvertSplit(t *testing.T) {
+	model := demoFile(t, nil)
+	from := openGGUF(t, model)
+	hash, err := from.HashData()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args  []string
+		files int
+		same  bool // data
+	}{
+		{[]string{"--split-max-tensors", "20"}, (len(from.Tensors())-1)/20 + 1, true},
+		{[]string{"--split-max-tensors", "1000"}, 1, true},
+		{[]string{"--split-max-size", "1M"}, 0, true},
+		{[]string{"--split-max-size", "1G"}, 1, true},
+		{[]string{"--split-max-size", "1M", "--split-max-tensors", "5", "--type", "q8_0"}, 0, false},
+	} {
+		dir := t.TempDir()
+		r := pesti(append([]string{"convert", model, "-o", filepath.Join(dir, "a b.gguf")}, c.args...)...)
+		paths, _ := filepath.Glob(filepath.Join(dir, "*"))
+		if r.code != 0 || r.out != "" || !strings.HasPrefix(r.err, paths[0]) || c.files > 0 && len(paths) != c.files || c.files == 0 && len(paths) < 2 {
+			t.Fatalf("convert %q writes %q: %+v", c.args, paths, r)
+		}
+		for i, path := range paths {
+			if want := fmt.Sprintf("a b-%05d-of-%05d.gguf", i+1, len(paths)); filepath.Base(path) != want {
+				t.Errorf("convert %q: file %d is %s, want %s", c.args, i, path, want)
+			}
+			if info, err := os.Stat(path); err != nil || c.args[1] == "1M" && info.Size() > 1e6 {
+				t.Errorf("convert %q: %s has %d bytes, %v", c.args, path, info.Size(), err)
+			}
+		}
+		last := paths[len(paths)-1]
+		if got, err := openGGUF(t, last).HashData(); err != nil || c.same && got != hash {
+			t.Errorf("convert %q: other weights, %v", c.args, err)
+		}
+		if !c.same {
+			continue
+		}
+		for _, key := range []string{"general.file_type", "general.name"} {
+			x, _ := from.Value(key)
+			if y, _ := openGGUF(t, last).Value(key); x.String() != y.String() {
+				t.Errorf("convert %q: key %s is %v, want %v", c.args, key, y, x)
+			}
+		}
+	}
+	dir := t.TempDir()
+	out := filepath.Join(dir, "m.gguf")
+	pesti("convert", model, "--split-max-size", "1M", "-o", "-").fails(t, 2, "standard output")
+	for _, size := range []string{"", "M", "0M", "-1M", "1", "1K", "1MG", "1.5G", "99999999999G", "+1M", "1 M"} {
+		pesti("convert", model, "--split-max-size", size, "-o", out).fails(t, 2, "M or G")
+	}
+	pesti("convert", model, "--split-max-tensors", "0", "-o", out).fails(t, 2, "1 or more")
+	large := rewrittenDemo(t, true, func(w *gguf.Writer) { w.AddTensor("large", quant.I8, []int64{2e6}, make([]byte, 2e6)) })
+	pesti("convert", large, "--split-max-size", "1M", "-o", out).fails(t, 1, out, `"large"`, "1000000")
+	if left, _ := os.ReadDir(dir); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	// Onto its own files, and an interrupt.
+	ok(t, "convert", model, "--split-max-tensors", "20", "-o", out)
+	before, _ := os.ReadDir(dir)
+	first := filepath.Join(dir, before[0].Name())
+	pesti("convert", first, "--split-max-tensors", "20", "-o", out).fails(t, 2, "is the model itself")
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if r := (call{ctx: ctx, args: []string{"convert", first, "--split-max-tensors", "5", "-o", out}}).run(); r.code != exitInterrupted {
+		t.Errorf("an interrupt: %+v", r)
+	}
+	if after, _ := os.ReadDir(dir); len(after) != len(before) {
+		t.Errorf("left behind: %v", after)
 	}
 }
 

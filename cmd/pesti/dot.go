@@ -121,7 +121,7 @@ func (a *app) draw(name string, o *dotOptions, flags *compileFlags) (renderer, e
 			return nil, err
 		}
 		defer s.file.Close()
-		if res, err = s.compile(nil); err != nil {
+		if res, err = s.compile(); err != nil {
 			return nil, err
 		}
 	}

@@ -17,9 +17,6 @@ import (
 
 	"pesti/exec"
 	"pesti/exec/plan"
-	"pesti/frontend"
-	"pesti/frontend/tokenizer"
-	"pesti/lower"
 )
 
 // Names of the residual stream after block N: of the value, and of its file.
@@ -29,40 +26,28 @@ const (
 )
 
 func (a *app) dump() *cobra.Command {
-	var prompt, idList, dir, model string
+	var dir, model string
+	var prompt *promptFlags
 	var flags *compileFlags
 	cmd := a.verb("dump MODEL|PLAN -p TEXT -o DIR", "Write the values inside each layer for a prompt",
 		`  pesti dump model.gguf -p "The quick brown fox" -o values`,
 		arity{1, 1, "MODEL or PLAN"}, func(cmd *cobra.Command, args []string) error {
-			byIDs := cmd.Flags().Changed("ids")
-			if cmd.Flags().Changed("prompt") == byIDs {
-				return usagef("expected one of -p TEXT and --ids LIST")
-			}
 			if dir == "" {
 				return usagef("expected -o DIR, the folder to write")
-			}
-			ids, err := parseIDs(idList)
-			if err != nil {
-				return usagef("--ids: %w", err)
-			}
-			if byIDs && len(ids) == 0 {
-				return usagef("--ids is empty, expected at least one token id")
 			}
 			s, err := a.open(args[0], model, flags)
 			if err != nil {
 				return err
 			}
 			defer s.file.Close()
-			if !byIDs {
-				if ids, err = promptIDs(s, []byte(prompt)); err != nil {
-					return err
-				}
+			ids, err := prompt.tokens(s)
+			if err != nil {
+				return err
 			}
 			return a.dumpValues(cmd.Context(), s, ids, dir)
 		})
+	prompt = addPromptFlags(cmd)
 	f := cmd.Flags()
-	f.StringVarP(&prompt, "prompt", "p", "", "`TEXT` to evaluate")
-	f.StringVar(&idList, "ids", "", "`LIST` of token ids to evaluate, in place of a text")
 	f.StringVarP(&dir, "output", "o", "", "`DIR` to write .npy files to")
 	f.StringVar(&model, "model", "", "`MODEL` of a PLAN, where it is not where the plan says")
 	flags = addCompileFlags(cmd, "exact")
@@ -70,27 +55,11 @@ func (a *app) dump() *cobra.Command {
 	return cmd
 }
 
-func promptIDs(s *subject, prompt []byte) ([]int32, error) {
-	tok, err := tokenizer.FromGGUF(s.file)
-	if err != nil {
-		return nil, err
-	}
-	s.app.warn(tok.Warnings())
-	ids, err := encodePrompt(tok, prompt)
-	if err != nil {
-		return nil, about(s.file.Path, err)
-	}
-	return ids, nil
-}
-
 // dumpValues evaluates ids and writes to dir what the plan shows.
 func (a *app) dumpValues(ctx context.Context, s *subject, ids []int32, dir string) error {
-	_, err := s.compile(func(o *lower.Options, p *frontend.Params) {
-		o.Outputs = append(o.Outputs, strings.Replace(residual, "%d", "*", 1))
-		// The logits of all tokens of a step are wanted.
-		o.Rows = min(int64(len(ids)), cmp.Or(o.Ubatch, 512), cmp.Or(o.Ctx, p.Context))
-	})
-	if err != nil {
+	s.options.Outputs = append(s.options.Outputs, strings.Replace(residual, "%d", "*", 1))
+	s.options.Rows = int64(len(ids)) // all of a step
+	if _, err := s.compile(); err != nil {
 		return err
 	}
 	if err := s.checkLength(len(ids)); err != nil {

@@ -21,7 +21,7 @@ func TestDump(t *testing.T) {
 		t.Fatalf("dump: %+v", r)
 	}
 	tokens := readNpy(t, filepath.Join(dir, "tokens.npy"))
-	ids := tokens.Data().([]int32)
+	ids := tokens.ints
 	n := len(ids)
 	files, _ := filepath.Glob(filepath.Join(dir, "*"))
 	var names []string
@@ -32,7 +32,7 @@ func TestDump(t *testing.T) {
 		t.Errorf("dump wrote %q, want %q", names, want)
 	}
 	logits := readNpy(t, filepath.Join(dir, "logits.npy"))
-	if s := logits.Shape(); len(s) != 2 || s[0] != n || s[1] < 256 {
+	if s := logits.shape; len(s) != 2 || s[0] != n || s[1] < 256 {
 		t.Errorf("logits have shape %v, want [%d, vocabulary]", s, n)
 	}
 
@@ -40,10 +40,10 @@ func TestDump(t *testing.T) {
 	var want strings.Builder
 	for layer := range 4 {
 		d := readNpy(t, filepath.Join(dir, fmt.Sprintf("layer_%02d.npy", layer)))
-		if s := d.Shape(); len(s) != 2 || s[0] != n || s[1] != 256 {
+		if s := d.shape; len(s) != 2 || s[0] != n || s[1] != 256 {
 			t.Errorf("layer %d has shape %v, want [%d, 256]", layer, s, n)
 		}
-		row := d.Float32s()[(n-1)*256:]
+		row := d.floats[(n-1)*256:]
 		sum := 0.0
 		for _, x := range row {
 			sum += float64(x) * float64(x)
@@ -53,7 +53,7 @@ func TestDump(t *testing.T) {
 	if !strings.HasPrefix(r.out, want.String()+"top8 ") {
 		t.Errorf("dump prints:\n%s\nwant:\n%s", r.out, &want)
 	}
-	best, row := 0, logits.Float32s()[(n-1)*logits.Shape()[1]:]
+	best, row := 0, logits.floats[(n-1)*logits.shape[1]:]
 	for id, x := range row {
 		if x > row[best] {
 			best = id
@@ -87,7 +87,7 @@ for name in ["tokens", "layer_00", "logits"]:
     a = numpy.load(f"{sys.argv[1]}/{name}.npy")
     print(a.dtype.str, *a.shape)
 `, dir)
-	if want := fmt.Sprintf("<i4 %d\n<f4 %d 256\n<f4 %d %d\n", n, n, n, logits.Shape()[1]); got != want {
+	if want := fmt.Sprintf("<i4 %d\n<f4 %d 256\n<f4 %d %d\n", n, n, n, logits.shape[1]); got != want {
 		t.Errorf("numpy reads %q, want %q", got, want)
 	}
 }
@@ -106,7 +106,7 @@ func TestDumpValues(t *testing.T) {
 	dir := t.TempDir()
 	ok(t, "dump", "demo", "--ids", "1,2,3", "-o", dir, "--values", "blk.1.ffn_*", "--values", "blk.2.q,blk.2.out")
 	for _, name := range []string{"blk.1.ffn_norm", "blk.1.ffn_gated", "blk.2.q"} {
-		if s := readNpy(t, filepath.Join(dir, name+".npy")).Shape(); len(s) != 2 || s[0] != 3 {
+		if s := readNpy(t, filepath.Join(dir, name+".npy")).shape; len(s) != 2 || s[0] != 3 {
 			t.Errorf("%s has shape %v, want 3 rows", name, s)
 		}
 	}
@@ -127,10 +127,10 @@ func TestDumpShapes(t *testing.T) {
 		dir := t.TempDir()
 		ok(t, append([]string{"dump", "--ids", "1,2,3,4,5", "-o", dir}, args...)...)
 		probs := readNpy(t, filepath.Join(dir, "blk.1.probs.npy"))
-		if want := []int{5, 4, 5}; !slices.Equal(probs.Shape(), want) {
-			t.Fatalf("dump %q: probabilities have shape %v, want %v", args, probs.Shape(), want)
+		if want := []int{5, 4, 5}; !slices.Equal(probs.shape, want) {
+			t.Fatalf("dump %q: probabilities have shape %v, want %v", args, probs.shape, want)
 		}
-		for i, row := 0, probs.Float32s(); len(row) > 0; i, row = i+1, row[5:] {
+		for i, row := 0, probs.floats; len(row) > 0; i, row = i+1, row[5:] {
 			sum := 0.0
 			for c, p := range row[:5] {
 				sum += float64(p)

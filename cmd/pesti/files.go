@@ -16,12 +16,6 @@ import (
 // standardStream is the path that stands for standard input or output.
 const standardStream = "-"
 
-// readInput returns the bytes of a file.
-func readInput(path string) ([]byte, error) {
-	b, err := os.ReadFile(path)
-	return b, cannot("opened", path, err)
-}
-
 // cannot returns err, if there is one, as an error about the file at path.
 func cannot(verb, path string, err error) error {
 	if err == nil {

@@ -10,13 +10,12 @@ import (
 
 	"pesti/exec/cpu"
 	"pesti/exec/plan"
-	"pesti/frontend"
 	"pesti/frontend/tokenizer"
 	"pesti/lower"
 )
 
 // memoryFlags are the options of a compilation that change how much memory a plan needs.
-var memoryFlags = []string{"precision", "kv", "ctx", "ubatch", "sequences", "threads", "passes"}
+var memoryFlags = []string{"precision", "kv", "ctx", "ubatch", "sequences", "threads", "passes", "planner"}
 
 const memoryHelp = `With --memory the model is compiled for contexts of 512, 1024, 2048, … positions, up to --ctx or what
 it was trained for, and the table tells what run then needs once the context is full:
@@ -67,16 +66,12 @@ func (a *app) inspectMemory(name string, flags *compileFlags, asJSON bool) error
 		return err
 	}
 	start := ownMemory()
-	f, err := a.openModel(name)
+	m, err := a.loadModel(name)
 	if err != nil {
 		return err
 	}
+	f := m.File
 	defer f.Close()
-	m, err := frontend.Load(f)
-	if err != nil {
-		return err
-	}
-	a.warn(m.Warnings)
 	tok, _ := tokenizer.FromGGUF(f) // without one the weights may still be asked about
 	r := &memoryReport{File: f.Path, RAM: cpu.DetectRAM()}
 	program := int64(0)

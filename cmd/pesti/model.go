@@ -8,6 +8,7 @@ import (
 
 	"pesti/conformance/demo"
 	"pesti/exec/plan"
+	"pesti/frontend"
 	"pesti/gguf"
 )
 
@@ -28,6 +29,22 @@ func (a *app) openModel(name string) (*gguf.File, error) {
 	}
 	a.warn(f.Warnings())
 	return f, nil
+}
+
+// loadModel opens a MODEL, reads its description, and tells the warnings of both. The file is the
+// caller's to close.
+func (a *app) loadModel(name string) (*frontend.Model, error) {
+	f, err := a.openModel(name)
+	if err != nil {
+		return nil, err
+	}
+	m, err := frontend.Load(f)
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	a.warn(m.Warnings)
+	return m, nil
 }
 
 // isPlan tells whether the file at path begins as plans do. What cannot be read is no plan:

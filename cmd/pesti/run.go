@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"syscall"
 	"time"
@@ -80,14 +79,6 @@ func (a *app) run() *cobra.Command {
 	return cmd
 }
 
-// promptFile returns the prompt in the file at path, byte for byte.
-func (a *app) promptFile(path string) ([]byte, error) {
-	if path == standardStream {
-		return io.ReadAll(a.stdin)
-	}
-	return readInput(path)
-}
-
 // runStats are the statistics of a run. Speeds are in tokens per second, 0 where there were none.
 type runStats struct {
 	PromptTokens    int     `json:"prompt_tokens"`
@@ -114,7 +105,7 @@ func (a *app) continueText(ctx context.Context, name string, text []byte, o *run
 		return err
 	}
 	defer s.file.Close()
-	if _, err := s.compile(nil); err != nil {
+	if _, err := s.compile(); err != nil {
 		return err
 	}
 	tok, err := tokenizer.FromGGUF(s.file)

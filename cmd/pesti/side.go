@@ -3,12 +3,15 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"pesti/conformance/npy"
 	"pesti/exec"
+	"pesti/exec/plan"
 )
 
 // A side is one of the two things that compare holds against each other: a plan that runs, or a
@@ -21,9 +24,6 @@ type side interface {
 	// where it has none of its own and the text is nil.
 	tokens(text []byte) ([]int32, error)
 
-	// most returns how many tokens eval takes at a time.
-	most() int
-
 	// eval returns what the side computes for ids[from:to], after those before.
 	eval(ids []int32, from, to int) (*pass, error)
 
@@ -35,9 +35,6 @@ type pass struct {
 	layers [][]float32 // the residual stream after each block
 	logits []float32
 }
-
-// mostAtOnce bounds how many tokens' values are in memory at a time.
-const mostAtOnce = 64
 
 // A runner is a plan as a side.
 type runner struct {
@@ -67,10 +64,6 @@ func (r *runner) vocab() int {
 	return int(width)
 }
 
-func (r *runner) most() int {
-	return int(min(r.plan.Target.Ubatch, r.plan.Target.Rows, mostAtOnce))
-}
-
 func (r *runner) tokens(text []byte) ([]int32, error) {
 	if text == nil {
 		return nil, nil
@@ -78,38 +71,62 @@ func (r *runner) tokens(text []byte) ([]int32, error) {
 	return promptIDs(r.subject, text)
 }
 
+// eval runs one step, or as few as the plan allows. Where the plan hands out the logits of fewer
+// tokens at a time, it runs a step again for the next ones, which computes the rest as before.
 func (r *runner) eval(ids []int32, from, to int) (*pass, error) {
 	var p pass
-	r.see = func(v exec.Observation) {
-		n := v.Step.Layer
-		if n < 0 || valueOf(v.Name) != fmt.Sprintf(residual, n) {
-			return
+	for to-from > int(r.plan.Target.Ubatch) {
+		end := from + int(r.plan.Target.Ubatch)
+		if err := r.evalStep(ids, from, end, &p); err != nil {
+			return nil, err
 		}
-		for len(p.layers) <= n {
-			p.layers = append(p.layers, nil)
-		}
-		if p.layers[n] == nil {
-			p.layers[n] = slices.Clone(v.Data)
-		}
+		from = end
 	}
-	if err := r.step(ids, from, to, to-from); err != nil {
-		return nil, err
-	}
-	for row := range to - from {
-		p.logits = append(p.logits, r.engine.Logits(row)...)
-	}
-	return &p, nil
+	return &p, r.evalStep(ids, from, to, &p)
 }
 
-// step runs ids[from:to], of which the logits of the last rows are wanted.
-func (r *runner) step(ids []int32, from, to, rows int) error {
-	n := to - from
-	b := exec.Batch{Tokens: ids[from:to], Seq: make([]int32, n)}
-	for t := range n {
-		b.Pos = append(b.Pos, int32(from+t))
-		if t >= n-rows {
-			b.Rows = append(b.Rows, int32(t))
+func (r *runner) evalStep(ids []int32, from, to int, p *pass) error {
+	for first, last := from, 0; first < to; first = last {
+		last = min(first+r.rows(to-from), to)
+		seen := map[int]bool{}
+		r.see = func(v exec.Observation) {
+			n := v.Step.Layer
+			if n < 0 || seen[n] || valueOf(v.Name) != fmt.Sprintf(residual, n) {
+				return
+			}
+			seen[n] = true // what comes after is a selection of its rows
+			if v.Rows == to-from && first > from {
+				return // all of it came with the first rows
+			}
+			for len(p.layers) <= n {
+				p.layers = append(p.layers, nil)
+			}
+			p.layers[n] = append(p.layers[n], v.Data...)
 		}
+		if err := r.step(ids, from, to, first, last); err != nil {
+			return err
+		}
+		for row := range last - first {
+			p.logits = append(p.logits, r.engine.Logits(row)...)
+		}
+	}
+	return nil
+}
+
+// rows returns how many rows of logits a step of so many tokens can hand out.
+func (r *runner) rows(tokens int) int {
+	i := slices.IndexFunc(r.plan.Programs, func(g plan.Program) bool { return int64(tokens) <= g.MaxT })
+	return int(r.plan.Programs[i].MaxR)
+}
+
+// step runs ids[from:to], of which the logits of ids[first:last] are wanted.
+func (r *runner) step(ids []int32, from, to, first, last int) error {
+	b := exec.Batch{Tokens: ids[from:to], Seq: make([]int32, to-from)}
+	for t := from; t < to; t++ {
+		b.Pos = append(b.Pos, int32(t))
+	}
+	for t := first; t < last; t++ {
+		b.Rows = append(b.Rows, int32(t-from))
 	}
 	if err := r.engine.Step(&b); err != nil {
 		return about(r.name, err)
@@ -121,73 +138,101 @@ func (r *runner) step(ids []int32, from, to, rows int) error {
 // rows are computed whose logits are wanted.
 func valueOf(name string) string { return strings.Replace(name, ".rows", "", 1) }
 
-// A folder is a side that dump, or the oracle, has written.
+// A folder is a side that dump, or the oracle, has written. Its rows are read when they are compared.
 type folder struct {
 	path   string
 	ids    []int32
-	layers [][]float32
-	logits []float32
+	layers []*npy.File
+	logits *npy.File
+	files  []*npy.File // all that are open
 }
 
-// openFolder reads tokens.npy, logits.npy and the layer_NN.npy that are there. All have a row for
+// openFolder opens tokens.npy, logits.npy and the layer_NN.npy that are there. All have a row for
 // each token.
 func openFolder(dir string) (*folder, error) {
 	f := &folder{path: dir}
-	path := filepath.Join(dir, "tokens.npy")
-	tokens, err := loadNpy(path)
+	err := f.open()
 	if err != nil {
+		f.close()
 		return nil, err
 	}
-	if f.ids, err = tokens.ids(); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	return f, nil
+}
+
+func (f *folder) open() error {
+	tokens, err := f.file("tokens.npy")
+	if err != nil {
+		return err
+	}
+	ids, err := npy.Ints(tokens, 0, tokens.Len())
+	if err != nil {
+		return err
+	}
+	for i, id := range ids {
+		if id < 0 || id > math.MaxInt32 {
+			return fmt.Errorf("%s: element %d is %d, expected a token id", tokens.Path, i, id)
+		}
+		f.ids = append(f.ids, int32(id))
 	}
 	if f.logits, err = f.rows("logits.npy"); err != nil {
-		return nil, err
+		return err
 	}
 	for n := 0; ; n++ {
 		name := fmt.Sprintf(layerFile, n)
-		if _, err := os.Stat(filepath.Join(dir, name)); os.IsNotExist(err) {
-			return f, nil
+		if _, err := os.Stat(filepath.Join(f.path, name)); os.IsNotExist(err) {
+			return nil
 		}
 		layer, err := f.rows(name)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		f.layers = append(f.layers, layer)
 	}
 }
 
-// rows reads a file of a row for each token.
-func (f *folder) rows(name string) ([]float32, error) {
-	path := filepath.Join(f.path, name)
-	a, err := loadNpy(path)
-	if err != nil {
-		return nil, err
+// file opens a file of the folder.
+func (f *folder) file(name string) (*npy.File, error) {
+	a, err := npy.Open(filepath.Join(f.path, name))
+	if err == nil {
+		f.files = append(f.files, a)
 	}
-	if len(a.shape) != 2 || a.shape[0] != len(f.ids) {
-		return nil, fmt.Errorf("%s: shape %v, expected a row for each of the %d tokens of tokens.npy", path, a.shape, len(f.ids))
+	return a, err
+}
+
+// rows opens a file of a row for each token.
+func (f *folder) rows(name string) (*npy.File, error) {
+	a, err := f.file(name)
+	if err == nil && (len(a.Shape) != 2 || a.Shape[0] != len(f.ids)) {
+		err = fmt.Errorf("%s: shape %v, expected a row for each of the %d tokens of tokens.npy", a.Path, a.Shape, len(f.ids))
 	}
-	data, err := a.floats()
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return data, nil
+	return a, err
 }
 
 func (f *folder) title() string                  { return f.path }
-func (f *folder) vocab() int                     { return len(f.logits) / len(f.ids) }
+func (f *folder) vocab() int                     { return f.logits.Shape[1] }
 func (f *folder) tokens([]byte) ([]int32, error) { return f.ids, nil }
-func (f *folder) most() int                      { return mostAtOnce }
-func (f *folder) close()                         {}
+
+func (f *folder) close() {
+	for _, a := range f.files {
+		a.Close()
+	}
+}
 
 func (f *folder) eval(ids []int32, from, to int) (*pass, error) {
-	part := func(data []float32) []float32 {
-		width := len(data) / len(f.ids)
-		return data[from*width : to*width]
+	part := func(a *npy.File) ([]float32, error) {
+		return npy.Floats[float32](a, from*a.Shape[1], (to-from)*a.Shape[1])
 	}
-	p := &pass{logits: part(f.logits)}
-	for _, data := range f.layers {
-		p.layers = append(p.layers, part(data))
+	p := &pass{}
+	var err error
+	if p.logits, err = part(f.logits); err != nil {
+		return nil, err
+	}
+	for _, a := range f.layers {
+		layer, err := part(a)
+		if err != nil {
+			return nil, err
+		}
+		p.layers = append(p.layers, layer)
 	}
 	return p, nil
 }

@@ -20,8 +20,8 @@ type subject struct {
 	app     *app
 	name    string // of the MODEL or PLAN, as given
 	file    *gguf.File
-	options lower.Options
-	plan    *plan.Plan // nil for a MODEL that is not compiled yet
+	options lower.Options // of a MODEL, to which verbs add what they need
+	plan    *plan.Plan    // nil for a MODEL that is not compiled yet
 	threads int
 	observe func(exec.Observation) // what start's engine lets see each value, nil for nobody
 }
@@ -82,9 +82,8 @@ func readPlan(name string, flags *compileFlags) (p *plan.Plan, threads int, err 
 	return p, threads, nil
 }
 
-// compile compiles a MODEL, after adjust has set what the verb needs. A PLAN stays as it is, and
-// there is no result.
-func (s *subject) compile(adjust func(o *lower.Options, p *frontend.Params)) (*lower.Result, error) {
+// compile compiles a MODEL. A PLAN stays as it is, and there is no result.
+func (s *subject) compile() (*lower.Result, error) {
 	if s.plan != nil {
 		return nil, nil
 	}
@@ -93,9 +92,6 @@ func (s *subject) compile(adjust func(o *lower.Options, p *frontend.Params)) (*l
 		return nil, err
 	}
 	s.app.warn(m.Warnings)
-	if adjust != nil {
-		adjust(&s.options, m.Params)
-	}
 	res, err := lower.Compile(m, s.options)
 	if err != nil {
 		return nil, about(m.File.Path, err)

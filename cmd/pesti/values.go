@@ -39,6 +39,39 @@ func (c *count) Set(s string) error {
 	return nil
 }
 
+// A byteCount is the value of a flag that takes a number of bytes, in millions or milliards as llama.cpp's
+// gguf-split takes it.
+type byteCount struct{ n int64 }
+
+func (b *byteCount) String() string { return strconv.FormatInt(b.n, 10) }
+func (b *byteCount) Type() string   { return "N(M|G)" }
+
+func (b *byteCount) Set(s string) error {
+	number := strings.TrimRight(s, "MG")
+	unit := map[string]int64{"M": 1e6, "G": 1e9}[s[len(number):]]
+	n, err := strconv.ParseUint(number, 10, 32) // so that the product is an int64
+	if err != nil || n == 0 || unit == 0 {
+		return fmt.Errorf("expected a number with M or G behind it, such as 500M")
+	}
+	b.n = int64(n) * unit
+	return nil
+}
+
+// A bound is the value of a flag that takes a number, 0 or more.
+type bound struct{ x float64 }
+
+func (b *bound) String() string { return "" }
+func (b *bound) Type() string   { return "X" }
+
+func (b *bound) Set(s string) error {
+	x, err := strconv.ParseFloat(s, 64)
+	if err != nil || !(x >= 0) || strings.Trim(s, "0123456789.eE+-") != "" { // in Go 0x1p-3, 1_0 and inf are numbers too
+		return fmt.Errorf("expected a number, 0 or more, such as 1e-4")
+	}
+	b.x = x
+	return nil
+}
+
 // parseIDs reads token ids: a JSON array, or ids with commas, spaces or line breaks between.
 func parseIDs(s string) ([]int32, error) {
 	s = strings.TrimSpace(s)

@@ -9,6 +9,22 @@ import (
 // computation of it.
 const Tolerance = 1e-4
 
+// floorCounts is the d of float32 from which on it widens the tolerance, floorFactor times.
+const (
+	floorCounts = 3e-5
+	floorFactor = 3
+)
+
+// Allowed returns the largest d of a layer in precision exact where float32 itself loses floor: the
+// d of that layer between two passes of a trusted program, in float32 and in float64. A floor that
+// is infinite or NaN allows no more than Tolerance.
+func Allowed(floor float64) float64 {
+	if floor > floorCounts && floor <= math.MaxFloat64 {
+		return max(Tolerance, floorFactor*floor)
+	}
+	return Tolerance
+}
+
 // A Deviation is d, and the element that has it. Where nothing differs that is the first.
 type Deviation struct {
 	D        float64

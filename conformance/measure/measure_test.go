@@ -135,3 +135,14 @@ func TestLogits(t *testing.T) {
 		t.Errorf("with NaN: %+v, want it infinite at 3", l)
 	}
 }
+
+func TestAllowed(t *testing.T) {
+	for _, c := range []struct{ floor, want float64 }{
+		{0, 1e-4}, {3e-5, 1e-4}, {3.3e-5, 1e-4}, {5e-5, 1.5e-4}, {0.1, 0.3},
+		{math.Inf(1), 1e-4}, {math.NaN(), 1e-4},
+	} {
+		if got := Allowed(c.floor); math.Abs(got-c.want) > 1e-12 {
+			t.Errorf("a floor of %v allows %v, want %v", c.floor, got, c.want)
+		}
+	}
+}

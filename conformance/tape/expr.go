@@ -61,7 +61,7 @@ func (e *expr) leaf(data []float64, shape ...int) *G.Node {
 	if !e.broad(shape) {
 		return nil
 	}
-	return e.dense(tensor.New(tensor.WithShape(shape...), tensor.WithBacking(data)))
+	return e.dense(e.run.dense(data, shape...))
 }
 
 // broad checks a shape: gorgonia takes a matrix with an extent of 1 for a vector, and a vector of
@@ -144,6 +144,9 @@ func (e *expr) matrix(w *graph.Value) *G.Node {
 func (e *expr) number(x float64) *G.Node {
 	if e.err != nil {
 		return nil
+	}
+	if e.run.narrow {
+		return G.NewConstant(float32(x))
 	}
 	return G.NewConstant(x)
 }

@@ -1,5 +1,6 @@
 // Package tape computes an unfused graph on an executor that is not ours: the tape machine of
-// gorgonia.org/gorgonia, in float64, so that its own rounding lies far below what it judges.
+// gorgonia.org/gorgonia, in float64, so that its own rounding lies far below what it judges, or in
+// float32, to learn what that loses.
 //
 // It owns the translation: a table with one row for each op that frontends emit, which says how to
 // write the op in gorgonia's. It must not import ops/ref, lower or exec: what it computes shares
@@ -39,8 +40,16 @@ func Run(ctx context.Context, g *graph.Graph, weights Weights, ids []int32, want
 	return r.graph(ctx, g, want, visit)
 }
 
+// RunFloat32 is Run in float32. How far its values are from Run's is what any program of that
+// precision may lose.
+func RunFloat32(ctx context.Context, g *graph.Graph, weights Weights, ids []int32, want []string, visit func(Value) error) error {
+	r := &run{narrow: true, weights: weights, most: sliceElements, tokens: len(ids), ids: ids}
+	return r.graph(ctx, g, want, visit)
+}
+
 // A run is one pass over a graph.
 type run struct {
+	narrow  bool // to float32
 	weights Weights
 	most    int // weights of one product that are held at a time
 	tokens  int // that were asked for
@@ -62,13 +71,9 @@ func (r *run) graph(ctx context.Context, g *graph.Graph, want []string, visit fu
 	if r.tokens == 1 {
 		r.ids = []int32{r.ids[0], r.ids[0]}
 	}
-	r.wanted, r.ints, r.live = map[*graph.Value]bool{}, map[*graph.Value][]int32{}, map[*graph.Value]*tensor.Dense{}
-	for _, name := range want {
-		v := g.Value(name)
-		if v == nil || v.Type.DType != graph.F32 || len(v.Type.Shape) != 2 {
-			return fmt.Errorf("graph %s: has no f32 matrix %q to compute", g.Name, name)
-		}
-		r.wanted[v] = true
+	r.ints, r.live = map[*graph.Value][]int32{}, map[*graph.Value]*tensor.Dense{}
+	if err := r.want(g, want); err != nil {
+		return err
 	}
 	last := map[*graph.Value]int{}
 	for i, n := range g.Nodes {
@@ -96,6 +101,19 @@ func (r *run) graph(ctx context.Context, g *graph.Graph, want []string, visit fu
 			}
 		}
 		i = end
+	}
+	return nil
+}
+
+// want notes the values called names, with which parts end.
+func (r *run) want(g *graph.Graph, names []string) error {
+	r.wanted = map[*graph.Value]bool{}
+	for _, name := range names {
+		v := g.Value(name)
+		if v == nil || v.Type.DType != graph.F32 || len(v.Type.Shape) != 2 {
+			return fmt.Errorf("graph %s: has no f32 matrix %q to compute", g.Name, name)
+		}
+		r.wanted[v] = true
 	}
 	return nil
 }
@@ -150,12 +168,12 @@ func (r *run) part(nodes []*graph.Node, keep func(*graph.Value) bool) error {
 		if err := r.tape(nodes, s, func(v *graph.Value) bool { return v == out }); err != nil {
 			return err
 		}
-		data, n := r.live[out].Float64s(), s.end-s.first
+		data, n := float64s(r.live[out]), s.end-s.first
 		for t := range r.ids {
 			copy(whole[t*rows+s.first:], data[t*n:(t+1)*n])
 		}
 	}
-	r.live[out] = tensor.New(tensor.WithShape(len(r.ids), rows), tensor.WithBacking(whole))
+	r.live[out] = r.dense(whole, len(r.ids), rows)
 	return nil
 }
 
@@ -205,5 +223,29 @@ func (r *run) tape(nodes []*graph.Node, s *slice, keep func(*graph.Value) bool) 
 func (r *run) value(v *graph.Value) Value {
 	x := r.live[v]
 	cols := x.Shape()[1]
-	return Value{v.Name, r.tokens, cols, x.Float64s()[:r.tokens*cols]}
+	return Value{v.Name, r.tokens, cols, float64s(x)[:r.tokens*cols]}
+}
+
+// dense makes a tensor in the precision of the run.
+func (r *run) dense(data []float64, shape ...int) *tensor.Dense {
+	if !r.narrow {
+		return tensor.New(tensor.WithShape(shape...), tensor.WithBacking(data))
+	}
+	x := make([]float32, len(data))
+	for i, v := range data {
+		x[i] = float32(v)
+	}
+	return tensor.New(tensor.WithShape(shape...), tensor.WithBacking(x))
+}
+
+// float64s returns the elements of a tensor of either precision.
+func float64s(x *tensor.Dense) []float64 {
+	if x.Dtype() == tensor.Float64 {
+		return x.Float64s()
+	}
+	wide := make([]float64, x.DataSize())
+	for i, v := range x.Float32s() {
+		wide[i] = float64(v)
+	}
+	return wide
 }

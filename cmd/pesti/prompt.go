@@ -1,0 +1,94 @@
+package main
+
+import (
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"pesti/frontend/tokenizer"
+)
+
+// promptFlags are the flags of the verbs that evaluate tokens and generate none.
+type promptFlags struct {
+	text, file, list string
+	given            *pflag.FlagSet // to ask which flags were given
+}
+
+// promptWords names them in messages.
+const promptWords = "one of -p TEXT, -f FILE and --ids LIST"
+
+// addPromptFlags gives cmd the flags that say which tokens to evaluate.
+func addPromptFlags(cmd *cobra.Command) *promptFlags {
+	f := cmd.Flags()
+	p := &promptFlags{given: f}
+	f.StringVarP(&p.text, "prompt", "p", "", "`TEXT` to evaluate")
+	f.StringVarP(&p.file, "file", "f", "", "`FILE` with the text to evaluate, taken byte for byte; - is standard input")
+	f.StringVar(&p.list, "ids", "", "`LIST` of token ids to evaluate, in place of a text")
+	return p
+}
+
+// count returns how many of them are given.
+func (p *promptFlags) count() int {
+	n := 0
+	for _, name := range []string{"prompt", "file", "ids"} {
+		if p.given.Changed(name) {
+			n++
+		}
+	}
+	return n
+}
+
+// read returns the ids that are given, or the text. Both are nil where none is.
+func (p *promptFlags) read(a *app) (ids []int32, text []byte, err error) {
+	switch {
+	case p.given.Changed("ids"):
+		if ids, err = parseIDs(p.list); err != nil {
+			return nil, nil, usagef("--ids: %w", err)
+		}
+		if len(ids) == 0 {
+			return nil, nil, usagef("--ids is empty, expected at least one token id")
+		}
+	case p.given.Changed("file"):
+		text, err = a.promptFile(p.file)
+	case p.given.Changed("prompt"):
+		text = []byte(p.text)
+	}
+	return ids, text, err
+}
+
+// tokens returns the ids to evaluate on s, of which there must be some.
+func (p *promptFlags) tokens(s *subject) ([]int32, error) {
+	if p.count() != 1 {
+		return nil, usagef("expected %s", promptWords)
+	}
+	ids, text, err := p.read(s.app)
+	if err != nil || ids != nil {
+		return ids, err
+	}
+	return promptIDs(s, text)
+}
+
+// promptIDs returns the ids of a text.
+func promptIDs(s *subject, text []byte) ([]int32, error) {
+	tok, err := tokenizer.FromGGUF(s.file)
+	if err != nil {
+		return nil, err
+	}
+	s.app.warn(tok.Warnings())
+	ids, err := encodePrompt(tok, text)
+	if err != nil {
+		return nil, about(s.file.Path, err)
+	}
+	return ids, nil
+}
+
+// promptFile returns the prompt in the file at path, byte for byte.
+func (a *app) promptFile(path string) ([]byte, error) {
+	if path == standardStream {
+		return io.ReadAll(a.stdin)
+	}
+	text, err := os.ReadFile(path)
+	return text, cannot("opened", path, err)
+}

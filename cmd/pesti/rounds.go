@@ -1,0 +1,102 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A round is one evaluation of all tokens in steps for which a plan has one program. Rounds for all
+// programs leave none unseen: of a prompt in steps of any one size, a plan may run no more than one.
+type round struct {
+	program string
+	ends    []int // of its steps
+}
+
+// A leftOut is a program for which there is no round.
+type leftOut struct {
+	Program string `json:"program"`
+	Why     string `json:"why"`
+}
+
+// mostAtOnce bounds how many tokens' values are in memory at a time.
+const mostAtOnce = 64
+
+// roundsOf returns the rounds of so many tokens for every program of the plans, in steps of most
+// tokens where that is not 0.
+func roundsOf(tokens int, most int64, plans ...*runner) (rounds []round, left []leftOut) {
+	known := map[string]bool{}
+	for _, r := range plans {
+		for i := range r.plan.Programs {
+			g := &r.plan.Programs[i]
+			limit := min(g.MaxT, max(g.MinT, mostAtOnce))
+			if most > 0 {
+				limit = min(limit, most)
+			}
+			name := g.Name
+			for _, x := range rounds {
+				if x.program == name {
+					name += " of " + oneLine(r.name)
+				}
+			}
+			ends, why := divide(tokens, g.MinT, limit)
+			if why != "" {
+				if !slices.ContainsFunc(left, func(l leftOut) bool { return l.Program == g.Name && l.Why == why }) {
+					left = append(left, leftOut{name, why})
+				}
+				continue
+			}
+			if key := fmt.Sprint(g.Name, ends); !known[key] {
+				known[key] = true
+				rounds = append(rounds, round{name, ends})
+			}
+		}
+	}
+	return rounds, left
+}
+
+// divide returns the ends of the fewest steps of least to most tokens, of about equal size, or says
+// why there are none.
+func divide(tokens int, least, most int64) (ends []int, why string) {
+	if most < least {
+		return nil, fmt.Sprintf("takes %d tokens or more at a time, and the other plan at most %d", least, most)
+	}
+	steps := (tokens-1)/int(most) + 1
+	if tokens/steps < int(least) {
+		if steps == 1 {
+			return nil, fmt.Sprintf("takes %d tokens or more at a time", least)
+		}
+		return nil, fmt.Sprintf("takes %d to %d tokens at a time, of which no steps add up to %d", least, most, tokens)
+	}
+	for i := range steps {
+		ends = append(ends, tokens*(i+1)/steps)
+	}
+	return ends, ""
+}
+
+// inSteps returns the round of the folders, which hold values and run no program.
+func inSteps(tokens int) round {
+	ends, _ := divide(tokens, 1, mostAtOnce)
+	return round{"", ends}
+}
+
+// each calls step for all steps of the round.
+func (r *round) each(step func(from, to int) error) error {
+	from := 0
+	for _, to := range r.ends {
+		if err := step(from, to); err != nil {
+			return err
+		}
+		from = to
+	}
+	return nil
+}
+
+// sayLeft is a sentence about the programs that were left out, "" for none.
+func sayLeft(left []leftOut) string {
+	var b strings.Builder
+	for _, l := range left {
+		fmt.Fprintf(&b, "not run: %s, which %s\n", l.Program, l.Why)
+	}
+	return b.String()
+}
