@@ -155,10 +155,7 @@ func readParams(f *gguf.File, a *arch) (*Params, error) {
 	p.Embd = r.uint("embedding_length", 1<<24)
 	p.Context = r.uint("context_length", 1<<31)
 	p.Heads = r.uint("attention.head_count", 1<<16)
-	p.Eps = r.float("attention.layer_norm_rms_epsilon", 0)
-	if p.Eps >= 1 {
-		r.fail("attention.layer_norm_rms_epsilon", "is %v, expected a small number such as 1e-6", p.Eps)
-	}
+	p.Eps = r.within("attention.layer_norm_rms_epsilon", 1e-30, 0.1, 0)
 	if r.err != nil {
 		return nil, r.err
 	}

@@ -8,6 +8,7 @@ type Format struct {
 	Name  string
 	Elems int64
 	Bytes int64
+	Fast  bool // rounds activations, so that only plans of precision fast may have it
 }
 
 // formats is the table of element formats.
@@ -15,10 +16,10 @@ type Format struct {
 // q8x2 is a row of K activations as two planes of int8 and what the products need beside them:
 // hi int8[K], lo int8[K], scale f32[K/32], sum i32[K/16], so that x ≈ scale·(hi + lo/128).
 var formats = []Format{
-	{"f32", 1, 4},
-	{"i32", 1, 4},
-	{"f16", 1, 2},
-	{"q8x2", 32, 76},
+	{Name: "f32", Elems: 1, Bytes: 4},
+	{Name: "i32", Elems: 1, Bytes: 4},
+	{Name: "f16", Elems: 1, Bytes: 2},
+	{Name: "q8x2", Elems: 32, Bytes: 76, Fast: true},
 }
 
 // LookupFormat returns the format of that name.

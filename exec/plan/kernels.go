@@ -12,6 +12,18 @@ var (
 	layouts     = []string{"pairs", "halves"} // RoPE turns (2i, 2i+1) or (i, i+rot/2)
 )
 
+// The numbers of norms, RoPE and attention. Their ranges are far beyond any model's; outside, a
+// kernel could compute little but NaN from any input.
+var (
+	epsilon   = number("eps", 1e-30, 1e6)
+	base      = number("base", 0, 1e18) // rotationTurns knows where it may be 0
+	freqScale = number("freq_scale", 1e-9, 1e9)
+	rampLow   = number("ramp_low", 0, 1e9)
+	rampHigh  = number("ramp_high", 0, 1e9)
+	magnitude = number("magnitude", 1e-3, 1e3)
+	sharpness = number("scale", 0, 1e6) // of scores
+)
+
 var kernels = []Signature{
 	// y[m] = scale · dequantise(table[tokens[m]])
 	{
@@ -21,7 +33,7 @@ var kernels = []Signature{
 			{Role: "table", Dir: WeightIn, Extent: "vocab,n", Gather: true},
 			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*n"},
 		},
-		Params: []ParamSpec{count("n"), count("vocab"), number("scale")},
+		Params: []ParamSpec{count("n"), count("vocab"), factor("scale")},
 		Rows:   "T",
 		Splits: []string{"tokens", "each", "one"},
 	},
@@ -33,7 +45,7 @@ var kernels = []Signature{
 			{Role: "w", Dir: WeightIn, Formats: []string{"f32"}, Extent: "n"},
 			{Role: "y", Dir: Out, Formats: []string{"f32", "q8x2"}, Extent: "M*n", Alias: "x"},
 		},
-		Params:  []ParamSpec{count("n"), number("eps")},
+		Params:  []ParamSpec{count("n"), epsilon},
 		Splits:  []string{"tokens", "each", "one"},
 		Scratch: "4*n",
 	},
@@ -46,7 +58,7 @@ var kernels = []Signature{
 			{Role: "x", Formats: []string{"f32"}, Extent: "M*n"},
 			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*n", Alias: "x"},
 		},
-		Params: []ParamSpec{count("n"), number("eps")},
+		Params: []ParamSpec{count("n"), epsilon},
 		Splits: []string{"tokens", "each", "one"},
 	},
 	// y[m] = x[m] as q8x2
@@ -109,12 +121,12 @@ var kernels = []Signature{
 		},
 		Params: []ParamSpec{count("heads"), count("kv_heads"), count("head_dim"), amount("rot"),
 			count("positions"), amount("window"), amount("ring"),
-			number("base"), number("freq_scale"), number("ramp_low"), number("ramp_high"), number("magnitude"),
-			number("scale"), number("eps"), word("layout", layouts...)},
+			base, freqScale, rampLow, rampHigh, magnitude, sharpness,
+			number("eps", 0, 1e6), word("layout", layouts...)}, // eps matters with a norm alone
 		Rows:    "T",
 		Splits:  []string{"heads", "one"},
 		Scratch: "4*(33*head_dim + 16*heads*(head_dim + 2) + M*rot)",
-		Rules:   []Rule{headsDivide, rotationFits, cacheHolds, ringHasWindow},
+		Rules:   []Rule{headsDivide, rotationFits, rotationTurns, cacheHolds, ringHasWindow},
 	},
 	// y[r] = x[rows[r]]
 	{
@@ -148,11 +160,11 @@ var kernels = []Signature{
 			{Role: "ids", Input: "tokens", Formats: []string{"i32"}, Extent: "M"},
 			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*n"},
 		},
-		Params: []ParamSpec{count("n"), count("vocab"), number("scale")},
+		Params: []ParamSpec{count("n"), count("vocab"), factor("scale")},
 		Rows:   "T",
 		Splits: []string{"one"},
 	},
-	refUnary("ref.scale", number("factor")),
+	refUnary("ref.scale", factor("factor")),
 	{
 		Name: "ref.rms_norm",
 		Operands: []Operand{
@@ -160,7 +172,7 @@ var kernels = []Signature{
 			{Role: "w", Dir: WeightIn, Formats: []string{"f32"}, Extent: "group"},
 			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*n", Alias: "x"},
 		},
-		Params: []ParamSpec{count("n"), count("group"), number("eps")},
+		Params: []ParamSpec{count("n"), count("group"), epsilon},
 		Splits: []string{"one"},
 		Rules:  []Rule{groupDivides},
 	},
@@ -200,10 +212,10 @@ var kernels = []Signature{
 			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*heads*head_dim", Alias: "x"},
 		},
 		Params: []ParamSpec{count("heads"), count("head_dim"), amount("rot"),
-			number("base"), number("freq_scale"), number("ramp_low"), number("ramp_high"), number("magnitude"), word("layout", layouts...)},
+			base, freqScale, rampLow, rampHigh, magnitude, word("layout", layouts...)},
 		Rows:   "T",
 		Splits: []string{"one"},
-		Rules:  []Rule{rotationFits},
+		Rules:  []Rule{rotationFits, rotationTurns},
 	},
 	{
 		Name: "ref.kv_write",
@@ -230,7 +242,7 @@ var kernels = []Signature{
 			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*heads*C"},
 		},
 		Params: []ParamSpec{count("heads"), count("kv_heads"), count("head_dim"),
-			count("positions"), amount("window"), amount("ring"), number("scale")},
+			count("positions"), amount("window"), amount("ring"), sharpness},
 		Rows:    "T",
 		Splits:  []string{"one"},
 		Scratch: "4*kv_heads*head_dim",

@@ -3,14 +3,25 @@ package plan
 import "fmt"
 
 // A Rule is a condition on the parameters of a step beyond the range of each: what a kernel
-// relies on so that no index it computes leaves an operand. Integers are already known to be
-// in their ranges.
+// relies on so that no index it computes leaves an operand, and that it computes numbers. Each is
+// already known to be in its range.
 type Rule func(s *Scope) error
 
 // param returns an integer parameter; one that the kernel does not have is 0.
 func (s *Scope) param(name string) int64 {
 	v, _ := s.lookup(name)
 	return v
+}
+
+// number returns a parameter that is a number.
+func (s *Scope) number(name string) float64 {
+	for i := range s.Params {
+		if s.Params[i].Name == name {
+			v, _ := s.Params[i].Value.(float64)
+			return v
+		}
+	}
+	return 0
 }
 
 // headsDivide: each key-value head serves the same number of query heads.
@@ -25,6 +36,15 @@ func headsDivide(s *Scope) error {
 func rotationFits(s *Scope) error {
 	if rot, dim := s.param("rot"), s.param("head_dim"); rot%2 != 0 || rot > dim {
 		return fmt.Errorf("rot is %d, expected an even number up to head_dim %d", rot, dim)
+	}
+	return nil
+}
+
+// rotationTurns: the speeds of RoPE are powers of the base, which are numbers where it is not near 0.
+func rotationTurns(s *Scope) error {
+	const least = 1e-18
+	if base := s.number("base"); s.param("rot") > 0 && base < least {
+		return fmt.Errorf("base is %v, expected at least %v, since rot is above 0", base, least)
 	}
 	return nil
 }

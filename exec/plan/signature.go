@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 )
 
@@ -54,9 +55,10 @@ func (d Dir) Writes() bool { return d == Out || d == InOut }
 type ParamSpec struct {
 	Name   string
 	Kind   any
-	Min    int64    // the least value of an integer
-	Words  []string // the values a string may have
-	Repeat bool     // occurs as n0, n1, n2, once for each repeated operand
+	Min    int64      // the least value of an integer
+	Range  [2]float64 // the least and the greatest value of a number
+	Words  []string   // the values a string may have
+	Repeat bool       // occurs as n0, n1, n2, once for each repeated operand
 }
 
 // GroupMax is the most operands of a matmul group.
@@ -96,7 +98,12 @@ func counts(name string) ParamSpec {
 	return ParamSpec{Name: name, Kind: int64(0), Min: 1, Repeat: true}
 }
 func amount(name string) ParamSpec { return ParamSpec{Name: name, Kind: int64(0)} }
-func number(name string) ParamSpec { return ParamSpec{Name: name, Kind: 0.0} }
+func number(name string, least, greatest float64) ParamSpec {
+	return ParamSpec{Name: name, Kind: 0.0, Range: [2]float64{least, greatest}}
+}
+
+// factor is a number with which values are multiplied in float32.
+func factor(name string) ParamSpec { return number(name, -math.MaxFloat32, math.MaxFloat32) }
 func word(name string, words ...string) ParamSpec {
 	return ParamSpec{Name: name, Kind: "", Words: words}
 }

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"fmt"
-	"math"
 	"slices"
 )
 
@@ -298,5 +297,3 @@ func CountFusions(p *Plan) Fusions {
 	}
 	return f
 }
-
-func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }

@@ -141,7 +141,7 @@ func (p *ParamSpec) accepts(v any) bool {
 		return ok && n >= p.Min
 	case float64:
 		f, ok := v.(float64)
-		return ok && finite(f)
+		return ok && p.Range[0] <= f && f <= p.Range[1]
 	}
 	s, ok := v.(string)
 	return ok && slices.Contains(p.Words, s)
@@ -152,7 +152,7 @@ func (p *ParamSpec) expected() string {
 	case int64:
 		return fmt.Sprintf("an integer of at least %d", p.Min)
 	case float64:
-		return "a finite number"
+		return fmt.Sprintf("a number from %v to %v", p.Range[0], p.Range[1])
 	}
 	return fmt.Sprintf("one of %q", p.Words)
 }
@@ -251,6 +251,9 @@ func (b *binding) buffer(a *boundArg) error {
 func (b *binding) fits(a *boundArg, u *use) error {
 	if err := oneOf("format", u.Format, a.Formats...); err != nil {
 		return err
+	}
+	if f, _ := LookupFormat(u.Format); f.Fast && b.plan.Target.Precision != "fast" {
+		return fmt.Errorf("format is %s, expected one that rounds nothing, since the target's precision is %s", f.Name, b.plan.Target.Precision)
 	}
 	if a.Input != "" && (u.Class != IO || u.Name != a.Input) {
 		return fmt.Errorf("expected the io buffer %q, since addresses are computed from it", a.Input)
