@@ -102,6 +102,7 @@ func (a *app) runBench(ctx context.Context, name string, tests []benchResult, o 
 	if err != nil {
 		return err
 	}
+	a.loaded()
 	logits, err := session.Feed([]int32{0})
 	if err != nil {
 		return err

@@ -106,6 +106,9 @@ func hostileFiles(t *testing.T) []hostileFile {
 	sound("architecture of a mixture", edited(func(w *gguf.Writer) { w.SetStr("general.architecture", "qwen2moe") }), `architecture "qwen2moe" is not supported; supported are `)
 	sound("mixture of experts", edited(func(w *gguf.Writer) { w.SetUint32("qwen2.expert_count", 8) }), "qwen2.expert_count", "not supported")
 	sound("head count 0", edited(func(w *gguf.Writer) { w.SetUint32("qwen2.attention.head_count", 0) }), "qwen2.attention.head_count")
+	trailing := edited(func(w *gguf.Writer) { w.SetUint32("qwen2.attention.head_count", 0) }) // which the file warns of
+	saveFile(t, trailing, readFile(t, trailing)+strings.Repeat("x", 100))
+	sound("head count 0 and bytes that no tensor has", trailing, "qwen2.attention.head_count")
 	sound("block count 2^31", edited(func(w *gguf.Writer) { w.SetUint32("qwen2.block_count", 1<<31) }), "qwen2.block_count")
 	return files
 }

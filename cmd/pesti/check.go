@@ -132,6 +132,7 @@ func (a *app) checkSubject(ctx context.Context, s *subject, o *checkOptions) err
 	if err != nil {
 		return err
 	}
+	a.loaded()
 	r := &checkReport{Subject: s.name, Precision: s.plan.Target.Precision, KV: s.plan.Target.KV, Tokens: len(ids), Left: []leftOut{}, Bound: checkBounds.fast}
 	if r.Precision == "exact" && r.KV == "f32" {
 		r.Bound = checkBounds.exact

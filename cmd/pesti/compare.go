@@ -122,6 +122,7 @@ func (a *app) compareSides(ctx context.Context, nameA, nameB string, o *compareO
 	if err != nil {
 		return err
 	}
+	a.loaded()
 	if o.bisect {
 		return a.bisect(ctx, [2]*runner{sides[0].(*runner), sides[1].(*runner)}, ids, o)
 	}

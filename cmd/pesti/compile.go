@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -80,7 +79,7 @@ func (a *app) compileTo(ctx context.Context, name string, o *compileOptions) err
 		text, err := digestWeights(f, o.hash || f.Size <= wholeDigest)
 		data <- digest{text, err}
 	}()
-	res, err := a.compileStages(m, options, o)
+	res, err := a.compileStages(ctx, m, options, o)
 	a.progress("reading the weights of %s", name)
 	d := <-data // before f is closed
 	a.progress("")
@@ -103,17 +102,18 @@ func (a *app) compileTo(ctx context.Context, name string, o *compileOptions) err
 	for _, g := range plan.Summarise(p).Programs {
 		steps += g.Steps
 	}
-	fmt.Fprintf(a.stderr, "%s: %d programs, %d steps, arena %s (bound %s), state %s\n",
+	a.loaded()
+	a.say("%s: %d programs, %d steps, arena %s (bound %s), state %s",
 		o.out, len(p.Programs), steps, plan.HumanBytes(memory.Arena), plan.HumanBytes(memory.ArenaLowerBound), plan.HumanBytes(memory.State))
 	return nil
 }
 
 // compileStages compiles m, and dumps and explains where the flags say so.
-func (a *app) compileStages(m *frontend.Model, options lower.Options, o *compileOptions) (*lower.Result, error) {
+func (a *app) compileStages(ctx context.Context, m *frontend.Model, options lower.Options, o *compileOptions) (*lower.Result, error) {
 	var d *stageDump
 	if o.dump != "" {
 		var err error
-		if d, err = newStageDump(o.dump); err != nil {
+		if d, err = a.newStageDump(ctx, o.dump); err != nil {
 			return nil, err
 		}
 		options.Dump = d.stage

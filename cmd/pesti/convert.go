@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -109,7 +108,8 @@ func (a *app) convertTo(ctx context.Context, f *gguf.File, o *convertOptions) er
 	if len(paths) > 1 {
 		files = fmt.Sprintf(" and %d more files", len(paths)-1)
 	}
-	fmt.Fprintf(a.stderr, "%s%s: %s of weights in %d tensors, from %s\n", paths[0], files, plan.HumanBytes(size), len(f.Tensors()), plan.HumanBytes(f.Size))
+	a.loaded()
+	a.say("%s%s: %s of weights in %d tensors, from %s", paths[0], files, plan.HumanBytes(size), len(f.Tensors()), plan.HumanBytes(f.Size))
 	return nil
 }
 
@@ -175,14 +175,4 @@ func storedAs(t *gguf.Tensor, typ quant.Type) (as quant.Type, why string) {
 		return t.Type, fmt.Sprintf("its rows of %d are no multiple of a block of %s", t.Dims[0], typ)
 	}
 	return typ, ""
-}
-
-// sameFile tells whether both paths are of one file that exists.
-func sameFile(a, b string) bool {
-	x, err := os.Stat(a)
-	if err != nil {
-		return false
-	}
-	y, err := os.Stat(b)
-	return err == nil && os.SameFile(x, y)
 }

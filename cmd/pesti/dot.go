@@ -112,7 +112,7 @@ func (a *app) draw(name string, o *dotOptions, flags *compileFlags) (renderer, e
 			return nil, usagef("--stage %s: %s is a plan, which has no graph; expected --stage plan, or a model", o.stage.word, name)
 		}
 		var err error
-		if res.Plan, _, err = readPlan(name, flags); err != nil {
+		if res.Plan, _, err = a.readPlan(name, flags); err != nil {
 			return nil, err
 		}
 	} else {

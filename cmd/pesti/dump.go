@@ -74,6 +74,7 @@ func (a *app) dumpValues(ctx context.Context, s *subject, ids []int32, dir strin
 		return err
 	}
 	defer engine.Close()
+	a.loaded()
 	if err := evaluate(ctx, a, engine, ids, values); err != nil {
 		return about(s.name, err)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"gorgonia.org/tensor"
 )
@@ -31,6 +33,32 @@ func cannot(verb, path string, err error) error {
 	return fmt.Errorf("%s: cannot be %s: %w", path, verb, err)
 }
 
+// aboutWriting returns err as an error about the file, or standard output, that took no more, if that
+// is what it is. Who writes knows no names.
+func aboutWriting(err error) error {
+	var of *os.PathError
+	if !errors.As(err, &of) || of.Op != "write" {
+		return err
+	}
+	name := of.Path
+	if name == os.Stdout.Name() {
+		name = "standard output"
+	}
+	return failure{cannot("written", name, of)}
+}
+
+// A sink remembers the first error of writing, for who does not look.
+type sink struct {
+	to  io.Writer
+	err error
+}
+
+func (s *sink) Write(b []byte) (int, error) {
+	n, err := s.to.Write(b)
+	s.err = cmp.Or(s.err, err)
+	return n, err
+}
+
 // output has write fill the file at path, or standard output.
 func (a *app) output(ctx context.Context, path string, write func(io.Writer) error) error {
 	if path != standardStream {
@@ -43,10 +71,19 @@ func (a *app) output(ctx context.Context, path string, write func(io.Writer) err
 	return b.Flush()
 }
 
-// writeFile has write fill the file at path. A file that is there is replaced only when all has
+// writeFile has write fill the file at path, which may be none that was read: writing over a model
+// would destroy it.
+func (a *app) writeFile(ctx context.Context, path string, write func(io.Writer) error) error {
+	if slices.ContainsFunc(a.inputs, func(input string) bool { return sameFile(input, path) }) {
+		return usagef("%s: is read by this command, expected another file to write", path)
+	}
+	return a.replaceFile(ctx, path, write)
+}
+
+// replaceFile has write fill the file at path. A file that is there is replaced only when all has
 // been written, so that nobody ever reads half of one; an interrupt leaves it as it was. What is
 // no regular file, such as /dev/stdout, is written to as it is.
-func (a *app) writeFile(ctx context.Context, path string, write func(io.Writer) error) error {
+func (a *app) replaceFile(ctx context.Context, path string, write func(io.Writer) error) error {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real // replace the file, not the link to it
 	}
@@ -67,6 +104,9 @@ func (a *app) writeFile(ctx context.Context, path string, write func(io.Writer) 
 	defer a.files.Unlock()
 	a.part = ""
 	if err == nil {
+		err = spareModel(path, f.Name())
+	}
+	if err == nil {
 		err = os.Rename(f.Name(), path)
 	}
 	if err == nil {
@@ -78,6 +118,37 @@ func (a *app) writeFile(ctx context.Context, path string, write func(io.Writer) 
 		return cannot("written", path, of)
 	}
 	return err
+}
+
+// spareModel returns an error if the file at path is a model and the one to take its place is none:
+// a model is rarely meant to be lost, nor easily had again.
+func spareModel(path, by string) error {
+	if isModel(path) && !isModel(by) {
+		return usagef("%s: is a GGUF model, which only a model may replace; expected another file to write", path)
+	}
+	return nil
+}
+
+// isModel tells whether the file at path begins as models do.
+func isModel(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	head := make([]byte, len(modelMagic))
+	io.ReadFull(f, head)
+	return string(head) == modelMagic
+}
+
+// sameFile tells whether both paths are of one file that exists.
+func sameFile(a, b string) bool {
+	x, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	y, err := os.Stat(b)
+	return err == nil && os.SameFile(x, y)
 }
 
 // createPart creates the file that becomes the one at path when all is written.

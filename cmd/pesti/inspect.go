@@ -222,12 +222,18 @@ func (a *app) checkFile(f *gguf.File) error {
 			found = append(found, err.Error())
 		}
 	}
-	for _, line := range found {
-		fmt.Fprintln(a.stdout, oneLine(line))
+	a.loaded()
+	lines := found
+	if len(found) == 0 {
+		lines = []string{f.Path + ": ok"}
+	}
+	for _, line := range lines {
+		if _, err := fmt.Fprintln(a.stdout, oneLine(line)); err != nil {
+			return err
+		}
 	}
 	switch len(found) {
 	case 0:
-		fmt.Fprintf(a.stdout, "%s: ok\n", f.Path)
 		return nil
 	case 1:
 		return errors.New(f.Path + ": 1 finding")

@@ -42,8 +42,11 @@ type app struct {
 	stdout, stderr io.Writer
 	getenv         func(string) string
 
-	files sync.Mutex // held while a file is created or renamed, and for good by an interrupt
-	part  string     // the file that is being written, "" if none is
+	notices []string // of what is being loaded, to be told once it is
+
+	inputs []string   // files that were read, which none that is written may replace
+	files  sync.Mutex // held while a file is created or renamed, and for good by an interrupt
+	part   string     // the file that is being written, "" if none is
 }
 
 // run is the program: it runs one command line and returns its exit code.
@@ -52,7 +55,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root := a.root()
 	root.SetArgs(append([]string{}, args...)) // for cobra, nil means the arguments of the process
 	root.SetIn(stdin)
-	root.SetOut(stdout)
+	help := &sink{to: stdout} // cobra does not look whether its texts arrive
+	root.SetOut(help)
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(flagMistake)
 	cmd, err := root, error(nil)
@@ -62,14 +66,18 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if err == nil {
 		cmd, err = root.ExecuteContextC(ctx)
 	}
+	if err == nil && help.err != nil {
+		err = failure{help.err}
+	}
 	a.progress("")
+	err = aboutWriting(err)
 	code, message := verdict(err)
 	if message {
 		text := err.Error()
 		if code == exitUsage {
 			text = hint(cmd, text)
 		}
-		fmt.Fprintf(stderr, "pesti: %s\n", oneLine(text))
+		a.say("pesti: %s", text)
 	}
 	if code == exitInterrupted {
 		return stoppedCode(ctx)
@@ -145,6 +153,7 @@ func (a *app) verb(use, short, example string, args arity, body func(cmd *cobra.
 			if err := body(cmd, args); err != nil {
 				return failure{err}
 			}
+			a.loaded()
 			return nil
 		},
 	}
@@ -242,12 +251,21 @@ func oneLine(s string) string {
 	return b.String()
 }
 
-// warn prints notices, each on its line.
-func (a *app) warn(notices []string) {
-	if len(notices) > 0 {
-		a.progress("")
+// warn keeps notices for when all is loaded. Where that fails they are not told: the error is then
+// what matters, and one line.
+func (a *app) warn(notices []string) { a.notices = append(a.notices, notices...) }
+
+// loaded prints the notices, each on its line. Verbs call it where what they were given is fit to
+// work on; at the latest it is done at their end.
+func (a *app) loaded() {
+	for _, n := range a.notices {
+		a.say("pesti: warning: %s", n)
 	}
-	for _, n := range notices {
-		fmt.Fprintf(a.stderr, "pesti: warning: %s\n", oneLine(n))
-	}
+	a.notices = nil
+}
+
+// say prints a line on standard error.
+func (a *app) say(format string, args ...any) {
+	a.progress("")
+	fmt.Fprintf(a.stderr, "%s\n", oneLine(fmt.Sprintf(format, args...)))
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"pesti/conformance/demo"
 	"pesti/exec/plan"
@@ -15,10 +16,16 @@ import (
 // demoName stands for the embedded model wherever a MODEL stands.
 const demoName = "demo"
 
+// modelMagic is what a GGUF file begins with.
+const modelMagic = "GGUF"
+
 // openModel opens a MODEL and tells its warnings.
 func (a *app) openModel(name string) (*gguf.File, error) {
 	if name == demoName {
 		return gguf.Parse(demoName, demo.GGUF())
+	}
+	if name == "" {
+		return nil, cannot("opened", name, syscall.ENOENT)
 	}
 	if isPlan(name) {
 		return nil, usagef("%s: is a plan, expected a model", name)
@@ -28,6 +35,7 @@ func (a *app) openModel(name string) (*gguf.File, error) {
 		return nil, err
 	}
 	a.warn(f.Warnings())
+	a.inputs = append(a.inputs, f.Paths()...)
 	return f, nil
 }
 

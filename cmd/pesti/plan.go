@@ -112,7 +112,7 @@ func readPlanText(path string) ([]byte, error) {
 	switch {
 	case err != nil:
 		return nil, cannot("read", path, err)
-	case bytes.HasPrefix(head, []byte("GGUF")):
+	case bytes.HasPrefix(head, []byte(modelMagic)):
 		return nil, isModel
 	case !plan.IsPlan(head):
 		return head, nil
@@ -177,7 +177,7 @@ func (a *app) verifyPlan(ctx context.Context, path, model string, seal bool) err
 		}
 	}
 	if seal {
-		err := a.writeFile(ctx, path, func(w io.Writer) error {
+		err := a.replaceFile(ctx, path, func(w io.Writer) error {
 			_, err := w.Write(sealed)
 			return err
 		})
@@ -186,8 +186,8 @@ func (a *app) verifyPlan(ctx context.Context, path, model string, seal bool) err
 		}
 		compared += ", sealed"
 	}
-	fmt.Fprintf(a.stdout, "%s: ok%s\n", path, compared)
-	return nil
+	_, err = fmt.Fprintln(a.stdout, oneLine(path+": ok"+compared))
+	return err
 }
 
 // checkModel returns an error unless f is the model that p was made for, weights included.

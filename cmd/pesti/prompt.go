@@ -89,6 +89,7 @@ func (a *app) promptFile(path string) ([]byte, error) {
 	if path == standardStream {
 		return io.ReadAll(a.stdin)
 	}
+	a.inputs = append(a.inputs, path)
 	text, err := os.ReadFile(path)
 	return text, cannot("opened", path, err)
 }

@@ -129,6 +129,7 @@ func (a *app) continueText(ctx context.Context, name string, text []byte, o *run
 	if err != nil {
 		return err
 	}
+	a.loaded()
 	stats := runStats{
 		PromptTokens: len(ids),
 		LoadMS:       float64(time.Since(begin).Microseconds()) / 1000,

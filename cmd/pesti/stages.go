@@ -2,7 +2,10 @@ package main
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -17,14 +20,16 @@ import (
 
 // A stageDump writes the stages of a compilation into a folder: a file for each and one page.
 type stageDump struct {
+	save   func(path string, write func(io.Writer) error) error
 	dir    string
 	stages []page.Stage
 	err    error // the first
 }
 
 // newStageDump makes the folder, if it is not there.
-func newStageDump(dir string) (*stageDump, error) {
-	return &stageDump{dir: dir}, cannot("made", dir, os.MkdirAll(dir, 0o777))
+func (a *app) newStageDump(ctx context.Context, dir string) (*stageDump, error) {
+	save := func(path string, write func(io.Writer) error) error { return a.writeFile(ctx, path, write) }
+	return &stageDump{save: save, dir: dir}, cannot("made", dir, os.MkdirAll(dir, 0o777))
 }
 
 // graphStages is the group of the stages that all programs share.
@@ -47,10 +52,11 @@ func (d *stageDump) stage(name, text string) {
 }
 
 func (d *stageDump) write(name string, text []byte) {
-	path := filepath.Join(d.dir, name)
-	if err := os.WriteFile(path, text, 0o666); err != nil && d.err == nil {
-		d.err = cannot("written", path, err)
-	}
+	err := d.save(filepath.Join(d.dir, name), func(w io.Writer) error {
+		_, err := w.Write(text)
+		return err
+	})
+	d.err = cmp.Or(d.err, err)
 }
 
 // stageText is the form of the names of the stages' files.

@@ -31,7 +31,7 @@ func (a *app) open(name, model string, flags *compileFlags) (*subject, error) {
 	s := &subject{app: a, name: name, threads: int(flags.threads.n)}
 	var err error
 	if isPlan(name) {
-		if s.plan, s.threads, err = readPlan(name, flags); err != nil {
+		if s.plan, s.threads, err = a.readPlan(name, flags); err != nil {
 			return nil, err
 		}
 		if err := allowedISA(s.plan.Target.ISA, a.getenv(isaVariable)); err != nil {
@@ -65,13 +65,14 @@ func orPlan(err error) error {
 
 // readPlan reads a PLAN for a verb that takes compile's options, of which a plan takes the number
 // of threads and no other. It returns that too.
-func readPlan(name string, flags *compileFlags) (p *plan.Plan, threads int, err error) {
+func (a *app) readPlan(name string, flags *compileFlags) (p *plan.Plan, threads int, err error) {
 	if err := flags.modelOnly(name); err != nil {
 		return nil, 0, err
 	}
 	if p, err = loadPlan(name); err != nil {
 		return nil, 0, err
 	}
+	a.inputs = append(a.inputs, name)
 	threads, most := int(flags.threads.n), p.Target.Threads
 	if !flags.set.Changed("threads") {
 		return p, min(threads, most), nil

@@ -26,6 +26,7 @@ func (a *app) tokenize() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			a.loaded()
 			in, err := io.ReadAll(a.stdin)
 			if err != nil {
 				return err
