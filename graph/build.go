@@ -60,6 +60,16 @@ func (g *Graph) Insert(before *Node, op *Op, in []*Value, attr Attrs, names ...s
 			return nil, fmt.Errorf("node %s is not in graph %s: cannot insert before it", before.Name(), g.Name)
 		}
 	}
+	n, err := NewNode(op, in, attr, names...)
+	if err != nil {
+		return nil, err
+	}
+	g.Nodes = slices.Insert(g.Nodes, at, n)
+	return n.Out, nil
+}
+
+// NewNode returns the node that Add appends, in no graph yet.
+func NewNode(op *Op, in []*Value, attr Attrs, names ...string) (*Node, error) {
 	n := &Node{Op: op, In: make([]*Value, max(len(op.In), len(in))), Attr: attr.Clone()}
 	copy(n.In, in)
 	for i, name := range names {
@@ -72,8 +82,7 @@ func (g *Graph) Insert(before *Node, op *Op, in []*Value, attr Attrs, names ...s
 	for i, t := range types {
 		n.Out[i].Type = t
 	}
-	g.Nodes = slices.Insert(g.Nodes, at, n)
-	return n.Out, nil
+	return n, nil
 }
 
 // Remove takes nodes out of the graph. Nothing may use their results any more, which Verify
@@ -104,8 +113,11 @@ func (g *Graph) Uses() map[*Value][]*Node {
 func (g *Graph) IsOutput(v *Value) bool { return slices.Contains(g.Outputs, v) }
 
 // ReplaceUses puts new in the place of old in all operands and outputs.
-func (g *Graph) ReplaceUses(old, new *Value) {
-	for _, n := range g.Nodes {
+func (g *Graph) ReplaceUses(old, new *Value) { g.ReplaceUsesIn(g.Nodes, old, new) }
+
+// ReplaceUsesIn is ReplaceUses where no nodes but these read old.
+func (g *Graph) ReplaceUsesIn(nodes []*Node, old, new *Value) {
+	for _, n := range nodes {
 		replace(n.In, old, new)
 	}
 	replace(g.Outputs, old, new)

@@ -2,6 +2,7 @@ package lower
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -127,6 +128,18 @@ func BenchmarkCompile(b *testing.B) {
 	m := realModel(b, testenv.Qwen)
 	for b.Loop() {
 		compile(b, m, Options{Threads: 2})
+	}
+}
+
+// BenchmarkCompileLayers shows how the time grows with the number of layers.
+func BenchmarkCompileLayers(b *testing.B) {
+	for _, layers := range []int{126, 252, 504} {
+		b.Run(fmt.Sprint(layers), func(b *testing.B) {
+			m := tinyModel(b, tiny.Config{Arch: "gemma3", Layers: layers, Embd: 8, Heads: 1, KVHeads: 1, FF: 8, Vocab: 258})
+			for b.Loop() {
+				compile(b, m, Options{Threads: 2})
+			}
+		})
 	}
 }
 

@@ -104,7 +104,7 @@ func insertQuantise(c *pass.Context, g *graph.Graph) error {
 // fuseNorm joins a norm with the quantisation that is its only use.
 func fuseNorm(c *pass.Context, g *graph.Graph) error {
 	m := pass.NewMatcher(g)
-	for _, n := range append([]*graph.Node(nil), g.Nodes...) {
+	for _, n := range g.Nodes {
 		if n.Op != ops.Quantise {
 			continue
 		}
@@ -113,12 +113,13 @@ func fuseNorm(c *pass.Context, g *graph.Graph) error {
 			c.Declined(n.Name(), "its operand is not a norm that only it reads")
 			continue
 		}
-		err := rewrite(g, n, []*graph.Node{norm}, ops.NormQuantise, norm.In, graph.Attrs{"eps": norm.Attr.Float("eps")})
+		err := m.Replace(n, []*graph.Node{norm, n}, ops.NormQuantise, norm.In, graph.Attrs{"eps": norm.Attr.Float("eps")}, n.Out[0])
 		if err != nil {
 			return err
 		}
 		c.Applied(n.Name())
 	}
+	m.Apply()
 	return nil
 }
 
@@ -126,9 +127,8 @@ func fuseNorm(c *pass.Context, g *graph.Graph) error {
 func fusePostNorm(c *pass.Context, g *graph.Graph) error {
 	return fuseAdd(c, g, ops.RMSNorm, "no operand is a norm of whole rows that only it reads",
 		func(norm *graph.Node) bool { return norm.Attr.Int("group") == 0 },
-		func(n, norm *graph.Node, res *graph.Value) error {
-			in := []*graph.Value{norm.In[0], norm.In[1], res}
-			return rewrite(g, n, []*graph.Node{norm}, ops.NormAdd, in, graph.Attrs{"eps": norm.Attr.Float("eps")})
+		func(norm *graph.Node, res *graph.Value) (*graph.Op, []*graph.Value, graph.Attrs) {
+			return ops.NormAdd, []*graph.Value{norm.In[0], norm.In[1], res}, graph.Attrs{"eps": norm.Attr.Float("eps")}
 		})
 }
 
@@ -136,16 +136,16 @@ func fusePostNorm(c *pass.Context, g *graph.Graph) error {
 func fuseResidual(c *pass.Context, g *graph.Graph) error {
 	return fuseAdd(c, g, ops.Matmul, "no operand is a matmul that only it reads",
 		func(mm *graph.Node) bool { return mm.In[2] == nil && mm.Attr.Str("kernels") != "" },
-		func(n, mm *graph.Node, res *graph.Value) error {
-			return rewrite(g, n, []*graph.Node{mm}, ops.Matmul, []*graph.Value{mm.In[0], mm.In[1], res}, mm.Attr)
+		func(mm *graph.Node, res *graph.Value) (*graph.Op, []*graph.Value, graph.Attrs) {
+			return ops.Matmul, []*graph.Value{mm.In[0], mm.In[1], res}, mm.Attr
 		})
 }
 
 // fuseAdd looks at each addition for an operand that an inner node of one op computes.
 func fuseAdd(c *pass.Context, g *graph.Graph, op *graph.Op, why string, fits func(*graph.Node) bool,
-	fuse func(n, inner *graph.Node, res *graph.Value) error) error {
+	fused func(inner *graph.Node, res *graph.Value) (*graph.Op, []*graph.Value, graph.Attrs)) error {
 	m := pass.NewMatcher(g)
-	for _, n := range append([]*graph.Node(nil), g.Nodes...) {
+	for _, n := range g.Nodes {
 		if n.Op != ops.Add {
 			continue
 		}
@@ -157,22 +157,12 @@ func fuseAdd(c *pass.Context, g *graph.Graph, op *graph.Op, why string, fits fun
 			c.Declined(n.Name(), "%s", why)
 			continue
 		}
-		if err := fuse(n, by, res); err != nil {
+		to, in, attr := fused(by, res)
+		if err := m.Replace(n, []*graph.Node{by, n}, to, in, attr, n.Out[0]); err != nil {
 			return err
 		}
 		c.Applied(n.Name())
 	}
-	return nil
-}
-
-// rewrite puts a node of another op in the place of n, with the same result, and removes the
-// nodes that it swallowed.
-func rewrite(g *graph.Graph, n *graph.Node, swallowed []*graph.Node, op *graph.Op, in []*graph.Value, attr graph.Attrs) error {
-	out, err := g.Insert(n, op, in, attr, n.Name())
-	if err != nil {
-		return err
-	}
-	g.ReplaceUses(n.Out[0], out[0])
-	g.Remove(append(swallowed, n)...)
+	m.Apply()
 	return nil
 }

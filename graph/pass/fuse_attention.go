@@ -2,8 +2,6 @@ package pass
 
 import (
 	"fmt"
-	"slices"
-
 	"pesti/graph"
 	"pesti/ops"
 )
@@ -12,7 +10,7 @@ import (
 // softmax and values, so that scores never go to memory (Dao et al. 2022, arXiv:2205.14135).
 func fuseAttention(c *Context, g *graph.Graph) error {
 	m := NewMatcher(g)
-	for _, n := range slices.Clone(g.Nodes) {
+	for _, n := range g.Nodes {
 		if n.Op != ops.AttnScores {
 			continue
 		}
@@ -26,6 +24,7 @@ func fuseAttention(c *Context, g *graph.Graph) error {
 		}
 		c.Applied(p.out[0].Name)
 	}
+	m.Apply()
 	return nil
 }
 

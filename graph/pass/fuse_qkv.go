@@ -1,8 +1,6 @@
 package pass
 
 import (
-	"slices"
-
 	"pesti/graph"
 	"pesti/ops"
 )
@@ -12,7 +10,7 @@ import (
 // since nothing else tells q, k and v apart.
 func fuseQKV(c *Context, g *graph.Graph) error {
 	m := NewMatcher(g)
-	for _, n := range slices.Clone(g.Nodes) {
+	for _, n := range g.Nodes {
 		var q, k, v *graph.Value
 		switch n.Op {
 		case ops.Attention:
@@ -52,6 +50,7 @@ func fuseQKV(c *Context, g *graph.Graph) error {
 		}
 		c.Applied(place)
 	}
+	m.Apply()
 	return nil
 }
 

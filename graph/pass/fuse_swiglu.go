@@ -1,8 +1,6 @@
 package pass
 
 import (
-	"slices"
-
 	"pesti/graph"
 	"pesti/ops"
 )
@@ -14,7 +12,7 @@ var activations = []*graph.Op{ops.SiLU, ops.GELUTanh, ops.GELUErf}
 // step and the gate never goes to memory (Shazeer 2020, arXiv:2002.05202).
 func fuseSwiGLU(c *Context, g *graph.Graph) error {
 	m := NewMatcher(g)
-	for _, n := range slices.Clone(g.Nodes) {
+	for _, n := range g.Nodes {
 		if n.Op != ops.Mul {
 			continue
 		}
@@ -43,6 +41,7 @@ func fuseSwiGLU(c *Context, g *graph.Graph) error {
 		}
 		c.Applied(n.Name())
 	}
+	m.Apply()
 	return nil
 }
 

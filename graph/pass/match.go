@@ -8,14 +8,48 @@ import (
 )
 
 // A Matcher answers what patterns ask: who uses a value, and whether it may disappear into a
-// fused op.
+// fused op. What it fuses changes operands at once, but the list of nodes when Apply is called:
+// changing the list in each place would make passes quadratic in the number of layers.
 type Matcher struct {
 	g    *graph.Graph
 	uses map[*graph.Value][]*graph.Node
+
+	place  map[*graph.Node]int   // in the list, from 1; of a new node that of the old one before it
+	behind map[int][]*graph.Node // new nodes, in order, behind the old one of that place; 0 is the front
+	dead   map[*graph.Node]bool
 }
 
 // NewMatcher returns a matcher for g as it is: it does not see later changes but those it makes.
-func NewMatcher(g *graph.Graph) *Matcher { return &Matcher{g, g.Uses()} }
+func NewMatcher(g *graph.Graph) *Matcher {
+	m := &Matcher{
+		g: g, uses: g.Uses(),
+		place:  make(map[*graph.Node]int, len(g.Nodes)),
+		behind: make(map[int][]*graph.Node), dead: make(map[*graph.Node]bool),
+	}
+	for i, n := range g.Nodes {
+		m.place[n] = i + 1
+	}
+	return m
+}
+
+// Apply takes what was replaced out of the graph's list of nodes and puts what is new into it. The
+// list must be as it was when the Matcher was made.
+func (m *Matcher) Apply() {
+	nodes := slices.Clone(m.behind[0])
+	for i, n := range m.g.Nodes {
+		nodes = append(append(nodes, n), m.behind[i+1]...)
+	}
+	m.g.Nodes = slices.DeleteFunc(nodes, func(n *graph.Node) bool { return m.dead[n] })
+}
+
+// before reports whether a will stand before b, another node.
+func (m *Matcher) before(a, b *graph.Node) bool {
+	if m.place[a] != m.place[b] {
+		return m.place[a] < m.place[b]
+	}
+	list := m.behind[m.place[a]]
+	return slices.Index(list, a) < slices.Index(list, b) // the old one, at -1, is the first
+}
 
 // inner reports whether v has exactly one use and is not wanted as an output, so that a fused op
 // may swallow it.
@@ -59,46 +93,46 @@ func (m *Matcher) projection(v *graph.Value) (p projection, ok bool) {
 	return p, true
 }
 
-// replace puts one fused node in the place of nodes and hands it their results: their names and
-// uses live on. The node stands right behind the last of its operands.
+// replace is Replace, with the new node right behind the last of its operands.
 func (m *Matcher) replace(nodes []*graph.Node, op *graph.Op, in []*graph.Value, attr graph.Attrs, results ...*graph.Value) error {
-	wanted := make(map[*graph.Node]bool)
+	var last *graph.Node
 	for _, v := range in {
-		if v != nil && v.Def != nil {
-			wanted[v.Def] = true
+		if v != nil && v.Def != nil && (last == nil || m.before(last, v.Def)) {
+			last = v.Def
 		}
 	}
-	at := 0
-	for i, n := range m.g.Nodes {
-		if wanted[n] {
-			at = i + 1
-		}
-	}
-	var before *graph.Node // nil: the end
-	if at < len(m.g.Nodes) {
-		before = m.g.Nodes[at]
-	}
+	return m.Replace(last, nodes, op, in, attr, results...)
+}
+
+// Replace puts one fused node in the place of nodes and hands it their results: their names and
+// uses live on. It stands right behind a node, which may be one of those replaced, or in front of
+// all where that is nil.
+func (m *Matcher) Replace(after *graph.Node, nodes []*graph.Node, op *graph.Op, in []*graph.Value, attr graph.Attrs, results ...*graph.Value) error {
 	names := make([]string, len(results))
 	for i, v := range results {
 		names[i] = v.Name
 	}
-	out, err := m.g.Insert(before, op, in, attr, names...)
+	fused, err := graph.NewNode(op, in, attr, names...)
 	if err != nil {
 		return err
 	}
+	place := m.place[after]
+	list := m.behind[place]
+	m.behind[place] = slices.Insert(list, slices.Index(list, after)+1, fused)
+	m.place[fused] = place
 	for i, v := range results {
-		m.g.ReplaceUses(v, out[i])
-		m.uses[out[i]] = m.uses[v]
+		m.g.ReplaceUsesIn(m.uses[v], v, fused.Out[i])
+		m.uses[fused.Out[i]] = m.uses[v]
 	}
-	m.g.Remove(nodes...)
 	for _, n := range nodes {
+		m.dead[n] = true
 		for _, v := range n.In {
 			m.uses[v] = slices.DeleteFunc(m.uses[v], func(u *graph.Node) bool { return u == n })
 		}
 	}
 	for _, v := range in {
 		if v != nil {
-			m.uses[v] = append(m.uses[v], out[0].Def)
+			m.uses[v] = append(m.uses[v], fused)
 		}
 	}
 	return nil
