@@ -230,10 +230,12 @@ func TestCompareRefuses(t *testing.T) {
 		edit(func(name string) string { return filepath.Join(dir, name) })
 		return dir
 	}
-	remove := func(name string) string {
+	remove := func(names ...string) string {
 		return with(func(path func(string) string) {
-			if err := os.Remove(path(name)); err != nil {
-				t.Fatal(err)
+			for _, name := range names {
+				if err := os.Remove(path(name)); err != nil {
+					t.Fatal(err)
+				}
 			}
 		})
 	}
@@ -244,7 +246,6 @@ func TestCompareRefuses(t *testing.T) {
 		}
 		return with(func(path func(string) string) { saveNpy(t, path(name), kind, shape, make([]byte, n)) })
 	}
-	ids := []string{"--ids", "1,2,3"}
 	for _, c := range []struct {
 		args  []string
 		code  int
@@ -288,7 +289,10 @@ func TestCompareRefuses(t *testing.T) {
 		{[]string{"demo", put("tokens.npy", "<f4", 3)}, 1, "tokens.npy: elements of type"},
 		{[]string{"demo", put("tokens.npy", "<i8", 3)}, 1, "tokens.npy: shape (3,), expected at least one and at most the 1 elements"},
 		{[]string{"demo", put("layer_01.npy", "<f4", 3, 128)}, 1, ": layer 1 is 128 wide, expected 256 as in demo"},
-		{append([]string{"demo", remove("layer_00.npy"), "--max-d", "1"}, ids...), 1, "no layers to compare"},
+		{[]string{"demo", remove("layer_00.npy")}, 1, "layer_00.npy: is not there, expected it beside layer_03.npy"},
+		{[]string{remove("layer_02.npy"), "demo"}, 1, "layer_02.npy: is not there, expected it beside layer_03.npy"},
+		{[]string{"demo", put("layer_3.npy", "<f4", 3, 256)}, 1, "layer_04.npy: is not there, expected it beside layer_3.npy"},
+		{[]string{"demo", remove("layer_00.npy", "layer_01.npy", "layer_02.npy", "layer_03.npy"), "--max-d", "1"}, 1, "no layers to compare"},
 	} {
 		r := pesti(append([]string{"compare"}, c.args...)...)
 		if c.words == "no layers to compare" {

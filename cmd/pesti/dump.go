@@ -3,8 +3,10 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -21,9 +23,13 @@ import (
 
 // Names of the residual stream after block N: of the value, and of its file.
 const (
-	residual  = "blk.%d.out"
-	layerFile = "layer_%02d.npy"
+	residual    = "blk.%d.out"
+	layerPrefix = "layer_"
+	layerFile   = layerPrefix + "%02d.npy"
 )
+
+// tokensFile is the name of the file of the token ids.
+const tokensFile = "tokens.npy"
 
 func (a *app) dump() *cobra.Command {
 	var dir, model string
@@ -46,6 +52,11 @@ func (a *app) dump() *cobra.Command {
 			}
 			return a.dumpValues(cmd.Context(), s, ids, dir)
 		})
+	cmd.Long = cmd.Short + `.
+
+DIR gets tokens.npy, logits.npy, the residual stream after each block as layer_00.npy and so on, and
+what --values asks for. Files of an earlier dump are replaced; a DIR with other .npy files is refused,
+since they would pass for values of the same tokens.`
 	prompt = addPromptFlags(cmd)
 	f := cmd.Flags()
 	f.StringVarP(&dir, "output", "o", "", "`DIR` to write .npy files to")
@@ -69,6 +80,9 @@ func (a *app) dumpValues(ctx context.Context, s *subject, ids []int32, dir strin
 	if err != nil {
 		return err
 	}
+	if err := checkFolder(dir, values); err != nil {
+		return err
+	}
 	engine, err := s.start(ctx)
 	if err != nil {
 		return err
@@ -82,7 +96,7 @@ func (a *app) dumpValues(ctx context.Context, s *subject, ids []int32, dir strin
 		return cannot("made", dir, err)
 	}
 	tokens := tensor.New(tensor.WithShape(len(ids)), tensor.WithBacking(slices.Clone(ids)))
-	if err := a.writeNpy(ctx, filepath.Join(dir, "tokens.npy"), tokens); err != nil {
+	if err := a.writeNpy(ctx, filepath.Join(dir, tokensFile), tokens); err != nil {
 		return err
 	}
 	for _, v := range values {
@@ -93,6 +107,21 @@ func (a *app) dumpValues(ctx context.Context, s *subject, ids []int32, dir strin
 	}
 	a.progress("")
 	return printDump(a.stdout, layers, values[0])
+}
+
+// checkFolder refuses to write values to a folder where others are, if it is there: they would pass
+// for values of the same tokens, and who reads the folder would take layers of another model.
+func checkFolder(dir string, values []*shownValue) error {
+	names, err := npyFiles(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, name := range names {
+		if name != tokensFile && !slices.ContainsFunc(values, func(v *shownValue) bool { return v.file == name }) {
+			return usagef("%s: holds %s, which this dump does not write; remove it, or name another folder", dir, name)
+		}
+	}
+	return err
 }
 
 // A shownValue is one that the plan hands out, with the rows of all tokens.

@@ -119,6 +119,42 @@ func TestDumpValues(t *testing.T) {
 	pesti("dump", "demo", "-p", story, "-o", file).fails(t, 1, file)
 }
 
+// A folder holds the values of one dump: what a new one would not replace is neither left beside it
+// nor removed.
+func TestDumpInUsedFolder(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "values")
+	dump := func(args ...string) result { return pesti(append([]string{"dump", "demo", "-o", dir}, args...)...) }
+	for _, args := range [][]string{{"--ids", "1,2,3"}, {"--ids", "4"}, {"--ids", "1,2", "--values", "blk.1.q"}, {"--ids", "3", "--values", "blk.1.q"}} {
+		if r := dump(args...); r.code != 0 {
+			t.Fatalf("dump %q: %+v", args, r)
+		}
+	}
+	before := contents(t, dir)
+	check := func(name string, args ...string) {
+		t.Helper()
+		dump(args...).fails(t, exitUsage, dir+": holds "+name+", which this dump does not write")
+		for name, text := range contents(t, dir) {
+			if before[name] != text {
+				t.Errorf("%s is another file now", name)
+			}
+		}
+	}
+	check("blk.1.q.npy", "--ids", "1,2")
+	check("blk.1.q.npy", "--ids", "1,2", "--values", "blk.2.q")
+	before["layer_04.npy"], before["notes.txt"] = "of a larger model", "text"
+	for _, name := range []string{"layer_04.npy", "notes.txt"} {
+		saveFile(t, filepath.Join(dir, name), before[name])
+	}
+	check("layer_04.npy", "--ids", "1,2", "--values", "blk.1.q")
+	if err := os.Remove(filepath.Join(dir, "layer_04.npy")); err != nil {
+		t.Fatal(err)
+	}
+	if r := dump("--ids", "1,2", "--values", "blk.1.q"); r.code != 0 {
+		t.Errorf("dump beside another kind of file: %+v", r)
+	}
+	ok(t, "compare", "demo", dir, "--max-d", "0")
+}
+
 // Values of three dims keep them; of the context's positions those in use are written, whatever
 // the steps and wherever the shape comes from.
 func TestDumpShapes(t *testing.T) {

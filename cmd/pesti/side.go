@@ -147,8 +147,8 @@ type folder struct {
 	files  []*npy.File // all that are open
 }
 
-// openFolder opens tokens.npy, logits.npy and the layer_NN.npy that are there. All have a row for
-// each token.
+// openFolder opens tokens.npy, logits.npy and the layer_NN.npy, all or none of which are there. All
+// have a row for each token.
 func openFolder(dir string) (*folder, error) {
 	f := &folder{path: dir}
 	err := f.open()
@@ -160,7 +160,7 @@ func openFolder(dir string) (*folder, error) {
 }
 
 func (f *folder) open() error {
-	tokens, err := f.file("tokens.npy")
+	tokens, err := f.file(tokensFile)
 	if err != nil {
 		return err
 	}
@@ -177,10 +177,15 @@ func (f *folder) open() error {
 	if f.logits, err = f.rows("logits.npy"); err != nil {
 		return err
 	}
-	for n := 0; ; n++ {
+	names, err := npyFiles(f.path)
+	if err != nil {
+		return err
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, layerPrefix) })
+	for n := range names {
 		name := fmt.Sprintf(layerFile, n)
-		if _, err := os.Stat(filepath.Join(f.path, name)); os.IsNotExist(err) {
-			return nil
+		if !slices.Contains(names, name) {
+			return fmt.Errorf("%s: is not there, expected it beside %s; dump all layers, or remove those", filepath.Join(f.path, name), names[len(names)-1])
 		}
 		layer, err := f.rows(name)
 		if err != nil {
@@ -188,6 +193,22 @@ func (f *folder) open() error {
 		}
 		f.layers = append(f.layers, layer)
 	}
+	return nil
+}
+
+// npyFiles returns the names of the files in dir that end in .npy, sorted.
+func npyFiles(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, cannot("read", dir, err)
+	}
+	var names []string
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), ".npy") {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
 }
 
 // file opens a file of the folder.
