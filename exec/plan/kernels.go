@@ -21,7 +21,7 @@ var (
 	rampLow   = number("ramp_low", 0, 1e9)
 	rampHigh  = number("ramp_high", 0, 1e9)
 	magnitude = number("magnitude", 1e-3, 1e3)
-	sharpness = number("scale", 0, 1e6) // of scores
+	sharpness = number("scale", -1e6, 1e6) // of scores
 )
 
 var kernels = []Signature{
