@@ -19,6 +19,7 @@ const (
 // dot prints the picture.
 func (p *picture) dot() string {
 	g := dot.NewGraph(dot.Directed)
+	g.ID(quoted(p.name))
 	g.Attrs("fontname", fontName, "fontsize", "12", "fontcolor", "#2B3442", "label", p.label(), "labelloc", "t", "labeljust", "l",
 		"bgcolor", "#FFFFFF", "pad", "0.4", "nodesep", "0.3", "ranksep", "0.42", "newrank", "true", "compound", "true",
 		"style", "rounded", "rankdir", "TB", "outputorder", "edgesfirst")
@@ -213,6 +214,12 @@ func row(b *strings.Builder, align string, size int, color string, bold bool, te
 		text = "<b>" + text + "</b>"
 	}
 	fmt.Fprintf(b, `<tr><td align="%s"><font point-size="%d" color="%s">%s</font></td></tr>`, align, size, color, text)
+}
+
+// quoted writes an ID of the dot language (https://graphviz.org/doc/info/lang.html), in which only
+// the quote is escaped. A backslash before the quote that ends it would take that away.
+func quoted(s string) string {
+	return `"` + strings.NewReplacer(`"`, `\"`, `\`, `/`).Replace(clean(s)) + `"`
 }
 
 // clean replaces what cannot be shown: names come from model files and may hold any bytes.

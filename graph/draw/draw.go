@@ -19,6 +19,7 @@ import (
 // is set or Layer names one.
 type Options struct {
 	Title   string // the first line; by default the model's name
+	Stage   string // of a graph: which one it is, by default "graph"
 	All     bool   // every node or step and every dependency, nothing folded
 	Layer   int    // only this block, −1 for all
 	Program string // of a plan; by default its first one, with All every one
@@ -32,6 +33,7 @@ const outside = -1
 
 // A picture is boxes and the links between them, in execution order.
 type picture struct {
+	name   string // of the dot text
 	title  []string
 	boxes  []box
 	links  []link
@@ -156,7 +158,7 @@ func (p *picture) limit(most int) {
 // inline turns inputs into a line in the boxes that take them: links from positions to every
 // attention would run through the whole picture.
 func (p *picture) inline() *picture {
-	q := &picture{title: p.title}
+	q := &picture{name: p.name, title: p.title}
 	to := make([]int, len(p.boxes))
 	for i := range p.boxes {
 		to[i] = len(q.boxes)
@@ -219,7 +221,7 @@ func (p *picture) lastLayer() int {
 
 // only keeps the boxes of one layer. What comes from other boxes and goes to them is said in words.
 func (p *picture) only(layer int) *picture {
-	q := &picture{title: p.title}
+	q := &picture{name: p.name, title: p.title}
 	to := map[int]int{}
 	for i := range p.boxes {
 		if p.boxes[i].layer == layer {

@@ -347,7 +347,7 @@ func TestPlanFolds(t *testing.T) {
 	}
 	for _, want := range []string{
 		"×24   blocks 0–23, as block 0", "program decode: T = 1 token,", "arena", "steps [2,4)", "gemv.q5_0", "takes pos, seq, pages",
-		", 1 sequence, ", "wave 1 · step 3<", "<b>q, k, v</b>", "feeds attn_norm, attn_out of the next block",
+		", S ≤ 1 sequence, ", "wave 1 · step 3<", "<b>q, k, v</b>", "feeds attn_norm, attn_out of the next block",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the picture does not say %q", want)
@@ -805,5 +805,37 @@ func TestEverythingHasAKind(t *testing.T) {
 	}
 	if kindOf("nothing") != "other" || kindOf("ref.add") != "reference kernel" {
 		t.Error("an unknown name or a reference kernel has a colour of its own")
+	}
+}
+
+// A dot text is named after the model and what of it is drawn, whatever the name is.
+func TestNameOfText(t *testing.T) {
+	p := plantest.Plan(1)
+	for name, want := range map[string]string{"tiny": "tiny", `a "b" \`: `a "b" /`, "\x00": "\uFFFD"} {
+		for _, o := range []Options{{Title: name, Layer: -1}, {Title: name, Layer: 0}, {Title: name, Layer: -1, All: true}} {
+			of := ", decode"
+			if o.All {
+				of = ", decode, prefill"
+			}
+			g, err := graphviz.ParseBytes([]byte(draw(t, p, o)))
+			if err != nil {
+				t.Fatalf("%q: %v", name, err)
+			}
+			if got, err := g.Name(); err != nil || got != want+of {
+				t.Errorf("%+v: the text is named %q, %v, want %q", o, got, err, want+of)
+			}
+			g.Close()
+		}
+	}
+	for stage, of := range map[string]string{"": ", graph {", "fused": ", fused {"} {
+		text, err := Graph(parseGraph(t, layered(2)), Options{Title: "tiny", Stage: stage, Layer: -1})
+		if err != nil || !strings.HasPrefix(text, `digraph "tiny`+of[:len(of)-2]+`" {`) {
+			t.Errorf("stage %q: %.60s, %v", stage, text, err)
+		}
+		for _, words := range []string{"T ≤ 32 tokens, S ≤ 1 sequence, R ≤ 4 rows of logits, C ≤ 64 positions of context", ">KV cache<"} {
+			if !strings.Contains(text, words) {
+				t.Errorf("the picture does not say %q", words)
+			}
+		}
 	}
 }

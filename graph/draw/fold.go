@@ -13,7 +13,7 @@ import (
 // pattern of layers, such as five with a window and one without.
 func fold(p *picture) *picture {
 	layers := byLayer(p)
-	f := &folder{old: p, layers: layers, to: make([]int, len(p.boxes)), group: map[int]int{}, picture: &picture{title: p.title}}
+	f := &folder{old: p, layers: layers, to: make([]int, len(p.boxes)), group: map[int]int{}, picture: &picture{name: p.name, title: p.title}}
 	for i := range f.to {
 		f.to[i] = -1
 	}

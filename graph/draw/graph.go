@@ -1,6 +1,7 @@
 package draw
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,7 +16,8 @@ import (
 // takes from another, labelled with its type. Weights stand in the boxes that read them. It
 // fails for a block that the graph does not have.
 func Graph(g *graph.Graph, o Options) (string, error) {
-	pic := &picture{title: graphTitle(g, o)}
+	title := graphTitle(g, o)
+	pic := &picture{name: title[0] + ", " + cmp.Or(o.Stage, "graph"), title: title}
 	at := make(map[*graph.Node]int, len(g.Nodes))
 	for i, n := range g.Nodes {
 		at[n] = i
@@ -40,20 +42,20 @@ func Graph(g *graph.Graph, o Options) (string, error) {
 	return pic.dot(), nil
 }
 
+// boundNames says what the symbols in shapes count: one of it, and of what.
+var boundNames = map[graph.Sym][2]string{graph.T: {"token"}, graph.S: {"sequence"}, graph.R: {"row", " of logits"}, graph.C: {"position", " of context"}}
+
 func graphTitle(g *graph.Graph, o Options) []string {
-	name := o.Title
-	if name == "" {
-		name = g.Name
-	}
 	var bounds []string
 	for _, b := range g.Bounds {
-		bounds = append(bounds, fmt.Sprintf("%s ≤ %d", b.Sym, b.Max))
+		name := boundNames[b.Sym]
+		bounds = append(bounds, fmt.Sprintf("%s ≤ %s%s", b.Sym, count(b.Max, name[0]), name[1]))
 	}
 	var bytes int64
 	for _, w := range g.Weights {
 		bytes += w.Type.Bytes(func(d graph.Dim) int64 { return d.N })
 	}
-	return []string{name, fmt.Sprintf("%s · %s, %s · %s", count(len(g.Nodes), "node"), count(len(g.Weights), "weight"), plan.HumanBytes(bytes), strings.Join(bounds, ", "))}
+	return []string{cmp.Or(o.Title, g.Name), fmt.Sprintf("%s · %s, %s · %s", count(len(g.Nodes), "node"), count(len(g.Weights), "weight"), plan.HumanBytes(bytes), strings.Join(bounds, ", "))}
 }
 
 func nodeBox(n *graph.Node) box {

@@ -29,8 +29,11 @@ var kinds = []kind{
 const (
 	inputKind = "input" // what comes from the caller
 	rowsKind  = "rows"  // a selection of rows
-	stateKind = "state"
+	stateKind = cacheName
 )
+
+// cacheName is what people call the states of graphs and plans.
+const cacheName = "KV cache"
 
 const refPrefix = "ref."
 

@@ -51,7 +51,7 @@ const (
 	plotFoot    = 62.0 // under the bars, for steps and waves
 	plotHead    = 58.0 // over the bars, for the program and its blocks
 	stepWidth   = 44.0
-	leastStep   = 8.0
+	leastStep   = 24.0
 	widestPlot  = 2400.0 // from which steps get narrower
 	chartText   = "#2B3442"
 	chartFaint  = "#7A8699"
@@ -80,18 +80,6 @@ func (c *Chart) heading(lines []string) (y float64) {
 	return y
 }
 
-// scratchKind is the kind of what a step needs for itself.
-const scratchKind = "scratch"
-
-// bufferKind returns the kind of the step that writes a buffer first.
-func bufferKind(b *plan.Buffer, steps []*plan.Step) string {
-	st := steps[b.First]
-	if st.Scratch == b.ID {
-		return scratchKind
-	}
-	return kindOf(st.Kernel)
-}
-
 func bufferLook(kind string) (fill, line string) {
 	if kind == scratchKind {
 		return scratchFill, scratchLine
@@ -104,9 +92,10 @@ func bufferLook(kind string) (fill, line string) {
 func (c *Chart) memoryLegend(p *plan.Plan, programs []*plan.Program, y float64) float64 {
 	used := map[string]bool{}
 	for _, g := range programs {
-		steps := stepsOf(g)
-		for i := range g.Buffers {
-			used[bufferKind(&g.Buffers[i], steps)] = true
+		for _, held := range holdings(p, g) {
+			for _, h := range held {
+				used[h.kind] = true
+			}
 		}
 	}
 	x := chartEdge
@@ -151,6 +140,7 @@ type memoryView struct {
 	p      *plan.Plan
 	g      *plan.Program
 	steps  []*plan.Step
+	held   map[*plan.Buffer][]holding
 	shown  []bool         // by step
 	alike  map[int]string // by the step that stands before a gap, what the gap holds
 	at     []float64      // where each step begins on the x axis, and where the last one ends
@@ -162,7 +152,7 @@ type memoryView struct {
 }
 
 func newMemoryView(p *plan.Plan, g *plan.Program) *memoryView {
-	m := &memoryView{p: p, g: g, steps: stepsOf(g), alike: map[int]string{}}
+	m := &memoryView{p: p, g: g, steps: stepsOf(g), held: holdings(p, g), alike: map[int]string{}}
 	m.shown = slices.Repeat([]bool{true}, len(m.steps))
 	change := make([]int64, len(m.steps)+1) // in what lives, by step
 	for i := range g.Buffers {
@@ -205,12 +195,16 @@ func (m *memoryView) fold() {
 		if keys[st.Layer] == nil {
 			keys[st.Layer], first[st.Layer] = &strings.Builder{}, i
 		}
-		fmt.Fprintf(keys[st.Layer], "%d %s\n", i-first[st.Layer], st.Kernel)
 	}
 	for i := range m.g.Buffers {
 		b := &m.g.Buffers[i]
 		if l := m.steps[b.First].Layer; l != outside {
-			fmt.Fprintf(keys[l], "%s %d %d %d %d\n", inLayer(b.Name, l), b.Offset, b.Size, b.First-first[l], b.Last-first[l])
+			fmt.Fprintf(keys[l], "%d %d %d %d\n", b.Offset, b.Size, b.First-first[l], b.Last-first[l])
+		}
+		for _, h := range m.held[b] {
+			if l := m.steps[h.first].Layer; l != outside {
+				fmt.Fprintf(keys[l], "%d %s %s in %d %d\n", h.first-first[l], h.kind, h.name, b.Offset, b.Size)
+			}
 		}
 	}
 	texts := map[int]string{}
@@ -286,12 +280,21 @@ func (m *memoryView) draw(c *Chart, y float64) float64 {
 	c.widen(chartEdge + room(title, 12))
 	m.addresses(c, right)
 	m.time(c)
+	var parts []namable
 	for i := range m.g.Buffers {
-		m.buffer(c, &m.g.Buffers[i])
+		parts = append(parts, m.buffer(c, &m.g.Buffers[i])...)
 	}
-	m.gaps(c)
+	var taken []obstacle
+	for _, n := range parts {
+		taken = append(taken, obstacle{n.whole, barCost})
+	}
+	for _, gap := range m.gaps(c) {
+		taken = append(taken, obstacle{gap, aboveCost})
+	}
 	at := m.y(m.bound)
 	c.add(stroke{m.left, at, right, at, reuseColor, 1.4, true})
+	taken = append(taken, obstacle{rect{m.left, at - 1, right, at + 1}, barCost})
+	c.name(parts, taken, rect{m.left, m.bottom - plotHeight, right, m.bottom})
 	return m.bottom + plotFoot
 }
 
@@ -353,53 +356,65 @@ func (m *memoryView) span(c *Chart, from, to int, y float64, texts ...string) {
 	}
 }
 
-// buffer draws one buffer, unless all its steps are hidden.
-func (m *memoryView) buffer(c *Chart, b *plan.Buffer) {
+// buffer draws one buffer, unless all its steps are hidden: a part for each value that it holds. It
+// returns the parts, which want names.
+func (m *memoryView) buffer(c *Chart, b *plan.Buffer) (parts []namable) {
 	if !slices.Contains(m.shown[b.First:b.Last], true) {
-		return
+		return nil
 	}
-	kind := bufferKind(b, m.steps)
-	fill, line := bufferLook(kind)
-	r := bar{x: m.at[b.First], y: m.y(b.Offset + b.Size), fill: fill, line: line, title: fmt.Sprintf("%s b%d %s", m.g.Name, b.ID, bufferTitle(b))}
-	r.w, r.h = m.at[b.Last]-r.x, m.y(b.Offset)-r.y
-	c.add(r)
-	name, color := inLayer(b.Name, m.steps[b.First].Layer), chartText
-	if kind == scratchKind {
-		name, color = scratchKind, chartFaint
-	}
-	const size, pad = 10.0, 6.0
-	// A name does not stand in a gap.
-	from := b.First + slices.Index(m.shown[b.First:b.Last], true)
-	to := from
-	for to < b.Last && m.shown[to] {
-		to++
-	}
-	r.x, r.w = m.at[from], m.at[to]-m.at[from]
-	t := caption{x: r.x + r.w/2, y: r.y + r.h/2 + 3.5, text: name, size: size, color: color, anchor: 0.5}
-	switch need := room(name, size) + pad; {
-	case need <= r.w && r.h >= size+1:
-		if small := plan.HumanBytes(b.Size); r.h >= 2*size+8 && room(small, 9)+pad <= r.w {
-			t.y -= 6
-			c.add(caption{x: t.x, y: t.y + 12, text: small, size: 9, color: chartFaint, anchor: 0.5})
+	for _, h := range m.merged(m.held[b]) {
+		r := rect{m.at[h.first], m.y(b.Offset + b.Size), m.at[h.last], m.y(b.Offset)}
+		fill, line := bufferLook(h.kind)
+		c.add(bar{x: r.x0, y: r.y0, w: r.x1 - r.x0, h: r.y1 - r.y0, fill: fill, line: line, title: fmt.Sprintf("%s b%d %s", m.g.Name, b.ID, holdingTitle(b, h))})
+		from := h.first
+		for from < h.last && !m.shown[from] {
+			from++
 		}
-	case need <= r.h && r.w >= size+2:
-		t.x, t.y, t.upright = r.x+r.w/2+3.5, r.y+r.h/2, true
-	default:
-		return
+		to := from
+		for to < h.last && m.shown[to] { // a name does not stand in a gap
+			to++
+		}
+		if from == to {
+			continue
+		}
+		n := namable{whole: r, seen: rect{m.at[from], r.y0, m.at[to], r.y1}, text: h.name, detail: plan.HumanBytes(b.Size), color: chartText}
+		if h.kind == scratchKind {
+			n.color = chartFaint
+		}
+		parts = append(parts, n)
 	}
-	c.add(t)
+	return parts
 }
 
-func bufferTitle(b *plan.Buffer) string {
+// merged makes one holding of those next to each other of which no step is shown: they have no
+// width, or that of a gap.
+func (m *memoryView) merged(held []holding) []holding {
+	var all []holding
+	hidden := func(h holding) bool { return !slices.Contains(m.shown[h.first:h.last], true) }
+	for _, h := range held {
+		if n := len(all); n > 0 && hidden(h) && hidden(all[n-1]) {
+			all[n-1].last = h.last
+		} else {
+			all = append(all, h)
+		}
+	}
+	return slices.DeleteFunc(all, func(h holding) bool { return m.at[h.first] == m.at[h.last] })
+}
+
+func holdingTitle(b *plan.Buffer, h holding) string {
 	size := plan.HumanBytes(b.Size)
 	if b.Each {
 		size = fmt.Sprintf("%d × %s", b.Size/b.Stride, plan.HumanBytes(b.Stride))
 	}
-	return fmt.Sprintf("%s  %s  at %d  %s  steps [%d,%d)", b.Name, bufferShape(b), b.Offset, size, b.First, b.Last)
+	steps := fmt.Sprintf("steps [%d,%d)", h.first, h.last)
+	if h.first != b.First || h.last != b.Last {
+		steps += fmt.Sprintf(" of [%d,%d)", b.First, b.Last)
+	}
+	return fmt.Sprintf("%s  %s  at %d  %s  %s", h.value, bufferShape(b), b.Offset, size, steps)
 }
 
-// gaps says what is hidden where.
-func (m *memoryView) gaps(c *Chart) {
+// gaps says what is hidden where, and returns the places.
+func (m *memoryView) gaps(c *Chart) (places []rect) {
 	for _, i := range slices.Sorted(maps.Keys(m.alike)) {
 		j := i + 1
 		for j < len(m.steps) && !m.shown[j] {
@@ -410,7 +425,9 @@ func (m *memoryView) gaps(c *Chart) {
 		c.add(stroke{x, top, x, m.bottom, chartFaint, 1, true})
 		c.add(stroke{x + w, top, x + w, m.bottom, chartFaint, 1, true})
 		c.add(caption{x: x + w/2 + 3.5, y: m.bottom - plotHeight/2, text: m.alike[i], size: 11, color: chartText, anchor: 0.5, upright: true})
+		places = append(places, rect{x, top, x + w, m.bottom})
 	}
+	return places
 }
 
 // chosenPrograms returns the programs that the options ask for.

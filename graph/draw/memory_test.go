@@ -26,15 +26,20 @@ type svgPicture struct {
 		Title string  `xml:"title"`
 	} `xml:"rect"`
 	Lines []struct {
+		X1   float64 `xml:"x1,attr"`
 		Y1   float64 `xml:"y1,attr"`
+		X2   float64 `xml:"x2,attr"`
 		Y2   float64 `xml:"y2,attr"`
 		Dash string  `xml:"stroke-dasharray,attr"`
 		Ink  string  `xml:"stroke,attr"`
 	} `xml:"line"`
 	Texts []struct {
-		X    float64 `xml:"x,attr"`
-		Y    float64 `xml:"y,attr"`
-		Text string  `xml:",chardata"`
+		X      float64 `xml:"x,attr"`
+		Y      float64 `xml:"y,attr"`
+		Size   float64 `xml:"font-size,attr"`
+		Anchor string  `xml:"text-anchor,attr"`
+		Turned string  `xml:"transform,attr"`
+		Text   string  `xml:",chardata"`
 	} `xml:"text"`
 }
 
@@ -58,10 +63,15 @@ func memorySVG(t *testing.T, p *plan.Plan, o Options) (svgPicture, string) {
 // A placed rectangle, read back from the picture.
 type placedRect struct{ x0, x1, y0, y1 float64 }
 
-// rects returns the rectangles of buffers by program and number: "decode b17".
-func (s *svgPicture) rects(t *testing.T) map[string]placedRect {
-	t.Helper()
-	found := map[string]placedRect{}
+// A part is the rectangle of one value of a buffer.
+type part struct {
+	placedRect
+	buffer, value string // "decode b17", "blk.0.q"
+}
+
+// parts returns the rectangles of values.
+func (s *svgPicture) parts() []part {
+	var all []part
 	for _, r := range s.Rects {
 		if r.Title == "" {
 			continue
@@ -70,11 +80,26 @@ func (s *svgPicture) rects(t *testing.T) map[string]placedRect {
 		fmt.Sscan(r.W, &w)
 		fmt.Sscan(r.H, &h)
 		words := strings.Fields(r.Title)
-		id := words[0] + " " + words[1]
-		if _, twice := found[id]; twice {
-			t.Errorf("%s is drawn twice", id)
+		all = append(all, part{placedRect{r.X, r.X + w, r.Y, r.Y + h}, words[0] + " " + words[1], words[2]})
+	}
+	return all
+}
+
+// rects returns the rectangles of buffers by program and number, each made of its parts, which
+// follow each other without a gap.
+func (s *svgPicture) rects(t *testing.T) map[string]placedRect {
+	t.Helper()
+	found := map[string]placedRect{}
+	for _, p := range s.parts() {
+		r, ok := found[p.buffer]
+		switch {
+		case !ok:
+			r = p.placedRect
+		case math.Abs(r.x1-p.x0) > 0.05 || r.y0 != p.y0 || r.y1 != p.y1:
+			t.Errorf("%s: a part at %v does not follow that at %v", p.buffer, p.placedRect, r)
 		}
-		found[id] = placedRect{r.X, r.X + w, r.Y, r.Y + h}
+		r.x1 = p.x1
+		found[p.buffer] = r
 	}
 	return found
 }
@@ -169,11 +194,11 @@ func alikeLayers(n int) *plan.Program {
 		id := len(g.Buffers)
 		g.Buffers = append(g.Buffers, plan.Buffer{ID: id, Name: name, Class: plan.Arena, Offset: offset, Size: 64, First: first, Last: last})
 	}
-	step := func(layer int) {
+	step := func(layer, writes int) {
 		id := len(stepsOf(g))
-		g.Waves = append(g.Waves, plan.Wave{Steps: []plan.Step{{ID: id, Layer: layer, Kernel: "norm", Scratch: -1}}})
+		g.Waves = append(g.Waves, plan.Wave{Steps: []plan.Step{{ID: id, Layer: layer, Kernel: "norm", Scratch: -1, Args: []plan.Arg{{Role: "y", Buffer: writes}}}}})
 	}
-	step(-1)
+	step(-1, 2*n)
 	for l := range n {
 		offset := int64(0)
 		if l == n-1 {
@@ -182,10 +207,10 @@ func alikeLayers(n int) *plan.Program {
 		at := 1 + 2*l
 		buffer(fmt.Sprintf("blk.%d.q", l), offset, at, at+2)
 		buffer(fmt.Sprintf("blk.%d.out", l), 128, at+1, at+2)
-		step(l)
-		step(l)
+		step(l, 2*l)
+		step(l, 2*l+1)
 	}
-	step(-1)
+	step(-1, 2*n)
 	buffer("embd", 192, 0, len(g.Waves))
 	return g
 }
@@ -241,6 +266,133 @@ func TestMemoryOfOneLayer(t *testing.T) {
 			t.Errorf("b%d %s is drawn: %v, lives there: %v", b.ID, b.Name, drawn, touches)
 		}
 	}
+}
+
+// near returns how far a point is from a rectangle.
+func (r placedRect) near(x, y float64) float64 {
+	return math.Hypot(max(r.x0-x, 0, x-r.x1), max(r.y0-y, 0, y-r.y1))
+}
+
+// names returns the texts of the chart in which each rectangle's name is: a text in it that is its
+// name, or one to which a line leads from its border. A name never runs over another name, nor out
+// of its rectangle, nor, beside it, into another one.
+func (s *svgPicture) names(t *testing.T, what string, all []part) {
+	t.Helper()
+	type placedText struct {
+		placedRect
+		text string
+	}
+	var texts []placedText
+	for _, c := range s.Texts {
+		w, h := room(c.Text, c.Size), 0.7*c.Size
+		left := map[string]float64{"start": 0, "middle": 0.5, "end": 1}[c.Anchor]
+		r := placedRect{c.X - left*w, c.X + (1-left)*w, c.Y - h, c.Y}
+		if c.Turned != "" {
+			r = placedRect{c.X - h, c.X, c.Y - (1-left)*w, c.Y + left*w}
+		}
+		texts = append(texts, placedText{r, c.Text})
+	}
+	over := func(a, b placedRect) bool {
+		const touch = 0.6
+		return a.x0 < b.x1-touch && b.x0 < a.x1-touch && a.y0 < b.y1-touch && b.y0 < a.y1-touch
+	}
+	named := map[int]bool{} // texts
+	for _, p := range all {
+		name := inLayer(p.value, layerOf(p.value))
+		if strings.HasSuffix(name, ".scratch") {
+			name = scratchKind
+		}
+		found := false
+		for i, c := range texts {
+			if c.text != name || named[i] {
+				continue
+			}
+			inside := c.x0 >= p.x0 && c.x1 <= p.x1 && c.y0 >= p.y0 && c.y1 <= p.y1
+			for _, l := range s.Lines {
+				if !inside && l.Ink == chartFaint && l.Dash == "" && p.near(l.X1, l.Y1) < 0.05 && c.near(l.X2, l.Y2) < 3.05 {
+					found = true
+					for _, q := range all {
+						if over(c.placedRect, q.placedRect) {
+							t.Errorf("%s: %s of %s stands on %s of %s", what, c.text, p.buffer, q.value, q.buffer)
+						}
+					}
+				}
+			}
+			if found = found || inside; found {
+				named[i] = true
+				break
+			}
+		}
+		if !found {
+			t.Errorf("%s: nothing names %s of %s at %v", what, p.value, p.buffer, p.placedRect)
+		}
+	}
+	for i, a := range texts {
+		for _, b := range texts[:i] {
+			if over(a.placedRect, b.placedRect) {
+				t.Errorf("%s: %q at %v runs over %q at %v", what, a.text, a.placedRect, b.text, b.placedRect)
+			}
+		}
+	}
+}
+
+// Every rectangle has the name of its value in the picture, also a flat or narrow one, and what is
+// written in place has a rectangle for each value.
+func TestMemoryNamesEverything(t *testing.T) {
+	p := plantest.Plan(4)
+	for _, o := range []Options{{Layer: -1}, {Layer: -1, Program: "prefill"}, {Layer: 1}, {Layer: -1, All: true}} {
+		s, _ := memorySVG(t, p, o)
+		all := s.parts()
+		if o.All { // nothing is hidden, so every value that is written has a rectangle
+			want := map[string]bool{}
+			for i := range p.Programs {
+				g := &p.Programs[i]
+				for _, st := range stepsOf(g) {
+					sig, _ := plan.LookupKernel(st.Kernel)
+					for _, a := range st.Args {
+						n := a.Buffer - len(p.Buffers)
+						if a.Weight != "" || n < 0 || !sig.Operand(a.Role).Dir.Writes() {
+							continue
+						}
+						value := st.Name
+						if st.Kernel == "matmul_group" && g.Buffers[n].First == st.ID {
+							value = g.Buffers[n].Name
+						}
+						want[fmt.Sprintf("%s b%d %s", g.Name, a.Buffer, value)] = true
+					}
+				}
+			}
+			for _, q := range all {
+				delete(want, q.buffer+" "+q.value)
+			}
+			if len(want) > 0 {
+				t.Errorf("values without a rectangle: %v", want)
+			}
+		}
+		s.names(t, fmt.Sprintf("%+v", o), all)
+	}
+	// As flat as can be, and many on top of each other.
+	g := &plan.Program{Name: "decode"}
+	for i := range 12 {
+		g.Buffers = append(g.Buffers, plan.Buffer{ID: i, Name: fmt.Sprint("v", i), Class: plan.Arena, Offset: int64(i) * 64, Size: 64, First: i, Last: 14})
+		g.Waves = append(g.Waves, plan.Wave{Steps: []plan.Step{{ID: i, Name: fmt.Sprint("v", i), Layer: -1, Kernel: "norm", Scratch: -1, Args: []plan.Arg{{Role: "y", Buffer: i}}}}})
+	}
+	for i := 12; i < 14; i++ {
+		name, id := fmt.Sprint("v", i), i
+		g.Buffers = append(g.Buffers, plan.Buffer{ID: id, Name: name, Class: plan.Arena, Offset: 1 << (i + 4), Size: 1 << (i + 4), First: i, Last: i + 1})
+		g.Waves = append(g.Waves, plan.Wave{Steps: []plan.Step{{ID: i, Name: name, Layer: -1, Kernel: "norm", Scratch: -1, Args: []plan.Arg{{Role: "y", Buffer: id}}}}})
+	}
+	c, m := &Chart{}, newMemoryView(&plan.Plan{}, g)
+	c.height = m.draw(c, 0)
+	var b bytes.Buffer
+	if err := c.Render("svg", &b); err != nil {
+		t.Fatal(err)
+	}
+	var s svgPicture
+	if err := xml.Unmarshal(b.Bytes(), &s); err != nil {
+		t.Fatal(err)
+	}
+	s.names(t, "flat", s.parts())
 }
 
 func TestMemoryErrors(t *testing.T) {

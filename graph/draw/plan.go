@@ -1,6 +1,7 @@
 package draw
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,9 +21,12 @@ func Plan(p *plan.Plan, o Options) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	var names []string
 	for _, g := range programs {
 		pic.addProgram(p, g)
+		names = append(names, g.Name)
 	}
+	pic.name = pic.title[0] + ", " + strings.Join(names, ", ")
 	pic, err = pic.finish(o)
 	if err != nil {
 		return "", err
@@ -32,19 +36,12 @@ func Plan(p *plan.Plan, o Options) (string, error) {
 
 func planTitle(p *plan.Plan, o Options) []string {
 	t, m := &p.Target, &p.Memory
-	name := o.Title
-	if name == "" {
-		name = p.Model.Name
-	}
-	if name == "" {
-		name = p.Model.Arch
-	}
 	return []string{
-		name,
-		fmt.Sprintf("%s %s · %s · KV cache in %s · context %d · up to %s in a step, %s, %s",
+		cmp.Or(o.Title, p.Model.Name, p.Model.Arch),
+		fmt.Sprintf("%s %s · %s · KV cache in %s · context %d · up to %s in a step, S ≤ %s, %s",
 			t.Backend, t.ISA, t.Precision, t.KV, t.Ctx, count(t.Ubatch, "token"), count(t.Sequences, "sequence"), count(t.Threads, "thread")),
-		fmt.Sprintf("weights %s · %sstate %s · io %s · arena %s (lower bound %s, unshared %s)",
-			plan.HumanBytes(m.Weight), packed(m.Packed), plan.HumanBytes(m.State), plan.HumanBytes(m.IO),
+		fmt.Sprintf("weights %s · %s%s %s · io %s · arena %s (lower bound %s, without reuse %s)",
+			plan.HumanBytes(m.Weight), packed(m.Packed), cacheName, plan.HumanBytes(m.State), plan.HumanBytes(m.IO),
 			plan.HumanBytes(m.Arena), plan.HumanBytes(m.ArenaLowerBound), plan.HumanBytes(m.ArenaUnshared)),
 	}
 }
@@ -88,22 +85,23 @@ func (pic *picture) addProgram(p *plan.Plan, g *plan.Program) {
 			b := stepBox(st, i, types)
 			b.id = fmt.Sprintf("%s.step.%d", g.Name, st.ID)
 			b.program = g.Name
-			var takes, results []string
+			var takes []string
 			for _, t := range all[st.ID] {
 				if t.reads && t.buffer.Class == plan.IO {
 					takes = append(takes, t.buffer.Name)
 				}
 				if t.writes {
-					b.stores = append(b.stores, store(t.buffer, st))
-					if t.buffer.Class != plan.State && t.buffer.ID != st.Scratch {
-						results = append(results, inLayer(t.buffer.Name, st.Layer))
-					}
+					b.stores = append(b.stores, store(t.buffer, st, valueIn(t.buffer, st, all[st.ID])))
 					b.output = b.output || t.buffer.Class == plan.IO
 					b.shape += " " + t.buffer.Format + " " + t.buffer.Elems
 				}
 			}
-			if len(results) > 1 { // one alone may be in a buffer that has another value's name
-				b.title = strings.Join(results, ", ")
+			if several := results(st, all[st.ID]); len(several) > 1 {
+				var names []string
+				for _, u := range several {
+					names = append(names, inLayer(u.Name, st.Layer))
+				}
+				b.title = strings.Join(names, ", ")
 			}
 			b.take(takes)
 			pic.boxes = append(pic.boxes, b)
@@ -162,13 +160,16 @@ func stepBox(st *plan.Step, wave int, weights map[string]*plan.Weight) box {
 	return b
 }
 
-// store says where a buffer is and how long.
-func store(b *plan.Buffer, st *plan.Step) string {
-	name := inLayer(b.Name, st.Layer)
+// classNames are what people call the classes of buffers, where that is not the name in a plan.
+var classNames = map[plan.Class]string{plan.State: cacheName}
+
+// store says where the buffer is that a step leaves a value in, and how long.
+func store(b *plan.Buffer, st *plan.Step, value string) string {
+	name := inLayer(value, st.Layer)
 	if b.ID == st.Scratch {
-		name = "scratch"
+		name = scratchKind
 	}
-	s := fmt.Sprintf("b%d %s  %s  %s", b.ID, name, bufferShape(b), b.Class)
+	s := fmt.Sprintf("b%d %s  %s  %s", b.ID, name, bufferShape(b), cmp.Or(classNames[b.Class], string(b.Class)))
 	if b.Class != plan.Arena {
 		return s + "  " + plan.HumanBytes(b.Size)
 	}

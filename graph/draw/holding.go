@@ -1,0 +1,61 @@
+package draw
+
+import "pesti/exec/plan"
+
+// A holding is a value in a buffer of the arena, from the step that writes it to the one that
+// writes the next value in its place, or to the last one that uses the buffer. A residual stream
+// is one buffer with a value after each half of a block.
+type holding struct {
+	name        string // of the value, without its block: "out"
+	value       string // with it: "blk.0.out"
+	kind        string // of the step that writes it
+	first, last int    // steps [first, last)
+}
+
+// scratchKind is the kind of what a step needs for itself, and its name.
+const scratchKind = "scratch"
+
+// holdings returns what each buffer of a verified program's arena holds, one value after the other.
+func holdings(p *plan.Plan, g *plan.Program) map[*plan.Buffer][]holding {
+	all := map[*plan.Buffer][]holding{}
+	steps := stepsOf(g)
+	for i, list := range touches(p, g) {
+		st := steps[i]
+		for _, t := range list {
+			b := t.buffer
+			if !t.writes || b.Class != plan.Arena {
+				continue
+			}
+			value := valueIn(b, st, list)
+			h := holding{name: inLayer(value, st.Layer), value: value, kind: kindOf(st.Kernel), first: i, last: b.Last}
+			if b.ID == st.Scratch {
+				h.name, h.kind = scratchKind, scratchKind
+			}
+			if n := len(all[b]); n > 0 {
+				all[b][n-1].last = i
+			}
+			all[b] = append(all[b], h)
+		}
+	}
+	return all
+}
+
+// valueIn names what a step leaves in a buffer: what the step is named after, or where it has
+// several results what the buffer is, which then holds nothing else.
+func valueIn(b *plan.Buffer, st *plan.Step, list []touch) string {
+	if b.ID == st.Scratch || b.Class == plan.State || len(results(st, list)) > 1 {
+		return b.Name
+	}
+	return st.Name
+}
+
+// results returns the buffers that a step leaves values in.
+func results(st *plan.Step, list []touch) []*plan.Buffer {
+	var all []*plan.Buffer
+	for _, t := range list {
+		if t.writes && t.buffer.Class != plan.State && t.buffer.ID != st.Scratch {
+			all = append(all, t.buffer)
+		}
+	}
+	return all
+}
