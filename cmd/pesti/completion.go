@@ -3,6 +3,9 @@ package main
 import (
 	"fmt"
 	"io"
+	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -10,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"pesti/lower"
+	"pesti/lower/cpu"
 )
 
 // A shell is one that the line being typed can be completed in.
@@ -100,10 +104,29 @@ func completeArgument(cmd *cobra.Command, args []string, typed string) ([]string
 		return nil, cobra.ShellCompDirectiveDefault
 	case endings == nil:
 		return nil, cobra.ShellCompDirectiveNoFileComp
-	case typed != "" && strings.HasPrefix(demoName, typed) && slices.Contains(endings, "gguf"):
-		return []string{demoName}, cobra.ShellCompDirectiveDefault
+	case strings.HasPrefix(demoName, typed) && slices.Contains(endings, "gguf"):
+		return demoOrFile(endings, typed)
 	}
 	return endings, cobra.ShellCompDirectiveFilterFileExt
+}
+
+// demoOrFile completes to the demo, and to what is in the current folder: a shell offers either
+// words or its own files.
+func demoOrFile(endings []string, typed string) ([]string, cobra.ShellCompDirective) {
+	words, directive := []string{demoName}, cobra.ShellCompDirectiveNoFileComp
+	entries, _ := os.ReadDir(".") // without it there is the demo
+	for _, e := range entries {
+		name := e.Name()
+		switch info, err := os.Stat(name); { // a link counts as what it leads to
+		case err != nil || !strings.HasPrefix(name, typed) || strings.HasPrefix(name, "."):
+		case info.IsDir():
+			words = append(words, name+"/")
+			directive |= cobra.ShellCompDirectiveNoSpace // what is in it comes next
+		case slices.Contains(endings, strings.TrimPrefix(filepath.Ext(name), ".")):
+			words = append(words, name)
+		}
+	}
+	return words, directive
 }
 
 // completeFlag completes the values of a flag, by their type or by what its usage calls them.
@@ -111,8 +134,13 @@ func completeFlag(f *pflag.Flag) cobra.CompletionFunc {
 	if c, ok := f.Value.(*choice); ok {
 		return cobra.FixedCompletions(c.allowed, cobra.ShellCompDirectiveNoFileComp)
 	}
-	if f.Name == "passes" {
+	switch f.Name {
+	case "passes":
 		return completePasses
+	case "program":
+		return completeProgram
+	case "but":
+		return completeBut
 	}
 	kind, _ := pflag.UnquoteUsage(f)
 	switch {
@@ -140,4 +168,34 @@ func completePasses(_ *cobra.Command, _ []string, typed string) ([]string, cobra
 		}
 	}
 	return lists, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}
+
+// completeProgram completes the name of a program that plans may have.
+func completeProgram(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	var names []string
+	for _, p := range cpu.Programs(math.MaxInt64, 1) {
+		names = append(names, p.Name)
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeBut completes OPTION=VALUE of compile: the option, then what it takes.
+func completeBut(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	options := newCompileFlags("").set
+	name, value, found := strings.Cut(typed, "=")
+	if !found {
+		var names []string
+		options.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name+"=") })
+		return names, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	}
+	f := options.Lookup(name)
+	if f == nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	values, directive := completeFlag(f)(cmd, args, value)
+	words := make([]string, len(values))
+	for i, v := range values {
+		words[i] = name + "=" + v
+	}
+	return words, directive
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -10,6 +11,13 @@ import (
 // What shells are told can come next, and whether files can.
 func TestCompletions(t *testing.T) {
 	const noFiles, endings, folders, files = ":4", ":8", ":16", ":0"
+	t.Chdir(t.TempDir())
+	for _, name := range []string{"demo.gguf", "a.plan", "notes.txt", ".hidden.gguf"} {
+		saveFile(t, name, "")
+	}
+	if err := os.Mkdir("folder", 0o777); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		line string // _ stands for what is not typed yet
 		want string // some completions, and last what kind of files
@@ -17,14 +25,23 @@ func TestCompletions(t *testing.T) {
 		{"_", "run compile completion " + noFiles},
 		{"pl", "plan " + noFiles},
 		{"plan _", "show diff verify " + noFiles},
-		{"run _", "gguf plan " + endings},
-		{"run d", "demo " + files},
+		{"run _", "demo a.plan demo.gguf folder/ :6"},
+		{"run d", "demo demo.gguf " + noFiles},
+		{"run demo.", "gguf plan " + endings},
+		{"run folder/", "gguf plan " + endings},
 		{"run demo _", noFiles},
-		{"inspect _", "gguf " + endings},
+		{"inspect _", "demo demo.gguf folder/ :6"},
+		{"inspect dem", "demo demo.gguf " + noFiles},
 		{"plan show _", "plan " + endings},
 		{"plan diff a.plan _", "plan " + endings},
-		{"compare _", "gguf plan " + endings},
-		{"compare a.plan _", "gguf plan " + endings},
+		{"compare _", "demo a.plan folder/ :6"},
+		{"compare a.plan _", "demo demo.gguf folder/ :6"},
+		{"compare demo demo --but _", "precision= passes= kv= :6"},
+		{"compare demo demo --but precision=", "precision=exact precision=fast " + noFiles},
+		{"compare demo demo --but passes=-cse,-f", "passes=-cse,-fold :6"},
+		{"compare demo demo --but ctx=", noFiles},
+		{"compare demo demo --but bogus=", noFiles},
+		{"dot demo --program _", "decode small prefill " + noFiles},
 		{"info _", noFiles},
 		{"completion _", "bash zsh fish powershell " + noFiles},
 		{"run --precision _", "exact fast " + noFiles},
@@ -43,6 +60,9 @@ func TestCompletions(t *testing.T) {
 			*last = ""
 		}
 		got := strings.Fields(ok(t, args...))
+		if slices.Contains(got, "notes.txt") || slices.Contains(got, ".hidden.gguf") {
+			t.Errorf("%q: completions are %q, expected models, plans and folders", c.line, got)
+		}
 		want := strings.Fields(c.want)
 		for _, w := range want {
 			if !slices.Contains(got, w) {
