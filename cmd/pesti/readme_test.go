@@ -1,0 +1,55 @@
+package main
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// TestCommandTable holds the table of commands in README.md to the verbs that there are.
+func TestCommandTable(t *testing.T) {
+	root := (&app{}).root()
+	var verbs []string
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+		if !cmd.HasSubCommands() {
+			verbs = append(verbs, cmd.CommandPath())
+		}
+	}
+	walk(root)
+
+	_, table, found := strings.Cut(readFile(t, "../../README.md"), "\n| command | does |\n|---|---|\n")
+	if !found {
+		t.Fatal("README.md has no table of commands")
+	}
+	var told []string
+	for line := range strings.Lines(table) {
+		if !strings.HasPrefix(line, "| ") {
+			break
+		}
+		names, _, _ := strings.Cut(strings.ReplaceAll(line[2:], `\|`, "/"), " | ") // the first cell
+		for _, code := range regexp.MustCompile("`[^`]+`").FindAllString(names, -1) {
+			words := strings.TrimPrefix(strings.Trim(code, "`"), "pesti ")
+			verb, _, err := root.Find(strings.Fields(words))
+			if err != nil || verb.HasSubCommands() {
+				t.Errorf("README.md tells of %s, which is no verb", code)
+				continue
+			}
+			told = append(told, verb.CommandPath())
+		}
+	}
+	for _, verb := range verbs {
+		if !slices.Contains(told, verb) {
+			t.Errorf("README.md does not tell of %s", verb)
+		}
+	}
+	if slices.Sort(told); len(slices.Compact(slices.Clone(told))) != len(told) {
+		t.Errorf("README.md tells of %q, expected each once", told)
+	}
+}
