@@ -109,6 +109,7 @@ func (a *app) runBench(ctx context.Context, name string, tests []benchResult, o 
 	}
 	vocab := len(logits)
 	var interrupt error
+	stopped := "" // the test of which an interrupt left nothing
 	for i := range tests {
 		speeds, err := a.measure(ctx, session, &tests[i], o.repeat.n, vocab)
 		if tests[i].AvgTS, tests[i].StddevTS = meanAndDeviation(speeds); err == nil {
@@ -119,18 +120,20 @@ func (a *app) runBench(ctx context.Context, name string, tests []benchResult, o 
 		}
 		if interrupt = err; len(speeds) > 0 {
 			i++
+		} else {
+			stopped = tests[i].Test
 		}
 		tests = tests[:i] // what was measured up to here is told
 		break
 	}
 	a.progress("")
-	if err := a.printBench(tests, o.json); err != nil {
+	if err := a.printBench(tests, stopped, o.json); err != nil {
 		return err
 	}
 	return interrupt
 }
 
-func (a *app) printBench(tests []benchResult, asJSON bool) error {
+func (a *app) printBench(tests []benchResult, stopped string, asJSON bool) error {
 	if asJSON {
 		return a.printJSON(tests)
 	}
@@ -138,6 +141,9 @@ func (a *app) printBench(tests []benchResult, asJSON bool) error {
 	fmt.Fprintf(t, "test\ttokens/s\n")
 	for _, r := range tests {
 		fmt.Fprintf(t, "%s\t%.2f ± %.2f\n", r.Test, r.AvgTS, r.StddevTS)
+	}
+	if stopped != "" {
+		fmt.Fprintf(t, "%s\tinterrupted\n", stopped)
 	}
 	return t.Flush()
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"math"
@@ -39,6 +40,18 @@ func TestBench(t *testing.T) {
 	cancel()
 	if r := (call{ctx: ctx, args: []string{"bench", "demo"}}).run(); r.code != 130 || r.out != "" || r.err != "" {
 		t.Errorf("an interrupted bench: %+v", r)
+	}
+}
+
+// Of a test that an interrupt left without a measurement there is a row that says so.
+func TestBenchInterrupted(t *testing.T) {
+	var out bytes.Buffer
+	a := &app{stdout: &out}
+	if err := a.printBench([]benchResult{{Test: "pp64", AvgTS: 2}}, "tg16", false); err != nil {
+		t.Fatal(err)
+	}
+	if want := "test  tokens/s\npp64  2.00 ± 0.00\ntg16  interrupted\n"; out.String() != want {
+		t.Errorf("it prints %q, want %q", &out, want)
 	}
 }
 

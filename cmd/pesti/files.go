@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/spf13/cobra"
 	"gorgonia.org/tensor"
 )
 
@@ -93,6 +94,9 @@ func (a *app) replaceFile(ctx context.Context, path string, write func(io.Writer
 		if err != nil {
 			return cannot("opened", path, err)
 		}
+		a.files.Lock()
+		a.written++
+		a.files.Unlock()
 		return fill(ctx, f, write)
 	}
 	f, err := a.createPart(path)
@@ -110,6 +114,7 @@ func (a *app) replaceFile(ctx context.Context, path string, write func(io.Writer
 		err = os.Rename(f.Name(), path)
 	}
 	if err == nil {
+		a.written++
 		return nil
 	}
 	os.Remove(f.Name())
@@ -168,6 +173,22 @@ func (a *app) abandonFiles() {
 	if a.part != "" {
 		os.Remove(a.part)
 	}
+}
+
+// tellWritten says what there is of what an interrupted verb was to write.
+func (a *app) tellWritten(verb *cobra.Command) {
+	f := verb.Flags().Lookup("output")
+	if f == nil || f.Value.String() == "" || f.Value.String() == standardStream {
+		return
+	}
+	what := "nothing was"
+	switch {
+	case a.written == 1:
+		what = "one file was"
+	case a.written > 1:
+		what = fmt.Sprintf("%d files were", a.written)
+	}
+	a.say("pesti: interrupted; %s written to %s", what, f.Value)
 }
 
 // writeSize is how many bytes are written at a time.

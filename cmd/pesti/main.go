@@ -44,9 +44,10 @@ type app struct {
 
 	notices []string // of what is being loaded, to be told once it is
 
-	inputs []string   // files that were read, which none that is written may replace
-	files  sync.Mutex // held while a file is created or renamed, and for good by an interrupt
-	part   string     // the file that is being written, "" if none is
+	inputs  []string   // files that were read, which none that is written may replace
+	files   sync.Mutex // held while a file is created or renamed, and for good by an interrupt
+	part    string     // the file that is being written, "" if none is
+	written int        // how many files were
 }
 
 // run is the program: it runs one command line and returns its exit code.
@@ -80,6 +81,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		a.say("pesti: %s", text)
 	}
 	if code == exitInterrupted {
+		a.tellWritten(cmd)
 		return stoppedCode(ctx)
 	}
 	return code

@@ -60,6 +60,10 @@ func (a *app) run() *cobra.Command {
 			}
 			return a.continueText(cmd.Context(), name, text, o, flags)
 		})
+	cmd.Long = cmd.Short + `.
+
+What is printed is the continuation and nothing else, byte for byte: not the prompt, and behind it no
+line break but where somebody sits at a terminal.`
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVarP(&o.prompt, "prompt", "p", "", "`TEXT` to continue")

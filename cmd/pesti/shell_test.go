@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -96,6 +97,9 @@ func TestInterruptedVerbs(t *testing.T) {
 		{[]string{"bench", "demo", "-p", "500", "-n", "0", "--passes", "none"}, 0},
 		{[]string{"dump", "demo", "--ids", ids, "-o", out, "--passes", "none"}, 100 * time.Millisecond},
 		{[]string{"dump", "demo", "--ids", ids, "-o", out}, 0},
+		{[]string{"compile", "demo", "-o", out}, 0},
+		{[]string{"convert", "demo", "--type", "f32", "-o", out}, 0},
+		{[]string{"dot", "demo", "-o", out + ".dot"}, 0},
 	} {
 		ctx, cancel := context.WithCancel(context.Background())
 		if c.after == 0 {
@@ -105,12 +109,26 @@ func TestInterruptedVerbs(t *testing.T) {
 		r := call{ctx: ctx, args: c.args}.run()
 		timer.Stop()
 		cancel()
-		if r.code != exitInterrupted || r.err != "" {
-			t.Errorf("pesti %.60q: %+v, expected exit code %d", c.args, r, exitInterrupted)
+		says := ""
+		if at := slices.Index(c.args, "-o"); at > 0 {
+			says = "pesti: interrupted; nothing was written to " + c.args[at+1] + "\n"
+		}
+		if r.code != exitInterrupted || r.err != says {
+			t.Errorf("pesti %.60q: %+v, expected exit code %d and %q", c.args, r, exitInterrupted, says)
 		}
 		if _, err := os.Stat(out); err == nil {
 			t.Errorf("pesti %.60q left %s", c.args, out)
 		}
+	}
+	// So is what was written before.
+	var errs bytes.Buffer
+	a := &app{stderr: &errs, written: 3}
+	verb := a.dump()
+	if err := verb.Flags().Set("output", out); err != nil {
+		t.Fatal(err)
+	}
+	if a.tellWritten(verb); errs.String() != "pesti: interrupted; 3 files were written to "+out+"\n" {
+		t.Errorf("after three files it says %q", &errs)
 	}
 	// What was measured before is told.
 	var printed bytes.Buffer
