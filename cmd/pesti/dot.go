@@ -62,7 +62,8 @@ func (a *app) dot() *cobra.Command {
 
 The view flow draws boxes and what flows between them, the view memory the arena of a plan: each
 buffer a rectangle, steps to the right, addresses upwards. Flow is dot text, .svg or .png, memory
-is .svg or .png. Equal layers are drawn once.`
+is .svg or .png. Equal layers are drawn once; with --all, laying out every layer takes some seconds, and
+painting it as .png ten or more, which a terminal is told.`
 	f := cmd.Flags()
 	f.StringVarP(&o.out, "output", "o", "", "`FILE` to write, .dot, .svg or .png; - or none is text on standard output, dot or for memory svg")
 	f.Var(&o.view, "view", "what to show")
