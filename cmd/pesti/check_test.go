@@ -2,12 +2,21 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
+	"io"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	"pesti/conformance/demo"
 	"pesti/conformance/testenv"
+	"pesti/exec/cpu"
+	planfile "pesti/exec/plan"
+	"pesti/gguf"
+	"pesti/gguf/quant"
 )
 
 // report runs check, which must succeed, and reads what it found.
@@ -106,7 +115,7 @@ func TestCheckPlan(t *testing.T) {
 		layer          int // 4: only the logits differ
 	}{
 		{`act="silu"`, `act="gelu_tanh"`, " blk.2.ffn_gated ", 2},
-		{"scale=", "scale=-", " blk.1.attn", 1},
+		{", scale=0.", ", scale=1.", " blk.1.attn", 1},
 		{"e-0", "e+0", " output_norm", 4},
 	} {
 		path := spoil(c.old, c.new, c.near)
@@ -120,6 +129,117 @@ func TestCheckPlan(t *testing.T) {
 		}
 		if !strings.Contains(r.out, "\ndiffers: 19 tokens") || strings.Count(r.out, "\n") != 8 {
 			t.Errorf("%s for %s: check prints:\n%s", c.new, c.old, r.out)
+		}
+	}
+}
+
+// cancellingDemo is the demo with a large vector that block 2 adds to the residual stream and block 3
+// takes away again: what float32 rounds off the sum is then large beside what is left.
+func cancellingDemo(t *testing.T, size float32) string {
+	t.Helper()
+	from, err := gguf.Parse(demoName, demo.GGUF())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := gguf.NewWriter()
+	for _, key := range from.Keys() {
+		v, _ := from.Value(key)
+		w.Set(key, v)
+	}
+	add := map[string]float32{"blk.2.attn_v.bias": size, "blk.3.attn_v.bias": -size}
+	for _, x := range from.Tensors() {
+		data := x
+		if x.Name == "blk.3.attn_output.weight" { // so that both make the same of their bias
+			same, _ := from.Tensor("blk.2.attn_output.weight")
+			data = *same
+		}
+		if by := add[x.Name]; by != 0 {
+			values := slices.Clone(dense(t, from, x.Name))
+			for i := range values {
+				values[i] += by
+			}
+			w.AddTensor(x.Name, quant.F32, x.Dims, floatBytes(values))
+			continue
+		}
+		w.AddTensor(x.Name, data.Type, x.Dims, from.Bytes(&data))
+	}
+	path := filepath.Join(t.TempDir(), "cancelling.gguf")
+	if err := w.WriteFile(path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestCheckFloor has a layer in which float32 itself loses more than the bound: a sound plan passes,
+// which is told, and a faulty one does not.
+func TestCheckFloor(t *testing.T) {
+	model := cancellingDemo(t, 700)
+	r := report(t, model, "-p", fox)
+	floor, d := r.Layers[3].Floor, r.Layers[3].D
+	if !r.OK || !(d > 1e-4) || !(floor > 3.4e-5) || r.Layers[3].Allowed != 3*floor || !(d <= 3*floor) {
+		t.Errorf("layer 3: %+v, want one that float32 allows more than 1e-4", r.Layers[3])
+	}
+	for _, l := range r.Layers[:3] {
+		if l.Floor != 0 || l.Allowed != r.Bound.D {
+			t.Errorf("layer %d: %+v, want the bound as it is", l.Layer, l)
+		}
+	}
+	words := fmt.Sprintf("\nlayer 03: gorgonia in float32 has d %.1e, so that %.1e is allowed\n", float64(floor), 3*float64(floor))
+	if out := ok(t, "check", model, "-p", fox); !strings.Contains(out, words) {
+		t.Errorf("check prints:\n%s\nwant it to hold %q", out, words)
+	}
+
+	plan := filepath.Join(t.TempDir(), "cancelling.plan")
+	ok(t, "compile", model, "--precision", "exact", "-o", plan)
+	text := readFile(t, plan)
+	for _, c := range []struct{ old, new, words string }{
+		{`(blk\.3\.ffn_gated\S* .*act=)"silu"`, `${1}"gelu_tanh"`, "in layer 3, "},
+		{`(blk\.3\.attn .*base=)10000\.0`, "${1}30000.0", "in layer 3, "},
+		{`(blk\.1\.attn_norm\S* .*eps=)[0-9.e-]+`, "${1}0.01", "in layer 1, "},
+	} {
+		edited := regexp.MustCompile(c.old).ReplaceAllString(text, c.new)
+		if edited == text {
+			t.Fatalf("%s: the plan has no such step", c.old)
+		}
+		saveFile(t, plan, string(planfile.Seal([]byte(edited))))
+		failsBeside(t, pesti("check", plan, "-p", fox), c.words)
+	}
+}
+
+// What gorgonia has no memory for is refused before anything is computed, with the numbers.
+func TestCheckFit(t *testing.T) {
+	s, err := (&app{stderr: io.Discard, getenv: func(string) string { return "" }}).open("demo", "", newCompileFlags("exact"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.compile(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		tokens int
+		free   int64
+		words  string // of the error, "" for none
+	}{
+		{10, 0, "holding 10 tokens against gorgonia needs about "},
+		{100, 1 << 30, ""},
+		{512, 1 << 28, ""},
+		// 10 · 4 heads · 512² · 8 bytes, 2 · 512 · 1536 · 8, (3 · 256² + 3 · 256 · 512) · 8, and for three
+		// programs 512 · 1536 · 4.
+		{512, 1 << 26, "512 tokens against gorgonia needs about 105.5 MiB of memory (its attention 80.0 MiB, logits 12.0 MiB and weights 4.5 MiB, the plan's logits 9.0 MiB), expected at most the 64.0 MiB of this machine's 128.0 MiB"},
+	} {
+		g, err := newTrusted(t.Context(), s, make([]int32, c.tokens))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = g.checkFit(cpu.RAM{Total: 2 * c.free, Available: c.free})
+		if c.free == 0 {
+			err = g.checkFit(cpu.RAM{Total: 1, Available: 0})
+		}
+		if c.words == "" && err != nil || c.words != "" && (err == nil || !strings.Contains(err.Error(), c.words)) {
+			t.Errorf("%d tokens in %d bytes: %v, want %q", c.tokens, c.free, err, c.words)
+		}
+		if err := g.checkFit(cpu.RAM{}); err != nil {
+			t.Errorf("where the system does not tell: %v", err)
 		}
 	}
 }
