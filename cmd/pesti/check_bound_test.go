@@ -1,0 +1,90 @@
+package main
+
+import (
+	"math"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"pesti/conformance/tiny"
+	"pesti/exec/plan"
+)
+
+// TestCheckFast has faults that change every element a little and none much: the divergence of the
+// logits sees them.
+func TestCheckFast(t *testing.T) {
+	_, text := demoPlan(t, "--precision", "fast", "--ctx", "64")
+	for _, c := range []struct{ name, old, new string }{
+		{"scale of scores", `(attention.*) scale=0\.125`, "$1 scale=0.12"},
+		{"epsilon times 100", `eps=9\.999999747378752e-05`, "eps=0.01"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			old := regexp.MustCompile(c.old)
+			if !old.MatchString(text) {
+				t.Fatalf("no step has %q", c.old)
+			}
+			path := filepath.Join(t.TempDir(), "spoilt.plan")
+			saveFile(t, path, string(plan.Seal([]byte(old.ReplaceAllString(text, c.new)))))
+			differs(t, path, "mean KL divergence", "-p", fox)
+		})
+	}
+}
+
+// differs holds that check finds a plan wrong, and says what is.
+func differs(t *testing.T, plan, words string, args ...string) {
+	t.Helper()
+	r := pesti(append([]string{"check", plan}, args...)...)
+	if r.code != exitError || !strings.Contains(r.out, "\ndiffers: ") || !strings.HasPrefix(r.err, "pesti: "+plan) || !strings.Contains(r.err, words) {
+		t.Errorf("exit code %d, error %q, expected %q; check prints:\n%s", r.code, r.err, words, r.out)
+	}
+}
+
+// TestCheckLargeLogits: float32 has so many digits, wherever the point is. A model whose logits are
+// large is no worse for it, and a fault in its plan no better.
+func TestCheckLargeLogits(t *testing.T) {
+	data, err := tiny.GGUF(tiny.Config{Arch: "llama", Edit: func(m *tiny.Model) {
+		w := m.Tensor("output_norm.weight").Data
+		for i := range w {
+			w[i] *= 1e5
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	model, path := filepath.Join(dir, "large.gguf"), filepath.Join(dir, "large.plan")
+	saveFile(t, model, string(data))
+	r := report(t, model, "--ids", "1,2,3,4,5")
+	if l := r.Logits; !(l.Delta > r.Bound.Logits) || !(l.Allowed > 2*l.Delta) {
+		t.Errorf("logits %+v, expected more than %v, and more than twice as much allowed", l, r.Bound.Logits)
+	}
+	ok(t, "compile", model, "-o", path, "--precision", "exact")
+	old := regexp.MustCompile(`( output_norm\b.* eps=)[0-9.]+e-\d+`)
+	text := readFile(t, path)
+	if !old.MatchString(text) {
+		t.Fatal("no step is the last norm")
+	}
+	saveFile(t, path, string(plan.Seal([]byte(old.ReplaceAllString(text, "${1}0.001")))))
+	differs(t, path, "the logit of token", "--ids", "1,2,3,4,5")
+}
+
+func TestCheckAllowed(t *testing.T) {
+	inf, nan := math.Inf(1), math.NaN()
+	for _, c := range []struct {
+		row  []float64
+		want float64
+	}{
+		{[]float64{0, 0}, 1e-3},
+		{[]float64{3, -50}, 1e-3}, // as in models that people run
+		{[]float64{100, 99}, 1e-3},
+		{[]float64{200, 1}, 2e-3},
+		{[]float64{1, -1e4}, 0.1},
+		{[]float64{inf, 1}, 1e-3}, // which must not allow everything
+		{[]float64{1e4, nan}, 1e-3},
+	} {
+		if got := checkBounds.exact.allowed(c.row); math.Abs(got-c.want) > 1e-12 {
+			t.Errorf("with logits %v, %v is allowed, want %v", c.row, got, c.want)
+		}
+	}
+}
