@@ -58,6 +58,14 @@ func Write(w io.Writer, title string, stages []Stage) error {
 			c.Before = p.Columns[s.From].Values
 		}
 		p.Columns = append(p.Columns, c)
+		a := ancestry{From: s.From}
+		if s.From < 0 && i > 0 && stages[i-1].Group == s.Group { // the same values, written otherwise
+			a.From = i - 1
+		}
+		if a.From >= 0 {
+			a.Gone = heirs(stages[a.From].Text, s.Text)
+		}
+		p.Ancestry = append(p.Ancestry, a)
 		if !slices.ContainsFunc(p.Groups, func(g group) bool { return g.Name == s.Group }) {
 			p.Groups = append(p.Groups, group{s.Group, len(p.Groups) < shownGroups})
 		}
@@ -81,6 +89,14 @@ type page struct {
 	Script  template.JS
 	Groups  []group
 	Columns []column
+	// Ancestry is what the script knows of each column.
+	Ancestry []ancestry
+}
+
+// An ancestry says where the values of a column come from.
+type ancestry struct {
+	From int               // the column before, −1 for none
+	Gone map[string]string // values that it has and this one does not, and what they became part of
 }
 
 type group struct {

@@ -15,9 +15,44 @@ let current = "", active = 0;
 
 function shown(number) { return !columns[number].hidden; }
 
+// What a value became in a column that does not have it: its name there, "" for nothing, and the
+// pass in which that last happened, if any.
+function heir(name, number) {
+  const path = [];
+  for (let i = number; i !== -1; i = ancestry[i].From) path.unshift(i);
+  let pass;
+  for (const i of path) {
+    const gone = ancestry[i].Gone;
+    if (gone === null || !Object.hasOwn(gone, name)) continue;
+    name = gone[name];
+    pass = columns[i].getAttribute("aria-label");
+  }
+  return { name, pass };
+}
+
+// Brings into sight what a value became in a column that lacks it, and says so there.
+function inherit(name, number) {
+  const { name: to, pass } = heir(name, number);
+  const column = columns[number];
+  if (pass === undefined) {
+    column.classList.add("lacks");
+    return "";
+  }
+  const said = to === "" ? name + " is dropped in " + pass : name + " became part of " + to + " in " + pass;
+  column.querySelector(".heir").textContent = said;
+  const place = (places.get(to) ?? []).find(p => p.number === number);
+  if (place !== undefined) {
+    place.a.classList.add("mark");
+    place.a.parentElement.classList.add("here");
+    if (shown(number)) center(place.a);
+  }
+  return said;
+}
+
 // Shows a value in all columns, and brings its definition into sight in each.
 function follow(name, number) {
   document.querySelectorAll(".mark, .here, .lacks").forEach(e => e.classList.remove("mark", "here", "lacks"));
+  document.querySelectorAll(".heir").forEach(e => { e.textContent = ""; });
   current = name;
   history.replaceState(null, "", name === "" ? location.pathname : "#" + encodeURIComponent(name));
   if (name === "") { told.textContent = ""; return; }
@@ -30,9 +65,15 @@ function follow(name, number) {
     place.a.parentElement.classList.add("here");
     if (shown(place.number)) center(place.a);
   }
-  columns.forEach((column, i) => { if (!seen.has(i)) column.classList.add("lacks"); });
-  const visible = columns.filter((column, i) => shown(i));
-  told.textContent = name + " is in " + visible.filter(c => !c.classList.contains("lacks")).length + " of " + visible.length + " columns";
+  let became = "";
+  columns.forEach((column, i) => {
+    if (seen.has(i)) return;
+    const said = inherit(name, i);
+    if (shown(i)) became = became || said;
+  });
+  const visible = Array.from(columns.keys()).filter(shown);
+  told.textContent = name + " is in " + visible.filter(i => seen.has(i)).length + " of " + visible.length + " columns";
+  if (became !== "") told.textContent += "; " + became;
 }
 
 function center(a) {
