@@ -101,6 +101,8 @@ func hostileFiles(t *testing.T) []hostileFile {
 	}
 	sound("no keys and no tensors", filepath.Join(dir, "none.gguf"))
 	saveFile(t, filepath.Join(dir, "none.gguf"), header(0, 0))
+	sound("empty tensor without data", filepath.Join(dir, "hollow.gguf"))
+	saveFile(t, filepath.Join(dir, "hollow.gguf"), header(1, 0)+u64(1)+"t"+u32(2)+u64(0)+u64(5)+u32(0)+u64(0))
 	sound("vocabulary", rewrittenDemo(t, false, nil), "no tensors")
 	sound("unknown architecture", edited(func(w *gguf.Writer) { w.SetStr("general.architecture", "mamba\x1b[31m\n") }), `architecture "mamba\x1b[31m\n" is not supported; supported are `, "llama")
 	sound("architecture of a mixture", edited(func(w *gguf.Writer) { w.SetStr("general.architecture", "qwen2moe") }), `architecture "qwen2moe" is not supported; supported are `)

@@ -25,6 +25,7 @@ func (a *app) inspect() *cobra.Command {
 	flags := newCompileFlags("")
 	cmd := a.verb("inspect MODEL", "Show what a model file holds, check it, or extract a tensor",
 		`  pesti inspect model.gguf --tensors
+  pesti inspect model.gguf --check
   pesti inspect model.gguf --memory --ctx 2048`,
 		arity{1, 1, "MODEL"}, a.interruptible(func(cmd *cobra.Command, args []string) error {
 			switch {
