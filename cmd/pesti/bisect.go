@@ -15,8 +15,8 @@ import (
 
 // A bisection is what compare --bisect finds, as --json prints it.
 type bisection struct {
-	A        string      `json:"a"`
-	B        string      `json:"b"`
+	A        *sideReport `json:"a"`
+	B        *sideReport `json:"b"`
 	Tokens   int         `json:"tokens"`
 	MaxD     float64     `json:"max_d"`
 	Programs []string    `json:"programs"` // of either plan that ran
@@ -53,7 +53,7 @@ type stepAt struct {
 // bisect runs the tokens through each program of either plan, on both in steps of the same sizes,
 // and prints the first value, in the order of B's steps, that differs.
 func (a *app) bisect(ctx context.Context, plans [2]*runner, ids []int32, o *compareOptions) error {
-	r := &bisection{A: plans[0].name, B: plans[1].name, Tokens: len(ids), MaxD: defaultBound(plans[0].plan, plans[1].plan), Programs: []string{}, Left: []leftOut{}}
+	r := &bisection{A: plans[0].is, B: plans[1].is, Tokens: len(ids), MaxD: defaultBound(plans[0].plan, plans[1].plan), Programs: []string{}, Left: []leftOut{}}
 	if o.given.Changed("max-d") {
 		r.MaxD = o.maxD.x
 	}
@@ -159,12 +159,12 @@ func (r *bisection) run(plans [2]*runner, ids []int32, from, to int) error {
 
 func (r *bisection) print(w io.Writer) error {
 	var b strings.Builder
+	b.WriteString(r.A.line() + r.B.line() + "\n")
 	if d := r.First; d != nil {
 		fmt.Fprintf(&b, "%s differs: d %.2e at position %d, dim %d\n", d.Value, float64(d.D), d.Position, d.Dim)
-		for i, name := range []string{r.A, r.B} {
-			name = oneLine(name)
+		for i, side := range []*sideReport{r.A, r.B} {
 			s := d.Steps[i]
-			fmt.Fprintf(&b, "  %s: program %s, wave %d, step %d, %s\n", name, s.Program, s.Wave, s.Step, s.Kernel)
+			fmt.Fprintf(&b, "  %s: program %s, wave %d, step %d, %s\n", side.letter, s.Program, s.Wave, s.Step, s.Kernel)
 		}
 		fmt.Fprintf(&b, "  first element above %g: position %d, dim %d: %.7g, then %.7g\n", r.MaxD, d.Element.Position, d.Element.Dim, float64(d.Element.Values[0]), float64(d.Element.Values[1]))
 	} else {

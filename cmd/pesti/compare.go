@@ -108,15 +108,15 @@ func (a *app) compareSides(ctx context.Context, nameA, nameB string, o *compareO
 		return err
 	}
 	var sides [2]side
-	for i, name := range []string{nameA, nameB} {
-		flags := []*compileFlags{o.flags, flagsB}[i]
-		if sides[i], err = a.openSide(ctx, name, o, flags); err != nil {
+	reports := []*sideReport{{letter: "A", Name: nameA}, {letter: "B", Name: nameB, But: o.but}}
+	for i, flags := range []*compileFlags{o.flags, flagsB} {
+		if sides[i], err = a.openSide(ctx, reports[i], o, flags); err != nil {
 			return err
 		}
 		defer sides[i].close()
 	}
 	if va, vb := sides[0].vocab(), sides[1].vocab(); va != vb {
-		return fmt.Errorf("%s: a vocabulary of %d tokens, expected the %d of %s", nameB, vb, va, nameA)
+		return fmt.Errorf("%s: a vocabulary of %d tokens, expected the %d of %s", reports[1], vb, va, reports[0])
 	}
 	ids, err := a.comparedTokens(sides, o)
 	if err != nil {
@@ -130,15 +130,16 @@ func (a *app) compareSides(ctx context.Context, nameA, nameB string, o *compareO
 }
 
 // openSide opens a MODEL, which it compiles, a PLAN or a FOLDER.
-func (a *app) openSide(ctx context.Context, name string, o *compareOptions, flags *compileFlags) (side, error) {
+func (a *app) openSide(ctx context.Context, is *sideReport, o *compareOptions, flags *compileFlags) (side, error) {
+	name := is.Name
 	if info, err := os.Stat(name); name != demoName && err == nil && info.IsDir() {
 		switch {
 		case o.bisect:
 			return nil, usagef("--bisect compares the steps of two plans, and %s is a folder", name)
-		case flags != o.flags && len(o.but) > 0:
+		case len(is.But) > 0:
 			return nil, usagef("--but is about compiling B, and %s is a folder", name)
 		}
-		return openFolder(name)
+		return openFolder(is)
 	}
 	model := o.model
 	if !isPlan(name) {
@@ -155,11 +156,15 @@ func (a *app) openSide(ctx context.Context, name string, o *compareOptions, flag
 		s.file.Close()
 		return nil, err
 	}
+	target := &s.plan.Target
+	is.Precision, is.KV, is.Passes = target.Precision, target.KV, s.plan.Passes
+	s.name = is.String() // from here on the other side may be of the same name
 	r, err := newRunner(ctx, s)
 	if err != nil {
 		s.file.Close()
 		return nil, err
 	}
+	r.is = is
 	return r, nil
 }
 
@@ -176,9 +181,9 @@ func (a *app) comparedTokens(sides [2]side, o *compareOptions) ([]int32, error) 
 		case err != nil:
 			return nil, err
 		case len(ids) == 0:
-			ids, from = own, s.title()
+			ids, from = own, s.report().String()
 		case own != nil && !slices.Equal(ids, own):
-			return nil, fmt.Errorf("%s: its token ids are %s, expected %s as of %s", s.title(), someIDs(own), someIDs(ids), from)
+			return nil, fmt.Errorf("%s: its token ids are %s, expected %s as of %s", s.report(), someIDs(own), someIDs(ids), from)
 		}
 	}
 	if len(ids) == 0 {
@@ -205,8 +210,8 @@ func someIDs(ids []int32) string {
 
 // A comparison is what compare finds, as --json prints it.
 type comparison struct {
-	A          string          `json:"a"`
-	B          string          `json:"b"`
+	A          *sideReport     `json:"a"`
+	B          *sideReport     `json:"b"`
 	Tokens     int             `json:"tokens"`
 	divergence                 // that of the program with the largest mean
 	Programs   []programReport `json:"programs"` // of either plan that ran; one without a name for folders
@@ -250,7 +255,7 @@ func (n number) MarshalJSON() ([]byte, error) {
 
 // measureSides evaluates both sides, for every program of either, and prints how they differ.
 func (a *app) measureSides(ctx context.Context, sides [2]side, ids []int32, o *compareOptions) error {
-	c := &comparison{A: sides[0].title(), B: sides[1].title(), Tokens: len(ids), Left: []leftOut{}, Layers: []layerReport{}}
+	c := &comparison{A: sides[0].report(), B: sides[1].report(), Tokens: len(ids), Left: []leftOut{}, Layers: []layerReport{}}
 	var plans []*runner
 	for _, s := range sides {
 		if r, ok := s.(*runner); ok {
@@ -335,6 +340,9 @@ func (c *comparison) addLayers(p [2]*pass, program string, from, tokens int) err
 }
 
 func (c *comparison) print(w io.Writer) error {
+	if _, err := io.WriteString(w, c.A.line()+c.B.line()+"\n"); err != nil {
+		return err
+	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "program\tmean KL\tmax KL\tposition\tthe same most likely token\n")
 	for _, p := range c.Programs {

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -112,7 +113,7 @@ func TestCompare(t *testing.T) {
 		{exact, b, "-p", fox},
 	} {
 		got := compared(t, args...)
-		if got.A != args[0] || got.B != args[1] || got.Tokens != want.Tokens || got.Position != want.Position || got.SameTop != want.SameTop ||
+		if got.A.Name != args[0] || got.B.Name != args[1] || got.Tokens != want.Tokens || got.Position != want.Position || got.SameTop != want.SameTop ||
 			got.Top1 != want.Top1 || !near(got.MeanKL, want.MeanKL) || !near(got.MaxKL, want.MaxKL) || len(got.Layers) != 4 {
 			t.Errorf("compare %q: %+v, want %+v", args, got, want)
 			continue
@@ -140,13 +141,34 @@ func TestCompare(t *testing.T) {
 	}
 	// Plans tell of each program.
 	page = ok(t, "compare", "demo", "demo", "--but", "precision=fast", "-p", fox)
-	if !strings.Contains(page, "\ndecode ") || !strings.Contains(page, "\nsmall ") || !strings.HasSuffix(page, "\nnot run: prefill, which takes 32 tokens or more at a time\n") {
+	if !strings.HasPrefix(page, "A demo: exact, KV cache in f32\nB demo (precision=fast): fast, KV cache in f16\n\nprogram ") || !strings.Contains(page, "\ndecode ") || !strings.Contains(page, "\nsmall ") || !strings.HasSuffix(page, "\nnot run: prefill, which takes 32 tokens or more at a time\n") {
 		t.Errorf("compare prints:\n%s", page)
 	}
 	for _, threads := range []string{"1", "2"} {
 		if out := ok(t, "compare", "demo", "demo", "--but", "precision=fast", "-p", fox, "-t", threads); out != page {
 			t.Errorf("with %s threads compare prints:\n%s\nwant:\n%s", threads, out, page)
 		}
+	}
+}
+
+// Two sides of one name are told apart, in JSON too, by what B has instead and by what they compute.
+func TestCompareSides(t *testing.T) {
+	dir := t.TempDir()
+	ok(t, "dump", "demo", "--ids", "1,2,3", "-o", dir)
+	c := compared(t, "demo", "demo", "--ids", "1,2,3", "--passes", "none", "--but", "kv=f16", "--but", "passes=-cse")
+	a, b := sideReport{Name: "demo", Precision: "exact", KV: "f32", Passes: "none"}, sideReport{Name: "demo", But: []string{"kv=f16", "passes=-cse"}, Precision: "exact", KV: "f16", Passes: "-cse"}
+	if !reflect.DeepEqual(*c.A, a) || !reflect.DeepEqual(*c.B, b) {
+		t.Errorf("the sides are %+v and %+v, want %+v and %+v", *c.A, *c.B, a, b)
+	}
+	if c := compared(t, "demo", dir); !reflect.DeepEqual(*c.B, sideReport{Name: dir}) {
+		t.Errorf("a folder is %+v", *c.B)
+	}
+	b.letter = "B"
+	if got, want := b.line(), "B demo (kv=f16, passes=-cse): exact, KV cache in f16, passes -cse\n"; got != want {
+		t.Errorf("B is %q, want %q", got, want)
+	}
+	if b := bisected(t, "demo", "demo", "--but", "kv=f16"); b.B.KV != "f16" || b.A.KV != "f32" || b.B.Name != "demo" {
+		t.Errorf("--bisect: the sides are %+v and %+v", b.A, b.B)
 	}
 }
 
@@ -183,7 +205,7 @@ func TestCompareBounds(t *testing.T) {
 		words string // of the error, "" for none
 	}{
 		{[]string{"--max-kl", "1e-4", "--max-d", "0.1"}, ""},
-		{[]string{"--max-kl", "1e-9"}, "mean KL divergence from demo is "},
+		{[]string{"--max-kl", "1e-9"}, "mean KL divergence from A demo is "},
 		{[]string{"--max-d", "1e-4"}, " in layer "},
 		{[]string{"--max-kl", "1e-9", "--json"}, "expected at most 1e-09"},
 	} {
@@ -198,7 +220,7 @@ func TestCompareBounds(t *testing.T) {
 			continue
 		}
 		r.out = ""
-		r.fails(t, 1, "pesti: demo: ", c.words)
+		r.fails(t, 1, "pesti: B demo (precision=fast): ", c.words)
 	}
 
 	// NaN is as far off as can be.
@@ -278,17 +300,18 @@ func TestCompareRefuses(t *testing.T) {
 		{[]string{"demo", "none", "--ids", "1"}, 1, "none: cannot be opened"},
 		{[]string{"demo", "demo", "--ids", "99999"}, 1, "demo: token id 99999"},
 		{[]string{"demo", plan, "-p", strings.Repeat(fox, 9)}, 1, "expected at most 64"},
+		{[]string{"demo", "demo", "--but", "ctx=8", "-p", fox}, 1, "B demo (ctx=8): the prompt has "},
 		{[]string{"demo", good, "--ids", "1,2"}, 1, good + ": its token ids are [1 2 3], expected [1 2] as of --ids"},
-		{[]string{"demo", good, "-p", fox}, 1, "as of demo"},
+		{[]string{"demo", good, "-p", fox}, 1, "as of A demo"},
 		{[]string{"demo", remove("tokens.npy")}, 1, "tokens.npy: cannot be opened"},
 		{[]string{"demo", remove("logits.npy")}, 1, "logits.npy: cannot be opened"},
-		{[]string{"demo", remove("layer_03.npy")}, 1, ": 3 layers, expected the 4 of demo"},
-		{[]string{"demo", put("logits.npy", "<f4", 3, 7)}, 1, ": a vocabulary of 7 tokens, expected the 1536 of demo"},
+		{[]string{"demo", remove("layer_03.npy")}, 1, ": 3 layers, expected the 4 of A demo"},
+		{[]string{"demo", put("logits.npy", "<f4", 3, 7)}, 1, ": a vocabulary of 7 tokens, expected the 1536 of A demo"},
 		{[]string{"demo", put("logits.npy", "<f4", 2, 1536)}, 1, "logits.npy: shape [2 1536], expected a row for each of the 3 tokens"},
 		{[]string{"demo", put("logits.npy", "<i4", 3, 1536)}, 1, "logits.npy: elements of type"},
 		{[]string{"demo", put("tokens.npy", "<f4", 3)}, 1, "tokens.npy: elements of type"},
 		{[]string{"demo", put("tokens.npy", "<i8", 3)}, 1, "tokens.npy: shape (3,), expected at least one and at most the 1 elements"},
-		{[]string{"demo", put("layer_01.npy", "<f4", 3, 128)}, 1, ": layer 1 is 128 wide, expected 256 as in demo"},
+		{[]string{"demo", put("layer_01.npy", "<f4", 3, 128)}, 1, ": layer 1 is 128 wide, expected 256 as in A demo"},
 		{[]string{"demo", remove("layer_00.npy")}, 1, "layer_00.npy: is not there, expected it beside layer_03.npy"},
 		{[]string{remove("layer_02.npy"), "demo"}, 1, "layer_02.npy: is not there, expected it beside layer_03.npy"},
 		{[]string{"demo", put("layer_3.npy", "<f4", 3, 256)}, 1, "layer_04.npy: is not there, expected it beside layer_3.npy"},
@@ -401,11 +424,12 @@ func TestBisectPage(t *testing.T) {
 	saveFile(t, faulty, string(planfile.Seal([]byte(strings.Replace(text, `act="silu"`, `act="gelu_erf"`, 1)))))
 	d := bisected(t, path, faulty).First
 	want := fmt.Sprintf("%s differs: d %.2e at position %d, dim %d\n", d.Value, float64(d.D), d.Position, d.Dim)
-	for i, name := range []string{path, faulty} {
-		want += fmt.Sprintf("  %s: program decode, wave %d, step %d, gated\n", name, d.Steps[i].Wave, d.Steps[i].Step)
+	want = "A " + path + ": fast, KV cache in f16\nB " + faulty + ": fast, KV cache in f16\n\n" + want
+	for i, side := range []string{"A", "B"} {
+		want += fmt.Sprintf("  %s: program decode, wave %d, step %d, gated\n", side, d.Steps[i].Wave, d.Steps[i].Step)
 	}
 	want += fmt.Sprintf("  first element above 0: position %d, dim %d: ", d.Element.Position, d.Element.Dim)
-	if page := ok(t, "compare", "--bisect", path, faulty, "-p", fox+fox); !strings.HasPrefix(page, want) || strings.Count(page, "\n") != 4 {
+	if page := ok(t, "compare", "--bisect", path, faulty, "-p", fox+fox); !strings.HasPrefix(page, want) || strings.Count(page, "\n") != 7 {
 		t.Errorf("compare --bisect prints:\n%s\nwant:\n%s", page, want)
 	}
 }
@@ -432,7 +456,7 @@ func TestBisectEqual(t *testing.T) {
 		}
 	}
 	page := ok(t, "compare", "--bisect", exact, exact, "--ids", "1,2,3")
-	if !strings.HasPrefix(page, "no step differs by more than 0: ") || !strings.HasSuffix(page, " in decode, small\nnot run: prefill, which takes 32 tokens or more at a time\n") {
+	if !strings.Contains(page, "\n\nno step differs by more than 0: ") || !strings.HasSuffix(page, " in decode, small\nnot run: prefill, which takes 32 tokens or more at a time\n") {
 		t.Errorf("compare --bisect prints:\n%s", page)
 	}
 
@@ -506,13 +530,13 @@ func TestEveryProgram(t *testing.T) {
 		{[]string{plan, plan, "--ids", "1,2,3"}, "program prefill takes 32 tokens or more at a time, expected"},
 	} {
 		args := append([]string{"compare", "--bisect"}, c.args...)
-		if out := ok(t, args...); !strings.HasPrefix(out, "no step differs") || !strings.Contains(out, "\nnot run: prefill, which takes 32") {
+		if out := ok(t, args...); !strings.Contains(out, "\n\nno step differs") || !strings.Contains(out, "\nnot run: prefill, which takes 32") {
 			t.Errorf("compare %q prints:\n%s", args, out)
 		}
 		failsBeside(t, pesti(append(args, "--max-d", "0")...), c.words)
 	}
 	// Without --bisect each plan may take the steps of the other in smaller ones.
-	if c := compared(t, short, plan, ids); len(c.Programs) != 4 || c.Programs[2].Program != "small of "+plan || c.Programs[3].Program != "prefill" || c.MaxKL != 0 || c.Layers[3].D != 0 {
+	if c := compared(t, short, plan, ids); len(c.Programs) != 4 || c.Programs[2].Program != "small of B "+plan || c.Programs[3].Program != "prefill" || c.MaxKL != 0 || c.Layers[3].D != 0 {
 		t.Errorf("%+v, want all programs of both", c)
 	}
 }

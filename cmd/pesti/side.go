@@ -17,7 +17,7 @@ import (
 // A side is one of the two things that compare holds against each other: a plan that runs, or a
 // folder of values.
 type side interface {
-	title() string
+	report() *sideReport
 	vocab() int // logits of a row
 
 	// tokens returns the ids that the side is about: its own, or those of the text. They are nil
@@ -30,6 +30,37 @@ type side interface {
 	close()
 }
 
+// A sideReport says what a side is, as --json prints it.
+type sideReport struct {
+	letter    string   // A or B
+	Name      string   `json:"name"`                // of the MODEL, PLAN or FOLDER, as given
+	But       []string `json:"but,omitempty"`       // options of compile that B has instead
+	Precision string   `json:"precision,omitempty"` // of a plan, as what follows
+	KV        string   `json:"kv,omitempty"`
+	Passes    string   `json:"passes,omitempty"` // those left out
+}
+
+// String tells the side from the other, which may be of the same name.
+func (r *sideReport) String() string {
+	name := r.letter + " " + r.Name
+	if len(r.But) > 0 {
+		name += " (" + strings.Join(r.But, ", ") + ")"
+	}
+	return name
+}
+
+// line is the side with what its plan computes, for people.
+func (r *sideReport) line() string {
+	text := r.String()
+	if r.Precision != "" {
+		text += ": " + r.Precision + ", KV cache in " + r.KV
+	}
+	if r.Passes != "" {
+		text += ", passes " + r.Passes
+	}
+	return oneLine(text) + "\n"
+}
+
 // A pass is what a side computes for some tokens: in every slice a row for each.
 type pass struct {
 	layers [][]float32 // the residual stream after each block
@@ -39,6 +70,7 @@ type pass struct {
 // A runner is a plan as a side.
 type runner struct {
 	*subject
+	is     *sideReport // nil where it is no side
 	engine *exec.Engine
 	see    func(exec.Observation) // what becomes of the values
 }
@@ -52,7 +84,7 @@ func newRunner(ctx context.Context, s *subject) (*runner, error) {
 	return r, err
 }
 
-func (r *runner) title() string { return r.name }
+func (r *runner) report() *sideReport { return r.is }
 
 func (r *runner) close() {
 	r.engine.Close()
@@ -140,6 +172,7 @@ func valueOf(name string) string { return strings.Replace(name, ".rows", "", 1) 
 
 // A folder is a side that dump, or the oracle, has written. Its rows are read when they are compared.
 type folder struct {
+	is     *sideReport
 	path   string
 	ids    []int32
 	layers []*npy.File
@@ -149,8 +182,8 @@ type folder struct {
 
 // openFolder opens tokens.npy, logits.npy and the layer_NN.npy, all or none of which are there. All
 // have a row for each token.
-func openFolder(dir string) (*folder, error) {
-	f := &folder{path: dir}
+func openFolder(is *sideReport) (*folder, error) {
+	f := &folder{is: is, path: is.Name}
 	err := f.open()
 	if err != nil {
 		f.close()
@@ -229,7 +262,7 @@ func (f *folder) rows(name string) (*npy.File, error) {
 	return a, err
 }
 
-func (f *folder) title() string                  { return f.path }
+func (f *folder) report() *sideReport            { return f.is }
 func (f *folder) vocab() int                     { return f.logits.Shape[1] }
 func (f *folder) tokens([]byte) ([]int32, error) { return f.ids, nil }
 
