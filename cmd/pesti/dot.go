@@ -126,6 +126,7 @@ func (a *app) draw(name string, o *dotOptions, flags *compileFlags) (renderer, e
 			return nil, err
 		}
 	}
+	options.Stage = o.stage.word
 	options.Title = res.Plan.Model.Name // graphs are named after the architecture
 	var text string
 	var chart *draw.Chart

@@ -24,9 +24,12 @@ it was trained for, and the table tells what run then needs once the context is 
             no product reads, tokens touch a part: 64 KiB for every other token of a step.
   packed    weights in a kernel's own layout
   KV cache  keys and values of all positions of all sequences
-  arena     values of a step, and scratch memory
+  values    of a step, in the arena: the most that live at a time
+  scratch   what kernels need for themselves: what the arena is larger by. It lies where no value
+            lives at the time, so it may take more than that.
   io        inputs, logits and the other outputs
   program   the vocabulary, the plan and the program itself, as measured now
+  total     the sum of these; values and scratch are the arena
 
 Whether it fits is held against the memory that is available now, which only Linux tells. run, bench,
 dump and the others refuse a plan that does not fit.`
@@ -52,7 +55,9 @@ type memoryRow struct {
 	Weights   int64  `json:"weights"`
 	Packed    int64  `json:"packed"`
 	State     int64  `json:"state"`
-	Arena     int64  `json:"arena"`
+	Arena     int64  `json:"arena"`   // values and scratch
+	Values    int64  `json:"values"`  // the most that live at a time
+	Scratch   int64  `json:"scratch"` // what the arena is larger by
 	IO        int64  `json:"io"`
 	Program   int64  `json:"program"`
 	Total     int64  `json:"total"`
@@ -75,6 +80,9 @@ func (a *app) inspectMemory(name string, flags *compileFlags, asJSON bool) error
 	tok, _ := tokenizer.FromGGUF(f) // without one the weights may still be asked about
 	r := &memoryReport{File: f.Path, RAM: cpu.DetectRAM()}
 	program := int64(0)
+	if trained := m.Params.Context; flags.ctx.n > trained { // before a context that nobody asked for is compiled
+		return usagef("%s: --ctx is %d, expected 1 to %d, the context that the model was trained for", f.Path, flags.ctx.n, trained)
+	}
 	for _, o.Precision = range precisions(o.Precision) {
 		for _, o.Ctx = range contexts(cmp.Or(flags.ctx.n, m.Params.Context)) {
 			a.progress("compiling for a context of %d", o.Ctx)
@@ -128,15 +136,47 @@ func (r *memoryReport) add(p *plan.Plan, program int64) {
 	n, t := plan.NeedOf(p), &p.Target
 	row := memoryRow{
 		Precision: t.Precision, KV: t.KV, Ctx: t.Ctx,
-		Weights: n.Weights, Packed: n.Packed, State: n.State, Arena: n.Arena, IO: n.IO,
+		Weights: n.Weights, Packed: n.Packed, State: n.State, Arena: n.Arena, IO: n.IO, Values: min(mostValues(p), n.Arena),
 		Program: program, Total: n.Total() + program,
 	}
+	row.Scratch = row.Arena - row.Values
 	if r.RAM.Total > 0 {
 		fits := row.Total <= r.RAM.Available
 		row.Fits = &fits
 	}
 	r.Ubatch, r.Sequences, r.Threads = max(r.Ubatch, t.Ubatch), t.Sequences, t.Threads
 	r.Plans = append(r.Plans, row)
+}
+
+// mostValues returns the bytes of the values that live at a time, where they are the most: how large
+// the arena would be if no step had scratch memory.
+func mostValues(p *plan.Plan) int64 {
+	most := int64(0)
+	for i := range p.Programs {
+		g := &p.Programs[i]
+		scratch := map[int]bool{}
+		steps := 0
+		for _, w := range g.Waves {
+			steps += len(w.Steps)
+			for _, st := range w.Steps {
+				scratch[st.Scratch] = true
+			}
+		}
+		change := make([]int64, steps+1)
+		for _, b := range g.Buffers {
+			if !scratch[b.ID] {
+				size := (b.Size + plan.ArenaAlign - 1) / plan.ArenaAlign * plan.ArenaAlign
+				change[b.First] += size
+				change[b.Last] -= size
+			}
+		}
+		live := int64(0)
+		for _, c := range change {
+			live += c
+			most = max(most, live)
+		}
+	}
+	return most
 }
 
 func (r *memoryReport) print(w io.Writer) error {
@@ -150,14 +190,14 @@ func (r *memoryReport) print(w io.Writer) error {
 	fmt.Fprintf(t, "memory\t%s\n", ram)
 	fmt.Fprintf(t, "bounds\tubatch %d, sequences %d, threads %d\n", r.Ubatch, r.Sequences, r.Threads)
 	t.Flush()
-	fmt.Fprintf(t, "\nprecision\tKV\tctx\tweights\tpacked\tKV cache\tarena\tio\tprogram\ttotal\tfits\n")
+	fmt.Fprintf(t, "\nprecision\tKV\tctx\tweights\tpacked\tKV cache\tvalues\tscratch\tio\tprogram\ttotal\tfits\n")
 	for i := range r.Plans {
 		p, fits := &r.Plans[i], "unknown"
 		if p.Fits != nil {
 			fits = map[bool]string{true: "yes", false: "no"}[*p.Fits]
 		}
-		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Precision, p.KV, p.Ctx,
-			h(p.Weights), h(p.Packed), h(p.State), h(p.Arena), h(p.IO), h(p.Program), h(p.Total), fits)
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Precision, p.KV, p.Ctx,
+			h(p.Weights), h(p.Packed), h(p.State), h(p.Values), h(p.Scratch), h(p.IO), h(p.Program), h(p.Total), fits)
 	}
 	return t.Flush()
 }

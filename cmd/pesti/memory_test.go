@@ -103,8 +103,32 @@ func TestInspectMemory(t *testing.T) {
 			if row.Weights != m.Weight || row.Packed != m.Packed || row.State != m.State || row.Arena != m.Arena || row.IO != m.IO {
 				t.Errorf("%s: %+v, the plan has %+v", c.args, row, *m)
 			}
-			if sum := row.Weights + row.Packed + row.State + row.Arena + row.IO + row.Program; sum != row.Total || row.Program < 1<<20 {
+			if sum := row.Weights + row.Packed + row.State + row.Values + row.Scratch + row.IO + row.Program; sum != row.Total || row.Program < 1<<20 {
 				t.Errorf("%s: the total of %+v, expected %d", c.args, row, sum)
+			}
+			// By step, where add goes by buffer.
+			values := int64(0)
+			for _, g := range p.Programs {
+				scratch := map[int]bool{}
+				for _, w := range g.Waves {
+					for _, st := range w.Steps {
+						scratch[st.Scratch] = true
+					}
+				}
+				for _, w := range g.Waves {
+					for _, st := range w.Steps {
+						live := int64(0)
+						for _, b := range g.Buffers {
+							if b.First <= st.ID && st.ID < b.Last && !scratch[b.ID] {
+								live += (b.Size + 63) &^ 63
+							}
+						}
+						values = max(values, live)
+					}
+				}
+			}
+			if row.Values != values || row.Scratch != m.Arena-values || values == 0 || row.Scratch < 0 {
+				t.Errorf("%s: values %d and scratch %d of %d, expected %d of values", c.args, row.Values, row.Scratch, m.Arena, values)
 			}
 			if runtime.GOOS == "linux" && (row.Fits == nil || !*row.Fits) {
 				t.Errorf("%s: %+v does not fit", c.args, row)
@@ -134,6 +158,7 @@ func TestInspectMemoryErrors(t *testing.T) {
 		"--ctx 5":                     "--ctx without --memory",
 		"--check --precision exact":   "--precision without --memory",
 		"--memory --ctx 513":          "demo: --ctx is 513, expected 1 to 512",
+		"--memory --ctx 1000000":      "demo: --ctx is 1000000, expected 1 to 512",
 		"--memory --passes -bogus":    "demo: --passes: ",
 		"--memory --ubatch 0":         "1 or more",
 		"--memory --extract x -o y.x": "--memory",

@@ -37,7 +37,7 @@ const graphStages = "graph"
 
 // stage writes one stage: "graph", a graph pass, or a program and its lowering pass.
 func (d *stageDump) stage(name, text string) {
-	s := page.Stage{Group: graphStages, Name: name, Doc: "as built from the model file", Text: text, Lines: "nodes"}
+	s := page.Stage{Group: graphStages, Name: name, Doc: "as built from the model file; T is tokens, S sequences, R rows of logits, C positions of context", Text: text, Lines: "nodes"}
 	if program, pass, found := strings.Cut(name, "."); found {
 		s.Group, s.Name = program, pass
 	}

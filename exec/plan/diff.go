@@ -110,11 +110,11 @@ var header = []fact[*Plan]{
 	{"fusions", "attention", func(p *Plan) any { return int64(p.Fusions.Attention) }, false},
 	{"memory", "weight", func(p *Plan) any { return p.Memory.Weight }, true},
 	{"memory", "packed", func(p *Plan) any { return p.Memory.Packed }, true},
-	{"memory", "state", func(p *Plan) any { return p.Memory.State }, true},
+	{"memory", "KV cache", func(p *Plan) any { return p.Memory.State }, true},
 	{"memory", "io", func(p *Plan) any { return p.Memory.IO }, true},
 	{"memory", "arena", func(p *Plan) any { return p.Memory.Arena }, true},
 	{"memory", "arena's lower bound", func(p *Plan) any { return p.Memory.ArenaLowerBound }, true},
-	{"memory", "arena unshared", func(p *Plan) any { return p.Memory.ArenaUnshared }, true},
+	{"memory", "arena without reuse", func(p *Plan) any { return p.Memory.ArenaUnshared }, true},
 }
 
 // programFacts is the table of what stands once in a program.
