@@ -18,7 +18,7 @@ func TestHeirs(t *testing.T) {
 		"through a chain":      {"  %a = f %e\n  %b = g %a\n  %c = h %b\n", "  %c = all %e\n", map[string]string{"%a": "%c", "%b": "%c"}},
 		"one of several":       {"  %p = f %e\n  %k = g %p\n", "  %q, %k : f32, f32 = qk %e\n", map[string]string{"%p": "%k"}},
 		"a namesake":           {"  %o = f %e\n  %r = add %o, %e\n", "  %o.rows = f %e.rows\n  %r.rows = add %o.rows\n", map[string]string{"%o": "%o.rows", "%r": "%r.rows"}},
-		"an old namesake":      {"  %o = f %e\n  %o.x = g %o\n  %y = h %o\n", "  %o.x = gf %e\n  %y = hf %e\n", map[string]string{"%o": "%o.x"}},
+		"an old namesake":      {"  %o = f %e\n  %o.x = g %e\n  %y = h %o\n", "  %o.x = g %e\n  %y = hf %e\n", map[string]string{"%o": "%y"}},
 		"dropped":              {"  %x = a\n  %y = b %x\n  %z = c\n", "  %z = c\n", map[string]string{"%x": "", "%y": ""}},
 		"still taken":          {"  %x = a\n  %y = b %x\n", "  %y = b x=%x\n", map[string]string{}},
 		"in a circle":          {"  %x = a %y\n  %y = b %x\n", "", map[string]string{"%x": "", "%y": ""}},
