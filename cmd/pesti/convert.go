@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 	"pesti/exec/plan"
 	"pesti/gguf"
 	"pesti/gguf/quant"
+	graphpass "pesti/graph/pass"
 )
 
 // storedTypes are the types that convert writes, with the value of the key general.file_type
@@ -43,6 +45,9 @@ func (a *app) convert() *cobra.Command {
 				return usagef("expected -o FILE.gguf, the file to write")
 			case o.split() && o.out == standardStream:
 				return usagef("-o %s is standard output, which takes no more than one file; expected -o FILE.gguf", standardStream)
+			}
+			if err := a.binaryTo(o.out); err != nil {
+				return err
 			}
 			f, err := a.openModel(args[0])
 			if err != nil {
@@ -91,13 +96,14 @@ func (a *app) convertTo(ctx context.Context, f *gguf.File, o *convertOptions) er
 		}
 	}
 	as := func(t *gguf.Tensor) (quant.Type, string) { return t.Type, "" }
+	what := fmt.Sprintf("%d tensors", len(f.Tensors()))
 	if row := slices.Index(o.typ.allowed, o.typ.word); row >= 0 {
 		w.SetUint32("general.file_type", storedTypes[row].fileType)
 		w.SetUint32("general.quantization_version", quantizationVersion)
 		as = func(t *gguf.Tensor) (quant.Type, string) { return storedAs(t, storedTypes[row].typ) }
+		what = countStored(f.Tensors(), storedTypes[row].typ)
 	}
-	size, err := a.addTensors(w, f, as)
-	if err != nil {
+	if err := a.addTensors(w, f, as); err != nil {
 		return err
 	}
 	paths, err := a.writeModel(ctx, w, o, f.Paths())
@@ -108,29 +114,59 @@ func (a *app) convertTo(ctx context.Context, f *gguf.File, o *convertOptions) er
 	if len(paths) > 1 {
 		files = fmt.Sprintf(" and %d more files", len(paths)-1)
 	}
+	var size int64
+	for _, path := range paths {
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+			size += info.Size()
+		}
+	}
 	a.loaded()
-	a.say("%s%s: %s of weights in %d tensors, from %s", paths[0], files, plan.HumanBytes(size), len(f.Tensors()), plan.HumanBytes(f.Size))
+	if size > 0 { // else they went into a pipe
+		what += ", " + plan.HumanBytes(size)
+	}
+	a.say("%s%s: %s, from %s", paths[0], files, what, plan.HumanBytes(f.Size))
 	return nil
 }
 
-// addTensors adds the tensors of f to w, each as the type that as says, and returns their bytes. It
-// warns of those of which as has something to tell.
-func (a *app) addTensors(w *gguf.Writer, f *gguf.File, as func(*gguf.Tensor) (quant.Type, string)) (size int64, err error) {
-	var kept []string
+// countStored says how many matrices there are, and how many of them typ can store.
+func countStored(tensors []gguf.Tensor, typ quant.Type) string {
+	matrices, stored := 0, 0
+	for i := range tensors {
+		t := &tensors[i]
+		if len(t.Dims) < 2 || slices.Contains(integers, t.Type) {
+			continue
+		}
+		matrices++
+		if as, _ := storedAs(t, typ); as == typ {
+			stored++
+		}
+	}
+	return fmt.Sprintf("%d of %d matrices are %s now", stored, matrices, typ)
+}
+
+// addTensors adds the tensors of f to w, each as the type that as says. It warns of those of which
+// as has something to tell, of layers that fare alike once.
+func (a *app) addTensors(w *gguf.Writer, f *gguf.File, as func(*gguf.Tensor) (quant.Type, string)) error {
+	var kept []graphpass.Note
 	tensors := f.Tensors()
 	for i := range tensors {
 		t := &tensors[i]
 		typ, why := as(t)
 		if why != "" {
-			kept = append(kept, fmt.Sprintf("%s: tensor %s stays %s: %s", f.Path, t.Name, typ, why))
+			kept = append(kept, graphpass.Note{Place: t.Name, Why: fmt.Sprintf("stays %s: %s", typ, why)})
 		}
 		if err := w.AddConverted(f, t, typ); err != nil {
-			return 0, err
+			return err
 		}
-		size += quant.RowBytes(typ, t.Elems())
 	}
-	a.warn(kept)
-	return size, nil
+	for _, l := range alikeNotes(kept, "") {
+		layers := ""
+		if len(l.layers) > 1 {
+			layers = fmt.Sprintf(", %d layers,", len(l.layers))
+		}
+		a.warn([]string{fmt.Sprintf("%s: tensor %s%s %s", f.Path, l.Place, layers, l.Why)})
+	}
+	return nil
 }
 
 // writeModel writes w to the file that o names, or to several, none of which may be one of the

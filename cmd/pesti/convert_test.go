@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"pesti/conformance/demo"
+	"pesti/exec/plan"
 	"pesti/gguf"
 	"pesti/gguf/quant"
 )
@@ -120,6 +121,9 @@ func TestConvertKeeps(t *testing.T) {
 	if r.code != 0 || !strings.Contains(r.err, "warning") || !strings.Contains(r.err, "odd stays F16: its rows of 48") {
 		t.Fatalf("%+v", r)
 	}
+	if !strings.Contains(r.err, out+": 1 of 2 matrices are Q8_0 now, ") {
+		t.Errorf("it ends with %q", r.err)
+	}
 	f := openGGUF(t, out)
 	odd, _ := f.Tensor("odd")
 	even, _ := f.Tensor("even")
@@ -210,6 +214,33 @@ func TestConvertSplit(t *testing.T) {
 	}
 	if after, _ := os.ReadDir(dir); len(after) != len(before) {
 		t.Errorf("left behind: %v", after)
+	}
+}
+
+// Layers that fare alike are one line, and the last line counts what was stored. The type may be in
+// capitals, as inspect prints it.
+func TestConvertFoldsLayers(t *testing.T) {
+	path := rewrittenDemo(t, false, func(w *gguf.Writer) {
+		for n := range 30 {
+			w.AddTensor(fmt.Sprintf("blk.%d.attn_q.weight", n), quant.F16, []int64{48, 2}, make([]byte, 192))
+			w.AddTensor(fmt.Sprintf("blk.%d.ffn_up.weight", n), quant.F16, []int64{256, 1}, make([]byte, 512))
+		}
+		w.AddTensor("blk.7.odd", quant.F16, []int64{48, 2}, make([]byte, 192))
+		w.AddTensor("output.weight", quant.F16, []int64{48, 2}, make([]byte, 192))
+	})
+	out := filepath.Join(t.TempDir(), "out.gguf")
+	r := pesti("convert", path, "--type", "Q4_K", "-o", out)
+	info, err := os.Stat(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	warn := "pesti: warning: " + path + ": tensor "
+	want := warn + "blk.N.attn_q.weight, 30 layers, stays F16: its rows of 48 are no multiple of a block of Q4_K\n" +
+		warn + "blk.7.odd stays F16: its rows of 48 are no multiple of a block of Q4_K\n" +
+		warn + "output.weight stays F16: its rows of 48 are no multiple of a block of Q4_K\n" +
+		out + ": 30 of 62 matrices are Q4_K now, " + plan.HumanBytes(info.Size()) + ", from "
+	if r.code != 0 || !strings.HasPrefix(r.err, want) || strings.Count(r.err, "\n") != 4 {
+		t.Errorf("exit code %d, says:\n%s\nwant:\n%s", r.code, r.err, want)
 	}
 }
 

@@ -29,15 +29,11 @@ func explain(w io.Writer, notes []graphpass.Note, off string) {
 			if !l.Applied {
 				what = "not applied: " + l.Why
 			}
-			layers, place := "", l.Place
-			switch len(l.layers) {
-			case 0:
-			case 1:
-				place = strings.Replace(place, anyLayer, fmt.Sprintf("blk.%d.", l.layers[0]), 1)
-			default:
+			layers := ""
+			if len(l.layers) > 1 {
 				layers = fmt.Sprintf("%d layers, %s", len(l.layers), spans(l.layers))
 			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", p.Name, oneLine(place), layers, oneLine(what))
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", p.Name, oneLine(l.Place), layers, oneLine(what))
 		}
 		switch {
 		case len(lines) > 0:
@@ -87,8 +83,10 @@ func alikeNotes(notes []graphpass.Note, name string) []layersNote {
 	}
 	for i := range lines {
 		slices.Sort(lines[i].layers)
-		if len(lines[i].layers) == 1 {
-			lines[i].Why = strings.ReplaceAll(lines[i].Why, anyLayer, fmt.Sprintf("blk.%d.", lines[i].layers[0]))
+		if l := &lines[i]; len(l.layers) == 1 {
+			prefix := fmt.Sprintf("blk.%d.", l.layers[0])
+			l.Place = strings.Replace(l.Place, anyLayer, prefix, 1)
+			l.Why = strings.ReplaceAll(l.Why, anyLayer, prefix)
 		}
 	}
 	return lines

@@ -40,6 +40,9 @@ func (a *app) inspect() *cobra.Command {
 			if name := flags.changed(memoryFlags); name != "" {
 				return usagef("found --%s without --memory, expected both", name)
 			}
+			if err := a.binaryTo(out); err != nil {
+				return err
+			}
 			f, err := a.openModel(args[0])
 			if err != nil {
 				return err

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"io"
 	"os"
 	"os/exec"
@@ -56,6 +58,23 @@ func TestFullDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 		result{code: p.exitCode(), err: p.err.String()}.fails(t, exitError, "no space left on device")
+	}
+}
+
+// What is no text does not go to a terminal.
+func TestBinaryToTerminal(t *testing.T) {
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer terminal.Close()
+	for _, args := range [][]string{
+		{"convert", "demo", "--type", "f32", "-o", "-"},
+		{"inspect", "demo", "--extract", "token_embd.weight", "-o", "-"},
+	} {
+		var errs bytes.Buffer
+		code := run(context.Background(), args, nil, terminal, &errs, os.Getenv)
+		result{code: code, err: errs.String()}.fails(t, exitUsage, "-o -: standard output is a terminal", "see pesti "+args[0]+" --help")
 	}
 }
 

@@ -14,6 +14,14 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
+// binaryTo returns an error for a path where somebody would see the bytes of a file in place of text.
+func (a *app) binaryTo(path string) error {
+	if path == standardStream && isTerminal(a.stdout) {
+		return usagef("-o %s: standard output is a terminal, which shows text; expected a file, or a pipe", path)
+	}
+	return nil
+}
+
 // progress shows what long work is at, in place of what it showed before, where somebody sits
 // at standard error; elsewhere it is silent. An empty text removes it.
 func (a *app) progress(format string, args ...any) {

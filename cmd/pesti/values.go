@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A choice is the value of a flag that takes one of a few words; "" stands for the default.
+// A choice is the value of a flag that takes one of a few words, in capitals too; "" stands for the default.
 type choice struct {
 	word    string
 	allowed []string
@@ -17,10 +17,11 @@ func (c *choice) String() string { return c.word }
 func (c *choice) Type() string   { return strings.Join(c.allowed, "|") }
 
 func (c *choice) Set(s string) error {
-	if !slices.Contains(c.allowed, s) {
+	i := slices.IndexFunc(c.allowed, func(word string) bool { return strings.EqualFold(word, s) })
+	if i < 0 {
 		return fmt.Errorf("expected one of %s", strings.Join(c.allowed, ", "))
 	}
-	c.word = s
+	c.word = c.allowed[i]
 	return nil
 }
 
