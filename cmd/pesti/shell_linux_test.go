@@ -11,6 +11,9 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"pesti/gguf"
+	"pesti/gguf/quant"
 )
 
 // Where a disk is full, or a file may not grow, the file that was there stays, and no part of the
@@ -68,9 +71,15 @@ func TestBinaryToTerminal(t *testing.T) {
 		t.Skip(err)
 	}
 	defer terminal.Close()
+	w := gguf.NewWriter() // of a model so small that a terminal nobody reads would take it
+	w.AddTensor("x", quant.F16, []int64{32, 1}, make([]byte, 64))
+	model := filepath.Join(t.TempDir(), "small.gguf")
+	if err := w.WriteFile(model); err != nil {
+		t.Fatal(err)
+	}
 	for _, args := range [][]string{
-		{"convert", "demo", "--type", "f32", "-o", "-"},
-		{"inspect", "demo", "--extract", "token_embd.weight", "-o", "-"},
+		{"convert", model, "--type", "f32", "-o", "-"},
+		{"inspect", model, "--extract", "x", "-o", "-"},
 	} {
 		var errs bytes.Buffer
 		code := run(context.Background(), args, nil, terminal, &errs, os.Getenv)
