@@ -155,7 +155,7 @@ func readParams(f *gguf.File, a *arch) (*Params, error) {
 	p.Embd = r.uint("embedding_length", 1<<24)
 	p.Context = r.uint("context_length", 1<<31)
 	p.Heads = r.uint("attention.head_count", 1<<16)
-	p.Eps = r.within("attention.layer_norm_rms_epsilon", 1e-30, 0.1, 0)
+	p.Eps = r.within("attention.layer_norm_rms_epsilon", 1e-30, 1, 0)
 	if r.err != nil {
 		return nil, r.err
 	}
