@@ -112,7 +112,7 @@ func Load(f *gguf.File) (*Model, error) {
 			return nil, err
 		}
 		m := &Model{File: f, Params: p, arch: &archs[i]}
-		m.warn(len(p.Unread), "keys are not known to architecture "+name, p.Unread)
+		m.warn("keys are not known to architecture "+name, p.Unread)
 		return m, m.checkWeights()
 	}
 	return nil, fmt.Errorf("%s: architecture %q is not supported; supported are %s", f.Path, name, strings.Join(Architectures(), ", "))

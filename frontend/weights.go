@@ -126,13 +126,14 @@ func (m *Model) checkWeights() error {
 		}
 		unused = append(unused, name)
 	}
-	m.warn(len(unused), "tensors are not used by architecture "+p.Arch, unused)
+	m.warn("tensors are not used by architecture "+p.Arch, unused)
 	return nil
 }
 
 // warn notes names that were passed over, the first few in full.
-func (m *Model) warn(n int, what string, names []string) {
+func (m *Model) warn(what string, names []string) {
 	const most = 8
+	n := len(names)
 	if n == 0 {
 		return
 	}
