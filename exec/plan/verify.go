@@ -152,10 +152,7 @@ func (v *verifier) shared() error {
 		if elems < 1 || b.Size < bytes {
 			return fmt.Errorf("%s: size is %d, expected at least %d for %s (at least one) of %s", where, b.Size, bytes, b.Elems, b.Format)
 		}
-		for _, in := range inputs {
-			if b.Class != IO || b.Name != in.Name {
-				continue
-			}
+		if in := inputOf(b); in != nil {
 			if want, _ := scope.Eval(in.Elems); b.Format != in.Format || elems < want {
 				return fmt.Errorf("%s: %s of %s, expected %s of %s: the caller fills it", where, b.Elems, b.Format, in.Elems, in.Format)
 			}
