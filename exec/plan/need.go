@@ -1,7 +1,5 @@
 package plan
 
-import "slices"
-
 // A Need is the memory that a plan takes to run, in bytes by kind, once its context is full.
 type Need struct {
 	Weights int64 // of the model file that steps read, which the system maps as they are read
@@ -54,6 +52,10 @@ func readWhole(p *Plan) map[string]bool {
 
 // gathers tells whether a kernel reads of an operand only the rows that tokens name.
 func gathers(kernel, role string) bool {
-	k, ok := LookupKernel(kernel)
-	return ok && slices.ContainsFunc(k.Operands, func(o Operand) bool { return o.Role == role && o.Gather })
+	sig, ok := LookupKernel(kernel)
+	if !ok {
+		return false
+	}
+	o := sig.Operand(role)
+	return o != nil && o.Gather
 }
