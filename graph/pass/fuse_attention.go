@@ -2,6 +2,7 @@ package pass
 
 import (
 	"fmt"
+
 	"pesti/graph"
 	"pesti/ops"
 )
