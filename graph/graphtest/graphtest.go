@@ -7,6 +7,7 @@ package graphtest
 
 import (
 	"fmt"
+	"hash/fnv"
 	"math"
 	"math/bits"
 	"math/rand/v2"
@@ -314,10 +315,8 @@ func (b *builder) outputs() {
 // matrices of length 1 or so, vectors around 1.
 func Weights(seed uint64) func(w *graph.Value) ([]float32, error) {
 	return func(w *graph.Value) ([]float32, error) {
-		h, size := uint64(14695981039346656037), int64(1)
-		for _, c := range []byte(w.Name) {
-			h = (h ^ uint64(c)) * 1099511628211
-		}
+		h, size := fnv.New64a(), int64(1)
+		h.Write([]byte(w.Name))
 		for _, d := range w.Type.Shape {
 			size *= d.N
 		}
@@ -325,7 +324,7 @@ func Weights(seed uint64) func(w *graph.Value) ([]float32, error) {
 		if len(w.Type.Shape) == 2 {
 			mean, spread = 0, 1/math.Sqrt(float64(width(w)))
 		}
-		rng := rand.New(rand.NewPCG(seed, h))
+		rng := rand.New(rand.NewPCG(seed, h.Sum64()))
 		x := make([]float32, size)
 		for i := range x {
 			x[i] = float32(mean + spread*rng.NormFloat64())
