@@ -195,6 +195,15 @@ func (f *File) Close() error {
 // after the last tensor.
 func (f *File) Warnings() []string { return f.warnings }
 
+// Paths returns the path of each shard, in order; one that is not split has one.
+func (f *File) Paths() []string {
+	var paths []string
+	for _, s := range f.shards {
+		paths = append(paths, s.path)
+	}
+	return paths
+}
+
 // Digest returns the SHA-256 of header, metadata and tensor directory, of all
 // shards in order. It identifies a model without reading its weights.
 func (f *File) Digest() [32]byte { return f.digest() }
