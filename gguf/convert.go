@@ -14,14 +14,14 @@ import (
 func (w *Writer) AddConverted(f *File, t *Tensor, typ quant.Type) error {
 	from, _ := quant.Lookup(t.Type)
 	to, ok := quant.Lookup(typ)
-	switch row := t.Elems() / max(t.Rows(), 1); {
+	switch cols := t.cols(); {
 	case t.Type == typ:
 	case from.Dequantize == nil:
 		return fmt.Errorf("%s: tensor %q: values of type %s cannot be decoded", f.Path, t.Name, t.Type)
 	case !ok || to.Quantize == nil:
 		return fmt.Errorf("%s: tensor %q: values cannot be stored as %s", f.Path, t.Name, typ)
-	case row%int64(to.BlockLen) != 0:
-		return fmt.Errorf("%s: tensor %q: has rows of %d, expected a multiple of %d for %s", f.Path, t.Name, row, to.BlockLen, typ)
+	case cols%int64(to.BlockLen) != 0:
+		return fmt.Errorf("%s: tensor %q: has rows of %d, expected a multiple of %d for %s", f.Path, t.Name, cols, to.BlockLen, typ)
 	}
 	w.AddTensorFunc(t.Name, typ, slices.Clone(t.Dims), func(out io.Writer) (err error) {
 		if gone := f.read(t, func(data []byte) { err = convert(out, data, from, to) }); gone != nil {
@@ -55,13 +55,4 @@ func convert(out io.Writer, data []byte, from, to *quant.Info) error {
 		data = data[n/from.BlockLen*from.BlockBytes:]
 	}
 	return nil
-}
-
-// Paths returns the path of each shard, in order; one that is not split has one.
-func (f *File) Paths() []string {
-	var paths []string
-	for _, s := range f.shards {
-		paths = append(paths, s.path)
-	}
-	return paths
 }

@@ -20,13 +20,7 @@ type Tensor struct {
 }
 
 // Elems returns the number of elements; a tensor without dims has one.
-func (t *Tensor) Elems() int64 {
-	n := t.Rows()
-	if len(t.Dims) > 0 {
-		n *= t.Dims[0]
-	}
-	return n
-}
+func (t *Tensor) Elems() int64 { return t.Rows() * t.cols() }
 
 // Rows returns the number of rows of Dims[0] elements.
 func (t *Tensor) Rows() int64 {
@@ -35,6 +29,14 @@ func (t *Tensor) Rows() int64 {
 		n *= t.Dims[i]
 	}
 	return n
+}
+
+// cols returns the number of elements of a row.
+func (t *Tensor) cols() int64 {
+	if len(t.Dims) == 0 {
+		return 1
+	}
+	return t.Dims[0]
 }
 
 // Tensors returns the tensors in directory order. Callers must not change them.
@@ -81,10 +83,7 @@ func (f *File) Values(t *Tensor, first, end int64) ([]float32, error) {
 	if first < 0 || first > end || end > t.Rows() {
 		return nil, fmt.Errorf("%s: tensor %q: has no rows %d to %d, expected some of its %d", f.Path, t.Name, first, end-1, t.Rows())
 	}
-	cols := int64(1)
-	if len(t.Dims) > 0 {
-		cols = t.Dims[0]
-	}
+	cols := t.cols()
 	row := quant.RowBytes(t.Type, cols)
 	values := make([]float32, (end-first)*cols)
 	err := f.read(t, func(data []byte) { in.Dequantize(values, data[first*row:end*row]) })
