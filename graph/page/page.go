@@ -54,6 +54,12 @@ func Write(w io.Writer, title string, stages []Stage) error {
 		}
 		var c column
 		c, lines[i] = columnOf(s, i, before)
+		at := slices.IndexFunc(p.Groups, func(g group) bool { return g.Name == s.Group })
+		if at < 0 {
+			at = len(p.Groups)
+			p.Groups = append(p.Groups, group{s.Group, at < shownGroups})
+		}
+		c.Shown = p.Groups[at].Shown
 		if s.From >= 0 {
 			c.Before = p.Columns[s.From].Values
 		}
@@ -66,16 +72,6 @@ func Write(w io.Writer, title string, stages []Stage) error {
 			a.Gone = heirs(stages[a.From].Text, s.Text)
 		}
 		p.Ancestry = append(p.Ancestry, a)
-		if !slices.ContainsFunc(p.Groups, func(g group) bool { return g.Name == s.Group }) {
-			p.Groups = append(p.Groups, group{s.Group, len(p.Groups) < shownGroups})
-		}
-	}
-	for i := range p.Columns {
-		for _, g := range p.Groups {
-			if g.Name == p.Columns[i].Group {
-				p.Columns[i].Shown = g.Shown
-			}
-		}
 	}
 	return layout.Execute(w, p)
 }
@@ -114,10 +110,7 @@ type column struct {
 
 // A paragraph is lines without an empty one between them. A browser passes over those that are
 // out of sight, and so needs their height.
-type paragraph struct {
-	Lines  []line
-	Height int // in lines
-}
+type paragraph []line
 
 type line struct {
 	Changed bool // the stage that it is a change of has no such line
@@ -163,9 +156,8 @@ func columnOf(s Stage, number int, before map[string]bool) (column, map[string]b
 			if at < len(t) {
 				l.Pieces = append(l.Pieces, piece{Text: t[at:]})
 			}
-			par.Lines = append(par.Lines, l)
+			par = append(par, l)
 		}
-		par.Height = len(par.Lines)
 		c.Paragraphs = append(c.Paragraphs, par)
 	}
 	return c, lines
