@@ -1,7 +1,6 @@
 package draw
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -24,11 +23,14 @@ func Memory(p *plan.Plan, o Options) (*Chart, error) {
 	if err != nil {
 		return nil, err
 	}
+	var views []*memoryView
+	for _, g := range programs {
+		views = append(views, newMemoryView(p, g))
+	}
 	c := &Chart{width: 720}
 	y := c.heading(planTitle(p, o))
-	y = c.memoryLegend(p, programs, y)
-	for _, g := range programs {
-		m := newMemoryView(p, g)
+	y = c.memoryLegend(views, y)
+	for _, m := range views {
 		switch {
 		case o.Layer != outside:
 			if err := m.only(o.Layer); err != nil {
@@ -89,10 +91,10 @@ func bufferLook(kind string) (fill, line string) {
 }
 
 // memoryLegend explains the colours that occur.
-func (c *Chart) memoryLegend(p *plan.Plan, programs []*plan.Program, y float64) float64 {
+func (c *Chart) memoryLegend(views []*memoryView, y float64) float64 {
 	used := map[string]bool{}
-	for _, g := range programs {
-		for _, held := range holdings(p, g) {
+	for _, m := range views {
+		for _, held := range m.held {
 			for _, h := range held {
 				used[h.kind] = true
 			}
@@ -137,7 +139,6 @@ func stepsOf(g *plan.Program) []*plan.Step {
 
 // A memoryView is the arena of one program, of which some steps may not be shown.
 type memoryView struct {
-	p      *plan.Plan
 	g      *plan.Program
 	steps  []*plan.Step
 	held   map[*plan.Buffer][]holding
@@ -146,13 +147,12 @@ type memoryView struct {
 	at     []float64      // where each step begins on the x axis, and where the last one ends
 	top    int64          // bytes that the buffers reach up to
 	bound  int64          // the most that lives in any step
-	full   int            // the first step in which as much lives
 	left   float64
 	bottom float64
 }
 
 func newMemoryView(p *plan.Plan, g *plan.Program) *memoryView {
-	m := &memoryView{p: p, g: g, steps: stepsOf(g), held: holdings(p, g), alike: map[int]string{}}
+	m := &memoryView{g: g, steps: stepsOf(g), held: holdings(p, g), alike: map[int]string{}}
 	m.shown = slices.Repeat([]bool{true}, len(m.steps))
 	change := make([]int64, len(m.steps)+1) // in what lives, by step
 	for i := range g.Buffers {
@@ -164,9 +164,8 @@ func newMemoryView(p *plan.Plan, g *plan.Program) *memoryView {
 	}
 	live := int64(0)
 	for i := range m.steps {
-		if live += change[i]; live > m.bound {
-			m.bound, m.full = live, i
-		}
+		live += change[i]
+		m.bound = max(m.bound, live)
 	}
 	return m
 }
@@ -428,21 +427,4 @@ func (m *memoryView) gaps(c *Chart) (places []rect) {
 		places = append(places, rect{x, top, x + w, m.bottom})
 	}
 	return places
-}
-
-// chosenPrograms returns the programs that the options ask for.
-func chosenPrograms(p *plan.Plan, o Options) ([]*plan.Program, error) {
-	var chosen []*plan.Program
-	var names []string
-	for i := range p.Programs {
-		g := &p.Programs[i]
-		names = append(names, g.Name)
-		if g.Name == cmp.Or(o.Program, g.Name) && (o.Program != "" || o.All || i == 0) {
-			chosen = append(chosen, g)
-		}
-	}
-	if len(chosen) == 0 {
-		return nil, fmt.Errorf("program %q does not exist, expected one of %q", o.Program, names)
-	}
-	return chosen, nil
 }

@@ -34,6 +34,23 @@ func Plan(p *plan.Plan, o Options) (string, error) {
 	return pic.dot(), nil
 }
 
+// chosenPrograms returns the programs that the options ask for.
+func chosenPrograms(p *plan.Plan, o Options) ([]*plan.Program, error) {
+	var chosen []*plan.Program
+	var names []string
+	for i := range p.Programs {
+		g := &p.Programs[i]
+		names = append(names, g.Name)
+		if g.Name == cmp.Or(o.Program, g.Name) && (o.Program != "" || o.All || i == 0) {
+			chosen = append(chosen, g)
+		}
+	}
+	if len(chosen) == 0 {
+		return nil, fmt.Errorf("program %q does not exist, expected one of %q", o.Program, names)
+	}
+	return chosen, nil
+}
+
 func planTitle(p *plan.Plan, o Options) []string {
 	t, m := &p.Target, &p.Memory
 	return []string{
