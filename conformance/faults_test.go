@@ -215,10 +215,7 @@ func (m *model) spoil(t *testing.T, edits map[string]func(*graph.Attrs, []float3
 	}
 	rope := graph.Attrs{"head_dim": int64(embd / heads), "base": base}
 	w := gguf.NewWriter()
-	for _, key := range m.file.Keys() {
-		v, _ := m.file.Value(key)
-		w.Set(key, v)
-	}
+	w.SetAll(m.file)
 	changed := 0
 	for _, tensor := range m.file.Tensors() {
 		edit := edits[tensor.Name[min(len(tensor.Name), len(inLayer(""))):]]

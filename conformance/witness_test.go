@@ -29,10 +29,7 @@ func askPeer(t testing.TB, model string, ids []int32, args ...string) [][]float3
 func (m *model) inFloat32(t testing.TB) *model {
 	t.Helper()
 	w := gguf.NewWriter()
-	for _, key := range m.file.Keys() {
-		v, _ := m.file.Value(key)
-		w.Set(key, v)
-	}
+	w.SetAll(m.file)
 	tensors := m.file.Tensors()
 	for i := range tensors {
 		if err := w.AddConverted(m.file, &tensors[i], quant.F32); err != nil {

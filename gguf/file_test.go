@@ -429,10 +429,7 @@ func TestWriterRefuses(t *testing.T) {
 func TestWriterCopies(t *testing.T) {
 	f := parseEveryKind(t)
 	w := NewWriter()
-	for _, k := range f.Keys() {
-		v, _ := f.Value(k)
-		w.Set(k, v)
-	}
+	w.SetAll(f)
 	w.SetUint32("u8", 5)
 	g := reopen(t, w)
 	if !slices.Equal(f.Keys(), g.Keys()) {

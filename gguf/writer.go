@@ -43,6 +43,13 @@ func (w *Writer) Set(key string, v Value) {
 	w.values[key] = v
 }
 
+// SetAll sets the keys of f to their values there.
+func (w *Writer) SetAll(f *File) {
+	for _, key := range f.keys {
+		w.Set(key, f.values[key])
+	}
+}
+
 // Each of the following sets key to one value.
 
 func (w *Writer) SetStr(key, v string)             { w.Set(key, scalarOf(String, appendString(nil, v))) }

@@ -199,10 +199,7 @@ func TestSplitAgain(t *testing.T) {
 	}
 	defer f.Close()
 	w := NewWriter()
-	for _, k := range f.Keys() {
-		v, _ := f.Value(k)
-		w.Set(k, v)
-	}
+	w.SetAll(f)
 	for i := range f.Tensors() {
 		x := &f.Tensors()[i]
 		w.AddTensor(x.Name, x.Type, x.Dims, f.Bytes(x))

@@ -65,10 +65,7 @@ func File(t testing.TB, s *Shape, shards int) string {
 func Like(t testing.TB, f *gguf.File, edit func(w *gguf.Writer)) string {
 	t.Helper()
 	w := gguf.NewWriter()
-	for _, key := range f.Keys() {
-		v, _ := f.Value(key)
-		w.Set(key, v)
-	}
+	w.SetAll(f)
 	edit(w)
 	path := filepath.Join(t.TempDir(), "like.gguf")
 	Write(t, path, w, f.Tensors())

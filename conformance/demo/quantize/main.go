@@ -53,10 +53,7 @@ func quantize(in, out string) error {
 	}
 	defer f.Close()
 	w := gguf.NewWriter()
-	for _, key := range f.Keys() {
-		v, _ := f.Value(key)
-		w.Set(key, v)
-	}
+	w.SetAll(f)
 	w.SetUint32("general.file_type", fileTypeQ4KM)
 	for _, t := range f.Tensors() {
 		typ, data, err := convert(f, &t)
