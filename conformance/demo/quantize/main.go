@@ -55,39 +55,26 @@ func quantize(in, out string) error {
 	w := gguf.NewWriter()
 	w.SetAll(f)
 	w.SetUint32("general.file_type", fileTypeQ4KM)
-	for _, t := range f.Tensors() {
-		typ, data, err := convert(f, &t)
-		if err != nil {
-			return fmt.Errorf("%s: tensor %q: %w", in, t.Name, err)
+	tensors := f.Tensors()
+	for i := range tensors {
+		t := &tensors[i]
+		typ := typeOf(t)
+		if typ != t.Type && t.Type != quant.F32 {
+			return fmt.Errorf("%s: tensor %q: is %s, expected F32", in, t.Name, t.Type)
 		}
-		w.AddTensor(t.Name, typ, t.Dims, data)
+		if err := w.AddConverted(f, t, typ); err != nil {
+			return err
+		}
 	}
 	return w.WriteFile(out)
 }
 
-// convert returns the data of t in the type that mix gives it.
-func convert(f *gguf.File, t *gguf.Tensor) (quant.Type, []byte, error) {
-	typ := t.Type
+// typeOf returns the type that mix gives t.
+func typeOf(t *gguf.Tensor) quant.Type {
 	for _, row := range mix {
 		if strings.HasSuffix(t.Name, row.suffix) {
-			typ = row.typ
-			break
+			return row.typ
 		}
 	}
-	if typ == t.Type {
-		return typ, f.Bytes(t), nil
-	}
-	if t.Type != quant.F32 {
-		return 0, nil, fmt.Errorf("is %s, expected F32", t.Type)
-	}
-	to, _ := quant.Lookup(typ)
-	if t.Dims[0]%int64(to.BlockLen) != 0 {
-		return 0, nil, fmt.Errorf("rows of %d, expected a multiple of %d for %s", t.Dims[0], to.BlockLen, typ)
-	}
-	from, _ := quant.Lookup(quant.F32)
-	values := make([]float32, t.Elems())
-	from.Dequantize(values, f.Bytes(t))
-	data := make([]byte, t.Elems()/int64(to.BlockLen)*int64(to.BlockBytes))
-	to.Quantize(data, values)
-	return typ, data, nil
+	return t.Type
 }
