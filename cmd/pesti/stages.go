@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"pesti/exec/plan"
+	"pesti/graph"
 	"pesti/graph/page"
 	graphpass "pesti/graph/pass"
 	"pesti/lower"
@@ -134,7 +135,7 @@ func stepsText(p *plan.Plan, g *plan.Program) string {
 		default:
 			name = p.Buffers[id].Name
 		}
-		return valueName("%", name)
+		return valueName(name)
 	}
 	var b strings.Builder
 	for i := range g.Waves {
@@ -148,7 +149,7 @@ func stepsText(p *plan.Plan, g *plan.Program) string {
 				dir := sig.Operand(a.Role).Dir
 				switch {
 				case dir == plan.WeightIn:
-					takes = append(takes, a.Role+"="+strings.TrimSpace(a.Kernel+" "+valueName("@", a.Weight)))
+					takes = append(takes, a.Role+"="+strings.TrimSpace(a.Kernel+" "+weightName(a.Weight)))
 				case dir.Reads():
 					takes = append(takes, a.Role+"="+value(a.Buffer))
 				default:
@@ -163,7 +164,7 @@ func stepsText(p *plan.Plan, g *plan.Program) string {
 				results = append(results, value(id))
 			}
 			if len(results) == 0 { // it changes what it takes, such as a cache
-				results = []string{valueName("%", st.Name)}
+				results = []string{valueName(st.Name)}
 			}
 			fmt.Fprintf(&b, "  %s = %s[%s] %s split %s/%d\n", strings.Join(results, ", "), st.Kernel, st.Rows, strings.Join(takes, ", "), st.Split.By, st.Split.Unit)
 		}
@@ -172,16 +173,6 @@ func stepsText(p *plan.Plan, g *plan.Program) string {
 	return b.String()
 }
 
-// valueName writes a name as graphs do.
-func valueName(sign, name string) string {
-	if bareName(name) {
-		return sign + name
-	}
-	return fmt.Sprintf("%s%q", sign, name)
-}
-
-func bareName(name string) bool {
-	return name != "" && !strings.ContainsFunc(name, func(r rune) bool {
-		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("_.-+/", r))
-	})
-}
+// valueName writes the name of a value, and weightName that of a weight, as graphs do.
+func valueName(name string) string  { return (&graph.Value{Name: name, Def: &graph.Node{}}).String() }
+func weightName(name string) string { return (&graph.Value{Name: name}).String() }
