@@ -82,7 +82,7 @@ func (o *compareOptions) check() error {
 
 // forB returns the options of B: those of A but for what --but says.
 func (o *compareOptions) forB() (*compileFlags, error) {
-	b := addCompileFlags(&cobra.Command{}, "exact")
+	b := newCompileFlags("exact")
 	set := b.set
 	*b = *o.flags
 	b.set = set
