@@ -76,11 +76,7 @@ func (a *app) bisect(ctx context.Context, plans [2]*runner, ids []int32, o *comp
 		}
 	}
 	a.progress("")
-	show := func() error { return r.print(a.stdout) }
-	if o.asJSON {
-		show = func() error { return a.printJSON(r) }
-	}
-	if err := show(); err != nil {
+	if err := a.show(r, o.asJSON); err != nil {
 		return err
 	}
 	switch d := r.First; {

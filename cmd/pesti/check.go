@@ -169,12 +169,7 @@ func (a *app) checkSubject(ctx context.Context, s *subject, o *checkOptions) err
 	if err := r.against(t, ours); err != nil {
 		return about(s.name, err)
 	}
-	if o.asJSON {
-		err = a.printJSON(r)
-	} else {
-		err = r.print(a.stdout)
-	}
-	return cmp.Or(err, r.verdict())
+	return cmp.Or(a.show(r, o.asJSON), r.verdict())
 }
 
 // evaluate runs every program of the plan of s, step by step, and returns what each computes for

@@ -273,11 +273,7 @@ func (a *app) measureSides(ctx context.Context, sides [2]side, ids []int32, o *c
 		}
 	}
 	a.progress("")
-	show := func() error { return c.print(a.stdout) }
-	if o.asJSON {
-		show = func() error { return a.printJSON(c) }
-	}
-	if err := show(); err != nil {
+	if err := a.show(c, o.asJSON); err != nil {
 		return err
 	}
 	return c.check(o)

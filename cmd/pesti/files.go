@@ -222,6 +222,14 @@ func (a *app) writeNpy(ctx context.Context, path string, t *tensor.Dense) error 
 	return a.writeFile(ctx, path, t.WriteNpy)
 }
 
+// show prints what a verb has found on standard output, for people or as JSON.
+func (a *app) show(found interface{ print(w io.Writer) error }, asJSON bool) error {
+	if asJSON {
+		return a.printJSON(found)
+	}
+	return found.print(a.stdout)
+}
+
 // printJSON prints v indented on standard output.
 func (a *app) printJSON(v any) error {
 	e := json.NewEncoder(a.stdout)

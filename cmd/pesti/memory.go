@@ -98,10 +98,7 @@ func (a *app) inspectMemory(name string, flags *compileFlags, asJSON bool) error
 		}
 	}
 	a.progress("")
-	if asJSON {
-		return a.printJSON(r)
-	}
-	return r.print(a.stdout)
+	return a.show(r, asJSON)
 }
 
 // precisions returns the one asked for, or both.
