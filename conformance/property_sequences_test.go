@@ -7,7 +7,6 @@ import (
 
 	"pesti/conformance/testenv"
 	"pesti/exec"
-	"pesti/frontend"
 	"pesti/lower"
 )
 
@@ -40,7 +39,7 @@ func TestTogetherAndAlone(t *testing.T) {
 				}
 				for _, ubatch := range c.ubatch {
 					t.Run(fmt.Sprint(ubatch), func(t *testing.T) {
-						e := m.open(t, lower.Options{Precision: precision, Threads: 2, Ctx: 128, Ubatch: ubatch, Sequences: 2})
+						e := m.engine(t, lower.Options{Precision: precision, Threads: 2, Ctx: 128, Ubatch: ubatch, Sequences: 2}, exec.Options{Poison: true}, nil)
 						got := sideBySide(t, e, ids, [2]int{0, 0})
 						for i := range ids {
 							if !slices.Equal(got[i], want[i]) {
@@ -58,34 +57,6 @@ func TestTogetherAndAlone(t *testing.T) {
 			})
 		}
 	}
-}
-
-// open compiles the model and binds the plan.
-func (m *model) open(t *testing.T, o lower.Options) *exec.Engine {
-	t.Helper()
-	loaded, err := frontend.Load(m.file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := lower.Compile(loaded, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := exec.Open(r.Plan, m.file, exec.Options{Poison: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { e.Close() })
-	return e
-}
-
-func (m *model) session(t *testing.T, o lower.Options) *exec.Session {
-	t.Helper()
-	s, err := exec.NewSession(m.open(t, o))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
 }
 
 func fed(t *testing.T, s *exec.Session, ids []int32) []float32 {

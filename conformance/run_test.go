@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"pesti/conformance/demo"
+	"pesti/conformance/measure"
 	"pesti/conformance/testenv"
 	"pesti/exec"
 	"pesti/exec/plan"
@@ -83,7 +84,8 @@ func (m *model) encode(t testing.TB, text string) []int32 {
 	return ids
 }
 
-// engine compiles the model, with an edited graph where edit is not nil, and binds the plan.
+// engine compiles the model, with an edited graph where edit is not nil, and binds the plan. An
+// edit wants ubatch and rows to be set, and one sequence.
 func (m *model) engine(t testing.TB, o lower.Options, run exec.Options, edit func(*graph.Graph)) *exec.Engine {
 	t.Helper()
 	loaded, err := frontend.Load(m.file)
@@ -93,14 +95,18 @@ func (m *model) engine(t testing.TB, o lower.Options, run exec.Options, edit fun
 	if o.Ctx == 0 {
 		o.Ctx = min(512, loaded.Params.Context)
 	}
-	g, err := loaded.Graph(frontend.Bounds{Tokens: o.Ubatch, Sequences: 1, Rows: o.Rows, Context: o.Ctx})
-	if err != nil {
-		t.Fatal(err)
-	}
+	compile := lower.Compile
 	if edit != nil {
-		edit(g)
+		compile = func(loaded *frontend.Model, o lower.Options) (*lower.Result, error) {
+			g, err := loaded.Graph(frontend.Bounds{Tokens: o.Ubatch, Sequences: 1, Rows: o.Rows, Context: o.Ctx})
+			if err != nil {
+				return nil, err
+			}
+			edit(g)
+			return lower.CompileGraph(loaded, g, o)
+		}
 	}
-	res, err := lower.CompileGraph(loaded, g, o)
+	res, err := compile(loaded, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,6 +116,16 @@ func (m *model) engine(t testing.TB, o lower.Options, run exec.Options, edit fun
 	}
 	t.Cleanup(func() { e.Close() })
 	return e
+}
+
+// session is engine for one sequence, without an edit.
+func (m *model) session(t testing.TB, o lower.Options) *exec.Session {
+	t.Helper()
+	s, err := exec.NewSession(m.engine(t, o, exec.Options{Poison: true}, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // An ourPass is one forward pass of ours, position by position.
@@ -191,23 +207,14 @@ func hasOutput(p *plan.Plan, l int) bool {
 // greedy continues ids by n tokens, each the argmax.
 func (m *model) greedy(t testing.TB, ids []int32, n int, o lower.Options) []int32 {
 	t.Helper()
-	e := m.engine(t, o, exec.Options{Poison: true}, nil)
-	s, err := exec.NewSession(e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := m.session(t, o)
 	out := slices.Clone(ids)
 	for fresh := ids; len(out) < len(ids)+n; fresh = out[len(out)-1:] {
 		logits, err := s.Feed(fresh)
 		if err != nil {
 			t.Fatal(err)
 		}
-		best := 0
-		for i, x := range logits {
-			if x > logits[best] {
-				best = i
-			}
-		}
+		best, _ := measure.Top(logits)
 		out = append(out, int32(best))
 	}
 	return out
