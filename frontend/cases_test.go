@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"slices"
@@ -30,10 +31,14 @@ func set(key string, value any) func(w *gguf.Writer) {
 			w.SetFloat32(key, v)
 		case float64:
 			w.SetFloat64(key, v)
+		case bool:
+			w.SetBool(key, v)
 		case string:
 			w.SetStr(key, v)
 		case []uint32:
 			w.SetUint32s(key, v)
+		default:
+			panic(fmt.Sprintf("set does not know %T", v))
 		}
 	}
 }

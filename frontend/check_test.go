@@ -346,23 +346,12 @@ func TestUnusedTensorsWarn(t *testing.T) {
 // TestKeys: a key that changes what is computed is refused by name unless its value changes
 // nothing, one that nobody knows is warned of, and one that only describes is passed over.
 func TestKeys(t *testing.T) {
-	set := func(key string, v any) (*Model, error) {
-		return load(t, tiny.Config{Arch: "llama", Edit: func(m *tiny.Model) {
-			switch v := v.(type) {
-			case string:
-				m.Meta.SetStr("llama."+key, v)
-			case float32:
-				m.Meta.SetFloat32("llama."+key, v)
-			case bool:
-				m.Meta.SetBool("llama."+key, v)
-			case []uint32:
-				m.Meta.SetUint32s("llama."+key, v)
-			}
-		}})
+	with := func(key string, v any) (*Model, error) {
+		return load(t, tiny.Config{Arch: "llama", Edit: func(m *tiny.Model) { set("llama."+key, v)(m.Meta) }})
 	}
 	for _, r := range refusals {
 		for _, v := range []any{float32(0), float32(1), float32(0.5), true, false, []uint32{1, 2}, "text"} {
-			_, err := set(r.key, v)
+			_, err := with(r.key, v)
 			harmless := slices.Contains(r.harmless, fmt.Sprint(v))
 			if want := "tiny.gguf: llama." + r.key + " is "; (err == nil) != harmless || err != nil && !(strings.HasPrefix(err.Error(), want) && strings.HasSuffix(err.Error(), r.what+" is not supported")) {
 				t.Errorf("%s = %v: error %v, harmless is %v", r.key, v, err, r.harmless)
@@ -377,16 +366,16 @@ func TestKeys(t *testing.T) {
 		"rope.something_new": float32(1), "attention.something_new": float32(1), "attention.sliding_window_pattern": float32(6),
 		"attention.key_length_swa": float32(8), "rope.scaling.alpha": float32(1000), "attention.max_alibi_bias": float32(8),
 	} {
-		if _, err := set(key, v); err == nil || !strings.HasPrefix(err.Error(), "tiny.gguf: llama."+key+" is ") {
+		if _, err := with(key, v); err == nil || !strings.HasPrefix(err.Error(), "tiny.gguf: llama."+key+" is ") {
 			t.Errorf("%s = %v: error %v", key, v, err)
 		}
 	}
 	for _, key := range descriptive {
-		if m, err := set(key, float32(1)); err != nil || len(m.Warnings) > 0 {
+		if m, err := with(key, float32(1)); err != nil || len(m.Warnings) > 0 {
 			t.Errorf("%s: error %v, or a warning", key, err)
 		}
 	}
-	m, err := set("something_new", "text")
+	m, err := with("something_new", "text")
 	if err != nil {
 		t.Fatal(err)
 	}
