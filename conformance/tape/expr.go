@@ -55,10 +55,7 @@ func (e *expr) keep(n *G.Node, err error) *G.Node {
 // leaf is a constant of the expression. Its name makes it another than all others: gorgonia takes
 // leaves of one name and shape for the same.
 func (e *expr) leaf(data []float64, shape ...int) *G.Node {
-	if e.err != nil {
-		return nil
-	}
-	if !e.broad(shape) {
+	if e.err != nil || !e.broad(shape) {
 		return nil
 	}
 	return e.dense(e.run.dense(data, shape...))
