@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -61,12 +60,12 @@ func (a *app) bisect(ctx context.Context, plans [2]*runner, ids []int32, o *comp
 	r.Left = append(r.Left, left...)
 	for _, round := range rounds {
 		r.Programs = append(r.Programs, round.program)
-		err := round.each(func(from, to int) error {
+		err := round.each(ctx, func(from, to int) error {
 			if r.First != nil {
 				return nil
 			}
 			a.progress("program %s: %d of %d tokens", round.program, from, len(ids))
-			return cmp.Or(ctx.Err(), r.run(plans, ids, from, to))
+			return r.run(plans, ids, from, to)
 		})
 		if err != nil {
 			return err

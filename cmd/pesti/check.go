@@ -185,10 +185,7 @@ func (r *checkReport) evaluate(ctx context.Context, s *subject, ids []int32) ([]
 	var ours []*pass
 	for _, round := range rounds {
 		all := &pass{}
-		err := round.each(func(from, to int) error {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
+		err := round.each(ctx, func(from, to int) error {
 			s.app.progress("program %s: %d of %d tokens", round.program, from, len(ids))
 			return run.evalStep(ids, from, to, all)
 		})

@@ -283,10 +283,7 @@ func (a *app) measureSides(ctx context.Context, sides [2]side, ids []int32, o *c
 func (a *app) measureRound(ctx context.Context, c *comparison, sides [2]side, ids []int32, r *round) error {
 	var logits measure.Logits
 	vocab := sides[0].vocab()
-	err := r.each(func(from, to int) error {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
+	err := r.each(ctx, func(from, to int) error {
 		a.progress("%s: %d of %d tokens", cmp.Or(r.program, "values"), from, len(ids))
 		var p [2]*pass
 		for i, s := range sides {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -80,10 +81,13 @@ func inSteps(tokens int) round {
 	return round{"", ends}
 }
 
-// each calls step for all steps of the round.
-func (r *round) each(step func(from, to int) error) error {
+// each calls step for all steps of the round, until ctx ends.
+func (r *round) each(ctx context.Context, step func(from, to int) error) error {
 	from := 0
 	for _, to := range r.ends {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		if err := step(from, to); err != nil {
 			return err
 		}
