@@ -81,7 +81,7 @@ func (a *app) bisect(ctx context.Context, plans [2]*runner, ids []int32, o *comp
 	switch d := r.First; {
 	case !o.given.Changed("max-d"):
 	case d != nil:
-		return fmt.Errorf("%s: d of %s from %s is %.2e, expected at most %g", r.B, d.Value, r.A, float64(d.D), r.MaxD)
+		return fmt.Errorf("%s: d of %s from %s is %.2e, expected at most %g", r.B, d.Value, r.A, d.D, r.MaxD)
 	case len(r.Left) > 0:
 		return fmt.Errorf("%s and %s: program %s %s, expected all to run for --max-d", r.A, r.B, r.Left[0].Program, r.Left[0].Why)
 	}
@@ -156,16 +156,14 @@ func (r *bisection) print(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString(r.A.line() + r.B.line() + "\n")
 	if d := r.First; d != nil {
-		fmt.Fprintf(&b, "%s differs: d %.2e at position %d, dim %d\n", d.Value, float64(d.D), d.Position, d.Dim)
+		fmt.Fprintf(&b, "%s differs: d %.2e at position %d, dim %d\n", d.Value, d.D, d.Position, d.Dim)
 		for i, side := range []*sideReport{r.A, r.B} {
 			s := d.Steps[i]
 			fmt.Fprintf(&b, "  %s: program %s, wave %d, step %d, %s\n", side.letter, s.Program, s.Wave, s.Step, s.Kernel)
 		}
-		fmt.Fprintf(&b, "  first element above %g: position %d, dim %d: %.7g, then %.7g\n", r.MaxD, d.Element.Position, d.Element.Dim, float64(d.Element.Values[0]), float64(d.Element.Values[1]))
+		fmt.Fprintf(&b, "  first element above %g: position %d, dim %d: %.7g, then %.7g\n", r.MaxD, d.Element.Position, d.Element.Dim, d.Element.Values[0], d.Element.Values[1])
 	} else {
 		fmt.Fprintf(&b, "no step differs by more than %g: %d values compared in %s\n", r.MaxD, r.Values, strings.Join(r.Programs, ", "))
-	}
-	if r.First == nil {
 		b.WriteString(sayLeft(r.Left))
 	}
 	_, err := io.WriteString(w, b.String())

@@ -277,7 +277,8 @@ func (l *logitsReport) worst(ours []float32, v tape.Value, program string, bound
 				d = math.Inf(1)
 			}
 			if l.Program == "" || d*float64(l.Allowed) > float64(l.Delta)*allowed {
-				*l = logitsReport{number(d), number(allowed), at / v.Cols, i, program, l.Wrong, l.Close, l.KL}
+				l.Delta, l.Allowed = number(d), number(allowed)
+				l.Position, l.Token, l.Program = at/v.Cols, i, program
 			}
 		}
 		kl := measure.KL(row, ours[at:at+v.Cols])
@@ -310,7 +311,7 @@ func (r *checkReport) print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "layer\td\tposition\tdim\tprogram\n")
 	for _, l := range r.Layers {
-		fmt.Fprintf(t, "%02d\t%.1e\t%d\t%d\t%s\n", l.Layer, float64(l.D), l.Position, l.Dim, l.Program)
+		fmt.Fprintf(t, "%02d\t%.1e\t%d\t%d\t%s\n", l.Layer, l.D, l.Position, l.Dim, l.Program)
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -318,7 +319,7 @@ func (r *checkReport) print(w io.Writer) error {
 	var floors strings.Builder
 	for _, l := range r.Layers {
 		if l.Allowed > r.Bound.D {
-			fmt.Fprintf(&floors, "layer %02d: gorgonia in float32 has d %.1e, so that %.1e is allowed\n", l.Layer, float64(l.Floor), float64(l.Allowed))
+			fmt.Fprintf(&floors, "layer %02d: gorgonia in float32 has d %.1e, so that %.1e is allowed\n", l.Layer, l.Floor, l.Allowed)
 		}
 	}
 	argmax := fmt.Sprintf("the same most likely token at %d of %d positions", r.Tokens-r.Logits.Wrong-r.Logits.Close, r.Tokens)
@@ -330,7 +331,7 @@ func (r *checkReport) print(w io.Writer) error {
 		verdict = "differs"
 	}
 	_, err := fmt.Fprintf(w, "%slogits |Δ| %.1e at position %d, token %d; mean KL divergence %.1e; %s\n%s%s: %d tokens in %s, precision %s, cache %s; bounds: %s\n",
-		&floors, float64(r.Logits.Delta), r.Logits.Position, r.Logits.Token, float64(r.Logits.KL), argmax,
+		&floors, r.Logits.Delta, r.Logits.Position, r.Logits.Token, r.Logits.KL, argmax,
 		sayLeft(r.Left), verdict, r.Tokens, strings.Join(r.Programs, ", "), r.Precision, r.KV, r.Bound)
 	return err
 }
@@ -340,14 +341,14 @@ func (r *checkReport) print(w io.Writer) error {
 func (r *checkReport) verdict() error {
 	for _, l := range r.Layers {
 		if !(l.D <= l.Allowed) {
-			return fmt.Errorf("%s: d from gorgonia's is %.1e in layer %d, position %d, dim %d, program %s, expected at most %.2g", r.Subject, float64(l.D), l.Layer, l.Position, l.Dim, l.Program, float64(l.Allowed))
+			return fmt.Errorf("%s: d from gorgonia's is %.1e in layer %d, position %d, dim %d, program %s, expected at most %.2g", r.Subject, l.D, l.Layer, l.Position, l.Dim, l.Program, l.Allowed)
 		}
 	}
 	if l := r.Logits; !(l.Delta <= l.Allowed) {
-		return fmt.Errorf("%s: the logit of token %d at position %d, program %s, is %.1e from gorgonia's, expected at most %.2g", r.Subject, l.Token, l.Position, l.Program, float64(l.Delta), float64(l.Allowed))
+		return fmt.Errorf("%s: the logit of token %d at position %d, program %s, is %.1e from gorgonia's, expected at most %.2g", r.Subject, l.Token, l.Position, l.Program, l.Delta, l.Allowed)
 	}
 	if kl := r.Logits.KL; !(kl <= r.Bound.KL) {
-		return fmt.Errorf("%s: the mean KL divergence of the logits from gorgonia's is %.1e, expected at most %g", r.Subject, float64(kl), r.Bound.KL)
+		return fmt.Errorf("%s: the mean KL divergence of the logits from gorgonia's is %.1e, expected at most %g", r.Subject, kl, r.Bound.KL)
 	}
 	if r.Logits.Wrong > 0 {
 		return fmt.Errorf("%s: another most likely token than gorgonia's at %d of %d positions", r.Subject, r.Logits.Wrong, r.Tokens)

@@ -339,13 +339,13 @@ func (c *comparison) print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "program\tmean KL\tmax KL\tposition\tthe same most likely token\n")
 	for _, p := range c.Programs {
-		fmt.Fprintf(t, "%s\t%.2e\t%.2e\t%d\tat %d of %d positions\n", cmp.Or(p.Program, "-"), float64(p.MeanKL), float64(p.MaxKL), p.Position, p.SameTop, c.Tokens)
+		fmt.Fprintf(t, "%s\t%.2e\t%.2e\t%d\tat %d of %d positions\n", cmp.Or(p.Program, "-"), p.MeanKL, p.MaxKL, p.Position, p.SameTop, c.Tokens)
 	}
 	if len(c.Layers) > 0 {
 		fmt.Fprintf(t, "\nlayer\td\tposition\tdim\tprogram\n")
 	}
 	for _, l := range c.Layers {
-		fmt.Fprintf(t, "%02d\t%.2e\t%d\t%d\t%s\n", l.Layer, float64(l.D), l.Position, l.Dim, cmp.Or(l.Program, "-"))
+		fmt.Fprintf(t, "%02d\t%.2e\t%d\t%d\t%s\n", l.Layer, l.D, l.Position, l.Dim, cmp.Or(l.Program, "-"))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -357,7 +357,7 @@ func (c *comparison) print(w io.Writer) error {
 // check returns an error where a bound that was given does not hold.
 func (c *comparison) check(o *compareOptions) error {
 	if o.given.Changed("max-kl") && !(float64(c.MeanKL) <= o.maxKL.x) {
-		return fmt.Errorf("%s: mean KL divergence from %s is %.2e, expected at most %g", c.B, c.A, float64(c.MeanKL), o.maxKL.x)
+		return fmt.Errorf("%s: mean KL divergence from %s is %.2e, expected at most %g", c.B, c.A, c.MeanKL, o.maxKL.x)
 	}
 	if !o.given.Changed("max-d") {
 		return nil
@@ -367,7 +367,7 @@ func (c *comparison) check(o *compareOptions) error {
 	}
 	worst := slices.MaxFunc(c.Layers, func(x, y layerReport) int { return cmp.Compare(x.D, y.D) })
 	if !(float64(worst.D) <= o.maxD.x) {
-		return fmt.Errorf("%s: d from %s is %.2e in layer %d, position %d, expected at most %g", c.B, c.A, float64(worst.D), worst.Layer, worst.Position, o.maxD.x)
+		return fmt.Errorf("%s: d from %s is %.2e in layer %d, position %d, expected at most %g", c.B, c.A, worst.D, worst.Layer, worst.Position, o.maxD.x)
 	}
 	return nil
 }
