@@ -201,21 +201,15 @@ func shownValues(s *subject) (values, layers []*shownValue, err error) {
 func evaluate(ctx context.Context, a *app, engine *exec.Engine, ids []int32, values []*shownValue) error {
 	target := &engine.Plan().Target
 	step := int(min(target.Ubatch, target.Rows))
-	for done := 0; done < len(ids); {
+	for from, to := 0, 0; from < len(ids); from = to {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		a.progress("%d of %d tokens", done, len(ids))
-		n := min(step, len(ids)-done)
-		b := exec.Batch{Tokens: ids[done : done+n], Seq: make([]int32, n)}
-		for t := range n {
-			b.Pos = append(b.Pos, int32(done+t))
-			b.Rows = append(b.Rows, int32(t))
-		}
-		if err := engine.Step(&b); err != nil {
+		a.progress("%d of %d tokens", from, len(ids))
+		to = min(from+step, len(ids))
+		if err := engine.Step(batchOf(ids, from, to, from, to)); err != nil {
 			return err
 		}
-		done += n
 		for _, v := range values {
 			t, err := engine.Value(v.name)
 			if err != nil {

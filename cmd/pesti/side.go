@@ -153,17 +153,23 @@ func (r *runner) rows(tokens int) int {
 
 // step runs ids[from:to], of which the logits of ids[first:last] are wanted.
 func (r *runner) step(ids []int32, from, to, first, last int) error {
-	b := exec.Batch{Tokens: ids[from:to], Seq: make([]int32, to-from)}
+	if err := r.engine.Step(batchOf(ids, from, to, first, last)); err != nil {
+		return about(r.name, err)
+	}
+	return nil
+}
+
+// batchOf returns the step of ids[from:to], of one sequence ids from position 0 on, of which the
+// logits of ids[first:last] are wanted.
+func batchOf(ids []int32, from, to, first, last int) *exec.Batch {
+	b := &exec.Batch{Tokens: ids[from:to], Seq: make([]int32, to-from)}
 	for t := from; t < to; t++ {
 		b.Pos = append(b.Pos, int32(t))
 	}
 	for t := first; t < last; t++ {
 		b.Rows = append(b.Rows, int32(t-from))
 	}
-	if err := r.engine.Step(&b); err != nil {
-		return about(r.name, err)
-	}
-	return nil
+	return b
 }
 
 // valueOf returns the name of a value without the mark of pass sink_rows for one of which only the
