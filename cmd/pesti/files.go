@@ -134,18 +134,6 @@ func spareModel(path, by string) error {
 	return nil
 }
 
-// isModel tells whether the file at path begins as models do.
-func isModel(path string) bool {
-	f, err := os.Open(path)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	head := make([]byte, len(modelMagic))
-	io.ReadFull(f, head)
-	return string(head) == modelMagic
-}
-
 // sameFile tells whether both paths are of one file that exists.
 func sameFile(a, b string) bool {
 	x, err := os.Stat(a)

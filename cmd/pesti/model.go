@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -57,19 +58,29 @@ func (a *app) loadModel(name string) (*frontend.Model, error) {
 
 // isPlan tells whether the file at path begins as plans do. What cannot be read is no plan:
 // who opens it as a model will say why.
-func isPlan(path string) bool {
+func isPlan(path string) bool { return path != demoName && plan.IsPlan(headOf(path)) }
+
+// isModel tells whether the file at path begins as models do.
+func isModel(path string) bool { return bytes.HasPrefix(headOf(path), []byte(modelMagic)) }
+
+// headSize is as many bytes of a file as it takes to tell plans and models from all others.
+const headSize = 64
+
+// headOf returns the first headSize bytes of the file at path, or as many as it has: none of one
+// that cannot be read.
+func headOf(path string) []byte {
 	// Of a pipe, what is read here would be gone.
-	if info, err := os.Stat(path); path == demoName || err != nil || !info.Mode().IsRegular() {
-		return false
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+		return nil
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return false
+		return nil
 	}
 	defer f.Close()
-	head := make([]byte, 64)
+	head := make([]byte, headSize)
 	n, _ := io.ReadFull(f, head)
-	return plan.IsPlan(head[:n])
+	return head[:n]
 }
 
 // planModel opens the model that the plan at path belongs to: the one given, or else the one

@@ -108,7 +108,7 @@ func readPlanText(path string) ([]byte, error) {
 		return nil, cannot("opened", path, err)
 	}
 	defer f.Close()
-	head, err := io.ReadAll(io.LimitReader(f, 64))
+	head, err := io.ReadAll(io.LimitReader(f, headSize))
 	switch {
 	case err != nil:
 		return nil, cannot("read", path, err)
