@@ -142,10 +142,7 @@ func cancellingDemo(t *testing.T, size float32) string {
 		t.Fatal(err)
 	}
 	w := gguf.NewWriter()
-	for _, key := range from.Keys() {
-		v, _ := from.Value(key)
-		w.Set(key, v)
-	}
+	w.SetAll(from)
 	add := map[string]float32{"blk.2.attn_v.bias": size, "blk.3.attn_v.bias": -size}
 	for _, x := range from.Tensors() {
 		data := x

@@ -121,10 +121,7 @@ func link(t *testing.T, to, from string) {
 func writeShards(t *testing.T, f *gguf.File, prefix string) []string {
 	t.Helper()
 	w := gguf.NewWriter()
-	for _, key := range f.Keys() {
-		v, _ := f.Value(key)
-		w.Set(key, v)
-	}
+	w.SetAll(f)
 	for _, x := range f.Tensors() {
 		w.AddTensor(x.Name, x.Type, x.Dims, f.Bytes(&x))
 	}
