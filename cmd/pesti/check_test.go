@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -22,11 +21,7 @@ import (
 // report runs check, which must succeed, and reads what it found.
 func report(t *testing.T, args ...string) *checkReport {
 	t.Helper()
-	r := &checkReport{}
-	if err := json.Unmarshal([]byte(ok(t, append([]string{"check", "--json"}, args...)...)), r); err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return decoded[checkReport](t, append([]string{"check", "--json"}, args...)...)
 }
 
 // TestCheck: what CONFORMANCE.md says of this model and text, which it has from the numpy oracle.

@@ -19,11 +19,7 @@ import (
 // compared returns what compare --json prints.
 func compared(t *testing.T, args ...string) *comparison {
 	t.Helper()
-	c := &comparison{}
-	if err := json.Unmarshal([]byte(ok(t, append([]string{"compare", "--json"}, args...)...)), c); err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return decoded[comparison](t, append([]string{"compare", "--json"}, args...)...)
 }
 
 // A plain comparison of two dumps, written without regard to how compare does it.
@@ -328,11 +324,7 @@ func TestCompareRefuses(t *testing.T) {
 // bisected returns what compare --bisect --json prints.
 func bisected(t *testing.T, args ...string) *bisection {
 	t.Helper()
-	var b bisection
-	if err := json.Unmarshal([]byte(ok(t, append([]string{"compare", "--bisect", "--json", "-p", fox + fox}, args...)...)), &b); err != nil {
-		t.Fatal(err)
-	}
-	return &b
+	return decoded[bisection](t, append([]string{"compare", "--bisect", "--json", "-p", fox + fox}, args...)...)
 }
 
 // UnmarshalJSON reads what MarshalJSON writes.

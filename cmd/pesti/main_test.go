@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -51,6 +52,16 @@ func ok(t *testing.T, args ...string) string {
 		t.Fatalf("pesti %q: exit code %d: %s", args, r.code, r.err)
 	}
 	return r.out
+}
+
+// decoded returns what a command prints as JSON.
+func decoded[T any](t *testing.T, args ...string) *T {
+	t.Helper()
+	found := new(T)
+	if err := json.Unmarshal([]byte(ok(t, args...)), found); err != nil {
+		t.Fatal(err)
+	}
+	return found
 }
 
 // fails requires an exit code, one line on standard error that holds all the words, and nothing
