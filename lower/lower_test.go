@@ -45,11 +45,20 @@ func tinyModel(t rapid.TB, c tiny.Config) *frontend.Model {
 	return m
 }
 
+// compile compiles, and holds the bound that pictures and tables show to the one that was planned
+// against and verified.
 func compile(t testing.TB, m *frontend.Model, o Options) *plan.Plan {
 	t.Helper()
 	res, err := Compile(m, o)
 	if err != nil {
 		t.Fatal(err)
+	}
+	most := int64(0)
+	for i := range res.Plan.Programs {
+		most = max(most, res.Plan.Programs[i].MostLive(nil))
+	}
+	if most != res.Plan.Memory.ArenaLowerBound {
+		t.Errorf("%+v: %d bytes live in one wave, expected the lower bound of %d", o, most, res.Plan.Memory.ArenaLowerBound)
 	}
 	return res.Plan
 }

@@ -152,26 +152,12 @@ func mostValues(p *plan.Plan) int64 {
 	for i := range p.Programs {
 		g := &p.Programs[i]
 		scratch := map[int]bool{}
-		steps := 0
 		for _, w := range g.Waves {
-			steps += len(w.Steps)
 			for _, st := range w.Steps {
 				scratch[st.Scratch] = true
 			}
 		}
-		change := make([]int64, steps+1)
-		for _, b := range g.Buffers {
-			if !scratch[b.ID] {
-				size := (b.Size + plan.ArenaAlign - 1) / plan.ArenaAlign * plan.ArenaAlign
-				change[b.First] += size
-				change[b.Last] -= size
-			}
-		}
-		live := int64(0)
-		for _, c := range change {
-			live += c
-			most = max(most, live)
-		}
+		most = max(most, g.MostLive(func(b *plan.Buffer) bool { return !scratch[b.ID] }))
 	}
 	return most
 }

@@ -146,26 +146,17 @@ type memoryView struct {
 	alike  map[int]string // by the step that stands before a gap, what the gap holds
 	at     []float64      // where each step begins on the x axis, and where the last one ends
 	top    int64          // bytes that the buffers reach up to
-	bound  int64          // the most that lives in any step
+	bound  int64          // the most that lives in any wave
 	left   float64
 	bottom float64
 }
 
 func newMemoryView(p *plan.Plan, g *plan.Program) *memoryView {
-	m := &memoryView{g: g, steps: stepsOf(g), held: holdings(p, g), alike: map[int]string{}}
+	m := &memoryView{g: g, steps: stepsOf(g), held: holdings(p, g), alike: map[int]string{}, bound: g.MostLive(nil)}
 	m.shown = slices.Repeat([]bool{true}, len(m.steps))
-	change := make([]int64, len(m.steps)+1) // in what lives, by step
 	for i := range g.Buffers {
 		b := &g.Buffers[i]
 		m.top = max(m.top, b.Offset+b.Size)
-		size := (b.Size + plan.ArenaAlign - 1) / plan.ArenaAlign * plan.ArenaAlign
-		change[b.First] += size
-		change[b.Last] -= size
-	}
-	live := int64(0)
-	for i := range m.steps {
-		live += change[i]
-		m.bound = max(m.bound, live)
 	}
 	return m
 }

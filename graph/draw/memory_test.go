@@ -142,10 +142,10 @@ func TestMemoryPlacesBuffers(t *testing.T) {
 			}
 		}
 		var bound int64
-		for i := range steps {
+		for _, w := range g.Waves {
 			var live int64
 			for _, b := range g.Buffers {
-				if b.First <= i && i < b.Last {
+				if slices.ContainsFunc(w.Steps, func(st plan.Step) bool { return b.First <= st.ID && st.ID < b.Last }) {
 					live += (b.Size + 63) &^ 63
 				}
 			}

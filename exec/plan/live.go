@@ -1,0 +1,27 @@
+package plan
+
+// MostLive returns the most bytes of a program's buffers that live in one wave, each size rounded up
+// to ArenaAlign: no arena is smaller. Workers run through a wave without waiting for each other, so
+// a buffer lives in whole waves. Buffers that counts does not accept are left out; nil accepts all.
+// The plan must verify.
+func (g *Program) MostLive(counts func(*Buffer) bool) int64 {
+	var wave []int // of each step
+	for i := range g.Waves {
+		for range g.Waves[i].Steps {
+			wave = append(wave, i)
+		}
+	}
+	change := make([]int64, len(g.Waves)+1) // in what lives
+	for i := range g.Buffers {
+		if b := &g.Buffers[i]; counts == nil || counts(b) {
+			change[wave[b.First]] += rounded(b.Size)
+			change[wave[b.Last-1]+1] -= rounded(b.Size)
+		}
+	}
+	live, most := int64(0), int64(0)
+	for _, c := range change {
+		live += c
+		most = max(most, live)
+	}
+	return most
+}
