@@ -77,9 +77,6 @@ var qkvBiases = []weight{
 	{"attn_v.bias", together, perKV},
 }
 
-// integers are the tensor types that hold indices, not weights.
-var integers = map[quant.Type]bool{quant.I8: true, quant.I16: true, quant.I32: true, quant.I64: true}
-
 // checkWeights looks up every weight that the architecture wants, checks types and shapes, and of
 // the divisors of RoPE the values, and notes tensors that nothing uses.
 func (m *Model) checkWeights() error {
@@ -226,7 +223,7 @@ func (m *Model) checkList(prefix string, l *Layer, list []weight, all *group) er
 			return fmt.Errorf("%s: tensor %s has type %s, which cannot be computed with yet", f.Path, name, t.Type)
 		case t.Elems() == 0:
 			return fmt.Errorf("%s: tensor %s has shape %v: it is empty", f.Path, name, got)
-		case integers[t.Type]:
+		case info.Integer:
 			return fmt.Errorf("%s: tensor %s has type %s, expected a type of weights", f.Path, name, t.Type)
 		case len(want) == 1 && t.Type != quant.F32:
 			return fmt.Errorf("%s: tensor %s has type %s, expected F32 for a vector", f.Path, name, t.Type)

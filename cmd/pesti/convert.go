@@ -133,7 +133,7 @@ func countStored(tensors []gguf.Tensor, typ quant.Type) string {
 	matrices, stored := 0, 0
 	for i := range tensors {
 		t := &tensors[i]
-		if len(t.Dims) < 2 || slices.Contains(integers, t.Type) {
+		if len(t.Dims) < 2 || t.Type.Integer() {
 			continue
 		}
 		matrices++
@@ -196,14 +196,11 @@ func (a *app) writeModel(ctx context.Context, w *gguf.Writer, o *convertOptions,
 	return paths, a.output(ctx, o.out, w.Write)
 }
 
-// integers are the types of tensors that are no weights, such as tables of indices.
-var integers = []quant.Type{quant.I8, quant.I16, quant.I32, quant.I64}
-
 // storedAs returns the type that t gets where typ is asked for, and why a weight keeps its own.
 func storedAs(t *gguf.Tensor, typ quant.Type) (as quant.Type, why string) {
 	block, _ := quant.Lookup(typ)
 	switch {
-	case slices.Contains(integers, t.Type):
+	case t.Type.Integer():
 		return t.Type, ""
 	case len(t.Dims) < 2:
 		return quant.F32, ""

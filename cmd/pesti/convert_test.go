@@ -26,6 +26,9 @@ func openGGUF(t *testing.T, path string) *gguf.File {
 	return f
 }
 
+// integers are the types of tensors that are no weights.
+var integers = []quant.Type{quant.I8, quant.I16, quant.I32, quant.I64}
+
 func TestConvert(t *testing.T) {
 	model := demoFile(t, nil)
 	from := openGGUF(t, model)

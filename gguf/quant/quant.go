@@ -92,6 +92,9 @@ type Info struct {
 	// Removed marks an id that the format once had and gave up.
 	Removed bool
 
+	// Integer marks types that hold indices and the like, not weights.
+	Integer bool
+
 	// Scales are the scales of a block that are floating-point numbers. It is
 	// nil for types that store each element by itself.
 	Scales []Scale
@@ -105,6 +108,12 @@ type Info struct {
 	// Quantize stores the values of src as blocks in dst, with the same
 	// lengths as Dequantize. It is nil for types that cannot be written.
 	Quantize func(dst []byte, src []float32)
+}
+
+// Integer reports whether tensors of the type hold indices and the like, not weights.
+func (t Type) Integer() bool {
+	info, ok := Lookup(t)
+	return ok && info.Integer
 }
 
 // infos is indexed by id.
@@ -133,10 +142,10 @@ var infos = [...]Info{
 	{Type: IQ3_S, Name: "IQ3_S", BlockLen: 256, BlockBytes: 110, Scales: f16Scales(0), Dequantize: dequantizeIQ3_S},
 	{Type: IQ2_S, Name: "IQ2_S", BlockLen: 256, BlockBytes: 82, Scales: f16Scales(0), Dequantize: dequantizeIQ2_S},
 	{Type: IQ4_XS, Name: "IQ4_XS", BlockLen: 256, BlockBytes: 136, Scales: f16Scales(0), Dequantize: dequantizeIQ4_XS},
-	{Type: I8, Name: "I8", BlockLen: 1, BlockBytes: 1, Dequantize: dequantizeI8},
-	{Type: I16, Name: "I16", BlockLen: 1, BlockBytes: 2, Dequantize: dequantizeI16},
-	{Type: I32, Name: "I32", BlockLen: 1, BlockBytes: 4, Dequantize: dequantizeI32},
-	{Type: I64, Name: "I64", BlockLen: 1, BlockBytes: 8, Dequantize: dequantizeI64},
+	{Type: I8, Name: "I8", BlockLen: 1, BlockBytes: 1, Integer: true, Dequantize: dequantizeI8},
+	{Type: I16, Name: "I16", BlockLen: 1, BlockBytes: 2, Integer: true, Dequantize: dequantizeI16},
+	{Type: I32, Name: "I32", BlockLen: 1, BlockBytes: 4, Integer: true, Dequantize: dequantizeI32},
+	{Type: I64, Name: "I64", BlockLen: 1, BlockBytes: 8, Integer: true, Dequantize: dequantizeI64},
 	{Type: F64, Name: "F64", BlockLen: 1, BlockBytes: 8, Dequantize: dequantizeF64},
 	{Type: IQ1_M, Name: "IQ1_M", BlockLen: 256, BlockBytes: 56, Scales: scales(8, readIQ1_M, 48), Dequantize: dequantizeIQ1_M},
 	{Type: BF16, Name: "BF16", BlockLen: 1, BlockBytes: 2, Dequantize: dequantizeBF16, Quantize: quantizeBF16},
