@@ -42,7 +42,7 @@ var imports = map[string][]string{
 	"exec/cpu/kernel":     {"gguf/quant", "ops/ref", "exec/plan"},
 	"cmd":                 {"*"},
 	"conformance":         {"*"},
-	"conformance/hollow":  {"gguf", "gguf/quant"},
+	"conformance/hollow":  {"gguf", "gguf/quant", "conformance/testenv"},
 	"conformance/measure": {},
 	"conformance/npy":     {},
 	"conformance/tape":    {"gguf", "gguf/quant", "graph", "ops"},

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -10,6 +11,8 @@ import (
 	"runtime"
 	"syscall"
 	"testing"
+
+	"pesti/conformance/testenv"
 )
 
 // A file that may not be read says so. Root may read all, so that for root the program runs as
@@ -50,7 +53,7 @@ func asNobody(t *testing.T, dir string, args ...string) result {
 		t.Fatal(err)
 	}
 	if err := p.Start(); err != nil {
-		t.Skipf("cannot run as nobody here: %v", err)
+		testenv.Lacks(t, fmt.Sprintf("cannot run as nobody here: %v", err))
 	}
 	out, err := io.ReadAll(pipe)
 	if err != nil {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"pesti/conformance/testenv"
 )
 
 // What shells are told can come next, and whether files can.
@@ -92,7 +94,7 @@ func TestCompletionScripts(t *testing.T) {
 	pesti("completion").fails(t, exitUsage, "0 arguments")
 	bash, err := exec.LookPath("bash")
 	if err != nil {
-		t.Skip("bash is missing")
+		testenv.Lacks(t, "bash is missing")
 	}
 	cmd := exec.Command(bash, "--norc", "-c", `source /dev/stdin && complete -p pesti`)
 	cmd.Stdin = strings.NewReader(ok(t, "completion", "bash"))

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"pesti/conformance/testenv"
 	"pesti/gguf"
 	"pesti/gguf/quant"
 )
@@ -51,7 +52,7 @@ func TestFullDisk(t *testing.T) {
 	pesti("compile", model, "-o", "/dev/full").fails(t, exitError, "/dev/full", "no space left on device")
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
-		t.Skip(err)
+		testenv.Lacks(t, err)
 	}
 	defer full.Close()
 	for _, args := range [][]string{{"compile", model, "-o", "-"}, {"inspect", model}, {"run", model, "-p", story, "-n", "4"}, {"dot", model}, {"version"}, {"info"}} {
@@ -68,7 +69,7 @@ func TestFullDisk(t *testing.T) {
 func TestBinaryToTerminal(t *testing.T) {
 	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
-		t.Skip(err)
+		testenv.Lacks(t, err)
 	}
 	defer terminal.Close()
 	w := gguf.NewWriter() // of a model so small that a terminal nobody reads would take it
@@ -92,10 +93,10 @@ func limited(t *testing.T, size uint64, args ...string) result {
 	t.Helper()
 	var before unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &before); err != nil {
-		t.Skip(err)
+		testenv.Lacks(t, err)
 	}
 	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: size, Max: before.Max}); err != nil {
-		t.Skip(err)
+		testenv.Lacks(t, err)
 	}
 	p := start(t, args...) // which inherits the limit
 	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &before); err != nil {

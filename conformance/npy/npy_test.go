@@ -183,7 +183,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	defer f.Close()
 	if err := os.Truncate(path, int64(len(whole)-1)); err != nil {
-		t.Skip(err)
+		testenv.Lacks(t, err)
 	}
 	if _, err := Floats[float32](f, 0, 3); err == nil || err.Error() != path+": became shorter while it was read" {
 		t.Errorf("error %v, want that it became shorter", err)
