@@ -11,10 +11,11 @@ import (
 	"pesti/gguf/quant"
 )
 
+// Magic is what a GGUF file begins with.
+const Magic = "GGUF"
+
 // Limits of the format.
 const (
-	magic = "GGUF"
-
 	maxDims      = 4
 	maxName      = 63 // bytes of a tensor name
 	maxKey       = 1<<16 - 1
@@ -105,10 +106,10 @@ func (h *header) parse(c *cursor, size int64) error {
 // checkMagic tells what a file is that is not GGUF, where its first bytes say.
 func checkMagic(data []byte) error {
 	start := data[:min(len(data), 256)]
-	if bytes.HasPrefix(start, []byte(magic)) {
+	if bytes.HasPrefix(start, []byte(Magic)) {
 		return nil
 	}
-	if len(data) < len(magic) && bytes.HasPrefix([]byte(magic), data) {
+	if len(data) < len(Magic) && bytes.HasPrefix([]byte(Magic), data) {
 		return fmt.Errorf("truncated: the file has %d bytes, a GGUF header has 24", len(data))
 	}
 	for _, known := range [...]struct{ prefix, what string }{
@@ -124,7 +125,7 @@ func checkMagic(data []byte) error {
 			return fmt.Errorf("is %s, expected a GGUF file; download the model again or convert it", known.what)
 		}
 	}
-	return fmt.Errorf("is not a GGUF file: starts with %q, expected %q", start[:min(4, len(start))], magic)
+	return fmt.Errorf("is not a GGUF file: starts with %q, expected %q", start[:min(4, len(start))], Magic)
 }
 
 func checkVersion(v uint32) error {

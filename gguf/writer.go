@@ -196,7 +196,7 @@ func (w interrupted) Write(b []byte) (int, error) {
 // layout returns the bytes before the tensor data, and what a reader makes of
 // them.
 func (w *Writer) layout() (*header, []byte, error) {
-	b := []byte(magic)
+	b := []byte(Magic)
 	b = le.AppendUint32(b, 3)
 	b = le.AppendUint64(b, uint64(len(w.tensors)))
 	b = le.AppendUint64(b, uint64(len(w.keys)))

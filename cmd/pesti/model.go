@@ -17,9 +17,6 @@ import (
 // demoName stands for the embedded model wherever a MODEL stands.
 const demoName = "demo"
 
-// modelMagic is what a GGUF file begins with.
-const modelMagic = "GGUF"
-
 // openModel opens a MODEL and tells its warnings.
 func (a *app) openModel(name string) (*gguf.File, error) {
 	if name == demoName {
@@ -61,7 +58,7 @@ func (a *app) loadModel(name string) (*frontend.Model, error) {
 func isPlan(path string) bool { return path != demoName && plan.IsPlan(headOf(path)) }
 
 // isModel tells whether the file at path begins as models do.
-func isModel(path string) bool { return bytes.HasPrefix(headOf(path), []byte(modelMagic)) }
+func isModel(path string) bool { return bytes.HasPrefix(headOf(path), []byte(gguf.Magic)) }
 
 // headSize is as many bytes of a file as it takes to tell plans and models from all others.
 const headSize = 64

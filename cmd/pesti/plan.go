@@ -112,7 +112,7 @@ func readPlanText(path string) ([]byte, error) {
 	switch {
 	case err != nil:
 		return nil, cannot("read", path, err)
-	case bytes.HasPrefix(head, []byte(modelMagic)):
+	case bytes.HasPrefix(head, []byte(gguf.Magic)):
 		return nil, isModel
 	case !plan.IsPlan(head):
 		return head, nil
