@@ -139,7 +139,7 @@ func compileGraph(m *frontend.Model, g *graph.Graph, o Options, passes tables) (
 	for _, prog := range cpu.Programs(o.Ubatch, o.Sequences) {
 		lowered := fused.Clone()
 		bound(lowered, prog.MaxTokens)
-		notes, err := pass.Run(lowered, passes.lowering(lowering{program: prog, integers: integers}),
+		notes, err := pass.Run(lowered, passes.lowering(lowering{program: prog, isa: o.ISA, integers: integers}),
 			pass.Options{Off: off, Verify: o.Verify, After: o.after(prog.Name + ".")})
 		if err != nil {
 			return nil, fmt.Errorf("program %s: %w", prog.Name, err)

@@ -3,6 +3,7 @@ package lower
 import (
 	"strings"
 
+	"pesti/exec/plan"
 	"pesti/graph"
 	"pesti/graph/pass"
 	"pesti/lower/cpu"
@@ -12,6 +13,7 @@ import (
 // A lowering is what lowering passes know beyond the graph.
 type lowering struct {
 	program  cpu.Program
+	isa      string
 	integers bool // matmul kernels may take integer activations, which insert_quantise makes
 }
 
@@ -72,7 +74,8 @@ func (l lowering) chooseKernels(c *pass.Context, g *graph.Graph) error {
 		}
 		names := make([]string, len(weights))
 		for i, w := range weights {
-			names[i] = strings.Join([]string{l.program.Matmul, string(w.Type.DType), format}, ".")
+			layout := cpu.Layout(l.isa, w.Type.DType, format)
+			names[i] = plan.MatmulName(l.program.Matmul, string(w.Type.DType), layout, format)
 		}
 		n.Attr["kernels"] = strings.Join(names, ",")
 		c.Applied(n.Name())

@@ -59,6 +59,7 @@ func place(p *plan.Plan, layouts []*layout, planner string) error {
 	}
 	for i := range p.Weights {
 		p.Memory.Weight += p.Weights[i].Size
+		p.Memory.Packed += p.Weights[i].Packed
 	}
 	for i := range p.Buffers {
 		if p.Buffers[i].Class == plan.State {

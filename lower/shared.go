@@ -1,9 +1,11 @@
 package lower
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"pesti/exec/plan"
 	"pesti/frontend"
@@ -116,18 +118,22 @@ func (s *scheduler) storage(state *graph.Value) (positions int64, ring bool) {
 // env is what the target's parameters need.
 func (s *scheduler) env() cpu.Env { return cpu.Env{Positions: s.storage} }
 
-// addWeights lists every weight that some step reads, in order of name.
+// addWeights lists every weight that some step reads, in the order in which they first do.
 func addWeights(p *plan.Plan, m *frontend.Model) error {
-	seen := map[string]bool{}
+	kernels := map[string]string{} // of the products of each weight, "" where there are none
 	var names []string
 	for i := range p.Programs {
 		for _, w := range p.Programs[i].Waves {
 			for _, st := range w.Steps {
 				for _, a := range st.Args {
-					if a.Weight != "" && !seen[a.Weight] {
-						seen[a.Weight] = true
+					if a.Weight == "" {
+						continue
+					}
+					kernel, seen := kernels[a.Weight]
+					if !seen {
 						names = append(names, a.Weight)
 					}
+					kernels[a.Weight] = cmp.Or(a.Kernel, kernel)
 				}
 			}
 		}
@@ -143,7 +149,27 @@ func addWeights(p *plan.Plan, m *frontend.Model) error {
 		}
 		dims := slices.Clone(t.Dims)
 		slices.Reverse(dims)
-		p.Weights = append(p.Weights, plan.Weight{Name: name, Type: string(frontend.DType(info)), Dims: dims, Size: t.Size})
+		w := plan.Weight{Name: name, Type: string(frontend.DType(info)), Dims: dims, Size: t.Size}
+		if err := pack(&w, kernels[name]); err != nil {
+			return fmt.Errorf("%s: tensor %s: %w", m.File.Path, name, err)
+		}
+		p.Weights = append(p.Weights, w)
 	}
 	return nil
+}
+
+// pack gives a weight the layout that its products read it in, by the name of their kernel.
+func pack(w *plan.Weight, kernel string) error {
+	parts := strings.Split(kernel, ".")
+	if len(parts) < 4 {
+		return nil
+	}
+	l, ok := plan.LookupLayout(parts[2], w.Type)
+	if !ok {
+		return fmt.Errorf("kernel %s: there is no layout %q of %s", kernel, parts[2], w.Type)
+	}
+	var err error
+	w.Layout = l.Name
+	w.Packed, err = l.Size(w.Dims[0], w.Dims[1])
+	return err
 }

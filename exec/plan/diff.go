@@ -170,6 +170,8 @@ func weightItems(weights []Weight) []item {
 		items = append(items, item{w.Name, kind, []detail{
 			{what: "type", value: kind},
 			{what: "size", value: w.Size, bytes: true},
+			{what: "layout", value: w.Layout},
+			{what: "packed", value: w.Packed, bytes: true},
 		}, false})
 	}
 	return items

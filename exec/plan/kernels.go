@@ -9,7 +9,7 @@ func Kernels() []Signature { return kernels }
 // The words that parameters take.
 var (
 	activations = []string{"silu", "gelu_tanh", "gelu_erf"}
-	layouts     = []string{"pairs", "halves"} // RoPE turns (2i, 2i+1) or (i, i+rot/2)
+	rotations   = []string{"pairs", "halves"} // RoPE turns (2i, 2i+1) or (i, i+rot/2)
 )
 
 // The numbers of norms, RoPE and attention. Their ranges are far beyond any model's; outside, a
@@ -122,7 +122,7 @@ var kernels = []Signature{
 		Params: []ParamSpec{count("heads"), count("kv_heads"), count("head_dim"), amount("rot"),
 			count("positions"), amount("window"), amount("ring"),
 			base, freqScale, rampLow, rampHigh, magnitude, sharpness,
-			number("eps", 0, 1e6), word("layout", layouts...)}, // eps matters with a norm alone
+			number("eps", 0, 1e6), word("layout", rotations...)}, // eps matters with a norm alone
 		Rows:    "T",
 		Splits:  []string{"heads", "one"},
 		Scratch: "4*(33*head_dim + 16*heads*(head_dim + 2) + M*rot)",
@@ -212,7 +212,7 @@ var kernels = []Signature{
 			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*heads*head_dim", Alias: "x"},
 		},
 		Params: []ParamSpec{count("heads"), count("head_dim"), amount("rot"),
-			base, freqScale, rampLow, rampHigh, magnitude, word("layout", layouts...)},
+			base, freqScale, rampLow, rampHigh, magnitude, word("layout", rotations...)},
 		Rows:   "T",
 		Splits: []string{"one"},
 		Rules:  []Rule{rotationFits, rotationTurns},

@@ -23,31 +23,51 @@ const mapUnit = 64 << 10
 func NeedOf(p *Plan) Need {
 	m := &p.Memory
 	n := Need{Weights: m.Weight, Packed: m.Packed, State: m.State, Arena: m.Arena, IO: m.IO}
-	products := readWhole(p)
+	reads := readFile(p)
 	for i := range p.Weights {
-		if w := &p.Weights[i]; !products[w.Name] {
+		w := &p.Weights[i]
+		switch r := reads[w.Name]; {
+		case r.whole:
+		case r.rows:
 			n.Weights -= max(w.Size-(p.Target.Ubatch+1)/2*mapUnit, 0)
+		default: // its pages are given back once it is packed
+			n.Weights -= w.Size
 		}
 	}
 	return n
 }
 
-// readWhole returns the weights of which some step reads all.
-func readWhole(p *Plan) map[string]bool {
-	whole := map[string]bool{}
+// A fileRead says what steps read of a weight as it lies in the file: all of it, or the rows that
+// tokens name.
+type fileRead struct{ whole, rows bool }
+
+// readFile returns what steps read of each weight in the file.
+func readFile(p *Plan) map[string]fileRead {
+	packed := map[string]bool{}
+	for i := range p.Weights {
+		packed[p.Weights[i].Name] = p.Weights[i].Layout != ""
+	}
+	reads := map[string]fileRead{}
 	for i := range p.Programs {
 		for _, wave := range p.Programs[i].Waves {
 			for j := range wave.Steps {
 				st := &wave.Steps[j]
 				for _, a := range st.Args {
-					if a.Weight != "" && !gathers(st.Kernel, a.Role) {
-						whole[a.Weight] = true
+					r := reads[a.Weight]
+					switch {
+					case a.Weight == "" || packed[a.Weight] && a.Kernel != "":
+						continue
+					case gathers(st.Kernel, a.Role):
+						r.rows = true
+					default:
+						r.whole = true
 					}
+					reads[a.Weight] = r
 				}
 			}
 		}
 	}
-	return whole
+	return reads
 }
 
 // gathers tells whether a kernel reads of an operand only the rows that tokens name.

@@ -173,6 +173,10 @@ func (r *reader) weight(s *scanner) {
 		}
 	}
 	w.Size = s.key("]").key("size=").integer()
+	if s.maybe("layout=") {
+		w.Layout = s.word("a layout")
+		w.Packed = s.key("packed=").integer()
+	}
 	r.plan.Weights = append(r.plan.Weights, w)
 }
 

@@ -58,6 +58,11 @@ type Weight struct {
 	Type string  // lower-case GGML name: "q5_0"
 	Dims []int64 // row-major: [rows, row length], or [length]
 	Size int64   // bytes in the model file
+
+	// Products may read a copy in another layout, made when the plan is loaded; what gathers rows
+	// reads the file.
+	Layout string // a name of Layouts, "" where products read the file
+	Packed int64  // bytes of the copy
 }
 
 // A Class says where a buffer lives.

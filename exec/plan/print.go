@@ -93,7 +93,11 @@ func (w *printer) weights(weights []Weight) {
 	var rows [][]string
 	for i := range weights {
 		t := &weights[i]
-		rows = append(rows, []string{"weight @" + quote(t.Name), quote(t.Type) + dims(t.Dims), fmt.Sprintf("size=%d", t.Size)})
+		row := []string{"weight @" + quote(t.Name), quote(t.Type) + dims(t.Dims), fmt.Sprintf("size=%d", t.Size)}
+		if t.Layout != "" || t.Packed != 0 {
+			row = append(row, fmt.Sprintf("layout=%s packed=%d", quote(t.Layout), t.Packed))
+		}
+		rows = append(rows, row)
 	}
 	w.table("", rows)
 }

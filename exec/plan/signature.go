@@ -89,9 +89,17 @@ func LookupKernel(name string) (*Signature, bool) {
 	return nil, false
 }
 
-// matmulKernels are the kinds of matmul kernels: few tokens, many tokens. The full name adds the
-// type of the weight and the format of the activations: "gemv.q5_0.q8x2".
+// matmulKernels are the kinds of matmul kernels: few tokens, many tokens.
 var matmulKernels = []string{"gemv", "gemm"}
+
+// MatmulName returns the name of a matmul kernel of a kind for weights of a type, in a layout if
+// it is not "", and activations of a format: "gemv.q5_0.q8x2", "gemm.q5_0.r16.q8x2".
+func MatmulName(kind, weight, layout, activations string) string {
+	if layout != "" {
+		weight += "." + layout
+	}
+	return kind + "." + weight + "." + activations
+}
 
 func count(name string) ParamSpec { return ParamSpec{Name: name, Kind: int64(0), Min: 1} }
 func counts(name string) ParamSpec {

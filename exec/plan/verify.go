@@ -52,6 +52,7 @@ type verifier struct {
 	signatures map[string]*Signature
 
 	readWeights map[string]bool
+	readPacked  map[string]bool
 	states      map[int]stateShape // by buffer ID, as the first step that uses one has it
 	arena       []arenaUse         // by program
 }
@@ -118,6 +119,34 @@ func (v *verifier) weightList() error {
 		if w.Type == "" || len(w.Dims) == 0 || slices.Min(w.Dims) < 1 || w.Size < 1 {
 			return fmt.Errorf("weight %s: type %q, dims %v, size %d, expected a type, positive dims and a positive size", w.Name, w.Type, w.Dims, w.Size)
 		}
+		if err := checkPacked(w); err != nil {
+			return fmt.Errorf("weight %s: %w", w.Name, err)
+		}
+	}
+	return nil
+}
+
+// checkPacked checks the size of a weight's copy in another layout.
+func checkPacked(w *Weight) error {
+	if w.Layout == "" {
+		if w.Packed != 0 {
+			return fmt.Errorf("packed is %d, expected 0 without a layout", w.Packed)
+		}
+		return nil
+	}
+	l, ok := LookupLayout(w.Layout, w.Type)
+	if !ok {
+		return fmt.Errorf("layout is %q, expected one that there is for %s", w.Layout, w.Type)
+	}
+	if len(w.Dims) != 2 {
+		return fmt.Errorf("layout is %s of dims %v, expected rows and their length", w.Layout, w.Dims)
+	}
+	size, err := l.Size(w.Dims[0], w.Dims[1])
+	if err != nil {
+		return err
+	}
+	if w.Packed != size {
+		return fmt.Errorf("packed is %d, expected %d in layout %s", w.Packed, size, w.Layout)
 	}
 	return nil
 }
@@ -183,6 +212,7 @@ func (v *verifier) programs() error {
 		return fmt.Errorf("no programs, expected at least one")
 	}
 	v.readWeights = make(map[string]bool, len(p.Weights))
+	v.readPacked = make(map[string]bool, len(p.Weights))
 	names := map[string]bool{}
 	var covered int64
 	for i := range p.Programs {
@@ -208,15 +238,18 @@ func (v *verifier) programs() error {
 		return fmt.Errorf("program %s: for up to %d tokens, expected the last program to reach ubatch %d", p.Programs[len(p.Programs)-1].Name, covered, p.Target.Ubatch)
 	}
 	for i := range p.Weights {
-		if w := &p.Weights[i]; !v.readWeights[w.Name] {
+		w := &p.Weights[i]
+		if !v.readWeights[w.Name] {
 			return fmt.Errorf("weight %s: no step reads it, expected one", w.Name)
+		}
+		if w.Layout != "" && !v.readPacked[w.Name] {
+			return fmt.Errorf("weight %s: no product reads it in layout %s, expected one", w.Name, w.Layout)
 		}
 	}
 	return nil
 }
 
-// memory recomputes the sums of the memory line. (What packed weights take is known to the
-// kernels that pack them, not to the plan.)
+// memory recomputes the sums of the memory line.
 func (v *verifier) memory() error {
 	var want Memory
 	sum := func(to *int64, bytes int64) error {
@@ -227,7 +260,8 @@ func (v *verifier) memory() error {
 		return nil
 	}
 	for i := range v.plan.Weights {
-		if err := sum(&want.Weight, v.plan.Weights[i].Size); err != nil {
+		w := &v.plan.Weights[i]
+		if err := first(sum(&want.Weight, w.Size), sum(&want.Packed, w.Packed)); err != nil {
 			return err
 		}
 	}
@@ -251,6 +285,7 @@ func (v *verifier) memory() error {
 		got, want int64
 	}{
 		{"weight", got.Weight, want.Weight},
+		{"packed", got.Packed, want.Packed},
 		{"state", got.State, want.State},
 		{"io", got.IO, want.IO},
 		{"arena", got.Arena, want.Arena},
@@ -261,7 +296,7 @@ func (v *verifier) memory() error {
 			return fmt.Errorf("memory: %s is %d, expected the sum %d", m.name, m.got, m.want)
 		}
 	}
-	return atLeast("memory: packed", got.Packed, 0)
+	return nil
 }
 
 func (v *verifier) fusions() error {

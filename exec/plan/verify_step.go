@@ -206,8 +206,8 @@ func (b *binding) weight(a *boundArg) error {
 	return b.matmul(a, w)
 }
 
-// matmul checks the name of the matmul kernel of a weight: it must fit the weight's type and
-// the format of the activations.
+// matmul checks the name of the matmul kernel of a weight: it must fit the weight's type, its
+// layout and the format of the activations.
 func (b *binding) matmul(a *boundArg, w *Weight) error {
 	if !a.Matmul {
 		if a.Kernel != "" {
@@ -217,8 +217,9 @@ func (b *binding) matmul(a *boundArg, w *Weight) error {
 	}
 	names := make([]string, len(matmulKernels))
 	for i, kind := range matmulKernels {
-		names[i] = kind + "." + w.Type + "." + b.format("x")
+		names[i] = MatmulName(kind, w.Type, w.Layout, b.format("x"))
 	}
+	b.readPacked[w.Name] = b.readPacked[w.Name] || w.Layout != ""
 	return oneOf("kernel", a.Kernel, names...)
 }
 

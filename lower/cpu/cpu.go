@@ -31,6 +31,24 @@ var integerTypes = map[graph.DType]bool{
 // Integer reports whether weights of that type can be multiplied with integer activations.
 func Integer(t graph.DType) bool { return integerTypes[t] }
 
+// layouts is the layout that the kernels of an instruction set want weights in.
+var layouts = map[string]string{"avx2": "r16", "avx512vnni": "r16", "amx": "r16"}
+
+// packedTypes are the weight types that have kernels for weights in such a layout, by the format of
+// the activations.
+var packedTypes = map[string]map[graph.DType]bool{
+	Q8x2: integerTypes,
+}
+
+// Layout returns the layout in which products on an instruction set read weights of a type, "" for
+// that of the file.
+func Layout(isa string, t graph.DType, activations string) string {
+	if !packedTypes[activations][t] {
+		return ""
+	}
+	return layouts[isa]
+}
+
 // A Program is a schedule template.
 type Program struct {
 	Name      string

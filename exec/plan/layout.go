@@ -1,0 +1,59 @@
+package plan
+
+import "fmt"
+
+// A Layout is an order in which kernels want a weight's elements, other than the file's. A matrix
+// of n rows of k elements becomes panels of Rows rows, the last one filled up with zeros, and a
+// panel becomes blocks of Block elements of each of its rows, of Bytes together. What stands where
+// in a block is for the kernels to know.
+type Layout struct {
+	Name  string // as in the names of kernels: "r16"
+	Type  string // of the weight: "q5_0"
+	Rows  int64
+	Block int64
+	Bytes int64
+}
+
+// layouts has a row for each layout and type. Blocks are as large as in the file, but for the
+// scales of q4_k and q5_k, which take a byte each instead of six bits.
+var layouts = []Layout{
+	{"r16", "f32", 16, 1, 64},
+	{"r16", "f16", 16, 1, 32},
+	{"r16", "bf16", 16, 1, 32},
+	{"r16", "q4_0", 16, 32, 288},
+	{"r16", "q4_1", 16, 32, 320},
+	{"r16", "q5_0", 16, 32, 352},
+	{"r16", "q5_1", 16, 32, 384},
+	{"r16", "q8_0", 16, 32, 544},
+	{"r16", "q4_k", 16, 256, 2368},
+	{"r16", "q5_k", 16, 256, 2880},
+	{"r16", "q6_k", 16, 256, 3360},
+}
+
+// Layouts returns the layouts, one row per layout and type.
+func Layouts() []Layout { return layouts }
+
+// LookupLayout returns the layout of that name for weights of a type.
+func LookupLayout(name, kind string) (*Layout, bool) {
+	for i := range layouts {
+		if l := &layouts[i]; l.Name == name && l.Type == kind {
+			return l, true
+		}
+	}
+	return nil, false
+}
+
+// Size returns the bytes that a matrix of n rows of k elements takes.
+func (l *Layout) Size(n, k int64) (int64, error) {
+	if n < 1 || k < 1 || k%l.Block != 0 {
+		return 0, fmt.Errorf("%d rows of %d elements, expected a multiple of %d elements in layout %s of %s", n, k, l.Block, l.Name, l.Type)
+	}
+	panels := (n-1)/l.Rows + 1
+	blocks, ok := mul(panels, k/l.Block)
+	if ok {
+		if bytes, ok := mul(blocks, l.Bytes); ok {
+			return bytes, nil
+		}
+	}
+	return 0, fmt.Errorf("%d rows of %d elements exceed %d bytes in layout %s of %s", n, k, maxInt, l.Name, l.Type)
+}
