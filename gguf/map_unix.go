@@ -16,3 +16,13 @@ func mapFile(f *os.File, size int) (data []byte, unmap func() error, err error) 
 	}
 	return data, func() error { return unix.Munmap(data) }, nil
 }
+
+// release gives back the whole pages within [from, to) of a mapping.
+func release(data []byte, from, to int) {
+	page := os.Getpagesize()
+	from, to = (from+page-1)/page*page, to/page*page
+	if from < to {
+		// An error would mean that they stay, which changes nothing but how much memory is in use.
+		_ = unix.Madvise(data[from:to], unix.MADV_DONTNEED)
+	}
+}

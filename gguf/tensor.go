@@ -67,6 +67,18 @@ func (f *File) Bytes(t *Tensor) []byte {
 	return data[t.Offset:end:end]
 }
 
+// Release tells the system that the rows first to end − 1 of t, a tensor of f,
+// will not be read for long, so that it may take back their pages: they are
+// read from the file again where somebody does.
+func (f *File) Release(t *Tensor, first, end int64) {
+	s := f.shards[t.Shard]
+	if s.close == nil || s.data == nil { // closed, or not from a file
+		return
+	}
+	row := quant.RowBytes(t.Type, t.cols())
+	release(s.data, int(t.Offset+first*row), int(t.Offset+end*row))
+}
+
 // Copy returns the data of t, a tensor of f, in memory of its own.
 func (f *File) Copy(t *Tensor) (data []byte, err error) {
 	err = f.read(t, func(mapped []byte) { data = bytes.Clone(mapped) })
