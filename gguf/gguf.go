@@ -39,6 +39,8 @@ type shard struct {
 	data  []byte
 	head  []byte // a copy of the header, metadata and directory
 	close func() error
+
+	release func(from, to int) // gives back pages that can be read again, nil where there are none
 }
 
 // Open opens the file at path. Where it is one shard of a split file, all its
@@ -108,6 +110,7 @@ func openShard(path string) (*shard, *header, error) {
 		unmap()
 		return nil, nil, err
 	}
+	s.release = func(from, to int) { release(data, from, to) }
 	return s, h, nil
 }
 

@@ -72,11 +72,11 @@ func (f *File) Bytes(t *Tensor) []byte {
 // read from the file again where somebody does.
 func (f *File) Release(t *Tensor, first, end int64) {
 	s := f.shards[t.Shard]
-	if s.close == nil || s.data == nil { // closed, or not from a file
+	if s.release == nil || s.data == nil { // in memory, or closed
 		return
 	}
 	row := quant.RowBytes(t.Type, t.cols())
-	release(s.data, int(t.Offset+first*row), int(t.Offset+end*row))
+	s.release(int(t.Offset+first*row), int(t.Offset+end*row))
 }
 
 // Copy returns the data of t, a tensor of f, in memory of its own.
