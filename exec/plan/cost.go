@@ -1,0 +1,362 @@
+package plan
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"strings"
+)
+
+// A Load is what one run of a program has to do.
+type Load struct {
+	T, R int64 // tokens, and rows whose logits are wanted
+	Seqs int64 // sequences, which share the tokens evenly
+	Pos  int64 // positions that each sequence has before them
+}
+
+// A Cost is what a step moves and computes at least. Bytes count once however often a kernel comes
+// back to them, since from the second time on they are mostly in a cache; scratch does not count.
+type Cost struct {
+	Weights int64 // bytes of weights read, in the layout that the kernel reads
+	State   int64 // bytes of KV caches read
+	Values  int64 // bytes of activations and inputs read
+	Written int64 // bytes of activations and KV caches written
+	MACs    int64 // multiplications with their additions, of products and of attention
+	FLOPs   int64 // all other operations on numbers, an exponential counting as 10
+}
+
+// Read returns all bytes read.
+func (c Cost) Read() int64 { return plus(c.Stream(), c.Values) }
+
+// Stream returns the bytes that come from main memory, where a model is larger than the caches.
+func (c Cost) Stream() int64 { return plus(c.Weights, c.State) }
+
+// Plus returns the sum.
+func (c Cost) Plus(o Cost) Cost {
+	return Cost{plus(c.Weights, o.Weights), plus(c.State, o.State), plus(c.Values, o.Values),
+		plus(c.Written, o.Written), plus(c.MACs, o.MACs), plus(c.FLOPs, o.FLOPs)}
+}
+
+// plus and product are x+y and x·y, or the largest number where that is larger.
+func plus(x, y int64) int64 { return x + min(y, maxInt-x) }
+
+func product(x, y int64) int64 {
+	if n, ok := mul(x, y); ok {
+		return n
+	}
+	return maxInt
+}
+
+// A work is what a kernel computes, in formulas like those of its signature. There are no bounds
+// here but one load: S is its sequences, and C the positions that a token sees, on average.
+type work struct {
+	macs, flops string            // "" for none; those of macs with a # are one for each weight
+	touches     map[string]string // elements by role, where it touches less than the signature allows
+	writes      map[string]string // by role, of a state
+}
+
+// looksBack is what attention reads of the caches, and appends what a step writes there.
+var (
+	looksBack = map[string]string{"kcache": "S*C*kv_heads*head_dim", "vcache": "S*C*kv_heads*head_dim"}
+	appends   = map[string]string{"kcache": "M*kv_heads*head_dim", "vcache": "M*kv_heads*head_dim"}
+)
+
+// works is the table of costs, one row per kernel of the signature table.
+var works = map[string]work{
+	"embed":        {flops: "M*n", touches: map[string]string{"table": "M*n"}},
+	"norm":         {flops: "4*M*n"},
+	"norm_add":     {flops: "5*M*n"},
+	"quantise":     {flops: "5*M*n"},
+	"matmul_group": {macs: "M*n#*k"},
+	"gated":        {macs: "2*M*n*k", flops: "14*M*n"},
+	"attention": {macs: "2*M*heads*C*head_dim", flops: "12*M*heads*C + 4*M*(heads + kv_heads)*head_dim",
+		touches: looksBack, writes: appends},
+	"select": {touches: map[string]string{"x": "M*n"}},
+	"copy":   {},
+
+	"ref.get_rows":  {flops: "M*n", touches: map[string]string{"table": "M*n"}},
+	"ref.scale":     {flops: "M*n"},
+	"ref.rms_norm":  {flops: "4*M*n"},
+	"ref.matmul":    {macs: "M*n*k"},
+	"ref.add_bias":  {flops: "M*n"},
+	"ref.add":       {flops: "M*n"},
+	"ref.mul":       {flops: "M*n"},
+	"ref.silu":      {flops: "13*M*n"},
+	"ref.gelu_tanh": {flops: "20*M*n"},
+	"ref.gelu_erf":  {flops: "14*M*n"},
+	"ref.rope":      {flops: "3*M*heads*head_dim"},
+	"ref.kv_write":  {touches: map[string]string{"cache": "0"}, writes: map[string]string{"cache": "M*width"}},
+	"ref.attn_scores": {macs: "M*heads*C*head_dim",
+		touches: map[string]string{"kcache": "S*C*kv_heads*head_dim"}},
+	"ref.softmax": {flops: "12*M*heads*C"},
+	"ref.attn_values": {macs: "M*heads*C*head_dim",
+		touches: map[string]string{"vcache": "S*C*kv_heads*head_dim"}},
+}
+
+// A Coster tells what the steps of one plan cost.
+type Coster struct {
+	plan    *Plan
+	weights map[string]*Weight
+}
+
+// NewCoster returns the coster of a plan that verifies.
+func NewCoster(p *Plan) *Coster {
+	c := &Coster{p, make(map[string]*Weight, len(p.Weights))}
+	for i := range p.Weights {
+		c.weights[p.Weights[i].Name] = &p.Weights[i]
+	}
+	return c
+}
+
+// Step returns what one of the workers has to do in a step of program g. It is what the step would
+// cost if it had but the worker's share of tokens, of rows of the weights, or of heads. The error
+// is about numbers that exceed an int64, which only a plan that was made up can have.
+func (c *Coster) Step(g *Program, st *Step, l Load, worker, workers int) (Cost, error) {
+	s, sig, err := c.scope(st, l)
+	if err != nil {
+		return Cost{}, err
+	}
+	if st.Split.By == "one" && worker > 0 || !c.share(&s, st, int64(worker), int64(workers)) {
+		return Cost{}, nil
+	}
+	w, t := works[st.Kernel], &tally{scope: s}
+	for _, a := range st.Args {
+		c.touch(t, g, &a, sig, &w)
+	}
+	for range c.products(st, &w) {
+		t.cost.MACs += t.eval(w.macs)
+		t.scope.Index++
+	}
+	t.cost.FLOPs = t.eval(w.flops)
+	if t.err != nil {
+		return Cost{}, fmt.Errorf("step %q: %w", st.Name, t.err)
+	}
+	return t.cost, nil
+}
+
+// Program returns what all workers do together in all steps of a program.
+func (c *Coster) Program(g *Program, l Load, workers int) (Cost, error) {
+	var sum Cost
+	for i := range g.Waves {
+		for w := range workers {
+			wave, err := c.Wave(g, i, l, w, workers)
+			if err != nil {
+				return Cost{}, err
+			}
+			sum = sum.Plus(wave)
+		}
+	}
+	return sum, nil
+}
+
+// Wave returns what one of the workers does in a wave.
+func (c *Coster) Wave(g *Program, wave int, l Load, worker, workers int) (Cost, error) {
+	var sum Cost
+	for j := range g.Waves[wave].Steps {
+		step, err := c.Step(g, &g.Waves[wave].Steps[j], l, worker, workers)
+		if err != nil {
+			return Cost{}, err
+		}
+		sum = sum.Plus(step)
+	}
+	return sum, nil
+}
+
+// scope returns the scope of a step under a load.
+func (c *Coster) scope(st *Step, l Load) (Scope, *Signature, error) {
+	sig, ok := LookupKernel(st.Kernel)
+	if !ok {
+		return Scope{}, nil, fmt.Errorf("step %q: kernel %q is not in the signature table", st.Name, st.Kernel)
+	}
+	s := c.plan.Scope(nil).Of(st)
+	s.T, s.R, s.S = l.T, l.R, max(l.Seqs, 1)
+	s.C = sees(l, s.param("window"))
+	s.Params = append([]Param(nil), st.Params...) // the worker's share goes there
+	return s, sig, nil
+}
+
+// sees returns how many positions a token sees with its own, on average over those of a sequence.
+func sees(l Load, window int64) int64 {
+	n := max(l.T/max(l.Seqs, 1), 1)
+	all := l.Pos + (n+1)/2
+	if window == 0 || l.Pos+n <= window {
+		return all
+	}
+	if l.Pos >= window {
+		return window
+	}
+	short := window - l.Pos // tokens that the window does not cut, which see Pos+1 … window positions
+	return (short*(l.Pos+(short+1)/2) + (n-short)*window) / n
+}
+
+// share puts a worker's share in place of the whole, and reports whether there is any.
+func (c *Coster) share(s *Scope, st *Step, worker, workers int64) bool {
+	switch st.Split.By {
+	case "tokens":
+		m, _ := s.bound("M")
+		lo, hi := st.Split.Share(m, worker, workers)
+		if st.Rows == "R" {
+			s.R = hi - lo
+		} else {
+			s.T = hi - lo
+		}
+		return hi > lo
+	case "heads":
+		heads, kv := s.param("heads"), s.param("kv_heads")
+		lo, hi := st.Split.Share(heads, worker, workers)
+		group := max(heads/max(kv, 1), 1)
+		s.set("heads", hi-lo)
+		s.set("kv_heads", (hi+group-1)/group-lo/group) // those that the worker reads
+		return hi > lo
+	case "rows":
+		return c.shareRows(s, st, worker, workers)
+	}
+	return true
+}
+
+// shareRows is share for a step whose weights are cut by rows.
+func (c *Coster) shareRows(s *Scope, st *Step, worker, workers int64) bool {
+	if n := s.param("n"); n > 0 { // the weights have equal shares
+		lo, hi := st.Split.Share(n, worker, workers)
+		s.set("n", hi-lo)
+		return hi > lo
+	}
+	var rows, sizes []int64
+	for i := range st.Args {
+		a := &st.Args[i]
+		if a.Kernel == "" {
+			continue
+		}
+		if w := c.weights[a.Weight]; w != nil && len(w.Dims) > 0 && w.Dims[0] > 0 {
+			rows, sizes = append(rows, w.Dims[0]), append(sizes, bytesRead(w, a)/w.Dims[0])
+		}
+	}
+	any := false
+	for i, r := range st.Split.ShareGroup(rows, sizes, worker, workers) {
+		s.set(indexed("n", true, i), r.Hi-r.Lo)
+		any = any || r.Hi > r.Lo
+	}
+	return any
+}
+
+// set gives a parameter another value.
+func (s *Scope) set(name string, v int64) {
+	for i := range s.Params {
+		if s.Params[i].Name == name {
+			s.Params[i].Value = v
+		}
+	}
+}
+
+// bytesRead returns the bytes of a weight in the layout that an argument reads.
+func bytesRead(w *Weight, a *Arg) int64 {
+	if a.Kernel != "" && w.Layout != "" {
+		return w.Packed
+	}
+	return w.Size
+}
+
+// products returns how often the formula of a kernel's products counts.
+func (c *Coster) products(st *Step, w *work) int {
+	if !strings.Contains(w.macs, "#") {
+		return 1
+	}
+	n := 0
+	for i := range st.Args {
+		if st.Args[i].Kernel != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// A tally adds up a cost and keeps the first error.
+type tally struct {
+	scope Scope
+	cost  Cost
+	err   error
+}
+
+func (t *tally) eval(formula string) int64 {
+	if formula == "" || t.err != nil {
+		return 0
+	}
+	var n int64
+	n, t.err = t.scope.Eval(formula)
+	return n
+}
+
+// touch adds the bytes of one argument.
+func (c *Coster) touch(t *tally, g *Program, a *Arg, sig *Signature, w *work) {
+	o, index := sig.operand(a.Role)
+	if o == nil || t.err != nil {
+		return
+	}
+	t.scope.Index = index
+	defer func() { t.scope.Index = 0 }()
+	extent := o.Extent
+	if less, ok := w.touches[a.Role]; ok {
+		extent = less
+	}
+	if o.Dir == WeightIn {
+		elems := int64(1)
+		for f := range strings.SplitSeq(extent, ",") {
+			elems = product(elems, t.eval(f))
+		}
+		if weight := c.weights[a.Weight]; weight != nil {
+			t.cost.Weights += proportion(bytesRead(weight, a), elems, weight.Dims)
+		}
+		return
+	}
+	bytes := func(formula string) int64 {
+		n := t.eval(formula)
+		f, _ := LookupFormat(c.buffer(g, a.Buffer).Format)
+		return product(n/max(f.Elems, 1), f.Bytes)
+	}
+	switch written, isState := w.writes[a.Role]; {
+	case isState:
+		t.cost.State += bytes(extent)
+		t.cost.Written += bytes(written)
+	case o.Width != "":
+		t.cost.State += bytes(extent)
+	case o.Dir == Out:
+		t.cost.Written += bytes(extent)
+	default:
+		t.cost.Values += bytes(extent)
+	}
+}
+
+// proportion returns how many of the bytes of a tensor elems of its elements take.
+func proportion(bytes, elems int64, dims []int64) int64 {
+	all := int64(1)
+	for _, d := range dims {
+		all = product(all, d)
+	}
+	if elems >= all || all == 0 {
+		return bytes
+	}
+	hi, lo := bits.Mul64(uint64(bytes), uint64(elems))
+	n, _ := bits.Div64(hi, lo, uint64(all)) // at most bytes, since elems < all
+	return int64(n)
+}
+
+// buffer returns the buffer of a number, one of the plan's own or of the program's.
+func (c *Coster) buffer(g *Program, id int) *Buffer {
+	if id < len(c.plan.Buffers) {
+		return &c.plan.Buffers[id]
+	}
+	return &g.Buffers[id-len(c.plan.Buffers)]
+}
+
+// Imbalance returns by how much the largest of the workers' shares exceeds their mean: 0.03 is 3 %.
+func Imbalance(shares []float64) float64 {
+	sum, most := 0.0, 0.0
+	for _, x := range shares {
+		sum += x
+		most = math.Max(most, x)
+	}
+	if sum == 0 {
+		return 0
+	}
+	return most*float64(len(shares))/sum - 1
+}
