@@ -23,12 +23,12 @@ const mapUnit = 64 << 10
 func NeedOf(p *Plan) Need {
 	m := &p.Memory
 	n := Need{Weights: m.Weight, Packed: m.Packed, State: m.State, Arena: m.Arena, IO: m.IO}
-	reads := readFile(p)
+	reads := FileReads(p)
 	for i := range p.Weights {
 		w := &p.Weights[i]
 		switch r := reads[w.Name]; {
-		case r.whole:
-		case r.rows:
+		case r.Whole:
+		case r.Rows:
 			n.Weights -= max(w.Size-(p.Target.Ubatch+1)/2*mapUnit, 0)
 		default: // its pages are given back once it is packed
 			n.Weights -= w.Size
@@ -37,17 +37,17 @@ func NeedOf(p *Plan) Need {
 	return n
 }
 
-// A fileRead says what steps read of a weight as it lies in the file: all of it, or the rows that
-// tokens name.
-type fileRead struct{ whole, rows bool }
+// A FileRead says what steps read of a weight as it lies in the file: all of it, or the rows that
+// tokens name. Where a copy in another layout is read, it is neither.
+type FileRead struct{ Whole, Rows bool }
 
-// readFile returns what steps read of each weight in the file.
-func readFile(p *Plan) map[string]fileRead {
+// FileReads returns what steps read of each weight in the file.
+func FileReads(p *Plan) map[string]FileRead {
 	packed := map[string]bool{}
 	for i := range p.Weights {
 		packed[p.Weights[i].Name] = p.Weights[i].Layout != ""
 	}
-	reads := map[string]fileRead{}
+	reads := map[string]FileRead{}
 	for i := range p.Programs {
 		for _, wave := range p.Programs[i].Waves {
 			for j := range wave.Steps {
@@ -58,9 +58,9 @@ func readFile(p *Plan) map[string]fileRead {
 					case a.Weight == "" || packed[a.Weight] && a.Kernel != "":
 						continue
 					case gathers(st.Kernel, a.Role):
-						r.rows = true
+						r.Rows = true
 					default:
-						r.whole = true
+						r.Whole = true
 					}
 					reads[a.Weight] = r
 				}
