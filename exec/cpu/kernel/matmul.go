@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"pesti/gguf/quant"
-	"pesti/ops/ref"
 )
 
 // A Matmul is a kernel for the weights of a matmul step, for one weight type and one format of
@@ -257,24 +256,13 @@ func shareRows(members []member, s split) {
 	}
 }
 
-// activations are the gates by the plan's names.
-var activations = map[string]func(dst, x []float32){
-	"silu":      ref.SiLU,
-	"gelu_tanh": ref.GELUTanh,
-	"gelu_erf":  ref.GELUErf,
-}
-
 // bindGated is y = act(gate · x) ⊙ (up · x), w0 being gate and w1 up.
 func bindGated(b *binder) Func {
 	rest := b.Scratch
 	x, n, split, rows := b.activation(&rest), b.int("n"), b.split(), b.rows()
 	g, u := scratchOne[tile](b, &rest), scratchOne[tile](b, &rest)
 	gate, up := b.factor("w0", b.operand("x").Format, x.k), b.factor("w1", b.operand("x").Format, x.k)
-	y := b.f32("y")
-	act := activations[b.str("act")]
-	if act == nil {
-		b.fail("act=%q is not an activation", b.str("act"))
-	}
+	y, act := b.f32("y"), b.gate()
 	return func(r *Run) {
 		end := rows(r)
 		first, last := split.of(n)
@@ -285,9 +273,7 @@ func bindGated(b *binder) Func {
 				gate.rowsOf(g, lo, n1, x)
 				up.rowsOf(u, lo, n1, x)
 				for m := range x.m {
-					gated := g[m*tileRows:][:n1]
-					act(gated, gated)
-					ref.Mul(y[(m0+m)*n+lo:][:n1], gated, u[m*tileRows:])
+					act(y[(m0+m)*n+lo:][:n1], g[m*tileRows:][:n1], u[m*tileRows:][:n1])
 				}
 			}
 		}
