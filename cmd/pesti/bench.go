@@ -16,17 +16,18 @@ import (
 
 // benchOptions are the flags of bench, besides those of compile.
 type benchOptions struct {
-	prompts, gens []int
-	repeat        count
-	model         string
-	json          bool
+	prompts, gens, depths []int
+	repeat                count
+	model                 string
+	json                  bool
 }
 
 func (a *app) bench() *cobra.Command {
 	o := &benchOptions{repeat: count{5, 1}}
 	var flags *compileFlags
 	cmd := a.verb("bench MODEL|PLAN", "Measure how fast prompts are evaluated and tokens are generated",
-		`  pesti bench model.gguf -p 128,512 -n 32 -r 3`,
+		`  pesti bench model.gguf -p 128,512 -n 32 -r 3
+  pesti bench model.gguf -p 0 -n 32 -d 0,1024,2048`,
 		arity{1, 1, "MODEL or PLAN"}, func(cmd *cobra.Command, args []string) error {
 			tests, err := benchTests(o)
 			if err != nil {
@@ -37,6 +38,7 @@ func (a *app) bench() *cobra.Command {
 	f := cmd.Flags()
 	f.IntSliceVarP(&o.prompts, "prompt", "p", []int{512}, "`N` tokens of prompt, one test for each of a list; 0 is none")
 	f.IntSliceVarP(&o.gens, "tokens", "n", []int{128}, "`N` tokens to generate, one test for each of a list; 0 is none")
+	f.IntSliceVarP(&o.depths, "depth", "d", []int{0}, "`N` tokens that each test finds in the context, evaluated before it and not measured; all tests for each of a list")
 	f.VarP(&o.repeat, "repeat", "r", "how often each test is measured, after one run to warm up")
 	f.BoolVar(&o.json, "json", false, "print JSON")
 	f.StringVar(&o.model, "model", "", "`MODEL` of a PLAN, where it is not where the plan says")
@@ -44,13 +46,16 @@ func (a *app) bench() *cobra.Command {
 	return cmd
 }
 
-// A benchResult is one test and what was measured, in tokens per second.
+// A benchResult is one test and what was measured, in tokens per second. Its keys in JSON are those
+// of llama-bench.
 type benchResult struct {
-	Test     string  `json:"test"`
-	NPrompt  int     `json:"n_prompt"`
-	NGen     int     `json:"n_gen"`
-	AvgTS    float64 `json:"avg_ts"`
-	StddevTS float64 `json:"stddev_ts"`
+	Test      string    `json:"test"`
+	NPrompt   int       `json:"n_prompt"`
+	NGen      int       `json:"n_gen"`
+	NDepth    int       `json:"n_depth"` // tokens in the context before
+	AvgTS     float64   `json:"avg_ts"`
+	StddevTS  float64   `json:"stddev_ts"`
+	SamplesTS []float64 `json:"samples_ts"` // each time that it was measured
 }
 
 // tokens returns how many tokens the test evaluates.
@@ -58,18 +63,24 @@ func (r *benchResult) tokens() int { return r.NPrompt + r.NGen }
 
 func benchTests(o *benchOptions) ([]benchResult, error) {
 	tests := []benchResult{}
-	for _, n := range o.prompts {
-		if n != 0 {
-			tests = append(tests, benchResult{Test: fmt.Sprintf("pp%d", n), NPrompt: n})
+	for _, depth := range o.depths {
+		at := ""
+		if depth != 0 {
+			at = fmt.Sprintf(" @ d%d", depth)
 		}
-	}
-	for _, n := range o.gens {
-		if n != 0 {
-			tests = append(tests, benchResult{Test: fmt.Sprintf("tg%d", n), NGen: n})
+		for _, n := range o.prompts {
+			if n != 0 {
+				tests = append(tests, benchResult{Test: fmt.Sprintf("pp%d%s", n, at), NPrompt: n, NDepth: depth})
+			}
+		}
+		for _, n := range o.gens {
+			if n != 0 {
+				tests = append(tests, benchResult{Test: fmt.Sprintf("tg%d%s", n, at), NGen: n, NDepth: depth})
+			}
 		}
 	}
 	for _, t := range tests {
-		if t.tokens() < 0 {
+		if min(t.NPrompt, t.NGen, t.NDepth) < 0 {
 			return nil, usagef("test %s: expected a number of tokens that is not negative", t.Test)
 		}
 	}
@@ -89,7 +100,7 @@ func (a *app) runBench(ctx context.Context, name string, tests []benchResult, o 
 		return err
 	}
 	for i := range tests {
-		if err := s.checkLength(tests[i].tokens()); err != nil {
+		if err := s.checkLength(tests[i].NDepth + tests[i].tokens()); err != nil {
 			return fmt.Errorf("test %s: %w", tests[i].Test, err)
 		}
 	}
@@ -108,10 +119,12 @@ func (a *app) runBench(ctx context.Context, name string, tests []benchResult, o 
 		return err
 	}
 	vocab := len(logits)
+	session.Reset()
 	var interrupt error
 	stopped := "" // the test of which an interrupt left nothing
 	for i := range tests {
 		speeds, err := a.measure(ctx, session, &tests[i], o.repeat.n, vocab)
+		tests[i].SamplesTS = speeds
 		if tests[i].AvgTS, tests[i].StddevTS = meanAndDeviation(speeds); err == nil {
 			continue
 		}
@@ -164,15 +177,18 @@ func (a *app) measure(ctx context.Context, session *exec.Session, test *benchRes
 	return speeds, nil
 }
 
-// clock returns how long a test takes from an empty session. Which tokens does not matter to
-// the work, but they are the same in every run.
+// clock returns how long a test takes once its depth is reached. Which tokens does not matter to the
+// work, but they are the same in every run.
 func clock(ctx context.Context, session *exec.Session, t *benchResult, vocab int) (seconds float64, err error) {
 	random := rand.New(rand.NewPCG(1, 2))
-	ids := make([]int32, t.tokens())
+	ids := make([]int32, t.NDepth+t.tokens())
 	for i := range ids {
 		ids[i] = int32(random.IntN(vocab))
 	}
-	session.Reset()
+	if err := seek(session, ids[:t.NDepth]); err != nil {
+		return 0, err
+	}
+	ids = ids[t.NDepth:]
 	begin := time.Now()
 	step := len(ids)
 	if t.NGen > 0 {
@@ -187,6 +203,19 @@ func clock(ctx context.Context, session *exec.Session, t *benchResult, vocab int
 		}
 	}
 	return time.Since(begin).Seconds(), nil
+}
+
+// seek leaves the session with these tokens. All runs begin with the same ones, so that it keeps
+// what it has of them, where no layer with a window has forgotten.
+func seek(session *exec.Session, ids []int32) error {
+	if err := session.Truncate(min(len(ids), session.Pos())); err != nil {
+		session.Reset()
+	}
+	if ids = ids[session.Pos():]; len(ids) == 0 {
+		return nil
+	}
+	_, err := session.Feed(ids)
+	return err
 }
 
 // meanAndDeviation returns the mean and the standard deviation of a sample.

@@ -4,21 +4,28 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"math"
+	"slices"
 	"strings"
 	"testing"
+
+	"pesti/exec"
 )
 
 func TestBench(t *testing.T) {
-	out := ok(t, "bench", "demo", "-p", "8,40", "-n", "3", "-r", "2", "--json")
+	out := ok(t, "bench", "demo", "-p", "8,40", "-n", "3", "-d", "0,50", "-r", "2", "--json")
 	var tests []map[string]any
 	if err := json.Unmarshal([]byte(out), &tests); err != nil {
 		t.Fatal(err)
 	}
 	want := []struct {
-		test        string
-		prompt, gen float64
-	}{{"pp8", 8, 0}, {"pp40", 40, 0}, {"tg3", 0, 3}}
+		test               string
+		prompt, gen, depth float64
+	}{
+		{"pp8", 8, 0, 0}, {"pp40", 40, 0, 0}, {"tg3", 0, 3, 0},
+		{"pp8 @ d50", 8, 0, 50}, {"pp40 @ d50", 40, 0, 50}, {"tg3 @ d50", 0, 3, 50},
+	}
 	if len(tests) != len(want) {
 		t.Fatalf("bench --json prints %s", out)
 	}
@@ -26,7 +33,9 @@ func TestBench(t *testing.T) {
 		g := tests[i]
 		avg, _ := g["avg_ts"].(float64)
 		dev, isNumber := g["stddev_ts"].(float64)
-		if len(g) != 5 || g["test"] != w.test || g["n_prompt"] != w.prompt || g["n_gen"] != w.gen || avg <= 0 || dev < 0 || !isNumber {
+		samples, _ := g["samples_ts"].([]any)
+		if len(g) != 7 || g["test"] != w.test || g["n_prompt"] != w.prompt || g["n_gen"] != w.gen || g["n_depth"] != w.depth ||
+			avg <= 0 || dev < 0 || !isNumber || len(samples) != 2 || math.Abs((samples[0].(float64)+samples[1].(float64))/2-avg) > 1e-6*avg {
 			t.Errorf("test %d is %v, want %v", i, g, w)
 		}
 	}
@@ -36,10 +45,61 @@ func TestBench(t *testing.T) {
 		t.Errorf("bench prints:\n%s", out)
 	}
 	pesti("bench", "demo", "-p", "33", "--ctx", "32").fails(t, 1, "33 tokens", "at most 32")
+	pesti("bench", "demo", "-p", "3", "-n", "0", "-d", "30", "--ctx", "32").fails(t, 1, "pp3 @ d30", "33 tokens", "at most 32")
+	pesti("bench", "demo", "-p", "3", "-d", "-1").fails(t, 2, "pp3 @ d-1", "not negative")
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if r := (call{ctx: ctx, args: []string{"bench", "demo"}}).run(); r.code != 130 || r.out != "" || r.err != "" {
 		t.Errorf("an interrupted bench: %+v", r)
+	}
+}
+
+// What a test finds in the context is its own depth, whichever test was before.
+func TestSeek(t *testing.T) {
+	a := &app{stdout: io.Discard, stderr: io.Discard, getenv: func(string) string { return "" }}
+	s, err := a.open("demo", "", newCompileFlags("fast"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.file.Close()
+	if _, err := s.compile(); err != nil {
+		t.Fatal(err)
+	}
+	engine, err := s.start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	session, err := exec.NewSession(engine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := make([]int32, 300)
+	for i := range ids {
+		ids[i] = int32(i + 5)
+	}
+	logits := func(depth int) []float32 {
+		if err := seek(session, ids[:depth]); err != nil {
+			t.Fatal(err)
+		}
+		if session.Pos() != depth {
+			t.Fatalf("at position %d, want %d", session.Pos(), depth)
+		}
+		row, err := session.Feed(ids[depth : depth+1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.Clone(row)
+	}
+	want := map[int][]float32{}
+	for _, depth := range []int{0, 1, 40, 299} {
+		session.Reset()
+		want[depth] = logits(depth)
+	}
+	for _, depth := range []int{299, 0, 40, 40, 1, 299, 40} { // forwards, back and in place
+		if !slices.Equal(logits(depth), want[depth]) {
+			t.Errorf("at depth %d the logits are not those of a fresh session", depth)
+		}
 	}
 }
 
