@@ -31,6 +31,9 @@ func (e *Engine) bind(threads int, sets []string) error {
 					if err != nil {
 						return fmt.Errorf("plan: program %s: %w", g.Name, err)
 					}
+					if e.profiler != nil {
+						f = e.profiler.around(i, w, st.ID, f)
+					}
 					s[w][j] = append(s[w][j], f)
 				}
 			}

@@ -29,6 +29,12 @@ type Options struct {
 	// Observe, where it is set, sees every value that the steps of a plan compute, as soon as it
 	// is there. Steps of one wave then run one after the other, which changes no bit.
 	Observe func(Observation)
+
+	// Profile has every worker note when it begins and ends each step, for Engine.Profile, and
+	// Trace keeps that of so many of the last runs besides, for Engine.Trace. At 0 and false there
+	// is nothing in a step's way.
+	Profile bool
+	Trace   int
 }
 
 // An Engine is a plan bound to a model file, to memory and to workers. It runs one step at a
@@ -40,6 +46,8 @@ type Engine struct {
 	memory  *cpu.Memory
 	poison  bool
 	observe func(Observation)
+
+	profiler *profiler // nil where nobody wants to know
 
 	arena    []byte
 	shared   [][]byte // by ID of the plan's own buffers
@@ -93,9 +101,15 @@ func Open(p *plan.Plan, f *gguf.File, o Options) (*Engine, error) {
 	if err := checkFit(p, ram); err != nil {
 		return nil, err
 	}
+	if err := checkTrace(o.Trace); err != nil {
+		return nil, err
+	}
 	e := &Engine{plan: p, file: f, poison: o.Poison, observe: o.Observe, ctx: int(p.Target.Ctx)}
 	if err := e.allocate(); err != nil {
 		return nil, err
+	}
+	if o.Profile || o.Trace > 0 {
+		e.profiler = newProfiler(p, threads, o.Trace)
 	}
 	e.sequences = make([]sequence, p.Target.Sequences)
 	if err := e.bind(threads, sets); err != nil {

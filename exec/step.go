@@ -90,6 +90,14 @@ func (e *Engine) Step(b *Batch) error {
 }
 
 func (e *Engine) run(g *program) error {
+	if e.profiler != nil {
+		return e.runProfiled(g)
+	}
+	return e.walk(g)
+}
+
+// walk runs the steps of a program.
+func (e *Engine) walk(g *program) error {
 	if e.observe != nil {
 		return e.runObserved(g)
 	}

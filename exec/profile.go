@@ -1,0 +1,240 @@
+package exec
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"pesti/exec/cpu/kernel"
+	"pesti/exec/plan"
+)
+
+// A Profile is what the steps of an engine took since it was opened or its profile was last reset.
+type Profile struct {
+	Workers  int
+	Programs []ProgramTimes // those that ran, in the order of the plan
+}
+
+// A ProgramTimes is what the runs of one program took. Times of workers are in the order of their
+// numbers.
+type ProgramTimes struct {
+	Program *plan.Program
+	Runs    int64
+	Load    plan.Load         // of a run, on average, rounded
+	Tokens  int64             // of all runs
+	Wall    time.Duration     // of all runs, from the first worker's start to the last one's end
+	Steps   [][]time.Duration // by ID of the step, of each worker, summed over runs
+	Waits   [][]time.Duration // by wave, how long each worker waited for the last one to arrive
+}
+
+// A Traced is one run of a program.
+type Traced struct {
+	Program *plan.Program
+	Load    plan.Load
+	Begin   time.Duration // since Open
+	End     time.Duration
+	Spans   [][]Span // of each worker, by ID of the step
+}
+
+// A Span is when one worker computed one step, as durations since Open.
+type Span struct{ Begin, End time.Duration }
+
+// MaxTrace is the most runs that an engine keeps a trace of.
+const MaxTrace = 1 << 12
+
+// A profiler notes when each worker computes each step. While a program runs, a worker writes
+// spans of its own; between runs they are added up. It allocates nothing then.
+type profiler struct {
+	epoch    time.Time
+	programs []programClock
+
+	runs int64 // that were traced
+	ring []Traced
+}
+
+// A programClock is the clock of one program of the plan.
+type programClock struct {
+	program *plan.Program
+	last    [][]Span // of the last run, by worker and step
+	load    plan.Load
+	times   ProgramTimes // whose Load is the sum over runs
+}
+
+func newProfiler(p *plan.Plan, workers, traced int) *profiler {
+	c := &profiler{epoch: time.Now()}
+	most := 0
+	for i := range p.Programs {
+		g := &p.Programs[i]
+		steps := 0
+		for _, wave := range g.Waves {
+			steps += len(wave.Steps)
+		}
+		most = max(most, steps)
+		c.programs = append(c.programs, programClock{program: g, last: table[Span](workers, steps),
+			times: ProgramTimes{Program: g, Steps: table[time.Duration](steps, workers), Waits: table[time.Duration](len(g.Waves), workers)}})
+	}
+	c.ring = make([]Traced, traced)
+	for i := range c.ring {
+		c.ring[i].Spans = table[Span](workers, most)
+	}
+	return c
+}
+
+// table returns rows that lie apart, so that workers which write one each share no cache line.
+func table[T any](rows, cols int) [][]T {
+	t := make([][]T, rows)
+	for i := range t {
+		t[i] = make([]T, cols)
+	}
+	return t
+}
+
+// around returns f, which is a worker's share of a step, with a look at the clock before and after.
+func (c *profiler) around(program, worker, step int, f kernel.Func) kernel.Func {
+	s, epoch := &c.programs[program].last[worker][step], c.epoch
+	return func(r *kernel.Run) {
+		s.Begin = time.Since(epoch)
+		f(r)
+		s.End = time.Since(epoch)
+	}
+}
+
+// add adds the last run of a program, which succeeded.
+func (c *profiler) add(program int, l plan.Load, begin, end time.Duration) {
+	g := &c.programs[program]
+	t := &g.times
+	t.Runs++
+	t.Tokens += l.T
+	t.Wall += end - begin
+	t.Load = plan.Load{T: t.Load.T + l.T, R: t.Load.R + l.R, Seqs: t.Load.Seqs + l.Seqs, Pos: t.Load.Pos + l.Pos}
+	for w, spans := range g.last {
+		for i, s := range spans {
+			t.Steps[i][w] += s.End - s.Begin
+		}
+	}
+	first := 0
+	for i := range g.program.Waves {
+		n := len(g.program.Waves[i].Steps)
+		if n == 0 {
+			continue
+		}
+		var last time.Duration
+		for _, spans := range g.last {
+			last = max(last, spans[first+n-1].End)
+		}
+		for w, spans := range g.last {
+			t.Waits[i][w] += last - spans[first+n-1].End
+		}
+		first += n
+	}
+	if len(c.ring) == 0 {
+		return
+	}
+	r := &c.ring[c.runs%int64(len(c.ring))]
+	c.runs++
+	r.Program, r.Load, r.Begin, r.End = g.program, l, begin, end
+	for w, spans := range g.last {
+		r.Spans[w] = r.Spans[w][:len(spans)]
+		copy(r.Spans[w], spans)
+	}
+}
+
+// reset forgets all runs.
+func (c *profiler) reset() {
+	c.runs = 0
+	for i := range c.programs {
+		t := &c.programs[i].times
+		*t = ProgramTimes{Program: t.Program, Steps: t.Steps, Waits: t.Waits}
+		for _, rows := range [][][]time.Duration{t.Steps, t.Waits} {
+			for _, row := range rows {
+				clear(row)
+			}
+		}
+	}
+}
+
+// runProfiled runs a program and notes how long it took.
+func (e *Engine) runProfiled(g *program) error {
+	begin := time.Since(e.profiler.epoch)
+	if err := e.walk(g); err != nil {
+		return err
+	}
+	index := slices.IndexFunc(e.programs, func(o program) bool { return o.Program == g.Program })
+	e.profiler.add(index, e.load(), begin, time.Since(e.profiler.epoch))
+	return nil
+}
+
+// load returns what the step in progress has to do. Sequences that begin at several positions count
+// with their mean.
+func (e *Engine) load() plan.Load {
+	l := plan.Load{T: int64(e.last.T), R: int64(e.last.R)}
+	for t := range e.last.T {
+		if t == 0 || e.seq[t] != e.seq[t-1] {
+			l.Seqs++
+			l.Pos += int64(e.pos[t])
+		}
+	}
+	l.Pos /= max(l.Seqs, 1)
+	return l
+}
+
+// Profile returns what steps took up to now. It is nil unless the engine was opened with
+// Options.Profile.
+func (e *Engine) Profile() *Profile {
+	if e.profiler == nil {
+		return nil
+	}
+	p := &Profile{Workers: e.Threads()}
+	for i := range e.profiler.programs {
+		t := e.profiler.programs[i].times
+		if t.Runs == 0 {
+			continue
+		}
+		mean := func(sum int64) int64 { return (sum + t.Runs/2) / t.Runs }
+		t.Load = plan.Load{T: mean(t.Load.T), R: mean(t.Load.R), Seqs: mean(t.Load.Seqs), Pos: mean(t.Load.Pos)}
+		t.Steps, t.Waits = cloned(t.Steps), cloned(t.Waits)
+		p.Programs = append(p.Programs, t)
+	}
+	return p
+}
+
+func cloned(rows [][]time.Duration) [][]time.Duration {
+	c := make([][]time.Duration, len(rows))
+	for i := range rows {
+		c[i] = slices.Clone(rows[i])
+	}
+	return c
+}
+
+// ResetProfile forgets what was measured, such as runs to warm up.
+func (e *Engine) ResetProfile() {
+	if e.profiler != nil {
+		e.profiler.reset()
+	}
+}
+
+// Trace returns the last runs, at most as many as Options.Trace, oldest first, in views that hold
+// until the next step.
+func (e *Engine) Trace() []Traced {
+	if e.profiler == nil {
+		return nil
+	}
+	c := e.profiler
+	n := int64(len(c.ring))
+	if c.runs < n {
+		return slices.Clone(c.ring[:c.runs])
+	}
+	if n == 0 {
+		return nil
+	}
+	at := c.runs % n
+	return append(slices.Clone(c.ring[at:]), c.ring[:at]...)
+}
+
+// checkTrace returns an error for a number of runs that cannot be traced.
+func checkTrace(runs int) error {
+	if runs < 0 || runs > MaxTrace {
+		return fmt.Errorf("a trace of %d runs, expected 0 to %d", runs, MaxTrace)
+	}
+	return nil
+}
