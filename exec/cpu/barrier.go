@@ -5,10 +5,10 @@ import (
 	"sync/atomic"
 )
 
-// A barrier lets no worker pass before all have arrived (a central barrier whose sense is a
+// A barrier lets no thread pass before all have arrived (a central barrier whose sense is a
 // counter; Mellor-Crummey & Scott, 1991). Its words lie on cache lines of their own.
 type barrier struct {
-	workers int32
+	threads int32
 	_       [60]byte
 	arrived atomic.Int32
 	_       [60]byte
@@ -16,41 +16,32 @@ type barrier struct {
 	_       [60]byte
 }
 
-func (b *barrier) wait(back *backoff) {
-	// Read before arriving: the barrier cannot open until this worker has arrived.
+func (b *barrier) wait() {
+	// Read before arriving: the barrier cannot open until this thread has arrived.
 	before := b.passed.Load()
-	if b.arrived.Add(1) == b.workers {
+	if b.arrived.Add(1) == b.threads {
 		b.arrived.Store(0)
 		b.passed.Add(1)
 		return
 	}
 	for i := 0; b.passed.Load() == before; i++ {
-		back.pause(i)
+		pause(i)
 	}
 }
 
-// A backoff says how a worker waits for others: it looks again at once a number of times, then
-// lets others have the processor between looks.
-type backoff struct {
-	spins int // looks before the first yield
-	idle  int // looks before a worker without work parks
-	every int // each so many yields also lets other goroutines run
-}
-
-// newBackoff returns a backoff for workers that may have a processor each, or not. A worker that
-// has none runs only when another goroutine is told to yield.
-func newBackoff(workers int) backoff {
-	if workers > runtime.GOMAXPROCS(0) {
-		return backoff{spins: 64, idle: 128, every: 1}
-	}
-	return backoff{spins: 1 << 14, idle: 1<<14 + 256, every: 64}
-}
+// How a thread waits: it looks again at once a number of times, about as long as a wave of a small
+// model takes, then lets others have the processor between looks.
+const (
+	spins = 1 << 12      // looks before the first yield
+	looks = spins + 1<<8 // looks before a thread without work parks
+	other = 1 << 6       // each so many yields also lets other goroutines run
+)
 
 // pause is called after the i-th look.
-func (b *backoff) pause(i int) {
+func pause(i int) {
 	switch {
-	case i < b.spins:
-	case i%b.every == 0:
+	case i < spins:
+	case i%other == 0:
 		runtime.Gosched()
 	default:
 		yield()

@@ -29,13 +29,15 @@ var ErrFault = errors.New("mapped memory is gone")
 // context.Canceled, since that is what mostly leads to an interrupt.
 var ErrInterrupted = fmt.Errorf("interrupted: %w", context.Canceled)
 
-// A Machine is a set of workers that run schedules, one at a time. Worker 0 is the goroutine that
-// calls Run; the others have an operating system thread each, which waits between runs: a short
+// A Machine is a set of workers that run schedules, one at a time. They have as many operating
+// system threads as there are processors for them: threads beyond that would only wait for each
+// other to be scheduled, at every wave. A thread does the shares of several workers in turn where
+// there are more. Thread 0 is the goroutine that calls Run; the others wait between runs: a short
 // while spinning, then parked.
 type Machine struct {
 	workers int
+	threads int
 	barrier barrier
-	backoff backoff
 
 	// The run in progress, written before start changes.
 	schedule Schedule
@@ -43,35 +45,36 @@ type Machine struct {
 
 	start atomic.Uint32 // counts runs
 	_     [60]byte
-	// A worker hit missing memory, or the caller wants no more: workers go through what is left
-	// of their waves idle.
+	// A worker hit missing memory, or the caller wants no more: threads go through what is left
+	// of the waves idle.
 	fault, interrupted atomic.Bool
 	_                  [56]byte
 	lots               []lot
 	ended              sync.WaitGroup
 }
 
-// A lot is where a worker parks when there is nothing to run for long.
+// A lot is where a thread parks when there is nothing to run for long.
 type lot struct {
 	parked atomic.Bool
 	wake   chan struct{} // sent to by whoever set parked to false
 	_      [48]byte
 }
 
-// New starts workers − 1 threads. Close ends them.
+// New starts the threads of so many workers. Close ends them.
 func New(workers int) *Machine {
-	m := &Machine{workers: max(workers, 1), backoff: newBackoff(workers)}
-	m.barrier.workers = int32(m.workers)
-	m.lots = make([]lot, m.workers)
-	for w := 1; w < m.workers; w++ {
-		m.lots[w].wake = make(chan struct{}, 1)
+	m := &Machine{workers: max(workers, 1)}
+	m.threads = min(m.workers, runtime.GOMAXPROCS(0))
+	m.barrier.threads = int32(m.threads)
+	m.lots = make([]lot, m.threads)
+	for thread := 1; thread < m.threads; thread++ {
+		m.lots[thread].wake = make(chan struct{}, 1)
 		m.ended.Add(1)
-		go m.work(w)
+		go m.work(thread)
 	}
 	return m
 }
 
-// Workers returns the number of workers, with worker 0.
+// Workers returns the number of workers: of shares that a schedule has.
 func (m *Machine) Workers() int { return m.workers }
 
 // Run runs a schedule of as many workers as the machine has, and returns when all are done. It
@@ -108,39 +111,39 @@ func (m *Machine) Close() {
 	m.ended.Wait()
 }
 
-// release lets the workers see a new schedule.
+// release lets the threads see a new schedule.
 func (m *Machine) release() {
 	m.start.Add(1)
-	for w := 1; w < m.workers; w++ {
-		if lot := &m.lots[w]; lot.parked.Load() && lot.parked.CompareAndSwap(true, false) {
+	for thread := 1; thread < m.threads; thread++ {
+		if lot := &m.lots[thread]; lot.parked.Load() && lot.parked.CompareAndSwap(true, false) {
 			lot.wake <- struct{}{}
 		}
 	}
 }
 
-// work is the life of worker w.
-func (m *Machine) work(w int) {
+// work is the life of a thread.
+func (m *Machine) work(thread int) {
 	defer m.ended.Done()
 	runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
 	debug.SetPanicOnFault(true)
 	for runs := uint32(0); ; {
-		runs = m.await(w, runs)
+		runs = m.await(thread, runs)
 		if m.schedule == nil {
 			return
 		}
-		m.walk(w)
+		m.walk(thread)
 	}
 }
 
 // await returns the count of runs when it is no longer what was seen.
-func (m *Machine) await(w int, seen uint32) uint32 {
-	for i := range m.backoff.idle {
+func (m *Machine) await(thread int, seen uint32) uint32 {
+	for i := range looks {
 		if runs := m.start.Load(); runs != seen {
 			return runs
 		}
-		m.backoff.pause(i)
+		pause(i)
 	}
-	lot := &m.lots[w]
+	lot := &m.lots[thread]
 	lot.parked.Store(true)
 	// A run that began before parked was set has not seen it, but is seen here.
 	if m.start.Load() == seen || !lot.parked.CompareAndSwap(true, false) {
@@ -149,11 +152,14 @@ func (m *Machine) await(w int, seen uint32) uint32 {
 	return m.start.Load()
 }
 
-// walk is worker w's part of a run.
-func (m *Machine) walk(w int) {
-	for _, steps := range m.schedule[w] {
-		m.wave(steps)
-		m.barrier.wait(&m.backoff)
+// walk is a thread's part of a run: in each wave the shares of some neighbouring workers.
+func (m *Machine) walk(thread int) {
+	first, end := thread*m.workers/m.threads, (thread+1)*m.workers/m.threads
+	for wave := range m.schedule[first] {
+		for _, waves := range m.schedule[first:end] {
+			m.wave(waves[wave])
+		}
+		m.barrier.wait()
 	}
 }
 

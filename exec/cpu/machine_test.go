@@ -3,6 +3,7 @@ package cpu
 import (
 	"errors"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -32,10 +33,13 @@ func relay(workers, waves int, wrong *atomic.Int64) Schedule {
 }
 
 func TestWaves(t *testing.T) {
-	for _, workers := range []int{1, 2, 3, 5} {
+	for _, workers := range []int{1, 2, 3, 5, 64} {
 		m := New(workers)
 		if m.Workers() != workers {
 			t.Errorf("%d workers, expected %d", m.Workers(), workers)
+		}
+		if most := runtime.GOMAXPROCS(0); m.threads > most {
+			t.Errorf("%d workers have %d threads, expected at most %d: a processor for each", workers, m.threads, most)
 		}
 		var wrong atomic.Int64
 		s := relay(workers, 40, &wrong)
@@ -65,6 +69,32 @@ func TestRunAgainAfterPause(t *testing.T) {
 			t.Errorf("run %d: sum %d, expected %d", i, sum.Load(), want)
 		}
 		time.Sleep(20 * time.Millisecond) // long enough to park
+	}
+}
+
+// TestShares sees that each worker's share of each wave is done once, in order, by threads that do
+// several.
+func TestShares(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
+	for _, workers := range []int{1, 2, 3, 4, 7, 8} {
+		const waves = 5
+		m := New(workers)
+		done := make([][]int, workers)
+		s := make(Schedule, workers)
+		for w := range s {
+			for i := range waves {
+				s[w] = append(s[w], []kernel.Func{func(*kernel.Run) { done[w] = append(done[w], i) }})
+			}
+		}
+		if err := m.Run(s, kernel.Run{T: 1}); err != nil {
+			t.Fatal(err)
+		}
+		m.Close()
+		for w, got := range done {
+			if !slices.Equal(got, []int{0, 1, 2, 3, 4}) {
+				t.Errorf("worker %d of %d did waves %v, expected each of %d once", w, workers, got, waves)
+			}
+		}
 	}
 }
 
