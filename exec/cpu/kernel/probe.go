@@ -52,7 +52,11 @@ var portableProbes = []Probe{
 // probeRounds is how often a probe does what it does, so that a call takes some 20 µs.
 const probeRounds = 4 << 10
 
+// These are not inlined: where nobody looks at the result, nothing would be computed.
+
 // readWords returns the exclusive or of the 64-bit words of data, in four streams.
+//
+//go:noinline
 func readWords(data []byte) uint64 {
 	n := len(data) / ProbeUnit * (ProbeUnit / 4)
 	a, b, c, d := data[:n], data[n:][:n], data[2*n:][:n], data[3*n:][:n]
@@ -68,6 +72,8 @@ func readWords(data []byte) uint64 {
 
 // multiplyFloats returns the sum of the products of q with 8·n of the elements of x, again and again
 // from the first: rounded, then added, as all products in float32 are written here.
+//
+//go:noinline
 func multiplyFloats(n int, x *[8][8]float32, q float32) float32 {
 	var s0, s1, s2, s3, s4, s5, s6, s7 float32
 	for i := range n {
@@ -86,6 +92,8 @@ func multiplyFloats(n int, x *[8][8]float32, q float32) float32 {
 
 // multiplyLanes is multiplyFloats for 4·n words with an integer in each half, as in the integer
 // kernels: two products in one multiplication.
+//
+//go:noinline
 func multiplyLanes(n int, x *[8][4]int64, q int64) int64 {
 	var s0, s1, s2, s3 int64
 	for i := range n {
