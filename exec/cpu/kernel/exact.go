@@ -4,8 +4,8 @@ import "pesti/gguf/quant"
 
 // exactTile returns the tile kernel that dequantises four weight rows at a time and multiplies
 // in float32.
-func exactTile(info *quant.Info) func(y *tile, w []byte, n int, x *activation) {
-	return func(y *tile, w []byte, n int, x *activation) {
+func exactTile(info *quant.Info) func(y []float32, w []byte, n int, x *activation) {
+	return func(y []float32, w []byte, n int, x *activation) {
 		k := x.k
 		rowBytes := k / info.BlockLen * info.BlockBytes
 		for i := 0; i < n; i += 4 {
@@ -22,7 +22,7 @@ func exactTile(info *quant.Info) func(y *tile, w []byte, n int, x *activation) {
 			for m := range x.m {
 				var p [4]float32
 				p[0], p[1], p[2], p[3] = dot4(x.rows[m*k:(m+1)*k], row[0], row[1], row[2], row[3])
-				copy(y[m*tileRows+i:][:rows], p[:])
+				copy(y[m*x.width+i:][:rows], p[:])
 			}
 		}
 	}

@@ -98,6 +98,16 @@ func (c *call) putWeight(rng *rand.Rand, role, matmul string, t quant.Type, elem
 	return values
 }
 
+// pack puts the weight of a role, n rows of k elements, into the layout that its kernel wants.
+func (c *call) pack(role string, mm Matmul, n, k int) {
+	if l, ok := LookupLayout(mm.Layout, mm.Type); ok {
+		file := c.mem[role].data()
+		m := c.add(role, mm.Type.String(), l.Size(n, k))
+		l.Pack(m.data(), file, n, k, 0, l.Panels(n))
+		c.ops[role] = Operand{Format: mm.Type.String(), Kernel: mm.Name, Layout: mm.Layout, Data: m.data()}
+	}
+}
+
 func (c *call) bind(t testing.TB, worker, workers int) Func {
 	t.Helper()
 	f, err := Bind(&Binding{Step: &c.step, Operands: c.ops, Scratch: newMemory(c.scratch).data(),
@@ -188,10 +198,11 @@ func newGroup(t testing.TB, rng *rand.Rand, mm Matmul, m, k int, ns []int) *call
 		params = append(params, plan.Param{Name: fmt.Sprint("n", i), Value: int64(n)})
 	}
 	c := newCall("matmul_group", "T", "rows", 16, params...)
-	c.scratch = 16*k + 4352
+	c.scratch = 44*k + 4352
 	c.putActivations(rng, mm.Act, m, k)
 	for i, n := range ns {
 		c.putWeight(rng, fmt.Sprint("w", i), mm.Name, mm.Type, n*k)
+		c.pack(fmt.Sprint("w", i), mm, n, k)
 		c.put(fmt.Sprint("out", i), make([]float32, m*n))
 	}
 	return c

@@ -8,9 +8,9 @@ const span = 256
 
 // laneTile returns the tile kernel that multiplies unpacked integers. Sums within a block are
 // exact; blocks are added in order in float32.
-func laneTile(t *laneType) func(y *tile, w []byte, n int, x *activation) {
+func laneTile(t *laneType) func(y []float32, w []byte, n int, x *activation) {
 	info, _ := quant.Lookup(t.typ)
-	return func(y *tile, w []byte, n int, x *activation) {
+	return func(y []float32, w []byte, n int, x *activation) {
 		l, blocks := x.lanes, x.k/32
 		rowBytes := x.k / info.BlockLen * info.BlockBytes
 		spanBytes := span / info.BlockLen * info.BlockBytes
@@ -25,11 +25,11 @@ func laneTile(t *laneType) func(y *tile, w []byte, n int, x *activation) {
 				r0, r1 = r0[to:], r1[to:]
 				for m := range x.m {
 					q := x.q[m*blocks+at:][:min(span/32, blocks-at)]
-					acc[0][m], acc[1][m] = t.add(acc[0][m], acc[1][m], l, q, x.scale[m][at:], x.sum[m][2*at:])
+					acc[0][m], acc[1][m] = t.add(acc[0][m], acc[1][m], l, q)
 				}
 			}
 			for m := range x.m {
-				out := y[m*tileRows+i : (m+1)*tileRows]
+				out := y[m*x.width+i:]
 				out[0] = acc[0][m]
 				if i+1 < n {
 					out[1] = acc[1][m]
@@ -39,44 +39,45 @@ func laneTile(t *laneType) func(y *tile, w []byte, n int, x *activation) {
 	}
 }
 
-// add adds to a0 and a1 the products of a span with the activations scale/128 · q.
-func (t *laneType) add(a0, a1 float32, l *lanes, q [][32]int16, scale []float32, sum []int32) (float32, float32) {
+// add adds to a0 and a1 the products of a span with activations.
+func (t *laneType) add(a0, a1 float32, l *lanes, q []qblock) (float32, float32) {
 	// All integers first: the products are calls, across which nothing stays in registers.
 	var p [2 * span / 32]int64
 	switch t.block {
 	case narrow32:
 		for b := range q {
-			p[b] = dotNarrow(&l.u[b], &q[b])
+			p[b] = dotNarrow(&l.u[b], &q[b].q)
 		}
 	case wide32:
 		for b := range q {
-			p[b] = dotWide(&l.u[b], &q[b])
+			p[b] = dotWide(&l.u[b], &q[b].q)
 		}
 	case narrow16:
 		for b := range q {
-			u, q := &l.u[b], &q[b]
+			u, q := &l.u[b], &q[b].q
 			p[2*b] = dotNarrow16((*[4]uint64)(u[:4]), (*[16]int16)(q[:16]))
 			p[2*b+1] = dotNarrow16((*[4]uint64)(u[4:]), (*[16]int16)(q[16:]))
 		}
-		for b, total := range sum[:2*len(q)] {
+		for b := range 2 * len(q) {
+			x := &q[b/2]
+			total := x.half
+			if b%2 == 1 {
+				total = x.sum - x.half
+			}
 			p0, p1 := halves(p[b])
-			s := scale[b/2] * (1.0 / 128)
-			a0 += float32(float32(p0-t.zero*total) * float32(l.d[0][b]*s))
-			a1 += float32(float32(p1-t.zero*total) * float32(l.d[1][b]*s))
+			a0 += float32(float32(p0-t.zero*total) * float32(l.d[0][b]*x.scale))
+			a1 += float32(float32(p1-t.zero*total) * float32(l.d[1][b]*x.scale))
 		}
 		return a0, a1
 	}
-	sum = sum[:2*len(q)]
-	for b, s := range scale[:len(q)] {
-		s *= 1.0 / 128
+	for b := range q {
+		x := &q[b]
 		p0, p1 := halves(p[b])
-		total := sum[2*b] + sum[2*b+1]
-		a0 += float32(float32(p0-t.zero*total) * float32(l.d[0][b]*s))
-		a1 += float32(float32(p1-t.zero*total) * float32(l.d[1][b]*s))
+		a0 += float32(float32(p0-t.zero*x.sum) * float32(l.d[0][b]*x.scale))
+		a1 += float32(float32(p1-t.zero*x.sum) * float32(l.d[1][b]*x.scale))
 		if t.min {
-			f := float32(float32(total) * s)
-			a0 += float32(f * l.m[0][b])
-			a1 += float32(f * l.m[1][b])
+			a0 += float32(x.offset * l.m[0][b])
+			a1 += float32(x.offset * l.m[1][b])
 		}
 	}
 	return a0, a1
@@ -105,13 +106,13 @@ const (
 	byte1 = byte0 << 8
 )
 
-// narrow adds the products of four elements. Every second byte is multiplied where it stands, so
+// narrow adds the products of four elements, whose q lie in the order 0, 2, 1, 3. Every second byte is multiplied where it stands, so
 // that b grows by 256 times the product.
 func narrow(a, b int64, u uint64, q *[4]int16) (int64, int64) {
 	a += int64(u&byte0) * int64(q[0])
-	b += int64(u&byte1) * int64(q[1])
+	b += int64(u&byte1) * int64(q[2])
 	u >>= 16
-	a += int64(u&byte0) * int64(q[2])
+	a += int64(u&byte0) * int64(q[1])
 	b += int64(u&byte1) * int64(q[3])
 	return a, b
 }
@@ -138,11 +139,11 @@ func dotNarrow(u *[8]uint64, q *[32]int16) int64 {
 	return a + b>>8
 }
 
-// wide adds the products of four elements.
+// wide adds the products of four elements, whose q lie in the order 0, 2, 1, 3.
 func wide(a int64, u uint64, q *[4]int16) int64 {
 	a += int64(u&byte0) * int64(q[0])
-	a += int64(u>>8&byte0) * int64(q[1])
-	a += int64(u>>16&byte0) * int64(q[2])
+	a += int64(u>>8&byte0) * int64(q[2])
+	a += int64(u>>16&byte0) * int64(q[1])
 	a += int64(u>>24&byte0) * int64(q[3])
 	return a
 }

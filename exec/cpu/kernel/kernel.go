@@ -163,5 +163,6 @@ type Binding struct {
 type Operand struct {
 	Format string // element format; for a weight the lower-case name of its type
 	Kernel string // for a weight of a matmul, the name of its matmul kernel
+	Layout string // of a weight, a name of Layouts, or "" where it lies as in the file
 	Data   []byte // aligned to its element's size
 }

@@ -8,33 +8,37 @@ import (
 	"pesti/gguf/quant"
 )
 
-// A Matmul is a kernel for the weights of a matmul step, for one weight type and one format of
-// activations. It computes tiles; what is done with a tile (bias, residual, gate) is the step's.
+// A Matmul is a kernel for the weights of a matmul step, for one weight type in one layout and one
+// format of activations. It computes tiles; what is done with a tile (bias, residual, gate) is the
+// step's.
 type Matmul struct {
-	Name string // "gemv.q5_0.q8x2", "gemm.q5_0.q8x2"
-	ISA  string
-	Type quant.Type
-	Act  string // format of the activations: "f32", "q8x2"
+	Name   string // "gemv.q5_0.q8x2", "gemm.q5_0.r16.q8x2"
+	ISA    string
+	Type   quant.Type
+	Layout string // of the weights: "" as in the file, or a name of Layouts
+	Act    string // format of the activations: "f32", "q8x2"
 
-	// tile sets y[m*tileRows+i], for i < n ≤ tileRows, to the product of weight row i of w
-	// with the m-th of the loaded activation rows.
-	tile func(y *tile, w []byte, n int, x *activation)
+	// tile sets y[m*x.width+i], for i < n ≤ x.width, to the product of weight row i of w with the
+	// m-th of the loaded activation rows. In a layout of panels w is whole panels.
+	tile func(y []float32, w []byte, n int, x *activation)
 }
 
 // Matmuls returns the matmul kernels.
 func Matmuls() []Matmul { return slices.Clone(matmuls) }
 
 // A type is in the table with float32 activations if quant can dequantise it, and with q8x2 if
-// there is an integer kernel for it. gemv kernels are for steps of few tokens, gemm kernels for
-// many; in portable Go they are the same functions.
+// there is an integer kernel for it; what has a layout is there once more for each. gemv kernels
+// are for steps of few tokens, gemm kernels for many; in portable Go they are the same functions.
 var matmuls = portableMatmuls()
 
 func portableMatmuls() []Matmul {
 	var all []Matmul
-	add := func(t quant.Type, act string, f func(*tile, []byte, int, *activation)) {
-		for _, shape := range []string{"gemv", "gemm"} {
-			name := shape + "." + strings.ToLower(t.String()) + "." + act
-			all = append(all, Matmul{name, "portable", t, act, f})
+	add := func(t quant.Type, act string, f func([]float32, []byte, int, *activation)) {
+		all = append(all, both("portable", t, "", act, f)...)
+		for i := range layouts {
+			if l := &layouts[i]; l.Type == t {
+				all = append(all, both("portable", t, l.Name, act, l.tile(f))...)
+			}
 		}
 	}
 	for t := quant.Type(0); ; t++ {
@@ -52,42 +56,53 @@ func portableMatmuls() []Matmul {
 	return all
 }
 
-// tileRows and tileTokens bound a tile: 16 rows are the unit by which rows are shared.
+// both returns the rows of a tile kernel that serves steps of few tokens and of many.
+func both(isa string, t quant.Type, layout, act string, f func([]float32, []byte, int, *activation)) []Matmul {
+	name := "." + strings.ToLower(t.String()) + "."
+	if layout != "" {
+		name += layout + "."
+	}
+	return []Matmul{{"gemv" + name + act, isa, t, layout, act, f}, {"gemm" + name + act, isa, t, layout, act, f}}
+}
+
+// A tile holds products of weight rows (the fast index) and tokens: of 16 rows and 16 tokens, or
+// of more rows where there are fewer tokens. Rows are shared and packed by 16.
 const (
-	tileRows   = 16
-	tileTokens = 16
+	tileRows     = 16
+	tileTokens   = 16
+	tileProducts = tileRows * tileTokens
 )
 
-// A tile holds products of up to tileRows weight rows (the fast index) and tileTokens tokens.
-type tile [tileRows * tileTokens]float32
+type tile [tileProducts]float32
 
 // An activation is a block of activation rows, prepared for a tile kernel.
 type activation struct {
-	k    int
-	step int // rows in a full block
-	m    int // rows in this block
+	k     int
+	m     int // rows in this block, at most tileTokens
+	width int // weight rows in a tile, a multiple of tileRows
 
 	x    []float32 // f32: all rows of the operand
 	rows []float32 // f32: the rows of this block
 	w    []float32 // f32: room for 4 dequantised weight rows
 
-	planes q8x2                  // q8x2: all rows of the operand
-	q      [][32]int16           // q8x2: 128·hi + lo of the rows of this block
-	scale  [tileTokens][]float32 // q8x2: per row, one for 32 elements
-	sum    [tileTokens][]int32   // q8x2: per row, one for 16 elements
-	lanes  *lanes                // q8x2: two unpacked weight rows
+	planes q8x2     // q8x2: all rows of the operand
+	q      []qblock // q8x2: the rows of this block
+	lanes  *lanes   // q8x2: two unpacked weight rows
+
+	file []byte // two weight rows of a layout as in the file
 }
 
-// activation binds the operand x. Both formats take 16 bytes of scratch for each element of a
-// row: 4 weight rows in float32, or 8 activation rows in int16.
+// activation binds the operand x. Rows in f32 take 24 bytes of scratch for each element of a
+// row, rows in q8x2 44 and the lanes; a tile takes 1 KiB.
 func (b *binder) activation(rest *[]byte) *activation {
 	a := &activation{k: b.int("k")}
 	switch b.operand("x").Format {
 	case "f32":
-		a.step, a.x, a.w = tileTokens, b.f32("x"), scratch[float32](b, rest, 4*a.k)
+		a.x, a.w = b.f32("x"), scratch[float32](b, rest, 4*a.k)
+		a.file = scratch[byte](b, rest, 8*a.k)
 	case "q8x2":
-		a.step, a.planes = tileTokens/2, b.q8x2("x")
-		a.q, a.lanes = scratch[[32]int16](b, rest, tileTokens/2*(a.k/32)), scratchOne[lanes](b, rest)
+		a.planes, a.q = b.q8x2("x"), scratch[qblock](b, rest, tileTokens*(a.k/32))
+		a.lanes, a.file = scratchOne[lanes](b, rest), scratch[byte](b, rest, 4*a.k)
 	default:
 		b.fail("operand x is %s, expected f32 or q8x2", b.operand("x").Format)
 	}
@@ -96,20 +111,14 @@ func (b *binder) activation(rest *[]byte) *activation {
 
 // load prepares the rows from m0 on, up to a block of them or row end.
 func (a *activation) load(m0, end int) {
-	a.m = min(a.step, end-m0)
+	a.m = min(tileTokens, end-m0)
+	a.width = tileTokens / a.m * tileRows
 	if a.x != nil {
 		a.rows = a.x[m0*a.k : (m0+a.m)*a.k]
 		return
 	}
 	for m := range a.m {
-		hi, lo, scale, sum := a.planes.planes(m0 + m)
-		a.scale[m], a.sum[m] = scale, sum
-		for b := range a.k / 32 {
-			q, hi, lo := &a.q[m*(a.k/32)+b], (*[32]int8)(hi[b*32:]), (*[32]int8)(lo[b*32:])
-			for i := range q {
-				q[i] = int16(hi[i])<<7 + int16(lo[i])
-			}
-		}
+		a.planes.blocks(a.q[m*(a.k/32):][:a.k/32], m0+m)
 	}
 }
 
@@ -117,18 +126,24 @@ func (a *activation) load(m0, end int) {
 type factor struct {
 	data     []byte
 	rowBytes int
-	tile     func(y *tile, w []byte, n int, x *activation)
+	unit     int // rows that lie together: 1, or those of a panel
+	tile     func(y []float32, w []byte, n int, x *activation)
 }
 
 // factor binds the weight of a role to the matmul kernel that the plan names for it.
 func (b *binder) factor(role, act string, k int) factor {
 	data, info := b.weight(role)
-	name := b.operand(role).Kernel
+	name, layout := b.operand(role).Kernel, b.operand(role).Layout
 	var mm *Matmul
 	for i := range matmuls {
 		if m := &matmuls[i]; m.Name == name && slices.Contains(b.isas, m.ISA) {
 			mm = m // later rows are better
 		}
+	}
+	block := info.BlockLen
+	l, packed := LookupLayout(layout, info.Type)
+	if packed {
+		block = l.Block
 	}
 	switch {
 	case mm == nil:
@@ -136,15 +151,23 @@ func (b *binder) factor(role, act string, k int) factor {
 		return factor{}
 	case mm.Type != info.Type || mm.Act != act:
 		b.fail("weight %s is %s with %s activations, but its kernel is %q", role, info.Name, act, name)
-	case k%info.BlockLen != 0:
-		b.fail("k=%d is not a multiple of the %d elements in a block of %s", k, info.BlockLen, info.Name)
+	case mm.Layout != layout:
+		b.fail("weight %s is in layout %q, but its kernel is %q", role, layout, name)
+	case k%block != 0:
+		b.fail("k=%d is not a multiple of the %d elements in a block of %s", k, block, info.Name)
+	case packed && b.Step.Split.By != "one" && b.Step.Split.Unit%panelRows != 0:
+		b.fail("rows are split by %d, but weight %s is in panels of %d", b.Step.Split.Unit, role, panelRows)
 	}
-	return factor{data, k / info.BlockLen * info.BlockBytes, mm.tile}
+	if packed {
+		return factor{data, l.panel(k) / panelRows, panelRows, mm.tile}
+	}
+	return factor{data, k / info.BlockLen * info.BlockBytes, 1, mm.tile}
 }
 
-// rowsOf computes the tile of n rows from row lo on.
-func (f *factor) rowsOf(y *tile, lo, n int, x *activation) {
-	f.tile(y, f.data[lo*f.rowBytes:(lo+n)*f.rowBytes], n, x)
+// rowsOf computes the tile of n rows from row lo on, which begins a panel where there are panels.
+func (f *factor) rowsOf(y []float32, lo, n int, x *activation) {
+	hi := (lo + n + f.unit - 1) / f.unit * f.unit
+	f.tile(y, f.data[lo*f.rowBytes:hi*f.rowBytes], n, x)
 }
 
 // A member is one product of a group: its output, and this worker's share of its rows.
@@ -186,15 +209,15 @@ func bindMatmulGroup(b *binder) Func {
 
 	return func(r *Run) {
 		end := rows(r)
-		for m0 := 0; m0 < end; m0 += x.step {
+		for m0 := 0; m0 < end; m0 += tileTokens {
 			x.load(m0, end)
 			for i := range members {
 				g := &members[i]
-				for lo := g.lo; lo < g.hi; lo += tileRows {
-					n := min(tileRows, g.hi-lo)
-					g.rowsOf(y, lo, n, x)
+				for lo := g.lo; lo < g.hi; lo += x.width {
+					n := min(x.width, g.hi-lo)
+					g.rowsOf(y[:], lo, n, x)
 					for m := range x.m {
-						g.finish(y[m*tileRows:][:n], (m0+m)*g.n+lo, lo)
+						g.finish(y[m*x.width:][:n], (m0+m)*g.n+lo, lo)
 					}
 				}
 			}
@@ -266,14 +289,14 @@ func bindGated(b *binder) Func {
 	return func(r *Run) {
 		end := rows(r)
 		first, last := split.of(n)
-		for m0 := 0; m0 < end; m0 += x.step {
+		for m0 := 0; m0 < end; m0 += tileTokens {
 			x.load(m0, end)
-			for lo := first; lo < last; lo += tileRows {
-				n1 := min(tileRows, last-lo)
-				gate.rowsOf(g, lo, n1, x)
-				up.rowsOf(u, lo, n1, x)
+			for lo := first; lo < last; lo += x.width {
+				n1 := min(x.width, last-lo)
+				gate.rowsOf(g[:], lo, n1, x)
+				up.rowsOf(u[:], lo, n1, x)
 				for m := range x.m {
-					act(y[(m0+m)*n+lo:][:n1], g[m*tileRows:][:n1], u[m*tileRows:][:n1])
+					act(y[(m0+m)*n+lo:][:n1], g[m*x.width:][:n1], u[m*x.width:][:n1])
 				}
 			}
 		}

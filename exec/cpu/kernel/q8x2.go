@@ -38,10 +38,31 @@ func (q q8x2) row(m int) []byte {
 
 func (q q8x2) quantise(m int, x []float32) { ref.QuantiseQ8x2(q.row(m), x) }
 
-// planes returns the parts of row m as views.
-func (q q8x2) planes(m int) (hi, lo []int8, scale []float32, sum []int32) {
+// A qblock is 32 activations scale·q, as products want them.
+type qblock struct {
+	q      [32]int16 // 128·hi + lo; every four elements in the order 0, 2, 1, 3: two even ones meet the even bytes of a word
+	scale  float32   // of q
+	offset float32   // scale·Σq
+	sum    int32     // Σq
+	half   int32     // Σq of the first 16
+}
+
+// blocks prepares row m.
+func (q q8x2) blocks(dst []qblock, m int) {
 	row := q.row(m)
-	hi = unsafe.Slice((*int8)(unsafe.Pointer(unsafe.SliceData(row))), q.n)
-	lo = unsafe.Slice((*int8)(unsafe.Pointer(unsafe.SliceData(row[q.n:]))), q.n)
-	return hi, lo, view[float32](row[2*q.n : 2*q.n+q.n/8]), view[int32](row[2*q.n+q.n/8:])
+	hi := unsafe.Slice((*int8)(unsafe.Pointer(unsafe.SliceData(row))), q.n)
+	lo := unsafe.Slice((*int8)(unsafe.Pointer(unsafe.SliceData(row[q.n:]))), q.n)
+	scale, sum := view[float32](row[2*q.n:2*q.n+q.n/8]), view[int32](row[2*q.n+q.n/8:])
+	for i := range dst {
+		b, hi, lo := &dst[i], (*[32]int8)(hi[32*i:]), (*[32]int8)(lo[32*i:])
+		for j := 0; j < 32; j += 4 {
+			b.q[j] = int16(hi[j])<<7 + int16(lo[j])
+			b.q[j+1] = int16(hi[j+2])<<7 + int16(lo[j+2])
+			b.q[j+2] = int16(hi[j+1])<<7 + int16(lo[j+1])
+			b.q[j+3] = int16(hi[j+3])<<7 + int16(lo[j+3])
+		}
+		b.scale = scale[i] * (1.0 / 128)
+		b.sum, b.half = sum[2*i]+sum[2*i+1], sum[2*i]
+		b.offset = float32(b.sum) * b.scale
+	}
 }

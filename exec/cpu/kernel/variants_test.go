@@ -19,14 +19,14 @@ func TestVariants(t *testing.T) {
 	}})
 	i := slices.IndexFunc(matmuls, func(m Matmul) bool { return m.Name == "gemv.f32.f32" })
 	mm := matmuls[i]
-	mm.ISA, mm.tile = other, func(y *tile, _ []byte, _ int, _ *activation) { y[0] = 7 }
+	mm.ISA, mm.tile = other, func(y []float32, _ []byte, _ int, _ *activation) { y[0] = 7 }
 	matmuls = append(slices.Clone(matmuls), mm)
 
 	row := newCall("copy", "T", "one", 1, intParam("n", 1))
 	row.put("x", []float32{2})
 	row.put("y", []float32{0})
 	product := newCall("matmul_group", "T", "one", 1, intParam("k", 1), intParam("n0", 1))
-	product.scratch = 16 + 4352
+	product.scratch = 44 + 4352
 	product.put("x", []float32{2})
 	w := product.put("w0", []float32{1})
 	product.ops["w0"] = Operand{Format: "f32", Kernel: mm.Name, Data: w.data()}
