@@ -16,6 +16,10 @@ COMPUTING   := ./gguf/... ./ops/... ./exec/... ./lower/...
 # The packages whose tests can write their golden files anew.
 GOLDEN       = $(shell grep -rl --include='*_test.go' 'flag.Bool("update"' . | xargs -r -n1 dirname | sort -u)
 
+# Where `make bench-peers` puts what it measures, and what else it is told, such as -rounds 1.
+BENCH       ?= docs/bench
+BENCH_FLAGS ?=
+
 # The packages with fuzz targets, and how long `make fuzz` gives each target.
 FUZZED       = $(shell grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n1 dirname | sort -u)
 FUZZTIME    ?= 20m
@@ -32,7 +36,7 @@ PEER_BUILD  := -DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DG
 	-DCMAKE_PROJECT_llama.cpp_INCLUDE='$(CURDIR)/conformance/peer/libllama.cmake'
 
 .NOTPARALLEL:
-.PHONY: build check gofmt vet staticcheck cross test test-oracle test-one-processor test-variants test-offline race test-fuzz test-go fuzz bench conformance golden demo graphviz models venv peer
+.PHONY: build check gofmt vet staticcheck cross test test-oracle test-one-processor test-variants test-offline race test-fuzz test-go fuzz bench bench-peers conformance golden demo graphviz models venv peer
 
 build:
 	$(GO) build -o bin/pesti ./cmd/pesti
@@ -118,6 +122,13 @@ bench: build models
 	$(GO) test -run '^$$' -bench . ./exec/...
 	@list=$$($(PESTI_PYTHON) conformance/models.py --list) || exit 1; \
 	for model in $$list; do echo "$$model"; bin/pesti bench "$$model" || exit 1; done
+
+# Where llama.cpp cannot be built, pesti is measured alone.
+bench-peers: build venv models
+	@peer=$$($(PESTI_PYTHON) conformance/peer/build.py) || echo "bench-peers: measures without llama.cpp"; \
+	list=$$($(PESTI_PYTHON) conformance/models.py --list) || exit 1; \
+	$(GO) run ./conformance/benchpeers -pesti bin/pesti -peer "$$peer" -commit "$$(git describe --always --dirty)" \
+		-json $(BENCH).json -svg $(BENCH).svg $(BENCH_FLAGS) $$list
 
 conformance: build venv models
 	$(PESTI_PYTHON) conformance/report.py --write CONFORMANCE.md

@@ -61,17 +61,22 @@ class FetchError(Exception):
     """One line: what was being fetched, what was found, what was expected."""
 
 
-def models_folder():
-    """$PESTI_MODELS, or pesti/models where Go's os.UserCacheDir points."""
-    if folder := os.environ.get("PESTI_MODELS"):
-        return pathlib.Path(folder)
+def cache_folder():
+    """The folder pesti where Go's os.UserCacheDir points."""
     if sys.platform == "win32":
         cache = pathlib.Path(os.environ["LocalAppData"])
     elif sys.platform == "darwin":
         cache = pathlib.Path.home() / "Library" / "Caches"
     else:
         cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
-    return cache / "pesti" / "models"
+    return cache / "pesti"
+
+
+def models_folder():
+    """$PESTI_MODELS, or models in the cache folder."""
+    if folder := os.environ.get("PESTI_MODELS"):
+        return pathlib.Path(folder)
+    return cache_folder() / "models"
 
 
 def copy(source, target, digest):

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+)
+
+// A report is what was measured, and where, as JSON has it.
+type report struct {
+	Machine machine       `json:"machine"`
+	Begun   time.Time     `json:"begun"`
+	Ended   time.Time     `json:"ended"`
+	Load    load          `json:"load"`
+	Threads int           `json:"threads"`
+	Rounds  int           `json:"rounds"`
+	Ours    program       `json:"ours"`
+	Theirs  *program      `json:"theirs,omitempty"` // nil where there was none
+	Models  []modelReport `json:"models"`
+}
+
+// A program is one that was measured.
+type program struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+}
+
+// A modelReport is all that was measured on one model.
+type modelReport struct {
+	File  string     `json:"file"`
+	Size  int64      `json:"size"`  // bytes of the file
+	Needs int64      `json:"needs"` // bytes of our caches and arena, for the longest context measured
+	Tests []measured `json:"tests"`
+	Start turns      `json:"start"` // seconds from the start of a process to its end behind the first token
+}
+
+// A test is what one process is asked to do: evaluate a prompt, or generate behind a context.
+type test struct {
+	NPrompt int `json:"n_prompt"`
+	NGen    int `json:"n_gen"`
+	NDepth  int `json:"n_depth"`
+}
+
+func (t test) String() string {
+	name := fmt.Sprintf("pp%d", t.NPrompt)
+	if t.NGen > 0 {
+		name = fmt.Sprintf("tg%d", t.NGen)
+	}
+	if t.NDepth > 0 {
+		name += fmt.Sprintf(" @ d%d", t.NDepth)
+	}
+	return name
+}
+
+// measured is one test, in tokens per second.
+type measured struct {
+	test
+	turns
+}
+
+// turns are the measurements of both programs, in the order in which they were made.
+type turns struct {
+	Ours   samples `json:"ours"`
+	Theirs samples `json:"theirs"`
+}
+
+// ratio returns the ratio of the medians, ours by theirs, 0 where one was not measured.
+func (t *turns) ratio() float64 {
+	ours, theirs := t.Ours.median(), t.Theirs.median()
+	if ours == 0 || theirs == 0 {
+		return 0
+	}
+	return ours / theirs
+}
+
+// samples are measurements of one program.
+type samples struct {
+	Values []float64 `json:"values"`
+	Peak   int64     `json:"peak"` // most bytes that a process had resident, 0 where the system does not tell
+}
+
+// add adds what one process measured.
+func (s *samples) add(values []float64, peak int64) {
+	s.Values = append(s.Values, values...)
+	s.Peak = max(s.Peak, peak)
+}
+
+// median returns the median, 0 of nothing.
+func (s *samples) median() float64 {
+	x := slices.Sorted(slices.Values(s.Values))
+	n := len(x)
+	switch {
+	case n == 0:
+		return 0
+	case n%2 == 0:
+		return (x[n/2-1] + x[n/2]) / 2
+	default:
+		return x[n/2]
+	}
+}
+
+// find returns a test of the model, nil if it was not measured.
+func (m *modelReport) find(t test) *measured {
+	i := slices.IndexFunc(m.Tests, func(x measured) bool { return x.test == t })
+	if i < 0 {
+		return nil
+	}
+	return &m.Tests[i]
+}
+
+// peaks returns the most that a process of each program had resident in any test.
+func (m *modelReport) peaks() (ours, theirs int64) {
+	ours, theirs = m.Start.Ours.Peak, m.Start.Theirs.Peak
+	for _, t := range m.Tests {
+		ours, theirs = max(ours, t.Ours.Peak), max(theirs, t.Theirs.Peak)
+	}
+	return ours, theirs
+}
+
+// decoding returns the tests that generate, by depth.
+func (m *modelReport) decoding() []measured {
+	var list []measured
+	for _, t := range m.Tests {
+		if t.NGen > 0 {
+			list = append(list, t)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b measured) int { return cmp.Compare(a.NDepth, b.NDepth) })
+	return list
+}
+
+func readReport(path string) (*report, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	r := &report{}
+	if err := json.Unmarshal(text, r); err != nil {
+		return nil, fmt.Errorf("%s: expected what -json wrote: %w", path, err)
+	}
+	if len(r.Models) == 0 {
+		return nil, fmt.Errorf("%s: found no models, expected what -json wrote", path)
+	}
+	return r, nil
+}

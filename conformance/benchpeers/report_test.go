@@ -1,0 +1,111 @@
+package main
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// The tables and the picture of a report that was made up for all cases: targets reached and not, a
+// model without any, a program that was not there.
+func TestGolden(t *testing.T) {
+	r, err := readReport(filepath.Join("testdata", "report.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, got := range map[string][]byte{"tables.md": []byte(tables(r)), "picture.svg": picture(r)} {
+		path := filepath.Join("testdata", name)
+		if *update {
+			if err := os.WriteFile(path, got, 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s is not as it was; run go test -update and read the difference", path)
+		}
+	}
+}
+
+// A report of nothing measured, as an interrupt or flags may leave it, is still XML.
+func TestPictureIsXML(t *testing.T) {
+	full, err := readReport(filepath.Join("testdata", "report.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []*report{full, {}, {Models: []modelReport{{File: "<&>.gguf"}}}} {
+		d := xml.NewDecoder(bytes.NewReader(picture(r)))
+		for {
+			if _, err := d.Token(); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if bytes.Contains(picture(r), []byte("NaN")) || bytes.Contains(picture(r), []byte("Inf")) {
+			t.Error("a picture has NaN or Inf among its coordinates")
+		}
+	}
+}
+
+func TestMedian(t *testing.T) {
+	for _, c := range []struct {
+		values []float64
+		want   float64
+	}{{nil, 0}, {[]float64{3}, 3}, {[]float64{9, 1}, 5}, {[]float64{7, 1, 2}, 2}, {[]float64{4, 1, 3, 2}, 2.5}} {
+		before := slices.Clone(c.values)
+		if got := (&samples{Values: c.values}).median(); got != c.want || !slices.Equal(c.values, before) {
+			t.Errorf("the median of %v is %v, want %v", before, got, c.want)
+		}
+	}
+}
+
+func TestVerdict(t *testing.T) {
+	for _, c := range []struct {
+		target
+		ratio float64
+		want  string
+	}{
+		{target{1.3, 1.7}, 1.29, "**below**"}, {target{1.3, 1.7}, 1.3, "must"}, {target{1.3, 1.7}, 1.7, "aim"},
+		{target{2, 0}, 2, "ok"}, {target{2, 0}, 1.99, "**below**"}, {target{}, 5, "-"}, {target{1.3, 1.7}, 0, "-"},
+	} {
+		if got := c.verdict(c.ratio); got != c.want {
+			t.Errorf("%v of %v is %q, want %q", c.ratio, c.target, got, c.want)
+		}
+	}
+}
+
+func TestScale(t *testing.T) {
+	for _, c := range []struct{ x, step, most float64 }{
+		{0, 0.2, 1}, {1, 0.2, 1}, {5, 1, 5}, {5.1, 2, 6}, {40, 10, 40}, {131, 50, 150}, {745, 200, 800}, {1e4, 2000, 1e4},
+	} {
+		s := newScale(c.x, 100)
+		if d := s.step/c.step - 1; d > 1e-9 || d < -1e-9 || s.most < c.x || s.most/c.most > 1+1e-9 || s.most/c.most < 1-1e-9 {
+			t.Errorf("up to %v: steps of %v to %v, want %v to %v", c.x, s.step, s.most, c.step, c.most)
+		}
+	}
+}
+
+func TestParseStat(t *testing.T) {
+	got, ok := parseStat([]byte("cpu  100 20 300 9000 50 6 7 8 11 12\ncpu0 1 1 1 1 1 1 1 1 1 1\n"))
+	if want := 4410 * time.Millisecond; !ok || got != want {
+		t.Errorf("busy for %v, %t, want %v", got, ok, want)
+	}
+	for _, text := range []string{"", "cpu 1 2 3\n", "cpu 1 2 3 4 5 6 7 x\n", "intr 1 2 3 4 5 6 7 8\n"} {
+		if _, ok := parseStat([]byte(text)); ok {
+			t.Errorf("%q is taken for times", text)
+		}
+	}
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// tables returns the report as Markdown: the targets by model, every test, and start and memory.
+func tables(r *report) string {
+	parts := []string{strings.Join(circumstances(r), "\n") + "\n"}
+	for _, table := range []func(*report) [][]string{headline, everything, startAndMemory} {
+		parts = append(parts, markdown(table(r)))
+	}
+	return strings.Join(parts, "\n")
+}
+
+// circumstances says what was measured, where and when, in lines.
+func circumstances(r *report) []string {
+	against := ", llama.cpp was not there to compare with"
+	if r.Theirs != nil {
+		against = fmt.Sprintf(" and %s (%s)", r.Theirs.Name, r.Theirs.Version)
+	}
+	governor := ""
+	if r.Machine.Governor != "" {
+		governor = ", governor " + r.Machine.Governor
+	}
+	return []string{
+		fmt.Sprintf("%s%s.", r.Ours.Version, against),
+		fmt.Sprintf("%s, %d processors%s, %s; %d threads, %d rounds by turns, medians, %s.",
+			r.Machine.Processor, r.Machine.CPUs, governor, r.Machine.System, r.Threads, r.Rounds, r.Begun.Format("2006-01-02")),
+		loadLine(&r.Load),
+	}
+}
+
+// loadLine says how busy the machine was besides.
+func loadLine(l *load) string {
+	switch busy, known := l.busy(); {
+	case !known:
+		return "How busy the machine was besides is not known."
+	case busy:
+		return fmt.Sprintf("**The machine was busy**: other programs took %.2f processors on average (load %s at the beginning, %s at the end).", *l.Others, l.Begin, l.End)
+	default:
+		return fmt.Sprintf("Other programs took %.2f processors on average (load %s at the beginning, %s at the end).", *l.Others, l.Begin, l.End)
+	}
+}
+
+// headline is the table of targets by model.
+func headline(r *report) [][]string {
+	rows := [][]string{{"model", "decode tg128: ratio", "must · aim", "", "prefill pp512: ratio", "must · aim", ""}}
+	for i := range r.Models {
+		m := &r.Models[i]
+		row := []string{lookup(m.File).label}
+		for _, t := range []test{decodeTest, prefillTest} {
+			want, ratio := targetOf(m, t), ratioOf(m, t)
+			row = append(row, ratioText(ratio), targetText(want), want.verdict(ratio))
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// everything is the table of tests.
+func everything(r *report) [][]string {
+	rows := [][]string{{"model", "test", "pesti, tok/s", "llama.cpp, tok/s", "ratio", "must · aim", ""}}
+	for i := range r.Models {
+		m := &r.Models[i]
+		for j := range m.Tests {
+			t := &m.Tests[j]
+			want := targetOf(m, t.test)
+			rows = append(rows, []string{lookup(m.File).label, t.String(), speedText(t.Ours.median()), speedText(t.Theirs.median()),
+				ratioText(t.ratio()), targetText(want), want.verdict(t.ratio())})
+		}
+	}
+	return rows
+}
+
+// startAndMemory is the table of what is the better the less it is.
+func startAndMemory(r *report) [][]string {
+	rows := [][]string{{"model", "start to first token, pesti, s", "llama.cpp, s", "ratio", "at most", "",
+		"peak resident, pesti, MiB", "llama.cpp, MiB", "file + KV + arena + 64, MiB", ""}}
+	for i := range r.Models {
+		m := &r.Models[i]
+		ours, theirs := m.peaks()
+		bound := m.Size + m.Needs + spareMemory
+		ratio := m.Start.ratio()
+		rows = append(rows, []string{lookup(m.File).label,
+			secondsText(m.Start.Ours.median()), secondsText(m.Start.Theirs.median()), ratioText(ratio), fmt.Sprint(startRatio), atMost(ratio, startRatio),
+			mibText(ours), mibText(theirs), mibText(bound), atMost(float64(ours), float64(bound))})
+	}
+	return rows
+}
+
+// atMost says whether x, unless it was not measured, is within its bound.
+func atMost(x, bound float64) string {
+	switch {
+	case x == 0:
+		return "-"
+	case x > bound:
+		return "**above**"
+	default:
+		return "ok"
+	}
+}
+
+// Numbers as tables have them; what was not measured is a dash.
+
+func speedText(x float64) string { return orDash(x, "%.1f") }
+
+func secondsText(x float64) string { return orDash(x, "%.2f") }
+
+func ratioText(x float64) string { return orDash(x, "%.2f") }
+
+func mibText(bytes int64) string { return orDash(float64(bytes)/(1<<20), "%.0f") }
+
+func orDash(x float64, format string) string {
+	if x == 0 {
+		return "-"
+	}
+	return fmt.Sprintf(format, x)
+}
+
+func targetText(t target) string {
+	switch {
+	case t.must == 0:
+		return "-"
+	case t.aim == 0:
+		return fmt.Sprintf("%.3g", t.must)
+	default:
+		return fmt.Sprintf("%g · %g", t.must, t.aim)
+	}
+}
+
+// markdown lays out rows, of which the first is the head.
+func markdown(rows [][]string) string {
+	var b strings.Builder
+	for i, row := range rows {
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
+		if i == 0 {
+			b.WriteString(strings.Repeat("|---", len(row)) + "|\n")
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,89 @@
+package main
+
+import "strings"
+
+// A target is what a number must reach, and what it should. 0 is none.
+type target struct{ must, aim float64 }
+
+// A known model has a label, its name and its type, and targets for the ratio of our speed to llama.cpp's.
+type known struct {
+	file, label     string
+	decode, prefill target // of the tests below
+}
+
+var models = []known{
+	{"smollm2-135m-instruct-q4_1.gguf", "SmolLM2-135M Q4_1", target{1.3, 1.7}, target{2.5, 5}},
+	{"qwen2.5-coder-0.5b-instruct-q4_k_m.gguf", "Qwen2.5-0.5B Q4_K_M", target{1.9, 2.4}, target{5, 10}},
+	{"gemma-3-270m-q4_k_m.gguf", "gemma-3-270m Q4_K_M", target{1.5, 1.8}, target{3.5, 8}},
+}
+
+// The tests that models have targets for.
+var (
+	decodeTest  = test{NGen: 128}
+	prefillTest = test{NPrompt: 512}
+)
+
+// What holds for every model.
+var (
+	shortTest  = test{NPrompt: 32} // a short turn
+	shortRatio = 2.0
+
+	longDecode  = test{NGen: 128, NDepth: 4096} // no worse a ratio than decodeTest
+	longPrefill = test{NPrompt: 4096}           // no worse a ratio than prefillTest
+
+	startRatio = 0.5 // our time by theirs, at most
+
+	spareMemory = int64(64 << 20) // what our peak may have above the file, the caches and the arena
+)
+
+// lookup returns what is known of a model: of others a label.
+func lookup(file string) known {
+	for _, k := range models {
+		if k.file == file {
+			return k
+		}
+	}
+	return known{file: file, label: strings.TrimSuffix(file, ".gguf")}
+}
+
+// targetOf returns the target of a test's ratio.
+func targetOf(m *modelReport, t test) target {
+	k := lookup(m.File)
+	switch t {
+	case decodeTest:
+		return k.decode
+	case prefillTest:
+		return k.prefill
+	case shortTest:
+		return target{must: shortRatio}
+	case longDecode:
+		return target{must: ratioOf(m, decodeTest)}
+	case longPrefill:
+		return target{must: ratioOf(m, prefillTest)}
+	}
+	return target{}
+}
+
+// ratioOf returns the ratio of a test, 0 where it was not measured.
+func ratioOf(m *modelReport, t test) float64 {
+	if found := m.find(t); found != nil {
+		return found.ratio()
+	}
+	return 0
+}
+
+// verdict says how a ratio stands to the target.
+func (t target) verdict(ratio float64) string {
+	switch {
+	case t.must == 0 || ratio == 0:
+		return "-"
+	case ratio < t.must:
+		return "**below**"
+	case t.aim > 0 && ratio < t.aim:
+		return "must"
+	case t.aim > 0:
+		return "aim"
+	default:
+		return "ok"
+	}
+}

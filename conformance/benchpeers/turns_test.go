@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestMain lets the test's own program play the programs that are measured: what it is called tells
+// which, and a file beside it keeps the command lines.
+func TestMain(m *testing.M) {
+	if play, ok := parts[filepath.Base(os.Args[0])]; ok {
+		os.Exit(play(os.Args[1:]))
+	}
+	os.Exit(m.Run())
+}
+
+// parts are what each program does with its arguments.
+var parts = map[string]func([]string) int{
+	"pesti": func(args []string) int {
+		note("pesti", args)
+		switch args[0] {
+		case "version":
+			fmt.Println("pesti v1")
+		case "inspect":
+			room := args[slices.Index(args, "-c")+1]
+			fmt.Printf(`{"plans": [{"precision": "fast", "ctx": 512, "state": 1, "arena": 1}, {"precision": "fast", "ctx": %s, "state": 100, "arena": 20}]}`, room)
+		case "bench":
+			playBench(args, 20)
+		}
+		return 0
+	},
+	"llama-bench": func(args []string) int {
+		note("llama-bench", args)
+		if slices.Contains(args, "broken.gguf") {
+			fmt.Fprintln(os.Stderr, "loading\ncannot load it")
+			return 3
+		}
+		playBench(args, 10)
+		return 0
+	},
+	"llama-completion": func(args []string) int {
+		note("llama-completion", args)
+		return 0
+	},
+}
+
+// playBench prints what bench prints, with a speed that a test can know again.
+func playBench(args []string, speed float64) {
+	t := test{}
+	for flag, to := range map[string]*int{"-p": &t.NPrompt, "-n": &t.NGen, "-d": &t.NDepth} {
+		fmt.Sscan(args[slices.Index(args, flag)+1], to)
+	}
+	json.NewEncoder(os.Stdout).Encode([]any{struct {
+		test
+		Samples []float64 `json:"samples_ts"`
+	}{t, []float64{speed + float64(t.NDepth)}}})
+}
+
+func note(name string, args []string) {
+	f, err := os.OpenFile(filepath.Join(filepath.Dir(os.Args[0]), "notes"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
+	if err != nil {
+		panic(err)
+	}
+	defer f.Close()
+	fmt.Fprintln(f, name, strings.Join(args, " "))
+}
+
+// stage makes a folder in which the programs stand, with a model, and moves there.
+func stage(t *testing.T) {
+	t.Helper()
+	own, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name := range parts {
+		if err := os.Symlink(own, filepath.Join(dir, name)); err != nil {
+			t.Skip(err) // systems without links
+		}
+	}
+	for name, text := range map[string]string{
+		"build.json": `{"package": "p==1", "compilers": ["c 16", "c++ 16"]}`,
+		"m.gguf":     "model", "broken.gguf": "",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(dir)
+}
+
+func measureStaged(args ...string) (*report, string, error) {
+	var out, said strings.Builder
+	err := run(context.Background(), append([]string{"-pesti", "./pesti", "-json", "r.json"}, args...), &out, &said)
+	if err != nil {
+		return nil, out.String(), err
+	}
+	r, err := readReport("r.json")
+	return r, out.String(), err
+}
+
+func TestTurns(t *testing.T) {
+	stage(t)
+	r, out, err := measureStaged("-peer", ".", "-rounds", "2", "-prompts", "512", "-depths", "0,300", "-threads", "3", "m.gguf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("notes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := "pesti run m.gguf -p Once upon a time -n 1 --temp 0 -t 3 -c 4096\n" +
+		"llama-completion -m m.gguf -p Once upon a time -n 1 --temp 0 -t 3 -c 4096 -no-cnv\n"
+	bench := func(flags string) string {
+		return "pesti bench m.gguf --json -r 1 -t 3 -c 4096 " + flags + "\nllama-bench -m m.gguf -o json -r 1 -t 3 " + flags + "\n"
+	}
+	round := strings.Repeat(start, startsPerRound) + bench("-p 512 -n 0 -d 0") + bench("-p 0 -n 128 -d 0") + bench("-p 0 -n 128 -d 300")
+	want := "pesti version\npesti inspect m.gguf --memory --json --precision fast -t 3 -c 4096\n" + start + round + round
+	if string(text) != want {
+		t.Errorf("the turns were\n%swant\n%s", text, want)
+	}
+	m := r.Models[0]
+	if m.File != "m.gguf" || m.Size != 5 || m.Needs != 120 || len(m.Tests) != 3 || r.Threads != 3 {
+		t.Errorf("the report is %+v", r)
+	}
+	for i, base := range []float64{0, 0, 300} {
+		x := m.Tests[i]
+		if !slices.Equal(x.Ours.Values, []float64{20 + base, 20 + base}) || !slices.Equal(x.Theirs.Values, []float64{10 + base, 10 + base}) {
+			t.Errorf("%s: %+v", x.test, x)
+		}
+	}
+	for name, s := range map[string]samples{"ours": m.Start.Ours, "theirs": m.Start.Theirs} {
+		if len(s.Values) != 2*startsPerRound || slices.Min(s.Values) <= 0 {
+			t.Errorf("starts of %s: %+v", name, s)
+		}
+	}
+	if want := "| m | tg128 @ d300 | 320.0 | 310.0 | 1.03 |"; !strings.Contains(out, want) {
+		t.Errorf("it prints\n%swithout %q", out, want)
+	}
+}
+
+func TestWithoutPeer(t *testing.T) {
+	stage(t)
+	r, out, err := measureStaged("-rounds", "1", "-svg", "r.svg", "m.gguf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Theirs != nil || r.Models[0].Tests[0].Theirs.Values != nil || !strings.Contains(out, "llama.cpp was not there") {
+		t.Errorf("it measured %+v and prints\n%s", r, out)
+	}
+	if text, err := os.ReadFile("notes"); err != nil || strings.Contains(string(text), "llama") {
+		t.Errorf("the turns were\n%s%v", text, err)
+	}
+}
+
+func TestMistakes(t *testing.T) {
+	stage(t)
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "found no MODEL"},
+		{[]string{"absent.gguf"}, "absent.gguf"},
+		{[]string{"-pesti", "./absent", "m.gguf"}, "absent"},
+		{[]string{"-peer", "absent", "m.gguf"}, "build.py"},
+		{[]string{"-peer", ".", "broken.gguf"}, "cannot load it"},
+		{[]string{"-rounds", "0", "m.gguf"}, "at least 1"},
+		{[]string{"-prompts", "1,x", "m.gguf"}, `"x"`},
+		{[]string{"-from", "absent.json"}, "absent.json"},
+		{[]string{"-from", "m.gguf"}, "m.gguf: expected what -json wrote"},
+		{[]string{"-from", "build.json"}, "found no models"},
+		{[]string{"-from", "r.json", "m.gguf"}, "expected none"},
+	} {
+		if _, _, err := measureStaged(c.args...); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q: %v, want one line with %q", c.args, err, c.want)
+		}
+	}
+}
+
+func TestParseBench(t *testing.T) {
+	asked := test{NPrompt: 8}
+	for _, c := range []struct {
+		text string
+		ok   bool
+	}{
+		{`[{"n_prompt": 8, "n_gen": 0, "n_depth": 0, "avg_ts": 3, "samples_ts": [1.5]}]`, true},
+		{`[{"n_prompt": 9, "n_gen": 0, "n_depth": 0, "samples_ts": [1.5]}]`, false},
+		{`[{"n_prompt": 8, "n_gen": 0, "n_depth": 0, "samples_ts": []}]`, false},
+		{`[]`, false},
+		{`no JSON`, false},
+	} {
+		got, err := parseBench([]byte(c.text), asked)
+		if (err == nil) != c.ok || c.ok && !slices.Equal(got, []float64{1.5}) {
+			t.Errorf("%s: %v, %v", c.text, got, err)
+		}
+	}
+}
