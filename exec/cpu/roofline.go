@@ -1,0 +1,204 @@
+package cpu
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"pesti/exec/cpu/kernel"
+)
+
+// A Roofline is what the workers of a machine do in a second at most, all together (Williams,
+// Waterman & Patterson, "Roofline", 2009), and what a wave costs them. Each figure is the median
+// of its samples.
+type Roofline struct {
+	Workers   int                `json:"workers"`
+	ReadBytes int                `json:"read_bytes"`   // size of what is read from end to end
+	Read      float64            `json:"bytes_s"`      // bytes of it
+	Near      float64            `json:"near_bytes_s"` // bytes of what stays in each core's own cache
+	MACs      map[string]float64 `json:"macs_s"`       // multiplications with their additions, by probe: "f32", "int16", …
+	Wave      float64            `json:"wave_s"`       // seconds of a wave in which there is nothing to do
+}
+
+// A Prober takes the samples of a Roofline on the workers of a machine, between its runs: with the
+// same threads on the same cores, and memory like that of weights.
+type Prober struct {
+	machine *Machine
+	memory  *Memory
+	probes  []kernel.Probe
+	spans   []probeSpan
+	samples map[string][]float64
+	size    int
+}
+
+// A probeSpan is when one worker began and ended, on a cache line of its own.
+type probeSpan struct {
+	begin, end time.Time
+	done       int
+	_          [64]byte
+}
+
+const (
+	// MaxProbe is the largest buffer that is read: beyond all caches, and as fast as a larger one.
+	MaxProbe = 1 << 30
+	// probeNear is what each worker reads again and again: half of a small core's own cache.
+	probeNear = 128 << 10
+	// probeTime is how long a sample takes at least: long beside the clock and beside starting.
+	probeTime = 2 * time.Millisecond
+
+	probeNearName = "near"
+	probeWave     = "wave"
+)
+
+// NewProber allocates a buffer of size bytes, at most MaxProbe, each worker touching its part first
+// as the one that will read it. The best probes of the instruction sets isas are used. Free gives
+// the buffer back.
+func NewProber(m *Machine, size int, isas []string) (*Prober, error) {
+	unit := kernel.ProbeUnit * m.workers
+	size = (min(max(size, 1), MaxProbe) + unit - 1) / unit * unit
+	memory, err := AllocateHuge(size)
+	if err != nil {
+		return nil, fmt.Errorf("a buffer to read from: %w", err)
+	}
+	p := &Prober{machine: m, memory: memory, probes: kernel.Probes(isas), size: size,
+		spans: make([]probeSpan, m.workers), samples: map[string][]float64{}}
+	err = p.run(func(w int) int {
+		part := p.part(w)
+		for i := range part {
+			part[i] = byte(i) // no page may be the one of zeros
+		}
+		return len(part)
+	})
+	return p, err
+}
+
+// Free gives the buffer back.
+func (p *Prober) Free() error { return p.memory.Free() }
+
+// part is the part of the buffer that worker w reads.
+func (p *Prober) part(w int) []byte {
+	n := p.size / p.machine.workers
+	return p.memory.Data[w*n : (w+1)*n]
+}
+
+// SampleRead takes one sample of reading.
+func (p *Prober) SampleRead() error {
+	return p.sample(kernel.ProbeRead, kernel.ProbeRead, p.part)
+}
+
+// Sample takes one sample of everything.
+func (p *Prober) Sample() error {
+	if err := p.SampleRead(); err != nil {
+		return err
+	}
+	near := min(probeNear, p.size/p.machine.workers)
+	if err := p.sample(probeNearName, kernel.ProbeRead, func(w int) []byte { return p.part(w)[:near] }); err != nil {
+		return err
+	}
+	for _, probe := range p.probes {
+		if probe.Name == kernel.ProbeRead {
+			continue
+		}
+		if err := p.sample(probe.Name, probe.Name, func(int) []byte { return nil }); err != nil {
+			return err
+		}
+	}
+	return p.sampleWaves()
+}
+
+// sample lets every worker repeat a probe on its data for about probeTime and notes what all did in
+// a second under a name. How often is found by the time that it takes alone.
+func (p *Prober) sample(name, probe string, data func(w int) []byte) error {
+	i := slices.IndexFunc(p.probes, func(k kernel.Probe) bool { return k.Name == probe })
+	if i < 0 {
+		return nil
+	}
+	repeat := 1
+	for {
+		err := p.run(func(w int) int {
+			done := 0
+			for range repeat {
+				done += p.probes[i].Run(data(w))
+			}
+			return done
+		})
+		if err != nil {
+			return err
+		}
+		took, done := p.took()
+		if took >= probeTime {
+			p.samples[name] = append(p.samples[name], float64(done)/took.Seconds())
+			return nil
+		}
+		repeat = max(2*repeat, int(float64(repeat)*1.5*float64(probeTime)/float64(max(took, 1000))))
+	}
+}
+
+// run runs f once on every worker, all of them at once.
+func (p *Prober) run(f func(w int) int) error {
+	s := make(Schedule, p.machine.workers)
+	for w := range s {
+		span := &p.spans[w]
+		s[w] = [][]kernel.Func{nil, {func(*kernel.Run) { // the first wave only lets all arrive
+			span.begin = time.Now()
+			span.done = f(w)
+			span.end = time.Now()
+		}}}
+	}
+	return p.machine.Run(s, kernel.Run{})
+}
+
+// took returns how long the last run took from the first worker's beginning to the last one's end,
+// and what they did.
+func (p *Prober) took() (time.Duration, int) {
+	begin, end, done := p.spans[0].begin, p.spans[0].end, 0
+	for i := range p.spans {
+		s := &p.spans[i]
+		if s.begin.Before(begin) {
+			begin = s.begin
+		}
+		if s.end.After(end) {
+			end = s.end
+		}
+		done += s.done
+	}
+	return end.Sub(begin), done
+}
+
+// sampleWaves notes how long a wave takes in which there is nothing to do.
+func (p *Prober) sampleWaves() error {
+	const waves = 1000
+	s := make(Schedule, p.machine.workers)
+	var begin time.Time
+	for w := range s {
+		s[w] = make([][]kernel.Func, waves+1)
+	}
+	s[0][0] = []kernel.Func{func(*kernel.Run) { begin = time.Now() }}
+	if err := p.machine.Run(s, kernel.Run{}); err != nil {
+		return err
+	}
+	p.samples[probeWave] = append(p.samples[probeWave], time.Since(begin).Seconds()/waves)
+	return nil
+}
+
+// Roofline returns the medians of the samples up to now.
+func (p *Prober) Roofline() *Roofline {
+	r := &Roofline{Workers: p.machine.workers, ReadBytes: p.size,
+		Read: median(p.samples[kernel.ProbeRead]), Near: median(p.samples[probeNearName]),
+		MACs: map[string]float64{}, Wave: median(p.samples[probeWave])}
+	for _, probe := range p.probes {
+		if s := p.samples[probe.Name]; probe.Name != kernel.ProbeRead && len(s) > 0 {
+			r.MACs[probe.Name] = median(s)
+		}
+	}
+	return r
+}
+
+// median returns the middle of a sample, 0 of none.
+func median(x []float64) float64 {
+	if len(x) == 0 {
+		return 0
+	}
+	x = slices.Sorted(slices.Values(x))
+	return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
+}
