@@ -43,7 +43,7 @@ func (e *Engine) bind(threads int, sets []string) error {
 	return e.bindIO()
 }
 
-func (e *Engine) bindStep(g *plan.Program, st *plan.Step, weights map[string]kernel.Operand, worker, workers int, sets []string) (kernel.Func, error) {
+func (e *Engine) bindStep(g *plan.Program, st *plan.Step, weights map[string]weight, worker, workers int, sets []string) (kernel.Func, error) {
 	scope := e.plan.Scope(g)
 	b := kernel.Binding{
 		Step: st, Operands: make(map[string]kernel.Operand, len(st.Args)),
@@ -51,9 +51,7 @@ func (e *Engine) bindStep(g *plan.Program, st *plan.Step, weights map[string]ker
 	}
 	for _, a := range st.Args {
 		if a.Weight != "" {
-			o := weights[a.Weight]
-			o.Kernel = a.Kernel
-			b.Operands[a.Role] = o
+			b.Operands[a.Role] = weights[a.Weight].operand(a.Kernel)
 			continue
 		}
 		format, data := e.buffer(g, a.Buffer, worker)
@@ -92,9 +90,26 @@ func param(st *plan.Step, name string) int64 {
 	return 0
 }
 
-// weights returns the plan's weights as operands.
-func (e *Engine) weights() (map[string]kernel.Operand, error) {
-	ops := make(map[string]kernel.Operand, len(e.plan.Weights))
+// A weight is where its elements are: in the file, and where the plan says so in a layout for
+// products.
+type weight struct {
+	file   kernel.Operand
+	packed *packing
+}
+
+// operand returns the weight for a kernel of products, or for anything else where that is "".
+func (w weight) operand(kernelName string) kernel.Operand {
+	o := w.file
+	if kernelName != "" && w.packed != nil {
+		o.Layout, o.Data = w.packed.layout.Name, w.packed.dst
+	}
+	o.Kernel = kernelName
+	return o
+}
+
+// weights returns the plan's weights by name.
+func (e *Engine) weights() (map[string]weight, error) {
+	weights := make(map[string]weight, len(e.plan.Weights))
 	for i := range e.plan.Weights {
 		w := &e.plan.Weights[i]
 		t, _ := e.file.Tensor(w.Name)
@@ -109,9 +124,15 @@ func (e *Engine) weights() (map[string]kernel.Operand, error) {
 				return nil, err
 			}
 		}
-		ops[w.Name] = kernel.Operand{Format: w.Type, Data: data}
+		weights[w.Name] = weight{file: kernel.Operand{Format: w.Type, Data: data}}
 	}
-	return ops, nil
+	for i := range e.packings {
+		name := e.packings[i].tensor.Name
+		w := weights[name]
+		w.packed = &e.packings[i]
+		weights[name] = w
+	}
+	return weights, nil
 }
 
 // checkWeight compares a weight of the plan with the tensor of the file.

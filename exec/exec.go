@@ -43,7 +43,8 @@ type Engine struct {
 	plan    *plan.Plan
 	file    *gguf.File
 	machine *cpu.Machine
-	memory  *cpu.Memory
+	memory  cpu.Memory // arena and buffers
+	packed  cpu.Memory // weights in other layouts
 	poison  bool
 	observe func(Observation)
 
@@ -61,6 +62,7 @@ type Engine struct {
 	sequences              []sequence
 	pages                  pages
 	rings                  []ring
+	packings               []packing
 	step                   int32 // counts steps
 	last                   kernel.Run
 }
@@ -82,7 +84,7 @@ func Open(p *plan.Plan, f *gguf.File, o Options) (*Engine, error) {
 	}
 	sets, err := isa.UpTo(p.Target.ISA)
 	if err != nil {
-		return nil, fmt.Errorf("plan: %w; compile for --isa portable", err)
+		return nil, fmt.Errorf("plan: %w; compile the model again on this machine, with: pesti compile MODEL -o PLAN", err)
 	}
 	if err := CheckModel(p, f); err != nil {
 		return nil, err
@@ -105,25 +107,30 @@ func Open(p *plan.Plan, f *gguf.File, o Options) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{plan: p, file: f, poison: o.Poison, observe: o.Observe, ctx: int(p.Target.Ctx)}
-	if err := e.allocate(); err != nil {
-		return nil, err
+	if err := errors.Join(e.allocate(), e.allocatePacked()); err != nil {
+		return nil, errors.Join(err, e.free())
 	}
 	if o.Profile || o.Trace > 0 {
 		e.profiler = newProfiler(p, threads, o.Trace)
 	}
 	e.sequences = make([]sequence, p.Target.Sequences)
 	if err := e.bind(threads, sets); err != nil {
-		return nil, errors.Join(err, e.memory.Free())
+		return nil, errors.Join(err, e.free())
 	}
 	e.machine = cpu.New(threads)
+	if err := e.pack(); err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
 	return e, nil
 }
 
 // Close ends the workers and gives the memory back. It does not close the file.
 func (e *Engine) Close() error {
 	e.machine.Close()
-	return e.memory.Free()
+	return e.free()
 }
+
+func (e *Engine) free() error { return errors.Join(e.memory.Free(), e.packed.Free()) }
 
 // Plan returns the plan that the engine runs.
 func (e *Engine) Plan() *plan.Plan { return e.plan }
@@ -167,10 +174,11 @@ func (e *Engine) allocate() error {
 	for i := range e.plan.Buffers {
 		at = append(at, place(e.plan.Buffers[i].Size))
 	}
-	var err error
-	if e.memory, err = cpu.Allocate(int(size)); err != nil {
+	memory, err := cpu.Allocate(int(size))
+	if err != nil {
 		return fmt.Errorf("plan: memory: %w", err)
 	}
+	e.memory = *memory
 	part := func(at, n int64) []byte { return e.memory.Data[at : at+n : at+n] }
 	e.arena = part(arena, e.plan.Memory.Arena)
 	for i := range e.plan.Buffers {

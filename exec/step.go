@@ -83,6 +83,11 @@ func (e *Engine) Step(b *Batch) error {
 	if err != nil {
 		e.undo(b)
 	}
+	return e.fault(err)
+}
+
+// fault names the file in the error of a run that found part of it gone.
+func (e *Engine) fault(err error) error {
 	if errors.Is(err, cpu.ErrFault) {
 		return fmt.Errorf("%s: became shorter while it was read; open it again", e.file.Path)
 	}

@@ -1,0 +1,96 @@
+package exec
+
+import (
+	"fmt"
+	"math"
+
+	"pesti/exec/cpu"
+	"pesti/exec/cpu/kernel"
+	"pesti/exec/plan"
+	"pesti/gguf"
+)
+
+// packUnit is about how many bytes of a weight are packed before their pages in the file are given
+// back, so that no model is held twice.
+const packUnit = 1 << 20
+
+// A packing is one weight on its way into the layout that its products read.
+type packing struct {
+	tensor  *gguf.Tensor
+	layout  *kernel.Layout
+	dst     []byte
+	n, k    int
+	rows    int  // of a panel
+	release bool // no step reads it in the file
+}
+
+// allocatePacked lays out the copies of weights in other layouts.
+func (e *Engine) allocatePacked() error {
+	if e.plan.Memory.Packed > math.MaxInt/4 {
+		return fmt.Errorf("plan: needs %d bytes of packed weights: more than there is", e.plan.Memory.Packed)
+	}
+	size, at := 0, make([]int, len(e.plan.Weights))
+	for i := range e.plan.Weights {
+		at[i] = size
+		size += (int(e.plan.Weights[i].Packed) + cpu.Align - 1) / cpu.Align * cpu.Align
+	}
+	if size == 0 {
+		return nil
+	}
+	memory, err := cpu.AllocateHuge(size)
+	if err != nil {
+		return fmt.Errorf("plan: packed weights: %w", err)
+	}
+	e.packed = *memory
+	reads := plan.FileReads(e.plan)
+	for i := range e.plan.Weights {
+		w := &e.plan.Weights[i]
+		if w.Layout == "" {
+			continue
+		}
+		t, _ := e.file.Tensor(w.Name)
+		said, _ := plan.LookupLayout(w.Layout, w.Type) // as Verify has seen
+		layout, ok := kernel.LookupLayout(w.Layout, t.Type)
+		if !ok || int64(layout.Size(int(w.Dims[0]), int(w.Dims[1]))) != w.Packed {
+			return fmt.Errorf("plan: weight %s: no layout %q of %s that takes %d bytes", w.Name, w.Layout, w.Type, w.Packed)
+		}
+		end := at[i] + int(w.Packed)
+		e.packings = append(e.packings, packing{
+			tensor: t, layout: layout, dst: e.packed.Data[at[i]:end:end],
+			n: int(w.Dims[0]), k: int(w.Dims[1]), rows: int(said.Rows), release: !reads[w.Name].Whole,
+		})
+	}
+	return nil
+}
+
+// pack copies the weights, each part by the worker that will read it: so it is near to it where
+// memory belongs to processors.
+func (e *Engine) pack() error {
+	if len(e.packings) == 0 {
+		return nil
+	}
+	workers := e.machine.Workers()
+	s := make(cpu.Schedule, workers)
+	for w := range s {
+		s[w] = [][]kernel.Func{{func(*kernel.Run) {
+			for i := range e.packings {
+				e.packings[i].share(e.file, w, workers)
+			}
+		}}}
+	}
+	return e.fault(e.machine.Run(s, kernel.Run{}))
+}
+
+// share packs a worker's share of the panels.
+func (p *packing) share(f *gguf.File, worker, workers int) {
+	src, panels := f.Bytes(p.tensor), p.layout.Panels(p.n)
+	step := max(packUnit*panels/len(src), 1)
+	last := panels * (worker + 1) / workers
+	for from := panels * worker / workers; from < last; from += step {
+		to := min(from+step, last)
+		p.layout.Pack(p.dst, src, p.n, p.k, from, to)
+		if p.release {
+			f.Release(p.tensor, int64(from*p.rows), int64(min(to*p.rows, p.n)))
+		}
+	}
+}
