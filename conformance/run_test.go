@@ -95,6 +95,11 @@ func (m *model) engine(t testing.TB, o lower.Options, run exec.Options, edit fun
 	if o.Ctx == 0 {
 		o.Ctx = min(512, loaded.Params.Context)
 	}
+	if o.ISA == "" { // what users get
+		if o.ISA, err = exec.BestISA(os.Getenv("PESTI_ISA")); err != nil {
+			t.Fatal(err)
+		}
+	}
 	compile := lower.Compile
 	if edit != nil {
 		compile = func(loaded *frontend.Model, o lower.Options) (*lower.Result, error) {

@@ -43,10 +43,23 @@ func load(t rapid.TB, c tiny.Config) *frontend.Model {
 	return m
 }
 
+// bestISA is what plans are compiled for without another wish, up to what PESTI_ISA says.
+func bestISA(t testing.TB) string {
+	t.Helper()
+	best, err := exec.BestISA(os.Getenv("PESTI_ISA"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return best
+}
+
 func compile(t testing.TB, m *frontend.Model, o lower.Options) *lower.Result {
 	t.Helper()
 	if o.Threads == 0 {
 		o.Threads = 3
+	}
+	if o.ISA == "" {
+		o.ISA = bestISA(t)
 	}
 	r, err := lower.Compile(m, o)
 	if err != nil {
