@@ -11,7 +11,8 @@ type Session struct {
 	engine *Engine
 	seq    int32
 	batch  Batch
-	closed bool // and the sequence perhaps another session's
+	step   int32 // the engine's step that evaluated the last tokens
+	closed bool  // and the sequence perhaps another session's
 }
 
 // ErrClosed is the error of a session that was closed.
@@ -25,7 +26,7 @@ func NewSession(e *Engine) (*Session, error) {
 			n := int(e.plan.Target.Ubatch)
 			ints := make([]int32, 3*n)
 			return &Session{engine: e, seq: int32(i), batch: Batch{
-				Tokens: ints[:n:n], Pos: ints[n : 2*n : 2*n], Seq: ints[2*n:], Rows: make([]int32, 1),
+				Tokens: ints[:n:n], Pos: ints[n : 2*n : 2*n], Seq: ints[2*n:], Rows: make([]int32, min(n, int(e.plan.Target.Rows))),
 			}}, nil
 		}
 	}
@@ -40,44 +41,87 @@ func (s *Session) Pos() int {
 	return s.engine.sequences[s.seq].length
 }
 
+// Room returns the number of positions that are left in the context.
+func (s *Session) Room() int { return s.engine.ctx - s.Pos() }
+
+// Rows returns how many tokens FeedEach takes at most.
+func (s *Session) Rows() int { return len(s.batch.Rows) }
+
 // Feed evaluates tokens after those before, in chunks of the plan's ubatch, and returns the
 // logits of the last one, f32[vocabulary], in a view that holds until the engine's next step.
 // Nothing is computed where the tokens do not fit the context or the vocabulary; where a step
 // fails, the session has the tokens of the chunks before it.
 func (s *Session) Feed(ids []int32) ([]float32, error) {
-	if s.closed {
-		return nil, ErrClosed
-	}
-	e, pos := s.engine, s.Pos()
-	if len(ids) == 0 {
-		return nil, fmt.Errorf("no tokens to evaluate, expected at least one")
-	}
-	if len(ids) > e.ctx-pos {
-		return nil, fmt.Errorf("%d tokens at position %d do not fit the context of %d; compile with a larger --ctx or shorten the prompt", len(ids), pos, e.ctx)
-	}
-	for _, id := range ids {
-		if err := e.checkToken(id); err != nil {
-			return nil, err
-		}
+	if err := s.check(ids); err != nil {
+		return nil, err
 	}
 	for len(ids) > 0 {
-		b := s.batch
-		n := min(len(ids), len(b.Tokens))
-		b.Tokens, b.Pos, b.Seq, b.Rows = b.Tokens[:n], b.Pos[:n], b.Seq[:n], b.Rows[:0]
-		copy(b.Tokens, ids)
-		for t := range n {
-			b.Pos[t], b.Seq[t] = int32(pos+t), s.seq
-		}
+		n, rows := min(len(ids), len(s.batch.Tokens)), 0
 		if n == len(ids) {
-			b.Rows = b.Rows[:1]
-			b.Rows[0] = int32(n - 1)
+			rows = 1
 		}
-		if err := e.Step(&b); err != nil {
+		if err := s.feed(ids[:n], rows); err != nil {
 			return nil, err
 		}
-		ids, pos = ids[n:], pos+n
+		ids = ids[n:]
 	}
-	return e.Logits(0), nil
+	return s.engine.Logits(0), nil
+}
+
+// FeedEach evaluates up to Rows tokens after those before, in one step, and keeps the logits of
+// each for Logits. Nothing is computed where they do not fit.
+func (s *Session) FeedEach(ids []int32) error {
+	if err := s.check(ids); err != nil {
+		return err
+	}
+	if len(ids) > s.Rows() {
+		return fmt.Errorf("the logits of %d tokens, expected at most the %d that the plan gives in a step", len(ids), s.Rows())
+	}
+	return s.feed(ids, len(ids))
+}
+
+// Logits returns the logits of the i-th token of the last FeedEach, f32[vocabulary], in a view that
+// holds until the engine's next step. It is nil after that, and where there is no such token.
+func (s *Session) Logits(i int) []float32 {
+	if s.closed || s.step != s.engine.step {
+		return nil
+	}
+	return s.engine.Logits(i)
+}
+
+// check returns an error where tokens do not fit.
+func (s *Session) check(ids []int32) error {
+	if s.closed {
+		return ErrClosed
+	}
+	if len(ids) == 0 {
+		return fmt.Errorf("no tokens to evaluate, expected at least one")
+	}
+	if len(ids) > s.Room() {
+		return fmt.Errorf("%d tokens at position %d do not fit the context of %d; compile with a larger --ctx or shorten the prompt", len(ids), s.Pos(), s.engine.ctx)
+	}
+	for _, id := range ids {
+		if err := s.engine.checkToken(id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// feed evaluates tokens of one step, with the logits of the last ones.
+func (s *Session) feed(ids []int32, rows int) error {
+	b, pos, n := s.batch, s.Pos(), len(ids)
+	b.Tokens, b.Pos, b.Seq, b.Rows = b.Tokens[:n], b.Pos[:n], b.Seq[:n], b.Rows[:rows]
+	copy(b.Tokens, ids)
+	for t := range n {
+		b.Pos[t], b.Seq[t] = int32(pos+t), s.seq
+	}
+	for r := range rows {
+		b.Rows[r] = int32(n - rows + r)
+	}
+	err := s.engine.Step(&b)
+	s.step = s.engine.step
+	return err
 }
 
 // Truncate forgets the positions from n on. Where a layer with a window no longer holds what a

@@ -1,0 +1,60 @@
+package speculate
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func TestLookup(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		prompt []int32
+		n      int
+		want   []int32
+	}{
+		{"nothing", nil, 4, nil},
+		{"one token", []int32{1}, 4, nil},
+		{"no match", []int32{1, 2, 3, 4}, 4, nil},
+		{"one equal token is no match", []int32{1, 2, 3, 1}, 4, nil},
+		{"a pair", []int32{1, 2, 3, 4, 1, 2}, 2, []int32{3, 4}},
+		{"a pair at the very beginning", []int32{1, 2, 1, 2}, 1, []int32{1}},
+		{"the last of two pairs", []int32{1, 2, 3, 1, 2, 4, 1, 2}, 1, []int32{4}},
+		{"the longer one before the later one", []int32{9, 1, 2, 3, 8, 1, 2, 4, 9, 1, 2}, 1, []int32{3}},
+		{"beyond the end it goes round", []int32{1, 2, 3, 1, 2}, 7, []int32{3, 1, 2, 3, 1, 2, 3}},
+		{"one token again and again", []int32{5, 5, 5}, 4, []int32{5, 5, 5, 5}},
+		{"no guess wanted", []int32{1, 2, 3, 1, 2}, 0, nil},
+		{"longer than is looked at", []int32{7, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1, 2, 3, 4, 5, 6, 7, 8}, 1, []int32{9}},
+	} {
+		if got := NewLookup(c.prompt, 0).Draft(nil, c.n); !slices.Equal(got, c.want) {
+			t.Errorf("%s: after %v it guesses %v, want %v", c.name, c.prompt, got, c.want)
+		}
+		l := NewLookup(nil, 64)
+		for _, id := range c.prompt {
+			l.Accept(id)
+		}
+		if got := l.Draft([]int32{-1}, c.n); !slices.Equal(got[1:], c.want) || got[0] != -1 {
+			t.Errorf("%s: told one by one it guesses %v behind -1, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// TestLookupFindsTheLongestMatch holds Draft against all places and lengths tried one by one.
+func TestLookupFindsTheLongestMatch(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		ids := rapid.SliceOfN(rapid.Int32Range(0, 3), 0, 40).Draw(t, "ids")
+		got := NewLookup(ids, 0).Draft(nil, 1)
+		var want []int32
+		for n := shortest; n <= longest; n++ {
+			for i := n; i < len(ids); i++ {
+				if slices.Equal(ids[i-n:i], ids[max(len(ids)-n, 0):]) {
+					want = ids[i : i+1]
+				}
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("after %v it guesses %v, want %v", ids, got, want)
+		}
+	})
+}
