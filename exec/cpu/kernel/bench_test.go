@@ -8,28 +8,57 @@ import (
 	"pesti/gguf/quant"
 )
 
-// BenchmarkMatmul measures multiply-adds per second of one worker in GMAC/s, for one token (the
-// speed of decoding) and for a prefill's block.
+// BenchmarkMatmul measures one worker's products in GMAC/s, multiply-adds per second, and in GB/s of
+// weights, for the numbers of tokens of decoding, of several sequences, and of prompts. Weights are
+// larger than a core's caches.
 func BenchmarkMatmul(b *testing.B) {
-	const n, k = 1024, 1536
-	for _, mm := range Matmuls() {
+	const n, k = 4864, 896
+	for _, mm := range runnable() {
 		if mm.Name[:4] != "gemv" {
 			continue
 		}
-		for _, m := range []int{1, 32} {
-			b.Run(fmt.Sprintf("%s/%d", mm.Name, m), func(b *testing.B) {
-				rng := rand.New(rand.NewPCG(1, 2))
-				c := newGroup(b, rng, mm, m, k, []int{n})
-				if info, _ := quant.Lookup(mm.Type); info.Quantize != nil {
-					info.Quantize(c.mem["w0"].data(), randoms(rng, n*k, 0.02)) // scales as models have them
+		for _, m := range []int{1, 2, 4, 8, 64} {
+			if mm.ISA == "portable" && m > 4 { // slow, and no faster than with 4
+				continue
+			}
+			b.Run(fmt.Sprintf("%s/%s/%d", mm.Name, mm.ISA, m), func(b *testing.B) {
+				k := k
+				if info, _ := quant.Lookup(mm.Type); k%info.BlockLen != 0 {
+					k = 768
 				}
+				rng := rand.New(rand.NewPCG(1, 2))
+				c := newCall("matmul_group", "T", "rows", 16, intParam("k", k), intParam("n0", n))
+				c.isa, c.scratch = mm.ISA, 44*k+4352
+				c.putActivations(rng, mm.Act, m, k)
+				c.putWeight(rng, "w0", mm.Name, mm.Type, n*k)
+				c.pack("w0", mm, n, k)
+				c.put("out0", make([]float32, m*n))
 				f := c.bind(b, 0, 1)
 				run := &Run{T: m}
 				for b.Loop() {
 					f(run)
 				}
-				b.ReportMetric(float64(b.N)*n*k*float64(m)/b.Elapsed().Seconds()/1e9, "GMAC/s")
+				perSecond := float64(b.N) / b.Elapsed().Seconds() / 1e9
+				b.ReportMetric(perSecond*float64(n*k*m), "GMAC/s")
+				b.ReportMetric(perSecond*float64(len(c.mem["w0"].data())), "GB/s")
+				b.ReportMetric(0, "ns/op")
 			})
 		}
+	}
+}
+
+// BenchmarkPack measures packing in GB/s of the file.
+func BenchmarkPack(b *testing.B) {
+	const n, k = 1024, 768
+	for _, l := range Layouts() {
+		b.Run(l.Type.String(), func(b *testing.B) {
+			info, _ := quant.Lookup(l.Type)
+			file := randomBlocks(rand.New(rand.NewPCG(1, 2)), info, n*k)
+			dst := make([]byte, l.Size(n, k))
+			b.SetBytes(int64(len(file)))
+			for b.Loop() {
+				l.Pack(dst, file, n, k, 0, l.Panels(n))
+			}
+		})
 	}
 }

@@ -111,7 +111,7 @@ func (c *call) pack(role string, mm Matmul, n, k int) {
 func (c *call) bind(t testing.TB, worker, workers int) Func {
 	t.Helper()
 	f, err := Bind(&Binding{Step: &c.step, Operands: c.ops, Scratch: newMemory(c.scratch).data(),
-		Worker: worker, Workers: workers, Ctx: c.ctx, SeqPages: c.pages}, []string{c.isa})
+		Worker: worker, Workers: workers, Ctx: c.ctx, SeqPages: c.pages}, []string{"portable", c.isa})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,16 +22,19 @@ type Layout struct {
 	unpack func(file, panel []byte, r int)
 }
 
-// Layout r16 holds, where elements are integers, what lies in four bytes of the file in the same
-// four bytes of a unit: a unit is one vector of 64 bytes whose 32-bit lane r belongs to row r. So
-// one unit meets four activations in all 16 rows, whatever width a machine's vectors have. Bytes
-// keep the file's bits, except:
-//   - bit i of the fifth bits of q5_0 and q5_1 belongs to element i; here bit t of byte j belongs
-//     to element 4t+j, that is to byte j of unit t
-//   - the 6-bit scales and minima of q4_k and q5_k take a byte each
+// Layout r16 holds integers in units: vectors of 64 bytes whose 32-bit lane r belongs to row r, so
+// that one unit meets the same four activations in all 16 rows, whatever width a machine's vectors
+// have. Every 32 elements of k are eight units of bytes, unit t being elements 4t to 4t+3, of which
+// a panel holds
+//   - q8_0: the units
+//   - others: four vectors with the low four bits of unit t in their low and those of unit 4+t
+//     in their high nibbles; then for 5 bits one vector with the fifth bit of unit t in bit t of
+//     each byte, and for 6 bits two with the high bits of unit t in bits 2t and 2t+1 of the first,
+//     and those of unit 4+t there in the second.
 //
-// A block is its units, then per sub-block a byte of 16 scales and of 16 minima, then the float16
-// scales of 16 rows, and their minima. Blocks of float types are 16 elements.
+// A block begins with its scales: d as 16 float16, then dmin or m where the type has it; of types
+// with sub-blocks then a byte for the scale of each sub-block and row, and of the minima. Blocks of
+// float types are 16 elements.
 const (
 	panelRows = 16
 	unitBytes = 4 * panelRows
@@ -109,75 +112,77 @@ func (l *Layout) unpackRow(dst, panel []byte, r int) {
 // spread stores four-byte words of one row as lanes of consecutive units, the first of which
 // begins at its lane. gather is its inverse.
 func spread(units, words []byte) {
-	for len(words) >= 4 {
-		*(*[4]byte)(units) = [4]byte(words)
-		words = words[4:]
-		units = units[min(unitBytes, len(units)):]
+	for i := range len(words) / 4 {
+		put32(units[unitBytes*i:], get32(words[4*i:]))
 	}
 }
 
 func gather(words, units []byte) {
-	for len(words) >= 4 {
-		*(*[4]byte)(words) = [4]byte(units)
-		words = words[4:]
-		units = units[min(unitBytes, len(units)):]
+	for i := range len(words) / 4 {
+		put32(words[4*i:], get32(units[unitBytes*i:]))
 	}
 }
 
 // set2 copies the two bytes of a float16.
 func set2(dst, src []byte) { *(*[2]byte)(dst) = [2]byte(src) }
 
+func get32(b []byte) uint32    { return binary.LittleEndian.Uint32(b) }
+func put32(b []byte, v uint32) { binary.LittleEndian.PutUint32(b, v) }
+
 func packF32(panel, file []byte, r int)   { *(*[4]byte)(panel[4*r:]) = [4]byte(file) }
 func unpackF32(file, panel []byte, r int) { *(*[4]byte)(file) = [4]byte(panel[4*r:]) }
 func packF16(panel, file []byte, r int)   { set2(panel[2*r:], file) }
 func unpackF16(file, panel []byte, r int) { set2(file, panel[2*r:]) }
 
+// nibbleBlock is the bytes of the low four bits of 32 elements of 16 rows.
+const nibbleBlock = 4 * unitBytes
+
 func packR16Q4_0(panel, file []byte, r int) {
-	spread(panel[4*r:256], file[2:18])
-	set2(panel[256+2*r:], file)
+	set2(panel[2*r:], file)
+	spread(panel[32+4*r:], file[2:18])
 }
 
 func unpackR16Q4_0(file, panel []byte, r int) {
-	gather(file[2:18], panel[4*r:256])
-	set2(file, panel[256+2*r:])
+	set2(file, panel[2*r:])
+	gather(file[2:18], panel[32+4*r:])
 }
 
 func packR16Q4_1(panel, file []byte, r int) {
-	spread(panel[4*r:256], file[4:20])
-	set2(panel[256+2*r:], file)
-	set2(panel[288+2*r:], file[2:])
+	set2(panel[2*r:], file)
+	set2(panel[32+2*r:], file[2:])
+	spread(panel[64+4*r:], file[4:20])
 }
 
 func unpackR16Q4_1(file, panel []byte, r int) {
-	gather(file[4:20], panel[4*r:256])
-	set2(file, panel[256+2*r:])
-	set2(file[2:], panel[288+2*r:])
+	set2(file, panel[2*r:])
+	set2(file[2:], panel[32+2*r:])
+	gather(file[4:20], panel[64+4*r:])
 }
 
 func packR16Q5_0(panel, file []byte, r int) {
-	spread(panel[4*r:256], file[6:22])
-	binary.LittleEndian.PutUint32(panel[256+4*r:], byByte(binary.LittleEndian.Uint32(file[2:])))
-	set2(panel[320+2*r:], file)
+	set2(panel[2*r:], file)
+	spread(panel[32+4*r:], file[6:22])
+	put32(panel[32+nibbleBlock+4*r:], byByte(get32(file[2:])))
 }
 
 func unpackR16Q5_0(file, panel []byte, r int) {
-	gather(file[6:22], panel[4*r:256])
-	binary.LittleEndian.PutUint32(file[2:], byElement(binary.LittleEndian.Uint32(panel[256+4*r:])))
-	set2(file, panel[320+2*r:])
+	set2(file, panel[2*r:])
+	gather(file[6:22], panel[32+4*r:])
+	put32(file[2:], byElement(get32(panel[32+nibbleBlock+4*r:])))
 }
 
 func packR16Q5_1(panel, file []byte, r int) {
-	spread(panel[4*r:256], file[8:24])
-	binary.LittleEndian.PutUint32(panel[256+4*r:], byByte(binary.LittleEndian.Uint32(file[4:])))
-	set2(panel[320+2*r:], file)
-	set2(panel[352+2*r:], file[2:])
+	set2(panel[2*r:], file)
+	set2(panel[32+2*r:], file[2:])
+	spread(panel[64+4*r:], file[8:24])
+	put32(panel[64+nibbleBlock+4*r:], byByte(get32(file[4:])))
 }
 
 func unpackR16Q5_1(file, panel []byte, r int) {
-	gather(file[8:24], panel[4*r:256])
-	binary.LittleEndian.PutUint32(file[4:], byElement(binary.LittleEndian.Uint32(panel[256+4*r:])))
-	set2(file, panel[320+2*r:])
-	set2(file[2:], panel[352+2*r:])
+	set2(file, panel[2*r:])
+	set2(file[2:], panel[32+2*r:])
+	gather(file[8:24], panel[64+4*r:])
+	put32(file[4:], byElement(get32(panel[64+nibbleBlock+4*r:])))
 }
 
 // byByte moves bit 4t+j to bit 8j+t: the number of a bit, t2 t1 t0 j1 j0 in binary, becomes
@@ -189,94 +194,194 @@ func byElement(h uint32) uint32 { return unshuffle(unshuffle(unshuffle(h))) }
 // unshuffle moves the even bits to the low half and the odd ones to the high half: the number of
 // a bit is rotated right by one (Warren, Hacker's Delight, section 7-2).
 func unshuffle(h uint32) uint32 {
-	for _, s := range [4]struct {
-		shift uint
-		mask  uint32
-	}{{1, 0x22222222}, {2, 0x0c0c0c0c}, {4, 0x00f000f0}, {8, 0x0000ff00}} {
-		t := (h ^ h>>s.shift) & s.mask
-		h ^= t ^ t<<s.shift
-	}
-	return h
+	h = swapBits(h, 1, 0x22222222)
+	h = swapBits(h, 2, 0x0c0c0c0c)
+	h = swapBits(h, 4, 0x00f000f0)
+	return swapBits(h, 8, 0x0000ff00)
+}
+
+// swapBits swaps the bits of mask with those that are shift above them.
+func swapBits[T uint32 | uint64](h T, shift int, mask T) T {
+	t := (h ^ h>>shift) & mask
+	return h ^ t ^ t<<shift
 }
 
 func packR16Q8_0(panel, file []byte, r int) {
-	spread(panel[4*r:512], file[2:34])
-	set2(panel[512+2*r:], file)
+	set2(panel[2*r:], file)
+	spread(panel[32+4*r:], file[2:34])
 }
 
 func unpackR16Q8_0(file, panel []byte, r int) {
-	gather(file[2:34], panel[4*r:512])
-	set2(file, panel[512+2*r:])
+	set2(file, panel[2*r:])
+	gather(file[2:34], panel[32+4*r:])
 }
 
+// kHead is the bytes of d, dmin, and the scales and minima of eight sub-blocks.
+const kHead = 2*32 + 2*8*panelRows
+
 func packR16Q4_K(panel, file []byte, r int) {
-	spread(panel[4*r:2048], file[16:144])
-	packKScales(panel[2048:], file, r)
+	packKScales(panel, file, r)
+	for c := range 4 {
+		packNibbles(panel[kHead+2*c*nibbleBlock+4*r:], nibbleBlock, file[16+32*c:])
+	}
 }
 
 func unpackR16Q4_K(file, panel []byte, r int) {
-	gather(file[16:144], panel[4*r:2048])
-	unpackKScales(file, panel[2048:], r)
+	unpackKScales(file, panel, r)
+	for c := range 4 {
+		unpackNibblePair(file[16+32*c:], panel[kHead+2*c*nibbleBlock+4*r:], nibbleBlock)
+	}
 }
 
-// The fifth bits of q5_k lie as in the file, behind the nibbles: bit s of byte j of unit t belongs
-// to element 4t+j of sub-block s.
+// packNibbles stores 32 bytes, whose low nibbles are a sub-block of 32 elements and whose high
+// nibbles are the one that begins apart bytes behind it.
+func packNibbles(units []byte, apart int, file []byte) {
+	const low = 0x0f0f0f0f
+	for i := range 4 {
+		a, b := get32(file[4*i:]), get32(file[16+4*i:])
+		put32(units[unitBytes*i:], a&low|b&low<<4)
+		put32(units[apart+unitBytes*i:], a>>4&low|b&^low)
+	}
+}
+
+func unpackNibblePair(file, units []byte, apart int) {
+	const low = 0x0f0f0f0f
+	for i := range 4 {
+		x, y := get32(units[unitBytes*i:]), get32(units[apart+unitBytes*i:])
+		put32(file[4*i:], x&low|y&low<<4)
+		put32(file[16+4*i:], x>>4&low|y&^low)
+	}
+}
+
+// A sub-block of q5_k is nibbles and fifth bits.
+const fiveBits = nibbleBlock + unitBytes
+
 func packR16Q5_K(panel, file []byte, r int) {
-	spread(panel[4*r:2048], file[48:176])
-	spread(panel[2048+4*r:2560], file[16:48])
-	packKScales(panel[2560:], file, r)
+	packKScales(panel, file, r)
+	panel = panel[kHead+4*r:]
+	for c := range 4 {
+		packNibbles(panel[2*c*fiveBits:], fiveBits, file[48+32*c:])
+	}
+	for j := range 4 {
+		var h uint64
+		for t := range 8 {
+			h |= uint64(file[16+4*t+j]) << (8 * t)
+		}
+		h = transpose(h)
+		for s := range 8 {
+			panel[s*fiveBits+nibbleBlock+j] = byte(h >> (8 * s))
+		}
+	}
 }
 
 func unpackR16Q5_K(file, panel []byte, r int) {
-	gather(file[48:176], panel[4*r:2048])
-	gather(file[16:48], panel[2048+4*r:2560])
-	unpackKScales(file, panel[2560:], r)
+	unpackKScales(file, panel, r)
+	panel = panel[kHead+4*r:]
+	for c := range 4 {
+		unpackNibblePair(file[48+32*c:], panel[2*c*fiveBits:], fiveBits)
+	}
+	for j := range 4 {
+		var h uint64
+		for s := range 8 {
+			h |= uint64(panel[s*fiveBits+nibbleBlock+j]) << (8 * s)
+		}
+		h = transpose(h)
+		for t := range 8 {
+			file[16+4*t+j] = byte(h >> (8 * t))
+		}
+	}
+}
+
+// transpose swaps bit j of byte i with bit i of byte j.
+func transpose(h uint64) uint64 {
+	h = swapBits(h, 7, 0x00aa00aa00aa00aa)
+	h = swapBits(h, 14, 0x0000cccc0000cccc)
+	return swapBits(h, 28, 0x00000000f0f0f0f0)
 }
 
 // packKScales stores the first 16 bytes of a Q4_K or Q5_K block: see kScales for the file's way.
 func packKScales(panel, file []byte, r int) {
+	set2(panel[2*r:], file)
+	set2(panel[32+2*r:], file[2:])
 	s := (*[12]byte)(file[4:])
-	scales, mins := panel[r:128], panel[128+r:256]
+	scales, mins := panel[64+r:], panel[64+128+r:]
 	for j := range 4 {
 		scales[16*j], mins[16*j] = s[j]&63, s[j+4]&63
 		scales[16*(j+4)] = s[j+8]&15 | s[j]>>6<<4
 		mins[16*(j+4)] = s[j+8]>>4 | s[j+4]>>6<<4
 	}
-	set2(panel[256+2*r:], file)
-	set2(panel[288+2*r:], file[2:])
 }
 
 func unpackKScales(file, panel []byte, r int) {
+	set2(file, panel[2*r:])
+	set2(file[2:], panel[32+2*r:])
 	s := (*[12]byte)(file[4:])
-	scales, mins := panel[r:128], panel[128+r:256]
+	scales, mins := panel[64+r:], panel[64+128+r:]
 	for j := range 4 {
 		s[j] = scales[16*j] | scales[16*(j+4)]>>4<<6
 		s[j+4] = mins[16*j] | mins[16*(j+4)]>>4<<6
 		s[j+8] = scales[16*(j+4)]&15 | mins[16*(j+4)]<<4
 	}
-	set2(file, panel[256+2*r:])
-	set2(file[2:], panel[288+2*r:])
 }
 
-// The low four bits of q6_k come first, then the high two, both as in the file.
+// A block of q6_k begins with d and the scales of 16 sub-blocks; 32 elements are nibbles and two
+// vectors of high bits.
+const (
+	sixHead = 32 + 16*panelRows
+	sixBits = nibbleBlock + 2*unitBytes
+)
+
 func packR16Q6_K(panel, file []byte, r int) {
-	spread(panel[4*r:2048], file[:128])
-	spread(panel[2048+4*r:3072], file[128:192])
-	scales := panel[3072+r : 3328]
+	set2(panel[2*r:], file[208:])
 	for j, s := range file[192:208] {
-		scales[16*j] = s
+		panel[32+16*j+r] = s
 	}
-	set2(panel[3328+2*r:], file[208:])
+	panel = panel[sixHead+4*r:]
+	for half := range 2 {
+		units := panel[half*4*sixBits:]
+		packNibbles(units, 2*sixBits, file[64*half:])
+		packNibbles(units[sixBits:], 2*sixBits, file[64*half+32:])
+		for v := range 2 {
+			for j, h := range transposePairs(file[128+32*half+16*v:]) {
+				put32(units[j*sixBits+nibbleBlock+v*unitBytes:], h)
+			}
+		}
+	}
 }
 
 func unpackR16Q6_K(file, panel []byte, r int) {
-	gather(file[:128], panel[4*r:2048])
-	gather(file[128:192], panel[2048+4*r:3072])
-	scales := panel[3072+r : 3328]
-	for j := range file[192:208] {
-		file[192+j] = scales[16*j]
+	set2(file[208:], panel[2*r:])
+	for j := range 16 {
+		file[192+j] = panel[32+16*j+r]
 	}
-	set2(file[208:], panel[3328+2*r:])
+	panel = panel[sixHead+4*r:]
+	for half := range 2 {
+		units := panel[half*4*sixBits:]
+		unpackNibblePair(file[64*half:], units, 2*sixBits)
+		unpackNibblePair(file[64*half+32:], units[sixBits:], 2*sixBits)
+		for v := range 2 {
+			var high [16]byte
+			for j := range 4 {
+				put32(high[4*j:], get32(units[j*sixBits+nibbleBlock+v*unitBytes:]))
+			}
+			for t, h := range transposePairs(high[:]) {
+				put32(file[128+32*half+16*v+4*t:], h)
+			}
+		}
+	}
+}
+
+// transposePairs reads four words and swaps bit pair j of each byte of word i with bit pair i of
+// that byte of word j.
+func transposePairs(words []byte) (out [4]uint32) {
+	const pair = 0x03030303
+	for t := range 4 {
+		h := get32(words[4*t:])
+		for j := range out {
+			out[j] |= h >> (2 * j) & pair << (2 * t)
+		}
+	}
+	return out
 }
 
 // tile returns the kernel for weights in the layout that puts two rows at a time back as they are

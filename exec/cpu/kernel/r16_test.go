@@ -65,32 +65,60 @@ func TestPack(t *testing.T) {
 	}
 }
 
-// TestUnits holds blocks against what the layout says: in a vector of 64 bytes lane r is row r, and
-// byte j of unit t is element 4t+j. The fifth bits are where a kernel shifts and masks them.
+// TestUnits holds panels against what the layout says: element 4t+j of a row is byte j of lane r
+// of unit t. With scales of 1, random integers are the weights.
 func TestUnits(t *testing.T) {
-	element := func(q, row, i int) bool { return q == (7*row+i)%32 }
-	for _, kind := range []quant.Type{quant.Q5_0, quant.Q5_1} {
-		info, _ := quant.Lookup(kind)
-		l, _ := LookupLayout("r16", kind)
+	for _, c := range []struct {
+		kind              quant.Type
+		bits, head, block int // bytes before the units, elements of a block
+		zero              int
+	}{
+		{quant.Q4_0, 4, 32, 32, 8}, {quant.Q4_1, 4, 64, 32, 0}, {quant.Q5_0, 5, 32, 32, 16}, {quant.Q5_1, 5, 64, 32, 0},
+		{quant.Q8_0, 8, 32, 32, 0}, {quant.Q4_K, 4, kHead, 256, 0}, {quant.Q5_K, 5, kHead, 256, 0}, {quant.Q6_K, 6, sixHead, 256, 32},
+	} {
+		info, _ := quant.Lookup(c.kind)
+		l, _ := LookupLayout("r16", c.kind)
 		file := make([]byte, 16*info.BlockBytes)
+		rng := rand.New(rand.NewPCG(uint64(c.kind), 1))
+		for i := range file {
+			file[i] = byte(rng.Uint32())
+		}
+		one := func(block []byte, at int) { block[at], block[at+1] = 0x00, 0x3c }
 		for r := range 16 {
 			block := file[r*info.BlockBytes:][:info.BlockBytes]
-			high, low := block[info.BlockBytes-20:], block[info.BlockBytes-16:]
-			for i := range 32 {
-				q := (7*r + i) % 32
-				high[i/8] |= byte(q>>4) << (i % 8)
-				low[i%16] |= byte(q&15) << (i / 16 * 4)
+			one(block, info.Scales[0].At)
+			if len(info.Scales) > 1 { // no minimum
+				block[info.Scales[1].At], block[info.Scales[1].At+1] = 0, 0
+			}
+			switch c.kind {
+			case quant.Q4_K, quant.Q5_K: // scales of 1
+				copy(block[4:], []byte{1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1})
+			case quant.Q6_K:
+				copy(block[192:], bytes.Repeat([]byte{1}, 16))
 			}
 		}
+		want := make([]float32, 16*c.block)
+		info.Dequantize(want, file)
 		panel := make([]byte, l.Bytes)
-		l.Pack(panel, file, 16, 32, 0, 1)
+		l.Pack(panel, file, 16, c.block, 0, 1)
 		for r := range 16 {
-			for i := range 32 {
-				unit, j := i/4, i%4
-				low := panel[unit%4*64+4*r+j] >> (unit / 4 * 4) & 15
-				high := panel[256+4*r+j] >> unit & 1
-				if !element(int(low|high<<4), r, i) {
-					t.Fatalf("%s: element %d of row %d is %d", kind, i, r, low|high<<4)
+			for i := range c.block {
+				units := panel[c.head+i/32*8*c.bits*8:]
+				unit, at := i%32/4, 4*r+i%4
+				var got int
+				if c.bits == 8 {
+					got = int(int8(units[64*unit+at]))
+				} else {
+					got = int(units[unit%4*64+at] >> (unit / 4 * 4) & 15)
+				}
+				switch c.bits {
+				case 5:
+					got |= int(units[256+at]>>unit&1) << 4
+				case 6:
+					got |= int(units[256+unit/4*64+at]>>(unit%4*2)&3) << 4
+				}
+				if float32(got-c.zero) != want[r*c.block+i] {
+					t.Fatalf("%s: element %d of row %d is %d, expected %v", c.kind, i, r, got-c.zero, want[r*c.block+i])
 				}
 			}
 		}
