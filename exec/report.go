@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"pesti/exec/cpu"
+	"pesti/exec/cpu/kernel"
 	"pesti/exec/plan"
 )
 
@@ -207,10 +208,10 @@ func stepKind(st *plan.Step) string {
 func unitOf(st *plan.Step) string {
 	for _, a := range st.Args {
 		if strings.HasSuffix(a.Kernel, ".q8x2") {
-			return "int16"
+			return kernel.ProbeInt16
 		}
 	}
-	return "f32"
+	return kernel.ProbeF32
 }
 
 // mean returns the mean of durations in seconds.

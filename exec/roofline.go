@@ -5,6 +5,7 @@ import (
 
 	"pesti/exec/cpu"
 	"pesti/exec/cpu/isa"
+	"pesti/exec/cpu/kernel"
 	"pesti/exec/plan"
 )
 
@@ -23,10 +24,24 @@ func (e *Engine) Prober(size int64) (*cpu.Prober, error) {
 	return cpu.NewProber(e.machine, int(size), sets)
 }
 
-// StreamBytes returns the bytes of weights and caches that a program reads in one run.
-func (e *Engine) StreamBytes(g *plan.Program, l plan.Load) (int64, error) {
-	c, err := plan.NewCoster(e.plan).Program(g, l, e.Threads())
-	return c.Stream(), err
+// Limits returns how many seconds one run of a program takes at the least on the machine of a
+// roofline: reading weights and caches alone, and computing alone.
+func Limits(p *plan.Plan, g *plan.Program, l plan.Load, r *cpu.Roofline) (reading, computing float64, err error) {
+	costs := plan.NewCoster(p)
+	for i := range g.Waves {
+		for j := range g.Waves[i].Steps {
+			st := &g.Waves[i].Steps[j]
+			for w := range r.Workers {
+				c, err := costs.Step(g, st, l, w, r.Workers)
+				if err != nil {
+					return 0, 0, fmt.Errorf("plan: %w", err)
+				}
+				reading += over(c.Stream(), r.Read)
+				computing += calculating(r, c, unitOf(st))
+			}
+		}
+	}
+	return reading, computing, nil
 }
 
 // seconds returns how long a cost takes at the least: moving, or computing where that is longer.
@@ -34,8 +49,12 @@ func (e *Engine) StreamBytes(g *plan.Program, l plan.Load) (int64, error) {
 // a buffer of the size that was measured, activations from a core's own cache.
 func seconds(r *cpu.Roofline, c plan.Cost, unit string, share float64) float64 {
 	moving := over(c.Stream(), r.Read) + over(c.Values+c.Written, r.Near)
-	computing := over(c.MACs, r.MACs[unit]) + over(c.FLOPs, r.MACs["f32"])
-	return max(moving, computing) / share
+	return max(moving, calculating(r, c, unit)) / share
+}
+
+// calculating returns how long all workers compute at the least.
+func calculating(r *cpu.Roofline, c plan.Cost, unit string) float64 {
+	return over(c.MACs, r.MACs[unit]) + over(c.FLOPs, r.MACs[kernel.ProbeF32])
 }
 
 // over is amount ÷ rate, 0 where the rate was not measured.

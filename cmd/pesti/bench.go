@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"math/rand/v2"
 	"text/tabwriter"
@@ -20,6 +22,8 @@ type benchOptions struct {
 	repeat                count
 	model                 string
 	json                  bool
+	roofline              bool
+	profile               *profileFlags
 }
 
 func (a *app) bench() *cobra.Command {
@@ -27,7 +31,8 @@ func (a *app) bench() *cobra.Command {
 	var flags *compileFlags
 	cmd := a.verb("bench MODEL|PLAN", "Measure how fast prompts are evaluated and tokens are generated",
 		`  pesti bench model.gguf -p 128,512 -n 32 -r 3
-  pesti bench model.gguf -p 0 -n 32 -d 0,1024,2048`,
+  pesti bench model.gguf -p 0 -n 32 -d 0,1024,2048
+  pesti bench model.gguf -p 0 -n 32 -r 3 --roofline --profile bench.json`,
 		arity{1, 1, "MODEL or PLAN"}, func(cmd *cobra.Command, args []string) error {
 			tests, err := benchTests(o)
 			if err != nil {
@@ -41,6 +46,8 @@ func (a *app) bench() *cobra.Command {
 	f.IntSliceVarP(&o.depths, "depth", "d", []int{0}, "`N` tokens that each test finds in the context, evaluated before it and not measured; all tests for each of a list")
 	f.VarP(&o.repeat, "repeat", "r", "how often each test is measured, after one run to warm up")
 	f.BoolVar(&o.json, "json", false, "print JSON")
+	f.BoolVar(&o.roofline, "roofline", false, "measure by turns what the machine can do, and say how much of that each test reaches")
+	o.profile = addProfileFlags(cmd)
 	f.StringVar(&o.model, "model", "", "`MODEL` of a PLAN, where it is not where the plan says")
 	flags = addCompileFlags(cmd, "fast")
 	return cmd
@@ -56,6 +63,8 @@ type benchResult struct {
 	AvgTS     float64   `json:"avg_ts"`
 	StddevTS  float64   `json:"stddev_ts"`
 	SamplesTS []float64 `json:"samples_ts"` // each time that it was measured
+
+	Roofline *rooflineResult `json:"roofline,omitempty"`
 }
 
 // tokens returns how many tokens the test evaluates.
@@ -104,6 +113,9 @@ func (a *app) runBench(ctx context.Context, name string, tests []benchResult, o 
 			return fmt.Errorf("test %s: %w", tests[i].Test, err)
 		}
 	}
+	if err := o.profile.prepare(s); err != nil {
+		return err
+	}
 	engine, err := s.start(ctx)
 	if err != nil {
 		return err
@@ -120,10 +132,22 @@ func (a *app) runBench(ctx context.Context, name string, tests []benchResult, o 
 	}
 	vocab := len(logits)
 	session.Reset()
+	engine.ResetProfile() // the first run waits for the file
 	var interrupt error
 	stopped := "" // the test of which an interrupt left nothing
 	for i := range tests {
-		speeds, err := a.measure(ctx, session, &tests[i], o.repeat.n, vocab)
+		var roof *testRoof
+		if o.roofline {
+			if roof, err = newTestRoof(engine, &tests[i]); err != nil {
+				return err
+			}
+		}
+		speeds, err := a.measure(ctx, session, &tests[i], o.repeat.n, vocab, roof)
+		if result, err := roof.result(tests[i].tokens(), speeds); err != nil {
+			return err
+		} else {
+			tests[i].Roofline = result
+		}
 		tests[i].SamplesTS = speeds
 		if tests[i].AvgTS, tests[i].StddevTS = meanAndDeviation(speeds); err == nil {
 			continue
@@ -143,7 +167,7 @@ func (a *app) runBench(ctx context.Context, name string, tests []benchResult, o 
 	if err := a.printBench(tests, stopped, o.json); err != nil {
 		return err
 	}
-	return interrupt
+	return cmp.Or(interrupt, o.profile.write(ctx, a, engine, o.tables(a)))
 }
 
 func (a *app) printBench(tests []benchResult, stopped string, asJSON bool) error {
@@ -151,21 +175,39 @@ func (a *app) printBench(tests []benchResult, stopped string, asJSON bool) error
 		return a.printJSON(tests)
 	}
 	t := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "test\ttokens/s\n")
+	columns := ""
+	if len(tests) > 0 && tests[0].Roofline != nil {
+		columns = rooflineColumns
+	}
+	fmt.Fprintf(t, "test\ttokens/s%s\n", columns)
 	for _, r := range tests {
-		fmt.Fprintf(t, "%s\t%.2f ± %.2f\n", r.Test, r.AvgTS, r.StddevTS)
+		fmt.Fprintf(t, "%s\t%.2f ± %.2f%s\n", r.Test, r.AvgTS, r.StddevTS, r.Roofline.cells())
 	}
 	if stopped != "" {
 		fmt.Fprintf(t, "%s\tinterrupted\n", stopped)
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	return printRoofs(a.stdout, tests)
+}
+
+// tables returns where a table is printed: nowhere beside JSON.
+func (o *benchOptions) tables(a *app) io.Writer {
+	if o.json {
+		return nil
+	}
+	return a.stdout
 }
 
 // measure returns the speeds of a test, after one run to warm up; of an interrupted one, those of
 // the runs before.
-func (a *app) measure(ctx context.Context, session *exec.Session, test *benchResult, repeat int64, vocab int) (speeds []float64, err error) {
+func (a *app) measure(ctx context.Context, session *exec.Session, test *benchResult, repeat int64, vocab int, roof *testRoof) (speeds []float64, err error) {
 	for r := range repeat + 1 {
 		a.progress("%s: run %d of %d", test.Test, r, repeat)
+		if err := roof.sample(); err != nil {
+			return speeds, err
+		}
 		seconds, err := clock(ctx, session, test, vocab)
 		if err != nil {
 			return speeds, err

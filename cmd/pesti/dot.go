@@ -22,6 +22,7 @@ type dotOptions struct {
 	program string
 	layer   count
 	all     bool
+	profile string
 }
 
 func (a *app) dot() *cobra.Command {
@@ -33,7 +34,8 @@ func (a *app) dot() *cobra.Command {
 	var flags *compileFlags
 	cmd := a.verb("dot MODEL|PLAN", "Draw a graph or a plan",
 		`  pesti dot model.gguf -o plan.svg
-  pesti dot model.plan --view memory --program prefill -o memory.png`,
+  pesti dot model.plan --view memory --program prefill -o memory.png
+  pesti dot model.gguf --profile bench.json -o profile.svg`,
 		arity{1, 1, "MODEL or PLAN"}, a.interruptible(func(cmd *cobra.Command, args []string) error {
 			format, err := o.format()
 			if err != nil {
@@ -41,6 +43,9 @@ func (a *app) dot() *cobra.Command {
 			}
 			if o.program != "" && o.stage.word != "plan" {
 				return usagef("--program is of a plan, and --stage is %s", o.stage.word)
+			}
+			if o.profile != "" && (o.stage.word != "plan" || o.view.word != "flow") {
+				return usagef("--profile colours the steps of a plan, expected --stage plan and --view flow")
 			}
 			render, err := a.draw(args[0], o, flags)
 			if err != nil {
@@ -71,6 +76,7 @@ painting it as .png ten or more, which a terminal is told.`
 	f.Var(&o.layer, "layer", "only block N")
 	f.BoolVar(&o.all, "all", false, "everything, nothing folded")
 	f.StringVar(&o.program, "program", "", "`NAME` of the program of the plan to draw (default the first, with --all every one)")
+	f.StringVar(&o.profile, "profile", "", "colour the plan by the time in `FILE`, which --profile of run or bench wrote for this plan")
 	f.Lookup("layer").DefValue = ""
 	flags = addCompileFlags(cmd, "fast")
 	return cmd
@@ -123,6 +129,12 @@ func (a *app) draw(name string, o *dotOptions, flags *compileFlags) (renderer, e
 		}
 		defer s.file.Close()
 		if res, err = s.compile(); err != nil {
+			return nil, err
+		}
+	}
+	if o.profile != "" {
+		var err error
+		if options.Times, err = a.readProfile(o.profile, res.Plan); err != nil {
 			return nil, err
 		}
 	}

@@ -26,6 +26,7 @@ type runOptions struct {
 	stops                     []string
 	ignoreEOS                 bool
 	stats                     choice
+	profile                   *profileFlags
 }
 
 func (a *app) run() *cobra.Command {
@@ -36,7 +37,8 @@ func (a *app) run() *cobra.Command {
 	}
 	var flags *compileFlags
 	cmd := a.verb("run [MODEL|PLAN] -p TEXT", "Continue a text",
-		`  pesti run model.gguf -p "The capital of France is" -n 16 --temp 0`,
+		`  pesti run model.gguf -p "The capital of France is" -n 16 --temp 0
+  pesti run model.gguf -p "The capital of France is" -n 16 --profile run.json --trace trace.json`,
 		arity{0, 1, "at most one, MODEL or PLAN"}, func(cmd *cobra.Command, args []string) error {
 			name := demoName
 			if len(args) > 0 {
@@ -78,6 +80,7 @@ line break but where somebody sits at a terminal.`
 	f.StringArrayVar(&o.stops, "stop", nil, "end before this `TEXT`; may be given more than once")
 	f.BoolVar(&o.ignoreEOS, "ignore-eos", false, "go on after the end of generation")
 	f.Var(&o.stats, "stats", "print statistics on standard error")
+	o.profile = addProfileFlags(cmd)
 	f.StringVar(&o.model, "model", "", "`MODEL` of a PLAN, where it is not where the plan says")
 	flags = addCompileFlags(cmd, "fast")
 	return cmd
@@ -124,6 +127,9 @@ func (a *app) continueText(ctx context.Context, name string, text []byte, o *run
 	if err := s.checkLength(len(ids)); err != nil {
 		return err
 	}
+	if err := o.profile.prepare(s); err != nil {
+		return err
+	}
 	engine, err := s.start(ctx)
 	if err != nil {
 		return err
@@ -158,7 +164,7 @@ func (a *app) continueText(ctx context.Context, name string, text []byte, o *run
 	_, stats.PeakResident = cpu.Resident()
 	stats.PrefillTS, stats.DecodeTS = g.prefill.perSecond(), g.decode.perSecond()
 	a.printStats(&stats, o.stats.word)
-	return err
+	return cmp.Or(err, o.profile.write(ctx, a, engine, a.stderr))
 }
 
 // printStats prints statistics where they are asked for, where somebody sits there, and on an

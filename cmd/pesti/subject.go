@@ -24,6 +24,8 @@ type subject struct {
 	plan    *plan.Plan    // nil for a MODEL that is not compiled yet
 	threads int
 	observe func(exec.Observation) // what start's engine lets see each value, nil for nobody
+	profile bool                   // whether start's engine keeps a profile
+	trace   int                    // how many of the last runs it keeps a trace of
 }
 
 // open opens a MODEL or PLAN and checks that the options given go with it.
@@ -104,7 +106,7 @@ func (s *subject) compile() (*lower.Result, error) {
 // start makes an engine for the plan. The end of ctx interrupts its step in progress.
 func (s *subject) start(ctx context.Context) (*exec.Engine, error) {
 	debug.FreeOSMemory() // what compiling left would stay resident beside the weights
-	e, err := exec.Open(s.plan, s.file, exec.Options{Threads: s.threads, Observe: s.observe})
+	e, err := exec.Open(s.plan, s.file, exec.Options{Threads: s.threads, Observe: s.observe, Profile: s.profile, Trace: s.trace})
 	if err != nil {
 		return nil, about(s.name, err)
 	}

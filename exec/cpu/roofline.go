@@ -9,8 +9,9 @@ import (
 )
 
 // A Roofline is what the workers of a machine do in a second at most, all together (Williams,
-// Waterman & Patterson, "Roofline", 2009), and what a wave costs them. Each figure is the median
-// of its samples.
+// Waterman & Patterson, "Roofline", 2009), and what a wave costs them. Reading is the median of
+// its samples, since it is held against runs that were measured by turns with it; of the others it
+// is the best one, which nothing else on the machine has disturbed.
 type Roofline struct {
 	Workers   int                `json:"workers"`
 	ReadBytes int                `json:"read_bytes"`   // size of what is read from end to end
@@ -167,31 +168,50 @@ func (p *Prober) took() (time.Duration, int) {
 
 // sampleWaves notes how long a wave takes in which there is nothing to do.
 func (p *Prober) sampleWaves() error {
-	const waves = 1000
+	const waves, times = 100, 10
 	s := make(Schedule, p.machine.workers)
-	var begin time.Time
 	for w := range s {
-		s[w] = make([][]kernel.Func, waves+1)
+		s[w] = make([][]kernel.Func, waves*times+1)
 	}
-	s[0][0] = []kernel.Func{func(*kernel.Run) { begin = time.Now() }}
-	if err := p.machine.Run(s, kernel.Run{}); err != nil {
-		return err
+	var begin time.Time
+	for i := 0; i < len(s[0]); i += waves {
+		s[0][i] = []kernel.Func{func(*kernel.Run) {
+			now := time.Now()
+			if !begin.IsZero() {
+				p.samples[probeWave] = append(p.samples[probeWave], now.Sub(begin).Seconds()/waves)
+			}
+			begin = now
+		}}
 	}
-	p.samples[probeWave] = append(p.samples[probeWave], time.Since(begin).Seconds()/waves)
-	return nil
+	return p.machine.Run(s, kernel.Run{})
 }
 
-// Roofline returns the medians of the samples up to now.
+// Roofline returns what the samples up to now say.
 func (p *Prober) Roofline() *Roofline {
 	r := &Roofline{Workers: p.machine.workers, ReadBytes: p.size,
-		Read: median(p.samples[kernel.ProbeRead]), Near: median(p.samples[probeNearName]),
-		MACs: map[string]float64{}, Wave: median(p.samples[probeWave])}
+		Read: median(p.samples[kernel.ProbeRead]), Near: largest(p.samples[probeNearName]),
+		MACs: map[string]float64{}, Wave: smallest(p.samples[probeWave])}
 	for _, probe := range p.probes {
 		if s := p.samples[probe.Name]; probe.Name != kernel.ProbeRead && len(s) > 0 {
-			r.MACs[probe.Name] = median(s)
+			r.MACs[probe.Name] = largest(s)
 		}
 	}
 	return r
+}
+
+// largest and smallest return the largest and the smallest of a sample, 0 of none.
+func largest(x []float64) float64 {
+	if len(x) == 0 {
+		return 0
+	}
+	return slices.Max(x)
+}
+
+func smallest(x []float64) float64 {
+	if len(x) == 0 {
+		return 0
+	}
+	return slices.Min(x)
 }
 
 // median returns the middle of a sample, 0 of none.

@@ -157,7 +157,7 @@ func (p *picture) label() dot.HTML {
 		used[p.boxes[i].kind] = true
 		outputs = outputs || p.boxes[i].output
 	}
-	for _, k := range kinds {
+	for _, k := range slices.Concat(kinds, heats) {
 		if used[k.name] {
 			fmt.Fprintf(&b, `<td bgcolor="%s" color="%s" style="rounded">%s</td>`, k.fill, k.line, legendText(k.name))
 		}

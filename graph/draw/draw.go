@@ -23,6 +23,9 @@ type Options struct {
 	All     bool   // every node or step and every dependency, nothing folded
 	Layer   int    // only this block, −1 for all
 	Program string // of a plan; by default its first one, with All every one
+
+	// Times colours a plan by how long its steps took: seconds by program and ID of the step.
+	Times map[string][]float64
 }
 
 // mostBoxes is how many a picture has unless it is of everything.
@@ -53,6 +56,8 @@ type box struct {
 	weights []weight
 	stores  []string // where a step's results are
 	output  bool
+	seconds float64 // that it took, and its share of the program's time, where they are known
+	share   float64
 	shape   string // what makes two boxes of different layers the same, names and weight types aside
 }
 

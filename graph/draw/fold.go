@@ -142,6 +142,7 @@ func (f *folder) draw(runs []run) []cluster {
 		for i, old := range f.layers[r.layers[0]] {
 			b := f.old.boxes[old]
 			b.weights = slices.Clone(b.weights)
+			b.seconds, b.share = 0, 0 // those of the first layer come with the others
 			for _, l := range r.layers {
 				f.to[f.layers[l][i]] = len(f.boxes)
 				b.merge(&f.old.boxes[f.layers[l][i]])
@@ -170,6 +171,8 @@ func (b *box) merge(o *box) {
 		}
 	}
 	b.output = b.output || o.output
+	b.seconds += o.seconds
+	b.share += o.share
 }
 
 // runLabel names the layers that a cluster stands for.

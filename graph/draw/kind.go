@@ -1,6 +1,9 @@
 package draw
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // A kind is a family of operations that share a colour.
 type kind struct {
@@ -54,7 +57,7 @@ func kindOf(name string) string {
 
 // look returns the row of a kind.
 func look(name string) kind {
-	for _, k := range kinds {
+	for _, k := range slices.Concat(kinds, heats) {
 		if k.name == name {
 			return k
 		}

@@ -23,13 +23,20 @@ func Plan(p *plan.Plan, o Options) (string, error) {
 	}
 	var names []string
 	for _, g := range programs {
+		base := len(pic.boxes)
 		pic.addProgram(p, g)
+		if err := pic.times(g, base, o); err != nil {
+			return "", err
+		}
 		names = append(names, g.Name)
 	}
 	pic.name = pic.title[0] + ", " + strings.Join(names, ", ")
 	pic, err = pic.finish(o)
 	if err != nil {
 		return "", err
+	}
+	if o.Times != nil {
+		pic.heat()
 	}
 	return pic.dot(), nil
 }

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"pesti/exec"
+	"pesti/exec/cpu"
+	"pesti/exec/plan"
+)
+
+// profileFlags are the options of verbs that tell where the time of a run went.
+type profileFlags struct {
+	file  string
+	steps bool
+	trace string
+	runs  count
+}
+
+func addProfileFlags(cmd *cobra.Command) *profileFlags {
+	p := &profileFlags{runs: count{32, 1}}
+	f := cmd.Flags()
+	f.StringVar(&p.file, "profile", "", "write what each step took, read and computed, beside what was predicted, to `FILE` as JSON, and print it by kernel")
+	f.BoolVar(&p.steps, "profile-steps", false, "print the profile step by step too")
+	f.StringVar(&p.trace, "trace", "", "write when each worker computed each step to `FILE`, for chrome://tracing or ui.perfetto.dev")
+	f.Var(&p.runs, "trace-runs", "how many of the last runs of a program the trace has")
+	return p
+}
+
+// prepare checks the options and has the subject's engine take the times. Files are known to be
+// writable before a long run, not after it.
+func (p *profileFlags) prepare(s *subject) error {
+	if p.steps && p.file == "" {
+		return usagef("--profile-steps prints a profile, expected --profile FILE too")
+	}
+	if p.runs.n > exec.MaxTrace {
+		return usagef("--trace-runs is %d, expected at most %d", p.runs.n, exec.MaxTrace)
+	}
+	for _, path := range []string{p.file, p.trace} {
+		if path != "" {
+			if err := s.app.checkWritable(path); err != nil {
+				return err
+			}
+		}
+	}
+	s.profile = p.file != ""
+	if p.trace != "" {
+		s.trace = int(p.runs.n)
+	}
+	return nil
+}
+
+// checkWritable returns an error if a file cannot be created where path says.
+func (a *app) checkWritable(path string) error {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+		return nil // a device or a pipe, which is written to as it is
+	} else if err == nil && info.IsDir() {
+		return fmt.Errorf("%s: is a folder, expected a file to write", path)
+	}
+	f, err := a.createPart(path)
+	if err != nil {
+		return cannot("written", path, err)
+	}
+	err = spareModel(path, f.Name())
+	a.files.Lock()
+	a.part = ""
+	a.files.Unlock()
+	return errors.Join(err, f.Close(), os.Remove(f.Name()))
+}
+
+// write writes what was asked for of the engine's runs, and prints the profile.
+func (p *profileFlags) write(ctx context.Context, a *app, e *exec.Engine, to io.Writer) error {
+	if p.trace != "" {
+		err := a.writeFile(ctx, p.trace, func(w io.Writer) error { return writeTrace(w, e.Trace()) })
+		if err != nil {
+			return err
+		}
+	}
+	if p.file == "" {
+		return nil
+	}
+	report, err := profileReport(a, e)
+	if err != nil {
+		return err
+	}
+	err = a.writeFile(ctx, p.file, func(w io.Writer) error {
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", " ")
+		return enc.Encode(report)
+	})
+	if err != nil || to == nil {
+		return err
+	}
+	return printProfile(to, report, p.steps)
+}
+
+// profileReport measures the roofline and holds the engine's profile against it.
+func profileReport(a *app, e *exec.Engine) (*exec.Report, error) {
+	profile, of := e.Profile(), e.Plan()
+	if len(profile.Programs) == 0 {
+		return nil, errors.New("nothing ran, expected a token at least to profile")
+	}
+	a.progress("measuring what the machine can do")
+	first := &profile.Programs[0]
+	cost, err := plan.NewCoster(of).Program(first.Program, first.Load, e.Threads())
+	if err != nil {
+		return nil, err
+	}
+	roof, err := measureRoofline(e, cost.Stream())
+	if err != nil {
+		return nil, err
+	}
+	return profile.Report(of, roof)
+}
+
+// rooflineSamples is how many samples a figure of a roofline is the median of.
+const rooflineSamples = 5
+
+// measureRoofline measures everything, reading by a buffer of size bytes.
+func measureRoofline(e *exec.Engine, size int64) (*cpu.Roofline, error) {
+	p, err := e.Prober(size)
+	if err != nil {
+		return nil, err
+	}
+	for range rooflineSamples {
+		if err := p.Sample(); err != nil {
+			return nil, errors.Join(err, p.Free())
+		}
+	}
+	return p.Roofline(), p.Free()
+}
+
+// printProfile prints a report for people.
+func printProfile(w io.Writer, r *exec.Report, steps bool) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(w, "roofline of %d workers: %s\n", r.Workers, rooflineText(r.Roofline))
+	for i := range r.Programs {
+		g := &r.Programs[i]
+		fmt.Fprintf(w, "\n%s: %d runs of %d tokens in %.1f ms, predicted %.1f ms\n", g.Program, g.Runs, g.Tokens, 1e3*g.Seconds, 1e3*g.Predicted)
+		fmt.Fprintf(t, "calls\tms\tshare\tGB/s\tGMAC/s\tof limit\tpredicted ms\timbalance\t  kernel\n")
+		for j := range g.Kernels {
+			printMeasured(t, &g.Kernels[j], g.Kernels[j].Name)
+		}
+		for _, rest := range []struct {
+			name    string
+			seconds float64
+		}{{"waiting at barriers", g.Waits}, {"between waves", g.Rest}} {
+			fmt.Fprintf(t, "\t%.2f\t%.1f %%\t\t\t\t\t\t  %s\n", 1e3*rest.seconds, 100*rest.seconds/cmp.Or(g.Seconds, 1), rest.name)
+		}
+		if steps {
+			if err := t.Flush(); err != nil {
+				return err
+			}
+			fmt.Fprintf(t, "\ncalls\tms\tshare\tGB/s\tGMAC/s\tof limit\tpredicted ms\timbalance\t  step\n")
+			for j := range g.Steps {
+				m := &g.Steps[j]
+				printMeasured(t, m, fmt.Sprintf("wave %d  step %d  %s  %s", m.Wave, m.Step, oneLine(m.Name), m.Kernel))
+			}
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func printMeasured(w io.Writer, m *exec.Measured, name string) {
+	fmt.Fprintf(w, "%d\t%.2f\t%.1f %%\t%.2f\t%.2f\t%.0f %%\t%.2f\t%.1f %%\t  %s\n",
+		m.Calls, 1e3*m.Seconds, 100*m.Share, m.BytesS/1e9, m.MACsS/1e9, 100*m.OfLimit, 1e3*m.Predicted, 100*m.Imbalance, name)
+}
+
+// rooflineText says what a machine can do.
+func rooflineText(r *cpu.Roofline) string {
+	parts := []string{fmt.Sprintf("reads %.1f GB/s of %s, %.1f GB/s near a core", r.Read/1e9, plan.HumanBytes(int64(r.ReadBytes)), r.Near/1e9)}
+	for _, name := range []string{"f32", "int16", "int8"} {
+		if v := r.MACs[name]; v > 0 {
+			parts = append(parts, fmt.Sprintf("%s %.1f GMAC/s", name, v/1e9))
+		}
+	}
+	return strings.Join(append(parts, fmt.Sprintf("an empty wave %.2f µs", 1e6*r.Wave)), ", ")
+}
+
+// readProfile reads the profile at path, which must be of plan p, and returns the time of each step
+// by program.
+func (a *app) readProfile(path string, p *plan.Plan) (map[string][]float64, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, cannot("opened", path, err)
+	}
+	a.inputs = append(a.inputs, path)
+	var r exec.Report
+	if err := json.Unmarshal(text, &r); err != nil || r.Plan == "" {
+		return nil, fmt.Errorf("%s: is no profile, expected what --profile of run or bench wrote", path)
+	}
+	if digest := plan.Digest(p); r.Plan != digest {
+		return nil, fmt.Errorf("%s: is a profile of another plan: found %s, expected %s; measure this one, with the same options", path, r.Plan, digest)
+	}
+	times := map[string][]float64{}
+	for i := range r.Programs {
+		g := &r.Programs[i]
+		for j, m := range g.Steps {
+			if m.Step != j || m.Seconds < 0 {
+				return nil, fmt.Errorf("%s: program %s: found step %d with %v seconds, expected step %d and a time", path, g.Program, m.Step, m.Seconds, j)
+			}
+			times[g.Program] = append(times[g.Program], m.Seconds)
+		}
+	}
+	return times, nil
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"pesti/exec"
+	"pesti/exec/cpu"
+	"pesti/exec/plan"
+)
+
+// A rooflineResult is what the machine allows a test, measured by turns with it on the same threads.
+type rooflineResult struct {
+	TokenBytes int64         `json:"token_bytes"` // weights and KV caches that a token reads
+	ReadTS     float64       `json:"read_ts"`     // tokens per second, if all went as fast as reading those
+	OfRead     float64       `json:"of_read"`     // the median speed ÷ read_ts
+	ComputeTS  float64       `json:"compute_ts"`  // the same for computing
+	OfCompute  float64       `json:"of_compute"`
+	Machine    *cpu.Roofline `json:"machine"`
+}
+
+// A testRoof measures the roofline while a test is measured. A nil one measures nothing.
+type testRoof struct {
+	prober *cpu.Prober
+	plan   *plan.Plan
+	loads  []plan.Load
+	bytes  int64 // that the test reads
+}
+
+// newTestRoof returns what measures beside a test, reading as many bytes as one of its tokens, or
+// as a chunk of its prompt, does.
+func newTestRoof(e *exec.Engine, t *benchResult) (*testRoof, error) {
+	r := &testRoof{plan: e.Plan(), loads: testLoads(t, e.Plan().Target.Ubatch)}
+	costs := plan.NewCoster(r.plan)
+	for _, l := range r.loads {
+		c, err := costs.Program(programFor(r.plan, l), l, e.Threads())
+		if err != nil {
+			return nil, err
+		}
+		r.bytes += c.Stream()
+	}
+	var err error
+	r.prober, err = e.Prober(r.bytes / int64(len(r.loads)))
+	return r, err
+}
+
+// testLoads returns the steps that a test takes.
+func testLoads(t *benchResult, ubatch int64) []plan.Load {
+	pos, end := int64(t.NDepth), int64(t.NDepth+t.tokens())
+	var loads []plan.Load
+	for pos < end {
+		l := plan.Load{T: min(ubatch, end-pos), Seqs: 1, Pos: pos}
+		if t.NGen > 0 {
+			l.T = 1
+		}
+		if pos += l.T; t.NGen > 0 || pos == end {
+			l.R = 1
+		}
+		loads = append(loads, l)
+	}
+	return loads
+}
+
+// programFor returns the program that a step runs, as package exec chooses it.
+func programFor(p *plan.Plan, l plan.Load) *plan.Program {
+	i := slices.IndexFunc(p.Programs, func(g plan.Program) bool { return l.T <= g.MaxT && l.R <= g.MaxR })
+	return &p.Programs[max(i, 0)]
+}
+
+func (r *testRoof) sample() error {
+	if r == nil {
+		return nil
+	}
+	return r.prober.Sample()
+}
+
+// result says how much of the roofline the speeds reach, in tokens per second.
+func (r *testRoof) result(tokens int, speeds []float64) (*rooflineResult, error) {
+	if r == nil {
+		return nil, nil
+	}
+	machine := r.prober.Roofline()
+	var reading, computing float64
+	for _, l := range r.loads {
+		read, compute, err := exec.Limits(r.plan, programFor(r.plan, l), l, machine)
+		if err != nil {
+			return nil, errors.Join(err, r.prober.Free())
+		}
+		reading, computing = reading+read, computing+compute
+	}
+	n := float64(tokens)
+	res := &rooflineResult{TokenBytes: r.bytes / int64(tokens), Machine: machine,
+		ReadTS: n / cmp.Or(reading, 1), ComputeTS: n / cmp.Or(computing, 1)}
+	res.OfRead, res.OfCompute = medianOf(speeds)/res.ReadTS, medianOf(speeds)/res.ComputeTS
+	return res, r.prober.Free()
+}
+
+// medianOf returns the middle of a sample, 0 of none.
+func medianOf(x []float64) float64 {
+	if len(x) == 0 {
+		return 0
+	}
+	x = slices.Sorted(slices.Values(x))
+	return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
+}
+
+// columns are those that a roofline adds to the table of bench, and the cells of a test in them.
+const rooflineColumns = "\tread by a token\treading allows\treached\tcomputing allows\treached"
+
+func (r *rooflineResult) cells() string {
+	if r == nil {
+		return ""
+	}
+	return fmt.Sprintf("\t%s\t%.2f\t%.0f %%\t%.2f\t%.0f %%", plan.HumanBytes(r.TokenBytes), r.ReadTS, 100*r.OfRead, r.ComputeTS, 100*r.OfCompute)
+}
+
+// printRoofs says what the machine did beside each test.
+func printRoofs(w io.Writer, tests []benchResult) error {
+	for i := range tests {
+		if r := tests[i].Roofline; r != nil {
+			if _, err := fmt.Fprintf(w, "%s: the machine's %d workers: %s\n", tests[i].Test, r.Machine.Workers, rooflineText(r.Machine)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,55 @@
+package draw
+
+import (
+	"fmt"
+	"slices"
+
+	"pesti/exec/plan"
+)
+
+// heats are the colours of a plan that is drawn with the time of its steps: from pale to red, by the
+// share of a program's time that a box has at least.
+var heats = []kind{
+	{name: "20 % of the time or more", fill: "#E8705A", line: "#8E2213"},
+	{name: "10 %", fill: "#F2A07B", line: "#9C4221"},
+	{name: "5 %", fill: "#F8C9A0", line: "#A5622B"},
+	{name: "2 %", fill: "#FBE3C4", line: "#A58250"},
+	{name: "1 %", fill: "#FCF2E1", line: "#A09070"},
+	{name: "less", fill: "#F7F7F5", line: "#9A9A96"},
+}
+
+// leastShares belong to heats.
+var leastShares = []float64{0.2, 0.1, 0.05, 0.02, 0.01, 0}
+
+// times notes how long each step of a program took, in the boxes from base on.
+func (pic *picture) times(g *plan.Program, base int, o Options) error {
+	if o.Times == nil {
+		return nil
+	}
+	seconds := o.Times[g.Name]
+	boxes := pic.boxes[base:]
+	if len(seconds) != len(boxes) {
+		return fmt.Errorf("program %q has %d steps, and times are known of %d; expected those of a run of this program", g.Name, len(boxes), len(seconds))
+	}
+	total := 0.0
+	for _, s := range seconds {
+		total += s
+	}
+	for i := range boxes {
+		boxes[i].seconds = seconds[i]
+		if total > 0 {
+			boxes[i].share = seconds[i] / total
+		}
+	}
+	return nil
+}
+
+// heat colours boxes by time and says in each how much it is: of all layers that it stands for.
+func (pic *picture) heat() {
+	for i := range pic.boxes {
+		b := &pic.boxes[i]
+		at := slices.IndexFunc(leastShares, func(least float64) bool { return b.share >= least })
+		b.kind = heats[max(at, 0)].name
+		b.lines = append(slices.Clip(b.lines), fmt.Sprintf("%.1f %% of the time, %.3g ms", 100*b.share, 1e3*b.seconds))
+	}
+}
