@@ -37,6 +37,7 @@ var imports = map[string][]string{
 	"exec/plan":              {},
 	"exec/plan/plantest":     {"exec/plan"},
 	"exec/sample":            {},
+	"exec/speculate":         {"exec"},
 	"exec/cpu":               {"exec/cpu/kernel"},
 	"exec/cpu/isa":           {},
 	"exec/cpu/kernel":        {"gguf/quant", "ops/ref", "exec/plan"},
