@@ -10,10 +10,10 @@ import (
 // heats are the colours of a plan that is drawn with the time of its steps: from pale to red, by the
 // share of a program's time that a box has at least.
 var heats = []kind{
-	{name: "20 % of the time or more", fill: "#E8705A", line: "#8E2213"},
-	{name: "10 %", fill: "#F2A07B", line: "#9C4221"},
-	{name: "5 %", fill: "#F8C9A0", line: "#A5622B"},
-	{name: "2 %", fill: "#FBE3C4", line: "#A58250"},
+	{name: "20 % of the time or more", fill: "#EF8A72", line: "#8E2213"},
+	{name: "10 %", fill: "#F6B08F", line: "#9C4221"},
+	{name: "5 %", fill: "#FACFAF", line: "#A5622B"},
+	{name: "2 %", fill: "#FCE6CD", line: "#A58250"},
 	{name: "1 %", fill: "#FCF2E1", line: "#A09070"},
 	{name: "less", fill: "#F7F7F5", line: "#9A9A96"},
 }

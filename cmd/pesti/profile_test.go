@@ -1,0 +1,219 @@
+package main
+
+import (
+	"encoding/json"
+	"math"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"pesti/exec"
+	planfile "pesti/exec/plan"
+)
+
+// profileOf reads a profile.
+func profileOf(t *testing.T, path string) *exec.Report {
+	t.Helper()
+	r := &exec.Report{}
+	if err := json.Unmarshal([]byte(readFile(t, path)), r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestProfile(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "run.json")
+	prompt := []string{"run", "demo", "-p", "Once upon a time", "-n", "5", "--temp", "0"}
+	plain := ok(t, prompt...)
+	r := pesti(append(prompt, "--profile", file)...)
+	if r.code != 0 || r.out != plain {
+		t.Fatalf("with a profile the text is %q, without %q: %s", r.out, plain, r.err)
+	}
+	for _, word := range []string{"roofline of", "decode: 4 runs of 4 tokens", "small: 1 runs of", "waiting at barriers", "matmul_group", "attention"} {
+		if !strings.Contains(r.err, word) {
+			t.Errorf("the table does not tell of %q:\n%s", word, r.err)
+		}
+	}
+	if strings.Contains(r.err, "blk.0.ffn_gated") {
+		t.Errorf("the table has steps, for which nobody asked:\n%s", r.err)
+	}
+	rep := profileOf(t, file)
+	if rep.Roofline == nil || rep.Roofline.Read <= 0 || len(rep.Programs) != 2 {
+		t.Fatalf("the profile is %+v", rep)
+	}
+	for _, g := range rep.Programs {
+		sum := g.Waits + g.Rest
+		for _, k := range g.Kernels {
+			sum += k.Seconds
+		}
+		if math.Abs(sum-g.Seconds) > 1e-6 || g.Rest < 0 || g.Predicted <= 0 || len(g.Steps) != 41 {
+			t.Errorf("%s: %v s that passed, and parts of %v; %v rest, %v predicted, %d steps", g.Program, g.Seconds, sum, g.Rest, g.Predicted, len(g.Steps))
+		}
+	}
+	if r := pesti(append(prompt, "--profile", file, "--profile-steps")...); r.code != 0 || !strings.Contains(r.err, "blk.0.ffn_gated  gated") {
+		t.Errorf("--profile-steps prints no steps: %+v", r)
+	}
+
+	bench := filepath.Join(dir, "bench.json")
+	out := ok(t, "bench", "demo", "-p", "0", "-n", "3", "-r", "2", "--profile", bench)
+	if rep := profileOf(t, bench); len(rep.Programs) != 1 || rep.Programs[0].Runs != 9 || rep.Plan == "" || !strings.Contains(out, "decode: 9 runs") {
+		t.Errorf("bench profiles %+v and prints\n%s", rep.Programs, out)
+	}
+	var tests []benchResult
+	if err := json.Unmarshal([]byte(ok(t, "bench", "demo", "-p", "0", "-n", "1", "-r", "1", "--json", "--profile", bench)), &tests); err != nil || len(tests) != 1 {
+		t.Errorf("beside a profile --json prints no JSON: %v", err)
+	}
+
+	folder := t.TempDir()
+	for _, c := range []struct {
+		args  string
+		code  int
+		words string
+	}{
+		{"--profile-steps", 2, "--profile FILE"},
+		{"--profile " + folder, 1, folder + ": is a folder"},
+		{"--profile " + filepath.Join(folder, "no", "x"), 1, "cannot be written"},
+		{"--trace " + filepath.Join(folder, "no", "x"), 1, "cannot be written"},
+		{"--trace-runs 0", 2, "--trace-runs"},
+		{"--trace x --trace-runs 5000", 2, "expected at most 4096"},
+		{"--profile " + demoFile(t, nil), 2, "is a GGUF model"},
+	} {
+		pesti(append([]string{"run", "demo", "-p", "x", "-n", "1"}, strings.Fields(c.args)...)...).fails(t, c.code, c.words)
+	}
+}
+
+// TestDotProfile draws a plan by the time of its steps, and refuses profiles of others.
+func TestDotProfile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "run.json")
+	plan, _ := demoPlan(t)
+	if r := pesti("run", plan, "-p", "Once", "-n", "3", "--profile", file); r.code != 0 {
+		t.Fatal(r.err)
+	}
+	plain := ok(t, "dot", "demo")
+	for _, model := range []string{"demo", plan} { // the same plan, wherever it lies
+		out := ok(t, "dot", model, "--profile", file)
+		if out == plain || !strings.Contains(out, "% of the time") || !strings.Contains(out, "20 % of the time or more") && !strings.Contains(out, "10 %") {
+			t.Errorf("dot %s --profile shows no time", model)
+		}
+	}
+	pesti("dot", "demo", "--ctx", "64", "--profile", file).fails(t, 1, file, "of another plan", "found sha256:", "expected sha256:")
+	pesti("dot", "demo", "--program", "prefill", "--profile", file).fails(t, 2, `program "prefill" has 41 steps`)
+	pesti("dot", "demo", "--view", "memory", "--profile", file).fails(t, 2, "--profile")
+	pesti("dot", "demo", "--stage", "fused", "--profile", file).fails(t, 2, "--profile")
+	pesti("dot", "demo", "--profile", plan).fails(t, 1, plan, "is no profile")
+	pesti("dot", "demo", "--profile", filepath.Join(t.TempDir(), "none")).fails(t, 1, "cannot be opened")
+
+	p, err := planfile.Parse([]byte(readFile(t, plan)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, steps := range []string{`[{"step": 1}]`, `[{"step": 0, "seconds": -1}]`} {
+		text := `{"plan": "` + planfile.Digest(p) + `", "programs": [{"program": "decode", "steps": ` + steps + `}]}`
+		saveFile(t, file, text)
+		pesti("dot", "demo", "--profile", file).fails(t, 1, file, "expected step 0")
+	}
+}
+
+// TestTraceFile sees that a trace is JSON in which the events of a lane come one after the other.
+func TestTraceFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "trace.json")
+	if r := pesti("run", "demo", "-p", "Once upon a time", "-n", "6", "-t", "2", "--trace", file, "--trace-runs", "3"); r.code != 0 || r.err != "" {
+		t.Fatalf("a trace alone says %q", r.err)
+	}
+	var trace struct{ TraceEvents []traceEvent }
+	if err := json.Unmarshal([]byte(readFile(t, file)), &trace); err != nil {
+		t.Fatal(err)
+	}
+	lanes := map[int]string{}
+	ends := map[int]float64{}
+	events := map[int]int{}
+	waves := map[int]float64{}
+	for i, e := range trace.TraceEvents {
+		switch e.Phase {
+		case "M":
+			lanes[e.TID] = e.Args["name"].(string)
+		case "X":
+			if events[e.TID]++; e.Time < ends[e.TID] || e.Dur < 0 {
+				t.Errorf("event %d, %s, begins at %v in lane %q, which ends at %v", i, e.Name, e.Time, lanes[e.TID], ends[e.TID])
+			}
+			ends[e.TID] = e.Time + e.Dur
+			if e.TID == 0 {
+				waves = map[int]float64{}
+				continue
+			}
+			wave := e.Args["wave"].(float64)
+			if wave < waves[e.TID] || e.Name == "" || e.Args["kernel"] == "" {
+				t.Errorf("event %d is %+v, after one of wave %v", i, e, waves[e.TID])
+			}
+			waves[e.TID] = wave
+		default:
+			t.Errorf("event %d is of phase %q", i, e.Phase)
+		}
+	}
+	if len(lanes) != 3 || lanes[0] != "runs" || lanes[2] != "worker 1" || events[0] != 3 || events[1] != 3*41 || events[2] != 3*41 {
+		t.Errorf("lanes %v with events %v, expected runs and two workers with 3 runs of 41 steps", lanes, events)
+	}
+}
+
+// TestBenchRoofline sees that limits are those of the bytes that tokens read.
+func TestBenchRoofline(t *testing.T) {
+	out := ok(t, "bench", "demo", "-p", "40", "-n", "4", "-d", "8", "-r", "2", "--roofline", "--json", "-t", "1")
+	var tests []benchResult
+	if err := json.Unmarshal([]byte(out), &tests); err != nil {
+		t.Fatal(err)
+	}
+	plan, _ := demoPlan(t, "-t", "1")
+	p, err := planfile.Parse([]byte(readFile(t, plan)))
+	if err != nil || len(tests) != 2 {
+		t.Fatalf("%d tests, %v", len(tests), err)
+	}
+	for _, x := range tests {
+		r := x.Roofline
+		if r == nil || r.Machine == nil || r.ReadTS <= 0 || r.ComputeTS <= 0 {
+			t.Fatalf("%s: the roofline is %+v", x.Test, r)
+		}
+		if want := medianOf(x.SamplesTS) / r.ReadTS; math.Abs(r.OfRead-want) > 1e-9 {
+			t.Errorf("%s reaches %v of reading, want %v", x.Test, r.OfRead, want)
+		}
+	}
+	// A token reads all weights, but of embeddings its own row, and the caches up to itself.
+	r := tests[1].Roofline
+	var weights int64
+	for _, w := range p.Weights {
+		weights += max(w.Size, w.Packed)
+	}
+	if slack := p.Memory.State + weights/50; r.TokenBytes < weights-weights/50 || r.TokenBytes > weights+slack {
+		t.Errorf("a token reads %d bytes, and weights have %d", r.TokenBytes, weights)
+	}
+	if want := r.Machine.Read / float64(r.TokenBytes); math.Abs(r.ReadTS/want-1) > 1e-3 {
+		t.Errorf("reading allows %v tokens, want %v", r.ReadTS, want)
+	}
+	table := ok(t, "bench", "demo", "-p", "0", "-n", "1", "-r", "1", "--roofline")
+	for _, words := range []string{"reading allows", "the machine's", "GB/s of"} {
+		if !strings.Contains(table, words) {
+			t.Errorf("bench --roofline does not tell of %q:\n%s", words, table)
+		}
+	}
+}
+
+func TestTestLoads(t *testing.T) {
+	for _, c := range []struct {
+		test benchResult
+		want []planfile.Load
+	}{
+		{benchResult{NPrompt: 5}, []planfile.Load{{T: 5, R: 1, Seqs: 1}}},
+		{benchResult{NPrompt: 20, NDepth: 3}, []planfile.Load{{T: 8, Seqs: 1, Pos: 3}, {T: 8, Seqs: 1, Pos: 11}, {T: 4, R: 1, Seqs: 1, Pos: 19}}},
+		{benchResult{NGen: 2, NDepth: 7}, []planfile.Load{{T: 1, R: 1, Seqs: 1, Pos: 7}, {T: 1, R: 1, Seqs: 1, Pos: 8}}},
+	} {
+		got := testLoads(&c.test, 8)
+		if len(got) != len(c.want) {
+			t.Fatalf("%+v has loads %v, want %v", c.test, got, c.want)
+		}
+		for i := range got {
+			if got[i] != c.want[i] {
+				t.Errorf("%+v: load %d is %+v, want %+v", c.test, i, got[i], c.want[i])
+			}
+		}
+	}
+}
