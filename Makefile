@@ -36,7 +36,7 @@ PEER_BUILD  := -DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DG
 	-DCMAKE_PROJECT_llama.cpp_INCLUDE='$(CURDIR)/conformance/peer/libllama.cmake'
 
 .NOTPARALLEL:
-.PHONY: build check gofmt vet staticcheck cross test test-oracle test-one-processor test-variants test-offline race test-fuzz test-go fuzz bench bench-peers conformance golden demo graphviz models venv peer
+.PHONY: build check gofmt vet staticcheck cross test test-oracle test-one-processor test-variants test-offline race test-fuzz test-go fuzz bench bench-peers bench-accuracy conformance golden demo graphviz models venv peer
 
 build:
 	$(GO) build -o bin/pesti ./cmd/pesti
@@ -129,6 +129,9 @@ bench-peers: build venv models
 	list=$$($(PESTI_PYTHON) conformance/models.py --list) || exit 1; \
 	$(GO) run ./conformance/benchpeers -pesti bin/pesti -peer "$$peer" -commit "$$(git describe --always --dirty)" \
 		-json $(BENCH).json -svg $(BENCH).svg $(BENCH_FLAGS) $$list
+
+bench-accuracy: build venv models $(PEER_IF_ANY)
+	$(PESTI_PYTHON) conformance/accuracy.py
 
 conformance: build venv models
 	$(PESTI_PYTHON) conformance/report.py --write CONFORMANCE.md
