@@ -6,9 +6,9 @@ import (
 	"pesti/exec/plan"
 )
 
-// State returns the memory of one layer's cache of keys or values, such as "blk.3.cache_k": for
-// each page of 16 positions a row for each position, in the plan's format of caches. It is a view,
-// which steps change.
+// State returns the memory of one layer's cache of keys or values, such as "blk.3.cache_k": pages of
+// 16 positions, laid out as the kernels want them (the signature of "attention" in exec/plan tells),
+// in the plan's format of caches. It is a view, which steps change.
 func (e *Engine) State(name string) ([]byte, error) {
 	for i := range e.plan.Buffers {
 		if b := &e.plan.Buffers[i]; b.Class == plan.State && b.Name == name {

@@ -192,7 +192,7 @@ func (o *Options) complete(p *frontend.Params) error {
 		set(&o.Target, "cpu", "target", "cpu"),
 		set(&o.ISA, "portable", "isa", plan.ISAs...),
 		set(&o.Precision, "fast", "precision", "fast", "exact"),
-		set(&o.KV, map[string]string{"fast": "f16", "exact": "f32"}[o.Precision], "kv", "f32", "f16"),
+		set(&o.KV, map[string]string{"fast": "f16", "exact": "f32"}[o.Precision], "kv", "f32", "f16", "q8_0"),
 		within(&o.Ctx, min(defaultCtx, p.Context), p.Context, "ctx", ", the context that the model was trained for"),
 		within(&o.Sequences, 1, maxSequences, "sequences", ""),
 		within(&o.Ubatch, min(defaultUbatch, o.Ctx), 1<<16, "ubatch", ""),

@@ -41,11 +41,13 @@ type access struct {
 
 // schedule lowers one program's graph. Steps keep the order of the nodes within their wave.
 func schedule(p *plan.Plan, g *graph.Graph, tmpl cpu.Program, states shared, reference bool) (*layout, error) {
+	separate := separateCaches
 	if reference {
-		var err error
-		if g, err = ops.ExpandAll(g); err != nil { // into what the reference kernels can run
-			return nil, err
-		}
+		separate = ops.ExpandAll // into what the reference kernels can run
+	}
+	g, err := separate(g)
+	if err != nil {
+		return nil, err
 	}
 	s := &scheduler{p: p, g: g, tmpl: tmpl, states: states, uses: g.Uses(), buffer: map[*graph.Value]int{}}
 	prog := &plan.Program{Name: tmpl.Name, MinT: 1, MaxT: tmpl.MaxTokens, MaxR: g.Max(graph.R)}

@@ -85,8 +85,16 @@ func addShared(p *plan.Plan, g *graph.Graph, o *Options) (shared, error) {
 		s.io[v.Name] = id
 	}
 	for _, n := range g.Nodes {
+		if n.Op == ops.Attention { // it lays a cache out by heads
+			if err := o.fitsCache(n.Attr.Int("head_dim"), "head"); err != nil {
+				return s, err
+			}
+		}
 		if n.Op != ops.State {
 			continue
+		}
+		if err := o.fitsCache(n.Attr.Int("width"), "row"); err != nil {
+			return s, err
 		}
 		st := stateStorage{positions: wholePages(o.Ctx)}
 		if window := n.Attr.Int("window"); window > 0 {
@@ -172,4 +180,12 @@ func pack(w *plan.Weight, kernel string) error {
 	w.Layout = l.Name
 	w.Packed, err = l.Size(w.Dims[0], w.Dims[1])
 	return err
+}
+
+// fitsCache refuses a format of caches whose blocks do not divide the elements that lie together.
+func (o *Options) fitsCache(elems int64, what string) error {
+	if f, _ := plan.LookupFormat(o.KV); elems%f.Elems != 0 {
+		return optionErrorf("--kv is %q, expected f16 or f32, since the %d elements of a %s are no multiple of %d", o.KV, elems, what, f.Elems)
+	}
+	return nil
 }

@@ -44,7 +44,7 @@ func newCompileFlags(precision string) *compileFlags {
 	c := &compileFlags{
 		target:    choice{"cpu", []string{"cpu"}},
 		precision: choice{precision, []string{"exact", "fast"}},
-		kv:        choice{"", []string{"f32", "f16"}},
+		kv:        choice{"", []string{"f32", "f16", "q8_0"}},
 		isa:       choice{"", isas},
 		planner:   choice{"", memplan.Planners()},
 		ctx:       count{0, 1},

@@ -15,10 +15,13 @@ type Format struct {
 //
 // q8x2 is a row of K activations as two planes of int8 and what the products need beside them:
 // hi int8[K], lo int8[K], scale f32[K/32], sum i32[K/16], so that x ≈ scale·(hi + lo/128).
+//
+// q8_0 is for caches: x ≈ d·q with d f16 and q int8[32].
 var formats = []Format{
 	{Name: "f32", Elems: 1, Bytes: 4},
 	{Name: "i32", Elems: 1, Bytes: 4},
 	{Name: "f16", Elems: 1, Bytes: 2},
+	{Name: "q8_0", Elems: 32, Bytes: 34},
 	{Name: "q8x2", Elems: 32, Bytes: 76, Fast: true},
 }
 

@@ -99,10 +99,12 @@ var kernels = []Signature{
 		Scratch: "44*k + 4352",
 	},
 	// Norms (optional) and RoPE on q and k, KV write, scores, softmax, values, for each token
-	// over the cached positions of its sequence and the tokens before it in this step. A worker
-	// ropes the step's keys of its heads into its scratch, rounded to the cache's format, so
-	// that it never reads what another worker writes; the worker of a group's first head writes
-	// the cache. A layer with a window keeps its positions in a ring (ring = 1).
+	// over the cached positions of its sequence and the tokens before it in this step. Workers share
+	// the pairs of a head and a block of tokens. Each stores the step's keys and values of its heads
+	// in its scratch too, in the cache's format, so that it never reads what another worker
+	// writes; one worker writes each head's part of the cache. A page of the cache holds the part of
+	// each head together: keys as [head_dim][16], values as [16][head_dim]. A layer with a window
+	// keeps its positions in a ring (ring = 1).
 	{
 		Name: "attention",
 		Operands: []Operand{
@@ -112,8 +114,8 @@ var kernels = []Signature{
 			{Role: "pos", Input: "pos", Formats: []string{"i32"}, Extent: "M"},
 			{Role: "seq", Input: "seq", Formats: []string{"i32"}, Extent: "M"},
 			{Role: "pages", Input: "pages", Formats: []string{"i32"}, Extent: "S*P"},
-			cache("kcache", InOut, "kv_heads*head_dim"),
-			cache("vcache", InOut, "kv_heads*head_dim"),
+			cacheByHead("kcache", InOut, "kv_heads*head_dim", "kv_heads"),
+			cacheByHead("vcache", InOut, "kv_heads*head_dim", "kv_heads"),
 			{Role: "qnorm", Dir: WeightIn, Formats: []string{"f32"}, Extent: "head_dim", Optional: true},
 			{Role: "knorm", Dir: WeightIn, Formats: []string{"f32"}, Extent: "head_dim", Optional: true},
 			{Role: "freqs", Dir: WeightIn, Formats: []string{"f32"}, Extent: "rot/2", Optional: true},
@@ -125,7 +127,7 @@ var kernels = []Signature{
 			number("eps", 0, 1e6), word("layout", rotations...)}, // eps matters with a norm alone
 		Rows:    "T",
 		Splits:  []string{"heads", "one"},
-		Scratch: "4*(33*head_dim + 16*heads*(head_dim + 2) + M*rot)",
+		Scratch: "4*(97*head_dim + 240 + heads*(32*head_dim + 544) + M*(2*head_dim + rot))",
 		Rules:   []Rule{headsDivide, rotationFits, rotationTurns, cacheHolds, ringHasWindow},
 	},
 	// y[r] = x[rows[r]]
@@ -279,7 +281,14 @@ var kernels = []Signature{
 
 // cache is an operand that is a state, whose rows have width elements.
 func cache(role string, dir Dir, width string) Operand {
-	return Operand{Role: role, Dir: dir, Formats: []string{"f32", "f16"}, Width: width, Extent: "S*positions*" + width}
+	return Operand{Role: role, Dir: dir, Formats: []string{"f32", "f16", "q8_0"}, Width: width, Extent: "S*positions*" + width}
+}
+
+// cacheByHead is a cache in whose pages the parts of each head lie together.
+func cacheByHead(role string, dir Dir, width, heads string) Operand {
+	o := cache(role, dir, width)
+	o.Heads = heads
+	return o
 }
 
 // refUnary is the signature of an elementwise reference kernel of one operand.

@@ -27,6 +27,7 @@ type Operand struct {
 	Input    string   // the io buffer that it must be, where a kernel computes addresses from it: the caller checks the range of each input
 	Extent   string   // elements, as a formula over M (rows of this step), T, R, S, C, P (pages per sequence) and the parameters; for weights the row-major shape
 	Width    string   // elements of a position's row where it is a state, as a formula
+	Heads    string   // of a state in whose pages the parts of each head lie together, their number, as a formula
 	Optional bool
 	Alias    string // an output may share its buffer with this input (where Repeat: the first one)
 	Repeat   bool   // role is a prefix: a matmul group's "w", "bias", "out" occur as w0, w1, w2

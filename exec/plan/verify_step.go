@@ -273,8 +273,9 @@ func (b *binding) fits(a *boundArg, u *use) error {
 }
 
 // A stateShape is how a step lays out a state: positions of each sequence, elements of a
-// position's row, and whether positions wrap around.
-type stateShape struct{ positions, width, ring int64 }
+// position's row, whether positions wrap around, and how many parts a page has by heads, 0 where
+// it is rows.
+type stateShape struct{ positions, width, ring, heads int64 }
 
 // state checks that all steps of all programs lay a state out in the same way.
 func (b *binding) state(a *boundArg, u *use) error {
@@ -288,13 +289,23 @@ func (b *binding) state(a *boundArg, u *use) error {
 	if err != nil {
 		return err
 	}
-	shape := stateShape{b.at[most].param("positions"), width, b.at[most].param("ring")}
+	shape := stateShape{b.at[most].param("positions"), width, b.at[most].param("ring"), 0}
+	unit := width
+	if a.Heads != "" {
+		if shape.heads, err = b.at[most].Eval(a.Heads); err != nil {
+			return err
+		}
+		unit /= shape.heads
+	}
+	if f, _ := LookupFormat(u.Format); unit%f.Elems != 0 {
+		return fmt.Errorf("%d elements lie together in format %s, expected a multiple of %d", unit, f.Name, f.Elems)
+	}
 	have, ok := b.states[u.ID]
 	if !ok {
 		b.states[u.ID] = shape
 	} else if have != shape {
-		return fmt.Errorf("has %d positions of %d elements and ring %d, expected %d of %d and ring %d as in an earlier step: steps must agree on a state",
-			shape.positions, shape.width, shape.ring, have.positions, have.width, have.ring)
+		return fmt.Errorf("has %d positions of %d elements, ring %d and pages by %d heads, expected %d of %d, ring %d and pages by %d heads as in an earlier step: steps must agree on a state",
+			shape.positions, shape.width, shape.ring, shape.heads, have.positions, have.width, have.ring, have.heads)
 	}
 	return nil
 }

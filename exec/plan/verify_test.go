@@ -141,7 +141,15 @@ var broken = []struct {
 	{"backend", func(e editor) { e.Target.Backend = "tpu" }, []string{"backend", `"tpu"`, "cpu"}},
 	{"instruction set", func(e editor) { e.Target.ISA = "amx9" }, []string{"instruction set", `"amx9"`, "portable"}},
 	{"precision", func(e editor) { e.Target.Precision = "half" }, []string{"precision", `"half"`}},
-	{"cache format", func(e editor) { e.Target.KV = "q8_0" }, []string{"kv", `"q8_0"`}},
+	{"cache format", func(e editor) { e.Target.KV = "q4_0" }, []string{"kv", `"q4_0"`}},
+	{"cache of half blocks", func(e editor) {
+		e.Target.KV = "q8_0"
+		for i := range e.Buffers {
+			if b := &e.Buffers[i]; b.Class == plan.State {
+				b.Format = "q8_0"
+			}
+		}
+	}, []string{"blk.0.attn", "kcache", "16 elements", "q8_0", "a multiple of 32"}},
 	{"another cache format", func(e editor) { e.Target.KV = "f32" }, []string{"blk.0.cache_k", "f16", "f32"}},
 	{"no threads", func(e editor) { e.Target.Threads = 0 }, []string{"threads is 0"}},
 	{"more threads than copies", func(e editor) { e.Target.Threads = 3 }, []string{"size", "expected at least"}},
@@ -339,6 +347,11 @@ var broken = []struct {
 		e.paramOf("prefill", "blk.0.attn", "kv_heads").Value = int64(1)
 		e.paramOf("prefill", "blk.0.attn", "positions").Value = int64(96)
 	}, []string{"program prefill", "blk.0.attn", "operand kcache", "96 positions of 16 elements", "48 of 32", "agree on a state"}},
+	{"state by fewer heads in one program", func(e editor) {
+		e.paramOf("prefill", "blk.0.attn", "kv_heads").Value = int64(1)
+		e.paramOf("prefill", "blk.0.attn", "heads").Value = int64(2)
+		e.paramOf("prefill", "blk.0.attn", "head_dim").Value = int64(32)
+	}, []string{"program prefill", "blk.0.attn", "operand kcache", "pages by 1 heads", "by 2 heads", "agree on a state"}},
 	{"ring in one program", func(e editor) {
 		e.paramOf("prefill", "blk.0.attn", "window").Value = int64(40)
 		e.paramOf("prefill", "blk.0.attn", "ring").Value = int64(1)

@@ -6,8 +6,9 @@ const PageTokens = 16
 // A KV is a view of one layer's cache of keys or values: rows of Width elements in pages of
 // PageTokens positions.
 type KV struct {
-	F32       []float32 // exactly one of F32 and F16 is set
+	F32       []float32 // exactly one of F32, F16 and Q8 is set
 	F16       []uint16
+	Q8        []byte // blocks of Q8Block elements; Width is a multiple of that
 	Width     int
 	Positions int     // of each sequence, a multiple of PageTokens
 	Pages     []int32 // [S·P] page numbers; nil: page p of sequence s is s·Positions/PageTokens + p
@@ -30,34 +31,36 @@ func (c *KV) offset(seq, pos int) int {
 // Load reads the row of a position into dst, of Width elements.
 func (c *KV) Load(dst []float32, seq, pos int) {
 	at := c.offset(seq, pos)
-	if c.F16 == nil {
+	switch {
+	case c.F16 != nil:
+		for i, h := range c.F16[at : at+c.Width] {
+			dst[i] = F32(h)
+		}
+	case c.Q8 != nil:
+		for i := 0; i < c.Width; i += Q8Block {
+			DequantiseQ8(dst[i:], c.Q8[(at+i)/Q8Block*Q8Bytes:])
+		}
+	default:
 		copy(dst[:c.Width], c.F32[at:])
-		return
-	}
-	for i, h := range c.F16[at : at+c.Width] {
-		dst[i] = F32(h)
 	}
 }
 
-// Store writes the row of a position, rounded to nearest even where the cache is float16.
+// Store writes the row of a position, rounded to the cache's format.
 func (c *KV) Store(seq, pos int, src []float32) {
 	at := c.offset(seq, pos)
-	if c.F16 == nil {
+	switch {
+	case c.F16 != nil:
+		row := c.F16[at : at+c.Width]
+		for i, x := range src[:c.Width] {
+			row[i] = F16(x)
+		}
+	case c.Q8 != nil:
+		for i := 0; i < c.Width; i += Q8Block {
+			QuantiseQ8(c.Q8[(at+i)/Q8Block*Q8Bytes:], src[i:])
+		}
+	default:
 		copy(c.F32[at:at+c.Width], src)
-		return
 	}
-	row := c.F16[at : at+c.Width]
-	for i, x := range src[:c.Width] {
-		row[i] = F16(x)
-	}
-}
-
-// Round returns the value that Store and then Load give.
-func (c *KV) Round(x float32) float32 {
-	if c.F16 == nil {
-		return x
-	}
-	return F32(F16(x))
 }
 
 // KVWrite stores row t of x at position pos[t] of sequence seq[t].

@@ -9,15 +9,15 @@ import (
 // tokenBlock is the number of query tokens that share one reading of a page.
 const tokenBlock = 16
 
-// An attention computes, for a range of query heads: optional norms of q and k per head, RoPE,
-// the cache write, and softmax(scale · q·k) · v over what each token sees. Tokens of one
+// An attention computes, for a share of the query heads and tokens: optional norms of q and k per
+// head, RoPE, the cache write, and softmax(scale · q·k) · v over what each token sees. Tokens of one
 // sequence are a run of rows at consecutive positions.
 //
 // Keys and values are visited page by page at absolute positions, with a running maximum per
 // query (online softmax, Milakov & Gimelshein 2018), and each page in order of position. What a
 // token gets is therefore the same however its prompt was cut. Keys and values of this step are
-// taken from the operands, rounded to the cache's format, never from the cache: another worker
-// may be writing it.
+// stored in pages of the worker's own, in the cache's format, and read from there, never from the
+// cache: another worker may be writing it.
 type attention struct {
 	heads, kvHeads, headDim int
 	window                  int
@@ -29,13 +29,27 @@ type attention struct {
 	keys, values cache
 	qnorm, knorm []float32
 	rope         rope
-	split        split
+	vec          *vectors
+
+	worker, workers int // this one, and how many share the work
 
 	// Scratch of this worker.
+	newKeys, newValues []byte    // parts of one head that hold a run's own positions
 	keyTile, valueTile []float32 // one page of one head
-	query              []float32 // tokenBlock tokens of the heads of a group
-	top, sum           []float32 // running maximum and sum per query
+	queries            queries
 	row                []float32 // one head
+}
+
+// A queries is the state of the queries of a block, one for each token and head. What is read or
+// written in whole vectors has rows of stride elements, a multiple of 16, zero beyond a head's.
+type queries struct {
+	stride int
+	x      []float32 // [n][head_dim]
+	acc    []float32 // [n][stride], the weighted sums of values
+	scores []float32 // [n][16], of one page, and then the weights
+	top    []float32 // [n], running maximum of scores
+	sum    []float32 // [n], running sum of weights
+	shrink []float32 // [n], what the last page makes of older sums
 }
 
 func bindAttention(b *binder) Func {
@@ -44,71 +58,132 @@ func bindAttention(b *binder) Func {
 		window: b.int("window"), scale: float32(b.float("scale")), eps: b.float("eps"),
 		q: b.f32("q"), k: b.f32("k"), v: b.f32("v"), out: b.f32("out"),
 		pos: b.i32("pos"), seq: b.i32("seq"),
-		qnorm: b.optionalF32("qnorm"), knorm: b.optionalF32("knorm"), split: b.split(),
+		qnorm: b.optionalF32("qnorm"), knorm: b.optionalF32("knorm"),
+		vec: b.vectors(), worker: b.Worker, workers: b.Workers,
+	}
+	if b.Step.Split.By == "one" {
+		a.workers = 1
 	}
 	if b.err != nil || a.kvHeads < 1 || a.heads%a.kvHeads != 0 {
 		b.fail("%d heads cannot share %d key and value heads", a.heads, a.kvHeads)
 		return nil
 	}
-	group := a.heads / a.kvHeads
-	width := a.kvHeads * a.headDim
-	a.keys, a.values = b.cache("kcache", width), b.cache("vcache", width)
+	d := a.headDim
+	a.keys, a.values = b.cache("kcache", a.kvHeads, d), b.cache("vcache", a.kvHeads, d)
+	if b.err != nil {
+		return nil
+	}
 	rest := b.Scratch
-	a.keyTile = scratch[float32](b, &rest, plan.PageTokens*a.headDim)
-	a.valueTile = scratch[float32](b, &rest, plan.PageTokens*a.headDim)
-	a.query = scratch[float32](b, &rest, tokenBlock*group*a.headDim)
-	a.top = scratch[float32](b, &rest, tokenBlock*group)
-	a.sum = scratch[float32](b, &rest, tokenBlock*group)
-	a.row = scratch[float32](b, &rest, a.headDim)
+	n, stride := tokenBlock*a.heads/a.kvHeads, (d+15)/16*16
+	a.keyTile = scratch[float32](b, &rest, plan.PageTokens*d)
+	a.valueTile = scratch[float32](b, &rest, plan.PageTokens*stride)
+	a.queries = queries{
+		stride: stride,
+		x:      scratch[float32](b, &rest, n*d),
+		acc:    scratch[float32](b, &rest, n*stride),
+		scores: scratch[float32](b, &rest, n*plan.PageTokens),
+		top:    scratch[float32](b, &rest, n),
+		sum:    scratch[float32](b, &rest, n),
+		shrink: scratch[float32](b, &rest, n),
+	}
+	a.row = scratch[float32](b, &rest, d)
+	// What is left is for the tokens of a step: their sines, and a page for every 16 of them in each
+	// of the two caches, and two pages more, for the places before the first and after the last.
+	tokens := (len(rest)/4 - 4*plan.PageTokens*d) / (2*d + b.int("rot"))
+	a.newKeys = scratch[byte](b, &rest, (tokens/plan.PageTokens+2)*a.keys.bytes)
+	a.newValues = scratch[byte](b, &rest, (tokens/plan.PageTokens+2)*a.values.bytes)
 	a.rope = b.rope(rest)
 	return a.run
 }
 
+// run walks all pairs of a block of tokens and a head, head by head of the cache, and computes
+// those that are this worker's: a contiguous part of the whole cost, a pair counting the pages that
+// it reads and belonging to the part in which its middle lies.
 func (a *attention) run(r *Run) {
-	first, last := a.split.of(a.heads)
-	if first >= last {
+	if a.worker >= a.workers {
 		return
 	}
-	a.rope.turn(a.pos[:r.T])
 	group := a.heads / a.kvHeads
-	for head := first / group; head*group < last; head++ {
-		from, to := max(first, head*group), min(last, (head+1)*group)
-		for start := 0; start < r.T; {
-			end := start + 1
-			for end < r.T && a.seq[end] == a.seq[start] {
-				end++
-			}
-			if from == head*group {
-				a.write(head, start, end)
-			}
+	pages := 0
+	for start, end := a.next(0, r.T); start < r.T; start, end = a.next(end, r.T) {
+		for t := start; t < end; t += tokenBlock {
+			pages += a.pages(t, min(t+tokenBlock, end))
+		}
+	}
+	a.rope.turn(a.pos[:r.T])
+	at, total := 0, pages*a.heads
+	for head := range a.kvHeads {
+		for start, end := a.next(0, r.T); start < r.T; start, end = a.next(end, r.T) {
+			ready := false
 			for t := start; t < end; t += tokenBlock {
-				a.block(head, from, to, start, t, min(t+tokenBlock, end))
+				last := min(t+tokenBlock, end)
+				cost := a.pages(t, last)
+				from, to := 0, 0
+				for i := range group {
+					if (2*at+cost)*a.workers/(2*total) == a.worker {
+						if to == 0 {
+							from = i
+						}
+						to = i + 1
+					}
+					at += cost
+				}
+				if from == to {
+					continue
+				}
+				if !ready {
+					// The run is written to the cache by the one worker that has its first pair.
+					a.store(head, start, end, t == start && from == 0)
+					ready = true
+				}
+				a.block(head, head*group+from, head*group+to, start, t, last)
 			}
-			start = end
 		}
 	}
 }
 
-// write stores keys and values of rows [start, end) in the cache.
-func (a *attention) write(head, start, end int) {
+// next returns the run of rows of one sequence that begins at start, of n rows.
+func (a *attention) next(start, n int) (int, int) {
+	end := min(start+1, n)
+	for end < n && a.seq[end] == a.seq[start] {
+		end++
+	}
+	return start, end
+}
+
+// sees returns the first position that row t sees; the last is its own.
+func (a *attention) sees(t int) int {
+	if a.window > 0 {
+		return max(0, int(a.pos[t])-a.window+1)
+	}
+	return 0
+}
+
+// pages returns how many pages rows [lo, hi), of one sequence, see.
+func (a *attention) pages(lo, hi int) int {
+	return int(a.pos[hi-1])/plan.PageTokens - a.sees(lo)/plan.PageTokens + 1
+}
+
+// store puts keys and values of the run of rows [start, end) in the worker's pages and, where it is
+// the one to write them, in the cache.
+func (a *attention) store(head, start, end int, write bool) {
+	first := int(a.pos[start]) / plan.PageTokens
 	for t := start; t < end; t++ {
-		a.key(a.row, head, t)
-		a.keys.store(int(a.seq[t]), int(a.pos[t]), head*a.headDim, a.row)
-		a.values.store(int(a.seq[t]), int(a.pos[t]), head*a.headDim, a.value(head, t))
+		page, at := int(a.pos[t])/plan.PageTokens, int(a.pos[t])%plan.PageTokens
+		row := (t*a.kvHeads + head) * a.headDim
+		value := a.v[row : row+a.headDim]
+		a.prepare(a.row, a.k[row:row+a.headDim], a.knorm, t)
+		a.keys.putKey(nth(a.newKeys, page-first, a.keys.bytes), at, a.row)
+		a.values.putValue(nth(a.newValues, page-first, a.values.bytes), at, value)
+		if write {
+			a.keys.putKey(a.keys.part(int(a.seq[t]), page, head), at, a.row)
+			a.values.putValue(a.values.part(int(a.seq[t]), page, head), at, value)
+		}
 	}
 }
 
-// key sets dst to the normed, turned key of row t.
-func (a *attention) key(dst []float32, head, t int) {
-	at := (t*a.kvHeads + head) * a.headDim
-	a.prepare(dst, a.k[at:at+a.headDim], a.knorm, t)
-}
-
-// value is the value of row t.
-func (a *attention) value(head, t int) []float32 {
-	at := (t*a.kvHeads + head) * a.headDim
-	return a.v[at : at+a.headDim]
-}
+// nth is the i-th of the parts that lie in data.
+func nth(data []byte, i, size int) []byte { return data[i*size : (i+1)*size] }
 
 // prepare sets dst to one head of row t after its norm and RoPE.
 func (a *attention) prepare(dst, src, norm []float32, t int) {
@@ -123,116 +198,65 @@ func (a *attention) prepare(dst, src, norm []float32, t int) {
 // block computes query heads [from, to), which share a key and value head, for rows [lo, hi), at
 // most tokenBlock. The rows of their sequence in this step begin at start.
 func (a *attention) block(head, from, to, start, lo, hi int) {
-	d, heads := a.headDim, to-from
-	queries := (hi - lo) * heads
-	for i := range queries {
-		t, h := lo+i/heads, from+i%heads
-		src := a.q[(t*a.heads+h)*d:][:d]
-		a.prepare(a.query[i*d:(i+1)*d], src, a.qnorm, t)
-		clear(a.out[(t*a.heads+h)*d:][:d])
-		a.top[i], a.sum[i] = float32(math.Inf(-1)), 0
+	d, heads, s := a.headDim, to-from, &a.queries
+	n := (hi - lo) * heads
+	for i := range n {
+		a.prepare(s.x[i*d:(i+1)*d], a.q[((lo+i/heads)*a.heads+from+i%heads)*d:][:d], a.qnorm, lo+i/heads)
+		s.top[i] = float32(math.Inf(-1))
 	}
+	clear(s.sum[:n])
+	clear(s.acc[:n*s.stride])
 	least, most := a.sees(lo), int(a.pos[hi-1])
 	for page := least / plan.PageTokens; page <= most/plan.PageTokens; page++ {
 		base := page * plan.PageTokens
-		a.load(head, start, base, max(base, least), min(base+plan.PageTokens, most+1))
-		for t := lo; t < hi; t++ {
-			// The part of the page that this token sees, relative to the page.
-			x, y := max(a.sees(t)-base, 0), min(int(a.pos[t])+1-base, plan.PageTokens)
-			if x >= y {
-				continue
+		a.load(head, start, page, max(least-base, 0), min(most+1-base, plan.PageTokens))
+		for t := lo; t < hi; {
+			x, y := a.part(t, base)
+			first := t
+			for t++; t < hi; t++ {
+				if x1, y1 := a.part(t, base); x1 != x || y1 != y {
+					break
+				}
 			}
-			for h := range heads {
-				i := (t-lo)*heads + h
-				out := a.out[(t*a.heads+from+h)*d:][:d]
-				a.top[i], a.sum[i] = a.page(out, a.query[i*d:(i+1)*d], x, y, a.top[i], a.sum[i])
-			}
-		}
-	}
-	for i := range queries {
-		t, h := lo+i/heads, from+i%heads
-		out := a.out[(t*a.heads+h)*d:][:d]
-		for j := range out {
-			out[j] /= a.sum[i]
-		}
-	}
-}
-
-// sees returns the first position that row t sees; the last is its own.
-func (a *attention) sees(t int) int {
-	if a.window > 0 {
-		return max(0, int(a.pos[t])-a.window+1)
-	}
-	return 0
-}
-
-// load fills the tiles with positions [from, to) of the page at base: from the cache, or from the
-// rows of this step, which begin at row start.
-func (a *attention) load(head, start, base, from, to int) {
-	d, seq, first := a.headDim, int(a.seq[start]), int(a.pos[start])
-	for p := from; p < to; p++ {
-		k, v := a.keyTile[(p-base)*d:][:d], a.valueTile[(p-base)*d:][:d]
-		if p < first {
-			a.keys.load(k, seq, p, head*d)
-			a.values.load(v, seq, p, head*d)
-			continue
-		}
-		t := start + p - first
-		a.key(k, head, t)
-		a.keys.round(k, k)
-		a.values.round(v, a.value(head, t))
-	}
-}
-
-// page adds rows [x, y) of the tiles to the sum out of one query, whose running maximum and sum
-// of weights it takes and returns.
-func (a *attention) page(out, q []float32, x, y int, top, sum float32) (float32, float32) {
-	d := a.headDim
-	var w [plan.PageTokens]float32
-	max := top
-	for j := x; j < y; j += 4 {
-		// Rows past the last repeat it; what they give is not used.
-		r0, r1, r2, r3 := j*d, min(j+1, y-1)*d, min(j+2, y-1)*d, min(j+3, y-1)*d
-		var s [4]float32
-		s[0], s[1], s[2], s[3] = dot4(q, a.keyTile[r0:r0+d], a.keyTile[r1:r1+d], a.keyTile[r2:r2+d], a.keyTile[r3:r3+d])
-		for i := j; i < y && i < j+4; i++ {
-			w[i] = s[i-j] * a.scale
-			if w[i] > max {
-				max = w[i]
+			if x < y {
+				a.page((first-lo)*heads, (t-lo)*heads, x, y)
 			}
 		}
 	}
-	if max > top {
-		shrink := exp(top - max)
-		sum *= shrink
-		for i := range out {
-			out[i] *= shrink
+	for i := range n {
+		out := a.out[((lo+i/heads)*a.heads+from+i%heads)*d:][:d]
+		for j, sum := range s.acc[i*s.stride:][:d] {
+			out[j] = sum / s.sum[i]
 		}
 	}
-	for j := x; j < y; j++ {
-		w[j] = exp(w[j] - max)
-		sum += w[j]
-	}
-	j := x
-	for ; j+4 <= y; j += 4 {
-		w0, w1, w2, w3 := w[j], w[j+1], w[j+2], w[j+3]
-		tile := a.valueTile[j*d:][:4*d]
-		v0, v1, v2, v3 := tile[:d], tile[d:2*d], tile[2*d:3*d], tile[3*d:4*d]
-		v0, v1, v2, v3 = v0[:len(out)], v1[:len(out)], v2[:len(out)], v3[:len(out)]
-		for i := range out {
-			o := out[i] + float32(w0*v0[i])
-			o += float32(w1 * v1[i])
-			o += float32(w2 * v2[i])
-			out[i] = o + float32(w3*v3[i])
-		}
-	}
-	for ; j < y; j++ {
-		w, v := w[j], a.valueTile[j*d:][:len(out)]
-		for i := range out {
-			out[i] += float32(w * v[i])
-		}
-	}
-	return max, sum
 }
 
-func exp(x float32) float32 { return float32(math.Exp(float64(x))) }
+// part is the part of the page at base that row t sees, relative to the page.
+func (a *attention) part(t, base int) (x, y int) {
+	return max(a.sees(t)-base, 0), min(int(a.pos[t])+1-base, plan.PageTokens)
+}
+
+// load fills the tiles with positions [from, to) of a page: from the cache, or from the worker's
+// pages for the rows of this step, which begin at row start.
+func (a *attention) load(head, start, page, from, to int) {
+	seq, first := int(a.seq[start]), int(a.pos[start])
+	own := min(max(first-page*plan.PageTokens, from), to)
+	if from < own {
+		a.keys.keys(a.keyTile, a.keys.part(seq, page, head), from, own)
+		a.values.values(a.valueTile, a.queries.stride, a.values.part(seq, page, head), from, own)
+	}
+	if own < to {
+		i := page - first/plan.PageTokens
+		a.keys.keys(a.keyTile, nth(a.newKeys, i, a.keys.bytes), own, to)
+		a.values.values(a.valueTile, a.queries.stride, nth(a.newValues, i, a.values.bytes), own, to)
+	}
+}
+
+// page adds rows [x, y) of the tiles to the sums of queries [from, to).
+func (a *attention) page(from, to, x, y int) {
+	s, n := &a.queries, to-from
+	scores, shrink := s.scores[from*plan.PageTokens:to*plan.PageTokens], s.shrink[from:to]
+	a.vec.scores(scores, s.x[from*a.headDim:to*a.headDim], a.keyTile, n)
+	a.vec.weigh(scores, s.top[from:to], s.sum[from:to], shrink, x, y, a.scale)
+	a.vec.accumulate(s.acc[from*s.stride:to*s.stride], scores, shrink, a.valueTile, n, x, y)
+}

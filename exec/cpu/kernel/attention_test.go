@@ -69,16 +69,17 @@ func (l *layer) start(rng *rand.Rand) *call {
 		floatParam("ramp_low", 0), floatParam("ramp_high", l.rampHigh), floatParam("magnitude", l.magnitude()), floatParam("scale", testScale), floatParam("eps", testEps),
 		plan.Param{Name: "layout", Value: l.layout})
 	c.ctx, c.pages = l.ctx, (l.ctx+15)/16
-	c.scratch = 4 * (33*l.headDim + 16*l.heads*(l.headDim+2) + l.most*l.rot)
+	c.scratch = 4 * (97*l.headDim + 240 + l.heads*(32*l.headDim+544) + l.most*(2*l.headDim+l.rot))
 	c.put("q", make([]float32, l.most*l.heads*l.headDim))
 	c.put("k", make([]float32, l.most*l.kvHeads*l.headDim))
 	c.put("v", make([]float32, l.most*l.kvHeads*l.headDim))
 	c.putInts("pos", make([]int32, l.most))
 	c.putInts("seq", make([]int32, l.most))
 	c.put("out", make([]float32, l.most*l.heads*l.headDim))
-	size := map[string]int{"f32": 4, "f16": 2}[l.kv]
+	format, _ := plan.LookupFormat(l.kv)
+	size, _ := format.Size(int64(l.sequences * l.positions * l.kvHeads * l.headDim))
 	for _, role := range []string{"kcache", "vcache"} {
-		data := c.add(role, l.kv, size*l.sequences*l.positions*l.kvHeads*l.headDim).data()
+		data := c.add(role, l.kv, int(size)).data()
 		for i := range data {
 			data[i] = 0xff // NaN: what was not written must not be read
 		}
@@ -125,10 +126,13 @@ func (l *layer) reference(tokens []token) [][]float32 {
 	width := l.kvHeads * l.headDim
 	positions := (len(tokens) + 15) / 16 * 16
 	keys, values := ref.KV{Width: width, Positions: positions}, ref.KV{Width: width, Positions: positions}
-	if l.kv == "f16" {
-		keys.F16, values.F16 = make([]uint16, positions*width), make([]uint16, positions*width)
-	} else {
-		keys.F32, values.F32 = make([]float32, positions*width), make([]float32, positions*width)
+	switch n := positions * width; l.kv {
+	case "f32":
+		keys.F32, values.F32 = make([]float32, n), make([]float32, n)
+	case "f16":
+		keys.F16, values.F16 = make([]uint16, n), make([]uint16, n)
+	case "q8_0":
+		keys.Q8, values.Q8 = make([]byte, n/ref.Q8Block*ref.Q8Bytes), make([]byte, n/ref.Q8Block*ref.Q8Bytes)
 	}
 	rotary := ref.Rotary{HeadDim: l.headDim, Rot: l.rot, Base: testBase, FreqScale: 0.5, RampHigh: l.rampHigh, Magnitude: l.magnitude(), Halves: l.layout == "halves"}
 	if l.freqs {
@@ -160,12 +164,10 @@ func (l *layer) reference(tokens []token) [][]float32 {
 }
 
 // tolerance is how far two correct results may be apart. A float16 cache rounds a key that
-// differs in its last float32 bit to the neighbour now and then, half a thousandth away.
+// differs in its last float32 bit to the neighbour now and then, half a thousandth away, one in q8_0
+// a hundredth of its block's largest.
 func (l *layer) tolerance() float64 {
-	if l.kv == "f16" {
-		return 2e-4
-	}
-	return 2e-6
+	return map[string]float64{"f32": 2e-6, "f16": 2e-4, "q8_0": 2e-3}[l.kv]
 }
 
 // TestAttention holds the fused attention against the ops it is made of, and sees that neither
@@ -179,6 +181,8 @@ func TestAttention(t *testing.T) {
 		{heads: 2, kvHeads: 1, headDim: 16, rot: 16, positions: 64, window: 20, ring: true, layout: "halves", kv: "f16"},
 		{heads: 4, kvHeads: 2, headDim: 16, rot: 12, positions: 128, layout: "pairs", kv: "f16", freqs: true, rampHigh: 4},
 		{heads: 2, kvHeads: 2, headDim: 16, rot: 2, positions: 48, window: 1, ring: true, layout: "halves", kv: "f32"},
+		{heads: 3, kvHeads: 1, headDim: 64, rot: 64, positions: 128, layout: "halves", kv: "q8_0"},
+		{heads: 4, kvHeads: 2, headDim: 32, rot: 32, positions: 64, window: 20, ring: true, layout: "pairs", kv: "q8_0", norms: true},
 	}
 	for i := range layers {
 		l := &layers[i]

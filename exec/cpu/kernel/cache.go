@@ -1,71 +1,121 @@
 package kernel
 
 import (
+	"unsafe"
+
 	"pesti/exec/plan"
 	"pesti/ops/ref"
 )
 
-// A cache is one layer's keys or values; see ref.KV, whose addresses it computes for parts of
-// rows.
-type cache struct{ ref.KV }
+// A cache is one layer's keys or values, in pages of plan.PageTokens positions. In a page the part
+// of each head lies together, so that it is read from end to end: keys as [head_dim][16], which is
+// how scores want them, values as [16][head_dim].
+type cache struct {
+	*parts
+	data      []byte
+	heads     int
+	positions int     // of each sequence
+	ring      bool    // position p lives at p mod positions, and table is ignored
+	table     []int32 // [S·perSeq] page numbers
+	perSeq    int
+}
 
-// cache binds a cache whose rows have width elements.
-func (b *binder) cache(role string, width int) cache {
-	c := cache{ref.KV{Positions: b.int("positions"), Width: width,
-		Pages: b.i32("pages"), P: b.SeqPages, Ring: b.int("ring") != 0}}
-	switch o := b.operand(role); o.Format {
-	case "f32":
-		c.F32 = view[float32](o.Data)
-	case "f16":
-		c.F16 = view[uint16](o.Data)
+// part is the part of a head in the page that holds positions [16·page, 16·(page+1)) of a sequence.
+func (c *cache) part(seq, page, head int) []byte {
+	pages := c.positions / plan.PageTokens
+	at := seq*pages + page%pages
+	if !c.ring {
+		at = int(c.table[seq*c.perSeq+page])
+	}
+	at = (at*c.heads + head) * c.bytes
+	return c.data[at : at+c.bytes]
+}
+
+// A parts reads and writes the parts of pages, of dim elements for each position, in one format.
+// It touches no element but those of the positions that it is asked for.
+type parts struct {
+	dim   int
+	bytes int // of a part
+
+	putKey   func(part []byte, at int, key []float32)   // stores the key of position at of the page
+	putValue func(part []byte, at int, value []float32) // stores its value
+
+	// keys sets columns [from, to) of tile [dim][16], and values rows [from, to) of tile
+	// [16][stride], to what is stored for those positions.
+	keys   func(tile []float32, part []byte, from, to int)
+	values func(tile []float32, stride int, part []byte, from, to int)
+}
+
+// cacheParts are the formats of caches.
+var cacheParts = map[string]func(v *vectors, dim int) *parts{
+	"f32":  f32Parts,
+	"f16":  f16Parts,
+	"q8_0": q8Parts,
+}
+
+// cache binds a cache for heads of dim elements.
+func (b *binder) cache(role string, heads, dim int) cache {
+	o := b.operand(role)
+	c := cache{data: o.Data, heads: heads, positions: b.int("positions"), ring: b.int("ring") != 0,
+		table: b.i32("pages"), perSeq: b.SeqPages}
+	switch parts := cacheParts[o.Format]; {
+	case parts == nil:
+		b.fail("operand %s is %s, expected f32, f16 or q8_0", role, o.Format)
+	case o.Format == "q8_0" && dim%ref.Q8Block != 0:
+		b.fail("operand %s is q8_0, which needs a multiple of %d elements in a head, found %d", role, ref.Q8Block, dim)
 	default:
-		b.fail("operand %s is %s, expected f32 or f16", role, o.Format)
+		c.parts = parts(b.vectors(), dim)
 	}
 	return c
 }
 
-// at is where element i of a position's row is.
-func (c *cache) at(seq, pos, i int) int {
-	row := seq*c.Positions + pos%c.Positions
-	if !c.Ring {
-		row = int(c.Pages[seq*c.P+pos/plan.PageTokens])*plan.PageTokens + pos%plan.PageTokens
-	}
-	return row*c.Width + i
+func f32Parts(_ *vectors, dim int) *parts {
+	return plainParts(dim, func(to, from []float32) { copy(to, from) }, func(to, from []float32) { copy(to, from) })
 }
 
-// load reads len(dst) elements of a position's row from element i on.
-func (c *cache) load(dst []float32, seq, pos, i int) {
-	at := c.at(seq, pos, i)
-	if c.F16 == nil {
-		copy(dst, c.F32[at:at+len(dst)])
-		return
-	}
-	src := c.F16[at : at+len(dst)]
-	for j := range dst {
-		dst[j] = f16(src[j])
-	}
+func f16Parts(v *vectors, dim int) *parts {
+	return plainParts(dim, v.widen, func(to []uint16, from []float32) {
+		for i, x := range from {
+			to[i] = ref.F16(x)
+		}
+	})
 }
 
-// store writes src to a position's row from element i on.
-func (c *cache) store(seq, pos, i int, src []float32) {
-	at := c.at(seq, pos, i)
-	if c.F16 == nil {
-		copy(c.F32[at:at+len(src)], src)
-		return
-	}
-	dst := c.F16[at : at+len(src)]
-	for j, x := range src {
-		dst[j] = ref.F16(x)
-	}
-}
-
-// round sets dst to what store and then load would give.
-func (c *cache) round(dst, src []float32) {
-	if c.F16 == nil {
-		copy(dst, src)
-		return
-	}
-	for j, x := range src {
-		dst[j] = f16(ref.F16(x))
+// plainParts are parts whose elements are of type E, in order and nothing else.
+func plainParts[E float32 | uint16](dim int, load func(to []float32, from []E), store func(to []E, from []float32)) *parts {
+	const page = plan.PageTokens
+	var zero E
+	size := int(unsafe.Sizeof(zero))
+	return &parts{
+		dim: dim, bytes: page * dim * size,
+		putKey: func(part []byte, at int, key []float32) {
+			elems := view[E](part)
+			for i := range key {
+				store(elems[i*page+at:][:1], key[i:i+1])
+			}
+		},
+		putValue: func(part []byte, at int, value []float32) {
+			store(view[E](part)[at*dim:(at+1)*dim], value)
+		},
+		keys: func(tile []float32, part []byte, from, to int) {
+			elems := view[E](part)
+			if to-from == page {
+				load(tile[:page*dim], elems)
+				return
+			}
+			for i := 0; i < page*dim; i += page {
+				load(tile[i+from:i+to], elems[i+from:i+to])
+			}
+		},
+		values: func(tile []float32, stride int, part []byte, from, to int) {
+			elems := view[E](part)
+			if stride == dim {
+				load(tile[from*dim:to*dim], elems[from*dim:to*dim])
+				return
+			}
+			for j := from; j < to; j++ {
+				load(tile[j*stride:][:dim], elems[j*dim:(j+1)*dim])
+			}
+		},
 	}
 }

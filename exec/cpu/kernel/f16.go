@@ -13,3 +13,9 @@ var halfValues = func() (values [1 << 16]float32) {
 
 // f16 is the value of the binary16 number h.
 func f16(h uint16) float32 { return halfValues[h] }
+
+func portableWiden(dst []float32, src []uint16) {
+	for i, h := range src[:len(dst)] {
+		dst[i] = f16(h)
+	}
+}

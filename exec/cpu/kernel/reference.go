@@ -93,12 +93,31 @@ func bindRefRope(b *binder) Func {
 	}
 }
 
+// refCache binds a cache of the unfused kernels, whose positions have rows of width elements.
+func (b *binder) refCache(role string, width int) *ref.KV {
+	c := &ref.KV{Positions: b.int("positions"), Width: width,
+		Pages: b.i32("pages"), P: b.SeqPages, Ring: b.int("ring") != 0}
+	switch o := b.operand(role); o.Format {
+	case "f32":
+		c.F32 = view[float32](o.Data)
+	case "f16":
+		c.F16 = view[uint16](o.Data)
+	case "q8_0":
+		if c.Q8 = o.Data; width%ref.Q8Block != 0 {
+			b.fail("operand %s is q8_0, which needs a multiple of %d elements in a row, found %d", role, ref.Q8Block, width)
+		}
+	default:
+		b.fail("operand %s is %s, expected f32, f16 or q8_0", role, o.Format)
+	}
+	return c
+}
+
 func bindRefKVWrite(b *binder) Func {
-	c := b.cache("cache", b.int("width"))
+	c := b.refCache("cache", b.int("width"))
 	x, pos, seq, split, rows := b.f32("x"), b.i32("pos"), b.i32("seq"), b.split(), b.rows()
 	return func(r *Run) {
 		lo, hi := split.of(rows(r))
-		ref.KVWrite(&c.KV, x[lo*c.Width:hi*c.Width], pos[lo:hi], seq[lo:hi])
+		ref.KVWrite(c, x[lo*c.Width:hi*c.Width], pos[lo:hi], seq[lo:hi])
 	}
 }
 
@@ -110,14 +129,14 @@ func (b *binder) geometry() ref.Heads {
 
 func bindRefAttnScores(b *binder) Func {
 	g, scale := b.geometry(), b.float("scale")
-	keys := b.cache("kcache", g.KVHeads*g.HeadDim)
+	keys := b.refCache("kcache", g.KVHeads*g.HeadDim)
 	q, y, pos, seq := b.f32("q"), b.f32("y"), b.i32("pos"), b.i32("seq")
 	rest, split, rows := b.Scratch, b.split(), b.rows()
 	row := scratch[float32](b, &rest, keys.Width)
 	in, out := g.Heads*g.HeadDim, g.Heads*g.Positions
 	return func(r *Run) {
 		lo, hi := split.of(rows(r))
-		ref.AttnScores(y[lo*out:hi*out], q[lo*in:hi*in], &keys.KV, pos[lo:hi], seq[lo:hi], g, scale, row)
+		ref.AttnScores(y[lo*out:hi*out], q[lo*in:hi*in], keys, pos[lo:hi], seq[lo:hi], g, scale, row)
 	}
 }
 
@@ -131,7 +150,7 @@ func bindRefSoftmax(b *binder) Func {
 
 func bindRefAttnValues(b *binder) Func {
 	g := b.geometry()
-	values := b.cache("vcache", g.KVHeads*g.HeadDim)
+	values := b.refCache("vcache", g.KVHeads*g.HeadDim)
 	probs, y, pos, seq := b.f32("probs"), b.f32("y"), b.i32("pos"), b.i32("seq")
 	rest, split, rows := b.Scratch, b.split(), b.rows()
 	acc := scratch[float64](b, &rest, g.HeadDim)
@@ -139,6 +158,6 @@ func bindRefAttnValues(b *binder) Func {
 	in, out := g.Heads*g.Positions, g.Heads*g.HeadDim
 	return func(r *Run) {
 		lo, hi := split.of(rows(r))
-		ref.AttnValues(y[lo*out:hi*out], probs[lo*in:hi*in], &values.KV, pos[lo:hi], seq[lo:hi], g, row, acc)
+		ref.AttnValues(y[lo*out:hi*out], probs[lo*in:hi*in], values, pos[lo:hi], seq[lo:hi], g, row, acc)
 	}
 }

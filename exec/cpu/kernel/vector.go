@@ -12,6 +12,17 @@ import (
 type vectors struct {
 	isa   string
 	gates map[string]gate // by the plan's names
+
+	// The numbers of a page of attention, see attention_loops.go.
+	scores     func(scores, x, tile []float32, n int)
+	weigh      func(scores, top, sum, shrink []float32, x, y int, scale float32)
+	accumulate func(acc, weights, shrink, tile []float32, n, x, y int)
+
+	// widen sets dst to the values of float16 numbers, q8Keys and q8Values to those of whole
+	// groups of keys and of blocks of values, as q8Parts tells.
+	widen    func(dst []float32, src []uint16)
+	q8Keys   func(tile []float32, part []byte, groups int)
+	q8Values func(row []float32, blocks []byte, n int)
 }
 
 // A gate sets dst to act(x) ⊙ up; dst may be x.
@@ -27,6 +38,12 @@ var portable = vectors{
 		"gelu_tanh": multiplied(ref.GELUTanh),
 		"gelu_erf":  multiplied(ref.GELUErf),
 	},
+	scores:     portableScores,
+	weigh:      portableWeigh,
+	accumulate: portableAccumulate,
+	widen:      portableWiden,
+	q8Keys:     portableQ8Keys,
+	q8Values:   portableQ8Values,
 }
 
 // vectors returns the best inner loops that may be used.

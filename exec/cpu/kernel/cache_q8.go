@@ -1,0 +1,79 @@
+package kernel
+
+import (
+	"encoding/binary"
+
+	"pesti/exec/plan"
+	"pesti/ops/ref"
+)
+
+// q8Group is the size of 16 positions' blocks of 32 elements.
+const q8Group = plan.PageTokens * ref.Q8Bytes
+
+// q8Parts are parts in blocks of 32 elements of a position, x ≈ d·q. Values are blocks as
+// ref.QuantiseQ8 makes them. Of keys, the blocks of 16 positions lie together as d float16[16],
+// q int8[32][16].
+func q8Parts(v *vectors, dim int) *parts {
+	const page = plan.PageTokens
+	blocks := dim / ref.Q8Block
+	block := make([]byte, ref.Q8Bytes)
+	return &parts{
+		dim: dim, bytes: blocks * q8Group,
+		putKey: func(part []byte, at int, key []float32) {
+			for b := range blocks {
+				ref.QuantiseQ8(block, key[b*ref.Q8Block:])
+				g := part[b*q8Group:][:q8Group]
+				copy(g[2*at:], block[:2])
+				for i, q := range block[2:] {
+					g[2*page+i*page+at] = q
+				}
+			}
+		},
+		putValue: func(part []byte, at int, value []float32) {
+			for b := range blocks {
+				ref.QuantiseQ8(part[(at*blocks+b)*ref.Q8Bytes:], value[b*ref.Q8Block:])
+			}
+		},
+		keys: func(tile []float32, part []byte, from, to int) {
+			if to-from == page {
+				v.q8Keys(tile, part, blocks)
+				return
+			}
+			q8Columns(tile, part, blocks, from, to)
+		},
+		values: func(tile []float32, stride int, part []byte, from, to int) {
+			for j := from; j < to; j++ {
+				v.q8Values(tile[j*stride:], part[j*blocks*ref.Q8Bytes:], blocks)
+			}
+		},
+	}
+}
+
+func portableQ8Keys(tile []float32, part []byte, groups int) {
+	q8Columns(tile, part, groups, 0, plan.PageTokens)
+}
+
+// q8Columns sets columns [from, to) of tile to the keys of those positions.
+func q8Columns(tile []float32, part []byte, groups, from, to int) {
+	const page = plan.PageTokens
+	for b := range groups {
+		group, tile := part[b*q8Group:][:q8Group], tile[b*ref.Q8Block*page:][:ref.Q8Block*page]
+		q := group[2*page:]
+		for j := from; j < to; j++ {
+			d := f16(binary.LittleEndian.Uint16(group[2*j:]))
+			for i := j; i < len(q); i += page {
+				tile[i] = d * float32(int8(q[i]))
+			}
+		}
+	}
+}
+
+func portableQ8Values(row []float32, blocks []byte, n int) {
+	for b := range n {
+		block := blocks[b*ref.Q8Bytes:][:ref.Q8Bytes]
+		d := f16(binary.LittleEndian.Uint16(block))
+		for i, q := range block[2:] {
+			row[b*ref.Q8Block+i] = d * float32(int8(q))
+		}
+	}
+}
