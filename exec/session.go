@@ -11,8 +11,14 @@ type Session struct {
 	engine *Engine
 	seq    int32
 	batch  Batch
-	step   int32 // the engine's step that evaluated the last tokens
-	closed bool  // and the sequence perhaps another session's
+	rows   rows
+	closed bool // and the sequence perhaps another session's
+}
+
+// rows are the rows of logits of an engine's step that are a session's.
+type rows struct {
+	step     int32
+	first, n int
 }
 
 // ErrClosed is the error of a session that was closed.
@@ -56,16 +62,16 @@ func (s *Session) Feed(ids []int32) ([]float32, error) {
 		return nil, err
 	}
 	for len(ids) > 0 {
-		n, rows := min(len(ids), len(s.batch.Tokens)), 0
+		n, wanted := min(len(ids), len(s.batch.Tokens)), 0
 		if n == len(ids) {
-			rows = 1
+			wanted = 1
 		}
-		if err := s.feed(ids[:n], rows); err != nil {
+		if err := s.feed(ids[:n], wanted); err != nil {
 			return nil, err
 		}
 		ids = ids[n:]
 	}
-	return s.engine.Logits(0), nil
+	return s.Logits(0), nil
 }
 
 // FeedEach evaluates up to Rows tokens after those before, in one step, and keeps the logits of
@@ -80,13 +86,44 @@ func (s *Session) FeedEach(ids []int32) error {
 	return s.feed(ids, len(ids))
 }
 
-// Logits returns the logits of the i-th token of the last FeedEach, f32[vocabulary], in a view that
-// holds until the engine's next step. It is nil after that, and where there is no such token.
+// Together evaluates the next token of each of several sessions of one engine, in one step, and
+// keeps its logits as the session's Logits(0). Nothing is computed where one of them does not fit.
+func Together(sessions []*Session, ids []int32) error {
+	if len(sessions) == 0 || len(ids) != len(sessions) {
+		return fmt.Errorf("%d tokens for %d sessions, expected one for each", len(ids), len(sessions))
+	}
+	e := sessions[0].engine
+	b := sessions[0].batch
+	if most := sessions[0].Rows(); len(ids) > most {
+		return fmt.Errorf("the logits of %d sessions, expected at most the %d that the plan gives in a step", len(ids), most)
+	}
+	b.Tokens, b.Pos, b.Seq, b.Rows = b.Tokens[:0], b.Pos[:0], b.Seq[:0], b.Rows[:0]
+	for i, s := range sessions {
+		if s.engine != e {
+			return fmt.Errorf("session %d is of another engine than session 0, expected one engine", i)
+		}
+		if err := s.check(ids[i : i+1]); err != nil {
+			return fmt.Errorf("session %d: %w", i, err)
+		}
+		b.Tokens, b.Pos, b.Seq, b.Rows = append(b.Tokens, ids[i]), append(b.Pos, int32(s.Pos())), append(b.Seq, s.seq), append(b.Rows, int32(i))
+	}
+	if err := e.Step(&b); err != nil {
+		return err
+	}
+	for i, s := range sessions {
+		s.rows = rows{e.step, i, 1}
+	}
+	return nil
+}
+
+// Logits returns the logits of the i-th token of the last FeedEach or Together, f32[vocabulary], in
+// a view that holds until the engine's next step. It is nil after that, and where there is no such
+// token.
 func (s *Session) Logits(i int) []float32 {
-	if s.closed || s.step != s.engine.step {
+	if s.closed || s.rows.step != s.engine.step || i < 0 || i >= s.rows.n {
 		return nil
 	}
-	return s.engine.Logits(i)
+	return s.engine.Logits(s.rows.first + i)
 }
 
 // check returns an error where tokens do not fit.
@@ -109,19 +146,21 @@ func (s *Session) check(ids []int32) error {
 }
 
 // feed evaluates tokens of one step, with the logits of the last ones.
-func (s *Session) feed(ids []int32, rows int) error {
+func (s *Session) feed(ids []int32, wanted int) error {
 	b, pos, n := s.batch, s.Pos(), len(ids)
-	b.Tokens, b.Pos, b.Seq, b.Rows = b.Tokens[:n], b.Pos[:n], b.Seq[:n], b.Rows[:rows]
+	b.Tokens, b.Pos, b.Seq, b.Rows = b.Tokens[:n], b.Pos[:n], b.Seq[:n], b.Rows[:wanted]
 	copy(b.Tokens, ids)
 	for t := range n {
 		b.Pos[t], b.Seq[t] = int32(pos+t), s.seq
 	}
-	for r := range rows {
-		b.Rows[r] = int32(n - rows + r)
+	for r := range wanted {
+		b.Rows[r] = int32(n - wanted + r)
 	}
-	err := s.engine.Step(&b)
-	s.step = s.engine.step
-	return err
+	if err := s.engine.Step(&b); err != nil {
+		return err
+	}
+	s.rows = rows{s.engine.step, 0, wanted}
+	return nil
 }
 
 // Truncate forgets the positions from n on. Where a layer with a window no longer holds what a

@@ -1,0 +1,115 @@
+package exec_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"pesti/exec"
+	"pesti/lower"
+)
+
+// TestTogether sees that sessions of different lengths, fed together or several tokens at once, have
+// the bits of each fed alone, token by token.
+func TestTogether(t *testing.T) {
+	for name, c := range configs {
+		m := load(t, c)
+		e := open(t, m, compile(t, m, lower.Options{Sequences: 3, Ubatch: 64}).Plan, 2)
+		sessions := []*exec.Session{session(t, e), session(t, e), session(t, e)}
+		texts := [][]int32{prompt(30), prompt(44)[7:], prompt(60)[20:]}
+		for i, n := range []int{1, 17, 8} {
+			feed(t, sessions[i], texts[i][:n])
+		}
+		var rows [3][][]float32
+		for range 12 {
+			var ids []int32
+			for i, s := range sessions {
+				ids = append(ids, texts[i][s.Pos()])
+			}
+			if err := exec.Together(sessions, ids); err != nil {
+				t.Fatal(err)
+			}
+			for i, s := range sessions {
+				rows[i] = append(rows[i], slices.Clone(s.Logits(0)))
+				if s.Logits(1) != nil || s.Logits(-1) != nil {
+					t.Errorf("%s: session %d has the logits of others", name, i)
+				}
+			}
+		}
+		for i, s := range sessions {
+			end := s.Pos()
+			s.Reset()
+			logits := feed(t, s, texts[i][:end-len(rows[i])+1])
+			for r, row := range rows[i] {
+				if r > 0 {
+					logits = feed(t, s, texts[i][s.Pos():s.Pos()+1])
+				}
+				if !slices.Equal(row, logits) {
+					t.Fatalf("%s: session %d: the logits of token %d differ from those alone", name, i, s.Pos())
+				}
+			}
+			if err := s.Truncate(end - len(rows[i])); err != nil {
+				s.Reset() // a window has forgotten what is looked back to
+				feed(t, s, texts[i][:end-len(rows[i])])
+			}
+			at := s.Pos()
+			if err := s.FeedEach(texts[i][at : at+8]); err != nil {
+				t.Fatal(err)
+			}
+			for r := range 8 {
+				if !slices.Equal(s.Logits(r), rows[i][r]) {
+					t.Fatalf("%s: session %d: of 8 tokens at once, the logits of the one at %d differ from those alone", name, i, at+r)
+				}
+			}
+		}
+	}
+}
+
+func TestTogetherErrors(t *testing.T) {
+	m := load(t, configs["llama"])
+	p := compile(t, m, lower.Options{Sequences: 3, Rows: 2, Ctx: 8}).Plan
+	e := open(t, m, p, 1)
+	a, b, c := session(t, e), session(t, e), session(t, e)
+	other := session(t, open(t, m, p, 1))
+	closed := session(t, open(t, m, p, 1))
+	closed.Close()
+	if err := exec.Together([]*exec.Session{a, b}, []int32{1, 2}); err != nil {
+		t.Fatal(err)
+	}
+	if a.Logits(0) == nil || b.Logits(0) == nil {
+		t.Error("no logits after a step of both")
+	}
+	for _, s := range []*exec.Session{b, c} {
+		feed(t, s, prompt(8-s.Pos()))
+	}
+	for _, x := range []struct {
+		sessions []*exec.Session
+		ids      []int32
+		words    string
+	}{
+		{nil, nil, "0 tokens for 0 sessions"},
+		{[]*exec.Session{a}, []int32{1, 2}, "2 tokens for 1 sessions"},
+		{[]*exec.Session{a, b, c}, []int32{1, 2, 3}, "at most the 2"},
+		{[]*exec.Session{a, other}, []int32{1, 2}, "session 1 is of another engine"},
+		{[]*exec.Session{a, b}, []int32{1, 2}, "session 1: 1 tokens at position 8"},
+		{[]*exec.Session{a, a}, []int32{1, 2}, "expected consecutive positions"},
+		{[]*exec.Session{a}, []int32{-1}, "session 0: token id -1"},
+	} {
+		if err := exec.Together(x.sessions, x.ids); err == nil || !strings.Contains(err.Error(), x.words) {
+			t.Errorf("%v: error %v, expected %q", x.ids, err, x.words)
+		}
+		if a.Pos() != 1 || a.Logits(0) != nil {
+			t.Errorf("%v: the session has %d positions, expected the one before and no logits", x.ids, a.Pos())
+		}
+	}
+	if err := exec.Together([]*exec.Session{closed}, []int32{1}); !errors.Is(err, exec.ErrClosed) {
+		t.Errorf("a closed session: error %v", err)
+	}
+	if err := a.FeedEach(prompt(3)); err == nil || !strings.Contains(err.Error(), "the logits of 3 tokens, expected at most the 2") {
+		t.Errorf("three tokens: error %v", err)
+	}
+	if err := a.FeedEach(nil); err == nil || a.Pos() != 1 {
+		t.Errorf("no tokens: error %v, %d positions", err, a.Pos())
+	}
+}
