@@ -35,19 +35,19 @@ func (a *app) planShow() *cobra.Command {
 			if asJSON {
 				text, err := plan.JSON(p)
 				if err != nil {
-					return err
+					return about(args[0], err)
 				}
 				_, err = a.stdout.Write(text)
 				return err
 			}
-			return printPlan(a.stdout, p)
+			return printPlan(a.stdout, args[0], p)
 		}))
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
-// printPlan prints the summary of a plan for people.
-func printPlan(w io.Writer, p *plan.Plan) error {
+// printPlan prints the summary of the plan called name for people.
+func printPlan(w io.Writer, name string, p *plan.Plan) error {
 	s, t := plan.Summarise(p), tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	m := s.Memory
 	file := fmt.Sprintf("%s, %s", oneLine(p.Model.File), plan.HumanBytes(p.Model.Size))
@@ -84,7 +84,19 @@ func printPlan(w io.Writer, p *plan.Plan) error {
 		}
 		fmt.Fprintf(t, "%s\t%s\n", p.Programs[i].Name, strings.Join(kernels, ", "))
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for i := range p.Programs {
+		b, err := plan.BalanceOf(p, &p.Programs[i])
+		if err != nil {
+			return about(name, err)
+		}
+		if err := printBalance(w, p.Programs[i].Name, b); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // loadPlan reads the plan at path and verifies it.

@@ -17,12 +17,12 @@ type Load struct {
 // A Cost is what a step moves and computes at least. Bytes count once however often a kernel comes
 // back to them, since from the second time on they are mostly in a cache; scratch does not count.
 type Cost struct {
-	Weights int64 // bytes of weights read, in the layout that the kernel reads
-	State   int64 // bytes of KV caches read
-	Values  int64 // bytes of activations and inputs read
-	Written int64 // bytes of activations and KV caches written
-	MACs    int64 // multiplications with their additions, of products and of attention
-	FLOPs   int64 // all other operations on numbers, an exponential counting as 10
+	Weights int64 `json:"weights"` // bytes of weights read, in the layout that the kernel reads
+	State   int64 `json:"state"`   // bytes of KV caches read
+	Values  int64 `json:"values"`  // bytes of activations and inputs read
+	Written int64 `json:"written"` // bytes of activations and KV caches written
+	MACs    int64 `json:"macs"`    // multiplications with their additions, of products and of attention
+	FLOPs   int64 `json:"flops"`   // all other operations on numbers, an exponential counting as 10
 }
 
 // Read returns all bytes read.

@@ -108,15 +108,24 @@ func summarise(g *Program) ProgramSummary {
 	return s
 }
 
-// JSON returns the summary of a plan as indented JSON. The three programs that a plan may have are
-// always among its keys; those that it lacks are null.
+// JSON returns the summary of a plan as indented JSON, with the balance of each program. The three
+// programs that a plan may have are always among its keys; those that it lacks are null.
 func JSON(p *Plan) ([]byte, error) {
+	type program struct {
+		ProgramSummary
+		Balance *Balance `json:"balance"`
+	}
 	s := struct {
 		Summary
-		Programs map[string]*ProgramSummary `json:"programs"`
-	}{Summarise(p), map[string]*ProgramSummary{"decode": nil, "small": nil, "prefill": nil}}
-	for name, g := range s.Summary.Programs {
-		s.Programs[name] = &g
+		Programs map[string]*program `json:"programs"`
+	}{Summarise(p), map[string]*program{"decode": nil, "small": nil, "prefill": nil}}
+	for i := range p.Programs {
+		g := &p.Programs[i]
+		b, err := BalanceOf(p, g)
+		if err != nil {
+			return nil, err
+		}
+		s.Programs[g.Name] = &program{s.Summary.Programs[g.Name], b}
 	}
 	text, err := json.MarshalIndent(s, "", "  ")
 	return append(text, '\n'), err

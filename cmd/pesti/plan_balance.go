@@ -1,0 +1,75 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"pesti/exec/plan"
+)
+
+// mostColumns is how many workers have a column each.
+const mostColumns = 8
+
+// A waveKind is all waves of a program that run the same kernels.
+type waveKind struct {
+	kernels   string
+	waves     int
+	bytes     []int64 // read by each worker, in all of them
+	imbalance float64 // the worst
+}
+
+// printBalance prints what the workers read in a full run of a program, and how evenly.
+func printBalance(w io.Writer, program string, b *plan.Balance) error {
+	fmt.Fprintf(w, "\n%s, %d tokens at position %d: reads %s of weights and %s of the KV cache, %.3g G multiplications; imbalance %.1f %%\n",
+		program, b.Tokens, b.Position, plan.HumanBytes(b.Cost.Weights), plan.HumanBytes(b.Cost.State), float64(b.Cost.MACs)/1e9, 100*b.Imbalance)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(t, "waves\t")
+	kinds := waveKinds(b)
+	if len(kinds) == 0 {
+		return nil
+	}
+	workers := len(kinds[0].bytes)
+	if workers > mostColumns {
+		fmt.Fprintf(t, "least of %d workers\tmost\t", workers)
+	} else {
+		for i := range workers {
+			fmt.Fprintf(t, "worker %d\t", i)
+		}
+	}
+	fmt.Fprintf(t, "imbalance\t  steps\n")
+	for _, k := range kinds {
+		fmt.Fprintf(t, "%d\t", k.waves)
+		if workers > mostColumns {
+			k.bytes = []int64{slices.Min(k.bytes), slices.Max(k.bytes)}
+		}
+		for _, n := range k.bytes {
+			fmt.Fprintf(t, "%s\t", plan.HumanBytes(n))
+		}
+		fmt.Fprintf(t, "%.1f %%\t  %s\n", 100*k.imbalance, k.kernels)
+	}
+	return t.Flush()
+}
+
+// waveKinds adds up the waves that run the same kernels, in the order of their first ones.
+func waveKinds(b *plan.Balance) []waveKind {
+	var kinds []waveKind
+	for i := range b.Waves {
+		w := &b.Waves[i]
+		name := strings.Join(w.Kernels, ", ")
+		at := slices.IndexFunc(kinds, func(k waveKind) bool { return k.kernels == name })
+		if at < 0 {
+			at = len(kinds)
+			kinds = append(kinds, waveKind{kernels: name, bytes: make([]int64, len(w.Bytes))})
+		}
+		k := &kinds[at]
+		k.waves++
+		k.imbalance = max(k.imbalance, w.Imbalance)
+		for j, n := range w.Bytes {
+			k.bytes[j] += n
+		}
+	}
+	return kinds
+}

@@ -1,0 +1,68 @@
+package plan
+
+import "slices"
+
+// A Balance is how evenly the workers of a plan share one run of a program, by the costs of its
+// steps. Bytes are those that are read.
+type Balance struct {
+	Tokens    int64         `json:"tokens"`
+	Rows      int64         `json:"rows"`
+	Position  int64         `json:"position"` // of each sequence before
+	Sequences int64         `json:"sequences"`
+	Cost      Cost          `json:"cost"`      // of all workers
+	Imbalance float64       `json:"imbalance"` // Σ of each wave's largest share of bytes ÷ Σ of their means − 1
+	Waves     []WaveBalance `json:"waves"`
+}
+
+// A WaveBalance is each worker's share of one wave.
+type WaveBalance struct {
+	Kernels   []string `json:"kernels"` // of its steps
+	Bytes     []int64  `json:"bytes"`   // read by each worker
+	MACs      []int64  `json:"macs"`
+	Imbalance float64  `json:"imbalance"` // of bytes
+}
+
+// FullLoad returns the largest load of a program halfway through the context: a token of each of as
+// many sequences as it has room for, or else all tokens of one, and one row of logits for each
+// sequence.
+func (p *Plan) FullLoad(g *Program) Load {
+	l := Load{T: g.MaxT, R: 1, Seqs: 1}
+	if g.MaxT <= p.Target.Sequences {
+		l.Seqs = g.MaxT
+	}
+	l.R = min(l.Seqs, g.MaxR)
+	l.Pos = max(p.Target.Ctx-l.T/max(l.Seqs, 1), 0) / 2
+	return l
+}
+
+// BalanceOf returns the balance of a program under its full load on all of the plan's workers.
+func BalanceOf(p *Plan, g *Program) (*Balance, error) {
+	l, workers := p.FullLoad(g), p.Target.Threads
+	b := &Balance{Tokens: l.T, Rows: l.R, Position: l.Pos, Sequences: l.Seqs}
+	costs := NewCoster(p)
+	var most, mean float64
+	for i := range g.Waves {
+		w := WaveBalance{}
+		for j := range g.Waves[i].Steps {
+			w.Kernels = append(w.Kernels, g.Waves[i].Steps[j].Kernel)
+		}
+		shares := make([]float64, workers)
+		for worker := range workers {
+			c, err := costs.Wave(g, i, l, worker, workers)
+			if err != nil {
+				return nil, err
+			}
+			b.Cost = b.Cost.Plus(c)
+			w.Bytes, w.MACs = append(w.Bytes, c.Read()), append(w.MACs, c.MACs)
+			shares[worker] = float64(c.Read())
+			mean += shares[worker] / float64(workers)
+		}
+		most += slices.Max(shares)
+		w.Imbalance = Imbalance(shares)
+		b.Waves = append(b.Waves, w)
+	}
+	if mean > 0 {
+		b.Imbalance = most/mean - 1
+	}
+	return b, nil
+}
