@@ -78,6 +78,7 @@ type tile [tileProducts]float32
 // An activation is a block of activation rows, prepared for a tile kernel.
 type activation struct {
 	k     int
+	first int // row of this block
 	m     int // rows in this block, at most tileTokens
 	width int // weight rows in a tile, a multiple of tileRows
 
@@ -86,6 +87,7 @@ type activation struct {
 	w    []float32 // f32: room for 4 dequantised weight rows
 
 	planes q8x2     // q8x2: all rows of the operand
+	blocks qblocker // q8x2: which prepares one of them
 	q      []qblock // q8x2: the rows of this block
 	lanes  *lanes   // q8x2: two unpacked weight rows
 
@@ -101,7 +103,7 @@ func (b *binder) activation(rest *[]byte) *activation {
 		a.x, a.w = b.f32("x"), scratch[float32](b, rest, 4*a.k)
 		a.file = scratch[byte](b, rest, 8*a.k)
 	case "q8x2":
-		a.planes, a.q = b.q8x2("x"), scratch[qblock](b, rest, tileTokens*(a.k/32))
+		a.planes, a.blocks, a.q = b.q8x2("x"), b.qblocker(), scratch[qblock](b, rest, tileTokens*(a.k/32))
 		a.lanes, a.file = scratchOne[lanes](b, rest), scratch[byte](b, rest, 4*a.k)
 	default:
 		b.fail("operand x is %s, expected f32 or q8x2", b.operand("x").Format)
@@ -111,14 +113,14 @@ func (b *binder) activation(rest *[]byte) *activation {
 
 // load prepares the rows from m0 on, up to a block of them or row end.
 func (a *activation) load(m0, end int) {
-	a.m = min(tileTokens, end-m0)
+	a.first, a.m = m0, min(tileTokens, end-m0)
 	a.width = tileTokens / a.m * tileRows
 	if a.x != nil {
 		a.rows = a.x[m0*a.k : (m0+a.m)*a.k]
 		return
 	}
 	for m := range a.m {
-		a.planes.blocks(a.q[m*(a.k/32):][:a.k/32], m0+m)
+		a.planes.blocks(a.blocks, a.q[m*(a.k/32):][:a.k/32], m0+m)
 	}
 }
 

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"slices"
 	"unsafe"
 
 	"pesti/ops/ref"
@@ -38,21 +39,34 @@ func (q q8x2) row(m int) []byte {
 
 func (q q8x2) quantise(m int, x []float32) { ref.QuantiseQ8x2(q.row(m), x) }
 
+// planes returns the planes of row m as views.
+func (q q8x2) planes(m int) (hi, lo []int8) {
+	row := q.row(m)
+	hi = unsafe.Slice((*int8)(unsafe.Pointer(unsafe.SliceData(row))), q.n)
+	lo = unsafe.Slice((*int8)(unsafe.Pointer(unsafe.SliceData(row[q.n:]))), q.n)
+	return hi, lo
+}
+
 // A qblock is 32 activations scale·q, as products want them.
 type qblock struct {
-	q      [32]int16 // 128·hi + lo; every four elements in the order 0, 2, 1, 3: two even ones meet the even bytes of a word
+	q      [32]int16 // 128·hi + lo; every four in the order 0, 2, 1, 3, since even ones meet the even bytes of weights
 	scale  float32   // of q
 	offset float32   // scale·Σq
 	sum    int32     // Σq
 	half   int32     // Σq of the first 16
 }
 
-// blocks prepares row m.
-func (q q8x2) blocks(dst []qblock, m int) {
+// blocks prepares row m with f.
+func (q q8x2) blocks(f qblocker, dst []qblock, m int) {
 	row := q.row(m)
-	hi := unsafe.Slice((*int8)(unsafe.Pointer(unsafe.SliceData(row))), q.n)
-	lo := unsafe.Slice((*int8)(unsafe.Pointer(unsafe.SliceData(row[q.n:]))), q.n)
-	scale, sum := view[float32](row[2*q.n:2*q.n+q.n/8]), view[int32](row[2*q.n+q.n/8:])
+	hi, lo := q.planes(m)
+	f(dst, hi, lo, view[float32](row[2*q.n:2*q.n+q.n/8]), view[int32](row[2*q.n+q.n/8:]))
+}
+
+// A qblocker sets dst to the blocks of a row. All give the same bits.
+type qblocker func(dst []qblock, hi, lo []int8, scale []float32, sum []int32)
+
+func portableQblocks(dst []qblock, hi, lo []int8, scale []float32, sum []int32) {
 	for i := range dst {
 		b, hi, lo := &dst[i], (*[32]int8)(hi[32*i:]), (*[32]int8)(lo[32*i:])
 		for j := 0; j < 32; j += 4 {
@@ -65,4 +79,12 @@ func (q q8x2) blocks(dst []qblock, m int) {
 		b.sum, b.half = sum[2*i]+sum[2*i+1], sum[2*i]
 		b.offset = float32(b.sum) * b.scale
 	}
+}
+
+// qblocker returns the best one that may be used.
+func (b *binder) qblocker() qblocker {
+	if assemblyQblocks != nil && slices.Contains(b.isas, "avx2") {
+		return assemblyQblocks
+	}
+	return portableQblocks
 }

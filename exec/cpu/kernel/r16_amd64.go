@@ -4,8 +4,8 @@
 
 package kernel
 
-// r16Q4_0x1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart.
-func r16Q4_0x1(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
+// r16Q4_0x1 adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
+func r16Q4_0x1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
 
 // r16Q4_0x2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 2 tokens, xStep bytes apart.
 func r16Q4_0x2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
@@ -13,8 +13,8 @@ func r16Q4_0x2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
 // r16Q4_0x4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 4 tokens, xStep bytes apart.
 func r16Q4_0x4(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
 
-// r16Q4_1x1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart.
-func r16Q4_1x1(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
+// r16Q4_1x1 adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
+func r16Q4_1x1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
 
 // r16Q4_1x2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 2 tokens, xStep bytes apart.
 func r16Q4_1x2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
@@ -22,8 +22,8 @@ func r16Q4_1x2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
 // r16Q4_1x4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 4 tokens, xStep bytes apart.
 func r16Q4_1x4(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
 
-// r16Q5_0x1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart.
-func r16Q5_0x1(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
+// r16Q5_0x1 adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
+func r16Q5_0x1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
 
 // r16Q5_0x2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 2 tokens, xStep bytes apart.
 func r16Q5_0x2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
@@ -31,8 +31,8 @@ func r16Q5_0x2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
 // r16Q5_0x4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 4 tokens, xStep bytes apart.
 func r16Q5_0x4(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
 
-// r16Q5_1x1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart.
-func r16Q5_1x1(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
+// r16Q5_1x1 adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
+func r16Q5_1x1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
 
 // r16Q5_1x2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 2 tokens, xStep bytes apart.
 func r16Q5_1x2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
@@ -40,8 +40,8 @@ func r16Q5_1x2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
 // r16Q5_1x4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 4 tokens, xStep bytes apart.
 func r16Q5_1x4(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
 
-// r16Q8_0x1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart.
-func r16Q8_0x1(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
+// r16Q8_0x1 adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
+func r16Q8_0x1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
 
 // r16Q8_0x2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 2 tokens, xStep bytes apart.
 func r16Q8_0x2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
@@ -49,8 +49,8 @@ func r16Q8_0x2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
 // r16Q8_0x4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 4 tokens, xStep bytes apart.
 func r16Q8_0x4(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
 
-// r16Q4_Kx1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart.
-func r16Q4_Kx1(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
+// r16Q4_Kx1 adds to 16 float32 at y the products of blocks of 256 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
+func r16Q4_Kx1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
 
 // r16Q4_Kx2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 2 tokens, xStep bytes apart.
 func r16Q4_Kx2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
@@ -58,8 +58,8 @@ func r16Q4_Kx2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
 // r16Q4_Kx4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 4 tokens, xStep bytes apart.
 func r16Q4_Kx4(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
 
-// r16Q5_Kx1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart.
-func r16Q5_Kx1(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
+// r16Q5_Kx1 adds to 16 float32 at y the products of blocks of 256 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
+func r16Q5_Kx1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
 
 // r16Q5_Kx2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 2 tokens, xStep bytes apart.
 func r16Q5_Kx2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
@@ -67,8 +67,8 @@ func r16Q5_Kx2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
 // r16Q5_Kx4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 4 tokens, xStep bytes apart.
 func r16Q5_Kx4(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
 
-// r16Q6_Kx1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart.
-func r16Q6_Kx1(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
+// r16Q6_Kx1 adds to 16 float32 at y the products of blocks of 256 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
+func r16Q6_Kx1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
 
 // r16Q6_Kx2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 2 tokens, xStep bytes apart.
 func r16Q6_Kx2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)

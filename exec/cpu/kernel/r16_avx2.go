@@ -21,34 +21,47 @@ var assemblyMatmuls = slices.Concat(
 	both("avx2", quant.Q6_K, "r16", "q8x2", r16Tile(256, r16Q6_Kx1, r16Q6_Kx2, r16Q6_Kx4)),
 )
 
-// An r16Func adds the products of blocks of a panel with some tokens to y: see _asm/r16.
-type r16Func func(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
+var assemblyQblocks qblocker = func(dst []qblock, hi, lo []int8, scale []float32, sum []int32) {
+	n := len(dst)
+	if n == 0 {
+		return
+	}
+	_, _, _, _ = hi[32*n-1], lo[32*n-1], scale[n-1], sum[2*n-1]
+	qblocksAVX2((*byte)(unsafe.Pointer(&dst[0])), &hi[0], &lo[0], &scale[0], &sum[0], n)
+}
+
+// Kernels of one token and of several add the products of blocks of a panel to y: see _asm/r16.
+type (
+	r16One  func(y *float32, w, x *byte, hi, lo *int8, blocks int)
+	r16Some func(y *float32, yStep int, w, x *byte, xStep int, blocks int)
+)
 
 // r16Tile returns the tile kernel for blocks of so many elements that computes one token, two, and
 // four at a time. All give a token the same bits.
-func r16Tile(block int, x1, x2, x4 r16Func) func(y []float32, w []byte, n int, x *activation) {
+func r16Tile(block int, x1 r16One, x2, x4 r16Some) func(y []float32, w []byte, n int, x *activation) {
 	const call = 1 << 14 // elements of a row: a goroutine in assembly cannot be interrupted
 	return func(y []float32, w []byte, n int, x *activation) {
-		blocks, row := x.k/block, x.k/32
+		blocks := x.k / block
 		panelBytes := len(w) / ((n + panelRows - 1) / panelRows)
-		blockBytes := panelBytes / blocks
 		clear(y[:x.m*x.width])
 		for i := 0; i < n; i += panelRows {
 			panel := w[i/panelRows*panelBytes:][:panelBytes]
 			for at := 0; at < blocks; at += call / block {
-				some := min(call/block, blocks-at)
+				part, some := &panel[at*(panelBytes/blocks)], min(call/block, blocks-at)
 				for m := 0; m < x.m; {
-					f, tokens := x1, 1
-					switch {
-					case x.m-m >= 4:
-						f, tokens = x4, 4
-					case x.m-m >= 2:
-						f, tokens = x2, 2
+					y, q := &y[m*x.width+i], (*byte)(unsafe.Pointer(&x.q[(m*x.k+at*block)/32]))
+					switch yStep, xStep := 4*x.width, x.k/32*int(unsafe.Sizeof(qblock{})); x.m - m {
+					default:
+						x4(y, yStep, part, q, xStep, some)
+						m += 4
+					case 2, 3:
+						x2(y, yStep, part, q, xStep, some)
+						m += 2
+					case 1:
+						hi, lo := x.planes.planes(x.first + m)
+						x1(y, part, q, &hi[at*block], &lo[at*block], some)
+						m++
 					}
-					q := x.q[m*row+at*(block/32):]
-					f(&y[m*x.width+i], 4*x.width, &panel[at*blockBytes],
-						(*byte)(unsafe.Pointer(unsafe.SliceData(q))), row*int(unsafe.Sizeof(qblock{})), some)
-					m += tokens
 				}
 			}
 		}

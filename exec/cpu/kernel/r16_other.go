@@ -2,4 +2,7 @@
 
 package kernel
 
-var assemblyMatmuls []Matmul
+var (
+	assemblyMatmuls []Matmul
+	assemblyQblocks qblocker
+)

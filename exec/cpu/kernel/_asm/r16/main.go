@@ -2,11 +2,17 @@
 // blocks of 32 (qblock). See r16.go for the layout and q8x2.go for the block.
 //
 // A kernel computes one panel of 16 rows for a number of tokens. The rows are two groups of eight,
-// one for each half of a unit; a token has one vector of eight int32 sums for each group. A unit of
-// four elements meets a token's four activations in two steps: the even bytes of each word are
-// multiplied with the first two activations of the four, which are the even ones, and the odd
-// bytes with the other two; VPMADDWD adds the two products. All of that is exact. At the end of a
-// block sums become float32 and are scaled and added as integer.go does it.
+// one for each half of a unit; a token has one vector of eight int32 sums for each group.
+//
+// Several tokens: a unit of four elements meets a token's four activations of 15 bits in two steps.
+// The even bytes of each word are multiplied with the first two activations of the four, which are
+// the even ones, and the odd bytes with the other two; VPMADDWD adds the two products.
+//
+// One token: unpacking is most of the work, so bytes stay bytes, and VPMADDUBSW multiplies them with
+// the two planes of the activations, hi and lo. It sums in int16, which holds a few units.
+//
+// All of that is exact. At the end of a block sums become float32 and are scaled and added as
+// integer.go does it.
 package main
 
 import (
@@ -54,61 +60,80 @@ const (
 
 func main() {
 	ConstraintExpr("!purego")
-	masks := newMasks()
+	constants := newConstants()
 	for _, f := range formats {
 		for _, tokens := range []int{1, 2, 4} {
-			k := &kernel{format: f, tokens: tokens, masks: masks}
+			k := &kernel{format: f, tokens: tokens, constants: constants}
 			k.write()
 		}
 	}
 	Generate()
 }
 
-// Masks are read from memory: there are no registers to spare.
-type masks struct{ low, fifth, high, flip Mem }
+// Constants of all kernels: bytes, and words to widen with.
+type constants struct{ low, fifth, high, flip, one, plane Mem }
 
-func newMasks() masks {
-	bytes := func(name string, b uint64) Mem {
+func newConstants() constants {
+	fill := func(name string, v uint64) Mem {
 		m := GLOBL("r16"+name, RODATA|NOPTR)
 		for i := 0; i < vector; i += 8 {
-			DATA(i, U64(b*0x0101010101010101))
+			DATA(i, U64(v))
 		}
 		return m
 	}
-	return masks{bytes("Low", 0x0f), bytes("Fifth", 0x10), bytes("High", 0x30), bytes("Flip", 0x80)}
+	const bytes, words = 0x0101010101010101, 0x0001000100010001
+	return constants{fill("Low", 0x0f*bytes), fill("Fifth", 0x10*bytes), fill("High", 0x30*bytes),
+		fill("Flip", 0x80*bytes), fill("One", words), fill("Plane", 128*words)}
 }
 
 type kernel struct {
 	format
-	masks
+	constants
 	tokens int
 
-	y, x     [4]Mem // of each token
-	w        reg.GPVirtual
-	even     reg.VecVirtual // keeps the even bytes
-	sum      [4][groups]reg.VecVirtual
-	d, m     [groups]reg.VecVirtual
-	scales   reg.GPVirtual // of the sub-block
-	unitsEnd int           // bytes of 32 elements
+	y, x   [4]Mem // of each token
+	w      reg.GPVirtual
+	hi, lo reg.GPVirtual // planes of the only token, where bytes are multiplied
+	low    Op            // masks of the low four bits and of those above
+	above  Op
+	even   reg.VecVirtual // keeps the even bytes
+	sum    [4][groups]reg.VecVirtual
+	d, m   [groups]reg.VecVirtual
 }
+
+// bytewise says whether a token alone is multiplied by planes. Bytes of 8 bits are too large.
+func (k *kernel) bytewise() bool { return k.tokens == 1 && k.bits < 8 }
 
 func (k *kernel) write() {
 	name := fmt.Sprintf("r16%sx%d", k.name, k.tokens)
-	TEXT(name, NOSPLIT, "func(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)")
 	block := 32
 	if k.sub > 0 {
 		block = 256
 	}
-	Doc(fmt.Sprintf("%s adds to %d × 16 float32, yStep bytes apart, the products of blocks of %d elements of a panel at w with the qblocks of %d tokens, xStep bytes apart.", name, k.tokens, block, k.tokens))
-	yStep, xStep := Load(Param("yStep"), GP64()), Load(Param("xStep"), GP64())
-	k.y = steps(Load(Param("y"), GP64()), yStep, k.tokens)
-	k.x = steps(Load(Param("x"), GP64()), xStep, k.tokens)
+	if k.tokens == 1 {
+		TEXT(name, NOSPLIT, "func(y *float32, w, x *byte, hi, lo *int8, blocks int)")
+		Doc(fmt.Sprintf("%s adds to 16 float32 at y the products of blocks of %d elements of a panel at w with the qblocks at x, whose planes are hi and lo.", name, block))
+		k.y[0], k.x[0] = Mem{Base: Load(Param("y"), GP64())}, Mem{Base: Load(Param("x"), GP64())}
+	} else {
+		TEXT(name, NOSPLIT, "func(y *float32, yStep int, w, x *byte, xStep int, blocks int)")
+		Doc(fmt.Sprintf("%s adds to %d × 16 float32, yStep bytes apart, the products of blocks of %d elements of a panel at w with the qblocks of %d tokens, xStep bytes apart.", name, k.tokens, block, k.tokens))
+		yStep, xStep := Load(Param("yStep"), GP64()), Load(Param("xStep"), GP64())
+		k.y = steps(Load(Param("y"), GP64()), yStep, k.tokens)
+		k.x = steps(Load(Param("x"), GP64()), xStep, k.tokens)
+	}
 	k.w = GP64()
 	Load(Param("w"), k.w)
+	if k.bytewise() {
+		k.hi, k.lo = GP64(), GP64()
+		Load(Param("hi"), k.hi)
+		Load(Param("lo"), k.lo)
+	} else {
+		k.even = YMM()
+		VPCMPEQW(k.even, k.even, k.even)
+		VPSRLW(U8(8), k.even, k.even)
+	}
+	k.masks()
 	blocks := Load(Param("blocks"), GP64())
-	k.even = YMM()
-	VPCMPEQW(k.even, k.even, k.even)
-	VPSRLW(U8(8), k.even, k.even)
 	for t := range k.tokens {
 		for g := range groups {
 			k.sum[t][g] = YMM()
@@ -129,6 +154,25 @@ func (k *kernel) write() {
 	Label("done")
 	VZEROUPPER()
 	RET()
+}
+
+// masks keeps the masks in registers, if the sums of four tokens do not take them all.
+func (k *kernel) masks() {
+	k.low, k.above = k.constants.low, k.fifth
+	switch k.bits {
+	case 6:
+		k.above = k.high
+	case 8:
+		k.above = k.flip
+	}
+	if k.tokens == 4 {
+		return
+	}
+	for _, mask := range []*Op{&k.low, &k.above} {
+		r := YMM()
+		VMOVDQU(*mask, r)
+		*mask = r
+	}
 }
 
 // steps is where the rows of tokens begin.
@@ -164,7 +208,16 @@ func (k *kernel) block32() {
 	}
 	k.scale(xSum)
 	ADDQ(U32(head+64*k.bits), k.w)
+	k.next()
+}
+
+// next goes to the next 32 activations.
+func (k *kernel) next() {
 	ADDQ(U8(xBytes), k.x[0].Base)
+	if k.bytewise() {
+		ADDQ(U8(32), k.hi)
+		ADDQ(U8(32), k.lo)
+	}
 }
 
 // block256 is a block of 256 elements: d and dmin, then a byte for each scale and minimum, then
@@ -203,7 +256,7 @@ func (k *kernel) block256() {
 		ADDQ(U8(32), scales)
 	}
 	ADDQ(U32(64*k.bits), k.w)
-	ADDQ(U8(xBytes), k.x[0].Base)
+	k.next()
 	DECQ(left)
 	JNE(LabelRef("sub"))
 }
@@ -220,6 +273,10 @@ func byteScale(half, bytes Mem, extend func(ops ...Op)) reg.VecVirtual {
 
 // multiply sets the sums to the products of units first to first+n-1 of the 32 elements at w.
 func (k *kernel) multiply(w Mem, first, n int) {
+	if k.bytewise() {
+		k.multiplyBytes(w, first, n)
+		return
+	}
 	for t := first; t < first+n; t++ {
 		var even, odd [groups]reg.VecVirtual
 		for g := range groups {
@@ -246,39 +303,118 @@ func (k *kernel) multiply(w Mem, first, n int) {
 
 // unit loads unit t of a group as words, the even bytes and the odd bytes.
 func (k *kernel) unit(even, odd reg.VecVirtual, w Mem, t int) {
-	if k.bits == 8 {
-		VMOVDQU(w.Offset(unit*t), odd)
-		VPXOR(k.flip, odd, odd) // signed bytes plus 128, the zero point
-	} else {
-		// Shifts are of words: what comes from the next byte is masked.
-		VMOVDQU(w.Offset(unit*(t%4)), odd)
-		if t >= 4 {
-			VPSRLW(U8(4), odd, odd)
-		}
-		VPAND(k.low, odd, odd)
-		switch k.bits {
-		case 5:
-			k.high(odd, w.Offset(unit*4), 4-t, k.fifth)
-		case 6:
-			k.high(odd, w.Offset(unit*(4+t/4)), 4-2*(t%4), k.masks.high)
-		}
-	}
+	k.bytes(odd, w, t, k.upper(w, t))
 	VPAND(k.even, odd, even)
 	VPSRLW(U8(8), odd, odd)
 }
 
-// high adds to each byte the bits of mask of the byte at bits, shifted left.
-func (k *kernel) high(bytes reg.VecVirtual, bits Mem, left int, mask Mem) {
+// upper is the vector with the bits above the fourth of unit t of a group.
+func (k *kernel) upper(w Mem, t int) Mem {
+	if k.bits == 6 {
+		return w.Offset(unit * (4 + t/4))
+	}
+	return w.Offset(unit * 4)
+}
+
+// bytes loads unit t of a group as unsigned bytes, whose upper bits are there. Shifts are of words:
+// what comes from the next byte is masked.
+func (k *kernel) bytes(u reg.VecVirtual, w Mem, t int, upper Op) {
+	switch {
+	case k.bits == 8:
+		VMOVDQU(w.Offset(unit*t), u)
+		VPXOR(k.above, u, u) // signed bytes plus 128, the zero point
+	case t >= 4:
+		VMOVDQU(w.Offset(unit*(t%4)), u)
+		VPSRLW(U8(4), u, u)
+		VPAND(k.low, u, u)
+	case k.tokens == 4: // the mask is not in a register
+		VMOVDQU(w.Offset(unit*t), u)
+		VPAND(k.low, u, u)
+	default:
+		VPAND(w.Offset(unit*t), k.low, u)
+	}
+	left := 4 - t
+	switch k.bits {
+	case 4, 8:
+		return
+	case 6:
+		left = 4 - 2*(t%4)
+	}
 	h := YMM()
-	VMOVDQU(bits, h)
+	if m, ok := upper.(Mem); ok {
+		VMOVDQU(m, h)
+		upper = h
+	}
 	switch {
 	case left > 0:
-		VPSLLW(U8(left), h, h)
+		VPSLLW(U8(left), upper, h)
+		upper = h
 	case left < 0:
-		VPSRLW(U8(-left), h, h)
+		VPSRLW(U8(-left), upper, h)
+		upper = h
 	}
-	VPAND(mask, h, h)
-	VPOR(h, bytes, bytes)
+	VPAND(k.above, upper, h)
+	VPOR(h, u, u)
+}
+
+// multiplyBytes is multiply for a token alone.
+func (k *kernel) multiplyBytes(w Mem, first, n int) {
+	// A product of two is at most 2·(2^bits−1)·128 with hi and half of that with lo: so many of
+	// them fit in int16.
+	fit := 128 >> k.bits
+	var hi, lo [groups]reg.VecVirtual
+	for g := range groups {
+		hi[g], lo[g] = YMM(), YMM()
+	}
+	flushed := false
+	// flush widens the sums of a plane to int32 and multiplies them with what the plane is worth.
+	flush := func(sums [groups]reg.VecVirtual, worth Mem) {
+		for g := range groups {
+			if !flushed {
+				VPMADDWD(worth, sums[g], k.sum[0][g])
+				continue
+			}
+			VPMADDWD(worth, sums[g], sums[g])
+			VPADDD(sums[g], k.sum[0][g], k.sum[0][g])
+		}
+		flushed = true
+	}
+	var upper [groups]reg.VecVirtual
+	for i := range n {
+		t := first + i
+		if k.bits == 6 && i == 0 || k.bits == 5 && t == 0 {
+			for g := range groups {
+				upper[g] = YMM()
+				VMOVDQU(k.upper(w.Offset(vector*g), t), upper[g])
+			}
+		}
+		q, r := YMM(), YMM()
+		VPBROADCASTD(Mem{Base: k.hi, Disp: 4 * t}, q)
+		VPBROADCASTD(Mem{Base: k.lo, Disp: 4 * t}, r)
+		for g := range groups {
+			u := YMM()
+			k.bytes(u, w.Offset(vector*g), t, upper[g])
+			addProduct(u, q, hi[g], i%fit == 0)
+			addProduct(u, r, lo[g], i%(2*fit) == 0)
+		}
+		if (i+1)%fit == 0 || i+1 == n {
+			flush(hi, k.plane)
+		}
+		if (i+1)%(2*fit) == 0 || i+1 == n {
+			flush(lo, k.one)
+		}
+	}
+}
+
+// addProduct adds u·q to sums, or sets sums to it where it is the first.
+func addProduct(u, q, sums reg.VecVirtual, first bool) {
+	if first {
+		VPMADDUBSW(q, u, sums)
+		return
+	}
+	p := YMM()
+	VPMADDUBSW(q, u, p)
+	VPADDW(p, sums, sums)
 }
 
 // scale adds the sums, less the zero point, to y: (sum − zero·Σq)·(d·s), and m·offset.

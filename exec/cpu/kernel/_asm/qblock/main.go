@@ -1,0 +1,68 @@
+// Command qblock writes the AVX2 kernel that prepares a row of activations for products: see
+// q8x2.go for the row and for the blocks.
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+)
+
+// Where the parts of a qblock lie, and its size.
+const (
+	scale  = 64
+	offset = 68
+	sum    = 72
+	half   = 76
+	size   = 80
+)
+
+func main() {
+	ConstraintExpr("!purego")
+	TEXT("qblocksAVX2", NOSPLIT, "func(dst *byte, hi, lo *int8, scales *float32, sums *int32, n int)")
+	Doc("qblocksAVX2 sets n qblocks to the blocks of 32 activations whose planes, scales and sums these are.")
+	dst, hi, lo := Load(Param("dst"), GP64()), Load(Param("hi"), GP64()), Load(Param("lo"), GP64())
+	scales, sums := Load(Param("scales"), GP64()), Load(Param("sums"), GP64())
+	n := Load(Param("n"), GP64())
+	unit := GLOBL("qblockUnit", RODATA|NOPTR) // of q: hi and lo make 128 of it
+	DATA(0, F32(1.0/128))
+
+	Label("block")
+	SUBQ(U8(1), n)
+	JL(LabelRef("done"))
+	for at := 0; at < 32; at += 16 {
+		q, low := YMM(), YMM()
+		VPMOVSXBW(Mem{Base: hi, Disp: at}, q)
+		VPMOVSXBW(Mem{Base: lo, Disp: at}, low)
+		VPSLLW(U8(7), q, q)
+		VPADDW(low, q, q)
+		// Of every four the order 0, 2, 1, 3.
+		VPSHUFLW(U8(0b11_01_10_00), q, q)
+		VPSHUFHW(U8(0b11_01_10_00), q, q)
+		VMOVDQU(q, Mem{Base: dst, Disp: 2 * at})
+	}
+	s, o := XMM(), XMM()
+	VMOVSS(Mem{Base: scales}, s)
+	VMULSS(unit, s, s)
+	VMOVSS(s, Mem{Base: dst, Disp: scale})
+	first, both := GP32(), GP32()
+	MOVL(Mem{Base: sums}, first)
+	MOVL(Mem{Base: sums, Disp: 4}, both)
+	ADDL(first, both)
+	MOVL(both, Mem{Base: dst, Disp: sum})
+	MOVL(first, Mem{Base: dst, Disp: half})
+	VPXOR(o, o, o) // the conversion keeps the rest of its target
+	VCVTSI2SSL(both, o, o)
+	VMULSS(s, o, o)
+	VMOVSS(o, Mem{Base: dst, Disp: offset})
+	ADDQ(U8(size), dst)
+	ADDQ(U8(32), hi)
+	ADDQ(U8(32), lo)
+	ADDQ(U8(4), scales)
+	ADDQ(U8(8), sums)
+	JMP(LabelRef("block"))
+
+	Label("done")
+	VZEROUPPER()
+	RET()
+	Generate()
+}
