@@ -188,7 +188,7 @@ func nth(data []byte, i, size int) []byte { return data[i*size : (i+1)*size] }
 // prepare sets dst to one head of row t after its norm and RoPE.
 func (a *attention) prepare(dst, src, norm []float32, t int) {
 	if norm != nil {
-		rmsNorm(dst, src, norm, a.eps)
+		a.vec.rmsNorm(dst, src, norm, a.eps)
 	} else {
 		copy(dst, src)
 	}

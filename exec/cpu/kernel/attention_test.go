@@ -20,6 +20,7 @@ type layer struct {
 	norms, freqs                 bool
 	rampHigh                     float64 // YaRN from pair 0 to this one, 0 for none
 	sequences, most              int     // most tokens in a step
+	isa                          string  // whose inner loops are bound; "" for portable
 
 	qnorm, knorm, freq []float32
 	pages              []int32
@@ -68,7 +69,7 @@ func (l *layer) start(rng *rand.Rand) *call {
 		floatParam("base", testBase), floatParam("freq_scale", 0.5),
 		floatParam("ramp_low", 0), floatParam("ramp_high", l.rampHigh), floatParam("magnitude", l.magnitude()), floatParam("scale", testScale), floatParam("eps", testEps),
 		plan.Param{Name: "layout", Value: l.layout})
-	c.ctx, c.pages = l.ctx, (l.ctx+15)/16
+	c.isa, c.ctx, c.pages = l.isa, l.ctx, (l.ctx+15)/16
 	c.scratch = 4 * (97*l.headDim + 240 + l.heads*(32*l.headDim+544) + l.most*(2*l.headDim+l.rot))
 	c.put("q", make([]float32, l.most*l.heads*l.headDim))
 	c.put("k", make([]float32, l.most*l.kvHeads*l.headDim))
@@ -184,88 +185,95 @@ func TestAttention(t *testing.T) {
 		{heads: 3, kvHeads: 1, headDim: 64, rot: 64, positions: 128, layout: "halves", kv: "q8_0"},
 		{heads: 4, kvHeads: 2, headDim: 32, rot: 32, positions: 64, window: 20, ring: true, layout: "pairs", kv: "q8_0", norms: true},
 	}
-	for i := range layers {
-		l := &layers[i]
-		l.sequences, l.ctx, l.most = 2, 128, 45
-		t.Run(l.name(), func(t *testing.T) {
-			rng := rand.New(rand.NewPCG(17, uint64(i)))
-			a, b := l.tokens(rng, 0, 100), l.tokens(rng, 1, 40)
-			l.start(rng) // draws the weights
-			want := l.reference(a)
-			var first [][]float32
-			same := func(got [][]float32, how string) {
-				t.Helper()
-				if first == nil {
-					first = got
-				}
-				for j := range first {
-					if !sameBits(first[j], got[j]) {
-						t.Fatalf("%s: token %d differs", how, j)
-					}
-				}
+	for _, set := range runnableVectors() {
+		for i, l := range layers {
+			l.isa, l.sequences, l.ctx, l.most = set.isa, 2, 128, 45
+			t.Run(set.isa+" "+l.name(), func(t *testing.T) { l.test(t, rand.New(rand.NewPCG(17, uint64(i)))) })
+		}
+	}
+}
+
+// test runs the layer in steps of several sizes and compares.
+func (l *layer) test(t *testing.T, rng *rand.Rand) {
+	a, b := l.tokens(rng, 0, 100), l.tokens(rng, 1, 40)
+	l.start(rng) // draws the weights
+	want := l.reference(a)
+	var first [][]float32
+	same := func(got [][]float32, how string) {
+		t.Helper()
+		if first == nil {
+			first = got
+		}
+		for j := range first {
+			if !sameBits(first[j], got[j]) {
+				t.Fatalf("%s: token %d differs", how, j)
 			}
-			chunks := []int{45, 1, 7, 16, 17, 32}
-			if testing.Short() { // slow under the race detector
-				chunks = chunks[:3]
+		}
+	}
+	chunks := []int{45, 1, 7, 16, 17, 32}
+	if testing.Short() { // slow under the race detector
+		chunks = chunks[:3]
+	}
+	for _, chunk := range chunks {
+		for workers := 1; workers <= 3; workers++ {
+			c := l.start(rng)
+			var got [][]float32
+			for part := range slices.Chunk(a, chunk) {
+				got = append(got, l.step(t, c, workers, part)...)
 			}
-			for _, chunk := range chunks {
-				for workers := 1; workers <= 3; workers++ {
-					c := l.start(rng)
-					var got [][]float32
-					for part := range slices.Chunk(a, chunk) {
-						got = append(got, l.step(t, c, workers, part)...)
-					}
-					same(got, fmt.Sprintf("chunks of %d on %d workers", chunk, workers))
-				}
+			same(got, fmt.Sprintf("chunks of %d on %d workers", chunk, workers))
+		}
+	}
+	for j, row := range first {
+		for d, got := range row {
+			if w := want[j][d]; !(math.Abs(float64(got-w)) <= l.tolerance()*(1+math.Abs(float64(w)))) {
+				t.Fatalf("token %d, element %d is %v, expected %v", j, d, got, w)
 			}
-			for j, row := range first {
-				for d, got := range row {
-					if w := want[j][d]; !(math.Abs(float64(got-w)) <= l.tolerance()*(1+math.Abs(float64(w)))) {
-						t.Fatalf("token %d, element %d is %v, expected %v", j, d, got, w)
-					}
-				}
+		}
+	}
+	// With another sequence before or after it in the step, of another length.
+	for _, before := range []bool{true, false} {
+		c := l.start(rng)
+		var got [][]float32
+		at := 0
+		for part := range slices.Chunk(a, 11) {
+			other := b[at:min(at+5, len(b))]
+			at += len(other)
+			if before {
+				rows := l.step(t, c, 2, slices.Concat(other, part))
+				got = append(got, rows[len(other):]...)
+			} else {
+				got = append(got, l.step(t, c, 2, slices.Concat(part, other))[:len(part)]...)
 			}
-			// With another sequence before or after it in the step, of another length.
-			for _, before := range []bool{true, false} {
-				c := l.start(rng)
-				var got [][]float32
-				at := 0
-				for part := range slices.Chunk(a, 11) {
-					other := b[at:min(at+5, len(b))]
-					at += len(other)
-					if before {
-						rows := l.step(t, c, 2, slices.Concat(other, part))
-						got = append(got, rows[len(other):]...)
-					} else {
-						got = append(got, l.step(t, c, 2, slices.Concat(part, other))[:len(part)]...)
-					}
-				}
-				same(got, "beside another sequence")
+		}
+		same(got, "beside another sequence")
+	}
+	// Going back and over the same tokens again.
+	if !l.ring {
+		c := l.start(rng)
+		for part := range slices.Chunk(b, 45) {
+			for k := range part {
+				part[k].seq = 0
 			}
-			// Going back and over the same tokens again.
-			if !l.ring {
-				c := l.start(rng)
-				for part := range slices.Chunk(b, 45) {
-					for k := range part {
-						part[k].seq = 0
-					}
-					l.step(t, c, 1, part)
-				}
-				var got [][]float32
-				for part := range slices.Chunk(a, 45) {
-					got = append(got, l.step(t, c, 1, part)...)
-				}
-				same(got, "over an older sequence")
-			}
-		})
+			l.step(t, c, 1, part)
+		}
+		var got [][]float32
+		for part := range slices.Chunk(a, 45) {
+			got = append(got, l.step(t, c, 1, part)...)
+		}
+		same(got, "over an older sequence")
 	}
 }
 
 // TestAttentionNaN sees that a NaN in one token's key, value or query reaches what looks at it and
 // nothing before.
 func TestAttentionNaN(t *testing.T) {
+	eachSet(t, func(t *testing.T, v *vectors) { testAttentionNaN(t, v.isa) })
+}
+
+func testAttentionNaN(t *testing.T, isa string) {
 	for _, role := range []string{"q", "k", "v"} {
-		l := layer{heads: 2, kvHeads: 1, headDim: 8, rot: 8, positions: 32, ctx: 32, layout: "halves", kv: "f16", sequences: 1, most: 20}
+		l := layer{isa: isa, heads: 2, kvHeads: 1, headDim: 8, rot: 8, positions: 32, ctx: 32, layout: "halves", kv: "f16", sequences: 1, most: 20}
 		rng := rand.New(rand.NewPCG(19, 20))
 		a := l.tokens(rng, 0, 20)
 		map[string][]float32{"q": a[10].q, "k": a[10].k, "v": a[10].v}[role][3] = float32(math.NaN())
@@ -351,11 +359,17 @@ func TestNoAllocations(t *testing.T) {
 	for _, mm := range Matmuls() {
 		check(mm.Name, newGroup(t, rng, mm, 9, 256, []int{33, 16}), Run{T: 9})
 	}
-	for _, tc := range rowCases() {
-		check(tc.name, tc.call(rng, "T"), Run{T: rowM, R: 1})
+	for _, v := range runnableVectors() {
+		for _, tc := range rowCases() {
+			c := tc.call(rng, "T")
+			c.isa = v.isa
+			check(v.isa+" "+tc.name, c, Run{T: rowM, R: 1})
+		}
+		for kv := range cacheParts {
+			l := layer{isa: v.isa, heads: 4, kvHeads: 2, headDim: 32, rot: 8, positions: 64, ctx: 64, layout: "pairs", kv: kv, norms: true, sequences: 1, most: 24}
+			c := l.start(rng)
+			l.step(t, c, 1, l.tokens(rng, 0, 24))
+			check(v.isa+" attention on "+kv, c, Run{T: 24})
+		}
 	}
-	l := layer{heads: 4, kvHeads: 2, headDim: 8, rot: 8, positions: 64, ctx: 64, layout: "pairs", kv: "f16", norms: true, sequences: 1, most: 24}
-	c := l.start(rng)
-	l.step(t, c, 1, l.tokens(rng, 0, 24))
-	check("attention", c, Run{T: 24})
 }

@@ -6,14 +6,15 @@ import "math"
 // is q8x2.
 func bindNorm(b *binder) Func {
 	x, w, n, eps, split, rows := b.f32("x"), b.f32("w"), b.int("n"), b.float("eps"), b.split(), b.rows()
+	vec := b.vectors()
 	if b.operand("y").Format == "q8x2" {
 		y, rest := b.q8x2("y"), b.Scratch
 		normed := scratch[float32](b, &rest, n)
 		return func(r *Run) {
 			lo, hi := split.of(rows(r))
 			for m := lo; m < hi; m++ {
-				rmsNorm(normed, x[m*n:(m+1)*n], w, eps)
-				y.quantise(m, normed)
+				vec.rmsNorm(normed, x[m*n:(m+1)*n], w, eps)
+				vec.quantise(y.row(m), normed)
 			}
 		}
 	}
@@ -21,7 +22,7 @@ func bindNorm(b *binder) Func {
 	return func(r *Run) {
 		lo, hi := split.of(rows(r))
 		for m := lo; m < hi; m++ {
-			rmsNorm(y[m*n:(m+1)*n], x[m*n:(m+1)*n], w, eps)
+			vec.rmsNorm(y[m*n:(m+1)*n], x[m*n:(m+1)*n], w, eps)
 		}
 	}
 }
@@ -29,40 +30,39 @@ func bindNorm(b *binder) Func {
 // bindNormAdd is y = x + RMSNorm(d).
 func bindNormAdd(b *binder) Func {
 	d, w, x, y := b.f32("d"), b.f32("w"), b.f32("x"), b.f32("y")
-	n, eps, split, rows := b.int("n"), b.float("eps"), b.split(), b.rows()
+	n, eps, split, rows, vec := b.int("n"), b.float("eps"), b.split(), b.rows(), b.vectors()
 	return func(r *Run) {
 		lo, hi := split.of(rows(r))
 		for m := lo; m < hi; m++ {
-			d, x, y := d[m*n:(m+1)*n], x[m*n:(m+1)*n], y[m*n:(m+1)*n]
-			s := inverseRMS(d, eps)
-			for i := range y {
-				y[i] = x[i] + float32(float64(d[i])*s*float64(w[i]))
-			}
+			d := d[m*n : (m+1)*n]
+			vec.normaliseAdd(y[m*n:(m+1)*n], x[m*n:(m+1)*n], d, w, vec.inverseRMS(d, eps))
 		}
 	}
 }
 
 // bindQuantise turns rows into q8x2.
 func bindQuantise(b *binder) Func {
-	x, y, n, split, rows := b.f32("x"), b.q8x2("y"), b.int("n"), b.split(), b.rows()
+	x, y, n, split, rows, vec := b.f32("x"), b.q8x2("y"), b.int("n"), b.split(), b.rows(), b.vectors()
 	return func(r *Run) {
 		lo, hi := split.of(rows(r))
 		for m := lo; m < hi; m++ {
-			y.quantise(m, x[m*n:(m+1)*n])
+			vec.quantise(y.row(m), x[m*n:(m+1)*n])
 		}
 	}
 }
 
 // rmsNorm sets y to w · x / rms(x); y may be x.
-func rmsNorm(y, x, w []float32, eps float64) {
-	s := inverseRMS(x, eps)
-	for i := range y {
-		y[i] = float32(float64(x[i]) * s * float64(w[i]))
-	}
+func (v *vectors) rmsNorm(y, x, w []float32, eps float64) {
+	v.normalise(y, x, w, v.inverseRMS(x, eps))
 }
 
 // inverseRMS is 1 / √(mean x² + eps).
-func inverseRMS(x []float32, eps float64) float64 {
+func (v *vectors) inverseRMS(x []float32, eps float64) float64 {
+	return 1 / math.Sqrt(v.sumSquares(x)/float64(len(x))+eps)
+}
+
+// portableSumSquares adds the squares in four sums.
+func portableSumSquares(x []float32) float64 {
 	var a, b, c, d float64
 	i := 0
 	for ; i+4 <= len(x); i += 4 {
@@ -75,5 +75,19 @@ func inverseRMS(x []float32, eps float64) float64 {
 	for ; i < len(x); i++ {
 		a += float64(float64(x[i]) * float64(x[i]))
 	}
-	return 1 / math.Sqrt((a+b+c+d)/float64(len(x))+eps)
+	return a + b + c + d
+}
+
+// portableNormalise sets y to x · scale · w, rounded once; y may be x.
+func portableNormalise(y, x, w []float32, scale float64) {
+	for i := range y {
+		y[i] = float32(float64(x[i]) * scale * float64(w[i]))
+	}
+}
+
+// portableNormaliseAdd sets y to x + d · scale · w; y may be x or d.
+func portableNormaliseAdd(y, x, d, w []float32, scale float64) {
+	for i := range y {
+		y[i] = x[i] + float32(float64(d[i])*scale*float64(w[i]))
+	}
 }

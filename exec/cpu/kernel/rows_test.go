@@ -197,12 +197,15 @@ func rowCases() []rowCase {
 
 // TestRowKernels holds the kernels that work row by row against ops/ref, for each way to split
 // them, and sees that they write just their rows.
-func TestRowKernels(t *testing.T) {
+func TestRowKernels(t *testing.T) { eachSet(t, testRowKernels) }
+
+func testRowKernels(t *testing.T, v *vectors) {
 	for _, tc := range rowCases() {
 		t.Run(tc.name, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(9, 10))
 			for _, rows := range []string{"T", "R"} {
 				c := tc.call(rng, rows)
+				c.isa = v.isa
 				want := tc.want(c)
 				for _, by := range []string{"one", "each", "tokens"} {
 					if strings.HasPrefix(tc.name, "ref.matmul") && by == "tokens" {
@@ -244,11 +247,13 @@ func within(a, b float32, ulps float64) bool {
 }
 
 // TestQuantised sees that norm and quantise write q8x2 rows as ops/ref would.
-func TestQuantised(t *testing.T) {
+func TestQuantised(t *testing.T) { eachSet(t, testQuantised) }
+
+func testQuantised(t *testing.T, v *vectors) {
 	rng := rand.New(rand.NewPCG(11, 12))
 	for _, kernel := range []string{"norm", "quantise"} {
 		c := newCall(kernel, "T", "tokens", 1, intParam("n", rowN), floatParam("eps", 1e-6))
-		c.scratch = 4 * rowN
+		c.isa, c.scratch = v.isa, 4*rowN
 		x := randoms(rng, rowM*rowN, 3)
 		x[5] = float32(math.Inf(1))
 		w := randoms(rng, rowN, 1)
@@ -261,7 +266,7 @@ func TestQuantised(t *testing.T) {
 			for m := range rowM {
 				row, want := make([]float32, rowN), make([]byte, size)
 				if kernel == "norm" {
-					rmsNorm(row, x[m*rowN:(m+1)*rowN], w, 1e-6)
+					portable.rmsNorm(row, x[m*rowN:(m+1)*rowN], w, 1e-6)
 				} else {
 					copy(row, x[m*rowN:])
 				}
@@ -318,7 +323,9 @@ func TestSelect(t *testing.T) {
 }
 
 // TestInPlace sees that the outputs which may share their operand's buffer can.
-func TestInPlace(t *testing.T) {
+func TestInPlace(t *testing.T) { eachSet(t, testInPlace) }
+
+func testInPlace(t *testing.T, v *vectors) {
 	inputs := map[string]string{"norm": "x", "norm_add": "x", "ref.add": "a", "ref.mul": "a", "ref.silu": "x",
 		"ref.gelu_tanh": "x", "ref.gelu_erf": "x", "ref.scale": "x", "ref.rms_norm": "x", "ref.add_bias": "x"}
 	for _, tc := range rowCases() {
@@ -327,7 +334,7 @@ func TestInPlace(t *testing.T) {
 			continue
 		}
 		c := tc.call(rand.New(rand.NewPCG(15, 16)), "T")
-		c.step.Split = plan.Split{By: "each"}
+		c.isa, c.step.Split = v.isa, plan.Split{By: "each"}
 		want := tc.want(c)
 		c.mem["y"], c.ops["y"] = c.mem[role], c.ops[role]
 		c.run(t, 1, Run{T: rowM})

@@ -13,6 +13,12 @@ type vectors struct {
 	isa   string
 	gates map[string]gate // by the plan's names
 
+	// The parts of a norm, see norm.go, and ref.QuantiseQ8x2, whose bits each set gives.
+	sumSquares   func(x []float32) float64
+	normalise    func(y, x, w []float32, scale float64)
+	normaliseAdd func(y, x, d, w []float32, scale float64)
+	quantise     func(row []byte, x []float32)
+
 	// The numbers of a page of attention, see attention_loops.go.
 	scores     func(scores, x, tile []float32, n int)
 	weigh      func(scores, top, sum, shrink []float32, x, y int, scale float32)
@@ -29,7 +35,7 @@ type vectors struct {
 type gate func(dst, x, up []float32)
 
 // vectorSets are the sets of inner loops; later ones are better.
-var vectorSets = []*vectors{&portable}
+var vectorSets = append([]*vectors{&portable}, assemblyVectors...)
 
 var portable = vectors{
 	isa: "portable",
@@ -38,12 +44,16 @@ var portable = vectors{
 		"gelu_tanh": multiplied(ref.GELUTanh),
 		"gelu_erf":  multiplied(ref.GELUErf),
 	},
-	scores:     portableScores,
-	weigh:      portableWeigh,
-	accumulate: portableAccumulate,
-	widen:      portableWiden,
-	q8Keys:     portableQ8Keys,
-	q8Values:   portableQ8Values,
+	sumSquares:   portableSumSquares,
+	normalise:    portableNormalise,
+	normaliseAdd: portableNormaliseAdd,
+	quantise:     ref.QuantiseQ8x2,
+	scores:       portableScores,
+	weigh:        portableWeigh,
+	accumulate:   portableAccumulate,
+	widen:        portableWiden,
+	q8Keys:       portableQ8Keys,
+	q8Values:     portableQ8Values,
 }
 
 // vectors returns the best inner loops that may be used.

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"fmt"
+	"math"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+const sign = 1 << 31
+
+// gate writes a kernel of x·σ(z(x)) ⊙ up for an odd, rising function z. argument sets z to −|z(x)| as
+// the sum of two numbers, given a = |x|, which it bounds so that |z| ≤ 150.
+//
+// With e = exp(−|z|) that is x/(1+e) for x above 0 and x·e/(1+e) below, where e may be too small for
+// a float32 and the result not: so there the power of two in e is multiplied in last, in two
+// halves.
+func gate(name, what string, argument func(a, z, low reg.VecVirtual)) {
+	function(name, "func(dst, x, up *float32, n int)")
+	Doc(fmt.Sprintf("%s sets n elements of dst, a multiple of 8, to %s times up.", name, what))
+	dst, x, up, n := Load(Param("dst"), GP64()), Load(Param("x"), GP64()), Load(Param("up"), GP64()), Load(Param("n"), GP64())
+	at := GP64()
+	XORQ(at, at)
+	Label("next")
+	CMPQ(at, n)
+	JGE(LabelRef("done"))
+
+	v, a, z, low := YMM(), YMM(), YMM(), YMM()
+	VMOVUPS(Mem{Base: x, Index: at, Scale: 4}, v)
+	VANDPS(constantBits(sign-1), v, a)
+	argument(a, z, low)
+
+	// exp(z) = 2^k · p, from what is left of z without k·ln 2.
+	const ln2 = 0x1.62e43p-1
+	k, p := YMM(), YMM()
+	VMULPS(constant(math.Log2E), z, k)
+	VROUNDPS(Imm(0), k, k)
+	VFNMADD231PS(constant(ln2), k, z)
+	VADDPS(low, z, z)
+	VFNMADD231PS(constant(math.Ln2-ln2), k, z)
+	polynomial(powerE, z, p)
+
+	// 1 + exp(z): below 2^-126 it is 1 whatever is added.
+	e, bounded := YMM(), YMM()
+	VCVTPS2DQ(k, k)
+	VPMAXSD(constantBits(uint32(0x100000000-126)), k, bounded)
+	VPSLLD(Imm(mantissaBits), bounded, e)
+	VPADDD(e, p, e)
+	VADDPS(constant(1), e, e)
+
+	// The numerator, and the power of two that it lacks.
+	numerator, half := YMM(), YMM()
+	VORPS(constantBits(sign), a, a)
+	VMULPS(p, a, numerator)
+	VBLENDVPS(v, numerator, v, numerator)
+	VDIVPS(e, numerator, numerator)
+	VPSRAD(Imm(31), v, v)
+	VPAND(v, k, k)
+	VPSRAD(Imm(1), k, half)
+	VPSUBD(half, k, k)
+	for _, power := range []reg.VecVirtual{half, k} {
+		VPADDD(constantBits(127), power, power)
+		VPSLLD(Imm(mantissaBits), power, power)
+		VMULPS(power, numerator, numerator)
+	}
+	VMULPS(Mem{Base: up, Index: at, Scale: 4}, numerator, numerator)
+	VMOVUPS(numerator, Mem{Base: dst, Index: at, Scale: 4})
+	ADDQ(Imm(vector/4), at)
+	JMP(LabelRef("next"))
+	Label("done")
+	VZEROUPPER()
+	RET()
+}
+
+// bound sets a to at most limit; NaN stays.
+func bound(a reg.VecVirtual, limit float32) {
+	most := YMM()
+	VMOVUPS(constant(limit), most)
+	VMINPS(a, most, a) // of NaN and a number, the first operand here is taken
+}
+
+// siluArgument: z is x.
+func siluArgument(a, z, low reg.VecVirtual) {
+	bound(a, 150)
+	VORPS(constantBits(sign), a, z)
+	VXORPS(low, low, low)
+}
+
+// geluTanhArgument: (1 + tanh u)/2 is σ(2u), so z is 2u = a·(c + d·a²). It is computed to twice the
+// precision, since an error in it is a relative one of the result times |z|.
+func geluTanhArgument(a, z, low reg.VecVirtual) {
+	c := 2 * math.Sqrt(2/math.Pi)
+	d := 0.044715 * c
+	ch, dh := float32(c), float32(d)
+	cl, dl := float32(c-float64(ch)), float32(d-float64(dh))
+	bound(a, 12)
+
+	square, rest := YMM(), YMM()
+	VMULPS(a, a, square)
+	VMOVAPS(square, rest)
+	VFMSUB231PS(a, a, rest) // a² − square, exactly
+
+	cubic, cubicRest, t := YMM(), YMM(), YMM()
+	VMOVUPS(constant(dh), t)
+	VMULPS(square, t, cubic)
+	VMOVAPS(cubic, cubicRest)
+	VFMSUB231PS(square, t, cubicRest)
+	VFMADD231PS(rest, t, cubicRest)
+	VMOVUPS(constant(dl), t)
+	VFMADD231PS(square, t, cubicRest)
+
+	// factor = c + cubic and what its rounding lost (Knuth's two-sum).
+	factor, back := YMM(), YMM()
+	VADDPS(constant(ch), cubic, factor)
+	VSUBPS(cubic, factor, back)
+	VSUBPS(back, factor, t)
+	VSUBPS(t, cubic, cubic)
+	VMOVUPS(constant(ch), t)
+	VSUBPS(back, t, t)
+	VADDPS(t, cubic, cubic)
+	VADDPS(cubicRest, cubic, cubic)
+	VADDPS(constant(cl), cubic, cubic)
+
+	VMULPS(factor, a, z)
+	VMOVAPS(z, low)
+	VFMSUB231PS(factor, a, low)
+	VFMADD231PS(cubic, a, low)
+	VXORPS(constantBits(sign), z, z)
+	VXORPS(constantBits(sign), low, low)
+}

@@ -1,0 +1,49 @@
+// Command vector writes the AVX2 inner loops of kernels other than products.
+package main
+
+import (
+	"fmt"
+	"math"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+)
+
+func main() {
+	ConstraintExpr("!purego")
+	scores()
+	accumulate()
+	weigh()
+	gate("siluGateAVX2", "x·σ(x)", siluArgument)
+	gate("geluTanhGateAVX2", "the tanh approximation of x·Φ(x)", geluTanhArgument)
+	sumSquares()
+	normalise("normaliseAVX2", "func(y, x, w *float32, scale float64, n int)", false)
+	normalise("normaliseAddAVX2", "func(y, x, d, w *float32, scale float64, n int)", true)
+	quantise()
+	widen()
+	q8Keys()
+	q8Values()
+	Generate()
+}
+
+func function(name, signature string) {
+	TEXT(name, NOSPLIT, signature)
+	Pragma("noescape")
+}
+
+var constants = map[uint32]Mem{}
+
+// constant is a vector in memory of which each element is v.
+func constant(v float32) Mem { return constantBits(math.Float32bits(v)) }
+
+func constantBits(bits uint32) Mem {
+	m, ok := constants[bits]
+	if !ok {
+		m = GLOBL(fmt.Sprintf("all%08x", bits), RODATA|NOPTR)
+		for i := range vector / 4 {
+			DATA(4*i, U32(bits))
+		}
+		constants[bits] = m
+	}
+	return m
+}

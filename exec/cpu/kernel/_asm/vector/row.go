@@ -1,0 +1,173 @@
+package main
+
+import (
+	"fmt"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+)
+
+// sumSquares adds as the portable loop does: products of float32 are exact in float64, so that one
+// rounding or two make no difference.
+func sumSquares() {
+	function("sumSquaresAVX2", "func(sums *[4]float64, x *float32, n int)")
+	Doc("sumSquaresAVX2 sets sums to those of the squares of every fourth of n elements, a multiple of 4.")
+	sums, x, n := Load(Param("sums"), GP64()), Load(Param("x"), GP64()), Load(Param("n"), GP64())
+	sum, v := YMM(), YMM()
+	VXORPD(sum, sum, sum)
+	Label("next")
+	TESTQ(n, n)
+	JE(LabelRef("done"))
+	VCVTPS2PD(Mem{Base: x}, v)
+	VFMADD231PD(v, v, sum)
+	ADDQ(Imm(16), x)
+	SUBQ(Imm(4), n)
+	JMP(LabelRef("next"))
+	Label("done")
+	VMOVUPD(sum, Mem{Base: sums})
+	VZEROUPPER()
+	RET()
+}
+
+// normalise rounds to float32 once, after both factors.
+func normalise(name, signature string, add bool) {
+	function(name, signature)
+	in, what := "x", "x·scale·w"
+	if add {
+		in, what = "d", "x + d·scale·w"
+	}
+	Doc(fmt.Sprintf("%s sets n elements of y, a multiple of 4, to %s.", name, what))
+	y, x, w, n := Load(Param("y"), GP64()), Load(Param(in), GP64()), Load(Param("w"), GP64()), Load(Param("n"), GP64())
+	residual := x
+	if add {
+		residual = Load(Param("x"), GP64())
+	}
+	scale, at := YMM(), GP64()
+	value, err := Param("scale").Resolve()
+	if err != nil {
+		panic(err)
+	}
+	VBROADCASTSD(value.Addr, scale)
+	XORQ(at, at)
+	Label("next")
+	CMPQ(at, n)
+	JGE(LabelRef("done"))
+	v, f, out := YMM(), YMM(), XMM()
+	VCVTPS2PD(Mem{Base: x, Index: at, Scale: 4}, v)
+	VCVTPS2PD(Mem{Base: w, Index: at, Scale: 4}, f)
+	VMULPD(scale, v, v)
+	VMULPD(f, v, v)
+	VCVTPD2PSY(v, out)
+	if add {
+		VADDPS(Mem{Base: residual, Index: at, Scale: 4}, out, out)
+	}
+	VMOVUPS(out, Mem{Base: y, Index: at, Scale: 4})
+	ADDQ(Imm(4), at)
+	JMP(LabelRef("next"))
+	Label("done")
+	VZEROUPPER()
+	RET()
+}
+
+// quantise is ref.QuantiseQ8x2 in vectors.
+func quantise() {
+	function("quantiseQ8x2AVX2", "func(hi, lo *byte, scale, sum, x *float32, blocks int)")
+	Doc("quantiseQ8x2AVX2 stores blocks of 32 elements as the arrays of a q8x2 row; sum holds int32.")
+	hi, lo := Load(Param("hi"), GP64()), Load(Param("lo"), GP64())
+	scale, sum := Load(Param("scale"), GP64()), Load(Param("sum"), GP64())
+	x, blocks := Load(Param("x"), GP64()), Load(Param("blocks"), GP64())
+	order := GLOBL("packed", RODATA|NOPTR) // of 4 bytes each, after packing twice within halves
+	for i, from := range []uint32{0, 4, 1, 5, 2, 6, 3, 7} {
+		DATA(4*i, U32(from))
+	}
+	unpacked := YMM()
+	VMOVDQU(order, unpacked)
+	const infinity = 0x7f800000
+
+	Label("block")
+	TESTQ(blocks, blocks)
+	JE(LabelRef("done"))
+	v := vectors(4)
+	top, part := YMM(), YMM()
+	for i := range v {
+		VMOVUPS(Mem{Base: x, Disp: i * vector}, v[i])
+		if i == 0 {
+			VANDPS(constantBits(sign-1), v[i], top)
+			continue
+		}
+		VANDPS(constantBits(sign-1), v[i], part)
+		VPMAXSD(part, top, top) // magnitudes order as their bits do, NaN highest
+	}
+	VEXTRACTI128(Imm(1), top, part.AsX())
+	VPMAXSD(part.AsX(), top.AsX(), top.AsX())
+	VPSHUFD(Imm(0x4e), top.AsX(), part.AsX())
+	VPMAXSD(part.AsX(), top.AsX(), top.AsX())
+	VPSHUFD(Imm(0xb1), top.AsX(), part.AsX())
+	VPMAXSD(part.AsX(), top.AsX(), top.AsX())
+	bits, s := GP32(), GP32()
+	VMOVD(top.AsX(), bits)
+	MOVL(U32(0x7fc00000), s) // NaN
+	CMPL(bits, U32(infinity))
+	JAE(LabelRef("nothing"))
+	inverse, step := YMM(), XMM()
+	VMOVSS(constant(16256), inverse.AsX())
+	VDIVSS(top.AsX(), inverse.AsX(), inverse.AsX())
+	VMOVD(inverse.AsX(), bits)
+	XORL(s, s)
+	CMPL(bits, U32(infinity))
+	JE(LabelRef("nothing"))
+	VDIVSS(constant(127), top.AsX(), step)
+	VMOVSS(step, Mem{Base: scale})
+
+	VBROADCASTSS(inverse.AsX(), inverse)
+	h := vectors(4)
+	for i := range v {
+		VMULPS(inverse, v[i], v[i])
+		VCVTPS2DQ(v[i], v[i])
+	}
+	sums := vectors(2)
+	VPADDD(v[0], v[1], sums[0])
+	VPADDD(v[2], v[3], sums[1])
+	VPHADDD(sums[1], sums[0], sums[0])
+	VPHADDD(sums[0], sums[0], sums[0])
+	VEXTRACTI128(Imm(1), sums[0], sums[1].AsX())
+	VPADDD(sums[1].AsX(), sums[0].AsX(), sums[0].AsX())
+	VMOVQ(sums[0].AsX(), Mem{Base: sum})
+	for i := range v { // q = 128·h + what is left
+		VPADDD(constantBits(64), v[i], h[i])
+		VPSRAD(Imm(7), h[i], h[i])
+		VPSLLD(Imm(7), h[i], part)
+		VPSUBD(part, v[i], v[i])
+	}
+	for _, plane := range []struct {
+		v   []vec
+		out Mem
+	}{{h, Mem{Base: hi}}, {v, Mem{Base: lo}}} {
+		VPACKSSDW(plane.v[1], plane.v[0], plane.v[0])
+		VPACKSSDW(plane.v[3], plane.v[2], plane.v[2])
+		VPACKSSWB(plane.v[2], plane.v[0], plane.v[0])
+		VPERMD(plane.v[0], unpacked, plane.v[0])
+		VMOVDQU(plane.v[0], plane.out)
+	}
+	JMP(LabelRef("next"))
+
+	Label("nothing")
+	MOVL(s, Mem{Base: scale})
+	zero := YMM()
+	VPXOR(zero, zero, zero)
+	VMOVDQU(zero, Mem{Base: hi})
+	VMOVDQU(zero, Mem{Base: lo})
+	VMOVQ(zero.AsX(), Mem{Base: sum})
+
+	Label("next")
+	ADDQ(Imm(32), hi)
+	ADDQ(Imm(32), lo)
+	ADDQ(Imm(4), scale)
+	ADDQ(Imm(8), sum)
+	ADDQ(U32(128), x)
+	DECQ(blocks)
+	JMP(LabelRef("block"))
+	Label("done")
+	VZEROUPPER()
+	RET()
+}

@@ -1,0 +1,101 @@
+//go:build amd64 && !purego
+
+package kernel
+
+import (
+	"math"
+	"unsafe"
+
+	"pesti/exec/plan"
+	"pesti/ops/ref"
+)
+
+// assemblyVectors are the inner loops in assembly. Each function here gives assembly whole vectors,
+// and sees to what does not fill one.
+var assemblyVectors = []*vectors{{
+	isa: "avx2",
+	gates: map[string]gate{
+		"silu":      inEights(siluGateAVX2),
+		"gelu_tanh": inEights(geluTanhGateAVX2),
+		"gelu_erf":  multiplied(ref.GELUErf), // no model that is supported has it
+	},
+	sumSquares:   sumSquaresOnAVX2,
+	normalise:    normaliseOnAVX2,
+	normaliseAdd: normaliseAddOnAVX2,
+	quantise:     quantiseOnAVX2,
+	scores: func(scores, x, tile []float32, n int) {
+		scoresAVX2(&scores[0], &x[0], &tile[0], n, len(x)/n)
+	},
+	weigh: weighOnAVX2,
+	accumulate: func(acc, weights, shrink, tile []float32, n, x, y int) {
+		accumulateAVX2(&acc[0], &weights[0], &shrink[0], &tile[0], n, len(acc)/n, x, y)
+	},
+	widen: widenOnAVX2,
+	q8Keys: func(tile []float32, part []byte, groups int) {
+		q8KeysAVX2(&tile[0], &part[0], groups)
+	},
+	q8Values: func(row []float32, blocks []byte, n int) {
+		q8ValuesAVX2(&row[0], &blocks[0], n)
+	},
+}}
+
+// inEights returns the gate that f computes for a multiple of 8 elements.
+func inEights(f func(dst, x, up *float32, n int)) gate {
+	return func(dst, x, up []float32) {
+		whole := len(dst) &^ 7
+		if whole > 0 {
+			f(&dst[0], &x[0], &up[0], whole)
+		}
+		if whole < len(dst) {
+			var d, a, b [8]float32
+			copy(a[:], x[whole:])
+			copy(b[:], up[whole:])
+			f(&d[0], &a[0], &b[0], len(d))
+			copy(dst[whole:], d[:])
+		}
+	}
+}
+
+func sumSquaresOnAVX2(x []float32) float64 {
+	var sums [4]float64
+	whole := len(x) &^ 3
+	sumSquaresAVX2(&sums, unsafe.SliceData(x), whole)
+	for _, v := range x[whole:] {
+		sums[0] += float64(float64(v) * float64(v))
+	}
+	return sums[0] + sums[1] + sums[2] + sums[3]
+}
+
+func normaliseOnAVX2(y, x, w []float32, scale float64) {
+	whole := len(y) &^ 3
+	normaliseAVX2(unsafe.SliceData(y), unsafe.SliceData(x), unsafe.SliceData(w), scale, whole)
+	portableNormalise(y[whole:], x[whole:], w[whole:], scale)
+}
+
+func normaliseAddOnAVX2(y, x, d, w []float32, scale float64) {
+	whole := len(y) &^ 3
+	normaliseAddAVX2(unsafe.SliceData(y), unsafe.SliceData(x), unsafe.SliceData(d), unsafe.SliceData(w), scale, whole)
+	portableNormaliseAdd(y[whole:], x[whole:], d[whole:], w[whole:], scale)
+}
+
+func quantiseOnAVX2(row []byte, x []float32) {
+	if n := len(x); n > 0 {
+		scale, sum := view[float32](row[2*n:]), view[float32](row[2*n+n/8:])
+		quantiseQ8x2AVX2(&row[0], &row[n], &scale[0], &sum[0], &x[0], n/ref.Q8x2Block)
+	}
+}
+
+// weighOnAVX2 weighs by powers of two, since those cost less than powers of e.
+func weighOnAVX2(scores, top, sum, shrink []float32, x, y int, scale float32) {
+	var seen [plan.PageTokens]int32
+	for i := x; i < y; i++ {
+		seen[i] = -1
+	}
+	weighAVX2(&scores[0], &top[0], &sum[0], &shrink[0], len(top), &seen, float32(float64(scale)*math.Log2E))
+}
+
+func widenOnAVX2(dst []float32, src []uint16) {
+	whole := len(dst) &^ 7
+	widenAVX2(unsafe.SliceData(dst), unsafe.SliceData(src), whole)
+	portableWiden(dst[whole:], src[whole:])
+}

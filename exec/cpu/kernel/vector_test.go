@@ -1,0 +1,458 @@
+package kernel
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"pesti/exec/cpu/isa"
+	"pesti/exec/plan"
+	"pesti/ops/ref"
+)
+
+// runnableVectors returns the sets of inner loops that this machine can run.
+func runnableVectors() []*vectors {
+	return slices.DeleteFunc(slices.Clone(vectorSets), func(v *vectors) bool {
+		_, err := isa.UpTo(v.isa)
+		return err != nil
+	})
+}
+
+// eachSet runs a test for each set that this machine can run.
+func eachSet(t *testing.T, test func(t *testing.T, v *vectors)) {
+	for _, v := range runnableVectors() {
+		t.Run(v.isa, func(t *testing.T) { test(t, v) })
+	}
+}
+
+// guarded returns n float32 in guarded memory, not aligned to more than 4 bytes, full of NaN.
+func guarded(n int) ([]float32, *memory) {
+	m := newMemory(4*n + 4)
+	for i := range m.data() {
+		m.data()[i] = 0xff
+	}
+	return m.f32()[1:], m
+}
+
+// untouched fails the test if bytes around the operand were written.
+func untouched(t *testing.T, what string, ms ...*memory) {
+	t.Helper()
+	for _, m := range ms {
+		if !m.intact() || math.Float32bits(m.f32()[0]) != 0xffffffff {
+			t.Fatalf("%s wrote around its output", what)
+		}
+	}
+}
+
+func TestVectorsOf(t *testing.T) {
+	for _, v := range vectorSets {
+		if got := (&binder{isas: []string{"portable", v.isa}}).vectors(); got != v {
+			t.Errorf("with %s the set of %s is bound", v.isa, got.isa)
+		}
+	}
+	if got := (&binder{isas: []string{"portable"}}).vectors(); got != &portable {
+		t.Errorf("without another set that of %s is bound", got.isa)
+	}
+}
+
+// gateFunctions are the gates in float64, of up = 1.
+var gateFunctions = map[string]func(x float64) float64{
+	"silu": func(x float64) float64 { return x / (1 + math.Exp(-x)) },
+	"gelu_tanh": func(x float64) float64 { // x/2·(1+tanh u) without its loss of digits below 0
+		return x / (1 + math.Exp(-2*math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x)))
+	},
+	"gelu_erf": func(x float64) float64 { return 0.5 * x * math.Erfc(-x/math.Sqrt2) },
+}
+
+// TestGates holds each gate, at 1.3 million float32 up to 100 and at the ends of the range, against
+// float64: within 3 units in the last place, for results below the normal range within as many of
+// the least numbers. Infinity keeps its limit, but that the reference gives NaN at −Inf.
+func TestGates(t *testing.T) {
+	const step = 1777 // between the bits of one number and the next
+	eachSet(t, func(t *testing.T, v *vectors) {
+		for name, want := range gateFunctions {
+			g := v.gates[name]
+			lost := 0.0 // of x, where 1+tanh is not exact in float64
+			if v == &portable {
+				lost = 0x1p-52
+			}
+			const n = 1024
+			x, y, ones := make([]float32, 0, n), make([]float32, n), make([]float32, n)
+			for i := range ones {
+				ones[i] = 1
+			}
+			worst, where := 0.0, float32(0)
+			check := func() {
+				g(y[:len(x)], x, ones[:len(x)])
+				for i, x := range x {
+					w := want(float64(x))
+					ulp := math.Max(math.Abs(w)*0x1p-23, math.SmallestNonzeroFloat32)
+					off := max(0, math.Abs(float64(y[i])-w)-lost*math.Abs(float64(x))) / ulp
+					if !(off <= worst) {
+						worst, where = off, x
+					}
+				}
+				x = x[:0]
+			}
+			for bits := uint32(0); bits <= math.Float32bits(100); bits += step {
+				for _, sign := range []uint32{0, 1 << 31} {
+					if x = append(x, math.Float32frombits(sign|bits)); len(x) == n {
+						check()
+					}
+				}
+			}
+			x = append(x, 1e30, -1e30, math.MaxFloat32, -math.MaxFloat32, 0x1p-149, -0x1p-149)
+			check()
+			t.Logf("%s: at most %.2f ulp, at %v", name, worst, where)
+			if !(worst <= 3) {
+				t.Errorf("%s(%v) is %.2f units in the last place off, expected at most 3", name, where, worst)
+			}
+			inf, nan := float32(math.Inf(1)), float32(math.NaN())
+			x = append(x, inf, nan, -nan, -inf, 0, float32(math.Copysign(0, -1)))
+			g(y[:len(x)], x, ones[:len(x)])
+			if y[0] != inf || y[1] == y[1] || y[2] == y[2] || y[3] > 0 || math.Float32bits(y[4]) != 0 || math.Float32bits(y[5]) != 1<<31 {
+				t.Errorf("%s of %v is %v, expected +Inf NaN NaN, 0 or NaN, 0, −0", name, x, y[:len(x)])
+			}
+		}
+	})
+}
+
+// TestGateTails sees that a gate of any length computes each element as it does alone, times up, in
+// place too, and writes nothing else.
+func TestGateTails(t *testing.T) {
+	eachSet(t, func(t *testing.T, v *vectors) {
+		rng := rand.New(rand.NewPCG(31, 32))
+		for name, g := range v.gates {
+			for n := range 40 {
+				x, up := randoms(rng, n, 4), randoms(rng, n, 4)
+				want := make([]float32, n)
+				for i := range n {
+					g(want[i:i+1], x[i:i+1], up[i:i+1])
+				}
+				got, mem := guarded(n)
+				g(got, x, up)
+				untouched(t, name, mem)
+				if !sameBits(got, want) {
+					t.Fatalf("%s of %d elements is %v, expected %v", name, n, got, want)
+				}
+				if g(x, x, up); !sameBits(x, want) {
+					t.Fatalf("%s of %d elements in place is %v, expected %v", name, n, x, want)
+				}
+			}
+		}
+	})
+}
+
+// numbers returns n float32 of all sizes, some of them special.
+func numbers(rng *rand.Rand, n int) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		switch rng.IntN(12) {
+		case 0:
+			x[i] = 0
+		case 1:
+			x[i] = math.Float32frombits(rng.Uint32() & 0x807fffff) // subnormal
+		case 2:
+			x[i] = float32(rng.NormFloat64() * 1e18)
+		default:
+			x[i] = float32(rng.NormFloat64())
+		}
+	}
+	return x
+}
+
+// TestNormVectors sees that each set gives the bits of the portable norm, in place too.
+func TestNormVectors(t *testing.T) {
+	eachSet(t, func(t *testing.T, v *vectors) {
+		rng := rand.New(rand.NewPCG(33, 34))
+		for n := range 70 {
+			x, d, w := numbers(rng, n), numbers(rng, n), numbers(rng, n)
+			if got, want := v.sumSquares(x), portableSumSquares(x); got != want {
+				t.Fatalf("sum of %d squares is %v, expected %v", n, got, want)
+			}
+			want, wantAdd := make([]float32, n), make([]float32, n)
+			portableNormalise(want, x, w, 0.37)
+			portableNormaliseAdd(wantAdd, x, d, w, 0.37)
+			got, mem := guarded(n)
+			gotAdd, memAdd := guarded(n)
+			v.normalise(got, x, w, 0.37)
+			v.normaliseAdd(gotAdd, x, d, w, 0.37)
+			untouched(t, "a norm", mem, memAdd)
+			if !sameBits(got, want) || !sameBits(gotAdd, wantAdd) {
+				t.Fatalf("norm of %d elements is %v and %v, expected %v and %v", n, got, gotAdd, want, wantAdd)
+			}
+			y := slices.Clone(x)
+			v.normaliseAdd(y, y, d, w, 0.37)
+			v.normalise(x, x, w, 0.37)
+			if !sameBits(x, want) || !sameBits(y, wantAdd) {
+				t.Fatalf("norm of %d elements in place differs", n)
+			}
+		}
+	})
+}
+
+// TestQuantiseVectors sees that each set gives the bytes of ref.QuantiseQ8x2, whatever a block holds.
+func TestQuantiseVectors(t *testing.T) {
+	inf, nan := float32(math.Inf(1)), float32(math.NaN())
+	eachSet(t, func(t *testing.T, v *vectors) {
+		rng := rand.New(rand.NewPCG(35, 36))
+		for round := range 300 {
+			n := 32 * (round % 5)
+			x := numbers(rng, n)
+			for b := 0; b < n; b += 32 {
+				x := x[b : b+32]
+				switch at := rng.IntN(32); rng.IntN(10) {
+				case 0:
+					x[at] = nan
+				case 1:
+					x[at] = -inf
+				case 2:
+					clear(x)
+				case 3:
+					clear(x)
+					x[at] = 0x1p-149
+				case 4:
+					clear(x)
+					x[at] = 0x1p-114 // the inverse of the scale is just too large, or just not
+					x[31-at] = 16256.0 / math.MaxFloat32
+				case 5:
+					x[at] = -math.MaxFloat32
+				case 6: // ties of rounding
+					for i := range x {
+						x[i] = float32(rng.IntN(2*16256+1)-16256) + 0.5
+					}
+					x[at] = 16256
+				}
+			}
+			size := ref.Q8x2Bytes(n)
+			got, want := newMemory(size), make([]byte, size)
+			v.quantise(got.data(), x)
+			ref.QuantiseQ8x2(want, x)
+			if !got.intact() || !slices.Equal(got.data(), want) {
+				t.Fatalf("%v becomes % x, expected % x", x, got.data(), want)
+			}
+		}
+	})
+}
+
+// TestWiden sees that each set gives the value of every float16 number, and any length.
+func TestWiden(t *testing.T) {
+	eachSet(t, func(t *testing.T, v *vectors) {
+		src := make([]uint16, 1<<16)
+		for i := range src {
+			src[i] = uint16(i)
+		}
+		dst := make([]float32, len(src))
+		v.widen(dst, src)
+		for i, x := range dst {
+			if want := ref.F32(src[i]); !(x == want || x != x && want != want) || math.Signbit(float64(x)) != math.Signbit(float64(want)) {
+				t.Fatalf("%#x is %v, expected %v", src[i], x, want)
+			}
+		}
+		for n := range 20 {
+			dst, mem := guarded(n)
+			v.widen(dst, src[1000:])
+			untouched(t, "widen", mem)
+			for i, x := range dst {
+				if x != ref.F32(src[1000+i]) {
+					t.Fatalf("element %d of %d is %v", i, n, x)
+				}
+			}
+		}
+	})
+}
+
+// TestParts sees, for each format of caches, that keys and values come back as ref.KV gives them,
+// whichever positions are asked for, and that nothing else of a page or a tile is touched.
+func TestParts(t *testing.T) {
+	eachSet(t, func(t *testing.T, v *vectors) {
+		rng := rand.New(rand.NewPCG(37, 38))
+		for format, makeParts := range cacheParts {
+			for _, dim := range []int{32, 64, 96, 256, 6, 20} {
+				if format == "q8_0" && dim%ref.Q8Block != 0 {
+					continue
+				}
+				p := makeParts(v, dim)
+				keyPart, valuePart := newMemory(p.bytes), newMemory(p.bytes)
+				stored := ref.KV{Width: dim, Positions: plan.PageTokens}
+				switch n := plan.PageTokens * dim; format {
+				case "f32":
+					stored.F32 = make([]float32, n)
+				case "f16":
+					stored.F16 = make([]uint16, n)
+				case "q8_0":
+					stored.Q8 = make([]byte, p.bytes)
+				}
+				for _, at := range rng.Perm(plan.PageTokens) {
+					row := randoms(rng, dim, 3)
+					stored.Store(0, at, row)
+					before := slices.Clone(keyPart.data())
+					p.putKey(keyPart.data(), at, row)
+					p.putValue(valuePart.data(), at, row)
+					changed := 0
+					for i, b := range keyPart.data() {
+						if b != before[i] {
+							changed++
+						}
+					}
+					if !keyPart.intact() || !valuePart.intact() || changed > p.bytes/plan.PageTokens {
+						t.Fatalf("%s: storing position %d changed %d bytes, expected at most %d", format, at, changed, p.bytes/plan.PageTokens)
+					}
+				}
+				stride := (dim + 15) / 16 * 16
+				row := make([]float32, dim)
+				for from := range plan.PageTokens {
+					for to := from + 1; to <= plan.PageTokens; to++ {
+						keys, keyMem := guarded(plan.PageTokens * dim)
+						values, valueMem := guarded(plan.PageTokens * stride)
+						p.keys(keys, keyPart.data(), from, to)
+						p.values(values, stride, valuePart.data(), from, to)
+						untouched(t, format, keyMem, valueMem)
+						for at := range plan.PageTokens {
+							stored.Load(row, 0, at)
+							for i, want := range row {
+								if at < from || at >= to {
+									want = float32(math.NaN())
+								}
+								k, v := keys[i*plan.PageTokens+at], values[at*stride+i]
+								if !(k == want || k != k && want != want) || !(v == want || v != v && want != want) {
+									t.Fatalf("%s, %d elements, positions %d to %d: element %d of %d is %v as key, %v as value, expected %v", format, dim, from, to, i, at, k, v, want)
+								}
+							}
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestPage holds the loops over a page against float64, for each number of queries and each part of
+// the page that they see, and sees that a query's numbers do not depend on those beside it.
+func TestPage(t *testing.T) {
+	const scale = 0.3
+	eachSet(t, func(t *testing.T, v *vectors) {
+		rng := rand.New(rand.NewPCG(39, 40))
+		for _, d := range []int{1, 6, 16, 64, 80} {
+			for n := 1; n <= 9; n++ {
+				for _, seen := range [][2]int{{0, 16}, {0, 1}, {15, 16}, {3, 11}, {7, 8}} {
+					x, y := seen[0], seen[1]
+					stride := (d + 15) / 16 * 16
+					q, tile, values := randoms(rng, n*d, 1), randoms(rng, d*16, 1), randoms(rng, 16*stride, 1)
+					for j := range 16 { // what is not seen may be anything
+						if j < x || j >= y {
+							for i := range d {
+								tile[i*16+j] = float32(math.NaN())
+							}
+							for i := range stride {
+								values[j*stride+i] = float32(math.Inf(1))
+							}
+						}
+					}
+					acc, top, sum := randoms(rng, n*stride, 1), randoms(rng, n, 1), randoms(rng, n, 1)
+					for i := range n {
+						switch rng.IntN(4) {
+						case 0: // the first page of a query
+							top[i], sum[i] = float32(math.Inf(-1)), 0
+							clear(acc[i*stride : (i+1)*stride])
+						case 1:
+							top[i] = 1e3
+						}
+					}
+					run := func(from, to int) (accs, sums []float32) {
+						n := to - from
+						s, sMem := guarded(n * 16)
+						a, aMem := guarded(n * stride)
+						m, mMem := guarded(n)
+						w, wMem := guarded(n)
+						r, rMem := guarded(n)
+						copy(a, acc[from*stride:])
+						copy(m, top[from:])
+						copy(w, sum[from:])
+						v.scores(s, q[from*d:to*d], tile, n)
+						v.weigh(s, m, w, r, x, y, scale)
+						v.accumulate(a, s, r, values, n, x, y)
+						untouched(t, "a page", sMem, aMem, mMem, wMem, rMem)
+						return a, w
+					}
+					gotAcc, gotSum := run(0, n)
+					for i := range n {
+						alone, aloneSum := run(i, i+1)
+						if !sameBits(alone, gotAcc[i*stride:(i+1)*stride]) || !sameBits(aloneSum, gotSum[i:i+1]) {
+							t.Fatalf("%d queries of %d elements: query %d differs from what it is alone", n, d, i)
+						}
+						// The running maximum cancels in acc/sum, but only there.
+						unit := 1.0 // of top: portable works in powers of e, others may in powers of 2
+						if v != &portable {
+							unit = math.Ln2
+						}
+						highest := float64(top[i]) * unit
+						var scores [16]float64
+						for j := x; j < y; j++ {
+							for k := range d {
+								scores[j] += float64(q[i*d+k]) * float64(tile[k*16+j])
+							}
+							scores[j] *= scale
+							highest = max(highest, scores[j])
+						}
+						shrink := math.Exp(float64(top[i])*unit - highest)
+						total := float64(sum[i]) * shrink
+						want := make([]float64, stride)
+						for k := range want {
+							want[k] = float64(acc[i*stride+k]) * shrink
+						}
+						for j := x; j < y; j++ {
+							w := math.Exp(scores[j] - highest)
+							total += w
+							for k := range want {
+								want[k] += w * float64(values[j*stride+k])
+							}
+						}
+						const most = 1e-5
+						if !(math.Abs(float64(gotSum[i])-total) <= most*(1+math.Abs(total))) {
+							t.Fatalf("%d queries of %d elements, %d to %d: sum %d is %v, expected %v", n, d, x, y, i, gotSum[i], total)
+						}
+						for k, w := range want {
+							if got := float64(gotAcc[i*stride+k]); !(math.Abs(got-w) <= most*(4+math.Abs(w))) {
+								t.Fatalf("%d queries of %d elements, %d to %d: element %d of query %d is %v, expected %v", n, d, x, y, k, i, got, w)
+							}
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestWeighNaN sees that what is no number stays in its query, and that weights of positions far
+// below the highest are 0.
+func TestWeighNaN(t *testing.T) {
+	inf, nan := float32(math.Inf(1)), float32(math.NaN())
+	eachSet(t, func(t *testing.T, v *vectors) {
+		const n = 5
+		scores := make([]float32, n*16)
+		for i := range scores {
+			scores[i] = float32(i % 7)
+		}
+		scores[1*16+3], scores[2*16+4], scores[3*16+5] = nan, inf, -inf
+		scores[4*16+6] = -1e30
+		top, sum, shrink := make([]float32, n), make([]float32, n), make([]float32, n)
+		for i := range top {
+			top[i] = -inf
+		}
+		v.weigh(scores, top, sum, shrink, 0, 16, 1)
+		for i, lost := range []bool{false, true, true, false, false} {
+			if got := sum[i] != sum[i]; got != lost {
+				t.Errorf("query %d: the sum is %v", i, sum[i])
+			}
+		}
+		if scores[3*16+5] != 0 || scores[4*16+6] != 0 {
+			t.Errorf("weights of scores −Inf and −1e30 are %v and %v, expected 0", scores[3*16+5], scores[4*16+6])
+		}
+		if s := fmt.Sprint(shrink[0], shrink[3], shrink[4]); s != "0 0 0" {
+			t.Errorf("what was nothing shrinks by %s, expected 0", s)
+		}
+	})
+}
