@@ -3,8 +3,6 @@ package kernel
 import (
 	"slices"
 	"unsafe"
-
-	"pesti/ops/ref"
 )
 
 // A q8x2 is a matrix of activations in two planes of int8: per row of n elements hi int8[n],
@@ -36,8 +34,6 @@ func (q q8x2) row(m int) []byte {
 	size := q.n / 32 * 76
 	return q.data[m*size : (m+1)*size]
 }
-
-func (q q8x2) quantise(m int, x []float32) { ref.QuantiseQ8x2(q.row(m), x) }
 
 // planes returns the planes of row m as views.
 func (q q8x2) planes(m int) (hi, lo []int8) {
