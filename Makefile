@@ -36,7 +36,7 @@ PEER_BUILD  := -DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DG
 	-DCMAKE_PROJECT_llama.cpp_INCLUDE='$(CURDIR)/conformance/peer/libllama.cmake'
 
 .NOTPARALLEL:
-.PHONY: build check gofmt vet staticcheck cross test test-oracle test-one-processor test-variants test-offline race test-fuzz test-go fuzz bench bench-peers bench-accuracy conformance golden demo graphviz models venv peer
+.PHONY: build check gofmt vet staticcheck cross test test-oracle test-one-processor test-variants test-offline race test-fuzz test-go fuzz bench bench-peers bench-accuracy roofline-check conformance golden demo graphviz models venv peer
 
 build:
 	$(GO) build -o bin/pesti ./cmd/pesti
@@ -132,6 +132,11 @@ bench-peers: build venv models
 
 bench-accuracy: build venv models $(PEER_IF_ANY)
 	$(PESTI_PYTHON) conformance/accuracy.py
+
+# The bandwidth that `bench --roofline` measures, against a program in C. On a machine that does
+# nothing else.
+roofline-check:
+	$(GO) run ./conformance/roofline
 
 conformance: build venv models
 	$(PESTI_PYTHON) conformance/report.py --write CONFORMANCE.md
