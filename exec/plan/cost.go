@@ -108,9 +108,9 @@ func NewCoster(p *Plan) *Coster {
 	return c
 }
 
-// Step returns what one of the workers has to do in a step of program g. It is what the step would
-// cost if it had but the worker's share of tokens, of rows of the weights, or of heads. The error
-// is about numbers that exceed an int64, which only a plan that was made up can have.
+// Step returns what one of the workers has to do in a step of program g: what the step would cost if
+// it had but the worker's share of tokens or of rows of the weights, or the worker's part of what all
+// heads cost. The error is about numbers that exceed an int64, which only a made-up plan can have.
 func (c *Coster) Step(g *Program, st *Step, l Load, worker, workers int) (Cost, error) {
 	s, sig, err := c.scope(st, l)
 	if err != nil {
@@ -130,6 +130,9 @@ func (c *Coster) Step(g *Program, st *Step, l Load, worker, workers int) (Cost, 
 	t.cost.FLOPs = t.eval(w.flops)
 	if t.err != nil {
 		return Cost{}, fmt.Errorf("step %q: %w", st.Name, t.err)
+	}
+	if st.Split.By == "heads" {
+		return t.cost.ofHeads(&s, int64(worker), int64(workers)), nil
 	}
 	return t.cost, nil
 }
@@ -201,17 +204,27 @@ func (c *Coster) share(s *Scope, st *Step, worker, workers int64) bool {
 			s.T = hi - lo
 		}
 		return hi > lo
-	case "heads":
-		heads, kv := s.param("heads"), s.param("kv_heads")
-		lo, hi := st.Split.Share(heads, worker, workers)
-		group := max(heads/max(kv, 1), 1)
-		s.set("heads", hi-lo)
-		s.set("kv_heads", (hi+group-1)/group-lo/group) // those that the worker reads
-		return hi > lo
 	case "rows":
 		return c.shareRows(s, st, worker, workers)
 	}
 	return true
+}
+
+// queryBlock is the number of tokens that attention takes at a time, and by which it is shared.
+const queryBlock = 16
+
+// ofHeads returns a worker's part of what attention costs. Workers share pairs of a head and a block
+// of tokens, those of heads with the same keys and values side by side, here as if all pairs cost
+// the same; each reads the caches of the heads that its pairs look at.
+func (c Cost) ofHeads(s *Scope, worker, workers int64) Cost {
+	heads, kv := s.param("heads"), max(s.param("kv_heads"), 1)
+	blocks := product(s.S, max((s.T/s.S+queryBlock-1)/queryBlock, 1))
+	pairs := product(heads, blocks)
+	each := max(pairs/kv, 1) // pairs with the same keys and values
+	r := Split{By: "heads"}.ShareGroup([]int64{pairs}, []int64{1}, worker, workers)[0]
+	of := func(x int64) int64 { return proportion(x, r.Hi-r.Lo, []int64{pairs}) }
+	looked := (r.Hi+each-1)/each - r.Lo/each
+	return Cost{State: proportion(c.State, looked, []int64{kv}), Values: of(c.Values), Written: of(c.Written), Weights: of(c.Weights), MACs: of(c.MACs), FLOPs: of(c.FLOPs)}
 }
 
 // shareRows is share for a step whose weights are cut by rows.

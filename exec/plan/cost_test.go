@@ -50,8 +50,12 @@ func TestStepCost(t *testing.T) {
 		// of 16 in a context of 40 are 3.
 		{"blk.0.attn", decode, one, 0, 1, plan.Cost{State: 21 * 2 * 32 * 2, Values: 4*64 + 2*4*32 + 4 + 4 + 12, Written: 4*64 + 2*32*2,
 			MACs: 2 * 4 * 16 * 21, FLOPs: 12*4*21 + 4*6*16}},
-		{"blk.0.attn", decode, one, 1, 2, plan.Cost{State: 21 * 2 * 16 * 2, Values: 4*32 + 2*4*16 + 4 + 4 + 12, Written: 4*32 + 2*16*2,
+		{"blk.0.attn", decode, one, 1, 2, plan.Cost{State: 21 * 2 * 16 * 2, Values: (4*64 + 2*4*32 + 4 + 4 + 12) / 2, Written: 4*32 + 2*16*2,
 			MACs: 2 * 2 * 16 * 21, FLOPs: 12*2*21 + 4*3*16}},
+		// Two blocks of 16 and 14 tokens for each of 4 heads: of 8 pairs worker 1 of 3 has two, the last
+		// one of the first two heads and the first one of the others.
+		{"blk.0.attn", prefill, plan.Load{T: 30, R: 1, Seqs: 1}, 1, 3, plan.Cost{State: 15 * 2 * 32 * 2, Values: (30*(4*64+2*4*32+4+4) + 12) * 2 / 8,
+			Written: 30 * (4*64 + 2*32*2) * 2 / 8, MACs: 30 * 2 * 4 * 16 * 15 * 2 / 8, FLOPs: 30 * (12*4*15 + 4*6*16) * 2 / 8}},
 		// Tokens at positions 4 to 11 see 5 to 12 positions, 8.5 on average, of which 8 counts.
 		{"blk.0.attn", prefill, many, 0, 1, plan.Cost{State: 8 * 2 * 32 * 2, Values: 8*(4*64+2*4*32+4+4) + 12, Written: 8 * (4*64 + 2*32*2),
 			MACs: 8 * 2 * 4 * 16 * 8, FLOPs: 8 * (12*4*8 + 4*6*16)}},

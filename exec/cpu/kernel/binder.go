@@ -134,21 +134,8 @@ type split struct {
 	worker, workers int
 }
 
-// of returns the half-open range of n items that is the worker's: all for "each", all for worker
-// 0 for "one", else a contiguous range of whole units, sizes differing by one unit at most.
+// of returns the half-open range of n items that is the worker's, as plan.Split.Share says.
 func (s split) of(n int) (lo, hi int) {
-	switch s.By {
-	case "each":
-		return 0, n
-	case "one":
-		if s.worker > 0 {
-			return n, n
-		}
-		return 0, n
-	}
-	unit := max(int(s.Unit), 1)
-	units := (n + unit - 1) / unit
-	lo = units * s.worker / s.workers * unit
-	hi = units * (s.worker + 1) / s.workers * unit
-	return min(lo, n), min(hi, n)
+	l, h := s.Share(int64(n), int64(s.worker), int64(s.workers))
+	return int(l), int(h)
 }

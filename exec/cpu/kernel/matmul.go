@@ -86,6 +86,8 @@ type activation struct {
 	rows []float32 // f32: the rows of this block
 	w    []float32 // f32: room for 4 dequantised weight rows
 
+	panel *[panelPart * panelRows]float32 // f32: part of a panel in float32
+
 	planes q8x2     // q8x2: all rows of the operand
 	blocks qblocker // q8x2: which prepares one of them
 	q      []qblock // q8x2: the rows of this block
@@ -94,12 +96,16 @@ type activation struct {
 	file []byte // two weight rows of a layout as in the file
 }
 
-// activation binds the operand x. Rows in f32 take 24 bytes of scratch for each element of a
-// row, rows in q8x2 44 and the lanes; a tile takes 1 KiB.
+// panelPart is how many elements of k are turned into float32 at a time.
+const panelPart = 256
+
+// activation binds the operand x. Rows in f32 take 24 bytes of scratch for each element of a row,
+// and 16 KiB; rows in q8x2 take 44 and less; a tile takes 1 KiB.
 func (b *binder) activation(rest *[]byte) *activation {
 	a := &activation{k: b.int("k")}
 	switch b.operand("x").Format {
 	case "f32":
+		a.panel = scratchOne[[panelPart * panelRows]float32](b, rest)
 		a.x, a.w = b.f32("x"), scratch[float32](b, rest, 4*a.k)
 		a.file = scratch[byte](b, rest, 8*a.k)
 	case "q8x2":
@@ -251,33 +257,14 @@ func (g *member) finish(products []float32, at, row int) {
 	}
 }
 
-// shareRows gives each member the worker's share of its rows: the units of all members are laid
-// end to end, each as long as a row's bytes, and cut into parts of equal length. A unit belongs
-// to the worker in whose part its middle lies.
+// shareRows gives each member the worker's share of its rows, as plan.Split.ShareGroup says.
 func shareRows(members []member, s split) {
-	if s.By == "one" {
-		for i := range members {
-			members[i].lo, members[i].hi = s.of(members[i].n)
-		}
-		return
-	}
-	unit := max(int(s.Unit), 1)
-	total := 0
-	for _, g := range members {
-		total += (g.n + unit - 1) / unit * g.rowBytes
-	}
-	at := 0
+	rows, sizes := make([]int64, len(members)), make([]int64, len(members))
 	for i := range members {
-		g := &members[i]
-		for row := 0; row < g.n; row += unit {
-			if (at+g.rowBytes/2)*s.workers/total == s.worker {
-				if g.hi == 0 {
-					g.lo = row
-				}
-				g.hi = min(row+unit, g.n)
-			}
-			at += g.rowBytes
-		}
+		rows[i], sizes[i] = int64(members[i].n), int64(members[i].rowBytes)
+	}
+	for i, r := range s.ShareGroup(rows, sizes, int64(s.worker), int64(s.workers)) {
+		members[i].lo, members[i].hi = int(r.Lo), int(r.Hi)
 	}
 }
 
