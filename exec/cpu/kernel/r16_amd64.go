@@ -13,6 +13,9 @@ func r16Q4_0x2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
 // r16Q4_0x4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 4 tokens, xStep bytes apart.
 func r16Q4_0x4(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
 
+// r16FloatQ4_0 sets dst to the values of blocks of a panel at w: of each element of k the 16 rows.
+func r16FloatQ4_0(dst *float32, w *byte, blocks int)
+
 // r16Q4_1x1 adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
 func r16Q4_1x1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
 
@@ -21,6 +24,9 @@ func r16Q4_1x2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
 
 // r16Q4_1x4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 4 tokens, xStep bytes apart.
 func r16Q4_1x4(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
+
+// r16FloatQ4_1 sets dst to the values of blocks of a panel at w: of each element of k the 16 rows.
+func r16FloatQ4_1(dst *float32, w *byte, blocks int)
 
 // r16Q5_0x1 adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
 func r16Q5_0x1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
@@ -31,6 +37,9 @@ func r16Q5_0x2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
 // r16Q5_0x4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 4 tokens, xStep bytes apart.
 func r16Q5_0x4(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
 
+// r16FloatQ5_0 sets dst to the values of blocks of a panel at w: of each element of k the 16 rows.
+func r16FloatQ5_0(dst *float32, w *byte, blocks int)
+
 // r16Q5_1x1 adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
 func r16Q5_1x1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
 
@@ -39,6 +48,9 @@ func r16Q5_1x2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
 
 // r16Q5_1x4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 4 tokens, xStep bytes apart.
 func r16Q5_1x4(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
+
+// r16FloatQ5_1 sets dst to the values of blocks of a panel at w: of each element of k the 16 rows.
+func r16FloatQ5_1(dst *float32, w *byte, blocks int)
 
 // r16Q8_0x1 adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
 func r16Q8_0x1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
@@ -49,6 +61,9 @@ func r16Q8_0x2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
 // r16Q8_0x4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 4 tokens, xStep bytes apart.
 func r16Q8_0x4(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
 
+// r16FloatQ8_0 sets dst to the values of blocks of a panel at w: of each element of k the 16 rows.
+func r16FloatQ8_0(dst *float32, w *byte, blocks int)
+
 // r16Q4_Kx1 adds to 16 float32 at y the products of blocks of 256 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
 func r16Q4_Kx1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
 
@@ -57,6 +72,9 @@ func r16Q4_Kx2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
 
 // r16Q4_Kx4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 4 tokens, xStep bytes apart.
 func r16Q4_Kx4(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
+
+// r16FloatQ4_K sets dst to the values of blocks of a panel at w: of each element of k the 16 rows.
+func r16FloatQ4_K(dst *float32, w *byte, blocks int)
 
 // r16Q5_Kx1 adds to 16 float32 at y the products of blocks of 256 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
 func r16Q5_Kx1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
@@ -67,6 +85,9 @@ func r16Q5_Kx2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
 // r16Q5_Kx4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 4 tokens, xStep bytes apart.
 func r16Q5_Kx4(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
 
+// r16FloatQ5_K sets dst to the values of blocks of a panel at w: of each element of k the 16 rows.
+func r16FloatQ5_K(dst *float32, w *byte, blocks int)
+
 // r16Q6_Kx1 adds to 16 float32 at y the products of blocks of 256 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
 func r16Q6_Kx1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
 
@@ -75,3 +96,21 @@ func r16Q6_Kx2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
 
 // r16Q6_Kx4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 4 tokens, xStep bytes apart.
 func r16Q6_Kx4(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
+
+// r16FloatQ6_K sets dst to the values of blocks of a panel at w: of each element of k the 16 rows.
+func r16FloatQ6_K(dst *float32, w *byte, blocks int)
+
+// r16FloatF16 sets dst to the values of blocks of 16 at w.
+func r16FloatF16(dst *float32, w *byte, blocks int)
+
+// r16FloatBF16 sets dst to the values of blocks of 16 at w.
+func r16FloatBF16(dst *float32, w *byte, blocks int)
+
+// r16Floatx1 adds to 1 × 16 float32, yStep bytes apart, the products of k × 16 float32 at w with 1 rows of k float32, xStep bytes apart.
+func r16Floatx1(y *float32, yStep int, w *float32, x *float32, xStep int, k int)
+
+// r16Floatx2 adds to 2 × 16 float32, yStep bytes apart, the products of k × 16 float32 at w with 2 rows of k float32, xStep bytes apart.
+func r16Floatx2(y *float32, yStep int, w *float32, x *float32, xStep int, k int)
+
+// r16Floatx4 adds to 4 × 16 float32, yStep bytes apart, the products of k × 16 float32 at w with 4 rows of k float32, xStep bytes apart.
+func r16Floatx4(y *float32, yStep int, w *float32, x *float32, xStep int, k int)

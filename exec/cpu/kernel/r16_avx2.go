@@ -19,6 +19,18 @@ var assemblyMatmuls = slices.Concat(
 	both("avx2", quant.Q4_K, "r16", "q8x2", r16Tile(256, r16Q4_Kx1, r16Q4_Kx2, r16Q4_Kx4)),
 	both("avx2", quant.Q5_K, "r16", "q8x2", r16Tile(256, r16Q5_Kx1, r16Q5_Kx2, r16Q5_Kx4)),
 	both("avx2", quant.Q6_K, "r16", "q8x2", r16Tile(256, r16Q6_Kx1, r16Q6_Kx2, r16Q6_Kx4)),
+
+	both("avx2", quant.F32, "r16", "f32", r16FloatTile(1, nil)),
+	both("avx2", quant.F16, "r16", "f32", r16FloatTile(1, r16FloatF16)),
+	both("avx2", quant.BF16, "r16", "f32", r16FloatTile(1, r16FloatBF16)),
+	both("avx2", quant.Q4_0, "r16", "f32", r16FloatTile(32, r16FloatQ4_0)),
+	both("avx2", quant.Q4_1, "r16", "f32", r16FloatTile(32, r16FloatQ4_1)),
+	both("avx2", quant.Q5_0, "r16", "f32", r16FloatTile(32, r16FloatQ5_0)),
+	both("avx2", quant.Q5_1, "r16", "f32", r16FloatTile(32, r16FloatQ5_1)),
+	both("avx2", quant.Q8_0, "r16", "f32", r16FloatTile(32, r16FloatQ8_0)),
+	both("avx2", quant.Q4_K, "r16", "f32", r16FloatTile(256, r16FloatQ4_K)),
+	both("avx2", quant.Q5_K, "r16", "f32", r16FloatTile(256, r16FloatQ5_K)),
+	both("avx2", quant.Q6_K, "r16", "f32", r16FloatTile(256, r16FloatQ6_K)),
 )
 
 var assemblyQblocks qblocker = func(dst []qblock, hi, lo []int8, scale []float32, sum []int32) {
@@ -60,6 +72,43 @@ func r16Tile(block int, x1 r16One, x2, x4 r16Some) func(y []float32, w []byte, n
 					case 1:
 						hi, lo := x.planes.planes(x.first + m)
 						x1(y, part, q, &hi[at*block], &lo[at*block], some)
+						m++
+					}
+				}
+			}
+		}
+	}
+}
+
+// r16FloatTile returns the tile kernel in float32 for blocks of so many elements that convert makes
+// float32 of, with the bits of gguf/quant; float32 itself needs no converting.
+func r16FloatTile(block int, convert func(dst *float32, w *byte, blocks int)) func(y []float32, w []byte, n int, x *activation) {
+	return func(y []float32, w []byte, n int, x *activation) {
+		panelBytes := len(w) / ((n + panelRows - 1) / panelRows)
+		blockBytes := panelBytes / (x.k / block)
+		clear(y[:x.m*x.width])
+		for i := 0; i < n; i += panelRows {
+			panel := w[i/panelRows*panelBytes:][:panelBytes]
+			for at := 0; at < x.k; at += panelPart {
+				part := panel[at/block*blockBytes:]
+				some := min(panelPart, x.k-at)
+				values := &x.panel[0]
+				if convert != nil {
+					convert(values, &part[0], some/block)
+				} else {
+					values = &view[float32](part)[0]
+				}
+				for m := 0; m < x.m; {
+					y, row := &y[m*x.width+i], &x.rows[m*x.k+at]
+					switch x.m - m {
+					default:
+						r16Floatx4(y, 4*x.width, values, row, 4*x.k, some)
+						m += 4
+					case 2, 3:
+						r16Floatx2(y, 4*x.width, values, row, 4*x.k, some)
+						m += 2
+					case 1:
+						r16Floatx1(y, 4*x.width, values, row, 4*x.k, some)
 						m++
 					}
 				}

@@ -138,7 +138,7 @@ func TestPackedBits(t *testing.T) {
 				rng := rand.New(rand.NewPCG(uint64(n), uint64(k)))
 				const most = 21
 				c := newCall("matmul_group", "T", "rows", 16, intParam("k", k), intParam("n0", n))
-				c.isa, c.scratch = "portable", 44*k+4352
+				c.isa, c.scratch = "portable", 44*k+18432
 				c.putActivations(rng, mm.Act, most, k)
 				c.putWeight(rng, "w0", strings.Replace(mm.Name, "."+mm.Layout, "", 1), mm.Type, n*k)
 				c.put("out0", make([]float32, most*n))

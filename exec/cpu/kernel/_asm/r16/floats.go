@@ -1,0 +1,205 @@
+package main
+
+import (
+	"fmt"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// A dequantise turns blocks of a panel into float32, element by element of k the 16 rows, with the
+// bits of gguf/quant: d·(u − zero) + m, each operation rounded.
+type dequantise struct {
+	unpacker
+	dst  reg.GPVirtual
+	zero reg.VecVirtual // as float32
+	byte reg.VecVirtual // keeps the low byte of each lane
+}
+
+func (k *dequantise) write() {
+	name := "r16Float" + k.name
+	TEXT(name, NOSPLIT, "func(dst *float32, w *byte, blocks int)")
+	Doc(name + " sets dst to the values of blocks of a panel at w: of each element of k the 16 rows.")
+	k.dst = GP64()
+	w := GP64()
+	Load(Param("dst"), k.dst)
+	Load(Param("w"), w)
+	blocks := Load(Param("blocks"), GP64())
+	k.masks(true)
+	k.byte = YMM()
+	VPCMPEQD(k.byte, k.byte, k.byte)
+	VPSRLD(U8(24), k.byte, k.byte)
+	if k.format.zero > 0 {
+		k.zero = YMM()
+		VPCMPEQD(k.zero, k.zero, k.zero)
+		VPSRLD(U8(31), k.zero, k.zero)
+		VPSLLD(U8(k.format.zero), k.zero, k.zero)
+		VCVTDQ2PS(k.zero, k.zero)
+	}
+
+	Label("block")
+	CMPQ(blocks, U8(0))
+	JLE(LabelRef("done"))
+	k.block(w, k.part, func() {})
+	DECQ(blocks)
+	JMP(LabelRef("block"))
+
+	Label("done")
+	VZEROUPPER()
+	RET()
+}
+
+// part stores the elements of a part of a block.
+func (k *dequantise) part(p part) {
+	d, m := p.scales()
+	for t := p.first; t < p.first+p.n; t++ {
+		for g := range groups {
+			u := YMM()
+			w := p.w.Offset(vector * g)
+			k.bytes(u, w, t, k.upper(w, t))
+			for j := range 4 {
+				v := YMM()
+				switch j {
+				case 0:
+					VPAND(k.byte, u, v)
+				case 3:
+					VPSRLD(U8(24), u, v)
+				default:
+					VPSRLD(U8(8*j), u, v)
+					VPAND(k.byte, v, v)
+				}
+				VCVTDQ2PS(v, v)
+				if k.format.zero > 0 {
+					VSUBPS(k.zero, v, v)
+				}
+				VMULPS(d[g], v, v)
+				switch {
+				case k.min && k.sub > 0: // the minimum is subtracted there
+					VSUBPS(m[g], v, v)
+				case k.min:
+					VADDPS(m[g], v, v)
+				}
+				VMOVUPS(v, Mem{Base: k.dst, Disp: unit*(4*(t-p.first)+j) + vector*g})
+			}
+		}
+	}
+	ADDQ(U32(4*unit*p.n), k.dst)
+}
+
+// halves writes the kernel that turns a panel of 16-bit floats into float32.
+func halves(name string, widen func(half Mem, v reg.VecVirtual)) {
+	TEXT("r16Float"+name, NOSPLIT, "func(dst *float32, w *byte, blocks int)")
+	Doc("r16Float" + name + " sets dst to the values of blocks of 16 at w.")
+	dst, w := Load(Param("dst"), GP64()), Load(Param("w"), GP64())
+	blocks := Load(Param("blocks"), GP64())
+	Label("block")
+	SUBQ(U8(1), blocks)
+	JL(LabelRef("done"))
+	for g := range groups {
+		v := YMM()
+		widen(Mem{Base: w, Disp: vector / 2 * g}, v)
+		VMOVUPS(v, Mem{Base: dst, Disp: vector * g})
+	}
+	ADDQ(U8(vector), w)
+	ADDQ(U8(unit), dst)
+	JMP(LabelRef("block"))
+	Label("done")
+	VZEROUPPER()
+	RET()
+}
+
+// floats writes the kernel that multiplies a panel of float32 with the rows of some tokens. Sums of
+// 32 elements begin at zero and are added to y in order, whatever the number of tokens; with fewer
+// tokens there are registers for the sums of more blocks at once, which hide each other's latency.
+func floats(tokens int) {
+	const (
+		block = 32 // elements
+		most  = 4  // tokens, or blocks of one
+	)
+	name := fmt.Sprintf("r16Floatx%d", tokens)
+	TEXT(name, NOSPLIT, "func(y *float32, yStep int, w, x *float32, xStep int, k int)")
+	Doc(fmt.Sprintf("%s adds to %d × 16 float32, yStep bytes apart, the products of k × 16 float32 at w with %d rows of k float32, xStep bytes apart.", name, tokens, tokens))
+	yStep, xStep := Load(Param("yStep"), GP64()), Load(Param("xStep"), GP64())
+	y, x := steps(Load(Param("y"), GP64()), yStep, tokens), steps(Load(Param("x"), GP64()), xStep, tokens)
+	w, k := Load(Param("w"), GP64()), Load(Param("k"), GP64())
+	var sum [most][groups]reg.VecVirtual // of each token, or block
+	for i := range sum {
+		for g := range groups {
+			sum[i][g] = YMM()
+		}
+	}
+
+	// run adds the products of so many blocks of n elements.
+	run := func(blocks int, n Op, loop string) {
+		sums := sum[:tokens*blocks]
+		for _, s := range sums {
+			for _, v := range s {
+				VXORPS(v, v, v)
+			}
+		}
+		left := GP64()
+		MOVQ(n, left)
+		Label(loop)
+		for b := range blocks {
+			var rows [groups]Op
+			for g := range groups {
+				rows[g] = Mem{Base: w, Disp: unit*block*b + vector*g}
+				if tokens > 1 {
+					r := YMM()
+					VMOVUPS(rows[g], r)
+					rows[g] = r
+				}
+			}
+			for t := range tokens {
+				v := YMM()
+				VBROADCASTSS(x[t].Offset(4*block*b), v)
+				for g := range groups {
+					VFMADD231PS(rows[g], v, sums[b*tokens+t][g])
+				}
+			}
+		}
+		ADDQ(U8(unit), w)
+		ADDQ(U8(4), x[0].Base)
+		DECQ(left)
+		JNE(LabelRef(loop))
+		for b := range blocks {
+			for t := range tokens {
+				for g := range groups {
+					at := y[t].Offset(vector * g)
+					v := sums[b*tokens+t][g]
+					VADDPS(at, v, v)
+					VMOVUPS(v, at)
+				}
+			}
+		}
+		if blocks > 1 { // the first of them is behind
+			ADDQ(U32(unit*block*(blocks-1)), w)
+			ADDQ(U32(4*block*(blocks-1)), x[0].Base)
+		}
+	}
+
+	n := GP64()
+	if tokens < most {
+		Label("blocks")
+		CMPQ(k, U32(block*(most/tokens)))
+		JL(LabelRef("block"))
+		MOVQ(U32(block), n)
+		run(most/tokens, n, "elements")
+		SUBQ(U32(block*(most/tokens)), k)
+		JMP(LabelRef("blocks"))
+	}
+	Label("block")
+	CMPQ(k, U8(0))
+	JLE(LabelRef("done"))
+	MOVQ(U32(block), n)
+	CMPQ(k, n)
+	CMOVQLT(k, n)
+	SUBQ(n, k)
+	run(1, n, "element")
+	JMP(LabelRef("block"))
+
+	Label("done")
+	VZEROUPPER()
+	RET()
+}
