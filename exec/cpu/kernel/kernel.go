@@ -42,7 +42,8 @@
 // # How to add a variant of a kernel
 //
 // A variant is a row of the same name for another instruction set, behind the portable row: of those
-// that the plan's set allows, the last one is bound. So
+// that the plan's set allows, the last one is bound. Norms, quantisation, gates and attention are
+// written once, on inner loops: a variant of them is one more set of these, see vector.go. For others
 //
 //  1. the code, in files whose build constraints name the architecture, with a list of its rows and,
 //     for other architectures, an empty one beside it, as exec/cpu/isa does for tiles;
@@ -98,7 +99,24 @@ type Row struct {
 // Table returns the kernels, one row per name and variant.
 func Table() []Row { return slices.Clone(table) }
 
-var table = []Row{
+var table = slices.Concat(portableRows, vectorRows())
+
+// vectorRows are the kernels that are made of inner loops, for each set of these but the portable.
+func vectorRows() (rows []Row) {
+	for _, v := range assemblyVectors {
+		for _, r := range portableRows {
+			if slices.Contains(onVectors, r.Name) {
+				rows = append(rows, Row{r.Name, v.isa, r.bind})
+			}
+		}
+	}
+	return rows
+}
+
+// onVectors are the kernels whose bind function takes the inner loops of the best set.
+var onVectors = []string{"norm", "norm_add", "quantise", "gated", "attention"}
+
+var portableRows = []Row{
 	{"embed", "portable", bindEmbed},
 	{"norm", "portable", bindNorm},
 	{"norm_add", "portable", bindNormAdd},

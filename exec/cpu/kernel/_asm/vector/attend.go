@@ -155,7 +155,8 @@ func accumulate() {
 	})
 }
 
-// weigh works on powers of two: a factor of log₂e that scale holds makes them powers of e.
+// weigh works on powers of two: a factor of log₂e that scale holds makes them powers of e. Four
+// queries share what is done across a vector; one alone does the same in the same order.
 func weigh() {
 	function("weighAVX2", "func(scores, top, sum, shrink *float32, n int, seen *[16]int32, scale float32)")
 	Doc("weighAVX2 turns each query's scores into weights 2^(scale·score − top), where seen is not zero, and",
@@ -164,63 +165,99 @@ func weigh() {
 	scores, top := Load(Param("scores"), GP64()), Load(Param("top"), GP64())
 	sum, shrink := Load(Param("sum"), GP64()), Load(Param("shrink"), GP64())
 	n, seen := Load(Param("n"), GP64()), Load(Param("seen"), GP64())
-	scale, nothing := YMM(), YMM()
+	scale := YMM()
 	VBROADCASTSS(NewParamAddr("scale", 48), scale)
-	VBROADCASTSS(constant(float32(math.Inf(-1))), nothing)
-	see := [2]reg.VecVirtual{YMM(), YMM()}
-	VMOVUPS(Mem{Base: seen}, see[0])
-	VMOVUPS(Mem{Base: seen, Disp: vector}, see[1])
-
-	Label("query")
-	TESTQ(n, n)
-	JE(LabelRef("done"))
-	w := [2]reg.VecVirtual{YMM(), YMM()}
-	for i := range w {
-		VMULPS(Mem{Base: scores, Disp: i * vector}, scale, w[i])
-		VBLENDVPS(see[i], w[i], nothing, w[i])
+	for _, queries := range []int{4, 1} {
+		name := fmt.Sprintf("weigh%d", queries)
+		Label(name)
+		CMPQ(n, Imm(uint64(queries)))
+		JL(LabelRef(name + "done"))
+		weighSome(queries, scores, top, sum, shrink, seen, scale)
+		ADDQ(U32(queries*2*vector), scores)
+		for _, p := range []reg.Register{top, sum, shrink} {
+			ADDQ(Imm(uint64(4*queries)), p)
+		}
+		SUBQ(Imm(uint64(queries)), n)
+		JMP(LabelRef(name))
+		Label(name + "done")
 	}
-	older, highest := XMM(), YMM()
-	VMOVSS(Mem{Base: top}, older)
-	across(w[0], w[1], highest, VMAXPS)
-	VMAXSS(highest.AsX(), older, highest.AsX())
-	VMOVSS(highest.AsX(), Mem{Base: top})
-
-	factor := XMM()
-	VSUBSS(highest.AsX(), older, factor)
-	VBROADCASTSS(highest.AsX(), highest)
-	for i := range w {
-		VSUBPS(highest, w[i], w[i])
-	}
-	exp2(factor, XMM(), XMM(), XMM())
-	VMOVSS(factor, Mem{Base: shrink})
-	for i := range w {
-		exp2(w[i], YMM(), YMM(), YMM())
-		VMOVUPS(w[i], Mem{Base: scores, Disp: i * vector})
-	}
-	total := YMM()
-	across(w[0], w[1], total, VADDPS)
-	VFMADD231SS(Mem{Base: sum}, factor, total.AsX())
-	VMOVSS(total.AsX(), Mem{Base: sum})
-
-	ADDQ(Imm(2*vector), scores)
-	for _, p := range []reg.Register{top, sum, shrink} {
-		ADDQ(Imm(4), p)
-	}
-	DECQ(n)
-	JMP(LabelRef("query"))
-	Label("done")
 	VZEROUPPER()
 	RET()
 }
 
-// across leaves in the first element of out what op makes of all 16 elements of a and b.
-func across(a, b, out reg.VecVirtual, op func(...Op)) {
-	half := XMM()
-	op(a, b, out)
-	VEXTRACTF128(Imm(1), out, half)
-	op(half, out.AsX(), out.AsX())
-	VMOVHLPS(out.AsX(), out.AsX(), half)
-	op(half, out.AsX(), out.AsX())
-	VMOVSHDUP(out.AsX(), half)
-	op(half, out.AsX(), out.AsX())
+// weighSome is weigh for 4 queries or one.
+func weighSome(queries int, scores, top, sum, shrink, seen reg.Register, scale vec) {
+	w := pairs(queries)
+	half := func(i int) int { return i * vector }
+	for i := range 2 {
+		see, nothing := YMM(), YMM()
+		VMOVUPS(Mem{Base: seen, Disp: half(i)}, see)
+		VMOVUPS(constant(float32(math.Inf(-1))), nothing)
+		for q := range w {
+			VMULPS(Mem{Base: scores, Disp: q*2*vector + half(i)}, scale, w[q][i])
+			VBLENDVPS(see, w[q][i], nothing, w[q][i])
+		}
+	}
+
+	// The numbers of each query are in its own lane from here to the broadcasts.
+	lanes := func(p reg.Register, v vec) { VMOVUPS(Mem{Base: p}, v) }
+	store := func(v vec, p reg.Register) { VMOVUPS(v, Mem{Base: p}) }
+	if queries == 1 {
+		lanes = func(p reg.Register, v vec) { VMOVSS(Mem{Base: p}, v) }
+		store = func(v vec, p reg.Register) { VMOVSS(v, Mem{Base: p}) }
+	}
+	highest, factor := across(w, VMAXPS), XMM()
+	lanes(top, factor)
+	VMAXPS(highest, factor, highest)
+	VSUBPS(highest, factor, factor)
+	store(highest, top)
+	for q := range w {
+		all := YMM()
+		VBROADCASTSS(Mem{Base: top, Disp: 4 * q}, all)
+		for i := range 2 {
+			VSUBPS(all, w[q][i], w[q][i])
+			exp2(w[q][i], YMM(), YMM(), YMM())
+			VMOVUPS(w[q][i], Mem{Base: scores, Disp: q*2*vector + half(i)})
+		}
+	}
+	exp2(factor, XMM(), XMM(), XMM())
+	store(factor, shrink)
+	total, older := across(w, VADDPS), XMM()
+	lanes(sum, older)
+	VFMADD231PS(older, factor, total)
+	store(total, sum)
+}
+
+// across returns, in a lane for each query, what op makes of its 16 elements: of element i of both
+// vectors, then of those that are 4 apart, of those 2 apart, and of what two neighbours have become.
+// Four queries and one take the same way, so that sums are the same bits. It leaves w as it is.
+func across(w [][2]vec, op func(...Op)) vec {
+	out, upper := YMM(), XMM()
+	switch len(w) {
+	case 1:
+		other := YMM()
+		op(w[0][0], w[0][1], out)
+		VPERMILPS(Imm(0x0e), out, other)
+		op(other, out, out)
+		VPERMILPS(Imm(0x01), out, other)
+		op(other, out, out)
+	case 4:
+		// Two queries at a time take half a vector's lanes: those of elements 0 and 2, of 1 and 3.
+		two := func(a, b [2]vec) vec {
+			x, y, lo := YMM(), YMM(), YMM()
+			op(a[0], a[1], x)
+			op(b[0], b[1], y)
+			VUNPCKLPS(y, x, lo)
+			VUNPCKHPS(y, x, x)
+			op(x, lo, lo)
+			return lo
+		}
+		x, y := two(w[0], w[1]), two(w[2], w[3])
+		VUNPCKLPD(y, x, out)
+		VUNPCKHPD(y, x, x)
+		op(x, out, out)
+	}
+	VEXTRACTF128(Imm(1), out, upper)
+	op(upper, out.AsX(), out.AsX())
+	return out.AsX().(vec)
 }
