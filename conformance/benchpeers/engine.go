@@ -15,6 +15,7 @@ type engine struct {
 	program
 	bench func(model string, t test) []string // measures a test once, after a run to warm up
 	start func(model string) []string         // prints one token behind a short prompt
+	limit func(model string, t test) []string // bench with what the machine allows; nil where it does not tell
 }
 
 const (
@@ -33,11 +34,15 @@ func (o *options) pestiEngine(ctx context.Context) (*engine, error) {
 		version += " " + o.commit
 	}
 	threads := strconv.Itoa(o.threads)
+	bench := func(model string, t test) []string {
+		room := strconv.Itoa(max(positions, t.NPrompt+t.NGen+t.NDepth))
+		return append([]string{o.pesti, "bench", model, "--json", "-r", "1", "-t", threads, "-c", room}, t.flags()...)
+	}
 	return &engine{
 		program: program{"pesti", version},
-		bench: func(model string, t test) []string {
-			room := strconv.Itoa(max(positions, t.NPrompt+t.NGen+t.NDepth))
-			return append([]string{o.pesti, "bench", model, "--json", "-r", "1", "-t", threads, "-c", room}, t.flags()...)
+		bench:   bench,
+		limit: func(model string, t test) []string {
+			return append(bench(model, t), "--roofline")
 		},
 		start: func(model string) []string {
 			return []string{o.pesti, "run", model, "-p", prompt, "-n", "1", "--temp", "0", "-t", threads, "-c", strconv.Itoa(positions)}
@@ -83,19 +88,23 @@ func (t test) flags() []string {
 	return []string{"-p", strconv.Itoa(t.NPrompt), "-n", strconv.Itoa(t.NGen), "-d", strconv.Itoa(t.NDepth)}
 }
 
-// parseBench returns the speeds of the one test in what a program printed.
-func parseBench(out []byte, t test) ([]float64, error) {
-	var found []struct {
-		test
-		Samples []float64 `json:"samples_ts"`
-	}
+// A benched is one test as both programs print it.
+type benched struct {
+	test
+	Samples  []float64 `json:"samples_ts"`
+	Roofline *limit    `json:"roofline"` // nil without --roofline
+}
+
+// parseBench returns the one test in what a program printed.
+func parseBench(out []byte, t test) (*benched, error) {
+	var found []benched
 	if err := json.Unmarshal(out, &found); err != nil {
 		return nil, err
 	}
 	if len(found) != 1 || found[0].test != t || len(found[0].Samples) == 0 {
 		return nil, fmt.Errorf("found %+v, expected samples_ts of %s alone", found, t)
 	}
-	return found[0].Samples, nil
+	return &found[0], nil
 }
 
 // needs returns the bytes of our caches and arena for a context.

@@ -31,6 +31,7 @@ const style = `
   .axis { stroke: #59636e; stroke-width: 1 }
   .ours { fill: #0969da } .theirs { fill: #bc7a2c }
   polyline { fill: none !important; stroke-width: 2 }
+  .limit { fill: #59636e } polyline.limit { stroke: #59636e; stroke-width: 1; stroke-dasharray: 2 3 }
   polyline.ours { stroke: #0969da } polyline.theirs { stroke: #bc7a2c; stroke-dasharray: 5 3 }
   @media (prefers-color-scheme: dark) {
     text { fill: #e6edf3 }
@@ -39,6 +40,7 @@ const style = `
     .grid { stroke: #30363d }
     .axis { stroke: #9198a1 }
     .ours { fill: #4493f8 } .theirs { fill: #d9a05b }
+    .limit { fill: #9198a1 } polyline.limit { stroke: #9198a1 }
     polyline.ours { stroke: #4493f8 } polyline.theirs { stroke: #d9a05b }
   }
 `
@@ -118,12 +120,13 @@ func (d *drawing) text(x, y float64, class, anchor, text string) {
 }
 
 func (d *drawing) legend(r *report) {
-	d.text(margin, 30, "title", "start", "Tokens per second, the same file, the same machine, by turns; more is better")
-	x := float64(width - margin - 190)
+	d.text(margin, 30, "title", "start", "Tokens per second on the same files, by turns; more is better")
+	x := float64(width - margin - 300)
 	d.key(x, "ours", r.Ours.Name)
 	if r.Theirs != nil {
-		d.key(x+90, "theirs", r.Theirs.Name)
+		d.key(x+70, "theirs", r.Theirs.Name)
 	}
+	d.key(x+165, "limit", "limit of reading")
 }
 
 func (d *drawing) key(x float64, class, name string) {
@@ -194,7 +197,7 @@ func (d *drawing) lines(p panel, m *modelReport) {
 	list := m.decoding()
 	most, longest := 0.0, 0
 	for i := range list {
-		most = max(most, list[i].Ours.median(), list[i].Theirs.median())
+		most = max(most, list[i].Ours.median(), list[i].Theirs.median(), list[i].allowed().ReadTS)
 		longest = max(longest, list[i].NDepth)
 	}
 	s := d.frame(p, "Decode, "+lookup(m.File).label, most)
@@ -207,14 +210,15 @@ func (d *drawing) lines(p panel, m *modelReport) {
 	d.text(p.x+p.w/2, p.y+p.h+36, "small", "middle", "tokens in the context")
 	for _, side := range []struct {
 		class string
-		of    func(*measured) *samples
+		of    func(*measured) float64
 	}{
-		{"theirs", func(m *measured) *samples { return &m.Theirs }},
-		{"ours", func(m *measured) *samples { return &m.Ours }},
+		{"limit", func(m *measured) float64 { return m.allowed().ReadTS }},
+		{"theirs", func(m *measured) float64 { return m.Theirs.median() }},
+		{"ours", func(m *measured) float64 { return m.Ours.median() }},
 	} {
 		var points []string
 		for i := range list {
-			v := side.of(&list[i]).median()
+			v := side.of(&list[i])
 			if v == 0 {
 				continue
 			}

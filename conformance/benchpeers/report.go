@@ -59,6 +59,23 @@ func (t test) String() string {
 type measured struct {
 	test
 	turns
+	Limits []limit `json:"limits"` // of generation alone
+}
+
+// A limit is what pesti bench --roofline finds beside a test, in a process of its own: its buffers
+// would be part of the peak.
+type limit struct {
+	ReadTS float64 `json:"read_ts"` // tokens per second, if all went as fast as reading weights and caches
+	OfRead float64 `json:"of_read"` // our speed by it, in that process
+}
+
+// allowed returns the medians of the limits, 0 where none was measured.
+func (m *measured) allowed() limit {
+	var speeds, shares []float64
+	for _, l := range m.Limits {
+		speeds, shares = append(speeds, l.ReadTS), append(shares, l.OfRead)
+	}
+	return limit{median(speeds), median(shares)}
 }
 
 // turns are the measurements of both programs, in the order in which they were made.
@@ -88,9 +105,11 @@ func (s *samples) add(values []float64, peak int64) {
 	s.Peak = max(s.Peak, peak)
 }
 
+func (s *samples) median() float64 { return median(s.Values) }
+
 // median returns the median, 0 of nothing.
-func (s *samples) median() float64 {
-	x := slices.Sorted(slices.Values(s.Values))
+func median(values []float64) float64 {
+	x := slices.Sorted(slices.Values(values))
 	n := len(x)
 	switch {
 	case n == 0:

@@ -66,7 +66,7 @@ func TestMedian(t *testing.T) {
 		want   float64
 	}{{nil, 0}, {[]float64{3}, 3}, {[]float64{9, 1}, 5}, {[]float64{7, 1, 2}, 2}, {[]float64{4, 1, 3, 2}, 2.5}} {
 		before := slices.Clone(c.values)
-		if got := (&samples{Values: c.values}).median(); got != c.want || !slices.Equal(c.values, before) {
+		if got := median(c.values); got != c.want || !slices.Equal(c.values, before) {
 			t.Errorf("the median of %v is %v, want %v", before, got, c.want)
 		}
 	}

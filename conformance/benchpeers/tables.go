@@ -46,7 +46,7 @@ func loadLine(l *load) string {
 
 // headline is the table of targets by model.
 func headline(r *report) [][]string {
-	rows := [][]string{{"model", "decode tg128: ratio", "must · aim", "", "prefill pp512: ratio", "must · aim", ""}}
+	rows := [][]string{{"model", "decode tg128: ratio", "must · aim", "", "prefill pp512: ratio", "must · aim", "", "decode tg128: of what reading allows", "must · aim", ""}}
 	for i := range r.Models {
 		m := &r.Models[i]
 		row := []string{lookup(m.File).label}
@@ -54,21 +54,25 @@ func headline(r *report) [][]string {
 			want, ratio := targetOf(m, t), ratioOf(m, t)
 			row = append(row, ratioText(ratio), targetText(want), want.verdict(ratio))
 		}
-		rows = append(rows, row)
+		share := 0.0
+		if t := m.find(decodeTest); t != nil {
+			share = t.allowed().OfRead
+		}
+		rows = append(rows, append(row, ratioText(share), targetText(bandwidth), bandwidth.verdict(share)))
 	}
 	return rows
 }
 
 // everything is the table of tests.
 func everything(r *report) [][]string {
-	rows := [][]string{{"model", "test", "pesti, tok/s", "llama.cpp, tok/s", "ratio", "must · aim", ""}}
+	rows := [][]string{{"model", "test", "pesti, tok/s", "llama.cpp, tok/s", "ratio", "must · aim", "", "reading allows, tok/s", "reached"}}
 	for i := range r.Models {
 		m := &r.Models[i]
 		for j := range m.Tests {
 			t := &m.Tests[j]
 			want := targetOf(m, t.test)
 			rows = append(rows, []string{lookup(m.File).label, t.String(), speedText(t.Ours.median()), speedText(t.Theirs.median()),
-				ratioText(t.ratio()), targetText(want), want.verdict(t.ratio())})
+				ratioText(t.ratio()), targetText(want), want.verdict(t.ratio()), speedText(t.allowed().ReadTS), ratioText(t.allowed().OfRead)})
 		}
 	}
 	return rows

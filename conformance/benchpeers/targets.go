@@ -31,6 +31,8 @@ var (
 	longDecode  = test{NGen: 128, NDepth: 4096} // no worse a ratio than decodeTest
 	longPrefill = test{NPrompt: 4096}           // no worse a ratio than prefillTest
 
+	bandwidth = target{0.75, 0.9} // our speed in decodeTest by what reading alone allows
+
 	startRatio = 0.5 // our time by theirs, at most
 
 	spareMemory = int64(64 << 20) // what our peak may have above the file, the caches and the arena

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -90,6 +91,9 @@ func (f *referee) model(ctx context.Context, path string) (*modelReport, error) 
 			if err := f.benchTurn(ctx, path, &m.Tests[i]); err != nil {
 				return nil, err
 			}
+			if err := f.limitTurn(ctx, path, &m.Tests[i]); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return m, nil
@@ -109,16 +113,40 @@ func (f *referee) startTurn(ctx context.Context, model string, to *turns) error 
 // benchTurn lets each program measure a test once.
 func (f *referee) benchTurn(ctx context.Context, model string, to *measured) error {
 	return f.turn(&to.turns, func(e *engine) ([]float64, int64, error) {
-		c, err := f.child(ctx, e.bench(model, to.test))
+		found, peak, err := f.bench(ctx, e.bench(model, to.test), to.test)
 		if err != nil {
 			return nil, 0, err
 		}
-		speeds, err := parseBench(c.out, to.test)
-		if err != nil {
-			return nil, 0, fmt.Errorf("%s, %s on %s: %w", e.Name, to.test, model, err)
-		}
-		return speeds, c.peak, nil
+		return found.Samples, peak, nil
 	})
+}
+
+// limitTurn measures what the machine allows a test that generates, which is reading.
+func (f *referee) limitTurn(ctx context.Context, model string, to *measured) error {
+	if to.NGen == 0 {
+		return nil
+	}
+	found, _, err := f.bench(ctx, f.ours.limit(model, to.test), to.test)
+	if err != nil {
+		return err
+	}
+	if found.Roofline == nil {
+		return fmt.Errorf("%s, %s on %s: found no roofline", f.ours.Name, to.test, model)
+	}
+	to.Limits = append(to.Limits, *found.Roofline)
+	return nil
+}
+
+// bench runs a command that measures one test.
+func (f *referee) bench(ctx context.Context, command []string, t test) (found *benched, peak int64, err error) {
+	c, err := f.child(ctx, command)
+	if err != nil {
+		return nil, 0, err
+	}
+	if found, err = parseBench(c.out, t); err != nil {
+		return nil, 0, fmt.Errorf("%s: %w", strings.Join(command, " "), err)
+	}
+	return found, c.peak, nil
 }
 
 // turn lets ours, then theirs, measure.

@@ -56,10 +56,12 @@ func playBench(args []string, speed float64) {
 	for flag, to := range map[string]*int{"-p": &t.NPrompt, "-n": &t.NGen, "-d": &t.NDepth} {
 		fmt.Sscan(args[slices.Index(args, flag)+1], to)
 	}
-	json.NewEncoder(os.Stdout).Encode([]any{struct {
-		test
-		Samples []float64 `json:"samples_ts"`
-	}{t, []float64{speed + float64(t.NDepth)}}})
+	b := benched{test: t, Samples: []float64{speed + float64(t.NDepth)}}
+	if slices.Contains(args, "--roofline") {
+		b.Samples[0]++ // which is not to be counted
+		b.Roofline = &limit{100, 0.25}
+	}
+	json.NewEncoder(os.Stdout).Encode([]benched{b})
 }
 
 func note(name string, args []string) {
@@ -120,7 +122,10 @@ func TestTurns(t *testing.T) {
 	bench := func(flags string) string {
 		return "pesti bench m.gguf --json -r 1 -t 3 -c 4096 " + flags + "\nllama-bench -m m.gguf -o json -r 1 -t 3 " + flags + "\n"
 	}
-	round := strings.Repeat(start, startsPerRound) + bench("-p 512 -n 0 -d 0") + bench("-p 0 -n 128 -d 0") + bench("-p 0 -n 128 -d 300")
+	decode := func(flags string) string {
+		return bench(flags) + "pesti bench m.gguf --json -r 1 -t 3 -c 4096 " + flags + " --roofline\n"
+	}
+	round := strings.Repeat(start, startsPerRound) + bench("-p 512 -n 0 -d 0") + decode("-p 0 -n 128 -d 0") + decode("-p 0 -n 128 -d 300")
 	want := "pesti version\npesti inspect m.gguf --memory --json --precision fast -t 3 -c 4096\n" + start + round + round
 	if string(text) != want {
 		t.Errorf("the turns were\n%swant\n%s", text, want)
@@ -135,12 +140,15 @@ func TestTurns(t *testing.T) {
 			t.Errorf("%s: %+v", x.test, x)
 		}
 	}
+	if got := m.Tests; len(got[0].Limits) != 0 || !slices.Equal(got[2].Limits, []limit{{100, 0.25}, {100, 0.25}}) {
+		t.Errorf("the limits of %s are %v, of %s %v", got[0].test, got[0].Limits, got[2].test, got[2].Limits)
+	}
 	for name, s := range map[string]samples{"ours": m.Start.Ours, "theirs": m.Start.Theirs} {
 		if len(s.Values) != 2*startsPerRound || slices.Min(s.Values) <= 0 {
 			t.Errorf("starts of %s: %+v", name, s)
 		}
 	}
-	if want := "| m | tg128 @ d300 | 320.0 | 310.0 | 1.03 |"; !strings.Contains(out, want) {
+	if want := "| m | tg128 @ d300 | 320.0 | 310.0 | 1.03 | - | - | 100.0 | 0.25 |"; !strings.Contains(out, want) {
 		t.Errorf("it prints\n%swithout %q", out, want)
 	}
 }
@@ -196,7 +204,7 @@ func TestParseBench(t *testing.T) {
 		{`no JSON`, false},
 	} {
 		got, err := parseBench([]byte(c.text), asked)
-		if (err == nil) != c.ok || c.ok && !slices.Equal(got, []float64{1.5}) {
+		if (err == nil) != c.ok || c.ok && !slices.Equal(got.Samples, []float64{1.5}) {
 			t.Errorf("%s: %v, %v", c.text, got, err)
 		}
 	}
