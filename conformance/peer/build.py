@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """Builds llama.cpp's own tools for this machine, once, and prints the folder with them.
 
-    build.py            builds what is missing, which takes half an hour on two cores
-    build.py --find     builds nothing: fails where the tools are not there
+Building takes some twenty minutes on two cores.
 
 The source is that of the package llama-cpp-python which models.py names, compiled
 by clang-16, or by what CC and CXX name, for the processor at hand. The folder is
@@ -112,16 +111,12 @@ def build(target, cc, cxx, facts):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Build llama.cpp's tools for this machine, once; print their folder.")
-    parser.add_argument("--find", action="store_true", help="build nothing")
-    args = parser.parse_args()
+    argparse.ArgumentParser(description="Build llama.cpp's tools for this machine, once; print their folder.").parse_args()
     cc, cxx = compilers()
     facts = what(cc, cxx)
     key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
     target = models.cache_folder() / "llama.cpp" / key
     if not target.exists():
-        if args.find:
-            raise BuildError(f"{target} is missing: run make bench-peers, which builds it")
         print(f"building llama.cpp into {target}, once", file=sys.stderr)
         build(target, cc, cxx, facts)
     print(target)
