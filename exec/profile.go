@@ -55,8 +55,7 @@ type profiler struct {
 // A programClock is the clock of one program of the plan.
 type programClock struct {
 	program *plan.Program
-	last    [][]Span // of the last run, by worker and step
-	load    plan.Load
+	last    [][]Span     // of the last run, by worker and step
 	times   ProgramTimes // whose Load is the sum over runs
 }
 
