@@ -7,6 +7,7 @@ import (
 
 	"pesti/exec"
 	"pesti/exec/sample"
+	"pesti/exec/speculate"
 	"pesti/frontend/tokenizer"
 )
 
@@ -30,6 +31,8 @@ type generator struct {
 	stream    tokenizer.Stream
 	eog       map[int32]bool // empty where they do not stop
 	ctx, step int            // positions of the session, and tokens of a step of prefill
+	guess     *guessing
+	decoder   *speculate.Decoder // nil where nothing is guessed
 
 	count           int // tokens generated
 	prefill, decode meter
@@ -45,6 +48,7 @@ func newGenerator(a *app, s *subject, engine *exec.Engine, tok *tokenizer.Tokeni
 		stops: tokenizer.NewStopMatcher(o.stops),
 		eog:   map[int32]bool{},
 		ctx:   int(s.plan.Target.Ctx), step: int(s.plan.Target.Ubatch),
+		guess: o.guess,
 	}
 	if !o.ignoreEOS {
 		for _, id := range tok.EndOfGeneration() {
@@ -72,11 +76,14 @@ func (g *generator) generate(ctx context.Context, prompt []int32, most int64) (s
 	for _, id := range prompt {
 		sampler.Accept(id)
 	}
+	if g.decoder, err = g.guess.decoder(g.session, prompt); err != nil {
+		return "", err
+	}
 	next := make([]int32, 1)
 	for int64(g.count) < limit {
 		begin := time.Now()
 		if g.count > 0 {
-			if logits, err = g.session.Feed(next); err != nil {
+			if logits, err = g.follow(next); err != nil {
 				break
 			}
 			g.decode.add(1, begin)
@@ -123,6 +130,22 @@ func (g *generator) feed(ctx context.Context, prompt []int32) (logits []float32,
 	g.app.progress("")
 	g.prefill.add(len(prompt), begin)
 	return logits, nil
+}
+
+// follow evaluates the token that was taken and returns the logits after it.
+func (g *generator) follow(next []int32) ([]float32, error) {
+	if g.decoder != nil {
+		return g.decoder.Feed(next[0])
+	}
+	return g.session.Feed(next)
+}
+
+// guessed returns how many tokens were guessed, and how many of them came.
+func (g *generator) guessed() (proposed, accepted int) {
+	if g.decoder == nil {
+		return 0, 0
+	}
+	return g.decoder.Proposed(), g.decoder.Accepted()
 }
 
 // write shows text.

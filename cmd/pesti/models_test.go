@@ -54,6 +54,11 @@ func TestModels(t *testing.T) {
 			if other, _ := runs(t, file, "-t", "1", "-p", "The capital of France is", "--temp", "0", "-n", "2"); other != text {
 				t.Errorf("in memory it continues %q, want %q", other, text)
 			}
+			again := strings.Repeat("one two three four five, ", 4)
+			text, stats = runs(t, plan, "-p", again, "-n", "12", "--seed", "3")
+			if other, s := runs(t, plan, "-p", again, "-n", "12", "--seed", "3", "--speculate", "5"); other != text || s.Proposed == 0 {
+				t.Errorf("with guesses it continues %q, %+v, want %q, %+v", other, s, text, stats)
+			}
 			for _, stage := range []string{"graph", "fused", "plan"} {
 				svg := filepath.Join(t.TempDir(), stage+".svg")
 				ok(t, "dot", file, "--stage", stage, "-o", svg)

@@ -27,6 +27,7 @@ type runOptions struct {
 	ignoreEOS                 bool
 	stats                     choice
 	profile                   *profileFlags
+	guess                     *guessing
 }
 
 func (a *app) run() *cobra.Command {
@@ -38,6 +39,7 @@ func (a *app) run() *cobra.Command {
 	var flags *compileFlags
 	cmd := a.verb("run [MODEL|PLAN] -p TEXT", "Continue a text",
 		`  pesti run model.gguf -p "The capital of France is" -n 16 --temp 0
+  pesti run model.gguf -p "The capital of France is" -n 16 --speculate 7
   pesti run model.gguf -p "The capital of France is" -n 16 --profile run.json --trace trace.json`,
 		arity{0, 1, "at most one, MODEL or PLAN"}, func(cmd *cobra.Command, args []string) error {
 			name := demoName
@@ -80,6 +82,7 @@ line break but where somebody sits at a terminal.`
 	f.StringArrayVar(&o.stops, "stop", nil, "end before this `TEXT`; may be given more than once")
 	f.BoolVar(&o.ignoreEOS, "ignore-eos", false, "go on after the end of generation")
 	f.Var(&o.stats, "stats", "print statistics on standard error")
+	o.guess = addGuessing(cmd, "guess up to `N` tokens of a text that repeats itself and evaluate them together: the same text, in less time; at most 30 (default 0, off)")
 	o.profile = addProfileFlags(cmd)
 	f.StringVar(&o.model, "model", "", "`MODEL` of a PLAN, where it is not where the plan says")
 	flags = addCompileFlags(cmd, "fast")
@@ -95,6 +98,8 @@ type runStats struct {
 	DecodeTS        float64 `json:"decode_ts"`
 	Stop            string  `json:"stop"`      // one of the stop constants
 	Fallbacks       int     `json:"fallbacks"` // steps of the plan that run reference kernels
+	Proposed        int     `json:"proposed"`  // tokens that were guessed
+	Accepted        int     `json:"accepted"`  // of those, how many came
 
 	// Bytes of memory that the program had resident before it opened the model, and at most; 0
 	// where the system does not tell.
@@ -112,7 +117,13 @@ func (a *app) continueText(ctx context.Context, name string, text []byte, o *run
 		return err
 	}
 	defer s.file.Close()
+	if err := o.guess.prepare(s); err != nil {
+		return err
+	}
 	if _, err := s.compile(); err != nil {
+		return err
+	}
+	if err := o.guess.check(s); err != nil {
 		return err
 	}
 	tok, err := tokenizer.FromGGUF(s.file)
@@ -161,6 +172,7 @@ func (a *app) continueText(ctx context.Context, name string, text []byte, o *run
 		return err
 	}
 	stats.GeneratedTokens = g.count
+	stats.Proposed, stats.Accepted = g.guessed()
 	_, stats.PeakResident = cpu.Resident()
 	stats.PrefillTS, stats.DecodeTS = g.prefill.perSecond(), g.decode.perSecond()
 	a.printStats(&stats, o.stats.word)
@@ -177,8 +189,8 @@ func (a *app) printStats(s *runStats, format string) {
 			fmt.Fprintf(a.stderr, "%s\n", text)
 		}
 	case s.Stop == stopInterrupt, isTerminal(a.stderr) && s.Stop != stopClosed:
-		fmt.Fprintf(a.stderr, "prompt %d tokens at %.1f/s, generated %d at %.1f/s, loaded in %.0f ms, stopped by %s\n",
-			s.PromptTokens, s.PrefillTS, s.GeneratedTokens, s.DecodeTS, s.LoadMS, s.Stop)
+		fmt.Fprintf(a.stderr, "prompt %d tokens at %.1f/s, generated %d at %.1f/s%s, loaded in %.0f ms, stopped by %s\n",
+			s.PromptTokens, s.PrefillTS, s.GeneratedTokens, s.DecodeTS, guesses(s.Proposed, s.Accepted), s.LoadMS, s.Stop)
 	}
 }
 

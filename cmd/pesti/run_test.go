@@ -236,3 +236,44 @@ func TestRunStreams(t *testing.T) {
 		t.Errorf("an interrupt before the first token: %+v", r)
 	}
 }
+
+// Guesses change neither the text nor where it stops.
+func TestRunSpeculates(t *testing.T) {
+	plan := filepath.Join(t.TempDir(), "demo.plan")
+	ok(t, "compile", "demo", "-o", plan)
+	again := strings.Repeat(story+", there was a clever little girl. ", 3)
+	guessed := 0
+	for _, how := range [][]string{
+		{"--temp", "0", "-n", "0"},
+		{"--temp", "0", "-n", "1"},
+		{"--temp", "0", "-n", "33", "--ignore-eos"},
+		{"--temp", "0", "-n", "90"},
+		{"--temp", "0", "--stop", "little girl. "},
+		{"--seed", "7", "-n", "60", "--repeat-penalty", "1.2"},
+		{"--seed", "9", "-n", "60", "--temp", "1.2", "--top-k", "0"},
+		{"--temp", "0", "--ignore-eos", "--ubatch", "40", "--ctx", "100"},
+	} {
+		args := append(how, "demo", "-p", again)
+		want, plain := runs(t, args...)
+		if plain.Proposed != 0 || plain.Accepted != 0 {
+			t.Errorf("%q: %+v, want no guesses", how, plain)
+		}
+		for _, most := range []string{"0", "1", "7", "30"} {
+			got, s := runs(t, append(args, "--speculate", most)...)
+			if got != want || s.Stop != plain.Stop || s.GeneratedTokens != plain.GeneratedTokens {
+				t.Errorf("%q --speculate %s gives %q, %+v, want %q, %+v", how, most, got, s, want, plain)
+			}
+			if s.Accepted < 0 || s.Accepted > s.Proposed || most == "0" && s.Proposed > 0 {
+				t.Errorf("%q --speculate %s: %d of %d guesses", how, most, s.Accepted, s.Proposed)
+			}
+			guessed += s.Accepted
+		}
+	}
+	if guessed == 0 {
+		t.Error("no guess was right in texts that repeat themselves")
+	}
+	want, _ := runs(t, plan, "-p", again, "-n", "30", "--temp", "0")
+	if got, s := runs(t, plan, "-p", again, "-n", "30", "--temp", "0", "--speculate", "7"); got != want || s.GeneratedTokens != 30 {
+		t.Errorf("a plan gives %q, %+v, want %q", got, s, want)
+	}
+}

@@ -48,7 +48,7 @@ func TestPace(t *testing.T) {
 			return 0
 		}, 0.64},
 	} {
-		p := pace{most: 7, length: 1}
+		p := newPace(7)
 		const tokens = 1000
 		got := simulate(&p, tokens, c.cost, c.right) / (tokens * c.cost(1))
 		t.Logf("%s: %.3f", c.name, got)
@@ -58,24 +58,77 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// TestPaceBegins sees that nothing is guessed before it is known what a step takes without.
+// TestPaceFindsTheBest gives it machines on which a step of four tokens is cheap, and texts.
+func TestPaceFindsTheBest(t *testing.T) {
+	fours := func(n int) float64 { return float64((n + 3) / 4 * 4) } // a step of 1 to 4 costs 4
+	for _, c := range []struct {
+		name  string
+		cost  func(int) float64
+		every int // one guess of so many is wrong
+		least int // guesses
+		most  int
+	}{
+		{"nothing costs anything", waits, 1000, 7, 7},
+		{"blocks of four, all right", fours, 1000, 7, 7},
+		{"blocks of four, one of five wrong", fours, 5, 3, 3},
+		{"blocks of four, half right", fours, 2, 1, 3},
+		{"all costs", computes, 1000, 0, 1},
+		{"cheap, half right", waits, 2, 4, 7},
+	} {
+		p := newPace(7)
+		asked := 0
+		seen := map[int]int{}
+		simulate(&p, 3000, c.cost, func(i, guesses int) int {
+			right := 0
+			for right < guesses {
+				if asked++; asked%c.every == 0 {
+					break
+				}
+				right++
+			}
+			if i > 1000 {
+				seen[guesses]++
+			}
+			return right
+		})
+		inside, outside := 0, 0
+		for guesses, n := range seen {
+			if c.least <= guesses && guesses <= c.most {
+				inside += n
+			} else {
+				outside += n
+			}
+		}
+		if inside < 4*outside {
+			t.Errorf("%s: steps by their number of guesses are %v, expected most to have %d to %d", c.name, seen, c.least, c.most)
+		}
+	}
+}
+
+// TestPaceBegins sees that nothing is guessed before it is known what a step takes without, and
+// that one slow step does not end it.
 func TestPaceBegins(t *testing.T) {
-	p := pace{most: 7, length: 1}
+	p := newPace(7)
 	for range 3 {
 		if n := p.next(); n != 0 {
 			t.Fatalf("the first step has %d guesses, expected none", n)
 		}
 	}
 	p.note(0, 0, 1)
-	for _, want := range []int{1, 2, 4, 7, 7} {
-		n := p.next()
-		if n != want {
-			t.Fatalf("%d guesses, expected %d", n, want)
-		}
+	n := p.next()
+	if n == 0 {
+		t.Fatal("the second step has no guess")
+	}
+	p.note(n, n, 1)
+	for range 7 { // at most until each number of guesses was measured
+		n = p.next()
 		p.note(n, n, 1)
 	}
-	p.note(7, 3, 1)
-	if n := p.next(); n != 3 {
-		t.Errorf("%d guesses after one of which 3 were right, expected 3", n)
+	if n = p.next(); n != 7 {
+		t.Errorf("%d guesses where they cost nothing and are right, expected 7", n)
+	}
+	p.note(7, 7, 1000)
+	if n = p.next(); n != 7 {
+		t.Errorf("%d guesses after a step that something else made slow, expected 7", n)
 	}
 }

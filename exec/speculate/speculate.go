@@ -33,6 +33,7 @@ type Decoder struct {
 
 	session  *exec.Session
 	drafter  Drafter
+	most     int // guesses in a step
 	pace     pace
 	step     []int32 // the last step: a token that was fed, and guesses
 	used     int     // how many of them were fed
@@ -47,7 +48,7 @@ func New(s *exec.Session, d Drafter, most int) (*Decoder, error) {
 	if limit := s.Rows() - 1; most < 1 || most > limit {
 		return nil, fmt.Errorf("%d guesses in a step, expected 1 to %d: the plan gives the logits of up to %d tokens of a step", most, limit, s.Rows())
 	}
-	return &Decoder{session: s, drafter: d, pace: pace{most: most, length: 1}, step: make([]int32, 0, most+1)}, nil
+	return &Decoder{session: s, drafter: d, most: most, pace: newPace(most), step: make([]int32, 0, most+1)}, nil
 }
 
 // Feed evaluates the next token of the sequence and returns its logits, f32[vocabulary], in a view
@@ -68,7 +69,7 @@ func (d *Decoder) Feed(id int32) ([]float32, error) {
 	}
 	guesses := d.pace.next()
 	if d.Always {
-		guesses = d.pace.most
+		guesses = d.most
 	}
 	d.step = append(d.step[:0], id)
 	if room := d.session.Room() - 1; room > 0 && guesses > 0 {

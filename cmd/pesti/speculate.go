@@ -1,0 +1,60 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"pesti/exec"
+	"pesti/exec/speculate"
+)
+
+// maxGuesses is the most guesses of a step: with the token before them it still fits the program
+// for few tokens, and the logits of so many rows stay small beside the weights.
+const maxGuesses = 30
+
+// A guessing is the option of verbs that may guess tokens and verify them together.
+type guessing struct{ most count }
+
+func addGuessing(cmd *cobra.Command, help string) *guessing {
+	g := &guessing{}
+	cmd.Flags().Var(&g.most, "speculate", help)
+	cmd.Flags().Lookup("speculate").DefValue = "" // 0, which is off
+	return g
+}
+
+// prepare has a MODEL compiled for so many rows of logits in a step.
+func (g *guessing) prepare(s *subject) error {
+	if g.most.n > maxGuesses {
+		return usagef("--speculate is %d, expected at most %d", g.most.n, maxGuesses)
+	}
+	if g.most.n > 0 && s.plan == nil {
+		s.options.Rows = max(g.most.n+1, s.options.Sequences)
+	}
+	return nil
+}
+
+// check returns an error if the plan does not allow as many guesses.
+func (g *guessing) check(s *subject) error {
+	t := &s.plan.Target
+	if limit := min(t.Rows, t.Ubatch) - 1; g.most.n > limit {
+		return usagef("--speculate is %d, expected at most %d: the plan of %s evaluates up to %d tokens in a step and gives the logits of %d", g.most.n, limit, s.name, t.Ubatch, t.Rows)
+	}
+	return nil
+}
+
+// decoder returns a decoder that goes on after the prompt, nil where nothing is to be guessed.
+func (g *guessing) decoder(s *exec.Session, prompt []int32) (*speculate.Decoder, error) {
+	if g.most.n == 0 {
+		return nil, nil
+	}
+	return speculate.New(s, speculate.NewLookup(prompt, len(prompt)+s.Room()), int(g.most.n))
+}
+
+// guesses tells of guesses that were verified, "" of none.
+func guesses(proposed, accepted int) string {
+	if proposed == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d of %d guesses right", accepted, proposed)
+}
