@@ -38,6 +38,10 @@ var layouts = map[string]string{"avx2": "r16", "avx512vnni": "r16", "amx": "r16"
 // the activations.
 var packedTypes = map[string]map[graph.DType]bool{
 	Q8x2: integerTypes,
+	F32: {
+		"f32": true, "f16": true, "bf16": true, "q4_0": true, "q4_1": true, "q5_0": true, "q5_1": true,
+		"q8_0": true, "q4_k": true, "q5_k": true, "q6_k": true,
+	},
 }
 
 // Layout returns the layout in which products on an instruction set read weights of a type, "" for
