@@ -111,6 +111,52 @@ func TestMatmulKernels(t *testing.T) {
 	}
 }
 
+// TestLayouts: plans know the layouts that kernels have, and their sizes; what lowering chooses for
+// an instruction set is a kernel, and a pair of gemv and gemm.
+func TestLayouts(t *testing.T) {
+	var have []plan.Layout
+	for _, l := range kernel.Layouts() {
+		const rows = 16 // of a panel; 17 rows are two panels
+		k := 3 * l.Block
+		if one, two := l.Size(rows, k), l.Size(rows+1, k); one != 3*l.Bytes || two != 2*one {
+			t.Errorf("layout %s of %s: %d rows of %d take %d bytes, %d rows %d", l.Name, l.Type, rows, k, one, rows+1, two)
+		}
+		have = append(have, plan.Layout{Name: l.Name, Type: strings.ToLower(l.Type.String()), Rows: rows, Block: int64(l.Block), Bytes: int64(l.Bytes)})
+	}
+	if want := plan.Layouts(); !slices.Equal(have, want) {
+		t.Errorf("kernels have the layouts %v, plans know %v", have, want)
+	}
+	names := map[string]bool{}
+	for _, mm := range kernel.Matmuls() {
+		names[mm.Name] = true
+	}
+	packed := 0
+	for _, set := range plan.ISAs {
+		for id := range quant.Type(64) {
+			info, ok := quant.Lookup(id)
+			if !ok || info.Dequantize == nil {
+				continue
+			}
+			kind := strings.ToLower(info.Name)
+			for _, act := range []string{cpu.F32, cpu.Q8x2} {
+				layout := cpu.Layout(set, graph.DType(kind), act)
+				if layout == "" {
+					continue
+				}
+				packed++
+				for _, family := range []string{"gemv", "gemm"} {
+					if name := plan.MatmulName(family, kind, layout, act); !names[name] {
+						t.Errorf("on %s lowering chooses %s, which is no kernel", set, name)
+					}
+				}
+			}
+		}
+	}
+	if packed == 0 {
+		t.Error("no instruction set has kernels for packed weights")
+	}
+}
+
 // TestSharedConstants: leaves that may not import each other agree on sizes.
 func TestSharedConstants(t *testing.T) {
 	if plan.PageTokens != ref.PageTokens {
