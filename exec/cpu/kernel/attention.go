@@ -9,6 +9,10 @@ import (
 // tokenBlock is the number of query tokens that share one reading of a page.
 const tokenBlock = 16
 
+// fewQueries is for how many queries a page is not written out in float32 first: those that the loops
+// take at a time.
+const fewQueries = 4
+
 // An attention computes, for a share of the query heads and tokens: optional norms of q and k per
 // head, RoPE, the cache write, and softmax(scale · q·k) · v over what each token sees. Tokens of one
 // sequence are a run of rows at consecutive positions.
@@ -36,6 +40,7 @@ type attention struct {
 	// Scratch of this worker.
 	newKeys, newValues []byte    // parts of one head that hold a run's own positions
 	keyTile, valueTile []float32 // one page of one head
+	keyHalf, valueHalf []uint16  // or where it lies, if it is read from there
 	queries            queries
 	row                []float32 // one head
 }
@@ -209,7 +214,8 @@ func (a *attention) block(head, from, to, start, lo, hi int) {
 	least, most := a.sees(lo), int(a.pos[hi-1])
 	for page := least / plan.PageTokens; page <= most/plan.PageTokens; page++ {
 		base := page * plan.PageTokens
-		a.load(head, start, page, max(least-base, 0), min(most+1-base, plan.PageTokens))
+		a.fetch(head, start, page+1)
+		a.load(head, start, page, max(least-base, 0), min(most+1-base, plan.PageTokens), n)
 		for t := lo; t < hi; {
 			x, y := a.part(t, base)
 			first := t
@@ -236,27 +242,52 @@ func (a *attention) part(t, base int) (x, y int) {
 	return max(a.sees(t)-base, 0), min(int(a.pos[t])+1-base, plan.PageTokens)
 }
 
-// load fills the tiles with positions [from, to) of a page: from the cache, or from the worker's
-// pages for the rows of this step, which begin at row start.
-func (a *attention) load(head, start, page, from, to int) {
+// load makes positions [from, to) of a page ready for n queries: from the cache, or from the
+// worker's pages for the rows of this step, which begin at row start.
+func (a *attention) load(head, start, page, from, to, n int) {
+	const whole = plan.PageTokens
 	seq, first := int(a.seq[start]), int(a.pos[start])
-	own := min(max(first-page*plan.PageTokens, from), to)
+	own := min(max(first-page*whole, from), to)
+	a.keyHalf, a.valueHalf = nil, nil
 	if from < own {
-		a.keys.keys(a.keyTile, a.keys.part(seq, page, head), from, own)
-		a.values.values(a.valueTile, a.queries.stride, a.values.part(seq, page, head), from, own)
+		keys, values := a.keys.part(seq, page, head), a.values.part(seq, page, head)
+		if own == whole && from == 0 && n <= fewQueries && a.keys.half && a.vec.scoresHalf != nil && a.queries.stride == a.headDim {
+			a.keyHalf, a.valueHalf = view[uint16](keys), view[uint16](values)
+			return
+		}
+		a.keys.keys(a.keyTile, keys, from, own)
+		a.values.values(a.valueTile, a.queries.stride, values, from, own)
 	}
 	if own < to {
-		i := page - first/plan.PageTokens
+		i := page - first/whole
 		a.keys.keys(a.keyTile, nth(a.newKeys, i, a.keys.bytes), own, to)
 		a.values.values(a.valueTile, a.queries.stride, nth(a.newValues, i, a.values.bytes), own, to)
 	}
 }
 
-// page adds rows [x, y) of the tiles to the sums of queries [from, to).
+// fetch asks for a page of the cache ahead of its use: pages do not follow each other in memory, so
+// that the machine does not see which comes next.
+func (a *attention) fetch(head, start, page int) {
+	if seq := int(a.seq[start]); a.vec.fetch != nil && (page+1)*plan.PageTokens <= int(a.pos[start]) {
+		a.vec.fetch(a.keys.part(seq, page, head))
+		a.vec.fetch(a.values.part(seq, page, head))
+	}
+}
+
+// page adds rows [x, y) of the page that is loaded to the sums of queries [from, to).
 func (a *attention) page(from, to, x, y int) {
 	s, n := &a.queries, to-from
 	scores, shrink := s.scores[from*plan.PageTokens:to*plan.PageTokens], s.shrink[from:to]
-	a.vec.scores(scores, s.x[from*a.headDim:to*a.headDim], a.keyTile, n)
+	queries, acc := s.x[from*a.headDim:to*a.headDim], s.acc[from*s.stride:to*s.stride]
+	if a.keyHalf != nil {
+		a.vec.scoresHalf(scores, queries, a.keyHalf, n)
+	} else {
+		a.vec.scores(scores, queries, a.keyTile, n)
+	}
 	a.vec.weigh(scores, s.top[from:to], s.sum[from:to], shrink, x, y, a.scale)
-	a.vec.accumulate(s.acc[from*s.stride:to*s.stride], scores, shrink, a.valueTile, n, x, y)
+	if a.valueHalf != nil {
+		a.vec.accumulateHalf(acc, scores, shrink, a.valueHalf, n, x, y)
+	} else {
+		a.vec.accumulate(acc, scores, shrink, a.valueTile, n, x, y)
+	}
 }

@@ -35,7 +35,8 @@ func (c *cache) part(seq, page, head int) []byte {
 // It touches no element but those of the positions that it is asked for.
 type parts struct {
 	dim   int
-	bytes int // of a part
+	bytes int  // of a part
+	half  bool // elements are float16 and nothing else, which some inner loops read as they are
 
 	putKey   func(part []byte, at int, key []float32)   // stores the key of position at of the page
 	putValue func(part []byte, at int, value []float32) // stores its value
@@ -74,11 +75,13 @@ func f32Parts(_ *vectors, dim int) *parts {
 }
 
 func f16Parts(v *vectors, dim int) *parts {
-	return plainParts(dim, v.widen, func(to []uint16, from []float32) {
+	p := plainParts(dim, v.widen, func(to []uint16, from []float32) {
 		for i, x := range from {
 			to[i] = ref.F16(x)
 		}
 	})
+	p.half = true
+	return p
 }
 
 // plainParts are parts whose elements are of type E, in order and nothing else.

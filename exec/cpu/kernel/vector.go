@@ -24,6 +24,13 @@ type vectors struct {
 	weigh      func(scores, top, sum, shrink []float32, x, y int, scale float32)
 	accumulate func(acc, weights, shrink, tile []float32, n, x, y int)
 
+	// The same bits from float16 tiles, for few queries; nil where that is not faster.
+	scoresHalf     func(scores, x []float32, tile []uint16, n int)
+	accumulateHalf func(acc, weights, shrink []float32, tile []uint16, n, x, y int)
+
+	// fetch asks for memory that will soon be read; nil where that cannot be.
+	fetch func(data []byte)
+
 	// widen sets dst to the values of float16 numbers, q8Keys and q8Values to those of whole
 	// groups of keys and of blocks of values, as q8Parts tells.
 	widen    func(dst []float32, src []uint16)

@@ -15,12 +15,28 @@ func scoresAVX2(scores *float32, x *float32, tile *float32, n int, d int)
 //go:noescape
 func accumulateAVX2(acc *float32, weights *float32, shrink *float32, tile *float32, n int, stride int, from int, to int)
 
+// scoresHalfAVX2 sets scores [n][16] to the products of x [n][d] and the columns of tile [d][16].
+//
+//go:noescape
+func scoresHalfAVX2(scores *float32, x *float32, tile *uint16, n int, d int)
+
+// accumulateHalfAVX2 multiplies each row of acc [n][stride] by its shrink and adds rows [from, to) of
+// tile [16][stride] times weights [n][16]. stride is a multiple of 16.
+//
+//go:noescape
+func accumulateHalfAVX2(acc *float32, weights *float32, shrink *float32, tile *uint16, n int, stride int, from int, to int)
+
 // weighAVX2 turns each query's scores into weights 2^(scale·score − top), where seen is not zero, and
 // 0 elsewhere; top is the running maximum, shrink becomes 2^(older top − top), and sum the running
 // sum of weights.
 //
 //go:noescape
 func weighAVX2(scores *float32, top *float32, sum *float32, shrink *float32, n int, seen *[16]int32, scale float32)
+
+// fetchAVX2 asks for the lines that hold n bytes at p.
+//
+//go:noescape
+func fetchAVX2(p *byte, n int)
 
 // siluGateAVX2 sets n elements of dst, a multiple of 8, to x·σ(x) times up.
 //

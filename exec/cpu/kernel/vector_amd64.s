@@ -172,81 +172,81 @@ queries0:
 
 // func accumulateAVX2(acc *float32, weights *float32, shrink *float32, tile *float32, n int, stride int, from int, to int)
 // Requires: AVX, FMA3
-TEXT ·accumulateAVX2(SB), NOSPLIT, $0-64
-	MOVQ  acc+0(FP), AX
-	MOVQ  weights+8(FP), CX
-	MOVQ  shrink+16(FP), DX
-	MOVQ  tile+24(FP), BX
-	MOVQ  n+32(FP), SI
-	MOVQ  stride+40(FP), DI
-	MOVQ  from+48(FP), R8
-	MOVQ  to+56(FP), R9
-	SHLQ  $0x02, DI
-	MOVQ  R8, R10
-	IMULQ DI, R10
-	ADDQ  BX, R10
+TEXT ·accumulateAVX2(SB), NOSPLIT, $8-64
+	MOVQ   acc+0(FP), AX
+	MOVQ   weights+8(FP), CX
+	MOVQ   shrink+16(FP), DX
+	MOVQ   tile+24(FP), BX
+	MOVQ   n+32(FP), SI
+	MOVQ   stride+40(FP), DI
+	MOVQ   from+48(FP), R8
+	MOVQ   to+56(FP), R9
+	IMUL3Q $0x04, DI, R10
+	MOVQ   R8, R11
+	IMULQ  R10, R11
+	ADDQ   BX, R11
 
 queries4:
 	CMPQ SI, $0x04
 	JL   queries3
-	LEAQ (AX)(DI*1), BX
-	LEAQ (BX)(DI*1), R11
-	LEAQ (R11)(DI*1), R12
-	XORQ R13, R13
+	LEAQ (AX)(DI*4), BX
+	LEAQ (BX)(DI*4), R12
+	LEAQ (R12)(DI*4), R13
+	XORQ R14, R14
 
 queries4columns:
-	CMPQ         R13, DI
+	CMPQ         R14, DI
 	JGE          queries4next
 	VBROADCASTSS (DX), Y7
-	VMULPS       (AX)(R13*1), Y7, Y0
-	VMULPS       32(AX)(R13*1), Y7, Y1
+	VMULPS       (AX)(R14*4), Y7, Y0
+	VMULPS       32(AX)(R14*4), Y7, Y1
 	VBROADCASTSS 4(DX), Y7
-	VMULPS       (BX)(R13*1), Y7, Y2
-	VMULPS       32(BX)(R13*1), Y7, Y3
+	VMULPS       (BX)(R14*4), Y7, Y2
+	VMULPS       32(BX)(R14*4), Y7, Y3
 	VBROADCASTSS 8(DX), Y7
-	VMULPS       (R11)(R13*1), Y7, Y4
-	VMULPS       32(R11)(R13*1), Y7, Y5
+	VMULPS       (R12)(R14*4), Y7, Y4
+	VMULPS       32(R12)(R14*4), Y7, Y5
 	VBROADCASTSS 12(DX), Y7
-	VMULPS       (R12)(R13*1), Y7, Y6
-	VMULPS       32(R12)(R13*1), Y7, Y7
-	LEAQ         (R10)(R13*1), R14
-	MOVQ         R8, R15
+	VMULPS       (R13)(R14*4), Y7, Y6
+	VMULPS       32(R13)(R14*4), Y7, Y7
+	LEAQ         (R11)(R14*4), R15
+	MOVQ         R8, BP
 
 queries4row:
-	CMPQ         R15, R9
+	CMPQ         BP, R9
 	JGE          queries4store
-	VMOVUPS      (R14), Y8
-	VMOVUPS      32(R14), Y9
-	VBROADCASTSS (CX)(R15*4), Y10
+	VMOVUPS      (R15), Y8
+	VMOVUPS      32(R15), Y9
+	VBROADCASTSS (CX)(BP*4), Y10
 	VFMADD231PS  Y8, Y10, Y0
 	VFMADD231PS  Y9, Y10, Y1
-	VBROADCASTSS 64(CX)(R15*4), Y10
+	VBROADCASTSS 64(CX)(BP*4), Y10
 	VFMADD231PS  Y8, Y10, Y2
 	VFMADD231PS  Y9, Y10, Y3
-	VBROADCASTSS 128(CX)(R15*4), Y10
+	VBROADCASTSS 128(CX)(BP*4), Y10
 	VFMADD231PS  Y8, Y10, Y4
 	VFMADD231PS  Y9, Y10, Y5
-	VBROADCASTSS 192(CX)(R15*4), Y10
+	VBROADCASTSS 192(CX)(BP*4), Y10
 	VFMADD231PS  Y8, Y10, Y6
 	VFMADD231PS  Y9, Y10, Y7
-	ADDQ         DI, R14
-	INCQ         R15
+	ADDQ         R10, R15
+	INCQ         BP
 	JMP          queries4row
 
 queries4store:
-	VMOVUPS Y0, (AX)(R13*1)
-	VMOVUPS Y1, 32(AX)(R13*1)
-	VMOVUPS Y2, (BX)(R13*1)
-	VMOVUPS Y3, 32(BX)(R13*1)
-	VMOVUPS Y4, (R11)(R13*1)
-	VMOVUPS Y5, 32(R11)(R13*1)
-	VMOVUPS Y6, (R12)(R13*1)
-	VMOVUPS Y7, 32(R12)(R13*1)
-	ADDQ    $0x40, R13
+	VMOVUPS Y0, (AX)(R14*4)
+	VMOVUPS Y1, 32(AX)(R14*4)
+	VMOVUPS Y2, (BX)(R14*4)
+	VMOVUPS Y3, 32(BX)(R14*4)
+	VMOVUPS Y4, (R12)(R14*4)
+	VMOVUPS Y5, 32(R12)(R14*4)
+	VMOVUPS Y6, (R13)(R14*4)
+	VMOVUPS Y7, 32(R13)(R14*4)
+	ADDQ    $0x10, R14
 	JMP     queries4columns
 
 queries4next:
-	LEAQ (R12)(DI*1), AX
+	LEAQ (R13)(DI*4), AX
 	ADDQ $0x00000100, CX
 	ADDQ $0x10, DX
 	SUBQ $0x04, SI
@@ -255,55 +255,55 @@ queries4next:
 queries3:
 	CMPQ SI, $0x03
 	JL   queries2
-	LEAQ (AX)(DI*1), BX
-	LEAQ (BX)(DI*1), SI
-	XORQ R11, R11
+	LEAQ (AX)(DI*4), BX
+	LEAQ (BX)(DI*4), SI
+	XORQ R12, R12
 
 queries3columns:
-	CMPQ         R11, DI
+	CMPQ         R12, DI
 	JGE          queries3next
 	VBROADCASTSS (DX), Y5
-	VMULPS       (AX)(R11*1), Y5, Y0
-	VMULPS       32(AX)(R11*1), Y5, Y1
+	VMULPS       (AX)(R12*4), Y5, Y0
+	VMULPS       32(AX)(R12*4), Y5, Y1
 	VBROADCASTSS 4(DX), Y5
-	VMULPS       (BX)(R11*1), Y5, Y2
-	VMULPS       32(BX)(R11*1), Y5, Y3
+	VMULPS       (BX)(R12*4), Y5, Y2
+	VMULPS       32(BX)(R12*4), Y5, Y3
 	VBROADCASTSS 8(DX), Y5
-	VMULPS       (SI)(R11*1), Y5, Y4
-	VMULPS       32(SI)(R11*1), Y5, Y5
-	LEAQ         (R10)(R11*1), R12
-	MOVQ         R8, R13
+	VMULPS       (SI)(R12*4), Y5, Y4
+	VMULPS       32(SI)(R12*4), Y5, Y5
+	LEAQ         (R11)(R12*4), R13
+	MOVQ         R8, R14
 
 queries3row:
-	CMPQ         R13, R9
+	CMPQ         R14, R9
 	JGE          queries3store
-	VMOVUPS      (R12), Y6
-	VMOVUPS      32(R12), Y7
-	VBROADCASTSS (CX)(R13*4), Y8
+	VMOVUPS      (R13), Y6
+	VMOVUPS      32(R13), Y7
+	VBROADCASTSS (CX)(R14*4), Y8
 	VFMADD231PS  Y6, Y8, Y0
 	VFMADD231PS  Y7, Y8, Y1
-	VBROADCASTSS 64(CX)(R13*4), Y8
+	VBROADCASTSS 64(CX)(R14*4), Y8
 	VFMADD231PS  Y6, Y8, Y2
 	VFMADD231PS  Y7, Y8, Y3
-	VBROADCASTSS 128(CX)(R13*4), Y8
+	VBROADCASTSS 128(CX)(R14*4), Y8
 	VFMADD231PS  Y6, Y8, Y4
 	VFMADD231PS  Y7, Y8, Y5
-	ADDQ         DI, R12
-	INCQ         R13
+	ADDQ         R10, R13
+	INCQ         R14
 	JMP          queries3row
 
 queries3store:
-	VMOVUPS Y0, (AX)(R11*1)
-	VMOVUPS Y1, 32(AX)(R11*1)
-	VMOVUPS Y2, (BX)(R11*1)
-	VMOVUPS Y3, 32(BX)(R11*1)
-	VMOVUPS Y4, (SI)(R11*1)
-	VMOVUPS Y5, 32(SI)(R11*1)
-	ADDQ    $0x40, R11
+	VMOVUPS Y0, (AX)(R12*4)
+	VMOVUPS Y1, 32(AX)(R12*4)
+	VMOVUPS Y2, (BX)(R12*4)
+	VMOVUPS Y3, 32(BX)(R12*4)
+	VMOVUPS Y4, (SI)(R12*4)
+	VMOVUPS Y5, 32(SI)(R12*4)
+	ADDQ    $0x10, R12
 	JMP     queries3columns
 
 queries3next:
-	LEAQ (SI)(DI*1), AX
+	LEAQ (SI)(DI*4), AX
 	ADDQ $0x000000c0, CX
 	ADDQ $0x0c, DX
 	JMP  queries0
@@ -311,46 +311,46 @@ queries3next:
 queries2:
 	CMPQ SI, $0x02
 	JL   queries1
-	LEAQ (AX)(DI*1), BX
+	LEAQ (AX)(DI*4), BX
 	XORQ SI, SI
 
 queries2columns:
 	CMPQ         SI, DI
 	JGE          queries2next
 	VBROADCASTSS (DX), Y3
-	VMULPS       (AX)(SI*1), Y3, Y0
-	VMULPS       32(AX)(SI*1), Y3, Y1
+	VMULPS       (AX)(SI*4), Y3, Y0
+	VMULPS       32(AX)(SI*4), Y3, Y1
 	VBROADCASTSS 4(DX), Y3
-	VMULPS       (BX)(SI*1), Y3, Y2
-	VMULPS       32(BX)(SI*1), Y3, Y3
-	LEAQ         (R10)(SI*1), R11
-	MOVQ         R8, R12
+	VMULPS       (BX)(SI*4), Y3, Y2
+	VMULPS       32(BX)(SI*4), Y3, Y3
+	LEAQ         (R11)(SI*4), R12
+	MOVQ         R8, R13
 
 queries2row:
-	CMPQ         R12, R9
+	CMPQ         R13, R9
 	JGE          queries2store
-	VMOVUPS      (R11), Y4
-	VMOVUPS      32(R11), Y5
-	VBROADCASTSS (CX)(R12*4), Y6
+	VMOVUPS      (R12), Y4
+	VMOVUPS      32(R12), Y5
+	VBROADCASTSS (CX)(R13*4), Y6
 	VFMADD231PS  Y4, Y6, Y0
 	VFMADD231PS  Y5, Y6, Y1
-	VBROADCASTSS 64(CX)(R12*4), Y6
+	VBROADCASTSS 64(CX)(R13*4), Y6
 	VFMADD231PS  Y4, Y6, Y2
 	VFMADD231PS  Y5, Y6, Y3
-	ADDQ         DI, R11
-	INCQ         R12
+	ADDQ         R10, R12
+	INCQ         R13
 	JMP          queries2row
 
 queries2store:
-	VMOVUPS Y0, (AX)(SI*1)
-	VMOVUPS Y1, 32(AX)(SI*1)
-	VMOVUPS Y2, (BX)(SI*1)
-	VMOVUPS Y3, 32(BX)(SI*1)
-	ADDQ    $0x40, SI
+	VMOVUPS Y0, (AX)(SI*4)
+	VMOVUPS Y1, 32(AX)(SI*4)
+	VMOVUPS Y2, (BX)(SI*4)
+	VMOVUPS Y3, 32(BX)(SI*4)
+	ADDQ    $0x10, SI
 	JMP     queries2columns
 
 queries2next:
-	LEAQ (BX)(DI*1), AX
+	LEAQ (BX)(DI*4), AX
 	ADDQ $0x00000080, CX
 	ADDQ $0x08, DX
 	JMP  queries0
@@ -364,31 +364,423 @@ queries1columns:
 	CMPQ         BX, DI
 	JGE          queries1next
 	VBROADCASTSS (DX), Y1
-	VMULPS       (AX)(BX*1), Y1, Y0
-	VMULPS       32(AX)(BX*1), Y1, Y1
-	LEAQ         (R10)(BX*1), SI
-	MOVQ         R8, R11
+	VMULPS       (AX)(BX*4), Y1, Y0
+	VMULPS       32(AX)(BX*4), Y1, Y1
+	LEAQ         (R11)(BX*4), SI
+	MOVQ         R8, R12
 
 queries1row:
-	CMPQ         R11, R9
+	CMPQ         R12, R9
 	JGE          queries1store
 	VMOVUPS      (SI), Y2
 	VMOVUPS      32(SI), Y3
-	VBROADCASTSS (CX)(R11*4), Y4
+	VBROADCASTSS (CX)(R12*4), Y4
 	VFMADD231PS  Y2, Y4, Y0
 	VFMADD231PS  Y3, Y4, Y1
-	ADDQ         DI, SI
-	INCQ         R11
+	ADDQ         R10, SI
+	INCQ         R12
 	JMP          queries1row
 
 queries1store:
-	VMOVUPS Y0, (AX)(BX*1)
-	VMOVUPS Y1, 32(AX)(BX*1)
-	ADDQ    $0x40, BX
+	VMOVUPS Y0, (AX)(BX*4)
+	VMOVUPS Y1, 32(AX)(BX*4)
+	ADDQ    $0x10, BX
 	JMP     queries1columns
 
 queries1next:
-	LEAQ (AX)(DI*1), AX
+	LEAQ (AX)(DI*4), AX
+	ADDQ $0x00000040, CX
+	ADDQ $0x04, DX
+
+queries0:
+	VZEROUPPER
+	RET
+
+// func scoresHalfAVX2(scores *float32, x *float32, tile *uint16, n int, d int)
+// Requires: AVX, F16C, FMA3
+TEXT ·scoresHalfAVX2(SB), NOSPLIT, $0-40
+	MOVQ scores+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ tile+16(FP), DX
+	MOVQ n+24(FP), BX
+	MOVQ d+32(FP), SI
+
+queries4:
+	CMPQ   BX, $0x04
+	JL     queries3
+	LEAQ   (CX)(SI*4), DI
+	LEAQ   (DI)(SI*4), R8
+	LEAQ   (R8)(SI*4), R9
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   DX, R10
+	XORQ   R11, R11
+
+queries4element:
+	CMPQ         R11, SI
+	JGE          queries4store
+	VCVTPH2PS    (R10), Y8
+	VCVTPH2PS    16(R10), Y9
+	VBROADCASTSS (CX)(R11*4), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	VBROADCASTSS (DI)(R11*4), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS (R8)(R11*4), Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	VBROADCASTSS (R9)(R11*4), Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	ADDQ         $0x20, R10
+	INCQ         R11
+	JMP          queries4element
+
+queries4store:
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, 32(AX)
+	VMOVUPS Y2, 64(AX)
+	VMOVUPS Y3, 96(AX)
+	VMOVUPS Y4, 128(AX)
+	VMOVUPS Y5, 160(AX)
+	VMOVUPS Y6, 192(AX)
+	VMOVUPS Y7, 224(AX)
+	ADDQ    $0x00000100, AX
+	LEAQ    (R9)(SI*4), CX
+	SUBQ    $0x04, BX
+	JMP     queries4
+
+queries3:
+	CMPQ   BX, $0x03
+	JL     queries2
+	LEAQ   (CX)(SI*4), BX
+	LEAQ   (BX)(SI*4), DI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	XORQ   R8, R8
+
+queries3element:
+	CMPQ         R8, SI
+	JGE          queries3store
+	VCVTPH2PS    (DX), Y6
+	VCVTPH2PS    16(DX), Y7
+	VBROADCASTSS (CX)(R8*4), Y8
+	VFMADD231PS  Y6, Y8, Y0
+	VFMADD231PS  Y7, Y8, Y1
+	VBROADCASTSS (BX)(R8*4), Y8
+	VFMADD231PS  Y6, Y8, Y2
+	VFMADD231PS  Y7, Y8, Y3
+	VBROADCASTSS (DI)(R8*4), Y8
+	VFMADD231PS  Y6, Y8, Y4
+	VFMADD231PS  Y7, Y8, Y5
+	ADDQ         $0x20, DX
+	INCQ         R8
+	JMP          queries3element
+
+queries3store:
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, 32(AX)
+	VMOVUPS Y2, 64(AX)
+	VMOVUPS Y3, 96(AX)
+	VMOVUPS Y4, 128(AX)
+	VMOVUPS Y5, 160(AX)
+	ADDQ    $0x000000c0, AX
+	LEAQ    (DI)(SI*4), CX
+	JMP     queries0
+
+queries2:
+	CMPQ   BX, $0x02
+	JL     queries1
+	LEAQ   (CX)(SI*4), BX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	XORQ   DI, DI
+
+queries2element:
+	CMPQ         DI, SI
+	JGE          queries2store
+	VCVTPH2PS    (DX), Y4
+	VCVTPH2PS    16(DX), Y5
+	VBROADCASTSS (CX)(DI*4), Y6
+	VFMADD231PS  Y4, Y6, Y0
+	VFMADD231PS  Y5, Y6, Y1
+	VBROADCASTSS (BX)(DI*4), Y6
+	VFMADD231PS  Y4, Y6, Y2
+	VFMADD231PS  Y5, Y6, Y3
+	ADDQ         $0x20, DX
+	INCQ         DI
+	JMP          queries2element
+
+queries2store:
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, 32(AX)
+	VMOVUPS Y2, 64(AX)
+	VMOVUPS Y3, 96(AX)
+	ADDQ    $0x00000080, AX
+	LEAQ    (BX)(SI*4), CX
+	JMP     queries0
+
+queries1:
+	CMPQ   BX, $0x01
+	JL     queries0
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	XORQ   BX, BX
+
+queries1element:
+	CMPQ         BX, SI
+	JGE          queries1store
+	VCVTPH2PS    (DX), Y2
+	VCVTPH2PS    16(DX), Y3
+	VBROADCASTSS (CX)(BX*4), Y4
+	VFMADD231PS  Y2, Y4, Y0
+	VFMADD231PS  Y3, Y4, Y1
+	ADDQ         $0x20, DX
+	INCQ         BX
+	JMP          queries1element
+
+queries1store:
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, 32(AX)
+	ADDQ    $0x00000040, AX
+	LEAQ    (CX)(SI*4), CX
+
+queries0:
+	VZEROUPPER
+	RET
+
+// func accumulateHalfAVX2(acc *float32, weights *float32, shrink *float32, tile *uint16, n int, stride int, from int, to int)
+// Requires: AVX, F16C, FMA3
+TEXT ·accumulateHalfAVX2(SB), NOSPLIT, $8-64
+	MOVQ   acc+0(FP), AX
+	MOVQ   weights+8(FP), CX
+	MOVQ   shrink+16(FP), DX
+	MOVQ   tile+24(FP), BX
+	MOVQ   n+32(FP), SI
+	MOVQ   stride+40(FP), DI
+	MOVQ   from+48(FP), R8
+	MOVQ   to+56(FP), R9
+	IMUL3Q $0x02, DI, R10
+	MOVQ   R8, R11
+	IMULQ  R10, R11
+	ADDQ   BX, R11
+
+queries4:
+	CMPQ SI, $0x04
+	JL   queries3
+	LEAQ (AX)(DI*4), BX
+	LEAQ (BX)(DI*4), R12
+	LEAQ (R12)(DI*4), R13
+	XORQ R14, R14
+
+queries4columns:
+	CMPQ         R14, DI
+	JGE          queries4next
+	VBROADCASTSS (DX), Y7
+	VMULPS       (AX)(R14*4), Y7, Y0
+	VMULPS       32(AX)(R14*4), Y7, Y1
+	VBROADCASTSS 4(DX), Y7
+	VMULPS       (BX)(R14*4), Y7, Y2
+	VMULPS       32(BX)(R14*4), Y7, Y3
+	VBROADCASTSS 8(DX), Y7
+	VMULPS       (R12)(R14*4), Y7, Y4
+	VMULPS       32(R12)(R14*4), Y7, Y5
+	VBROADCASTSS 12(DX), Y7
+	VMULPS       (R13)(R14*4), Y7, Y6
+	VMULPS       32(R13)(R14*4), Y7, Y7
+	LEAQ         (R11)(R14*2), R15
+	MOVQ         R8, BP
+
+queries4row:
+	CMPQ         BP, R9
+	JGE          queries4store
+	VCVTPH2PS    (R15), Y8
+	VCVTPH2PS    16(R15), Y9
+	VBROADCASTSS (CX)(BP*4), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	VBROADCASTSS 64(CX)(BP*4), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS 128(CX)(BP*4), Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	VBROADCASTSS 192(CX)(BP*4), Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	ADDQ         R10, R15
+	INCQ         BP
+	JMP          queries4row
+
+queries4store:
+	VMOVUPS Y0, (AX)(R14*4)
+	VMOVUPS Y1, 32(AX)(R14*4)
+	VMOVUPS Y2, (BX)(R14*4)
+	VMOVUPS Y3, 32(BX)(R14*4)
+	VMOVUPS Y4, (R12)(R14*4)
+	VMOVUPS Y5, 32(R12)(R14*4)
+	VMOVUPS Y6, (R13)(R14*4)
+	VMOVUPS Y7, 32(R13)(R14*4)
+	ADDQ    $0x10, R14
+	JMP     queries4columns
+
+queries4next:
+	LEAQ (R13)(DI*4), AX
+	ADDQ $0x00000100, CX
+	ADDQ $0x10, DX
+	SUBQ $0x04, SI
+	JMP  queries4
+
+queries3:
+	CMPQ SI, $0x03
+	JL   queries2
+	LEAQ (AX)(DI*4), BX
+	LEAQ (BX)(DI*4), SI
+	XORQ R12, R12
+
+queries3columns:
+	CMPQ         R12, DI
+	JGE          queries3next
+	VBROADCASTSS (DX), Y5
+	VMULPS       (AX)(R12*4), Y5, Y0
+	VMULPS       32(AX)(R12*4), Y5, Y1
+	VBROADCASTSS 4(DX), Y5
+	VMULPS       (BX)(R12*4), Y5, Y2
+	VMULPS       32(BX)(R12*4), Y5, Y3
+	VBROADCASTSS 8(DX), Y5
+	VMULPS       (SI)(R12*4), Y5, Y4
+	VMULPS       32(SI)(R12*4), Y5, Y5
+	LEAQ         (R11)(R12*2), R13
+	MOVQ         R8, R14
+
+queries3row:
+	CMPQ         R14, R9
+	JGE          queries3store
+	VCVTPH2PS    (R13), Y6
+	VCVTPH2PS    16(R13), Y7
+	VBROADCASTSS (CX)(R14*4), Y8
+	VFMADD231PS  Y6, Y8, Y0
+	VFMADD231PS  Y7, Y8, Y1
+	VBROADCASTSS 64(CX)(R14*4), Y8
+	VFMADD231PS  Y6, Y8, Y2
+	VFMADD231PS  Y7, Y8, Y3
+	VBROADCASTSS 128(CX)(R14*4), Y8
+	VFMADD231PS  Y6, Y8, Y4
+	VFMADD231PS  Y7, Y8, Y5
+	ADDQ         R10, R13
+	INCQ         R14
+	JMP          queries3row
+
+queries3store:
+	VMOVUPS Y0, (AX)(R12*4)
+	VMOVUPS Y1, 32(AX)(R12*4)
+	VMOVUPS Y2, (BX)(R12*4)
+	VMOVUPS Y3, 32(BX)(R12*4)
+	VMOVUPS Y4, (SI)(R12*4)
+	VMOVUPS Y5, 32(SI)(R12*4)
+	ADDQ    $0x10, R12
+	JMP     queries3columns
+
+queries3next:
+	LEAQ (SI)(DI*4), AX
+	ADDQ $0x000000c0, CX
+	ADDQ $0x0c, DX
+	JMP  queries0
+
+queries2:
+	CMPQ SI, $0x02
+	JL   queries1
+	LEAQ (AX)(DI*4), BX
+	XORQ SI, SI
+
+queries2columns:
+	CMPQ         SI, DI
+	JGE          queries2next
+	VBROADCASTSS (DX), Y3
+	VMULPS       (AX)(SI*4), Y3, Y0
+	VMULPS       32(AX)(SI*4), Y3, Y1
+	VBROADCASTSS 4(DX), Y3
+	VMULPS       (BX)(SI*4), Y3, Y2
+	VMULPS       32(BX)(SI*4), Y3, Y3
+	LEAQ         (R11)(SI*2), R12
+	MOVQ         R8, R13
+
+queries2row:
+	CMPQ         R13, R9
+	JGE          queries2store
+	VCVTPH2PS    (R12), Y4
+	VCVTPH2PS    16(R12), Y5
+	VBROADCASTSS (CX)(R13*4), Y6
+	VFMADD231PS  Y4, Y6, Y0
+	VFMADD231PS  Y5, Y6, Y1
+	VBROADCASTSS 64(CX)(R13*4), Y6
+	VFMADD231PS  Y4, Y6, Y2
+	VFMADD231PS  Y5, Y6, Y3
+	ADDQ         R10, R12
+	INCQ         R13
+	JMP          queries2row
+
+queries2store:
+	VMOVUPS Y0, (AX)(SI*4)
+	VMOVUPS Y1, 32(AX)(SI*4)
+	VMOVUPS Y2, (BX)(SI*4)
+	VMOVUPS Y3, 32(BX)(SI*4)
+	ADDQ    $0x10, SI
+	JMP     queries2columns
+
+queries2next:
+	LEAQ (BX)(DI*4), AX
+	ADDQ $0x00000080, CX
+	ADDQ $0x08, DX
+	JMP  queries0
+
+queries1:
+	CMPQ SI, $0x01
+	JL   queries0
+	XORQ BX, BX
+
+queries1columns:
+	CMPQ         BX, DI
+	JGE          queries1next
+	VBROADCASTSS (DX), Y1
+	VMULPS       (AX)(BX*4), Y1, Y0
+	VMULPS       32(AX)(BX*4), Y1, Y1
+	LEAQ         (R11)(BX*2), SI
+	MOVQ         R8, R12
+
+queries1row:
+	CMPQ         R12, R9
+	JGE          queries1store
+	VCVTPH2PS    (SI), Y2
+	VCVTPH2PS    16(SI), Y3
+	VBROADCASTSS (CX)(R12*4), Y4
+	VFMADD231PS  Y2, Y4, Y0
+	VFMADD231PS  Y3, Y4, Y1
+	ADDQ         R10, SI
+	INCQ         R12
+	JMP          queries1row
+
+queries1store:
+	VMOVUPS Y0, (AX)(BX*4)
+	VMOVUPS Y1, 32(AX)(BX*4)
+	ADDQ    $0x10, BX
+	JMP     queries1columns
+
+queries1next:
+	LEAQ (AX)(DI*4), AX
 	ADDQ $0x00000040, CX
 	ADDQ $0x04, DX
 
@@ -802,6 +1194,23 @@ DATA all3f800000<>+20(SB)/4, $0x3f800000
 DATA all3f800000<>+24(SB)/4, $0x3f800000
 DATA all3f800000<>+28(SB)/4, $0x3f800000
 GLOBL all3f800000<>(SB), RODATA|NOPTR, $32
+
+// func fetchAVX2(p *byte, n int)
+// Requires: MMX+
+TEXT ·fetchAVX2(SB), NOSPLIT, $0-16
+	MOVQ p+0(FP), AX
+	MOVQ n+8(FP), CX
+
+next:
+	CMPQ       CX, $0x00
+	JLE        done
+	PREFETCHT0 (AX)
+	ADDQ       $0x40, AX
+	SUBQ       $0x40, CX
+	JMP        next
+
+done:
+	RET
 
 // func siluGateAVX2(dst *float32, x *float32, up *float32, n int)
 // Requires: AVX, AVX2, FMA3

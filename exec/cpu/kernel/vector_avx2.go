@@ -30,6 +30,13 @@ var assemblyVectors = []*vectors{{
 	accumulate: func(acc, weights, shrink, tile []float32, n, x, y int) {
 		accumulateAVX2(&acc[0], &weights[0], &shrink[0], &tile[0], n, len(acc)/n, x, y)
 	},
+	scoresHalf: func(scores, x []float32, tile []uint16, n int) {
+		scoresHalfAVX2(&scores[0], &x[0], &tile[0], n, len(x)/n)
+	},
+	accumulateHalf: func(acc, weights, shrink []float32, tile []uint16, n, x, y int) {
+		accumulateHalfAVX2(&acc[0], &weights[0], &shrink[0], &tile[0], n, len(acc)/n, x, y)
+	},
+	fetch: func(data []byte) { fetchAVX2(unsafe.SliceData(data), len(data)) },
 	widen: widenOnAVX2,
 	q8Keys: func(tile []float32, part []byte, groups int) {
 		q8KeysAVX2(&tile[0], &part[0], groups)

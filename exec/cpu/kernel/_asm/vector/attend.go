@@ -45,11 +45,24 @@ func pairs(queries int) (acc [][2]reg.VecVirtual) {
 	return acc
 }
 
+// An element is what a tile holds.
+type element struct {
+	name  string // in names of kernels
+	typ   string
+	bytes int
+	load  func(...Op) // of 8 as float32
+}
+
+var (
+	float = element{"", "float32", 4, VMOVUPS}
+	half  = element{"Half", "uint16", 2, VCVTPH2PS}
+)
+
 // scores has a column of sums for each position, so that none is ever added across a vector, and
 // each is added up from the first element of a head to the last.
-func scores() {
-	function("scoresAVX2", "func(scores, x, tile *float32, n, d int)")
-	Doc("scoresAVX2 sets scores [n][16] to the products of x [n][d] and the columns of tile [d][16].")
+func scores(e element) {
+	function("scores"+e.name+"AVX2", "func(scores, x *float32, tile *"+e.typ+", n, d int)")
+	Doc("scores"+e.name+"AVX2 sets scores [n][16] to the products of x [n][d] and the columns of tile [d][16].")
 	out, x, tile := Load(Param("scores"), GP64()), Load(Param("x"), GP64()), Load(Param("tile"), GP64())
 	n, d := Load(Param("n"), GP64()).(reg.GPVirtual), Load(Param("d"), GP64())
 	byQueries(n, func(name string, queries int) {
@@ -71,14 +84,14 @@ func scores() {
 		CMPQ(k, d)
 		JGE(LabelRef(name + "store"))
 		lo, hi, v := YMM(), YMM(), YMM()
-		VMOVUPS(Mem{Base: column}, lo)
-		VMOVUPS(Mem{Base: column, Disp: vector}, hi)
+		e.load(Mem{Base: column}, lo)
+		e.load(Mem{Base: column, Disp: 8 * e.bytes}, hi)
 		for i, a := range acc {
 			VBROADCASTSS(rows[i].Idx(k, 4), v)
 			VFMADD231PS(lo, v, a[0])
 			VFMADD231PS(hi, v, a[1])
 		}
-		ADDQ(Imm(2*vector), column)
+		ADDQ(Imm(uint64(page*e.bytes)), column)
 		INCQ(k)
 		JMP(LabelRef(name + "element"))
 		Label(name + "store")
@@ -92,28 +105,28 @@ func scores() {
 }
 
 // accumulate keeps 16 columns of the sums of some queries in registers while it walks the rows.
-func accumulate() {
-	function("accumulateAVX2", "func(acc, weights, shrink, tile *float32, n, stride, from, to int)")
-	Doc("accumulateAVX2 multiplies each row of acc [n][stride] by its shrink and adds rows [from, to) of",
+func accumulate(e element) {
+	function("accumulate"+e.name+"AVX2", "func(acc, weights, shrink *float32, tile *"+e.typ+", n, stride, from, to int)")
+	Doc("accumulate"+e.name+"AVX2 multiplies each row of acc [n][stride] by its shrink and adds rows [from, to) of",
 		"tile [16][stride] times weights [n][16]. stride is a multiple of 16.")
 	acc, weights := Load(Param("acc"), GP64()), Load(Param("weights"), GP64())
 	shrink, tile := Load(Param("shrink"), GP64()), Load(Param("tile"), GP64())
 	n, stride := Load(Param("n"), GP64()).(reg.GPVirtual), Load(Param("stride"), GP64())
 	from, to := Load(Param("from"), GP64()), Load(Param("to"), GP64())
-	SHLQ(Imm(2), stride) // to bytes
-	first := GP64()      // row from of the tile
+	rowBytes, first := GP64(), GP64() // of the tile, and where row from is
+	IMUL3Q(Imm(uint64(e.bytes)), stride, rowBytes)
 	MOVQ(from, first)
-	IMULQ(stride, first)
+	IMULQ(rowBytes, first)
 	ADDQ(tile, first)
 	byQueries(n, func(name string, queries int) {
 		sums := pairs(queries)
 		rows := []Mem{{Base: acc}}
 		for i := 1; i < queries; i++ {
 			p := GP64()
-			LEAQ(Mem{Base: rows[i-1].Base, Index: stride, Scale: 1}, p)
+			LEAQ(Mem{Base: rows[i-1].Base, Index: stride, Scale: 4}, p)
 			rows = append(rows, Mem{Base: p})
 		}
-		at := GP64() // the columns, in bytes from a row's start
+		at := GP64() // the first of 16 columns
 		XORQ(at, at)
 		Label(name + "columns")
 		CMPQ(at, stride)
@@ -121,35 +134,35 @@ func accumulate() {
 		s := YMM()
 		for i, a := range sums {
 			VBROADCASTSS(Mem{Base: shrink, Disp: 4 * i}, s)
-			VMULPS(rows[i].Idx(at, 1), s, a[0])
-			VMULPS(rows[i].Idx(at, 1).Offset(vector), s, a[1])
+			VMULPS(rows[i].Idx(at, 4), s, a[0])
+			VMULPS(rows[i].Idx(at, 4).Offset(vector), s, a[1])
 		}
 		row, j := GP64(), GP64()
-		LEAQ(Mem{Base: first, Index: at, Scale: 1}, row)
+		LEAQ(Mem{Base: first, Index: at, Scale: uint8(e.bytes)}, row)
 		MOVQ(from, j)
 		Label(name + "row")
 		CMPQ(j, to)
 		JGE(LabelRef(name + "store"))
 		lo, hi, w := YMM(), YMM(), YMM()
-		VMOVUPS(Mem{Base: row}, lo)
-		VMOVUPS(Mem{Base: row, Disp: vector}, hi)
+		e.load(Mem{Base: row}, lo)
+		e.load(Mem{Base: row, Disp: 8 * e.bytes}, hi)
 		for i, a := range sums {
 			VBROADCASTSS(Mem{Base: weights, Index: j, Scale: 4, Disp: i * page * 4}, w)
 			VFMADD231PS(lo, w, a[0])
 			VFMADD231PS(hi, w, a[1])
 		}
-		ADDQ(stride, row)
+		ADDQ(rowBytes, row)
 		INCQ(j)
 		JMP(LabelRef(name + "row"))
 		Label(name + "store")
 		for i, a := range sums {
-			VMOVUPS(a[0], rows[i].Idx(at, 1))
-			VMOVUPS(a[1], rows[i].Idx(at, 1).Offset(vector))
+			VMOVUPS(a[0], rows[i].Idx(at, 4))
+			VMOVUPS(a[1], rows[i].Idx(at, 4).Offset(vector))
 		}
-		ADDQ(Imm(2*vector), at)
+		ADDQ(Imm(16), at)
 		JMP(LabelRef(name + "columns"))
 		Label(name + "next")
-		LEAQ(Mem{Base: rows[queries-1].Base, Index: stride, Scale: 1}, acc)
+		LEAQ(Mem{Base: rows[queries-1].Base, Index: stride, Scale: 4}, acc)
 		ADDQ(U32(queries*page*4), weights)
 		ADDQ(Imm(uint64(queries*4)), shrink)
 	})
@@ -188,13 +201,13 @@ func weigh() {
 // weighSome is weigh for 4 queries or one.
 func weighSome(queries int, scores, top, sum, shrink, seen reg.Register, scale vec) {
 	w := pairs(queries)
-	half := func(i int) int { return i * vector }
+	part := func(i int) int { return i * vector }
 	for i := range 2 {
 		see, nothing := YMM(), YMM()
-		VMOVUPS(Mem{Base: seen, Disp: half(i)}, see)
+		VMOVUPS(Mem{Base: seen, Disp: part(i)}, see)
 		VMOVUPS(constant(float32(math.Inf(-1))), nothing)
 		for q := range w {
-			VMULPS(Mem{Base: scores, Disp: q*2*vector + half(i)}, scale, w[q][i])
+			VMULPS(Mem{Base: scores, Disp: q*2*vector + part(i)}, scale, w[q][i])
 			VBLENDVPS(see, w[q][i], nothing, w[q][i])
 		}
 	}
@@ -217,7 +230,7 @@ func weighSome(queries int, scores, top, sum, shrink, seen reg.Register, scale v
 		for i := range 2 {
 			VSUBPS(all, w[q][i], w[q][i])
 			exp2(w[q][i], YMM(), YMM(), YMM())
-			VMOVUPS(w[q][i], Mem{Base: scores, Disp: q*2*vector + half(i)})
+			VMOVUPS(w[q][i], Mem{Base: scores, Disp: q*2*vector + part(i)})
 		}
 	}
 	exp2(factor, XMM(), XMM(), XMM())
@@ -260,4 +273,20 @@ func across(w [][2]vec, op func(...Op)) vec {
 	VEXTRACTF128(Imm(1), out, upper)
 	op(upper, out.AsX(), out.AsX())
 	return out.AsX().(vec)
+}
+
+// fetch asks for memory that the next page is read from while this one is computed.
+func fetch() {
+	function("fetchAVX2", "func(p *byte, n int)")
+	Doc("fetchAVX2 asks for the lines that hold n bytes at p.")
+	p, n := Load(Param("p"), GP64()), Load(Param("n"), GP64())
+	Label("next")
+	CMPQ(n, Imm(0))
+	JLE(LabelRef("done"))
+	PREFETCHT0(Mem{Base: p})
+	ADDQ(Imm(64), p)
+	SUBQ(Imm(64), n)
+	JMP(LabelRef("next"))
+	Label("done")
+	RET()
 }

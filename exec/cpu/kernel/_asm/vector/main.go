@@ -11,9 +11,12 @@ import (
 
 func main() {
 	ConstraintExpr("!purego")
-	scores()
-	accumulate()
+	for _, e := range []element{float, half} {
+		scores(e)
+		accumulate(e)
+	}
 	weigh()
+	fetch()
 	gate("siluGateAVX2", "x·σ(x)", siluArgument)
 	gate("geluTanhGateAVX2", "the tanh approximation of x·Φ(x)", geluTanhArgument)
 	sumSquares()
