@@ -83,7 +83,7 @@ var kernels = []Signature{
 		},
 		Params:  []ParamSpec{count("k"), counts("n")},
 		Splits:  []string{"rows", "one"},
-		Scratch: "44*k + 18432",
+		Scratch: "40*k + 19200",
 	},
 	// y[m] = act(gate · x[m]) ⊙ (up · x[m]); w0 is gate, w1 is up
 	{
@@ -96,7 +96,7 @@ var kernels = []Signature{
 		},
 		Params:  []ParamSpec{count("k"), count("n"), word("act", activations...)},
 		Splits:  []string{"rows", "one"},
-		Scratch: "44*k + 18432",
+		Scratch: "40*k + 19200",
 	},
 	// Norms (optional) and RoPE on q and k, KV write, scores, softmax, values, for each token
 	// over the cached positions of its sequence and the tokens before it in this step. Workers share

@@ -2,12 +2,22 @@ package kernel
 
 import "pesti/gguf/quant"
 
+// A dequantiser sets dst to row i of the rows w.
+type dequantiser func(dst []float32, w []byte, i int, l *lanes)
+
+// fileRow dequantises rows as they lie in the file.
+func fileRow(info *quant.Info) dequantiser {
+	return func(dst []float32, w []byte, i int, _ *lanes) {
+		rowBytes := len(dst) / info.BlockLen * info.BlockBytes
+		info.Dequantize(dst, w[i*rowBytes:(i+1)*rowBytes])
+	}
+}
+
 // exactTile returns the tile kernel that dequantises four weight rows at a time and multiplies
 // in float32.
-func exactTile(info *quant.Info) func(y []float32, w []byte, n int, x *activation) {
+func exactTile(dequantise dequantiser) func(y []float32, w []byte, n int, x *activation) {
 	return func(y []float32, w []byte, n int, x *activation) {
 		k := x.k
-		rowBytes := k / info.BlockLen * info.BlockBytes
 		for i := 0; i < n; i += 4 {
 			rows := min(4, n-i)
 			var row [4][]float32
@@ -16,7 +26,7 @@ func exactTile(info *quant.Info) func(y []float32, w []byte, n int, x *activatio
 				at := min(j, rows-1)
 				row[j] = x.w[at*k : (at+1)*k]
 				if j == at {
-					info.Dequantize(row[j], w[(i+j)*rowBytes:(i+j+1)*rowBytes])
+					dequantise(row[j], w, i+j, x.lanes)
 				}
 			}
 			for m := range x.m {

@@ -198,7 +198,7 @@ func newGroup(t testing.TB, rng *rand.Rand, mm Matmul, m, k int, ns []int) *call
 		params = append(params, plan.Param{Name: fmt.Sprint("n", i), Value: int64(n)})
 	}
 	c := newCall("matmul_group", "T", "rows", 16, params...)
-	c.scratch = 44*k + 18432
+	c.scratch = 40*k + 19200
 	c.putActivations(rng, mm.Act, m, k)
 	for i, n := range ns {
 		c.putWeight(rng, fmt.Sprint("w", i), mm.Name, mm.Type, n*k)

@@ -6,25 +6,34 @@ import "pesti/gguf/quant"
 // the others.
 const span = 256
 
+// A rowLoader unpacks up to a span of elements of k, from element at on, of row i and the next of
+// the n rows w. The last of an odd number of rows may be loaded twice.
+type rowLoader func(l *lanes, w []byte, k, i, n, at int)
+
+// fileRows loads rows as they lie in the file.
+func (t *laneType) fileRows() rowLoader {
+	info, _ := quant.Lookup(t.typ)
+	return func(l *lanes, w []byte, k, i, n, at int) {
+		rowBytes := k / info.BlockLen * info.BlockBytes
+		from := at / info.BlockLen * info.BlockBytes
+		to := min(from+span/info.BlockLen*info.BlockBytes, rowBytes)
+		r0, r1 := w[i*rowBytes:][:rowBytes], w[min(i+1, n-1)*rowBytes:][:rowBytes]
+		t.unpack(l, r0[from:to], r1[from:to])
+	}
+}
+
 // laneTile returns the tile kernel that multiplies unpacked integers. Sums within a block are
 // exact; blocks are added in order in float32.
-func laneTile(t *laneType) func(y []float32, w []byte, n int, x *activation) {
-	info, _ := quant.Lookup(t.typ)
+func laneTile(t *laneType, load rowLoader) func(y []float32, w []byte, n int, x *activation) {
 	return func(y []float32, w []byte, n int, x *activation) {
 		l, blocks := x.lanes, x.k/32
-		rowBytes := x.k / info.BlockLen * info.BlockBytes
-		spanBytes := span / info.BlockLen * info.BlockBytes
 		for i := 0; i < n; i += 2 {
 			// An odd last row is computed twice, so that one code path computes all rows.
-			r0 := w[i*rowBytes : (i+1)*rowBytes]
-			r1 := w[min(i+1, n-1)*rowBytes:][:rowBytes]
 			var acc [2][tileTokens]float32
-			for at := 0; at < blocks; at += span / 32 {
-				to := min(spanBytes, len(r0))
-				t.unpack(l, r0[:to], r1[:to])
-				r0, r1 = r0[to:], r1[to:]
+			for at := 0; at < x.k; at += span {
+				load(l, w, x.k, i, n, at)
 				for m := range x.m {
-					q := x.q[m*blocks+at:][:min(span/32, blocks-at)]
+					q := x.q[m*blocks+at/32:][:min(span, x.k-at)/32]
 					acc[0][m], acc[1][m] = t.add(acc[0][m], acc[1][m], l, q)
 				}
 			}

@@ -42,6 +42,16 @@ var laneTypes = []laneType{
 	{quant.Q6_K, 32, false, narrow16, unpackQ6_K},
 }
 
+// laneTypeOf returns the row of a type, or nil.
+func laneTypeOf(t quant.Type) *laneType {
+	for i := range laneTypes {
+		if laneTypes[i].typ == t {
+			return &laneTypes[i]
+		}
+	}
+	return nil
+}
+
 func le16(b []byte) uint16 { return binary.LittleEndian.Uint16(b) }
 
 // pair4 is four bytes of each row: byte j of r0 at bit 8j, of r1 at bit 32+8j.
@@ -123,19 +133,26 @@ func unpackQ8_0(l *lanes, r0, r1 []byte) {
 	}
 }
 
-// kScales unpacks the eight 6-bit scales and minima of a Q4_K or Q5_K block, whose first 16 bytes
-// are f16 d, f16 dmin, and 12 bytes: the low 6 bits of bytes 0–3 and 4–7 are scales and minima of
-// blocks 0–3; those of blocks 4–7 have their low 4 bits in the nibbles of bytes 8–11 and their
-// high 2 bits on top of bytes 0–3 and 4–7.
+// kScales unpacks the eight scales and minima of a Q4_K or Q5_K block, whose first 16 bytes are f16
+// d, f16 dmin, and those of sixBits.
 func kScales(d, m *[16]float32, r []byte) {
 	scale, min := f16(le16(r)), -f16(le16(r[2:]))
-	s := (*[12]byte)(r[4:])
-	for j := range 4 {
-		d[j] = scale * float32(s[j]&63)
-		m[j] = min * float32(s[j+4]&63)
-		d[j+4] = scale * float32(s[j+8]&15|s[j]>>6<<4)
-		m[j+4] = min * float32(s[j+8]>>4|s[j+4]>>6<<4)
+	s, low := sixBits((*[12]byte)(r[4:]))
+	for j := range 8 {
+		d[j], m[j] = scale*float32(s[j]), min*float32(low[j])
 	}
+}
+
+// sixBits unpacks eight scales and minima of 6 bits: the low 6 bits of bytes 0–3 and 4–7 are scales
+// and minima of blocks 0–3; those of blocks 4–7 have their low 4 bits in the nibbles of bytes 8–11
+// and their high 2 bits on top of bytes 0–3 and 4–7.
+func sixBits(b *[12]byte) (scale, low [8]uint8) {
+	for j := range 4 {
+		scale[j], low[j] = b[j]&63, b[j+4]&63
+		scale[j+4] = b[j+8]&15 | b[j]>>6<<4
+		low[j+4] = b[j+8]>>4 | b[j+4]>>6<<4
+	}
+	return scale, low
 }
 
 func unpackQ4_K(l *lanes, r0, r1 []byte) {

@@ -33,25 +33,25 @@ var matmuls = slices.Concat(portableMatmuls(), assemblyMatmuls)
 
 func portableMatmuls() []Matmul {
 	var all []Matmul
-	add := func(t quant.Type, act string, f func([]float32, []byte, int, *activation)) {
-		all = append(all, both("portable", t, "", act, f)...)
-		for i := range layouts {
-			if l := &layouts[i]; l.Type == t {
-				all = append(all, both("portable", t, l.Name, act, l.tile(f))...)
-			}
-		}
-	}
 	for t := quant.Type(0); ; t++ {
 		info, ok := quant.Lookup(t)
 		if !ok {
 			break
 		}
 		if info.Dequantize != nil {
-			add(t, "f32", exactTile(info))
+			all = append(all, both("portable", t, "", "f32", exactTile(fileRow(info)))...)
 		}
 	}
 	for i := range laneTypes {
-		add(laneTypes[i].typ, "q8x2", laneTile(&laneTypes[i]))
+		t := &laneTypes[i]
+		all = append(all, both("portable", t.typ, "", "q8x2", laneTile(t, t.fileRows()))...)
+	}
+	for i := range layouts {
+		l := &layouts[i]
+		all = append(all, both("portable", l.Type, l.Name, "f32", exactTile(l.row))...)
+		if t := laneTypeOf(l.Type); t != nil {
+			all = append(all, both("portable", l.Type, l.Name, "q8x2", laneTile(t, l.rows))...)
+		}
 	}
 	return all
 }
@@ -91,26 +91,23 @@ type activation struct {
 	planes q8x2     // q8x2: all rows of the operand
 	blocks qblocker // q8x2: which prepares one of them
 	q      []qblock // q8x2: the rows of this block
-	lanes  *lanes   // q8x2: two unpacked weight rows
 
-	file []byte // two weight rows of a layout as in the file
+	lanes *lanes // two unpacked weight rows
 }
 
 // panelPart is how many elements of k are turned into float32 at a time.
 const panelPart = 256
 
-// activation binds the operand x. Rows in f32 take 24 bytes of scratch for each element of a row,
-// and 16 KiB; rows in q8x2 take 44 and less; a tile takes 1 KiB.
+// activation binds the operand x. Rows in f32 take 16 bytes of scratch for each element of a row,
+// and 16 KiB; rows in q8x2 take 40. Lanes take 768 bytes, a tile 1 KiB.
 func (b *binder) activation(rest *[]byte) *activation {
-	a := &activation{k: b.int("k")}
+	a := &activation{k: b.int("k"), lanes: scratchOne[lanes](b, rest)}
 	switch b.operand("x").Format {
 	case "f32":
 		a.panel = scratchOne[[panelPart * panelRows]float32](b, rest)
 		a.x, a.w = b.f32("x"), scratch[float32](b, rest, 4*a.k)
-		a.file = scratch[byte](b, rest, 8*a.k)
 	case "q8x2":
 		a.planes, a.blocks, a.q = b.q8x2("x"), b.qblocker(), scratch[qblock](b, rest, tileTokens*(a.k/32))
-		a.lanes, a.file = scratchOne[lanes](b, rest), scratch[byte](b, rest, 4*a.k)
 	default:
 		b.fail("operand x is %s, expected f32 or q8x2", b.operand("x").Format)
 	}

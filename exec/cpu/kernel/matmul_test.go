@@ -54,7 +54,7 @@ func TestMatmul(t *testing.T) {
 					rng := rand.New(rand.NewPCG(uint64(k), uint64(n)))
 					const most = 33
 					c := newCall("matmul_group", "T", "rows", 16, intParam("k", k), intParam("n0", n))
-					c.isa, c.scratch = mm.ISA, 44*k+18432
+					c.isa, c.scratch = mm.ISA, 40*k+19200
 					x := c.putActivations(rng, mm.Act, most, k)
 					w := c.putWeight(rng, "w0", mm.Name, mm.Type, n*k)
 					c.pack("w0", mm, n, k)
@@ -123,7 +123,7 @@ func TestMatmulExtremes(t *testing.T) {
 				info, _ := quant.Lookup(mm.Type)
 				k := 3 * info.BlockLen
 				c := newCall("matmul_group", "T", "rows", 16, intParam("k", k), intParam("n0", 2))
-				c.isa, c.scratch = mm.ISA, 44*k+18432
+				c.isa, c.scratch = mm.ISA, 40*k+19200
 				x := c.setActivations(mm.Act, 1, k, slices.Repeat([]float32{value}, k))
 				c.putWeight(rand.New(rand.NewPCG(1, 2)), "w0", mm.Name, mm.Type, 2*k)
 				data := c.mem["w0"].data()
@@ -164,7 +164,7 @@ func TestMatmulNaN(t *testing.T) {
 		k := 256
 		rng := rand.New(rand.NewPCG(3, 4))
 		c := newCall("matmul_group", "T", "rows", 16, intParam("k", k), intParam("n0", n))
-		c.isa, c.scratch = mm.ISA, 44*k+18432
+		c.isa, c.scratch = mm.ISA, 40*k+19200
 		x := randoms(rng, m*k, 1)
 		x[k+100] = float32(math.NaN())
 		c.setActivations(mm.Act, m, k, x)
@@ -194,7 +194,7 @@ func TestMatmulGroup(t *testing.T) {
 	types := []quant.Type{quant.Q5_0, quant.Q8_0, quant.Q6_K}
 	rng := rand.New(rand.NewPCG(5, 6))
 	c := newCall("matmul_group", "T", "rows", 16, intParam("k", k), intParam("n0", ns[0]), intParam("n1", ns[1]), intParam("n2", ns[2]))
-	c.scratch = 44*k + 18432
+	c.scratch = 40*k + 19200
 	c.putActivations(rng, "q8x2", m, k)
 	var want [3][]float32
 	residual := randoms(rng, m*ns[0], 1)
@@ -275,7 +275,7 @@ func TestGated(t *testing.T) {
 			const m, k, n = 9, 96, 37
 			rng := rand.New(rand.NewPCG(7, 8))
 			c := newCall("gated", "T", "rows", 16, intParam("k", k), intParam("n", n), plan.Param{Name: "act", Value: act})
-			c.scratch = 44*k + 18432
+			c.scratch = 40*k + 19200
 			x := c.putActivations(rng, format, m, k)
 			gate := c.putWeight(rng, "w0", "gemm.q4_0."+format, quant.Q4_0, n*k)
 			up := c.putWeight(rng, "w1", "gemm.q5_1."+format, quant.Q5_1, n*k)
@@ -310,7 +310,7 @@ func TestMatmulRefuses(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	base := func() *call {
 		c := newCall("matmul_group", "T", "rows", 16, intParam("k", 64), intParam("n0", 3))
-		c.scratch = 44*64 + 18432
+		c.scratch = 40*64 + 19200
 		c.putActivations(rng, "f32", 2, 64)
 		c.putWeight(rng, "w0", "gemv.q4_0.f32", quant.Q4_0, 3*64)
 		c.put("out0", make([]float32, 6))

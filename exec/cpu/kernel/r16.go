@@ -17,41 +17,52 @@ type Layout struct {
 	Block int // elements of a row in a block
 	Bytes int // of a panel's block
 
-	// pack stores one block of lane r of a panel, and unpack gives it back as in the file.
-	pack   func(panel, file []byte, r int)
-	unpack func(file, panel []byte, r int)
+	// Of integers: the bits of an element, and how the scales lie that are in front of the units.
+	bits   int
+	scales *scales
 }
 
-// Layout r16 holds integers in units: vectors of 64 bytes whose 32-bit lane r belongs to row r, so
-// that one unit meets the same four activations in all 16 rows, whatever width a machine's vectors
-// have. Every 32 elements of k are eight units of bytes, unit t being elements 4t to 4t+3, of which
-// a panel holds
-//   - q8_0: the units
-//   - others: four vectors with the low four bits of unit t in their low and those of unit 4+t
-//     in their high nibbles; then for 5 bits one vector with the fifth bit of unit t in bit t of
-//     each byte, and for 6 bits two with the high bits of unit t in bits 2t and 2t+1 of the first,
-//     and those of unit 4+t there in the second.
-//
-// A block begins with its scales: d as 16 float16, then dmin or m where the type has it; of types
-// with sub-blocks then a byte for the scale of each sub-block and row, and of the minima. Blocks of
-// float types are 16 elements.
 const (
 	panelRows = 16
 	unitBytes = 4 * panelRows
 )
 
+// Layout r16 holds integers in units: vectors of 64 bytes whose 32-bit lane r belongs to row r, so
+// that one unit meets the same four activations in all 16 rows, whatever width a machine's vectors
+// have. Every 32 elements of k are eight units of bytes, unit t being elements 4t to 4t+3. Units of
+// b bits lie in b vectors: units below b at the bottom of the bytes of the vector of their number,
+// the others in what is free above them, as pieces tells. q8_0 is signed, others are as in the file.
+//
+// A block is its scales and then its units: d as 16 float16; m, or dmin, where the type has it; and
+// of types with sub-blocks a byte for the scale of each sub-block and row, and of the minima.
+// Float types have blocks of 16 elements.
 var layouts = []Layout{
-	{"r16", quant.F32, 1, 64, packF32, unpackF32},
-	{"r16", quant.F16, 1, 32, packF16, unpackF16},
-	{"r16", quant.BF16, 1, 32, packF16, unpackF16},
-	{"r16", quant.Q4_0, 32, 288, packR16Q4_0, unpackR16Q4_0},
-	{"r16", quant.Q4_1, 32, 320, packR16Q4_1, unpackR16Q4_1},
-	{"r16", quant.Q5_0, 32, 352, packR16Q5_0, unpackR16Q5_0},
-	{"r16", quant.Q5_1, 32, 384, packR16Q5_1, unpackR16Q5_1},
-	{"r16", quant.Q8_0, 32, 544, packR16Q8_0, unpackR16Q8_0},
-	{"r16", quant.Q4_K, 256, 2368, packR16Q4_K, unpackR16Q4_K},
-	{"r16", quant.Q5_K, 256, 2880, packR16Q5_K, unpackR16Q5_K},
-	{"r16", quant.Q6_K, 256, 3360, packR16Q6_K, unpackR16Q6_K},
+	{Name: "r16", Type: quant.F32, Block: 1, Bytes: 64},
+	{Name: "r16", Type: quant.F16, Block: 1, Bytes: 32},
+	{Name: "r16", Type: quant.BF16, Block: 1, Bytes: 32},
+	{"r16", quant.Q4_0, 32, 288, 4, &scaleOnly},
+	{"r16", quant.Q4_1, 32, 320, 4, &scaleAndMin},
+	{"r16", quant.Q5_0, 32, 352, 5, &scaleOnly},
+	{"r16", quant.Q5_1, 32, 384, 5, &scaleAndMin},
+	{"r16", quant.Q8_0, 32, 544, 8, &scaleOnly},
+	{"r16", quant.Q4_K, 256, 2368, 4, &scalesK},
+	{"r16", quant.Q5_K, 256, 2880, 5, &scalesK},
+	{"r16", quant.Q6_K, 256, 3360, 6, &scalesQ6_K},
+}
+
+// A piece is bits of a unit that lie above another unit: bits mask of the unit, shifted left, are
+// in that vector.
+type piece struct {
+	unit, vector int
+	mask         uint64
+	left         int
+}
+
+// pieces are those of each number of bits.
+var pieces = [9][]piece{
+	4: {{4, 0, 15, 4}, {5, 1, 15, 4}, {6, 2, 15, 4}, {7, 3, 15, 4}},
+	5: {{5, 0, 7, 5}, {5, 1, 24, 2}, {6, 2, 7, 5}, {6, 3, 24, 2}, {7, 4, 7, 5}, {7, 1, 8, 4}, {7, 3, 16, 3}},
+	6: {{6, 0, 3, 6}, {6, 1, 12, 4}, {6, 2, 48, 2}, {7, 3, 3, 6}, {7, 4, 12, 4}, {7, 5, 48, 2}},
 }
 
 // Layouts returns the layouts, one row per layout and type.
@@ -70,19 +81,18 @@ func LookupLayout(name string, t quant.Type) (*Layout, bool) {
 // panel returns the bytes of a panel of rows of k elements.
 func (l *Layout) panel(k int) int { return k / l.Block * l.Bytes }
 
-// Size returns the bytes that a matrix of n rows of k elements takes, k being whole blocks.
-func (l *Layout) Size(n, k int) int { return (n + panelRows - 1) / panelRows * l.panel(k) }
-
 // Panels returns the number of panels of n rows.
 func (l *Layout) Panels(n int) int { return (n + panelRows - 1) / panelRows }
+
+// Size returns the bytes that a matrix of n rows of k elements takes, k being whole blocks.
+func (l *Layout) Size(n, k int) int { return l.Panels(n) * l.panel(k) }
 
 // Pack stores the panels from ≤ p < to of a matrix of n rows of k elements, which src holds as in
 // the file, where they belong in dst, which has room for all of it. Calls for different panels
 // may run side by side.
 func (l *Layout) Pack(dst, src []byte, n, k, from, to int) {
 	info, _ := quant.Lookup(l.Type)
-	blocks, fileBytes := k/l.Block, l.Block/info.BlockLen*info.BlockBytes
-	rowBytes := blocks * fileBytes
+	rowBytes := k / info.BlockLen * info.BlockBytes
 	for p := from; p < to; p++ {
 		panel := dst[p*l.panel(k):][:l.panel(k)]
 		first := p * panelRows
@@ -90,313 +100,218 @@ func (l *Layout) Pack(dst, src []byte, n, k, from, to int) {
 		if rows < panelRows {
 			clear(panel)
 		}
-		for b := range blocks {
-			block := panel[b*l.Bytes:][:l.Bytes]
-			for r := range rows {
-				l.pack(block, src[(first+r)*rowBytes+b*fileBytes:][:fileBytes], r)
-			}
+		file := src[first*rowBytes : (first+rows)*rowBytes]
+		if l.scales == nil {
+			l.packFloats(panel, file, rows)
+		} else {
+			l.packIntegers(panel, file, rows)
 		}
 	}
 }
 
-// unpackRow stores row r of a panel as in the file.
-func (l *Layout) unpackRow(dst, panel []byte, r int) {
+// packFloats turns rows into columns.
+func (l *Layout) packFloats(panel, file []byte, rows int) {
+	size := l.Bytes / panelRows
+	rowBytes := len(file) / rows
+	for r := range rows {
+		row, lane := file[r*rowBytes:(r+1)*rowBytes], panel[r*size:]
+		if size == 2 {
+			for at := 0; at+2 <= len(row); at += 2 {
+				put16(lane[at*panelRows:], le16(row[at:]))
+			}
+			continue
+		}
+		for at := 0; at+4 <= len(row); at += 4 {
+			put32(lane[at*panelRows:], get32(row[at:]))
+		}
+	}
+}
+
+// packIntegers packs two rows at a time, which the lanes of the portable kernels hold as units.
+func (l *Layout) packIntegers(panel, file []byte, rows int) {
 	info, _ := quant.Lookup(l.Type)
-	fileBytes := l.Block / info.BlockLen * info.BlockBytes
-	for len(panel) >= l.Bytes {
-		l.unpack(dst[:fileBytes], panel[:l.Bytes], r)
-		dst, panel = dst[fileBytes:], panel[l.Bytes:]
+	t := laneTypeOf(l.Type)
+	rowBytes := len(file) / rows
+	spanBytes, spanUnits := span/info.BlockLen*info.BlockBytes, span/l.Block*l.Bytes
+	var u lanes
+	for r := 0; r < rows; r += 2 {
+		both := ^uint64(0)
+		if r+1 == rows { // a row that is not there is zero
+			both >>= 32
+		}
+		r0, r1 := file[r*rowBytes:][:rowBytes], file[min(r+1, rows-1)*rowBytes:][:rowBytes]
+		for rest := panel; len(r0) > 0; {
+			n := min(spanBytes, len(r0))
+			t.unpack(&u, r0[:n], r1[:n])
+			l.packSpan(rest, &u, n/info.BlockBytes*info.BlockLen, r, both)
+			for at, block := 0, rest; at < n; at += info.BlockBytes {
+				l.scales.pack(block, r0[at:], r)
+				if r+1 < rows {
+					l.scales.pack(block, r1[at:], r+1)
+				}
+				block = block[l.Bytes:]
+			}
+			r0, r1, rest = r0[n:], r1[n:], rest[min(spanUnits, len(rest)):]
+		}
 	}
 }
 
-// spread stores four-byte words of one row as lanes of consecutive units, the first of which
-// begins at its lane. gather is its inverse.
-func spread(units, words []byte) {
-	for i := range len(words) / 4 {
-		put32(units[unitBytes*i:], get32(words[4*i:]))
+// packSpan stores n elements of rows r and r+1, of which both masks those that there are.
+func (l *Layout) packSpan(panel []byte, u *lanes, n, r int, both uint64) {
+	for b := range n / 32 {
+		units := l.units(panel, b)
+		q := u.u[b]
+		if l.bits == 8 {
+			for t := range q {
+				put64(units[unitBytes*t+4*r:], (q[t]^128*eachByte)&both)
+			}
+			continue
+		}
+		for _, p := range pieces[l.bits] {
+			q[p.vector] |= q[p.unit] & (p.mask * eachByte) << p.left
+		}
+		for v, bits := range q[:l.bits] {
+			put64(units[unitBytes*v+4*r:], bits&both)
+		}
 	}
 }
 
-func gather(words, units []byte) {
-	for i := range len(words) / 4 {
-		put32(words[4*i:], get32(units[unitBytes*i:]))
+// units returns the b-th 32 elements of a panel, from their units on.
+func (l *Layout) units(panel []byte, b int) []byte {
+	perBlock := l.Block / 32
+	return panel[b/perBlock*l.Bytes+l.scales.bytes+b%perBlock*l.bits*unitBytes:]
+}
+
+// unpack is what a laneType's unpack gives, for rows r and r+1 of up to a span of a panel.
+func (l *Layout) unpack(u *lanes, panel []byte, r int) {
+	for b := range len(panel) / l.Bytes * l.Block / 32 {
+		units, q := l.units(panel, b), &u.u[b]
+		if l.bits == 8 {
+			for t := range q {
+				q[t] = get64(units[unitBytes*t+4*r:]) ^ 128*eachByte
+			}
+			continue
+		}
+		*q = [8]uint64{}
+		var vectors [8]uint64
+		for v := range l.bits {
+			vectors[v] = get64(units[unitBytes*v+4*r:])
+			q[v] = vectors[v] & ((1<<l.bits - 1) * eachByte)
+		}
+		for _, p := range pieces[l.bits] {
+			q[p.unit] |= vectors[p.vector] >> p.left & (p.mask * eachByte)
+		}
+	}
+	for b := range len(panel) / l.Bytes {
+		for i := range 2 {
+			l.scales.read(u.d[i][b:], u.m[i][b:], panel[b*l.Bytes:], r+i)
+		}
 	}
 }
 
-// set2 copies the two bytes of a float16.
-func set2(dst, src []byte) { *(*[2]byte)(dst) = [2]byte(src) }
+// rows is a rowLoader.
+func (l *Layout) rows(u *lanes, w []byte, k, i, _, at int) {
+	panel := w[i/panelRows*l.panel(k):][:l.panel(k)]
+	from := at / l.Block * l.Bytes
+	to := min(from+span/l.Block*l.Bytes, len(panel))
+	l.unpack(u, panel[from:to], i%panelRows)
+}
+
+// row is a dequantiser with the bits of gguf/quant.
+func (l *Layout) row(dst []float32, w []byte, i int, u *lanes) {
+	if l.scales == nil {
+		l.floatRow(dst, w, i)
+		return
+	}
+	t := laneTypeOf(l.Type)
+	for at := 0; at < len(dst); at += span {
+		l.rows(u, w, len(dst), i&^1, 0, at)
+		for e := range dst[at:min(at+span, len(dst))] {
+			sub := e / 32
+			if t.block == narrow16 {
+				sub = e / 16
+			}
+			q := int32(u.u[e/32][e%32/4] >> (32*(i&1) + 8*(e%4)) & 255)
+			v := float32(u.d[i&1][sub] * float32(q-t.zero))
+			if t.min {
+				v += u.m[i&1][sub]
+			}
+			dst[at+e] = v
+		}
+	}
+}
+
+// floatRow is row for floats, which are turned back into a row.
+func (l *Layout) floatRow(dst []float32, w []byte, i int) {
+	info, _ := quant.Lookup(l.Type)
+	size := l.Bytes / panelRows
+	column := w[i/panelRows*l.panel(len(dst))+i%panelRows*size:]
+	for e := range dst {
+		info.Dequantize(dst[e:e+1], column[e*l.Bytes:][:size])
+	}
+}
 
 func get32(b []byte) uint32    { return binary.LittleEndian.Uint32(b) }
+func get64(b []byte) uint64    { return binary.LittleEndian.Uint64(b) }
+func put16(b []byte, v uint16) { binary.LittleEndian.PutUint16(b, v) }
 func put32(b []byte, v uint32) { binary.LittleEndian.PutUint32(b, v) }
+func put64(b []byte, v uint64) { binary.LittleEndian.PutUint64(b, v) }
 
-func packF32(panel, file []byte, r int)   { *(*[4]byte)(panel[4*r:]) = [4]byte(file) }
-func unpackF32(file, panel []byte, r int) { *(*[4]byte)(file) = [4]byte(panel[4*r:]) }
-func packF16(panel, file []byte, r int)   { set2(panel[2*r:], file) }
-func unpackF16(file, panel []byte, r int) { set2(file, panel[2*r:]) }
-
-// nibbleBlock is the bytes of the low four bits of 32 elements of 16 rows.
-const nibbleBlock = 4 * unitBytes
-
-func packR16Q4_0(panel, file []byte, r int) {
-	set2(panel[2*r:], file)
-	spread(panel[32+4*r:], file[2:18])
+// A scales is how the scales of a block of 16 rows lie in a panel.
+type scales struct {
+	bytes int
+	// pack stores those of row r from a block of the file. read sets d and m of each sub-block to
+	// what a laneType's unpack gives.
+	pack func(panel, file []byte, r int)
+	read func(d, m []float32, panel []byte, r int)
 }
 
-func unpackR16Q4_0(file, panel []byte, r int) {
-	set2(file, panel[2*r:])
-	gather(file[2:18], panel[32+4*r:])
+var scaleOnly = scales{
+	bytes: 32,
+	pack:  func(panel, file []byte, r int) { put16(panel[2*r:], le16(file)) },
+	read:  func(d, m []float32, panel []byte, r int) { d[0] = f16(le16(panel[2*r:])) },
 }
 
-func packR16Q4_1(panel, file []byte, r int) {
-	set2(panel[2*r:], file)
-	set2(panel[32+2*r:], file[2:])
-	spread(panel[64+4*r:], file[4:20])
+var scaleAndMin = scales{
+	bytes: 64,
+	pack: func(panel, file []byte, r int) {
+		put16(panel[2*r:], le16(file))
+		put16(panel[32+2*r:], le16(file[2:]))
+	},
+	read: func(d, m []float32, panel []byte, r int) {
+		d[0], m[0] = f16(le16(panel[2*r:])), f16(le16(panel[32+2*r:]))
+	},
 }
 
-func unpackR16Q4_1(file, panel []byte, r int) {
-	set2(file, panel[2*r:])
-	set2(file[2:], panel[32+2*r:])
-	gather(file[4:20], panel[64+4*r:])
-}
-
-func packR16Q5_0(panel, file []byte, r int) {
-	set2(panel[2*r:], file)
-	spread(panel[32+4*r:], file[6:22])
-	put32(panel[32+nibbleBlock+4*r:], byByte(get32(file[2:])))
-}
-
-func unpackR16Q5_0(file, panel []byte, r int) {
-	set2(file, panel[2*r:])
-	gather(file[6:22], panel[32+4*r:])
-	put32(file[2:], byElement(get32(panel[32+nibbleBlock+4*r:])))
-}
-
-func packR16Q5_1(panel, file []byte, r int) {
-	set2(panel[2*r:], file)
-	set2(panel[32+2*r:], file[2:])
-	spread(panel[64+4*r:], file[8:24])
-	put32(panel[64+nibbleBlock+4*r:], byByte(get32(file[4:])))
-}
-
-func unpackR16Q5_1(file, panel []byte, r int) {
-	set2(file, panel[2*r:])
-	set2(file[2:], panel[32+2*r:])
-	gather(file[8:24], panel[64+4*r:])
-	put32(file[4:], byElement(get32(panel[64+nibbleBlock+4*r:])))
-}
-
-// byByte moves bit 4t+j to bit 8j+t: the number of a bit, t2 t1 t0 j1 j0 in binary, becomes
-// j1 j0 t2 t1 t0. byElement moves it back.
-func byByte(h uint32) uint32 { return unshuffle(unshuffle(h)) }
-
-func byElement(h uint32) uint32 { return unshuffle(unshuffle(unshuffle(h))) }
-
-// unshuffle moves the even bits to the low half and the odd ones to the high half: the number of
-// a bit is rotated right by one (Warren, Hacker's Delight, section 7-2).
-func unshuffle(h uint32) uint32 {
-	h = swapBits(h, 1, 0x22222222)
-	h = swapBits(h, 2, 0x0c0c0c0c)
-	h = swapBits(h, 4, 0x00f000f0)
-	return swapBits(h, 8, 0x0000ff00)
-}
-
-// swapBits swaps the bits of mask with those that are shift above them.
-func swapBits[T uint32 | uint64](h T, shift int, mask T) T {
-	t := (h ^ h>>shift) & mask
-	return h ^ t ^ t<<shift
-}
-
-func packR16Q8_0(panel, file []byte, r int) {
-	set2(panel[2*r:], file)
-	spread(panel[32+4*r:], file[2:34])
-}
-
-func unpackR16Q8_0(file, panel []byte, r int) {
-	set2(file, panel[2*r:])
-	gather(file[2:34], panel[32+4*r:])
-}
-
-// kHead is the bytes of d, dmin, and the scales and minima of eight sub-blocks.
-const kHead = 2*32 + 2*8*panelRows
-
-func packR16Q4_K(panel, file []byte, r int) {
-	packKScales(panel, file, r)
-	for c := range 4 {
-		packNibbles(panel[kHead+2*c*nibbleBlock+4*r:], nibbleBlock, file[16+32*c:])
-	}
-}
-
-func unpackR16Q4_K(file, panel []byte, r int) {
-	unpackKScales(file, panel, r)
-	for c := range 4 {
-		unpackNibblePair(file[16+32*c:], panel[kHead+2*c*nibbleBlock+4*r:], nibbleBlock)
-	}
-}
-
-// packNibbles stores 32 bytes, whose low nibbles are a sub-block of 32 elements and whose high
-// nibbles are the one that begins apart bytes behind it.
-func packNibbles(units []byte, apart int, file []byte) {
-	const low = 0x0f0f0f0f
-	for i := range 4 {
-		a, b := get32(file[4*i:]), get32(file[16+4*i:])
-		put32(units[unitBytes*i:], a&low|b&low<<4)
-		put32(units[apart+unitBytes*i:], a>>4&low|b&^low)
-	}
-}
-
-func unpackNibblePair(file, units []byte, apart int) {
-	const low = 0x0f0f0f0f
-	for i := range 4 {
-		x, y := get32(units[unitBytes*i:]), get32(units[apart+unitBytes*i:])
-		put32(file[4*i:], x&low|y&low<<4)
-		put32(file[16+4*i:], x>>4&low|y&^low)
-	}
-}
-
-// A sub-block of q5_k is nibbles and fifth bits.
-const fiveBits = nibbleBlock + unitBytes
-
-func packR16Q5_K(panel, file []byte, r int) {
-	packKScales(panel, file, r)
-	panel = panel[kHead+4*r:]
-	for c := range 4 {
-		packNibbles(panel[2*c*fiveBits:], fiveBits, file[48+32*c:])
-	}
-	for j := range 4 {
-		var h uint64
-		for t := range 8 {
-			h |= uint64(file[16+4*t+j]) << (8 * t)
+var scalesK = scales{
+	bytes: 64 + 2*8*panelRows,
+	pack: func(panel, file []byte, r int) {
+		scaleAndMin.pack(panel, file, r)
+		scale, low := sixBits((*[12]byte)(file[4:]))
+		for j := range 8 {
+			panel[64+16*j+r], panel[192+16*j+r] = scale[j], low[j]
 		}
-		h = transpose(h)
-		for s := range 8 {
-			panel[s*fiveBits+nibbleBlock+j] = byte(h >> (8 * s))
+	},
+	read: func(d, m []float32, panel []byte, r int) {
+		scale, low := f16(le16(panel[2*r:])), -f16(le16(panel[32+2*r:]))
+		for j := range 8 {
+			d[j], m[j] = scale*float32(panel[64+16*j+r]), low*float32(panel[192+16*j+r])
 		}
-	}
+	},
 }
 
-func unpackR16Q5_K(file, panel []byte, r int) {
-	unpackKScales(file, panel, r)
-	panel = panel[kHead+4*r:]
-	for c := range 4 {
-		unpackNibblePair(file[48+32*c:], panel[2*c*fiveBits:], fiveBits)
-	}
-	for j := range 4 {
-		var h uint64
-		for s := range 8 {
-			h |= uint64(panel[s*fiveBits+nibbleBlock+j]) << (8 * s)
+var scalesQ6_K = scales{
+	bytes: 32 + 16*panelRows,
+	pack: func(panel, file []byte, r int) {
+		for j, s := range file[192:208] {
+			panel[32+16*j+r] = s
 		}
-		h = transpose(h)
-		for t := range 8 {
-			file[16+4*t+j] = byte(h >> (8 * t))
+		put16(panel[2*r:], le16(file[208:]))
+	},
+	read: func(d, m []float32, panel []byte, r int) {
+		scale := f16(le16(panel[2*r:]))
+		for j := range 16 {
+			d[j] = scale * float32(int8(panel[32+16*j+r]))
 		}
-	}
-}
-
-// transpose swaps bit j of byte i with bit i of byte j.
-func transpose(h uint64) uint64 {
-	h = swapBits(h, 7, 0x00aa00aa00aa00aa)
-	h = swapBits(h, 14, 0x0000cccc0000cccc)
-	return swapBits(h, 28, 0x00000000f0f0f0f0)
-}
-
-// packKScales stores the first 16 bytes of a Q4_K or Q5_K block: see kScales for the file's way.
-func packKScales(panel, file []byte, r int) {
-	set2(panel[2*r:], file)
-	set2(panel[32+2*r:], file[2:])
-	s := (*[12]byte)(file[4:])
-	scales, mins := panel[64+r:], panel[64+128+r:]
-	for j := range 4 {
-		scales[16*j], mins[16*j] = s[j]&63, s[j+4]&63
-		scales[16*(j+4)] = s[j+8]&15 | s[j]>>6<<4
-		mins[16*(j+4)] = s[j+8]>>4 | s[j+4]>>6<<4
-	}
-}
-
-func unpackKScales(file, panel []byte, r int) {
-	set2(file, panel[2*r:])
-	set2(file[2:], panel[32+2*r:])
-	s := (*[12]byte)(file[4:])
-	scales, mins := panel[64+r:], panel[64+128+r:]
-	for j := range 4 {
-		s[j] = scales[16*j] | scales[16*(j+4)]>>4<<6
-		s[j+4] = mins[16*j] | mins[16*(j+4)]>>4<<6
-		s[j+8] = scales[16*(j+4)]&15 | mins[16*(j+4)]<<4
-	}
-}
-
-// A block of q6_k begins with d and the scales of 16 sub-blocks; 32 elements are nibbles and two
-// vectors of high bits.
-const (
-	sixHead = 32 + 16*panelRows
-	sixBits = nibbleBlock + 2*unitBytes
-)
-
-func packR16Q6_K(panel, file []byte, r int) {
-	set2(panel[2*r:], file[208:])
-	for j, s := range file[192:208] {
-		panel[32+16*j+r] = s
-	}
-	panel = panel[sixHead+4*r:]
-	for half := range 2 {
-		units := panel[half*4*sixBits:]
-		packNibbles(units, 2*sixBits, file[64*half:])
-		packNibbles(units[sixBits:], 2*sixBits, file[64*half+32:])
-		for v := range 2 {
-			for j, h := range transposePairs(file[128+32*half+16*v:]) {
-				put32(units[j*sixBits+nibbleBlock+v*unitBytes:], h)
-			}
-		}
-	}
-}
-
-func unpackR16Q6_K(file, panel []byte, r int) {
-	set2(file[208:], panel[2*r:])
-	for j := range 16 {
-		file[192+j] = panel[32+16*j+r]
-	}
-	panel = panel[sixHead+4*r:]
-	for half := range 2 {
-		units := panel[half*4*sixBits:]
-		unpackNibblePair(file[64*half:], units, 2*sixBits)
-		unpackNibblePair(file[64*half+32:], units[sixBits:], 2*sixBits)
-		for v := range 2 {
-			var high [16]byte
-			for j := range 4 {
-				put32(high[4*j:], get32(units[j*sixBits+nibbleBlock+v*unitBytes:]))
-			}
-			for t, h := range transposePairs(high[:]) {
-				put32(file[128+32*half+16*v+4*t:], h)
-			}
-		}
-	}
-}
-
-// transposePairs reads four words and swaps bit pair j of each byte of word i with bit pair i of
-// that byte of word j.
-func transposePairs(words []byte) (out [4]uint32) {
-	const pair = 0x03030303
-	for t := range 4 {
-		h := get32(words[4*t:])
-		for j := range out {
-			out[j] |= h >> (2 * j) & pair << (2 * t)
-		}
-	}
-	return out
-}
-
-// tile returns the kernel for weights in the layout that puts two rows at a time back as they are
-// in the file, for the kernel that takes them there. It is what others are checked against.
-func (l *Layout) tile(inFile func(y []float32, w []byte, n int, x *activation)) func(y []float32, w []byte, n int, x *activation) {
-	info, _ := quant.Lookup(l.Type)
-	return func(y []float32, w []byte, n int, x *activation) {
-		panel := l.panel(x.k)
-		rowBytes := x.k / info.BlockLen * info.BlockBytes
-		for i := 0; i < n; i += 2 {
-			rows := min(2, n-i)
-			for j := range rows {
-				l.unpackRow(x.file[j*rowBytes:(j+1)*rowBytes], w[i/panelRows*panel:][:panel], (i+j)%panelRows)
-			}
-			inFile(y[i:], x.file[:rows*rowBytes], rows, x)
-		}
-	}
+	},
 }

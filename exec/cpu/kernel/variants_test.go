@@ -26,7 +26,7 @@ func TestVariants(t *testing.T) {
 	row.put("x", []float32{2})
 	row.put("y", []float32{0})
 	product := newCall("matmul_group", "T", "one", 1, intParam("k", 1), intParam("n0", 1))
-	product.scratch = 44 + 18432
+	product.scratch = 40 + 19200
 	product.put("x", []float32{2})
 	w := product.put("w0", []float32{1})
 	product.ops["w0"] = Operand{Format: "f32", Kernel: mm.Name, Data: w.data()}

@@ -26,7 +26,7 @@ func (k *dequantise) write() {
 	Load(Param("dst"), k.dst)
 	Load(Param("w"), w)
 	blocks := Load(Param("blocks"), GP64())
-	k.masks(true)
+	k.mask(true)
 	k.byte = YMM()
 	VPCMPEQD(k.byte, k.byte, k.byte)
 	VPSRLD(U8(24), k.byte, k.byte)
@@ -57,7 +57,7 @@ func (k *dequantise) part(p part) {
 		for g := range groups {
 			u := YMM()
 			w := p.w.Offset(vector * g)
-			k.bytes(u, w, t, k.upper(w, t))
+			k.unsigned(u, w, t)
 			for j := range 4 {
 				v := YMM()
 				switch j {

@@ -4,6 +4,8 @@
 package main
 
 import (
+	"fmt"
+
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
@@ -58,8 +60,29 @@ func main() {
 	Generate()
 }
 
-// Constants of all kernels: bytes, and words to widen with.
-type constants struct{ low, fifth, high, flip, one, plane Mem }
+// A piece is bits of a unit that lie above the unit of a vector.
+type piece struct {
+	vector int
+	right  int    // by how much they are shifted
+	mask   uint64 // of the bits of the unit
+}
+
+// pieces tells, by the bits of an element, where the units are that have no vector of their own.
+var pieces = map[int]map[int][]piece{
+	4: {4: {{0, 4, 0x0f}}, 5: {{1, 4, 0x0f}}, 6: {{2, 4, 0x0f}}, 7: {{3, 4, 0x0f}}},
+	5: {
+		5: {{0, 5, 0x07}, {1, 2, 0x18}},
+		6: {{2, 5, 0x07}, {3, 2, 0x18}},
+		7: {{4, 5, 0x07}, {1, 4, 0x08}, {3, 3, 0x10}},
+	},
+	6: {6: {{0, 6, 0x03}, {1, 4, 0x0c}, {2, 2, 0x30}}, 7: {{3, 6, 0x03}, {4, 4, 0x0c}, {5, 2, 0x30}}},
+}
+
+// Constants of all kernels.
+type constants struct {
+	bytes      map[uint64]Mem // all of that value
+	one, plane Mem            // words to widen with
+}
 
 func newConstants() constants {
 	fill := func(name string, v uint64) Mem {
@@ -69,85 +92,66 @@ func newConstants() constants {
 		}
 		return m
 	}
-	const bytes, words = 0x0101010101010101, 0x0001000100010001
-	return constants{fill("Low", 0x0f*bytes), fill("Fifth", 0x10*bytes), fill("High", 0x30*bytes),
-		fill("Flip", 0x80*bytes), fill("One", words), fill("Plane", 128*words)}
+	c := constants{bytes: map[uint64]Mem{}}
+	for _, b := range []uint64{0x03, 0x07, 0x08, 0x0c, 0x0f, 0x10, 0x18, 0x1f, 0x30, 0x3f, 0x80} {
+		c.bytes[b] = fill(fmt.Sprintf("Bytes%02x", b), b*0x0101010101010101)
+	}
+	c.one, c.plane = fill("One", 0x0001000100010001), fill("Plane", 0x0080008000800080)
+	return c
 }
 
 // An unpacker loads units as bytes.
 type unpacker struct {
 	format
 	constants
-	low, above Op   // masks of the low four bits and of those above
-	kept       bool // in registers
+	low  Op   // mask of the bits of an element
+	kept bool // in a register
 }
 
-// masks sets the masks, in registers if there are two to spare.
-func (p *unpacker) masks(keep bool) {
-	p.low, p.above, p.kept = p.constants.low, p.fifth, keep
-	switch p.bits {
-	case 6:
-		p.above = p.high
-	case 8:
-		p.above = p.flip
+// mask sets the mask, in a register if there is one to spare.
+func (p *unpacker) mask(keep bool) {
+	p.kept = keep
+	if p.bits == 8 {
+		p.low = p.constants.bytes[0x80]
+	} else {
+		p.low = p.constants.bytes[1<<p.bits-1]
 	}
-	if !keep {
-		return
-	}
-	for _, mask := range []*Op{&p.low, &p.above} {
+	if keep {
 		r := YMM()
-		VMOVDQU(*mask, r)
-		*mask = r
+		VMOVDQU(p.low, r)
+		p.low = r
 	}
 }
 
-// upper is the vector with the bits above the fourth of unit t of a group.
-func (p *unpacker) upper(w Mem, t int) Mem {
-	if p.bits == 6 {
-		return w.Offset(unit * (4 + t/4))
-	}
-	return w.Offset(unit * 4)
-}
-
-// bytes loads unit t of a group as unsigned bytes, whose upper bits are there. Shifts are of words:
-// what comes from the next byte is masked.
-func (p *unpacker) bytes(u reg.VecVirtual, w Mem, t int, upper Op) {
+// unsigned loads unit t of a group as unsigned bytes. Shifts are of words: what comes from the next
+// byte is masked.
+func (p *unpacker) unsigned(u reg.VecVirtual, w Mem, t int) {
 	switch {
 	case p.bits == 8:
 		VMOVDQU(w.Offset(unit*t), u)
-		VPXOR(p.above, u, u) // signed bytes plus 128, the zero point
-	case t >= 4:
-		VMOVDQU(w.Offset(unit*(t%4)), u)
-		VPSRLW(U8(4), u, u)
-		VPAND(p.low, u, u)
-	case !p.kept:
+		VPXOR(p.low, u, u) // signed bytes plus 128, the zero point
+	case t < p.bits && p.kept:
+		VPAND(w.Offset(unit*t), p.low, u)
+	case t < p.bits:
 		VMOVDQU(w.Offset(unit*t), u)
 		VPAND(p.low, u, u)
-	default:
-		VPAND(w.Offset(unit*t), p.low, u)
 	}
-	left := 4 - t
-	switch p.bits {
-	case 4, 8:
-		return
-	case 6:
-		left = 4 - 2*(t%4)
+	for i, piece := range pieces[p.bits][t] {
+		v := u
+		if i > 0 {
+			v = YMM()
+		}
+		VMOVDQU(w.Offset(unit*piece.vector), v)
+		VPSRLW(U8(piece.right), v, v)
+		if piece.mask == 0x0f && p.kept {
+			VPAND(p.low, v, v)
+		} else {
+			VPAND(p.constants.bytes[piece.mask], v, v)
+		}
+		if i > 0 {
+			VPOR(v, u, u)
+		}
 	}
-	h := YMM()
-	if m, ok := upper.(Mem); ok {
-		VMOVDQU(m, h)
-		upper = h
-	}
-	switch {
-	case left > 0:
-		VPSLLW(U8(left), upper, h)
-		upper = h
-	case left < 0:
-		VPSRLW(U8(-left), upper, h)
-		upper = h
-	}
-	VPAND(p.above, upper, h)
-	VPOR(h, u, u)
 }
 
 // A part is units of a block that share a scale.

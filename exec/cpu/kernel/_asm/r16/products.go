@@ -72,7 +72,7 @@ func (k *product) write() {
 		VPCMPEQW(k.even, k.even, k.even)
 		VPSRLW(U8(8), k.even, k.even)
 	}
-	k.masks(k.tokens < 4) // the sums of four take all registers
+	k.mask(k.tokens < 4) // the sums of four take all registers
 	blocks := Load(Param("blocks"), GP64())
 	for t := range k.tokens {
 		for g := range groups {
@@ -155,7 +155,7 @@ func (k *product) multiply(w Mem, first, n int) {
 
 // unit loads unit t of a group as words, the even bytes and the odd bytes.
 func (k *product) unit(even, odd reg.VecVirtual, w Mem, t int) {
-	k.bytes(odd, w, t, k.upper(w, t))
+	k.unsigned(odd, w, t)
 	VPAND(k.even, odd, even)
 	VPSRLW(U8(8), odd, odd)
 }
@@ -182,21 +182,14 @@ func (k *product) multiplyBytes(w Mem, first, n int) {
 		}
 		flushed = true
 	}
-	var upper [groups]reg.VecVirtual
 	for i := range n {
 		t := first + i
-		if k.bits == 6 && i == 0 || k.bits == 5 && t == 0 {
-			for g := range groups {
-				upper[g] = YMM()
-				VMOVDQU(k.upper(w.Offset(vector*g), t), upper[g])
-			}
-		}
 		q, r := YMM(), YMM()
 		VPBROADCASTD(Mem{Base: k.hi, Disp: 4 * t}, q)
 		VPBROADCASTD(Mem{Base: k.lo, Disp: 4 * t}, r)
 		for g := range groups {
 			u := YMM()
-			k.bytes(u, w.Offset(vector*g), t, upper[g])
+			k.unsigned(u, w.Offset(vector*g), t)
 			addProduct(u, q, hi[g], i%fit == 0)
 			addProduct(u, r, lo[g], i%(2*fit) == 0)
 		}
