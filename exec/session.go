@@ -53,16 +53,19 @@ func (s *Session) Room() int { return s.engine.ctx - s.Pos() }
 // Rows returns how many tokens FeedEach takes at most.
 func (s *Session) Rows() int { return len(s.batch.Rows) }
 
-// Feed evaluates tokens after those before, in chunks of the plan's ubatch, and returns the
-// logits of the last one, f32[vocabulary], in a view that holds until the engine's next step.
+// Feed evaluates tokens after those before, in as few steps as the plan allows (see Next), and
+// returns the logits of the last one, f32[vocabulary], in a view that holds until the engine's next
+// step. Where the plan has a program for chunks of tokens, which rounds otherwise, those tokens go
+// through it whose whole chunk is among ids: the same tokens from position 0 on in one call give the
+// same bits whatever ubatch the plan was compiled for, if that is not below the chunk.
 // Nothing is computed where the tokens do not fit the context or the vocabulary; where a step
-// fails, the session has the tokens of the chunks before it.
+// fails, the session has the tokens of the steps before it.
 func (s *Session) Feed(ids []int32) ([]float32, error) {
 	if err := s.check(ids); err != nil {
 		return nil, err
 	}
 	for len(ids) > 0 {
-		n, wanted := min(len(ids), len(s.batch.Tokens)), 0
+		n, wanted := s.Next(len(ids)), 0
 		if n == len(ids) {
 			wanted = 1
 		}
@@ -73,6 +76,10 @@ func (s *Session) Feed(ids []int32) ([]float32, error) {
 	}
 	return s.Logits(0), nil
 }
+
+// Next returns how many of n tokens the first step of Feed takes. Who feeds so many at a time, to do
+// something else between steps, gets the bits of one Feed of all of them.
+func (s *Session) Next(n int) int { return int(s.engine.plan.Cut(int64(s.Pos()), int64(n))) }
 
 // FeedEach evaluates up to Rows tokens after those before, in one step, and keeps the logits of
 // each for Logits. Nothing is computed where they do not fit.

@@ -49,7 +49,8 @@ func (e *Engine) noteRing(st *plan.Step) {
 	e.rings = append(e.rings, r)
 }
 
-// Step runs the smallest program that the batch fits. Nothing is computed where it returns an
+// Step runs the program for whole chunks of tokens, where the plan has one and the batch is those,
+// or else the smallest that it fits: see plan.Program. Nothing is computed where it returns an
 // error about the batch; after any other error the sequences end where the batch began. It
 // allocates nothing.
 func (e *Engine) Step(b *Batch) error {
@@ -57,7 +58,7 @@ func (e *Engine) Step(b *Batch) error {
 		return err
 	}
 	r := kernel.Run{T: len(b.Tokens), R: len(b.Rows)}
-	g := e.fit(r)
+	g := e.fit(b)
 	if g == nil {
 		return fmt.Errorf("step of %d tokens and %d rows of logits: the plan is for up to %d and %d", r.T, r.R, e.plan.Target.Ubatch, e.plan.Target.Rows)
 	}
@@ -124,14 +125,27 @@ func (e *Engine) hold(seq int32, n int) {
 	e.pages.hold(int(seq), n)
 }
 
-// fit returns the smallest program that a step fits.
-func (e *Engine) fit(r kernel.Run) *program {
+// fit returns the program that a step runs, see plan.ProgramFor, or nil.
+func (e *Engine) fit(b *Batch) *program {
+	fits := e.plan.Fit(int64(len(b.Tokens)), int64(len(b.Rows)), b.whole)
 	for i := range e.programs {
-		if g := &e.programs[i]; int64(r.T) <= g.MaxT && int64(r.R) <= g.MaxR {
+		if g := &e.programs[i]; g.Program == fits {
 			return g
 		}
 	}
 	return nil
+}
+
+// whole reports whether the tokens of each sequence are whole chunks, from a multiple of chunk on.
+func (b *Batch) whole(chunk int64) bool {
+	c := int(chunk)
+	for first := 0; first < len(b.Seq); first += c {
+		last := first + c - 1
+		if int(b.Pos[first])%c != 0 || last >= len(b.Seq) || b.Seq[last] != b.Seq[first] {
+			return false
+		}
+	}
+	return true
 }
 
 // check holds a batch against the bounds that plan.Verify cannot see.

@@ -92,7 +92,7 @@ func (a *app) bisect(ctx context.Context, plans [2]*runner, ids []int32, o *comp
 // compiled alike, since bounds and workers change no bit.
 func defaultBound(a, b *plan.Plan) float64 {
 	x, y := a.Target, b.Target
-	if x.Backend == y.Backend && x.ISA == y.ISA && x.Precision == y.Precision && x.KV == y.KV && a.Passes == b.Passes {
+	if x.Backend == y.Backend && x.ISA == y.ISA && x.Precision == y.Precision && x.KV == y.KV && a.Passes == b.Passes && a.Chunk() == b.Chunk() {
 		return 0
 	}
 	return measure.Tolerance
@@ -111,7 +111,7 @@ func see(v exec.Observation) seen {
 
 // run evaluates ids[from:to] on both plans and notes the first difference.
 func (r *bisection) run(plans [2]*runner, ids []int32, from, to int) error {
-	rows := min(to-from, plans[0].rows(to-from), plans[1].rows(to-from))
+	rows := min(to-from, plans[0].rows(from, to), plans[1].rows(from, to))
 	ours := map[string]seen{}
 	plans[0].see = func(v exec.Observation) {
 		key := valueOf(v.Name)

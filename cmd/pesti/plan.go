@@ -69,8 +69,12 @@ func printPlan(w io.Writer, name string, p *plan.Plan) error {
 	fmt.Fprintf(t, "\nprogram\ttokens\trows\tsteps\twaves\tper layer\n")
 	for i := range p.Programs {
 		g := s.Programs[p.Programs[i].Name]
-		fmt.Fprintf(t, "%s\t%d-%d\t%d\t%d\t%d\t%d steps, %d waves\n", p.Programs[i].Name,
-			g.Tokens[0], g.Tokens[1], g.Rows, g.Steps, g.Waves, g.StepsPerLayer, g.WavesPerLayer)
+		chunk := ""
+		if g.Chunk > 0 {
+			chunk = fmt.Sprintf(" by %d", g.Chunk)
+		}
+		fmt.Fprintf(t, "%s\t%d-%d%s\t%d\t%d\t%d\t%d steps, %d waves\n", p.Programs[i].Name,
+			g.Tokens[0], g.Tokens[1], chunk, g.Rows, g.Steps, g.Waves, g.StepsPerLayer, g.WavesPerLayer)
 	}
 	if err := t.Flush(); err != nil {
 		return err

@@ -38,7 +38,7 @@ func TestPlanShow(t *testing.T) {
 		t.Errorf("memory has %q, want %q", keys(got["memory"]), want)
 	}
 	programs := got["programs"].(map[string]any)
-	if want := []string{"decode", "prefill", "small"}; !slices.Equal(keys(programs), want) {
+	if want := []string{"decode", "prefill", "small", "tiles"}; !slices.Equal(keys(programs), want) {
 		t.Errorf("programs are %q, want %q", keys(programs), want)
 	}
 	for name, tokens := range map[string][]any{"decode": {1.0, 2.0}, "small": {3.0, 31.0}, "prefill": {32.0, 100.0}} {
@@ -65,7 +65,7 @@ func TestPlanShow(t *testing.T) {
 		t.Fatal(err)
 	}
 	programs = got["programs"].(map[string]any)
-	if small, has := programs["small"]; !has || small != nil || programs["decode"] == nil || len(programs) != 3 {
+	if small, has := programs["small"]; !has || small != nil || programs["decode"] == nil || len(programs) != 4 {
 		t.Errorf("with --ubatch 1 the programs are %v", programs)
 	}
 

@@ -206,7 +206,7 @@ func TestTestLoads(t *testing.T) {
 		{benchResult{NPrompt: 20, NDepth: 3}, []planfile.Load{{T: 8, Seqs: 1, Pos: 3}, {T: 8, Seqs: 1, Pos: 11}, {T: 4, R: 1, Seqs: 1, Pos: 19}}},
 		{benchResult{NGen: 2, NDepth: 7}, []planfile.Load{{T: 1, R: 1, Seqs: 1, Pos: 7}, {T: 1, R: 1, Seqs: 1, Pos: 8}}},
 	} {
-		got := testLoads(&c.test, 8)
+		got := testLoads(&c.test, &planfile.Plan{Target: planfile.Target{Ubatch: 8}})
 		if len(got) != len(c.want) {
 			t.Fatalf("%+v has loads %v, want %v", c.test, got, c.want)
 		}

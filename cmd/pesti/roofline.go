@@ -33,10 +33,10 @@ type testRoof struct {
 // newTestRoof returns what measures beside a test, reading as many bytes as one of its tokens, or
 // as a chunk of its prompt, does.
 func newTestRoof(e *exec.Engine, t *benchResult) (*testRoof, error) {
-	r := &testRoof{plan: e.Plan(), loads: testLoads(t, e.Plan().Target.Ubatch)}
+	r := &testRoof{plan: e.Plan(), loads: testLoads(t, e.Plan())}
 	costs := plan.NewCoster(r.plan)
 	for _, l := range r.loads {
-		c, err := costs.Program(programFor(r.plan, l), l, e.Threads())
+		c, err := costs.Program(r.plan.ProgramFor(l), l, e.Threads())
 		if err != nil {
 			return nil, err
 		}
@@ -48,13 +48,13 @@ func newTestRoof(e *exec.Engine, t *benchResult) (*testRoof, error) {
 }
 
 // testLoads returns the steps that a test takes.
-func testLoads(t *benchResult, ubatch int64) []plan.Load {
+func testLoads(t *benchResult, p *plan.Plan) []plan.Load {
 	pos, end := int64(t.NDepth), int64(t.NDepth+t.tokens())
 	var loads []plan.Load
 	for pos < end {
-		l := plan.Load{T: min(ubatch, end-pos), Seqs: 1, Pos: pos}
-		if t.NGen > 0 {
-			l.T = 1
+		l := plan.Load{T: 1, Seqs: 1, Pos: pos}
+		if t.NGen == 0 {
+			l.T = p.Cut(pos, end-pos)
 		}
 		if pos += l.T; t.NGen > 0 || pos == end {
 			l.R = 1
@@ -62,12 +62,6 @@ func testLoads(t *benchResult, ubatch int64) []plan.Load {
 		loads = append(loads, l)
 	}
 	return loads
-}
-
-// programFor returns the program that a step runs, as package exec chooses it.
-func programFor(p *plan.Plan, l plan.Load) *plan.Program {
-	i := slices.IndexFunc(p.Programs, func(g plan.Program) bool { return l.T <= g.MaxT && l.R <= g.MaxR })
-	return &p.Programs[max(i, 0)]
 }
 
 func (r *testRoof) sample() error {
@@ -85,7 +79,7 @@ func (r *testRoof) result(tokens int, speeds []float64) (*rooflineResult, error)
 	machine := r.prober.Roofline()
 	var reading, computing float64
 	for _, l := range r.loads {
-		read, compute, err := exec.Limits(r.plan, programFor(r.plan, l), l, machine)
+		read, compute, err := exec.Limits(r.plan, r.plan.ProgramFor(l), l, machine)
 		if err != nil {
 			return nil, errors.Join(err, r.prober.Free())
 		}

@@ -27,10 +27,14 @@ const mostAtOnce = 64
 // tokens where that is not 0.
 func roundsOf(tokens int, most int64, plans ...*runner) (rounds []round, left []leftOut) {
 	known := map[string]bool{}
+	chunk := chunkOf(plans)
 	for _, r := range plans {
 		for i := range r.plan.Programs {
 			g := &r.plan.Programs[i]
 			limit := min(g.MaxT, max(g.MinT, mostAtOnce))
+			if g.Chunk == 0 && chunk > 0 { // whole chunks would run another program
+				limit = min(limit, max(g.MinT, chunk-1))
+			}
 			if most > 0 {
 				limit = min(limit, most)
 			}
@@ -41,6 +45,9 @@ func roundsOf(tokens int, most int64, plans ...*runner) (rounds []round, left []
 				}
 			}
 			ends, why := divide(tokens, g.MinT, limit)
+			if g.Chunk > 0 {
+				ends, why = divideChunks(tokens, g.Chunk, limit)
+			}
 			if why != "" {
 				if !slices.ContainsFunc(left, func(l leftOut) bool { return l.Program == g.Name && l.Why == why }) {
 					left = append(left, leftOut{name, why})
@@ -73,6 +80,35 @@ func divide(tokens int, least, most int64) (ends []int, why string) {
 		ends = append(ends, tokens*(i+1)/steps)
 	}
 	return ends, ""
+}
+
+// divideChunks returns the ends of steps of whole chunks and of the step of what is left, which other
+// programs run, or says why there are none.
+func divideChunks(tokens int, chunk, most int64) (ends []int, why string) {
+	if most < chunk || tokens < int(chunk) {
+		return nil, fmt.Sprintf("takes chunks of %d tokens at a time", chunk)
+	}
+	step := int(most / chunk * chunk)
+	for end := step; end <= tokens; end += step {
+		ends = append(ends, end)
+	}
+	whole := tokens / int(chunk) * int(chunk)
+	for _, end := range []int{whole, tokens} {
+		if ends == nil || ends[len(ends)-1] < end {
+			ends = append(ends, end)
+		}
+	}
+	return ends, ""
+}
+
+// chunkOf returns the least chunk of the plans' programs, 0 where none has one.
+func chunkOf(plans []*runner) (least int64) {
+	for _, r := range plans {
+		if c := r.plan.Chunk(); c > 0 && (least == 0 || c < least) {
+			least = c
+		}
+	}
+	return least
 }
 
 // inSteps returns the round of the folders, which hold values and run no program.

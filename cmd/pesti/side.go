@@ -119,7 +119,7 @@ func (r *runner) eval(ids []int32, from, to int) (*pass, error) {
 
 func (r *runner) evalStep(ids []int32, from, to int, p *pass) error {
 	for first, last := from, 0; first < to; first = last {
-		last = min(first+r.rows(to-from), to)
+		last = min(first+r.rows(from, to), to)
 		seen := map[int]bool{}
 		r.see = func(v exec.Observation) {
 			n := v.Step.Layer
@@ -145,10 +145,9 @@ func (r *runner) evalStep(ids []int32, from, to int, p *pass) error {
 	return nil
 }
 
-// rows returns how many rows of logits a step of so many tokens can hand out.
-func (r *runner) rows(tokens int) int {
-	i := slices.IndexFunc(r.plan.Programs, func(g plan.Program) bool { return int64(tokens) <= g.MaxT })
-	return int(r.plan.Programs[i].MaxR)
+// rows returns how many rows of logits a step of the tokens from ≤ t < to can hand out.
+func (r *runner) rows(from, to int) int {
+	return int(r.plan.ProgramFor(plan.Load{T: int64(to - from), Seqs: 1, Pos: int64(from)}).MaxR)
 }
 
 // step runs ids[from:to], of which the logits of ids[first:last] are wanted.

@@ -119,6 +119,7 @@ var header = []fact[*Plan]{
 
 // programFacts is the table of what stands once in a program.
 var programFacts = []fact[*Program]{
+	{"", "chunk of tokens", func(g *Program) any { return g.Chunk }, false},
 	{"", "tokens at least", func(g *Program) any { return g.MinT }, false},
 	{"", "tokens at most", func(g *Program) any { return g.MaxT }, false},
 	{"", "rows at most", func(g *Program) any { return g.MaxR }, false},

@@ -16,6 +16,9 @@ type Format struct {
 // q8x2 is a row of K activations as two planes of int8 and what the products need beside them:
 // hi int8[K], lo int8[K], scale f32[K/32], sum i32[K/16], so that x ≈ scale·(hi + lo/128).
 //
+// bf16 is a row of activations for products in tiles, which take 32 of them at a time: the upper
+// half of float32, rounded to nearest even, subnormal numbers to 0.
+//
 // q8_0 is for caches: x ≈ d·q with d f16 and q int8[32].
 var formats = []Format{
 	{Name: "f32", Elems: 1, Bytes: 4},
@@ -23,6 +26,7 @@ var formats = []Format{
 	{Name: "f16", Elems: 1, Bytes: 2},
 	{Name: "q8_0", Elems: 32, Bytes: 34},
 	{Name: "q8x2", Elems: 32, Bytes: 76, Fast: true},
+	{Name: "bf16", Elems: 32, Bytes: 64, Fast: true},
 }
 
 // LookupFormat returns the format of that name.

@@ -48,6 +48,7 @@ type FusionsSummary struct {
 // whole prepare operands, such as the residual stream that the layer before left to be summed.
 type ProgramSummary struct {
 	Tokens        [2]int64       `json:"tokens"` // least and most in a step
+	Chunk         int64          `json:"chunk"`  // tokens that it takes at a time, 0 for any number
 	Rows          int64          `json:"rows"`   // of logits, at most
 	Steps         int            `json:"steps"`
 	Waves         int            `json:"waves"`
@@ -82,7 +83,7 @@ func Summarise(p *Plan) Summary {
 
 func summarise(g *Program) ProgramSummary {
 	s := ProgramSummary{
-		Tokens: [2]int64{g.MinT, g.MaxT}, Rows: g.MaxR,
+		Tokens: [2]int64{g.MinT, g.MaxT}, Chunk: g.Chunk, Rows: g.MaxR,
 		Waves: len(g.Waves), Buffers: len(g.Buffers), Kernels: map[string]int{},
 	}
 	steps, waves := map[int]int{}, map[int]int{} // by layer
@@ -108,7 +109,7 @@ func summarise(g *Program) ProgramSummary {
 	return s
 }
 
-// JSON returns the summary of a plan as indented JSON, with the balance of each program. The three
+// JSON returns the summary of a plan as indented JSON, with the balance of each program. The four
 // programs that a plan may have are always among its keys; those that it lacks are null.
 func JSON(p *Plan) ([]byte, error) {
 	type program struct {
@@ -118,7 +119,7 @@ func JSON(p *Plan) ([]byte, error) {
 	s := struct {
 		Summary
 		Programs map[string]*program `json:"programs"`
-	}{Summarise(p), map[string]*program{"decode": nil, "small": nil, "prefill": nil}}
+	}{Summarise(p), map[string]*program{"decode": nil, "small": nil, "prefill": nil, "tiles": nil}}
 	for i := range p.Programs {
 		g := &p.Programs[i]
 		b, err := BalanceOf(p, g)

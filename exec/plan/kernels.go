@@ -37,13 +37,13 @@ var kernels = []Signature{
 		Rows:   "T",
 		Splits: []string{"tokens", "each", "one"},
 	},
-	// y[m] = w · x[m] / rms(x[m]), quantised where y is q8x2
+	// y[m] = w · x[m] / rms(x[m]), rounded as y is where that is not f32
 	{
 		Name: "norm",
 		Operands: []Operand{
 			{Role: "x", Formats: []string{"f32"}, Extent: "M*n"},
 			{Role: "w", Dir: WeightIn, Formats: []string{"f32"}, Extent: "n"},
-			{Role: "y", Dir: Out, Formats: []string{"f32", "q8x2"}, Extent: "M*n", Alias: "x"},
+			{Role: "y", Dir: Out, Formats: []string{"f32", "q8x2", "bf16"}, Extent: "M*n", Alias: "x"},
 		},
 		Params:  []ParamSpec{count("n"), epsilon},
 		Splits:  []string{"tokens", "each", "one"},
@@ -61,12 +61,12 @@ var kernels = []Signature{
 		Params: []ParamSpec{count("n"), epsilon},
 		Splits: []string{"tokens", "each", "one"},
 	},
-	// y[m] = x[m] as q8x2
+	// y[m] = x[m] as q8x2 or bf16
 	{
 		Name: "quantise",
 		Operands: []Operand{
 			{Role: "x", Formats: []string{"f32"}, Extent: "M*n"},
-			{Role: "y", Dir: Out, Formats: []string{"q8x2"}, Extent: "M*n"},
+			{Role: "y", Dir: Out, Formats: []string{"q8x2", "bf16"}, Extent: "M*n"},
 		},
 		Params: []ParamSpec{count("n")},
 		Splits: []string{"tokens", "each", "one"},
@@ -75,7 +75,7 @@ var kernels = []Signature{
 	{
 		Name: "matmul_group",
 		Operands: []Operand{
-			{Role: "x", Formats: []string{"f32", "q8x2"}, Extent: "M*k"},
+			{Role: "x", Formats: []string{"f32", "q8x2", "bf16"}, Extent: "M*k"},
 			{Role: "w", Dir: WeightIn, Extent: "n#,k", Repeat: true, Matmul: true},
 			{Role: "bias", Dir: WeightIn, Formats: []string{"f32"}, Extent: "n#", Optional: true, Repeat: true},
 			{Role: "res", Formats: []string{"f32"}, Extent: "M*n0", Optional: true},
@@ -89,7 +89,7 @@ var kernels = []Signature{
 	{
 		Name: "gated",
 		Operands: []Operand{
-			{Role: "x", Formats: []string{"f32", "q8x2"}, Extent: "M*k"},
+			{Role: "x", Formats: []string{"f32", "q8x2", "bf16"}, Extent: "M*k"},
 			{Role: "w0", Dir: WeightIn, Extent: "n,k", Matmul: true},
 			{Role: "w1", Dir: WeightIn, Extent: "n,k", Matmul: true},
 			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*n"},

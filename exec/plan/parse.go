@@ -207,6 +207,9 @@ func (r *reader) buffer(s *scanner) {
 
 func (r *reader) program(s *scanner) {
 	g := Program{Name: s.word("a program name")}
+	if s.maybe("chunk=") {
+		g.Chunk = s.integer()
+	}
 	g.MinT = s.integer()
 	g.MaxT = s.key("<=").key("T").key("<=").integer()
 	g.MaxR = s.key(",").key("R").key("<=").integer()

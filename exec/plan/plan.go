@@ -81,7 +81,7 @@ type Buffer struct {
 	ID     int
 	Class  Class
 	Name   string // the value it holds: "blk.0.q"
-	Format string // "f32", "i32", "f16", "q8x2"
+	Format string // "f32", "i32", "f16", "q8x2", "bf16"
 	Elems  string // extent as a formula over T, R, S and constants: "T*896"
 	Offset int64  // bytes into the arena (0 for state and io, which are allocated one by one)
 	Size   int64  // bytes, all copies together
@@ -92,8 +92,14 @@ type Buffer struct {
 }
 
 // A Program is the schedule for steps of up to MaxT tokens and MaxR rows of logits.
+//
+// Those without a Chunk together are for steps of any number of tokens. One with a Chunk rounds
+// otherwise and runs instead of them where the tokens of every sequence in a step are whole chunks
+// of its positions: so many, from a multiple of that many on. Which of the two computes a token is
+// then no matter of chance, such as what else is in the step.
 type Program struct {
-	Name       string // "decode", "small", "prefill"
+	Name       string // "decode", "small", "prefill", "tiles"
+	Chunk      int64  // tokens, 0 for none
 	MinT, MaxT int64
 	MaxR       int64
 	Buffers    []Buffer // arena buffers; IDs continue after the plan's own

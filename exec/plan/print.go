@@ -124,7 +124,11 @@ func (w *printer) buffers(indent string, buffers []Buffer) {
 
 func (w *printer) program(g *Program) {
 	w.blank()
-	w.linef("program %s %d <= T <= %d, R <= %d", quote(g.Name), g.MinT, g.MaxT, g.MaxR)
+	chunk := ""
+	if g.Chunk != 0 {
+		chunk = fmt.Sprintf(" chunk=%d", g.Chunk)
+	}
+	w.linef("program %s%s %d <= T <= %d, R <= %d", quote(g.Name), chunk, g.MinT, g.MaxT, g.MaxR)
 	w.buffers("  ", g.Buffers)
 	var rows [][]string // of all waves, so that they align
 	for i := range g.Waves {

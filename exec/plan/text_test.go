@@ -34,7 +34,7 @@ func awkward() *plan.Plan {
 			{ID: 7, Class: "", Name: "b7", Format: "f32", Elems: "1"},
 		},
 		Programs: []plan.Program{
-			{Name: "no waves", MinT: 5, MaxT: -5, MaxR: 0},
+			{Name: "no waves", Chunk: -3, MinT: 5, MaxT: -5, MaxR: 0},
 			{Name: "", Buffers: []plan.Buffer{
 				{ID: -1, Class: plan.Arena, Name: "x", Format: "f32", Elems: "T", Each: true, Offset: -64, First: -3, Last: 2},
 				{ID: 0, Class: plan.IO, Name: "y", Format: "f32", Elems: "T", Size: 4},
@@ -278,7 +278,7 @@ func TestJSON(t *testing.T) {
 	if g.Tokens != [2]int64{2, plantest.Ubatch} || g.Steps != 1+3*9+3 || g.Waves != 1+3*5 || g.StepsPerLayer != 9 || g.WavesPerLayer != 5 {
 		t.Errorf("program prefill: %+v", g)
 	}
-	if small, has := got.Programs["small"]; len(got.Programs) != 3 || !has || small != nil || !reflect.DeepEqual(got.Fusions, map[string]int{"qkv": 3, "swiglu": 3, "attention": 3}) {
+	if small, has := got.Programs["small"]; len(got.Programs) != 4 || !has || small != nil || !reflect.DeepEqual(got.Fusions, map[string]int{"qkv": 3, "swiglu": 3, "attention": 3}) {
 		t.Errorf("programs %v, fusions %v", got.Programs, got.Fusions)
 	}
 	if got.Fallbacks == nil || *got.Fallbacks != 1 {

@@ -215,16 +215,22 @@ func (v *verifier) programs() error {
 	v.readPacked = make(map[string]bool, len(p.Weights))
 	names := map[string]bool{}
 	var covered int64
+	chunked := ""
 	for i := range p.Programs {
 		g := &p.Programs[i]
 		if g.Name == "" || names[g.Name] {
 			return fmt.Errorf("program %q: expected a name of its own", g.Name)
 		}
 		names[g.Name] = true
-		if g.MinT != covered+1 || g.MaxT < g.MinT || g.MaxT > p.Target.Ubatch {
-			return fmt.Errorf("program %s: for %d to %d tokens, expected a range from %d, up to ubatch %d at most", g.Name, g.MinT, g.MaxT, covered+1, p.Target.Ubatch)
+		if g.Chunk != 0 {
+			if chunked != "" {
+				return fmt.Errorf("program %s: has a chunk, as %s does, expected one such program at most", g.Name, chunked)
+			}
+			chunked = g.Name
 		}
-		covered = g.MaxT
+		if err := checkTokens(g, &covered, p.Target.Ubatch); err != nil {
+			return fmt.Errorf("program %s: %w", g.Name, err)
+		}
 		if g.MaxR < 1 || g.MaxR > p.Target.Rows {
 			return fmt.Errorf("program %s: for %d rows, expected from 1 to the target's %d", g.Name, g.MaxR, p.Target.Rows)
 		}
@@ -235,7 +241,7 @@ func (v *verifier) programs() error {
 		v.arena = append(v.arena, use)
 	}
 	if covered != p.Target.Ubatch {
-		return fmt.Errorf("program %s: for up to %d tokens, expected the last program to reach ubatch %d", p.Programs[len(p.Programs)-1].Name, covered, p.Target.Ubatch)
+		return fmt.Errorf("programs are for up to %d tokens, expected the last one without a chunk to reach ubatch %d", covered, p.Target.Ubatch)
 	}
 	for i := range p.Weights {
 		w := &p.Weights[i]
@@ -246,6 +252,23 @@ func (v *verifier) programs() error {
 			return fmt.Errorf("weight %s: no product reads it in layout %s, expected one", w.Name, w.Layout)
 		}
 	}
+	return nil
+}
+
+// checkTokens checks the numbers of tokens that a program is for. Those without a chunk begin where
+// the one before ended, at covered.
+func checkTokens(g *Program, covered *int64, ubatch int64) error {
+	switch {
+	case g.Chunk < 0 || g.Chunk > ubatch:
+		return fmt.Errorf("chunk is %d, expected 1 to ubatch %d, or none", g.Chunk, ubatch)
+	case g.Chunk > 0 && (g.MinT != g.Chunk || g.MaxT < g.MinT || g.MaxT%g.Chunk != 0 || g.MaxT > ubatch):
+		return fmt.Errorf("for %d to %d tokens, expected from one chunk of %d to a multiple of it, up to ubatch %d at most", g.MinT, g.MaxT, g.Chunk, ubatch)
+	case g.Chunk > 0:
+		return nil
+	case g.MinT != *covered+1 || g.MaxT < g.MinT || g.MaxT > ubatch:
+		return fmt.Errorf("for %d to %d tokens, expected a range from %d, up to ubatch %d at most", g.MinT, g.MaxT, *covered+1, ubatch)
+	}
+	*covered = g.MaxT
 	return nil
 }
 

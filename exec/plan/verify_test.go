@@ -2,6 +2,7 @@ package plan_test
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,6 +35,14 @@ func (e editor) program(name string) *plan.Program {
 	}
 	e.t.Fatalf("no program %s", name)
 	return nil
+}
+
+// chunked adds a program like prefill for chunks of so many tokens.
+func (e editor) chunked(chunk int64) *plan.Program {
+	g := *e.program("prefill")
+	g.Name, g.Chunk, g.MinT = "tiles", chunk, chunk
+	e.Programs = append(e.Programs, g)
+	return &e.Programs[len(e.Programs)-1]
 }
 
 // step returns a step of the decode program.
@@ -161,9 +170,16 @@ var broken = []struct {
 	{"more sequences", func(e editor) { e.Target.Sequences = 2 }, []string{"pages"}},
 	{"no programs", func(e editor) { e.Programs = nil }, []string{"no programs"}},
 	{"gap between programs", func(e editor) { e.program("prefill").MinT = 3 }, []string{"program prefill", "3 to 32"}},
-	{"programs end early", func(e editor) { e.Programs = e.Programs[:1] }, []string{"program decode", "ubatch 32"}},
+	{"programs end early", func(e editor) { e.Programs = e.Programs[:1] }, []string{"up to 1 tokens", "ubatch 32"}},
 	{"empty range", func(e editor) { e.program("prefill").MaxT = 1 }, []string{"program prefill", "2 to 1"}},
 	{"two programs of one name", func(e editor) { e.program("prefill").Name = "decode" }, []string{`program "decode"`}},
+	{"a chunk that does not divide the bound", func(e editor) { e.chunked(16).MaxT = 31 }, []string{"program tiles", "16 to 31", "a multiple"}},
+	{"a chunk that is not the least", func(e editor) { e.chunked(16).MinT = 1 }, []string{"program tiles", "1 to 32", "from one chunk of 16"}},
+	{"chunks beyond ubatch", func(e editor) { e.chunked(16).MaxT = 48 }, []string{"program tiles", "16 to 48", "ubatch 32"}},
+	{"a chunk beyond ubatch", func(e editor) { e.chunked(33) }, []string{"program tiles", "chunk is 33", "32"}},
+	{"no chunk", func(e editor) { e.chunked(-16) }, []string{"program tiles", "chunk is -16"}},
+	{"two chunks", func(e editor) { e.chunked(16); e.chunked(8).Name = "more" }, []string{"program more", "as tiles does"}},
+	{"chunks alone", func(e editor) { e.chunked(16); e.Programs = slices.Delete(e.Programs, 1, 2) }, []string{"up to 1 tokens", "ubatch 32"}},
 	{"no rows", func(e editor) { e.program("decode").MaxR = 0 }, []string{"program decode", "0 rows"}},
 	{"more rows than the logits hold", func(e editor) { e.program("prefill").MaxR = 5 }, []string{"program prefill", "5 rows"}},
 	{"fusion count", func(e editor) { e.Fusions.QKV++ }, []string{"fusions"}},

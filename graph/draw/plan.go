@@ -88,10 +88,14 @@ func count[N int | int64](n N, thing string) string {
 
 // tokens says how many tokens a step of the program may have.
 func tokens(g *plan.Program) string {
-	if g.MinT == g.MaxT {
+	if g.MinT == g.MaxT && g.Chunk == 0 {
 		return "T = " + count(g.MaxT, "token")
 	}
-	return fmt.Sprintf("%d ≤ T ≤ %s", g.MinT, count(g.MaxT, "token"))
+	s := fmt.Sprintf("%d ≤ T ≤ %s", g.MinT, count(g.MaxT, "token"))
+	if g.Chunk > 0 {
+		s += fmt.Sprintf(" by %d", g.Chunk)
+	}
+	return s
 }
 
 func (pic *picture) addProgram(p *plan.Plan, g *plan.Program) {
