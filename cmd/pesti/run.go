@@ -176,7 +176,10 @@ func (a *app) continueText(ctx context.Context, name string, text []byte, o *run
 	_, stats.PeakResident = cpu.Resident()
 	stats.PrefillTS, stats.DecodeTS = g.prefill.perSecond(), g.decode.perSecond()
 	a.printStats(&stats, o.stats.word)
-	return cmp.Or(err, o.profile.write(ctx, a, engine, a.stderr))
+	if err != nil {
+		return err
+	}
+	return o.profile.write(ctx, a, engine, a.stderr)
 }
 
 // printStats prints statistics where they are asked for, where somebody sits there, and on an
