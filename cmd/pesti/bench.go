@@ -1,13 +1,11 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math"
-	"math/rand/v2"
 	"text/tabwriter"
 	"time"
 
@@ -24,6 +22,7 @@ type benchOptions struct {
 	json                  bool
 	roofline              bool
 	profile               *profileFlags
+	guess                 *guessing
 }
 
 func (a *app) bench() *cobra.Command {
@@ -32,6 +31,7 @@ func (a *app) bench() *cobra.Command {
 	cmd := a.verb("bench MODEL|PLAN", "Measure how fast prompts are evaluated and tokens are generated",
 		`  pesti bench model.gguf -p 128,512 -n 32 -r 3
   pesti bench model.gguf -p 0 -n 32 -d 0,1024,2048
+  pesti bench model.gguf -p 0 -n 32 --sequences 8 --speculate 7
   pesti bench model.gguf -p 0 -n 32 -r 3 --roofline --profile bench.json`,
 		arity{1, 1, "MODEL or PLAN"}, func(cmd *cobra.Command, args []string) error {
 			tests, err := benchTests(o)
@@ -40,6 +40,11 @@ func (a *app) bench() *cobra.Command {
 			}
 			return a.runBench(cmd.Context(), args[0], tests, o, flags)
 		})
+	cmd.Long = cmd.Short + `.
+
+With --sequences and --speculate each test that generates has others behind it: so many sequences of
+different lengths, a token of each in a step, as "x8"; and a text that repeats itself, with guesses, as
+"guess7". By turns with these the same is measured one token of one sequence a step, and told as ratio.`
 	f := cmd.Flags()
 	f.IntSliceVarP(&o.prompts, "prompt", "p", []int{512}, "`N` tokens of prompt, one test for each of a list; 0 is none")
 	f.IntSliceVarP(&o.gens, "tokens", "n", []int{128}, "`N` tokens to generate, one test for each of a list; 0 is none")
@@ -47,6 +52,7 @@ func (a *app) bench() *cobra.Command {
 	f.VarP(&o.repeat, "repeat", "r", "how often each test is measured, after one run to warm up")
 	f.BoolVar(&o.json, "json", false, "print JSON")
 	f.BoolVar(&o.roofline, "roofline", false, "measure by turns what the machine can do, and say how much of that each test reaches")
+	o.guess = addGuessing(cmd, "measure too what it brings to guess up to `N` tokens of a text that repeats itself; at most 30 (default 0, off)")
 	o.profile = addProfileFlags(cmd)
 	f.StringVar(&o.model, "model", "", "`MODEL` of a PLAN, where it is not where the plan says")
 	flags = addCompileFlags(cmd, "fast")
@@ -64,11 +70,15 @@ type benchResult struct {
 	StddevTS  float64   `json:"stddev_ts"`
 	SamplesTS []float64 `json:"samples_ts"` // each time that it was measured
 
+	Guesses   int    `json:"guesses,omitempty"`   // most of a step
+	Sequences int    `json:"sequences,omitempty"` // a token of each in a step, where there are several
+	Turns     *turns `json:"turns,omitempty"`
+
 	Roofline *rooflineResult `json:"roofline,omitempty"`
 }
 
 // tokens returns how many tokens the test evaluates.
-func (r *benchResult) tokens() int { return r.NPrompt + r.NGen }
+func (r *benchResult) tokens() int { return r.NPrompt + r.NGen*max(r.Sequences, 1) }
 
 func benchTests(o *benchOptions) ([]benchResult, error) {
 	tests := []benchResult{}
@@ -105,11 +115,18 @@ func (a *app) runBench(ctx context.Context, name string, tests []benchResult, o 
 		return err
 	}
 	defer s.file.Close()
+	if err := o.guess.prepare(s); err != nil {
+		return err
+	}
 	if _, err := s.compile(); err != nil {
 		return err
 	}
+	if err := o.guess.check(s); err != nil {
+		return err
+	}
+	tests = withTurns(tests, int(o.guess.most.n), int(s.plan.Target.Sequences))
 	for i := range tests {
-		if err := s.checkLength(tests[i].NDepth + tests[i].tokens()); err != nil {
+		if err := s.checkLength(tests[i].positions()); err != nil {
 			return fmt.Errorf("test %s: %w", tests[i].Test, err)
 		}
 	}
@@ -121,28 +138,32 @@ func (a *app) runBench(ctx context.Context, name string, tests []benchResult, o 
 		return err
 	}
 	defer engine.Close()
-	session, err := exec.NewSession(engine)
-	if err != nil {
-		return err
+	b := &bencher{engine: engine, guess: o.guess}
+	for range s.plan.Target.Sequences {
+		session, err := exec.NewSession(engine)
+		if err != nil {
+			return err
+		}
+		b.sessions = append(b.sessions, session)
 	}
 	a.loaded()
-	logits, err := session.Feed([]int32{0})
+	logits, err := b.sessions[0].Feed([]int32{0})
 	if err != nil {
 		return err
 	}
-	vocab := len(logits)
-	session.Reset()
+	b.vocab = len(logits)
+	b.sessions[0].Reset()
 	engine.ResetProfile() // the first run waits for the file
 	var interrupt error
 	stopped := "" // the test of which an interrupt left nothing
 	for i := range tests {
 		var roof *testRoof
-		if o.roofline {
+		if o.roofline && !tests[i].byTurns() {
 			if roof, err = newTestRoof(engine, &tests[i]); err != nil {
 				return err
 			}
 		}
-		speeds, err := a.measure(ctx, session, &tests[i], o.repeat.n, vocab, roof)
+		speeds, err := a.measure(ctx, b, &tests[i], o.repeat.n, roof)
 		if result, err := roof.result(tests[i].tokens(), speeds); err != nil {
 			return err
 		} else {
@@ -167,7 +188,10 @@ func (a *app) runBench(ctx context.Context, name string, tests []benchResult, o 
 	if err := a.printBench(tests, stopped, o.json); err != nil {
 		return err
 	}
-	return cmp.Or(interrupt, o.profile.write(ctx, a, engine, o.tables(a)))
+	if interrupt != nil {
+		return interrupt
+	}
+	return o.profile.write(ctx, a, engine, o.tables(a))
 }
 
 func (a *app) printBench(tests []benchResult, stopped string, asJSON bool) error {
@@ -181,7 +205,7 @@ func (a *app) printBench(tests []benchResult, stopped string, asJSON bool) error
 	}
 	fmt.Fprintf(t, "test\ttokens/s%s\n", columns)
 	for _, r := range tests {
-		fmt.Fprintf(t, "%s\t%.2f ± %.2f%s\n", r.Test, r.AvgTS, r.StddevTS, r.Roofline.cells())
+		fmt.Fprintf(t, "%s\t%.2f ± %.2f%s%s\n", r.Test, r.AvgTS, r.StddevTS, r.Roofline.cells(), r.Turns.cells())
 	}
 	if stopped != "" {
 		fmt.Fprintf(t, "%s\tinterrupted\n", stopped)
@@ -202,31 +226,42 @@ func (o *benchOptions) tables(a *app) io.Writer {
 
 // measure returns the speeds of a test, after one run to warm up; of an interrupted one, those of
 // the runs before.
-func (a *app) measure(ctx context.Context, session *exec.Session, test *benchResult, repeat int64, vocab int, roof *testRoof) (speeds []float64, err error) {
+func (a *app) measure(ctx context.Context, b *bencher, test *benchResult, repeat int64, roof *testRoof) (speeds []float64, err error) {
+	var plain, ratios []float64
+	if test.byTurns() {
+		test.Turns = &turns{}
+		defer func() { test.Turns.PlainTS, test.Turns.Ratio = medianOf(plain), medianOf(ratios) }()
+	}
 	for r := range repeat + 1 {
 		a.progress("%s: run %d of %d", test.Test, r, repeat)
 		if err := roof.sample(); err != nil {
 			return speeds, err
 		}
-		seconds, err := clock(ctx, session, test, vocab)
+		seconds, err := b.clock(ctx, test)
 		if err != nil {
 			return speeds, err
 		}
+		speed := float64(test.tokens()) / max(seconds, 1e-9)
 		if r > 0 {
-			speeds = append(speeds, float64(test.tokens())/max(seconds, 1e-9))
+			speeds = append(speeds, speed)
+		}
+		if !test.byTurns() {
+			continue
+		}
+		if seconds, err = b.clockPlain(ctx, test); err != nil {
+			return speeds, err
+		}
+		if r > 0 {
+			plain = append(plain, float64(test.NGen)/max(seconds, 1e-9))
+			ratios = append(ratios, speed/plain[len(plain)-1])
 		}
 	}
 	return speeds, nil
 }
 
-// clock returns how long a test takes once its depth is reached. Which tokens does not matter to the
-// work, but they are the same in every run.
+// clock returns how long a plain test takes once its depth is reached.
 func clock(ctx context.Context, session *exec.Session, t *benchResult, vocab int) (seconds float64, err error) {
-	random := rand.New(rand.NewPCG(1, 2))
-	ids := make([]int32, t.NDepth+t.tokens())
-	for i := range ids {
-		ids[i] = int32(random.IntN(vocab))
-	}
+	ids := randomIDs(t.NDepth+t.tokens(), vocab)
 	if err := seek(session, ids[:t.NDepth]); err != nil {
 		return 0, err
 	}

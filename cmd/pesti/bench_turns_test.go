@@ -1,0 +1,42 @@
+package main
+
+import (
+	"slices"
+	"testing"
+)
+
+// What is measured by turns comes behind the plain tests, with what it is compared with.
+func TestBenchByTurns(t *testing.T) {
+	tests := *decoded[[]benchResult](t, "bench", "demo", "-p", "8", "-n", "40,1", "-d", "0,5", "-r", "1", "--sequences", "3", "--speculate", "7", "--json")
+	var names []string
+	for _, r := range tests {
+		names = append(names, r.Test)
+		if byTurns := r.Guesses > 0 || r.Sequences > 0; byTurns != (r.Turns != nil) {
+			t.Errorf("%s: %+v by turns", r.Test, r.Turns)
+		}
+		if len(r.SamplesTS) != 1 || r.AvgTS <= 0 {
+			t.Errorf("%s: speeds %v", r.Test, r.SamplesTS)
+		}
+		if r.Turns == nil {
+			continue
+		}
+		if x := r.Turns; x.PlainTS <= 0 || x.Ratio <= 0 || x.Accepted > x.Proposed || r.Guesses == 0 && x.Proposed > 0 {
+			t.Errorf("%s: %+v", r.Test, x)
+		}
+		if ratio := r.AvgTS / r.Turns.PlainTS; ratio/r.Turns.Ratio > 1.001 || r.Turns.Ratio/ratio > 1.001 {
+			t.Errorf("%s: ratio %g of one run, expected %g", r.Test, r.Turns.Ratio, ratio)
+		}
+	}
+	want := []string{
+		"pp8", "tg40", "tg1", "pp8 @ d5", "tg40 @ d5", "tg1 @ d5",
+		"tg40 guess7", "tg40 x3", "tg1 guess7", "tg1 x3", "tg40 @ d5 guess7", "tg40 @ d5 x3", "tg1 @ d5 guess7", "tg1 @ d5 x3",
+	}
+	if !slices.Equal(names, want) {
+		t.Errorf("tests are %q, want %q", names, want)
+	}
+	pesti("bench", "demo", "-p", "0", "-n", "20", "--sequences", "3", "--ctx", "25").fails(t, 1, "test tg20 x3", "26 tokens", "at most 25")
+	pesti("bench", "demo", "-p", "0", "-n", "20", "--speculate", "7", "--ctx", "115").fails(t, 1, "test tg20 guess7", "116 tokens", "at most 115")
+	pesti("bench", "demo", "-p", "0", "-n", "20", "--speculate", "31").fails(t, 2, "--speculate is 31, expected at most 30")
+	plan, _ := demoPlan(t)
+	pesti("bench", plan, "-p", "0", "-n", "20", "--speculate", "8").fails(t, 2, "--speculate is 8, expected at most 7")
+}
