@@ -1,6 +1,6 @@
 // Package cpu owns what runs a bound program on the processor: workers on threads of their own,
-// the barrier between waves, and memory outside the Go heap. What the steps compute is package
-// kernel's; which program runs on which operands is package exec's.
+// the barrier between waves, memory outside the Go heap, and how fast all of that is at most. What
+// the steps compute is package kernel's; which program runs on which operands is package exec's.
 //
 // It imports exec/cpu/kernel alone, and must not know plans, models or files.
 package cpu

@@ -1,8 +1,9 @@
 // Package plan is the execution plan as data: what a compiler wrote and an executor runs.
 //
 // It owns the plan's structure, its text form (print, parse, seal), its JSON, its verifier, the
-// formats of elements in memory, and the table of kernel signatures through which package lower
-// and package exec agree. It is a leaf: it imports nothing of this module.
+// formats of elements in memory, the table of kernel signatures through which package lower and
+// package exec agree, how workers share a step, and what a step costs each of them. It is a leaf: it
+// imports nothing of this module.
 package plan
 
 // Version is the newest format that this package reads and the one it writes.
