@@ -15,10 +15,10 @@
 //
 // # How to add a kernel
 //
-//  1. exec/plan/kernels.go: its signature, with its formula above it, and exec/plan/cost.go: what it
-//     computes, for profiles. The verifier knows of a kernel
+//  1. exec/plan/kernels.go: its signature, with its formula above it. The verifier knows of a kernel
 //     what stands there and nothing else: operands and extents are all that it may touch, rules
-//     are what its parameters must fulfil for that to hold.
+//     are what its parameters must fulfil for that to hold. exec/plan/cost.go: what it computes,
+//     for profiles.
 //  2. Here: a function that binds it, which reads a binder and returns a Func, in the file of its
 //     kin; a row in the table below; and cases in the tests, held against ops/ref or float64
 //     (rowCases of rows_test.go, for what works row by row).
