@@ -8,7 +8,7 @@ package graph
 
 import "fmt"
 
-// A DType names the element type of a value. Activations are F32, I32 or Q8x2; a cache is KV,
+// A DType names the element type of a value. Activations are F32, I32, Q8x2 or BF16; a cache is KV,
 // whose storage the lowering chooses; weights carry the lower-case name of their GGML type
 // ("q5_0", "f16", …).
 type DType string
@@ -20,6 +20,9 @@ const (
 	KV   DType = "kv"   // state: one row per cached position
 	Q8x2 DType = "q8x2" // activations in two int8 planes, see exec/plan's format table
 )
+
+// BF16 is the element type of activations for products in tiles, and of weights.
+const BF16 DType = "bf16"
 
 // A Sym is a symbolic extent whose upper bound is given to the compiler.
 type Sym string

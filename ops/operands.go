@@ -22,7 +22,7 @@ type spec struct {
 // The two element types that stand for several.
 const (
 	weight     graph.DType = "weight"     // any type a model file stores
-	activation graph.DType = "activation" // f32, or q8x2 once lowering quantises
+	activation graph.DType = "activation" // f32, or q8x2 or bf16 once lowering rounds
 )
 
 func accepts(want, got graph.DType) bool {
@@ -30,7 +30,7 @@ func accepts(want, got graph.DType) bool {
 	case weight:
 		return got != graph.I32 && got != graph.KV && got != graph.Q8x2
 	case activation:
-		return got == graph.F32 || got == graph.Q8x2
+		return got == graph.F32 || got == graph.Q8x2 || got == graph.BF16
 	}
 	return want == got
 }

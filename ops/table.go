@@ -111,5 +111,7 @@ var table = []Row{
 
 	{Op: Quantise, Eval: evalQuantise},
 	{Op: NormQuantise, Expand: expandNormQuantise, FLOPs: perElement(5)},
+	{Op: Round, Eval: evalRound},
+	{Op: NormRound, Expand: expandNormRound, FLOPs: perElement(5)},
 	{Op: NormAdd, Expand: expandNormAdd, FLOPs: perElement(5)},
 }

@@ -17,8 +17,8 @@ type kind struct {
 var kinds = []kind{
 	{"matmul", "#DCEBFB", "#3B78B8", []string{"matmul", "qkv", "swiglu", "matmul_group", "gated"}},
 	{"attention", "#FDE6D3", "#D07A2D", []string{"attention", "attn_scores", "softmax", "attn_values", "rope"}},
-	{"norm", "#DDF3E1", "#3F9757", []string{"norm", "rms_norm", "norm_add", "norm_quantise"}},
-	{"quantise", "#FBF3CC", "#B39A1E", []string{"quantise"}},
+	{"norm", "#DDF3E1", "#3F9757", []string{"norm", "rms_norm", "norm_add", "norm_quantise", "norm_round"}},
+	{"quantise", "#FBF3CC", "#B39A1E", []string{"quantise", "round"}},
 	{"embed", "#EBE1F8", "#7D5BB5", []string{"embed", "get_rows"}},
 	{"elementwise", "#E2F3F3", "#3C9191", []string{"add", "mul", "scale", "silu", "gelu_tanh", "gelu_erf", "add_bias"}},
 	{rowsKind, "#F9E1EC", "#BC4F83", []string{"select", "select_rows", "copy"}},

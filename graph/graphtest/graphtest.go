@@ -22,7 +22,7 @@ import (
 // Options of a drawn graph.
 type Options struct {
 	Recipes int // at most so many are drawn; by default 12
-	// Quantised also draws q8x2 values, which lowering alone puts into graphs.
+	// Quantised also draws q8x2 and bf16 values, which lowering alone puts into graphs.
 	Quantised bool
 	// Written writes every cache before it is read in a step, which plans ask for.
 	Written bool
@@ -76,11 +76,11 @@ type builder struct {
 
 	tokens, pos, seq, rows *graph.Value
 
-	floats []*graph.Value // f32[M, n]
-	ints8  []*graph.Value // q8x2[M, n]
-	scores []*graph.Value // f32[T, heads, C]
-	probs  []*graph.Value // likewise, summing to 1
-	caches []*cache
+	floats  []*graph.Value // f32[M, n]
+	rounded []*graph.Value // q8x2[M, n], bf16[M, n]
+	scores  []*graph.Value // f32[T, heads, C]
+	probs   []*graph.Value // likewise, summing to 1
+	caches  []*cache
 	// degree bounds how fast a value grows with the embeddings: 1 for what is linear in them.
 	// Products of products would leave the range of float32.
 	degree map[*graph.Value]int
@@ -133,14 +133,14 @@ func (b *builder) addNamed(op *graph.Op, attr graph.Attrs, names []string, in ..
 		degree--
 	case ops.SwiGLU:
 		degree *= 2
-	case ops.RMSNorm, ops.NormQuantise:
+	case ops.RMSNorm, ops.NormQuantise, ops.NormRound:
 		degree = 1
 	}
 	for _, v := range out {
 		b.degree[v] = degree
 		switch {
-		case v.Type.DType == graph.Q8x2:
-			b.ints8 = append(b.ints8, v)
+		case v.Type.DType == graph.Q8x2 || v.Type.DType == graph.BF16:
+			b.rounded = append(b.rounded, v)
 		case op == ops.AttnScores:
 			b.scores = append(b.scores, v)
 		case op == ops.Softmax:

@@ -16,7 +16,7 @@ var recipes = []func(*builder){
 }
 
 // quantised append what only lowering does.
-var quantised = []func(*builder){quantise, quantise, normQuantise, matmulOfQuantised}
+var quantised = []func(*builder){quantise, round, normQuantise, normRound, matmulOfRounded}
 
 func lookUp(b *builder) {
 	attr := graph.Attrs{}
@@ -311,7 +311,7 @@ func normAdd(b *builder) {
 	b.add(ops.NormAdd, graph.Attrs{"eps": 1e-6}, d, b.vector(width(d)), b.like(d, "x"))
 }
 
-// blocks32 reports whether rows of x can be quantised.
+// blocks32 reports whether rows of x can be rounded.
 func blocks32(x *graph.Value) bool { return width(x)%32 == 0 }
 
 func quantise(b *builder) {
@@ -326,8 +326,20 @@ func normQuantise(b *builder) {
 	}
 }
 
-func matmulOfQuantised(b *builder) {
-	if len(b.ints8) > 0 {
-		b.project(pick(b, "x", b.ints8))
+func round(b *builder) {
+	if x := b.float("x", blocks32); x != nil {
+		b.add(ops.Round, nil, x)
+	}
+}
+
+func normRound(b *builder) {
+	if x := b.float("x", blocks32); x != nil {
+		b.add(ops.NormRound, graph.Attrs{"eps": 1e-6}, x, b.vector(width(x)))
+	}
+}
+
+func matmulOfRounded(b *builder) {
+	if len(b.rounded) > 0 {
+		b.project(pick(b, "x", b.rounded))
 	}
 }

@@ -1,0 +1,42 @@
+package ops
+
+import (
+	"fmt"
+
+	"pesti/graph"
+	"pesti/ops/ref"
+)
+
+// tileBlock is how many activations products in tiles take at a time.
+const tileBlock = 32
+
+// Round rounds activations to bf16. The interpreter carries the rounded values.
+var Round = define("round",
+	[]spec{{"x", graph.F32, "M n"}},
+	[]spec{{"y", graph.BF16, "M n"}}, nil, checkRound)
+
+func checkRound(n *graph.Node) error {
+	if s := n.In[0].Type.Shape; len(s) == 2 && (s[1].Sym != graph.Const || s[1].N%tileBlock != 0) {
+		return fmt.Errorf("operand x is %v of type %v, expected a row length that is a multiple of %d", n.In[0], n.In[0].Type, tileBlock)
+	}
+	return nil
+}
+
+func evalRound(_ *graph.Node, in, out []*Value) error {
+	row := make([]byte, 2*len(in[0].F32))
+	ref.RoundBF16(row, in[0].F32)
+	ref.WidenBF16(out[0].F32, row)
+	return nil
+}
+
+// NormRound is round(rms_norm(x, w)).
+var NormRound = define("norm_round",
+	[]spec{{"x", graph.F32, "M n"}, {"w", graph.F32, "n"}},
+	[]spec{{"y", graph.BF16, "M n"}},
+	[]graph.AttrSpec{need("eps", 0.0)}, checkRound)
+
+func expandNormRound(e *expander, n *graph.Node) []*graph.Value {
+	y := n.Out[0].Name
+	norm := e.add(RMSNorm, graph.Attrs{"eps": n.Attr.Float("eps")}, y+".norm", n.In[0], n.In[1])
+	return []*graph.Value{e.add(Round, nil, y, norm)}
+}
