@@ -75,11 +75,7 @@ func f32Parts(_ *vectors, dim int) *parts {
 }
 
 func f16Parts(v *vectors, dim int) *parts {
-	p := plainParts(dim, v.widen, func(to []uint16, from []float32) {
-		for i, x := range from {
-			to[i] = ref.F16(x)
-		}
-	})
+	p := plainParts(dim, v.widen, v.narrow)
 	p.half = true
 	return p
 }
@@ -89,12 +85,14 @@ func plainParts[E float32 | uint16](dim int, load func(to []float32, from []E), 
 	const page = plan.PageTokens
 	var zero E
 	size := int(unsafe.Sizeof(zero))
+	row := make([]E, dim)
 	return &parts{
 		dim: dim, bytes: page * dim * size,
 		putKey: func(part []byte, at int, key []float32) {
 			elems := view[E](part)
-			for i := range key {
-				store(elems[i*page+at:][:1], key[i:i+1])
+			store(row, key)
+			for i, x := range row {
+				elems[i*page+at] = x
 			}
 		},
 		putValue: func(part []byte, at int, value []float32) {

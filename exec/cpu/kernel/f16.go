@@ -19,3 +19,9 @@ func portableWiden(dst []float32, src []uint16) {
 		dst[i] = f16(h)
 	}
 }
+
+func portableNarrow(dst []uint16, src []float32) {
+	for i, x := range src[:len(dst)] {
+		dst[i] = ref.F16(x)
+	}
+}

@@ -31,9 +31,10 @@ type vectors struct {
 	// fetch asks for memory that will soon be read; nil where that cannot be.
 	fetch func(data []byte)
 
-	// widen sets dst to the values of float16 numbers, q8Keys and q8Values to those of whole
+	// widen sets dst to the values of float16 numbers, narrow to the nearest of them, q8Keys and q8Values to those of whole
 	// groups of keys and of blocks of values, as q8Parts tells.
 	widen    func(dst []float32, src []uint16)
+	narrow   func(dst []uint16, src []float32)
 	q8Keys   func(tile []float32, part []byte, groups int)
 	q8Values func(row []float32, blocks []byte, n int)
 }
@@ -59,6 +60,7 @@ var portable = vectors{
 	weigh:        portableWeigh,
 	accumulate:   portableAccumulate,
 	widen:        portableWiden,
+	narrow:       portableNarrow,
 	q8Keys:       portableQ8Keys,
 	q8Values:     portableQ8Values,
 }

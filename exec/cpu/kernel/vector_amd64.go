@@ -73,6 +73,11 @@ func quantiseQ8x2AVX2(hi *byte, lo *byte, scale *float32, sum *float32, x *float
 //go:noescape
 func widenAVX2(dst *float32, src *uint16, n int)
 
+// narrowAVX2 sets n elements of dst, a multiple of 8, to float16 numbers, to nearest even.
+//
+//go:noescape
+func narrowAVX2(dst *uint16, src *float32, n int)
+
 // q8KeysAVX2 sets tile [groups·32][16] to the keys of groups of scales float16[16] and q int8[32][16].
 //
 //go:noescape

@@ -1764,6 +1764,26 @@ done:
 	VZEROUPPER
 	RET
 
+// func narrowAVX2(dst *uint16, src *float32, n int)
+// Requires: AVX, F16C
+TEXT ·narrowAVX2(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+	XORQ BX, BX
+
+next:
+	CMPQ      BX, DX
+	JGE       done
+	VMOVUPS   (CX)(BX*4), Y0
+	VCVTPS2PH $0x00, Y0, (AX)(BX*2)
+	ADDQ      $0x08, BX
+	JMP       next
+
+done:
+	VZEROUPPER
+	RET
+
 // func q8KeysAVX2(tile *float32, part *byte, groups int)
 // Requires: AVX, AVX2, F16C
 TEXT ·q8KeysAVX2(SB), NOSPLIT, $0-24

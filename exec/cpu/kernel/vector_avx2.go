@@ -36,8 +36,9 @@ var assemblyVectors = []*vectors{{
 	accumulateHalf: func(acc, weights, shrink []float32, tile []uint16, n, x, y int) {
 		accumulateHalfAVX2(&acc[0], &weights[0], &shrink[0], &tile[0], n, len(acc)/n, x, y)
 	},
-	fetch: func(data []byte) { fetchAVX2(unsafe.SliceData(data), len(data)) },
-	widen: widenOnAVX2,
+	fetch:  func(data []byte) { fetchAVX2(unsafe.SliceData(data), len(data)) },
+	widen:  widenOnAVX2,
+	narrow: narrowOnAVX2,
 	q8Keys: func(tile []float32, part []byte, groups int) {
 		q8KeysAVX2(&tile[0], &part[0], groups)
 	},
@@ -105,4 +106,10 @@ func widenOnAVX2(dst []float32, src []uint16) {
 	whole := len(dst) &^ 7
 	widenAVX2(unsafe.SliceData(dst), unsafe.SliceData(src), whole)
 	portableWiden(dst[whole:], src[whole:])
+}
+
+func narrowOnAVX2(dst []uint16, src []float32) {
+	whole := len(dst) &^ 7
+	narrowAVX2(unsafe.SliceData(dst), unsafe.SliceData(src), whole)
+	portableNarrow(dst[whole:], src[whole:])
 }

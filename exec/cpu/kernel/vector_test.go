@@ -264,6 +264,38 @@ func TestWiden(t *testing.T) {
 	})
 }
 
+// TestNarrow sees that each set gives the bits of ref.F16, for what lies at and around every float16
+// number and between two of them, and any length.
+func TestNarrow(t *testing.T) {
+	eachSet(t, func(t *testing.T, v *vectors) {
+		var src []float32
+		for h := range 1 << 16 {
+			bits := math.Float32bits(ref.F32(uint16(h)))
+			for _, near := range []uint32{0, 1, 1<<12 - 1, 1 << 12, 1<<12 + 1} {
+				src = append(src, math.Float32frombits(bits+near))
+			}
+			src = append(src, ref.F32(uint16(h))+0x1p-25) // between subnormals
+		}
+		dst := make([]uint16, len(src))
+		v.narrow(dst, src)
+		for i, x := range src {
+			if want := ref.F16(x); dst[i] != want {
+				t.Fatalf("%v (%#x) is %#x, expected %#x", x, math.Float32bits(x), dst[i], want)
+			}
+		}
+		for n := range 20 {
+			dst := make([]uint16, n+1)
+			dst[n] = 7
+			v.narrow(dst[:n], src[1000:])
+			for i, h := range dst[:n] {
+				if h != ref.F16(src[1000+i]) || dst[n] != 7 {
+					t.Fatalf("element %d of %d is %#x, the next %d", i, n, h, dst[n])
+				}
+			}
+		}
+	})
+}
+
 // TestParts sees, for each format of caches, that keys and values come back as ref.KV gives them,
 // whichever positions are asked for, and that nothing else of a page or a tile is touched.
 func TestParts(t *testing.T) {

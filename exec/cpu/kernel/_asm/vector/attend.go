@@ -62,7 +62,7 @@ var (
 // each is added up from the first element of a head to the last.
 func scores(e element) {
 	function("scores"+e.name+"AVX2", "func(scores, x *float32, tile *"+e.typ+", n, d int)")
-	Doc("scores"+e.name+"AVX2 sets scores [n][16] to the products of x [n][d] and the columns of tile [d][16].")
+	Doc("scores" + e.name + "AVX2 sets scores [n][16] to the products of x [n][d] and the columns of tile [d][16].")
 	out, x, tile := Load(Param("scores"), GP64()), Load(Param("x"), GP64()), Load(Param("tile"), GP64())
 	n, d := Load(Param("n"), GP64()).(reg.GPVirtual), Load(Param("d"), GP64())
 	byQueries(n, func(name string, queries int) {

@@ -34,6 +34,25 @@ func widen() {
 	RET()
 }
 
+func narrow() {
+	function("narrowAVX2", "func(dst *uint16, src *float32, n int)")
+	Doc("narrowAVX2 sets n elements of dst, a multiple of 8, to float16 numbers, to nearest even.")
+	dst, src, n := Load(Param("dst"), GP64()), Load(Param("src"), GP64()), Load(Param("n"), GP64())
+	at := GP64()
+	XORQ(at, at)
+	Label("next")
+	CMPQ(at, n)
+	JGE(LabelRef("done"))
+	v := YMM()
+	VMOVUPS(Mem{Base: src, Index: at, Scale: 4}, v)
+	VCVTPS2PH(Imm(0), v, Mem{Base: dst, Index: at, Scale: 2})
+	ADDQ(Imm(8), at)
+	JMP(LabelRef("next"))
+	Label("done")
+	VZEROUPPER()
+	RET()
+}
+
 // q8Keys: all positions of an element lie together, each with a scale of its own.
 func q8Keys() {
 	function("q8KeysAVX2", "func(tile *float32, part *byte, groups int)")

@@ -24,6 +24,7 @@ func main() {
 	normalise("normaliseAddAVX2", "func(y, x, d, w *float32, scale float64, n int)", true)
 	quantise()
 	widen()
+	narrow()
 	q8Keys()
 	q8Values()
 	Generate()
