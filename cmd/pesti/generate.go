@@ -29,6 +29,7 @@ type generator struct {
 	params    sample.Params
 	stops     *tokenizer.StopMatcher
 	stream    tokenizer.Stream
+	piece     []byte         // of the last token
 	eog       map[int32]bool // empty where they do not stop
 	ctx, step int            // positions of the session, and tokens of a step of prefill
 	guess     *guessing
@@ -97,7 +98,8 @@ func (g *generator) generate(ctx context.Context, prompt []int32, most int64) (s
 		}
 		sampler.Accept(next[0])
 		g.count++
-		text, stopped := g.stops.Write(g.tok.Piece(next[0]))
+		g.piece = g.tok.AppendPiece(g.piece[:0], next[0])
+		text, stopped := g.stops.Write(g.piece)
 		if err = g.write(g.stream.Write(text)); err != nil {
 			break
 		}

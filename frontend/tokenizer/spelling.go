@@ -76,7 +76,14 @@ var escaped = spelling{
 		return append(dst, bytes.ReplaceAll(text, []byte(" "), []byte("▁"))...)
 	},
 	unspell: func(dst []byte, token string) []byte {
-		return append(dst, strings.ReplaceAll(token, "▁", " ")...)
+		for {
+			before, after, found := strings.Cut(token, "▁")
+			dst = append(dst, before...)
+			if !found {
+				return dst
+			}
+			dst, token = append(dst, ' '), after
+		}
 	},
 	byteToken: hexByte,
 	added:     true,

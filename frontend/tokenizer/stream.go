@@ -2,7 +2,6 @@ package tokenizer
 
 import (
 	"bytes"
-	"strings"
 	"unicode/utf8"
 )
 
@@ -11,23 +10,38 @@ import (
 // Bytes that can no longer become a rune pass as they are, so that all that
 // Write and Flush return, joined, is what was written. The zero value is ready.
 type Stream struct {
-	held []byte // the beginning of a rune
+	holder
 }
 
 // Write takes the bytes of a token and returns what may be shown now, which is
 // valid until the next call.
 func (s *Stream) Write(piece []byte) []byte {
-	text := append(s.held, piece...)
-	n := len(text) - unfinished(text)
-	s.held = bytes.Clone(text[n:])
-	return text[:n]
+	text := s.add(piece)
+	return s.release(len(text) - unfinished(text))
 }
 
-// Flush returns the held bytes. The Stream is as new.
-func (s *Stream) Flush() []byte {
-	held := s.held
-	s.held = nil
-	return held
+// Flush returns the held bytes, valid until the next call. The Stream is as new.
+func (s *Stream) Flush() []byte { return s.release(len(s.add(nil))) }
+
+// A holder gathers pieces of text of which some bytes are held until more come. It keeps one
+// buffer, so that a token that is generated allocates nothing.
+type holder struct {
+	text []byte
+	out  int // bytes of text that were released
+}
+
+// add returns the held bytes with the piece behind them.
+func (h *holder) add(piece []byte) []byte {
+	h.text = append(append(h.text[:0], h.text[h.out:]...), piece...)
+	h.out = 0
+	return h.text
+}
+
+// release returns the first n bytes of what add returned, valid until it is called again, and holds
+// the others.
+func (h *holder) release(n int) []byte {
+	h.out = n
+	return h.text[:n:n]
 }
 
 // unfinished returns the length of the beginning of a rune at the end of text.
@@ -48,8 +62,8 @@ func unfinished(text []byte) int {
 // that no part of one is ever returned. It works on bytes: put it before a
 // [Stream].
 type StopMatcher struct {
-	stops   []string
-	held    []byte // the longest end of the text that may begin a stop string
+	stops   [][]byte
+	holder  // of the longest end of the text that may begin a stop string
 	stopped bool
 }
 
@@ -58,43 +72,38 @@ func NewStopMatcher(stops []string) *StopMatcher {
 	m := &StopMatcher{}
 	for _, s := range stops {
 		if s != "" {
-			m.stops = append(m.stops, s)
+			m.stops = append(m.stops, []byte(s))
 		}
 	}
 	return m
 }
 
-// Write takes the next piece of the text and returns what may be shown now, and
-// whether a stop string was found. Then the returned text ends before it, and
-// all later calls return nothing.
+// Write takes the next piece of the text and returns what may be shown now, valid
+// until the next call, and whether a stop string was found. Then the returned text
+// ends before it, and all later calls return nothing.
 func (m *StopMatcher) Write(piece []byte) (text []byte, stopped bool) {
 	if m.stopped {
 		return nil, true
 	}
-	text = append(m.held, piece...)
-	m.held = nil
+	text = m.add(piece)
 	begin, end := 0, len(text)+1
 	for _, s := range m.stops {
-		i := bytes.Index(text, []byte(s))
+		i := bytes.Index(text, s)
 		if e := i + len(s); i >= 0 && (e < end || e == end && i < begin) {
 			begin, end = i, e
 		}
 	}
 	if end <= len(text) {
 		m.stopped = true
-		return text[:begin], true
+		text = m.release(begin)
+		m.out = len(m.text) // nothing is held
+		return text, true
 	}
-	n := len(text) - m.pending(text)
-	m.held = bytes.Clone(text[n:])
-	return text[:n], false
+	return m.release(len(text) - m.pending(text)), false
 }
 
-// Flush returns the held text when there is no more to come.
-func (m *StopMatcher) Flush() []byte {
-	held := m.held
-	m.held = nil
-	return held
-}
+// Flush returns the held text, valid until the next call, when there is no more to come.
+func (m *StopMatcher) Flush() []byte { return m.release(len(m.add(nil))) }
 
 // pending returns the length of the longest end of text that begins a stop
 // string.
@@ -102,7 +111,7 @@ func (m *StopMatcher) pending(text []byte) int {
 	longest := 0
 	for _, s := range m.stops {
 		for n := min(len(s)-1, len(text)); n > longest; n-- {
-			if strings.HasPrefix(s, string(text[len(text)-n:])) {
+			if bytes.HasPrefix(s, text[len(text)-n:]) {
 				longest = n
 			}
 		}

@@ -169,11 +169,14 @@ func (t *Tokenizer) Decode(ids []int32) ([]byte, error) {
 // Piece returns the bytes of one token as generated text shows them: none for
 // control tokens and for ids outside the vocabulary. They need not be whole
 // runes; see [Stream].
-func (t *Tokenizer) Piece(id int32) []byte {
+func (t *Tokenizer) Piece(id int32) []byte { return t.AppendPiece(nil, id) }
+
+// AppendPiece appends to dst what Piece returns. It allocates nothing where there is room.
+func (t *Tokenizer) AppendPiece(dst []byte, id int32) []byte {
 	if id < 0 || int(id) >= len(t.tokens) || t.types[id] == typeControl || t.types[id] == typeUnknown {
-		return nil
+		return dst
 	}
-	return t.appendToken(nil, id)
+	return t.appendToken(dst, id)
 }
 
 // ordinary says whether the token comes from merging, not from special tokens.

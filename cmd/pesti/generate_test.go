@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"io"
+	"math"
+	"runtime"
+	"testing"
+
+	"pesti/exec/sample"
+	"pesti/frontend/tokenizer"
+)
+
+// A token that is generated allocates nothing, from the step to the text, whether it is drawn or
+// guessed.
+func TestGenerateAllocatesNothing(t *testing.T) {
+	a := &app{stdout: io.Discard, stderr: io.Discard, getenv: func(string) string { return "" }}
+	s, err := a.open("demo", "", newCompileFlags("fast"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.file.Close()
+	if _, err := s.compile(); err != nil {
+		t.Fatal(err)
+	}
+	tok, err := tokenizer.FromGGUF(s.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine, err := s.start(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	prompt, err := encodePrompt(tok, []byte(story))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	params := sample.Default()
+	params.RepeatPenalty, params.Seed = 1.1, 5
+	o := &runOptions{params: params, stops: []string{"a text that does not come", "e\x00"}, ignoreEOS: true, guess: &guessing{}}
+	// count returns the allocations of a whole generation, the fewest of several runs: the runtime has
+	// some of its own.
+	count := func(tokens int64) uint64 {
+		fewest := uint64(math.MaxUint64)
+		for range 5 {
+			g, err := newGenerator(a, s, engine, tok, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, err = g.generate(context.Background(), prompt, tokens)
+			runtime.ReadMemStats(&after)
+			if err != nil || int64(g.count) != tokens {
+				t.Fatalf("%d tokens, error %v", g.count, err)
+			}
+			fewest = min(fewest, after.Mallocs-before.Mallocs)
+			g.session.Close()
+		}
+		return fewest
+	}
+	for _, most := range []int64{0, 7} {
+		o.guess.most.n = most
+		few, many := count(20), count(220)
+		if many > few+8 { // buffers of text grow once or twice
+			t.Errorf("--speculate %d: 20 tokens take %d allocations, 220 take %d, expected as many", most, few, many)
+		}
+	}
+}
