@@ -59,7 +59,7 @@ func newCompileFlags(precision string) *compileFlags {
 	c.set.VarP(&c.ctx, "ctx", "c", "positions of a sequence (default 4096, or what the model was trained for)")
 	c.set.Var(&c.ubatch, "ubatch", "most tokens of one step (default 512)")
 	c.set.Var(&c.sequences, "sequences", "most sequences at a time")
-	c.set.VarP(&c.threads, "threads", "t", "most workers")
+	c.set.VarP(&c.threads, "threads", "t", "most workers; no more run than there are processors")
 	c.set.Var(&c.isa, "isa", "instruction set, at most what "+isaVariable+" says (default the best one)")
 	c.set.StringVar(&c.passes, "passes", "", "passes to leave out: a `LIST` of -name,-name, or none for all that can be")
 	c.set.Var(&c.planner, "planner", "the one planner of buffers, by `NAME`, to see its arena (default all, and the best of them)")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"runtime/debug"
 	"strings"
 
@@ -103,10 +104,11 @@ func (s *subject) compile() (*lower.Result, error) {
 	return res, nil
 }
 
-// start makes an engine for the plan. The end of ctx interrupts its step in progress.
+// start makes an engine for the plan, with no more workers than processors, which would gain nothing.
+// The end of ctx interrupts its step in progress.
 func (s *subject) start(ctx context.Context) (*exec.Engine, error) {
 	debug.FreeOSMemory() // what compiling left would stay resident beside the weights
-	e, err := exec.Open(s.plan, s.file, exec.Options{Threads: s.threads, Observe: s.observe, Profile: s.profile, Trace: s.trace})
+	e, err := exec.Open(s.plan, s.file, exec.Options{Threads: min(s.threads, runtime.GOMAXPROCS(0)), Observe: s.observe, Profile: s.profile, Trace: s.trace})
 	if err != nil {
 		return nil, about(s.name, err)
 	}
