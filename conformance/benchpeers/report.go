@@ -22,6 +22,15 @@ type report struct {
 	Models  []modelReport `json:"models"`
 }
 
+// verdict is what is said of a speed or a time: on a busy machine, where programs that spin until
+// their threads have all arrived lose far more than others, nothing.
+func (r *report) verdict(text string) string {
+	if busy, _ := r.Load.busy(); busy && text != "-" {
+		return "busy"
+	}
+	return text
+}
+
 // A program is one that was measured.
 type program struct {
 	Name    string `json:"name"`

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -83,6 +84,28 @@ func TestVerdict(t *testing.T) {
 	} {
 		if got := c.verdict(c.ratio); got != c.want {
 			t.Errorf("%v of %v is %q, want %q", c.ratio, c.target, got, c.want)
+		}
+	}
+}
+
+// Nothing is said of speeds that were measured beside other programs; memory does not mind them.
+func TestBusy(t *testing.T) {
+	r, err := readReport(filepath.Join("testdata", "report.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		others *float64
+		busy   bool
+		says   string
+	}{{new(quiet), false, "Other programs took 0.05"}, {new(quiet + 0.01), true, "**The machine was busy**"}, {nil, false, "not known"}} {
+		r.Load.Others = c.others
+		out := tables(r)
+		if strings.Contains(out, "| busy |") != c.busy || strings.Contains(out, "| aim |") == c.busy || !strings.Contains(out, c.says) {
+			t.Errorf("others took %v, and it prints\n%s", c.others, out)
+		}
+		if want := "| 700 | 900 | 592 | **above** |"; !strings.Contains(out, want) {
+			t.Errorf("others took %v, and it does not print %q", c.others, want)
 		}
 	}
 }

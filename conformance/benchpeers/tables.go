@@ -38,7 +38,7 @@ func loadLine(l *load) string {
 	case !known:
 		return "How busy the machine was besides is not known."
 	case busy:
-		return fmt.Sprintf("**The machine was busy**: other programs took %.2f processors on average (load %s at the beginning, %s at the end).", *l.Others, l.Begin, l.End)
+		return fmt.Sprintf("**The machine was busy**, and ratios mean little: other programs took %.2f processors on average (load %s at the beginning, %s at the end).", *l.Others, l.Begin, l.End)
 	default:
 		return fmt.Sprintf("Other programs took %.2f processors on average (load %s at the beginning, %s at the end).", *l.Others, l.Begin, l.End)
 	}
@@ -52,13 +52,13 @@ func headline(r *report) [][]string {
 		row := []string{lookup(m.File).label}
 		for _, t := range []test{decodeTest, prefillTest} {
 			want, ratio := targetOf(m, t), ratioOf(m, t)
-			row = append(row, ratioText(ratio), targetText(want), want.verdict(ratio))
+			row = append(row, ratioText(ratio), targetText(want), r.verdict(want.verdict(ratio)))
 		}
 		share := 0.0
 		if t := m.find(decodeTest); t != nil {
 			share = t.allowed().OfRead
 		}
-		rows = append(rows, append(row, ratioText(share), targetText(bandwidth), bandwidth.verdict(share)))
+		rows = append(rows, append(row, ratioText(share), targetText(bandwidth), r.verdict(bandwidth.verdict(share))))
 	}
 	return rows
 }
@@ -72,7 +72,7 @@ func everything(r *report) [][]string {
 			t := &m.Tests[j]
 			want := targetOf(m, t.test)
 			rows = append(rows, []string{lookup(m.File).label, t.String(), speedText(t.Ours.median()), speedText(t.Theirs.median()),
-				ratioText(t.ratio()), targetText(want), want.verdict(t.ratio()), speedText(t.allowed().ReadTS), ratioText(t.allowed().OfRead)})
+				ratioText(t.ratio()), targetText(want), r.verdict(want.verdict(t.ratio())), speedText(t.allowed().ReadTS), ratioText(t.allowed().OfRead)})
 		}
 	}
 	return rows
@@ -88,7 +88,7 @@ func startAndMemory(r *report) [][]string {
 		bound := m.Size + m.Needs + spareMemory
 		ratio := m.Start.ratio()
 		rows = append(rows, []string{lookup(m.File).label,
-			secondsText(m.Start.Ours.median()), secondsText(m.Start.Theirs.median()), ratioText(ratio), fmt.Sprint(startRatio), atMost(ratio, startRatio),
+			secondsText(m.Start.Ours.median()), secondsText(m.Start.Theirs.median()), ratioText(ratio), fmt.Sprint(startRatio), r.verdict(atMost(ratio, startRatio)),
 			mibText(ours), mibText(theirs), mibText(bound), atMost(float64(ours), float64(bound))})
 	}
 	return rows

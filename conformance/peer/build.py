@@ -56,13 +56,13 @@ def first_line(*command):
 
 
 def processor():
-    """The name of the processor; what it can do follows from it."""
+    """The name of the processor and what it can do, which a name such as AMD EPYC does not tell."""
     try:
         lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+        return {"name": platform.processor() or platform.machine()}
+    facts = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}  # of the last of them
+    return {key: facts[key] for key in ("model name", "flags", "Features") if key in facts}
 
 
 def what(cc, cxx):
