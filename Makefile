@@ -36,7 +36,7 @@ PEER_BUILD  := -DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DG
 	-DCMAKE_PROJECT_llama.cpp_INCLUDE='$(CURDIR)/conformance/peer/libllama.cmake'
 
 .NOTPARALLEL:
-.PHONY: build check gofmt vet staticcheck cross test test-oracle test-one-processor test-variants test-offline race test-fuzz test-go fuzz bench bench-peers bench-accuracy roofline-check conformance golden demo graphviz models venv peer
+.PHONY: build check gofmt vet staticcheck cross test test-oracle test-one-processor test-variants test-avx512 test-offline race test-fuzz test-go fuzz bench bench-peers bench-accuracy roofline-check conformance golden demo graphviz models venv peer
 
 build:
 	$(GO) build -o bin/pesti ./cmd/pesti
@@ -76,6 +76,12 @@ test-one-processor: venv
 test-variants:
 	GOAMD64=v3 PESTI_MODELS=$(CURDIR)/no-models $(GO) test -short -p 1 -timeout 15m $(COMPUTING)
 	PESTI_MODELS=$(CURDIR)/no-models $(GO) test -short -p 1 -timeout 15m -tags purego $(COMPUTING)
+
+# Kernels that this machine may not be able to run, on an emulated processor: conformance/emulator.
+test-avx512:
+	$(GO) build -o bin/emulator ./conformance/emulator
+	PESTI_REQUIRE=avx512vnni GOARCH=amd64 CGO_ENABLED=0 $(GO) test -count=1 -short -timeout 30m -exec '$(CURDIR)/bin/emulator $(KERNEL:%=-kernel %)' \
+		./exec/cpu/kernel -run VNNI -v
 
 # What somebody has who has only Go: no models, no Python, no llama.cpp, no network, no home folder.
 # It ends with what that leaves out.

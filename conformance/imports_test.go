@@ -44,6 +44,7 @@ var imports = map[string][]string{
 	"cmd":                    {"*"},
 	"conformance":            {"*"},
 	"conformance/benchpeers": {},
+	"conformance/emulator":   {},
 	"conformance/hollow":     {"gguf", "gguf/quant", "conformance/testenv"},
 	"conformance/measure":    {},
 	"conformance/npy":        {},
