@@ -26,7 +26,7 @@ func circumstances(r *report) []string {
 	}
 	return []string{
 		fmt.Sprintf("%s%s.", r.Ours.Version, against),
-		fmt.Sprintf("%s, %d processors%s, %s; %d threads, %d rounds by turns, medians, %s.",
+		fmt.Sprintf("%s, %d processors%s, %s; %d threads, medians of %d rounds by turns, %s.",
 			r.Machine.Processor, r.Machine.CPUs, governor, r.Machine.System, r.Threads, r.Rounds, r.Begun.Format("2006-01-02")),
 		loadLine(&r.Load),
 	}
@@ -38,9 +38,9 @@ func loadLine(l *load) string {
 	case !known:
 		return "How busy the machine was besides is not known."
 	case busy:
-		return fmt.Sprintf("**The machine was busy**, and ratios mean little: other programs took %.2f processors on average (load %s at the beginning, %s at the end).", *l.Others, l.Begin, l.End)
+		return fmt.Sprintf("**The machine was busy**, and ratios mean little: other programs took %.2f processors (load %s, at the end %s).", *l.Others, l.Begin, l.End)
 	default:
-		return fmt.Sprintf("Other programs took %.2f processors on average (load %s at the beginning, %s at the end).", *l.Others, l.Begin, l.End)
+		return fmt.Sprintf("Other programs took %.2f processors (load %s, at the end %s).", *l.Others, l.Begin, l.End)
 	}
 }
 
