@@ -31,7 +31,7 @@ const (
 // that one unit meets the same four activations in all 16 rows, whatever width a machine's vectors
 // have. Every 32 elements of k are eight units of bytes, unit t being elements 4t to 4t+3. Units of
 // b bits lie in b vectors: units below b at the bottom of the bytes of the vector of their number,
-// the others in what is free above them, as pieces tells. q8_0 is signed, others are as in the file.
+// the others in what is free above them, as packUnits tells. q8_0 is signed, others are as in the file.
 //
 // A block is its scales and then its units: d as 16 float16; m, or dmin, where the type has it; and
 // of types with sub-blocks a byte for the scale of each sub-block and row, and of the minima.
@@ -48,21 +48,6 @@ var layouts = []Layout{
 	{"r16", quant.Q4_K, 256, 2368, 4, &scalesK},
 	{"r16", quant.Q5_K, 256, 2880, 5, &scalesK},
 	{"r16", quant.Q6_K, 256, 3360, 6, &scalesQ6_K},
-}
-
-// A piece is bits of a unit that lie above another unit: bits mask of the unit, shifted left, are
-// in that vector.
-type piece struct {
-	unit, vector int
-	mask         uint64
-	left         int
-}
-
-// pieces are those of each number of bits.
-var pieces = [9][]piece{
-	4: {{4, 0, 15, 4}, {5, 1, 15, 4}, {6, 2, 15, 4}, {7, 3, 15, 4}},
-	5: {{5, 0, 7, 5}, {5, 1, 24, 2}, {6, 2, 7, 5}, {6, 3, 24, 2}, {7, 4, 7, 5}, {7, 1, 8, 4}, {7, 3, 16, 3}},
-	6: {{6, 0, 3, 6}, {6, 1, 12, 4}, {6, 2, 48, 2}, {7, 3, 3, 6}, {7, 4, 12, 4}, {7, 5, 48, 2}},
 }
 
 // Layouts returns the layouts, one row per layout and type.
@@ -158,53 +143,84 @@ func (l *Layout) packIntegers(panel, file []byte, rows int) {
 
 // packSpan stores n elements of rows r and r+1, of which both masks those that there are.
 func (l *Layout) packSpan(panel []byte, u *lanes, n, r int, both uint64) {
-	for b := range n / 32 {
-		units := l.units(panel, b)
-		q := u.u[b]
-		if l.bits == 8 {
-			for t := range q {
-				put64(units[unitBytes*t+4*r:], (q[t]^128*eachByte)&both)
-			}
-			continue
-		}
-		for _, p := range pieces[l.bits] {
-			q[p.vector] |= q[p.unit] & (p.mask * eachByte) << p.left
-		}
-		for v, bits := range q[:l.bits] {
-			put64(units[unitBytes*v+4*r:], bits&both)
+	for b := 0; b < n/32; panel = panel[l.Bytes:] {
+		units := panel[l.scales.bytes+4*r : l.Bytes]
+		for range l.Block / 32 {
+			l.packUnits(units, &u.u[b], both)
+			units = units[min(l.bits*unitBytes, len(units)):]
+			b++
 		}
 	}
 }
 
-// units returns the b-th 32 elements of a panel, from their units on.
-func (l *Layout) units(panel []byte, b int) []byte {
-	perBlock := l.Block / 32
-	return panel[b/perBlock*l.Bytes+l.scales.bytes+b%perBlock*l.bits*unitBytes:]
+// packUnits stores 32 elements of two rows in their lanes of units.
+func (l *Layout) packUnits(units []byte, u *[8]uint64, both uint64) {
+	v := *u
+	switch l.bits {
+	case 4:
+		v[0] |= v[4] << 4
+		v[1] |= v[5] << 4
+		v[2] |= v[6] << 4
+		v[3] |= v[7] << 4
+	case 5: // three bits are free in five vectors
+		v[0] |= v[5] & (7 * eachByte) << 5
+		v[1] |= v[5]&(24*eachByte)<<2 | v[7]&(8*eachByte)<<4
+		v[2] |= v[6] & (7 * eachByte) << 5
+		v[3] |= v[6]&(24*eachByte)<<2 | v[7]&(16*eachByte)<<3
+		v[4] |= v[7] & (7 * eachByte) << 5
+	case 6: // two bits are free in six vectors
+		v[0] |= v[6] & (3 * eachByte) << 6
+		v[1] |= v[6] & (12 * eachByte) << 4
+		v[2] |= v[6] & (48 * eachByte) << 2
+		v[3] |= v[7] & (3 * eachByte) << 6
+		v[4] |= v[7] & (12 * eachByte) << 4
+		v[5] |= v[7] & (48 * eachByte) << 2
+	case 8:
+		for t := range v {
+			v[t] ^= 128 * eachByte
+		}
+	}
+	for i, v := range v[:l.bits] {
+		put64(units[unitBytes*i:], v&both)
+	}
 }
 
 // unpack is what a laneType's unpack gives, for rows r and r+1 of up to a span of a panel.
 func (l *Layout) unpack(u *lanes, panel []byte, r int) {
-	for b := range len(panel) / l.Bytes * l.Block / 32 {
-		units, q := l.units(panel, b), &u.u[b]
-		if l.bits == 8 {
-			for t := range q {
-				q[t] = get64(units[unitBytes*t+4*r:]) ^ 128*eachByte
-			}
-			continue
+	for at, b := 0, 0; at < len(panel); at += l.Bytes {
+		block := panel[at : at+l.Bytes]
+		for i := range 2 {
+			l.scales.read(u.d[i][b:], u.m[i][b:], block, r+i)
 		}
-		*q = [8]uint64{}
-		var vectors [8]uint64
-		for v := range l.bits {
-			vectors[v] = get64(units[unitBytes*v+4*r:])
-			q[v] = vectors[v] & ((1<<l.bits - 1) * eachByte)
-		}
-		for _, p := range pieces[l.bits] {
-			q[p.unit] |= vectors[p.vector] >> p.left & (p.mask * eachByte)
+		for units := block[l.scales.bytes:]; len(units) > 0; units = units[l.bits*unitBytes:] {
+			l.unpackUnits(&u.u[b], units[4*r:])
+			b++
 		}
 	}
-	for b := range len(panel) / l.Bytes {
-		for i := range 2 {
-			l.scales.read(u.d[i][b:], u.m[i][b:], panel[b*l.Bytes:], r+i)
+}
+
+// unpackUnits is the inverse of packUnits.
+func (l *Layout) unpackUnits(u *[8]uint64, units []byte) {
+	var v [8]uint64
+	for i := range v[:l.bits] {
+		v[i] = get64(units[unitBytes*i:])
+		u[i] = v[i] & ((1<<l.bits - 1) * eachByte)
+	}
+	switch l.bits {
+	case 4:
+		for i := range 4 {
+			u[4+i] = v[i] >> 4 & (15 * eachByte)
+		}
+	case 5:
+		u[5] = v[0]>>5&(7*eachByte) | v[1]>>2&(24*eachByte)
+		u[6] = v[2]>>5&(7*eachByte) | v[3]>>2&(24*eachByte)
+		u[7] = v[4]>>5&(7*eachByte) | v[1]>>4&(8*eachByte) | v[3]>>3&(16*eachByte)
+	case 6:
+		u[6] = v[0]>>6&(3*eachByte) | v[1]>>4&(12*eachByte) | v[2]>>2&(48*eachByte)
+		u[7] = v[3]>>6&(3*eachByte) | v[4]>>4&(12*eachByte) | v[5]>>2&(48*eachByte)
+	case 8:
+		for t := range u {
+			u[t] ^= 128 * eachByte
 		}
 	}
 }

@@ -1,0 +1,59 @@
+//go:build unix
+
+package kernel
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// beforePage returns data at the end of memory behind which nothing may be read.
+func beforePage(t *testing.T, data []byte) []byte {
+	t.Helper()
+	page := unix.Getpagesize()
+	size := (len(data) + page - 1) / page * page
+	all, err := unix.Mmap(-1, 0, size+page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Munmap(all); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := unix.Mprotect(all[size:], unix.PROT_NONE); err != nil {
+		t.Fatal(err)
+	}
+	copy(all[size-len(data):], data)
+	return all[size-len(data) : size : size]
+}
+
+// TestMatmulReads puts weights and activations where a byte read behind them ends the process, and
+// sees that products are the same there.
+func TestMatmulReads(t *testing.T) {
+	for _, mm := range runnable() {
+		if mm.Layout == "" {
+			continue
+		}
+		l, _ := LookupLayout(mm.Layout, mm.Type)
+		k := max(96, 2*l.Block)
+		for _, m := range []int{1, 2, 5} {
+			c := newGroup(t, rand.New(rand.NewPCG(1, uint64(m))), mm, m, k, []int{19})
+			c.isa = mm.ISA
+			c.run(t, 1, Run{T: m}, "out0")
+			want := bytes.Clone(c.mem["out0"].data())
+			for _, role := range []string{"x", "w0"} {
+				o := c.ops[role]
+				o.Data = beforePage(t, o.Data)
+				c.ops[role] = o
+			}
+			c.run(t, 2, Run{T: m}, "out0")
+			if !bytes.Equal(c.mem["out0"].data(), want) {
+				t.Errorf("%s %s: %d rows differ at the end of memory", mm.Name, mm.ISA, m)
+			}
+		}
+	}
+}
