@@ -24,7 +24,7 @@ func Detect() []Set {
 	}
 	add("neondot", need{"the dot-product instructions of arm64", cpu.ARM64.HasASIMDDP})
 	x := &cpu.X86
-	add("avx2", need{"AVX2", x.HasAVX2}, need{"FMA", x.HasFMA})
+	add("avx2", need{"AVX2", x.HasAVX2}, need{"FMA", x.HasFMA}, need{"F16C", x.HasF16C})
 	add("avx512vnni", need{"AVX-512 F", x.HasAVX512F}, need{"AVX-512 BW", x.HasAVX512BW},
 		need{"AVX-512 VL", x.HasAVX512VL}, need{"AVX-512 VNNI", x.HasAVX512VNNI})
 	add("amx", need{"AVX-512 VNNI", x.HasAVX512VNNI}, need{"AMX tiles", x.HasAMXTile}, need{"AMX int8", x.HasAMXInt8},
