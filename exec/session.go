@@ -50,8 +50,14 @@ func (s *Session) Pos() int {
 // Room returns the number of positions that are left in the context.
 func (s *Session) Room() int { return s.engine.ctx - s.Pos() }
 
-// Rows returns how many tokens FeedEach takes at most.
-func (s *Session) Rows() int { return len(s.batch.Rows) }
+// Rows returns how many tokens FeedEach takes at most: as many as there are logits for, and fewer
+// than a whole chunk, which would round otherwise than the same tokens one by one.
+func (s *Session) Rows() int {
+	if chunk := int(s.engine.plan.Chunk()); chunk > 0 {
+		return min(len(s.batch.Rows), chunk-1)
+	}
+	return len(s.batch.Rows)
+}
 
 // Feed evaluates tokens after those before, in as few steps as the plan allows (see Next), and
 // returns the logits of the last one, f32[vocabulary], in a view that holds until the engine's next
@@ -82,13 +88,13 @@ func (s *Session) Feed(ids []int32) ([]float32, error) {
 func (s *Session) Next(n int) int { return int(s.engine.plan.Cut(int64(s.Pos()), int64(n))) }
 
 // FeedEach evaluates up to Rows tokens after those before, in one step, and keeps the logits of
-// each for Logits. Nothing is computed where they do not fit.
+// each for Logits, of the same bits as one by one. Nothing is computed where they do not fit.
 func (s *Session) FeedEach(ids []int32) error {
 	if err := s.check(ids); err != nil {
 		return err
 	}
 	if len(ids) > s.Rows() {
-		return fmt.Errorf("the logits of %d tokens, expected at most the %d that the plan gives in a step", len(ids), s.Rows())
+		return fmt.Errorf("the logits of %d tokens, expected at most the %d of one step", len(ids), s.Rows())
 	}
 	return s.feed(ids, len(ids))
 }
@@ -101,7 +107,7 @@ func Together(sessions []*Session, ids []int32) error {
 	}
 	e := sessions[0].engine
 	b := sessions[0].batch
-	if most := sessions[0].Rows(); len(ids) > most {
+	if most := len(b.Rows); len(ids) > most {
 		return fmt.Errorf("the logits of %d sessions, expected at most the %d that the plan gives in a step", len(ids), most)
 	}
 	b.Tokens, b.Pos, b.Seq, b.Rows = b.Tokens[:0], b.Pos[:0], b.Seq[:0], b.Rows[:0]

@@ -106,10 +106,30 @@ func TestTogetherErrors(t *testing.T) {
 	if err := exec.Together([]*exec.Session{closed}, []int32{1}); !errors.Is(err, exec.ErrClosed) {
 		t.Errorf("a closed session: error %v", err)
 	}
-	if err := a.FeedEach(prompt(3)); err == nil || !strings.Contains(err.Error(), "the logits of 3 tokens, expected at most the 2") {
+	if err := a.FeedEach(prompt(3)); err == nil || !strings.Contains(err.Error(), "the logits of 3 tokens, expected at most the 2 of one step") {
 		t.Errorf("three tokens: error %v", err)
 	}
 	if err := a.FeedEach(nil); err == nil || a.Pos() != 1 {
 		t.Errorf("no tokens: error %v, %d positions", err, a.Pos())
+	}
+}
+
+// TestRowsOfChunks sees that several tokens at once are never a whole chunk, whose program may round
+// otherwise.
+func TestRowsOfChunks(t *testing.T) {
+	m := load(t, configs["llama"])
+	p := compile(t, m, lower.Options{Ubatch: 64}).Plan
+	if s := session(t, open(t, m, p, 1)); s.Rows() != 8 {
+		t.Errorf("%d rows, expected the 8 of a plan", s.Rows())
+	}
+	tiles := p.Programs[len(p.Programs)-1]
+	tiles.Name, tiles.Chunk, tiles.MinT = "tiles", 4, 4
+	p.Programs = append(p.Programs, tiles)
+	s := session(t, open(t, m, p, 1))
+	if s.Rows() != 3 {
+		t.Errorf("%d rows, expected one less than the chunk of 4", s.Rows())
+	}
+	if err := s.FeedEach(prompt(4)); err == nil || s.Pos() != 0 {
+		t.Errorf("a whole chunk: error %v, %d positions", err, s.Pos())
 	}
 }

@@ -23,17 +23,17 @@ const (
 
 // A generator continues one prompt and writes the text as it comes.
 type generator struct {
-	app       *app
-	session   *exec.Session
-	tok       *tokenizer.Tokenizer
-	params    sample.Params
-	stops     *tokenizer.StopMatcher
-	stream    tokenizer.Stream
-	piece     []byte         // of the last token
-	eog       map[int32]bool // empty where they do not stop
-	ctx, step int            // positions of the session, and tokens of a step of prefill
-	guess     *guessing
-	decoder   *speculate.Decoder // nil where nothing is guessed
+	app     *app
+	session *exec.Session
+	tok     *tokenizer.Tokenizer
+	params  sample.Params
+	stops   *tokenizer.StopMatcher
+	stream  tokenizer.Stream
+	piece   []byte         // of the last token
+	eog     map[int32]bool // empty where they do not stop
+	ctx     int            // positions of the session
+	guess   *guessing
+	decoder *speculate.Decoder // nil where nothing is guessed
 
 	count           int // tokens generated
 	prefill, decode meter
@@ -48,7 +48,7 @@ func newGenerator(a *app, s *subject, engine *exec.Engine, tok *tokenizer.Tokeni
 		app: a, session: session, tok: tok, params: o.params,
 		stops: tokenizer.NewStopMatcher(o.stops),
 		eog:   map[int32]bool{},
-		ctx:   int(s.plan.Target.Ctx), step: int(s.plan.Target.Ubatch),
+		ctx:   int(s.plan.Target.Ctx),
 		guess: o.guess,
 	}
 	if !o.ignoreEOS {
@@ -123,7 +123,7 @@ func (g *generator) feed(ctx context.Context, prompt []int32) (logits []float32,
 			return nil, err
 		}
 		g.app.progress("prompt: %d of %d tokens", done, len(prompt))
-		part := prompt[done:min(done+g.step, len(prompt))]
+		part := prompt[done : done+g.session.Next(len(prompt)-done)]
 		if logits, err = g.session.Feed(part); err != nil {
 			return nil, err
 		}
