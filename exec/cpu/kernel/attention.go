@@ -102,27 +102,27 @@ func bindAttention(b *binder) Func {
 }
 
 // run walks all pairs of a block of tokens and a head, head by head of the cache, and computes
-// those that are this worker's: a contiguous part of the whole cost, a pair counting the pages that
-// it reads and belonging to the part in which its middle lies.
+// those that are this worker's: a contiguous part of the whole cost, each pair belonging to the part
+// in which its middle lies.
 func (a *attention) run(r *Run) {
 	if a.worker >= a.workers {
 		return
 	}
 	group := a.heads / a.kvHeads
-	pages := 0
+	each := 0 // cost of one head
 	for start, end := a.next(0, r.T); start < r.T; start, end = a.next(end, r.T) {
 		for t := start; t < end; t += tokenBlock {
-			pages += a.pages(t, min(t+tokenBlock, end))
+			each += a.cost(t, min(t+tokenBlock, end))
 		}
 	}
 	a.rope.turn(a.pos[:r.T])
-	at, total := 0, pages*a.heads
+	at, total := 0, each*a.heads
 	for head := range a.kvHeads {
 		for start, end := a.next(0, r.T); start < r.T; start, end = a.next(end, r.T) {
 			ready := false
 			for t := start; t < end; t += tokenBlock {
 				last := min(t+tokenBlock, end)
-				cost := a.pages(t, last)
+				cost := a.cost(t, last)
 				from, to := 0, 0
 				for i := range group {
 					if (2*at+cost)*a.workers/(2*total) == a.worker {
@@ -164,9 +164,11 @@ func (a *attention) sees(t int) int {
 	return 0
 }
 
-// pages returns how many pages rows [lo, hi), of one sequence, see.
-func (a *attention) pages(lo, hi int) int {
-	return int(a.pos[hi-1])/plan.PageTokens - a.sees(lo)/plan.PageTokens + 1
+// cost says what rows [lo, hi), of one sequence, take: the pages that they see, of which each is
+// about as much work to make ready as two rows are.
+func (a *attention) cost(lo, hi int) int {
+	pages := int(a.pos[hi-1])/plan.PageTokens - a.sees(lo)/plan.PageTokens + 1
+	return pages * (hi - lo + 2)
 }
 
 // store puts keys and values of the run of rows [start, end) in the worker's pages and, where it is

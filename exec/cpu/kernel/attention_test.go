@@ -265,6 +265,78 @@ func (l *layer) test(t *testing.T, rng *rand.Rand) {
 	}
 }
 
+// TestAttentionShares sees that each head of each token is computed by one worker, and each byte of
+// the caches written by one, and that no worker has much more to do than another.
+func TestAttentionShares(t *testing.T) {
+	l := layer{heads: 9, kvHeads: 3, headDim: 8, rot: 8, positions: 512, ctx: 512, layout: "halves", kv: "f16", sequences: 2, most: 130}
+	rng := rand.New(rand.NewPCG(29, 30))
+	a, b := l.tokens(rng, 0, 300), l.tokens(rng, 1, 40)
+	for _, tokens := range [][]token{a[:1], a[299:], slices.Concat(a[299:], b[39:]), a[:130], a[170:300], slices.Concat(a[200:290], b)} {
+		for workers := 1; workers <= 4; workers++ {
+			computed := make([]int, len(tokens)*l.heads)
+			stored := map[string][]int{}
+			var shares []int
+			for w := range workers {
+				c := l.start(rng)
+				for i, tok := range tokens {
+					view[int32](c.mem["pos"].data())[i], view[int32](c.mem["seq"].data())[i] = int32(tok.pos), int32(tok.seq)
+				}
+				out := c.mem["out"].f32()
+				for _, role := range []string{"kcache", "vcache"} {
+					clear(c.mem[role].data()) // so that what is computed is a number
+				}
+				for i := range out {
+					out[i] = float32(math.Inf(1))
+				}
+				for role, x := range map[string]float32{"k": 1, "v": 1} {
+					for i := range c.mem[role].f32() {
+						c.mem[role].f32()[i] = x
+					}
+				}
+				c.bind(t, w, workers)(&Run{T: len(tokens)})
+				share := 0
+				for i := range computed {
+					if out[i*l.headDim] < math.MaxFloat32 {
+						computed[i]++
+						share += tokens[i/l.heads].pos/plan.PageTokens + 1
+					}
+				}
+				shares = append(shares, share)
+				for _, role := range []string{"kcache", "vcache"} {
+					if stored[role] == nil {
+						stored[role] = make([]int, len(c.mem[role].data()))
+					}
+					for i, x := range c.mem[role].data() {
+						if x != 0 {
+							stored[role][i]++
+						}
+					}
+				}
+			}
+			for i, n := range computed {
+				if n != 1 {
+					t.Fatalf("%d tokens, %d workers: head %d of token %d was computed %d times", len(tokens), workers, i%l.heads, i/l.heads, n)
+				}
+			}
+			for role, bytes := range stored {
+				for i, n := range bytes {
+					if n > 1 {
+						t.Fatalf("%d tokens, %d workers: byte %d of %s was written by %d workers", len(tokens), workers, i, role, n)
+					}
+				}
+			}
+			// Each end of a share may be off by half a block of tokens of one head.
+			pages := 0
+			for _, tok := range tokens {
+				pages = max(pages, tok.pos/plan.PageTokens+1)
+			}
+			if apart := 2 * tokenBlock * pages; slices.Max(shares)-slices.Min(shares) > apart {
+				t.Errorf("%d tokens, %d workers read %v pages, expected shares at most %d apart", len(tokens), workers, shares, apart)
+			}
+		}
+	}
+}
+
 // TestAttentionNaN sees that a NaN in one token's key, value or query reaches what looks at it and
 // nothing before.
 func TestAttentionNaN(t *testing.T) {
