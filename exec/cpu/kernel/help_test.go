@@ -119,7 +119,8 @@ func (c *call) bind(t testing.TB, worker, workers int) Func {
 }
 
 // run computes the step with a number of workers, one after the other, after filling the outputs
-// with NaN, and checks the guards.
+// with NaN, and checks the guards. The last worker is first, so that what the first writes, such as
+// a cache, is not there yet for those that must not read it.
 func (c *call) run(t testing.TB, workers int, r Run, outputs ...string) {
 	t.Helper()
 	for _, role := range outputs {
@@ -127,7 +128,7 @@ func (c *call) run(t testing.TB, workers int, r Run, outputs ...string) {
 			c.mem[role].data()[i] = 0xff
 		}
 	}
-	for w := range workers {
+	for w := workers - 1; w >= 0; w-- {
 		c.bind(t, w, workers)(&r)
 	}
 	for role, m := range c.mem {
