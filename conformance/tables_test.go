@@ -67,15 +67,16 @@ func TestEveryOpLowers(t *testing.T) {
 		if !in(cpu.Kernels, row.Op) && !in(cpu.Reference, row.Op) {
 			t.Errorf("op %s has no kernel on the cpu", row.Op.Name)
 		}
-		if row.Expand == nil && row.Op != ops.Quantise && !in(cpu.Reference, row.Op) {
+		if row.Expand == nil && row.Op != ops.Quantise && row.Op != ops.Round && !in(cpu.Reference, row.Op) {
 			t.Errorf("op %s has no reference kernel", row.Op.Name)
 		}
 	}
 }
 
-// TestMatmulKernels: lowering's list of types with integer kernels is the executor's.
+// TestMatmulKernels: lowering's lists of types with integer kernels and with kernels in tiles are the
+// executor's.
 func TestMatmulKernels(t *testing.T) {
-	integer, float := map[string]bool{}, map[string]bool{}
+	integer, float, tiles := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, mm := range kernel.Matmuls() {
 		if mm.Layout != "" { // the same product, of weights that are packed
 			continue
@@ -90,6 +91,8 @@ func TestMatmulKernels(t *testing.T) {
 			integer[parts[0]+parts[1]] = true
 		case cpu.F32:
 			float[parts[0]+parts[1]] = true
+		case cpu.BF16:
+			tiles[parts[0]+parts[1]] = true
 		default:
 			t.Errorf("matmul kernel %q: activations %q", mm.Name, parts[2])
 		}
@@ -103,6 +106,9 @@ func TestMatmulKernels(t *testing.T) {
 		for _, family := range []string{"gemv", "gemm"} {
 			if !float[family+name] {
 				t.Errorf("no kernel %s.%s.f32, though the type can be dequantised", family, name)
+			}
+			if cpu.Tiles(graph.DType(name), 32) != tiles[family+name] {
+				t.Errorf("kernel %s.%s.bf16: lowering says %v, the executor %v", family, name, cpu.Tiles(graph.DType(name), 32), tiles[family+name])
 			}
 			if cpu.Integer(graph.DType(name)) != integer[family+name] {
 				t.Errorf("kernel %s.%s.q8x2: lowering says %v, the executor %v", family, name, cpu.Integer(graph.DType(name)), integer[family+name])
@@ -161,6 +167,9 @@ func TestLayouts(t *testing.T) {
 func TestSharedConstants(t *testing.T) {
 	if plan.PageTokens != ref.PageTokens {
 		t.Errorf("pages of %d positions in plans, of %d in caches", plan.PageTokens, ref.PageTokens)
+	}
+	if f, ok := plan.LookupFormat(cpu.BF16); !ok || f.Bytes != 2*f.Elems {
+		t.Errorf("bf16 is %+v in plans, expected 2 bytes each", f)
 	}
 	f, ok := plan.LookupFormat(cpu.Q8x2)
 	if !ok {

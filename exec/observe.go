@@ -79,10 +79,14 @@ func (e *Engine) bufferName(g *plan.Program, id int) string {
 // floats returns rows of cols elements, in one of the formats that the signature table has for
 // outputs: a view where they are float32.
 func floats(format string, data []byte, rows, cols int) []float32 {
-	if format != "q8x2" {
+	if format == "f32" {
 		return view[float32](data)[:rows*cols]
 	}
 	values := make([]float32, rows*cols)
+	if format == "bf16" {
+		ref.WidenBF16(values, data)
+		return values
+	}
 	size := ref.Q8x2Bytes(cols)
 	for m := range rows {
 		ref.DequantiseQ8x2(values[m*cols:(m+1)*cols], data[m*size:(m+1)*size])

@@ -29,6 +29,7 @@ type Options struct {
 	Ubatch    int64  // tokens of a step, 512
 	Sequences int64  // 1
 	Threads   int    // 1
+	Tiles     string // "auto", "on" or "off": whether there is a program for chunks of tokens, on tiles of bf16; auto is on with ISA amx
 	Rows      int64  // rows of logits in a step, at most Ubatch; by default max(Sequences, 8)
 	Passes    string // "", "none", or "-name,…"
 
@@ -136,15 +137,16 @@ func compileGraph(m *frontend.Model, g *graph.Graph, o Options, passes tables) (
 	}
 	integers := o.Precision == "fast" && !off.Has("insert_quantise")
 	var layouts []*layout
-	for _, prog := range cpu.Programs(o.Ubatch, o.Sequences) {
+	tiles := integers && !off.Has("choose_kernels") && (o.Tiles == "on" || o.Tiles == "auto" && o.ISA == "amx")
+	for _, prog := range cpu.Programs(o.Ubatch, o.Sequences, tiles) {
 		lowered := fused.Clone()
-		bound(lowered, prog.MaxTokens)
+		bound(lowered, prog)
 		notes, err := pass.Run(lowered, passes.lowering(lowering{program: prog, isa: o.ISA, integers: integers}),
 			pass.Options{Off: off, Verify: o.Verify, After: o.after(prog.Name + ".")})
 		if err != nil {
 			return nil, fmt.Errorf("program %s: %w", prog.Name, err)
 		}
-		if prog.MaxTokens == o.Ubatch {
+		if prog.MaxTokens == o.Ubatch && prog.Chunk == 0 {
 			res.Notes = append(res.Notes, notes...)
 		}
 		l, err := schedule(p, lowered, prog, states, off.Has("choose_kernels"))
@@ -191,6 +193,7 @@ func (o *Options) complete(p *frontend.Params) error {
 	for _, err := range []error{
 		set(&o.Target, "cpu", "target", "cpu"),
 		set(&o.ISA, "portable", "isa", plan.ISAs...),
+		set(&o.Tiles, "auto", "tiles", "auto", "on", "off"),
 		set(&o.Precision, "fast", "precision", "fast", "exact"),
 		set(&o.KV, map[string]string{"fast": "f16", "exact": "f32"}[o.Precision], "kv", "f32", "f16", "q8_0"),
 		within(&o.Ctx, min(defaultCtx, p.Context), p.Context, "ctx", ", the context that the model was trained for"),
@@ -204,6 +207,12 @@ func (o *Options) complete(p *frontend.Params) error {
 		}
 	}
 	o.Threads, o.Rows = int(threads), min(o.Rows, o.Ubatch)
+	switch {
+	case o.Tiles == "on" && o.Precision != "fast":
+		return optionErrorf("--tiles is on, expected off, since tiles round and --precision is %s", o.Precision)
+	case o.Tiles == "on" && o.Ubatch < cpu.Chunk:
+		return optionErrorf("--tiles is on, expected off, since they take %d tokens and --ubatch is %d", cpu.Chunk, o.Ubatch)
+	}
 	if o.Sequences > o.Ubatch {
 		return optionErrorf("--sequences is %d, expected at most --ubatch %d, since a step holds a token of each", o.Sequences, o.Ubatch)
 	}
@@ -249,12 +258,20 @@ func markOutputs(g *graph.Graph, patterns []string) error {
 	return nil
 }
 
-// bound sets the largest number of tokens, and of rows, which are among them.
-func bound(g *graph.Graph, tokens int64) {
+// bound sets the largest number of tokens, and of rows, which are among them. Where the logits of
+// whole chunks of tokens are wanted, somebody compares them with those of tokens alone: such steps
+// are not for tiles.
+func bound(g *graph.Graph, prog cpu.Program) {
+	rows := prog.MaxTokens
+	if prog.Chunk > 0 {
+		rows = prog.Chunk - 1
+	}
 	for i := range g.Bounds {
-		b := &g.Bounds[i]
-		if b.Sym == graph.T || b.Sym == graph.R {
-			b.Max = min(b.Max, tokens)
+		switch b := &g.Bounds[i]; b.Sym {
+		case graph.T:
+			b.Max = min(b.Max, prog.MaxTokens)
+		case graph.R:
+			b.Max = min(b.Max, rows)
 		}
 	}
 }

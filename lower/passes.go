@@ -1,6 +1,7 @@
 package lower
 
 import (
+	"slices"
 	"strings"
 
 	"pesti/exec/plan"
@@ -14,14 +15,14 @@ import (
 type lowering struct {
 	program  cpu.Program
 	isa      string
-	integers bool // matmul kernels may take integer activations, which insert_quantise makes
+	integers bool // matmul kernels may take rounded activations, which insert_quantise makes
 }
 
 // loweringPasses is the table of lowering passes, in the order in which they run.
 func loweringPasses(l lowering) []pass.Pass {
 	return []pass.Pass{
 		{Name: "choose_kernels", Doc: "choose matmul kernels by weight type and precision", Run: l.chooseKernels},
-		{Name: "insert_quantise", Doc: "quantise activations for kernels that take integers", Run: insertQuantise},
+		{Name: "insert_quantise", Doc: "round activations for kernels that take integers or bf16", Run: insertQuantise},
 		pass.CSE(),
 		{Name: "fuse_norm", Doc: "norm and quantisation in one step", Run: fuseNorm},
 		{Name: "fuse_post_norm", Doc: "post-norm and residual addition in one step", Run: fusePostNorm},
@@ -54,24 +55,37 @@ func matmulWeights(n *graph.Node) []*graph.Value {
 	return nil
 }
 
-// chooseKernels names a matmul kernel for each weight. A group shares its activations: where one
-// of its weights has no kernel on integers, all take float32.
+// activations returns the format of a node's activations. A group shares them: where one of its
+// weights has no kernel on integers, all take float32. Tiles are for the tokens of whole chunks, so
+// that rows whose logits are wanted, mostly one, do not go through them.
+func (l lowering) activations(c *pass.Context, n *graph.Node, weights []*graph.Value) string {
+	if !l.integers {
+		return cpu.F32
+	}
+	if l.program.Chunk > 0 && rowsOf(n) == graph.T {
+		without := slices.IndexFunc(weights, func(w *graph.Value) bool { return !cpu.Tiles(w.Type.DType, w.Type.Shape[1].N) })
+		if without < 0 {
+			return cpu.BF16
+		}
+		c.Declined(n.Name(), "no kernel in tiles for %s of %v", weights[without].Name, weights[without].Type)
+	}
+	for _, w := range weights {
+		if !cpu.Integer(w.Type.DType) {
+			c.Declined(n.Name(), "no integer kernel for %s of %s", w.Name, w.Type.DType)
+			return cpu.F32
+		}
+	}
+	return cpu.Q8x2
+}
+
+// chooseKernels names a matmul kernel for each weight.
 func (l lowering) chooseKernels(c *pass.Context, g *graph.Graph) error {
 	for _, n := range g.Nodes {
 		weights := matmulWeights(n)
 		if weights == nil {
 			continue
 		}
-		format := cpu.F32
-		if l.integers {
-			format = cpu.Q8x2
-		}
-		for _, w := range weights {
-			if format == cpu.Q8x2 && !cpu.Integer(w.Type.DType) {
-				format = cpu.F32
-				c.Declined(n.Name(), "no integer kernel for %s of %s", w.Name, w.Type.DType)
-			}
-		}
+		format := l.activations(c, n, weights)
 		names := make([]string, len(weights))
 		for i, w := range weights {
 			layout := cpu.Layout(l.isa, w.Type.DType, format)
@@ -83,18 +97,31 @@ func (l lowering) chooseKernels(c *pass.Context, g *graph.Graph) error {
 	return nil
 }
 
-// insertQuantise puts a quantisation in front of every matmul whose kernels take integers.
+// A rounding is the ops that round activations to a format, alone and after a norm.
+type rounding struct {
+	format       string
+	alone, after *graph.Op
+}
+
+var roundings = []rounding{
+	{cpu.Q8x2, ops.Quantise, ops.NormQuantise},
+	{cpu.BF16, ops.Round, ops.NormRound},
+}
+
+// insertQuantise puts a rounding in front of every matmul whose kernels take rounded activations.
 func insertQuantise(c *pass.Context, g *graph.Graph) error {
 	for _, n := range append([]*graph.Node(nil), g.Nodes...) {
 		kernels := n.Attr.Str("kernels")
-		if kernels == "" || n.In[0].Type.DType == graph.Q8x2 {
+		if kernels == "" || n.In[0].Type.DType != graph.F32 {
 			continue
 		}
-		if !strings.HasSuffix(kernels, "."+cpu.Q8x2) {
+		format := kernels[strings.LastIndexByte(kernels, '.')+1:]
+		at := slices.IndexFunc(roundings, func(r rounding) bool { return r.format == format })
+		if at < 0 {
 			c.Declined(n.Name(), "its kernels take float32")
 			continue
 		}
-		out, err := g.Insert(n, ops.Quantise, n.In[:1], nil, g.Fresh(n.Name()+".x"))
+		out, err := g.Insert(n, roundings[at].alone, n.In[:1], nil, g.Fresh(n.Name()+".x"))
 		if err != nil {
 			return err
 		}
@@ -104,11 +131,12 @@ func insertQuantise(c *pass.Context, g *graph.Graph) error {
 	return nil
 }
 
-// fuseNorm joins a norm with the quantisation that is its only use.
+// fuseNorm joins a norm with the rounding that is its only use.
 func fuseNorm(c *pass.Context, g *graph.Graph) error {
 	m := pass.NewMatcher(g)
 	for _, n := range g.Nodes {
-		if n.Op != ops.Quantise {
+		at := slices.IndexFunc(roundings, func(r rounding) bool { return r.alone == n.Op })
+		if at < 0 {
 			continue
 		}
 		norm := m.By(n.In[0], ops.RMSNorm)
@@ -116,7 +144,7 @@ func fuseNorm(c *pass.Context, g *graph.Graph) error {
 			c.Declined(n.Name(), "its operand is not a norm that only it reads")
 			continue
 		}
-		err := m.Replace(n, []*graph.Node{norm, n}, ops.NormQuantise, norm.In, graph.Attrs{"eps": norm.Attr.Float("eps")}, n.Out[0])
+		err := m.Replace(n, []*graph.Node{norm, n}, roundings[at].after, norm.In, graph.Attrs{"eps": norm.Attr.Float("eps")}, n.Out[0])
 		if err != nil {
 			return err
 		}

@@ -8,7 +8,7 @@ import (
 )
 
 // fastPrefill is what the golden files are lowered for.
-var fastPrefill = lowering{program: cpu.Programs(512, 1)[2], integers: true}
+var fastPrefill = lowering{program: cpu.Programs(512, 1, false)[2], integers: true}
 
 // q8x2Step is the largest rounding of an activation, relative to its block's largest value: what
 // inserting a quantisation may cost. The matmuls of the golden files have rows of 64 and two of

@@ -50,8 +50,11 @@ func schedule(p *plan.Plan, g *graph.Graph, tmpl cpu.Program, states shared, ref
 		return nil, err
 	}
 	s := &scheduler{p: p, g: g, tmpl: tmpl, states: states, uses: g.Uses(), buffer: map[*graph.Value]int{}}
-	prog := &plan.Program{Name: tmpl.Name, MinT: 1, MaxT: tmpl.MaxTokens, MaxR: g.Max(graph.R)}
-	if n := len(p.Programs); n > 0 {
+	prog := &plan.Program{Name: tmpl.Name, Chunk: tmpl.Chunk, MinT: 1, MaxT: tmpl.MaxTokens, MaxR: g.Max(graph.R)}
+	switch n := len(p.Programs); {
+	case tmpl.Chunk > 0:
+		prog.MinT = tmpl.Chunk
+	case n > 0:
 		prog.MinT = p.Programs[n-1].MaxT + 1
 	}
 	s.scope = p.Scope(prog)
@@ -148,7 +151,7 @@ func (s *scheduler) node(n *graph.Node, reference bool) error {
 func (s *scheduler) append(st plan.Step, sig *plan.Signature, wave int) error {
 	if sig.Scratch != "" {
 		scope := s.scope.Of(&st)
-		size, err := scope.Eval(sig.Scratch)
+		size, err := scope.Eval(sig.ScratchOf(s.format(&st, "x")))
 		if err != nil {
 			return err
 		}
@@ -185,6 +188,16 @@ func (s *scheduler) append(st plan.Step, sig *plan.Signature, wave int) error {
 		}
 	}
 	return nil
+}
+
+// format is that of the buffer in a role of a step, "" where there is none.
+func (s *scheduler) format(st *plan.Step, role string) string {
+	for _, a := range st.Args {
+		if id := a.Buffer - len(s.p.Buffers); a.Role == role && id >= 0 {
+			return s.bufs[id].Format
+		}
+	}
+	return ""
 }
 
 // earliest is the first wave in which the step may run: after the waves that wrote what it

@@ -173,7 +173,7 @@ func completePasses(_ *cobra.Command, _ []string, typed string) ([]string, cobra
 // completeProgram completes the name of a program that plans may have.
 func completeProgram(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	var names []string
-	for _, p := range cpu.Programs(math.MaxInt64, 1) {
+	for _, p := range cpu.Programs(math.MaxInt64, 1, true) {
 		names = append(names, p.Name)
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp

@@ -21,7 +21,7 @@ const isaVariable = "PESTI_ISA"
 // compileFlags are the options of a compilation, which all verbs that compile share, but for values.
 type compileFlags struct {
 	target, precision, kv, isa      choice
-	planner                         choice
+	planner, tiles                  choice
 	ctx, ubatch, sequences, threads count
 	passes                          string
 	values                          []string
@@ -47,6 +47,7 @@ func newCompileFlags(precision string) *compileFlags {
 		kv:        choice{"", []string{"f32", "f16", "q8_0"}},
 		isa:       choice{"", isas},
 		planner:   choice{"", memplan.Planners()},
+		tiles:     choice{"auto", []string{"auto", "on", "off"}},
 		ctx:       count{0, 1},
 		ubatch:    count{0, 1},
 		sequences: count{1, 1},
@@ -61,6 +62,7 @@ func newCompileFlags(precision string) *compileFlags {
 	c.set.Var(&c.sequences, "sequences", "most sequences at a time")
 	c.set.VarP(&c.threads, "threads", "t", "most workers; no more run than there are processors")
 	c.set.Var(&c.isa, "isa", "instruction set, at most what "+isaVariable+" says (default the best one)")
+	c.set.Var(&c.tiles, "tiles", "a program for whole chunks of 64 tokens of a prompt, in bf16; auto is with instruction set amx")
 	c.set.StringVar(&c.passes, "passes", "", "passes to leave out: a `LIST` of -name,-name, or none for all that can be")
 	c.set.Var(&c.planner, "planner", "the one planner of buffers, by `NAME`, to see its arena (default all, and the best of them)")
 	// In help a default of 0 would be a riddle; the texts tell.
@@ -107,7 +109,7 @@ func (c *compileFlags) options(a *app) (lower.Options, error) {
 	return lower.Options{
 		Target: c.target.word, ISA: set, Precision: c.precision.word, KV: c.kv.word,
 		Ctx: c.ctx.n, Ubatch: c.ubatch.n, Sequences: c.sequences.n, Threads: int(c.threads.n),
-		Passes: c.passes, Planner: c.planner.word, Outputs: c.values,
+		Passes: c.passes, Planner: c.planner.word, Tiles: c.tiles.word, Outputs: c.values,
 	}, nil
 }
 

@@ -84,6 +84,7 @@ var kernels = []Signature{
 		Params:  []ParamSpec{count("k"), counts("n")},
 		Splits:  []string{"rows", "one"},
 		Scratch: "40*k + 19200",
+		Tiles:   "256*M + 148224",
 	},
 	// y[m] = act(gate · x[m]) ⊙ (up · x[m]); w0 is gate, w1 is up
 	{
@@ -97,6 +98,7 @@ var kernels = []Signature{
 		Params:  []ParamSpec{count("k"), count("n"), word("act", activations...)},
 		Splits:  []string{"rows", "one"},
 		Scratch: "40*k + 19200",
+		Tiles:   "256*M + 148224",
 	},
 	// Norms (optional) and RoPE on q and k, KV write, scores, softmax, values, for each token
 	// over the cached positions of its sequence and the tokens before it in this step. Workers share

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strconv"
@@ -16,6 +17,7 @@ type Signature struct {
 	Rows     string   // the only Step.Rows that makes sense, "" for either
 	Splits   []string // allowed values of Split.By
 	Scratch  string   // bytes per worker as a formula, "" for none
+	Tiles    string   // the same where operand x is bf16, "" for no difference
 	Rules    []Rule   // what the parameters must fulfil together
 }
 
@@ -115,6 +117,14 @@ func number(name string, least, greatest float64) ParamSpec {
 func factor(name string) ParamSpec { return number(name, -math.MaxFloat32, math.MaxFloat32) }
 func word(name string, words ...string) ParamSpec {
 	return ParamSpec{Name: name, Kind: "", Words: words}
+}
+
+// ScratchOf returns the bytes of scratch per worker, as a formula, where operand x has a format.
+func (sig *Signature) ScratchOf(x string) string {
+	if x == "bf16" {
+		return cmp.Or(sig.Tiles, sig.Scratch)
+	}
+	return sig.Scratch
 }
 
 // Operand returns the operand that a role of a step belongs to ("w1" to the repeated "w"), nil

@@ -418,7 +418,8 @@ func (b *binding) scratch() error {
 		return fmt.Errorf("scratch b%d does not exist, expected a buffer from b0 to b%d", id, len(b.uses)-1)
 	}
 	u := &b.uses[id]
-	bytes, err := b.at[most].Eval(b.sig.Scratch)
+	formula := b.sig.ScratchOf(b.format("x"))
+	bytes, err := b.at[most].Eval(formula)
 	switch {
 	case err != nil:
 		return err
@@ -427,7 +428,7 @@ func (b *binding) scratch() error {
 	case u.firstStep != never:
 		return fmt.Errorf("scratch %s is used by another operand or step, expected one of its own", bufferName(u.Buffer))
 	case u.Stride < bytes:
-		return fmt.Errorf("scratch %s has %d bytes for each worker, expected at least %d (%s)", bufferName(u.Buffer), u.Stride, bytes, b.sig.Scratch)
+		return fmt.Errorf("scratch %s has %d bytes for each worker, expected at least %d (%s)", bufferName(u.Buffer), u.Stride, bytes, formula)
 	}
 	u.scratch = true
 	b.touch(u)

@@ -1,6 +1,6 @@
 // Package cpu is what the CPU target offers to lowering: matmul kernels by weight type and
 // activation format, the kernel for each op with its operands and parameters, and the schedule
-// templates of the three programs.
+// templates of the programs.
 //
 // It imports graph, ops and exec/plan. It knows nothing of how kernels are written; a test in
 // package conformance holds its tables against the executor's.
@@ -19,6 +19,7 @@ import (
 const (
 	F32  = "f32"  // exact: weights dequantised, products in float32
 	Q8x2 = "q8x2" // fast: integer products with activations in two int8 planes
+	BF16 = "bf16" // fast: products in tiles, for whole chunks of tokens
 )
 
 // integerTypes are the weight types that have kernels on integer activations. Every type has
@@ -38,10 +39,14 @@ var layouts = map[string]string{"avx2": "r16", "avx512vnni": "r16", "amx": "r16"
 // the activations.
 var packedTypes = map[string]map[graph.DType]bool{
 	Q8x2: integerTypes,
-	F32: {
-		"f32": true, "f16": true, "bf16": true, "q4_0": true, "q4_1": true, "q5_0": true, "q5_1": true,
-		"q8_0": true, "q4_k": true, "q5_k": true, "q6_k": true,
-	},
+	F32:  layoutTypes,
+	BF16: layoutTypes,
+}
+
+// layoutTypes are the weight types that have a layout.
+var layoutTypes = map[graph.DType]bool{
+	"f32": true, "f16": true, "bf16": true, "q4_0": true, "q4_1": true, "q5_0": true, "q5_1": true,
+	"q8_0": true, "q4_k": true, "q5_k": true, "q6_k": true,
 }
 
 // Layout returns the layout in which products on an instruction set read weights of a type, "" for
@@ -53,10 +58,15 @@ func Layout(isa string, t graph.DType, activations string) string {
 	return layouts[isa]
 }
 
+// Tiles reports whether weights of that type and row length can be multiplied with bf16 activations:
+// there are kernels for types with a layout, and for whole tiles of 32 elements.
+func Tiles(t graph.DType, k int64) bool { return layoutTypes[t] && k%32 == 0 }
+
 // A Program is a schedule template.
 type Program struct {
 	Name      string
 	MaxTokens int64
+	Chunk     int64  // tokens that it takes at a time, of products in tiles; 0 for any number
 	Matmul    string // family of matmul kernels: gemv streams weights, gemm works on blocks of tokens
 	// Each is the largest number of rows for which a norm or a quantisation is computed whole by
 	// every worker, into memory of its own, which saves a barrier. For more rows the work is
@@ -67,9 +77,14 @@ type Program struct {
 // smallTokens is the most tokens of the program "small"; above it tile kernels pay.
 const smallTokens = 31
 
-// Programs returns the templates for the given bounds, by increasing number of tokens. A
-// program that would hold no more tokens than the one before it is left out.
-func Programs(ubatch, sequences int64) []Program {
+// Chunk is how many tokens the program "tiles" takes at a time. Turning weights into bf16 costs as
+// much as multiplying them with some 64 tokens.
+const Chunk = 64
+
+// Programs returns the templates for the given bounds, by increasing number of tokens, and that of
+// "tiles" last, where there are to be tiles. A program that would hold no more tokens than the one
+// before it is left out.
+func Programs(ubatch, sequences int64, tiles bool) []Program {
 	all := []Program{
 		{Name: "decode", MaxTokens: min(sequences, ubatch), Matmul: "gemv", Each: smallTokens},
 		{Name: "small", MaxTokens: min(smallTokens, ubatch), Matmul: "gemv", Each: smallTokens},
@@ -80,6 +95,9 @@ func Programs(ubatch, sequences int64) []Program {
 		if len(list) == 0 || p.MaxTokens > list[len(list)-1].MaxTokens {
 			list = append(list, p)
 		}
+	}
+	if whole := ubatch / Chunk * Chunk; tiles && whole > 0 {
+		list = append(list, Program{Name: "tiles", MaxTokens: whole, Chunk: Chunk, Matmul: "gemm", Each: smallTokens})
 	}
 	return list
 }
@@ -120,6 +138,8 @@ var Kernels = []Lowering{
 	{Op: ops.NormQuantise, Kernel: "norm", In: []string{"x", "w"}, Out: []string{"y"}, Split: byTokens, Small: true, Params: normParams},
 	{Op: ops.NormAdd, Kernel: "norm_add", In: []string{"d", "w", "x"}, Out: []string{"y"}, Split: byTokens, Small: true, Params: normParams},
 	{Op: ops.Quantise, Kernel: "quantise", In: []string{"x"}, Out: []string{"y"}, Split: byTokens, Small: true, Params: widthParam},
+	{Op: ops.Round, Kernel: "quantise", In: []string{"x"}, Out: []string{"y"}, Split: byTokens, Small: true, Params: widthParam},
+	{Op: ops.NormRound, Kernel: "norm", In: []string{"x", "w"}, Out: []string{"y"}, Split: byTokens, Small: true, Params: normParams},
 	{Op: ops.SelectRows, Kernel: "select", In: []string{"x", "rows"}, Out: []string{"y"}, Split: byTokens, Small: true, Params: widthParam},
 	{Op: ops.Matmul, Kernel: "matmul_group", In: []string{"x", "w0", "res"}, Out: []string{"out0"}, Split: byRows, Params: groupParams, Matmuls: []string{"w0"}},
 	{Op: ops.QKV, Kernel: "matmul_group", In: []string{"x", "w0", "w1", "w2", "bias0", "bias1", "bias2"}, Out: []string{"out0", "out1", "out2"}, Split: byRows, Params: groupParams, Matmuls: []string{"w0", "w1", "w2"}},

@@ -28,7 +28,7 @@ func BenchmarkMatmul(b *testing.B) {
 				}
 				rng := rand.New(rand.NewPCG(1, 2))
 				c := newCall("matmul_group", "T", "rows", 16, intParam("k", k), intParam("n0", n))
-				c.isa, c.scratch = mm.ISA, 40*k+19200
+				c.isa, c.scratch = mm.ISA, scratchOf(mm.Act, m, k)
 				c.putActivations(rng, mm.Act, m, k)
 				c.putWeight(rng, "w0", mm.Name, mm.Type, n*k)
 				c.pack("w0", mm, n, k)

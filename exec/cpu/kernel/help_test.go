@@ -199,7 +199,7 @@ func newGroup(t testing.TB, rng *rand.Rand, mm Matmul, m, k int, ns []int) *call
 		params = append(params, plan.Param{Name: fmt.Sprint("n", i), Value: int64(n)})
 	}
 	c := newCall("matmul_group", "T", "rows", 16, params...)
-	c.scratch = 40*k + 19200
+	c.scratch = scratchOf(mm.Act, m, k)
 	c.putActivations(rng, mm.Act, m, k)
 	for i, n := range ns {
 		c.putWeight(rng, fmt.Sprint("w", i), mm.Name, mm.Type, n*k)
@@ -207,6 +207,24 @@ func newGroup(t testing.TB, rng *rand.Rand, mm Matmul, m, k int, ns []int) *call
 		c.put(fmt.Sprint("out", i), make([]float32, m*n))
 	}
 	return c
+}
+
+// scratchOf is what the signature of products says for m rows of k activations.
+func scratchOf(act string, m, k int) int {
+	if act == "bf16" {
+		return 256*m + 148224
+	}
+	return 40*k + 19200
+}
+
+// asUsed rounds weights as a kernel for such activations does.
+func asUsed(act string, w []float32) []float32 {
+	if act == "bf16" {
+		for i, v := range w {
+			w[i] = quant.BF16ToF32(quant.F32ToBF16(v))
+		}
+	}
+	return w
 }
 
 // putActivations adds operand x and returns the values that it stands for.
@@ -219,7 +237,6 @@ func (c *call) setActivations(act string, m, k int, x []float32) []float32 {
 		c.put("x", x)
 		return x
 	}
-	mem := c.add("x", "q8x2", m*ref.Q8x2Bytes(k))
 	values := make([]float32, m*k)
 	for i := range m {
 		row := mem.data()[i*ref.Q8x2Bytes(k):][:ref.Q8x2Bytes(k)]
@@ -232,3 +249,10 @@ func (c *call) setActivations(act string, m, k int, x []float32) []float32 {
 func sameBits(a, b []float32) bool {
 	return slices.EqualFunc(a, b, func(x, y float32) bool { return math.Float32bits(x) == math.Float32bits(y) })
 }
+	if act == "bf16" {
+		mem := c.add("x", "bf16", 2*m*k)
+		ref.RoundBF16(mem.data(), x)
+		ref.WidenBF16(values, mem.data())
+		return values
+	}
+	mem := c.add("x", "q8x2", m*ref.Q8x2Bytes(k))

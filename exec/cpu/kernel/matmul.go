@@ -16,19 +16,21 @@ type Matmul struct {
 	ISA    string
 	Type   quant.Type
 	Layout string // of the weights: "" as in the file, or a name of Layouts
-	Act    string // format of the activations: "f32", "q8x2"
+	Act    string // format of the activations: "f32", "q8x2", "bf16"
 
 	// tile sets y[m*x.width+i], for i < n ≤ x.width, to the product of weight row i of w with the
 	// m-th of the loaded activation rows. In a layout of panels w is whole panels.
 	tile func(y []float32, w []byte, n int, x *activation)
+
+	pairs pairer // with bf16 in place of tile: see tiles.go
 }
 
 // Matmuls returns the matmul kernels.
 func Matmuls() []Matmul { return slices.Clone(matmuls) }
 
 // A type is in the table with float32 activations if quant can dequantise it, and with q8x2 if
-// there is an integer kernel for it; what has a layout is there once more for each. gemv kernels
-// are for steps of few tokens, gemm kernels for many; in portable Go they are the same functions.
+// there is an integer kernel for it; what has a layout is there once more for each, and with bf16.
+// gemv kernels are for steps of few tokens, gemm kernels for many; in portable Go they are the same functions.
 var matmuls = slices.Concat(portableMatmuls(), assemblyMatmuls)
 
 func portableMatmuls() []Matmul {
@@ -52,6 +54,9 @@ func portableMatmuls() []Matmul {
 		if t := laneTypeOf(l.Type); t != nil {
 			all = append(all, both("portable", l.Type, l.Name, "q8x2", laneTile(t, l.rows))...)
 		}
+		info, _ := quant.Lookup(l.Type)
+		all = append(all, bothPairs("portable", l.Type, "", filePairs(info))...)
+		all = append(all, bothPairs("portable", l.Type, l.Name, l.pairs)...)
 	}
 	return all
 }
@@ -62,7 +67,16 @@ func both(isa string, t quant.Type, layout, act string, f func([]float32, []byte
 	if layout != "" {
 		name += layout + "."
 	}
-	return []Matmul{{"gemv" + name + act, isa, t, layout, act, f}, {"gemm" + name + act, isa, t, layout, act, f}}
+	return []Matmul{{"gemv" + name + act, isa, t, layout, act, f, nil}, {"gemm" + name + act, isa, t, layout, act, f, nil}}
+}
+
+// bothPairs is both for activations in bf16.
+func bothPairs(isa string, t quant.Type, layout string, f pairer) []Matmul {
+	rows := both(isa, t, layout, "bf16", nil)
+	for i := range rows {
+		rows[i].pairs = f
+	}
+	return rows
 }
 
 // A tile holds products of weight rows (the fast index) and tokens: of 16 rows and 16 tokens, or
@@ -109,7 +123,7 @@ func (b *binder) activation(rest *[]byte) *activation {
 	case "q8x2":
 		a.planes, a.blocks, a.q = b.q8x2("x"), b.qblocker(), scratch[qblock](b, rest, tileTokens*(a.k/32))
 	default:
-		b.fail("operand x is %s, expected f32 or q8x2", b.operand("x").Format)
+		b.fail("operand x is %s, expected f32, q8x2 or bf16", b.operand("x").Format)
 	}
 	return a
 }
@@ -133,6 +147,7 @@ type factor struct {
 	rowBytes int
 	unit     int // rows that lie together: 1, or those of a panel
 	tile     func(y []float32, w []byte, n int, x *activation)
+	pairs    pairer
 }
 
 // factor binds the weight of a role to the matmul kernel that the plan names for it.
@@ -164,16 +179,19 @@ func (b *binder) factor(role, act string, k int) factor {
 		b.fail("rows are split by %d, but weight %s is in panels of %d", b.Step.Split.Unit, role, panelRows)
 	}
 	if packed {
-		return factor{data, l.panel(k) / panelRows, panelRows, mm.tile}
+		return factor{data, l.panel(k) / panelRows, panelRows, mm.tile, mm.pairs}
 	}
-	return factor{data, k / info.BlockLen * info.BlockBytes, 1, mm.tile}
+	return factor{data, k / info.BlockLen * info.BlockBytes, 1, mm.tile, mm.pairs}
 }
 
-// rowsOf computes the tile of n rows from row lo on, which begins a panel where there are panels.
-func (f *factor) rowsOf(y []float32, lo, n int, x *activation) {
+// rows returns n rows from row lo on, which begins a panel where there are panels.
+func (f *factor) rows(lo, n int) []byte {
 	hi := (lo + n + f.unit - 1) / f.unit * f.unit
-	f.tile(y, f.data[lo*f.rowBytes:hi*f.rowBytes], n, x)
+	return f.data[lo*f.rowBytes : hi*f.rowBytes]
 }
+
+// rowsOf computes the tile of n rows from row lo on.
+func (f *factor) rowsOf(y []float32, lo, n int, x *activation) { f.tile(y, f.rows(lo, n), n, x) }
 
 // A member is one product of a group: its output, and this worker's share of its rows.
 type member struct {
@@ -185,19 +203,15 @@ type member struct {
 	lo, hi int
 }
 
-// bindMatmulGroup computes up to three products of the same activations. The workers share the
-// rows of all of them laid end to end.
-func bindMatmulGroup(b *binder) Func {
-	rest := b.Scratch
-	x, rows := b.activation(&rest), b.rows()
-	y := scratchOne[tile](b, &rest)
+// members returns the products of a group of rows of k elements, with the worker's shares.
+func (b *binder) members(k int) []member {
 	var members []member
 	for i := range 3 {
 		id := fmt.Sprint(i)
 		if _, ok := b.Operands["w"+id]; !ok {
 			break
 		}
-		g := member{factor: b.factor("w"+id, b.operand("x").Format, x.k), n: b.int("n" + id),
+		g := member{factor: b.factor("w"+id, b.operand("x").Format, k), n: b.int("n" + id),
 			bias: b.optionalF32("bias" + id), out: b.f32("out" + id)}
 		if i == 0 {
 			g.res = b.optionalF32("res")
@@ -207,11 +221,25 @@ func bindMatmulGroup(b *binder) Func {
 	if len(members) == 0 {
 		b.fail("operand w0 is missing")
 	}
+	if b.err == nil {
+		shareRows(members, b.split())
+	}
+	return members
+}
+
+// bindMatmulGroup computes up to three products of the same activations. The workers share the
+// rows of all of them laid end to end.
+func bindMatmulGroup(b *binder) Func {
+	if b.operand("x").Format == "bf16" {
+		return bindTileGroup(b)
+	}
+	rest := b.Scratch
+	x, rows := b.activation(&rest), b.rows()
+	y := scratchOne[tile](b, &rest)
+	members := b.members(x.k)
 	if b.err != nil {
 		return nil
 	}
-	shareRows(members, b.split())
-
 	return func(r *Run) {
 		end := rows(r)
 		for m0 := 0; m0 < end; m0 += tileTokens {
@@ -267,6 +295,9 @@ func shareRows(members []member, s split) {
 
 // bindGated is y = act(gate · x) ⊙ (up · x), w0 being gate and w1 up.
 func bindGated(b *binder) Func {
+	if b.operand("x").Format == "bf16" {
+		return bindTileGated(b)
+	}
 	rest := b.Scratch
 	x, n, split, rows := b.activation(&rest), b.int("n"), b.split(), b.rows()
 	g, u := scratchOne[tile](b, &rest), scratchOne[tile](b, &rest)

@@ -45,7 +45,13 @@ func TestMatmul(t *testing.T) {
 			case info.BlockLen == 1:
 				ks = []int{1, 31, 33, 300}
 			}
+			if mm.Act == "bf16" { // whole tiles, and more than are turned into pairs at a time
+				ks = []int{max(info.BlockLen, tileK), 3 * max(info.BlockLen, tileK), 1280}
+			}
 			ns := []int{1, 2, 15, 16, 37}
+			if mm.Act == "bf16" { // more than are multiplied at a time, and one panel of two
+				ns = []int{1, 16, 37, 65, 70}
+			}
 			if testing.Short() { // slow under the race detector
 				ks, ns = ks[1:2], ns[4:]
 			}
@@ -54,9 +60,9 @@ func TestMatmul(t *testing.T) {
 					rng := rand.New(rand.NewPCG(uint64(k), uint64(n)))
 					const most = 33
 					c := newCall("matmul_group", "T", "rows", 16, intParam("k", k), intParam("n0", n))
-					c.isa, c.scratch = mm.ISA, 40*k+19200
+					c.isa, c.scratch = mm.ISA, scratchOf(mm.Act, most, k)
 					x := c.putActivations(rng, mm.Act, most, k)
-					w := c.putWeight(rng, "w0", mm.Name, mm.Type, n*k)
+					w := asUsed(mm.Act, c.putWeight(rng, "w0", mm.Name, mm.Type, n*k))
 					c.pack("w0", mm, n, k)
 					c.put("out0", make([]float32, most*n))
 					out := c.mem["out0"].f32()
@@ -115,7 +121,7 @@ func TestMatmulNames(t *testing.T) {
 // of one sign, where sums come nearest to their bounds.
 func TestMatmulExtremes(t *testing.T) {
 	for _, mm := range runnable() {
-		if mm.Act != "q8x2" {
+		if mm.Act == "f32" || mm.Type == quant.F32 || mm.Type == quant.F16 || mm.Type == quant.BF16 {
 			continue
 		}
 		for _, value := range []float32{1e4, -1e4, 1e30} {
@@ -123,7 +129,7 @@ func TestMatmulExtremes(t *testing.T) {
 				info, _ := quant.Lookup(mm.Type)
 				k := 3 * info.BlockLen
 				c := newCall("matmul_group", "T", "rows", 16, intParam("k", k), intParam("n0", 2))
-				c.isa, c.scratch = mm.ISA, 40*k+19200
+				c.isa, c.scratch = mm.ISA, scratchOf(mm.Act, 1, k)
 				x := c.setActivations(mm.Act, 1, k, slices.Repeat([]float32{value}, k))
 				c.putWeight(rand.New(rand.NewPCG(1, 2)), "w0", mm.Name, mm.Type, 2*k)
 				data := c.mem["w0"].data()
@@ -138,6 +144,7 @@ func TestMatmulExtremes(t *testing.T) {
 				}
 				w := make([]float32, 2*k)
 				info.Dequantize(w, data)
+				asUsed(mm.Act, w)
 				c.pack("w0", mm, 2, k)
 				c.put("out0", make([]float32, 2))
 				c.run(t, 1, Run{T: 1}, "out0")
@@ -164,7 +171,7 @@ func TestMatmulNaN(t *testing.T) {
 		k := 256
 		rng := rand.New(rand.NewPCG(3, 4))
 		c := newCall("matmul_group", "T", "rows", 16, intParam("k", k), intParam("n0", n))
-		c.isa, c.scratch = mm.ISA, 40*k+19200
+		c.isa, c.scratch = mm.ISA, scratchOf(mm.Act, m, k)
 		x := randoms(rng, m*k, 1)
 		x[k+100] = float32(math.NaN())
 		c.setActivations(mm.Act, m, k, x)
@@ -271,14 +278,14 @@ func TestShareRows(t *testing.T) {
 func TestGated(t *testing.T) {
 	acts := map[string]func(dst, x []float32){"silu": ref.SiLU, "gelu_tanh": ref.GELUTanh, "gelu_erf": ref.GELUErf}
 	for act, f := range acts {
-		for _, format := range []string{"f32", "q8x2"} {
+		for _, format := range []string{"f32", "q8x2", "bf16"} {
 			const m, k, n = 9, 96, 37
 			rng := rand.New(rand.NewPCG(7, 8))
 			c := newCall("gated", "T", "rows", 16, intParam("k", k), intParam("n", n), plan.Param{Name: "act", Value: act})
-			c.scratch = 40*k + 19200
+			c.scratch = scratchOf(format, m, k)
 			x := c.putActivations(rng, format, m, k)
-			gate := c.putWeight(rng, "w0", "gemm.q4_0."+format, quant.Q4_0, n*k)
-			up := c.putWeight(rng, "w1", "gemm.q5_1."+format, quant.Q5_1, n*k)
+			gate := asUsed(format, c.putWeight(rng, "w0", "gemm.q4_0."+format, quant.Q4_0, n*k))
+			up := asUsed(format, c.putWeight(rng, "w1", "gemm.q5_1."+format, quant.Q5_1, n*k))
 			c.put("y", make([]float32, m*n))
 			g, u := make([]float32, m*n), make([]float32, m*n)
 			ref.Matmul(g, x, gate, k)

@@ -2,19 +2,19 @@ package kernel
 
 import "math"
 
-// bindNorm is RMSNorm (Zhang & Sennrich, 2019), y = w · x / √(mean x² + eps), quantised where y
-// is q8x2.
+// bindNorm is RMSNorm (Zhang & Sennrich, 2019), y = w · x / √(mean x² + eps), rounded as y is
+// where that is not float32.
 func bindNorm(b *binder) Func {
 	x, w, n, eps, split, rows := b.f32("x"), b.f32("w"), b.int("n"), b.float("eps"), b.split(), b.rows()
 	vec := b.vectors()
-	if b.operand("y").Format == "q8x2" {
-		y, rest := b.q8x2("y"), b.Scratch
+	if b.operand("y").Format != "f32" {
+		store, rest := b.rounded(vec), b.Scratch
 		normed := scratch[float32](b, &rest, n)
 		return func(r *Run) {
 			lo, hi := split.of(rows(r))
 			for m := lo; m < hi; m++ {
 				vec.rmsNorm(normed, x[m*n:(m+1)*n], w, eps)
-				vec.quantise(y.row(m), normed)
+				store(m, normed)
 			}
 		}
 	}
@@ -40,13 +40,14 @@ func bindNormAdd(b *binder) Func {
 	}
 }
 
-// bindQuantise turns rows into q8x2.
+// bindQuantise rounds rows to the format of y.
 func bindQuantise(b *binder) Func {
-	x, y, n, split, rows, vec := b.f32("x"), b.q8x2("y"), b.int("n"), b.split(), b.rows(), b.vectors()
+	x, n, split, rows, vec := b.f32("x"), b.int("n"), b.split(), b.rows(), b.vectors()
+	store := b.rounded(vec)
 	return func(r *Run) {
 		lo, hi := split.of(rows(r))
 		for m := lo; m < hi; m++ {
-			vec.quantise(y.row(m), x[m*n:(m+1)*n])
+			store(m, x[m*n:(m+1)*n])
 		}
 	}
 }

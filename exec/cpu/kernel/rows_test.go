@@ -246,33 +246,43 @@ func within(a, b float32, ulps float64) bool {
 	return math.Abs(float64(a)-float64(b)) <= ulps*math.Abs(float64(b))*0x1p-23
 }
 
-// TestQuantised sees that norm and quantise write q8x2 rows as ops/ref would.
+// TestQuantised sees that norm and quantise write rounded rows as ops/ref would.
 func TestQuantised(t *testing.T) { eachSet(t, testQuantised) }
 
 func testQuantised(t *testing.T, v *vectors) {
+	formats := []struct {
+		name  string
+		size  int // of a row
+		round func(dst []byte, x []float32)
+	}{
+		{"q8x2", ref.Q8x2Bytes(rowN), ref.QuantiseQ8x2},
+		{"bf16", 2 * rowN, ref.RoundBF16},
+	}
 	rng := rand.New(rand.NewPCG(11, 12))
 	for _, kernel := range []string{"norm", "quantise"} {
-		c := newCall(kernel, "T", "tokens", 1, intParam("n", rowN), floatParam("eps", 1e-6))
-		c.isa, c.scratch = v.isa, 4*rowN
-		x := randoms(rng, rowM*rowN, 3)
-		x[5] = float32(math.Inf(1))
-		w := randoms(rng, rowN, 1)
-		c.put("x", x)
-		c.put("w", w)
-		size := ref.Q8x2Bytes(rowN)
-		y := c.add("y", "q8x2", rowM*size)
-		for workers := 1; workers <= 3; workers++ {
-			c.run(t, workers, Run{T: rowM}, "y")
-			for m := range rowM {
-				row, want := make([]float32, rowN), make([]byte, size)
-				if kernel == "norm" {
-					portable.rmsNorm(row, x[m*rowN:(m+1)*rowN], w, 1e-6)
-				} else {
-					copy(row, x[m*rowN:])
-				}
-				ref.QuantiseQ8x2(want, row)
-				if !slices.Equal(y.data()[m*size:(m+1)*size], want) {
-					t.Errorf("%s on %d workers: row %d differs", kernel, workers, m)
+		for _, f := range formats {
+			c := newCall(kernel, "T", "tokens", 1, intParam("n", rowN), floatParam("eps", 1e-6))
+			c.isa, c.scratch = v.isa, 4*rowN
+			x := randoms(rng, rowM*rowN, 3)
+			x[5] = float32(math.Inf(1))
+			x[rowN+7], x[rowN+8] = float32(math.NaN()), 1e-39
+			w := randoms(rng, rowN, 1)
+			c.put("x", x)
+			c.put("w", w)
+			y := c.add("y", f.name, rowM*f.size)
+			for workers := 1; workers <= 3; workers++ {
+				c.run(t, workers, Run{T: rowM}, "y")
+				for m := range rowM {
+					row, want := make([]float32, rowN), make([]byte, f.size)
+					if kernel == "norm" {
+						portable.rmsNorm(row, x[m*rowN:(m+1)*rowN], w, 1e-6)
+					} else {
+						copy(row, x[m*rowN:])
+					}
+					f.round(want, row)
+					if !slices.Equal(y.data()[m*f.size:(m+1)*f.size], want) {
+						t.Errorf("%s to %s on %d workers: row %d differs", kernel, f.name, workers, m)
+					}
 				}
 			}
 		}

@@ -13,11 +13,13 @@ type vectors struct {
 	isa   string
 	gates map[string]gate // by the plan's names
 
-	// The parts of a norm, see norm.go, and ref.QuantiseQ8x2, whose bits each set gives.
+	// The parts of a norm, see norm.go, and ref.QuantiseQ8x2 and ref.RoundBF16, whose bits each set
+	// gives.
 	sumSquares   func(x []float32) float64
 	normalise    func(y, x, w []float32, scale float64)
 	normaliseAdd func(y, x, d, w []float32, scale float64)
 	quantise     func(row []byte, x []float32)
+	round        func(row []byte, x []float32)
 
 	// The numbers of a page of attention, see attention_loops.go.
 	scores     func(scores, x, tile []float32, n int)
@@ -56,6 +58,7 @@ var portable = vectors{
 	normalise:    portableNormalise,
 	normaliseAdd: portableNormaliseAdd,
 	quantise:     ref.QuantiseQ8x2,
+	round:        ref.RoundBF16,
 	scores:       portableScores,
 	weigh:        portableWeigh,
 	accumulate:   portableAccumulate,

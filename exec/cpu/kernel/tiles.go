@@ -1,0 +1,204 @@
+package kernel
+
+import (
+	"math"
+	"slices"
+
+	"pesti/gguf/quant"
+	"pesti/ops/ref"
+)
+
+// Products of bf16 numbers. They pay where a step has many tokens, so that turning weights into bf16,
+// once for all of them, is little beside the products; what multiplies is the same for all types of
+// weights.
+//
+// A panel's numbers are kept as pairs: for each two elements of k one word for each of the 16 rows,
+// the even element in its low half. A vector of them is a row of an AMX tile.
+//
+// Every kernel gives the same bits, those of TDPBF16PS: of each 32 elements of k the even ones are
+// added in order, and the odd ones, then both sums to each other and that to the result; a product
+// of two bf16 numbers is a float32, so that nothing else is rounded. Only sums below 2⁻¹²⁶ differ,
+// which AMX takes for zero.
+const (
+	tileK      = 32 // elements of k in a tile
+	tilePanels = 4  // panels that are multiplied at a time
+	tileWidth  = tilePanels * panelRows
+	tilePart   = 1024 // elements of k that are turned into pairs at a time
+	tilePairs  = tilePart / 2 * panelRows
+)
+
+// A pairer stores the elements from ≤ e < to of the rows of w, as they lie in the file or in a panel
+// of a layout, as pairs. There are n ≤ 16 rows; those that are missing are zeros. from and to are
+// multiples of 256, but that to may be the end of the rows.
+type pairer func(dst []uint32, w []byte, n, from, to int, t *tiles)
+
+// A multiplier adds products to y, of which each token has tileWidth. w is an even number of panels
+// of k elements as pairs, and x[i*xStep:] begins the k elements of token i. k is a multiple of tileK.
+type multiplier func(y []float32, w []uint32, panels, k int, x []uint16, xStep, tokens int)
+
+// tiles is what a step of products of bf16 numbers needs.
+type tiles struct {
+	k        int
+	x        []uint16  // all rows of the operand
+	y        []float32 // of each row tileWidth products
+	w        []uint32  // pairs of tilePanels panels
+	part     []float32 // room for a pairer: panelPart elements of a panel
+	lanes    *lanes    // too
+	multiply multiplier
+}
+
+// tiles binds the operand x. Scratch takes 256 bytes for each row, 128 KiB for pairs, 16 KiB for
+// float32 and 768 bytes for lanes.
+func (b *binder) tiles(rest *[]byte) *tiles {
+	t := &tiles{k: b.int("k"), x: view[uint16](b.operand("x").Data), multiply: portableMultiply}
+	if t.k%tileK != 0 {
+		b.fail("k=%d is not a multiple of %d", t.k, tileK)
+	}
+	t.w, t.part = scratch[uint32](b, rest, tilePanels*tilePairs), scratch[float32](b, rest, panelPart*panelRows)
+	t.lanes = scratchOne[lanes](b, rest)
+	t.y = view[float32](*rest)
+	if len(t.y) < tileWidth {
+		b.fail("scratch of %d bytes is too small for a row of products", len(b.Scratch))
+	}
+	for _, m := range assemblyMultipliers {
+		if slices.Contains(b.isas, m.isa) {
+			t.multiply = m.multiply
+		}
+	}
+	return t
+}
+
+// A variant of a multiplier is for an instruction set.
+type multiplierVariant struct {
+	isa      string
+	multiply multiplier
+}
+
+// A span of rows is part of a weight, at most tileWidth of its rows from lo on.
+type rowSpan struct {
+	*factor
+	lo, n int
+}
+
+// products sets t.y to the products of m tokens with some rows, those of each span from a multiple
+// of 16 on.
+func (t *tiles) products(m int, spans ...rowSpan) {
+	y := t.y[:m*tileWidth]
+	clear(y)
+	for from := 0; from < t.k; from += tilePart {
+		to := min(from+tilePart, t.k)
+		size := (to - from) / 2 * panelRows
+		panels := 0
+		for _, s := range spans {
+			for lo := s.lo; lo < s.lo+s.n; lo += panelRows {
+				n := min(panelRows, s.lo+s.n-lo)
+				s.pairs(t.w[panels*size:][:size], s.rows(lo, n), n, from, to, t)
+				panels++
+			}
+		}
+		if panels%2 != 0 {
+			clear(t.w[panels*size:][:size])
+			panels++
+		}
+		t.multiply(y, t.w[:panels*size], panels, to-from, t.x[from:], t.k, m)
+	}
+}
+
+// bindTileGroup is bindMatmulGroup for bf16.
+func bindTileGroup(b *binder) Func {
+	rest := b.Scratch
+	t, rows := b.tiles(&rest), b.rows()
+	members := b.members(t.k)
+	if b.err != nil {
+		return nil
+	}
+	return func(r *Run) {
+		m := rows(r)
+		for i := range members {
+			g := &members[i]
+			for lo := g.lo; lo < g.hi; lo += tileWidth {
+				n := min(tileWidth, g.hi-lo)
+				t.products(m, rowSpan{&g.factor, lo, n})
+				for j := range m {
+					g.finish(t.y[j*tileWidth:][:n], j*g.n+lo, lo)
+				}
+			}
+		}
+	}
+}
+
+// bindTileGated is bindGated for bf16.
+func bindTileGated(b *binder) Func {
+	const half = tileWidth / 2
+	rest := b.Scratch
+	t, n, split, rows := b.tiles(&rest), b.int("n"), b.split(), b.rows()
+	gate, up := b.factor("w0", "bf16", t.k), b.factor("w1", "bf16", t.k)
+	y, act := b.f32("y"), b.gate()
+	return func(r *Run) {
+		m := rows(r)
+		first, last := split.of(n)
+		for lo := first; lo < last; lo += half {
+			n1 := min(half, last-lo)
+			t.products(m, rowSpan{&gate, lo, n1}, rowSpan{&up, lo, n1})
+			ups := (n1 + panelRows - 1) / panelRows * panelRows // where they begin
+			for j := range m {
+				p := t.y[j*tileWidth:][:tileWidth]
+				act(y[j*n+lo:][:n1], p[:n1], p[ups:][:n1])
+			}
+		}
+	}
+}
+
+// filePairs returns the pairer of rows as they lie in the file.
+func filePairs(info *quant.Info) pairer {
+	return func(dst []uint32, w []byte, n, from, to int, t *tiles) {
+		rowBytes := t.k / info.BlockLen * info.BlockBytes
+		clear(dst)
+		for i := range n {
+			row := t.part[:to-from]
+			info.Dequantize(row, w[i*rowBytes:][from/info.BlockLen*info.BlockBytes:to/info.BlockLen*info.BlockBytes])
+			setPairs(dst, row, i)
+		}
+	}
+}
+
+// pairs is the pairer of panels.
+func (l *Layout) pairs(dst []uint32, w []byte, n, from, to int, t *tiles) {
+	clear(dst)
+	for i := range n {
+		row := t.part[:to-from]
+		l.row(row, w[from/l.Block*l.Bytes:to/l.Block*l.Bytes], i, t.lanes)
+		setPairs(dst, row, i)
+	}
+}
+
+// setPairs stores row i of a panel of zeros.
+func setPairs(dst []uint32, row []float32, i int) {
+	for e, v := range row {
+		dst[e/2*panelRows+i] |= uint32(ref.BF16(v)) << (e % 2 * 16)
+	}
+}
+
+func portableMultiply(y []float32, w []uint32, panels, k int, x []uint16, xStep, tokens int) {
+	for i := range tokens {
+		row := x[i*xStep:][:k]
+		for p := range panels {
+			y := (*[panelRows]float32)(y[i*tileWidth+p*panelRows:])
+			for at := 0; at < k; at += tileK {
+				var even, odd [panelRows]float32
+				for e := at; e < at+tileK; e += 2 {
+					a, b := bf16Value(row[e]), bf16Value(row[e+1])
+					for j, pair := range (*[panelRows]uint32)(w[(p*k+e)/2*panelRows:]) {
+						even[j] += float32(a * math.Float32frombits(pair<<16))
+						odd[j] += float32(b * math.Float32frombits(pair&0xffff0000))
+					}
+				}
+				for j := range y {
+					y[j] += even[j] + odd[j]
+				}
+			}
+		}
+	}
+}
+
+func bf16Value(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }

@@ -1,0 +1,46 @@
+package ref
+
+import (
+	"math"
+	"math/big"
+	"testing"
+)
+
+// TestBF16 holds rounding against that of package math/big to 8 bits of precision, near the middle
+// between two numbers and at the ends of the range.
+func TestBF16(t *testing.T) {
+	for h := range uint32(1 << 16) {
+		for _, low := range []uint32{0, 1, 0x7fff, 0x8000, 0x8001, 0xffff} {
+			f := math.Float32frombits(h<<16 | low)
+			got := BF16(f)
+			value := math.Float32frombits(uint32(got) << 16)
+			switch exact := float64(f); {
+			case f != f:
+				if value == value {
+					t.Fatalf("NaN %#x became %#x", math.Float32bits(f), got)
+				}
+			case math.Abs(exact) < 0x1p-126:
+				if value != 0 || math.Signbit(float64(value)) != math.Signbit(exact) {
+					t.Fatalf("%g became %g, expected zero of its sign", f, value)
+				}
+			case math.IsInf(exact, 0):
+				if value != f {
+					t.Fatalf("%g became %g", f, value)
+				}
+			default:
+				want, _ := new(big.Float).SetPrec(8).SetMode(big.ToNearestEven).SetFloat64(exact).Float32()
+				if value != want {
+					t.Fatalf("%g (%#x) became %g, expected %g", f, math.Float32bits(f), value, want)
+				}
+			}
+		}
+	}
+	x := []float32{1, -2, 0x1.01p0}
+	row := make([]byte, 6)
+	RoundBF16(row, x)
+	back := make([]float32, 3)
+	WidenBF16(back, row)
+	if back[0] != 1 || back[1] != -2 || back[2] != 1 { // a tie, to even
+		t.Errorf("%v as bf16 is %v", x, back)
+	}
+}
