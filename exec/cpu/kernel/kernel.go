@@ -35,7 +35,9 @@
 //
 // With float32 activations every type has one as soon as it can be dequantised. On integers: a row
 // in laneTypes of lanes.go with its unpack function, and the type's name in integerTypes of
-// lower/cpu/cpu.go; TestMatmulKernels holds the two together. Run
+// lower/cpu/cpu.go; TestMatmulKernels holds the two together. In panels: a row in layouts of r16.go,
+// which gives the portable kernels, and in that of exec/plan/layout.go; for AVX2 a row in formats of
+// _asm/r16 and in assemblyMatmuls of r16_avx2.go. Run
 //
 //	go test ./exec/cpu/kernel -run Matmul
 //	go test ./conformance -run 'MatmulKernels|TensorTypes'
