@@ -238,6 +238,13 @@ func (c *call) setActivations(act string, m, k int, x []float32) []float32 {
 		return x
 	}
 	values := make([]float32, m*k)
+	if act == "bf16" {
+		mem := c.add("x", "bf16", 2*m*k)
+		ref.RoundBF16(mem.data(), x)
+		ref.WidenBF16(values, mem.data())
+		return values
+	}
+	mem := c.add("x", "q8x2", m*ref.Q8x2Bytes(k))
 	for i := range m {
 		row := mem.data()[i*ref.Q8x2Bytes(k):][:ref.Q8x2Bytes(k)]
 		ref.QuantiseQ8x2(row, x[i*k:(i+1)*k])
@@ -249,10 +256,3 @@ func (c *call) setActivations(act string, m, k int, x []float32) []float32 {
 func sameBits(a, b []float32) bool {
 	return slices.EqualFunc(a, b, func(x, y float32) bool { return math.Float32bits(x) == math.Float32bits(y) })
 }
-	if act == "bf16" {
-		mem := c.add("x", "bf16", 2*m*k)
-		ref.RoundBF16(mem.data(), x)
-		ref.WidenBF16(values, mem.data())
-		return values
-	}
-	mem := c.add("x", "q8x2", m*ref.Q8x2Bytes(k))
