@@ -83,7 +83,7 @@ DATA r16Plane<>+24(SB)/8, $0x0080008000800080
 GLOBL r16Plane<>(SB), RODATA|NOPTR, $32
 
 // func r16Q4_0x1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
-// Requires: AVX, AVX2, F16C
+// Requires: AVX, AVX2, F16C, MMX+
 TEXT ·r16Q4_0x1(SB), NOSPLIT, $0-48
 	MOVQ    y+0(FP), AX
 	MOVQ    x+16(FP), CX
@@ -96,6 +96,10 @@ TEXT ·r16Q4_0x1(SB), NOSPLIT, $0-48
 block:
 	CMPQ         DI, $0x00
 	JLE          done
+	PREFETCHT0   2080(DX)
+	PREFETCHT0   2144(DX)
+	PREFETCHT0   2208(DX)
+	PREFETCHT0   2272(DX)
 	VPBROADCASTD (BX), Y2
 	VPBROADCASTD (SI), Y4
 	VPAND        32(DX), Y0, Y3
@@ -239,7 +243,7 @@ done:
 	RET
 
 // func r16Q4_0x2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
-// Requires: AVX, AVX2, F16C
+// Requires: AVX, AVX2, F16C, MMX+
 TEXT ·r16Q4_0x2(SB), NOSPLIT, $0-48
 	MOVQ     yStep+8(FP), AX
 	MOVQ     xStep+32(FP), CX
@@ -254,6 +258,10 @@ TEXT ·r16Q4_0x2(SB), NOSPLIT, $0-48
 block:
 	CMPQ         DI, $0x00
 	JLE          done
+	PREFETCHT0   2080(SI)
+	PREFETCHT0   2144(SI)
+	PREFETCHT0   2208(SI)
+	PREFETCHT0   2272(SI)
 	VPAND        32(SI), Y1, Y6
 	VPAND        Y0, Y6, Y4
 	VPSRLW       $0x08, Y6, Y6
@@ -1400,7 +1408,7 @@ done:
 	RET
 
 // func r16Q4_1x1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
-// Requires: AVX, AVX2, F16C
+// Requires: AVX, AVX2, F16C, MMX+
 TEXT ·r16Q4_1x1(SB), NOSPLIT, $0-48
 	MOVQ    y+0(FP), AX
 	MOVQ    x+16(FP), CX
@@ -1413,6 +1421,10 @@ TEXT ·r16Q4_1x1(SB), NOSPLIT, $0-48
 block:
 	CMPQ         DI, $0x00
 	JLE          done
+	PREFETCHT0   2112(DX)
+	PREFETCHT0   2176(DX)
+	PREFETCHT0   2240(DX)
+	PREFETCHT0   2304(DX)
 	VPBROADCASTD (BX), Y2
 	VPBROADCASTD (SI), Y4
 	VPAND        64(DX), Y0, Y3
@@ -1559,7 +1571,7 @@ done:
 	RET
 
 // func r16Q4_1x2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
-// Requires: AVX, AVX2, F16C
+// Requires: AVX, AVX2, F16C, MMX+
 TEXT ·r16Q4_1x2(SB), NOSPLIT, $0-48
 	MOVQ     yStep+8(FP), AX
 	MOVQ     xStep+32(FP), CX
@@ -1574,6 +1586,10 @@ TEXT ·r16Q4_1x2(SB), NOSPLIT, $0-48
 block:
 	CMPQ         DI, $0x00
 	JLE          done
+	PREFETCHT0   2112(SI)
+	PREFETCHT0   2176(SI)
+	PREFETCHT0   2240(SI)
+	PREFETCHT0   2304(SI)
 	VPAND        64(SI), Y1, Y6
 	VPAND        Y0, Y6, Y4
 	VPSRLW       $0x08, Y6, Y6
@@ -2728,7 +2744,7 @@ done:
 	RET
 
 // func r16Q5_0x1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
-// Requires: AVX, AVX2, F16C
+// Requires: AVX, AVX2, F16C, MMX+
 TEXT ·r16Q5_0x1(SB), NOSPLIT, $0-48
 	MOVQ    y+0(FP), AX
 	MOVQ    x+16(FP), CX
@@ -2741,6 +2757,11 @@ TEXT ·r16Q5_0x1(SB), NOSPLIT, $0-48
 block:
 	CMPQ         DI, $0x00
 	JLE          done
+	PREFETCHT0   2080(DX)
+	PREFETCHT0   2144(DX)
+	PREFETCHT0   2208(DX)
+	PREFETCHT0   2272(DX)
+	PREFETCHT0   2336(DX)
 	VPBROADCASTD (BX), Y5
 	VPBROADCASTD (SI), Y1
 	VPAND        32(DX), Y0, Y2
@@ -2914,7 +2935,7 @@ done:
 	RET
 
 // func r16Q5_0x2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
-// Requires: AVX, AVX2, F16C
+// Requires: AVX, AVX2, F16C, MMX+
 TEXT ·r16Q5_0x2(SB), NOSPLIT, $0-48
 	MOVQ     yStep+8(FP), AX
 	MOVQ     xStep+32(FP), CX
@@ -2929,6 +2950,11 @@ TEXT ·r16Q5_0x2(SB), NOSPLIT, $0-48
 block:
 	CMPQ         DI, $0x00
 	JLE          done
+	PREFETCHT0   2080(SI)
+	PREFETCHT0   2144(SI)
+	PREFETCHT0   2208(SI)
+	PREFETCHT0   2272(SI)
+	PREFETCHT0   2336(SI)
 	VPAND        32(SI), Y1, Y6
 	VPAND        Y0, Y6, Y4
 	VPSRLW       $0x08, Y6, Y6
@@ -4161,7 +4187,7 @@ done:
 	RET
 
 // func r16Q5_1x1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
-// Requires: AVX, AVX2, F16C
+// Requires: AVX, AVX2, F16C, MMX+
 TEXT ·r16Q5_1x1(SB), NOSPLIT, $0-48
 	MOVQ    y+0(FP), AX
 	MOVQ    x+16(FP), CX
@@ -4174,6 +4200,11 @@ TEXT ·r16Q5_1x1(SB), NOSPLIT, $0-48
 block:
 	CMPQ         DI, $0x00
 	JLE          done
+	PREFETCHT0   2112(DX)
+	PREFETCHT0   2176(DX)
+	PREFETCHT0   2240(DX)
+	PREFETCHT0   2304(DX)
+	PREFETCHT0   2368(DX)
 	VPBROADCASTD (BX), Y5
 	VPBROADCASTD (SI), Y1
 	VPAND        64(DX), Y0, Y2
@@ -4350,7 +4381,7 @@ done:
 	RET
 
 // func r16Q5_1x2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
-// Requires: AVX, AVX2, F16C
+// Requires: AVX, AVX2, F16C, MMX+
 TEXT ·r16Q5_1x2(SB), NOSPLIT, $0-48
 	MOVQ     yStep+8(FP), AX
 	MOVQ     xStep+32(FP), CX
@@ -4365,6 +4396,11 @@ TEXT ·r16Q5_1x2(SB), NOSPLIT, $0-48
 block:
 	CMPQ         DI, $0x00
 	JLE          done
+	PREFETCHT0   2112(SI)
+	PREFETCHT0   2176(SI)
+	PREFETCHT0   2240(SI)
+	PREFETCHT0   2304(SI)
+	PREFETCHT0   2368(SI)
 	VPAND        64(SI), Y1, Y6
 	VPAND        Y0, Y6, Y4
 	VPSRLW       $0x08, Y6, Y6
@@ -5605,7 +5641,7 @@ done:
 	RET
 
 // func r16Q8_0x1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
-// Requires: AVX, AVX2, F16C
+// Requires: AVX, AVX2, F16C, MMX+
 TEXT ·r16Q8_0x1(SB), NOSPLIT, $0-48
 	MOVQ     y+0(FP), AX
 	MOVQ     x+16(FP), CX
@@ -5618,6 +5654,14 @@ TEXT ·r16Q8_0x1(SB), NOSPLIT, $0-48
 block:
 	CMPQ         BX, $0x00
 	JLE          done
+	PREFETCHT0   2080(DX)
+	PREFETCHT0   2144(DX)
+	PREFETCHT0   2208(DX)
+	PREFETCHT0   2272(DX)
+	PREFETCHT0   2336(DX)
+	PREFETCHT0   2400(DX)
+	PREFETCHT0   2464(DX)
+	PREFETCHT0   2528(DX)
 	VMOVDQU      32(DX), Y4
 	VPXOR        Y1, Y4, Y4
 	VPAND        Y0, Y4, Y2
@@ -5787,7 +5831,7 @@ done:
 	RET
 
 // func r16Q8_0x2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
-// Requires: AVX, AVX2, F16C
+// Requires: AVX, AVX2, F16C, MMX+
 TEXT ·r16Q8_0x2(SB), NOSPLIT, $0-48
 	MOVQ     yStep+8(FP), AX
 	MOVQ     xStep+32(FP), CX
@@ -5802,6 +5846,14 @@ TEXT ·r16Q8_0x2(SB), NOSPLIT, $0-48
 block:
 	CMPQ         DI, $0x00
 	JLE          done
+	PREFETCHT0   2080(SI)
+	PREFETCHT0   2144(SI)
+	PREFETCHT0   2208(SI)
+	PREFETCHT0   2272(SI)
+	PREFETCHT0   2336(SI)
+	PREFETCHT0   2400(SI)
+	PREFETCHT0   2464(SI)
+	PREFETCHT0   2528(SI)
 	VMOVDQU      32(SI), Y6
 	VPXOR        Y1, Y6, Y6
 	VPAND        Y0, Y6, Y4
@@ -6940,7 +6992,7 @@ done:
 	RET
 
 // func r16Q4_Kx1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
-// Requires: AVX, AVX2, F16C
+// Requires: AVX, AVX2, F16C, MMX+
 TEXT ·r16Q4_Kx1(SB), NOSPLIT, $0-48
 	MOVQ    y+0(FP), AX
 	MOVQ    x+16(FP), CX
@@ -6959,6 +7011,10 @@ block:
 	MOVQ $0x00000008, R10
 
 sub:
+	PREFETCHT0   2048(DX)
+	PREFETCHT0   2112(DX)
+	PREFETCHT0   2176(DX)
+	PREFETCHT0   2240(DX)
 	VPBROADCASTD (BX), Y2
 	VPBROADCASTD (SI), Y4
 	VPAND        (DX), Y0, Y3
@@ -7120,7 +7176,7 @@ done:
 	RET
 
 // func r16Q4_Kx2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
-// Requires: AVX, AVX2, F16C
+// Requires: AVX, AVX2, F16C, MMX+
 TEXT ·r16Q4_Kx2(SB), NOSPLIT, $0-48
 	MOVQ     yStep+8(FP), AX
 	MOVQ     xStep+32(FP), CX
@@ -7141,6 +7197,10 @@ block:
 	MOVQ $0x00000008, R10
 
 sub:
+	PREFETCHT0   2048(SI)
+	PREFETCHT0   2112(SI)
+	PREFETCHT0   2176(SI)
+	PREFETCHT0   2240(SI)
 	VPAND        (SI), Y1, Y6
 	VPAND        Y0, Y6, Y4
 	VPSRLW       $0x08, Y6, Y6
@@ -8352,7 +8412,7 @@ done:
 	RET
 
 // func r16Q5_Kx1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
-// Requires: AVX, AVX2, F16C
+// Requires: AVX, AVX2, F16C, MMX+
 TEXT ·r16Q5_Kx1(SB), NOSPLIT, $0-48
 	MOVQ    y+0(FP), AX
 	MOVQ    x+16(FP), CX
@@ -8371,6 +8431,11 @@ block:
 	MOVQ $0x00000008, R10
 
 sub:
+	PREFETCHT0   2048(DX)
+	PREFETCHT0   2112(DX)
+	PREFETCHT0   2176(DX)
+	PREFETCHT0   2240(DX)
+	PREFETCHT0   2304(DX)
 	VPBROADCASTD (BX), Y5
 	VPBROADCASTD (SI), Y1
 	VPAND        (DX), Y0, Y2
@@ -8562,7 +8627,7 @@ done:
 	RET
 
 // func r16Q5_Kx2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
-// Requires: AVX, AVX2, F16C
+// Requires: AVX, AVX2, F16C, MMX+
 TEXT ·r16Q5_Kx2(SB), NOSPLIT, $0-48
 	MOVQ     yStep+8(FP), AX
 	MOVQ     xStep+32(FP), CX
@@ -8583,6 +8648,11 @@ block:
 	MOVQ $0x00000008, R10
 
 sub:
+	PREFETCHT0   2048(SI)
+	PREFETCHT0   2112(SI)
+	PREFETCHT0   2176(SI)
+	PREFETCHT0   2240(SI)
+	PREFETCHT0   2304(SI)
 	VPAND        (SI), Y1, Y6
 	VPAND        Y0, Y6, Y4
 	VPSRLW       $0x08, Y6, Y6
@@ -9880,7 +9950,7 @@ done:
 	RET
 
 // func r16Q6_Kx1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
-// Requires: AVX, AVX2, F16C
+// Requires: AVX, AVX2, F16C, MMX+
 TEXT ·r16Q6_Kx1(SB), NOSPLIT, $0-48
 	MOVQ    y+0(FP), AX
 	MOVQ    x+16(FP), CX
@@ -9899,6 +9969,12 @@ block:
 	MOVQ $0x00000008, R10
 
 sub:
+	PREFETCHT0   2048(DX)
+	PREFETCHT0   2112(DX)
+	PREFETCHT0   2176(DX)
+	PREFETCHT0   2240(DX)
+	PREFETCHT0   2304(DX)
+	PREFETCHT0   2368(DX)
 	VPBROADCASTD (BX), Y5
 	VPBROADCASTD (SI), Y1
 	VPAND        (DX), Y0, Y2
@@ -10106,7 +10182,7 @@ done:
 	RET
 
 // func r16Q6_Kx2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
-// Requires: AVX, AVX2, F16C
+// Requires: AVX, AVX2, F16C, MMX+
 TEXT ·r16Q6_Kx2(SB), NOSPLIT, $0-48
 	MOVQ     yStep+8(FP), AX
 	MOVQ     xStep+32(FP), CX
@@ -10127,6 +10203,12 @@ block:
 	MOVQ $0x00000008, R10
 
 sub:
+	PREFETCHT0   2048(SI)
+	PREFETCHT0   2112(SI)
+	PREFETCHT0   2176(SI)
+	PREFETCHT0   2240(SI)
+	PREFETCHT0   2304(SI)
+	PREFETCHT0   2368(SI)
 	VPAND        (SI), Y1, Y6
 	VPAND        Y0, Y6, Y4
 	VPSRLW       $0x08, Y6, Y6

@@ -109,9 +109,21 @@ func steps(base, step reg.Register, tokens int) (m [4]Mem) {
 
 // part adds the products of a part of a block to y.
 func (k *product) part(p part) {
+	if p.first == 0 && k.tokens < 4 {
+		k.prefetch(p.w)
+	}
 	k.multiply(p.w, p.first, p.n)
 	k.d, k.m = p.scales()
 	k.scale(p)
+}
+
+// prefetch asks for the units of 32 elements that come some blocks later: few tokens go through
+// weights as fast as memory gives them, and the processor looks ahead within a page of 4 KiB only.
+func (k *product) prefetch(w Mem) {
+	const ahead = 2048 // bytes; behind the last weight nothing is read
+	for at := 0; at < unit*k.bits; at += unit {
+		PREFETCHT0(w.Offset(ahead + at))
+	}
 }
 
 // next goes to the next 32 activations.
