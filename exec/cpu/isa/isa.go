@@ -14,6 +14,10 @@ type Set struct {
 	Name string
 	Has  bool
 	Why  string // what is missing where Has is false
+
+	// Withheld is set where the processor has all of the set and the system does not allow it, as in
+	// some containers.
+	Withheld bool
 }
 
 // Detect returns the sets from the least to the best. A kernel for a set may use those before it.
@@ -27,11 +31,15 @@ func Detect() []Set {
 	add("avx2", need{"AVX2", x.HasAVX2}, need{"FMA", x.HasFMA}, need{"F16C", x.HasF16C})
 	add("avx512vnni", need{"AVX-512 F", x.HasAVX512F}, need{"AVX-512 BW", x.HasAVX512BW},
 		need{"AVX-512 VL", x.HasAVX512VL}, need{"AVX-512 VNNI", x.HasAVX512VNNI})
-	add("amx", need{"AVX-512 VNNI", x.HasAVX512VNNI}, need{"AMX tiles", x.HasAMXTile}, need{"AMX int8", x.HasAMXInt8},
-		need{"AMX bf16", x.HasAMXBF16}, need{"the system's permission for AMX", x.HasAMXTile && tilesAllowed()})
+	tiles := []need{{"AVX-512 VNNI", x.HasAVX512VNNI}, {"AVX-512 BF16", x.HasAVX512BF16}, {"AMX tiles", x.HasAMXTile},
+		{"AMX int8", x.HasAMXInt8}, {"AMX bf16", x.HasAMXBF16}}
+	there := missing(tiles) == ""
+	add("amx", append(tiles, need{"the system's permission for AMX", there && tilesAllowed()})...)
 	for i := range sets {
 		sets[i].Has = sets[i].Why == ""
 	}
+	amx := &sets[len(sets)-1]
+	amx.Withheld = there && !amx.Has
 	return sets
 }
 

@@ -31,7 +31,7 @@ func Matmuls() []Matmul { return slices.Clone(matmuls) }
 // A type is in the table with float32 activations if quant can dequantise it, and with q8x2 if
 // there is an integer kernel for it; what has a layout is there once more for each, and with bf16.
 // gemv kernels are for steps of few tokens, gemm kernels for many; in portable Go they are the same functions.
-var matmuls = slices.Concat(portableMatmuls(), assemblyMatmuls)
+var matmuls = slices.Concat(portableMatmuls(), assemblyMatmuls, assemblyPairs)
 
 func portableMatmuls() []Matmul {
 	var all []Matmul

@@ -1,3 +1,8 @@
+//go:build !amd64 || purego
+
 package kernel
 
-var assemblyMultipliers []multiplierVariant
+var (
+	assemblyPairs       []Matmul
+	assemblyMultipliers []multiplierVariant
+)

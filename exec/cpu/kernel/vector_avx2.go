@@ -23,7 +23,7 @@ var assemblyVectors = []*vectors{{
 	normalise:    normaliseOnAVX2,
 	normaliseAdd: normaliseAddOnAVX2,
 	quantise:     quantiseOnAVX2,
-	round:        ref.RoundBF16,
+	round:        roundOnAVX2,
 	scores: func(scores, x, tile []float32, n int) {
 		scoresAVX2(&scores[0], &x[0], &tile[0], n, len(x)/n)
 	},

@@ -1,0 +1,252 @@
+// Command tiles writes the assembly of products of bf16 numbers: see tiles.go.
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+func main() {
+	ConstraintExpr("!purego")
+	multiply()
+	pairsAVX512()
+	table := rounderTable()
+	pairsAVX2(table)
+	roundAVX2(table)
+	Generate()
+}
+
+func function(name, signature string) {
+	TEXT(name, NOSPLIT, signature)
+	Pragma("noescape")
+}
+
+// Bytes.
+const (
+	row    = 64         // of a tile
+	rows   = 16         // of a tile, in number
+	size   = rows * row // a tile
+	yStep  = 4 * row    // the products of a token
+	ymm    = 32
+	zmm    = 64
+	tokens = 2 * rows // in number, at a time
+)
+
+// multiply writes the products of tokens with pairs of panels: two tiles of tokens times two of
+// panels make four of products, which stay in registers for all of k, so that each tile that is
+// loaded is multiplied twice. A product takes 16 cycles, a load 8.
+func multiply() {
+	function("multiplyAMX", "func(y *float32, w *uint32, panelPairs, tilesK int, x *uint16, xStep, tokens int)")
+	Doc("multiplyAMX adds to y, 64 products of each token, those of panels of 32·tilesK elements of k with tokens, a multiple of 32 of them, that begin xStep bytes apart.")
+	var (
+		a0, b0 = mem{base: reg.RSI, index: reg.RAX}, mem{base: reg.RDI, index: reg.RCX}
+		a1, b1 = mem{base: reg.R8, index: reg.RAX}, mem{base: reg.R9, index: reg.RCX}
+		c      = mem{base: reg.RDX, index: reg.RBX}
+	)
+	products := [4]struct {
+		tile tile
+		mem  mem
+	}{{0, c}, {1, c.plus(row)}, {2, c.plus(rows * yStep)}, {3, c.plus(rows*yStep + row)}}
+	left, pairs, k, block := reg.R12, reg.R11, reg.R10, reg.R13 // block is where the tokens begin
+
+	Load(Param("tilesK"), k)
+	Load(Param("panelPairs"), pairs)
+	for _, n := range []reg.GPPhysical{k, pairs} {
+		CMPQ(n, U8(0))
+		JLE(LabelRef("none"))
+	}
+	LEAQ(config(), k)
+	emit(ldtilecfg(mem{base: k}))
+	Load(Param("tokens"), left)
+	Load(Param("y"), reg.RDX)
+	Load(Param("x"), block)
+	Load(Param("xStep"), reg.RAX)
+	MOVQ(U32(yStep), reg.RBX)
+	MOVQ(U32(row), reg.RCX)
+
+	Label("tokens")
+	SUBQ(U8(tokens), left)
+	JL(LabelRef("done"))
+	Load(Param("w"), reg.RDI)
+	Load(Param("panelPairs"), pairs)
+
+	Label("panels")
+	Load(Param("tilesK"), k)
+	MOVQ(k, reg.R9) // the second panel lies behind the first
+	SHLQ(U8(10), reg.R9)
+	ADDQ(reg.RDI, reg.R9)
+	MOVQ(block, reg.RSI)
+	MOVQ(reg.RAX, reg.R8)
+	SHLQ(U8(4), reg.R8)
+	ADDQ(reg.RSI, reg.R8)
+	for _, p := range products {
+		emit(tileloadd(p.tile, p.mem))
+	}
+
+	Label("k")
+	emit(tileloadd(4, a0))
+	emit(tileloadd(6, b0))
+	emit(tdpbf16ps(0, 4, 6))
+	emit(tileloadd(7, b1))
+	emit(tdpbf16ps(1, 4, 7))
+	emit(tileloadd(5, a1))
+	emit(tdpbf16ps(2, 5, 6))
+	emit(tdpbf16ps(3, 5, 7))
+	for _, p := range []reg.GPPhysical{reg.RSI, reg.R8} {
+		ADDQ(U8(row), p)
+	}
+	for _, p := range []reg.GPPhysical{reg.RDI, reg.R9} {
+		ADDQ(U32(size), p)
+	}
+	DECQ(k)
+	JNE(LabelRef("k"))
+
+	for _, p := range products {
+		emit(tilestored(p.mem, p.tile))
+	}
+	MOVQ(reg.R9, reg.RDI)
+	ADDQ(U32(2*row), reg.RDX)
+	DECQ(pairs)
+	JNE(LabelRef("panels"))
+
+	Load(Param("panelPairs"), pairs) // back to the first one
+	SHLQ(U8(7), pairs)
+	SUBQ(pairs, reg.RDX)
+	ADDQ(U32(tokens*yStep), reg.RDX)
+	MOVQ(reg.RAX, reg.R8)
+	SHLQ(U8(5), reg.R8)
+	ADDQ(reg.R8, block)
+	JMP(LabelRef("tokens"))
+
+	Label("done")
+	emit(tilerelease())
+	Label("none")
+	RET()
+}
+
+// config makes eight tiles of 16 rows of 64 bytes.
+func config() Mem {
+	const palette, widths, heights = 0, 16, 48 // where they stand
+	m := GLOBL("tileConfig", RODATA|NOPTR)
+	DATA(palette, U8(1))
+	for t := range 8 {
+		DATA(widths+2*t, U16(row))
+	}
+	for t := range 8 {
+		DATA(heights+t, U8(rows))
+	}
+	DATA(heights+8, U64(0)) // up to 64 bytes
+	return m
+}
+
+func pairsAVX512() {
+	function("pairsAVX512", "func(dst *uint32, src *float32, pairs int)")
+	Doc("pairsAVX512 rounds the 16 rows of so many pairs of elements of k, as VCVTNE2PS2BF16 does.")
+	index := GLOBL("pairsIndex", RODATA|NOPTR) // 0, 16, 1, 17, …
+	for i := range 16 {
+		DATA(4*i, U32(uint32(i)|uint32(i+16)<<16))
+	}
+	dst, src, n := Load(Param("dst"), GP64()), Load(Param("src"), GP64()), Load(Param("pairs"), GP64())
+	VMOVDQU64(index, reg.Z3)
+	Label("pair")
+	SUBQ(U8(1), n)
+	JL(LabelRef("done"))
+	VMOVUPS(Mem{Base: src}, reg.Z0)
+	VMOVUPS(Mem{Base: src, Disp: zmm}, reg.Z1)
+	emit(vcvtne2ps2bf16(2, 1, 0))
+	VPERMW(reg.Z2, reg.Z3, reg.Z2)
+	VMOVDQU64(reg.Z2, Mem{Base: dst})
+	ADDQ(U32(2*zmm), src)
+	ADDQ(U8(zmm), dst)
+	JMP(LabelRef("pair"))
+	Label("done")
+	VZEROUPPER()
+	RET()
+}
+
+// A rounder rounds vectors of float32 to the upper halves of their lanes, as ref.BF16 does. The lower
+// halves hold rubbish.
+type rounder struct {
+	exponent, half, one, sign, quiet reg.VecVirtual
+}
+
+// newRounder loads what rounding needs: words of a table in memory.
+func newRounder(table Mem) rounder {
+	load := func(i int) reg.VecVirtual {
+		v := YMM()
+		VPBROADCASTD(table.Offset(4*i), v)
+		return v
+	}
+	return rounder{load(0), load(1), load(2), load(3), load(4)}
+}
+
+func rounderTable() Mem {
+	m := GLOBL("rounder", RODATA|NOPTR)
+	for i, bits := range []uint32{0x7f800000, 0x7fff, 1, 0x80000000, 0x00400000} {
+		DATA(4*i, U32(bits))
+	}
+	return m
+}
+
+func (r rounder) round(at Mem) reg.VecVirtual {
+	x, sum, mask, other := YMM(), YMM(), YMM(), YMM()
+	VMOVDQU(at, x)
+	VPSRLD(U8(16), x, sum) // the last bit that stays decides ties
+	VPAND(r.one, sum, sum)
+	VPADDD(r.half, sum, sum)
+	VPADDD(x, sum, sum)
+	VCMPPS(U8(3), x, x, mask) // NaN
+	VPOR(r.quiet, x, other)
+	VBLENDVPS(mask, other, sum, sum)
+	VPAND(r.exponent, x, mask) // zero and subnormal numbers have an exponent of 0
+	VPXOR(other, other, other)
+	VPCMPEQD(other, mask, mask)
+	VPAND(r.sign, x, other)
+	VBLENDVPS(mask, other, sum, sum)
+	return sum
+}
+
+func pairsAVX2(table Mem) {
+	function("pairsAVX2", "func(dst *uint32, src *float32, pairs int)")
+	Doc("pairsAVX2 rounds the 16 rows of so many pairs of elements of k.")
+	r := newRounder(table)
+	dst, src, n := Load(Param("dst"), GP64()), Load(Param("src"), GP64()), Load(Param("pairs"), GP64())
+	Label("pair")
+	SUBQ(U8(1), n)
+	JL(LabelRef("done"))
+	for half := 0; half < zmm; half += ymm {
+		even, odd := r.round(Mem{Base: src, Disp: half}), r.round(Mem{Base: src, Disp: zmm + half})
+		VPSRLD(U8(16), even, even)
+		VPBLENDW(U8(0xaa), odd, even, even)
+		VMOVDQU(even, Mem{Base: dst, Disp: half})
+	}
+	ADDQ(U32(2*zmm), src)
+	ADDQ(U8(zmm), dst)
+	JMP(LabelRef("pair"))
+	Label("done")
+	VZEROUPPER()
+	RET()
+}
+
+func roundAVX2(table Mem) {
+	function("roundBF16AVX2", "func(dst *byte, x *float32, n int)")
+	Doc("roundBF16AVX2 stores n float32, a multiple of 16, as bf16 numbers.")
+	r := newRounder(table)
+	dst, x, n := Load(Param("dst"), GP64()), Load(Param("x"), GP64()), Load(Param("n"), GP64())
+	Label("loop")
+	SUBQ(U8(rows), n)
+	JL(LabelRef("done"))
+	a, b := r.round(Mem{Base: x}), r.round(Mem{Base: x, Disp: ymm})
+	VPSRLD(U8(16), a, a)
+	VPSRLD(U8(16), b, b)
+	VPACKUSDW(b, a, a)
+	VPERMQ(U8(0b11_01_10_00), a, a) // it packs halves
+	VMOVDQU(a, Mem{Base: dst})
+	ADDQ(U8(2*ymm), x)
+	ADDQ(U8(ymm), dst)
+	JMP(LabelRef("loop"))
+	Label("done")
+	VZEROUPPER()
+	RET()
+}

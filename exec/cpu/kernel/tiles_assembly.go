@@ -1,0 +1,76 @@
+//go:build amd64 && !purego
+
+package kernel
+
+import (
+	"slices"
+
+	"pesti/gguf/quant"
+	"pesti/ops/ref"
+)
+
+// assemblyPairs are the pairers in assembly. Panels become float32 by the kernels of products in
+// float32, which cost more than rounding does.
+var assemblyPairs = slices.Concat(pairsFor("avx2", pairsAVX2), pairsFor("amx", pairsAVX512))
+
+func pairsFor(isa string, round func(dst *uint32, src *float32, pairs int)) []Matmul {
+	var all []Matmul
+	for _, t := range []struct {
+		kind    quant.Type
+		convert func(dst *float32, w *byte, blocks int)
+	}{
+		{quant.F32, nil},
+		{quant.F16, r16FloatF16},
+		{quant.BF16, r16FloatBF16},
+		{quant.Q4_0, r16FloatQ4_0},
+		{quant.Q4_1, r16FloatQ4_1},
+		{quant.Q5_0, r16FloatQ5_0},
+		{quant.Q5_1, r16FloatQ5_1},
+		{quant.Q8_0, r16FloatQ8_0},
+		{quant.Q4_K, r16FloatQ4_K},
+		{quant.Q5_K, r16FloatQ5_K},
+		{quant.Q6_K, r16FloatQ6_K},
+	} {
+		l, _ := LookupLayout("r16", t.kind)
+		all = append(all, bothPairs(isa, t.kind, l.Name, func(dst []uint32, w []byte, _, from, to int, tiles *tiles) {
+			for at := from; at < to; at += panelPart {
+				part := w[at/l.Block*l.Bytes:]
+				some := min(panelPart, to-at)
+				values := &tiles.part[0]
+				if t.convert != nil {
+					t.convert(values, &part[0], some/l.Block)
+				} else {
+					values = &view[float32](part)[0]
+				}
+				pairs := dst[(at-from)/2*panelRows:][:some/2*panelRows]
+				round(&pairs[0], values, some/2)
+			}
+		})...)
+	}
+	return all
+}
+
+var assemblyMultipliers = []multiplierVariant{{"amx", multiplyOnAMX}}
+
+func multiplyOnAMX(y []float32, w []uint32, panels, k int, x []uint16, xStep, tokens int) {
+	const (
+		block = 32   // tokens
+		call  = 1024 // tokens, since a goroutine in assembly cannot be interrupted
+	)
+	for from := 0; from+block <= tokens; from += call {
+		some := min(call, tokens-from) / block * block
+		y, x, w := y[from*tileWidth:][:some*tileWidth], x[from*xStep:][:(some-1)*xStep+k], w[:panels*k/2*panelRows]
+		multiplyAMX(&y[0], &w[0], panels/2, k/tileK, &x[0], 2*xStep, some)
+	}
+	if whole := tokens / block * block; whole < tokens {
+		portableMultiply(y[whole*tileWidth:], w, panels, k, x[whole*xStep:], xStep, tokens-whole)
+	}
+}
+
+func roundOnAVX2(row []byte, x []float32) {
+	if whole := len(x) &^ 15; whole > 0 {
+		roundBF16AVX2(&row[:2*whole][0], &x[0], whole)
+		row, x = row[2*whole:], x[whole:]
+	}
+	ref.RoundBF16(row, x)
+}
