@@ -16,6 +16,10 @@ COMPUTING   := ./gguf/... ./ops/... ./exec/... ./lower/...
 # The packages whose tests can write their golden files anew.
 GOLDEN       = $(shell grep -rl --include='*_test.go' 'flag.Bool("update"' . | xargs -r -n1 dirname | sort -u)
 
+# The programs that write the assembly of the kernels, each one file into the folder above theirs.
+ASM         := exec/cpu/kernel/_asm
+ASSEMBLERS   = $(notdir $(patsubst %/main.go,%,$(wildcard $(ASM)/*/main.go)))
+
 # Where `make bench-peers` puts what it measures, and what else it is told, such as -rounds 1.
 BENCH       ?= docs/bench
 BENCH_FLAGS ?=
@@ -36,14 +40,14 @@ PEER_BUILD  := -DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DG
 	-DCMAKE_PROJECT_llama.cpp_INCLUDE='$(CURDIR)/conformance/peer/libllama.cmake'
 
 .NOTPARALLEL:
-.PHONY: build check gofmt vet staticcheck cross test test-oracle test-one-processor test-variants test-avx512 test-offline race test-fuzz test-go fuzz bench bench-peers bench-accuracy roofline-check conformance golden demo graphviz models venv peer
+.PHONY: build check gofmt vet staticcheck cross check-asm test test-oracle test-one-processor test-variants test-avx512 test-offline race test-fuzz test-go fuzz bench bench-peers bench-accuracy roofline-check conformance golden asm demo graphviz models venv peer
 
 build:
 	$(GO) build -o bin/pesti ./cmd/pesti
 
 # --- what needs no model ---
 
-check: gofmt vet staticcheck cross
+check: gofmt vet staticcheck cross check-asm
 
 gofmt:
 	@unformatted=$$(gofmt -l .) || exit 1; test -z "$$unformatted" || { echo "gofmt: run gofmt -w on:"; echo "$$unformatted"; exit 1; }
@@ -59,6 +63,19 @@ cross:
 		echo "build $$platform"; \
 		CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} $(GO) build ./... || exit 1; \
 	done
+	@echo "build without assembly"
+	@$(GO) vet -tags purego ./exec/...
+
+# The programs that write assembly are a module of their own, which ./... does not reach. What they
+# write is compared in a copy, so that it does not matter what else is changed here.
+check-asm:
+	@cd $(ASM) && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./... && $(GO) test ./...
+	@copy=$$(mktemp -d) && trap 'rm -r "$$copy"' EXIT && cp -r $(ASM) "$$copy/_asm" && \
+	$(MAKE) --no-print-directory asm ASM="$$copy/_asm" && \
+	for file in "$$copy"/*_amd64.* $(ASM)/../*_amd64.s; do \
+		name=$$(basename "$$file"); \
+		cmp "$$copy/$$name" "$(ASM)/../$$name" || { echo "check-asm: $$name is not what $(ASM) writes; run make asm"; exit 1; }; \
+	done
 
 # --- tests; the whole suite comes last, so that its verdicts are the last lines ---
 
@@ -68,9 +85,10 @@ test: test-oracle test-one-processor test-variants race test-fuzz
 test-oracle: venv models
 	cd conformance/oracle && PESTI_REQUIRE=models $(PESTI_PYTHON) -m unittest
 
-# Spinning workers must let each other run where there is one processor.
+# Spinning workers must let each other run where there is one processor. And what runs where no
+# kernels in assembly do, though they are built in.
 test-one-processor: venv
-	GOMAXPROCS=1 PESTI_MODELS=$(CURDIR)/no-models $(GO) test -p 1 -timeout 10m $(CONCURRENT)
+	GOMAXPROCS=1 PESTI_ISA=portable PESTI_MODELS=$(CURDIR)/no-models $(GO) test -p 1 -timeout 10m $(CONCURRENT)
 
 # Other instructions, such as those that multiply and add at once, and no assembly: the same results.
 test-variants:
@@ -80,8 +98,8 @@ test-variants:
 # Kernels that this machine may not be able to run, on an emulated processor: conformance/emulator.
 test-avx512:
 	$(GO) build -o bin/emulator ./conformance/emulator
-	PESTI_REQUIRE=avx512vnni GOARCH=amd64 CGO_ENABLED=0 $(GO) test -count=1 -short -timeout 30m -exec '$(CURDIR)/bin/emulator $(KERNEL:%=-kernel %)' \
-		./exec/cpu/kernel -run VNNI -v
+	GOARCH=amd64 CGO_ENABLED=0 $(GO) test -count=1 -short -timeout 30m -exec '$(CURDIR)/bin/emulator $(KERNEL:%=-kernel %)' \
+		./exec/cpu/kernel -run 'ISA|Packed|Matmul' -isa avx512vnni
 
 # What somebody has who has only Go: no models, no Python, no llama.cpp, no network, no home folder.
 # It ends with what that leaves out.
@@ -151,8 +169,14 @@ conformance: build venv models
 
 golden:
 	$(GO) test $(GOLDEN) -update
-	$(GO) run ./cmd/pesti dot demo -t 2 -o docs/demo-plan.svg
-	$(GO) run ./cmd/pesti dot demo -t 2 --view memory -o docs/demo-memory.svg
+	$(GO) run ./cmd/pesti dot demo -t 2 --isa portable -o docs/demo-plan.svg
+	$(GO) run ./cmd/pesti dot demo -t 2 --isa portable --view memory -o docs/demo-memory.svg
+
+asm:
+	@cd $(ASM) && for program in $(ASSEMBLERS); do \
+		echo "assembly $$program"; \
+		$(GO) run ./$$program -out ../$${program}_amd64.s -stubs ../$${program}_amd64.go -pkg kernel || exit 1; \
+	done
 
 demo:
 	conformance/demo/make.sh

@@ -1,6 +1,9 @@
 package main
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 func TestOutput(t *testing.T) {
 	for _, c := range []struct {
@@ -38,7 +41,7 @@ func TestArchive(t *testing.T) {
 
 func TestEnvironment(t *testing.T) {
 	got := environment([]string{"PATH=/bin", "PESTI_ISA=avx2"})
-	if len(got) != 3 || got[2] != "PESTI_ISA=avx2" {
-		t.Errorf("the environment is %q, expected HOME, TMPDIR and PESTI_ISA", got)
+	if slices.Contains(got, "PATH=/bin") || !slices.Contains(got, "PESTI_ISA=avx2") {
+		t.Errorf("the environment is %q, expected PESTI_ISA of the host's", got)
 	}
 }

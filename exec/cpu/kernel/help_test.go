@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -61,12 +62,28 @@ func newCall(kernel, rows, split string, unit int64, params ...plan.Param) *call
 	}
 }
 
+// onlyISA makes tests of matmul kernels fit for a processor that is emulated.
+var onlyISA = flag.String("isa", "", "test the matmul kernels of this instruction set alone")
+
 // runnable returns the matmul kernels, in all variants that this machine can run.
 func runnable() []Matmul {
 	return slices.DeleteFunc(Matmuls(), func(mm Matmul) bool {
 		_, err := isa.UpTo(mm.ISA)
-		return err != nil
+		return err != nil || *onlyISA != "" && mm.ISA != *onlyISA
 	})
+}
+
+// TestISA sees that the instruction set that is asked for is tested.
+func TestISA(t *testing.T) {
+	if *onlyISA == "" {
+		return
+	}
+	if _, err := isa.UpTo(*onlyISA); err != nil {
+		t.Error(err)
+	}
+	if len(runnable()) == 0 {
+		t.Errorf("there is no matmul kernel for %s", *onlyISA)
+	}
 }
 
 // add gives the call an operand of size bytes.
@@ -124,8 +141,9 @@ func (c *call) bind(t testing.TB, worker, workers int) Func {
 func (c *call) run(t testing.TB, workers int, r Run, outputs ...string) {
 	t.Helper()
 	for _, role := range outputs {
-		for i := range c.mem[role].data() {
-			c.mem[role].data()[i] = 0xff
+		data := c.mem[role].data()
+		for i := range data {
+			data[i] = 0xff
 		}
 	}
 	for w := workers - 1; w >= 0; w-- {

@@ -31,6 +31,8 @@ var assemblyMatmuls = slices.Concat(
 	both("avx2", quant.Q4_K, "r16", "f32", r16FloatTile(256, r16FloatQ4_K)),
 	both("avx2", quant.Q5_K, "r16", "f32", r16FloatTile(256, r16FloatQ5_K)),
 	both("avx2", quant.Q6_K, "r16", "f32", r16FloatTile(256, r16FloatQ6_K)),
+
+	avx512Matmuls,
 )
 
 var assemblyQblocks qblocker = func(dst []qblock, hi, lo []int8, scale []float32, sum []int32) {

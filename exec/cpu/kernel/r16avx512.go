@@ -1,0 +1,66 @@
+//go:build amd64 && !purego
+
+package kernel
+
+import (
+	"slices"
+	"unsafe"
+
+	"pesti/gguf/quant"
+)
+
+// avx512Matmuls are the products with VPDPBUSD. They were tested on an emulated processor and
+// have not been timed.
+var avx512Matmuls = slices.Concat(
+	both("avx512vnni", quant.Q4_0, "r16", "q8x2", r16avx512Tile(32, r16avx512Q4_0One, r16avx512Q4_0Some)),
+	both("avx512vnni", quant.Q4_1, "r16", "q8x2", r16avx512Tile(32, r16avx512Q4_1One, r16avx512Q4_1Some)),
+	both("avx512vnni", quant.Q5_0, "r16", "q8x2", r16avx512Tile(32, r16avx512Q5_0One, r16avx512Q5_0Some)),
+	both("avx512vnni", quant.Q5_1, "r16", "q8x2", r16avx512Tile(32, r16avx512Q5_1One, r16avx512Q5_1Some)),
+	both("avx512vnni", quant.Q8_0, "r16", "q8x2", r16avx512Tile(32, r16avx512Q8_0One, r16avx512Q8_0Some)),
+	both("avx512vnni", quant.Q4_K, "r16", "q8x2", r16avx512Tile(256, r16avx512Q4_KOne, r16avx512Q4_KSome)),
+	both("avx512vnni", quant.Q5_K, "r16", "q8x2", r16avx512Tile(256, r16avx512Q5_KOne, r16avx512Q5_KSome)),
+	both("avx512vnni", quant.Q6_K, "r16", "q8x2", r16avx512Tile(256, r16avx512Q6_KOne, r16avx512Q6_KSome)),
+)
+
+// Kernels of four panels and one token, and of one panel and some tokens, which add the products of
+// blocks to y: see _asm/r16avx512.
+type (
+	r16avx512One  func(y *float32, w *byte, wStep int, x *byte, hi, lo *int8, blocks int)
+	r16avx512Some func(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, tokens, blocks int)
+)
+
+// r16avx512Tile returns the tile kernel for blocks of so many elements. Both kernels give a token
+// the same bits, those of the portable kernel.
+func r16avx512Tile(block int, one r16avx512One, some r16avx512Some) func(y []float32, w []byte, n int, x *activation) {
+	const (
+		call      = 1 << 13 // elements of a row: a goroutine in assembly cannot be interrupted
+		onePanels = 4
+	)
+	return func(y []float32, w []byte, n int, x *activation) {
+		blocks, panels := x.k/block, (n+panelRows-1)/panelRows
+		panelBytes := len(w) / panels
+		blockBytes := panelBytes / blocks
+		xStep, planeStep := x.k/32*int(unsafe.Sizeof(qblock{})), len(x.planes.row(0))
+		clear(y[:x.m*x.width])
+		for p := 0; p < panels; {
+			together := 1
+			if x.m == 1 && panels-p >= onePanels {
+				together = onePanels
+			}
+			_ = w[(p+together)*panelBytes-1]
+			for at := 0; at < blocks; at += call / block {
+				y, part := &y[p*panelRows], &w[p*panelBytes+at*blockBytes]
+				q := (*byte)(unsafe.Pointer(&x.q[at*block/32]))
+				hi, lo := x.planes.planes(x.first)
+				hi, lo = hi[at*block:], lo[at*block:]
+				n := min(call/block, blocks-at)
+				if together == onePanels {
+					one(y, part, panelBytes, q, &hi[0], &lo[0], n)
+				} else {
+					some(y, 4*x.width, part, q, xStep, &hi[0], &lo[0], planeStep, x.m, n)
+				}
+			}
+			p += together
+		}
+	}
+}
