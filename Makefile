@@ -63,8 +63,9 @@ cross:
 		echo "build $$platform"; \
 		CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} $(GO) build ./... || exit 1; \
 	done
-	@echo "build without assembly"
+	@echo "vet without assembly"
 	@$(GO) vet -tags purego ./exec/...
+	@CGO_ENABLED=0 GOOS=linux GOARCH=arm64 $(GO) vet ./exec/...
 
 # The programs that write assembly are a module of their own, which ./... does not reach. What they
 # write is compared in a copy, so that it does not matter what else is changed here.
