@@ -18,7 +18,7 @@ type dequantise struct {
 }
 
 func (k *dequantise) write() {
-	name := "r16Float" + k.name
+	name := "r16Float" + k.Name
 	TEXT(name, NOSPLIT, "func(dst *float32, w *byte, blocks int)")
 	Doc(name + " sets dst to the values of blocks of a panel at w: of each element of k the 16 rows.")
 	k.dst = GP64()
@@ -30,11 +30,11 @@ func (k *dequantise) write() {
 	k.byte = YMM()
 	VPCMPEQD(k.byte, k.byte, k.byte)
 	VPSRLD(U8(24), k.byte, k.byte)
-	if k.format.zero > 0 {
+	if k.Zero > 0 {
 		k.zero = YMM()
 		VPCMPEQD(k.zero, k.zero, k.zero)
 		VPSRLD(U8(31), k.zero, k.zero)
-		VPSLLD(U8(k.format.zero), k.zero, k.zero)
+		VPSLLD(U8(k.Zero), k.zero, k.zero)
 		VCVTDQ2PS(k.zero, k.zero)
 	}
 
@@ -70,14 +70,14 @@ func (k *dequantise) part(p part) {
 					VPAND(k.byte, v, v)
 				}
 				VCVTDQ2PS(v, v)
-				if k.format.zero > 0 {
+				if k.Zero > 0 {
 					VSUBPS(k.zero, v, v)
 				}
 				VMULPS(d[g], v, v)
 				switch {
-				case k.min && k.sub > 0: // the minimum is subtracted there
+				case k.Min && k.Sub > 0: // the minimum is subtracted there
 					VSUBPS(m[g], v, v)
-				case k.min:
+				case k.Min:
 					VADDPS(m[g], v, v)
 				}
 				VMOVUPS(v, Mem{Base: k.dst, Disp: unit*(4*(t-p.first)+j) + vector*g})

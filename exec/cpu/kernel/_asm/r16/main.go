@@ -9,27 +9,9 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+
+	"pesti/exec/cpu/kernel/_asm/format"
 )
-
-// A format is how a type holds its weights.
-type format struct {
-	name string
-	bits int // of an element
-	zero int // its logarithm to base 2; 0 where zero is 0
-	min  bool
-	sub  int // elements that share a scale in a block of 256, or 0 where blocks are of 32
-}
-
-var formats = []format{
-	{name: "Q4_0", bits: 4, zero: 3},
-	{name: "Q4_1", bits: 4, min: true},
-	{name: "Q5_0", bits: 5, zero: 4},
-	{name: "Q5_1", bits: 5, min: true},
-	{name: "Q8_0", bits: 8, zero: 7},
-	{name: "Q4_K", bits: 4, min: true, sub: 32},
-	{name: "Q5_K", bits: 5, min: true, sub: 32},
-	{name: "Q6_K", bits: 6, zero: 5, sub: 16},
-}
 
 // A panel has two groups of eight rows, one for each half of a unit.
 const (
@@ -41,12 +23,12 @@ const (
 func main() {
 	ConstraintExpr("!purego")
 	constants := newConstants()
-	for _, f := range formats {
+	for _, f := range format.Formats {
 		for _, tokens := range []int{1, 2, 4} {
-			k := &product{unpacker: unpacker{format: f, constants: constants}, tokens: tokens}
+			k := &product{unpacker: unpacker{Format: f, constants: constants}, tokens: tokens}
 			k.write()
 		}
-		d := &dequantise{unpacker: unpacker{format: f, constants: constants}}
+		d := &dequantise{unpacker: unpacker{Format: f, constants: constants}}
 		d.write()
 	}
 	halves("F16", func(half Mem, v reg.VecVirtual) { VCVTPH2PS(half, v) })
@@ -58,24 +40,6 @@ func main() {
 		floats(tokens)
 	}
 	Generate()
-}
-
-// A piece is bits of a unit that lie above the unit of a vector.
-type piece struct {
-	vector int
-	right  int    // by how much they are shifted
-	mask   uint64 // of the bits of the unit
-}
-
-// pieces tells, by the bits of an element, where the units are that have no vector of their own.
-var pieces = map[int]map[int][]piece{
-	4: {4: {{0, 4, 0x0f}}, 5: {{1, 4, 0x0f}}, 6: {{2, 4, 0x0f}}, 7: {{3, 4, 0x0f}}},
-	5: {
-		5: {{0, 5, 0x07}, {1, 2, 0x18}},
-		6: {{2, 5, 0x07}, {3, 2, 0x18}},
-		7: {{4, 5, 0x07}, {1, 4, 0x08}, {3, 3, 0x10}},
-	},
-	6: {6: {{0, 6, 0x03}, {1, 4, 0x0c}, {2, 2, 0x30}}, 7: {{3, 6, 0x03}, {4, 4, 0x0c}, {5, 2, 0x30}}},
 }
 
 // Constants of all kernels.
@@ -102,7 +66,7 @@ func newConstants() constants {
 
 // An unpacker loads units as bytes.
 type unpacker struct {
-	format
+	format.Format
 	constants
 	low  Op   // mask of the bits of an element
 	kept bool // in a register
@@ -111,10 +75,10 @@ type unpacker struct {
 // mask sets the mask, in a register if there is one to spare.
 func (p *unpacker) mask(keep bool) {
 	p.kept = keep
-	if p.bits == 8 {
+	if p.Bits == 8 {
 		p.low = p.constants.bytes[0x80]
 	} else {
-		p.low = p.constants.bytes[1<<p.bits-1]
+		p.low = p.constants.bytes[1<<p.Bits-1]
 	}
 	if keep {
 		r := YMM()
@@ -127,26 +91,26 @@ func (p *unpacker) mask(keep bool) {
 // byte is masked.
 func (p *unpacker) unsigned(u reg.VecVirtual, w Mem, t int) {
 	switch {
-	case p.bits == 8:
+	case p.Bits == 8:
 		VMOVDQU(w.Offset(unit*t), u)
 		VPXOR(p.low, u, u) // signed bytes plus 128, the zero point
-	case t < p.bits && p.kept:
+	case t < p.Bits && p.kept:
 		VPAND(w.Offset(unit*t), p.low, u)
-	case t < p.bits:
+	case t < p.Bits:
 		VMOVDQU(w.Offset(unit*t), u)
 		VPAND(p.low, u, u)
 	}
-	for i, piece := range pieces[p.bits][t] {
+	for i, piece := range format.Pieces[p.Bits][t] {
 		v := u
 		if i > 0 {
 			v = YMM()
 		}
-		VMOVDQU(w.Offset(unit*piece.vector), v)
-		VPSRLW(U8(piece.right), v, v)
-		if piece.mask == 0x0f && p.kept {
+		VMOVDQU(w.Offset(unit*piece.Vector), v)
+		VPSRLW(U8(piece.Right), v, v)
+		if piece.Mask == 0x0f && p.kept {
 			VPAND(p.low, v, v)
 		} else {
-			VPAND(p.constants.bytes[piece.mask], v, v)
+			VPAND(p.constants.bytes[piece.Mask], v, v)
 		}
 		if i > 0 {
 			VPOR(v, u, u)
@@ -166,13 +130,13 @@ type part struct {
 // block visits the parts of the block at w and leaves w behind it; next is called after every 32
 // elements.
 func (p *unpacker) block(w reg.GPVirtual, visit func(part), next func()) {
-	if p.sub > 0 {
+	if p.Sub > 0 {
 		p.block256(w, visit, next)
 		return
 	}
 	// d and m of 16 rows, and the units.
 	head := vector
-	if p.min {
+	if p.Min {
 		head = 2 * vector
 	}
 	base := Mem{Base: w}
@@ -180,14 +144,14 @@ func (p *unpacker) block(w reg.GPVirtual, visit func(part), next func()) {
 		for g := range groups {
 			d[g] = YMM()
 			VCVTPH2PS(base.Offset(16*g), d[g])
-			if p.min {
+			if p.Min {
 				m[g] = YMM()
 				VCVTPH2PS(base.Offset(vector+16*g), m[g])
 			}
 		}
 		return d, m
 	}})
-	ADDQ(U32(head+unit*p.bits), w)
+	ADDQ(U32(head+unit*p.Bits), w)
 	next()
 }
 
@@ -197,31 +161,31 @@ func (p *unpacker) block256(w reg.GPVirtual, visit func(part), next func()) {
 	head, scales, left := GP64(), GP64(), GP64()
 	MOVQ(w, head)
 	at := vector
-	if p.min {
+	if p.Min {
 		at = 2 * vector
 	}
 	LEAQ(Mem{Base: w, Disp: at}, scales)
 	ADDQ(U32(at+256), w) // 16 of 16 rows either way
 	MOVQ(U32(8), left)
 	extend := VPMOVZXBD
-	if !p.min {
+	if !p.Min {
 		extend = VPMOVSXBD
 	}
 	Label("sub")
-	for first := 0; first < 8; first += p.sub / 4 {
-		visit(part{Mem{Base: w}, first, p.sub / 4, func() (d, m [groups]reg.VecVirtual) {
+	for first := 0; first < 8; first += p.Sub / 4 {
+		visit(part{Mem{Base: w}, first, p.Sub / 4, func() (d, m [groups]reg.VecVirtual) {
 			for g := range groups {
 				at := 4*first + 8*g
 				d[g] = byteScale(Mem{Base: head, Disp: 16 * g}, Mem{Base: scales, Disp: at}, extend)
-				if p.min {
+				if p.Min {
 					m[g] = byteScale(Mem{Base: head, Disp: vector + 16*g}, Mem{Base: scales, Disp: 128 + at}, extend)
 				}
 			}
 			return d, m
 		}})
 	}
-	ADDQ(U8(512/p.sub), scales)
-	ADDQ(U32(unit*p.bits), w)
+	ADDQ(U8(512/p.Sub), scales)
+	ADDQ(U32(unit*p.Bits), w)
 	next()
 	DECQ(left)
 	JNE(LabelRef("sub"))

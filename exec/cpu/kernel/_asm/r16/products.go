@@ -6,15 +6,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
-)
 
-// Where the parts of a qblock lie, and its size.
-const (
-	xScale  = 64
-	xOffset = 68
-	xSum    = 72
-	xHalf   = 76
-	xBytes  = 80
+	"pesti/exec/cpu/kernel/_asm/format"
 )
 
 // A product computes one panel of 16 rows for a number of tokens. A token has
@@ -42,12 +35,12 @@ type product struct {
 }
 
 // bytewise says whether a token alone is multiplied by planes. Bytes of 8 bits are too large.
-func (k *product) bytewise() bool { return k.tokens == 1 && k.bits < 8 }
+func (k *product) bytewise() bool { return k.tokens == 1 && k.Bits < 8 }
 
 func (k *product) write() {
-	name := fmt.Sprintf("r16%sx%d", k.name, k.tokens)
+	name := fmt.Sprintf("r16%sx%d", k.Name, k.tokens)
 	block := 32
-	if k.sub > 0 {
+	if k.Sub > 0 {
 		block = 256
 	}
 	if k.tokens == 1 {
@@ -121,14 +114,14 @@ func (k *product) part(p part) {
 // weights as fast as memory gives them, and the processor looks ahead within a page of 4 KiB only.
 func (k *product) prefetch(w Mem) {
 	const ahead = 2048 // bytes; behind the last weight nothing is read
-	for at := 0; at < unit*k.bits; at += unit {
+	for at := 0; at < unit*k.Bits; at += unit {
 		PREFETCHT0(w.Offset(ahead + at))
 	}
 }
 
 // next goes to the next 32 activations.
 func (k *product) next() {
-	ADDQ(U8(xBytes), k.x[0].Base)
+	ADDQ(U8(format.Bytes), k.x[0].Base)
 	if k.bytewise() {
 		ADDQ(U8(32), k.hi)
 		ADDQ(U8(32), k.lo)
@@ -176,7 +169,7 @@ func (k *product) unit(even, odd reg.VecVirtual, w Mem, t int) {
 func (k *product) multiplyBytes(w Mem, first, n int) {
 	// A product of two is at most 2·(2^bits−1)·128 with hi and half of that with lo: so many of
 	// them fit in int16.
-	fit := 128 >> k.bits
+	fit := 128 >> k.Bits
 	var hi, lo [groups]reg.VecVirtual
 	for g := range groups {
 		hi[g], lo[g] = YMM(), YMM()
@@ -229,19 +222,19 @@ func addProduct(u, q, sums reg.VecVirtual, first bool) {
 func (k *product) scale(p part) {
 	for t := range k.tokens {
 		s, z := YMM(), YMM()
-		VBROADCASTSS(k.x[t].Offset(xScale), s)
-		if k.zero > 0 {
+		VBROADCASTSS(k.x[t].Offset(format.Scale), s)
+		if k.Zero > 0 {
 			k.total(z, k.x[t], p)
-			VPSLLD(U8(k.zero), z, z)
+			VPSLLD(U8(k.Zero), z, z)
 		}
 		var o reg.VecVirtual
-		if k.min {
+		if k.Min {
 			o = YMM()
-			VBROADCASTSS(k.x[t].Offset(xOffset), o)
+			VBROADCASTSS(k.x[t].Offset(format.Offset), o)
 		}
 		for g := range groups {
 			acc := k.sum[t][g]
-			if k.zero > 0 {
+			if k.Zero > 0 {
 				VPSUBD(z, acc, acc)
 			}
 			VCVTDQ2PS(acc, acc)
@@ -250,9 +243,9 @@ func (k *product) scale(p part) {
 			VMULPS(f, acc, acc)
 			y := k.y[t].Offset(vector * g)
 			VADDPS(y, acc, acc)
-			if k.min {
+			if k.Min {
 				VMULPS(o, k.m[g], f)
-				if k.sub > 0 {
+				if k.Sub > 0 {
 					VSUBPS(f, acc, acc) // the minimum is subtracted there
 				} else {
 					VADDPS(f, acc, acc)
@@ -267,13 +260,13 @@ func (k *product) scale(p part) {
 func (k *product) total(z reg.VecVirtual, x Mem, p part) {
 	switch {
 	case p.n == 8:
-		VPBROADCASTD(x.Offset(xSum), z)
+		VPBROADCASTD(x.Offset(format.Sum), z)
 	case p.first == 0:
-		VPBROADCASTD(x.Offset(xHalf), z)
+		VPBROADCASTD(x.Offset(format.Half), z)
 	default:
 		half := YMM()
-		VPBROADCASTD(x.Offset(xSum), z)
-		VPBROADCASTD(x.Offset(xHalf), half)
+		VPBROADCASTD(x.Offset(format.Sum), z)
+		VPBROADCASTD(x.Offset(format.Half), half)
 		VPSUBD(half, z, z)
 	}
 }
