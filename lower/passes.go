@@ -25,6 +25,7 @@ func loweringPasses(l lowering) []pass.Pass {
 		{Name: "insert_quantise", Doc: "round activations for kernels that take integers or bf16", Run: insertQuantise},
 		pass.CSE(),
 		{Name: "fuse_norm", Doc: "norm and quantisation in one step", Run: fuseNorm},
+		{Name: "fuse_gate", Doc: "gate, up, activation and quantisation in one step", Run: fuseGate},
 		{Name: "fuse_post_norm", Doc: "post-norm and residual addition in one step", Run: fusePostNorm},
 		{Name: "fuse_residual", Doc: "residual addition in the matmul's epilogue", Run: fuseResidual},
 		pass.DCE(),
@@ -37,6 +38,7 @@ func LoweringOrder() []pass.Order {
 		{Before: "choose_kernels", After: "insert_quantise", Why: "the kernel says which format its activations have"},
 		{Before: "insert_quantise", After: "cse", Why: "consumers of one value share its quantised copy"},
 		{Before: "cse", After: "fuse_norm", Why: "a norm fuses with its quantisation where that is its only use"},
+		{Before: "cse", After: "fuse_gate", Why: "a gate fuses with its quantisation where that is its only use"},
 		{Before: "fuse_post_norm", After: "dce", Why: "fusing leaves nodes without uses"},
 		{Before: "fuse_residual", After: "dce", Why: "fusing leaves nodes without uses"},
 	}
@@ -97,15 +99,15 @@ func (l lowering) chooseKernels(c *pass.Context, g *graph.Graph) error {
 	return nil
 }
 
-// A rounding is the ops that round activations to a format, alone and after a norm.
+// A rounding is the ops that round activations to a format: alone, after a norm, after a gate.
 type rounding struct {
-	format       string
-	alone, after *graph.Op
+	format            string
+	alone, norm, gate *graph.Op
 }
 
 var roundings = []rounding{
-	{cpu.Q8x2, ops.Quantise, ops.NormQuantise},
-	{cpu.BF16, ops.Round, ops.NormRound},
+	{cpu.Q8x2, ops.Quantise, ops.NormQuantise, ops.SwiGLUQuantise},
+	{cpu.BF16, ops.Round, ops.NormRound, ops.SwiGLURound},
 }
 
 // insertQuantise puts a rounding in front of every matmul whose kernels take rounded activations.
@@ -133,19 +135,37 @@ func insertQuantise(c *pass.Context, g *graph.Graph) error {
 
 // fuseNorm joins a norm with the rounding that is its only use.
 func fuseNorm(c *pass.Context, g *graph.Graph) error {
+	return fuseRounding(c, g, ops.RMSNorm, "its operand is not a norm that only it reads",
+		func(norm *graph.Node) bool { return norm.Attr.Int("group") == 0 },
+		func(r *rounding, norm *graph.Node) (*graph.Op, graph.Attrs) {
+			return r.norm, graph.Attrs{"eps": norm.Attr.Float("eps")}
+		})
+}
+
+// fuseGate joins a gated product with the rounding that is its only use, so that its result is
+// never stored in float32.
+func fuseGate(c *pass.Context, g *graph.Graph) error {
+	return fuseRounding(c, g, ops.SwiGLU, "its operand is not a gated product that only it reads",
+		func(gated *graph.Node) bool { return gated.Attr.Str("kernels") != "" },
+		func(r *rounding, gated *graph.Node) (*graph.Op, graph.Attrs) { return r.gate, gated.Attr })
+}
+
+// fuseRounding looks at each rounding for an operand that a node of one op computes.
+func fuseRounding(c *pass.Context, g *graph.Graph, op *graph.Op, why string, fits func(*graph.Node) bool,
+	fused func(r *rounding, inner *graph.Node) (*graph.Op, graph.Attrs)) error {
 	m := pass.NewMatcher(g)
 	for _, n := range g.Nodes {
 		at := slices.IndexFunc(roundings, func(r rounding) bool { return r.alone == n.Op })
 		if at < 0 {
 			continue
 		}
-		norm := m.By(n.In[0], ops.RMSNorm)
-		if norm == nil || norm.Attr.Int("group") != 0 {
-			c.Declined(n.Name(), "its operand is not a norm that only it reads")
+		by := m.By(n.In[0], op)
+		if by == nil || !fits(by) {
+			c.Declined(n.Name(), "%s", why)
 			continue
 		}
-		err := m.Replace(n, []*graph.Node{norm, n}, roundings[at].after, norm.In, graph.Attrs{"eps": norm.Attr.Float("eps")}, n.Out[0])
-		if err != nil {
+		to, attr := fused(&roundings[at], by)
+		if err := m.Replace(n, []*graph.Node{by, n}, to, by.In, attr, n.Out[0]); err != nil {
 			return err
 		}
 		c.Applied(n.Name())

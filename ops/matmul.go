@@ -49,11 +49,16 @@ func expandQKV(e *expander, n *graph.Node) []*graph.Value {
 var SwiGLU = define("swiglu",
 	[]spec{{"x", activation, "M k"}, {"gate", weight, "n k"}, {"up", weight, "n k"}},
 	[]spec{{"y", graph.F32, "M n"}},
-	[]graph.AttrSpec{need("act", ""), kernels},
-	func(n *graph.Node) error { return oneOf(n, "act", SiLU.Name, GELUTanh.Name, GELUErf.Name) })
+	[]graph.AttrSpec{need("act", ""), kernels}, checkAct)
+
+func checkAct(n *graph.Node) error { return oneOf(n, "act", SiLU.Name, GELUTanh.Name, GELUErf.Name) }
 
 func expandSwiGLU(e *expander, n *graph.Node) []*graph.Value {
-	y := n.Out[0].Name
+	return []*graph.Value{e.swiGLU(n, n.Out[0].Name)}
+}
+
+// swiGLU adds what a gated product stands for, which is to have a name.
+func (e *expander) swiGLU(n *graph.Node, y string) *graph.Value {
 	act := SiLU
 	for _, op := range []*graph.Op{GELUTanh, GELUErf} {
 		if op.Name == n.Attr.Str("act") {
@@ -63,7 +68,7 @@ func expandSwiGLU(e *expander, n *graph.Node) []*graph.Value {
 	gate := e.add(Matmul, nil, y+".gate", n.In[0], n.In[1])
 	gate = e.add(act, nil, y+".act", gate)
 	up := e.add(Matmul, nil, y+".up", n.In[0], n.In[2])
-	return []*graph.Value{e.add(Mul, nil, y, gate, up)}
+	return e.add(Mul, nil, y, gate, up)
 }
 
 // matmulFLOPs counts the products of x with every weight matrix of the node.

@@ -113,5 +113,7 @@ var table = []Row{
 	{Op: NormQuantise, Expand: expandNormQuantise, FLOPs: perElement(5)},
 	{Op: Round, Eval: evalRound},
 	{Op: NormRound, Expand: expandNormRound, FLOPs: perElement(5)},
+	{Op: SwiGLUQuantise, Expand: expandSwiGLUQuantise, FLOPs: matmulFLOPs},
+	{Op: SwiGLURound, Expand: expandSwiGLURound, FLOPs: matmulFLOPs},
 	{Op: NormAdd, Expand: expandNormAdd, FLOPs: perElement(5)},
 }

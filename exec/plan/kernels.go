@@ -83,22 +83,22 @@ var kernels = []Signature{
 		},
 		Params:  []ParamSpec{count("k"), counts("n")},
 		Splits:  []string{"rows", "one"},
-		Scratch: "40*k + 19200",
-		Tiles:   "256*M + 148224",
+		Scratch: "40*k + 24576",
+		Tiles:   "256*M + 148736",
 	},
-	// y[m] = act(gate · x[m]) ⊙ (up · x[m]); w0 is gate, w1 is up
+	// y[m] = act(gate · x[m]) ⊙ (up · x[m]), rounded where y is q8x2 or bf16; w0 is gate, w1 is up
 	{
 		Name: "gated",
 		Operands: []Operand{
 			{Role: "x", Formats: []string{"f32", "q8x2", "bf16"}, Extent: "M*k"},
 			{Role: "w0", Dir: WeightIn, Extent: "n,k", Matmul: true},
 			{Role: "w1", Dir: WeightIn, Extent: "n,k", Matmul: true},
-			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*n"},
+			{Role: "y", Dir: Out, Formats: []string{"f32", "q8x2", "bf16"}, Extent: "M*n"},
 		},
 		Params:  []ParamSpec{count("k"), count("n"), word("act", activations...)},
 		Splits:  []string{"rows", "one"},
-		Scratch: "40*k + 19200",
-		Tiles:   "256*M + 148224",
+		Scratch: "40*k + 24576",
+		Tiles:   "256*M + 148736",
 	},
 	// Norms (optional) and RoPE on q and k, KV write, scores, softmax, values, for each token
 	// over the cached positions of its sequence and the tokens before it in this step. Workers share

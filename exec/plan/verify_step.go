@@ -325,6 +325,9 @@ func (b *binding) wholeBlocks(a *boundArg, u *use) error {
 	if n%f.Elems != 0 {
 		return fmt.Errorf("rows of %d elements, expected a multiple of %d in %s", n, f.Elems, f.Name)
 	}
+	if s := b.step.Split; a.Dir.Writes() && s.By == "rows" && s.Unit%f.Elems != 0 {
+		return fmt.Errorf("is shared by %d elements, expected a multiple of %d, which lie together in %s", s.Unit, f.Elems, f.Name)
+	}
 	return nil
 }
 

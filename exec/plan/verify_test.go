@@ -268,6 +268,10 @@ var broken = []struct {
 	{"kernel", func(e editor) { e.step("blk.0.attn").Kernel = "attentive" }, []string{"blk.0.attn", `"attentive"`}},
 	{"rows", func(e editor) { e.step("blk.0.attn").Rows = "R" }, []string{"blk.0.attn", "rows"}},
 	{"rows of nothing", func(e editor) { e.step("output_norm").Rows = "" }, []string{"output_norm", "rows"}},
+	{"split within a block", func(e editor) {
+		e.arg("blk.0.ffn_out", "x").Buffer = e.arg("blk.0.ffn_act", "y").Buffer
+		e.buffer("blk.0.ffn_act").Format, e.buffer("blk.0.ffn_act").Size = "q8x2", 76*3
+	}, []string{"blk.0.ffn_act", "shared by 16", "multiple of 32", "q8x2"}},
 	{"split", func(e editor) { e.step("blk.0.attn").Split.By = "tokens" }, []string{"blk.0.attn", "split", "tokens"}},
 	{"no share", func(e editor) { e.step("blk.0.attn").Split.Unit = 0 }, []string{"blk.0.attn", "unit"}},
 	{"huge share", func(e editor) { e.step("blk.0.attn").Split.Unit = math.MaxInt64 }, []string{"blk.0.attn", "unit"}},

@@ -15,7 +15,7 @@ type kind struct {
 
 // kinds is the table of colours: light fills, borders of the same hue.
 var kinds = []kind{
-	{"matmul", "#DCEBFB", "#3B78B8", []string{"matmul", "qkv", "swiglu", "matmul_group", "gated"}},
+	{"matmul", "#DCEBFB", "#3B78B8", []string{"matmul", "qkv", "swiglu", "swiglu_quantise", "swiglu_round", "matmul_group", "gated"}},
 	{"attention", "#FDE6D3", "#D07A2D", []string{"attention", "attn_scores", "softmax", "attn_values", "rope"}},
 	{"norm", "#DDF3E1", "#3F9757", []string{"norm", "rms_norm", "norm_add", "norm_quantise", "norm_round"}},
 	{"quantise", "#FBF3CC", "#B39A1E", []string{"quantise", "round"}},

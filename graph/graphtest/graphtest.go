@@ -131,7 +131,7 @@ func (b *builder) addNamed(op *graph.Op, attr graph.Attrs, names []string, in ..
 	switch op {
 	case ops.Mul:
 		degree--
-	case ops.SwiGLU:
+	case ops.SwiGLU, ops.SwiGLUQuantise, ops.SwiGLURound:
 		degree *= 2
 	case ops.RMSNorm, ops.NormQuantise, ops.NormRound:
 		degree = 1

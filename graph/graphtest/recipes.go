@@ -16,7 +16,7 @@ var recipes = []func(*builder){
 }
 
 // quantised append what only lowering does.
-var quantised = []func(*builder){quantise, round, normQuantise, normRound, matmulOfRounded}
+var quantised = []func(*builder){quantise, round, normQuantise, normRound, gateQuantise, gateRound, matmulOfRounded}
 
 func lookUp(b *builder) {
 	attr := graph.Attrs{}
@@ -324,6 +324,16 @@ func normQuantise(b *builder) {
 	if x := b.float("x", blocks32); x != nil {
 		b.add(ops.NormQuantise, graph.Attrs{"eps": 1e-6}, x, b.vector(width(x)))
 	}
+}
+
+func gateQuantise(b *builder) { b.roundedGate(ops.SwiGLUQuantise) }
+func gateRound(b *builder)    { b.roundedGate(ops.SwiGLURound) }
+
+// roundedGate has a whole number of blocks of results.
+func (b *builder) roundedGate(op *graph.Op) {
+	x := b.tame(b.float("x", nil))
+	n := (b.size() + 31) / 32 * 32
+	b.add(op, graph.Attrs{"act": b.act().Name}, x, b.matrix(n, width(x)), b.matrix(n, width(x)))
 }
 
 func round(b *builder) {

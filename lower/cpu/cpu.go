@@ -126,6 +126,7 @@ type Env struct {
 
 var (
 	byRows   = plan.Split{By: "rows", Unit: RowUnit}
+	byBlocks = plan.Split{By: "rows", Unit: 2 * RowUnit} // rows of a result that is rounded by blocks of 32
 	byHeads  = plan.Split{By: "heads", Unit: 1}
 	byTokens = plan.Split{By: "tokens", Unit: 1}
 	one      = plan.Split{By: "one", Unit: 1}
@@ -144,6 +145,8 @@ var Kernels = []Lowering{
 	{Op: ops.Matmul, Kernel: "matmul_group", In: []string{"x", "w0", "res"}, Out: []string{"out0"}, Split: byRows, Params: groupParams, Matmuls: []string{"w0"}},
 	{Op: ops.QKV, Kernel: "matmul_group", In: []string{"x", "w0", "w1", "w2", "bias0", "bias1", "bias2"}, Out: []string{"out0", "out1", "out2"}, Split: byRows, Params: groupParams, Matmuls: []string{"w0", "w1", "w2"}},
 	{Op: ops.SwiGLU, Kernel: "gated", In: []string{"x", "w0", "w1"}, Out: []string{"y"}, Split: byRows, Params: gatedParams, Matmuls: []string{"w0", "w1"}},
+	{Op: ops.SwiGLUQuantise, Kernel: "gated", In: []string{"x", "w0", "w1"}, Out: []string{"y"}, Split: byBlocks, Params: gatedParams, Matmuls: []string{"w0", "w1"}},
+	{Op: ops.SwiGLURound, Kernel: "gated", In: []string{"x", "w0", "w1"}, Out: []string{"y"}, Split: byBlocks, Params: gatedParams, Matmuls: []string{"w0", "w1"}},
 	{Op: ops.Attention, Kernel: "attention", In: []string{"q", "k", "v", "pos", "seq", "kcache", "vcache", "qnorm", "knorm", "freqs"}, Out: []string{"out", "", ""}, Split: byHeads, Params: attentionParams},
 }
 

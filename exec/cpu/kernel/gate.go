@@ -18,3 +18,30 @@ func multiplied(act func(dst, x []float32)) gate {
 		ref.Mul(dst, dst, up)
 	}
 }
+
+// gated returns what stores act(gate) ⊙ up of row m from element at on, in the format that the plan
+// gives operand y, whose rows have n elements. gate and up are at most so many elements, whole
+// blocks of the format. Scratch takes 4 bytes for each and, for q8x2, 19/8 more.
+func (b *binder) gated(rest *[]byte, most, n int) func(m, at int, gate, up []float32) {
+	act, vec := b.gate(), b.vectors()
+	switch format := b.operand("y").Format; format {
+	case "q8x2":
+		y, row, blocks := b.q8x2("y"), scratch[float32](b, rest, most), scratch[byte](b, rest, ref.Q8x2Bytes(most))
+		return func(m, at int, gate, up []float32) {
+			part := row[:len(gate)]
+			act(part, gate, up)
+			vec.quantise(blocks[:ref.Q8x2Bytes(len(part))], part)
+			y.put(m, at, blocks[:ref.Q8x2Bytes(len(part))], len(part))
+		}
+	case "bf16":
+		data, row := b.operand("y").Data, scratch[float32](b, rest, most)
+		return func(m, at int, gate, up []float32) {
+			part := row[:len(gate)]
+			act(part, gate, up)
+			vec.round(data[2*(m*n+at):][:2*len(part)], part)
+		}
+	default:
+		y := b.f32("y")
+		return func(m, at int, gate, up []float32) { act(y[m*n+at:][:len(gate)], gate, up) }
+	}
+}

@@ -230,9 +230,9 @@ func newGroup(t testing.TB, rng *rand.Rand, mm Matmul, m, k int, ns []int) *call
 // scratchOf is what the signature of products says for m rows of k activations.
 func scratchOf(act string, m, k int) int {
 	if act == "bf16" {
-		return 256*m + 148224
+		return 256*m + 148736
 	}
-	return 40*k + 19200
+	return 40*k + 24576
 }
 
 // asUsed rounds weights as a kernel for such activations does.

@@ -79,10 +79,10 @@ func bothPairs(isa string, t quant.Type, layout string, f pairer) []Matmul {
 	return rows
 }
 
-// A tile holds products of weight rows (the fast index) and tokens: of 16 rows and 16 tokens, or
-// of more rows where there are fewer tokens. Rows are shared and packed by 16.
+// A tile holds products of weight rows (the fast index) and tokens: of 32 rows and 16 tokens, or
+// of more rows where there are fewer tokens. Rows are shared by 16 or 32 and packed by 16.
 const (
-	tileRows     = 16
+	tileRows     = 32
 	tileTokens   = 16
 	tileProducts = tileRows * tileTokens
 )
@@ -113,7 +113,7 @@ type activation struct {
 const panelPart = 256
 
 // activation binds the operand x. Rows in f32 take 16 bytes of scratch for each element of a row,
-// and 16 KiB; rows in q8x2 take 40. Lanes take 768 bytes, a tile 1 KiB.
+// and 16 KiB; rows in q8x2 take 40. Lanes take 768 bytes, a tile 2 KiB.
 func (b *binder) activation(rest *[]byte) *activation {
 	a := &activation{k: b.int("k"), lanes: scratchOne[lanes](b, rest)}
 	switch b.operand("x").Format {
@@ -302,7 +302,7 @@ func bindGated(b *binder) Func {
 	x, n, split, rows := b.activation(&rest), b.int("n"), b.split(), b.rows()
 	g, u := scratchOne[tile](b, &rest), scratchOne[tile](b, &rest)
 	gate, up := b.factor("w0", b.operand("x").Format, x.k), b.factor("w1", b.operand("x").Format, x.k)
-	y, act := b.f32("y"), b.gate()
+	put := b.gated(&rest, tileProducts, n)
 	return func(r *Run) {
 		end := rows(r)
 		first, last := split.of(n)
@@ -313,7 +313,7 @@ func bindGated(b *binder) Func {
 				gate.rowsOf(g[:], lo, n1, x)
 				up.rowsOf(u[:], lo, n1, x)
 				for m := range x.m {
-					act(y[(m0+m)*n+lo:][:n1], g[m*x.width:][:n1], u[m*x.width:][:n1])
+					put(m0+m, lo, g[m*x.width:][:n1], u[m*x.width:][:n1])
 				}
 			}
 		}

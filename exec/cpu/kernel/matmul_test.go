@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"pesti/exec/cpu/isa"
 	"pesti/exec/plan"
 	"pesti/gguf/quant"
 	"pesti/ops/ref"
@@ -201,7 +203,7 @@ func TestMatmulGroup(t *testing.T) {
 	types := []quant.Type{quant.Q5_0, quant.Q8_0, quant.Q6_K}
 	rng := rand.New(rand.NewPCG(5, 6))
 	c := newCall("matmul_group", "T", "rows", 16, intParam("k", k), intParam("n0", ns[0]), intParam("n1", ns[1]), intParam("n2", ns[2]))
-	c.scratch = 40*k + 19200
+	c.scratch = 40*k + 24576
 	c.putActivations(rng, "q8x2", m, k)
 	var want [3][]float32
 	residual := randoms(rng, m*ns[0], 1)
@@ -312,12 +314,54 @@ func TestGated(t *testing.T) {
 	}
 }
 
+// TestGatedRounds: what a gated product gives where its result is rounded is what rounding does to
+// the one in float32, bit by bit, for any number of tokens and of workers.
+func TestGatedRounds(t *testing.T) {
+	const most, k, n = 33, 64, 96 * 7
+	for _, set := range []string{"portable", "avx2"} {
+		if _, err := isa.UpTo(set); err != nil {
+			continue
+		}
+		for _, format := range []string{"f32", "q8x2", "bf16"} {
+			c := newCall("gated", "T", "rows", 32, intParam("k", k), intParam("n", n), plan.Param{Name: "act", Value: "silu"})
+			c.isa, c.scratch = set, scratchOf(format, most, k)
+			rng := rand.New(rand.NewPCG(7, 8))
+			c.putActivations(rng, format, most, k)
+			c.putWeight(rng, "w0", "gemm.q4_0."+format, quant.Q4_0, n*k)
+			c.putWeight(rng, "w1", "gemm.q5_1."+format, quant.Q5_1, n*k)
+			y := c.put("y", make([]float32, most*n))
+			c.run(t, 1, Run{T: most}, "y")
+			q8x2Rows, bf16Rows := make([]byte, most*ref.Q8x2Bytes(n)), make([]byte, most*2*n)
+			for m := range most {
+				row := y.f32()[m*n : (m+1)*n]
+				ref.QuantiseQ8x2(q8x2Rows[m*ref.Q8x2Bytes(n):][:ref.Q8x2Bytes(n)], row)
+				ref.RoundBF16(bf16Rows[m*2*n:][:2*n], row)
+			}
+			for rounded, want := range map[string][]byte{"q8x2": q8x2Rows, "bf16": bf16Rows} {
+				out := c.add("y", rounded, len(want))
+				for _, m := range []int{1, 2, 15, 16, 17, most} {
+					for workers := 1; workers <= 3; workers++ {
+						c.run(t, workers, Run{T: m}, "y")
+						size := len(want) / most * m
+						if !bytes.Equal(out.data()[:size], want[:size]) {
+							t.Errorf("%s, %s to %s: %d tokens on %d workers are not what rounding gives", set, format, rounded, m, workers)
+						}
+						if bytes.Count(out.data()[size:], []byte{0xff}) != len(want)-size {
+							t.Errorf("%s, %s to %s: wrote beyond %d tokens", set, format, rounded, m)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
 // TestMatmulRefuses sees that what cannot be computed is an error and not a panic.
 func TestMatmulRefuses(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	base := func() *call {
 		c := newCall("matmul_group", "T", "rows", 16, intParam("k", 64), intParam("n0", 3))
-		c.scratch = 40*64 + 19200
+		c.scratch = 40*64 + 24576
 		c.putActivations(rng, "f32", 2, 64)
 		c.putWeight(rng, "w0", "gemv.q4_0.f32", quant.Q4_0, 3*64)
 		c.put("out0", make([]float32, 6))

@@ -35,6 +35,16 @@ func (q q8x2) row(m int) []byte {
 	return q.data[m*size : (m+1)*size]
 }
 
+// put stores n elements, which part holds as a row of its own, from element at of row m on. Both are
+// multiples of 32.
+func (q q8x2) put(m, at int, part []byte, n int) {
+	row := q.row(m)
+	copy(row[at:], part[:n])
+	copy(row[q.n+at:], part[n:2*n])
+	copy(row[2*q.n+at/8:], part[2*n:2*n+n/8])
+	copy(row[2*q.n+q.n/8+at/4:], part[2*n+n/8:2*n+n/8+n/4])
+}
+
 // planes returns the planes of row m as views.
 func (q q8x2) planes(m int) (hi, lo []int8) {
 	row := q.row(m)

@@ -48,7 +48,7 @@ type tiles struct {
 }
 
 // tiles binds the operand x. Scratch takes 256 bytes for each row, 128 KiB for pairs, 16 KiB for
-// float32 and 768 bytes for lanes.
+// float32, 768 bytes for lanes, and what rounding a gate takes.
 func (b *binder) tiles(rest *[]byte) *tiles {
 	t := &tiles{k: b.int("k"), x: view[uint16](b.operand("x").Data), multiply: portableMultiply}
 	if t.k%tileK != 0 {
@@ -131,9 +131,10 @@ func bindTileGroup(b *binder) Func {
 func bindTileGated(b *binder) Func {
 	const half = tileWidth / 2
 	rest := b.Scratch
-	t, n, split, rows := b.tiles(&rest), b.int("n"), b.split(), b.rows()
+	n, split, rows := b.int("n"), b.split(), b.rows()
+	put := b.gated(&rest, half, n)
+	t := b.tiles(&rest)
 	gate, up := b.factor("w0", "bf16", t.k), b.factor("w1", "bf16", t.k)
-	y, act := b.f32("y"), b.gate()
 	return func(r *Run) {
 		m := rows(r)
 		first, last := split.of(n)
@@ -143,7 +144,7 @@ func bindTileGated(b *binder) Func {
 			ups := (n1 + panelRows - 1) / panelRows * panelRows // where they begin
 			for j := range m {
 				p := t.y[j*tileWidth:][:tileWidth]
-				act(y[j*n+lo:][:n1], p[:n1], p[ups:][:n1])
+				put(j, lo, p[:n1], p[ups:][:n1])
 			}
 		}
 	}

@@ -1,0 +1,44 @@
+package ops
+
+import (
+	"fmt"
+
+	"pesti/graph"
+)
+
+// SwiGLUQuantise is quantise(swiglu(x, gate, up)).
+var SwiGLUQuantise = define("swiglu_quantise",
+	[]spec{{"x", activation, "M k"}, {"gate", weight, "n k"}, {"up", weight, "n k"}},
+	[]spec{{"y", graph.Q8x2, "M n"}},
+	[]graph.AttrSpec{need("act", ""), kernels}, checkGated)
+
+func expandSwiGLUQuantise(e *expander, n *graph.Node) []*graph.Value {
+	return []*graph.Value{e.rounded(n, Quantise)}
+}
+
+// SwiGLURound is round(swiglu(x, gate, up)).
+var SwiGLURound = define("swiglu_round",
+	[]spec{{"x", activation, "M k"}, {"gate", weight, "n k"}, {"up", weight, "n k"}},
+	[]spec{{"y", graph.BF16, "M n"}},
+	[]graph.AttrSpec{need("act", ""), kernels}, checkGated)
+
+func expandSwiGLURound(e *expander, n *graph.Node) []*graph.Value {
+	return []*graph.Value{e.rounded(n, Round)}
+}
+
+// rounded adds a gated product and what rounds it.
+func (e *expander) rounded(n *graph.Node, op *graph.Op) *graph.Value {
+	y := n.Out[0].Name
+	return e.add(op, nil, y, e.swiGLU(n, y+".gated"))
+}
+
+// checkGated checks that the rows of the result are whole blocks.
+func checkGated(n *graph.Node) error {
+	if err := checkAct(n); err != nil {
+		return err
+	}
+	if rows := n.In[1].Type.Shape[0]; rows.Sym != graph.Const || rows.N%tileBlock != 0 {
+		return fmt.Errorf("operand gate is %v of type %v, expected a number of rows that is a multiple of %d", n.In[1], n.In[1].Type, tileBlock)
+	}
+	return nil
+}
