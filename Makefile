@@ -40,7 +40,7 @@ PEER_BUILD  := -DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DG
 	-DCMAKE_PROJECT_llama.cpp_INCLUDE='$(CURDIR)/conformance/peer/libllama.cmake'
 
 .NOTPARALLEL:
-.PHONY: build check gofmt vet staticcheck cross check-asm test test-oracle test-one-processor test-variants test-avx512 test-offline race test-fuzz test-go fuzz bench bench-peers bench-accuracy roofline-check conformance golden asm demo graphviz models venv peer
+.PHONY: build check gofmt vet staticcheck cross check-asm test test-oracle test-one-processor test-variants test-avx512 test-arm64 test-offline race test-fuzz test-go fuzz bench bench-peers bench-accuracy roofline-check conformance golden asm demo graphviz models venv peer
 
 build:
 	$(GO) build -o bin/pesti ./cmd/pesti
@@ -73,7 +73,7 @@ check-asm:
 	@cd $(ASM) && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./... && $(GO) test ./...
 	@copy=$$(mktemp -d) && trap 'rm -r "$$copy"' EXIT && cp -r $(ASM) "$$copy/_asm" && \
 	$(MAKE) --no-print-directory asm ASM="$$copy/_asm" && \
-	for file in "$$copy"/*_amd64.* $(ASM)/../*_amd64.s; do \
+	for file in "$$copy"/*_a??64.* $(ASM)/../*_a??64.s; do \
 		name=$$(basename "$$file"); \
 		cmp "$$copy/$$name" "$(ASM)/../$$name" || { echo "check-asm: $$name is not what $(ASM) writes; run make asm"; exit 1; }; \
 	done
@@ -101,6 +101,9 @@ test-avx512:
 	$(GO) build -o bin/emulator ./conformance/emulator
 	GOARCH=amd64 CGO_ENABLED=0 $(GO) test -count=1 -short -timeout 30m -exec '$(CURDIR)/bin/emulator $(KERNEL:%=-kernel %)' \
 		./exec/cpu/kernel -run 'ISA|Packed|Matmul' -isa avx512vnni
+
+test-arm64:
+	GOARCH=arm64 CGO_ENABLED=0 $(GO) test -count=1 -short -timeout 30m -exec qemu-aarch64 ./exec/cpu/kernel -run 'ISA|Packed|Matmul' -isa neondot
 
 # What somebody has who has only Go: no models, no Python, no llama.cpp, no network, no home folder.
 # It ends with what that leaves out.
@@ -176,7 +179,8 @@ golden:
 asm:
 	@cd $(ASM) && for program in $(ASSEMBLERS); do \
 		echo "assembly $$program"; \
-		$(GO) run ./$$program -out ../$${program}_amd64.s -stubs ../$${program}_amd64.go -pkg kernel || exit 1; \
+		case $$program in neon*) arch=arm64;; *) arch=amd64;; esac; \
+		$(GO) run ./$$program -out ../$${program}_$$arch.s -stubs ../$${program}_$$arch.go -pkg kernel || exit 1; \
 	done
 
 demo:

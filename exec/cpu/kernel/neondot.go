@@ -1,0 +1,56 @@
+//go:build arm64 && !purego
+
+package kernel
+
+import (
+	"slices"
+	"unsafe"
+
+	"pesti/gguf/quant"
+)
+
+// assemblyMatmuls are the products with SDOT. They were tested on an emulated processor and have
+// not been timed.
+var assemblyMatmuls = slices.Concat(
+	both("neondot", quant.Q4_0, "r16", "q8x2", neondotTile(32, neondotQ4_0x1, neondotQ4_0x2)),
+	both("neondot", quant.Q4_1, "r16", "q8x2", neondotTile(32, neondotQ4_1x1, neondotQ4_1x2)),
+	both("neondot", quant.Q5_0, "r16", "q8x2", neondotTile(32, neondotQ5_0x1, neondotQ5_0x2)),
+	both("neondot", quant.Q5_1, "r16", "q8x2", neondotTile(32, neondotQ5_1x1, neondotQ5_1x2)),
+	both("neondot", quant.Q8_0, "r16", "q8x2", neondotTile(32, neondotQ8_0x1, neondotQ8_0x2)),
+	both("neondot", quant.Q4_K, "r16", "q8x2", neondotTile(256, neondotQ4_Kx1, neondotQ4_Kx2)),
+	both("neondot", quant.Q5_K, "r16", "q8x2", neondotTile(256, neondotQ5_Kx1, neondotQ5_Kx2)),
+	both("neondot", quant.Q6_K, "r16", "q8x2", neondotTile(256, neondotQ6_Kx1, neondotQ6_Kx2)),
+)
+
+var assemblyQblocks qblocker
+
+// A neondotFunc adds the products of blocks of a panel with one token or two to y: see _asm/neondot.
+type neondotFunc func(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+
+// neondotTile returns the tile kernel for blocks of so many elements. Both kernels give a token the
+// same bits, those of the portable kernel.
+func neondotTile(block int, x1, x2 neondotFunc) func(y []float32, w []byte, n int, x *activation) {
+	const call = 1 << 14 // elements of a row: a goroutine in assembly cannot be interrupted
+	return func(y []float32, w []byte, n int, x *activation) {
+		blocks, panels := x.k/block, (n+panelRows-1)/panelRows
+		panelBytes := len(w) / panels
+		xStep, planeStep := x.k/32*int(unsafe.Sizeof(qblock{})), len(x.planes.row(0))
+		clear(y[:x.m*x.width])
+		for p := range panels {
+			panel := w[p*panelBytes:][:panelBytes]
+			for at := 0; at < blocks; at += call / block {
+				part, some := &panel[at*(panelBytes/blocks)], min(call/block, blocks-at)
+				for m := 0; m < x.m; {
+					f, tokens := x1, 1
+					if x.m-m >= 2 {
+						f, tokens = x2, 2
+					}
+					hi, lo := x.planes.planes(x.first + m)
+					f(&y[m*x.width+p*panelRows], 4*x.width, part, (*byte)(unsafe.Pointer(&x.q[(m*x.k+at*block)/32])), xStep,
+						&hi[at*block], &lo[at*block], planeStep, some)
+					m += tokens
+				}
+			}
+		}
+	}
+}
