@@ -78,6 +78,7 @@ func (l *Layout) Size(n, k int) int { return l.Panels(n) * l.panel(k) }
 func (l *Layout) Pack(dst, src []byte, n, k, from, to int) {
 	info, _ := quant.Lookup(l.Type)
 	rowBytes := k / info.BlockLen * info.BlockBytes
+	var u lanes // for all panels: it would be 640 bytes of garbage for each
 	for p := from; p < to; p++ {
 		panel := dst[p*l.panel(k):][:l.panel(k)]
 		first := p * panelRows
@@ -89,7 +90,7 @@ func (l *Layout) Pack(dst, src []byte, n, k, from, to int) {
 		if l.scales == nil {
 			l.packFloats(panel, file, rows)
 		} else {
-			l.packIntegers(panel, file, rows)
+			l.packIntegers(panel, file, rows, &u)
 		}
 	}
 }
@@ -113,12 +114,11 @@ func (l *Layout) packFloats(panel, file []byte, rows int) {
 }
 
 // packIntegers packs two rows at a time, which the lanes of the portable kernels hold as units.
-func (l *Layout) packIntegers(panel, file []byte, rows int) {
+func (l *Layout) packIntegers(panel, file []byte, rows int, u *lanes) {
 	info, _ := quant.Lookup(l.Type)
 	t := laneTypeOf(l.Type)
 	rowBytes := len(file) / rows
 	spanBytes, spanUnits := span/info.BlockLen*info.BlockBytes, span/l.Block*l.Bytes
-	var u lanes
 	for r := 0; r < rows; r += 2 {
 		both := ^uint64(0)
 		if r+1 == rows { // a row that is not there is zero
@@ -127,8 +127,8 @@ func (l *Layout) packIntegers(panel, file []byte, rows int) {
 		r0, r1 := file[r*rowBytes:][:rowBytes], file[min(r+1, rows-1)*rowBytes:][:rowBytes]
 		for rest := panel; len(r0) > 0; {
 			n := min(spanBytes, len(r0))
-			t.unpack(&u, r0[:n], r1[:n])
-			l.packSpan(rest, &u, n/info.BlockBytes*info.BlockLen, r, both)
+			t.unpack(u, r0[:n], r1[:n])
+			l.packSpan(rest, u, n/info.BlockBytes*info.BlockLen, r, both)
 			for at, block := 0, rest; at < n; at += info.BlockBytes {
 				l.scales.pack(block, r0[at:], r)
 				if r+1 < rows {
