@@ -94,8 +94,15 @@ func (m *machine) run(program string, args []string) (status int, err error) {
 		return 0, err
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- bochs.Wait() }()
-	defer bochs.Process.Kill()
+	go func() {
+		ended <- bochs.Wait()
+		close(ended)
+	}()
+	defer func() {
+		_ = bochs.Process.Kill() // it may have ended
+		for range ended {
+		}
+	}()
 
 	limit, look := time.After(m.limit), time.NewTicker(200*time.Millisecond)
 	defer look.Stop()
