@@ -18,14 +18,15 @@ const packUnit = 1 << 20
 type packing struct {
 	tensor  *gguf.Tensor
 	layout  *kernel.Layout
+	pack    kernel.Packer
 	dst     []byte
 	n, k    int
 	rows    int  // of a panel
 	release bool // no step reads it in the file
 }
 
-// allocatePacked lays out the copies of weights in other layouts.
-func (e *Engine) allocatePacked() error {
+// allocatePacked lays out the copies of weights in other layouts, which kernels of the sets are to make.
+func (e *Engine) allocatePacked(sets []string) error {
 	if e.plan.Memory.Packed > math.MaxInt/4 {
 		return fmt.Errorf("plan: needs %d bytes of packed weights: more than there is", e.plan.Memory.Packed)
 	}
@@ -56,7 +57,7 @@ func (e *Engine) allocatePacked() error {
 		}
 		end := at[i] + int(w.Packed)
 		e.packings = append(e.packings, packing{
-			tensor: t, layout: layout, dst: e.packed.Data[at[i]:end:end],
+			tensor: t, layout: layout, pack: layout.Packer(sets), dst: e.packed.Data[at[i]:end:end],
 			n: int(w.Dims[0]), k: int(w.Dims[1]), rows: int(said.Rows), release: !reads[w.Name].Whole,
 		})
 	}
@@ -78,7 +79,13 @@ func (e *Engine) pack() error {
 			}
 		}}}
 	}
-	return e.fault(e.machine.Run(s, kernel.Run{}))
+	err := e.fault(e.machine.Run(s, kernel.Run{}))
+	for i := range e.packings {
+		if p := &e.packings[i]; p.release { // now also the pages that two parts share
+			e.file.Release(p.tensor, 0, int64(p.n))
+		}
+	}
+	return err
 }
 
 // share packs a worker's share of the panels.
@@ -88,7 +95,7 @@ func (p *packing) share(f *gguf.File, worker, workers int) {
 	last := panels * (worker + 1) / workers
 	for from := panels * worker / workers; from < last; from += step {
 		to := min(from+step, last)
-		p.layout.Pack(p.dst, src, p.n, p.k, from, to)
+		p.pack(p.dst, src, p.n, p.k, from, to)
 		if p.release {
 			f.Release(p.tensor, int64(from*p.rows), int64(min(to*p.rows, p.n)))
 		}
