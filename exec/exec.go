@@ -107,7 +107,7 @@ func Open(p *plan.Plan, f *gguf.File, o Options) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{plan: p, file: f, poison: o.Poison, observe: o.Observe, ctx: int(p.Target.Ctx)}
-	if err := errors.Join(e.allocate(), e.allocatePacked()); err != nil {
+	if err := errors.Join(e.allocate(), e.allocatePacked(sets)); err != nil {
 		return nil, errors.Join(err, e.free())
 	}
 	if o.Profile || o.Trace > 0 {

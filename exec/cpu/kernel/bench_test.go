@@ -51,14 +51,22 @@ func BenchmarkMatmul(b *testing.B) {
 func BenchmarkPack(b *testing.B) {
 	const n, k = 1024, 768
 	for _, l := range Layouts() {
-		b.Run(l.Type.String(), func(b *testing.B) {
-			info, _ := quant.Lookup(l.Type)
-			file := randomBlocks(rand.New(rand.NewPCG(1, 2)), info, n*k)
-			dst := make([]byte, l.Size(n, k))
-			b.SetBytes(int64(len(file)))
-			for b.Loop() {
-				l.Pack(dst, file, n, k, 0, l.Panels(n))
+		packers := map[string]Packer{"portable": l.Pack}
+		for _, p := range runnablePacks() {
+			if p.kind == l.Type {
+				packers[p.isa] = l.packer(p)
 			}
-		})
+		}
+		for isa, pack := range packers {
+			b.Run(l.Type.String()+"/"+isa, func(b *testing.B) {
+				info, _ := quant.Lookup(l.Type)
+				file := randomBlocks(rand.New(rand.NewPCG(1, 2)), info, n*k)
+				dst := make([]byte, l.Size(n, k))
+				b.SetBytes(int64(len(file)))
+				for b.Loop() {
+					pack(dst, file, n, k, 0, l.Panels(n))
+				}
+			})
+		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"pesti/gguf/quant"
 )
 
 // beforePage returns data at the end of memory behind which nothing may be read.
@@ -54,6 +56,25 @@ func TestMatmulReads(t *testing.T) {
 			if !bytes.Equal(c.mem["out0"].data(), want) {
 				t.Errorf("%s %s: %d rows differ at the end of memory", mm.Name, mm.ISA, m)
 			}
+		}
+	}
+}
+
+// TestPackersRead puts the file, and in turn the panels, where a byte read or written behind them
+// ends the process.
+func TestPackersRead(t *testing.T) {
+	for _, p := range runnablePacks() {
+		l, _ := LookupLayout("r16", p.kind)
+		info, _ := quant.Lookup(p.kind)
+		const n = 2 * panelRows
+		k := 3 * p.group
+		file := beforePage(t, randomBlocks(rand.New(rand.NewPCG(1, 2)), info, n*k))
+		dst := beforePage(t, make([]byte, l.Size(n, k)))
+		want := make([]byte, len(dst))
+		l.Pack(want, file, n, k, 0, l.Panels(n))
+		l.packer(p)(dst, file, n, k, 0, l.Panels(n))
+		if !bytes.Equal(dst, want) {
+			t.Errorf("%s %s: panels differ at the end of memory", p.isa, p.kind)
 		}
 	}
 }

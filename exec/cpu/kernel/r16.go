@@ -72,9 +72,7 @@ func (l *Layout) Panels(n int) int { return (n + panelRows - 1) / panelRows }
 // Size returns the bytes that a matrix of n rows of k elements takes, k being whole blocks.
 func (l *Layout) Size(n, k int) int { return l.Panels(n) * l.panel(k) }
 
-// Pack stores the panels from ≤ p < to of a matrix of n rows of k elements, which src holds as in
-// the file, where they belong in dst, which has room for all of it. Calls for different panels
-// may run side by side.
+// Pack is a Packer in portable Go.
 func (l *Layout) Pack(dst, src []byte, n, k, from, to int) {
 	info, _ := quant.Lookup(l.Type)
 	rowBytes := k / info.BlockLen * info.BlockBytes

@@ -1,0 +1,415 @@
+// Command pack writes the AVX2 kernels that put weights of a file into layout r16, which r16.go
+// describes: bytes are those of the portable code there.
+package main
+
+import (
+	"fmt"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+
+	"pesti/exec/cpu/kernel/_asm/format"
+)
+
+// A kind is a type of integers: where in a row's block its bits lie, and the scales, and what of
+// the scales is in front of the units in a panel's block.
+type kind struct {
+	name    string
+	file    int // bytes of a row's block
+	subs    int // times 32 elements in it
+	bits    int // of an element
+	front   int // bytes of a panel's block before the units
+	units   func(sub, half int) []bits
+	fifth   int   // where 32 highest bits are, in the order of the elements, or 0
+	scales  []int // where float16 are
+	reorder func(p *packer)
+}
+
+// Bits are bits of the 16 elements of half a sub-block, in so many bytes at an offset of a row's
+// block.
+type bits struct {
+	at   int
+	left int    // by how much they are shifted
+	mask uint64 // of what is an element's, or 0 where all is
+}
+
+var kinds = []kind{
+	{name: "Q4_0", file: 18, subs: 1, bits: 4, front: 32, units: nibbles(2), scales: []int{0}},
+	{name: "Q4_1", file: 20, subs: 1, bits: 4, front: 64, units: nibbles(4), scales: []int{0, 2}},
+	{name: "Q5_0", file: 22, subs: 1, bits: 5, front: 32, units: nibbles(6), fifth: 2, scales: []int{0}},
+	{name: "Q5_1", file: 24, subs: 1, bits: 5, front: 64, units: nibbles(8), fifth: 4, scales: []int{0, 2}},
+	{name: "Q8_0", file: 34, subs: 1, bits: 8, front: 32, scales: []int{0},
+		units: func(_, half int) []bits { return []bits{{at: 2 + 16*half}} }},
+	{name: "Q4_K", file: 144, subs: 8, bits: 4, front: 320, scales: []int{0, 2}, reorder: (*packer).sixBits,
+		units: func(sub, half int) []bits { return []bits{nibbleK(16, sub, half)} }},
+	{name: "Q5_K", file: 176, subs: 8, bits: 5, front: 320, scales: []int{0, 2}, reorder: (*packer).sixBits,
+		units: func(sub, half int) []bits {
+			return []bits{nibbleK(48, sub, half), {at: 16 + 16*half, left: 4 - sub, mask: 0x10}}
+		}},
+	{name: "Q6_K", file: 210, subs: 8, bits: 6, front: 288, scales: []int{208}, reorder: (*packer).eightBits,
+		units: func(sub, half int) []bits {
+			n, j := sub/4, sub%4
+			return []bits{
+				{at: 64*n + 32*(j%2) + 16*half, left: -4 * (j / 2), mask: 0x0f},
+				{at: 128 + 32*n + 16*half, left: 4 - 2*j, mask: 0x30},
+			}
+		}},
+}
+
+// nibbles are 16 bytes with an element of each half.
+func nibbles(at int) func(_, half int) []bits {
+	return func(_, half int) []bits { return []bits{{at: at, left: -4 * half, mask: 0x0f}} }
+}
+
+// nibbleK is an element of one sub-block and one of the next in each of 32 bytes.
+func nibbleK(at, sub, half int) bits {
+	return bits{at: at + 32*(sub/2) + 16*half, left: -4 * (sub % 2), mask: 0x0f}
+}
+
+func main() {
+	ConstraintExpr("!purego")
+	c := newConstants()
+	for _, k := range kinds {
+		k.write(c)
+	}
+	float32s()
+	float16s(c)
+	Generate()
+}
+
+// A packer packs eight rows at a time, which are the lanes of a vector.
+type packer struct {
+	constants
+	src, dst reg.GPVirtual
+	steps    map[int]reg.GPVirtual // from a row to others: 1, 3, 5 and 7 rows on
+	first    reg.GPVirtual         // of the rows: 0 or 8
+	loaded   struct {              // last by quad
+		at      int
+		columns [4]reg.VecVirtual
+	}
+}
+
+// begin writes what is before the body that packs eight rows of a panel's block, and end what is
+// behind it.
+func begin(name, what string, c constants) *packer {
+	TEXT("pack"+name, NOSPLIT, "func(dst, src *byte, step, blocks int)")
+	Doc(fmt.Sprintf("pack%s puts blocks of %s at src, of 16 rows that are step bytes apart, in a panel at dst.", name, what))
+	p := &packer{constants: c, steps: map[int]reg.GPVirtual{}}
+	p.loaded.at = -1
+	p.dst = Load(Param("dst"), GP64()).(reg.GPVirtual)
+	p.src = Load(Param("src"), GP64()).(reg.GPVirtual)
+	for _, rows := range []int{1, 3, 5, 7} {
+		p.steps[rows] = GP64()
+	}
+	Load(Param("step"), p.steps[1])
+	for rows := 3; rows <= 7; rows += 2 {
+		LEAQ(Mem{Base: p.steps[rows-2], Index: p.steps[1], Scale: 2}, p.steps[rows])
+	}
+	p.first = GP64()
+	return p
+}
+
+// loop packs blocks, of so many bytes in a row and in a panel.
+func (p *packer) loop(file, panel int, body func()) {
+	blocks, next := Load(Param("blocks"), GP64()), GP64()
+	MOVQ(p.steps[1], next) // from behind row 15 to the next block of row 0
+	SHLQ(U8(4), next)
+	NEGQ(next)
+	ADDQ(I32(file), next)
+
+	Label("block")
+	SUBQ(U8(1), blocks)
+	JL(LabelRef("done"))
+	XORQ(p.first, p.first)
+	Label("rows")
+	body()
+	LEAQ(Mem{Base: p.src, Index: p.steps[1], Scale: 8}, p.src)
+	ADDQ(U8(8), p.first)
+	CMPQ(p.first, U8(16))
+	JLT(LabelRef("rows"))
+	ADDQ(next, p.src)
+	ADDQ(I32(panel), p.dst)
+	JMP(LabelRef("block"))
+
+	Label("done")
+	VZEROUPPER()
+	RET()
+}
+
+// row is an offset in the block of one of the eight rows.
+func (p *packer) row(r, at int) Mem {
+	m := Mem{Base: p.src, Disp: at}
+	switch r {
+	case 0:
+	case 2, 4:
+		m.Index, m.Scale = p.steps[1], uint8(r)
+	case 6:
+		m.Index, m.Scale = p.steps[3], 2
+	default:
+		m.Index, m.Scale = p.steps[r], 1
+	}
+	return m
+}
+
+// lanes is where in the panel's block the rows have so many bytes each in a vector at an offset.
+func (p *packer) lanes(size uint8, at int) Mem {
+	return Mem{Base: p.dst, Index: p.first, Scale: size, Disp: at}
+}
+
+// columns loads 16 bytes of each row and turns them: four vectors with 4 bytes of each row.
+func (p *packer) columns(at int) [4]reg.VecVirtual {
+	var v, t, c [4]reg.VecVirtual
+	for i := range v {
+		v[i] = YMM()
+		VBROADCASTI128(p.row(i, at), v[i])
+		VINSERTI128(U8(1), p.row(i+4, at), v[i], v[i])
+	}
+	for i := range t {
+		t[i], c[i] = YMM(), YMM()
+	}
+	VPUNPCKLDQ(v[1], v[0], t[0])
+	VPUNPCKHDQ(v[1], v[0], t[1])
+	VPUNPCKLDQ(v[3], v[2], t[2])
+	VPUNPCKHDQ(v[3], v[2], t[3])
+	VPUNPCKLQDQ(t[2], t[0], c[0])
+	VPUNPCKHQDQ(t[2], t[0], c[1])
+	VPUNPCKLQDQ(t[3], t[1], c[2])
+	VPUNPCKHQDQ(t[3], t[1], c[3])
+	return c
+}
+
+// write writes the kernel of a type of integers.
+func (k *kind) write(c constants) {
+	p := begin(k.name, k.name, c)
+	p.loop(k.file, k.front+k.subs*k.bits*64, func() {
+		for i, at := range k.scales {
+			VMOVDQU(p.halves(at), p.lanes(2, 32*i))
+		}
+		if k.reorder != nil {
+			k.reorder(p)
+		}
+		for sub := range k.subs {
+			units := func(v int) Mem { return p.lanes(4, k.front+64*(k.bits*sub+v)) }
+			if k.bits == 8 {
+				for half := range 2 {
+					for i, v := range k.quad(p, sub, half) {
+						VMOVDQU(v, units(4*half+i))
+					}
+				}
+				continue
+			}
+			quad := func(half int) [4]reg.VecVirtual { return k.quad(p, sub, half) }
+			if k.fifth != 0 {
+				row := p.column(k.fifth)
+				quad = func(half int) [4]reg.VecVirtual {
+					u := k.quad(p, sub, half)
+					p.addFifth(row, u, half)
+					return u
+				}
+			}
+			// What has no vector of its own first, in pieces that lie above the others.
+			above := map[int]reg.VecVirtual{}
+			for i, u := range quad(1) {
+				for _, piece := range format.Pieces[k.bits][4+i] {
+					p.put(above, piece, u)
+				}
+				if 4+i < k.bits {
+					p.or(above, 4+i, u)
+				}
+			}
+			for v := 4; v < k.bits; v++ {
+				VMOVDQU(above[v], units(v))
+			}
+			for v, u := range quad(0) {
+				VPOR(above[v], u, u)
+				VMOVDQU(u, units(v))
+			}
+		}
+	})
+}
+
+// put adds a piece of a unit to what is above another.
+func (p *packer) put(above map[int]reg.VecVirtual, piece format.Piece, u reg.VecVirtual) {
+	v := YMM()
+	VPAND(p.bytes[piece.Mask], u, v)
+	VPSLLD(U8(piece.Right), v, v)
+	p.or(above, piece.Vector, v)
+}
+
+func (p *packer) or(above map[int]reg.VecVirtual, i int, v reg.VecVirtual) {
+	if has, ok := above[i]; ok {
+		VPOR(v, has, has)
+	} else {
+		above[i] = v
+	}
+}
+
+// quad loads four units of a sub-block: those of one half.
+func (k *kind) quad(p *packer, sub, half int) [4]reg.VecVirtual {
+	var units [4]reg.VecVirtual
+	for n, b := range k.units(sub, half) {
+		if p.loaded.at != b.at { // a nibble of each half may be in one byte
+			p.loaded.at, p.loaded.columns = b.at, p.columns(b.at)
+		}
+		for i, v := range p.loaded.columns {
+			u := v
+			switch { // of dwords: what comes from another byte is masked
+			case b.left > 0:
+				u = YMM()
+				VPSLLD(U8(b.left), v, u)
+			case b.left < 0:
+				u = YMM()
+				VPSRLD(U8(-b.left), v, u)
+			}
+			if b.mask != 0 {
+				v, u = u, YMM()
+				VPAND(p.bytes[b.mask], v, u)
+			}
+			if n > 0 {
+				VPOR(units[i], u, u)
+			}
+			units[i] = u
+		}
+	}
+	return units
+}
+
+// addFifth adds the highest bits of half a sub-block to its units, of which row has all 32.
+func (p *packer) addFifth(row reg.VecVirtual, units [4]reg.VecVirtual, half int) {
+	for i, u := range units {
+		// The byte with the unit's bits goes to each element, which keeps its own.
+		v := YMM()
+		VPSHUFB(p.spread[2*half+i/2], row, v)
+		VPAND(p.single[i%2], v, v)
+		VPCMPEQB(p.single[i%2], v, v)
+		VPAND(p.bytes[0x10], v, v)
+		VPOR(v, u, u)
+	}
+}
+
+// column loads four bytes of each row.
+func (p *packer) column(at int) reg.VecVirtual {
+	v, high := YMM(), XMM()
+	VPXOR(v, v, v) // all of it has a value, also for avo
+	for i, half := range []reg.VecVirtual{v.AsX().(reg.VecVirtual), high} {
+		VMOVD(p.row(4*i, at), half)
+		for r := 1; r < 4; r++ {
+			VPINSRD(U8(r), p.row(4*i+r, at), half, half)
+		}
+	}
+	VINSERTI128(U8(1), high, v, v)
+	return v
+}
+
+// halves loads a word of each row.
+func (p *packer) halves(at int) reg.VecVirtual {
+	v := XMM()
+	VPXOR(v, v, v)
+	for r := range 8 {
+		VPINSRW(U8(r), p.row(r, at), v, v)
+	}
+	return v
+}
+
+// sixBits unpacks the scales and minima of a block: of four of them the lowest six bits of a byte
+// each, of four more the low and the high nibble of one, and above these what the first leave free.
+func (p *packer) sixBits() {
+	c := p.columns(0)
+	for i, first := range c[1:3] {
+		v, high := YMM(), YMM()
+		VPSRLD(U8(2), first, high)
+		VPAND(p.bytes[0x30], high, high)
+		VPAND(p.bytes[0x3f], first, first)
+		p.turn(first, 64+128*i)
+		if i == 0 {
+			VPAND(p.bytes[0x0f], c[3], v)
+		} else {
+			VPSRLD(U8(4), c[3], v)
+			VPAND(p.bytes[0x0f], v, v)
+		}
+		VPOR(high, v, v)
+		p.turn(v, 64+128*i+64)
+	}
+}
+
+// eightBits copies 16 scales.
+func (p *packer) eightBits() {
+	for i, v := range p.columns(192) {
+		p.turn(v, 32+64*i)
+	}
+}
+
+// turn stores four bytes of each row as four vectors of a byte of each row.
+func (p *packer) turn(v reg.VecVirtual, at int) {
+	high := XMM()
+	VPSHUFB(p.fours, v, v)
+	VEXTRACTI128(U8(1), v, high)
+	for i, unpack := range []func(...Op){
+		func(o ...Op) { VPUNPCKLDQ(o[0], o[1], o[2]) },
+		func(o ...Op) { VPUNPCKHDQ(o[0], o[1], o[2]) },
+	} {
+		both := XMM()
+		unpack(high, v.AsX(), both)
+		VMOVQ(both, p.lanes(1, at+32*i))
+		VMOVHPS(both, p.lanes(1, at+32*i+16))
+	}
+}
+
+// float32s packs four elements at a time.
+func float32s() {
+	p := begin("F32", "4 float32", constants{})
+	p.loop(16, 4*64, func() {
+		for i, v := range p.columns(0) {
+			VMOVDQU(v, p.lanes(4, 64*i))
+		}
+	})
+}
+
+// float16s packs eight elements at a time, of any type with two bytes.
+func float16s(c constants) {
+	p := begin("F16", "8 float16 or bfloat16", c)
+	p.loop(16, 8*32, func() {
+		for i, v := range p.columns(0) {
+			// An even element and an odd one of each row.
+			VPSHUFB(p.evens, v, v)
+			VPERMQ(U8(0b11_01_10_00), v, v)
+			VMOVDQU(v.AsX(), p.lanes(2, 64*i))
+			VEXTRACTI128(U8(1), v, p.lanes(2, 64*i+32))
+		}
+	})
+}
+
+// Constants of all kernels.
+type constants struct {
+	bytes  map[uint64]Mem // all of that value
+	spread [4]Mem         // a byte of each dword to all four
+	single [2]Mem         // bits of a byte, one in each byte of a dword
+	fours  Mem            // of four dwords first the lowest bytes, then the next
+	evens  Mem            // of four dwords first the lower words
+}
+
+func newConstants() constants {
+	lanes := func(name string, low, high uint64) Mem {
+		m := GLOBL("pack"+name, RODATA|NOPTR)
+		for i := 0; i < 32; i += 16 {
+			DATA(i, U64(low))
+			DATA(i+8, U64(high))
+		}
+		return m
+	}
+	const each = 0x0101010101010101
+	c := constants{
+		bytes:  map[uint64]Mem{},
+		single: [2]Mem{lanes("Lower", 0x0804020108040201, 0x0804020108040201), lanes("Upper", 0x8040201080402010, 0x8040201080402010)},
+		fours:  lanes("Fours", 0x0d0905010c080400, 0x0f0b07030e0a0602),
+		evens:  lanes("Evens", 0x0d0c090805040100, 0x0f0e0b0a07060302),
+	}
+	for _, b := range []uint64{0x03, 0x07, 0x08, 0x0c, 0x0f, 0x10, 0x18, 0x30, 0x3f} {
+		c.bytes[b] = lanes(fmt.Sprintf("Bytes%02x", b), b*each, b*each)
+	}
+	for i := range c.spread {
+		c.spread[i] = lanes(fmt.Sprint("Spread", i), 0x0404040400000000+uint64(i)*each, 0x0c0c0c0c08080808+uint64(i)*each)
+	}
+	return c
+}
