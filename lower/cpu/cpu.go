@@ -33,7 +33,7 @@ var integerTypes = map[graph.DType]bool{
 func Integer(t graph.DType) bool { return integerTypes[t] }
 
 // layouts is the layout that the kernels of an instruction set want weights in.
-var layouts = map[string]string{"avx2": "r16", "avx512vnni": "r16", "amx": "r16"}
+var layouts = map[string]string{"neondot": "r16", "avx2": "r16", "avx512vnni": "r16", "amx": "r16"}
 
 // packedTypes are the weight types that have kernels for weights in such a layout, by the format of
 // the activations.
