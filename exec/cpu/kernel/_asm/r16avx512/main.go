@@ -225,6 +225,15 @@ func product(half, bytes Mem, extend func(ops ...Op)) reg.VecVirtual {
 	return d
 }
 
+// prefetch asks for the units of 32 elements that come some blocks later: a token alone goes through
+// weights as fast as memory gives them, and processors look ahead within a page of 4 KiB only.
+func (k *kernel) prefetch(w Mem) {
+	const ahead = 2048 // bytes; behind the last weight nothing is read
+	for at := 0; at < unit*k.Bits; at += unit {
+		PREFETCHT0(w.Offset(ahead + at))
+	}
+}
+
 // one writes the kernel for a token alone. It reads four panels at once, since memory gives several
 // streams more than one; the activations stay in the cache.
 func one(f format.Format) {
@@ -253,6 +262,7 @@ func one(f format.Format) {
 	SUBQ(U8(1), blocks)
 	JL(LabelRef("done"))
 	k.block(w, func(i int, units Mem, parts func() []part) {
+		k.prefetch(units)
 		u := k.units(units)
 		for _, p := range parts() {
 			VMOVAPS(k.add(sum[i], u, p, token{Mem{Base: x}, Mem{Base: hi}, Mem{Base: lo}}), sum[i])
