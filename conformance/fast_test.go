@@ -13,11 +13,14 @@ import (
 	"pesti/lower"
 )
 
-// logits runs ids in chunks of ubatch and returns the logits of every position.
+// logits runs ids in chunks of ubatch and returns the logits of every position, of up to Rows at a
+// time.
 func (m *model) logits(t testing.TB, ids []int32, o lower.Options) [][]float32 {
 	t.Helper()
 	chunk := int(o.Ubatch)
-	o.Rows = min(o.Ubatch, 64)
+	if o.Rows == 0 {
+		o.Rows = min(o.Ubatch, 64)
+	}
 	e := m.engine(t, o, exec.Options{Poison: true}, nil)
 	var all [][]float32
 	for at := 0; at < len(ids); at += chunk {

@@ -1,7 +1,6 @@
 package exec_test
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 
@@ -133,8 +132,8 @@ func TestChunksOfSequences(t *testing.T) {
 	}
 }
 
-// TestTilesPlan sees which kernels a plan with tiles has: bf16 for tokens, and for wanted rows what
-// other programs have.
+// TestTilesPlan sees which kernels a plan with tiles has: bf16 for tokens, and for queries, keys and
+// values and for wanted rows what other programs have.
 func TestTilesPlan(t *testing.T) {
 	_, p := withTiles(t, "k-quant", lower.Options{Ubatch: 100})
 	g := p.Programs[len(p.Programs)-1]
@@ -146,13 +145,17 @@ func TestTilesPlan(t *testing.T) {
 		for _, st := range w.Steps {
 			for _, a := range st.Args {
 				if a.Kernel != "" {
-					formats[fmt.Sprint(st.Rows, a.Kernel[len(a.Kernel)-4:])]++
+					of := st.Rows
+					if len(st.Args) > 5 {
+						of = "qkv"
+					}
+					formats[of+a.Kernel[len(a.Kernel)-4:]]++
 				}
 			}
 		}
 	}
-	if formats["Tbf16"] == 0 || formats["Tq8x2"] != 0 || formats["Rbf16"] != 0 || formats["Rq8x2"] == 0 {
-		t.Errorf("products are %v, expected bf16 for T and q8x2 for R", formats)
+	if formats["Tbf16"] == 0 || formats["qkvq8x2"] == 0 || formats["Rq8x2"] == 0 || len(formats) != 3 {
+		t.Errorf("products are %v, expected bf16 for T and q8x2 for q, k and v and for R", formats)
 	}
 	odd := load(t, tiny.Config{Arch: "llama", Embd: 48, Types: []quant.Type{quant.F16}})
 	for _, w := range compile(t, odd, lower.Options{Ubatch: 64, Tiles: "on"}).Plan.Programs[3].Waves {

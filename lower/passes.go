@@ -59,12 +59,13 @@ func matmulWeights(n *graph.Node) []*graph.Value {
 
 // activations returns the format of a node's activations. A group shares them: where one of its
 // weights has no kernel on integers, all take float32. Tiles are for the tokens of whole chunks, so
-// that rows whose logits are wanted, mostly one, do not go through them.
+// that rows whose logits are wanted, mostly one, do not go through them. Queries, keys and values
+// stay in integers: they are a sixth of the products at most and a third of what bf16 costs.
 func (l lowering) activations(c *pass.Context, n *graph.Node, weights []*graph.Value) string {
 	if !l.integers {
 		return cpu.F32
 	}
-	if l.program.Chunk > 0 && rowsOf(n) == graph.T {
+	if l.program.Chunk > 0 && rowsOf(n) == graph.T && n.Op != ops.QKV {
 		without := slices.IndexFunc(weights, func(w *graph.Value) bool { return !cpu.Tiles(w.Type.DType, w.Type.Shape[1].N) })
 		if without < 0 {
 			return cpu.BF16
