@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"time"
 )
 
 // Files in the machine: this command, the program, its arguments and its environment; what is in the
@@ -31,7 +32,7 @@ const (
 	end   = "\nemulator: end "
 )
 
-// guest is the machine's first process. It runs the program and waits to be switched off.
+// guest is the machine's first process: it runs the program and waits to be switched off.
 func guest() {
 	args, err := parse(argsFile)
 	if err != nil {
@@ -52,5 +53,7 @@ func guest() {
 		}
 	}
 	fmt.Printf("%s%d\n", end, status)
-	select {}
+	// Where nobody switches the machine off, Linux ends it once its first process is gone.
+	time.Sleep(time.Minute)
+	os.Exit(status)
 }
