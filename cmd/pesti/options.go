@@ -106,11 +106,27 @@ func (c *compileFlags) options(a *app) (lower.Options, error) {
 	if err != nil {
 		return lower.Options{}, err
 	}
+	if c.isa.word == "" {
+		if text := withheld(isa.Detect(), a.getenv(isaVariable), set); text != "" && !slices.Contains(a.notices, text) {
+			a.warn([]string{text})
+		}
+	}
 	return lower.Options{
 		Target: c.target.word, ISA: set, Precision: c.precision.word, KV: c.kv.word,
 		Ctx: c.ctx.n, Ubatch: c.ubatch.n, Sequences: c.sequences.n, Threads: int(c.threads.n),
 		Passes: c.passes, Planner: c.planner.word, Tiles: c.tiles.word, Outputs: c.values,
 	}, nil
+}
+
+// withheld is a notice where the processor has a better instruction set than the one chosen, which
+// the system does not allow and a cap, where there is one, would; "" elsewhere.
+func withheld(sets []isa.Set, most, chosen string) string {
+	for _, s := range sets {
+		if s.Withheld && (most == "" || most == s.Name) {
+			return fmt.Sprintf("the processor has %s, and this process %s, as in some containers; prompts take longer with %s", s.Name, s.Why, chosen)
+		}
+	}
+	return ""
 }
 
 // chooseISA returns the instruction set to compile for: the one asked for, or the best that the

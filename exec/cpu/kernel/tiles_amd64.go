@@ -14,6 +14,11 @@ func multiplyAMX(y *float32, w *uint32, panelPairs int, tilesK int, x *uint16, x
 //go:noescape
 func pairsAVX512(dst *uint32, src *float32, pairs int)
 
+// multiplyAVX2 adds to 16 float32 the products of a panel of 32·tilesK elements of k with a token.
+//
+//go:noescape
+func multiplyAVX2(y *float32, w *uint32, tilesK int, x *uint16)
+
 // pairsAVX2 rounds the 16 rows of so many pairs of elements of k.
 //
 //go:noescape

@@ -290,6 +290,309 @@ DATA rounder<>+12(SB)/4, $0x80000000
 DATA rounder<>+16(SB)/4, $0x00400000
 GLOBL rounder<>(SB), RODATA|NOPTR, $20
 
+// func multiplyAVX2(y *float32, w *uint32, tilesK int, x *uint16)
+// Requires: AVX, AVX2
+TEXT ·multiplyAVX2(SB), NOSPLIT, $0-32
+	MOVQ     y+0(FP), AX
+	MOVQ     w+8(FP), CX
+	MOVQ     x+24(FP), DX
+	MOVQ     tilesK+16(FP), BX
+	VPCMPEQD Y0, Y0, Y0
+	VPSLLD   $0x10, Y0, Y0
+
+block:
+	SUBQ         $0x01, BX
+	JL           done
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VPBROADCASTD (DX), Y6
+	VPSLLD       $0x10, Y6, Y5
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      (CX), Y7
+	VPSLLD       $0x10, Y7, Y8
+	VMULPS       Y5, Y8, Y8
+	VADDPS       Y8, Y1, Y1
+	VPAND        Y0, Y7, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y2, Y2
+	VMOVDQU      32(CX), Y7
+	VPSLLD       $0x10, Y7, Y8
+	VMULPS       Y5, Y8, Y8
+	VADDPS       Y8, Y3, Y3
+	VPAND        Y0, Y7, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y4, Y4
+	VPBROADCASTD 4(DX), Y6
+	VPSLLD       $0x10, Y6, Y5
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      64(CX), Y7
+	VPSLLD       $0x10, Y7, Y8
+	VMULPS       Y5, Y8, Y8
+	VADDPS       Y8, Y1, Y1
+	VPAND        Y0, Y7, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y2, Y2
+	VMOVDQU      96(CX), Y7
+	VPSLLD       $0x10, Y7, Y8
+	VMULPS       Y5, Y8, Y8
+	VADDPS       Y8, Y3, Y3
+	VPAND        Y0, Y7, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y4, Y4
+	VPBROADCASTD 8(DX), Y6
+	VPSLLD       $0x10, Y6, Y5
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      128(CX), Y7
+	VPSLLD       $0x10, Y7, Y8
+	VMULPS       Y5, Y8, Y8
+	VADDPS       Y8, Y1, Y1
+	VPAND        Y0, Y7, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y2, Y2
+	VMOVDQU      160(CX), Y7
+	VPSLLD       $0x10, Y7, Y8
+	VMULPS       Y5, Y8, Y8
+	VADDPS       Y8, Y3, Y3
+	VPAND        Y0, Y7, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y4, Y4
+	VPBROADCASTD 12(DX), Y6
+	VPSLLD       $0x10, Y6, Y5
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      192(CX), Y7
+	VPSLLD       $0x10, Y7, Y8
+	VMULPS       Y5, Y8, Y8
+	VADDPS       Y8, Y1, Y1
+	VPAND        Y0, Y7, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y2, Y2
+	VMOVDQU      224(CX), Y7
+	VPSLLD       $0x10, Y7, Y8
+	VMULPS       Y5, Y8, Y8
+	VADDPS       Y8, Y3, Y3
+	VPAND        Y0, Y7, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y4, Y4
+	VPBROADCASTD 16(DX), Y6
+	VPSLLD       $0x10, Y6, Y5
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      256(CX), Y7
+	VPSLLD       $0x10, Y7, Y8
+	VMULPS       Y5, Y8, Y8
+	VADDPS       Y8, Y1, Y1
+	VPAND        Y0, Y7, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y2, Y2
+	VMOVDQU      288(CX), Y7
+	VPSLLD       $0x10, Y7, Y8
+	VMULPS       Y5, Y8, Y8
+	VADDPS       Y8, Y3, Y3
+	VPAND        Y0, Y7, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y4, Y4
+	VPBROADCASTD 20(DX), Y6
+	VPSLLD       $0x10, Y6, Y5
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      320(CX), Y7
+	VPSLLD       $0x10, Y7, Y8
+	VMULPS       Y5, Y8, Y8
+	VADDPS       Y8, Y1, Y1
+	VPAND        Y0, Y7, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y2, Y2
+	VMOVDQU      352(CX), Y7
+	VPSLLD       $0x10, Y7, Y8
+	VMULPS       Y5, Y8, Y8
+	VADDPS       Y8, Y3, Y3
+	VPAND        Y0, Y7, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y4, Y4
+	VPBROADCASTD 24(DX), Y6
+	VPSLLD       $0x10, Y6, Y5
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      384(CX), Y7
+	VPSLLD       $0x10, Y7, Y8
+	VMULPS       Y5, Y8, Y8
+	VADDPS       Y8, Y1, Y1
+	VPAND        Y0, Y7, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y2, Y2
+	VMOVDQU      416(CX), Y7
+	VPSLLD       $0x10, Y7, Y8
+	VMULPS       Y5, Y8, Y8
+	VADDPS       Y8, Y3, Y3
+	VPAND        Y0, Y7, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y4, Y4
+	VPBROADCASTD 28(DX), Y6
+	VPSLLD       $0x10, Y6, Y5
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      448(CX), Y7
+	VPSLLD       $0x10, Y7, Y8
+	VMULPS       Y5, Y8, Y8
+	VADDPS       Y8, Y1, Y1
+	VPAND        Y0, Y7, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y2, Y2
+	VMOVDQU      480(CX), Y7
+	VPSLLD       $0x10, Y7, Y8
+	VMULPS       Y5, Y8, Y8
+	VADDPS       Y8, Y3, Y3
+	VPAND        Y0, Y7, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y4, Y4
+	VPBROADCASTD 32(DX), Y6
+	VPSLLD       $0x10, Y6, Y5
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      512(CX), Y7
+	VPSLLD       $0x10, Y7, Y8
+	VMULPS       Y5, Y8, Y8
+	VADDPS       Y8, Y1, Y1
+	VPAND        Y0, Y7, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y2, Y2
+	VMOVDQU      544(CX), Y7
+	VPSLLD       $0x10, Y7, Y8
+	VMULPS       Y5, Y8, Y8
+	VADDPS       Y8, Y3, Y3
+	VPAND        Y0, Y7, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y4, Y4
+	VPBROADCASTD 36(DX), Y6
+	VPSLLD       $0x10, Y6, Y5
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      576(CX), Y7
+	VPSLLD       $0x10, Y7, Y8
+	VMULPS       Y5, Y8, Y8
+	VADDPS       Y8, Y1, Y1
+	VPAND        Y0, Y7, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y2, Y2
+	VMOVDQU      608(CX), Y7
+	VPSLLD       $0x10, Y7, Y8
+	VMULPS       Y5, Y8, Y8
+	VADDPS       Y8, Y3, Y3
+	VPAND        Y0, Y7, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y4, Y4
+	VPBROADCASTD 40(DX), Y6
+	VPSLLD       $0x10, Y6, Y5
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      640(CX), Y7
+	VPSLLD       $0x10, Y7, Y8
+	VMULPS       Y5, Y8, Y8
+	VADDPS       Y8, Y1, Y1
+	VPAND        Y0, Y7, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y2, Y2
+	VMOVDQU      672(CX), Y7
+	VPSLLD       $0x10, Y7, Y8
+	VMULPS       Y5, Y8, Y8
+	VADDPS       Y8, Y3, Y3
+	VPAND        Y0, Y7, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y4, Y4
+	VPBROADCASTD 44(DX), Y6
+	VPSLLD       $0x10, Y6, Y5
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      704(CX), Y7
+	VPSLLD       $0x10, Y7, Y8
+	VMULPS       Y5, Y8, Y8
+	VADDPS       Y8, Y1, Y1
+	VPAND        Y0, Y7, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y2, Y2
+	VMOVDQU      736(CX), Y7
+	VPSLLD       $0x10, Y7, Y8
+	VMULPS       Y5, Y8, Y8
+	VADDPS       Y8, Y3, Y3
+	VPAND        Y0, Y7, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y4, Y4
+	VPBROADCASTD 48(DX), Y6
+	VPSLLD       $0x10, Y6, Y5
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      768(CX), Y7
+	VPSLLD       $0x10, Y7, Y8
+	VMULPS       Y5, Y8, Y8
+	VADDPS       Y8, Y1, Y1
+	VPAND        Y0, Y7, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y2, Y2
+	VMOVDQU      800(CX), Y7
+	VPSLLD       $0x10, Y7, Y8
+	VMULPS       Y5, Y8, Y8
+	VADDPS       Y8, Y3, Y3
+	VPAND        Y0, Y7, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y4, Y4
+	VPBROADCASTD 52(DX), Y6
+	VPSLLD       $0x10, Y6, Y5
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      832(CX), Y7
+	VPSLLD       $0x10, Y7, Y8
+	VMULPS       Y5, Y8, Y8
+	VADDPS       Y8, Y1, Y1
+	VPAND        Y0, Y7, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y2, Y2
+	VMOVDQU      864(CX), Y7
+	VPSLLD       $0x10, Y7, Y8
+	VMULPS       Y5, Y8, Y8
+	VADDPS       Y8, Y3, Y3
+	VPAND        Y0, Y7, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y4, Y4
+	VPBROADCASTD 56(DX), Y6
+	VPSLLD       $0x10, Y6, Y5
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      896(CX), Y7
+	VPSLLD       $0x10, Y7, Y8
+	VMULPS       Y5, Y8, Y8
+	VADDPS       Y8, Y1, Y1
+	VPAND        Y0, Y7, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y2, Y2
+	VMOVDQU      928(CX), Y7
+	VPSLLD       $0x10, Y7, Y8
+	VMULPS       Y5, Y8, Y8
+	VADDPS       Y8, Y3, Y3
+	VPAND        Y0, Y7, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y4, Y4
+	VPBROADCASTD 60(DX), Y6
+	VPSLLD       $0x10, Y6, Y5
+	VPAND        Y0, Y6, Y6
+	VMOVDQU      960(CX), Y7
+	VPSLLD       $0x10, Y7, Y8
+	VMULPS       Y5, Y8, Y8
+	VADDPS       Y8, Y1, Y1
+	VPAND        Y0, Y7, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y2, Y2
+	VMOVDQU      992(CX), Y7
+	VPSLLD       $0x10, Y7, Y8
+	VMULPS       Y5, Y8, Y8
+	VADDPS       Y8, Y3, Y3
+	VPAND        Y0, Y7, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y4, Y4
+	VADDPS       Y2, Y1, Y1
+	VADDPS       (AX), Y1, Y1
+	VMOVUPS      Y1, (AX)
+	VADDPS       Y4, Y3, Y3
+	VADDPS       32(AX), Y3, Y3
+	VMOVUPS      Y3, 32(AX)
+	ADDQ         $0x00000400, CX
+	ADDQ         $0x40, DX
+	JMP          block
+
+done:
+	VZEROUPPER
+	RET
+
 // func pairsAVX2(dst *uint32, src *float32, pairs int)
 // Requires: AVX, AVX2
 TEXT ·pairsAVX2(SB), NOSPLIT, $0-24

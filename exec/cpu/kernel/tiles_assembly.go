@@ -50,7 +50,18 @@ func pairsFor(isa string, round func(dst *uint32, src *float32, pairs int)) []Ma
 	return all
 }
 
-var assemblyMultipliers = []multiplierVariant{{"amx", multiplyOnAMX}}
+var assemblyMultipliers = []multiplierVariant{{"avx2", multiplyOnAVX2}, {"amx", multiplyOnAMX}}
+
+func multiplyOnAVX2(y []float32, w []uint32, panels, k int, x []uint16, xStep, tokens int) {
+	size := k / 2 * panelRows
+	for i := range tokens {
+		row := x[i*xStep:][:k]
+		for p := range panels {
+			y, w := y[i*tileWidth+p*panelRows:][:panelRows], w[p*size:][:size]
+			multiplyAVX2(&y[0], &w[0], k/tileK, &row[0])
+		}
+	}
+}
 
 func multiplyOnAMX(y []float32, w []uint32, panels, k int, x []uint16, xStep, tokens int) {
 	const (

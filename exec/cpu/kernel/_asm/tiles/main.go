@@ -12,6 +12,7 @@ func main() {
 	multiply()
 	pairsAVX512()
 	table := rounderTable()
+	multiplyAVX2()
 	pairsAVX2(table)
 	roundAVX2(table)
 	Generate()
@@ -122,6 +123,58 @@ func multiply() {
 	Label("done")
 	emit(tilerelease())
 	Label("none")
+	RET()
+}
+
+// multiplyAVX2 writes the products of one token with one panel, for tests and comparisons: there are
+// faster ways without AMX, which round otherwise.
+func multiplyAVX2() {
+	function("multiplyAVX2", "func(y *float32, w *uint32, tilesK int, x *uint16)")
+	Doc("multiplyAVX2 adds to 16 float32 the products of a panel of 32·tilesK elements of k with a token.")
+	y, w, x := Load(Param("y"), GP64()), Load(Param("w"), GP64()), Load(Param("x"), GP64())
+	k := Load(Param("tilesK"), GP64())
+	high := YMM() // keeps the odd element of a pair
+	VPCMPEQD(high, high, high)
+	VPSLLD(U8(16), high, high)
+	var even, odd [2]reg.VecVirtual // of 8 rows each
+	for g := range even {
+		even[g], odd[g] = YMM(), YMM()
+	}
+
+	Label("block")
+	SUBQ(U8(1), k)
+	JL(LabelRef("done"))
+	for g := range even {
+		VXORPS(even[g], even[g], even[g])
+		VXORPS(odd[g], odd[g], odd[g])
+	}
+	for p := range 16 {
+		a, b := YMM(), YMM()
+		VPBROADCASTD(Mem{Base: x, Disp: 4 * p}, b)
+		VPSLLD(U8(16), b, a)
+		VPAND(high, b, b)
+		for g := range even {
+			pair, v := YMM(), YMM()
+			VMOVDQU(Mem{Base: w, Disp: row*p + ymm*g}, pair)
+			VPSLLD(U8(16), pair, v)
+			VMULPS(a, v, v)
+			VADDPS(v, even[g], even[g])
+			VPAND(high, pair, v)
+			VMULPS(b, v, v)
+			VADDPS(v, odd[g], odd[g])
+		}
+	}
+	for g := range even {
+		at := Mem{Base: y, Disp: ymm * g}
+		VADDPS(odd[g], even[g], even[g])
+		VADDPS(at, even[g], even[g])
+		VMOVUPS(even[g], at)
+	}
+	ADDQ(U32(size), w)
+	ADDQ(U8(row), x)
+	JMP(LabelRef("block"))
+	Label("done")
+	VZEROUPPER()
 	RET()
 }
 
