@@ -28,6 +28,7 @@ func main() {
 	}
 	m := machine{out: os.Stdout}
 	flag.StringVar(&m.kernel, "kernel", "", "Linux kernel (default the last of "+kernels+")")
+	flag.StringVar(&m.bochs, "bochs", "", "another Bochs, built without its debugger (default Debian's)")
 	flag.StringVar(&m.cpu, "cpu", "corei7_icelake_u", "processor, one of 'bochs -help cpu'")
 	flag.DurationVar(&m.limit, "limit", 20*time.Minute, "time after which the machine is switched off")
 	flag.Usage = func() {
