@@ -34,6 +34,8 @@ export PESTI_PEER   ?= $(CURDIR)/$(PEER_PYTHON)
 # llama.cpp is compiled from source: where there is no compiler, what is compared with it is left
 # out. CI may not go without.
 PEER_IF_ANY := $(if $(CI)$(shell command -v $(CXX)),peer)
+# Kernels for processors that this one is not run on emulators, where these are. CI may not go without.
+EMULATED    := $(if $(CI)$(shell command -v qemu-aarch64),test-arm64) $(if $(CI)$(shell command -v bochs-bin),test-avx512)
 # Its library alone. Instruction sets are named, so that a build that pip keeps serves everywhere;
 # AMX is not among them, since gcc 12 miscompiles it.
 PEER_BUILD  := -DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON -DLLAVA_BUILD=OFF \
@@ -80,7 +82,7 @@ check-asm:
 
 # --- tests; the whole suite comes last, so that its verdicts are the last lines ---
 
-test: test-oracle test-one-processor test-variants race test-fuzz
+test: test-oracle test-one-processor test-variants $(EMULATED) race test-fuzz
 	$(MAKE) --no-print-directory test-go
 
 test-oracle: venv models
