@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -117,6 +118,10 @@ func (a *app) continueText(ctx context.Context, name string, text []byte, o *run
 		return err
 	}
 	defer s.file.Close()
+	// A vocabulary takes as long to index as the plan to compile, so both are done at once.
+	vocabulary := sync.OnceValues(func() (*tokenizer.Tokenizer, error) { return tokenizer.FromGGUF(s.file) })
+	go vocabulary()
+	defer vocabulary() // reads the file until it is done
 	if err := o.guess.prepare(s); err != nil {
 		return err
 	}
@@ -126,7 +131,7 @@ func (a *app) continueText(ctx context.Context, name string, text []byte, o *run
 	if err := o.guess.check(s); err != nil {
 		return err
 	}
-	tok, err := tokenizer.FromGGUF(s.file)
+	tok, err := vocabulary()
 	if err != nil {
 		return err
 	}
