@@ -34,6 +34,7 @@ type attention struct {
 	qnorm, knorm []float32
 	rope         rope
 	vec          *vectors
+	weigh        func(scores, top, sum, shrink []float32, x, y int, scale float32)
 
 	worker, workers int // this one, and how many share the work
 
@@ -77,6 +78,11 @@ func bindAttention(b *binder) Func {
 	a.keys, a.values = b.cache("kcache", a.kvHeads, d), b.cache("vcache", a.kvHeads, d)
 	if b.err != nil {
 		return nil
+	}
+	// Beside a cache that rounds nothing, weights are the nearest to what they should be: long contexts
+	// of some models magnify what the last bit of an exponential does.
+	if a.weigh = a.vec.weigh; b.operand("kcache").Format == "f32" {
+		a.weigh = portable.weigh
 	}
 	rest := b.Scratch
 	n, stride := tokenBlock*a.heads/a.kvHeads, (d+15)/16*16
@@ -286,7 +292,7 @@ func (a *attention) page(from, to, x, y int) {
 	} else {
 		a.vec.scores(scores, queries, a.keyTile, n)
 	}
-	a.vec.weigh(scores, s.top[from:to], s.sum[from:to], shrink, x, y, a.scale)
+	a.weigh(scores, s.top[from:to], s.sum[from:to], shrink, x, y, a.scale)
 	if a.valueHalf != nil {
 		a.vec.accumulateHalf(acc, scores, shrink, a.valueHalf, n, x, y)
 	} else {

@@ -10,21 +10,26 @@ import (
 // an order that depends on the page and on what the query sees of it, not on other queries.
 
 // portableScores sets scores [n][16] to the products of the queries x [n][d] and the columns of tile
-// [d][16]. What comes of columns that hold nothing is not used.
+// [d][16], added up in parts of 32 elements. What comes of columns that hold nothing is not used.
 func portableScores(scores, x, tile []float32, n int) {
+	const part = 32
 	d := len(x) / n
 	for i := range n {
 		x, scores := x[i*d:(i+1)*d], scores[i*plan.PageTokens:][:plan.PageTokens]
 		for j := 0; j < plan.PageTokens; j += 4 {
-			var s0, s1, s2, s3 float32
-			for k, v := range x {
-				w := (*[4]float32)(tile[k*plan.PageTokens+j:])
-				s0 += float32(v * w[0])
-				s1 += float32(v * w[1])
-				s2 += float32(v * w[2])
-				s3 += float32(v * w[3])
+			var t0, t1, t2, t3 float32
+			for at := 0; at < d; at += part {
+				var s0, s1, s2, s3 float32
+				for k, v := range x[at:min(at+part, d)] {
+					w := (*[4]float32)(tile[(at+k)*plan.PageTokens+j:])
+					s0 += float32(v * w[0])
+					s1 += float32(v * w[1])
+					s2 += float32(v * w[2])
+					s3 += float32(v * w[3])
+				}
+				t0, t1, t2, t3 = t0+s0, t1+s1, t2+s2, t3+s3
 			}
-			scores[j], scores[j+1], scores[j+2], scores[j+3] = s0, s1, s2, s3
+			scores[j], scores[j+1], scores[j+2], scores[j+3] = t0, t1, t2, t3
 		}
 	}
 }

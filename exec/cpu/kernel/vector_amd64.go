@@ -26,8 +26,8 @@ func scoresHalfAVX2(scores *float32, x *float32, tile *uint16, n int, d int)
 //go:noescape
 func accumulateHalfAVX2(acc *float32, weights *float32, shrink *float32, tile *uint16, n int, stride int, from int, to int)
 
-// weighAVX2 turns each query's scores into weights 2^(scale·score − top), where seen is not zero, and
-// 0 elsewhere; top is the running maximum, shrink becomes 2^(older top − top), and sum the running
+// weighAVX2 turns each query's scores into weights e^(scale·score − top), where seen is not zero, and
+// 0 elsewhere; top is the running maximum, shrink becomes e^(older top − top), and sum the running
 // sum of weights.
 //
 //go:noescape

@@ -5,7 +5,7 @@
 #include "textflag.h"
 
 // func scoresAVX2(scores *float32, x *float32, tile *float32, n int, d int)
-// Requires: AVX, FMA3
+// Requires: AVX, CMOV, FMA3
 TEXT ·scoresAVX2(SB), NOSPLIT, $0-40
 	MOVQ scores+0(FP), AX
 	MOVQ x+8(FP), CX
@@ -14,25 +14,39 @@ TEXT ·scoresAVX2(SB), NOSPLIT, $0-40
 	MOVQ d+32(FP), SI
 
 queries4:
-	CMPQ   BX, $0x04
-	JL     queries3
-	LEAQ   (CX)(SI*4), DI
-	LEAQ   (DI)(SI*4), R8
-	LEAQ   (R8)(SI*4), R9
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	MOVQ   DX, R10
-	XORQ   R11, R11
+	CMPQ    BX, $0x04
+	JL      queries3
+	LEAQ    (CX)(SI*4), DI
+	LEAQ    (DI)(SI*4), R8
+	LEAQ    (R8)(SI*4), R9
+	MOVQ    DX, R10
+	XORQ    R11, R11
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y0, 32(AX)
+	VMOVUPS Y0, 64(AX)
+	VMOVUPS Y0, 96(AX)
+	VMOVUPS Y0, 128(AX)
+	VMOVUPS Y0, 160(AX)
+	VMOVUPS Y0, 192(AX)
+	VMOVUPS Y0, 224(AX)
+
+queries4part:
+	LEAQ    32(R11), R12
+	CMPQ    R12, SI
+	CMOVQGT SI, R12
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	VXORPS  Y7, Y7, Y7
 
 queries4element:
-	CMPQ         R11, SI
-	JGE          queries4store
+	CMPQ         R11, R12
+	JGE          queries4add
 	VMOVUPS      (R10), Y8
 	VMOVUPS      32(R10), Y9
 	VBROADCASTSS (CX)(R11*4), Y10
@@ -51,36 +65,58 @@ queries4element:
 	INCQ         R11
 	JMP          queries4element
 
-queries4store:
+queries4add:
+	VADDPS  (AX), Y0, Y0
 	VMOVUPS Y0, (AX)
+	VADDPS  32(AX), Y1, Y1
 	VMOVUPS Y1, 32(AX)
+	VADDPS  64(AX), Y2, Y2
 	VMOVUPS Y2, 64(AX)
+	VADDPS  96(AX), Y3, Y3
 	VMOVUPS Y3, 96(AX)
+	VADDPS  128(AX), Y4, Y4
 	VMOVUPS Y4, 128(AX)
+	VADDPS  160(AX), Y5, Y5
 	VMOVUPS Y5, 160(AX)
+	VADDPS  192(AX), Y6, Y6
 	VMOVUPS Y6, 192(AX)
+	VADDPS  224(AX), Y7, Y7
 	VMOVUPS Y7, 224(AX)
+	CMPQ    R11, SI
+	JLT     queries4part
 	ADDQ    $0x00000100, AX
 	LEAQ    (R9)(SI*4), CX
 	SUBQ    $0x04, BX
 	JMP     queries4
 
 queries3:
-	CMPQ   BX, $0x03
-	JL     queries2
-	LEAQ   (CX)(SI*4), BX
-	LEAQ   (BX)(SI*4), DI
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	XORQ   R8, R8
+	CMPQ    BX, $0x03
+	JL      queries2
+	LEAQ    (CX)(SI*4), BX
+	LEAQ    (BX)(SI*4), DI
+	XORQ    R8, R8
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y0, 32(AX)
+	VMOVUPS Y0, 64(AX)
+	VMOVUPS Y0, 96(AX)
+	VMOVUPS Y0, 128(AX)
+	VMOVUPS Y0, 160(AX)
+
+queries3part:
+	LEAQ    32(R8), R9
+	CMPQ    R9, SI
+	CMOVQGT SI, R9
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
 
 queries3element:
-	CMPQ         R8, SI
-	JGE          queries3store
+	CMPQ         R8, R9
+	JGE          queries3add
 	VMOVUPS      (DX), Y6
 	VMOVUPS      32(DX), Y7
 	VBROADCASTSS (CX)(R8*4), Y8
@@ -96,30 +132,48 @@ queries3element:
 	INCQ         R8
 	JMP          queries3element
 
-queries3store:
+queries3add:
+	VADDPS  (AX), Y0, Y0
 	VMOVUPS Y0, (AX)
+	VADDPS  32(AX), Y1, Y1
 	VMOVUPS Y1, 32(AX)
+	VADDPS  64(AX), Y2, Y2
 	VMOVUPS Y2, 64(AX)
+	VADDPS  96(AX), Y3, Y3
 	VMOVUPS Y3, 96(AX)
+	VADDPS  128(AX), Y4, Y4
 	VMOVUPS Y4, 128(AX)
+	VADDPS  160(AX), Y5, Y5
 	VMOVUPS Y5, 160(AX)
+	CMPQ    R8, SI
+	JLT     queries3part
 	ADDQ    $0x000000c0, AX
 	LEAQ    (DI)(SI*4), CX
 	JMP     queries0
 
 queries2:
-	CMPQ   BX, $0x02
-	JL     queries1
-	LEAQ   (CX)(SI*4), BX
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	XORQ   DI, DI
+	CMPQ    BX, $0x02
+	JL      queries1
+	LEAQ    (CX)(SI*4), BX
+	XORQ    DI, DI
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y0, 32(AX)
+	VMOVUPS Y0, 64(AX)
+	VMOVUPS Y0, 96(AX)
+
+queries2part:
+	LEAQ    32(DI), R8
+	CMPQ    R8, SI
+	CMOVQGT SI, R8
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
 
 queries2element:
-	CMPQ         DI, SI
-	JGE          queries2store
+	CMPQ         DI, R8
+	JGE          queries2add
 	VMOVUPS      (DX), Y4
 	VMOVUPS      32(DX), Y5
 	VBROADCASTSS (CX)(DI*4), Y6
@@ -132,25 +186,39 @@ queries2element:
 	INCQ         DI
 	JMP          queries2element
 
-queries2store:
+queries2add:
+	VADDPS  (AX), Y0, Y0
 	VMOVUPS Y0, (AX)
+	VADDPS  32(AX), Y1, Y1
 	VMOVUPS Y1, 32(AX)
+	VADDPS  64(AX), Y2, Y2
 	VMOVUPS Y2, 64(AX)
+	VADDPS  96(AX), Y3, Y3
 	VMOVUPS Y3, 96(AX)
+	CMPQ    DI, SI
+	JLT     queries2part
 	ADDQ    $0x00000080, AX
 	LEAQ    (BX)(SI*4), CX
 	JMP     queries0
 
 queries1:
-	CMPQ   BX, $0x01
-	JL     queries0
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	XORQ   BX, BX
+	CMPQ    BX, $0x01
+	JL      queries0
+	XORQ    BX, BX
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y0, 32(AX)
+
+queries1part:
+	LEAQ    32(BX), DI
+	CMPQ    DI, SI
+	CMOVQGT SI, DI
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
 
 queries1element:
-	CMPQ         BX, SI
-	JGE          queries1store
+	CMPQ         BX, DI
+	JGE          queries1add
 	VMOVUPS      (DX), Y2
 	VMOVUPS      32(DX), Y3
 	VBROADCASTSS (CX)(BX*4), Y4
@@ -160,9 +228,13 @@ queries1element:
 	INCQ         BX
 	JMP          queries1element
 
-queries1store:
+queries1add:
+	VADDPS  (AX), Y0, Y0
 	VMOVUPS Y0, (AX)
+	VADDPS  32(AX), Y1, Y1
 	VMOVUPS Y1, 32(AX)
+	CMPQ    BX, SI
+	JLT     queries1part
 	ADDQ    $0x00000040, AX
 	LEAQ    (CX)(SI*4), CX
 
@@ -397,7 +469,7 @@ queries0:
 	RET
 
 // func scoresHalfAVX2(scores *float32, x *float32, tile *uint16, n int, d int)
-// Requires: AVX, F16C, FMA3
+// Requires: AVX, CMOV, F16C, FMA3
 TEXT ·scoresHalfAVX2(SB), NOSPLIT, $0-40
 	MOVQ scores+0(FP), AX
 	MOVQ x+8(FP), CX
@@ -406,25 +478,39 @@ TEXT ·scoresHalfAVX2(SB), NOSPLIT, $0-40
 	MOVQ d+32(FP), SI
 
 queries4:
-	CMPQ   BX, $0x04
-	JL     queries3
-	LEAQ   (CX)(SI*4), DI
-	LEAQ   (DI)(SI*4), R8
-	LEAQ   (R8)(SI*4), R9
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	MOVQ   DX, R10
-	XORQ   R11, R11
+	CMPQ    BX, $0x04
+	JL      queries3
+	LEAQ    (CX)(SI*4), DI
+	LEAQ    (DI)(SI*4), R8
+	LEAQ    (R8)(SI*4), R9
+	MOVQ    DX, R10
+	XORQ    R11, R11
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y0, 32(AX)
+	VMOVUPS Y0, 64(AX)
+	VMOVUPS Y0, 96(AX)
+	VMOVUPS Y0, 128(AX)
+	VMOVUPS Y0, 160(AX)
+	VMOVUPS Y0, 192(AX)
+	VMOVUPS Y0, 224(AX)
+
+queries4part:
+	LEAQ    32(R11), R12
+	CMPQ    R12, SI
+	CMOVQGT SI, R12
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	VXORPS  Y7, Y7, Y7
 
 queries4element:
-	CMPQ         R11, SI
-	JGE          queries4store
+	CMPQ         R11, R12
+	JGE          queries4add
 	VCVTPH2PS    (R10), Y8
 	VCVTPH2PS    16(R10), Y9
 	VBROADCASTSS (CX)(R11*4), Y10
@@ -443,36 +529,58 @@ queries4element:
 	INCQ         R11
 	JMP          queries4element
 
-queries4store:
+queries4add:
+	VADDPS  (AX), Y0, Y0
 	VMOVUPS Y0, (AX)
+	VADDPS  32(AX), Y1, Y1
 	VMOVUPS Y1, 32(AX)
+	VADDPS  64(AX), Y2, Y2
 	VMOVUPS Y2, 64(AX)
+	VADDPS  96(AX), Y3, Y3
 	VMOVUPS Y3, 96(AX)
+	VADDPS  128(AX), Y4, Y4
 	VMOVUPS Y4, 128(AX)
+	VADDPS  160(AX), Y5, Y5
 	VMOVUPS Y5, 160(AX)
+	VADDPS  192(AX), Y6, Y6
 	VMOVUPS Y6, 192(AX)
+	VADDPS  224(AX), Y7, Y7
 	VMOVUPS Y7, 224(AX)
+	CMPQ    R11, SI
+	JLT     queries4part
 	ADDQ    $0x00000100, AX
 	LEAQ    (R9)(SI*4), CX
 	SUBQ    $0x04, BX
 	JMP     queries4
 
 queries3:
-	CMPQ   BX, $0x03
-	JL     queries2
-	LEAQ   (CX)(SI*4), BX
-	LEAQ   (BX)(SI*4), DI
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	XORQ   R8, R8
+	CMPQ    BX, $0x03
+	JL      queries2
+	LEAQ    (CX)(SI*4), BX
+	LEAQ    (BX)(SI*4), DI
+	XORQ    R8, R8
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y0, 32(AX)
+	VMOVUPS Y0, 64(AX)
+	VMOVUPS Y0, 96(AX)
+	VMOVUPS Y0, 128(AX)
+	VMOVUPS Y0, 160(AX)
+
+queries3part:
+	LEAQ    32(R8), R9
+	CMPQ    R9, SI
+	CMOVQGT SI, R9
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
 
 queries3element:
-	CMPQ         R8, SI
-	JGE          queries3store
+	CMPQ         R8, R9
+	JGE          queries3add
 	VCVTPH2PS    (DX), Y6
 	VCVTPH2PS    16(DX), Y7
 	VBROADCASTSS (CX)(R8*4), Y8
@@ -488,30 +596,48 @@ queries3element:
 	INCQ         R8
 	JMP          queries3element
 
-queries3store:
+queries3add:
+	VADDPS  (AX), Y0, Y0
 	VMOVUPS Y0, (AX)
+	VADDPS  32(AX), Y1, Y1
 	VMOVUPS Y1, 32(AX)
+	VADDPS  64(AX), Y2, Y2
 	VMOVUPS Y2, 64(AX)
+	VADDPS  96(AX), Y3, Y3
 	VMOVUPS Y3, 96(AX)
+	VADDPS  128(AX), Y4, Y4
 	VMOVUPS Y4, 128(AX)
+	VADDPS  160(AX), Y5, Y5
 	VMOVUPS Y5, 160(AX)
+	CMPQ    R8, SI
+	JLT     queries3part
 	ADDQ    $0x000000c0, AX
 	LEAQ    (DI)(SI*4), CX
 	JMP     queries0
 
 queries2:
-	CMPQ   BX, $0x02
-	JL     queries1
-	LEAQ   (CX)(SI*4), BX
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	XORQ   DI, DI
+	CMPQ    BX, $0x02
+	JL      queries1
+	LEAQ    (CX)(SI*4), BX
+	XORQ    DI, DI
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y0, 32(AX)
+	VMOVUPS Y0, 64(AX)
+	VMOVUPS Y0, 96(AX)
+
+queries2part:
+	LEAQ    32(DI), R8
+	CMPQ    R8, SI
+	CMOVQGT SI, R8
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
 
 queries2element:
-	CMPQ         DI, SI
-	JGE          queries2store
+	CMPQ         DI, R8
+	JGE          queries2add
 	VCVTPH2PS    (DX), Y4
 	VCVTPH2PS    16(DX), Y5
 	VBROADCASTSS (CX)(DI*4), Y6
@@ -524,25 +650,39 @@ queries2element:
 	INCQ         DI
 	JMP          queries2element
 
-queries2store:
+queries2add:
+	VADDPS  (AX), Y0, Y0
 	VMOVUPS Y0, (AX)
+	VADDPS  32(AX), Y1, Y1
 	VMOVUPS Y1, 32(AX)
+	VADDPS  64(AX), Y2, Y2
 	VMOVUPS Y2, 64(AX)
+	VADDPS  96(AX), Y3, Y3
 	VMOVUPS Y3, 96(AX)
+	CMPQ    DI, SI
+	JLT     queries2part
 	ADDQ    $0x00000080, AX
 	LEAQ    (BX)(SI*4), CX
 	JMP     queries0
 
 queries1:
-	CMPQ   BX, $0x01
-	JL     queries0
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	XORQ   BX, BX
+	CMPQ    BX, $0x01
+	JL      queries0
+	XORQ    BX, BX
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y0, 32(AX)
+
+queries1part:
+	LEAQ    32(BX), DI
+	CMPQ    DI, SI
+	CMOVQGT SI, DI
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
 
 queries1element:
-	CMPQ         BX, SI
-	JGE          queries1store
+	CMPQ         BX, DI
+	JGE          queries1add
 	VCVTPH2PS    (DX), Y2
 	VCVTPH2PS    16(DX), Y3
 	VBROADCASTSS (CX)(BX*4), Y4
@@ -552,9 +692,13 @@ queries1element:
 	INCQ         BX
 	JMP          queries1element
 
-queries1store:
+queries1add:
+	VADDPS  (AX), Y0, Y0
 	VMOVUPS Y0, (AX)
+	VADDPS  32(AX), Y1, Y1
 	VMOVUPS Y1, 32(AX)
+	CMPQ    BX, SI
+	JLT     queries1part
 	ADDQ    $0x00000040, AX
 	LEAQ    (CX)(SI*4), CX
 
@@ -843,15 +987,17 @@ weigh4:
 	VMOVUPS      X9, (CX)
 	VBROADCASTSS (CX), Y9
 	VSUBPS       Y9, Y1, Y1
-	VCMPPS       $0x05, allc2fa0000<>+0(SB), Y1, Y13
-	VROUNDPS     $0x00, Y1, Y11
-	VSUBPS       Y11, Y1, Y1
-	VMOVUPS      all3920fdde<>+0(SB), Y12
-	VFMADD213PS  all3aaf9f2a<>+0(SB), Y1, Y12
-	VFMADD213PS  all3c1d96a6<>+0(SB), Y1, Y12
-	VFMADD213PS  all3d635774<>+0(SB), Y1, Y12
-	VFMADD213PS  all3e75fdee<>+0(SB), Y1, Y12
-	VFMADD213PS  all3f317218<>+0(SB), Y1, Y12
+	VCMPPS       $0x05, allc2ad3333<>+0(SB), Y1, Y13
+	VMULPS       all3fb8aa3b<>+0(SB), Y1, Y11
+	VROUNDPS     $0x00, Y11, Y11
+	VFNMADD231PS all3f317218<>+0(SB), Y11, Y1
+	VFNMADD231PS allb102e308<>+0(SB), Y11, Y1
+	VMOVUPS      all3ab57392<>+0(SB), Y12
+	VFMADD213PS  all3c0933c7<>+0(SB), Y1, Y12
+	VFMADD213PS  all3d2aac11<>+0(SB), Y1, Y12
+	VFMADD213PS  all3e2aaa0d<>+0(SB), Y1, Y12
+	VFMADD213PS  all3efffffe<>+0(SB), Y1, Y12
+	VFMADD213PS  all3f800000<>+0(SB), Y1, Y12
 	VFMADD213PS  all3f800000<>+0(SB), Y1, Y12
 	VCVTPS2DQ    Y11, Y11
 	VPSLLD       $0x17, Y11, Y11
@@ -859,15 +1005,17 @@ weigh4:
 	VANDPS       Y13, Y1, Y1
 	VMOVUPS      Y1, (AX)
 	VSUBPS       Y9, Y2, Y2
-	VCMPPS       $0x05, allc2fa0000<>+0(SB), Y2, Y12
-	VROUNDPS     $0x00, Y2, Y9
-	VSUBPS       Y9, Y2, Y2
-	VMOVUPS      all3920fdde<>+0(SB), Y11
-	VFMADD213PS  all3aaf9f2a<>+0(SB), Y2, Y11
-	VFMADD213PS  all3c1d96a6<>+0(SB), Y2, Y11
-	VFMADD213PS  all3d635774<>+0(SB), Y2, Y11
-	VFMADD213PS  all3e75fdee<>+0(SB), Y2, Y11
-	VFMADD213PS  all3f317218<>+0(SB), Y2, Y11
+	VCMPPS       $0x05, allc2ad3333<>+0(SB), Y2, Y12
+	VMULPS       all3fb8aa3b<>+0(SB), Y2, Y9
+	VROUNDPS     $0x00, Y9, Y9
+	VFNMADD231PS all3f317218<>+0(SB), Y9, Y2
+	VFNMADD231PS allb102e308<>+0(SB), Y9, Y2
+	VMOVUPS      all3ab57392<>+0(SB), Y11
+	VFMADD213PS  all3c0933c7<>+0(SB), Y2, Y11
+	VFMADD213PS  all3d2aac11<>+0(SB), Y2, Y11
+	VFMADD213PS  all3e2aaa0d<>+0(SB), Y2, Y11
+	VFMADD213PS  all3efffffe<>+0(SB), Y2, Y11
+	VFMADD213PS  all3f800000<>+0(SB), Y2, Y11
 	VFMADD213PS  all3f800000<>+0(SB), Y2, Y11
 	VCVTPS2DQ    Y9, Y9
 	VPSLLD       $0x17, Y9, Y9
@@ -876,15 +1024,17 @@ weigh4:
 	VMOVUPS      Y2, 32(AX)
 	VBROADCASTSS 4(CX), Y9
 	VSUBPS       Y9, Y3, Y3
-	VCMPPS       $0x05, allc2fa0000<>+0(SB), Y3, Y13
-	VROUNDPS     $0x00, Y3, Y11
-	VSUBPS       Y11, Y3, Y3
-	VMOVUPS      all3920fdde<>+0(SB), Y12
-	VFMADD213PS  all3aaf9f2a<>+0(SB), Y3, Y12
-	VFMADD213PS  all3c1d96a6<>+0(SB), Y3, Y12
-	VFMADD213PS  all3d635774<>+0(SB), Y3, Y12
-	VFMADD213PS  all3e75fdee<>+0(SB), Y3, Y12
-	VFMADD213PS  all3f317218<>+0(SB), Y3, Y12
+	VCMPPS       $0x05, allc2ad3333<>+0(SB), Y3, Y13
+	VMULPS       all3fb8aa3b<>+0(SB), Y3, Y11
+	VROUNDPS     $0x00, Y11, Y11
+	VFNMADD231PS all3f317218<>+0(SB), Y11, Y3
+	VFNMADD231PS allb102e308<>+0(SB), Y11, Y3
+	VMOVUPS      all3ab57392<>+0(SB), Y12
+	VFMADD213PS  all3c0933c7<>+0(SB), Y3, Y12
+	VFMADD213PS  all3d2aac11<>+0(SB), Y3, Y12
+	VFMADD213PS  all3e2aaa0d<>+0(SB), Y3, Y12
+	VFMADD213PS  all3efffffe<>+0(SB), Y3, Y12
+	VFMADD213PS  all3f800000<>+0(SB), Y3, Y12
 	VFMADD213PS  all3f800000<>+0(SB), Y3, Y12
 	VCVTPS2DQ    Y11, Y11
 	VPSLLD       $0x17, Y11, Y11
@@ -892,15 +1042,17 @@ weigh4:
 	VANDPS       Y13, Y3, Y3
 	VMOVUPS      Y3, 64(AX)
 	VSUBPS       Y9, Y4, Y4
-	VCMPPS       $0x05, allc2fa0000<>+0(SB), Y4, Y12
-	VROUNDPS     $0x00, Y4, Y9
-	VSUBPS       Y9, Y4, Y4
-	VMOVUPS      all3920fdde<>+0(SB), Y11
-	VFMADD213PS  all3aaf9f2a<>+0(SB), Y4, Y11
-	VFMADD213PS  all3c1d96a6<>+0(SB), Y4, Y11
-	VFMADD213PS  all3d635774<>+0(SB), Y4, Y11
-	VFMADD213PS  all3e75fdee<>+0(SB), Y4, Y11
-	VFMADD213PS  all3f317218<>+0(SB), Y4, Y11
+	VCMPPS       $0x05, allc2ad3333<>+0(SB), Y4, Y12
+	VMULPS       all3fb8aa3b<>+0(SB), Y4, Y9
+	VROUNDPS     $0x00, Y9, Y9
+	VFNMADD231PS all3f317218<>+0(SB), Y9, Y4
+	VFNMADD231PS allb102e308<>+0(SB), Y9, Y4
+	VMOVUPS      all3ab57392<>+0(SB), Y11
+	VFMADD213PS  all3c0933c7<>+0(SB), Y4, Y11
+	VFMADD213PS  all3d2aac11<>+0(SB), Y4, Y11
+	VFMADD213PS  all3e2aaa0d<>+0(SB), Y4, Y11
+	VFMADD213PS  all3efffffe<>+0(SB), Y4, Y11
+	VFMADD213PS  all3f800000<>+0(SB), Y4, Y11
 	VFMADD213PS  all3f800000<>+0(SB), Y4, Y11
 	VCVTPS2DQ    Y9, Y9
 	VPSLLD       $0x17, Y9, Y9
@@ -909,15 +1061,17 @@ weigh4:
 	VMOVUPS      Y4, 96(AX)
 	VBROADCASTSS 8(CX), Y9
 	VSUBPS       Y9, Y5, Y5
-	VCMPPS       $0x05, allc2fa0000<>+0(SB), Y5, Y13
-	VROUNDPS     $0x00, Y5, Y11
-	VSUBPS       Y11, Y5, Y5
-	VMOVUPS      all3920fdde<>+0(SB), Y12
-	VFMADD213PS  all3aaf9f2a<>+0(SB), Y5, Y12
-	VFMADD213PS  all3c1d96a6<>+0(SB), Y5, Y12
-	VFMADD213PS  all3d635774<>+0(SB), Y5, Y12
-	VFMADD213PS  all3e75fdee<>+0(SB), Y5, Y12
-	VFMADD213PS  all3f317218<>+0(SB), Y5, Y12
+	VCMPPS       $0x05, allc2ad3333<>+0(SB), Y5, Y13
+	VMULPS       all3fb8aa3b<>+0(SB), Y5, Y11
+	VROUNDPS     $0x00, Y11, Y11
+	VFNMADD231PS all3f317218<>+0(SB), Y11, Y5
+	VFNMADD231PS allb102e308<>+0(SB), Y11, Y5
+	VMOVUPS      all3ab57392<>+0(SB), Y12
+	VFMADD213PS  all3c0933c7<>+0(SB), Y5, Y12
+	VFMADD213PS  all3d2aac11<>+0(SB), Y5, Y12
+	VFMADD213PS  all3e2aaa0d<>+0(SB), Y5, Y12
+	VFMADD213PS  all3efffffe<>+0(SB), Y5, Y12
+	VFMADD213PS  all3f800000<>+0(SB), Y5, Y12
 	VFMADD213PS  all3f800000<>+0(SB), Y5, Y12
 	VCVTPS2DQ    Y11, Y11
 	VPSLLD       $0x17, Y11, Y11
@@ -925,15 +1079,17 @@ weigh4:
 	VANDPS       Y13, Y5, Y5
 	VMOVUPS      Y5, 128(AX)
 	VSUBPS       Y9, Y6, Y6
-	VCMPPS       $0x05, allc2fa0000<>+0(SB), Y6, Y12
-	VROUNDPS     $0x00, Y6, Y9
-	VSUBPS       Y9, Y6, Y6
-	VMOVUPS      all3920fdde<>+0(SB), Y11
-	VFMADD213PS  all3aaf9f2a<>+0(SB), Y6, Y11
-	VFMADD213PS  all3c1d96a6<>+0(SB), Y6, Y11
-	VFMADD213PS  all3d635774<>+0(SB), Y6, Y11
-	VFMADD213PS  all3e75fdee<>+0(SB), Y6, Y11
-	VFMADD213PS  all3f317218<>+0(SB), Y6, Y11
+	VCMPPS       $0x05, allc2ad3333<>+0(SB), Y6, Y12
+	VMULPS       all3fb8aa3b<>+0(SB), Y6, Y9
+	VROUNDPS     $0x00, Y9, Y9
+	VFNMADD231PS all3f317218<>+0(SB), Y9, Y6
+	VFNMADD231PS allb102e308<>+0(SB), Y9, Y6
+	VMOVUPS      all3ab57392<>+0(SB), Y11
+	VFMADD213PS  all3c0933c7<>+0(SB), Y6, Y11
+	VFMADD213PS  all3d2aac11<>+0(SB), Y6, Y11
+	VFMADD213PS  all3e2aaa0d<>+0(SB), Y6, Y11
+	VFMADD213PS  all3efffffe<>+0(SB), Y6, Y11
+	VFMADD213PS  all3f800000<>+0(SB), Y6, Y11
 	VFMADD213PS  all3f800000<>+0(SB), Y6, Y11
 	VCVTPS2DQ    Y9, Y9
 	VPSLLD       $0x17, Y9, Y9
@@ -942,15 +1098,17 @@ weigh4:
 	VMOVUPS      Y6, 160(AX)
 	VBROADCASTSS 12(CX), Y9
 	VSUBPS       Y9, Y7, Y7
-	VCMPPS       $0x05, allc2fa0000<>+0(SB), Y7, Y13
-	VROUNDPS     $0x00, Y7, Y11
-	VSUBPS       Y11, Y7, Y7
-	VMOVUPS      all3920fdde<>+0(SB), Y12
-	VFMADD213PS  all3aaf9f2a<>+0(SB), Y7, Y12
-	VFMADD213PS  all3c1d96a6<>+0(SB), Y7, Y12
-	VFMADD213PS  all3d635774<>+0(SB), Y7, Y12
-	VFMADD213PS  all3e75fdee<>+0(SB), Y7, Y12
-	VFMADD213PS  all3f317218<>+0(SB), Y7, Y12
+	VCMPPS       $0x05, allc2ad3333<>+0(SB), Y7, Y13
+	VMULPS       all3fb8aa3b<>+0(SB), Y7, Y11
+	VROUNDPS     $0x00, Y11, Y11
+	VFNMADD231PS all3f317218<>+0(SB), Y11, Y7
+	VFNMADD231PS allb102e308<>+0(SB), Y11, Y7
+	VMOVUPS      all3ab57392<>+0(SB), Y12
+	VFMADD213PS  all3c0933c7<>+0(SB), Y7, Y12
+	VFMADD213PS  all3d2aac11<>+0(SB), Y7, Y12
+	VFMADD213PS  all3e2aaa0d<>+0(SB), Y7, Y12
+	VFMADD213PS  all3efffffe<>+0(SB), Y7, Y12
+	VFMADD213PS  all3f800000<>+0(SB), Y7, Y12
 	VFMADD213PS  all3f800000<>+0(SB), Y7, Y12
 	VCVTPS2DQ    Y11, Y11
 	VPSLLD       $0x17, Y11, Y11
@@ -958,30 +1116,34 @@ weigh4:
 	VANDPS       Y13, Y7, Y7
 	VMOVUPS      Y7, 192(AX)
 	VSUBPS       Y9, Y8, Y8
-	VCMPPS       $0x05, allc2fa0000<>+0(SB), Y8, Y12
-	VROUNDPS     $0x00, Y8, Y9
-	VSUBPS       Y9, Y8, Y8
-	VMOVUPS      all3920fdde<>+0(SB), Y11
-	VFMADD213PS  all3aaf9f2a<>+0(SB), Y8, Y11
-	VFMADD213PS  all3c1d96a6<>+0(SB), Y8, Y11
-	VFMADD213PS  all3d635774<>+0(SB), Y8, Y11
-	VFMADD213PS  all3e75fdee<>+0(SB), Y8, Y11
-	VFMADD213PS  all3f317218<>+0(SB), Y8, Y11
+	VCMPPS       $0x05, allc2ad3333<>+0(SB), Y8, Y12
+	VMULPS       all3fb8aa3b<>+0(SB), Y8, Y9
+	VROUNDPS     $0x00, Y9, Y9
+	VFNMADD231PS all3f317218<>+0(SB), Y9, Y8
+	VFNMADD231PS allb102e308<>+0(SB), Y9, Y8
+	VMOVUPS      all3ab57392<>+0(SB), Y11
+	VFMADD213PS  all3c0933c7<>+0(SB), Y8, Y11
+	VFMADD213PS  all3d2aac11<>+0(SB), Y8, Y11
+	VFMADD213PS  all3e2aaa0d<>+0(SB), Y8, Y11
+	VFMADD213PS  all3efffffe<>+0(SB), Y8, Y11
+	VFMADD213PS  all3f800000<>+0(SB), Y8, Y11
 	VFMADD213PS  all3f800000<>+0(SB), Y8, Y11
 	VCVTPS2DQ    Y9, Y9
 	VPSLLD       $0x17, Y9, Y9
 	VPADDD       Y9, Y11, Y8
 	VANDPS       Y12, Y8, Y8
 	VMOVUPS      Y8, 224(AX)
-	VCMPPS       $0x05, allc2fa0000<>+0(SB), X10, X12
-	VROUNDPS     $0x00, X10, X9
-	VSUBPS       X9, X10, X10
-	VMOVUPS      all3920fdde<>+0(SB), X11
-	VFMADD213PS  all3aaf9f2a<>+0(SB), X10, X11
-	VFMADD213PS  all3c1d96a6<>+0(SB), X10, X11
-	VFMADD213PS  all3d635774<>+0(SB), X10, X11
-	VFMADD213PS  all3e75fdee<>+0(SB), X10, X11
-	VFMADD213PS  all3f317218<>+0(SB), X10, X11
+	VCMPPS       $0x05, allc2ad3333<>+0(SB), X10, X12
+	VMULPS       all3fb8aa3b<>+0(SB), X10, X9
+	VROUNDPS     $0x00, X9, X9
+	VFNMADD231PS all3f317218<>+0(SB), X9, X10
+	VFNMADD231PS allb102e308<>+0(SB), X9, X10
+	VMOVUPS      all3ab57392<>+0(SB), X11
+	VFMADD213PS  all3c0933c7<>+0(SB), X10, X11
+	VFMADD213PS  all3d2aac11<>+0(SB), X10, X11
+	VFMADD213PS  all3e2aaa0d<>+0(SB), X10, X11
+	VFMADD213PS  all3efffffe<>+0(SB), X10, X11
+	VFMADD213PS  all3f800000<>+0(SB), X10, X11
 	VFMADD213PS  all3f800000<>+0(SB), X10, X11
 	VCVTPS2DQ    X9, X9
 	VPSLLD       $0x17, X9, X9
@@ -1038,15 +1200,17 @@ weigh1:
 	VMOVSS       X3, (CX)
 	VBROADCASTSS (CX), Y3
 	VSUBPS       Y3, Y1, Y1
-	VCMPPS       $0x05, allc2fa0000<>+0(SB), Y1, Y7
-	VROUNDPS     $0x00, Y1, Y5
-	VSUBPS       Y5, Y1, Y1
-	VMOVUPS      all3920fdde<>+0(SB), Y6
-	VFMADD213PS  all3aaf9f2a<>+0(SB), Y1, Y6
-	VFMADD213PS  all3c1d96a6<>+0(SB), Y1, Y6
-	VFMADD213PS  all3d635774<>+0(SB), Y1, Y6
-	VFMADD213PS  all3e75fdee<>+0(SB), Y1, Y6
-	VFMADD213PS  all3f317218<>+0(SB), Y1, Y6
+	VCMPPS       $0x05, allc2ad3333<>+0(SB), Y1, Y7
+	VMULPS       all3fb8aa3b<>+0(SB), Y1, Y5
+	VROUNDPS     $0x00, Y5, Y5
+	VFNMADD231PS all3f317218<>+0(SB), Y5, Y1
+	VFNMADD231PS allb102e308<>+0(SB), Y5, Y1
+	VMOVUPS      all3ab57392<>+0(SB), Y6
+	VFMADD213PS  all3c0933c7<>+0(SB), Y1, Y6
+	VFMADD213PS  all3d2aac11<>+0(SB), Y1, Y6
+	VFMADD213PS  all3e2aaa0d<>+0(SB), Y1, Y6
+	VFMADD213PS  all3efffffe<>+0(SB), Y1, Y6
+	VFMADD213PS  all3f800000<>+0(SB), Y1, Y6
 	VFMADD213PS  all3f800000<>+0(SB), Y1, Y6
 	VCVTPS2DQ    Y5, Y5
 	VPSLLD       $0x17, Y5, Y5
@@ -1054,30 +1218,34 @@ weigh1:
 	VANDPS       Y7, Y1, Y1
 	VMOVUPS      Y1, (AX)
 	VSUBPS       Y3, Y2, Y2
-	VCMPPS       $0x05, allc2fa0000<>+0(SB), Y2, Y6
-	VROUNDPS     $0x00, Y2, Y3
-	VSUBPS       Y3, Y2, Y2
-	VMOVUPS      all3920fdde<>+0(SB), Y5
-	VFMADD213PS  all3aaf9f2a<>+0(SB), Y2, Y5
-	VFMADD213PS  all3c1d96a6<>+0(SB), Y2, Y5
-	VFMADD213PS  all3d635774<>+0(SB), Y2, Y5
-	VFMADD213PS  all3e75fdee<>+0(SB), Y2, Y5
-	VFMADD213PS  all3f317218<>+0(SB), Y2, Y5
+	VCMPPS       $0x05, allc2ad3333<>+0(SB), Y2, Y6
+	VMULPS       all3fb8aa3b<>+0(SB), Y2, Y3
+	VROUNDPS     $0x00, Y3, Y3
+	VFNMADD231PS all3f317218<>+0(SB), Y3, Y2
+	VFNMADD231PS allb102e308<>+0(SB), Y3, Y2
+	VMOVUPS      all3ab57392<>+0(SB), Y5
+	VFMADD213PS  all3c0933c7<>+0(SB), Y2, Y5
+	VFMADD213PS  all3d2aac11<>+0(SB), Y2, Y5
+	VFMADD213PS  all3e2aaa0d<>+0(SB), Y2, Y5
+	VFMADD213PS  all3efffffe<>+0(SB), Y2, Y5
+	VFMADD213PS  all3f800000<>+0(SB), Y2, Y5
 	VFMADD213PS  all3f800000<>+0(SB), Y2, Y5
 	VCVTPS2DQ    Y3, Y3
 	VPSLLD       $0x17, Y3, Y3
 	VPADDD       Y3, Y5, Y2
 	VANDPS       Y6, Y2, Y2
 	VMOVUPS      Y2, 32(AX)
-	VCMPPS       $0x05, allc2fa0000<>+0(SB), X4, X6
-	VROUNDPS     $0x00, X4, X3
-	VSUBPS       X3, X4, X4
-	VMOVUPS      all3920fdde<>+0(SB), X5
-	VFMADD213PS  all3aaf9f2a<>+0(SB), X4, X5
-	VFMADD213PS  all3c1d96a6<>+0(SB), X4, X5
-	VFMADD213PS  all3d635774<>+0(SB), X4, X5
-	VFMADD213PS  all3e75fdee<>+0(SB), X4, X5
-	VFMADD213PS  all3f317218<>+0(SB), X4, X5
+	VCMPPS       $0x05, allc2ad3333<>+0(SB), X4, X6
+	VMULPS       all3fb8aa3b<>+0(SB), X4, X3
+	VROUNDPS     $0x00, X3, X3
+	VFNMADD231PS all3f317218<>+0(SB), X3, X4
+	VFNMADD231PS allb102e308<>+0(SB), X3, X4
+	VMOVUPS      all3ab57392<>+0(SB), X5
+	VFMADD213PS  all3c0933c7<>+0(SB), X4, X5
+	VFMADD213PS  all3d2aac11<>+0(SB), X4, X5
+	VFMADD213PS  all3e2aaa0d<>+0(SB), X4, X5
+	VFMADD213PS  all3efffffe<>+0(SB), X4, X5
+	VFMADD213PS  all3f800000<>+0(SB), X4, X5
 	VFMADD213PS  all3f800000<>+0(SB), X4, X5
 	VCVTPS2DQ    X3, X3
 	VPSLLD       $0x17, X3, X3
@@ -1115,65 +1283,25 @@ DATA allff800000<>+24(SB)/4, $0xff800000
 DATA allff800000<>+28(SB)/4, $0xff800000
 GLOBL allff800000<>(SB), RODATA|NOPTR, $32
 
-DATA allc2fa0000<>+0(SB)/4, $0xc2fa0000
-DATA allc2fa0000<>+4(SB)/4, $0xc2fa0000
-DATA allc2fa0000<>+8(SB)/4, $0xc2fa0000
-DATA allc2fa0000<>+12(SB)/4, $0xc2fa0000
-DATA allc2fa0000<>+16(SB)/4, $0xc2fa0000
-DATA allc2fa0000<>+20(SB)/4, $0xc2fa0000
-DATA allc2fa0000<>+24(SB)/4, $0xc2fa0000
-DATA allc2fa0000<>+28(SB)/4, $0xc2fa0000
-GLOBL allc2fa0000<>(SB), RODATA|NOPTR, $32
+DATA allc2ad3333<>+0(SB)/4, $0xc2ad3333
+DATA allc2ad3333<>+4(SB)/4, $0xc2ad3333
+DATA allc2ad3333<>+8(SB)/4, $0xc2ad3333
+DATA allc2ad3333<>+12(SB)/4, $0xc2ad3333
+DATA allc2ad3333<>+16(SB)/4, $0xc2ad3333
+DATA allc2ad3333<>+20(SB)/4, $0xc2ad3333
+DATA allc2ad3333<>+24(SB)/4, $0xc2ad3333
+DATA allc2ad3333<>+28(SB)/4, $0xc2ad3333
+GLOBL allc2ad3333<>(SB), RODATA|NOPTR, $32
 
-DATA all3920fdde<>+0(SB)/4, $0x3920fdde
-DATA all3920fdde<>+4(SB)/4, $0x3920fdde
-DATA all3920fdde<>+8(SB)/4, $0x3920fdde
-DATA all3920fdde<>+12(SB)/4, $0x3920fdde
-DATA all3920fdde<>+16(SB)/4, $0x3920fdde
-DATA all3920fdde<>+20(SB)/4, $0x3920fdde
-DATA all3920fdde<>+24(SB)/4, $0x3920fdde
-DATA all3920fdde<>+28(SB)/4, $0x3920fdde
-GLOBL all3920fdde<>(SB), RODATA|NOPTR, $32
-
-DATA all3aaf9f2a<>+0(SB)/4, $0x3aaf9f2a
-DATA all3aaf9f2a<>+4(SB)/4, $0x3aaf9f2a
-DATA all3aaf9f2a<>+8(SB)/4, $0x3aaf9f2a
-DATA all3aaf9f2a<>+12(SB)/4, $0x3aaf9f2a
-DATA all3aaf9f2a<>+16(SB)/4, $0x3aaf9f2a
-DATA all3aaf9f2a<>+20(SB)/4, $0x3aaf9f2a
-DATA all3aaf9f2a<>+24(SB)/4, $0x3aaf9f2a
-DATA all3aaf9f2a<>+28(SB)/4, $0x3aaf9f2a
-GLOBL all3aaf9f2a<>(SB), RODATA|NOPTR, $32
-
-DATA all3c1d96a6<>+0(SB)/4, $0x3c1d96a6
-DATA all3c1d96a6<>+4(SB)/4, $0x3c1d96a6
-DATA all3c1d96a6<>+8(SB)/4, $0x3c1d96a6
-DATA all3c1d96a6<>+12(SB)/4, $0x3c1d96a6
-DATA all3c1d96a6<>+16(SB)/4, $0x3c1d96a6
-DATA all3c1d96a6<>+20(SB)/4, $0x3c1d96a6
-DATA all3c1d96a6<>+24(SB)/4, $0x3c1d96a6
-DATA all3c1d96a6<>+28(SB)/4, $0x3c1d96a6
-GLOBL all3c1d96a6<>(SB), RODATA|NOPTR, $32
-
-DATA all3d635774<>+0(SB)/4, $0x3d635774
-DATA all3d635774<>+4(SB)/4, $0x3d635774
-DATA all3d635774<>+8(SB)/4, $0x3d635774
-DATA all3d635774<>+12(SB)/4, $0x3d635774
-DATA all3d635774<>+16(SB)/4, $0x3d635774
-DATA all3d635774<>+20(SB)/4, $0x3d635774
-DATA all3d635774<>+24(SB)/4, $0x3d635774
-DATA all3d635774<>+28(SB)/4, $0x3d635774
-GLOBL all3d635774<>(SB), RODATA|NOPTR, $32
-
-DATA all3e75fdee<>+0(SB)/4, $0x3e75fdee
-DATA all3e75fdee<>+4(SB)/4, $0x3e75fdee
-DATA all3e75fdee<>+8(SB)/4, $0x3e75fdee
-DATA all3e75fdee<>+12(SB)/4, $0x3e75fdee
-DATA all3e75fdee<>+16(SB)/4, $0x3e75fdee
-DATA all3e75fdee<>+20(SB)/4, $0x3e75fdee
-DATA all3e75fdee<>+24(SB)/4, $0x3e75fdee
-DATA all3e75fdee<>+28(SB)/4, $0x3e75fdee
-GLOBL all3e75fdee<>(SB), RODATA|NOPTR, $32
+DATA all3fb8aa3b<>+0(SB)/4, $0x3fb8aa3b
+DATA all3fb8aa3b<>+4(SB)/4, $0x3fb8aa3b
+DATA all3fb8aa3b<>+8(SB)/4, $0x3fb8aa3b
+DATA all3fb8aa3b<>+12(SB)/4, $0x3fb8aa3b
+DATA all3fb8aa3b<>+16(SB)/4, $0x3fb8aa3b
+DATA all3fb8aa3b<>+20(SB)/4, $0x3fb8aa3b
+DATA all3fb8aa3b<>+24(SB)/4, $0x3fb8aa3b
+DATA all3fb8aa3b<>+28(SB)/4, $0x3fb8aa3b
+GLOBL all3fb8aa3b<>(SB), RODATA|NOPTR, $32
 
 DATA all3f317218<>+0(SB)/4, $0x3f317218
 DATA all3f317218<>+4(SB)/4, $0x3f317218
@@ -1184,6 +1312,66 @@ DATA all3f317218<>+20(SB)/4, $0x3f317218
 DATA all3f317218<>+24(SB)/4, $0x3f317218
 DATA all3f317218<>+28(SB)/4, $0x3f317218
 GLOBL all3f317218<>(SB), RODATA|NOPTR, $32
+
+DATA allb102e308<>+0(SB)/4, $0xb102e308
+DATA allb102e308<>+4(SB)/4, $0xb102e308
+DATA allb102e308<>+8(SB)/4, $0xb102e308
+DATA allb102e308<>+12(SB)/4, $0xb102e308
+DATA allb102e308<>+16(SB)/4, $0xb102e308
+DATA allb102e308<>+20(SB)/4, $0xb102e308
+DATA allb102e308<>+24(SB)/4, $0xb102e308
+DATA allb102e308<>+28(SB)/4, $0xb102e308
+GLOBL allb102e308<>(SB), RODATA|NOPTR, $32
+
+DATA all3ab57392<>+0(SB)/4, $0x3ab57392
+DATA all3ab57392<>+4(SB)/4, $0x3ab57392
+DATA all3ab57392<>+8(SB)/4, $0x3ab57392
+DATA all3ab57392<>+12(SB)/4, $0x3ab57392
+DATA all3ab57392<>+16(SB)/4, $0x3ab57392
+DATA all3ab57392<>+20(SB)/4, $0x3ab57392
+DATA all3ab57392<>+24(SB)/4, $0x3ab57392
+DATA all3ab57392<>+28(SB)/4, $0x3ab57392
+GLOBL all3ab57392<>(SB), RODATA|NOPTR, $32
+
+DATA all3c0933c7<>+0(SB)/4, $0x3c0933c7
+DATA all3c0933c7<>+4(SB)/4, $0x3c0933c7
+DATA all3c0933c7<>+8(SB)/4, $0x3c0933c7
+DATA all3c0933c7<>+12(SB)/4, $0x3c0933c7
+DATA all3c0933c7<>+16(SB)/4, $0x3c0933c7
+DATA all3c0933c7<>+20(SB)/4, $0x3c0933c7
+DATA all3c0933c7<>+24(SB)/4, $0x3c0933c7
+DATA all3c0933c7<>+28(SB)/4, $0x3c0933c7
+GLOBL all3c0933c7<>(SB), RODATA|NOPTR, $32
+
+DATA all3d2aac11<>+0(SB)/4, $0x3d2aac11
+DATA all3d2aac11<>+4(SB)/4, $0x3d2aac11
+DATA all3d2aac11<>+8(SB)/4, $0x3d2aac11
+DATA all3d2aac11<>+12(SB)/4, $0x3d2aac11
+DATA all3d2aac11<>+16(SB)/4, $0x3d2aac11
+DATA all3d2aac11<>+20(SB)/4, $0x3d2aac11
+DATA all3d2aac11<>+24(SB)/4, $0x3d2aac11
+DATA all3d2aac11<>+28(SB)/4, $0x3d2aac11
+GLOBL all3d2aac11<>(SB), RODATA|NOPTR, $32
+
+DATA all3e2aaa0d<>+0(SB)/4, $0x3e2aaa0d
+DATA all3e2aaa0d<>+4(SB)/4, $0x3e2aaa0d
+DATA all3e2aaa0d<>+8(SB)/4, $0x3e2aaa0d
+DATA all3e2aaa0d<>+12(SB)/4, $0x3e2aaa0d
+DATA all3e2aaa0d<>+16(SB)/4, $0x3e2aaa0d
+DATA all3e2aaa0d<>+20(SB)/4, $0x3e2aaa0d
+DATA all3e2aaa0d<>+24(SB)/4, $0x3e2aaa0d
+DATA all3e2aaa0d<>+28(SB)/4, $0x3e2aaa0d
+GLOBL all3e2aaa0d<>(SB), RODATA|NOPTR, $32
+
+DATA all3efffffe<>+0(SB)/4, $0x3efffffe
+DATA all3efffffe<>+4(SB)/4, $0x3efffffe
+DATA all3efffffe<>+8(SB)/4, $0x3efffffe
+DATA all3efffffe<>+12(SB)/4, $0x3efffffe
+DATA all3efffffe<>+16(SB)/4, $0x3efffffe
+DATA all3efffffe<>+20(SB)/4, $0x3efffffe
+DATA all3efffffe<>+24(SB)/4, $0x3efffffe
+DATA all3efffffe<>+28(SB)/4, $0x3efffffe
+GLOBL all3efffffe<>(SB), RODATA|NOPTR, $32
 
 DATA all3f800000<>+0(SB)/4, $0x3f800000
 DATA all3f800000<>+4(SB)/4, $0x3f800000
@@ -1299,76 +1487,6 @@ DATA all80000000<>+20(SB)/4, $0x80000000
 DATA all80000000<>+24(SB)/4, $0x80000000
 DATA all80000000<>+28(SB)/4, $0x80000000
 GLOBL all80000000<>(SB), RODATA|NOPTR, $32
-
-DATA all3fb8aa3b<>+0(SB)/4, $0x3fb8aa3b
-DATA all3fb8aa3b<>+4(SB)/4, $0x3fb8aa3b
-DATA all3fb8aa3b<>+8(SB)/4, $0x3fb8aa3b
-DATA all3fb8aa3b<>+12(SB)/4, $0x3fb8aa3b
-DATA all3fb8aa3b<>+16(SB)/4, $0x3fb8aa3b
-DATA all3fb8aa3b<>+20(SB)/4, $0x3fb8aa3b
-DATA all3fb8aa3b<>+24(SB)/4, $0x3fb8aa3b
-DATA all3fb8aa3b<>+28(SB)/4, $0x3fb8aa3b
-GLOBL all3fb8aa3b<>(SB), RODATA|NOPTR, $32
-
-DATA allb102e308<>+0(SB)/4, $0xb102e308
-DATA allb102e308<>+4(SB)/4, $0xb102e308
-DATA allb102e308<>+8(SB)/4, $0xb102e308
-DATA allb102e308<>+12(SB)/4, $0xb102e308
-DATA allb102e308<>+16(SB)/4, $0xb102e308
-DATA allb102e308<>+20(SB)/4, $0xb102e308
-DATA allb102e308<>+24(SB)/4, $0xb102e308
-DATA allb102e308<>+28(SB)/4, $0xb102e308
-GLOBL allb102e308<>(SB), RODATA|NOPTR, $32
-
-DATA all3ab57392<>+0(SB)/4, $0x3ab57392
-DATA all3ab57392<>+4(SB)/4, $0x3ab57392
-DATA all3ab57392<>+8(SB)/4, $0x3ab57392
-DATA all3ab57392<>+12(SB)/4, $0x3ab57392
-DATA all3ab57392<>+16(SB)/4, $0x3ab57392
-DATA all3ab57392<>+20(SB)/4, $0x3ab57392
-DATA all3ab57392<>+24(SB)/4, $0x3ab57392
-DATA all3ab57392<>+28(SB)/4, $0x3ab57392
-GLOBL all3ab57392<>(SB), RODATA|NOPTR, $32
-
-DATA all3c0933c7<>+0(SB)/4, $0x3c0933c7
-DATA all3c0933c7<>+4(SB)/4, $0x3c0933c7
-DATA all3c0933c7<>+8(SB)/4, $0x3c0933c7
-DATA all3c0933c7<>+12(SB)/4, $0x3c0933c7
-DATA all3c0933c7<>+16(SB)/4, $0x3c0933c7
-DATA all3c0933c7<>+20(SB)/4, $0x3c0933c7
-DATA all3c0933c7<>+24(SB)/4, $0x3c0933c7
-DATA all3c0933c7<>+28(SB)/4, $0x3c0933c7
-GLOBL all3c0933c7<>(SB), RODATA|NOPTR, $32
-
-DATA all3d2aac11<>+0(SB)/4, $0x3d2aac11
-DATA all3d2aac11<>+4(SB)/4, $0x3d2aac11
-DATA all3d2aac11<>+8(SB)/4, $0x3d2aac11
-DATA all3d2aac11<>+12(SB)/4, $0x3d2aac11
-DATA all3d2aac11<>+16(SB)/4, $0x3d2aac11
-DATA all3d2aac11<>+20(SB)/4, $0x3d2aac11
-DATA all3d2aac11<>+24(SB)/4, $0x3d2aac11
-DATA all3d2aac11<>+28(SB)/4, $0x3d2aac11
-GLOBL all3d2aac11<>(SB), RODATA|NOPTR, $32
-
-DATA all3e2aaa0d<>+0(SB)/4, $0x3e2aaa0d
-DATA all3e2aaa0d<>+4(SB)/4, $0x3e2aaa0d
-DATA all3e2aaa0d<>+8(SB)/4, $0x3e2aaa0d
-DATA all3e2aaa0d<>+12(SB)/4, $0x3e2aaa0d
-DATA all3e2aaa0d<>+16(SB)/4, $0x3e2aaa0d
-DATA all3e2aaa0d<>+20(SB)/4, $0x3e2aaa0d
-DATA all3e2aaa0d<>+24(SB)/4, $0x3e2aaa0d
-DATA all3e2aaa0d<>+28(SB)/4, $0x3e2aaa0d
-GLOBL all3e2aaa0d<>(SB), RODATA|NOPTR, $32
-
-DATA all3efffffe<>+0(SB)/4, $0x3efffffe
-DATA all3efffffe<>+4(SB)/4, $0x3efffffe
-DATA all3efffffe<>+8(SB)/4, $0x3efffffe
-DATA all3efffffe<>+12(SB)/4, $0x3efffffe
-DATA all3efffffe<>+16(SB)/4, $0x3efffffe
-DATA all3efffffe<>+20(SB)/4, $0x3efffffe
-DATA all3efffffe<>+24(SB)/4, $0x3efffffe
-DATA all3efffffe<>+28(SB)/4, $0x3efffffe
-GLOBL all3efffffe<>(SB), RODATA|NOPTR, $32
 
 DATA allffffff82<>+0(SB)/4, $0xffffff82
 DATA allffffff82<>+4(SB)/4, $0xffffff82

@@ -3,7 +3,6 @@
 package kernel
 
 import (
-	"math"
 	"unsafe"
 
 	"pesti/exec/plan"
@@ -94,13 +93,12 @@ func quantiseOnAVX2(row []byte, x []float32) {
 	}
 }
 
-// weighOnAVX2 weighs by powers of two, since those cost less than powers of e.
 func weighOnAVX2(scores, top, sum, shrink []float32, x, y int, scale float32) {
 	var seen [plan.PageTokens]int32
 	for i := x; i < y; i++ {
 		seen[i] = -1
 	}
-	weighAVX2(&scores[0], &top[0], &sum[0], &shrink[0], len(top), &seen, float32(float64(scale)*math.Log2E))
+	weighAVX2(&scores[0], &top[0], &sum[0], &shrink[0], len(top), &seen, scale)
 }
 
 func widenOnAVX2(dst []float32, src []uint16) {

@@ -58,8 +58,11 @@ var (
 	half  = element{"Half", "uint16", 2, VCVTPH2PS}
 )
 
-// scores has a column of sums for each position, so that none is ever added across a vector, and
-// each is added up from the first element of a head to the last.
+// scorePart is how many elements are added up before they are added to those before them: the error
+// of a sum grows with the number of parts, not of elements. Kernels in Go do the same.
+const scorePart = 32
+
+// scores has a column of sums for each position, so that none is ever added across a vector.
 func scores(e element) {
 	function("scores"+e.name+"AVX2", "func(scores, x *float32, tile *"+e.typ+", n, d int)")
 	Doc("scores" + e.name + "AVX2 sets scores [n][16] to the products of x [n][d] and the columns of tile [d][16].")
@@ -73,16 +76,25 @@ func scores(e element) {
 			LEAQ(Mem{Base: rows[i-1].Base, Index: d, Scale: 4}, p)
 			rows = append(rows, Mem{Base: p})
 		}
+		column, k, end := GP64(), GP64(), GP64()
+		MOVQ(tile, column)
+		XORQ(k, k)
+		VXORPS(acc[0][0], acc[0][0], acc[0][0])
+		for i := range acc {
+			VMOVUPS(acc[0][0], Mem{Base: out, Disp: i * 2 * vector})
+			VMOVUPS(acc[0][0], Mem{Base: out, Disp: i*2*vector + vector})
+		}
+		Label(name + "part")
+		LEAQ(Mem{Base: k, Disp: scorePart}, end)
+		CMPQ(end, d)
+		CMOVQGT(d, end)
 		for _, a := range acc {
 			VXORPS(a[0], a[0], a[0])
 			VXORPS(a[1], a[1], a[1])
 		}
-		column, k := GP64(), GP64()
-		MOVQ(tile, column)
-		XORQ(k, k)
 		Label(name + "element")
-		CMPQ(k, d)
-		JGE(LabelRef(name + "store"))
+		CMPQ(k, end)
+		JGE(LabelRef(name + "add"))
 		lo, hi, v := YMM(), YMM(), YMM()
 		e.load(Mem{Base: column}, lo)
 		e.load(Mem{Base: column, Disp: 8 * e.bytes}, hi)
@@ -94,11 +106,16 @@ func scores(e element) {
 		ADDQ(Imm(uint64(page*e.bytes)), column)
 		INCQ(k)
 		JMP(LabelRef(name + "element"))
-		Label(name + "store")
+		Label(name + "add")
 		for i, a := range acc {
-			VMOVUPS(a[0], Mem{Base: out, Disp: i * 2 * vector})
-			VMOVUPS(a[1], Mem{Base: out, Disp: i*2*vector + vector})
+			for j, sum := range a {
+				at := Mem{Base: out, Disp: i*2*vector + j*vector}
+				VADDPS(at, sum, sum)
+				VMOVUPS(sum, at)
+			}
 		}
+		CMPQ(k, d)
+		JLT(LabelRef(name + "part"))
 		ADDQ(U32(queries*2*vector), out)
 		LEAQ(Mem{Base: rows[queries-1].Base, Index: d, Scale: 4}, x)
 	})
@@ -168,12 +185,12 @@ func accumulate(e element) {
 	})
 }
 
-// weigh works on powers of two: a factor of log₂e that scale holds makes them powers of e. Four
-// queries share what is done across a vector; one alone does the same in the same order.
+// weigh turns scores into weights. Four queries share what is done across a vector; one alone does
+// the same in the same order.
 func weigh() {
 	function("weighAVX2", "func(scores, top, sum, shrink *float32, n int, seen *[16]int32, scale float32)")
-	Doc("weighAVX2 turns each query's scores into weights 2^(scale·score − top), where seen is not zero, and",
-		"0 elsewhere; top is the running maximum, shrink becomes 2^(older top − top), and sum the running",
+	Doc("weighAVX2 turns each query's scores into weights e^(scale·score − top), where seen is not zero, and",
+		"0 elsewhere; top is the running maximum, shrink becomes e^(older top − top), and sum the running",
 		"sum of weights.")
 	scores, top := Load(Param("scores"), GP64()), Load(Param("top"), GP64())
 	sum, shrink := Load(Param("sum"), GP64()), Load(Param("shrink"), GP64())
@@ -229,11 +246,11 @@ func weighSome(queries int, scores, top, sum, shrink, seen reg.Register, scale v
 		VBROADCASTSS(Mem{Base: top, Disp: 4 * q}, all)
 		for i := range 2 {
 			VSUBPS(all, w[q][i], w[q][i])
-			exp2(w[q][i], YMM(), YMM(), YMM())
+			exp(w[q][i], YMM(), YMM(), YMM())
 			VMOVUPS(w[q][i], Mem{Base: scores, Disp: q*2*vector + part(i)})
 		}
 	}
-	exp2(factor, XMM(), XMM(), XMM())
+	exp(factor, XMM(), XMM(), XMM())
 	store(factor, shrink)
 	total, older := across(w, VADDPS), XMM()
 	lanes(sum, older)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"math"
+
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
@@ -8,14 +10,12 @@ import (
 
 const mantissaBits = 23
 
-// Polynomials 1 + c[0]·r + c[1]·r² + …, within 2^-28: least squares on Chebyshev nodes, weighted until
-// the largest relative error was least.
-var (
-	// 2^r on [−½, ½]
-	power2 = []float32{0x1.62e43p-1, 0x1.ebfbdcp-3, 0x1.c6aee8p-5, 0x1.3b2d4cp-7, 0x1.5f3e54p-10, 0x1.41fbbcp-13}
-	// e^r on [−ln 2 / 2, ln 2 / 2]
-	powerE = []float32{1, 0.49999994, 0.16666432, 0.041668002, 0.008374161, 0.0013843647}
-)
+// powerE is the polynomial 1 + c[0]·r + c[1]·r² + … of e^r on [−ln 2 / 2, ln 2 / 2], within 2^-28:
+// least squares on Chebyshev nodes, weighted until the largest relative error was least.
+var powerE = []float32{1, 0.49999994, 0.16666432, 0.041668002, 0.008374161, 0.0013843647}
+
+// ln2 has 24 bits of ln 2, so that a small integer times it is off by what one more operation mends.
+const ln2 = 0x1.62e43p-1
 
 // polynomial sets p to the polynomial of r.
 func polynomial(c []float32, r, p reg.VecVirtual) {
@@ -26,13 +26,17 @@ func polynomial(c []float32, r, p reg.VecVirtual) {
 	VFMADD213PS(constant(1), r, p)
 }
 
-// exp2 sets x to 2^x for x ≤ 0, and to 0 below 2^-125; NaN stays. n, p and keep are for its use.
-func exp2(x, n, p, keep reg.VecVirtual) {
+// exp sets x to e^x for x ≤ 0, and to 0 below −86.6, where e^x is 2^-125; NaN stays. n, p and keep
+// are for its use. (Powers of two would cost two operations less. But then scores are multiplied by
+// log₂e, and its rounding, times a score of a hundred, is three bits of the weight.)
+func exp(x, n, p, keep reg.VecVirtual) {
 	const notLess = 5 // true of NaN
-	VCMPPS(Imm(notLess), constant(-125), x, keep)
-	VROUNDPS(Imm(0), x, n)
-	VSUBPS(n, x, x)
-	polynomial(power2, x, p)
+	VCMPPS(Imm(notLess), constant(-86.6), x, keep)
+	VMULPS(constant(math.Log2E), x, n)
+	VROUNDPS(Imm(0), n, n)
+	VFNMADD231PS(constant(ln2), n, x)
+	VFNMADD231PS(constant(math.Ln2-ln2), n, x)
+	polynomial(powerE, x, p)
 	VCVTPS2DQ(n, n)
 	VPSLLD(Imm(mantissaBits), n, n)
 	VPADDD(n, p, x)

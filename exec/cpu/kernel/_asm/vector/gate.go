@@ -33,7 +33,6 @@ func gate(name, what string, argument func(a, z, low reg.VecVirtual)) {
 	argument(a, z, low)
 
 	// exp(z) = 2^k · p, from what is left of z without k·ln 2.
-	const ln2 = 0x1.62e43p-1
 	k, p := YMM(), YMM()
 	VMULPS(constant(math.Log2E), z, k)
 	VROUNDPS(Imm(0), k, k)
