@@ -307,7 +307,7 @@ func TestErrorsNameFilesOnce(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
 	plan, other, text, none := path("p.plan"), path("other.gguf"), path("text"), path("none")
-	ok(t, "compile", "demo", "-o", plan)
+	ok(t, "compile", "demo", "--isa", "portable", "-o", plan)
 	saveFile(t, other, readFile(t, rewrittenDemo(t, true, otherName)))
 	saveFile(t, text, "a text that is no model")
 	saveFile(t, path("isa.plan"), string(planfile.Seal([]byte(strings.Replace(readFile(t, plan), "cpu portable", "cpu sse9", 1)))))

@@ -21,7 +21,7 @@ func demoPlan(t *testing.T, args ...string) (path, text string) {
 }
 
 func TestPlanShow(t *testing.T) {
-	path, _ := demoPlan(t, "--ubatch", "100", "--sequences", "2")
+	path, _ := demoPlan(t, "--isa", "portable", "--ubatch", "100", "--sequences", "2")
 	var got map[string]any
 	if err := json.Unmarshal([]byte(ok(t, "plan", "show", path, "--json")), &got); err != nil {
 		t.Fatal(err)
@@ -113,7 +113,7 @@ func otherName(w *gguf.Writer) { w.SetStr("general.name", "PESTI demo storytelle
 
 // Each refusal gives its reason, and names the plan.
 func TestPlanIsRefused(t *testing.T) {
-	path, text := demoPlan(t)
+	path, text := demoPlan(t, "--isa", "portable")
 	other := rewrittenDemo(t, true, otherName)
 	sealed := func(old, new string) string {
 		edited := strings.Replace(text, old, new, 1)

@@ -47,11 +47,11 @@ func TestProfile(t *testing.T) {
 		for _, k := range g.Kernels {
 			sum += k.Seconds
 		}
-		if math.Abs(sum-g.Seconds) > 1e-6 || g.Rest < 0 || g.Predicted <= 0 || len(g.Steps) != 41 {
+		if math.Abs(sum-g.Seconds) > 1e-6 || g.Rest < 0 || g.Predicted <= 0 || len(g.Steps) != 37 {
 			t.Errorf("%s: %v s that passed, and parts of %v; %v rest, %v predicted, %d steps", g.Program, g.Seconds, sum, g.Rest, g.Predicted, len(g.Steps))
 		}
 	}
-	if r := pesti(append(prompt, "--profile", file, "--profile-steps")...); r.code != 0 || !strings.Contains(r.err, "blk.0.ffn_gated  gated") {
+	if r := pesti(append(prompt, "--profile", file, "--profile-steps")...); r.code != 0 || !strings.Contains(r.err, "blk.0.ffn_out.x  gated") {
 		t.Errorf("--profile-steps prints no steps: %+v", r)
 	}
 
@@ -98,7 +98,7 @@ func TestDotProfile(t *testing.T) {
 		}
 	}
 	pesti("dot", "demo", "--ctx", "64", "--profile", file).fails(t, 1, file, "of another plan", "found sha256:", "expected sha256:")
-	pesti("dot", "demo", "--program", "prefill", "--profile", file).fails(t, 2, `program "prefill" has 41 steps`)
+	pesti("dot", "demo", "--program", "prefill", "--profile", file).fails(t, 2, `program "prefill" has 37 steps`)
 	pesti("dot", "demo", "--view", "memory", "--profile", file).fails(t, 2, "--profile")
 	pesti("dot", "demo", "--stage", "fused", "--profile", file).fails(t, 2, "--profile")
 	pesti("dot", "demo", "--profile", plan).fails(t, 1, plan, "is no profile")
@@ -151,8 +151,8 @@ func TestTraceFile(t *testing.T) {
 			t.Errorf("event %d is of phase %q", i, e.Phase)
 		}
 	}
-	if len(lanes) != 3 || lanes[0] != "runs" || lanes[2] != "worker 1" || events[0] != 3 || events[1] != 3*41 || events[2] != 3*41 {
-		t.Errorf("lanes %v with events %v, expected runs and two workers with 3 runs of 41 steps", lanes, events)
+	if len(lanes) != 3 || lanes[0] != "runs" || lanes[2] != "worker 1" || events[0] != 3 || events[1] != 3*37 || events[2] != 3*37 {
+		t.Errorf("lanes %v with events %v, expected runs and two workers with 3 runs of 37 steps", lanes, events)
 	}
 }
 

@@ -90,22 +90,36 @@ func (c *Chart) name(all []namable, taken []obstacle, plane rect) {
 		}
 	}
 	for _, n := range without {
-		place, line := n.beside(taken, plane)
+		place, line, size := n.beside(taken, plane)
 		taken = append(taken, obstacle{place, aboveCost})
 		c.add(line)
 		c.add(bar{x: place.x0, y: place.y0, w: place.x1 - place.x0, h: place.y1 - place.y0, fill: "#FFFFFFD9"})
-		c.add(caption{x: (place.x0 + place.x1) / 2, y: place.y1 - 2, text: n.text, size: besideSize, color: n.color, anchor: 0.5})
+		c.add(caption{x: (place.x0 + place.x1) / 2, y: place.y1 - 2, text: n.text, size: size, color: n.color, anchor: 0.5})
 	}
 }
 
-// besideSize is the size of letters of names beside their rectangles.
-const besideSize = 8.0
+// besideSizes are the sizes of letters of names beside their rectangles, the best first.
+var besideSizes = []float64{8, 7}
 
 // beside finds the best place for a name near its rectangle: the closest that covers nothing and
-// whose line crosses nothing, if there is one.
-func (n *namable) beside(taken []obstacle, plane rect) (place rect, line stroke) {
+// whose line crosses nothing, if there is one. Letters are smaller where larger ones would cover
+// something.
+func (n *namable) beside(taken []obstacle, plane rect) (place rect, line stroke, size float64) {
+	best := math.Inf(1)
+	for _, s := range besideSizes {
+		if best >= barCost {
+			if r, l, cost := n.besideIn(s, taken, plane); cost < best {
+				place, line, size, best = r, l, s, cost
+			}
+		}
+	}
+	return place, line, size
+}
+
+// besideIn finds the best place for a name in letters of a size, and what it costs.
+func (n *namable) besideIn(size float64, taken []obstacle, plane rect) (place rect, line stroke, best float64) {
 	const reach, grid, least = 159.0, 3.0, 5.0 // the reach in whole grids, so that lines can be level
-	w, h := room(n.text, besideSize), besideSize+2
+	w, h := room(n.text, size), size+2
 	middle := (n.seen.y0+n.seen.y1)/2 - h/2
 	near := rect{n.seen.x0 - reach - w, middle - reach, n.seen.x1 + reach + w, middle + reach + h}
 	var close []obstacle
@@ -114,7 +128,7 @@ func (n *namable) beside(taken []obstacle, plane rect) (place rect, line stroke)
 			close = append(close, o)
 		}
 	}
-	best := math.Inf(1)
+	best = math.Inf(1)
 	for y := near.y0; y+h <= near.y1; y += grid {
 		for x := near.x0; x+w <= near.x1; x += grid {
 			r := rect{x, y, x + w, y + h}
@@ -140,7 +154,7 @@ func (n *namable) beside(taken []obstacle, plane rect) (place rect, line stroke)
 			}
 		}
 	}
-	return place, line
+	return place, line, best
 }
 
 // lineTo returns the line from the rectangle to its name: from the middle of a side, or from above
