@@ -559,8 +559,18 @@ func TestOpenRefuses(t *testing.T) {
 		{"a plan that does not verify", "plan: ", m.File, 1, func(p *plan.Plan) { p.Memory.Arena -= 64 }},
 		{"a weight of another type", `tensor "token_embd.weight": is`, m.File, 1, func(p *plan.Plan) {
 			for i := range p.Weights {
-				if p.Weights[i].Name == "token_embd.weight" {
-					p.Weights[i].Type = "q4_1"
+				w := &p.Weights[i]
+				if w.Name != "token_embd.weight" {
+					continue
+				}
+				w.Type = "q4_1"
+				if l, ok := plan.LookupLayout(w.Layout, w.Type); ok { // the plan is right but for the model
+					size, err := l.Size(w.Dims[0], w.Dims[1])
+					if err != nil {
+						t.Fatal(err)
+					}
+					p.Memory.Packed += size - w.Packed
+					w.Packed = size
 				}
 			}
 			for i := range p.Programs {
@@ -577,13 +587,15 @@ func TestOpenRefuses(t *testing.T) {
 		}},
 	}
 	for _, tc := range cases {
-		p := compile(t, m, lower.Options{}).Plan
-		if tc.change != nil {
-			tc.change(p)
-		}
-		_, err := exec.Open(p, tc.file, exec.Options{Threads: tc.threads})
-		if err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%s: error %v, expected one line with %q", tc.name, err, tc.want)
+		for _, set := range []string{"portable", bestISA(t)} { // weights as in the file, and packed
+			p := compile(t, m, lower.Options{ISA: set}).Plan
+			if tc.change != nil {
+				tc.change(p)
+			}
+			_, err := exec.Open(p, tc.file, exec.Options{Threads: tc.threads})
+			if err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s, %s: error %v, expected one line with %q", tc.name, set, err, tc.want)
+			}
 		}
 	}
 }
