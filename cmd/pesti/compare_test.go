@@ -357,7 +357,7 @@ func TestBisect(t *testing.T) {
 		{"exact", "prefill", "blk.3.ffn_gated.rows", `act="silu"`, `act="gelu_tanh"`, 30}, // of 38, the last 8 of which are wanted
 		{"fast", "prefill", "blk.1.attn", `scale=[0-9.]+`, "scale=0.126", -1},
 		{"fast", "small", "blk.0.q.x", `eps=\S+`, "eps=0.5}", -1},
-		{"fast", "decode", "blk.2.ffn_gated", `act="silu"`, `act="gelu_tanh"`, -1},
+		{"fast", "decode", "blk.2.ffn_out.x", `act="silu"`, `act="gelu_tanh"`, -1},
 		{"none", "decode", "blk.1.scores", `scale=[0-9.]+`, "scale=0.126", -1},
 		{"none", "small", "blk.3.q_rope", `layout="halves"`, `layout="pairs"`, -1},
 		{"none", "prefill", "output_norm", `eps=\S+`, "eps=0.5}", -1},

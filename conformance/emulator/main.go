@@ -16,8 +16,8 @@ Runs a static Linux program for amd64 on an emulated processor with AVX-512 VNNI
 program's status. The program sees no files but its own and an empty /tmp.
 
 Example:
-  go build -o /tmp/emulator ./conformance/emulator
-  CGO_ENABLED=0 go test -exec /tmp/emulator ./exec/cpu/isa
+  go build -o bin/emulator ./conformance/emulator
+  CGO_ENABLED=0 go test -exec bin/emulator ./exec/cpu/isa
 
 Flags:
 `
