@@ -107,15 +107,15 @@ func (s *subject) compile() (*lower.Result, error) {
 // start makes an engine for the plan, with no more workers than processors, which would gain nothing.
 // The end of ctx interrupts its step in progress.
 func (s *subject) start(ctx context.Context) (*exec.Engine, error) {
-	if err := ctx.Err(); err != nil { // the engine would hear of it some time later
-		return nil, err
-	}
 	debug.FreeOSMemory() // what compiling left would stay resident beside the weights
 	e, err := exec.Open(s.plan, s.file, exec.Options{Threads: min(s.threads, runtime.GOMAXPROCS(0)), Observe: s.observe, Profile: s.profile, Trace: s.trace})
 	if err != nil {
 		return nil, about(s.name, err)
 	}
 	context.AfterFunc(ctx, e.Interrupt)
+	if ctx.Err() != nil { // the function above runs some time later
+		e.Interrupt()
+	}
 	return e, nil
 }
 
