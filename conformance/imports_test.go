@@ -41,6 +41,7 @@ var imports = map[string][]string{
 	"exec/cpu":               {"exec/cpu/kernel"},
 	"exec/cpu/isa":           {},
 	"exec/cpu/kernel":        {"gguf/quant", "ops/ref", "exec/plan"},
+	"exec/cuda":              {"gguf/quant", "exec/plan"},
 	"cmd":                    {"*"},
 	"conformance":            {"*"},
 	"conformance/benchpeers": {},
