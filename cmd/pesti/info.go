@@ -51,6 +51,9 @@ func (a *app) info() *cobra.Command {
 			fmt.Fprintf(t, "built\t%s, %s/%s\n", runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			fmt.Fprintf(t, "cores\t%d usable\n", runtime.GOMAXPROCS(0))
 			fmt.Fprintf(t, "targets\tcpu\n")
+			if err := a.infoCUDA(cmd.Context(), t); err != nil {
+				return err
+			}
 			fmt.Fprintf(t, "architectures\t%s\n", strings.Join(frontend.Architectures(), ", "))
 			fmt.Fprintf(t, "tensor types\t%s\n", strings.Join(tensorTypes(), ", "))
 			fmt.Fprintf(t, "plan format\t%d\n", plan.Version)

@@ -38,6 +38,7 @@ const (
 
 // An app is what verbs see of the outside world.
 type app struct {
+	args           []string
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	getenv         func(string) string
@@ -52,7 +53,7 @@ type app struct {
 
 // run is the program: it runs one command line and returns its exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func(string) string) int {
-	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, getenv: getenv}
+	a := &app{args: args, stdin: stdin, stdout: stdout, stderr: stderr, getenv: getenv}
 	root := a.root()
 	root.SetArgs(append([]string{}, args...)) // for cobra, nil means the arguments of the process
 	root.SetIn(stdin)
@@ -152,7 +153,11 @@ func (a *app) verb(use, short, example string, args arity, body func(cmd *cobra.
 		Example: example,
 		Args:    args.check,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := body(cmd, args); err != nil {
+			err := a.reachDriver(cmd.Flags())
+			if err == nil {
+				err = body(cmd, args)
+			}
+			if err != nil {
 				return failure{err}
 			}
 			a.loaded()
