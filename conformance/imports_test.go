@@ -42,6 +42,7 @@ var imports = map[string][]string{
 	"exec/cpu/isa":           {},
 	"exec/cpu/kernel":        {"gguf/quant", "ops/ref", "exec/plan"},
 	"exec/cuda":              {"gguf/quant", "exec/plan"},
+	"exec/cuda/kernels":      {},
 	"cmd":                    {"*"},
 	"conformance":            {"*"},
 	"conformance/benchpeers": {},

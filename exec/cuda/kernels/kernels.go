@@ -1,0 +1,92 @@
+// Package kernels holds the CUDA kernels: their sources, and the PTX that build.py makes of them, in
+// modules for several targets. PTX for a target runs on every later GPU, whose driver compiles it.
+//
+// It imports nothing of this module. The parameters of kernels are in exec/cuda, which writes
+// abi.cuh from them.
+package kernels
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"io/fs"
+	"path"
+)
+
+//go:embed *.ptx
+var files embed.FS
+
+// A Set is the modules for one target.
+type Set struct {
+	ISA string // "sm_75"
+
+	major, minor int // of the least GPU
+	driver       int // the least driver, as Driver.Version gives it: that of the compiler of the modules
+}
+
+// sets are the targets of build.py, later ones better.
+var sets = []Set{
+	{"sm_75", 7, 5, 11080},
+	{"sm_80", 8, 0, 11080},
+	{"sm_89", 8, 9, 12010},
+}
+
+// Sets returns the targets, later ones better.
+func Sets() []Set { return sets }
+
+// For returns the best set for a GPU of compute capability major.minor and a driver of a version, 1000·major +
+// 10·minor, or says which of the two is too old.
+func For(driver, major, minor int) (Set, error) {
+	least := sets[0]
+	switch {
+	case !least.runsOn(major, minor):
+		return Set{}, fmt.Errorf("the GPU has compute capability %d.%d, expected %d.%d or later", major, minor, least.major, least.minor)
+	case driver < least.driver:
+		return Set{}, fmt.Errorf("the driver is for CUDA %d.%d, expected %d.%d or later: update it", driver/1000, driver%1000/10, least.driver/1000, least.driver%1000/10)
+	}
+	best := least
+	for _, s := range sets {
+		if s.runsOn(major, minor) && driver >= s.driver {
+			best = s
+		}
+	}
+	return best, nil
+}
+
+// Lookup returns the set of a target, and whether a GPU and a driver can run it.
+func Lookup(isa string, driver, major, minor int) (Set, error) {
+	for _, s := range sets {
+		switch {
+		case s.ISA != isa:
+		case !s.runsOn(major, minor):
+			return Set{}, fmt.Errorf("kernels for %s need compute capability %d.%d, and the GPU has %d.%d", isa, s.major, s.minor, major, minor)
+		case driver < s.driver:
+			return Set{}, fmt.Errorf("kernels for %s need a driver for CUDA %d.%d, and it is for %d.%d: update it", isa, s.driver/1000, s.driver%1000/10, driver/1000, driver%1000/10)
+		default:
+			return s, nil
+		}
+	}
+	return Set{}, fmt.Errorf("no kernels for %s", isa)
+}
+
+func (s Set) runsOn(major, minor int) bool {
+	return major > s.major || major == s.major && minor >= s.minor
+}
+
+// Module returns the name and the PTX of the module that has a kernel.
+func (s Set) Module(kernel string) (name string, ptx []byte, err error) {
+	names, err := fs.Glob(files, "*."+s.ISA+".ptx")
+	if err != nil {
+		return "", nil, err
+	}
+	for _, name := range names {
+		ptx, err := files.ReadFile(path.Clean(name))
+		if err != nil {
+			return "", nil, err
+		}
+		if bytes.Contains(ptx, []byte(".entry "+kernel+"(")) {
+			return name, ptx, nil
+		}
+	}
+	return "", nil, fmt.Errorf("no kernel %s for %s", kernel, s.ISA)
+}
