@@ -24,7 +24,7 @@ type Options struct {
 	Target    string // "cpu"
 	ISA       string // one of plan.ISAs, by default "portable": the best that kernels may use
 	Precision string // "fast" or "exact"
-	KV        string // "f16" or "f32"; by default f16 in fast, f32 in exact
+	KV        string // one of plan.CacheFormats; by default f16 in fast, f32 in exact
 	Ctx       int64  // positions of a sequence; by default 4096, or what the model was trained for
 	Ubatch    int64  // tokens of a step, 512
 	Sequences int64  // 1
@@ -195,7 +195,7 @@ func (o *Options) complete(p *frontend.Params) error {
 		set(&o.ISA, "portable", "isa", plan.ISAs...),
 		set(&o.Tiles, "auto", "tiles", "auto", "on", "off"),
 		set(&o.Precision, "fast", "precision", "fast", "exact"),
-		set(&o.KV, map[string]string{"fast": "f16", "exact": "f32"}[o.Precision], "kv", "f32", "f16", "q8_0"),
+		set(&o.KV, map[string]string{"fast": "f16", "exact": "f32"}[o.Precision], "kv", plan.CacheFormats()...),
 		within(&o.Ctx, min(defaultCtx, p.Context), p.Context, "ctx", ", the context that the model was trained for"),
 		within(&o.Sequences, 1, maxSequences, "sequences", ""),
 		within(&o.Ubatch, min(defaultUbatch, o.Ctx), 1<<16, "ubatch", ""),

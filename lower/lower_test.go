@@ -289,7 +289,7 @@ func TestOptionErrors(t *testing.T) {
 		{Options{ISA: "sse"}, `--isa is "sse"`},
 		{Options{Precision: "best"}, `--precision is "best"`},
 		{Options{KV: "q4_0"}, `--kv is "q4_0"`},
-		{Options{KV: "q8_0"}, `--kv is "q8_0", expected f16 or f32, since the 16 elements of a head are no multiple of 32`},
+		{Options{KV: "q8_0"}, `--kv is "q8_0", expected f32, f16 or fp8, since the 16 elements of a head are no multiple of 32`},
 		{Options{Ctx: 257}, "--ctx is 257, expected 1 to 256"},
 		{Options{Ctx: -1}, "--ctx is -1"},
 		{Options{Ubatch: 1 << 20}, "--ubatch is 1048576"},

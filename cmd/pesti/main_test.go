@@ -177,7 +177,7 @@ func TestUsageErrors(t *testing.T) {
 		{"run -p a --speculate 4 --ubatch 4", "--speculate is 4, expected at most 3: the plan of demo"},
 		{"run PLAN -p a --speculate 8", "--speculate is 8, expected at most 7: the plan of "},
 		{"run -p a --precision half", "expected one of exact, fast"},
-		{"run -p a --kv q4_0", "expected one of f32, f16, q8_0"},
+		{"run -p a --kv q4_0", "expected one of f32, f16, fp8, q8_0"},
 		{"run -p a --target gpu", "expected one of cpu"},
 		{"run -p a --isa sse2", "expected one of portable, neondot, avx2, avx512vnni, amx"},
 		{"run -p a --ctx 0", "1 or more"},

@@ -11,6 +11,7 @@ import (
 
 	"pesti/exec/cpu/isa"
 	"pesti/exec/cpu/kernel"
+	"pesti/exec/plan"
 	"pesti/lower"
 	"pesti/lower/memplan"
 )
@@ -44,7 +45,7 @@ func newCompileFlags(precision string) *compileFlags {
 	c := &compileFlags{
 		target:    choice{"cpu", []string{"cpu"}},
 		precision: choice{precision, []string{"exact", "fast"}},
-		kv:        choice{"", []string{"f32", "f16", "q8_0"}},
+		kv:        choice{"", plan.CacheFormats()},
 		isa:       choice{"", isas},
 		planner:   choice{"", memplan.Planners()},
 		tiles:     choice{"auto", []string{"auto", "on", "off"}},

@@ -1,5 +1,7 @@
 package plan
 
+import "slices"
+
 // Kernels is the signature table, one row per kernel. In formulas M is the number of rows the
 // step works on (T or R, see Step.Rows), P the pages of one sequence's table, and the rest are
 // parameters of the step. Every kernel computes each row independently of the others. How to add
@@ -281,9 +283,15 @@ var kernels = []Signature{
 	},
 }
 
+// cacheFormats are the formats that a plan may keep its caches in.
+var cacheFormats = []string{"f32", "f16", "fp8", "q8_0"}
+
+// CacheFormats returns the formats of caches.
+func CacheFormats() []string { return slices.Clone(cacheFormats) }
+
 // cache is an operand that is a state, whose rows have width elements.
 func cache(role string, dir Dir, width string) Operand {
-	return Operand{Role: role, Dir: dir, Formats: []string{"f32", "f16", "q8_0"}, Width: width, Extent: "S*positions*" + width}
+	return Operand{Role: role, Dir: dir, Formats: cacheFormats, Width: width, Extent: "S*positions*" + width}
 }
 
 // cacheByHead is a cache in whose pages the parts of each head lie together.

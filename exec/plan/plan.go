@@ -40,7 +40,7 @@ type Target struct {
 	Backend   string // "cpu"
 	ISA       string // "portable"
 	Precision string // "exact", "fast"
-	KV        string // "f32", "f16"
+	KV        string // one of CacheFormats
 	Threads   int    // at most
 	Ctx       int64  // positions per sequence
 	Ubatch    int64  // tokens per step

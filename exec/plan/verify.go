@@ -97,7 +97,7 @@ func (v *verifier) target() error {
 		oneOf("target: instruction set", t.ISA, ISAs...),
 		atLeast("model: size", p.Model.Size, 1),
 		oneOf("target: precision", t.Precision, "exact", "fast"),
-		oneOf("target: kv", t.KV, "f32", "f16", "q8_0"),
+		oneOf("target: kv", t.KV, cacheFormats...),
 		atLeast("target: threads", int64(t.Threads), 1),
 		atLeast("target: ctx", t.Ctx, 1),
 		atLeast("target: ubatch", t.Ubatch, 1),

@@ -6,9 +6,10 @@ const PageTokens = 16
 // A KV is a view of one layer's cache of keys or values: rows of Width elements in pages of
 // PageTokens positions.
 type KV struct {
-	F32       []float32 // exactly one of F32, F16 and Q8 is set
+	F32       []float32 // exactly one of F32, F16, FP8 and Q8 is set
 	F16       []uint16
-	Q8        []byte // blocks of Q8Block elements; Width is a multiple of that
+	FP8       []uint8 // E4M3
+	Q8        []byte  // blocks of Q8Block elements; Width is a multiple of that
 	Width     int
 	Positions int     // of each sequence, a multiple of PageTokens
 	Pages     []int32 // [S·P] page numbers; nil: page p of sequence s is s·Positions/PageTokens + p
@@ -36,6 +37,10 @@ func (c *KV) Load(dst []float32, seq, pos int) {
 		for i, h := range c.F16[at : at+c.Width] {
 			dst[i] = F32(h)
 		}
+	case c.FP8 != nil:
+		for i, b := range c.FP8[at : at+c.Width] {
+			dst[i] = E4M3Value(b)
+		}
 	case c.Q8 != nil:
 		for i := 0; i < c.Width; i += Q8Block {
 			DequantiseQ8(dst[i:], c.Q8[(at+i)/Q8Block*Q8Bytes:])
@@ -53,6 +58,11 @@ func (c *KV) Store(seq, pos int, src []float32) {
 		row := c.F16[at : at+c.Width]
 		for i, x := range src[:c.Width] {
 			row[i] = F16(x)
+		}
+	case c.FP8 != nil:
+		row := c.FP8[at : at+c.Width]
+		for i, x := range src[:c.Width] {
+			row[i] = E4M3(x)
 		}
 	case c.Q8 != nil:
 		for i := 0; i < c.Width; i += Q8Block {

@@ -278,16 +278,22 @@ func caches(width, positions int, f16 bool) map[string]*KV {
 }
 
 func TestKV(t *testing.T) {
-	for _, f16 := range []bool{false, true} {
-		for name, c := range caches(3, 32, f16) {
+	for _, format := range []string{"f32", "f16", "fp8"} {
+		for name, c := range caches(3, 32, format == "f16") {
+			if format == "fp8" {
+				c.F32, c.FP8 = nil, make([]uint8, len(c.F32))
+			}
 			want := make(map[[2]int][]float32)
 			for seq := range 2 {
 				for pos := range 32 {
 					row := random(uint64(seq*32+pos), 3)
 					c.Store(seq, pos, row)
 					for i := range row {
-						if f16 {
+						switch format {
+						case "f16":
 							row[i] = F32(F16(row[i]))
+						case "fp8":
+							row[i] = E4M3Value(E4M3(row[i]))
 						}
 					}
 					want[[2]int{seq, pos}] = row

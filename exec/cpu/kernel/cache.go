@@ -51,6 +51,7 @@ type parts struct {
 var cacheParts = map[string]func(v *vectors, dim int) *parts{
 	"f32":  f32Parts,
 	"f16":  f16Parts,
+	"fp8":  fp8Parts,
 	"q8_0": q8Parts,
 }
 
@@ -61,7 +62,7 @@ func (b *binder) cache(role string, heads, dim int) cache {
 		table: b.i32("pages"), perSeq: b.SeqPages}
 	switch parts := cacheParts[o.Format]; {
 	case parts == nil:
-		b.fail("operand %s is %s, expected f32, f16 or q8_0", role, o.Format)
+		b.fail("operand %s is %s, expected one of %v", role, o.Format, plan.CacheFormats())
 	case o.Format == "q8_0" && dim%ref.Q8Block != 0:
 		b.fail("operand %s is q8_0, which needs a multiple of %d elements in a head, found %d", role, ref.Q8Block, dim)
 	default:
@@ -80,8 +81,10 @@ func f16Parts(v *vectors, dim int) *parts {
 	return p
 }
 
+func fp8Parts(_ *vectors, dim int) *parts { return plainParts(dim, widenE4M3, narrowE4M3) }
+
 // plainParts are parts whose elements are of type E, in order and nothing else.
-func plainParts[E float32 | uint16](dim int, load func(to []float32, from []E), store func(to []E, from []float32)) *parts {
+func plainParts[E float32 | uint16 | uint8](dim int, load func(to []float32, from []E), store func(to []E, from []float32)) *parts {
 	const page = plan.PageTokens
 	var zero E
 	size := int(unsafe.Sizeof(zero))

@@ -1,6 +1,9 @@
 package kernel
 
-import "pesti/ops/ref"
+import (
+	"pesti/exec/plan"
+	"pesti/ops/ref"
+)
 
 // The reference kernels run the functions of ops/ref, on worker 0 where the signature says "one".
 
@@ -102,12 +105,14 @@ func (b *binder) refCache(role string, width int) *ref.KV {
 		c.F32 = view[float32](o.Data)
 	case "f16":
 		c.F16 = view[uint16](o.Data)
+	case "fp8":
+		c.FP8 = o.Data
 	case "q8_0":
 		if c.Q8 = o.Data; width%ref.Q8Block != 0 {
 			b.fail("operand %s is q8_0, which needs a multiple of %d elements in a row, found %d", role, ref.Q8Block, width)
 		}
 	default:
-		b.fail("operand %s is %s, expected f32, f16 or q8_0", role, o.Format)
+		b.fail("operand %s is %s, expected one of %v", role, o.Format, plan.CacheFormats())
 	}
 	return c
 }
