@@ -17,7 +17,9 @@ const module = "pesti"
 // imports is what each package may import of this module. A package under a folder with an entry
 // but without one of its own follows the entry of the folder. "*" is everything.
 var imports = map[string][]string{
-	"gguf":                   {"gguf/quant"},
+	"gguf":                   {"gguf/quant", "gguf/mapped"},
+	"gguf/mapped":            {},
+	"gguf/safetensors":       {"gguf/mapped"},
 	"gguf/quant":             {},
 	"ops/ref":                {},
 	"graph":                  {"gguf/quant"},

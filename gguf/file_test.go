@@ -348,15 +348,6 @@ func TestRows(t *testing.T) {
 	}
 }
 
-func TestGuardPassesOtherPanics(t *testing.T) {
-	defer func() {
-		if p := recover(); p != "mine" {
-			t.Errorf("recovered %v, want the panic of the caller", p)
-		}
-	}()
-	guard("f", func() error { panic("mine") })
-}
-
 func TestClosed(t *testing.T) {
 	f := reopen(t, twoTensors())
 	b, _ := f.Tensor("b")

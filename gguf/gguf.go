@@ -7,7 +7,7 @@
 // versions 2 and 3, little-endian, are read, and version 3 is written.
 //
 // The package knows the container and no model: what a key means is not its
-// business. It imports gguf/quant and nothing else of this module.
+// business. It imports gguf/quant and gguf/mapped and nothing else of this module.
 package gguf
 
 import (
@@ -17,6 +17,8 @@ import (
 	"fmt"
 	"os"
 	"sync"
+
+	"pesti/gguf/mapped"
 )
 
 // File is an open GGUF file, or the shards of a split one. Its methods may be
@@ -82,35 +84,16 @@ func Parse(name string, data []byte) (*File, error) {
 
 // openShard maps one file and parses its header.
 func openShard(path string) (*shard, *header, error) {
-	// Looked at before it is opened: to open a pipe is to wait for its writer.
-	st, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return nil, nil, fmt.Errorf("%s: cannot be opened: %w", path, cause(err))
-	case st.IsDir():
-		return nil, nil, fmt.Errorf("%s: is a directory, expected a GGUF file", path)
-	case !st.Mode().IsRegular():
-		return nil, nil, fmt.Errorf("%s: is not a regular file, expected a GGUF file", path)
-	case st.Size() == 0:
-		return nil, nil, fmt.Errorf("%s: truncated: the file is empty, expected a GGUF file", path)
-	case int64(int(st.Size())) != st.Size():
-		return nil, nil, fmt.Errorf("%s: has %d bytes, more than this system can map", path, st.Size())
-	}
-	f, err := os.Open(path)
+	f, err := mapped.Open(path, "a GGUF file")
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: cannot be opened: %w", path, cause(err))
-	}
-	defer f.Close()
-	data, unmap, err := mapFile(f, int(st.Size()))
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: cannot be mapped: %w", path, cause(err))
-	}
-	s, h, err := newShard(path, data, unmap)
-	if err != nil {
-		unmap()
 		return nil, nil, err
 	}
-	s.release = func(from, to int) { release(data, from, to) }
+	s, h, err := newShard(path, f.Data, f.Close)
+	if err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	s.release = f.Release
 	return s, h, nil
 }
 
@@ -131,7 +114,7 @@ func cause(err error) error {
 func newShard(path string, data []byte, unmap func() error) (*shard, *header, error) {
 	s := &shard{path: path, data: data, close: unmap}
 	var h *header
-	err := guard(path, func() (err error) {
+	err := mapped.Guard(path, func() (err error) {
 		if h, err = parseHeader(path, data); err != nil {
 			return err
 		}
@@ -257,7 +240,7 @@ func (f *File) read(t *Tensor, use func(data []byte)) error {
 	if s.close == nil {
 		return fmt.Errorf("%s: tensor %q: the file is closed", s.path, t.Name)
 	}
-	return guard(s.path, func() error {
+	return mapped.Guard(s.path, func() error {
 		use(f.Bytes(t))
 		return nil
 	})

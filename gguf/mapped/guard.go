@@ -1,4 +1,4 @@
-package gguf
+package mapped
 
 import (
 	"fmt"
@@ -6,9 +6,9 @@ import (
 	"runtime/debug"
 )
 
-// guard runs read, which may touch mapped pages, and turns the fault of a file
+// Guard runs read, which may touch mapped pages, and turns the fault of a file
 // that another process cut short into an error. All other panics pass.
-func guard(path string, read func() error) (err error) {
+func Guard(path string, read func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		switch p := recover().(type) {
