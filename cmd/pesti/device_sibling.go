@@ -1,4 +1,4 @@
-//go:build !cuda
+//go:build !libcuda
 
 package main
 
@@ -18,13 +18,13 @@ import (
 	"pesti/exec/cuda"
 )
 
-// The sibling is this program with the driver in it, built with the tag cuda. It cannot be the one
+// The sibling is this program with the driver in it, built with the tag libcuda. It cannot be the one
 // program for all: it needs a C compiler, and where there is no libcuda it does not start.
 const (
 	siblingName     = "pesti-cuda"
 	siblingVariable = "PESTI_CUDA" // its path, where it is not beside this program
 	siblingStarted  = "PESTI_CUDA_STARTED"
-	siblingBuild    = "go build -tags cuda -o bin/" + siblingName + " ./cmd/pesti"
+	siblingBuild    = "make " + siblingName // go build -tags libcuda, with the headers of CUDA
 )
 
 // cudaDriver lets the sibling take this process: arguments, files, signals and exit code are then its
@@ -44,7 +44,7 @@ func (a *app) sibling() (string, error) {
 		return "", fmt.Errorf("a CUDA device needs Linux, and this is %s; use --%s virtual", runtime.GOOS, deviceFlag)
 	}
 	if a.getenv(siblingStarted) != "" {
-		return "", fmt.Errorf("%s was built without the driver; build it with: %s", siblingName, siblingBuild)
+		return "", fmt.Errorf("%s was built without the driver; build it with %s", siblingName, siblingBuild)
 	}
 	path := a.getenv(siblingVariable)
 	if path == "" {
@@ -55,7 +55,7 @@ func (a *app) sibling() (string, error) {
 		path = filepath.Join(filepath.Dir(self), siblingName)
 	}
 	if _, err := os.Stat(path); err != nil {
-		return "", fmt.Errorf("%w; a CUDA device needs it: build it with %s, or use --%s virtual", cannot("found", path, err), siblingBuild, deviceFlag)
+		return "", fmt.Errorf("%w; a CUDA device needs it: build it there with %s, or use --%s virtual", cannot("found", path, err), siblingBuild, deviceFlag)
 	}
 	return path, starts(path)
 }
@@ -115,7 +115,7 @@ func (a *app) siblingRows(ctx context.Context) (rows []string, err error) {
 		}
 	}
 	if rows == nil {
-		return nil, fmt.Errorf("%s tells of no device; expected this program, built with: %s", path, siblingBuild)
+		return nil, fmt.Errorf("%s tells of no device; expected this program, built with %s", path, siblingBuild)
 	}
 	return rows, nil
 }

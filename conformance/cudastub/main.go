@@ -1,0 +1,114 @@
+// Command cudastub makes a libcuda.so.1 out of the names in cuda.h, so that a machine without a GPU
+// or NVIDIA's driver can link, start and test a program that calls it.
+//
+//	cudastub -include FOLDER -o FOLDER
+//
+// Every call fails with CUDA_ERROR_NO_DEVICE, as where there is no GPU. Where the environment variable
+// CUDASTUB is not empty the library acts as one device instead, which library/device.c tells of. It needs a C
+// compiler, by the name in CC or cc.
+package main
+
+import (
+	"bytes"
+	_ "embed"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+)
+
+//go:embed library/device.c
+var device []byte
+
+func main() {
+	include := flag.String("include", "", "`FOLDER` with cuda.h")
+	out := flag.String("o", "", "`FOLDER` that libcuda.so and libcuda.so.1 are written to")
+	flag.Parse()
+	if flag.NArg() > 0 || *include == "" || *out == "" {
+		flag.Usage()
+		os.Exit(2)
+	}
+	if err := build(*include, *out); err != nil {
+		fmt.Fprintln(os.Stderr, "cudastub:", err)
+		os.Exit(1)
+	}
+}
+
+// build compiles the library into the folder out.
+func build(include, out string) error {
+	work, err := os.MkdirTemp("", "cudastub")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	// The header maps names to those of versions, so the preprocessor is asked what it declares.
+	declared, err := compile("-E", "-I", include, "-include", "cuda.h", "-x", "c", "/dev/null")
+	if err != nil {
+		return err
+	}
+	names := declarations(declared)
+	if len(names) == 0 {
+		return fmt.Errorf("%s: declares no function", filepath.Join(include, "cuda.h"))
+	}
+	sources := map[string][]byte{"device.c": device, "names.c": stubs(names)}
+	args := []string{"-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-Wl,-soname,libcuda.so.1", "-I", include, "-o", filepath.Join(out, "libcuda.so.1")}
+	for name, text := range sources {
+		path := filepath.Join(work, name)
+		if err := os.WriteFile(path, text, 0o666); err != nil {
+			return err
+		}
+		args = append(args, path)
+	}
+	if err := os.MkdirAll(out, 0o777); err != nil {
+		return err
+	}
+	if _, err := compile(args...); err != nil {
+		return err
+	}
+	link := filepath.Join(out, "libcuda.so")
+	if err := os.Remove(link); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	return os.Symlink("libcuda.so.1", link)
+}
+
+// compile runs the C compiler and returns its standard output.
+func compile(args ...string) ([]byte, error) {
+	cc := os.Getenv("CC")
+	if cc == "" {
+		cc = "cc"
+	}
+	cmd := exec.Command(cc, args...)
+	var says bytes.Buffer
+	cmd.Stderr = &says
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %s", cc, err, says.Bytes())
+	}
+	return out, nil
+}
+
+var declaration = regexp.MustCompile(`\bCUresult\s+(cu\w+)\s*\(`)
+
+// declarations returns the names of the functions that a preprocessed header declares, sorted.
+func declarations(header []byte) []string {
+	var names []string
+	for _, m := range declaration.FindAllSubmatch(header, -1) {
+		names = append(names, string(m[1]))
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// stubs returns C that defines each name unless another file does. What a caller passes is left unread.
+func stubs(names []string) []byte {
+	var b bytes.Buffer
+	fmt.Fprintln(&b, "int cudastub_missing(const char *name);")
+	for _, name := range names {
+		fmt.Fprintf(&b, "__attribute__((weak)) int %s(void) { return cudastub_missing(%q); }\n", name, name)
+	}
+	return b.Bytes()
+}

@@ -1,0 +1,164 @@
+//go:build libcuda
+
+package driver
+
+// The calls that package cu lacks, by the names that libcuda exports: the header maps others to
+// different ones from version to version.
+
+/*
+#include <cuda.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+// Package cu initializes CUDA before main begins, and where that fails prints to standard output and
+// ends the process. This runs still before it, and says it as this program says things.
+__attribute__((constructor)) static void initialize(void) {
+	CUresult r = cuInit(0);
+	if (r == CUDA_SUCCESS) {
+		return;
+	}
+	const char *text = NULL;
+	cuGetErrorString(r, &text);
+	fprintf(stderr, "pesti: CUDA cannot be used here: error %d, %s\n", (int)r, text != NULL ? text : "unknown");
+	_exit(1);
+}
+
+static CUresult load(CUmodule *module, const void *ptx, char *log, size_t size) {
+	CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+	void *values[] = {log, (void *)size};
+	return cuModuleLoadDataEx(module, ptx, 2, options, values);
+}
+
+static CUresult launch(CUfunction f, const unsigned int d[6], unsigned int shared, CUstream stream, void *params, size_t size) {
+	void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, params, CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END};
+	return cuLaunchKernel(f, d[0], d[1], d[2], d[3], d[4], d[5], shared, stream, NULL, extra);
+}
+
+// A capture belongs to no thread: goroutines move between threads.
+static CUresult beginCapture(CUstream stream) {
+	return cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+}
+
+static CUresult endCapture(CUstream stream, CUgraphExec *replayed) {
+	CUgraph graph;
+	CUresult r = cuStreamEndCapture(stream, &graph);
+	if (r != CUDA_SUCCESS) {
+		return r;
+	}
+	r = cuGraphInstantiateWithFlags(replayed, graph, 0);
+	cuGraphDestroy(graph);
+	return r;
+}
+*/
+import "C"
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"unsafe"
+
+	"gorgonia.org/cu"
+
+	"pesti/exec/cuda"
+)
+
+const maxSharedOptIn cu.DeviceAttribute = C.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+
+// A status is a result of libcuda that is not success.
+type status int
+
+func (s status) Error() string {
+	var text *C.char
+	if C.cuGetErrorString(C.CUresult(s), &text) != C.CUDA_SUCCESS {
+		return fmt.Sprintf("CUDA error %d", int(s))
+	}
+	return fmt.Sprintf("CUDA error %d, %s", int(s), C.GoString(text))
+}
+
+const (
+	outOfMemory        = status(C.CUDA_ERROR_OUT_OF_MEMORY)
+	peerAlreadyEnabled = status(C.CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)
+)
+
+func result(r C.CUresult) error {
+	if r == C.CUDA_SUCCESS {
+		return nil
+	}
+	return status(r)
+}
+
+// statusOf returns an error of package cu as one of ours, which has libcuda's text for it. Package cu
+// has its own type for results, and does not export it.
+func statusOf(err error) error {
+	if v := reflect.ValueOf(err); v.IsValid() && v.CanInt() {
+		return status(v.Int())
+	}
+	return err
+}
+
+// failed returns an error of either kind with what was tried; nil stays nil.
+func failed(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", what, statusOf(err))
+}
+
+// Values of package cu are structs of one handle, which only some of them give.
+func streamOf(s cu.Stream) C.CUstream       { return *(*C.CUstream)(unsafe.Pointer(&s)) }
+func functionOf(f cu.Function) C.CUfunction { return *(*C.CUfunction)(unsafe.Pointer(&f)) }
+
+// load compiles a module for the current context.
+func load(ptx []byte) (cu.Module, error) {
+	const logSize = 8 << 10
+	text := C.CString(string(ptx))
+	defer C.free(unsafe.Pointer(text))
+	log := (*C.char)(C.calloc(logSize, 1))
+	defer C.free(unsafe.Pointer(log))
+	var m cu.Module
+	err := result(C.load((*C.CUmodule)(unsafe.Pointer(&m)), unsafe.Pointer(text), log, logSize))
+	if err == nil {
+		return m, nil
+	}
+	for line := range strings.Lines(C.GoString(log)) {
+		if line = strings.TrimSpace(line); line != "" {
+			return m, fmt.Errorf("%w: %s", err, line)
+		}
+	}
+	return m, err
+}
+
+// allowShared lets a kernel be launched with so many bytes of dynamic shared memory.
+func allowShared(f cu.Function, bytes int) error {
+	return result(C.cuFuncSetAttribute(functionOf(f), C.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, C.int(bytes)))
+}
+
+func launch(f cu.Function, l cuda.Launch, s cu.Stream) error {
+	d := [6]C.uint{C.uint(l.Grid.X), C.uint(l.Grid.Y), C.uint(l.Grid.Z), C.uint(l.Block.X), C.uint(l.Block.Y), C.uint(l.Block.Z)}
+	return result(C.launch(functionOf(f), &d[0], C.uint(l.Shared), streamOf(s), unsafe.Pointer(unsafe.SliceData(l.Params)), C.size_t(len(l.Params))))
+}
+
+func beginCapture(s cu.Stream) error { return result(C.beginCapture(streamOf(s))) }
+
+// A replayable is what a capture noted, ready to run.
+type replayable struct{ exec C.CUgraphExec }
+
+func endCapture(s cu.Stream) (g replayable, err error) {
+	err = result(C.endCapture(streamOf(s), &g.exec))
+	return g, err
+}
+
+func (g replayable) replay(s cu.Stream) error { return result(C.cuGraphLaunch(g.exec, streamOf(s))) }
+
+func (g replayable) destroy() error { return result(C.cuGraphExecDestroy(g.exec)) }
+
+// allocHost returns pinned memory, the same for all contexts.
+func allocHost(bytes int) ([]byte, error) {
+	var p unsafe.Pointer
+	if err := result(C.cuMemHostAlloc(&p, C.size_t(bytes), C.CU_MEMHOSTALLOC_PORTABLE)); err != nil {
+		return nil, err
+	}
+	return unsafe.Slice((*byte)(p), bytes), nil
+}
