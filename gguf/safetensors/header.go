@@ -1,0 +1,133 @@
+package safetensors
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"unicode/utf8"
+)
+
+const (
+	lengthBytes = 8
+	// maxHeader is the longest header that a file may have, as the format has it.
+	maxHeader = 100_000_000
+	// metadataKey is the key of the header that names no tensor.
+	metadataKey = "__metadata__"
+)
+
+// cutHeader returns what stands before the data: the length and the header.
+func cutHeader(data []byte) ([]byte, error) {
+	if len(data) < lengthBytes {
+		return nil, fmt.Errorf("truncated: has %d bytes, expected a safetensors file, which begins with %d", len(data), lengthBytes)
+	}
+	n := binary.LittleEndian.Uint64(data)
+	switch rest := data[lengthBytes:]; {
+	case n > maxHeader:
+		return nil, fmt.Errorf("its header has %d bytes, expected a safetensors file, where it has %d at most", n, maxHeader)
+	case n > uint64(len(rest)):
+		return nil, fmt.Errorf("truncated: its header has %d bytes, but the file has %d", n, len(data))
+	case n == 0 || rest[0] != '{':
+		return nil, errors.New("expected a safetensors file, whose header begins with {")
+	}
+	return data[:lengthBytes+n], nil
+}
+
+// An entry is a tensor as JSON has it.
+type entry struct {
+	DType   string  `json:"dtype"`
+	Shape   []int64 `json:"shape"`
+	Offsets []int64 `json:"data_offsets"`
+}
+
+// parse reads the header and holds it against the data.
+func (f *File) parse() error {
+	header := f.head[lengthBytes:]
+	if !utf8.Valid(header) {
+		return errors.New("its header is not UTF-8")
+	}
+	d := json.NewDecoder(bytes.NewReader(header))
+	d.DisallowUnknownFields()
+	if _, err := d.Token(); err != nil { // {
+		return fmt.Errorf("its header is no JSON: %w", err)
+	}
+	f.byName = map[string]int{}
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return fmt.Errorf("its header is no JSON: %w", err)
+		}
+		name := key.(string) // in an object every other token is
+		switch {
+		case name != metadataKey:
+			err = f.tensor(d, name)
+		case f.Metadata != nil:
+			err = errors.New("stands there twice")
+		default:
+			err = d.Decode(&f.Metadata)
+		}
+		if err != nil {
+			return fmt.Errorf("its header: %q: %w", name, err)
+		}
+	}
+	if _, err := d.Token(); err != nil { // }
+		return fmt.Errorf("its header is no JSON: %w", err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return errors.New("its header goes on after its last }, expected blanks at most")
+	}
+	return f.cover()
+}
+
+// tensor reads the entry of a tensor.
+func (f *File) tensor(d *json.Decoder, name string) error {
+	var e entry
+	if err := d.Decode(&e); err != nil {
+		return err
+	}
+	bytes, ok := size(e.DType, e.Shape)
+	switch _, twice := f.byName[name]; {
+	case twice:
+		return errors.New("stands there twice")
+	case bits[e.DType] == 0:
+		return fmt.Errorf("dtype is %q, which is not known", e.DType)
+	case e.Shape == nil || !ok:
+		return fmt.Errorf("shape is %v, expected a list of dims from 0 up", e.Shape)
+	case len(e.Offsets) != 2 || e.Offsets[0] < 0 || e.Offsets[1] < e.Offsets[0]:
+		return fmt.Errorf("data_offsets are %v, expected where it begins and where it ends", e.Offsets)
+	case e.Offsets[1]-e.Offsets[0] != bytes:
+		return fmt.Errorf("data_offsets are %v, %d bytes, expected %d for %s%v", e.Offsets, e.Offsets[1]-e.Offsets[0], bytes, e.DType, e.Shape)
+	}
+	f.byName[name] = len(f.tensors)
+	f.tensors = append(f.tensors, Tensor{name, e.DType, e.Shape, e.Offsets[0], e.Offsets[1]})
+	return nil
+}
+
+// cover sorts the tensors by their bytes, which must be all of the data and lie one after another.
+func (f *File) cover() error {
+	slices.SortStableFunc(f.tensors, func(a, b Tensor) int {
+		if a.Begin != b.Begin {
+			return int(min(max(a.Begin-b.Begin, -1), 1))
+		}
+		return int(min(max(a.End-b.End, -1), 1))
+	})
+	at := int64(0)
+	for i := range f.tensors {
+		t := &f.tensors[i]
+		f.byName[t.Name] = i
+		if t.Begin != at {
+			return fmt.Errorf("tensor %q begins at byte %d of the data, expected %d, where the one before it ends", t.Name, t.Begin, at)
+		}
+		at = t.End
+	}
+	switch have := int64(len(f.data)); {
+	case have < at:
+		return fmt.Errorf("truncated: has %d bytes of data, expected %d", have, at)
+	case have > at:
+		return fmt.Errorf("has %d bytes after its last tensor, expected none", have-at)
+	}
+	return nil
+}

@@ -1,0 +1,171 @@
+// Package safetensors reads and writes files of the safetensors format: eight bytes of length, a
+// header in JSON that names tensors, and their bytes, as
+// https://huggingface.co/docs/safetensors/index tells. A file is mapped read-only, and what its
+// header says is checked against the file before it is believed.
+//
+// The package knows the container and no model. It imports gguf/mapped and nothing else of this
+// module.
+package safetensors
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+
+	"pesti/gguf/mapped"
+)
+
+// A Tensor is an entry of the header.
+type Tensor struct {
+	Name  string
+	DType string  // as the format calls it: "F32", "F8_E4M3"
+	Shape []int64 // row-major; none for a scalar
+	Begin int64   // of its bytes in the data, and where they end
+	End   int64
+}
+
+// A File is an open safetensors file. Its methods may be called from several goroutines, Close
+// excepted.
+type File struct {
+	Path     string            // as given to Open or Parse
+	Size     int64             // in bytes
+	Metadata map[string]string // the header's __metadata__
+
+	tensors []Tensor // in the order of their bytes
+	byName  map[string]int
+	head    []byte // all before the data
+	data    []byte // nil once it is closed
+	mapping *mapped.File
+}
+
+// Open opens the file at path and checks its header; the bytes of tensors are not read.
+func Open(path string) (*File, error) {
+	m, err := mapped.Open(path, "a safetensors file")
+	if err != nil {
+		return nil, err
+	}
+	f, err := Parse(path, m.Data)
+	if err != nil {
+		m.Close()
+		return nil, err
+	}
+	f.mapping = m
+	return f, nil
+}
+
+// Parse reads a safetensors file from memory, with the checks of Open. The name stands in errors.
+// The data must not change while the File is used.
+func Parse(name string, data []byte) (*File, error) {
+	f := &File{Path: name, Size: int64(len(data))}
+	err := mapped.Guard(name, func() (err error) {
+		f.head, err = cutHeader(data)
+		if err == nil {
+			f.head = bytes.Clone(f.head) // which outlives the mapping, and a file that changes
+			f.data = data[len(f.head):]
+			err = f.parse()
+		}
+		if err != nil {
+			err = fmt.Errorf("%s: %w", name, err)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// Close unmaps the file. Slices that Bytes returned must not be used after it.
+func (f *File) Close() error {
+	f.data = nil
+	if f.mapping == nil {
+		return nil
+	}
+	return f.mapping.Close()
+}
+
+// Tensors returns the tensors in the order of their bytes. Callers must not change them.
+func (f *File) Tensors() []Tensor { return f.tensors }
+
+// Tensor returns the tensor called name, and whether there is one.
+func (f *File) Tensor(name string) (*Tensor, bool) {
+	i, ok := f.byName[name]
+	if !ok {
+		return nil, false
+	}
+	return &f.tensors[i], true
+}
+
+// Bytes returns the bytes of t, a tensor of f, without a copy: mapped memory that must not be
+// written, nor read after Close. It is nil after Close. Where another process cuts the file short, to
+// read it is a fault; Read returns an error then.
+func (f *File) Bytes(t *Tensor) []byte {
+	if f.data == nil {
+		return nil
+	}
+	return f.data[t.Begin:t.End:t.End]
+}
+
+// Read passes the bytes of t, a tensor of f, to use.
+func (f *File) Read(t *Tensor, use func(data []byte)) error {
+	if f.data == nil {
+		return fmt.Errorf("%s: tensor %q: the file is closed", f.Path, t.Name)
+	}
+	return mapped.Guard(f.Path, func() error {
+		use(f.Bytes(t))
+		return nil
+	})
+}
+
+// Release tells the system that bytes [from, to) of t will not be read for long.
+func (f *File) Release(t *Tensor, from, to int64) {
+	if f.mapping != nil && f.data != nil {
+		at := int64(len(f.head)) + t.Begin
+		f.mapping.Release(int(at+from), int(at+to))
+	}
+}
+
+// Digest returns the SHA-256 of all before the data. It identifies what a file holds, but for the
+// numbers.
+func (f *File) Digest() [32]byte { return sha256.Sum256(f.head) }
+
+// HashData returns the SHA-256 of the bytes of all tensors, in their order. It reads the whole file.
+func (f *File) HashData() (sum [32]byte, err error) {
+	hash := sha256.New()
+	for i := range f.tensors {
+		if err := f.Read(&f.tensors[i], func(data []byte) { hash.Write(data) }); err != nil {
+			return sum, err
+		}
+	}
+	hash.Sum(sum[:0])
+	return sum, nil
+}
+
+// bits is the size of an element, by the format's name of its type.
+var bits = map[string]int64{
+	"BOOL": 8, "U8": 8, "I8": 8, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8,
+	"I16": 16, "U16": 16, "F16": 16, "BF16": 16,
+	"I32": 32, "U32": 32, "F32": 32,
+	"I64": 64, "U64": 64, "F64": 64, "C64": 64,
+}
+
+// size returns the bytes that a tensor takes, and false where its type is unknown, a dim is negative,
+// or it would be more than an int64 can say.
+func size(dtype string, shape []int64) (int64, bool) {
+	n, ok := bits[dtype]
+	n /= 8
+	if !ok {
+		return 0, false
+	}
+	if slices.Contains(shape, 0) {
+		return 0, !slices.ContainsFunc(shape, func(d int64) bool { return d < 0 })
+	}
+	for _, d := range shape {
+		if d < 0 || n > (1<<62)/d {
+			return 0, false
+		}
+		n *= d
+	}
+	return n, true
+}
