@@ -256,7 +256,8 @@ CUresult cuCtxSetCurrent(CUcontext context) {
 	return CUDA_SUCCESS;
 }
 
-// A context ends also after a trap, and all but host memory, graphs and other contexts with it.
+// A context ends after a trap too, and with it all but host memory and graphs, which are noted where
+// any are left.
 CUresult cuCtxDestroy(CUcontext context) {
 	CUresult r = note(__func__, "");
 	if (end(context, CONTEXT) != CUDA_SUCCESS) {
@@ -301,9 +302,10 @@ CUresult cuMemHostAlloc(void **p, size_t size, unsigned int flags) {
 	return memory(HOST, size, p);
 }
 
+// What does not end with a context can be freed after a trap too.
 CUresult cuMemFreeHost(void *p) {
-	NOTE("");
-	return release(p, HOST);
+	CUresult r = note(__func__, ""), freed = release(p, HOST);
+	return r != CUDA_SUCCESS ? r : freed;
 }
 
 // --- modules ---
@@ -534,6 +536,6 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
 }
 
 CUresult cuGraphExecDestroy(CUgraphExec exec) {
-	NOTE(" %d", number(exec));
-	return end(exec, EXEC);
+	CUresult r = note(__func__, " %d", number(exec)), freed = end(exec, EXEC);
+	return r != CUDA_SUCCESS ? r : freed;
 }

@@ -1,0 +1,323 @@
+//go:build libcuda
+
+package driver_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"pesti/exec/cuda"
+	"pesti/exec/cuda/driver"
+)
+
+// These tests run against the library that conformance/cudastub makes, which notes what it is told:
+// see the Makefile. Whether kernels run, only a GPU tells: see conformance/gpucheck.
+
+const ptx = `.version 7.0
+.target sm_75
+.address_size 64
+.visible .entry fill(.param .align 8 .b8 p[16]) { ret; }
+`
+
+// A script is a stub that notes what it is told.
+type script struct {
+	path string
+	read int
+}
+
+func newScript(t *testing.T) *script {
+	t.Helper()
+	s := &script{path: filepath.Join(t.TempDir(), "log")}
+	t.Setenv("CUDASTUB_LOG", s.path)
+	return s
+}
+
+// calls returns the lines since the last call, without those that read something.
+func (s *script) calls(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile(s.path)
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSuffix(string(text[s.read:]), "\n"), "\n")
+	s.read = len(text)
+	return lines
+}
+
+// expect compares the calls since the last time.
+func (s *script) expect(t *testing.T, what string, want ...string) {
+	t.Helper()
+	if got := s.calls(t); !slices.Equal(got, want) {
+		t.Errorf("%s calls\n\t%s\nexpected\n\t%s", what, strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
+	}
+}
+
+func open(t *testing.T) cuda.Device {
+	t.Helper()
+	d, err := driver.New().Open(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.Properties().Name != "stub" {
+		d.Close()
+		t.Skip("there is a real device")
+	}
+	return d
+}
+
+func must[T any](v T, err error) func(t *testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestProperties(t *testing.T) {
+	d := open(t)
+	defer d.Close()
+	want := cuda.Properties{Name: "stub", Major: 8, Minor: 9, Memory: 2 << 30, Free: 1 << 30, SMs: 128, Shared: 101376, L2: 75497472, Bandwidth: 1008096000000}
+	if got := d.Properties(); got != want {
+		t.Errorf("found %+v, expected %+v", got, want)
+	}
+	all, err := driver.New().Devices()
+	if err != nil || len(all) != 1 || all[0] != want {
+		t.Errorf("found %+v, %v", all, err)
+	}
+	if v := driver.New().Version(); v < 12000 {
+		t.Errorf("the driver is for CUDA %d", v)
+	}
+	for _, n := range []int{-1, 1} {
+		if _, err := driver.New().Open(n); err == nil || !strings.Contains(err.Error(), "no such device, expected a number from 0 to 0") {
+			t.Errorf("device %d: %v", n, err)
+		}
+	}
+}
+
+// What the interface says becomes these calls, in this order, with these arguments.
+func TestCalls(t *testing.T) {
+	d := open(t)
+	s := newScript(t)
+	p := must(d.Alloc(1000))(t)
+	host := must(d.AllocHost(64))(t)
+	s.expect(t, "allocating", "cuMemAlloc_v2 1000", "cuMemHostAlloc 64 flags=1")
+	if p%256 != 0 || len(host) != 64 {
+		t.Errorf("memory at %#x, %d bytes of host memory", p, len(host))
+	}
+
+	stream := must(d.NewStream())(t)
+	s.expect(t, "making a stream", "cuStreamCreate flags=1") // non-blocking
+	for i := range host {
+		host[i] = byte(i)
+	}
+	check(t, stream.Upload(p, host))
+	check(t, stream.Fill(p+8, 0xee, 4))
+	check(t, stream.Copy(p+100, p, 64))
+	back := make([]byte, 64)
+	check(t, stream.Download(back, p+100))
+	check(t, stream.Wait())
+	calls := s.calls(t)
+	id := calls[len(calls)-1][len("cuStreamSynchronize "):]
+	want := []string{
+		"cuMemcpyHtoDAsync_v2 64 stream=" + id, "cuMemsetD8Async 4 value=238 stream=" + id, "cuMemcpyAsync 64 stream=" + id,
+		"cuMemcpyDtoHAsync_v2 64 stream=" + id, "cuStreamSynchronize " + id,
+	}
+	if !slices.Equal(calls, want) {
+		t.Errorf("calls %q, expected %q", calls, want)
+	}
+	for i := range 4 {
+		host[8+i] = 0xee
+	}
+	if !bytes.Equal(back, host) {
+		t.Errorf("downloads %x, expected %x", back, host)
+	}
+
+	for _, empty := range []error{stream.Upload(p, nil), stream.Download(nil, p), stream.Copy(p, p, 0), stream.Fill(p, 1, 0)} {
+		check(t, empty)
+	}
+	s.expect(t, "nothing to copy", "")
+
+	check(t, d.FreeHost(host))
+	check(t, d.Free(p))
+	check(t, stream.Close())
+	s.expect(t, "freeing", "cuMemFreeHost", "cuMemFree_v2", "cuStreamDestroy_v2 "+id)
+	check(t, d.Close())
+	s.expect(t, "closing", "cuCtxDestroy_v2")
+}
+
+func TestLaunch(t *testing.T) {
+	d := open(t)
+	defer d.Close()
+	s := newScript(t)
+	m := must(d.Load([]byte(ptx)))(t)
+	must(m.Function("fill", 0))(t)
+	f := must(m.Function("fill", 60000))(t)
+	must(m.Function("fill", 50000))(t) // fewer than it was told before
+	calls := s.calls(t)
+	module := strings.Fields(calls[1])[1]
+	get := "cuModuleGetFunction " + module + " fill"
+	if want := []string{fmt.Sprint("cuModuleLoadDataEx ", len(ptx)), get, get, "cuFuncSetAttribute fill 8=60000", get}; !slices.Equal(calls, want) {
+		t.Errorf("calls %q, expected %q", calls, want)
+	}
+	if f.Name() != "fill" {
+		t.Errorf("the kernel is called %q", f.Name())
+	}
+
+	stream := must(d.NewStream())(t)
+	s.calls(t)
+	params := []byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 255}
+	check(t, stream.Launch(cuda.Launch{Function: f, Grid: cuda.Dim{X: 7, Y: 6, Z: 5}, Block: cuda.Dim{X: 4, Y: 3, Z: 2}, Shared: 60000, Params: params}))
+	launched := s.calls(t)
+	head, tail := "cuLaunchKernel fill grid=7,6,5 block=4,3,2 shared=60000 stream=", " params=16:0102030405060708090a0b0c0d0e0fff"
+	if len(launched) != 1 || !strings.HasPrefix(launched[0], head) || !strings.HasSuffix(launched[0], tail) {
+		t.Errorf("calls %q, expected %s…%s", launched, head, tail)
+	}
+	check(t, m.Unload())
+	s.expect(t, "unloading", "cuModuleUnload "+module)
+}
+
+func TestGraph(t *testing.T) {
+	d := open(t)
+	s := newScript(t)
+	p := must(d.Alloc(16))(t)
+	f := must(must(d.Load([]byte(ptx)))(t).Function("fill", 0))(t)
+	stream := must(d.NewStream())(t)
+	launch := cuda.Launch{Function: f, Grid: cuda.Dim{X: 1, Y: 1, Z: 1}, Block: cuda.Dim{X: 32, Y: 1, Z: 1}, Params: make([]byte, 16)}
+	s.calls(t)
+	check(t, stream.Capture())
+	check(t, stream.Launch(launch))
+	check(t, stream.Fill(p, 1, 16))
+	g := must(stream.EndCapture())(t)
+	check(t, stream.Replay(g))
+	check(t, stream.Replay(g))
+	var names []string
+	for _, line := range s.calls(t) {
+		words := strings.Fields(line)
+		names = append(names, words[0])
+		switch {
+		case words[0] == "cuStreamBeginCapture_v2" && words[2] != "mode=2": // relaxed
+			t.Errorf("captures with %s", line)
+		case words[0] == "cuGraphLaunch" && words[3] != "2":
+			t.Errorf("replays with %s, expected 2 things", line)
+		}
+	}
+	if want := []string{"cuStreamBeginCapture_v2", "cuLaunchKernel", "cuMemsetD8Async", "cuStreamEndCapture", "cuGraphInstantiateWithFlags", "cuGraphDestroy", "cuGraphLaunch", "cuGraphLaunch"}; !slices.Equal(names, want) {
+		t.Errorf("calls %q, expected %q", names, want)
+	}
+	check(t, g.Close())
+	if err := stream.Replay(g); err == nil {
+		t.Error("a closed graph replays")
+	}
+	if _, err := stream.EndCapture(); err == nil {
+		t.Error("a capture ends that did not begin")
+	}
+	check(t, stream.Capture())
+	must(stream.EndCapture())(t) // left to Close
+	must(d.AllocHost(8))(t)      // too
+	s.calls(t)
+	check(t, d.Close())
+	closing := s.calls(t)
+	if len(closing) != 3 || !strings.HasPrefix(closing[0], "cuGraphExecDestroy ") || closing[1] != "cuMemFreeHost" || closing[2] != "cuCtxDestroy_v2" {
+		t.Errorf("closing calls %q", closing)
+	}
+}
+
+func TestEvents(t *testing.T) {
+	d := open(t)
+	defer d.Close()
+	a, b := must(d.NewStream())(t), must(d.NewStream())(t)
+	from, to := must(d.NewEvent())(t), must(d.NewEvent())(t)
+	s := newScript(t)
+	check(t, a.Record(from))
+	check(t, a.Record(to))
+	check(t, b.Await(to))
+	ms, err := to.Since(from)
+	if err != nil || ms != 1 {
+		t.Errorf("between the events are %v ms, %v; expected 1", ms, err)
+	}
+	var names []string
+	for _, line := range s.calls(t) {
+		name, _, _ := strings.Cut(line, " ")
+		names = append(names, name)
+	}
+	if want := []string{"cuEventRecord", "cuEventRecord", "cuStreamWaitEvent", "cuEventElapsedTime"}; !slices.Equal(names, want) {
+		t.Errorf("calls %q, expected %q", names, want)
+	}
+	check(t, from.Close())
+	check(t, to.Close())
+}
+
+// Each error says in one line what was tried and what the driver said of it.
+func TestErrors(t *testing.T) {
+	d := open(t)
+	defer d.Close()
+	stream := must(d.NewStream())(t)
+	m := must(d.Load([]byte(ptx)))(t)
+	f := must(m.Function("fill", 0))(t)
+	for what, c := range map[string]struct {
+		call func() error
+		want string
+	}{
+		"too much memory": {func() error { _, err := d.Alloc(5 << 30); return err }, "allocating 5.0 GiB: CUDA error 2, out of memory: 1.0 GiB free of 2.0 GiB"},
+		"no memory":       {func() error { _, err := d.Alloc(0); return err }, "allocating 0 bytes, expected one or more"},
+		"no host memory":  {func() error { _, err := d.AllocHost(0); return err }, "allocating 0 bytes of host memory, expected one or more"},
+		"twice freed":     {func() error { return d.Free(4096) }, "freeing memory: CUDA error 1, invalid argument"},
+		"foreign memory":  {func() error { return d.FreeHost(make([]byte, 1)) }, "freeing host memory that the device did not give out"},
+		"no PTX":          {func() error { _, err := d.Load([]byte("hello")); return err }, "compiling a module: CUDA error 218, a PTX JIT compilation failed: ptxas fatal   : Missing .version directive at start of file"},
+		"empty PTX":       {func() error { _, err := d.Load(nil); return err }, "compiling a module: CUDA error 218, a PTX JIT compilation failed: ptxas fatal   : Missing .version directive at start of file"},
+		"no kernel":       {func() error { _, err := m.Function("gemv", 0); return err }, "kernel gemv: CUDA error 500, named symbol not found"},
+		"shared memory":   {func() error { _, err := m.Function("fill", 200000); return err }, "kernel fill: CUDA error 1, invalid argument"},
+		"no blocks":       {func() error { return stream.Launch(cuda.Launch{Function: f}) }, "launching fill: CUDA error 1, invalid argument"},
+		"outside":         {func() error { return stream.Upload(64, []byte{1}) }, "uploading: CUDA error 1, invalid argument"},
+		"foreign kernel":  {func() error { return stream.Launch(cuda.Launch{}) }, "launching: the kernel is of another driver"},
+		"foreign event":   {func() error { return stream.Await(nil) }, "the event is of another driver"},
+		"foreign graph":   {func() error { return stream.Replay(nil) }, "replaying: the graph is none of this driver that is open"},
+		"foreign peer":    {func() error { return d.EnablePeer(nil) }, "enabling peer copies: the other device is none of this driver that is open"},
+	} {
+		if err := c.call(); err == nil || err.Error() != c.want {
+			t.Errorf("%s: %v\nexpected %s", what, err, c.want)
+		}
+	}
+	must(m.Function("fill", 0))(t) // an error before is none now
+}
+
+// A kernel that traps fails all later calls, and Close frees all the same.
+func TestTrap(t *testing.T) {
+	d := open(t)
+	stream := must(d.NewStream())(t)
+	must(d.AllocHost(8))(t)
+	s := newScript(t)
+	t.Setenv("CUDASTUB_FAIL", "cuStreamSynchronize=700")
+	const want = ": CUDA error 700, an illegal memory access was encountered"
+	if err := stream.Wait(); err == nil || err.Error() != "running"+want {
+		t.Errorf("waiting: %v", err)
+	}
+	if _, err := d.Alloc(1); err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("allocating: %v", err)
+	}
+	if err := d.Close(); err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("closing: %v", err)
+	}
+	calls := s.calls(t)
+	if last := calls[len(calls)-2:]; last[0] != "cuMemFreeHost" || last[1] != "cuCtxDestroy_v2" {
+		t.Errorf("closing calls %q", last)
+	}
+	if err := stream.Wait(); err == nil || err.Error() != "running: the device is closed" {
+		t.Errorf("waiting on a closed device: %v", err)
+	}
+	check(t, d.Close())
+}
