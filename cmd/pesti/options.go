@@ -11,7 +11,6 @@ import (
 
 	"pesti/exec/cpu/isa"
 	"pesti/exec/cpu/kernel"
-	"pesti/exec/plan"
 	"pesti/lower"
 	"pesti/lower/memplan"
 )
@@ -45,7 +44,7 @@ func newCompileFlags(precision string) *compileFlags {
 	c := &compileFlags{
 		target:    choice{"cpu", []string{"cpu"}},
 		precision: choice{precision, []string{"exact", "fast"}},
-		kv:        choice{"", plan.CacheFormats()},
+		kv:        choice{"", []string{"f32", "f16", "fp8", "q8_0"}},
 		isa:       choice{"", isas},
 		planner:   choice{"", memplan.Planners()},
 		tiles:     choice{"auto", []string{"auto", "on", "off"}},
@@ -113,10 +112,18 @@ func (c *compileFlags) options(a *app) (lower.Options, error) {
 		}
 	}
 	return lower.Options{
-		Target: c.target.word, ISA: set, Precision: c.precision.word, KV: c.kv.word,
+		Target: c.target.word, ISA: set, Precision: c.precision.word, KV: cacheFormat(c.kv.word),
 		Ctx: c.ctx.n, Ubatch: c.ubatch.n, Sequences: c.sequences.n, Threads: int(c.threads.n),
 		Passes: c.passes, Planner: c.planner.word, Tiles: c.tiles.word, Outputs: c.values,
 	}, nil
+}
+
+// cacheFormat returns the format that plans know for a value of --kv.
+func cacheFormat(kv string) string {
+	if kv == "fp8" {
+		return "f8_e4m3"
+	}
+	return kv
 }
 
 // withheld is a notice where the processor has a better instruction set than the one chosen, which

@@ -19,14 +19,14 @@ type Format struct {
 // bf16 is a row of activations for products in tiles, which take 32 of them at a time: the upper
 // half of float32, rounded to nearest even, subnormal numbers to 0.
 //
-// fp8 is for caches: E4M3, elements by themselves (OCP 8-bit Floating Point Specification).
+// f8_e4m3 is for caches: FP8 numbers E4M3, each by itself (OCP 8-bit Floating Point Specification).
 //
 // q8_0 is for caches: x ≈ d·q with d f16 and q int8[32].
 var formats = []Format{
 	{Name: "f32", Elems: 1, Bytes: 4},
 	{Name: "i32", Elems: 1, Bytes: 4},
 	{Name: "f16", Elems: 1, Bytes: 2},
-	{Name: "fp8", Elems: 1, Bytes: 1},
+	{Name: "f8_e4m3", Elems: 1, Bytes: 1},
 	{Name: "q8_0", Elems: 32, Bytes: 34},
 	{Name: "q8x2", Elems: 32, Bytes: 76, Fast: true},
 	{Name: "bf16", Elems: 32, Bytes: 64, Fast: true},

@@ -284,7 +284,7 @@ var kernels = []Signature{
 }
 
 // cacheFormats are the formats that a plan may keep its caches in.
-var cacheFormats = []string{"f32", "f16", "fp8", "q8_0"}
+var cacheFormats = []string{"f32", "f16", "f8_e4m3", "q8_0"}
 
 // CacheFormats returns the formats of caches.
 func CacheFormats() []string { return slices.Clone(cacheFormats) }

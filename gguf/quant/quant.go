@@ -171,19 +171,26 @@ func Lookup(t Type) (*Info, bool) {
 	return &infos[t], true
 }
 
-// ByName returns the row of the type called name, such as "Q4_K", in any case.
+// ByName returns the row of the type called name, such as "Q4_K", in any case. It
+// knows F8E4M3 too, which files do not.
 func ByName(name string) (*Info, bool) {
 	i := slices.IndexFunc(infos[:], func(in Info) bool { return strings.EqualFold(in.Name, name) })
-	if i < 0 {
-		return nil, false
+	switch {
+	case i >= 0:
+		return &infos[i], true
+	case strings.EqualFold(f8e4m3.Name, name):
+		return &f8e4m3, true
 	}
-	return &infos[i], true
+	return nil, false
 }
 
 // String returns the name of t, or "type N" for an id that is not known.
 func (t Type) String() string {
 	if in, ok := Lookup(t); ok {
 		return in.Name
+	}
+	if t == F8E4M3 {
+		return f8e4m3.Name
 	}
 	return fmt.Sprintf("type %d", uint32(t))
 }

@@ -132,7 +132,7 @@ func (l *layer) reference(tokens []token) [][]float32 {
 		keys.F32, values.F32 = make([]float32, n), make([]float32, n)
 	case "f16":
 		keys.F16, values.F16 = make([]uint16, n), make([]uint16, n)
-	case "fp8":
+	case "f8_e4m3":
 		keys.FP8, values.FP8 = make([]uint8, n), make([]uint8, n)
 	case "q8_0":
 		keys.Q8, values.Q8 = make([]byte, n/ref.Q8Block*ref.Q8Bytes), make([]byte, n/ref.Q8Block*ref.Q8Bytes)
@@ -167,10 +167,10 @@ func (l *layer) reference(tokens []token) [][]float32 {
 }
 
 // tolerance is how far two correct results may be apart. A float16 cache rounds a key that
-// differs in its last float32 bit to the neighbour now and then, half a thousandth away, one in fp8 an
+// differs in its last float32 bit to the neighbour now and then, half a thousandth away, one in FP8 an
 // eighth, one in q8_0 a hundredth of its block's largest.
 func (l *layer) tolerance() float64 {
-	return map[string]float64{"f32": 2e-6, "f16": 2e-4, "fp8": 2e-2, "q8_0": 2e-3}[l.kv]
+	return map[string]float64{"f32": 2e-6, "f16": 2e-4, "f8_e4m3": 2e-2, "q8_0": 2e-3}[l.kv]
 }
 
 // TestAttention holds the fused attention against the ops it is made of, and sees that neither
@@ -184,8 +184,8 @@ func TestAttention(t *testing.T) {
 		{heads: 2, kvHeads: 1, headDim: 16, rot: 16, positions: 64, window: 20, ring: true, layout: "halves", kv: "f16"},
 		{heads: 4, kvHeads: 2, headDim: 16, rot: 12, positions: 128, layout: "pairs", kv: "f16", freqs: true, rampHigh: 4},
 		{heads: 2, kvHeads: 2, headDim: 16, rot: 2, positions: 48, window: 1, ring: true, layout: "halves", kv: "f32"},
-		{heads: 3, kvHeads: 1, headDim: 64, rot: 64, positions: 128, layout: "halves", kv: "fp8"},
-		{heads: 4, kvHeads: 2, headDim: 20, rot: 12, positions: 64, window: 20, ring: true, layout: "pairs", kv: "fp8", norms: true},
+		{heads: 3, kvHeads: 1, headDim: 64, rot: 64, positions: 128, layout: "halves", kv: "f8_e4m3"},
+		{heads: 4, kvHeads: 2, headDim: 20, rot: 12, positions: 64, window: 20, ring: true, layout: "pairs", kv: "f8_e4m3", norms: true},
 		{heads: 3, kvHeads: 1, headDim: 64, rot: 64, positions: 128, layout: "halves", kv: "q8_0"},
 		{heads: 4, kvHeads: 2, headDim: 32, rot: 32, positions: 64, window: 20, ring: true, layout: "pairs", kv: "q8_0", norms: true},
 	}

@@ -51,7 +51,7 @@ type parts struct {
 var cacheParts = map[string]func(v *vectors, dim int) *parts{
 	"f32":  f32Parts,
 	"f16":  f16Parts,
-	"fp8":  fp8Parts,
+	"f8_e4m3":  fp8Parts,
 	"q8_0": q8Parts,
 }
 

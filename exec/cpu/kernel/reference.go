@@ -105,7 +105,7 @@ func (b *binder) refCache(role string, width int) *ref.KV {
 		c.F32 = view[float32](o.Data)
 	case "f16":
 		c.F16 = view[uint16](o.Data)
-	case "fp8":
+	case "f8_e4m3":
 		c.FP8 = o.Data
 	case "q8_0":
 		if c.Q8 = o.Data; width%ref.Q8Block != 0 {

@@ -23,7 +23,7 @@ func BenchmarkAttention(b *testing.B) {
 		{"gemma-window", layer{heads: 4, kvHeads: 1, headDim: 256, rot: 256, layout: "halves", norms: true, window: 512}},
 	} {
 		for _, v := range runnableVectors() {
-			for _, kv := range []string{"f16", "fp8", "q8_0"} {
+			for _, kv := range []string{"f16", "f8_e4m3", "q8_0"} {
 				for _, shape := range [][2]int{{512, 1}, {4096, 1}, {512, 512}, {4096, 64}} {
 					l := model.layer
 					l.isa, l.kv, l.sequences, l.ctx, l.positions, l.most = v.isa, kv, 1, shape[0], shape[0], shape[1]

@@ -314,7 +314,7 @@ func TestParts(t *testing.T) {
 					stored.F32 = make([]float32, n)
 				case "f16":
 					stored.F16 = make([]uint16, n)
-				case "fp8":
+				case "f8_e4m3":
 					stored.FP8 = make([]uint8, n)
 				case "q8_0":
 					stored.Q8 = make([]byte, p.bytes)
