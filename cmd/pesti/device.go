@@ -1,12 +1,13 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 
 	"pesti/exec/cuda"
 	"pesti/exec/plan"
@@ -27,7 +28,7 @@ const onProcessor = "cpu"
 // drivers are those of CUDA by the word that a device begins with.
 var drivers = []struct {
 	word string
-	open func(*app) (cuda.Driver, error)
+	open func(*app, context.Context) (cuda.Driver, error)
 }{
 	{"virtual", (*app).virtualDriver},
 	{"cuda", (*app).cudaDriver},
@@ -61,19 +62,20 @@ func (d *device) Set(s string) error {
 }
 
 // openDriver returns the driver of a device, and nil for the processor, which needs none. Where the
-// driver is in another program, that takes this one's place, and openDriver does not return.
-func (a *app) openDriver(d device) (cuda.Driver, error) {
+// driver is in another program, that takes this one's place, and openDriver does not return. The end
+// of ctx interrupts kernels of the virtual device, which may run for minutes.
+func (a *app) openDriver(ctx context.Context, d device) (cuda.Driver, error) {
 	for _, driver := range drivers {
 		if driver.word == d.word {
-			return driver.open(a)
+			return driver.open(a, ctx)
 		}
 	}
 	return nil, nil
 }
 
 // openDevice opens a device, to be closed by the caller; nil is the processor.
-func (a *app) openDevice(d device) (cuda.Device, error) {
-	driver, err := a.openDriver(d)
+func (a *app) openDevice(ctx context.Context, d device) (cuda.Device, error) {
+	driver, err := a.openDriver(ctx, d)
 	if driver == nil || err != nil {
 		return nil, err
 	}
@@ -86,8 +88,8 @@ func (a *app) openDevice(d device) (cuda.Device, error) {
 
 // reachDriver opens the driver that a flag asks for, before a verb reads its input or prints: another
 // program that takes this one's place must find all as this one did.
-func (a *app) reachDriver(flags *pflag.FlagSet) error {
-	f := flags.Lookup(deviceFlag)
+func (a *app) reachDriver(cmd *cobra.Command) error {
+	f := cmd.Flags().Lookup(deviceFlag)
 	if f == nil || !f.Changed {
 		return nil
 	}
@@ -95,11 +97,11 @@ func (a *app) reachDriver(flags *pflag.FlagSet) error {
 	if !ok {
 		return nil
 	}
-	_, err := a.openDriver(*d)
+	_, err := a.openDriver(cmd.Context(), *d)
 	return err
 }
 
-func (a *app) virtualDriver() (cuda.Driver, error) {
+func (a *app) virtualDriver(context.Context) (cuda.Driver, error) {
 	return nil, fmt.Errorf("--%s virtual: this build has no virtual device", deviceFlag)
 }
 

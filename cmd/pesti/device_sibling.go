@@ -29,13 +29,13 @@ const (
 
 // cudaDriver lets the sibling take this process: arguments, files, signals and exit code are then its
 // own. An error says why it could not.
-func (a *app) cudaDriver() (cuda.Driver, error) {
+func (a *app) cudaDriver(context.Context) (cuda.Driver, error) {
 	path, err := a.sibling()
 	if err != nil {
 		return nil, err
 	}
 	err = syscall.Exec(path, append([]string{path}, a.args...), append(os.Environ(), siblingStarted+"=1"))
-	return nil, fmt.Errorf("%s cannot be started: %w", path, err)
+	return nil, cannot("started", path, err)
 }
 
 // sibling returns the path of the sibling once it is known that it starts here.
@@ -61,21 +61,29 @@ func (a *app) sibling() (string, error) {
 }
 
 // starts returns an error where the dynamic linker lacks what the program at path needs. It is asked
-// beforehand: what it prints at a start, nothing could be added to. Where it does not know the
-// variable, the program runs without arguments and prints its help, which does no harm.
+// beforehand: to what it says at a start, nothing could be added. A linker that does not know the
+// variable runs the program, which without arguments prints its help and does no harm.
 func starts(path string) error {
 	cmd := exec.Command(path)
 	cmd.Env = append(os.Environ(), "LD_TRACE_LOADED_OBJECTS=1")
 	out, err := cmd.CombinedOutput()
-	for line := range strings.Lines(string(out)) {
-		if name, missing := strings.CutSuffix(strings.TrimSpace(line), " => not found"); missing {
-			return fmt.Errorf("%s cannot start: there is no %s, which comes with the driver of an NVIDIA GPU; use --%s virtual", path, name, deviceFlag)
-		}
+	if name := lacking(string(out)); name != "" {
+		return fmt.Errorf("%s cannot start: there is no %s, which comes with the driver of an NVIDIA GPU; use --%s virtual", path, name, deviceFlag)
 	}
-	if errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.ENOEXEC) {
-		return fmt.Errorf("%s cannot be started: %w", path, err)
+	if cmd.Process == nil {
+		return cannot("started", path, err)
 	}
 	return nil
+}
+
+// lacking returns the library that the dynamic linker's list says is not found, "" if none.
+func lacking(list string) string {
+	for line := range strings.Lines(list) {
+		if name, missing := strings.CutSuffix(strings.TrimSpace(line), " => not found"); missing {
+			return name
+		}
+	}
+	return ""
 }
 
 // infoCUDA prints the rows of info's table about CUDA: those that the sibling prints, or why there
