@@ -3,14 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"pesti/exec/cuda"
-	"pesti/exec/plan"
 )
 
 // deviceFlag is the name of the flag whose value is a device.
@@ -103,20 +101,4 @@ func (a *app) reachDriver(cmd *cobra.Command) error {
 
 func (a *app) virtualDriver(context.Context) (cuda.Driver, error) {
 	return nil, fmt.Errorf("--%s virtual: this build has no virtual device", deviceFlag)
-}
-
-// printDevices prints a row of info's table for each device of a driver.
-func printDevices(w io.Writer, driver cuda.Driver) error {
-	found, err := driver.Devices()
-	if err != nil {
-		return err
-	}
-	version := driver.Version()
-	for i, p := range found {
-		if _, err := fmt.Fprintf(w, "cuda\t%d: %s, sm_%d%d, %s free of %s, driver for CUDA %d.%d\n", i, p.Name,
-			p.Major, p.Minor, plan.HumanBytes(p.Free), plan.HumanBytes(p.Memory), version/1000, version%1000/10); err != nil {
-			return err
-		}
-	}
-	return nil
 }
