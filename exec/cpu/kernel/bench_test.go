@@ -23,14 +23,14 @@ func BenchmarkMatmul(b *testing.B) {
 			}
 			b.Run(fmt.Sprintf("%s/%s/%d", mm.Name, mm.ISA, m), func(b *testing.B) {
 				k := k
-				if info, _ := quant.Lookup(mm.Type); k%info.BlockLen != 0 {
+				if info, _ := quant.ByName(mm.Type.String()); k%info.BlockLen != 0 {
 					k = 768
 				}
 				rng := rand.New(rand.NewPCG(1, 2))
 				c := newCall("matmul_group", "T", "rows", 16, intParam("k", k), intParam("n0", n))
 				c.isa, c.scratch = mm.ISA, scratchOf(mm.Act, m, k)
 				c.putActivations(rng, mm.Act, m, k)
-				c.putWeight(rng, "w0", mm.Name, mm.Type, n*k)
+				c.putWeight(rng, "w0", mm.Name, mm.Type, n, k)
 				c.pack("w0", mm, n, k)
 				c.put("out0", make([]float32, m*n))
 				f := c.bind(b, 0, 1)

@@ -59,15 +59,36 @@ func (b *binder) i32(role string) []int32 {
 	return view[int32](o.Data)
 }
 
-// weight returns a weight's bytes and the row of its type.
-func (b *binder) weight(role string) ([]byte, *quant.Info) {
+// A matrix is a weight as it lies in the file.
+type matrix struct {
+	*quant.Info
+	data   []byte
+	scales []float32 // of rows, nil where they have none
+}
+
+// row sets dst to row i.
+func (m *matrix) row(dst []float32, i int) {
+	bytes := len(dst) / m.BlockLen * m.BlockBytes
+	m.Dequantize(dst, m.data[i*bytes:(i+1)*bytes])
+	if m.scales != nil {
+		for j := range dst {
+			dst[j] *= m.scales[i]
+		}
+	}
+}
+
+// weight returns a weight.
+func (b *binder) weight(role string) matrix {
 	o := b.operand(role)
 	info, ok := quant.ByName(o.Format)
 	if !ok || info.Removed || info.Dequantize == nil {
 		b.fail("weight %s has type %q, which cannot be dequantised", role, o.Format)
-		return nil, &quant.Info{BlockLen: 1}
+		info = &quant.Info{BlockLen: 1}
 	}
-	return o.Data, info
+	if (info.Type == quant.F8E4M3) != (o.Scales != nil) {
+		b.fail("weight %s of type %q has %d scales of rows, expected them with type f8_e4m3 alone", role, o.Format, len(o.Scales))
+	}
+	return matrix{info, o.Data, o.Scales}
 }
 
 // param returns a parameter of the step.

@@ -49,10 +49,10 @@ type parts struct {
 
 // cacheParts are the formats of caches.
 var cacheParts = map[string]func(v *vectors, dim int) *parts{
-	"f32":  f32Parts,
-	"f16":  f16Parts,
-	"f8_e4m3":  fp8Parts,
-	"q8_0": q8Parts,
+	"f32":     f32Parts,
+	"f16":     f16Parts,
+	"f8_e4m3": fp8Parts,
+	"q8_0":    q8Parts,
 }
 
 // cache binds a cache for heads of dim elements.

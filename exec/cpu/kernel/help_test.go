@@ -104,14 +104,23 @@ func (c *call) putInts(role string, x []int32) {
 	copy(view[int32](c.add(role, "i32", 4*len(x)).data()), x)
 }
 
-// putWeight gives the call a weight of which each element is a random block of its type.
-func (c *call) putWeight(rng *rand.Rand, role, matmul string, t quant.Type, elems int) []float32 {
-	info, _ := quant.Lookup(t)
+// putWeight gives the call a weight of n rows of k elements, random blocks of its type, and returns
+// its values.
+func (c *call) putWeight(rng *rand.Rand, role, matmul string, t quant.Type, n, k int) []float32 {
+	info, _ := quant.ByName(t.String())
+	elems := n * k
 	m := c.add(role, t.String(), elems/info.BlockLen*info.BlockBytes)
 	copy(m.data(), randomBlocks(rng, info, elems))
-	c.ops[role] = Operand{Format: t.String(), Kernel: matmul, Data: m.data()}
+	o := Operand{Format: t.String(), Kernel: matmul, Data: m.data()}
 	values := make([]float32, elems)
 	info.Dequantize(values, m.data())
+	if t == quant.F8E4M3 {
+		o.Scales = randoms(rng, n, 0.01)
+		for i := range values {
+			values[i] *= o.Scales[i/k]
+		}
+	}
+	c.ops[role] = o
 	return values
 }
 
@@ -186,6 +195,10 @@ func randomBlocks(rng *rand.Rand, info *quant.Info, elems int) []byte {
 			}
 		}
 		switch info.Type {
+		case quant.F8E4M3:
+			if data[at]&0x7f == 0x7f { // NaN
+				data[at] = 0
+			}
 		case quant.F16:
 			half(at)
 		case quant.F32, quant.BF16:
@@ -220,7 +233,7 @@ func newGroup(t testing.TB, rng *rand.Rand, mm Matmul, m, k int, ns []int) *call
 	c.scratch = scratchOf(mm.Act, m, k)
 	c.putActivations(rng, mm.Act, m, k)
 	for i, n := range ns {
-		c.putWeight(rng, fmt.Sprint("w", i), mm.Name, mm.Type, n*k)
+		c.putWeight(rng, fmt.Sprint("w", i), mm.Name, mm.Type, n, k)
 		c.pack(fmt.Sprint("w", i), mm, n, k)
 		c.put(fmt.Sprint("out", i), make([]float32, m*n))
 	}

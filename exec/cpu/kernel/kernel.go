@@ -186,4 +186,6 @@ type Operand struct {
 	Kernel string // for a weight of a matmul, the name of its matmul kernel
 	Layout string // of a weight, a name of Layouts, or "" where it lies as in the file
 	Data   []byte // aligned to its element's size
+
+	Scales []float32 // of a weight of type f8_e4m3, by which each of its rows is multiplied
 }

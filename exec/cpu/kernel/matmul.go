@@ -28,7 +28,8 @@ type Matmul struct {
 // Matmuls returns the matmul kernels.
 func Matmuls() []Matmul { return slices.Clone(matmuls) }
 
-// A type is in the table with float32 activations if quant can dequantise it, and with q8x2 if
+// A type is in the table with float32 activations if quant can dequantise it, of f8_e4m3 but for the
+// scales of its rows, which are the step's too, and with q8x2 if
 // there is an integer kernel for it; what has a layout is there once more for each, and with bf16.
 // gemv kernels are for steps of few tokens, gemm kernels for many; in portable Go they are the same functions.
 var matmuls = slices.Concat(portableMatmuls(), assemblyMatmuls, assemblyPairs)
@@ -44,6 +45,8 @@ func portableMatmuls() []Matmul {
 			all = append(all, both("portable", t, "", "f32", exactTile(fileRow(info)))...)
 		}
 	}
+	f8, _ := quant.ByName(quant.F8E4M3.String())
+	all = append(all, both("portable", f8.Type, "", "f32", exactTile(fileRow(f8)))...)
 	for i := range laneTypes {
 		t := &laneTypes[i]
 		all = append(all, both("portable", t.typ, "", "q8x2", laneTile(t, t.fileRows()))...)
@@ -144,6 +147,7 @@ func (a *activation) load(m0, end int) {
 // A factor is a weight matrix with its kernel.
 type factor struct {
 	data     []byte
+	scales   []float32 // of rows, nil where they have none
 	rowBytes int
 	unit     int // rows that lie together: 1, or those of a panel
 	tile     func(y []float32, w []byte, n int, x *activation)
@@ -152,7 +156,7 @@ type factor struct {
 
 // factor binds the weight of a role to the matmul kernel that the plan names for it.
 func (b *binder) factor(role, act string, k int) factor {
-	data, info := b.weight(role)
+	w := b.weight(role)
 	name, layout := b.operand(role).Kernel, b.operand(role).Layout
 	var mm *Matmul
 	for i := range matmuls {
@@ -160,8 +164,8 @@ func (b *binder) factor(role, act string, k int) factor {
 			mm = m // later rows are better
 		}
 	}
-	block := info.BlockLen
-	l, packed := LookupLayout(layout, info.Type)
+	block := w.BlockLen
+	l, packed := LookupLayout(layout, w.Type)
 	if packed {
 		block = l.Block
 	}
@@ -169,19 +173,19 @@ func (b *binder) factor(role, act string, k int) factor {
 	case mm == nil:
 		b.fail("weight %s: there is no matmul kernel %q for %v", role, name, b.isas)
 		return factor{}
-	case mm.Type != info.Type || mm.Act != act:
-		b.fail("weight %s is %s with %s activations, but its kernel is %q", role, info.Name, act, name)
+	case mm.Type != w.Type || mm.Act != act:
+		b.fail("weight %s is %s with %s activations, but its kernel is %q", role, w.Name, act, name)
 	case mm.Layout != layout:
 		b.fail("weight %s is in layout %q, but its kernel is %q", role, layout, name)
 	case k%block != 0:
-		b.fail("k=%d is not a multiple of the %d elements in a block of %s", k, block, info.Name)
+		b.fail("k=%d is not a multiple of the %d elements in a block of %s", k, block, w.Name)
 	case packed && b.Step.Split.By != "one" && b.Step.Split.Unit%panelRows != 0:
 		b.fail("rows are split by %d, but weight %s is in panels of %d", b.Step.Split.Unit, role, panelRows)
 	}
 	if packed {
-		return factor{data, l.panel(k) / panelRows, panelRows, mm.tile, mm.pairs}
+		return factor{w.data, w.scales, l.panel(k) / panelRows, panelRows, mm.tile, mm.pairs}
 	}
-	return factor{data, k / info.BlockLen * info.BlockBytes, 1, mm.tile, mm.pairs}
+	return factor{w.data, w.scales, k / w.BlockLen * w.BlockBytes, 1, mm.tile, mm.pairs}
 }
 
 // rows returns n rows from row lo on, which begins a panel where there are panels.
@@ -191,7 +195,17 @@ func (f *factor) rows(lo, n int) []byte {
 }
 
 // rowsOf computes the tile of n rows from row lo on.
-func (f *factor) rowsOf(y []float32, lo, n int, x *activation) { f.tile(y, f.rows(lo, n), n, x) }
+func (f *factor) rowsOf(y []float32, lo, n int, x *activation) {
+	f.tile(y, f.rows(lo, n), n, x)
+	if f.scales == nil {
+		return
+	}
+	for m := range x.m {
+		for i, s := range f.scales[lo : lo+n] {
+			y[m*x.width+i] *= s
+		}
+	}
+}
 
 // A member is one product of a group: its output, and this worker's share of its rows.
 type member struct {

@@ -38,7 +38,7 @@ func product(x, w []float32, parts float64) (sum, bound float64) {
 func TestMatmul(t *testing.T) {
 	for _, mm := range runnable() {
 		t.Run(mm.Name+" "+mm.ISA, func(t *testing.T) {
-			info, _ := quant.Lookup(mm.Type)
+			info, _ := quant.ByName(mm.Type.String())
 			// An odd number of blocks, more and less than a span of 256 elements.
 			ks := []int{info.BlockLen, 3 * info.BlockLen}
 			switch {
@@ -64,7 +64,7 @@ func TestMatmul(t *testing.T) {
 					c := newCall("matmul_group", "T", "rows", 16, intParam("k", k), intParam("n0", n))
 					c.isa, c.scratch = mm.ISA, scratchOf(mm.Act, most, k)
 					x := c.putActivations(rng, mm.Act, most, k)
-					w := asUsed(mm.Act, c.putWeight(rng, "w0", mm.Name, mm.Type, n*k))
+					w := asUsed(mm.Act, c.putWeight(rng, "w0", mm.Name, mm.Type, n, k))
 					c.pack("w0", mm, n, k)
 					c.put("out0", make([]float32, most*n))
 					out := c.mem["out0"].f32()
@@ -133,7 +133,7 @@ func TestMatmulExtremes(t *testing.T) {
 				c := newCall("matmul_group", "T", "rows", 16, intParam("k", k), intParam("n0", 2))
 				c.isa, c.scratch = mm.ISA, scratchOf(mm.Act, 1, k)
 				x := c.setActivations(mm.Act, 1, k, slices.Repeat([]float32{value}, k))
-				c.putWeight(rand.New(rand.NewPCG(1, 2)), "w0", mm.Name, mm.Type, 2*k)
+				c.putWeight(rand.New(rand.NewPCG(1, 2)), "w0", mm.Name, mm.Type, 2, k)
 				data := c.mem["w0"].data()
 				for at := 0; at < len(data); at += info.BlockBytes {
 					block := data[at : at+info.BlockBytes]
@@ -165,8 +165,8 @@ func TestMatmulExtremes(t *testing.T) {
 // row and no others.
 func TestMatmulNaN(t *testing.T) {
 	for _, mm := range runnable() {
-		info, _ := quant.Lookup(mm.Type)
-		if !slices.Contains([]quant.Type{quant.F32, quant.Q4_0, quant.Q4_1, quant.Q5_0, quant.Q5_1, quant.Q8_0, quant.Q4_K, quant.Q5_K, quant.Q6_K}, mm.Type) {
+		info, _ := quant.ByName(mm.Type.String())
+		if !slices.Contains([]quant.Type{quant.F32, quant.F8E4M3, quant.Q4_0, quant.Q4_1, quant.Q5_0, quant.Q5_1, quant.Q8_0, quant.Q4_K, quant.Q5_K, quant.Q6_K}, mm.Type) {
 			continue
 		}
 		const n, m = 5, 3
@@ -177,7 +177,7 @@ func TestMatmulNaN(t *testing.T) {
 		x := randoms(rng, m*k, 1)
 		x[k+100] = float32(math.NaN())
 		c.setActivations(mm.Act, m, k, x)
-		c.putWeight(rng, "w0", mm.Name, mm.Type, n*k)
+		c.putWeight(rng, "w0", mm.Name, mm.Type, n, k)
 		row := c.mem["w0"].data()[3*k/info.BlockLen*info.BlockBytes:]
 		if info.Scales == nil {
 			copy(row, []byte{0xff, 0xff, 0xff, 0x7f})
@@ -209,7 +209,7 @@ func TestMatmulGroup(t *testing.T) {
 	residual := randoms(rng, m*ns[0], 1)
 	for i, n := range ns {
 		id := fmt.Sprint(i)
-		c.putWeight(rng, "w"+id, "gemv."+strings.ToLower(types[i].String())+".q8x2", types[i], n*k)
+		c.putWeight(rng, "w"+id, "gemv."+strings.ToLower(types[i].String())+".q8x2", types[i], n, k)
 		single := newCall("matmul_group", "T", "rows", 16, intParam("k", k), intParam("n0", n))
 		single.scratch = c.scratch
 		for _, role := range []string{"x", "w" + id} {
@@ -286,8 +286,8 @@ func TestGated(t *testing.T) {
 			c := newCall("gated", "T", "rows", 16, intParam("k", k), intParam("n", n), plan.Param{Name: "act", Value: act})
 			c.scratch = scratchOf(format, m, k)
 			x := c.putActivations(rng, format, m, k)
-			gate := asUsed(format, c.putWeight(rng, "w0", "gemm.q4_0."+format, quant.Q4_0, n*k))
-			up := asUsed(format, c.putWeight(rng, "w1", "gemm.q5_1."+format, quant.Q5_1, n*k))
+			gate := asUsed(format, c.putWeight(rng, "w0", "gemm.q4_0."+format, quant.Q4_0, n, k))
+			up := asUsed(format, c.putWeight(rng, "w1", "gemm.q5_1."+format, quant.Q5_1, n, k))
 			c.put("y", make([]float32, m*n))
 			g, u := make([]float32, m*n), make([]float32, m*n)
 			ref.Matmul(g, x, gate, k)
@@ -327,8 +327,8 @@ func TestGatedRounds(t *testing.T) {
 			c.isa, c.scratch = set, scratchOf(format, most, k)
 			rng := rand.New(rand.NewPCG(7, 8))
 			c.putActivations(rng, format, most, k)
-			c.putWeight(rng, "w0", "gemm.q4_0."+format, quant.Q4_0, n*k)
-			c.putWeight(rng, "w1", "gemm.q5_1."+format, quant.Q5_1, n*k)
+			c.putWeight(rng, "w0", "gemm.q4_0."+format, quant.Q4_0, n, k)
+			c.putWeight(rng, "w1", "gemm.q5_1."+format, quant.Q5_1, n, k)
 			y := c.put("y", make([]float32, most*n))
 			c.run(t, 1, Run{T: most}, "y")
 			q8x2Rows, bf16Rows := make([]byte, most*ref.Q8x2Bytes(n)), make([]byte, most*2*n)
@@ -363,7 +363,7 @@ func TestMatmulRefuses(t *testing.T) {
 		c := newCall("matmul_group", "T", "rows", 16, intParam("k", 64), intParam("n0", 3))
 		c.scratch = 40*64 + 24576
 		c.putActivations(rng, "f32", 2, 64)
-		c.putWeight(rng, "w0", "gemv.q4_0.f32", quant.Q4_0, 3*64)
+		c.putWeight(rng, "w0", "gemv.q4_0.f32", quant.Q4_0, 3, 64)
 		c.put("out0", make([]float32, 6))
 		return c
 	}

@@ -91,7 +91,7 @@ func TestPackedBits(t *testing.T) {
 				x[i] *= float32(math.Exp(rng.NormFloat64() * 8))
 			}
 			c.setActivations(mm.Act, most, k, x)
-			c.putWeight(rng, "w0", strings.Replace(mm.Name, "."+mm.Layout, "", 1), mm.Type, n*k)
+			c.putWeight(rng, "w0", strings.Replace(mm.Name, "."+mm.Layout, "", 1), mm.Type, n, k)
 			out := c.put("out0", make([]float32, most*n)).data()
 			c.run(t, 1, Run{T: most}, "out0")
 			want := bytes.Clone(out)

@@ -8,16 +8,15 @@ import (
 // The reference kernels run the functions of ops/ref, on worker 0 where the signature says "one".
 
 func bindRefGetRows(b *binder) Func {
-	table, info := b.weight("table")
+	table := b.weight("table")
 	ids, y, n, vocab := b.i32("ids"), b.f32("y"), b.int("n"), b.int("vocab")
 	scale, split, rows := b.float("scale"), b.split(), b.rows()
-	rowBytes := n / info.BlockLen * info.BlockBytes
 	return func(r *Run) {
 		lo, hi := split.of(rows(r))
 		for m := lo; m < hi; m++ {
 			if id := int(ids[m]); id >= 0 && id < vocab {
 				row := y[m*n : (m+1)*n]
-				info.Dequantize(row, table[id*rowBytes:(id+1)*rowBytes])
+				table.row(row, id)
 				ref.Scale(row, row, scale)
 			}
 		}
@@ -26,15 +25,14 @@ func bindRefGetRows(b *binder) Func {
 
 func bindRefMatmul(b *binder) Func {
 	x, y, k, n := b.f32("x"), b.f32("y"), b.int("k"), b.int("n")
-	w, info := b.weight("w")
+	w := b.weight("w")
 	res := b.optionalF32("res")
 	rest, split, rows := b.Scratch, b.split(), b.rows()
 	row := scratch[float32](b, &rest, k)
-	rowBytes := k / info.BlockLen * info.BlockBytes
 	return func(r *Run) {
 		lo, hi := split.of(n)
 		for j := lo; j < hi; j++ {
-			info.Dequantize(row, w[j*rowBytes:(j+1)*rowBytes])
+			w.row(row, j)
 			for m := range rows(r) {
 				sum := float32(ref.Dot(x[m*k:(m+1)*k], row))
 				if res != nil {

@@ -3,10 +3,9 @@ package kernel
 // bindEmbed gives each token its row of the embedding table. Ids outside the table are the
 // caller's to refuse; here they would leave the row as it is.
 func bindEmbed(b *binder) Func {
-	table, info := b.weight("table")
+	table := b.weight("table")
 	tokens, y, n, split, rows := b.i32("tokens"), b.f32("y"), b.int("n"), b.split(), b.rows()
 	vocab, scale := int32(b.int("vocab")), float32(b.float("scale"))
-	rowBytes := n / info.BlockLen * info.BlockBytes
 	return func(r *Run) {
 		lo, hi := split.of(rows(r))
 		for m := lo; m < hi; m++ {
@@ -15,7 +14,7 @@ func bindEmbed(b *binder) Func {
 				continue
 			}
 			row := y[m*n : (m+1)*n]
-			info.Dequantize(row, table[int(id)*rowBytes:(int(id)+1)*rowBytes])
+			table.row(row, int(id))
 			if scale != 1 {
 				for i := range row {
 					row[i] *= scale

@@ -112,7 +112,7 @@ func rowCases() []rowCase {
 			call: func(rng *rand.Rand, rows string) *call {
 				c := newCall(kernel, rows, "one", 1, intParam("n", rowN), intParam("vocab", vocab), floatParam("scale", scale))
 				c.putInts(ids, []int32{0, vocab - 1, 3, 3, 17, 20, 1})
-				table = c.putWeight(rng, "table", "", typ, vocab*rowN)
+				table = c.putWeight(rng, "table", "", typ, vocab, rowN)
 				c.put("y", make([]float32, rowM*rowN))
 				return c
 			},
@@ -130,6 +130,8 @@ func rowCases() []rowCase {
 		embed("embed", "tokens", quant.Q8_0, 1),
 		embed("embed", "tokens", quant.F32, 0),
 		embed("embed", "tokens", quant.Q5_1, 32),
+		embed("embed", "tokens", quant.F8E4M3, 1),
+		embed("ref.get_rows", "ids", quant.F8E4M3, 2),
 		embed("ref.get_rows", "ids", quant.F16, 1),
 		embed("ref.get_rows", "ids", quant.F32, 0),
 		embed("ref.get_rows", "ids", quant.Q4_0, 1.5),
@@ -177,21 +179,24 @@ func rowCases() []rowCase {
 	}
 	cases = append(cases, add)
 
-	var w []float32
-	cases = append(cases, rowCase{name: "ref.matmul", out: "y", width: 5,
-		call: func(rng *rand.Rand, rows string) *call {
-			c := newCall("ref.matmul", rows, "one", 1, intParam("k", rowN), intParam("n", 5))
-			c.scratch = 4 * rowN
-			c.put("x", randoms(rng, rowM*rowN, 1))
-			w = c.putWeight(rng, "w", "", quant.Q5_0, 5*rowN)
-			c.put("y", make([]float32, rowM*5))
-			return c
-		},
-		want: func(c *call) []float32 {
-			y := make([]float32, rowM*5)
-			ref.Matmul(y, x(c, "x"), w, rowN)
-			return y
-		}})
+	refMatmul := func(name string, typ quant.Type) rowCase {
+		var w []float32
+		return rowCase{name: name, out: "y", width: 5,
+			call: func(rng *rand.Rand, rows string) *call {
+				c := newCall("ref.matmul", rows, "one", 1, intParam("k", rowN), intParam("n", 5))
+				c.scratch = 4 * rowN
+				c.put("x", randoms(rng, rowM*rowN, 1))
+				w = c.putWeight(rng, "w", "", typ, 5, rowN)
+				c.put("y", make([]float32, rowM*5))
+				return c
+			},
+			want: func(c *call) []float32 {
+				y := make([]float32, rowM*5)
+				ref.Matmul(y, x(c, "x"), w, rowN)
+				return y
+			}}
+	}
+	cases = append(cases, refMatmul("ref.matmul", quant.Q5_0), refMatmul("ref.matmul F8_E4M3", quant.F8E4M3))
 	return cases
 }
 
