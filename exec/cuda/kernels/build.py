@@ -1,6 +1,6 @@
 """Builds the PTX of the CUDA kernels, and checks it, on a machine without a GPU.
 
-    python3 build.py            compile every .cu for every target
+    python3 build.py            compile every source for its targets
     python3 build.py --check    fail where a built file differs from the one that is checked in
     python3 build.py --ptxas    assemble every module for every GPU from its target on, fail on spills and
                                 on too much shared memory, and write the table kernels.md
@@ -21,16 +21,25 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 TOOLS = HERE.parents[2] / ".cuda"
 
-# The targets: what PTX is for, and the package whose NVRTC writes it.
-TARGETS = {
+# The sources, and the targets that each is compiled for: more than one where a later GPU has instructions
+# that make a difference. A target takes the best module of each source.
+SOURCES = {
+    "rows": [75],
+    "gemv": [75],
+    "gemv_f32": [75],
+    "attention": [75],
+}
+
+# The package whose NVRTC writes PTX for a target.
+COMPILERS = {
     75: ("nvidia-cuda-nvrtc-cu11", "libnvrtc.so.11.2"),
     80: ("nvidia-cuda-nvrtc-cu11", "libnvrtc.so.11.2"),
     89: ("nvidia-cuda-nvrtc-cu12", "libnvrtc.so.12"),
 }
 ASSEMBLER = "nvidia-cuda-nvcc-cu12"
 
-# The GPUs that ptxas 12.9 assembles for, and the bytes of shared memory that a block may have.
-GPUS = {75: 64, 80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 101: 227, 103: 227, 120: 99, 121: 99}
+# The GPUs to assemble for, up to the newest that ptxas 12.9 knows.
+GPUS = [75, 80, 86, 89, 90, 100, 103, 120, 121]
 STATIC = 48 * 1024  # a block may have no more without asking
 
 
@@ -61,7 +70,7 @@ class Compiler:
         """The PTX of a source file."""
         program = ctypes.c_void_p()
         self.lib.nvrtcCreateProgram(ctypes.byref(program), source.read_bytes(), source.name.encode(), 0, None, None)
-        options = [f"--gpu-architecture=compute_{target}", "--std=c++17", f"--include-path={HERE}", "--fmad=true"]
+        options = [f"--gpu-architecture=compute_{target}", "--std=c++17", f"--include-path={HERE}", "--fmad=true", "--device-as-default-execution-space"]
         array = (ctypes.c_char_p * len(options))(*[o.encode() for o in options])
         status = self.lib.nvrtcCompileProgram(program, len(options), array)
         log = self.text(program, "ProgramLog")
@@ -85,8 +94,9 @@ def tidy(ptx):
 
 def built(target):
     """The file of every module of a target, and its PTX. NVRTC 11.8 and 12 do not share a process."""
-    compiler = Compiler(*TARGETS[target])
-    return {f"{source.stem}.sm_{target}.ptx": tidy(compiler.compile(source, target)) for source in sorted(HERE.glob("*.cu"))}
+    sources = [HERE / f"{name}.cu" for name, targets in SOURCES.items() if target in targets]
+    compiler = sources and Compiler(*COMPILERS[target])
+    return {f"{source.stem}.sm_{target}.ptx": tidy(compiler.compile(source, target)) for source in sources}
 
 
 def assembled(job):
@@ -137,10 +147,10 @@ def main():
     if args.ptxas:
         files = gate()
     else:
-        for package, _ in TARGETS.values():
+        for package, _ in COMPILERS.values():
             installed(package)  # here, and not in two processes at a time
         with concurrent.futures.ProcessPoolExecutor(2, max_tasks_per_child=1) as pool:
-            files = {name: text for part in pool.map(built, TARGETS) for name, text in part.items()}
+            files = {name: text for part in pool.map(built, COMPILERS) for name, text in part.items()}
     stale = {f.name for f in HERE.glob("*.ptx")} - set(files) if not args.ptxas else set()
     differ = sorted(stale | {name for name, text in files.items() if not (HERE / name).exists() or (HERE / name).read_text() != text})
     if args.check:

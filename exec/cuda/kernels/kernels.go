@@ -10,13 +10,12 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
-	"path"
 )
 
 //go:embed *.ptx
 var files embed.FS
 
-// A Set is the modules for one target.
+// A Set is the modules for one target: those compiled for it, and of other sources those for earlier ones.
 type Set struct {
 	ISA string // "sm_75"
 
@@ -73,20 +72,30 @@ func (s Set) runsOn(major, minor int) bool {
 	return major > s.major || major == s.major && minor >= s.minor
 }
 
-// Module returns the name and the PTX of the module that has a kernel.
+// Module returns the name and the PTX of the module that has a kernel: of a source that is compiled for several
+// targets, the one for the latest that the set allows.
 func (s Set) Module(kernel string) (name string, ptx []byte, err error) {
-	names, err := fs.Glob(files, "*."+s.ISA+".ptx")
-	if err != nil {
-		return "", nil, err
-	}
-	for _, name := range names {
-		ptx, err := files.ReadFile(path.Clean(name))
+	entry := []byte(".entry " + kernel + "(")
+	for i := len(sets) - 1; i >= 0; i-- {
+		if !s.runsAll(sets[i]) {
+			continue
+		}
+		names, err := fs.Glob(files, "*."+sets[i].ISA+".ptx")
 		if err != nil {
 			return "", nil, err
 		}
-		if bytes.Contains(ptx, []byte(".entry "+kernel+"(")) {
-			return name, ptx, nil
+		for _, name := range names {
+			ptx, err := files.ReadFile(name)
+			if err != nil {
+				return "", nil, err
+			}
+			if bytes.Contains(ptx, entry) {
+				return name, ptx, nil
+			}
 		}
 	}
 	return "", nil, fmt.Errorf("no kernel %s for %s", kernel, s.ISA)
 }
+
+// runsAll reports whether what s is for runs the modules of another set.
+func (s Set) runsAll(other Set) bool { return other.runsOn(s.major, s.minor) }

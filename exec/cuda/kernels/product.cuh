@@ -1,0 +1,87 @@
+// What kernels of products share: which weight a block works on, and what becomes of a result.
+#pragma once
+#include "abi.cuh"
+#include "math.cuh"
+
+// A Share is the rows of one weight that a block computes.
+struct Share {
+    Operand op;
+    const float* residual;
+    unsigned from, to;
+};
+
+// The share of a block: weights have p.part rows for each of their blocks, one weight's blocks behind the other's.
+__device__ __forceinline__ Share share_of(const Product& p, unsigned block) {
+    Share s = {p.ops[0], p.residual, 0, 0};
+    if (p.act == NO_ACTIVATION) {
+        const unsigned first = (p.ops[0].weight.rows + p.part - 1) / p.part, second = (p.ops[1].weight.rows + p.part - 1) / p.part;
+        if (block >= first + second) {
+            s.op = p.ops[2];
+            block -= first + second;
+            s.residual = nullptr;
+        } else if (block >= first) {
+            s.op = p.ops[1];
+            block -= first;
+            s.residual = nullptr;
+        }
+    }
+    s.from = block * p.part;
+    s.to = min(s.from + p.part, s.op.weight.rows);
+    return s;
+}
+
+// Stores y of row `row` and column m, with what is added to it.
+__device__ __forceinline__ void put(const Share& s, unsigned m, unsigned row, float y) {
+    const size_t at = (size_t)m * s.op.weight.rows + row;
+    if (s.op.bias) {
+        y = __fadd_rn(y, s.op.bias[row]);
+    }
+    if (s.residual) {
+        y = __fadd_rn(y, s.residual[at]);
+    }
+    s.op.out[at] = y;
+}
+
+// The same weight, in a way that a compiler does not see through: else it computes the addresses of every type
+// ahead of the rows, for which there are not registers enough.
+__device__ __forceinline__ Weight hidden(Weight w) {
+    auto data = reinterpret_cast<unsigned long long>(w.data);
+    asm volatile("" : "+l"(data), "+r"(w.type), "+r"(w.rows));
+    w.data = reinterpret_cast<const unsigned char*>(data);
+    return w;
+}
+
+// Computes the rows of a block's share for COLS columns from `first` on, 32 rows at a time, eight lanes for each.
+// dot(weight, row, y) sets y to what the lane has of the sums. Columns that are not there repeat the last one.
+template <int COLS, class Dot>
+__device__ __forceinline__ void rows_of(const Product& p, unsigned first, Dot dot) {
+    const Share s = share_of(p, blockIdx.x);
+    const unsigned group = threadIdx.x / 8;
+    for (unsigned at = s.from; at < s.to; at += 32) {  // all lanes take part
+        const unsigned row = min(at + group, s.to - 1);
+        float gate[COLS], y[COLS];
+        Weight w = s.op.weight;
+#pragma unroll 1
+        for (int left = p.act == NO_ACTIVATION ? 1 : 2; left > 0; left--) {
+#pragma unroll
+            for (int c = 0; c < COLS; c++) {
+                gate[c] = y[c];
+                y[c] = 0.0f;
+            }
+            dot(hidden(w), row, y);
+#pragma unroll
+            for (int c = 0; c < COLS; c++) {
+                y[c] = lanes_sum<8>(y[c]);
+            }
+            w = p.ops[1].weight;
+        }
+        if (threadIdx.x % 8 == 0 && at + group < s.to) {
+#pragma unroll
+            for (int c = 0; c < COLS; c++) {
+                if (first + c < p.m) {
+                    put(s, first + c, row, p.act == NO_ACTIVATION ? y[c] : gated(p.act, gate[c], y[c]));
+                }
+            }
+        }
+    }
+}
