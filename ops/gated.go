@@ -29,7 +29,7 @@ func expandSwiGLURound(e *expander, n *graph.Node) []*graph.Value {
 // rounded adds a gated product and what rounds it.
 func (e *expander) rounded(n *graph.Node, op *graph.Op) *graph.Value {
 	y := n.Out[0].Name
-	return e.add(op, nil, y, e.swiGLU(n, y+".gated"))
+	return e.add(op, nil, y, e.swiGLU(n, y+".gated", n.In[0], n.In[1], n.In[2]))
 }
 
 // checkGated checks that the rows of the result are whole blocks.

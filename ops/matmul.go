@@ -32,14 +32,19 @@ var QKV = define("qkv",
 	[]graph.AttrSpec{kernels}, nil)
 
 func expandQKV(e *expander, n *graph.Node) []*graph.Value {
+	return e.qkv(n, n.In[0], n.In[1:4], n.In[4:])
+}
+
+// qkv adds the matmuls of x that n stands for.
+func (e *expander) qkv(n *graph.Node, x *graph.Value, weights, biases []*graph.Value) []*graph.Value {
 	out := make([]*graph.Value, 3)
 	for i := range out {
-		name, w, bias := n.Out[i].Name, n.In[1+i], n.In[4+i]
+		name, w, bias := n.Out[i].Name, weights[i], biases[i]
 		if bias == nil {
-			out[i] = e.add(Matmul, nil, name, n.In[0], w)
+			out[i] = e.add(Matmul, nil, name, x, w)
 			continue
 		}
-		product := e.add(Matmul, nil, name+".matmul", n.In[0], w)
+		product := e.add(Matmul, nil, name+".matmul", x, w)
 		out[i] = e.add(AddBias, nil, name, product, bias)
 	}
 	return out
@@ -54,20 +59,20 @@ var SwiGLU = define("swiglu",
 func checkAct(n *graph.Node) error { return oneOf(n, "act", SiLU.Name, GELUTanh.Name, GELUErf.Name) }
 
 func expandSwiGLU(e *expander, n *graph.Node) []*graph.Value {
-	return []*graph.Value{e.swiGLU(n, n.Out[0].Name)}
+	return []*graph.Value{e.swiGLU(n, n.Out[0].Name, n.In[0], n.In[1], n.In[2])}
 }
 
-// swiGLU adds what a gated product stands for, which is to have a name.
-func (e *expander) swiGLU(n *graph.Node, y string) *graph.Value {
+// swiGLU adds what a gated product of x with the activation of n stands for, which is to have a name.
+func (e *expander) swiGLU(n *graph.Node, y string, x, gateW, upW *graph.Value) *graph.Value {
 	act := SiLU
 	for _, op := range []*graph.Op{GELUTanh, GELUErf} {
 		if op.Name == n.Attr.Str("act") {
 			act = op
 		}
 	}
-	gate := e.add(Matmul, nil, y+".gate", n.In[0], n.In[1])
+	gate := e.add(Matmul, nil, y+".gate", x, gateW)
 	gate = e.add(act, nil, y+".act", gate)
-	up := e.add(Matmul, nil, y+".up", n.In[0], n.In[2])
+	up := e.add(Matmul, nil, y+".up", x, upW)
 	return e.add(Mul, nil, y, gate, up)
 }
 

@@ -116,4 +116,7 @@ var table = []Row{
 	{Op: SwiGLUQuantise, Expand: expandSwiGLUQuantise, FLOPs: matmulFLOPs},
 	{Op: SwiGLURound, Expand: expandSwiGLURound, FLOPs: matmulFLOPs},
 	{Op: NormAdd, Expand: expandNormAdd, FLOPs: perElement(5)},
+	{Op: NormMatmul, Expand: expandNormMatmul, FLOPs: matmulFLOPs},
+	{Op: NormQKV, Expand: expandNormQKV, FLOPs: matmulFLOPs},
+	{Op: NormSwiGLU, Expand: expandNormSwiGLU, FLOPs: matmulFLOPs},
 }

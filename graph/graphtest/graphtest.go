@@ -133,8 +133,10 @@ func (b *builder) addNamed(op *graph.Op, attr graph.Attrs, names []string, in ..
 		degree--
 	case ops.SwiGLU, ops.SwiGLUQuantise, ops.SwiGLURound:
 		degree *= 2
-	case ops.RMSNorm, ops.NormQuantise, ops.NormRound:
+	case ops.RMSNorm, ops.NormQuantise, ops.NormRound, ops.NormMatmul, ops.NormQKV:
 		degree = 1
+	case ops.NormSwiGLU:
+		degree = 2
 	}
 	for _, v := range out {
 		b.degree[v] = degree

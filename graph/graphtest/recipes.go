@@ -16,7 +16,7 @@ var recipes = []func(*builder){
 }
 
 // quantised append what only lowering does.
-var quantised = []func(*builder){quantise, round, normQuantise, normRound, gateQuantise, gateRound, matmulOfRounded}
+var quantised = []func(*builder){quantise, round, normQuantise, normRound, gateQuantise, gateRound, matmulOfRounded, normMatmul, normQKV, normSwiGLU}
 
 func lookUp(b *builder) {
 	attr := graph.Attrs{}
@@ -352,4 +352,22 @@ func matmulOfRounded(b *builder) {
 	if len(b.rounded) > 0 {
 		b.project(pick(b, "x", b.rounded))
 	}
+}
+
+func normMatmul(b *builder) {
+	x := b.float("x", nil)
+	b.add(ops.NormMatmul, graph.Attrs{"eps": 1e-6}, x, b.vector(width(x)), b.matrix(b.size(), width(x)))
+}
+
+func normQKV(b *builder) {
+	x := b.float("x", nil)
+	nq, nk, nv := b.size(), b.size(), b.size()
+	b.add(ops.NormQKV, graph.Attrs{"eps": 1e-6}, x, b.vector(width(x)),
+		b.matrix(nq, width(x)), b.matrix(nk, width(x)), b.matrix(nv, width(x)), b.bias(nq), b.bias(nk), b.bias(nv))
+}
+
+func normSwiGLU(b *builder) {
+	x := b.float("x", nil)
+	n := b.size()
+	b.add(ops.NormSwiGLU, graph.Attrs{"act": b.act().Name, "eps": 1e-6}, x, b.vector(width(x)), b.matrix(n, width(x)), b.matrix(n, width(x)))
 }

@@ -1,0 +1,45 @@
+package ops
+
+import "pesti/graph"
+
+// Products whose x is normed first. Kernels that do so in their prologue spare a step and the memory
+// of what is normed; its norm is computed once more by every block of such a kernel.
+
+// NormMatmul is matmul(rms_norm(x, norm), w).
+var NormMatmul = define("norm_matmul",
+	[]spec{{"x", graph.F32, "M k"}, {"norm", graph.F32, "k"}, {"w", weight, "n k"}},
+	[]spec{{"y", graph.F32, "M n"}},
+	[]graph.AttrSpec{need("eps", 0.0), kernels}, nil)
+
+func expandNormMatmul(e *expander, n *graph.Node) []*graph.Value {
+	y := n.Out[0].Name
+	return []*graph.Value{e.add(Matmul, nil, y, e.normed(n, y), n.In[2])}
+}
+
+// NormQKV is qkv(rms_norm(x, norm), wq, wk, wv, bq, bk, bv).
+var NormQKV = define("norm_qkv",
+	[]spec{{"x", graph.F32, "M k"}, {"norm", graph.F32, "k"},
+		{"wq", weight, "nq k"}, {"wk", weight, "nk k"}, {"wv", weight, "nv k"},
+		{"bq?", graph.F32, "nq"}, {"bk?", graph.F32, "nk"}, {"bv?", graph.F32, "nv"}},
+	[]spec{{"q", graph.F32, "M nq"}, {"k", graph.F32, "M nk"}, {"v", graph.F32, "M nv"}},
+	[]graph.AttrSpec{need("eps", 0.0), kernels}, nil)
+
+func expandNormQKV(e *expander, n *graph.Node) []*graph.Value {
+	return e.qkv(n, e.normed(n, n.Out[0].Name), n.In[2:5], n.In[5:])
+}
+
+// NormSwiGLU is swiglu(rms_norm(x, norm), gate, up).
+var NormSwiGLU = define("norm_swiglu",
+	[]spec{{"x", graph.F32, "M k"}, {"norm", graph.F32, "k"}, {"gate", weight, "n k"}, {"up", weight, "n k"}},
+	[]spec{{"y", graph.F32, "M n"}},
+	[]graph.AttrSpec{need("eps", 0.0), need("act", ""), kernels}, checkAct)
+
+func expandNormSwiGLU(e *expander, n *graph.Node) []*graph.Value {
+	y := n.Out[0].Name
+	return []*graph.Value{e.swiGLU(n, y, e.normed(n, y), n.In[2], n.In[3])}
+}
+
+// normed adds the norm of a node whose first operands are x and norm.
+func (e *expander) normed(n *graph.Node, y string) *graph.Value {
+	return e.add(RMSNorm, graph.Attrs{"eps": n.Attr.Float("eps")}, y+".norm", n.In[0], n.In[1])
+}
