@@ -24,6 +24,9 @@ const (
 // BF16 is the element type of activations for products in tiles, and of weights.
 const BF16 DType = "bf16"
 
+// F8E4M3 is the element type of weights in FP8, whose rows have scales.
+const F8E4M3 DType = "f8_e4m3"
+
 // A Sym is a symbolic extent whose upper bound is given to the compiler.
 type Sym string
 

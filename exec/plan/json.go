@@ -10,6 +10,7 @@ type Summary struct {
 	Format    int                       `json:"format"`
 	Model     string                    `json:"model"`
 	Arch      string                    `json:"arch"`
+	Sidecar   string                    `json:"sidecar"` // file of the weights that are not in the model's, "" for none
 	Backend   string                    `json:"backend"`
 	ISA       string                    `json:"isa"`
 	Precision string                    `json:"precision"`
@@ -62,7 +63,7 @@ type ProgramSummary struct {
 func Summarise(p *Plan) Summary {
 	t := &p.Target
 	s := Summary{
-		Format: p.Version, Model: p.Model.Name, Arch: p.Model.Arch,
+		Format: p.Version, Model: p.Model.Name, Arch: p.Model.Arch, Sidecar: p.Sidecar.File,
 		Backend: t.Backend, ISA: t.ISA, Precision: t.Precision, KV: t.KV, Threads: t.Threads,
 		Ctx: t.Ctx, Ubatch: t.Ubatch, Sequences: t.Sequences, Passes: p.Passes,
 		Memory:   MemorySummary(p.Memory),

@@ -65,6 +65,7 @@ var keywords = []struct {
 }{
 	{"model", true, (*reader).model},
 	{"digest", true, (*reader).digest},
+	{"sidecar", false, (*reader).sidecar},
 	{"target", true, (*reader).target},
 	{"passes", true, (*reader).passes},
 	{"fusions", true, (*reader).fusions},
@@ -126,6 +127,18 @@ func (r *reader) model(s *scanner) {
 func (r *reader) digest(s *scanner) {
 	r.plan.Model.Directory = s.key("directory=").word("a digest")
 	r.plan.Model.Data = s.key("data=").word("a digest")
+}
+
+// sidecar stands once at most, which a plan without one cannot tell from its zero value.
+func (r *reader) sidecar(s *scanner) {
+	c := &r.plan.Sidecar
+	if *c != (Sidecar{}) {
+		s.fail("one such line")
+	}
+	c.File = s.key("file=").word("a path")
+	c.Size = s.key("size=").integer()
+	c.Directory = s.key("directory=").word("a digest")
+	c.Data = s.key("data=").word("a digest")
 }
 
 func (r *reader) target(s *scanner) {

@@ -16,6 +16,7 @@ const PageTokens = 16
 type Plan struct {
 	Version  int
 	Model    Model
+	Sidecar  Sidecar
 	Target   Target
 	Passes   string // the --passes list it was made with, "" for all
 	Memory   Memory
@@ -33,6 +34,18 @@ type Model struct {
 	Size      int64  // bytes, all shards
 	Directory string // "sha256:…" of header, metadata and tensor directory
 	Data      string // "sha256:…" of the tensor data, "samples-sha256:…" of parts of it, "" when not computed
+}
+
+// SidecarType is the type of the weights that lie in another file than the model.
+const SidecarType = "f8_e4m3"
+
+// A Sidecar is the identity of the file with the weights of that type. Its size is 0 where a plan reads
+// none.
+type Sidecar struct {
+	File      string // relative to the plan file
+	Size      int64  // bytes
+	Directory string // "sha256:…" of what stands before the data
+	Data      string // "sha256:…" of the data, "" when not computed
 }
 
 // A Target is where and within which bounds a plan runs.
@@ -53,12 +66,12 @@ type Memory struct {
 	Weight, Packed, State, IO, Arena, ArenaLowerBound, ArenaUnshared int64
 }
 
-// A Weight is a tensor of the model file that some step reads.
+// A Weight is a tensor of the model file, or of the one beside it, that some step reads.
 type Weight struct {
 	Name string
-	Type string  // lower-case GGML name: "q5_0"
+	Type string  // lower-case GGML name: "q5_0", or SidecarType
 	Dims []int64 // row-major: [rows, row length], or [length]
-	Size int64   // bytes in the model file
+	Size int64   // bytes in its file
 
 	// Products may read a copy in another layout, made when the plan is loaded; what gathers rows
 	// reads the file.

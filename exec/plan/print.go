@@ -75,6 +75,9 @@ func (w *printer) head(p *Plan) {
 	w.blank()
 	w.linef("model   %s %s file=%s size=%d", quote(m.Arch), strconv.Quote(m.Name), quote(m.File), m.Size)
 	w.linef("digest  directory=%s data=%s", quote(m.Directory), quote(m.Data))
+	if s := &p.Sidecar; *s != (Sidecar{}) {
+		w.linef("sidecar file=%s size=%d directory=%s data=%s", quote(s.File), s.Size, quote(s.Directory), quote(s.Data))
+	}
 	w.linef("target  %s %s precision=%s kv=%s threads<=%d ctx=%d ubatch=%d sequences=%d rows=%d",
 		quote(t.Backend), quote(t.ISA), quote(t.Precision), quote(t.KV), t.Threads, t.Ctx, t.Ubatch, t.Sequences, t.Rows)
 	w.linef("passes  %s", strconv.Quote(p.Passes))

@@ -123,6 +123,19 @@ func (v *verifier) weightList() error {
 			return fmt.Errorf("weight %s: %w", w.Name, err)
 		}
 	}
+	return v.sidecar()
+}
+
+// sidecar checks that a plan names a file beside the model's where weights lie in one, and only there.
+func (v *verifier) sidecar() error {
+	s := &v.plan.Sidecar
+	at := slices.IndexFunc(v.plan.Weights, func(w Weight) bool { return w.Type == SidecarType })
+	switch {
+	case at < 0 && *s != (Sidecar{}):
+		return fmt.Errorf("sidecar: no weight is %s, expected one, or no sidecar", SidecarType)
+	case at >= 0 && s.Size < 1:
+		return fmt.Errorf("weight %s: is %s, which no model file has, and the plan names no sidecar", v.plan.Weights[at].Name, SidecarType)
+	}
 	return nil
 }
 

@@ -207,6 +207,12 @@ var broken = []struct {
 	{"fewer rows in a weight", func(e editor) { e.weight("token_embd.weight").Dims[0]-- }, []string{"token_embd.weight", "[99 64]", "[100 64]"}},
 	{"weight on its side", func(e editor) { e.weight("blk.0.ffn_up.weight").Dims = []int64{64, 96} }, []string{"blk.0.ffn_act", "[64 96]", "[96 64]"}},
 	{"weight of another type", func(e editor) { e.weight("blk.0.ffn_up.weight").Type = "q8_0" }, []string{"blk.0.ffn_act", "kernel", "q8_0"}},
+	{"FP8 without a file", func(e editor) { e.weight("blk.0.ffn_up.weight").Type = "f8_e4m3" }, []string{"blk.0.ffn_up.weight", "f8_e4m3", "no sidecar"}},
+	{"a file without FP8", func(e editor) { e.Sidecar = plan.Sidecar{File: "a.safetensors", Size: 1} }, []string{"sidecar", "no weight is f8_e4m3"}},
+	{"FP8 in an empty file", func(e editor) {
+		e.Sidecar = plan.Sidecar{File: "a.safetensors"}
+		e.weight("blk.0.ffn_up.weight").Type = "f8_e4m3"
+	}, []string{"blk.0.ffn_up.weight", "no sidecar"}},
 	{"quantised norm", func(e editor) { e.weight("output_norm.weight").Type = "q8_0" }, []string{"output_norm", `"q8_0"`}},
 	{"unknown weight", func(e editor) { e.arg("output_norm", "w").Weight = "nothing" }, []string{"output_norm", "operand w", `"nothing"`}},
 	{"buffer for a weight", func(e editor) { e.arg("output_norm", "w").Buffer = 0 }, []string{"output_norm", "operand w", "buffer b0"}},
