@@ -12,9 +12,10 @@ import (
 
 // A Weight is a matrix in layout soa, see layout.go.
 type Weight struct {
-	Data Ptr    `cuda:"const unsigned char*"`
-	Type uint32 // Code of its row in Layouts
-	Rows uint32
+	Data   Ptr    `cuda:"const unsigned char*"`
+	Scales Ptr    `cuda:"const float*"` // [Rows], which the values of a row are multiplied by, or 0
+	Type   uint32 // Code of its row in Layouts
+	Rows   uint32
 }
 
 // An Operand is one weight of a product, with a bias that is added, or 0, and where the result goes:
@@ -25,13 +26,14 @@ type Operand struct {
 	Out    Ptr `cuda:"float*"`
 }
 
-// Embed is y[m] = scale · table[tokens[m]]: float32 [M, N].
+// Embed is y[m] = scale · table[tokens[m]]: float32 [M, N]. A token outside the table leaves its row as it is.
 type Embed struct {
 	Tokens Ptr `cuda:"const int*"`
 	Y      Ptr `cuda:"float*"`
 	Table  Weight
-	Scale  float64
+	Scale  float32
 	N, M   uint32
+	_      uint32
 }
 
 // A Product is out_i[m] = w_i · x[m] + bias_i for up to three weights, those without rows being

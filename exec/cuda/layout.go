@@ -40,6 +40,7 @@ var layouts = []Layout{
 	{"f32", 8, 32, false, []int{128}, packWhole},
 	{"f16", 9, 32, false, []int{64}, packWhole},
 	{"bf16", 10, 32, false, []int{64}, packWhole},
+	{"f8_e4m3", 11, 32, false, []int{32}, packWhole},
 }
 
 // Layouts returns the layouts, one for each type that kernels read.

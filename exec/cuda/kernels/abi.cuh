@@ -13,6 +13,7 @@ enum : unsigned {
     TYPE_F32 = 8,
     TYPE_F16 = 9,
     TYPE_BF16 = 10,
+    TYPE_F8_E4M3 = 11,
 };
 
 enum : unsigned {
@@ -24,27 +25,29 @@ enum : unsigned {
 
 struct Weight {
     const unsigned char* data;
+    const float* scales;
     unsigned type;
     unsigned rows;
 };
-static_assert(sizeof(Weight) == 16, "no padding but what is a field");
+static_assert(sizeof(Weight) == 24, "no padding but what is a field");
 
 struct Operand {
     Weight weight;
     const float* bias;
     float* out;
 };
-static_assert(sizeof(Operand) == 32, "no padding but what is a field");
+static_assert(sizeof(Operand) == 40, "no padding but what is a field");
 
 struct Embed {
     const int* tokens;
     float* y;
     Weight table;
-    double scale;
+    float scale;
     unsigned n;
     unsigned m;
+    unsigned padding6;
 };
-static_assert(sizeof(Embed) == 48, "no padding but what is a field");
+static_assert(sizeof(Embed) == 56, "no padding but what is a field");
 
 struct Product {
     const void* x;
@@ -58,7 +61,7 @@ struct Product {
     float eps;
     unsigned padding9;
 };
-static_assert(sizeof(Product) == 144, "no padding but what is a field");
+static_assert(sizeof(Product) == 168, "no padding but what is a field");
 
 struct Norm {
     const float* x;

@@ -73,6 +73,13 @@ __device__ __forceinline__ void rows_of(const Product& p, unsigned first, Dot do
             for (int c = 0; c < COLS; c++) {
                 y[c] = lanes_sum<8>(y[c]);
             }
+            if (w.scales) {
+                const float scale = w.scales[row];
+#pragma unroll
+                for (int c = 0; c < COLS; c++) {
+                    y[c] = __fmul_rn(y[c], scale);
+                }
+            }
             w = p.ops[1].weight;
         }
         if (threadIdx.x % 8 == 0 && at + group < s.to) {

@@ -3,20 +3,21 @@
 #include "weights.cuh"
 #include "q8x2.cuh"
 
-// One block a token. The product is taken in float64, as the reference does, since some models scale by
-// what is no float32.
+// One block a token.
 extern "C" __global__ void embed(const Embed p) {
     const unsigned kb = p.n / 32, row = p.tokens[blockIdx.x];
+    if (row >= p.table.rows) {
+        return;
+    }
     float4* y = reinterpret_cast<float4*>(p.y + (size_t)blockIdx.x * p.n);
+    const float of_row = p.table.scales ? p.table.scales[row] : 1.0f;
     with_values(p.table, kb, [&](const auto& w) {
         for (unsigned b = threadIdx.x; b < kb; b += blockDim.x) {
             float v[32];
             values(w, row * kb + b, v);
-            if (p.scale != 1.0) {
 #pragma unroll
-                for (int i = 0; i < 32; i++) {
-                    v[i] = (float)(v[i] * p.scale);
-                }
+            for (int i = 0; i < 32; i++) {
+                v[i] = __fmul_rn(__fmul_rn(v[i], of_row), p.scale);
             }
 #pragma unroll
             for (int i = 0; i < 8; i++) {

@@ -222,6 +222,23 @@ __device__ __forceinline__ void values(const BF16& w, unsigned i, float (&v)[32]
     }
 }
 
+struct F8_E4M3 {
+    const uint4* data;
+    __device__ F8_E4M3(const unsigned char* data, size_t) : data((const uint4*)data) {}
+};
+
+__device__ __forceinline__ void values(const F8_E4M3& w, unsigned i, float (&v)[32]) {
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+        const uint4 f = w.data[(size_t)i * 2 + j];
+        const unsigned words[4] = {f.x, f.y, f.z, f.w};
+#pragma unroll
+        for (int k = 0; k < 16; k++) {
+            v[16 * j + k] = from_e4m3(words[k / 4] >> (8 * (k % 4)));
+        }
+    }
+}
+
 // The type of a reference's object.
 template <class T>
 struct Plain;
@@ -253,6 +270,7 @@ __device__ __forceinline__ void with_values(const Weight& w, unsigned kb, F f) {
     case TYPE_F32: f(F32(w.data, 0)); break;
     case TYPE_F16: f(F16(w.data, 0)); break;
     case TYPE_BF16: f(BF16(w.data, 0)); break;
+    case TYPE_F8_E4M3: f(F8_E4M3(w.data, 0)); break;
     default: with_integers(w, kb, f);
     }
 }
