@@ -20,6 +20,7 @@ var imports = map[string][]string{
 	"gguf":                   {"gguf/quant", "gguf/mapped"},
 	"gguf/mapped":            {},
 	"gguf/safetensors":       {"gguf/mapped"},
+	"gguf/sidecar":           {"gguf", "gguf/quant", "gguf/safetensors", "ops/ref"},
 	"gguf/quant":             {},
 	"ops/ref":                {},
 	"graph":                  {"gguf/quant"},
@@ -32,10 +33,10 @@ var imports = map[string][]string{
 	"graph/page":             {},
 	"frontend":               {"gguf", "gguf/quant", "graph", "ops"},
 	"frontend/tokenizer":     {"gguf"},
-	"lower":                  {"gguf", "gguf/quant", "graph", "ops", "graph/pass", "frontend", "exec/plan", "lower/memplan", "lower/cpu"},
+	"lower":                  {"gguf", "gguf/quant", "gguf/sidecar", "graph", "ops", "graph/pass", "frontend", "exec/plan", "lower/memplan", "lower/cpu"},
 	"lower/memplan":          {},
 	"lower/cpu":              {"graph", "ops", "exec/plan"},
-	"exec":                   {"gguf", "gguf/quant", "exec/plan", "exec/cpu", "exec/cpu/kernel", "exec/cpu/isa", "ops/ref"},
+	"exec":                   {"gguf", "gguf/quant", "gguf/sidecar", "exec/plan", "exec/cpu", "exec/cpu/kernel", "exec/cpu/isa", "ops/ref"},
 	"exec/plan":              {},
 	"exec/plan/plantest":     {"exec/plan"},
 	"exec/sample":            {},
@@ -54,7 +55,7 @@ var imports = map[string][]string{
 	"conformance/hollow":     {"gguf", "gguf/quant", "conformance/testenv"},
 	"conformance/measure":    {},
 	"conformance/npy":        {},
-	"conformance/tape":       {"gguf", "gguf/quant", "graph", "ops"},
+	"conformance/tape":       {"gguf", "gguf/quant", "gguf/sidecar", "graph", "ops"},
 }
 
 // forbidden libraries: nothing under a folder may draw, or compute by what it is checked against.

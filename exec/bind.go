@@ -112,6 +112,14 @@ func (e *Engine) weights() (map[string]weight, error) {
 	weights := make(map[string]weight, len(e.plan.Weights))
 	for i := range e.plan.Weights {
 		w := &e.plan.Weights[i]
+		if w.Type == plan.SidecarType {
+			o, err := e.besideOperand(w)
+			if err != nil {
+				return nil, err
+			}
+			weights[w.Name] = weight{file: o}
+			continue
+		}
 		t, _ := e.file.Tensor(w.Name)
 		data := e.file.Bytes(t)
 		if int64(len(data)) != w.Size {

@@ -17,12 +17,17 @@ import (
 	"pesti/exec/cpu/kernel"
 	"pesti/exec/plan"
 	"pesti/gguf"
+	"pesti/gguf/sidecar"
 )
 
 // Options are what the caller of Open may choose.
 type Options struct {
 	Threads int  // workers, up to the plan's bound, which 0 stands for
 	Poison  bool // fill the arena with NaN before each step, so that tests see a stale read
+
+	// Sidecar is the file with the weights that the model's has not, of a plan that names one. It must
+	// stay open until Close.
+	Sidecar *sidecar.File
 
 	RAM cpu.RAM // what the plan must fit in; where it is zero, what this machine has
 
@@ -42,6 +47,7 @@ type Options struct {
 type Engine struct {
 	plan    *plan.Plan
 	file    *gguf.File
+	beside  *sidecar.File // nil where the plan needs none
 	machine *cpu.Machine
 	memory  cpu.Memory // arena and buffers
 	packed  cpu.Memory // weights in other layouts
@@ -89,6 +95,9 @@ func Open(p *plan.Plan, f *gguf.File, o Options) (*Engine, error) {
 	if err := CheckModel(p, f); err != nil {
 		return nil, err
 	}
+	if err := CheckSidecar(p, o.Sidecar); err != nil {
+		return nil, err
+	}
 	threads := o.Threads
 	if threads == 0 {
 		threads = p.Target.Threads
@@ -106,7 +115,7 @@ func Open(p *plan.Plan, f *gguf.File, o Options) (*Engine, error) {
 	if err := checkTrace(o.Trace); err != nil {
 		return nil, err
 	}
-	e := &Engine{plan: p, file: f, poison: o.Poison, observe: o.Observe, ctx: int(p.Target.Ctx)}
+	e := &Engine{plan: p, file: f, beside: o.Sidecar, poison: o.Poison, observe: o.Observe, ctx: int(p.Target.Ctx)}
 	if err := errors.Join(e.allocate(), e.allocatePacked(sets)); err != nil {
 		return nil, errors.Join(err, e.free())
 	}
@@ -150,6 +159,9 @@ func CheckModel(p *plan.Plan, f *gguf.File) error {
 		return fmt.Errorf("%s: the plan is for another model: the directory of this one is %s, expected %s; compile a plan for it", f.Path, found, p.Model.Directory)
 	}
 	for i := range p.Weights {
+		if p.Weights[i].Type == plan.SidecarType {
+			continue
+		}
 		if err := checkWeight(&p.Weights[i], f); err != nil {
 			return err
 		}

@@ -58,6 +58,7 @@ package frontend
 
 import (
 	"fmt"
+	"maps"
 	"sort"
 	"strings"
 
@@ -116,6 +117,19 @@ func Load(f *gguf.File) (*Model, error) {
 		return m, m.checkWeights()
 	}
 	return nil, fmt.Errorf("%s: architecture %q is not supported; supported are %s", f.Path, name, strings.Join(Architectures(), ", "))
+}
+
+// Retype returns the model with the weights of those names stored as t, outside of its file.
+func (m *Model) Retype(t graph.DType, names []string) *Model {
+	c := *m
+	c.weights = maps.Clone(m.weights)
+	for _, name := range names {
+		if w, ok := c.weights[name]; ok { // else the architecture does not use it
+			w.DType = t
+			c.weights[name] = w
+		}
+	}
+	return &c
 }
 
 // Bounds are the largest values of the graph's symbols.

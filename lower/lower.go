@@ -14,6 +14,7 @@ import (
 
 	"pesti/exec/plan"
 	"pesti/frontend"
+	"pesti/gguf/sidecar"
 	"pesti/graph"
 	"pesti/graph/pass"
 	"pesti/lower/cpu"
@@ -33,8 +34,12 @@ type Options struct {
 	Rows      int64  // rows of logits in a step, at most Ubatch; by default max(Sequences, 8)
 	Passes    string // "", "none", or "-name,…"
 
-	Planner string   // of buffers, one of memplan.Planners, for experiments; by default the best of them
-	File    string   // path of the model to write into the plan
+	Planner string // of buffers, one of memplan.Planners, for experiments; by default the best of them
+	File    string // path of the model to write into the plan
+
+	Sidecar     *sidecar.File // matrices in FP8 that stand for those of the model, or nil
+	SidecarFile string        // path of it to write into the plan
+
 	Outputs []string // patterns of values that the caller wants to see, such as blk.*.out
 
 	Verify bool // verify the graph after every pass
@@ -79,6 +84,9 @@ func Passes() []pass.Pass { return slices.Concat(pass.Graph(), loweringPasses(lo
 func Compile(m *frontend.Model, o Options) (*Result, error) {
 	if err := o.complete(m.Params); err != nil {
 		return nil, err
+	}
+	if o.Sidecar != nil {
+		m = m.Retype(sidecar.Type, o.Sidecar.Names())
 	}
 	g, err := m.Graph(frontend.Bounds{Tokens: o.Ubatch, Sequences: o.Sequences, Rows: o.Rows, Context: o.Ctx})
 	if err != nil {
@@ -155,7 +163,7 @@ func compileGraph(m *frontend.Model, g *graph.Graph, o Options, passes tables) (
 		}
 		layouts = append(layouts, l)
 	}
-	if err := addWeights(p, m); err != nil {
+	if err := addWeights(p, m, o.Sidecar); err != nil {
 		return nil, err
 	}
 	if err := place(p, layouts, o.Planner); err != nil {

@@ -10,6 +10,7 @@ import (
 	"pesti/exec/plan"
 	"pesti/frontend"
 	"pesti/gguf/quant"
+	"pesti/gguf/sidecar"
 	"pesti/graph"
 	"pesti/lower/cpu"
 	"pesti/ops"
@@ -36,8 +37,13 @@ func newPlan(m *frontend.Model, o *Options) *plan.Plan {
 	if file != "" {
 		file = filepath.ToSlash(file)
 	}
+	var beside plan.Sidecar
+	if s := o.Sidecar; s != nil {
+		beside = plan.Sidecar{File: filepath.ToSlash(o.SidecarFile), Size: s.Size, Directory: fmt.Sprintf("sha256:%x", s.Digest())}
+	}
 	return &plan.Plan{
 		Version: plan.Version,
+		Sidecar: beside,
 		Model: plan.Model{
 			Arch: m.Params.Arch, Name: m.Params.Name, File: file, Size: m.File.Size,
 			Directory: fmt.Sprintf("sha256:%x", digest),
@@ -127,7 +133,7 @@ func (s *scheduler) storage(state *graph.Value) (positions int64, ring bool) {
 func (s *scheduler) env() cpu.Env { return cpu.Env{Positions: s.storage} }
 
 // addWeights lists every weight that some step reads, in the order in which they first do.
-func addWeights(p *plan.Plan, m *frontend.Model) error {
+func addWeights(p *plan.Plan, m *frontend.Model, beside *sidecar.File) error {
 	kernels := map[string]string{} // of the products of each weight, "" where there are none
 	var names []string
 	for i := range p.Programs {
@@ -158,6 +164,11 @@ func addWeights(p *plan.Plan, m *frontend.Model) error {
 		dims := slices.Clone(t.Dims)
 		slices.Reverse(dims)
 		w := plan.Weight{Name: name, Type: string(frontend.DType(info)), Dims: dims, Size: t.Size}
+		if beside != nil {
+			if b, ok := beside.Weight(name); ok {
+				w.Type, w.Size = plan.SidecarType, b.Size()
+			}
+		}
 		if err := pack(&w, kernels[name]); err != nil {
 			return fmt.Errorf("%s: tensor %s: %w", m.File.Path, name, err)
 		}

@@ -1,0 +1,321 @@
+// Package sidecar keeps a model's matrices in FP8 in a file beside its GGUF file, whose format has no
+// such type.
+//
+// It owns which tensors such a file holds, under which names, and how it says whose they are. The
+// file is safetensors: for each matrix a tensor F8_E4M3 [rows, cols] under its name in the GGUF file,
+// and F32 [rows] under that name and ".scale", the element in row i and column j being
+// scale[i] · E4M3(i, j). In its __metadata__ stand the format and the identity of the model.
+//
+// The package imports gguf, gguf/quant, gguf/safetensors and ops/ref. It knows no graph and no plan.
+package sidecar
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+
+	"pesti/gguf"
+	"pesti/gguf/quant"
+	"pesti/gguf/safetensors"
+	"pesti/ops/ref"
+)
+
+// Type is the type of the weights, as graphs and plans name it.
+const Type = "f8_e4m3"
+
+// What stands in the file.
+const (
+	codeType    = "F8_E4M3"
+	scaleType   = "F32"
+	scaleSuffix = ".scale"
+
+	formatKey, format   = "format", "pesti.fp8_e4m3.row" // one scale for each row
+	sizeKey             = "model.size"
+	directoryKey        = "model.directory"
+	dataKey, samplesKey = "model.data", "model.samples"
+)
+
+// A Weight is one matrix of a file.
+type Weight struct {
+	Name       string
+	Rows, Cols int64
+	codes      *safetensors.Tensor
+	scales     *safetensors.Tensor
+}
+
+// Size returns the bytes of the codes and the scales together.
+func (w *Weight) Size() int64 { return w.Rows*w.Cols + 4*w.Rows }
+
+// A File is an open sidecar.
+type File struct {
+	*safetensors.File
+	weights []Weight
+	byName  map[string]int
+}
+
+// Open opens the file at path and checks that it is one for model, whole and of the right shapes. The
+// numbers are not read.
+func Open(path string, model *gguf.File) (*File, error) {
+	st, err := safetensors.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	f, err := of(st, model)
+	if err != nil {
+		st.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// Parse is Open for a file in memory.
+func Parse(name string, data []byte, model *gguf.File) (*File, error) {
+	st, err := safetensors.Parse(name, data)
+	if err != nil {
+		return nil, err
+	}
+	return of(st, model)
+}
+
+// of holds a file against the model.
+func of(st *safetensors.File, model *gguf.File) (*File, error) {
+	if got := st.Metadata[formatKey]; got != format {
+		return nil, fmt.Errorf("%s: its metadata say that its format is %q, expected %q, as quantize writes it", st.Path, got, format)
+	}
+	for _, id := range []struct{ key, want string }{
+		{sizeKey, strconv.FormatInt(model.Size, 10)}, {directoryKey, directory(model)},
+	} {
+		if got := st.Metadata[id.key]; got != id.want {
+			return nil, fmt.Errorf("%s: is for another model than %s: %s is %q, expected %q; write one for this model with: pesti quantize", st.Path, model.Path, id.key, got, id.want)
+		}
+	}
+	f := &File{File: st, byName: map[string]int{}}
+	for _, t := range Matrices(model) {
+		w := Weight{Name: t.Name, Rows: t.Dims[1], Cols: t.Dims[0]}
+		var err error
+		if w.codes, err = expect(st, t.Name, codeType, w.Rows, w.Cols); err != nil {
+			return nil, err
+		}
+		if w.scales, err = expect(st, t.Name+scaleSuffix, scaleType, w.Rows); err != nil {
+			return nil, err
+		}
+		f.byName[t.Name] = len(f.weights)
+		f.weights = append(f.weights, w)
+	}
+	if found, want := len(st.Tensors()), 2*len(f.weights); found != want {
+		return nil, fmt.Errorf("%s: has %d tensors, expected the %d of the matrices of %s", st.Path, found, want, model.Path)
+	}
+	return f, nil
+}
+
+// expect returns the tensor of that name, type and shape.
+func expect(st *safetensors.File, name, dtype string, shape ...int64) (*safetensors.Tensor, error) {
+	t, ok := st.Tensor(name)
+	switch {
+	case !ok:
+		return nil, fmt.Errorf("%s: has no tensor %q, expected %s%v; write the file again with: pesti quantize", st.Path, name, dtype, shape)
+	case t.DType != dtype || !slices.Equal(t.Shape, shape):
+		return nil, fmt.Errorf("%s: tensor %q is %s%v, expected %s%v", st.Path, name, t.DType, t.Shape, dtype, shape)
+	}
+	return t, nil
+}
+
+// directory is the digest of the model's header, metadata and tensor directory.
+func directory(model *gguf.File) string { return fmt.Sprintf("sha256:%x", model.Digest()) }
+
+// CheckData holds what the file says of the model's weights against their digest: of all of them, or,
+// where samples is true, that of gguf.File.SampleData.
+func (f *File) CheckData(sum [32]byte, samples bool) error {
+	key := dataKey
+	if samples {
+		key = samplesKey
+	}
+	if got, want := f.Metadata[key], fmt.Sprintf("sha256:%x", sum); got != want {
+		return fmt.Errorf("%s: is of other weights than the model's: %s is %q, expected %q; write one for this model with: pesti quantize", f.Path, key, got, want)
+	}
+	return nil
+}
+
+// Weights returns the matrices in the order of the model's directory. Callers must not change them.
+func (f *File) Weights() []Weight { return f.weights }
+
+// Names returns the names of the matrices.
+func (f *File) Names() []string {
+	var names []string
+	for i := range f.weights {
+		names = append(names, f.weights[i].Name)
+	}
+	return names
+}
+
+// Weight returns the matrix called name, and whether there is one.
+func (f *File) Weight(name string) (*Weight, bool) {
+	i, ok := f.byName[name]
+	if !ok {
+		return nil, false
+	}
+	return &f.weights[i], true
+}
+
+// Codes returns the rows of a matrix in E4M3, as safetensors.File.Bytes does.
+func (f *File) Codes(w *Weight) []byte { return f.Bytes(w.codes) }
+
+// Scales returns a copy of the scales of the rows.
+func (f *File) Scales(w *Weight) ([]float32, error) {
+	scales := make([]float32, w.Rows)
+	info, _ := quant.Lookup(quant.F32)
+	err := f.Read(w.scales, func(data []byte) { info.Dequantize(scales, data) })
+	return scales, err
+}
+
+// ReleaseRows tells the system that rows [first, end) will not be read for long.
+func (f *File) ReleaseRows(w *Weight, first, end int64) {
+	f.Release(w.codes, first*w.Cols, end*w.Cols)
+}
+
+// Values returns rows [first, end) of a matrix as float32, row-major.
+func (f *File) Values(w *Weight, first, end int64) ([]float32, error) {
+	scales, err := f.Scales(w)
+	if err != nil {
+		return nil, err
+	}
+	values := make([]float32, (end-first)*w.Cols)
+	err = f.Read(w.codes, func(codes []byte) {
+		for i := range end - first {
+			row := codes[(first+i)*w.Cols:][:w.Cols]
+			for j, code := range row {
+				values[i*w.Cols+int64(j)] = scales[first+i] * ref.E4M3Value(code)
+			}
+		}
+	})
+	return values, err
+}
+
+// Matrices returns the tensors that such a file holds: the weights that products read. The table of
+// embeddings is one of them where it is the output's too; where it is not, rows are only copied from it.
+func Matrices(model *gguf.File) []*gguf.Tensor {
+	_, untied := model.Tensor("output.weight")
+	var list []*gguf.Tensor
+	for i := range model.Tensors() {
+		t := &model.Tensors()[i]
+		info, _ := quant.Lookup(t.Type)
+		if len(t.Dims) == 2 && !info.Integer && !(untied && t.Name == "token_embd.weight") {
+			list = append(list, t)
+		}
+	}
+	return list
+}
+
+// Writer returns a writer of the file for model. It reads all weights of the model, for their digest;
+// they are read once more when the file is written, so model must stay open until then.
+func Writer(model *gguf.File) (*safetensors.Writer, error) {
+	data, err := model.HashData()
+	if err != nil {
+		return nil, err
+	}
+	samples, err := model.SampleData()
+	if err != nil {
+		return nil, err
+	}
+	w := safetensors.NewWriter(map[string]string{
+		formatKey: format, sizeKey: strconv.FormatInt(model.Size, 10), directoryKey: directory(model),
+		dataKey: fmt.Sprintf("sha256:%x", data), samplesKey: fmt.Sprintf("sha256:%x", samples),
+	})
+	matrices := Matrices(model)
+	if len(matrices) == 0 {
+		return nil, fmt.Errorf("%s: has no matrices, expected a model with weights", model.Path)
+	}
+	for _, t := range matrices {
+		if info, _ := quant.Lookup(t.Type); info.Dequantize == nil {
+			return nil, fmt.Errorf("%s: tensor %q: values of type %s cannot be decoded", model.Path, t.Name, t.Type)
+		}
+		if t.Elems() == 0 {
+			return nil, fmt.Errorf("%s: tensor %q: dims %v hold no elements, expected some", model.Path, t.Name, t.Dims)
+		}
+	}
+	// Scales come first: what follows elements of four bytes is aligned however many rows there are.
+	scales := make([][]float32, len(matrices))
+	for i, t := range matrices {
+		w.Add(t.Name+scaleSuffix, scaleType, []int64{t.Dims[1]}, func(out io.Writer) error {
+			scales[i] = scales[i][:0]
+			if err := eachRow(model, t, func(row []float32) error {
+				s, err := scaleOf(row)
+				if err != nil {
+					return fmt.Errorf("%s: tensor %q, row %d: %w", model.Path, t.Name, len(scales[i]), err)
+				}
+				scales[i] = append(scales[i], s)
+				return nil
+			}); err != nil {
+				return err
+			}
+			info, _ := quant.Lookup(quant.F32)
+			data := make([]byte, 4*len(scales[i]))
+			info.Quantize(data, scales[i])
+			_, err := out.Write(data)
+			return err
+		})
+	}
+	for i, t := range matrices {
+		w.Add(t.Name, codeType, []int64{t.Dims[1], t.Dims[0]}, func(out io.Writer) error {
+			codes, at := make([]byte, t.Dims[0]), 0
+			return eachRow(model, t, func(row []float32) error {
+				quantise(codes, row, scales[i][at])
+				at++
+				_, err := out.Write(codes)
+				return err
+			})
+		})
+	}
+	return w, nil
+}
+
+// elemsAtOnce is about how many elements are dequantised at a time.
+const elemsAtOnce = 1 << 18
+
+// eachRow calls use with each row of t as float32.
+func eachRow(model *gguf.File, t *gguf.Tensor, use func(row []float32) error) error {
+	cols := t.Dims[0]
+	step := max(elemsAtOnce/cols, 1)
+	for first := int64(0); first < t.Dims[1]; first += step {
+		end := min(first+step, t.Dims[1])
+		values, err := model.Values(t, first, end)
+		if err != nil {
+			return err
+		}
+		for row := range slices.Chunk(values, int(cols)) {
+			if err := use(row); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// scaleOf returns the scale with which the largest element of a row becomes the largest number of
+// E4M3: 1 for a row of zeros.
+func scaleOf(row []float32) (float32, error) {
+	top := float32(0)
+	for _, x := range row {
+		x = float32(math.Abs(float64(x)))
+		if !(x <= math.MaxFloat32) {
+			return 0, fmt.Errorf("has an element %v, expected finite numbers", x)
+		}
+		top = max(top, x)
+	}
+	if s := top / ref.E4M3Max; s >= smallest {
+		return s, nil
+	}
+	return 1, nil // what is as small as this is zero beside any other weight
+}
+
+// smallest is the smallest scale whose inverse is a normal float32.
+const smallest = 0x1p-126
+
+// quantise stores row/scale in E4M3.
+func quantise(codes []byte, row []float32, scale float32) {
+	for i, x := range row {
+		codes[i] = ref.E4M3(x / scale)
+	}
+}
