@@ -74,6 +74,16 @@ var works = map[string]work{
 	"select": {touches: map[string]string{"x": "M*n"}},
 	"copy":   {},
 
+	"cuda.embed":    {flops: "M*n", touches: map[string]string{"table": "M*n"}},
+	"cuda.norm":     {flops: "4*M*n"},
+	"cuda.norm_add": {flops: "5*M*n"},
+	"cuda.gemv":     {macs: "M*n#*k"},
+	"cuda.gated":    {macs: "2*M*n*k", flops: "14*M*n"},
+	"cuda.attention": {macs: "2*M*heads*C*head_dim", flops: "12*M*heads*C + 4*M*(heads + kv_heads)*head_dim",
+		touches: looksBack, writes: appends},
+	"cuda.select": {touches: map[string]string{"x": "M*n"}},
+	"cuda.copy":   {},
+
 	"ref.get_rows":  {flops: "M*n", touches: map[string]string{"table": "M*n"}},
 	"ref.scale":     {flops: "M*n"},
 	"ref.rms_norm":  {flops: "4*M*n"},

@@ -24,6 +24,10 @@ type Summary struct {
 	Programs  map[string]ProgramSummary `json:"programs"`
 	Fusions   FusionsSummary            `json:"fusions"`
 	Fallbacks int                       `json:"fallbacks"` // steps of all programs whose kernel is ref.*
+
+	// LaunchesPerLayer is the most launches on a device for a layer in the program of the fewest
+	// tokens, 0 on the CPU.
+	LaunchesPerLayer int `json:"launches_per_layer"`
 }
 
 // A MemorySummary is the JSON form of Memory.
@@ -74,13 +78,33 @@ func Summarise(p *Plan) Summary {
 		g := summarise(&p.Programs[i])
 		s.Programs[p.Programs[i].Name] = g
 		for kernel, n := range g.Kernels {
-			if strings.HasPrefix(kernel, "ref.") {
+			if IsReference(kernel) {
 				s.Fallbacks += n
 			}
+		}
+		if i == 0 {
+			s.LaunchesPerLayer = launches(&p.Programs[i])
 		}
 	}
 	return s
 }
+
+// launches returns the most steps of a layer that run on a device.
+func launches(g *Program) (most int) {
+	layers := map[int]int{}
+	for _, wave := range g.Waves {
+		for i := range wave.Steps {
+			if st := &wave.Steps[i]; st.Layer != noLayer && OnDevice(st.Kernel) {
+				layers[st.Layer]++
+				most = max(most, layers[st.Layer])
+			}
+		}
+	}
+	return most
+}
+
+// IsReference reports whether a kernel is one of those that run where none fits.
+func IsReference(kernel string) bool { return strings.HasPrefix(kernel, "ref.") }
 
 func summarise(g *Program) ProgramSummary {
 	s := ProgramSummary{

@@ -26,7 +26,9 @@ var (
 	sharpness = number("scale", -1e6, 1e6) // of scores
 )
 
-var kernels = []Signature{
+var kernels = slices.Concat(cpuKernels, cudaKernels)
+
+var cpuKernels = []Signature{
 	// y[m] = scale · dequantise(table[tokens[m]])
 	{
 		Name: "embed",
@@ -288,6 +290,9 @@ var cacheFormats = []string{"f32", "f16", "f8_e4m3", "q8_0"}
 
 // CacheFormats returns the formats of caches.
 func CacheFormats() []string { return slices.Clone(cacheFormats) }
+
+// CUDACacheFormats returns those of caches on CUDA devices.
+func CUDACacheFormats() []string { return slices.Clone(cudaCacheFormats) }
 
 // cache is an operand that is a state, whose rows have width elements.
 func cache(role string, dir Dir, width string) Operand {

@@ -38,7 +38,7 @@ func NeedOf(p *Plan) Need {
 }
 
 // A FileRead says what steps read of a weight as it lies in the file: all of it, or the rows that
-// tokens name. Where a copy in another layout is read, it is neither.
+// tokens name. Where a copy in another layout or on a device is read, it is neither.
 type FileRead struct{ Whole, Rows bool }
 
 // FileReads returns what steps read of each weight in the file.
@@ -55,7 +55,7 @@ func FileReads(p *Plan) map[string]FileRead {
 				for _, a := range st.Args {
 					r := reads[a.Weight]
 					switch {
-					case a.Weight == "" || packed[a.Weight] && a.Kernel != "":
+					case a.Weight == "" || packed[a.Weight] && a.Kernel != "" || OnDevice(st.Kernel):
 						continue
 					case gathers(st.Kernel, a.Role):
 						r.Rows = true

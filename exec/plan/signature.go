@@ -18,6 +18,7 @@ type Signature struct {
 	Splits   []string // allowed values of Split.By
 	Scratch  string   // bytes per worker as a formula, "" for none
 	Tiles    string   // the same where operand x is bf16, "" for no difference
+	Rounds   string   // the format that the kernel itself may round x to in precision fast, "" for none
 	Rules    []Rule   // what the parameters must fulfil together
 }
 
@@ -34,6 +35,7 @@ type Operand struct {
 	Alias    string // an output may share its buffer with this input (where Repeat: the first one)
 	Repeat   bool   // role is a prefix: a matmul group's "w", "bias", "out" occur as w0, w1, w2
 	Matmul   bool   // a weight that names a matmul kernel of its own
+	Layout   string // of a weight, the layout that it must have, "" for any
 	Gather   bool   // a weight of which only the rows that tokens name are read
 }
 

@@ -23,6 +23,12 @@ const (
 // for the executor to see.
 var ISAs = []string{"portable", "avx2", "avx512vnni", "amx", "neondot"}
 
+// CUDA is the backend of CUDA devices, and CUDAISAs are what stands for instruction sets there: the
+// compute capabilities for which there are kernels, each of which later ones have too.
+const CUDA = "cuda"
+
+var CUDAISAs = []string{"sm_75", "sm_80", "sm_89"}
+
 // Verify checks that a plan may be run: that its parts agree, that no step reads or writes
 // outside its buffers, reads what no step wrote, or races with another one of its wave, and that
 // no two buffers overlap in time and address. It knows nothing of how plans are made, and takes
@@ -92,9 +98,16 @@ func (v *verifier) target() error {
 	if t.Sequences > mostSequences {
 		return fmt.Errorf("target: sequences is %d, expected at most %d", t.Sequences, mostSequences)
 	}
+	isas := ISAs
+	if t.Backend == CUDA {
+		isas = CUDAISAs
+		if t.Threads != 1 {
+			return fmt.Errorf("target: threads is %d, expected 1 on a CUDA device", t.Threads)
+		}
+	}
 	return first(
-		oneOf("target: backend", t.Backend, "cpu"),
-		oneOf("target: instruction set", t.ISA, ISAs...),
+		oneOf("target: backend", t.Backend, "cpu", CUDA),
+		oneOf("target: instruction set", t.ISA, isas...),
 		atLeast("model: size", p.Model.Size, 1),
 		oneOf("target: precision", t.Precision, "exact", "fast"),
 		oneOf("target: kv", t.KV, cacheFormats...),
@@ -352,13 +365,13 @@ func CountFusions(p *Plan) Fusions {
 	for i := range last.Waves {
 		for j := range last.Waves[i].Steps {
 			switch st := &last.Waves[i].Steps[j]; st.Kernel {
-			case "matmul_group":
+			case "matmul_group", "cuda.gemv":
 				if slices.ContainsFunc(st.Args, func(a Arg) bool { return a.Role == "w2" }) {
 					f.QKV++
 				}
-			case "gated":
+			case "gated", "cuda.gated":
 				f.SwiGLU++
-			case "attention":
+			case "attention", "cuda.attention":
 				f.Attention++
 			}
 		}

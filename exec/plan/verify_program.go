@@ -58,6 +58,9 @@ func (c *checker) run() (arenaUse, error) {
 		if len(steps) == 0 {
 			return arenaUse{}, fmt.Errorf("wave %d: no steps, expected at least one", w)
 		}
+		if len(steps) > 1 && c.plan.Target.Backend == CUDA {
+			return arenaUse{}, fmt.Errorf("wave %d: %d steps, expected one: a device runs them one after the other", w, len(steps))
+		}
 		for i := range steps {
 			if err := c.step(&steps[i]); err != nil {
 				return arenaUse{}, fmt.Errorf("step %d %q: %w", steps[i].ID, steps[i].Name, err)

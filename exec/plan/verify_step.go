@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // maxUnit bounds the smallest share of a split, so that sums with it cannot overflow.
@@ -22,6 +23,9 @@ func (c *checker) step(st *Step) error {
 	case st.Layer < noLayer, st.Layer > maxLayer:
 		return fmt.Errorf("layer is %d, expected a block number up to %d, or none", st.Layer, maxLayer)
 	}
+	if err := c.runs(st.Kernel); err != nil {
+		return err
+	}
 	rows := []string{"T", "R"}
 	if sig.Rows != "" {
 		rows = []string{sig.Rows}
@@ -36,6 +40,14 @@ func (c *checker) step(st *Step) error {
 		}
 	}
 	return nil
+}
+
+// runs checks that the plan's backend has a kernel. Reference kernels all have.
+func (c *checker) runs(kernel string) error {
+	if IsReference(kernel) || OnDevice(kernel) == (c.plan.Target.Backend == CUDA) {
+		return nil
+	}
+	return fmt.Errorf("kernel is %q, expected one of backend %s", kernel, c.plan.Target.Backend)
 }
 
 func checkSplit(s Split, sig *Signature) error {
@@ -55,11 +67,12 @@ func checkSplit(s Split, sig *Signature) error {
 // A binding is a step with its operands found in the signature.
 type binding struct {
 	*checker
-	step  *Step
-	sig   *Signature
-	at    corners
-	group int // how often repeated operands occur
-	bound []boundArg
+	step    *Step
+	sig     *Signature
+	at      corners
+	group   int // how often repeated operands occur
+	bound   []boundArg
+	xFormat string // in which products read x
 }
 
 type boundArg struct {
@@ -203,6 +216,12 @@ func (b *binding) weight(a *boundArg) error {
 	if !slices.Equal(w.Dims, shape) {
 		return fmt.Errorf("weight %s is %v, expected %v (%s)", w.Name, w.Dims, shape, a.Extent)
 	}
+	if a.Layout != "" {
+		b.readPacked[w.Name] = true
+		if w.Layout != a.Layout {
+			return fmt.Errorf("weight %s has layout %q, expected %s", w.Name, w.Layout, a.Layout)
+		}
+	}
 	return b.matmul(a, w)
 }
 
@@ -215,11 +234,21 @@ func (b *binding) matmul(a *boundArg, w *Weight) error {
 		}
 		return nil
 	}
-	names := make([]string, len(matmulKernels))
-	for i, kind := range matmulKernels {
-		names[i] = MatmulName(kind, w.Type, w.Layout, b.format("x"))
+	formats := []string{b.format("x")}
+	if b.sig.Rounds != "" && b.plan.Target.Precision == "fast" {
+		formats = append(formats, b.sig.Rounds)
+	}
+	if b.xFormat != "" { // all weights of a step share what is read
+		formats = []string{b.xFormat}
+	}
+	names := make([]string, 0, len(matmulKernels)*len(formats))
+	for _, kind := range matmulKernels {
+		for _, f := range formats {
+			names = append(names, MatmulName(kind, w.Type, w.Layout, f))
+		}
 	}
 	b.readPacked[w.Name] = b.readPacked[w.Name] || w.Layout != ""
+	b.xFormat = a.Kernel[strings.LastIndexByte(a.Kernel, '.')+1:]
 	return oneOf("kernel", a.Kernel, names...)
 }
 

@@ -1,0 +1,183 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+)
+
+// cudaPrefix begins the names of the kernels that run on a CUDA device. A plan for one has these, and
+// where there is none the reference kernels, which run on the host.
+const cudaPrefix = "cuda."
+
+// SOA is the layout of matrices on CUDA devices, in which all kernels there read them.
+const SOA = "soa"
+
+// cudaKernels are the kernels of CUDA devices. A step is one launch. Activations are float32; products
+// norm x first where there is a norm, and in precision fast round it to q8x2 by themselves, which the
+// names of their products tell.
+var cudaKernels = []Signature{
+	// y[m] = scale · dequantise(table[tokens[m]])
+	{
+		Name: "cuda.embed",
+		Operands: []Operand{
+			{Role: "tokens", Input: "tokens", Formats: []string{"i32"}, Extent: "M"},
+			{Role: "table", Dir: WeightIn, Extent: "vocab,n", Gather: true, Layout: SOA},
+			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*n"},
+		},
+		Params: []ParamSpec{count("n"), count("vocab"), factor("scale")},
+		Rows:   "T",
+		Splits: []string{"one"},
+	},
+	// y[m] = w · x[m] / rms(x[m])
+	{
+		Name: "cuda.norm",
+		Operands: []Operand{
+			{Role: "x", Formats: []string{"f32"}, Extent: "M*n"},
+			{Role: "w", Dir: WeightIn, Formats: []string{"f32"}, Extent: "n"},
+			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*n"},
+		},
+		Params: []ParamSpec{count("n"), epsilon},
+		Splits: []string{"one"},
+		Rules:  []Rule{wholeVectors},
+	},
+	// y[m] = x[m] + w · d[m] / rms(d[m])
+	{
+		Name: "cuda.norm_add",
+		Operands: []Operand{
+			{Role: "d", Formats: []string{"f32"}, Extent: "M*n"},
+			{Role: "w", Dir: WeightIn, Formats: []string{"f32"}, Extent: "n"},
+			{Role: "x", Formats: []string{"f32"}, Extent: "M*n"},
+			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*n", Alias: "x"},
+		},
+		Params: []ParamSpec{count("n"), epsilon},
+		Splits: []string{"one"},
+		Rules:  []Rule{wholeVectors},
+	},
+	// out_i[m] = w_i · x[m] (+ bias_i) (+ res[m]), i < 3, where there is a norm with x[m] normed by it
+	{
+		Name: "cuda.gemv",
+		Operands: []Operand{
+			{Role: "x", Formats: []string{"f32"}, Extent: "M*k"},
+			{Role: "norm", Dir: WeightIn, Formats: []string{"f32"}, Extent: "k", Optional: true},
+			{Role: "w", Dir: WeightIn, Extent: "n#,k", Repeat: true, Matmul: true, Layout: SOA},
+			{Role: "bias", Dir: WeightIn, Formats: []string{"f32"}, Extent: "n#", Optional: true, Repeat: true},
+			{Role: "res", Formats: []string{"f32"}, Extent: "M*n0", Optional: true},
+			{Role: "out", Dir: Out, Formats: []string{"f32"}, Extent: "M*n#", Alias: "res", Repeat: true},
+		},
+		Params: []ParamSpec{count("k"), counts("n"), number("eps", 0, 1e6)}, // eps matters with a norm alone
+		Splits: []string{"one"},
+		Rounds: "q8x2",
+	},
+	// y[m] = act(w0 · x[m]) ⊙ (w1 · x[m]), where there is a norm with x[m] normed by it
+	{
+		Name: "cuda.gated",
+		Operands: []Operand{
+			{Role: "x", Formats: []string{"f32"}, Extent: "M*k"},
+			{Role: "norm", Dir: WeightIn, Formats: []string{"f32"}, Extent: "k", Optional: true},
+			{Role: "w0", Dir: WeightIn, Extent: "n,k", Matmul: true, Layout: SOA},
+			{Role: "w1", Dir: WeightIn, Extent: "n,k", Matmul: true, Layout: SOA},
+			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*n"},
+		},
+		Params: []ParamSpec{count("k"), count("n"), word("act", activations...), number("eps", 0, 1e6)},
+		Splits: []string{"one"},
+		Rounds: "q8x2",
+	},
+	// Attention as on the CPU, but that a page of a cache is [kv_heads][16][head_dim] for keys and
+	// values alike. The positions that a token sees are cut at multiples of CUDASplit into at most
+	// so many splits, each of which leaves its part of the result in the scratch.
+	{
+		Name: "cuda.attention",
+		Operands: []Operand{
+			{Role: "q", Formats: []string{"f32"}, Extent: "M*heads*head_dim"},
+			{Role: "k", Formats: []string{"f32"}, Extent: "M*kv_heads*head_dim"},
+			{Role: "v", Formats: []string{"f32"}, Extent: "M*kv_heads*head_dim"},
+			{Role: "pos", Input: "pos", Formats: []string{"i32"}, Extent: "M"},
+			{Role: "seq", Input: "seq", Formats: []string{"i32"}, Extent: "M"},
+			{Role: "pages", Input: "pages", Formats: []string{"i32"}, Extent: "S*P"},
+			cudaCache("kcache"),
+			cudaCache("vcache"),
+			{Role: "qnorm", Dir: WeightIn, Formats: []string{"f32"}, Extent: "head_dim", Optional: true},
+			{Role: "knorm", Dir: WeightIn, Formats: []string{"f32"}, Extent: "head_dim", Optional: true},
+			{Role: "freqs", Dir: WeightIn, Formats: []string{"f32"}, Extent: "rot/2", Optional: true},
+			{Role: "out", Dir: Out, Formats: []string{"f32"}, Extent: "M*heads*head_dim"},
+		},
+		Params: []ParamSpec{count("heads"), count("kv_heads"), count("head_dim"), amount("rot"),
+			count("positions"), amount("window"), amount("ring"),
+			base, freqScale, rampLow, rampHigh, magnitude, sharpness,
+			number("eps", 0, 1e6), word("layout", rotations...), count("splits")},
+		Rows:    "T",
+		Splits:  []string{"one"},
+		Scratch: "4*M*heads*splits*(head_dim + 2)",
+		Rules:   []Rule{headsDivide, rotationFits, rotationTurns, cacheHolds, ringHasWindow, headsFit, splitsHold},
+	},
+	// y[r] = x[rows[r]]
+	{
+		Name: "cuda.select",
+		Operands: []Operand{
+			{Role: "x", Formats: []string{"f32"}, Extent: "T*n"},
+			{Role: "rows", Input: "rows", Formats: []string{"i32"}, Extent: "M"},
+			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*n"},
+		},
+		Params: []ParamSpec{count("n")},
+		Rows:   "R",
+		Splits: []string{"one"},
+	},
+	// y = x, for values that the caller wants to see
+	{
+		Name: "cuda.copy",
+		Operands: []Operand{
+			{Role: "x", Formats: []string{"f32"}, Extent: "M*n"},
+			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*n"},
+		},
+		Params: []ParamSpec{count("n")},
+		Splits: []string{"one"},
+	},
+}
+
+// cudaCacheFormats are the formats of caches on CUDA devices.
+var cudaCacheFormats = []string{"f32", "f16"}
+
+func cudaCache(role string) Operand {
+	o := cacheByHead(role, InOut, "kv_heads*head_dim", "kv_heads")
+	o.Formats = cudaCacheFormats
+	return o
+}
+
+// CUDASplit is how many positions a block of attention takes: parts of a row lie at its multiples, so
+// that bits do not depend on how many blocks there are.
+const CUDASplit = 256
+
+// CUDASplits returns the most parts that the positions which a token sees are cut into.
+func CUDASplits(positions, window int64) int64 {
+	if window > 0 {
+		return (min(positions, window)-1)/CUDASplit + 2 // a window begins anywhere
+	}
+	return (positions-1)/CUDASplit + 1
+}
+
+// wholeVectors: rows of norms are read four elements at a time.
+func wholeVectors(s *Scope) error {
+	if n := s.param("n"); n%4 != 0 {
+		return fmt.Errorf("n is %d, expected a multiple of 4", n)
+	}
+	return nil
+}
+
+// headsFit: heads are read eight elements at a time, up to what a block of threads has room for.
+func headsFit(s *Scope) error {
+	if d := s.param("head_dim"); d%8 != 0 || d > 256 {
+		return fmt.Errorf("head_dim is %d, expected a multiple of 8 up to 256", d)
+	}
+	return nil
+}
+
+// splitsHold: there is room for all parts of a row.
+func splitsHold(s *Scope) error {
+	if want := CUDASplits(s.param("positions"), s.param("window")); s.param("splits") != want {
+		return fmt.Errorf("splits is %d, expected %d for %d positions and window %d", s.param("splits"), want, s.param("positions"), s.param("window"))
+	}
+	return nil
+}
+
+// OnDevice reports whether a kernel runs on a CUDA device.
+func OnDevice(kernel string) bool { return strings.HasPrefix(kernel, cudaPrefix) }
