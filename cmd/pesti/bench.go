@@ -114,7 +114,7 @@ func (a *app) runBench(ctx context.Context, name string, tests []benchResult, o 
 	if err != nil {
 		return err
 	}
-	defer s.file.Close()
+	defer s.release()
 	if err := o.guess.prepare(s); err != nil {
 		return err
 	}

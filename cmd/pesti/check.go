@@ -37,7 +37,7 @@ func (a *app) check() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			defer s.file.Close()
+			defer s.release()
 			return a.checkSubject(cmd.Context(), s, o)
 		})
 	cmd.Long = cmd.Short + `.

@@ -153,7 +153,7 @@ func (a *app) openSide(ctx context.Context, is *sideReport, o *compareOptions, f
 		s.options.Rows = mostAtOnce // else steps run again for the next rows
 	}
 	if _, err = s.compile(); err != nil {
-		s.file.Close()
+		s.release()
 		return nil, err
 	}
 	target := &s.plan.Target
@@ -161,7 +161,7 @@ func (a *app) openSide(ctx context.Context, is *sideReport, o *compareOptions, f
 	s.name = is.String() // from here on the other side may be of the same name
 	r, err := newRunner(ctx, s)
 	if err != nil {
-		s.file.Close()
+		s.release()
 		return nil, err
 	}
 	r.is = is

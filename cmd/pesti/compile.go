@@ -68,6 +68,15 @@ func (a *app) compileTo(ctx context.Context, name string, o *compileOptions) err
 	if options.File, err = modelPath(o.out, name); err != nil {
 		return err
 	}
+	if options.Sidecar, err = o.flags.beside(a, f); err != nil {
+		return err
+	}
+	if options.Sidecar != nil {
+		defer options.Sidecar.Close()
+		if options.SidecarFile, err = pathFrom(o.out, o.flags.weights); err != nil {
+			return err
+		}
+	}
 
 	// Reading all weights takes longer than compiling.
 	type digest struct {
@@ -91,6 +100,11 @@ func (a *app) compileTo(ctx context.Context, name string, o *compileOptions) err
 	}
 	p := res.Plan
 	p.Model.Data = d.text
+	if s := options.Sidecar; s != nil {
+		if p.Sidecar.Data, err = digestSidecar(s, d.text); err != nil {
+			return err
+		}
+	}
 	err = a.output(ctx, o.out, func(w io.Writer) error {
 		_, err := w.Write(plan.Print(p))
 		return err

@@ -127,7 +127,7 @@ func (a *app) draw(name string, o *dotOptions, flags *compileFlags) (renderer, e
 		if err != nil {
 			return nil, err
 		}
-		defer s.file.Close()
+		defer s.release()
 		if res, err = s.compile(); err != nil {
 			return nil, err
 		}

@@ -45,7 +45,7 @@ func (a *app) dump() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			defer s.file.Close()
+			defer s.release()
 			ids, err := prompt.tokens(s)
 			if err != nil {
 				return err

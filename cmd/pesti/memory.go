@@ -15,7 +15,7 @@ import (
 )
 
 // memoryFlags are the options of a compilation that change how much memory a plan needs.
-var memoryFlags = []string{"precision", "kv", "ctx", "ubatch", "sequences", "threads", "isa", "tiles", "passes", "planner"}
+var memoryFlags = []string{"precision", "kv", "ctx", "ubatch", "sequences", "threads", "isa", "tiles", "passes", "planner", "weights"}
 
 const memoryHelp = `With --memory the model is compiled for contexts of 512, 1024, 2048, … positions, up to --ctx or what
 it was trained for, and the table tells what run then needs once the context is full:
@@ -77,6 +77,12 @@ func (a *app) inspectMemory(name string, flags *compileFlags, asJSON bool) error
 	}
 	f := m.File
 	defer f.Close()
+	if o.Sidecar, err = flags.beside(a, f); err != nil {
+		return err
+	}
+	if o.Sidecar != nil {
+		defer o.Sidecar.Close()
+	}
 	tok, _ := tokenizer.FromGGUF(f) // without one the weights may still be asked about
 	r := &memoryReport{File: f.Path, RAM: cpu.DetectRAM()}
 	program := int64(0)

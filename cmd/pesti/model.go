@@ -12,6 +12,7 @@ import (
 	"pesti/exec/plan"
 	"pesti/frontend"
 	"pesti/gguf"
+	"pesti/gguf/sidecar"
 )
 
 // demoName stands for the embedded model wherever a MODEL stands.
@@ -89,24 +90,26 @@ func (a *app) planModel(path string, p *plan.Plan, given string) (*gguf.File, er
 	case p.Model.File == "":
 		return a.openModel(demoName)
 	}
-	name := filepath.FromSlash(p.Model.File)
-	if !filepath.IsAbs(name) {
-		name = filepath.Join(filepath.Dir(path), name)
-	}
-	f, err := a.openModel(name)
+	f, err := a.openModel(fromPlan(path, p.Model.File))
 	if err != nil {
 		return nil, fmt.Errorf("%s: its model: %w; name the model with --model", path, err)
 	}
 	return f, nil
 }
 
-// modelPath returns what a plan at planPath says of where its model is: the path from the one
-// to the other, or the absolute one where there is none, or "" for the embedded model.
+// modelPath returns what a plan at planPath says of where its model is: pathFrom, or "" for the
+// embedded model.
 func modelPath(planPath, model string) (string, error) {
 	if model == demoName {
 		return "", nil
 	}
-	model, err := filepath.Abs(model)
+	return pathFrom(planPath, model)
+}
+
+// pathFrom returns the path to a file from the folder that a plan lies in, or the absolute one where
+// there is none.
+func pathFrom(planPath, path string) (string, error) {
+	path, err := filepath.Abs(path)
 	if err != nil {
 		return "", err
 	}
@@ -114,10 +117,57 @@ func modelPath(planPath, model string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if rel, err := filepath.Rel(dir, model); err == nil {
-		model = rel
+	if rel, err := filepath.Rel(dir, path); err == nil {
+		path = rel
 	}
-	return filepath.ToSlash(model), nil
+	return filepath.ToSlash(path), nil
+}
+
+// fromPlan returns the path of a file that the plan at planPath names.
+func fromPlan(planPath, file string) string {
+	name := filepath.FromSlash(file)
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(filepath.Dir(planPath), name)
+	}
+	return name
+}
+
+// openSidecar opens the file at path with the matrices of model in FP8.
+func (a *app) openSidecar(path string, model *gguf.File) (*sidecar.File, error) {
+	f, err := sidecar.Open(path, model)
+	if err != nil {
+		return nil, err
+	}
+	a.inputs = append(a.inputs, path)
+	return f, nil
+}
+
+// planSidecar opens the file beside the model that the plan at path was compiled with: the one given,
+// or else the one that the plan names; nil where the plan needs none.
+func (a *app) planSidecar(path string, p *plan.Plan, given string, model *gguf.File) (*sidecar.File, error) {
+	switch {
+	case p.Sidecar == (plan.Sidecar{}) && given != "":
+		return nil, usagef("--weights names a file of the plan's weights, and all of those of %s are in the model", path)
+	case p.Sidecar == (plan.Sidecar{}):
+		return nil, nil
+	case given != "":
+		return a.openSidecar(given, model)
+	}
+	f, err := a.openSidecar(fromPlan(path, p.Sidecar.File), model)
+	if err != nil {
+		return nil, fmt.Errorf("%s: its weights: %w; name the file with --weights", path, err)
+	}
+	return f, nil
+}
+
+// digestSidecar returns the digest of the weights beside a model, unless the file says that they were
+// made of other weights than those that the model's digest is of.
+func digestSidecar(f *sidecar.File, model string) (string, error) {
+	if err := f.CheckData(model); err != nil {
+		return "", err
+	}
+	sum, err := f.HashData()
+	return fmt.Sprintf("sha256:%x", sum), err
 }
 
 // sampled begins the digest of samples of the weights.

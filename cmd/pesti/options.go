@@ -11,6 +11,8 @@ import (
 
 	"pesti/exec/cpu/isa"
 	"pesti/exec/cpu/kernel"
+	"pesti/gguf"
+	"pesti/gguf/sidecar"
 	"pesti/lower"
 	"pesti/lower/memplan"
 )
@@ -25,6 +27,7 @@ type compileFlags struct {
 	ctx, ubatch, sequences, threads count
 	passes                          string
 	values                          []string
+	weights                         string // a sidecar
 
 	set *pflag.FlagSet // these flags alone
 }
@@ -63,6 +66,7 @@ func newCompileFlags(precision string) *compileFlags {
 	c.set.VarP(&c.threads, "threads", "t", "most workers; no more run than there are processors")
 	c.set.Var(&c.isa, "isa", "instruction set, at most what "+isaVariable+" says (default the best one)")
 	c.set.Var(&c.tiles, "tiles", "a program for whole chunks of 64 tokens of a prompt, in bf16; auto is with instruction set amx")
+	c.set.StringVar(&c.weights, "weights", "", "`FILE.safetensors` with the matrices of the model in FP8, as quantize writes it")
 	c.set.StringVar(&c.passes, "passes", "", "passes to leave out: a `LIST` of -name,-name, or none for all that can be")
 	c.set.Var(&c.planner, "planner", "the one planner of buffers, by `NAME`, to see its arena (default all, and the best of them)")
 	// In help a default of 0 would be a riddle; the texts tell.
@@ -82,11 +86,19 @@ func (c *compileFlags) addValues(cmd *cobra.Command, help string) {
 func (c *compileFlags) modelOnly(path string) error {
 	var err error
 	c.set.VisitAll(func(f *pflag.Flag) {
-		if f.Changed && f.Name != "threads" && err == nil {
+		if f.Changed && f.Name != "threads" && f.Name != "weights" && err == nil {
 			err = usagef("--%s is an option of compile, and %s is a plan that is compiled already", f.Name, path)
 		}
 	})
 	return err
+}
+
+// beside opens the file of --weights, which holds the matrices of model; nil where there is none.
+func (c *compileFlags) beside(a *app, model *gguf.File) (*sidecar.File, error) {
+	if c.weights == "" {
+		return nil, nil
+	}
+	return a.openSidecar(c.weights, model)
 }
 
 // changed returns the first of the options called names that is given, "" if none is.

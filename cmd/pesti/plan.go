@@ -55,6 +55,9 @@ func printPlan(w io.Writer, name string, p *plan.Plan) error {
 		file = "the embedded model demo"
 	}
 	fmt.Fprintf(t, "model\t%s %q\n\t%s\n", s.Arch, s.Model, file)
+	if b := &p.Sidecar; *b != (plan.Sidecar{}) {
+		fmt.Fprintf(t, "weights\t%s, %s\n", oneLine(b.File), plan.HumanBytes(b.Size))
+	}
 	fmt.Fprintf(t, "target\t%s %s, precision %s, KV cache %s\n", s.Backend, s.ISA, s.Precision, s.KV)
 	fmt.Fprintf(t, "bounds\tthreads %d, ctx %d, ubatch %d, sequences %d\n", s.Threads, s.Ctx, s.Ubatch, s.Sequences)
 	fmt.Fprintf(t, "passes\t%s\n", cmp.Or(s.Passes, "all"))
@@ -149,19 +152,23 @@ func parsePlan(path string, text []byte) (*plan.Plan, error) {
 }
 
 func (a *app) planVerify() *cobra.Command {
-	var model string
+	var model, weights string
 	var seal bool
 	cmd := a.verb("verify FILE", "Verify a plan in full, and that a model is the one it was made for",
 		`  pesti plan verify model.plan --model model.gguf`,
 		arity{1, 1, "FILE"}, a.interruptible(func(cmd *cobra.Command, args []string) error {
-			return a.verifyPlan(cmd.Context(), args[0], model, seal)
+			return a.verifyPlan(cmd.Context(), args[0], model, weights, seal)
 		}))
 	cmd.Flags().StringVar(&model, "model", "", "`MODEL` to compare with: its weights too, by the plan's digest of all or of samples of them")
+	cmd.Flags().StringVar(&weights, "weights", "", "`FILE.safetensors` of a plan with such weights, where it is not where the plan says, to compare with beside the model")
 	cmd.Flags().BoolVar(&seal, "seal", false, "write a new digest into a plan that was edited, if it verifies")
 	return cmd
 }
 
-func (a *app) verifyPlan(ctx context.Context, path, model string, seal bool) error {
+func (a *app) verifyPlan(ctx context.Context, path, model, weights string, seal bool) error {
+	if weights != "" && model == "" {
+		return usagef("--weights is compared beside a model, expected --model too")
+	}
 	text, err := readPlanText(path)
 	if err != nil {
 		return err
@@ -183,6 +190,9 @@ func (a *app) verifyPlan(ctx context.Context, path, model string, seal bool) err
 		defer f.Close()
 		a.progress("reading the weights of %s", model)
 		err = checkModel(p, f)
+		if err == nil {
+			err = a.checkSidecar(path, p, weights, f)
+		}
 		a.progress("")
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
@@ -203,6 +213,24 @@ func (a *app) verifyPlan(ctx context.Context, path, model string, seal bool) err
 		compared += ", sealed"
 	}
 	_, err = fmt.Fprintln(a.stdout, oneLine(path+": ok"+compared))
+	return err
+}
+
+// checkSidecar returns an error unless the file beside the model f that the plan at path names, or the
+// one given, is what it was when the plan was compiled.
+func (a *app) checkSidecar(path string, p *plan.Plan, given string, f *gguf.File) error {
+	s, err := a.planSidecar(path, p, given, f)
+	if err != nil || s == nil {
+		return err
+	}
+	defer s.Close()
+	if err := exec.CheckSidecar(p, s); err != nil {
+		return err
+	}
+	found, err := digestSidecar(s, p.Model.Data)
+	if err == nil && found != p.Sidecar.Data {
+		err = fmt.Errorf("the weights of %s have digest %s, the plan says %s: they changed since it was compiled", s.Path, found, p.Sidecar.Data)
+	}
 	return err
 }
 

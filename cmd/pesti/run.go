@@ -117,7 +117,7 @@ func (a *app) continueText(ctx context.Context, name string, text []byte, o *run
 	if err != nil {
 		return err
 	}
-	defer s.file.Close()
+	defer s.release()
 	// A vocabulary takes as long to index as the plan to compile, so both are done at once.
 	vocabulary := sync.OnceValues(func() (*tokenizer.Tokenizer, error) { return tokenizer.FromGGUF(s.file) })
 	go vocabulary()

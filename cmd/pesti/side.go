@@ -88,7 +88,7 @@ func (r *runner) report() *sideReport { return r.is }
 
 func (r *runner) close() {
 	r.engine.Close()
-	r.file.Close()
+	r.release()
 }
 
 func (r *runner) vocab() int {

@@ -12,6 +12,7 @@ import (
 	"pesti/exec/plan"
 	"pesti/frontend"
 	"pesti/gguf"
+	"pesti/gguf/sidecar"
 	"pesti/lower"
 )
 
@@ -21,6 +22,7 @@ type subject struct {
 	app     *app
 	name    string // of the MODEL or PLAN, as given
 	file    *gguf.File
+	beside  *sidecar.File // nil where all weights are in the model
 	options lower.Options // of a MODEL, to which verbs add what they need
 	plan    *plan.Plan    // nil for a MODEL that is not compiled yet
 	threads int
@@ -40,8 +42,14 @@ func (a *app) open(name, model string, flags *compileFlags) (*subject, error) {
 		if err := allowedISA(s.plan.Target.ISA, a.getenv(isaVariable)); err != nil {
 			return nil, about(name, err)
 		}
-		s.file, err = a.planModel(name, s.plan, model)
-		return s, err
+		if s.file, err = a.planModel(name, s.plan, model); err != nil {
+			return nil, err
+		}
+		if s.beside, err = a.planSidecar(name, s.plan, flags.weights, s.file); err != nil {
+			s.file.Close()
+			return nil, err
+		}
+		return s, nil
 	}
 	if model != "" {
 		return nil, usagef("--model names the model of a plan, and %s is no plan", name)
@@ -52,7 +60,20 @@ func (a *app) open(name, model string, flags *compileFlags) (*subject, error) {
 	if s.file, err = a.openModel(name); err != nil {
 		return nil, orPlan(err)
 	}
+	if s.beside, err = flags.beside(a, s.file); err != nil {
+		s.file.Close()
+		return nil, err
+	}
+	s.options.Sidecar = s.beside
 	return s, nil
+}
+
+// release closes the files.
+func (s *subject) release() {
+	s.file.Close()
+	if s.beside != nil {
+		s.beside.Close()
+	}
 }
 
 // orPlan returns an error of package gguf, which knows no plans, for where one may stand too.
@@ -108,7 +129,7 @@ func (s *subject) compile() (*lower.Result, error) {
 // The end of ctx interrupts its step in progress.
 func (s *subject) start(ctx context.Context) (*exec.Engine, error) {
 	debug.FreeOSMemory() // what compiling left would stay resident beside the weights
-	e, err := exec.Open(s.plan, s.file, exec.Options{Threads: min(s.threads, runtime.GOMAXPROCS(0)), Observe: s.observe, Profile: s.profile, Trace: s.trace})
+	e, err := exec.Open(s.plan, s.file, exec.Options{Sidecar: s.beside, Threads: min(s.threads, runtime.GOMAXPROCS(0)), Observe: s.observe, Profile: s.profile, Trace: s.trace})
 	if err != nil {
 		return nil, about(s.name, err)
 	}

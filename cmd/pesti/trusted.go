@@ -71,5 +71,9 @@ func (t *trusted) names(last int) []string {
 
 // run computes these values, by tape.Run or its like.
 func (t *trusted) run(run func(context.Context, *graph.Graph, tape.Weights, []int32, []string, func(tape.Value) error) error, last int, visit func(tape.Value) error) error {
-	return run(t.ctx, t.graph, tape.FromFile(t.file), t.ids, t.names(last), visit)
+	weights := tape.FromFile(t.file)
+	if t.beside != nil {
+		weights = tape.Beside(t.file, t.beside)
+	}
+	return run(t.ctx, t.graph, weights, t.ids, t.names(last), visit)
 }

@@ -4,12 +4,24 @@ import (
 	"fmt"
 
 	"pesti/gguf"
+	"pesti/gguf/sidecar"
 	"pesti/graph"
 )
 
 // Weights gives the dequantised elements of the rows first to end − 1 of a weight, row-major. A
 // vector has one row.
 type Weights func(w *graph.Value, first, end int) ([]float32, error)
+
+// Beside returns the weights of a model, those of them in FP8 from the file beside it.
+func Beside(f *gguf.File, s *sidecar.File) Weights {
+	inFile := FromFile(f)
+	return func(w *graph.Value, first, end int) ([]float32, error) {
+		if b, ok := s.Weight(w.Name); ok {
+			return s.Values(b, int64(first), int64(end))
+		}
+		return inFile(w, first, end)
+	}
+}
 
 // FromFile returns the weights of a model.
 func FromFile(f *gguf.File) Weights {

@@ -15,6 +15,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"pesti/gguf"
 	"pesti/gguf/quant"
@@ -35,6 +36,7 @@ const (
 	sizeKey             = "model.size"
 	directoryKey        = "model.directory"
 	dataKey, samplesKey = "model.data", "model.samples"
+	samples             = "samples-"
 )
 
 // A Weight is one matrix of a file.
@@ -125,14 +127,14 @@ func expect(st *safetensors.File, name, dtype string, shape ...int64) (*safetens
 // directory is the digest of the model's header, metadata and tensor directory.
 func directory(model *gguf.File) string { return fmt.Sprintf("sha256:%x", model.Digest()) }
 
-// CheckData holds what the file says of the model's weights against their digest: of all of them, or,
-// where samples is true, that of gguf.File.SampleData.
-func (f *File) CheckData(sum [32]byte, samples bool) error {
+// CheckData holds what the file says of the model's weights against their digest, as plans write it:
+// "sha256:…" of all of them, or "samples-sha256:…", that of gguf.File.SampleData.
+func (f *File) CheckData(want string) error {
 	key := dataKey
-	if samples {
+	if strings.HasPrefix(want, samples) {
 		key = samplesKey
 	}
-	if got, want := f.Metadata[key], fmt.Sprintf("sha256:%x", sum); got != want {
+	if got := f.Metadata[key]; got != want {
 		return fmt.Errorf("%s: is of other weights than the model's: %s is %q, expected %q; write one for this model with: pesti quantize", f.Path, key, got, want)
 	}
 	return nil
@@ -215,13 +217,13 @@ func Writer(model *gguf.File) (*safetensors.Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	samples, err := model.SampleData()
+	some, err := model.SampleData()
 	if err != nil {
 		return nil, err
 	}
 	w := safetensors.NewWriter(map[string]string{
 		formatKey: format, sizeKey: strconv.FormatInt(model.Size, 10), directoryKey: directory(model),
-		dataKey: fmt.Sprintf("sha256:%x", data), samplesKey: fmt.Sprintf("sha256:%x", samples),
+		dataKey: fmt.Sprintf("sha256:%x", data), samplesKey: fmt.Sprintf(samples+"sha256:%x", some),
 	})
 	matrices := Matrices(model)
 	if len(matrices) == 0 {

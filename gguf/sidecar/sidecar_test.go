@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"math"
 	"os"
@@ -121,13 +122,13 @@ func TestRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := f.CheckData(all, false); err != nil {
+		if err := f.CheckData(fmt.Sprintf("sha256:%x", all)); err != nil {
 			t.Error(err)
 		}
-		if err := f.CheckData(some, true); err != nil {
+		if err := f.CheckData(fmt.Sprintf("samples-sha256:%x", some)); err != nil {
 			t.Error(err)
 		}
-		if err := f.CheckData(some, false); err == nil || !strings.Contains(err.Error(), "of other weights") {
+		if err := f.CheckData(fmt.Sprintf("sha256:%x", some)); err == nil || !strings.Contains(err.Error(), "of other weights") {
 			t.Errorf("another digest: error %v", err)
 		}
 		if err := f.Close(); err != nil {
