@@ -76,7 +76,7 @@ func TestEveryOpLowers(t *testing.T) {
 // TestMatmulKernels: lowering's lists of types with integer kernels and with kernels in tiles are the
 // executor's.
 func TestMatmulKernels(t *testing.T) {
-	integer, float, tiles := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	integer, plane, float, tiles := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, mm := range kernel.Matmuls() {
 		if mm.Layout != "" { // the same product, of weights that are packed
 			continue
@@ -89,6 +89,8 @@ func TestMatmulKernels(t *testing.T) {
 		switch parts[2] {
 		case cpu.Q8x2:
 			integer[parts[0]+parts[1]] = true
+		case "q8":
+			plane[parts[0]+parts[1]] = true
 		case cpu.F32:
 			float[parts[0]+parts[1]] = true
 		case cpu.BF16:
@@ -112,6 +114,9 @@ func TestMatmulKernels(t *testing.T) {
 			}
 			if cpu.Integer(graph.DType(name)) != integer[family+name] {
 				t.Errorf("kernel %s.%s.q8x2: lowering says %v, the executor %v", family, name, cpu.Integer(graph.DType(name)), integer[family+name])
+			}
+			if cpu.Integer(graph.DType(name)) != plane[family+name] {
+				t.Errorf("kernel %s.%s.q8: lowering says %v, the executor %v", family, name, cpu.Integer(graph.DType(name)), plane[family+name])
 			}
 		}
 	}
@@ -171,14 +176,16 @@ func TestSharedConstants(t *testing.T) {
 	if f, ok := plan.LookupFormat(cpu.BF16); !ok || f.Bytes != 2*f.Elems {
 		t.Errorf("bf16 is %+v in plans, expected 2 bytes each", f)
 	}
-	f, ok := plan.LookupFormat(cpu.Q8x2)
-	if !ok {
-		t.Fatal("plans have no format q8x2")
-	}
-	for _, n := range []int64{32, 64, 896, 4864} {
-		size, err := f.Size(n)
-		if err != nil || size != int64(ref.Q8x2Bytes(int(n))) {
-			t.Errorf("%d activations take %d bytes (%v) in plans, %d in kernels", n, size, err, ref.Q8x2Bytes(int(n)))
+	for format, bytes := range map[string]func(int) int{cpu.Q8x2: ref.Q8x2Bytes, "q8": ref.Q8RowBytes} {
+		f, ok := plan.LookupFormat(format)
+		if !ok {
+			t.Fatalf("plans have no format %s", format)
+		}
+		for _, n := range []int64{32, 64, 896, 4864} {
+			size, err := f.Size(n)
+			if want := int64(bytes(int(n))); err != nil || size != want {
+				t.Errorf("%d activations of %s take %d bytes (%v) in plans, %d in kernels", n, format, size, err, want)
+			}
 		}
 	}
 }

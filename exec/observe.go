@@ -87,9 +87,12 @@ func floats(format string, data []byte, rows, cols int) []float32 {
 		ref.WidenBF16(values, data)
 		return values
 	}
-	size := ref.Q8x2Bytes(cols)
+	size, dequantise := ref.Q8x2Bytes(cols), ref.DequantiseQ8x2
+	if format == "q8" {
+		size, dequantise = ref.Q8RowBytes(cols), ref.DequantiseQ8Row
+	}
 	for m := range rows {
-		ref.DequantiseQ8x2(values[m*cols:(m+1)*cols], data[m*size:(m+1)*size])
+		dequantise(values[m*cols:(m+1)*cols], data[m*size:(m+1)*size])
 	}
 	return values
 }

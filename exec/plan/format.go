@@ -16,6 +16,8 @@ type Format struct {
 // q8x2 is a row of K activations as two planes of int8 and what the products need beside them:
 // hi int8[K], lo int8[K], scale f32[K/32], sum i32[K/16], so that x ≈ scale·(hi + lo/128).
 //
+// q8 is the same with one plane: q int8[K] and the other two, so that x ≈ scale·q.
+//
 // bf16 is a row of activations for products in tiles, which take 32 of them at a time: the upper
 // half of float32, rounded to nearest even, subnormal numbers to 0.
 //
@@ -29,6 +31,7 @@ var formats = []Format{
 	{Name: "f8_e4m3", Elems: 1, Bytes: 1},
 	{Name: "q8_0", Elems: 32, Bytes: 34},
 	{Name: "q8x2", Elems: 32, Bytes: 76, Fast: true},
+	{Name: "q8", Elems: 32, Bytes: 44, Fast: true},
 	{Name: "bf16", Elems: 32, Bytes: 64, Fast: true},
 }
 

@@ -47,7 +47,7 @@ var cpuKernels = []Signature{
 		Operands: []Operand{
 			{Role: "x", Formats: []string{"f32"}, Extent: "M*n"},
 			{Role: "w", Dir: WeightIn, Formats: []string{"f32"}, Extent: "n"},
-			{Role: "y", Dir: Out, Formats: []string{"f32", "q8x2", "bf16"}, Extent: "M*n", Alias: "x"},
+			{Role: "y", Dir: Out, Formats: []string{"f32", "q8x2", "q8", "bf16"}, Extent: "M*n", Alias: "x"},
 		},
 		Params:  []ParamSpec{count("n"), epsilon},
 		Splits:  []string{"tokens", "each", "one"},
@@ -65,12 +65,12 @@ var cpuKernels = []Signature{
 		Params: []ParamSpec{count("n"), epsilon},
 		Splits: []string{"tokens", "each", "one"},
 	},
-	// y[m] = x[m] as q8x2 or bf16
+	// y[m] = x[m] as q8x2, q8 or bf16
 	{
 		Name: "quantise",
 		Operands: []Operand{
 			{Role: "x", Formats: []string{"f32"}, Extent: "M*n"},
-			{Role: "y", Dir: Out, Formats: []string{"q8x2", "bf16"}, Extent: "M*n"},
+			{Role: "y", Dir: Out, Formats: []string{"q8x2", "q8", "bf16"}, Extent: "M*n"},
 		},
 		Params: []ParamSpec{count("n")},
 		Splits: []string{"tokens", "each", "one"},
@@ -79,7 +79,7 @@ var cpuKernels = []Signature{
 	{
 		Name: "matmul_group",
 		Operands: []Operand{
-			{Role: "x", Formats: []string{"f32", "q8x2", "bf16"}, Extent: "M*k"},
+			{Role: "x", Formats: []string{"f32", "q8x2", "q8", "bf16"}, Extent: "M*k"},
 			{Role: "w", Dir: WeightIn, Extent: "n#,k", Repeat: true, Matmul: true},
 			{Role: "bias", Dir: WeightIn, Formats: []string{"f32"}, Extent: "n#", Optional: true, Repeat: true},
 			{Role: "res", Formats: []string{"f32"}, Extent: "M*n0", Optional: true},
@@ -90,14 +90,14 @@ var cpuKernels = []Signature{
 		Scratch: "40*k + 24576",
 		Tiles:   "256*M + 148736",
 	},
-	// y[m] = act(gate · x[m]) ⊙ (up · x[m]), rounded where y is q8x2 or bf16; w0 is gate, w1 is up
+	// y[m] = act(gate · x[m]) ⊙ (up · x[m]), rounded where y is q8x2, q8 or bf16; w0 is gate, w1 is up
 	{
 		Name: "gated",
 		Operands: []Operand{
-			{Role: "x", Formats: []string{"f32", "q8x2", "bf16"}, Extent: "M*k"},
+			{Role: "x", Formats: []string{"f32", "q8x2", "q8", "bf16"}, Extent: "M*k"},
 			{Role: "w0", Dir: WeightIn, Extent: "n,k", Matmul: true},
 			{Role: "w1", Dir: WeightIn, Extent: "n,k", Matmul: true},
-			{Role: "y", Dir: Out, Formats: []string{"f32", "q8x2", "bf16"}, Extent: "M*n"},
+			{Role: "y", Dir: Out, Formats: []string{"f32", "q8x2", "q8", "bf16"}, Extent: "M*n"},
 		},
 		Params:  []ParamSpec{count("k"), count("n"), word("act", activations...)},
 		Splits:  []string{"rows", "one"},

@@ -95,7 +95,7 @@ type Buffer struct {
 	ID     int
 	Class  Class
 	Name   string // the value it holds: "blk.0.q"
-	Format string // "f32", "i32", "f16", "q8x2", "bf16"
+	Format string // "f32", "i32", "f16", "q8x2", "q8", "bf16"
 	Elems  string // extent as a formula over T, R, S and constants: "T*896"
 	Offset int64  // bytes into the arena (0 for state and io, which are allocated one by one)
 	Size   int64  // bytes, all copies together

@@ -35,7 +35,7 @@ func planes(row []byte, k int) (hi, lo, scale, sum []byte) {
 func QuantiseQ8x2(dst []byte, x []float32) {
 	hi, lo, scale, sum := planes(dst, len(x))
 	for at := 0; at < len(x); at += Q8x2Block {
-		s, inv := q8x2Scale(x[at : at+Q8x2Block])
+		s, inv := blockScale(x[at:at+Q8x2Block], q8x2Max)
 		binary.LittleEndian.PutUint32(scale[at/8:], math.Float32bits(s))
 		for half := at; half < at+Q8x2Block; half += 16 {
 			total := q8x2Half(hi[half:half+16], lo[half:half+16], x[half:half+16], inv)
@@ -51,12 +51,10 @@ func q8x2Half(hi, lo []byte, x []float32, inv float32) (sum int32) {
 		clear(lo)
 		return 0
 	}
-	// Adding 1.5·2^23 leaves the integer nearest to a float32 below 2^22 in its low bits.
-	const shift = 0x1.8p23
 	lo = lo[:len(x)]
 	hi = hi[:len(x)]
 	for i, v := range x {
-		q := int32(math.Float32bits(float32(v*inv)+shift)) - 0x4b400000
+		q := roundEven(float32(v * inv))
 		h := (q + 64) >> 7
 		hi[i], lo[i] = byte(h), byte(q-128*h)
 		sum += q
@@ -64,9 +62,13 @@ func q8x2Half(hi, lo []byte, x []float32, inv float32) (sum int32) {
 	return sum
 }
 
-// q8x2Scale returns the scale of a block and the factor from x to q, 0 for a block of zeros and
-// for one that is not finite.
-func q8x2Scale(block []float32) (scale, inv float32) {
+// roundEven returns the integer nearest to x, of which the magnitude is below 2^22: adding 1.5·2^23
+// leaves it in the low bits.
+func roundEven(x float32) int32 { return int32(math.Float32bits(x+0x1.8p23)) - 0x4b400000 }
+
+// blockScale returns the scale of a block and the factor from x to q, which is at most so large, 0 for
+// a block of zeros and for one that is not finite.
+func blockScale(block []float32, most float32) (scale, inv float32) {
 	top := uint32(0) // magnitudes order as their bits do, NaN highest
 	for _, v := range block {
 		top = max(top, math.Float32bits(v)&0x7fffffff)
@@ -75,7 +77,7 @@ func q8x2Scale(block []float32) (scale, inv float32) {
 	if amax-amax != 0 {
 		return float32(math.NaN()), 0
 	}
-	inv = q8x2Max / amax
+	inv = most / amax
 	if math.IsInf(float64(inv), 1) {
 		return 0, 0
 	}

@@ -21,17 +21,19 @@ func multiplied(act func(dst, x []float32)) gate {
 
 // gated returns what stores act(gate) ⊙ up of row m from element at on, in the format that the plan
 // gives operand y, whose rows have n elements. gate and up are at most so many elements, whole
-// blocks of the format. Scratch takes 4 bytes for each and, for q8x2, 19/8 more.
+// blocks of the format. Scratch takes 4 bytes for each and, for q8x2, 19/8 more, for q8 11/8.
 func (b *binder) gated(rest *[]byte, most, n int) func(m, at int, gate, up []float32) {
 	act, vec := b.gate(), b.vectors()
 	switch format := b.operand("y").Format; format {
-	case "q8x2":
-		y, row, blocks := b.q8x2("y"), scratch[float32](b, rest, most), scratch[byte](b, rest, ref.Q8x2Bytes(most))
+	case "q8x2", "q8":
+		y, row, quantise := b.planar("y"), scratch[float32](b, rest, most), vec.quantise[format]
+		blocks := scratch[byte](b, rest, y.bytes(most))
 		return func(m, at int, gate, up []float32) {
 			part := row[:len(gate)]
 			act(part, gate, up)
-			vec.quantise(blocks[:ref.Q8x2Bytes(len(part))], part)
-			y.put(m, at, blocks[:ref.Q8x2Bytes(len(part))], len(part))
+			quantised := blocks[:y.bytes(len(part))]
+			quantise(quantised, part)
+			y.put(m, at, quantised, len(part))
 		}
 	case "bf16":
 		data, row := b.operand("y").Data, scratch[float32](b, rest, most)

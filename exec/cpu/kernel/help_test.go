@@ -275,13 +275,32 @@ func (c *call) setActivations(act string, m, k int, x []float32) []float32 {
 		ref.WidenBF16(values, mem.data())
 		return values
 	}
-	mem := c.add("x", "q8x2", m*ref.Q8x2Bytes(k))
+	f := planarFormats[act]
+	mem := c.add("x", act, m*f.bytes(k))
 	for i := range m {
-		row := mem.data()[i*ref.Q8x2Bytes(k):][:ref.Q8x2Bytes(k)]
-		ref.QuantiseQ8x2(row, x[i*k:(i+1)*k])
-		ref.DequantiseQ8x2(values[i*k:(i+1)*k], row)
+		row := mem.data()[i*f.bytes(k):][:f.bytes(k)]
+		f.quantise(row, x[i*k:(i+1)*k])
+		f.dequantise(values[i*k:(i+1)*k], row)
 	}
 	return values
+}
+
+// planarFormats are the references of the formats of a planar.
+var planarFormats = map[string]struct {
+	bytes      func(k int) int
+	quantise   func(row []byte, x []float32)
+	dequantise func(x []float32, row []byte)
+}{
+	"q8x2": {ref.Q8x2Bytes, ref.QuantiseQ8x2, ref.DequantiseQ8x2},
+	"q8":   {ref.Q8RowBytes, ref.QuantiseQ8Row, ref.DequantiseQ8Row},
+}
+
+// pick is one of two numbers.
+func pick(rng *rand.Rand, a, b float32) float32 {
+	if rng.IntN(2) == 0 {
+		return a
+	}
+	return b
 }
 
 func sameBits(a, b []float32) bool {

@@ -16,7 +16,7 @@ type Matmul struct {
 	ISA    string
 	Type   quant.Type
 	Layout string // of the weights: "" as in the file, or a name of Layouts
-	Act    string // format of the activations: "f32", "q8x2", "bf16"
+	Act    string // format of the activations: "f32", "q8x2", "q8", "bf16"
 
 	// tile sets y[m*x.width+i], for i < n ≤ x.width, to the product of weight row i of w with the
 	// m-th of the loaded activation rows. In a layout of panels w is whole panels.
@@ -29,7 +29,7 @@ type Matmul struct {
 func Matmuls() []Matmul { return slices.Clone(matmuls) }
 
 // A type is in the table with float32 activations if quant can dequantise it, of f8_e4m3 but for the
-// scales of its rows, which are the step's too, and with q8x2 if
+// scales of its rows, which are the step's too, and with q8x2 and q8 if
 // there is an integer kernel for it; what has a layout is there once more for each, and with bf16.
 // gemv kernels are for steps of few tokens, gemm kernels for many; in portable Go they are the same functions.
 var matmuls = slices.Concat(portableMatmuls(), assemblyMatmuls, assemblyPairs)
@@ -50,12 +50,14 @@ func portableMatmuls() []Matmul {
 	for i := range laneTypes {
 		t := &laneTypes[i]
 		all = append(all, both("portable", t.typ, "", "q8x2", laneTile(t, t.fileRows()))...)
+		all = append(all, both("portable", t.typ, "", "q8", laneTile(t, t.fileRows()))...)
 	}
 	for i := range layouts {
 		l := &layouts[i]
 		all = append(all, both("portable", l.Type, l.Name, "f32", exactTile(l.row))...)
 		if t := laneTypeOf(l.Type); t != nil {
 			all = append(all, both("portable", l.Type, l.Name, "q8x2", laneTile(t, l.rows))...)
+			all = append(all, both("portable", l.Type, l.Name, "q8", laneTile(t, l.rows))...)
 		}
 		info, _ := quant.Lookup(l.Type)
 		all = append(all, bothPairs("portable", l.Type, "", filePairs(info))...)
@@ -105,9 +107,9 @@ type activation struct {
 
 	panel *[panelPart * panelRows]float32 // f32: part of a panel in float32
 
-	planes q8x2     // q8x2: all rows of the operand
-	blocks qblocker // q8x2: which prepares one of them
-	q      []qblock // q8x2: the rows of this block
+	planes planar   // q8x2, q8: all rows of the operand
+	blocks qblocker // q8x2, q8: which prepares one of them
+	q      []qblock // q8x2, q8: the rows of this block
 
 	lanes *lanes // two unpacked weight rows
 }
@@ -116,17 +118,17 @@ type activation struct {
 const panelPart = 256
 
 // activation binds the operand x. Rows in f32 take 16 bytes of scratch for each element of a row,
-// and 16 KiB; rows in q8x2 take 40. Lanes take 768 bytes, a tile 2 KiB.
+// and 16 KiB; rows in q8x2 or q8 take 40. Lanes take 768 bytes, a tile 2 KiB.
 func (b *binder) activation(rest *[]byte) *activation {
 	a := &activation{k: b.int("k"), lanes: scratchOne[lanes](b, rest)}
 	switch b.operand("x").Format {
 	case "f32":
 		a.panel = scratchOne[[panelPart * panelRows]float32](b, rest)
 		a.x, a.w = b.f32("x"), scratch[float32](b, rest, 4*a.k)
-	case "q8x2":
-		a.planes, a.blocks, a.q = b.q8x2("x"), b.qblocker(), scratch[qblock](b, rest, tileTokens*(a.k/32))
+	case "q8x2", "q8":
+		a.planes, a.blocks, a.q = b.planar("x"), b.qblocker(), scratch[qblock](b, rest, tileTokens*(a.k/32))
 	default:
-		b.fail("operand x is %s, expected f32, q8x2 or bf16", b.operand("x").Format)
+		b.fail("operand x is %s, expected f32, q8x2, q8 or bf16", b.operand("x").Format)
 	}
 	return a
 }

@@ -280,7 +280,7 @@ func TestShareRows(t *testing.T) {
 func TestGated(t *testing.T) {
 	acts := map[string]func(dst, x []float32){"silu": ref.SiLU, "gelu_tanh": ref.GELUTanh, "gelu_erf": ref.GELUErf}
 	for act, f := range acts {
-		for _, format := range []string{"f32", "q8x2", "bf16"} {
+		for _, format := range []string{"f32", "q8x2", "q8", "bf16"} {
 			const m, k, n = 9, 96, 37
 			rng := rand.New(rand.NewPCG(7, 8))
 			c := newCall("gated", "T", "rows", 16, intParam("k", k), intParam("n", n), plan.Param{Name: "act", Value: act})
@@ -322,7 +322,7 @@ func TestGatedRounds(t *testing.T) {
 		if _, err := isa.UpTo(set); err != nil {
 			continue
 		}
-		for _, format := range []string{"f32", "q8x2", "bf16"} {
+		for _, format := range []string{"f32", "q8x2", "q8", "bf16"} {
 			c := newCall("gated", "T", "rows", 32, intParam("k", k), intParam("n", n), plan.Param{Name: "act", Value: "silu"})
 			c.isa, c.scratch = set, scratchOf(format, most, k)
 			rng := rand.New(rand.NewPCG(7, 8))
@@ -331,13 +331,15 @@ func TestGatedRounds(t *testing.T) {
 			c.putWeight(rng, "w1", "gemm.q5_1."+format, quant.Q5_1, n, k)
 			y := c.put("y", make([]float32, most*n))
 			c.run(t, 1, Run{T: most}, "y")
-			q8x2Rows, bf16Rows := make([]byte, most*ref.Q8x2Bytes(n)), make([]byte, most*2*n)
-			for m := range most {
-				row := y.f32()[m*n : (m+1)*n]
-				ref.QuantiseQ8x2(q8x2Rows[m*ref.Q8x2Bytes(n):][:ref.Q8x2Bytes(n)], row)
-				ref.RoundBF16(bf16Rows[m*2*n:][:2*n], row)
+			wants := map[string][]byte{"bf16": make([]byte, most*2*n)}
+			ref.RoundBF16(wants["bf16"], y.f32())
+			for name, f := range planarFormats {
+				wants[name] = make([]byte, most*f.bytes(n))
+				for m := range most {
+					f.quantise(wants[name][m*f.bytes(n):][:f.bytes(n)], y.f32()[m*n:(m+1)*n])
+				}
 			}
-			for rounded, want := range map[string][]byte{"q8x2": q8x2Rows, "bf16": bf16Rows} {
+			for rounded, want := range wants {
 				out := c.add("y", rounded, len(want))
 				for _, m := range []int{1, 2, 15, 16, 17, most} {
 					for workers := 1; workers <= 3; workers++ {

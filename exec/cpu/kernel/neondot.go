@@ -45,7 +45,7 @@ func neondotTile(block int, x1, x2 neondotFunc) func(y []float32, w []byte, n in
 					if x.m-m >= 2 {
 						f, tokens = x2, 2
 					}
-					hi, lo := x.planes.planes(x.first + m)
+					hi, lo := x.planes.split(x.first + m)
 					f(&y[m*x.width+p*panelRows], 4*x.width, part, (*byte)(unsafe.Pointer(&x.q[(m*x.k+at*block)/32])), xStep,
 						&hi[at*block], &lo[at*block], planeStep, some)
 					m += tokens

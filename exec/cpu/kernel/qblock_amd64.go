@@ -6,3 +6,6 @@ package kernel
 
 // qblocksAVX2 sets n qblocks to the blocks of 32 activations whose planes, scales and sums these are.
 func qblocksAVX2(dst *byte, hi *int8, lo *int8, scales *float32, sums *int32, n int)
+
+// qblocks8AVX2 is qblocksAVX2 for one plane.
+func qblocks8AVX2(dst *byte, hi *int8, scales *float32, sums *int32, n int)

@@ -4,6 +4,9 @@
 
 #include "textflag.h"
 
+DATA qblockUnit<>+0(SB)/4, $(0.0078125)
+GLOBL qblockUnit<>(SB), RODATA|NOPTR, $4
+
 // func qblocksAVX2(dst *byte, hi *int8, lo *int8, scales *float32, sums *int32, n int)
 // Requires: AVX, AVX2
 TEXT ·qblocksAVX2(SB), NOSPLIT, $0-48
@@ -54,5 +57,43 @@ done:
 	VZEROUPPER
 	RET
 
-DATA qblockUnit<>+0(SB)/4, $(0.0078125)
-GLOBL qblockUnit<>(SB), RODATA|NOPTR, $4
+// func qblocks8AVX2(dst *byte, hi *int8, scales *float32, sums *int32, n int)
+// Requires: AVX, AVX2
+TEXT ·qblocks8AVX2(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ hi+8(FP), CX
+	MOVQ scales+16(FP), DX
+	MOVQ sums+24(FP), BX
+	MOVQ n+32(FP), SI
+
+block:
+	SUBQ       $0x01, SI
+	JL         done
+	VPMOVSXBW  (CX), Y0
+	VPSHUFLW   $0xd8, Y0, Y0
+	VPSHUFHW   $0xd8, Y0, Y0
+	VMOVDQU    Y0, (AX)
+	VPMOVSXBW  16(CX), Y0
+	VPSHUFLW   $0xd8, Y0, Y0
+	VPSHUFHW   $0xd8, Y0, Y0
+	VMOVDQU    Y0, 32(AX)
+	VMOVSS     (DX), X0
+	VMOVSS     X0, 64(AX)
+	MOVL       (BX), DI
+	MOVL       4(BX), R8
+	ADDL       DI, R8
+	MOVL       R8, 72(AX)
+	MOVL       DI, 76(AX)
+	VPXOR      X1, X1, X1
+	VCVTSI2SSL R8, X1, X1
+	VMULSS     X0, X1, X1
+	VMOVSS     X1, 68(AX)
+	ADDQ       $0x50, AX
+	ADDQ       $0x20, CX
+	ADDQ       $0x04, DX
+	ADDQ       $0x08, BX
+	JMP        block
+
+done:
+	VZEROUPPER
+	RET

@@ -13,6 +13,15 @@ func r16Q4_0x2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
 // r16Q4_0x4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 4 tokens, xStep bytes apart.
 func r16Q4_0x4(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
 
+// r16Q4_0q8x1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
+func r16Q4_0q8x1(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+
+// r16Q4_0q8x2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 2 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
+func r16Q4_0q8x2(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+
+// r16Q4_0q8x4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 4 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
+func r16Q4_0q8x4(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+
 // r16FloatQ4_0 sets dst to the values of blocks of a panel at w: of each element of k the 16 rows.
 func r16FloatQ4_0(dst *float32, w *byte, blocks int)
 
@@ -24,6 +33,15 @@ func r16Q4_1x2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
 
 // r16Q4_1x4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 4 tokens, xStep bytes apart.
 func r16Q4_1x4(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
+
+// r16Q4_1q8x1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
+func r16Q4_1q8x1(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+
+// r16Q4_1q8x2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 2 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
+func r16Q4_1q8x2(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+
+// r16Q4_1q8x4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 4 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
+func r16Q4_1q8x4(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
 
 // r16FloatQ4_1 sets dst to the values of blocks of a panel at w: of each element of k the 16 rows.
 func r16FloatQ4_1(dst *float32, w *byte, blocks int)
@@ -37,6 +55,15 @@ func r16Q5_0x2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
 // r16Q5_0x4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 4 tokens, xStep bytes apart.
 func r16Q5_0x4(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
 
+// r16Q5_0q8x1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
+func r16Q5_0q8x1(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+
+// r16Q5_0q8x2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 2 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
+func r16Q5_0q8x2(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+
+// r16Q5_0q8x4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 4 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
+func r16Q5_0q8x4(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+
 // r16FloatQ5_0 sets dst to the values of blocks of a panel at w: of each element of k the 16 rows.
 func r16FloatQ5_0(dst *float32, w *byte, blocks int)
 
@@ -48,6 +75,15 @@ func r16Q5_1x2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
 
 // r16Q5_1x4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 4 tokens, xStep bytes apart.
 func r16Q5_1x4(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
+
+// r16Q5_1q8x1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
+func r16Q5_1q8x1(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+
+// r16Q5_1q8x2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 2 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
+func r16Q5_1q8x2(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+
+// r16Q5_1q8x4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 4 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
+func r16Q5_1q8x4(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
 
 // r16FloatQ5_1 sets dst to the values of blocks of a panel at w: of each element of k the 16 rows.
 func r16FloatQ5_1(dst *float32, w *byte, blocks int)
@@ -73,6 +109,15 @@ func r16Q4_Kx2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
 // r16Q4_Kx4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 4 tokens, xStep bytes apart.
 func r16Q4_Kx4(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
 
+// r16Q4_Kq8x1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
+func r16Q4_Kq8x1(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+
+// r16Q4_Kq8x2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 2 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
+func r16Q4_Kq8x2(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+
+// r16Q4_Kq8x4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 4 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
+func r16Q4_Kq8x4(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+
 // r16FloatQ4_K sets dst to the values of blocks of a panel at w: of each element of k the 16 rows.
 func r16FloatQ4_K(dst *float32, w *byte, blocks int)
 
@@ -85,6 +130,15 @@ func r16Q5_Kx2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
 // r16Q5_Kx4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 4 tokens, xStep bytes apart.
 func r16Q5_Kx4(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
 
+// r16Q5_Kq8x1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
+func r16Q5_Kq8x1(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+
+// r16Q5_Kq8x2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 2 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
+func r16Q5_Kq8x2(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+
+// r16Q5_Kq8x4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 4 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
+func r16Q5_Kq8x4(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+
 // r16FloatQ5_K sets dst to the values of blocks of a panel at w: of each element of k the 16 rows.
 func r16FloatQ5_K(dst *float32, w *byte, blocks int)
 
@@ -96,6 +150,15 @@ func r16Q6_Kx2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
 
 // r16Q6_Kx4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 4 tokens, xStep bytes apart.
 func r16Q6_Kx4(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
+
+// r16Q6_Kq8x1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
+func r16Q6_Kq8x1(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+
+// r16Q6_Kq8x2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 2 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
+func r16Q6_Kq8x2(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+
+// r16Q6_Kq8x4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 4 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
+func r16Q6_Kq8x4(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
 
 // r16FloatQ6_K sets dst to the values of blocks of a panel at w: of each element of k the 16 rows.
 func r16FloatQ6_K(dst *float32, w *byte, blocks int)

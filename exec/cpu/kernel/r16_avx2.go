@@ -20,6 +20,15 @@ var assemblyMatmuls = slices.Concat(
 	both("avx2", quant.Q5_K, "r16", "q8x2", r16Tile(256, r16Q5_Kx1, r16Q5_Kx2, r16Q5_Kx4)),
 	both("avx2", quant.Q6_K, "r16", "q8x2", r16Tile(256, r16Q6_Kx1, r16Q6_Kx2, r16Q6_Kx4)),
 
+	both("avx2", quant.Q4_0, "r16", "q8", r16PlaneTile(32, r16Q4_0q8x1, r16Q4_0q8x2, r16Q4_0q8x4)),
+	both("avx2", quant.Q4_1, "r16", "q8", r16PlaneTile(32, r16Q4_1q8x1, r16Q4_1q8x2, r16Q4_1q8x4)),
+	both("avx2", quant.Q5_0, "r16", "q8", r16PlaneTile(32, r16Q5_0q8x1, r16Q5_0q8x2, r16Q5_0q8x4)),
+	both("avx2", quant.Q5_1, "r16", "q8", r16PlaneTile(32, r16Q5_1q8x1, r16Q5_1q8x2, r16Q5_1q8x4)),
+	both("avx2", quant.Q8_0, "r16", "q8", r16Tile(32, r16Q8_0x1, r16Q8_0x2, r16Q8_0x4)),
+	both("avx2", quant.Q4_K, "r16", "q8", r16PlaneTile(256, r16Q4_Kq8x1, r16Q4_Kq8x2, r16Q4_Kq8x4)),
+	both("avx2", quant.Q5_K, "r16", "q8", r16PlaneTile(256, r16Q5_Kq8x1, r16Q5_Kq8x2, r16Q5_Kq8x4)),
+	both("avx2", quant.Q6_K, "r16", "q8", r16PlaneTile(256, r16Q6_Kq8x1, r16Q6_Kq8x2, r16Q6_Kq8x4)),
+
 	both("avx2", quant.F32, "r16", "f32", r16FloatTile(1, nil)),
 	both("avx2", quant.F16, "r16", "f32", r16FloatTile(1, r16FloatF16)),
 	both("avx2", quant.BF16, "r16", "f32", r16FloatTile(1, r16FloatBF16)),
@@ -40,14 +49,20 @@ var assemblyQblocks qblocker = func(dst []qblock, hi, lo []int8, scale []float32
 	if n == 0 {
 		return
 	}
-	_, _, _, _ = hi[32*n-1], lo[32*n-1], scale[n-1], sum[2*n-1]
+	_, _, _ = hi[32*n-1], scale[n-1], sum[2*n-1]
+	if lo == nil {
+		qblocks8AVX2((*byte)(unsafe.Pointer(&dst[0])), &hi[0], &scale[0], &sum[0], n)
+		return
+	}
+	_ = lo[32*n-1]
 	qblocksAVX2((*byte)(unsafe.Pointer(&dst[0])), &hi[0], &lo[0], &scale[0], &sum[0], n)
 }
 
 // Kernels of one token and of several add the products of blocks of a panel to y: see _asm/r16.
 type (
-	r16One  func(y *float32, w, x *byte, hi, lo *int8, blocks int)
-	r16Some func(y *float32, yStep int, w, x *byte, xStep int, blocks int)
+	r16Plane func(y *float32, yStep int, w, x *byte, xStep int, q *int8, qStep, blocks int)
+	r16One   func(y *float32, w, x *byte, hi, lo *int8, blocks int)
+	r16Some  func(y *float32, yStep int, w, x *byte, xStep int, blocks int)
 )
 
 // r16Tile returns the tile kernel for blocks of so many elements that computes one token, two, and
@@ -72,10 +87,42 @@ func r16Tile(block int, x1 r16One, x2, x4 r16Some) func(y []float32, w []byte, n
 						x2(y, yStep, part, q, xStep, some)
 						m += 2
 					case 1:
-						hi, lo := x.planes.planes(x.first + m)
+						hi, lo := x.planes.split(x.first + m)
+						if lo == nil { // with weights of 8 bits alone, for which x1 looks at neither
+							lo = hi
+						}
 						x1(y, part, q, &hi[at*block], &lo[at*block], some)
 						m++
 					}
+				}
+			}
+		}
+	}
+}
+
+// r16PlaneTile is r16Tile for activations in one plane.
+func r16PlaneTile(block int, x1, x2, x4 r16Plane) func(y []float32, w []byte, n int, x *activation) {
+	const call = 1 << 14 // as in r16Tile
+	return func(y []float32, w []byte, n int, x *activation) {
+		blocks := x.k / block
+		panelBytes := len(w) / ((n + panelRows - 1) / panelRows)
+		xStep, planeStep := x.k/32*int(unsafe.Sizeof(qblock{})), len(x.planes.row(0))
+		clear(y[:x.m*x.width])
+		for i := 0; i < n; i += panelRows {
+			panel := w[i/panelRows*panelBytes:][:panelBytes]
+			for at := 0; at < blocks; at += call / block {
+				part, some := &panel[at*(panelBytes/blocks)], min(call/block, blocks-at)
+				for m := 0; m < x.m; {
+					f, tokens := x1, 1
+					switch {
+					case x.m-m >= 4:
+						f, tokens = x4, 4
+					case x.m-m >= 2:
+						f, tokens = x2, 2
+					}
+					q, _ := x.planes.split(x.first + m)
+					f(&y[m*x.width+i], 4*x.width, part, (*byte)(unsafe.Pointer(&x.q[(m*x.k+at*block)/32])), xStep, &q[at*block], planeStep, some)
+					m += tokens
 				}
 			}
 		}

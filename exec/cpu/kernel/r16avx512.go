@@ -51,7 +51,7 @@ func r16avx512Tile(block int, one r16avx512One, some r16avx512Some) func(y []flo
 			for at := 0; at < blocks; at += call / block {
 				y, part := &y[p*panelRows], &w[p*panelBytes+at*blockBytes]
 				q := (*byte)(unsafe.Pointer(&x.q[at*block/32]))
-				hi, lo := x.planes.planes(x.first)
+				hi, lo := x.planes.split(x.first)
 				hi, lo = hi[at*block:], lo[at*block:]
 				n := min(call/block, blocks-at)
 				if together == onePanels {

@@ -1,12 +1,12 @@
 package kernel
 
 // rounded returns what stores a row of operand y in the format that the plan gives it, one of those
-// that round: q8x2 or bf16.
+// that round: q8x2, q8 or bf16.
 func (b *binder) rounded(vec *vectors) func(m int, x []float32) {
 	if b.operand("y").Format == "bf16" {
 		data, size := b.operand("y").Data, 2*b.int("n")
 		return func(m int, x []float32) { vec.round(data[m*size:(m+1)*size], x) }
 	}
-	y := b.q8x2("y")
-	return func(m int, x []float32) { vec.quantise(y.row(m), x) }
+	y, quantise := b.planar("y"), vec.quantise[b.operand("y").Format]
+	return func(m int, x []float32) { quantise(y.row(m), x) }
 }

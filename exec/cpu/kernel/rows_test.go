@@ -261,6 +261,7 @@ func testQuantised(t *testing.T, v *vectors) {
 		round func(dst []byte, x []float32)
 	}{
 		{"q8x2", ref.Q8x2Bytes(rowN), ref.QuantiseQ8x2},
+		{"q8", ref.Q8RowBytes(rowN), ref.QuantiseQ8Row},
 		{"bf16", 2 * rowN, ref.RoundBF16},
 	}
 	rng := rand.New(rand.NewPCG(11, 12))

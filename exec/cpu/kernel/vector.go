@@ -13,12 +13,12 @@ type vectors struct {
 	isa   string
 	gates map[string]gate // by the plan's names
 
-	// The parts of a norm, see norm.go, and ref.QuantiseQ8x2 and ref.RoundBF16, whose bits each set
-	// gives.
+	// The parts of a norm, see norm.go, and ref.QuantiseQ8x2, ref.QuantiseQ8Row and ref.RoundBF16,
+	// whose bits each set gives.
 	sumSquares   func(x []float32) float64
 	normalise    func(y, x, w []float32, scale float64)
 	normaliseAdd func(y, x, d, w []float32, scale float64)
-	quantise     func(row []byte, x []float32)
+	quantise     map[string]func(row []byte, x []float32) // by the formats of a planar
 	round        func(row []byte, x []float32)
 
 	// The numbers of a page of attention, see attention_loops.go.
@@ -57,7 +57,7 @@ var portable = vectors{
 	sumSquares:   portableSumSquares,
 	normalise:    portableNormalise,
 	normaliseAdd: portableNormaliseAdd,
-	quantise:     ref.QuantiseQ8x2,
+	quantise:     map[string]func(row []byte, x []float32){"q8x2": ref.QuantiseQ8x2, "q8": ref.QuantiseQ8Row},
 	round:        ref.RoundBF16,
 	scores:       portableScores,
 	weigh:        portableWeigh,

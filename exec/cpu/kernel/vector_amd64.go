@@ -68,6 +68,11 @@ func normaliseAddAVX2(y *float32, x *float32, d *float32, w *float32, scale floa
 //go:noescape
 func quantiseQ8x2AVX2(hi *byte, lo *byte, scale *float32, sum *float32, x *float32, blocks int)
 
+// quantiseQ8AVX2 stores blocks of 32 elements as the arrays of a q8 row; sum holds int32.
+//
+//go:noescape
+func quantiseQ8AVX2(q *byte, scale *float32, sum *float32, x *float32, blocks int)
+
 // widenAVX2 sets n elements of dst, a multiple of 8, to the values of float16 numbers.
 //
 //go:noescape

@@ -1715,6 +1715,16 @@ done:
 	VZEROUPPER
 	RET
 
+DATA packed<>+0(SB)/4, $0x00000000
+DATA packed<>+4(SB)/4, $0x00000004
+DATA packed<>+8(SB)/4, $0x00000001
+DATA packed<>+12(SB)/4, $0x00000005
+DATA packed<>+16(SB)/4, $0x00000002
+DATA packed<>+20(SB)/4, $0x00000006
+DATA packed<>+24(SB)/4, $0x00000003
+DATA packed<>+28(SB)/4, $0x00000007
+GLOBL packed<>(SB), RODATA|NOPTR, $32
+
 // func quantiseQ8x2AVX2(hi *byte, lo *byte, scale *float32, sum *float32, x *float32, blocks int)
 // Requires: AVX, AVX2
 TEXT ·quantiseQ8x2AVX2(SB), NOSPLIT, $0-48
@@ -1822,16 +1832,6 @@ done:
 	VZEROUPPER
 	RET
 
-DATA packed<>+0(SB)/4, $0x00000000
-DATA packed<>+4(SB)/4, $0x00000004
-DATA packed<>+8(SB)/4, $0x00000001
-DATA packed<>+12(SB)/4, $0x00000005
-DATA packed<>+16(SB)/4, $0x00000002
-DATA packed<>+20(SB)/4, $0x00000006
-DATA packed<>+24(SB)/4, $0x00000003
-DATA packed<>+28(SB)/4, $0x00000007
-GLOBL packed<>(SB), RODATA|NOPTR, $32
-
 DATA all467e0000<>+0(SB)/4, $0x467e0000
 DATA all467e0000<>+4(SB)/4, $0x467e0000
 DATA all467e0000<>+8(SB)/4, $0x467e0000
@@ -1861,6 +1861,89 @@ DATA all00000040<>+20(SB)/4, $0x00000040
 DATA all00000040<>+24(SB)/4, $0x00000040
 DATA all00000040<>+28(SB)/4, $0x00000040
 GLOBL all00000040<>(SB), RODATA|NOPTR, $32
+
+// func quantiseQ8AVX2(q *byte, scale *float32, sum *float32, x *float32, blocks int)
+// Requires: AVX, AVX2
+TEXT ·quantiseQ8AVX2(SB), NOSPLIT, $0-40
+	MOVQ    q+0(FP), AX
+	MOVQ    scale+8(FP), CX
+	MOVQ    sum+16(FP), DX
+	MOVQ    x+24(FP), BX
+	MOVQ    blocks+32(FP), SI
+	VMOVDQU packed<>+0(SB), Y0
+
+block:
+	TESTQ        SI, SI
+	JE           done
+	VMOVUPS      (BX), Y1
+	VANDPS       all7fffffff<>+0(SB), Y1, Y5
+	VMOVUPS      32(BX), Y2
+	VANDPS       all7fffffff<>+0(SB), Y2, Y6
+	VPMAXSD      Y6, Y5, Y5
+	VMOVUPS      64(BX), Y3
+	VANDPS       all7fffffff<>+0(SB), Y3, Y6
+	VPMAXSD      Y6, Y5, Y5
+	VMOVUPS      96(BX), Y4
+	VANDPS       all7fffffff<>+0(SB), Y4, Y6
+	VPMAXSD      Y6, Y5, Y5
+	VEXTRACTI128 $0x01, Y5, X6
+	VPMAXSD      X6, X5, X5
+	VPSHUFD      $0x4e, X5, X6
+	VPMAXSD      X6, X5, X5
+	VPSHUFD      $0xb1, X5, X6
+	VPMAXSD      X6, X5, X5
+	VMOVD        X5, DI
+	MOVL         $0x7fc00000, R8
+	CMPL         DI, $0x7f800000
+	JAE          nothing
+	VMOVSS       all42fe0000<>+0(SB), X6
+	VDIVSS       X5, X6, X6
+	VMOVD        X6, DI
+	XORL         R8, R8
+	CMPL         DI, $0x7f800000
+	JE           nothing
+	VDIVSS       all42fe0000<>+0(SB), X5, X5
+	VMOVSS       X5, (CX)
+	VBROADCASTSS X6, Y6
+	VMULPS       Y6, Y1, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       Y6, Y2, Y2
+	VCVTPS2DQ    Y2, Y2
+	VMULPS       Y6, Y3, Y3
+	VCVTPS2DQ    Y3, Y3
+	VMULPS       Y6, Y4, Y4
+	VCVTPS2DQ    Y4, Y4
+	VPADDD       Y1, Y2, Y5
+	VPADDD       Y3, Y4, Y6
+	VPHADDD      Y6, Y5, Y5
+	VPHADDD      Y5, Y5, Y5
+	VEXTRACTI128 $0x01, Y5, X6
+	VPADDD       X6, X5, X5
+	VMOVQ        X5, (DX)
+	VPACKSSDW    Y2, Y1, Y1
+	VPACKSSDW    Y4, Y3, Y3
+	VPACKSSWB    Y3, Y1, Y1
+	VPERMD       Y1, Y0, Y1
+	VMOVDQU      Y1, (AX)
+	JMP          next
+
+nothing:
+	MOVL    R8, (CX)
+	VPXOR   Y1, Y1, Y1
+	VMOVDQU Y1, (AX)
+	VMOVQ   X1, (DX)
+
+next:
+	ADDQ $0x20, AX
+	ADDQ $0x04, CX
+	ADDQ $0x08, DX
+	ADDQ $0x00000080, BX
+	DECQ SI
+	JMP  block
+
+done:
+	VZEROUPPER
+	RET
 
 // func widenAVX2(dst *float32, src *uint16, n int)
 // Requires: AVX, F16C

@@ -21,7 +21,7 @@ var assemblyVectors = []*vectors{{
 	sumSquares:   sumSquaresOnAVX2,
 	normalise:    normaliseOnAVX2,
 	normaliseAdd: normaliseAddOnAVX2,
-	quantise:     quantiseOnAVX2,
+	quantise:     map[string]func(row []byte, x []float32){"q8x2": quantiseQ8x2OnAVX2, "q8": quantiseQ8OnAVX2},
 	round:        roundOnAVX2,
 	scores: func(scores, x, tile []float32, n int) {
 		scoresAVX2(&scores[0], &x[0], &tile[0], n, len(x)/n)
@@ -86,10 +86,17 @@ func normaliseAddOnAVX2(y, x, d, w []float32, scale float64) {
 	portableNormaliseAdd(y[whole:], x[whole:], d[whole:], w[whole:], scale)
 }
 
-func quantiseOnAVX2(row []byte, x []float32) {
+func quantiseQ8x2OnAVX2(row []byte, x []float32) {
 	if n := len(x); n > 0 {
 		scale, sum := view[float32](row[2*n:]), view[float32](row[2*n+n/8:])
 		quantiseQ8x2AVX2(&row[0], &row[n], &scale[0], &sum[0], &x[0], n/ref.Q8x2Block)
+	}
+}
+
+func quantiseQ8OnAVX2(row []byte, x []float32) {
+	if n := len(x); n > 0 {
+		scale, sum := view[float32](row[n:]), view[float32](row[n+n/8:])
+		quantiseQ8AVX2(&row[0], &scale[0], &sum[0], &x[0], n/ref.Q8x2Block)
 	}
 }
 

@@ -193,7 +193,8 @@ func TestNormVectors(t *testing.T) {
 	})
 }
 
-// TestQuantiseVectors sees that each set gives the bytes of ref.QuantiseQ8x2, whatever a block holds.
+// TestQuantiseVectors sees that each set gives the bytes of ref.QuantiseQ8x2 and of ref.QuantiseQ8Row,
+// whatever a block holds.
 func TestQuantiseVectors(t *testing.T) {
 	inf, nan := float32(math.Inf(1)), float32(math.NaN())
 	eachSet(t, func(t *testing.T, v *vectors) {
@@ -216,22 +217,25 @@ func TestQuantiseVectors(t *testing.T) {
 				case 4:
 					clear(x)
 					x[at] = 0x1p-114 // the inverse of the scale is just too large, or just not
-					x[31-at] = 16256.0 / math.MaxFloat32
+					x[31-at] = pick(rng, 127, 16256) / math.MaxFloat32
 				case 5:
 					x[at] = -math.MaxFloat32
 				case 6: // ties of rounding
+					most := pick(rng, 127, 16256)
 					for i := range x {
-						x[i] = float32(rng.IntN(2*16256+1)-16256) + 0.5
+						x[i] = float32(rng.IntN(int(2*most)+1)) - most + 0.5
 					}
-					x[at] = 16256
+					x[at] = most
 				}
 			}
-			size := ref.Q8x2Bytes(n)
-			got, want := newMemory(size), make([]byte, size)
-			v.quantise(got.data(), x)
-			ref.QuantiseQ8x2(want, x)
-			if !got.intact() || !slices.Equal(got.data(), want) {
-				t.Fatalf("%v becomes % x, expected % x", x, got.data(), want)
+			for format, f := range planarFormats {
+				size := f.bytes(n)
+				got, want := newMemory(size), make([]byte, size)
+				v.quantise[format](got.data(), x)
+				f.quantise(want, x)
+				if !got.intact() || !slices.Equal(got.data(), want) {
+					t.Fatalf("%v becomes % x in %s, expected % x", x, got.data(), format, want)
+				}
 			}
 		}
 	})

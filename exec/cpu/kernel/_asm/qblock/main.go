@@ -1,10 +1,11 @@
-// Command qblock writes the AVX2 kernel that prepares a row of activations for products: see
+// Command qblock writes the AVX2 kernels that prepare a row of activations for products: see
 // q8x2.go for the row and for the blocks.
 package main
 
 import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
 )
 
 // Where the parts of a qblock lie, and its size.
@@ -18,23 +19,40 @@ const (
 
 func main() {
 	ConstraintExpr("!purego")
-	TEXT("qblocksAVX2", NOSPLIT, "func(dst *byte, hi, lo *int8, scales *float32, sums *int32, n int)")
-	Doc("qblocksAVX2 sets n qblocks to the blocks of 32 activations whose planes, scales and sums these are.")
-	dst, hi, lo := Load(Param("dst"), GP64()), Load(Param("hi"), GP64()), Load(Param("lo"), GP64())
-	scales, sums := Load(Param("scales"), GP64()), Load(Param("sums"), GP64())
-	n := Load(Param("n"), GP64())
 	unit := GLOBL("qblockUnit", RODATA|NOPTR) // of q: hi and lo make 128 of it
 	DATA(0, F32(1.0/128))
+	TEXT("qblocksAVX2", NOSPLIT, "func(dst *byte, hi, lo *int8, scales *float32, sums *int32, n int)")
+	Doc("qblocksAVX2 sets n qblocks to the blocks of 32 activations whose planes, scales and sums these are.")
+	blocks(func(hi, lo Mem, q reg.VecVirtual) {
+		low := YMM()
+		VPMOVSXBW(hi, q)
+		VPMOVSXBW(lo, low)
+		VPSLLW(U8(7), q, q)
+		VPADDW(low, q, q)
+	}, func(s reg.VecVirtual) { VMULSS(unit, s, s) }, true)
+	TEXT("qblocks8AVX2", NOSPLIT, "func(dst *byte, hi *int8, scales *float32, sums *int32, n int)")
+	Doc("qblocks8AVX2 is qblocksAVX2 for one plane.")
+	blocks(func(hi, _ Mem, q reg.VecVirtual) { VPMOVSXBW(hi, q) }, func(reg.VecVirtual) {}, false)
+	Generate()
+}
+
+// blocks is the body of a function: widen sets q to 16 activations of its planes, worth scales the
+// scale of its high plane.
+func blocks(widen func(hi, lo Mem, q reg.VecVirtual), worth func(s reg.VecVirtual), two bool) {
+	dst, hi := Load(Param("dst"), GP64()), Load(Param("hi"), GP64())
+	var lo reg.Register
+	if two {
+		lo = Load(Param("lo"), GP64())
+	}
+	scales, sums := Load(Param("scales"), GP64()), Load(Param("sums"), GP64())
+	n := Load(Param("n"), GP64())
 
 	Label("block")
 	SUBQ(U8(1), n)
 	JL(LabelRef("done"))
 	for at := 0; at < 32; at += 16 {
-		q, low := YMM(), YMM()
-		VPMOVSXBW(Mem{Base: hi, Disp: at}, q)
-		VPMOVSXBW(Mem{Base: lo, Disp: at}, low)
-		VPSLLW(U8(7), q, q)
-		VPADDW(low, q, q)
+		q := YMM()
+		widen(Mem{Base: hi, Disp: at}, Mem{Base: lo, Disp: at}, q)
 		// Of every four the order 0, 2, 1, 3.
 		VPSHUFLW(U8(0b11_01_10_00), q, q)
 		VPSHUFHW(U8(0b11_01_10_00), q, q)
@@ -42,7 +60,7 @@ func main() {
 	}
 	s, o := XMM(), XMM()
 	VMOVSS(Mem{Base: scales}, s)
-	VMULSS(unit, s, s)
+	worth(s)
 	VMOVSS(s, Mem{Base: dst, Disp: scale})
 	first, both := GP32(), GP32()
 	MOVL(Mem{Base: sums}, first)
@@ -56,7 +74,9 @@ func main() {
 	VMOVSS(o, Mem{Base: dst, Disp: offset})
 	ADDQ(U8(size), dst)
 	ADDQ(U8(32), hi)
-	ADDQ(U8(32), lo)
+	if two {
+		ADDQ(U8(32), lo)
+	}
 	ADDQ(U8(4), scales)
 	ADDQ(U8(8), sums)
 	JMP(LabelRef("block"))
@@ -64,5 +84,4 @@ func main() {
 	Label("done")
 	VZEROUPPER()
 	RET()
-	Generate()
 }

@@ -20,13 +20,18 @@ import (
 // One token: unpacking is most of the work, so bytes stay bytes, and VPMADDUBSW multiplies them with
 // the two planes of the activations, hi and lo. It sums in int16, which holds a few units.
 //
+// Activations of 8 bits are one plane, and bytes are multiplied with it for any number of tokens. Those
+// of weights of 8 bits are not: a sum of two products would exceed int16.
+//
 // All of that is exact. At the end of a block sums become float32 and are scaled and added as
 // integer.go does it.
 type product struct {
 	unpacker
 	tokens int
+	single bool // activations are one plane
 
 	y, x   [4]Mem // of each token
+	q      [4]Mem // its plane, where there is one
 	w      reg.GPVirtual
 	hi, lo reg.GPVirtual  // planes of the only token, where bytes are multiplied
 	even   reg.VecVirtual // keeps the even bytes
@@ -34,8 +39,8 @@ type product struct {
 	d, m   [groups]reg.VecVirtual
 }
 
-// bytewise says whether a token alone is multiplied by planes. Bytes of 8 bits are too large.
-func (k *product) bytewise() bool { return k.tokens == 1 && k.Bits < 8 }
+// bytewise says whether a token alone is multiplied by two planes. Bytes of 8 bits are too large.
+func (k *product) bytewise() bool { return k.tokens == 1 && k.Bits < 8 && !k.single }
 
 func (k *product) write() {
 	name := fmt.Sprintf("r16%sx%d", k.Name, k.tokens)
@@ -43,11 +48,20 @@ func (k *product) write() {
 	if k.Sub > 0 {
 		block = 256
 	}
-	if k.tokens == 1 {
+	switch {
+	case k.single:
+		name = fmt.Sprintf("r16%sq8x%d", k.Name, k.tokens)
+		TEXT(name, NOSPLIT, "func(y *float32, yStep int, w, x *byte, xStep int, q *int8, qStep, blocks int)")
+		Doc(fmt.Sprintf("%s adds to %d × 16 float32, yStep bytes apart, the products of blocks of %d elements of a panel at w with the qblocks of %d tokens, xStep bytes apart, whose planes at q are qStep bytes apart.", name, k.tokens, block, k.tokens))
+		rows := func(first, apart string) [4]Mem {
+			return steps(Load(Param(first), GP64()), Load(Param(apart), GP64()), k.tokens)
+		}
+		k.y, k.x, k.q = rows("y", "yStep"), rows("x", "xStep"), rows("q", "qStep")
+	case k.tokens == 1:
 		TEXT(name, NOSPLIT, "func(y *float32, w, x *byte, hi, lo *int8, blocks int)")
 		Doc(fmt.Sprintf("%s adds to 16 float32 at y the products of blocks of %d elements of a panel at w with the qblocks at x, whose planes are hi and lo.", name, block))
 		k.y[0], k.x[0] = Mem{Base: Load(Param("y"), GP64())}, Mem{Base: Load(Param("x"), GP64())}
-	} else {
+	default:
 		TEXT(name, NOSPLIT, "func(y *float32, yStep int, w, x *byte, xStep int, blocks int)")
 		Doc(fmt.Sprintf("%s adds to %d × 16 float32, yStep bytes apart, the products of blocks of %d elements of a panel at w with the qblocks of %d tokens, xStep bytes apart.", name, k.tokens, block, k.tokens))
 		yStep, xStep := Load(Param("yStep"), GP64()), Load(Param("xStep"), GP64())
@@ -60,12 +74,12 @@ func (k *product) write() {
 		k.hi, k.lo = GP64(), GP64()
 		Load(Param("hi"), k.hi)
 		Load(Param("lo"), k.lo)
-	} else {
+	} else if !k.single {
 		k.even = YMM()
 		VPCMPEQW(k.even, k.even, k.even)
 		VPSRLW(U8(8), k.even, k.even)
 	}
-	k.mask(k.tokens < 4) // the sums of four take all registers
+	k.mask(k.tokens == 1 || k.tokens == 2 && !k.single) // elsewhere sums take all registers
 	blocks := Load(Param("blocks"), GP64())
 	for t := range k.tokens {
 		for g := range groups {
@@ -122,6 +136,9 @@ func (k *product) prefetch(w Mem) {
 // next goes to the next 32 activations.
 func (k *product) next() {
 	ADDQ(U8(format.Bytes), k.x[0].Base)
+	if k.single {
+		ADDQ(U8(32), k.q[0].Base)
+	}
 	if k.bytewise() {
 		ADDQ(U8(32), k.hi)
 		ADDQ(U8(32), k.lo)
@@ -130,8 +147,12 @@ func (k *product) next() {
 
 // multiply sets the sums to the products of units first to first+n-1 of the 32 elements at w.
 func (k *product) multiply(w Mem, first, n int) {
-	if k.bytewise() {
+	switch {
+	case k.bytewise():
 		k.multiplyBytes(w, first, n)
+		return
+	case k.single:
+		k.multiplyPlane(w, first, n)
 		return
 	}
 	for t := first; t < first+n; t++ {
@@ -165,7 +186,69 @@ func (k *product) unit(even, odd reg.VecVirtual, w Mem, t int) {
 	VPSRLW(U8(8), odd, odd)
 }
 
-// multiplyBytes is multiply for a token alone.
+// multiplyPlane is multiply for activations in one plane.
+func (k *product) multiplyPlane(w Mem, first, n int) {
+	// So many products of two, of at most 2·(2^bits−1)·127, fit in int16.
+	fit := 128 >> k.Bits
+	if n <= fit { // all do: sums become int32 once, where they are
+		for t := first; t < first+n; t++ {
+			var u [groups]reg.VecVirtual
+			for g := range groups {
+				u[g] = YMM()
+				k.unsigned(u[g], w.Offset(vector*g), t)
+			}
+			for m := range k.tokens {
+				q := YMM()
+				VPBROADCASTD(k.q[m].Offset(4*t), q)
+				for g := range groups {
+					addProduct(u[g], q, k.sum[m][g], t == first)
+				}
+			}
+		}
+		for m := range k.tokens {
+			for g := range groups {
+				VPMADDWD(k.one, k.sum[m][g], k.sum[m][g])
+			}
+		}
+		return
+	}
+	// As many units at a time as fit, of both groups where registers allow it.
+	together := [][]int{{0, 1}}
+	if fit*groups > 4 && k.tokens == 4 {
+		together = [][]int{{0}, {1}}
+	}
+	for at := first; at < first+n; at += fit {
+		for _, gs := range together {
+			var u [4][groups]reg.VecVirtual
+			for i := range fit {
+				for _, g := range gs {
+					u[i][g] = YMM()
+					k.unsigned(u[i][g], w.Offset(vector*g), at+i)
+				}
+			}
+			for m := range k.tokens {
+				sums := [groups]reg.VecVirtual{YMM(), YMM()}
+				for i := range fit {
+					q := YMM()
+					VPBROADCASTD(k.q[m].Offset(4*(at+i)), q)
+					for _, g := range gs {
+						addProduct(u[i][g], q, sums[g], i == 0)
+					}
+				}
+				for _, g := range gs {
+					if at == first {
+						VPMADDWD(k.one, sums[g], k.sum[m][g])
+						continue
+					}
+					VPMADDWD(k.one, sums[g], sums[g])
+					VPADDD(sums[g], k.sum[m][g], k.sum[m][g])
+				}
+			}
+		}
+	}
+}
+
+// multiplyBytes is multiply for a token alone, in two planes.
 func (k *product) multiplyBytes(w Mem, first, n int) {
 	// A product of two is at most 2·(2^bits−1)·128 with hi and half of that with lo: so many of
 	// them fit in int16.

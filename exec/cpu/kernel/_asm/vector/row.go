@@ -2,9 +2,12 @@ package main
 
 import (
 	"fmt"
+	"math"
+	"strings"
 
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
 )
 
 // sumSquares adds as the portable loop does: products of float32 are exact in float64, so that one
@@ -69,17 +72,30 @@ func normalise(name, signature string, add bool) {
 	RET()
 }
 
-// quantise is ref.QuantiseQ8x2 in vectors.
-func quantise() {
-	function("quantiseQ8x2AVX2", "func(hi, lo *byte, scale, sum, x *float32, blocks int)")
-	Doc("quantiseQ8x2AVX2 stores blocks of 32 elements as the arrays of a q8x2 row; sum holds int32.")
-	hi, lo := Load(Param("hi"), GP64()), Load(Param("lo"), GP64())
-	scale, sum := Load(Param("scale"), GP64()), Load(Param("sum"), GP64())
-	x, blocks := Load(Param("x"), GP64()), Load(Param("blocks"), GP64())
-	order := GLOBL("packed", RODATA|NOPTR) // of 4 bytes each, after packing twice within halves
+// packedOrder is that of 4 bytes each, after packing twice within halves.
+func packedOrder() Mem {
+	order := GLOBL("packed", RODATA|NOPTR)
 	for i, from := range []uint32{0, 4, 1, 5, 2, 6, 3, 7} {
 		DATA(4*i, U32(from))
 	}
+	return order
+}
+
+// quantise is ref.QuantiseQ8x2, or ref.QuantiseQ8Row, in vectors. What most is, the largest q, tells which: more than
+// an int8 takes two planes.
+func quantise(name, format string, most float32, order Mem) {
+	names := []string{"hi", "lo"}
+	if most <= math.MaxInt8 {
+		names = []string{"q"}
+	}
+	function(name, "func("+strings.Join(names, ", ")+" *byte, scale, sum, x *float32, blocks int)")
+	Doc(fmt.Sprintf("%s stores blocks of 32 elements as the arrays of a %s row; sum holds int32.", name, format))
+	planes := make([]reg.Register, len(names))
+	for i, name := range names {
+		planes[i] = Load(Param(name), GP64())
+	}
+	scale, sum := Load(Param("scale"), GP64()), Load(Param("sum"), GP64())
+	x, blocks := Load(Param("x"), GP64()), Load(Param("blocks"), GP64())
 	unpacked := YMM()
 	VMOVDQU(order, unpacked)
 	const infinity = 0x7f800000
@@ -110,7 +126,7 @@ func quantise() {
 	CMPL(bits, U32(infinity))
 	JAE(LabelRef("nothing"))
 	inverse, step := YMM(), XMM()
-	VMOVSS(constant(16256), inverse.AsX())
+	VMOVSS(constant(most), inverse.AsX())
 	VDIVSS(top.AsX(), inverse.AsX(), inverse.AsX())
 	VMOVD(inverse.AsX(), bits)
 	XORL(s, s)
@@ -120,7 +136,6 @@ func quantise() {
 	VMOVSS(step, Mem{Base: scale})
 
 	VBROADCASTSS(inverse.AsX(), inverse)
-	h := vectors(4)
 	for i := range v {
 		VMULPS(inverse, v[i], v[i])
 		VCVTPS2DQ(v[i], v[i])
@@ -133,21 +148,23 @@ func quantise() {
 	VEXTRACTI128(Imm(1), sums[0], sums[1].AsX())
 	VPADDD(sums[1].AsX(), sums[0].AsX(), sums[0].AsX())
 	VMOVQ(sums[0].AsX(), Mem{Base: sum})
-	for i := range v { // q = 128·h + what is left
-		VPADDD(constantBits(64), v[i], h[i])
-		VPSRAD(Imm(7), h[i], h[i])
-		VPSLLD(Imm(7), h[i], part)
-		VPSUBD(part, v[i], v[i])
+	values := [][]vec{v}
+	if len(planes) == 2 {
+		h := vectors(4)
+		for i := range v { // q = 128·h + what is left
+			VPADDD(constantBits(64), v[i], h[i])
+			VPSRAD(Imm(7), h[i], h[i])
+			VPSLLD(Imm(7), h[i], part)
+			VPSUBD(part, v[i], v[i])
+		}
+		values = [][]vec{h, v}
 	}
-	for _, plane := range []struct {
-		v   []vec
-		out Mem
-	}{{h, Mem{Base: hi}}, {v, Mem{Base: lo}}} {
-		VPACKSSDW(plane.v[1], plane.v[0], plane.v[0])
-		VPACKSSDW(plane.v[3], plane.v[2], plane.v[2])
-		VPACKSSWB(plane.v[2], plane.v[0], plane.v[0])
-		VPERMD(plane.v[0], unpacked, plane.v[0])
-		VMOVDQU(plane.v[0], plane.out)
+	for i, v := range values {
+		VPACKSSDW(v[1], v[0], v[0])
+		VPACKSSDW(v[3], v[2], v[2])
+		VPACKSSWB(v[2], v[0], v[0])
+		VPERMD(v[0], unpacked, v[0])
+		VMOVDQU(v[0], Mem{Base: planes[i]})
 	}
 	JMP(LabelRef("next"))
 
@@ -155,13 +172,15 @@ func quantise() {
 	MOVL(s, Mem{Base: scale})
 	zero := YMM()
 	VPXOR(zero, zero, zero)
-	VMOVDQU(zero, Mem{Base: hi})
-	VMOVDQU(zero, Mem{Base: lo})
+	for _, plane := range planes {
+		VMOVDQU(zero, Mem{Base: plane})
+	}
 	VMOVQ(zero.AsX(), Mem{Base: sum})
 
 	Label("next")
-	ADDQ(Imm(32), hi)
-	ADDQ(Imm(32), lo)
+	for _, plane := range planes {
+		ADDQ(Imm(32), plane)
+	}
 	ADDQ(Imm(4), scale)
 	ADDQ(Imm(8), sum)
 	ADDQ(U32(128), x)
