@@ -1,0 +1,320 @@
+package virtual
+
+import (
+	"math"
+)
+
+func f32(b uint32) float32 { return math.Float32frombits(b) }
+func b32(f float32) uint32 { return math.Float32bits(f) }
+func f64(b uint64) float64 { return math.Float64frombits(b) }
+func b64(f float64) uint64 { return math.Float64bits(f) }
+
+func addF32(d, a, b *lanes) {
+	for i := range d {
+		d[i] = b32(f32(a[i]) + f32(b[i]))
+	}
+}
+
+func subF32(d, a, b *lanes) {
+	for i := range d {
+		d[i] = b32(f32(a[i]) - f32(b[i]))
+	}
+}
+
+func mulF32(d, a, b *lanes) {
+	for i := range d {
+		d[i] = b32(f32(a[i]) * f32(b[i]))
+	}
+}
+
+func divF32(d, a, b *lanes) {
+	for i := range d {
+		d[i] = b32(f32(a[i]) / f32(b[i]))
+	}
+}
+
+// fmaF32 rounds once. A product of two float32 is exact in float64, so that only the sum is rounded
+// there, and rounding that again to float32 is right unless it lies in the middle between two
+// float32, by its own rounding: then, and where float32 has fewer bits, look again.
+func fmaF32(d, a, b, c *lanes) {
+	for i := range d {
+		s := float64(f32(a[i]))*float64(f32(b[i])) + float64(f32(c[i]))
+		u := b64(s)
+		if u&0x1fffffff == 0x10000000 || u>>52&0x7ff < 1023-125 {
+			d[i] = b32(float32(sumOdd(float64(f32(a[i]))*float64(f32(b[i])), float64(f32(c[i])))))
+			continue
+		}
+		d[i] = b32(float32(s))
+	}
+}
+
+// sumOdd is a+b rounded to odd: where the sum is not exact, the neighbour whose last bit is 1. What
+// is then rounded to fewer bits is rounded as the exact sum would be (Boldo and Melquiond,
+// "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd", 2008).
+func sumOdd(a, b float64) float64 {
+	s := a + b
+	if math.IsInf(s, 0) || s != s {
+		return s
+	}
+	t := s - a
+	rest := (a - (s - t)) + (b - t) // the exact error of the sum (Knuth)
+	u := b64(s)
+	if rest == 0 || u&1 != 0 {
+		return s
+	}
+	if (rest > 0) == (s > 0) {
+		return f64(u + 1)
+	}
+	return f64(u - 1)
+}
+
+// A rounding is a direction.
+type rounding uint8
+
+const (
+	nearest rounding = iota
+	towardZero
+	down
+	up
+)
+
+var roundings = map[string]rounding{"rn": nearest, "rz": towardZero, "rm": down, "rp": up}
+
+// toF32 rounds what sumOdd made, or what is exact, to float32.
+func toF32(x float64, r rounding) float32 {
+	y := float32(x)
+	if r == nearest || float64(y) == x || x != x {
+		return y
+	}
+	away := math.Abs(float64(y)) > math.Abs(x)
+	switch {
+	case r == towardZero && away, r == down && float64(y) > x && x > 0, r == up && float64(y) < x && x < 0:
+		return f32(b32(y) - 1) // toward zero
+	case r == down && float64(y) > x, r == up && float64(y) < x:
+		return f32(b32(y) + 1)
+	}
+	return y
+}
+
+// directed makes add, sub, mul and fma of a direction.
+func directed(r rounding) map[string]any {
+	one := func(a, b, c float64) uint32 { return b32(toF32(sumOdd(a*b, c), r)) }
+	x := func(u uint32) float64 { return float64(f32(u)) }
+	return map[string]any{
+		"add": of2(func(a, b uint32) uint32 { return one(x(a), 1, x(b)) }),
+		"sub": of2(func(a, b uint32) uint32 { return one(x(a), 1, -x(b)) }),
+		"mul": of2(func(a, b uint32) uint32 { return b32(toF32(x(a)*x(b), r)) }),
+		"fma": of3(func(a, b, c uint32) uint32 { return one(x(a), x(b), x(c)) }),
+	}
+}
+
+// minF32 and maxF32 give the other operand for a NaN, and order −0 below +0.
+func minF32(d, a, b *lanes) {
+	for i := range d {
+		x, y := f32(a[i]), f32(b[i])
+		switch {
+		case x < y || y != y:
+			d[i] = a[i]
+		case x == y:
+			d[i] = a[i] | b[i]
+		default:
+			d[i] = b[i]
+		}
+	}
+}
+
+func maxF32(d, a, b *lanes) {
+	for i := range d {
+		x, y := f32(a[i]), f32(b[i])
+		switch {
+		case x > y || y != y:
+			d[i] = a[i]
+		case x == y:
+			d[i] = a[i] & b[i]
+		default:
+			d[i] = b[i]
+		}
+	}
+}
+
+// orNaN makes of min or max the form with .NaN, which gives NaN where an operand is.
+func orNaN(f func(d, a, b *lanes)) func(d, a, b *lanes) {
+	return func(d, a, b *lanes) {
+		x, y := *a, *b
+		f(d, a, b)
+		for i := range d {
+			if f32(x[i]) != f32(x[i]) || f32(y[i]) != f32(y[i]) {
+				d[i] = 0x7fffffff
+			}
+		}
+	}
+}
+
+func negF32(d, a *lanes) {
+	for i := range d {
+		d[i] = a[i] ^ 1<<31
+	}
+}
+
+func absF32(d, a *lanes) {
+	for i := range d {
+		d[i] = a[i] &^ (1 << 31)
+	}
+}
+
+func sqrtF32(d, a *lanes) {
+	for i := range d {
+		d[i] = b32(float32(math.Sqrt(float64(f32(a[i])))))
+	}
+}
+
+func rcpF32(d, a *lanes) {
+	for i := range d {
+		d[i] = b32(1 / f32(a[i]))
+	}
+}
+
+// flush takes a number that is smaller than normal ones to zero.
+func flush(a uint32) uint32 {
+	if a&0x7f800000 == 0 {
+		return a & (1 << 31)
+	}
+	return a
+}
+
+func flushed(d, a *lanes) {
+	for i := range d {
+		d[i] = flush(a[i])
+	}
+}
+
+// by makes an operation of a function in float64, whose result is rounded to float32.
+func by(f func(float64) float64) func(d, a *lanes) {
+	return func(d, a *lanes) {
+		for i := range d {
+			d[i] = b32(float32(f(float64(f32(a[i])))))
+		}
+	}
+}
+
+// ftz makes an operation take its operands and its result to zero where they are less than normal.
+func ftz(f any) any {
+	switch f := f.(type) {
+	case func(d, a *lanes):
+		return func(d, a *lanes) {
+			var x lanes
+			flushed(&x, a)
+			f(d, &x)
+			flushed(d, d)
+		}
+	case func(d, a, b *lanes):
+		return func(d, a, b *lanes) {
+			var x, y lanes
+			flushed(&x, a)
+			flushed(&y, b)
+			f(d, &x, &y)
+			flushed(d, d)
+		}
+	case func(d, a, b, c *lanes):
+		return func(d, a, b, c *lanes) {
+			var x, y, z lanes
+			flushed(&x, a)
+			flushed(&y, b)
+			flushed(&z, c)
+			f(d, &x, &y, &z)
+			flushed(d, d)
+		}
+	}
+	return nil
+}
+
+// saturated makes an operation clamp its result to 0…1; NaN becomes 0.
+func saturated(f any) any {
+	clamp := func(d *lanes) {
+		for i := range d {
+			switch x := f32(d[i]); {
+			case x >= 1:
+				d[i] = b32(1)
+			case !(x > 0):
+				d[i] = 0
+			}
+		}
+	}
+	switch f := f.(type) {
+	case func(d, a *lanes):
+		return func(d, a *lanes) { f(d, a); clamp(d) }
+	case func(d, a, b *lanes):
+		return func(d, a, b *lanes) { f(d, a, b); clamp(d) }
+	case func(d, a, b, c *lanes):
+		return func(d, a, b, c *lanes) { f(d, a, b, c); clamp(d) }
+	}
+	return nil
+}
+
+func double1(f func(a float64) float64) func(d, a *longs) {
+	return long1(func(a uint64) uint64 { return b64(f(f64(a))) })
+}
+
+func double2(f func(a, b float64) float64) func(d, a, b *longs) {
+	return long2(func(a, b uint64) uint64 { return b64(f(f64(a), f64(b))) })
+}
+
+// minF64 gives the other operand for a NaN.
+func minF64(a, b float64) float64 {
+	switch {
+	case a != a:
+		return b
+	case b != b:
+		return a
+	}
+	return min(a, b)
+}
+
+func maxF64(a, b float64) float64 {
+	switch {
+	case a != a:
+		return b
+	case b != b:
+		return a
+	}
+	return max(a, b)
+}
+
+// floatOperations are named without ".rn". Approximations give the nearest float32.
+var floatOperations = func() map[string]any {
+	t := map[string]any{
+		"neg.f64": long1(func(a uint64) uint64 { return a ^ 1<<63 }),
+		"abs.f64": long1(func(a uint64) uint64 { return a &^ (1 << 63) }),
+		"add.f64": double2(func(a, b float64) float64 { return a + b }),
+		"sub.f64": double2(func(a, b float64) float64 { return a - b }),
+		"mul.f64": double2(func(a, b float64) float64 { return a * b }),
+		"div.f64": double2(func(a, b float64) float64 { return a / b }),
+		"min.f64": double2(minF64), "max.f64": double2(maxF64),
+		"sqrt.f64": double1(math.Sqrt), "rcp.f64": double1(func(a float64) float64 { return 1 / a }),
+		"fma.f64": long3(func(a, b, c uint64) uint64 { return b64(math.FMA(f64(a), f64(b), f64(c))) }),
+	}
+	single := map[string]any{
+		"add": addF32, "sub": subF32, "mul": mulF32, "fma": fmaF32, "mad": fmaF32, "div": divF32, "min": minF32, "max": maxF32,
+		"neg": negF32, "abs": absF32, "sqrt": sqrtF32, "rcp": rcpF32,
+		"min.NaN": orNaN(minF32), "max.NaN": orNaN(maxF32),
+		"div.full": divF32, "div.approx": divF32, "rcp.approx": rcpF32, "sqrt.approx": sqrtF32,
+		"rsqrt.approx": by(func(x float64) float64 { return 1 / math.Sqrt(x) }),
+		"ex2.approx":   by(math.Exp2), "lg2.approx": by(math.Log2),
+		"sin.approx": by(math.Sin), "cos.approx": by(math.Cos), "tanh.approx": by(math.Tanh),
+	}
+	for suffix, r := range roundings {
+		if r == nearest {
+			continue
+		}
+		for op, f := range directed(r) {
+			single[op+"."+suffix] = f
+		}
+	}
+	for op, f := range single {
+		t[op+".f32"] = f
+		t[op+".ftz.f32"] = ftz(f)
+		t[op+".sat.f32"] = saturated(f)
+		t[op+".ftz.sat.f32"] = saturated(ftz(f))
+	}
+	return t
+}()

@@ -1,0 +1,183 @@
+package virtual
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+
+	"pesti/exec/cuda"
+)
+
+// Addresses. The upper bits number the allocation, and no number is given twice, so that an access
+// behind an allocation, or after it was freed, never meets another. The window with number 0 is
+// where generic addresses of shared and local memory are; an address below is a null pointer.
+const (
+	windowBits   = 36
+	windowBegin  = 1 << 30 // an allocation's place in its window: what is before it is not another's
+	windowMost   = 1<<windowBits - 2*windowBegin
+	genericSize  = 1 << 30
+	genericShare = 1 << 32 // generic address of shared memory
+	genericLocal = 1 << 33 // generic address of local memory
+)
+
+// An allocation is a range of a device's memory.
+type allocation struct {
+	device *Device
+	base   uint64
+	bytes  uint64
+	data   []byte // nil once freed
+	init   bitmap // a bit for each byte that was written; nil where all were
+}
+
+// A bitmap is shared by the blocks of a launch.
+type bitmap []uint64
+
+func newBitmap(n uint64) bitmap { return make(bitmap, (n+63)/64) }
+
+// span is the bits from s on, at most n of them.
+func span(s, n uint64) uint64 {
+	m := ^uint64(0)
+	if n < 64 {
+		m = 1<<n - 1
+	}
+	return m << s
+}
+
+func (b bitmap) set(at, n uint64) {
+	for n > 0 {
+		s := at & 63
+		m := span(s, n)
+		word := &b[at>>6]
+		if atomic.LoadUint64(word)&m != m {
+			atomic.OrUint64(word, m)
+		}
+		done := min(64-s, n)
+		at, n = at+done, n-done
+	}
+}
+
+func (b bitmap) has(at, n uint64) bool {
+	for n > 0 {
+		s := at & 63
+		m := span(s, n)
+		if atomic.LoadUint64(&b[at>>6])&m != m {
+			return false
+		}
+		done := min(64-s, n)
+		at, n = at+done, n-done
+	}
+	return true
+}
+
+// missing is the first byte from at on that was not written.
+func (b bitmap) missing(at uint64) uint64 {
+	for {
+		if left := ^atomic.LoadUint64(&b[at>>6]) >> (at & 63); left != 0 {
+			return at + uint64(bits.TrailingZeros64(left))
+		}
+		at = at&^63 + 64
+	}
+}
+
+func (a *allocation) wrote(at, n uint64) {
+	if a.init != nil {
+		a.init.set(at, n)
+	}
+}
+
+// written marks bytes that the host had written: no kernel runs.
+func (a *allocation) written(at, n uint64) {
+	if n == a.bytes {
+		a.init = nil
+		return
+	}
+	a.wrote(at, n)
+}
+
+// A memory is all that a driver's devices hold. It changes only while no kernel runs.
+type memory struct {
+	allocations []*allocation // by number; the first is nil
+	atomics     sync.Mutex    // held by an atomic instruction
+}
+
+// place makes an allocation.
+func (m *memory) place(d *Device, bytes uint64) *allocation {
+	if len(m.allocations) == 0 {
+		m.allocations = append(m.allocations, nil)
+	}
+	a := &allocation{
+		device: d,
+		base:   uint64(len(m.allocations))<<windowBits + windowBegin,
+		bytes:  bytes,
+		data:   make([]byte, bytes),
+		init:   newBitmap(bytes),
+	}
+	m.allocations = append(m.allocations, a)
+	return a
+}
+
+func (m *memory) at(address uint64) *allocation {
+	if number := address >> windowBits; number < uint64(len(m.allocations)) {
+		return m.allocations[number]
+	}
+	return nil
+}
+
+// outside tells why n bytes at an address are not all of an allocation's; "" where they are.
+func (m *memory) outside(address, n uint64) string {
+	a := m.at(address)
+	switch {
+	case a == nil && address < genericShare:
+		return fmt.Sprintf("a null pointer plus %d", address)
+	case a == nil:
+		return fmt.Sprintf("%#x, which is in no memory of a device", address)
+	case a.data == nil:
+		return fmt.Sprintf("%#x, in memory of %d bytes that was freed", address, a.bytes)
+	case address < a.base:
+		return fmt.Sprintf("%d bytes before memory of %d bytes", a.base-address, a.bytes)
+	case address-a.base > a.bytes:
+		return fmt.Sprintf("%d bytes behind the end of memory of %d bytes", address-a.base-a.bytes, a.bytes)
+	case n > a.bytes-(address-a.base):
+		return fmt.Sprintf("byte %d of memory of %d bytes", address-a.base, a.bytes)
+	}
+	return ""
+}
+
+// host returns n bytes for a call of the host.
+func (m *memory) host(p cuda.Ptr, n int64, what string) (*allocation, uint64, error) {
+	if n < 0 {
+		return nil, 0, fmt.Errorf("virtual device: %s of %d bytes", what, n)
+	}
+	if why := m.outside(uint64(p), uint64(n)); why != "" {
+		return nil, 0, fmt.Errorf("virtual device: %s of %d bytes at %s", what, n, why)
+	}
+	a := m.at(uint64(p))
+	return a, uint64(p) - a.base, nil
+}
+
+// free gives an allocation back, when all that streams were given is done.
+func (m *memory) free(p cuda.Ptr) error {
+	a, at, err := m.host(p, 0, "free")
+	if err != nil {
+		return err
+	}
+	if at != 0 {
+		return fmt.Errorf("virtual device: free of an address %d bytes into memory of %d bytes", at, a.bytes)
+	}
+	a.release()
+	return nil
+}
+
+func (a *allocation) release() {
+	a.device.used -= int64(a.bytes)
+	a.data, a.init = nil, nil
+}
+
+var errMemory = errors.New("out of memory")
+
+func load32(b []byte) uint32 { return binary.LittleEndian.Uint32(b) }
+func load64(b []byte) uint64 { return binary.LittleEndian.Uint64(b) }
+func load16(b []byte) uint32 { return uint32(binary.LittleEndian.Uint16(b)) }

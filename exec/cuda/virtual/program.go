@@ -1,0 +1,486 @@
+package virtual
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"pesti/exec/cuda/virtual/ptx"
+)
+
+// A lanes is a register of up to 32 bits of all threads of a warp, a longs one of 64. Those of 16
+// bits have zeros above.
+type (
+	lanes = [32]uint32
+	longs = [32]uint64
+)
+
+// A program is a kernel compiled for the interpreter.
+type program struct {
+	name       string
+	params     int // bytes
+	shared     int // bytes of static shared memory, rounded up to where dynamic memory begins
+	local      int // bytes of local memory of a thread
+	maxThreads int
+	blocks     []block // the last is the exit, which holds nothing
+	predicates int
+	words      int
+	longs      int
+	wordValues []constant // what does not change in a launch
+	longValues []constant
+	specials   []special // what is set for each block of threads
+	undefined  undefined
+}
+
+// A constant is a register that always holds a number, in every lane.
+type constant struct {
+	slot  int
+	value uint64
+}
+
+// A special register: "%tid.x".
+type special struct {
+	slot int
+	long bool
+	get  func(w *warp, lane int) uint64
+}
+
+// A block is instructions that run one after the other. After it, ends tells where a warp goes.
+type block struct {
+	code   []instruction
+	ends   ending
+	guard  guard // of the ending
+	line   int
+	next   int   // the block behind it
+	target int   // of a branch
+	table  []int // of an indexed branch: targets
+	index  int   // and the register
+	merge  int   // the block in which all ways from here meet: the immediate post-dominator
+	work   work
+}
+
+// An ending is what a block ends with.
+type ending uint8
+
+const (
+	falls ending = iota
+	branches
+	indexes
+	exits
+	waits // at a barrier
+)
+
+// A guard is a predicate under which an instruction is performed.
+type guard struct {
+	slot int // −1: always
+	not  bool
+}
+
+// An instruction works on the lanes of w.mask.
+type instruction struct {
+	run   func(w *warp)
+	guard guard
+	line  int
+}
+
+// A compiler makes one program.
+type compiler struct {
+	program   *program
+	addresses map[string]uint64 // of the module's variables
+	words     map[uint64]int    // constants by value
+	longs     map[uint64]int
+	special   map[string]int
+	work      work // of the instruction at work
+}
+
+// compile makes a program. It names what the interpreter does not know.
+func compile(k *ptx.Kernel, addresses map[string]uint64) (*program, error) {
+	c := &compiler{
+		program: &program{
+			name: k.Name, params: k.ParamBytes, shared: k.SharedBytes, local: k.LocalBytes, maxThreads: k.MaxThreads,
+			predicates: k.Registers[ptx.Pred], words: k.Registers[ptx.Word], longs: k.Registers[ptx.Long],
+		},
+		addresses: addresses, words: map[uint64]int{}, longs: map[uint64]int{}, special: map[string]int{},
+	}
+	starts := leaders(k.Code)
+	c.program.undefined = readFirst(k)
+	number := map[int]int{} // of the block that begins at a position
+	for i, at := range starts {
+		number[at] = i
+	}
+	for i, at := range starts {
+		end := len(k.Code)
+		if i+1 < len(starts) {
+			end = starts[i+1]
+		}
+		b, err := c.block(k.Code[at:end], number)
+		if err != nil {
+			return nil, err
+		}
+		b.next = i + 1
+		c.program.blocks = append(c.program.blocks, b)
+	}
+	c.program.blocks = append(c.program.blocks, block{ends: exits, guard: guard{slot: -1}, line: k.Line})
+	merges(c.program.blocks)
+	return c.program, nil
+}
+
+// control is how instructions end blocks.
+var control = map[string]ending{"bra": branches, "brx": indexes, "ret": exits, "exit": exits, "bar": waits, "barrier": waits}
+
+// ends tells whether an instruction ends its block.
+func ends(in *ptx.Instr) (ending, bool) {
+	e, ok := control[in.Op]
+	if e == waits && in.Has("warp") { // bar.warp.sync is of a warp alone
+		return falls, false
+	}
+	return e, ok
+}
+
+// leaders returns the positions at which blocks begin, sorted; the last is the end of the code where
+// something branches there.
+func leaders(code []ptx.Instr) []int {
+	starts := []int{0}
+	for i := range code {
+		in := &code[i]
+		if _, ok := ends(in); !ok {
+			continue
+		}
+		starts = append(starts, i+1)
+		for _, o := range in.Args {
+			if o.Kind == ptx.Label {
+				starts = append(starts, o.Index)
+			}
+			for _, part := range o.Parts {
+				if part.Kind == ptx.Label {
+					starts = append(starts, part.Index)
+				}
+			}
+		}
+	}
+	slices.Sort(starts)
+	return slices.DeleteFunc(slices.Compact(starts), func(at int) bool { return at > 0 && at == len(code) })
+}
+
+func (c *compiler) block(code []ptx.Instr, number map[int]int) (block, error) {
+	b := block{guard: guard{slot: -1}}
+	at := func(o ptx.Operand) int {
+		if n, ok := number[o.Index]; ok {
+			return n
+		}
+		return len(number) // the exit
+	}
+	for i := range code {
+		in := &code[i]
+		b.line = in.Line
+		g := guard{slot: -1}
+		if in.Guard != nil {
+			g = guard{in.Guard.Index, in.Guard.Not}
+		}
+		end, ok := ends(in)
+		if !ok {
+			c.work = work{}
+			run, err := c.instruction(in)
+			if err != nil {
+				return b, err
+			}
+			b.work.add(c.work)
+			b.code = append(b.code, instruction{run, g, in.Line})
+			continue
+		}
+		b.ends, b.guard = end, g
+		b.work.instructions++
+		switch end {
+		case branches:
+			if len(in.Args) != 1 || in.Args[0].Kind != ptx.Label {
+				return b, unknown(in)
+			}
+			b.target = at(in.Args[0])
+		case indexes:
+			if len(in.Args) != 2 || !in.Has("idx") || in.Args[1].Kind != ptx.Vector || in.Guard != nil {
+				return b, unknown(in)
+			}
+			var err error
+			if b.index, err = c.word(in, &in.Args[0]); err != nil {
+				return b, err
+			}
+			for _, o := range in.Args[1].Parts {
+				b.table = append(b.table, at(o))
+			}
+		case waits:
+			run, err := c.bar(in)
+			if err != nil {
+				return b, err
+			}
+			b.code = append(b.code, instruction{run, guard{slot: -1}, in.Line})
+			if in.Guard != nil {
+				return b, ptx.Errorf(in.Line, "%s with a guard is not supported", in.Opcode())
+			}
+		}
+	}
+	b.work.instructions += int64(len(b.code))
+	return b, nil
+}
+
+func unknown(in *ptx.Instr) error {
+	return ptx.Errorf(in.Line, "%s in this form is not supported", in.Opcode())
+}
+
+// instruction compiles one that ends no block.
+func (c *compiler) instruction(in *ptx.Instr) (func(w *warp), error) {
+	if in.Type() == "pred" && in.Op != "vote" {
+		return c.logic(in)
+	}
+	if make, ok := families[in.Op]; ok {
+		return make(c, in)
+	}
+	return c.arithmetic(in)
+}
+
+// word returns the slot of an operand of up to 32 bits.
+func (c *compiler) word(in *ptx.Instr, o *ptx.Operand) (int, error) {
+	switch o.Kind {
+	case ptx.Register:
+		if o.Class == ptx.Word && len(o.Parts) == 0 && !o.Not {
+			return o.Index, nil
+		}
+	case ptx.Immediate:
+		v := o.Value
+		if o.Float && o.Bits == 64 {
+			break
+		}
+		if !o.Float && ptx.Size(in.Type()) == 2 {
+			v &= 0xffff
+		}
+		return c.constant(v & 0xffffffff), nil
+	case ptx.Special:
+		return c.specialSlot(in, o, false)
+	case ptx.Symbol:
+		if o.Space != ptx.Global {
+			return c.constant(o.Value & 0xffffffff), nil
+		}
+	}
+	return 0, ptx.Errorf(in.Line, "%s: an operand that is not of 32 bits", in.Opcode())
+}
+
+// long returns the slot of an operand of 64 bits.
+func (c *compiler) long(in *ptx.Instr, o *ptx.Operand) (int, error) {
+	switch o.Kind {
+	case ptx.Register:
+		if o.Class == ptx.Long && len(o.Parts) == 0 && !o.Not {
+			return o.Index, nil
+		}
+	case ptx.Immediate:
+		if o.Float && o.Bits == 32 {
+			break
+		}
+		return c.longConstant(o.Value), nil
+	case ptx.Special:
+		return c.specialSlot(in, o, true)
+	case ptx.Symbol:
+		return c.longConstant(c.address(o)), nil
+	}
+	return 0, ptx.Errorf(in.Line, "%s: an operand that is not of 64 bits", in.Opcode())
+}
+
+// predicate returns the slot of a predicate.
+func (c *compiler) predicate(in *ptx.Instr, o *ptx.Operand) (guard, error) {
+	if o.Kind != ptx.Register || o.Class != ptx.Pred {
+		return guard{}, ptx.Errorf(in.Line, "%s: an operand that is no predicate", in.Opcode())
+	}
+	return guard{o.Index, o.Not}, nil
+}
+
+// address is that of a symbol, in its space.
+func (c *compiler) address(o *ptx.Operand) uint64 {
+	if o.Space == ptx.Global {
+		return c.addresses[o.Name] + o.Value
+	}
+	return o.Value
+}
+
+func (c *compiler) constant(v uint64) int {
+	slot, ok := c.words[v]
+	if !ok {
+		slot = c.program.words
+		c.program.words++
+		c.words[v] = slot
+		c.program.wordValues = append(c.program.wordValues, constant{slot, v})
+	}
+	return slot
+}
+
+func (c *compiler) longConstant(v uint64) int {
+	slot, ok := c.longs[v]
+	if !ok {
+		slot = c.program.longs
+		c.program.longs++
+		c.longs[v] = slot
+		c.program.longValues = append(c.program.longValues, constant{slot, v})
+	}
+	return slot
+}
+
+// specials by name.
+var specials = map[string]func(w *warp, lane int) uint64{
+	"%tid.x":             func(w *warp, lane int) uint64 { return uint64(w.thread(lane).X) },
+	"%tid.y":             func(w *warp, lane int) uint64 { return uint64(w.thread(lane).Y) },
+	"%tid.z":             func(w *warp, lane int) uint64 { return uint64(w.thread(lane).Z) },
+	"%ntid.x":            func(w *warp, lane int) uint64 { return uint64(w.group.launch.block.X) },
+	"%ntid.y":            func(w *warp, lane int) uint64 { return uint64(w.group.launch.block.Y) },
+	"%ntid.z":            func(w *warp, lane int) uint64 { return uint64(w.group.launch.block.Z) },
+	"%ctaid.x":           func(w *warp, lane int) uint64 { return uint64(w.group.place.X) },
+	"%ctaid.y":           func(w *warp, lane int) uint64 { return uint64(w.group.place.Y) },
+	"%ctaid.z":           func(w *warp, lane int) uint64 { return uint64(w.group.place.Z) },
+	"%nctaid.x":          func(w *warp, lane int) uint64 { return uint64(w.group.launch.grid.X) },
+	"%nctaid.y":          func(w *warp, lane int) uint64 { return uint64(w.group.launch.grid.Y) },
+	"%nctaid.z":          func(w *warp, lane int) uint64 { return uint64(w.group.launch.grid.Z) },
+	"%laneid":            func(w *warp, lane int) uint64 { return uint64(lane) },
+	"%warpid":            func(w *warp, lane int) uint64 { return uint64(w.number) },
+	"%nwarpid":           func(w *warp, lane int) uint64 { return uint64(len(w.group.warps)) },
+	"%lanemask_eq":       func(w *warp, lane int) uint64 { return 1 << lane },
+	"%lanemask_lt":       func(w *warp, lane int) uint64 { return 1<<lane - 1 },
+	"%lanemask_le":       func(w *warp, lane int) uint64 { return 2<<lane - 1 },
+	"%lanemask_gt":       func(w *warp, lane int) uint64 { return 0xffffffff &^ (2<<lane - 1) },
+	"%lanemask_ge":       func(w *warp, lane int) uint64 { return 0xffffffff &^ (1<<lane - 1) },
+	"%dynamic_smem_size": func(w *warp, lane int) uint64 { return uint64(w.group.launch.dynamic) },
+	"%total_smem_size":   func(w *warp, lane int) uint64 { return uint64(len(w.group.shared.data)) },
+}
+
+func (c *compiler) specialSlot(in *ptx.Instr, o *ptx.Operand, long bool) (int, error) {
+	get, ok := specials[o.Name]
+	if !ok {
+		return 0, ptx.Errorf(in.Line, "%s: register %s is not supported", in.Opcode(), o.Name)
+	}
+	key := fmt.Sprint(o.Name, long)
+	slot, ok := c.special[key]
+	if !ok {
+		n := &c.program.words
+		if long {
+			n = &c.program.longs
+		}
+		slot = *n
+		*n++
+		c.special[key] = slot
+		c.program.specials = append(c.program.specials, special{slot, long, get})
+	}
+	return slot, nil
+}
+
+// destination returns the register that an instruction writes.
+func (c *compiler) destination(in *ptx.Instr, o *ptx.Operand, class ptx.Class) (int, error) {
+	if o.Kind != ptx.Register || o.Class != class || o.Not {
+		return 0, ptx.Errorf(in.Line, "%s: a result of another size than the register", in.Opcode())
+	}
+	return o.Index, nil
+}
+
+// merges finds where the ways out of each block meet: its immediate post-dominator, by the
+// algorithm of Cooper, Harvey and Kennedy ("A Simple, Fast Dominance Algorithm", 2001) on the
+// reversed graph. The last block is the exit.
+func merges(blocks []block) {
+	exit := len(blocks) - 1
+	next := make([][]int, len(blocks))
+	back := make([][]int, len(blocks))
+	for i := range blocks[:exit] {
+		next[i] = blocks[i].successors(exit)
+		for _, to := range next[i] {
+			back[to] = append(back[to], i)
+		}
+	}
+	// Post-order of the reversed graph, from the exit.
+	order := make([]int, len(blocks)) // the number in post-order; −1: no way to the exit
+	for i := range order {
+		order[i] = -1
+	}
+	var sorted []int
+	seen := make([]bool, len(blocks))
+	type visit struct{ at, edge int }
+	stack := []visit{{exit, 0}}
+	seen[exit] = true
+	for len(stack) > 0 {
+		top := &stack[len(stack)-1]
+		if top.edge < len(back[top.at]) {
+			to := back[top.at][top.edge]
+			top.edge++
+			if !seen[to] {
+				seen[to] = true
+				stack = append(stack, visit{to, 0})
+			}
+			continue
+		}
+		order[top.at] = len(sorted)
+		sorted = append(sorted, top.at)
+		stack = stack[:len(stack)-1]
+	}
+	merge := make([]int, len(blocks))
+	for i := range merge {
+		merge[i] = -1
+	}
+	merge[exit] = exit
+	for changed := true; changed; {
+		changed = false
+		for _, b := range slices.Backward(sorted) {
+			if b == exit {
+				continue
+			}
+			to := -1
+			for _, n := range next[b] {
+				if merge[n] < 0 {
+					continue
+				}
+				if to < 0 {
+					to = n
+					continue
+				}
+				for a := n; a != to; {
+					for order[a] < order[to] {
+						a = merge[a]
+					}
+					for order[to] < order[a] {
+						to = merge[to]
+					}
+				}
+			}
+			if merge[b] != to {
+				merge[b], changed = to, true
+			}
+		}
+	}
+	for i := range blocks {
+		blocks[i].merge = merge[i]
+		if merge[i] < 0 { // in a loop without end
+			blocks[i].merge = exit
+		}
+	}
+}
+
+// successors returns the blocks to which a warp may go.
+func (b *block) successors(exit int) []int {
+	switch b.ends {
+	case branches:
+		if b.guard.slot < 0 {
+			return []int{b.target}
+		}
+		return []int{b.target, b.next}
+	case indexes:
+		return b.table
+	case exits:
+		if b.guard.slot < 0 {
+			return []int{exit}
+		}
+		return []int{exit, b.next}
+	}
+	return []int{b.next}
+}
+
+// without returns an opcode without some of its suffixes, which change nothing here.
+func without(in *ptx.Instr, drop ...string) string {
+	s := in.Op
+	for _, part := range in.Suffix {
+		if !slices.Contains(drop, part) {
+			s += "." + part
+		}
+	}
+	return strings.TrimSuffix(s, ".")
+}
