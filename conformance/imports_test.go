@@ -44,6 +44,8 @@ var imports = map[string][]string{
 	"exec/cpu":               {"exec/cpu/kernel"},
 	"exec/cpu/isa":           {},
 	"exec/cpu/kernel":        {"gguf/quant", "ops/ref", "exec/plan"},
+	"exec/cuda/virtual":      {"exec/cuda", "exec/cuda/virtual/ptx"},
+	"exec/cuda/virtual/ptx":  {},
 	"exec/cuda":              {"gguf/quant", "exec/plan"},
 	"exec/cuda/driver":       {"exec/cuda", "exec/plan"},
 	"exec/cuda/kernels":      {},
