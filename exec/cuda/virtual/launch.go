@@ -2,6 +2,7 @@ package virtual
 
 import (
 	"fmt"
+	"math/bits"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -47,7 +48,7 @@ func (l *launch) do(s *stream) error {
 	errs := make([]error, workers)
 	var all sync.WaitGroup
 	for i := range workers {
-		groups[i] = newGroup(l, d)
+		groups[i] = l.group(d)
 		work := func() {
 			for {
 				n := next.Add(1) - 1
@@ -87,7 +88,33 @@ func (l *launch) do(s *stream) error {
 			fault, first = errs[i], g.index
 		}
 	}
+	l.function.program.idle = groups
 	return fault
+}
+
+// group returns one of the launch before, or a new one.
+func (l *launch) group(d *Device) *group {
+	p := l.function.program
+	for i, g := range p.idle {
+		if g.fits(l) {
+			p.idle = slices.Delete(p.idle, i, i+1)
+			g.launch, g.counts = l, Counter{}
+			for _, w := range g.warps {
+				w.near = -1
+			}
+			return g
+		}
+	}
+	return newGroup(l, d)
+}
+
+// fits tells whether a group has as many threads and as much shared memory as a launch needs.
+func (g *group) fits(l *launch) bool {
+	threads := 0
+	for _, w := range g.warps {
+		threads += bits.OnesCount32(w.all)
+	}
+	return threads == l.block.X*l.block.Y*l.block.Z && len(g.shared.data) == g.program.shared+l.dynamic
 }
 
 // A group is a block of threads at work, and then the next.

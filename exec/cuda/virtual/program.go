@@ -30,6 +30,7 @@ type program struct {
 	longValues []constant
 	specials   []special // what is set for each block of threads
 	undefined  undefined
+	idle       []*group // of the launch before
 }
 
 // A constant is a register that always holds a number, in every lane.
@@ -93,17 +94,18 @@ type compiler struct {
 	work      work // of the instruction at work
 }
 
-// compile makes a program. It names what the interpreter does not know.
+// compile makes a program of a kernel, whose registers it renumbers. It names what the interpreter does not know.
 func compile(k *ptx.Kernel, addresses map[string]uint64) (*program, error) {
+	starts := leaders(k.Code)
+	undefined := renumber(k, starts)
 	c := &compiler{
 		program: &program{
 			name: k.Name, params: k.ParamBytes, shared: k.SharedBytes, local: k.LocalBytes, maxThreads: k.MaxThreads,
 			predicates: k.Registers[ptx.Pred], words: k.Registers[ptx.Word], longs: k.Registers[ptx.Long],
+			undefined: undefined,
 		},
 		addresses: addresses, words: map[uint64]int{}, longs: map[uint64]int{}, special: map[string]int{},
 	}
-	starts := leaders(k.Code)
-	c.program.undefined = readFirst(k)
 	number := map[int]int{} // of the block that begins at a position
 	for i, at := range starts {
 		number[at] = i
