@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"pesti/exec/cuda"
+	"pesti/exec/cuda/virtual"
 )
 
 // deviceFlag is the name of the flag whose value is a device.
@@ -99,6 +100,8 @@ func (a *app) reachDriver(cmd *cobra.Command) error {
 	return err
 }
 
-func (a *app) virtualDriver(context.Context) (cuda.Driver, error) {
-	return nil, fmt.Errorf("--%s virtual: this build has no virtual device", deviceFlag)
+func (a *app) virtualDriver(ctx context.Context) (cuda.Driver, error) {
+	driver := virtual.New(virtual.Config{})
+	context.AfterFunc(ctx, driver.Interrupt)
+	return driver, nil
 }
