@@ -28,6 +28,8 @@ SOURCES = {
     "gemv": [75],
     "gemv_f32": [75],
     "attention": [75],
+    "gemm": [75, 80],
+    "gemm_f32": [75],
 }
 
 # The package whose NVRTC writes PTX for a target.

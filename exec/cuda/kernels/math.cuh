@@ -128,7 +128,8 @@ __device__ __forceinline__ float block_sum(float x) {
     return sum;
 }
 
-// 1 / √(mean x² + eps) of a row of k elements, a multiple of 4, by a block of `warps` warps.
+// 1 / √(mean x² + eps) of a row of k elements, a multiple of 4, by a block of `warps` warps. Squares
+// are summed in float32: of a row with elements beyond 1e18 the result is 0.
 template <int warps>
 __device__ __forceinline__ float inverse_rms(const float* x, unsigned k, float eps) {
     float sum = 0.0f;
