@@ -14,6 +14,7 @@ var families = map[string]func(c *compiler, in *ptx.Instr) (func(w *warp), error
 	"lop3": (*compiler).lop3, "bfi": (*compiler).bfi, "bfe": (*compiler).bfe,
 	"bar": (*compiler).barWarp, "shfl": (*compiler).shfl, "vote": (*compiler).vote, "activemask": (*compiler).activemask,
 	"cp": (*compiler).cp, "atom": (*compiler).atom, "red": (*compiler).atom,
+	"mma": (*compiler).mma, "ldmatrix": (*compiler).ldmatrix,
 	"redux": (*compiler).redux, "trap": (*compiler).trap,
 	"membar": (*compiler).nop, "fence": (*compiler).nop, "prefetch": (*compiler).nop, "nanosleep": (*compiler).nop,
 	"prefetchu": (*compiler).nop,

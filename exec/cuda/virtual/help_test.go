@@ -2,7 +2,6 @@ package virtual
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math"
 	"testing"
 
@@ -139,5 +138,3 @@ func (b *bench) run(f cuda.Function, grid, block int, shared int, p []byte) erro
 	b.check(b.stream.Launch(cuda.Launch{Function: f, Grid: dim(grid), Block: dim(block), Shared: shared, Params: p}))
 	return b.stream.Wait()
 }
-
-var _ = fmt.Sprint
