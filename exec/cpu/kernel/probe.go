@@ -46,7 +46,13 @@ func Probes(isas []string) []Probe {
 var portableProbes = []Probe{
 	{ProbeRead, "portable", func(data []byte) int { readWords(data); return len(data) / ProbeUnit * ProbeUnit }},
 	{ProbeF32, "portable", func([]byte) int { multiplyFloats(probeRounds, &[8][8]float32{}, 1); return 8 * probeRounds }},
-	{ProbeInt16, "portable", func([]byte) int { multiplyLanes(probeRounds, &[8][4]int64{}, 1); return 8 * probeRounds }},
+	{ProbeInt16, "portable", portableIntegers},
+	{ProbeInt8, "portable", portableIntegers}, // integer.go multiplies bytes as it does words
+}
+
+func portableIntegers([]byte) int {
+	multiplyLanes(probeRounds, &[8][4]int64{}, 1)
+	return 8 * probeRounds
 }
 
 // probeRounds is how often a probe does what it does, so that a call takes some 20 µs.

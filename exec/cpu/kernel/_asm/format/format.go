@@ -41,7 +41,7 @@ var Pieces = map[int]map[int][]Piece{
 	6: {6: {{0, 6, 0x03}, {1, 4, 0x0c}, {2, 2, 0x30}}, 7: {{3, 6, 0x03}, {4, 4, 0x0c}, {5, 2, 0x30}}},
 }
 
-// Where the parts of a qblock lie, in q8x2.go, and its size.
+// Where the parts of a qblock lie, in planar.go, and its size.
 const (
 	Scale  = 64
 	Offset = 68

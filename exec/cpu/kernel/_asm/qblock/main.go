@@ -1,5 +1,5 @@
 // Command qblock writes the AVX2 kernels that prepare a row of activations for products: see
-// q8x2.go for the row and for the blocks.
+// planar.go for the row and for the blocks.
 package main
 
 import (

@@ -1,5 +1,5 @@
 // Command r16 writes the AVX2 kernels for weights in layout r16, which r16.go describes: products
-// with activations of 15 bits, or of 8, in blocks of 32 (qblock, in q8x2.go), and for products in float32
+// with activations of 15 bits, or of 8, in blocks of 32 (qblock, in planar.go), and for products in float32
 // what turns a panel into float32 and what multiplies that.
 package main
 
