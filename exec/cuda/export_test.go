@@ -1,0 +1,4 @@
+package cuda
+
+// RandomWeight is for tests of kernels, which are in a package of their own: the virtual device imports this one.
+var RandomWeight = randomWeight

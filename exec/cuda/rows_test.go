@@ -1,0 +1,192 @@
+package cuda_test
+
+import (
+	"bytes"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"pesti/exec/cuda"
+	"pesti/ops/ref"
+)
+
+// TestEmbed sees that rows of each type come out with the bits of the file's values, times a scale.
+func TestEmbed(t *testing.T) {
+	b := newBench(t, "sm_75")
+	rng := rand.New(rand.NewPCG(1, 1))
+	for _, l := range cuda.Layouts() {
+		n := 3 * l.Block
+		table, tokens := newMatrix(rng, l.Type, 9, n), []int32{8, 0, 3, 3}
+		for _, scale := range []float32{1, 25.298221} {
+			y := b.alloc(4 * n * len(tokens))
+			b.launch(cuda.Embed{Tokens: b.put(tokens), Y: y, Table: b.weight(table), Scale: scale, N: uint32(n), M: uint32(len(tokens))}.Call())
+			got := get[float32](b, y, n*len(tokens))
+			for i, id := range tokens {
+				want := slices.Clone(table.values[int(id)*n:][:n])
+				for j := range want {
+					want[j] *= scale
+				}
+				if !sameBits(got[i*n:(i+1)*n], want) {
+					t.Errorf("%s: token %d differs", l.Type, id)
+				}
+			}
+		}
+	}
+}
+
+// TestEmbedOutside sees that a token which the table has not leaves its row as it is.
+func TestEmbedOutside(t *testing.T) {
+	b := newBench(t, "sm_75")
+	y := b.put([]float32{31: 7, 63: 8})
+	table := newMatrix(rand.New(rand.NewPCG(1, 2)), "f32", 2, 32)
+	b.launch(cuda.Embed{Tokens: b.put([]int32{2, -1}), Y: y, Table: b.weight(table), Scale: 1, N: 32, M: 2}.Call())
+	if got := get[float32](b, y, 64); got[31] != 7 || got[63] != 8 {
+		t.Errorf("%v", got)
+	}
+}
+
+// q8x2 gathers the rows of a q8x2 matrix of the device as the CPU has them.
+func q8x2(data []byte, m, n int) []byte {
+	var rows []byte
+	for r := range m {
+		at := 0
+		for _, size := range []int{n, n, n / 8, n / 4} { // hi, lo, scale, sum
+			rows = append(rows, data[at+r*size:][:size]...)
+			at += m * size
+		}
+	}
+	return rows
+}
+
+// TestNorm holds norms, with and without what they are added to, against the reference, and rounding to q8x2
+// against that of the CPU, bit for bit.
+func TestNorm(t *testing.T) {
+	b := newBench(t, "sm_75")
+	for i, n := range []int{32, 96, 896, 2080} {
+		const m = 5
+		rng := rand.New(rand.NewPCG(2, uint64(i)))
+		x, w, add := randoms(rng, m*n), randoms(rng, n), randoms(rng, m*n)
+		for j := range n { // zeros, what is too small to be rounded, and what is large
+			x[n+j], x[2*n+j], x[3*n+j] = 0, 1e-38*x[2*n+j], 1e15*x[3*n+j]
+		}
+		p := cuda.Norm{X: b.put(x), W: b.put(w), Y: b.alloc(4 * m * n), N: uint32(n), M: m, Eps: 1e-6}
+		want := make([]float32, m*n)
+		ref.RMSNorm(want, x, w, n, 1e-6)
+		b.launch(p.Call())
+		normed := get[float32](b, p.Y, m*n)
+		for j, v := range want {
+			if !(math.Abs(float64(normed[j]-v)) <= 5e-7*math.Abs(float64(v))) {
+				t.Fatalf("n=%d: element %d is %v, expected %v", n, j, normed[j], v)
+			}
+		}
+
+		p.Add, p.Y = b.put(add), b.alloc(4*m*n)
+		b.launch(p.Call())
+		ref.Add(want, add, normed)
+		if !sameBits(get[float32](b, p.Y, m*n), want) {
+			t.Errorf("n=%d: norm and addition differ from one after the other", n)
+		}
+
+		for _, from := range [][]float32{normed, x} {
+			p.Add, p.Quantised, p.Y = 0, 1, b.alloc(m*ref.Q8x2Bytes(n))
+			if &from[0] == &x[0] {
+				p.W = 0
+			}
+			b.launch(p.Call())
+			got := q8x2(get[byte](b, p.Y, m*ref.Q8x2Bytes(n)), m, n)
+			row := make([]byte, ref.Q8x2Bytes(n))
+			for r := range m {
+				ref.QuantiseQ8x2(row, from[r*n:(r+1)*n])
+				if !bytes.Equal(got[r*len(row):(r+1)*len(row)], row) {
+					t.Errorf("n=%d normed=%v: row %d is not what the CPU rounds to", n, p.W != 0, r)
+				}
+			}
+		}
+	}
+}
+
+// TestQuantiseNaN sees that a block that is not finite has a scale that is NaN, and others are as they are.
+func TestQuantiseNaN(t *testing.T) {
+	b := newBench(t, "sm_75")
+	x := randoms(rand.New(rand.NewPCG(2, 9)), 128)
+	x[40], x[70] = float32(math.NaN()), float32(math.Inf(-1))
+	p := cuda.Norm{X: b.put(x), Y: b.alloc(ref.Q8x2Bytes(128)), N: 128, M: 1, Quantised: 1}
+	b.launch(p.Call())
+	got, want := make([]float32, 128), make([]float32, 128)
+	row := make([]byte, ref.Q8x2Bytes(128))
+	ref.QuantiseQ8x2(row, x)
+	ref.DequantiseQ8x2(want, row)
+	ref.DequantiseQ8x2(got, get[byte](b, p.Y, len(row)))
+	if !sameBits(got, want) {
+		t.Errorf("%v, expected %v", got, want)
+	}
+}
+
+func TestSelect(t *testing.T) {
+	b := newBench(t, "sm_75")
+	x := randoms(rand.New(rand.NewPCG(3, 3)), 4*300)
+	for _, rows := range [][]int32{{3}, {0, 2, 2}, nil} {
+		p := cuda.Select{X: b.put(x), Y: b.alloc(4 * 300 * 4), N: 300, M: 4}
+		want := x
+		if rows != nil {
+			p.Rows, p.M, want = b.put(rows), uint32(len(rows)), nil
+			for _, r := range rows {
+				want = append(want, x[300*r:300*(r+1)]...)
+			}
+		}
+		b.launch(p.Call())
+		if !sameBits(get[float32](b, p.Y, len(want)), want) {
+			t.Errorf("rows %v differ", rows)
+		}
+	}
+}
+
+// TestTop holds the greatest elements against sorting, with equal ones, infinities, NaN, and rows that have fewer.
+func TestTop(t *testing.T) {
+	b := newBench(t, "sm_75")
+	rng := rand.New(rand.NewPCG(4, 4))
+	for _, c := range []struct{ n, k int }{{1, 1}, {5, 7}, {1000, 1}, {3000, 8}} {
+		const m = 3
+		x := make([]float32, m*c.n)
+		for i := range x {
+			x[i] = float32(rng.IntN(c.n/2 + 1))
+		}
+		if c.n > 4 {
+			x[1], x[2], x[c.n+3] = float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))
+		}
+		for i := range c.n { // a row of nothing
+			x[2*c.n+i] = float32(math.NaN())
+		}
+		p := cuda.Top{X: b.put(x), Ids: b.alloc(4 * m * c.k), Values: b.alloc(4 * m * c.k), N: uint32(c.n), M: m, K: uint32(c.k)}
+		b.launch(p.Call())
+		ids, values := get[int32](b, p.Ids, m*c.k), get[float32](b, p.Values, m*c.k)
+		for r := range m {
+			row := x[r*c.n : (r+1)*c.n]
+			var order []int32
+			for i, v := range row {
+				if v == v {
+					order = append(order, int32(i))
+				}
+			}
+			slices.SortStableFunc(order, func(a, b int32) int {
+				switch {
+				case row[a] > row[b]:
+					return -1
+				case row[a] < row[b]:
+					return 1
+				}
+				return 0
+			})
+			for i := range c.k {
+				want, got := int32(-1), ids[r*c.k+i]
+				if i < len(order) {
+					want = order[i]
+				}
+				if got != want || got >= 0 && values[r*c.k+i] != row[got] {
+					t.Errorf("n=%d k=%d row %d: place %d is %d (%v), expected %d", c.n, c.k, r, i, got, values[r*c.k+i], want)
+				}
+			}
+		}
+	}
+}
