@@ -7,10 +7,13 @@ import (
 
 	"pesti/exec/cpu/isa"
 	"pesti/exec/cpu/kernel"
+	device "pesti/exec/cuda"
 	"pesti/exec/plan"
 	"pesti/gguf/quant"
 	"pesti/graph"
 	"pesti/lower/cpu"
+	"pesti/lower/cuda"
+	"pesti/lower/target"
 	"pesti/ops"
 	"pesti/ops/ref"
 )
@@ -30,11 +33,11 @@ func TestTablesAgree(t *testing.T) {
 		}
 	}
 	for name := range signatures {
-		if !has[name] {
+		if !has[name] && !plan.OnDevice(name) {
 			t.Errorf("signature %s has no kernel", name)
 		}
 	}
-	for _, l := range slices.Concat(cpu.Kernels, cpu.Reference) {
+	for _, l := range slices.Concat(cpu.Kernels, cpu.Reference, cuda.Kernels, cuda.Reference()) {
 		sig := signatures[l.Kernel]
 		if sig == nil {
 			t.Errorf("op %s is lowered to %s, which is no kernel", l.Op.Name, l.Kernel)
@@ -57,15 +60,15 @@ func TestTablesAgree(t *testing.T) {
 // TestEveryOpLowers: no op of the table lacks a kernel, and every basic one has a reference
 // kernel, so that a plan without passes runs.
 func TestEveryOpLowers(t *testing.T) {
-	in := func(list []cpu.Lowering, op *graph.Op) bool {
-		return slices.ContainsFunc(list, func(l cpu.Lowering) bool { return l.Op == op })
+	in := func(list []target.Lowering, op *graph.Op) bool {
+		return slices.ContainsFunc(list, func(l target.Lowering) bool { return l.Op == op })
 	}
 	for _, row := range ops.Table() {
 		if row.Eval == nil && row.Expand == nil { // inputs and states
 			continue
 		}
-		if !in(cpu.Kernels, row.Op) && !in(cpu.Reference, row.Op) {
-			t.Errorf("op %s has no kernel on the cpu", row.Op.Name)
+		if !in(cpu.Kernels, row.Op) && !in(cpu.Reference, row.Op) && !in(cuda.Kernels, row.Op) {
+			t.Errorf("op %s has no kernel", row.Op.Name)
 		}
 		if row.Expand == nil && row.Op != ops.Quantise && row.Op != ops.Round && !in(cpu.Reference, row.Op) {
 			t.Errorf("op %s has no reference kernel", row.Op.Name)
@@ -87,13 +90,13 @@ func TestMatmulKernels(t *testing.T) {
 			continue
 		}
 		switch parts[2] {
-		case cpu.Q8x2:
+		case target.Q8x2:
 			integer[parts[0]+parts[1]] = true
 		case "q8":
 			plane[parts[0]+parts[1]] = true
-		case cpu.F32:
+		case target.F32:
 			float[parts[0]+parts[1]] = true
-		case cpu.BF16:
+		case target.BF16:
 			tiles[parts[0]+parts[1]] = true
 		default:
 			t.Errorf("matmul kernel %q: activations %q", mm.Name, parts[2])
@@ -134,6 +137,9 @@ func TestLayouts(t *testing.T) {
 		}
 		have = append(have, plan.Layout{Name: l.Name, Type: strings.ToLower(l.Type.String()), Rows: rows, Block: int64(l.Block), Bytes: int64(l.Bytes)})
 	}
+	for _, l := range device.Layouts() {
+		have = append(have, plan.Layout{Name: plan.SOA, Type: l.Type, Rows: 1, Block: int64(l.Block), Bytes: int64(l.Bytes())})
+	}
 	if want := plan.Layouts(); !slices.Equal(have, want) {
 		t.Errorf("kernels have the layouts %v, plans know %v", have, want)
 	}
@@ -149,7 +155,7 @@ func TestLayouts(t *testing.T) {
 				continue
 			}
 			kind := strings.ToLower(info.Name)
-			for _, act := range []string{cpu.F32, cpu.Q8x2} {
+			for _, act := range []string{target.F32, target.Q8x2} {
 				layout := cpu.Layout(set, graph.DType(kind), act)
 				if layout == "" {
 					continue
@@ -173,10 +179,10 @@ func TestSharedConstants(t *testing.T) {
 	if plan.PageTokens != ref.PageTokens {
 		t.Errorf("pages of %d positions in plans, of %d in caches", plan.PageTokens, ref.PageTokens)
 	}
-	if f, ok := plan.LookupFormat(cpu.BF16); !ok || f.Bytes != 2*f.Elems {
+	if f, ok := plan.LookupFormat(target.BF16); !ok || f.Bytes != 2*f.Elems {
 		t.Errorf("bf16 is %+v in plans, expected 2 bytes each", f)
 	}
-	for format, bytes := range map[string]func(int) int{cpu.Q8x2: ref.Q8x2Bytes, "q8": ref.Q8RowBytes} {
+	for format, bytes := range map[string]func(int) int{target.Q8x2: ref.Q8x2Bytes, "q8": ref.Q8RowBytes} {
 		f, ok := plan.LookupFormat(format)
 		if !ok {
 			t.Fatalf("plans have no format %s", format)

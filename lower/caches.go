@@ -1,9 +1,33 @@
 package lower
 
 import (
+	"slices"
+
 	"pesti/graph"
+	"pesti/lower/target"
 	"pesti/ops"
 )
+
+// lowerable returns a copy of g in which each node has a kernel on a target. Fused nodes that have none,
+// and all where reference kernels are wanted, become basic ones.
+func lowerable(g *graph.Graph, on *target.Target, reference bool) (*graph.Graph, error) {
+	if reference {
+		return ops.ExpandAll(g)
+	}
+	c, err := separateCaches(g)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range slices.Clone(c.Nodes) {
+		if !on.Lowers(n) {
+			if err := ops.Expand(c, n); err != nil {
+				return nil, err
+			}
+		}
+	}
+	c.Renumber()
+	return c, nil
+}
 
 // separateCaches returns a copy of g in which each fused attention has its caches for itself: the
 // kernel of one lays pages out by heads, where those of basic ops expect rows. An attention that

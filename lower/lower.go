@@ -18,12 +18,14 @@ import (
 	"pesti/graph"
 	"pesti/graph/pass"
 	"pesti/lower/cpu"
+	"pesti/lower/cuda"
+	"pesti/lower/target"
 )
 
 // Options of a compilation. The zero value of a field is its default.
 type Options struct {
-	Target    string // "cpu"
-	ISA       string // one of plan.ISAs, by default "portable": the best that kernels may use
+	Target    string // "cpu" or "cuda"
+	ISA       string // one of the target's, by default its least, "portable" or "sm_75": the best that kernels may use
 	Precision string // "fast" or "exact"
 	KV        string // one of plan.CacheFormats; by default f16 in fast, f32 in exact
 	Ctx       int64  // positions of a sequence; by default 4096, or what the model was trained for
@@ -46,6 +48,8 @@ type Options struct {
 	// Dump is called with the text of the graph after each step of the compilation that changed
 	// it, in order.
 	Dump func(name, text string)
+
+	target *target.Target
 }
 
 // An OptionError is about what an option asks for: who set it can set it otherwise.
@@ -77,8 +81,19 @@ const (
 	maxThreads    = 1 << 10
 )
 
+// Targets returns what there is to compile for, the default first.
+func Targets() []*target.Target { return []*target.Target{cpu.Target(), cuda.Target()} }
+
 // Passes returns all passes, graph passes first, for parsing a pass list and for help.
-func Passes() []pass.Pass { return slices.Concat(pass.Graph(), loweringPasses(lowering{})) }
+func Passes() []pass.Pass {
+	list := slices.Concat(pass.Graph(), loweringPasses(lowering{}))
+	for _, p := range loweringPasses(lowering{program: target.Program{Prologue: true}}) {
+		if !slices.ContainsFunc(list, func(have pass.Pass) bool { return have.Name == p.Name }) {
+			list = append(list, p)
+		}
+	}
+	return list
+}
 
 // Compile turns a model into a verified plan. Its errors about options are OptionErrors.
 func Compile(m *frontend.Model, o Options) (*Result, error) {
@@ -137,6 +152,10 @@ func compileGraph(m *frontend.Model, g *graph.Graph, o Options, passes tables) (
 		return nil, err
 	}
 	res.Fused = fused
+	inPlace, err := rowsInPlace(g, passes.graph, pass.Options{Off: off, Verify: o.Verify})
+	if err != nil {
+		return nil, err
+	}
 
 	p := newPlan(m, &o)
 	states, err := addShared(p, fused, &o)
@@ -146,10 +165,13 @@ func compileGraph(m *frontend.Model, g *graph.Graph, o Options, passes tables) (
 	integers := o.Precision == "fast" && !off.Has("insert_quantise")
 	var layouts []*layout
 	tiles := integers && !off.Has("choose_kernels") && (o.Tiles == "on" || o.Tiles == "auto" && o.ISA == "amx")
-	for _, prog := range cpu.Programs(o.Ubatch, o.Sequences, tiles) {
+	for _, prog := range o.target.Programs(target.Bounds{Ubatch: o.Ubatch, Sequences: o.Sequences, Tiles: tiles}) {
 		lowered := fused.Clone()
+		if prog.AllRows {
+			lowered = inPlace.Clone()
+		}
 		bound(lowered, prog)
-		notes, err := pass.Run(lowered, passes.lowering(lowering{program: prog, isa: o.ISA, integers: integers}),
+		notes, err := pass.Run(lowered, passes.lowering(lowering{target: o.target, program: prog, isa: o.ISA, integers: integers}),
 			pass.Options{Off: off, Verify: o.Verify, After: o.after(prog.Name + ".")})
 		if err != nil {
 			return nil, fmt.Errorf("program %s: %w", prog.Name, err)
@@ -157,7 +179,7 @@ func compileGraph(m *frontend.Model, g *graph.Graph, o Options, passes tables) (
 		if prog.MaxTokens == o.Ubatch && prog.Chunk == 0 {
 			res.Notes = append(res.Notes, notes...)
 		}
-		l, err := schedule(p, lowered, prog, states, off.Has("choose_kernels"))
+		l, err := schedule(p, lowered, o.target, prog, states, off.Has("choose_kernels"))
 		if err != nil {
 			return nil, fmt.Errorf("program %s: %w", prog.Name, err)
 		}
@@ -197,13 +219,20 @@ func (o *Options) complete(p *frontend.Params) error {
 		}
 		return nil
 	}
+	targets := Targets()
+	if err := set(&o.Target, targets[0].Name, "target", target.Names(targets)...); err != nil {
+		return err
+	}
+	o.target = targets[slices.Index(target.Names(targets), o.Target)]
 	threads := int64(o.Threads)
+	if most := int64(o.target.Threads); most > 0 {
+		threads = min(threads, most)
+	}
 	for _, err := range []error{
-		set(&o.Target, "cpu", "target", "cpu"),
-		set(&o.ISA, "portable", "isa", plan.ISAs...),
+		set(&o.ISA, o.target.ISAs[0], "isa", o.target.ISAs...),
 		set(&o.Tiles, "auto", "tiles", "auto", "on", "off"),
 		set(&o.Precision, "fast", "precision", "fast", "exact"),
-		set(&o.KV, map[string]string{"fast": "f16", "exact": "f32"}[o.Precision], "kv", plan.CacheFormats()...),
+		set(&o.KV, map[string]string{"fast": "f16", "exact": "f32"}[o.Precision], "kv", o.target.Caches...),
 		within(&o.Ctx, min(defaultCtx, p.Context), p.Context, "ctx", ", the context that the model was trained for"),
 		within(&o.Sequences, 1, maxSequences, "sequences", ""),
 		within(&o.Ubatch, min(defaultUbatch, o.Ctx), 1<<16, "ubatch", ""),
@@ -225,6 +254,14 @@ func (o *Options) complete(p *frontend.Params) error {
 		return optionErrorf("--sequences is %d, expected at most --ubatch %d, since a step holds a token of each", o.Sequences, o.Ubatch)
 	}
 	return nil
+}
+
+// rowsInPlace returns g after all graph passes but the one that drops rows early, for programs in which
+// nearly all are wanted.
+func rowsInPlace(g *graph.Graph, passes []pass.Pass, o pass.Options) (*graph.Graph, error) {
+	c := g.Clone()
+	_, err := pass.Run(c, slices.DeleteFunc(slices.Clone(passes), func(p pass.Pass) bool { return p.Name == "sink_rows" }), o)
+	return c, err
 }
 
 func (o *Options) dump(name string, g *graph.Graph) {
@@ -269,7 +306,7 @@ func markOutputs(g *graph.Graph, patterns []string) error {
 // bound sets the largest number of tokens, and of rows, which are among them. Where the logits of
 // whole chunks of tokens are wanted, somebody compares them with those of tokens alone: such steps
 // are not for tiles.
-func bound(g *graph.Graph, prog cpu.Program) {
+func bound(g *graph.Graph, prog target.Program) {
 	rows := prog.MaxTokens
 	if prog.Chunk > 0 {
 		rows = prog.Chunk - 1

@@ -1,35 +1,46 @@
 package lower
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
 	"pesti/exec/plan"
 	"pesti/graph"
 	"pesti/graph/pass"
-	"pesti/lower/cpu"
+	"pesti/lower/target"
 	"pesti/ops"
 )
 
 // A lowering is what lowering passes know beyond the graph.
 type lowering struct {
-	program  cpu.Program
+	target   *target.Target
+	program  target.Program
 	isa      string
 	integers bool // matmul kernels may take rounded activations, which insert_quantise makes
 }
 
-// loweringPasses is the table of lowering passes, in the order in which they run.
+// loweringPasses is the table of lowering passes, in the order in which they run. Those in the middle
+// depend on whether products norm and round what they read by themselves.
 func loweringPasses(l lowering) []pass.Pass {
-	return []pass.Pass{
-		{Name: "choose_kernels", Doc: "choose matmul kernels by weight type and precision", Run: l.chooseKernels},
+	steps := []pass.Pass{
 		{Name: "insert_quantise", Doc: "round activations for kernels that take integers or bf16", Run: insertQuantise},
 		pass.CSE(),
 		{Name: "fuse_norm", Doc: "norm and quantisation in one step", Run: fuseNorm},
 		{Name: "fuse_gate", Doc: "gate, up, activation and quantisation in one step", Run: fuseGate},
-		{Name: "fuse_post_norm", Doc: "post-norm and residual addition in one step", Run: fusePostNorm},
-		{Name: "fuse_residual", Doc: "residual addition in the matmul's epilogue", Run: fuseResidual},
-		pass.DCE(),
 	}
+	if l.program.Prologue {
+		steps = []pass.Pass{{Name: "fuse_prologue", Doc: "norm in the product's prologue", Run: fusePrologue}}
+	}
+	return slices.Concat(
+		[]pass.Pass{{Name: "choose_kernels", Doc: "choose matmul kernels by weight type and precision", Run: l.chooseKernels}},
+		steps,
+		[]pass.Pass{
+			{Name: "fuse_post_norm", Doc: "post-norm and residual addition in one step", Run: fusePostNorm},
+			{Name: "fuse_residual", Doc: "residual addition in the matmul's epilogue", Run: fuseResidual},
+			pass.DCE(),
+		})
 }
 
 // LoweringOrder are the constraints on the table of lowering passes.
@@ -39,6 +50,16 @@ func LoweringOrder() []pass.Order {
 		{Before: "insert_quantise", After: "cse", Why: "consumers of one value share its quantised copy"},
 		{Before: "cse", After: "fuse_norm", Why: "a norm fuses with its quantisation where that is its only use"},
 		{Before: "cse", After: "fuse_gate", Why: "a gate fuses with its quantisation where that is its only use"},
+		{Before: "fuse_post_norm", After: "dce", Why: "fusing leaves nodes without uses"},
+		{Before: "fuse_residual", After: "dce", Why: "fusing leaves nodes without uses"},
+	}
+}
+
+// PrologueOrder are the constraints on the table for programs whose products have a prologue.
+func PrologueOrder() []pass.Order {
+	return []pass.Order{
+		{Before: "choose_kernels", After: "fuse_prologue", Why: "a product without a kernel becomes basic ops, which have no prologue"},
+		{Before: "fuse_prologue", After: "dce", Why: "fusing leaves nodes without uses"},
 		{Before: "fuse_post_norm", After: "dce", Why: "fusing leaves nodes without uses"},
 		{Before: "fuse_residual", After: "dce", Why: "fusing leaves nodes without uses"},
 	}
@@ -57,28 +78,23 @@ func matmulWeights(n *graph.Node) []*graph.Value {
 	return nil
 }
 
-// activations returns the format of a node's activations. A group shares them: where one of its
-// weights has no kernel on integers, all take float32. Tiles are for the tokens of whole chunks, so
-// that rows whose logits are wanted, mostly one, do not go through them. Queries, keys and values
-// stay in integers: they are a sixth of the products at most and a third of what bf16 costs.
+// activations returns the format in which a node's kernels read its activations, "" where there are
+// no kernels. A group shares them: where one of its weights has no kernel on integers, all take float32.
 func (l lowering) activations(c *pass.Context, n *graph.Node, weights []*graph.Value) string {
-	if !l.integers {
-		return cpu.F32
-	}
-	if l.program.Chunk > 0 && rowsOf(n) == graph.T && n.Op != ops.QKV {
-		without := slices.IndexFunc(weights, func(w *graph.Value) bool { return !cpu.Tiles(w.Type.DType, w.Type.Shape[1].N) })
-		if without < 0 {
-			return cpu.BF16
+	for _, way := range l.target.Ways {
+		if way.Rounds && !l.integers || way.For != nil && !way.For(&l.program, n) {
+			continue
 		}
-		c.Declined(n.Name(), "no kernel in tiles for %s of %v", weights[without].Name, weights[without].Type)
-	}
-	for _, w := range weights {
-		if !cpu.Integer(w.Type.DType) {
-			c.Declined(n.Name(), "no integer kernel for %s of %s", w.Name, w.Type.DType)
-			return cpu.F32
+		lacks := ""
+		for _, w := range weights {
+			lacks = cmp.Or(lacks, way.Lacks(l.isa, w))
 		}
+		if lacks == "" {
+			return way.Format
+		}
+		c.Declined(n.Name(), "%s", lacks)
 	}
-	return cpu.Q8x2
+	return ""
 }
 
 // chooseKernels names a matmul kernel for each weight.
@@ -89,14 +105,48 @@ func (l lowering) chooseKernels(c *pass.Context, g *graph.Graph) error {
 			continue
 		}
 		format := l.activations(c, n, weights)
+		if format == "" {
+			continue
+		}
 		names := make([]string, len(weights))
 		for i, w := range weights {
-			layout := cpu.Layout(l.isa, w.Type.DType, format)
+			layout := l.target.Layout(l.isa, w.Type.DType, format)
 			names[i] = plan.MatmulName(l.program.Matmul, string(w.Type.DType), layout, format)
 		}
 		n.Attr["kernels"] = strings.Join(names, ",")
 		c.Applied(n.Name())
 	}
+	return nil
+}
+
+// normed are the products with a norm in front of x.
+var normed = map[*graph.Op]*graph.Op{ops.Matmul: ops.NormMatmul, ops.QKV: ops.NormQKV, ops.SwiGLU: ops.NormSwiGLU}
+
+// fusePrologue joins a norm with the product that is its only use.
+func fusePrologue(c *pass.Context, g *graph.Graph) error {
+	m := pass.NewMatcher(g)
+	for _, n := range g.Nodes {
+		to := normed[n.Op]
+		if to == nil || n.Attr.Str("kernels") == "" {
+			continue
+		}
+		norm := m.By(n.In[0], ops.RMSNorm)
+		if norm == nil || norm.Attr.Int("group") != 0 || n.Op == ops.Matmul && n.In[2] != nil {
+			c.Declined(n.Name(), "its operand is not a norm of whole rows that only it reads")
+			continue
+		}
+		in := slices.Concat(norm.In, n.In[1:])
+		if n.Op == ops.Matmul {
+			in = in[:3] // without a residual
+		}
+		attr := maps.Clone(n.Attr)
+		attr["eps"] = norm.Attr.Float("eps")
+		if err := m.Replace(n, []*graph.Node{norm, n}, to, in, attr, n.Out...); err != nil {
+			return err
+		}
+		c.Applied(n.Name())
+	}
+	m.Apply()
 	return nil
 }
 
@@ -107,8 +157,8 @@ type rounding struct {
 }
 
 var roundings = []rounding{
-	{cpu.Q8x2, ops.Quantise, ops.NormQuantise, ops.SwiGLUQuantise},
-	{cpu.BF16, ops.Round, ops.NormRound, ops.SwiGLURound},
+	{target.Q8x2, ops.Quantise, ops.NormQuantise, ops.SwiGLUQuantise},
+	{target.BF16, ops.Round, ops.NormRound, ops.SwiGLURound},
 }
 
 // insertQuantise puts a rounding in front of every matmul whose kernels take rounded activations.

@@ -1,14 +1,21 @@
 package lower
 
 import (
+	"slices"
 	"testing"
 
+	"pesti/graph/pass"
 	"pesti/graph/pass/passtest"
 	"pesti/lower/cpu"
+	"pesti/lower/cuda"
+	"pesti/lower/target"
 )
 
 // fastPrefill is what the golden files are lowered for.
-var fastPrefill = lowering{program: cpu.Programs(512, 1, false)[2], integers: true}
+var fastPrefill = lowering{target: cpu.Target(), program: cpu.Programs(target.Bounds{Ubatch: 512, Sequences: 1})[2], integers: true}
+
+// fastDecode is what those are lowered for whose passes only products with a prologue have.
+var fastDecode = lowering{target: cuda.Target(), program: cuda.Target().Programs(target.Bounds{Ubatch: 512, Sequences: 1})[0], integers: true}
 
 // q8x2Step is the largest rounding of an activation, relative to its block's largest value: what
 // inserting a quantisation may cost. The matmuls of the golden files have rows of 64 and two of
@@ -16,7 +23,11 @@ var fastPrefill = lowering{program: cpu.Programs(512, 1, false)[2], integers: tr
 const q8x2Step = 1.0 / 32512
 
 func TestGolden(t *testing.T) {
-	passtest.Golden(t, loweringPasses(fastPrefill), map[string]float64{"insert_quantise": 64 * q8x2Step})
+	prologue := slices.DeleteFunc(loweringPasses(fastDecode), func(p pass.Pass) bool { return p.Name != "fuse_prologue" })
+	passtest.Golden(t, append(loweringPasses(fastPrefill), prologue...), map[string]float64{"insert_quantise": 64 * q8x2Step})
 }
 
-func TestOrder(t *testing.T) { passtest.Order(t, loweringPasses(fastPrefill), LoweringOrder()) }
+func TestOrder(t *testing.T) {
+	passtest.Order(t, loweringPasses(fastPrefill), LoweringOrder())
+	passtest.Order(t, loweringPasses(fastDecode), PrologueOrder())
+}

@@ -8,7 +8,7 @@ import (
 
 	"pesti/exec/plan"
 	"pesti/graph"
-	"pesti/lower/cpu"
+	"pesti/lower/target"
 	"pesti/ops"
 )
 
@@ -21,7 +21,8 @@ type layout struct {
 type scheduler struct {
 	p      *plan.Plan
 	g      *graph.Graph
-	tmpl   cpu.Program
+	target *target.Target
+	tmpl   target.Program
 	states shared
 	scope  plan.Scope
 	uses   map[*graph.Value][]*graph.Node
@@ -40,16 +41,12 @@ type access struct {
 }
 
 // schedule lowers one program's graph. Steps keep the order of the nodes within their wave.
-func schedule(p *plan.Plan, g *graph.Graph, tmpl cpu.Program, states shared, reference bool) (*layout, error) {
-	separate := separateCaches
-	if reference {
-		separate = ops.ExpandAll // into what the reference kernels can run
-	}
-	g, err := separate(g)
+func schedule(p *plan.Plan, g *graph.Graph, on *target.Target, tmpl target.Program, states shared, reference bool) (*layout, error) {
+	g, err := lowerable(g, on, reference)
 	if err != nil {
 		return nil, err
 	}
-	s := &scheduler{p: p, g: g, tmpl: tmpl, states: states, uses: g.Uses(), buffer: map[*graph.Value]int{}}
+	s := &scheduler{p: p, g: g, target: on, tmpl: tmpl, states: states, uses: g.Uses(), buffer: map[*graph.Value]int{}}
 	prog := &plan.Program{Name: tmpl.Name, Chunk: tmpl.Chunk, MinT: 1, MaxT: tmpl.MaxTokens, MaxR: g.Max(graph.R)}
 	switch n := len(p.Programs); {
 	case tmpl.Chunk > 0:
@@ -95,12 +92,12 @@ func (s *scheduler) node(n *graph.Node, reference bool) error {
 		s.buffer[n.Out[0]] = s.states.state[n.Name()].buffer
 		return nil
 	}
-	low := cpu.Lower(n, reference)
+	low := s.target.Lower(n, reference)
 	if low == nil {
-		return fmt.Errorf("op %s has no kernel on the cpu", n.Op.Name)
+		return fmt.Errorf("op %s has no kernel on %s", n.Op.Name, s.target.Name)
 	}
 	st := plan.Step{
-		Name: n.Name(), Layer: layerOf(n.Name()), Kernel: low.Kernel, Rows: string(rowsOf(n)),
+		Name: n.Name(), Layer: layerOf(n.Name()), Kernel: low.Kernel, Rows: string(target.RowsOf(n)),
 		Split: low.Split, Params: low.Params(n, s.env()), Scratch: -1,
 	}
 	for _, w := range n.Op.Writes {
@@ -202,8 +199,11 @@ func (s *scheduler) format(st *plan.Step, role string) string {
 
 // earliest is the first wave in which the step may run: after the waves that wrote what it
 // reads, in the same wave where every worker wrote its own copy, and after all that touched a
-// state it writes.
+// state it writes. Where steps run one after the other, it is one of its own.
 func (s *scheduler) earliest(st *plan.Step, sig *plan.Signature) int {
+	if s.target.Serial {
+		return len(s.waves)
+	}
 	wave := 0
 	for _, a := range st.Args {
 		if a.Buffer < 0 {
@@ -307,14 +307,17 @@ func (s *scheduler) add(b plan.Buffer) int {
 
 // copyOut appends a step that copies a wanted value to the caller's memory.
 func (s *scheduler) copyOut(v *graph.Value) error {
-	sig, _ := plan.LookupKernel("copy")
+	sig, ok := plan.LookupKernel(s.target.Copy)
+	if !ok {
+		return fmt.Errorf("kernel %s is not in the signature table", s.target.Copy)
+	}
 	width := int64(1)
 	for _, d := range v.Type.Shape[1:] {
 		width *= dim(s.g, d)
 	}
 	st := plan.Step{
-		Name: v.Name + ".copy", Layer: layerOf(v.Name), Kernel: "copy", Rows: string(v.Type.Shape[0].Sym),
-		Split: plan.Split{By: "tokens", Unit: 1}, Params: []plan.Param{{Name: "n", Value: width}}, Scratch: -1,
+		Name: v.Name + ".copy", Layer: layerOf(v.Name), Kernel: s.target.Copy, Rows: string(v.Type.Shape[0].Sym),
+		Split: plan.Split{By: sig.Splits[0], Unit: 1}, Params: []plan.Param{{Name: "n", Value: width}}, Scratch: -1,
 		Args: []plan.Arg{{Role: "x", Buffer: s.buffer[v]}, {Role: "y", Buffer: s.states.io[v.Name]}},
 	}
 	return s.append(st, sig, s.earliest(&st, sig))
@@ -322,16 +325,6 @@ func (s *scheduler) copyOut(v *graph.Value) error {
 
 // rows is the bound of the symbol that counts a step's rows.
 func (s *scheduler) rows(sym string) int64 { return s.g.Max(graph.Sym(sym)) }
-
-// rowsOf is the symbol that counts a node's rows.
-func rowsOf(n *graph.Node) graph.Sym {
-	for _, v := range n.Out {
-		if sym := v.Type.Shape[0].Sym; sym == graph.T || sym == graph.R {
-			return sym
-		}
-	}
-	return graph.T // writes of T rows into a state
-}
 
 // extent gives a value's number of elements as a formula and as a number.
 func (s *scheduler) extent(v *graph.Value) (string, int64, error) {

@@ -12,7 +12,7 @@ import (
 	"pesti/gguf/quant"
 	"pesti/gguf/sidecar"
 	"pesti/graph"
-	"pesti/lower/cpu"
+	"pesti/lower/target"
 	"pesti/ops"
 )
 
@@ -130,11 +130,11 @@ func (s *scheduler) storage(state *graph.Value) (positions int64, ring bool) {
 }
 
 // env is what the target's parameters need.
-func (s *scheduler) env() cpu.Env { return cpu.Env{Positions: s.storage} }
+func (s *scheduler) env() target.Env { return target.Env{Positions: s.storage} }
 
 // addWeights lists every weight that some step reads, in the order in which they first do.
 func addWeights(p *plan.Plan, m *frontend.Model, beside *sidecar.File) error {
-	kernels := map[string]string{} // of the products of each weight, "" where there are none
+	layouts := map[string]string{} // in which kernels read each weight, "" for that of the file
 	var names []string
 	for i := range p.Programs {
 		for _, w := range p.Programs[i].Waves {
@@ -143,11 +143,11 @@ func addWeights(p *plan.Plan, m *frontend.Model, beside *sidecar.File) error {
 					if a.Weight == "" {
 						continue
 					}
-					kernel, seen := kernels[a.Weight]
+					layout, seen := layouts[a.Weight]
 					if !seen {
 						names = append(names, a.Weight)
 					}
-					kernels[a.Weight] = cmp.Or(a.Kernel, kernel)
+					layouts[a.Weight] = cmp.Or(layout, layoutOf(&st, &a))
 				}
 			}
 		}
@@ -169,7 +169,7 @@ func addWeights(p *plan.Plan, m *frontend.Model, beside *sidecar.File) error {
 				w.Type, w.Size = plan.SidecarType, b.Size()
 			}
 		}
-		if err := pack(&w, kernels[name]); err != nil {
+		if err := pack(&w, layouts[name]); err != nil {
 			return fmt.Errorf("%s: tensor %s: %w", m.File.Path, name, err)
 		}
 		p.Weights = append(p.Weights, w)
@@ -177,15 +177,26 @@ func addWeights(p *plan.Plan, m *frontend.Model, beside *sidecar.File) error {
 	return nil
 }
 
-// pack gives a weight the layout that its products read it in, by the name of their kernel.
-func pack(w *plan.Weight, kernel string) error {
-	parts := strings.Split(kernel, ".")
-	if len(parts) < 4 {
+// layoutOf is the layout in which a step reads a weight: what the name of its matmul kernel says, or the
+// step's kernel asks for.
+func layoutOf(st *plan.Step, a *plan.Arg) string {
+	if parts := strings.Split(a.Kernel, "."); len(parts) == 4 {
+		return parts[2]
+	}
+	if sig, ok := plan.LookupKernel(st.Kernel); ok {
+		return sig.Operand(a.Role).Layout
+	}
+	return ""
+}
+
+// pack gives a weight the layout that kernels read it in.
+func pack(w *plan.Weight, layout string) error {
+	if layout == "" {
 		return nil
 	}
-	l, ok := plan.LookupLayout(parts[2], w.Type)
+	l, ok := plan.LookupLayout(layout, w.Type)
 	if !ok {
-		return fmt.Errorf("kernel %s: there is no layout %q of %s", kernel, parts[2], w.Type)
+		return fmt.Errorf("there is no layout %q of %s", layout, w.Type)
 	}
 	var err error
 	w.Layout = l.Name

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"pesti/lower"
-	"pesti/lower/cpu"
+	"pesti/lower/target"
 )
 
 // A shell is one that the line being typed can be completed in.
@@ -173,8 +173,12 @@ func completePasses(_ *cobra.Command, _ []string, typed string) ([]string, cobra
 // completeProgram completes the name of a program that plans may have.
 func completeProgram(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	var names []string
-	for _, p := range cpu.Programs(math.MaxInt64, 1, true) {
-		names = append(names, p.Name)
+	for _, t := range lower.Targets() {
+		for _, p := range t.Programs(target.Bounds{Ubatch: math.MaxInt64, Sequences: 1, Tiles: true}) {
+			if !slices.Contains(names, p.Name) {
+				names = append(names, p.Name)
+			}
+		}
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp
 }

@@ -40,6 +40,7 @@ var layouts = []Layout{
 	{SOA, "f32", 1, 32, 128},
 	{SOA, "f16", 1, 32, 64},
 	{SOA, "bf16", 1, 32, 64},
+	{SOA, SidecarType, 1, 32, 32},
 }
 
 // Layouts returns the layouts, one row per layout and type.

@@ -1,13 +1,14 @@
-package cpu
+package target
 
 import (
 	"pesti/exec/plan"
 	"pesti/graph"
 )
 
-// The parameters of each kernel, in the order of its signature.
+// The parameters of each kernel, in the order of its signature, whichever target it is of.
 
-func width(v *graph.Value) int64 {
+// Width is the number of elements in a row of a value.
+func Width(v *graph.Value) int64 {
 	return v.Type.Shape[len(v.Type.Shape)-1].N
 }
 
@@ -33,45 +34,45 @@ func flag(b bool) int64 {
 	return 0
 }
 
-func widthParam(n *graph.Node, _ Env) []plan.Param {
-	return params("n", width(n.Out[0]))
+func WidthParam(n *graph.Node, _ Env) []plan.Param {
+	return params("n", Width(n.Out[0]))
 }
 
-func embedParams(n *graph.Node, _ Env) []plan.Param {
-	return params("n", width(n.Out[0]), "vocab", n.In[0].Type.Shape[0].N, "scale", orOne(n.Attr.Float("scale")))
+func EmbedParams(n *graph.Node, _ Env) []plan.Param {
+	return params("n", Width(n.Out[0]), "vocab", n.In[0].Type.Shape[0].N, "scale", orOne(n.Attr.Float("scale")))
 }
 
-func scaleParams(n *graph.Node, _ Env) []plan.Param {
-	return params("n", width(n.Out[0]), "factor", n.Attr.Float("factor"))
+func ScaleParams(n *graph.Node, _ Env) []plan.Param {
+	return params("n", Width(n.Out[0]), "factor", n.Attr.Float("factor"))
 }
 
-func normParams(n *graph.Node, _ Env) []plan.Param {
-	return params("n", width(n.Out[0]), "eps", n.Attr.Float("eps"))
+func NormParams(n *graph.Node, _ Env) []plan.Param {
+	return params("n", Width(n.Out[0]), "eps", n.Attr.Float("eps"))
 }
 
-func groupNormParams(n *graph.Node, _ Env) []plan.Param {
-	return params("n", width(n.Out[0]), "group", width(n.In[1]), "eps", n.Attr.Float("eps"))
+func GroupNormParams(n *graph.Node, _ Env) []plan.Param {
+	return params("n", Width(n.Out[0]), "group", Width(n.In[1]), "eps", n.Attr.Float("eps"))
 }
 
-func matmulParams(n *graph.Node, _ Env) []plan.Param {
-	return params("k", width(n.In[0]), "n", width(n.Out[0]))
+func MatmulParams(n *graph.Node, _ Env) []plan.Param {
+	return params("k", Width(n.In[0]), "n", Width(n.Out[0]))
 }
 
-func groupParams(n *graph.Node, _ Env) []plan.Param {
-	list := params("k", width(n.In[0]))
+func GroupParams(n *graph.Node, _ Env) []plan.Param {
+	list := params("k", Width(n.In[0]))
 	for i, name := range []string{"n0", "n1", "n2"} {
 		if i < len(n.Out) {
-			list = append(list, plan.Param{Name: name, Value: width(n.Out[i])})
+			list = append(list, plan.Param{Name: name, Value: Width(n.Out[i])})
 		}
 	}
 	return list
 }
 
-func gatedParams(n *graph.Node, _ Env) []plan.Param {
-	return params("k", width(n.In[0]), "n", width(n.Out[0]), "act", n.Attr.Str("act"))
+func GatedParams(n *graph.Node, _ Env) []plan.Param {
+	return params("k", Width(n.In[0]), "n", Width(n.Out[0]), "act", n.Attr.Str("act"))
 }
 
-func attentionParams(n *graph.Node, env Env) []plan.Param {
+func AttentionParams(n *graph.Node, env Env) []plan.Param {
 	a := n.Attr
 	positions, ring := env.Positions(n.In[5])
 	return params("heads", a.Int("heads"), "kv_heads", a.Int("kv_heads"), "head_dim", a.Int("head_dim"), "rot", a.Int("rot"),
@@ -81,7 +82,7 @@ func attentionParams(n *graph.Node, env Env) []plan.Param {
 		"scale", a.Float("scale"), "eps", a.Float("eps"), "layout", a.Str("layout"))
 }
 
-func ropeParams(n *graph.Node, _ Env) []plan.Param {
+func RopeParams(n *graph.Node, _ Env) []plan.Param {
 	a := n.Attr
 	return params("heads", a.Int("heads"), "head_dim", a.Int("head_dim"), "rot", a.Int("rot"),
 		"base", a.Float("base"), "freq_scale", orOne(a.Float("freq_scale")),
@@ -89,16 +90,16 @@ func ropeParams(n *graph.Node, _ Env) []plan.Param {
 		"layout", a.Str("layout"))
 }
 
-func writeParams(n *graph.Node, env Env) []plan.Param {
+func WriteParams(n *graph.Node, env Env) []plan.Param {
 	positions, ring := env.Positions(n.In[0])
-	return params("width", width(n.In[1]), "positions", positions, "ring", flag(ring))
+	return params("width", Width(n.In[1]), "positions", positions, "ring", flag(ring))
 }
 
-func scoresParams(n *graph.Node, env Env) []plan.Param {
+func ScoresParams(n *graph.Node, env Env) []plan.Param {
 	return append(cacheParams(n, env), plan.Param{Name: "scale", Value: n.Attr.Float("scale")})
 }
 
-func valuesParams(n *graph.Node, env Env) []plan.Param { return cacheParams(n, env) }
+func ValuesParams(n *graph.Node, env Env) []plan.Param { return cacheParams(n, env) }
 
 func cacheParams(n *graph.Node, env Env) []plan.Param {
 	a := n.Attr
@@ -107,6 +108,6 @@ func cacheParams(n *graph.Node, env Env) []plan.Param {
 		"positions", positions, "window", a.Int("window"), "ring", flag(ring))
 }
 
-func softmaxParams(n *graph.Node, _ Env) []plan.Param {
+func SoftmaxParams(n *graph.Node, _ Env) []plan.Param {
 	return params("heads", n.Out[0].Type.Shape[1].N)
 }

@@ -1,0 +1,120 @@
+// Package cuda is what the CUDA target offers to lowering: how products read their operands, the
+// kernel for each op, and the schedule templates of the programs.
+//
+// It imports graph, ops, exec/plan, lower/target, and of lower/cpu what the host computes where there is
+// no kernel. It knows nothing of how kernels are written or
+// launched; a test in package conformance holds its tables against those of exec/cuda.
+package cuda
+
+import (
+	"fmt"
+
+	"pesti/exec/plan"
+	"pesti/graph"
+	"pesti/lower/cpu"
+	"pesti/lower/target"
+	"pesti/ops"
+)
+
+// Target returns the row of CUDA devices.
+func Target() *target.Target {
+	return &target.Target{
+		Name: plan.CUDA, ISAs: plan.CUDAISAs, Caches: plan.CUDACacheFormats(), Threads: 1, Serial: true,
+		Programs: programs, Ways: ways, Layout: layout,
+		Kernels: Kernels, Reference: Reference(), Fits: fits, Copy: "cuda.copy",
+	}
+}
+
+// programs are one for a token of each sequence, whose launches are replayed as a graph, and one for
+// any number of tokens, which takes them eight at a time.
+func programs(b target.Bounds) []target.Program {
+	return target.Distinct(
+		target.Program{Name: "decode", MaxTokens: min(b.Sequences, b.Ubatch), Matmul: "gemv", AllRows: true, Prologue: true},
+		target.Program{Name: "small", MaxTokens: b.Ubatch, Matmul: "gemv", Prologue: true},
+	)
+}
+
+// ways are the formats to which products round their activations by themselves.
+var ways = []target.Way{
+	{Format: target.Q8x2, Rounds: true, Lacks: func(_ string, w *graph.Value) string {
+		if cpu.Integer(w.Type.DType) && Reads(w) {
+			return ""
+		}
+		return fmt.Sprintf("no integer kernel for %s of %v", w.Name, w.Type)
+	}},
+	{Format: target.F32, Lacks: func(_ string, w *graph.Value) string {
+		if Reads(w) {
+			return ""
+		}
+		return fmt.Sprintf("no kernel for %s of %v", w.Name, w.Type)
+	}},
+}
+
+// layout is the one that all matrices are in.
+func layout(string, graph.DType, string) string { return plan.SOA }
+
+// Reads reports whether kernels read a matrix: its type has a layout, and its rows are whole blocks
+// of it.
+func Reads(w *graph.Value) bool {
+	l, ok := plan.LookupLayout(plan.SOA, string(w.Type.DType))
+	return ok && target.Width(w)%l.Block == 0
+}
+
+var one = plan.Split{By: "one", Unit: 1}
+
+// Kernels is the table of ops that have a kernel of their own on this target.
+var Kernels = []target.Lowering{
+	{Op: ops.GetRows, Kernel: "cuda.embed", In: []string{"table", "tokens"}, Out: []string{"y"}, Split: one, Params: target.EmbedParams},
+	{Op: ops.RMSNorm, Kernel: "cuda.norm", In: []string{"x", "w"}, Out: []string{"y"}, Split: one, Params: target.NormParams},
+	{Op: ops.NormAdd, Kernel: "cuda.norm_add", In: []string{"d", "w", "x"}, Out: []string{"y"}, Split: one, Params: target.NormParams},
+	{Op: ops.SelectRows, Kernel: "cuda.select", In: []string{"x", "rows"}, Out: []string{"y"}, Split: one, Params: target.WidthParam},
+	{Op: ops.Matmul, Kernel: "cuda.gemv", In: []string{"x", "w0", "res"}, Out: []string{"out0"}, Split: one, Params: groupParams, Matmuls: []string{"w0"}},
+	{Op: ops.NormMatmul, Kernel: "cuda.gemv", In: []string{"x", "norm", "w0"}, Out: []string{"out0"}, Split: one, Params: groupParams, Matmuls: []string{"w0"}},
+	{Op: ops.QKV, Kernel: "cuda.gemv", In: []string{"x", "w0", "w1", "w2", "bias0", "bias1", "bias2"}, Out: []string{"out0", "out1", "out2"}, Split: one, Params: groupParams, Matmuls: []string{"w0", "w1", "w2"}},
+	{Op: ops.NormQKV, Kernel: "cuda.gemv", In: []string{"x", "norm", "w0", "w1", "w2", "bias0", "bias1", "bias2"}, Out: []string{"out0", "out1", "out2"}, Split: one, Params: groupParams, Matmuls: []string{"w0", "w1", "w2"}},
+	{Op: ops.SwiGLU, Kernel: "cuda.gated", In: []string{"x", "w0", "w1"}, Out: []string{"y"}, Split: one, Params: gatedParams, Matmuls: []string{"w0", "w1"}},
+	{Op: ops.NormSwiGLU, Kernel: "cuda.gated", In: []string{"x", "norm", "w0", "w1"}, Out: []string{"y"}, Split: one, Params: gatedParams, Matmuls: []string{"w0", "w1"}},
+	{Op: ops.Attention, Kernel: "cuda.attention", In: []string{"q", "k", "v", "pos", "seq", "kcache", "vcache", "qnorm", "knorm", "freqs"}, Out: []string{"out", "", ""}, Split: one, Params: attentionParams},
+}
+
+// Reference is the table of kernels that run on the host where none fits, each of which is a
+// fallback. Rows are selected on the device in any case.
+func Reference() []target.Lowering {
+	var table []target.Lowering
+	for _, l := range cpu.Reference {
+		if l.Op != ops.SelectRows {
+			l.Split = one
+			table = append(table, l)
+		}
+	}
+	return append(table, target.Lowering{Op: ops.SelectRows, Kernel: "cuda.select", In: []string{"x", "rows"}, Out: []string{"y"}, Split: one, Params: target.WidthParam})
+}
+
+// fits reports what an op's row cannot say about a node.
+func fits(l *target.Lowering, n *graph.Node) bool {
+	switch n.Op {
+	case ops.GetRows:
+		return Reads(n.In[0])
+	case ops.RMSNorm:
+		return n.Attr.Int("group") == 0 && target.Width(n.In[0])%4 == 0 // norms per head are attention's
+	case ops.NormAdd:
+		return target.Width(n.In[0])%4 == 0
+	case ops.Attention:
+		d := n.Attr.Int("head_dim")
+		return d%8 == 0 && d <= 256
+	}
+	return l.Matmuls == nil || n.Attr.Str("kernels") != ""
+}
+
+func groupParams(n *graph.Node, env target.Env) []plan.Param {
+	return append(target.GroupParams(n, env), plan.Param{Name: "eps", Value: n.Attr.Float("eps")})
+}
+
+func gatedParams(n *graph.Node, env target.Env) []plan.Param {
+	return append(target.GatedParams(n, env), plan.Param{Name: "eps", Value: n.Attr.Float("eps")})
+}
+
+func attentionParams(n *graph.Node, env target.Env) []plan.Param {
+	positions, _ := env.Positions(n.In[5])
+	return append(target.AttentionParams(n, env), plan.Param{Name: "splits", Value: plan.CUDASplits(positions, n.Attr.Int("window"))})
+}
