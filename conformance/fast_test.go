@@ -100,14 +100,16 @@ func TestSameBytes(t *testing.T) {
 		{testenv.SmolLM2, 40, []int64{7, 40}, []int{1, 3}},
 		{testenv.Gemma, 40, []int64{7, 40}, []int{1, 3}},
 	} {
-		for _, precision := range []string{"fast", "exact"} {
-			t.Run(c.model+"/"+precision, func(t *testing.T) {
+		for _, o := range []lower.Options{{Precision: "fast"}, {Precision: "exact"}, {Precision: "fast", Activations: "q8"}} {
+			t.Run(c.model+"/"+o.Precision+o.Activations, func(t *testing.T) {
 				m := openModel(t, c.model)
 				ids := m.passage(t)[:c.tokens]
-				want := m.logits(t, ids, lower.Options{Precision: precision, Ubatch: 64, Threads: 2})
+				o.Ubatch, o.Threads = 64, 2
+				want := m.logits(t, ids, o)
 				for _, ubatch := range c.ubatch {
 					for _, threads := range c.threads {
-						got := m.logits(t, ids, lower.Options{Precision: precision, Ubatch: ubatch, Threads: threads})
+						o.Ubatch, o.Threads = ubatch, threads
+						got := m.logits(t, ids, o)
 						for i := range want {
 							if !slices.Equal(got[i], want[i]) {
 								t.Fatalf("ubatch %d, %d threads: the logits of position %d differ from those of ubatch 64, 2 threads", ubatch, threads, i)

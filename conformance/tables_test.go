@@ -70,7 +70,7 @@ func TestEveryOpLowers(t *testing.T) {
 		if !in(cpu.Kernels, row.Op) && !in(cpu.Reference, row.Op) && !in(cuda.Kernels, row.Op) {
 			t.Errorf("op %s has no kernel", row.Op.Name)
 		}
-		if row.Expand == nil && row.Op != ops.Quantise && row.Op != ops.Round && !in(cpu.Reference, row.Op) {
+		if row.Expand == nil && row.Op != ops.Quantise && row.Op != ops.QuantiseQ8 && row.Op != ops.Round && !in(cpu.Reference, row.Op) {
 			t.Errorf("op %s has no reference kernel", row.Op.Name)
 		}
 	}
@@ -92,7 +92,7 @@ func TestMatmulKernels(t *testing.T) {
 		switch parts[2] {
 		case target.Q8x2:
 			integer[parts[0]+parts[1]] = true
-		case "q8":
+		case target.Q8:
 			plane[parts[0]+parts[1]] = true
 		case target.F32:
 			float[parts[0]+parts[1]] = true
@@ -155,7 +155,7 @@ func TestLayouts(t *testing.T) {
 				continue
 			}
 			kind := strings.ToLower(info.Name)
-			for _, act := range []string{target.F32, target.Q8x2} {
+			for _, act := range []string{target.F32, target.Q8x2, target.Q8} {
 				layout := cpu.Layout(set, graph.DType(kind), act)
 				if layout == "" {
 					continue
@@ -182,15 +182,16 @@ func TestSharedConstants(t *testing.T) {
 	if f, ok := plan.LookupFormat(target.BF16); !ok || f.Bytes != 2*f.Elems {
 		t.Errorf("bf16 is %+v in plans, expected 2 bytes each", f)
 	}
-	for format, bytes := range map[string]func(int) int{target.Q8x2: ref.Q8x2Bytes, "q8": ref.Q8RowBytes} {
+	for format, bytes := range map[string]func(int) int{target.Q8x2: ref.Q8x2Bytes, target.Q8: ref.Q8RowBytes} {
 		f, ok := plan.LookupFormat(format)
 		if !ok {
 			t.Fatalf("plans have no format %s", format)
 		}
 		for _, n := range []int64{32, 64, 896, 4864} {
 			size, err := f.Size(n)
-			if want := int64(bytes(int(n))); err != nil || size != want {
-				t.Errorf("%d activations of %s take %d bytes (%v) in plans, %d in kernels", n, format, size, err, want)
+			inGraph := graph.Type{DType: graph.DType(format), Shape: []graph.Dim{graph.N(n)}}.Bytes(func(d graph.Dim) int64 { return d.N })
+			if want := int64(bytes(int(n))); err != nil || size != want || inGraph != want {
+				t.Errorf("%d activations of %s take %d bytes (%v) in plans, %d in graphs, %d in kernels", n, format, size, err, inGraph, want)
 			}
 		}
 	}

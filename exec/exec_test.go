@@ -146,6 +146,7 @@ func TestAgainstInterpreter(t *testing.T) {
 				{Precision: "exact", Passes: "-fuse_attention", Ubatch: 40},
 				{Precision: "exact", Passes: "-choose_kernels"},
 				{Precision: "fast", KV: "f32"},
+				{Precision: "fast", KV: "f32", Activations: "q8"},
 				{Precision: "fast"},
 			} {
 				r := compile(t, m, o)
@@ -155,6 +156,8 @@ func TestAgainstInterpreter(t *testing.T) {
 				got := feed(t, session(t, open(t, m, r.Plan, 2)), ids)
 				limit := 1e-5
 				switch {
+				case o.Activations == "q8":
+					limit = 0.1 // 8-bit activations, whose steps are 128 times as large
 				case o.Precision == "fast" && o.KV == "":
 					limit = 5e-3 // a float16 cache
 				case o.Precision == "fast":
@@ -172,8 +175,8 @@ func TestAgainstInterpreter(t *testing.T) {
 // that runs changes a bit.
 func TestSameBits(t *testing.T) {
 	for name, c := range configs {
-		for _, precision := range []string{"exact", "fast"} {
-			t.Run(name+" "+precision, func(t *testing.T) {
+		for _, o := range []lower.Options{{Precision: "exact"}, {Precision: "fast"}, {Precision: "fast", Activations: "q8"}} {
+			t.Run(name+" "+o.Precision+o.Activations, func(t *testing.T) {
 				m := load(t, c)
 				ids := prompt(70)
 				var want []float32
@@ -182,7 +185,8 @@ func TestSameBits(t *testing.T) {
 					ubatches = []int64{64, 7}
 				}
 				for _, ubatch := range ubatches {
-					p := compile(t, m, lower.Options{Precision: precision, Ubatch: ubatch}).Plan
+					o.Ubatch = ubatch
+					p := compile(t, m, o).Plan
 					for threads := 1; threads <= 3; threads++ {
 						got := feed(t, session(t, open(t, m, p, threads)), ids)
 						if want == nil {

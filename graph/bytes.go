@@ -10,6 +10,8 @@ func BlockOf(t DType) (elems, bytes int64) {
 		return 1, 4
 	case Q8x2:
 		return 32, 76
+	case Q8:
+		return 32, 44
 	case KV:
 		return 0, 0
 	}

@@ -8,7 +8,7 @@ package graph
 
 import "fmt"
 
-// A DType names the element type of a value. Activations are F32, I32, Q8x2 or BF16; a cache is KV,
+// A DType names the element type of a value. Activations are F32, I32, Q8x2, Q8 or BF16; a cache is KV,
 // whose storage the lowering chooses; weights carry the lower-case name of their GGML type
 // ("q5_0", "f16", …).
 type DType string
@@ -19,6 +19,7 @@ const (
 	I32  DType = "i32"
 	KV   DType = "kv"   // state: one row per cached position
 	Q8x2 DType = "q8x2" // activations in two int8 planes, see exec/plan's format table
+	Q8   DType = "q8"   // activations in one int8 plane, likewise
 )
 
 // BF16 is the element type of activations for products in tiles, and of weights.

@@ -153,6 +153,7 @@ func TestVerifyText(t *testing.T) {
 		{"@norm              : f32[64]", "@norm : f32[63]", "node blk.0.norm (rms_norm): operand w is @norm of type f32[63], expected 64 elements"},
 		{"q4_0[10, 64]", "q4_9[10, 64]", "weight embd.weight: has element type q4_9"},
 		{"q4_0[10, 64]", "q8x2[10, 64]", "weight embd.weight: has element type q8x2"},
+		{"q4_0[10, 64]", "q8[10, 64]", "weight embd.weight: has element type q8,"},
 		{"q4_0[10, 64]", "q4_0[T, 64]", "expected constant extents"},
 		{"q4_0[10, 64]", "q4_0[-1, 64]", "expected constant extents"},
 		{"S <= 2", "T <= 2", "bound T <= 2 is negative or the second"},
@@ -367,7 +368,7 @@ func TestBytes(t *testing.T) {
 	for _, c := range []struct {
 		dtype graph.DType
 		want  int64
-	}{{"f32", 768}, {"i32", 768}, {"q8x2", 456}, {"f16", 384}, {"q4_0", 108}, {"q8_0", 204}, {"kv", 0}, {"nonsense", 0}} {
+	}{{"f32", 768}, {"i32", 768}, {"q8x2", 456}, {"q8", 264}, {"f16", 384}, {"q4_0", 108}, {"q8_0", 204}, {"kv", 0}, {"nonsense", 0}} {
 		typ := graph.Type{DType: c.dtype, Shape: []graph.Dim{graph.Of(graph.T), graph.N(64)}}
 		if got := typ.Bytes(size); got != c.want {
 			t.Errorf("%v: %d bytes, expected %d", typ, got, c.want)

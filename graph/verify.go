@@ -55,7 +55,7 @@ func checkWeight(w *Value) error {
 	if !w.IsWeight() {
 		return fmt.Errorf("weight %s: is the result of a node, expected no definition", w.Name)
 	}
-	if block, _ := BlockOf(w.Type.DType); block == 0 || w.Type.DType == Q8x2 {
+	if block, _ := BlockOf(w.Type.DType); block == 0 || w.Type.DType == Q8x2 || w.Type.DType == Q8 {
 		return fmt.Errorf("weight %s: has element type %s, expected one that a model file stores", w.Name, w.Type.DType)
 	}
 	for _, d := range w.Type.Shape {

@@ -36,6 +36,8 @@ type Options struct {
 	Rows      int64  // rows of logits in a step, at most Ubatch; by default max(Sequences, 8)
 	Passes    string // "", "none", or "-name,…"
 
+	Activations string // what products of integers take in fast: "q8x2", or "q8", one plane of int8 in place of two; by default q8x2
+
 	Planner string // of buffers, one of memplan.Planners, for experiments; by default the best of them
 	File    string // path of the model to write into the plan
 
@@ -162,16 +164,19 @@ func compileGraph(m *frontend.Model, g *graph.Graph, o Options, passes tables) (
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", m.File.Path, err)
 	}
-	integers := o.Precision == "fast" && !off.Has("insert_quantise")
+	rounded := "" // format of activations that are multiplied with integers
+	if o.Precision == "fast" && !off.Has("insert_quantise") {
+		rounded = o.Activations
+	}
 	var layouts []*layout
-	tiles := integers && !off.Has("choose_kernels") && (o.Tiles == "on" || o.Tiles == "auto" && o.ISA == "amx")
+	tiles := rounded != "" && !off.Has("choose_kernels") && (o.Tiles == "on" || o.Tiles == "auto" && o.ISA == "amx")
 	for _, prog := range o.target.Programs(target.Bounds{Ubatch: o.Ubatch, Sequences: o.Sequences, Tiles: tiles}) {
 		lowered := fused.Clone()
 		if prog.AllRows {
 			lowered = inPlace.Clone()
 		}
 		bound(lowered, prog)
-		notes, err := pass.Run(lowered, passes.lowering(lowering{target: o.target, program: prog, isa: o.ISA, integers: integers}),
+		notes, err := pass.Run(lowered, passes.lowering(lowering{target: o.target, program: prog, isa: o.ISA, rounded: rounded}),
 			pass.Options{Off: off, Verify: o.Verify, After: o.after(prog.Name + ".")})
 		if err != nil {
 			return nil, fmt.Errorf("program %s: %w", prog.Name, err)
@@ -230,6 +235,7 @@ func (o *Options) complete(p *frontend.Params) error {
 	}
 	for _, err := range []error{
 		set(&o.ISA, o.target.ISAs[0], "isa", o.target.ISAs...),
+		set(&o.Activations, o.target.Integers[0], "activations", o.target.Integers...),
 		set(&o.Tiles, "auto", "tiles", "auto", "on", "off"),
 		set(&o.Precision, "fast", "precision", "fast", "exact"),
 		set(&o.KV, map[string]string{"fast": "f16", "exact": "f32"}[o.Precision], "kv", o.target.Caches...),
@@ -245,6 +251,8 @@ func (o *Options) complete(p *frontend.Params) error {
 	}
 	o.Threads, o.Rows = int(threads), min(o.Rows, o.Ubatch)
 	switch {
+	case o.Activations != o.target.Integers[0] && o.Precision != "fast":
+		return optionErrorf("--activations is %s, expected %s, the default, since --precision is %s, which rounds no activations", o.Activations, o.target.Integers[0], o.Precision)
 	case o.Tiles == "on" && o.Precision != "fast":
 		return optionErrorf("--tiles is on, expected off, since tiles round and --precision is %s", o.Precision)
 	case o.Tiles == "on" && o.Ubatch < cpu.Chunk:

@@ -289,6 +289,8 @@ func TestOptionErrors(t *testing.T) {
 		{Options{ISA: "sse"}, `--isa is "sse"`},
 		{Options{Precision: "best"}, `--precision is "best"`},
 		{Options{KV: "q4_0"}, `--kv is "q4_0"`},
+		{Options{Activations: "q4"}, `--activations is "q4", expected one of [q8x2 q8]`},
+		{Options{Activations: "q8", Precision: "exact"}, "--activations is q8, expected q8x2, the default, since --precision is exact"},
 		{Options{KV: "q8_0"}, `--kv is "q8_0", expected f32, f16 or fp8, since the 16 elements of a head are no multiple of 32`},
 		{Options{Ctx: 257}, "--ctx is 257, expected 1 to 256"},
 		{Options{Ctx: -1}, "--ctx is -1"},

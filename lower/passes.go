@@ -15,10 +15,10 @@ import (
 
 // A lowering is what lowering passes know beyond the graph.
 type lowering struct {
-	target   *target.Target
-	program  target.Program
-	isa      string
-	integers bool // matmul kernels may take rounded activations, which insert_quantise makes
+	target  *target.Target
+	program target.Program
+	isa     string
+	rounded string // which of the target's formats of integers matmul kernels may take, which insert_quantise makes; "" where nothing is rounded
 }
 
 // loweringPasses is the table of lowering passes, in the order in which they run. Those in the middle
@@ -82,7 +82,8 @@ func matmulWeights(n *graph.Node) []*graph.Value {
 // no kernels. A group shares them: where one of its weights has no kernel on integers, all take float32.
 func (l lowering) activations(c *pass.Context, n *graph.Node, weights []*graph.Value) string {
 	for _, way := range l.target.Ways {
-		if way.Rounds && !l.integers || way.For != nil && !way.For(&l.program, n) {
+		if way.Rounds && l.rounded == "" || way.Format != l.rounded && slices.Contains(l.target.Integers, way.Format) ||
+			way.For != nil && !way.For(&l.program, n) {
 			continue
 		}
 		lacks := ""
@@ -158,6 +159,7 @@ type rounding struct {
 
 var roundings = []rounding{
 	{target.Q8x2, ops.Quantise, ops.NormQuantise, ops.SwiGLUQuantise},
+	{target.Q8, ops.QuantiseQ8, ops.NormQuantiseQ8, ops.SwiGLUQuantiseQ8},
 	{target.BF16, ops.Round, ops.NormRound, ops.SwiGLURound},
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // A Value is what the interpreter holds for one value of a graph. Exactly one of F32, I32 and KV
-// is set. A q8x2 value is in F32, as the dequantised numbers.
+// is set. A q8x2 or q8 value is in F32, as the dequantised numbers.
 type Value struct {
 	Shape []int
 	F32   []float32

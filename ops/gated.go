@@ -16,6 +16,16 @@ func expandSwiGLUQuantise(e *expander, n *graph.Node) []*graph.Value {
 	return []*graph.Value{e.rounded(n, Quantise)}
 }
 
+// SwiGLUQuantiseQ8 is quantise_q8(swiglu(x, gate, up)).
+var SwiGLUQuantiseQ8 = define("swiglu_quantise_q8",
+	[]spec{{"x", activation, "M k"}, {"gate", weight, "n k"}, {"up", weight, "n k"}},
+	[]spec{{"y", graph.Q8, "M n"}},
+	[]graph.AttrSpec{need("act", ""), kernels}, checkGated)
+
+func expandSwiGLUQuantiseQ8(e *expander, n *graph.Node) []*graph.Value {
+	return []*graph.Value{e.rounded(n, QuantiseQ8)}
+}
+
 // SwiGLURound is round(swiglu(x, gate, up)).
 var SwiGLURound = define("swiglu_round",
 	[]spec{{"x", activation, "M k"}, {"gate", weight, "n k"}, {"up", weight, "n k"}},

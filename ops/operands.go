@@ -22,15 +22,15 @@ type spec struct {
 // The two element types that stand for several.
 const (
 	weight     graph.DType = "weight"     // any type a model file stores
-	activation graph.DType = "activation" // f32, or q8x2 or bf16 once lowering rounds
+	activation graph.DType = "activation" // f32, or q8x2, q8 or bf16 once lowering rounds
 )
 
 func accepts(want, got graph.DType) bool {
 	switch want {
 	case weight:
-		return got != graph.I32 && got != graph.KV && got != graph.Q8x2
+		return got != graph.I32 && got != graph.KV && got != graph.Q8x2 && got != graph.Q8
 	case activation:
-		return got == graph.F32 || got == graph.Q8x2 || got == graph.BF16
+		return got == graph.F32 || got == graph.Q8x2 || got == graph.Q8 || got == graph.BF16
 	}
 	return want == got
 }

@@ -255,6 +255,7 @@ func TestFusedOps(t *testing.T) {
 		}},
 		{`%y : f32[T, 32] = norm_add %x, @n, %x {eps: 0.01}`, 32, 1e-6, func(i int) float64 { return x[i] + norm(i) }},
 		{`%y : q8x2[T, 32] = norm_quantise %x, @n {eps: 0.01}`, 32, 1e-4, norm},
+		{`%y : q8[T, 32] = norm_quantise_q8 %x, @n {eps: 0.01}`, 32, 1e-2, norm},
 		{`%y : f32[T, 32] = scale %x {factor: -2.5}`, 32, 1e-6, func(i int) float64 { return -2.5 * x[i] }},
 		{`%y : f32[T, 32] = mul %x, %x`, 32, 1e-6, func(i int) float64 { return x[i] * x[i] }},
 		{`%y : f32[T, 32] = add_bias %x, @n`, 32, 1e-6, func(i int) float64 { return x[i] + n[i] }},

@@ -10,9 +10,14 @@ import (
 // Quantise stores activations in the q8x2 format. The interpreter carries the dequantised values.
 var Quantise = define("quantise",
 	[]spec{{"x", graph.F32, "M n"}},
-	[]spec{{"y", graph.Q8x2, "M n"}}, nil, checkQ8x2)
+	[]spec{{"y", graph.Q8x2, "M n"}}, nil, checkBlocks)
 
-func checkQ8x2(n *graph.Node) error {
+// QuantiseQ8 stores activations in the q8 format, likewise.
+var QuantiseQ8 = define("quantise_q8",
+	[]spec{{"x", graph.F32, "M n"}},
+	[]spec{{"y", graph.Q8, "M n"}}, nil, checkBlocks)
+
+func checkBlocks(n *graph.Node) error {
 	if s := n.In[0].Type.Shape; len(s) == 2 && (s[1].Sym != graph.Const || s[1].N%ref.Q8x2Block != 0) {
 		return fmt.Errorf("operand x is %v of type %v, expected a row length that is a multiple of %d", n.In[0], n.In[0].Type, ref.Q8x2Block)
 	}
@@ -29,14 +34,39 @@ func evalQuantise(_ *graph.Node, in, out []*Value) error {
 	return nil
 }
 
+func evalQuantiseQ8(_ *graph.Node, in, out []*Value) error {
+	k := in[0].last()
+	row := make([]byte, ref.Q8RowBytes(k))
+	for at := 0; at < len(in[0].F32); at += k {
+		ref.QuantiseQ8Row(row, in[0].F32[at:at+k])
+		ref.DequantiseQ8Row(out[0].F32[at:at+k], row)
+	}
+	return nil
+}
+
 // NormQuantise is quantise(rms_norm(x, w)).
 var NormQuantise = define("norm_quantise",
 	[]spec{{"x", graph.F32, "M n"}, {"w", graph.F32, "n"}},
 	[]spec{{"y", graph.Q8x2, "M n"}},
-	[]graph.AttrSpec{need("eps", 0.0)}, checkQ8x2)
+	[]graph.AttrSpec{need("eps", 0.0)}, checkBlocks)
+
+// NormQuantiseQ8 is quantise_q8(rms_norm(x, w)).
+var NormQuantiseQ8 = define("norm_quantise_q8",
+	[]spec{{"x", graph.F32, "M n"}, {"w", graph.F32, "n"}},
+	[]spec{{"y", graph.Q8, "M n"}},
+	[]graph.AttrSpec{need("eps", 0.0)}, checkBlocks)
 
 func expandNormQuantise(e *expander, n *graph.Node) []*graph.Value {
+	return []*graph.Value{e.roundedNorm(n, Quantise)}
+}
+
+func expandNormQuantiseQ8(e *expander, n *graph.Node) []*graph.Value {
+	return []*graph.Value{e.roundedNorm(n, QuantiseQ8)}
+}
+
+// roundedNorm adds a norm and what rounds it.
+func (e *expander) roundedNorm(n *graph.Node, op *graph.Op) *graph.Value {
 	y := n.Out[0].Name
 	norm := e.add(RMSNorm, graph.Attrs{"eps": n.Attr.Float("eps")}, y+".norm", n.In[0], n.In[1])
-	return []*graph.Value{e.add(Quantise, nil, y, norm)}
+	return e.add(op, nil, y, norm)
 }

@@ -36,7 +36,5 @@ var NormRound = define("norm_round",
 	[]graph.AttrSpec{need("eps", 0.0)}, checkRound)
 
 func expandNormRound(e *expander, n *graph.Node) []*graph.Value {
-	y := n.Out[0].Name
-	norm := e.add(RMSNorm, graph.Attrs{"eps": n.Attr.Float("eps")}, y+".norm", n.In[0], n.In[1])
-	return []*graph.Value{e.add(Round, nil, y, norm)}
+	return []*graph.Value{e.roundedNorm(n, Round)}
 }

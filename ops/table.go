@@ -111,9 +111,12 @@ var table = []Row{
 
 	{Op: Quantise, Eval: evalQuantise},
 	{Op: NormQuantise, Expand: expandNormQuantise, FLOPs: perElement(5)},
+	{Op: QuantiseQ8, Eval: evalQuantiseQ8},
+	{Op: NormQuantiseQ8, Expand: expandNormQuantiseQ8, FLOPs: perElement(5)},
 	{Op: Round, Eval: evalRound},
 	{Op: NormRound, Expand: expandNormRound, FLOPs: perElement(5)},
 	{Op: SwiGLUQuantise, Expand: expandSwiGLUQuantise, FLOPs: matmulFLOPs},
+	{Op: SwiGLUQuantiseQ8, Expand: expandSwiGLUQuantiseQ8, FLOPs: matmulFLOPs},
 	{Op: SwiGLURound, Expand: expandSwiGLURound, FLOPs: matmulFLOPs},
 	{Op: NormAdd, Expand: expandNormAdd, FLOPs: perElement(5)},
 	{Op: NormMatmul, Expand: expandNormMatmul, FLOPs: matmulFLOPs},

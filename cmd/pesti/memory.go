@@ -15,7 +15,7 @@ import (
 )
 
 // memoryFlags are the options of a compilation that change how much memory a plan needs.
-var memoryFlags = []string{"precision", "kv", "ctx", "ubatch", "sequences", "threads", "isa", "tiles", "passes", "planner", "weights"}
+var memoryFlags = []string{"precision", "kv", "ctx", "ubatch", "sequences", "threads", "isa", "activations", "tiles", "passes", "planner", "weights"}
 
 const memoryHelp = `With --memory the model is compiled for contexts of 512, 1024, 2048, … positions, up to --ctx or what
 it was trained for, and the table tells what run then needs once the context is full:

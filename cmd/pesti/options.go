@@ -23,7 +23,7 @@ const isaVariable = "PESTI_ISA"
 // compileFlags are the options of a compilation, which all verbs that compile share, but for values.
 type compileFlags struct {
 	target, precision, kv, isa      choice
-	planner, tiles                  choice
+	planner, tiles, activations     choice
 	ctx, ubatch, sequences, threads count
 	passes                          string
 	values                          []string
@@ -56,6 +56,8 @@ func newCompileFlags(precision string) *compileFlags {
 		sequences: count{1, 1},
 		threads:   count{int64(runtime.GOMAXPROCS(0)), 1},
 		set:       pflag.NewFlagSet("compile", pflag.ContinueOnError),
+
+		activations: choice{"q8x2", []string{"q8x2", "q8"}},
 	}
 	c.set.Var(&c.target, "target", "what to compile for")
 	c.set.Var(&c.precision, "precision", "exact computes in float32, fast in integers where it can")
@@ -65,6 +67,7 @@ func newCompileFlags(precision string) *compileFlags {
 	c.set.Var(&c.sequences, "sequences", "most sequences at a time")
 	c.set.VarP(&c.threads, "threads", "t", "most workers; no more run than there are processors")
 	c.set.Var(&c.isa, "isa", "instruction set, at most what "+isaVariable+" says (default the best one)")
+	c.set.Var(&c.activations, "activations", "what precision fast rounds activations to: q8x2 has 15 bits, q8 has 8, with larger errors")
 	c.set.Var(&c.tiles, "tiles", "a program for whole chunks of 64 tokens of a prompt, in bf16; auto is with instruction set amx")
 	c.set.StringVar(&c.weights, "weights", "", "`FILE.safetensors` with the matrices of the model in FP8, as quantize writes it")
 	c.set.StringVar(&c.passes, "passes", "", "passes to leave out: a `LIST` of -name,-name, or none for all that can be")
@@ -127,6 +130,7 @@ func (c *compileFlags) options(a *app) (lower.Options, error) {
 		Target: c.target.word, ISA: set, Precision: c.precision.word, KV: cacheFormat(c.kv.word),
 		Ctx: c.ctx.n, Ubatch: c.ubatch.n, Sequences: c.sequences.n, Threads: int(c.threads.n),
 		Passes: c.passes, Planner: c.planner.word, Tiles: c.tiles.word, Outputs: c.values,
+		Activations: c.activations.word,
 	}, nil
 }
 

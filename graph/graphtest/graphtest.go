@@ -22,7 +22,7 @@ import (
 // Options of a drawn graph.
 type Options struct {
 	Recipes int // at most so many are drawn; by default 12
-	// Quantised also draws q8x2 and bf16 values, which lowering alone puts into graphs.
+	// Quantised also draws q8x2, q8 and bf16 values, which lowering alone puts into graphs.
 	Quantised bool
 	// Written writes every cache before it is read in a step, which plans ask for.
 	Written bool
@@ -77,7 +77,7 @@ type builder struct {
 	tokens, pos, seq, rows *graph.Value
 
 	floats  []*graph.Value // f32[M, n]
-	rounded []*graph.Value // q8x2[M, n], bf16[M, n]
+	rounded []*graph.Value // q8x2[M, n], q8[M, n], bf16[M, n]
 	scores  []*graph.Value // f32[T, heads, C]
 	probs   []*graph.Value // likewise, summing to 1
 	caches  []*cache
@@ -131,9 +131,9 @@ func (b *builder) addNamed(op *graph.Op, attr graph.Attrs, names []string, in ..
 	switch op {
 	case ops.Mul:
 		degree--
-	case ops.SwiGLU, ops.SwiGLUQuantise, ops.SwiGLURound:
+	case ops.SwiGLU, ops.SwiGLUQuantise, ops.SwiGLUQuantiseQ8, ops.SwiGLURound:
 		degree *= 2
-	case ops.RMSNorm, ops.NormQuantise, ops.NormRound, ops.NormMatmul, ops.NormQKV:
+	case ops.RMSNorm, ops.NormQuantise, ops.NormQuantiseQ8, ops.NormRound, ops.NormMatmul, ops.NormQKV:
 		degree = 1
 	case ops.NormSwiGLU:
 		degree = 2
@@ -141,7 +141,7 @@ func (b *builder) addNamed(op *graph.Op, attr graph.Attrs, names []string, in ..
 	for _, v := range out {
 		b.degree[v] = degree
 		switch {
-		case v.Type.DType == graph.Q8x2 || v.Type.DType == graph.BF16:
+		case v.Type.DType == graph.Q8x2 || v.Type.DType == graph.Q8 || v.Type.DType == graph.BF16:
 			b.rounded = append(b.rounded, v)
 		case op == ops.AttnScores:
 			b.scores = append(b.scores, v)

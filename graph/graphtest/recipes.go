@@ -16,7 +16,12 @@ var recipes = []func(*builder){
 }
 
 // quantised append what only lowering does.
-var quantised = []func(*builder){quantise, round, normQuantise, normRound, gateQuantise, gateRound, matmulOfRounded, normMatmul, normQKV, normSwiGLU}
+var quantised = []func(*builder){
+	rounds(ops.Quantise), rounds(ops.QuantiseQ8), rounds(ops.Round),
+	roundsNorm(ops.NormQuantise), roundsNorm(ops.NormQuantiseQ8), roundsNorm(ops.NormRound),
+	roundsGate(ops.SwiGLUQuantise), roundsGate(ops.SwiGLUQuantiseQ8), roundsGate(ops.SwiGLURound), matmulOfRounded,
+	normMatmul, normQKV, normSwiGLU,
+}
 
 func lookUp(b *builder) {
 	attr := graph.Attrs{}
@@ -314,38 +319,31 @@ func normAdd(b *builder) {
 // blocks32 reports whether rows of x can be rounded.
 func blocks32(x *graph.Value) bool { return width(x)%32 == 0 }
 
-func quantise(b *builder) {
-	if x := b.float("x", blocks32); x != nil {
-		b.add(ops.Quantise, nil, x)
+// rounds draws an op that rounds rows, roundsNorm one that rounds their norms, roundsGate one that
+// rounds a gated product.
+func rounds(op *graph.Op) func(*builder) {
+	return func(b *builder) {
+		if x := b.float("x", blocks32); x != nil {
+			b.add(op, nil, x)
+		}
 	}
 }
 
-func normQuantise(b *builder) {
-	if x := b.float("x", blocks32); x != nil {
-		b.add(ops.NormQuantise, graph.Attrs{"eps": 1e-6}, x, b.vector(width(x)))
+func roundsNorm(op *graph.Op) func(*builder) {
+	return func(b *builder) {
+		if x := b.float("x", blocks32); x != nil {
+			b.add(op, graph.Attrs{"eps": 1e-6}, x, b.vector(width(x)))
+		}
 	}
 }
 
-func gateQuantise(b *builder) { b.roundedGate(ops.SwiGLUQuantise) }
-func gateRound(b *builder)    { b.roundedGate(ops.SwiGLURound) }
+func roundsGate(op *graph.Op) func(*builder) { return func(b *builder) { b.roundedGate(op) } }
 
 // roundedGate has a whole number of blocks of results.
 func (b *builder) roundedGate(op *graph.Op) {
 	x := b.tame(b.float("x", nil))
 	n := (b.size() + 31) / 32 * 32
 	b.add(op, graph.Attrs{"act": b.act().Name}, x, b.matrix(n, width(x)), b.matrix(n, width(x)))
-}
-
-func round(b *builder) {
-	if x := b.float("x", blocks32); x != nil {
-		b.add(ops.Round, nil, x)
-	}
-}
-
-func normRound(b *builder) {
-	if x := b.float("x", blocks32); x != nil {
-		b.add(ops.NormRound, graph.Attrs{"eps": 1e-6}, x, b.vector(width(x)))
-	}
 }
 
 func matmulOfRounded(b *builder) {

@@ -20,7 +20,7 @@ import (
 func Target() *target.Target {
 	return &target.Target{
 		Name: plan.CUDA, ISAs: plan.CUDAISAs, Caches: plan.CUDACacheFormats(), Threads: 1, Serial: true,
-		Programs: programs, Ways: ways, Layout: layout,
+		Programs: programs, Ways: ways, Integers: []string{target.Q8x2}, Layout: layout,
 		Kernels: Kernels, Reference: Reference(), Fits: fits, Copy: "cuda.copy",
 	}
 }

@@ -17,6 +17,7 @@ import (
 const (
 	F32  = "f32"  // exact: weights dequantised, products in float32
 	Q8x2 = "q8x2" // fast: integer products with activations in two int8 planes
+	Q8   = "q8"   // fast: the same with one plane, in less time and with larger errors
 	BF16 = "bf16" // fast: products in tiles, for whole chunks of tokens
 )
 
@@ -31,6 +32,8 @@ type Target struct {
 	Programs func(Bounds) []Program
 	// Ways are how products may read their activations, the best first. The last one rounds nothing.
 	Ways []Way
+	// Integers are those of their formats of which a compilation takes one; the first is the default.
+	Integers []string
 	// Layout is the layout in which products on an instruction set read weights of a type, "" for
 	// that of the file.
 	Layout func(isa string, t graph.DType, activations string) string
