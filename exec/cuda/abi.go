@@ -259,30 +259,41 @@ func (a *Attention) AttentionWork(m int) int64 {
 }
 
 // dims are the sizes of heads for which there are kernels, each up to that many elements.
-var dims = []int{64, 128, 256}
+var dims = []uint32{64, 128, 256}
 
 // Call attends for M rows, over caches of format f32, f16 or f8_e4m3.
 func (a Attention) Call(on Properties, format string) (Call, error) {
 	a.Splits = uint32(a.splits())
 	group, d := int(a.Heads/max(1, a.KVHeads)), int(a.HeadDim)
-	for _, most := range dims {
-		if d > most {
-			continue
-		}
-		items := group * d / 4 // a thread weighs four elements of a value for one query
-		parts := 1
-		for parts*2*items <= attentionThreads && parts < 16 {
-			parts *= 2
-		}
-		shared := 4 * (group*d + group*split + max(parts*group*d, attentionThreads/32*d) + 2*group)
-		if shared > on.Shared {
-			return Call{}, fmt.Errorf("%d query heads of %d elements on one key take %d bytes of shared memory, and a block of %s has %d", group, d, shared, on.Name, on.Shared)
-		}
-		// Beyond some blocks for each multiprocessor, a block does well to take several parts.
-		blocks := min(a.splits(), max(1, 4*on.SMs/max(1, int(a.KVHeads*a.M))))
-		return call(fmt.Sprintf("attention_%s_%d", format, most), Dim{int(a.KVHeads), blocks, int(a.M)}, attentionThreads, shared, a)
+	items := group * d / 4 // a thread weighs four elements of a value for one query
+	slices := 1
+	for slices*2*items <= attentionThreads && slices < 16 {
+		slices *= 2
 	}
-	return Call{}, fmt.Errorf("heads of %d elements, expected at most %d", d, dims[len(dims)-1])
+	shared := 4 * (group*d + group*split + 2*group + max(slices*group*d, attentionThreads/32*d))
+	// Beyond some blocks for each multiprocessor, a block does well to take several parts.
+	blocks := min(a.splits(), max(1, 4*on.SMs/max(1, int(a.KVHeads*a.M))))
+	return a.call(on, "attention_"+format, Dim{int(a.KVHeads), blocks, int(a.M)}, shared)
+}
+
+// Prefill attends for many rows at a time; Stored must be set. It adds in another order than Call.
+func (a Attention) Prefill(on Properties, format string) (Call, error) {
+	const rows, keys = 16, 32
+	shared := 4 * ((rows+keys)*(int(a.HeadDim)+4) + rows*keys)
+	return a.call(on, "prefill_"+format, Dim{int(a.Heads), (int(a.M) + rows - 1) / rows, 1}, shared)
+}
+
+// call is a Call of the variant of a kernel for heads of so many elements.
+func (a *Attention) call(on Properties, kernel string, grid Dim, shared int) (Call, error) {
+	if shared > on.Shared {
+		return Call{}, fmt.Errorf("%d query heads on %d of %d elements take %d bytes of shared memory, and a block of %s has %d", a.Heads, a.KVHeads, a.HeadDim, shared, on.Name, on.Shared)
+	}
+	for _, most := range dims {
+		if a.HeadDim <= most {
+			return call(fmt.Sprintf("%s_%d", kernel, most), grid, attentionThreads, shared, *a)
+		}
+	}
+	return Call{}, fmt.Errorf("heads of %d elements, expected at most %d", a.HeadDim, dims[len(dims)-1])
 }
 
 // StoreKV writes the keys and values of M rows to the caches, for steps in which many blocks would do so.

@@ -76,7 +76,8 @@ func (l *layer) table(positions int) []float32 {
 }
 
 // TestAttention runs two sequences in steps of several sizes and holds what comes out against the reference; where
-// steps store keys and values ahead, and where tokens come one at a time, bits are the same.
+// steps store keys and values ahead, and where tokens come one at a time, bits are the same. The kernel for many
+// tokens is held to the same, among steps of its own.
 func TestAttention(t *testing.T) {
 	b := newBench(t, "sm_75")
 	for i, l := range []layer{
@@ -109,7 +110,7 @@ func (l *layer) test(b *bench, rng *rand.Rand) {
 		q[s], k[s], v[s] = randoms(rng, n[s]*qw), randoms(rng, n[s]*kw), randoms(rng, n[s]*kw)
 		want[s] = l.reference(q[s], k[s], v[s], n[s])
 	}
-	got := l.run(b, rng, l.steps, true, q, k, v)
+	got := l.run(b, rng, l.steps, stored, q, k, v)
 	tolerance := map[string]float64{"f32": 3e-6, "f16": 3e-4, "f8_e4m3": 3e-2}[l.kv]
 	for s := range got {
 		for i, w := range want[s] {
@@ -119,10 +120,22 @@ func (l *layer) test(b *bench, rng *rand.Rand) {
 			}
 		}
 	}
-	again := l.run(b, rng, l.steps, false, q, k, v)
+	again := l.run(b, rng, l.steps, together, q, k, v)
 	for s := range got {
 		if !sameBits(got[s], again[s]) {
 			b.t.Fatalf("sequence %d: bits differ where keys and values are stored ahead", s)
+		}
+	}
+	far, again := l.run(b, rng, l.steps, prefilled, q, k, v), l.run(b, rng, l.split(), prefilled, q, k, v)
+	for s := range far {
+		for i, w := range want[s] {
+			if !(math.Abs(float64(far[s][i]-w)) <= tolerance) {
+				b.t.Fatalf("prefill: sequence %d token %d head %d element %d is %v, expected %v ± %v",
+					s, i/qw, i%qw/l.headDim, i%l.headDim, far[s][i], w, tolerance)
+			}
+		}
+		if !sameBits(far[s][:len(again[s])], again[s]) {
+			b.t.Fatalf("prefill: sequence %d: bits differ in other steps", s)
 		}
 	}
 	if n[0] > 100 { // else it takes long
@@ -135,7 +148,7 @@ func (l *layer) test(b *bench, rng *rand.Rand) {
 	}
 	short := q
 	short[0] = q[0][:len(ones)*qw]
-	again = l.run(b, rng, ones, false, short, k, v)
+	again = l.run(b, rng, ones, together, short, k, v)
 	for s := range again {
 		if !sameBits(got[s][:len(again[s])], again[s]) {
 			b.t.Fatalf("sequence %d: bits differ where tokens come one at a time", s)
@@ -143,8 +156,31 @@ func (l *layer) test(b *bench, rng *rand.Rand) {
 	}
 }
 
+// split is the layer's steps in two parts each, as far as the second sequence has tokens for them.
+func (l *layer) split() []int {
+	var steps []int
+	for _, s := range l.steps {
+		if s > 1 {
+			steps = append(steps, s/2)
+			s -= s / 2
+		}
+		steps = append(steps, s)
+	}
+	return steps[:len(l.steps)]
+}
+
+// A way is how a step is computed: by one launch, by one more ahead that stores keys and values, or by that and
+// the kernel for many tokens.
+type way int
+
+const (
+	together way = iota
+	stored
+	prefilled
+)
+
 // run runs both sequences in steps, on a new cache with its pages anywhere, and returns what comes out.
-func (l *layer) run(b *bench, rng *rand.Rand, steps []int, stored bool, q, k, v [2][]float32) (out [2][]float32) {
+func (l *layer) run(b *bench, rng *rand.Rand, steps []int, how way, q, k, v [2][]float32) (out [2][]float32) {
 	qw, kw := l.heads*l.headDim, l.kvHeads*l.headDim
 	size := map[string]int{"f32": 4, "f16": 2, "f8_e4m3": 1}[l.kv]
 	seqPages := l.positions / 16
@@ -188,11 +224,15 @@ func (l *layer) run(b *bench, rng *rand.Rand, steps []int, stored bool, q, k, v 
 		a.Q, a.K, a.V, a.Pos, a.Seq, a.M = b.put(rq), b.put(rk), b.put(rv), b.put(pos), b.put(seq), uint32(len(pos))
 		a.Out = b.alloc(4 * len(rq))
 		a.Stored = 0
-		if stored {
+		if how != together {
 			b.launch(a.StoreKV(l.kv))
 			a.Stored = 1
 		}
-		b.launch(a.Call(b.dev.Properties(), l.kv))
+		if how == prefilled {
+			b.launch(a.Prefill(b.dev.Properties(), l.kv))
+		} else {
+			b.launch(a.Call(b.dev.Properties(), l.kv))
+		}
 		got := get[float32](b, a.Out, len(rq))
 		for i, s := range seq {
 			out[s] = append(out[s], got[i*qw:(i+1)*qw]...)

@@ -28,6 +28,7 @@ SOURCES = {
     "gemv": [75],
     "gemv_f32": [75],
     "attention": [75],
+    "prefill": [75],
     "gemm": [75, 80],
     "gemm_f32": [75],
 }
