@@ -135,7 +135,7 @@ func (e *Engine) weights() (map[string]weight, error) {
 		weights[w.Name] = weight{file: kernel.Operand{Format: w.Type, Data: data}}
 	}
 	for i := range e.packings {
-		name := e.packings[i].tensor.Name
+		name := e.packings[i].name
 		w := weights[name]
 		w.packed = &e.packings[i]
 		weights[name] = w

@@ -7,7 +7,7 @@ import (
 	"pesti/exec/cpu"
 	"pesti/exec/cpu/kernel"
 	"pesti/exec/plan"
-	"pesti/gguf"
+	"pesti/gguf/quant"
 )
 
 // packUnit is about how many bytes of a weight are packed before their pages in the file are given
@@ -16,13 +16,15 @@ const packUnit = 1 << 20
 
 // A packing is one weight on its way into the layout that its products read.
 type packing struct {
-	tensor  *gguf.Tensor
-	layout  *kernel.Layout
-	pack    kernel.Packer
-	dst     []byte
-	n, k    int
-	rows    int  // of a panel
-	release bool // no step reads it in the file
+	name     string
+	src, dst []byte
+	layout   *kernel.Layout
+	pack     kernel.Packer
+	n, k     int
+	rows     int // of a panel
+
+	// release gives back rows in the file; nil where some step reads them there.
+	release func(first, end int64)
 }
 
 // allocatePacked lays out the copies of weights in other layouts, which kernels of the sets are to make.
@@ -49,19 +51,34 @@ func (e *Engine) allocatePacked(sets []string) error {
 		if w.Layout == "" {
 			continue
 		}
-		t, _ := e.file.Tensor(w.Name)
 		said, _ := plan.LookupLayout(w.Layout, w.Type) // as Verify has seen
-		layout, ok := kernel.LookupLayout(w.Layout, t.Type)
+		info, _ := quant.ByName(w.Type)                // as CheckModel has
+		layout, ok := kernel.LookupLayout(w.Layout, info.Type)
 		if !ok || int64(layout.Size(int(w.Dims[0]), int(w.Dims[1]))) != w.Packed {
 			return fmt.Errorf("plan: weight %s: no layout %q of %s that takes %d bytes", w.Name, w.Layout, w.Type, w.Packed)
 		}
 		end := at[i] + int(w.Packed)
-		e.packings = append(e.packings, packing{
-			tensor: t, layout: layout, pack: layout.Packer(sets), dst: e.packed.Data[at[i]:end:end],
-			n: int(w.Dims[0]), k: int(w.Dims[1]), rows: int(said.Rows), release: !reads[w.Name].Whole,
-		})
+		p := packing{
+			name: w.Name, layout: layout, pack: layout.Packer(sets), dst: e.packed.Data[at[i]:end:end],
+			n: int(w.Dims[0]), k: int(w.Dims[1]), rows: int(said.Rows),
+		}
+		p.src, p.release = e.inFile(w)
+		if reads[w.Name].Whole {
+			p.release = nil
+		}
+		e.packings = append(e.packings, p)
 	}
 	return nil
+}
+
+// inFile returns the rows of a weight where they lie, and what gives some of them back.
+func (e *Engine) inFile(w *plan.Weight) (data []byte, release func(first, end int64)) {
+	if w.Type == plan.SidecarType {
+		b, _ := e.beside.Weight(w.Name)
+		return e.beside.Codes(b), func(first, end int64) { e.beside.ReleaseRows(b, first, end) }
+	}
+	t, _ := e.file.Tensor(w.Name)
+	return e.file.Bytes(t), func(first, end int64) { e.file.Release(t, first, end) }
 }
 
 // pack copies the weights, each part by the worker that will read it: so it is near to it where
@@ -75,29 +92,29 @@ func (e *Engine) pack() error {
 	for w := range s {
 		s[w] = [][]kernel.Func{{func(*kernel.Run) {
 			for i := range e.packings {
-				e.packings[i].share(e.file, w, workers)
+				e.packings[i].share(w, workers)
 			}
 		}}}
 	}
 	err := e.fault(e.machine.Run(s, kernel.Run{}))
 	for i := range e.packings {
-		if p := &e.packings[i]; p.release { // now also the pages that two parts share
-			e.file.Release(p.tensor, 0, int64(p.n))
+		if p := &e.packings[i]; p.release != nil { // now also the pages that two parts share
+			p.release(0, int64(p.n))
 		}
 	}
 	return err
 }
 
 // share packs a worker's share of the panels.
-func (p *packing) share(f *gguf.File, worker, workers int) {
-	src, panels := f.Bytes(p.tensor), p.layout.Panels(p.n)
-	step := max(packUnit*panels/len(src), 1)
+func (p *packing) share(worker, workers int) {
+	panels := p.layout.Panels(p.n)
+	step := max(packUnit*panels/len(p.src), 1)
 	last := panels * (worker + 1) / workers
 	for from := panels * worker / workers; from < last; from += step {
 		to := min(from+step, last)
-		p.pack(p.dst, src, p.n, p.k, from, to)
-		if p.release {
-			f.Release(p.tensor, int64(from*p.rows), int64(min(to*p.rows, p.n)))
+		p.pack(p.dst, p.src, p.n, p.k, from, to)
+		if p.release != nil {
+			p.release(int64(from*p.rows), int64(min(to*p.rows, p.n)))
 		}
 	}
 }

@@ -127,10 +127,11 @@ func (c *call) putWeight(rng *rand.Rand, role, matmul string, t quant.Type, n, k
 // pack puts the weight of a role, n rows of k elements, into the layout that its kernel wants.
 func (c *call) pack(role string, mm Matmul, n, k int) {
 	if l, ok := LookupLayout(mm.Layout, mm.Type); ok {
-		file := c.mem[role].data()
+		file, o := c.mem[role].data(), c.ops[role]
 		m := c.add(role, mm.Type.String(), l.Size(n, k))
 		l.Pack(m.data(), file, n, k, 0, l.Panels(n))
-		c.ops[role] = Operand{Format: mm.Type.String(), Kernel: mm.Name, Layout: mm.Layout, Data: m.data()}
+		o.Kernel, o.Layout, o.Data = mm.Name, mm.Layout, m.data()
+		c.ops[role] = o
 	}
 }
 

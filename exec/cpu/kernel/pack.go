@@ -41,7 +41,7 @@ func packKernelOf(kind quant.Type, isas []string) (best *packKernel) {
 // and matrices whose rows are no whole groups.
 func (l *Layout) packer(p *packKernel) Packer {
 	const call = 1 << 12 // elements of a row: a goroutine in assembly cannot be interrupted
-	info, _ := quant.Lookup(l.Type)
+	info := l.info()
 	fileBytes, panelBytes := p.group/info.BlockLen*info.BlockBytes, p.group/l.Block*l.Bytes
 	return func(dst, src []byte, n, k, from, to int) {
 		whole := min(to, n/panelRows)

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"pesti/exec/cpu/isa"
-	"pesti/gguf/quant"
 )
 
 // runnablePacks returns the kernels that this machine can run.
@@ -26,7 +25,7 @@ func runnablePacks() (some []*packKernel) {
 func TestPackers(t *testing.T) {
 	for _, p := range runnablePacks() {
 		l, _ := LookupLayout("r16", p.kind)
-		info, _ := quant.Lookup(p.kind)
+		info := l.info()
 		pack := l.packer(p)
 		for _, k := range []int{l.Block, p.group, 3 * p.group, 3*p.group + l.Block, 1<<12 + p.group} {
 			for _, n := range []int{1, 15, 16, 17, 50} {

@@ -35,11 +35,12 @@ const (
 //
 // A block is its scales and then its units: d as 16 float16; m, or dmin, where the type has it; and
 // of types with sub-blocks a byte for the scale of each sub-block and row, and of the minima.
-// Float types have blocks of 16 elements.
+// Float types have blocks of 16 elements; the scales of rows of f8_e4m3 lie elsewhere.
 var layouts = []Layout{
 	{Name: "r16", Type: quant.F32, Block: 1, Bytes: 64},
 	{Name: "r16", Type: quant.F16, Block: 1, Bytes: 32},
 	{Name: "r16", Type: quant.BF16, Block: 1, Bytes: 32},
+	{Name: "r16", Type: quant.F8E4M3, Block: 1, Bytes: 16},
 	{"r16", quant.Q4_0, 32, 288, 4, &scaleOnly},
 	{"r16", quant.Q4_1, 32, 320, 4, &scaleAndMin},
 	{"r16", quant.Q5_0, 32, 352, 5, &scaleOnly},
@@ -66,6 +67,12 @@ func LookupLayout(name string, t quant.Type) (*Layout, bool) {
 // panel returns the bytes of a panel of rows of k elements.
 func (l *Layout) panel(k int) int { return k / l.Block * l.Bytes }
 
+// info is the row of the layout's type.
+func (l *Layout) info() *quant.Info {
+	info, _ := quant.ByName(l.Type.String())
+	return info
+}
+
 // Panels returns the number of panels of n rows.
 func (l *Layout) Panels(n int) int { return (n + panelRows - 1) / panelRows }
 
@@ -74,7 +81,7 @@ func (l *Layout) Size(n, k int) int { return l.Panels(n) * l.panel(k) }
 
 // Pack is a Packer in portable Go.
 func (l *Layout) Pack(dst, src []byte, n, k, from, to int) {
-	info, _ := quant.Lookup(l.Type)
+	info := l.info()
 	rowBytes := k / info.BlockLen * info.BlockBytes
 	var u lanes // for all panels: it would be 640 bytes of garbage for each
 	for p := from; p < to; p++ {
@@ -99,14 +106,19 @@ func (l *Layout) packFloats(panel, file []byte, rows int) {
 	rowBytes := len(file) / rows
 	for r := range rows {
 		row, lane := file[r*rowBytes:(r+1)*rowBytes], panel[r*size:]
-		if size == 2 {
+		switch size {
+		case 1:
+			for at, b := range row {
+				lane[at*panelRows] = b
+			}
+		case 2:
 			for at := 0; at+2 <= len(row); at += 2 {
 				put16(lane[at*panelRows:], le16(row[at:]))
 			}
-			continue
-		}
-		for at := 0; at+4 <= len(row); at += 4 {
-			put32(lane[at*panelRows:], get32(row[at:]))
+		case 4:
+			for at := 0; at+4 <= len(row); at += 4 {
+				put32(lane[at*panelRows:], get32(row[at:]))
+			}
 		}
 	}
 }
@@ -257,7 +269,7 @@ func (l *Layout) row(dst []float32, w []byte, i int, u *lanes) {
 
 // floatRow is row for floats, which are turned back into a row.
 func (l *Layout) floatRow(dst []float32, w []byte, i int) {
-	info, _ := quant.Lookup(l.Type)
+	info := l.info()
 	size := l.Bytes / panelRows
 	column := w[i/panelRows*l.panel(len(dst))+i%panelRows*size:]
 	for e := range dst {

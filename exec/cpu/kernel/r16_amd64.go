@@ -166,6 +166,9 @@ func r16FloatQ6_K(dst *float32, w *byte, blocks int)
 // r16FloatF16 sets dst to the values of blocks of 16 at w.
 func r16FloatF16(dst *float32, w *byte, blocks int)
 
+// r16FloatF8_E4M3 sets dst to the values of blocks of 16 at w.
+func r16FloatF8_E4M3(dst *float32, w *byte, blocks int)
+
 // r16FloatBF16 sets dst to the values of blocks of 16 at w.
 func r16FloatBF16(dst *float32, w *byte, blocks int)
 

@@ -82,6 +82,24 @@ DATA r16Plane<>+16(SB)/8, $0x0080008000800080
 DATA r16Plane<>+24(SB)/8, $0x0080008000800080
 GLOBL r16Plane<>(SB), RODATA|NOPTR, $32
 
+DATA r16E4M3NaN<>+0(SB)/8, $0x007f007f007f007f
+DATA r16E4M3NaN<>+8(SB)/8, $0x007f007f007f007f
+DATA r16E4M3NaN<>+16(SB)/8, $0x007f007f007f007f
+DATA r16E4M3NaN<>+24(SB)/8, $0x007f007f007f007f
+GLOBL r16E4M3NaN<>(SB), RODATA|NOPTR, $32
+
+DATA r16E4M3Half<>+0(SB)/8, $0xbfffbfffbfffbfff
+DATA r16E4M3Half<>+8(SB)/8, $0xbfffbfffbfffbfff
+DATA r16E4M3Half<>+16(SB)/8, $0xbfffbfffbfffbfff
+DATA r16E4M3Half<>+24(SB)/8, $0xbfffbfffbfffbfff
+GLOBL r16E4M3Half<>(SB), RODATA|NOPTR, $32
+
+DATA r16E4M3Bias<>+0(SB)/8, $0x4380000043800000
+DATA r16E4M3Bias<>+8(SB)/8, $0x4380000043800000
+DATA r16E4M3Bias<>+16(SB)/8, $0x4380000043800000
+DATA r16E4M3Bias<>+24(SB)/8, $0x4380000043800000
+GLOBL r16E4M3Bias<>(SB), RODATA|NOPTR, $32
+
 // func r16Q4_0x1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
 // Requires: AVX, AVX2, F16C, MMX+
 TEXT ·r16Q4_0x1(SB), NOSPLIT, $0-48
@@ -16615,6 +16633,42 @@ block:
 	VCVTPH2PS 16(CX), Y0
 	VMOVUPS   Y0, 32(AX)
 	ADDQ      $0x20, CX
+	ADDQ      $0x40, AX
+	JMP       block
+
+done:
+	VZEROUPPER
+	RET
+
+// func r16FloatF8_E4M3(dst *float32, w *byte, blocks int)
+// Requires: AVX, F16C
+TEXT ·r16FloatF8_E4M3(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ blocks+16(FP), DX
+
+block:
+	SUBQ      $0x01, DX
+	JL        done
+	VPMOVSXBW (CX), X0
+	VPAND     r16E4M3NaN<>+0(SB), X0, X1
+	VPCMPEQW  r16E4M3NaN<>+0(SB), X1, X1
+	VPSLLW    $0x07, X0, X0
+	VPAND     r16E4M3Half<>+0(SB), X0, X0
+	VPOR      X1, X0, X0
+	VCVTPH2PS X0, Y0
+	VMULPS    r16E4M3Bias<>+0(SB), Y0, Y0
+	VMOVUPS   Y0, (AX)
+	VPMOVSXBW 8(CX), X0
+	VPAND     r16E4M3NaN<>+0(SB), X0, X1
+	VPCMPEQW  r16E4M3NaN<>+0(SB), X1, X1
+	VPSLLW    $0x07, X0, X0
+	VPAND     r16E4M3Half<>+0(SB), X0, X0
+	VPOR      X1, X0, X0
+	VCVTPH2PS X0, Y0
+	VMULPS    r16E4M3Bias<>+0(SB), Y0, Y0
+	VMOVUPS   Y0, 32(AX)
+	ADDQ      $0x10, CX
 	ADDQ      $0x40, AX
 	JMP       block
 

@@ -32,6 +32,7 @@ var assemblyMatmuls = slices.Concat(
 	both("avx2", quant.F32, "r16", "f32", r16FloatTile(1, nil)),
 	both("avx2", quant.F16, "r16", "f32", r16FloatTile(1, r16FloatF16)),
 	both("avx2", quant.BF16, "r16", "f32", r16FloatTile(1, r16FloatBF16)),
+	both("avx2", quant.F8E4M3, "r16", "f32", r16FloatTile(1, r16FloatF8_E4M3)),
 	both("avx2", quant.Q4_0, "r16", "f32", r16FloatTile(32, r16FloatQ4_0)),
 	both("avx2", quant.Q4_1, "r16", "f32", r16FloatTile(32, r16FloatQ4_1)),
 	both("avx2", quant.Q5_0, "r16", "f32", r16FloatTile(32, r16FloatQ5_0)),

@@ -87,8 +87,8 @@ func (k *dequantise) part(p part) {
 	ADDQ(U32(4*unit*p.n), k.dst)
 }
 
-// halves writes the kernel that turns a panel of 16-bit floats into float32.
-func halves(name string, widen func(half Mem, v reg.VecVirtual)) {
+// small writes the kernel that turns a panel of floats of one or two bytes into float32.
+func small(name string, bytes int, widen func(x Mem, v reg.VecVirtual)) {
 	TEXT("r16Float"+name, NOSPLIT, "func(dst *float32, w *byte, blocks int)")
 	Doc("r16Float" + name + " sets dst to the values of blocks of 16 at w.")
 	dst, w := Load(Param("dst"), GP64()), Load(Param("w"), GP64())
@@ -98,15 +98,29 @@ func halves(name string, widen func(half Mem, v reg.VecVirtual)) {
 	JL(LabelRef("done"))
 	for g := range groups {
 		v := YMM()
-		widen(Mem{Base: w, Disp: vector / 2 * g}, v)
+		widen(Mem{Base: w, Disp: 8 * bytes * g}, v)
 		VMOVUPS(v, Mem{Base: dst, Disp: vector * g})
 	}
-	ADDQ(U8(vector), w)
+	ADDQ(U8(16*bytes), w)
 	ADDQ(U8(unit), dst)
 	JMP(LabelRef("block"))
 	Label("done")
 	VZEROUPPER()
 	RET()
+}
+
+// widenE4M3 makes float16 of eight E4M3 numbers, whose exponents are less biased by 8, and then
+// float32, which is 2^8 times as much: numbers below the normal ones come out right, and NaN as such.
+func (c *constants) widenE4M3(x Mem, v reg.VecVirtual) {
+	h, nan := XMM(), XMM()
+	VPMOVSXBW(x, h)
+	VPAND(c.e4m3NaN, h, nan)
+	VPCMPEQW(c.e4m3NaN, nan, nan)
+	VPSLLW(U8(7), h, h)
+	VPAND(c.e4m3Half, h, h) // the sign was extended into it
+	VPOR(nan, h, h)
+	VCVTPH2PS(h, v)
+	VMULPS(c.e4m3Bias, v, v)
 }
 
 // floats writes the kernel that multiplies a panel of float32 with the rows of some tokens. Sums of

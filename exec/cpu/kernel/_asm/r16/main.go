@@ -37,8 +37,9 @@ func main() {
 		d := &dequantise{unpacker: unpacker{Format: f, constants: constants}}
 		d.write()
 	}
-	halves("F16", func(half Mem, v reg.VecVirtual) { VCVTPH2PS(half, v) })
-	halves("BF16", func(half Mem, v reg.VecVirtual) {
+	small("F16", 2, func(half Mem, v reg.VecVirtual) { VCVTPH2PS(half, v) })
+	small("F8_E4M3", 1, constants.widenE4M3)
+	small("BF16", 2, func(half Mem, v reg.VecVirtual) {
 		VPMOVZXWD(half, v)
 		VPSLLD(U8(16), v, v) // the upper half of a float32
 	})
@@ -52,6 +53,8 @@ func main() {
 type constants struct {
 	bytes      map[uint64]Mem // all of that value
 	one, plane Mem            // words to widen with
+
+	e4m3NaN, e4m3Half, e4m3Bias Mem // see widenE4M3
 }
 
 func newConstants() constants {
@@ -67,6 +70,8 @@ func newConstants() constants {
 		c.bytes[b] = fill(fmt.Sprintf("Bytes%02x", b), b*0x0101010101010101)
 	}
 	c.one, c.plane = fill("One", 0x0001000100010001), fill("Plane", 0x0080008000800080)
+	c.e4m3NaN, c.e4m3Half = fill("E4M3NaN", 0x007f007f007f007f), fill("E4M3Half", 0xbfffbfffbfffbfff)
+	c.e4m3Bias = fill("E4M3Bias", 0x4380000043800000) // 256 as float32
 	return c
 }
 
