@@ -22,7 +22,7 @@ import (
 func Target() *target.Target {
 	return &target.Target{
 		Name: "cpu", ISAs: plan.ISAs, Caches: plan.CacheFormats(),
-		Programs: Programs, Ways: ways, Layout: Layout,
+		Programs: Programs, Ways: ways, Integers: []string{target.Q8x2, target.Q8}, Layout: Layout,
 		Kernels: Kernels, Reference: Reference, Fits: fits, Copy: "copy",
 	}
 }
@@ -41,13 +41,16 @@ var ways = []target.Way{
 			}
 			return fmt.Sprintf("no kernel in tiles for %s of %v", w.Name, w.Type)
 		}},
-	{Format: target.Q8x2, Rounds: true, Lacks: func(_ string, w *graph.Value) string {
-		if Integer(w.Type.DType) {
-			return ""
-		}
-		return fmt.Sprintf("no integer kernel for %s of %s", w.Name, w.Type.DType)
-	}},
+	{Format: target.Q8x2, Rounds: true, Lacks: lacksInteger},
+	{Format: target.Q8, Rounds: true, Lacks: lacksInteger},
 	{Format: target.F32, Lacks: func(string, *graph.Value) string { return "" }},
+}
+
+func lacksInteger(_ string, w *graph.Value) string {
+	if Integer(w.Type.DType) {
+		return ""
+	}
+	return fmt.Sprintf("no integer kernel for %s of %s", w.Name, w.Type.DType)
 }
 
 // integerTypes are the weight types that have kernels on integer activations. Every type has
@@ -67,6 +70,7 @@ var layouts = map[string]string{"neondot": "r16", "avx2": "r16", "avx512vnni": "
 // the activations.
 var packedTypes = map[string]map[graph.DType]bool{
 	target.Q8x2: integerTypes,
+	target.Q8:   integerTypes,
 	target.F32:  layoutTypes,
 	target.BF16: layoutTypes,
 }
@@ -130,6 +134,8 @@ var Kernels = []target.Lowering{
 	{Op: ops.NormQuantise, Kernel: "norm", In: []string{"x", "w"}, Out: []string{"y"}, Split: byTokens, Small: true, Params: target.NormParams},
 	{Op: ops.NormAdd, Kernel: "norm_add", In: []string{"d", "w", "x"}, Out: []string{"y"}, Split: byTokens, Small: true, Params: target.NormParams},
 	{Op: ops.Quantise, Kernel: "quantise", In: []string{"x"}, Out: []string{"y"}, Split: byTokens, Small: true, Params: target.WidthParam},
+	{Op: ops.QuantiseQ8, Kernel: "quantise", In: []string{"x"}, Out: []string{"y"}, Split: byTokens, Small: true, Params: target.WidthParam},
+	{Op: ops.NormQuantiseQ8, Kernel: "norm", In: []string{"x", "w"}, Out: []string{"y"}, Split: byTokens, Small: true, Params: target.NormParams},
 	{Op: ops.Round, Kernel: "quantise", In: []string{"x"}, Out: []string{"y"}, Split: byTokens, Small: true, Params: target.WidthParam},
 	{Op: ops.NormRound, Kernel: "norm", In: []string{"x", "w"}, Out: []string{"y"}, Split: byTokens, Small: true, Params: target.NormParams},
 	{Op: ops.SelectRows, Kernel: "select", In: []string{"x", "rows"}, Out: []string{"y"}, Split: byTokens, Small: true, Params: target.WidthParam},
@@ -137,6 +143,7 @@ var Kernels = []target.Lowering{
 	{Op: ops.QKV, Kernel: "matmul_group", In: []string{"x", "w0", "w1", "w2", "bias0", "bias1", "bias2"}, Out: []string{"out0", "out1", "out2"}, Split: byRows, Params: target.GroupParams, Matmuls: []string{"w0", "w1", "w2"}},
 	{Op: ops.SwiGLU, Kernel: "gated", In: []string{"x", "w0", "w1"}, Out: []string{"y"}, Split: byRows, Params: target.GatedParams, Matmuls: []string{"w0", "w1"}},
 	{Op: ops.SwiGLUQuantise, Kernel: "gated", In: []string{"x", "w0", "w1"}, Out: []string{"y"}, Split: byBlocks, Params: target.GatedParams, Matmuls: []string{"w0", "w1"}},
+	{Op: ops.SwiGLUQuantiseQ8, Kernel: "gated", In: []string{"x", "w0", "w1"}, Out: []string{"y"}, Split: byBlocks, Params: target.GatedParams, Matmuls: []string{"w0", "w1"}},
 	{Op: ops.SwiGLURound, Kernel: "gated", In: []string{"x", "w0", "w1"}, Out: []string{"y"}, Split: byBlocks, Params: target.GatedParams, Matmuls: []string{"w0", "w1"}},
 	{Op: ops.Attention, Kernel: "attention", In: []string{"q", "k", "v", "pos", "seq", "kcache", "vcache", "qnorm", "knorm", "freqs"}, Out: []string{"out", "", ""}, Split: byHeads, Params: target.AttentionParams},
 }
