@@ -232,6 +232,37 @@ func TestSwitchingOff(t *testing.T) {
 	}
 }
 
+// TestActivations: where one plane of activations is asked for, all products of integers take it and all
+// that rounds rounds to it, on every instruction set; else none does.
+func TestActivations(t *testing.T) {
+	m := tinyModel(t, tiny.Config{Arch: "qwen2", Embd: 64, FF: 96, Types: []quant.Type{quant.Q5_0, quant.Q8_0}})
+	for _, isa := range []string{"portable", "neondot", "avx2", "amx"} {
+		for _, format := range []string{"q8x2", "q8"} {
+			p := compile(t, m, Options{ISA: isa, Activations: format, Verify: true})
+			found := map[string]int{}
+			for _, g := range p.Programs {
+				for _, b := range g.Buffers {
+					if strings.HasPrefix(b.Format, "q8") {
+						found["buffers of "+b.Format]++
+					}
+				}
+				for _, w := range g.Waves {
+					for _, st := range w.Steps {
+						for _, a := range st.Args {
+							if at := strings.LastIndexByte(a.Kernel, '.'); at > 0 && g.Chunk == 0 {
+								found["products of "+a.Kernel[at+1:]]++
+							}
+						}
+					}
+				}
+			}
+			if len(found) != 2 || found["buffers of "+format] == 0 || found["products of "+format] == 0 {
+				t.Errorf("%s, activations %s: the plan has %v", isa, format, found)
+			}
+		}
+	}
+}
+
 // TestOutputs wants values from inside a layer: they come out, and what they stop from fusing
 // runs on reference kernels.
 func TestOutputs(t *testing.T) {
@@ -290,6 +321,7 @@ func TestOptionErrors(t *testing.T) {
 		{Options{Precision: "best"}, `--precision is "best"`},
 		{Options{KV: "q4_0"}, `--kv is "q4_0"`},
 		{Options{Activations: "q4"}, `--activations is "q4", expected one of [q8x2 q8]`},
+		{Options{Activations: "q8", Target: "cuda"}, `--activations is "q8", expected one of [q8x2]`},
 		{Options{Activations: "q8", Precision: "exact"}, "--activations is q8, expected q8x2, the default, since --precision is exact"},
 		{Options{KV: "q8_0"}, `--kv is "q8_0", expected f32, f16 or fp8, since the 16 elements of a head are no multiple of 32`},
 		{Options{Ctx: 257}, "--ctx is 257, expected 1 to 256"},
