@@ -60,11 +60,16 @@ func (e *Engine) bindStep(g *plan.Program, st *plan.Step, weights map[string]wei
 	if st.Scratch >= 0 {
 		_, b.Scratch = e.buffer(g, st.Scratch, worker)
 	}
+	e.note(st)
+	return kernel.Bind(&b, sets)
+}
+
+// note keeps what a step says of tokens and positions that fit.
+func (e *Engine) note(st *plan.Step) {
 	if vocab := int(param(st, "vocab")); vocab > 0 && (e.vocab == 0 || vocab < e.vocab) {
 		e.vocab = vocab
 	}
 	e.noteRing(st)
-	return kernel.Bind(&b, sets)
 }
 
 // buffer returns the format and the memory of a buffer, or of the worker's copy of it.

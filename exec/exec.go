@@ -15,6 +15,7 @@ import (
 	"pesti/exec/cpu"
 	"pesti/exec/cpu/isa"
 	"pesti/exec/cpu/kernel"
+	"pesti/exec/cuda"
 	"pesti/exec/plan"
 	"pesti/gguf"
 	"pesti/gguf/sidecar"
@@ -30,6 +31,11 @@ type Options struct {
 	Sidecar *sidecar.File
 
 	RAM cpu.RAM // what the plan must fit in; where it is zero, what this machine has
+
+	// Driver has the device of a plan for CUDA devices, and Device is its number there. The engine opens
+	// it, and closes it.
+	Driver cuda.Driver
+	Device int
 
 	// Observe, where it is set, sees every value that the steps of a plan compute, as soon as it
 	// is there. Steps of one wave then run one after the other, which changes no bit.
@@ -48,6 +54,7 @@ type Engine struct {
 	plan    *plan.Plan
 	file    *gguf.File
 	beside  *sidecar.File // nil where the plan needs none
+	backend backend
 	machine *cpu.Machine
 	memory  cpu.Memory // arena and buffers
 	packed  cpu.Memory // weights in other layouts
@@ -88,56 +95,70 @@ func Open(p *plan.Plan, f *gguf.File, o Options) (*Engine, error) {
 	if err := plan.Verify(p); err != nil {
 		return nil, fmt.Errorf("plan: %w", err)
 	}
-	sets, err := isa.UpTo(p.Target.ISA)
-	if err != nil {
-		return nil, fmt.Errorf("plan: %w; compile the model again on this machine, with: pesti compile MODEL -o PLAN", err)
-	}
 	if err := CheckModel(p, f); err != nil {
 		return nil, err
 	}
 	if err := CheckSidecar(p, o.Sidecar); err != nil {
 		return nil, err
 	}
+	if err := checkTrace(o.Trace); err != nil {
+		return nil, err
+	}
+	e := &Engine{plan: p, file: f, beside: o.Sidecar, poison: o.Poison, observe: o.Observe, ctx: int(p.Target.Ctx)}
+	e.sequences = make([]sequence, p.Target.Sequences)
+	open := e.openProcessor
+	if p.Target.Backend == plan.CUDA {
+		open = e.openDevice
+	}
+	if err := open(o); err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// openProcessor makes this machine the engine's backend.
+func (e *Engine) openProcessor(o Options) error {
+	p := e.plan
+	if o.Driver != nil {
+		return fmt.Errorf("plan: is for the processor (%s), expected one for CUDA devices; compile the model again with --target cuda", p.Target.ISA)
+	}
+	sets, err := isa.UpTo(p.Target.ISA)
+	if err != nil {
+		return fmt.Errorf("plan: %w; compile the model again on this machine, with: pesti compile MODEL -o PLAN", err)
+	}
 	threads := o.Threads
 	if threads == 0 {
 		threads = p.Target.Threads
 	}
 	if threads < 1 || threads > p.Target.Threads {
-		return nil, fmt.Errorf("plan: %d threads, expected 1 to the %d that it was compiled for", threads, p.Target.Threads)
+		return fmt.Errorf("plan: %d threads, expected 1 to the %d that it was compiled for", threads, p.Target.Threads)
 	}
 	ram := o.RAM
 	if ram.Total == 0 {
 		ram = cpu.DetectRAM()
 	}
 	if err := checkFit(p, ram); err != nil {
-		return nil, err
+		return err
 	}
-	if err := checkTrace(o.Trace); err != nil {
-		return nil, err
-	}
-	e := &Engine{plan: p, file: f, beside: o.Sidecar, poison: o.Poison, observe: o.Observe, ctx: int(p.Target.Ctx)}
 	if err := errors.Join(e.allocate(), e.allocatePacked(sets)); err != nil {
-		return nil, errors.Join(err, e.free())
+		return errors.Join(err, e.free())
 	}
 	if o.Profile || o.Trace > 0 {
 		e.profiler = newProfiler(p, threads, o.Trace)
 	}
-	e.sequences = make([]sequence, p.Target.Sequences)
 	if err := e.bind(threads, sets); err != nil {
-		return nil, errors.Join(err, e.free())
+		return errors.Join(err, e.free())
 	}
 	e.machine = cpu.New(threads)
+	e.backend = processor{e}
 	if err := e.pack(); err != nil {
-		return nil, errors.Join(err, e.Close())
+		return errors.Join(err, e.Close())
 	}
-	return e, nil
+	return nil
 }
 
-// Close ends the workers and gives the memory back. It does not close the file.
-func (e *Engine) Close() error {
-	e.machine.Close()
-	return e.free()
-}
+// Close ends the workers, or closes the device, and gives the memory back. It does not close the file.
+func (e *Engine) Close() error { return e.backend.close() }
 
 func (e *Engine) free() error { return errors.Join(e.memory.Free(), e.packed.Free()) }
 
@@ -145,7 +166,7 @@ func (e *Engine) free() error { return errors.Join(e.memory.Free(), e.packed.Fre
 func (e *Engine) Plan() *plan.Plan { return e.plan }
 
 // Threads returns the number of workers.
-func (e *Engine) Threads() int { return e.machine.Workers() }
+func (e *Engine) Threads() int { return e.backend.workers() }
 
 // CheckModel returns an error unless f is the model that p was made for: of the same size, with
 // the same digest of header and tensor directory, and with all weights of the plan. The weights

@@ -1,8 +1,6 @@
 package exec
 
 import (
-	"pesti/exec/cpu"
-	"pesti/exec/cpu/kernel"
 	"pesti/exec/plan"
 	"pesti/ops/ref"
 )
@@ -21,13 +19,9 @@ type Observation struct {
 // runObserved runs a program step by step, so that each value is seen before another one takes
 // its place. A step still has all workers.
 func (e *Engine) runObserved(g *program) error {
-	one := make(cpu.Schedule, len(g.schedule))
 	for i := range g.Waves {
 		for j := range g.Waves[i].Steps {
-			for w := range one {
-				one[w] = [][]kernel.Func{{g.schedule[w][i][j]}}
-			}
-			if err := e.machine.Run(one, e.last); err != nil {
+			if err := e.backend.runStep(g, i, j, e.last); err != nil {
 				return err
 			}
 			if err := e.show(g.Program, i, &g.Waves[i].Steps[j]); err != nil {
@@ -61,7 +55,10 @@ func (e *Engine) show(g *plan.Program, wave int, st *plan.Step) error {
 		if o.Name == "" {
 			o.Name = e.bufferName(g, a.Buffer)
 		}
-		format, data := e.buffer(g, a.Buffer, 0)
+		format, data, err := e.backend.contents(g, a.Buffer, n)
+		if err != nil {
+			return err
+		}
 		o.Data = floats(format, data, o.Rows, int(n)/o.Rows)
 		e.observe(o)
 		o.Name = ""

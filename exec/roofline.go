@@ -12,6 +12,9 @@ import (
 // Prober returns what measures the roofline of the engine's workers, by a buffer of size bytes and
 // the plan's instruction set. It may be used between steps; its Free gives the buffer back.
 func (e *Engine) Prober(size int64) (*cpu.Prober, error) {
+	if e.machine == nil {
+		return nil, fmt.Errorf("plan: is for a CUDA device, whose limits are not measured; expected one for the processor")
+	}
 	size = min(size, cpu.MaxProbe)
 	if ram := cpu.DetectRAM(); ram.Total > 0 && size > ram.Available {
 		return nil, fmt.Errorf("plan: a buffer of %s to measure reading with, expected at most the %s of memory that are available; take a smaller model",

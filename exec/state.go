@@ -8,11 +8,17 @@ import (
 
 // State returns the memory of one layer's cache of keys or values, such as "blk.3.cache_k": pages of
 // 16 positions, laid out as the kernels want them (the signature of "attention" in exec/plan tells),
-// in the plan's format of caches. It is a view, which steps change.
+// in the plan's format of caches. It is a view, which steps change, and of a device a copy.
 func (e *Engine) State(name string) ([]byte, error) {
 	for i := range e.plan.Buffers {
 		if b := &e.plan.Buffers[i]; b.Class == plan.State && b.Name == name {
-			return e.shared[i], nil
+			scope := e.plan.Scope(nil)
+			elems, err := scope.Eval(b.Elems)
+			if err != nil {
+				return nil, fmt.Errorf("plan: %w", err)
+			}
+			_, data, err := e.backend.contents(nil, i, elems)
+			return data, err
 		}
 	}
 	return nil, fmt.Errorf("state %q: the plan has none of that name", name)

@@ -74,13 +74,14 @@ func (e *Engine) Step(b *Batch) error {
 		s.most = max(s.most, pos+1)
 		e.hold(seq, pos+1)
 	}
-	if e.poison {
-		for i := range e.arena {
-			e.arena[i] = 0xff
-		}
-	}
 	e.last = r
-	err := e.run(g)
+	err := error(nil)
+	if e.poison {
+		err = e.backend.poison()
+	}
+	if err == nil {
+		err = e.run(g)
+	}
 	if err != nil {
 		e.undo(b)
 	}
@@ -107,7 +108,7 @@ func (e *Engine) walk(g *program) error {
 	if e.observe != nil {
 		return e.runObserved(g)
 	}
-	return e.machine.Run(g.schedule, e.last)
+	return e.backend.run(g, e.last)
 }
 
 // undo takes back the tokens of a step that failed. What it has written into rings stays

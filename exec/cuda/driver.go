@@ -2,7 +2,7 @@
 // two, the real one and the virtual device of package virtual, and what binds a plan's steps to
 // launches.
 //
-// It imports exec/plan and gguf/quant and neither graph, ops, lower nor frontend. It needs no cgo:
+// It imports exec/plan, gguf/quant and ops/ref and neither graph, ops, lower nor frontend. It needs no cgo:
 // the real driver is linked by the binary that has one.
 package cuda
 

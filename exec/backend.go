@@ -1,0 +1,89 @@
+package exec
+
+import (
+	"fmt"
+	"slices"
+
+	"pesti/exec/cpu"
+	"pesti/exec/cpu/kernel"
+	"pesti/exec/plan"
+)
+
+// A backend computes what an engine's programs say: on this machine's processor, or on a device. The
+// inputs of a step are in the memory of the engine's io buffers, and so are then its outputs.
+type backend interface {
+	// run runs all steps of a program.
+	run(g *program, r kernel.Run) error
+	// runStep runs one step of a program, after those before it.
+	runStep(g *program, wave, step int, r kernel.Run) error
+	// contents returns the first elems elements of a buffer, or of the first worker's copy of it, in a
+	// view that holds until the next step, and their format.
+	contents(g *plan.Program, id int, elems int64) (format string, data []byte, err error)
+	// poison fills the arena with NaN.
+	poison() error
+	workers() int
+	// interrupt ends the run in progress, and all later ones at once. It may be called from any
+	// goroutine.
+	interrupt()
+	close() error
+}
+
+// A processor is this machine as a backend: the engine's own workers and memory.
+type processor struct{ *Engine }
+
+func (p processor) run(g *program, r kernel.Run) error { return p.machine.Run(g.schedule, r) }
+
+// runStep lets all workers do their shares of one step.
+func (p processor) runStep(g *program, wave, step int, r kernel.Run) error {
+	one := make(cpu.Schedule, len(g.schedule))
+	for w := range one {
+		one[w] = [][]kernel.Func{{g.schedule[w][wave][step]}}
+	}
+	return p.machine.Run(one, r)
+}
+
+func (p processor) contents(g *plan.Program, id int, _ int64) (string, []byte, error) {
+	format, data := p.buffer(g, id, 0)
+	return format, data, nil
+}
+
+func (p processor) poison() error {
+	for i := range p.arena {
+		p.arena[i] = 0xff
+	}
+	return nil
+}
+
+func (p processor) workers() int { return p.machine.Workers() }
+func (p processor) interrupt()   { p.machine.Interrupt() }
+
+func (p processor) close() error {
+	p.machine.Close()
+	return p.free()
+}
+
+// outputs returns the io buffers that steps write, with how many elements they have after a run.
+func (e *Engine) outputs(r kernel.Run) ([]output, error) {
+	scope := e.plan.Scope(nil)
+	scope.T, scope.R = int64(r.T), int64(r.R)
+	var list []output
+	for i := range e.plan.Buffers {
+		b := &e.plan.Buffers[i]
+		if b.Class != plan.IO || slices.ContainsFunc(plan.Inputs(), func(in plan.Input) bool { return in.Name == b.Name }) {
+			continue
+		}
+		n, err := scope.Eval(b.Elems)
+		if err != nil {
+			return nil, fmt.Errorf("plan: %w", err)
+		}
+		if n > 0 {
+			list = append(list, output{i, n})
+		}
+	}
+	return list, nil
+}
+
+type output struct {
+	id    int
+	elems int64
+}

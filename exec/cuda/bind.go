@@ -1,0 +1,196 @@
+package cuda
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"pesti/exec/plan"
+)
+
+// An Address is where an operand of a step lies on a device.
+type Address struct {
+	Ptr    Ptr
+	Format string // of elements; of a weight the name of its type
+	Rows   int    // of a weight
+	Scales Ptr    // of a weight, of its rows, or 0
+	Kernel string // of a weight of a product, the name of its matmul kernel
+}
+
+// A Binding is a step whose operands are addresses.
+type Binding struct {
+	Step     *plan.Step
+	Operands map[string]Address // by role
+	Scratch  Ptr
+	Rope     Ptr // of attention, its table of sines, see NewRope
+	Arrived  Ptr // of attention, counters that are zero
+	SeqPages int // pages of a sequence in the page table
+	On       Properties
+}
+
+// storeApart is the number of tokens of a step above which keys and values are stored by a launch of
+// their own: each block of attention would store those of all tokens before its own.
+const storeApart = 8
+
+// binders are what turns steps into launches, by kernel.
+var binders = map[string]func(b *binder, m uint32) ([]Call, error){
+	"cuda.embed": func(b *binder, m uint32) ([]Call, error) {
+		return one(Embed{Tokens: b.ptr("tokens"), Y: b.ptr("y"), Table: b.weight("table"),
+			Scale: b.float("scale"), N: b.int("n"), M: m}.Call())
+	},
+	"cuda.norm": func(b *binder, m uint32) ([]Call, error) {
+		return one(Norm{X: b.ptr("x"), W: b.ptr("w"), Y: b.ptr("y"), N: b.int("n"), M: m, Eps: b.float("eps")}.Call())
+	},
+	"cuda.norm_add": func(b *binder, m uint32) ([]Call, error) {
+		return one(Norm{X: b.ptr("d"), W: b.ptr("w"), Add: b.ptr("x"), Y: b.ptr("y"), N: b.int("n"), M: m, Eps: b.float("eps")}.Call())
+	},
+	"cuda.gemv": func(b *binder, m uint32) ([]Call, error) {
+		p := b.product(m)
+		p.Residual = b.optional("res")
+		for i := range p.Ops {
+			digit := fmt.Sprint(i)
+			if _, ok := b.Operands["w"+digit]; ok {
+				p.Ops[i] = Operand{Weight: b.weight("w" + digit), Bias: b.optional("bias" + digit), Out: b.ptr("out" + digit)}
+			}
+		}
+		return one(p.Call(b.On, b.exact()))
+	},
+	"cuda.gated": func(b *binder, m uint32) ([]Call, error) {
+		p := b.product(m)
+		p.Ops[0] = Operand{Weight: b.weight("w0"), Out: b.ptr("y")}
+		p.Ops[1] = Operand{Weight: b.weight("w1")}
+		act, ok := ActivationOf(b.str("act"))
+		if !ok {
+			return nil, fmt.Errorf("no activation %q", b.str("act"))
+		}
+		p.Act = act
+		return one(p.Call(b.On, b.exact()))
+	},
+	"cuda.attention": func(b *binder, m uint32) ([]Call, error) {
+		a := Attention{
+			Q: b.ptr("q"), K: b.ptr("k"), V: b.ptr("v"), Pos: b.ptr("pos"), Seq: b.ptr("seq"), Pages: b.ptr("pages"),
+			KCache: b.ptr("kcache"), VCache: b.ptr("vcache"), QNorm: b.optional("qnorm"), KNorm: b.optional("knorm"),
+			Rope: b.Rope, Out: b.ptr("out"), Work: b.Scratch, Arrived: b.Arrived,
+			Heads: b.int("heads"), KVHeads: b.int("kv_heads"), HeadDim: b.int("head_dim"), Rot: b.int("rot"),
+			Positions: b.int("positions"), Window: b.int("window"), Ring: b.int("ring"), SeqPages: uint32(b.SeqPages),
+			M: m, Scale: b.float("scale"), Eps: b.float("eps"),
+		}
+		if b.str("layout") == "halves" {
+			a.Halves = 1
+		}
+		if room := b.int("splits"); a.splits() > int(room) {
+			return nil, fmt.Errorf("%d splits, and the plan has room for %d", a.splits(), room)
+		}
+		format := b.Operands["kcache"].Format
+		if m <= storeApart {
+			return one(a.Call(b.On, format))
+		}
+		a.Stored = 1
+		store, err := a.StoreKV(format)
+		if err != nil {
+			return nil, err
+		}
+		attend, err := a.Call(b.On, format)
+		return []Call{store, attend}, err
+	},
+	"cuda.select": func(b *binder, m uint32) ([]Call, error) {
+		return one(Select{X: b.ptr("x"), Rows: b.ptr("rows"), Y: b.ptr("y"), N: b.int("n"), M: m}.Call())
+	},
+	"cuda.copy": func(b *binder, m uint32) ([]Call, error) {
+		return one(Select{X: b.ptr("x"), Y: b.ptr("y"), N: b.int("n"), M: m}.Call())
+	},
+}
+
+// Kernels returns the names of the kernels that steps may have, sorted.
+func Kernels() []string {
+	var names []string
+	for name := range binders {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Calls returns the launches that compute m rows of a step, at least one, in order. It trusts that
+// plan.Verify accepted the plan which the step is from.
+func (b *Binding) Calls(m int) ([]Call, error) {
+	bind := binders[b.Step.Kernel]
+	if bind == nil {
+		return nil, fmt.Errorf("step %q: no kernel %q on CUDA devices", b.Step.Name, b.Step.Kernel)
+	}
+	bb := &binder{Binding: b}
+	calls, err := bind(bb, uint32(m))
+	if bb.err != nil {
+		err = bb.err
+	}
+	if err != nil {
+		return nil, fmt.Errorf("step %q (%s): %w", b.Step.Name, b.Step.Kernel, err)
+	}
+	return calls, nil
+}
+
+func one(c Call, err error) ([]Call, error) { return []Call{c}, err }
+
+// A binder reads a Binding and keeps the first error.
+type binder struct {
+	*Binding
+	err error
+}
+
+func (b *binder) fail(format string, args ...any) {
+	if b.err == nil {
+		b.err = fmt.Errorf(format, args...)
+	}
+}
+
+func (b *binder) ptr(role string) Ptr {
+	a, ok := b.Operands[role]
+	if !ok || a.Ptr == 0 {
+		b.fail("operand %s is missing", role)
+	}
+	return a.Ptr
+}
+
+// optional is ptr, but 0 where there is no such operand.
+func (b *binder) optional(role string) Ptr { return b.Operands[role].Ptr }
+
+func (b *binder) weight(role string) Weight {
+	a := b.Operands[role]
+	l, ok := LookupLayout(a.Format)
+	if !ok {
+		b.fail("weight %s is %s, which no kernel reads", role, a.Format)
+		return Weight{}
+	}
+	return Weight{Data: b.ptr(role), Scales: a.Scales, Type: l.Code, Rows: uint32(a.Rows)}
+}
+
+// product is what all products have.
+func (b *binder) product(m uint32) Product {
+	return Product{X: b.ptr("x"), Norm: b.optional("norm"), K: b.int("k"), M: m, Eps: b.float("eps")}
+}
+
+// exact reports whether the products of a step are in float32. Their kernels say what they read.
+func (b *binder) exact() bool { return !strings.HasSuffix(b.Operands["w0"].Kernel, ".q8x2") }
+
+// param returns a parameter of the step.
+func param[T any](b *binder, name string) T {
+	for _, p := range b.Step.Params {
+		if v, ok := p.Value.(T); ok && p.Name == name {
+			return v
+		}
+	}
+	var zero T
+	b.fail("parameter %s is missing, expected a %T", name, zero)
+	return zero
+}
+
+func (b *binder) int(name string) uint32 {
+	v := param[int64](b, name)
+	if v < 0 || v > 1<<31-1 {
+		b.fail("parameter %s is %d, expected at most %d", name, v, 1<<31-1)
+	}
+	return uint32(v)
+}
+
+func (b *binder) float(name string) float32 { return float32(param[float64](b, name)) }
+func (b *binder) str(name string) string    { return param[string](b, name) }
