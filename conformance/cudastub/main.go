@@ -4,13 +4,16 @@
 //	cudastub -include FOLDER -o FOLDER
 //
 // Every call fails with CUDA_ERROR_NO_DEVICE, as where there is no GPU. Where the environment variable
-// CUDASTUB is not empty the library acts as one device instead, which library/device.c tells of. It needs a C
-// compiler, by the name in CC or cc.
+// CUDASTUB is virtual, the calls that pesti makes are done by the virtual device instead: see folder
+// libcuda. It needs Go and a C compiler, by the name in CC or cc.
+//
+// A program of ours has two Go runtimes then, its own and that of the library, which share nothing but
+// what they pass through C. That is for tests alone.
 package main
 
 import (
 	"bytes"
-	_ "embed"
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
@@ -19,9 +22,6 @@ import (
 	"regexp"
 	"slices"
 )
-
-//go:embed library/device.c
-var device []byte
 
 func main() {
 	include := flag.String("include", "", "`FOLDER` with cuda.h")
@@ -45,7 +45,7 @@ func build(include, out string) error {
 	}
 	defer os.RemoveAll(work)
 	// The header maps names to those of versions, so the preprocessor is asked what it declares.
-	declared, err := compile("-E", "-I", include, "-include", "cuda.h", "-x", "c", "/dev/null")
+	declared, err := run(compiler(), "-E", "-I", include, "-include", "cuda.h", "-x", "c", "/dev/null")
 	if err != nil {
 		return err
 	}
@@ -53,19 +53,18 @@ func build(include, out string) error {
 	if len(names) == 0 {
 		return fmt.Errorf("%s: declares no function", filepath.Join(include, "cuda.h"))
 	}
-	sources := map[string][]byte{"device.c": device, "names.c": stubs(names)}
-	args := []string{"-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-Wl,-soname,libcuda.so.1", "-I", include, "-o", filepath.Join(out, "libcuda.so.1")}
-	for name, text := range sources {
-		path := filepath.Join(work, name)
-		if err := os.WriteFile(path, text, 0o666); err != nil {
-			return err
-		}
-		args = append(args, path)
+	source, device := filepath.Join(work, "names.c"), filepath.Join(work, "device.a")
+	if err := os.WriteFile(source, stubs(names), 0o666); err != nil {
+		return err
 	}
 	if err := os.MkdirAll(out, 0o777); err != nil {
 		return err
 	}
-	if _, err := compile(args...); err != nil {
+	if _, err := run("go", "build", "-buildmode=c-archive", "-o", device, "pesti/conformance/cudastub/libcuda"); err != nil {
+		return err
+	}
+	if _, err := run(compiler(), "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic", "-o", filepath.Join(out, "libcuda.so.1"),
+		source, "-Wl,--whole-archive", device, "-Wl,--no-whole-archive", "-lpthread"); err != nil {
 		return err
 	}
 	link := filepath.Join(out, "libcuda.so")
@@ -75,18 +74,17 @@ func build(include, out string) error {
 	return os.Symlink("libcuda.so.1", link)
 }
 
-// compile runs the C compiler and returns its standard output.
-func compile(args ...string) ([]byte, error) {
-	cc := os.Getenv("CC")
-	if cc == "" {
-		cc = "cc"
-	}
-	cmd := exec.Command(cc, args...)
+// compiler returns the name of the C compiler.
+func compiler() string { return cmp.Or(os.Getenv("CC"), "cc") }
+
+// run runs a program and returns its standard output.
+func run(name string, args ...string) ([]byte, error) {
+	cmd := exec.Command(name, args...)
 	var says bytes.Buffer
 	cmd.Stderr = &says
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w: %s", cc, err, says.Bytes())
+		return nil, fmt.Errorf("%s: %w: %s", name, err, says.Bytes())
 	}
 	return out, nil
 }
