@@ -40,6 +40,7 @@ type access struct {
 	offset uint64
 	write  bool
 	atomic bool
+	quiet  bool // a load between two barriers between which nothing writes to shared memory
 }
 
 // Suffixes of loads and stores that say nothing here: there are no caches, and threads see each
@@ -53,7 +54,7 @@ func isHint(suffix string) bool {
 
 // newAccess reads suffixes: space, vector and type.
 func (c *compiler) newAccess(in *ptx.Instr) (access, int, error) {
-	a := access{opcode: in.Opcode(), base: -1}
+	a := access{opcode: in.Opcode(), base: -1, quiet: c.quiet}
 	vector := 1
 	for _, s := range in.Suffix[:max(0, len(in.Suffix)-1)] {
 		if sp, ok := spaceNames[s]; ok {
@@ -229,59 +230,129 @@ func (w *warp) load(a *access) {
 	counts := w.group.counts.space(sp)
 	counts.Requests++
 	counts.Read += int64(bits.OnesCount32(w.mask)) * int64(a.total)
-	if w.mask == 0xffffffff && (sp == global || sp == paramSpace) {
+	switch sp {
+	case global:
+		counts.Sectors += w.loadGlobal(a, at)
+	case sharedSpace:
+		w.loadShared(a, at)
+	default:
+		w.loadLanes(a, sp, at)
+	}
+}
+
+// loadGlobal looks at runs of lanes that load one behind the other, and returns the sectors.
+func (w *warp) loadGlobal(a *access, at *longs) int64 {
+	if w.mask == 0xffffffff {
 		switch patternOf(at, a.total) {
 		case oneBehindAnother:
-			if b := w.whole(a, sp, at[0], 32*a.total); b != nil {
-				counts.Sectors += sectors(at[0], 32*a.total)
-				w.unpackRow(a, b)
-				return
+			if b := w.whole(a, global, at[0], 32*a.total); b != nil {
+				w.unpack(a, b, 0, 32)
+				return sectors(at[0], 32*a.total)
 			}
 		case theSame:
-			if b := w.whole(a, sp, at[0], a.total); b != nil {
-				counts.Sectors += sectors(at[0], a.total)
+			if b := w.whole(a, global, at[0], a.total); b != nil {
 				w.unpackOne(a, b)
-				return
+				return 1
 			}
 		}
 	}
-	var each [32][]byte
+	for m := w.mask; m != 0; {
+		lane := first(m)
+		n := 1
+		for lane+n < 32 && m>>(lane+n)&1 != 0 && at[lane+n] == at[lane]+uint64(n)*a.total {
+			n++
+		}
+		b := w.whole(a, global, at[lane], uint64(n)*a.total)
+		if b == nil { // something is wrong with one of them
+			w.loadLanes(a, global, at)
+			return 0
+		}
+		w.unpack(a, b, lane, n)
+		m &^= uint32(span(uint64(lane), uint64(n)))
+	}
+	return distinctSectors(at, w.mask, a.total)
+}
+
+// loadLanes loads lane by lane.
+func (w *warp) loadLanes(a *access, sp space, at *longs) {
+	if sp == paramSpace && a.base < 0 {
+		if b := w.bytes(a, sp, first(w.mask), at[0]); b != nil && w.mask == w.alive {
+			w.unpackOne(a, b)
+			return
+		}
+	}
 	for m := w.mask; m != 0; m &= m - 1 {
 		lane := first(m)
 		b := w.bytes(a, sp, lane, at[lane])
 		if b == nil {
 			return
 		}
-		each[lane] = b
+		w.unpack(a, b, lane, 1)
 	}
-	if sp == global {
-		counts.Sectors += distinctSectors(at, w.mask, a.total)
+}
+
+// loadShared is quick where nothing that may happen before the next barrier writes, and where lanes
+// load the same as those some lanes before, which most do.
+func (w *warp) loadShared(a *access, at *longs) {
+	s := &w.group.shared
+	if !a.quiet || s.strict || a.size != 4 {
+		w.loadLanes(a, sharedSpace, at)
+		return
 	}
-	for k, slot := range a.slots {
-		from := uint64(k) * a.size
-		switch {
-		case a.bits[k] == 0:
-		case a.bits[k] == 64:
-			d := &w.longs[slot]
-			for m := w.mask; m != 0; m &= m - 1 {
-				lane := first(m)
-				d[lane] = a.extend(element(each[lane][from:], a.size))
+	mask := w.mask
+	period := 32
+	if mask == 0xffffffff {
+		period = periodOf(at)
+		mask = uint32(span(0, uint64(period)))
+	}
+	for m := mask; m != 0; m &= m - 1 {
+		lane := first(m)
+		address := at[lane]
+		if address%a.total != 0 || address+a.total > uint64(len(s.data)) || s.verified[address/16] != s.epoch {
+			if w.bytes(a, sharedSpace, lane, address) == nil {
+				return
 			}
-		default:
-			d := &w.words[slot]
-			if a.size == 4 {
-				for m := w.mask; m != 0; m &= m - 1 {
-					lane := first(m)
-					d[lane] = load32(each[lane][from:])
-				}
-				continue
-			}
-			for m := w.mask; m != 0; m &= m - 1 {
-				lane := first(m)
-				d[lane] = a.narrow(a.extend(element(each[lane][from:], a.size)), a.bits[k])
+			s.verify(address / 16)
+		}
+		b := s.data[address : address+a.total]
+		for k, slot := range a.slots {
+			if a.bits[k] == 32 {
+				w.words[slot][lane] = load32(b[4*k:])
+			} else if a.bits[k] == 64 {
+				w.longs[slot][lane] = a.extend(uint64(load32(b[4*k:])))
 			}
 		}
 	}
+	if period == 32 {
+		return
+	}
+	for k, slot := range a.slots {
+		if a.bits[k] == 32 {
+			d := &w.words[slot]
+			for n := period; n < 32; n *= 2 {
+				copy(d[n:], d[:n])
+			}
+		} else if a.bits[k] == 64 {
+			d := &w.longs[slot]
+			for n := period; n < 32; n *= 2 {
+				copy(d[n:], d[:n])
+			}
+		}
+	}
+}
+
+// periodOf is the number of lanes after which addresses repeat: 1, 2, 4, 8, 16 or 32.
+func periodOf(at *longs) int {
+	period := 1
+	for period < 32 && at[period] != at[0] {
+		period *= 2
+	}
+	for i := period; i < 32; i++ {
+		if at[i] != at[i-period] {
+			return 32
+		}
+	}
+	return period
 }
 
 // where resolves a generic access: all lanes at work must be in one space, as a compiler's are.
@@ -342,30 +413,30 @@ func (a *access) narrow(v uint64, bits int) uint32 {
 	return uint32(v)
 }
 
-// unpackRow gives each lane of a whole warp its part of b.
-func (w *warp) unpackRow(a *access, b []byte) {
+// unpack gives n lanes their parts of b, which lie one behind the other.
+func (w *warp) unpack(a *access, b []byte, lane, n int) {
 	step := int(a.total)
 	for k, slot := range a.slots {
 		part := b[k*int(a.size):]
 		switch {
 		case a.bits[k] == 0:
 		case a.bits[k] == 64:
-			d := &w.longs[slot]
+			d := w.longs[slot][lane : lane+n]
 			for i := range d {
 				d[i] = a.extend(element(part[i*step:], a.size))
 			}
 		case a.size == 4:
-			d := &w.words[slot]
+			d := w.words[slot][lane : lane+n]
 			for i := range d {
 				d[i] = load32(part[i*step:])
 			}
 		case a.size == 2 && !a.signed:
-			d := &w.words[slot]
+			d := w.words[slot][lane : lane+n]
 			for i := range d {
 				d[i] = load16(part[i*step:])
 			}
 		default:
-			d := &w.words[slot]
+			d := w.words[slot][lane : lane+n]
 			for i := range d {
 				d[i] = a.narrow(a.extend(element(part[i*step:], a.size)), a.bits[k])
 			}

@@ -395,6 +395,15 @@ func (c *compiler) barWarp(in *ptx.Instr) (func(w *warp), error) {
 // together holds a mask of members: each lane at work names itself, all name the same, and those
 // that exist are at work.
 func (w *warp) together(mask *lanes, opcode string) bool {
+	if w.mask == w.all {
+		var apart uint32
+		for _, named := range mask {
+			apart |= named ^ 0xffffffff
+		}
+		if apart == 0 {
+			return true
+		}
+	}
 	for m := w.mask; m != 0; m &= m - 1 {
 		lane := first(m)
 		named := mask[lane] & w.all
@@ -428,8 +437,16 @@ func (c *compiler) shfl(in *ptx.Instr) (func(w *warp), error) {
 		return nil, unknown(in)
 	}
 	opcode := in.Opcode()
+	butterfly := in.Suffix[1] == "bfly"
 	return func(w *warp) {
 		if !w.together(&w.words[members], opcode) {
+			return
+		}
+		if butterfly && w.mask == 0xffffffff && p.slot < 0 && same(&w.words[b]) && all31(&w.words[e]) {
+			from, to, with := w.words[a], &w.words[d], w.words[b][0]&31
+			for i := range to {
+				to[i] = from[uint32(i)^with]
+			}
 			return
 		}
 		var valid uint32
@@ -456,6 +473,17 @@ func (c *compiler) shfl(in *ptx.Instr) (func(w *warp), error) {
 		}
 	}, r.err
 }
+
+// same tells whether all lanes hold the same, all31 whether they hold 31.
+func same(a *lanes) bool {
+	var apart uint32
+	for _, v := range a {
+		apart |= v ^ a[0]
+	}
+	return apart == 0
+}
+
+func all31(a *lanes) bool { return a[0] == 31 && same(a) }
 
 // shuffles give the lane that is read, and whether it is within bounds.
 var shuffles = map[string]func(lane, b, c, segment int) (int, bool){

@@ -223,6 +223,9 @@ func (g *group) release() (done bool, err error) {
 	for _, w := range g.warps {
 		if w.state == halted && w.barrier.id == first.barrier.id {
 			w.state = ready
+			if w.line != first.line || first.barrier.threads > 0 {
+				g.shared.strict = true
+			}
 		}
 	}
 	g.shared.epoch++

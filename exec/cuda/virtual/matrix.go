@@ -52,17 +52,18 @@ var shapes = map[string]shape{
 
 // An element of a matrix operand.
 type elementType struct {
-	bits  int
-	value func(uint32) float64 // exact
+	bits    int
+	value   func(uint32) float64 // exact
+	integer func(uint32) int64   // of the lowest bits; nil of floats
 }
 
 var elementTypes = map[string]elementType{
-	"s8":   {8, func(v uint32) float64 { return float64(int8(v)) }},
-	"u8":   {8, func(v uint32) float64 { return float64(uint8(v)) }},
-	"f16":  {16, func(v uint32) float64 { return float64(f32(halfToF32(v))) }},
-	"bf16": {16, func(v uint32) float64 { return float64(f32(brainToF32(v))) }},
-	"e4m3": {8, fp8e4m3.decode},
-	"e5m2": {8, fp8e5m2.decode},
+	"s8":   {bits: 8, integer: func(v uint32) int64 { return int64(int8(v)) }},
+	"u8":   {bits: 8, integer: func(v uint32) int64 { return int64(uint8(v)) }},
+	"f16":  {bits: 16, value: func(v uint32) float64 { return float64(f32(halfToF32(v))) }},
+	"bf16": {bits: 16, value: func(v uint32) float64 { return float64(f32(brainToF32(v))) }},
+	"e4m3": {bits: 8, value: fp8e4m3.decode},
+	"e5m2": {bits: 8, value: fp8e5m2.decode},
 }
 
 // mma is "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 d, a, b, c". Products and sums of integers are
@@ -78,14 +79,14 @@ func (c *compiler) mma(in *ptx.Instr) (func(w *warp), error) {
 	sh, ok := shapes[s[2]]
 	ta, okA := elementTypes[s[6]]
 	tb, okB := elementTypes[s[7]]
-	if !ok || !okA || !okB || ta.bits != tb.bits || s[5] != s[8] {
+	if !ok || !okA || !okB || ta.bits != tb.bits || (ta.integer == nil) != (tb.integer == nil) || s[5] != s[8] {
 		return nil, unknown(in)
 	}
 	per := 32 / ta.bits
 	if sh.m == 16 {
 		sh.a, sh.b = tallA(per), columnB(per)
 	}
-	integers := s[6][1:] == "8"
+	integers := ta.integer != nil
 	perA, perB := sh.m*sh.k/32/per, sh.n*sh.k/32/per
 	if perA == 0 || perB == 0 || sh.m == 8 && !integers || integers != (s[5] == "s32") || !integers && s[5] != "f32" {
 		return nil, unknown(in)
@@ -164,22 +165,53 @@ func (m *matrices) gather(w *warp, slots []int, where fragment, put func(row, co
 	}
 }
 
+// integers multiplies a row with two columns at a time: their numbers are the lower and the upper half
+// of 64 bits.
 func (m *matrices) integers(w *warp) {
 	if !w.whole32(m.opcode) {
 		return
 	}
-	var a, b [16][32]int32 // b by columns
-	m.gather(w, m.a, m.shape.a, func(row, column int, v uint32) { a[row][column] = int32(m.ta.value(v)) })
-	m.gather(w, m.b, m.shape.b, func(row, column int, v uint32) { b[column][row] = int32(m.tb.value(v)) })
+	var a [16][32]int64
+	var b [32][4]int64
+	for r, slot := range m.a {
+		for lane, v := range &w.words[slot] {
+			row, column := m.shape.a(lane, 4*r)
+			to := a[row][column : column+4]
+			for i := range to {
+				to[i] = m.ta.integer(v >> (8 * i))
+			}
+		}
+	}
+	for r, slot := range m.b {
+		for lane, v := range &w.words[slot] {
+			row, column := m.shape.b(lane, 4*r)
+			for i := range 4 {
+				b[row+i][column/2] += m.tb.integer(v>>(8*i)) << (column % 2 * 32)
+			}
+		}
+	}
+	var sums [16][4]int64
+	for row := range m.m {
+		var s0, s1, s2, s3 int64
+		x := &a[row]
+		for k, y := range b[:m.k] {
+			s0 += x[k] * y[0]
+			s1 += x[k] * y[1]
+			s2 += x[k] * y[2]
+			s3 += x[k] * y[3]
+		}
+		sums[row] = [4]int64{s0, s1, s2, s3}
+	}
 	var out [4]lanes
 	for e := range m.d {
 		for lane := range 32 {
 			row, column := m.shape.d(lane, e)
-			sum := int64(int32(w.words[m.c[e]][lane]))
-			x, y := &a[row], &b[column]
-			for k := range m.k {
-				sum += int64(x[k] * y[k])
+			both := sums[row][column/2]
+			sum := int64(int32(both))
+			if column%2 != 0 {
+				sum = (both - sum) >> 32
 			}
+			sum += int64(int32(w.words[m.c[e]][lane]))
 			if m.saturate {
 				sum = max(min(sum, 1<<31-1), -1<<31)
 			}

@@ -92,6 +92,7 @@ type compiler struct {
 	longs     map[uint64]int
 	special   map[string]int
 	work      work // of the instruction at work
+	quiet     bool // between its barriers nothing writes to shared memory
 }
 
 // compile makes a program of a kernel, whose registers it renumbers. It names what the interpreter does not know.
@@ -110,7 +111,9 @@ func compile(k *ptx.Kernel, addresses map[string]uint64) (*program, error) {
 	for i, at := range starts {
 		number[at] = i
 	}
+	quiet := quietBlocks(k.Code, starts)
 	for i, at := range starts {
+		c.quiet = quiet[i]
 		end := len(k.Code)
 		if i+1 < len(starts) {
 			end = starts[i+1]
@@ -375,6 +378,58 @@ func (c *compiler) destination(in *ptx.Instr, o *ptx.Operand, class ptx.Class) (
 		return 0, ptx.Errorf(in.Line, "%s: a result of another size than the register", in.Opcode())
 	}
 	return o.Index, nil
+}
+
+// quietBlocks tells of each block whether nothing writes to shared memory between the barriers around it:
+// blocks that follow each other with no barrier between are one region.
+func quietBlocks(code []ptx.Instr, starts []int) []bool {
+	at := map[int]int{}
+	region := make([]int, len(starts))
+	for i, start := range starts {
+		at[start], region[i] = i, i
+	}
+	var find func(i int) int
+	find = func(i int) int {
+		if region[i] != i {
+			region[i] = find(region[i])
+		}
+		return region[i]
+	}
+	noisy := make([]bool, len(starts))
+	for i := range starts {
+		e := extent{from: starts[i], to: len(code)}
+		if i+1 < len(starts) {
+			e.to = starts[i+1]
+		}
+		for j := e.from; j < e.to; j++ {
+			noisy[i] = noisy[i] || writesShared(&code[j])
+		}
+		if end, ok := ends(&code[e.to-1]); ok && end == waits {
+			continue
+		}
+		for _, to := range goesTo(code, &e, at) {
+			region[find(i)] = find(to)
+		}
+	}
+	for i := range noisy {
+		if noisy[i] {
+			noisy[find(i)] = true
+		}
+	}
+	quiet := make([]bool, len(starts))
+	for i := range quiet {
+		quiet[i] = !noisy[find(i)]
+	}
+	return quiet
+}
+
+// writesShared tells whether an instruction may write to shared memory.
+func writesShared(in *ptx.Instr) bool {
+	switch in.Op {
+	case "st", "atom", "red", "cp":
+		return !slices.Contains(in.Suffix, "global") && !slices.Contains(in.Suffix, "local") || in.Op == "cp"
+	}
+	return false
 }
 
 // merges finds where the ways out of each block meet: its immediate post-dominator, by the

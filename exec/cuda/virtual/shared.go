@@ -17,6 +17,12 @@ type shared struct {
 	// Where threads touch parts of 4 bytes, a mark for each byte, in use while the mark of the
 	// whole is of this epoch and has split.
 	byteWrites, byteReads []mark
+
+	// For each 16 bytes the epoch in which they were last seen to be written, all before it. It holds
+	// for loads between barriers between which nothing writes, unless warps are at different barriers
+	// at the same time: strict.
+	verified []uint64
+	strict   bool
 }
 
 // A mark is: the epoch (24 bits), the age (20), who (12), and 8 bits of flags, of which the lower 4
@@ -61,6 +67,7 @@ func newShared(bytes int) shared {
 		data: make([]byte, bytes), epoch: 1, begun: 1,
 		writes: make([]mark, words), reads: make([]mark, words),
 		byteWrites: make([]mark, 4*words), byteReads: make([]mark, 4*words),
+		verified: make([]uint64, words/4+1),
 	}
 }
 
@@ -70,9 +77,10 @@ func (s *shared) begin() {
 	if s.epoch > 1<<23 {
 		clear(s.writes)
 		clear(s.reads)
+		clear(s.verified)
 		s.epoch = 1
 	}
-	s.begun = s.epoch
+	s.begun, s.strict = s.epoch, false
 }
 
 // now is the mark of a thread.
@@ -106,28 +114,22 @@ func (s *shared) check(w *warp, lane int, at, n uint64, write, atomic bool) stri
 	me := s.now(w, lane)
 	if at&3 == 0 && n&3 == 0 && !atomic {
 		for i := at / 4; i < (at+n)/4; i++ {
-			if write {
-				m := s.writes[i]
-				if m.epoch() < s.epoch && s.reads[i].epoch() < s.epoch && m&pending == 0 {
-					s.writes[i] = me | writtenBytes
-					continue
+			m, r := s.writes[i], s.reads[i]
+			// Most accesses are to what was written in an epoch before, or by the same thread.
+			quick := m&(pending|split) == 0 && r&split == 0 && (m.epoch() < s.epoch || m.who() == me.who())
+			switch {
+			case quick && write && (r.epoch() < s.epoch || r.who() == me.who()):
+				s.writes[i] = me | writtenBytes
+			case quick && !write && m.epoch() >= s.begun && m&writtenBytes == writtenBytes:
+				if r.epoch() < s.epoch || r.who() == me.who() {
+					s.reads[i] = me
+				} else if r.who() != many {
+					s.reads[i] = s.with(r, me)
 				}
-			} else {
-				m := s.writes[i]
-				if m.epoch() >= s.begun && m.epoch() < s.epoch && m&pending == 0 && m&writtenBytes == writtenBytes {
-					if r := s.reads[i]; r == me {
-						continue
-					} else if r.epoch() < s.epoch {
-						s.reads[i] = me
-						continue
-					} else if r&split == 0 {
-						s.reads[i] = s.with(r, me)
-						continue
-					}
+			default:
+				if wrong := s.careful(i, 15, me, write, false); wrong != "" {
+					return wrong
 				}
-			}
-			if wrong := s.careful(i, 15, me, write, false); wrong != "" {
-				return wrong
 			}
 		}
 		return ""
@@ -139,6 +141,16 @@ func (s *shared) check(w *warp, lane int, at, n uint64, write, atomic bool) stri
 		}
 	}
 	return ""
+}
+
+// verify looks whether 16 bytes were written before this epoch.
+func (s *shared) verify(i uint64) {
+	for _, m := range s.writes[4*i : min(4*i+4, uint64(len(s.writes)))] {
+		if m.epoch() < s.begun || m.epoch() >= s.epoch || m&(pending|writtenBytes) != writtenBytes {
+			return
+		}
+	}
+	s.verified[i] = s.epoch
 }
 
 // careful is an access to some of 4 bytes.
