@@ -56,6 +56,7 @@ different lengths, a token of each in a step, as "x8"; and a text that repeats i
 	o.profile = addProfileFlags(cmd)
 	f.StringVar(&o.model, "model", "", "`MODEL` of a PLAN, where it is not where the plan says")
 	flags = addCompileFlags(cmd, "fast")
+	flags.addDevice(cmd)
 	return cmd
 }
 

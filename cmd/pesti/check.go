@@ -64,6 +64,7 @@ extent is 1, such as heads of one dim: gorgonia takes such a matrix for a vector
 	f.BoolVar(&o.asJSON, "json", false, "print JSON")
 	f.StringVar(&o.model, "model", "", "`MODEL` of a PLAN, where it is not where the plan says")
 	flags = addCompileFlags(cmd, "exact")
+	flags.addDevice(cmd)
 	return cmd
 }
 

@@ -66,6 +66,7 @@ With --max-d it also fails where a program did not run.`
 	f.BoolVar(&o.asJSON, "json", false, "print JSON")
 	f.StringVar(&o.model, "model", "", "`MODEL` of a PLAN, where it is not where the plan says")
 	o.flags = addCompileFlags(cmd, "exact")
+	o.flags.addDevice(cmd)
 	o.given = f
 	return cmd
 }
@@ -83,6 +84,7 @@ func (o *compareOptions) check() error {
 // forB returns the options of B: those of A but for what --but says.
 func (o *compareOptions) forB() (*compileFlags, error) {
 	b := newCompileFlags("exact")
+	b.withDevice()
 	set := b.set
 	*b = *o.flags
 	b.set = set

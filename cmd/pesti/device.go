@@ -3,13 +3,17 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
+	"os"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"pesti/exec/cuda"
+	"pesti/exec/cuda/kernels"
 	"pesti/exec/cuda/virtual"
+	"pesti/exec/plan"
 )
 
 // deviceFlag is the name of the flag whose value is a device.
@@ -85,19 +89,73 @@ func (a *app) openDevice(ctx context.Context, d device) (cuda.Device, error) {
 	return opened, nil
 }
 
-// reachDriver opens the driver that a flag asks for, before a verb reads its input or prints: another
+// reachDriver opens the driver that a verb will use, before it reads its input or prints: another
 // program that takes this one's place must find all as this one did.
-func (a *app) reachDriver(cmd *cobra.Command) error {
+func (a *app) reachDriver(cmd *cobra.Command, args []string) error {
 	f := cmd.Flags().Lookup(deviceFlag)
-	if f == nil || !f.Changed {
+	if f == nil {
 		return nil
 	}
-	d, ok := f.Value.(*device)
+	given, ok := f.Value.(*device)
 	if !ok {
 		return nil
 	}
-	_, err := a.openDriver(cmd.Context(), *d)
+	on := *given
+	if !f.Changed {
+		for _, name := range args {
+			if isCUDAPlan(name) {
+				on = firstGPU
+			}
+		}
+		if t := cmd.Flags().Lookup("target"); t != nil && t.Value.String() == plan.CUDA {
+			on = firstGPU
+		}
+	}
+	_, err := a.openDriver(cmd.Context(), on)
 	return err
+}
+
+// firstGPU is where plans for CUDA devices run unless something else is said.
+var firstGPU = device{word: "cuda"}
+
+// onDevice reports whether d is a device and not the processor.
+func (d device) onDevice() bool { return d.word != "" && d.word != onProcessor }
+
+// isCUDAPlan tells whether the file at path is a plan for CUDA devices, by its first lines.
+func isCUDAPlan(path string) bool {
+	if !isPlan(path) {
+		return false
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	head := make([]byte, 4096)
+	n, _ := io.ReadFull(f, head)
+	for line := range strings.Lines(string(head[:n])) {
+		if words := strings.Fields(line); len(words) > 1 && words[0] == "target" {
+			return words[1] == plan.CUDA
+		}
+	}
+	return false
+}
+
+// setFor returns the instruction set to compile for where a device is to run it: the best of those with
+// kernels that it and its driver have.
+func (d device) setFor(driver cuda.Driver) (string, error) {
+	found, err := driver.Devices()
+	if err != nil {
+		return "", fmt.Errorf("--%s %s: %w", deviceFlag, d.String(), err)
+	}
+	if d.number >= len(found) {
+		return "", fmt.Errorf("--%s %s: there is no such device, expected a number below %d", deviceFlag, d.String(), len(found))
+	}
+	set, err := kernels.For(driver.Version(), found[d.number].Major, found[d.number].Minor)
+	if err != nil {
+		return "", fmt.Errorf("--%s %s: %w", deviceFlag, d.String(), err)
+	}
+	return set.ISA, nil
 }
 
 func (a *app) virtualDriver(ctx context.Context) (cuda.Driver, error) {

@@ -62,6 +62,7 @@ since they would pass for values of the same tokens.`
 	f.StringVarP(&dir, "output", "o", "", "`DIR` to write .npy files to")
 	f.StringVar(&model, "model", "", "`MODEL` of a PLAN, where it is not where the plan says")
 	flags = addCompileFlags(cmd, "exact")
+	flags.addDevice(cmd)
 	flags.addValues(cmd, "`PATTERN` of values to write besides, such as 'blk.3.*'")
 	return cmd
 }

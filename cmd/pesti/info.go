@@ -15,6 +15,8 @@ import (
 	"pesti/exec/plan"
 	"pesti/frontend"
 	"pesti/gguf/quant"
+	"pesti/lower"
+	"pesti/lower/target"
 )
 
 func (a *app) version() *cobra.Command {
@@ -50,7 +52,7 @@ func (a *app) info() *cobra.Command {
 			fmt.Fprintf(t, "version\t%s\n", versionText())
 			fmt.Fprintf(t, "built\t%s, %s/%s\n", runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			fmt.Fprintf(t, "cores\t%d usable\n", runtime.GOMAXPROCS(0))
-			fmt.Fprintf(t, "targets\tcpu\n")
+			fmt.Fprintf(t, "targets\t%s\n", strings.Join(target.Names(lower.Targets()), ", "))
 			if err := a.infoCUDA(cmd.Context(), t); err != nil {
 				return err
 			}

@@ -153,7 +153,7 @@ func (a *app) verb(use, short, example string, args arity, body func(cmd *cobra.
 		Example: example,
 		Args:    args.check,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			err := a.reachDriver(cmd)
+			err := a.reachDriver(cmd, args)
 			if err == nil {
 				err = body(cmd, args)
 			}

@@ -11,10 +11,12 @@ import (
 
 	"pesti/exec/cpu/isa"
 	"pesti/exec/cpu/kernel"
+	"pesti/exec/plan"
 	"pesti/gguf"
 	"pesti/gguf/sidecar"
 	"pesti/lower"
 	"pesti/lower/memplan"
+	"pesti/lower/target"
 )
 
 // isaVariable is the environment variable that caps the instruction set.
@@ -28,6 +30,8 @@ type compileFlags struct {
 	passes                          string
 	values                          []string
 	weights                         string // a sidecar
+	on                              device // of verbs that run what they compile
+	runs                            bool   // whether the verb is one
 
 	set *pflag.FlagSet // these flags alone
 }
@@ -44,8 +48,9 @@ func newCompileFlags(precision string) *compileFlags {
 	for _, s := range isa.Detect() {
 		isas = append(isas, s.Name)
 	}
+	isas = append(isas, plan.CUDAISAs...)
 	c := &compileFlags{
-		target:    choice{"cpu", []string{"cpu"}},
+		target:    choice{"cpu", target.Names(lower.Targets())},
 		precision: choice{precision, []string{"exact", "fast"}},
 		kv:        choice{"", []string{"f32", "f16", "fp8", "q8_0"}},
 		isa:       choice{"", isas},
@@ -66,7 +71,7 @@ func newCompileFlags(precision string) *compileFlags {
 	c.set.Var(&c.ubatch, "ubatch", "most tokens of one step (default 512)")
 	c.set.Var(&c.sequences, "sequences", "most sequences at a time")
 	c.set.VarP(&c.threads, "threads", "t", "most workers; no more run than there are processors")
-	c.set.Var(&c.isa, "isa", "instruction set, at most what "+isaVariable+" says (default the best one)")
+	c.set.Var(&c.isa, "isa", "instruction set, at most what "+isaVariable+" says (default the best one); of target cuda the compute capability (default the least, or what the device has)")
 	c.set.Var(&c.activations, "activations", "what precision fast rounds activations to: q8x2 has 15 bits, q8 has 8, with larger errors")
 	c.set.Var(&c.tiles, "tiles", "a program for whole chunks of 64 tokens of a prompt, in bf16; auto is with instruction set amx")
 	c.set.StringVar(&c.weights, "weights", "", "`FILE.safetensors` with the matrices of the model in FP8, as quantize writes it")
@@ -85,11 +90,22 @@ func (c *compileFlags) addValues(cmd *cobra.Command, help string) {
 	cmd.Flags().AddFlag(c.set.Lookup("values"))
 }
 
+// addDevice gives cmd the option that names the device to run on.
+func (c *compileFlags) addDevice(cmd *cobra.Command) {
+	c.withDevice()
+	cmd.Flags().AddFlag(c.set.Lookup(deviceFlag))
+}
+
+func (c *compileFlags) withDevice() {
+	c.runs = true
+	c.set.Var(&c.on, deviceFlag, "where to run: on the processor, on the virtual device, which needs no GPU, or on a GPU; virtual:N and cuda:N are devices by number (default cpu, or for target cuda cuda:0)")
+}
+
 // modelOnly returns a usage error if an option is given that a finished plan cannot take.
 func (c *compileFlags) modelOnly(path string) error {
 	var err error
 	c.set.VisitAll(func(f *pflag.Flag) {
-		if f.Changed && f.Name != "threads" && f.Name != "weights" && err == nil {
+		if f.Changed && f.Name != "threads" && f.Name != "weights" && f.Name != deviceFlag && err == nil {
 			err = usagef("--%s is an option of compile, and %s is a plan that is compiled already", f.Name, path)
 		}
 	})
@@ -117,17 +133,24 @@ func (c *compileFlags) changed(names []string) string {
 // options returns the options of lower.Compile, which checks them. An error is about an instruction
 // set that is not to be had.
 func (c *compileFlags) options(a *app) (lower.Options, error) {
-	set, err := chooseISA(c.isa.word, a.getenv(isaVariable))
+	target := c.target.word
+	if c.on.onDevice() && !c.set.Changed("target") {
+		target = plan.CUDA
+	}
+	set, err := c.isa.word, error(nil)
+	if target != plan.CUDA {
+		set, err = chooseISA(c.isa.word, a.getenv(isaVariable))
+	}
 	if err != nil {
 		return lower.Options{}, err
 	}
-	if c.isa.word == "" {
+	if c.isa.word == "" && target != plan.CUDA {
 		if text := withheld(isa.Detect(), a.getenv(isaVariable), set); text != "" && !slices.Contains(a.notices, text) {
 			a.warn([]string{text})
 		}
 	}
 	return lower.Options{
-		Target: c.target.word, ISA: set, Precision: c.precision.word, KV: cacheFormat(c.kv.word),
+		Target: target, ISA: set, Precision: c.precision.word, KV: cacheFormat(c.kv.word),
 		Ctx: c.ctx.n, Ubatch: c.ubatch.n, Sequences: c.sequences.n, Threads: int(c.threads.n),
 		Passes: c.passes, Planner: c.planner.word, Tiles: c.tiles.word, Outputs: c.values,
 		Activations: c.activations.word,
@@ -171,6 +194,9 @@ func chooseISA(asked, most string) (string, error) {
 			}
 		}
 		return usable[0], nil
+	}
+	if slices.Contains(plan.CUDAISAs, asked) {
+		return "", usagef("--isa %s: is for --target cuda", asked)
 	}
 	if !slices.Contains(builtISAs(), asked) {
 		return "", fmt.Errorf("--isa %s: not available in this build, which has no kernels for it yet; expected one of %s", asked, strings.Join(builtISAs(), ", "))

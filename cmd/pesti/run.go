@@ -27,6 +27,7 @@ type runOptions struct {
 	stops                     []string
 	ignoreEOS                 bool
 	stats                     choice
+	strict                    bool
 	profile                   *profileFlags
 	guess                     *guessing
 }
@@ -83,10 +84,12 @@ line break but where somebody sits at a terminal.`
 	f.StringArrayVar(&o.stops, "stop", nil, "end before this `TEXT`; may be given more than once")
 	f.BoolVar(&o.ignoreEOS, "ignore-eos", false, "go on after the end of generation")
 	f.Var(&o.stats, "stats", "print statistics on standard error")
+	f.BoolVar(&o.strict, "strict", false, "fail where a step of the plan is a fallback: one that no kernel of its target fits")
 	o.guess = addGuessing(cmd, "guess up to `N` tokens of a text that repeats itself and evaluate them together: the same text, in less time; at most 30 (default 0, off)")
 	o.profile = addProfileFlags(cmd)
 	f.StringVar(&o.model, "model", "", "`MODEL` of a PLAN, where it is not where the plan says")
 	flags = addCompileFlags(cmd, "fast")
+	flags.addDevice(cmd)
 	return cmd
 }
 
@@ -97,10 +100,11 @@ type runStats struct {
 	LoadMS          float64 `json:"load_ms"` // until the first token could be computed
 	PrefillTS       float64 `json:"prefill_ts"`
 	DecodeTS        float64 `json:"decode_ts"`
-	Stop            string  `json:"stop"`      // one of the stop constants
-	Fallbacks       int     `json:"fallbacks"` // steps of the plan that run reference kernels
-	Proposed        int     `json:"proposed"`  // tokens that were guessed
-	Accepted        int     `json:"accepted"`  // of those, how many came
+	Stop            string  `json:"stop"`               // one of the stop constants
+	Fallbacks       int     `json:"fallbacks"`          // steps of the plan that run reference kernels, on a device those on the host
+	Launches        int     `json:"launches_per_layer"` // of the decode program on a device, 0 on the processor
+	Proposed        int     `json:"proposed"`           // tokens that were guessed
+	Accepted        int     `json:"accepted"`           // of those, how many came
 
 	// Bytes of memory that the program had resident before it opened the model, and at most; 0
 	// where the system does not tell.
@@ -131,6 +135,10 @@ func (a *app) continueText(ctx context.Context, name string, text []byte, o *run
 	if err := o.guess.check(s); err != nil {
 		return err
 	}
+	summary := plan.Summarise(s.plan)
+	if n := summary.Fallbacks; o.strict && n > 0 {
+		return fmt.Errorf("%s: %d steps of the plan are fallbacks, such as %s; expected none with --strict", name, n, firstFallback(s.plan))
+	}
 	tok, err := vocabulary()
 	if err != nil {
 		return err
@@ -159,7 +167,8 @@ func (a *app) continueText(ctx context.Context, name string, text []byte, o *run
 	stats := runStats{
 		PromptTokens: len(ids),
 		LoadMS:       float64(time.Since(begin).Microseconds()) / 1000,
-		Fallbacks:    plan.Summarise(s.plan).Fallbacks,
+		Fallbacks:    summary.Fallbacks,
+		Launches:     summary.LaunchesPerLayer,
 
 		StartResident: resident,
 	}
@@ -185,6 +194,20 @@ func (a *app) continueText(ctx context.Context, name string, text []byte, o *run
 		return err
 	}
 	return o.profile.write(ctx, a, engine, a.stderr)
+}
+
+// firstFallback names a step that no kernel of the plan's target fits.
+func firstFallback(p *plan.Plan) string {
+	for i := range p.Programs {
+		for _, wave := range p.Programs[i].Waves {
+			for _, st := range wave.Steps {
+				if plan.IsReference(st.Kernel) {
+					return st.Name + " (" + st.Kernel + ")"
+				}
+			}
+		}
+	}
+	return ""
 }
 
 // printStats prints statistics where they are asked for, where somebody sits there, and on an

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"pesti/exec"
+	"pesti/exec/cuda"
 	"pesti/exec/plan"
 	"pesti/frontend"
 	"pesti/gguf"
@@ -28,6 +29,8 @@ type subject struct {
 	threads int
 	observe func(exec.Observation) // what start's engine lets see each value, nil for nobody
 	profile bool                   // whether start's engine keeps a profile
+	driver  cuda.Driver            // of the device to run on, nil for the processor
+	device  int                    // its number there
 	trace   int                    // how many of the last runs it keeps a trace of
 }
 
@@ -39,8 +42,13 @@ func (a *app) open(name, model string, flags *compileFlags) (*subject, error) {
 		if s.plan, s.threads, err = a.readPlan(name, flags); err != nil {
 			return nil, err
 		}
-		if err := allowedISA(s.plan.Target.ISA, a.getenv(isaVariable)); err != nil {
-			return nil, about(name, err)
+		if s.plan.Target.Backend != plan.CUDA {
+			if err := allowedISA(s.plan.Target.ISA, a.getenv(isaVariable)); err != nil {
+				return nil, about(name, err)
+			}
+		}
+		if err := s.choose(flags, s.plan.Target.Backend); err != nil {
+			return nil, err
 		}
 		if s.file, err = a.planModel(name, s.plan, model); err != nil {
 			return nil, err
@@ -57,6 +65,14 @@ func (a *app) open(name, model string, flags *compileFlags) (*subject, error) {
 	if s.options, err = flags.options(a); err != nil {
 		return nil, err
 	}
+	if err := s.choose(flags, s.options.Target); err != nil {
+		return nil, err
+	}
+	if s.driver != nil && s.options.Target == plan.CUDA && s.options.ISA == "" {
+		if s.options.ISA, err = flags.on.setFor(s.driver); err != nil {
+			return nil, err
+		}
+	}
 	if s.file, err = a.openModel(name); err != nil {
 		return nil, orPlan(err)
 	}
@@ -66,6 +82,23 @@ func (a *app) open(name, model string, flags *compileFlags) (*subject, error) {
 	}
 	s.options.Sidecar = s.beside
 	return s, nil
+}
+
+// choose opens the driver of the device that a verb is to run on, by what is asked for or else the
+// backend that it compiles for.
+func (s *subject) choose(flags *compileFlags, backend string) (err error) {
+	if !flags.runs {
+		return nil
+	}
+	if backend == plan.CUDA && flags.on.word == "" {
+		flags.on = firstGPU
+	}
+	if backend == plan.CUDA && !flags.on.onDevice() {
+		return usagef("--%s is %s, expected virtual or cuda:N for %s, which is for CUDA devices", deviceFlag, flags.on.word, s.name)
+	}
+	s.device = flags.on.number
+	s.driver, err = s.app.openDriver(context.Background(), flags.on)
+	return err
 }
 
 // release closes the files.
@@ -129,7 +162,7 @@ func (s *subject) compile() (*lower.Result, error) {
 // The end of ctx interrupts its step in progress.
 func (s *subject) start(ctx context.Context) (*exec.Engine, error) {
 	debug.FreeOSMemory() // what compiling left would stay resident beside the weights
-	e, err := exec.Open(s.plan, s.file, exec.Options{Sidecar: s.beside, Threads: min(s.threads, runtime.GOMAXPROCS(0)), Observe: s.observe, Profile: s.profile, Trace: s.trace})
+	e, err := exec.Open(s.plan, s.file, exec.Options{Sidecar: s.beside, Driver: s.driver, Device: s.device, Threads: min(s.threads, runtime.GOMAXPROCS(0)), Observe: s.observe, Profile: s.profile, Trace: s.trace})
 	if err != nil {
 		return nil, about(s.name, err)
 	}

@@ -135,7 +135,7 @@ var cudaKernels = []Signature{
 }
 
 // cudaCacheFormats are the formats of caches on CUDA devices.
-var cudaCacheFormats = []string{"f32", "f16"}
+var cudaCacheFormats = []string{"f32", "f16", "f8_e4m3"}
 
 func cudaCache(role string) Operand {
 	o := cacheByHead(role, InOut, "kv_heads*head_dim", "kv_heads")
