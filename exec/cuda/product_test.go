@@ -152,6 +152,14 @@ func (c *productCase) test(call func(cuda.Product) (cuda.Call, error)) {
 	}
 }
 
+// TestFP8 holds products by FP8 weights where the GPU has instructions for these.
+func TestFP8(t *testing.T) {
+	b := newBench(t, "sm_89")
+	for m := range 3 {
+		testProduct(b, rand.New(rand.NewPCG(10, uint64(m))), "f8_e4m3", 37, 96, m+1, true, true)
+	}
+}
+
 // TestProductGroup sees that three weights of different types and a norm give what each gives by itself of a normed x,
 // bit for bit, and that a column has the same bits alone.
 func TestProductGroup(t *testing.T) {

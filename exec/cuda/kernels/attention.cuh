@@ -39,15 +39,12 @@ struct F16Cache {
 struct E4M3Cache {
     using Element = unsigned char;
     __device__ static unsigned char rounded(float x) { return to_e4m3(x); }
-    __device__ static float4 words(unsigned w) {
-        return make_float4(from_e4m3(w), from_e4m3(w >> 8), from_e4m3(w >> 16), from_e4m3(w >> 24));
-    }
     __device__ static void eight(const unsigned char* at, float (&v)[8]) {
         const uint2 a = *reinterpret_cast<const uint2*>(at);
-        const float4 x = words(a.x), y = words(a.y);
+        const float4 x = from_e4m3(a.x), y = from_e4m3(a.y);
         v[0] = x.x, v[1] = x.y, v[2] = x.z, v[3] = x.w, v[4] = y.x, v[5] = y.y, v[6] = y.z, v[7] = y.w;
     }
-    __device__ static float4 four(const unsigned char* at) { return words(*reinterpret_cast<const unsigned*>(at)); }
+    __device__ static float4 four(const unsigned char* at) { return from_e4m3(*reinterpret_cast<const unsigned*>(at)); }
 };
 
 // Where the part of a head of a position of a sequence begins in a cache, in elements.

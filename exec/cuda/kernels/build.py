@@ -26,9 +26,9 @@ TOOLS = HERE.parents[2] / ".cuda"
 SOURCES = {
     "rows": [75],
     "gemv": [75],
-    "gemv_f32": [75],
-    "attention": [75],
-    "prefill": [75],
+    "gemv_f32": [75, 89],
+    "attention": [75, 89],
+    "prefill": [75, 89],
     "gemm": [75, 80],
     "gemm_f32": [75],
 }
@@ -48,7 +48,7 @@ STATIC = 48 * 1024  # a block may have no more without asking
 
 def installed(package):
     """The folder of a package, which is installed where it is missing or not the pinned version."""
-    line = next(l for l in (HERE / "requirements.txt").read_text().splitlines() if l.startswith(package + "=="))
+    line = next(l for l in (HERE / "requirements.txt").read_text(encoding="utf-8").splitlines() if l.startswith(package + "=="))
     folder = TOOLS / line.split()[0]
     if not folder.exists():
         with tempfile.NamedTemporaryFile("w", suffix=".txt") as f:
@@ -155,7 +155,7 @@ def main():
         with concurrent.futures.ProcessPoolExecutor(2, max_tasks_per_child=1) as pool:
             files = {name: text for part in pool.map(built, COMPILERS) for name, text in part.items()}
     stale = {f.name for f in HERE.glob("*.ptx")} - set(files) if not args.ptxas else set()
-    differ = sorted(stale | {name for name, text in files.items() if not (HERE / name).exists() or (HERE / name).read_text() != text})
+    differ = sorted(stale | {name for name, text in files.items() if not (HERE / name).exists() or (HERE / name).read_text(encoding="utf-8") != text})
     if args.check:
         if differ:
             sys.exit(f"{', '.join(differ)}: not what the sources give; run build.py" + " --ptxas" * args.ptxas)
@@ -164,7 +164,7 @@ def main():
         if name in stale:
             (HERE / name).unlink()
         else:
-            (HERE / name).write_text(files[name])
+            (HERE / name).write_text(files[name], encoding="utf-8")
         print(name)
 
 

@@ -21,16 +21,35 @@ __device__ __forceinline__ unsigned short to_half(float f) {
 // The halves of a word, the lower first.
 __device__ __forceinline__ float2 from_halves(unsigned w) { return make_float2(from_half(w), from_half(w >> 16)); }
 
-// E4M3 is the FP8 format: a sign, four bits of exponent, three of mantissa, no infinities. Shifted into the place
-// of a float16 a number is 2^-8 of its value, as its exponent is biased by 7 and not by 15.
-__device__ __forceinline__ float from_e4m3(unsigned b) {
-    const unsigned magnitude = b & 0x7f;
-    const float value = from_half((b & 0x80) << 8 | magnitude << 7) * 256.0f;
-    return magnitude == 0x7f ? __int_as_float(0x7fc00000) : value;
+// E4M3 is the FP8 format: a sign, four bits of exponent, three of mantissa, no infinities. Four of them, in the bytes of
+// a word. Without instructions for it: shifted into the place of a float16 a number is 2^-8 of its value, as its
+// exponent is biased by 7 and not by 15.
+__device__ __forceinline__ float4 from_e4m3(unsigned w) {
+#if __CUDA_ARCH__ >= 890
+    unsigned low, high;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(low) : "h"((unsigned short)w));
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(high) : "h"((unsigned short)(w >> 16)));
+    const float2 x = from_halves(low), y = from_halves(high);
+    return make_float4(x.x, x.y, y.x, y.y);
+#else
+    float v[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const unsigned b = w >> (8 * i), magnitude = b & 0x7f;
+        const float value = from_half((b & 0x80) << 8 | magnitude << 7) * 256.0f;
+        v[i] = magnitude == 0x7f ? __int_as_float(0x7fc00000) : value;
+    }
+    return make_float4(v[0], v[1], v[2], v[3]);
+#endif
 }
 
 // Rounded to nearest even; what is beyond 448 becomes 448, and a NaN stays one.
 __device__ __forceinline__ unsigned char to_e4m3(float f) {
+#if __CUDA_ARCH__ >= 890
+    unsigned short pair;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(f));
+    return pair;
+#else
     const unsigned bits = __float_as_uint(f), sign = bits >> 24 & 0x80, magnitude = bits & 0x7fffffff;
     unsigned rounded = (magnitude - 0x3c000000 + 0x7ffff + (magnitude >> 20 & 1)) >> 20;
     if (magnitude < 0x3c800000) {  // below 2^-6: adding 2^14 leaves multiples of 2^-9 in the low bits
@@ -41,6 +60,7 @@ __device__ __forceinline__ unsigned char to_e4m3(float f) {
         rounded = 0x7e;
     }
     return sign | rounded;
+#endif
 }
 
 // sum + Σ a · b over four signed bytes.

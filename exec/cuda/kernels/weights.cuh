@@ -233,8 +233,10 @@ __device__ __forceinline__ void values(const F8_E4M3& w, unsigned i, float (&v)[
         const uint4 f = w.data[(size_t)i * 2 + j];
         const unsigned words[4] = {f.x, f.y, f.z, f.w};
 #pragma unroll
-        for (int k = 0; k < 16; k++) {
-            v[16 * j + k] = from_e4m3(words[k / 4] >> (8 * (k % 4)));
+        for (int k = 0; k < 4; k++) {
+            const float4 x = from_e4m3(words[k]);
+            float* to = v + 16 * j + 4 * k;
+            to[0] = x.x, to[1] = x.y, to[2] = x.z, to[3] = x.w;
         }
     }
 }
