@@ -337,11 +337,11 @@ func bfeU32(d, a, b, c *lanes) {
 }
 
 func bfeS32(a, b, c uint32) uint32 {
-	at, n := b&0xff, c&0xff
+	at, n := b&0xff, min(c&0xff, 64)
 	if n == 0 {
 		return 0
 	}
-	return uint32(int64(int32(a)) << (64 - min(n, 64) - min(at, 64-min(n, 64))) >> (64 - min(n, 64)))
+	return uint32(int64(int32(a)) >> at << (64 - n) >> (64 - n))
 }
 
 // bfi puts c's field into b; see instruction bfi.

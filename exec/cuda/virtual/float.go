@@ -98,7 +98,13 @@ func toF32(x float64, r rounding) float32 {
 
 // directed makes add, sub, mul and fma of a direction.
 func directed(r rounding) map[string]any {
-	one := func(a, b, c float64) uint32 { return b32(toF32(sumOdd(a*b, c), r)) }
+	one := func(a, b, c float64) uint32 {
+		s := sumOdd(a*b, c)
+		if s == 0 && r == down && (math.Signbit(a*b) || math.Signbit(c)) {
+			return 1 << 31
+		}
+		return b32(toF32(s, r))
+	}
 	x := func(u uint32) float64 { return float64(f32(u)) }
 	return map[string]any{
 		"add": of2(func(a, b uint32) uint32 { return one(x(a), 1, x(b)) }),
