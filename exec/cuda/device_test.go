@@ -22,7 +22,8 @@ type bench struct {
 	modules map[string]cuda.Module
 }
 
-// newBench opens a virtual device that is of compute capability isa, and fails the test if something is left at its end.
+// newBench opens a device for the modules of isa: the virtual one, of that compute capability, or where a real one is
+// asked for that, unless it is too old for them.
 func newBench(t *testing.T, isa string) *bench {
 	t.Helper()
 	properties := virtual.Default()
@@ -32,12 +33,20 @@ func newBench(t *testing.T, isa string) *bench {
 	if isa == "sm_75" {
 		properties.Shared = 64 << 10
 	}
-	driver := virtual.New(virtual.Config{Devices: []cuda.Properties{properties}})
 	b := &bench{t: t, modules: map[string]cuda.Module{}}
+	driver, number := realDriver(t)
+	if driver == nil {
+		driver = virtual.New(virtual.Config{Devices: []cuda.Properties{properties}})
+	}
 	var err error
-	b.set, err = kernels.Lookup(isa, driver.Version(), properties.Major, properties.Minor)
+	b.dev, err = driver.Open(number)
 	b.check(err)
-	b.dev, err = driver.Open(0)
+	t.Cleanup(func() { b.dev.Close() })
+	if p := b.dev.Properties(); 10*p.Major+p.Minor < 10*properties.Major+properties.Minor {
+		t.Skipf("the device is sm_%d%d", p.Major, p.Minor)
+	} else {
+		b.set, err = kernels.Lookup(isa, driver.Version(), p.Major, p.Minor)
+	}
 	b.check(err)
 	b.stream, err = b.dev.NewStream()
 	b.check(err)

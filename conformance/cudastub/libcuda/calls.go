@@ -20,7 +20,7 @@ func cuInit(flags uint32) code {
 //export cuDriverGetVersion
 func cuDriverGetVersion(version *int32) code {
 	return call("cuDriverGetVersion", "", func() code {
-		*version = int32(lib.driver.Version())
+		*version = int32(driver().Version())
 		return success
 	})
 }
@@ -79,7 +79,7 @@ func cuDeviceGetName(name *byte, size, device int32) code {
 //export cuDeviceGetAttribute
 func cuDeviceGetAttribute(value *int32, attribute, device int32) code {
 	return call("cuDeviceGetAttribute", fmt.Sprint(attribute), func() code {
-		all, err := lib.driver.Devices()
+		all, err := driver().Devices()
 		if err != nil {
 			return fails(invalidValue, err)
 		}
@@ -104,7 +104,7 @@ func cuDeviceGetAttribute(value *int32, attribute, device int32) code {
 //export cuCtxCreate_v2
 func cuCtxCreate_v2(context *handle, flags uint32, device int32) code {
 	return call("cuCtxCreate_v2", fmt.Sprintf("flags=%d device=%d", flags, device), func() code {
-		d, err := lib.driver.Open(int(device))
+		d, err := driver().Open(int(device))
 		if err != nil {
 			return fails(invalidDevice, err)
 		}

@@ -48,8 +48,7 @@ const (
 // A library is the state that libcuda has for a process.
 type library struct {
 	sync.Mutex
-	driver  *virtual.Driver
-	device  cuda.Device // of the context; one at a time
+	device  cuda.Device // of the context that is current
 	objects []any       // by handle − 1; nil is one that was destroyed
 	texts   map[code]*C.char
 	trapped code // what all calls fail with that do not free
@@ -63,9 +62,6 @@ func call(name, args string, do func() code) code {
 	defer lib.Unlock()
 	if getenv("CUDASTUB") != "virtual" {
 		return noDevice
-	}
-	if lib.driver == nil {
-		lib.driver = virtual.New(virtual.Config{})
 	}
 	note(strings.TrimSpace(name + " " + args))
 	var fail code
@@ -87,6 +83,9 @@ func getenv(name string) string {
 	defer C.free(unsafe.Pointer(c))
 	return C.GoString(C.getenv(c))
 }
+
+// driver returns a driver with a device. Each context has its own, so that several can be open.
+func driver() *virtual.Driver { return virtual.New(virtual.Config{}) }
 
 // note adds a line to the log.
 func note(line string) {

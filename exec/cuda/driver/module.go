@@ -9,20 +9,21 @@ import (
 )
 
 type module struct {
-	device *device
-	module cu.Module
-	shared map[string]int // that its kernels may be launched with, above 0
+	device    *device
+	module    cu.Module
+	functions map[string]*function // that were asked for
 }
 
 type function struct {
 	name     string
 	function cu.Function
+	shared   int // bytes of dynamic shared memory that it may be launched with
 }
 
 func (f *function) Name() string { return f.name }
 
 func (d *device) Load(ptx []byte) (cuda.Module, error) {
-	m := &module{device: d, shared: map[string]int{}}
+	m := &module{device: d, functions: map[string]*function{}}
 	err := d.do("compiling a module", func() (err error) {
 		m.module, err = load(ptx)
 		return err
@@ -30,14 +31,23 @@ func (d *device) Load(ptx []byte) (cuda.Module, error) {
 	return m, err
 }
 
+// Function asks for each kernel once: what it may have of shared memory is kept by the driver, and
+// only grows.
 func (m *module) Function(name string, shared int) (cuda.Function, error) {
-	f := &function{name: name}
+	f := m.functions[name]
 	err := m.device.do("kernel "+name, func() (err error) {
-		if f.function, err = m.module.Function(name); err != nil || shared <= m.shared[name] {
-			return err
+		if f == nil {
+			f = &function{name: name}
+			if f.function, err = m.module.Function(name); err != nil {
+				return err
+			}
+			m.functions[name] = f
+		}
+		if shared <= f.shared {
+			return nil
 		}
 		if err = allowShared(f.function, shared); err == nil {
-			m.shared[name] = shared
+			f.shared = shared
 		}
 		return err
 	})
