@@ -32,12 +32,18 @@ func TestTablesAgree(t *testing.T) {
 			t.Errorf("kernel %s has no signature", row.Name)
 		}
 	}
+	for _, name := range device.Kernels() {
+		has[name] = true
+		if signatures[name] == nil {
+			t.Errorf("kernel %s has no signature", name)
+		}
+	}
 	for name := range signatures {
-		if !has[name] && !plan.OnDevice(name) {
+		if !has[name] {
 			t.Errorf("signature %s has no kernel", name)
 		}
 	}
-	for _, l := range slices.Concat(cpu.Kernels, cpu.Reference, cuda.Kernels, cuda.Reference()) {
+	for _, l := range slices.Concat(cpu.Kernels, cpu.Reference, cuda.Kernels, cuda.Chunked, cuda.Reference()) {
 		sig := signatures[l.Kernel]
 		if sig == nil {
 			t.Errorf("op %s is lowered to %s, which is no kernel", l.Op.Name, l.Kernel)

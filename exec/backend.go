@@ -16,9 +16,9 @@ type backend interface {
 	run(g *program, r kernel.Run) error
 	// runStep runs one step of a program, after those before it.
 	runStep(g *program, wave, step int, r kernel.Run) error
-	// contents returns the first elems elements of a buffer, or of the first worker's copy of it, in a
-	// view that holds until the next step, and their format.
-	contents(g *plan.Program, id int, elems int64) (format string, data []byte, err error)
+	// contents returns the first rows of a buffer, or of the first worker's copy of it, each of cols
+	// elements, in a view that holds until the next step, and their format.
+	contents(g *plan.Program, id, rows, cols int) (format string, data []byte, err error)
 	// poison fills the arena with NaN.
 	poison() error
 	workers() int
@@ -42,7 +42,7 @@ func (p processor) runStep(g *program, wave, step int, r kernel.Run) error {
 	return p.machine.Run(one, r)
 }
 
-func (p processor) contents(g *plan.Program, id int, _ int64) (string, []byte, error) {
+func (p processor) contents(g *plan.Program, id, _, _ int) (string, []byte, error) {
 	format, data := p.buffer(g, id, 0)
 	return format, data, nil
 }

@@ -161,7 +161,7 @@ func (d *device) bindStep(g *plan.Program, st *plan.Step, on cuda.Properties) *c
 	if st.Scratch >= 0 {
 		_, b.Scratch = d.place(g, st.Scratch)
 	}
-	if st.Kernel == "cuda.attention" {
+	if hasRope(st) {
 		b.Rope = d.ropes[cuda.RopeOf(st)]
 	}
 	return b
@@ -384,9 +384,9 @@ func sizeOf(format string, elems int64) (int64, error) {
 	return f.Size(elems)
 }
 
-func (d *device) contents(g *plan.Program, id int, elems int64) (string, []byte, error) {
+func (d *device) contents(g *plan.Program, id, rows, cols int) (string, []byte, error) {
 	format, at := d.place(g, id)
-	bytes, err := sizeOf(format, elems)
+	bytes, err := sizeOf(format, int64(rows)*int64(cols))
 	if err != nil {
 		return "", nil, err
 	}
@@ -394,7 +394,26 @@ func (d *device) contents(g *plan.Program, id int, elems int64) (string, []byte,
 	if bytes > 0 {
 		err = d.stream.Download(data, at)
 	}
-	return format, data, errors.Join(err, d.stream.Wait())
+	err = d.wait(err)
+	if format == "q8x2" {
+		data = rowByRow(data, rows, cols)
+	}
+	return format, data, err
+}
+
+// rowByRow turns a value in q8x2 as it is on devices, planes, scales and sums of all rows one behind
+// the other, into rows.
+func rowByRow(data []byte, rows, cols int) []byte {
+	out, at := make([]byte, 0, len(data)), 0
+	parts := []int{cols, cols, cols / 32 * 4, cols / 16 * 4} // bytes of a row in each
+	for m := range rows {
+		at = 0
+		for _, size := range parts {
+			out = append(out, data[at+m*size:][:size]...)
+			at += rows * size
+		}
+	}
+	return out
 }
 
 func (d *device) poison() error {

@@ -79,11 +79,16 @@ func (d *device) readOnDevice() map[string]bool {
 func (d *device) rotations() map[cuda.Rope]bool {
 	ropes := map[cuda.Rope]bool{}
 	d.deviceSteps(func(st *plan.Step) {
-		if st.Kernel == "cuda.attention" && param(st, "rot") > 0 {
+		if hasRope(st) {
 			ropes[cuda.RopeOf(st)] = true
 		}
 	})
 	return ropes
+}
+
+// hasRope reports whether a step turns heads by a table.
+func hasRope(st *plan.Step) bool {
+	return plan.OnDevice(st.Kernel) && param(st, "kv_heads") > 0 && param(st, "rot") > 0
 }
 
 // counters is how many of them attention needs: one for each token and head of keys.

@@ -557,7 +557,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"another directory", "the plan is for another model: the directory of this one is sha256:", m.File, 1, func(p *plan.Plan) { p.Model.Directory = "sha256:00" }},
 		{"a missing instruction set", "instruction set " + missing + ": this machine lacks", m.File, 1, func(p *plan.Plan) { p.Target.ISA = missing }},
 		{"an unknown instruction set", `instruction set is "mmx"`, m.File, 1, func(p *plan.Plan) { p.Target.ISA = "mmx" }},
-		{"another backend", `backend is "cuda"`, m.File, 1, func(p *plan.Plan) { p.Target.Backend = "cuda" }},
+		{"another backend", `backend is "metal"`, m.File, 1, func(p *plan.Plan) { p.Target.Backend = "metal" }},
 		{"too many threads", "4 threads, expected 1 to the 3", m.File, 4, nil},
 		{"negative threads", "-1 threads, expected 1 to the 3", m.File, -1, nil},
 		{"a plan that does not verify", "plan: ", m.File, 1, func(p *plan.Plan) { p.Memory.Arena -= 64 }},

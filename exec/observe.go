@@ -55,7 +55,7 @@ func (e *Engine) show(g *plan.Program, wave int, st *plan.Step) error {
 		if o.Name == "" {
 			o.Name = e.bufferName(g, a.Buffer)
 		}
-		format, data, err := e.backend.contents(g, a.Buffer, n)
+		format, data, err := e.backend.contents(g, a.Buffer, o.Rows, int(n)/o.Rows)
 		if err != nil {
 			return err
 		}

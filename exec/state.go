@@ -17,7 +17,7 @@ func (e *Engine) State(name string) ([]byte, error) {
 			if err != nil {
 				return nil, fmt.Errorf("plan: %w", err)
 			}
-			_, data, err := e.backend.contents(nil, i, elems)
+			_, data, err := e.backend.contents(nil, i, 1, int(elems))
 			return data, err
 		}
 	}

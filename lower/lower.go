@@ -11,6 +11,7 @@ import (
 	"math"
 	"path"
 	"slices"
+	"sync"
 
 	"pesti/exec/plan"
 	"pesti/frontend"
@@ -154,10 +155,9 @@ func compileGraph(m *frontend.Model, g *graph.Graph, o Options, passes tables) (
 		return nil, err
 	}
 	res.Fused = fused
-	inPlace, err := rowsInPlace(g, passes.graph, pass.Options{Off: off, Verify: o.Verify})
-	if err != nil {
-		return nil, err
-	}
+	inPlace := sync.OnceValues(func() (*graph.Graph, error) {
+		return rowsInPlace(g, passes.graph, pass.Options{Off: off, Verify: o.Verify})
+	})
 
 	p := newPlan(m, &o)
 	states, err := addShared(p, fused, &o)
@@ -171,10 +171,13 @@ func compileGraph(m *frontend.Model, g *graph.Graph, o Options, passes tables) (
 	var layouts []*layout
 	tiles := rounded != "" && !off.Has("choose_kernels") && (o.Tiles == "on" || o.Tiles == "auto" && o.ISA == "amx")
 	for _, prog := range o.target.Programs(target.Bounds{Ubatch: o.Ubatch, Sequences: o.Sequences, Tiles: tiles}) {
-		lowered := fused.Clone()
+		from := fused
 		if prog.AllRows {
-			lowered = inPlace.Clone()
+			if from, err = inPlace(); err != nil {
+				return nil, err
+			}
 		}
+		lowered := from.Clone()
 		bound(lowered, prog)
 		notes, err := pass.Run(lowered, passes.lowering(lowering{target: o.target, program: prog, isa: o.ISA, rounded: rounded}),
 			pass.Options{Off: off, Verify: o.Verify, After: o.after(prog.Name + ".")})

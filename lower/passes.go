@@ -28,7 +28,7 @@ func loweringPasses(l lowering) []pass.Pass {
 		{Name: "insert_quantise", Doc: "round activations for kernels that take integers or bf16", Run: insertQuantise},
 		pass.CSE(),
 		{Name: "fuse_norm", Doc: "norm and quantisation in one step", Run: fuseNorm},
-		{Name: "fuse_gate", Doc: "gate, up, activation and quantisation in one step", Run: fuseGate},
+		{Name: "fuse_gate", Doc: "gate, up, activation and quantisation in one step", Run: l.fuseGate},
 	}
 	if l.program.Prologue {
 		steps = []pass.Pass{{Name: "fuse_prologue", Doc: "norm in the product's prologue", Run: fusePrologue}}
@@ -197,7 +197,10 @@ func fuseNorm(c *pass.Context, g *graph.Graph) error {
 
 // fuseGate joins a gated product with the rounding that is its only use, so that its result is
 // never stored in float32.
-func fuseGate(c *pass.Context, g *graph.Graph) error {
+func (l lowering) fuseGate(c *pass.Context, g *graph.Graph) error {
+	if l.program.FloatGates {
+		return nil
+	}
 	return fuseRounding(c, g, ops.SwiGLU, "its operand is not a gated product that only it reads",
 		func(gated *graph.Node) bool { return gated.Attr.Str("kernels") != "" },
 		func(r *rounding, gated *graph.Node) (*graph.Op, graph.Attrs) { return r.gate, gated.Attr })

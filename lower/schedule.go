@@ -42,7 +42,7 @@ type access struct {
 
 // schedule lowers one program's graph. Steps keep the order of the nodes within their wave.
 func schedule(p *plan.Plan, g *graph.Graph, on *target.Target, tmpl target.Program, states shared, reference bool) (*layout, error) {
-	g, err := lowerable(g, on, reference)
+	g, err := lowerable(g, on, &tmpl, reference)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func (s *scheduler) node(n *graph.Node, reference bool) error {
 		s.buffer[n.Out[0]] = s.states.state[n.Name()].buffer
 		return nil
 	}
-	low := s.target.Lower(n, reference)
+	low := s.target.Lower(&s.tmpl, n, reference)
 	if low == nil {
 		return fmt.Errorf("op %s has no kernel on %s", n.Op.Name, s.target.Name)
 	}

@@ -39,59 +39,36 @@ var binders = map[string]func(b *binder, m uint32) ([]Call, error){
 			Scale: b.float("scale"), N: b.int("n"), M: m}.Call())
 	},
 	"cuda.norm": func(b *binder, m uint32) ([]Call, error) {
-		return one(Norm{X: b.ptr("x"), W: b.ptr("w"), Y: b.ptr("y"), N: b.int("n"), M: m, Eps: b.float("eps")}.Call())
+		return one(Norm{X: b.ptr("x"), W: b.ptr("w"), Y: b.ptr("y"), N: b.int("n"), M: m, Quantised: b.rounds("y"), Eps: b.float("eps")}.Call())
+	},
+	"cuda.quantise": func(b *binder, m uint32) ([]Call, error) {
+		return one(Norm{X: b.ptr("x"), Y: b.ptr("y"), N: b.int("n"), M: m, Quantised: b.rounds("y")}.Call())
 	},
 	"cuda.norm_add": func(b *binder, m uint32) ([]Call, error) {
 		return one(Norm{X: b.ptr("d"), W: b.ptr("w"), Add: b.ptr("x"), Y: b.ptr("y"), N: b.int("n"), M: m, Eps: b.float("eps")}.Call())
 	},
 	"cuda.gemv": func(b *binder, m uint32) ([]Call, error) {
-		p := b.product(m)
-		p.Residual = b.optional("res")
-		for i := range p.Ops {
-			digit := fmt.Sprint(i)
-			if _, ok := b.Operands["w"+digit]; ok {
-				p.Ops[i] = Operand{Weight: b.weight("w" + digit), Bias: b.optional("bias" + digit), Out: b.ptr("out" + digit)}
-			}
-		}
-		return one(p.Call(b.On, b.exact()))
+		return one(b.group(m).Call(b.On, b.exact()))
 	},
+	"cuda.gemm": func(b *binder, m uint32) ([]Call, error) { return one(b.group(m).Tiles(b.exact())) },
 	"cuda.gated": func(b *binder, m uint32) ([]Call, error) {
-		p := b.product(m)
-		p.Ops[0] = Operand{Weight: b.weight("w0"), Out: b.ptr("y")}
-		p.Ops[1] = Operand{Weight: b.weight("w1")}
-		act, ok := ActivationOf(b.str("act"))
-		if !ok {
-			return nil, fmt.Errorf("no activation %q", b.str("act"))
-		}
-		p.Act = act
-		return one(p.Call(b.On, b.exact()))
+		return one(b.gated(m).Call(b.On, b.exact()))
 	},
+	"cuda.gemm_gated": func(b *binder, m uint32) ([]Call, error) { return one(b.gated(m).Tiles(b.exact())) },
 	"cuda.attention": func(b *binder, m uint32) ([]Call, error) {
-		a := Attention{
-			Q: b.ptr("q"), K: b.ptr("k"), V: b.ptr("v"), Pos: b.ptr("pos"), Seq: b.ptr("seq"), Pages: b.ptr("pages"),
-			KCache: b.ptr("kcache"), VCache: b.ptr("vcache"), QNorm: b.optional("qnorm"), KNorm: b.optional("knorm"),
-			Rope: b.Rope, Out: b.ptr("out"), Work: b.Scratch, Arrived: b.Arrived,
-			Heads: b.int("heads"), KVHeads: b.int("kv_heads"), HeadDim: b.int("head_dim"), Rot: b.int("rot"),
-			Positions: b.int("positions"), Window: b.int("window"), Ring: b.int("ring"), SeqPages: uint32(b.SeqPages),
-			M: m, Scale: b.float("scale"), Eps: b.float("eps"),
-		}
-		if b.str("layout") == "halves" {
-			a.Halves = 1
-		}
+		a, format := b.attention(m), b.Operands["kcache"].Format
+		a.Work, a.Arrived = b.Scratch, b.Arrived
 		if room := b.int("splits"); a.splits() > int(room) {
 			return nil, fmt.Errorf("%d splits, and the plan has room for %d", a.splits(), room)
 		}
-		format := b.Operands["kcache"].Format
 		if m <= storeApart {
 			return one(a.Call(b.On, format))
 		}
-		a.Stored = 1
-		store, err := a.StoreKV(format)
-		if err != nil {
-			return nil, err
-		}
-		attend, err := a.Call(b.On, format)
-		return []Call{store, attend}, err
+		return stored(a, format, func(a Attention) (Call, error) { return a.Call(b.On, format) })
+	},
+	"cuda.prefill": func(b *binder, m uint32) ([]Call, error) {
+		format := b.Operands["kcache"].Format
+		return stored(b.attention(m), format, func(a Attention) (Call, error) { return a.Prefill(b.On, format) })
 	},
 	"cuda.select": func(b *binder, m uint32) ([]Call, error) {
 		return one(Select{X: b.ptr("x"), Rows: b.ptr("rows"), Y: b.ptr("y"), N: b.int("n"), M: m}.Call())
@@ -129,6 +106,17 @@ func (b *Binding) Calls(m int) ([]Call, error) {
 	return calls, nil
 }
 
+// stored is attention with keys and values stored before.
+func stored(a Attention, format string, attend func(Attention) (Call, error)) ([]Call, error) {
+	a.Stored = 1
+	store, err := a.StoreKV(format)
+	if err != nil {
+		return nil, err
+	}
+	call, err := attend(a)
+	return []Call{store, call}, err
+}
+
 func one(c Call, err error) ([]Call, error) { return []Call{c}, err }
 
 // A binder reads a Binding and keeps the first error.
@@ -164,9 +152,62 @@ func (b *binder) weight(role string) Weight {
 	return Weight{Data: b.ptr(role), Scales: a.Scales, Type: l.Code, Rows: uint32(a.Rows)}
 }
 
-// product is what all products have.
+// product is what all products have. Those in tiles have their norm in another step.
 func (b *binder) product(m uint32) Product {
-	return Product{X: b.ptr("x"), Norm: b.optional("norm"), K: b.int("k"), M: m, Eps: b.float("eps")}
+	p := Product{X: b.ptr("x"), Norm: b.optional("norm"), K: b.int("k"), M: m}
+	if p.Norm != 0 {
+		p.Eps = b.float("eps")
+	}
+	return p
+}
+
+// group is up to three products of one x.
+func (b *binder) group(m uint32) Product {
+	p := b.product(m)
+	p.Residual = b.optional("res")
+	for i := range p.Ops {
+		digit := fmt.Sprint(i)
+		if _, ok := b.Operands["w"+digit]; ok {
+			p.Ops[i] = Operand{Weight: b.weight("w" + digit), Bias: b.optional("bias" + digit), Out: b.ptr("out" + digit)}
+		}
+	}
+	return p
+}
+
+func (b *binder) gated(m uint32) Product {
+	p := b.product(m)
+	p.Ops[0] = Operand{Weight: b.weight("w0"), Out: b.ptr("y")}
+	p.Ops[1] = Operand{Weight: b.weight("w1")}
+	act, ok := ActivationOf(b.str("act"))
+	if !ok {
+		b.fail("no activation %q", b.str("act"))
+	}
+	p.Act = act
+	return p
+}
+
+// attention is what both kernels of it have.
+func (b *binder) attention(m uint32) Attention {
+	a := Attention{
+		Q: b.ptr("q"), K: b.ptr("k"), V: b.ptr("v"), Pos: b.ptr("pos"), Seq: b.ptr("seq"), Pages: b.ptr("pages"),
+		KCache: b.ptr("kcache"), VCache: b.ptr("vcache"), QNorm: b.optional("qnorm"), KNorm: b.optional("knorm"),
+		Rope: b.Rope, Out: b.ptr("out"),
+		Heads: b.int("heads"), KVHeads: b.int("kv_heads"), HeadDim: b.int("head_dim"), Rot: b.int("rot"),
+		Positions: b.int("positions"), Window: b.int("window"), Ring: b.int("ring"), SeqPages: uint32(b.SeqPages),
+		M: m, Scale: b.float("scale"), Eps: b.float("eps"),
+	}
+	if b.str("layout") == "halves" {
+		a.Halves = 1
+	}
+	return a
+}
+
+// rounds is 1 where an operand is q8x2.
+func (b *binder) rounds(role string) uint32 {
+	if b.Operands[role].Format == "q8x2" {
+		return 1
+	}
+	return 0
 }
 
 // exact reports whether the products of a step are in float32. Their kernels say what they read.

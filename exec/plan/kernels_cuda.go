@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -28,17 +29,28 @@ var cudaKernels = []Signature{
 		Rows:   "T",
 		Splits: []string{"one"},
 	},
-	// y[m] = w · x[m] / rms(x[m])
+	// y[m] = w · x[m] / rms(x[m]), rounded where y is not f32. A value in q8x2 has its planes, scales and
+	// sums one behind the other, each of all rows.
 	{
 		Name: "cuda.norm",
 		Operands: []Operand{
 			{Role: "x", Formats: []string{"f32"}, Extent: "M*n"},
 			{Role: "w", Dir: WeightIn, Formats: []string{"f32"}, Extent: "n"},
-			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*n"},
+			{Role: "y", Dir: Out, Formats: []string{"f32", "q8x2"}, Extent: "M*n"},
 		},
 		Params: []ParamSpec{count("n"), epsilon},
 		Splits: []string{"one"},
 		Rules:  []Rule{wholeVectors},
+	},
+	// y[m] = x[m] as q8x2
+	{
+		Name: "cuda.quantise",
+		Operands: []Operand{
+			{Role: "x", Formats: []string{"f32"}, Extent: "M*n"},
+			{Role: "y", Dir: Out, Formats: []string{"q8x2"}, Extent: "M*n"},
+		},
+		Params: []ParamSpec{count("n")},
+		Splits: []string{"one"},
 	},
 	// y[m] = x[m] + w · d[m] / rms(d[m])
 	{
@@ -82,33 +94,50 @@ var cudaKernels = []Signature{
 		Splits: []string{"one"},
 		Rounds: "q8x2",
 	},
+	// The same products in tiles of 64 tokens, of activations that another step has normed and rounded.
+	{
+		Name: "cuda.gemm",
+		Operands: []Operand{
+			{Role: "x", Formats: []string{"f32", "q8x2"}, Extent: "M*k"},
+			{Role: "w", Dir: WeightIn, Extent: "n#,k", Repeat: true, Matmul: true, Layout: SOA},
+			{Role: "bias", Dir: WeightIn, Formats: []string{"f32"}, Extent: "n#", Optional: true, Repeat: true},
+			{Role: "res", Formats: []string{"f32"}, Extent: "M*n0", Optional: true},
+			{Role: "out", Dir: Out, Formats: []string{"f32"}, Extent: "M*n#", Alias: "res", Repeat: true},
+		},
+		Params: []ParamSpec{count("k"), counts("n")},
+		Splits: []string{"one"},
+	},
+	{
+		Name: "cuda.gemm_gated",
+		Operands: []Operand{
+			{Role: "x", Formats: []string{"f32", "q8x2"}, Extent: "M*k"},
+			{Role: "w0", Dir: WeightIn, Extent: "n,k", Matmul: true, Layout: SOA},
+			{Role: "w1", Dir: WeightIn, Extent: "n,k", Matmul: true, Layout: SOA},
+			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*n"},
+		},
+		Params: []ParamSpec{count("k"), count("n"), word("act", activations...)},
+		Splits: []string{"one"},
+	},
 	// Attention as on the CPU, but that a page of a cache is [kv_heads][16][head_dim] for keys and
 	// values alike. The positions that a token sees are cut at multiples of CUDASplit into at most
 	// so many splits, each of which leaves its part of the result in the scratch.
 	{
-		Name: "cuda.attention",
-		Operands: []Operand{
-			{Role: "q", Formats: []string{"f32"}, Extent: "M*heads*head_dim"},
-			{Role: "k", Formats: []string{"f32"}, Extent: "M*kv_heads*head_dim"},
-			{Role: "v", Formats: []string{"f32"}, Extent: "M*kv_heads*head_dim"},
-			{Role: "pos", Input: "pos", Formats: []string{"i32"}, Extent: "M"},
-			{Role: "seq", Input: "seq", Formats: []string{"i32"}, Extent: "M"},
-			{Role: "pages", Input: "pages", Formats: []string{"i32"}, Extent: "S*P"},
-			cudaCache("kcache"),
-			cudaCache("vcache"),
-			{Role: "qnorm", Dir: WeightIn, Formats: []string{"f32"}, Extent: "head_dim", Optional: true},
-			{Role: "knorm", Dir: WeightIn, Formats: []string{"f32"}, Extent: "head_dim", Optional: true},
-			{Role: "freqs", Dir: WeightIn, Formats: []string{"f32"}, Extent: "rot/2", Optional: true},
-			{Role: "out", Dir: Out, Formats: []string{"f32"}, Extent: "M*heads*head_dim"},
-		},
-		Params: []ParamSpec{count("heads"), count("kv_heads"), count("head_dim"), amount("rot"),
-			count("positions"), amount("window"), amount("ring"),
-			base, freqScale, rampLow, rampHigh, magnitude, sharpness,
-			number("eps", 0, 1e6), word("layout", rotations...), count("splits")},
-		Rows:    "T",
-		Splits:  []string{"one"},
-		Scratch: "4*M*heads*splits*(head_dim + 2)",
-		Rules:   []Rule{headsDivide, rotationFits, rotationTurns, cacheHolds, ringHasWindow, headsFit, splitsHold},
+		Name:     "cuda.attention",
+		Operands: cudaAttention,
+		Params:   append(slices.Clip(cudaAttentionParams), count("splits")),
+		Rows:     "T",
+		Splits:   []string{"one"},
+		Scratch:  "4*M*heads*splits*(head_dim + 2)",
+		Rules:    append(slices.Clip(cudaAttentionRules), splitsHold),
+	},
+	// The same for 16 tokens at a time, with a running maximum.
+	{
+		Name:     "cuda.prefill",
+		Operands: cudaAttention,
+		Params:   cudaAttentionParams,
+		Rows:     "T",
+		Splits:   []string{"one"},
+		Rules:    cudaAttentionRules,
 	},
 	// y[r] = x[rows[r]]
 	{
@@ -133,6 +162,29 @@ var cudaKernels = []Signature{
 		Splits: []string{"one"},
 	},
 }
+
+// What the two kernels of attention have in common.
+var (
+	cudaAttention = []Operand{
+		{Role: "q", Formats: []string{"f32"}, Extent: "M*heads*head_dim"},
+		{Role: "k", Formats: []string{"f32"}, Extent: "M*kv_heads*head_dim"},
+		{Role: "v", Formats: []string{"f32"}, Extent: "M*kv_heads*head_dim"},
+		{Role: "pos", Input: "pos", Formats: []string{"i32"}, Extent: "M"},
+		{Role: "seq", Input: "seq", Formats: []string{"i32"}, Extent: "M"},
+		{Role: "pages", Input: "pages", Formats: []string{"i32"}, Extent: "S*P"},
+		cudaCache("kcache"),
+		cudaCache("vcache"),
+		{Role: "qnorm", Dir: WeightIn, Formats: []string{"f32"}, Extent: "head_dim", Optional: true},
+		{Role: "knorm", Dir: WeightIn, Formats: []string{"f32"}, Extent: "head_dim", Optional: true},
+		{Role: "freqs", Dir: WeightIn, Formats: []string{"f32"}, Extent: "rot/2", Optional: true},
+		{Role: "out", Dir: Out, Formats: []string{"f32"}, Extent: "M*heads*head_dim"},
+	}
+	cudaAttentionParams = []ParamSpec{count("heads"), count("kv_heads"), count("head_dim"), amount("rot"),
+		count("positions"), amount("window"), amount("ring"),
+		base, freqScale, rampLow, rampHigh, magnitude, sharpness,
+		number("eps", 0, 1e6), word("layout", rotations...)}
+	cudaAttentionRules = []Rule{headsDivide, rotationFits, rotationTurns, cacheHolds, ringHasWindow, headsFit}
+)
 
 // cudaCacheFormats are the formats of caches on CUDA devices.
 var cudaCacheFormats = []string{"f32", "f16", "f8_e4m3"}

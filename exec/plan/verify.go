@@ -365,13 +365,13 @@ func CountFusions(p *Plan) Fusions {
 	for i := range last.Waves {
 		for j := range last.Waves[i].Steps {
 			switch st := &last.Waves[i].Steps[j]; st.Kernel {
-			case "matmul_group", "cuda.gemv":
+			case "matmul_group", "cuda.gemv", "cuda.gemm":
 				if slices.ContainsFunc(st.Args, func(a Arg) bool { return a.Role == "w2" }) {
 					f.QKV++
 				}
-			case "gated", "cuda.gated":
+			case "gated", "cuda.gated", "cuda.gemm_gated":
 				f.SwiGLU++
-			case "attention", "cuda.attention":
+			case "attention", "cuda.attention", "cuda.prefill":
 				f.Attention++
 			}
 		}

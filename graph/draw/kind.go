@@ -15,8 +15,8 @@ type kind struct {
 
 // kinds is the table of colours: light fills, borders of the same hue.
 var kinds = []kind{
-	{"matmul", "#DCEBFB", "#3B78B8", []string{"matmul", "qkv", "swiglu", "swiglu_quantise", "swiglu_quantise_q8", "swiglu_round", "norm_matmul", "norm_qkv", "norm_swiglu", "matmul_group", "gated", "cuda.gemv", "cuda.gated"}},
-	{"attention", "#FDE6D3", "#D07A2D", []string{"attention", "attn_scores", "softmax", "attn_values", "rope", "cuda.attention"}},
+	{"matmul", "#DCEBFB", "#3B78B8", []string{"matmul", "qkv", "swiglu", "swiglu_quantise", "swiglu_quantise_q8", "swiglu_round", "norm_matmul", "norm_qkv", "norm_swiglu", "matmul_group", "gated", "cuda.gemv", "cuda.gated", "cuda.gemm", "cuda.gemm_gated"}},
+	{"attention", "#FDE6D3", "#D07A2D", []string{"attention", "attn_scores", "softmax", "attn_values", "rope", "cuda.attention", "cuda.prefill"}},
 	{"norm", "#DDF3E1", "#3F9757", []string{"norm", "rms_norm", "norm_add", "norm_quantise", "norm_quantise_q8", "norm_round", "cuda.norm", "cuda.norm_add"}},
 	{"quantise", "#FBF3CC", "#B39A1E", []string{"quantise", "quantise_q8", "round"}},
 	{"embed", "#EBE1F8", "#7D5BB5", []string{"embed", "get_rows", "cuda.embed"}},

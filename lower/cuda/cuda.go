@@ -25,13 +25,21 @@ func Target() *target.Target {
 	}
 }
 
-// programs are one for a token of each sequence, whose launches are replayed as a graph, and one for
-// any number of tokens, which takes them eight at a time.
+// Chunk is how many tokens the kernels for many tokens take at a time: the columns of their tiles.
+const Chunk = 64
+
+// programs are one for a token of each sequence, whose launches are replayed as a graph, one for any
+// number of tokens, which takes them eight at a time, and one for whole chunks, whose products and
+// attention are in tiles, which add in another order.
 func programs(b target.Bounds) []target.Program {
-	return target.Distinct(
+	list := target.Distinct(
 		target.Program{Name: "decode", MaxTokens: min(b.Sequences, b.Ubatch), Matmul: "gemv", AllRows: true, Prologue: true},
 		target.Program{Name: "small", MaxTokens: b.Ubatch, Matmul: "gemv", Prologue: true},
 	)
+	if whole := b.Ubatch / Chunk * Chunk; whole > 0 {
+		list = append(list, target.Program{Name: "prefill", MaxTokens: whole, Chunk: Chunk, Matmul: "gemm", Kernels: Chunked, FloatGates: true})
+	}
+	return list
 }
 
 // ways are the formats to which products round their activations by themselves.
@@ -75,6 +83,16 @@ var Kernels = []target.Lowering{
 	{Op: ops.SwiGLU, Kernel: "cuda.gated", In: []string{"x", "w0", "w1"}, Out: []string{"y"}, Split: one, Params: gatedParams, Matmuls: []string{"w0", "w1"}},
 	{Op: ops.NormSwiGLU, Kernel: "cuda.gated", In: []string{"x", "norm", "w0", "w1"}, Out: []string{"y"}, Split: one, Params: gatedParams, Matmuls: []string{"w0", "w1"}},
 	{Op: ops.Attention, Kernel: "cuda.attention", In: []string{"q", "k", "v", "pos", "seq", "kcache", "vcache", "qnorm", "knorm", "freqs"}, Out: []string{"out", "", ""}, Split: one, Params: attentionParams},
+}
+
+// Chunked is the table of ops that have another kernel in the program for chunks.
+var Chunked = []target.Lowering{
+	{Op: ops.Quantise, Kernel: "cuda.quantise", In: []string{"x"}, Out: []string{"y"}, Split: one, Params: target.WidthParam},
+	{Op: ops.NormQuantise, Kernel: "cuda.norm", In: []string{"x", "w"}, Out: []string{"y"}, Split: one, Params: target.NormParams},
+	{Op: ops.Matmul, Kernel: "cuda.gemm", In: []string{"x", "w0", "res"}, Out: []string{"out0"}, Split: one, Params: target.GroupParams, Matmuls: []string{"w0"}},
+	{Op: ops.QKV, Kernel: "cuda.gemm", In: []string{"x", "w0", "w1", "w2", "bias0", "bias1", "bias2"}, Out: []string{"out0", "out1", "out2"}, Split: one, Params: target.GroupParams, Matmuls: []string{"w0", "w1", "w2"}},
+	{Op: ops.SwiGLU, Kernel: "cuda.gemm_gated", In: []string{"x", "w0", "w1"}, Out: []string{"y"}, Split: one, Params: target.GatedParams, Matmuls: []string{"w0", "w1"}},
+	{Op: ops.Attention, Kernel: "cuda.prefill", In: []string{"q", "k", "v", "pos", "seq", "kcache", "vcache", "qnorm", "knorm", "freqs"}, Out: []string{"out", "", ""}, Split: one, Params: target.AttentionParams},
 }
 
 // Reference is the table of kernels that run on the host where none fits, each of which is a

@@ -71,6 +71,10 @@ type Program struct {
 	// every worker, into memory of its own, which saves a barrier. For more rows the work is
 	// split by tokens.
 	Each int64
+	// Kernels stand in for the target's rows of the same ops.
+	Kernels []Lowering
+	// FloatGates is set where gated products give float32 and no kernel rounds that in the same step.
+	FloatGates bool
 	// AllRows is set where the logits of nearly all tokens are wanted, so that it does not pay to drop
 	// the others early.
 	AllRows bool
@@ -105,11 +109,11 @@ type Env struct {
 	Positions func(state *graph.Value) (positions int64, ring bool)
 }
 
-// Lower returns how a node is computed: by a kernel of its own where reference is false and one
+// Lower returns how a node of a program is computed: by a kernel of its own where reference is false and one
 // fits, else by a ref.* kernel; nil where there is neither.
-func (t *Target) Lower(n *graph.Node, reference bool) *Lowering {
-	if !reference {
-		if l := find(t.Kernels, n.Op); l != nil && t.Fits(l, n) {
+func (t *Target) Lower(p *Program, n *graph.Node, reference bool) *Lowering {
+	for _, table := range [][]Lowering{p.Kernels, t.Kernels} {
+		if l := find(table, n.Op); !reference && l != nil && t.Fits(l, n) {
 			return l
 		}
 	}
@@ -117,8 +121,8 @@ func (t *Target) Lower(n *graph.Node, reference bool) *Lowering {
 }
 
 // Lowers reports whether a node is computed as it is. One that is not is to be expanded first.
-func (t *Target) Lowers(n *graph.Node) bool {
-	return n.Op == ops.Input || n.Op == ops.State || t.Lower(n, false) != nil
+func (t *Target) Lowers(p *Program, n *graph.Node) bool {
+	return n.Op == ops.Input || n.Op == ops.State || t.Lower(p, n, false) != nil
 }
 
 // find returns the row of a table for an op.
