@@ -63,7 +63,11 @@ func (c *compiler) atom(in *ptx.Instr) (func(w *warp), error) {
 	}
 	name := strings.Join(in.Suffix[n-2:], ".")
 	cas := in.Suffix[n-2] == "cas"
-	if len(args) != 2 && !(cas && len(args) == 3) || a.size != 4 && a.size != 8 {
+	want := 2
+	if cas {
+		want = 3
+	}
+	if len(args) != want || a.size != 4 && a.size != 8 {
 		return nil, unknown(in)
 	}
 	if err := c.to(in, &a, &args[0]); err != nil {

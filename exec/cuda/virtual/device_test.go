@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"pesti/exec/cuda"
 )
@@ -365,5 +366,30 @@ func TestCounters(t *testing.T) {
 		if list[0] != want {
 			t.Errorf("stride %d: got  %+v\nwant %+v", stride, list[0], want)
 		}
+	}
+}
+
+func TestBound(t *testing.T) {
+	g, ok := LookupGPU("h200")
+	if !ok || len(GPUs()) < 5 {
+		t.Fatal("no H200")
+	}
+	for _, test := range []struct {
+		counter Counter
+		want    Bound
+	}{
+		{Counter{Global: Traffic{Sectors: 150e6}, Flops: 1}, Bound{"memory", time.Millisecond}},
+		{Counter{Global: Traffic{Sectors: 1}, Flops: 67e9}, Bound{"float", time.Millisecond}},
+		{Counter{IntOps: 134e9}, Bound{"dp4a", time.Millisecond}},
+		{Counter{TensorOps: 1979e9}, Bound{"tensor", time.Millisecond}},
+		{Counter{}, Bound{}},
+	} {
+		if got := test.counter.Bound(g); got != test.want {
+			t.Errorf("%+v: got %v, want %v", test.counter, got, test.want)
+		}
+	}
+	c := Counter{Global: Traffic{Requests: 10, Sectors: 40}}
+	if c.SectorsPerRequest() != 4 || new(Counter).SectorsPerRequest() != 0 {
+		t.Error("sectors per request")
 	}
 }

@@ -560,13 +560,13 @@ func (c *compiler) activemask(in *ptx.Instr) (func(w *warp), error) {
 
 // redux combines a value of all lanes.
 func (c *compiler) redux(in *ptx.Instr) (func(w *warp), error) {
+	f, ok := combines[strings.TrimPrefix(strings.Join(in.Suffix, "."), "sync.")]
+	if !ok || !in.Has("sync") {
+		return nil, unknown(in)
+	}
 	r := reader{c: c, in: in}
 	r.count(3)
 	d, a, members := r.word(0), r.word(1), r.word(2)
-	f, ok := combines[strings.Join(in.Suffix[1:], ".")]
-	if !ok || in.Suffix[0] != "sync" {
-		return nil, unknown(in)
-	}
 	opcode := in.Opcode()
 	return func(w *warp) {
 		if !w.together(&w.words[members], opcode) {

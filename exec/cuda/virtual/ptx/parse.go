@@ -136,7 +136,7 @@ func (p *parser) definition() error {
 				return err
 			}
 			if v.Space == Local || v.Space == Param {
-				return Errorf(v.Line, "%s is not in .global, .const or .shared", v.Name)
+				return Errorf(v.Line, "%s is neither in .global or .const nor in .shared", v.Name)
 			}
 			if v.Space == Global {
 				p.module.Variables = append(p.module.Variables, v)
