@@ -3,10 +3,12 @@ package exec_test
 import (
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"pesti/conformance/demo"
 	"pesti/exec"
+	"pesti/exec/cuda"
 	"pesti/exec/cuda/virtual"
 	"pesti/exec/plan"
 	"pesti/frontend"
@@ -124,5 +126,104 @@ func TestDeviceOnHost(t *testing.T) {
 	}
 	if !slices.Equal(logits[0], logits[1]) {
 		t.Error("the same steps on the host gave other logits")
+	}
+}
+
+// TestDeviceRefuses opens plans on devices that they are not for: each error is one line that says
+// what was found and expected, and leaves the device as it was.
+func TestDeviceRefuses(t *testing.T) {
+	f, err := gguf.Parse("demo", demo.GGUF())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := frontend.Load(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	with := func(change func(*cuda.Properties)) *virtual.Driver {
+		p := virtual.Default()
+		change(&p)
+		return virtual.New(virtual.Config{Devices: []cuda.Properties{p}})
+	}
+	none := func(*cuda.Properties) {}
+	for _, c := range []struct {
+		name, target, isa string
+		driver            *virtual.Driver
+		device            int
+		want              []string
+	}{
+		{"no device", plan.CUDA, "sm_75", nil, 0, []string{"sm_75", "--device"}},
+		{"a number that there is not", plan.CUDA, "sm_75", with(none), 1, []string{"no device 1"}},
+		{"an older device", plan.CUDA, "sm_80", with(func(p *cuda.Properties) { p.Major, p.Minor = 7, 5 }), 0, []string{"sm_80", "7.5", "--isa"}},
+		{"too little memory", plan.CUDA, "sm_75", with(func(p *cuda.Properties) { p.Memory = 4 << 20 }), 0, []string{"needs", "4.0 MiB", "--ctx"}},
+		{"a plan for the processor", "cpu", "portable", with(none), 0, []string{"portable", "--target cuda"}},
+	} {
+		res, err := lower.Compile(m, lower.Options{Target: c.target, ISA: c.isa})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := exec.Options{Device: c.device}
+		if c.driver != nil {
+			o.Driver = c.driver
+		}
+		e, err := exec.Open(res.Plan, f, o)
+		if err == nil {
+			t.Errorf("%s: opened", c.name)
+			e.Close()
+			continue
+		}
+		for _, word := range c.want {
+			if !strings.Contains(err.Error(), word) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s: error %q, expected one line with %q", c.name, err, word)
+			}
+		}
+		if c.driver != nil {
+			if again, err := c.driver.Open(0); err != nil {
+				t.Errorf("%s: the device is not free afterwards: %v", c.name, err)
+			} else if err := again.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// TestDeviceObserves sees that the values of every step are shown, quantised ones too: of one token, and
+// of a chunk.
+func TestDeviceObserves(t *testing.T) {
+	seen := map[string]bool{}
+	var residual []float32
+	_, device := onBoth(t, lower.Options{Precision: "fast", Ctx: 64}, exec.Options{Observe: func(o exec.Observation) {
+		seen[o.Program.Name+" "+o.Step.Kernel] = true
+		if o.Name == "blk.1.out" {
+			residual = slices.Clone(o.Data)
+		}
+		for i, v := range o.Data {
+			if math.IsNaN(float64(v)) {
+				t.Fatalf("%s: element %d is NaN", o.Name, i)
+			}
+		}
+	}})
+	s, err := exec.NewSession(device)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []int32
+	for i := range int32(64) {
+		ids = append(ids, i*20)
+	}
+	if _, err := s.Feed(ids); err != nil {
+		t.Fatal(err)
+	}
+	s.Reset()
+	if _, err := s.Feed(ids[:1]); err != nil {
+		t.Fatal(err)
+	}
+	if len(residual) != 256 {
+		t.Errorf("the residual stream of one token has %d elements, expected 256", len(residual))
+	}
+	for _, want := range []string{"prefill cuda.norm", "prefill cuda.gemm", "prefill cuda.prefill", "decode cuda.gemv", "decode cuda.attention"} {
+		if !seen[want] {
+			t.Errorf("no value of %s was seen", want)
+		}
 	}
 }
