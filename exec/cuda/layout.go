@@ -10,13 +10,15 @@ import (
 
 // A Layout is how kernels want a weight of one type. In layout soa a matrix of n rows of k elements, k
 // whole blocks, is a sequence of sections, each with its part of every block, row by row: first
-// the quants, of which a lane reads 16 bytes at a time, then what has smaller alignment. A block is as large
-// as in the file but for the scales of q4_k and q5_k, which take a byte each instead of six bits.
+// the quants, then what has smaller alignment. A section has at most 16 bytes of 32 elements, so that lanes which read
+// blocks side by side read consecutive bytes. A block is as large as in the file but for the scales of q4_k
+// and q5_k, which take a byte each instead of six bits.
 //
 // Of 32 elements, 0–15 are the low nibbles of 16 bytes, 16–31 the high ones. Where there is a fifth bit,
 // that of element e is bit 8·(e mod 4) + e/4 of a word. Where there are two more, those of element e are
 // at bit 8·(e mod 4) + 2·(e/4 mod 4) of word e/16 of two. Scales of sub-blocks have a byte each,
-// with the minimum's behind it where there is one. Float types have blocks of 32 elements in one section.
+// with the minimum's behind it where there is one. Elements of a byte or more are as in the file, 16 bytes of them
+// in each section.
 type Layout struct {
 	Type    string // of the weight: "q5_0"
 	Code    uint32 // in kernels
@@ -33,14 +35,14 @@ var layouts = []Layout{
 	{"q4_1", 1, 32, true, []int{16, 4}, packQ4_1},
 	{"q5_0", 2, 32, true, []int{16, 4, 2}, packQ5_0},
 	{"q5_1", 3, 32, true, []int{16, 4, 4}, packQ5_1},
-	{"q8_0", 4, 32, true, []int{32, 2}, packQ8_0},
+	{"q8_0", 4, 32, true, []int{16, 16, 2}, packQ8_0},
 	{"q4_k", 5, 256, true, []int{128, 4, 16}, packQ4_K},
 	{"q5_k", 6, 256, true, []int{128, 32, 4, 16}, packQ5_K},
 	{"q6_k", 7, 256, true, []int{128, 64, 16, 2}, packQ6_K},
-	{"f32", 8, 32, false, []int{128}, packWhole},
-	{"f16", 9, 32, false, []int{64}, packWhole},
-	{"bf16", 10, 32, false, []int{64}, packWhole},
-	{"f8_e4m3", 11, 32, false, []int{32}, packWhole},
+	{"f32", 8, 32, false, []int{16, 16, 16, 16, 16, 16, 16, 16}, packPlain},
+	{"f16", 9, 32, false, []int{16, 16, 16, 16}, packPlain},
+	{"bf16", 10, 32, false, []int{16, 16, 16, 16}, packPlain},
+	{"f8_e4m3", 11, 32, false, []int{16, 16}, packPlain},
 }
 
 // Layouts returns the layouts, one for each type that kernels read.
@@ -107,7 +109,11 @@ func (l *Layout) parts(parts [][]byte, matrix []byte, b, blocks int) {
 
 var le = binary.LittleEndian
 
-func packWhole(parts [][]byte, block []byte) { copy(parts[0], block) }
+func packPlain(parts [][]byte, block []byte) {
+	for i, p := range parts {
+		copy(p, block[16*i:])
+	}
+}
 
 func packQ4_0(parts [][]byte, block []byte) {
 	copy(parts[1], block)
@@ -132,8 +138,9 @@ func packQ5_1(parts [][]byte, block []byte) {
 }
 
 func packQ8_0(parts [][]byte, block []byte) {
-	copy(parts[1], block)
+	copy(parts[2], block)
 	copy(parts[0], block[2:])
+	copy(parts[1], block[18:])
 }
 
 func packQ4_K(parts [][]byte, block []byte) {

@@ -37,7 +37,7 @@ func value(l *Layout, parts [][]byte, e int) float32 {
 	case "q5_1":
 		return float32(half(2, 0)*float32(nibble()+bit())) + half(2, 2)
 	case "q8_0":
-		return half(1, 0) * float32(int8(parts[0][e]))
+		return half(2, 0) * float32(int8(parts[e/16][e%16]))
 	case "q4_k":
 		return scaled(1, nibble())
 	case "q5_k":
@@ -47,13 +47,13 @@ func value(l *Layout, parts [][]byte, e int) float32 {
 		q := nibble() + int32(word>>(8*(e%4)+2*(e/4%4)))&3<<4
 		return float32(half(3, 0)*float32(int8(parts[2][e/16]))) * float32(q-32)
 	case "f32":
-		return math.Float32frombits(le.Uint32(parts[0][4*e:]))
+		return math.Float32frombits(le.Uint32(parts[e/4][e%4*4:]))
 	case "f16":
-		return half(0, 2*e)
+		return half(e/8, e%8*2)
 	case "bf16":
-		return quant.BF16ToF32(le.Uint16(parts[0][2*e:]))
+		return quant.BF16ToF32(le.Uint16(parts[e/8][e%8*2:]))
 	case "f8_e4m3":
-		return ref.E4M3Value(parts[0][e])
+		return ref.E4M3Value(parts[e/16][e%16])
 	}
 	return float32(math.NaN())
 }

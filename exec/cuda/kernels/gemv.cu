@@ -60,7 +60,7 @@ __device__ __forceinline__ void gemv(const Product& p) {
     x.fill(p, first);
     rows_of<COLS>(p, first, [&](const Weight& weight, unsigned row, float(&y)[COLS]) {
         with_integers(weight, kb, [&](const auto& w) {
-            using T = typename Plain<decltype(w)>::Type;
+            using T = typename Object<decltype(w)>::Type;
 #pragma unroll 1
             for (unsigned b = threadIdx.x % 8; b < kb; b += 8) {
                 Block block;

@@ -3,6 +3,38 @@
 //
 // It imports nothing of this module. The parameters of kernels are in exec/cuda, which writes
 // abi.cuh from them.
+//
+// A source is a family of kernels, and one module for each target that it is compiled for:
+//
+//	rows       embedding, norms and rounding to q8x2, selection, the greatest elements
+//	gemv       products of few columns: x normed and rounded to q8x2 by each block, weights as integers
+//	gemv_f32   the same in float32
+//	gemm       products of many columns on tensor cores, over q8x2
+//	gemm_f32   the same in float32
+//	attention  for few tokens, and the cache
+//	prefill    attention for many tokens
+//
+// The virtual device runs the same PTX, so that results have the same bits there and on a GPU: nothing
+// may depend on the order in which blocks run, and no instruction may be used whose result the manual
+// leaves open (ex2.approx, rsqrt.approx, …). Sums whose order matters are written with __fadd_rn and
+// __fmaf_rn. A row's bits depend neither on other rows nor on the grid.
+//
+// # How to add a kernel
+//
+//  1. exec/cuda/abi.go: its parameters, a struct in the list of abi_test.go, and a method that says
+//     how it is launched. Then go test ./exec/cuda -run TestHeader -update.
+//  2. Here: the kernel, in the source of its kin, named as in the Call. Code for sm_75 has no cp.async;
+//     what later GPUs do better is behind __CUDA_ARCH__, and the source gets that target in build.py.
+//  3. A test beside exec/cuda/product_test.go, against ops/ref.
+//
+// Then
+//
+//	python3 exec/cuda/kernels/build.py           # compiles; pinned compilers come by pip
+//	python3 exec/cuda/kernels/build.py --ptxas   # registers and spills on every GPU, into kernels.md
+//	go test ./exec/cuda/...
+//
+// A weight type is a row of layouts in exec/cuda/layout.go with its function that packs, and a struct in
+// weights.cuh with its case in with_integers or with_values; tests go over the table.
 package kernels
 
 import (

@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"bytes"
+	"os"
 	"strings"
 	"testing"
 )
@@ -76,5 +77,43 @@ func TestModules(t *testing.T) {
 		if _, _, err := set.Module("select"); err == nil {
 			t.Error("part of a name found a kernel")
 		}
+	}
+}
+
+// TestTable sees that the table of registers has a row for each kernel, and for no other.
+func TestTable(t *testing.T) {
+	table, err := os.ReadFile("kernels.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, err := files.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]bool{}
+	for _, f := range names {
+		ptx, err := files.ReadFile(f.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		module, _, _ := strings.Cut(f.Name(), ".")
+		for _, part := range strings.Split(string(ptx), ".entry ")[1:] {
+			kernel, _, _ := strings.Cut(part, "(")
+			want["| "+module+" | "+kernel+" |"] = true
+		}
+	}
+	rows := 0
+	for line := range strings.Lines(string(table)) {
+		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| module") {
+			continue
+		}
+		rows++
+		columns := strings.Split(line, "|")
+		if !want["|"+columns[1]+"|"+columns[2]+"|"] {
+			t.Errorf("%s is of no kernel", strings.TrimSpace(line))
+		}
+	}
+	if rows != len(want) {
+		t.Errorf("%d rows for %d kernels: run build.py --ptxas", rows, len(want))
 	}
 }

@@ -87,11 +87,11 @@ struct Q5_1 {
 struct Q8_0 {
     static constexpr int zero = 0;
     static constexpr bool minimum = false, halves = false;
-    const uint4* quants;
+    const uint4 *first, *second;  // halves of blocks
     const unsigned short* d;
-    __device__ Q8_0(const unsigned char* data, size_t blocks) : quants((const uint4*)data), d((const unsigned short*)(quants + 2 * blocks)) {}
+    __device__ Q8_0(const unsigned char* data, size_t blocks) : first((const uint4*)data), second(first + blocks), d((const unsigned short*)(second + blocks)) {}
     __device__ void load(unsigned i, Block& b) const {
-        const uint4 v = quants[2 * i], w = quants[2 * i + 1];
+        const uint4 v = first[i], w = second[i];
         b.q[0] = v.x, b.q[1] = v.y, b.q[2] = v.z, b.q[3] = v.w;
         b.q[4] = w.x, b.q[5] = w.y, b.q[6] = w.z, b.q[7] = w.w;
         b.d[0] = b.d[1] = from_half(d[i]);
@@ -174,28 +174,35 @@ __device__ __forceinline__ void values(const T& w, unsigned i, float (&v)[32]) {
     }
 }
 
-struct F32 {
-    const float4* data;
-    __device__ F32(const unsigned char* data, size_t) : data((const float4*)data) {}
+// Types whose elements have a byte or more, in sections of 16 bytes of each block.
+struct Sections {
+    const uint4* data;
+    size_t blocks;
+    __device__ Sections(const unsigned char* data, size_t blocks) : data((const uint4*)data), blocks(blocks) {}
+    __device__ uint4 part(unsigned i, int section) const { return data[section * blocks + i]; }
+};
+
+struct F32 : Sections {
+    using Sections::Sections;
 };
 
 __device__ __forceinline__ void values(const F32& w, unsigned i, float (&v)[32]) {
 #pragma unroll
     for (int j = 0; j < 8; j++) {
-        const float4 f = w.data[(size_t)i * 8 + j];
-        v[4 * j] = f.x, v[4 * j + 1] = f.y, v[4 * j + 2] = f.z, v[4 * j + 3] = f.w;
+        const uint4 f = w.part(i, j);
+        v[4 * j] = __uint_as_float(f.x), v[4 * j + 1] = __uint_as_float(f.y);
+        v[4 * j + 2] = __uint_as_float(f.z), v[4 * j + 3] = __uint_as_float(f.w);
     }
 }
 
-struct F16 {
-    const uint4* data;
-    __device__ F16(const unsigned char* data, size_t) : data((const uint4*)data) {}
+struct F16 : Sections {
+    using Sections::Sections;
 };
 
 __device__ __forceinline__ void values(const F16& w, unsigned i, float (&v)[32]) {
 #pragma unroll
     for (int j = 0; j < 4; j++) {
-        const uint4 f = w.data[(size_t)i * 4 + j];
+        const uint4 f = w.part(i, j);
         const unsigned words[4] = {f.x, f.y, f.z, f.w};
 #pragma unroll
         for (int k = 0; k < 4; k++) {
@@ -205,15 +212,14 @@ __device__ __forceinline__ void values(const F16& w, unsigned i, float (&v)[32])
     }
 }
 
-struct BF16 {
-    const uint4* data;
-    __device__ BF16(const unsigned char* data, size_t) : data((const uint4*)data) {}
+struct BF16 : Sections {
+    using Sections::Sections;
 };
 
 __device__ __forceinline__ void values(const BF16& w, unsigned i, float (&v)[32]) {
 #pragma unroll
     for (int j = 0; j < 4; j++) {
-        const uint4 f = w.data[(size_t)i * 4 + j];
+        const uint4 f = w.part(i, j);
         const unsigned words[4] = {f.x, f.y, f.z, f.w};
 #pragma unroll
         for (int k = 0; k < 4; k++) {
@@ -222,15 +228,14 @@ __device__ __forceinline__ void values(const BF16& w, unsigned i, float (&v)[32]
     }
 }
 
-struct F8_E4M3 {
-    const uint4* data;
-    __device__ F8_E4M3(const unsigned char* data, size_t) : data((const uint4*)data) {}
+struct F8_E4M3 : Sections {
+    using Sections::Sections;
 };
 
 __device__ __forceinline__ void values(const F8_E4M3& w, unsigned i, float (&v)[32]) {
 #pragma unroll
     for (int j = 0; j < 2; j++) {
-        const uint4 f = w.data[(size_t)i * 2 + j];
+        const uint4 f = w.part(i, j);
         const unsigned words[4] = {f.x, f.y, f.z, f.w};
 #pragma unroll
         for (int k = 0; k < 4; k++) {
@@ -243,9 +248,9 @@ __device__ __forceinline__ void values(const F8_E4M3& w, unsigned i, float (&v)[
 
 // The type of a reference's object.
 template <class T>
-struct Plain;
+struct Object;
 template <class T>
-struct Plain<const T&> {
+struct Object<const T&> {
     using Type = T;
 };
 
@@ -268,11 +273,12 @@ __device__ __forceinline__ void with_integers(const Weight& w, unsigned kb, F f)
 // Calls f with a matrix of whichever type it has.
 template <class F>
 __device__ __forceinline__ void with_values(const Weight& w, unsigned kb, F f) {
+    const size_t blocks = (size_t)w.rows * kb;
     switch (w.type) {
-    case TYPE_F32: f(F32(w.data, 0)); break;
-    case TYPE_F16: f(F16(w.data, 0)); break;
-    case TYPE_BF16: f(BF16(w.data, 0)); break;
-    case TYPE_F8_E4M3: f(F8_E4M3(w.data, 0)); break;
+    case TYPE_F32: f(F32(w.data, blocks)); break;
+    case TYPE_F16: f(F16(w.data, blocks)); break;
+    case TYPE_BF16: f(BF16(w.data, blocks)); break;
+    case TYPE_F8_E4M3: f(F8_E4M3(w.data, blocks)); break;
     default: with_integers(w, kb, f);
     }
 }

@@ -1,0 +1,53 @@
+package cuda_test
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"pesti/exec/cuda"
+	"pesti/exec/cuda/virtual"
+)
+
+// TestTraffic sees that gemv reads its weights once, in whole sectors, and x once for each of its blocks: the speed
+// of decoding is that of memory.
+func TestTraffic(t *testing.T) {
+	b := newBench(t, "sm_75")
+	dev, ok := b.dev.(*virtual.Device)
+	if !ok {
+		t.Skip("only the virtual device counts what kernels read")
+	}
+	const n, k = 256, 2048
+	rng := rand.New(rand.NewPCG(11, 0))
+	x := b.put(randoms(rng, k))
+	for _, l := range cuda.Layouts() {
+		p := cuda.Product{X: x, K: k, M: 1}
+		p.Ops[0] = cuda.Operand{Weight: b.weight(newMatrix(rng, l.Type, n, k)), Out: b.alloc(4 * n)}
+		for _, exact := range []bool{false, true} {
+			if !exact && !l.Integer {
+				continue
+			}
+			call, err := p.Call(b.dev.Properties(), exact)
+			before := counter(dev, call.Kernel)
+			b.launch(call, err)
+			after := counter(dev, call.Kernel)
+			size := int64(l.Size(n, k))
+			read := 32 * (after.Global.Sectors - before.Global.Sectors)
+			want := size + int64(call.Grid.X)*4*k + 32*n // with a sector for each result, which lanes write one by one
+			t.Logf("%s exact=%v: %d bytes for %d of weights, %.1f instructions of a warp for 1024 of them", l.Type, exact, read, size,
+				float64(after.Instructions-before.Instructions)/(n*k/1024))
+			if read > want*5/4 { // scales of few bytes are less than a sector, and asked for again
+				t.Errorf("%s exact=%v: %d bytes in whole sectors, expected %d", l.Type, exact, read, want)
+			}
+		}
+	}
+}
+
+// counter is what a kernel did so far.
+func counter(dev *virtual.Device, kernel string) virtual.Counter {
+	for _, c := range dev.Counters() {
+		if c.Kernel == kernel {
+			return c
+		}
+	}
+	return virtual.Counter{}
+}
