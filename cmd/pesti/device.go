@@ -76,19 +76,6 @@ func (a *app) openDriver(ctx context.Context, d device) (cuda.Driver, error) {
 	return nil, nil
 }
 
-// openDevice opens a device, to be closed by the caller; nil is the processor.
-func (a *app) openDevice(ctx context.Context, d device) (cuda.Device, error) {
-	driver, err := a.openDriver(ctx, d)
-	if driver == nil || err != nil {
-		return nil, err
-	}
-	opened, err := driver.Open(d.number)
-	if err != nil {
-		return nil, fmt.Errorf("--%s %s: %w", deviceFlag, d.String(), err)
-	}
-	return opened, nil
-}
-
 // reachDriver opens the driver that a verb will use, before it reads its input or prints: another
 // program that takes this one's place must find all as this one did.
 func (a *app) reachDriver(cmd *cobra.Command, args []string) error {

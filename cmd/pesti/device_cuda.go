@@ -24,8 +24,8 @@ func (a *app) infoCUDA(_ context.Context, w io.Writer) error {
 	}
 	version := d.Version()
 	for i, p := range found {
-		if _, err := fmt.Fprintf(w, "cuda\t%d: %s, sm_%d%d, %s free of %s, driver for CUDA %d.%d\n", i, p.Name,
-			p.Major, p.Minor, plan.HumanBytes(p.Free), plan.HumanBytes(p.Memory), version/1000, version%1000/10); err != nil {
+		if _, err := fmt.Fprintf(w, "cuda\t%d: %s, sm_%d%d, %s of memory, driver for CUDA %d.%d\n", i, p.Name,
+			p.Major, p.Minor, plan.HumanBytes(p.Memory), version/1000, version%1000/10); err != nil {
 			return err
 		}
 	}

@@ -3,9 +3,12 @@
 package main
 
 import (
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -76,4 +79,57 @@ func TestLacking(t *testing.T) {
 			t.Errorf("%q lacks %q, expected %q", list, got, want)
 		}
 	}
+}
+
+// A verb that is to run on a GPU becomes the other program: it has the arguments, the input, the
+// signals and the exit code.
+func TestSibling(t *testing.T) {
+	t.Setenv(siblingVariable, sibling(t, `echo "$*"; cat; echo "says" >&2; exit 7`))
+	for _, args := range [][]string{
+		{"run", "demo", "-f", "-", "--device", "cuda:3"},
+		{"run", "demo", "-f", "-", "--target", "cuda"},
+		{"dump", "demo", "-f", "-", "--device", "cuda", "-o", filepath.Join(t.TempDir(), "out")},
+	} {
+		p := started(t, "the input", args...)
+		out, err := io.ReadAll(p.out)
+		if code := p.exitCode(); err != nil || code != 7 || string(out) != strings.Join(args, " ")+"\nthe input" || p.err.String() != "says\n" {
+			t.Errorf("%q: exit code %d, prints %q, says %q, %v", args, code, out, &p.err, err)
+		}
+	}
+
+	t.Setenv(siblingVariable, sibling(t, "echo ready; exec sleep 60"))
+	p := started(t, "", "run", "demo", "-p", story, "--device", "cuda:0")
+	p.read(t, len("ready\n"))
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if p.Wait(); p.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGTERM {
+		t.Errorf("a signal ends it with %v", p.ProcessState)
+	}
+
+	t.Setenv(siblingVariable, "/no/such/file")
+	p = started(t, "", "run", "demo", "-p", story, "--device", "cuda:0")
+	const want = "pesti: /no/such/file: cannot be found: no such file or directory; a CUDA device needs it: build it there with make pesti-cuda, or use --device virtual\n"
+	if code := p.exitCode(); code != exitError || p.err.String() != want {
+		t.Errorf("without the other program: exit code %d, says %q", code, &p.err)
+	}
+}
+
+// started starts the program with something to read.
+func started(t *testing.T, stdin string, args ...string) *process {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{Cmd: exec.Command(self, args...)}
+	p.Env = append(os.Environ(), mainVariable+"=1")
+	p.Stdin, p.Stderr = strings.NewReader(stdin), &p.err
+	if p.out, err = p.StdoutPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return p
 }

@@ -104,7 +104,9 @@ func (s changing) Download(dst []byte, src cuda.Ptr) error {
 	return err
 }
 
-func (s unfilled) Fill(dst cuda.Ptr, value byte, n int64) error { return s.Stream.Fill(dst, value, n-1) }
+func (s unfilled) Fill(dst cuda.Ptr, value byte, n int64) error {
+	return s.Stream.Fill(dst, value, n-1)
+}
 
 func (s flat) Launch(l cuda.Launch) error {
 	l.Grid.Z = 1

@@ -22,7 +22,7 @@ type Properties struct {
 	Name         string
 	Major, Minor int   // compute capability: 8, 9 is sm_89
 	Memory       int64 // bytes in all
-	Free         int64 // bytes free when Devices was called
+	Free         int64 // bytes free when it was opened; of one that is not, 0 where that is not known
 	SMs          int   // multiprocessors
 	Shared       int   // bytes of shared memory that a block may have, where a function asks for them
 	L2           int   // bytes

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"pesti/exec/cuda"
+	"pesti/exec/cuda/virtual"
 )
 
 // --- the process ---
@@ -79,11 +80,7 @@ func cuDeviceGetName(name *byte, size, device int32) code {
 //export cuDeviceGetAttribute
 func cuDeviceGetAttribute(value *int32, attribute, device int32) code {
 	return call("cuDeviceGetAttribute", fmt.Sprint(attribute), func() code {
-		all, err := driver().Devices()
-		if err != nil {
-			return fails(invalidValue, err)
-		}
-		p := all[0]
+		p := virtual.Default()
 		v, ok := map[int32]int{
 			16: p.SMs,
 			36: 0, // memory clock: there is none
@@ -97,6 +94,14 @@ func cuDeviceGetAttribute(value *int32, attribute, device int32) code {
 			return invalidValue
 		}
 		*value = int32(v)
+		return success
+	})
+}
+
+//export cuDeviceTotalMem_v2
+func cuDeviceTotalMem_v2(bytes *uint64, device int32) code {
+	return call("cuDeviceTotalMem_v2", fmt.Sprint(device), func() code {
+		*bytes = uint64(virtual.Default().Memory)
 		return success
 	})
 }

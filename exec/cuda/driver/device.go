@@ -37,7 +37,10 @@ func open(number int) (*device, error) {
 	if d.context, err = d.number.MakeContext(cu.SchedAuto); err != nil {
 		return nil, failed("opening", err)
 	}
-	if d.properties, err = describe(d.number); err != nil {
+	if d.properties, err = describe(d.number); err == nil {
+		d.properties.Free, _, err = cu.MemInfo()
+	}
+	if err != nil {
 		return nil, errors.Join(failed("reading properties", err), d.Close())
 	}
 	return d, nil

@@ -30,14 +30,12 @@ func (driver) Devices() ([]cuda.Properties, error) {
 	}
 	all := make([]cuda.Properties, n)
 	for i := range all {
-		// What is free is told to a context alone.
-		d, err := open(i)
-		if err != nil {
-			return nil, err
+		d, err := cu.GetDevice(i)
+		if err == nil {
+			all[i], err = describe(d)
 		}
-		all[i] = d.properties
-		if err := d.Close(); err != nil {
-			return nil, err
+		if err != nil {
+			return nil, failed("reading properties", err)
 		}
 	}
 	return all, nil
@@ -54,17 +52,18 @@ func (driver) Open(number int) (cuda.Device, error) {
 	return open(number)
 }
 
-// describe returns the properties of a device whose context is current.
+// describe returns the properties of a device, but for how much memory is free: that takes a context,
+// and so some of the memory and of the user's time.
 func describe(d cu.Device) (cuda.Properties, error) {
 	name, err := d.Name()
 	if err != nil {
 		return cuda.Properties{}, err
 	}
-	free, memory, err := cu.MemInfo()
+	memory, err := d.TotalMem()
 	if err != nil {
 		return cuda.Properties{}, err
 	}
-	p := cuda.Properties{Name: name, Memory: memory, Free: free}
+	p := cuda.Properties{Name: name, Memory: memory}
 	var kilohertz, bits int
 	for _, a := range []struct {
 		to        *int

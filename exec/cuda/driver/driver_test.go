@@ -89,7 +89,11 @@ func check(t *testing.T, err error) {
 }
 
 func TestProperties(t *testing.T) {
+	s := newScript(t)
 	all, err := driver.New().Devices()
+	if calls := s.calls(t); slices.ContainsFunc(calls, func(call string) bool { return strings.HasPrefix(call, "cuCtx") }) {
+		t.Errorf("to tell of devices calls %q, expected no context", calls)
+	}
 	d := open(t)
 	defer d.Close()
 	want := virtual.Default()
@@ -97,8 +101,9 @@ func TestProperties(t *testing.T) {
 	if got := d.Properties(); got != want {
 		t.Errorf("found %+v, expected %+v", got, want)
 	}
+	want.Free = 0
 	if err != nil || len(all) != 1 || all[0] != want {
-		t.Errorf("found %+v, %v", all, err)
+		t.Errorf("found %+v, %v; expected %+v", all, err, want)
 	}
 	if v := driver.New().Version(); v < 12000 {
 		t.Errorf("the driver is for CUDA %d", v)
