@@ -137,6 +137,9 @@ func (c *compileFlags) options(a *app) (lower.Options, error) {
 	if c.on.onDevice() && !c.set.Changed("target") {
 		target = plan.CUDA
 	}
+	if c.on.onDevice() && target != plan.CUDA {
+		return lower.Options{}, usagef("--target is %s and --%s is %s, expected --target cuda", target, deviceFlag, c.on.String())
+	}
 	set, err := c.isa.word, error(nil)
 	if target != plan.CUDA {
 		set, err = chooseISA(c.isa.word, a.getenv(isaVariable))

@@ -1,0 +1,89 @@
+//go:build !libcuda
+
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	planfile "pesti/exec/plan"
+)
+
+// TestCheckOnDevice holds what every program computes on the virtual device to gorgonia's float64, by
+// the bounds of the processor's.
+func TestCheckOnDevice(t *testing.T) {
+	for _, precision := range []string{"exact", "fast"} {
+		ok(t, "check", "demo", "--device", "virtual", "--precision", precision, "--ids", "1,20,300,4,5")
+	}
+}
+
+// TestRunOnDevice: a plan for CUDA devices has no fallbacks and five launches a layer, and its text is
+// the processor's.
+func TestRunOnDevice(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "cuda.plan")
+	ok(t, "compile", "demo", "--target", "cuda", "--precision", "exact", "-o", path)
+	args := []string{"-p", story, "-n", "6", "--temp", "0"}
+	want := ok(t, append([]string{"run", "demo", "--precision", "exact"}, args...)...)
+	r := pesti(append([]string{"run", path, "--device", "virtual", "--strict", "--stats", "json"}, args...)...)
+	if r.code != 0 || r.out != want {
+		t.Errorf("exit code %d, text %q, expected %q: %s", r.code, r.out, want, r.err)
+	}
+	var stats runStats
+	if err := json.Unmarshal([]byte(r.err), &stats); err != nil || stats.Fallbacks != 0 || stats.Launches != 5 {
+		t.Errorf("%d fallbacks and %d launches a layer, expected 0 and 5: %s", stats.Fallbacks, stats.Launches, r.err)
+	}
+	s := decoded[planfile.Summary](t, "plan", "show", path, "--json")
+	if s.Backend != "cuda" || s.ISA != "sm_75" || s.Fallbacks != 0 || s.LaunchesPerLayer != 5 {
+		t.Errorf("plan show: %s %s, %d fallbacks, %d launches a layer", s.Backend, s.ISA, s.Fallbacks, s.LaunchesPerLayer)
+	}
+}
+
+// TestDumpOnDevice: the files are those of the processor.
+func TestDumpOnDevice(t *testing.T) {
+	var names [2][]string
+	for i, args := range [][]string{nil, {"--target", "cuda", "--device", "virtual"}} {
+		dir := t.TempDir()
+		ok(t, append([]string{"dump", "demo", "--ids", "1,2,3", "-o", dir}, args...)...)
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			names[i] = append(names[i], e.Name())
+		}
+	}
+	if !slices.Equal(names[0], names[1]) {
+		t.Errorf("on the device %q, on the processor %q", names[1], names[0])
+	}
+}
+
+// TestDeviceMistakes: where plan, target and device do not go together, one line says so.
+func TestDeviceMistakes(t *testing.T) {
+	dir := t.TempDir()
+	cpu, cuda := filepath.Join(dir, "cpu.plan"), filepath.Join(dir, "cuda.plan")
+	ok(t, "compile", "demo", "-o", cpu)
+	ok(t, "compile", "demo", "--target", "cuda", "-o", cuda)
+	missing := map[string]string{siblingVariable: filepath.Join(dir, "none")}
+	for _, c := range []struct {
+		code int
+		args []string
+		want []string
+	}{
+		{1, []string{"run", cpu, "--device", "virtual"}, []string{cpu, "--target cuda"}},
+		{2, []string{"run", cuda, "--device", "cpu"}, []string{cuda, "virtual"}},
+		{1, []string{"run", cuda}, []string{"none", "--device virtual"}},
+		{1, []string{"run", "demo", "--target", "cuda"}, []string{"none", "--device virtual"}},
+		{1, []string{"run", "demo", "--device", "virtual:1"}, []string{"virtual:1", "below 1"}},
+		{1, []string{"run", cuda, "--device", "virtual:1"}, []string{cuda, "no device 1"}},
+		{2, []string{"run", "demo", "--device", "virtual", "--target", "cpu"}, []string{"--target", "virtual"}},
+		{2, []string{"run", "demo", "--device", "virtual", "--isa", "avx2"}, []string{"avx2", "sm_75"}},
+		{2, []string{"run", "demo", "--isa", "sm_80"}, []string{"sm_80", "--target cuda"}},
+		{2, []string{"run", "demo", "--device", "virtual", "--kv", "q8_0"}, []string{"q8_0", "f16"}},
+		{1, []string{"run", "demo", "--device", "virtual", "--passes", "none", "--strict"}, []string{"fallbacks", "ref."}},
+	} {
+		call{args: append(c.args, "-p", story, "-n", "1"), env: missing}.run().fails(t, c.code, c.want...)
+	}
+}
