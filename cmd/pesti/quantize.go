@@ -31,12 +31,12 @@ func (a *app) quantize() *cobra.Command {
 			if err := a.binaryTo(out); err != nil {
 				return err
 			}
-			f, err := a.openModel(args[0])
+			m, err := a.loadModel(args[0]) // what cannot be compiled needs no such file
 			if err != nil {
 				return err
 			}
-			defer f.Close()
-			return a.quantizeTo(cmd.Context(), f, out)
+			defer m.File.Close()
+			return a.quantizeTo(cmd.Context(), m.File, out)
 		})
 	cmd.Long = cmd.Short + `.
 
