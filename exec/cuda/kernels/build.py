@@ -41,8 +41,8 @@ COMPILERS = {
 }
 ASSEMBLER = "nvidia-cuda-nvcc-cu12"
 
-# The GPUs to assemble for, up to the newest that ptxas 12.9 knows.
-GPUS = [75, 80, 86, 89, 90, 100, 103, 120, 121]
+# The GPUs to assemble for: one of each kind, up to the newest that ptxas 12.9 knows.
+GPUS = [75, 80, 86, 89, 90, 100, 121]
 STATIC = 48 * 1024  # a block may have no more without asking
 
 

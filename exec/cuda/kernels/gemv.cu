@@ -86,6 +86,6 @@ __device__ __forceinline__ void gemv(const Product& p) {
 }
 
 extern "C" __global__ void __launch_bounds__(256) gemv_1(const Product p) { gemv<1>(p); }
-extern "C" __global__ void __launch_bounds__(256) gemv_2(const Product p) { gemv<2>(p); }
-extern "C" __global__ void __launch_bounds__(256) gemv_4(const Product p) { gemv<4>(p); }
+extern "C" __global__ void __launch_bounds__(256, 2) gemv_2(const Product p) { gemv<2>(p); }
+extern "C" __global__ void __launch_bounds__(256, 2) gemv_4(const Product p) { gemv<4>(p); }
 extern "C" __global__ void __launch_bounds__(256, 1) gemv_8(const Product p) { gemv<8>(p); }
