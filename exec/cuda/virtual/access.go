@@ -235,6 +235,8 @@ func (w *warp) load(a *access) {
 		counts.Sectors += w.loadGlobal(a, at)
 	case sharedSpace:
 		w.loadShared(a, at)
+	case paramSpace:
+		w.loadParam(a, at)
 	default:
 		w.loadLanes(a, sp, at)
 	}
@@ -273,14 +275,29 @@ func (w *warp) loadGlobal(a *access, at *longs) int64 {
 	return distinctSectors(at, w.mask, a.total)
 }
 
-// loadLanes loads lane by lane.
-func (w *warp) loadLanes(a *access, sp space, at *longs) {
-	if sp == paramSpace && a.base < 0 {
-		if b := w.bytes(a, sp, first(w.mask), at[0]); b != nil && w.mask == w.alive {
-			w.unpackOne(a, b)
+// loadParam looks once where all lanes load the same.
+func (w *warp) loadParam(a *access, at *longs) {
+	address := at[first(w.mask)]
+	for m := w.mask; m != 0 && a.base >= 0; m &= m - 1 {
+		if at[first(m)] != address {
+			w.loadLanes(a, paramSpace, at)
 			return
 		}
 	}
+	b := w.bytes(a, paramSpace, first(w.mask), address)
+	switch {
+	case b == nil:
+	case w.mask == w.alive:
+		w.unpackOne(a, b)
+	default:
+		for m := w.mask; m != 0; m &= m - 1 {
+			w.unpack(a, b, first(m), 1)
+		}
+	}
+}
+
+// loadLanes loads lane by lane.
+func (w *warp) loadLanes(a *access, sp space, at *longs) {
 	for m := w.mask; m != 0; m &= m - 1 {
 		lane := first(m)
 		b := w.bytes(a, sp, lane, at[lane])

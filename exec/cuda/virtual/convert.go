@@ -12,8 +12,11 @@ import (
 // conversions are those that kernels do most, in a loop of their own.
 var conversions = map[string]any{
 	"cvt.u64.u32": func(d *longs, a *lanes) {
-		for i := range d {
+		for i := 0; i < 32; i += 4 {
 			d[i] = uint64(a[i])
+			d[i+1] = uint64(a[i+1])
+			d[i+2] = uint64(a[i+2])
+			d[i+3] = uint64(a[i+3])
 		}
 	},
 	"cvt.s64.s32": func(d *longs, a *lanes) {
@@ -27,8 +30,11 @@ var conversions = map[string]any{
 		}
 	},
 	"cvt.rn.f32.s32": func(d, a *lanes) {
-		for i := range d {
+		for i := 0; i < 32; i += 4 {
 			d[i] = b32(float32(int32(a[i])))
+			d[i+1] = b32(float32(int32(a[i+1])))
+			d[i+2] = b32(float32(int32(a[i+2])))
+			d[i+3] = b32(float32(int32(a[i+3])))
 		}
 	},
 	"cvt.rn.f32.u32": func(d, a *lanes) {

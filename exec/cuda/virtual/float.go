@@ -10,20 +10,29 @@ func f64(b uint64) float64 { return math.Float64frombits(b) }
 func b64(f float64) uint64 { return math.Float64bits(f) }
 
 func addF32(d, a, b *lanes) {
-	for i := range d {
+	for i := 0; i < 32; i += 4 {
 		d[i] = b32(f32(a[i]) + f32(b[i]))
+		d[i+1] = b32(f32(a[i+1]) + f32(b[i+1]))
+		d[i+2] = b32(f32(a[i+2]) + f32(b[i+2]))
+		d[i+3] = b32(f32(a[i+3]) + f32(b[i+3]))
 	}
 }
 
 func subF32(d, a, b *lanes) {
-	for i := range d {
+	for i := 0; i < 32; i += 4 {
 		d[i] = b32(f32(a[i]) - f32(b[i]))
+		d[i+1] = b32(f32(a[i+1]) - f32(b[i+1]))
+		d[i+2] = b32(f32(a[i+2]) - f32(b[i+2]))
+		d[i+3] = b32(f32(a[i+3]) - f32(b[i+3]))
 	}
 }
 
 func mulF32(d, a, b *lanes) {
-	for i := range d {
+	for i := 0; i < 32; i += 4 {
 		d[i] = b32(f32(a[i]) * f32(b[i]))
+		d[i+1] = b32(f32(a[i+1]) * f32(b[i+1]))
+		d[i+2] = b32(f32(a[i+2]) * f32(b[i+2]))
+		d[i+3] = b32(f32(a[i+3]) * f32(b[i+3]))
 	}
 }
 
