@@ -100,6 +100,7 @@ func (m *model) engine(t testing.TB, o lower.Options, run exec.Options, edit fun
 			t.Fatal(err)
 		}
 	}
+	run.Sidecar = o.Sidecar
 	compile := lower.Compile
 	if edit != nil {
 		compile = func(loaded *frontend.Model, o lower.Options) (*lower.Result, error) {
