@@ -1,6 +1,7 @@
 package exec_test
 
 import (
+	"errors"
 	"math"
 	"slices"
 	"strings"
@@ -225,5 +226,61 @@ func TestDeviceObserves(t *testing.T) {
 		if !seen[want] {
 			t.Errorf("no value of %s was seen", want)
 		}
+	}
+}
+
+// TestDeviceSameBits: a token's logits on a device are the same bits however its prompt was cut, and
+// beside other sequences.
+func TestDeviceSameBits(t *testing.T) {
+	ids := []int32{5, 17, 301, 44, 9, 1000}
+	for _, precision := range []string{"exact", "fast"} {
+		_, e := onBoth(t, lower.Options{Precision: precision, Ctx: 32, Sequences: 3}, exec.Options{})
+		var sessions []*exec.Session
+		for range 3 {
+			s, err := exec.NewSession(e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sessions = append(sessions, s)
+		}
+		feed := func(s *exec.Session, ids []int32) []float32 {
+			row, err := s.Feed(ids)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return slices.Clone(row)
+		}
+		want := feed(sessions[0], ids)
+		feed(sessions[1], ids[:2])
+		if got := feed(sessions[1], ids[2:]); !slices.Equal(got, want) {
+			t.Errorf("%s: other bits in two parts", precision)
+		}
+		for i := range sessions {
+			sessions[i].Reset()
+			feed(sessions[i], ids[i:len(ids)-1]) // of different lengths
+		}
+		last := ids[len(ids)-1]
+		if err := exec.Together(sessions, []int32{last, last, last}); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(sessions[0].Logits(0), want) {
+			t.Errorf("%s: other bits beside other sequences", precision)
+		}
+	}
+}
+
+// TestDeviceInterrupted: an interrupt ends a step, whose tokens the sequence then has not.
+func TestDeviceInterrupted(t *testing.T) {
+	_, e := onBoth(t, lower.Options{Ctx: 32}, exec.Options{})
+	s, err := exec.NewSession(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Feed([]int32{1}); err != nil {
+		t.Fatal(err)
+	}
+	e.Interrupt()
+	if _, err := s.Feed([]int32{2}); !errors.Is(err, exec.ErrInterrupted) || s.Pos() != 1 {
+		t.Errorf("error %v at position %d, expected an interrupt at 1", err, s.Pos())
 	}
 }
