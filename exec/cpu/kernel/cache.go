@@ -81,7 +81,7 @@ func f16Parts(v *vectors, dim int) *parts {
 	return p
 }
 
-func fp8Parts(_ *vectors, dim int) *parts { return plainParts(dim, widenE4M3, narrowE4M3) }
+func fp8Parts(v *vectors, dim int) *parts { return plainParts(dim, v.widenE4M3, narrowE4M3) }
 
 // plainParts are parts whose elements are of type E, in order and nothing else.
 func plainParts[E float32 | uint16 | uint8](dim int, load func(to []float32, from []E), store func(to []E, from []float32)) *parts {

@@ -10,7 +10,7 @@ var e4m3Values = func() (values [1 << 8]float32) {
 	return values
 }()
 
-func widenE4M3(dst []float32, src []uint8) {
+func portableWidenE4M3(dst []float32, src []uint8) {
 	for i, b := range src[:len(dst)] {
 		dst[i] = e4m3Values[b]
 	}

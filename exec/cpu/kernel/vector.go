@@ -33,12 +33,14 @@ type vectors struct {
 	// fetch asks for memory that will soon be read; nil where that cannot be.
 	fetch func(data []byte)
 
-	// widen sets dst to the values of float16 numbers, narrow to the nearest of them, q8Keys and q8Values to those of whole
-	// groups of keys and of blocks of values, as q8Parts tells.
-	widen    func(dst []float32, src []uint16)
-	narrow   func(dst []uint16, src []float32)
-	q8Keys   func(tile []float32, part []byte, groups int)
-	q8Values func(row []float32, blocks []byte, n int)
+	// widen sets dst to the values of float16 numbers, widenE4M3 to those of E4M3, narrow to the nearest
+	// of float16; q8Keys and q8Values to those of whole groups of keys and of blocks of values, as q8Parts
+	// tells.
+	widen     func(dst []float32, src []uint16)
+	widenE4M3 func(dst []float32, src []uint8)
+	narrow    func(dst []uint16, src []float32)
+	q8Keys    func(tile []float32, part []byte, groups int)
+	q8Values  func(row []float32, blocks []byte, n int)
 }
 
 // A gate sets dst to act(x) ⊙ up; dst may be x.
@@ -63,6 +65,7 @@ var portable = vectors{
 	weigh:        portableWeigh,
 	accumulate:   portableAccumulate,
 	widen:        portableWiden,
+	widenE4M3:    portableWidenE4M3,
 	narrow:       portableNarrow,
 	q8Keys:       portableQ8Keys,
 	q8Values:     portableQ8Values,

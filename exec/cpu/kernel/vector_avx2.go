@@ -36,9 +36,10 @@ var assemblyVectors = []*vectors{{
 	accumulateHalf: func(acc, weights, shrink []float32, tile []uint16, n, x, y int) {
 		accumulateHalfAVX2(&acc[0], &weights[0], &shrink[0], &tile[0], n, len(acc)/n, x, y)
 	},
-	fetch:  func(data []byte) { fetchAVX2(unsafe.SliceData(data), len(data)) },
-	widen:  widenOnAVX2,
-	narrow: narrowOnAVX2,
+	fetch:     func(data []byte) { fetchAVX2(unsafe.SliceData(data), len(data)) },
+	widen:     widenOnAVX2,
+	widenE4M3: widenE4M3OnAVX2,
+	narrow:    narrowOnAVX2,
 	q8Keys: func(tile []float32, part []byte, groups int) {
 		q8KeysAVX2(&tile[0], &part[0], groups)
 	},
@@ -106,6 +107,15 @@ func weighOnAVX2(scores, top, sum, shrink []float32, x, y int, scale float32) {
 		seen[i] = -1
 	}
 	weighAVX2(&scores[0], &top[0], &sum[0], &shrink[0], len(top), &seen, scale)
+}
+
+// widenE4M3OnAVX2 takes whole columns of a panel, which are 16 numbers too.
+func widenE4M3OnAVX2(dst []float32, src []uint8) {
+	whole := len(dst) &^ (panelRows - 1)
+	if whole > 0 {
+		r16FloatF8_E4M3(&dst[0], &src[0], whole/panelRows)
+	}
+	portableWidenE4M3(dst[whole:], src[whole:])
 }
 
 func widenOnAVX2(dst []float32, src []uint16) {
