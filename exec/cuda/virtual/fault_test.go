@@ -139,6 +139,25 @@ func TestUninitialisedAcrossBlocks(t *testing.T) {
 	}
 }
 
+// TestAcrossBlocks: nothing of what a block did to shared memory holds for the next on the same worker.
+func TestAcrossBlocks(t *testing.T) {
+	for name, body := range map[string]string{
+		// The first block writes 16 bytes, the second 4 of them, looks at these, and then at others.
+		"part of 16 bytes": `mov.u32 %r1, %ctaid.x; setp.ne.u32 %p1, %r1, 0; @%p1 bra A; st.shared.v4.u32 [sm], {1,1,1,1}; bra.uni B; A: st.shared.u32 [sm], 1;
+			B: bar.sync 0; ld.shared.u32 %r2, [sm]; @!%p1 ret; ld.shared.u32 %r2, [sm+4]; ret;`,
+		// The first block leaves a copy behind that it has not waited for.
+		"copy": `mov.u32 %r1, %ctaid.x; setp.ne.u32 %p1, %r1, 0; mov.u32 %r2, sm; @%p1 bra A;
+			cp.async.ca.shared.global [%r2], [%a], 4; cp.async.commit_group; ret;
+			A: cp.async.wait_group 0; ld.shared.u32 %r2, [sm]; ret;`,
+	} {
+		b := newBench(t, Config{Workers: 1})
+		err := b.run(b.kernel(entry(body), "k", 0), 2, 1, 0, params(b.upload(words(1)), 0, 0, 0))
+		if err == nil || !strings.Contains(err.Error(), "block (1,0,0)") || !strings.Contains(err.Error(), "never written") {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
 // TestFirstFault: the fault of the first block is told, whichever worker is first.
 func TestFirstFault(t *testing.T) {
 	for range 20 {

@@ -373,9 +373,14 @@ func TestInstructions(t *testing.T) {
 		const n = 150
 		a, b, c := numbers(rng, n), numbers(rng, n), numbers(rng, n)
 		if strings.HasPrefix(body, "fma.r") { // close to the middle between two float32
-			for i := range a[:n/2] {
+			for i := range a[:64] {
 				a[i], b[i] = 0x3f800000|rng.Uint32()>>9, 0x3f800000|1<<rng.IntN(12)
 				c[i] = 0x33800000 | uint32(rng.IntN(2))<<31 | rng.Uint32()>>20
+			}
+			// 1 + 2^-23 + 2^-24·(1 − 2^-46): in float64 the middle itself, and the same among small numbers.
+			for i := 64; i < 80; i += 2 {
+				a[i], b[i], c[i] = 0x3f800001, 0x337ffffe, 0x3f800001|uint32(i)<<3
+				a[i+1], b[i+1], c[i+1] = 0x1a000001, 0x19fffffe, 0x007fff01|uint32(i)
 			}
 		}
 		got := compute(t, body, a, b, c, "")

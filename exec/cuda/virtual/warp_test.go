@@ -129,9 +129,9 @@ func TestAtomics(t *testing.T) {
 		f := b.kernel(entry(`atom.global.add.u32 %r1, [%a], 1; mul.wide.u32 %rd1, %r1, 4; add.u64 %rd1, %b, %rd1;
 			mov.u32 %r2, %ctaid.x; mad.lo.u32 %r2, %r2, 64, %t; add.u32 %r3, %r2, 1; st.global.u32 [%rd1], %r3;
 			red.global.min.s32 [%a+4], %r2; atom.global.max.s32 %r4, [%a+8], %r2; atom.global.cas.b32 %r5, [%a+12], 0, %r3;
-			atom.global.exch.b32 %r6, [%a+16], 9; ret;`), "k", 0)
+			mov.u32 %r7, 0; L: atom.global.add.u32 %r6, [%a+16], 1; add.u32 %r7, %r7, 1; setp.lt.u32 %p1, %r7, 200; @%p1 bra L; ret;`), "k", 0)
 		b.check(b.run(f, 10, 64, 0, params(a, out, 0, 0)))
-		if got := toWords(b.download(a, 20)); got[0] != 640 || got[1] != 0 || got[2] != 639 || got[3] == 0 || got[3] > 640 || got[4] != 9 {
+		if got := toWords(b.download(a, 20)); got[0] != 640 || got[1] != 0 || got[2] != 639 || got[3] == 0 || got[3] > 640 || got[4] != 200*640 {
 			t.Errorf("%d workers: %v", workers, got)
 		}
 		seen := map[uint32]bool{}
