@@ -28,7 +28,6 @@ var contract = []struct {
 	{"shared memory", checkShared},
 	{"streams and events", checkEvents},
 	{"graphs", checkGraphs},
-	{"speed", checkSpeed},
 }
 
 func checkProperties(d cuda.Device, f found) error {

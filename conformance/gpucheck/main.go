@@ -26,7 +26,7 @@ import (
 type options struct {
 	device, pesti, kernels, out string
 	limit                       time.Duration
-	prompt, tokens              int
+	quick                       bool
 	models                      []string
 }
 
@@ -37,8 +37,7 @@ func main() {
 	flag.StringVar(&o.kernels, "kernels", "", "`FILE` of the compiled tests of the kernels; none is no such check")
 	flag.StringVar(&o.out, "o", "", "`FILE` to write the report to; none is standard output")
 	flag.DurationVar(&o.limit, "limit", 8*time.Minute, "the longest that all may take; what is left then counts as failed")
-	flag.IntVar(&o.prompt, "p", 512, "tokens of the prompt whose speed is measured")
-	flag.IntVar(&o.tokens, "n", 128, "tokens generated for the speed that is measured")
+	flag.BoolVar(&o.quick, "quick", false, "measure so little that it means nothing, as where there is no GPU")
 	flag.Parse()
 	o.models = flag.Args()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -108,6 +107,7 @@ func (r *report) all(ctx context.Context, o *options) {
 		for _, c := range contract {
 			r.run(ctx, "driver: "+c.name, func(f found) error { return c.check(d, f) })
 		}
+		r.run(ctx, "driver: speed", func(f found) error { return checkSpeed(d, o.quick, f) })
 		for _, m := range o.models {
 			checkModel(ctx, r, o, m)
 		}

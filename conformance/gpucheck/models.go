@@ -16,8 +16,8 @@ import (
 type subject struct {
 	*options
 	model, dir, isa string
-	bandwidth       int64 // of the device's memory, bytes per second; 0 where unknown
-	token           int64 // bytes that a token reads: weights and cache
+	bandwidth       float64 // of the device's memory, bytes per second; 0 where unknown
+	token           int64   // bytes that a token reads: weights and cache
 }
 
 // pesti runs the program and returns its standard output.
@@ -60,7 +60,7 @@ const (
 func checkModel(ctx context.Context, r *report, o *options, model string) {
 	name := strings.TrimSuffix(filepath.Base(model), ".gguf") + ": "
 	p := r.Properties
-	s := &subject{options: o, model: model, isa: isaFor(p.Major, p.Minor), bandwidth: p.Bandwidth}
+	s := &subject{options: o, model: model, isa: isaFor(p.Major, p.Minor), bandwidth: r.bandwidth()}
 	if !r.run(ctx, name+"folder", func(found) (err error) {
 		s.dir, err = os.MkdirTemp("", "gpucheck")
 		return err
@@ -80,6 +80,20 @@ func checkModel(ctx context.Context, r *report, o *options, model string) {
 	} {
 		r.run(ctx, name+c.name, func(f found) error { return c.check(ctx, f) })
 	}
+}
+
+// bandwidth returns that of the device's memory, bytes per second: what the device tells of, or else
+// what a copy came to.
+func (r *report) bandwidth() float64 {
+	if told := r.Properties.Bandwidth; told > 0 {
+		return float64(told)
+	}
+	for _, c := range r.Checks {
+		if rate, ok := c.Found["copy_gb_s"].(float64); ok {
+			return rate * 1e9
+		}
+	}
+	return 0
 }
 
 // isaFor returns the newest set of modules that a device of a compute capability runs.
@@ -197,13 +211,16 @@ func (s *subject) checkSpeed(ctx context.Context, f found) error {
 		TS   float64 `json:"avg_ts"`
 		NGen int     `json:"n_gen"`
 	}
-	if err := s.decoded(ctx, &tests, "bench", s.plan(), "--device", s.device, "-r", "3", "--json",
-		"-p", fmt.Sprint(s.prompt), "-n", fmt.Sprint(s.tokens)); err != nil {
+	size := []string{"-p", "512", "-n", "128", "-r", "3"}
+	if s.quick {
+		size = []string{"-p", "8", "-n", "2", "-r", "1"}
+	}
+	if err := s.decoded(ctx, &tests, append([]string{"bench", s.plan(), "--device", s.device, "--json"}, size...)...); err != nil {
 		return err
 	}
 	limit := 0.0
 	if s.token > 0 {
-		limit = float64(s.bandwidth) / float64(s.token)
+		limit = s.bandwidth / float64(s.token)
 	}
 	f["token_bytes"], f["limit_t_s"] = s.token, limit
 	for _, t := range tests {

@@ -13,7 +13,9 @@ package driver
 
 // Package cu initializes CUDA before main begins, and where that fails prints to standard output and
 // ends the process. This runs still before it, and says it as this program says things.
+// Kernels are loaded with their module: one that is loaded at its first launch may not be captured.
 __attribute__((constructor)) static void initialize(void) {
+	setenv("CUDA_MODULE_LOADING", "EAGER", 0);
 	CUresult r = cuInit(0);
 	if (r == CUDA_SUCCESS) {
 		return;

@@ -1,0 +1,49 @@
+//go:build libcuda
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// TestStart starts pesti where CUDA is missing in one way or another, and where the virtual device is
+// behind it. PESTI_BIN is the folder with pesti, pesti-cuda and the library in its folder stub.
+func TestStart(t *testing.T) {
+	bin := os.Getenv("PESTI_BIN")
+	if bin == "" {
+		t.Fatal("PESTI_BIN is not set, expected the folder with pesti and pesti-cuda")
+	}
+	pesti := filepath.Join(bin, "pesti")
+	library := "LD_LIBRARY_PATH=" + filepath.Join(bin, "stub")
+	run := func(env []string, args ...string) (code int, out, says string) {
+		cmd := exec.Command(pesti, args...)
+		cmd.Env = append(os.Environ(), env...)
+		var o, e bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &o, &e
+		cmd.Run()
+		return cmd.ProcessState.ExitCode(), o.String(), e.String()
+	}
+	text := []string{"run", "demo", "-p", "Once upon a time", "-n", "4", "--temp", "0", "--device"}
+	for what, c := range map[string]struct {
+		env    []string
+		device string
+		says   string
+	}{
+		"no libcuda":     {[]string{"LD_LIBRARY_PATH="}, "cuda:0", "pesti: " + filepath.Join(bin, "pesti-cuda") + " cannot start: there is no libcuda.so.1, which comes with the driver of an NVIDIA GPU; use --device virtual\n"},
+		"no GPU":         {[]string{library, "CUDASTUB="}, "cuda:0", "pesti: CUDA cannot be used here: error 100, no CUDA-capable device is detected\n"},
+		"no such device": {[]string{library, "CUDASTUB=virtual"}, "cuda:1", "pesti: --device cuda:1: there is no such device, expected a number below 1\n"},
+	} {
+		if code, out, says := run(c.env, append(text, c.device)...); code != 1 || out != "" || says != c.says {
+			t.Errorf("%s: exit code %d, prints %q, says\n%sexpected\n%s", what, code, out, says, c.says)
+		}
+	}
+	wantCode, want, _ := run(nil, append(text, "virtual")...)
+	code, got, says := run([]string{library, "CUDASTUB=virtual"}, append(text, "cuda:0")...)
+	if code != 0 || wantCode != 0 || want == "" || got != want || says != "" {
+		t.Errorf("exit code %d, prints %q, says %q; on the virtual device %d, %q", code, got, says, wantCode, want)
+	}
+}
