@@ -69,10 +69,11 @@ func optionErrorf(format string, args ...any) error {
 
 // A Result is a plan and what it came from.
 type Result struct {
-	Plan  *plan.Plan
-	Built *graph.Graph // as the frontend made it
-	Fused *graph.Graph // after the graph passes
-	Notes []pass.Note  // what each pass did or declined to do
+	Plan   *plan.Plan
+	Built  *graph.Graph // as the frontend made it
+	Fused  *graph.Graph // after the graph passes
+	Passes []pass.Pass  // of the largest program, in their order
+	Notes  []pass.Note  // what each of them did or declined to do
 }
 
 // Defaults and limits of options.
@@ -179,13 +180,13 @@ func compileGraph(m *frontend.Model, g *graph.Graph, o Options, passes tables) (
 		}
 		lowered := from.Clone()
 		bound(lowered, prog)
-		notes, err := pass.Run(lowered, passes.lowering(lowering{target: o.target, program: prog, isa: o.ISA, rounded: rounded}),
-			pass.Options{Off: off, Verify: o.Verify, After: o.after(prog.Name + ".")})
+		steps := passes.lowering(lowering{target: o.target, program: prog, isa: o.ISA, rounded: rounded})
+		notes, err := pass.Run(lowered, steps, pass.Options{Off: off, Verify: o.Verify, After: o.after(prog.Name + ".")})
 		if err != nil {
 			return nil, fmt.Errorf("program %s: %w", prog.Name, err)
 		}
 		if prog.MaxTokens == o.Ubatch && prog.Chunk == 0 {
-			res.Notes = append(res.Notes, notes...)
+			res.Passes, res.Notes = slices.Concat(passes.graph, steps), append(res.Notes, notes...)
 		}
 		l, err := schedule(p, lowered, o.target, prog, states, off.Has("choose_kernels"))
 		if err != nil {

@@ -137,7 +137,7 @@ func (a *app) compileStages(ctx context.Context, m *frontend.Model, options lowe
 		return nil, about(m.File.Path, err)
 	}
 	if o.explain {
-		explain(a.stderr, res.Notes, options.Passes)
+		explain(a.stderr, res, options.Passes)
 	}
 	if d != nil {
 		err = d.page(res.Plan)

@@ -215,13 +215,17 @@ func TestExplain(t *testing.T) {
 			t.Errorf("%s: the plan is not told of last: %q", args, last)
 		}
 		for _, p := range lower.Passes() { // none is passed over in silence
-			if !strings.Contains("\n"+text, "\n"+p.Name+" ") {
+			if p.Name != "fuse_prologue" && !strings.Contains("\n"+text, "\n"+p.Name+" ") { // which is another target's
 				t.Errorf("%s: nothing on %s:\n%s", args, p.Name, text)
 			}
 		}
 		page.WriteString("# " + args + "\n" + text)
 	}
 	golden(t, "testdata/explain.golden", page.String())
+	r := pesti("compile", "demo", "--target", "cuda", "-o", plan, "--explain")
+	if told := strings.Contains(r.err, "\ninsert_quantise "); told || !strings.Contains(r.err, "\nfuse_prologue   blk.N.q ") {
+		t.Errorf("of target cuda, expected its passes alone:\n%s", r.err)
+	}
 }
 
 func TestCompileWritesWholeFiles(t *testing.T) {

@@ -13,17 +13,16 @@ import (
 
 // explain tells what each pass did at each place, or why it did not, in the order of the passes.
 // Places of layers that fare alike are one line.
-func explain(w io.Writer, notes []graphpass.Note, off string) {
-	passes := lower.Passes()
-	set, _ := graphpass.ParseSet(off, passes) // which compiling has checked
+func explain(w io.Writer, res *lower.Result, off string) {
+	set, _ := graphpass.ParseSet(off, lower.Passes()) // which compiling has checked
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	told := map[string]bool{}
-	for _, p := range passes {
+	for _, p := range res.Passes {
 		if told[p.Name] { // a pass may run again
 			continue
 		}
 		told[p.Name] = true
-		lines := alikeNotes(notes, p.Name)
+		lines := alikeNotes(res.Notes, p.Name)
 		for _, l := range lines {
 			what := "applied"
 			if !l.Applied {
