@@ -46,7 +46,7 @@ type access struct {
 // Suffixes of loads and stores that say nothing here: there are no caches, and threads see each
 // other's writes at once.
 var hints = []string{"weak", "relaxed", "acquire", "release", "acq_rel", "volatile", "cta", "gpu", "sys", "cluster",
-	"nc", "ca", "cg", "cs", "lu", "cv", "wb", "wt", "ca"}
+	"nc", "ca", "cg", "cs", "lu", "cv", "wb", "wt"}
 
 func isHint(suffix string) bool {
 	return slices.Contains(hints, suffix) || strings.HasPrefix(suffix, "L1::") || strings.HasPrefix(suffix, "L2::")

@@ -34,7 +34,6 @@ func (c *compiler) cp(in *ptx.Instr) (func(w *warp), error) {
 		}, nil
 	case in.Opcode() == "cp.async.wait_all" && len(in.Args) == 0:
 		return func(w *warp) {
-			w.settle(0)
 			w.copies.groups = append(w.copies.groups, append([]copied(nil), w.copies.open...))
 			w.copies.open = w.copies.open[:0]
 			w.settle(0)
@@ -59,19 +58,19 @@ func (w *warp) settle(n int) {
 
 // cpAsync is "cp.async.cg.shared.global [dst], [src], 16, size;": what size leaves out is zeros.
 func (c *compiler) cpAsync(in *ptx.Instr) (func(w *warp), error) {
-	shared, global_ := 0, 0
+	toShared, fromGlobal := 0, 0
 	for _, s := range in.Suffix[1:] {
 		switch {
 		case s == "shared" || s == "shared::cta":
-			shared++
+			toShared++
 		case s == "global":
-			global_++
+			fromGlobal++
 		case s == "ca" || s == "cg" || isHint(s):
 		default:
 			return nil, unknown(in)
 		}
 	}
-	if shared != 1 || global_ != 1 || len(in.Args) < 3 || len(in.Args) > 4 {
+	if toShared != 1 || fromGlobal != 1 || len(in.Args) < 3 || len(in.Args) > 4 {
 		return nil, unknown(in)
 	}
 	r := reader{c: c, in: in}

@@ -210,14 +210,14 @@ func (g *group) release() (done bool, err error) {
 	}
 	if want := first.barrier.threads; want > 0 {
 		if threads < want {
-			return false, first.faultf(first.stoppedLine(), 0, "barrier %d waits for %d threads, and %d come", first.barrier.id, want, threads)
+			return false, first.faultf(first.line, 0, "barrier %d waits for %d threads, and %d come", first.barrier.id, want, threads)
 		}
 	} else if apart != nil {
 		where := "have left the kernel"
 		if apart.state == halted {
-			where = fmt.Sprintf("wait at barrier %d in PTX line %d", apart.barrier.id, apart.stoppedLine())
+			where = fmt.Sprintf("wait at barrier %d in PTX line %d", apart.barrier.id, apart.line)
 		}
-		return false, first.faultf(first.stoppedLine(), 0,
+		return false, first.faultf(first.line, 0,
 			"divergent barrier: it waits for all threads of the block, and those of warp %d %s", apart.number, where)
 	}
 	for _, w := range g.warps {

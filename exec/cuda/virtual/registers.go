@@ -45,7 +45,6 @@ func operands(in *ptx.Instr, f func(o *ptx.Operand, write bool)) {
 type bitset []uint64
 
 func (b bitset) set(i int)      { b[i/64] |= 1 << (i % 64) }
-func (b bitset) clear(i int)    { b[i/64] &^= 1 << (i % 64) }
 func (b bitset) has(i int) bool { return b[i/64]>>(i%64)&1 != 0 }
 
 // each calls f with the members.

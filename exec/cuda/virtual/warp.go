@@ -48,10 +48,9 @@ type warp struct {
 	nearest *allocation
 
 	// Where lanes are not at work, results are made here for all and taken over for those at work.
-	spareWord  lanes
-	spareLong  longs
-	spareWord2 lanes
-	at         longs // addresses
+	spareWord lanes
+	spareLong longs
+	at        longs // addresses
 }
 
 // A way is lanes that go on at a block, until they come to the block where it ends.
@@ -123,9 +122,6 @@ func (w *warp) holds(g guard) uint32 {
 	}
 	return w.mask & p
 }
-
-// stoppedLine is that of the barrier which the warp waits at.
-func (w *warp) stoppedLine() int { return w.line }
 
 // checkEvery is the number of instructions after which a warp looks whether it is to stop.
 const checkEvery = 1 << 16
