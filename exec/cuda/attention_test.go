@@ -241,6 +241,9 @@ func (l *layer) run(b *bench, rng *rand.Rand, steps []int, how way, q, k, v [2][
 		for i, s := range seq {
 			out[s] = append(out[s], got[i*qw:(i+1)*qw]...)
 		}
+		if n := slices.Max(get[uint32](b, a.Arrived, most*l.kvHeads)); n != 0 {
+			b.t.Fatalf("a counter of blocks that have arrived is left at %d: the next launch would not wait", n)
+		}
 	}
 	return out
 }
