@@ -40,7 +40,7 @@
 //   - The shapes say whether an op is row-wise, and sink_rows believes them. One whose row m reads
 //     other rows must have an operand whose first extent is T, as select_rows has.
 //   - An absent optional attribute reads as zero. Where absent is to mean 1, read it by orOne, here
-//     and in lower/cpu/params.go.
+//     and in lower/target/params.go.
 //   - A kernel runs in place wherever alias allows it: TestInPlace shows how that is tested.
 //   - Names of ops and attributes are the text form, and stand in golden files.
 package ops

@@ -50,8 +50,8 @@ type Sidecar struct {
 
 // A Target is where and within which bounds a plan runs.
 type Target struct {
-	Backend   string // "cpu"
-	ISA       string // "portable"
+	Backend   string // "cpu" or CUDA
+	ISA       string // "portable", or on CUDA devices the least compute capability: "sm_75"
 	Precision string // "exact", "fast"
 	KV        string // one of CacheFormats
 	Threads   int    // at most

@@ -22,7 +22,7 @@
 //  2. Here: a function that binds it, which reads a binder and returns a Func, in the file of its
 //     kin; a row in the table below; and cases in the tests, held against ops/ref or float64
 //     (rowCases of rows_test.go, for what works row by row).
-//  3. lower/cpu/cpu.go: a row in Kernels for the op that it computes, with a function in params.go
+//  3. lower/cpu/cpu.go: a row in Kernels for the op that it computes, with a function of lower/target/params.go
 //     that gives its parameters in the order of the signature.
 //  4. graph/draw/kind.go: its name among those of a colour.
 //
