@@ -27,6 +27,7 @@ var overwriting = []struct {
 	{args: "dump MODEL --ids 1,2 -o DIR", link: "tokens.npy"},
 	{args: "dump MODEL --ids 1,2 -o DIR", link: "layer_01.npy"},
 	{args: "convert MODEL --type f16 -o OUT", models: true},
+	{args: "quantize MODEL --type fp8_e4m3 -o OUT"},
 }
 
 // No verb writes over the model that it reads, by any of its names, nor puts anything but a model in
