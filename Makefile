@@ -24,6 +24,13 @@ ASSEMBLERS   = $(notdir $(patsubst %/main.go,%,$(wildcard $(ASM)/*/main.go)))
 BENCH       ?= docs/bench
 BENCH_FLAGS ?=
 
+# Of CUDA: cuda.h, from a pinned wheel, and a libcuda that needs no GPU, to link with; what a program
+# with the driver in it is built with.
+CUDA_KERNELS := exec/cuda/kernels
+CUDA_HEADERS := .cuda/headers
+CUDA_STUB    := bin/stub
+LIBCUDA       = CGO_ENABLED=1 CGO_CFLAGS='-O2 -g -I$(CURDIR)/$(CUDA_HEADERS)/nvidia/cuda_runtime/include' CGO_LDFLAGS='-L$(CURDIR)/$(CUDA_STUB)'
+
 # The packages with fuzz targets, and how long `make fuzz` gives each target.
 FUZZED       = $(shell grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n1 dirname | sort -u)
 FUZZTIME    ?= 20m
@@ -36,20 +43,34 @@ export PESTI_PEER   ?= $(CURDIR)/$(PEER_PYTHON)
 PEER_IF_ANY := $(if $(CI)$(shell command -v $(CXX)),peer)
 # Kernels for processors that this one is not run on emulators, where these are. CI may not go without.
 EMULATED    := $(if $(CI)$(shell command -v qemu-aarch64),test-arm64) $(if $(CI)$(shell command -v bochs-bin),test-avx512)
+# The real driver's calls, which are C, on a libcuda of ours.
+DRIVEN      := $(if $(CI)$(shell command -v $(CC)),test-libcuda)
 # Its library alone. Instruction sets are named, so that a build that pip keeps serves everywhere;
 # AMX is not among them, since gcc 12 miscompiles it.
 PEER_BUILD  := -DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON -DLLAVA_BUILD=OFF \
 	-DCMAKE_PROJECT_llama.cpp_INCLUDE='$(CURDIR)/conformance/peer/libllama.cmake'
 
 .NOTPARALLEL:
-.PHONY: build check gofmt vet staticcheck cross check-asm test test-oracle test-one-processor test-variants test-avx512 test-arm64 test-offline race test-fuzz test-go fuzz bench bench-peers bench-accuracy roofline-check conformance golden asm demo graphviz models venv peer
+.PHONY: build check gofmt vet staticcheck cross check-asm check-cuda test test-oracle test-one-processor test-variants test-avx512 test-arm64 test-libcuda test-offline race test-fuzz test-go fuzz bench bench-peers bench-accuracy roofline-check gpu-check conformance golden asm cuda pesti-cuda gpu-tools cuda-stub demo graphviz models venv peer
 
 build:
 	$(GO) build -o bin/pesti ./cmd/pesti
 
+# The same program with the CUDA driver in it. What it links is a stub, in whose place the driver's own
+# library stands where it runs.
+pesti-cuda: build cuda-stub
+	$(LIBCUDA) $(GO) build -tags libcuda -o bin/pesti-cuda ./cmd/pesti
+
+cuda-stub: $(CUDA_HEADERS)/requirements.txt
+	$(GO) run ./conformance/cudastub -include $(CUDA_HEADERS)/nvidia/cuda_runtime/include -o $(CUDA_STUB)
+
+$(CUDA_HEADERS)/requirements.txt: conformance/cudastub/requirements.txt
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --no-deps --require-hashes --upgrade --target $(CUDA_HEADERS) -r $<
+	cp $< $@
+
 # --- what needs no model ---
 
-check: gofmt vet staticcheck cross check-asm
+check: gofmt vet staticcheck cross check-asm check-cuda
 
 gofmt:
 	@unformatted=$$(gofmt -l .) || exit 1; test -z "$$unformatted" || { echo "gofmt: run gofmt -w on:"; echo "$$unformatted"; exit 1; }
@@ -80,9 +101,14 @@ check-asm:
 		cmp "$$copy/$$name" "$(ASM)/../$$name" || { echo "check-asm: $$name is not what $(ASM) writes; run make asm"; exit 1; }; \
 	done
 
+# Compiles the CUDA kernels again, for a difference, and assembles them for all GPUs that ptxas knows.
+check-cuda:
+	$(PYTHON) $(CUDA_KERNELS)/build.py --check
+	$(PYTHON) $(CUDA_KERNELS)/build.py --ptxas --check
+
 # --- tests; the whole suite comes last, so that its verdicts are the last lines ---
 
-test: test-oracle test-one-processor test-variants $(EMULATED) race test-fuzz
+test: test-oracle test-one-processor test-variants $(EMULATED) $(DRIVEN) race test-fuzz
 	$(MAKE) --no-print-directory test-go
 
 test-oracle: venv models
@@ -106,6 +132,13 @@ test-avx512:
 
 test-arm64:
 	GOARCH=arm64 CGO_ENABLED=0 $(GO) test -count=1 -short -timeout 30m -exec qemu-aarch64 ./exec/cpu/kernel -run 'ISA|Packed|Matmul' -isa neondot
+
+# The real driver's calls, on the virtual device behind a libcuda of ours.
+test-libcuda: gpu-tools
+	$(LIBCUDA) $(GO) vet -tags libcuda ./exec/cuda/driver ./cmd/pesti ./conformance/gpucheck ./conformance/cudastub/...
+	CUDASTUB=virtual LD_LIBRARY_PATH=$(CURDIR)/$(CUDA_STUB) PESTI_BIN=$(CURDIR)/bin $(LIBCUDA) \
+		$(GO) test -count=1 -tags libcuda ./exec/cuda/driver ./conformance/cudastub
+	CUDASTUB=virtual LD_LIBRARY_PATH=$(CURDIR)/$(CUDA_STUB) bin/gpucheck -device cuda:0 -quick -pesti bin/pesti -o bin/gpu-check.json demo
 
 # What somebody has who has only Go: no models, no Python, no llama.cpp, no network, no home folder.
 # It ends with what that leaves out.
@@ -168,6 +201,14 @@ bench-accuracy: build venv models $(PEER_IF_ANY)
 roofline-check:
 	$(GO) run ./conformance/roofline
 
+# On a machine with a GPU, with what gpu-tools has built and models in GPU_MODELS: nothing is built here.
+gpu-check:
+	bin/gpucheck -device cuda:0 -pesti bin/pesti -kernels bin/kernels.test -o bin/gpu-check.json demo $(GPU_MODELS)
+
+gpu-tools: pesti-cuda
+	$(LIBCUDA) $(GO) build -tags libcuda -o bin/gpucheck ./conformance/gpucheck
+	$(LIBCUDA) $(GO) test -c -tags libcuda -o bin/kernels.test ./exec/cuda
+
 conformance: build venv models
 	$(PESTI_PYTHON) conformance/report.py --write CONFORMANCE.md
 
@@ -184,6 +225,11 @@ asm:
 		case $$program in neon*) arch=arm64;; *) arch=amd64;; esac; \
 		$(GO) run ./$$program -out ../$${program}_$$arch.s -stubs ../$${program}_$$arch.go -pkg kernel || exit 1; \
 	done
+
+# The PTX of the CUDA kernels, by compilers that pip fetches, and what they take of a GPU.
+cuda:
+	$(PYTHON) $(CUDA_KERNELS)/build.py
+	$(PYTHON) $(CUDA_KERNELS)/build.py --ptxas
 
 demo:
 	conformance/demo/make.sh

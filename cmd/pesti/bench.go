@@ -111,7 +111,7 @@ func benchTests(o *benchOptions) ([]benchResult, error) {
 }
 
 func (a *app) runBench(ctx context.Context, name string, tests []benchResult, o *benchOptions, flags *compileFlags) error {
-	s, err := a.open(name, o.model, flags)
+	s, err := a.open(ctx, name, o.model, flags)
 	if err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ func TestBench(t *testing.T) {
 // What a test finds in the context is its own depth, whichever test was before.
 func TestSeek(t *testing.T) {
 	a := &app{stdout: io.Discard, stderr: io.Discard, getenv: func(string) string { return "" }}
-	s, err := a.open("demo", "", newCompileFlags("fast"))
+	s, err := a.open(t.Context(), "demo", "", newCompileFlags("fast"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ func (a *app) check() *cobra.Command {
   pesti check model.gguf --precision fast --passes none --ids 1,2,3
   pesti check model.plan -f prompt.txt`,
 		arity{1, 1, "MODEL or PLAN"}, func(cmd *cobra.Command, args []string) error {
-			s, err := a.open(args[0], o.model, flags)
+			s, err := a.open(cmd.Context(), args[0], o.model, flags)
 			if err != nil {
 				return err
 			}

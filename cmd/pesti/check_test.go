@@ -200,7 +200,7 @@ func TestCheckFloor(t *testing.T) {
 
 // What gorgonia has no memory for is refused before anything is computed, with the numbers.
 func TestCheckFit(t *testing.T) {
-	s, err := (&app{stderr: io.Discard, getenv: func(string) string { return "" }}).open("demo", "", newCompileFlags("exact"))
+	s, err := (&app{stderr: io.Discard, getenv: func(string) string { return "" }}).open(t.Context(), "demo", "", newCompileFlags("exact"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -147,7 +147,7 @@ func (a *app) openSide(ctx context.Context, is *sideReport, o *compareOptions, f
 	if !isPlan(name) {
 		model = ""
 	}
-	s, err := a.open(name, model, flags)
+	s, err := a.open(ctx, name, model, flags)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"io"
 	"path/filepath"
 	"slices"
@@ -47,7 +48,7 @@ func (a *app) dot() *cobra.Command {
 			if o.profile != "" && (o.stage.word != "plan" || o.view.word != "flow") {
 				return usagef("--profile colours the steps of a plan, expected --stage plan and --view flow")
 			}
-			render, err := a.draw(args[0], o, flags)
+			render, err := a.draw(cmd.Context(), args[0], o, flags)
 			if err != nil {
 				return err
 			}
@@ -111,7 +112,7 @@ func (o *dotOptions) format() (string, error) {
 type renderer func(format string, w io.Writer) error
 
 // draw draws one stage of the model or plan called name.
-func (a *app) draw(name string, o *dotOptions, flags *compileFlags) (renderer, error) {
+func (a *app) draw(ctx context.Context, name string, o *dotOptions, flags *compileFlags) (renderer, error) {
 	options := draw.Options{All: o.all, Layer: int(o.layer.n), Program: o.program}
 	res := &lower.Result{}
 	if isPlan(name) { // which is drawn without its model
@@ -123,7 +124,7 @@ func (a *app) draw(name string, o *dotOptions, flags *compileFlags) (renderer, e
 			return nil, err
 		}
 	} else {
-		s, err := a.open(name, "", flags)
+		s, err := a.open(ctx, name, "", flags)
 		if err != nil {
 			return nil, err
 		}

@@ -41,7 +41,7 @@ func (a *app) dump() *cobra.Command {
 			if dir == "" {
 				return usagef("expected -o DIR, the folder to write")
 			}
-			s, err := a.open(args[0], model, flags)
+			s, err := a.open(cmd.Context(), args[0], model, flags)
 			if err != nil {
 				return err
 			}

@@ -15,7 +15,7 @@ import (
 // guessed.
 func TestGenerateAllocatesNothing(t *testing.T) {
 	a := &app{stdout: io.Discard, stderr: io.Discard, getenv: func(string) string { return "" }}
-	s, err := a.open("demo", "", newCompileFlags("fast"))
+	s, err := a.open(t.Context(), "demo", "", newCompileFlags("fast"))
 	if err != nil {
 		t.Fatal(err)
 	}

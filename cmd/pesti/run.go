@@ -117,7 +117,7 @@ func (a *app) continueText(ctx context.Context, name string, text []byte, o *run
 	begin := time.Now()
 	resident, _ := cpu.Resident()
 	a.progress("loading %s", name)
-	s, err := a.open(name, o.model, flags)
+	s, err := a.open(ctx, name, o.model, flags)
 	if err != nil {
 		return err
 	}

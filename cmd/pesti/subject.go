@@ -34,8 +34,9 @@ type subject struct {
 	trace   int                    // how many of the last runs it keeps a trace of
 }
 
-// open opens a MODEL or PLAN and checks that the options given go with it.
-func (a *app) open(name, model string, flags *compileFlags) (*subject, error) {
+// open opens a MODEL or PLAN and checks that the options given go with it. The end of ctx interrupts what
+// the virtual device runs for it.
+func (a *app) open(ctx context.Context, name, model string, flags *compileFlags) (*subject, error) {
 	s := &subject{app: a, name: name, threads: int(flags.threads.n)}
 	var err error
 	if isPlan(name) {
@@ -47,7 +48,7 @@ func (a *app) open(name, model string, flags *compileFlags) (*subject, error) {
 				return nil, about(name, err)
 			}
 		}
-		if err := s.choose(flags, s.plan.Target.Backend); err != nil {
+		if err := s.choose(ctx, flags, s.plan.Target.Backend); err != nil {
 			return nil, err
 		}
 		if s.file, err = a.planModel(name, s.plan, model); err != nil {
@@ -65,7 +66,7 @@ func (a *app) open(name, model string, flags *compileFlags) (*subject, error) {
 	if s.options, err = flags.options(a); err != nil {
 		return nil, err
 	}
-	if err := s.choose(flags, s.options.Target); err != nil {
+	if err := s.choose(ctx, flags, s.options.Target); err != nil {
 		return nil, err
 	}
 	if s.driver != nil && s.options.Target == plan.CUDA && s.options.ISA == "" {
@@ -86,7 +87,7 @@ func (a *app) open(name, model string, flags *compileFlags) (*subject, error) {
 
 // choose opens the driver of the device that a verb is to run on, by what is asked for or else the
 // backend that it compiles for.
-func (s *subject) choose(flags *compileFlags, backend string) (err error) {
+func (s *subject) choose(ctx context.Context, flags *compileFlags, backend string) (err error) {
 	if !flags.runs {
 		return nil
 	}
@@ -97,7 +98,7 @@ func (s *subject) choose(flags *compileFlags, backend string) (err error) {
 		return usagef("--%s is %s, expected virtual or cuda:N for %s, which is for CUDA devices", deviceFlag, flags.on.word, s.name)
 	}
 	s.device = flags.on.number
-	s.driver, err = s.app.openDriver(context.Background(), flags.on)
+	s.driver, err = s.app.openDriver(ctx, flags.on)
 	return err
 }
 
