@@ -51,7 +51,7 @@ func (e *Engine) bindStep(g *plan.Program, st *plan.Step, weights map[string]wei
 	}
 	for _, a := range st.Args {
 		if a.Weight != "" {
-			b.Operands[a.Role] = weights[a.Weight].operand(a.Kernel)
+			b.Operands[a.Role] = weights[a.Weight].operand(a.Kernel, plan.ReadsCopy(st, &a))
 			continue
 		}
 		format, data := e.buffer(g, a.Buffer, worker)
@@ -102,10 +102,11 @@ type weight struct {
 	packed *packing
 }
 
-// operand returns the weight for a kernel of products, or for anything else where that is "".
-func (w weight) operand(kernelName string) kernel.Operand {
+// operand returns the weight for a kernel of products, or for anything else where that is "": its copy,
+// if there is one and it is to be read, or the file's.
+func (w weight) operand(kernelName string, copied bool) kernel.Operand {
 	o := w.file
-	if kernelName != "" && w.packed != nil {
+	if copied && w.packed != nil {
 		o.Layout, o.Data = w.packed.layout.Name, w.packed.dst
 	}
 	o.Kernel = kernelName

@@ -17,7 +17,7 @@ func (n *Need) Total() int64 { return n.Weights + n.Packed + n.State + n.Arena +
 const mapUnit = 64 << 10
 
 // NeedOf returns what a plan that verifies needs. All comes from the plan; only of a table from
-// which steps gather rows, and which no product reads, it is not known which part tokens touch: it
+// which steps gather rows in the file, and which no product reads there, it is not known which part tokens touch: it
 // counts with mapUnit for every other token of a full step, since in a text half of 512 tokens
 // are repeated ones.
 func NeedOf(p *Plan) Need {
@@ -55,7 +55,7 @@ func FileReads(p *Plan) map[string]FileRead {
 				for _, a := range st.Args {
 					r := reads[a.Weight]
 					switch {
-					case a.Weight == "" || packed[a.Weight] && a.Kernel != "" || OnDevice(st.Kernel):
+					case a.Weight == "" || packed[a.Weight] && ReadsCopy(st, &a) || OnDevice(st.Kernel):
 						continue
 					case gathers(st.Kernel, a.Role):
 						r.Rows = true
@@ -69,6 +69,10 @@ func FileReads(p *Plan) map[string]FileRead {
 	}
 	return reads
 }
+
+// ReadsCopy reports whether a step reads a weight where it lies in another layout, if it does: products
+// and what gathers rows do, anything else reads the file.
+func ReadsCopy(st *Step, a *Arg) bool { return a.Kernel != "" || gathers(st.Kernel, a.Role) }
 
 // gathers tells whether a kernel reads of an operand only the rows that tokens name.
 func gathers(kernel, role string) bool {

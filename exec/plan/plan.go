@@ -73,8 +73,7 @@ type Weight struct {
 	Dims []int64 // row-major: [rows, row length], or [length]
 	Size int64   // bytes in its file
 
-	// Products may read a copy in another layout, made when the plan is loaded; what gathers rows
-	// reads the file.
+	// Products and what gathers rows may read a copy in another layout, made when the plan is loaded.
 	Layout string // a name of Layouts, "" where products read the file
 	Packed int64  // bytes of the copy
 }

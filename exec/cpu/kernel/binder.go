@@ -59,17 +59,23 @@ func (b *binder) i32(role string) []int32 {
 	return view[int32](o.Data)
 }
 
-// A matrix is a weight as it lies in the file.
+// A matrix is a weight as it lies in the file, or in a layout.
 type matrix struct {
 	*quant.Info
 	data   []byte
 	scales []float32 // of rows, nil where they have none
+	layout *Layout   // nil where it lies as in the file
+	lanes  *lanes    // for rows in a layout
 }
 
 // row sets dst to row i.
 func (m *matrix) row(dst []float32, i int) {
-	bytes := len(dst) / m.BlockLen * m.BlockBytes
-	m.Dequantize(dst, m.data[i*bytes:(i+1)*bytes])
+	if m.layout != nil {
+		m.layout.row(dst, m.data, i, m.lanes)
+	} else {
+		bytes := len(dst) / m.BlockLen * m.BlockBytes
+		m.Dequantize(dst, m.data[i*bytes:(i+1)*bytes])
+	}
 	if m.scales != nil {
 		for j := range dst {
 			dst[j] *= m.scales[i]
@@ -88,7 +94,15 @@ func (b *binder) weight(role string) matrix {
 	if (info.Type == quant.F8E4M3) != (o.Scales != nil) {
 		b.fail("weight %s of type %q has %d scales of rows, expected them with type f8_e4m3 alone", role, o.Format, len(o.Scales))
 	}
-	return matrix{info, o.Data, o.Scales}
+	m := matrix{Info: info, data: o.Data, scales: o.Scales}
+	if o.Layout == "" {
+		return m
+	}
+	if m.layout, ok = LookupLayout(o.Layout, info.Type); !ok {
+		b.fail("weight %s of type %q is in layout %q, which that type has not", role, o.Format, o.Layout)
+	}
+	m.lanes = new(lanes)
+	return m
 }
 
 // param returns a parameter of the step.

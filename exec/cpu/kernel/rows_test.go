@@ -105,14 +105,15 @@ func rowCases() []rowCase {
 				return y
 			}}
 	}
-	embed := func(kernel, ids string, typ quant.Type, scale float64) rowCase {
+	embed := func(kernel, ids string, typ quant.Type, layout string, scale float64) rowCase {
 		const vocab = 50
 		var table []float32
-		return rowCase{name: kernel + " " + typ.String(), out: "y", width: rowN, ulps: 0,
+		return rowCase{name: kernel + " " + typ.String() + " " + layout, out: "y", width: rowN, ulps: 0,
 			call: func(rng *rand.Rand, rows string) *call {
 				c := newCall(kernel, rows, "one", 1, intParam("n", rowN), intParam("vocab", vocab), floatParam("scale", scale))
 				c.putInts(ids, []int32{0, vocab - 1, 3, 3, 17, 20, 1})
 				table = c.putWeight(rng, "table", "", typ, vocab, rowN)
+				c.pack("table", Matmul{Type: typ, Layout: layout}, vocab, rowN)
 				c.put("y", make([]float32, rowM*rowN))
 				return c
 			},
@@ -127,14 +128,19 @@ func rowCases() []rowCase {
 		return func(y, x []float32) { ref.RMSNorm(y, x, w, rowN, eps) }
 	}
 	cases := []rowCase{
-		embed("embed", "tokens", quant.Q8_0, 1),
-		embed("embed", "tokens", quant.F32, 0),
-		embed("embed", "tokens", quant.Q5_1, 32),
-		embed("embed", "tokens", quant.F8E4M3, 1),
-		embed("ref.get_rows", "ids", quant.F8E4M3, 2),
-		embed("ref.get_rows", "ids", quant.F16, 1),
-		embed("ref.get_rows", "ids", quant.F32, 0),
-		embed("ref.get_rows", "ids", quant.Q4_0, 1.5),
+		embed("embed", "tokens", quant.Q8_0, "", 1),
+		embed("embed", "tokens", quant.F32, "", 0),
+		embed("embed", "tokens", quant.Q5_1, "", 32),
+		embed("embed", "tokens", quant.F8E4M3, "", 1),
+		embed("embed", "tokens", quant.Q8_0, "r16", 1),
+		embed("embed", "tokens", quant.Q5_0, "r16", 32),
+		embed("embed", "tokens", quant.BF16, "r16", 0),
+		embed("embed", "tokens", quant.F8E4M3, "r16", 1),
+		embed("ref.get_rows", "ids", quant.Q4_1, "r16", 1.5),
+		embed("ref.get_rows", "ids", quant.F8E4M3, "", 2),
+		embed("ref.get_rows", "ids", quant.F16, "", 1),
+		embed("ref.get_rows", "ids", quant.F32, "", 0),
+		embed("ref.get_rows", "ids", quant.Q4_0, "", 1.5),
 		unary("copy", func(y, x []float32) { copy(y, x) }),
 		unary("ref.silu", ref.SiLU),
 		unary("ref.gelu_tanh", ref.GELUTanh),
