@@ -101,14 +101,11 @@ func TestInspectMemory(t *testing.T) {
 				t.Fatal(err)
 			}
 			m := &p.Memory
-			// What is packed is not read in the file, but for the embeddings of tokens.
+			// What is packed is not read in the file.
 			weights := int64(0)
 			for _, w := range p.Weights {
-				switch {
-				case w.Layout == "":
+				if w.Layout == "" {
 					weights += w.Size
-				case w.Name == "token_embd.weight":
-					weights += min(w.Size, (p.Target.Ubatch+1)/2*(64<<10))
 				}
 			}
 			if row.Weights != weights || row.Packed != m.Packed || row.State != m.State || row.Arena != m.Arena || row.IO != m.IO {
