@@ -18,7 +18,7 @@ var kinds = []kind{
 	{"matmul", "#DCEBFB", "#3B78B8", []string{"matmul", "qkv", "swiglu", "swiglu_quantise", "swiglu_quantise_q8", "swiglu_round", "norm_matmul", "norm_qkv", "norm_swiglu", "matmul_group", "gated", "cuda.gemv", "cuda.gated", "cuda.gemm", "cuda.gemm_gated"}},
 	{"attention", "#FDE6D3", "#D07A2D", []string{"attention", "attn_scores", "softmax", "attn_values", "rope", "cuda.attention", "cuda.prefill"}},
 	{"norm", "#DDF3E1", "#3F9757", []string{"norm", "rms_norm", "norm_add", "norm_quantise", "norm_quantise_q8", "norm_round", "cuda.norm", "cuda.norm_add"}},
-	{"quantise", "#FBF3CC", "#B39A1E", []string{"quantise", "quantise_q8", "round"}},
+	{"quantise", "#FBF3CC", "#B39A1E", []string{"quantise", "quantise_q8", "round", "cuda.quantise"}},
 	{"embed", "#EBE1F8", "#7D5BB5", []string{"embed", "get_rows", "cuda.embed"}},
 	{"elementwise", "#E2F3F3", "#3C9191", []string{"add", "mul", "scale", "silu", "gelu_tanh", "gelu_erf", "add_bias"}},
 	{rowsKind, "#F9E1EC", "#BC4F83", []string{"select", "select_rows", "copy", "cuda.select", "cuda.copy"}},
