@@ -11,6 +11,7 @@ import (
 	"pesti/conformance/measure"
 	"pesti/conformance/testenv"
 	"pesti/exec"
+	"pesti/exec/cuda/virtual"
 	"pesti/exec/plan"
 	"pesti/frontend"
 	"pesti/frontend/tokenizer"
@@ -85,7 +86,7 @@ func (m *model) encode(t testing.TB, text string) []int32 {
 }
 
 // engine compiles the model, with an edited graph where edit is not nil, and binds the plan. An
-// edit wants ubatch and rows to be set, and one sequence.
+// edit wants ubatch and rows to be set, and one sequence. What is compiled for CUDA devices runs on the virtual one.
 func (m *model) engine(t testing.TB, o lower.Options, run exec.Options, edit func(*graph.Graph)) *exec.Engine {
 	t.Helper()
 	loaded, err := frontend.Load(m.file)
@@ -95,7 +96,9 @@ func (m *model) engine(t testing.TB, o lower.Options, run exec.Options, edit fun
 	if o.Ctx == 0 {
 		o.Ctx = min(512, loaded.Params.Context)
 	}
-	if o.ISA == "" { // what users get
+	if o.Target == plan.CUDA {
+		o.Threads, run.Driver = 0, virtual.New(virtual.Config{})
+	} else if o.ISA == "" { // what users get
 		if o.ISA, err = exec.BestISA(os.Getenv("PESTI_ISA")); err != nil {
 			t.Fatal(err)
 		}
@@ -153,14 +156,14 @@ func (m *model) last(t testing.TB, ids []int32, ubatch, rows int) *ourPass {
 	return m.collect(t, ids, lower.Options{Ubatch: int64(ubatch)}, rows, nil, nil)
 }
 
-// collect is pass with the logits of the last rows positions only. Of the options, ubatch and
+// collect is pass with the logits of the last rows positions only. Of the options, target, ubatch and
 // passes count.
 func (m *model) collect(t testing.TB, ids []int32, o lower.Options, rows int, edit func(*graph.Graph), between func(*exec.Engine)) *ourPass {
 	t.Helper()
 	ubatch := min(int(o.Ubatch), len(ids))
 	e := m.engine(t, lower.Options{
 		Precision: "exact", Ubatch: int64(ubatch), Rows: int64(min(ubatch, rows)), Sequences: 1, Threads: 2,
-		Ctx: int64(len(ids)), Outputs: []string{"blk.*.out"}, Passes: o.Passes,
+		Ctx: int64(len(ids)), Outputs: []string{"blk.*.out"}, Passes: o.Passes, Target: o.Target,
 	}, exec.Options{Poison: true}, edit)
 	var p ourPass
 	for l := 0; hasOutput(e.Plan(), l); l++ {

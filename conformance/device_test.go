@@ -1,0 +1,59 @@
+package conformance
+
+import (
+	"testing"
+
+	"pesti/conformance/measure"
+	"pesti/conformance/testenv"
+	"pesti/exec/plan"
+	"pesti/lower"
+)
+
+// TestDeviceAgainstOracle holds what CUDA kernels compute on the virtual device, in precision exact, to
+// the bounds that the processor meets: every layer and logit of the embedded model, for a prompt of a whole
+// chunk and more, and as many tokens of real models as there is time for.
+func TestDeviceAgainstOracle(t *testing.T) {
+	for _, c := range []struct {
+		name, prompt string
+		tokens       int // of the prompt, 0 for all
+	}{
+		{"demo", "fox", 0},
+		{"demo", "tides", 0},
+		{testenv.SmolLM2, "fox", 3},
+		{testenv.Qwen, "fox", 1},
+		{testenv.Gemma, "fox", 1},
+	} {
+		t.Run(c.name+"/"+c.prompt, func(t *testing.T) {
+			m := openModel(t, c.name)
+			ids := m.prompt(t, c.prompt)
+			if c.tokens > 0 {
+				ids = ids[:c.tokens]
+			}
+			ours := m.collect(t, ids, lower.Options{Target: plan.CUDA, Ubatch: 64}, len(ids), nil, nil)
+			v := compare(ours, askOracle(t, m.path, ids, 0))
+			t.Log(v)
+			if !v.passes() {
+				t.Errorf("%d tokens: %v", len(ids), v)
+			}
+		})
+	}
+}
+
+// TestDeviceFastAgainstExact bounds what precision fast loses on the virtual device by what it may on the
+// processor, for tokens one by one and in chunks.
+func TestDeviceFastAgainstExact(t *testing.T) {
+	m := openModel(t, "demo")
+	ids := m.prompt(t, "tides")
+	exact := m.logits(t, ids, lower.Options{Precision: "exact", Ubatch: 64, Threads: 2})
+	for _, ubatch := range []int64{1, 64} {
+		var all measure.Logits
+		for i, fast := range m.logits(t, ids, lower.Options{Target: plan.CUDA, Precision: "fast", Ubatch: ubatch, Rows: ubatch}) {
+			all.Add(exact[i], fast)
+		}
+		mean, top1 := all.MeanKL(), all.Top1()
+		t.Logf("ubatch %d: mean KL %.1e, worst %.1e, top-1 %.2f %%", ubatch, mean, all.MaxKL, 100*top1)
+		if !(mean <= 1e-4) || top1 < 0.995 {
+			t.Errorf("ubatch %d: mean KL %.1e, top-1 %.2f %%, want at most 1e-4 and at least 99.5 %%", ubatch, mean, 100*top1)
+		}
+	}
+}
