@@ -71,6 +71,9 @@ func TestDeviceDecodes(t *testing.T) {
 		prompt = append(prompt, (i*i*37+5)%1500)
 	}
 	tokens := map[string]int{"exact": 33, "fast": 4}
+	if testing.Short() { // slow under the race detector
+		prompt, tokens = prompt[:9], map[string]int{"exact": 3, "fast": 2}
+	}
 	for precision, bound := range map[string]float64{"exact": 1e-4, "fast": 2e-2} {
 		t.Run(precision, func(t *testing.T) {
 			a, b := onBoth(t, lower.Options{Precision: precision, Ctx: 128}, exec.Options{})
@@ -233,7 +236,11 @@ func TestDeviceObserves(t *testing.T) {
 // beside other sequences.
 func TestDeviceSameBits(t *testing.T) {
 	ids := []int32{5, 17, 301, 44, 9, 1000}
-	for _, precision := range []string{"exact", "fast"} {
+	precisions := []string{"exact", "fast"}
+	if testing.Short() { // slow under the race detector
+		precisions = precisions[1:]
+	}
+	for _, precision := range precisions {
 		_, e := onBoth(t, lower.Options{Precision: precision, Ctx: 32, Sequences: 3}, exec.Options{})
 		var sessions []*exec.Session
 		for range 3 {
