@@ -26,7 +26,7 @@ func TestFaults(t *testing.T) {
 		{"freed", "ld.global.u32 %r1, [%b]; ret;", "in memory of 64 bytes that was freed", 0},
 		{"of another device", "ld.global.u32 %r1, [%c]; ret;", "memory of a device that is no peer", 0},
 		{"never written", "ld.global.u32 %r1, [%a+128]; ret;", "ld.global.u32: reads 4 bytes at byte 128 of memory of 256 bytes: byte 128 was never written", 0},
-		{"written in part", "st.global.u8 [%a+128], 1; ld.global.u32 %r1, [%a+128]; ret;", "byte 129 was never written", 0},
+		{"written in part", "mov.u32 %r2, %ctaid.x; setp.eq.u32 %p1, %r2, 0; @!%p1 bra E; st.global.u8 [%a+128], 1; ld.global.u32 %r1, [%a+128]; E: ret;", "byte 129 was never written", 0},
 		{"misaligned", "ld.global.u32 %r1, [%a+2]; ret;", "ld.global.u32: misaligned address", 0},
 		{"misaligned vector", "ld.global.v4.u32 {%r1,%r2,%r3,%r4}, [%a+8]; ret;", "ld.global.v4.u32: misaligned address", 0},
 		{"misaligned shared", "mul.lo.u32 %r1, %t, 6; st.shared.u32 [%r1], 1; ret;", "thread (1,0,0), PTX line 20: st.shared.u32: misaligned address", 0},

@@ -14,7 +14,6 @@ package virtual
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"sync/atomic"
 
 	"pesti/exec/cuda"
@@ -24,7 +23,7 @@ import (
 type Config struct {
 	Devices []cuda.Properties // none is one device of the Default kind
 	Version int               // of CUDA; 0 is 12090
-	Workers int               // blocks that run at the same time; 0 is the number of processors
+	Workers int               // blocks that run at the same time; 0 is the number of processors, and 1 under the race detector
 	Limit   int64             // instructions of a warp after which a kernel is taken to run forever; 0 is 2^34
 }
 
@@ -54,7 +53,7 @@ func New(c Config) *Driver {
 		c.Version = 12090
 	}
 	if c.Workers <= 0 {
-		c.Workers = runtime.GOMAXPROCS(0)
+		c.Workers = defaultWorkers()
 	}
 	if c.Limit <= 0 {
 		c.Limit = 1 << 34
