@@ -146,49 +146,26 @@ func (r *reader) count(n int) {
 	}
 }
 
-// of1, of2 and of3 make operations out of a function of one lane, for what is rare.
-func of1(f func(a uint32) uint32) func(d, a *lanes) {
-	return func(d, a *lanes) {
+// of1, of2 and of3 make operations on registers of either width out of a function of one lane, for what
+// is rare.
+func of1[T uint32 | uint64](f func(a T) T) func(d, a *[32]T) {
+	return func(d, a *[32]T) {
 		for i := range d {
 			d[i] = f(a[i])
 		}
 	}
 }
 
-func of2(f func(a, b uint32) uint32) func(d, a, b *lanes) {
-	return func(d, a, b *lanes) {
+func of2[T uint32 | uint64](f func(a, b T) T) func(d, a, b *[32]T) {
+	return func(d, a, b *[32]T) {
 		for i := range d {
 			d[i] = f(a[i], b[i])
 		}
 	}
 }
 
-func of3(f func(a, b, c uint32) uint32) func(d, a, b, c *lanes) {
-	return func(d, a, b, c *lanes) {
-		for i := range d {
-			d[i] = f(a[i], b[i], c[i])
-		}
-	}
-}
-
-func long1(f func(a uint64) uint64) func(d, a *longs) {
-	return func(d, a *longs) {
-		for i := range d {
-			d[i] = f(a[i])
-		}
-	}
-}
-
-func long2(f func(a, b uint64) uint64) func(d, a, b *longs) {
-	return func(d, a, b *longs) {
-		for i := range d {
-			d[i] = f(a[i], b[i])
-		}
-	}
-}
-
-func long3(f func(a, b, c uint64) uint64) func(d, a, b, c *longs) {
-	return func(d, a, b, c *longs) {
+func of3[T uint32 | uint64](f func(a, b, c T) T) func(d, a, b, c *[32]T) {
+	return func(d, a, b, c *[32]T) {
 		for i := range d {
 			d[i] = f(a[i], b[i], c[i])
 		}
@@ -546,21 +523,21 @@ func remS64(a, b uint64) uint64 {
 
 var longOperations = func() map[string]any {
 	t := map[string]any{
-		"and.b64": long2(func(a, b uint64) uint64 { return a & b }),
-		"or.b64":  long2(func(a, b uint64) uint64 { return a | b }),
-		"xor.b64": long2(func(a, b uint64) uint64 { return a ^ b }),
-		"not.b64": long1(func(a uint64) uint64 { return ^a }),
-		"neg.s64": long1(func(a uint64) uint64 { return -a }),
-		"abs.s64": long1(func(a uint64) uint64 { return uint64(max(int64(a), -int64(a))) }),
+		"and.b64": of2(func(a, b uint64) uint64 { return a & b }),
+		"or.b64":  of2(func(a, b uint64) uint64 { return a | b }),
+		"xor.b64": of2(func(a, b uint64) uint64 { return a ^ b }),
+		"not.b64": of1(func(a uint64) uint64 { return ^a }),
+		"neg.s64": of1(func(a uint64) uint64 { return -a }),
+		"abs.s64": of1(func(a uint64) uint64 { return uint64(max(int64(a), -int64(a))) }),
 		"shl.b64": shl64, "shr.u64": shrU64, "shr.b64": shrU64, "shr.s64": shrS64,
-		"div.u64": long2(divU64), "div.s64": long2(divS64), "rem.u64": long2(remU64), "rem.s64": long2(remS64),
-		"min.u64":    long2(func(a, b uint64) uint64 { return min(a, b) }),
-		"max.u64":    long2(func(a, b uint64) uint64 { return max(a, b) }),
-		"min.s64":    long2(func(a, b uint64) uint64 { return uint64(min(int64(a), int64(b))) }),
-		"max.s64":    long2(func(a, b uint64) uint64 { return uint64(max(int64(a), int64(b))) }),
-		"brev.b64":   long1(bits.Reverse64),
-		"mul.hi.u64": long2(func(a, b uint64) uint64 { hi, _ := bits.Mul64(a, b); return hi }),
-		"mul.hi.s64": long2(func(a, b uint64) uint64 {
+		"div.u64": of2(divU64), "div.s64": of2(divS64), "rem.u64": of2(remU64), "rem.s64": of2(remS64),
+		"min.u64":    of2(func(a, b uint64) uint64 { return min(a, b) }),
+		"max.u64":    of2(func(a, b uint64) uint64 { return max(a, b) }),
+		"min.s64":    of2(func(a, b uint64) uint64 { return uint64(min(int64(a), int64(b))) }),
+		"max.s64":    of2(func(a, b uint64) uint64 { return uint64(max(int64(a), int64(b))) }),
+		"brev.b64":   of1(bits.Reverse64),
+		"mul.hi.u64": of2(func(a, b uint64) uint64 { hi, _ := bits.Mul64(a, b); return hi }),
+		"mul.hi.s64": of2(func(a, b uint64) uint64 {
 			hi, _ := bits.Mul64(a, b)
 			return hi - uint64(int64(a)>>63)&b - uint64(int64(b)>>63)&a
 		}),
@@ -568,7 +545,7 @@ var longOperations = func() map[string]any {
 	named(t, add64, "add.s64", "add.u64")
 	named(t, sub64, "sub.s64", "sub.u64")
 	named(t, mul64, "mul.lo.s64", "mul.lo.u64")
-	named(t, long3(func(a, b, c uint64) uint64 { return a*b + c }), "mad.lo.s64", "mad.lo.u64")
+	named(t, of3(func(a, b, c uint64) uint64 { return a*b + c }), "mad.lo.s64", "mad.lo.u64")
 	return t
 }()
 

@@ -267,11 +267,11 @@ func saturated(f any) any {
 }
 
 func double1(f func(a float64) float64) func(d, a *longs) {
-	return long1(func(a uint64) uint64 { return b64(f(f64(a))) })
+	return of1(func(a uint64) uint64 { return b64(f(f64(a))) })
 }
 
 func double2(f func(a, b float64) float64) func(d, a, b *longs) {
-	return long2(func(a, b uint64) uint64 { return b64(f(f64(a), f64(b))) })
+	return of2(func(a, b uint64) uint64 { return b64(f(f64(a), f64(b))) })
 }
 
 // minF64 gives the other operand for a NaN.
@@ -298,15 +298,15 @@ func maxF64(a, b float64) float64 {
 // floatOperations are named without ".rn". Approximations give the nearest float32.
 var floatOperations = func() map[string]any {
 	t := map[string]any{
-		"neg.f64": long1(func(a uint64) uint64 { return a ^ 1<<63 }),
-		"abs.f64": long1(func(a uint64) uint64 { return a &^ (1 << 63) }),
+		"neg.f64": of1(func(a uint64) uint64 { return a ^ 1<<63 }),
+		"abs.f64": of1(func(a uint64) uint64 { return a &^ (1 << 63) }),
 		"add.f64": double2(func(a, b float64) float64 { return a + b }),
 		"sub.f64": double2(func(a, b float64) float64 { return a - b }),
 		"mul.f64": double2(func(a, b float64) float64 { return a * b }),
 		"div.f64": double2(func(a, b float64) float64 { return a / b }),
 		"min.f64": double2(minF64), "max.f64": double2(maxF64),
 		"sqrt.f64": double1(math.Sqrt), "rcp.f64": double1(func(a float64) float64 { return 1 / a }),
-		"fma.f64": long3(func(a, b, c uint64) uint64 { return b64(math.FMA(f64(a), f64(b), f64(c))) }),
+		"fma.f64": of3(func(a, b, c uint64) uint64 { return b64(math.FMA(f64(a), f64(b), f64(c))) }),
 	}
 	single := map[string]any{
 		"add": addF32, "sub": subF32, "mul": mulF32, "fma": fmaF32, "mad": fmaF32, "div": divF32, "min": minF32, "max": maxF32,
