@@ -23,8 +23,7 @@ func aligned(n int64) int64 { return (n + deviceAlign - 1) / deviceAlign * devic
 func (d *device) checkFit(has cuda.Properties) error {
 	p, h := d.engine.plan, plan.HumanBytes
 	weights := int64(0)
-	for name := range d.readOnDevice() {
-		w := weightNamed(p, name)
+	for _, w := range d.readOnDevice() {
 		weights += max(w.Packed, w.Size)
 	}
 	tables := int64(d.counters()) * 4
@@ -40,15 +39,6 @@ func (d *device) checkFit(has cuda.Properties) error {
 		h(int64(min(all, math.MaxInt64/2))), h(weights), h(m.State), h(m.Arena), h(m.IO), h(tables), h(has.Free), h(has.Memory), has.Name)
 }
 
-func weightNamed(p *plan.Plan, name string) *plan.Weight {
-	for i := range p.Weights {
-		if p.Weights[i].Name == name {
-			return &p.Weights[i]
-		}
-	}
-	return &plan.Weight{}
-}
-
 // deviceSteps calls f with each step that runs on the device.
 func (d *device) deviceSteps(f func(*plan.Step)) {
 	for i := range d.engine.plan.Programs {
@@ -62,17 +52,21 @@ func (d *device) deviceSteps(f func(*plan.Step)) {
 	}
 }
 
-// readOnDevice are the names of the weights that steps on the device read.
-func (d *device) readOnDevice() map[string]bool {
+// readOnDevice are the weights that steps on the device read, in the plan's order.
+func (d *device) readOnDevice() []*plan.Weight {
 	names := map[string]bool{}
 	d.deviceSteps(func(st *plan.Step) {
 		for _, a := range st.Args {
-			if a.Weight != "" {
-				names[a.Weight] = true
-			}
+			names[a.Weight] = true
 		}
 	})
-	return names
+	var list []*plan.Weight
+	for i := range d.engine.plan.Weights {
+		if w := &d.engine.plan.Weights[i]; names[w.Name] {
+			list = append(list, w)
+		}
+	}
+	return list
 }
 
 // rotations are the tables that attention steps need.
@@ -193,8 +187,7 @@ func (d *device) upload() error {
 	}
 	read := d.readOnDevice()
 	most := int64(1)
-	for name := range read {
-		w := weightNamed(d.engine.plan, name)
+	for _, w := range read {
 		most = max(most, w.Packed, w.Size)
 	}
 	staging, err := d.card.AllocHost(int(most))
@@ -203,8 +196,8 @@ func (d *device) upload() error {
 	}
 	d.packers = cpu.New(runtime.GOMAXPROCS(0))
 	defer d.packers.Close()
-	for i := range d.engine.plan.Weights {
-		if w := &d.engine.plan.Weights[i]; err == nil && read[w.Name] {
+	for _, w := range read {
+		if err == nil {
 			err = d.uploadWeight(w, staging)
 		}
 	}
