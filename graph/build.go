@@ -52,7 +52,7 @@ func (g *Graph) Add(op *Op, in []*Value, attr Attrs, names ...string) ([]*Value,
 	return g.Insert(nil, op, in, attr, names...)
 }
 
-// Insert is Add, but places the node before another one. A nil before means the end.
+// Insert is Add, but places the node before another one, on its device. A nil before means the end.
 func (g *Graph) Insert(before *Node, op *Op, in []*Value, attr Attrs, names ...string) ([]*Value, error) {
 	at := len(g.Nodes)
 	if before != nil {
@@ -63,6 +63,9 @@ func (g *Graph) Insert(before *Node, op *Op, in []*Value, attr Attrs, names ...s
 	n, err := NewNode(op, in, attr, names...)
 	if err != nil {
 		return nil, err
+	}
+	if before != nil {
+		n.Device = before.Device
 	}
 	g.Nodes = slices.Insert(g.Nodes, at, n)
 	return n.Out, nil
@@ -181,7 +184,7 @@ func (g *Graph) Clone() *Graph {
 		c.Weights = append(c.Weights, clone(w, nil))
 	}
 	for _, n := range g.Nodes {
-		m := &Node{Op: n.Op, In: mapped(n.In), Attr: n.Attr.Clone()}
+		m := &Node{Op: n.Op, In: mapped(n.In), Attr: n.Attr.Clone(), Device: n.Device}
 		for _, v := range n.Out {
 			m.Out = append(m.Out, clone(v, m))
 		}

@@ -41,6 +41,9 @@ func equalNodes(a, b *Node) error {
 	if !a.Attr.Equal(b.Attr) {
 		return fmt.Errorf("attributes differ: %v and %v", a.Attr, b.Attr)
 	}
+	if a.Device != b.Device {
+		return fmt.Errorf("devices differ: %d and %d", a.Device, b.Device)
+	}
 	return nil
 }
 

@@ -79,12 +79,13 @@ type Value struct {
 func (v *Value) IsWeight() bool { return v.Def == nil }
 
 // A Node applies Op to In and yields Out. In has one entry per operand of the op's
-// specification; an absent optional operand is nil.
+// specification; an absent optional operand is nil. Its results lie on the device that computes it.
 type Node struct {
-	Op   *Op
-	In   []*Value
-	Out  []*Value
-	Attr Attrs
+	Op     *Op
+	In     []*Value
+	Out    []*Value
+	Attr   Attrs
+	Device int // number of the device, 0 where there is one
 }
 
 // Attrs are a node's attributes: int64, float64, string or bool, as the op specifies.
@@ -119,6 +120,9 @@ type Op struct {
 	// Writes lists pairs (result, operand): the result is the operand's state after a write.
 	// A state is written at most once, and not read afterwards under its old name.
 	Writes [][2]int
+	// Crosses says that operands may lie on another device than the node, and Everywhere that
+	// the results lie on all devices.
+	Crosses, Everywhere bool
 	// RowWise says that row m of every result depends on no row but m of the operands whose
 	// first extent is T or R.
 	RowWise bool

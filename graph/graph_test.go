@@ -62,6 +62,53 @@ func TestTextRoundTrip(t *testing.T) {
 	}
 }
 
+// A node says its device where that is not 0, with attributes or without.
+func TestDevicesRoundTrip(t *testing.T) {
+	const far = `graph far (T <= 8, C <= 8)
+  @table : f32[9, 4]
+  @w     : f32[4]
+
+  %tokens : i32[T]    = input {dtype: "i32", sym: "T"}
+  %cache  : kv[C, 4]  = state {width: 4} on 2
+  %embd   : f32[T, 4] = get_rows @table, %tokens
+  %there  : f32[T, 4] = transfer %embd on 1
+  %norm   : f32[T, 4] = rms_norm %there, @w {eps: 1e-06} on 1
+
+  output %norm
+`
+	g := parse(t, far)
+	if err := graph.Verify(g); err != nil {
+		t.Fatal(err)
+	}
+	if got := graph.Print(g); got != far {
+		t.Errorf("printed\n%s\nexpected\n%s", got, far)
+	}
+	again := parse(t, graph.Print(g.Clone()))
+	if err := graph.Equal(g, again); err != nil {
+		t.Error(err)
+	}
+	again.Nodes[3].Device = 2
+	if err := graph.Equal(g, again); err == nil || !strings.Contains(err.Error(), "devices differ: 1 and 2") {
+		t.Errorf("error %v, expected other devices", err)
+	}
+	for _, c := range []struct{ old, new, want string }{
+		{" on 1\n\n  output", "\n\n  output", "node norm (rms_norm): operand x is %there on device 1, expected device 0"},
+		{"transfer %embd on 1", "scale %embd {factor: 1.0} on 1", "node there (scale): operand x is %embd on device 0, expected device 1"},
+		{"on 2", "on -1", "found -1, expected the number of a device"},
+		{"on 2", "on 65536", "found 65536, expected the number of a device"},
+		{"on 2", "on", "found the end of the line, expected the number of a device"},
+		{"on 2", "at 2", "found at, expected the end of the line"},
+	} {
+		g, err := graph.Parse(strings.Replace(far, c.old, c.new, 1), ops.Lookup)
+		if err == nil {
+			err = graph.Verify(g)
+		}
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: error %v, expected %q", c.new, err, c.want)
+		}
+	}
+}
+
 func TestAttributesRoundTrip(t *testing.T) {
 	kinds := &graph.Op{Name: "kinds", Out: 1}
 	lookup := func(string) (*graph.Op, bool) { return kinds, true }

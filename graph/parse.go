@@ -145,7 +145,7 @@ func (p *parser) weight() {
 	p.g.Weights = append(p.g.Weights, w)
 }
 
-// node takes "%a, %b : type, type = op operands {attributes}".
+// node takes "%a, %b : type, type = op operands {attributes} on 1".
 func (p *parser) node() {
 	n := &Node{Attr: Attrs{}}
 	for {
@@ -175,7 +175,7 @@ func (p *parser) node() {
 		return
 	}
 	n.Op = op
-	if k := p.peek().kind; k == '%' || k == '@' || k == 'w' {
+	if t := p.peek(); t.kind == '%' || t.kind == '@' || t.kind == 'w' && t.text != deviceWord {
 		n.In = append(n.In, p.operand(n))
 		for p.accept(',') {
 			n.In = append(n.In, p.operand(n))
@@ -184,7 +184,21 @@ func (p *parser) node() {
 	if p.accept('{') {
 		p.attrs(n.Attr)
 	}
+	if t := p.peek(); t.kind == 'w' && t.text == deviceWord {
+		p.next()
+		n.Device = p.device()
+	}
 	p.g.Nodes = append(p.g.Nodes, n)
+}
+
+func (p *parser) device() int {
+	t := p.peek()
+	n := p.int("the number of a device")
+	if n < 0 || n > maxDevice {
+		p.fail(t, "found %v, expected the number of a device, 0 to %d", t, maxDevice)
+		return 0
+	}
+	return int(n)
 }
 
 // operand takes a value, or _ for an absent one. user is the node that it belongs to, whose own

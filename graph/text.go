@@ -7,6 +7,12 @@ import (
 	"strings"
 )
 
+// deviceWord stands before the number of a node's device, unless that is 0.
+const deviceWord = "on"
+
+// maxDevice bounds numbers of devices, by far more than a machine has.
+const maxDevice = 1<<16 - 1
+
 // Print returns the text form of g, which Parse reads back into an equal graph: the head with the
 // bounds, the weights, the nodes in execution order and the outputs. The nodes of one block
 // ("blk.3.…") stand together, with their columns aligned.
@@ -69,6 +75,9 @@ func printGroup(w io.Writer, nodes []*Node) {
 		line := fmt.Sprintf("  %-*s : %-*s = %s %s", name, list(n.Out), typ, strings.Join(types, ", "), n.Op.Name, list(n.In))
 		if len(n.Attr) > 0 {
 			line = strings.TrimRight(line, " ") + " " + n.Attr.String()
+		}
+		if n.Device != 0 {
+			line = fmt.Sprintf("%s %s %d", strings.TrimRight(line, " "), deviceWord, n.Device)
 		}
 		fmt.Fprintln(w, strings.TrimRight(line, " "))
 	}

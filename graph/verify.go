@@ -10,7 +10,7 @@ import (
 // operands are defined before their use and belong to g; arity and attributes fit the op; types
 // are those that the op infers; weights have a type that a model file can store; names are unique;
 // ids are dense; a state is written at most once under each name and not read under that name
-// afterwards; outputs exist.
+// afterwards; operands lie on the node's device unless its op crosses; outputs exist.
 func Verify(g *Graph) error {
 	v := verifier{defined: make(map[*Value]bool), written: make(map[*Value]*Node), names: make(map[string]bool)}
 	for i, b := range g.Bounds {
@@ -90,12 +90,18 @@ func (v *verifier) node(n *Node) error {
 	if err != nil {
 		return err
 	}
+	if n.Device < 0 || n.Device > maxDevice {
+		return complain(n, "is on device %d, expected 0 to %d", n.Device, maxDevice)
+	}
 	for i, in := range n.In {
 		if in == nil {
 			continue
 		}
 		if !v.defined[in] {
 			return complain(n, "operand %s is %v, which this graph does not define before it", n.Op.In[i].Name, in)
+		}
+		if d := in.Def; d != nil && d.Device != n.Device && !d.Op.Everywhere && !n.Op.Crosses {
+			return complain(n, "operand %s is %v on device %d, expected device %d: a transfer brings it there", n.Op.In[i].Name, in, d.Device, n.Device)
 		}
 		if w := v.written[in]; w != nil {
 			return complain(n, "operand %s is %v, an old state: node %s has written it, so use its result", n.Op.In[i].Name, in, w.Name())

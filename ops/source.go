@@ -9,9 +9,10 @@ import (
 // Input is a value that the caller gives for each step, dtype[sym]: tokens, pos and seq (i32[T]),
 // rows (i32[R]).
 var Input = &graph.Op{
-	Name:  "input",
-	Out:   1,
-	Attrs: []graph.AttrSpec{need("dtype", ""), need("sym", "")},
+	Name:       "input",
+	Everywhere: true,
+	Out:        1,
+	Attrs:      []graph.AttrSpec{need("dtype", ""), need("sym", "")},
 	Infer: func(n *graph.Node) ([]graph.Type, error) {
 		if err := oneOf(n, "dtype", string(graph.I32)); err != nil {
 			return nil, err

@@ -104,6 +104,7 @@ var table = []Row{
 	{Op: Softmax, Eval: evalSoftmax, FLOPs: perElement(4)},
 	{Op: AttnValues, Eval: evalAttnValues, FLOPs: scoresFLOPs},
 	{Op: SelectRows, Eval: evalSelectRows, FLOPs: noFLOPs},
+	{Op: Transfer, Eval: evalTransfer, FLOPs: noFLOPs},
 
 	{Op: QKV, Expand: expandQKV, FLOPs: matmulFLOPs},
 	{Op: SwiGLU, Expand: expandSwiGLU, FLOPs: matmulFLOPs},

@@ -20,7 +20,7 @@ var quantised = []func(*builder){
 	rounds(ops.Quantise), rounds(ops.QuantiseQ8), rounds(ops.Round),
 	roundsNorm(ops.NormQuantise), roundsNorm(ops.NormQuantiseQ8), roundsNorm(ops.NormRound),
 	roundsGate(ops.SwiGLUQuantise), roundsGate(ops.SwiGLUQuantiseQ8), roundsGate(ops.SwiGLURound), matmulOfRounded,
-	normMatmul, normQKV, normSwiGLU,
+	normMatmul, normQKV, normSwiGLU, transfer,
 }
 
 func lookUp(b *builder) {
@@ -47,6 +47,8 @@ func norm(b *builder) {
 	}
 	b.add(ops.RMSNorm, attr, x, b.vector(n))
 }
+
+func transfer(b *builder) { b.add(ops.Transfer, nil, b.float("x", nil)) }
 
 func matmul(b *builder) { b.project(b.float("x", nil)) }
 

@@ -49,7 +49,7 @@ func signature(n *graph.Node) string {
 	for _, v := range n.In {
 		fmt.Fprintf(&b, " %p", v)
 	}
-	b.WriteString(n.Attr.String())
+	fmt.Fprintf(&b, "%s on %d", n.Attr, n.Device)
 	return b.String()
 }
 

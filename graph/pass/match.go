@@ -106,7 +106,7 @@ func (m *Matcher) replace(nodes []*graph.Node, op *graph.Op, in []*graph.Value, 
 
 // Replace puts one fused node in the place of nodes and hands it their results: their names and
 // uses live on. It stands right behind a node, which may be one of those replaced, or in front of
-// all where that is nil.
+// all where that is nil, and is on the device of those replaced.
 func (m *Matcher) Replace(after *graph.Node, nodes []*graph.Node, op *graph.Op, in []*graph.Value, attr graph.Attrs, results ...*graph.Value) error {
 	names := make([]string, len(results))
 	for i, v := range results {
@@ -115,6 +115,9 @@ func (m *Matcher) Replace(after *graph.Node, nodes []*graph.Node, op *graph.Op, 
 	fused, err := graph.NewNode(op, in, attr, names...)
 	if err != nil {
 		return err
+	}
+	if len(nodes) > 0 {
+		fused.Device = nodes[0].Device
 	}
 	place := m.place[after]
 	list := m.behind[place]

@@ -91,7 +91,8 @@ func sink(g *graph.Graph, s *graph.Node) ([]*graph.Node, error) {
 	return selects, nil
 }
 
-// selection returns the node that selects rows of x: the one that there is, or a new one before n.
+// selection returns the node that selects rows of x: the one that there is, or a new one before n, on
+// the device of x.
 func selection(g *graph.Graph, n *graph.Node, x, rows *graph.Value) (*graph.Node, error) {
 	for _, m := range g.Nodes {
 		if m.Op == ops.SelectRows && m.In[0] == x && m.In[1] == rows {
@@ -102,7 +103,11 @@ func selection(g *graph.Graph, n *graph.Node, x, rows *graph.Value) (*graph.Node
 	if err != nil {
 		return nil, err
 	}
-	return out[0].Def, nil
+	sel := out[0].Def
+	if x.Def != nil {
+		sel.Device = x.Def.Device // fewer rows are to be brought to n's
+	}
+	return sel, nil
 }
 
 // ahead moves node m in front of n where it stands behind. All operands of m are defined before

@@ -1,0 +1,14 @@
+package ops
+
+import "pesti/graph"
+
+// Transfer brings a value to the device of the node: a copy of x, which may lie on another one.
+var Transfer = crosses(define("transfer", []spec{{"x", graph.F32, "M n"}}, []spec{{"y", graph.F32, "M n"}}, nil, nil))
+
+func evalTransfer(_ *graph.Node, in, out []*Value) error {
+	copy(out[0].F32, in[0].F32)
+	return nil
+}
+
+// crosses completes an op whose operands may lie on another device.
+func crosses(op *graph.Op) *graph.Op { op.Crosses = true; return op }
