@@ -170,6 +170,9 @@ func (g *Graph) Clone() *Graph {
 	copies := make(map[*Value]*Value)
 	clone := func(v *Value, def *Node) *Value {
 		w := &Value{ID: v.ID, Name: v.Name, Type: Type{v.Type.DType, slices.Clone(v.Type.Shape)}, Def: def, Index: v.Index}
+		if v.Part != nil {
+			w.Part = v.Part.clone()
+		}
 		copies[v] = w
 		return w
 	}

@@ -56,6 +56,9 @@ func equalValues(what string, a, b []*Value, types bool) error {
 		if types && !a[i].Type.Equal(b[i].Type) {
 			return fmt.Errorf("types of %s %v differ: %v and %v", what, a[i], a[i].Type, b[i].Type)
 		}
+		if types && a[i].Part.String() != b[i].Part.String() {
+			return fmt.Errorf("%s %v differs: is %v and %v", what, a[i], a[i].Part, b[i].Part)
+		}
 	}
 	if len(a) != len(b) {
 		return fmt.Errorf("numbers of %ss differ: %d and %d", what, len(a), len(b))

@@ -73,6 +73,7 @@ type Value struct {
 	Type  Type
 	Def   *Node // nil for a weight
 	Index int   // which result of Def
+	Part  *Part // of a weight, where it is not a whole tensor
 }
 
 // IsWeight reports whether v comes from the model file.

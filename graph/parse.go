@@ -138,10 +138,14 @@ func (p *parser) define() *Value {
 	return v
 }
 
+// weight takes "@a : type", and of a part of a tensor "= columns of name[896, 4864] from 2560".
 func (p *parser) weight() {
 	w := p.define()
 	p.expect(':', `":" and the type`)
 	w.Type = p.typ()
+	if p.accept('=') {
+		w.Part = p.part(w.Type.DType)
+	}
 	p.g.Weights = append(p.g.Weights, w)
 }
 
@@ -255,22 +259,26 @@ func (p *parser) literal() any {
 
 // typ takes "f32[T, 896]".
 func (p *parser) typ() Type {
-	t := Type{DType: DType(p.expect('w', "an element type").text)}
+	return Type{DType(p.expect('w', "an element type").text), p.dims()}
+}
+
+// dims takes "[T, 896]".
+func (p *parser) dims() (shape []Dim) {
 	p.expect('[', `"[" and the dims`)
 	for p.peek().kind == 'w' {
 		d := p.peek()
 		if n, err := strconv.ParseInt(d.text, 10, 64); err == nil {
 			p.next()
-			t.Shape = append(t.Shape, N(n))
+			shape = append(shape, N(n))
 		} else {
-			t.Shape = append(t.Shape, Of(p.sym(p.next())))
+			shape = append(shape, Of(p.sym(p.next())))
 		}
 		if !p.accept(',') {
 			break
 		}
 	}
 	p.expect(']', `"]"`)
-	return t
+	return shape
 }
 
 func (p *parser) outputs() {

@@ -31,7 +31,11 @@ func Print(g *Graph) string {
 		width = max(width, len(w.String()))
 	}
 	for _, w := range g.Weights {
-		fmt.Fprintf(&b, "  %-*s : %v\n", width, w, w.Type)
+		fmt.Fprintf(&b, "  %-*s : %v", width, w, w.Type)
+		if w.Part != nil {
+			fmt.Fprintf(&b, " = %v", w.Part)
+		}
+		b.WriteString("\n")
 	}
 	for nodes := g.Nodes; len(nodes) > 0; {
 		n := 1

@@ -63,6 +63,11 @@ func checkWeight(w *Value) error {
 			return fmt.Errorf("weight %s: has type %v, expected constant extents of 0 or more", w.Name, w.Type)
 		}
 	}
+	if w.Part != nil {
+		if err := w.Part.check(w.Type); err != nil {
+			return fmt.Errorf("weight %s: %w", w.Name, err)
+		}
+	}
 	return nil
 }
 

@@ -25,7 +25,7 @@ func (v *Value) last() int { return v.Shape[len(v.Shape)-1] }
 type Env struct {
 	// Inputs holds the input values by name; their lengths give T, S and R.
 	Inputs map[string][]int32
-	// Weights gives the dequantised elements of a weight, row-major.
+	// Weights gives the dequantised elements of a tensor, row-major. It is not asked for parts.
 	Weights func(w *graph.Value) ([]float32, error)
 	// Context is the number of cached positions that scores are computed for, rounded up to whole
 	// pages; 0 means the graph's bound of C.
@@ -173,13 +173,25 @@ func (in *interpreter) node(n *graph.Node) error {
 
 // load asks the environment for a weight.
 func (in *interpreter) load(w *graph.Value) error {
-	x, err := in.env.Weights(w)
+	tensor := w.Tensor()
+	x, err := in.env.Weights(tensor)
 	if err != nil {
 		return err
 	}
-	shape, size := in.shape(w.Type)
+	shape, size := in.shape(tensor.Type)
 	if len(x) != size {
-		return fmt.Errorf("weight %s has %d elements, expected %d for %v", w.Name, len(x), size, w.Type)
+		return fmt.Errorf("weight %s has %d elements, expected %d for %v", tensor.Name, len(x), size, tensor.Type)
+	}
+	if p := w.Part; p != nil {
+		width, _ := in.shape(w.Type)
+		from, to := int(p.From), int(p.From)+width[p.Axis]
+		if p.Axis == 0 {
+			row := size / max(1, shape[0])
+			x = x[from*row : to*row]
+		} else {
+			x = ref.Columns(x, shape[1], from, to)
+		}
+		shape = width
 	}
 	in.values[w] = &Value{Shape: shape, F32: x}
 	return nil

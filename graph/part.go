@@ -1,0 +1,107 @@
+package graph
+
+import (
+	"fmt"
+	"slices"
+)
+
+// A Part says that a weight is not a whole tensor of the model but part of one: some of its rows, or
+// of each row some elements. It is as long as the weight's type says.
+type Part struct {
+	Of   *Value // the tensor, with its name and type
+	Axis int    // along which the tensor is cut: 0 for rows, and for the elements of a vector
+	From int64  // the first row or element
+}
+
+// axes are the words for axes in the text form.
+var axes = [...]string{"rows", "columns"}
+
+// String returns the part in the graph's text form: columns of blk.0.ffn_down.weight[896, 4864] from 2560.
+func (p *Part) String() string {
+	if p == nil {
+		return "a whole tensor"
+	}
+	dims := Type{Shape: p.Of.Type.Shape}
+	return fmt.Sprintf("%s of %s%v from %d", axes[p.Axis], quoted(p.Of.Name), dims, p.From)
+}
+
+// Tensor returns the tensor that a weight is, or is part of.
+func (v *Value) Tensor() *Value {
+	if v.Part != nil {
+		return v.Part.Of
+	}
+	return v
+}
+
+// PartOf returns the part of a weight from an index along an axis up to another one, declaring it at its first
+// use. All of a weight is the weight. Parts of parts there are none.
+func (g *Graph) PartOf(w *Value, axis int, from, to int64) (*Value, error) {
+	if w.Part != nil || axis < 0 || axis >= min(len(w.Type.Shape), len(axes)) || from < 0 || from >= to || to > w.Type.Shape[axis].N {
+		return nil, fmt.Errorf("weight %s of %v: has no part from %d to %d along axis %d", w.Name, w.Type, from, to, axis)
+	}
+	if from == 0 && to == w.Type.Shape[axis].N {
+		return w, nil
+	}
+	t := Type{w.Type.DType, slices.Clone(w.Type.Shape)}
+	t.Shape[axis] = N(to - from)
+	p := (&Part{w, axis, from}).clone()
+	if err := p.check(t); err != nil {
+		return nil, fmt.Errorf("weight %s: %w", w.Name, err)
+	}
+	v, err := g.Weight(fmt.Sprintf("%s.%s%d-%d", w.Name, axes[axis], from, to), t)
+	if err == nil {
+		v.Part = p
+	}
+	return v, err
+}
+
+// clone returns a copy that shares nothing with p.
+func (p *Part) clone() *Part {
+	return &Part{Of: &Value{Name: p.Of.Name, Type: Type{p.Of.Type.DType, slices.Clone(p.Of.Type.Shape)}}, Axis: p.Axis, From: p.From}
+}
+
+// check holds a part of type t against its tensor: it lies in it, and rows are cut between storage blocks.
+func (p *Part) check(t Type) error {
+	of := p.Of.Type
+	if len(t.Shape) != len(of.Shape) || p.Axis >= len(of.Shape) || t.DType != of.DType {
+		return fmt.Errorf("is %v, expected the element type and as many dims as %s of %v, of which it is part", t, p.Of.Name, of)
+	}
+	for i, d := range t.Shape {
+		whole := of.Shape[i]
+		switch {
+		case whole.Sym != Const || i != p.Axis && d != whole:
+			return fmt.Errorf("is %v, expected what is cut along dim %d alone from %s of %v", t, p.Axis, p.Of.Name, of)
+		case i == p.Axis && (p.From < 0 || d.N < 1 || p.From > whole.N-d.N):
+			return fmt.Errorf("is elements %d to %d of dim %d, expected at least one, all in %s of %v", p.From, p.From+d.N, i, p.Of.Name, of)
+		}
+	}
+	last := len(t.Shape) - 1
+	block, _ := BlockOf(t.DType)
+	if n := t.Shape[last].N; p.Axis == last && (p.From%block != 0 || n%block != 0) {
+		return fmt.Errorf("is elements %d to %d of each row of %s, expected multiples of %d, a block of %s", p.From, p.From+n, p.Of.Name, block, t.DType)
+	}
+	return nil
+}
+
+// part takes "columns of name[896, 4864] from 2560".
+func (p *parser) part(t DType) *Part {
+	axis := p.expect('w', "rows or columns")
+	part := &Part{Axis: slices.Index(axes[:], axis.text), Of: &Value{}}
+	if part.Axis < 0 {
+		p.fail(axis, "found %v, expected rows or columns", axis)
+		part.Axis = 0
+	}
+	p.word("of")
+	part.Of.Name = p.name("the name of a tensor").text
+	part.Of.Type = Type{t, p.dims()}
+	p.word("from")
+	part.From = p.int("an index")
+	return part
+}
+
+// word takes a word of the grammar.
+func (p *parser) word(want string) {
+	if t := p.expect('w', want); t.text != want {
+		p.fail(t, "found %v, expected %s", t, want)
+	}
+}

@@ -1,0 +1,36 @@
+package ref
+
+// Sum adds the elements of xs, all as long as dst, in their order.
+func Sum(dst []float32, xs ...[]float32) {
+	for i := range dst {
+		sum := 0.0
+		for _, x := range xs {
+			sum += float64(x[i])
+		}
+		dst[i] = float32(sum)
+	}
+}
+
+// Concat puts the rows of xs side by side: row m of dst is row m of each, in their order. widths are the
+// lengths of their rows. dst must not overlap an operand.
+func Concat(dst []float32, widths []int, xs ...[]float32) {
+	width, at := 0, 0
+	for _, n := range widths {
+		width += n
+	}
+	for i, x := range xs {
+		for m := 0; m*widths[i] < len(x); m++ {
+			copy(dst[m*width+at:][:widths[i]], x[m*widths[i]:])
+		}
+		at += widths[i]
+	}
+}
+
+// Columns returns elements [from, to) of each row of n elements of x.
+func Columns(x []float32, n, from, to int) []float32 {
+	var y []float32
+	for at := 0; at+n <= len(x); at += n {
+		y = append(y, x[at+from:at+to]...)
+	}
+	return y
+}
