@@ -42,6 +42,7 @@ var assemblyMatmuls = slices.Concat(
 	both("avx2", quant.Q5_K, "r16", "f32", r16FloatTile(256, r16FloatQ5_K)),
 	both("avx2", quant.Q6_K, "r16", "f32", r16FloatTile(256, r16FloatQ6_K)),
 
+	blockMatmuls(),
 	avx512Matmuls,
 )
 

@@ -1,0 +1,330 @@
+// Command blocks writes the AVX2 kernels for weights that lie as in the file: dequantisers of
+// types without a layout of panels, with the bits of gguf/quant, and products of rows of float32.
+package main
+
+import (
+	"fmt"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+const vector = 32 // bytes
+
+func main() {
+	ConstraintExpr("!purego")
+	iq4 := levels("iq4Levels", -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
+	e2m1 := levels("e2m1Levels", 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
+	dequantiser("IQ4_NL", 32, 18, func(b block) {
+		n := b.nibbles(iq4)
+		d := b.half(0)
+		n.write(b.src.Offset(2), 0, d)
+	})
+	dequantiser("MXFP4", 32, 17, func(b block) {
+		n := b.nibbles(e2m1)
+		n.write(b.src.Offset(1), 0, b.halfE8M0())
+	})
+	dequantiser("IQ4_XS", 256, 136, iq4XS(iq4))
+	dequantiser("Q2_K", 256, 84, q2K)
+	dequantiser("Q3_K", 256, 110, q3K)
+	products(1)
+	products(2)
+	Generate()
+}
+
+// A block is one of the blocks of a row, and where its values go.
+type block struct {
+	src, dst Mem
+	room     Mem // for 32 numbers
+}
+
+// dequantiser writes the function that sets float32 to the values of blocks of a type.
+func dequantiser(typ string, elements, bytes int, body func(b block)) {
+	name := "dequantise" + typ
+	TEXT(name, NOSPLIT, "func(dst *float32, src *byte, blocks int)")
+	Pragma("noescape")
+	Doc(fmt.Sprintf("%s sets dst to the values of blocks of %d elements at src.", name, elements))
+	dst, src, blocks := Load(Param("dst"), GP64()), Load(Param("src"), GP64()), Load(Param("blocks"), GP64())
+	b := block{src: Mem{Base: src}, dst: Mem{Base: dst}}
+	if elements > 32 {
+		b.room = AllocLocal(128)
+	}
+	Label("block")
+	SUBQ(Imm(1), blocks)
+	JL(LabelRef("done"))
+	body(b)
+	ADDQ(U32(uint32(bytes)), src)
+	ADDQ(U32(uint32(4*elements)), dst)
+	JMP(LabelRef("block"))
+	Label("done")
+	VZEROUPPER()
+	RET()
+}
+
+// half returns a vector of the float16 number at a place of the block.
+func (b block) half(at int) reg.VecVirtual {
+	bits, d := GP32(), YMM()
+	MOVWLZX(b.src.Offset(at), bits)
+	VMOVD(bits, d.AsX())
+	VCVTPH2PS(d.AsX(), d.AsX())
+	VBROADCASTSS(d.AsX(), d)
+	return d
+}
+
+// halfE8M0 returns a vector of 2^(e−128) for the byte e that the block begins with: a number whose
+// exponent is e−1, or below the normal ones 2^21 for e = 0 and twice that for 1.
+func (b block) halfE8M0() reg.VecVirtual {
+	e, small, d := GP32(), GP32(), YMM()
+	MOVBLZX(b.src, e)
+	MOVL(e, small)
+	ADDL(Imm(1), small)
+	SHLL(Imm(21), small)
+	SUBL(Imm(1), e)
+	SHLL(Imm(23), e)
+	CMPL(small, U32(3<<21))
+	CMOVLCS(small, e)
+	VMOVD(e, d.AsX())
+	VBROADCASTSS(d.AsX(), d)
+	return d
+}
+
+// sixteen stores scale·x − low of 16 bytes x behind element at; low may be missing.
+func (b block) sixteen(at int, x, scale reg.VecVirtual, low reg.Register) {
+	for i := range 2 {
+		v := YMM()
+		if i > 0 {
+			VPSRLDQ(Imm(8), x, x)
+		}
+		VPMOVSXBD(x, v)
+		VCVTDQ2PS(v, v)
+		VMULPS(scale, v, v)
+		if low != nil {
+			VSUBPS(low, v, v)
+		}
+		VMOVUPS(v, b.dst.Offset(4*at+vector*i))
+	}
+}
+
+// levels is a table of 16 signed bytes.
+func levels(name string, table ...int8) Mem {
+	m := GLOBL(name, RODATA|NOPTR)
+	for i, level := range table {
+		DATA(i, I8(level))
+	}
+	return m
+}
+
+// A nibbles writes values that a table has for nibbles.
+type nibbles struct {
+	block
+	table, mask reg.VecVirtual
+}
+
+func (b block) nibbles(table Mem) nibbles {
+	n := nibbles{b, XMM(), XMM()}
+	VMOVDQU(table, n.table)
+	VMOVDQU(bytesOf(15), n.mask)
+	return n
+}
+
+// write stores the 32 values of 16 bytes behind element at, those of low nibbles first.
+func (n nibbles) write(src Mem, at int, scale reg.VecVirtual) {
+	q, high := XMM(), XMM()
+	VMOVDQU(src, q)
+	VPSRLW(Imm(4), q, high)
+	for i, q := range []reg.VecVirtual{q, high} {
+		VPAND(n.mask, q, q)
+		VPSHUFB(q, n.table, q)
+		n.sixteen(at+16*i, q, scale, nil)
+	}
+}
+
+var constants = map[string]Mem{}
+
+// bytesOf is a vector in memory of which each byte is v.
+func bytesOf(v uint8) Mem { return repeated(fmt.Sprintf("bytes%d", v), int(v)*0x01010101) }
+
+func repeated(name string, v int) Mem {
+	m, ok := constants[name]
+	if !ok {
+		m = GLOBL(name, RODATA|NOPTR)
+		for i := range vector / 4 {
+			DATA(4*i, U32(uint32(v)))
+		}
+		constants[name] = m
+	}
+	return m
+}
+
+// iq4XS: each of eight parts has a scale of six bits, four of them in a nibble of the word at 4, two in
+// the pairs of bits at 2.
+func iq4XS(table Mem) func(b block) {
+	return func(b block) {
+		n := b.nibbles(table)
+		d := b.half(0)
+		low, high := GP32(), GP32()
+		MOVL(b.src.Offset(4), low)
+		MOVWLZX(b.src.Offset(2), high)
+		for j := range 8 {
+			s, part := GP32(), GP32()
+			MOVL(low, s)
+			ANDL(Imm(15), s)
+			MOVL(high, part)
+			ANDL(Imm(3), part)
+			SHLL(Imm(4), part)
+			ORL(part, s)
+			SUBL(Imm(32), s)
+			SHRL(Imm(4), low)
+			SHRL(Imm(2), high)
+			scale := YMM()
+			VPXOR(scale.AsX(), scale.AsX(), scale.AsX())
+			VCVTSI2SSL(s, scale.AsX(), scale.AsX())
+			VMULSS(d.AsX(), scale.AsX(), scale.AsX())
+			VBROADCASTSS(scale.AsX(), scale)
+			n.write(b.src.Offset(8+16*j), 32*j, scale)
+		}
+	}
+}
+
+// keep stores d times 16 signed bytes in the block's room, from number at on.
+func (b block) keep(x, d reg.VecVirtual, at int) {
+	room := block{dst: b.room}
+	room.sixteen(at, x, d, nil)
+}
+
+// kept is a vector of a number in the block's room.
+func (b block) kept(at int) reg.VecVirtual {
+	v := YMM()
+	VBROADCASTSS(b.room.Offset(4*at), v)
+	return v
+}
+
+// pairs calls f for each 16 elements of a type that holds pairs of bits as Q2_K does, with the pairs as
+// bytes: sub-block j has those at 2·(j/2 mod 4) of 16 bytes of the 32 of its half.
+func (b block) pairs(at int, f func(j int, q reg.VecVirtual)) {
+	mask := XMM()
+	VMOVDQU(bytesOf(3), mask)
+	for j := range 16 {
+		q := XMM()
+		VMOVDQU(b.src.Offset(at+32*(j/8)+16*(j%2)), q)
+		if shift := j / 2 % 4 * 2; shift > 0 {
+			VPSRLW(Imm(uint64(shift)), q, q)
+		}
+		VPAND(mask, q, q)
+		f(j, q)
+	}
+}
+
+// q2K: scales are the low nibbles of the first 16 bytes, minima the high ones.
+func q2K(b block) {
+	s, m := XMM(), XMM()
+	VMOVDQU(b.src, s)
+	VPSRLW(Imm(4), s, m)
+	for i, v := range []reg.VecVirtual{s, m} {
+		VPAND(bytesOf(15), v, v)
+		b.keep(v, b.half(80+2*i), 16*i)
+	}
+	b.pairs(16, func(j int, q reg.VecVirtual) { b.sixteen(16*j, q, b.kept(j), b.kept(16+j)) })
+}
+
+// q3K: of 16 scales the low four bits come first, in nibbles, then the high two in bits 2·(j/4) of
+// byte j mod 4.
+func q3K(b block) {
+	scales, high, part := XMM(), XMM(), XMM()
+	VMOVQ(b.src.Offset(96), scales)
+	VPSRLW(Imm(4), scales, part)
+	VPUNPCKLQDQ(part, scales, scales)
+	VPAND(bytesOf(15), scales, scales)
+	VPBROADCASTD(b.src.Offset(104), high)
+	VPSRLVD(q3KShifts(), high, high)
+	VPAND(bytesOf(3), high, high)
+	VPSLLW(Imm(4), high, high)
+	VPOR(high, scales, scales)
+	VPSUBB(bytesOf(32), scales, scales)
+	b.keep(scales, b.half(108), 0)
+	// Where the third bit is not set, 4 is subtracted.
+	third := XMM()
+	VMOVDQU(bytesOf(4), third)
+	b.pairs(32, func(j int, q reg.VecVirtual) {
+		h := XMM()
+		VMOVDQU(b.src.Offset(16*(j%2)), h)
+		switch bit := j / 2; {
+		case bit < 2:
+			VPSLLW(Imm(uint64(2-bit)), h, h)
+		case bit > 2:
+			VPSRLW(Imm(uint64(bit-2)), h, h)
+		}
+		VPANDN(third, h, h)
+		VPSUBB(h, q, q)
+		b.sixteen(16*j, q, b.kept(j), nil)
+	})
+}
+
+func q3KShifts() Mem {
+	m := GLOBL("q3KShifts", RODATA|NOPTR)
+	for i := range 4 {
+		DATA(4*i, U32(uint32(2*i)))
+	}
+	return m
+}
+
+// products writes the kernel that multiplies four rows with some tokens. Each product has eight sums,
+// added up at the end, whatever the number of tokens.
+func products(tokens int) {
+	const rows = 4
+	name := fmt.Sprintf("rowFloatx%d", tokens)
+	TEXT(name, NOSPLIT, "func(y *float32, yStep int, w *float32, wStep int, x *float32, xStep int, k int)")
+	Pragma("noescape")
+	Doc(fmt.Sprintf("%s adds to %d × 4 float32, yStep bytes apart, the products of 4 rows at w, wStep bytes apart, with %d rows at x, xStep bytes apart, of k float32, a multiple of 8.", name, tokens, tokens))
+	y, yStep := Load(Param("y"), GP64()), Load(Param("yStep"), GP64())
+	w, wStep := Load(Param("w"), GP64()), Load(Param("wStep"), GP64())
+	x, xStep := Load(Param("x"), GP64()), Load(Param("xStep"), GP64())
+	k := Load(Param("k"), GP64())
+	third := GP64() // row, from the first
+	LEAQ(Mem{Base: wStep, Index: wStep, Scale: 2}, third)
+	w4 := [rows]Mem{{Base: w}, {Base: w, Index: wStep, Scale: 1}, {Base: w, Index: wStep, Scale: 2}, {Base: w, Index: third, Scale: 1}}
+	x2, y2 := []Mem{{Base: x}, {Base: x, Index: xStep, Scale: 1}}[:tokens], []Mem{{Base: y}, {Base: y, Index: yStep, Scale: 1}}
+	var sum [2][rows]reg.VecVirtual
+	for t := range tokens {
+		for r := range rows {
+			sum[t][r] = YMM()
+			VXORPS(sum[t][r], sum[t][r], sum[t][r])
+		}
+	}
+	Label("next")
+	SUBQ(Imm(8), k)
+	JL(LabelRef("done"))
+	var v [2]reg.VecVirtual
+	for t, x := range x2 {
+		v[t] = YMM()
+		VMOVUPS(x, v[t])
+	}
+	for r := range rows {
+		var row Op = w4[r]
+		if tokens > 1 {
+			loaded := YMM()
+			VMOVUPS(row, loaded)
+			row = loaded
+		}
+		for t := range tokens {
+			VFMADD231PS(row, v[t], sum[t][r])
+		}
+	}
+	ADDQ(Imm(vector), w)
+	ADDQ(Imm(vector), x)
+	JMP(LabelRef("next"))
+	Label("done")
+	for t := range tokens {
+		s := sum[t]
+		VHADDPS(s[1], s[0], s[0])
+		VHADDPS(s[3], s[2], s[2])
+		VHADDPS(s[2], s[0], s[0])
+		VEXTRACTF128(Imm(1), s[0], s[1].AsX())
+		VADDPS(s[1].AsX(), s[0].AsX(), s[0].AsX())
+		VADDPS(y2[t], s[0].AsX(), s[0].AsX())
+		VMOVUPS(s[0].AsX(), y2[t])
+	}
+	VZEROUPPER()
+	RET()
+}

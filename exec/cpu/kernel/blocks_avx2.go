@@ -1,0 +1,82 @@
+//go:build amd64 && !purego
+
+package kernel
+
+import "pesti/gguf/quant"
+
+// dequantisersAVX2 are those with the bits of gguf/quant, for types that have no layout of panels.
+var dequantisersAVX2 = map[quant.Type]func(dst *float32, src *byte, blocks int){
+	quant.Q2_K:   dequantiseQ2_K,
+	quant.Q3_K:   dequantiseQ3_K,
+	quant.IQ4_NL: dequantiseIQ4_NL,
+	quant.IQ4_XS: dequantiseIQ4_XS,
+	quant.MXFP4:  dequantiseMXFP4,
+}
+
+// blockMatmuls are the products of weights as they lie in the file, for all types: what cannot be
+// dequantised in vectors is multiplied in them.
+func blockMatmuls() []Matmul {
+	var all []Matmul
+	for t := quant.Type(0); ; t++ {
+		info, ok := quant.Lookup(t)
+		if !ok {
+			return all
+		}
+		if info.Dequantize != nil {
+			all = append(all, both("avx2", t, "", "f32", rowTile(info, blockDequantiser(info)))...)
+		}
+	}
+}
+
+// blockDequantiser returns the fastest dequantiser of whole blocks of a type.
+func blockDequantiser(info *quant.Info) func(dst []float32, src []byte) {
+	f := dequantisersAVX2[info.Type]
+	if f == nil {
+		return info.Dequantize
+	}
+	return func(dst []float32, src []byte) {
+		if blocks := len(dst) / info.BlockLen; blocks > 0 {
+			_ = src[blocks*info.BlockBytes-1]
+			f(&dst[0], &src[0], blocks)
+		}
+	}
+}
+
+// rowTile returns the tile kernel that dequantises parts of four rows, which stay in the cache
+// nearest to the processor while all tokens meet them. Parts are added to y in order.
+func rowTile(info *quant.Info, dequantise func(dst []float32, src []byte)) func(y []float32, w []byte, n int, x *activation) {
+	const together = 4 // rows
+	return func(y []float32, w []byte, n int, x *activation) {
+		rowBytes := x.k / info.BlockLen * info.BlockBytes
+		clear(y[:x.m*x.width])
+		for i := 0; i < n; i += together {
+			for at := 0; at < x.k; at += panelPart {
+				some := min(panelPart, x.k-at)
+				from, to := at/info.BlockLen*info.BlockBytes, (at+some)/info.BlockLen*info.BlockBytes
+				values := x.panel[:together*panelPart] // of rows that are not there, what was in it
+				for j := range min(together, n-i) {
+					row := w[(i+j)*rowBytes:][:rowBytes]
+					dequantise(values[j*panelPart:][:some], row[from:to])
+				}
+				for m := 0; m < x.m; {
+					f, tokens := rowFloatx1, 1
+					if x.m-m >= 2 {
+						f, tokens = rowFloatx2, 2
+					}
+					f(&y[m*x.width+i], 4*x.width, &values[0], 4*panelPart, &x.rows[m*x.k+at], 4*x.k, some&^7)
+					m += tokens
+				}
+				if rest := some &^ 7; rest < some { // of types whose blocks are single elements
+					for m := range x.m {
+						x, y := x.rows[m*x.k+at:][rest:some], y[m*x.width+i:][:together]
+						for j := range y {
+							for k, v := range values[j*panelPart:][rest:some] {
+								y[j] += float32(v * x[k])
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+}
