@@ -1,6 +1,7 @@
 package quant
 
 import (
+	"math"
 	"math/bits"
 	"strings"
 	"sync"
@@ -53,11 +54,9 @@ func evenSigns(seven uint32) byte {
 
 // signed sets y to scale times the point, negative where a bit of signs is set.
 func signed(y []float32, scale float32, point []int8, signs byte) {
+	y = y[:len(point)]
 	for i, g := range point {
-		x := scale * float32(g)
-		if signs>>i&1 == 1 {
-			x = -x
-		}
-		y[i] = x
+		// A branch would be as good as random.
+		y[i] = math.Float32frombits(math.Float32bits(scale*float32(g)) ^ uint32(signs>>i&1)<<31)
 	}
 }
