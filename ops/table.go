@@ -105,6 +105,8 @@ var table = []Row{
 	{Op: AttnValues, Eval: evalAttnValues, FLOPs: scoresFLOPs},
 	{Op: SelectRows, Eval: evalSelectRows, FLOPs: noFLOPs},
 	{Op: Transfer, Eval: evalTransfer, FLOPs: noFLOPs},
+	{Op: Sum, Eval: evalSum, FLOPs: sumFLOPs},
+	{Op: Concat, Eval: evalConcat, FLOPs: noFLOPs},
 
 	{Op: QKV, Expand: expandQKV, FLOPs: matmulFLOPs},
 	{Op: SwiGLU, Expand: expandSwiGLU, FLOPs: matmulFLOPs},

@@ -1,0 +1,485 @@
+package pass
+
+import (
+	"fmt"
+	"slices"
+
+	"pesti/graph"
+	"pesti/ops"
+)
+
+// SplitTensor is the pass that shares every matrix among devices, as Megatron-LM does (Shoeybi et al.
+// 2019, arXiv:1909.08053): the matrices whose result another one sums up by rows, the latter by columns,
+// so that each device computes with what it has until sums of all are due. Of an attention each device has
+// whole groups of heads with their part of the cache; of the logits it has some, which are put together on
+// device 0. Norms and the residual stream are computed on every device, embeddings on the first. It is no
+// row of the table, since it depends on the number of devices.
+//
+// Parts begin at whole heads and at whole blocks of the element type, so that they may be of unequal
+// size, and what has fewer than there are devices is left out of the last ones. A graph of which nothing
+// can be shared is an error.
+func SplitTensor(devices int) Pass {
+	return Pass{
+		Name: "split_tensor", Doc: "share matrices among devices, by rows and by columns", Required: true,
+		Run: func(c *Context, g *graph.Graph) error {
+			s := &splitter{c: c, g: g, m: NewMatcher(g), devices: devices, cuts: map[*graph.Value]cuts{}, copies: map[*graph.Value]*copies{}}
+			return s.run()
+		},
+	}
+}
+
+// cuts are where the rows of a value are cut: device d has elements [cuts[d], cuts[d+1]), or none.
+type cuts []int64
+
+func (c cuts) empty(d int) bool { return c[d] == c[d+1] }
+
+// times are the cuts of a value of which n elements belong to every div of this one's.
+func (c cuts) times(n, div int64) cuts {
+	scaled := slices.Clone(c)
+	for i := range scaled {
+		scaled[i] = scaled[i] / div * n
+	}
+	return scaled
+}
+
+// shared reports whether more than one device has a part.
+func (c cuts) shared() bool { return c[1] != c[len(c)-1] }
+
+// A splitter rewrites one graph. It first decides which values are cut, then replaces every node
+// by one for each device that needs it.
+type splitter struct {
+	c       *Context
+	g       *graph.Graph
+	m       *Matcher
+	devices int
+	cuts    map[*graph.Value]cuts // of values of the old graph
+	copies  map[*graph.Value]*copies
+	nodes   []*graph.Node // new ones
+}
+
+// copies are what stands for a value of the old graph, by device.
+type copies struct {
+	whole []*graph.Value // nil where it has not been needed yet
+	parts []*graph.Value // of a value that is cut, its parts, nil where a device has none
+	terms []*graph.Value // of a product with a matrix cut by columns, the terms of a sum, likewise
+	again *graph.Node    // a node that every device repeats rather than be sent its result
+}
+
+func (s *splitter) run() error {
+	shared := false
+	why := "it has no product whose operand can be cut"
+	for _, n := range s.g.Nodes {
+		if n.Op != ops.Matmul || n.In[2] != nil || !n.In[1].IsWeight() {
+			continue
+		}
+		cut, reason := s.decide(n)
+		if reason != "" {
+			s.c.Declined(n.Name(), "%s", reason)
+			why = fmt.Sprintf("%s, for one: %s", n.Name(), reason)
+			continue
+		}
+		if cut != nil {
+			shared = true
+			s.c.Applied(n.Name())
+		}
+	}
+	if !shared {
+		return fmt.Errorf("cannot split the matrices of %s between %d devices (%s); split it by layers", s.g.Name, s.devices, why)
+	}
+	for _, n := range s.g.Nodes {
+		if err := s.node(n); err != nil {
+			return fmt.Errorf("%s: %w", n.Name(), err)
+		}
+	}
+	for i, v := range s.g.Outputs {
+		whole, err := s.whole(v, 0)
+		if err != nil {
+			return fmt.Errorf("%s: %w", v.Name, err)
+		}
+		s.g.Outputs[i] = whole
+	}
+	s.g.Nodes = s.nodes
+	return nil
+}
+
+// decide cuts what leads to a product: its operand, if that has parts, and then its matrix has columns, or
+// else its result, if those are logits. A product that is cut already, or whole everywhere, has nil.
+func (s *splitter) decide(n *graph.Node) (cuts, string) {
+	x, w := n.In[0], n.In[1]
+	if atom := s.atom(x); atom > 0 && s.cuts[n.Out[0]] == nil {
+		k := x.Type.Shape[1].N
+		unit := lcm(atom, grain(w, k))
+		cut := s.share(k, unit)
+		marks := map[*graph.Value]cuts{}
+		if why := s.cut(marks, x, cut); why != "" {
+			return nil, why
+		}
+		for v, c := range marks {
+			s.cuts[v] = c
+		}
+		if !cut.shared() {
+			return cut, fmt.Sprintf("its %d operands have one part of %d alone", k, unit)
+		}
+		return cut, ""
+	}
+	if s.cuts[n.Out[0]] == nil && s.isLogits(n.Out[0]) {
+		const rows = 32 // so that parts of a row are whole lines of memory
+		vocab := n.Out[0].Type.Shape[1].N
+		cut := s.share(vocab, rows)
+		s.cuts[n.Out[0]] = cut
+		if user := s.m.user(n.Out[0], ops.SelectRows); user != nil {
+			s.cuts[user.Out[0]] = cut
+		}
+		return nil, "" // which alone is no reason to have several devices
+	}
+	return nil, ""
+}
+
+// isLogits reports whether a value is an output, perhaps after its wanted rows have been selected.
+func (s *splitter) isLogits(v *graph.Value) bool {
+	if user := s.m.user(v, ops.SelectRows); user != nil {
+		v = user.Out[0]
+	}
+	return s.g.IsOutput(v)
+}
+
+// share cuts n elements between units, as evenly as these allow, the first devices having the larger parts.
+func (s *splitter) share(n, unit int64) cuts {
+	units, devices := (n+unit-1)/unit, int64(s.devices)
+	c := make(cuts, devices+1)
+	for d := range c {
+		c[d] = min((units*int64(d)+devices-1)/devices*unit, n)
+	}
+	return c
+}
+
+// grain is how many elements of a row of w have to stay together: a block of its type, and 32, which
+// kernels take at a time, where rows of k are multiples of that.
+func grain(w *graph.Value, k int64) int64 {
+	block, _ := graph.BlockOf(w.Type.DType)
+	if k%32 == 0 {
+		return lcm(max(block, 1), 32)
+	}
+	return max(block, 1)
+}
+
+func lcm(a, b int64) int64 {
+	x, y := a, b
+	for y != 0 {
+		x, y = y, x%y
+	}
+	return a / x * b
+}
+
+// elementwise are the ops that work on elements alone.
+var elementwise = []*graph.Op{ops.SiLU, ops.GELUTanh, ops.GELUErf, ops.Scale, ops.Mul}
+
+// atom is how many elements of v have to stay together, or 0 where v cannot be cut.
+func (s *splitter) atom(v *graph.Value) int64 {
+	switch n := v.Def; {
+	case n == nil || len(v.Type.Shape) != 2:
+		return 0
+	case n.Op == ops.AttnValues:
+		return n.Attr.Int("heads") / n.Attr.Int("kv_heads") * n.Attr.Int("head_dim")
+	case n.Op == ops.Matmul && n.In[2] == nil && n.In[1].IsWeight() && s.atom(n.In[0]) == 0:
+		return 1
+	case n.Op == ops.AddBias || slices.Contains(elementwise, n.Op):
+		return s.atom(n.In[0])
+	}
+	return 0
+}
+
+// cut marks a value, and what it is computed from up to the products that give it, to be cut so, or says why it
+// cannot be.
+func (s *splitter) cut(marks map[*graph.Value]cuts, v *graph.Value, at cuts) (why string) {
+	before := s.cuts[v]
+	if before == nil {
+		before = marks[v]
+	}
+	if before != nil {
+		if !slices.Equal(before, at) {
+			return v.Name + " is cut otherwise for another product"
+		}
+		return ""
+	}
+	marks[v] = at
+	n := v.Def
+	all := func(values ...*graph.Value) string {
+		for _, x := range values {
+			if why := s.cut(marks, x, at); why != "" {
+				return why
+			}
+		}
+		return ""
+	}
+	switch {
+	case n == nil:
+	case n.Op == ops.Matmul && n.In[2] == nil && n.In[1].IsWeight() && s.cuts[n.In[0]] == nil:
+		return ""
+	case n.Op == ops.AddBias, n.Op == ops.Rope, n.Op == ops.RMSNorm && n.Attr.Int("group") > 0:
+		return all(n.In[0])
+	case n.Op == ops.AttnValues:
+		return s.cutAttention(marks, n, at)
+	case slices.Contains(elementwise, n.Op):
+		return all(slices.DeleteFunc(slices.Clone(n.In), func(x *graph.Value) bool { return x == nil })...)
+	}
+	return v.Name + " is not computed from products by elements or by heads"
+}
+
+// cutAttention marks the heads of an attention whose result is cut.
+func (s *splitter) cutAttention(marks map[*graph.Value]cuts, values *graph.Node, at cuts) (why string) {
+	a := values.Attr
+	dim := a.Int("head_dim")
+	cache := at.times(1, a.Int("heads")/a.Int("kv_heads")) // keys and values of a group of heads
+	softmax := s.m.By(values.In[0], ops.Softmax)
+	if softmax == nil {
+		return values.In[0].Name + " is wanted or is no softmax"
+	}
+	scores := s.m.By(softmax.In[0], ops.AttnScores)
+	if scores == nil {
+		return softmax.In[0].Name + " is wanted or is no scores"
+	}
+	if scores.Attr.Int("heads") != a.Int("heads") || scores.Attr.Int("kv_heads") != a.Int("kv_heads") || scores.Attr.Int("head_dim") != dim {
+		return "scores and values have other heads"
+	}
+	marks[softmax.Out[0]], marks[scores.Out[0]] = at, at
+	for _, c := range []*graph.Value{scores.In[1], values.In[1]} {
+		write := s.m.write(c)
+		if write == nil || s.m.By(write.In[0], ops.State) == nil {
+			return c.Name + " is not a cache that is written once and read once"
+		}
+		marks[c], marks[write.In[0]] = cache, cache
+		if why := s.cut(marks, write.In[1], cache); why != "" {
+			return why
+		}
+	}
+	return s.cut(marks, scores.In[0], at)
+}
+
+// node puts what is needed at once in the place of a node: its parts, or itself on device 0.
+func (s *splitter) node(n *graph.Node) error {
+	if n.Op.Everywhere {
+		s.nodes = append(s.nodes, n)
+		s.copies[n.Out[0]] = &copies{whole: slices.Repeat(n.Out, s.devices)}
+		return nil
+	}
+	if s.cuts[n.Out[0]] != nil {
+		return s.parts(n)
+	}
+	if n.Op == ops.Matmul && s.cuts[n.In[0]] != nil && n.In[2] == nil {
+		return s.terms(n)
+	}
+	out, err := s.place(n, 0, "", nil)
+	if err != nil {
+		return err
+	}
+	for i, v := range n.Out {
+		c := &copies{whole: make([]*graph.Value, s.devices)}
+		c.whole[0] = out[i]
+		if n.Op.RowWise && !slices.ContainsFunc(n.In, isMatrix) || n.Op == ops.SelectRows {
+			c.again = n
+		}
+		s.copies[v] = c
+	}
+	return nil
+}
+
+func isMatrix(v *graph.Value) bool { return v != nil && v.IsWeight() && len(v.Type.Shape) > 1 }
+
+// parts puts a node on each device that has a part of its result.
+func (s *splitter) parts(n *graph.Node) error {
+	v := n.Out[0]
+	at := s.cuts[v]
+	c := &copies{whole: make([]*graph.Value, s.devices), parts: make([]*graph.Value, s.devices)}
+	s.copies[v] = c
+	for d := range s.devices {
+		if at.empty(d) {
+			continue
+		}
+		out, err := s.place(n, d, partName(at, d), func(i int, w *graph.Value) (*graph.Value, error) {
+			if n.Op == ops.Matmul || n.Op == ops.AddBias {
+				return s.g.PartOf(w, 0, at[d], at[d+1])
+			}
+			return w, nil // per head
+		})
+		if err != nil {
+			return err
+		}
+		c.parts[d] = out[0]
+	}
+	return nil
+}
+
+// terms puts a product with the columns that belong to a device's part of x on each that has one.
+func (s *splitter) terms(n *graph.Node) error {
+	at := s.cuts[n.In[0]]
+	c := &copies{whole: make([]*graph.Value, s.devices), terms: make([]*graph.Value, s.devices)}
+	s.copies[n.Out[0]] = c
+	for d := range s.devices {
+		if at.empty(d) {
+			continue
+		}
+		out, err := s.place(n, d, partName(at, d), func(_ int, w *graph.Value) (*graph.Value, error) {
+			return s.g.PartOf(w, 1, at[d], at[d+1])
+		})
+		if err != nil {
+			return err
+		}
+		c.terms[d] = out[0]
+	}
+	return nil
+}
+
+// partName ends the names of a device's part, where there are several.
+func partName(at cuts, d int) string {
+	if !at.shared() {
+		return ""
+	}
+	return fmt.Sprintf(".part%d", d)
+}
+
+// place appends a copy of a node on a device. Of operands that are cut it takes the device's part, of others
+// the whole; weights go through a function, if there is one.
+func (s *splitter) place(n *graph.Node, d int, suffix string, weight func(i int, w *graph.Value) (*graph.Value, error)) ([]*graph.Value, error) {
+	in := make([]*graph.Value, len(n.In))
+	for i, v := range n.In {
+		var err error
+		switch {
+		case v == nil:
+		case v.IsWeight():
+			if in[i] = v; weight != nil {
+				in[i], err = weight(i, v)
+			}
+		case weight != nil && s.cuts[v] != nil:
+			in[i] = s.copies[v].parts[d]
+		default:
+			in[i], err = s.whole(v, d)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	attr := n.Attr
+	if weight != nil {
+		attr = s.local(n, in, d)
+	}
+	return s.add(n.Op, d, in, attr, suffix, n.Out...)
+}
+
+// local are the attributes of a node on its device's heads.
+func (s *splitter) local(n *graph.Node, in []*graph.Value, d int) graph.Attrs {
+	attr := n.Attr.Clone()
+	dim := attr.Int("head_dim")
+	width := func(v *graph.Value) int64 { return s.cuts[v][d+1] - s.cuts[v][d] }
+	switch n.Op {
+	case ops.State:
+		attr["width"] = width(n.Out[0])
+	case ops.Rope:
+		attr["heads"] = width(n.Out[0]) / dim
+	case ops.AttnScores, ops.AttnValues:
+		attr["heads"], attr["kv_heads"] = width(n.Out[0])/dim, width(n.In[1])/dim
+	}
+	return attr
+}
+
+// add appends a node on a device, whose results have the names of others.
+func (s *splitter) add(op *graph.Op, d int, in []*graph.Value, attr graph.Attrs, suffix string, named ...*graph.Value) ([]*graph.Value, error) {
+	names := make([]string, len(named))
+	for i, v := range named {
+		names[i] = v.Name + suffix
+	}
+	n, err := graph.NewNode(op, in, attr, names...)
+	if err != nil {
+		return nil, err
+	}
+	n.Device = d
+	s.nodes = append(s.nodes, n)
+	return n.Out, nil
+}
+
+// onDevice ends the names of what is on other devices than the first and has the name of a value there.
+func onDevice(d int) string {
+	if d == 0 {
+		return ""
+	}
+	return fmt.Sprintf("/%d", d)
+}
+
+// whole returns all of a value on a device: the copy that is there, or one made of what there is.
+func (s *splitter) whole(v *graph.Value, d int) (*graph.Value, error) {
+	c := s.copies[v]
+	if c.whole[d] != nil {
+		return c.whole[d], nil
+	}
+	var err error
+	switch {
+	case c.terms != nil:
+		c.whole[d], err = s.join(v, c.terms, d, ops.Sum)
+	case c.parts != nil:
+		c.whole[d], err = s.join(v, c.parts, d, ops.Concat)
+	case c.again != nil:
+		var out []*graph.Value
+		if out, err = s.place(c.again, d, onDevice(d), nil); err == nil {
+			c.whole[d] = out[v.Index]
+		}
+	default:
+		c.whole[d], err = s.transfer(c.whole[0], d, onDevice(d), v)
+	}
+	return c.whole[d], err
+}
+
+// transfer brings a value to a device, under the name of another one.
+func (s *splitter) transfer(x *graph.Value, d int, suffix string, name *graph.Value) (*graph.Value, error) {
+	out, err := s.add(ops.Transfer, d, []*graph.Value{x}, nil, suffix, name)
+	if err != nil {
+		return nil, err
+	}
+	return out[0], nil
+}
+
+// most is how many operands the ops that join parts take.
+const most = 3
+
+// join brings all parts of v to a device and puts them together, in the order of the devices.
+func (s *splitter) join(v *graph.Value, parts []*graph.Value, d int, op *graph.Op) (*graph.Value, error) {
+	var list []*graph.Value
+	for from, part := range parts {
+		switch {
+		case part == nil:
+			continue
+		case from != d:
+			name, suffix := part, fmt.Sprintf("/%d", d)
+			if part.Name == v.Name { // the only one
+				suffix = onDevice(d)
+			}
+			var err error
+			if part, err = s.transfer(part, d, suffix, name); err != nil {
+				return nil, err
+			}
+		}
+		list = append(list, part)
+	}
+	for len(list) > 1 {
+		n := min(len(list), most)
+		in := make([]*graph.Value, len(op.In))
+		width := copy(in, list[:n])
+		attr := graph.Attrs{}
+		if op == ops.Concat {
+			width = 0
+			for _, x := range list[:n] {
+				width += int(x.Type.Shape[1].N)
+			}
+			attr["width"] = width
+		}
+		suffix := onDevice(d)
+		if n < len(list) {
+			suffix += fmt.Sprintf(".first%d", len(parts)-len(list)+n)
+		}
+		out, err := s.add(op, d, in, attr, suffix, v)
+		if err != nil {
+			return nil, err
+		}
+		list = append(out, list[n:]...)
+	}
+	return list[0], nil
+}

@@ -1,0 +1,70 @@
+package ops
+
+import (
+	"fmt"
+
+	"pesti/graph"
+	"pesti/ops/ref"
+)
+
+// What joins the parts of a value that several devices have computed (Shoeybi et al. 2019,
+// arXiv:1909.08053). More than three parts take several ops.
+
+// Sum adds its operands in their order, and res after them where given. Devices that have the same parts
+// have the same bits.
+var Sum = alias(define("sum",
+	[]spec{{"x0", graph.F32, "M n"}, {"x1?", graph.F32, "M n"}, {"x2?", graph.F32, "M n"}, {"res?", graph.F32, "M n"}},
+	[]spec{{"y", graph.F32, "M n"}}, nil, nil), [2]int{0, 3})
+
+func evalSum(_ *graph.Node, in, out []*Value) error {
+	var xs [][]float32
+	for _, v := range in {
+		if v != nil {
+			xs = append(xs, v.F32)
+		}
+	}
+	ref.Sum(out[0].F32, xs...)
+	return nil
+}
+
+// sumFLOPs counts the additions.
+func sumFLOPs(n *graph.Node, size func(graph.Dim) int64) int64 {
+	terms := int64(0)
+	for _, v := range n.In {
+		if v != nil {
+			terms++
+		}
+	}
+	return perElement(terms-1)(n, size)
+}
+
+// Concat puts the rows of its operands side by side, width elements together.
+var Concat = define("concat",
+	[]spec{{"x0", graph.F32, "M n0"}, {"x1?", graph.F32, "M n1"}, {"x2?", graph.F32, "M n2"}},
+	[]spec{{"y", graph.F32, "M width"}},
+	[]graph.AttrSpec{need("width", int64(0))}, checkConcat)
+
+func checkConcat(n *graph.Node) error {
+	sum := int64(0)
+	for _, v := range n.In {
+		if v != nil && len(v.Type.Shape) == 2 {
+			sum += v.Type.Shape[1].N
+		}
+	}
+	if width := n.Attr.Int("width"); width != sum {
+		return fmt.Errorf("width is %d, expected %d, the elements of all operands' rows", width, sum)
+	}
+	return nil
+}
+
+func evalConcat(_ *graph.Node, in, out []*Value) error {
+	var xs [][]float32
+	var widths []int
+	for _, v := range in {
+		if v != nil {
+			xs, widths = append(xs, v.F32), append(widths, v.last())
+		}
+	}
+	ref.Concat(out[0].F32, widths, xs...)
+	return nil
+}
