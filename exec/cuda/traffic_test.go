@@ -31,10 +31,10 @@ func TestTraffic(t *testing.T) {
 			b.launch(call, err)
 			after := counter(dev, call.Kernel)
 			size := int64(l.Size(n, k))
-			read := 32 * (after.Global.Sectors - before.Global.Sectors)
+			read := 32 * (after.Global.Parts - before.Global.Parts)
 			want := size + int64(call.Grid.X)*4*k + 32*n // with a sector for each result, which lanes write one by one
 			t.Logf("%s exact=%v: %d bytes for %d of weights, %.1f instructions of a warp for 1024 of them", l.Type, exact, read, size,
-				float64(after.Instructions-before.Instructions)/(n*k/1024))
+				float64(after.Instructions.All()-before.Instructions.All())/(n*k/1024))
 			if read > want*5/4 { // scales of few bytes are less than a sector, and asked for again
 				t.Errorf("%s exact=%v: %d bytes in whole sectors, expected %d", l.Type, exact, read, want)
 			}
@@ -43,11 +43,11 @@ func TestTraffic(t *testing.T) {
 }
 
 // counter is what a kernel did so far.
-func counter(dev *virtual.Device, kernel string) virtual.Counter {
+func counter(dev *virtual.Device, kernel string) cuda.Counts {
 	for _, c := range dev.Counters() {
 		if c.Kernel == kernel {
 			return c
 		}
 	}
-	return virtual.Counter{}
+	return cuda.Counts{}
 }

@@ -227,14 +227,16 @@ func patternOf(at *longs, total uint64) pattern {
 func (w *warp) load(a *access) {
 	at := w.addresses(a)
 	sp := w.where(a, at)
-	counts := w.group.counts.space(sp)
+	counts := w.group.traffic(sp)
 	counts.Requests++
 	counts.Read += int64(bits.OnesCount32(w.mask)) * int64(a.total)
 	switch sp {
 	case global:
-		counts.Sectors += w.loadGlobal(a, at)
+		counts.Cut(w.loadGlobal(a, at))
 	case sharedSpace:
-		w.loadShared(a, at)
+		period := w.period(at)
+		counts.Cut(passes(at, w.mask, period, a.total))
+		w.loadShared(a, at, period)
 	case paramSpace:
 		w.loadParam(a, at)
 	default:
@@ -242,19 +244,19 @@ func (w *warp) load(a *access) {
 	}
 }
 
-// loadGlobal looks at runs of lanes that load one behind the other, and returns the sectors.
-func (w *warp) loadGlobal(a *access, at *longs) int64 {
+// loadGlobal looks at runs of lanes that load one behind the other, and returns the sectors, see coalesced.
+func (w *warp) loadGlobal(a *access, at *longs) (touched, least int64) {
 	if w.mask == 0xffffffff {
 		switch patternOf(at, a.total) {
 		case oneBehindAnother:
 			if b := w.whole(a, global, at[0], 32*a.total); b != nil {
 				w.unpack(a, b, 0, 32)
-				return sectors(at[0], 32*a.total)
+				return sectors(at[0], 32*a.total), int64(a.total)
 			}
 		case theSame:
 			if b := w.whole(a, global, at[0], a.total); b != nil {
 				w.unpackOne(a, b)
-				return 1
+				return 1, 1
 			}
 		}
 	}
@@ -267,12 +269,12 @@ func (w *warp) loadGlobal(a *access, at *longs) int64 {
 		b := w.whole(a, global, at[lane], uint64(n)*a.total)
 		if b == nil { // something is wrong with one of them
 			w.loadLanes(a, global, at)
-			return 0
+			return 0, 0
 		}
 		w.unpack(a, b, lane, n)
 		m &^= uint32(span(uint64(lane), uint64(n)))
 	}
-	return distinctSectors(at, w.mask, a.total)
+	return coalesced(at, w.mask, a.total)
 }
 
 // loadParam looks once where all lanes load the same.
@@ -310,19 +312,13 @@ func (w *warp) loadLanes(a *access, sp space, at *longs) {
 
 // loadShared is quick where nothing that may happen before the next barrier writes, and where lanes
 // load the same as those some lanes before, which most do.
-func (w *warp) loadShared(a *access, at *longs) {
+func (w *warp) loadShared(a *access, at *longs, period int) {
 	s := &w.group.shared
 	if !a.quiet || s.strict || a.size != 4 {
 		w.loadLanes(a, sharedSpace, at)
 		return
 	}
-	mask := w.mask
-	period := 32
-	if mask == 0xffffffff {
-		period = periodOf(at)
-		mask = uint32(span(0, uint64(period)))
-	}
-	for m := mask; m != 0; m &= m - 1 {
+	for m := w.mask & uint32(span(0, uint64(period))); m != 0; m &= m - 1 {
 		lane := first(m)
 		address := at[lane]
 		if address%a.total != 0 || address+a.total > uint64(len(s.data)) || s.verified[address/16] != s.epoch {
@@ -358,8 +354,12 @@ func (w *warp) loadShared(a *access, at *longs) {
 	}
 }
 
-// periodOf is the number of lanes after which addresses repeat: 1, 2, 4, 8, 16 or 32.
-func periodOf(at *longs) int {
+// period is the number of lanes after which addresses repeat: 1, 2, 4, 8, 16 or 32, which it is too where
+// some lanes are not at work.
+func (w *warp) period(at *longs) int {
+	if w.mask != 0xffffffff {
+		return 32
+	}
 	period := 1
 	for period < 32 && at[period] != at[0] {
 		period *= 2
@@ -485,12 +485,12 @@ func (w *warp) unpackOne(a *access, b []byte) {
 func (w *warp) store(a *access) {
 	at := w.addresses(a)
 	sp := w.where(a, at)
-	counts := w.group.counts.space(sp)
+	counts := w.group.traffic(sp)
 	counts.Requests++
 	counts.Written += int64(bits.OnesCount32(w.mask)) * int64(a.total)
 	if w.mask == 0xffffffff && sp == global && patternOf(at, a.total) == oneBehindAnother {
 		if b := w.whole(a, sp, at[0], 32*a.total); b != nil {
-			counts.Sectors += sectors(at[0], 32*a.total)
+			counts.Cut(sectors(at[0], 32*a.total), int64(a.total))
 			for i := range at {
 				w.pack(a, i, b[i*int(a.total):])
 			}
@@ -505,8 +505,11 @@ func (w *warp) store(a *access) {
 		}
 		w.pack(a, lane, b)
 	}
-	if sp == global {
-		counts.Sectors += distinctSectors(at, w.mask, a.total)
+	switch sp {
+	case global:
+		counts.Cut(coalesced(at, w.mask, a.total))
+	case sharedSpace:
+		counts.Cut(passes(at, w.mask, 32, a.total))
 	}
 }
 
@@ -580,6 +583,7 @@ func (w *warp) whole(a *access, sp space, address, n uint64) []byte {
 			return nil
 		}
 	}
+	m.touch(at, n, a.write)
 	return m.data[at : at+n]
 }
 
@@ -657,26 +661,4 @@ func (w *warp) harmless(a *access, lane int, wrong string, there []byte) bool {
 	var mine [16]byte
 	w.pack(a, lane, mine[:])
 	return string(mine[:a.total]) == string(there[:a.total])
-}
-
-// sectors is the number of 32-byte sectors that n bytes touch.
-func sectors(address, n uint64) int64 { return int64((address+n-1)/32 - address/32 + 1) }
-
-// distinctSectors counts those that lanes touch, each once.
-func distinctSectors(at *longs, mask uint32, total uint64) int64 {
-	var seen [32]uint64
-	n, most, ascending := 0, uint64(0), true
-	for m := mask; m != 0; m &= m - 1 {
-		s := at[first(m)] / 32 // an aligned access of at most 16 bytes is in one
-		if n > 0 && s <= most {
-			if s == most && ascending || slices.Contains(seen[:n], s) {
-				continue
-			}
-			ascending = false
-		}
-		most = max(most, s)
-		seen[n&31] = s
-		n++
-	}
-	return int64(n)
 }

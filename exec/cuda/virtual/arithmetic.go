@@ -28,7 +28,6 @@ func (c *compiler) arithmetic(in *ptx.Instr) (func(w *warp), error) {
 	if !ok {
 		return nil, ptx.Errorf(in.Line, "instruction %s is not supported", in.Opcode())
 	}
-	c.work.operation(in)
 	r := reader{c: c, in: in}
 	var run func(w *warp)
 	switch f := f.(type) {

@@ -127,12 +127,15 @@ func either(a, b map[string]func(a, b uint32) uint32, name string) (func(a, b ui
 func (w *warp) atom(a *access, result *ptx.Operand, change func(w *warp, lane int, old uint64) uint64) {
 	at := w.addresses(a)
 	sp := w.where(a, at)
-	counts := w.group.counts.space(sp)
+	counts := w.group.traffic(sp)
 	counts.Requests++
 	counts.Read += int64(bits.OnesCount32(w.mask)) * int64(a.total)
 	counts.Written += int64(bits.OnesCount32(w.mask)) * int64(a.total)
+	if sp == sharedSpace {
+		counts.Cut(passes(at, w.mask, 32, a.total))
+	}
 	if sp == global {
-		counts.Sectors += distinctSectors(at, w.mask, a.total)
+		counts.Cut(coalesced(at, w.mask, a.total))
 		lock := &w.group.memory.atomics
 		lock.Lock()
 		defer lock.Unlock()
@@ -144,6 +147,9 @@ func (w *warp) atom(a *access, result *ptx.Operand, change func(w *warp, lane in
 		b := w.bytes(&load, sp, lane, at[lane])
 		if b == nil {
 			return
+		}
+		if sp == global {
+			w.find(at[lane]).touch(at[lane]-w.nearest.base, a.total, true)
 		}
 		old := element(b, a.size)
 		v := change(w, lane, old)

@@ -58,8 +58,8 @@ func (be *bench) measure(b *testing.B, call cuda.Call) {
 		be.check(be.stream.Wait())
 	}
 	c := be.device.Counters()[0]
-	b.ReportMetric(float64(processorTime()-before)/float64(c.Instructions), "ns/instruction")
-	b.ReportMetric(float64(c.Instructions)/float64(c.Launches), "instructions")
+	b.ReportMetric(float64(processorTime()-before)/float64(c.Instructions.All()), "ns/instruction")
+	b.ReportMetric(float64(c.Instructions.All())/float64(c.Launches), "instructions")
 }
 
 // BenchmarkInstructions measures instructions alone, in a loop of 64.
@@ -89,7 +89,7 @@ func BenchmarkInstructions(b *testing.B) {
 				be.check(be.stream.Wait())
 			}
 			c := be.device.Counters()[0]
-			b.ReportMetric(float64(processorTime()-before)/float64(c.Instructions), "ns/instruction")
+			b.ReportMetric(float64(processorTime()-before)/float64(c.Instructions.All()), "ns/instruction")
 		})
 	}
 }

@@ -93,10 +93,11 @@ func (c *compiler) cpAsync(in *ptx.Instr) (func(w *warp), error) {
 	return func(w *warp) {
 		to := *w.addresses(&dst)
 		from := w.addresses(&src)
-		counts := &w.group.counts
-		counts.Global.Requests++
-		counts.Shared.Requests++
-		counts.Shared.Written += int64(bits.OnesCount32(w.mask)) * int64(total)
+		fromCounts, toCounts := w.group.traffic(global), w.group.traffic(sharedSpace)
+		fromCounts.Requests++
+		toCounts.Requests++
+		toCounts.Written += int64(bits.OnesCount32(w.mask)) * int64(total)
+		toCounts.Cut(passes(&to, w.mask, 32, total))
 		var read uint32
 		for m := w.mask; m != 0; m &= m - 1 {
 			lane := first(m)
@@ -118,12 +119,12 @@ func (c *compiler) cpAsync(in *ptx.Instr) (func(w *warp), error) {
 					return
 				}
 				copy(b[:n], a)
-				counts.Global.Read += int64(n)
+				fromCounts.Read += int64(n)
 				read |= 1 << lane
 			}
 			w.group.shared.pend(to[lane], total)
 			w.copies.open = append(w.copies.open, copied{lane, to[lane], total})
 		}
-		counts.Global.Sectors += distinctSectors(from, read, total)
+		fromCounts.Cut(coalesced(from, read, total))
 	}, r.err
 }

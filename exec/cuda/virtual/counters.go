@@ -2,119 +2,104 @@ package virtual
 
 import (
 	"maps"
-	"math/bits"
 	"slices"
 
+	"pesti/exec/cuda"
 	"pesti/exec/cuda/virtual/ptx"
 )
 
-// A Counter is what the launches of a kernel did.
-type Counter struct {
-	Kernel       string
-	Launches     int64
-	Instructions int64 // of warps
-	Threads      int64 // instructions of threads
-	Flops        int64 // operations on float32, float16 and float64 outside of tensor cores: an FMA is two
-	IntOps       int64 // of dp4a: eight each
-	TensorOps    int64 // of mma: two for each product
-	Global       Traffic
-	Shared       Traffic
-	Local        Traffic
-	Param        Traffic
-}
-
-// Traffic is what instructions accessed in a space of memory.
-type Traffic struct {
-	Requests      int64 // instructions of warps
-	Read, Written int64 // bytes
-	Sectors       int64 // of 32 bytes that the requests touched; of global memory alone
-}
-
-func (t *Traffic) add(o *Traffic) {
-	t.Requests += o.Requests
-	t.Read += o.Read
-	t.Written += o.Written
-	t.Sectors += o.Sectors
-}
-
-func (c *Counter) add(o *Counter) {
-	c.Instructions += o.Instructions
-	c.Threads += o.Threads
-	c.Flops += o.Flops
-	c.IntOps += o.IntOps
-	c.TensorOps += o.TensorOps
-	c.Global.add(&o.Global)
-	c.Shared.add(&o.Shared)
-	c.Local.add(&o.Local)
-	c.Param.add(&o.Param)
-}
-
-func (c *Counter) space(s space) *Traffic {
+// traffic returns that of a space.
+func (g *group) traffic(s space) *cuda.Traffic {
+	c := &g.counts
 	switch s {
 	case sharedSpace:
 		return &c.Shared
 	case localSpace:
 		return &c.Local
 	case paramSpace:
-		return &c.Param
+		return &c.Constant
 	}
 	return &c.Global
 }
 
-// count adds a block of instructions.
-func (c *Counter) count(w *work, mask uint32) {
-	threads := int64(bits.OnesCount32(mask))
-	c.Instructions += w.instructions
-	c.Threads += w.instructions * threads
-	c.Flops += w.flops * threads
-	c.IntOps += w.intOps * threads
-	c.TensorOps += w.tensorOps
+// A tally is how many warps, and of those threads, have performed a block of instructions.
+type tally struct{ warps, threads int64 }
+
+// counted returns what the group did.
+func (g *group) counted() *cuda.Counts {
+	c := &g.counts
+	for i, n := range g.tallies {
+		w := &g.program.blocks[i].work
+		c.Instructions.Add(&w.classes, n.warps)
+		c.Threads += w.instructions * n.threads
+		c.Flops += w.flops * n.threads
+		c.DotOps += w.dotOps * n.threads
+		c.TensorInts += w.tensorInts * n.warps
+		c.TensorFloats += w.tensorFloats * n.warps
+	}
+	return c
 }
 
-// A work is what instructions do: flops and intOps for each thread, the others for the warp.
-type work struct{ instructions, flops, intOps, tensorOps int64 }
-
-func (w *work) add(o work) {
-	w.flops += o.flops
-	w.intOps += o.intOps
-	w.tensorOps += o.tensorOps
+// A work is what instructions do: flops and dotOps for each thread, the others for the warp.
+type work struct {
+	instructions int64 // in all
+	classes      cuda.Instructions
+	flops        int64
+	dotOps       int64
+	tensorInts   int64
+	tensorFloats int64
 }
 
 // flopsOf are operations of a thread by opcode.
 var flopsOf = map[string]int64{"add": 1, "sub": 1, "mul": 1, "fma": 2, "mad": 2, "div": 1, "sqrt": 1, "rcp": 1, "rsqrt": 1, "ex2": 1, "lg2": 1, "tanh": 1, "min": 1, "max": 1}
 
-// operation counts an arithmetic instruction.
-func (w *work) operation(in *ptx.Instr) {
-	if in.Op == "dp4a" {
-		w.intOps += 8
-		return
+// classOf is the class of an instruction by its opcode; the others are arithmetic, of floats or of integers by type.
+var classOf = map[string]cuda.Class{
+	"dp4a": cuda.Dot, "dp2a": cuda.Dot, "mma": cuda.Tensor,
+	"ld": cuda.Memory, "ldu": cuda.Memory, "st": cuda.Memory, "atom": cuda.Memory, "red": cuda.Memory, "cp": cuda.Memory,
+	"ldmatrix": cuda.Memory, "prefetch": cuda.Memory, "prefetchu": cuda.Memory,
+	"cvt": cuda.Convert, "cvta": cuda.Convert,
+	"bra": cuda.Control, "brx": cuda.Control, "ret": cuda.Control, "exit": cuda.Control, "bar": cuda.Control, "barrier": cuda.Control,
+	"membar": cuda.Control, "fence": cuda.Control, "trap": cuda.Control, "nanosleep": cuda.Control,
+	"mov": cuda.Move, "selp": cuda.Move, "shfl": cuda.Move, "prmt": cuda.Move, "vote": cuda.Move, "redux": cuda.Move, "activemask": cuda.Move,
+}
+
+// floatsIn is how many floats an operand has by the type of arithmetic on floats.
+var floatsIn = map[string]int64{"f32": 1, "f16": 1, "bf16": 1, "f64": 1, "f16x2": 2, "bf16x2": 2}
+
+// add counts an instruction.
+func (w *work) add(in *ptx.Instr) {
+	w.instructions++
+	class, ok := classOf[in.Op]
+	if n := floatsIn[in.Type()]; !ok && n > 0 {
+		class = cuda.Float
+		w.flops += n * flopsOf[in.Op]
+	} else if !ok {
+		class = cuda.Integer
 	}
-	switch in.Type() {
-	case "f32", "f16", "bf16", "f64":
-		w.flops += flopsOf[in.Op]
-	case "f16x2", "bf16x2":
-		w.flops += 2 * flopsOf[in.Op]
+	w.classes[class]++
+	if in.Op == "dp4a" {
+		w.dotOps += 8
 	}
 }
 
 // counter returns that of a kernel.
-func (d *Device) counter(kernel string) *Counter {
+func (d *Device) counter(kernel string) *cuda.Counts {
 	if d.counters == nil {
-		d.counters = map[string]*Counter{}
+		d.counters = map[string]*cuda.Counts{}
 	}
 	c := d.counters[kernel]
 	if c == nil {
-		c = &Counter{Kernel: kernel}
+		c = &cuda.Counts{Kernel: kernel}
 		d.counters[kernel] = c
 	}
 	return c
 }
 
-// Counters returns what was counted since the device was opened or ResetCounters was called, by the
-// kernels' names. It does what streams were given.
-func (d *Device) Counters() []Counter {
+// Counters implements cuda.Counting. It does what streams were given.
+func (d *Device) Counters() []cuda.Counts {
 	d.drain()
-	var list []Counter
+	var list []cuda.Counts
 	for _, name := range slices.Sorted(maps.Keys(d.counters)) {
 		list = append(list, *d.counters[name])
 	}

@@ -9,7 +9,7 @@ import (
 	"pesti/exec/cuda/virtual/ptx"
 )
 
-// A Device is a virtual one. Beyond cuda.Device it has Counters.
+// A Device is a virtual one, which counts what its kernels do.
 type Device struct {
 	driver     *Driver
 	number     int
@@ -23,11 +23,12 @@ type Device struct {
 	graphs     int
 	err        error // what a kernel trapped with
 	closed     bool
-	counters   map[string]*Counter
+	counters   map[string]*cuda.Counts
 }
 
 var (
-	_ cuda.Device = (*Device)(nil)
+	_ cuda.Device   = (*Device)(nil)
+	_ cuda.Counting = (*Device)(nil)
 
 	errClosed = errors.New("virtual device: closed")
 )

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"pesti/exec/cuda"
 )
@@ -341,55 +340,5 @@ func TestHostErrorsPass(t *testing.T) {
 	var fault *Fault
 	if err == nil || errors.As(err, &fault) {
 		t.Errorf("got %v", err)
-	}
-}
-
-func TestCounters(t *testing.T) {
-	b := newBench(t, Config{})
-	a := b.upload(make([]byte, 64*128))
-	f := b.kernel(entry(`mul.lo.u32 %r1, %t, %n; cvt.u64.u32 %rd1, %r1; add.u64 %rd1, %a, %rd1;
-		ld.global.f32 %f1, [%rd1]; fma.rn.f32 %f1, %f1, %f1, %f1; dp4a.s32.s32 %r1, %r1, %r1, %r1;
-		st.shared.f32 [sm], 0f00000000; ret;`), "k", 0)
-	for stride, sectors := range map[uint32]int64{4: 4, 0: 1, 8: 8, 32: 32, 128: 32} {
-		b.device.ResetCounters()
-		b.check(b.run(f, 2, 32, 0, params(a, 0, 0, stride)))
-		list := b.device.Counters()
-		if len(list) != 1 {
-			t.Fatalf("%d counters", len(list))
-		}
-		want := Counter{
-			Kernel: "k", Launches: 1, Instructions: 2 * 13, Threads: 2 * 13 * 32, Flops: 2 * 32 * 2, IntOps: 2 * 32 * 8,
-			Global: Traffic{Requests: 2, Read: 2 * 128, Sectors: 2 * sectors},
-			Shared: Traffic{Requests: 2, Written: 2 * 128},
-			Param:  Traffic{Requests: 8, Read: 2 * 32 * 28},
-		}
-		if list[0] != want {
-			t.Errorf("stride %d: got  %+v\nwant %+v", stride, list[0], want)
-		}
-	}
-}
-
-func TestBound(t *testing.T) {
-	g, ok := LookupGPU("h200")
-	if !ok || len(GPUs()) < 5 {
-		t.Fatal("no H200")
-	}
-	for _, test := range []struct {
-		counter Counter
-		want    Bound
-	}{
-		{Counter{Global: Traffic{Sectors: 150e6}, Flops: 1}, Bound{"memory", time.Millisecond}},
-		{Counter{Global: Traffic{Sectors: 1}, Flops: 67e9}, Bound{"float", time.Millisecond}},
-		{Counter{IntOps: 134e9}, Bound{"dp4a", time.Millisecond}},
-		{Counter{TensorOps: 1979e9}, Bound{"tensor", time.Millisecond}},
-		{Counter{}, Bound{}},
-	} {
-		if got := test.counter.Bound(g); got != test.want {
-			t.Errorf("%+v: got %v, want %v", test.counter, got, test.want)
-		}
-	}
-	c := Counter{Global: Traffic{Requests: 10, Sectors: 40}}
-	if c.SectorsPerRequest() != 4 || new(Counter).SectorsPerRequest() != 0 {
-		t.Error("sectors per request")
 	}
 }

@@ -83,11 +83,12 @@ func (l *launch) do(s *stream) error {
 	var fault error
 	first := blocks
 	for i, g := range groups {
-		total.add(&g.counts)
+		total.Add(g.counted(), 1)
 		if errs[i] != nil && g.index < first {
 			fault, first = errs[i], g.index
 		}
 	}
+	d.driver.memory.settle(total)
 	l.function.program.idle = groups
 	return fault
 }
@@ -98,7 +99,8 @@ func (l *launch) group(d *Device) *group {
 	for i, g := range p.idle {
 		if g.fits(l) {
 			p.idle = slices.Delete(p.idle, i, i+1)
-			g.launch, g.counts = l, Counter{}
+			g.launch, g.counts = l, cuda.Counts{}
+			clear(g.tallies)
 			for _, w := range g.warps {
 				w.near = -1
 			}
@@ -127,7 +129,8 @@ type group struct {
 	place   cuda.Dim
 	warps   []*warp
 	shared  shared
-	counts  Counter
+	counts  cuda.Counts // of memory, until the launch ends
+	tallies []tally     // by block of instructions
 	fault   error
 }
 
@@ -135,6 +138,7 @@ func newGroup(l *launch, d *Device) *group {
 	p := l.function.program
 	g := &group{launch: l, device: d, program: p, memory: &d.driver.memory}
 	g.shared = newShared(p.shared + l.dynamic)
+	g.tallies = make([]tally, len(p.blocks))
 	threads := l.block.X * l.block.Y * l.block.Z
 	for at := 0; at < threads; at += 32 {
 		w := &warp{

@@ -102,10 +102,12 @@ func (c *compiler) mma(in *ptx.Instr) (func(w *warp), error) {
 	if r.err != nil {
 		return nil, r.err
 	}
-	c.work.tensorOps += int64(2 * sh.m * sh.n * sh.k)
 	m := &matrices{shape: sh, per: per, d: d, a: a, b: b, c: e, saturate: saturate, ta: ta, tb: tb, opcode: in.Opcode()}
-	if integers {
+	if ops := int64(2 * sh.m * sh.n * sh.k); integers {
+		c.work.tensorInts += ops
 		return m.integers, nil
+	} else {
+		c.work.tensorFloats += ops
 	}
 	return m.floats, nil
 }
@@ -274,9 +276,10 @@ func (c *compiler) ldmatrix(in *ptx.Instr) (func(w *warp), error) {
 			return
 		}
 		at := w.addresses(&row)
-		counts := &w.group.counts.Shared
+		counts := w.group.traffic(sharedSpace)
 		counts.Requests++
 		counts.Read += int64(count) * 128
+		counts.Cut(passes(at, uint32(span(0, uint64(8*count))), 32, row.total))
 		for i, slot := range d {
 			var matrix [8][]byte
 			for j := range matrix {

@@ -30,6 +30,10 @@ type allocation struct {
 	bytes  uint64
 	data   []byte // nil once freed
 	init   bitmap // a bit for each byte that was written; nil where all were
+
+	// What the launch in progress touches, a bit for each sector.
+	touched         atomic.Bool
+	fetched, stored bitmap
 }
 
 // A bitmap is shared by the blocks of a launch.
@@ -97,6 +101,39 @@ func (a *allocation) written(at, n uint64) {
 	a.wrote(at, n)
 }
 
+// touch notes an access.
+func (a *allocation) touch(at, n uint64, write bool) {
+	if !a.touched.Load() {
+		a.touched.Store(true)
+	}
+	to := a.fetched
+	if write {
+		to = a.stored
+	}
+	to.set(at/sectorBytes, (at+n-1)/sectorBytes-at/sectorBytes+1)
+}
+
+// take returns how many bits are set, and clears them.
+func (b bitmap) take() (n int64) {
+	for i, w := range b {
+		if w != 0 {
+			n += int64(bits.OnesCount64(w))
+			b[i] = 0
+		}
+	}
+	return n
+}
+
+// settle counts what a launch touched, after it.
+func (m *memory) settle(c *cuda.Counts) {
+	for _, a := range m.allocations {
+		if a != nil && a.touched.Swap(false) {
+			c.Fetched += sectorBytes * a.fetched.take()
+			c.Stored += sectorBytes * a.stored.take()
+		}
+	}
+}
+
 // A memory is all that a driver's devices hold. It changes only while no kernel runs.
 type memory struct {
 	allocations []*allocation // by number; the first is nil
@@ -114,6 +151,8 @@ func (m *memory) place(d *Device, bytes uint64) *allocation {
 		bytes:  bytes,
 		data:   make([]byte, bytes),
 		init:   newBitmap(bytes),
+
+		fetched: newBitmap(bytes/sectorBytes + 1), stored: newBitmap(bytes/sectorBytes + 1),
 	}
 	m.allocations = append(m.allocations, a)
 	return a
@@ -173,7 +212,7 @@ func (m *memory) free(p cuda.Ptr) error {
 
 func (a *allocation) release() {
 	a.device.used -= int64(a.bytes)
-	a.data, a.init = nil, nil
+	a.data, a.init, a.fetched, a.stored = nil, nil, nil, nil
 }
 
 var errMemory = errors.New("out of memory")

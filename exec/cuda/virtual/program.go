@@ -91,8 +91,8 @@ type compiler struct {
 	words     map[uint64]int    // constants by value
 	longs     map[uint64]int
 	special   map[string]int
-	work      work // of the instruction at work
-	quiet     bool // between its barriers nothing writes to shared memory
+	work      *work // of the block at work
+	quiet     bool  // between its barriers nothing writes to shared memory
 }
 
 // compile makes a program of a kernel, whose registers it renumbers. It names what the interpreter does not know.
@@ -147,17 +147,17 @@ func (c *compiler) block(code []ptx.Instr, number map[int]int) (block, error) {
 		}
 		end, ok := ends(in)
 		if !ok {
-			c.work = work{}
+			c.work = &b.work
 			run, err := c.instruction(in)
 			if err != nil {
 				return b, err
 			}
-			b.work.add(c.work)
+			b.work.add(in)
 			b.code = append(b.code, instruction{run, g, in.Line})
 			continue
 		}
 		b.ends, b.guard = end, g
-		b.work.instructions++
+		b.work.add(in)
 		switch end {
 		case branches:
 			if len(in.Args) != 1 || in.Args[0].Kind != ptx.Label {
@@ -186,7 +186,6 @@ func (c *compiler) block(code []ptx.Instr, number map[int]int) (block, error) {
 			}
 		}
 	}
-	b.work.instructions += int64(len(b.code))
 	return b, nil
 }
 

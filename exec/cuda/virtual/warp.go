@@ -130,7 +130,6 @@ const checkEvery = 1 << 16
 func (w *warp) run() {
 	g := w.group
 	blocks := g.program.blocks
-	counts := &g.counts
 	check := w.spent + checkEvery
 	for {
 		top := &w.ways[len(w.ways)-1]
@@ -144,7 +143,9 @@ func (w *warp) run() {
 		}
 		b := &blocks[top.block]
 		w.mask = top.mask
-		counts.count(&b.work, w.mask)
+		count := &g.tallies[top.block]
+		count.warps++
+		count.threads += int64(bits.OnesCount32(w.mask))
 		w.spent += b.work.instructions
 		if w.spent > check {
 			check = w.spent + checkEvery
