@@ -129,6 +129,28 @@ type Select struct {
 	N, M uint32
 }
 
+// Sum is y = x0 + x1 + x2 + res, added in this order, where any but x0 may be 0: float32 [N].
+type Sum struct {
+	X0  Ptr `cuda:"const float*"`
+	X1  Ptr `cuda:"const float*"`
+	X2  Ptr `cuda:"const float*"`
+	Res Ptr `cuda:"const float*"`
+	Y   Ptr `cuda:"float*"`
+	N   uint32
+	_   uint32
+}
+
+// Concat is y[m] = x0[m], x1[m], x2[m] side by side, float32 [M, N0], [M, N1] and [M, N2], of which the latter
+// two may be absent.
+type Concat struct {
+	X0         Ptr `cuda:"const float*"`
+	X1         Ptr `cuda:"const float*"`
+	X2         Ptr `cuda:"const float*"`
+	Y          Ptr `cuda:"float*"`
+	N0, N1, N2 uint32
+	M          uint32
+}
+
 // Top finds the K greatest of each row of float32 [M, N], the greatest first, of equal ones the first first,
 // NaN never. Where a row has fewer, ids are −1.
 type Top struct {
@@ -162,6 +184,7 @@ const (
 	normThreads      = 256
 	attentionThreads = 256
 	topThreads       = 1024
+	sumThreads       = 256
 )
 
 // Call embeds M tokens.
@@ -305,6 +328,14 @@ func (a Attention) StoreKV(format string) (Call, error) {
 
 // Call selects or copies M rows.
 func (s Select) Call() (Call, error) { return call("select_rows", Dim{int(s.M), 1, 1}, 256, 0, s) }
+
+// Call adds N elements.
+func (s Sum) Call() (Call, error) {
+	return call("sum", Dim{(int(s.N) + sumThreads - 1) / sumThreads, 1, 1}, sumThreads, 0, s)
+}
+
+// Call puts M rows together.
+func (c Concat) Call() (Call, error) { return call("concat", Dim{int(c.M), 1, 1}, 256, 0, c) }
 
 // Call finds the greatest of M rows; with K = 1 it is argmax.
 func (t Top) Call() (Call, error) { return call("top", Dim{int(t.M), 1, 1}, topThreads, 0, t) }

@@ -13,7 +13,7 @@ import (
 var update = flag.Bool("update", false, "write what generated files should hold")
 
 // structs are the parameters of kernels and what they are made of, which comes first.
-var structs = []any{Weight{}, Operand{}, Embed{}, Product{}, Norm{}, Attention{}, Select{}, Top{}}
+var structs = []any{Weight{}, Operand{}, Embed{}, Product{}, Norm{}, Attention{}, Select{}, Sum{}, Concat{}, Top{}}
 
 // TestHeader sees that the header which the kernels include says what the structs of this package
 // do. There is no padding in them, and the compiler of the kernels sees by their sizes that there is none in

@@ -22,7 +22,7 @@ var kinds = []kind{
 	{"embed", "#EBE1F8", "#7D5BB5", []string{"embed", "get_rows", "cuda.embed"}},
 	{"elementwise", "#E2F3F3", "#3C9191", []string{"add", "mul", "scale", "silu", "gelu_tanh", "gelu_erf", "add_bias"}},
 	{rowsKind, "#F9E1EC", "#BC4F83", []string{"select", "select_rows", "copy", "cuda.select", "cuda.copy"}},
-	{"transfer", "#F3E8DC", "#8A5A2B", []string{"transfer"}},
+	{"transfer", "#F3E8DC", "#8A5A2B", []string{"transfer", "sum", "concat", "cuda.sum", "cuda.concat"}},
 	{stateKind, "#E9ECF1", "#66738A", []string{"state", "kv_write"}},
 	{inputKind, "#FFFFFF", "#66738A", []string{"input"}},
 	{"reference kernel", "#F8DADA", "#C0392B", nil}, // ref.*: what no other kernel fits

@@ -20,7 +20,7 @@ var quantised = []func(*builder){
 	rounds(ops.Quantise), rounds(ops.QuantiseQ8), rounds(ops.Round),
 	roundsNorm(ops.NormQuantise), roundsNorm(ops.NormQuantiseQ8), roundsNorm(ops.NormRound),
 	roundsGate(ops.SwiGLUQuantise), roundsGate(ops.SwiGLUQuantiseQ8), roundsGate(ops.SwiGLURound), matmulOfRounded,
-	normMatmul, normQKV, normSwiGLU, transfer,
+	normMatmul, normQKV, normSwiGLU, transfer, sum, concat,
 }
 
 func lookUp(b *builder) {
@@ -49,6 +49,32 @@ func norm(b *builder) {
 }
 
 func transfer(b *builder) { b.add(ops.Transfer, nil, b.float("x", nil)) }
+
+func sum(b *builder) {
+	x := b.float("x0", nil)
+	same := func(v *graph.Value) bool { return v.Type.Equal(x.Type) }
+	in := []*graph.Value{x, nil, nil, nil}
+	for i := range in[1:] {
+		if b.flip("term") {
+			in[i+1] = b.float("x", same)
+		}
+	}
+	b.add(ops.Sum, nil, in...)
+}
+
+func concat(b *builder) {
+	x := b.float("x0", nil)
+	beside := func(v *graph.Value) bool { return v.Type.Shape[0] == x.Type.Shape[0] }
+	in := []*graph.Value{x, nil, nil}
+	whole := width(x)
+	for i := range in[1:] {
+		if b.flip("part") {
+			in[i+1] = b.float("x", beside)
+			whole += width(in[i+1])
+		}
+	}
+	b.add(ops.Concat, graph.Attrs{"width": whole}, in...)
+}
 
 func matmul(b *builder) { b.project(b.float("x", nil)) }
 

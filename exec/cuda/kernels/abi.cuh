@@ -116,6 +116,29 @@ struct Select {
 };
 static_assert(sizeof(Select) == 32, "no padding but what is a field");
 
+struct Sum {
+    const float* x0;
+    const float* x1;
+    const float* x2;
+    const float* res;
+    float* y;
+    unsigned n;
+    unsigned padding6;
+};
+static_assert(sizeof(Sum) == 48, "no padding but what is a field");
+
+struct Concat {
+    const float* x0;
+    const float* x1;
+    const float* x2;
+    float* y;
+    unsigned n0;
+    unsigned n1;
+    unsigned n2;
+    unsigned m;
+};
+static_assert(sizeof(Concat) == 48, "no padding but what is a field");
+
 struct Top {
     const float* x;
     int* ids;

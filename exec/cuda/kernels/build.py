@@ -31,6 +31,7 @@ SOURCES = {
     "prefill": [75, 89],
     "gemm": [75, 80],
     "gemm_f32": [75],
+    "parts": [75],
 }
 
 # The package whose NVRTC writes PTX for a target.

@@ -13,6 +13,7 @@
 //	gemm_f32   the same in float32
 //	attention  for few tokens, and the cache
 //	prefill    attention for many tokens
+//	parts      what joins the parts of a value that several devices have computed
 //
 // The virtual device runs the same PTX, so that results have the same bits there and on a GPU: nothing
 // may depend on the order in which blocks run, and no instruction may be used whose result the manual
