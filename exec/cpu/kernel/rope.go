@@ -14,6 +14,7 @@ type rope struct {
 	speed     []float64 // angle per position of each pair
 	magnitude float64
 	cos, sin  []float32 // of each row of the step, half each
+	vec       *vectors
 }
 
 // rotary reads the parameters of the rotation.
@@ -35,7 +36,7 @@ func (b *binder) rotary() *ref.Rotary {
 // rope binds the rotation. What is left of the scratch holds the sines.
 func (b *binder) rope(rest []byte) rope {
 	rotary := b.rotary()
-	r := rope{half: rotary.Rot / 2, halves: rotary.Halves, speed: make([]float64, rotary.Rot/2), magnitude: rotary.Magnitude}
+	r := rope{half: rotary.Rot / 2, halves: rotary.Halves, speed: make([]float64, rotary.Rot/2), magnitude: rotary.Magnitude, vec: b.vectors()}
 	for i := range r.speed {
 		r.speed[i] = rotary.Speed(i)
 	}
@@ -47,25 +48,42 @@ func (b *binder) rope(rest []byte) rope {
 // turn computes the sines of the positions of a step.
 func (r *rope) turn(pos []int32) {
 	for t, p := range pos {
-		cos, sin := r.cos[t*r.half:(t+1)*r.half], r.sin[t*r.half:(t+1)*r.half]
-		for i := range cos {
-			s, c := math.Sincos(float64(p) * r.speed[i])
-			cos[i], sin[i] = float32(c*r.magnitude), float32(s*r.magnitude)
-		}
+		r.vec.sines(r.cos[t*r.half:(t+1)*r.half], r.sin[t*r.half:(t+1)*r.half], r.speed, float64(p), r.magnitude)
 	}
 }
 
 // apply turns one head of row t in place.
 func (r *rope) apply(x []float32, t int) {
 	cos, sin := r.cos[t*r.half:(t+1)*r.half], r.sin[t*r.half:(t+1)*r.half]
-	step, other := 2, 1
 	if r.halves {
-		step, other = 1, r.half
+		r.vec.turnHalves(x[:r.half], x[r.half:2*r.half], cos, sin)
+	} else {
+		r.vec.turnPairs(x[:2*r.half], cos, sin)
 	}
+}
+
+// portableSines sets cos and sin to magnitude times those of pos·speed.
+func portableSines(cos, sin []float32, speed []float64, pos, magnitude float64) {
 	for i := range cos {
-		a, b := i*step, i*step+other
-		x0, x1 := x[a], x[b]
-		x[a] = float32(x0*cos[i]) - float32(x1*sin[i])
-		x[b] = float32(x0*sin[i]) + float32(x1*cos[i])
+		s, c := math.Sincos(pos * speed[i])
+		cos[i], sin[i] = float32(c*magnitude), float32(s*magnitude)
+	}
+}
+
+// portableTurnHalves turns the pairs of x[i] and y[i].
+func portableTurnHalves(x, y, cos, sin []float32) {
+	for i := range x {
+		x0, x1 := x[i], y[i]
+		x[i] = float32(x0*cos[i]) - float32(x1*sin[i])
+		y[i] = float32(x0*sin[i]) + float32(x1*cos[i])
+	}
+}
+
+// portableTurnPairs turns the pairs of x[2i] and x[2i+1].
+func portableTurnPairs(x, cos, sin []float32) {
+	for i := range cos {
+		x0, x1 := x[2*i], x[2*i+1]
+		x[2*i] = float32(x0*cos[i]) - float32(x1*sin[i])
+		x[2*i+1] = float32(x0*sin[i]) + float32(x1*cos[i])
 	}
 }

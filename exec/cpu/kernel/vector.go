@@ -21,6 +21,12 @@ type vectors struct {
 	quantise     map[string]func(row []byte, x []float32) // by the formats of a planar
 	round        func(row []byte, x []float32)
 
+	// The sines of a position, the nearest float32 but for close calls, and the rotation of a head by
+	// them, see rope.go, whose bits each set gives.
+	sines      func(cos, sin []float32, speed []float64, pos, magnitude float64)
+	turnHalves func(x, y, cos, sin []float32)
+	turnPairs  func(x, cos, sin []float32)
+
 	// The numbers of a page of attention, see attention_loops.go.
 	scores     func(scores, x, tile []float32, n int)
 	weigh      func(scores, top, sum, shrink []float32, x, y int, scale float32)
@@ -61,6 +67,9 @@ var portable = vectors{
 	normaliseAdd: portableNormaliseAdd,
 	quantise:     map[string]func(row []byte, x []float32){"q8x2": ref.QuantiseQ8x2, "q8": ref.QuantiseQ8Row},
 	round:        ref.RoundBF16,
+	sines:        portableSines,
+	turnHalves:   portableTurnHalves,
+	turnPairs:    portableTurnPairs,
 	scores:       portableScores,
 	weigh:        portableWeigh,
 	accumulate:   portableAccumulate,

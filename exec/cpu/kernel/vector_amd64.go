@@ -92,3 +92,18 @@ func q8KeysAVX2(tile *float32, part *byte, groups int)
 //
 //go:noescape
 func q8ValuesAVX2(row *float32, blocks *byte, n int)
+
+// sinesAVX2 sets n elements of cos and sin, a multiple of 4, to magnitude times those of pos·speed, which is below 2^50.
+//
+//go:noescape
+func sinesAVX2(cos *float32, sin *float32, speed *float64, pos float64, magnitude float64, n int)
+
+// turnHalvesAVX2 turns n pairs, a multiple of 8, of which x has one part and y the other.
+//
+//go:noescape
+func turnHalvesAVX2(x *float32, y *float32, cos *float32, sin *float32, n int)
+
+// turnPairsAVX2 turns n pairs of neighbours, a multiple of 4.
+//
+//go:noescape
+func turnPairsAVX2(x *float32, cos *float32, sin *float32, n int)

@@ -23,6 +23,9 @@ var assemblyVectors = []*vectors{{
 	normaliseAdd: normaliseAddOnAVX2,
 	quantise:     map[string]func(row []byte, x []float32){"q8x2": quantiseQ8x2OnAVX2, "q8": quantiseQ8OnAVX2},
 	round:        roundOnAVX2,
+	sines:        sinesOnAVX2,
+	turnHalves:   turnHalvesOnAVX2,
+	turnPairs:    turnPairsOnAVX2,
 	scores: func(scores, x, tile []float32, n int) {
 		scoresAVX2(&scores[0], &x[0], &tile[0], n, len(x)/n)
 	},
@@ -99,6 +102,31 @@ func quantiseQ8OnAVX2(row []byte, x []float32) {
 		scale, sum := view[float32](row[n:]), view[float32](row[n+n/8:])
 		quantiseQ8AVX2(&row[0], &scale[0], &sum[0], &x[0], n/ref.Q8x2Block)
 	}
+}
+
+func sinesOnAVX2(cos, sin []float32, speed []float64, pos, magnitude float64) {
+	whole := len(cos) &^ 3
+	sinesAVX2(unsafe.SliceData(cos), unsafe.SliceData(sin), unsafe.SliceData(speed), pos, magnitude, whole)
+	if whole < len(cos) {
+		var c, s [4]float32
+		var rest [4]float64
+		copy(rest[:], speed[whole:])
+		sinesAVX2(&c[0], &s[0], &rest[0], pos, magnitude, len(c))
+		copy(cos[whole:], c[:])
+		copy(sin[whole:], s[:])
+	}
+}
+
+func turnHalvesOnAVX2(x, y, cos, sin []float32) {
+	whole := len(x) &^ 7
+	turnHalvesAVX2(unsafe.SliceData(x), unsafe.SliceData(y), unsafe.SliceData(cos), unsafe.SliceData(sin), whole)
+	portableTurnHalves(x[whole:], y[whole:], cos[whole:], sin[whole:])
+}
+
+func turnPairsOnAVX2(x, cos, sin []float32) {
+	whole := len(cos) &^ 3
+	turnPairsAVX2(unsafe.SliceData(x), unsafe.SliceData(cos), unsafe.SliceData(sin), whole)
+	portableTurnPairs(x[2*whole:], cos[whole:], sin[whole:])
 }
 
 func weighOnAVX2(scores, top, sum, shrink []float32, x, y int, scale float32) {

@@ -94,6 +94,10 @@ func BenchmarkVectors(b *testing.B) {
 	rng := rand.New(rand.NewPCG(43, 44))
 	x, y, w := randoms(rng, n, 1), make([]float32, n), randoms(rng, n, 1)
 	row, halves := make([]byte, ref.Q8x2Bytes(n)), make([]uint16, n)
+	speed, cos, sin := make([]float64, n/2), make([]float32, n/2), make([]float32, n/2)
+	for i := range speed {
+		speed[i] = math.Pow(1e4, -float64(i)/float64(n/2))
+	}
 	for _, v := range runnableVectors() {
 		for _, loop := range []struct {
 			name string
@@ -105,6 +109,9 @@ func BenchmarkVectors(b *testing.B) {
 			{"silu", func() { v.gates["silu"](y, x, w) }},
 			{"gelu_tanh", func() { v.gates["gelu_tanh"](y, x, w) }},
 			{"widen", func() { v.widen(y, halves) }},
+			{"sines", func() { v.sines(cos, sin, speed, 1000, 1) }},
+			{"turn halves", func() { v.turnHalves(x[:n/2], x[n/2:], cos, sin) }},
+			{"turn pairs", func() { v.turnPairs(x, cos, sin) }},
 		} {
 			b.Run(v.isa+"/"+loop.name, func(b *testing.B) {
 				b.ReportMetric(n/float64(fastest(b, loop.run).Nanoseconds()), "elems/ns")

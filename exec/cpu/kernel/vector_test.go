@@ -193,6 +193,78 @@ func TestNormVectors(t *testing.T) {
 	})
 }
 
+// TestSines holds the sines of positions up to a million, and of angles at and next to multiples of
+// π/4, against float64: rounded to the nearest float32, or next to it where that is a close call.
+// A sine does not depend on how many are computed with it, and nothing is written behind them.
+func TestSines(t *testing.T) {
+	eachSet(t, func(t *testing.T, v *vectors) {
+		check := func(cos, sin, speed []float64, pos, magnitude float64) {
+			n := len(speed)
+			gotCos, cosMem := guarded(n)
+			gotSin, sinMem := guarded(n)
+			v.sines(gotCos, gotSin, speed, pos, magnitude)
+			untouched(t, "sines", cosMem, sinMem)
+			for i := range n {
+				for _, s := range []struct {
+					got  float32
+					want float64
+				}{{gotCos[i], cos[i]}, {gotSin[i], sin[i]}} {
+					ulp := math.Abs(s.want) * 0x1p-23
+					if !(math.Abs(float64(s.got)-s.want) <= 0.5001*ulp+1e-16) {
+						t.Fatalf("position %v at speed %v: %v, expected %v", pos, speed[i], s.got, s.want)
+					}
+				}
+			}
+		}
+		rng := rand.New(rand.NewPCG(53, 54))
+		for n := range 70 {
+			speed, cos, sin := make([]float64, n), make([]float64, n), make([]float64, n)
+			for range 40 {
+				pos, magnitude := float64(rng.IntN(1<<rng.IntN(21))), 1+float64(rng.IntN(2))/7
+				for i := range speed {
+					speed[i] = math.Pow(pick64(rng, 1e4, 1e6), -float64(i)/float64(n))
+					if rng.IntN(4) == 0 { // at, or next to, a multiple of π/4
+						speed[i] = float64(rng.IntN(1<<rng.IntN(21))) * (math.Pi / 4) / max(pos, 1)
+					}
+					s, c := math.Sincos(pos * speed[i])
+					cos[i], sin[i] = c*magnitude, s*magnitude
+				}
+				check(cos, sin, speed, pos, magnitude)
+			}
+		}
+	})
+}
+
+func pick64(rng *rand.Rand, a, b float64) float64 {
+	if rng.IntN(2) == 0 {
+		return a
+	}
+	return b
+}
+
+// TestTurns sees that each set turns pairs with the bits of the portable loops.
+func TestTurns(t *testing.T) {
+	eachSet(t, func(t *testing.T, v *vectors) {
+		rng := rand.New(rand.NewPCG(55, 56))
+		for half := range 70 {
+			cos, sin := numbers(rng, half), numbers(rng, half)
+			x, mem := guarded(2 * half)
+			copy(x, numbers(rng, 2*half))
+			want := slices.Clone(x)
+			portableTurnHalves(want[:half], want[half:], cos, sin)
+			v.turnHalves(x[:half], x[half:], cos, sin)
+			if untouched(t, "turnHalves", mem); !sameBits(x, want) {
+				t.Fatalf("%d pairs in halves are %v, expected %v", half, x, want)
+			}
+			portableTurnPairs(want, cos, sin)
+			v.turnPairs(x, cos, sin)
+			if untouched(t, "turnPairs", mem); !sameBits(x, want) {
+				t.Fatalf("%d pairs of neighbours are %v, expected %v", half, x, want)
+			}
+		}
+	})
+}
+
 // TestQuantiseVectors sees that each set gives the bytes of ref.QuantiseQ8x2 and of ref.QuantiseQ8Row,
 // whatever a block holds.
 func TestQuantiseVectors(t *testing.T) {

@@ -29,6 +29,9 @@ func main() {
 	narrow()
 	q8Keys()
 	q8Values()
+	sines()
+	turnHalves()
+	turnPairs()
 	Generate()
 }
 
@@ -37,10 +40,27 @@ func function(name, signature string) {
 	Pragma("noescape")
 }
 
-var constants = map[uint32]Mem{}
+var (
+	constants   = map[uint32]Mem{}
+	constants64 = map[uint64]Mem{}
+)
 
 // constant is a vector in memory of which each element is v.
 func constant(v float32) Mem { return constantBits(math.Float32bits(v)) }
+
+// constant64 is a vector in memory of which each element is v.
+func constant64(v float64) Mem {
+	bits := math.Float64bits(v)
+	m, ok := constants64[bits]
+	if !ok {
+		m = GLOBL(fmt.Sprintf("all%016x", bits), RODATA|NOPTR)
+		for i := range vector / 8 {
+			DATA(8*i, U64(bits))
+		}
+		constants64[bits] = m
+	}
+	return m
+}
 
 func constantBits(bits uint32) Mem {
 	m, ok := constants[bits]
