@@ -29,12 +29,9 @@ type device struct {
 
 	arena   cuda.Ptr
 	shared  []cuda.Ptr // by ID of the plan's own buffers
-	host    []byte     // memory that both sides see: the io buffers, as they lie on the device from ios on
-	ios     cuda.Ptr
-	inputs  int                     // bytes of the host's part that the caller fills
+	host    []byte     // the buffers that the caller fills, as they lie on the device from inputs on
+	inputs  cuda.Ptr
 	weights map[string]cuda.Address // by name
-	ropes   map[cuda.Rope]cuda.Ptr
-	arrived cuda.Ptr // counters of attention
 
 	modules   map[string]cuda.Module // by name
 	functions map[string]function    // by kernel
@@ -74,7 +71,7 @@ func (e *Engine) openDevice(o Options) error {
 	if o.Profile || o.Trace > 0 {
 		return fmt.Errorf("plan: is for CUDA devices, of which there is no profile yet; expected one for the processor")
 	}
-	d := &device{engine: e, driver: o.Driver, weights: map[string]cuda.Address{}, ropes: map[cuda.Rope]cuda.Ptr{},
+	d := &device{engine: e, driver: o.Driver, weights: map[string]cuda.Address{},
 		modules: map[string]cuda.Module{}, functions: map[string]function{}, programs: map[*plan.Program]*launches{}}
 	if err := d.open(o.Device); err != nil {
 		d.failed = true
@@ -147,7 +144,7 @@ func (d *device) bind() error {
 // bindStep finds the addresses of a step's operands.
 func (d *device) bindStep(g *plan.Program, st *plan.Step, on cuda.Properties) *cuda.Binding {
 	scope := d.engine.plan.Scope(g)
-	b := &cuda.Binding{Step: st, Operands: make(map[string]cuda.Address, len(st.Args)), Arrived: d.arrived, SeqPages: int(scope.P), On: on}
+	b := &cuda.Binding{Step: st, Operands: make(map[string]cuda.Address, len(st.Args)), SeqPages: int(scope.P), On: on}
 	for _, a := range st.Args {
 		if a.Weight != "" {
 			w := d.weights[a.Weight]
@@ -160,9 +157,6 @@ func (d *device) bindStep(g *plan.Program, st *plan.Step, on cuda.Properties) *c
 	}
 	if st.Scratch >= 0 {
 		_, b.Scratch = d.place(g, st.Scratch)
-	}
-	if hasRope(st) {
-		b.Rope = d.ropes[cuda.RopeOf(st)]
 	}
 	return b
 }
@@ -288,7 +282,7 @@ func (d *device) begin() error {
 	if d.interrupted.Load() {
 		return cpu.ErrInterrupted
 	}
-	return d.stream.Upload(d.ios, d.host[:d.inputs])
+	return d.stream.Upload(d.inputs, d.host)
 }
 
 // end takes the outputs of a run from the device.

@@ -14,29 +14,20 @@ import (
 	"pesti/gguf"
 )
 
-// deviceAlign is the alignment of buffers that lie in one allocation of a device.
-const deviceAlign = 256
-
-func aligned(n int64) int64 { return (n + deviceAlign - 1) / deviceAlign * deviceAlign }
-
 // checkFit refuses a plan that needs more memory than is free on the device.
 func (d *device) checkFit(has cuda.Properties) error {
 	p, h := d.engine.plan, plan.HumanBytes
 	weights := int64(0)
-	for _, w := range d.readOnDevice() {
-		weights += max(w.Packed, w.Size)
-	}
-	tables := int64(d.counters()) * 4
-	for r := range d.rotations() {
-		tables += int64(r.Size(d.engine.ctx))
+	for _, w := range plan.DeviceWeights(p) {
+		weights += w.OnDevice()
 	}
 	m := &p.Memory
-	all := float64(weights) + float64(m.State) + float64(m.Arena) + float64(m.IO) + float64(tables) // which may exceed an int64
+	all := float64(weights) + float64(m.State) + float64(m.Arena) + float64(m.IO) + float64(m.Tables) // which may exceed an int64
 	if all <= float64(has.Free) {
 		return nil
 	}
 	return fmt.Errorf("plan: needs %s of memory on the device (weights %s, KV cache %s, arena %s, input and output %s, tables %s), expected at most the %s that are free of the %s of %s; compile with a smaller --ctx, --sequences or --ubatch, or take a smaller model",
-		h(int64(min(all, math.MaxInt64/2))), h(weights), h(m.State), h(m.Arena), h(m.IO), h(tables), h(has.Free), h(has.Memory), has.Name)
+		h(int64(min(all, math.MaxInt64/2))), h(weights), h(m.State), h(m.Arena), h(m.IO), h(m.Tables), h(has.Free), h(has.Memory), has.Name)
 }
 
 // deviceSteps calls f with each step that runs on the device.
@@ -52,49 +43,12 @@ func (d *device) deviceSteps(f func(*plan.Step)) {
 	}
 }
 
-// readOnDevice are the weights that steps on the device read, in the plan's order.
-func (d *device) readOnDevice() []*plan.Weight {
-	names := map[string]bool{}
-	d.deviceSteps(func(st *plan.Step) {
-		for _, a := range st.Args {
-			names[a.Weight] = true
-		}
-	})
-	var list []*plan.Weight
-	for i := range d.engine.plan.Weights {
-		if w := &d.engine.plan.Weights[i]; names[w.Name] {
-			list = append(list, w)
-		}
-	}
-	return list
-}
-
-// rotations are the tables that attention steps need.
-func (d *device) rotations() map[cuda.Rope]bool {
-	ropes := map[cuda.Rope]bool{}
-	d.deviceSteps(func(st *plan.Step) {
-		if hasRope(st) {
-			ropes[cuda.RopeOf(st)] = true
-		}
-	})
-	return ropes
-}
-
-// hasRope reports whether a step turns heads by a table.
-func hasRope(st *plan.Step) bool {
-	return plan.OnDevice(st.Kernel) && param(st, "kv_heads") > 0 && param(st, "rot") > 0
-}
-
-// counters is how many of them attention needs: one for each token and head of keys.
-func (d *device) counters() int {
-	heads := int64(1)
-	d.deviceSteps(func(st *plan.Step) { heads = max(heads, param(st, "kv_heads")) })
-	return int(heads * d.engine.plan.Target.Ubatch)
-}
-
 // alloc returns memory of the device that close frees.
 func (d *device) alloc(bytes int64) (cuda.Ptr, error) {
-	p, err := d.card.Alloc(max(bytes, 1))
+	if bytes == 0 {
+		return 0, nil
+	}
+	p, err := d.card.Alloc(bytes)
 	if err != nil {
 		return 0, fmt.Errorf("plan: %s on the device: %w", plan.HumanBytes(bytes), err)
 	}
@@ -111,49 +65,60 @@ func (d *device) allocHost(bytes int64) ([]byte, error) {
 	return b, err
 }
 
-// allocate lays out arena, states and io buffers. Those that the caller fills come first, so that
-// one copy brings them all.
+// allocate takes memory for arena, states, tables and io buffers: as much as the plan says.
 func (d *device) allocate() error {
 	e := d.engine
-	inputs := map[string]bool{}
-	for _, in := range plan.Inputs() {
-		inputs[in.Name] = true
-	}
-	at, size := make([]int64, len(e.plan.Buffers)), int64(0)
-	for _, filled := range []bool{true, false} {
-		for i := range e.plan.Buffers {
-			if b := &e.plan.Buffers[i]; b.Class == plan.IO && inputs[b.Name] == filled {
-				at[i] = size
-				size += aligned(b.Size)
-			}
-		}
-		if filled {
-			d.inputs = int(size)
-		}
-	}
-	var err error
-	if d.host, err = d.allocHost(size); err != nil {
-		return fmt.Errorf("plan: memory: %w", err)
-	}
-	clear(d.host)
-	if d.ios, err = d.alloc(size); err != nil {
+	d.shared, e.shared = make([]cuda.Ptr, len(e.plan.Buffers)), make([][]byte, len(e.plan.Buffers))
+	if err := d.allocateInputs(); err != nil {
 		return err
 	}
+	var err error
 	if d.arena, err = d.alloc(e.plan.Memory.Arena); err != nil {
 		return err
 	}
-	d.shared, e.shared = make([]cuda.Ptr, len(at)), make([][]byte, len(at))
 	for i := range e.plan.Buffers {
 		b := &e.plan.Buffers[i]
-		if b.Class == plan.IO {
-			d.shared[i], e.shared[i] = d.ios+cuda.Ptr(at[i]), d.host[at[i]:at[i]+b.Size:at[i]+b.Size]
+		if d.shared[i] != 0 {
 			continue
 		}
 		if d.shared[i], err = d.alloc(b.Size); err != nil {
 			return err
 		}
+		if b.Class == plan.IO {
+			if e.shared[i], err = d.allocHost(b.Size); err != nil {
+				return err
+			}
+		}
 	}
 	return d.allocateHost()
+}
+
+// allocateInputs lays the buffers that the caller fills one behind the other, so that one copy brings
+// them all.
+func (d *device) allocateInputs() error {
+	e, size := d.engine, int64(0)
+	at := map[int]int64{} // by ID
+	for _, in := range plan.Inputs() {
+		for i := range e.plan.Buffers {
+			if b := &e.plan.Buffers[i]; b.Class == plan.IO && b.Name == in.Name {
+				at[i] = size
+				size += (b.Size + 3) / 4 * 4 // they hold integers
+			}
+		}
+	}
+	var err error
+	if d.host, err = d.allocHost(size); err != nil {
+		return err
+	}
+	clear(d.host)
+	if d.inputs, err = d.alloc(size); err != nil {
+		return err
+	}
+	for i, from := range at {
+		to := from + e.plan.Buffers[i].Size
+		d.shared[i], e.shared[i] = d.inputs+cuda.Ptr(from), d.host[from:to:to]
+	}
+	return nil
 }
 
 // allocateHost gives steps that run on the host memory of their own, and states that hold something,
@@ -175,17 +140,9 @@ func (d *device) allocateHost() error {
 	return nil
 }
 
-// upload brings what does not change to the device: weights, tables of sines, and counters.
+// upload brings what does not change to the device: weights and tables.
 func (d *device) upload() error {
-	var err error
-	counters := int64(d.counters()) * 4
-	if d.arrived, err = d.alloc(counters); err != nil {
-		return err
-	}
-	if err := d.stream.Fill(d.arrived, 0, counters); err != nil {
-		return err
-	}
-	read := d.readOnDevice()
+	read := plan.DeviceWeights(d.engine.plan)
 	most := int64(1)
 	for _, w := range read {
 		most = max(most, w.Packed, w.Size)
@@ -201,10 +158,8 @@ func (d *device) upload() error {
 			err = d.uploadWeight(w, staging)
 		}
 	}
-	for r := range d.rotations() {
-		if err == nil {
-			err = d.uploadRope(r)
-		}
+	if err == nil {
+		err = d.fillTables()
 	}
 	return errors.Join(err, d.card.FreeHost(staging))
 }
@@ -284,8 +239,30 @@ func releaseAll(f *gguf.File, t *gguf.Tensor) {
 	}
 }
 
-// uploadRope computes a table of sines for all positions and brings it to the device.
-func (d *device) uploadRope(r cuda.Rope) error {
+// fillTables makes each table what the steps that read it take it for.
+func (d *device) fillTables() error {
+	var err error
+	done := map[int]bool{} // by ID
+	d.deviceSteps(func(st *plan.Step) {
+		sig, _ := plan.LookupKernel(st.Kernel) // as Verify has seen
+		for _, a := range st.Args {
+			kind := sig.Operand(a.Role).Table
+			if kind == "" || done[a.Buffer] || err != nil {
+				continue
+			}
+			done[a.Buffer] = true
+			if kind == plan.Counters {
+				err = d.stream.Fill(d.shared[a.Buffer], 0, d.engine.plan.Buffers[a.Buffer].Size)
+			} else {
+				err = d.uploadSines(a.Buffer, plan.RotationOf(st))
+			}
+		}
+	})
+	return err
+}
+
+// uploadSines computes a table of sines for all positions and brings it to the device.
+func (d *device) uploadSines(id int, r plan.Rotation) error {
 	var freqs []float32
 	if r.Freqs != "" {
 		weights, err := d.engine.weights()
@@ -294,14 +271,9 @@ func (d *device) uploadRope(r cuda.Rope) error {
 		}
 		freqs = view[float32](weights[r.Freqs].file.Data)
 	}
-	table := make([]byte, r.Size(d.engine.ctx))
-	r.Table(table, d.engine.ctx, freqs)
-	at, err := d.alloc(int64(len(table)))
-	if err != nil {
-		return err
-	}
-	d.ropes[r] = at
-	return errors.Join(d.stream.Upload(at, table), d.stream.Wait())
+	table := make([]byte, d.engine.plan.Buffers[id].Size)
+	cuda.Sines(table, r, freqs)
+	return errors.Join(d.stream.Upload(d.shared[id], table), d.stream.Wait())
 }
 
 // floatBytes is the memory of numbers.

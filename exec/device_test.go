@@ -291,3 +291,76 @@ func TestDeviceInterrupted(t *testing.T) {
 		t.Errorf("error %v at position %d, expected an interrupt at 1", err, s.Pos())
 	}
 }
+
+// A meter is a device that counts the bytes which it gives out and gets back.
+type meter struct {
+	cuda.Driver
+	cuda.Device
+	taken map[cuda.Ptr]int64
+}
+
+func (m *meter) Open(number int) (cuda.Device, error) {
+	var err error
+	m.Device, err = m.Driver.Open(number)
+	return m, err
+}
+
+func (m *meter) Alloc(bytes int64) (cuda.Ptr, error) {
+	p, err := m.Device.Alloc(bytes)
+	m.taken[p] = bytes
+	return p, err
+}
+
+func (m *meter) Free(p cuda.Ptr) error {
+	delete(m.taken, p)
+	return m.Device.Free(p)
+}
+
+func (m *meter) Close() error { return m.Device.Close() }
+
+// TestDeviceMemory: an engine takes as much of a device's memory as its plan says, to the byte.
+func TestDeviceMemory(t *testing.T) {
+	for _, o := range []lower.Options{
+		{Precision: "exact", Ctx: 64}, {Precision: "fast", Ctx: 100, Ubatch: 37, Sequences: 3}, {KV: "f8_e4m3", Outputs: []string{"blk.*.out"}},
+	} {
+		o.Target = plan.CUDA
+		p, f := compiled(t, o)
+		m := &meter{Driver: virtual.New(virtual.Config{}), taken: map[cuda.Ptr]int64{}}
+		e, err := exec.Open(p, f, exec.Options{Driver: m})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := int64(0)
+		for _, bytes := range m.taken {
+			sum += bytes
+		}
+		need := plan.NeedOf(p)
+		if p.Memory.Tables == 0 || need.Weights != 0 || need.Total() != sum {
+			t.Errorf("%+v: the device gave %d bytes, and the plan says %d: %+v", o, sum, need.Total(), need)
+		}
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+		if len(m.taken) != 0 {
+			t.Errorf("%d pieces of memory were not freed", len(m.taken))
+		}
+	}
+}
+
+// compiled is a plan of the embedded model, and its file.
+func compiled(t *testing.T, o lower.Options) (*plan.Plan, *gguf.File) {
+	t.Helper()
+	f, err := gguf.Parse("demo", demo.GGUF())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := frontend.Load(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := lower.Compile(m, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.Plan, f
+}

@@ -1,6 +1,7 @@
 package lower
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -104,6 +105,22 @@ func TestCUDAFaults(t *testing.T) {
 		{"a weight as in the file", `has layout "", expected soa`, func(p *plan.Plan) { p.Weights[0].Layout, p.Weights[0].Packed = "", 0 }},
 		{"two formats in a step", `expected one of ["gemv.q4_k.soa.q8x2" "gemm.q4_k.soa.q8x2"]`, func(p *plan.Plan) { arg(find(p, 0, "cuda.gemv"), "w1").Kernel = "gemv.q4_k.soa.f32" }},
 		{"room for too few parts", "splits is 1, expected 2", func(p *plan.Plan) { set(find(p, 0, "cuda.attention"), "splits", int64(1)) }},
+		{"a table for another rotation", "steps must agree on a table", func(p *plan.Plan) { set(find(p, 1, "cuda.attention"), "base", 10.0) }},
+		{"counters in place of sines", `format is "f32"`, func(p *plan.Plan) {
+			st := find(p, 0, "cuda.attention")
+			arg(st, "arrived").Buffer = arg(st, "sines").Buffer
+		}},
+		{"no table", "expected operand sines where", func(p *plan.Plan) {
+			st := find(p, 0, "cuda.attention")
+			st.Args = slices.DeleteFunc(st.Args, func(a plan.Arg) bool { return a.Role == "sines" })
+		}},
+		{"a table as input", "class is table, expected a table for operands that are one", func(p *plan.Plan) {
+			arg(find(p, 0, "cuda.gemv"), "x").Buffer = arg(find(p, 0, "cuda.attention"), "sines").Buffer
+		}},
+		{"a table that is too short", "size is 4, expected at least", func(p *plan.Plan) {
+			p.Buffers[arg(find(p, 0, "cuda.attention"), "sines").Buffer].Size = 4
+		}},
+		{"tables that are not summed up", "memory: tables is 0", func(p *plan.Plan) { p.Memory.Tables = 0 }},
 		{"rounding in exact", `kernel is "gemv.q4_k.soa.q8x2"`, func(p *plan.Plan) { p.Target.Precision = "exact" }},
 		{"a cache that no kernel has", `format is "q8_0"`, func(p *plan.Plan) {
 			p.Target.KV = "q8_0"

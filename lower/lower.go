@@ -161,7 +161,11 @@ func compileGraph(m *frontend.Model, g *graph.Graph, o Options, passes tables) (
 	})
 
 	p := newPlan(m, &o)
+	reference := off.Has("choose_kernels")
 	states, err := addShared(p, fused, &o)
+	if err == nil {
+		err = addTables(p, fused, &o, &states, reference)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", m.File.Path, err)
 	}
@@ -170,7 +174,7 @@ func compileGraph(m *frontend.Model, g *graph.Graph, o Options, passes tables) (
 		rounded = o.Activations
 	}
 	var layouts []*layout
-	tiles := rounded != "" && !off.Has("choose_kernels") && (o.Tiles == "on" || o.Tiles == "auto" && o.ISA == "amx")
+	tiles := rounded != "" && !reference && (o.Tiles == "on" || o.Tiles == "auto" && o.ISA == "amx")
 	for _, prog := range o.target.Programs(target.Bounds{Ubatch: o.Ubatch, Sequences: o.Sequences, Tiles: tiles}) {
 		from := fused
 		if prog.AllRows {
@@ -188,7 +192,7 @@ func compileGraph(m *frontend.Model, g *graph.Graph, o Options, passes tables) (
 		if prog.MaxTokens == o.Ubatch && prog.Chunk == 0 {
 			res.Passes, res.Notes = slices.Concat(passes.graph, steps), append(res.Notes, notes...)
 		}
-		l, err := schedule(p, lowered, o.target, prog, states, off.Has("choose_kernels"))
+		l, err := schedule(p, lowered, o.target, prog, states, reference)
 		if err != nil {
 			return nil, fmt.Errorf("program %s: %w", prog.Name, err)
 		}

@@ -62,10 +62,13 @@ func place(p *plan.Plan, layouts []*layout, planner string) error {
 		p.Memory.Packed += p.Weights[i].Packed
 	}
 	for i := range p.Buffers {
-		if p.Buffers[i].Class == plan.State {
-			p.Memory.State += p.Buffers[i].Size
-		} else {
-			p.Memory.IO += p.Buffers[i].Size
+		switch b := &p.Buffers[i]; b.Class {
+		case plan.State:
+			p.Memory.State += b.Size
+		case plan.Table:
+			p.Memory.Tables += b.Size
+		default:
+			p.Memory.IO += b.Size
 		}
 	}
 	return nil

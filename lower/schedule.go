@@ -123,9 +123,7 @@ func (s *scheduler) node(n *graph.Node, reference bool) error {
 	if !ok {
 		return fmt.Errorf("kernel %s is not in the signature table", low.Kernel)
 	}
-	if slices.ContainsFunc(sig.Operands, func(o plan.Operand) bool { return o.Role == "pages" }) {
-		st.Args = append(st.Args, plan.Arg{Role: "pages", Buffer: s.states.io["pages"]})
-	}
+	st.Args = append(st.Args, s.states.beside(&st, sig)...)
 	if low.Small && s.rows(st.Rows) <= s.tmpl.Each && !s.isLogits(n.Out[0]) {
 		st.Split = plan.Split{By: "each", Unit: 1}
 	}

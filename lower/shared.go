@@ -20,6 +20,9 @@ import (
 type shared struct {
 	io    map[string]int // buffer by name
 	state map[string]stateStorage
+
+	sines    map[plan.Rotation]int // tables of a device
+	counters int
 }
 
 // A stateStorage is where one layer's keys or values are kept. A layer with a window keeps only
@@ -59,32 +62,15 @@ func newPlan(m *frontend.Model, o *Options) *plan.Plan {
 // addShared appends the states and the io buffers.
 func addShared(p *plan.Plan, g *graph.Graph, o *Options) (shared, error) {
 	s := shared{io: map[string]int{}, state: map[string]stateStorage{}}
-	scope := p.Scope(nil)
-	add := func(class plan.Class, name, format, elems string) (int, error) {
-		b := plan.Buffer{ID: len(p.Buffers), Class: class, Name: name, Format: format, Elems: elems}
-		n, err := scope.Eval(elems)
-		if err != nil {
-			return 0, fmt.Errorf("%s: %w", name, err)
-		}
-		f, ok := plan.LookupFormat(format)
-		if !ok {
-			return 0, fmt.Errorf("%s: no element format %q", name, format)
-		}
-		if b.Size, err = f.Size(n); err != nil {
-			return 0, fmt.Errorf("%s: %w", name, err)
-		}
-		p.Buffers = append(p.Buffers, b)
-		return b.ID, nil
-	}
 	for _, in := range plan.Inputs() {
-		id, err := add(plan.IO, in.Name, in.Format, in.Elems)
+		id, err := addBuffer(p, plan.IO, in.Name, in.Format, in.Elems)
 		if err != nil {
 			return s, err
 		}
 		s.io[in.Name] = id
 	}
 	for _, v := range g.Outputs {
-		id, err := add(plan.IO, v.Name, string(v.Type.DType), formulaOf(v.Type))
+		id, err := addBuffer(p, plan.IO, v.Name, string(v.Type.DType), formulaOf(v.Type))
 		if err != nil {
 			return s, err
 		}
@@ -109,13 +95,74 @@ func addShared(p *plan.Plan, g *graph.Graph, o *Options) (shared, error) {
 			}
 		}
 		var err error
-		st.buffer, err = add(plan.State, n.Name(), o.KV, fmt.Sprintf("S*%d*%d", st.positions, n.Attr.Int("width")))
+		st.buffer, err = addBuffer(p, plan.State, n.Name(), o.KV, fmt.Sprintf("S*%d*%d", st.positions, n.Attr.Int("width")))
 		if err != nil {
 			return s, err
 		}
 		s.state[n.Name()] = st
 	}
 	return s, nil
+}
+
+// addBuffer appends a buffer that all programs use.
+func addBuffer(p *plan.Plan, class plan.Class, name, format, elems string) (int, error) {
+	b := plan.Buffer{ID: len(p.Buffers), Class: class, Name: name, Format: format, Elems: elems}
+	scope := p.Scope(nil)
+	n, err := scope.Eval(elems)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", name, err)
+	}
+	f, ok := plan.LookupFormat(format)
+	if !ok {
+		return 0, fmt.Errorf("%s: no element format %q", name, format)
+	}
+	if b.Size, err = f.Size(n); err != nil {
+		return 0, fmt.Errorf("%s: %w", name, err)
+	}
+	p.Buffers = append(p.Buffers, b)
+	return b.ID, nil
+}
+
+// addTables appends the tables that attention reads on a device: sines for each rotation, and counters
+// for each token and head of keys.
+func addTables(p *plan.Plan, g *graph.Graph, o *Options, s *shared, reference bool) error {
+	first := o.target.Programs(target.Bounds{Ubatch: o.Ubatch, Sequences: o.Sequences})[0]
+	g, err := lowerable(g, o.target, &first, reference)
+	if err != nil {
+		return err
+	}
+	s.sines = map[plan.Rotation]int{}
+	heads := int64(0)
+	for _, n := range g.Nodes {
+		if n.Op != ops.Attention {
+			continue
+		}
+		if sig, ok := plan.LookupKernel(o.target.Lower(&first, n, reference).Kernel); !ok || sig.Operand("sines") == nil {
+			continue
+		}
+		heads = max(heads, n.Attr.Int("kv_heads"))
+		r := rotationOf(n)
+		if _, ok := s.sines[r]; ok || r.Rot == 0 {
+			continue
+		}
+		if s.sines[r], err = addBuffer(p, plan.Table, fmt.Sprintf("sines.%d", len(s.sines)), "f32", fmt.Sprintf("C*%d", r.Rot)); err != nil {
+			return err
+		}
+	}
+	if heads > 0 {
+		s.counters, err = addBuffer(p, plan.Table, "counters", "i32", fmt.Sprintf("T*%d", heads))
+	}
+	return err
+}
+
+// rotationOf is the rotation that the step of an attention will have.
+func rotationOf(n *graph.Node) plan.Rotation {
+	anywhere := target.Env{Positions: func(*graph.Value) (int64, bool) { return 0, false }}
+	st := plan.Step{Params: target.AttentionParams(n, anywhere)}
+	if freqs := n.In[9]; freqs != nil {
+		st.Args = []plan.Arg{{Role: "freqs", Weight: freqs.Name}}
+	}
+	return plan.RotationOf(&st)
 }
 
 func wholePages(positions int64) int64 {
@@ -210,4 +257,22 @@ func (o *Options) fitsCache(elems int64, what string) error {
 		return optionErrorf("--kv is %q, expected f32, f16 or fp8, since the %d elements of a %s are no multiple of %d", o.KV, elems, what, f.Elems)
 	}
 	return nil
+}
+
+// beside are the operands of a step that no operand of its node stands for: the table of pages, and those
+// of a device.
+func (s *shared) beside(st *plan.Step, sig *plan.Signature) []plan.Arg {
+	var args []plan.Arg
+	r := plan.RotationOf(st)
+	for _, o := range sig.Operands {
+		switch {
+		case o.Input == "pages":
+			args = append(args, plan.Arg{Role: o.Role, Buffer: s.io["pages"]})
+		case o.Table == plan.Sines && r.Rot > 0:
+			args = append(args, plan.Arg{Role: o.Role, Buffer: s.sines[r]})
+		case o.Table == plan.Counters:
+			args = append(args, plan.Arg{Role: o.Role, Buffer: s.counters})
+		}
+	}
+	return args
 }

@@ -61,7 +61,11 @@ func printPlan(w io.Writer, name string, p *plan.Plan) error {
 	fmt.Fprintf(t, "target\t%s %s, precision %s, KV cache %s\n", s.Backend, s.ISA, s.Precision, s.KV)
 	fmt.Fprintf(t, "bounds\tthreads %d, ctx %d, ubatch %d, sequences %d\n", s.Threads, s.Ctx, s.Ubatch, s.Sequences)
 	fmt.Fprintf(t, "passes\t%s\n", cmp.Or(s.Passes, "all"))
-	fmt.Fprintf(t, "memory\tweights %s, packed %s, KV cache %s, io %s\n", plan.HumanBytes(m.Weight), plan.HumanBytes(m.Packed), plan.HumanBytes(m.State), plan.HumanBytes(m.IO))
+	tables := ""
+	if m.Tables > 0 {
+		tables = ", tables " + plan.HumanBytes(m.Tables)
+	}
+	fmt.Fprintf(t, "memory\tweights %s, packed %s, KV cache %s%s, io %s\n", plan.HumanBytes(m.Weight), plan.HumanBytes(m.Packed), plan.HumanBytes(m.State), tables, plan.HumanBytes(m.IO))
 	fmt.Fprintf(t, "arena\t%s (lower bound %s, without reuse %s)\n", plan.HumanBytes(m.Arena), plan.HumanBytes(m.ArenaLowerBound), plan.HumanBytes(m.ArenaUnshared))
 	fmt.Fprintf(t, "fusions\tqkv %d, swiglu %d, attention %d\n", s.Fusions.QKV, s.Fusions.SwiGLU, s.Fusions.Attention)
 	fmt.Fprintf(t, "fallbacks\t%d\n", s.Fallbacks)

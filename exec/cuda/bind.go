@@ -22,8 +22,6 @@ type Binding struct {
 	Step     *plan.Step
 	Operands map[string]Address // by role
 	Scratch  Ptr
-	Rope     Ptr // of attention, its table of sines, see NewRope
-	Arrived  Ptr // of attention, counters that are zero
 	SeqPages int // pages of a sequence in the page table
 	On       Properties
 }
@@ -57,7 +55,7 @@ var binders = map[string]func(b *binder, m uint32) ([]Call, error){
 	"cuda.gemm_gated": func(b *binder, m uint32) ([]Call, error) { return one(b.gated(m).Tiles(b.exact())) },
 	"cuda.attention": func(b *binder, m uint32) ([]Call, error) {
 		a, format := b.attention(m), b.Operands["kcache"].Format
-		a.Work, a.Arrived = b.Scratch, b.Arrived
+		a.Work, a.Arrived = b.Scratch, b.ptr("arrived")
 		if room := b.int("splits"); a.splits() > int(room) {
 			return nil, fmt.Errorf("%d splits, and the plan has room for %d", a.splits(), room)
 		}
@@ -191,7 +189,7 @@ func (b *binder) attention(m uint32) Attention {
 	a := Attention{
 		Q: b.ptr("q"), K: b.ptr("k"), V: b.ptr("v"), Pos: b.ptr("pos"), Seq: b.ptr("seq"), Pages: b.ptr("pages"),
 		KCache: b.ptr("kcache"), VCache: b.ptr("vcache"), QNorm: b.optional("qnorm"), KNorm: b.optional("knorm"),
-		Rope: b.Rope, Out: b.ptr("out"),
+		Rope: b.optional("sines"), Out: b.ptr("out"),
 		Heads: b.int("heads"), KVHeads: b.int("kv_heads"), HeadDim: b.int("head_dim"), Rot: b.int("rot"),
 		Positions: b.int("positions"), Window: b.int("window"), Ring: b.int("ring"), SeqPages: uint32(b.SeqPages),
 		M: m, Scale: b.float("scale"), Eps: b.float("eps"),

@@ -115,6 +115,7 @@ var header = []fact[*Plan]{
 	{"memory", "weight", func(p *Plan) any { return p.Memory.Weight }, true},
 	{"memory", "packed", func(p *Plan) any { return p.Memory.Packed }, true},
 	{"memory", "KV cache", func(p *Plan) any { return p.Memory.State }, true},
+	{"memory", "tables", func(p *Plan) any { return p.Memory.Tables }, true},
 	{"memory", "io", func(p *Plan) any { return p.Memory.IO }, true},
 	{"memory", "arena", func(p *Plan) any { return p.Memory.Arena }, true},
 	{"memory", "arena's lower bound", func(p *Plan) any { return p.Memory.ArenaLowerBound }, true},

@@ -35,6 +35,7 @@ type MemorySummary struct {
 	Weight          int64 `json:"weight"`
 	Packed          int64 `json:"packed"`
 	State           int64 `json:"state"`
+	Tables          int64 `json:"tables"` // 0 on the CPU
 	IO              int64 `json:"io"`
 	Arena           int64 `json:"arena"`
 	ArenaLowerBound int64 `json:"arena_lower_bound"`

@@ -122,13 +122,14 @@ var cudaKernels = []Signature{
 	// values alike. The positions that a token sees are cut at multiples of CUDASplit into at most
 	// so many splits, each of which leaves its part of the result in the scratch.
 	{
-		Name:     "cuda.attention",
-		Operands: cudaAttention,
-		Params:   append(slices.Clip(cudaAttentionParams), count("splits")),
-		Rows:     "T",
-		Splits:   []string{"one"},
-		Scratch:  "4*M*heads*splits*(head_dim + 2)",
-		Rules:    append(slices.Clip(cudaAttentionRules), splitsHold),
+		Name: "cuda.attention",
+		Operands: slices.Insert(slices.Clone(cudaAttention), len(cudaAttention)-1,
+			Operand{Role: "arrived", Table: Counters, Formats: []string{"i32"}, Extent: "M*kv_heads"}),
+		Params:  append(slices.Clip(cudaAttentionParams), count("splits")),
+		Rows:    "T",
+		Splits:  []string{"one"},
+		Scratch: "4*M*heads*splits*(head_dim + 2)",
+		Rules:   append(slices.Clip(cudaAttentionRules), splitsHold),
 	},
 	// The same for 16 tokens at a time, with a running maximum.
 	{
@@ -177,6 +178,7 @@ var (
 		{Role: "qnorm", Dir: WeightIn, Formats: []string{"f32"}, Extent: "head_dim", Optional: true},
 		{Role: "knorm", Dir: WeightIn, Formats: []string{"f32"}, Extent: "head_dim", Optional: true},
 		{Role: "freqs", Dir: WeightIn, Formats: []string{"f32"}, Extent: "rot/2", Optional: true},
+		{Role: "sines", Table: Sines, Formats: []string{"f32"}, Extent: "C*rot", Optional: true, When: "rot"},
 		{Role: "out", Dir: Out, Formats: []string{"f32"}, Extent: "M*heads*head_dim"},
 	}
 	cudaAttentionParams = []ParamSpec{count("heads"), count("kv_heads"), count("head_dim"), amount("rot"),

@@ -3,14 +3,15 @@ package plan
 // A Need is the memory that a plan takes to run, in bytes by kind, once its context is full.
 type Need struct {
 	Weights int64 // of the model file that steps read, which the system maps as they are read
-	Packed  int64 // weights in a kernel's layout
+	Packed  int64 // weights in a kernel's layout, and all that a device holds
 	State   int64 // KV caches
+	Tables  int64 // sines and counters
 	Arena   int64 // values and scratch
 	IO      int64 // inputs and outputs
 }
 
 // Total returns the sum.
-func (n *Need) Total() int64 { return n.Weights + n.Packed + n.State + n.Arena + n.IO }
+func (n *Need) Total() int64 { return n.Weights + n.Packed + n.State + n.Tables + n.Arena + n.IO }
 
 // mapUnit is how much of a mapped file becomes resident with a byte that is read, and what stands
 // around it: Linux maps 64 KiB (fault_around_bytes, docs.kernel.org/filesystems/debugfs.html).
@@ -22,8 +23,11 @@ const mapUnit = 64 << 10
 // are repeated ones.
 func NeedOf(p *Plan) Need {
 	m := &p.Memory
-	n := Need{Weights: m.Weight, Packed: m.Packed, State: m.State, Arena: m.Arena, IO: m.IO}
+	n := Need{Weights: m.Weight, Packed: m.Packed, State: m.State, Tables: m.Tables, Arena: m.Arena, IO: m.IO}
 	reads := FileReads(p)
+	for _, w := range DeviceWeights(p) {
+		n.Packed += w.OnDevice() - w.Packed
+	}
 	for i := range p.Weights {
 		w := &p.Weights[i]
 		switch r := reads[w.Name]; {
@@ -82,4 +86,39 @@ func gathers(kernel, role string) bool {
 	}
 	o := sig.Operand(role)
 	return o != nil && o.Gather
+}
+
+// DeviceWeights are the weights that steps on a device read, in the plan's order.
+func DeviceWeights(p *Plan) []*Weight {
+	names := map[string]bool{}
+	for i := range p.Programs {
+		for _, wave := range p.Programs[i].Waves {
+			for j := range wave.Steps {
+				if st := &wave.Steps[j]; OnDevice(st.Kernel) {
+					for _, a := range st.Args {
+						names[a.Weight] = true
+					}
+				}
+			}
+		}
+	}
+	var list []*Weight
+	for i := range p.Weights {
+		if w := &p.Weights[i]; names[w.Name] {
+			list = append(list, w)
+		}
+	}
+	return list
+}
+
+// OnDevice returns the bytes that a weight takes on a device: as it is in the file or in its layout,
+// which has no room for the scales of rows that a sidecar has.
+func (w *Weight) OnDevice() int64 {
+	switch {
+	case w.Layout == "":
+		return w.Size
+	case w.Type == SidecarType:
+		return w.Packed + 4*w.Dims[0]
+	}
+	return w.Packed
 }

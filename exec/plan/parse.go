@@ -165,15 +165,17 @@ func (r *reader) fusions(s *scanner) {
 }
 
 func (r *reader) memory(s *scanner) {
-	r.plan.Memory = Memory{
-		Weight:          s.key("weight=").integer(),
-		Packed:          s.key("packed=").integer(),
-		State:           s.key("state=").integer(),
-		IO:              s.key("io=").integer(),
-		Arena:           s.key("arena=").integer(),
-		ArenaLowerBound: s.key("arena_lower_bound=").integer(),
-		ArenaUnshared:   s.key("arena_unshared=").integer(),
+	m := &r.plan.Memory
+	m.Weight = s.key("weight=").integer()
+	m.Packed = s.key("packed=").integer()
+	m.State = s.key("state=").integer()
+	if s.maybe("tables=") {
+		m.Tables = s.integer()
 	}
+	m.IO = s.key("io=").integer()
+	m.Arena = s.key("arena=").integer()
+	m.ArenaLowerBound = s.key("arena_lower_bound=").integer()
+	m.ArenaUnshared = s.key("arena_unshared=").integer()
 }
 
 func (r *reader) weight(s *scanner) {

@@ -63,7 +63,7 @@ type Target struct {
 
 // Memory sums bytes by class.
 type Memory struct {
-	Weight, Packed, State, IO, Arena, ArenaLowerBound, ArenaUnshared int64
+	Weight, Packed, State, Tables, IO, Arena, ArenaLowerBound, ArenaUnshared int64
 }
 
 // A Weight is a tensor of the model file, or of the one beside it, that some step reads.
@@ -84,6 +84,7 @@ type Class string
 // The memory classes of buffers.
 const (
 	State Class = "state" // KV pages, kept between steps
+	Table Class = "table" // what a device has once for all steps: sines of angles, counters
 	IO    Class = "io"    // filled or read by the caller
 	Arena Class = "arena" // planned, dead between runs
 )
@@ -96,7 +97,7 @@ type Buffer struct {
 	Name   string // the value it holds: "blk.0.q"
 	Format string // "f32", "i32", "f16", "q8x2", "q8", "bf16"
 	Elems  string // extent as a formula over T, R, S and constants: "T*896"
-	Offset int64  // bytes into the arena (0 for state and io, which are allocated one by one)
+	Offset int64  // bytes into the arena (0 for others, which are allocated one by one)
 	Size   int64  // bytes, all copies together
 	Each   bool   // one copy per worker
 	Stride int64  // bytes between copies where Each

@@ -83,11 +83,15 @@ func (w *printer) head(p *Plan) {
 	w.linef("passes  %s", strconv.Quote(p.Passes))
 	w.linef("fusions qkv=%d swiglu=%d attention=%d", f.QKV, f.SwiGLU, f.Attention)
 	w.blank()
-	w.linef("# weight %s, packed %s, state %s, io %s, arena %s (bound %s, unshared %s)",
-		HumanBytes(mem.Weight), HumanBytes(mem.Packed), HumanBytes(mem.State), HumanBytes(mem.IO),
+	forPeople, tables := "", ""
+	if mem.Tables != 0 {
+		forPeople, tables = ", tables "+HumanBytes(mem.Tables), fmt.Sprintf(" tables=%d", mem.Tables)
+	}
+	w.linef("# weight %s, packed %s, state %s%s, io %s, arena %s (bound %s, unshared %s)",
+		HumanBytes(mem.Weight), HumanBytes(mem.Packed), HumanBytes(mem.State), forPeople, HumanBytes(mem.IO),
 		HumanBytes(mem.Arena), HumanBytes(mem.ArenaLowerBound), HumanBytes(mem.ArenaUnshared))
-	w.linef("memory  weight=%d packed=%d state=%d io=%d arena=%d arena_lower_bound=%d arena_unshared=%d",
-		mem.Weight, mem.Packed, mem.State, mem.IO, mem.Arena, mem.ArenaLowerBound, mem.ArenaUnshared)
+	w.linef("memory  weight=%d packed=%d state=%d%s io=%d arena=%d arena_lower_bound=%d arena_unshared=%d",
+		mem.Weight, mem.Packed, mem.State, tables, mem.IO, mem.Arena, mem.ArenaLowerBound, mem.ArenaUnshared)
 }
 
 func (w *printer) weights(weights []Weight) {

@@ -26,12 +26,14 @@ type Signature struct {
 type Operand struct {
 	Role     string
 	Dir      Dir
-	Formats  []string // element formats it accepts; for weights the GGML names, empty for any
-	Input    string   // the io buffer that it must be, where a kernel computes addresses from it: the caller checks the range of each input
-	Extent   string   // elements, as a formula over M (rows of this step), T, R, S, C, P (pages per sequence) and the parameters; for weights the row-major shape
-	Width    string   // elements of a position's row where it is a state, as a formula
-	Heads    string   // of a state in whose pages the parts of each head lie together, their number, as a formula
+	Formats  []string  // element formats it accepts; for weights the GGML names, empty for any
+	Input    string    // the io buffer that it must be, where a kernel computes addresses from it: the caller checks the range of each input
+	Extent   string    // elements, as a formula over M (rows of this step), T, R, S, C, P (pages per sequence) and the parameters; for weights the row-major shape
+	Width    string    // elements of a position's row where it is a state, as a formula
+	Heads    string    // of a state in whose pages the parts of each head lie together, their number, as a formula
+	Table    TableKind // what it holds where it is a table
 	Optional bool
+	When     string // an optional operand is there where, and only where, this parameter is not 0
 	Alias    string // an output may share its buffer with this input (where Repeat: the first one)
 	Repeat   bool   // role is a prefix: a matmul group's "w", "bias", "out" occur as w0, w1, w2
 	Matmul   bool   // a weight that names a matmul kernel of its own

@@ -39,7 +39,7 @@ var CUDAISAs = []string{"sm_75", "sm_80", "sm_89"}
 func Verify(p *Plan) error {
 	v := &verifier{
 		plan: p, weights: make(map[string]*Weight, len(p.Weights)),
-		signatures: make(map[string]*Signature, len(kernels)), states: map[int]stateShape{},
+		signatures: make(map[string]*Signature, len(kernels)), states: map[int]stateShape{}, tables: map[int]tableShape{},
 	}
 	for i := range kernels {
 		v.signatures[kernels[i].Name] = &kernels[i]
@@ -60,6 +60,7 @@ type verifier struct {
 	readWeights map[string]bool
 	readPacked  map[string]bool
 	states      map[int]stateShape // by buffer ID, as the first step that uses one has it
+	tables      map[int]tableShape // the same
 	arena       []arenaUse         // by program
 }
 
@@ -187,8 +188,8 @@ func (v *verifier) shared() error {
 		if b.ID != i {
 			return fmt.Errorf("%s: expected id b%d", where, i)
 		}
-		if b.Class != State && b.Class != IO {
-			return fmt.Errorf("%s: class is %q, expected state or io outside a program", where, b.Class)
+		if b.Class != State && b.Class != IO && b.Class != Table {
+			return fmt.Errorf("%s: class is %q, expected state, io or table outside a program", where, b.Class)
 		}
 		if names[b.Name] {
 			return fmt.Errorf("%s: name used twice, expected names of states and io buffers to differ", where)
@@ -316,8 +317,11 @@ func (v *verifier) memory() error {
 	}
 	for i := range v.plan.Buffers {
 		to := &want.IO
-		if v.plan.Buffers[i].Class == State {
+		switch v.plan.Buffers[i].Class {
+		case State:
 			to = &want.State
+		case Table:
+			to = &want.Tables
 		}
 		if err := sum(to, v.plan.Buffers[i].Size); err != nil {
 			return err
@@ -336,6 +340,7 @@ func (v *verifier) memory() error {
 		{"weight", got.Weight, want.Weight},
 		{"packed", got.Packed, want.Packed},
 		{"state", got.State, want.State},
+		{"tables", got.Tables, want.Tables},
 		{"io", got.IO, want.IO},
 		{"arena", got.Arena, want.Arena},
 		{"arena_lower_bound", got.ArenaLowerBound, want.ArenaLowerBound},

@@ -40,7 +40,7 @@ func newChecker(v *verifier, g *Program) *checker {
 		for i := range list {
 			b := &list[i]
 			c.uses = append(c.uses, use{
-				Buffer: b, given: b.Class == State || inputOf(b) != nil,
+				Buffer: b, given: b.Class == State || b.Class == Table || inputOf(b) != nil,
 				firstStep: never, lastStep: never, firstWave: never, lastWave: never, readIn: never, wroteIn: never,
 			})
 		}
@@ -100,7 +100,7 @@ func (c *checker) extents() error {
 
 // fill notes what a buffer holds before the first step.
 func (c *checker) fill(u *use) error {
-	if u.Class == State {
+	if u.Class == State || u.Class == Table {
 		for i := range u.written {
 			u.written[i] = u.elems
 		}

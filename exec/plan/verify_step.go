@@ -96,6 +96,8 @@ func (b *binding) bind() error {
 		for j := range b.times(o.Repeat) {
 			role := indexed(o.Role, o.Repeat, j)
 			switch {
+			case o.When != "" && (b.at[most].param(o.When) > 0) != (len(args) > 0 && args[0].Role == role):
+				return fmt.Errorf("%s is %d, expected operand %s where, and only where, it is not 0", o.When, b.at[most].param(o.When), role)
 			case len(args) > 0 && args[0].Role == role:
 				b.bound = append(b.bound, boundArg{Arg: &args[0], Operand: o, index: j})
 				args = args[1:]
@@ -298,7 +300,7 @@ func (b *binding) fits(a *boundArg, u *use) error {
 	if a.elems[most] > u.elems {
 		return fmt.Errorf("holds %d elements, expected at least %d (%s)", u.elems, a.elems[most], a.Extent)
 	}
-	return first(b.wholeBlocks(a, u), b.state(a, u), b.writes(a, u), b.reads(a, u), b.aliases(a))
+	return first(b.wholeBlocks(a, u), b.state(a, u), b.table(a, u), b.writes(a, u), b.reads(a, u), b.aliases(a))
 }
 
 // A stateShape is how a step lays out a state: positions of each sequence, elements of a
