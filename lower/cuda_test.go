@@ -14,6 +14,17 @@ import (
 // compileCUDA compiles the embedded model for CUDA devices.
 func compileCUDA(t *testing.T, o Options) *plan.Plan {
 	t.Helper()
+	o.Target = plan.CUDA
+	res, err := Compile(demoModel(t), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.Plan
+}
+
+// demoModel is the embedded model.
+func demoModel(t *testing.T) *frontend.Model {
+	t.Helper()
 	f, err := gguf.Parse("demo", demo.GGUF())
 	if err != nil {
 		t.Fatal(err)
@@ -22,12 +33,7 @@ func compileCUDA(t *testing.T, o Options) *plan.Plan {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Target = plan.CUDA
-	res, err := Compile(m, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return res.Plan
+	return m
 }
 
 // TestCUDA sees that nothing of a supported model is left to the host, that a layer of a token alone

@@ -33,6 +33,8 @@ type Options struct {
 	Ubatch    int64  // tokens of a step, 512
 	Sequences int64  // 1
 	Threads   int    // 1
+	Devices   int    // among which a model is split, for target "cuda"; 1
+	Split     string // how it is: "layers", or "tensor", each matrix by rows or columns; by default layers
 	Tiles     string // "auto", "on" or "off": whether there is a program for chunks of tokens, on tiles of bf16; auto is on with ISA amx
 	Rows      int64  // rows of logits in a step, at most Ubatch; by default max(Sequences, 8)
 	Passes    string // "", "none", or "-name,…"
@@ -83,6 +85,7 @@ const (
 	defaultRows   = 8
 	maxSequences  = 1 << 12
 	maxThreads    = 1 << 10
+	maxDevices    = 64
 )
 
 // Targets returns what there is to compile for, the default first.
@@ -150,12 +153,17 @@ func compileGraph(m *frontend.Model, g *graph.Graph, o Options, passes tables) (
 	}
 	res := &Result{Built: g}
 	o.dump("graph", g)
+	split, err := o.divide(g)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", m.File.Path, err)
+	}
+	g, res.Notes = split.graph, split.notes
 	fused := g.Clone()
-	res.Notes, err = pass.Run(fused, passes.graph, pass.Options{Off: off, Verify: o.Verify, After: o.after("")})
+	notes, err := pass.Run(fused, passes.graph, pass.Options{Off: off, Verify: o.Verify, After: o.after("")})
 	if err != nil {
 		return nil, err
 	}
-	res.Fused = fused
+	res.Fused, res.Notes = fused, append(res.Notes, notes...)
 	inPlace := sync.OnceValues(func() (*graph.Graph, error) {
 		return rowsInPlace(g, passes.graph, pass.Options{Off: off, Verify: o.Verify})
 	})
@@ -190,7 +198,7 @@ func compileGraph(m *frontend.Model, g *graph.Graph, o Options, passes tables) (
 			return nil, fmt.Errorf("program %s: %w", prog.Name, err)
 		}
 		if prog.MaxTokens == o.Ubatch && prog.Chunk == 0 {
-			res.Passes, res.Notes = slices.Concat(passes.graph, steps), append(res.Notes, notes...)
+			res.Passes, res.Notes = slices.Concat(split.passes, passes.graph, steps), append(res.Notes, notes...)
 		}
 		l, err := schedule(p, lowered, o.target, prog, states, reference)
 		if err != nil {
@@ -198,7 +206,7 @@ func compileGraph(m *frontend.Model, g *graph.Graph, o Options, passes tables) (
 		}
 		layouts = append(layouts, l)
 	}
-	if err := addWeights(p, m, o.Sidecar); err != nil {
+	if err := addWeights(p, m, g, o.Sidecar); err != nil {
 		return nil, err
 	}
 	if err := place(p, layouts, o.Planner); err != nil {
@@ -237,13 +245,14 @@ func (o *Options) complete(p *frontend.Params) error {
 		return err
 	}
 	o.target = targets[slices.Index(target.Names(targets), o.Target)]
-	threads := int64(o.Threads)
+	threads, devices := int64(o.Threads), int64(o.Devices)
 	if most := int64(o.target.Threads); most > 0 {
 		threads = min(threads, most)
 	}
 	for _, err := range []error{
 		set(&o.ISA, o.target.ISAs[0], "isa", o.target.ISAs...),
 		set(&o.Activations, o.target.Integers[0], "activations", o.target.Integers...),
+		set(&o.Split, "layers", "split", "layers", "tensor"),
 		set(&o.Tiles, "auto", "tiles", "auto", "on", "off"),
 		set(&o.Precision, "fast", "precision", "fast", "exact"),
 		set(&o.KV, map[string]string{"fast": "f16", "exact": "f32"}[o.Precision], "kv", o.target.Caches...),
@@ -251,14 +260,17 @@ func (o *Options) complete(p *frontend.Params) error {
 		within(&o.Sequences, 1, maxSequences, "sequences", ""),
 		within(&o.Ubatch, min(defaultUbatch, o.Ctx), 1<<16, "ubatch", ""),
 		within(&threads, 1, maxThreads, "threads", ""),
+		within(&devices, 1, maxDevices, "devices", ""),
 		within(&o.Rows, max(o.Sequences, defaultRows), math.MaxInt64, "rows", ""),
 	} {
 		if err != nil {
 			return err
 		}
 	}
-	o.Threads, o.Rows = int(threads), min(o.Rows, o.Ubatch)
+	o.Threads, o.Rows, o.Devices = int(threads), min(o.Rows, o.Ubatch), int(devices)
 	switch {
+	case o.Devices > 1 && o.Target != plan.CUDA:
+		return optionErrorf("--devices is %d, expected 1, since --target is %s: only %s has several", o.Devices, o.Target, plan.CUDA)
 	case o.Activations != o.target.Integers[0] && o.Precision != "fast":
 		return optionErrorf("--activations is %s, expected %s, the default, since --precision is %s, which rounds no activations", o.Activations, o.target.Integers[0], o.Precision)
 	case o.Tiles == "on" && o.Precision != "fast":

@@ -98,7 +98,7 @@ func (s *scheduler) node(n *graph.Node, reference bool) error {
 	}
 	st := plan.Step{
 		Name: n.Name(), Layer: layerOf(n.Name()), Kernel: low.Kernel, Rows: string(target.RowsOf(n)),
-		Split: low.Split, Params: low.Params(n, s.env()), Scratch: -1,
+		Split: low.Split, Params: low.Params(n, s.env()), Scratch: -1, Device: n.Device,
 	}
 	for _, w := range n.Op.Writes {
 		s.buffer[n.Out[w[0]]] = s.buffer[n.In[w[1]]]
@@ -151,7 +151,7 @@ func (s *scheduler) append(st plan.Step, sig *plan.Signature, wave int) error {
 			return err
 		}
 		words := (size + 3) / 4
-		st.Scratch = s.add(plan.Buffer{Name: st.Name + ".scratch", Format: "f32", Elems: strconv.FormatInt(words, 10), Each: true, Stride: 4 * words})
+		st.Scratch = s.add(plan.Buffer{Name: st.Name + ".scratch", Format: "f32", Elems: strconv.FormatInt(words, 10), Each: true, Stride: 4 * words, Device: st.Device})
 		s.access[st.Scratch].each = true
 	}
 	place := make(map[string]int)
@@ -242,7 +242,7 @@ func (s *scheduler) result(n *graph.Node, v *graph.Value, st *plan.Step, sig *pl
 	if err != nil {
 		return 0, err
 	}
-	b := plan.Buffer{Name: v.Name, Format: string(v.Type.DType), Elems: elems, Each: each}
+	b := plan.Buffer{Name: v.Name, Format: string(v.Type.DType), Elems: elems, Each: each, Device: n.Device}
 	f, ok := plan.LookupFormat(b.Format)
 	if !ok {
 		return 0, fmt.Errorf("no element format %q", b.Format)
@@ -296,7 +296,7 @@ func (s *scheduler) add(b plan.Buffer) int {
 	b.Class = plan.Arena
 	if b.Each {
 		b.Stride = (b.Stride + plan.ArenaAlign - 1) &^ (plan.ArenaAlign - 1)
-		b.Size = b.Stride * int64(s.p.Target.Threads)
+		b.Size = b.Stride * int64(s.p.On(b.Device).Threads)
 	}
 	s.bufs = append(s.bufs, b)
 	s.access = append(s.access, access{written: -1, read: -1})
@@ -315,7 +315,7 @@ func (s *scheduler) copyOut(v *graph.Value) error {
 	}
 	st := plan.Step{
 		Name: v.Name + ".copy", Layer: layerOf(v.Name), Kernel: s.target.Copy, Rows: string(v.Type.Shape[0].Sym),
-		Split: plan.Split{By: sig.Splits[0], Unit: 1}, Params: []plan.Param{{Name: "n", Value: width}}, Scratch: -1,
+		Split: plan.Split{By: sig.Splits[0], Unit: 1}, Params: []plan.Param{{Name: "n", Value: width}}, Scratch: -1, Device: v.Def.Device,
 		Args: []plan.Arg{{Role: "x", Buffer: s.buffer[v]}, {Role: "y", Buffer: s.states.io[v.Name]}},
 	}
 	return s.append(st, sig, s.earliest(&st, sig))

@@ -21,8 +21,14 @@ type shared struct {
 	io    map[string]int // buffer by name
 	state map[string]stateStorage
 
-	sines    map[plan.Rotation]int // tables of a device
-	counters int
+	sines    map[tableOf]int // tables
+	counters []int           // by device
+}
+
+// A tableOf is what a table of sines is for.
+type tableOf struct {
+	rotation plan.Rotation
+	device   int
 }
 
 // A stateStorage is where one layer's keys or values are kept. A layer with a window keeps only
@@ -44,8 +50,13 @@ func newPlan(m *frontend.Model, o *Options) *plan.Plan {
 	if s := o.Sidecar; s != nil {
 		beside = plan.Sidecar{File: filepath.ToSlash(o.SidecarFile), Size: s.Size, Directory: fmt.Sprintf("sha256:%x", s.Digest())}
 	}
+	var devices []plan.Device
+	if o.Devices > 1 {
+		devices = slices.Repeat([]plan.Device{{Backend: o.Target, ISA: o.ISA, Threads: o.Threads}}, o.Devices)
+	}
 	return &plan.Plan{
 		Version: plan.Version,
+		Devices: devices,
 		Sidecar: beside,
 		Model: plan.Model{
 			Arch: m.Params.Arch, Name: m.Params.Name, File: file, Size: m.File.Size,
@@ -63,14 +74,14 @@ func newPlan(m *frontend.Model, o *Options) *plan.Plan {
 func addShared(p *plan.Plan, g *graph.Graph, o *Options) (shared, error) {
 	s := shared{io: map[string]int{}, state: map[string]stateStorage{}}
 	for _, in := range plan.Inputs() {
-		id, err := addBuffer(p, plan.IO, in.Name, in.Format, in.Elems)
+		id, err := addBuffer(p, plan.Buffer{Class: plan.IO, Name: in.Name, Format: in.Format, Elems: in.Elems})
 		if err != nil {
 			return s, err
 		}
 		s.io[in.Name] = id
 	}
 	for _, v := range g.Outputs {
-		id, err := addBuffer(p, plan.IO, v.Name, string(v.Type.DType), formulaOf(v.Type))
+		id, err := addBuffer(p, plan.Buffer{Class: plan.IO, Name: v.Name, Format: string(v.Type.DType), Elems: formulaOf(v.Type), Device: v.Def.Device})
 		if err != nil {
 			return s, err
 		}
@@ -95,7 +106,8 @@ func addShared(p *plan.Plan, g *graph.Graph, o *Options) (shared, error) {
 			}
 		}
 		var err error
-		st.buffer, err = addBuffer(p, plan.State, n.Name(), o.KV, fmt.Sprintf("S*%d*%d", st.positions, n.Attr.Int("width")))
+		st.buffer, err = addBuffer(p, plan.Buffer{Class: plan.State, Name: n.Name(), Format: o.KV,
+			Elems: fmt.Sprintf("S*%d*%d", st.positions, n.Attr.Int("width")), Device: n.Device})
 		if err != nil {
 			return s, err
 		}
@@ -104,26 +116,26 @@ func addShared(p *plan.Plan, g *graph.Graph, o *Options) (shared, error) {
 	return s, nil
 }
 
-// addBuffer appends a buffer that all programs use.
-func addBuffer(p *plan.Plan, class plan.Class, name, format, elems string) (int, error) {
-	b := plan.Buffer{ID: len(p.Buffers), Class: class, Name: name, Format: format, Elems: elems}
+// addBuffer appends a buffer that all programs use, and gives it its number and its size.
+func addBuffer(p *plan.Plan, b plan.Buffer) (int, error) {
 	scope := p.Scope(nil)
-	n, err := scope.Eval(elems)
+	n, err := scope.Eval(b.Elems)
 	if err != nil {
-		return 0, fmt.Errorf("%s: %w", name, err)
+		return 0, fmt.Errorf("%s: %w", b.Name, err)
 	}
-	f, ok := plan.LookupFormat(format)
+	f, ok := plan.LookupFormat(b.Format)
 	if !ok {
-		return 0, fmt.Errorf("%s: no element format %q", name, format)
+		return 0, fmt.Errorf("%s: no element format %q", b.Name, b.Format)
 	}
 	if b.Size, err = f.Size(n); err != nil {
-		return 0, fmt.Errorf("%s: %w", name, err)
+		return 0, fmt.Errorf("%s: %w", b.Name, err)
 	}
+	b.ID = len(p.Buffers)
 	p.Buffers = append(p.Buffers, b)
 	return b.ID, nil
 }
 
-// addTables appends the tables that attention reads on a device: sines for each rotation, and counters
+// addTables appends the tables that attention reads on each device: sines for each rotation, and counters
 // for each token and head of keys.
 func addTables(p *plan.Plan, g *graph.Graph, o *Options, s *shared, reference bool) error {
 	first := o.target.Programs(target.Bounds{Ubatch: o.Ubatch, Sequences: o.Sequences})[0]
@@ -131,28 +143,41 @@ func addTables(p *plan.Plan, g *graph.Graph, o *Options, s *shared, reference bo
 	if err != nil {
 		return err
 	}
-	s.sines = map[plan.Rotation]int{}
-	heads := int64(0)
+	s.sines = map[tableOf]int{}
+	heads := make([]int64, p.Places())
 	for _, n := range g.Nodes {
 		if n.Op != ops.Attention {
 			continue
 		}
-		if sig, ok := plan.LookupKernel(o.target.Lower(&first, n, reference).Kernel); !ok || sig.Operand("sines") == nil {
+		low := o.target.Lower(&first, n, false)
+		sig, ok := plan.LookupKernel(low.Kernel)
+		if !ok || sig.Operand("sines") == nil {
 			continue
 		}
-		heads = max(heads, n.Attr.Int("kv_heads"))
-		r := rotationOf(n)
-		if _, ok := s.sines[r]; ok || r.Rot == 0 {
+		heads[n.Device] = max(heads[n.Device], n.Attr.Int("kv_heads"))
+		t := tableOf{rotationOf(n), n.Device}
+		if _, ok := s.sines[t]; ok || t.rotation.Rot == 0 {
 			continue
 		}
-		if s.sines[r], err = addBuffer(p, plan.Table, fmt.Sprintf("sines.%d", len(s.sines)), "f32", fmt.Sprintf("C*%d", r.Rot)); err != nil {
+		b := plan.Buffer{Class: plan.Table, Name: fmt.Sprintf("sines.%d", len(s.sines)), Format: "f32", Elems: fmt.Sprintf("C*%d", t.rotation.Rot), Device: n.Device}
+		if s.sines[t], err = addBuffer(p, b); err != nil {
 			return err
 		}
 	}
-	if heads > 0 {
-		s.counters, err = addBuffer(p, plan.Table, "counters", "i32", fmt.Sprintf("T*%d", heads))
+	s.counters = make([]int, len(heads))
+	for d, n := range heads {
+		if n == 0 {
+			continue
+		}
+		name := "counters"
+		if d > 0 {
+			name = fmt.Sprintf("counters.%d", d)
+		}
+		if s.counters[d], err = addBuffer(p, plan.Buffer{Class: plan.Table, Name: name, Format: "i32", Elems: fmt.Sprintf("T*%d", n), Device: d}); err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
 // rotationOf is the rotation that the step of an attention will have.
@@ -180,7 +205,8 @@ func (s *scheduler) storage(state *graph.Value) (positions int64, ring bool) {
 func (s *scheduler) env() target.Env { return target.Env{Positions: s.storage} }
 
 // addWeights lists every weight that some step reads, in the order in which they first do.
-func addWeights(p *plan.Plan, m *frontend.Model, beside *sidecar.File) error {
+func addWeights(p *plan.Plan, m *frontend.Model, g *graph.Graph, beside *sidecar.File) error {
+	devices := map[string][]int{}
 	layouts := map[string]string{} // in which kernels read each weight, "" for that of the file
 	var names []string
 	for i := range p.Programs {
@@ -195,33 +221,61 @@ func addWeights(p *plan.Plan, m *frontend.Model, beside *sidecar.File) error {
 						names = append(names, a.Weight)
 					}
 					layouts[a.Weight] = cmp.Or(layout, layoutOf(&st, &a))
+					if on := devices[a.Weight]; !slices.Contains(on, st.Device) {
+						devices[a.Weight] = append(on, st.Device)
+					}
 				}
 			}
 		}
 	}
+	weights := map[string]*graph.Value{}
+	for _, v := range g.Weights {
+		weights[v.Name] = v
+	}
 	for _, name := range names {
-		t, ok := m.File.Tensor(name)
-		if !ok {
-			return fmt.Errorf("%s: tensor %s is missing", m.File.Path, name)
-		}
-		info, ok := quant.Lookup(t.Type)
-		if !ok {
-			return fmt.Errorf("%s: tensor %s has unknown type %d", m.File.Path, name, t.Type)
-		}
-		dims := slices.Clone(t.Dims)
-		slices.Reverse(dims)
-		w := plan.Weight{Name: name, Type: string(frontend.DType(info)), Dims: dims, Size: t.Size}
-		if beside != nil {
-			if b, ok := beside.Weight(name); ok {
-				w.Type, w.Size = plan.SidecarType, b.Size()
-			}
+		v := weights[name]
+		w, err := weightOf(m, v, beside)
+		if err != nil {
+			return err
 		}
 		if err := pack(&w, layouts[name]); err != nil {
 			return fmt.Errorf("%s: tensor %s: %w", m.File.Path, name, err)
 		}
+		if on := devices[name]; len(on) > 1 || on[0] != 0 {
+			slices.Sort(on)
+			w.Devices = on
+		}
 		p.Weights = append(p.Weights, w)
 	}
 	return nil
+}
+
+// weightOf is the row of a weight, which may be part of a tensor.
+func weightOf(m *frontend.Model, v *graph.Value, beside *sidecar.File) (plan.Weight, error) {
+	name := v.Tensor().Name
+	t, ok := m.File.Tensor(name)
+	if !ok {
+		return plan.Weight{}, fmt.Errorf("%s: tensor %s is missing", m.File.Path, name)
+	}
+	info, ok := quant.Lookup(t.Type)
+	if !ok {
+		return plan.Weight{}, fmt.Errorf("%s: tensor %s has unknown type %d", m.File.Path, name, t.Type)
+	}
+	dims := slices.Clone(t.Dims)
+	slices.Reverse(dims)
+	w := plan.Weight{Name: v.Name, Type: string(frontend.DType(info)), Dims: dims, Size: t.Size}
+	if part := v.Part; part != nil {
+		all, n := dims[part.Axis], v.Type.Shape[part.Axis].N
+		w.Part = plan.Part{Of: name, Dims: dims, Axis: part.Axis, From: part.From}
+		w.Dims = slices.Clone(dims)
+		w.Dims[part.Axis], w.Size = n, t.Size/all*n+t.Size%all*n/all
+	}
+	if beside != nil {
+		if _, ok := beside.Weight(name); ok { // a matrix
+			w.Type, w.Size = plan.SidecarType, (&sidecar.Weight{Rows: w.Dims[0], Cols: w.Dims[1]}).Size()
+		}
+	}
+	return w, nil
 }
 
 // layoutOf is the layout in which a step reads a weight: what the name of its matmul kernel says, or the
@@ -263,15 +317,14 @@ func (o *Options) fitsCache(elems int64, what string) error {
 // of a device.
 func (s *shared) beside(st *plan.Step, sig *plan.Signature) []plan.Arg {
 	var args []plan.Arg
-	r := plan.RotationOf(st)
 	for _, o := range sig.Operands {
-		switch {
+		switch r := plan.RotationOf(st); {
 		case o.Input == "pages":
 			args = append(args, plan.Arg{Role: o.Role, Buffer: s.io["pages"]})
 		case o.Table == plan.Sines && r.Rot > 0:
-			args = append(args, plan.Arg{Role: o.Role, Buffer: s.sines[r]})
+			args = append(args, plan.Arg{Role: o.Role, Buffer: s.sines[tableOf{r, st.Device}]})
 		case o.Table == plan.Counters:
-			args = append(args, plan.Arg{Role: o.Role, Buffer: s.counters})
+			args = append(args, plan.Arg{Role: o.Role, Buffer: s.counters[st.Device]})
 		}
 	}
 	return args

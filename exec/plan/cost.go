@@ -88,6 +88,9 @@ var works = map[string]work{
 		touches: looksBack, writes: appends},
 	"cuda.select": {touches: map[string]string{"x": "M*n"}},
 	"cuda.copy":   {},
+	"cuda.sum":    {flops: "M*n"},
+	"cuda.concat": {},
+	"transfer":    {},
 
 	"ref.get_rows":  {flops: "M*n", touches: map[string]string{"table": "M*n"}},
 	"ref.scale":     {flops: "M*n"},

@@ -108,6 +108,7 @@ var header = []fact[*Plan]{
 	{"target", "ubatch", func(p *Plan) any { return p.Target.Ubatch }, false},
 	{"target", "sequences", func(p *Plan) any { return p.Target.Sequences }, false},
 	{"target", "rows", func(p *Plan) any { return p.Target.Rows }, false},
+	{"target", "devices", func(p *Plan) any { return int64(p.Places()) }, false},
 	{"passes", "list", func(p *Plan) any { return strconv.Quote(p.Passes) }, false},
 	{"fusions", "qkv", func(p *Plan) any { return int64(p.Fusions.QKV) }, false},
 	{"fusions", "swiglu", func(p *Plan) any { return int64(p.Fusions.SwiGLU) }, false},
@@ -178,6 +179,8 @@ func weightItems(weights []Weight) []item {
 			{what: "size", value: w.Size, bytes: true},
 			{what: "layout", value: w.Layout},
 			{what: "packed", value: w.Packed, bytes: true},
+			{what: "part", value: w.Part.String()},
+			{what: "devices", value: fmt.Sprint(w.On())},
 		}, false})
 	}
 	return items
@@ -192,6 +195,7 @@ func bufferItems(buffers []Buffer) []item {
 			{what: "format", value: b.Format},
 			{what: "elements", value: b.Elems},
 			{what: "size", value: b.Size, bytes: true},
+			{what: "device", value: int64(b.Device)},
 			{what: "number", value: int64(b.ID), placement: true},
 		}
 		if b.Class == Arena {
@@ -242,6 +246,7 @@ func stepItems(p *Plan, g *Program) []item {
 				{what: "layer", value: int64(st.Layer)},
 				{what: "split", value: fmt.Sprintf("%s/%d", st.Split.By, st.Split.Unit)},
 				{what: "scratch", value: buffer(st.Scratch)},
+				{what: "device", value: int64(st.Device)},
 				{what: "wave", value: int64(i), placement: true},
 				{what: "number", value: int64(st.ID), placement: true},
 			}

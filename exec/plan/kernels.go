@@ -26,7 +26,7 @@ var (
 	sharpness = number("scale", -1e6, 1e6) // of scores
 )
 
-var kernels = slices.Concat(cpuKernels, cudaKernels)
+var kernels = slices.Concat(cpuKernels, cudaKernels, partKernels, []Signature{transfer})
 
 var cpuKernels = []Signature{
 	// y[m] = scale · dequantise(table[tokens[m]])

@@ -36,6 +36,9 @@ func Parse(text []byte) (*Plan, error) {
 			return nil, fmt.Errorf("no line %q, expected one", k.name)
 		}
 	}
+	if len(r.plan.Devices) != r.devices {
+		return nil, fmt.Errorf("%d lines \"device\", expected %d as the target says", len(r.plan.Devices), r.devices)
+	}
 	return r.plan, nil
 }
 
@@ -70,6 +73,7 @@ var keywords = []struct {
 	{"passes", true, (*reader).passes},
 	{"fusions", true, (*reader).fusions},
 	{"memory", true, (*reader).memory},
+	{"device", false, (*reader).device},
 	{"weight", false, (*reader).weight},
 	{"buffer", false, (*reader).buffer},
 	{"program", false, (*reader).program},
@@ -78,8 +82,9 @@ var keywords = []struct {
 }
 
 type reader struct {
-	plan *Plan
-	seen []bool // by keyword
+	plan    *Plan
+	seen    []bool // by keyword
+	devices int    // that the target says, 0 where it says nothing
 }
 
 func (r *reader) line(line string) error {
@@ -152,6 +157,9 @@ func (r *reader) target(s *scanner) {
 	t.Ubatch = s.key("ubatch=").integer()
 	t.Sequences = s.key("sequences=").integer()
 	t.Rows = s.key("rows=").integer()
+	if s.maybe("devices=") {
+		r.devices = s.small()
+	}
 }
 
 func (r *reader) passes(s *scanner) { r.plan.Passes = s.word("a list of passes") }
@@ -164,33 +172,45 @@ func (r *reader) fusions(s *scanner) {
 	}
 }
 
-func (r *reader) memory(s *scanner) {
-	m := &r.plan.Memory
-	m.Weight = s.key("weight=").integer()
-	m.Packed = s.key("packed=").integer()
-	m.State = s.key("state=").integer()
-	if s.maybe("tables=") {
-		m.Tables = s.integer()
+func (r *reader) memory(s *scanner) { s.memory(&r.plan.Memory) }
+
+func (r *reader) device(s *scanner) {
+	if n := s.small(); s.err == nil && n != len(r.plan.Devices) {
+		s.err = fmt.Errorf("found device %d, expected %d: devices are numbered from 0", n, len(r.plan.Devices))
 	}
-	m.IO = s.key("io=").integer()
-	m.Arena = s.key("arena=").integer()
-	m.ArenaLowerBound = s.key("arena_lower_bound=").integer()
-	m.ArenaUnshared = s.key("arena_unshared=").integer()
+	d := Device{Backend: s.word("a backend"), ISA: s.word("an instruction set")}
+	d.Threads = s.key("threads<=").small()
+	s.memory(&d.Memory)
+	r.plan.Devices = append(r.plan.Devices, d)
+}
+
+// memory takes the sums of bytes; that of tables may be left out.
+func (s *scanner) memory(m *Memory) {
+	for _, f := range m.fields() {
+		if key := f.name + "="; f.bytes != &m.Tables {
+			*f.bytes = s.key(key).integer()
+		} else if s.maybe(key) {
+			*f.bytes = s.integer()
+		}
+	}
 }
 
 func (r *reader) weight(s *scanner) {
 	w := Weight{Name: s.key("@").word("a tensor name"), Type: s.word("a tensor type")}
-	s.key("[")
-	for {
-		w.Dims = append(w.Dims, s.integer())
-		if !s.maybe(",") {
-			break
-		}
-	}
-	w.Size = s.key("]").key("size=").integer()
+	w.Dims = s.dims()
+	w.Size = s.key("size=").integer()
 	if s.maybe("layout=") {
 		w.Layout = s.word("a layout")
 		w.Packed = s.key("packed=").integer()
+	}
+	w.Part = s.part()
+	if s.maybe("on ") {
+		for {
+			w.Devices = append(w.Devices, s.small())
+			if !s.maybe(",") {
+				break
+			}
+		}
 	}
 	r.plan.Weights = append(r.plan.Weights, w)
 }
@@ -213,6 +233,7 @@ func (r *reader) buffer(s *scanner) {
 		s.key(")")
 	}
 	b.Name = s.word("a name")
+	b.Device = s.on()
 	if g := r.last(); g != nil {
 		g.Buffers = append(g.Buffers, b)
 	} else {
@@ -272,6 +293,7 @@ func (r *reader) step(s *scanner) {
 	if s.maybe("scratch=") {
 		st.Scratch = s.buffer()
 	}
+	st.Device = s.on()
 	w := &g.Waves[len(g.Waves)-1]
 	w.Steps = append(w.Steps, st)
 }

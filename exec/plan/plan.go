@@ -18,7 +18,8 @@ type Plan struct {
 	Model    Model
 	Sidecar  Sidecar
 	Target   Target
-	Passes   string // the --passes list it was made with, "" for all
+	Devices  []Device // of a plan for several; empty where there is one, of which Target and Memory tell
+	Passes   string   // the --passes list it was made with, "" for all
 	Memory   Memory
 	Weights  []Weight
 	Buffers  []Buffer // states and io, shared by all programs; Buffers[i].ID == i
@@ -61,9 +62,33 @@ type Target struct {
 	Rows      int64 // logits rows per step
 }
 
-// Memory sums bytes by class.
+// Memory sums bytes by class, of all devices together.
 type Memory struct {
 	Weight, Packed, State, Tables, IO, Arena, ArenaLowerBound, ArenaUnshared int64
+}
+
+// A memoryField is one of the sums.
+type memoryField struct {
+	name  string
+	bytes *int64
+}
+
+func (m *Memory) fields() []memoryField {
+	return []memoryField{
+		{"weight", &m.Weight}, {"packed", &m.Packed}, {"state", &m.State}, {"tables", &m.Tables}, {"io", &m.IO},
+		{"arena", &m.Arena}, {"arena_lower_bound", &m.ArenaLowerBound}, {"arena_unshared", &m.ArenaUnshared},
+	}
+}
+
+// of returns the sum that shared buffers of a class count for.
+func (m *Memory) of(c Class) *int64 {
+	switch c {
+	case State:
+		return &m.State
+	case Table:
+		return &m.Tables
+	}
+	return &m.IO
 }
 
 // A Weight is a tensor of the model file, or of the one beside it, that some step reads.
@@ -72,10 +97,13 @@ type Weight struct {
 	Type string  // lower-case GGML name: "q5_0", or SidecarType
 	Dims []int64 // row-major: [rows, row length], or [length]
 	Size int64   // bytes in its file
+	Part Part    // of another tensor, zero where it is a whole one
 
 	// Products and what gathers rows may read a copy in another layout, made when the plan is loaded.
 	Layout string // a name of Layouts, "" where products read the file
 	Packed int64  // bytes of the copy
+
+	Devices []int // that have it, ascending; empty for the first alone
 }
 
 // A Class says where a buffer lives.
@@ -103,6 +131,7 @@ type Buffer struct {
 	Stride int64  // bytes between copies where Each
 	First  int    // first step that touches it (arena only)
 	Last   int    // one past the last step that touches it
+	Device int    // where it lies; inputs lie on all devices, and say 0
 }
 
 // A Program is the schedule for steps of up to MaxT tokens and MaxR rows of logits.
@@ -137,6 +166,7 @@ type Step struct {
 	Split  Split
 	// Scratch is a range of the arena for each worker, of which Size/threads bytes are its own.
 	Scratch int // buffer ID (an Each buffer), −1 for none
+	Device  int // that runs it
 }
 
 // An Arg binds a role of the signature to a buffer or a weight.

@@ -78,20 +78,40 @@ func (w *printer) head(p *Plan) {
 	if s := &p.Sidecar; *s != (Sidecar{}) {
 		w.linef("sidecar file=%s size=%d directory=%s data=%s", quote(s.File), s.Size, quote(s.Directory), quote(s.Data))
 	}
-	w.linef("target  %s %s precision=%s kv=%s threads<=%d ctx=%d ubatch=%d sequences=%d rows=%d",
-		quote(t.Backend), quote(t.ISA), quote(t.Precision), quote(t.KV), t.Threads, t.Ctx, t.Ubatch, t.Sequences, t.Rows)
+	devices := ""
+	if n := len(p.Devices); n > 0 {
+		devices = fmt.Sprintf(" devices=%d", n)
+	}
+	w.linef("target  %s %s precision=%s kv=%s threads<=%d ctx=%d ubatch=%d sequences=%d rows=%d%s",
+		quote(t.Backend), quote(t.ISA), quote(t.Precision), quote(t.KV), t.Threads, t.Ctx, t.Ubatch, t.Sequences, t.Rows, devices)
 	w.linef("passes  %s", strconv.Quote(p.Passes))
 	w.linef("fusions qkv=%d swiglu=%d attention=%d", f.QKV, f.SwiGLU, f.Attention)
 	w.blank()
-	forPeople, tables := "", ""
+	tables := ""
 	if mem.Tables != 0 {
-		forPeople, tables = ", tables "+HumanBytes(mem.Tables), fmt.Sprintf(" tables=%d", mem.Tables)
+		tables = ", tables " + HumanBytes(mem.Tables)
 	}
 	w.linef("# weight %s, packed %s, state %s%s, io %s, arena %s (bound %s, unshared %s)",
-		HumanBytes(mem.Weight), HumanBytes(mem.Packed), HumanBytes(mem.State), forPeople, HumanBytes(mem.IO),
+		HumanBytes(mem.Weight), HumanBytes(mem.Packed), HumanBytes(mem.State), tables, HumanBytes(mem.IO),
 		HumanBytes(mem.Arena), HumanBytes(mem.ArenaLowerBound), HumanBytes(mem.ArenaUnshared))
-	w.linef("memory  weight=%d packed=%d state=%d%s io=%d arena=%d arena_lower_bound=%d arena_unshared=%d",
-		mem.Weight, mem.Packed, mem.State, tables, mem.IO, mem.Arena, mem.ArenaLowerBound, mem.ArenaUnshared)
+	w.linef("memory  %s", memoryFields(mem))
+	var rows [][]string
+	for i := range p.Devices {
+		d := &p.Devices[i]
+		rows = append(rows, []string{fmt.Sprintf("device  %d %s %s threads<=%d", i, quote(d.Backend), quote(d.ISA), d.Threads), memoryFields(&d.Memory)})
+	}
+	w.table("", rows)
+}
+
+// memoryFields writes the sums, but for tables where there are none.
+func memoryFields(m *Memory) string {
+	var words []string
+	for _, f := range m.fields() {
+		if f.bytes != &m.Tables || m.Tables != 0 {
+			words = append(words, fmt.Sprintf("%s=%d", f.name, *f.bytes))
+		}
+	}
+	return strings.Join(words, " ")
 }
 
 func (w *printer) weights(weights []Weight) {
@@ -103,6 +123,12 @@ func (w *printer) weights(weights []Weight) {
 		row := []string{"weight @" + quote(t.Name), quote(t.Type) + dims(t.Dims), fmt.Sprintf("size=%d", t.Size)}
 		if t.Layout != "" || t.Packed != 0 {
 			row = append(row, fmt.Sprintf("layout=%s packed=%d", quote(t.Layout), t.Packed))
+		}
+		if part := t.Part.String(); part != "" {
+			row = append(row, part)
+		}
+		if on := onDevices(t.Devices); on != "" {
+			row = append(row, on)
 		}
 		rows = append(rows, row)
 	}
@@ -124,7 +150,11 @@ func (w *printer) buffers(indent string, buffers []Buffer) {
 			}
 			row = append(row, each, fmt.Sprintf("offset=%d", b.Offset), fmt.Sprintf("steps=[%d,%d)", b.First, b.Last))
 		}
-		rows = append(rows, append(row, quote(b.Name)))
+		row = append(row, quote(b.Name))
+		if on := onDevice(b.Device); on != "" {
+			row = append(row, on)
+		}
+		rows = append(rows, row)
 	}
 	w.table(indent, rows)
 }
@@ -170,7 +200,7 @@ func stepRow(s *Step) []string {
 }
 
 // operands returns the arguments, with an arrow before the first that is only written, the
-// parameters and the scratch.
+// parameters, the scratch and the device.
 func operands(s *Step) string {
 	var b strings.Builder
 	sig, _ := LookupKernel(s.Kernel)
@@ -201,6 +231,9 @@ func operands(s *Step) string {
 	b.WriteString("}")
 	if s.Scratch != noBuffer {
 		fmt.Fprintf(&b, " scratch=b%d", s.Scratch)
+	}
+	if on := onDevice(s.Device); on != "" {
+		b.WriteString(" " + on)
 	}
 	return b.String()
 }

@@ -39,6 +39,7 @@ type Operand struct {
 	Matmul   bool   // a weight that names a matmul kernel of its own
 	Layout   string // of a weight, the layout that it must have, "" for any
 	Gather   bool   // a weight of which only the rows that tokens name are read
+	Far      bool   // may lie on another device than the step's
 }
 
 // Dir says whether an operand is read, written or both, and whether it is a weight.

@@ -44,7 +44,7 @@ func Verify(p *Plan) error {
 	for i := range kernels {
 		v.signatures[kernels[i].Name] = &kernels[i]
 	}
-	for _, check := range []func() error{v.target, v.weightList, v.shared, v.programs, v.memory, v.fusions} {
+	for _, check := range []func() error{v.target, v.devices, v.weightList, v.shared, v.programs, v.memory, v.fusions} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -57,11 +57,18 @@ type verifier struct {
 	weights    map[string]*Weight
 	signatures map[string]*Signature
 
-	readWeights map[string]bool
+	readWeights map[readOn]bool
 	readPacked  map[string]bool
 	states      map[int]stateShape // by buffer ID, as the first step that uses one has it
 	tables      map[int]tableShape // the same
-	arena       []arenaUse         // by program
+	arena       [][]arenaUse       // by program and device
+	busy        []bool             // by device, whether it runs a step
+}
+
+// A readOn is a weight that a step on a device reads.
+type readOn struct {
+	weight string
+	device int
 }
 
 func oneOf(what, found string, expected ...string) error {
@@ -133,7 +140,7 @@ func (v *verifier) weightList() error {
 		if w.Type == "" || len(w.Dims) == 0 || slices.Min(w.Dims) < 1 || w.Size < 1 {
 			return fmt.Errorf("weight %s: type %q, dims %v, size %d, expected a type, positive dims and a positive size", w.Name, w.Type, w.Dims, w.Size)
 		}
-		if err := checkPacked(w); err != nil {
+		if err := first(checkPacked(w), checkPart(w)); err != nil {
 			return fmt.Errorf("weight %s: %w", w.Name, err)
 		}
 	}
@@ -195,6 +202,12 @@ func (v *verifier) shared() error {
 			return fmt.Errorf("%s: name used twice, expected names of states and io buffers to differ", where)
 		}
 		names[b.Name] = true
+		if err := v.exists(b.Device); err != nil {
+			return fmt.Errorf("%s: %w", where, err)
+		}
+		if b.Device != 0 && inputOf(b) != nil {
+			return fmt.Errorf("%s: is on device %d, expected none said: the caller's inputs are brought to all devices", where, b.Device)
+		}
 		if b.Each || b.Stride != 0 || b.Offset != 0 || b.First != 0 || b.Last != 0 {
 			return fmt.Errorf("%s: has an offset, a stride or a lifetime, expected none outside the arena", where)
 		}
@@ -238,7 +251,8 @@ func (v *verifier) programs() error {
 	if len(p.Programs) == 0 {
 		return fmt.Errorf("no programs, expected at least one")
 	}
-	v.readWeights = make(map[string]bool, len(p.Weights))
+	v.readWeights = make(map[readOn]bool, len(p.Weights))
+	v.busy = make([]bool, p.Places())
 	v.readPacked = make(map[string]bool, len(p.Weights))
 	names := map[string]bool{}
 	var covered int64
@@ -272,14 +286,27 @@ func (v *verifier) programs() error {
 	}
 	for i := range p.Weights {
 		w := &p.Weights[i]
-		if !v.readWeights[w.Name] {
-			return fmt.Errorf("weight %s: no step reads it, expected one", w.Name)
+		for _, d := range w.On() {
+			if !v.readWeights[readOn{w.Name, d}] {
+				return fmt.Errorf("weight %s: no step%s reads it, expected one", w.Name, v.where(d))
+			}
 		}
 		if w.Layout != "" && !v.readPacked[w.Name] {
 			return fmt.Errorf("weight %s: no product reads it in layout %s, expected one", w.Name, w.Layout)
 		}
 	}
+	if d := slices.Index(v.busy, false); d >= 0 {
+		return fmt.Errorf("device %d: runs no step, expected one", d)
+	}
 	return nil
+}
+
+// where says on which device something is, of a plan for several.
+func (v *verifier) where(device int) string {
+	if len(v.plan.Devices) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" on device %d", device)
 }
 
 // checkTokens checks the numbers of tokens that a program is for. Those without a chunk begin where
@@ -299,55 +326,45 @@ func checkTokens(g *Program, covered *int64, ubatch int64) error {
 	return nil
 }
 
-// memory recomputes the sums of the memory line.
+// memory recomputes the sums of the memory line, and of those of the devices.
 func (v *verifier) memory() error {
-	var want Memory
-	sum := func(to *int64, bytes int64) error {
-		if *to > maxInt-bytes {
-			return fmt.Errorf("memory: sizes add up to more than %d bytes", maxInt)
-		}
-		*to += bytes
-		return nil
-	}
-	for i := range v.plan.Weights {
-		w := &v.plan.Weights[i]
-		if err := first(sum(&want.Weight, w.Size), sum(&want.Packed, w.Packed)); err != nil {
-			return err
+	arenas := make([]Memory, v.plan.Places())
+	for d := range arenas {
+		m := &arenas[d]
+		for _, program := range v.arena {
+			u := program[d]
+			m.Arena = max(m.Arena, u.end)
+			m.ArenaLowerBound = max(m.ArenaLowerBound, u.peak)
+			m.ArenaUnshared = max(m.ArenaUnshared, u.unshared)
 		}
 	}
-	for i := range v.plan.Buffers {
-		to := &want.IO
-		switch v.plan.Buffers[i].Class {
-		case State:
-			to = &want.State
-		case Table:
-			to = &want.Tables
-		}
-		if err := sum(to, v.plan.Buffers[i].Size); err != nil {
-			return err
+	want := *v.plan
+	want.Devices = slices.Clone(want.Devices)
+	if err := want.Sum(arenas); err != nil {
+		return err
+	}
+	for d := range want.Devices {
+		if err := sameMemory(&v.plan.Devices[d].Memory, &want.Devices[d].Memory); err != nil {
+			return fmt.Errorf("device %d: %w", d, err)
 		}
 	}
-	for _, u := range v.arena {
-		want.Arena = max(want.Arena, u.end)
-		want.ArenaLowerBound = max(want.ArenaLowerBound, u.peak)
-		want.ArenaUnshared = max(want.ArenaUnshared, u.unshared)
+	return sameMemory(&v.plan.Memory, &want.Memory)
+}
+
+// add adds bytes to a sum.
+func add(to *int64, bytes int64) error {
+	if *to > maxInt-bytes {
+		return fmt.Errorf("memory: sizes add up to more than %d bytes", maxInt)
 	}
-	got := &v.plan.Memory
-	for _, m := range []struct {
-		name      string
-		got, want int64
-	}{
-		{"weight", got.Weight, want.Weight},
-		{"packed", got.Packed, want.Packed},
-		{"state", got.State, want.State},
-		{"tables", got.Tables, want.Tables},
-		{"io", got.IO, want.IO},
-		{"arena", got.Arena, want.Arena},
-		{"arena_lower_bound", got.ArenaLowerBound, want.ArenaLowerBound},
-		{"arena_unshared", got.ArenaUnshared, want.ArenaUnshared},
-	} {
-		if m.got != m.want {
-			return fmt.Errorf("memory: %s is %d, expected the sum %d", m.name, m.got, m.want)
+	*to += bytes
+	return nil
+}
+
+func sameMemory(got, want *Memory) error {
+	expected := want.fields()
+	for i, f := range got.fields() {
+		if *f.bytes != *expected[i].bytes {
+			return fmt.Errorf("memory: %s is %d, expected the sum %d", f.name, *f.bytes, *expected[i].bytes)
 		}
 	}
 	return nil

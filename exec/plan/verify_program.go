@@ -48,30 +48,42 @@ func newChecker(v *verifier, g *Program) *checker {
 	return c
 }
 
-func (c *checker) run() (arenaUse, error) {
+func (c *checker) run() ([]arenaUse, error) {
 	if err := c.extents(); err != nil {
-		return arenaUse{}, err
+		return nil, err
 	}
 	for w := range c.prog.Waves {
 		c.now = w
 		steps := c.prog.Waves[w].Steps
 		if len(steps) == 0 {
-			return arenaUse{}, fmt.Errorf("wave %d: no steps, expected at least one", w)
+			return nil, fmt.Errorf("wave %d: no steps, expected at least one", w)
 		}
-		if len(steps) > 1 && c.plan.Target.Backend == CUDA {
-			return arenaUse{}, fmt.Errorf("wave %d: %d steps, expected one: a device runs them one after the other", w, len(steps))
+		if len(steps) > 1 && slices.ContainsFunc(steps, c.inOrder) {
+			return nil, fmt.Errorf("wave %d: %d steps, expected one: a device runs them one after the other", w, len(steps))
 		}
 		for i := range steps {
 			if err := c.step(&steps[i]); err != nil {
-				return arenaUse{}, fmt.Errorf("step %d %q: %w", steps[i].ID, steps[i].Name, err)
+				return nil, fmt.Errorf("step %d %q: %w", steps[i].ID, steps[i].Name, err)
 			}
 			c.steps++
 		}
 	}
 	if err := c.lifetimes(); err != nil {
-		return arenaUse{}, err
+		return nil, err
 	}
-	return c.overlaps()
+	arenas := make([]arenaUse, c.plan.Places())
+	for d := range arenas {
+		var err error
+		if arenas[d], err = c.overlaps(d); err != nil {
+			return nil, err
+		}
+	}
+	return arenas, nil
+}
+
+// inOrder reports whether a step runs after the one before it, in a wave of its own.
+func (c *checker) inOrder(st Step) bool {
+	return IsTransfer(st.Kernel) || c.exists(st.Device) == nil && c.plan.On(st.Device).Backend == CUDA
 }
 
 // extents evaluates the sizes of all buffers at the program's bounds and checks the places of
@@ -119,6 +131,9 @@ func (c *checker) place(u *use, id int) error {
 	if u.ID != id {
 		return fmt.Errorf("expected id b%d", id)
 	}
+	if err := c.exists(u.Device); err != nil {
+		return err
+	}
 	if u.Class != Arena {
 		return fmt.Errorf("class is %q, expected arena in a program", u.Class)
 	}
@@ -134,9 +149,10 @@ func (c *checker) place(u *use, id int) error {
 		if u.Stride < bytes || u.Stride%ArenaAlign != 0 {
 			return fmt.Errorf("stride is %d, expected a multiple of %d from %d up", u.Stride, ArenaAlign, bytes)
 		}
-		all, ok := mul(u.Stride, int64(c.plan.Target.Threads))
+		threads := c.plan.On(u.Device).Threads
+		all, ok := mul(u.Stride, int64(threads))
 		if !ok {
-			return fmt.Errorf("stride is %d, expected %d copies to fit in memory", u.Stride, c.plan.Target.Threads)
+			return fmt.Errorf("stride is %d, expected %d copies to fit in memory", u.Stride, threads)
 		}
 		bytes = all
 	} else if u.Stride != 0 {
@@ -148,7 +164,7 @@ func (c *checker) place(u *use, id int) error {
 	if u.Offset < 0 || u.Offset%ArenaAlign != 0 {
 		return fmt.Errorf("offset is %d, expected a multiple of %d", u.Offset, ArenaAlign)
 	}
-	if arena := c.plan.Memory.Arena; u.Size > arena || u.Offset > arena-u.Size {
+	if arena := c.plan.On(u.Device).Memory.Arena; u.Size > arena || u.Offset > arena-u.Size {
 		return fmt.Errorf("%d bytes at offset %d, expected the end inside the arena of %d", u.Size, u.Offset, arena)
 	}
 	return nil
@@ -197,12 +213,12 @@ type arenaUse struct {
 	unshared int64 // if no two buffers shared memory
 }
 
-// overlaps checks that no two buffers that live in the same wave share an address. Workers run
+// overlaps checks that no two buffers of a device that live in the same wave share an address. Workers run
 // through a wave without waiting for each other, so a buffer lives in whole waves.
-func (c *checker) overlaps() (arenaUse, error) {
+func (c *checker) overlaps(device int) (arenaUse, error) {
 	arena := make([]*use, 0, len(c.prog.Buffers))
 	for i := range c.uses {
-		if u := &c.uses[i]; u.Class == Arena {
+		if u := &c.uses[i]; u.Class == Arena && u.Device == device {
 			arena = append(arena, u)
 		}
 	}

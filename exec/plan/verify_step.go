@@ -23,9 +23,10 @@ func (c *checker) step(st *Step) error {
 	case st.Layer < noLayer, st.Layer > maxLayer:
 		return fmt.Errorf("layer is %d, expected a block number up to %d, or none", st.Layer, maxLayer)
 	}
-	if err := c.runs(st.Kernel); err != nil {
+	if err := first(c.exists(st.Device), c.runs(st)); err != nil {
 		return err
 	}
+	c.busy[st.Device] = true
 	rows := []string{"T", "R"}
 	if sig.Rows != "" {
 		rows = []string{sig.Rows}
@@ -42,12 +43,17 @@ func (c *checker) step(st *Step) error {
 	return nil
 }
 
-// runs checks that the plan's backend has a kernel. Reference kernels all have.
-func (c *checker) runs(kernel string) error {
-	if IsReference(kernel) || OnDevice(kernel) == (c.plan.Target.Backend == CUDA) {
+// runs checks that the step's device, which may not exist, has its kernel. Reference kernels all have.
+func (c *checker) runs(st *Step) error {
+	switch {
+	case c.exists(st.Device) != nil:
+		return nil
+	case IsTransfer(st.Kernel) && len(c.plan.Devices) == 0:
+		return fmt.Errorf("kernel is %q, expected none in a plan for one device", st.Kernel)
+	case IsTransfer(st.Kernel), IsReference(st.Kernel), OnDevice(st.Kernel) == (c.plan.On(st.Device).Backend == CUDA):
 		return nil
 	}
-	return fmt.Errorf("kernel is %q, expected one of backend %s", kernel, c.plan.Target.Backend)
+	return fmt.Errorf("kernel is %q, expected one of backend %s", st.Kernel, c.plan.On(st.Device).Backend)
 }
 
 func checkSplit(s Split, sig *Signature) error {
@@ -205,7 +211,10 @@ func (b *binding) weight(a *boundArg) error {
 	case w == nil:
 		return fmt.Errorf("weight %q is not in the list, expected one that is", a.Weight)
 	}
-	b.readWeights[w.Name] = true
+	if !w.LiesOn(b.step.Device) {
+		return fmt.Errorf("weight %s is on %v, expected device %d, which runs the step", w.Name, w.On(), b.step.Device)
+	}
+	b.readWeights[readOn{w.Name, b.step.Device}] = true
 	if len(a.Formats) > 0 {
 		if err := oneOf("type of weight "+w.Name, w.Type, a.Formats...); err != nil {
 			return err
@@ -281,6 +290,9 @@ func (b *binding) buffer(a *boundArg) error {
 }
 
 func (b *binding) fits(a *boundArg, u *use) error {
+	if u.Device != b.step.Device && !a.Far && inputOf(u.Buffer) == nil {
+		return fmt.Errorf("is on device %d, expected device %d, which runs the step: a transfer brings it there", u.Device, b.step.Device)
+	}
 	if err := oneOf("format", u.Format, a.Formats...); err != nil {
 		return err
 	}
@@ -457,6 +469,8 @@ func (b *binding) scratch() error {
 	switch {
 	case err != nil:
 		return err
+	case u.Device != b.step.Device:
+		return fmt.Errorf("scratch %s is on device %d, expected device %d, which runs the step", bufferName(u.Buffer), u.Device, b.step.Device)
 	case !u.Each:
 		return fmt.Errorf("scratch %s has one copy, expected one for every worker", bufferName(u.Buffer))
 	case u.firstStep != never:

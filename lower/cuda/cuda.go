@@ -8,6 +8,7 @@ package cuda
 
 import (
 	"fmt"
+	"slices"
 
 	"pesti/exec/plan"
 	"pesti/graph"
@@ -76,6 +77,8 @@ var Kernels = []target.Lowering{
 	{Op: ops.RMSNorm, Kernel: "cuda.norm", In: []string{"x", "w"}, Out: []string{"y"}, Split: one, Params: target.NormParams},
 	{Op: ops.NormAdd, Kernel: "cuda.norm_add", In: []string{"d", "w", "x"}, Out: []string{"y"}, Split: one, Params: target.NormParams},
 	{Op: ops.SelectRows, Kernel: "cuda.select", In: []string{"x", "rows"}, Out: []string{"y"}, Split: one, Params: target.WidthParam},
+	{Op: ops.Sum, Kernel: "cuda.sum", In: []string{"x0", "x1", "x2", "res"}, Out: []string{"y"}, Split: one, Params: target.WidthParam},
+	{Op: ops.Concat, Kernel: "cuda.concat", In: []string{"x0", "x1", "x2"}, Out: []string{"y"}, Split: one, Params: concatParams},
 	{Op: ops.Matmul, Kernel: "cuda.gemv", In: []string{"x", "w0", "res"}, Out: []string{"out0"}, Split: one, Params: groupParams, Matmuls: []string{"w0"}},
 	{Op: ops.NormMatmul, Kernel: "cuda.gemv", In: []string{"x", "norm", "w0"}, Out: []string{"out0"}, Split: one, Params: groupParams, Matmuls: []string{"w0"}},
 	{Op: ops.QKV, Kernel: "cuda.gemv", In: []string{"x", "w0", "w1", "w2", "bias0", "bias1", "bias2"}, Out: []string{"out0", "out1", "out2"}, Split: one, Params: groupParams, Matmuls: []string{"w0", "w1", "w2"}},
@@ -95,17 +98,25 @@ var Chunked = []target.Lowering{
 	{Op: ops.Attention, Kernel: "cuda.prefill", In: []string{"q", "k", "v", "pos", "seq", "kcache", "vcache", "qnorm", "knorm", "freqs"}, Out: []string{"out", "", ""}, Split: one, Params: target.AttentionParams},
 }
 
+// always are the ops that run on the device in any case.
+var always = []*graph.Op{ops.SelectRows, ops.Sum, ops.Concat}
+
 // Reference is the table of kernels that run on the host where none fits, each of which is a
-// fallback. Rows are selected on the device in any case.
+// fallback, and of those that always run on the device.
 func Reference() []target.Lowering {
 	var table []target.Lowering
 	for _, l := range cpu.Reference {
-		if l.Op != ops.SelectRows {
+		if !slices.Contains(always, l.Op) {
 			l.Split = one
 			table = append(table, l)
 		}
 	}
-	return append(table, target.Lowering{Op: ops.SelectRows, Kernel: "cuda.select", In: []string{"x", "rows"}, Out: []string{"y"}, Split: one, Params: target.WidthParam})
+	for _, l := range Kernels {
+		if slices.Contains(always, l.Op) {
+			table = append(table, l)
+		}
+	}
+	return table
 }
 
 // fits reports what an op's row cannot say about a node.
@@ -135,4 +146,16 @@ func gatedParams(n *graph.Node, env target.Env) []plan.Param {
 func attentionParams(n *graph.Node, env target.Env) []plan.Param {
 	positions, _ := env.Positions(n.In[5])
 	return append(target.AttentionParams(n, env), plan.Param{Name: "splits", Value: plan.CUDASplits(positions, n.Attr.Int("window"))})
+}
+
+func concatParams(n *graph.Node, _ target.Env) []plan.Param {
+	list := make([]plan.Param, len(n.In))
+	for i, v := range n.In {
+		width := int64(0)
+		if v != nil {
+			width = target.Width(v)
+		}
+		list[i] = plan.Param{Name: fmt.Sprintf("n%d", i), Value: width}
+	}
+	return list
 }

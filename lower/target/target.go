@@ -112,6 +112,9 @@ type Env struct {
 // Lower returns how a node of a program is computed: by a kernel of its own where reference is false and one
 // fits, else by a ref.* kernel; nil where there is neither.
 func (t *Target) Lower(p *Program, n *graph.Node, reference bool) *Lowering {
+	if n.Op == ops.Transfer {
+		return &transfer
+	}
 	for _, table := range [][]Lowering{p.Kernels, t.Kernels} {
 		if l := find(table, n.Op); !reference && l != nil && t.Fits(l, n) {
 			return l
@@ -119,6 +122,9 @@ func (t *Target) Lower(p *Program, n *graph.Node, reference bool) *Lowering {
 	}
 	return find(t.Reference, n.Op)
 }
+
+// transfer is how a value comes to another device, whichever targets theirs are.
+var transfer = Lowering{Op: ops.Transfer, Kernel: "transfer", In: []string{"x"}, Out: []string{"y"}, Split: plan.Split{By: "one", Unit: 1}, Params: WidthParam}
 
 // Lowers reports whether a node is computed as it is. One that is not is to be expanded first.
 func (t *Target) Lowers(p *Program, n *graph.Node) bool {

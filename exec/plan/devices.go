@@ -1,0 +1,199 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A Device is one of several that a plan runs on. Each step runs on one of them, and its operands lie
+// there, but for what a transfer reads; inputs are brought to all.
+type Device struct {
+	Backend string // "cpu", for the host beside CUDA devices, or CUDA
+	ISA     string
+	Threads int    // at most
+	Memory  Memory // of this device alone
+}
+
+// mostDevices bounds numbers of devices, by more than a machine has.
+const mostDevices = 64
+
+// Places returns how many devices a plan is for, at least 1.
+func (p *Plan) Places() int { return max(len(p.Devices), 1) }
+
+// On returns what a plan says of a device, whose number is below Places.
+func (p *Plan) On(device int) Device {
+	if len(p.Devices) == 0 {
+		t := &p.Target
+		return Device{t.Backend, t.ISA, t.Threads, p.Memory}
+	}
+	return p.Devices[device]
+}
+
+// Sum sets the memory of the plan and of its devices, of which the sums of the arenas are given: weights
+// and shared buffers are added to them.
+func (p *Plan) Sum(arenas []Memory) error {
+	var all Memory
+	for d := range arenas {
+		m := &arenas[d]
+		if err := p.sumShared(d, m); err != nil {
+			return err
+		}
+		if err := all.add(m); err != nil {
+			return err
+		}
+		if len(p.Devices) > 0 {
+			p.Devices[d].Memory = *m
+		}
+	}
+	p.Memory = all
+	return nil
+}
+
+// sumShared adds what a device has of weights and shared buffers.
+func (p *Plan) sumShared(device int, m *Memory) error {
+	for i := range p.Weights {
+		w := &p.Weights[i]
+		if !w.LiesOn(device) {
+			continue
+		}
+		if err := first(add(&m.Weight, w.Size), add(&m.Packed, w.Packed)); err != nil {
+			return err
+		}
+	}
+	for i := range p.Buffers {
+		b := &p.Buffers[i]
+		if b.Device != device && inputOf(b) == nil {
+			continue
+		}
+		if err := add(m.of(b.Class), b.Size); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add adds the sums of another device.
+func (m *Memory) add(o *Memory) error {
+	to := m.fields()
+	for k, f := range o.fields() {
+		if err := add(to[k].bytes, *f.bytes); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// LiesOn reports whether a device has a weight.
+func (w *Weight) LiesOn(device int) bool {
+	if len(w.Devices) == 0 {
+		return device == 0
+	}
+	return slices.Contains(w.Devices, device)
+}
+
+// On returns the devices that have a weight.
+func (w *Weight) On() []int {
+	if len(w.Devices) == 0 {
+		return []int{0}
+	}
+	return w.Devices
+}
+
+// IsTransfer reports whether a kernel brings a value from one device to another.
+func IsTransfer(kernel string) bool { return kernel == transfer.Name }
+
+// transfer is the only kernel that reads what lies on another device than its own. y[m] = x[m]
+var transfer = Signature{
+	Name: "transfer",
+	Operands: []Operand{
+		{Role: "x", Formats: []string{"f32"}, Extent: "M*n", Far: true},
+		{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*n"},
+	},
+	Params: []ParamSpec{count("n")},
+	Splits: []string{"one"},
+}
+
+// onDevice is what the text form says of a device that is not the first.
+func onDevice(device int) string {
+	if device == 0 {
+		return ""
+	}
+	return "on " + strconv.Itoa(device)
+}
+
+func onDevices(devices []int) string {
+	if len(devices) == 0 {
+		return ""
+	}
+	words := make([]string, len(devices))
+	for i, d := range devices {
+		words[i] = strconv.Itoa(d)
+	}
+	return "on " + strings.Join(words, ",")
+}
+
+// on takes the number of a device behind the word, 0 where there is none.
+func (s *scanner) on() int {
+	if !s.maybe("on ") {
+		return 0
+	}
+	return s.small()
+}
+
+// devices checks what a plan says of its devices, and that all that has one has one of these.
+func (v *verifier) devices() error {
+	p := v.plan
+	if n := len(p.Devices); n == 1 || n > mostDevices {
+		return fmt.Errorf("target: devices is %d, expected 2 to %d, or none said", n, mostDevices)
+	}
+	for i := range p.Devices {
+		if err := v.device(i); err != nil {
+			return fmt.Errorf("device %d: %w", i, err)
+		}
+	}
+	for i := range p.Weights {
+		w := &p.Weights[i]
+		if !slices.IsSorted(w.Devices) || slices.Equal(w.Devices, []int{0}) {
+			return fmt.Errorf("weight %s: is on %v, expected devices in order, and none said where it is the first alone", w.Name, w.Devices)
+		}
+		for k, d := range w.Devices {
+			if k > 0 && d == w.Devices[k-1] {
+				return fmt.Errorf("weight %s: is on device %d twice, expected once", w.Name, d)
+			}
+			if err := v.exists(d); err != nil {
+				return fmt.Errorf("weight %s: %w", w.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (v *verifier) device(i int) error {
+	d, t := &v.plan.Devices[i], &v.plan.Target
+	switch {
+	case t.Backend != CUDA:
+		return fmt.Errorf("backend of the target is %q, expected %q of a plan for several devices", t.Backend, CUDA)
+	case d.Backend == CUDA && (d.ISA != t.ISA || d.Threads != t.Threads):
+		return fmt.Errorf("is %s with threads %d, expected %s with %d as the target says", d.ISA, d.Threads, t.ISA, t.Threads)
+	case d.Backend == CUDA:
+		return nil
+	case i > 0:
+		return fmt.Errorf("backend is %q, expected %q: the host is the first device", d.Backend, CUDA)
+	}
+	return first(
+		oneOf("backend", d.Backend, "cpu", CUDA),
+		oneOf("instruction set", d.ISA, ISAs...),
+		atLeast("threads", int64(d.Threads), 1),
+		atLeast("threads that are left", int64(mostThreads-d.Threads), 0),
+	)
+}
+
+// exists checks the number of a device.
+func (v *verifier) exists(device int) error {
+	if n := v.plan.Places(); device < 0 || device >= n {
+		return fmt.Errorf("is on device %d, expected one from 0 to %d", device, n-1)
+	}
+	return nil
+}

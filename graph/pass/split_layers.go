@@ -1,0 +1,169 @@
+package pass
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"pesti/graph"
+	"pesti/ops"
+)
+
+// SplitLayers returns the pass that gives each of several devices contiguous layers, as many as balance
+// the bytes of weights. What stands before the layers, the embedding, is on the first device, and what
+// stands behind them, the output, on the last.
+//
+// Where onHost is not negative, device 0 is the host: it has so many of the first layers, the embedding
+// and the output, and the other devices share the rest.
+//
+// A value that another device needs is brought there once.
+func SplitLayers(devices, onHost int) Pass {
+	return Pass{Name: "split_layers", Required: true, Doc: "layers on several devices, as even by bytes as they can be", Run: func(c *Context, g *graph.Graph) error {
+		layer, bytes := layersOf(g)
+		owner, err := share(bytes, devices, onHost)
+		if err != nil {
+			return err
+		}
+		for i, n := range g.Nodes {
+			if !n.Op.Everywhere {
+				n.Device = owner[layer[i]]
+			}
+		}
+		for d := range devices {
+			if i := slices.Index(owner[1:len(owner)-1], d); i >= 0 {
+				c.Applied(fmt.Sprintf("blk.%d", i))
+			}
+		}
+		return transfers(g)
+	}}
+}
+
+// layersOf returns for each node the part of the graph that it belongs to, and the bytes of the weights
+// of each part: 0 is what stands before all layers, then come the layers, and then what stands behind.
+// A node of no layer between two belongs to the one before.
+func layersOf(g *graph.Graph) (part []int, bytes []int64) {
+	last, layers := -1, 0
+	for i, n := range g.Nodes {
+		if l := layerOf(n.Name()); l >= 0 {
+			last, layers = i, max(layers, l+1)
+		}
+	}
+	bytes = make([]int64, layers+2)
+	at := 0
+	counted := map[*graph.Value]int{}
+	for i, n := range g.Nodes {
+		if l := layerOf(n.Name()); l >= 0 {
+			at = l + 1
+		} else if i > last {
+			at = layers + 1
+		}
+		part = append(part, at)
+		for _, v := range n.In {
+			if v == nil || !v.IsWeight() {
+				continue
+			}
+			if p, ok := counted[v]; !ok || p != at {
+				counted[v] = at
+				bytes[at] += v.Type.Bytes(func(d graph.Dim) int64 { return d.N })
+			}
+		}
+	}
+	return part, bytes
+}
+
+// layerOf is the N of a name blk.N.…, or −1.
+func layerOf(name string) int {
+	rest, ok := strings.CutPrefix(name, "blk.")
+	digits, _, dot := strings.Cut(rest, ".")
+	n, err := strconv.Atoi(digits)
+	if !ok || !dot || err != nil || n < 0 {
+		return -1
+	}
+	return n
+}
+
+// share returns the device of each part.
+func share(bytes []int64, devices, onHost int) ([]int, error) {
+	layers := len(bytes) - 2
+	owner := make([]int, len(bytes))
+	parts, first := slices.Clone(bytes[1:layers+1]), 0
+	if onHost >= 0 {
+		parts, first = parts[min(onHost, layers):], 1
+	}
+	if n := devices - first; len(parts) < n {
+		return nil, fmt.Errorf("%d devices for %d layers, expected at most one for each", n, len(parts))
+	}
+	if onHost < 0 {
+		parts[0] += bytes[0]
+		parts[len(parts)-1] += bytes[layers+1]
+	}
+	cuts := balance(parts, devices-first)
+	for i := range parts {
+		for cuts[0] <= i {
+			cuts, first = cuts[1:], first+1
+		}
+		owner[layers-len(parts)+1+i] = first
+	}
+	if onHost < 0 {
+		owner[layers+1] = devices - 1
+	}
+	return owner, nil
+}
+
+// balance cuts a list into n contiguous parts of at least one element whose largest sum is as small as
+// it can be, and returns the end of each. Of several ways it takes the one whose earlier parts are shorter.
+func balance(sizes []int64, n int) []int {
+	sum := make([]int64, len(sizes)+1)
+	for i, s := range sizes {
+		sum[i+1] = sum[i] + s
+	}
+	// most[k][i] is the smallest largest sum of the first i elements in k+1 parts, and from[k][i] where
+	// the last of these begins.
+	most, from := make([][]int64, n), make([][]int, n)
+	for k := range n {
+		most[k], from[k] = make([]int64, len(sum)), make([]int, len(sum))
+		for i := k + 1; i < len(sum); i++ {
+			if k == 0 {
+				most[k][i] = sum[i]
+				continue
+			}
+			for j := k; j < i; j++ {
+				if m := max(most[k-1][j], sum[i]-sum[j]); j == k || m < most[k][i] {
+					most[k][i], from[k][i] = m, j
+				}
+			}
+		}
+	}
+	ends := make([]int, n)
+	for k, i := n-1, len(sizes); k >= 0; k, i = k-1, from[k][i] {
+		ends[k] = i
+	}
+	return ends
+}
+
+// transfers brings values to the devices of the nodes that read them.
+func transfers(g *graph.Graph) error {
+	type place struct {
+		v      *graph.Value
+		device int
+	}
+	brought := map[place]*graph.Value{}
+	for _, n := range slices.Clone(g.Nodes) {
+		for i, v := range n.In {
+			if v == nil || v.IsWeight() || v.Def.Op.Everywhere || v.Def.Device == n.Device {
+				continue
+			}
+			at := place{v, n.Device}
+			if brought[at] == nil {
+				out, err := g.Insert(n, ops.Transfer, []*graph.Value{v}, nil, g.Fresh(fmt.Sprintf("%s.on%d", v.Name, n.Device)))
+				if err != nil {
+					return err
+				}
+				brought[at] = out[0]
+			}
+			n.In[i] = brought[at]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+package lower
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"pesti/exec/plan"
+)
+
+// TestSplitLayers sees that a plan for several devices has its layers in a row on them, whole and as even
+// as their bytes allow, with one transfer at each boundary, and that its text gives it back.
+func TestSplitLayers(t *testing.T) {
+	one := compileCUDA(t, Options{Ctx: 64})
+	for devices := 2; devices <= 4; devices++ {
+		p := compileCUDA(t, Options{Ctx: 64, Devices: devices})
+		if len(p.Devices) != devices {
+			t.Fatalf("%d devices, expected %d", len(p.Devices), devices)
+		}
+		for i := range p.Programs {
+			at, crossed, steps := 0, 0, 0
+			for _, w := range p.Programs[i].Waves {
+				st := &w.Steps[0]
+				if st.Device < at {
+					t.Errorf("%d devices: step %s is on device %d behind one on %d", devices, st.Name, st.Device, at)
+				}
+				if plan.IsTransfer(st.Kernel) {
+					crossed++
+				} else {
+					steps++
+				}
+				at = st.Device
+			}
+			if n := plan.Summarise(one).Programs[p.Programs[i].Name].Steps; crossed != devices-1 || steps != n {
+				t.Errorf("%d devices: program %s has %d transfers and %d other steps, expected %d and %d", devices, p.Programs[i].Name, crossed, steps, devices-1, n)
+			}
+		}
+		s := plan.Summarise(p)
+		if s.Fallbacks != 0 || s.LaunchesPerLayer != 5 {
+			t.Errorf("%d devices: %d fallbacks, %d launches a layer, expected 0 and 5", devices, s.Fallbacks, s.LaunchesPerLayer)
+		}
+		text := plan.Print(p)
+		again, err := plan.Parse(text)
+		if err != nil {
+			t.Fatalf("%d devices: %v\n%s", devices, err, text)
+		}
+		if string(plan.Print(again)) != string(text) {
+			t.Errorf("%d devices: the text gives another plan", devices)
+		}
+		if d := plan.Diff(p, again); len(d) != 0 {
+			t.Errorf("%d devices: the plan differs from itself: %v", devices, d)
+		}
+	}
+}
+
+// TestDevicesMistakes: numbers of devices that make no sense are errors of one line about the option.
+func TestDevicesMistakes(t *testing.T) {
+	for _, c := range []struct {
+		o    Options
+		want string
+	}{
+		{Options{Target: plan.CUDA, Devices: -1}, "--devices is -1, expected 1 to 64"},
+		{Options{Target: plan.CUDA, Devices: 65}, "--devices is 65, expected 1 to 64"},
+		{Options{Target: plan.CUDA, Devices: 9}, "9 devices for 4 layers"},
+		{Options{Target: "cpu", Devices: 2}, "--devices is 2, expected 1, since --target is cpu"},
+		{Options{Target: plan.CUDA, Devices: 2, Split: "rows"}, `--split is "rows", expected one of [layers tensor]`},
+	} {
+		_, err := Compile(demoModel(t), c.o)
+		var about *OptionError
+		if !errors.As(err, &about) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%+v: error %v, expected %q", c.o, err, c.want)
+		}
+	}
+}
+
+// TestDevicesFaults ruins plans for two devices in what only the verifier of such plans sees.
+func TestDevicesFaults(t *testing.T) {
+	step := func(p *plan.Plan, kernel string, device int) *plan.Step {
+		for _, w := range p.Programs[0].Waves {
+			if st := &w.Steps[0]; st.Kernel == kernel && st.Device == device {
+				return st
+			}
+		}
+		t.Fatalf("no step %s on device %d", kernel, device)
+		return nil
+	}
+	buffer := func(p *plan.Plan, class plan.Class, device int) *plan.Buffer {
+		for _, list := range [][]plan.Buffer{p.Buffers, p.Programs[0].Buffers} {
+			if i := slices.IndexFunc(list, func(b plan.Buffer) bool { return b.Class == class && b.Device == device }); i >= 0 {
+				return &list[i]
+			}
+		}
+		t.Fatalf("no %s on device %d", class, device)
+		return nil
+	}
+	for _, c := range []struct {
+		name, want string
+		ruin       func(p *plan.Plan)
+	}{
+		{"a step elsewhere", "is on device 1, expected device 0", func(p *plan.Plan) { step(p, "cuda.attention", 1).Device = 0 }},
+		{"a step on no device", "is on device 2, expected one from 0 to 1", func(p *plan.Plan) { step(p, "cuda.attention", 1).Device = 2 }},
+		{"a negative device", "is on device -1, expected one from 0 to 1", func(p *plan.Plan) { step(p, "cuda.embed", 0).Device = -1 }},
+		{"a value elsewhere", "is on device 0, expected device 1", func(p *plan.Plan) { buffer(p, plan.Arena, 1).Device = 0 }},
+		{"a cache elsewhere", "is on device 0, expected device 1", func(p *plan.Plan) { buffer(p, plan.State, 1).Device = 0 }},
+		{"a table elsewhere", "is on device 0, expected device 1", func(p *plan.Plan) { buffer(p, plan.Table, 1).Device = 0 }},
+		{"logits elsewhere", "is on device 0, expected device 1", func(p *plan.Plan) { buffer(p, plan.IO, 1).Device = 0 }},
+		{"an input elsewhere", "is on device 1, expected none said", func(p *plan.Plan) { p.Buffers[0].Device = 1 }},
+		{"a cache nowhere", "is on device 7, expected one from 0 to 1", func(p *plan.Plan) { buffer(p, plan.State, 1).Device = 7 }},
+		{"a value nowhere", "is on device 7, expected one from 0 to 1", func(p *plan.Plan) { buffer(p, plan.Arena, 1).Device = 7 }},
+		{"a weight elsewhere", "is on [0], expected device 1", func(p *plan.Plan) {
+			for i := range p.Weights {
+				if slices.Equal(p.Weights[i].Devices, []int{1}) {
+					p.Weights[i].Devices = nil
+					return
+				}
+			}
+		}},
+		{"a weight that nobody reads there", "no step on device 1 reads it", func(p *plan.Plan) { p.Weights[2].Devices = []int{0, 1} }},
+		{"a weight nowhere", "is on device 9, expected one from 0 to 1", func(p *plan.Plan) { p.Weights[2].Devices = []int{0, 9} }},
+		{"a weight twice", "is on device 1 twice", func(p *plan.Plan) { p.Weights[2].Devices = []int{1, 1} }},
+		{"a weight in no order", "expected devices in order", func(p *plan.Plan) { p.Weights[2].Devices = []int{1, 0} }},
+		{"another set", "is sm_80 with threads 1, expected sm_75", func(p *plan.Plan) { p.Devices[1].ISA = "sm_80" }},
+		{"a host behind", `backend is "cpu", expected "cuda"`, func(p *plan.Plan) { p.Devices[1].Backend = "cpu" }},
+		{"another backend", `backend is "metal"`, func(p *plan.Plan) { p.Devices[0].Backend = "metal" }},
+		{"one device", "devices is 1, expected 2 to 64", func(p *plan.Plan) { p.Devices = p.Devices[:1] }},
+		{"an idle device", "device 2: runs no step", func(p *plan.Plan) { p.Devices = append(p.Devices, p.Devices[1]) }},
+		{"a sum", "device 1: memory: arena is", func(p *plan.Plan) { p.Devices[1].Memory.Arena += 64 }},
+		{"the sum of all", "memory: state is", func(p *plan.Plan) { p.Memory.State++ }},
+		{"a kernel that crosses", "is on device 0, expected device 1", func(p *plan.Plan) { step(p, "transfer", 1).Kernel = "cuda.copy" }},
+		{"overlapping values", "overlap", func(p *plan.Plan) {
+			live := p.Programs[0].Buffers
+			for i := range live {
+				if live[i].Device == 1 {
+					live[i].Offset = 0
+				}
+			}
+		}},
+	} {
+		p := compileCUDA(t, Options{Ctx: 64, Devices: 2})
+		c.ruin(p)
+		if err := plan.Verify(p); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: error %v, expected %q", c.name, err, c.want)
+		}
+	}
+	p := compileCUDA(t, Options{Ctx: 64})
+	st := step(p, "cuda.select", 0)
+	st.Kernel = "transfer"
+	if err := plan.Verify(p); err == nil || !strings.Contains(err.Error(), "expected none in a plan for one device") {
+		t.Errorf("a transfer in a plan for one device: error %v", err)
+	}
+}
