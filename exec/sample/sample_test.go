@@ -517,6 +517,27 @@ func BenchmarkSample(b *testing.B) {
 	}
 }
 
+// The likeliest token is found, and a logit that is no number, wherever it stands among those that are passed over.
+func TestEveryLogitIsSeen(t *testing.T) {
+	for vocab := 193; vocab <= 200; vocab++ {
+		s := newSampler(t, Params{TopP: 1, RepeatPenalty: 1}, vocab)
+		for at := range vocab {
+			logits := make([]float32, vocab)
+			for i := range logits {
+				logits[i] = float32(-i)
+			}
+			logits[at] = 1
+			if id, err := s.Sample(0, logits); err != nil || int(id) != at {
+				t.Fatalf("of %d logits %d is the highest, taken was %d, error %v", vocab, at, id, err)
+			}
+			logits[at] = float32(math.NaN())
+			if _, err := s.Sample(0, logits); err == nil {
+				t.Fatalf("of %d logits %d is NaN, and there was no error", vocab, at)
+			}
+		}
+	}
+}
+
 // A sampler of a large vocabulary holds few candidates at a time: it sorts no vocabulary.
 func TestFewCandidates(t *testing.T) {
 	p := Default()
