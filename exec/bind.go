@@ -2,14 +2,11 @@ package exec
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 	"unsafe"
 
 	"pesti/exec/cpu"
 	"pesti/exec/cpu/kernel"
 	"pesti/exec/plan"
-	"pesti/gguf"
 	"pesti/gguf/quant"
 )
 
@@ -113,11 +110,14 @@ func (w weight) operand(kernelName string, copied bool) kernel.Operand {
 	return o
 }
 
-// weights returns the plan's weights by name.
+// weights returns the plan's weights by name, but for parts of tensors that no step reads in the file.
 func (e *Engine) weights() (map[string]weight, error) {
-	weights := make(map[string]weight, len(e.plan.Weights))
+	weights, reads := make(map[string]weight, len(e.plan.Weights)), plan.FileReads(e.plan)
 	for i := range e.plan.Weights {
 		w := &e.plan.Weights[i]
+		if w.Part.Of != "" && reads[w.Name] == (plan.FileRead{}) {
+			continue
+		}
 		if w.Type == plan.SidecarType {
 			o, err := e.besideOperand(w)
 			if err != nil {
@@ -126,9 +126,9 @@ func (e *Engine) weights() (map[string]weight, error) {
 			weights[w.Name] = weight{file: o}
 			continue
 		}
-		t, _ := e.file.Tensor(w.Name)
+		t, _ := e.file.Tensor(w.Tensor())
 		data := e.file.Bytes(t)
-		if int64(len(data)) != w.Size {
+		if int64(len(data)) != t.Size {
 			return nil, fmt.Errorf("%s: tensor %q: the file is closed, expected it to be open", e.file.Path, w.Name)
 		}
 		// Norms and biases are read as float32, which a file need not align.
@@ -138,7 +138,7 @@ func (e *Engine) weights() (map[string]weight, error) {
 				return nil, err
 			}
 		}
-		weights[w.Name] = weight{file: kernel.Operand{Format: w.Type, Data: data}}
+		weights[w.Name] = weight{file: kernel.Operand{Format: w.Type, Data: part(w, data)}}
 	}
 	for i := range e.packings {
 		name := e.packings[i].name
@@ -147,20 +147,6 @@ func (e *Engine) weights() (map[string]weight, error) {
 		weights[name] = w
 	}
 	return weights, nil
-}
-
-// checkWeight compares a weight of the plan with the tensor of the file.
-func checkWeight(w *plan.Weight, f *gguf.File) error {
-	t, ok := f.Tensor(w.Name)
-	if !ok {
-		return fmt.Errorf("%s: has no tensor %q, which the plan reads", f.Path, w.Name)
-	}
-	dims := slices.Clone(t.Dims)
-	slices.Reverse(dims)
-	if kind := strings.ToLower(t.Type.String()); kind != w.Type || !slices.Equal(dims, w.Dims) || t.Size != w.Size {
-		return fmt.Errorf("%s: tensor %q: is %s%v of %d bytes, but the plan is for %s%v of %d", f.Path, w.Name, kind, dims, t.Size, w.Type, w.Dims, w.Size)
-	}
-	return nil
 }
 
 // bindIO finds the buffers that the engine fills and reads.

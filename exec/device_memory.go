@@ -224,12 +224,12 @@ func (e *Engine) source(w *plan.Weight) (data []byte, release func(), scales []f
 		o, err := e.besideOperand(w)
 		return o.Data, func() {}, o.Scales, err
 	}
-	t, _ := e.file.Tensor(w.Name) // as CheckModel has seen
+	t, _ := e.file.Tensor(w.Tensor()) // as CheckModel has seen
 	data = e.file.Bytes(t)
-	if int64(len(data)) != w.Size {
+	if int64(len(data)) != t.Size {
 		return nil, nil, nil, fmt.Errorf("%s: tensor %q: the file is closed, expected it to be open", e.file.Path, w.Name)
 	}
-	return data, func() { releaseAll(e.file, t) }, nil, nil
+	return part(w, data), func() { releaseAll(e.file, t) }, nil, nil
 }
 
 // releaseAll gives the pages of a matrix back.

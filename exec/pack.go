@@ -71,13 +71,20 @@ func (e *Engine) allocatePacked(sets []string) error {
 	return nil
 }
 
-// inFile returns the rows of a weight where they lie, and what gives some of them back.
+// inFile returns the rows of a weight where they lie, and what gives some of them back: nothing where it is part of a
+// tensor, of which others may read the rest.
 func (e *Engine) inFile(w *plan.Weight) (data []byte, release func(first, end int64)) {
 	if w.Type == plan.SidecarType {
-		b, _ := e.beside.Weight(w.Name)
+		b, _ := e.beside.Weight(w.Tensor())
+		if w.Part.Of != "" {
+			return part(w, e.beside.Codes(b)), nil
+		}
 		return e.beside.Codes(b), func(first, end int64) { e.beside.ReleaseRows(b, first, end) }
 	}
-	t, _ := e.file.Tensor(w.Name)
+	t, _ := e.file.Tensor(w.Tensor())
+	if w.Part.Of != "" {
+		return part(w, e.file.Bytes(t)), nil
+	}
 	return e.file.Bytes(t), func(first, end int64) { e.file.Release(t, first, end) }
 }
 

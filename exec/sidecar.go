@@ -3,7 +3,6 @@ package exec
 import (
 	"encoding/hex"
 	"fmt"
-	"slices"
 
 	"pesti/exec/cpu/kernel"
 	"pesti/exec/plan"
@@ -30,12 +29,8 @@ func CheckSidecar(p *plan.Plan, f *sidecar.File) error {
 		if w.Type != plan.SidecarType {
 			continue
 		}
-		b, ok := f.Weight(w.Name)
-		if !ok {
-			return fmt.Errorf("%s: has no tensor %q, which the plan reads", f.Path, w.Name)
-		}
-		if dims := []int64{b.Rows, b.Cols}; !slices.Equal(dims, w.Dims) || b.Size() != w.Size {
-			return fmt.Errorf("%s: tensor %q: is %v of %d bytes, but the plan is for %v of %d", f.Path, w.Name, dims, b.Size(), w.Dims, w.Size)
+		if err := checkBeside(w, f); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -43,11 +38,14 @@ func CheckSidecar(p *plan.Plan, f *sidecar.File) error {
 
 // besideOperand returns a weight that lies in the file beside the model's.
 func (e *Engine) besideOperand(w *plan.Weight) (kernel.Operand, error) {
-	b, _ := e.beside.Weight(w.Name) // as CheckSidecar has seen
+	b, _ := e.beside.Weight(w.Tensor()) // as CheckSidecar has seen
 	codes := e.beside.Codes(b)
 	scales, err := e.beside.Scales(b)
 	if err == nil && int64(len(codes)) != b.Rows*b.Cols {
 		err = fmt.Errorf("%s: tensor %q: the file is closed, expected it to be open", e.beside.Path, w.Name)
 	}
-	return kernel.Operand{Format: w.Type, Data: codes, Scales: scales}, err
+	if err != nil {
+		return kernel.Operand{}, err
+	}
+	return kernel.Operand{Format: w.Type, Data: part(w, codes), Scales: scalesOf(w, scales)}, nil
 }

@@ -68,6 +68,13 @@ var binders = map[string]func(b *binder, m uint32) ([]Call, error){
 		format := b.Operands["kcache"].Format
 		return stored(b.attention(m), format, func(a Attention) (Call, error) { return a.Prefill(b.On, format) })
 	},
+	"cuda.sum": func(b *binder, m uint32) ([]Call, error) {
+		return one(Sum{X0: b.ptr("x0"), X1: b.optional("x1"), X2: b.optional("x2"), Res: b.optional("res"), Y: b.ptr("y"), N: m * b.int("n")}.Call())
+	},
+	"cuda.concat": func(b *binder, m uint32) ([]Call, error) {
+		return one(Concat{X0: b.ptr("x0"), X1: b.optional("x1"), X2: b.optional("x2"), Y: b.ptr("y"),
+			N0: b.int("n0"), N1: b.int("n1"), N2: b.int("n2"), M: m}.Call())
+	},
 	"cuda.select": func(b *binder, m uint32) ([]Call, error) {
 		return one(Select{X: b.ptr("x"), Rows: b.ptr("rows"), Y: b.ptr("y"), N: b.int("n"), M: m}.Call())
 	},

@@ -1,0 +1,100 @@
+package exec
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"pesti/exec/plan"
+	"pesti/gguf"
+	"pesti/gguf/quant"
+	"pesti/gguf/sidecar"
+)
+
+// checkWeight compares a weight of the plan with the tensor of the file that it is, or is part of.
+func checkWeight(w *plan.Weight, f *gguf.File) error {
+	t, ok := f.Tensor(w.Tensor())
+	if !ok {
+		return fmt.Errorf("%s: has no tensor %q, which the plan reads", f.Path, w.Tensor())
+	}
+	dims := slices.Clone(t.Dims)
+	slices.Reverse(dims)
+	size := t.Size
+	if p := &w.Part; p.Of != "" {
+		if size = share(t.Size, w); size < 0 || p.Axis == len(dims)-1 && splitsBlock(t.Type, w) {
+			return fmt.Errorf("%s: tensor %q: the plan cuts it at %d along dim %d, for %d, expected whole blocks of %s", f.Path, t.Name, p.From, p.Axis, w.Dims[p.Axis], t.Type)
+		}
+	}
+	if kind := strings.ToLower(t.Type.String()); kind != w.Type || !slices.Equal(dims, w.TensorDims()) || size != w.Size {
+		return fmt.Errorf("%s: tensor %q: is %s%v of %d bytes, but the plan is for %s%v of %d", f.Path, t.Name, kind, dims, size, w.Type, w.TensorDims(), w.Size)
+	}
+	return nil
+}
+
+// share is a weight's share of the bytes of its tensor, −1 where it is none.
+func share(bytes int64, w *plan.Weight) int64 {
+	all := w.Part.Dims[w.Part.Axis]
+	if bytes%all == 0 {
+		return bytes / all * w.Dims[w.Part.Axis]
+	}
+	if n := w.Dims[w.Part.Axis]; bytes <= (1<<63-1)/n && bytes*n%all == 0 {
+		return bytes * n / all
+	}
+	return -1
+}
+
+// splitsBlock reports whether a part of rows begins or ends inside a block of the type.
+func splitsBlock(t quant.Type, w *plan.Weight) bool {
+	info, ok := quant.Lookup(t)
+	if !ok {
+		return true
+	}
+	block := int64(info.BlockLen)
+	return w.Part.From%block != 0 || w.Dims[w.Part.Axis]%block != 0
+}
+
+// checkBeside compares a weight of the plan with the one of the file beside the model.
+func checkBeside(w *plan.Weight, f *sidecar.File) error {
+	b, ok := f.Weight(w.Tensor())
+	if !ok {
+		return fmt.Errorf("%s: has no tensor %q, which the plan reads", f.Path, w.Tensor())
+	}
+	size := b.Size()
+	if w.Part.Of != "" && len(w.Dims) == 2 {
+		size = (&sidecar.Weight{Rows: w.Dims[0], Cols: w.Dims[1]}).Size()
+	}
+	if dims := []int64{b.Rows, b.Cols}; !slices.Equal(dims, w.TensorDims()) || size != w.Size {
+		return fmt.Errorf("%s: tensor %q: is %v of %d bytes, but the plan is for %v of %d", f.Path, w.Tensor(), dims, size, w.TensorDims(), w.Size)
+	}
+	return nil
+}
+
+// part returns the bytes of a weight among those of its tensor: rows where they lie, columns in a copy.
+func part(w *plan.Weight, tensor []byte) []byte {
+	p := &w.Part
+	if p.Of == "" {
+		return tensor
+	}
+	rows, all, n := 1, int(p.Dims[p.Axis]), int(w.Dims[p.Axis])
+	for _, d := range p.Dims[:p.Axis] {
+		rows *= int(d)
+	}
+	row := len(tensor) / rows // bytes of what is cut, in whole blocks
+	from, to := row*int(p.From)/all, row*(int(p.From)+n)/all
+	if rows == 1 {
+		return tensor[from:to:to]
+	}
+	bytes := make([]byte, 0, rows*(to-from))
+	for at := 0; at < len(tensor); at += row {
+		bytes = append(bytes, tensor[at+from:at+to]...)
+	}
+	return bytes
+}
+
+// scalesOf returns those of the scales of a tensor's rows that belong to a weight.
+func scalesOf(w *plan.Weight, scales []float32) []float32 {
+	if w.Part.Of == "" || w.Part.Axis != 0 {
+		return scales
+	}
+	return scales[w.Part.From:][:w.Dims[0]]
+}
