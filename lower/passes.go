@@ -232,35 +232,51 @@ func fuseRounding(c *pass.Context, g *graph.Graph, op *graph.Op, why string, fit
 
 // fusePostNorm joins a norm on a block's result with the addition of the residual stream.
 func fusePostNorm(c *pass.Context, g *graph.Graph) error {
-	return fuseAdd(c, g, ops.RMSNorm, "no operand is a norm of whole rows that only it reads",
-		func(norm *graph.Node) bool { return norm.Attr.Int("group") == 0 },
+	return fuseAdd(c, g, "no operand is a norm of whole rows that only it reads",
+		func(m *pass.Matcher, v *graph.Value) *graph.Node {
+			if norm := m.By(v, ops.RMSNorm); norm != nil && norm.Attr.Int("group") == 0 {
+				return norm
+			}
+			return nil
+		},
 		func(norm *graph.Node, res *graph.Value) (*graph.Op, []*graph.Value, graph.Attrs) {
 			return ops.NormAdd, []*graph.Value{norm.In[0], norm.In[1], res}, graph.Attrs{"eps": norm.Attr.Float("eps")}
 		})
 }
 
-// fuseResidual adds the residual stream in the epilogue of the matmul before it.
+// fuseResidual adds the residual stream in the epilogue of the matmul before it, or of the sum of what several devices
+// have of one.
 func fuseResidual(c *pass.Context, g *graph.Graph) error {
-	return fuseAdd(c, g, ops.Matmul, "no operand is a matmul that only it reads",
-		func(mm *graph.Node) bool { return mm.In[2] == nil && mm.Attr.Str("kernels") != "" },
-		func(mm *graph.Node, res *graph.Value) (*graph.Op, []*graph.Value, graph.Attrs) {
-			return ops.Matmul, []*graph.Value{mm.In[0], mm.In[1], res}, mm.Attr
+	return fuseAdd(c, g, "no operand is a matmul that only it reads",
+		func(m *pass.Matcher, v *graph.Value) *graph.Node {
+			if mm := m.By(v, ops.Matmul); mm != nil && mm.In[2] == nil && mm.Attr.Str("kernels") != "" {
+				return mm
+			}
+			if sum := m.By(v, ops.Sum); sum != nil && sum.In[3] == nil {
+				return sum
+			}
+			return nil
+		},
+		func(inner *graph.Node, res *graph.Value) (*graph.Op, []*graph.Value, graph.Attrs) {
+			in := slices.Clone(inner.In)
+			in[len(in)-1] = res
+			return inner.Op, in, inner.Attr
 		})
 }
 
-// fuseAdd looks at each addition for an operand that an inner node of one op computes.
-func fuseAdd(c *pass.Context, g *graph.Graph, op *graph.Op, why string, fits func(*graph.Node) bool,
+// fuseAdd looks at each addition for an operand that an inner node computes.
+func fuseAdd(c *pass.Context, g *graph.Graph, why string, inner func(*pass.Matcher, *graph.Value) *graph.Node,
 	fused func(inner *graph.Node, res *graph.Value) (*graph.Op, []*graph.Value, graph.Attrs)) error {
 	m := pass.NewMatcher(g)
 	for _, n := range g.Nodes {
 		if n.Op != ops.Add {
 			continue
 		}
-		by, res := m.By(n.In[1], op), n.In[0]
-		if by == nil || !fits(by) {
-			by, res = m.By(n.In[0], op), n.In[1]
+		by, res := inner(m, n.In[1]), n.In[0]
+		if by == nil {
+			by, res = inner(m, n.In[0]), n.In[1]
 		}
-		if by == nil || !fits(by) {
+		if by == nil {
 			c.Declined(n.Name(), "%s", why)
 			continue
 		}

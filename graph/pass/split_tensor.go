@@ -61,7 +61,7 @@ type splitter struct {
 type copies struct {
 	whole []*graph.Value // nil where it has not been needed yet
 	parts []*graph.Value // of a value that is cut, its parts, nil where a device has none
-	terms []*graph.Value // of a product with a matrix cut by columns, the terms of a sum, likewise
+	terms []*graph.Value // of a product with a matrix cut by columns, the terms of its sum, likewise
 	again *graph.Node    // a node that every device repeats rather than be sent its result
 }
 
@@ -276,12 +276,18 @@ func (s *splitter) node(n *graph.Node) error {
 	for i, v := range n.Out {
 		c := &copies{whole: make([]*graph.Value, s.devices)}
 		c.whole[0] = out[i]
-		if n.Op.RowWise && !slices.ContainsFunc(n.In, isMatrix) || n.Op == ops.SelectRows {
+		if s.repeats(n) {
 			c.again = n
 		}
 		s.copies[v] = c
 	}
 	return nil
+}
+
+// repeats reports whether every device that needs a node's results computes them: what reads no matrix. A factor
+// is not, since it may go into the look-up before it.
+func (s *splitter) repeats(n *graph.Node) bool {
+	return n.Op == ops.SelectRows || n.Op.RowWise && n.Op != ops.Scale && !slices.ContainsFunc(n.In, isMatrix)
 }
 
 func isMatrix(v *graph.Value) bool { return v != nil && v.IsWeight() && len(v.Type.Shape) > 1 }
@@ -326,6 +332,21 @@ func (s *splitter) terms(n *graph.Node) error {
 			return err
 		}
 		c.terms[d] = out[0]
+	}
+	// Every device goes on with the sum. All terms are on their way before the first one is added, since what
+	// waits for them waits for all that is before them.
+	terms := make([][]*graph.Value, s.devices)
+	for d := range terms {
+		var err error
+		if terms[d], err = s.bring(n.Out[0], c.terms, d); err != nil {
+			return err
+		}
+	}
+	for d := range terms {
+		var err error
+		if c.whole[d], err = s.join(n.Out[0], terms[d], d, ops.Sum); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -413,10 +434,11 @@ func (s *splitter) whole(v *graph.Value, d int) (*graph.Value, error) {
 	}
 	var err error
 	switch {
-	case c.terms != nil:
-		c.whole[d], err = s.join(v, c.terms, d, ops.Sum)
 	case c.parts != nil:
-		c.whole[d], err = s.join(v, c.parts, d, ops.Concat)
+		var parts []*graph.Value
+		if parts, err = s.bring(v, c.parts, d); err == nil {
+			c.whole[d], err = s.join(v, parts, d, ops.Concat)
+		}
 	case c.again != nil:
 		var out []*graph.Value
 		if out, err = s.place(c.again, d, onDevice(d), nil); err == nil {
@@ -440,14 +462,14 @@ func (s *splitter) transfer(x *graph.Value, d int, suffix string, name *graph.Va
 // most is how many operands the ops that join parts take.
 const most = 3
 
-// join brings all parts of v to a device and puts them together, in the order of the devices.
-func (s *splitter) join(v *graph.Value, parts []*graph.Value, d int, op *graph.Op) (*graph.Value, error) {
+// bring has all parts of v brought to a device, in the order of the devices.
+func (s *splitter) bring(v *graph.Value, parts []*graph.Value, d int) ([]*graph.Value, error) {
 	var list []*graph.Value
 	for from, part := range parts {
-		switch {
-		case part == nil:
+		if part == nil {
 			continue
-		case from != d:
+		}
+		if from != d {
 			name, suffix := part, fmt.Sprintf("/%d", d)
 			if part.Name == v.Name { // the only one
 				suffix = onDevice(d)
@@ -459,21 +481,27 @@ func (s *splitter) join(v *graph.Value, parts []*graph.Value, d int, op *graph.O
 		}
 		list = append(list, part)
 	}
-	for len(list) > 1 {
+	return list, nil
+}
+
+// join puts the parts of v that are on a device together there.
+func (s *splitter) join(v *graph.Value, list []*graph.Value, d int, op *graph.Op) (*graph.Value, error) {
+	for done := 0; len(list) > 1; {
 		n := min(len(list), most)
 		in := make([]*graph.Value, len(op.In))
-		width := copy(in, list[:n])
+		copy(in, list[:n])
 		attr := graph.Attrs{}
 		if op == ops.Concat {
-			width = 0
+			width := int64(0)
 			for _, x := range list[:n] {
-				width += int(x.Type.Shape[1].N)
+				width += x.Type.Shape[1].N
 			}
 			attr["width"] = width
 		}
 		suffix := onDevice(d)
 		if n < len(list) {
-			suffix += fmt.Sprintf(".first%d", len(parts)-len(list)+n)
+			done += n
+			suffix += fmt.Sprintf(".first%d", done)
 		}
 		out, err := s.add(op, d, in, attr, suffix, v)
 		if err != nil {

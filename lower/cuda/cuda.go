@@ -77,6 +77,7 @@ var Kernels = []target.Lowering{
 	{Op: ops.RMSNorm, Kernel: "cuda.norm", In: []string{"x", "w"}, Out: []string{"y"}, Split: one, Params: target.NormParams},
 	{Op: ops.NormAdd, Kernel: "cuda.norm_add", In: []string{"d", "w", "x"}, Out: []string{"y"}, Split: one, Params: target.NormParams},
 	{Op: ops.SelectRows, Kernel: "cuda.select", In: []string{"x", "rows"}, Out: []string{"y"}, Split: one, Params: target.WidthParam},
+	{Op: ops.Add, Kernel: "cuda.sum", In: []string{"res", "x0"}, Out: []string{"y"}, Split: one, Params: target.WidthParam},
 	{Op: ops.Sum, Kernel: "cuda.sum", In: []string{"x0", "x1", "x2", "res"}, Out: []string{"y"}, Split: one, Params: target.WidthParam},
 	{Op: ops.Concat, Kernel: "cuda.concat", In: []string{"x0", "x1", "x2"}, Out: []string{"y"}, Split: one, Params: concatParams},
 	{Op: ops.Matmul, Kernel: "cuda.gemv", In: []string{"x", "w0", "res"}, Out: []string{"out0"}, Split: one, Params: groupParams, Matmuls: []string{"w0"}},
