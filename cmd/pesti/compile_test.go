@@ -291,7 +291,7 @@ func TestISA(t *testing.T) {
 		if r := with(s.Name, args...); r.code != 0 {
 			t.Errorf("%s=%s: %s", isaVariable, s.Name, r.err)
 		}
-		if slices.Contains(builtISAs(), s.Name) && s.Has {
+		if slices.Contains(exec.BuiltISAs(), s.Name) && s.Has {
 			if r := pesti(append(args, "--isa", s.Name)...); r.code != 0 {
 				t.Errorf("--isa %s: %s", s.Name, r.err)
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"pesti/exec"
 	"pesti/exec/cpu/isa"
 	"pesti/exec/cpu/kernel"
 	"pesti/exec/plan"
@@ -60,30 +61,78 @@ func (a *app) info() *cobra.Command {
 			fmt.Fprintf(t, "tensor types\t%s\n", strings.Join(tensorTypes(), ", "))
 			fmt.Fprintf(t, "plan format\t%d\n", plan.Version)
 			fmt.Fprintln(t)
-			fmt.Fprintf(t, "instruction set\tthis machine\tthis build\n")
-			for _, s := range isa.Detect() {
-				machine, build := "has it", "has kernels"
-				if !s.Has {
-					machine = s.Why
-				}
-				if !slices.Contains(builtISAs(), s.Name) {
-					build = "no kernels yet"
-				}
-				fmt.Fprintf(t, "%s\t%s\t%s\n", s.Name, machine, build)
+			best, err := exec.BestISA(a.getenv(isaVariable))
+			if err != nil {
+				return fmt.Errorf("%s: %w", isaVariable, err)
 			}
-			if most := a.getenv(isaVariable); most != "" {
-				fmt.Fprintf(t, "%s\t%s at most\t\n", isaVariable, most)
+			usable, err := isa.UpTo(best)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(t, "instruction set\tused\n")
+			for _, s := range isa.Detect() {
+				fmt.Fprintf(t, "%s\t%s\n", s.Name, a.useOf(s, usable))
 			}
 			fmt.Fprintln(t)
-			fmt.Fprintf(t, "kernel\tinstruction set\n")
-			for _, k := range kernel.Table() {
-				fmt.Fprintf(t, "%s\t%s\n", k.Name, k.ISA)
-			}
-			for _, k := range kernel.Matmuls() {
-				fmt.Fprintf(t, "%s\t%s\n", k.Name, k.ISA)
+			fmt.Fprintf(t, "kernel\tused\tvariants\n")
+			for _, k := range variants() {
+				fmt.Fprintf(t, "%s\t%s\t%s\n", k.name, k.best(usable), strings.Join(k.isas, ", "))
 			}
 			return t.Flush()
 		})
+}
+
+// useOf says whether an instruction set is used, and why not.
+func (a *app) useOf(s isa.Set, usable []string) string {
+	switch {
+	case !slices.Contains(exec.BuiltISAs(), s.Name):
+		return "no: this build, for " + runtime.GOARCH + ", has no kernels for it"
+	case !s.Has:
+		return "no: this machine " + s.Why
+	case !slices.Contains(usable, s.Name):
+		return "no: " + isaVariable + " allows no more than " + a.getenv(isaVariable)
+	}
+	return "yes"
+}
+
+// A variant is a kernel with the instruction sets that it is there for, the better later.
+type variant struct {
+	name string
+	isas []string
+}
+
+// variants returns the kernels. Of products there are gemv and gemm for each type of weights, with the
+// same variants, and gemv stands for both.
+func variants() (all []variant) {
+	add := func(name, isa string) {
+		for i := range all {
+			if all[i].name == name {
+				all[i].isas = append(all[i].isas, isa)
+				return
+			}
+		}
+		all = append(all, variant{name, []string{isa}})
+	}
+	for _, k := range kernel.Table() {
+		add(k.Name, k.ISA)
+	}
+	for _, k := range kernel.Matmuls() {
+		if rest, ok := strings.CutPrefix(k.Name, "gemv."); ok {
+			add("gemv|gemm."+rest, k.ISA)
+		}
+	}
+	return all
+}
+
+// best returns the instruction set of the variant that is taken where some may be used.
+func (v *variant) best(usable []string) string {
+	best := ""
+	for _, isa := range v.isas {
+		if slices.Contains(usable, isa) {
+			best = isa
+		}
+	}
+	return best
 }
 
 // tensorTypes returns the names of the types that can be computed with.

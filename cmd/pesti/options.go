@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"pesti/exec"
 	"pesti/exec/cpu/isa"
-	"pesti/exec/cpu/kernel"
 	"pesti/exec/plan"
 	"pesti/gguf"
 	"pesti/gguf/sidecar"
@@ -27,6 +27,8 @@ type compileFlags struct {
 	target, precision, kv, isa      choice
 	planner, tiles, activations     choice
 	ctx, ubatch, sequences, threads count
+	devices                         count
+	split                           choice
 	passes                          string
 	values                          []string
 	weights                         string // a sidecar
@@ -60,9 +62,11 @@ func newCompileFlags(precision string) *compileFlags {
 		ubatch:    count{0, 1},
 		sequences: count{1, 1},
 		threads:   count{int64(runtime.GOMAXPROCS(0)), 1},
+		devices:   count{1, 1},
+		split:     choice{"layers", []string{"layers", "tensor"}},
 		set:       pflag.NewFlagSet("compile", pflag.ContinueOnError),
 
-		activations: choice{"q8x2", []string{"q8x2", "q8"}},
+		activations: choice{"q8x2", []string{"q8x2", "mixed", "q8"}},
 	}
 	c.set.Var(&c.target, "target", "what to compile for")
 	c.set.Var(&c.precision, "precision", "exact computes in float32, fast in integers where it can")
@@ -71,8 +75,10 @@ func newCompileFlags(precision string) *compileFlags {
 	c.set.Var(&c.ubatch, "ubatch", "most tokens of one step (default 512)")
 	c.set.Var(&c.sequences, "sequences", "most sequences at a time")
 	c.set.VarP(&c.threads, "threads", "t", "most workers; no more run than there are processors")
+	c.set.Var(&c.devices, "devices", "how many devices of target cuda share the model")
+	c.set.Var(&c.split, "split", "how they do: each some of the layers, or of each matrix some rows or columns")
 	c.set.Var(&c.isa, "isa", "instruction set, at most what "+isaVariable+" says (default the best one); of target cuda the compute capability (default the least, or what the device has)")
-	c.set.Var(&c.activations, "activations", "what precision fast rounds activations to: q8x2 has 15 bits, q8 has 8, with larger errors")
+	c.set.Var(&c.activations, "activations", "what precision fast rounds activations to: q8x2 has 15 bits, q8 has 8, with larger errors, and mixed 15 where 8 cost most, in q, k, v and logits")
 	c.set.Var(&c.tiles, "tiles", "a program for whole chunks of 64 tokens of a prompt, in bf16; auto is with instruction set amx")
 	c.set.StringVar(&c.weights, "weights", "", "`FILE.safetensors` with the matrices of the model in FP8, as quantize writes it")
 	c.set.StringVar(&c.passes, "passes", "", "passes to leave out: a `LIST` of -name,-name, or none for all that can be")
@@ -157,6 +163,7 @@ func (c *compileFlags) options(a *app) (lower.Options, error) {
 		Ctx: c.ctx.n, Ubatch: c.ubatch.n, Sequences: c.sequences.n, Threads: int(c.threads.n),
 		Passes: c.passes, Planner: c.planner.word, Tiles: c.tiles.word, Outputs: c.values,
 		Activations: c.activations.word,
+		Devices:     int(c.devices.n), Split: c.split.word,
 	}, nil
 }
 
@@ -182,32 +189,23 @@ func withheld(sets []isa.Set, most, chosen string) string {
 // chooseISA returns the instruction set to compile for: the one asked for, or the best that the
 // machine has, the build has kernels for, and the cap allows.
 func chooseISA(asked, most string) (string, error) {
-	best, err := isa.Best(most)
+	best, err := exec.BestISA(most)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", isaVariable, err)
 	}
-	usable, err := isa.UpTo(best)
-	if err != nil {
-		return "", err
-	}
 	if asked == "" {
-		for i := len(usable) - 1; i > 0; i-- {
-			if slices.Contains(builtISAs(), usable[i]) {
-				return usable[i], nil
-			}
-		}
-		return usable[0], nil
+		return best, nil
 	}
 	if slices.Contains(plan.CUDAISAs, asked) {
 		return "", usagef("--isa %s: is for --target cuda", asked)
 	}
-	if !slices.Contains(builtISAs(), asked) {
-		return "", fmt.Errorf("--isa %s: not available in this build, which has no kernels for it yet; expected one of %s", asked, strings.Join(builtISAs(), ", "))
+	if built := exec.BuiltISAs(); !slices.Contains(built, asked) {
+		return "", fmt.Errorf("--isa %s: this build has no kernels for it; expected one of %s", asked, strings.Join(built, ", "))
 	}
 	if _, err := isa.UpTo(asked); err != nil {
 		return "", fmt.Errorf("--isa: %w", err)
 	}
-	if !slices.Contains(usable, asked) {
+	if usable, _ := isa.UpTo(best); !slices.Contains(usable, asked) {
 		return "", fmt.Errorf("--isa %s: %s allows no more than %s", asked, isaVariable, most)
 	}
 	return asked, nil
@@ -230,21 +228,4 @@ func allowedISA(needed, most string) error {
 		}
 	}
 	return fmt.Errorf("the plan is for instruction set %s, which is not known", needed)
-}
-
-// builtISAs returns the instruction sets that this build has kernels for.
-func builtISAs() []string {
-	var names []string
-	add := func(name string) {
-		if !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	for _, r := range kernel.Table() {
-		add(r.ISA)
-	}
-	for _, m := range kernel.Matmuls() {
-		add(m.ISA)
-	}
-	return names
 }

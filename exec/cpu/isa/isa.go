@@ -34,7 +34,10 @@ func Detect() []Set {
 	tiles := []need{{"AVX-512 VNNI", x.HasAVX512VNNI}, {"AVX-512 BF16", x.HasAVX512BF16}, {"AMX tiles", x.HasAMXTile},
 		{"AMX int8", x.HasAMXInt8}, {"AMX bf16", x.HasAMXBF16}}
 	there := missing(tiles) == ""
-	add("amx", append(tiles, need{"the system's permission for AMX", there && tilesAllowed()})...)
+	if there { // else there is nothing to ask permission for
+		tiles = append(tiles, need{"the system's permission for AMX", tilesAllowed()})
+	}
+	add("amx", tiles...)
 	for i := range sets {
 		sets[i].Has = sets[i].Why == ""
 	}
