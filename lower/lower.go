@@ -39,7 +39,7 @@ type Options struct {
 	Rows      int64  // rows of logits in a step, at most Ubatch; by default max(Sequences, 8)
 	Passes    string // "", "none", or "-name,…"
 
-	Activations string // what products of integers take in fast: "q8x2", or "q8", one plane of int8 in place of two; by default q8x2
+	Activations string // what products of integers take in fast: "q8x2", two planes of int8, "q8", one, or "mixed", two where one costs most; by default q8x2
 
 	Planner string // of buffers, one of memplan.Planners, for experiments; by default the best of them
 	File    string // path of the model to write into the plan
@@ -177,12 +177,12 @@ func compileGraph(m *frontend.Model, g *graph.Graph, o Options, passes tables) (
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", m.File.Path, err)
 	}
-	rounded := "" // format of activations that are multiplied with integers
+	var rounded *target.Rounding // of activations that are multiplied with integers
 	if o.Precision == "fast" && !off.Has("insert_quantise") {
-		rounded = o.Activations
+		rounded = &o.target.Integers[slices.Index(o.target.RoundingNames(), o.Activations)]
 	}
 	var layouts []*layout
-	tiles := rounded != "" && !reference && (o.Tiles == "on" || o.Tiles == "auto" && o.ISA == "amx")
+	tiles := rounded != nil && !reference && (o.Tiles == "on" || o.Tiles == "auto" && o.ISA == "amx")
 	for _, prog := range o.target.Programs(target.Bounds{Ubatch: o.Ubatch, Sequences: o.Sequences, Tiles: tiles}) {
 		from := fused
 		if prog.AllRows {
@@ -251,7 +251,7 @@ func (o *Options) complete(p *frontend.Params) error {
 	}
 	for _, err := range []error{
 		set(&o.ISA, o.target.ISAs[0], "isa", o.target.ISAs...),
-		set(&o.Activations, o.target.Integers[0], "activations", o.target.Integers...),
+		set(&o.Activations, o.target.Integers[0].Name, "activations", o.target.RoundingNames()...),
 		set(&o.Split, "layers", "split", "layers", "tensor"),
 		set(&o.Tiles, "auto", "tiles", "auto", "on", "off"),
 		set(&o.Precision, "fast", "precision", "fast", "exact"),
@@ -271,8 +271,8 @@ func (o *Options) complete(p *frontend.Params) error {
 	switch {
 	case o.Devices > 1 && o.Target != plan.CUDA:
 		return optionErrorf("--devices is %d, expected 1, since --target is %s: only %s has several", o.Devices, o.Target, plan.CUDA)
-	case o.Activations != o.target.Integers[0] && o.Precision != "fast":
-		return optionErrorf("--activations is %s, expected %s, the default, since --precision is %s, which rounds no activations", o.Activations, o.target.Integers[0], o.Precision)
+	case o.Activations != o.target.Integers[0].Name && o.Precision != "fast":
+		return optionErrorf("--activations is %s, expected %s, the default, since --precision is %s, which rounds no activations", o.Activations, o.target.Integers[0].Name, o.Precision)
 	case o.Tiles == "on" && o.Precision != "fast":
 		return optionErrorf("--tiles is on, expected off, since tiles round and --precision is %s", o.Precision)
 	case o.Tiles == "on" && o.Ubatch < cpu.Chunk:

@@ -18,7 +18,7 @@ type lowering struct {
 	target  *target.Target
 	program target.Program
 	isa     string
-	rounded string // which of the target's formats of integers matmul kernels may take, which insert_quantise makes; "" where nothing is rounded
+	rounded *target.Rounding // to which of the target's formats of integers insert_quantise rounds what matmul kernels take; nil where nothing is rounded
 }
 
 // loweringPasses is the table of lowering passes, in the order in which they run. Those in the middle
@@ -80,9 +80,13 @@ func matmulWeights(n *graph.Node) []*graph.Value {
 
 // activations returns the format in which a node's kernels read its activations, "" where there are
 // no kernels. A group shares them: where one of its weights has no kernel on integers, all take float32.
-func (l lowering) activations(c *pass.Context, n *graph.Node, weights []*graph.Value) string {
+func (l lowering) activations(c *pass.Context, n *graph.Node, weights []*graph.Value, logits bool) string {
+	integers := ""
+	if l.rounded != nil {
+		integers = l.rounded.Format(n, logits)
+	}
 	for _, way := range l.target.Ways {
-		if way.Rounds && l.rounded == "" || way.Format != l.rounded && slices.Contains(l.target.Integers, way.Format) ||
+		if way.Rounds && integers == "" || way.Integers && way.Format != integers ||
 			way.For != nil && !way.For(&l.program, n) {
 			continue
 		}
@@ -98,14 +102,30 @@ func (l lowering) activations(c *pass.Context, n *graph.Node, weights []*graph.V
 	return ""
 }
 
+// logitsNode returns the node that computes the logits, of all rows or those that are wanted; nil where
+// they are no output.
+func logitsNode(g *graph.Graph) *graph.Node {
+	for _, v := range g.Outputs {
+		if v.Name == "logits" {
+			n := v.Def
+			for n != nil && n.Op == ops.SelectRows {
+				n = n.In[0].Def
+			}
+			return n
+		}
+	}
+	return nil
+}
+
 // chooseKernels names a matmul kernel for each weight.
 func (l lowering) chooseKernels(c *pass.Context, g *graph.Graph) error {
+	logits := logitsNode(g)
 	for _, n := range g.Nodes {
 		weights := matmulWeights(n)
 		if weights == nil {
 			continue
 		}
-		format := l.activations(c, n, weights)
+		format := l.activations(c, n, weights, n == logits)
 		if format == "" {
 			continue
 		}

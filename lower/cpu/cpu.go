@@ -22,7 +22,7 @@ import (
 func Target() *target.Target {
 	return &target.Target{
 		Name: "cpu", ISAs: plan.ISAs, Caches: plan.CacheFormats(),
-		Programs: Programs, Ways: ways, Integers: []string{target.Q8x2, target.Q8}, Layout: Layout,
+		Programs: Programs, Ways: ways, Integers: integers, Layout: Layout,
 		Kernels: Kernels, Reference: Reference, Fits: fits, Copy: "copy",
 	}
 }
@@ -41,9 +41,23 @@ var ways = []target.Way{
 			}
 			return fmt.Sprintf("no kernel in tiles for %s of %v", w.Name, w.Type)
 		}},
-	{Format: target.Q8x2, Rounds: true, Lacks: lacksInteger},
-	{Format: target.Q8, Rounds: true, Lacks: lacksInteger},
+	{Format: target.Q8x2, Rounds: true, Integers: true, Lacks: lacksInteger},
+	{Format: target.Q8, Rounds: true, Integers: true, Lacks: lacksInteger},
 	{Format: target.F32, Lacks: func(string, *graph.Value) string { return "" }},
+}
+
+// integers are what activations are rounded to. A rounding to one plane costs the more accuracy the
+// fewer sums follow it, and time as the products have elements: in mixed, those that cost accuracy most
+// for their time have two planes.
+var integers = []target.Rounding{
+	target.Always(target.Q8x2),
+	{Name: "mixed", Format: func(n *graph.Node, logits bool) string {
+		if n.Op == ops.QKV || logits {
+			return target.Q8x2
+		}
+		return target.Q8
+	}},
+	target.Always(target.Q8),
 }
 
 func lacksInteger(_ string, w *graph.Value) string {

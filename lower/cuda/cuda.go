@@ -21,7 +21,7 @@ import (
 func Target() *target.Target {
 	return &target.Target{
 		Name: plan.CUDA, ISAs: plan.CUDAISAs, Caches: plan.CUDACacheFormats(), Threads: 1, Serial: true,
-		Programs: programs, Ways: ways, Integers: []string{target.Q8x2}, Layout: layout,
+		Programs: programs, Ways: ways, Integers: []target.Rounding{target.Always(target.Q8x2)}, Layout: layout,
 		Kernels: Kernels, Reference: Reference(), Fits: fits, Copy: "cuda.copy",
 	}
 }
@@ -45,7 +45,7 @@ func programs(b target.Bounds) []target.Program {
 
 // ways are the formats to which products round their activations by themselves.
 var ways = []target.Way{
-	{Format: target.Q8x2, Rounds: true, Lacks: func(_ string, w *graph.Value) string {
+	{Format: target.Q8x2, Rounds: true, Integers: true, Lacks: func(_ string, w *graph.Value) string {
 		if cpu.Integer(w.Type.DType) && Reads(w) {
 			return ""
 		}

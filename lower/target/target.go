@@ -32,8 +32,9 @@ type Target struct {
 	Programs func(Bounds) []Program
 	// Ways are how products may read their activations, the best first. The last one rounds nothing.
 	Ways []Way
-	// Integers are those of their formats of which a compilation takes one; the first is the default.
-	Integers []string
+	// Integers are the ways to choose among their formats of integers, of which a compilation takes one;
+	// the first is the default.
+	Integers []Rounding
 	// Layout is the layout in which products on an instruction set read weights of a type, "" for
 	// that of the file.
 	Layout func(isa string, t graph.DType, activations string) string
@@ -84,10 +85,22 @@ type Program struct {
 
 // A Way is a format in which products read their activations.
 type Way struct {
-	Format string
-	Rounds bool                                    // so that it is not for precision exact
-	For    func(p *Program, n *graph.Node) bool    // where it is wanted; nil is everywhere
-	Lacks  func(isa string, w *graph.Value) string // why there is no kernel for a weight, "" where there is one
+	Format   string
+	Rounds   bool                                    // so that it is not for precision exact
+	Integers bool                                    // the choice among these is a Rounding's
+	For      func(p *Program, n *graph.Node) bool    // where it is wanted; nil is everywhere
+	Lacks    func(isa string, w *graph.Value) string // why there is no kernel for a weight, "" where there is one
+}
+
+// A Rounding chooses the format of integers that a product's activations are rounded to.
+type Rounding struct {
+	Name   string
+	Format func(n *graph.Node, logits bool) string // of a product, which may be that of the logits
+}
+
+// Always is the rounding to one format.
+func Always(format string) Rounding {
+	return Rounding{format, func(*graph.Node, bool) string { return format }}
 }
 
 // A Lowering says which kernel computes an op and how operands become its arguments. A role of
@@ -137,6 +150,15 @@ func find(table []Lowering, op *graph.Op) *Lowering {
 		return &table[i]
 	}
 	return nil
+}
+
+// RoundingNames lists the names of the ways to choose among formats of integers.
+func (t *Target) RoundingNames() []string {
+	names := make([]string, len(t.Integers))
+	for i, r := range t.Integers {
+		names[i] = r.Name
+	}
+	return names
 }
 
 // Names lists the names of targets.
