@@ -19,38 +19,34 @@ func checkWeight(w *plan.Weight, f *gguf.File) error {
 	}
 	dims := slices.Clone(t.Dims)
 	slices.Reverse(dims)
-	size := t.Size
-	if p := &w.Part; p.Of != "" {
-		if size = share(t.Size, w); size < 0 || p.Axis == len(dims)-1 && splitsBlock(t.Type, w) {
-			return fmt.Errorf("%s: tensor %q: the plan cuts it at %d along dim %d, for %d, expected whole blocks of %s", f.Path, t.Name, p.From, p.Axis, w.Dims[p.Axis], t.Type)
+	size, kind := t.Size, strings.ToLower(t.Type.String())
+	if w.Part.Of != "" && slices.Equal(dims, w.Part.Dims) {
+		if size = share(t, w); size < 0 {
+			return fmt.Errorf("%s: tensor %q: the plan takes %d from %d along dim %d of %v, expected whole blocks of %s", f.Path, t.Name, w.Dims[w.Part.Axis], w.Part.From, w.Part.Axis, dims, t.Type)
 		}
 	}
-	if kind := strings.ToLower(t.Type.String()); kind != w.Type || !slices.Equal(dims, w.TensorDims()) || size != w.Size {
+	if kind != w.Type || !slices.Equal(dims, w.TensorDims()) || size != w.Size {
 		return fmt.Errorf("%s: tensor %q: is %s%v of %d bytes, but the plan is for %s%v of %d", f.Path, t.Name, kind, dims, size, w.Type, w.TensorDims(), w.Size)
 	}
 	return nil
 }
 
-// share is a weight's share of the bytes of its tensor, −1 where it is none.
-func share(bytes int64, w *plan.Weight) int64 {
-	all := w.Part.Dims[w.Part.Axis]
-	if bytes%all == 0 {
-		return bytes / all * w.Dims[w.Part.Axis]
+// share is a weight's share of the bytes of its tensor, −1 where it begins or ends inside a block.
+func share(t *gguf.Tensor, w *plan.Weight) int64 {
+	axis := w.Part.Axis
+	n, all := w.Dims[axis], w.Part.Dims[axis]
+	block := int64(1)
+	if axis == len(w.Dims)-1 { // rows are whole blocks in any case
+		info, ok := quant.Lookup(t.Type)
+		if !ok {
+			return -1
+		}
+		block = int64(info.BlockLen)
 	}
-	if n := w.Dims[w.Part.Axis]; bytes <= (1<<63-1)/n && bytes*n%all == 0 {
-		return bytes * n / all
+	if n%block != 0 || w.Part.From%block != 0 || all%block != 0 {
+		return -1
 	}
-	return -1
-}
-
-// splitsBlock reports whether a part of rows begins or ends inside a block of the type.
-func splitsBlock(t quant.Type, w *plan.Weight) bool {
-	info, ok := quant.Lookup(t)
-	if !ok {
-		return true
-	}
-	block := int64(info.BlockLen)
-	return w.Part.From%block != 0 || w.Dims[w.Part.Axis]%block != 0
+	return t.Size / (all / block) * (n / block)
 }
 
 // checkBeside compares a weight of the plan with the one of the file beside the model.
