@@ -38,6 +38,7 @@ type device struct {
 	programs  map[*plan.Program]*launches
 
 	packers *cpu.Machine // while weights are brought to the device
+	meter   meter        // of the engine's profiler; nil where nobody wants to know
 
 	memory []cuda.Ptr // all that is to be freed
 	pinned [][]byte
@@ -69,7 +70,7 @@ func (e *Engine) openDevice(o Options) error {
 		return fmt.Errorf("plan: is for CUDA devices from %s on, expected one to run it on: --device cuda:0, or --device virtual, which needs no GPU", e.plan.Target.ISA)
 	}
 	if o.Profile || o.Trace > 0 {
-		return fmt.Errorf("plan: is for CUDA devices, of which there is no profile yet; expected one for the processor")
+		e.profiler = newProfiler(e.plan, 1, o.Trace)
 	}
 	d := &device{engine: e, driver: o.Driver, weights: map[string]cuda.Address{},
 		modules: map[string]cuda.Module{}, functions: map[string]function{}, programs: map[*plan.Program]*launches{}}
@@ -97,6 +98,11 @@ func (d *device) open(number int) (err error) {
 	}
 	for _, step := range []func() error{d.allocate, d.upload, d.bind} {
 		if err := step(); err != nil {
+			return err
+		}
+	}
+	if d.engine.profiler != nil {
+		if d.meter, err = newMeter(d.card, d.stream, d.engine.profiler); err != nil {
 			return err
 		}
 	}
@@ -219,6 +225,9 @@ func (d *device) function(name string, shared int) (cuda.Function, error) {
 
 // run runs a program. Steps of few tokens are captured the first time, and then replayed.
 func (d *device) run(g *program, r kernel.Run) error {
+	if d.meter != nil {
+		return d.runMetered(g.Program, r)
+	}
 	l := d.programs[g.Program]
 	err := d.begin()
 	switch {
@@ -440,6 +449,9 @@ func (d *device) close() error {
 		for _, g := range l.graphs {
 			errs = append(errs, g.Close())
 		}
+	}
+	if d.meter != nil {
+		errs = append(errs, d.meter.close())
 	}
 	if d.stream != nil {
 		errs = append(errs, d.stream.Close())

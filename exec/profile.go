@@ -6,13 +6,16 @@ import (
 	"time"
 
 	"pesti/exec/cpu/kernel"
+	"pesti/exec/cuda"
 	"pesti/exec/plan"
 )
 
 // A Profile is what the steps of an engine took since it was opened or its profile was last reset.
 type Profile struct {
-	Workers  int
-	Programs []ProgramTimes // those that ran, in the order of the plan
+	Workers  int              // 1 on a device
+	Card     *cuda.Properties // of the device; nil of the processor
+	Counted  bool             // whether there are counts in place of times
+	Programs []ProgramTimes   // those that ran, in the order of the plan
 }
 
 // A ProgramTimes is what the runs of one program took. Times of workers are in the order of their
@@ -25,6 +28,7 @@ type ProgramTimes struct {
 	Wall    time.Duration     // of all runs, from the first worker's start to the last one's end
 	Steps   [][]time.Duration // by ID of the step, of each worker, summed over runs
 	Waits   [][]time.Duration // by wave, how long each worker waited for the last one to arrive
+	Counts  [][]cuda.Counts   // by ID of the step, of a device that counts: of each kernel, summed over runs
 }
 
 // A Traced is one run of a program.
@@ -47,6 +51,8 @@ const MaxTrace = 1 << 12
 type profiler struct {
 	epoch    time.Time
 	programs []programClock
+	card     *cuda.Properties // of a device
+	counted  bool             // whether it counts in place of times
 
 	runs int64 // that were traced
 	ring []Traced
@@ -70,7 +76,7 @@ func newProfiler(p *plan.Plan, workers, traced int) *profiler {
 		}
 		most = max(most, steps)
 		c.programs = append(c.programs, programClock{program: g, last: table[Span](workers, steps),
-			times: ProgramTimes{Program: g, Steps: table[time.Duration](steps, workers), Waits: table[time.Duration](len(g.Waves), workers)}})
+			times: ProgramTimes{Program: g, Steps: table[time.Duration](steps, workers), Waits: table[time.Duration](len(g.Waves), workers), Counts: make([][]cuda.Counts, steps)}})
 	}
 	c.ring = make([]Traced, traced)
 	for i := range c.ring {
@@ -98,9 +104,14 @@ func (c *profiler) around(program, worker, step int, f kernel.Func) kernel.Func 
 	}
 }
 
+// clock returns that of a program.
+func (c *profiler) clock(g *plan.Program) *programClock {
+	at := slices.IndexFunc(c.programs, func(o programClock) bool { return o.program == g })
+	return &c.programs[at]
+}
+
 // add adds the last run of a program, which succeeded.
-func (c *profiler) add(program int, l plan.Load, begin, end time.Duration) {
-	g := &c.programs[program]
+func (c *profiler) add(g *programClock, l plan.Load, begin, end time.Duration) {
 	t := &g.times
 	t.Runs++
 	t.Tokens += l.T
@@ -143,7 +154,8 @@ func (c *profiler) reset() {
 	c.runs = 0
 	for i := range c.programs {
 		t := &c.programs[i].times
-		*t = ProgramTimes{Program: t.Program, Steps: t.Steps, Waits: t.Waits}
+		*t = ProgramTimes{Program: t.Program, Steps: t.Steps, Waits: t.Waits, Counts: t.Counts}
+		clear(t.Counts)
 		for _, rows := range [][][]time.Duration{t.Steps, t.Waits} {
 			for _, row := range rows {
 				clear(row)
@@ -158,8 +170,11 @@ func (e *Engine) runProfiled(g *program) error {
 	if err := e.walk(g); err != nil {
 		return err
 	}
-	index := slices.IndexFunc(e.programs, func(o program) bool { return o.Program == g.Program })
-	e.profiler.add(index, e.load(), begin, time.Since(e.profiler.epoch))
+	end := time.Since(e.profiler.epoch)
+	if e.profiler.counted {
+		end = begin // what passed says nothing of a device in software
+	}
+	e.profiler.add(e.profiler.clock(g.Program), e.load(), begin, end)
 	return nil
 }
 
@@ -183,7 +198,7 @@ func (e *Engine) Profile() *Profile {
 	if e.profiler == nil {
 		return nil
 	}
-	p := &Profile{Workers: e.Threads()}
+	p := &Profile{Workers: e.Threads(), Card: e.profiler.card, Counted: e.profiler.counted}
 	for i := range e.profiler.programs {
 		t := e.profiler.programs[i].times
 		if t.Runs == 0 {
@@ -191,14 +206,14 @@ func (e *Engine) Profile() *Profile {
 		}
 		mean := func(sum int64) int64 { return (sum + t.Runs/2) / t.Runs }
 		t.Load = plan.Load{T: mean(t.Load.T), R: mean(t.Load.R), Seqs: mean(t.Load.Seqs), Pos: mean(t.Load.Pos)}
-		t.Steps, t.Waits = cloned(t.Steps), cloned(t.Waits)
+		t.Steps, t.Waits, t.Counts = cloned(t.Steps), cloned(t.Waits), cloned(t.Counts)
 		p.Programs = append(p.Programs, t)
 	}
 	return p
 }
 
-func cloned(rows [][]time.Duration) [][]time.Duration {
-	c := make([][]time.Duration, len(rows))
+func cloned[T any](rows [][]T) [][]T {
+	c := make([][]T, len(rows))
 	for i := range rows {
 		c[i] = slices.Clone(rows[i])
 	}

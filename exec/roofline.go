@@ -6,6 +6,7 @@ import (
 	"pesti/exec/cpu"
 	"pesti/exec/cpu/isa"
 	"pesti/exec/cpu/kernel"
+	"pesti/exec/cuda"
 	"pesti/exec/plan"
 )
 
@@ -25,6 +26,12 @@ func (e *Engine) Prober(size int64) (*cpu.Prober, error) {
 		return nil, fmt.Errorf("plan: %w", err)
 	}
 	return cpu.NewProber(e.machine, int(size), sets)
+}
+
+// CardRoofline returns that of a device: its memory alone, by its clock and bus. Activations are taken to
+// stay in its cache, and products to take no time.
+func CardRoofline(card *cuda.Properties) *cpu.Roofline {
+	return &cpu.Roofline{Workers: 1, Read: float64(card.Bandwidth)}
 }
 
 // Limits returns how many seconds one run of a program takes at the least on the machine of a

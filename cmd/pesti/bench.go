@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"pesti/exec"
 )
@@ -32,8 +33,12 @@ func (a *app) bench() *cobra.Command {
 		`  pesti bench model.gguf -p 128,512 -n 32 -r 3
   pesti bench model.gguf -p 0 -n 32 -d 0,1024,2048
   pesti bench model.gguf -p 0 -n 32 --sequences 8 --speculate 7
-  pesti bench model.gguf -p 0 -n 32 -r 3 --roofline --profile bench.json`,
+  pesti bench model.gguf -p 0 -n 32 -r 3 --roofline --profile bench.json
+  pesti bench model.gguf --device virtual --profile --gpu a100`,
 		arity{1, 1, "MODEL or PLAN"}, func(cmd *cobra.Command, args []string) error {
+			if o.profile.profile.asked && flags.on.word == "virtual" { // whose counts are the same each time
+				o.onlyOnce(cmd.Flags())
+			}
 			tests, err := benchTests(o)
 			if err != nil {
 				return err
@@ -44,7 +49,10 @@ func (a *app) bench() *cobra.Command {
 
 With --sequences and --speculate each test that generates has others behind it: so many sequences of
 different lengths, a token of each in a step, as "x8"; and a text that repeats itself, with guesses, as
-"guess7". By turns with these the same is measured one token of one sequence a step, and told as ratio.`
+"guess7". By turns with these the same is measured one token of one sequence a step, and told as ratio.
+
+With --device virtual --profile nothing is measured: each test runs once, by default a chunk of 64 tokens
+and one token, and what is printed is what kernels did and how long --gpu would take at least.`
 	f := cmd.Flags()
 	f.IntSliceVarP(&o.prompts, "prompt", "p", []int{512}, "`N` tokens of prompt, one test for each of a list; 0 is none")
 	f.IntSliceVarP(&o.gens, "tokens", "n", []int{128}, "`N` tokens to generate, one test for each of a list; 0 is none")
@@ -139,6 +147,7 @@ func (a *app) runBench(ctx context.Context, name string, tests []benchResult, o 
 		return err
 	}
 	defer engine.Close()
+	counts := o.profile.counts(s)
 	b := &bencher{engine: engine, guess: o.guess}
 	for range s.plan.Target.Sequences {
 		session, err := exec.NewSession(engine)
@@ -186,6 +195,9 @@ func (a *app) runBench(ctx context.Context, name string, tests []benchResult, o 
 		break
 	}
 	a.progress("")
+	if counts && interrupt == nil {
+		return o.writeCounts(ctx, a, engine)
+	}
 	if err := a.printBench(tests, stopped, o.json); err != nil {
 		return err
 	}
@@ -215,6 +227,29 @@ func (a *app) printBench(tests []benchResult, stopped string, asJSON bool) error
 		return err
 	}
 	return printRoofs(a.stdout, tests)
+}
+
+// onlyOnce has each test run once, and those that nobody asked for be short.
+func (o *benchOptions) onlyOnce(set *pflag.FlagSet) {
+	o.repeat.n = 0 // beside the run to warm up
+	if !set.Changed("prompt") {
+		o.prompts = []int{64}
+	}
+	if !set.Changed("tokens") {
+		o.gens = []int{1}
+	}
+}
+
+// writeCounts writes and prints the profile of a device that counts.
+func (o *benchOptions) writeCounts(ctx context.Context, a *app, e *exec.Engine) error {
+	if err := o.profile.write(ctx, a, e, o.tables(a)); err != nil || !o.json {
+		return err
+	}
+	report, err := o.profile.countReport(e)
+	if err != nil {
+		return err
+	}
+	return a.printJSON(report)
 }
 
 // tables returns where a table is printed: nowhere beside JSON.

@@ -55,7 +55,7 @@ type app struct {
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func(string) string) int {
 	a := &app{args: args, stdin: stdin, stdout: stdout, stderr: stderr, getenv: getenv}
 	root := a.root()
-	root.SetArgs(append([]string{}, args...)) // for cobra, nil means the arguments of the process
+	root.SetArgs(withoutFile(args)) // for cobra, nil means the arguments of the process
 	root.SetIn(stdin)
 	help := &sink{to: stdout} // cobra does not look whether its texts arrive
 	root.SetOut(help)

@@ -8,51 +8,98 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"pesti/exec"
 	"pesti/exec/cpu"
+	"pesti/exec/cuda"
+	"pesti/exec/cuda/virtual"
 	"pesti/exec/plan"
 )
 
 // profileFlags are the options of verbs that tell where the time of a run went.
 type profileFlags struct {
-	file  string
-	steps bool
-	trace string
-	runs  count
+	profile optionalFile
+	gpu     choice
+	steps   bool
+	trace   string
+	runs    count
+
+	set *pflag.FlagSet // the verb's
 }
 
 func addProfileFlags(cmd *cobra.Command) *profileFlags {
-	p := &profileFlags{runs: count{32, 1}}
 	f := cmd.Flags()
-	f.StringVar(&p.file, "profile", "", "write what each step took, read and computed, beside what was predicted, to `FILE` as JSON, and print it by kernel")
+	p := &profileFlags{runs: count{32, 1}, gpu: choice{"h200", cuda.GPUs()}, set: f}
+	f.Var(&p.profile, profileFlag, "print by kernel what steps took, read and computed, beside what was predicted, and write all of it to `FILE` as JSON, where there is one; of the virtual device, which has no time, what kernels did")
+	f.Var(&p.gpu, "gpu", "the GPU that a profile of the virtual device predicts times for")
 	f.BoolVar(&p.steps, "profile-steps", false, "print the profile step by step too")
 	f.StringVar(&p.trace, "trace", "", "write when each worker computed each step to `FILE`, for chrome://tracing or ui.perfetto.dev")
 	f.Var(&p.runs, "trace-runs", "how many of the last runs of a program the trace has")
 	return p
 }
 
+// profileFlag is the name of the flag whose value may be left out.
+const profileFlag = "profile"
+
+// An optionalFile is the value of a flag that names a file, or none.
+type optionalFile struct {
+	asked bool
+	path  string
+}
+
+func (o *optionalFile) String() string     { return o.path }
+func (o *optionalFile) Type() string       { return "FILE" }
+func (o *optionalFile) Set(s string) error { o.asked, o.path = true, s; return nil }
+
+// withoutFile lets --profile stand alone where nothing or another flag follows.
+func withoutFile(args []string) []string {
+	args = slices.Clone(args)
+	for i, arg := range args {
+		if arg == "--" {
+			break
+		}
+		if last := i == len(args)-1; arg == "--"+profileFlag && (last || strings.HasPrefix(args[i+1], "-")) {
+			args[i] += "="
+		}
+	}
+	return args
+}
+
+// counts tells whether the subject runs on a device that counts, in place of taking times.
+func (p *profileFlags) counts(s *subject) bool {
+	_, virtual := s.driver.(*virtual.Driver)
+	return p.profile.asked && virtual
+}
+
 // prepare checks the options and has the subject's engine take the times. Files are known to be
 // writable before a long run, not after it.
 func (p *profileFlags) prepare(s *subject) error {
-	if p.steps && p.file == "" {
-		return usagef("--profile-steps prints a profile, expected --profile FILE too")
+	if p.steps && !p.profile.asked {
+		return usagef("--profile-steps prints a profile, expected --profile too")
+	}
+	if p.set.Changed("gpu") && !p.counts(s) {
+		return usagef("--gpu is what a profile of the virtual device predicts times for, expected --profile and --device virtual")
+	}
+	if _, virtual := s.driver.(*virtual.Driver); virtual && p.trace != "" {
+		return usagef("--trace has times, of which the virtual device has none; expected --profile")
 	}
 	if p.runs.n > exec.MaxTrace {
 		return usagef("--trace-runs is %d, expected at most %d", p.runs.n, exec.MaxTrace)
 	}
-	for _, path := range []string{p.file, p.trace} {
+	for _, path := range []string{p.profile.path, p.trace} {
 		if path != "" {
 			if err := s.app.checkWritable(path); err != nil {
 				return err
 			}
 		}
 	}
-	s.profile = p.file != ""
+	s.profile = p.profile.asked
 	if p.trace != "" {
 		s.trace = int(p.runs.n)
 	}
@@ -85,29 +132,40 @@ func (p *profileFlags) write(ctx context.Context, a *app, e *exec.Engine, to io.
 			return err
 		}
 	}
-	if p.file == "" {
+	if !p.profile.asked {
 		return nil
 	}
-	report, err := profileReport(a, e)
-	if err != nil {
-		return err
+	if len(e.Profile().Programs) == 0 {
+		return errors.New("nothing ran, expected a token at least to profile")
 	}
-	err = a.writeFile(ctx, p.file, func(w io.Writer) error {
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", " ")
-		return enc.Encode(report)
-	})
+	var report any
+	var show func() error
+	var err error
+	if e.Profile().Counted {
+		r, e := p.countReport(e)
+		report, err, show = r, e, func() error { return printCounts(to, r, p.steps) }
+	} else {
+		r, e := profileReport(a, e)
+		report, err, show = r, e, func() error { return printProfile(to, r, p.steps) }
+	}
+	if err == nil && p.profile.path != "" {
+		err = a.writeFile(ctx, p.profile.path, func(w io.Writer) error {
+			enc := json.NewEncoder(w)
+			enc.SetIndent("", " ")
+			return enc.Encode(report)
+		})
+	}
 	if err != nil || to == nil {
 		return err
 	}
-	return printProfile(to, report, p.steps)
+	return show()
 }
 
 // profileReport measures the roofline and holds the engine's profile against it.
 func profileReport(a *app, e *exec.Engine) (*exec.Report, error) {
 	profile, of := e.Profile(), e.Plan()
-	if len(profile.Programs) == 0 {
-		return nil, errors.New("nothing ran, expected a token at least to profile")
+	if profile.Card != nil {
+		return profile.Report(of, exec.CardRoofline(profile.Card))
 	}
 	a.progress("measuring what the machine can do")
 	first := &profile.Programs[0]
@@ -142,7 +200,11 @@ func measureRoofline(e *exec.Engine, size int64) (*cpu.Roofline, error) {
 // printProfile prints a report for people.
 func printProfile(w io.Writer, r *exec.Report, steps bool) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(w, "roofline of %d workers: %s\n", r.Workers, rooflineText(r.Roofline))
+	if r.Roofline.Near > 0 {
+		fmt.Fprintf(w, "roofline of %d workers: %s\n", r.Workers, rooflineText(r.Roofline))
+	} else {
+		fmt.Fprintf(w, "roofline of the device: its memory gives %.0f GB/s\n", r.Roofline.Read/1e9)
+	}
 	for i := range r.Programs {
 		g := &r.Programs[i]
 		fmt.Fprintf(w, "\n%s: %d runs of %d tokens in %.1f ms, predicted %.1f ms\n", g.Program, g.Runs, g.Tokens, 1e3*g.Seconds, 1e3*g.Predicted)
@@ -189,6 +251,20 @@ func rooflineText(r *cpu.Roofline) string {
 	return strings.Join(append(parts, fmt.Sprintf("an empty wave %.2f µs", 1e6*r.Wave)), ", ")
 }
 
+// A readReport is what an exec.Report and an exec.CountReport, which has a GPU, have in common.
+type readReport struct {
+	Plan     string    `json:"plan"`
+	GPU      *cuda.GPU `json:"gpu"`
+	Programs []struct {
+		Program string `json:"program"`
+		Steps   []struct {
+			Step      int     `json:"step"`
+			Seconds   float64 `json:"seconds"`
+			Predicted float64 `json:"predicted"`
+		} `json:"steps"`
+	} `json:"programs"`
+}
+
 // readProfile reads the profile at path, which must be of plan p, and returns the time of each step
 // by program.
 func (a *app) readProfile(path string, p *plan.Plan) (map[string][]float64, error) {
@@ -197,7 +273,7 @@ func (a *app) readProfile(path string, p *plan.Plan) (map[string][]float64, erro
 		return nil, cannot("opened", path, err)
 	}
 	a.inputs = append(a.inputs, path)
-	var r exec.Report
+	var r readReport
 	if err := json.Unmarshal(text, &r); err != nil || r.Plan == "" {
 		return nil, fmt.Errorf("%s: is no profile, expected what --profile of run or bench wrote", path)
 	}
@@ -208,10 +284,14 @@ func (a *app) readProfile(path string, p *plan.Plan) (map[string][]float64, erro
 	for i := range r.Programs {
 		g := &r.Programs[i]
 		for j, m := range g.Steps {
-			if m.Step != j || m.Seconds < 0 {
+			if m.Step != j || m.Seconds < 0 || m.Predicted < 0 {
 				return nil, fmt.Errorf("%s: program %s: found step %d with %v seconds, expected step %d and a time", path, g.Program, m.Step, m.Seconds, j)
 			}
-			times[g.Program] = append(times[g.Program], m.Seconds)
+			took := m.Seconds
+			if r.GPU != nil {
+				took = m.Predicted
+			}
+			times[g.Program] = append(times[g.Program], took)
 		}
 	}
 	return times, nil

@@ -36,18 +36,19 @@ type Class int
 
 const (
 	Float   Class = iota // arithmetic of floats
-	Integer              // arithmetic of integers, logic, comparisons
+	Integer              // arithmetic of integers, logic, comparisons, selections
 	Dot                  // dp4a
 	Tensor               // mma
 	Memory               // loads, stores, copies and atomics
 	Convert
-	Control // branches, barriers, exits
-	Move    // moves, selections, exchanges between lanes
+	Control  // branches, barriers, exits
+	Exchange // between lanes
+	Move     // from register to register, of which a compiler leaves few
 	classes
 )
 
 // Classes are the names of the classes.
-var Classes = [classes]string{"float", "integer", "dp4a", "tensor", "memory", "convert", "control", "move"}
+var Classes = [classes]string{"float", "integer", "dp4a", "tensor", "memory", "convert", "control", "exchange", "move"}
 
 // All returns how many there are.
 func (i *Instructions) All() (n int64) {

@@ -74,7 +74,7 @@ var limits = []struct {
 	{"dp4a", func(c *Counts) int64 { return c.DotOps }, func(g *GPU) float64 { return 8 * products * g.cycles() }},
 	{"tensor", func(c *Counts) int64 { return c.TensorInts }, func(g *GPU) float64 { return g.TensorInts }},
 	{"tensor float", func(c *Counts) int64 { return c.TensorFloats }, func(g *GPU) float64 { return g.TensorFloats }},
-	{"issue", func(c *Counts) int64 { return c.Instructions.All() }, func(g *GPU) float64 { return issued * g.cycles() }},
+	{"issue", func(c *Counts) int64 { return c.Instructions.All() - c.Instructions[Move] }, func(g *GPU) float64 { return issued * g.cycles() }},
 }
 
 // cycles are those of all SMs in a second.
@@ -84,7 +84,7 @@ func (g *GPU) cycles() float64 { return float64(g.SMs) * g.Clock }
 func (g *GPU) Memory(c *Counts) float64 { return float64(c.Fetched+c.Stored) / g.Bandwidth }
 
 // Bound returns the least time that what was counted takes, if nothing but one limit held it up. Instructions are those
-// of PTX, from which a GPU's own differ somewhat, and memory is what caches cannot spare it in a launch.
+// of PTX but for moves; a GPU's own differ somewhat. Memory is what caches cannot spare it in a launch.
 func (g *GPU) Bound(c *Counts) Bound {
 	var most Bound
 	for _, l := range limits {

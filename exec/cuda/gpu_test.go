@@ -40,7 +40,7 @@ func TestBound(t *testing.T) {
 		{cuda.Counts{TensorInts: 1979e9}, cuda.Bound{By: "tensor", Seconds: 1e-3}},
 		{cuda.Counts{TensorFloats: 989.5e9}, cuda.Bound{By: "tensor float", Seconds: 1e-3}},
 		{cuda.Counts{Shared: cuda.Traffic{Parts: 132 * 1.98e6}}, cuda.Bound{By: "shared", Seconds: 1e-3}},
-		{cuda.Counts{Instructions: cuda.Instructions{cuda.Move: 4 * 132 * 1.98e6}}, cuda.Bound{By: "issue", Seconds: 1e-3}},
+		{cuda.Counts{Instructions: cuda.Instructions{cuda.Control: 4 * 132 * 1.98e6, cuda.Move: 1e12}}, cuda.Bound{By: "issue", Seconds: 1e-3}},
 		{cuda.Counts{}, cuda.Bound{}},
 	} {
 		if got := g.Bound(&test.counts); got.By != test.want.By || math.Abs(got.Seconds-test.want.Seconds) > 1e-9 {

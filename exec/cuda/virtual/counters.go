@@ -58,10 +58,11 @@ var classOf = map[string]cuda.Class{
 	"dp4a": cuda.Dot, "dp2a": cuda.Dot, "mma": cuda.Tensor,
 	"ld": cuda.Memory, "ldu": cuda.Memory, "st": cuda.Memory, "atom": cuda.Memory, "red": cuda.Memory, "cp": cuda.Memory,
 	"ldmatrix": cuda.Memory, "prefetch": cuda.Memory, "prefetchu": cuda.Memory,
-	"cvt": cuda.Convert, "cvta": cuda.Convert,
+	"cvt": cuda.Convert,
 	"bra": cuda.Control, "brx": cuda.Control, "ret": cuda.Control, "exit": cuda.Control, "bar": cuda.Control, "barrier": cuda.Control,
 	"membar": cuda.Control, "fence": cuda.Control, "trap": cuda.Control, "nanosleep": cuda.Control,
-	"mov": cuda.Move, "selp": cuda.Move, "shfl": cuda.Move, "prmt": cuda.Move, "vote": cuda.Move, "redux": cuda.Move, "activemask": cuda.Move,
+	"shfl": cuda.Exchange, "vote": cuda.Exchange, "redux": cuda.Exchange, "activemask": cuda.Exchange,
+	"mov": cuda.Move, "cvta": cuda.Move,
 }
 
 // floatsIn is how many floats an operand has by the type of arithmetic on floats.
@@ -71,7 +72,7 @@ var floatsIn = map[string]int64{"f32": 1, "f16": 1, "bf16": 1, "f64": 1, "f16x2"
 func (w *work) add(in *ptx.Instr) {
 	w.instructions++
 	class, ok := classOf[in.Op]
-	if n := floatsIn[in.Type()]; !ok && n > 0 {
+	if n := floatsIn[in.Type()]; !ok && n > 0 && in.Op != "selp" {
 		class = cuda.Float
 		w.flops += n * flopsOf[in.Op]
 	} else if !ok {
