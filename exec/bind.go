@@ -69,6 +69,14 @@ func (e *Engine) note(st *plan.Step) {
 	e.noteRing(st)
 }
 
+// bufferOf returns a buffer of a program, or one that all share.
+func (e *Engine) bufferOf(g *plan.Program, id int) *plan.Buffer {
+	if n := len(e.plan.Buffers); id >= n {
+		return &g.Buffers[id-n]
+	}
+	return &e.plan.Buffers[id]
+}
+
 // buffer returns the format and the memory of a buffer, or of the worker's copy of it.
 func (e *Engine) buffer(g *plan.Program, id, worker int) (string, []byte) {
 	if id < len(e.shared) {

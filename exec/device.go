@@ -8,7 +8,6 @@ import (
 	"pesti/exec/cpu"
 	"pesti/exec/cpu/kernel"
 	"pesti/exec/cuda"
-	"pesti/exec/cuda/kernels"
 	"pesti/exec/plan"
 )
 
@@ -16,50 +15,35 @@ import (
 // number of tokens and of rows.
 const graphTokens = 8
 
-// A device is a CUDA device as a backend. Steps whose kernel it has none for run on the host, on a
-// copy of the plan's memory, between a copy of what they read and one of what they write.
+// A device is the CUDA devices of a plan as a backend. Steps whose kernel a device has none for run on
+// the host, on a copy of the plan's memory, between a copy of what they read and one of what they write.
 type device struct {
 	engine      *Engine
 	driver      cuda.Driver
-	card        cuda.Device
-	set         kernels.Set
-	stream      cuda.Stream
+	cards       []*card // by their number in the plan
+	links       map[[2]int]*link
 	interrupted atomic.Bool
 	failed      bool // a run did, so that every call after it does
 
-	arena   cuda.Ptr
-	shared  []cuda.Ptr // by ID of the plan's own buffers
-	host    []byte     // the buffers that the caller fills, as they lie on the device from inputs on
-	inputs  cuda.Ptr
-	weights map[string]cuda.Address // by name
+	host     []byte // the buffers that the caller fills, as they lie on each device
+	programs map[*plan.Program]*launches
 
-	modules   map[string]cuda.Module // by name
-	functions map[string]function    // by kernel
-	programs  map[*plan.Program]*launches
-
-	packers *cpu.Machine // while weights are brought to the device
+	packers *cpu.Machine // while weights are brought to the devices
 	meter   meter        // of the engine's profiler; nil where nobody wants to know
-
-	memory []cuda.Ptr // all that is to be freed
-	pinned [][]byte
 }
 
-// A function is a kernel that may be launched with so many bytes of shared memory.
-type function struct {
-	cuda.Function
-	shared int
-}
-
-// A launches is a program bound to a device.
+// A launches is a program bound to devices.
 type launches struct {
 	steps  [][]deviceStep // by wave
-	host   bool           // whether a step runs on the host
-	graphs map[kernel.Run]cuda.Graph
+	stages []stage
+	host   bool // whether a step runs on the host
 }
 
-// A deviceStep is one step: a binding, or where it runs on the host its function.
+// A deviceStep is one step: a binding, or where it runs on the host its function, or neither where it
+// brings a value to another device.
 type deviceStep struct {
 	*plan.Step
+	card    *card
 	binding *cuda.Binding
 	host    kernel.Func
 }
@@ -70,11 +54,13 @@ func (e *Engine) openDevice(o Options) error {
 		return fmt.Errorf("plan: is for CUDA devices from %s on, expected one to run it on: --device cuda:0, or --device virtual, which needs no GPU", e.plan.Target.ISA)
 	}
 	if o.Profile || o.Trace > 0 {
+		if n := len(e.plan.Devices); n > 0 {
+			return fmt.Errorf("plan: is for %d devices, of which there is no profile; expected one for one device", n)
+		}
 		e.profiler = newProfiler(e.plan, 1, o.Trace)
 	}
-	d := &device{engine: e, driver: o.Driver, weights: map[string]cuda.Address{},
-		modules: map[string]cuda.Module{}, functions: map[string]function{}, programs: map[*plan.Program]*launches{}}
-	if err := d.open(o.Device); err != nil {
+	d := &device{engine: e, driver: o.Driver, links: map[[2]int]*link{}, programs: map[*plan.Program]*launches{}}
+	if err := d.open(o.Devices); err != nil {
 		d.failed = true
 		return errors.Join(err, d.close())
 	}
@@ -82,31 +68,40 @@ func (e *Engine) openDevice(o Options) error {
 	return nil
 }
 
-func (d *device) open(number int) (err error) {
-	if d.card, err = d.driver.Open(number); err != nil {
-		return err
+// open opens the devices whose numbers are given, and behind them those that follow the last one.
+func (d *device) open(numbers []int) error {
+	number := -1
+	for i := range d.engine.plan.Places() {
+		number++
+		if i < len(numbers) {
+			number = numbers[i]
+		}
+		c := &card{device: d, place: i, weights: map[string]cuda.Address{}, modules: map[string]cuda.Module{}, functions: map[string]function{}}
+		d.cards = append(d.cards, c)
+		if err := c.open(number); err != nil {
+			return d.about(i, err)
+		}
 	}
-	has := d.card.Properties()
-	if d.set, err = kernels.Lookup(d.engine.plan.Target.ISA, d.driver.Version(), has.Major, has.Minor); err != nil {
-		return fmt.Errorf("plan: %s: %w; compile the model again with --isa, at most what the device has", has.Name, err)
-	}
-	if err := d.checkFit(has); err != nil {
-		return err
-	}
-	if d.stream, err = d.card.NewStream(); err != nil {
-		return err
-	}
-	for _, step := range []func() error{d.allocate, d.upload, d.bind} {
+	for _, step := range []func() error{d.allocate, d.upload, d.link, d.bind} {
 		if err := step(); err != nil {
 			return err
 		}
 	}
 	if d.engine.profiler != nil {
-		if d.meter, err = newMeter(d.card, d.stream, d.engine.profiler); err != nil {
+		var err error
+		if d.meter, err = newMeter(d.cards[0].Device, d.cards[0].stream, d.engine.profiler); err != nil {
 			return err
 		}
 	}
-	return d.stream.Wait()
+	return d.waitAll()
+}
+
+// about says in an error which device it is about, where there are several.
+func (d *device) about(place int, err error) error {
+	if err == nil || len(d.engine.plan.Devices) == 0 {
+		return err
+	}
+	return fmt.Errorf("device %d of the plan: %w", place, err)
 }
 
 // bind resolves the steps of all programs, and loads their kernels for few tokens and for as many as
@@ -117,20 +112,21 @@ func (d *device) bind() error {
 	if err != nil {
 		return err
 	}
-	on := d.card.Properties()
 	for i := range e.plan.Programs {
 		g := &e.plan.Programs[i]
-		l := &launches{graphs: map[kernel.Run]cuda.Graph{}}
+		l := &launches{}
 		for w := range g.Waves {
 			var steps []deviceStep
 			for k := range g.Waves[w].Steps {
 				st := &g.Waves[w].Steps[k]
-				bound := deviceStep{Step: st}
-				if plan.OnDevice(st.Kernel) {
+				bound := deviceStep{Step: st, card: d.cards[st.Device]}
+				switch {
+				case plan.IsTransfer(st.Kernel):
+				case plan.OnDevice(st.Kernel):
 					e.note(st)
-					bound.binding = d.bindStep(g, st, on)
-					err = d.loadFor(&bound, g)
-				} else {
+					bound.binding = bound.card.bindStep(g, st)
+					err = bound.card.loadFor(&bound, g)
+				default:
 					l.host = true
 					bound.host, err = e.bindStep(g, st, onHost, 0, 1, []string{"portable"})
 				}
@@ -141,86 +137,11 @@ func (d *device) bind() error {
 			}
 			l.steps = append(l.steps, steps)
 		}
+		l.stages = stagesOf(l.steps, len(d.cards))
 		d.programs[g] = l
 		e.programs = append(e.programs, program{Program: g})
 	}
 	return e.bindIO()
-}
-
-// bindStep finds the addresses of a step's operands.
-func (d *device) bindStep(g *plan.Program, st *plan.Step, on cuda.Properties) *cuda.Binding {
-	scope := d.engine.plan.Scope(g)
-	b := &cuda.Binding{Step: st, Operands: make(map[string]cuda.Address, len(st.Args)), SeqPages: int(scope.P), On: on}
-	for _, a := range st.Args {
-		if a.Weight != "" {
-			w := d.weights[a.Weight]
-			w.Kernel = a.Kernel
-			b.Operands[a.Role] = w
-			continue
-		}
-		format, at := d.place(g, a.Buffer)
-		b.Operands[a.Role] = cuda.Address{Ptr: at, Format: format}
-	}
-	if st.Scratch >= 0 {
-		_, b.Scratch = d.place(g, st.Scratch)
-	}
-	return b
-}
-
-// place is the format of a buffer and where it lies.
-func (d *device) place(g *plan.Program, id int) (string, cuda.Ptr) {
-	if id < len(d.shared) {
-		return d.engine.plan.Buffers[id].Format, d.shared[id]
-	}
-	b := &g.Buffers[id-len(d.shared)]
-	return b.Format, d.arena + cuda.Ptr(b.Offset)
-}
-
-// loadFor loads the kernels of a step for every number of rows that kernels differ in.
-func (d *device) loadFor(st *deviceStep, g *plan.Program) error {
-	most := int(g.MaxT)
-	if st.Rows == "R" {
-		most = int(g.MaxR)
-	}
-	for _, m := range []int{1, 2, 4, graphTokens, graphTokens + 1, most} {
-		if m > most {
-			continue
-		}
-		calls, err := st.binding.Calls(m)
-		if err != nil {
-			return err
-		}
-		for _, c := range calls {
-			if _, err := d.function(c.Kernel, c.Shared); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// function returns a kernel that may be launched with so many bytes of shared memory.
-func (d *device) function(name string, shared int) (cuda.Function, error) {
-	if f, ok := d.functions[name]; ok && f.shared >= shared {
-		return f.Function, nil
-	}
-	file, ptx, err := d.set.Module(name)
-	if err != nil {
-		return nil, err
-	}
-	m, ok := d.modules[file]
-	if !ok {
-		if m, err = d.card.Load(ptx); err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
-		}
-		d.modules[file] = m
-	}
-	f, err := m.Function(name, shared)
-	if err != nil {
-		return nil, err
-	}
-	d.functions[name] = function{f, shared}
-	return f, nil
 }
 
 // run runs a program. Steps of few tokens are captured the first time, and then replayed.
@@ -230,43 +151,43 @@ func (d *device) run(g *program, r kernel.Run) error {
 	}
 	l := d.programs[g.Program]
 	err := d.begin()
-	switch {
-	case err != nil:
-	case l.host || r.T > graphTokens:
-		for w := range l.steps {
-			for i := range l.steps[w] {
+	for i := range l.stages {
+		st := &l.stages[i]
+		switch {
+		case err != nil:
+		case l.host || r.T > graphTokens || st.card == nil:
+			for _, step := range st.steps {
 				if err == nil {
-					err = d.do(g.Program, &l.steps[w][i], r)
+					err = d.do(g.Program, step, r)
 				}
 			}
+		default:
+			err = d.replay(g.Program, st, r)
 		}
-	default:
-		err = d.replay(g.Program, l, r)
 	}
 	return d.end(r, err)
 }
 
-// replay runs the graph of a program for a number of tokens and rows.
-func (d *device) replay(g *plan.Program, l *launches, r kernel.Run) error {
-	graph, ok := l.graphs[r]
+// replay runs the graph of a stage for a number of tokens and rows.
+func (d *device) replay(g *plan.Program, st *stage, r kernel.Run) error {
+	stream := st.card.stream
+	graph, ok := st.graphs[r]
 	if !ok {
-		err := d.stream.Capture()
-		for w := range l.steps {
-			for i := range l.steps[w] {
-				if err == nil {
-					err = d.do(g, &l.steps[w][i], r)
-				}
+		err := stream.Capture()
+		for _, step := range st.steps {
+			if err == nil {
+				err = d.do(g, step, r)
 			}
 		}
 		if err != nil {
 			return err
 		}
-		if graph, err = d.stream.EndCapture(); err != nil {
+		if graph, err = stream.EndCapture(); err != nil {
 			return err
 		}
-		l.graphs[r] = graph
+		st.graphs[r] = graph
 	}
-	return d.stream.Replay(graph)
+	return stream.Replay(graph)
 }
 
 // runStep runs one step, and waits for it. The first one of a program brings the inputs, the last one
@@ -286,37 +207,51 @@ func (d *device) runStep(g *program, wave, step int, r kernel.Run) error {
 	return d.wait(err)
 }
 
-// begin brings the inputs of a run to the device.
+// begin brings the inputs of a run to the devices.
 func (d *device) begin() error {
 	if d.interrupted.Load() {
 		return cpu.ErrInterrupted
 	}
-	return d.stream.Upload(d.inputs, d.host)
+	for _, c := range d.cards {
+		if err := c.stream.Upload(c.inputs, d.host); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// end takes the outputs of a run from the device.
+// end takes the outputs of a run from the devices.
 func (d *device) end(r kernel.Run, err error) error {
 	if err != nil {
 		return d.wait(err)
 	}
 	outputs, err := d.engine.outputs(r)
 	for _, o := range outputs {
-		data := d.engine.shared[o.id]
-		err = errors.Join(err, d.stream.Download(data[:min(len(data), int(o.elems)*4)], d.shared[o.id]))
+		data, c := d.engine.shared[o.id], d.cards[d.engine.plan.Buffers[o.id].Device]
+		err = errors.Join(err, c.stream.Download(data[:min(len(data), int(o.elems)*4)], c.shared[o.id]))
 	}
 	return d.wait(err)
 }
 
-// wait waits for the device. An interrupt, which makes kernels fail, is told as one.
+// wait waits for the devices. An interrupt, which makes kernels fail, is told as one.
 func (d *device) wait(err error) error {
 	if err == nil {
-		err = d.stream.Wait()
+		err = d.waitAll()
 	}
 	d.failed = d.failed || err != nil
 	if err != nil && d.interrupted.Load() {
 		return cpu.ErrInterrupted
 	}
 	return err
+}
+
+func (d *device) waitAll() error {
+	for i, c := range d.cards {
+		if err := c.stream.Wait(); err != nil {
+			return d.about(i, err)
+		}
+	}
+	return nil
 }
 
 // do gives the stream the launches of a step, or runs it on the host.
@@ -328,19 +263,22 @@ func (d *device) do(g *plan.Program, st *deviceStep, r kernel.Run) error {
 	if m == 0 {
 		return nil
 	}
-	if st.host != nil {
+	switch {
+	case st.host != nil:
 		return d.onHost(g, st, r)
+	case st.binding == nil:
+		return d.transfer(g, st, r)
 	}
 	calls, err := st.binding.Calls(m)
 	if err != nil {
 		return err
 	}
 	for _, c := range calls {
-		f, err := d.function(c.Kernel, c.Shared)
+		f, err := st.card.function(c.Kernel, c.Shared)
 		if err != nil {
 			return err
 		}
-		if err := d.stream.Launch(cuda.Launch{Function: f, Grid: c.Grid, Block: c.Block, Shared: c.Shared, Params: c.Params}); err != nil {
+		if err := st.card.stream.Launch(cuda.Launch{Function: f, Grid: c.Grid, Block: c.Block, Shared: c.Shared, Params: c.Params}); err != nil {
 			return fmt.Errorf("step %q: %w", st.Name, err)
 		}
 	}
@@ -367,19 +305,19 @@ func (d *device) onHost(g *plan.Program, st *deviceStep, r kernel.Run) error {
 			if err != nil {
 				return err
 			}
-			if _, at := d.place(g, a.Buffer); bytes > 0 {
+			if _, at := st.card.placeOf(g, a.Buffer); bytes > 0 {
 				if err := transfer(host[:bytes], at); err != nil {
 					return err
 				}
 			}
 		}
-		return d.stream.Wait()
+		return st.card.stream.Wait()
 	}
-	if err := each(plan.Dir.Reads, d.stream.Download); err != nil {
+	if err := each(plan.Dir.Reads, st.card.stream.Download); err != nil {
 		return err
 	}
 	st.host(&r)
-	return each(plan.Dir.Writes, func(host []byte, at cuda.Ptr) error { return d.stream.Upload(at, host) })
+	return each(plan.Dir.Writes, func(host []byte, at cuda.Ptr) error { return st.card.stream.Upload(at, host) })
 }
 
 func sizeOf(format string, elems int64) (int64, error) {
@@ -388,14 +326,15 @@ func sizeOf(format string, elems int64) (int64, error) {
 }
 
 func (d *device) contents(g *plan.Program, id, rows, cols int) (string, []byte, error) {
-	format, at := d.place(g, id)
+	c := d.cards[d.engine.bufferOf(g, id).Device]
+	format, at := c.placeOf(g, id)
 	bytes, err := sizeOf(format, int64(rows)*int64(cols))
 	if err != nil {
 		return "", nil, err
 	}
 	data := make([]byte, bytes)
 	if bytes > 0 {
-		err = d.stream.Download(data, at)
+		err = c.stream.Download(data, at)
 	}
 	err = d.wait(err)
 	if format == "q8x2" {
@@ -420,8 +359,12 @@ func rowByRow(data []byte, rows, cols int) []byte {
 }
 
 func (d *device) poison() error {
-	if bytes := d.engine.plan.Memory.Arena; bytes > 0 {
-		return d.stream.Fill(d.arena, 0xff, bytes)
+	for i, c := range d.cards {
+		if bytes := d.engine.plan.On(i).Memory.Arena; bytes > 0 {
+			if err := c.stream.Fill(c.arena, 0xff, bytes); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -441,32 +384,25 @@ func (d *device) interrupt() {
 
 // close frees all, in an order in which nothing that is in use goes first.
 func (d *device) close() error {
-	if d.card == nil {
-		return nil
-	}
 	var errs []error
 	for _, l := range d.programs {
-		for _, g := range l.graphs {
-			errs = append(errs, g.Close())
+		for i := range l.stages {
+			for _, g := range l.stages[i].graphs {
+				errs = append(errs, g.Close())
+			}
 		}
 	}
 	if d.meter != nil {
 		errs = append(errs, d.meter.close())
 	}
-	if d.stream != nil {
-		errs = append(errs, d.stream.Close())
+	for _, l := range d.links {
+		errs = append(errs, l.close())
 	}
-	for _, m := range d.modules {
-		errs = append(errs, m.Unload())
+	for _, c := range d.cards {
+		errs = append(errs, c.free())
 	}
-	for _, p := range d.memory {
-		errs = append(errs, d.card.Free(p))
-	}
-	for _, b := range d.pinned {
-		errs = append(errs, d.card.FreeHost(b))
-	}
-	if err := d.card.Close(); err != nil && !d.failed {
-		errs = append(errs, err)
+	for _, c := range d.cards { // when none reads another's memory
+		errs = append(errs, c.close())
 	}
 	if d.failed {
 		return nil

@@ -14,90 +14,68 @@ import (
 	"pesti/gguf"
 )
 
-// checkFit refuses a plan that needs more memory than is free on the device.
-func (d *device) checkFit(has cuda.Properties) error {
-	p, h := d.engine.plan, plan.HumanBytes
+// checkFit refuses a plan that needs more memory than is free on the card.
+func (c *card) checkFit(has cuda.Properties) error {
+	p, h := c.device.engine.plan, plan.HumanBytes
 	weights := int64(0)
 	for _, w := range plan.DeviceWeights(p) {
-		weights += w.OnDevice()
+		if w.LiesOn(c.place) {
+			weights += w.OnDevice()
+		}
 	}
-	m := &p.Memory
+	m := p.On(c.place).Memory
 	all := float64(weights) + float64(m.State) + float64(m.Arena) + float64(m.IO) + float64(m.Tables) // which may exceed an int64
 	if all <= float64(has.Free) {
 		return nil
 	}
-	return fmt.Errorf("plan: needs %s of memory on the device (weights %s, KV cache %s, arena %s, input and output %s, tables %s), expected at most the %s that are free of the %s of %s; compile with a smaller --ctx, --sequences or --ubatch, or take a smaller model",
+	return fmt.Errorf("plan: needs %s of memory on the device (weights %s, KV cache %s, arena %s, input and output %s, tables %s), expected at most the %s that are free of the %s of %s; compile with a smaller --ctx, --sequences or --ubatch, for more --devices, or take a smaller model",
 		h(int64(min(all, math.MaxInt64/2))), h(weights), h(m.State), h(m.Arena), h(m.IO), h(m.Tables), h(has.Free), h(has.Memory), has.Name)
 }
 
-// deviceSteps calls f with each step that runs on the device.
-func (d *device) deviceSteps(f func(*plan.Step)) {
-	for i := range d.engine.plan.Programs {
-		for _, wave := range d.engine.plan.Programs[i].Waves {
-			for j := range wave.Steps {
-				if st := &wave.Steps[j]; plan.OnDevice(st.Kernel) {
-					f(st)
-				}
-			}
-		}
-	}
-}
-
-// alloc returns memory of the device that close frees.
-func (d *device) alloc(bytes int64) (cuda.Ptr, error) {
+// alloc returns memory of the card that free gives back.
+func (c *card) alloc(bytes int64) (cuda.Ptr, error) {
 	if bytes == 0 {
 		return 0, nil
 	}
-	p, err := d.card.Alloc(bytes)
+	p, err := c.Alloc(bytes)
 	if err != nil {
 		return 0, fmt.Errorf("plan: %s on the device: %w", plan.HumanBytes(bytes), err)
 	}
-	d.memory = append(d.memory, p)
+	c.memory = append(c.memory, p)
 	return p, nil
 }
 
-// allocHost returns memory of the host that close frees.
-func (d *device) allocHost(bytes int64) ([]byte, error) {
-	b, err := d.card.AllocHost(int(max(bytes, 1)))
-	if err == nil {
-		d.pinned = append(d.pinned, b)
+// allocHost returns memory of the host that free gives back.
+func (c *card) allocHost(bytes int64) ([]byte, error) {
+	b, err := c.AllocHost(int(max(bytes, 1)))
+	if err != nil {
+		return nil, fmt.Errorf("plan: memory: %w", err)
 	}
-	return b, err
+	c.pinned = append(c.pinned, b)
+	return b, nil
 }
 
-// allocate takes memory for arena, states, tables and io buffers: as much as the plan says.
+// allocate takes memory for arenas, states, tables and io buffers: as much as the plan says.
 func (d *device) allocate() error {
 	e := d.engine
-	d.shared, e.shared = make([]cuda.Ptr, len(e.plan.Buffers)), make([][]byte, len(e.plan.Buffers))
-	if err := d.allocateInputs(); err != nil {
+	e.shared = make([][]byte, len(e.plan.Buffers))
+	at, err := d.allocateInputs()
+	if err != nil {
 		return err
 	}
-	var err error
-	if d.arena, err = d.alloc(e.plan.Memory.Arena); err != nil {
-		return err
-	}
-	for i := range e.plan.Buffers {
-		b := &e.plan.Buffers[i]
-		if d.shared[i] != 0 {
-			continue
-		}
-		if d.shared[i], err = d.alloc(b.Size); err != nil {
-			return err
-		}
-		if b.Class == plan.IO {
-			if e.shared[i], err = d.allocHost(b.Size); err != nil {
-				return err
-			}
+	for i, c := range d.cards {
+		if err := c.allocate(at, int64(len(d.host))); err != nil {
+			return d.about(i, err)
 		}
 	}
 	return d.allocateHost()
 }
 
 // allocateInputs lays the buffers that the caller fills one behind the other, so that one copy brings
-// them all.
-func (d *device) allocateInputs() error {
+// them all to a card, and returns where each is, by its ID.
+func (d *device) allocateInputs() (map[int]int64, error) {
 	e, size := d.engine, int64(0)
-	at := map[int]int64{} // by ID
+	at := map[int]int64{}
 	for _, in := range plan.Inputs() {
 		for i := range e.plan.Buffers {
 			if b := &e.plan.Buffers[i]; b.Class == plan.IO && b.Name == in.Name {
@@ -107,16 +85,45 @@ func (d *device) allocateInputs() error {
 		}
 	}
 	var err error
-	if d.host, err = d.allocHost(size); err != nil {
-		return err
+	if d.host, err = d.cards[0].allocHost(size); err != nil {
+		return nil, err
 	}
 	clear(d.host)
-	if d.inputs, err = d.alloc(size); err != nil {
-		return err
-	}
 	for i, from := range at {
 		to := from + e.plan.Buffers[i].Size
-		d.shared[i], e.shared[i] = d.inputs+cuda.Ptr(from), d.host[from:to:to]
+		e.shared[i] = d.host[from:to:to]
+	}
+	return at, nil
+}
+
+// allocate takes memory for what lies on the card. Inputs lie on all.
+func (c *card) allocate(inputs map[int]int64, bytes int64) error {
+	e := c.device.engine
+	c.shared = make([]cuda.Ptr, len(e.plan.Buffers))
+	var err error
+	if c.inputs, err = c.alloc(bytes); err != nil {
+		return err
+	}
+	if c.arena, err = c.alloc(e.plan.On(c.place).Memory.Arena); err != nil {
+		return err
+	}
+	for i := range e.plan.Buffers {
+		b := &e.plan.Buffers[i]
+		if from, ok := inputs[i]; ok {
+			c.shared[i] = c.inputs + cuda.Ptr(from)
+			continue
+		}
+		if b.Device != c.place {
+			continue
+		}
+		if c.shared[i], err = c.alloc(b.Size); err != nil {
+			return err
+		}
+		if b.Class == plan.IO {
+			if e.shared[i], err = c.allocHost(b.Size); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -132,7 +139,8 @@ func (d *device) allocateHost() error {
 	for i := range e.plan.Buffers {
 		if b := &e.plan.Buffers[i]; b.Class == plan.State {
 			e.shared[i] = make([]byte, b.Size)
-			if err := d.stream.Fill(d.shared[i], 0, b.Size); err != nil {
+			c := d.cards[b.Device]
+			if err := c.stream.Fill(c.shared[i], 0, b.Size); err != nil {
 				return err
 			}
 		}
@@ -140,14 +148,14 @@ func (d *device) allocateHost() error {
 	return nil
 }
 
-// upload brings what does not change to the device: weights and tables.
+// upload brings what does not change to the cards: weights and tables.
 func (d *device) upload() error {
 	read := plan.DeviceWeights(d.engine.plan)
 	most := int64(1)
 	for _, w := range read {
 		most = max(most, w.Packed, w.Size)
 	}
-	staging, err := d.card.AllocHost(int(most))
+	staging, err := d.cards[0].AllocHost(int(most))
 	if err != nil {
 		return fmt.Errorf("plan: memory: %w", err)
 	}
@@ -161,10 +169,10 @@ func (d *device) upload() error {
 	if err == nil {
 		err = d.fillTables()
 	}
-	return errors.Join(err, d.card.FreeHost(staging))
+	return errors.Join(err, d.cards[0].FreeHost(staging))
 }
 
-// uploadWeight packs a weight and brings it to the device.
+// uploadWeight packs a weight and brings it to the cards that have it.
 func (d *device) uploadWeight(w *plan.Weight, staging []byte) error {
 	src, release, scales, err := d.engine.source(w)
 	if err != nil {
@@ -178,18 +186,28 @@ func (d *device) uploadWeight(w *plan.Weight, staging []byte) error {
 		return err
 	}
 	release()
-	a := cuda.Address{Format: w.Type, Rows: int(w.Dims[0])}
-	if a.Ptr, err = d.alloc(int64(len(data))); err != nil {
-		return err
-	}
-	err = d.stream.Upload(a.Ptr, data)
-	if err == nil && scales != nil {
-		if a.Scales, err = d.alloc(int64(4 * len(scales))); err == nil {
-			err = d.stream.Upload(a.Scales, floatBytes(scales))
+	for _, on := range w.On() {
+		if err := d.cards[on].uploadWeight(w, data, scales); err != nil {
+			return err
 		}
 	}
-	d.weights[w.Name] = a
-	return errors.Join(err, d.stream.Wait()) // the next one takes the same memory
+	return nil
+}
+
+func (c *card) uploadWeight(w *plan.Weight, data []byte, scales []float32) error {
+	a := cuda.Address{Format: w.Type, Rows: int(w.Dims[0])}
+	var err error
+	if a.Ptr, err = c.alloc(int64(len(data))); err != nil {
+		return err
+	}
+	err = c.stream.Upload(a.Ptr, data)
+	if err == nil && scales != nil {
+		if a.Scales, err = c.alloc(int64(4 * len(scales))); err == nil {
+			err = c.stream.Upload(a.Scales, floatBytes(scales))
+		}
+	}
+	c.weights[w.Name] = a
+	return errors.Join(err, c.stream.Wait()) // the next one takes the same memory
 }
 
 // pack brings a weight from its file to dst, in the plan's layout, each worker a share of its rows.
@@ -241,39 +259,54 @@ func releaseAll(f *gguf.File, t *gguf.Tensor) {
 
 // fillTables makes each table what the steps that read it take it for.
 func (d *device) fillTables() error {
-	var err error
 	done := map[int]bool{} // by ID
-	d.deviceSteps(func(st *plan.Step) {
-		sig, _ := plan.LookupKernel(st.Kernel) // as Verify has seen
-		for _, a := range st.Args {
-			kind := sig.Operand(a.Role).Table
-			if kind == "" || done[a.Buffer] || err != nil {
-				continue
-			}
-			done[a.Buffer] = true
-			if kind == plan.Counters {
-				err = d.stream.Fill(d.shared[a.Buffer], 0, d.engine.plan.Buffers[a.Buffer].Size)
-			} else {
-				err = d.uploadSines(a.Buffer, plan.RotationOf(st))
+	for i := range d.engine.plan.Programs {
+		for _, wave := range d.engine.plan.Programs[i].Waves {
+			for j := range wave.Steps {
+				if err := d.fillTablesOf(&wave.Steps[j], done); err != nil {
+					return err
+				}
 			}
 		}
-	})
-	return err
+	}
+	return nil
 }
 
-// uploadSines computes a table of sines for all positions and brings it to the device.
-func (d *device) uploadSines(id int, r plan.Rotation) error {
+func (d *device) fillTablesOf(st *plan.Step, done map[int]bool) error {
+	sig, _ := plan.LookupKernel(st.Kernel) // as Verify has seen
+	for _, a := range st.Args {
+		kind := sig.Operand(a.Role).Table
+		if kind == "" || done[a.Buffer] {
+			continue
+		}
+		done[a.Buffer] = true
+		c, err := d.cards[st.Device], error(nil)
+		if kind == plan.Counters {
+			err = c.stream.Fill(c.shared[a.Buffer], 0, d.engine.plan.Buffers[a.Buffer].Size)
+		} else {
+			err = c.uploadSines(a.Buffer, plan.RotationOf(st))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// uploadSines computes a table of sines for all positions and brings it to the card.
+func (c *card) uploadSines(id int, r plan.Rotation) error {
+	e := c.device.engine
 	var freqs []float32
 	if r.Freqs != "" {
-		weights, err := d.engine.weights()
+		weights, err := e.weights()
 		if err != nil {
 			return err
 		}
 		freqs = view[float32](weights[r.Freqs].file.Data)
 	}
-	table := make([]byte, d.engine.plan.Buffers[id].Size)
+	table := make([]byte, e.plan.Buffers[id].Size)
 	cuda.Sines(table, r, freqs)
-	return errors.Join(d.stream.Upload(d.shared[id], table), d.stream.Wait())
+	return errors.Join(c.stream.Upload(c.shared[id], table), c.stream.Wait())
 }
 
 // floatBytes is the memory of numbers.

@@ -166,7 +166,7 @@ func TestDeviceRefuses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := exec.Options{Device: c.device}
+		o := exec.Options{Devices: []int{c.device}}
 		if c.driver != nil {
 			o.Driver = c.driver
 		}

@@ -32,10 +32,11 @@ type Options struct {
 
 	RAM cpu.RAM // what the plan must fit in; where it is zero, what this machine has
 
-	// Driver has the device of a plan for CUDA devices, and Device is its number there. The engine opens
-	// it, and closes it.
-	Driver cuda.Driver
-	Device int
+	// Driver has the devices of a plan for CUDA devices, and Devices are their numbers there. Where the
+	// plan is for more, the others follow the last one; none given begin at 0. The engine opens and closes
+	// them.
+	Driver  cuda.Driver
+	Devices []int
 
 	// Observe, where it is set, sees every value that the steps of a plan compute, as soon as it
 	// is there. Steps of one wave then run one after the other, which changes no bit.

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,58 +21,85 @@ import (
 // deviceFlag is the name of the flag whose value is a device.
 const deviceFlag = "device"
 
-// A device is the value of a flag that says where a plan runs: on the processor, or on a numbered
-// device of a CUDA driver. The zero value says nothing.
+// A device is the value of a flag that says where a plan runs: on the processor, or on numbered
+// devices of a CUDA driver. The zero value says nothing.
 type device struct {
-	word   string // onProcessor or that of a driver
-	number int
+	word    string // onProcessor or that of a driver
+	numbers []int  // in the order of the plan's devices; those behind the last one follow it
 }
 
 const onProcessor = "cpu"
 
-// drivers are those of CUDA by the word that a device begins with.
-var drivers = []struct {
+// A driver of CUDA has the devices that begin with a word.
+type driver struct {
 	word string
-	open func(*app, context.Context) (cuda.Driver, error)
-}{
+	open func(a *app, ctx context.Context, devices int) (cuda.Driver, error)
+}
+
+var drivers = []driver{
 	{"virtual", (*app).virtualDriver},
 	{"cuda", (*app).cudaDriver},
 }
 
 func (d *device) String() string {
-	if d.number == 0 && d.word != "cuda" {
+	if len(d.numbers) < 2 && d.first() == 0 && d.word != "cuda" {
 		return d.word
 	}
-	return fmt.Sprintf("%s:%d", d.word, d.number)
+	var names []string
+	for _, n := range d.numbers {
+		names = append(names, fmt.Sprintf("%s:%d", d.word, n))
+	}
+	return cmp.Or(strings.Join(names, ","), d.word+":0")
+}
+
+// first is the number of the first device.
+func (d *device) first() int {
+	if len(d.numbers) == 0 {
+		return 0
+	}
+	return d.numbers[0]
 }
 
 func (d *device) Type() string { return "cpu|virtual|cuda:N" }
 
-// Set takes a word, and behind that of a driver the number of a device, which is 0 where it is left out.
+// Set takes a word, and behind that of a driver the number of a device, which is 0 where it is left out; or
+// several of those with commas between them.
 func (d *device) Set(s string) error {
-	word, digits, numbered := strings.Cut(strings.ToLower(s), ":")
-	known := word == onProcessor && !numbered
-	for _, driver := range drivers {
-		known = known || driver.word == word
+	wrong := fmt.Errorf("expected %s", strings.ReplaceAll(d.Type(), "|", ", "))
+	var set device
+	for name := range strings.SplitSeq(strings.ToLower(s), ",") {
+		word, digits, numbered := strings.Cut(name, ":")
+		if set.word != "" && (word != set.word || word == onProcessor) {
+			return wrong
+		}
+		set.word = word
+		if word == onProcessor && !numbered {
+			continue
+		}
+		if !slices.ContainsFunc(drivers, func(o driver) bool { return o.word == word }) {
+			return wrong
+		}
+		number, err := 0, error(nil)
+		if numbered {
+			number, err = strconv.Atoi(digits)
+		}
+		if err != nil || number < 0 || slices.Contains(set.numbers, number) {
+			return wrong
+		}
+		set.numbers = append(set.numbers, number)
 	}
-	number, err := 0, error(nil)
-	if numbered {
-		number, err = strconv.Atoi(digits)
-	}
-	if !known || err != nil || number < 0 {
-		return fmt.Errorf("expected %s", strings.ReplaceAll(d.Type(), "|", ", "))
-	}
-	*d = device{word, number}
+	*d = set
 	return nil
 }
 
 // openDriver returns the driver of a device, and nil for the processor, which needs none. Where the
 // driver is in another program, that takes this one's place, and openDriver does not return. The end
-// of ctx interrupts kernels of the virtual device, which may run for minutes.
-func (a *app) openDriver(ctx context.Context, d device) (cuda.Driver, error) {
+// of ctx interrupts kernels of the virtual device, which may run for minutes, and of which there are as
+// many as devices says.
+func (a *app) openDriver(ctx context.Context, d device, devices int) (cuda.Driver, error) {
 	for _, driver := range drivers {
 		if driver.word == d.word {
-			return driver.open(a, ctx)
+			return driver.open(a, ctx, devices)
 		}
 	}
 	return nil, nil
@@ -98,7 +127,7 @@ func (a *app) reachDriver(cmd *cobra.Command, args []string) error {
 			on = firstGPU
 		}
 	}
-	_, err := a.openDriver(cmd.Context(), on)
+	_, err := a.openDriver(cmd.Context(), on, 1)
 	return err
 }
 
@@ -135,18 +164,18 @@ func (d device) setFor(driver cuda.Driver) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("--%s %s: %w", deviceFlag, d.String(), err)
 	}
-	if d.number >= len(found) {
+	if d.first() >= len(found) {
 		return "", fmt.Errorf("--%s %s: there is no such device, expected a number below %d", deviceFlag, d.String(), len(found))
 	}
-	set, err := kernels.For(driver.Version(), found[d.number].Major, found[d.number].Minor)
+	set, err := kernels.For(driver.Version(), found[d.first()].Major, found[d.first()].Minor)
 	if err != nil {
 		return "", fmt.Errorf("--%s %s: %w", deviceFlag, d.String(), err)
 	}
 	return set.ISA, nil
 }
 
-func (a *app) virtualDriver(ctx context.Context) (cuda.Driver, error) {
-	driver := virtual.New(virtual.Config{})
+func (a *app) virtualDriver(ctx context.Context, devices int) (cuda.Driver, error) {
+	driver := virtual.New(virtual.Config{Devices: slices.Repeat([]cuda.Properties{virtual.Default()}, devices)})
 	context.AfterFunc(ctx, driver.Interrupt)
 	return driver, nil
 }

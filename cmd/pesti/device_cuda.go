@@ -13,7 +13,7 @@ import (
 )
 
 // cudaDriver returns the driver that this build has in it.
-func (a *app) cudaDriver(context.Context) (cuda.Driver, error) { return driver.New(), nil }
+func (a *app) cudaDriver(context.Context, int) (cuda.Driver, error) { return driver.New(), nil }
 
 // infoCUDA prints the rows of info's table about CUDA, one for each device.
 func (a *app) infoCUDA(_ context.Context, w io.Writer) error {

@@ -29,7 +29,7 @@ const (
 
 // cudaDriver lets the sibling take this process: arguments, files, signals and exit code are then its
 // own. An error says why it could not.
-func (a *app) cudaDriver(context.Context) (cuda.Driver, error) {
+func (a *app) cudaDriver(context.Context, int) (cuda.Driver, error) {
 	path, err := a.sibling()
 	if err != nil {
 		return nil, err

@@ -29,8 +29,8 @@ type subject struct {
 	threads int
 	observe func(exec.Observation) // what start's engine lets see each value, nil for nobody
 	profile bool                   // whether start's engine keeps a profile
-	driver  cuda.Driver            // of the device to run on, nil for the processor
-	device  int                    // its number there
+	driver  cuda.Driver            // of the devices to run on, nil for the processor
+	devices []int                  // their numbers there
 	trace   int                    // how many of the last runs it keeps a trace of
 }
 
@@ -97,8 +97,15 @@ func (s *subject) choose(ctx context.Context, flags *compileFlags, backend strin
 	if backend == plan.CUDA && !flags.on.onDevice() {
 		return usagef("--%s is %s, expected virtual or cuda:N for %s, which is for CUDA devices", deviceFlag, flags.on.word, s.name)
 	}
-	s.device = flags.on.number
-	s.driver, err = s.app.openDriver(ctx, flags.on)
+	places := max(s.options.Devices, 1)
+	if s.plan != nil {
+		places = s.plan.Places()
+	}
+	if n := len(flags.on.numbers); n > places {
+		return usagef("--%s names %d devices, expected at most %d, for which %s is", deviceFlag, n, places, s.name)
+	}
+	s.devices = flags.on.numbers
+	s.driver, err = s.app.openDriver(ctx, flags.on, places)
 	return err
 }
 
@@ -163,7 +170,7 @@ func (s *subject) compile() (*lower.Result, error) {
 // The end of ctx interrupts its step in progress.
 func (s *subject) start(ctx context.Context) (*exec.Engine, error) {
 	debug.FreeOSMemory() // what compiling left would stay resident beside the weights
-	e, err := exec.Open(s.plan, s.file, exec.Options{Sidecar: s.beside, Driver: s.driver, Device: s.device, Threads: min(s.threads, runtime.GOMAXPROCS(0)), Observe: s.observe, Profile: s.profile, Trace: s.trace})
+	e, err := exec.Open(s.plan, s.file, exec.Options{Sidecar: s.beside, Driver: s.driver, Devices: s.devices, Threads: min(s.threads, runtime.GOMAXPROCS(0)), Observe: s.observe, Profile: s.profile, Trace: s.trace})
 	if err != nil {
 		return nil, about(s.name, err)
 	}

@@ -1,0 +1,172 @@
+package exec
+
+import (
+	"fmt"
+
+	"pesti/exec/cpu/kernel"
+	"pesti/exec/cuda"
+	"pesti/exec/plan"
+)
+
+// A stage is steps of one card that follow each other with nothing between them, so that their launches
+// may be captured in one graph, or one step that is no launch.
+type stage struct {
+	card   *card // nil where the step is no launch
+	steps  []*deviceStep
+	graphs map[kernel.Run]cuda.Graph
+}
+
+// stagesOf cuts steps, by wave, into stages. Launches of different cards wait for each other in transfers
+// alone, so that steps of a card that stand apart for those of another still make one stage.
+func stagesOf(waves [][]deviceStep, cards int) []stage {
+	var list []stage
+	open := make([]*stage, cards) // of each card
+	end := func(device int) {
+		if st := open[device]; st != nil {
+			list, open[device] = append(list, *st), nil
+		}
+	}
+	for w := range waves {
+		for i := range waves[w] {
+			st := &waves[w][i]
+			if st.binding == nil {
+				for d := range open {
+					end(d)
+				}
+				list = append(list, stage{steps: []*deviceStep{st}})
+				continue
+			}
+			if open[st.Device] == nil {
+				open[st.Device] = &stage{card: st.card, graphs: map[kernel.Run]cuda.Graph{}}
+			}
+			open[st.Device].steps = append(open[st.Device].steps, st)
+		}
+	}
+	for d := range open {
+		end(d)
+	}
+	return list
+}
+
+// A link is the way from one card to another: two events, of what is there to be brought and of what was
+// brought, and where devices do not reach each other memory of the host in between.
+type link struct {
+	from, to     *card
+	sent, landed cuda.Event
+	between      []byte
+}
+
+// link opens the links that transfers need.
+func (d *device) link() error {
+	for i := range d.engine.plan.Programs {
+		g := &d.engine.plan.Programs[i]
+		for _, w := range g.Waves {
+			for k := range w.Steps {
+				if st := &w.Steps[k]; plan.IsTransfer(st.Kernel) {
+					if err := d.openLink(g, st); err != nil {
+						return fmt.Errorf("plan: program %s: step %q: %w", g.Name, st.Name, err)
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// ends are the value that a transfer reads and the copy that it writes.
+func (d *device) ends(g *plan.Program, st *plan.Step) (x, y *plan.Buffer) {
+	for _, a := range st.Args {
+		if a.Role == "x" {
+			x = d.engine.bufferOf(g, a.Buffer)
+		} else {
+			y = d.engine.bufferOf(g, a.Buffer)
+		}
+	}
+	return x, y
+}
+
+// openLink opens the link of a transfer, or makes it large enough for its value.
+func (d *device) openLink(g *plan.Program, st *plan.Step) error {
+	x, _ := d.ends(g, st)
+	at := [2]int{x.Device, st.Device}
+	l := d.links[at]
+	if l == nil {
+		l = &link{from: d.cards[x.Device], to: d.cards[st.Device]}
+		d.links[at] = l
+		var err error
+		if l.sent, err = l.from.NewEvent(); err != nil {
+			return err
+		}
+		if l.landed, err = l.to.NewEvent(); err != nil {
+			return err
+		}
+		if x.Device == st.Device || l.to.EnablePeer(l.from.Device) == nil {
+			return nil
+		}
+	} else if l.between == nil {
+		return nil
+	}
+	if int64(len(l.between)) >= x.Size {
+		return nil
+	}
+	var err error
+	l.between, err = l.from.allocHost(x.Size)
+	return err
+}
+
+// transfer brings the rows of a value to another card. What comes after on the card that has it waits
+// until they are there: it may write over them.
+func (d *device) transfer(g *plan.Program, st *deviceStep, r kernel.Run) error {
+	x, y := d.ends(g, st.Step)
+	scope := d.engine.plan.Scope(g).Of(st.Step)
+	scope.T, scope.R = int64(r.T), int64(r.R)
+	sig, _ := plan.LookupKernel(st.Kernel) // as Verify has seen
+	elems, err := sig.Elems(scope, "x")
+	if err != nil {
+		return err
+	}
+	bytes, err := sizeOf(x.Format, elems)
+	if err != nil {
+		return err
+	}
+	l := d.links[[2]int{x.Device, st.Device}]
+	_, src := l.from.placeOf(g, x.ID)
+	_, dst := l.to.placeOf(g, y.ID)
+	return l.copy(dst, src, bytes)
+}
+
+func (l *link) copy(dst, src cuda.Ptr, bytes int64) error {
+	steps := []func() error{
+		func() error { return l.from.stream.Record(l.sent) },
+		func() error { return l.to.stream.Await(l.sent) },
+		func() error { return l.to.stream.Copy(dst, src, bytes) },
+	}
+	if l.between != nil {
+		steps = []func() error{
+			func() error { return l.from.stream.Download(l.between[:bytes], src) },
+			func() error { return l.from.stream.Record(l.sent) },
+			func() error { return l.to.stream.Await(l.sent) },
+			func() error { return l.to.stream.Upload(dst, l.between[:bytes]) },
+		}
+	}
+	steps = append(steps,
+		func() error { return l.to.stream.Record(l.landed) },
+		func() error { return l.from.stream.Await(l.landed) })
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *link) close() error {
+	for _, e := range []cuda.Event{l.sent, l.landed} {
+		if e != nil {
+			if err := e.Close(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
