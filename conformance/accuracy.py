@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures what precision fast costs, beside what llama.cpp's own ways cost, and prints a table.
 
-    accuracy.py [--pesti bin/pesti] [--tokens N] [--json FILE]
+    accuracy.py [--pesti bin/pesti] [--activations WAY,WAY] [--tokens N] [--json FILE]
 
 On each of the three models, the logits of every position of testdata/mixed.txt,
 prose and code, are held against ours in precision exact: those of precision fast,
@@ -26,7 +26,8 @@ import models
 HERE = pathlib.Path(__file__).resolve().parent
 TEXT = HERE / "testdata" / "mixed.txt"
 AIM_KL, AIM_TOP1 = 1e-4, 0.995
-COLUMNS = ("model", "tokens", "mean KL of fast", "by program", "top-1", "mean KL of llama.cpp", "top-1", "must: half, top-1", "aim: 1e-4, 99.5 %")
+ACTIVATIONS = ("q8x2", "mixed")  # those that are to lose at most half of what llama.cpp does
+COLUMNS = ("model", "activations", "tokens", "mean KL of fast", "by program", "top-1", "mean KL of llama.cpp", "top-1", "must: half, top-1", "aim: 1e-4, 99.5 %")
 
 
 class AccuracyError(Exception):
@@ -54,14 +55,14 @@ def programs(pesti, *arguments):
     return json.loads(run(pesti, "compare", *arguments, "--json"))["programs"]
 
 
-def measure(pesti, peer, model, tokens):
+def measure(pesti, peer, model, tokens, ways):
     """What was found on one model, as --json writes it."""
     ids = json.loads(run(pesti, "tokenize", model, "--ids", text=TEXT.read_text()))[:tokens]
     listed = ",".join(map(str, ids))
     with tempfile.TemporaryDirectory() as scratch:
         exact, theirs = pathlib.Path(scratch, "exact"), pathlib.Path(scratch, "theirs")
         run(pesti, "dump", model, "--ids", listed, "-o", exact)
-        found = {"model": model.name, "tokens": len(ids), "fast": programs(pesti, exact, model, "--precision", "fast")}
+        found = {"model": model.name, "tokens": len(ids), "fast": {way: programs(pesti, exact, model, "--precision", "fast", "--activations", way) for way in ways}}
         if peer:
             run(peer, HERE / "peer" / "logits.py", model, "--ids", listed, "-o", theirs)
             shutil.copy(exact / "tokens.npy", theirs)  # for compare, which sees that both are of the same tokens
@@ -79,14 +80,15 @@ def worst(found):
     return max(map(divergence, found)), min(p["top1"] for p in found)
 
 
-def row(found):
+def row(found, way):
     """One line of the table, and whether what must hold does."""
-    kl, top1 = worst(found["fast"])
+    ours = found["fast"][way]
+    kl, top1 = worst(ours)
     their_kl, their_top1 = worst(found["llama.cpp"]) if "llama.cpp" in found else (None, None)
     must = their_kl is None or kl <= their_kl / 2 and top1 >= their_top1
     aim = kl <= AIM_KL and top1 >= AIM_TOP1
     cells = (
-        found["model"], found["tokens"], f"{kl:.1e}", ", ".join(f"{p['program']} {divergence(p):.1e}" for p in found["fast"]), f"{top1:.2%}",
+        found["model"], way, found["tokens"], f"{kl:.1e}", ", ".join(f"{p['program']} {divergence(p):.1e}" for p in ours), f"{top1:.2%}",
         "-" if their_kl is None else f"{their_kl:.1e}", "-" if their_kl is None else f"{their_top1:.2%}",
         "-" if their_kl is None else "ok" if must else "**missed**", "ok" if aim else "**missed**",
     )
@@ -96,21 +98,23 @@ def row(found):
 def main():
     parser = argparse.ArgumentParser(description="Measure what precision fast costs, beside llama.cpp.")
     parser.add_argument("--pesti", type=pathlib.Path, default=HERE.parent / "bin" / "pesti")
+    parser.add_argument("--activations", default=",".join(ACTIVATIONS), metavar="WAY,WAY", help="what fast rounds to, one line of the table for each (default %(default)s)")
     parser.add_argument("--tokens", type=int, metavar="N", help="only the first N tokens of the text")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write all that was found")
     args = parser.parse_args()
-    peer = peer_python()
+    peer, ways = peer_python(), args.activations.split(",")
     if not peer:
         print("accuracy: found no Python with llama.cpp, so ours alone; run make peer, or name one in PESTI_PEER", file=sys.stderr)
     print("| " + " | ".join(COLUMNS) + " |")
     print("|" + "---|" * len(COLUMNS), flush=True)
     all_found, all_hold = [], True
     for model in models.MODELS:
-        found = measure(args.pesti, peer, models.models_folder() / model.name, args.tokens)
-        line, holds = row(found)
-        print(line, flush=True)
+        found = measure(args.pesti, peer, models.models_folder() / model.name, args.tokens, ways)
         all_found.append(found)
-        all_hold &= holds
+        for way in ways:
+            line, holds = row(found, way)
+            print(line, flush=True)
+            all_hold &= holds
     if args.json:
         args.json.write_text(json.dumps(all_found, indent=2) + "\n")
     return 0 if all_hold else 1

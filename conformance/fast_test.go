@@ -55,32 +55,41 @@ func (m *model) passage(t testing.TB) []int32 {
 }
 
 // TestFastAgainstExact bounds what integer products and the float16 cache cost, by itself and by
-// what llama.cpp loses on the same file and text with its own.
+// what llama.cpp loses on the same file and text with its own. Two planes of int8 cost little; one plane
+// where it costs least may lose half of what llama.cpp does.
 func TestFastAgainstExact(t *testing.T) {
 	for name, tokens := range map[string]int{"demo": 256, testenv.SmolLM2: 200, testenv.Qwen: 200, testenv.Gemma: 200} {
 		t.Run(name, func(t *testing.T) {
 			m := openModel(t, name)
-			ids := m.passage(t)
-			ids = ids[:tokens]
+			ids := m.passage(t)[:tokens]
 			exact := m.logits(t, ids, lower.Options{Precision: "exact", Ubatch: 64, Threads: 2})
-			fast := m.logits(t, ids, lower.Options{Precision: "fast", Ubatch: 64, Threads: 2})
-			var all measure.Logits
-			for i := range exact {
-				all.Add(exact[i], fast[i])
+			against := func(rows [][]float32) (all measure.Logits) {
+				for i := range exact {
+					all.Add(exact[i], rows[i])
+				}
+				return all
 			}
-			mean, top1 := all.MeanKL(), all.Top1()
-			t.Logf("%d tokens: mean KL %.1e, worst %.1e, top-1 %.2f %%", len(ids), mean, all.MaxKL, 100*top1)
-			if !(mean <= 1e-4) || top1 < 0.995 {
-				t.Errorf("mean KL %.1e, top-1 %.2f %%, want at most 1e-4 and at least 99.5 %%", mean, 100*top1)
+			report := func(t *testing.T, who string, l measure.Logits) {
+				t.Logf("%s: mean KL %.1e, worst %.1e, top-1 %.2f %% of %d tokens", who, l.MeanKL(), l.MaxKL, 100*l.Top1(), len(ids))
+			}
+			found := map[string]measure.Logits{}
+			for _, activations := range []string{"q8x2", "mixed"} {
+				all := against(m.logits(t, ids, lower.Options{Precision: "fast", Ubatch: 64, Threads: 2, Activations: activations}))
+				report(t, activations, all)
+				found[activations] = all
+			}
+			all := found["q8x2"]
+			if !(all.MeanKL() <= 1e-4) || all.Top1() < 0.995 {
+				t.Errorf("mean KL %.1e, top-1 %.2f %%, want at most 1e-4 and at least 99.5 %%", all.MeanKL(), 100*all.Top1())
 			}
 			t.Run("peer", func(t *testing.T) {
-				var theirs measure.Logits
-				for i, row := range askPeer(t, m.path, ids) {
-					theirs.Add(exact[i], row)
-				}
-				t.Logf("llama.cpp: mean KL %.1e, worst %.1e, top-1 %.2f %%", theirs.MeanKL(), theirs.MaxKL, 100*theirs.Top1())
-				if !(mean <= theirs.MeanKL()) {
-					t.Errorf("mean KL %.1e, want at most llama.cpp's %.1e", mean, theirs.MeanKL())
+				theirs := against(askPeer(t, m.path, ids))
+				report(t, "llama.cpp", theirs)
+				for activations, all := range found {
+					if !(all.MeanKL() <= theirs.MeanKL()/2) || all.Top1() < theirs.Top1() {
+						t.Errorf("%s: mean KL %.1e, top-1 %.2f %%, want at most half of llama.cpp's %.1e and at least its %.2f %%",
+							activations, all.MeanKL(), 100*all.Top1(), theirs.MeanKL(), 100*theirs.Top1())
+					}
 				}
 			})
 		})
@@ -100,7 +109,7 @@ func TestSameBytes(t *testing.T) {
 		{testenv.SmolLM2, 40, []int64{7, 40}, []int{1, 3}},
 		{testenv.Gemma, 40, []int64{7, 40}, []int{1, 3}},
 	} {
-		for _, o := range []lower.Options{{Precision: "fast"}, {Precision: "exact"}, {Precision: "fast", Activations: "q8"}} {
+		for _, o := range []lower.Options{{Precision: "fast"}, {Precision: "exact"}, {Precision: "fast", Activations: "q8"}, {Precision: "fast", Activations: "mixed"}} {
 			t.Run(c.model+"/"+o.Precision+o.Activations, func(t *testing.T) {
 				m := openModel(t, c.model)
 				ids := m.passage(t)[:c.tokens]
