@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -71,7 +72,8 @@ func TestProfile(t *testing.T) {
 		code  int
 		words string
 	}{
-		{"--profile-steps", 2, "--profile FILE"},
+		{"--profile-steps", 2, "expected --profile"},
+		{"--gpu t4 --profile", 2, "expected --profile and --device virtual"},
 		{"--profile " + folder, 1, folder + ": is a folder"},
 		{"--profile " + filepath.Join(folder, "no", "x"), 1, "cannot be written"},
 		{"--trace " + filepath.Join(folder, "no", "x"), 1, "cannot be written"},
@@ -80,6 +82,61 @@ func TestProfile(t *testing.T) {
 		{"--profile " + demoFile(t, nil), 2, "is a GGUF model"},
 	} {
 		pesti(append([]string{"run", "demo", "-p", "x", "-n", "1"}, strings.Fields(c.args)...)...).fails(t, c.code, c.words)
+	}
+}
+
+// TestProfileOfCounts: of the virtual device a profile has what kernels did, the same each time, and a plan is
+// coloured by what is predicted of it.
+func TestProfileOfCounts(t *testing.T) {
+	dir := t.TempDir()
+	plan, file := filepath.Join(dir, "cuda.plan"), filepath.Join(dir, "counts.json")
+	ok(t, "compile", "demo", "--target", "cuda", "--ctx", "128", "-o", plan)
+	bench := []string{"bench", plan, "--device", "virtual", "-p", "3", "--profile"}
+	out := ok(t, bench...)
+	for _, words := range []string{"predicted for H200", "decode: 1 runs of 1 tokens", "small: 1 runs of 3", "memory allows", "gemv_1", "sectors", "passes", "dp4a"} {
+		if !strings.Contains(out, words) {
+			t.Errorf("the table does not tell of %q:\n%s", words, out)
+		}
+	}
+	for _, words := range []string{"tokens/s\n", "±", "blk.0.ffn"} {
+		if strings.Contains(out, words) {
+			t.Errorf("the table tells of %q:\n%s", words, out)
+		}
+	}
+	r := decoded[exec.CountReport](t, append(bench, file, "--json", "--gpu", "T4")...)
+	var again exec.CountReport
+	if err := json.Unmarshal([]byte(readFile(t, file)), &again); err != nil || !reflect.DeepEqual(*r, again) || r.GPU.Name != "T4" || len(r.Programs) != 2 {
+		t.Errorf("--json tells of %+v, the file of %+v, %v", r, again, err)
+	}
+	steps := r.Programs[0].Steps
+	if len(steps) == 0 || steps[len(steps)-1].Predicted <= 0 || steps[0].Launches != 1 {
+		t.Errorf("the steps of decode are %+v", steps)
+	}
+	picture := ok(t, "dot", plan, "--profile", file)
+	if picture == ok(t, "dot", plan) || !strings.Contains(picture, "% of the time") {
+		t.Error("dot --profile shows no time")
+	}
+	if r := pesti("run", plan, "--device", "virtual", "-p", "Once", "-n", "1", "--temp", "0", "--profile", "--profile-steps"); r.code != 0 || !strings.Contains(r.err, "blk.0.out  cuda.gemv") {
+		t.Errorf("run --profile --profile-steps: %+v", r)
+	}
+	for args, words := range map[string]string{
+		"--gpu t4":          "expected --profile and --device virtual",
+		"--profile --gpu x": "h200",
+		"--trace x":         "the virtual device has none",
+	} {
+		pesti(append([]string{"bench", plan, "--device", "virtual", "-p", "0", "-n", "1"}, strings.Fields(args)...)...).fails(t, 2, words)
+	}
+}
+
+// TestWithoutFile: --profile takes what follows, unless that is a flag or nothing.
+func TestWithoutFile(t *testing.T) {
+	for in, want := range map[string]string{
+		"": "", "run": "run", "run --profile": "run --profile=", "run --profile x -n 1": "run --profile x -n 1",
+		"run --profile -n 1": "run --profile= -n 1", "run -- --profile": "run -- --profile", "run --profile=x": "run --profile=x",
+	} {
+		if got := withoutFile(strings.Fields(in)); strings.Join(got, " ") != want {
+			t.Errorf("%q is %q, want %q", in, got, want)
+		}
 	}
 }
 
