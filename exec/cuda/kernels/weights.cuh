@@ -174,75 +174,53 @@ __device__ __forceinline__ void values(const T& w, unsigned i, float (&v)[32]) {
     }
 }
 
-// Types whose elements have a byte or more, in sections of 16 bytes of each block.
+// Types whose elements have a byte or more, in sections of 16 bytes of each block. E says what is in a word.
+template <class E>
 struct Sections {
     const uint4* data;
     size_t blocks;
     __device__ Sections(const unsigned char* data, size_t blocks) : data((const uint4*)data), blocks(blocks) {}
-    __device__ uint4 part(unsigned i, int section) const { return data[section * blocks + i]; }
 };
 
-struct F32 : Sections {
-    using Sections::Sections;
+struct OneF32 {
+    static constexpr int count = 1;
+    __device__ static void from(unsigned w, float* v) { v[0] = __uint_as_float(w); }
 };
 
-__device__ __forceinline__ void values(const F32& w, unsigned i, float (&v)[32]) {
-#pragma unroll
-    for (int j = 0; j < 8; j++) {
-        const uint4 f = w.part(i, j);
-        v[4 * j] = __uint_as_float(f.x), v[4 * j + 1] = __uint_as_float(f.y);
-        v[4 * j + 2] = __uint_as_float(f.z), v[4 * j + 3] = __uint_as_float(f.w);
+struct TwoF16 {
+    static constexpr int count = 2;
+    __device__ static void from(unsigned w, float* v) {
+        const float2 f = from_halves(w);
+        v[0] = f.x, v[1] = f.y;
     }
-}
-
-struct F16 : Sections {
-    using Sections::Sections;
 };
 
-__device__ __forceinline__ void values(const F16& w, unsigned i, float (&v)[32]) {
-#pragma unroll
-    for (int j = 0; j < 4; j++) {
-        const uint4 f = w.part(i, j);
-        const unsigned words[4] = {f.x, f.y, f.z, f.w};
-#pragma unroll
-        for (int k = 0; k < 4; k++) {
-            const float2 pair = from_halves(words[k]);
-            v[8 * j + 2 * k] = pair.x, v[8 * j + 2 * k + 1] = pair.y;
-        }
+struct TwoBF16 {
+    static constexpr int count = 2;
+    __device__ static void from(unsigned w, float* v) { v[0] = __uint_as_float(w << 16), v[1] = __uint_as_float(w & 0xffff0000); }
+};
+
+struct FourE4M3 {
+    static constexpr int count = 4;
+    __device__ static void from(unsigned w, float* v) {
+        const float4 f = from_e4m3(w);
+        v[0] = f.x, v[1] = f.y, v[2] = f.z, v[3] = f.w;
     }
-}
-
-struct BF16 : Sections {
-    using Sections::Sections;
 };
 
-__device__ __forceinline__ void values(const BF16& w, unsigned i, float (&v)[32]) {
-#pragma unroll
-    for (int j = 0; j < 4; j++) {
-        const uint4 f = w.part(i, j);
-        const unsigned words[4] = {f.x, f.y, f.z, f.w};
-#pragma unroll
-        for (int k = 0; k < 4; k++) {
-            v[8 * j + 2 * k] = __uint_as_float(words[k] << 16), v[8 * j + 2 * k + 1] = __uint_as_float(words[k] & 0xffff0000);
-        }
-    }
-}
+using F32 = Sections<OneF32>;
+using F16 = Sections<TwoF16>;
+using BF16 = Sections<TwoBF16>;
+using F8_E4M3 = Sections<FourE4M3>;
 
-struct F8_E4M3 : Sections {
-    using Sections::Sections;
-};
-
-__device__ __forceinline__ void values(const F8_E4M3& w, unsigned i, float (&v)[32]) {
+template <class E>
+__device__ __forceinline__ void values(const Sections<E>& w, unsigned i, float (&v)[32]) {
+    constexpr int n = E::count;
 #pragma unroll
-    for (int j = 0; j < 2; j++) {
-        const uint4 f = w.part(i, j);
-        const unsigned words[4] = {f.x, f.y, f.z, f.w};
-#pragma unroll
-        for (int k = 0; k < 4; k++) {
-            const float4 x = from_e4m3(words[k]);
-            float* to = v + 16 * j + 4 * k;
-            to[0] = x.x, to[1] = x.y, to[2] = x.z, to[3] = x.w;
-        }
+    for (int j = 0; j < 8 / n; j++) {
+        const uint4 part = w.data[j * w.blocks + i];
+        float* to = v + j * 4 * n;
+        E::from(part.x, to), E::from(part.y, to + n), E::from(part.z, to + 2 * n), E::from(part.w, to + 3 * n);
     }
 }
 
