@@ -252,6 +252,35 @@ func TestStreamIsLate(t *testing.T) {
 	}
 }
 
+// TestEventAgain: a stream that awaits an event awaits what was recorded before, each time that one is
+// recorded again, and no more.
+func TestEventAgain(t *testing.T) {
+	b := newBench(t, Config{})
+	second, err := b.device.NewStream()
+	b.check(err)
+	defer second.Close()
+	e, err := b.device.NewEvent()
+	b.check(err)
+	defer e.Close()
+	a, c := b.upload(words(0)), b.upload(words(0, 0))
+	for i := range int64(2) {
+		b.check(b.stream.Fill(a, byte(i+1), 4))
+		b.check(b.stream.Record(e))
+		b.check(second.Await(e))
+		b.check(second.Copy(c+cuda.Ptr(4*i), a, 4))
+		back, err := b.device.NewEvent()
+		b.check(err)
+		defer back.Close()
+		b.check(second.Record(back))
+		b.check(b.stream.Await(back))
+	}
+	b.check(b.stream.Fill(a, 9, 4))
+	b.check(second.Wait())
+	if got := toWords(b.download(c, 8)); got[0] != 0x01010101 || got[1] != 0x02020202 {
+		t.Errorf("got %#x", got)
+	}
+}
+
 // TestGraph notes launches and copies, and replays them with what is in memory then.
 func TestGraph(t *testing.T) {
 	b := newBench(t, Config{})

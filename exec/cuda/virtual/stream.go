@@ -265,11 +265,12 @@ func (f *function) accepts(l cuda.Launch) error {
 	return nil
 }
 
-// An event is a point in a stream.
+// An event is a point in a stream. Each time that one is recorded counts as another point.
 type event struct {
 	device   *Device
-	stream   *stream // that will set it; nil where none will
-	recorded bool
+	stream   *stream // that recorded it last
+	asked    int     // how often streams were given to record it
+	recorded int     // how often they have
 	at       time.Time
 	closed   bool
 }
@@ -304,7 +305,7 @@ func (e *event) Since(earlier cuda.Event) (float32, error) {
 		return 0, fmt.Errorf("virtual device: an event of another driver")
 	}
 	for _, one := range []*event{first, e} {
-		if one.closed || !one.recorded || one.stream != nil {
+		if one.closed || one.asked == 0 || one.recorded < one.asked {
 			return 0, fmt.Errorf("virtual device: an event that is not set")
 		}
 	}
@@ -324,35 +325,39 @@ func (s *stream) Record(to cuda.Event) error {
 	}
 	if !s.capturing {
 		e.stream = s
+		e.asked++
 	}
 	return nil
 }
 
 func (r *record) do(s *stream) error {
 	r.event.at = time.Now()
-	r.event.recorded = true
-	if r.event.stream == s {
-		r.event.stream = nil
-	}
+	r.event.recorded = min(r.event.recorded+1, r.event.asked) // a graph's recordings are not counted
 	return nil
 }
 
 func (r *record) names(m *memory) []*allocation { return nil }
 
-type await struct{ event *event }
+// An await waits until a stream has recorded an event so often.
+type await struct {
+	event    *event
+	stream   *stream
+	recorded int
+}
 
-// Await implements cuda.Stream. An event that no stream was given to record holds nothing up.
+// Await implements cuda.Stream. It awaits the last recording that a stream was given before; an event that
+// none was given to record holds nothing up.
 func (s *stream) Await(of cuda.Event) error {
 	e, ok := of.(*event)
 	if !ok || e.closed {
 		return fmt.Errorf("virtual device: await of a closed event or one of another driver")
 	}
-	return s.push(&await{e})
+	return s.push(&await{e, e.stream, e.asked})
 }
 
 func (a *await) do(s *stream) error {
-	for a.event.stream != nil && a.event.stream != s && len(a.event.stream.queue) > 0 {
-		a.event.stream.drain(1)
+	for a.event.recorded < a.recorded && a.stream != s && len(a.stream.queue) > 0 {
+		a.stream.drain(1)
 	}
 	return nil
 }

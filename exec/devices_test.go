@@ -1,0 +1,247 @@
+package exec_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"pesti/conformance/demo"
+	"pesti/exec"
+	"pesti/exec/cuda"
+	"pesti/exec/cuda/virtual"
+	"pesti/exec/plan"
+	"pesti/frontend"
+	"pesti/gguf"
+	"pesti/lower"
+)
+
+// several are so many virtual devices.
+func several(n int) *virtual.Driver {
+	return virtual.New(virtual.Config{Devices: slices.Repeat([]cuda.Properties{virtual.Default()}, n)})
+}
+
+// openOn opens the embedded model on the devices of a driver.
+func openOn(t *testing.T, driver cuda.Driver, o lower.Options, numbers ...int) *exec.Engine {
+	t.Helper()
+	f, err := gguf.Parse("demo", demo.GGUF())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := frontend.Load(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Target = plan.CUDA
+	res, err := lower.Compile(m, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := exec.Open(res.Plan, f, exec.Options{Driver: driver, Devices: numbers, Poison: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+// feedAll gives the logits of a prompt of a whole chunk and some tokens more, and of tokens that follow it
+// one by one, two by two in the end.
+func feedAll(t *testing.T, e *exec.Engine, prompt, more int) [][]float32 {
+	t.Helper()
+	s, err := exec.NewSession(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var ids []int32
+	for i := range int32(prompt) {
+		ids = append(ids, (i*i*37+5)%1500)
+	}
+	var all [][]float32
+	for range more {
+		row, err := s.Feed(ids)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, slices.Clone(row))
+		ids = []int32{argmax(row)}
+	}
+	if err := s.FeedEach([]int32{7, 8}); err != nil {
+		t.Fatal(err)
+	}
+	return append(all, slices.Clone(s.Logits(0)), slices.Clone(s.Logits(1)))
+}
+
+// TestSeveralDevicesSameBits: layers on two and three devices give the bits of one, of prompts and of
+// tokens alone, whether devices reach each other's memory or not.
+func TestSeveralDevicesSameBits(t *testing.T) {
+	type run struct {
+		name    string
+		devices int
+		driver  cuda.Driver
+		numbers []int
+	}
+	for _, c := range []struct {
+		precision    string
+		prompt, more int
+		runs         []run
+	}{
+		{"fast", 65, 1, []run{{"two", 2, several(2), nil}}},
+		{"exact", 9, 3, []run{
+			{"two", 2, several(2), nil},
+			{"three", 3, several(3), nil},
+			{"two without a link, the last one first", 2, islands{several(3)}, []int{2, 0}},
+		}},
+	} {
+		if testing.Short() { // slow under the race detector
+			c.prompt = min(c.prompt, 3)
+		}
+		o := lower.Options{Precision: c.precision, Ctx: 128}
+		want := feedAll(t, openOn(t, several(1), o), c.prompt, c.more)
+		for _, r := range c.runs {
+			o.Devices = r.devices
+			if got := feedAll(t, openOn(t, r.driver, o, r.numbers...), c.prompt, c.more); !slices.EqualFunc(got, want, slices.Equal[[]float32]) {
+				t.Errorf("%s: %s devices give other bits than one", c.precision, r.name)
+			}
+		}
+	}
+}
+
+// islands is a driver whose devices do not reach each other's memory.
+type islands struct{ cuda.Driver }
+
+func (d islands) Open(number int) (cuda.Device, error) {
+	device, err := d.Driver.Open(number)
+	return lonely{device}, err
+}
+
+type lonely struct{ cuda.Device }
+
+func (lonely) EnablePeer(cuda.Device) error { return errors.New("no link") }
+
+// TestSeveralDevicesRefuse opens plans for two devices where there are none: each error is one line, and
+// leaves all devices as they were.
+func TestSeveralDevicesRefuse(t *testing.T) {
+	f, err := gguf.Parse("demo", demo.GGUF())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := frontend.Load(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := lower.Compile(m, lower.Options{Target: plan.CUDA, Devices: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	small := virtual.Default()
+	small.Memory = 2 << 20
+	old := virtual.Default()
+	old.Major, old.Minor = 7, 0
+	for _, c := range []struct {
+		name    string
+		devices []cuda.Properties
+		numbers []int
+		want    []string
+	}{
+		{"one device", []cuda.Properties{virtual.Default()}, nil, []string{"device 1 of the plan", "no device 1"}},
+		{"the last one first", []cuda.Properties{virtual.Default(), virtual.Default()}, []int{1}, []string{"device 1 of the plan", "no device 2"}},
+		{"one twice", []cuda.Properties{virtual.Default(), virtual.Default()}, []int{1, 1}, []string{"device 1 of the plan", "open already"}},
+		{"too little memory on the second", []cuda.Properties{virtual.Default(), small}, nil, []string{"device 1 of the plan", "needs", "2.0 MiB", "--devices"}},
+		{"an older second", []cuda.Properties{virtual.Default(), old}, nil, []string{"device 1 of the plan", "7.0", "--isa"}},
+	} {
+		driver := virtual.New(virtual.Config{Devices: c.devices})
+		e, err := exec.Open(res.Plan, f, exec.Options{Driver: driver, Devices: c.numbers})
+		if err == nil {
+			t.Errorf("%s: opened", c.name)
+			e.Close()
+			continue
+		}
+		for _, word := range c.want {
+			if !strings.Contains(err.Error(), word) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s: error %q, expected one line with %q", c.name, err, word)
+			}
+		}
+		for i := range c.devices {
+			again, err := driver.Open(i)
+			if err != nil {
+				t.Errorf("%s: device %d is not free afterwards: %v", c.name, i, err)
+				continue
+			}
+			if p := again.Properties(); p.Free != p.Memory {
+				t.Errorf("%s: device %d has %s of memory in use afterwards", c.name, i, plan.HumanBytes(p.Memory-p.Free))
+			}
+			if err := again.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// TestSeveralDevicesInterrupted: an interrupt ends a step on all of them.
+func TestSeveralDevicesInterrupted(t *testing.T) {
+	e := openOn(t, several(2), lower.Options{Ctx: 32, Devices: 2})
+	s, err := exec.NewSession(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Feed([]int32{1}); err != nil {
+		t.Fatal(err)
+	}
+	e.Interrupt()
+	if _, err := s.Feed([]int32{2}); !errors.Is(err, exec.ErrInterrupted) || s.Pos() != 1 {
+		t.Errorf("error %v at position %d, expected an interrupt at 1", err, s.Pos())
+	}
+}
+
+// TestSeveralDevicesObserve: the values of steps are seen on whichever device they are.
+func TestSeveralDevicesObserve(t *testing.T) {
+	seen := map[string][]string{}
+	f, err := gguf.Parse("demo", demo.GGUF())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := frontend.Load(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, devices := range []int{1, 2} {
+		res, err := lower.Compile(m, lower.Options{Target: plan.CUDA, Devices: devices, Ctx: 32, Outputs: []string{"blk.*.out"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := exec.Open(res.Plan, f, exec.Options{Driver: several(devices), Observe: func(o exec.Observation) {
+			if !plan.IsTransfer(o.Step.Kernel) {
+				key := fmt.Sprint(devices)
+				seen[key] = append(seen[key], fmt.Sprint(o.Name, o.Data))
+			}
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := exec.NewSession(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Feed([]int32{1, 2}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.Value("blk.3.out"); err != nil {
+			t.Error(err)
+		}
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	slices.Sort(seen["1"])
+	slices.Sort(seen["2"])
+	if len(seen["1"]) == 0 || !slices.Equal(seen["1"], seen["2"]) {
+		t.Errorf("%d values on one device, %d on two, expected the same", len(seen["1"]), len(seen["2"]))
+	}
+}
