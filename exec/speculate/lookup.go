@@ -1,13 +1,18 @@
 package speculate
 
-// A Lookup guesses that what followed the last tokens where they stood before follows again. It
-// costs one look through the sequence and no memory but the sequence.
+// A Lookup guesses that what followed the last tokens where they stood before follows again (prompt
+// lookup; Saxena, 2023), or what follows the place that is like the end but for some tokens: text that is
+// copied with changes, such as code with a name that is another. It costs one look through the
+// sequence and no memory but the sequence.
 type Lookup struct{ ids []int32 }
 
-// Lengths of the contexts that are looked for: the longest match is taken, of equal ones the last.
+// The place with the longest match is taken, of those as long the one that is most like the end in the
+// last window tokens, of these the last. Where nothing matches it must be like it in at least alike.
 const (
-	shortest = 2
+	shortest = 2 // match
 	longest  = 8
+	window   = 16
+	alike    = 10
 )
 
 // NewLookup returns a drafter for sequences of up to n tokens that begins with the prompt.
@@ -21,10 +26,17 @@ func (l *Lookup) Accept(id int32) { l.ids = append(l.ids, id) }
 // Draft appends up to n guesses to dst. There are none where the last tokens are new.
 func (l *Lookup) Draft(dst []int32, n int) []int32 {
 	end := len(l.ids)
-	at, length := 0, shortest-1
-	for i := end - 1; i > length && length < longest; i-- {
-		if m := commonEnd(l.ids[:i], l.ids, longest); m > length {
-			at, length = i, m
+	at, match, like := 0, 0, alike-1
+	for i := end - 1; i > 0; i-- {
+		m := commonEnd(l.ids[:i], l.ids, longest)
+		if m < shortest {
+			m = 0
+		}
+		if m < match {
+			continue
+		}
+		if n := likeness(l.ids[:i], l.ids); m > match || n > like {
+			at, match, like = i, m, n
 		}
 	}
 	if at == 0 {
@@ -46,6 +58,17 @@ func commonEnd(a, b []int32, most int) int {
 	n := 0
 	for n < min(len(a), most) && a[len(a)-1-n] == b[len(b)-1-n] {
 		n++
+	}
+	return n
+}
+
+// likeness returns how many of the last tokens of a and b, the longer one, are equal, within the window.
+func likeness(a, b []int32) int {
+	n := 0
+	for i := range min(len(a), window) {
+		if a[len(a)-1-i] == b[len(b)-1-i] {
+			n++
+		}
 	}
 	return n
 }
