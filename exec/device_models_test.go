@@ -1,0 +1,133 @@
+package exec_test
+
+import (
+	"maps"
+	"testing"
+
+	"pesti/conformance/tiny"
+	"pesti/exec"
+	"pesti/exec/cuda/virtual"
+	"pesti/exec/plan"
+	"pesti/frontend"
+	"pesti/graph"
+	"pesti/graph/graphtest"
+	"pesti/lower"
+)
+
+// onDevice runs ids through a model on the virtual device, in parts, and returns the logits of each. It sees that
+// no step is left to the host.
+func onDevice(t *testing.T, m *frontend.Model, o lower.Options, ids []int32) []float32 {
+	t.Helper()
+	o.Target = plan.CUDA
+	r, err := lower.Compile(m, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := plan.Summarise(r.Plan); s.Fallbacks != 0 {
+		t.Errorf("%d fallbacks, expected none", s.Fallbacks)
+	}
+	e, err := exec.Open(r.Plan, m.File, exec.Options{Poison: true, Sidecar: o.Sidecar, Driver: virtual.New(virtual.Config{})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	logits := inParts(t, e, ids)
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+	return logits
+}
+
+// onProcessor does the same on the processor.
+func onProcessor(t *testing.T, m *frontend.Model, o lower.Options, ids []int32) []float32 {
+	t.Helper()
+	e, err := exec.Open(compile(t, m, o).Plan, m.File, exec.Options{Poison: true, Sidecar: o.Sidecar})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	return inParts(t, e, ids)
+}
+
+// inParts feeds all but the last two ids, a whole chunk and what is left of it, then these one by one, and returns
+// the logits of each.
+func inParts(t *testing.T, e *exec.Engine, ids []int32) (logits []float32) {
+	t.Helper()
+	s, n := session(t, e), len(ids)-2
+	for _, part := range [][]int32{ids[:n], ids[n : n+1], ids[n+1:]} {
+		logits = append(logits, feed(t, s, part)...)
+	}
+	return logits
+}
+
+// deviceConfigs are models of every architecture. The device's kernels read rows of whole blocks of 32.
+func deviceConfigs() map[string]tiny.Config {
+	all := maps.Clone(configs)
+	all["qwen3"] = tiny.Config{Arch: "qwen3", Types: mixed, HeadDim: 32}
+	return all
+}
+
+// flip is how far logits may be apart where a number of a cache lies so near the middle between two FP8 numbers that the
+// order of a sum decides: it happens to one of some hundred thousand. FP8 itself changes logits by a hundredth.
+const flip = 1e-4
+
+// TestDeviceModels holds what every program computes of models of all architectures, with weights and caches of
+// all types, on the modules of every target: to the graph's reference semantics, and where the cache is in FP8,
+// which these do not know, to the processor with such a cache. The bounds are the processor's own.
+func TestDeviceModels(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector")
+	}
+	all := maps.Clone(configs)
+	all["qwen3"] = tiny.Config{Arch: "qwen3", Types: mixed, HeadDim: 32}
+	for name, c := range all {
+		t.Run(name, func(t *testing.T) {
+			m := load(t, c)
+			s := beside(t, m)
+			ids := prompt(67)
+			inFile := graphtest.FromFile(m.File)
+			inSidecar := func(w *graph.Value) ([]float32, error) {
+				if b, ok := s.Weight(w.Name); ok {
+					return s.Values(b, 0, b.Rows)
+				}
+				return inFile(w)
+			}
+			interpreted := func(weights func(*graph.Value) ([]float32, error), o lower.Options) (want []float32) {
+				built := compile(t, m, o).Built
+				for n := len(ids) - 2; n <= len(ids); n++ {
+					row, err := graphtest.LastLogits(built, weights, ids[:n])
+					if err != nil {
+						t.Fatal(err)
+					}
+					want = append(want, row...)
+				}
+				return want
+			}
+			const fp8 = "f8_e4m3"
+			plain := interpreted(inFile, lower.Options{})
+			beside := interpreted(inSidecar, lower.Options{Sidecar: s})
+			cached := onProcessor(t, m, lower.Options{Precision: "exact", KV: fp8, Sidecar: s}, ids)
+			if d := apart(cached, beside); d < 1e-3 {
+				t.Fatalf("a cache in FP8 changes logits by %g, expected more", d)
+			}
+			for _, c := range []struct {
+				o     lower.Options
+				want  []float32
+				limit float64
+			}{
+				{lower.Options{ISA: "sm_75", Precision: "exact"}, plain, 1e-5},
+				{lower.Options{ISA: "sm_75", Precision: "exact", Sidecar: s}, beside, 1e-5},
+				{lower.Options{ISA: "sm_75", Precision: "exact", Sidecar: s, KV: fp8}, cached, flip},
+				{lower.Options{ISA: "sm_75", Precision: "fast"}, plain, 5e-3},
+				{lower.Options{ISA: "sm_80", Precision: "fast", KV: "f32"}, plain, 1e-3},
+				{lower.Options{ISA: "sm_89", Precision: "exact", Sidecar: s, KV: fp8}, cached, flip},
+				{lower.Options{ISA: "sm_89", Precision: "fast", KV: fp8}, onProcessor(t, m, lower.Options{Precision: "fast", KV: fp8}, ids), 5e-3},
+			} {
+				d := apart(onDevice(t, m, c.o, ids), c.want)
+				t.Logf("%s %s kv=%s FP8 weights=%v: %.1e of at most %.0e", c.o.ISA, c.o.Precision, c.o.KV, c.o.Sidecar != nil, d, c.limit)
+				if !(d <= c.limit) {
+					t.Errorf("%s %s kv=%s FP8 weights=%v: logits are %g apart, expected up to %g", c.o.ISA, c.o.Precision, c.o.KV, c.o.Sidecar != nil, d, c.limit)
+				}
+			}
+		})
+	}
+}
