@@ -200,10 +200,13 @@ func measureRoofline(e *exec.Engine, size int64) (*cpu.Roofline, error) {
 // printProfile prints a report for people.
 func printProfile(w io.Writer, r *exec.Report, steps bool) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	if r.Roofline.Near > 0 {
+	switch {
+	case r.Roofline.Near > 0:
 		fmt.Fprintf(w, "roofline of %d workers: %s\n", r.Workers, rooflineText(r.Roofline))
-	} else {
+	case r.Roofline.Read > 0:
 		fmt.Fprintf(w, "roofline of the device: its memory gives %.0f GB/s\n", r.Roofline.Read/1e9)
+	default:
+		fmt.Fprintf(w, "no roofline: the device does not tell what its memory gives\n")
 	}
 	for i := range r.Programs {
 		g := &r.Programs[i]

@@ -4,9 +4,12 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -45,5 +48,37 @@ func TestStart(t *testing.T) {
 	code, got, says := run([]string{library, "CUDASTUB=virtual"}, append(text, "cuda:0")...)
 	if code != 0 || wantCode != 0 || want == "" || got != want || says != "" {
 		t.Errorf("exit code %d, prints %q, says %q; on the virtual device %d, %q", code, got, says, wantCode, want)
+	}
+
+	// On a driver whose devices count nothing, events tell of each step.
+	profile, trace := filepath.Join(t.TempDir(), "profile.json"), filepath.Join(t.TempDir(), "trace.json")
+	code, got, says = run([]string{library, "CUDASTUB=virtual"}, append(text, "cuda:0", "--profile", profile, "--trace", trace)...)
+	if code != 0 || got != want || !strings.Contains(says, "cuda.gated") {
+		t.Errorf("with a profile: exit code %d, prints %q, says %q", code, got, says)
+	}
+	var report struct {
+		Programs []struct {
+			Seconds, Rest float64
+			Steps         []struct{ Seconds float64 }
+		}
+	}
+	if text, err := os.ReadFile(profile); err != nil {
+		t.Error(err)
+	} else if err := json.Unmarshal(text, &report); err != nil || len(report.Programs) != 2 {
+		t.Errorf("the profile has %d programs: %v", len(report.Programs), err)
+	}
+	for _, p := range report.Programs {
+		sum := p.Rest
+		for i, s := range p.Steps {
+			if sum += s.Seconds; s.Seconds <= 0 {
+				t.Errorf("step %d took %v s", i, s.Seconds)
+			}
+		}
+		if math.Abs(sum-p.Seconds) > 1e-6 || p.Rest < 0 {
+			t.Errorf("%v s passed, and steps and the rest took %v", p.Seconds, sum)
+		}
+	}
+	if info, err := os.Stat(trace); err != nil || info.Size() == 0 {
+		t.Errorf("the trace: %v", err)
 	}
 }
