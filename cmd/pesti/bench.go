@@ -19,7 +19,7 @@ import (
 type benchOptions struct {
 	prompts, gens, depths []int
 	repeat                count
-	model                 string
+	model, text           string
 	json                  bool
 	roofline              bool
 	profile               *profileFlags
@@ -33,6 +33,7 @@ func (a *app) bench() *cobra.Command {
 		`  pesti bench model.gguf -p 128,512 -n 32 -r 3
   pesti bench model.gguf -p 0 -n 32 -d 0,1024,2048
   pesti bench model.gguf -p 0 -n 32 --sequences 8 --speculate 7
+  pesti bench model.gguf -p 0 -n 160 --speculate 3 --file prompt.txt
   pesti bench model.gguf -p 0 -n 32 -r 3 --roofline --profile bench.json
   pesti bench model.gguf --device virtual --profile --gpu a100`,
 		arity{1, 1, "MODEL or PLAN"}, func(cmd *cobra.Command, args []string) error {
@@ -43,13 +44,17 @@ func (a *app) bench() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if o.text != "" && o.guess.most.n == 0 {
+				return usagef("--file is for tests with guesses, expected --speculate too")
+			}
 			return a.runBench(cmd.Context(), args[0], tests, o, flags)
 		})
 	cmd.Long = cmd.Short + `.
 
 With --sequences and --speculate each test that generates has others behind it: so many sequences of
-different lengths, a token of each in a step, as "x8"; and a text that repeats itself, with guesses, as
-"guess7". By turns with these the same is measured one token of one sequence a step, and told as ratio.
+different lengths, a token of each in a step, as "x8"; and a text that repeats itself, or that in --file,
+with guesses, as "guess7". By turns with these the same is measured one token of one sequence a step, and
+told as ratio.
 
 With --device virtual --profile nothing is measured: each test runs once, by default a chunk of 64 tokens
 and one token, and what is printed is what kernels did and how long --gpu would take at least.`
@@ -61,6 +66,7 @@ and one token, and what is printed is what kernels did and how long --gpu would 
 	f.BoolVar(&o.json, "json", false, "print JSON")
 	f.BoolVar(&o.roofline, "roofline", false, "measure by turns what the machine can do, and say how much of that each test reaches")
 	o.guess = addGuessing(cmd, "measure too what it brings to guess up to `N` tokens of a text that repeats itself; at most 30 (default 0, off)")
+	f.StringVarP(&o.text, "file", "f", "", "`FILE` with the text that is continued with guesses, taken byte for byte (default one that repeats itself)")
 	o.profile = addProfileFlags(cmd)
 	f.StringVar(&o.model, "model", "", "`MODEL` of a PLAN, where it is not where the plan says")
 	flags = addCompileFlags(cmd, "fast")
@@ -133,7 +139,17 @@ func (a *app) runBench(ctx context.Context, name string, tests []benchResult, o 
 	if err := o.guess.check(s); err != nil {
 		return err
 	}
-	tests = withTurns(tests, int(o.guess.most.n), int(s.plan.Target.Sequences))
+	b := &bencher{guess: o.guess}
+	if o.text != "" {
+		text, err := a.promptFile(o.text)
+		if err != nil {
+			return err
+		}
+		if b.text, err = promptIDs(s, text); err != nil {
+			return err
+		}
+	}
+	tests = b.withTurns(tests, int(s.plan.Target.Sequences))
 	for i := range tests {
 		if err := s.checkLength(tests[i].positions()); err != nil {
 			return fmt.Errorf("test %s: %w", tests[i].Test, err)
@@ -148,7 +164,7 @@ func (a *app) runBench(ctx context.Context, name string, tests []benchResult, o 
 	}
 	defer engine.Close()
 	counts := o.profile.counts(s)
-	b := &bencher{engine: engine, guess: o.guess}
+	b.engine = engine
 	for range s.plan.Target.Sequences {
 		session, err := exec.NewSession(engine)
 		if err != nil {

@@ -18,6 +18,7 @@ type bencher struct {
 	engine   *exec.Engine
 	sessions []*exec.Session // as many as the plan has sequences
 	guess    *guessing
+	text     []int32 // that is continued with guesses, nil: one that repeats itself
 	vocab    int
 }
 
@@ -32,14 +33,18 @@ type turns struct {
 
 // withTurns adds, behind the tests that generate tokens, those with guesses and those of several
 // sequences, where they are asked for.
-func withTurns(tests []benchResult, guesses, sequences int) []benchResult {
+func (b *bencher) withTurns(tests []benchResult, sequences int) []benchResult {
+	guesses, text := int(b.guess.most.n), len(b.text)
+	if b.text == nil {
+		text = repeated
+	}
 	for _, t := range tests {
 		if t.NGen == 0 {
 			continue
 		}
 		if guesses > 0 {
 			g := t
-			g.Test, g.Guesses, g.NDepth = t.Test+fmt.Sprintf(" guess%d", guesses), guesses, t.NDepth+repeated
+			g.Test, g.Guesses, g.NDepth = t.Test+fmt.Sprintf(" guess%d", guesses), guesses, t.NDepth+text
 			tests = append(tests, g)
 		}
 		if sequences > 1 {
@@ -89,14 +94,22 @@ func (b *bencher) clockPlain(ctx context.Context, t *benchResult) (seconds float
 	return clock(ctx, b.sessions[0], &one, b.vocab)
 }
 
-// clockGreedy continues a text that repeats itself, greedily: with guesses the same tokens come as
-// without.
+// context returns n tokens to continue with guesses: the text behind others, or a passage again and again.
+func (b *bencher) context(n int) []int32 {
+	if b.text != nil {
+		return append(randomIDs(n-len(b.text), b.vocab), b.text...)
+	}
+	ids := randomIDs(passage, b.vocab)
+	for len(ids) < n {
+		ids = append(ids, ids[len(ids)-passage])
+	}
+	return ids
+}
+
+// clockGreedy continues a text greedily: with guesses the same tokens come as without.
 func (b *bencher) clockGreedy(ctx context.Context, t *benchResult, guess *guessing) (seconds float64, err error) {
 	s := b.sessions[0]
-	text := randomIDs(passage, b.vocab)
-	for len(text) < t.NDepth {
-		text = append(text, text[len(text)-passage])
-	}
+	text := b.context(t.NDepth)
 	s.Reset()
 	logits, err := s.Feed(text)
 	if err != nil {

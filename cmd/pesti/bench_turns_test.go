@@ -1,7 +1,10 @@
 package main
 
 import (
+	"encoding/json"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -39,4 +42,27 @@ func TestBenchByTurns(t *testing.T) {
 	pesti("bench", "demo", "-p", "0", "-n", "20", "--speculate", "31").fails(t, 2, "--speculate is 31, expected at most 30")
 	plan, _ := demoPlan(t)
 	pesti("bench", plan, "-p", "0", "-n", "20", "--speculate", "8").fails(t, 2, "--speculate is 8, expected at most 7")
+}
+
+// A text to continue with guesses stands behind the depth and takes its tokens of the context.
+func TestBenchContinuesText(t *testing.T) {
+	file, text := filepath.Join(t.TempDir(), "text"), strings.Repeat("Once upon a time there was a fox. ", 6)
+	saveFile(t, file, text)
+	var ids []int32
+	if err := json.Unmarshal([]byte(call{args: []string{"tokenize", "demo", "--ids"}, stdin: text}.run().out), &ids); err != nil {
+		t.Fatal(err)
+	}
+	tests := *decoded[[]benchResult](t, "bench", "demo", "-p", "0", "-n", "40", "-d", "0,5", "-r", "1", "--speculate", "7", "-f", file, "--json")
+	for i, depth := range []int{0, 5, len(ids), 5 + len(ids)} {
+		if tests[i].NDepth != depth || (tests[i].Turns != nil) != (i > 1) {
+			t.Errorf("test %s stands behind %d tokens, expected %d", tests[i].Test, tests[i].NDepth, depth)
+		}
+	}
+	if tests[2].Turns.Proposed == 0 {
+		t.Error("nothing is guessed behind a text that repeats itself")
+	}
+	bench := []string{"bench", "demo", "-p", "0", "-n", "40", "-f", file}
+	pesti(bench...).fails(t, 2, "--file", "--speculate")
+	pesti(append(bench, "--speculate", "7", "--ctx", "60")...).fails(t, 1, "test tg40 guess7", "at most 60")
+	pesti("bench", "demo", "--speculate", "7", "-f", file+"x").fails(t, 1, file+"x", "cannot be opened")
 }
