@@ -150,3 +150,39 @@ func TestDevicesFaults(t *testing.T) {
 		t.Errorf("a transfer in a plan for one device: error %v", err)
 	}
 }
+
+// TestSpread holds what is said of devices and links to the plan: a value of a layer crosses for each
+// token, and devices together have and read what one has, but for what both need.
+func TestSpread(t *testing.T) {
+	alone, err := plan.SpreadOf(compileCUDA(t, Options{Ctx: 64}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(alone.Devices) != 1 || len(alone.Links) != 0 || alone.Speedup != (plan.Speedup{Token: 1, Prompt: 1}) {
+		t.Errorf("one device: %+v", alone)
+	}
+	for devices := 2; devices <= 3; devices++ {
+		p := compileCUDA(t, Options{Ctx: 64, Devices: devices})
+		s, err := plan.SpreadOf(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const hidden = 256 * 4 // bytes of the residual stream
+		for i, l := range s.Links {
+			if l != (plan.LinkShare{From: i, To: i + 1, Token: hidden, Prompt: hidden}) {
+				t.Errorf("%d devices: link %d is %+v", devices, i, l)
+			}
+		}
+		var read, macs, state int64
+		for i := range s.Devices {
+			read, macs, state = read+s.Devices[i].Read, macs+s.Devices[i].MACs, state+s.Devices[i].Memory.State
+		}
+		if one := &alone.Devices[0]; len(s.Links) != devices-1 || read != one.Read || macs != one.MACs || state != one.Memory.State {
+			t.Errorf("%d devices: %d links, %d bytes read, %d products, %d bytes of caches, expected %d, %d, %d, %d",
+				devices, len(s.Links), read, macs, state, devices-1, one.Read, one.MACs, one.Memory.State)
+		}
+		if up := s.Speedup; up.Token <= 1 || up.Token > float64(devices) || up.Prompt <= 1 || up.Prompt > float64(devices) {
+			t.Errorf("%d devices: ideal speed-up %+v", devices, up)
+		}
+	}
+}

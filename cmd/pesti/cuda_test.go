@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	planfile "pesti/exec/plan"
@@ -41,6 +42,37 @@ func TestRunOnDevice(t *testing.T) {
 	}
 }
 
+// TestRunOnDevices: a plan for two devices gives the text of one, in each way to name them, and says what
+// lies where and crosses between them.
+func TestRunOnDevices(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "two.plan")
+	ok(t, "compile", "demo", "--target", "cuda", "--devices", "2", "-o", path)
+	args := []string{"-p", story, "-n", "3", "--temp", "0", "--strict"}
+	want := ok(t, append([]string{"run", "demo", "--device", "virtual"}, args...)...)
+	for _, run := range [][]string{
+		{"run", path, "--device", "virtual"},
+		{"run", path, "--device", "virtual:1,virtual:0"},
+		{"run", "demo", "--device", "virtual", "--devices", "3"},
+	} {
+		if got := ok(t, append(run, args...)...); got != want {
+			t.Errorf("%q: text %q, expected %q", run, got, want)
+		}
+	}
+	s := decoded[planfile.Spread](t, "plan", "show", path, "--json")
+	if len(s.Devices) != 2 || len(s.Links) != 1 || s.Links[0].Token != 1024 || !(s.Speedup.Token > 1 && s.Speedup.Token <= 2) {
+		t.Errorf("plan show --json: %+v", s)
+	}
+	text := ok(t, "plan", "show", path)
+	for _, row := range []string{"0, cuda sm_75", "1, cuda sm_75", "0 → 1", "ideal speed-up"} {
+		if !strings.Contains(text, row) {
+			t.Errorf("plan show has no %q:\n%s", row, text)
+		}
+	}
+	if dot := ok(t, "dot", path); !strings.Contains(dot, `label="device 1: cuda sm_75`) {
+		t.Error("the picture has no lane for device 1")
+	}
+}
+
 // TestDumpOnDevice: the files are those of the processor.
 func TestDumpOnDevice(t *testing.T) {
 	var names [2][]string
@@ -63,7 +95,8 @@ func TestDumpOnDevice(t *testing.T) {
 // TestDeviceMistakes: where plan, target and device do not go together, one line says so.
 func TestDeviceMistakes(t *testing.T) {
 	dir := t.TempDir()
-	cpu, cuda := filepath.Join(dir, "cpu.plan"), filepath.Join(dir, "cuda.plan")
+	cpu, cuda, two := filepath.Join(dir, "cpu.plan"), filepath.Join(dir, "cuda.plan"), filepath.Join(dir, "two.plan")
+	ok(t, "compile", "demo", "--target", "cuda", "--devices", "2", "-o", two)
 	ok(t, "compile", "demo", "-o", cpu)
 	ok(t, "compile", "demo", "--target", "cuda", "-o", cuda)
 	missing := map[string]string{siblingVariable: filepath.Join(dir, "none")}
@@ -78,6 +111,13 @@ func TestDeviceMistakes(t *testing.T) {
 		{1, []string{"run", "demo", "--target", "cuda"}, []string{"none", "--device virtual"}},
 		{1, []string{"run", "demo", "--device", "virtual:1"}, []string{"virtual:1", "below 1"}},
 		{1, []string{"run", cuda, "--device", "virtual:1"}, []string{cuda, "no device 1"}},
+		{1, []string{"run", two, "--device", "virtual:1"}, []string{two, "device 1 of the plan", "no device 2"}},
+		{2, []string{"run", cuda, "--device", "virtual:0,virtual:1"}, []string{cuda, "names 2 devices", "at most 1"}},
+		{2, []string{"run", "demo", "--device", "virtual:0,cuda:1"}, []string{"virtual:0,cuda:1", "cuda:N"}},
+		{2, []string{"run", "demo", "--device", "virtual", "--devices", "0"}, []string{"--devices", "1 or more"}},
+		{2, []string{"run", "demo", "--device", "virtual", "--devices", "9"}, []string{"--devices 9", "4 layers"}},
+		{2, []string{"run", "demo", "--devices", "2"}, []string{"--devices is 2", "--target is cpu"}},
+		{2, []string{"run", two, "--device", "virtual", "--devices", "2"}, []string{"--devices", two, "compiled already"}},
 		{2, []string{"run", "demo", "--device", "virtual", "--target", "cpu"}, []string{"--target", "virtual"}},
 		{2, []string{"run", "demo", "--device", "virtual", "--isa", "avx2"}, []string{"avx2", "sm_75"}},
 		{2, []string{"run", "demo", "--isa", "sm_80"}, []string{"sm_80", "--target cuda"}},

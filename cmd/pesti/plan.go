@@ -73,6 +73,9 @@ func printPlan(w io.Writer, name string, p *plan.Plan) error {
 		return err
 	}
 
+	if err := printSpread(w, name, p); err != nil {
+		return err
+	}
 	fmt.Fprintf(t, "\nprogram\ttokens\trows\tsteps\twaves\tper layer\n")
 	for i := range p.Programs {
 		g := s.Programs[p.Programs[i].Name]
@@ -108,6 +111,37 @@ func printPlan(w io.Writer, name string, p *plan.Plan) error {
 		}
 	}
 	return nil
+}
+
+// printSpread prints how the devices of a plan share it, where there are several.
+func printSpread(w io.Writer, name string, p *plan.Plan) error {
+	if len(p.Devices) == 0 {
+		return nil
+	}
+	s, err := plan.SpreadOf(p)
+	if err != nil {
+		return about(name, err)
+	}
+	h, t := plan.HumanBytes, tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "\ndevice\tweights\tpacked\tKV cache\ttables\tio\tarena\tread a token\tproducts a prompt token\n")
+	for i := range s.Devices {
+		d := &s.Devices[i]
+		m := &d.Memory
+		fmt.Fprintf(t, "%d, %s %s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%.1f M\n", i, d.Backend, d.ISA,
+			h(m.Weight), h(m.Packed), h(m.State), h(m.Tables), h(m.IO), h(m.Arena), h(d.Read), float64(d.MACs)/1e6)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(t, "\nlink\ta token\ta prompt token\n")
+	for _, l := range s.Links {
+		fmt.Fprintf(t, "%d → %d\t%s\t%s\n", l.From, l.To, h(l.Token), h(l.Prompt))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, "\nideal speed-up, were no device to wait for another: %.2f of tokens, %.2f of prompts\n", s.Speedup.Token, s.Speedup.Prompt)
+	return err
 }
 
 // loadPlan reads the plan at path and verifies it.

@@ -166,7 +166,11 @@ func stepsText(p *plan.Plan, g *plan.Program) string {
 			if len(results) == 0 { // it changes what it takes, such as a cache
 				results = []string{valueName(st.Name)}
 			}
-			fmt.Fprintf(&b, "  %s = %s[%s] %s split %s/%d\n", strings.Join(results, ", "), st.Kernel, st.Rows, strings.Join(takes, ", "), st.Split.By, st.Split.Unit)
+			on := ""
+			if st.Device != 0 {
+				on = fmt.Sprintf(" on %d", st.Device)
+			}
+			fmt.Fprintf(&b, "  %s = %s[%s] %s split %s/%d%s\n", strings.Join(results, ", "), st.Kernel, st.Rows, strings.Join(takes, ", "), st.Split.By, st.Split.Unit, on)
 		}
 		b.WriteString("\n")
 	}

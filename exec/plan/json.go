@@ -135,17 +135,22 @@ func summarise(g *Program) ProgramSummary {
 	return s
 }
 
-// JSON returns the summary of a plan as indented JSON, with the balance of each program. The four
+// JSON returns the summary of a plan as indented JSON, with how devices share it and the balance of each program. The four
 // programs that a plan may have are always among its keys; those that it lacks are null.
 func JSON(p *Plan) ([]byte, error) {
 	type program struct {
 		ProgramSummary
 		Balance *Balance `json:"balance"`
 	}
+	spread, err := SpreadOf(p)
+	if err != nil {
+		return nil, err
+	}
 	s := struct {
 		Summary
+		*Spread
 		Programs map[string]*program `json:"programs"`
-	}{Summarise(p), map[string]*program{"decode": nil, "small": nil, "prefill": nil, "tiles": nil}}
+	}{Summarise(p), spread, map[string]*program{"decode": nil, "small": nil, "prefill": nil, "tiles": nil}}
 	for i := range p.Programs {
 		g := &p.Programs[i]
 		b, err := BalanceOf(p, g)

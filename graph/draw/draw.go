@@ -48,6 +48,7 @@ type box struct {
 	id      string // stable: from names, not from positions in memory
 	program string // of a plan
 	layer   int
+	device  int
 	rank    int // the wave of a step; boxes of a graph have none, −1
 	kind    string
 	place   string // of a step: where in the program it is

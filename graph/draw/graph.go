@@ -39,6 +39,7 @@ func Graph(g *graph.Graph, o Options) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	pic.lanes(laneOf)
 	return pic.dot(), nil
 }
 
@@ -62,7 +63,7 @@ func nodeBox(n *graph.Node) box {
 	layer := layerOf(n.Name())
 	b := box{
 		id:    "node." + n.Name(),
-		layer: layer,
+		layer: layer, device: n.Device,
 		rank:  -1,
 		kind:  kindOf(n.Op.Name),
 		title: inLayer(n.Name(), layer),
@@ -83,7 +84,7 @@ func nodeBox(n *graph.Node) box {
 		}
 	}
 	b.lines = append(b.lines, wrap(attrs)...)
-	b.shape = strings.Join([]string{n.Op.Name, strings.Join(types, " "), n.Attr.String()}, " ")
+	b.shape = strings.Join([]string{n.Op.Name, strings.Join(types, " "), n.Attr.String(), laneOf(n.Device)}, " ")
 	for i, v := range n.In {
 		if v != nil && v.IsWeight() {
 			b.weights = append(b.weights, weight{name: inLayer(v.Name, layer), types: []string{string(v.Type.DType)}, dims: shapeLabel(v.Type)})

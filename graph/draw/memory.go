@@ -10,7 +10,7 @@ import (
 	"pesti/exec/plan"
 )
 
-// Memory draws the arena of a plan: steps to the right, addresses upwards, each buffer a rectangle
+// Memory draws the arenas of a plan, one for each device: steps to the right, addresses upwards, each buffer a rectangle
 // from the step that writes it first to the one that uses it last. A line marks the lower bound of
 // each program, what lives in its fullest step: no arena is smaller. Of equal layers in a row the
 // first is drawn. It fails for a plan that does not verify and for a program or block that the
@@ -25,7 +25,9 @@ func Memory(p *plan.Plan, o Options) (*Chart, error) {
 	}
 	var views []*memoryView
 	for _, g := range programs {
-		views = append(views, newMemoryView(p, g))
+		for d := range p.Places() {
+			views = append(views, newMemoryView(p, g, d))
+		}
 	}
 	c := &Chart{width: 720}
 	y := c.heading(planTitle(p, o))
@@ -137,9 +139,11 @@ func stepsOf(g *plan.Program) []*plan.Step {
 	return steps
 }
 
-// A memoryView is the arena of one program, of which some steps may not be shown.
+// A memoryView is the arena of one program on one device, of which some steps may not be shown.
 type memoryView struct {
 	g      *plan.Program
+	device int
+	lane   string // says which device it is, where there are several
 	steps  []*plan.Step
 	held   map[*plan.Buffer][]holding
 	shown  []bool         // by step
@@ -151,14 +155,31 @@ type memoryView struct {
 	bottom float64
 }
 
-func newMemoryView(p *plan.Plan, g *plan.Program) *memoryView {
-	m := &memoryView{g: g, steps: stepsOf(g), held: holdings(p, g), alike: map[int]string{}, bound: g.MostLive(nil)}
-	m.shown = slices.Repeat([]bool{true}, len(m.steps))
-	for i := range g.Buffers {
-		b := &g.Buffers[i]
+func newMemoryView(p *plan.Plan, g *plan.Program, device int) *memoryView {
+	m := &memoryView{g: g, device: device, steps: stepsOf(g), held: holdings(p, g), alike: map[int]string{}}
+	m.bound = g.MostLive(func(b *plan.Buffer) bool { return b.Device == device })
+	if len(p.Devices) > 0 {
+		m.lane = " on " + laneOf(device)
+	}
+	m.shown = make([]bool, len(m.steps))
+	for i, st := range m.steps {
+		m.shown[i] = st.Device == device
+	}
+	for _, b := range m.buffers() {
 		m.top = max(m.top, b.Offset+b.Size)
 	}
 	return m
+}
+
+// buffers are those of the device.
+func (m *memoryView) buffers() []*plan.Buffer {
+	var own []*plan.Buffer
+	for i := range m.g.Buffers {
+		if b := &m.g.Buffers[i]; b.Device == m.device {
+			own = append(own, b)
+		}
+	}
+	return own
 }
 
 // only shows the steps of one layer.
@@ -166,8 +187,8 @@ func (m *memoryView) only(layer int) error {
 	last, found := outside, false
 	for i, st := range m.steps {
 		last = max(last, st.Layer)
-		m.shown[i] = st.Layer == layer
-		found = found || m.shown[i]
+		m.shown[i] = m.shown[i] && st.Layer == layer
+		found = found || st.Layer == layer
 	}
 	if !found {
 		return fmt.Errorf("block %d does not exist, expected one from 0 to %d", layer, last)
@@ -186,8 +207,7 @@ func (m *memoryView) fold() {
 			keys[st.Layer], first[st.Layer] = &strings.Builder{}, i
 		}
 	}
-	for i := range m.g.Buffers {
-		b := &m.g.Buffers[i]
+	for _, b := range m.buffers() {
 		if l := m.steps[b.First].Layer; l != outside {
 			fmt.Fprintf(keys[l], "%d %d %d %d\n", b.Offset, b.Size, b.First-first[l], b.Last-first[l])
 		}
@@ -216,7 +236,7 @@ func (m *memoryView) fold() {
 		}
 	}
 	for i, st := range m.steps {
-		m.shown[i] = !hidden[st.Layer]
+		m.shown[i] = m.shown[i] && !hidden[st.Layer]
 	}
 }
 
@@ -264,15 +284,15 @@ func (m *memoryView) draw(c *Chart, y float64) float64 {
 	m.bottom = y + plotHead + plotHeight
 	right := m.at[len(m.at)-1]
 	c.widen(right + 8)
-	title := fmt.Sprintf("program %s: %s · %s in %s · %s of arena, lower bound %s", m.g.Name, tokens(m.g),
+	title := fmt.Sprintf("program %s%s: %s · %s in %s · %s of arena, lower bound %s", m.g.Name, m.lane, tokens(m.g),
 		count(len(m.steps), "step"), count(len(m.g.Waves), "wave"), plan.HumanBytes(m.top), plan.HumanBytes(m.bound))
 	c.add(caption{x: chartEdge, y: y + 22, text: clip(title), size: 12, color: chartText, bold: true})
 	c.widen(chartEdge + room(title, 12))
 	m.addresses(c, right)
 	m.time(c)
 	var parts []namable
-	for i := range m.g.Buffers {
-		parts = append(parts, m.buffer(c, &m.g.Buffers[i])...)
+	for _, b := range m.buffers() {
+		parts = append(parts, m.buffer(c, b)...)
 	}
 	var taken []obstacle
 	for _, n := range parts {

@@ -223,7 +223,7 @@ func TestMemoryFolds(t *testing.T) {
 		30: {0, 29},
 	} {
 		g := alikeLayers(n)
-		c, m := &Chart{}, newMemoryView(&plan.Plan{}, g)
+		c, m := &Chart{}, newMemoryView(&plan.Plan{}, g, 0)
 		m.fold()
 		c.height = m.draw(c, 0)
 		var b bytes.Buffer
@@ -382,7 +382,7 @@ func TestMemoryNamesEverything(t *testing.T) {
 		g.Buffers = append(g.Buffers, plan.Buffer{ID: id, Name: name, Class: plan.Arena, Offset: 1 << (i + 4), Size: 1 << (i + 4), First: i, Last: i + 1})
 		g.Waves = append(g.Waves, plan.Wave{Steps: []plan.Step{{ID: i, Name: name, Layer: -1, Kernel: "norm", Scratch: -1, Args: []plan.Arg{{Role: "y", Buffer: id}}}}})
 	}
-	c, m := &Chart{}, newMemoryView(&plan.Plan{}, g)
+	c, m := &Chart{}, newMemoryView(&plan.Plan{}, g, 0)
 	c.height = m.draw(c, 0)
 	var b bytes.Buffer
 	if err := c.Render("svg", &b); err != nil {

@@ -35,6 +35,7 @@ func Plan(p *plan.Plan, o Options) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	pic.lanes(laneIn(p))
 	if o.Times != nil {
 		pic.heat()
 	}
@@ -59,11 +60,14 @@ func chosenPrograms(p *plan.Plan, o Options) ([]*plan.Program, error) {
 }
 
 func planTitle(p *plan.Plan, o Options) []string {
-	t, m := &p.Target, &p.Memory
+	t, m, places := &p.Target, &p.Memory, ""
+	if n := len(p.Devices); n > 0 {
+		places = " on " + count(n, "device")
+	}
 	return []string{
 		cmp.Or(o.Title, p.Model.Name, p.Model.Arch),
-		fmt.Sprintf("%s %s · %s · KV cache in %s · context %d · up to %s in a step, S ≤ %s, %s",
-			t.Backend, t.ISA, t.Precision, t.KV, t.Ctx, count(t.Ubatch, "token"), count(t.Sequences, "sequence"), count(t.Threads, "thread")),
+		fmt.Sprintf("%s %s%s · %s · KV cache in %s · context %d · up to %s in a step, S ≤ %s, %s",
+			t.Backend, t.ISA, places, t.Precision, t.KV, t.Ctx, count(t.Ubatch, "token"), count(t.Sequences, "sequence"), count(t.Threads, "thread")),
 		fmt.Sprintf("weights %s · %s%s %s · io %s · arena %s (lower bound %s, without reuse %s)",
 			plan.HumanBytes(m.Weight), packed(m.Packed), cacheName, plan.HumanBytes(m.State), plan.HumanBytes(m.IO),
 			plan.HumanBytes(m.Arena), plan.HumanBytes(m.ArenaLowerBound), plan.HumanBytes(m.ArenaUnshared)),
@@ -156,7 +160,7 @@ func stepBox(st *plan.Step, wave int, weights map[string]*plan.Weight) box {
 		split += fmt.Sprintf("/%d", st.Split.Unit)
 	}
 	b := box{
-		layer: st.Layer,
+		layer: st.Layer, device: st.Device,
 		rank:  wave,
 		kind:  kindOf(st.Kernel),
 		place: fmt.Sprintf("wave %d · step %d", wave, st.ID),
@@ -172,7 +176,7 @@ func stepBox(st *plan.Step, wave int, weights map[string]*plan.Weight) box {
 		}
 	}
 	b.lines = append(b.lines, wrap(shown)...)
-	b.shape = strings.Join([]string{st.Kernel, st.Rows, split, strings.Join(params, " ")}, " ")
+	b.shape = strings.Join([]string{st.Kernel, st.Rows, split, strings.Join(params, " "), laneOf(st.Device)}, " ")
 	for _, a := range st.Args {
 		if a.Weight == "" {
 			continue

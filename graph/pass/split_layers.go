@@ -156,7 +156,7 @@ func transfers(g *graph.Graph) error {
 			}
 			at := place{v, n.Device}
 			if brought[at] == nil {
-				out, err := g.Insert(n, ops.Transfer, []*graph.Value{v}, nil, g.Fresh(fmt.Sprintf("%s.on%d", v.Name, n.Device)))
+				out, err := g.Insert(n, ops.Transfer, []*graph.Value{v}, nil, g.Fresh(fmt.Sprintf("on%d.%s", n.Device, v.Name)))
 				if err != nil {
 					return err
 				}

@@ -1,0 +1,127 @@
+package plan
+
+import (
+	"cmp"
+	"slices"
+)
+
+// A Spread is how the devices of a plan share memory and work.
+type Spread struct {
+	Devices []DeviceShare `json:"devices"`
+	Links   []LinkShare   `json:"links"`
+	// Speedup is how many times as fast as one device all are at best: what they do together over what
+	// the busiest does, as if none waited for another, which layers on several devices do unless there are
+	// as many steps under way. What each repeats for itself counts each time.
+	Speedup Speedup `json:"ideal_speedup"`
+}
+
+// A DeviceShare is what one device has, in bytes, and does.
+type DeviceShare struct {
+	Backend string        `json:"backend"`
+	ISA     string        `json:"isa"`
+	Memory  MemorySummary `json:"memory"`
+	Read    int64         `json:"read_per_token"`        // bytes, of a token alone halfway through the context
+	MACs    int64         `json:"macs_per_prompt_token"` // in the program of the most tokens
+}
+
+// A LinkShare is what goes from one device to another, in bytes.
+type LinkShare struct {
+	From   int   `json:"from"`
+	To     int   `json:"to"`
+	Token  int64 `json:"per_token"`        // alone, with its logits
+	Prompt int64 `json:"per_prompt_token"` // without
+}
+
+// A Speedup is that of tokens alone, by what is read, and of prompts, by products.
+type Speedup struct {
+	Token  float64 `json:"token"`
+	Prompt float64 `json:"prompt"`
+}
+
+// SpreadOf returns how the devices of a plan that verifies share it.
+func SpreadOf(p *Plan) (*Spread, error) {
+	s := &Spread{Devices: make([]DeviceShare, p.Places()), Links: []LinkShare{}}
+	for i := range s.Devices {
+		d := p.On(i)
+		s.Devices[i] = DeviceShare{Backend: d.Backend, ISA: d.ISA, Memory: MemorySummary(d.Memory)}
+	}
+	alone := Load{T: 1, R: 1, Seqs: 1, Pos: p.Target.Ctx / 2}
+	if err := s.add(p, p.ProgramFor(alone), alone); err != nil {
+		return nil, err
+	}
+	last := &p.Programs[len(p.Programs)-1]
+	prompt := Load{T: last.MinT, Seqs: 1}
+	if err := s.add(p, last, prompt); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(s.Links, func(a, b LinkShare) int { return cmp.Or(a.From-b.From, a.To-b.To) })
+	s.Speedup = Speedup{
+		Token:  speedup(s.Devices, func(d *DeviceShare) int64 { return d.Read }),
+		Prompt: speedup(s.Devices, func(d *DeviceShare) int64 { return d.MACs }),
+	}
+	return s, nil
+}
+
+// add adds what the steps of a program do for each token of a load: of one with logits what it reads, of
+// one without its products, and of both what is transferred.
+func (s *Spread) add(p *Plan, g *Program, l Load) error {
+	costs := NewCoster(p)
+	macs := make([]int64, len(s.Devices))
+	for w := range g.Waves {
+		for k := range g.Waves[w].Steps {
+			st := &g.Waves[w].Steps[k]
+			var c Cost
+			for worker := range p.On(st.Device).Threads {
+				part, err := costs.Step(g, st, l, worker, p.On(st.Device).Threads)
+				if err != nil {
+					return err
+				}
+				c = c.Plus(part)
+			}
+			switch {
+			case IsTransfer(st.Kernel) && l.R > 0:
+				s.link(p, g, st).Token += c.Written
+			case IsTransfer(st.Kernel):
+				s.link(p, g, st).Prompt += c.Written / l.T
+			case l.R > 0:
+				s.Devices[st.Device].Read = plus(s.Devices[st.Device].Read, c.Read())
+			default:
+				macs[st.Device] = plus(macs[st.Device], c.MACs)
+			}
+		}
+	}
+	for i := range macs {
+		s.Devices[i].MACs += macs[i] / l.T
+	}
+	return nil
+}
+
+// link returns the link that a transfer takes.
+func (s *Spread) link(p *Plan, g *Program, st *Step) *LinkShare {
+	from := st.Device
+	for _, a := range st.Args {
+		if n := len(p.Buffers); a.Role == "x" && a.Buffer >= n {
+			from = g.Buffers[a.Buffer-n].Device
+		} else if a.Role == "x" {
+			from = p.Buffers[a.Buffer].Device
+		}
+	}
+	at := slices.IndexFunc(s.Links, func(l LinkShare) bool { return l.From == from && l.To == st.Device })
+	if at < 0 {
+		at = len(s.Links)
+		s.Links = append(s.Links, LinkShare{From: from, To: st.Device})
+	}
+	return &s.Links[at]
+}
+
+func speedup(devices []DeviceShare, of func(*DeviceShare) int64) float64 {
+	sum, most := 0.0, 0.0
+	for i := range devices {
+		n := float64(of(&devices[i]))
+		sum, most = sum+n, max(most, n)
+	}
+	if most == 0 {
+		return 1
+	}
+	return sum / most
+}

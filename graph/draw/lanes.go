@@ -1,0 +1,53 @@
+package draw
+
+import (
+	"fmt"
+
+	"pesti/exec/plan"
+)
+
+// lanes puts what is on each device into a frame of its own. Where all is on one, there is none.
+func (p *picture) lanes(name func(device int) string) {
+	most := 0
+	for i := range p.boxes {
+		most = max(most, p.boxes[i].device)
+	}
+	if most == 0 {
+		return
+	}
+	var lanes []cluster
+	for d := range most + 1 {
+		if inner := p.on(d, p.groups); len(inner) > 0 {
+			lanes = append(lanes, cluster{label: name(d), inner: inner})
+		}
+	}
+	p.groups = lanes
+}
+
+// on returns clusters with no boxes but those on a device.
+func (p *picture) on(device int, list []cluster) []cluster {
+	var some []cluster
+	for _, c := range list {
+		part := cluster{label: c.label, inner: p.on(device, c.inner)}
+		for _, b := range c.boxes {
+			if p.boxes[b].device == device {
+				part.boxes = append(part.boxes, b)
+			}
+		}
+		if len(part.boxes)+len(part.inner) > 0 {
+			some = append(some, part)
+		}
+	}
+	return some
+}
+
+func laneOf(device int) string { return fmt.Sprintf("device %d", device) }
+
+// laneIn also says what the device of a plan is.
+func laneIn(p *plan.Plan) func(int) string {
+	return func(device int) string {
+		d := p.On(device)
+		return fmt.Sprintf("%s: %s %s · weights %s · %s %s · arena %s", laneOf(device), d.Backend, d.ISA,
+			plan.HumanBytes(d.Memory.Weight), cacheName, plan.HumanBytes(d.Memory.State), plan.HumanBytes(d.Memory.Arena))
+	}
+}
