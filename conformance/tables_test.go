@@ -70,7 +70,7 @@ func TestEveryOpLowers(t *testing.T) {
 		return slices.ContainsFunc(list, func(l target.Lowering) bool { return l.Op == op })
 	}
 	for _, row := range ops.Table() {
-		if row.Eval == nil && row.Expand == nil || slices.Contains([]*graph.Op{ops.Transfer, ops.Sum, ops.Concat}, row.Op) { // inputs, states, and what a plan of several devices alone has
+		if row.Eval == nil && row.Expand == nil || slices.Contains([]*graph.Op{ops.Transfer, ops.GetPart, ops.Sum, ops.Concat}, row.Op) { // inputs, states, and what a plan of several devices alone has
 			continue
 		}
 		if !in(cpu.Kernels, row.Op) && !in(cpu.Reference, row.Op) && !in(cuda.Kernels, row.Op) {

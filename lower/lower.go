@@ -153,7 +153,7 @@ func compileGraph(m *frontend.Model, g *graph.Graph, o Options, passes tables) (
 	}
 	res := &Result{Built: g}
 	o.dump("graph", g)
-	split, err := o.divide(g)
+	split, err := o.divide(g, off)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", m.File.Path, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"pesti/graph"
 	"pesti/graph/graphtest"
 	"pesti/graph/pass"
+	"pesti/lower/cuda"
 	"pesti/ops"
 )
 
@@ -36,8 +37,9 @@ func TestSplitTensorKeepsMeaning(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		gathers := rapid.Bool().Draw(t, "gathers")
 		passes := pass.Graph()
-		split := pass.SplitTensor(rapid.IntRange(2, 4).Draw(t, "devices"))
+		split := pass.SplitTensor(rapid.IntRange(2, 4).Draw(t, "devices"), func(*graph.Value) bool { return gathers })
 		c := g.Clone()
 		if _, err := pass.Run(c, slices.Insert(passes, rapid.IntRange(0, 5).Draw(t, "at"), split), pass.Options{Verify: true}); err != nil {
 			if strings.Contains(err.Error(), "split it by layers") && !strings.Contains(err.Error(), "\n") {
@@ -86,7 +88,7 @@ func TestSplitTensorShares(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := pass.Run(g, []pass.Pass{pass.SplitTensor(c.devices)}, pass.Options{Verify: true}); err != nil {
+			if _, err := pass.Run(g, []pass.Pass{pass.SplitTensor(c.devices, cuda.Reads)}, pass.Options{Verify: true}); err != nil {
 				t.Fatal(err)
 			}
 			for name, widths := range c.widths {
@@ -130,7 +132,7 @@ func TestSplitTensorRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = pass.Run(g, []pass.Pass{pass.SplitTensor(2)}, pass.Options{})
+	_, err = pass.Run(g, []pass.Pass{pass.SplitTensor(2, cuda.Reads)}, pass.Options{})
 	const want = "cannot split the matrices of qwen2 between 2 devices (blk.1.ffn_out, for one: its 32 operands have one part of 32 alone); split it by layers"
 	if err == nil || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("%v, expected %s", err, want)

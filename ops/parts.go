@@ -10,6 +10,26 @@ import (
 // What joins the parts of a value that several devices have computed (Shoeybi et al. 2019,
 // arXiv:1909.08053). More than three parts take several ops.
 
+// GetPart is get_rows of a table of which only the rows from first on are there, out of vocab: the others give
+// zeros, so that the sum over all parts is the look-up.
+var GetPart = define("get_part",
+	[]spec{{"table", weight, "rows n"}, {"ids", graph.I32, "M"}},
+	[]spec{{"y", graph.F32, "M n"}},
+	[]graph.AttrSpec{need("first", int64(0)), need("vocab", int64(0)), may("scale", 0.0)}, checkGetPart)
+
+func checkGetPart(n *graph.Node) error {
+	first, vocab, t := n.Attr.Int("first"), n.Attr.Int("vocab"), n.In[0].Type
+	if first < 0 || len(t.Shape) == 2 && t.Shape[0].N > vocab-first {
+		return fmt.Errorf("first is %d, expected 0 or more and, with the rows of %v, at most vocab = %d", first, t, vocab)
+	}
+	return nil
+}
+
+func evalGetPart(n *graph.Node, in, out []*Value) error {
+	ref.GetPart(out[0].F32, in[0].F32, in[1].I32, in[0].last(), int(n.Attr.Int("first")), orOne(n.Attr.Float("scale")))
+	return nil
+}
+
 // Sum adds its operands in their order, and res after them where given. Devices that have the same parts
 // have the same bits.
 var Sum = alias(define("sum",

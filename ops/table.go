@@ -105,6 +105,7 @@ var table = []Row{
 	{Op: AttnValues, Eval: evalAttnValues, FLOPs: scoresFLOPs},
 	{Op: SelectRows, Eval: evalSelectRows, FLOPs: noFLOPs},
 	{Op: Transfer, Eval: evalTransfer, FLOPs: noFLOPs},
+	{Op: GetPart, Eval: evalGetPart},
 	{Op: Sum, Eval: evalSum, FLOPs: sumFLOPs},
 	{Op: Concat, Eval: evalConcat, FLOPs: noFLOPs},
 

@@ -26,14 +26,14 @@ type Operand struct {
 	Out    Ptr `cuda:"float*"`
 }
 
-// Embed is y[m] = scale · table[tokens[m]]: float32 [M, N]. A token outside the table leaves its row as it is.
+// Embed is y[m] = scale · table[tokens[m] − First]: float32 [M, N]. A token outside the table gives zeros.
 type Embed struct {
 	Tokens Ptr `cuda:"const int*"`
 	Y      Ptr `cuda:"float*"`
 	Table  Weight
 	Scale  float32
 	N, M   uint32
-	_      uint32
+	First  uint32
 }
 
 // A Product is out_i[m] = w_i · x[m] + bias_i for up to three weights, those without rows being

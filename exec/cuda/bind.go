@@ -36,6 +36,10 @@ var binders = map[string]func(b *binder, m uint32) ([]Call, error){
 		return one(Embed{Tokens: b.ptr("tokens"), Y: b.ptr("y"), Table: b.weight("table"),
 			Scale: b.float("scale"), N: b.int("n"), M: m}.Call())
 	},
+	"cuda.embed_part": func(b *binder, m uint32) ([]Call, error) {
+		return one(Embed{Tokens: b.ptr("tokens"), Y: b.ptr("y"), Table: b.weight("table"),
+			Scale: b.float("scale"), N: b.int("n"), M: m, First: b.int("first")}.Call())
+	},
 	"cuda.norm": func(b *binder, m uint32) ([]Call, error) {
 		return one(Norm{X: b.ptr("x"), W: b.ptr("w"), Y: b.ptr("y"), N: b.int("n"), M: m, Quantised: b.rounds("y"), Eps: b.float("eps")}.Call())
 	},

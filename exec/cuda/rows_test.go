@@ -35,14 +35,19 @@ func TestEmbed(t *testing.T) {
 	}
 }
 
-// TestEmbedOutside sees that a token which the table has not leaves its row as it is.
-func TestEmbedOutside(t *testing.T) {
+// TestEmbedPart sees that tokens before and behind the rows of a table give zeros.
+func TestEmbedPart(t *testing.T) {
 	b := newBench(t, "sm_75")
-	y := b.put([]float32{31: 7, 63: 8})
-	table := newMatrix(rand.New(rand.NewPCG(1, 2)), "f32", 2, 32)
-	b.launch(cuda.Embed{Tokens: b.put([]int32{2, -1}), Y: y, Table: b.weight(table), Scale: 1, N: 32, M: 2}.Call())
-	if got := get[float32](b, y, 64); got[31] != 7 || got[63] != 8 {
-		t.Errorf("%v", got)
+	for _, first := range []uint32{0, 5} {
+		table, tokens := newMatrix(rand.New(rand.NewPCG(1, 2)), "q8_0", 2, 64), []int32{int32(first) + 1, int32(first) + 2, int32(first), int32(first) - 1}
+		y := b.put(slices.Repeat([]float32{7}, 64*len(tokens)))
+		b.launch(cuda.Embed{Tokens: b.put(tokens), Y: y, Table: b.weight(table), Scale: 1, N: 64, M: uint32(len(tokens)), First: first}.Call())
+		want := make([]float32, 64*len(tokens))
+		copy(want, table.values[64:])
+		copy(want[2*64:], table.values[:64])
+		if got := get[float32](b, y, len(want)); !sameBits(got, want) {
+			t.Errorf("first %d: %v", first, got)
+		}
 	}
 }
 

@@ -1,7 +1,22 @@
 package plan
 
+import "fmt"
+
 // partKernels join the parts of a value that several CUDA devices have computed.
 var partKernels = []Signature{
+	// y[m] = scale · dequantise(table[tokens[m] − first]), or zeros where the table, of rows out of vocab, has no such row
+	{
+		Name: "cuda.embed_part",
+		Operands: []Operand{
+			{Role: "tokens", Input: "tokens", Formats: []string{"i32"}, Extent: "M"},
+			{Role: "table", Dir: WeightIn, Extent: "rows,n", Gather: true, Layout: SOA},
+			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*n"},
+		},
+		Params: []ParamSpec{count("n"), count("rows"), amount("first"), count("vocab"), factor("scale")},
+		Rows:   "T",
+		Splits: []string{"one"},
+		Rules:  []Rule{rowsInVocab},
+	},
 	// y[m] = x0[m] + x1[m] + x2[m] + res[m], added in this order
 	{
 		Name: "cuda.sum",
@@ -27,4 +42,12 @@ var partKernels = []Signature{
 		Params: []ParamSpec{count("n0"), amount("n1"), amount("n2")},
 		Splits: []string{"one"},
 	},
+}
+
+// rowsInVocab: the rows of a part of a table are among all.
+func rowsInVocab(s *Scope) error {
+	if first, rows, vocab := s.param("first"), s.param("rows"), s.param("vocab"); first > vocab-rows {
+		return fmt.Errorf("first is %d, expected at most %d: the part has %d of %d rows", first, vocab-rows, rows, vocab)
+	}
+	return nil
 }

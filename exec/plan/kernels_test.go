@@ -40,8 +40,9 @@ func TestKernelTable(t *testing.T) {
 			if o.Matmul && o.Dir != WeightIn {
 				t.Errorf("%s: %s names a matmul kernel, but is no weight", sig.Name, o.Role)
 			}
-			// Tokens name rows, as many as "vocab".
-			if o.Gather != (o.Dir == WeightIn && strings.HasPrefix(o.Extent, "vocab,")) {
+			// Tokens name rows, as many as "vocab", or among them those of a part, which the kernel looks for.
+			table := strings.HasPrefix(o.Extent, "vocab,") || strings.HasPrefix(o.Extent, "rows,")
+			if o.Gather != (o.Dir == WeightIn && table) {
 				t.Errorf("%s: %s of extent %s: Gather is %t", sig.Name, o.Role, o.Extent, o.Gather)
 			}
 			// Integers steer addresses, so they must be an input that the caller checks, and one

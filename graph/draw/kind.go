@@ -19,7 +19,7 @@ var kinds = []kind{
 	{"attention", "#FDE6D3", "#D07A2D", []string{"attention", "attn_scores", "softmax", "attn_values", "rope", "cuda.attention", "cuda.prefill"}},
 	{"norm", "#DDF3E1", "#3F9757", []string{"norm", "rms_norm", "norm_add", "norm_quantise", "norm_quantise_q8", "norm_round", "cuda.norm", "cuda.norm_add"}},
 	{"quantise", "#FBF3CC", "#B39A1E", []string{"quantise", "quantise_q8", "round", "cuda.quantise"}},
-	{"embed", "#EBE1F8", "#7D5BB5", []string{"embed", "get_rows", "cuda.embed"}},
+	{"embed", "#EBE1F8", "#7D5BB5", []string{"embed", "get_rows", "get_part", "cuda.embed", "cuda.embed_part"}},
 	{"elementwise", "#E2F3F3", "#3C9191", []string{"add", "mul", "scale", "silu", "gelu_tanh", "gelu_erf", "add_bias"}},
 	{rowsKind, "#F9E1EC", "#BC4F83", []string{"select", "select_rows", "copy", "cuda.select", "cuda.copy"}},
 	{"transfer", "#F3E8DC", "#8A5A2B", []string{"transfer", "sum", "concat", "cuda.sum", "cuda.concat"}},

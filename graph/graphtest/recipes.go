@@ -20,7 +20,7 @@ var quantised = []func(*builder){
 	rounds(ops.Quantise), rounds(ops.QuantiseQ8), rounds(ops.Round),
 	roundsNorm(ops.NormQuantise), roundsNorm(ops.NormQuantiseQ8), roundsNorm(ops.NormRound),
 	roundsGate(ops.SwiGLUQuantise), roundsGate(ops.SwiGLUQuantiseQ8), roundsGate(ops.SwiGLURound), matmulOfRounded,
-	normMatmul, normQKV, normSwiGLU, transfer, sum, concat,
+	normMatmul, normQKV, normSwiGLU, transfer, getPart, sum, concat,
 }
 
 func lookUp(b *builder) {
@@ -49,6 +49,12 @@ func norm(b *builder) {
 }
 
 func transfer(b *builder) { b.add(ops.Transfer, nil, b.float("x", nil)) }
+
+func getPart(b *builder) {
+	first := b.one("first", 0, 1, Vocab)
+	rows := b.one("rows", 1, Vocab)
+	b.add(ops.GetPart, graph.Attrs{"first": first, "vocab": first + rows + b.one("more", 0, 3)}, b.matrix(rows, b.size()), b.tokens)
+}
 
 func sum(b *builder) {
 	x := b.float("x0", nil)

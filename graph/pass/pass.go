@@ -60,7 +60,7 @@ type Pass struct {
 // every target and precision; the result is the fused graph.
 func Graph() []Pass {
 	return []Pass{
-		{Name: "fold", Doc: "fold constant factors into embeddings and into each other", Run: fold},
+		Fold(),
 		{Name: "canonicalise", Doc: "order the operands of commutative ops", Run: canonicalise},
 		CSE(),
 		DCE(),
@@ -71,6 +71,11 @@ func Graph() []Pass {
 		CSE(),
 		DCE(),
 	}
+}
+
+// Fold is a row that runs before a look-up is split, too.
+func Fold() Pass {
+	return Pass{Name: "fold", Doc: "fold constant factors into embeddings and into each other", Run: fold}
 }
 
 // CSE and DCE are rows that lowering runs again on what it made.

@@ -12,17 +12,18 @@ import (
 // 2019, arXiv:1909.08053): the matrices whose result another one sums up by rows, the latter by columns,
 // so that each device computes with what it has until sums of all are due. Of an attention each device has
 // whole groups of heads with their part of the cache; of the logits it has some, which are put together on
-// device 0. Norms and the residual stream are computed on every device, embeddings on the first. It is no
-// row of the table, since it depends on the number of devices.
+// device 0, and of the table of embeddings the same rows, those that it has not giving zeros. Norms and the
+// residual stream are computed on every device. It is no row of the table, since it depends on the number of
+// devices, and on whether parts of a table can be gathered from; one that cannot is looked up on device 0.
 //
 // Parts begin at whole heads and at whole blocks of the element type, so that they may be of unequal
 // size, and what has fewer than there are devices is left out of the last ones. A graph of which nothing
 // can be shared is an error.
-func SplitTensor(devices int) Pass {
+func SplitTensor(devices int, gathers func(table *graph.Value) bool) Pass {
 	return Pass{
 		Name: "split_tensor", Doc: "share matrices among devices, by rows and by columns", Required: true,
 		Run: func(c *Context, g *graph.Graph) error {
-			s := &splitter{c: c, g: g, m: NewMatcher(g), devices: devices, cuts: map[*graph.Value]cuts{}, copies: map[*graph.Value]*copies{}}
+			s := &splitter{c: c, g: g, m: NewMatcher(g), devices: devices, gathers: gathers, cuts: map[*graph.Value]cuts{}, copies: map[*graph.Value]*copies{}}
 			return s.run()
 		},
 	}
@@ -52,6 +53,7 @@ type splitter struct {
 	g       *graph.Graph
 	m       *Matcher
 	devices int
+	gathers func(table *graph.Value) bool
 	cuts    map[*graph.Value]cuts // of values of the old graph
 	copies  map[*graph.Value]*copies
 	nodes   []*graph.Node // new ones
@@ -61,7 +63,6 @@ type splitter struct {
 type copies struct {
 	whole []*graph.Value // nil where it has not been needed yet
 	parts []*graph.Value // of a value that is cut, its parts, nil where a device has none
-	terms []*graph.Value // of a product with a matrix cut by columns, the terms of its sum, likewise
 	again *graph.Node    // a node that every device repeats rather than be sent its result
 }
 
@@ -123,9 +124,7 @@ func (s *splitter) decide(n *graph.Node) (cuts, string) {
 		return cut, ""
 	}
 	if s.cuts[n.Out[0]] == nil && s.isLogits(n.Out[0]) {
-		const rows = 32 // so that parts of a row are whole lines of memory
-		vocab := n.Out[0].Type.Shape[1].N
-		cut := s.share(vocab, rows)
+		cut := s.share(n.Out[0].Type.Shape[1].N, lines)
 		s.cuts[n.Out[0]] = cut
 		if user := s.m.user(n.Out[0], ops.SelectRows); user != nil {
 			s.cuts[user.Out[0]] = cut
@@ -134,6 +133,9 @@ func (s *splitter) decide(n *graph.Node) (cuts, string) {
 	}
 	return nil, ""
 }
+
+// lines is how many logits stay together, which are whole lines of memory.
+const lines = 32
 
 // isLogits reports whether a value is an output, perhaps after its wanted rows have been selected.
 func (s *splitter) isLogits(v *graph.Value) bool {
@@ -267,7 +269,10 @@ func (s *splitter) node(n *graph.Node) error {
 		return s.parts(n)
 	}
 	if n.Op == ops.Matmul && s.cuts[n.In[0]] != nil && n.In[2] == nil {
-		return s.terms(n)
+		return s.sum(n, s.cuts[n.In[0]], s.columns)
+	}
+	if n.Op == ops.GetRows && n.In[0].IsWeight() && s.gathers(n.In[0]) {
+		return s.sum(n, s.share(n.In[0].Type.Shape[0].N, lines), s.look)
 	}
 	out, err := s.place(n, 0, "", nil)
 	if err != nil {
@@ -316,29 +321,50 @@ func (s *splitter) parts(n *graph.Node) error {
 	return nil
 }
 
-// terms puts a product with the columns that belong to a device's part of x on each that has one.
-func (s *splitter) terms(n *graph.Node) error {
-	at := s.cuts[n.In[0]]
-	c := &copies{whole: make([]*graph.Value, s.devices), terms: make([]*graph.Value, s.devices)}
+// columns puts a product with the columns that belong to a device's part of x on it.
+func (s *splitter) columns(n *graph.Node, at cuts, d int) ([]*graph.Value, error) {
+	return s.place(n, d, partName(at, d), func(_ int, w *graph.Value) (*graph.Value, error) {
+		return s.g.PartOf(w, 1, at[d], at[d+1])
+	})
+}
+
+// look puts a look-up in a device's rows of a table on it.
+func (s *splitter) look(n *graph.Node, at cuts, d int) ([]*graph.Value, error) {
+	table, err := s.g.PartOf(n.In[0], 0, at[d], at[d+1])
+	if err != nil {
+		return nil, err
+	}
+	ids, err := s.whole(n.In[1], d)
+	if err != nil {
+		return nil, err
+	}
+	attr := n.Attr.Clone()
+	attr["first"], attr["vocab"] = at[d], at[s.devices]
+	return s.add(ops.GetPart, d, []*graph.Value{table, ids}, attr, partName(at, d), n.Out...)
+}
+
+// sum puts a term of a node's result on each device that has a part of what it reads, and on every device
+// their sum.
+func (s *splitter) sum(n *graph.Node, at cuts, term func(n *graph.Node, at cuts, d int) ([]*graph.Value, error)) error {
+	c := &copies{whole: make([]*graph.Value, s.devices)}
 	s.copies[n.Out[0]] = c
-	for d := range s.devices {
+	parts := make([]*graph.Value, s.devices)
+	for d := range parts {
 		if at.empty(d) {
 			continue
 		}
-		out, err := s.place(n, d, partName(at, d), func(_ int, w *graph.Value) (*graph.Value, error) {
-			return s.g.PartOf(w, 1, at[d], at[d+1])
-		})
+		out, err := term(n, at, d)
 		if err != nil {
 			return err
 		}
-		c.terms[d] = out[0]
+		parts[d] = out[0]
 	}
 	// Every device goes on with the sum. All terms are on their way before the first one is added, since what
 	// waits for them waits for all that is before them.
 	terms := make([][]*graph.Value, s.devices)
 	for d := range terms {
 		var err error
-		if terms[d], err = s.bring(n.Out[0], c.terms, d); err != nil {
+		if terms[d], err = s.bring(n.Out[0], parts, d); err != nil {
 			return err
 		}
 	}

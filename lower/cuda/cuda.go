@@ -74,6 +74,7 @@ var one = plan.Split{By: "one", Unit: 1}
 // Kernels is the table of ops that have a kernel of their own on this target.
 var Kernels = []target.Lowering{
 	{Op: ops.GetRows, Kernel: "cuda.embed", In: []string{"table", "tokens"}, Out: []string{"y"}, Split: one, Params: target.EmbedParams},
+	{Op: ops.GetPart, Kernel: "cuda.embed_part", In: []string{"table", "tokens"}, Out: []string{"y"}, Split: one, Params: embedPartParams},
 	{Op: ops.RMSNorm, Kernel: "cuda.norm", In: []string{"x", "w"}, Out: []string{"y"}, Split: one, Params: target.NormParams},
 	{Op: ops.NormAdd, Kernel: "cuda.norm_add", In: []string{"d", "w", "x"}, Out: []string{"y"}, Split: one, Params: target.NormParams},
 	{Op: ops.SelectRows, Kernel: "cuda.select", In: []string{"x", "rows"}, Out: []string{"y"}, Split: one, Params: target.WidthParam},
@@ -100,7 +101,7 @@ var Chunked = []target.Lowering{
 }
 
 // always are the ops that run on the device in any case.
-var always = []*graph.Op{ops.SelectRows, ops.Sum, ops.Concat}
+var always = []*graph.Op{ops.SelectRows, ops.GetPart, ops.Sum, ops.Concat}
 
 // Reference is the table of kernels that run on the host where none fits, each of which is a
 // fallback, and of those that always run on the device.
@@ -147,6 +148,12 @@ func gatedParams(n *graph.Node, env target.Env) []plan.Param {
 func attentionParams(n *graph.Node, env target.Env) []plan.Param {
 	positions, _ := env.Positions(n.In[5])
 	return append(target.AttentionParams(n, env), plan.Param{Name: "splits", Value: plan.CUDASplits(positions, n.Attr.Int("window"))})
+}
+
+func embedPartParams(n *graph.Node, env target.Env) []plan.Param {
+	list := target.EmbedParams(n, env) // n, the rows of the table as vocab, scale
+	vocab := plan.Param{Name: "vocab", Value: n.Attr.Int("vocab")}
+	return []plan.Param{list[0], {Name: "rows", Value: list[1].Value}, {Name: "first", Value: n.Attr.Int("first")}, vocab, list[2]}
 }
 
 func concatParams(n *graph.Node, _ target.Env) []plan.Param {

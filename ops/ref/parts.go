@@ -11,6 +11,20 @@ func Sum(dst []float32, xs ...[]float32) {
 	}
 }
 
+// GetPart is GetRows where table has only the rows from first on, of which there may be fewer than ids
+// name: those that it has not are zeros.
+func GetPart(dst, table []float32, ids []int32, n, first int, scale float64) {
+	for i, id := range ids {
+		row := dst[i*n : (i+1)*n]
+		at := (int(id) - first) * n
+		if at < 0 || at+n > len(table) {
+			clear(row)
+			continue
+		}
+		Scale(row, table[at:at+n], scale)
+	}
+}
+
 // Concat puts the rows of xs side by side: row m of dst is row m of each, in their order. widths are the
 // lengths of their rows. dst must not overlap an operand.
 func Concat(dst []float32, widths []int, xs ...[]float32) {

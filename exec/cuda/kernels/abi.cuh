@@ -45,7 +45,7 @@ struct Embed {
     float scale;
     unsigned n;
     unsigned m;
-    unsigned padding6;
+    unsigned first;
 };
 static_assert(sizeof(Embed) == 56, "no padding but what is a field");
 

@@ -5,11 +5,14 @@
 
 // One block a token.
 extern "C" __global__ void embed(const Embed p) {
-    const unsigned kb = p.n / 32, row = p.tokens[blockIdx.x];
+    const unsigned kb = p.n / 32, row = p.tokens[blockIdx.x] - p.first;
+    float4* y = reinterpret_cast<float4*>(p.y + (size_t)blockIdx.x * p.n);
     if (row >= p.table.rows) {
+        for (unsigned i = threadIdx.x; i < p.n / 4; i += blockDim.x) {
+            y[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        }
         return;
     }
-    float4* y = reinterpret_cast<float4*>(p.y + (size_t)blockIdx.x * p.n);
     const float of_row = p.table.scales ? p.table.scales[row] : 1.0f;
     with_values(p.table, kb, [&](const auto& w) {
         for (unsigned b = threadIdx.x; b < kb; b += blockDim.x) {
