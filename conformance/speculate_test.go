@@ -1,0 +1,64 @@
+package conformance
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"pesti/conformance/measure"
+	"pesti/conformance/testenv"
+	"pesti/exec/speculate"
+	"pesti/lower"
+)
+
+// TestGuessesAtRepetition has an edited file and a summary written, what guesses are for: the text is that
+// without guesses, and a step brings so many tokens. Steps are counted, not timed; what they take is
+// measured by
+//
+//	pesti bench MODEL -p 0 -n 160 --speculate 7 --file conformance/testdata/edit.txt
+func TestGuessesAtRepetition(t *testing.T) {
+	const tokens, guesses = 64, 7
+	for _, c := range []struct {
+		model, text string
+		least       float64 // tokens a step
+	}{
+		{testenv.Qwen, "edit.txt", 3.2},
+		{testenv.SmolLM2, "summarise.txt", 6},
+	} {
+		t.Run(c.model, func(t *testing.T) {
+			m := openModel(t, c.model)
+			text, err := os.ReadFile(filepath.Join("testdata", c.text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			prompt := m.encode(t, string(text))
+			s := m.session(t, lower.Options{Rows: int64(guesses + 1)})
+			logits, err := s.Feed(prompt)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d, err := speculate.New(s, speculate.NewLookup(prompt, 0), guesses)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d.Always = true
+			out := slices.Clone(prompt)
+			for len(out) < len(prompt)+tokens {
+				best, _ := measure.Top(logits)
+				out = append(out, int32(best))
+				if logits, err = d.Feed(int32(best)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if want := m.greedy(t, prompt, tokens, lower.Options{}); !slices.Equal(out, want) {
+				t.Errorf("with guesses the tokens are %v, without %v", out[len(prompt):], want[len(prompt):])
+			}
+			each := tokens / float64(tokens-d.Accepted())
+			t.Logf("%s with %d guesses: %d of %d right, %.2f tokens a step", c.text, guesses, d.Accepted(), d.Proposed(), each)
+			if each < c.least {
+				t.Errorf("a step brings %.2f tokens, expected at least %.2f", each, c.least)
+			}
+		})
+	}
+}
