@@ -134,3 +134,61 @@ func testExtremes(b *bench, w *matrix, x []float32, m int, exact, tiles bool) {
 }
 
 func finite(x float64) bool { return x-x == 0 }
+
+// TestAttentionExtremes holds attention to the reference where scores are all alike, where they are so large that one
+// position takes all, and where a query, a key or a value is no number: that reaches the tokens which see it,
+// and no other.
+func TestAttentionExtremes(t *testing.T) {
+	b := newBench(t, "sm_75")
+	const bad = 21 // the token that is changed, in the middle of what kernels take at a time
+	for _, c := range []struct {
+		name   string
+		change func(q, k, v []float32) // of one token
+		all    bool                    // of every one
+	}{
+		{"zeros", func(q, k, v []float32) { clear(q) }, true},
+		{"large scores", func(q, k, v []float32) { scaleBy(q, 1e17); scaleBy(k, 1e17) }, true},
+		{"large values", func(q, k, v []float32) { scaleBy(v, 1e37) }, true},
+		{"a query is NaN", func(q, k, v []float32) { q[3] = nan }, false},
+		{"a query is infinite", func(q, k, v []float32) { q[3] = inf }, false},
+		{"a key is NaN", func(q, k, v []float32) { k[5] = nan }, false},
+		{"a value is NaN", func(q, k, v []float32) { v[7] = nan }, false},
+		{"a value is infinite", func(q, k, v []float32) { v[7] = -inf }, false},
+	} {
+		for _, window := range []int{0, 9} {
+			l := layer{heads: 2, kvHeads: 1, headDim: 16, positions: 64, window: window, kv: "f32", steps: []int{40, 3}}
+			rng := rand.New(rand.NewPCG(23, 0))
+			var q, k, v [2][]float32
+			for s, n := range []int{43, 2} {
+				q[s], k[s], v[s] = randoms(rng, 32*n), randoms(rng, 16*n), randoms(rng, 16*n)
+				for i := range n {
+					if c.all || s == 0 && i == bad {
+						c.change(q[s][32*i:][:32], k[s][16*i:][:16], v[s][16*i:][:16])
+					}
+				}
+			}
+			for _, how := range []way{together, stored, prefilled} {
+				got := l.run(b, rng, l.steps, how, q, k, v)
+				for s := range got {
+					want, size := l.reference(q[s], k[s], v[s], len(q[s])/32), 1.0
+					for _, x := range v[s] {
+						if c.all {
+							size = max(size, math.Abs(float64(x)))
+						}
+					}
+					for i, w := range want {
+						g := got[s][i]
+						switch {
+						case !finite(float64(w)):
+							if finite(float64(g)) {
+								t.Fatalf("%s, window %d, way %d: sequence %d token %d element %d is %v, expected %v", c.name, window, how, s, i/32, i%32, g, w)
+							}
+						case !(math.Abs(float64(g-w)) <= 3e-6*size):
+							t.Fatalf("%s, window %d, way %d: sequence %d token %d element %d is %v, expected %v", c.name, window, how, s, i/32, i%32, g, w)
+						}
+					}
+				}
+			}
+		}
+	}
+}

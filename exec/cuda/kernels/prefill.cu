@@ -102,7 +102,9 @@ __device__ __forceinline__ void prefill(const Attention& p) {
                         sums[c][i] = __fmul_rn(sums[c][i], shrink);
                     }
                 }
-                for (unsigned j = 0; j < KEYS; j++) {
+                // What a row does not see may be no number.
+                const unsigned last = min(pos - base, KEYS - 1);
+                for (unsigned j = least > base ? least - base : 0; j <= last; j++) {
                     const float w = weights[row * KEYS + j];
 #pragma unroll
                     for (int c = 0; c < CHUNKS; c++) {
