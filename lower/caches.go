@@ -4,13 +4,12 @@ import (
 	"slices"
 
 	"pesti/graph"
-	"pesti/lower/target"
 	"pesti/ops"
 )
 
-// lowerable returns a copy of g in which each node has a kernel in a program of a target. Fused nodes that have none,
+// lowerable returns a copy of g in which each node has a kernel in its site's program. Fused nodes that have none,
 // and all where reference kernels are wanted, become basic ones.
-func lowerable(g *graph.Graph, on *target.Target, tmpl *target.Program, reference bool) (*graph.Graph, error) {
+func lowerable(g *graph.Graph, sites lowering, reference bool) (*graph.Graph, error) {
 	if reference {
 		return ops.ExpandAll(g)
 	}
@@ -19,7 +18,7 @@ func lowerable(g *graph.Graph, on *target.Target, tmpl *target.Program, referenc
 		return nil, err
 	}
 	for _, n := range slices.Clone(c.Nodes) {
-		if !on.Lowers(tmpl, n) {
+		if at := sites.at(n); !at.target.Lowers(&at.program, n) {
 			if err := ops.Expand(c, n); err != nil {
 				return nil, err
 			}

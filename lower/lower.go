@@ -41,6 +41,8 @@ type Options struct {
 
 	Activations string // what products of integers take in fast: "q8x2", two planes of int8, "q8", one, or "mixed", two where one costs most; by default q8x2
 
+	Host *Host // what stays on the processor, for target "cuda"; nil for nothing
+
 	Planner string // of buffers, one of memplan.Planners, for experiments; by default the best of them
 	File    string // path of the model to write into the plan
 
@@ -55,6 +57,13 @@ type Options struct {
 	Dump func(name, text string)
 
 	target *target.Target
+}
+
+// A Host is the processor beside CUDA devices.
+type Host struct {
+	GPULayers int    // of the model, the last ones, which are on the devices; where it has fewer, all and the output
+	ISA       string // "portable"
+	Threads   int    // 1
 }
 
 // An OptionError is about what an option asks for: who set it can set it otherwise.
@@ -93,13 +102,7 @@ func Targets() []*target.Target { return []*target.Target{cpu.Target(), cuda.Tar
 
 // Passes returns all passes, graph passes first, for parsing a pass list and for help.
 func Passes() []pass.Pass {
-	list := slices.Concat(pass.Graph(), loweringPasses(lowering{}))
-	for _, p := range loweringPasses(lowering{program: target.Program{Prologue: true}}) {
-		if !slices.ContainsFunc(list, func(have pass.Pass) bool { return have.Name == p.Name }) {
-			list = append(list, p)
-		}
-	}
-	return list
+	return slices.Concat(pass.Graph(), loweringPasses(lowering{{}, {program: target.Program{Prologue: true}}}))
 }
 
 // Compile turns a model into a verified plan. Its errors about options are OptionErrors.
@@ -153,7 +156,7 @@ func compileGraph(m *frontend.Model, g *graph.Graph, o Options, passes tables) (
 	}
 	res := &Result{Built: g}
 	o.dump("graph", g)
-	split, err := o.divide(g, off)
+	split, err := o.divide(g, len(m.Params.Layers), off)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", m.File.Path, err)
 	}
@@ -192,7 +195,8 @@ func compileGraph(m *frontend.Model, g *graph.Graph, o Options, passes tables) (
 		}
 		lowered := from.Clone()
 		bound(lowered, prog)
-		steps := passes.lowering(lowering{target: o.target, program: prog, isa: o.ISA, rounded: rounded})
+		sites := o.sites(prog, rounded)
+		steps := passes.lowering(sites)
 		notes, err := pass.Run(lowered, steps, pass.Options{Off: off, Verify: o.Verify, After: o.after(prog.Name + ".")})
 		if err != nil {
 			return nil, fmt.Errorf("program %s: %w", prog.Name, err)
@@ -200,7 +204,7 @@ func compileGraph(m *frontend.Model, g *graph.Graph, o Options, passes tables) (
 		if prog.MaxTokens == o.Ubatch && prog.Chunk == 0 {
 			res.Passes, res.Notes = slices.Concat(split.passes, passes.graph, steps), append(res.Notes, notes...)
 		}
-		l, err := schedule(p, lowered, o.target, prog, states, reference)
+		l, err := schedule(p, lowered, sites, states, reference)
 		if err != nil {
 			return nil, fmt.Errorf("program %s: %w", prog.Name, err)
 		}
@@ -268,6 +272,9 @@ func (o *Options) complete(p *frontend.Params) error {
 		}
 	}
 	o.Threads, o.Rows, o.Devices = int(threads), min(o.Rows, o.Ubatch), int(devices)
+	if err := o.completeHost(p); err != nil {
+		return err
+	}
 	switch {
 	case o.Devices > 1 && o.Target != plan.CUDA:
 		return optionErrorf("--devices is %d, expected 1, since --target is %s: only %s has several", o.Devices, o.Target, plan.CUDA)

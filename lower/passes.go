@@ -13,25 +13,40 @@ import (
 	"pesti/ops"
 )
 
-// A lowering is what lowering passes know beyond the graph.
-type lowering struct {
+// A site is what a device offers to one program.
+type site struct {
 	target  *target.Target
 	program target.Program
 	isa     string
 	rounded *target.Rounding // to which of the target's formats of integers insert_quantise rounds what matmul kernels take; nil where nothing is rounded
 }
 
+// A lowering is what lowering passes know beyond the graph: the sites of a program, by device.
+type lowering []site
+
+// at is the site of a node.
+func (l lowering) at(n *graph.Node) *site { return &l[n.Device] }
+
+// prologue reports whether a site whose products norm and round by themselves, or one whose products do
+// not, is among those of the program.
+func (l lowering) prologue(have bool) bool {
+	return slices.ContainsFunc(l, func(s site) bool { return s.program.Prologue == have })
+}
+
 // loweringPasses is the table of lowering passes, in the order in which they run. Those in the middle
 // depend on whether products norm and round what they read by themselves.
 func loweringPasses(l lowering) []pass.Pass {
-	steps := []pass.Pass{
-		{Name: "insert_quantise", Doc: "round activations for kernels that take integers or bf16", Run: insertQuantise},
-		pass.CSE(),
-		{Name: "fuse_norm", Doc: "norm and quantisation in one step", Run: fuseNorm},
-		{Name: "fuse_gate", Doc: "gate, up, activation and quantisation in one step", Run: l.fuseGate},
+	var steps []pass.Pass
+	if l.prologue(false) {
+		steps = []pass.Pass{
+			{Name: "insert_quantise", Doc: "round activations for kernels that take integers or bf16", Run: l.insertQuantise},
+			pass.CSE(),
+			{Name: "fuse_norm", Doc: "norm and quantisation in one step", Run: fuseNorm},
+			{Name: "fuse_gate", Doc: "gate, up, activation and quantisation in one step", Run: l.fuseGate},
+		}
 	}
-	if l.program.Prologue {
-		steps = []pass.Pass{{Name: "fuse_prologue", Doc: "norm in the product's prologue", Run: fusePrologue}}
+	if l.prologue(true) {
+		steps = append(steps, pass.Pass{Name: "fuse_prologue", Doc: "norm in the product's prologue", Run: l.fusePrologue})
 	}
 	return slices.Concat(
 		[]pass.Pass{{Name: "choose_kernels", Doc: "choose matmul kernels by weight type and precision", Run: l.chooseKernels}},
@@ -80,7 +95,7 @@ func matmulWeights(n *graph.Node) []*graph.Value {
 
 // activations returns the format in which a node's kernels read its activations, "" where there are
 // no kernels. A group shares them: where one of its weights has no kernel on integers, all take float32.
-func (l lowering) activations(c *pass.Context, n *graph.Node, weights []*graph.Value, logits bool) string {
+func (l *site) activations(c *pass.Context, n *graph.Node, weights []*graph.Value, logits bool) string {
 	integers := ""
 	if l.rounded != nil {
 		integers = l.rounded.Format(n, logits)
@@ -125,14 +140,15 @@ func (l lowering) chooseKernels(c *pass.Context, g *graph.Graph) error {
 		if weights == nil {
 			continue
 		}
-		format := l.activations(c, n, weights, n == logits)
+		site := l.at(n)
+		format := site.activations(c, n, weights, n == logits)
 		if format == "" {
 			continue
 		}
 		names := make([]string, len(weights))
 		for i, w := range weights {
-			layout := l.target.Layout(l.isa, w.Type.DType, format)
-			names[i] = plan.MatmulName(l.program.Matmul, string(w.Type.DType), layout, format)
+			layout := site.target.Layout(site.isa, w.Type.DType, format)
+			names[i] = plan.MatmulName(site.program.Matmul, string(w.Type.DType), layout, format)
 		}
 		n.Attr["kernels"] = strings.Join(names, ",")
 		c.Applied(n.Name())
@@ -144,11 +160,11 @@ func (l lowering) chooseKernels(c *pass.Context, g *graph.Graph) error {
 var normed = map[*graph.Op]*graph.Op{ops.Matmul: ops.NormMatmul, ops.QKV: ops.NormQKV, ops.SwiGLU: ops.NormSwiGLU}
 
 // fusePrologue joins a norm with the product that is its only use.
-func fusePrologue(c *pass.Context, g *graph.Graph) error {
+func (l lowering) fusePrologue(c *pass.Context, g *graph.Graph) error {
 	m := pass.NewMatcher(g)
 	for _, n := range g.Nodes {
 		to := normed[n.Op]
-		if to == nil || n.Attr.Str("kernels") == "" {
+		if to == nil || n.Attr.Str("kernels") == "" || !l.at(n).program.Prologue {
 			continue
 		}
 		norm := m.By(n.In[0], ops.RMSNorm)
@@ -184,10 +200,10 @@ var roundings = []rounding{
 }
 
 // insertQuantise puts a rounding in front of every matmul whose kernels take rounded activations.
-func insertQuantise(c *pass.Context, g *graph.Graph) error {
+func (l lowering) insertQuantise(c *pass.Context, g *graph.Graph) error {
 	for _, n := range append([]*graph.Node(nil), g.Nodes...) {
 		kernels := n.Attr.Str("kernels")
-		if kernels == "" || n.In[0].Type.DType != graph.F32 {
+		if kernels == "" || n.In[0].Type.DType != graph.F32 || l.at(n).program.Prologue {
 			continue
 		}
 		format := kernels[strings.LastIndexByte(kernels, '.')+1:]
@@ -218,11 +234,10 @@ func fuseNorm(c *pass.Context, g *graph.Graph) error {
 // fuseGate joins a gated product with the rounding that is its only use, so that its result is
 // never stored in float32.
 func (l lowering) fuseGate(c *pass.Context, g *graph.Graph) error {
-	if l.program.FloatGates {
-		return nil
-	}
 	return fuseRounding(c, g, ops.SwiGLU, "its operand is not a gated product that only it reads",
-		func(gated *graph.Node) bool { return gated.Attr.Str("kernels") != "" },
+		func(gated *graph.Node) bool {
+			return gated.Attr.Str("kernels") != "" && !l.at(gated).program.FloatGates
+		},
 		func(r *rounding, gated *graph.Node) (*graph.Op, graph.Attrs) { return r.gate, gated.Attr })
 }
 

@@ -21,8 +21,7 @@ type layout struct {
 type scheduler struct {
 	p      *plan.Plan
 	g      *graph.Graph
-	target *target.Target
-	tmpl   target.Program
+	sites  lowering
 	states shared
 	scope  plan.Scope
 	uses   map[*graph.Value][]*graph.Node
@@ -31,6 +30,7 @@ type scheduler struct {
 	bufs   []plan.Buffer        // arena buffers of this program
 	access []access             // parallel to the plan's buffers followed by bufs
 	waves  []plan.Wave
+	after  int // the first wave behind the last one that a step has for itself
 }
 
 // access is what is known of one buffer while waves are formed.
@@ -41,12 +41,13 @@ type access struct {
 }
 
 // schedule lowers one program's graph. Steps keep the order of the nodes within their wave.
-func schedule(p *plan.Plan, g *graph.Graph, on *target.Target, tmpl target.Program, states shared, reference bool) (*layout, error) {
-	g, err := lowerable(g, on, &tmpl, reference)
+func schedule(p *plan.Plan, g *graph.Graph, sites lowering, states shared, reference bool) (*layout, error) {
+	g, err := lowerable(g, sites, reference)
 	if err != nil {
 		return nil, err
 	}
-	s := &scheduler{p: p, g: g, target: on, tmpl: tmpl, states: states, uses: g.Uses(), buffer: map[*graph.Value]int{}}
+	tmpl := &sites[len(sites)-1].program
+	s := &scheduler{p: p, g: g, sites: sites, states: states, uses: g.Uses(), buffer: map[*graph.Value]int{}}
 	prog := &plan.Program{Name: tmpl.Name, Chunk: tmpl.Chunk, MinT: 1, MaxT: tmpl.MaxTokens, MaxR: g.Max(graph.R)}
 	switch n := len(p.Programs); {
 	case tmpl.Chunk > 0:
@@ -92,9 +93,10 @@ func (s *scheduler) node(n *graph.Node, reference bool) error {
 		s.buffer[n.Out[0]] = s.states.state[n.Name()].buffer
 		return nil
 	}
-	low := s.target.Lower(&s.tmpl, n, reference)
+	at := s.sites.at(n)
+	low := at.target.Lower(&at.program, n, reference)
 	if low == nil {
-		return fmt.Errorf("op %s has no kernel on %s", n.Op.Name, s.target.Name)
+		return fmt.Errorf("op %s has no kernel on %s", n.Op.Name, at.target.Name)
 	}
 	st := plan.Step{
 		Name: n.Name(), Layer: layerOf(n.Name()), Kernel: low.Kernel, Rows: string(target.RowsOf(n)),
@@ -124,7 +126,7 @@ func (s *scheduler) node(n *graph.Node, reference bool) error {
 		return fmt.Errorf("kernel %s is not in the signature table", low.Kernel)
 	}
 	st.Args = append(st.Args, s.states.beside(&st, sig)...)
-	if low.Small && s.rows(st.Rows) <= s.tmpl.Each && !s.isLogits(n.Out[0]) {
+	if low.Small && s.rows(st.Rows) <= at.program.Each && !s.isLogits(n.Out[0]) {
 		st.Split = plan.Split{By: "each", Unit: 1}
 	}
 	wave := s.earliest(&st, sig)
@@ -169,6 +171,9 @@ func (s *scheduler) append(st plan.Step, sig *plan.Signature, wave int) error {
 		s.waves = append(s.waves, plan.Wave{})
 	}
 	s.waves[wave].Steps = append(s.waves[wave].Steps, st)
+	if s.inOrder(&st) {
+		s.after = wave + 1
+	}
 	for _, a := range st.Args {
 		if a.Buffer < 0 {
 			continue
@@ -195,14 +200,19 @@ func (s *scheduler) format(st *plan.Step, role string) string {
 	return ""
 }
 
+// inOrder reports whether a step runs after all before it, in a wave of its own.
+func (s *scheduler) inOrder(st *plan.Step) bool {
+	return s.sites[st.Device].target.Serial || plan.IsTransfer(st.Kernel)
+}
+
 // earliest is the first wave in which the step may run: after the waves that wrote what it
 // reads, in the same wave where every worker wrote its own copy, and after all that touched a
 // state it writes. Where steps run one after the other, it is one of its own.
 func (s *scheduler) earliest(st *plan.Step, sig *plan.Signature) int {
-	if s.target.Serial {
+	if s.inOrder(st) {
 		return len(s.waves)
 	}
-	wave := 0
+	wave := s.after
 	for _, a := range st.Args {
 		if a.Buffer < 0 {
 			continue
@@ -305,16 +315,17 @@ func (s *scheduler) add(b plan.Buffer) int {
 
 // copyOut appends a step that copies a wanted value to the caller's memory.
 func (s *scheduler) copyOut(v *graph.Value) error {
-	sig, ok := plan.LookupKernel(s.target.Copy)
+	kernel := s.sites.at(v.Def).target.Copy
+	sig, ok := plan.LookupKernel(kernel)
 	if !ok {
-		return fmt.Errorf("kernel %s is not in the signature table", s.target.Copy)
+		return fmt.Errorf("kernel %s is not in the signature table", kernel)
 	}
 	width := int64(1)
 	for _, d := range v.Type.Shape[1:] {
 		width *= dim(s.g, d)
 	}
 	st := plan.Step{
-		Name: v.Name + ".copy", Layer: layerOf(v.Name), Kernel: s.target.Copy, Rows: string(v.Type.Shape[0].Sym),
+		Name: v.Name + ".copy", Layer: layerOf(v.Name), Kernel: kernel, Rows: string(v.Type.Shape[0].Sym),
 		Split: plan.Split{By: sig.Splits[0], Unit: 1}, Params: []plan.Param{{Name: "n", Value: width}}, Scratch: -1, Device: v.Def.Device,
 		Args: []plan.Arg{{Role: "x", Buffer: s.buffer[v]}, {Role: "y", Buffer: s.states.io[v.Name]}},
 	}

@@ -12,6 +12,7 @@ import (
 	"pesti/gguf/quant"
 	"pesti/gguf/sidecar"
 	"pesti/graph"
+	"pesti/lower/cpu"
 	"pesti/lower/target"
 	"pesti/ops"
 )
@@ -51,8 +52,11 @@ func newPlan(m *frontend.Model, o *Options) *plan.Plan {
 		beside = plan.Sidecar{File: filepath.ToSlash(o.SidecarFile), Size: s.Size, Directory: fmt.Sprintf("sha256:%x", s.Digest())}
 	}
 	var devices []plan.Device
-	if o.Devices > 1 {
+	if o.Devices > 1 || o.Host != nil {
 		devices = slices.Repeat([]plan.Device{{Backend: o.Target, ISA: o.ISA, Threads: o.Threads}}, o.Devices)
+	}
+	if h := o.Host; h != nil {
+		devices = slices.Insert(devices, 0, plan.Device{Backend: cpu.Target().Name, ISA: h.ISA, Threads: h.Threads})
 	}
 	return &plan.Plan{
 		Version: plan.Version,
@@ -138,8 +142,8 @@ func addBuffer(p *plan.Plan, b plan.Buffer) (int, error) {
 // addTables appends the tables that attention reads on each device: sines for each rotation, and counters
 // for each token and head of keys.
 func addTables(p *plan.Plan, g *graph.Graph, o *Options, s *shared, reference bool) error {
-	first := o.target.Programs(target.Bounds{Ubatch: o.Ubatch, Sequences: o.Sequences})[0]
-	g, err := lowerable(g, o.target, &first, reference)
+	sites := o.sites(o.target.Programs(target.Bounds{Ubatch: o.Ubatch, Sequences: o.Sequences})[0], nil)
+	g, err := lowerable(g, sites, reference)
 	if err != nil {
 		return err
 	}
@@ -149,7 +153,8 @@ func addTables(p *plan.Plan, g *graph.Graph, o *Options, s *shared, reference bo
 		if n.Op != ops.Attention {
 			continue
 		}
-		low := o.target.Lower(&first, n, false)
+		at := sites.at(n)
+		low := at.target.Lower(&at.program, n, false)
 		sig, ok := plan.LookupKernel(low.Kernel)
 		if !ok || sig.Operand("sines") == nil {
 			continue

@@ -1,9 +1,16 @@
 package lower
 
 import (
+	"cmp"
+	"slices"
+
+	"pesti/exec/plan"
+	"pesti/frontend"
 	"pesti/graph"
 	"pesti/graph/pass"
+	"pesti/lower/cpu"
 	"pesti/lower/cuda"
+	"pesti/lower/target"
 )
 
 // A division is a graph whose nodes are on several devices, and how it came to that.
@@ -13,12 +20,54 @@ type division struct {
 	notes  []pass.Note
 }
 
+// sites are what the devices offer to a program of the target. The host has one like it.
+func (o *Options) sites(p target.Program, rounded *target.Rounding) lowering {
+	l := slices.Repeat(lowering{{target: o.target, program: p, isa: o.ISA, rounded: rounded}}, o.Devices)
+	if o.Host == nil {
+		return l
+	}
+	host := site{target: cpu.Target(), program: cpu.Beside(p), isa: o.Host.ISA}
+	if rounded != nil {
+		host.rounded = &host.target.Integers[slices.Index(host.target.RoundingNames(), rounded.Name)]
+	}
+	return slices.Insert(l, 0, host)
+}
+
+// completeHost fills in what is left out of a host, and drops one that has nothing to do.
+func (o *Options) completeHost(p *frontend.Params) error {
+	if o.Host == nil {
+		return nil
+	}
+	h := *o.Host
+	h.ISA, h.Threads = cmp.Or(h.ISA, plan.ISAs[0]), max(h.Threads, 1)
+	layers := len(p.Layers)
+	switch {
+	case o.Target != plan.CUDA:
+		return optionErrorf("--gpu-layers is %d, expected none said, since --target is %s", h.GPULayers, o.Target)
+	case h.GPULayers < 1:
+		return optionErrorf("--gpu-layers is %d, expected at least 1, or --target cpu for none", h.GPULayers)
+	case o.Split != "layers":
+		return optionErrorf("--split is %s, expected layers, since --gpu-layers leaves some of them on the processor", o.Split)
+	case h.GPULayers > layers: // the output too
+		o.Host = nil
+		return nil
+	case o.Devices > h.GPULayers:
+		return optionErrorf("--devices is %d, expected at most %d, the layers that --gpu-layers leaves to them", o.Devices, h.GPULayers)
+	}
+	o.Host = &h
+	return nil
+}
+
 // divide puts a copy of a graph on the devices that the options ask for; one for one device is left as it is.
-func (o *Options) divide(g *graph.Graph, off pass.Set) (*division, error) {
-	if o.Devices == 1 {
+func (o *Options) divide(g *graph.Graph, layers int, off pass.Set) (*division, error) {
+	devices, onHost := o.Devices, -1
+	if o.Host != nil {
+		devices, onHost = devices+1, layers-o.Host.GPULayers
+	}
+	if devices == 1 {
 		return &division{graph: g}, nil
 	}
-	split := pass.SplitLayers(o.Devices, -1)
+	split := pass.SplitLayers(devices, onHost)
 	if o.Split == "tensor" {
 		split = pass.SplitTensor(o.Devices, cuda.Reads)
 	}

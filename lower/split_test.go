@@ -186,3 +186,65 @@ func TestSpread(t *testing.T) {
 		}
 	}
 }
+
+// TestHost sees that of a plan with layers on the processor the first ones are there with embedding and
+// output, by the processor's own kernels, and the last ones on devices, whatever is left out of the passes.
+func TestHost(t *testing.T) {
+	for _, precision := range []string{"exact", "fast"} {
+		for layers := 1; layers <= 5; layers++ {
+			p := compileCUDA(t, Options{Ctx: 128, Precision: precision, Devices: 1, Host: &Host{GPULayers: layers, ISA: "avx2", Threads: 3}})
+			if layers == 5 { // more than there are
+				if len(p.Devices) != 0 {
+					t.Errorf("%d layers: %d devices, expected one", layers, len(p.Devices))
+				}
+				continue
+			}
+			if s := plan.Summarise(p); s.Fallbacks != 0 || len(p.Devices) != 2 || p.Devices[0].Backend != "cpu" || p.Devices[0].ISA != "avx2" || p.Devices[0].Threads != 3 {
+				t.Errorf("%d layers: %d fallbacks, devices %+v", layers, s.Fallbacks, p.Devices)
+			}
+			for i := range p.Programs {
+				crossed := 0
+				for _, w := range p.Programs[i].Waves {
+					for k := range w.Steps {
+						st := &w.Steps[k]
+						onCard := st.Layer >= 4-layers
+						switch {
+						case plan.IsTransfer(st.Kernel):
+							crossed++
+						case st.Kernel == "cuda.select": // of rows, wherever what they are of is
+						case onCard != (st.Device == 1) || onCard != plan.OnDevice(st.Kernel):
+							t.Errorf("%d layers: step %s (%s) is on device %d", layers, st.Name, st.Kernel, st.Device)
+						}
+					}
+				}
+				if crossed != 2 {
+					t.Errorf("%d layers: program %s has %d transfers, expected 2", layers, p.Programs[i].Name, crossed)
+				}
+			}
+			if again, err := plan.Parse(plan.Print(p)); err != nil || len(plan.Diff(p, again)) != 0 {
+				t.Errorf("%d layers: the text gives another plan (%v)", layers, err)
+			}
+		}
+	}
+	three := compileCUDA(t, Options{Ctx: 64, Devices: 2, Host: &Host{GPULayers: 3}})
+	if len(three.Devices) != 3 || three.Devices[0].ISA != "portable" {
+		t.Errorf("devices %+v, expected the host and two", three.Devices)
+	}
+	compileCUDA(t, Options{Ctx: 64, Passes: "none", Host: &Host{GPULayers: 2}})
+	for _, c := range []struct {
+		o    Options
+		want string
+	}{
+		{Options{Target: plan.CUDA, Host: &Host{GPULayers: 0}}, "--gpu-layers is 0, expected at least 1"},
+		{Options{Target: plan.CUDA, Host: &Host{GPULayers: -1}}, "--gpu-layers is -1, expected at least 1"},
+		{Options{Target: "cpu", Host: &Host{GPULayers: 1}}, "--gpu-layers is 1, expected none said"},
+		{Options{Target: plan.CUDA, Devices: 3, Host: &Host{GPULayers: 2}}, "--devices is 3, expected at most 2"},
+		{Options{Target: plan.CUDA, Devices: 2, Split: "tensor", Host: &Host{GPULayers: 2}}, "--split is tensor, expected layers"},
+	} {
+		_, err := Compile(demoModel(t), c.o)
+		var about *OptionError
+		if !errors.As(err, &about) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%+v: error %v, expected %q", c.o, err, c.want)
+		}
+	}
+}

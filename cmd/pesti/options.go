@@ -29,6 +29,7 @@ type compileFlags struct {
 	ctx, ubatch, sequences, threads count
 	devices                         count
 	split                           choice
+	gpuLayers                       count
 	passes                          string
 	values                          []string
 	weights                         string // a sidecar
@@ -63,6 +64,7 @@ func newCompileFlags(precision string) *compileFlags {
 		sequences: count{1, 1},
 		threads:   count{int64(runtime.GOMAXPROCS(0)), 1},
 		devices:   count{1, 1},
+		gpuLayers: count{0, 1},
 		split:     choice{"layers", []string{"layers", "tensor"}},
 		set:       pflag.NewFlagSet("compile", pflag.ContinueOnError),
 
@@ -76,6 +78,7 @@ func newCompileFlags(precision string) *compileFlags {
 	c.set.Var(&c.sequences, "sequences", "most sequences at a time")
 	c.set.VarP(&c.threads, "threads", "t", "most workers; no more run than there are processors")
 	c.set.Var(&c.devices, "devices", "how many devices of target cuda share the model")
+	c.set.Var(&c.gpuLayers, "gpu-layers", "the last so many layers on devices of target cuda, and the others with embedding and output on the processor; above the number of layers all on devices (default all)")
 	c.set.Var(&c.split, "split", "how they do: each some of the layers, or of each matrix some rows or columns")
 	c.set.Var(&c.isa, "isa", "instruction set, at most what "+isaVariable+" says (default the best one); of target cuda the compute capability (default the least, or what the device has)")
 	c.set.Var(&c.activations, "activations", "what precision fast rounds activations to: q8x2 has 15 bits, q8 has 8, with larger errors, and mixed 15 where 8 cost most, in q, k, v and logits")
@@ -84,7 +87,7 @@ func newCompileFlags(precision string) *compileFlags {
 	c.set.StringVar(&c.passes, "passes", "", "passes to leave out: a `LIST` of -name,-name, or none for all that can be")
 	c.set.Var(&c.planner, "planner", "the one planner of buffers, by `NAME`, to see its arena (default all, and the best of them)")
 	// In help a default of 0 would be a riddle; the texts tell.
-	for _, name := range []string{"ctx", "ubatch"} {
+	for _, name := range []string{"ctx", "ubatch", "gpu-layers"} {
 		c.set.Lookup(name).DefValue = ""
 	}
 	return c
@@ -158,13 +161,26 @@ func (c *compileFlags) options(a *app) (lower.Options, error) {
 			a.warn([]string{text})
 		}
 	}
+	host, err := c.host(a)
+	if err != nil {
+		return lower.Options{}, err
+	}
 	return lower.Options{
-		Target: target, ISA: set, Precision: c.precision.word, KV: cacheFormat(c.kv.word),
+		Target: target, Host: host, ISA: set, Precision: c.precision.word, KV: cacheFormat(c.kv.word),
 		Ctx: c.ctx.n, Ubatch: c.ubatch.n, Sequences: c.sequences.n, Threads: int(c.threads.n),
 		Passes: c.passes, Planner: c.planner.word, Tiles: c.tiles.word, Outputs: c.values,
 		Activations: c.activations.word,
 		Devices:     int(c.devices.n), Split: c.split.word,
 	}, nil
+}
+
+// host returns what stays on the processor beside devices, nil for nothing.
+func (c *compileFlags) host(a *app) (*lower.Host, error) {
+	if c.gpuLayers.n == 0 {
+		return nil, nil
+	}
+	set, err := chooseISA("", a.getenv(isaVariable))
+	return &lower.Host{GPULayers: int(c.gpuLayers.n), ISA: set, Threads: int(c.threads.n)}, err
 }
 
 // cacheFormat returns the format that plans know for a value of --kv.

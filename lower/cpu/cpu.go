@@ -130,6 +130,16 @@ func Programs(b target.Bounds) []target.Program {
 	return list
 }
 
+// Beside returns the template for the layers that stay on the processor in a program of another target. Its
+// kernels round the same for chunks and for tokens alone.
+func Beside(p target.Program) target.Program {
+	host := target.Program{Name: p.Name, MaxTokens: p.MaxTokens, Matmul: "gemv", AllRows: p.AllRows, Each: smallTokens}
+	if p.MaxTokens > smallTokens {
+		host.Matmul = "gemm"
+	}
+	return host
+}
+
 // RowUnit is the smallest share of a matmul's output rows that a worker takes.
 const RowUnit = 16
 
