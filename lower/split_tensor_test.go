@@ -1,6 +1,7 @@
 package lower
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -124,17 +125,31 @@ func partOf(widths []int64, d int) string {
 
 // TestSplitTensorRefuses sees the reason why a model cannot be shared.
 func TestSplitTensorRefuses(t *testing.T) {
-	m, err := frontend.Load(tiny.File(t, tiny.Config{Heads: 2, KVHeads: 1, FF: 32}))
+	for _, c := range []struct {
+		model   tiny.Config
+		devices int
+		want    string
+	}{
+		{tiny.Config{Heads: 2, KVHeads: 1, FF: 32}, 2,
+			"cannot split the matrices of qwen2 between 2 devices (blk.1.ffn_out, for one: its 32 operands have one part of 32 alone); split it by layers"},
+		{tiny.Config{Vocab: 300}, 12, // ten lines of logits
+			"cannot split the matrices of qwen2 between 12 devices: 2 of them would have no part of any"},
+	} {
+		m, err := frontend.Load(tiny.File(t, c.model))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = Compile(m, Options{Target: "cuda", Devices: c.devices, Split: "tensor"})
+		var option *OptionError
+		if err == nil || !errors.As(err, &option) || !strings.HasSuffix(err.Error(), c.want) {
+			t.Errorf("%v, expected an error of an option: %s", err, c.want)
+		}
+	}
+	m, err := frontend.Load(tiny.File(t, tiny.Config{Vocab: 300}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := m.Graph(frontend.Bounds{Tokens: 8, Sequences: 1, Rows: 8, Context: 16})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = pass.Run(g, []pass.Pass{pass.SplitTensor(2, cuda.Reads)}, pass.Options{})
-	const want = "cannot split the matrices of qwen2 between 2 devices (blk.1.ffn_out, for one: its 32 operands have one part of 32 alone); split it by layers"
-	if err == nil || !strings.HasSuffix(err.Error(), want) {
-		t.Errorf("%v, expected %s", err, want)
+	if _, err := Compile(m, Options{Target: "cuda", Devices: 10, Split: "tensor"}); err != nil {
+		t.Error(err)
 	}
 }

@@ -57,6 +57,7 @@ type splitter struct {
 	cuts    map[*graph.Value]cuts // of values of the old graph
 	copies  map[*graph.Value]*copies
 	nodes   []*graph.Node // new ones
+	sharers int           // devices that have a part of anything
 }
 
 // copies are what stands for a value of the old graph, by device.
@@ -100,6 +101,9 @@ func (s *splitter) run() error {
 		s.g.Outputs[i] = whole
 	}
 	s.g.Nodes = s.nodes
+	if idle := s.devices - s.sharers; idle > 0 {
+		return fmt.Errorf("cannot split the matrices of %s between %d devices: %d of them would have no part of any", s.g.Name, s.devices, idle)
+	}
 	return nil
 }
 
@@ -145,12 +149,17 @@ func (s *splitter) isLogits(v *graph.Value) bool {
 	return s.g.IsOutput(v)
 }
 
-// share cuts n elements between units, as evenly as these allow, the first devices having the larger parts.
+// share cuts n elements between units, as evenly as these allow, the first devices having the larger parts and
+// the last ones none where there are too few.
 func (s *splitter) share(n, unit int64) cuts {
-	units, devices := (n+unit-1)/unit, int64(s.devices)
-	c := make(cuts, devices+1)
+	units := (n + unit - 1) / unit
+	sharers := min(units, int64(s.devices))
+	c := make(cuts, s.devices+1)
 	for d := range c {
-		c[d] = min((units*int64(d)+devices-1)/devices*unit, n)
+		c[d] = n
+		if d := int64(d); d < sharers {
+			c[d] = (units*d + sharers - 1) / sharers * unit
+		}
 	}
 	return c
 }
@@ -307,6 +316,7 @@ func (s *splitter) parts(n *graph.Node) error {
 		if at.empty(d) {
 			continue
 		}
+		s.sharers = max(s.sharers, d+1)
 		out, err := s.place(n, d, partName(at, d), func(i int, w *graph.Value) (*graph.Value, error) {
 			if n.Op == ops.Matmul || n.Op == ops.AddBias {
 				return s.g.PartOf(w, 0, at[d], at[d+1])
@@ -353,6 +363,7 @@ func (s *splitter) sum(n *graph.Node, at cuts, term func(n *graph.Node, at cuts,
 		if at.empty(d) {
 			continue
 		}
+		s.sharers = max(s.sharers, d+1)
 		out, err := term(n, at, d)
 		if err != nil {
 			return err
