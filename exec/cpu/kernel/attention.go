@@ -239,9 +239,7 @@ func (a *attention) block(head, from, to, start, lo, hi int) {
 	}
 	for i := range n {
 		out := a.out[((lo+i/heads)*a.heads+from+i%heads)*d:][:d]
-		for j, sum := range s.acc[i*s.stride:][:d] {
-			out[j] = sum / s.sum[i]
-		}
+		a.vec.divide(out, s.acc[i*s.stride:][:d], s.sum[i])
 	}
 }
 

@@ -87,3 +87,10 @@ func portableAccumulate(acc, weights, shrink, tile []float32, n, x, y int) {
 		}
 	}
 }
+
+// portableDivide sets dst to src divided by a number.
+func portableDivide(dst, src []float32, by float32) {
+	for i := range dst {
+		dst[i] = src[i] / by
+	}
+}

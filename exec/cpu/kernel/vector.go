@@ -32,6 +32,9 @@ type vectors struct {
 	weigh      func(scores, top, sum, shrink []float32, x, y int, scale float32)
 	accumulate func(acc, weights, shrink, tile []float32, n, x, y int)
 
+	// divide sets dst to src divided by a number.
+	divide func(dst, src []float32, by float32)
+
 	// The same bits from float16 tiles, for few queries; nil where that is not faster.
 	scoresHalf     func(scores, x []float32, tile []uint16, n int)
 	accumulateHalf func(acc, weights, shrink []float32, tile []uint16, n, x, y int)
@@ -73,6 +76,7 @@ var portable = vectors{
 	scores:       portableScores,
 	weigh:        portableWeigh,
 	accumulate:   portableAccumulate,
+	divide:       portableDivide,
 	widen:        portableWiden,
 	widenE4M3:    portableWidenE4M3,
 	narrow:       portableNarrow,

@@ -33,6 +33,11 @@ func accumulateHalfAVX2(acc *float32, weights *float32, shrink *float32, tile *u
 //go:noescape
 func weighAVX2(scores *float32, top *float32, sum *float32, shrink *float32, n int, seen *[16]int32, scale float32)
 
+// divideAVX2 sets n elements of dst, a multiple of 8, to those of src divided by a number.
+//
+//go:noescape
+func divideAVX2(dst *float32, src *float32, by float32, n int)
+
 // fetchAVX2 asks for the lines that hold n bytes at p.
 //
 //go:noescape

@@ -1383,6 +1383,28 @@ DATA all3f800000<>+24(SB)/4, $0x3f800000
 DATA all3f800000<>+28(SB)/4, $0x3f800000
 GLOBL all3f800000<>(SB), RODATA|NOPTR, $32
 
+// func divideAVX2(dst *float32, src *float32, by float32, n int)
+// Requires: AVX
+TEXT ·divideAVX2(SB), NOSPLIT, $0-32
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	VBROADCASTSS by+16(FP), Y0
+	MOVQ         n+24(FP), DX
+	XORQ         BX, BX
+
+next:
+	CMPQ    BX, DX
+	JGE     done
+	VMOVUPS (CX)(BX*4), Y1
+	VDIVPS  Y0, Y1, Y1
+	VMOVUPS Y1, (AX)(BX*4)
+	ADDQ    $0x08, BX
+	JMP     next
+
+done:
+	VZEROUPPER
+	RET
+
 // func fetchAVX2(p *byte, n int)
 // Requires: MMX+
 TEXT ·fetchAVX2(SB), NOSPLIT, $0-16

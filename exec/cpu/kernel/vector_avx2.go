@@ -33,6 +33,7 @@ var assemblyVectors = []*vectors{{
 	accumulate: func(acc, weights, shrink, tile []float32, n, x, y int) {
 		accumulateAVX2(&acc[0], &weights[0], &shrink[0], &tile[0], n, len(acc)/n, x, y)
 	},
+	divide: divideOnAVX2,
 	scoresHalf: func(scores, x []float32, tile []uint16, n int) {
 		scoresHalfAVX2(&scores[0], &x[0], &tile[0], n, len(x)/n)
 	},
@@ -135,6 +136,12 @@ func weighOnAVX2(scores, top, sum, shrink []float32, x, y int, scale float32) {
 		seen[i] = -1
 	}
 	weighAVX2(&scores[0], &top[0], &sum[0], &shrink[0], len(top), &seen, scale)
+}
+
+func divideOnAVX2(dst, src []float32, by float32) {
+	whole := len(dst) &^ 7
+	divideAVX2(unsafe.SliceData(dst), unsafe.SliceData(src), by, whole)
+	portableDivide(dst[whole:], src[whole:], by)
 }
 
 // widenE4M3OnAVX2 takes whole columns of a panel, which are 16 numbers too.

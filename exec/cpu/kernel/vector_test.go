@@ -532,6 +532,24 @@ func TestPage(t *testing.T) {
 	})
 }
 
+// TestDivide sees that each set divides with the bits of Go.
+func TestDivide(t *testing.T) {
+	eachSet(t, func(t *testing.T, v *vectors) {
+		rng := rand.New(rand.NewPCG(57, 58))
+		for n := range 40 {
+			src, by := numbers(rng, n), numbers(rng, 1)[0]
+			got, mem := guarded(n)
+			v.divide(got, src, by)
+			untouched(t, "divide", mem)
+			for i, x := range got {
+				if want := src[i] / by; math.Float32bits(x) != math.Float32bits(want) && (x == x || want == want) {
+					t.Fatalf("%v / %v is %v, expected %v", src[i], by, x, want)
+				}
+			}
+		}
+	})
+}
+
 // TestWeighNaN sees that what is no number stays in its query, and that weights of positions far
 // below the highest are 0.
 func TestWeighNaN(t *testing.T) {

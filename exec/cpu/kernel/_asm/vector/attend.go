@@ -307,3 +307,25 @@ func fetch() {
 	Label("done")
 	RET()
 }
+
+// divide makes what a head gets of its sums.
+func divide() {
+	function("divideAVX2", "func(dst, src *float32, by float32, n int)")
+	Doc("divideAVX2 sets n elements of dst, a multiple of 8, to those of src divided by a number.")
+	dst, src := Load(Param("dst"), GP64()), Load(Param("src"), GP64())
+	by, v := YMM(), YMM()
+	VBROADCASTSS(NewParamAddr("by", 16), by)
+	n, at := Load(Param("n"), GP64()), GP64()
+	XORQ(at, at)
+	Label("next")
+	CMPQ(at, n)
+	JGE(LabelRef("done"))
+	VMOVUPS(Mem{Base: src, Index: at, Scale: 4}, v)
+	VDIVPS(by, v, v)
+	VMOVUPS(v, Mem{Base: dst, Index: at, Scale: 4})
+	ADDQ(Imm(8), at)
+	JMP(LabelRef("next"))
+	Label("done")
+	VZEROUPPER()
+	RET()
+}

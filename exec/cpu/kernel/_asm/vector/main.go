@@ -16,6 +16,7 @@ func main() {
 		accumulate(e)
 	}
 	weigh()
+	divide()
 	fetch()
 	gate("siluGateAVX2", "x·σ(x)", siluArgument)
 	gate("geluTanhGateAVX2", "the tanh approximation of x·Φ(x)", geluTanhArgument)
