@@ -86,7 +86,7 @@ func checkPart(w *Weight) error {
 	}
 	whole := slices.Clone(w.Dims)
 	whole[p.Axis] = p.Dims[p.Axis]
-	if !slices.Equal(whole, p.Dims) || p.From < 0 || p.From > p.Dims[p.Axis]-w.Dims[p.Axis] {
+	if !slices.Equal(whole, p.Dims) || p.Dims[p.Axis] < w.Dims[p.Axis] || p.From < 0 || p.From > p.Dims[p.Axis]-w.Dims[p.Axis] {
 		return fmt.Errorf("is %v from %d along dim %d of %s%v, expected a part of it", w.Dims, p.From, p.Axis, p.Of, p.Dims)
 	}
 	return nil

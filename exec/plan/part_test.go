@@ -54,6 +54,7 @@ func TestParts(t *testing.T) {
 			{"expected a part of it", func(p *plan.Part) { p.From = -1 }},
 			{"expected a part of it", func(p *plan.Part) { p.From = 2*p.From + 1 }},
 			{"expected a part of it", func(p *plan.Part) { p.From = 1<<63 - 1 }},
+			{"expected a part of it", func(p *plan.Part) { p.Dims = slices.Clone(p.Dims); p.Dims[p.Axis] = -1 << 63 }},
 			{"expected a part of it", func(p *plan.Part) { p.Dims = slices.Clone(p.Dims); p.Dims[1-p.Axis]++ }},
 		} {
 			before := w.Part
