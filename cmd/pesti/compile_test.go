@@ -320,6 +320,12 @@ func TestISA(t *testing.T) {
 			t.Errorf("allowedISA(%q, %q) = %v", c.needed, c.most, err)
 		}
 	}
+	beyond := filepath.Join(t.TempDir(), "beyond.plan")
+	if best, err := exec.BestISA(""); err != nil || best == "portable" {
+		t.Skipf("no plan is beyond portable here: %s, %v", best, err)
+	}
+	ok(t, "compile", demoName, "-o", beyond)
+	with("portable", "run", beyond, "-p", "a").fails(t, 1, "beyond.plan", "PESTI_ISA allows no more than portable", "pesti compile MODEL -o PLAN")
 }
 
 // A model whose vocabulary is spoilt has a plan, for ids, with a word on what will not work.

@@ -240,7 +240,7 @@ func allowedISA(needed, most string) error {
 		case needed:
 			return nil
 		case most:
-			return fmt.Errorf("the plan is for instruction set %s, and %s allows no more than %s", needed, isaVariable, most)
+			return fmt.Errorf("the plan is for instruction set %s, and %s allows no more than %s; compile the model again, with: pesti compile MODEL -o PLAN", needed, isaVariable, most)
 		}
 	}
 	return fmt.Errorf("the plan is for instruction set %s, which is not known", needed)
