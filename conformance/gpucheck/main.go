@@ -5,8 +5,9 @@
 //	gpucheck -device cuda:0 -pesti bin/pesti [-kernels bin/kernels.test] [-o FILE] MODEL…
 //
 // It needs nothing but what is built already: itself, pesti, pesti-cuda and the tests of the kernels.
-// It prints a line for each check and writes a report in JSON; a check that fails does not end it, and
-// makes the exit code 1. Built with the tag libcuda it knows cuda:N, and in every build virtual.
+// It prints a line for each check and after each writes the report anew, in JSON, so that whatever ends
+// it leaves what was found. A check that fails or takes too long does not end it, and makes the exit
+// code 1. Built with the tag libcuda it knows cuda:N, and in every build virtual.
 package main
 
 import (
@@ -20,12 +21,13 @@ import (
 	"time"
 
 	"pesti/exec/cuda"
+	"pesti/exec/cuda/kernels"
 )
 
 // options are the flags.
 type options struct {
 	device, pesti, kernels, out string
-	limit                       time.Duration
+	limit, each                 time.Duration
 	quick                       bool
 	models                      []string
 }
@@ -37,6 +39,7 @@ func main() {
 	flag.StringVar(&o.kernels, "kernels", "", "`FILE` of the compiled tests of the kernels; none is no such check")
 	flag.StringVar(&o.out, "o", "", "`FILE` to write the report to; none is standard output")
 	flag.DurationVar(&o.limit, "limit", 8*time.Minute, "the longest that all may take; what is left then counts as failed")
+	flag.DurationVar(&o.each, "each", 3*time.Minute, "the longest that one check may take, which then counts as failed")
 	flag.BoolVar(&o.quick, "quick", false, "measure so little that it means nothing, as where there is no GPU")
 	flag.Parse()
 	o.models = flag.Args()
@@ -44,9 +47,9 @@ func main() {
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, o.limit)
 	defer cancel()
-	r := &report{Device: o.device, Begun: time.Now().UTC().Format(time.RFC3339)}
-	r.all(ctx, &o)
-	if err := r.write(o.out); err != nil {
+	r := &report{Device: o.device, Begun: time.Now().UTC().Format(time.RFC3339), options: &o}
+	r.all(ctx)
+	if err := r.write(); err != nil {
 		fmt.Fprintln(os.Stderr, "gpucheck:", err)
 		os.Exit(1)
 	}
@@ -57,6 +60,8 @@ func main() {
 
 // A report is what was found, as it is written.
 type report struct {
+	*options   `json:"-"`
+	isa        string           // of the best modules for the device and its driver
 	Device     string           `json:"device"`
 	Begun      string           `json:"begun"`
 	Driver     int              `json:"driver_cuda"` // the version that it is for, 12090 is 12.9
@@ -77,13 +82,28 @@ type check struct {
 // found is what a check measures.
 type found map[string]any
 
-// run makes one check, prints its line, and keeps it. Nothing runs once ctx has ended.
-func (r *report) run(ctx context.Context, name string, f func(found) error) bool {
+// run makes one check, prints its line, and keeps it. Nothing runs once ctx has ended. What hangs, as a
+// call of a driver may, is left behind.
+func (r *report) run(ctx context.Context, name string, f func(context.Context, found) error) bool {
 	begin := time.Now()
-	c := check{Name: name, Found: found{}}
-	err := ctx.Err()
+	ctx, cancel := context.WithTimeoutCause(ctx, r.each, fmt.Errorf("took longer than %v", r.each))
+	defer cancel()
+	c := check{Name: name}
+	err := context.Cause(ctx)
 	if err == nil {
-		err = f(c.Found)
+		found, done := found{}, make(chan error, 1)
+		go func() { done <- f(ctx, found) }()
+		select {
+		case err = <-done:
+			if c.Found = found; !encodes(found) {
+				c.Found = map[string]any{"text": fmt.Sprint(found)}
+			}
+			if cause := context.Cause(ctx); err != nil && cause != nil {
+				err = fmt.Errorf("%w: %w", cause, err)
+			}
+		case <-afterwards(ctx):
+			err = fmt.Errorf("%w and does not end", context.Cause(ctx))
+		}
 	}
 	c.Seconds = time.Since(begin).Seconds()
 	c.OK = err == nil
@@ -91,35 +111,75 @@ func (r *report) run(ctx context.Context, name string, f func(found) error) bool
 	if err != nil {
 		c.Error = strings.Join(strings.Fields(err.Error()), " ")
 		verdict = "FAILED: " + c.Error
+	} else if text, err := json.Marshal(c.Found); err == nil && len(c.Found) > 0 {
+		verdict += " " + string(text)
 	}
 	r.Checks = append(r.Checks, c)
 	fmt.Fprintf(os.Stderr, "%-40s %6.1fs  %s\n", name, c.Seconds, verdict)
+	if r.out != "" {
+		r.write() // the last time tells an error
+	}
 	return c.OK
 }
 
+// encodes reports whether JSON has all that was found: it has no NaN.
+func encodes(f found) bool {
+	_, err := json.Marshal(f)
+	return err == nil
+}
+
+// afterwards ends some time after ctx, in which a check that heeds it ends by itself.
+func afterwards(ctx context.Context) <-chan struct{} {
+	end := make(chan struct{})
+	context.AfterFunc(ctx, func() { time.AfterFunc(2*time.Second, func() { close(end) }) })
+	return end
+}
+
 // all makes all checks. A kernel that traps takes the device from the process, so that comes last.
-func (r *report) all(ctx context.Context, o *options) {
+func (r *report) all(ctx context.Context) {
+	r.run(ctx, "pesti", r.checkPesti)
 	var d cuda.Device
-	if r.run(ctx, "device", func(f found) (err error) {
-		d, err = r.open(o.device)
+	if r.run(ctx, "device", func(context.Context, found) (err error) {
+		d, err = r.open(r.device)
 		return err
 	}) {
 		for _, c := range contract {
-			r.run(ctx, "driver: "+c.name, func(f found) error { return c.check(d, f) })
+			r.run(ctx, "driver: "+c.name, func(_ context.Context, f found) error { return c.check(d, f) })
 		}
-		r.run(ctx, "driver: speed", func(f found) error { return checkSpeed(d, o.quick, f) })
-		for _, m := range o.models {
-			checkModel(ctx, r, o, m)
+		r.run(ctx, "driver: speed", func(_ context.Context, f found) error { return checkSpeed(d, r.quick, f) })
+		if r.kernels != "" {
+			r.run(ctx, "kernels", func(ctx context.Context, f found) error { return checkKernels(ctx, r.options, f) })
 		}
-		if o.kernels != "" {
-			r.run(ctx, "kernels", func(f found) error { return checkKernels(ctx, o, f) })
+		for _, m := range r.models {
+			checkModel(ctx, r, m)
 		}
-		r.run(ctx, "driver: a kernel that traps", func(f found) error { return checkTrap(d) })
+		r.run(ctx, "driver: a kernel that traps", func(context.Context, found) error { return checkTrap(d) })
 	}
 	r.OK = true
 	for _, c := range r.Checks {
 		r.OK = r.OK && c.OK
 	}
+}
+
+// checkPesti notes which program is held to all this, and what it says of the machine's devices.
+func (r *report) checkPesti(ctx context.Context, f found) error {
+	s := &subject{report: r}
+	version, err := s.start(ctx, "version")
+	if err != nil {
+		return err
+	}
+	info, err := s.start(ctx, "info")
+	if err != nil {
+		return err
+	}
+	var devices []string
+	for line := range strings.Lines(string(info)) {
+		if row, ok := strings.CutPrefix(line, "cuda "); ok {
+			devices = append(devices, strings.TrimSpace(row))
+		}
+	}
+	f["version"], f["devices"] = strings.TrimSpace(string(version)), devices
+	return nil
 }
 
 // open opens the device called name, and notes what is known of it.
@@ -142,18 +202,20 @@ func (r *report) open(name string) (cuda.Device, error) {
 	}
 	p := d.Properties()
 	r.Properties = &p
-	return d, nil
+	set, err := kernels.For(r.Driver, p.Major, p.Minor)
+	r.isa = set.ISA
+	return d, err
 }
 
-func (r *report) write(path string) error {
+func (r *report) write() error {
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
 	}
 	text = append(text, '\n')
-	if path == "" {
+	if r.out == "" {
 		_, err = os.Stdout.Write(text)
 		return err
 	}
-	return os.WriteFile(path, text, 0o666)
+	return os.WriteFile(r.out, text, 0o666)
 }

@@ -14,14 +14,14 @@ import (
 
 // A subject is a model on the device, with a folder for what pesti writes.
 type subject struct {
-	*options
-	model, dir, isa string
-	bandwidth       float64 // of the device's memory, bytes per second; 0 where unknown
-	token           int64   // bytes that a token reads: weights and cache
+	*report
+	model, dir string
+	bandwidth  float64    // of the device's memory, bytes per second; 0 where unknown
+	plan       planReport // of the plan whose speed is measured
 }
 
-// pesti runs the program and returns its standard output.
-func (s *subject) run(ctx context.Context, args ...string) ([]byte, error) {
+// start runs pesti and returns its standard output.
+func (s *subject) start(ctx context.Context, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, s.pesti, args...)
 	var says bytes.Buffer
 	cmd.Stderr = &says
@@ -32,9 +32,9 @@ func (s *subject) run(ctx context.Context, args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// decoded runs the program and reads the JSON that it prints.
+// decoded runs it and reads the JSON that it prints.
 func (s *subject) decoded(ctx context.Context, to any, args ...string) error {
-	out, err := s.run(ctx, args...)
+	out, err := s.start(ctx, args...)
 	if err != nil {
 		return err
 	}
@@ -49,25 +49,28 @@ func (s *subject) onDevice(args ...string) []string {
 // prompt is what all models are asked to continue.
 const prompt = "The quick brown fox jumps over the lazy dog. Once upon a time there was a small"
 
-// bounds are how far the device may be from the processor in precision exact, by d of any layer, and
-// in fast from exact, by the mean divergence of the logits.
+// Bounds are how far the device may be from the processor in precision exact, by d of any layer, and
+// in fast, and with a cache in FP8, from exact, by the mean divergence of the logits.
 const (
 	exactD = "1e-4"
 	fastKL = "1e-3"
+	fp8KL  = "0.06"
 )
 
 // checkModel makes the checks of one model.
-func checkModel(ctx context.Context, r *report, o *options, model string) {
+func checkModel(ctx context.Context, r *report, model string) {
 	name := strings.TrimSuffix(filepath.Base(model), ".gguf") + ": "
-	p := r.Properties
-	s := &subject{options: o, model: model, isa: isaFor(p.Major, p.Minor), bandwidth: r.bandwidth()}
-	if !r.run(ctx, name+"folder", func(found) (err error) {
+	s := &subject{report: r, model: model, bandwidth: r.bandwidth()}
+	if !r.run(ctx, name+"folder", func(ctx context.Context, f found) (err error) {
 		s.dir, err = os.MkdirTemp("", "gpucheck")
 		return err
 	}) {
 		return
 	}
 	defer os.RemoveAll(s.dir)
+	if model == "demo" { // the virtual device takes long for others
+		r.run(ctx, name+"bits of the virtual device", s.checkBits)
+	}
 	for _, c := range []struct {
 		name  string
 		check func(context.Context, found) error
@@ -76,9 +79,10 @@ func checkModel(ctx context.Context, r *report, o *options, model string) {
 		{"exact, layer by layer", s.checkExact},
 		{"exact, 32 tokens", s.checkTokens},
 		{"fast, logits", s.checkFast},
+		{"a cache in FP8, logits", s.checkFP8},
 		{"speed", s.checkSpeed},
 	} {
-		r.run(ctx, name+c.name, func(f found) error { return c.check(ctx, f) })
+		r.run(ctx, name+c.name, c.check)
 	}
 }
 
@@ -96,20 +100,6 @@ func (r *report) bandwidth() float64 {
 	return 0
 }
 
-// isaFor returns the newest set of modules that a device of a compute capability runs.
-func isaFor(major, minor int) string {
-	best := "sm_75"
-	for _, set := range []struct {
-		least int
-		name  string
-	}{{80, "sm_80"}, {89, "sm_89"}} {
-		if 10*major+minor >= set.least {
-			best = set.name
-		}
-	}
-	return best
-}
-
 // A planReport is what of `plan show --json` is of use here.
 type planReport struct {
 	ISA       string `json:"isa"`
@@ -117,7 +107,8 @@ type planReport struct {
 	Launches  any    `json:"launches_per_layer"`
 	Programs  map[string]struct {
 		Balance struct {
-			Cost struct {
+			Tokens int64 `json:"tokens"`
+			Cost   struct {
 				Weights int64 `json:"weights"`
 				State   int64 `json:"state"`
 			} `json:"cost"`
@@ -125,22 +116,29 @@ type planReport struct {
 	} `json:"programs"`
 }
 
-func (s *subject) plan() string { return filepath.Join(s.dir, "fast.plan") }
+// limit returns the tokens per second that the device's memory would allow a program, if nothing but
+// the weights and the cache, read once, took time; 0 where that is not known.
+func (s *subject) limit(program string) float64 {
+	b := s.plan.Programs[program].Balance
+	if bytes := b.Cost.Weights + b.Cost.State; bytes > 0 {
+		return s.bandwidth * float64(b.Tokens) / float64(bytes)
+	}
+	return 0
+}
+
+func (s *subject) planFile() string { return filepath.Join(s.dir, "fast.plan") }
 
 // checkPlan compiles the plan whose speed is measured, which must leave no step to the host.
 func (s *subject) checkPlan(ctx context.Context, f found) error {
-	if _, err := s.run(ctx, "compile", s.model, "--target", "cuda", "--isa", s.isa, "-o", s.plan()); err != nil {
+	if _, err := s.start(ctx, "compile", s.model, "--target", "cuda", "--isa", s.isa, "-o", s.planFile()); err != nil {
 		return err
 	}
-	var p planReport
-	if err := s.decoded(ctx, &p, "plan", "show", s.plan(), "--json"); err != nil {
+	if err := s.decoded(ctx, &s.plan, "plan", "show", s.planFile(), "--json"); err != nil {
 		return err
 	}
-	cost := p.Programs["decode"].Balance.Cost
-	s.token = cost.Weights + cost.State
-	f["isa"], f["fallbacks"], f["launches_per_layer"] = p.ISA, p.Fallbacks, p.Launches
-	if p.Fallbacks != 0 {
-		return fmt.Errorf("%d steps are left to the host, expected none", p.Fallbacks)
+	f["isa"], f["fallbacks"], f["launches_per_layer"] = s.plan.ISA, s.plan.Fallbacks, s.plan.Launches
+	if s.plan.Fallbacks != 0 {
+		return fmt.Errorf("%d steps are left to the host, expected none", s.plan.Fallbacks)
 	}
 	return nil
 }
@@ -154,46 +152,74 @@ type comparison struct {
 	} `json:"layers"`
 }
 
-// compare dumps the values on the processor in exact and on the device, and says how far they differ.
-func (s *subject) compare(ctx context.Context, f found, precision string, bound ...string) error {
-	want, got := filepath.Join(s.dir, "cpu"), filepath.Join(s.dir, precision)
+// compare dumps the values on the processor in exact and on the device with other options, says how far
+// they differ, each layer for itself, and holds that to a bound.
+func (s *subject) compare(ctx context.Context, f found, bound, limit string, options ...string) error {
+	want, got := filepath.Join(s.dir, "cpu"), filepath.Join(s.dir, strings.Join(options, ""))
 	if _, err := os.Stat(want); errors.Is(err, os.ErrNotExist) {
-		if _, err := s.run(ctx, "dump", s.model, "-p", prompt, "--precision", "exact", "-o", want); err != nil {
+		if _, err := s.start(ctx, "dump", s.model, "-p", prompt, "--precision", "exact", "-o", want); err != nil {
 			return err
 		}
 	}
-	if _, err := s.run(ctx, s.onDevice("dump", s.model, "-p", prompt, "--precision", precision, "-o", got)...); err != nil {
+	if _, err := s.start(ctx, s.onDevice(append([]string{"dump", s.model, "-p", prompt, "-o", got}, options...)...)...); err != nil {
 		return err
 	}
+	return s.differ(ctx, f, want, got, bound, limit)
+}
+
+// differ says how far two folders of values differ, and holds that to a bound.
+func (s *subject) differ(ctx context.Context, f found, want, got, bound, limit string) error {
 	var c comparison
 	if err := s.decoded(ctx, &c, "compare", want, got, "--json"); err != nil {
 		return err
 	}
-	worst := 0.0
+	var layers []float64
 	for _, l := range c.Layers {
-		worst = max(worst, l.D)
+		layers = append(layers, l.D)
 	}
-	f["mean_kl"], f["top1"], f["worst_d"], f["layers"] = c.MeanKL, c.Top1, worst, len(c.Layers)
-	_, err := s.run(ctx, append([]string{"compare", want, got}, bound...)...)
+	f["mean_kl"], f["top1"], f["layers_d"] = c.MeanKL, c.Top1, layers
+	_, err := s.start(ctx, "compare", want, got, bound, limit)
 	return err
 }
 
 func (s *subject) checkExact(ctx context.Context, f found) error {
-	return s.compare(ctx, f, "exact", "--max-d", exactD)
+	return s.compare(ctx, f, "--max-d", exactD, "--precision", "exact")
 }
 
 func (s *subject) checkFast(ctx context.Context, f found) error {
-	return s.compare(ctx, f, "fast", "--max-kl", fastKL)
+	return s.compare(ctx, f, "--max-kl", fastKL, "--precision", "fast")
+}
+
+func (s *subject) checkFP8(ctx context.Context, f found) error {
+	return s.compare(ctx, f, "--max-kl", fp8KL, "--precision", "fast", "--kv", "fp8")
+}
+
+// checkBits holds the device to the virtual one, which has the bits that the PTX manual defines: no
+// kernel has an instruction whose result the manual leaves open. The prompt is a chunk and more, but
+// where it is to be quick.
+func (s *subject) checkBits(ctx context.Context, f found) error {
+	want, got := filepath.Join(s.dir, "virtual"), filepath.Join(s.dir, "bits")
+	text := prompt
+	if !s.quick {
+		text = strings.Repeat(prompt+" ", 4)
+	}
+	args := []string{"dump", s.model, "-p", text, "--precision", "fast", "--target", "cuda", "--isa", s.isa}
+	for dir, device := range map[string]string{want: "virtual", got: s.device} {
+		if _, err := s.start(ctx, append(args, "--device", device, "-o", dir)...); err != nil {
+			return err
+		}
+	}
+	return s.differ(ctx, f, want, got, "--max-d", "0")
 }
 
 // checkTokens continues a text in exact on both, which must choose the same tokens.
 func (s *subject) checkTokens(ctx context.Context, f found) error {
 	args := []string{"run", s.model, "-p", prompt, "-n", "32", "--temp", "0", "--precision", "exact"}
-	want, err := s.run(ctx, args...)
+	want, err := s.start(ctx, args...)
 	if err != nil {
 		return err
 	}
-	got, err := s.run(ctx, s.onDevice(args...)...)
+	got, err := s.start(ctx, s.onDevice(args...)...)
 	if err != nil {
 		return err
 	}
@@ -203,8 +229,7 @@ func (s *subject) checkTokens(ctx context.Context, f found) error {
 	return nil
 }
 
-// checkSpeed measures tokens per second, beside what the device's memory would allow if nothing but
-// the bytes of a token, weights and cache, took time.
+// checkSpeed measures tokens per second, beside what the device's memory would allow.
 func (s *subject) checkSpeed(ctx context.Context, f found) error {
 	var tests []struct {
 		Test string  `json:"test"`
@@ -215,17 +240,14 @@ func (s *subject) checkSpeed(ctx context.Context, f found) error {
 	if s.quick {
 		size = []string{"-p", "8", "-n", "2", "-r", "1"}
 	}
-	if err := s.decoded(ctx, &tests, append([]string{"bench", s.plan(), "--device", s.device, "--json"}, size...)...); err != nil {
+	if err := s.decoded(ctx, &tests, append([]string{"bench", s.planFile(), "--device", s.device, "--json"}, size...)...); err != nil {
 		return err
 	}
-	limit := 0.0
-	if s.token > 0 {
-		limit = s.bandwidth / float64(s.token)
-	}
-	f["token_bytes"], f["limit_t_s"] = s.token, limit
+	f["token_bytes"] = s.plan.Programs["decode"].Balance.Cost.Weights + s.plan.Programs["decode"].Balance.Cost.State
+	f["decode_limit_t_s"], f["prefill_limit_t_s"] = s.limit("decode"), s.limit("prefill")
 	for _, t := range tests {
 		f[t.Test+"_t_s"] = t.TS
-		if t.NGen > 0 && limit > 0 {
+		if limit := s.limit("decode"); t.NGen > 0 && limit > 0 {
 			f[t.Test+"_of_limit"] = t.TS / limit
 		}
 	}
