@@ -48,10 +48,15 @@ func (p processor) contents(g *plan.Program, id, _, _ int) (string, []byte, erro
 }
 
 func (p processor) poison() error {
-	for i := range p.arena {
-		p.arena[i] = 0xff
-	}
+	p.poisonArena()
 	return nil
+}
+
+// poisonArena fills the processor's arena with NaN.
+func (e *Engine) poisonArena() {
+	for i := range e.arenas[0] {
+		e.arenas[0][i] = 0xff
+	}
 }
 
 func (p processor) workers() int { return p.machine.Workers() }

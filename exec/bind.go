@@ -87,7 +87,7 @@ func (e *Engine) buffer(g *plan.Program, id, worker int) (string, []byte) {
 	if b.Each {
 		at, size = at+int64(worker)*b.Stride, b.Stride
 	}
-	return b.Format, e.arena[at : at+size : at+size]
+	return b.Format, e.arenas[b.Device][at : at+size : at+size]
 }
 
 func param(st *plan.Step, name string) int64 {

@@ -131,7 +131,7 @@ func (c *card) function(name string, shared int) (cuda.Function, error) {
 
 // free gives back all but the device itself.
 func (c *card) free() error {
-	if c.Device == nil {
+	if c == nil || c.Device == nil {
 		return nil
 	}
 	var errs []error
@@ -152,7 +152,7 @@ func (c *card) free() error {
 
 // close gives the device back.
 func (c *card) close() error {
-	if c.Device == nil {
+	if c == nil || c.Device == nil {
 		return nil
 	}
 	return c.Close()

@@ -20,7 +20,7 @@ const graphTokens = 8
 type device struct {
 	engine      *Engine
 	driver      cuda.Driver
-	cards       []*card // by their number in the plan
+	cards       []*card // by their number in the plan; nil for the host
 	links       map[[2]int]*link
 	interrupted atomic.Bool
 	failed      bool // a run did, so that every call after it does
@@ -39,13 +39,14 @@ type launches struct {
 	host   bool // whether a step runs on the host
 }
 
-// A deviceStep is one step: a binding, or where it runs on the host its function, or neither where it
-// brings a value to another device.
+// A deviceStep is one step: a binding, or where its card has no kernel for it the host's function, or where
+// the host is its device the shares of the workers, or none of these where it brings a value to another device.
 type deviceStep struct {
 	*plan.Step
 	card    *card
 	binding *cuda.Binding
 	host    kernel.Func
+	shares  []kernel.Func
 }
 
 // openDevice makes a device the engine's backend.
@@ -60,7 +61,7 @@ func (e *Engine) openDevice(o Options) error {
 		e.profiler = newProfiler(e.plan, 1, o.Trace)
 	}
 	d := &device{engine: e, driver: o.Driver, links: map[[2]int]*link{}, programs: map[*plan.Program]*launches{}}
-	if err := d.open(o.Devices); err != nil {
+	if err := d.open(o); err != nil {
 		d.failed = true
 		return errors.Join(err, d.close())
 	}
@@ -69,12 +70,16 @@ func (e *Engine) openDevice(o Options) error {
 }
 
 // open opens the devices whose numbers are given, and behind them those that follow the last one.
-func (d *device) open(numbers []int) error {
-	number := -1
+func (d *device) open(o Options) error {
+	number, given := -1, o.Devices
 	for i := range d.engine.plan.Places() {
+		if i == 0 && d.engine.plan.HasHost() {
+			d.cards = append(d.cards, nil)
+			continue
+		}
 		number++
-		if i < len(numbers) {
-			number = numbers[i]
+		if len(given) > 0 {
+			number, given = given[0], given[1:]
 		}
 		c := &card{device: d, place: i, weights: map[string]cuda.Address{}, modules: map[string]cuda.Module{}, functions: map[string]function{}}
 		d.cards = append(d.cards, c)
@@ -82,13 +87,16 @@ func (d *device) open(numbers []int) error {
 			return d.about(i, err)
 		}
 	}
-	for _, step := range []func() error{d.allocate, d.upload, d.link, d.bind} {
+	sets, err := d.openHost(o)
+	if err != nil {
+		return d.about(0, err)
+	}
+	for _, step := range []func() error{d.allocate, d.upload, d.link, func() error { return d.packHost(sets) }, func() error { return d.bind(sets) }} {
 		if err := step(); err != nil {
 			return err
 		}
 	}
 	if d.engine.profiler != nil {
-		var err error
 		if d.meter, err = newMeter(d.cards[0].Device, d.cards[0].stream, d.engine.profiler); err != nil {
 			return err
 		}
@@ -106,7 +114,7 @@ func (d *device) about(place int, err error) error {
 
 // bind resolves the steps of all programs, and loads their kernels for few tokens and for as many as
 // there may be, so that a step finds all that it needs.
-func (d *device) bind() error {
+func (d *device) bind(sets []string) error {
 	e := d.engine
 	onHost, err := e.weights()
 	if err != nil {
@@ -122,6 +130,8 @@ func (d *device) bind() error {
 				bound := deviceStep{Step: st, card: d.cards[st.Device]}
 				switch {
 				case plan.IsTransfer(st.Kernel):
+				case bound.card == nil:
+					bound.shares, err = d.shares(g, st, onHost, sets)
 				case plan.OnDevice(st.Kernel):
 					e.note(st)
 					bound.binding = bound.card.bindStep(g, st)
@@ -155,6 +165,8 @@ func (d *device) run(g *program, r kernel.Run) error {
 		st := &l.stages[i]
 		switch {
 		case err != nil:
+		case st.host != nil:
+			err = d.engine.machine.Run(st.host, r)
 		case l.host || r.T > graphTokens || st.card == nil:
 			for _, step := range st.steps {
 				if err == nil {
@@ -213,6 +225,9 @@ func (d *device) begin() error {
 		return cpu.ErrInterrupted
 	}
 	for _, c := range d.cards {
+		if c == nil {
+			continue
+		}
 		if err := c.stream.Upload(c.inputs, d.host); err != nil {
 			return err
 		}
@@ -228,6 +243,9 @@ func (d *device) end(r kernel.Run, err error) error {
 	outputs, err := d.engine.outputs(r)
 	for _, o := range outputs {
 		data, c := d.engine.shared[o.id], d.cards[d.engine.plan.Buffers[o.id].Device]
+		if c == nil {
+			continue
+		}
 		err = errors.Join(err, c.stream.Download(data[:min(len(data), int(o.elems)*4)], c.shared[o.id]))
 	}
 	return d.wait(err)
@@ -247,6 +265,9 @@ func (d *device) wait(err error) error {
 
 func (d *device) waitAll() error {
 	for i, c := range d.cards {
+		if c == nil {
+			continue
+		}
 		if err := c.stream.Wait(); err != nil {
 			return d.about(i, err)
 		}
@@ -266,6 +287,8 @@ func (d *device) do(g *plan.Program, st *deviceStep, r kernel.Run) error {
 	switch {
 	case st.host != nil:
 		return d.onHost(g, st, r)
+	case st.shares != nil:
+		return d.engine.machine.Run(alone(st.shares), r)
 	case st.binding == nil:
 		return d.transfer(g, st, r)
 	}
@@ -327,6 +350,10 @@ func sizeOf(format string, elems int64) (int64, error) {
 
 func (d *device) contents(g *plan.Program, id, rows, cols int) (string, []byte, error) {
 	c := d.cards[d.engine.bufferOf(g, id).Device]
+	if c == nil {
+		format, data := d.engine.buffer(g, id, 0)
+		return format, data, nil
+	}
 	format, at := c.placeOf(g, id)
 	bytes, err := sizeOf(format, int64(rows)*int64(cols))
 	if err != nil {
@@ -360,6 +387,10 @@ func rowByRow(data []byte, rows, cols int) []byte {
 
 func (d *device) poison() error {
 	for i, c := range d.cards {
+		if c == nil {
+			d.engine.poisonArena()
+			continue
+		}
 		if bytes := d.engine.plan.On(i).Memory.Arena; bytes > 0 {
 			if err := c.stream.Fill(c.arena, 0xff, bytes); err != nil {
 				return err
@@ -369,7 +400,12 @@ func (d *device) poison() error {
 	return nil
 }
 
-func (d *device) workers() int { return 1 }
+func (d *device) workers() int {
+	if m := d.engine.machine; m != nil {
+		return m.Workers()
+	}
+	return 1
+}
 
 // An interrupter is a driver whose kernels can be ended, as those of the virtual device, which take
 // long.
@@ -377,6 +413,9 @@ type interrupter interface{ Interrupt() }
 
 func (d *device) interrupt() {
 	d.interrupted.Store(true)
+	if m := d.engine.machine; m != nil {
+		m.Interrupt()
+	}
 	if i, ok := d.driver.(interrupter); ok {
 		i.Interrupt()
 	}
@@ -404,6 +443,7 @@ func (d *device) close() error {
 	for _, c := range d.cards { // when none reads another's memory
 		errs = append(errs, c.close())
 	}
+	errs = append(errs, d.closeHost())
 	if d.failed {
 		return nil
 	}

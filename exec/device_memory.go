@@ -28,7 +28,7 @@ func (c *card) checkFit(has cuda.Properties) error {
 	if all <= float64(has.Free) {
 		return nil
 	}
-	return fmt.Errorf("plan: needs %s of memory on the device (weights %s, KV cache %s, arena %s, input and output %s, tables %s), expected at most the %s that are free of the %s of %s; compile with a smaller --ctx, --sequences or --ubatch, for more --devices, or take a smaller model",
+	return fmt.Errorf("plan: needs %s of memory on the device (weights %s, KV cache %s, arena %s, input and output %s, tables %s), expected at most the %s that are free of the %s of %s; compile for more --devices, with fewer --gpu-layers, a smaller --ctx, --sequences or --ubatch, or take a smaller model",
 		h(int64(min(all, math.MaxInt64/2))), h(weights), h(m.State), h(m.Arena), h(m.IO), h(m.Tables), h(has.Free), h(has.Memory), has.Name)
 }
 
@@ -64,6 +64,9 @@ func (d *device) allocate() error {
 		return err
 	}
 	for i, c := range d.cards {
+		if c == nil {
+			continue
+		}
 		if err := c.allocate(at, int64(len(d.host))); err != nil {
 			return d.about(i, err)
 		}
@@ -85,7 +88,7 @@ func (d *device) allocateInputs() (map[int]int64, error) {
 		}
 	}
 	var err error
-	if d.host, err = d.cards[0].allocHost(size); err != nil {
+	if d.host, err = d.any().allocHost(size); err != nil {
 		return nil, err
 	}
 	clear(d.host)
@@ -128,21 +131,32 @@ func (c *card) allocate(inputs map[int]int64, bytes int64) error {
 	return nil
 }
 
-// allocateHost gives steps that run on the host memory of their own, and states that hold something,
-// since all of one is copied.
+// allocateHost gives the host its memory, and steps of cards that run on the host memory of their own, and
+// states that hold something, since all of one is copied.
 func (d *device) allocateHost() error {
 	e := d.engine
+	if e.plan.HasHost() {
+		if err := e.allocate(); err != nil {
+			return err
+		}
+	}
 	if plan.Summarise(e.plan).Fallbacks == 0 {
 		return nil
 	}
-	e.arena = make([]byte, e.plan.Memory.Arena)
+	for i, c := range d.cards {
+		if c != nil {
+			e.arenas = append(e.arenas, make([]byte, e.plan.On(i).Memory.Arena))
+		}
+	}
 	for i := range e.plan.Buffers {
-		if b := &e.plan.Buffers[i]; b.Class == plan.State {
-			e.shared[i] = make([]byte, b.Size)
-			c := d.cards[b.Device]
-			if err := c.stream.Fill(c.shared[i], 0, b.Size); err != nil {
-				return err
-			}
+		b := &e.plan.Buffers[i]
+		c := d.cards[b.Device]
+		if b.Class != plan.State || c == nil {
+			continue
+		}
+		e.shared[i] = make([]byte, b.Size)
+		if err := c.stream.Fill(c.shared[i], 0, b.Size); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -155,7 +169,7 @@ func (d *device) upload() error {
 	for _, w := range read {
 		most = max(most, w.Packed, w.Size)
 	}
-	staging, err := d.cards[0].AllocHost(int(most))
+	staging, err := d.any().AllocHost(int(most))
 	if err != nil {
 		return fmt.Errorf("plan: memory: %w", err)
 	}
@@ -169,7 +183,7 @@ func (d *device) upload() error {
 	if err == nil {
 		err = d.fillTables()
 	}
-	return errors.Join(err, d.cards[0].FreeHost(staging))
+	return errors.Join(err, d.any().FreeHost(staging))
 }
 
 // uploadWeight packs a weight and brings it to the cards that have it.
@@ -187,8 +201,10 @@ func (d *device) uploadWeight(w *plan.Weight, staging []byte) error {
 	}
 	release()
 	for _, on := range w.On() {
-		if err := d.cards[on].uploadWeight(w, data, scales); err != nil {
-			return err
+		if c := d.cards[on]; c != nil {
+			if err := c.uploadWeight(w, data, scales); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -3,12 +3,16 @@ package exec_test
 import (
 	"errors"
 	"fmt"
+	"math"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
 	"pesti/conformance/demo"
 	"pesti/exec"
+	"pesti/exec/cpu"
+	"pesti/exec/cpu/isa"
 	"pesti/exec/cuda"
 	"pesti/exec/cuda/virtual"
 	"pesti/exec/plan"
@@ -243,5 +247,132 @@ func TestSeveralDevicesObserve(t *testing.T) {
 	slices.Sort(seen["2"])
 	if len(seen["1"]) == 0 || !slices.Equal(seen["1"], seen["2"]) {
 		t.Errorf("%d values on one device, %d on two, expected the same", len(seen["1"]), len(seen["2"]))
+	}
+}
+
+// TestHostAndDevices: with layers on the processor, the logits of prompts and of tokens alone are those
+// of the processor but for rounding, in exact the tokens too, for each number of layers and workers, and the
+// same bits however a prompt is cut.
+func TestHostAndDevices(t *testing.T) {
+	f, err := gguf.Parse("demo", demo.GGUF())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := frontend.Load(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	best, err := isa.Best("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		precision       string
+		layers, devices int
+		isa             string
+		threads         int
+		bound           float64
+	}{
+		{"exact", 1, 1, "portable", 1, 1e-4},
+		{"exact", 3, 2, best, 2, 1e-4},
+		{"fast", 2, 1, best, 2, 2e-2},
+	} {
+		res, err := lower.Compile(m, lower.Options{Precision: c.precision, Ctx: 128, ISA: c.isa, Threads: c.threads})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := exec.Open(res.Plan, f, exec.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := feedAll(t, e, 9, 3)
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+		both := openOn(t, several(c.devices), lower.Options{Precision: c.precision, Ctx: 128, Devices: c.devices,
+			Host: &lower.Host{GPULayers: c.layers, ISA: c.isa, Threads: c.threads}})
+		if n := both.Threads(); n != c.threads {
+			t.Errorf("%+v: %d workers", c, n)
+		}
+		got := feedAll(t, both, 9, 3)
+		worst := 0.0
+		for i := range want {
+			for k := range want[i] {
+				worst = max(worst, math.Abs(float64(got[i][k]-want[i][k])))
+			}
+			if c.precision == "exact" && argmax(got[i]) != argmax(want[i]) {
+				t.Errorf("%+v: row %d has token %d, expected %d", c, i, argmax(got[i]), argmax(want[i]))
+			}
+		}
+		t.Logf("%+v: worst difference of a logit %v", c, worst)
+		if !(worst <= c.bound) {
+			t.Errorf("%+v: a logit differs by %v, expected at most %v", c, worst, c.bound)
+		}
+		s, err := exec.NewSession(both)
+		if err != nil {
+			t.Fatal(err)
+		}
+		feed := func(parts ...[]int32) []float32 {
+			s.Reset()
+			var row []float32
+			for _, ids := range parts {
+				if row, err = s.Feed(ids); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return slices.Clone(row)
+		}
+		if a, b := feed([]int32{1, 2, 3, 4}), feed([]int32{1}, []int32{2, 3}, []int32{4}); !slices.Equal(a, b) {
+			t.Errorf("%+v: other bits of a prompt in three parts", c)
+		}
+	}
+}
+
+// TestHostRefuses: what the processor cannot do of a plan with layers there is told in one line, and
+// leaves the device as it was.
+func TestHostRefuses(t *testing.T) {
+	f, err := gguf.Parse("demo", demo.GGUF())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := frontend.Load(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		isa  string
+		o    exec.Options
+		want []string
+	}{
+		{"another processor", "neondot", exec.Options{}, []string{"device 0 of the plan", "neondot", "--gpu-layers"}},
+		{"too many workers", "portable", exec.Options{Threads: 3}, []string{"device 0 of the plan", "3 threads", "1 to the 2"}},
+		{"too little memory", "portable", exec.Options{RAM: cpu.RAM{Total: 1 << 20, Available: 1 << 19}}, []string{"device 0 of the plan", "512.0 KiB", "--gpu-layers"}},
+	} {
+		if c.isa == "neondot" && runtime.GOARCH != "amd64" {
+			continue
+		}
+		res, err := lower.Compile(m, lower.Options{Target: plan.CUDA, Host: &lower.Host{GPULayers: 2, ISA: c.isa, Threads: 2}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		driver := several(1)
+		c.o.Driver = driver
+		e, err := exec.Open(res.Plan, f, c.o)
+		if err == nil {
+			t.Errorf("%s: opened", c.name)
+			e.Close()
+			continue
+		}
+		for _, word := range c.want {
+			if !strings.Contains(err.Error(), word) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s: error %q, expected one line with %q", c.name, err, word)
+			}
+		}
+		if again, err := driver.Open(0); err != nil {
+			t.Errorf("%s: the device is not free afterwards: %v", c.name, err)
+		} else if p := again.Properties(); p.Free != p.Memory || again.Close() != nil {
+			t.Errorf("%s: %s of the device in use afterwards", c.name, plan.HumanBytes(p.Memory-p.Free))
+		}
 	}
 }

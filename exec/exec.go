@@ -64,7 +64,7 @@ type Engine struct {
 
 	profiler *profiler // nil where nobody wants to know
 
-	arena    []byte
+	arenas   [][]byte // by device of the plan, where steps run on the host
 	shared   [][]byte // by ID of the plan's own buffers
 	programs []program
 
@@ -127,12 +127,9 @@ func (e *Engine) openProcessor(o Options) error {
 	if err != nil {
 		return fmt.Errorf("plan: %w; compile the model again on this machine, with: pesti compile MODEL -o PLAN", err)
 	}
-	threads := o.Threads
-	if threads == 0 {
-		threads = p.Target.Threads
-	}
-	if threads < 1 || threads > p.Target.Threads {
-		return fmt.Errorf("plan: %d threads, expected 1 to the %d that it was compiled for", threads, p.Target.Threads)
+	threads, err := e.workersFor(o)
+	if err != nil {
+		return err
 	}
 	ram := o.RAM
 	if ram.Total == 0 {
@@ -156,6 +153,18 @@ func (e *Engine) openProcessor(o Options) error {
 		return errors.Join(err, e.Close())
 	}
 	return nil
+}
+
+// workersFor returns how many workers the processor has.
+func (e *Engine) workersFor(o Options) (int, error) {
+	most := e.plan.On(0).Threads
+	switch threads := o.Threads; {
+	case threads == 0:
+		return most, nil
+	case threads < 1 || threads > most:
+		return 0, fmt.Errorf("plan: %d threads, expected 1 to the %d that it was compiled for", threads, most)
+	}
+	return o.Threads, nil
 }
 
 // Close ends the workers, or closes the device, and gives the memory back. It does not close the file.
@@ -191,7 +200,8 @@ func CheckModel(p *plan.Plan, f *gguf.File) error {
 	return nil
 }
 
-// allocate lays out the arena and the plan's own buffers in one range of memory.
+// allocate lays out the processor's arena and those of the plan's own buffers that lie there and have no
+// memory yet, in one range.
 func (e *Engine) allocate() error {
 	size := int64(0)
 	place := func(n int64) int64 {
@@ -200,13 +210,19 @@ func (e *Engine) allocate() error {
 		return at
 	}
 	// The sum of the sizes is known not to overflow by plan.Verify; what alignment adds may.
-	if m := &e.plan.Memory; m.Arena > math.MaxInt/4 || m.State > math.MaxInt/4 || m.IO > math.MaxInt/4 {
+	m := e.plan.On(0).Memory
+	if m.Arena > math.MaxInt/4 || m.State > math.MaxInt/4 || m.IO > math.MaxInt/4 {
 		return fmt.Errorf("plan: needs %d bytes of arena, %d of state and %d of input and output: more than there is", m.Arena, m.State, m.IO)
 	}
-	arena := place(e.plan.Memory.Arena)
-	var at []int64
+	arena := place(m.Arena)
+	if e.shared == nil {
+		e.shared = make([][]byte, len(e.plan.Buffers))
+	}
+	at := map[int]int64{} // by ID
 	for i := range e.plan.Buffers {
-		at = append(at, place(e.plan.Buffers[i].Size))
+		if b := &e.plan.Buffers[i]; b.Device == 0 && e.shared[i] == nil {
+			at[i] = place(b.Size)
+		}
 	}
 	memory, err := cpu.Allocate(int(size))
 	if err != nil {
@@ -214,9 +230,9 @@ func (e *Engine) allocate() error {
 	}
 	e.memory = *memory
 	part := func(at, n int64) []byte { return e.memory.Data[at : at+n : at+n] }
-	e.arena = part(arena, e.plan.Memory.Arena)
-	for i := range e.plan.Buffers {
-		e.shared = append(e.shared, part(at[i], e.plan.Buffers[i].Size))
+	e.arenas = [][]byte{part(arena, m.Arena)}
+	for i, from := range at {
+		e.shared[i] = part(from, e.plan.Buffers[i].Size)
 	}
 	return nil
 }

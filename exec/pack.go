@@ -27,13 +27,16 @@ type packing struct {
 	release func(first, end int64)
 }
 
-// allocatePacked lays out the copies of weights in other layouts, which kernels of the sets are to make.
+// allocatePacked lays out the processor's copies of weights in other layouts, which kernels of the sets are to make.
 func (e *Engine) allocatePacked(sets []string) error {
-	if e.plan.Memory.Packed > math.MaxInt/4 {
-		return fmt.Errorf("plan: needs %d bytes of packed weights: more than there is", e.plan.Memory.Packed)
+	if packed := e.plan.On(0).Memory.Packed; packed > math.MaxInt/4 {
+		return fmt.Errorf("plan: needs %d bytes of packed weights: more than there is", packed)
 	}
 	size, at := 0, make([]int, len(e.plan.Weights))
 	for i := range e.plan.Weights {
+		if !e.plan.Weights[i].LiesOn(0) {
+			continue
+		}
 		at[i] = size
 		size += (int(e.plan.Weights[i].Packed) + cpu.Align - 1) / cpu.Align * cpu.Align
 	}
@@ -48,7 +51,7 @@ func (e *Engine) allocatePacked(sets []string) error {
 	reads := plan.FileReads(e.plan)
 	for i := range e.plan.Weights {
 		w := &e.plan.Weights[i]
-		if w.Layout == "" {
+		if w.Layout == "" || !w.LiesOn(0) {
 			continue
 		}
 		said, _ := plan.LookupLayout(w.Layout, w.Type) // as Verify has seen

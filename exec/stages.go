@@ -1,19 +1,22 @@
 package exec
 
 import (
+	"errors"
 	"fmt"
 
+	"pesti/exec/cpu"
 	"pesti/exec/cpu/kernel"
 	"pesti/exec/cuda"
 	"pesti/exec/plan"
 )
 
 // A stage is steps of one card that follow each other with nothing between them, so that their launches
-// may be captured in one graph, or one step that is no launch.
+// may be captured in one graph, or waves of the host, or one step that is neither.
 type stage struct {
-	card   *card // nil where the step is no launch
+	card   *card // nil where the steps are no launches
 	steps  []*deviceStep
 	graphs map[kernel.Run]cuda.Graph
+	host   cpu.Schedule
 }
 
 // stagesOf cuts steps, by wave, into stages. Launches of different cards wait for each other in transfers
@@ -26,13 +29,24 @@ func stagesOf(waves [][]deviceStep, cards int) []stage {
 			list, open[device] = append(list, *st), nil
 		}
 	}
+	endAll := func() {
+		for d := range open {
+			end(d)
+		}
+	}
 	for w := range waves {
+		if len(waves[w]) > 0 && waves[w][0].shares != nil {
+			endAll()
+			if n := len(list); n == 0 || list[n-1].host == nil {
+				list = append(list, stage{})
+			}
+			list[len(list)-1].addWave(waves[w])
+			continue
+		}
 		for i := range waves[w] {
 			st := &waves[w][i]
 			if st.binding == nil {
-				for d := range open {
-					end(d)
-				}
+				endAll()
 				list = append(list, stage{steps: []*deviceStep{st}})
 				continue
 			}
@@ -42,10 +56,22 @@ func stagesOf(waves [][]deviceStep, cards int) []stage {
 			open[st.Device].steps = append(open[st.Device].steps, st)
 		}
 	}
-	for d := range open {
-		end(d)
-	}
+	endAll()
 	return list
+}
+
+// addWave adds a wave of the host, in which each worker has its shares of all steps.
+func (st *stage) addWave(steps []deviceStep) {
+	if st.host == nil {
+		st.host = make(cpu.Schedule, len(steps[0].shares))
+	}
+	for w := range st.host {
+		var shares []kernel.Func
+		for i := range steps {
+			shares = append(shares, steps[i].shares[w])
+		}
+		st.host[w] = append(st.host[w], shares)
+	}
 }
 
 // A link is the way from one card to another: two events, of what is there to be brought and of what was
@@ -89,6 +115,9 @@ func (d *device) ends(g *plan.Program, st *plan.Step) (x, y *plan.Buffer) {
 func (d *device) openLink(g *plan.Program, st *plan.Step) error {
 	x, _ := d.ends(g, st)
 	at := [2]int{x.Device, st.Device}
+	if d.cards[x.Device] == nil || d.cards[st.Device] == nil {
+		return nil // the host waits for it
+	}
 	l := d.links[at]
 	if l == nil {
 		l = &link{from: d.cards[x.Device], to: d.cards[st.Device]}
@@ -129,10 +158,29 @@ func (d *device) transfer(g *plan.Program, st *deviceStep, r kernel.Run) error {
 	if err != nil {
 		return err
 	}
+	if from, to := d.cards[x.Device], d.cards[st.Device]; from == nil || to == nil {
+		return d.ferry(g, x, y, from, to, bytes)
+	}
 	l := d.links[[2]int{x.Device, st.Device}]
 	_, src := l.from.placeOf(g, x.ID)
 	_, dst := l.to.placeOf(g, y.ID)
 	return l.copy(dst, src, bytes)
+}
+
+// ferry brings a value from the host to a card or back, of which the host is nil, and waits for it: the
+// host goes on to use that memory.
+func (d *device) ferry(g *plan.Program, x, y *plan.Buffer, from, to *card, bytes int64) error {
+	if bytes == 0 {
+		return nil
+	}
+	if from == nil {
+		_, data := d.engine.buffer(g, x.ID, 0)
+		_, dst := to.placeOf(g, y.ID)
+		return errors.Join(to.stream.Upload(dst, data[:bytes]), to.stream.Wait())
+	}
+	_, data := d.engine.buffer(g, y.ID, 0)
+	_, src := from.placeOf(g, x.ID)
+	return errors.Join(from.stream.Download(data[:bytes], src), from.stream.Wait())
 }
 
 func (l *link) copy(dst, src cuda.Ptr, bytes int64) error {

@@ -30,7 +30,7 @@ type watcher struct {
 func watch(e *Engine) (*watcher, error) {
 	w := &watcher{engine: e}
 	size := guardBytes
-	for _, b := range append([][]byte{e.arena}, e.shared...) {
+	for _, b := range append([][]byte{e.arenas[0]}, e.shared...) {
 		size += (len(b)+cpu.Align-1)/cpu.Align*cpu.Align + guardBytes
 	}
 	words := make([]uint64, (size+cpu.Align)/8)
@@ -47,7 +47,7 @@ func watch(e *Engine) (*watcher, error) {
 		clear(*b)
 		at += (n+cpu.Align-1)/cpu.Align*cpu.Align + guardBytes
 	}
-	move(&e.arena)
+	move(&e.arenas[0])
 	for i := range e.shared {
 		move(&e.shared[i])
 	}
@@ -138,8 +138,8 @@ func (w *watcher) run(b *Batch) (refused, wrong error) {
 		for i := range e.programs {
 			e.programs[i].schedule = schedules[i]
 		}
-		for i := range e.arena {
-			e.arena[i] = byte(0xff - 0x5a*order)
+		for i := range e.arenas[0] {
+			e.arenas[0][i] = byte(0xff - 0x5a*order)
 		}
 		if err := e.Step(b); err != nil {
 			return err, w.err

@@ -73,6 +73,28 @@ func TestRunOnDevices(t *testing.T) {
 	}
 }
 
+// TestRunBesideDevices: with layers on the processor a plan has no fallbacks, and its text is the processor's;
+// with more layers on the device than there are, it is that of the device alone.
+func TestRunBesideDevices(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "both.plan")
+	ok(t, "compile", "demo", "--target", "cuda", "--gpu-layers", "2", "--precision", "exact", "-o", path)
+	args := []string{"-p", story, "-n", "4", "--temp", "0"}
+	want := ok(t, append([]string{"run", "demo", "--precision", "exact"}, args...)...)
+	for _, threads := range []string{"1", "2"} {
+		if got := ok(t, append([]string{"run", path, "--device", "virtual", "--strict", "--threads", threads}, args...)...); got != want {
+			t.Errorf("%s threads: text %q, expected %q", threads, got, want)
+		}
+	}
+	s := decoded[planfile.Spread](t, "plan", "show", path, "--json")
+	if len(s.Devices) != 2 || s.Devices[0].Backend != "cpu" || s.Devices[1].Backend != "cuda" || len(s.Links) != 2 {
+		t.Errorf("plan show --json: %+v", s)
+	}
+	all := ok(t, "compile", "demo", "--target", "cuda", "--gpu-layers", "5", "-o", "-")
+	if alone := ok(t, "compile", "demo", "--target", "cuda", "-o", "-"); all != alone {
+		t.Error("with all layers on the device, the plan is another one than without the option")
+	}
+}
+
 // TestDumpOnDevice: the files are those of the processor.
 func TestDumpOnDevice(t *testing.T) {
 	var names [2][]string
@@ -116,6 +138,9 @@ func TestDeviceMistakes(t *testing.T) {
 		{2, []string{"run", "demo", "--device", "virtual:0,cuda:1"}, []string{"virtual:0,cuda:1", "cuda:N"}},
 		{2, []string{"run", "demo", "--device", "virtual", "--devices", "0"}, []string{"--devices", "1 or more"}},
 		{2, []string{"run", "demo", "--device", "virtual", "--devices", "9"}, []string{"--devices 9", "4 layers"}},
+		{2, []string{"run", "demo", "--device", "virtual", "--gpu-layers", "0"}, []string{"--gpu-layers", "1 or more"}},
+		{2, []string{"run", "demo", "--device", "virtual", "--gpu-layers", "-1"}, []string{"--gpu-layers", "1 or more"}},
+		{2, []string{"run", "demo", "--gpu-layers", "1"}, []string{"--gpu-layers is 1", "--target is cpu"}},
 		{2, []string{"run", "demo", "--devices", "2"}, []string{"--devices is 2", "--target is cpu"}},
 		{2, []string{"run", two, "--device", "virtual", "--devices", "2"}, []string{"--devices", two, "compiled already"}},
 		{2, []string{"run", "demo", "--device", "virtual", "--target", "cpu"}, []string{"--target", "virtual"}},

@@ -43,8 +43,8 @@ func (a *app) open(ctx context.Context, name, model string, flags *compileFlags)
 		if s.plan, s.threads, err = a.readPlan(name, flags); err != nil {
 			return nil, err
 		}
-		if s.plan.Target.Backend != plan.CUDA {
-			if err := allowedISA(s.plan.Target.ISA, a.getenv(isaVariable)); err != nil {
+		if on := s.plan.On(0); on.Backend != plan.CUDA {
+			if err := allowedISA(on.ISA, a.getenv(isaVariable)); err != nil {
 				return nil, about(name, err)
 			}
 		}
@@ -99,7 +99,7 @@ func (s *subject) choose(ctx context.Context, flags *compileFlags, backend strin
 	}
 	places := max(s.options.Devices, 1)
 	if s.plan != nil {
-		places = s.plan.Places()
+		places = max(s.plan.Cards(), 1)
 	}
 	if n := len(flags.on.numbers); n > places {
 		return usagef("--%s names %d devices, expected at most %d, for which %s is", deviceFlag, n, places, s.name)
@@ -138,7 +138,7 @@ func (a *app) readPlan(name string, flags *compileFlags) (p *plan.Plan, threads 
 		return nil, 0, err
 	}
 	a.inputs = append(a.inputs, name)
-	threads, most := int(flags.threads.n), p.Target.Threads
+	threads, most := int(flags.threads.n), p.On(0).Threads
 	if !flags.set.Changed("threads") {
 		return p, min(threads, most), nil
 	}

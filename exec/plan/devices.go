@@ -22,6 +22,21 @@ const mostDevices = 64
 // Places returns how many devices a plan is for, at least 1.
 func (p *Plan) Places() int { return max(len(p.Devices), 1) }
 
+// HasHost reports whether the first device of a plan for CUDA devices is the host, which runs steps with
+// kernels of its own.
+func (p *Plan) HasHost() bool { return p.Target.Backend == CUDA && p.On(0).Backend != CUDA }
+
+// Cards returns how many CUDA devices a plan is for.
+func (p *Plan) Cards() int {
+	if p.Target.Backend != CUDA {
+		return 0
+	}
+	if p.HasHost() {
+		return p.Places() - 1
+	}
+	return p.Places()
+}
+
 // On returns what a plan says of a device, whose number is below Places.
 func (p *Plan) On(device int) Device {
 	if len(p.Devices) == 0 {
