@@ -88,26 +88,27 @@ __device__ __forceinline__ void tile(const Product& p, const T& w, Tiles& s, uns
     copy(0);
 #pragma unroll 1
     for (unsigned step = 0; step < steps; step++) {
-        const unsigned i = threadIdx.x % 128, at = i % TILE, b = min(step * STEP + i / TILE, kb - 1);
+        // A warp loads both blocks of 16 rows, which lie side by side; eight lanes that store together have the same one.
+        const unsigned at = threadIdx.x / 16 % 8 * 8 + threadIdx.x % 8, part = threadIdx.x / 8 % STEP, b = min(step * STEP + part, kb - 1);
         if (threadIdx.x < 128) {
             Block block;
             w.load(min(from + at, rows - 1) * kb + b, block);
-            unsigned* to = reinterpret_cast<unsigned*>(s.w + at * STRIDE + i / TILE * 32);
+            unsigned* to = reinterpret_cast<unsigned*>(s.w + at * STRIDE + part * 32);
 #pragma unroll
             for (int j = 0; j < 8; j++) {  // no byte borrows from its neighbour
                 to[j] = T::zero ? ((block.q[j] | 0x80808080) - T::zero * 0x01010101u) ^ 0x80808080 : block.q[j];
             }
-            s.d[i / TILE][0][at] = block.d[0];
-            s.d[i / TILE][1][at] = block.d[1];
+            s.d[part][0][at] = block.d[0];
+            s.d[part][1][at] = block.d[1];
             if (T::minimum) {
-                s.m[i / TILE][at] = block.m;
+                s.m[part][at] = block.m;
             }
         } else {
             const size_t place = (size_t)min(first + at, p.m - 1) * kb + b;
             const float scale = __fmul_rn(x.scale[place], 0.0078125f);
-            s.scale[i / TILE][at] = scale;
+            s.scale[part][at] = scale;
             if (T::minimum) {
-                s.total[i / TILE][at] = __fmul_rn((float)(x.sum[2 * place] + x.sum[2 * place + 1]), scale);
+                s.total[part][at] = __fmul_rn((float)(x.sum[2 * place] + x.sum[2 * place + 1]), scale);
             }
         }
         if (step + 1 < steps) {
