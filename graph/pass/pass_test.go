@@ -5,11 +5,15 @@ import (
 	"strings"
 	"testing"
 
+	"pesti/graph"
 	"pesti/graph/pass"
 	"pesti/graph/pass/passtest"
 )
 
-func TestGolden(t *testing.T) { passtest.Golden(t, pass.Graph(), nil) }
+func TestGolden(t *testing.T) {
+	any := func(*graph.Value) bool { return true }
+	passtest.Golden(t, append(pass.Graph(), pass.SplitTensor(2, any)), nil)
+}
 
 func TestOrder(t *testing.T) { passtest.Order(t, pass.Graph(), pass.GraphOrder()) }
 

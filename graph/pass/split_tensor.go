@@ -133,6 +133,7 @@ func (s *splitter) decide(n *graph.Node) (cuts, string) {
 		if user := s.m.user(n.Out[0], ops.SelectRows); user != nil {
 			s.cuts[user.Out[0]] = cut
 		}
+		s.c.Applied(n.Name())
 		return nil, "" // which alone is no reason to have several devices
 	}
 	return nil, ""
@@ -281,6 +282,7 @@ func (s *splitter) node(n *graph.Node) error {
 		return s.sum(n, s.cuts[n.In[0]], s.columns)
 	}
 	if n.Op == ops.GetRows && n.In[0].IsWeight() && s.gathers(n.In[0]) {
+		s.c.Applied(n.Name())
 		return s.sum(n, s.share(n.In[0].Type.Shape[0].N, lines), s.look)
 	}
 	out, err := s.place(n, 0, "", nil)
