@@ -86,6 +86,8 @@ func TestAttention(t *testing.T) {
 		{heads: 4, kvHeads: 2, headDim: 128, rot: 64, positions: 64, kv: "f32", halves: true, norms: true, steps: []int{17, 2}},
 		{heads: 4, kvHeads: 1, headDim: 256, rot: 256, positions: 64, kv: "f16", halves: true, norms: true, steps: []int{20, 1}},
 		{heads: 3, kvHeads: 3, headDim: 40, rot: 0, positions: 32, kv: "f8_e4m3", steps: []int{9, 2}},
+		{heads: 4, kvHeads: 2, headDim: 32, rot: 32, positions: 64, window: 20, kv: "f8_e4m3", halves: true, norms: true, steps: []int{16, 28, 1}},
+		{heads: 2, kvHeads: 1, headDim: 16, rot: 16, positions: 320, kv: "f8_e4m3", steps: []int{254, 1, 1, 1, 1}},
 		{heads: 2, kvHeads: 1, headDim: 24, rot: 8, positions: 320, window: 20, kv: "f16", norms: true, steps: []int{260, 10, 1}},
 		{heads: 2, kvHeads: 2, headDim: 16, rot: 16, positions: 48, window: 20, ring: true, kv: "f16", halves: true, steps: []int{16, 28, 20, 1, 1}},
 		{heads: 2, kvHeads: 1, headDim: 8, rot: 2, positions: 336, window: 300, ring: true, kv: "f32", steps: []int{30, 20, 33, 33, 30, 30, 33, 33, 30, 33, 33, 33, 1}},

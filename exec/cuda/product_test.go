@@ -46,11 +46,11 @@ func TestProducts(t *testing.T) {
 			if !exact && !l.Integer {
 				continue
 			}
-			for i, m := range []int{1, 2, 3, 5, 9} {
+			for i, m := range []int{1, 2, 3, 5, 9, 4, 8} {
 				t.Run(fmt.Sprintf("exact=%v %s m=%d", exact, l.Type, m), func(t *testing.T) {
 					b.t = t
 					rng := rand.New(rand.NewPCG(5, uint64(m)))
-					k, n := l.Block*(1+i), []int{37, 1, 70}[i%3]
+					k, n := l.Block*(1+i%5), []int{37, 1, 70}[i%3]
 					testProduct(b, rng, l.Type, n, k, m, exact, i%2 == 0)
 				})
 			}

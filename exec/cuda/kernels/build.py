@@ -121,6 +121,10 @@ def gate():
     """Checks every module on every GPU from its target on and writes the table."""
     ptxas = installed(ASSEMBLER) / "cuda_nvcc" / "bin" / "ptxas"
     ptxas.chmod(0o755)
+    help_ = subprocess.run([ptxas, "--help"], capture_output=True, text=True, check=True).stdout
+    newest = max(int(n) for n in re.findall(r"sm_(\d+)\b", help_))
+    if GPUS[-1] != newest:
+        sys.exit(f"ptxas knows sm_{newest}, and the newest to assemble for is sm_{GPUS[-1]}: add it to GPUS")
     modules = sorted(HERE.glob("*.ptx"))
     target = lambda module: int(module.name.split(".sm_")[1].split(".")[0])
     jobs = [(ptxas, m, g) for m in modules for g in GPUS if g >= target(m)]
