@@ -84,10 +84,11 @@ func TestCountProfile(t *testing.T) {
 			if n == 64 && testing.Short() {
 				continue // slow under the race detector
 			}
-			tokens += int64(n)
+			tokens += int64(n) + 1
 			profiled.Reset()
 			plain.Reset()
 			got := feed(t, profiled, prompt(n))
+			feed(t, profiled, prompt(1)) // a token that sees those before
 			if n < 64 && before == nil && !slices.Equal(got, feed(t, plain, prompt(n))) {
 				t.Errorf("%d tokens: logits differ with a profile", n)
 			}
@@ -124,6 +125,10 @@ func TestCountProfile(t *testing.T) {
 			}
 			if p.Total.Needed <= 0 || p.TokensS > p.MemoryTS || p.TokensS <= 0 {
 				t.Errorf("%s: %d bytes needed, %v tokens a second predicted, %v by memory", p.Program, p.Total.Needed, p.TokensS, p.MemoryTS)
+			}
+			// The speed of decoding is that of memory, which has to give weights and caches and little else.
+			if got := float64(p.Total.Fetched) / float64(p.Total.Needed); p.Program == "decode" && (got < 1 || got > 1.1) {
+				t.Errorf("a token fetches %.3f times the weights and caches", got)
 			}
 		}
 		if tokens != 0 || ofSteps != all || ofPrograms != all {

@@ -38,6 +38,9 @@ func TestTraffic(t *testing.T) {
 			if read > want*5/4 { // scales of few bytes are less than a sector, and asked for again
 				t.Errorf("%s exact=%v: %d bytes in whole sectors, expected %d", l.Type, exact, read, want)
 			}
+			if fetched, need := after.Fetched-before.Fetched, size+4*k; fetched < need || fetched > need*102/100 {
+				t.Errorf("%s exact=%v: memory gives %d bytes, expected the %d of weights and x", l.Type, exact, fetched, need)
+			}
 		}
 	}
 }
