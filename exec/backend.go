@@ -16,6 +16,8 @@ type backend interface {
 	run(g *program, r kernel.Run) error
 	// runStep runs one step of a program, after those before it.
 	runStep(g *program, wave, step int, r kernel.Run) error
+	// fetch brings the outputs of the last run once more, where others are wanted than then.
+	fetch(r kernel.Run) error
 	// contents returns the first rows of a buffer, or of the first worker's copy of it, each of cols
 	// elements, in a view that holds until the next step, and their format.
 	contents(g *plan.Program, id, rows, cols int) (format string, data []byte, err error)
@@ -67,14 +69,44 @@ func (p processor) close() error {
 	return p.free()
 }
 
-// outputs returns the io buffers that steps write, with how many elements they have after a run.
+func (p processor) fetch(kernel.Run) error { return nil } // all are here
+
+// wanted reports whether the caller will look at an io buffer after a run: of the logits and what is found
+// of them it is one.
+func (e *Engine) wanted(name string) bool {
+	switch name {
+	case "logits":
+		return e.top == 0
+	case plan.Argmax:
+		return e.top == 1
+	case plan.TopIDs, plan.TopLogits:
+		return e.top > 1
+	}
+	return true
+}
+
+// idle reports whether nobody will look at what a step finds. An observer looks at all.
+func (e *Engine) idle(st *plan.Step) bool {
+	if st.Kernel != "cuda.top" || e.observe != nil {
+		return false
+	}
+	for _, a := range st.Args {
+		if a.Role == "ids" {
+			return !e.wanted(e.plan.Buffers[a.Buffer].Name)
+		}
+	}
+	return false
+}
+
+// outputs returns the io buffers that steps write and the caller wants, with how many elements they have
+// after a run.
 func (e *Engine) outputs(r kernel.Run) ([]output, error) {
 	scope := e.plan.Scope(nil)
 	scope.T, scope.R = int64(r.T), int64(r.R)
 	var list []output
 	for i := range e.plan.Buffers {
 		b := &e.plan.Buffers[i]
-		if b.Class != plan.IO || slices.ContainsFunc(plan.Inputs(), func(in plan.Input) bool { return in.Name == b.Name }) {
+		if b.Class != plan.IO || slices.ContainsFunc(plan.Inputs(), func(in plan.Input) bool { return in.Name == b.Name }) || !e.wanted(b.Name) {
 			continue
 		}
 		n, err := scope.Eval(b.Elems)

@@ -169,6 +169,12 @@ func (e *Engine) bindIO() error {
 		return fmt.Errorf("plan: %w", err)
 	}
 	e.logits, e.width = view[float32](e.shared[id]), int(width)
+	if e.plan.Greatest(plan.Argmax) == 1 {
+		e.argmax = ints(plan.Argmax)
+	}
+	if k := e.plan.Greatest(plan.TopIDs); k > 1 && k == e.plan.Greatest(plan.TopLogits) {
+		e.topIDs, e.topLogits, e.most = ints(plan.TopIDs), view[float32](e.io(plan.TopLogits)), int(k)
+	}
 	e.pages = newPages(ints("pages"), len(e.sequences), int(e.plan.Scope(nil).P))
 	return nil
 }

@@ -183,7 +183,8 @@ func (d *device) run(g *program, r kernel.Run) error {
 // replay runs the graph of a stage for a number of tokens and rows.
 func (d *device) replay(g *plan.Program, st *stage, r kernel.Run) error {
 	stream := st.card.stream
-	graph, ok := st.graphs[r]
+	key := replayed{r, d.engine.top}
+	graph, ok := st.graphs[key]
 	if !ok {
 		err := stream.Capture()
 		for _, step := range st.steps {
@@ -197,7 +198,7 @@ func (d *device) replay(g *plan.Program, st *stage, r kernel.Run) error {
 		if graph, err = stream.EndCapture(); err != nil {
 			return err
 		}
-		st.graphs[r] = graph
+		st.graphs[key] = graph
 	}
 	return stream.Replay(graph)
 }
@@ -251,6 +252,8 @@ func (d *device) end(r kernel.Run, err error) error {
 	return d.wait(err)
 }
 
+func (d *device) fetch(r kernel.Run) error { return d.end(r, nil) }
+
 // wait waits for the devices. An interrupt, which makes kernels fail, is told as one.
 func (d *device) wait(err error) error {
 	if err == nil {
@@ -281,7 +284,7 @@ func (d *device) do(g *plan.Program, st *deviceStep, r kernel.Run) error {
 	if st.Rows == "R" {
 		m = r.R
 	}
-	if m == 0 {
+	if m == 0 || d.engine.idle(st.Step) {
 		return nil
 	}
 	switch {

@@ -1,6 +1,7 @@
 package exec_test
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"slices"
@@ -363,4 +364,58 @@ func compiled(t *testing.T, o lower.Options) (*plan.Plan, *gguf.File) {
 		t.Fatal(err)
 	}
 	return res.Plan, f
+}
+
+// TestDeviceTop: a device gives the greatest of all logits, in their order.
+func TestDeviceTop(t *testing.T) {
+	_, e := onBoth(t, lower.Options{Precision: "fast", Ctx: 96}, exec.Options{})
+	s, err := exec.NewSession(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		ids []int32
+		ks  []int
+	}{{[]int32{7}, []int{1, 2, 64, 65, 0, 1}}, {[]int32{1, 2, 3}, []int{64, 1}}, {slices.Repeat([]int32{9}, 64), []int{2}}} {
+		ids := c.ids
+		at := s.Pos()
+		all, err := s.Feed(ids)
+		if err != nil {
+			t.Fatal(err)
+		}
+		order := make([]int32, len(all))
+		for i := range order {
+			order[i] = int32(i)
+		}
+		slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(all[b], all[a]) })
+		sorted := make([]float32, len(all))
+		for i, id := range order {
+			sorted[i] = all[id]
+		}
+		all = slices.Clone(all)
+		for _, k := range c.ks {
+			if err := s.Truncate(at); err != nil {
+				t.Fatal(err)
+			}
+			row, err := s.FeedTop(ids, k)
+			switch {
+			case err != nil:
+				t.Fatal(err)
+			case k == 0 || k == 65:
+				if row.IDs != nil || !slices.Equal(row.Logits, all) || !slices.Equal(s.Logits(0), all) {
+					t.Errorf("%d tokens, of the greatest %d: not all logits", len(ids), k)
+				}
+				continue
+			case k == 1:
+				if row.Logits != nil || !slices.Equal(row.IDs, order[:1]) {
+					t.Errorf("%d tokens: %v, expected token %d alone", len(ids), row, order[0])
+				}
+			case !slices.Equal(row.IDs, order[:64]) || !slices.Equal(row.Logits, sorted[:64]):
+				t.Errorf("%d tokens: the greatest are %v, expected %v", len(ids), row.IDs, order[:64])
+			}
+			if s.Logits(0) != nil {
+				t.Error("there are logits that were left on the device")
+			}
+		}
+	}
 }

@@ -71,6 +71,9 @@ type Engine struct {
 	tokens, pos, seq, rows []int32
 	logits                 []float32
 	width                  int // logits of a row
+	argmax, topIDs         []int32
+	topLogits              []float32
+	most                   int // of the greatest logits of a row that a device finds, 0 where there is none
 	vocab                  int // rows of the smallest table of embeddings
 	ctx                    int
 	sequences              []sequence
@@ -79,6 +82,7 @@ type Engine struct {
 	packings               []packing
 	step                   int32 // counts steps
 	last                   kernel.Run
+	top                    int // what of each row it gave: so many of the greatest logits, 0 for all
 }
 
 // A program is one of the plan's, bound to the workers.

@@ -59,6 +59,9 @@ func (e *Engine) show(g *plan.Program, wave int, st *plan.Step) error {
 		if err != nil {
 			return err
 		}
+		if format == "i32" {
+			continue // places, and no values
+		}
 		o.Data = floats(format, data, o.Rows, int(n)/o.Rows)
 		e.observe(o)
 		o.Name = ""

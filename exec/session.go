@@ -50,6 +50,9 @@ func (s *Session) Pos() int {
 // Room returns the number of positions that are left in the context.
 func (s *Session) Room() int { return s.engine.ctx - s.Pos() }
 
+// Vocabulary returns the number of logits of a row.
+func (s *Session) Vocabulary() int { return s.engine.width }
+
 // Rows returns how many tokens FeedEach takes at most: as many as there are logits for, and fewer
 // than a whole chunk, which would round otherwise than the same tokens one by one.
 func (s *Session) Rows() int {
@@ -67,20 +70,27 @@ func (s *Session) Rows() int {
 // Nothing is computed where the tokens do not fit the context or the vocabulary; where a step
 // fails, the session has the tokens of the steps before it.
 func (s *Session) Feed(ids []int32) ([]float32, error) {
+	row, err := s.FeedTop(ids, 0)
+	return row.Logits, err
+}
+
+// FeedTop is Feed, but gives of the last token's logits no more than a device that finds the greatest k has
+// to fetch, see Engine.Row.
+func (s *Session) FeedTop(ids []int32, k int) (Row, error) {
 	if err := s.check(ids); err != nil {
-		return nil, err
+		return Row{}, err
 	}
 	for len(ids) > 0 {
 		n, wanted := s.Next(len(ids)), 0
 		if n == len(ids) {
 			wanted = 1
 		}
-		if err := s.feed(ids[:n], wanted); err != nil {
-			return nil, err
+		if err := s.feed(ids[:n], wanted, k); err != nil {
+			return Row{}, err
 		}
 		ids = ids[n:]
 	}
-	return s.Logits(0), nil
+	return s.engine.Row(0)
 }
 
 // Next returns how many of n tokens the first step of Feed takes. Who feeds so many at a time, to do
@@ -96,7 +106,7 @@ func (s *Session) FeedEach(ids []int32) error {
 	if len(ids) > s.Rows() {
 		return fmt.Errorf("the logits of %d tokens, expected at most the %d of one step", len(ids), s.Rows())
 	}
-	return s.feed(ids, len(ids))
+	return s.feed(ids, len(ids), 0)
 }
 
 // Together evaluates the next token of each of several sessions of one engine, in one step, and
@@ -158,8 +168,9 @@ func (s *Session) check(ids []int32) error {
 	return nil
 }
 
-// feed evaluates tokens of one step, with the logits of the last ones.
-func (s *Session) feed(ids []int32, wanted int) error {
+// feed evaluates tokens of one step, with the logits of the last ones, of which the greatest suffice where
+// top is not 0.
+func (s *Session) feed(ids []int32, wanted, top int) error {
 	b, pos, n := s.batch, s.Pos(), len(ids)
 	b.Tokens, b.Pos, b.Seq, b.Rows = b.Tokens[:n], b.Pos[:n], b.Seq[:n], b.Rows[:wanted]
 	copy(b.Tokens, ids)
@@ -169,7 +180,7 @@ func (s *Session) feed(ids []int32, wanted int) error {
 	for r := range wanted {
 		b.Rows[r] = int32(n - wanted + r)
 	}
-	if err := s.engine.Step(&b); err != nil {
+	if err := s.engine.StepTop(&b, top); err != nil {
 		return err
 	}
 	s.rows = rows{s.engine.step, 0, wanted}

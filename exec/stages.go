@@ -15,8 +15,14 @@ import (
 type stage struct {
 	card   *card // nil where the steps are no launches
 	steps  []*deviceStep
-	graphs map[kernel.Run]cuda.Graph
+	graphs map[replayed]cuda.Graph
 	host   cpu.Schedule
+}
+
+// A replayed is what the launches of a stage depend on.
+type replayed struct {
+	kernel.Run
+	top int // see Engine.StepTop
 }
 
 // stagesOf cuts steps, by wave, into stages. Launches of different cards wait for each other in transfers
@@ -51,7 +57,7 @@ func stagesOf(waves [][]deviceStep, cards int) []stage {
 				continue
 			}
 			if open[st.Device] == nil {
-				open[st.Device] = &stage{card: st.card, graphs: map[kernel.Run]cuda.Graph{}}
+				open[st.Device] = &stage{card: st.card, graphs: map[replayed]cuda.Graph{}}
 			}
 			open[st.Device].steps = append(open[st.Device].steps, st)
 		}

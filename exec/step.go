@@ -22,6 +22,12 @@ type Batch struct {
 	Rows   []int32 // indices of the tokens whose logits are wanted
 }
 
+// A Row is what is known of the logits of a token.
+type Row struct {
+	Logits []float32 // of all tokens of the vocabulary, or of those in IDs; nil where there is but one of these
+	IDs    []int32   // the tokens of the greatest logits, the greatest first, of equal ones the lowest id; nil for all
+}
+
 // A sequence is what the engine knows of one slot of the caches.
 type sequence struct {
 	length int   // positions that the caches hold
@@ -53,7 +59,10 @@ func (e *Engine) noteRing(st *plan.Step) {
 // or else the smallest that it fits: see plan.Program. Nothing is computed where it returns an
 // error about the batch; after any other error the sequences end where the batch began. It
 // allocates nothing.
-func (e *Engine) Step(b *Batch) error {
+func (e *Engine) Step(b *Batch) error { return e.StepTop(b, 0) }
+
+// StepTop is Step where of the logits of each row the greatest k suffice, 0 for none but all: see Row.
+func (e *Engine) StepTop(b *Batch, k int) error {
 	if err := e.check(b); err != nil {
 		return err
 	}
@@ -74,7 +83,7 @@ func (e *Engine) Step(b *Batch) error {
 		s.most = max(s.most, pos+1)
 		e.hold(seq, pos+1)
 	}
-	e.last = r
+	e.last, e.top = r, e.found(k)
 	err := error(nil)
 	if e.poison {
 		err = e.backend.poison()
@@ -212,12 +221,54 @@ func (e *Engine) checkStart(s *sequence, seq, pos int) error {
 
 // Logits returns the logits of the r-th row that the last step was asked for, f32[vocabulary], in
 // a view that holds until the next step. It is nil where there is no such row: beyond those asked
-// for, before the first step, and after one that failed.
+// for, before the first step, and after one that failed, or that left them on a device: see Row.
 func (e *Engine) Logits(r int) []float32 {
-	if r < 0 || r >= e.last.R {
+	if r < 0 || r >= e.last.R || e.top > 0 {
 		return nil
 	}
 	return e.logits[r*e.width : (r+1)*e.width : (r+1)*e.width]
+}
+
+// found returns how many of the greatest logits of a row the plan's device finds where so many suffice, 0
+// where it finds none or too few.
+func (e *Engine) found(suffice int) int {
+	switch {
+	case suffice == 1 && e.argmax != nil:
+		return 1
+	case 0 < suffice && suffice <= e.most:
+		return e.most
+	}
+	return 0
+}
+
+// Row returns what is known of the r-th row of logits that the last step was asked for, in a view that
+// holds until the next step: all, or where fewer suffice and a device has found these, them alone, at
+// least as many as suffice. Logits of −Inf are none of them, and of a row that has some that are NaN or +Inf,
+// or nothing but −Inf, all are returned. A row that there is not is empty.
+func (e *Engine) Row(r int) (Row, error) {
+	if r < 0 || r >= e.last.R {
+		return Row{}, nil
+	}
+	ids, logits := []int32(nil), []float32(nil)
+	switch {
+	case e.top == 1:
+		ids = e.argmax[r : r+1]
+	case e.top > 1:
+		ids, logits = e.topIDs[r*e.top:(r+1)*e.top], e.topLogits[r*e.top:(r+1)*e.top]
+	default:
+		return Row{Logits: e.Logits(r)}, nil
+	}
+	if ids[0] < 0 { // it is not finite
+		e.top = 0
+		if err := e.backend.fetch(e.last); err != nil {
+			return Row{}, e.fault(err)
+		}
+		return Row{Logits: e.Logits(r)}, nil
+	}
+	if end := slices.IndexFunc(ids, func(id int32) bool { return id < 0 }); end > 0 {
+		ids, logits = ids[:end], logits[:end]
+	}
+	return Row{logits, ids}, nil
 }
 
 // Value returns a copy of an io buffer of float32 values, such as those that the plan was

@@ -65,10 +65,12 @@ func schedule(p *plan.Plan, g *graph.Graph, sites lowering, states shared, refer
 		}
 	}
 	for _, v := range g.Outputs {
-		if !s.isLogits(v) {
-			if err := s.copyOut(v); err != nil {
-				return nil, err
-			}
+		give := s.copyOut
+		if s.isLogits(v) {
+			give = s.top
+		}
+		if err := give(v); err != nil {
+			return nil, err
 		}
 	}
 	prog.Waves = s.waves
@@ -125,7 +127,7 @@ func (s *scheduler) node(n *graph.Node, reference bool) error {
 	if !ok {
 		return fmt.Errorf("kernel %s is not in the signature table", low.Kernel)
 	}
-	st.Args = append(st.Args, s.states.beside(&st, sig)...)
+	st.Args = append(st.Args, s.states.beside(s.p, &st, sig)...)
 	if low.Small && s.rows(st.Rows) <= at.program.Each && !s.isLogits(n.Out[0]) {
 		st.Split = plan.Split{By: "each", Unit: 1}
 	}

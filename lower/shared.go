@@ -24,6 +24,8 @@ type shared struct {
 
 	sines    map[tableOf]int // tables
 	counters []int           // by device
+
+	top int64 // how many of the greatest logits are found on a device, 0 for none
 }
 
 // A tableOf is what a table of sines is for.
@@ -91,6 +93,9 @@ func addShared(p *plan.Plan, g *graph.Graph, o *Options) (shared, error) {
 		}
 		s.io[v.Name] = id
 	}
+	if err := s.addTop(p, g, o); err != nil {
+		return s, err
+	}
 	for _, n := range g.Nodes {
 		if n.Op == ops.Attention { // it lays a cache out by heads
 			if err := o.fitsCache(n.Attr.Int("head_dim"), "head"); err != nil {
@@ -139,8 +144,8 @@ func addBuffer(p *plan.Plan, b plan.Buffer) (int, error) {
 	return b.ID, nil
 }
 
-// addTables appends the tables that attention reads on each device: sines for each rotation, and counters
-// for each token and head of keys.
+// addTables appends the tables that steps read on each device: sines for each rotation, and counters for
+// each token and head of keys, and each row of logits.
 func addTables(p *plan.Plan, g *graph.Graph, o *Options, s *shared, reference bool) error {
 	sites := o.sites(o.target.Programs(target.Bounds{Ubatch: o.Ubatch, Sequences: o.Sequences})[0], nil)
 	g, err := lowerable(g, sites, reference)
@@ -149,6 +154,9 @@ func addTables(p *plan.Plan, g *graph.Graph, o *Options, s *shared, reference bo
 	}
 	s.sines = map[tableOf]int{}
 	heads := make([]int64, p.Places())
+	if s.top > 0 {
+		heads[p.Buffers[s.io[plan.Argmax]].Device] = 1
+	}
 	for _, n := range g.Nodes {
 		if n.Op != ops.Attention {
 			continue
@@ -318,9 +326,9 @@ func (o *Options) fitsCache(elems int64, what string) error {
 	return nil
 }
 
-// beside are the operands of a step that no operand of its node stands for: the table of pages, and those
-// of a device.
-func (s *shared) beside(st *plan.Step, sig *plan.Signature) []plan.Arg {
+// beside are the operands of a step that no operand of its node stands for: the table of pages, those of
+// a device, and what the run before has left there.
+func (s *shared) beside(p *plan.Plan, st *plan.Step, sig *plan.Signature) []plan.Arg {
 	var args []plan.Arg
 	for _, o := range sig.Operands {
 		switch r := plan.RotationOf(st); {
@@ -330,6 +338,10 @@ func (s *shared) beside(st *plan.Step, sig *plan.Signature) []plan.Arg {
 			args = append(args, plan.Arg{Role: o.Role, Buffer: s.sines[tableOf{r, st.Device}]})
 		case o.Table == plan.Counters:
 			args = append(args, plan.Arg{Role: o.Role, Buffer: s.counters[st.Device]})
+		case o.Kept != "":
+			if id, ok := s.io[o.Kept]; ok && p.Buffers[id].Device == st.Device {
+				args = append(args, plan.Arg{Role: o.Role, Buffer: id})
+			}
 		}
 	}
 	return args

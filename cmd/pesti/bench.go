@@ -327,7 +327,7 @@ func clock(ctx context.Context, session *exec.Session, t *benchResult, vocab int
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
-		if _, err := session.Feed(ids[:step]); err != nil {
+		if _, err := session.FeedTop(ids[:step], 1); err != nil {
 			return 0, err
 		}
 	}
@@ -343,7 +343,7 @@ func seek(session *exec.Session, ids []int32) error {
 	if ids = ids[session.Pos():]; len(ids) == 0 {
 		return nil
 	}
-	_, err := session.Feed(ids)
+	_, err := session.FeedTop(ids, 1)
 	return err
 }
 

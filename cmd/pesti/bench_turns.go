@@ -111,7 +111,7 @@ func (b *bencher) clockGreedy(ctx context.Context, t *benchResult, guess *guessi
 	s := b.sessions[0]
 	text := b.context(t.NDepth)
 	s.Reset()
-	logits, err := s.Feed(text)
+	row, err := s.FeedTop(text, 1)
 	if err != nil {
 		return 0, err
 	}
@@ -125,17 +125,17 @@ func (b *bencher) clockGreedy(ctx context.Context, t *benchResult, guess *guessi
 	if err != nil {
 		return 0, err
 	}
-	g := generator{session: s, decoder: decoder}
+	g := generator{session: s, decoder: decoder, enough: 1}
 	next := make([]int32, 1)
 	begin := time.Now()
 	for i := range t.NGen {
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
-		if next[0], err = sampler.Sample(i, logits); err != nil {
+		if next[0], err = take(sampler, i, row); err != nil {
 			return 0, err
 		}
-		if logits, err = g.follow(next); err != nil {
+		if row, err = g.follow(next); err != nil {
 			return 0, err
 		}
 	}

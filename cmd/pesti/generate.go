@@ -33,6 +33,7 @@ type generator struct {
 	eog     map[int32]bool // empty where they do not stop
 	ctx     int            // positions of the session
 	guess   *guessing
+	enough  int                // of the greatest logits that suffice, 0 for none but all
 	decoder *speculate.Decoder // nil where nothing is guessed
 
 	count           int // tokens generated
@@ -66,11 +67,14 @@ func (g *generator) generate(ctx context.Context, prompt []int32, most int64) (s
 	if most >= 0 && most <= limit {
 		limit, stop = most, stopLength
 	}
-	logits, err := g.feed(ctx, prompt)
+	sampler, err := sample.New(g.params, g.session.Vocabulary())
 	if err != nil {
 		return "", err
 	}
-	sampler, err := sample.New(g.params, len(logits))
+	if g.guess.most.n == 0 {
+		g.enough = sampler.Enough()
+	}
+	row, err := g.feed(ctx, prompt)
 	if err != nil {
 		return "", err
 	}
@@ -84,12 +88,12 @@ func (g *generator) generate(ctx context.Context, prompt []int32, most int64) (s
 	for int64(g.count) < limit {
 		begin := time.Now()
 		if g.count > 0 {
-			if logits, err = g.follow(next); err != nil {
+			if row, err = g.follow(next); err != nil {
 				break
 			}
 			g.decode.add(1, begin)
 		}
-		if next[0], err = sampler.Sample(g.count, logits); err != nil {
+		if next[0], err = take(sampler, g.count, row); err != nil {
 			break
 		}
 		if g.eog[next[0]] {
@@ -114,32 +118,41 @@ func (g *generator) generate(ctx context.Context, prompt []int32, most int64) (s
 	return stop, cmp.Or(err, g.flush())
 }
 
+// take draws a token from what is known of a row of logits.
+func take(s *sample.Sampler, step int, row exec.Row) (int32, error) {
+	if row.IDs != nil {
+		return s.SampleTop(step, row.IDs, row.Logits)
+	}
+	return s.Sample(step, row.Logits)
+}
+
 // feed evaluates the prompt step by step, so that it can be interrupted, and returns the logits
 // after it.
-func (g *generator) feed(ctx context.Context, prompt []int32) (logits []float32, err error) {
+func (g *generator) feed(ctx context.Context, prompt []int32) (row exec.Row, err error) {
 	begin := time.Now()
 	for done := 0; done < len(prompt); {
 		if err := ctx.Err(); err != nil {
-			return nil, err
+			return row, err
 		}
 		g.app.progress("prompt: %d of %d tokens", done, len(prompt))
 		part := prompt[done : done+g.session.Next(len(prompt)-done)]
-		if logits, err = g.session.Feed(part); err != nil {
-			return nil, err
+		if row, err = g.session.FeedTop(part, g.enough); err != nil {
+			return row, err
 		}
 		done += len(part)
 	}
 	g.app.progress("")
 	g.prefill.add(len(prompt), begin)
-	return logits, nil
+	return row, nil
 }
 
 // follow evaluates the token that was taken and returns the logits after it.
-func (g *generator) follow(next []int32) ([]float32, error) {
+func (g *generator) follow(next []int32) (exec.Row, error) {
 	if g.decoder != nil {
-		return g.decoder.Feed(next[0])
+		logits, err := g.decoder.Feed(next[0])
+		return exec.Row{Logits: logits}, err
 	}
-	return g.session.Feed(next)
+	return g.session.FeedTop(next, g.enough)
 }
 
 // guessed returns how many tokens were guessed, and how many of them came.

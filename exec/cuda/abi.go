@@ -3,6 +3,8 @@ package cuda
 import (
 	"encoding/binary"
 	"fmt"
+
+	"pesti/exec/plan"
 )
 
 // The parameters of the kernels, which take one struct each, by value. The structs here are the
@@ -26,9 +28,11 @@ type Operand struct {
 	Out    Ptr `cuda:"float*"`
 }
 
-// Embed is y[m] = scale · table[tokens[m] − First]: float32 [M, N]. A token outside the table gives zeros.
+// Embed is y[m] = scale · table[tokens[m] − First]: float32 [M, N]. A token t below 0 stands for Taken[−1−t],
+// where that is not 0. A token outside the table gives zeros.
 type Embed struct {
 	Tokens Ptr `cuda:"const int*"`
+	Taken  Ptr `cuda:"const int*"`
 	Y      Ptr `cuda:"float*"`
 	Table  Weight
 	Scale  float32
@@ -151,13 +155,15 @@ type Concat struct {
 	M          uint32
 }
 
-// Top finds the K greatest of each row of float32 [M, N], the greatest first, of equal ones the first first,
-// NaN never. Where a row has fewer, ids are −1.
+// Top finds the K greatest of each row of float32 [M, N], the greatest first, of equal ones the first first.
+// NaN and +Inf rank before all others. The id of an element at i that is not finite is −1−i.
 type Top struct {
-	X       Ptr `cuda:"const float*"`
-	Ids     Ptr `cuda:"int*"`   // [M, K]
-	Values  Ptr `cuda:"float*"` // [M, K] or 0
-	N, M, K uint32
+	X       Ptr    `cuda:"const float*"`
+	Ids     Ptr    `cuda:"int*"`      // [M, K]
+	Values  Ptr    `cuda:"float*"`    // [M, K] or 0
+	Work    Ptr    `cuda:"int*"`      // [M, parts, K]
+	Arrived Ptr    `cuda:"unsigned*"` // [M], zero, and zero again afterwards
+	N, M, K uint32 // K is at most N
 	_       uint32
 }
 
@@ -183,7 +189,7 @@ const (
 	productThreads   = 256
 	normThreads      = 256
 	attentionThreads = 256
-	topThreads       = 1024
+	topThreads       = 256
 	sumThreads       = 256
 )
 
@@ -337,5 +343,12 @@ func (s Sum) Call() (Call, error) {
 // Call puts M rows together.
 func (c Concat) Call() (Call, error) { return call("concat", Dim{int(c.M), 1, 1}, 256, 0, c) }
 
-// Call finds the greatest of M rows; with K = 1 it is argmax.
-func (t Top) Call() (Call, error) { return call("top", Dim{int(t.M), 1, 1}, topThreads, 0, t) }
+// Call finds the greatest of M rows; with K = 1 it is argmax. plan.CUDATopParts says how many it finds
+// at most.
+func (t Top) Call() (Call, error) {
+	parts, most := plan.CUDATopParts(int64(t.N))
+	if int64(t.K) > most {
+		return Call{}, fmt.Errorf("the %d greatest of %d, expected at most %d", t.K, t.N, most)
+	}
+	return call("top", Dim{int(parts), int(t.M), 1}, topThreads, 0, t)
+}

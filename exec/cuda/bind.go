@@ -33,7 +33,7 @@ const storeApart = 8
 // binders are what turns steps into launches, by kernel.
 var binders = map[string]func(b *binder, m uint32) ([]Call, error){
 	"cuda.embed": func(b *binder, m uint32) ([]Call, error) {
-		return one(Embed{Tokens: b.ptr("tokens"), Y: b.ptr("y"), Table: b.weight("table"),
+		return one(Embed{Tokens: b.ptr("tokens"), Taken: b.optional("taken"), Y: b.ptr("y"), Table: b.weight("table"),
 			Scale: b.float("scale"), N: b.int("n"), M: m}.Call())
 	},
 	"cuda.embed_part": func(b *binder, m uint32) ([]Call, error) {
@@ -81,6 +81,10 @@ var binders = map[string]func(b *binder, m uint32) ([]Call, error){
 	},
 	"cuda.select": func(b *binder, m uint32) ([]Call, error) {
 		return one(Select{X: b.ptr("x"), Rows: b.ptr("rows"), Y: b.ptr("y"), N: b.int("n"), M: m}.Call())
+	},
+	"cuda.top": func(b *binder, m uint32) ([]Call, error) {
+		return one(Top{X: b.ptr("x"), Ids: b.ptr("ids"), Values: b.optional("values"), Work: b.Scratch, Arrived: b.ptr("arrived"),
+			N: b.int("n"), M: m, K: b.int("k")}.Call())
 	},
 	"cuda.copy": func(b *binder, m uint32) ([]Call, error) {
 		return one(Select{X: b.ptr("x"), Y: b.ptr("y"), N: b.int("n"), M: m}.Call())

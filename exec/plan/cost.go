@@ -88,6 +88,7 @@ var works = map[string]work{
 		touches: looksBack, writes: appends},
 	"cuda.select":     {touches: map[string]string{"x": "M*n"}},
 	"cuda.copy":       {},
+	"cuda.top":        {flops: "M*n"},
 	"cuda.embed_part": {flops: "M*n", touches: map[string]string{"table": "M*n"}},
 	"cuda.sum":        {flops: "M*n"},
 	"cuda.concat":     {},

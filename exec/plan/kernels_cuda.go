@@ -17,11 +17,12 @@ const SOA = "soa"
 // norm x first where there is a norm, and in precision fast round it to q8x2 by themselves, which the
 // names of their products tell.
 var cudaKernels = []Signature{
-	// y[m] = scale · dequantise(table[tokens[m]])
+	// y[m] = scale · dequantise(table[tokens[m]]), for a token t below 0 of table[taken[−1−t]]
 	{
 		Name: "cuda.embed",
 		Operands: []Operand{
 			{Role: "tokens", Input: "tokens", Formats: []string{"i32"}, Extent: "M"},
+			{Role: "taken", Kept: Argmax, Formats: []string{"i32"}, Extent: "R", Optional: true},
 			{Role: "table", Dir: WeightIn, Extent: "vocab,n", Gather: true, Layout: SOA},
 			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*n"},
 		},
@@ -152,6 +153,23 @@ var cudaKernels = []Signature{
 		Rows:   "R",
 		Splits: []string{"one"},
 	},
+	// ids[m] are the places of the k greatest elements of x[m], the greatest first, of equal ones the
+	// first first, and values[m] are these. NaN and +Inf rank before all others; of an element at i that
+	// is not finite the id is −1−i. A row is looked through in so many parts.
+	{
+		Name: "cuda.top",
+		Operands: []Operand{
+			{Role: "x", Formats: []string{"f32"}, Extent: "M*n"},
+			{Role: "arrived", Table: Counters, Formats: []string{"i32"}, Extent: "M"},
+			{Role: "ids", Dir: Out, Formats: []string{"i32"}, Extent: "M*k"},
+			{Role: "values", Dir: Out, Formats: []string{"f32"}, Extent: "M*k", Optional: true},
+		},
+		Params:  []ParamSpec{count("n"), count("k"), count("parts")},
+		Rows:    "R",
+		Splits:  []string{"one"},
+		Scratch: "4*M*parts*k",
+		Rules:   []Rule{topFits},
+	},
 	// y = x, for values that the caller wants to see
 	{
 		Name: "cuda.copy",
@@ -197,6 +215,16 @@ func cudaCache(role string) Operand {
 	return o
 }
 
+// CUDATop is how many elements a block of cuda.top looks through.
+const CUDATop = 4096
+
+// CUDATopParts returns into how many parts a row of n elements is cut, and how many of the greatest ones
+// can be found of it: what the parts have found is looked through by one block.
+func CUDATopParts(n int64) (parts, most int64) {
+	parts = (n-1)/CUDATop + 1
+	return parts, min(n, CUDATop/parts)
+}
+
 // CUDASplit is how many positions a block of attention takes: parts of a row lie at its multiples, so
 // that bits do not depend on how many blocks there are.
 const CUDASplit = 256
@@ -221,6 +249,18 @@ func wholeVectors(s *Scope) error {
 func headsFit(s *Scope) error {
 	if d := s.param("head_dim"); d%8 != 0 || d > 256 {
 		return fmt.Errorf("head_dim is %d, expected a multiple of 8 up to 256", d)
+	}
+	return nil
+}
+
+// topFits: a block finds the greatest of all parts.
+func topFits(s *Scope) error {
+	parts, most := CUDATopParts(s.param("n"))
+	switch k := s.param("k"); {
+	case s.param("parts") != parts:
+		return fmt.Errorf("parts is %d, expected %d for rows of %d", s.param("parts"), parts, s.param("n"))
+	case k > most:
+		return fmt.Errorf("k is %d, expected at most %d for rows of %d", k, most, s.param("n"))
 	}
 	return nil
 }

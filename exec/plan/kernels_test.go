@@ -46,8 +46,8 @@ func TestKernelTable(t *testing.T) {
 				t.Errorf("%s: %s of extent %s: Gather is %t", sig.Name, o.Role, o.Extent, o.Gather)
 			}
 			// Integers steer addresses, so they must be an input that the caller checks, and one
-			// that has an element for each row; or they count.
-			if i32 := slices.Contains(o.Formats, "i32"); i32 != (o.Input != "" || o.Table == Counters) {
+			// that has an element for each row; or they count, or are what a kernel has found.
+			if i32 := slices.Contains(o.Formats, "i32"); i32 != (o.Input != "" || o.Table == Counters || o.Kept != "" || o.Role == "ids") {
 				t.Errorf("%s: %s has formats %v and is io buffer %q, want one where, and only where, it is i32", sig.Name, o.Role, o.Formats, o.Input)
 			}
 			if o.Input != "" && !slices.ContainsFunc(inputs, func(in Input) bool {

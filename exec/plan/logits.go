@@ -2,6 +2,18 @@ package plan
 
 import "fmt"
 
+// Where a plan finds the greatest of each row of logits on its device, these io buffers hold them, and the
+// caller need not fetch all: for each row the id of the greatest, and the ids and the logits of the
+// greatest ones, in the order of kernel cuda.top.
+const (
+	Argmax    = "argmax"     // i32 [R]
+	TopIDs    = "top_ids"    // i32 [R, k]
+	TopLogits = "top_logits" // f32 [R, k]
+)
+
+// MostTop is how many of the greatest logits a plan finds at most: more than samplers take by default.
+const MostTop = 64
+
 // Logits returns the io buffer that every plan hands its logits out in, and the number of logits
 // in a row. The buffer is f32 and holds a row for each of the R that are wanted, whatever else the
 // step is like; anything else is an error.
@@ -29,4 +41,19 @@ func (p *Plan) Logits() (id int, width int64, err error) {
 		return id, width, nil
 	}
 	return 0, 0, fmt.Errorf("no io buffer %q, expected one: a plan computes logits", "logits")
+}
+
+// Greatest returns how many elements for each row of logits the io buffer of a plan that verifies has, of
+// those that hold the greatest ones: 0 where there is none.
+func (p *Plan) Greatest(name string) int64 {
+	for i := range p.Buffers {
+		if b := &p.Buffers[i]; b.Class == IO && b.Name == name && (b.Format == "i32") == (name != TopLogits) {
+			scope := p.Scope(nil)
+			n, err := scope.Eval(b.Elems)
+			if err == nil && n%scope.R == 0 {
+				return n / scope.R
+			}
+		}
+	}
+	return 0
 }

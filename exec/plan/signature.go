@@ -32,6 +32,7 @@ type Operand struct {
 	Width    string    // elements of a position's row where it is a state, as a formula
 	Heads    string    // of a state in whose pages the parts of each head lie together, their number, as a formula
 	Table    TableKind // what it holds where it is a table
+	Kept     string    // the io buffer that it must be, as the run before has left it
 	Optional bool
 	When     string // an optional operand is there where, and only where, this parameter is not 0
 	Alias    string // an output may share its buffer with this input (where Repeat: the first one)

@@ -302,6 +302,9 @@ func (b *binding) fits(a *boundArg, u *use) error {
 	if a.Input != "" && (u.Class != IO || u.Name != a.Input) {
 		return fmt.Errorf("expected the io buffer %q, since addresses are computed from it", a.Input)
 	}
+	if a.Kept != "" && (u.Class != IO || u.Name != a.Kept) {
+		return fmt.Errorf("expected the io buffer %q, as the run before has left it", a.Kept)
+	}
 	if (a.Width != "") != (u.Class == State) {
 		return fmt.Errorf("class is %s, expected a state for a cache, and only there", u.Class)
 	}
@@ -380,6 +383,8 @@ func (b *binding) reads(a *boundArg, u *use) error {
 		return nil
 	case u.scratch:
 		return fmt.Errorf("is the scratch of a step, expected a buffer of values")
+	case a.Kept != "":
+		return nil
 	case u.Class == State && !a.Dir.Writes() && u.wroteIn == never:
 		// What it has at the places of this run's tokens is another sequence's.
 		return fmt.Errorf("is read before this run's tokens are in it, expected a step that writes it first")

@@ -46,6 +46,11 @@ func (s *Sampler) filter(logits []float32) ([]candidate, error) {
 	if err != nil {
 		return nil, err
 	}
+	return s.weighed(left), nil
+}
+
+// weighed runs the stages behind top-k.
+func (s *Sampler) weighed(left []candidate) []candidate {
 	most := left[0].logit
 	for _, c := range left {
 		most = max(most, c.logit)
@@ -60,7 +65,7 @@ func (s *Sampler) filter(logits []float32) ([]candidate, error) {
 	if s.temp != 1 {
 		weigh(left, most, s.temp)
 	}
-	return left, nil
+	return left
 }
 
 // penalise returns the logits with those of recent tokens made less likely, once each. A finite logit stays

@@ -14,9 +14,11 @@
 package sample
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 )
 
 // Params are the settings of a Sampler, named as the flags of the command line.
@@ -120,6 +122,11 @@ func (s *Sampler) Sample(step int, logits []float32) (int32, error) {
 	if err != nil {
 		return 0, fmt.Errorf("step %d: %w", step, err)
 	}
+	return s.draw(left), nil
+}
+
+// draw takes one of the candidates.
+func (s *Sampler) draw(left []candidate) int32 {
 	point := float64(s.rng.Uint64()>>11) / (1 << 53) * total(left)
 	var sum float64
 	var id int32
@@ -132,7 +139,35 @@ func (s *Sampler) Sample(step int, logits []float32) (int32, error) {
 			break
 		}
 	}
-	return id, nil
+	return id
+}
+
+// Enough returns how many of the greatest logits of a row SampleTop needs, 0 where it cannot do with fewer
+// than all: with a repeat penalty, or without top-k.
+func (s *Sampler) Enough() int {
+	if cap(s.recent.ids) > 0 || s.topK == s.vocab {
+		return 0
+	}
+	return s.topK
+}
+
+// SampleTop is Sample, of which it has the token and the state after it, but of the greatest logits alone and
+// the ids of their tokens, the greatest first, of equal ones the lowest id: at least as many as Enough says,
+// or all that are not −Inf, and none that is NaN or +Inf. Of one token the logit may be left out.
+func (s *Sampler) SampleTop(step int, ids []int32, logits []float32) (int32, error) {
+	if len(ids) == 0 || len(logits) != len(ids) && (len(ids) > 1 || len(logits) > 0) {
+		return 0, fmt.Errorf("step %d: %d tokens and %d logits, expected as many of each, at least one", step, len(ids), len(logits))
+	}
+	left := s.candidates[:0]
+	for i, id := range ids[:min(len(ids), s.topK)] {
+		c := candidate{id: id, weight: 1}
+		if len(logits) > 0 {
+			c.logit = logits[i]
+		}
+		left = append(left, c)
+	}
+	slices.SortFunc(left, func(a, b candidate) int { return cmp.Compare(a.id, b.id) })
+	return s.draw(s.weighed(left)), nil
 }
 
 // Accept tells the sampler that a token was taken, from the prompt or from Sample, for the repeat penalty. Ids

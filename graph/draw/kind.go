@@ -21,7 +21,7 @@ var kinds = []kind{
 	{"quantise", "#FBF3CC", "#B39A1E", []string{"quantise", "quantise_q8", "round", "cuda.quantise"}},
 	{"embed", "#EBE1F8", "#7D5BB5", []string{"embed", "get_rows", "get_part", "cuda.embed", "cuda.embed_part"}},
 	{"elementwise", "#E2F3F3", "#3C9191", []string{"add", "mul", "scale", "silu", "gelu_tanh", "gelu_erf", "add_bias"}},
-	{rowsKind, "#F9E1EC", "#BC4F83", []string{"select", "select_rows", "copy", "cuda.select", "cuda.copy"}},
+	{rowsKind, "#F9E1EC", "#BC4F83", []string{"select", "select_rows", "copy", "cuda.select", "cuda.copy", "cuda.top"}},
 	{"transfer", "#F3E8DC", "#8A5A2B", []string{"transfer", "sum", "concat", "cuda.sum", "cuda.concat"}},
 	{stateKind, "#E9ECF1", "#66738A", []string{"state", "kv_write"}},
 	{inputKind, "#FFFFFF", "#66738A", []string{"input"}},

@@ -43,6 +43,7 @@ type Target struct {
 	Reference []Lowering                            // what runs where none fits, for each basic op
 	Fits      func(l *Lowering, n *graph.Node) bool // what a row of Kernels cannot say about a node
 	Copy      string                                // the kernel that copies rows
+	Top       string                                // the kernel that finds the greatest elements of rows, "" for none
 }
 
 // Bounds are what programs are made for.

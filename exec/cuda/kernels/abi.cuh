@@ -40,6 +40,7 @@ static_assert(sizeof(Operand) == 40, "no padding but what is a field");
 
 struct Embed {
     const int* tokens;
+    const int* taken;
     float* y;
     Weight table;
     float scale;
@@ -47,7 +48,7 @@ struct Embed {
     unsigned m;
     unsigned first;
 };
-static_assert(sizeof(Embed) == 56, "no padding but what is a field");
+static_assert(sizeof(Embed) == 64, "no padding but what is a field");
 
 struct Product {
     const void* x;
@@ -143,9 +144,11 @@ struct Top {
     const float* x;
     int* ids;
     float* values;
+    int* work;
+    unsigned* arrived;
     unsigned n;
     unsigned m;
     unsigned k;
-    unsigned padding6;
+    unsigned padding8;
 };
-static_assert(sizeof(Top) == 40, "no padding but what is a field");
+static_assert(sizeof(Top) == 56, "no padding but what is a field");

@@ -25,6 +25,7 @@ TOOLS = HERE.parents[2] / ".cuda"
 # that make a difference. A target takes the best module of each source.
 SOURCES = {
     "rows": [75],
+    "top": [75],
     "gemv": [75],
     "gemv_f32": [75, 89],
     "attention": [75, 89],

@@ -6,7 +6,8 @@
 //
 // A source is a family of kernels, and one module for each target that it is compiled for:
 //
-//	rows       embedding, norms and rounding to q8x2, selection, the greatest elements
+//	rows       embedding, norms and rounding to q8x2, selection
+//	top        the greatest elements of rows
 //	gemv       products of few columns: x normed and rounded to q8x2 by each block, weights as integers
 //	gemv_f32   the same in float32
 //	gemm       products of many columns on tensor cores, over q8x2

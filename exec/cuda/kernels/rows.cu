@@ -1,11 +1,12 @@
-// Kernels that work on rows by themselves: embedding, norms, rounding, selection, the greatest elements.
+// Kernels that work on rows by themselves: embedding, norms, rounding, selection.
 #include "abi.cuh"
 #include "weights.cuh"
 #include "q8x2.cuh"
 
 // One block a token.
 extern "C" __global__ void embed(const Embed p) {
-    const unsigned kb = p.n / 32, row = p.tokens[blockIdx.x] - p.first;
+    const int token = p.tokens[blockIdx.x];
+    const unsigned kb = p.n / 32, row = (token < 0 && p.taken ? p.taken[~token] : token) - p.first;
     float4* y = reinterpret_cast<float4*>(p.y + (size_t)blockIdx.x * p.n);
     if (row >= p.table.rows) {
         for (unsigned i = threadIdx.x; i < p.n / 4; i += blockDim.x) {
@@ -65,63 +66,5 @@ extern "C" __global__ void select_rows(const Select p) {
     float* y = p.y + (size_t)blockIdx.x * p.n;
     for (unsigned i = threadIdx.x; i < p.n; i += blockDim.x) {
         y[i] = x[i];
-    }
-}
-
-// A Candidate is an element and where it stands. Any comes before none, which has index −1.
-struct Candidate {
-    float value;
-    int index;
-};
-
-// Whether a comes before b: greater, or as great and earlier.
-__device__ __forceinline__ bool before(Candidate a, Candidate b) {
-    return a.index >= 0 && (b.index < 0 || a.value > b.value || (a.value == b.value && a.index < b.index));
-}
-
-// The first of the candidates of a warp, in each lane.
-__device__ __forceinline__ Candidate first_of_warp(Candidate c) {
-#pragma unroll
-    for (int i = 16; i > 0; i /= 2) {
-        const Candidate other = {__shfl_xor_sync(ALL, c.value, i), __shfl_xor_sync(ALL, c.index, i)};
-        if (before(other, c)) {
-            c = other;
-        }
-    }
-    return c;
-}
-
-// One block of 1024 threads a row. Each pass finds the first candidate that comes after the one before it.
-extern "C" __global__ void top(const Top p) {
-    __shared__ Candidate parts[32];
-    const float* x = p.x + (size_t)blockIdx.x * p.n;
-    const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    Candidate last = {0.0f, -1};
-    for (unsigned k = 0; k < p.k; k++) {
-        Candidate best = {0.0f, -1};
-        for (unsigned i = threadIdx.x; i < p.n; i += 1024) {
-            const Candidate c = {x[i], (int)i};
-            if (c.value == c.value && (k == 0 || before(last, c)) && before(c, best)) {
-                best = c;
-            }
-        }
-        best = first_of_warp(best);
-        if (lane == 0) {
-            parts[warp] = best;
-        }
-        __syncthreads();
-        best = first_of_warp(parts[lane]);
-        __syncthreads();
-        if (threadIdx.x == 0) {
-            p.ids[blockIdx.x * p.k + k] = best.index;
-            if (p.values) {
-                p.values[blockIdx.x * p.k + k] = best.value;
-            }
-        }
-        if (best.index >= 0) {
-            last = best;
-        } else {
-            last = {-__int_as_float(0x7f800000), 0x7fffffff};  // nothing comes after
-        }
     }
 }
