@@ -93,3 +93,28 @@ func BenchmarkInstructions(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkLoad loads a module as every start of a program on the virtual device does.
+func BenchmarkLoad(b *testing.B) {
+	set, err := kernels.For(12090, 8, 9)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, kernel := range []string{"attention_f16_64", "gemv_1", "embed"} {
+		_, text, err := set.Module(kernel)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(kernel, func(b *testing.B) {
+			be := newBench(b, Config{})
+			b.SetBytes(int64(len(text)))
+			before, n := processorTime(), 0
+			for ; b.Loop(); n++ {
+				m, err := be.device.Load(text)
+				be.check(err)
+				be.check(m.Unload())
+			}
+			b.ReportMetric((processorTime()-before).Seconds()*1e3/float64(n), "processor-ms")
+		})
+	}
+}

@@ -190,10 +190,10 @@ func renumber(k *ptx.Kernel, starts []int) undefined {
 		}
 	}
 	for i := range k.Code {
-		renamed := map[*ptx.Operand]bool{} // a guarded result comes twice
+		var last *ptx.Operand // a guarded result comes twice, one time after the other
 		operands(&k.Code[i], func(o *ptx.Operand, _ bool) {
-			if !renamed[o] {
-				renamed[o] = true
+			if o != last {
+				last = o
 				o.Index = numbers[n.of(o)]
 			}
 		})

@@ -14,7 +14,7 @@ func Parse(text []byte) (*Module, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &parser{tokens: tokens, module: &Module{}, names: []map[string]name{{}}}
+	p := &parser{tokens: tokens, module: &Module{}, names: []map[string]*name{{}}}
 	for p.peek().kind != 0 {
 		if err := p.top(); err != nil {
 			return nil, err
@@ -42,7 +42,7 @@ type parser struct {
 	at     int
 	module *Module
 	kernel *Kernel
-	names  []map[string]name    // the innermost scope last
+	names  []map[string]*name   // the innermost scope last
 	labels map[string]int       // of the kernel, to positions in its code
 	tables map[string][]Operand // .branchtargets
 	places map[string]uint64    // in the kernel's shared memory, of variables that are declared outside
@@ -235,7 +235,7 @@ func (p *parser) variable(extern bool) (Variable, error) {
 			return v, err
 		}
 	}
-	return v, p.declare(v.Name, v.Line, name{variable: v, everywhere: len(p.names) == 1})
+	return v, p.declare(v.Name, v.Line, &name{variable: v, everywhere: len(p.names) == 1})
 }
 
 // values reads what a variable holds at first.
@@ -262,7 +262,7 @@ func (p *parser) values(v *Variable, element int) error {
 	return nil
 }
 
-func (p *parser) declare(text string, line int, n name) error {
+func (p *parser) declare(text string, line int, n *name) error {
 	scope := p.names[len(p.names)-1]
 	if _, ok := scope[text]; ok {
 		return Errorf(line, "%s is declared twice", text)
@@ -271,13 +271,13 @@ func (p *parser) declare(text string, line int, n name) error {
 	return nil
 }
 
-func (p *parser) find(text string) (name, bool) {
+func (p *parser) find(text string) (*name, bool) {
 	for _, scope := range slices.Backward(p.names) {
 		if n, ok := scope[text]; ok {
 			return n, true
 		}
 	}
-	return name{}, false
+	return nil, false
 }
 
 func (p *parser) entry() error {
@@ -288,7 +288,7 @@ func (p *parser) entry() error {
 	}
 	p.kernel = k
 	p.labels, p.tables, p.places = map[string]int{}, map[string][]Operand{}, map[string]uint64{}
-	p.names = append(p.names, map[string]name{})
+	p.names = append(p.names, map[string]*name{})
 	if p.accept("(") {
 		for p.peek().text != ")" {
 			v, err := p.variable(false)
@@ -300,7 +300,7 @@ func (p *parser) entry() error {
 			}
 			v.Address = uint64(roundUp(k.ParamBytes, v.Align))
 			k.ParamBytes = int(v.Address) + v.Size
-			p.names[len(p.names)-1][v.Name] = name{variable: v}
+			p.names[len(p.names)-1][v.Name] = &name{variable: v}
 			k.Params = append(k.Params, v)
 			if !p.accept(",") {
 				break
@@ -359,7 +359,7 @@ func roundUp(n, align int) int { return (n + align - 1) &^ (align - 1) }
 
 // body reads up to the brace that closes the one just read.
 func (p *parser) body() error {
-	p.names = append(p.names, map[string]name{})
+	p.names = append(p.names, map[string]*name{})
 	for {
 		t := p.peek()
 		switch {
@@ -423,7 +423,7 @@ func (p *parser) placed() error {
 	if p.kernel.LocalBytes > 1<<20 || p.kernel.SharedBytes > 1<<20 {
 		return Errorf(v.Line, "%s does not fit", v.Name)
 	}
-	p.names[len(p.names)-1][v.Name] = name{variable: v}
+	p.names[len(p.names)-1][v.Name] = &name{variable: v}
 	return p.expect(";")
 }
 
@@ -441,7 +441,7 @@ func (p *parser) registers() error {
 		return Errorf(t.line, "registers of type %q are not supported", t.text)
 	}
 	add := func(text string, line int) error {
-		n := name{register: true, class: class, index: p.kernel.Registers[class], kind: kind}
+		n := &name{register: true, class: class, index: p.kernel.Registers[class], kind: kind}
 		p.kernel.Registers[class]++
 		return p.declare(text, line, n)
 	}
@@ -510,6 +510,7 @@ func (p *parser) instruction() error {
 	if in.Op == "" {
 		return Errorf(t.line, "%s is not known here", t.text)
 	}
+	in.Args = make([]Operand, 0, 4)
 	for !p.accept(";") {
 		if len(in.Args) > 0 {
 			if err := p.expect(","); err != nil {
@@ -597,7 +598,7 @@ func (p *parser) named(t token) (Operand, error) {
 
 // refer makes an operand name a variable. Extern arrays in shared memory begin behind all else;
 // where that is, is known at the kernel's end only: resolve adds it.
-func (p *parser) refer(o *Operand, n name) {
+func (p *parser) refer(o *Operand, n *name) {
 	v := n.variable
 	o.Name, o.Space, o.Value, o.extern = v.Name, v.Space, v.Address, v.extern
 	if v.extern {
@@ -664,9 +665,9 @@ func (p *parser) number(size int) (Operand, error) {
 	}
 	t := p.next()
 	o := Operand{Kind: Immediate}
-	bad := Errorf(t.line, "%q where a number is expected", t.text)
+	bad := func() error { return Errorf(t.line, "%q where a number is expected", t.text) }
 	if t.kind != 'n' {
-		return o, bad
+		return o, bad()
 	}
 	var err error
 	lower := strings.ToLower(t.text)
@@ -701,7 +702,7 @@ func (p *parser) number(size int) (Operand, error) {
 		}
 	}
 	if err != nil {
-		return o, bad
+		return o, bad()
 	}
 	return o, nil
 }
