@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"fmt"
 	"testing"
 
 	"pesti/conformance/measure"
@@ -11,25 +12,29 @@ import (
 
 // TestDeviceAgainstOracle holds what CUDA kernels compute on the virtual device, in precision exact, to
 // the bounds that the processor meets: every layer and logit of the embedded model, for a prompt of a whole
-// chunk and more, and as many tokens of real models as there is time for.
+// chunk and more, and as many tokens of real models as there is time for; so too where several devices share
+// every matrix.
 func TestDeviceAgainstOracle(t *testing.T) {
 	for _, c := range []struct {
 		name, prompt string
 		tokens       int // of the prompt, 0 for all
+		devices      int
 	}{
-		{"demo", "fox", 0},
-		{"demo", "tides", 0},
-		{testenv.SmolLM2, "fox", 3},
-		{testenv.Qwen, "fox", 1},
-		{testenv.Gemma, "fox", 1},
+		{"demo", "fox", 0, 1},
+		{"demo", "tides", 0, 1},
+		{testenv.SmolLM2, "fox", 3, 1},
+		{testenv.Qwen, "fox", 1, 1},
+		{testenv.Gemma, "fox", 1, 1},
+		{"demo", "tides", 0, 2},
+		{testenv.SmolLM2, "fox", 1, 3},
 	} {
-		t.Run(c.name+"/"+c.prompt, func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s/%s/%d", c.name, c.prompt, c.devices), func(t *testing.T) {
 			m := openModel(t, c.name)
 			ids := m.prompt(t, c.prompt)
 			if c.tokens > 0 {
 				ids = ids[:c.tokens]
 			}
-			ours := m.collect(t, ids, lower.Options{Target: plan.CUDA, Ubatch: 64}, len(ids), nil, nil)
+			ours := m.collect(t, ids, lower.Options{Target: plan.CUDA, Ubatch: 64, Devices: c.devices, Split: "tensor"}, len(ids), nil, nil)
 			v := compare(ours, askOracle(t, m.path, ids, 0))
 			t.Log(v)
 			if !v.passes() {

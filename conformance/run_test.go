@@ -11,6 +11,7 @@ import (
 	"pesti/conformance/measure"
 	"pesti/conformance/testenv"
 	"pesti/exec"
+	"pesti/exec/cuda"
 	"pesti/exec/cuda/virtual"
 	"pesti/exec/plan"
 	"pesti/frontend"
@@ -97,7 +98,8 @@ func (m *model) engine(t testing.TB, o lower.Options, run exec.Options, edit fun
 		o.Ctx = min(512, loaded.Params.Context)
 	}
 	if o.Target == plan.CUDA {
-		o.Threads, run.Driver = 0, virtual.New(virtual.Config{})
+		o.Threads = 0
+		run.Driver = virtual.New(virtual.Config{Devices: slices.Repeat([]cuda.Properties{virtual.Default()}, max(o.Devices, 1))})
 	} else if o.ISA == "" { // what users get
 		if o.ISA, err = exec.BestISA(os.Getenv("PESTI_ISA")); err != nil {
 			t.Fatal(err)
