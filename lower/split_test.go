@@ -6,7 +6,13 @@ import (
 	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"pesti/exec/plan"
+	"pesti/frontend"
+	"pesti/graph"
+	"pesti/graph/graphtest"
+	"pesti/graph/pass"
 )
 
 // TestSplitLayers sees that a plan for several devices has its layers in a row on them, whole and as even
@@ -247,4 +253,54 @@ func TestHost(t *testing.T) {
 			t.Errorf("%+v: error %v, expected %q", c.o, err, c.want)
 		}
 	}
+}
+
+// TestSplitLayersKeepsMeaning puts the layers of random models on devices, at any place among the passes,
+// and compares their outputs to those of the whole: the same bits.
+func TestSplitLayersKeepsMeaning(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := drawModel(t)
+		g, err := m.Graph(frontend.Bounds{Tokens: 12, Sequences: 2, Rows: 4, Context: 32})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = markOutputs(g, []string{"blk.*.out"})
+		steps, weights := graphtest.Steps(t, g, 2), graphtest.FromFile(m.File)
+		layers := len(m.Params.Layers)
+		devices, onHost := rapid.IntRange(1, layers).Draw(t, "devices"), -1
+		if rapid.Bool().Draw(t, "host") {
+			onHost = rapid.IntRange(0, layers-1).Draw(t, "on the host")
+			devices = 1 + rapid.IntRange(1, layers-onHost).Draw(t, "beside it")
+		}
+		at := rapid.IntRange(0, len(pass.Graph())).Draw(t, "at")
+		var results [2]*graph.Graph
+		for i, with := range [][]pass.Pass{nil, {pass.SplitLayers(devices, onHost)}} {
+			results[i] = g.Clone()
+			if _, err := pass.Run(results[i], slices.Insert(pass.Graph(), at, with...), pass.Options{Verify: true}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := graphtest.Eval(results[0], weights, steps, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := graphtest.Eval(results[1], weights, steps, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range steps {
+			for _, v := range g.Outputs {
+				if !slices.Equal(got[i][v.Name].F32, want[i][v.Name].F32) {
+					t.Fatalf("step %d: other bits of %s\n%s", i, v.Name, graph.Print(results[1]))
+				}
+			}
+		}
+		used := make([]bool, devices)
+		for _, n := range results[1].Nodes {
+			used[n.Device] = true
+		}
+		if slices.Contains(used, false) {
+			t.Fatalf("devices in use: %v\n%s", used, graph.Print(results[1]))
+		}
+	})
 }

@@ -34,7 +34,7 @@ func TestPlanShow(t *testing.T) {
 		slices.Sort(names)
 		return names
 	}
-	if want := []string{"arena", "arena_lower_bound", "arena_unshared", "io", "packed", "state", "weight"}; !slices.Equal(keys(got["memory"]), want) {
+	if want := []string{"arena", "arena_lower_bound", "arena_unshared", "io", "packed", "state", "tables", "weight"}; !slices.Equal(keys(got["memory"]), want) {
 		t.Errorf("memory has %q, want %q", keys(got["memory"]), want)
 	}
 	programs := got["programs"].(map[string]any)
