@@ -14,6 +14,11 @@ func dequantiseIQ4_NL(dst *float32, src *byte, blocks int)
 //go:noescape
 func dequantiseMXFP4(dst *float32, src *byte, blocks int)
 
+// dequantiseNVFP4 sets dst to the values of blocks of 64 elements at src.
+//
+//go:noescape
+func dequantiseNVFP4(dst *float32, src *byte, blocks int)
+
 // dequantiseIQ4_XS sets dst to the values of blocks of 256 elements at src.
 //
 //go:noescape
@@ -28,6 +33,16 @@ func dequantiseQ2_K(dst *float32, src *byte, blocks int)
 //
 //go:noescape
 func dequantiseQ3_K(dst *float32, src *byte, blocks int)
+
+// dequantiseTQ1_0 sets dst to the values of blocks of 256 elements at src.
+//
+//go:noescape
+func dequantiseTQ1_0(dst *float32, src *byte, blocks int)
+
+// dequantiseTQ2_0 sets dst to the values of blocks of 256 elements at src.
+//
+//go:noescape
+func dequantiseTQ2_0(dst *float32, src *byte, blocks int)
 
 // rowFloatx1 adds to 1 × 4 float32, yStep bytes apart, the products of 4 rows at w, wStep bytes apart, with 1 rows at x, xStep bytes apart, of k float32, a multiple of 8.
 //

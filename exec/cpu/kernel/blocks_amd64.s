@@ -51,7 +51,7 @@ block:
 	SUBQ         $0x01, DX
 	JL           done
 	VMOVDQU      iq4Levels<>+0(SB), X0
-	VMOVDQU      bytes15<>+0(SB), X1
+	VMOVDQU      each0f0f0f0f<>+0(SB), X1
 	MOVWLZX      (CX), BX
 	VMOVD        BX, X2
 	VCVTPH2PS    X2, X2
@@ -88,15 +88,15 @@ done:
 	VZEROUPPER
 	RET
 
-DATA bytes15<>+0(SB)/4, $0x0f0f0f0f
-DATA bytes15<>+4(SB)/4, $0x0f0f0f0f
-DATA bytes15<>+8(SB)/4, $0x0f0f0f0f
-DATA bytes15<>+12(SB)/4, $0x0f0f0f0f
-DATA bytes15<>+16(SB)/4, $0x0f0f0f0f
-DATA bytes15<>+20(SB)/4, $0x0f0f0f0f
-DATA bytes15<>+24(SB)/4, $0x0f0f0f0f
-DATA bytes15<>+28(SB)/4, $0x0f0f0f0f
-GLOBL bytes15<>(SB), RODATA|NOPTR, $32
+DATA each0f0f0f0f<>+0(SB)/4, $0x0f0f0f0f
+DATA each0f0f0f0f<>+4(SB)/4, $0x0f0f0f0f
+DATA each0f0f0f0f<>+8(SB)/4, $0x0f0f0f0f
+DATA each0f0f0f0f<>+12(SB)/4, $0x0f0f0f0f
+DATA each0f0f0f0f<>+16(SB)/4, $0x0f0f0f0f
+DATA each0f0f0f0f<>+20(SB)/4, $0x0f0f0f0f
+DATA each0f0f0f0f<>+24(SB)/4, $0x0f0f0f0f
+DATA each0f0f0f0f<>+28(SB)/4, $0x0f0f0f0f
+GLOBL each0f0f0f0f<>(SB), RODATA|NOPTR, $32
 
 // func dequantiseMXFP4(dst *float32, src *byte, blocks int)
 // Requires: AVX, AVX2, CMOV
@@ -109,7 +109,7 @@ block:
 	SUBQ         $0x01, DX
 	JL           done
 	VMOVDQU      e2m1Levels<>+0(SB), X0
-	VMOVDQU      bytes15<>+0(SB), X1
+	VMOVDQU      each0f0f0f0f<>+0(SB), X1
 	MOVBLZX      (CX), BX
 	MOVL         BX, SI
 	ADDL         $0x01, SI
@@ -152,9 +152,123 @@ done:
 	VZEROUPPER
 	RET
 
+// func dequantiseNVFP4(dst *float32, src *byte, blocks int)
+// Requires: AVX, AVX2, F16C
+TEXT ·dequantiseNVFP4(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ blocks+16(FP), DX
+
+block:
+	SUBQ         $0x01, DX
+	JL           done
+	VMOVDQU      e2m1Levels<>+0(SB), X0
+	VMOVDQU      each0f0f0f0f<>+0(SB), X1
+	VPMOVZXBW    (CX), X2
+	VPCMPEQW     each007f007f<>+0(SB), X2, X3
+	VPAND        each007f007f<>+0(SB), X2, X2
+	VPANDN       X2, X3, X2
+	VPSLLW       $0x07, X2, X2
+	VCVTPH2PS    X2, X2
+	VPERMILPS    $0x00, X2, X3
+	VMULSS       each43000000<>+0(SB), X3, X3
+	VBROADCASTSS X3, Y3
+	VMOVQ        4(CX), X4
+	VPSRLW       $0x04, X4, X5
+	VPUNPCKLQDQ  X5, X4, X4
+	VPAND        X1, X4, X4
+	VPSHUFB      X4, X0, X4
+	VPMOVSXBD    X4, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VMOVUPS      Y5, (AX)
+	VPSRLDQ      $0x08, X4, X4
+	VPMOVSXBD    X4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 32(AX)
+	VPERMILPS    $0x55, X2, X3
+	VMULSS       each43000000<>+0(SB), X3, X3
+	VBROADCASTSS X3, Y3
+	VMOVQ        12(CX), X4
+	VPSRLW       $0x04, X4, X5
+	VPUNPCKLQDQ  X5, X4, X4
+	VPAND        X1, X4, X4
+	VPSHUFB      X4, X0, X4
+	VPMOVSXBD    X4, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VMOVUPS      Y5, 64(AX)
+	VPSRLDQ      $0x08, X4, X4
+	VPMOVSXBD    X4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 96(AX)
+	VPERMILPS    $0xaa, X2, X3
+	VMULSS       each43000000<>+0(SB), X3, X3
+	VBROADCASTSS X3, Y3
+	VMOVQ        20(CX), X4
+	VPSRLW       $0x04, X4, X5
+	VPUNPCKLQDQ  X5, X4, X4
+	VPAND        X1, X4, X4
+	VPSHUFB      X4, X0, X4
+	VPMOVSXBD    X4, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VMOVUPS      Y5, 128(AX)
+	VPSRLDQ      $0x08, X4, X4
+	VPMOVSXBD    X4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 160(AX)
+	VPERMILPS    $0xff, X2, X2
+	VMULSS       each43000000<>+0(SB), X2, X2
+	VBROADCASTSS X2, Y2
+	VMOVQ        28(CX), X3
+	VPSRLW       $0x04, X3, X4
+	VPUNPCKLQDQ  X4, X3, X3
+	VPAND        X1, X3, X3
+	VPSHUFB      X3, X0, X3
+	VPMOVSXBD    X3, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y2, Y0, Y0
+	VMOVUPS      Y0, 192(AX)
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y2, Y0, Y0
+	VMOVUPS      Y0, 224(AX)
+	ADDQ         $0x00000024, CX
+	ADDQ         $0x00000100, AX
+	JMP          block
+
+done:
+	VZEROUPPER
+	RET
+
+DATA each007f007f<>+0(SB)/4, $0x007f007f
+DATA each007f007f<>+4(SB)/4, $0x007f007f
+DATA each007f007f<>+8(SB)/4, $0x007f007f
+DATA each007f007f<>+12(SB)/4, $0x007f007f
+DATA each007f007f<>+16(SB)/4, $0x007f007f
+DATA each007f007f<>+20(SB)/4, $0x007f007f
+DATA each007f007f<>+24(SB)/4, $0x007f007f
+DATA each007f007f<>+28(SB)/4, $0x007f007f
+GLOBL each007f007f<>(SB), RODATA|NOPTR, $32
+
+DATA each43000000<>+0(SB)/4, $0x43000000
+DATA each43000000<>+4(SB)/4, $0x43000000
+DATA each43000000<>+8(SB)/4, $0x43000000
+DATA each43000000<>+12(SB)/4, $0x43000000
+DATA each43000000<>+16(SB)/4, $0x43000000
+DATA each43000000<>+20(SB)/4, $0x43000000
+DATA each43000000<>+24(SB)/4, $0x43000000
+DATA each43000000<>+28(SB)/4, $0x43000000
+GLOBL each43000000<>(SB), RODATA|NOPTR, $32
+
 // func dequantiseIQ4_XS(dst *float32, src *byte, blocks int)
 // Requires: AVX, AVX2, F16C
-TEXT ·dequantiseIQ4_XS(SB), NOSPLIT, $128-24
+TEXT ·dequantiseIQ4_XS(SB), NOSPLIT, $0-24
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), CX
 	MOVQ blocks+16(FP), DX
@@ -163,7 +277,7 @@ block:
 	SUBQ         $0x01, DX
 	JL           done
 	VMOVDQU      iq4Levels<>+0(SB), X0
-	VMOVDQU      bytes15<>+0(SB), X1
+	VMOVDQU      each0f0f0f0f<>+0(SB), X1
 	MOVWLZX      (CX), BX
 	VMOVD        BX, X2
 	VCVTPH2PS    X2, X2
@@ -486,7 +600,7 @@ block:
 	JL           done
 	VMOVDQU      (CX), X0
 	VPSRLW       $0x04, X0, X1
-	VPAND        bytes15<>+0(SB), X0, X0
+	VPAND        each0f0f0f0f<>+0(SB), X0, X0
 	MOVWLZX      80(CX), BX
 	VMOVD        BX, X2
 	VCVTPH2PS    X2, X2
@@ -500,7 +614,7 @@ block:
 	VCVTDQ2PS    Y0, Y0
 	VMULPS       Y2, Y0, Y0
 	VMOVUPS      Y0, 32(SP)
-	VPAND        bytes15<>+0(SB), X1, X1
+	VPAND        each0f0f0f0f<>+0(SB), X1, X1
 	MOVWLZX      82(CX), BX
 	VMOVD        BX, X0
 	VCVTPH2PS    X0, X0
@@ -514,7 +628,7 @@ block:
 	VCVTDQ2PS    Y1, Y1
 	VMULPS       Y0, Y1, Y1
 	VMOVUPS      Y1, 96(SP)
-	VMOVDQU      bytes3<>+0(SB), X0
+	VMOVDQU      each03030303<>+0(SB), X0
 	VMOVDQU      16(CX), X1
 	VPAND        X0, X1, X1
 	VBROADCASTSS (SP), Y2
@@ -775,15 +889,15 @@ done:
 	VZEROUPPER
 	RET
 
-DATA bytes3<>+0(SB)/4, $0x03030303
-DATA bytes3<>+4(SB)/4, $0x03030303
-DATA bytes3<>+8(SB)/4, $0x03030303
-DATA bytes3<>+12(SB)/4, $0x03030303
-DATA bytes3<>+16(SB)/4, $0x03030303
-DATA bytes3<>+20(SB)/4, $0x03030303
-DATA bytes3<>+24(SB)/4, $0x03030303
-DATA bytes3<>+28(SB)/4, $0x03030303
-GLOBL bytes3<>(SB), RODATA|NOPTR, $32
+DATA each03030303<>+0(SB)/4, $0x03030303
+DATA each03030303<>+4(SB)/4, $0x03030303
+DATA each03030303<>+8(SB)/4, $0x03030303
+DATA each03030303<>+12(SB)/4, $0x03030303
+DATA each03030303<>+16(SB)/4, $0x03030303
+DATA each03030303<>+20(SB)/4, $0x03030303
+DATA each03030303<>+24(SB)/4, $0x03030303
+DATA each03030303<>+28(SB)/4, $0x03030303
+GLOBL each03030303<>(SB), RODATA|NOPTR, $32
 
 // func dequantiseQ3_K(dst *float32, src *byte, blocks int)
 // Requires: AVX, AVX2, F16C
@@ -798,13 +912,13 @@ block:
 	VMOVQ        96(CX), X0
 	VPSRLW       $0x04, X0, X1
 	VPUNPCKLQDQ  X1, X0, X0
-	VPAND        bytes15<>+0(SB), X0, X0
+	VPAND        each0f0f0f0f<>+0(SB), X0, X0
 	VPBROADCASTD 104(CX), X1
 	VPSRLVD      q3KShifts<>+0(SB), X1, X1
-	VPAND        bytes3<>+0(SB), X1, X1
+	VPAND        each03030303<>+0(SB), X1, X1
 	VPSLLW       $0x04, X1, X1
 	VPOR         X1, X0, X0
-	VPSUBB       bytes32<>+0(SB), X0, X0
+	VPSUBB       each20202020<>+0(SB), X0, X0
 	MOVWLZX      108(CX), BX
 	VMOVD        BX, X1
 	VCVTPH2PS    X1, X1
@@ -818,8 +932,8 @@ block:
 	VCVTDQ2PS    Y0, Y0
 	VMULPS       Y1, Y0, Y0
 	VMOVUPS      Y0, 32(SP)
-	VMOVDQU      bytes4<>+0(SB), X0
-	VMOVDQU      bytes3<>+0(SB), X1
+	VMOVDQU      each04040404<>+0(SB), X0
+	VMOVDQU      each03030303<>+0(SB), X1
 	VMOVDQU      32(CX), X2
 	VPAND        X1, X2, X2
 	VMOVDQU      (CX), X3
@@ -1100,25 +1214,591 @@ DATA q3KShifts<>+8(SB)/4, $0x00000004
 DATA q3KShifts<>+12(SB)/4, $0x00000006
 GLOBL q3KShifts<>(SB), RODATA|NOPTR, $16
 
-DATA bytes32<>+0(SB)/4, $0x20202020
-DATA bytes32<>+4(SB)/4, $0x20202020
-DATA bytes32<>+8(SB)/4, $0x20202020
-DATA bytes32<>+12(SB)/4, $0x20202020
-DATA bytes32<>+16(SB)/4, $0x20202020
-DATA bytes32<>+20(SB)/4, $0x20202020
-DATA bytes32<>+24(SB)/4, $0x20202020
-DATA bytes32<>+28(SB)/4, $0x20202020
-GLOBL bytes32<>(SB), RODATA|NOPTR, $32
+DATA each20202020<>+0(SB)/4, $0x20202020
+DATA each20202020<>+4(SB)/4, $0x20202020
+DATA each20202020<>+8(SB)/4, $0x20202020
+DATA each20202020<>+12(SB)/4, $0x20202020
+DATA each20202020<>+16(SB)/4, $0x20202020
+DATA each20202020<>+20(SB)/4, $0x20202020
+DATA each20202020<>+24(SB)/4, $0x20202020
+DATA each20202020<>+28(SB)/4, $0x20202020
+GLOBL each20202020<>(SB), RODATA|NOPTR, $32
 
-DATA bytes4<>+0(SB)/4, $0x04040404
-DATA bytes4<>+4(SB)/4, $0x04040404
-DATA bytes4<>+8(SB)/4, $0x04040404
-DATA bytes4<>+12(SB)/4, $0x04040404
-DATA bytes4<>+16(SB)/4, $0x04040404
-DATA bytes4<>+20(SB)/4, $0x04040404
-DATA bytes4<>+24(SB)/4, $0x04040404
-DATA bytes4<>+28(SB)/4, $0x04040404
-GLOBL bytes4<>(SB), RODATA|NOPTR, $32
+DATA each04040404<>+0(SB)/4, $0x04040404
+DATA each04040404<>+4(SB)/4, $0x04040404
+DATA each04040404<>+8(SB)/4, $0x04040404
+DATA each04040404<>+12(SB)/4, $0x04040404
+DATA each04040404<>+16(SB)/4, $0x04040404
+DATA each04040404<>+20(SB)/4, $0x04040404
+DATA each04040404<>+24(SB)/4, $0x04040404
+DATA each04040404<>+28(SB)/4, $0x04040404
+GLOBL each04040404<>(SB), RODATA|NOPTR, $32
+
+// func dequantiseTQ1_0(dst *float32, src *byte, blocks int)
+// Requires: AVX, AVX2, F16C
+TEXT ·dequantiseTQ1_0(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ blocks+16(FP), DX
+
+block:
+	SUBQ         $0x01, DX
+	JL           done
+	MOVWLZX      52(CX), BX
+	VMOVD        BX, X0
+	VCVTPH2PS    X0, X0
+	VBROADCASTSS X0, Y0
+	VMOVDQU      each00ff00ff<>+0(SB), Y1
+	VPMOVZXBW    (CX), Y2
+	VPADDW       Y2, Y2, Y3
+	VPADDW       Y2, Y3, Y3
+	VPSRLW       $0x08, Y3, Y4
+	VPAND        Y1, Y3, Y2
+	VEXTRACTI128 $0x01, Y4, X3
+	VPACKSSWB    X3, X4, X4
+	VPSUBB       each01010101<>+0(SB), X4, X4
+	VPMOVSXBD    X4, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VMOVUPS      Y3, (AX)
+	VPSRLDQ      $0x08, X4, X4
+	VPMOVSXBD    X4, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VMOVUPS      Y3, 32(AX)
+	VPADDW       Y2, Y2, Y3
+	VPADDW       Y2, Y3, Y3
+	VPSRLW       $0x08, Y3, Y4
+	VPAND        Y1, Y3, Y2
+	VEXTRACTI128 $0x01, Y4, X3
+	VPACKSSWB    X3, X4, X4
+	VPSUBB       each01010101<>+0(SB), X4, X4
+	VPMOVSXBD    X4, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VMOVUPS      Y3, 128(AX)
+	VPSRLDQ      $0x08, X4, X4
+	VPMOVSXBD    X4, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VMOVUPS      Y3, 160(AX)
+	VPADDW       Y2, Y2, Y3
+	VPADDW       Y2, Y3, Y3
+	VPSRLW       $0x08, Y3, Y4
+	VPAND        Y1, Y3, Y2
+	VEXTRACTI128 $0x01, Y4, X3
+	VPACKSSWB    X3, X4, X4
+	VPSUBB       each01010101<>+0(SB), X4, X4
+	VPMOVSXBD    X4, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VMOVUPS      Y3, 256(AX)
+	VPSRLDQ      $0x08, X4, X4
+	VPMOVSXBD    X4, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VMOVUPS      Y3, 288(AX)
+	VPADDW       Y2, Y2, Y3
+	VPADDW       Y2, Y3, Y3
+	VPSRLW       $0x08, Y3, Y4
+	VPAND        Y1, Y3, Y2
+	VEXTRACTI128 $0x01, Y4, X3
+	VPACKSSWB    X3, X4, X4
+	VPSUBB       each01010101<>+0(SB), X4, X4
+	VPMOVSXBD    X4, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VMOVUPS      Y3, 384(AX)
+	VPSRLDQ      $0x08, X4, X4
+	VPMOVSXBD    X4, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VMOVUPS      Y3, 416(AX)
+	VPADDW       Y2, Y2, Y3
+	VPADDW       Y2, Y3, Y3
+	VPSRLW       $0x08, Y3, Y4
+	VPAND        Y1, Y3, Y2
+	VEXTRACTI128 $0x01, Y4, X2
+	VPACKSSWB    X2, X4, X4
+	VPSUBB       each01010101<>+0(SB), X4, X4
+	VPMOVSXBD    X4, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VMOVUPS      Y2, 512(AX)
+	VPSRLDQ      $0x08, X4, X4
+	VPMOVSXBD    X4, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VMOVUPS      Y2, 544(AX)
+	VPMOVZXBW    16(CX), Y2
+	VPADDW       Y2, Y2, Y3
+	VPADDW       Y2, Y3, Y3
+	VPSRLW       $0x08, Y3, Y4
+	VPAND        Y1, Y3, Y2
+	VEXTRACTI128 $0x01, Y4, X3
+	VPACKSSWB    X3, X4, X4
+	VPSUBB       each01010101<>+0(SB), X4, X4
+	VPMOVSXBD    X4, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VMOVUPS      Y3, 64(AX)
+	VPSRLDQ      $0x08, X4, X4
+	VPMOVSXBD    X4, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VMOVUPS      Y3, 96(AX)
+	VPADDW       Y2, Y2, Y3
+	VPADDW       Y2, Y3, Y3
+	VPSRLW       $0x08, Y3, Y4
+	VPAND        Y1, Y3, Y2
+	VEXTRACTI128 $0x01, Y4, X3
+	VPACKSSWB    X3, X4, X4
+	VPSUBB       each01010101<>+0(SB), X4, X4
+	VPMOVSXBD    X4, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VMOVUPS      Y3, 192(AX)
+	VPSRLDQ      $0x08, X4, X4
+	VPMOVSXBD    X4, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VMOVUPS      Y3, 224(AX)
+	VPADDW       Y2, Y2, Y3
+	VPADDW       Y2, Y3, Y3
+	VPSRLW       $0x08, Y3, Y4
+	VPAND        Y1, Y3, Y2
+	VEXTRACTI128 $0x01, Y4, X3
+	VPACKSSWB    X3, X4, X4
+	VPSUBB       each01010101<>+0(SB), X4, X4
+	VPMOVSXBD    X4, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VMOVUPS      Y3, 320(AX)
+	VPSRLDQ      $0x08, X4, X4
+	VPMOVSXBD    X4, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VMOVUPS      Y3, 352(AX)
+	VPADDW       Y2, Y2, Y3
+	VPADDW       Y2, Y3, Y3
+	VPSRLW       $0x08, Y3, Y4
+	VPAND        Y1, Y3, Y2
+	VEXTRACTI128 $0x01, Y4, X3
+	VPACKSSWB    X3, X4, X4
+	VPSUBB       each01010101<>+0(SB), X4, X4
+	VPMOVSXBD    X4, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VMOVUPS      Y3, 448(AX)
+	VPSRLDQ      $0x08, X4, X4
+	VPMOVSXBD    X4, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VMOVUPS      Y3, 480(AX)
+	VPADDW       Y2, Y2, Y3
+	VPADDW       Y2, Y3, Y3
+	VPSRLW       $0x08, Y3, Y4
+	VPAND        Y1, Y3, Y2
+	VEXTRACTI128 $0x01, Y4, X2
+	VPACKSSWB    X2, X4, X4
+	VPSUBB       each01010101<>+0(SB), X4, X4
+	VPMOVSXBD    X4, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VMOVUPS      Y2, 576(AX)
+	VPSRLDQ      $0x08, X4, X4
+	VPMOVSXBD    X4, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VMOVUPS      Y2, 608(AX)
+	VPMOVZXBW    32(CX), Y2
+	VPADDW       Y2, Y2, Y3
+	VPADDW       Y2, Y3, Y3
+	VPSRLW       $0x08, Y3, Y4
+	VPAND        Y1, Y3, Y2
+	VEXTRACTI128 $0x01, Y4, X3
+	VPACKSSWB    X3, X4, X4
+	VPSUBB       each01010101<>+0(SB), X4, X4
+	VPMOVSXBD    X4, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VMOVUPS      Y3, 640(AX)
+	VPSRLDQ      $0x08, X4, X4
+	VPMOVSXBD    X4, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VMOVUPS      Y3, 672(AX)
+	VPADDW       Y2, Y2, Y3
+	VPADDW       Y2, Y3, Y3
+	VPSRLW       $0x08, Y3, Y4
+	VPAND        Y1, Y3, Y2
+	VEXTRACTI128 $0x01, Y4, X3
+	VPACKSSWB    X3, X4, X4
+	VPSUBB       each01010101<>+0(SB), X4, X4
+	VPMOVSXBD    X4, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VMOVUPS      Y3, 704(AX)
+	VPSRLDQ      $0x08, X4, X4
+	VPMOVSXBD    X4, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VMOVUPS      Y3, 736(AX)
+	VPADDW       Y2, Y2, Y3
+	VPADDW       Y2, Y3, Y3
+	VPSRLW       $0x08, Y3, Y4
+	VPAND        Y1, Y3, Y2
+	VEXTRACTI128 $0x01, Y4, X3
+	VPACKSSWB    X3, X4, X4
+	VPSUBB       each01010101<>+0(SB), X4, X4
+	VPMOVSXBD    X4, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VMOVUPS      Y3, 768(AX)
+	VPSRLDQ      $0x08, X4, X4
+	VPMOVSXBD    X4, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VMOVUPS      Y3, 800(AX)
+	VPADDW       Y2, Y2, Y3
+	VPADDW       Y2, Y3, Y3
+	VPSRLW       $0x08, Y3, Y4
+	VPAND        Y1, Y3, Y2
+	VEXTRACTI128 $0x01, Y4, X3
+	VPACKSSWB    X3, X4, X4
+	VPSUBB       each01010101<>+0(SB), X4, X4
+	VPMOVSXBD    X4, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VMOVUPS      Y3, 832(AX)
+	VPSRLDQ      $0x08, X4, X4
+	VPMOVSXBD    X4, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VMOVUPS      Y3, 864(AX)
+	VPADDW       Y2, Y2, Y3
+	VPADDW       Y2, Y3, Y3
+	VPSRLW       $0x08, Y3, Y4
+	VPAND        Y1, Y3, Y2
+	VEXTRACTI128 $0x01, Y4, X1
+	VPACKSSWB    X1, X4, X4
+	VPSUBB       each01010101<>+0(SB), X4, X4
+	VPMOVSXBD    X4, Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMOVUPS      Y1, 896(AX)
+	VPSRLDQ      $0x08, X4, X4
+	VPMOVSXBD    X4, Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMOVUPS      Y1, 928(AX)
+	VPMOVZXBD    48(CX), X1
+	VPADDD       X1, X1, X2
+	VPADDD       X1, X2, X2
+	VPSRLD       $0x08, X2, X3
+	VPAND        each000000ff<>+0(SB), X2, X1
+	VPSUBD       each00000001<>+0(SB), X3, X3
+	VCVTDQ2PS    X3, X3
+	VMULPS       X0, X3, X3
+	VMOVUPS      X3, 960(AX)
+	VPADDD       X1, X1, X2
+	VPADDD       X1, X2, X2
+	VPSRLD       $0x08, X2, X3
+	VPAND        each000000ff<>+0(SB), X2, X1
+	VPSUBD       each00000001<>+0(SB), X3, X3
+	VCVTDQ2PS    X3, X3
+	VMULPS       X0, X3, X3
+	VMOVUPS      X3, 976(AX)
+	VPADDD       X1, X1, X2
+	VPADDD       X1, X2, X2
+	VPSRLD       $0x08, X2, X3
+	VPAND        each000000ff<>+0(SB), X2, X1
+	VPSUBD       each00000001<>+0(SB), X3, X3
+	VCVTDQ2PS    X3, X3
+	VMULPS       X0, X3, X3
+	VMOVUPS      X3, 992(AX)
+	VPADDD       X1, X1, X2
+	VPADDD       X1, X2, X2
+	VPSRLD       $0x08, X2, X3
+	VPAND        each000000ff<>+0(SB), X2, X1
+	VPSUBD       each00000001<>+0(SB), X3, X3
+	VCVTDQ2PS    X3, X3
+	VMULPS       X0, X3, X3
+	VMOVUPS      X3, 1008(AX)
+	ADDQ         $0x00000036, CX
+	ADDQ         $0x00000400, AX
+	JMP          block
+
+done:
+	VZEROUPPER
+	RET
+
+DATA each00ff00ff<>+0(SB)/4, $0x00ff00ff
+DATA each00ff00ff<>+4(SB)/4, $0x00ff00ff
+DATA each00ff00ff<>+8(SB)/4, $0x00ff00ff
+DATA each00ff00ff<>+12(SB)/4, $0x00ff00ff
+DATA each00ff00ff<>+16(SB)/4, $0x00ff00ff
+DATA each00ff00ff<>+20(SB)/4, $0x00ff00ff
+DATA each00ff00ff<>+24(SB)/4, $0x00ff00ff
+DATA each00ff00ff<>+28(SB)/4, $0x00ff00ff
+GLOBL each00ff00ff<>(SB), RODATA|NOPTR, $32
+
+DATA each01010101<>+0(SB)/4, $0x01010101
+DATA each01010101<>+4(SB)/4, $0x01010101
+DATA each01010101<>+8(SB)/4, $0x01010101
+DATA each01010101<>+12(SB)/4, $0x01010101
+DATA each01010101<>+16(SB)/4, $0x01010101
+DATA each01010101<>+20(SB)/4, $0x01010101
+DATA each01010101<>+24(SB)/4, $0x01010101
+DATA each01010101<>+28(SB)/4, $0x01010101
+GLOBL each01010101<>(SB), RODATA|NOPTR, $32
+
+DATA each000000ff<>+0(SB)/4, $0x000000ff
+DATA each000000ff<>+4(SB)/4, $0x000000ff
+DATA each000000ff<>+8(SB)/4, $0x000000ff
+DATA each000000ff<>+12(SB)/4, $0x000000ff
+DATA each000000ff<>+16(SB)/4, $0x000000ff
+DATA each000000ff<>+20(SB)/4, $0x000000ff
+DATA each000000ff<>+24(SB)/4, $0x000000ff
+DATA each000000ff<>+28(SB)/4, $0x000000ff
+GLOBL each000000ff<>(SB), RODATA|NOPTR, $32
+
+DATA each00000001<>+0(SB)/4, $0x00000001
+DATA each00000001<>+4(SB)/4, $0x00000001
+DATA each00000001<>+8(SB)/4, $0x00000001
+DATA each00000001<>+12(SB)/4, $0x00000001
+DATA each00000001<>+16(SB)/4, $0x00000001
+DATA each00000001<>+20(SB)/4, $0x00000001
+DATA each00000001<>+24(SB)/4, $0x00000001
+DATA each00000001<>+28(SB)/4, $0x00000001
+GLOBL each00000001<>(SB), RODATA|NOPTR, $32
+
+// func dequantiseTQ2_0(dst *float32, src *byte, blocks int)
+// Requires: AVX, AVX2, F16C
+TEXT ·dequantiseTQ2_0(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ blocks+16(FP), DX
+
+block:
+	SUBQ         $0x01, DX
+	JL           done
+	MOVWLZX      64(CX), BX
+	VMOVD        BX, X0
+	VCVTPH2PS    X0, X0
+	VBROADCASTSS X0, Y0
+	VMOVDQU      each03030303<>+0(SB), X1
+	VMOVDQU      (CX), X2
+	VPAND        X1, X2, X2
+	VPSUBB       each01010101<>+0(SB), X2, X2
+	VPMOVSXBD    X2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VMOVUPS      Y3, (AX)
+	VPSRLDQ      $0x08, X2, X2
+	VPMOVSXBD    X2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	VMOVDQU      16(CX), X2
+	VPAND        X1, X2, X2
+	VPSUBB       each01010101<>+0(SB), X2, X2
+	VPMOVSXBD    X2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VMOVUPS      Y3, 64(AX)
+	VPSRLDQ      $0x08, X2, X2
+	VPMOVSXBD    X2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VMOVUPS      Y2, 96(AX)
+	VMOVDQU      (CX), X2
+	VPSRLW       $0x02, X2, X2
+	VPAND        X1, X2, X2
+	VPSUBB       each01010101<>+0(SB), X2, X2
+	VPMOVSXBD    X2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VMOVUPS      Y3, 128(AX)
+	VPSRLDQ      $0x08, X2, X2
+	VPMOVSXBD    X2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VMOVUPS      Y2, 160(AX)
+	VMOVDQU      16(CX), X2
+	VPSRLW       $0x02, X2, X2
+	VPAND        X1, X2, X2
+	VPSUBB       each01010101<>+0(SB), X2, X2
+	VPMOVSXBD    X2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VMOVUPS      Y3, 192(AX)
+	VPSRLDQ      $0x08, X2, X2
+	VPMOVSXBD    X2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VMOVUPS      Y2, 224(AX)
+	VMOVDQU      (CX), X2
+	VPSRLW       $0x04, X2, X2
+	VPAND        X1, X2, X2
+	VPSUBB       each01010101<>+0(SB), X2, X2
+	VPMOVSXBD    X2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VMOVUPS      Y3, 256(AX)
+	VPSRLDQ      $0x08, X2, X2
+	VPMOVSXBD    X2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VMOVUPS      Y2, 288(AX)
+	VMOVDQU      16(CX), X2
+	VPSRLW       $0x04, X2, X2
+	VPAND        X1, X2, X2
+	VPSUBB       each01010101<>+0(SB), X2, X2
+	VPMOVSXBD    X2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VMOVUPS      Y3, 320(AX)
+	VPSRLDQ      $0x08, X2, X2
+	VPMOVSXBD    X2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VMOVUPS      Y2, 352(AX)
+	VMOVDQU      (CX), X2
+	VPSRLW       $0x06, X2, X2
+	VPAND        X1, X2, X2
+	VPSUBB       each01010101<>+0(SB), X2, X2
+	VPMOVSXBD    X2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VMOVUPS      Y3, 384(AX)
+	VPSRLDQ      $0x08, X2, X2
+	VPMOVSXBD    X2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VMOVUPS      Y2, 416(AX)
+	VMOVDQU      16(CX), X2
+	VPSRLW       $0x06, X2, X2
+	VPAND        X1, X2, X2
+	VPSUBB       each01010101<>+0(SB), X2, X2
+	VPMOVSXBD    X2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VMOVUPS      Y3, 448(AX)
+	VPSRLDQ      $0x08, X2, X2
+	VPMOVSXBD    X2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VMOVUPS      Y2, 480(AX)
+	VMOVDQU      32(CX), X2
+	VPAND        X1, X2, X2
+	VPSUBB       each01010101<>+0(SB), X2, X2
+	VPMOVSXBD    X2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VMOVUPS      Y3, 512(AX)
+	VPSRLDQ      $0x08, X2, X2
+	VPMOVSXBD    X2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VMOVUPS      Y2, 544(AX)
+	VMOVDQU      48(CX), X2
+	VPAND        X1, X2, X2
+	VPSUBB       each01010101<>+0(SB), X2, X2
+	VPMOVSXBD    X2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VMOVUPS      Y3, 576(AX)
+	VPSRLDQ      $0x08, X2, X2
+	VPMOVSXBD    X2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VMOVUPS      Y2, 608(AX)
+	VMOVDQU      32(CX), X2
+	VPSRLW       $0x02, X2, X2
+	VPAND        X1, X2, X2
+	VPSUBB       each01010101<>+0(SB), X2, X2
+	VPMOVSXBD    X2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VMOVUPS      Y3, 640(AX)
+	VPSRLDQ      $0x08, X2, X2
+	VPMOVSXBD    X2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VMOVUPS      Y2, 672(AX)
+	VMOVDQU      48(CX), X2
+	VPSRLW       $0x02, X2, X2
+	VPAND        X1, X2, X2
+	VPSUBB       each01010101<>+0(SB), X2, X2
+	VPMOVSXBD    X2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VMOVUPS      Y3, 704(AX)
+	VPSRLDQ      $0x08, X2, X2
+	VPMOVSXBD    X2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VMOVUPS      Y2, 736(AX)
+	VMOVDQU      32(CX), X2
+	VPSRLW       $0x04, X2, X2
+	VPAND        X1, X2, X2
+	VPSUBB       each01010101<>+0(SB), X2, X2
+	VPMOVSXBD    X2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VMOVUPS      Y3, 768(AX)
+	VPSRLDQ      $0x08, X2, X2
+	VPMOVSXBD    X2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VMOVUPS      Y2, 800(AX)
+	VMOVDQU      48(CX), X2
+	VPSRLW       $0x04, X2, X2
+	VPAND        X1, X2, X2
+	VPSUBB       each01010101<>+0(SB), X2, X2
+	VPMOVSXBD    X2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VMOVUPS      Y3, 832(AX)
+	VPSRLDQ      $0x08, X2, X2
+	VPMOVSXBD    X2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VMOVUPS      Y2, 864(AX)
+	VMOVDQU      32(CX), X2
+	VPSRLW       $0x06, X2, X2
+	VPAND        X1, X2, X2
+	VPSUBB       each01010101<>+0(SB), X2, X2
+	VPMOVSXBD    X2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VMOVUPS      Y3, 896(AX)
+	VPSRLDQ      $0x08, X2, X2
+	VPMOVSXBD    X2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VMOVUPS      Y2, 928(AX)
+	VMOVDQU      48(CX), X2
+	VPSRLW       $0x06, X2, X2
+	VPAND        X1, X2, X2
+	VPSUBB       each01010101<>+0(SB), X2, X2
+	VPMOVSXBD    X2, Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMOVUPS      Y1, 960(AX)
+	VPSRLDQ      $0x08, X2, X2
+	VPMOVSXBD    X2, Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMOVUPS      Y1, 992(AX)
+	ADDQ         $0x00000042, CX
+	ADDQ         $0x00000400, AX
+	JMP          block
+
+done:
+	VZEROUPPER
+	RET
 
 // func rowFloatx1(y *float32, yStep int, w *float32, wStep int, x *float32, xStep int, k int)
 // Requires: AVX, FMA3

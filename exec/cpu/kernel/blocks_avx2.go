@@ -11,6 +11,9 @@ var dequantisersAVX2 = map[quant.Type]func(dst *float32, src *byte, blocks int){
 	quant.IQ4_NL: dequantiseIQ4_NL,
 	quant.IQ4_XS: dequantiseIQ4_XS,
 	quant.MXFP4:  dequantiseMXFP4,
+	quant.NVFP4:  dequantiseNVFP4,
+	quant.TQ1_0:  dequantiseTQ1_0,
+	quant.TQ2_0:  dequantiseTQ2_0,
 }
 
 // blockMatmuls are the products of weights as they lie in the file, for all types: what cannot be

@@ -4,6 +4,8 @@ package main
 
 import (
 	"fmt"
+	"math"
+	"strings"
 
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
@@ -25,9 +27,12 @@ func main() {
 		n := b.nibbles(e2m1)
 		n.write(b.src.Offset(1), 0, b.halfE8M0())
 	})
+	dequantiser("NVFP4", 64, 36, nvfp4(e2m1))
 	dequantiser("IQ4_XS", 256, 136, iq4XS(iq4))
 	dequantiser("Q2_K", 256, 84, q2K)
 	dequantiser("Q3_K", 256, 110, q3K)
+	dequantiser("TQ1_0", 256, 54, tq1)
+	dequantiser("TQ2_0", 256, 66, tq2)
 	products(1)
 	products(2)
 	Generate()
@@ -36,7 +41,7 @@ func main() {
 // A block is one of the blocks of a row, and where its values go.
 type block struct {
 	src, dst Mem
-	room     Mem // for 32 numbers
+	room     Mem // for 32 numbers, of types whose scales are integers times another
 }
 
 // dequantiser writes the function that sets float32 to the values of blocks of a type.
@@ -47,7 +52,7 @@ func dequantiser(typ string, elements, bytes int, body func(b block)) {
 	Doc(fmt.Sprintf("%s sets dst to the values of blocks of %d elements at src.", name, elements))
 	dst, src, blocks := Load(Param("dst"), GP64()), Load(Param("src"), GP64()), Load(Param("blocks"), GP64())
 	b := block{src: Mem{Base: src}, dst: Mem{Base: dst}}
-	if elements > 32 {
+	if strings.HasSuffix(typ, "_K") {
 		b.room = AllocLocal(128)
 	}
 	Label("block")
@@ -140,19 +145,20 @@ func (n nibbles) write(src Mem, at int, scale reg.VecVirtual) {
 	}
 }
 
-var constants = map[string]Mem{}
+var constants = map[uint32]Mem{}
 
 // bytesOf is a vector in memory of which each byte is v.
-func bytesOf(v uint8) Mem { return repeated(fmt.Sprintf("bytes%d", v), int(v)*0x01010101) }
+func bytesOf(v uint8) Mem { return patternOf(uint32(v) * 0x01010101) }
 
-func repeated(name string, v int) Mem {
-	m, ok := constants[name]
+// patternOf is a vector in memory of which each 32 bits are these.
+func patternOf(bits uint32) Mem {
+	m, ok := constants[bits]
 	if !ok {
-		m = GLOBL(name, RODATA|NOPTR)
+		m = GLOBL(fmt.Sprintf("each%08x", bits), RODATA|NOPTR)
 		for i := range vector / 4 {
-			DATA(4*i, U32(uint32(v)))
+			DATA(4*i, U32(bits))
 		}
-		constants[name] = m
+		constants[bits] = m
 	}
 	return m
 }
@@ -185,6 +191,81 @@ func iq4XS(table Mem) func(b block) {
 			n.write(b.src.Offset(8+16*j), 32*j, scale)
 		}
 	}
+}
+
+// nvfp4: each of four parts has half of an E4M3 number without sign as its scale, which is 128 times the
+// float16 of its bits; the first 8 elements of a part are the low nibbles of its 8 bytes.
+func nvfp4(table Mem) func(b block) {
+	return func(b block) {
+		n := b.nibbles(table)
+		scales, nan := XMM(), XMM()
+		VPMOVZXBW(b.src, scales)
+		VPCMPEQW(patternOf(0x7f*0x10001), scales, nan) // that NaN is read as 0
+		VPAND(patternOf(0x7f*0x10001), scales, scales)
+		VPANDN(scales, nan, scales)
+		VPSLLW(Imm(7), scales, scales)
+		VCVTPH2PS(scales, scales)
+		for j := range 4 {
+			scale, q, high := YMM(), XMM(), XMM()
+			VPERMILPS(Imm(uint64(j*0x55)), scales, scale.AsX())
+			VMULSS(patternOf(math.Float32bits(128)), scale.AsX(), scale.AsX())
+			VBROADCASTSS(scale.AsX(), scale)
+			VMOVQ(b.src.Offset(4+8*j), q)
+			VPSRLW(Imm(4), q, high)
+			VPUNPCKLQDQ(high, q, q)
+			VPAND(n.mask, q, q)
+			VPSHUFB(q, n.table, q)
+			b.sixteen(16*j, q, scale, nil)
+		}
+	}
+}
+
+// tq1: a byte is a fraction whose digits in base 3 are elements, each less one. The first 32 bytes have
+// five, the next 16, and the last 4 have four.
+func tq1(b block) {
+	d := b.half(52)
+	low := YMM()
+	VMOVDQU(patternOf(255*0x10001), low)
+	digits := func(from, to, step, n int) {
+		w, three := YMM(), YMM()
+		VPMOVZXBW(b.src.Offset(from), w)
+		for k := range n {
+			VPADDW(w, w, three)
+			VPADDW(w, three, three)
+			digit, upper := YMM(), XMM()
+			VPSRLW(Imm(8), three, digit)
+			VPAND(low, three, w)
+			VEXTRACTI128(Imm(1), digit, upper)
+			VPACKSSWB(upper, digit.AsX(), digit.AsX())
+			VPSUBB(bytesOf(1), digit.AsX(), digit.AsX())
+			b.sixteen(to+step*k, digit.AsX().(reg.VecVirtual), d, nil)
+		}
+	}
+	digits(0, 0, 32, 5)
+	digits(16, 16, 32, 5)
+	digits(32, 160, 16, 5)
+	w, three := XMM(), XMM()
+	VPMOVZXBD(b.src.Offset(48), w)
+	for k := range 4 {
+		digit := XMM()
+		VPADDD(w, w, three)
+		VPADDD(w, three, three)
+		VPSRLD(Imm(8), three, digit)
+		VPAND(patternOf(255), three, w)
+		VPSUBD(patternOf(1), digit, digit)
+		VCVTDQ2PS(digit, digit)
+		VMULPS(d.AsX(), digit, digit)
+		VMOVUPS(digit, b.dst.Offset(4*(240+4*k)))
+	}
+}
+
+// tq2: pairs of bits as in Q2_K, each less one.
+func tq2(b block) {
+	d := b.half(64)
+	b.pairs(0, func(j int, q reg.VecVirtual) {
+		VPSUBB(bytesOf(1), q, q)
+		b.sixteen(16*j, q, d, nil)
+	})
 }
 
 // keep stores d times 16 signed bytes in the block's room, from number at on.
