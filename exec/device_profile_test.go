@@ -146,6 +146,12 @@ func TestCountProfile(t *testing.T) {
 		if e.ResetProfile(); len(e.Profile().Programs) != 0 {
 			t.Error("there is a profile after a reset")
 		}
+		feed(t, profiled, prompt(1))
+		for i, step := range e.Profile().Programs[0].Counts {
+			if len(step) != 1 || step[0].Launches != 1 {
+				t.Errorf("after a reset and one run step %d has counts %+v", i, step)
+			}
+		}
 	}
 	_, err := openDemo(t, exec.Options{Driver: virtual.New(virtual.Config{}), Trace: 1})
 	if err == nil || !strings.Contains(err.Error(), "has no time") {

@@ -73,6 +73,7 @@ func TestCountersOfKinds(t *testing.T) {
 		pairs = "and.b32 %t, %t, 30; " + whole // lanes two by two at the same
 		half  = "setp.ge.u32 %p1, %t, 16; @%p1 ret; " + whole
 		back  = "xor.b32 %t, %t, 31; " + whole
+		fifth = "mul.lo.u32 %t, %t, 5; and.b32 %t, %t, 31; " + whole
 		at    = "mul.lo.u32 %r1, %t, %r9; cvt.u64.u32 %rd1, %r1; add.u64 %rd1, %a, %rd1; "
 	)
 	for _, test := range []struct {
@@ -84,6 +85,7 @@ func TestCountersOfKinds(t *testing.T) {
 	}{
 		{"16 bytes", whole + at + "ld.global.v4.u32 {%r2,%r3,%r4,%r5}, [%rd1];", words(1, 512, 16, 16), cuda.Traffic{}, 16, 0, 0, 0},
 		{"16 bytes from the last lane to the first", back + at + "ld.global.v4.u32 {%r2,%r3,%r4,%r5}, [%rd1];", words(1, 512, 16, 16), cuda.Traffic{}, 16, 0, 0, 0},
+		{"16 bytes in another order", fifth + at + "ld.global.v4.u32 {%r2,%r3,%r4,%r5}, [%rd1];", words(1, 512, 16, 16), cuda.Traffic{}, 16, 0, 0, 0},
 		{"16 of 32 bytes", apart + at + "ld.global.v4.u32 {%r2,%r3,%r4,%r5}, [%rd1];", words(1, 512, 32, 16), cuda.Traffic{}, 32, 0, 0, 0},
 		{"16 bytes of half a warp", half + at + "ld.global.v4.u32 {%r2,%r3,%r4,%r5}, [%rd1];", words(1, 256, 8, 8), cuda.Traffic{}, 8, 0, 0, 0},
 		{"8 bytes of two lanes each", pairs + at + "ld.global.v2.u32 {%r2,%r3}, [%rd1];", words(1, 256, 16, 4), cuda.Traffic{}, 16, 0, 0, 0},
