@@ -20,19 +20,23 @@ import (
 )
 
 // splitModels differ in what can be shared: heads and blocks that divide and that do not, one head
-// of keys, which all stays on the first device, norms behind products, biases, blocks of 256.
+// of keys, which all stays on the first device, norms behind products, biases, blocks of 256, and files.
 var splitModels = []struct {
 	name      string
 	model     tiny.Config
 	devices   int
 	precision string
+	passes    string
+	fp8       bool // matrices in a file beside the model
 }{
-	{"even", tiny.Config{Embd: 64, Heads: 4, KVHeads: 2, FF: 128, Types: []quant.Type{quant.Q8_0, quant.F16}}, 2, "exact"},
-	{"three heads", tiny.Config{Arch: "llama", Embd: 96, Heads: 9, KVHeads: 3, HeadDim: 32, FF: 160, Vocab: 259, Tied: true, Types: []quant.Type{quant.Q5_0, quant.Q4_0}}, 2, "exact"},
-	{"three heads", tiny.Config{Arch: "llama", Embd: 96, Heads: 9, KVHeads: 3, HeadDim: 32, FF: 160, Vocab: 259, Tied: true, Types: []quant.Type{quant.Q5_0, quant.Q4_0}}, 3, "fast"},
-	{"qwen3", tiny.Config{Arch: "qwen3", Embd: 64, Heads: 6, KVHeads: 3, HeadDim: 32, FF: 96}, 4, "exact"},
-	{"gemma3", tiny.Config{Arch: "gemma3", Embd: 64, Heads: 4, KVHeads: 1, HeadDim: 32, FF: 96, Window: 20, Tied: true}, 3, "exact"},
-	{"blocks of 256", tiny.Config{Embd: 64, Heads: 4, KVHeads: 2, HeadDim: 128, FF: 512, Types: []quant.Type{quant.Q4_K, quant.Q6_K}}, 2, "fast"},
+	{"even", tiny.Config{Embd: 64, Heads: 4, KVHeads: 2, FF: 128, Types: []quant.Type{quant.Q8_0, quant.F16}}, 2, "exact", "", false},
+	{"three heads", tiny.Config{Arch: "llama", Embd: 96, Heads: 9, KVHeads: 3, HeadDim: 32, FF: 160, Vocab: 259, Tied: true, Types: []quant.Type{quant.Q5_0, quant.Q4_0}}, 2, "exact", "", false},
+	{"three heads", tiny.Config{Arch: "llama", Embd: 96, Heads: 9, KVHeads: 3, HeadDim: 32, FF: 160, Vocab: 259, Tied: true, Types: []quant.Type{quant.Q5_0, quant.Q4_0}}, 3, "fast", "", false},
+	{"qwen3", tiny.Config{Arch: "qwen3", Embd: 64, Heads: 6, KVHeads: 3, HeadDim: 32, FF: 96}, 4, "exact", "", false},
+	{"gemma3", tiny.Config{Arch: "gemma3", Embd: 64, Heads: 4, KVHeads: 1, HeadDim: 32, FF: 96, Window: 20, Tied: true}, 3, "exact", "", false},
+	{"blocks of 256", tiny.Config{Embd: 64, Heads: 4, KVHeads: 2, HeadDim: 128, FF: 512, Types: []quant.Type{quant.Q4_K, quant.Q6_K}}, 2, "fast", "", false},
+	{"FP8", tiny.Config{Embd: 64, Heads: 4, KVHeads: 2, HeadDim: 32, FF: 96}, 2, "exact", "", true},
+	{"on the host", tiny.Config{Embd: 64, Heads: 4, KVHeads: 2, HeadDim: 32, FF: 96, Types: []quant.Type{quant.Q5_1}}, 2, "exact", "none", false},
 }
 
 // A split is an engine whose layers and logits a test looks at.
@@ -53,7 +57,7 @@ func openSplit(t *testing.T, f *gguf.File, o lower.Options, observed bool) *spli
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s := plan.Summarise(res.Plan); s.Fallbacks != 0 {
+	if s := plan.Summarise(res.Plan); s.Fallbacks != 0 && o.Passes == "" {
 		t.Fatalf("%d fallbacks, expected none", s.Fallbacks)
 	}
 	p, err := plan.Parse(plan.Print(res.Plan)) // what a file holds
@@ -61,7 +65,7 @@ func openSplit(t *testing.T, f *gguf.File, o lower.Options, observed bool) *spli
 		t.Fatal(err)
 	}
 	s := &split{layers: map[string][]float32{}}
-	run := exec.Options{Poison: true, Driver: virtual.New(virtual.Config{Devices: slices.Repeat([]cuda.Properties{virtual.Default()}, max(o.Devices, 1))})}
+	run := exec.Options{Poison: true, Sidecar: o.Sidecar, Driver: virtual.New(virtual.Config{Devices: slices.Repeat([]cuda.Properties{virtual.Default()}, max(o.Devices, 1))})}
 	if observed {
 		run.Observe = func(o exec.Observation) {
 			if strings.HasPrefix(o.Name, "blk.") && strings.HasSuffix(o.Name, ".out") {
@@ -116,8 +120,11 @@ func TestSplitTensorRuns(t *testing.T) {
 	}
 	for _, c := range splitModels {
 		t.Run(fmt.Sprintf("%s on %d/%s", c.name, c.devices, c.precision), func(t *testing.T) {
-			o := lower.Options{Precision: c.precision, Ctx: 80, Ubatch: 64}
+			o := lower.Options{Precision: c.precision, Ctx: 80, Ubatch: 64, Passes: c.passes}
 			f := tiny.File(t, c.model)
+			if c.fp8 {
+				o.Sidecar = beside(t, load(t, c.model))
+			}
 			whole := openSplit(t, f, o, true)
 			o.Devices = c.devices
 			parts := openSplit(t, f, o, true)
