@@ -50,6 +50,15 @@ func TestStart(t *testing.T) {
 		t.Errorf("exit code %d, prints %q, says %q; on the virtual device %d, %q", code, got, says, wantCode, want)
 	}
 
+	// Two devices, each with some of the layers, and one beside the processor.
+	for _, c := range [][]string{{"--devices", "2"}, {"--gpu-layers", "2"}} {
+		wantCode, want, _ := run(nil, append(append(text, "virtual"), c...)...)
+		code, got, says := run([]string{library, "CUDASTUB=virtual", "CUDASTUB_DEVICES=2"}, append(append(text, "cuda:0"), c...)...)
+		if code != 0 || wantCode != 0 || want == "" || got != want || says != "" {
+			t.Errorf("%q: exit code %d, prints %q, says %q; on the virtual device %d, %q", c, code, got, says, wantCode, want)
+		}
+	}
+
 	// On a driver whose devices count nothing, events tell of each step.
 	profile, trace := filepath.Join(t.TempDir(), "profile.json"), filepath.Join(t.TempDir(), "trace.json")
 	code, got, says = run([]string{library, "CUDASTUB=virtual"}, append(text, "cuda:0", "--profile", profile, "--trace", trace)...)

@@ -52,7 +52,7 @@ func cuGetErrorString(c code, text **C.char) code {
 //export cuDeviceGetCount
 func cuDeviceGetCount(count *int32) code {
 	return call("cuDeviceGetCount", "", func() code {
-		*count = 1
+		*count = int32(devices())
 		return success
 	})
 }
@@ -61,7 +61,7 @@ func cuDeviceGetCount(count *int32) code {
 func cuDeviceGet(device *int32, n int32) code {
 	return call("cuDeviceGet", fmt.Sprint(n), func() code {
 		*device = n
-		if n != 0 {
+		if n < 0 || int(n) >= devices() {
 			return invalidDevice
 		}
 		return success
@@ -142,6 +142,24 @@ func cuCtxDestroy_v2(context handle) code {
 			}
 			return nil
 		})
+	})
+}
+
+//export cuDeviceCanAccessPeer
+func cuDeviceCanAccessPeer(can *int32, device, peer int32) code {
+	return call("cuDeviceCanAccessPeer", fmt.Sprintf("%d %d", device, peer), func() code {
+		*can = 0
+		if device != peer {
+			*can = 1
+		}
+		return success
+	})
+}
+
+//export cuCtxEnablePeerAccess
+func cuCtxEnablePeerAccess(peer handle, flags uint32) code {
+	return call("cuCtxEnablePeerAccess", fmt.Sprintf("flags=%d", flags), func() code {
+		return with(peer, func(d cuda.Device) code { return fails(invalidValue, lib.device.EnablePeer(d)) })
 	})
 }
 

@@ -4,9 +4,10 @@
 //
 // Environment variables tell it what to be:
 //
-//	CUDASTUB       virtual: there is one device, the virtual one; else calls fail with CUDA_ERROR_NO_DEVICE
-//	CUDASTUB_LOG   a file that each call adds a line to: its name, and what matters of its arguments
-//	CUDASTUB_FAIL  NAME=CODE: the call of that name fails so
+//	CUDASTUB          virtual: there is one device, the virtual one; else calls fail with CUDA_ERROR_NO_DEVICE
+//	CUDASTUB_DEVICES  how many there are, which reach each other's memory; each may then be open once
+//	CUDASTUB_LOG      a file that each call adds a line to: its name, and what matters of its arguments
+//	CUDASTUB_FAIL     NAME=CODE: the call of that name fails so
 //
 // Names, types and codes are those of cuda.h, https://docs.nvidia.com/cuda/cuda-driver-api, which it
 // does without: of the types it is enough to know how wide they are.
@@ -18,6 +19,8 @@ import "C"
 import (
 	"fmt"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"unsafe"
@@ -51,7 +54,8 @@ type library struct {
 	device  cuda.Device // of the context that is current
 	objects []any       // by handle − 1; nil is one that was destroyed
 	texts   map[code]*C.char
-	trapped code // what all calls fail with that do not free
+	trapped code            // what all calls fail with that do not free
+	several *virtual.Driver // of several devices, once it is needed
 }
 
 var lib = &library{texts: map[code]*C.char{}}
@@ -84,8 +88,26 @@ func getenv(name string) string {
 	return C.GoString(C.getenv(c))
 }
 
-// driver returns a driver with a device. Each context has its own, so that several can be open.
-func driver() *virtual.Driver { return virtual.New(virtual.Config{}) }
+// driver returns a driver with a device. Each context has its own, so that several can be open; but where
+// there are several devices, they are those of one.
+func driver() *virtual.Driver {
+	n := devices()
+	if n == 1 {
+		return virtual.New(virtual.Config{})
+	}
+	if lib.several == nil {
+		lib.several = virtual.New(virtual.Config{Devices: slices.Repeat([]cuda.Properties{virtual.Default()}, n)})
+	}
+	return lib.several
+}
+
+// devices is how many there are.
+func devices() int {
+	if n, err := strconv.Atoi(getenv("CUDASTUB_DEVICES")); err == nil && n > 1 {
+		return n
+	}
+	return 1
+}
 
 // note adds a line to the log.
 func note(line string) {
