@@ -46,6 +46,11 @@ func TestCUDA(t *testing.T) {
 			if s.Fallbacks != 0 || s.LaunchesPerLayer != 5 {
 				t.Errorf("%s: %d fallbacks, %d launches a layer, expected 0 and 5\n%s", precision, s.Fallbacks, s.LaunchesPerLayer, plan.Print(p))
 			}
+			for program, want := range map[string]int{"decode": 5, "small": s.Programs["small"].StepsPerLayer + 1, "prefill": s.Programs["prefill"].StepsPerLayer + 1} { // keys and values are stored apart
+				if got := s.Programs[program].LaunchesPerLayer; got != want {
+					t.Errorf("%s: %d launches a layer in %s, expected %d", precision, got, program, want)
+				}
+			}
 			if g := p.Programs[len(p.Programs)-1]; g.Name != "prefill" || g.Chunk == 0 {
 				t.Errorf("%s: the last program is %s with chunk %d, expected prefill", precision, g.Name, g.Chunk)
 			}

@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -95,7 +96,7 @@ func TestRunBesideDevices(t *testing.T) {
 	}
 }
 
-// TestDumpOnDevice: the files are those of the processor.
+// TestDumpOnDevice: the files are those of the processor, and their shapes.
 func TestDumpOnDevice(t *testing.T) {
 	var names [2][]string
 	for i, args := range [][]string{nil, {"--target", "cuda", "--device", "virtual"}} {
@@ -106,10 +107,14 @@ func TestDumpOnDevice(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, e := range entries {
-			names[i] = append(names[i], e.Name())
+			name := e.Name()
+			if filepath.Ext(name) == ".npy" {
+				name += fmt.Sprint(" ", readNpy(t, filepath.Join(dir, name)).shape)
+			}
+			names[i] = append(names[i], name)
 		}
 	}
-	if !slices.Equal(names[0], names[1]) {
+	if !slices.Equal(names[0], names[1]) || len(names[0]) < 6 {
 		t.Errorf("on the device %q, on the processor %q", names[1], names[0])
 	}
 }

@@ -175,7 +175,7 @@ func shownValues(s *subject) (values, layers []*shownValue, err error) {
 	byName := map[string]*shownValue{}
 	for i := range s.plan.Buffers {
 		b := &s.plan.Buffers[i]
-		if b.Class == plan.IO && b.Format == "f32" && b.Name != logits.name {
+		if b.Class == plan.IO && b.Format == "f32" && b.Name != logits.name && b.Name != plan.TopLogits {
 			v := &shownValue{name: b.Name, file: b.Name + ".npy", dims: strings.Split(b.Elems, "*")[1:]}
 			byName[b.Name] = v
 			values = append(values, v)

@@ -26,10 +26,6 @@ type Binding struct {
 	On       Properties
 }
 
-// storeApart is the number of tokens of a step above which keys and values are stored by a launch of
-// their own: each block of attention would store those of all tokens before its own.
-const storeApart = 8
-
 // binders are what turns steps into launches, by kernel.
 var binders = map[string]func(b *binder, m uint32) ([]Call, error){
 	"cuda.embed": func(b *binder, m uint32) ([]Call, error) {
@@ -63,7 +59,7 @@ var binders = map[string]func(b *binder, m uint32) ([]Call, error){
 		if room := b.int("splits"); a.splits() > int(room) {
 			return nil, fmt.Errorf("%d splits, and the plan has room for %d", a.splits(), room)
 		}
-		if m <= storeApart {
+		if m <= plan.CUDAStoreApart {
 			return one(a.Call(b.On, format))
 		}
 		return stored(a, format, func(a Attention) (Call, error) { return a.Call(b.On, format) })

@@ -53,15 +53,18 @@ type FusionsSummary struct {
 // counts for the layer of the last step in it that workers share; those that each worker does
 // whole prepare operands, such as the residual stream that the layer before left to be summed.
 type ProgramSummary struct {
-	Tokens        [2]int64       `json:"tokens"` // least and most in a step
-	Chunk         int64          `json:"chunk"`  // tokens that it takes at a time, 0 for any number
-	Rows          int64          `json:"rows"`   // of logits, at most
-	Steps         int            `json:"steps"`
-	Waves         int            `json:"waves"`
-	StepsPerLayer int            `json:"steps_per_layer"`
-	WavesPerLayer int            `json:"waves_per_layer"`
-	Buffers       int            `json:"buffers"`
-	Kernels       map[string]int `json:"kernels"` // steps by kernel
+	Tokens        [2]int64 `json:"tokens"` // least and most in a step
+	Chunk         int64    `json:"chunk"`  // tokens that it takes at a time, 0 for any number
+	Rows          int64    `json:"rows"`   // of logits, at most
+	Steps         int      `json:"steps"`
+	Waves         int      `json:"waves"`
+	StepsPerLayer int      `json:"steps_per_layer"`
+	WavesPerLayer int      `json:"waves_per_layer"`
+	Buffers       int      `json:"buffers"`
+
+	LaunchesPerLayer int `json:"launches_per_layer"` // on a device, 0 on the CPU
+
+	Kernels map[string]int `json:"kernels"` // steps by kernel
 }
 
 // Summarise counts what is in a plan.
@@ -84,24 +87,10 @@ func Summarise(p *Plan) Summary {
 			}
 		}
 		if i == 0 {
-			s.LaunchesPerLayer = launches(&p.Programs[i])
+			s.LaunchesPerLayer = g.LaunchesPerLayer
 		}
 	}
 	return s
-}
-
-// launches returns the most steps of a layer that run on a device.
-func launches(g *Program) (most int) {
-	layers := map[int]int{}
-	for _, wave := range g.Waves {
-		for i := range wave.Steps {
-			if st := &wave.Steps[i]; st.Layer != noLayer && OnDevice(st.Kernel) {
-				layers[st.Layer]++
-				most = max(most, layers[st.Layer])
-			}
-		}
-	}
-	return most
 }
 
 // IsReference reports whether a kernel is one of those that run where none fits.
@@ -112,7 +101,7 @@ func summarise(g *Program) ProgramSummary {
 		Tokens: [2]int64{g.MinT, g.MaxT}, Chunk: g.Chunk, Rows: g.MaxR,
 		Waves: len(g.Waves), Buffers: len(g.Buffers), Kernels: map[string]int{},
 	}
-	steps, waves := map[int]int{}, map[int]int{} // by layer
+	steps, waves, launched := map[int]int{}, map[int]int{}, map[int]int{} // by layer
 	for i := range g.Waves {
 		layer := noLayer
 		for j := range g.Waves[i].Steps {
@@ -120,6 +109,7 @@ func summarise(g *Program) ProgramSummary {
 			s.Steps++
 			s.Kernels[st.Kernel]++
 			steps[st.Layer]++
+			launched[st.Layer] += launches(g, st)
 			if st.Split.By != "each" || j == 0 {
 				layer = st.Layer
 			}
@@ -130,6 +120,7 @@ func summarise(g *Program) ProgramSummary {
 		if layer != noLayer {
 			s.StepsPerLayer = max(s.StepsPerLayer, steps[layer])
 			s.WavesPerLayer = max(s.WavesPerLayer, waves[layer])
+			s.LaunchesPerLayer = max(s.LaunchesPerLayer, launched[layer])
 		}
 	}
 	return s

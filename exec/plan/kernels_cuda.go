@@ -13,7 +13,7 @@ const cudaPrefix = "cuda."
 // SOA is the layout of matrices on CUDA devices, in which all kernels there read them.
 const SOA = "soa"
 
-// cudaKernels are the kernels of CUDA devices. A step is one launch. Activations are float32; products
+// cudaKernels are the kernels of CUDA devices. A step is one launch, of attention two at most. Activations are float32; products
 // norm x first where there is a norm, and in precision fast round it to q8x2 by themselves, which the
 // names of their products tell.
 var cudaKernels = []Signature{
@@ -119,7 +119,7 @@ var cudaKernels = []Signature{
 		Params: []ParamSpec{count("k"), count("n"), word("act", activations...)},
 		Splits: []string{"one"},
 	},
-	// Attention as on the CPU, but that a page of a cache is [kv_heads][16][head_dim] for keys and
+	// Attention as on the CPU, in one launch for few tokens and two for more, but that a page of a cache is [kv_heads][16][head_dim] for keys and
 	// values alike. The positions that a token sees are cut at multiples of CUDASplit into at most
 	// so many splits, each of which leaves its part of the result in the scratch.
 	{
@@ -213,6 +213,21 @@ func cudaCache(role string) Operand {
 	o := cacheByHead(role, InOut, "kv_heads*head_dim", "kv_heads")
 	o.Formats = cudaCacheFormats
 	return o
+}
+
+// CUDAStoreApart is the number of tokens of a step above which attention stores keys and values by a launch
+// of their own: each block of it would store those of all tokens before its own.
+const CUDAStoreApart = 8
+
+// launches returns the most launches of a step of a program on a device.
+func launches(g *Program, st *Step) int {
+	switch {
+	case !OnDevice(st.Kernel):
+		return 0
+	case st.Kernel == "cuda.prefill", st.Kernel == "cuda.attention" && g.MaxT > CUDAStoreApart:
+		return 2
+	}
+	return 1
 }
 
 // CUDATop is how many elements a block of cuda.top looks through.
