@@ -64,7 +64,7 @@ type splitter struct {
 type copies struct {
 	whole []*graph.Value // nil where it has not been needed yet
 	parts []*graph.Value // of a value that is cut, its parts, nil where a device has none
-	again *graph.Node    // a node that every device repeats rather than be sent its result
+	again *graph.Node    // a node that a device with its operands repeats rather than be sent its result
 }
 
 func (s *splitter) run() error {
@@ -300,8 +300,15 @@ func (s *splitter) node(n *graph.Node) error {
 	return nil
 }
 
-// repeats reports whether every device that needs a node's results computes them: what reads no matrix. A factor
-// is not, since it may go into the look-up before it.
+// canRepeat reports whether a device has what a node reads, or can repeat that.
+func (s *splitter) canRepeat(n *graph.Node, d int) bool {
+	return n != nil && !slices.ContainsFunc(n.In, func(v *graph.Value) bool {
+		return v != nil && !v.IsWeight() && s.copies[v].whole[d] == nil && !s.canRepeat(s.copies[v].again, d)
+	})
+}
+
+// repeats reports whether devices compute a node's results themselves: where it reads no matrix. A factor
+// is sent, since it may go into the look-up before it.
 func (s *splitter) repeats(n *graph.Node) bool {
 	return n.Op == ops.SelectRows || n.Op.RowWise && n.Op != ops.Scale && !slices.ContainsFunc(n.In, isMatrix)
 }
@@ -372,19 +379,23 @@ func (s *splitter) sum(n *graph.Node, at cuts, term func(n *graph.Node, at cuts,
 		}
 		parts[d] = out[0]
 	}
-	// Every device goes on with the sum. All terms are on their way before the first one is added, since what
-	// waits for them waits for all that is before them.
+	// Every device that has a term goes on with the sum. All terms are on their way before the first one is
+	// added, since what waits for them waits for all that is before them.
 	terms := make([][]*graph.Value, s.devices)
 	for d := range terms {
 		var err error
-		if terms[d], err = s.bring(n.Out[0], parts, d); err != nil {
-			return err
+		if !at.empty(d) {
+			if terms[d], err = s.bring(n.Out[0], parts, d); err != nil {
+				return err
+			}
 		}
 	}
 	for d := range terms {
 		var err error
-		if c.whole[d], err = s.join(n.Out[0], terms[d], d, ops.Sum); err != nil {
-			return err
+		if !at.empty(d) {
+			if c.whole[d], err = s.join(n.Out[0], terms[d], d, ops.Sum); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -478,7 +489,7 @@ func (s *splitter) whole(v *graph.Value, d int) (*graph.Value, error) {
 		if parts, err = s.bring(v, c.parts, d); err == nil {
 			c.whole[d], err = s.join(v, parts, d, ops.Concat)
 		}
-	case c.again != nil:
+	case s.canRepeat(c.again, d):
 		var out []*graph.Value
 		if out, err = s.place(c.again, d, onDevice(d), nil); err == nil {
 			c.whole[d] = out[v.Index]
