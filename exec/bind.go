@@ -170,13 +170,34 @@ func (e *Engine) bindIO() error {
 	}
 	e.logits, e.width = view[float32](e.shared[id]), int(width)
 	if e.plan.Greatest(plan.Argmax) == 1 {
-		e.argmax = ints(plan.Argmax)
+		e.argmax, e.follows = ints(plan.Argmax), e.keepsTokens()
 	}
 	if k := e.plan.Greatest(plan.TopIDs); k > 1 && k == e.plan.Greatest(plan.TopLogits) {
 		e.topIDs, e.topLogits, e.most = ints(plan.TopIDs), view[float32](e.io(plan.TopLogits)), int(k)
 	}
 	e.pages = newPages(ints("pages"), len(e.sequences), int(e.plan.Scope(nil).P))
 	return nil
+}
+
+// keepsTokens reports whether all steps that take tokens can take those that the run before has found.
+func (e *Engine) keepsTokens() bool {
+	for i := range e.plan.Programs {
+		for _, wave := range e.plan.Programs[i].Waves {
+			for j := range wave.Steps {
+				st := &wave.Steps[j]
+				sig, _ := plan.LookupKernel(st.Kernel) // as Verify has seen
+				takes, kept := false, false
+				for _, a := range st.Args {
+					o := sig.Operand(a.Role)
+					takes, kept = takes || o.Input == "tokens", kept || o.Kept != ""
+				}
+				if takes && !kept {
+					return false
+				}
+			}
+		}
+	}
+	return true
 }
 
 // io returns the memory of an io buffer, nil where the plan has none of that name.

@@ -2,7 +2,9 @@ package exec_test
 
 import (
 	"cmp"
+	"encoding/binary"
 	"errors"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -417,5 +419,112 @@ func TestDeviceTop(t *testing.T) {
 				t.Error("there are logits that were left on the device")
 			}
 		}
+	}
+}
+
+// An upload is a device that notes what is uploaded to the inputs of a step.
+type uploads struct {
+	cuda.Driver
+	cuda.Device
+	cuda.Stream
+	counts map[string]int
+	last   []byte // of Upload
+}
+
+func (u *uploads) Open(number int) (cuda.Device, error) {
+	var err error
+	u.Device, err = u.Driver.Open(number)
+	return &uploadsDevice{u}, err
+}
+
+type uploadsDevice struct{ *uploads }
+
+func (u *uploadsDevice) Properties() cuda.Properties { return u.Device.Properties() }
+func (u *uploadsDevice) Close() error                { return u.Device.Close() }
+func (u *uploadsDevice) NewStream() (cuda.Stream, error) {
+	var err error
+	u.Stream, err = u.Device.NewStream()
+	return &uploadsStream{u.uploads}, err
+}
+
+type uploadsStream struct{ *uploads }
+
+func (u *uploadsStream) Close() error { return u.Stream.Close() }
+func (u *uploadsStream) Upload(dst cuda.Ptr, src []byte) error {
+	u.counts["uploads"]++
+	u.counts["uploaded"] += len(src)
+	u.last = slices.Clone(src)
+	return u.Stream.Upload(dst, src)
+}
+
+func (u *uploadsStream) Download(dst []byte, src cuda.Ptr) error {
+	u.counts["downloads"]++
+	u.counts["downloaded"] += len(dst)
+	return u.Stream.Download(dst, src)
+}
+
+func (u *uploadsStream) Launch(l cuda.Launch) error {
+	u.counts["launches"]++
+	return u.Stream.Launch(l)
+}
+
+func (u *uploadsStream) Replay(g cuda.Graph) error {
+	u.counts["replays"]++
+	return u.Stream.Replay(g)
+}
+
+// TestDeviceFollows: of a token that is followed greedily four bytes come from the device, and it takes the
+// token from its own memory; what is launched is one graph.
+func TestDeviceFollows(t *testing.T) {
+	a, _ := onBoth(t, lower.Options{Precision: "exact", Ctx: 32}, exec.Options{})
+	p, f := compiled(t, lower.Options{Target: plan.CUDA, Precision: "exact", Ctx: 32})
+	u := &uploads{Driver: virtual.New(virtual.Config{}), counts: map[string]int{}}
+	b, err := exec.Open(p, f, exec.Options{Driver: u})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	sa, err := exec.NewSession(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sb, err := exec.NewSession(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := []int32{7, 8, 9}
+	for i := range 5 {
+		clear(u.counts)
+		want, err := sa.Feed(ids)
+		if err != nil {
+			t.Fatal(err)
+		}
+		row, err := sb.FeedTop(ids, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		token := int32(binary.LittleEndian.Uint32(u.last))
+		if len(row.IDs) != 1 || row.IDs[0] != argmax(want) {
+			t.Fatalf("step %d: %v, expected token %d", i, row.IDs, argmax(want))
+		}
+		ids = row.IDs[:1:1]
+		ids = slices.Clone(ids)
+		if i == 0 {
+			continue
+		}
+		if token != -1 {
+			t.Errorf("step %d: token %d was uploaded, expected the device to take its own", i, token)
+		}
+		expected := map[string]int{"uploads": 1, "uploaded": int(p.Memory.IO-4*p.Target.Rows*(1+64+64)) - 4*int(p.Target.Rows)*sb.Vocabulary(), "downloads": 1, "downloaded": 4, "replays": 1}
+		if i > 2 && !maps.Equal(u.counts, expected) { // captured
+			t.Errorf("step %d: %v, expected %v", i, u.counts, expected)
+		}
+	}
+	// A token that is not the most likely one is uploaded.
+	if _, err := sb.FeedTop([]int32{(ids[0] + 1) % 1000}, 1); err != nil {
+		t.Fatal(err)
+	}
+	if token := int32(binary.LittleEndian.Uint32(u.last)); token != (ids[0]+1)%1000 {
+		t.Errorf("token %d was uploaded, expected %d", token, (ids[0]+1)%1000)
 	}
 }

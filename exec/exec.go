@@ -73,8 +73,9 @@ type Engine struct {
 	width                  int // logits of a row
 	argmax, topIDs         []int32
 	topLogits              []float32
-	most                   int // of the greatest logits of a row that a device finds, 0 where there is none
-	vocab                  int // rows of the smallest table of embeddings
+	follows                bool // steps can take as tokens what is in argmax
+	most                   int  // of the greatest logits of a row that a device finds, 0 where there is none
+	vocab                  int  // rows of the smallest table of embeddings
 	ctx                    int
 	sequences              []sequence
 	pages                  pages

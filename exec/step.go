@@ -72,6 +72,7 @@ func (e *Engine) StepTop(b *Batch, k int) error {
 		return fmt.Errorf("step of %d tokens and %d rows of logits: the plan is for up to %d and %d", r.T, r.R, e.plan.Target.Ubatch, e.plan.Target.Rows)
 	}
 	copy(e.tokens, b.Tokens)
+	e.follow(b)
 	copy(e.pos, b.Pos)
 	copy(e.seq, b.Seq)
 	copy(e.rows, b.Rows)
@@ -227,6 +228,19 @@ func (e *Engine) Logits(r int) []float32 {
 		return nil
 	}
 	return e.logits[r*e.width : (r+1)*e.width : (r+1)*e.width]
+}
+
+// follow leaves those tokens to the device that it has found to be the greatest in the last step: it takes
+// them from its own memory, so that what is uploaded does not depend on what is computed there.
+func (e *Engine) follow(b *Batch) {
+	if !e.follows || e.top != 1 {
+		return
+	}
+	for t := range min(len(b.Tokens), e.last.R) {
+		if b.Tokens[t] == e.argmax[t] {
+			e.tokens[t] = int32(^t)
+		}
+	}
 }
 
 // found returns how many of the greatest logits of a row the plan's device finds where so many suffice, 0
