@@ -8,6 +8,7 @@ import (
 
 	"pesti/conformance/measure"
 	"pesti/conformance/tiny"
+	"pesti/exec/plan"
 	"pesti/gguf/quant"
 	"pesti/graph"
 	"pesti/lower"
@@ -202,8 +203,9 @@ func variantIDs() []int32 {
 	return ids
 }
 
-// TestVariants holds what models may differ in to the oracle: fused and unfused, every layer and
-// logit of every position, by the bounds of the real models; and "fast" to "exact".
+// TestVariants holds what models may differ in to the oracle: fused and unfused, on the processor and on
+// the virtual device, every layer and logit of every position, by the bounds of the real models; and
+// "fast" to "exact".
 func TestVariants(t *testing.T) {
 	ids := variantIDs()
 	for _, v := range variants {
@@ -216,6 +218,13 @@ func TestVariants(t *testing.T) {
 				t.Logf("passes %q: %v", passes, got)
 				if !got.passes() {
 					t.Errorf("passes %q: %v", passes, got)
+				}
+			}
+			if !testing.Short() {
+				got := compare(m.collect(t, ids, lower.Options{Target: plan.CUDA, Ubatch: 33}, len(ids), nil, nil), oracle)
+				t.Logf("on a device: %v", got)
+				if !got.passes() {
+					t.Errorf("on a device: %v", got)
 				}
 			}
 			exact := m.logits(t, ids, lower.Options{Precision: "exact", Ubatch: 33, Threads: 2})
