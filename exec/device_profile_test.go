@@ -148,8 +148,10 @@ func TestCountProfile(t *testing.T) {
 		}
 		feed(t, profiled, prompt(1))
 		for i, step := range e.Profile().Programs[0].Counts {
-			if len(step) != 1 || step[0].Launches != 1 {
-				t.Errorf("after a reset and one run step %d has counts %+v", i, step)
+			for _, c := range step {
+				if c.Launches != 1 {
+					t.Errorf("after a reset and one run step %d has launched %s %d times", i, c.Kernel, c.Launches)
+				}
 			}
 		}
 	}

@@ -36,7 +36,7 @@ type profileFlags struct {
 func addProfileFlags(cmd *cobra.Command) *profileFlags {
 	f := cmd.Flags()
 	p := &profileFlags{runs: count{32, 1}, gpu: choice{"h200", cuda.GPUs()}, set: f}
-	f.Var(&p.profile, profileFlag, "print by kernel what steps took, read and computed, beside what was predicted, and write all of it to `FILE` as JSON, where there is one; of the virtual device, which has no time, what kernels did")
+	f.Var(&p.profile, profileFlag, "print by kernel what steps took, read and computed, beside what was predicted, and write all of it to `[FILE]` as JSON, where one is named; of the virtual device, which has no time, what kernels did")
 	f.Var(&p.gpu, "gpu", "the GPU that a profile of the virtual device predicts times for")
 	f.BoolVar(&p.steps, "profile-steps", false, "print the profile step by step too")
 	f.StringVar(&p.trace, "trace", "", "write when each worker computed each step to `FILE`, for chrome://tracing or ui.perfetto.dev")
