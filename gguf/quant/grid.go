@@ -44,6 +44,21 @@ func unpack(n int, levels []int8, set string) *grid {
 	return g
 }
 
+// grids are those of the types that have one.
+var grids = map[Type]func() *grid{
+	IQ2_XXS: iq2XXS, IQ2_XS: iq2XS, IQ2_S: iq2S, IQ3_XXS: iq3XXS, IQ3_S: iq3S, IQ1_S: iq1, IQ1_M: iq1,
+}
+
+// Points returns what returns the grid that a type takes its elements from, nil where it has none: eight
+// elements for each index, of the IQ3 types four. It is unpacked at the first call. Callers must not change it.
+func Points(t Type) func() []int8 {
+	g := grids[t]
+	if g == nil {
+		return nil
+	}
+	return func() []int8 { return g().points }
+}
+
 func (g *grid) point(i int) []int8 { return g.points[i*g.n : (i+1)*g.n] }
 
 // evenSigns completes 7 sign bits with an eighth, so that an even number is set.

@@ -44,6 +44,41 @@ func dequantiseTQ1_0(dst *float32, src *byte, blocks int)
 //go:noescape
 func dequantiseTQ2_0(dst *float32, src *byte, blocks int)
 
+// dequantiseIQ2_XXS sets dst to the values of blocks of 256 elements at src, whose points are in grid.
+//
+//go:noescape
+func dequantiseIQ2_XXS(dst *float32, src *byte, grid *int8, blocks int)
+
+// dequantiseIQ2_XS sets dst to the values of blocks of 256 elements at src, whose points are in grid.
+//
+//go:noescape
+func dequantiseIQ2_XS(dst *float32, src *byte, grid *int8, blocks int)
+
+// dequantiseIQ2_S sets dst to the values of blocks of 256 elements at src, whose points are in grid.
+//
+//go:noescape
+func dequantiseIQ2_S(dst *float32, src *byte, grid *int8, blocks int)
+
+// dequantiseIQ3_XXS sets dst to the values of blocks of 256 elements at src, whose points are in grid.
+//
+//go:noescape
+func dequantiseIQ3_XXS(dst *float32, src *byte, grid *int8, blocks int)
+
+// dequantiseIQ3_S sets dst to the values of blocks of 256 elements at src, whose points are in grid.
+//
+//go:noescape
+func dequantiseIQ3_S(dst *float32, src *byte, grid *int8, blocks int)
+
+// dequantiseIQ1_S sets dst to the values of blocks of 256 elements at src, whose points are in grid.
+//
+//go:noescape
+func dequantiseIQ1_S(dst *float32, src *byte, grid *int8, blocks int)
+
+// dequantiseIQ1_M sets dst to the values of blocks of 256 elements at src, whose points are in grid.
+//
+//go:noescape
+func dequantiseIQ1_M(dst *float32, src *byte, grid *int8, blocks int)
+
 // rowFloatx1 adds to 1 × 4 float32, yStep bytes apart, the products of 4 rows at w, wStep bytes apart, with 1 rows at x, xStep bytes apart, of k float32, a multiple of 8.
 //
 //go:noescape

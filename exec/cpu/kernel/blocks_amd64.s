@@ -1800,6 +1800,897 @@ done:
 	VZEROUPPER
 	RET
 
+// func dequantiseIQ2_XXS(dst *float32, src *byte, grid *int8, blocks int)
+// Requires: AVX, AVX2, F16C
+TEXT ·dequantiseIQ2_XXS(SB), NOSPLIT, $0-32
+	MOVQ    dst+0(FP), AX
+	MOVQ    src+8(FP), CX
+	MOVQ    grid+16(FP), BX
+	MOVQ    blocks+24(FP), SI
+	VMOVDQU signShifts<>+0(SB), Y0
+
+block:
+	SUBQ         $0x01, SI
+	JL           done
+	MOVWLZX      (CX), DX
+	VMOVD        DX, X1
+	VCVTPH2PS    X1, X1
+	VBROADCASTSS X1, Y1
+	XORQ         DX, DX
+
+part:
+	MOVL         6(CX)(DX*8), DI
+	MOVQ         DI, R8
+	SHRQ         $0x1c, R8
+	ANDQ         $0x0000000f, R8
+	VPXOR        X2, X2, X2
+	VCVTSI2SSQ   R8, X2, X2
+	VADDSS       each3f000000<>+0(SB), X2, X2
+	VMULSS       X1, X2, X2
+	VMULSS       each3e800000<>+0(SB), X2, X2
+	VBROADCASTSS X2, Y2
+	MOVBQZX      2(CX)(DX*8), R8
+	VPMOVSXBD    (BX)(R8*8), Y3
+	VCVTDQ2PS    Y3, Y3
+	MOVQ         DI, R8
+	ANDQ         $0x0000007f, R8
+	XORQ         R9, R9
+	TESTQ        R8, R8
+	SETPC        R9
+	SHLQ         $0x07, R9
+	ORQ          R9, R8
+	VMULPS       Y2, Y3, Y3
+	VMOVD        R8, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y0, Y4, Y4
+	VPAND        each80000000<>+0(SB), Y4, Y4
+	VPXOR        Y4, Y3, Y3
+	VMOVUPS      Y3, (AX)
+	MOVBQZX      3(CX)(DX*8), R8
+	VPMOVSXBD    (BX)(R8*8), Y3
+	VCVTDQ2PS    Y3, Y3
+	MOVQ         DI, R8
+	SHRQ         $0x07, R8
+	ANDQ         $0x0000007f, R8
+	XORQ         R9, R9
+	TESTQ        R8, R8
+	SETPC        R9
+	SHLQ         $0x07, R9
+	ORQ          R9, R8
+	VMULPS       Y2, Y3, Y3
+	VMOVD        R8, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y0, Y4, Y4
+	VPAND        each80000000<>+0(SB), Y4, Y4
+	VPXOR        Y4, Y3, Y3
+	VMOVUPS      Y3, 32(AX)
+	MOVBQZX      4(CX)(DX*8), R8
+	VPMOVSXBD    (BX)(R8*8), Y3
+	VCVTDQ2PS    Y3, Y3
+	MOVQ         DI, R8
+	SHRQ         $0x0e, R8
+	ANDQ         $0x0000007f, R8
+	XORQ         R9, R9
+	TESTQ        R8, R8
+	SETPC        R9
+	SHLQ         $0x07, R9
+	ORQ          R9, R8
+	VMULPS       Y2, Y3, Y3
+	VMOVD        R8, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y0, Y4, Y4
+	VPAND        each80000000<>+0(SB), Y4, Y4
+	VPXOR        Y4, Y3, Y3
+	VMOVUPS      Y3, 64(AX)
+	MOVBQZX      5(CX)(DX*8), R8
+	VPMOVSXBD    (BX)(R8*8), Y3
+	VCVTDQ2PS    Y3, Y3
+	SHRQ         $0x15, DI
+	ANDQ         $0x0000007f, DI
+	XORQ         R8, R8
+	TESTQ        DI, DI
+	SETPC        R8
+	SHLQ         $0x07, R8
+	ORQ          R8, DI
+	VMULPS       Y2, Y3, Y3
+	VMOVD        DI, X2
+	VPBROADCASTD X2, Y2
+	VPSLLVD      Y0, Y2, Y2
+	VPAND        each80000000<>+0(SB), Y2, Y2
+	VPXOR        Y2, Y3, Y3
+	VMOVUPS      Y3, 96(AX)
+	ADDQ         $0x00000080, AX
+	INCQ         DX
+	CMPQ         DX, $0x08
+	JL           part
+	ADDQ         $0x00000042, CX
+	JMP          block
+
+done:
+	VZEROUPPER
+	RET
+
+DATA signShifts<>+0(SB)/4, $0x0000001f
+DATA signShifts<>+4(SB)/4, $0x0000001e
+DATA signShifts<>+8(SB)/4, $0x0000001d
+DATA signShifts<>+12(SB)/4, $0x0000001c
+DATA signShifts<>+16(SB)/4, $0x0000001b
+DATA signShifts<>+20(SB)/4, $0x0000001a
+DATA signShifts<>+24(SB)/4, $0x00000019
+DATA signShifts<>+28(SB)/4, $0x00000018
+GLOBL signShifts<>(SB), RODATA|NOPTR, $32
+
+DATA each3f000000<>+0(SB)/4, $0x3f000000
+DATA each3f000000<>+4(SB)/4, $0x3f000000
+DATA each3f000000<>+8(SB)/4, $0x3f000000
+DATA each3f000000<>+12(SB)/4, $0x3f000000
+DATA each3f000000<>+16(SB)/4, $0x3f000000
+DATA each3f000000<>+20(SB)/4, $0x3f000000
+DATA each3f000000<>+24(SB)/4, $0x3f000000
+DATA each3f000000<>+28(SB)/4, $0x3f000000
+GLOBL each3f000000<>(SB), RODATA|NOPTR, $32
+
+DATA each3e800000<>+0(SB)/4, $0x3e800000
+DATA each3e800000<>+4(SB)/4, $0x3e800000
+DATA each3e800000<>+8(SB)/4, $0x3e800000
+DATA each3e800000<>+12(SB)/4, $0x3e800000
+DATA each3e800000<>+16(SB)/4, $0x3e800000
+DATA each3e800000<>+20(SB)/4, $0x3e800000
+DATA each3e800000<>+24(SB)/4, $0x3e800000
+DATA each3e800000<>+28(SB)/4, $0x3e800000
+GLOBL each3e800000<>(SB), RODATA|NOPTR, $32
+
+DATA each80000000<>+0(SB)/4, $0x80000000
+DATA each80000000<>+4(SB)/4, $0x80000000
+DATA each80000000<>+8(SB)/4, $0x80000000
+DATA each80000000<>+12(SB)/4, $0x80000000
+DATA each80000000<>+16(SB)/4, $0x80000000
+DATA each80000000<>+20(SB)/4, $0x80000000
+DATA each80000000<>+24(SB)/4, $0x80000000
+DATA each80000000<>+28(SB)/4, $0x80000000
+GLOBL each80000000<>(SB), RODATA|NOPTR, $32
+
+// func dequantiseIQ2_XS(dst *float32, src *byte, grid *int8, blocks int)
+// Requires: AVX, AVX2, F16C
+TEXT ·dequantiseIQ2_XS(SB), NOSPLIT, $0-32
+	MOVQ    dst+0(FP), AX
+	MOVQ    src+8(FP), CX
+	MOVQ    grid+16(FP), BX
+	MOVQ    blocks+24(FP), SI
+	VMOVDQU signShifts<>+0(SB), Y0
+
+block:
+	SUBQ         $0x01, SI
+	JL           done
+	MOVWLZX      (CX), DX
+	VMOVD        DX, X1
+	VCVTPH2PS    X1, X1
+	VBROADCASTSS X1, Y1
+	XORQ         DX, DX
+
+part:
+	MOVBQZX      66(CX)(DX*1), DI
+	MOVQ         DI, R8
+	ANDQ         $0x0000000f, R8
+	VPXOR        X2, X2, X2
+	VCVTSI2SSQ   R8, X2, X2
+	VADDSS       each3f000000<>+0(SB), X2, X2
+	VMULSS       X1, X2, X2
+	VMULSS       each3e800000<>+0(SB), X2, X2
+	VBROADCASTSS X2, Y2
+	MOVWQZX      2(CX)(DX*8), R8
+	MOVQ         R8, R9
+	ANDQ         $0x000001ff, R9
+	VPMOVSXBD    (BX)(R9*8), Y3
+	VCVTDQ2PS    Y3, Y3
+	SHRQ         $0x09, R8
+	ANDQ         $0x0000007f, R8
+	XORQ         R9, R9
+	TESTQ        R8, R8
+	SETPC        R9
+	SHLQ         $0x07, R9
+	ORQ          R9, R8
+	VMULPS       Y2, Y3, Y3
+	VMOVD        R8, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y0, Y4, Y4
+	VPAND        each80000000<>+0(SB), Y4, Y4
+	VPXOR        Y4, Y3, Y3
+	VMOVUPS      Y3, (AX)
+	MOVWQZX      4(CX)(DX*8), R8
+	MOVQ         R8, R9
+	ANDQ         $0x000001ff, R9
+	VPMOVSXBD    (BX)(R9*8), Y3
+	VCVTDQ2PS    Y3, Y3
+	SHRQ         $0x09, R8
+	ANDQ         $0x0000007f, R8
+	XORQ         R9, R9
+	TESTQ        R8, R8
+	SETPC        R9
+	SHLQ         $0x07, R9
+	ORQ          R9, R8
+	VMULPS       Y2, Y3, Y3
+	VMOVD        R8, X2
+	VPBROADCASTD X2, Y2
+	VPSLLVD      Y0, Y2, Y2
+	VPAND        each80000000<>+0(SB), Y2, Y2
+	VPXOR        Y2, Y3, Y3
+	VMOVUPS      Y3, 32(AX)
+	SHRQ         $0x04, DI
+	ANDQ         $0x0000000f, DI
+	VPXOR        X2, X2, X2
+	VCVTSI2SSQ   DI, X2, X2
+	VADDSS       each3f000000<>+0(SB), X2, X2
+	VMULSS       X1, X2, X2
+	VMULSS       each3e800000<>+0(SB), X2, X2
+	VBROADCASTSS X2, Y2
+	MOVWQZX      6(CX)(DX*8), DI
+	MOVQ         DI, R8
+	ANDQ         $0x000001ff, R8
+	VPMOVSXBD    (BX)(R8*8), Y3
+	VCVTDQ2PS    Y3, Y3
+	SHRQ         $0x09, DI
+	ANDQ         $0x0000007f, DI
+	XORQ         R8, R8
+	TESTQ        DI, DI
+	SETPC        R8
+	SHLQ         $0x07, R8
+	ORQ          R8, DI
+	VMULPS       Y2, Y3, Y3
+	VMOVD        DI, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y0, Y4, Y4
+	VPAND        each80000000<>+0(SB), Y4, Y4
+	VPXOR        Y4, Y3, Y3
+	VMOVUPS      Y3, 64(AX)
+	MOVWQZX      8(CX)(DX*8), DI
+	MOVQ         DI, R8
+	ANDQ         $0x000001ff, R8
+	VPMOVSXBD    (BX)(R8*8), Y3
+	VCVTDQ2PS    Y3, Y3
+	SHRQ         $0x09, DI
+	ANDQ         $0x0000007f, DI
+	XORQ         R8, R8
+	TESTQ        DI, DI
+	SETPC        R8
+	SHLQ         $0x07, R8
+	ORQ          R8, DI
+	VMULPS       Y2, Y3, Y3
+	VMOVD        DI, X2
+	VPBROADCASTD X2, Y2
+	VPSLLVD      Y0, Y2, Y2
+	VPAND        each80000000<>+0(SB), Y2, Y2
+	VPXOR        Y2, Y3, Y3
+	VMOVUPS      Y3, 96(AX)
+	ADDQ         $0x00000080, AX
+	INCQ         DX
+	CMPQ         DX, $0x08
+	JL           part
+	ADDQ         $0x0000004a, CX
+	JMP          block
+
+done:
+	VZEROUPPER
+	RET
+
+// func dequantiseIQ2_S(dst *float32, src *byte, grid *int8, blocks int)
+// Requires: AVX, AVX2, F16C
+TEXT ·dequantiseIQ2_S(SB), NOSPLIT, $0-32
+	MOVQ    dst+0(FP), AX
+	MOVQ    src+8(FP), CX
+	MOVQ    grid+16(FP), BX
+	MOVQ    blocks+24(FP), SI
+	VMOVDQU signShifts<>+0(SB), Y0
+
+block:
+	SUBQ         $0x01, SI
+	JL           done
+	MOVWLZX      (CX), DX
+	VMOVD        DX, X1
+	VCVTPH2PS    X1, X1
+	VBROADCASTSS X1, Y1
+	XORQ         DX, DX
+
+part:
+	MOVBQZX      74(CX)(DX*1), DI
+	MOVBQZX      66(CX)(DX*1), R8
+	MOVQ         DI, R9
+	ANDQ         $0x0000000f, R9
+	VPXOR        X2, X2, X2
+	VCVTSI2SSQ   R9, X2, X2
+	VADDSS       each3f000000<>+0(SB), X2, X2
+	VMULSS       X1, X2, X2
+	VMULSS       each3e800000<>+0(SB), X2, X2
+	VBROADCASTSS X2, Y2
+	MOVQ         R8, R9
+	ANDQ         $0x00000003, R9
+	SHLQ         $0x08, R9
+	MOVBQZX      2(CX)(DX*4), R10
+	ORQ          R10, R9
+	VPMOVSXBD    (BX)(R9*8), Y3
+	VCVTDQ2PS    Y3, Y3
+	MOVBQZX      34(CX)(DX*4), R9
+	VMULPS       Y2, Y3, Y3
+	VMOVD        R9, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y0, Y4, Y4
+	VPAND        each80000000<>+0(SB), Y4, Y4
+	VPXOR        Y4, Y3, Y3
+	VMOVUPS      Y3, (AX)
+	MOVQ         R8, R9
+	SHRQ         $0x02, R9
+	ANDQ         $0x00000003, R9
+	SHLQ         $0x08, R9
+	MOVBQZX      3(CX)(DX*4), R10
+	ORQ          R10, R9
+	VPMOVSXBD    (BX)(R9*8), Y3
+	VCVTDQ2PS    Y3, Y3
+	MOVBQZX      35(CX)(DX*4), R9
+	VMULPS       Y2, Y3, Y3
+	VMOVD        R9, X2
+	VPBROADCASTD X2, Y2
+	VPSLLVD      Y0, Y2, Y2
+	VPAND        each80000000<>+0(SB), Y2, Y2
+	VPXOR        Y2, Y3, Y3
+	VMOVUPS      Y3, 32(AX)
+	SHRQ         $0x04, DI
+	ANDQ         $0x0000000f, DI
+	VPXOR        X2, X2, X2
+	VCVTSI2SSQ   DI, X2, X2
+	VADDSS       each3f000000<>+0(SB), X2, X2
+	VMULSS       X1, X2, X2
+	VMULSS       each3e800000<>+0(SB), X2, X2
+	VBROADCASTSS X2, Y2
+	MOVQ         R8, DI
+	SHRQ         $0x04, DI
+	ANDQ         $0x00000003, DI
+	SHLQ         $0x08, DI
+	MOVBQZX      4(CX)(DX*4), R9
+	ORQ          R9, DI
+	VPMOVSXBD    (BX)(DI*8), Y3
+	VCVTDQ2PS    Y3, Y3
+	MOVBQZX      36(CX)(DX*4), DI
+	VMULPS       Y2, Y3, Y3
+	VMOVD        DI, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y0, Y4, Y4
+	VPAND        each80000000<>+0(SB), Y4, Y4
+	VPXOR        Y4, Y3, Y3
+	VMOVUPS      Y3, 64(AX)
+	MOVQ         R8, DI
+	SHRQ         $0x06, DI
+	ANDQ         $0x00000003, DI
+	SHLQ         $0x08, DI
+	MOVBQZX      5(CX)(DX*4), R8
+	ORQ          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y3
+	VCVTDQ2PS    Y3, Y3
+	MOVBQZX      37(CX)(DX*4), DI
+	VMULPS       Y2, Y3, Y3
+	VMOVD        DI, X2
+	VPBROADCASTD X2, Y2
+	VPSLLVD      Y0, Y2, Y2
+	VPAND        each80000000<>+0(SB), Y2, Y2
+	VPXOR        Y2, Y3, Y3
+	VMOVUPS      Y3, 96(AX)
+	ADDQ         $0x00000080, AX
+	INCQ         DX
+	CMPQ         DX, $0x08
+	JL           part
+	ADDQ         $0x00000052, CX
+	JMP          block
+
+done:
+	VZEROUPPER
+	RET
+
+// func dequantiseIQ3_XXS(dst *float32, src *byte, grid *int8, blocks int)
+// Requires: AVX, AVX2, F16C
+TEXT ·dequantiseIQ3_XXS(SB), NOSPLIT, $0-32
+	MOVQ    dst+0(FP), AX
+	MOVQ    src+8(FP), CX
+	MOVQ    grid+16(FP), BX
+	MOVQ    blocks+24(FP), SI
+	VMOVDQU signShifts<>+0(SB), Y0
+
+block:
+	SUBQ         $0x01, SI
+	JL           done
+	MOVWLZX      (CX), DX
+	VMOVD        DX, X1
+	VCVTPH2PS    X1, X1
+	VBROADCASTSS X1, Y1
+	XORQ         DX, DX
+
+part:
+	MOVL         66(CX)(DX*4), DI
+	MOVQ         DI, R8
+	SHRQ         $0x1c, R8
+	ANDQ         $0x0000000f, R8
+	VPXOR        X2, X2, X2
+	VCVTSI2SSQ   R8, X2, X2
+	VADDSS       each3f000000<>+0(SB), X2, X2
+	VMULSS       X1, X2, X2
+	VMULSS       each3f000000<>+0(SB), X2, X2
+	VBROADCASTSS X2, Y2
+	MOVBQZX      2(CX)(DX*8), R8
+	MOVBQZX      3(CX)(DX*8), R9
+	VMOVD        (BX)(R8*4), X3
+	VPINSRD      $0x01, (BX)(R9*4), X3, X3
+	VPMOVSXBD    X3, Y3
+	VCVTDQ2PS    Y3, Y3
+	MOVQ         DI, R8
+	ANDQ         $0x0000007f, R8
+	XORQ         R9, R9
+	TESTQ        R8, R8
+	SETPC        R9
+	SHLQ         $0x07, R9
+	ORQ          R9, R8
+	VMULPS       Y2, Y3, Y3
+	VMOVD        R8, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y0, Y4, Y4
+	VPAND        each80000000<>+0(SB), Y4, Y4
+	VPXOR        Y4, Y3, Y3
+	VMOVUPS      Y3, (AX)
+	MOVBQZX      4(CX)(DX*8), R8
+	MOVBQZX      5(CX)(DX*8), R9
+	VMOVD        (BX)(R8*4), X3
+	VPINSRD      $0x01, (BX)(R9*4), X3, X3
+	VPMOVSXBD    X3, Y3
+	VCVTDQ2PS    Y3, Y3
+	MOVQ         DI, R8
+	SHRQ         $0x07, R8
+	ANDQ         $0x0000007f, R8
+	XORQ         R9, R9
+	TESTQ        R8, R8
+	SETPC        R9
+	SHLQ         $0x07, R9
+	ORQ          R9, R8
+	VMULPS       Y2, Y3, Y3
+	VMOVD        R8, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y0, Y4, Y4
+	VPAND        each80000000<>+0(SB), Y4, Y4
+	VPXOR        Y4, Y3, Y3
+	VMOVUPS      Y3, 32(AX)
+	MOVBQZX      6(CX)(DX*8), R8
+	MOVBQZX      7(CX)(DX*8), R9
+	VMOVD        (BX)(R8*4), X3
+	VPINSRD      $0x01, (BX)(R9*4), X3, X3
+	VPMOVSXBD    X3, Y3
+	VCVTDQ2PS    Y3, Y3
+	MOVQ         DI, R8
+	SHRQ         $0x0e, R8
+	ANDQ         $0x0000007f, R8
+	XORQ         R9, R9
+	TESTQ        R8, R8
+	SETPC        R9
+	SHLQ         $0x07, R9
+	ORQ          R9, R8
+	VMULPS       Y2, Y3, Y3
+	VMOVD        R8, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y0, Y4, Y4
+	VPAND        each80000000<>+0(SB), Y4, Y4
+	VPXOR        Y4, Y3, Y3
+	VMOVUPS      Y3, 64(AX)
+	MOVBQZX      8(CX)(DX*8), R8
+	MOVBQZX      9(CX)(DX*8), R9
+	VMOVD        (BX)(R8*4), X3
+	VPINSRD      $0x01, (BX)(R9*4), X3, X3
+	VPMOVSXBD    X3, Y3
+	VCVTDQ2PS    Y3, Y3
+	SHRQ         $0x15, DI
+	ANDQ         $0x0000007f, DI
+	XORQ         R8, R8
+	TESTQ        DI, DI
+	SETPC        R8
+	SHLQ         $0x07, R8
+	ORQ          R8, DI
+	VMULPS       Y2, Y3, Y3
+	VMOVD        DI, X2
+	VPBROADCASTD X2, Y2
+	VPSLLVD      Y0, Y2, Y2
+	VPAND        each80000000<>+0(SB), Y2, Y2
+	VPXOR        Y2, Y3, Y3
+	VMOVUPS      Y3, 96(AX)
+	ADDQ         $0x00000080, AX
+	INCQ         DX
+	CMPQ         DX, $0x08
+	JL           part
+	ADDQ         $0x00000062, CX
+	JMP          block
+
+done:
+	VZEROUPPER
+	RET
+
+// func dequantiseIQ3_S(dst *float32, src *byte, grid *int8, blocks int)
+// Requires: AVX, AVX2, CMOV, F16C
+TEXT ·dequantiseIQ3_S(SB), NOSPLIT, $0-32
+	MOVQ    dst+0(FP), AX
+	MOVQ    src+8(FP), CX
+	MOVQ    grid+16(FP), BX
+	MOVQ    blocks+24(FP), SI
+	VMOVDQU signShifts<>+0(SB), Y0
+
+block:
+	SUBQ         $0x01, SI
+	JL           done
+	MOVWLZX      (CX), DX
+	VMOVD        DX, X1
+	VCVTPH2PS    X1, X1
+	VBROADCASTSS X1, Y1
+	XORQ         DX, DX
+
+part:
+	MOVBQZX      66(CX)(DX*1), DI
+	MOVQ         DX, R8
+	SHRQ         $0x01, R8
+	ANDQ         $0x00000007, R8
+	MOVBQZX      106(CX)(R8*1), R8
+	MOVQ         R8, R9
+	ANDQ         $0x0000000f, R9
+	SHLQ         $0x01, R9
+	SHRQ         $0x04, R8
+	ANDQ         $0x0000000f, R8
+	SHLQ         $0x01, R8
+	TESTQ        $0x00000001, DX
+	CMOVQNE      R8, R9
+	ORQ          $0x01, R9
+	VPXOR        X2, X2, X2
+	VCVTSI2SSQ   R9, X2, X2
+	VMULSS       X1, X2, X2
+	VBROADCASTSS X2, Y2
+	MOVQ         DI, R8
+	ANDQ         $0x00000001, R8
+	SHLQ         $0x08, R8
+	MOVBQZX      2(CX)(DX*8), R9
+	ORQ          R9, R8
+	MOVQ         DI, R9
+	SHRQ         $0x01, R9
+	ANDQ         $0x00000001, R9
+	SHLQ         $0x08, R9
+	MOVBQZX      3(CX)(DX*8), R10
+	ORQ          R10, R9
+	VMOVD        (BX)(R8*4), X3
+	VPINSRD      $0x01, (BX)(R9*4), X3, X3
+	VPMOVSXBD    X3, Y3
+	VCVTDQ2PS    Y3, Y3
+	MOVBQZX      74(CX)(DX*4), R8
+	VMULPS       Y2, Y3, Y3
+	VMOVD        R8, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y0, Y4, Y4
+	VPAND        each80000000<>+0(SB), Y4, Y4
+	VPXOR        Y4, Y3, Y3
+	VMOVUPS      Y3, (AX)
+	MOVQ         DI, R8
+	SHRQ         $0x02, R8
+	ANDQ         $0x00000001, R8
+	SHLQ         $0x08, R8
+	MOVBQZX      4(CX)(DX*8), R9
+	ORQ          R9, R8
+	MOVQ         DI, R9
+	SHRQ         $0x03, R9
+	ANDQ         $0x00000001, R9
+	SHLQ         $0x08, R9
+	MOVBQZX      5(CX)(DX*8), R10
+	ORQ          R10, R9
+	VMOVD        (BX)(R8*4), X3
+	VPINSRD      $0x01, (BX)(R9*4), X3, X3
+	VPMOVSXBD    X3, Y3
+	VCVTDQ2PS    Y3, Y3
+	MOVBQZX      75(CX)(DX*4), R8
+	VMULPS       Y2, Y3, Y3
+	VMOVD        R8, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y0, Y4, Y4
+	VPAND        each80000000<>+0(SB), Y4, Y4
+	VPXOR        Y4, Y3, Y3
+	VMOVUPS      Y3, 32(AX)
+	MOVQ         DI, R8
+	SHRQ         $0x04, R8
+	ANDQ         $0x00000001, R8
+	SHLQ         $0x08, R8
+	MOVBQZX      6(CX)(DX*8), R9
+	ORQ          R9, R8
+	MOVQ         DI, R9
+	SHRQ         $0x05, R9
+	ANDQ         $0x00000001, R9
+	SHLQ         $0x08, R9
+	MOVBQZX      7(CX)(DX*8), R10
+	ORQ          R10, R9
+	VMOVD        (BX)(R8*4), X3
+	VPINSRD      $0x01, (BX)(R9*4), X3, X3
+	VPMOVSXBD    X3, Y3
+	VCVTDQ2PS    Y3, Y3
+	MOVBQZX      76(CX)(DX*4), R8
+	VMULPS       Y2, Y3, Y3
+	VMOVD        R8, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y0, Y4, Y4
+	VPAND        each80000000<>+0(SB), Y4, Y4
+	VPXOR        Y4, Y3, Y3
+	VMOVUPS      Y3, 64(AX)
+	MOVQ         DI, R8
+	SHRQ         $0x06, R8
+	ANDQ         $0x00000001, R8
+	SHLQ         $0x08, R8
+	MOVBQZX      8(CX)(DX*8), R9
+	ORQ          R9, R8
+	SHRQ         $0x07, DI
+	ANDQ         $0x00000001, DI
+	SHLQ         $0x08, DI
+	MOVBQZX      9(CX)(DX*8), R9
+	ORQ          R9, DI
+	VMOVD        (BX)(R8*4), X3
+	VPINSRD      $0x01, (BX)(DI*4), X3, X3
+	VPMOVSXBD    X3, Y3
+	VCVTDQ2PS    Y3, Y3
+	MOVBQZX      77(CX)(DX*4), DI
+	VMULPS       Y2, Y3, Y3
+	VMOVD        DI, X2
+	VPBROADCASTD X2, Y2
+	VPSLLVD      Y0, Y2, Y2
+	VPAND        each80000000<>+0(SB), Y2, Y2
+	VPXOR        Y2, Y3, Y3
+	VMOVUPS      Y3, 96(AX)
+	ADDQ         $0x00000080, AX
+	INCQ         DX
+	CMPQ         DX, $0x08
+	JL           part
+	ADDQ         $0x0000006e, CX
+	JMP          block
+
+done:
+	VZEROUPPER
+	RET
+
+// func dequantiseIQ1_S(dst *float32, src *byte, grid *int8, blocks int)
+// Requires: AVX, AVX2, F16C
+TEXT ·dequantiseIQ1_S(SB), NOSPLIT, $0-32
+	MOVQ    dst+0(FP), AX
+	MOVQ    src+8(FP), CX
+	MOVQ    grid+16(FP), BX
+	MOVQ    blocks+24(FP), SI
+	VMOVDQU signShifts<>+0(SB), Y0
+
+block:
+	SUBQ         $0x01, SI
+	JL           done
+	MOVWLZX      (CX), DX
+	VMOVD        DX, X0
+	VCVTPH2PS    X0, X0
+	VBROADCASTSS X0, Y0
+	XORQ         DX, DX
+
+part:
+	MOVWQZX      34(CX)(DX*2), DI
+	MOVQ         DI, R8
+	SHRQ         $0x0c, R8
+	ANDQ         $0x00000007, R8
+	SHLQ         $0x01, R8
+	ORQ          $0x01, R8
+	VPXOR        X1, X1, X1
+	VCVTSI2SSQ   R8, X1, X1
+	VMULSS       X0, X1, X1
+	VBROADCASTSS X1, Y1
+	MOVQ         DI, R8
+	SHRQ         $0x0f, R8
+	ANDQ         $0x00000001, R8
+	SHLQ         $0x1f, R8
+	VMOVD        R8, X2
+	VPBROADCASTD X2, Y2
+	VPOR         each3e000000<>+0(SB), Y2, Y2
+	MOVQ         DI, R8
+	ANDQ         $0x00000007, R8
+	SHLQ         $0x08, R8
+	MOVBQZX      2(CX)(DX*4), R9
+	ORQ          R9, R8
+	VPMOVSXBD    (BX)(R8*8), Y3
+	VCVTDQ2PS    Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VMOVUPS      Y3, (AX)
+	MOVQ         DI, R8
+	SHRQ         $0x03, R8
+	ANDQ         $0x00000007, R8
+	SHLQ         $0x08, R8
+	MOVBQZX      3(CX)(DX*4), R9
+	ORQ          R9, R8
+	VPMOVSXBD    (BX)(R8*8), Y3
+	VCVTDQ2PS    Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VMOVUPS      Y3, 32(AX)
+	MOVQ         DI, R8
+	SHRQ         $0x06, R8
+	ANDQ         $0x00000007, R8
+	SHLQ         $0x08, R8
+	MOVBQZX      4(CX)(DX*4), R9
+	ORQ          R9, R8
+	VPMOVSXBD    (BX)(R8*8), Y3
+	VCVTDQ2PS    Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VMOVUPS      Y3, 64(AX)
+	SHRQ         $0x09, DI
+	ANDQ         $0x00000007, DI
+	SHLQ         $0x08, DI
+	MOVBQZX      5(CX)(DX*4), R8
+	ORQ          R8, DI
+	VPMOVSXBD    (BX)(DI*8), Y3
+	VCVTDQ2PS    Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VMOVUPS      Y3, 96(AX)
+	ADDQ         $0x00000080, AX
+	INCQ         DX
+	CMPQ         DX, $0x08
+	JL           part
+	ADDQ         $0x00000032, CX
+	JMP          block
+
+done:
+	VZEROUPPER
+	RET
+
+DATA each3e000000<>+0(SB)/4, $0x3e000000
+DATA each3e000000<>+4(SB)/4, $0x3e000000
+DATA each3e000000<>+8(SB)/4, $0x3e000000
+DATA each3e000000<>+12(SB)/4, $0x3e000000
+DATA each3e000000<>+16(SB)/4, $0x3e000000
+DATA each3e000000<>+20(SB)/4, $0x3e000000
+DATA each3e000000<>+24(SB)/4, $0x3e000000
+DATA each3e000000<>+28(SB)/4, $0x3e000000
+GLOBL each3e000000<>(SB), RODATA|NOPTR, $32
+
+// func dequantiseIQ1_M(dst *float32, src *byte, grid *int8, blocks int)
+// Requires: AVX, AVX2, CMOV, F16C
+TEXT ·dequantiseIQ1_M(SB), NOSPLIT, $0-32
+	MOVQ    dst+0(FP), AX
+	MOVQ    src+8(FP), CX
+	MOVQ    grid+16(FP), BX
+	MOVQ    blocks+24(FP), SI
+	VMOVDQU signShifts<>+0(SB), Y0
+
+block:
+	SUBQ         $0x01, SI
+	JL           done
+	XORQ         DX, DX
+	MOVWQZX      48(CX), DI
+	SHRQ         $0x0c, DI
+	ANDQ         $0x0000000f, DI
+	ORQ          DI, DX
+	MOVWQZX      50(CX), DI
+	SHRQ         $0x0c, DI
+	ANDQ         $0x0000000f, DI
+	SHLQ         $0x04, DI
+	ORQ          DI, DX
+	MOVWQZX      52(CX), DI
+	SHRQ         $0x0c, DI
+	ANDQ         $0x0000000f, DI
+	SHLQ         $0x08, DI
+	ORQ          DI, DX
+	MOVWQZX      54(CX), DI
+	SHRQ         $0x0c, DI
+	ANDQ         $0x0000000f, DI
+	SHLQ         $0x0c, DI
+	ORQ          DI, DX
+	VMOVD        DX, X0
+	VCVTPH2PS    X0, X0
+	VBROADCASTSS X0, Y0
+	XORQ         DX, DX
+
+part:
+	MOVQ         DX, DI
+	SHRQ         $0x01, DI
+	ANDQ         $0x00000003, DI
+	MOVWQZX      48(CX)(DI*2), DI
+	MOVQ         DI, R8
+	SHRQ         $0x06, R8
+	ANDQ         $0x0000003f, R8
+	TESTQ        $0x00000001, DX
+	CMOVQNE      R8, DI
+	MOVQ         DI, R8
+	ANDQ         $0x00000007, R8
+	SHLQ         $0x01, R8
+	ORQ          $0x01, R8
+	VPXOR        X1, X1, X1
+	VCVTSI2SSQ   R8, X1, X1
+	VMULSS       X0, X1, X1
+	VBROADCASTSS X1, Y1
+	MOVBQZX      32(CX)(DX*2), R8
+	MOVQ         R8, R9
+	ANDQ         $0x00000007, R9
+	SHLQ         $0x08, R9
+	MOVBQZX      (CX)(DX*4), R10
+	ORQ          R10, R9
+	VPMOVSXBD    (BX)(R9*8), Y2
+	VCVTDQ2PS    Y2, Y2
+	SHRQ         $0x03, R8
+	ANDQ         $0x00000001, R8
+	SHLQ         $0x1f, R8
+	VMOVD        R8, X3
+	VPBROADCASTD X3, Y3
+	VPOR         each3e000000<>+0(SB), Y3, Y3
+	VADDPS       Y3, Y2, Y2
+	VMULPS       Y1, Y2, Y2
+	VMOVUPS      Y2, (AX)
+	MOVBQZX      32(CX)(DX*2), R8
+	MOVQ         R8, R9
+	SHRQ         $0x04, R9
+	ANDQ         $0x00000007, R9
+	SHLQ         $0x08, R9
+	MOVBQZX      1(CX)(DX*4), R10
+	ORQ          R10, R9
+	VPMOVSXBD    (BX)(R9*8), Y2
+	VCVTDQ2PS    Y2, Y2
+	SHRQ         $0x07, R8
+	ANDQ         $0x00000001, R8
+	SHLQ         $0x1f, R8
+	VMOVD        R8, X3
+	VPBROADCASTD X3, Y3
+	VPOR         each3e000000<>+0(SB), Y3, Y3
+	VADDPS       Y3, Y2, Y2
+	VMULPS       Y1, Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	SHRQ         $0x03, DI
+	ANDQ         $0x00000007, DI
+	SHLQ         $0x01, DI
+	ORQ          $0x01, DI
+	VPXOR        X1, X1, X1
+	VCVTSI2SSQ   DI, X1, X1
+	VMULSS       X0, X1, X1
+	VBROADCASTSS X1, Y1
+	MOVBQZX      33(CX)(DX*2), DI
+	MOVQ         DI, R8
+	ANDQ         $0x00000007, R8
+	SHLQ         $0x08, R8
+	MOVBQZX      2(CX)(DX*4), R9
+	ORQ          R9, R8
+	VPMOVSXBD    (BX)(R8*8), Y2
+	VCVTDQ2PS    Y2, Y2
+	SHRQ         $0x03, DI
+	ANDQ         $0x00000001, DI
+	SHLQ         $0x1f, DI
+	VMOVD        DI, X3
+	VPBROADCASTD X3, Y3
+	VPOR         each3e000000<>+0(SB), Y3, Y3
+	VADDPS       Y3, Y2, Y2
+	VMULPS       Y1, Y2, Y2
+	VMOVUPS      Y2, 64(AX)
+	MOVBQZX      33(CX)(DX*2), DI
+	MOVQ         DI, R8
+	SHRQ         $0x04, R8
+	ANDQ         $0x00000007, R8
+	SHLQ         $0x08, R8
+	MOVBQZX      3(CX)(DX*4), R9
+	ORQ          R9, R8
+	VPMOVSXBD    (BX)(R8*8), Y2
+	VCVTDQ2PS    Y2, Y2
+	SHRQ         $0x07, DI
+	ANDQ         $0x00000001, DI
+	SHLQ         $0x1f, DI
+	VMOVD        DI, X3
+	VPBROADCASTD X3, Y3
+	VPOR         each3e000000<>+0(SB), Y3, Y3
+	VADDPS       Y3, Y2, Y2
+	VMULPS       Y1, Y2, Y2
+	VMOVUPS      Y2, 96(AX)
+	ADDQ         $0x00000080, AX
+	INCQ         DX
+	CMPQ         DX, $0x08
+	JL           part
+	ADDQ         $0x00000038, CX
+	JMP          block
+
+done:
+	VZEROUPPER
+	RET
+
 // func rowFloatx1(y *float32, yStep int, w *float32, wStep int, x *float32, xStep int, k int)
 // Requires: AVX, FMA3
 TEXT ·rowFloatx1(SB), NOSPLIT, $0-56

@@ -16,6 +16,17 @@ var dequantisersAVX2 = map[quant.Type]func(dst *float32, src *byte, blocks int){
 	quant.TQ2_0:  dequantiseTQ2_0,
 }
 
+// gridDequantisersAVX2 are those of types that take their elements from a grid.
+var gridDequantisersAVX2 = map[quant.Type]func(dst *float32, src *byte, grid *int8, blocks int){
+	quant.IQ2_XXS: dequantiseIQ2_XXS,
+	quant.IQ2_XS:  dequantiseIQ2_XS,
+	quant.IQ2_S:   dequantiseIQ2_S,
+	quant.IQ3_XXS: dequantiseIQ3_XXS,
+	quant.IQ3_S:   dequantiseIQ3_S,
+	quant.IQ1_S:   dequantiseIQ1_S,
+	quant.IQ1_M:   dequantiseIQ1_M,
+}
+
 // blockMatmuls are the products of weights as they lie in the file, for all types: what cannot be
 // dequantised in vectors is multiplied in them.
 func blockMatmuls() []Matmul {
@@ -34,6 +45,10 @@ func blockMatmuls() []Matmul {
 // blockDequantiser returns the fastest dequantiser of whole blocks of a type.
 func blockDequantiser(info *quant.Info) func(dst []float32, src []byte) {
 	f := dequantisersAVX2[info.Type]
+	if g := gridDequantisersAVX2[info.Type]; g != nil {
+		points := quant.Points(info.Type)
+		f = func(dst *float32, src *byte, blocks int) { g(dst, src, &points()[0], blocks) }
+	}
 	if f == nil {
 		return info.Dequantize
 	}

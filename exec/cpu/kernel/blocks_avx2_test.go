@@ -3,6 +3,7 @@
 package kernel
 
 import (
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -18,7 +19,7 @@ func TestBlockDequantisers(t *testing.T) {
 	if _, err := isa.UpTo("avx2"); err != nil {
 		t.Skip(err)
 	}
-	for typ := range dequantisersAVX2 {
+	for _, typ := range slices.AppendSeq(slices.Collect(maps.Keys(dequantisersAVX2)), maps.Keys(gridDequantisersAVX2)) {
 		info, _ := quant.Lookup(typ)
 		rng := rand.New(rand.NewPCG(51, 52))
 		for round := range 512 {

@@ -1,0 +1,275 @@
+package main
+
+import (
+	"fmt"
+	"math"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// A gridBlock is a block of a type that takes its elements from a grid, whose points are some signed
+// bytes. It is walked in eight parts of 32 elements; bytes that a part has of something lie so many
+// behind those of the part before.
+type gridBlock struct {
+	block
+	part, grid reg.GPVirtual // number of the part; the grid
+	shifts     reg.VecVirtual
+	d          reg.VecVirtual // the scale of the block
+}
+
+// gridDequantiser is dequantiser for these types. d writes what reads the scale of a block, body what
+// makes one part.
+func gridDequantiser(typ string, bytes int, d func(b block) reg.VecVirtual, body func(b gridBlock)) {
+	name := "dequantise" + typ
+	TEXT(name, NOSPLIT, "func(dst *float32, src *byte, grid *int8, blocks int)")
+	Pragma("noescape")
+	Doc(fmt.Sprintf("%s sets dst to the values of blocks of 256 elements at src, whose points are in grid.", name))
+	dst, src := Load(Param("dst"), GP64()), Load(Param("src"), GP64())
+	b := gridBlock{block: block{src: Mem{Base: src}, dst: Mem{Base: dst}}, part: GP64(), grid: GP64(), shifts: YMM()}
+	Load(Param("grid"), b.grid)
+	blocks := Load(Param("blocks"), GP64())
+	VMOVDQU(signShifts(), b.shifts)
+	Label("block")
+	SUBQ(Imm(1), blocks)
+	JL(LabelRef("done"))
+	b.d = d(b.block)
+	XORQ(b.part, b.part)
+	Label("part")
+	body(b)
+	ADDQ(U32(4*32), dst)
+	INCQ(b.part)
+	CMPQ(b.part, Imm(8))
+	JL(LabelRef("part"))
+	ADDQ(U32(uint32(bytes)), src)
+	JMP(LabelRef("block"))
+	Label("done")
+	VZEROUPPER()
+	RET()
+}
+
+// signShifts move bit i of a byte to the sign of element i.
+func signShifts() Mem {
+	if m, ok := tables["signShifts"]; ok {
+		return m
+	}
+	m := GLOBL("signShifts", RODATA|NOPTR)
+	for i := range 8 {
+		DATA(4*i, U32(uint32(31-i)))
+	}
+	tables["signShifts"] = m
+	return m
+}
+
+var tables = map[string]Mem{}
+
+// of is where something begins of which the part has 1, 2, 4 or 8 bytes.
+func (b gridBlock) of(at int, bytes uint8) Mem { return b.src.Offset(at).Idx(b.part, bytes) }
+
+// byteAt, wordAt and longAt are numbers of 8, 16 and 32 bits in memory.
+func byteAt(m Mem) reg.GPVirtual { r := GP64(); MOVBQZX(m, r); return r }
+func wordAt(m Mem) reg.GPVirtual { r := GP64(); MOVWQZX(m, r); return r }
+func longAt(m Mem) reg.GPVirtual { r := GP64(); MOVL(m, r.As32()); return r }
+
+// bits returns some bits of r, moved left by up.
+func bits(r reg.GPVirtual, from, n, up int) reg.GPVirtual {
+	v := GP64()
+	MOVQ(r, v)
+	if from > 0 {
+		SHRQ(Imm(uint64(from)), v)
+	}
+	ANDQ(U32(uint32(1)<<n-1), v)
+	if up > 0 {
+		SHLQ(Imm(uint64(up)), v)
+	}
+	return v
+}
+
+// even completes seven signs with an eighth, so that an even number is set.
+func even(seven reg.GPVirtual) reg.GPVirtual {
+	odd := GP64()
+	XORQ(odd, odd)
+	TESTQ(seven, seven)
+	SETPC(odd.As8())
+	SHLQ(Imm(7), odd)
+	ORQ(odd, seven)
+	return seven
+}
+
+// scale returns a vector of d·(s + plus)·times, rounded at each step.
+func (b gridBlock) scale(s reg.GPVirtual, plus, times float32) reg.VecVirtual {
+	v := YMM()
+	VPXOR(v.AsX(), v.AsX(), v.AsX())
+	VCVTSI2SSQ(s, v.AsX(), v.AsX())
+	if plus != 0 {
+		VADDSS(patternOf(math.Float32bits(plus)), v.AsX(), v.AsX())
+	}
+	VMULSS(b.d.AsX(), v.AsX(), v.AsX())
+	if times != 1 {
+		VMULSS(patternOf(math.Float32bits(times)), v.AsX(), v.AsX())
+	}
+	VBROADCASTSS(v.AsX(), v)
+	return v
+}
+
+// eight is a point of eight elements, or two of four, as float32.
+func (b gridBlock) eight(indices ...reg.GPVirtual) reg.VecVirtual {
+	v := YMM()
+	if len(indices) == 1 {
+		VPMOVSXBD(Mem{Base: b.grid, Index: indices[0], Scale: 8}, v)
+	} else {
+		VMOVD(Mem{Base: b.grid, Index: indices[0], Scale: 4}, v.AsX())
+		VPINSRD(Imm(1), Mem{Base: b.grid, Index: indices[1], Scale: 4}, v.AsX(), v.AsX())
+		VPMOVSXBD(v.AsX(), v)
+	}
+	VCVTDQ2PS(v, v)
+	return v
+}
+
+// signed stores the k-th eight elements of the part: scale·v, negative where a bit of signs is set.
+func (b gridBlock) signed(k int, v, scale reg.VecVirtual, signs reg.GPVirtual) {
+	s := YMM()
+	VMULPS(scale, v, v)
+	VMOVD(signs.As32(), s.AsX())
+	VPBROADCASTD(s.AsX(), s)
+	VPSLLVD(b.shifts, s, s)
+	VPAND(patternOf(1<<31), s, s)
+	VPXOR(s, v, v)
+	VMOVUPS(v, b.dst.Offset(vector*k))
+}
+
+// iq2XXS: a part has four indices and a word: four times seven signs, and four bits of scale.
+func iq2XXS(b gridBlock) {
+	word := longAt(b.of(6, 8))
+	scale := b.scale(bits(word, 28, 4, 0), 0.5, 0.25)
+	for k := range 4 {
+		b.signed(k, b.eight(byteAt(b.of(2+k, 8))), scale, even(bits(word, 7*k, 7, 0)))
+	}
+}
+
+// iq2XS: a part has four words of an index and seven signs, and a byte with two scales.
+func iq2XS(b gridBlock) {
+	s := byteAt(b.of(66, 1))
+	var scale reg.VecVirtual
+	for k := range 4 {
+		if k%2 == 0 {
+			scale = b.scale(bits(s, 2*k, 4, 0), 0.5, 0.25)
+		}
+		word := wordAt(b.of(2+2*k, 8))
+		b.signed(k, b.eight(bits(word, 0, 9, 0)), scale, even(bits(word, 9, 7, 0)))
+	}
+}
+
+// iq2S: a part has four indices, of which the high bits are a byte, four bytes of signs, and a byte with
+// two scales.
+func iq2S(b gridBlock) {
+	s, high := byteAt(b.of(74, 1)), byteAt(b.of(66, 1))
+	var scale reg.VecVirtual
+	for k := range 4 {
+		if k%2 == 0 {
+			scale = b.scale(bits(s, 2*k, 4, 0), 0.5, 0.25)
+		}
+		index := bits(high, 2*k, 2, 8)
+		ORQ(byteAt(b.of(2+k, 4)), index)
+		b.signed(k, b.eight(index), scale, byteAt(b.of(34+k, 4)))
+	}
+}
+
+// iq3XXS: a part has eight indices, and a word as in IQ2_XXS.
+func iq3XXS(b gridBlock) {
+	word := longAt(b.of(66, 4))
+	scale := b.scale(bits(word, 28, 4, 0), 0.5, 0.5)
+	for k := range 4 {
+		v := b.eight(byteAt(b.of(2+2*k, 8)), byteAt(b.of(3+2*k, 8)))
+		b.signed(k, v, scale, even(bits(word, 7*k, 7, 0)))
+	}
+}
+
+// iq3S: a part has eight indices, of which the ninth bits are a byte, four bytes of signs, and half a
+// byte of scale.
+func iq3S(b gridBlock) {
+	high, half := byteAt(b.of(66, 1)), bits(b.part, 1, 3, 0)
+	both := byteAt(b.src.Offset(106).Idx(half, 1))
+	s, second := bits(both, 0, 4, 1), bits(both, 4, 4, 1)
+	TESTQ(U32(1), b.part)
+	CMOVQNE(second, s)
+	scale := b.scale(odd(s), 0, 1)
+	for k := range 4 {
+		var indices []reg.GPVirtual
+		for i := 2 * k; i < 2*k+2; i++ {
+			index := bits(high, i, 1, 8)
+			ORQ(byteAt(b.of(2+i, 8)), index)
+			indices = append(indices, index)
+		}
+		b.signed(k, b.eight(indices...), scale, byteAt(b.of(74+k, 4)))
+	}
+}
+
+// iq1S: a part has four indices, and a word with the high bits of each, three bits of scale, and the sign
+// of what is added to points.
+func iq1S(b gridBlock) {
+	word := wordAt(b.of(34, 2))
+	scale := b.scale(odd(bits(word, 12, 3, 1)), 0, 1)
+	by := eighth(bits(word, 15, 1, 31))
+	for k := range 4 {
+		index := bits(word, 3*k, 3, 8)
+		ORQ(byteAt(b.of(2+k, 4)), index)
+		b.moved(k, b.eight(index), scale, by)
+	}
+}
+
+// iq1M: a part has four indices and two bytes with a nibble for each, of its high bits and the sign of what
+// is added, and half of a word with two scales of three bits.
+func iq1M(b gridBlock) {
+	half := bits(b.part, 1, 2, 0)
+	s := wordAt(b.src.Offset(48).Idx(half, 2))
+	later := bits(s, 6, 6, 0)
+	TESTQ(U32(1), b.part)
+	CMOVQNE(later, s)
+	var scale reg.VecVirtual
+	for k := range 4 {
+		if k%2 == 0 {
+			scale = b.scale(odd(bits(s, 3*(k/2), 3, 1)), 0, 1)
+		}
+		nibbles := byteAt(b.of(32+k/2, 2))
+		index := bits(nibbles, 4*(k%2), 3, 8)
+		ORQ(byteAt(b.of(k, 4)), index)
+		b.moved(k, b.eight(index), scale, eighth(bits(nibbles, 4*(k%2)+3, 1, 31)))
+	}
+}
+
+// iq1MScale puts a float16 number together of the high nibbles of four words, the low one first.
+func iq1MScale(b block) reg.VecVirtual {
+	all, d := GP64(), YMM()
+	XORQ(all, all)
+	for i := range 4 {
+		ORQ(bits(wordAt(b.src.Offset(48+2*i)), 12, 4, 4*i), all)
+	}
+	VMOVD(all.As32(), d.AsX())
+	VCVTPH2PS(d.AsX(), d.AsX())
+	VBROADCASTSS(d.AsX(), d)
+	return d
+}
+
+// odd sets the last bit.
+func odd(r reg.GPVirtual) reg.GPVirtual {
+	ORQ(Imm(1), r)
+	return r
+}
+
+// eighth is a vector of ⅛ with the sign that is given in place.
+func eighth(sign reg.GPVirtual) reg.VecVirtual {
+	v := YMM()
+	VMOVD(sign.As32(), v.AsX())
+	VPBROADCASTD(v.AsX(), v)
+	VPOR(patternOf(math.Float32bits(0.125)), v, v)
+	return v
+}
+
+// moved stores the k-th eight elements of the part: scale·(v + by).
+func (b gridBlock) moved(k int, v, scale, by reg.VecVirtual) {
+	VADDPS(by, v, v)
+	VMULPS(scale, v, v)
+	VMOVUPS(v, b.dst.Offset(vector*k))
+}
