@@ -33,7 +33,8 @@
 //
 // # How to add a matmul kernel for a weight type
 //
-// With float32 activations every type has one as soon as it can be dequantised. On integers: a row
+// With float32 activations every type has one as soon as it can be dequantised, on AVX2 in vectors where
+// _asm/blocks has a function for it and blocks_avx2.go a row. On integers: a row
 // in laneTypes of lanes.go with its unpack function, and the type's name in integerTypes of
 // lower/cpu/cpu.go; TestMatmulKernels holds the two together. In panels: a row in layouts of r16.go,
 // which gives the portable kernels, and in that of exec/plan/layout.go; for AVX2 a row in formats of
