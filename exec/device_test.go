@@ -528,3 +528,65 @@ func TestDeviceFollows(t *testing.T) {
 		t.Errorf("token %d was uploaded, expected %d", token, (ids[0]+1)%1000)
 	}
 }
+
+// A cramped device gives less memory than it is asked for, where that is so much.
+type cramped struct {
+	meter
+	bytes int64
+}
+
+func (c *cramped) Open(number int) (cuda.Device, error) {
+	_, err := c.meter.Open(number)
+	return c, err
+}
+
+func (c *cramped) Alloc(bytes int64) (cuda.Ptr, error) {
+	if bytes == c.bytes {
+		bytes = 256
+	}
+	return c.meter.Alloc(bytes)
+}
+
+// TestDeviceTraps: a kernel that traps ends the step with one line that names it, and so does every later
+// call; then all memory is given back.
+func TestDeviceTraps(t *testing.T) {
+	p, f := compiled(t, lower.Options{Target: plan.CUDA, Ctx: 48, Sequences: 2})
+	cache := int64(0)
+	for _, b := range p.Buffers {
+		if b.Class == plan.State {
+			cache = b.Size
+		}
+	}
+	c := &cramped{meter{Driver: virtual.New(virtual.Config{}), taken: map[cuda.Ptr]int64{}}, cache}
+	e, err := exec.Open(p, f, exec.Options{Driver: c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := exec.NewSession(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := ""
+	for range 2 {
+		_, err = s.FeedTop([]int32{1, 2}, 1)
+		if err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "attention") || s.Pos() != 0 {
+			t.Fatalf("error %v at position %d, expected one line that names the kernel", err, s.Pos())
+		}
+		if first == "" {
+			first = err.Error()
+		}
+		if err.Error() != first {
+			t.Errorf("then error %q, expected %q again", err, first)
+		}
+	}
+	if err := e.Close(); err != nil {
+		t.Errorf("closing: %v", err)
+	}
+	again, err := c.Driver.Open(0)
+	if err != nil {
+		t.Fatalf("the device is not free afterwards: %v", err)
+	}
+	if err := again.Close(); err != nil { // which tells of what was not freed
+		t.Error(err)
+	}
+}
