@@ -173,10 +173,16 @@ func (d *device) transfer(g *plan.Program, st *deviceStep, r kernel.Run) error {
 	return l.copy(dst, src, bytes)
 }
 
-// ferry brings a value from the host to a card or back, of which the host is nil, and waits for it: the
-// host goes on to use that memory.
+// ferry brings a value from the host to a card or back, or leaves a copy on the host, which is nil among
+// cards, and waits for it: the host goes on to use that memory.
 func (d *device) ferry(g *plan.Program, x, y *plan.Buffer, from, to *card, bytes int64) error {
 	if bytes == 0 {
+		return nil
+	}
+	if from == nil && to == nil {
+		_, dst := d.engine.buffer(g, y.ID, 0)
+		_, src := d.engine.buffer(g, x.ID, 0)
+		copy(dst[:bytes], src[:bytes])
 		return nil
 	}
 	if from == nil {

@@ -127,7 +127,11 @@ func printSpread(w io.Writer, name string, p *plan.Plan) error {
 	for i := range s.Devices {
 		d := &s.Devices[i]
 		m := &d.Memory
-		fmt.Fprintf(t, "%d, %s %s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%.1f M\n", i, d.Backend, d.ISA,
+		threads := ""
+		if d.Threads > 1 {
+			threads = fmt.Sprintf(", threads %d", d.Threads)
+		}
+		fmt.Fprintf(t, "%d, %s %s%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%.1f M\n", i, d.Backend, d.ISA, threads,
 			h(m.Weight), h(m.Packed), h(m.State), h(m.Tables), h(m.IO), h(m.Arena), h(d.Read), float64(d.MACs)/1e6)
 	}
 	if err := t.Flush(); err != nil {

@@ -28,6 +28,7 @@ func Diff(a, b *Plan) []Difference {
 	for _, f := range header {
 		d.compare(subject{section: f.section, layer: noLayer}, f.on(a), f.on(b))
 	}
+	d.items("devices", "device", deviceItems(a), deviceItems(b))
 	d.items("weights", "weight", weightItems(a.Weights), weightItems(b.Weights))
 	d.items("buffers", "buffer", bufferItems(a.Buffers), bufferItems(b.Buffers))
 	d.programs(a, b)
@@ -167,6 +168,24 @@ type item struct {
 	summary   string // said where the other plan has none
 	details   []detail
 	placement bool
+}
+
+// deviceItems returns the devices of a plan for several.
+func deviceItems(p *Plan) []item {
+	var items []item
+	for i := range p.Devices {
+		d := &p.Devices[i]
+		details := []detail{
+			{what: "backend", value: d.Backend},
+			{what: "instruction set", value: d.ISA},
+			{what: "threads", value: int64(d.Threads)},
+		}
+		for _, f := range d.Memory.fields() {
+			details = append(details, detail{what: f.name, value: *f.bytes, bytes: true})
+		}
+		items = append(items, item{fmt.Sprintf("device %d", i), d.Backend + " " + d.ISA, details, false})
+	}
+	return items
 }
 
 func weightItems(weights []Weight) []item {

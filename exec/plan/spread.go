@@ -19,6 +19,7 @@ type Spread struct {
 type DeviceShare struct {
 	Backend string        `json:"backend"`
 	ISA     string        `json:"isa"`
+	Threads int           `json:"threads"`
 	Memory  MemorySummary `json:"memory"`
 	Read    int64         `json:"read_per_token"`        // bytes, of a token alone halfway through the context
 	MACs    int64         `json:"macs_per_prompt_token"` // in the program of the most tokens
@@ -43,7 +44,7 @@ func SpreadOf(p *Plan) (*Spread, error) {
 	s := &Spread{Devices: make([]DeviceShare, p.Places()), Links: []LinkShare{}}
 	for i := range s.Devices {
 		d := p.On(i)
-		s.Devices[i] = DeviceShare{Backend: d.Backend, ISA: d.ISA, Memory: MemorySummary(d.Memory)}
+		s.Devices[i] = DeviceShare{Backend: d.Backend, ISA: d.ISA, Threads: d.Threads, Memory: MemorySummary(d.Memory)}
 	}
 	alone := Load{T: 1, R: 1, Seqs: 1, Pos: p.Target.Ctx / 2}
 	if err := s.add(p, p.ProgramFor(alone), alone); err != nil {
