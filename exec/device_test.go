@@ -295,6 +295,24 @@ func TestDeviceInterrupted(t *testing.T) {
 	}
 }
 
+// TestDeviceInterruptedWithin: kernels that come after an interrupt fail, however short they are.
+func TestDeviceInterruptedWithin(t *testing.T) {
+	var e *exec.Engine
+	steps := 0
+	_, e = onBoth(t, lower.Options{Ctx: 32}, exec.Options{Observe: func(exec.Observation) {
+		if steps++; steps == 3 {
+			e.Interrupt()
+		}
+	}})
+	s, err := exec.NewSession(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Feed([]int32{1}); !errors.Is(err, exec.ErrInterrupted) || s.Pos() != 0 {
+		t.Errorf("error %v at position %d, expected an interrupt at 0", err, s.Pos())
+	}
+}
+
 // A meter is a device that counts the bytes which it gives out and gets back.
 type meter struct {
 	cuda.Driver

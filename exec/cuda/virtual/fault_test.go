@@ -56,6 +56,7 @@ func TestFaults(t *testing.T) {
 		{"atomic on what was never written", "atom.global.add.u32 %r1, [%a+128], 1; ret;", "byte 128 was never written", 0},
 		{"trap", "setp.eq.u32 %p1, %t, 33; @%p1 trap; ret;", "thread (33,0,0), PTX line 20: trap", 0},
 		{"for ever", "A: add.u32 %r1, %r1, 1; bra.uni A;", "instructions and does not end", 0},
+		{"for ever, with barriers", "A: bar.sync 0; bra.uni A;", "instructions and does not end", 0},
 		{"index of a jump", "T: .branchtargets A, B; brx.idx %t, T; A: ret; B: ret;", "thread (2,0,0), PTX line 20: brx.idx: index 2 of a table of 2", 0},
 		{"different spaces", "cvta.shared.u64 %rd1, sm; setp.eq.u32 %p1, %t, 0; selp.b64 %rd1, %rd1, %a, %p1; st.u32 [%rd1], 0; ret;", "lanes of a warp access different spaces", 0},
 	} {
@@ -170,15 +171,31 @@ func TestFirstFault(t *testing.T) {
 	}
 }
 
-// TestInterrupt ends a kernel that does not end.
+// TestInterrupt ends kernels, whatever they are at, and all later ones.
 func TestInterrupt(t *testing.T) {
-	b := newBench(t, Config{})
-	f := b.kernel(entry("A: add.u32 %r1, %r1, 1; bra.uni A;"), "k", 0)
-	time.AfterFunc(20*time.Millisecond, b.driver.Interrupt)
-	if err := b.run(f, 4, 64, 0, params(0, 0, 0, 0)); !errors.Is(err, ErrInterrupted) {
-		t.Errorf("got %v", err)
+	for name, c := range map[string]struct {
+		body   string
+		blocks int
+	}{
+		"a loop":             {"A: add.u32 %r1, %r1, 1; bra.uni A;", 4},
+		"a loop of barriers": {"A: bar.sync 0; bra.uni A;", 4},
+		"short blocks":       {"ret;", 1 << 26},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, Config{})
+			time.AfterFunc(20*time.Millisecond, b.driver.Interrupt)
+			if err := b.run(b.kernel(entry(c.body), "k", 0), c.blocks, 64, 0, params(0, 0, 0, 0)); !errors.Is(err, ErrInterrupted) {
+				t.Errorf("got %v", err)
+			}
+			if err := b.device.Close(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
-	if err := b.device.Close(); err != nil {
-		t.Error(err)
+	b := newBench(t, Config{})
+	f := b.kernel(entry("ret;"), "k", 0)
+	b.driver.Interrupt()
+	if err := b.run(f, 1, 32, 0, params(0, 0, 0, 0)); !errors.Is(err, ErrInterrupted) {
+		t.Errorf("after an interrupt: got %v", err)
 	}
 }

@@ -55,7 +55,10 @@ func (l *launch) do(s *stream) error {
 				if n >= failed.Load() {
 					return
 				}
-				err := groups[i].run(n)
+				err := ErrInterrupted // blocks may be too short to look themselves
+				if !d.driver.stopped.Load() {
+					err = groups[i].run(n)
+				}
 				if err == nil {
 					continue
 				}

@@ -40,6 +40,7 @@ type warp struct {
 	ways    []way // the last is at work
 	barrier barrier
 	spent   int64  // instructions
+	check   int64  // beyond so many spent, the warp looks whether it is to stop
 	line    int    // of the instruction at work
 	age     uint32 // how often the warp was in step, by bar.warp.sync
 	copies  copies // cp.async
@@ -65,6 +66,7 @@ func (w *warp) begin() {
 	w.state, w.alive, w.mask = ready, w.all, w.all
 	w.ways = append(w.ways[:0], way{0, len(p.blocks) - 1, w.all})
 	w.spent, w.age = 0, 0
+	w.checkLater()
 	w.copies.clear()
 	for _, slot := range p.undefined.words {
 		w.words[slot] = lanes{}
@@ -123,14 +125,18 @@ func (w *warp) holds(g guard) uint32 {
 	return w.mask & p
 }
 
-// checkEvery is the number of instructions after which a warp looks whether it is to stop.
+// checkEvery is the number of instructions after which a warp looks whether it is to stop, however many
+// barriers it meets on the way.
 const checkEvery = 1 << 16
+
+func (w *warp) checkLater() {
+	w.check = min(w.spent+checkEvery, w.group.device.driver.config.Limit)
+}
 
 // run goes on to a barrier, to the end, or to a fault.
 func (w *warp) run() {
 	g := w.group
 	blocks := g.program.blocks
-	check := w.spent + checkEvery
 	for {
 		top := &w.ways[len(w.ways)-1]
 		if top.block == top.end && len(w.ways) > 1 || top.mask == 0 {
@@ -147,11 +153,11 @@ func (w *warp) run() {
 		count.warps++
 		count.threads += int64(bits.OnesCount32(w.mask))
 		w.spent += b.work.instructions
-		if w.spent > check {
-			check = w.spent + checkEvery
+		if w.spent > w.check {
 			if w.interrupted(b.line) {
 				return
 			}
+			w.checkLater()
 		}
 		for i := range b.code {
 			in := &b.code[i]
