@@ -156,7 +156,7 @@ func (d *device) bind(sets []string) error {
 
 // run runs a program. Steps of few tokens are captured the first time, and then replayed.
 func (d *device) run(g *program, r kernel.Run) error {
-	if d.meter != nil {
+	if d.meter != nil && !d.engine.profiler.paused {
 		return d.runMetered(g.Program, r)
 	}
 	l := d.programs[g.Program]

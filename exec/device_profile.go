@@ -95,13 +95,16 @@ func (m *eventMeter) close() error {
 	return errors.Join(errs...)
 }
 
-// A countMeter adds what the device counted since the step before to a step.
+// A countMeter adds what the device counted during a step to it.
 type countMeter struct {
 	device cuda.Counting
-	last   []cuda.Counts
+	last   []cuda.Counts // before the step
 }
 
-func (m *countMeter) before(*programClock, int) error { return nil }
+func (m *countMeter) before(*programClock, int) error {
+	m.last = m.device.Counters()
+	return nil
+}
 
 func (m *countMeter) after(c *programClock, step int) error {
 	now := m.device.Counters()
@@ -114,7 +117,6 @@ func (m *countMeter) after(c *programClock, step int) error {
 			addCounts(&c.times.Counts[step], &n)
 		}
 	}
-	m.last = now
 	return nil
 }
 

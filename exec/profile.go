@@ -53,6 +53,7 @@ type profiler struct {
 	programs []programClock
 	card     *cuda.Properties // of a device
 	counted  bool             // whether it counts in place of times
+	paused   bool             // whether runs are no part of it
 
 	runs int64 // that were traced
 	ring []Traced
@@ -193,7 +194,7 @@ func (e *Engine) load() plan.Load {
 }
 
 // Profile returns what steps took up to now. It is nil unless the engine was opened with
-// Options.Profile.
+// Options.Profile or Options.Trace.
 func (e *Engine) Profile() *Profile {
 	if e.profiler == nil {
 		return nil
@@ -224,6 +225,13 @@ func cloned[T any](rows [][]T) [][]T {
 func (e *Engine) ResetProfile() {
 	if e.profiler != nil {
 		e.profiler.reset()
+	}
+}
+
+// PauseProfile leaves runs out of the profile and the trace from now on, or takes them in again.
+func (e *Engine) PauseProfile(paused bool) {
+	if e.profiler != nil {
+		e.profiler.paused = paused
 	}
 }
 

@@ -107,7 +107,7 @@ func (e *Engine) fault(err error) error {
 }
 
 func (e *Engine) run(g *program) error {
-	if e.profiler != nil {
+	if e.profiler != nil && !e.profiler.paused {
 		return e.runProfiled(g)
 	}
 	return e.walk(g)

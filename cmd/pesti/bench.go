@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -44,8 +45,13 @@ func (a *app) bench() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if o.text != "" && o.guess.most.n == 0 {
+			switch profiled := o.profile.profile.asked; {
+			case o.text != "" && o.guess.most.n == 0:
 				return usagef("--file is for tests with guesses, expected --speculate too")
+			case profiled && len(o.depths) > 1:
+				return usagef("--profile is of runs that are alike, found %d depths, expected one", len(o.depths))
+			case profiled && o.json && o.profile.profile.path == "" && flags.on.word != "virtual":
+				return usagef("--json prints no profile, expected --profile FILE")
 			}
 			return a.runBench(cmd.Context(), args[0], tests, o, flags)
 		})
@@ -180,6 +186,7 @@ func (a *app) runBench(ctx context.Context, name string, tests []benchResult, o 
 	b.vocab = len(logits)
 	b.sessions[0].Reset()
 	engine.ResetProfile() // the first run waits for the file
+	engine.PauseProfile(true)
 	var interrupt error
 	stopped := "" // the test of which an interrupt left nothing
 	for i := range tests {
@@ -234,7 +241,11 @@ func (a *app) printBench(tests []benchResult, stopped string, asJSON bool) error
 	}
 	fmt.Fprintf(t, "test\ttokens/s%s\n", columns)
 	for _, r := range tests {
-		fmt.Fprintf(t, "%s\t%.2f ± %.2f%s%s\n", r.Test, r.AvgTS, r.StddevTS, r.Roofline.cells(), r.Turns.cells())
+		roof := r.Roofline.cells()
+		if roof == "" { // its cells stay empty, for what follows
+			roof = strings.Repeat("\t", strings.Count(columns, "\t"))
+		}
+		fmt.Fprintf(t, "%s\t%.2f ± %.2f%s%s\n", r.Test, r.AvgTS, r.StddevTS, roof, r.Turns.cells())
 	}
 	if stopped != "" {
 		fmt.Fprintf(t, "%s\tinterrupted\n", stopped)
@@ -289,7 +300,9 @@ func (a *app) measure(ctx context.Context, b *bencher, test *benchResult, repeat
 		if err := roof.sample(); err != nil {
 			return speeds, err
 		}
+		b.profiled = r > 0 || repeat == 0
 		seconds, err := b.clock(ctx, test)
+		b.profiled = false
 		if err != nil {
 			return speeds, err
 		}
@@ -311,25 +324,38 @@ func (a *app) measure(ctx context.Context, b *bencher, test *benchResult, repeat
 	return speeds, nil
 }
 
-// clock returns how long a plain test takes once its depth is reached.
-func clock(ctx context.Context, session *exec.Session, t *benchResult, vocab int) (seconds float64, err error) {
-	ids := randomIDs(t.NDepth+t.tokens(), vocab)
+// clockOne returns how long a plain test takes once its depth is reached.
+func (b *bencher) clockOne(ctx context.Context, t *benchResult) (seconds float64, err error) {
+	session := b.sessions[0]
+	ids := randomIDs(t.NDepth+t.tokens(), b.vocab)
 	if err := seek(session, ids[:t.NDepth]); err != nil {
 		return 0, err
 	}
 	ids = ids[t.NDepth:]
-	begin := time.Now()
 	step := len(ids)
 	if t.NGen > 0 {
 		step = 1
 	}
-	for ; len(ids) > 0; ids = ids[step:] {
-		if err := ctx.Err(); err != nil {
-			return 0, err
+	return b.timed(func() error {
+		for ; len(ids) > 0; ids = ids[step:] {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if _, err := session.FeedTop(ids[:step], 1); err != nil {
+				return err
+			}
 		}
-		if _, err := session.FeedTop(ids[:step], 1); err != nil {
-			return 0, err
-		}
+		return nil
+	})
+}
+
+// timed returns how long f takes, which is all that the profile is of.
+func (b *bencher) timed(f func() error) (seconds float64, err error) {
+	b.engine.PauseProfile(!b.profiled)
+	defer b.engine.PauseProfile(true)
+	begin := time.Now()
+	if err := f(); err != nil {
+		return 0, err
 	}
 	return time.Since(begin).Seconds(), nil
 }

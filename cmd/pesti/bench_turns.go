@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"time"
 
 	"pesti/exec"
 	"pesti/exec/sample"
@@ -20,6 +19,7 @@ type bencher struct {
 	guess    *guessing
 	text     []int32 // that is continued with guesses, nil: one that repeats itself
 	vocab    int
+	profiled bool // whether the run in progress is one of those that are told
 }
 
 // A turns is what was measured by turns with a test.
@@ -81,7 +81,7 @@ func (b *bencher) clock(ctx context.Context, t *benchResult) (seconds float64, e
 	case t.Sequences > 0:
 		return b.clockTogether(ctx, t)
 	}
-	return clock(ctx, b.sessions[0], t, b.vocab)
+	return b.clockOne(ctx, t)
 }
 
 // clockPlain returns how long the same tokens take by plain decoding, of several sequences those of one.
@@ -91,7 +91,7 @@ func (b *bencher) clockPlain(ctx context.Context, t *benchResult) (seconds float
 	}
 	one := *t
 	one.Sequences = 0
-	return clock(ctx, b.sessions[0], &one, b.vocab)
+	return b.clockOne(ctx, &one)
 }
 
 // context returns n tokens to continue with guesses: the text behind others, or a passage again and again.
@@ -127,20 +127,21 @@ func (b *bencher) clockGreedy(ctx context.Context, t *benchResult, guess *guessi
 	}
 	g := generator{session: s, decoder: decoder, enough: 1}
 	next := make([]int32, 1)
-	begin := time.Now()
-	for i := range t.NGen {
-		if err := ctx.Err(); err != nil {
-			return 0, err
+	seconds, err = b.timed(func() error {
+		for i := range t.NGen {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if next[0], err = take(sampler, i, row); err != nil {
+				return err
+			}
+			if row, err = g.follow(next); err != nil {
+				return err
+			}
 		}
-		if next[0], err = take(sampler, i, row); err != nil {
-			return 0, err
-		}
-		if row, err = g.follow(next); err != nil {
-			return 0, err
-		}
-	}
-	seconds = time.Since(begin).Seconds()
-	if decoder != nil {
+		return nil
+	})
+	if decoder != nil && err == nil {
 		t.Turns.Proposed, t.Turns.Accepted = g.guessed()
 		err = decoder.Settle()
 	}
@@ -157,19 +158,20 @@ func (b *bencher) clockTogether(ctx context.Context, t *benchResult) (seconds fl
 		}
 	}
 	next := make([]int32, n)
-	begin := time.Now()
-	for range t.NGen {
-		if err := ctx.Err(); err != nil {
-			return 0, err
+	return b.timed(func() error {
+		for range t.NGen {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			for i, s := range b.sessions[:n] {
+				next[i] = ids[s.Pos()]
+			}
+			if err := exec.Together(b.sessions[:n], next); err != nil {
+				return err
+			}
 		}
-		for i, s := range b.sessions[:n] {
-			next[i] = ids[s.Pos()]
-		}
-		if err := exec.Together(b.sessions[:n], next); err != nil {
-			return 0, err
-		}
-	}
-	return time.Since(begin).Seconds(), nil
+		return nil
+	})
 }
 
 // randomIDs returns n tokens. Which ones does not matter to the work, but they are the same in every

@@ -58,8 +58,12 @@ func TestProfile(t *testing.T) {
 
 	bench := filepath.Join(dir, "bench.json")
 	out := ok(t, "bench", "demo", "-p", "0", "-n", "3", "-r", "2", "--profile", bench)
-	if rep := profileOf(t, bench); len(rep.Programs) != 1 || rep.Programs[0].Runs != 9 || rep.Plan == "" || !strings.Contains(out, "decode: 9 runs") {
+	if rep := profileOf(t, bench); len(rep.Programs) != 1 || rep.Programs[0].Runs != 6 || rep.Plan == "" || !strings.Contains(out, "decode: 6 runs") {
 		t.Errorf("bench profiles %+v and prints\n%s", rep.Programs, out)
+	}
+	out = ok(t, "bench", "demo", "-p", "0", "-n", "4", "-d", "64", "-r", "1", "--sequences", "2", "--profile")
+	if !strings.Contains(out, "decode: 8 runs of 12 tokens") || strings.Contains(out, "prefill:") || strings.Contains(out, "small:") {
+		t.Errorf("a profile of 4 tokens behind others, and of 8 in two sequences, is\n%s", out)
 	}
 	var tests []benchResult
 	if err := json.Unmarshal([]byte(ok(t, "bench", "demo", "-p", "0", "-n", "1", "-r", "1", "--json", "--profile", bench)), &tests); err != nil || len(tests) != 1 {
@@ -245,6 +249,14 @@ func TestBenchRoofline(t *testing.T) {
 	}
 	if want := r.Machine.Read / float64(r.TokenBytes); math.Abs(r.ReadTS/want-1) > 1e-3 {
 		t.Errorf("reading allows %v tokens, want %v", r.ReadTS, want)
+	}
+	both := ok(t, "bench", "demo", "-p", "0", "-n", "1", "-r", "1", "--roofline", "--speculate", "2")
+	lines := strings.Split(both, "\n")
+	if at := strings.Index(lines[2], "of plain decoding"); at < strings.LastIndex(lines[0], "reached") {
+		t.Errorf("what is measured by turns stands under what the machine allows:\n%s", both)
+	}
+	for _, args := range []string{"--profile -d 0,8", "--profile --json"} {
+		pesti(append([]string{"bench", "demo", "-n", "1"}, strings.Fields(args)...)...).fails(t, 2, "--profile")
 	}
 	table := ok(t, "bench", "demo", "-p", "0", "-n", "1", "-r", "1", "--roofline")
 	for _, words := range []string{"reading allows", "the machine's", "GB/s of"} {
