@@ -710,19 +710,29 @@ func (p *parser) number(size int) (Operand, error) {
 // resolve gives labels their positions, and extern arrays their address.
 func (p *parser) resolve() error {
 	dynamic := uint64(roundUp(p.kernel.SharedBytes, p.kernel.SharedAlign))
+	place := func(o *Operand, line int) error {
+		at, ok := p.labels[o.Name]
+		if !ok {
+			return Errorf(line, "%s is declared nowhere", o.Name)
+		}
+		o.Index = at
+		return nil
+	}
 	var fix func(o *Operand, line int) error
 	fix = func(o *Operand, line int) error {
 		switch o.Kind {
 		case Label:
-			if table, ok := p.tables[o.Name]; ok {
-				*o = Operand{Kind: Vector, Name: o.Name, Parts: slices.Clone(table)}
-				break
-			}
-			at, ok := p.labels[o.Name]
+			table, ok := p.tables[o.Name]
 			if !ok {
-				return Errorf(line, "%s is declared nowhere", o.Name)
+				return place(o, line)
 			}
-			o.Index = at
+			*o = Operand{Kind: Vector, Name: o.Name, Parts: slices.Clone(table)}
+			for i := range o.Parts { // which name places, and no tables
+				if err := place(&o.Parts[i], line); err != nil {
+					return err
+				}
+			}
+			return nil
 		case Symbol, Address:
 			if o.extern {
 				o.Value += dynamic

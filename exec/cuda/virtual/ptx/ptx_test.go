@@ -86,6 +86,9 @@ END:
 	}
 }
 
+// tableInItself has a table of places with its own name among them.
+const tableInItself = head + ".entry k() {\n.reg .b32 %r<3>;\nbrx.idx %r1, T; T: .branchtargets T; ret;}"
+
 func TestErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                 "line 1: no .version",
@@ -99,6 +102,7 @@ func TestErrors(t *testing.T) {
 		head + ".entry k() {\nA: A: ret;}":              "line 5: label A is there twice",
 		head + ".entry k() {\nbra B;}":                  "line 5: B is declared nowhere",
 		head + ".entry k() {\n.reg .b32 a, a;}":         "line 5: a is declared twice",
+		tableInItself:                                   "line 6: T is declared nowhere",
 		head + ".entry k() {\n.reg .b128 a;}":           "line 5: registers of type \".b128\"",
 		head + ".entry k() {\n.reg .b32 %r<70000>;}":    "line 5: 70000 registers",
 		head + ".entry k() {\nld.u32 5 6;}":             "line 5: \"6\" where \",\" is expected",
