@@ -175,7 +175,7 @@ func TestEventProfile(t *testing.T) {
 		for _, r := range runs {
 			at := r.Begin
 			for i, span := range r.Spans[0] {
-				if span.Begin < at || span.End <= span.Begin || span.End > r.End+time.Millisecond {
+				if span.Begin < at || span.End < span.Begin || span.End > r.End+time.Millisecond {
 					t.Errorf("%s: step %d from %v to %v, after one that ended at %v, in a run that ends at %v", r.Program.Name, i, span.Begin, span.End, at, r.End)
 				}
 				at = span.End - time.Microsecond // times of events are float32
