@@ -489,7 +489,7 @@ func (s *splitter) whole(v *graph.Value, d int) (*graph.Value, error) {
 		if parts, err = s.bring(v, c.parts, d); err == nil {
 			c.whole[d], err = s.join(v, parts, d, ops.Concat)
 		}
-	case s.canRepeat(c.again, d):
+	case s.canRepeat(c.again, d), c.again != nil && c.again.Op == ops.RMSNorm: // what a norm reads is as long, and products norm it themselves
 		var out []*graph.Value
 		if out, err = s.place(c.again, d, onDevice(d), nil); err == nil {
 			c.whole[d] = out[v.Index]
