@@ -204,6 +204,13 @@ const rowsAtOnce = productThreads / 8
 // columns are the numbers of columns that product kernels compute at a time, by precision.
 var columns = map[bool][]int{false: {8, 4, 2, 1}, true: {4, 2, 1}}
 
+// staticShared is the most bytes of shared memory that a product or attention has beside those that it is
+// launched with: both count towards what a block may have.
+const staticShared = 32
+
+// room is the bytes of shared memory that a kernel may be launched with.
+func (p Properties) room() int { return p.Shared - staticShared }
+
 // Call multiplies few columns: gemv. In precision exact everything is float32; else x is rounded to
 // q8x2, and weights must be integers.
 func (p Product) Call(on Properties, exact bool) (Call, error) {
@@ -213,11 +220,11 @@ func (p Product) Call(on Properties, exact bool) (Call, error) {
 	}
 	for _, n := range columns[exact] {
 		shared := n * int(p.K) / 32 * bytes
-		if n > 1 && (n/2 >= int(p.M) || shared > on.Shared) {
+		if n > 1 && (n/2 >= int(p.M) || shared > on.room()) {
 			continue
 		}
-		if shared > on.Shared {
-			return Call{}, fmt.Errorf("a row of %d elements takes %d bytes of shared memory, and a block of %s has %d", p.K, shared, on.Name, on.Shared)
+		if shared > on.room() {
+			return Call{}, fmt.Errorf("a row of %d elements takes %d bytes of shared memory, and a block of %s has %d for it", p.K, shared, on.Name, on.room())
 		}
 		blocks, passes := 0, p.passes(on)
 		p.Part = uint32(passes * rowsAtOnce)
@@ -314,8 +321,8 @@ func (a Attention) Prefill(on Properties, format string) (Call, error) {
 
 // call is a Call of the variant of a kernel for heads of so many elements.
 func (a *Attention) call(on Properties, kernel string, grid Dim, shared int) (Call, error) {
-	if shared > on.Shared {
-		return Call{}, fmt.Errorf("%d query heads on %d of %d elements take %d bytes of shared memory, and a block of %s has %d", a.Heads, a.KVHeads, a.HeadDim, shared, on.Name, on.Shared)
+	if shared > on.room() {
+		return Call{}, fmt.Errorf("%d query heads on %d of %d elements take %d bytes of shared memory, and a block of %s has %d for them", a.Heads, a.KVHeads, a.HeadDim, shared, on.Name, on.room())
 	}
 	for _, most := range dims {
 		if a.HeadDim <= most {

@@ -22,11 +22,18 @@ func TestCalls(t *testing.T) {
 		{14336, 8, 4096, 1, false, "gemv_1"},
 		{4864, 8, 896, 2, true, "gemv_f32_2"},
 		{896, 3, 896, 4, true, "gemv_f32_4"},
+		{4096, 3, 896, 2, true, "gemv_f32_2"}, // four columns take all of 64 KiB, and nothing is left
+		{8192, 3, 896, 1, true, "gemv_f32_1"},
+		{4096, 8, 896, 4, false, "gemv_4"},
+		{16384, 8, 896, 1, false, "gemv_1"},
 	} {
 		call, err := product(c.k, c.m, c.rows).Call(turing, c.exact)
-		if err != nil || call.Kernel != c.kernel || call.Shared > turing.Shared || call.Grid.Y != (c.m+c.columns-1)/c.columns {
+		if err != nil || call.Kernel != c.kernel || call.Shared > turing.room() || call.Grid.Y != (c.m+c.columns-1)/c.columns {
 			t.Errorf("%+v: %s, grid %v, %d bytes of shared memory, %v", c, call.Kernel, call.Grid, call.Shared, err)
 		}
+	}
+	if call, err := product(16384, 1, 8).Call(turing, true); err == nil {
+		t.Errorf("a row of all the shared memory: %d bytes", call.Shared)
 	}
 	for _, exact := range []bool{false, true} {
 		if call, err := product(32768, 1, 8).Call(turing, exact); err == nil {
@@ -44,7 +51,7 @@ func TestCalls(t *testing.T) {
 			func() (Call, error) { return a.StoreKV("f16") },
 		} {
 			call, err := f()
-			if err != nil || call.Shared > turing.Shared || call.Grid.Y > 65535 || call.Grid.Z > 65535 {
+			if err != nil || call.Shared > turing.room() || call.Grid.Y > 65535 || call.Grid.Z > 65535 {
 				t.Errorf("%+v: %s, grid %v, %d bytes of shared memory, %v", a, call.Kernel, call.Grid, call.Shared, err)
 			}
 		}
