@@ -3,6 +3,7 @@ package lower
 import (
 	"bytes"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -243,6 +244,61 @@ func TestActivations(t *testing.T) {
 			if len(found) != 2 || found["buffers of "+format] == 0 || found["products of "+format] == 0 {
 				t.Errorf("%s, activations %s: the plan has %v", isa, format, found)
 			}
+		}
+	}
+}
+
+// TestMixedActivations: q, k, v and the logits have two planes, all other products one, whether the wanted
+// rows are chosen early or late.
+func TestMixedActivations(t *testing.T) {
+	m := tinyModel(t, tiny.Config{Arch: "qwen2", Embd: 64, FF: 96, Types: []quant.Type{quant.Q5_0}})
+	for _, passes := range []string{"", "-sink_rows"} {
+		p := compile(t, m, Options{ISA: "avx2", Activations: "mixed", Passes: passes, Verify: true})
+		seen := map[string]bool{}
+		for _, g := range p.Programs {
+			for _, w := range g.Waves {
+				for _, st := range w.Steps {
+					for _, a := range st.Args {
+						at := strings.LastIndexByte(a.Kernel, '.')
+						if at < 0 {
+							continue
+						}
+						part := regexp.MustCompile(`attn_[qkv]|attn_output|ffn_\w+|output|token_embd`).FindString(a.Weight)
+						seen[part] = true
+						want := "q8"
+						switch part {
+						case "attn_q", "attn_k", "attn_v", "output", "token_embd":
+							want = "q8x2"
+						}
+						if got := a.Kernel[at+1:]; got != want {
+							t.Errorf("passes %q: %s is multiplied with %s, want %s", passes, a.Weight, got, want)
+						}
+					}
+				}
+			}
+		}
+		if len(seen) != 8 {
+			t.Errorf("passes %q: found products of %v", passes, seen)
+		}
+	}
+}
+
+// TestLayouts: what has no vector kernels on an instruction set reads weights as they are in the file.
+func TestLayouts(t *testing.T) {
+	m := tinyModel(t, tiny.Config{Arch: "qwen2", Embd: 64, FF: 96, Types: []quant.Type{quant.Q5_0}})
+	for _, c := range []struct {
+		o      Options
+		packed bool
+	}{
+		{Options{ISA: "neondot"}, true},
+		{Options{ISA: "neondot", Activations: "q8"}, false},
+		{Options{ISA: "neondot", Precision: "exact"}, false},
+		{Options{ISA: "avx2", Activations: "q8"}, true},
+		{Options{ISA: "avx2", Precision: "exact"}, true},
+		{Options{ISA: "portable"}, false},
+	} {
+		if text := string(plan.Print(compile(t, m, c.o))); strings.Contains(text, ".r16.") != c.packed {
+			t.Errorf("%s, %s, %s: weights are packed: %v, want %v", c.o.ISA, c.o.Precision, c.o.Activations, !c.packed, c.packed)
 		}
 	}
 }

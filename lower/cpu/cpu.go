@@ -98,8 +98,8 @@ var layoutTypes = map[graph.DType]bool{
 // Layout returns the layout in which products on an instruction set read weights of a type, "" for
 // that of the file.
 func Layout(isa string, t graph.DType, activations string) string {
-	if !packedTypes[activations][t] {
-		return ""
+	if !packedTypes[activations][t] || isa == "neondot" && activations != target.Q8x2 { // its only kernels
+		return "" // portable ones read the file's layout faster
 	}
 	return layouts[isa]
 }
