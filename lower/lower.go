@@ -282,8 +282,10 @@ func (o *Options) complete(p *frontend.Params) error {
 		return optionErrorf("--activations is %s, expected %s, the default, since --precision is %s, which rounds no activations", o.Activations, o.target.Integers[0].Name, o.Precision)
 	case o.Tiles == "on" && o.Precision != "fast":
 		return optionErrorf("--tiles is on, expected off, since tiles round and --precision is %s", o.Precision)
-	case o.Tiles == "on" && o.Ubatch < cpu.Chunk:
-		return optionErrorf("--tiles is on, expected off, since they take %d tokens and --ubatch is %d", cpu.Chunk, o.Ubatch)
+	case o.Tiles != "auto" && o.target.Tiles == 0:
+		return optionErrorf("--tiles is %s, expected auto, since --target is %s", o.Tiles, o.Target)
+	case o.Tiles == "on" && o.Ubatch < o.target.Tiles:
+		return optionErrorf("--tiles is on, expected off, since they take %d tokens and --ubatch is %d", o.target.Tiles, o.Ubatch)
 	}
 	if o.Sequences > o.Ubatch {
 		return optionErrorf("--sequences is %d, expected at most --ubatch %d, since a step holds a token of each", o.Sequences, o.Ubatch)

@@ -370,6 +370,11 @@ func TestOptionErrors(t *testing.T) {
 		{Options{Threads: -2}, "--threads is -2"},
 		{Options{Sequences: 300}, "--sequences is 300, expected at most --ubatch 256"},
 		{Options{Rows: -1}, "--rows is -1"},
+		{Options{Tiles: "on", Target: "cuda"}, "--tiles is on, expected auto, since --target is cuda"},
+		{Options{Tiles: "on", Ubatch: 63}, "--tiles is on, expected off, since they take 64 tokens"},
+		{Options{Target: "cuda", Host: &Host{GPULayers: 1, Threads: -2}}, "--threads is -2, expected 1 to 1024"},
+		{Options{Target: "cuda", Host: &Host{GPULayers: 1, Threads: 1 << 20}}, "--threads is 1048576, expected 1 to 1024"},
+		{Options{Target: "cuda", Host: &Host{GPULayers: 1, ISA: "sm_75"}}, `the processor's instruction set is "sm_75"`},
 		{Options{Passes: "-nothing"}, `found "-nothing"`},
 	} {
 		if _, err := Compile(m, c.o); err == nil || !strings.Contains(err.Error(), c.want) {

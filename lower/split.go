@@ -39,9 +39,13 @@ func (o *Options) completeHost(p *frontend.Params) error {
 		return nil
 	}
 	h := *o.Host
-	h.ISA, h.Threads = cmp.Or(h.ISA, plan.ISAs[0]), max(h.Threads, 1)
+	h.ISA, h.Threads = cmp.Or(h.ISA, plan.ISAs[0]), cmp.Or(h.Threads, 1)
 	layers := len(p.Layers)
 	switch {
+	case !slices.Contains(plan.ISAs, h.ISA):
+		return optionErrorf("the processor's instruction set is %q, expected one of %v", h.ISA, plan.ISAs)
+	case h.Threads < 1 || h.Threads > maxThreads:
+		return optionErrorf("--threads is %d, expected 1 to %d", h.Threads, maxThreads)
 	case o.Target != plan.CUDA:
 		return optionErrorf("--gpu-layers is %d, expected none said, since --target is %s", h.GPULayers, o.Target)
 	case h.GPULayers < 1:

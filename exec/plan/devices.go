@@ -201,7 +201,7 @@ func (v *verifier) device(i int) error {
 		oneOf("backend", d.Backend, "cpu", CUDA),
 		oneOf("instruction set", d.ISA, ISAs...),
 		atLeast("threads", int64(d.Threads), 1),
-		atLeast("threads that are left", int64(mostThreads-d.Threads), 0),
+		atMost("threads", int64(d.Threads), mostThreads),
 	)
 }
 

@@ -85,6 +85,14 @@ func atLeast(what string, found, least int64) error {
 	return nil
 }
 
+// atMost returns an error if a number is above the most that it may be.
+func atMost(what string, found, most int64) error {
+	if found > most {
+		return fmt.Errorf("%s is %d, expected at most %d", what, found, most)
+	}
+	return nil
+}
+
 // first returns the first error of a list.
 func first(errs ...error) error {
 	for _, err := range errs {

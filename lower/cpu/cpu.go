@@ -21,7 +21,7 @@ import (
 // Target returns the row of the CPU.
 func Target() *target.Target {
 	return &target.Target{
-		Name: "cpu", ISAs: plan.ISAs, Caches: plan.CacheFormats(),
+		Name: "cpu", ISAs: plan.ISAs, Caches: plan.CacheFormats(), Tiles: Chunk,
 		Programs: Programs, Ways: ways, Integers: integers, Layout: Layout,
 		Kernels: Kernels, Reference: Reference, Fits: fits, Copy: "copy",
 	}

@@ -28,6 +28,7 @@ type Target struct {
 	Caches  []string // formats of caches
 	Threads int      // most workers; 0 is any number
 	Serial  bool     // steps run one after the other, so that each is a wave
+	Tiles   int64    // tokens of a chunk, of which a program can be asked for with --tiles; 0 where there is none to ask for
 
 	Programs func(Bounds) []Program
 	// Ways are how products may read their activations, the best first. The last one rounds nothing.
