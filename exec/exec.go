@@ -208,17 +208,16 @@ func CheckModel(p *plan.Plan, f *gguf.File) error {
 // allocate lays out the processor's arena and those of the plan's own buffers that lie there and have no
 // memory yet, in one range.
 func (e *Engine) allocate() error {
-	size := int64(0)
+	const most = math.MaxInt / 2
+	size, fits := int64(0), true
 	place := func(n int64) int64 {
 		at := size
-		size += (n + cpu.Align - 1) / cpu.Align * cpu.Align
+		if fits = fits && n <= most-size; fits {
+			size += (n + cpu.Align - 1) / cpu.Align * cpu.Align
+		}
 		return at
 	}
-	// The sum of the sizes is known not to overflow by plan.Verify; what alignment adds may.
 	m := e.plan.On(0).Memory
-	if m.Arena > math.MaxInt/4 || m.State > math.MaxInt/4 || m.IO > math.MaxInt/4 {
-		return fmt.Errorf("plan: needs %d bytes of arena, %d of state and %d of input and output: more than there is", m.Arena, m.State, m.IO)
-	}
 	arena := place(m.Arena)
 	if e.shared == nil {
 		e.shared = make([][]byte, len(e.plan.Buffers))
@@ -228,6 +227,9 @@ func (e *Engine) allocate() error {
 		if b := &e.plan.Buffers[i]; b.Device == 0 && e.shared[i] == nil {
 			at[i] = place(b.Size)
 		}
+	}
+	if !fits {
+		return fmt.Errorf("plan: needs %d bytes of arena, %d of state and %d of input and output, expected at most %d together", m.Arena, m.State, m.IO, int64(most))
 	}
 	memory, err := cpu.Allocate(int(size))
 	if err != nil {

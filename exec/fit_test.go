@@ -1,6 +1,7 @@
 package exec_test
 
 import (
+	"math"
 	"strings"
 	"testing"
 
@@ -34,6 +35,31 @@ func TestOpenFits(t *testing.T) {
 			if !strings.Contains(err.Error(), plan.HumanBytes(size)) {
 				t.Errorf("%v: expected it to say %s", err, plan.HumanBytes(size))
 			}
+		}
+	}
+}
+
+// Memory that no machine has is an error, whatever is said to be available.
+func TestOpenHuge(t *testing.T) {
+	m := load(t, tiny.Config{})
+	for _, total := range []int64{math.MaxInt64/2 + 1, math.MaxInt64} { // of input and output
+		p := compile(t, m, lower.Options{}).Plan
+		for i := range p.Buffers {
+			if b := &p.Buffers[i]; b.Name == "logits" {
+				b.Size += total - p.Memory.IO
+				p.Memory.IO = total
+			}
+		}
+		if err := plan.Verify(p); err != nil {
+			t.Fatal(err)
+		}
+		e, err := exec.Open(p, m.File, exec.Options{RAM: cpu.RAM{Total: math.MaxInt64, Available: math.MaxInt64}})
+		if err == nil {
+			e.Close()
+			t.Fatalf("%d bytes of input and output: opened, expected an error", total)
+		}
+		if !strings.Contains(err.Error(), "input and output") {
+			t.Errorf("%v: expected it to say what needs how much", err)
 		}
 	}
 }

@@ -40,7 +40,7 @@ type place struct{ line, at int }
 var fields = regexp.MustCompile(`[A-Za-z0-9_.+-]+|(?s).`)
 
 func newScript(text string) *script {
-	s := &script{alike: map[string][]int{}, kinds: map[string][]string{}}
+	s := &script{alike: map[string][]int{}, kinds: map[string][]string{"word": {"table"}}}
 	for i, line := range strings.SplitAfter(text, "\n") {
 		found := fields.FindAllString(line, -1)
 		s.lines = append(s.lines, found)
@@ -258,9 +258,12 @@ func sums(p *plan.Plan) (m plan.Memory) {
 		m.Weight += p.Weights[i].Size
 	}
 	for i := range p.Buffers {
-		if b := &p.Buffers[i]; b.Class == plan.State {
+		switch b := &p.Buffers[i]; b.Class {
+		case plan.State:
 			m.State += b.Size
-		} else {
+		case plan.Table:
+			m.Tables += b.Size
+		default:
 			m.IO += b.Size
 		}
 	}

@@ -17,8 +17,8 @@ const hugePage = 2 << 20
 // AllocateHuge is Allocate for memory that is read from end to end again and again: it is aligned
 // to huge pages, and the system is asked for them.
 func AllocateHuge(size int) (*Memory, error) {
-	if size > math.MaxInt-hugePage {
-		return nil, fmt.Errorf("mapping %d bytes: expected at most %d", size, math.MaxInt-hugePage)
+	if size < 0 || size > math.MaxInt-hugePage {
+		return nil, fmt.Errorf("mapping %d bytes: expected 0 to %d", size, math.MaxInt-hugePage)
 	}
 	m, err := Allocate(size + hugePage)
 	if err != nil {

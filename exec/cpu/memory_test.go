@@ -32,8 +32,10 @@ func TestAllocate(t *testing.T) {
 		if strconv.IntSize < 64 {
 			continue // all that can be addressed may well be there
 		}
-		if _, err := allocate(math.MaxInt); err == nil {
-			t.Errorf("%s, %d bytes: no error", name, math.MaxInt)
+		for _, size := range []int{math.MaxInt, -1, math.MinInt} {
+			if _, err := allocate(size); err == nil {
+				t.Errorf("%s, %d bytes: no error", name, size)
+			}
 		}
 	}
 }

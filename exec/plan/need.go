@@ -10,8 +10,17 @@ type Need struct {
 	IO      int64 // inputs and outputs
 }
 
-// Total returns the sum.
-func (n *Need) Total() int64 { return n.Weights + n.Packed + n.State + n.Tables + n.Arena + n.IO }
+// Total returns the sum, or the largest integer where it is more.
+func (n *Need) Total() int64 {
+	sum := int64(0)
+	for _, bytes := range []int64{n.Weights, n.Packed, n.State, n.Tables, n.Arena, n.IO} {
+		sum = saturated(sum, bytes)
+	}
+	return sum
+}
+
+// saturated returns a + b, neither of which is negative, or the largest integer where it is more.
+func saturated(a, b int64) int64 { return a + min(b, maxInt-a) }
 
 // mapUnit is how much of a mapped file becomes resident with a byte that is read, and what stands
 // around it: Linux maps 64 KiB (fault_around_bytes, docs.kernel.org/filesystems/debugfs.html).
@@ -26,14 +35,16 @@ func NeedOf(p *Plan) Need {
 	n := Need{Weights: m.Weight, Packed: m.Packed, State: m.State, Tables: m.Tables, Arena: m.Arena, IO: m.IO}
 	reads := FileReads(p)
 	for _, w := range DeviceWeights(p) {
-		n.Packed += w.OnDevice() - w.Packed
+		n.Packed = saturated(n.Packed, w.OnDevice()-w.Packed)
 	}
 	for i := range p.Weights {
 		w := &p.Weights[i]
 		switch r := reads[w.Name]; {
 		case r.Whole:
 		case r.Rows:
-			n.Weights -= max(w.Size-(p.Target.Ubatch+1)/2*mapUnit, 0)
+			if pages, ok := mul(p.Target.Ubatch/2+p.Target.Ubatch%2, mapUnit); ok {
+				n.Weights -= max(w.Size-pages, 0)
+			}
 		default: // its pages are given back once it is packed
 			n.Weights -= w.Size
 		}

@@ -1,6 +1,9 @@
 package plan
 
-import "testing"
+import (
+	"math"
+	"testing"
+)
 
 // A table from which steps only gather counts in part, one that a product reads too in full, and one that
 // lies in another layout, which both read there, not at all.
@@ -41,5 +44,29 @@ func TestNeed(t *testing.T) {
 		if got := NeedOf(p); got != want || got.Total() != c.table+output+2+30+5000+400 {
 			t.Errorf("%s: %+v, in total %d, expected %+v", c.name, got, got.Total(), want)
 		}
+	}
+}
+
+// A sum that no integer holds is the largest one, not a negative one that fits anywhere; and so are the pages
+// of a table.
+func TestNeedSaturates(t *testing.T) {
+	for _, n := range []Need{
+		{State: math.MaxInt64, Tables: math.MaxInt64},
+		{Weights: math.MaxInt64 - 1, Packed: 2},
+		{Weights: 1, Packed: 1, State: 1, Tables: 1, Arena: math.MaxInt64, IO: math.MaxInt64},
+	} {
+		if got := n.Total(); got != math.MaxInt64 {
+			t.Errorf("%+v: in total %d, expected %d", n, got, int64(math.MaxInt64))
+		}
+	}
+	embed := Step{Kernel: "embed", Args: []Arg{{Role: "table", Buffer: noBuffer, Weight: "table"}}}
+	p := &Plan{
+		Target:   Target{Ubatch: math.MaxInt64},
+		Memory:   Memory{Weight: 1 << 30},
+		Weights:  []Weight{{Name: "table", Size: 1 << 30}},
+		Programs: []Program{{Waves: []Wave{{Steps: []Step{embed}}}}},
+	}
+	if got := NeedOf(p); got.Weights != 1<<30 {
+		t.Errorf("%d bytes of weights for steps of any number of tokens, expected all", got.Weights)
 	}
 }

@@ -219,6 +219,9 @@ func (v *verifier) shared() error {
 		if b.Each || b.Stride != 0 || b.Offset != 0 || b.First != 0 || b.Last != 0 {
 			return fmt.Errorf("%s: has an offset, a stride or a lifetime, expected none outside the arena", where)
 		}
+		if b.Class == Table && v.plan.On(b.Device).Backend != CUDA {
+			return fmt.Errorf("%s: class is %q, expected state or io on the processor, whose kernels read no tables", where, b.Class)
+		}
 		if b.Class == State && b.Format != v.plan.Target.KV {
 			return fmt.Errorf("%s: format is %s, expected the target's %s", where, b.Format, v.plan.Target.KV)
 		}
@@ -301,6 +304,14 @@ func (v *verifier) programs() error {
 		}
 		if w.Layout != "" && !v.readPacked[w.Name] {
 			return fmt.Errorf("weight %s: no product reads it in layout %s, expected one", w.Name, w.Layout)
+		}
+	}
+	for i := range p.Buffers {
+		b := &p.Buffers[i]
+		_, state := v.states[i]
+		_, table := v.tables[i]
+		if (b.Class == State || b.Class == Table) && !state && !table {
+			return fmt.Errorf("%s: no step touches it, expected one", bufferName(b))
 		}
 	}
 	if d := slices.Index(v.busy, false); d >= 0 {
