@@ -50,31 +50,14 @@ func (f *File) parse() error {
 		return errors.New("its header is not UTF-8")
 	}
 	d := json.NewDecoder(bytes.NewReader(header))
-	d.DisallowUnknownFields()
-	if _, err := d.Token(); err != nil { // {
-		return fmt.Errorf("its header is no JSON: %w", err)
-	}
 	f.byName = map[string]int{}
-	for d.More() {
-		key, err := d.Token()
-		if err != nil {
-			return fmt.Errorf("its header is no JSON: %w", err)
+	if err := members(d, func(name string) error {
+		if name == metadataKey {
+			return f.metadata(d)
 		}
-		name := key.(string) // in an object every other token is
-		switch {
-		case name != metadataKey:
-			err = f.tensor(d, name)
-		case f.Metadata != nil:
-			err = errors.New("stands there twice")
-		default:
-			err = d.Decode(&f.Metadata)
-		}
-		if err != nil {
-			return fmt.Errorf("its header: %q: %w", name, err)
-		}
-	}
-	if _, err := d.Token(); err != nil { // }
-		return fmt.Errorf("its header is no JSON: %w", err)
+		return f.tensor(d, name)
+	}); err != nil {
+		return fmt.Errorf("its header: %w", err)
 	}
 	if _, err := d.Token(); err != io.EOF {
 		return errors.New("its header goes on after its last }, expected blanks at most")
@@ -82,16 +65,71 @@ func (f *File) parse() error {
 	return f.cover()
 }
 
+// members reads an object, whose keys must differ, to the letter; read takes the value of each.
+func members(d *json.Decoder, read func(key string) error) error {
+	switch t, err := d.Token(); {
+	case err != nil:
+		return fmt.Errorf("is no JSON: %w", err)
+	case t == nil:
+		return errors.New("is null, expected an object")
+	case t != json.Delim('{'):
+		return fmt.Errorf("is %v, expected an object", t)
+	}
+	seen := map[string]bool{}
+	for d.More() {
+		t, err := d.Token()
+		if err != nil {
+			return fmt.Errorf("is no JSON: %w", err)
+		}
+		key := t.(string) // in an object every other token is
+		if seen[key] {
+			return fmt.Errorf("%q stands there twice", key)
+		}
+		seen[key] = true
+		if err := read(key); err != nil {
+			return fmt.Errorf("%q: %w", key, err)
+		}
+	}
+	if _, err := d.Token(); err != nil { // }
+		return fmt.Errorf("is no JSON: %w", err)
+	}
+	return nil
+}
+
+// metadata reads what the file says of itself.
+func (f *File) metadata(d *json.Decoder) error {
+	f.Metadata = map[string]string{}
+	return members(d, func(key string) error {
+		var value *string
+		if err := d.Decode(&value); err != nil {
+			return err
+		}
+		if value == nil {
+			return errors.New("is null, expected a string")
+		}
+		f.Metadata[key] = *value
+		return nil
+	})
+}
+
 // tensor reads the entry of a tensor.
 func (f *File) tensor(d *json.Decoder, name string) error {
 	var e entry
-	if err := d.Decode(&e); err != nil {
+	if err := members(d, func(key string) error {
+		switch key {
+		case "dtype":
+			return d.Decode(&e.DType)
+		case "shape":
+			return d.Decode(&e.Shape)
+		case "data_offsets":
+			return d.Decode(&e.Offsets)
+		}
+		return errors.New("is not known, expected dtype, shape and data_offsets")
+	}); err != nil {
 		return err
 	}
 	bytes, ok := size(e.DType, e.Shape)
-	switch _, twice := f.byName[name]; {
-	case twice:
-		return errors.New("stands there twice")
+	switch {
 	case bits[e.DType] == 0:
 		return fmt.Errorf("dtype is %q, which is not known", e.DType)
 	case e.Shape == nil || !ok:
