@@ -2,6 +2,7 @@ package exec
 
 import (
 	"fmt"
+	"math"
 
 	"pesti/exec/cpu"
 	"pesti/exec/cpu/isa"
@@ -47,12 +48,12 @@ func (e *Engine) fitsHost(ram cpu.RAM) error {
 			}
 		}
 	}
-	need, h := weights+m.State+m.Arena+m.IO, plan.HumanBytes
-	if ram.Total == 0 || need <= ram.Available {
+	all, h := float64(weights)+float64(m.State)+float64(m.Arena)+float64(m.IO), plan.HumanBytes // which may exceed an int64
+	if ram.Total == 0 || all <= float64(ram.Available) {
 		return nil
 	}
 	return fmt.Errorf("plan: needs %s of memory on the processor (weights %s, KV cache %s, arena %s, input and output %s), expected at most the %s of this machine's %s that are available; compile with more --gpu-layers, or a smaller --ctx, --sequences or --ubatch",
-		h(need), h(weights), h(m.State), h(m.Arena), h(m.IO), h(ram.Available), h(ram.Total))
+		h(int64(min(all, math.MaxInt64/2))), h(weights), h(m.State), h(m.Arena), h(m.IO), h(ram.Available), h(ram.Total))
 }
 
 // packHost gives the host's kernels the weights that they read in a layout of their own.

@@ -2,6 +2,7 @@ package pass
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -112,34 +113,45 @@ func share(bytes []int64, devices, onHost int) ([]int, error) {
 }
 
 // balance cuts a list into n contiguous parts of at least one element whose largest sum is as small as
-// it can be, and returns the end of each. Of several ways it takes the one whose earlier parts are shorter.
+// it can be, and of those ways the one with the least sum of squares, and returns the end of each part.
 func balance(sizes []int64, n int) []int {
+	most, _ := cut(sizes, n, func(before, part float64) float64 { return max(before, part) })
+	_, ends := cut(sizes, n, func(before, part float64) float64 {
+		if part > most {
+			return math.Inf(1)
+		}
+		return before + part*part
+	})
+	return ends
+}
+
+// cut cuts a list into n contiguous parts of at least one element at the least cost, where with gives what
+// parts cost together with one more, by the sum of its elements. It returns the cost and the end of each part.
+func cut(sizes []int64, n int, with func(before, part float64) float64) (float64, []int) {
 	sum := make([]int64, len(sizes)+1)
 	for i, s := range sizes {
 		sum[i+1] = sum[i] + s
 	}
-	// most[k][i] is the smallest largest sum of the first i elements in k+1 parts, and from[k][i] where
-	// the last of these begins.
-	most, from := make([][]int64, n), make([][]int, n)
-	for k := range n {
-		most[k], from[k] = make([]int64, len(sum)), make([]int, len(sum))
-		for i := k + 1; i < len(sum); i++ {
-			if k == 0 {
-				most[k][i] = sum[i]
-				continue
-			}
-			for j := k; j < i; j++ {
-				if m := max(most[k-1][j], sum[i]-sum[j]); j == k || m < most[k][i] {
-					most[k][i], from[k][i] = m, j
+	// cost[k][i] is the least of the first i elements in k parts, and from[k][i] where the last of these begins.
+	cost, from := make([][]float64, n+1), make([][]int, n+1)
+	for k := range cost {
+		cost[k], from[k] = slices.Repeat([]float64{math.Inf(1)}, len(sum)), make([]int, len(sum))
+	}
+	cost[0][0] = 0
+	for k := 1; k <= n; k++ {
+		for i := k; i < len(sum); i++ {
+			for j := k - 1; j < i; j++ {
+				if c := with(cost[k-1][j], float64(sum[i]-sum[j])); c < cost[k][i] {
+					cost[k][i], from[k][i] = c, j
 				}
 			}
 		}
 	}
 	ends := make([]int, n)
-	for k, i := n-1, len(sizes); k >= 0; k, i = k-1, from[k][i] {
-		ends[k] = i
+	for k, i := n, len(sizes); k > 0; k, i = k-1, from[k][i] {
+		ends[k-1] = i
 	}
-	return ends
+	return cost[n][len(sizes)], ends
 }
 
 // transfers brings values to the devices of the nodes that read them.

@@ -51,6 +51,29 @@ func TestBalance(t *testing.T) {
 		if len(ends) != n || ends[n-1] != len(sizes) {
 			t.Fatalf("%v in %d parts: ends %v", sizes, n, ends)
 		}
+		squares := func(ends []int) (sum int64) {
+			from := 0
+			for _, end := range ends {
+				part := int64(0)
+				for _, s := range sizes[from:end] {
+					part += s
+				}
+				sum, from = sum+part*part, end
+			}
+			return sum
+		}
+		for k := range n - 1 { // moving one cut by an element makes neither smaller
+			for _, by := range []int{-1, 1} {
+				other := slices.Clone(ends)
+				other[k] += by
+				if first := slices.Insert(slices.Clone(other), 0, 0); !slices.IsSorted(first) || len(slices.Compact(first)) != n+1 {
+					continue
+				}
+				if largest(other) <= best && squares(other) < squares(ends) {
+					t.Fatalf("%v in %d parts: ends %v, of which %v are more even", sizes, n, ends, other)
+				}
+			}
+		}
 		if got := largest(ends); got != best {
 			t.Fatalf("%v in %d parts: ends %v, of which the largest is %d, expected %d", sizes, n, ends, got, best)
 		}
@@ -69,6 +92,7 @@ func TestShare(t *testing.T) {
 		{[]int64{3, 1, 1, 1, 1, 0}, 2, -1, []int{0, 0, 1, 1, 1, 1}},
 		{[]int64{0, 1, 1, 1, 1, 3}, 2, -1, []int{0, 0, 0, 0, 1, 1}},
 		{[]int64{9, 1, 1, 1, 1, 9}, 4, -1, []int{0, 0, 1, 2, 3, 3}},
+		{[]int64{9, 1, 1, 1, 1, 1, 1, 9}, 4, -1, []int{0, 0, 1, 1, 2, 2, 3, 3}},
 		{[]int64{9, 1, 1, 1, 1, 9}, 5, -1, nil},
 		{[]int64{9, 1, 1, 1, 1, 9}, 2, 3, []int{0, 0, 0, 0, 1, 0}},
 		{[]int64{9, 1, 1, 1, 1, 9}, 2, 0, []int{0, 1, 1, 1, 1, 0}},
