@@ -1,7 +1,9 @@
 package exec_test
 
 import (
+	"fmt"
 	"maps"
+	"slices"
 	"testing"
 
 	"pesti/conformance/tiny"
@@ -72,7 +74,8 @@ const flip = 1e-4
 
 // TestDeviceModels holds what every program computes of models of all architectures, with weights and caches of
 // all types, on the modules of every target: to the graph's reference semantics, and where the cache is in FP8,
-// which these do not know, to the processor with such a cache. The bounds are the processor's own.
+// which these do not know, to the processor with such a cache. The bounds are the processor's own. Bits are the same on
+// all targets.
 func TestDeviceModels(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow under the race detector")
@@ -109,6 +112,7 @@ func TestDeviceModels(t *testing.T) {
 			if d := apart(cached, beside); d < 1e-3 {
 				t.Fatalf("a cache in FP8 changes logits by %g, expected more", d)
 			}
+			bits := map[string][]float32{}
 			for _, c := range []struct {
 				o     lower.Options
 				want  []float32
@@ -118,11 +122,18 @@ func TestDeviceModels(t *testing.T) {
 				{lower.Options{ISA: "sm_75", Precision: "exact", Sidecar: s}, beside, 1e-5},
 				{lower.Options{ISA: "sm_75", Precision: "exact", Sidecar: s, KV: fp8}, cached, flip},
 				{lower.Options{ISA: "sm_75", Precision: "fast"}, plain, 5e-3},
+				{lower.Options{ISA: "sm_75", Precision: "fast", KV: "f32"}, plain, 1e-3},
 				{lower.Options{ISA: "sm_80", Precision: "fast", KV: "f32"}, plain, 1e-3},
 				{lower.Options{ISA: "sm_89", Precision: "exact", Sidecar: s, KV: fp8}, cached, flip},
 				{lower.Options{ISA: "sm_89", Precision: "fast", KV: fp8}, onProcessor(t, m, lower.Options{Precision: "fast", KV: fp8}, ids), 5e-3},
 			} {
-				d := apart(onDevice(t, m, c.o, ids), c.want)
+				got := onDevice(t, m, c.o, ids)
+				same := fmt.Sprint(c.o.Precision, c.o.KV, c.o.Sidecar != nil)
+				if bits[same] != nil && !slices.Equal(bits[same], got) {
+					t.Errorf("%s %s kv=%s: other bits than on the modules of another target", c.o.ISA, c.o.Precision, c.o.KV)
+				}
+				bits[same] = got
+				d := apart(got, c.want)
 				t.Logf("%s %s kv=%s FP8 weights=%v: %.1e of at most %.0e", c.o.ISA, c.o.Precision, c.o.KV, c.o.Sidecar != nil, d, c.limit)
 				if !(d <= c.limit) {
 					t.Errorf("%s %s kv=%s FP8 weights=%v: logits are %g apart, expected up to %g", c.o.ISA, c.o.Precision, c.o.KV, c.o.Sidecar != nil, d, c.limit)
