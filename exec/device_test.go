@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"pesti/exec/cuda"
 	"pesti/exec/cuda/virtual"
 	"pesti/exec/plan"
+	"pesti/exec/sample"
 	"pesti/frontend"
 	"pesti/gguf"
 	"pesti/lower"
@@ -606,5 +608,59 @@ func TestDeviceTraps(t *testing.T) {
 	}
 	if err := again.Close(); err != nil { // which tells of what was not freed
 		t.Error(err)
+	}
+}
+
+// TestDeviceNaN: of logits that are no numbers a device gives all, so that the error is the processor's.
+func TestDeviceNaN(t *testing.T) {
+	f, err := gguf.Parse("demo", slices.Clone(demo.GGUF()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	norm, ok := f.Tensor("output_norm.weight")
+	if !ok {
+		t.Fatal("no output norm")
+	}
+	binary.LittleEndian.PutUint32(f.Bytes(norm)[40:], math.Float32bits(float32(math.NaN())))
+	m, err := frontend.Load(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, temp := range []float64{0, 0.8} {
+		var errs []string
+		for _, target := range []string{"cpu", plan.CUDA} {
+			res, err := lower.Compile(m, lower.Options{Target: target, Precision: "exact", Ctx: 32})
+			if err != nil {
+				t.Fatal(err)
+			}
+			o := exec.Options{}
+			if target == plan.CUDA {
+				o.Driver = virtual.New(virtual.Config{})
+			}
+			e, err := exec.Open(res.Plan, f, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer e.Close()
+			s, err := exec.NewSession(e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := sample.Default()
+			p.Temp = temp
+			sampler, err := sample.New(p, s.Vocabulary())
+			if err != nil {
+				t.Fatal(err)
+			}
+			row, err := s.FeedTop([]int32{5}, sampler.Enough())
+			if err != nil || row.IDs != nil {
+				t.Fatalf("%s: ids %v, error %v, expected all logits", target, row.IDs, err)
+			}
+			_, err = sampler.Sample(0, row.Logits)
+			errs = append(errs, fmt.Sprint(err))
+		}
+		if errs[0] != errs[1] || !strings.Contains(errs[0], "NaN") {
+			t.Errorf("temperature %v: the errors are %q", temp, errs)
+		}
 	}
 }

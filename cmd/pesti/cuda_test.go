@@ -37,6 +37,13 @@ func TestRunOnDevice(t *testing.T) {
 	if err := json.Unmarshal([]byte(r.err), &stats); err != nil || stats.Fallbacks != 0 || stats.Launches != 5 {
 		t.Errorf("%d fallbacks and %d launches a layer, expected 0 and 5: %s", stats.Fallbacks, stats.Launches, r.err)
 	}
+	for _, flags := range [][]string{{"--seed", "3"}, {"--seed", "3", "--top-k", "0"}, {"--seed", "4", "--repeat-penalty", "1.2"}} {
+		args := append([]string{"-p", story, "-n", "4"}, flags...)
+		want := ok(t, append([]string{"run", "demo", "--precision", "exact"}, args...)...)
+		if got := ok(t, append([]string{"run", path, "--device", "virtual"}, args...)...); got != want {
+			t.Errorf("%q: text %q, expected %q", flags, got, want)
+		}
+	}
 	s := decoded[planfile.Summary](t, "plan", "show", path, "--json")
 	if s.Backend != "cuda" || s.ISA != "sm_75" || s.Fallbacks != 0 || s.LaunchesPerLayer != 5 {
 		t.Errorf("plan show: %s %s, %d fallbacks, %d launches a layer", s.Backend, s.ISA, s.Fallbacks, s.LaunchesPerLayer)
