@@ -211,8 +211,8 @@ var units = map[string]string{"q8x2": kernel.ProbeInt16, "q8": kernel.ProbeInt8}
 // unitOf names the probe that computes as a step does.
 func unitOf(st *plan.Step) string {
 	for _, a := range st.Args {
-		if unit := units[a.Kernel[strings.LastIndexByte(a.Kernel, '.')+1:]]; unit != "" {
-			return unit
+		if k, ok := plan.ParseMatmul(a.Kernel); ok && units[k.Activations] != "" {
+			return units[k.Activations]
 		}
 	}
 	return kernel.ProbeF32

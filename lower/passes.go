@@ -206,8 +206,9 @@ func (l lowering) insertQuantise(c *pass.Context, g *graph.Graph) error {
 		if kernels == "" || n.In[0].Type.DType != graph.F32 || l.at(n).program.Prologue {
 			continue
 		}
-		format := kernels[strings.LastIndexByte(kernels, '.')+1:]
-		at := slices.IndexFunc(roundings, func(r rounding) bool { return r.format == format })
+		first, _, _ := strings.Cut(kernels, ",") // all have the same activations
+		kernel, _ := plan.ParseMatmul(first)
+		at := slices.IndexFunc(roundings, func(r rounding) bool { return r.format == kernel.Activations })
 		if at < 0 {
 			c.Declined(n.Name(), "its kernels take float32")
 			continue

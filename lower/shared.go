@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"pesti/exec/plan"
 	"pesti/frontend"
@@ -294,8 +293,8 @@ func weightOf(m *frontend.Model, v *graph.Value, beside *sidecar.File) (plan.Wei
 // layoutOf is the layout in which a step reads a weight: what the name of its matmul kernel says, or the
 // step's kernel asks for.
 func layoutOf(st *plan.Step, a *plan.Arg) string {
-	if parts := strings.Split(a.Kernel, "."); len(parts) == 4 {
-		return parts[2]
+	if k, ok := plan.ParseMatmul(a.Kernel); ok && k.Layout != "" {
+		return k.Layout
 	}
 	if sig, ok := plan.LookupKernel(st.Kernel); ok {
 		return sig.Operand(a.Role).Layout

@@ -114,3 +114,17 @@ func TestRules(t *testing.T) {
 		}
 	}
 }
+
+func TestParseMatmul(t *testing.T) {
+	for _, layout := range []string{"", "r16"} {
+		want := MatmulKernel{"gemv", "q5_0", layout, "q8x2"}
+		if got, ok := ParseMatmul(MatmulName("gemv", "q5_0", layout, "q8x2")); !ok || got != want {
+			t.Errorf("found %+v, %v, want %+v", got, ok, want)
+		}
+	}
+	for _, name := range []string{"", "gemv", "ref.matmul", "a.b.c.d.e"} {
+		if k, ok := ParseMatmul(name); ok {
+			t.Errorf("%q is a matmul kernel: %+v", name, k)
+		}
+	}
+}

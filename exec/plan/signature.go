@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 )
 
 // A Signature is what lowering and execution agree on for one kernel: its operands, their
@@ -108,6 +109,20 @@ func MatmulName(kind, weight, layout, activations string) string {
 		weight += "." + layout
 	}
 	return kind + "." + weight + "." + activations
+}
+
+// A MatmulKernel is what the name of a matmul kernel says.
+type MatmulKernel struct{ Kind, Weight, Layout, Activations string }
+
+// ParseMatmul returns what MatmulName made a name of, and whether it can have.
+func ParseMatmul(name string) (MatmulKernel, bool) {
+	switch p := strings.Split(name, "."); len(p) {
+	case 3:
+		return MatmulKernel{p[0], p[1], "", p[2]}, true
+	case 4:
+		return MatmulKernel{p[0], p[1], p[2], p[3]}, true
+	}
+	return MatmulKernel{}, false
 }
 
 func count(name string) ParamSpec { return ParamSpec{Name: name, Kind: int64(0), Min: 1} }

@@ -3,7 +3,6 @@ package plan
 import (
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // maxUnit bounds the smallest share of a split, so that sums with it cannot overflow.
@@ -259,7 +258,9 @@ func (b *binding) matmul(a *boundArg, w *Weight) error {
 		}
 	}
 	b.readPacked[w.Name] = b.readPacked[w.Name] || w.Layout != ""
-	b.xFormat = a.Kernel[strings.LastIndexByte(a.Kernel, '.')+1:]
+	if k, ok := ParseMatmul(a.Kernel); ok {
+		b.xFormat = k.Activations
+	}
 	return oneOf("kernel", a.Kernel, names...)
 }
 

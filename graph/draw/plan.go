@@ -183,8 +183,8 @@ func stepBox(st *plan.Step, wave int, weights map[string]*plan.Weight) box {
 		}
 		w := weights[a.Weight]
 		typ := w.Type
-		if at := strings.LastIndexByte(a.Kernel, '.'); at >= 0 {
-			typ = a.Kernel[:at] // gemv.q5_0; what follows is the format of x
+		if k, ok := plan.ParseMatmul(a.Kernel); ok {
+			typ = strings.TrimSuffix(a.Kernel, "."+k.Activations)
 		}
 		b.weights = append(b.weights, weight{name: inLayer(w.Name, st.Layer), types: []string{typ}, dims: dims(w.Dims)})
 		b.shape += fmt.Sprint(" ", a.Role, w.Dims)
