@@ -61,13 +61,6 @@ func inParts(t *testing.T, e *exec.Engine, ids []int32) (logits []float32) {
 	return logits
 }
 
-// deviceConfigs are models of every architecture. The device's kernels read rows of whole blocks of 32.
-func deviceConfigs() map[string]tiny.Config {
-	all := maps.Clone(configs)
-	all["qwen3"] = tiny.Config{Arch: "qwen3", Types: mixed, HeadDim: 32}
-	return all
-}
-
 // flip is how far logits may be apart where a number of a cache lies so near the middle between two FP8 numbers that the
 // order of a sum decides: it happens to one of some hundred thousand. FP8 itself changes logits by a hundredth.
 const flip = 1e-4
