@@ -75,7 +75,7 @@ func (s *Session) Feed(ids []int32) ([]float32, error) {
 }
 
 // FeedTop is Feed, but gives of the last token's logits no more than a device that finds the greatest k has
-// to fetch, see Engine.Row.
+// to fetch, see Engine.Row: Logits then has none.
 func (s *Session) FeedTop(ids []int32, k int) (Row, error) {
 	if err := s.check(ids); err != nil {
 		return Row{}, err
@@ -90,7 +90,7 @@ func (s *Session) FeedTop(ids []int32, k int) (Row, error) {
 		}
 		ids = ids[n:]
 	}
-	return s.engine.Row(0)
+	return s.engine.Row(0), nil
 }
 
 // Next returns how many of n tokens the first step of Feed takes. Who feeds so many at a time, to do
@@ -141,7 +141,7 @@ func Together(sessions []*Session, ids []int32) error {
 
 // Logits returns the logits of the i-th token of the last FeedEach or Together, f32[vocabulary], in
 // a view that holds until the engine's next step. It is nil after that, and where there is no such
-// token.
+// token, or FeedTop left them on a device.
 func (s *Session) Logits(i int) []float32 {
 	if s.closed || s.rows.step != s.engine.step || i < 0 || i >= s.rows.n {
 		return nil

@@ -92,6 +92,10 @@ func (e *Engine) StepTop(b *Batch, k int) error {
 	if err == nil {
 		err = e.run(g)
 	}
+	if err == nil && !e.ranked() {
+		e.top = 0
+		err = e.backend.fetch(r)
+	}
 	if err != nil {
 		e.undo(b)
 	}
@@ -222,7 +226,7 @@ func (e *Engine) checkStart(s *sequence, seq, pos int) error {
 
 // Logits returns the logits of the r-th row that the last step was asked for, f32[vocabulary], in
 // a view that holds until the next step. It is nil where there is no such row: beyond those asked
-// for, before the first step, and after one that failed, or that left them on a device: see Row.
+// for, before the first step, and after one that failed, or that left them on a device: StepTop.
 func (e *Engine) Logits(r int) []float32 {
 	if r < 0 || r >= e.last.R || e.top > 0 {
 		return nil
@@ -255,34 +259,29 @@ func (e *Engine) found(suffice int) int {
 	return 0
 }
 
+// ranked reports whether a device that was to find the greatest logits found as many in every row. It finds
+// none that are −Inf, and none at all in a row with NaN or +Inf.
+func (e *Engine) ranked() bool {
+	ids := e.topIDs
+	if e.top == 1 {
+		ids = e.argmax
+	}
+	return !slices.ContainsFunc(ids[:e.last.R*e.top], func(id int32) bool { return id < 0 })
+}
+
 // Row returns what is known of the r-th row of logits that the last step was asked for, in a view that
-// holds until the next step: all, or where fewer suffice and a device has found these, them alone, at
-// least as many as suffice. Logits of −Inf are none of them, and of a row that has some that are NaN or +Inf,
-// or nothing but −Inf, all are returned. A row that there is not is empty.
-func (e *Engine) Row(r int) (Row, error) {
-	if r < 0 || r >= e.last.R {
-		return Row{}, nil
-	}
-	ids, logits := []int32(nil), []float32(nil)
+// holds until the next step: all, or where fewer suffice and a device has found these in every row, them
+// alone, all finite and at least as many as suffice. A row that there is not is empty.
+func (e *Engine) Row(r int) Row {
 	switch {
+	case r < 0 || r >= e.last.R:
+		return Row{}
+	case e.top == 0:
+		return Row{Logits: e.Logits(r)}
 	case e.top == 1:
-		ids = e.argmax[r : r+1]
-	case e.top > 1:
-		ids, logits = e.topIDs[r*e.top:(r+1)*e.top], e.topLogits[r*e.top:(r+1)*e.top]
-	default:
-		return Row{Logits: e.Logits(r)}, nil
+		return Row{IDs: e.argmax[r : r+1]}
 	}
-	if ids[0] < 0 { // it is not finite
-		e.top = 0
-		if err := e.backend.fetch(e.last); err != nil {
-			return Row{}, e.fault(err)
-		}
-		return Row{Logits: e.Logits(r)}, nil
-	}
-	if end := slices.IndexFunc(ids, func(id int32) bool { return id < 0 }); end > 0 {
-		ids, logits = ids[:end], logits[:end]
-	}
-	return Row{logits, ids}, nil
+	return Row{e.topLogits[r*e.top : (r+1)*e.top], e.topIDs[r*e.top : (r+1)*e.top]}
 }
 
 // Value returns a copy of an io buffer of float32 values, such as those that the plan was
