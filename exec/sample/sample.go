@@ -153,13 +153,28 @@ func (s *Sampler) Enough() int {
 
 // SampleTop is Sample, of which it has the token and the state after it, but of the greatest logits alone and
 // the ids of their tokens, the greatest first, of equal ones the lowest id: at least as many as Enough says,
-// or all that are not −Inf, and none that is NaN or +Inf. Of one token the logit may be left out.
+// all finite. Of one token the logit may be left out. Where Enough says 0 it is an error.
 func (s *Sampler) SampleTop(step int, ids []int32, logits []float32) (int32, error) {
 	if len(ids) == 0 || len(logits) != len(ids) && (len(ids) > 1 || len(logits) > 0) {
 		return 0, fmt.Errorf("step %d: %d tokens and %d logits, expected as many of each, at least one", step, len(ids), len(logits))
 	}
+	if enough := s.Enough(); enough == 0 || len(ids) < enough {
+		return 0, fmt.Errorf("step %d: the %d greatest logits, expected %d of %d", step, len(ids), cmp.Or(enough, s.vocab), s.vocab)
+	}
+	for i, id := range ids {
+		if id < 0 || int(id) >= s.vocab {
+			return 0, fmt.Errorf("step %d: token id %d, expected 0 to %d, the end of the vocabulary", step, id, s.vocab-1)
+		}
+		if len(logits) == 0 {
+			break
+		}
+		l := logits[i]
+		if !finite(float64(l)) || i > 0 && (l > logits[i-1] || l == logits[i-1] && id <= ids[i-1]) {
+			return 0, fmt.Errorf("step %d: logit %v of token %d, expected finite ones, the greatest first, of equal ones the lowest id", step, l, id)
+		}
+	}
 	left := s.candidates[:0]
-	for i, id := range ids[:min(len(ids), s.topK)] {
+	for i, id := range ids[:s.topK] {
 		c := candidate{id: id, weight: 1}
 		if len(logits) > 0 {
 			c.logit = logits[i]

@@ -47,7 +47,9 @@ func TestSampleTop(t *testing.T) {
 					logits[i] = float32(math.Inf(-1))
 				}
 			}
-			logits[rng.IntN(vocab)] = 1
+			for _, i := range rng.Perm(vocab)[:k] {
+				logits[i] = 1 + float32(rng.IntN(3))
+			}
 			var ids []int32
 			for i, l := range logits {
 				if !math.IsInf(float64(l), -1) {
@@ -83,13 +85,39 @@ func mustNew(t rapid.TB, p Params, vocab int) *Sampler {
 }
 
 func TestSampleTopRefuses(t *testing.T) {
-	s := newSampler(t, Default(), 100)
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	with := func(set func(*Params)) *Sampler { p := Default(); p.TopK = 2; set(&p); return newSampler(t, p, 100) }
+	two, one := with(func(*Params) {}), with(func(p *Params) { p.TopK = 1 })
 	for _, c := range []struct {
+		s      *Sampler
 		ids    []int32
 		logits []float32
-	}{{nil, nil}, {[]int32{1, 2}, nil}, {[]int32{1, 2}, []float32{3}}, {[]int32{1}, []float32{3, 4}}} {
-		if _, err := s.SampleTop(3, c.ids, c.logits); err == nil || !strings.Contains(err.Error(), "step 3") {
-			t.Errorf("%v: error %v", c, err)
+		want   string // nothing: it is taken
+	}{
+		{two, []int32{2, 1}, []float32{4, 3}, ""},
+		{two, []int32{1, 2, 3}, []float32{4, 4, 3}, ""},
+		{one, []int32{99}, nil, ""},
+		{two, nil, nil, "at least one"},
+		{two, []int32{1, 2}, nil, "2 tokens and 0 logits"},
+		{two, []int32{1, 2}, []float32{3}, "2 tokens and 1 logits"},
+		{two, []int32{1}, []float32{3, 4}, "1 tokens and 2 logits"},
+		{two, []int32{1}, []float32{3}, "1 greatest logits, expected 2"},
+		{two, []int32{2, 1}, []float32{3, 3}, "lowest id"},
+		{two, []int32{1, 1}, []float32{3, 3}, "lowest id"},
+		{two, []int32{1, 2}, []float32{3, 4}, "greatest first"},
+		{two, []int32{1, 2}, []float32{nan, 4}, "finite"},
+		{two, []int32{1, 2}, []float32{4, nan}, "finite"},
+		{two, []int32{1, 2}, []float32{inf, 4}, "finite"},
+		{two, []int32{1, 2}, []float32{4, -inf}, "finite"},
+		{two, []int32{1, 100}, []float32{4, 3}, "token id 100"},
+		{one, []int32{700}, nil, "token id 700"},
+		{one, []int32{-1}, nil, "token id -1"},
+		{with(func(p *Params) { p.RepeatPenalty = 1.5 }), []int32{1, 2}, []float32{4, 3}, "expected 100 of 100"},
+		{with(func(p *Params) { p.TopK = 0 }), []int32{1, 2}, []float32{4, 3}, "expected 100 of 100"},
+	} {
+		_, err := c.s.SampleTop(3, c.ids, c.logits)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), "step 3") || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%v, %v: error %v, expected %q", c.ids, c.logits, err, c.want)
 		}
 	}
 }
