@@ -23,7 +23,7 @@ type device struct {
 	cards       []*card // by their number in the plan; nil for the host
 	links       map[[2]int]*link
 	interrupted atomic.Bool
-	failed      bool // a run did, so that every call after it does
+	failed      error // of the first run that did, which leaves too little for another
 
 	host     []byte // the buffers that the caller fills, as they lie on each device
 	programs map[*plan.Program]*launches
@@ -62,7 +62,6 @@ func (e *Engine) openDevice(o Options) error {
 	}
 	d := &device{engine: e, driver: o.Driver, links: map[[2]int]*link{}, programs: map[*plan.Program]*launches{}}
 	if err := d.open(o); err != nil {
-		d.failed = true
 		return errors.Join(err, d.close())
 	}
 	e.backend = d
@@ -186,21 +185,35 @@ func (d *device) replay(g *plan.Program, st *stage, r kernel.Run) error {
 	key := replayed{r, d.engine.top}
 	graph, ok := st.graphs[key]
 	if !ok {
-		err := stream.Capture()
-		for _, step := range st.steps {
-			if err == nil {
-				err = d.do(g, step, r)
-			}
-		}
-		if err != nil {
-			return err
-		}
-		if graph, err = stream.EndCapture(); err != nil {
+		var err error
+		if graph, err = d.capture(g, st, r); err != nil {
 			return err
 		}
 		st.graphs[key] = graph
 	}
 	return stream.Replay(graph)
+}
+
+// capture makes the graph of a stage. On an error the stream does not capture any more.
+func (d *device) capture(g *plan.Program, st *stage, r kernel.Run) (cuda.Graph, error) {
+	stream := st.card.stream
+	if err := stream.Capture(); err != nil {
+		return nil, err
+	}
+	var err error
+	for _, step := range st.steps {
+		if err == nil {
+			err = d.do(g, step, r)
+		}
+	}
+	graph, ended := stream.EndCapture()
+	switch {
+	case err == nil:
+		return graph, ended
+	case ended == nil:
+		err = errors.Join(err, graph.Close())
+	}
+	return nil, err
 }
 
 // runStep runs one step, and waits for it. The first one of a program brings the inputs, the last one
@@ -224,6 +237,9 @@ func (d *device) runStep(g *program, wave, step int, r kernel.Run) error {
 func (d *device) begin() error {
 	if d.interrupted.Load() {
 		return cpu.ErrInterrupted
+	}
+	if d.failed != nil {
+		return d.failed
 	}
 	for _, c := range d.cards {
 		if c == nil {
@@ -259,7 +275,9 @@ func (d *device) wait(err error) error {
 	if err == nil {
 		err = d.waitAll()
 	}
-	d.failed = d.failed || err != nil
+	if d.failed == nil {
+		d.failed = err
+	}
 	if err != nil && d.interrupted.Load() {
 		return cpu.ErrInterrupted
 	}
@@ -268,7 +286,7 @@ func (d *device) wait(err error) error {
 
 func (d *device) waitAll() error {
 	for i, c := range d.cards {
-		if c == nil {
+		if c == nil || c.stream == nil {
 			continue
 		}
 		if err := c.stream.Wait(); err != nil {
@@ -424,9 +442,11 @@ func (d *device) interrupt() {
 	}
 }
 
-// close frees all, in an order in which nothing that is in use goes first.
+// close frees all, in an order in which nothing that is in use goes first. A device on which a kernel failed
+// has no more to say: it fails all calls with that error, which the run has told.
 func (d *device) close() error {
 	var errs []error
+	broken := d.waitAll() != nil
 	for _, l := range d.programs {
 		for i := range l.stages {
 			for _, g := range l.stages[i].graphs {
@@ -447,7 +467,7 @@ func (d *device) close() error {
 		errs = append(errs, c.close())
 	}
 	errs = append(errs, d.closeHost())
-	if d.failed {
+	if broken {
 		return nil
 	}
 	return errors.Join(errs...)

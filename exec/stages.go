@@ -221,12 +221,11 @@ func (l *link) copy(dst, src cuda.Ptr, bytes int64) error {
 }
 
 func (l *link) close() error {
+	var errs []error
 	for _, e := range []cuda.Event{l.sent, l.landed} {
 		if e != nil {
-			if err := e.Close(); err != nil {
-				return err
-			}
+			errs = append(errs, e.Close())
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
