@@ -31,7 +31,7 @@ func (d *device) openHost(o Options) ([]string, error) {
 	if err := e.fitsHost(o.RAM); err != nil {
 		return nil, err
 	}
-	e.machine = cpu.New(threads)
+	e.machine = e.newMachine(threads)
 	return sets, nil
 }
 

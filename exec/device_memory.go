@@ -173,7 +173,7 @@ func (d *device) upload() error {
 	if err != nil {
 		return fmt.Errorf("plan: memory: %w", err)
 	}
-	d.packers = cpu.New(runtime.GOMAXPROCS(0))
+	d.packers = d.engine.newMachine(runtime.GOMAXPROCS(0))
 	defer d.packers.Close()
 	for _, w := range read {
 		if err == nil {

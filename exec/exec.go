@@ -152,7 +152,7 @@ func (e *Engine) openProcessor(o Options) error {
 	if err := e.bind(threads, sets); err != nil {
 		return errors.Join(err, e.free())
 	}
-	e.machine = cpu.New(threads)
+	e.machine = e.newMachine(threads)
 	e.backend = processor{e}
 	if err := e.pack(); err != nil {
 		return errors.Join(err, e.Close())

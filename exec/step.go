@@ -3,7 +3,9 @@ package exec
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
+	"unsafe"
 
 	"gorgonia.org/tensor"
 
@@ -108,6 +110,21 @@ func (e *Engine) fault(err error) error {
 		return fmt.Errorf("%s: became shorter while it was read; open it again", e.file.Path)
 	}
 	return err
+}
+
+// newMachine starts workers that take a fault in the plan's weights for one in a file.
+func (e *Engine) newMachine(workers int) *cpu.Machine {
+	m := cpu.New(workers)
+	page := uintptr(os.Getpagesize()) // of which none is there
+	m.Mapped = func(addr uintptr) bool {
+		return slices.ContainsFunc(e.plan.Weights, func(w plan.Weight) bool {
+			data, _ := e.inFile(&w)
+			begin := uintptr(unsafe.Pointer(unsafe.SliceData(data)))
+			end := begin + uintptr(len(data))
+			return begin&^(page-1) <= addr && addr < (end+page-1)&^(page-1)
+		})
+	}
+	return m
 }
 
 func (e *Engine) run(g *program) error {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -35,6 +36,10 @@ func TestFault(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := New(3)
+	m.Mapped = func(addr uintptr) bool {
+		at := addr - uintptr(unsafe.Pointer(&data[0]))
+		return at < uintptr(len(data))
+	}
 	defer m.Close()
 	for victim := range 3 {
 		after := false
@@ -62,5 +67,28 @@ func TestFault(t *testing.T) {
 		if err := m.Run(fine, kernel.Run{}); err != nil || !ok {
 			t.Errorf("the run after a fault: error %v, ran %v", err, ok)
 		}
+	}
+}
+
+// TestWildPointer: a write to memory that is no file's is a fault of the kernel, and no error of a run.
+func TestWildPointer(t *testing.T) {
+	data, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(data)
+	for name, mapped := range map[string]func(uintptr) bool{"no file": nil, "another file": func(uintptr) bool { return false }} {
+		m := New(1)
+		m.Mapped = mapped
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: no panic", name)
+				}
+			}()
+			err := m.Run(Schedule{{{func(*kernel.Run) { data[0] = 1 }}}}, kernel.Run{})
+			t.Errorf("%s: error %v, expected a panic", name, err)
+		}()
+		m.Close()
 	}
 }

@@ -25,7 +25,7 @@ type Schedule [][][]kernel.Func
 // process cut the file short.
 var ErrFault = errors.New("mapped memory is gone")
 
-// ErrInterrupted is the error of a run that Interrupt ended before its last wave. It is a
+// ErrInterrupted is the error of a run that Interrupt ended before all its waves were done. It is a
 // context.Canceled, since that is what mostly leads to an interrupt.
 var ErrInterrupted = fmt.Errorf("interrupted: %w", context.Canceled)
 
@@ -35,6 +35,10 @@ var ErrInterrupted = fmt.Errorf("interrupted: %w", context.Canceled)
 // there are more. Thread 0 is the goroutine that calls Run; the others wait between runs: a short
 // while spinning, then parked.
 type Machine struct {
+	// Mapped, which is set before the first run, tells whether an address is one of a mapped file, where
+	// a fault is ErrFault. A fault anywhere else is a wild pointer, and panics.
+	Mapped func(addr uintptr) bool
+
 	workers int
 	threads int
 	barrier barrier
@@ -45,12 +49,12 @@ type Machine struct {
 
 	start atomic.Uint32 // counts runs
 	_     [60]byte
-	// A worker hit missing memory, or the caller wants no more: threads go through what is left
-	// of the waves idle.
-	fault, interrupted atomic.Bool
-	_                  [56]byte
-	lots               []lot
-	ended              sync.WaitGroup
+	// A worker hit missing memory, or the caller wants no more and one has skipped its share: threads
+	// go through what is left of the waves idle.
+	fault, interrupted, skipped atomic.Bool
+	_                           [52]byte
+	lots                        []lot
+	ended                       sync.WaitGroup
 }
 
 // A lot is where a thread parks when there is nothing to run for long.
@@ -89,19 +93,20 @@ func (m *Machine) Run(s Schedule, r kernel.Run) error {
 
 	m.schedule, m.run = s, r
 	m.fault.Store(false)
+	m.skipped.Store(false)
 	m.release()
 	m.walk(0)
 	switch {
 	case m.fault.Load():
 		return ErrFault
-	case m.interrupted.Load():
+	case m.skipped.Load():
 		return ErrInterrupted
 	}
 	return nil
 }
 
-// Interrupt lets the run in progress end after the wave it is in, and it and all later ones
-// return ErrInterrupted. It may be called from any goroutine.
+// Interrupt lets the run in progress end after the wave it is in, and it, unless that was its last
+// one, and all later ones return ErrInterrupted. It may be called from any goroutine.
 func (m *Machine) Interrupt() { m.interrupted.Store(true) }
 
 // Close ends the threads. The machine must not be running.
@@ -165,7 +170,10 @@ func (m *Machine) walk(thread int) {
 
 // wave computes the worker's share of the steps of one wave.
 func (m *Machine) wave(steps []kernel.Func) {
-	if m.fault.Load() || m.interrupted.Load() {
+	if m.interrupted.Load() {
+		m.skipped.Store(true)
+	}
+	if m.fault.Load() || m.skipped.Load() {
 		return
 	}
 	defer m.guard()
@@ -176,14 +184,16 @@ func (m *Machine) wave(steps []kernel.Func) {
 
 // guard notes a fault on mapped memory, and lets all other panics pass.
 func (m *Machine) guard() {
-	switch p := recover().(type) {
-	case nil:
-	case interface {
+	p := recover()
+	if p == nil {
+		return
+	}
+	at, ok := p.(interface {
 		runtime.Error
 		Addr() uintptr
-	}:
-		m.fault.Store(true)
-	default:
+	})
+	if !ok || m.Mapped == nil || !m.Mapped(at.Addr()) {
 		panic(p)
 	}
+	m.fault.Store(true)
 }

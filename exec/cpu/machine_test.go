@@ -186,3 +186,16 @@ func TestInterrupt(t *testing.T) {
 		m.Close()
 	}
 }
+
+// TestInterruptTooLate: a run all of whose waves are done is none that was interrupted; the next one is.
+func TestInterruptTooLate(t *testing.T) {
+	m := New(1)
+	defer m.Close()
+	s := Schedule{{{}, {func(*kernel.Run) { m.Interrupt() }}}}
+	if err := m.Run(s, kernel.Run{T: 1}); err != nil {
+		t.Errorf("all waves are done: error %v", err)
+	}
+	if err := m.Run(s, kernel.Run{T: 1}); !errors.Is(err, ErrInterrupted) {
+		t.Errorf("the run after it: error %v, expected %v", err, ErrInterrupted)
+	}
+}

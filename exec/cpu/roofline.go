@@ -10,7 +10,7 @@ import (
 
 // A Roofline is what the workers of a machine do in a second at most, all together (Williams,
 // Waterman & Patterson, "Roofline", 2009), and what a wave costs them. Reading is the median of
-// its samples, since it is held against runs that were measured by turns with it; of the others it
+// its samples, since it is held against runs of which it is as much a sample; of the others it
 // is the best one, which nothing else on the machine has disturbed.
 type Roofline struct {
 	Workers   int                `json:"workers"`
