@@ -2,6 +2,7 @@ package exec_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"pesti/conformance/tiny"
@@ -157,14 +158,19 @@ func TestTilesPlan(t *testing.T) {
 	if formats["Tbf16"] == 0 || formats["qkvq8x2"] == 0 || formats["Rq8x2"] == 0 || len(formats) != 3 {
 		t.Errorf("products are %v, expected bf16 for T and q8x2 for q, k and v and for R", formats)
 	}
+	seen := 0
 	odd := load(t, tiny.Config{Arch: "llama", Embd: 48, Types: []quant.Type{quant.F16}})
 	for _, w := range compile(t, odd, lower.Options{Ubatch: 64, Tiles: "on"}).Plan.Programs[3].Waves {
 		for _, st := range w.Steps {
 			for _, a := range st.Args {
+				seen += strings.Count(a.Kernel, "bf16")
 				if a.Role == "w0" && a.Kernel != "" && a.Kernel[len(a.Kernel)-3:] != "f32" && st.Params[0].Value.(int64)%32 != 0 {
 					t.Errorf("%s: rows of %v elements on %s", st.Name, st.Params[0].Value, a.Kernel)
 				}
 			}
 		}
+	}
+	if seen == 0 {
+		t.Error("no product is in tiles, expected those of whole tiles")
 	}
 }

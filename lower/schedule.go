@@ -293,7 +293,7 @@ func twice(n *graph.Node, v *graph.Value) bool {
 	return slices.Contains(n.In[first+1:], v)
 }
 
-// lastUse is the last node that reads v, or reads what took v's place.
+// lastUse is the last node that reads v.
 func (s *scheduler) lastUse(v *graph.Value) *graph.Node {
 	uses := s.uses[v]
 	if len(uses) == 0 {

@@ -180,7 +180,7 @@ func profileReport(a *app, e *exec.Engine) (*exec.Report, error) {
 	return profile.Report(of, roof)
 }
 
-// rooflineSamples is how many samples a figure of a roofline is the median of.
+// rooflineSamples is how often each figure of a roofline is measured.
 const rooflineSamples = 5
 
 // measureRoofline measures everything, reading by a buffer of size bytes.

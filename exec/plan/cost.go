@@ -209,7 +209,7 @@ func sees(l Load, window int64) int64 {
 		return window
 	}
 	short := window - l.Pos // tokens that the window does not cut, which see Pos+1 … window positions
-	return (short*(l.Pos+(short+1)/2) + (n-short)*window) / n
+	return window - int64(float64(short)/float64(n)*float64(short-1)/2+0.5)
 }
 
 // share puts a worker's share in place of the whole, and reports whether there is any.
