@@ -138,7 +138,7 @@ test-libcuda: gpu-tools
 	$(LIBCUDA) $(GO) vet -tags libcuda ./exec/cuda/driver ./cmd/pesti ./conformance/gpucheck ./conformance/cudastub/...
 	CUDASTUB=virtual LD_LIBRARY_PATH=$(CURDIR)/$(CUDA_STUB) PESTI_BIN=$(CURDIR)/bin $(LIBCUDA) \
 		$(GO) test -count=1 -tags libcuda ./exec/cuda/driver ./conformance/cudastub
-	CUDASTUB=virtual LD_LIBRARY_PATH=$(CURDIR)/$(CUDA_STUB) bin/gpucheck -device cuda:0 -quick -pesti bin/pesti -o bin/gpu-check.json demo
+	CUDASTUB=virtual LD_LIBRARY_PATH=$(CURDIR)/$(CUDA_STUB) bin/gpucheck -device cuda:0 -quick -pesti bin/pesti -kernels bin/kernels.test -o bin/gpu-check.json demo
 
 # What somebody has who has only Go: no models, no Python, no llama.cpp, no network, no home folder.
 # It ends with what that leaves out.
