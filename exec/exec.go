@@ -82,6 +82,7 @@ type Engine struct {
 	rings                  []ring
 	packings               []packing
 	step                   int32 // counts steps
+	closed                 bool
 	last                   kernel.Run
 	top                    int // what of each row it gave: so many of the greatest logits, 0 for all
 }
@@ -172,8 +173,18 @@ func (e *Engine) workersFor(o Options) (int, error) {
 	return o.Threads, nil
 }
 
+// ErrEngineClosed is the error of an engine that was closed, and of its sessions.
+var ErrEngineClosed = errors.New("the engine is closed")
+
 // Close ends the workers, or closes the device, and gives the memory back. It does not close the file.
-func (e *Engine) Close() error { return e.backend.close() }
+// Then there are no logits, and steps return ErrEngineClosed. A second time it does nothing.
+func (e *Engine) Close() error {
+	if e.closed {
+		return nil
+	}
+	e.closed, e.last = true, kernel.Run{}
+	return e.backend.close()
+}
 
 func (e *Engine) free() error { return errors.Join(e.memory.Free(), e.packed.Free()) }
 

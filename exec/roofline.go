@@ -13,6 +13,9 @@ import (
 // Prober returns what measures the roofline of the engine's workers, by a buffer of size bytes and
 // the plan's instruction set. It may be used between steps; its Free gives the buffer back.
 func (e *Engine) Prober(size int64) (*cpu.Prober, error) {
+	if e.closed {
+		return nil, ErrEngineClosed
+	}
 	if e.machine == nil {
 		return nil, fmt.Errorf("plan: is for a CUDA device, whose limits are not measured; expected one for the processor")
 	}

@@ -6,7 +6,8 @@ import (
 )
 
 // A Session is one sequence of an engine: a slot of the caches and how far it is filled. After
-// Close it has no positions, and Feed and Truncate return ErrClosed.
+// Close it has no positions, and Feed and Truncate return ErrClosed; after that of the engine they return
+// ErrEngineClosed.
 type Session struct {
 	engine *Engine
 	seq    int32
@@ -26,6 +27,9 @@ var ErrClosed = errors.New("the session is closed")
 
 // NewSession takes a free sequence of the engine, empty. Close gives it back.
 func NewSession(e *Engine) (*Session, error) {
+	if e.closed {
+		return nil, ErrEngineClosed
+	}
 	for i := range e.sequences {
 		if s := &e.sequences[i]; !s.taken {
 			s.taken = true
@@ -149,10 +153,21 @@ func (s *Session) Logits(i int) []float32 {
 	return s.engine.Logits(s.rows.first + i)
 }
 
+// usable returns an error where the session or its engine is closed.
+func (s *Session) usable() error {
+	switch {
+	case s.closed:
+		return ErrClosed
+	case s.engine.closed:
+		return ErrEngineClosed
+	}
+	return nil
+}
+
 // check returns an error where tokens do not fit.
 func (s *Session) check(ids []int32) error {
-	if s.closed {
-		return ErrClosed
+	if err := s.usable(); err != nil {
+		return err
 	}
 	if len(ids) == 0 {
 		return fmt.Errorf("no tokens to evaluate, expected at least one")
@@ -190,8 +205,8 @@ func (s *Session) feed(ids []int32, wanted, top int) error {
 // Truncate forgets the positions from n on. Where a layer with a window no longer holds what a
 // token at n looks back to, that is an error, and nothing changes.
 func (s *Session) Truncate(n int) error {
-	if s.closed {
-		return ErrClosed
+	if err := s.usable(); err != nil {
+		return err
 	}
 	e := s.engine
 	state := &e.sequences[s.seq]

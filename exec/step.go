@@ -154,7 +154,9 @@ func (e *Engine) undo(b *Batch) {
 // hold makes a sequence one of n positions.
 func (e *Engine) hold(seq int32, n int) {
 	e.sequences[seq].length = n
-	e.pages.hold(int(seq), n)
+	if !e.closed { // the table of pages is in its memory
+		e.pages.hold(int(seq), n)
+	}
 }
 
 // fit returns the program that a step runs, see plan.ProgramFor, or nil.
@@ -182,6 +184,9 @@ func (b *Batch) whole(chunk int64) bool {
 
 // check holds a batch against the bounds that plan.Verify cannot see.
 func (e *Engine) check(b *Batch) error {
+	if e.closed {
+		return ErrEngineClosed
+	}
 	n := len(b.Tokens)
 	if n == 0 || len(b.Pos) != n || len(b.Seq) != n {
 		return fmt.Errorf("step of %d tokens with %d positions and %d sequences, expected as many of each, at least one", n, len(b.Pos), len(b.Seq))
