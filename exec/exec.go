@@ -81,7 +81,8 @@ type Engine struct {
 	pages                  pages
 	rings                  []ring
 	packings               []packing
-	step                   int32 // counts steps
+	step                   int32 // counts steps that ran
+	batches                int32 // counts batches, also those that were refused
 	closed                 bool
 	last                   kernel.Run
 	top                    int // what of each row it gave: so many of the greatest logits, 0 for all

@@ -34,7 +34,7 @@ type Row struct {
 type sequence struct {
 	length int   // positions that the caches hold
 	most   int   // one past the highest position written since it last began at 0
-	step   int32 // the last step it was part of
+	batch  int32 // the last batch it was part of
 	taken  bool  // by a session
 }
 
@@ -73,6 +73,7 @@ func (e *Engine) StepTop(b *Batch, k int) error {
 	if g == nil {
 		return fmt.Errorf("step of %d tokens and %d rows of logits: the plan is for up to %d and %d", r.T, r.R, e.plan.Target.Ubatch, e.plan.Target.Rows)
 	}
+	e.step++
 	copy(e.tokens, b.Tokens)
 	e.follow(b)
 	copy(e.pos, b.Pos)
@@ -191,7 +192,7 @@ func (e *Engine) check(b *Batch) error {
 	if n == 0 || len(b.Pos) != n || len(b.Seq) != n {
 		return fmt.Errorf("step of %d tokens with %d positions and %d sequences, expected as many of each, at least one", n, len(b.Pos), len(b.Seq))
 	}
-	e.step++
+	e.batches++
 	for t := range n {
 		if err := e.checkToken(b.Tokens[t]); err != nil {
 			return err
@@ -209,10 +210,10 @@ func (e *Engine) check(b *Batch) error {
 			if pos != int(b.Pos[t-1])+1 {
 				return fmt.Errorf("token %d: position %d follows %d of the same sequence, expected consecutive positions", t, pos, b.Pos[t-1])
 			}
-		case s.step == e.step:
+		case s.batch == e.batches:
 			return fmt.Errorf("token %d: sequence %d again, expected the tokens of a sequence side by side", t, seq)
 		default:
-			s.step = e.step
+			s.batch = e.batches
 			if err := e.checkStart(s, seq, pos); err != nil {
 				return err
 			}

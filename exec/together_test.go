@@ -133,3 +133,29 @@ func TestRowsOfChunks(t *testing.T) {
 		t.Errorf("a whole chunk: error %v, %d positions", err, s.Pos())
 	}
 }
+
+// A batch that is refused computes nothing, and takes nobody's logits.
+func TestRefusedBatchLeavesLogits(t *testing.T) {
+	m := load(t, configs["qwen2"])
+	e := open(t, m, compile(t, m, lower.Options{Sequences: 2}).Plan, 1)
+	s := session(t, e)
+	if err := s.FeedEach([]int32{1, 2}); err != nil {
+		t.Fatal(err)
+	}
+	want := slices.Clone(s.Logits(1))
+	for _, b := range []exec.Batch{
+		{Tokens: []int32{-5}, Pos: []int32{0}, Seq: []int32{1}},
+		{Tokens: []int32{1, 2, 3}, Pos: []int32{0, 2, 1}, Seq: []int32{1, 0, 1}},
+		{Tokens: []int32{1}, Pos: []int32{0}, Seq: []int32{1}, Rows: make([]int32, 1000)},
+	} {
+		if err := e.Step(&b); err == nil {
+			t.Fatalf("%+v: no error", b)
+		}
+		if got := s.Logits(1); got == nil || !slices.Equal(got, want) {
+			t.Errorf("%+v: the logits of a session are %d numbers, expected those before", b, len(got))
+		}
+	}
+	if err := e.Step(&exec.Batch{Tokens: []int32{1}, Pos: []int32{0}, Seq: []int32{1}}); err != nil || s.Logits(1) != nil {
+		t.Errorf("after a step there are still logits, or an error: %v", err)
+	}
+}
