@@ -54,6 +54,10 @@ func (a *app) sibling() (string, error) {
 		}
 		path = filepath.Join(filepath.Dir(self), siblingName)
 	}
+	path, err := filepath.Abs(path) // a name without a slash would be looked up in $PATH at one place alone
+	if err != nil {
+		return "", err
+	}
 	if _, err := os.Stat(path); err != nil {
 		return "", fmt.Errorf("%w; a CUDA device needs it: build it there with %s, or use --%s virtual", cannot("found", path, err), siblingBuild, deviceFlag)
 	}

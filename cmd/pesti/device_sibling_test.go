@@ -97,6 +97,15 @@ func TestSibling(t *testing.T) {
 		}
 	}
 
+	// The variable may have a name without a slash: a file here, and none of $PATH.
+	here := sibling(t, `exit 9`)
+	t.Chdir(filepath.Dir(here))
+	t.Setenv(siblingVariable, filepath.Base(here))
+	short := started(t, "", "run", "demo", "-p", story, "--device", "cuda:0")
+	if code := short.exitCode(); code != 9 {
+		t.Errorf("a name without a slash: exit code %d, says %q", code, &short.err)
+	}
+
 	t.Setenv(siblingVariable, sibling(t, "echo ready; exec sleep 60"))
 	p := started(t, "", "run", "demo", "-p", story, "--device", "cuda:0")
 	p.read(t, len("ready\n"))
