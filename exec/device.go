@@ -3,6 +3,7 @@ package exec
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"pesti/exec/cpu"
@@ -68,18 +69,32 @@ func (e *Engine) openDevice(o Options) error {
 	return nil
 }
 
-// open opens the devices whose numbers are given, and behind them those that follow the last one.
+// DeviceNumbers are the numbers of the n devices of a plan of which the first are given: behind those each is
+// the next that is not given itself.
+func DeviceNumbers(given []int, n int) []int {
+	numbers := slices.Clone(given[:min(len(given), n)])
+	for last := -1; len(numbers) < n; {
+		if len(numbers) > 0 {
+			last = numbers[len(numbers)-1]
+		}
+		for last++; slices.Contains(numbers, last); {
+			last++
+		}
+		numbers = append(numbers, last)
+	}
+	return numbers
+}
+
+// open opens the devices of the plan.
 func (d *device) open(o Options) error {
-	number, given := -1, o.Devices
+	numbers := DeviceNumbers(o.Devices, d.engine.plan.Cards())
 	for i := range d.engine.plan.Places() {
 		if i == 0 && d.engine.plan.HasHost() {
 			d.cards = append(d.cards, nil)
 			continue
 		}
-		number++
-		if len(given) > 0 {
-			number, given = given[0], given[1:]
-		}
+		number := numbers[0]
+		numbers = numbers[1:]
 		c := &card{device: d, place: i, weights: map[string]cuda.Address{}, modules: map[string]cuda.Module{}, functions: map[string]function{}}
 		d.cards = append(d.cards, c)
 		if err := c.open(number); err != nil {

@@ -25,7 +25,7 @@ const deviceFlag = "device"
 // devices of a CUDA driver. The zero value says nothing.
 type device struct {
 	word    string // onProcessor or that of a driver
-	numbers []int  // in the order of the plan's devices; those behind the last one follow it
+	numbers []int  // in the order of the plan's devices, see exec.DeviceNumbers
 }
 
 const onProcessor = "cpu"
@@ -157,24 +157,37 @@ func isCUDAPlan(path string) bool {
 	return false
 }
 
-// setFor returns the instruction set to compile for where a device is to run it: the best of those with
-// kernels that it and its driver have.
-func (d device) setFor(driver cuda.Driver) (string, error) {
+// setFor returns the instruction set to compile for where devices with numbers are to run it: the best of those
+// with kernels that the least of them and the driver have.
+func (d device) setFor(driver cuda.Driver, numbers []int) (string, error) {
 	found, err := driver.Devices()
 	if err != nil {
 		return "", fmt.Errorf("--%s %s: %w", deviceFlag, d.String(), err)
 	}
-	if d.first() >= len(found) {
-		return "", fmt.Errorf("--%s %s: there is no such device, expected a number below %d", deviceFlag, d.String(), len(found))
+	var on []cuda.Properties
+	for _, n := range numbers {
+		if n >= len(found) {
+			return "", fmt.Errorf("--%s %s: there is no device %d, expected a number below %d", deviceFlag, d.String(), n, len(found))
+		}
+		on = append(on, found[n])
 	}
-	set, err := kernels.For(driver.Version(), found[d.first()].Major, found[d.first()].Minor)
+	least := slices.MinFunc(on, func(a, b cuda.Properties) int {
+		return cmp.Or(cmp.Compare(a.Major, b.Major), cmp.Compare(a.Minor, b.Minor))
+	})
+	set, err := kernels.For(driver.Version(), least.Major, least.Minor)
 	if err != nil {
 		return "", fmt.Errorf("--%s %s: %w", deviceFlag, d.String(), err)
 	}
 	return set.ISA, nil
 }
 
+// virtualMost is how many virtual devices there may be.
+const virtualMost = 64
+
 func (a *app) virtualDriver(ctx context.Context, devices int) (cuda.Driver, error) {
+	if devices > virtualMost {
+		return nil, usagef("--%s: there is no virtual:%d, expected a number below %d", deviceFlag, devices-1, virtualMost)
+	}
 	driver := virtual.New(virtual.Config{Devices: slices.Repeat([]cuda.Properties{virtual.Default()}, devices)})
 	context.AfterFunc(ctx, driver.Interrupt)
 	return driver, nil

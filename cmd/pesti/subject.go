@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"pesti/exec"
@@ -70,7 +71,7 @@ func (a *app) open(ctx context.Context, name, model string, flags *compileFlags)
 		return nil, err
 	}
 	if s.driver != nil && s.options.Target == plan.CUDA && s.options.ISA == "" {
-		if s.options.ISA, err = flags.on.setFor(s.driver); err != nil {
+		if s.options.ISA, err = flags.on.setFor(s.driver, s.devices); err != nil {
 			return nil, err
 		}
 	}
@@ -104,8 +105,8 @@ func (s *subject) choose(ctx context.Context, flags *compileFlags, backend strin
 	if n := len(flags.on.numbers); n > places {
 		return usagef("--%s names %d devices, expected at most %d, for which %s is", deviceFlag, n, places, s.name)
 	}
-	s.devices = flags.on.numbers
-	s.driver, err = s.app.openDriver(ctx, flags.on, places)
+	s.devices = exec.DeviceNumbers(flags.on.numbers, places)
+	s.driver, err = s.app.openDriver(ctx, flags.on, slices.Max(s.devices)+1)
 	return err
 }
 

@@ -38,7 +38,7 @@ func TestStart(t *testing.T) {
 	}{
 		"no libcuda":     {[]string{"LD_LIBRARY_PATH="}, "cuda:0", "pesti: " + filepath.Join(bin, "pesti-cuda") + " cannot start: there is no libcuda.so.1, which comes with the driver of an NVIDIA GPU; use --device virtual\n"},
 		"no GPU":         {[]string{library, "CUDASTUB="}, "cuda:0", "pesti: CUDA cannot be used here: error 100, no CUDA-capable device is detected\n"},
-		"no such device": {[]string{library, "CUDASTUB=virtual"}, "cuda:1", "pesti: --device cuda:1: there is no such device, expected a number below 1\n"},
+		"no such device": {[]string{library, "CUDASTUB=virtual"}, "cuda:1", "pesti: --device cuda:1: there is no device 1, expected a number below 1\n"},
 	} {
 		if code, out, says := run(c.env, append(text, c.device)...); code != 1 || out != "" || says != c.says {
 			t.Errorf("%s: exit code %d, prints %q, says\n%sexpected\n%s", what, code, out, says, c.says)
