@@ -3,6 +3,7 @@ package exec
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"pesti/exec/cpu"
 	"pesti/exec/cpu/kernel"
@@ -135,8 +136,11 @@ func (d *device) openLink(g *plan.Program, st *plan.Step) error {
 		if l.landed, err = l.to.NewEvent(); err != nil {
 			return err
 		}
-		if x.Device == st.Device || l.to.EnablePeer(l.from.Device) == nil {
+		if x.Device == st.Device {
 			return nil
+		}
+		if err := l.to.EnablePeer(l.from.Device); !errors.Is(err, cuda.ErrNoLink) {
+			return err
 		}
 	} else if l.between == nil {
 		return nil
@@ -147,6 +151,23 @@ func (d *device) openLink(g *plan.Program, st *plan.Step) error {
 	var err error
 	l.between, err = l.from.allocHost(x.Size)
 	return err
+}
+
+// Detours returns the devices of the plan, from and to, between which values go through memory of the host
+// since they do not reach each other's.
+func (e *Engine) Detours() [][2]int {
+	d, ok := e.backend.(*device)
+	if !ok {
+		return nil
+	}
+	var list [][2]int
+	for at, l := range d.links {
+		if l.between != nil {
+			list = append(list, at)
+		}
+	}
+	slices.SortFunc(list, func(a, b [2]int) int { return slices.Compare(a[:], b[:]) })
+	return list
 }
 
 // transfer brings the rows of a value to another card. What comes after on the card that has it waits

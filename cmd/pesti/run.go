@@ -95,16 +95,17 @@ line break but where somebody sits at a terminal.`
 
 // runStats are the statistics of a run. Speeds are in tokens per second, 0 where there were none.
 type runStats struct {
-	PromptTokens    int     `json:"prompt_tokens"`
-	GeneratedTokens int     `json:"generated_tokens"`
-	LoadMS          float64 `json:"load_ms"` // until the first token could be computed
-	PrefillTS       float64 `json:"prefill_ts"`
-	DecodeTS        float64 `json:"decode_ts"`
-	Stop            string  `json:"stop"`               // one of the stop constants
-	Fallbacks       int     `json:"fallbacks"`          // steps of the plan that run reference kernels, on a device those on the host
-	Launches        int     `json:"launches_per_layer"` // of the decode program on a device, 0 on the processor
-	Proposed        int     `json:"proposed"`           // tokens that were guessed
-	Accepted        int     `json:"accepted"`           // of those, how many came
+	PromptTokens    int      `json:"prompt_tokens"`
+	GeneratedTokens int      `json:"generated_tokens"`
+	LoadMS          float64  `json:"load_ms"` // until the first token could be computed
+	PrefillTS       float64  `json:"prefill_ts"`
+	DecodeTS        float64  `json:"decode_ts"`
+	Stop            string   `json:"stop"`               // one of the stop constants
+	Fallbacks       int      `json:"fallbacks"`          // steps of the plan that run reference kernels, on a device those on the host
+	Launches        int      `json:"launches_per_layer"` // of the decode program on a device, 0 on the processor
+	Detours         [][2]int `json:"detours,omitempty"`  // from which device to which values go through the host
+	Proposed        int      `json:"proposed"`           // tokens that were guessed
+	Accepted        int      `json:"accepted"`           // of those, how many came
 
 	// Bytes of memory that the program had resident before it opened the model, and at most; 0
 	// where the system does not tell.
@@ -163,12 +164,16 @@ func (a *app) continueText(ctx context.Context, name string, text []byte, o *run
 	if err != nil {
 		return err
 	}
+	for _, d := range engine.Detours() {
+		a.warn([]string{fmt.Sprintf("device %d does not reach the memory of device %d: what crosses goes through the host", d[1], d[0])})
+	}
 	a.loaded()
 	stats := runStats{
 		PromptTokens: len(ids),
 		LoadMS:       float64(time.Since(begin).Microseconds()) / 1000,
 		Fallbacks:    summary.Fallbacks,
 		Launches:     summary.LaunchesPerLayer,
+		Detours:      engine.Detours(),
 
 		StartResident: resident,
 	}

@@ -6,6 +6,8 @@
 // the real driver is linked by the binary that has one.
 package cuda
 
+import "errors"
+
 // A Driver gives access to the devices of a machine. Its methods may be called from one goroutine
 // at a time.
 type Driver interface {
@@ -52,7 +54,8 @@ type Device interface {
 	NewStream() (Stream, error)
 	NewEvent() (Event, error)
 
-	// EnablePeer lets streams of this device copy from memory of another of the same driver.
+	// EnablePeer lets streams of this device copy from memory of another of the same driver. Its error
+	// is an ErrNoLink where there is no way to do so.
 	EnablePeer(other Device) error
 
 	Close() error
@@ -77,6 +80,9 @@ type Launch struct {
 	Shared      int // bytes of dynamic shared memory
 	Params      []byte
 }
+
+// ErrNoLink is that two devices do not reach each other's memory.
+var ErrNoLink = errors.New("there is no link between them")
 
 // A Stream runs what it is given in order. Its calls return before that is done, but for Wait.
 type Stream interface {

@@ -140,7 +140,7 @@ func (d *device) EnablePeer(other cuda.Device) error {
 			return err
 		}
 		if can == 0 {
-			return fmt.Errorf("device %d has no link to device %d", d.number, o.number)
+			return fmt.Errorf("devices %d and %d: %w", d.number, o.number, cuda.ErrNoLink)
 		}
 		err = statusOf(o.context.EnablePeerAccess(0))
 		if errors.Is(err, peerAlreadyEnabled) {
