@@ -23,8 +23,11 @@ func NewLookup(prompt []int32, n int) *Lookup {
 // Accept adds the next token.
 func (l *Lookup) Accept(id int32) { l.ids = append(l.ids, id) }
 
-// Draft appends up to n guesses to dst. There are none where the last tokens are new.
+// Draft appends up to n guesses of what comes after dst to it. There are none where the last tokens are new.
 func (l *Lookup) Draft(dst []int32, n int) []int32 {
+	accepted := len(l.ids)
+	l.ids = append(l.ids, dst...)
+	defer func() { l.ids = l.ids[:accepted] }()
 	end := len(l.ids)
 	at, match, like := 0, 0, alike-1
 	for i := end - 1; i > 0; i-- {

@@ -19,9 +19,10 @@ import (
 
 // A Drafter guesses how a sequence goes on.
 type Drafter interface {
-	// Accept tells it the next token of the sequence.
+	// Accept tells it the next token of the sequence, which was evaluated.
 	Accept(id int32)
-	// Draft appends its guesses of the tokens that come next to dst, at most n.
+	// Draft appends its guesses of the tokens that come after those accepted, and then those in dst, to
+	// dst, at most n.
 	Draft(dst []int32, n int) []int32
 }
 
@@ -55,10 +56,10 @@ func New(s *exec.Session, d Drafter, most int) (*Decoder, error) {
 // that holds until the next call or the engine's next step. It allocates nothing where the drafter
 // does not.
 func (d *Decoder) Feed(id int32) ([]float32, error) {
-	d.drafter.Accept(id)
 	if d.used < len(d.step) && d.step[d.used] == id {
 		// Steps of other sequences in between have taken the logits away.
 		if logits := d.session.Logits(d.used); logits != nil {
+			d.drafter.Accept(id)
 			d.used++
 			d.accepted++
 			return logits, nil
@@ -81,6 +82,7 @@ func (d *Decoder) Feed(id int32) ([]float32, error) {
 		return nil, err
 	}
 	d.took, d.used = time.Since(begin), 1
+	d.drafter.Accept(id)
 	d.proposed += len(d.step) - 1
 	return d.session.Logits(0), nil
 }

@@ -92,17 +92,18 @@ func plainly(s *exec.Session) func(int32) ([]float32, error) {
 
 // A prophet guesses from the text that will come, and is wrong where it is told to be.
 type prophet struct {
-	text  []int32 // that comes after the tokens accepted
+	text  []int32 // that comes after the tokens accepted, those in dst too
 	wrong func() bool
 }
 
 func (p *prophet) Accept(int32) { p.text = p.text[1:] }
 
 func (p *prophet) Draft(dst []int32, n int) []int32 {
+	after := p.text[min(len(dst), len(p.text)):]
 	for i := range n {
 		id := int32(i)
-		if i < len(p.text) {
-			id = p.text[i]
+		if i < len(after) {
+			id = after[i]
 		}
 		if p.wrong() {
 			id = (id + 1) % vocab
@@ -256,11 +257,22 @@ func TestOthersBetween(t *testing.T) {
 	}
 }
 
+// A listener counts what it is told.
+type listener struct {
+	*speculate.Lookup
+	told int
+}
+
+func (l *listener) Accept(id int32) {
+	l.told++
+	l.Lookup.Accept(id)
+}
+
 func TestErrors(t *testing.T) {
 	e := engine(t, "llama", lower.Options{Rows: 4})
 	defer e.Close()
 	s := session(t, e)
-	drafter := speculate.NewLookup(nil, 0)
+	drafter := &listener{Lookup: speculate.NewLookup(nil, 0)}
 	for _, most := range []int{-1, 0, 4, 1 << 40} {
 		if _, err := speculate.New(s, drafter, most); err == nil || !strings.Contains(err.Error(), "expected 1 to 3") {
 			t.Errorf("%d guesses: error %v", most, err)
@@ -276,6 +288,9 @@ func TestErrors(t *testing.T) {
 	s.Close()
 	if _, err := d.Feed(1); !errors.Is(err, exec.ErrClosed) {
 		t.Errorf("a closed session: error %v", err)
+	}
+	if drafter.told != 0 {
+		t.Errorf("the drafter was told of %d tokens, none of which the session has", drafter.told)
 	}
 	single := engine(t, "llama", lower.Options{Ubatch: 1})
 	defer single.Close()
