@@ -46,8 +46,16 @@ func (s *subject) onDevice(args ...string) []string {
 	return append(args, "--target", "cuda", "--isa", s.isa, "--device", s.device)
 }
 
-// prompt is what all models are asked to continue.
+// prompt is what all models are asked to continue, over and over: more tokens than a chunk, so that the program
+// for whole chunks runs too, but where it is to be quick.
 const prompt = "The quick brown fox jumps over the lazy dog. Once upon a time there was a small"
+
+func (s *subject) prompt() string {
+	if s.quick {
+		return prompt
+	}
+	return strings.Repeat(prompt+". ", 4) + prompt
+}
 
 // Bounds are how far the device may be from the processor in precision exact, by d of any layer, and
 // in fast, and with a cache in FP8, from exact, by the mean divergence of the logits.
@@ -79,6 +87,7 @@ func checkModel(ctx context.Context, r *report, model string) {
 		{"exact, layer by layer", s.checkExact},
 		{"exact, 32 tokens", s.checkTokens},
 		{"fast, logits", s.checkFast},
+		{"fast, tokens of replayed graphs", s.checkReplay},
 		{"a cache in FP8, logits", s.checkFP8},
 		{"speed", s.checkSpeed},
 	} {
@@ -157,11 +166,11 @@ type comparison struct {
 func (s *subject) compare(ctx context.Context, f found, bound, limit string, options ...string) error {
 	want, got := filepath.Join(s.dir, "cpu"), filepath.Join(s.dir, strings.Join(options, ""))
 	if _, err := os.Stat(want); errors.Is(err, os.ErrNotExist) {
-		if _, err := s.start(ctx, "dump", s.model, "-p", prompt, "--precision", "exact", "-o", want); err != nil {
+		if _, err := s.start(ctx, "dump", s.model, "-p", s.prompt(), "--precision", "exact", "-o", want); err != nil {
 			return err
 		}
 	}
-	if _, err := s.start(ctx, s.onDevice(append([]string{"dump", s.model, "-p", prompt, "-o", got}, options...)...)...); err != nil {
+	if _, err := s.start(ctx, s.onDevice(append([]string{"dump", s.model, "-p", s.prompt(), "-o", got}, options...)...)...); err != nil {
 		return err
 	}
 	return s.differ(ctx, f, want, got, bound, limit)
@@ -195,15 +204,10 @@ func (s *subject) checkFP8(ctx context.Context, f found) error {
 }
 
 // checkBits holds the device to the virtual one, which has the bits that the PTX manual defines: no
-// kernel has an instruction whose result the manual leaves open. The prompt is a chunk and more, but
-// where it is to be quick.
+// kernel has an instruction whose result the manual leaves open.
 func (s *subject) checkBits(ctx context.Context, f found) error {
 	want, got := filepath.Join(s.dir, "virtual"), filepath.Join(s.dir, "bits")
-	text := prompt
-	if !s.quick {
-		text = strings.Repeat(prompt+" ", 4)
-	}
-	args := []string{"dump", s.model, "-p", text, "--precision", "fast", "--target", "cuda", "--isa", s.isa}
+	args := []string{"dump", s.model, "-p", s.prompt(), "--precision", "fast", "--target", "cuda", "--isa", s.isa}
 	for dir, device := range map[string]string{want: "virtual", got: s.device} {
 		if _, err := s.start(ctx, append(args, "--device", device, "-o", dir)...); err != nil {
 			return err
@@ -214,7 +218,7 @@ func (s *subject) checkBits(ctx context.Context, f found) error {
 
 // checkTokens continues a text in exact on both, which must choose the same tokens.
 func (s *subject) checkTokens(ctx context.Context, f found) error {
-	args := []string{"run", s.model, "-p", prompt, "-n", "32", "--temp", "0", "--precision", "exact"}
+	args := []string{"run", s.model, "-p", s.prompt(), "-n", "32", "--temp", "0", "--precision", "exact"}
 	want, err := s.start(ctx, args...)
 	if err != nil {
 		return err
@@ -225,6 +229,28 @@ func (s *subject) checkTokens(ctx context.Context, f found) error {
 	}
 	if !bytes.Equal(want, got) {
 		return fmt.Errorf("continues with %q, expected %q", got, want)
+	}
+	return nil
+}
+
+// checkReplay continues a text in fast twice, with launches that are replayed and, for a profile, one by one,
+// which must choose the same tokens.
+func (s *subject) checkReplay(ctx context.Context, f found) error {
+	n := "32"
+	if s.quick {
+		n = "4"
+	}
+	args := s.onDevice("run", s.model, "-p", s.prompt(), "-n", n, "--temp", "0", "--precision", "fast")
+	want, err := s.start(ctx, append(args, "--profile", filepath.Join(s.dir, "profile.json"))...)
+	if err != nil {
+		return err
+	}
+	got, err := s.start(ctx, args...)
+	if err != nil {
+		return err
+	}
+	if len(want) == 0 || !bytes.Equal(want, got) {
+		return fmt.Errorf("continues with %q where launches are replayed, expected %q", got, want)
 	}
 	return nil
 }
