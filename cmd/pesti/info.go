@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"pesti/exec"
+	"pesti/exec/cpu"
 	"pesti/exec/cpu/isa"
 	"pesti/exec/cpu/kernel"
 	"pesti/exec/plan"
@@ -53,6 +54,7 @@ func (a *app) info() *cobra.Command {
 			fmt.Fprintf(t, "version\t%s\n", versionText())
 			fmt.Fprintf(t, "built\t%s, %s/%s\n", runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			fmt.Fprintf(t, "cores\t%d usable\n", runtime.GOMAXPROCS(0))
+			fmt.Fprintf(t, "memory\t%s\n", ramText(cpu.DetectRAM()))
 			fmt.Fprintf(t, "targets\t%s\n", strings.Join(target.Names(lower.Targets()), ", "))
 			if err := a.infoCUDA(cmd.Context(), t); err != nil {
 				return err

@@ -411,7 +411,7 @@ func TestInfoAndVersion(t *testing.T) {
 		t.Errorf("--version prints %q, want what version prints", out)
 	}
 	out := ok(t, "info")
-	for _, word := range []string{"gemma3, llama, qwen2", "Q4_K", "matmul_group", "gemv|gemm.q5_0.q8x2"} {
+	for _, word := range []string{"gemma3, llama, qwen2", "Q4_K", "matmul_group", "gemv|gemm.q5_0.q8x2", "\nmemory "} {
 		if !strings.Contains(out, word) {
 			t.Errorf("info does not tell of %q", word)
 		}

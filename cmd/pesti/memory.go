@@ -168,15 +168,19 @@ func mostValues(p *plan.Plan) int64 {
 	return most
 }
 
+// ramText says how much memory there is.
+func ramText(ram cpu.RAM) string {
+	if ram.Total == 0 {
+		return "unknown, since the system does not tell"
+	}
+	return fmt.Sprintf("%s, of which %s are available", plan.HumanBytes(ram.Total), plan.HumanBytes(ram.Available))
+}
+
 func (r *memoryReport) print(w io.Writer) error {
 	h := plan.HumanBytes
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	ram := "of an unknown size"
-	if r.RAM.Total > 0 {
-		ram = fmt.Sprintf("%s, of which %s are available", h(r.RAM.Total), h(r.RAM.Available))
-	}
 	fmt.Fprintf(t, "model\t%s\n", oneLine(r.File))
-	fmt.Fprintf(t, "memory\t%s\n", ram)
+	fmt.Fprintf(t, "memory\t%s\n", ramText(r.RAM))
 	fmt.Fprintf(t, "bounds\tubatch %d, sequences %d, threads %d\n", r.Ubatch, r.Sequences, r.Threads)
 	t.Flush()
 	fmt.Fprintf(t, "\nprecision\tKV\tctx\tweights\tpacked\tKV cache\tvalues\tscratch\tio\tprogram\ttotal\tfits\n")

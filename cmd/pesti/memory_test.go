@@ -12,6 +12,7 @@ import (
 
 	"pesti/conformance/hollow"
 	"pesti/conformance/testenv"
+	"pesti/exec/cpu"
 	"pesti/exec/plan"
 	"pesti/frontend/tokenizer"
 )
@@ -197,5 +198,17 @@ func TestRefusedForMemory(t *testing.T) {
 		{"dump", model, "--ids", "1", "-o", t.TempDir(), "--precision", "fast", "--ubatch", "512"},
 	} {
 		measured(t, args...).fails(t, exitError, words...)
+	}
+}
+
+// Where a system does not tell its memory, that is said.
+func TestRAMText(t *testing.T) {
+	for ram, want := range map[cpu.RAM]string{
+		{}:                                   "unknown, since the system does not tell",
+		{Total: 2 << 30, Available: 1 << 30}: "2.0 GiB, of which 1.0 GiB are available",
+	} {
+		if got := ramText(ram); got != want {
+			t.Errorf("%+v: %q, expected %q", ram, got, want)
+		}
 	}
 }

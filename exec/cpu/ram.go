@@ -6,19 +6,21 @@ import (
 	"strings"
 )
 
-// A RAM is the machine's memory in bytes. It is zero where the system does not tell.
+// A RAM is the memory in bytes that the machine has, or this process may take of it. It is zero where the
+// system does not tell.
 type RAM struct {
 	Total     int64 `json:"total"`
 	Available int64 `json:"available"` // without swapping; what is cached of files counts
 }
 
-// DetectRAM asks the system, which tells on Linux (proc(5), /proc/meminfo).
+// DetectRAM asks the system, which tells on Linux (proc(5), /proc/meminfo), and heeds the limits of control
+// groups, such as a container's.
 func DetectRAM() RAM {
 	text, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
 		return RAM{}
 	}
-	return parseMeminfo(string(text))
+	return within(parseMeminfo(string(text)), os.DirFS("/"))
 }
 
 func parseMeminfo(text string) RAM {
