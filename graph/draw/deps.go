@@ -2,7 +2,7 @@ package draw
 
 import "pesti/exec/plan"
 
-// A touch is what a step does to a range of bytes. Ranges of the arena are in one space; states
+// A touch is what a step does to a range of bytes. Ranges of a device's arena are in one space; states
 // and io buffers have one each, named by their ID.
 type touch struct {
 	buffer *plan.Buffer
@@ -11,12 +11,9 @@ type touch struct {
 	reads  bool
 }
 
-// inArena is the space of the arena.
-const inArena = -1
-
 func (t *touch) space() int {
 	if t.buffer.Class == plan.Arena {
-		return inArena
+		return -1 - t.buffer.Device
 	}
 	return t.buffer.ID
 }

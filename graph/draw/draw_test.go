@@ -251,7 +251,8 @@ func TestReuseLinks(t *testing.T) {
 		{ID: 0, Class: plan.Arena, Offset: 0, Size: 64},
 		{ID: 1, Class: plan.Arena, Offset: 32, Size: 64},
 		{ID: 2, Class: plan.Arena, Offset: 128, Size: 64},
-		{ID: 3, Class: plan.State, Size: 64}, // not in the arena, whatever its offset
+		{ID: 3, Class: plan.State, Size: 64},                        // not in the arena, whatever its offset
+		{ID: 4, Class: plan.Arena, Device: 1, Offset: 32, Size: 64}, // in that of another device
 	}
 	use := func(b int, reads, writes bool) touch {
 		u := &buffers[b]
@@ -262,7 +263,7 @@ func TestReuseLinks(t *testing.T) {
 		{use(0, true, false), use(2, false, true)}, // 1 reads a, writes c
 		{use(1, false, true)},                      // 2 writes b over a: after 1 for no other reason
 		{use(1, true, false)},                      // 3 reads b
-		{use(3, true, true)},                       // 4 writes a state: free
+		{use(3, true, true), use(4, false, true)},  // 4 writes a state and on another device: free
 		{use(2, true, false), use(0, false, true)}, // 5 reads c, writes a over b: after 3 as well
 	}
 	var got []string
