@@ -91,15 +91,27 @@ type link struct {
 
 // link opens the links that transfers need.
 func (d *device) link() error {
+	sizes := map[[2]int]int64{} // of the largest value that a link brings
 	for i := range d.engine.plan.Programs {
 		g := &d.engine.plan.Programs[i]
 		for _, w := range g.Waves {
 			for k := range w.Steps {
 				if st := &w.Steps[k]; plan.IsTransfer(st.Kernel) {
-					if err := d.openLink(g, st); err != nil {
-						return fmt.Errorf("plan: program %s: step %q: %w", g.Name, st.Name, err)
-					}
+					x, _ := d.ends(g, st)
+					at := [2]int{x.Device, st.Device}
+					sizes[at] = max(sizes[at], x.Size)
 				}
+			}
+		}
+	}
+	for from, a := range d.cards {
+		for to, b := range d.cards {
+			size, used := sizes[[2]int{from, to}]
+			if !used || a == nil || b == nil {
+				continue // the host waits for it
+			}
+			if err := d.openLink([2]int{from, to}, size); err != nil {
+				return fmt.Errorf("plan: from device %d to device %d: %w", from, to, err)
 			}
 		}
 	}
@@ -118,38 +130,20 @@ func (d *device) ends(g *plan.Program, st *plan.Step) (x, y *plan.Buffer) {
 	return x, y
 }
 
-// openLink opens the link of a transfer, or makes it large enough for its value.
-func (d *device) openLink(g *plan.Program, st *plan.Step) error {
-	x, _ := d.ends(g, st)
-	at := [2]int{x.Device, st.Device}
-	if d.cards[x.Device] == nil || d.cards[st.Device] == nil {
-		return nil // the host waits for it
-	}
-	l := d.links[at]
-	if l == nil {
-		l = &link{from: d.cards[x.Device], to: d.cards[st.Device]}
-		d.links[at] = l
-		var err error
-		if l.sent, err = l.from.NewEvent(); err != nil {
-			return err
-		}
-		if l.landed, err = l.to.NewEvent(); err != nil {
-			return err
-		}
-		if x.Device == st.Device {
-			return nil
-		}
-		if err := l.to.EnablePeer(l.from.Device); !errors.Is(err, cuda.ErrNoLink) {
-			return err
-		}
-	} else if l.between == nil {
-		return nil
-	}
-	if int64(len(l.between)) >= x.Size {
-		return nil
-	}
+// openLink opens the link between two places, for values of so many bytes.
+func (d *device) openLink(at [2]int, size int64) error {
+	l := &link{from: d.cards[at[0]], to: d.cards[at[1]]}
+	d.links[at] = l
 	var err error
-	l.between, err = l.from.allocHost(x.Size)
+	if l.sent, err = l.from.NewEvent(); err != nil {
+		return err
+	}
+	if l.landed, err = l.to.NewEvent(); err != nil || l.from == l.to {
+		return err
+	}
+	if err = l.to.EnablePeer(l.from.Device); errors.Is(err, cuda.ErrNoLink) {
+		l.between, err = l.from.allocHost(size)
+	}
 	return err
 }
 
