@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"strconv"
 
 	"pesti/exec/cpu"
@@ -23,7 +24,7 @@ import (
 
 // Options are what the caller of Open may choose.
 type Options struct {
-	Threads int  // workers, up to the plan's bound, which 0 stands for
+	Threads int  // workers, up to the plan's bound; 0: as many as there are processors for
 	Poison  bool // fill the arena with NaN before each step, so that tests see a stale read
 
 	// Sidecar is the file with the weights that the model's has not, of a plan that names one. It must
@@ -167,7 +168,7 @@ func (e *Engine) workersFor(o Options) (int, error) {
 	most := e.plan.On(0).Threads
 	switch threads := o.Threads; {
 	case threads == 0:
-		return most, nil
+		return min(most, runtime.GOMAXPROCS(0)), nil
 	case threads < 1 || threads > most:
 		return 0, fmt.Errorf("plan: %d threads, expected 1 to the %d that it was compiled for", threads, most)
 	}

@@ -2,6 +2,7 @@ package exec_test
 
 import (
 	"math"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -60,6 +61,25 @@ func TestOpenHuge(t *testing.T) {
 		}
 		if !strings.Contains(err.Error(), "input and output") {
 			t.Errorf("%v: expected it to say what needs how much", err)
+		}
+	}
+}
+
+// Where the caller does not say how many workers, there are no more than processors.
+func TestOpenThreads(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
+	m := load(t, tiny.Config{})
+	for _, c := range []struct{ plan, asked, want int }{{1, 0, 1}, {3, 0, 3}, {64, 0, 3}, {64, 5, 5}} {
+		p := compile(t, m, lower.Options{Threads: c.plan}).Plan
+		e, err := exec.Open(p, m.File, exec.Options{Threads: c.asked})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := e.Threads(); got != c.want {
+			t.Errorf("a plan for %d threads, %d asked for: %d workers, expected %d", c.plan, c.asked, got, c.want)
+		}
+		if err := e.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -93,7 +93,6 @@ const (
 	defaultUbatch = 512
 	defaultRows   = 8
 	maxSequences  = 1 << 12
-	maxThreads    = 1 << 10
 	maxDevices    = 64
 )
 
@@ -263,7 +262,7 @@ func (o *Options) complete(p *frontend.Params) error {
 		within(&o.Ctx, min(defaultCtx, p.Context), p.Context, "ctx", ", the context that the model was trained for"),
 		within(&o.Sequences, 1, maxSequences, "sequences", ""),
 		within(&o.Ubatch, min(defaultUbatch, o.Ctx), 1<<16, "ubatch", ""),
-		within(&threads, 1, maxThreads, "threads", ""),
+		within(&threads, 1, plan.MaxThreads, "threads", ""),
 		within(&devices, 1, maxDevices, "devices", ""),
 		within(&o.Rows, max(o.Sequences, defaultRows), math.MaxInt64, "rows", ""),
 	} {

@@ -44,8 +44,8 @@ func (o *Options) completeHost(p *frontend.Params) error {
 	switch {
 	case !slices.Contains(plan.ISAs, h.ISA):
 		return optionErrorf("the processor's instruction set is %q, expected one of %v", h.ISA, plan.ISAs)
-	case h.Threads < 1 || h.Threads > maxThreads:
-		return optionErrorf("--threads is %d, expected 1 to %d", h.Threads, maxThreads)
+	case h.Threads < 1 || h.Threads > plan.MaxThreads:
+		return optionErrorf("--threads is %d, expected 1 to %d", h.Threads, plan.MaxThreads)
 	case o.Target != plan.CUDA:
 		return optionErrorf("--gpu-layers is %d, expected none said, since --target is %s", h.GPULayers, o.Target)
 	case h.GPULayers < 1:

@@ -201,7 +201,7 @@ func (v *verifier) device(i int) error {
 		oneOf("backend", d.Backend, "cpu", CUDA),
 		oneOf("instruction set", d.ISA, ISAs...),
 		atLeast("threads", int64(d.Threads), 1),
-		atMost("threads", int64(d.Threads), mostThreads),
+		atMost("threads", int64(d.Threads), MaxThreads),
 	)
 }
 

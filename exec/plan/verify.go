@@ -12,10 +12,10 @@ const ArenaAlign = 64
 // maxDims is the most dims of a tensor in a GGUF file.
 const maxDims = 4
 
-// mostThreads and mostSequences bound what a plan costs beside its buffers, so that it cannot ask
+// MaxThreads and mostSequences bound what a plan costs beside its buffers, so that it cannot ask
 // for a copy per grain of sand.
 const (
-	mostThreads   = 1 << 16
+	MaxThreads    = 1 << 10
 	mostSequences = 1 << 16
 )
 
@@ -108,8 +108,8 @@ func (v *verifier) target() error {
 	if p.Version != Version {
 		return fmt.Errorf("version is %d, expected %d", p.Version, Version)
 	}
-	if t.Threads > mostThreads {
-		return fmt.Errorf("target: threads is %d, expected at most %d", t.Threads, mostThreads)
+	if t.Threads > MaxThreads {
+		return fmt.Errorf("target: threads is %d, expected at most %d", t.Threads, MaxThreads)
 	}
 	if t.Sequences > mostSequences {
 		return fmt.Errorf("target: sequences is %d, expected at most %d", t.Sequences, mostSequences)
