@@ -98,8 +98,8 @@ func (e editor) buffer(name string) *plan.Buffer {
 	return nil
 }
 
-// share adds a buffer of all programs that no step touches.
-func (e editor) share(name string, class plan.Class, format string, size int64) {
+// shareTable adds a table that no step touches.
+func (e editor) shareTable(name string, size int64) {
 	id := len(e.Buffers)
 	for i := range e.Programs {
 		g := &e.Programs[i]
@@ -121,12 +121,8 @@ func (e editor) share(name string, class plan.Class, format string, size int64) 
 			}
 		}
 	}
-	e.Buffers = append(e.Buffers, plan.Buffer{ID: id, Class: class, Name: name, Format: format, Elems: "1", Size: size})
-	if class == plan.State {
-		e.Memory.State += size
-	} else {
-		e.Memory.Tables += size
-	}
+	e.Buffers = append(e.Buffers, plan.Buffer{ID: id, Class: plan.Table, Name: name, Format: "f32", Elems: "1", Size: size})
+	e.Memory.Tables += size
 }
 
 func (e editor) weight(name string) *plan.Weight {
@@ -278,8 +274,7 @@ var broken = []struct {
 		b.Elems, b.Size = "S*64*32", 64*32*2
 		e.Memory.State += 16 * 32 * 2
 	}, []string{"blk.0.attn", "kcache", "agree on a state"}},
-	{"idle state", func(e editor) { e.share("idle", plan.State, "f16", 1<<40) }, []string{"idle", "no step touches it"}},
-	{"table on the processor", func(e editor) { e.share("sines", plan.Table, "f32", math.MaxInt64/64*64) }, []string{"sines", "class", "processor"}},
+	{"table on the processor", func(e editor) { e.shareTable("sines", math.MaxInt64/64*64) }, []string{"sines", "class", "processor"}},
 	{"stride", func(e editor) { e.buffer("embd").Stride -= 64 }, []string{"embd", "stride is 192"}},
 	{"stride not aligned", func(e editor) { e.buffer("embd").Stride++ }, []string{"embd", "stride is 257"}},
 	{"stride that overflows", func(e editor) { e.buffer("embd").Stride = math.MaxInt64 / 64 * 64 }, []string{"embd", "stride"}},
