@@ -11,6 +11,7 @@ import (
 	"math"
 	"path"
 	"slices"
+	"strings"
 	"sync"
 
 	"pesti/exec/plan"
@@ -223,14 +224,33 @@ func compileGraph(m *frontend.Model, g *graph.Graph, o Options, passes tables) (
 	return res, nil
 }
 
+// anyOf lists words of which one is expected, as options have them.
+func anyOf(words []string) string {
+	words = slices.Clone(words)
+	for i, w := range words {
+		if w == sidecar.Type { // the word of a flag
+			words[i] = "fp8"
+		}
+	}
+	if last := len(words) - 1; last > 0 {
+		return strings.Join(words[:last], ", ") + " or " + words[last]
+	}
+	return strings.Join(words, "")
+}
+
 // complete fills in defaults and refuses what makes no sense.
 func (o *Options) complete(p *frontend.Params) error {
+	targets := Targets()
 	set := func(s *string, def, flag string, allowed ...string) error {
 		if *s == "" {
 			*s = def
 		}
 		if !slices.Contains(allowed, *s) {
-			return optionErrorf("--%s is %q, expected one of %v", flag, *s, allowed)
+			since := ""
+			if o.Target != targets[0].Name && flag != "target" {
+				since = ", since --target is " + o.Target
+			}
+			return optionErrorf("--%s is %q, expected %s%s", flag, *s, anyOf(allowed), since)
 		}
 		return nil
 	}
@@ -243,7 +263,6 @@ func (o *Options) complete(p *frontend.Params) error {
 		}
 		return nil
 	}
-	targets := Targets()
 	if err := set(&o.Target, targets[0].Name, "target", target.Names(targets)...); err != nil {
 		return err
 	}
@@ -275,6 +294,8 @@ func (o *Options) complete(p *frontend.Params) error {
 		return err
 	}
 	switch {
+	case o.Split == "tensor" && o.Devices == 1:
+		return optionErrorf("--split is tensor, expected --devices 2 or more with it")
 	case o.Devices > 1 && o.Target != plan.CUDA:
 		return optionErrorf("--devices is %d, expected 1, since --target is %s: only %s has several", o.Devices, o.Target, plan.CUDA)
 	case o.Activations != o.target.Integers[0].Name && o.Precision != "fast":

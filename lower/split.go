@@ -47,7 +47,7 @@ func (o *Options) completeHost(p *frontend.Params) error {
 	case h.Threads < 1 || h.Threads > plan.MaxThreads:
 		return optionErrorf("--threads is %d, expected 1 to %d", h.Threads, plan.MaxThreads)
 	case o.Target != plan.CUDA:
-		return optionErrorf("--gpu-layers is %d, expected none said, since --target is %s", h.GPULayers, o.Target)
+		return optionErrorf("--gpu-layers is %d, expected --target %s with it", h.GPULayers, plan.CUDA)
 	case h.GPULayers < 1:
 		return optionErrorf("--gpu-layers is %d, expected at least 1, or --target cpu for none", h.GPULayers)
 	case o.Split != "layers":

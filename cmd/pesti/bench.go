@@ -38,7 +38,8 @@ func (a *app) bench() *cobra.Command {
   pesti bench model.gguf -p 0 -n 32 -r 3 --roofline --profile bench.json
   pesti bench model.gguf --device virtual --profile --gpu a100`,
 		arity{1, 1, "MODEL or PLAN"}, func(cmd *cobra.Command, args []string) error {
-			if o.profile.profile.asked && flags.on.word == "virtual" { // whose counts are the same each time
+			counted := o.profile.profile.asked && flags.on.word == "virtual"
+			if counted { // the same each time
 				o.onlyOnce(cmd.Flags())
 			}
 			tests, err := benchTests(o)
@@ -52,6 +53,10 @@ func (a *app) bench() *cobra.Command {
 				return usagef("--profile is of runs that are alike, found %d depths, expected one", len(o.depths))
 			case profiled && o.json && o.profile.profile.path == "" && flags.on.word != "virtual":
 				return usagef("--json prints no profile, expected --profile FILE")
+			case o.roofline && flags.on.onDevice():
+				return usagef("--roofline measures the processor, expected no --device")
+			case counted && cmd.Flags().Changed("repeat"):
+				return usagef("--repeat is for what is measured, and the virtual device has no time: each test runs once")
 			}
 			return a.runBench(cmd.Context(), args[0], tests, o, flags)
 		})
@@ -72,7 +77,7 @@ and one token, and what is printed is what kernels did and how long --gpu would 
 	f.BoolVar(&o.json, "json", false, "print JSON")
 	f.BoolVar(&o.roofline, "roofline", false, "measure by turns what the machine can do, and say how much of that each test reaches")
 	o.guess = addGuessing(cmd, "measure too what it brings to guess up to `N` tokens of a text that repeats itself; at most 30 (default 0, off)")
-	f.StringVarP(&o.text, "file", "f", "", "`FILE` with the text that is continued with guesses, taken byte for byte (default one that repeats itself)")
+	f.StringVarP(&o.text, "file", "f", "", "`FILE` with the text that is continued with guesses, taken byte for byte; - is standard input (default one that repeats itself)")
 	o.profile = addProfileFlags(cmd)
 	f.StringVar(&o.model, "model", "", "`MODEL` of a PLAN, where it is not where the plan says")
 	flags = addCompileFlags(cmd, "fast")
@@ -150,6 +155,9 @@ func (a *app) runBench(ctx context.Context, name string, tests []benchResult, o 
 		text, err := a.promptFile(o.text)
 		if err != nil {
 			return err
+		}
+		if len(text) == 0 {
+			return fmt.Errorf("%s: is empty, expected a text to continue", o.text)
 		}
 		if b.text, err = promptIDs(s, text); err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -60,4 +61,11 @@ func asNobody(t *testing.T, dir string, args ...string) result {
 		t.Error(err)
 	}
 	return result{p.exitCode(), string(out), p.err.String()}
+}
+
+// A prompt that does not end is refused before it fills the memory.
+func TestEndlessPrompt(t *testing.T) {
+	for _, args := range []string{"run demo -f /dev/zero", "bench demo -p 0 -n 1 --speculate 2 --file /dev/zero"} {
+		pesti(strings.Fields(args)...).fails(t, 1, "/dev/zero: is longer than 64.0 MiB, expected a text that fits")
+	}
 }

@@ -72,11 +72,19 @@ func (a *app) output(ctx context.Context, path string, write func(io.Writer) err
 	return b.Flush()
 }
 
+// spareInputs returns an error if the file at path is one that was read.
+func (a *app) spareInputs(path string) error {
+	if slices.ContainsFunc(a.inputs, func(input string) bool { return sameFile(input, path) }) {
+		return usagef("%s: is read by this command, expected another file to write", path)
+	}
+	return nil
+}
+
 // writeFile has write fill the file at path, which may be none that was read: writing over a model
 // would destroy it.
 func (a *app) writeFile(ctx context.Context, path string, write func(io.Writer) error) error {
-	if slices.ContainsFunc(a.inputs, func(input string) bool { return sameFile(input, path) }) {
-		return usagef("%s: is read by this command, expected another file to write", path)
+	if err := a.spareInputs(path); err != nil {
+		return err
 	}
 	return a.replaceFile(ctx, path, write)
 }

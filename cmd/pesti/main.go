@@ -18,6 +18,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"pesti/lower"
 )
@@ -153,7 +154,10 @@ func (a *app) verb(use, short, example string, args arity, body func(cmd *cobra.
 		Example: example,
 		Args:    args.check,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			err := a.reachDriver(cmd, args)
+			err := checkSaid(cmd.Flags())
+			if err == nil {
+				err = a.reachDriver(cmd, args)
+			}
 			if err == nil {
 				err = body(cmd, args)
 			}
@@ -164,6 +168,18 @@ func (a *app) verb(use, short, example string, args arity, body func(cmd *cobra.
 			return nil
 		},
 	}
+}
+
+// checkSaid returns an error for a flag whose value is empty, as that of a variable that is not set is:
+// it would pass for one that nobody said. A text and a list may be empty.
+func checkSaid(set *pflag.FlagSet) (err error) {
+	set.Visit(func(f *pflag.Flag) {
+		name, _ := pflag.UnquoteUsage(f)
+		if f.Value.Type() == "string" && f.Value.String() == "" && name != "TEXT" && name != "LIST" && err == nil {
+			err = usagef("--%s is empty, expected a %s", f.Name, name)
+		}
+	})
+	return err
 }
 
 // interruptible lets an interrupt end a body that does not watch the context. A file that

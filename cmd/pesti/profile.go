@@ -92,12 +92,25 @@ func (p *profileFlags) prepare(s *subject) error {
 	if p.runs.n > exec.MaxTrace {
 		return usagef("--trace-runs is %d, expected at most %d", p.runs.n, exec.MaxTrace)
 	}
+	if p.set.Changed("trace-runs") && p.trace == "" {
+		return usagef("--trace-runs is of a trace, expected --trace FILE too")
+	}
 	for _, path := range []string{p.profile.path, p.trace} {
-		if path != "" {
+		switch path {
+		case "":
+		case standardStream:
+			return usagef("--%s and --trace write to a file, found -", profileFlag)
+		default:
+			if err := s.app.spareInputs(path); err != nil {
+				return err
+			}
 			if err := s.app.checkWritable(path); err != nil {
 				return err
 			}
 		}
+	}
+	if p.trace != "" && p.trace == p.profile.path {
+		return usagef("--trace and --%s both name %s, expected two files", profileFlag, p.trace)
 	}
 	s.profile = p.profile.asked
 	if p.trace != "" {

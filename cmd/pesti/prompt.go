@@ -1,12 +1,15 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"io"
 	"os"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"pesti/exec/plan"
 	"pesti/frontend/tokenizer"
 )
 
@@ -87,9 +90,27 @@ func promptIDs(s *subject, text []byte) ([]int32, error) {
 // promptFile returns the prompt in the file at path, byte for byte.
 func (a *app) promptFile(path string) ([]byte, error) {
 	if path == standardStream {
-		return io.ReadAll(a.stdin)
+		return readPrompt(a.stdin, "standard input")
 	}
 	a.inputs = append(a.inputs, path)
-	text, err := os.ReadFile(path)
-	return text, cannot("opened", path, err)
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, cannot("opened", path, err)
+	}
+	text, err := readPrompt(f, path)
+	return text, errors.Join(err, f.Close())
+}
+
+// mostPrompt is the most bytes of a prompt, far beyond any context. A device may never end.
+const mostPrompt = 64 << 20
+
+func readPrompt(r io.Reader, name string) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(r, mostPrompt+1))
+	if err != nil {
+		return nil, cannot("read", name, err)
+	}
+	if len(text) > mostPrompt {
+		return nil, fmt.Errorf("%s: is longer than %s, expected a text that fits in a context", name, plan.HumanBytes(mostPrompt))
+	}
+	return text, nil
 }

@@ -234,7 +234,7 @@ func clean(s string) string {
 
 // clip shortens what would make a box too wide.
 func clip(s string) string {
-	const most = 120
+	const most = 160
 	r := []rune(s)
 	if len(r) > most {
 		return string(r[:most-1]) + "…"
