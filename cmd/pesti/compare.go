@@ -111,7 +111,12 @@ func (a *app) compareSides(ctx context.Context, nameA, nameB string, o *compareO
 	}
 	var sides [2]side
 	reports := []*sideReport{{letter: "A", Name: nameA}, {letter: "B", Name: nameB, But: o.but}}
+	forProcessor := func(name string) bool { return isPlan(name) && !isCUDAPlan(name) }
+	both := forProcessor(nameA) && forProcessor(nameB)
 	for i, flags := range []*compileFlags{o.flags, flagsB} {
+		if forProcessor(reports[i].Name) && !both { // --device is for the other one
+			flags = flags.withoutDevice()
+		}
 		if sides[i], err = a.openSide(ctx, reports[i], o, flags); err != nil {
 			return err
 		}

@@ -126,6 +126,19 @@ func TestDumpOnDevice(t *testing.T) {
 	}
 }
 
+// TestCompareAcrossTargets: a plan for the processor is compared with one for a device, which --device names.
+func TestCompareAcrossTargets(t *testing.T) {
+	dir := t.TempDir()
+	cpu, cuda := filepath.Join(dir, "cpu.plan"), filepath.Join(dir, "cuda.plan")
+	for path, target := range map[string]string{cpu: "cpu", cuda: "cuda"} {
+		ok(t, "compile", "demo", "--target", target, "--precision", "exact", "--ctx", "64", "-o", path)
+	}
+	for _, names := range [][]string{{cpu, cuda}, {cuda, cpu}} {
+		ok(t, "compare", names[0], names[1], "--device", "virtual", "--ids", "1,2,3", "--max-d", "1e-4")
+	}
+	pesti("compare", cpu, cpu, "--device", "virtual", "--ids", "1").fails(t, 1, "is for the processor")
+}
+
 // TestDeviceMistakes: where plan, target and device do not go together, one line says so.
 func TestDeviceMistakes(t *testing.T) {
 	dir := t.TempDir()

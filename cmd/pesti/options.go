@@ -139,6 +139,13 @@ func (c *compileFlags) changed(names []string) string {
 	return ""
 }
 
+// withoutDevice returns the same options for the processor.
+func (c *compileFlags) withoutDevice() *compileFlags {
+	p := *c
+	p.on = device{}
+	return &p
+}
+
 // options returns the options of lower.Compile, which checks them. An error is about an instruction
 // set that is not to be had.
 func (c *compileFlags) options(a *app) (lower.Options, error) {
