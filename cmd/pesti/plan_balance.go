@@ -15,6 +15,7 @@ const mostColumns = 8
 
 // A waveKind is all waves of a program that run the same kernels.
 type waveKind struct {
+	device    int
 	kernels   string
 	waves     int
 	bytes     []int64 // read by each worker, in all of them
@@ -31,7 +32,13 @@ func printBalance(w io.Writer, program string, b *plan.Balance) error {
 	if len(kinds) == 0 {
 		return nil
 	}
-	workers := len(kinds[0].bytes)
+	workers, devices := 0, 0
+	for _, k := range kinds {
+		workers, devices = max(workers, len(k.bytes)), max(devices, k.device)
+	}
+	if devices > 0 {
+		fmt.Fprintf(t, "device\t")
+	}
 	if workers > mostColumns {
 		fmt.Fprintf(t, "least of %d workers\tmost\t", workers)
 	} else {
@@ -42,13 +49,20 @@ func printBalance(w io.Writer, program string, b *plan.Balance) error {
 	fmt.Fprintf(t, "imbalance\t  steps\n")
 	for _, k := range kinds {
 		fmt.Fprintf(t, "%d\t", k.waves)
+		if devices > 0 {
+			fmt.Fprintf(t, "%d\t", k.device)
+		}
+		imbalance, columns := fmt.Sprintf("%.1f %%", 100*k.imbalance), workers
+		if len(k.bytes) == 1 {
+			imbalance = "" // alone
+		}
 		if workers > mostColumns {
-			k.bytes = []int64{slices.Min(k.bytes), slices.Max(k.bytes)}
+			k.bytes, columns = []int64{slices.Min(k.bytes), slices.Max(k.bytes)}, 2
 		}
 		for _, n := range k.bytes {
 			fmt.Fprintf(t, "%s\t", plan.HumanBytes(n))
 		}
-		fmt.Fprintf(t, "%.1f %%\t  %s\n", 100*k.imbalance, k.kernels)
+		fmt.Fprintf(t, "%s%s\t  %s\n", strings.Repeat("\t", columns-len(k.bytes)), imbalance, k.kernels)
 	}
 	return t.Flush()
 }
@@ -59,10 +73,10 @@ func waveKinds(b *plan.Balance) []waveKind {
 	for i := range b.Waves {
 		w := &b.Waves[i]
 		name := strings.Join(w.Kernels, ", ")
-		at := slices.IndexFunc(kinds, func(k waveKind) bool { return k.kernels == name })
+		at := slices.IndexFunc(kinds, func(k waveKind) bool { return k.kernels == name && k.device == w.Device })
 		if at < 0 {
 			at = len(kinds)
-			kinds = append(kinds, waveKind{kernels: name, bytes: make([]int64, len(w.Bytes))})
+			kinds = append(kinds, waveKind{device: w.Device, kernels: name, bytes: make([]int64, len(w.Bytes))})
 		}
 		k := &kinds[at]
 		k.waves++

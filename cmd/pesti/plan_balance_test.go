@@ -2,6 +2,7 @@ package main
 
 import (
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -43,5 +44,18 @@ func TestPlanShowBalance(t *testing.T) {
 	many, _ := demoPlan(t, "-t", "9")
 	if page := ok(t, "plan", "show", many); !strings.Contains(page, "least of 9 workers") || strings.Contains(page, "worker 1") {
 		t.Errorf("plan show for 9 threads prints\n%s", page)
+	}
+}
+
+// TestPlanShowBalanceOfDevices: waves of the processor have its workers, those of a device one, without a
+// balance.
+func TestPlanShowBalanceOfDevices(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "hybrid.plan")
+	ok(t, "compile", "demo", "--target", "cuda", "--gpu-layers", "2", "-t", "2", "--ctx", "64", "-o", path)
+	text := ok(t, "plan", "show", path)
+	for _, line := range []string{`waves  device +worker 0 +worker 1  imbalance  steps`, `2 +0 .* KiB .* KiB +0\.\d %  attention`, `2 +1 +[\d.]+ KiB +cuda\.attention`} {
+		if !regexp.MustCompile(line).MatchString(text) {
+			t.Errorf("found no line like %q in\n%s", line, text)
+		}
 	}
 }

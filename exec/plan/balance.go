@@ -16,6 +16,7 @@ type Balance struct {
 
 // A WaveBalance is each worker's share of one wave.
 type WaveBalance struct {
+	Device    int      `json:"device,omitempty"`
 	Kernels   []string `json:"kernels"` // of its steps
 	Bytes     []int64  `json:"bytes"`   // read by each worker
 	MACs      []int64  `json:"macs"`
@@ -37,15 +38,17 @@ func (p *Plan) FullLoad(g *Program) Load {
 
 // BalanceOf returns the balance of a program under its full load on all of the plan's workers.
 func BalanceOf(p *Plan, g *Program) (*Balance, error) {
-	l, workers := p.FullLoad(g), p.Target.Threads
+	l := p.FullLoad(g)
 	b := &Balance{Tokens: l.T, Rows: l.R, Position: l.Pos, Sequences: l.Seqs}
 	costs := NewCoster(p)
 	var most, mean float64
 	for i := range g.Waves {
 		w := WaveBalance{}
 		for j := range g.Waves[i].Steps {
+			w.Device = g.Waves[i].Steps[j].Device // of all of them
 			w.Kernels = append(w.Kernels, g.Waves[i].Steps[j].Kernel)
 		}
+		workers := p.On(w.Device).Threads
 		shares := make([]float64, workers)
 		for worker := range workers {
 			c, err := costs.Wave(g, i, l, worker, workers)
