@@ -52,7 +52,10 @@ func openSplit(t *testing.T, f *gguf.File, o lower.Options, observed bool) *spli
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Target, o.Split, o.Verify = plan.CUDA, "tensor", true
+	o.Target, o.Verify = plan.CUDA, true
+	if o.Devices > 1 {
+		o.Split = "tensor"
+	}
 	res, err := lower.Compile(m, o)
 	if err != nil {
 		t.Fatal(err)
