@@ -165,7 +165,7 @@ func (m *model) collect(t testing.TB, ids []int32, o lower.Options, rows int, ed
 	ubatch := min(int(o.Ubatch), len(ids))
 	e := m.engine(t, lower.Options{
 		Precision: "exact", Ubatch: int64(ubatch), Rows: int64(min(ubatch, rows)), Sequences: 1, Threads: 2,
-		Ctx: int64(len(ids)), Outputs: []string{"blk.*.out"}, Passes: o.Passes, Target: o.Target,
+		Ctx: int64(len(ids)), Outputs: []string{"blk.*.out"}, Passes: o.Passes, Target: o.Target, Devices: o.Devices, Split: o.Split,
 	}, exec.Options{Poison: true}, edit)
 	var p ourPass
 	for l := 0; hasOutput(e.Plan(), l); l++ {
