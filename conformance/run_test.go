@@ -163,10 +163,9 @@ func (m *model) last(t testing.TB, ids []int32, ubatch, rows int) *ourPass {
 func (m *model) collect(t testing.TB, ids []int32, o lower.Options, rows int, edit func(*graph.Graph), between func(*exec.Engine)) *ourPass {
 	t.Helper()
 	ubatch := min(int(o.Ubatch), len(ids))
-	e := m.engine(t, lower.Options{
-		Precision: "exact", Ubatch: int64(ubatch), Rows: int64(min(ubatch, rows)), Sequences: 1, Threads: 2,
-		Ctx: int64(len(ids)), Outputs: []string{"blk.*.out"}, Passes: o.Passes, Target: o.Target, Devices: o.Devices, Split: o.Split,
-	}, exec.Options{Poison: true}, edit)
+	o.Precision, o.Ubatch, o.Rows, o.Sequences = "exact", int64(ubatch), int64(min(ubatch, rows)), 1
+	o.Threads, o.Ctx, o.Outputs = 2, int64(len(ids)), []string{"blk.*.out"}
+	e := m.engine(t, o, exec.Options{Poison: true}, edit)
 	var p ourPass
 	for l := 0; hasOutput(e.Plan(), l); l++ {
 		p.layers = append(p.layers, nil)
