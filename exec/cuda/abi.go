@@ -277,15 +277,11 @@ func (n Norm) Call() (Call, error) {
 
 // split is how many positions a block of attention takes: parts of a row lie at its multiples, so
 // that a row's bits do not depend on how many blocks there are.
-const split = 256
+const split = plan.CUDASplit
 
 // splits is the most parts that a row can have.
 func (a *Attention) splits() int {
-	seen, extra := int(a.Positions), 0
-	if a.Window > 0 {
-		seen, extra = min(seen, int(a.Window)), 1
-	}
-	return (seen+split-1)/split + extra
+	return int(plan.CUDASplits(int64(a.Positions), int64(a.Window)))
 }
 
 // AttentionWork is the bytes that Work must have for m rows. Only HeadDim, Heads, Positions and Window
