@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"pesti/exec"
+	"pesti/exec/cpu"
 )
 
 // benchOptions are the flags of bench, besides those of compile.
@@ -301,7 +302,7 @@ func (a *app) measure(ctx context.Context, b *bencher, test *benchResult, repeat
 	var plain, ratios []float64
 	if test.byTurns() {
 		test.Turns = &turns{}
-		defer func() { test.Turns.PlainTS, test.Turns.Ratio = medianOf(plain), medianOf(ratios) }()
+		defer func() { test.Turns.PlainTS, test.Turns.Ratio = cpu.Median(plain), cpu.Median(ratios) }()
 	}
 	for r := range repeat + 1 {
 		a.progress("%s: run %d of %d", test.Test, r, repeat)

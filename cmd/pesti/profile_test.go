@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"pesti/exec"
+	"pesti/exec/cpu"
 	planfile "pesti/exec/plan"
 )
 
@@ -234,7 +235,7 @@ func TestBenchRoofline(t *testing.T) {
 		if r == nil || r.Machine == nil || r.ReadTS <= 0 || r.ComputeTS <= 0 {
 			t.Fatalf("%s: the roofline is %+v", x.Test, r)
 		}
-		if want := medianOf(x.SamplesTS) / r.ReadTS; math.Abs(r.OfRead-want) > 1e-9 {
+		if want := cpu.Median(x.SamplesTS) / r.ReadTS; math.Abs(r.OfRead-want) > 1e-9 {
 			t.Errorf("%s reaches %v of reading, want %v", x.Test, r.OfRead, want)
 		}
 	}

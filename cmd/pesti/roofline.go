@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 
 	"pesti/exec"
 	"pesti/exec/cpu"
@@ -88,17 +87,8 @@ func (r *testRoof) result(tokens int, speeds []float64) (*rooflineResult, error)
 	n := float64(tokens)
 	res := &rooflineResult{TokenBytes: r.bytes / int64(tokens), Machine: machine,
 		ReadTS: n / cmp.Or(reading, 1), ComputeTS: n / cmp.Or(computing, 1)}
-	res.OfRead, res.OfCompute = medianOf(speeds)/res.ReadTS, medianOf(speeds)/res.ComputeTS
+	res.OfRead, res.OfCompute = cpu.Median(speeds)/res.ReadTS, cpu.Median(speeds)/res.ComputeTS
 	return res, r.prober.Free()
-}
-
-// medianOf returns the middle of a sample, 0 of none.
-func medianOf(x []float64) float64 {
-	if len(x) == 0 {
-		return 0
-	}
-	x = slices.Sorted(slices.Values(x))
-	return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
 }
 
 // columns are those that a roofline adds to the table of bench, and the cells of a test in them.

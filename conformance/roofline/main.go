@@ -87,9 +87,9 @@ func compare(ctx context.Context, source string, size, threads, rounds int) erro
 				return err
 			}
 		}
-		theirs = append(theirs, median(three))
+		theirs = append(theirs, cpu.Median(three))
 	}
-	a, b := median(ours), median(theirs)
+	a, b := cpu.Median(ours), cpu.Median(theirs)
 	fmt.Printf("%d threads read %d MiB, median of %d by turns: pesti %.2f GB/s (%s), C %.2f GB/s (%s), pesti ÷ C %.3f\n",
 		threads, size>>20, rounds, a/1e9, spread(ours), b/1e9, spread(theirs), a/b)
 	if math.Abs(a/b-1) > allowed {
@@ -154,11 +154,6 @@ func (p *program) end() {
 		p.cmd.Wait()
 	}
 	os.RemoveAll(p.dir)
-}
-
-func median(x []float64) float64 {
-	x = slices.Sorted(slices.Values(x))
-	return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
 }
 
 // spread says how far samples lie apart.

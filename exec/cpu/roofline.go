@@ -189,7 +189,7 @@ func (p *Prober) sampleWaves() error {
 // Roofline returns what the samples up to now say.
 func (p *Prober) Roofline() *Roofline {
 	r := &Roofline{Workers: p.machine.workers, ReadBytes: p.size,
-		Read: median(p.samples[kernel.ProbeRead]), Near: largest(p.samples[probeNearName]),
+		Read: Median(p.samples[kernel.ProbeRead]), Near: largest(p.samples[probeNearName]),
 		MACs: map[string]float64{}, Wave: smallest(p.samples[probeWave])}
 	for _, probe := range p.probes {
 		if s := p.samples[probe.Name]; probe.Name != kernel.ProbeRead && len(s) > 0 {
@@ -214,8 +214,8 @@ func smallest(x []float64) float64 {
 	return slices.Min(x)
 }
 
-// median returns the middle of a sample, 0 of none.
-func median(x []float64) float64 {
+// Median returns the middle of a sample, 0 of none.
+func Median(x []float64) float64 {
 	if len(x) == 0 {
 		return 0
 	}

@@ -69,8 +69,8 @@ func TestMedian(t *testing.T) {
 		x    []float64
 		want float64
 	}{{nil, 0}, {[]float64{3}, 3}, {[]float64{9, 1}, 5}, {[]float64{5, 1, 3}, 3}, {[]float64{4, 1, 3, 2}, 2.5}} {
-		if got := median(c.x); got != c.want {
-			t.Errorf("median(%v) = %v, want %v", c.x, got, c.want)
+		if got := Median(c.x); got != c.want {
+			t.Errorf("Median(%v) = %v, want %v", c.x, got, c.want)
 		}
 	}
 }
