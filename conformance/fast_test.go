@@ -109,7 +109,7 @@ func TestSameBytes(t *testing.T) {
 		{testenv.SmolLM2, 40, []int64{7, 40}, []int{1, 3}},
 		{testenv.Gemma, 40, []int64{7, 40}, []int{1, 3}},
 	} {
-		for _, o := range []lower.Options{{Precision: "fast"}, {Precision: "exact"}, {Precision: "fast", Activations: "q8"}, {Precision: "fast", Activations: "mixed"}} {
+		for _, o := range []lower.Options{{Precision: "fast", Activations: "q8x2"}, {Precision: "exact"}, {Precision: "fast", Activations: "q8"}, {Precision: "fast", Activations: "mixed"}} {
 			t.Run(c.model+"/"+o.Precision+o.Activations, func(t *testing.T) {
 				m := openModel(t, c.model)
 				ids := m.passage(t)[:c.tokens]

@@ -29,7 +29,7 @@ func TestTilesAgainstExact(t *testing.T) {
 			if name != "demo" {
 				parts = parts[:1]
 			}
-			o := lower.Options{Precision: "fast", Tiles: "on", Ubatch: 64, Rows: 32, Threads: 2}
+			o := lower.Options{Precision: "fast", Activations: "q8x2", Tiles: "on", Ubatch: 64, Rows: 32, Threads: 2}
 			p := m.engine(t, o, exec.Options{}, nil).Plan()
 			if g := p.ProgramFor(plan.Load{T: 64, R: 32, Seqs: 1}); g.Name != "tiles" {
 				t.Fatalf("a chunk runs %s", g.Name)

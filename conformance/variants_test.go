@@ -228,7 +228,7 @@ func TestVariants(t *testing.T) {
 				}
 			}
 			exact := m.logits(t, ids, lower.Options{Precision: "exact", Ubatch: 33, Threads: 2})
-			fast := m.logits(t, ids, lower.Options{Precision: "fast", Ubatch: 33, Threads: 2})
+			fast := m.logits(t, ids, lower.Options{Precision: "fast", Activations: "q8x2", Ubatch: 33, Threads: 2})
 			var all measure.Logits
 			for i := range exact {
 				all.Add(exact[i], fast[i])

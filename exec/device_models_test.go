@@ -118,7 +118,7 @@ func TestDeviceModels(t *testing.T) {
 				{lower.Options{ISA: "sm_75", Precision: "fast", KV: "f32"}, plain, 1e-3},
 				{lower.Options{ISA: "sm_80", Precision: "fast", KV: "f32"}, plain, 1e-3},
 				{lower.Options{ISA: "sm_89", Precision: "exact", Sidecar: s, KV: fp8}, cached, flip},
-				{lower.Options{ISA: "sm_89", Precision: "fast", KV: fp8}, onProcessor(t, m, lower.Options{Precision: "fast", KV: fp8}, ids), 5e-3},
+				{lower.Options{ISA: "sm_89", Precision: "fast", KV: fp8}, onProcessor(t, m, lower.Options{Activations: "q8x2", KV: fp8}, ids), 5e-3},
 			} {
 				got := onDevice(t, m, c.o, ids)
 				same := fmt.Sprint(c.o.Precision, c.o.KV, c.o.Sidecar != nil)

@@ -272,16 +272,17 @@ func TestHostAndDevices(t *testing.T) {
 	}
 	for _, c := range []struct {
 		precision       string
+		activations     string // that devices round to
 		layers, devices int
 		isa             string
 		threads         int
 		bound           float64
 	}{
-		{"exact", 1, 1, "portable", 1, 1e-4},
-		{"exact", 3, 2, best, 2, 1e-4},
-		{"fast", 2, 1, best, 2, 2e-2},
+		{"exact", "", 1, 1, "portable", 1, 1e-4},
+		{"exact", "", 3, 2, best, 2, 1e-4},
+		{"fast", "q8x2", 2, 1, best, 2, 2e-2},
 	} {
-		res, err := lower.Compile(m, lower.Options{Precision: c.precision, Ctx: 128, ISA: c.isa, Threads: c.threads})
+		res, err := lower.Compile(m, lower.Options{Precision: c.precision, Activations: c.activations, Ctx: 128, ISA: c.isa, Threads: c.threads})
 		if err != nil {
 			t.Fatal(err)
 		}

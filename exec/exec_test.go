@@ -145,10 +145,10 @@ func TestAgainstInterpreter(t *testing.T) {
 				{Precision: "exact", Passes: "none"},
 				{Precision: "exact", Passes: "-fuse_attention", Ubatch: 40},
 				{Precision: "exact", Passes: "-choose_kernels"},
-				{Precision: "fast", KV: "f32"},
+				{Precision: "fast", KV: "f32", Activations: "q8x2"},
 				{Precision: "fast", KV: "f32", Activations: "q8"},
 				{Precision: "fast", KV: "f32", Activations: "mixed"},
-				{Precision: "fast"},
+				{Precision: "fast", Activations: "q8x2"},
 			} {
 				r := compile(t, m, o)
 				if want == nil {
@@ -157,7 +157,7 @@ func TestAgainstInterpreter(t *testing.T) {
 				got := feed(t, session(t, open(t, m, r.Plan, 2)), ids)
 				limit := 1e-5
 				switch {
-				case o.Activations != "":
+				case o.Activations == "q8" || o.Activations == "mixed":
 					limit = 0.1 // some or all of 8 bits, whose steps are 128 times as large
 				case o.Precision == "fast" && o.KV == "":
 					limit = 5e-3 // a float16 cache
@@ -176,7 +176,7 @@ func TestAgainstInterpreter(t *testing.T) {
 // that runs changes a bit.
 func TestSameBits(t *testing.T) {
 	for name, c := range configs {
-		for _, o := range []lower.Options{{Precision: "exact"}, {Precision: "fast"}, {Precision: "fast", Activations: "q8"}, {Precision: "fast", Activations: "mixed"}} {
+		for _, o := range []lower.Options{{Precision: "exact"}, {Precision: "fast", Activations: "q8x2"}, {Precision: "fast", Activations: "q8"}, {Precision: "fast", Activations: "mixed"}} {
 			t.Run(name+" "+o.Precision+o.Activations, func(t *testing.T) {
 				m := load(t, c)
 				ids := prompt(70)

@@ -15,9 +15,9 @@ import (
 func TestObserve(t *testing.T) {
 	for name, c := range configs {
 		for _, o := range []lower.Options{
-			{Precision: "exact"}, {Precision: "fast"}, {Precision: "exact", Passes: "none"},
+			{Precision: "exact"}, {Precision: "fast", Activations: "q8x2"}, {Precision: "fast", Activations: "mixed"}, {Precision: "exact", Passes: "none"},
 		} {
-			t.Run(name+"/"+o.Precision+o.Passes, func(t *testing.T) {
+			t.Run(name+"/"+o.Precision+o.Activations+o.Passes, func(t *testing.T) {
 				m := load(t, c)
 				o.Outputs, o.Ubatch = []string{"blk.1.*"}, 64
 				p := compile(t, m, o).Plan
@@ -70,18 +70,23 @@ func TestObserve(t *testing.T) {
 							t.Errorf("%d tokens: %s is not seen", n, value)
 						}
 					}
-					checkQuantised(t, program, seen)
+					checkQuantised(t, program, p.Buffers, seen)
 				}
 			})
 		}
 	}
 }
 
-// checkQuantised holds what quantise steps wrote against what they read: 15 bits of the largest of
+// checkQuantised holds what quantise steps wrote against what they read: 15 bits, or 8, of the largest of
 // each 32.
-func checkQuantised(t *testing.T, g *plan.Program, seen map[string][]float32) {
+func checkQuantised(t *testing.T, g *plan.Program, shared []plan.Buffer, seen map[string][]float32) {
 	t.Helper()
-	from := map[int]string{} // what each buffer holds
+	steps := map[string]float64{"q8x2": 1. / 16256, "q8": 1. / 127} // of the largest
+	from := map[int]string{}                                        // what each buffer holds
+	format := map[int]string{}
+	for _, b := range slices.Concat(shared, g.Buffers) {
+		format[b.ID] = b.Format
+	}
 	for _, w := range g.Waves {
 		for _, st := range w.Steps {
 			if st.Kernel == "quantise" && from[st.Args[0].Buffer] != "" {
@@ -92,7 +97,7 @@ func checkQuantised(t *testing.T, g *plan.Program, seen map[string][]float32) {
 				}
 				for i := range x {
 					block := x[i/32*32 : i/32*32+32]
-					if bound := maxAbs(block) / 16256 * 0.51; !(math.Abs(float64(x[i]-y[i])) <= bound) {
+					if bound := maxAbs(block) * steps[format[st.Args[len(st.Args)-1].Buffer]] * 0.51; !(math.Abs(float64(x[i]-y[i])) <= bound) {
 						t.Errorf("%s[%d] is %g, quantised from %g, expected it within %g", st.Name, i, y[i], x[i], bound)
 						break
 					}

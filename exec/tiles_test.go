@@ -136,7 +136,7 @@ func TestChunksOfSequences(t *testing.T) {
 // TestTilesPlan sees which kernels a plan with tiles has: bf16 for tokens, and for queries, keys and
 // values and for wanted rows what other programs have.
 func TestTilesPlan(t *testing.T) {
-	_, p := withTiles(t, "k-quant", lower.Options{Ubatch: 100})
+	_, p := withTiles(t, "k-quant", lower.Options{Ubatch: 100, Activations: "q8x2"})
 	g := p.Programs[len(p.Programs)-1]
 	if g.MaxT != 64 || g.MaxR > 63 {
 		t.Errorf("tiles are for up to %d tokens and %d rows", g.MaxT, g.MaxR)

@@ -40,7 +40,7 @@ type Options struct {
 	Rows      int64  // rows of logits in a step, at most Ubatch; by default max(Sequences, 8)
 	Passes    string // "", "none", or "-name,…"
 
-	Activations string // what products of integers take in fast: "q8x2", two planes of int8, "q8", one, or "mixed", two where one costs most; by default q8x2
+	Activations string // what products of integers take in fast: "q8x2", two planes of int8, "q8", one, "mixed", two where one costs most, or "auto", which is mixed with ISA avx2 and else q8x2
 
 	Host *Host // what stays on the processor, for target "cuda"; nil for nothing
 
@@ -273,7 +273,7 @@ func (o *Options) complete(p *frontend.Params) error {
 	}
 	for _, err := range []error{
 		set(&o.ISA, o.target.ISAs[0], "isa", o.target.ISAs...),
-		set(&o.Activations, o.target.Integers[0].Name, "activations", o.target.RoundingNames()...),
+		set(&o.Activations, "auto", "activations", append([]string{"auto"}, o.target.RoundingNames()...)...),
 		set(&o.Split, "layers", "split", "layers", "tensor"),
 		set(&o.Tiles, "auto", "tiles", "auto", "on", "off"),
 		set(&o.Precision, "fast", "precision", "fast", "exact"),
@@ -298,14 +298,17 @@ func (o *Options) complete(p *frontend.Params) error {
 		return optionErrorf("--split is tensor, expected --devices 2 or more with it")
 	case o.Devices > 1 && o.Target != plan.CUDA:
 		return optionErrorf("--devices is %d, expected 1, since --target is %s: only %s has several", o.Devices, o.Target, plan.CUDA)
-	case o.Activations != o.target.Integers[0].Name && o.Precision != "fast":
-		return optionErrorf("--activations is %s, expected %s, the default, since --precision is %s, which rounds no activations", o.Activations, o.target.Integers[0].Name, o.Precision)
+	case o.Activations != "auto" && o.Precision != "fast":
+		return optionErrorf("--activations is %s, expected auto, since --precision is %s, which rounds no activations", o.Activations, o.Precision)
 	case o.Tiles == "on" && o.Precision != "fast":
 		return optionErrorf("--tiles is on, expected off, since tiles round and --precision is %s", o.Precision)
 	case o.Tiles != "auto" && o.target.Tiles == 0:
 		return optionErrorf("--tiles is %s, expected auto, since --target is %s", o.Tiles, o.Target)
 	case o.Tiles == "on" && o.Ubatch < o.target.Tiles:
 		return optionErrorf("--tiles is on, expected off, since they take %d tokens and --ubatch is %d", o.target.Tiles, o.Ubatch)
+	}
+	if o.Activations == "auto" && o.Precision == "fast" {
+		o.Activations = o.target.Rounding(o.ISA)
 	}
 	if o.Sequences > o.Ubatch {
 		return optionErrorf("--sequences is %d, expected at most --ubatch %d, since a step holds a token of each", o.Sequences, o.Ubatch)

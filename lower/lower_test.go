@@ -248,6 +248,17 @@ func TestActivations(t *testing.T) {
 	}
 }
 
+// TestAutoActivations: where nothing is asked for, one plane is only where a second costs much.
+func TestAutoActivations(t *testing.T) {
+	m := tinyModel(t, tiny.Config{Arch: "qwen2", Embd: 64, FF: 96, Types: []quant.Type{quant.Q5_0, quant.Q8_0}})
+	text := func(o Options) string { return string(plan.Print(compile(t, m, o))) }
+	for isa, want := range map[string]string{"portable": "q8x2", "neondot": "q8x2", "avx2": "mixed", "avx512vnni": "q8x2", "amx": "q8x2"} {
+		if text(Options{ISA: isa}) != text(Options{ISA: isa, Activations: want}) {
+			t.Errorf("%s: the plan is not that of --activations %s", isa, want)
+		}
+	}
+}
+
 // TestMixedActivations: q, k, v and the logits have two planes, all other products one, whether the wanted
 // rows are chosen early or late.
 func TestMixedActivations(t *testing.T) {
@@ -360,11 +371,11 @@ func TestOptionErrors(t *testing.T) {
 		{Options{ISA: "sse"}, `--isa is "sse"`},
 		{Options{Precision: "best"}, `--precision is "best"`},
 		{Options{KV: "q4_0"}, `--kv is "q4_0"`},
-		{Options{Activations: "q4"}, `--activations is "q4", expected q8x2, mixed or q8`},
-		{Options{Activations: "q8", Target: "cuda"}, `--activations is "q8", expected q8x2, since --target is cuda`},
+		{Options{Activations: "q4"}, `--activations is "q4", expected auto, q8x2, mixed or q8`},
+		{Options{Activations: "q8", Target: "cuda"}, `--activations is "q8", expected auto or q8x2, since --target is cuda`},
 		{Options{KV: "q8_0", Target: "cuda"}, `--kv is "q8_0", expected f32, f16 or fp8, since --target is cuda`},
 		{Options{Split: "tensor", Target: "cuda"}, "--split is tensor, expected --devices 2 or more"},
-		{Options{Activations: "q8", Precision: "exact"}, "--activations is q8, expected q8x2, the default, since --precision is exact"},
+		{Options{Activations: "q8", Precision: "exact"}, "--activations is q8, expected auto, since --precision is exact"},
 		{Options{KV: "q8_0"}, `--kv is "q8_0", expected f32, f16 or fp8, since the 16 elements of a head are no multiple of 32`},
 		{Options{Ctx: 257}, "--ctx is 257, expected 1 to 256"},
 		{Options{Ctx: -1}, "--ctx is -1"},

@@ -14,7 +14,7 @@ import (
 // TestCheckFast has faults that change every element a little and none much: the divergence of the
 // logits sees them.
 func TestCheckFast(t *testing.T) {
-	_, text := demoPlan(t, "--precision", "fast", "--ctx", "64")
+	_, text := demoPlan(t, "--activations", "q8x2", "--ctx", "64")
 	for _, c := range []struct{ name, old, new string }{
 		{"scale of scores", `(attention.*) scale=0\.125`, "$1 scale=0.12"},
 		{"epsilon times 100", `eps=9\.999999747378752e-05`, "eps=0.01"},

@@ -62,14 +62,21 @@ func TestCheck(t *testing.T) {
 			t.Errorf("check %q prints:\n%s\nwant:\n%s", args, got, text)
 		}
 	}
-	for _, args := range [][]string{{"--passes", "none"}, {"--ids", "7"}, {"--precision", "exact", "--kv", "f16"}, {"--precision", "fast", "--kv", "f32"}} {
+	for _, args := range [][]string{{"--passes", "none"}, {"--ids", "7"}, {"--precision", "exact", "--kv", "f16"}, {"--precision", "fast", "--kv", "f32", "--activations", "q8x2"}, {"--precision", "fast", "--activations", "mixed"}} {
 		if args[0] != "--ids" {
 			args = append(args, "-p", fox)
 		}
 		r := report(t, append(args, "demo")...)
 		exact := args[1] != "fast" && r.KV == "f32"
-		if want := checkBounds.fast; !exact && r.Bound != want || exact && r.Bound != checkBounds.exact {
-			t.Errorf("check %q holds to %+v", args, r.Bound)
+		want := checkBounds.fast
+		switch {
+		case exact:
+			want = checkBounds.exact
+		case slices.Contains(args, "mixed"):
+			want = checkBounds.onePlane
+		}
+		if r.Bound != want {
+			t.Errorf("check %q holds to %+v, want %+v", args, r.Bound, want)
 		}
 	}
 }
@@ -80,7 +87,7 @@ func TestCheckPlan(t *testing.T) {
 	if got, want := ok(t, "check", plan, "-p", fox), ok(t, "check", "demo", "-p", fox, "--ctx", "64"); got != want {
 		t.Errorf("check of the plan prints:\n%s\nwant:\n%s", got, want)
 	}
-	fast, _ := demoPlan(t)
+	fast, _ := demoPlan(t, "--activations", "q8x2")
 	r := report(t, fast, "-p", fox)
 	if r.Precision != "fast" || r.Bound != checkBounds.fast || !(r.Layers[3].D > 1e-4) {
 		t.Errorf("check of a fast plan finds %+v", r)

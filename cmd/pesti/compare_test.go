@@ -195,7 +195,7 @@ func TestCompareBounds(t *testing.T) {
 			t.Errorf("compare %q: %+v, want no difference", args, c)
 		}
 	}
-	fast := []string{"compare", "demo", "demo", "--but", "precision=fast", "-p", fox}
+	fast := []string{"compare", "demo", "demo", "--but", "precision=fast", "--but", "activations=q8x2", "-p", fox}
 	for _, c := range []struct {
 		args  []string
 		words string // of the error, "" for none
@@ -216,7 +216,7 @@ func TestCompareBounds(t *testing.T) {
 			continue
 		}
 		r.out = ""
-		r.fails(t, 1, "pesti: B demo (precision=fast): ", c.words)
+		r.fails(t, 1, "pesti: B demo (precision=fast, activations=q8x2): ", c.words)
 	}
 
 	// NaN is as far off as can be.

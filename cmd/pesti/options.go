@@ -68,7 +68,7 @@ func newCompileFlags(precision string) *compileFlags {
 		split:     choice{"layers", []string{"layers", "tensor"}},
 		set:       pflag.NewFlagSet("compile", pflag.ContinueOnError),
 
-		activations: choice{"q8x2", []string{"q8x2", "mixed", "q8"}},
+		activations: choice{"auto", []string{"auto", "q8x2", "mixed", "q8"}},
 	}
 	c.set.Var(&c.target, "target", "what to compile for")
 	c.set.Var(&c.precision, "precision", "exact computes in float32, fast in integers where it can")
@@ -81,7 +81,7 @@ func newCompileFlags(precision string) *compileFlags {
 	c.set.Var(&c.gpuLayers, "gpu-layers", "the last so many layers on devices of target cuda, and the others with embedding and output on the processor; above the number of layers all on devices (default all)")
 	c.set.Var(&c.split, "split", "how they do: each some of the layers, or of each matrix some rows or columns")
 	c.set.Var(&c.isa, "isa", "instruction set, at most what "+isaVariable+" says (default the best one); of target cuda the compute capability (default the least, or what the device has)")
-	c.set.Var(&c.activations, "activations", "what precision fast rounds activations to: q8x2 has 15 bits, q8 has 8, with larger errors, and mixed 15 where 8 cost most, in q, k, v and logits")
+	c.set.Var(&c.activations, "activations", "what precision fast rounds activations to: q8x2 has 15 bits, q8 has 8, with larger errors, and mixed 15 where 8 cost most, in q, k, v and logits; auto is mixed on AVX2 and q8x2 elsewhere")
 	c.set.Var(&c.tiles, "tiles", "a program for whole chunks of 64 tokens of a prompt, in bf16; auto is with instruction set amx")
 	c.set.StringVar(&c.weights, "weights", "", "`FILE.safetensors` with the matrices of the model in FP8, as quantize writes it")
 	c.set.StringVar(&c.passes, "passes", "", "passes to leave out: a `LIST` of -name,-name, or none for all that can be")
