@@ -60,9 +60,9 @@ var integers = []target.Rounding{
 	target.Always(target.Q8),
 }
 
-// rounding is two planes, but where the second costs more than a tenth of the time of a token: on AVX2 it
-// does, since one instruction multiplies and others add. Other instruction sets do both in one, and have
-// kernels for two planes alone.
+// rounding is two planes, but where the second costs more than a tenth of a token's time: on AVX2, which
+// multiplies with one instruction and adds with others. Later instruction sets do both in one, and portable
+// kernels multiply with both planes at once.
 func rounding(isa string) string {
 	if isa == "avx2" {
 		return "mixed"
