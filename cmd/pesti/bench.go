@@ -234,6 +234,7 @@ func (a *app) runBench(ctx context.Context, name string, tests []benchResult, o 
 		return err
 	}
 	if interrupt != nil {
+		o.profile.notWritten(a)
 		return interrupt
 	}
 	return o.profile.write(ctx, a, engine, o.tables(a))
@@ -305,7 +306,14 @@ func (a *app) measure(ctx context.Context, b *bencher, test *benchResult, repeat
 		defer func() { test.Turns.PlainTS, test.Turns.Ratio = cpu.Median(plain), cpu.Median(ratios) }()
 	}
 	for r := range repeat + 1 {
-		a.progress("%s: run %d of %d", test.Test, r, repeat)
+		switch {
+		case repeat == 0:
+			a.progress("%s: the only run", test.Test)
+		case r == 0:
+			a.progress("%s: a run to warm up", test.Test)
+		default:
+			a.progress("%s: run %d of %d", test.Test, r, repeat)
+		}
 		if err := roof.sample(); err != nil {
 			return speeds, err
 		}

@@ -467,6 +467,12 @@ func TestInfoOfISAs(t *testing.T) {
 	if got := capped["norm"]; !strings.HasPrefix(got, "portable portable") {
 		t.Errorf("of norm portable is used where no more is allowed, info says %q", got)
 	}
+	if got := capped["activations"]; got != "in fast q8x2" {
+		t.Errorf("portable kernels take two planes, info says activations %q", got)
+	}
+	if got := all["activations"]; best == "avx2" && got != "in fast mixed" {
+		t.Errorf("on avx2 two planes are where one costs most, info says activations %q", got)
+	}
 	if best == "avx2" && all["norm"] != "avx2 portable, avx2" {
 		t.Errorf("of norm avx2 is used, info says %q", all["norm"])
 	}

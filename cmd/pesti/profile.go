@@ -174,6 +174,15 @@ func (p *profileFlags) write(ctx context.Context, a *app, e *exec.Engine, to io.
 	return show()
 }
 
+// notWritten tells that there will be no files, after a run that was cut off.
+func (p *profileFlags) notWritten(a *app) {
+	for _, path := range []string{p.trace, p.profile.path} {
+		if path != "" {
+			a.say("pesti: %s is not written, since the run did not end", path)
+		}
+	}
+}
+
 // profileReport measures the roofline and holds the engine's profile against it.
 func profileReport(a *app, e *exec.Engine) (*exec.Report, error) {
 	profile, of := e.Profile(), e.Plan()

@@ -25,7 +25,7 @@ func printCounts(w io.Writer, r *exec.CountReport, steps bool) error {
 		g.Bandwidth/1e9, g.Flops/1e12, g.TensorInts/1e12, g.TensorFloats/1e12, g.SMs, g.Clock/1e9)
 	for i := range r.Programs {
 		c := &r.Programs[i]
-		fmt.Fprintf(w, "\n%s: %d runs of %d tokens, predicted %.1f µs: %.0f tokens/s; memory allows %.0f, for %s that are needed\n",
+		fmt.Fprintf(w, "\n%s: %d runs of %d tokens; kernels are predicted to take %.1f µs, which without launches is %.0f tokens/s; memory allows %.0f, for %s that are needed\n",
 			c.Program, c.Runs, c.Tokens, 1e6*c.Total.Predicted, c.TokensS, c.MemoryTS, plan.HumanBytes(c.Total.Needed))
 		rows := append([]exec.Counted{c.Total}, c.Kernels...)
 		for _, t := range countTables {

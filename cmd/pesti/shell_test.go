@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -130,14 +129,17 @@ func TestInterruptedVerbs(t *testing.T) {
 	if a.tellWritten(verb); errs.String() != "pesti: interrupted; 3 files were written to "+out+"\n" {
 		t.Errorf("after three files it says %q", &errs)
 	}
-	// What was measured before is told.
-	var printed bytes.Buffer
+	// What was measured before is told, and what is not written.
+	var printed, said bytes.Buffer
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	time.AfterFunc(2*time.Second, cancel)
-	code := run(ctx, []string{"bench", "demo", "-p", "1", "-n", "1", "-r", "1000000"}, nil, &printed, io.Discard, os.Getenv)
+	code := run(ctx, []string{"bench", "demo", "-p", "1", "-n", "1", "-r", "1000000", "--trace", out}, nil, &printed, &said, os.Getenv)
 	if text := printed.String(); code != exitInterrupted || !strings.Contains(text, "pp1") || strings.Contains(text, "tg1") {
 		t.Errorf("bench: exit code %d, prints %q, expected the first test alone", code, text)
+	}
+	if want := "pesti: " + out + " is not written, since the run did not end\n"; said.String() != want {
+		t.Errorf("bench says %q, expected %q", &said, want)
 	}
 }
 
