@@ -152,7 +152,7 @@ test-offline:
 # kernels take it minutes, and kernels are no goroutines: the virtual device has tests of its own.
 race: venv
 	@if command -v "$$($(GO) env CC)" >/dev/null; then \
-		CGO_ENABLED=1 PESTI_MODELS=$(CURDIR)/no-models $(GO) test -race -short -p 1 -timeout 15m $$($(GO) list $(CONCURRENT) | grep -v 'exec/cuda$$'); \
+		CGO_ENABLED=1 PESTI_MODELS=$(CURDIR)/no-models $(GO) test -race -short -p 1 -timeout 30m $$($(GO) list $(CONCURRENT) | grep -v 'exec/cuda$$'); \
 	elif test -n "$$CI"; then \
 		echo "race: there is no C compiler"; exit 1; \
 	else \
