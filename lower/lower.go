@@ -40,7 +40,7 @@ type Options struct {
 	Rows      int64  // rows of logits in a step, at most Ubatch; by default max(Sequences, 8)
 	Passes    string // "", "none", or "-name,…"
 
-	Activations string // what products of integers take in fast: "q8x2", two planes of int8, "q8", one, "mixed", two where one costs most, or "auto", which is mixed with ISA avx2 and else q8x2
+	Activations string // what products of integers take in fast: "q8x2", two planes of int8, "q8", one, "mixed", two where one costs most, or "auto", the default, which is mixed with ISA avx2 and else q8x2
 
 	Host *Host // what stays on the processor, for target "cuda"; nil for nothing
 
@@ -308,7 +308,7 @@ func (o *Options) complete(p *frontend.Params) error {
 		return optionErrorf("--tiles is on, expected off, since they take %d tokens and --ubatch is %d", o.target.Tiles, o.Ubatch)
 	}
 	if o.Activations == "auto" && o.Precision == "fast" {
-		o.Activations = o.target.Rounding(o.ISA)
+		o.Activations = o.target.DefaultRounding(o.ISA)
 	}
 	if o.Sequences > o.Ubatch {
 		return optionErrorf("--sequences is %d, expected at most --ubatch %d, since a step holds a token of each", o.Sequences, o.Ubatch)

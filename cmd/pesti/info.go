@@ -75,7 +75,7 @@ func (a *app) info() *cobra.Command {
 			for _, s := range isa.Detect() {
 				fmt.Fprintf(t, "%s\t%s\n", s.Name, a.useOf(s, usable))
 			}
-			fmt.Fprintf(t, "activations in fast\t%s\n", lower.Targets()[0].Rounding(best))
+			fmt.Fprintf(t, "activations in fast\t%s\n", lower.Targets()[0].DefaultRounding(best))
 			fmt.Fprintln(t)
 			fmt.Fprintf(t, "kernel\tused\tvariants\n")
 			for _, k := range variants() {

@@ -22,7 +22,7 @@ import (
 func Target() *target.Target {
 	return &target.Target{
 		Name: "cpu", ISAs: plan.ISAs, Caches: plan.CacheFormats(), Tiles: Chunk,
-		Programs: Programs, Ways: ways, Integers: integers, Rounding: rounding, Layout: Layout,
+		Programs: Programs, Ways: ways, Integers: integers, DefaultRounding: defaultRounding, Layout: Layout,
 		Kernels: Kernels, Reference: Reference, Fits: fits, Copy: "copy",
 	}
 }
@@ -60,10 +60,10 @@ var integers = []target.Rounding{
 	target.Always(target.Q8),
 }
 
-// rounding is two planes, but where the second costs more than a tenth of a token's time: on AVX2, which
+// defaultRounding is two planes, but where the second costs more than a tenth of a token's time: on AVX2, which
 // multiplies with one instruction and adds with others. Later instruction sets do both in one, and portable
 // kernels multiply with both planes at once.
-func rounding(isa string) string {
+func defaultRounding(isa string) string {
 	if isa == "avx2" {
 		return "mixed"
 	}

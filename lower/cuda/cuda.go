@@ -21,7 +21,8 @@ import (
 func Target() *target.Target {
 	return &target.Target{
 		Name: plan.CUDA, ISAs: plan.CUDAISAs, Caches: plan.CUDACacheFormats(), Threads: 1, Serial: true,
-		Programs: programs, Ways: ways, Integers: []target.Rounding{target.Always(target.Q8x2)}, Rounding: func(string) string { return target.Q8x2 }, Layout: layout,
+		Programs: programs, Ways: ways, Layout: layout,
+		Integers: []target.Rounding{target.Always(target.Q8x2)}, DefaultRounding: func(string) string { return target.Q8x2 },
 		Kernels: Kernels, Reference: Reference(), Fits: fits, Copy: "cuda.copy", Top: "cuda.top",
 	}
 }

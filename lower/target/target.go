@@ -35,8 +35,8 @@ type Target struct {
 	Ways []Way
 	// Integers are the ways to choose among their formats of integers, of which a compilation takes one.
 	Integers []Rounding
-	// Rounding names the one that is taken on an instruction set where none is asked for.
-	Rounding func(isa string) string
+	// DefaultRounding names the one that is taken on an instruction set where none is asked for.
+	DefaultRounding func(isa string) string
 	// Layout is the layout in which products on an instruction set read weights of a type, "" for
 	// that of the file.
 	Layout func(isa string, t graph.DType, activations string) string
