@@ -190,11 +190,10 @@ func (m *model) collect(t testing.TB, ids []int32, o lower.Options, rows int, ed
 			if err != nil {
 				t.Fatal(err)
 			}
-			shape, data := v.Shape(), v.Data().([]float32)
-			if shape[0] != len(chunk) {
-				t.Fatalf("%s has shape %v for %d tokens", layerOut(l), shape, len(chunk))
+			if v.Rows != len(chunk) {
+				t.Fatalf("%s has %d rows for %d tokens", layerOut(l), v.Rows, len(chunk))
 			}
-			for row := range slices.Chunk(data, shape[1]) {
+			for row := range slices.Chunk(v.Data, v.Cols) {
 				p.layers[l] = append(p.layers[l], row)
 			}
 		}

@@ -483,17 +483,17 @@ func TestValue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := v.Shape(); got[0] != 9 || got[1] != 64 {
-		t.Errorf("%s has shape %v, expected [9 64]", name, got)
+	if v.Rows != 9 || v.Cols != 64 || len(v.Data) != 9*64 {
+		t.Errorf("%s has %d elements, %d rows of %d, expected 9 of 64", name, len(v.Data), v.Rows, v.Cols)
 	}
 	logits, err := e.Value("logits")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := logits.Shape(); got[0] != 1 || got[1] != 300 {
-		t.Errorf("logits have shape %v, expected [1 300]", got)
+	if logits.Rows != 1 || logits.Cols != 300 {
+		t.Errorf("logits have %d rows of %d, expected 1 of 300", logits.Rows, logits.Cols)
 	}
-	if !slices.Equal(logits.Data().([]float32), e.Logits(0)) {
+	if !slices.Equal(logits.Data, e.Logits(0)) {
 		t.Error("the value logits differs from Logits")
 	}
 	if _, err := e.Value("blk.7.out"); err == nil || !strings.Contains(err.Error(), `value "blk.7.out": the plan does not show it`) {

@@ -61,7 +61,7 @@ func TestObserve(t *testing.T) {
 						got, ok := seen[b.Name]
 						if !ok {
 							t.Errorf("%d tokens: %s is not seen", n, b.Name)
-						} else if !slices.Equal(got, v.Float32s()) {
+						} else if !slices.Equal(got, v.Data) {
 							t.Errorf("%d tokens: %s is seen other than the plan hands it out", n, b.Name)
 						}
 					}

@@ -166,7 +166,7 @@ func (r *graphRun) sameOutput(e *exec.Engine, step int, name string) error {
 	if err != nil {
 		return err
 	}
-	got := v.Data().([]float32)
+	got := v.Data
 	var others [][]float32
 	for _, o := range r.others {
 		others = append(others, cut(o[step][name], len(got)/rows))

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"unsafe"
 
-	"gorgonia.org/tensor"
-
 	"pesti/exec/cpu"
 	"pesti/exec/cpu/kernel"
 	"pesti/exec/plan"
@@ -307,9 +305,16 @@ func (e *Engine) Row(r int) Row {
 	return Row{e.topLogits[r*e.top : (r+1)*e.top], e.topIDs[r*e.top : (r+1)*e.top]}
 }
 
-// Value returns a copy of an io buffer of float32 values, such as those that the plan was
-// compiled to show: a row for each token or wanted row of the last step.
-func (e *Engine) Value(name string) (*tensor.Dense, error) {
+// A Value holds float32 values that the last step computed: Rows rows of Cols elements, row-major.
+type Value struct {
+	Rows int // one for each token of the step, or for each row of logits that was wanted
+	Cols int
+	Data []float32
+}
+
+// Value returns a copy of the named value, if it is one of the outputs that the plan was compiled
+// with (such as "logits" or "blk.0.out").
+func (e *Engine) Value(name string) (Value, error) {
 	for i := range e.plan.Buffers {
 		b := &e.plan.Buffers[i]
 		if b.Class != plan.IO || b.Name != name || b.Format != "f32" {
@@ -319,19 +324,19 @@ func (e *Engine) Value(name string) (*tensor.Dense, error) {
 		scope.T, scope.R = int64(e.last.T), int64(e.last.R)
 		n, err := scope.Eval(b.Elems)
 		if err != nil {
-			return nil, err
+			return Value{}, err
 		}
 		rows := e.last.T
 		if scope.R = 0; rowsOf(&scope, b.Elems) == 0 { // it has a row for each of R
 			rows = e.last.R
 		}
 		if n == 0 || rows == 0 {
-			return nil, fmt.Errorf("value %q: the last step has no rows of it", name)
+			return Value{}, fmt.Errorf("value %q: the last step has no rows of it", name)
 		}
 		values := append([]float32(nil), view[float32](e.shared[i])[:n]...)
-		return tensor.New(tensor.WithShape(rows, int(n)/rows), tensor.WithBacking(values)), nil
+		return Value{Rows: rows, Cols: int(n) / rows, Data: values}, nil
 	}
-	return nil, fmt.Errorf("value %q: the plan does not show it; compile with it as an output", name)
+	return Value{}, fmt.Errorf("value %q: the plan does not show it; compile with it as an output", name)
 }
 
 // rowsOf returns the elements of a formula that is known to be one.

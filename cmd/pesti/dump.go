@@ -150,9 +150,9 @@ func (v *shownValue) dense() *tensor.Dense {
 }
 
 // add appends rows of a step of the plan for ctx positions, of which used are in use.
-func (v *shownValue) add(rows *tensor.Dense, used, ctx int) {
-	data := rows.Float32s()
-	v.rows += rows.Shape()[0]
+func (v *shownValue) add(rows exec.Value, used, ctx int) {
+	data := rows.Data
+	v.rows += rows.Rows
 	if len(v.dims) == 0 || v.dims[len(v.dims)-1] != positions {
 		v.data = append(v.data, data...)
 		return
