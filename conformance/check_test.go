@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
-	"pesti/conformance/measure"
-	"pesti/conformance/tape"
+	"pesti/conformance/gorgoniaref"
+	"pesti/conformance/metrics"
 	"pesti/conformance/testenv"
 	"pesti/conformance/tiny"
 	"pesti/frontend"
@@ -32,7 +32,7 @@ func (m *model) onTape(t testing.TB, ids []int32) *oraclePass {
 	}
 	var p oraclePass
 	p.floor.Layers = make([]float64, loaded.Params.Blocks)
-	err = tape.Run(context.Background(), g, tape.FromFile(m.file), ids, names, func(v tape.Value) error {
+	err = gorgoniaref.Run(context.Background(), g, gorgoniaref.FromFile(m.file), ids, names, func(v gorgoniaref.Value) error {
 		rows := slices.Collect(slices.Chunk(v.Data, v.Cols))
 		if v.Name == "logits" {
 			p.logits = rows
@@ -58,7 +58,7 @@ func TestTapeAgainstOracle(t *testing.T) {
 			worst := 0.0
 			for l := range want.layers {
 				for pos, row := range want.layers[l] {
-					worst = max(worst, measure.Layer(got.layers[l][pos], row, len(row)).D)
+					worst = max(worst, metrics.Layer(got.layers[l][pos], row, len(row)).D)
 				}
 			}
 			logits := 0.0

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"pesti/conformance/measure"
+	"pesti/conformance/metrics"
 	"pesti/conformance/testenv"
 	"pesti/exec/plan"
 	"pesti/lower"
@@ -55,7 +55,7 @@ func TestDeviceFastAgainstExact(t *testing.T) {
 	ids := m.prompt(t, "tides")
 	exact := m.logits(t, ids, lower.Options{Precision: "exact", Ubatch: 64, Threads: 2})
 	for _, ubatch := range []int64{1, 64} {
-		var all measure.Logits
+		var all metrics.Logits
 		for i, fast := range m.logits(t, ids, lower.Options{Target: plan.CUDA, Precision: "fast", Ubatch: ubatch, Rows: ubatch}) {
 			all.Add(exact[i], fast)
 		}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"pesti/conformance/measure"
+	"pesti/conformance/metrics"
 	"pesti/conformance/testenv"
 	"pesti/exec"
 	"pesti/lower"
@@ -63,16 +63,16 @@ func TestFastAgainstExact(t *testing.T) {
 			m := openModel(t, name)
 			ids := m.passage(t)[:tokens]
 			exact := m.logits(t, ids, lower.Options{Precision: "exact", Ubatch: 64, Threads: 2})
-			against := func(rows [][]float32) (all measure.Logits) {
+			against := func(rows [][]float32) (all metrics.Logits) {
 				for i := range exact {
 					all.Add(exact[i], rows[i])
 				}
 				return all
 			}
-			report := func(t *testing.T, who string, l measure.Logits) {
+			report := func(t *testing.T, who string, l metrics.Logits) {
 				t.Logf("%s: mean KL %.1e, worst %.1e, top-1 %.2f %% of %d tokens", who, l.MeanKL(), l.MaxKL, 100*l.Top1(), len(ids))
 			}
-			found := map[string]measure.Logits{}
+			found := map[string]metrics.Logits{}
 			for _, activations := range []string{"q8x2", "mixed"} {
 				all := against(m.logits(t, ids, lower.Options{Precision: "fast", Ubatch: 64, Threads: 2, Activations: activations}))
 				report(t, activations, all)

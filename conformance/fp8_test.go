@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"testing"
 
-	"pesti/conformance/measure"
+	"pesti/conformance/metrics"
 	"pesti/conformance/testenv"
 	"pesti/gguf/sidecar"
 	"pesti/lower"
@@ -39,7 +39,7 @@ func TestFP8AgainstExact(t *testing.T) {
 				{"matrices", lower.Options{Sidecar: weights}},
 			} {
 				c.o.Ubatch, c.o.Threads = 64, 2
-				var all measure.Logits
+				var all metrics.Logits
 				for i, row := range m.logits(t, ids, c.o) {
 					all.Add(exact[i], row)
 				}

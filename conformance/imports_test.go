@@ -57,10 +57,10 @@ var imports = map[string][]string{
 	"conformance/cudastub":         {},
 	"conformance/cudastub/libcuda": {"exec/cuda", "exec/cuda/virtual"},
 	"conformance/emulator":         {},
+	"conformance/gorgoniaref":      {"gguf", "gguf/quant", "gguf/sidecar", "graph", "ops"},
 	"conformance/hollow":           {"gguf", "gguf/quant", "conformance/testenv"},
-	"conformance/measure":          {},
+	"conformance/metrics":          {},
 	"conformance/npy":              {},
-	"conformance/tape":             {"gguf", "gguf/quant", "gguf/sidecar", "graph", "ops"},
 }
 
 // forbidden libraries: nothing under a folder may draw, or compute by what it is checked against.

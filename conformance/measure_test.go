@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"math"
 
-	"pesti/conformance/measure"
+	"pesti/conformance/metrics"
 )
 
 // The bounds that "exact" meets, see CONFORMANCE.md for why they are what they are.
 const (
-	tolerance      = measure.Tolerance // of d, at every position of every layer
+	tolerance      = metrics.Tolerance // of d, at every position of every layer
 	logitTolerance = 1e-3              // of |Δlogit|
 )
 
@@ -36,9 +36,9 @@ func compare(ours *ourPass, oracle *oraclePass) verdict {
 	for l := range oracle.layers {
 		worst := 0.0
 		for t := range oracle.layers[l] {
-			d := measure.Layer(ours.layers[l][t], oracle.layers[l][t], len(oracle.layers[l][t])).D
+			d := metrics.Layer(ours.layers[l][t], oracle.layers[l][t], len(oracle.layers[l][t])).D
 			worst = max(worst, d)
-			if r := d / measure.Allowed(oracle.floor.Layers[l]); r > v.worst {
+			if r := d / metrics.Allowed(oracle.floor.Layers[l]); r > v.worst {
 				v.worst, v.where = r, fmt.Sprintf("layer %d position %d (d %.1e)", l, t, d)
 			}
 		}
@@ -51,8 +51,8 @@ func compare(ours *ourPass, oracle *oraclePass) verdict {
 				v.logits = d
 			}
 		}
-		best, margin := measure.Top(want)
-		mine, _ := measure.Top(got)
+		best, margin := metrics.Top(want)
+		mine, _ := metrics.Top(got)
 		if mine != best && margin > logitTolerance {
 			v.argmaxes++
 		}

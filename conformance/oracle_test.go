@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"pesti/conformance/measure"
+	"pesti/conformance/metrics"
 	"pesti/conformance/npy"
 	"pesti/conformance/testenv"
 )
@@ -146,7 +146,7 @@ func joinIDs(ids []int32) string {
 }
 
 // readRows reads a two-dimensional .npy file of elements T.
-func readRows[T measure.Float](t testing.TB, path string) [][]T {
+func readRows[T metrics.Float](t testing.TB, path string) [][]T {
 	t.Helper()
 	f, err := npy.Open(path)
 	if err != nil {

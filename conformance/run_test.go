@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"pesti/conformance/demo"
-	"pesti/conformance/measure"
+	"pesti/conformance/metrics"
 	"pesti/conformance/testenv"
 	"pesti/exec"
 	"pesti/exec/cuda"
@@ -223,7 +223,7 @@ func (m *model) greedy(t testing.TB, ids []int32, n int, o lower.Options) []int3
 		if err != nil {
 			t.Fatal(err)
 		}
-		best, _ := measure.Top(logits)
+		best, _ := metrics.Top(logits)
 		out = append(out, int32(best))
 	}
 	return out

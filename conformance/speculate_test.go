@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"pesti/conformance/measure"
+	"pesti/conformance/metrics"
 	"pesti/conformance/testenv"
 	"pesti/exec/speculate"
 	"pesti/lower"
@@ -45,7 +45,7 @@ func TestGuessesAtRepetition(t *testing.T) {
 			d.Always = true
 			out := slices.Clone(prompt)
 			for len(out) < len(prompt)+tokens {
-				best, _ := measure.Top(logits)
+				best, _ := metrics.Top(logits)
 				out = append(out, int32(best))
 				if logits, err = d.Feed(int32(best)); err != nil {
 					t.Fatal(err)

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"pesti/conformance/measure"
+	"pesti/conformance/metrics"
 	"pesti/conformance/testenv"
 	"pesti/exec"
 	"pesti/exec/plan"
@@ -34,7 +34,7 @@ func TestTilesAgainstExact(t *testing.T) {
 			if g := p.ProgramFor(plan.Load{T: 64, R: 32, Seqs: 1}); g.Name != "tiles" {
 				t.Fatalf("a chunk runs %s", g.Name)
 			}
-			var all measure.Logits
+			var all metrics.Logits
 			tokens := 0
 			for _, ids := range parts {
 				tokens += len(ids)

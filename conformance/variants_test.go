@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"pesti/conformance/measure"
+	"pesti/conformance/metrics"
 	"pesti/conformance/tiny"
 	"pesti/exec/plan"
 	"pesti/gguf/quant"
@@ -229,7 +229,7 @@ func TestVariants(t *testing.T) {
 			}
 			exact := m.logits(t, ids, lower.Options{Precision: "exact", Ubatch: 33, Threads: 2})
 			fast := m.logits(t, ids, lower.Options{Precision: "fast", Activations: "q8x2", Ubatch: 33, Threads: 2})
-			var all measure.Logits
+			var all metrics.Logits
 			for i := range exact {
 				all.Add(exact[i], fast[i])
 			}

@@ -22,7 +22,7 @@
 // What proves it:
 //
 //  3. conformance/tiny/tiny.go: a case in tensors with the weights that it has besides. Random
-//     models of every architecture are drawn in tests of lower, exec and conformance/tape, which
+//     models of every architecture are drawn in tests of lower, exec and conformance/gorgoniaref, which
 //     fail without it. lower's TestArchitectures wants qkv, swiglu and attention fused in every
 //     block, and five waves in a decode layer.
 //  4. conformance/oracle/model.py: a row in ARCHITECTURES with the facts that files do not state,
@@ -38,7 +38,7 @@
 //
 // Then run
 //
-//	go test ./frontend ./lower ./exec ./conformance/tape
+//	go test ./frontend ./lower ./exec ./conformance/gorgoniaref
 //	make test-oracle
 //	PESTI_REQUIRE=models go test ./conformance -run 'TestVariants/NAME' -v
 //	go run ./cmd/pesti compile MODEL -o FILE.plan --explain

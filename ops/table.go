@@ -20,7 +20,7 @@
 //     a row of its own), the function in exec/cpu/kernel/reference.go with its row in kernel.go
 //     and a case in rowCases of rows_test.go, and a row in Reference of lower/cpu/cpu.go.
 //  5. graph/draw/kind.go: its name among those of a colour.
-//  6. If a frontend emits it: a row in conformance/tape/ops.go, and the step in
+//  6. If a frontend emits it: a row in conformance/gorgoniaref/ops.go, and the step in
 //     conformance/oracle/blocks.py, written from the source of the op and not from step 1.
 //
 // A fused op has expand in place of eval: basic nodes that mean the same. In place of steps 1, 4
@@ -31,7 +31,7 @@
 // Then run
 //
 //	go test ./ops/... ./graph/... ./lower/... ./exec/plan ./exec/cpu/kernel
-//	go test ./conformance/tape
+//	go test ./conformance/gorgoniaref
 //	go test ./conformance -run 'TablesAgree|EveryOpLowers'
 //
 // in which TestRecipes, TestEverythingHasAKind and TestEveryOpLowers name a step that was left out.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"pesti/conformance/measure"
+	"pesti/conformance/metrics"
 	"pesti/exec"
 	"pesti/exec/plan"
 )
@@ -95,7 +95,7 @@ func defaultBound(a, b *plan.Plan) float64 {
 	if x.Backend == y.Backend && x.ISA == y.ISA && x.Precision == y.Precision && x.KV == y.KV && a.Passes == b.Passes && a.Chunk() == b.Chunk() {
 		return 0
 	}
-	return measure.Tolerance
+	return metrics.Tolerance
 }
 
 // A seen value is one of A's.
@@ -131,11 +131,11 @@ func (r *bisection) run(plans [2]*runner, ids []int32, from, to int) error {
 		common := min(len(got.data), len(want.data))
 		got.data, want.data = got.data[len(got.data)-common:], want.data[len(want.data)-common:]
 		r.Values++
-		first, found := measure.First(got.data, want.data, got.cols, r.MaxD)
+		first, found := metrics.First(got.data, want.data, got.cols, r.MaxD)
 		if !found {
 			return
 		}
-		worst := measure.Layer(got.data, want.data, got.cols)
+		worst := metrics.Layer(got.data, want.data, got.cols)
 		at := first.Row*got.cols + first.Dim
 		begin := to - common/got.cols
 		r.First = &difference{

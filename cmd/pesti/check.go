@@ -14,8 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"pesti/conformance/measure"
-	"pesti/conformance/tape"
+	"pesti/conformance/gorgoniaref"
+	"pesti/conformance/metrics"
 	"pesti/exec/plan"
 )
 
@@ -87,7 +87,7 @@ type checkBound struct {
 // epsilon or a scale that is wrong everywhere: correct plans come to 2e-7 to 1e-5, with one plane to
 // 2e-4 to 8e-3.
 var checkBounds = struct{ exact, fast, onePlane checkBound }{
-	exact:    checkBound{measure.Tolerance, 1e-3, 1e-4},
+	exact:    checkBound{metrics.Tolerance, 1e-3, 1e-4},
 	fast:     checkBound{0.25, 0.25, 1e-4},
 	onePlane: checkBound{12, 10, 2e-2},
 }
@@ -219,8 +219,8 @@ func (r *checkReport) evaluate(ctx context.Context, s *subject, ids []int32) ([]
 // against notes how far the passes of ours, one of each program, are from what gorgonia computes.
 func (r *checkReport) against(t *trusted, ours []*pass) error {
 	defer t.app.progress("")
-	exceed := map[int]tape.Value{} // by layer, of those beyond a bound that float32 may widen
-	err := t.run(tape.Run, t.layers, func(v tape.Value) error {
+	exceed := map[int]gorgoniaref.Value{} // by layer, of those beyond a bound that float32 may widen
+	err := t.run(gorgoniaref.Run, t.layers, func(v gorgoniaref.Value) error {
 		layer := len(r.Layers)
 		t.app.progress("gorgonia: %d of %d layers", layer, t.layers)
 		if v.Name == logitsName {
@@ -238,7 +238,7 @@ func (r *checkReport) against(t *trusted, ours []*pass) error {
 			if layer >= len(p.layers) || len(p.layers[layer]) != len(v.Data) {
 				return fmt.Errorf("the plan does not compute the %d elements of %s", len(v.Data), v.Name)
 			}
-			if d := measure.Layer(p.layers[layer], v.Data, v.Cols); number(d.D) > worst.D {
+			if d := metrics.Layer(p.layers[layer], v.Data, v.Cols); number(d.D) > worst.D {
 				worst.layerReport = layerReport{layer, number(d.D), d.Row, d.Dim, r.Programs[i]}
 			}
 		}
@@ -257,13 +257,13 @@ func (r *checkReport) against(t *trusted, ours []*pass) error {
 
 // allowFloor computes the layers up to those that exceed their bound in float32, and allows them
 // what that loses.
-func (r *checkReport) allowFloor(t *trusted, exceed map[int]tape.Value) error {
+func (r *checkReport) allowFloor(t *trusted, exceed map[int]gorgoniaref.Value) error {
 	layer, last := 0, slices.Max(slices.Collect(maps.Keys(exceed)))
-	err := t.run(tape.RunFloat32, last, func(v tape.Value) error {
+	err := t.run(gorgoniaref.RunFloat32, last, func(v gorgoniaref.Value) error {
 		t.app.progress("gorgonia in float32: %d of %d layers", layer, last+1)
 		if want, ok := exceed[layer]; ok {
-			floor := measure.Layer(v.Data, want.Data, want.Cols).D
-			r.Layers[layer].Floor, r.Layers[layer].Allowed = number(floor), number(measure.Allowed(floor))
+			floor := metrics.Layer(v.Data, want.Data, want.Cols).D
+			r.Layers[layer].Floor, r.Layers[layer].Allowed = number(floor), number(metrics.Allowed(floor))
 		}
 		layer++
 		if layer > last || r.Layers[layer-1].D > r.Layers[layer-1].Allowed {
@@ -285,7 +285,7 @@ const logitsName = "logits"
 
 // worst notes where the logits that a program of ours computes are farthest from gorgonia's, in terms
 // of what is allowed, and how far their distributions are.
-func (l *logitsReport) worst(ours []float32, v tape.Value, program string, bound *checkBound) {
+func (l *logitsReport) worst(ours []float32, v gorgoniaref.Value, program string, bound *checkBound) {
 	sum := 0.0
 	for at := 0; at < len(v.Data); at += v.Cols {
 		row := v.Data[at : at+v.Cols]
@@ -300,7 +300,7 @@ func (l *logitsReport) worst(ours []float32, v tape.Value, program string, bound
 				l.Position, l.Token, l.Program = at/v.Cols, i, program
 			}
 		}
-		kl := measure.KL(row, ours[at:at+v.Cols])
+		kl := metrics.KL(row, ours[at:at+v.Cols])
 		if math.IsNaN(kl) {
 			kl = math.Inf(1)
 		}
@@ -310,11 +310,11 @@ func (l *logitsReport) worst(ours []float32, v tape.Value, program string, bound
 }
 
 // compare counts the positions where a program has another most likely token than gorgonia.
-func (l *logitsReport) compare(ours []*pass, v tape.Value, bound *checkBound) {
+func (l *logitsReport) compare(ours []*pass, v gorgoniaref.Value, bound *checkBound) {
 	for at := 0; at < len(v.Data); at += v.Cols {
-		best, margin := measure.Top(v.Data[at : at+v.Cols])
+		best, margin := metrics.Top(v.Data[at : at+v.Cols])
 		other := slices.ContainsFunc(ours, func(p *pass) bool {
-			mine, _ := measure.Top(p.logits[at : at+v.Cols])
+			mine, _ := metrics.Top(p.logits[at : at+v.Cols])
 			return mine != best
 		})
 		switch {

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"pesti/conformance/measure"
+	"pesti/conformance/metrics"
 )
 
 // compareOptions are the flags of compare, besides those of compile.
@@ -288,7 +288,7 @@ func (a *app) measureSides(ctx context.Context, sides [2]side, ids []int32, o *c
 
 // measureRound adds what one round finds.
 func (a *app) measureRound(ctx context.Context, c *comparison, sides [2]side, ids []int32, r *round) error {
-	var logits measure.Logits
+	var logits metrics.Logits
 	vocab := sides[0].vocab()
 	err := r.each(ctx, func(from, to int) error {
 		a.progress("%s: %d of %d tokens", cmp.Or(r.program, "values"), from, len(ids))
@@ -331,7 +331,7 @@ func (c *comparison) addLayers(p [2]*pass, program string, from, tokens int) err
 		if len(c.Layers) == n {
 			c.Layers = append(c.Layers, layerReport{Layer: n, Program: program})
 		}
-		d := measure.Layer(got[n], want[n], len(want[n])/tokens)
+		d := metrics.Layer(got[n], want[n], len(want[n])/tokens)
 		if worst := &c.Layers[n]; number(d.D) > worst.D {
 			*worst = layerReport{n, number(d.D), from + d.Row, d.Dim, program}
 		}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"pesti/conformance/tape"
+	"pesti/conformance/gorgoniaref"
 	"pesti/exec/cpu"
 	"pesti/exec/plan"
 	"pesti/frontend"
@@ -38,7 +38,7 @@ func newTrusted(ctx context.Context, s *subject, ids []int32) (*trusted, error) 
 // checkFit refuses what needs more memory than is available, the logits of every program of the plan
 // included.
 func (t *trusted) checkFit(ram cpu.RAM) error {
-	need, err := tape.NeedOf(t.graph, t.names(t.layers))
+	need, err := gorgoniaref.NeedOf(t.graph, t.names(t.layers))
 	if err != nil {
 		return err
 	}
@@ -69,11 +69,11 @@ func (t *trusted) names(last int) []string {
 	return names
 }
 
-// run computes these values, by tape.Run or its like.
-func (t *trusted) run(run func(context.Context, *graph.Graph, tape.Weights, []int32, []string, func(tape.Value) error) error, last int, visit func(tape.Value) error) error {
-	weights := tape.FromFile(t.file)
+// run computes these values, by gorgoniaref.Run or its like.
+func (t *trusted) run(run func(context.Context, *graph.Graph, gorgoniaref.Weights, []int32, []string, func(gorgoniaref.Value) error) error, last int, visit func(gorgoniaref.Value) error) error {
+	weights := gorgoniaref.FromFile(t.file)
 	if t.beside != nil {
-		weights = tape.Beside(t.file, t.beside)
+		weights = gorgoniaref.WithSidecar(t.file, t.beside)
 	}
 	return run(t.ctx, t.graph, weights, t.ids, t.names(last), visit)
 }

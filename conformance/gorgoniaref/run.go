@@ -1,17 +1,17 @@
-// Package tape computes an unfused graph on an executor that is not ours: the tape machine of
-// gorgonia.org/gorgonia, in float64, so that its own rounding lies far below what it judges, or in
-// float32, to learn what that loses.
+// Package gorgoniaref computes an unfused graph on an independent executor: the tape machine of
+// gorgonia.org/gorgonia. It runs in float64, so that its own rounding lies far below that of what it
+// checks, or in float32, to show how much that precision loses.
 //
 // It owns the translation: a table with one row for each op that frontends emit, which says how to
-// write the op in gorgonia's. It must not import ops/ref, lower or exec: what it computes shares
-// no arithmetic with what it is held against. Only the weights come through our own reader and its
-// dequantisation, which are proven byte by byte elsewhere.
+// write the op in gorgonia's terms. It must not import ops/ref, lower or exec: it shares no
+// arithmetic with what it checks. Only the weights come through our own reader and its
+// dequantization, which other tests prove byte by byte.
 //
 // It computes one sequence from position 0 on, as a single step: the cache is what the step writes,
 // as if no step had come before. Time and memory grow with the square of the number of tokens; a
-// few hundred are sensible. The weights of one block are held at a time, and a large matrix, such
-// as the vocabulary's, in slices.
-package tape
+// few hundred are sensible. It keeps the weights of one block in memory at a time, and computes with
+// a large matrix, such as the vocabulary's, in slices.
+package gorgoniaref
 
 import (
 	"context"
@@ -24,7 +24,7 @@ import (
 	"pesti/ops"
 )
 
-// A Value is what the tape computed for one value of the graph, a row for each token.
+// A Value is what gorgonia computed for one value of the graph, with a row for each token.
 type Value struct {
 	Name       string
 	Rows, Cols int

@@ -1,10 +1,10 @@
-package tape
+package gorgoniaref
 
 import (
 	"context"
 	"testing"
 
-	"pesti/conformance/measure"
+	"pesti/conformance/metrics"
 	"pesti/conformance/tiny"
 	"pesti/frontend"
 )
@@ -27,7 +27,7 @@ func TestFloat32(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, name := range names {
-				d := measure.Layer(narrow[name].Data, wide[name].Data, wide[name].Cols).D
+				d := metrics.Layer(narrow[name].Data, wide[name].Data, wide[name].Cols).D
 				if d < 1e-8 || d > 1e-4 {
 					t.Errorf("%s: d of %s between float32 and float64 is %.1e, expected rounding", arch, name, d)
 				}

@@ -1,4 +1,4 @@
-package tape
+package gorgoniaref
 
 import (
 	"fmt"
@@ -12,8 +12,8 @@ import (
 // vector has one row.
 type Weights func(w *graph.Value, first, end int) ([]float32, error)
 
-// Beside returns the weights of a model, those of them in FP8 from the file beside it.
-func Beside(f *gguf.File, s *sidecar.File) Weights {
+// WithSidecar returns the weights of a model, with those in the sidecar taken from there.
+func WithSidecar(f *gguf.File, s *sidecar.File) Weights {
 	inFile := FromFile(f)
 	return func(w *graph.Value, first, end int) ([]float32, error) {
 		if b, ok := s.Weight(w.Name); ok {
