@@ -39,7 +39,7 @@ func (a *app) check() *cobra.Command {
 				return err
 			}
 			defer s.release()
-			return a.checkSubject(cmd.Context(), s, o)
+			return a.checkSource(cmd.Context(), s, o)
 		})
 	cmd.Long = cmd.Short + `.
 
@@ -163,7 +163,7 @@ type logitsReport struct {
 	KL       number `json:"kl"`           // the mean of the program that has the largest
 }
 
-func (a *app) checkSubject(ctx context.Context, s *subject, o *checkOptions) error {
+func (a *app) checkSource(ctx context.Context, s *source, o *checkOptions) error {
 	ids, err := o.prompt.tokens(s)
 	if err != nil {
 		return err
@@ -193,7 +193,7 @@ func (a *app) checkSubject(ctx context.Context, s *subject, o *checkOptions) err
 
 // evaluate runs every program of the plan of s, step by step, and returns what each computes for
 // all of ids.
-func (r *checkReport) evaluate(ctx context.Context, s *subject, ids []int32) ([]*pass, error) {
+func (r *checkReport) evaluate(ctx context.Context, s *source, ids []int32) ([]*pass, error) {
 	run, err := newRunner(ctx, s)
 	if err != nil {
 		return nil, err

@@ -30,13 +30,13 @@ type device struct {
 
 const onProcessor = "cpu"
 
-// A source is where a driver of CUDA comes from, whose devices begin with a word.
-type source struct {
+// A driverSource opens the CUDA driver whose devices have names that begin with a word.
+type driverSource struct {
 	word string
 	open func(a *app, ctx context.Context, devices int) (cuda.Driver, error)
 }
 
-var drivers = []source{
+var drivers = []driverSource{
 	{"virtual", (*app).virtualDriver},
 	{"cuda", (*app).cudaDriver},
 }
@@ -76,7 +76,7 @@ func (d *device) Set(s string) error {
 		if word == onProcessor && !numbered {
 			continue
 		}
-		if !slices.ContainsFunc(drivers, func(o source) bool { return o.word == word }) {
+		if !slices.ContainsFunc(drivers, func(o driverSource) bool { return o.word == word }) {
 			return wrong
 		}
 		number, err := 0, error(nil)

@@ -68,7 +68,7 @@ since they would pass for values of the same tokens.`
 }
 
 // dumpValues evaluates ids and writes to dir what the plan shows.
-func (a *app) dumpValues(ctx context.Context, s *subject, ids []int32, dir string) error {
+func (a *app) dumpValues(ctx context.Context, s *source, ids []int32, dir string) error {
 	s.options.Outputs = append(s.options.Outputs, strings.Replace(residual, "%d", "*", 1))
 	s.options.Rows = int64(len(ids)) // all of a step
 	if _, err := s.compile(); err != nil {
@@ -169,7 +169,7 @@ func (v *shownValue) last() []float32 { return v.data[len(v.data)-v.width():] }
 
 // shownValues returns the values that the plan of s shows, the logits first, and those of them
 // that are the residual streams, by layer.
-func shownValues(s *subject) (values, layers []*shownValue, err error) {
+func shownValues(s *source) (values, layers []*shownValue, err error) {
 	logits := &shownValue{name: "logits", file: "logits.npy"}
 	values = append(values, logits)
 	byName := map[string]*shownValue{}

@@ -40,7 +40,7 @@ type generator struct {
 	prefill, decode meter
 }
 
-func newGenerator(a *app, s *subject, engine *exec.Engine, tok *tokenizer.Tokenizer, o *runOptions) (*generator, error) {
+func newGenerator(a *app, s *source, engine *exec.Engine, tok *tokenizer.Tokenizer, o *runOptions) (*generator, error) {
 	session, err := exec.NewSession(engine)
 	if err != nil {
 		return nil, err

@@ -71,15 +71,15 @@ func withoutFile(args []string) []string {
 	return args
 }
 
-// counts tells whether the subject runs on a device that counts, in place of taking times.
-func (p *profileFlags) counts(s *subject) bool {
+// counts tells whether the source runs on a device that counts, instead of measuring times.
+func (p *profileFlags) counts(s *source) bool {
 	_, virtual := s.driver.(*virtual.Driver)
 	return p.profile.asked && virtual
 }
 
-// prepare checks the options and has the subject's engine take the times. Files are known to be
+// prepare checks the options and has the engine of the source measure times. Files are known to be
 // writable before a long run, not after it.
-func (p *profileFlags) prepare(s *subject) error {
+func (p *profileFlags) prepare(s *source) error {
 	if p.steps && !p.profile.asked {
 		return usagef("--profile-steps prints a profile, expected --profile too")
 	}

@@ -62,7 +62,7 @@ func (p *promptFlags) read(a *app) (ids []int32, text []byte, err error) {
 }
 
 // tokens returns the ids to evaluate on s, of which there must be some.
-func (p *promptFlags) tokens(s *subject) ([]int32, error) {
+func (p *promptFlags) tokens(s *source) ([]int32, error) {
 	if p.count() != 1 {
 		return nil, usagef("expected %s", promptWords)
 	}
@@ -74,7 +74,7 @@ func (p *promptFlags) tokens(s *subject) ([]int32, error) {
 }
 
 // promptIDs returns the ids of a text.
-func promptIDs(s *subject, text []byte) ([]int32, error) {
+func promptIDs(s *source, text []byte) ([]int32, error) {
 	tok, err := tokenizer.FromGGUF(s.file)
 	if err != nil {
 		return nil, err

@@ -69,15 +69,15 @@ type pass struct {
 
 // A runner is a plan as a side.
 type runner struct {
-	*subject
+	*source
 	is     *sideReport // nil where it is no side
 	engine *exec.Engine
 	see    func(exec.Observation) // what becomes of the values
 }
 
-// newRunner starts the plan of a subject, which is compiled.
-func newRunner(ctx context.Context, s *subject) (*runner, error) {
-	r := &runner{subject: s}
+// newRunner starts the plan of a source, which is compiled.
+func newRunner(ctx context.Context, s *source) (*runner, error) {
+	r := &runner{source: s}
 	s.observe = func(v exec.Observation) { r.see(v) }
 	var err error
 	r.engine, err = s.start(ctx)
@@ -100,7 +100,7 @@ func (r *runner) tokens(text []byte) ([]int32, error) {
 	if text == nil {
 		return nil, nil
 	}
-	return promptIDs(r.subject, text)
+	return promptIDs(r.source, text)
 }
 
 // eval runs one step, or as few as the plan allows. Where the plan hands out the logits of fewer

@@ -24,7 +24,7 @@ func addGuessing(cmd *cobra.Command, help string) *guessing {
 }
 
 // prepare has a MODEL compiled for so many rows of logits in a step.
-func (g *guessing) prepare(s *subject) error {
+func (g *guessing) prepare(s *source) error {
 	if g.most.n > maxGuesses {
 		return usagef("--speculate is %d, expected at most %d", g.most.n, maxGuesses)
 	}
@@ -35,7 +35,7 @@ func (g *guessing) prepare(s *subject) error {
 }
 
 // check returns an error if the plan does not allow as many guesses.
-func (g *guessing) check(s *subject) error {
+func (g *guessing) check(s *source) error {
 	t := &s.plan.Target
 	if limit := min(t.Rows, t.Ubatch) - 1; g.most.n > limit {
 		return usagef("--speculate is %d, expected at most %d: the plan of %s evaluates up to %d tokens in a step and gives the logits of %d", g.most.n, limit, s.name, t.Ubatch, t.Rows)

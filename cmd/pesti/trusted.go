@@ -13,7 +13,7 @@ import (
 
 // A trusted is the unfused graph of a model, for tokens that gorgonia's tape machine computes.
 type trusted struct {
-	*subject
+	*source
 	ctx    context.Context
 	graph  *graph.Graph
 	ids    []int32
@@ -21,7 +21,7 @@ type trusted struct {
 }
 
 // newTrusted builds the graph. It refuses more tokens than memory is available for.
-func newTrusted(ctx context.Context, s *subject, ids []int32) (*trusted, error) {
+func newTrusted(ctx context.Context, s *source, ids []int32) (*trusted, error) {
 	m, err := frontend.Load(s.file)
 	if err != nil {
 		return nil, err

@@ -18,9 +18,9 @@ import (
 	"pesti/lower"
 )
 
-// A subject is what a verb that runs a model works on: a MODEL, to be compiled in memory, or a
+// A source is the input of a verb that runs a model: a MODEL, to be compiled in memory, or a
 // PLAN with its model.
-type subject struct {
+type source struct {
 	app     *app
 	name    string // of the MODEL or PLAN, as given
 	file    *gguf.File
@@ -37,8 +37,8 @@ type subject struct {
 
 // open opens a MODEL or PLAN and checks that the options given go with it. The end of ctx interrupts what
 // the virtual device runs for it.
-func (a *app) open(ctx context.Context, name, model string, flags *compileFlags) (*subject, error) {
-	s := &subject{app: a, name: name, threads: int(flags.threads.n)}
+func (a *app) open(ctx context.Context, name, model string, flags *compileFlags) (*source, error) {
+	s := &source{app: a, name: name, threads: int(flags.threads.n)}
 	var err error
 	if isPlan(name) {
 		if s.plan, s.threads, err = a.readPlan(name, flags); err != nil {
@@ -88,7 +88,7 @@ func (a *app) open(ctx context.Context, name, model string, flags *compileFlags)
 
 // choose opens the driver of the device that a verb is to run on, by what is asked for or else the
 // backend that it compiles for.
-func (s *subject) choose(ctx context.Context, flags *compileFlags, backend string) (err error) {
+func (s *source) choose(ctx context.Context, flags *compileFlags, backend string) (err error) {
 	if !flags.runs {
 		return nil
 	}
@@ -111,7 +111,7 @@ func (s *subject) choose(ctx context.Context, flags *compileFlags, backend strin
 }
 
 // release closes the files.
-func (s *subject) release() {
+func (s *source) release() {
 	s.file.Close()
 	if s.beside != nil {
 		s.beside.Close()
@@ -150,7 +150,7 @@ func (a *app) readPlan(name string, flags *compileFlags) (p *plan.Plan, threads 
 }
 
 // compile compiles a MODEL. A PLAN stays as it is, and there is no result.
-func (s *subject) compile() (*lower.Result, error) {
+func (s *source) compile() (*lower.Result, error) {
 	if s.plan != nil {
 		return nil, nil
 	}
@@ -169,7 +169,7 @@ func (s *subject) compile() (*lower.Result, error) {
 
 // start makes an engine for the plan, with no more workers than processors, which would gain nothing.
 // The end of ctx interrupts its step in progress.
-func (s *subject) start(ctx context.Context) (*exec.Engine, error) {
+func (s *source) start(ctx context.Context) (*exec.Engine, error) {
 	debug.FreeOSMemory() // what compiling left would stay resident beside the weights
 	e, err := exec.Open(s.plan, s.file, exec.Options{Sidecar: s.beside, Driver: s.driver, Devices: s.devices, Threads: min(s.threads, runtime.GOMAXPROCS(0)), Observe: s.observe, Profile: s.profile, Trace: s.trace})
 	if err != nil {
@@ -183,7 +183,7 @@ func (s *subject) start(ctx context.Context) (*exec.Engine, error) {
 }
 
 // checkLength returns an error for a prompt that does not fit.
-func (s *subject) checkLength(prompt int) error {
+func (s *source) checkLength(prompt int) error {
 	ctx, hint := s.plan.Target.Ctx, ""
 	if int64(prompt) <= ctx {
 		return nil
