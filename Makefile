@@ -48,7 +48,7 @@ DRIVEN      := $(if $(CI)$(shell command -v $(CC)),test-libcuda)
 # Its library alone. Instruction sets are named, so that a build that pip keeps serves everywhere;
 # AMX is not among them, since gcc 12 miscompiles it.
 PEER_BUILD  := -DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON -DLLAVA_BUILD=OFF \
-	-DCMAKE_PROJECT_llama.cpp_INCLUDE='$(CURDIR)/conformance/peer/libllama.cmake'
+	-DCMAKE_PROJECT_llama.cpp_INCLUDE='$(CURDIR)/conformance/llamacpp/libllama.cmake'
 
 .NOTPARALLEL:
 .PHONY: build check gofmt vet staticcheck cross check-asm check-cuda test test-oracle test-one-processor test-variants test-avx512 test-arm64 test-libcuda test-offline race test-fuzz test-go fuzz bench bench-peers bench-accuracy roofline-check gpu-check conformance golden asm cuda pesti-cuda gpu-tools cuda-stub demo graphviz models venv peer
@@ -146,7 +146,7 @@ test-offline:
 	@cache=$$($(GO) env GOCACHE) modules=$$($(GO) env GOMODCACHE) && \
 	HOME= XDG_CACHE_HOME= GOCACHE=$$cache GOMODCACHE=$$modules GOPROXY=off \
 	PESTI_REQUIRE= PESTI_MODELS=$(CURDIR)/no-models PESTI_PYTHON=$(CURDIR)/no-python PESTI_PEER=$(CURDIR)/no-python \
-	sh -c '$(GO) test -json -p 1 -timeout 20m $(or $(PACKAGES),./...) | $(GO) run ./conformance/leftout'
+	sh -c '$(GO) test -json -p 1 -timeout 20m $(or $(PACKAGES),./...) | $(GO) run ./conformance/skipreport'
 
 # The detector is C: where there is no compiler, Go cannot link it. CI may not go without. Tests of CUDA
 # kernels take it minutes, and kernels are no goroutines: the virtual device has tests of its own.
@@ -189,7 +189,7 @@ bench: build models
 
 # Where llama.cpp cannot be built, pesti is measured alone.
 bench-peers: build venv models
-	@peer=$$($(PESTI_PYTHON) conformance/peer/build.py) || echo "bench-peers: measures without llama.cpp"; \
+	@peer=$$($(PESTI_PYTHON) conformance/llamacpp/build.py) || echo "bench-peers: measures without llama.cpp"; \
 	list=$$($(PESTI_PYTHON) conformance/models.py --list) || exit 1; \
 	$(GO) run ./conformance/benchpeers -pesti bin/pesti -peer "$$peer" -commit "$$(git describe --always --dirty)" \
 		-json $(BENCH).json -svg $(BENCH).svg $(BENCH_FLAGS) $$list
@@ -253,7 +253,7 @@ $(VENV)/requirements.txt: conformance/requirements.txt
 
 peer: $(PEER)/requirements-peer.txt
 
-$(PEER)/requirements-peer.txt: conformance/requirements-peer.txt conformance/peer/libllama.cmake
+$(PEER)/requirements-peer.txt: conformance/requirements-peer.txt conformance/llamacpp/libllama.cmake
 	test -x $(PEER_PYTHON) || $(PYTHON) -m venv $(PEER)
 	CMAKE_ARGS="$(PEER_BUILD)" $(PEER_PYTHON) -m pip install --quiet --disable-pip-version-check --no-binary llama-cpp-python -r $<
 	cp $< $@

@@ -64,7 +64,7 @@ def measure(pesti, peer, model, tokens, ways):
         run(pesti, "dump", model, "--ids", listed, "-o", exact)
         found = {"model": model.name, "tokens": len(ids), "fast": {way: programs(pesti, exact, model, "--precision", "fast", "--activations", way) for way in ways}}
         if peer:
-            run(peer, HERE / "peer" / "logits.py", model, "--ids", listed, "-o", theirs)
+            run(peer, HERE / "llamacpp" / "logits.py", model, "--ids", listed, "-o", theirs)
             shutil.copy(exact / "tokens.npy", theirs)  # for compare, which sees that both are of the same tokens
             found["llama.cpp"] = programs(pesti, exact, theirs)
     return found

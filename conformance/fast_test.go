@@ -82,8 +82,8 @@ func TestFastAgainstExact(t *testing.T) {
 			if !(all.MeanKL() <= 1e-4) || all.Top1() < 0.995 {
 				t.Errorf("mean KL %.1e, top-1 %.2f %%, want at most 1e-4 and at least 99.5 %%", all.MeanKL(), 100*all.Top1())
 			}
-			t.Run("peer", func(t *testing.T) {
-				theirs := against(askPeer(t, m.path, ids))
+			t.Run("llama.cpp", func(t *testing.T) {
+				theirs := against(askLlamaCpp(t, m.path, ids))
 				report(t, "llama.cpp", theirs)
 				for activations, all := range found {
 					if !(all.MeanKL() <= theirs.MeanKL()/2) || all.Top1() < theirs.Top1() {

@@ -58,7 +58,7 @@ var imports = map[string][]string{
 	"conformance/cudastub/libcuda": {"exec/cuda", "exec/cuda/virtual"},
 	"conformance/emulator":         {},
 	"conformance/gorgoniaref":      {"gguf", "gguf/quant", "gguf/sidecar", "graph", "ops"},
-	"conformance/hollow":           {"gguf", "gguf/quant", "conformance/testenv"},
+	"conformance/sparsegguf":       {"gguf", "gguf/quant", "conformance/testenv"},
 	"conformance/metrics":          {},
 	"conformance/npy":              {},
 }

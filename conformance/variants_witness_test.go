@@ -48,7 +48,7 @@ func TestVariantsThirdWitness(t *testing.T) {
 			}
 			m := v.open(t).inFloat32(t)
 			ours := m.logits(t, ids, lower.Options{Precision: "exact", Ubatch: 33, Threads: 2})
-			e := squareError(ours, askPeer(t, m.path, ids, "--cache", "f32"))
+			e := squareError(ours, askLlamaCpp(t, m.path, ids, "--cache", "f32"))
 			t.Logf("normalised mean square error %.1e", e)
 			if !(e <= most) {
 				t.Errorf("normalised mean square error %.1e, want at most %.0e", e, most)

@@ -11,13 +11,12 @@ import (
 	"pesti/lower"
 )
 
-// The peer is llama.cpp, a program of other people.
-var peer = program{"peer", "logits.py", "requirements-peer.txt", testenv.Peer}
+var llamaCpp = program{"llamacpp", "logits.py", "requirements-peer.txt", testenv.LlamaCpp}
 
-// askPeer returns llama.cpp's logits of every position.
-func askPeer(t testing.TB, model string, ids []int32, args ...string) [][]float32 {
+// askLlamaCpp returns llama.cpp's logits of every position.
+func askLlamaCpp(t testing.TB, model string, ids []int32, args ...string) [][]float32 {
 	t.Helper()
-	dir, _ := peer.run(t, model, slices.Concat([]string{"--ids", joinIDs(ids)}, args)...)
+	dir, _ := llamaCpp.run(t, model, slices.Concat([]string{"--ids", joinIDs(ids)}, args)...)
 	logits := readRows[float32](t, filepath.Join(dir, "logits.npy"))
 	if len(logits) != len(ids) {
 		t.Fatalf("llama.cpp wrote %d rows of logits for %d ids", len(logits), len(ids))
@@ -87,7 +86,7 @@ func TestThirdWitness(t *testing.T) {
 					t.Fatalf("the logits of position %d from the file in F32 have other bits than those from the original", i)
 				}
 			}
-			e := squareError(ours, askPeer(t, plain.path, ids, "--cache", "f32"))
+			e := squareError(ours, askLlamaCpp(t, plain.path, ids, "--cache", "f32"))
 			t.Logf("%d tokens: normalised mean square error %.1e", c.tokens, e)
 			if !(e <= c.most) {
 				t.Errorf("normalised mean square error %.1e, want at most %.0e", e, c.most)

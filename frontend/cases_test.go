@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"pesti/conformance/hollow"
+	"pesti/conformance/sparsegguf"
 	"pesti/conformance/testenv"
 	"pesti/conformance/tiny"
 	"pesti/frontend/tokenizer"
@@ -47,7 +47,7 @@ func set(key string, value any) func(w *gguf.Writer) {
 // faults.
 func loadHollow(t *testing.T, f *gguf.File, edit func(w *gguf.Writer)) (*Model, error) {
 	t.Helper()
-	path := hollow.Like(t, f, edit)
+	path := sparsegguf.Like(t, f, edit)
 	h, err := gguf.Open(path)
 	if err != nil {
 		t.Fatal(err)
@@ -168,7 +168,7 @@ func TestBlockNumbers(t *testing.T) {
 		w := gguf.NewWriter()
 		w.SetAll(smol)
 		path := t.TempDir() + "/blocks.gguf"
-		hollow.Write(t, path, w, append(slices.Clone(smol.Tensors()), gguf.Tensor{Name: name, Dims: []int64{1}}))
+		sparsegguf.Write(t, path, w, append(slices.Clone(smol.Tensors()), gguf.Tensor{Name: name, Dims: []int64{1}}))
 		f, err := gguf.Open(path)
 		if err != nil {
 			t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"pesti/conformance/hollow"
+	"pesti/conformance/sparsegguf"
 	"pesti/gguf"
 )
 
@@ -22,8 +22,8 @@ func TestLargeModels(t *testing.T) {
 			t.Errorf("dot %q has %d nodes, expected 10 to 30, those of a block or two", args[1:], n)
 		}
 	}
-	check := func(t *testing.T, shape *hollow.Shape, shards int) {
-		model := hollow.File(t, shape, shards)
+	check := func(t *testing.T, shape *sparsegguf.Shape, shards int) {
+		model := sparsegguf.File(t, shape, shards)
 		f, err := gguf.Open(model)
 		if err != nil {
 			t.Fatal(err)
@@ -51,10 +51,10 @@ func TestLargeModels(t *testing.T) {
 		}
 		draw(t, plan)
 	}
-	for i := range hollow.Shapes {
-		t.Run(hollow.Shapes[i].Name, func(t *testing.T) { check(t, &hollow.Shapes[i], 1) })
+	for i := range sparsegguf.Shapes {
+		t.Run(sparsegguf.Shapes[i].Name, func(t *testing.T) { check(t, &sparsegguf.Shapes[i], 1) })
 	}
-	t.Run("split", func(t *testing.T) { check(t, &hollow.Shapes[1], 3) })
+	t.Run("split", func(t *testing.T) { check(t, &sparsegguf.Shapes[1], 3) })
 }
 
 // timed runs the program in a process of its own, which must succeed within a second of its

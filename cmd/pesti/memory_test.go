@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"pesti/conformance/hollow"
+	"pesti/conformance/sparsegguf"
 	"pesti/conformance/testenv"
 	"pesti/exec/cpu"
 	"pesti/exec/plan"
@@ -181,7 +181,7 @@ func TestRefusedForMemory(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the system does not tell what is available")
 	}
-	model := hollow.File(t, &hollow.Shapes[len(hollow.Shapes)-1], 1)
+	model := sparsegguf.File(t, &sparsegguf.Shapes[len(sparsegguf.Shapes)-1], 1)
 	r := memoryOf(t, model, "--precision", "fast", "--ctx", "4096")
 	if len(r.Plans) != 4 || r.RAM.Total < 64<<20 {
 		t.Fatalf("inspect tells of %+v", r)

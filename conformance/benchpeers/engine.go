@@ -57,14 +57,14 @@ func (o *options) peerEngine() (*engine, error) {
 	}
 	text, err := os.ReadFile(filepath.Join(o.peer, "build.json"))
 	if err != nil {
-		return nil, fmt.Errorf("-peer: %w; expected a folder that conformance/peer/build.py made", err)
+		return nil, fmt.Errorf("-peer: %w; expected a folder that conformance/llamacpp/build.py made", err)
 	}
 	var build struct {
 		Package   string
 		Compilers []string
 	}
 	if err := json.Unmarshal(text, &build); err != nil || len(build.Compilers) == 0 {
-		return nil, fmt.Errorf("-peer %s: build.json tells no package and compilers, expected what conformance/peer/build.py wrote", o.peer)
+		return nil, fmt.Errorf("-peer %s: build.json tells no package and compilers, expected what conformance/llamacpp/build.py wrote", o.peer)
 	}
 	folder, err := filepath.Abs(o.peer) // a name without a folder would be looked for elsewhere
 	if err != nil {

@@ -5,7 +5,7 @@
 //	go run ./conformance/benchpeers -pesti bin/pesti -peer FOLDER -json bench.json -svg bench.svg MODEL...
 //	go run ./conformance/benchpeers -from bench.json -svg bench.svg
 //
-// FOLDER has llama.cpp's tools, as conformance/peer/build.py makes them. Without -peer only pesti is
+// FOLDER has llama.cpp's tools, as conformance/llamacpp/build.py makes them. Without -peer only pesti is
 // measured. With -from nothing is: the tables and the picture are made of an earlier measurement.
 //
 // It owns the turns, the tables, the picture, and the targets; it imports nothing of this module,

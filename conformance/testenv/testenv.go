@@ -51,9 +51,9 @@ func Python(t testing.TB, args ...string) *exec.Cmd {
 	return python(t, models, "PESTI_PYTHON", ".venv", "set PESTI_PYTHON or run make test, which installs it", args)
 }
 
-// Peer is Python with llama.cpp: PESTI_PEER, or the environment that make peer
+// LlamaCpp is Python with llama.cpp: PESTI_PEER, or the environment that make peer
 // builds in the repository's root.
-func Peer(t testing.TB, args ...string) *exec.Cmd {
+func LlamaCpp(t testing.TB, args ...string) *exec.Cmd {
 	t.Helper()
 	return python(t, peer, "PESTI_PEER", ".peer", "run make peer, which compiles llama.cpp", args)
 }

@@ -1,10 +1,10 @@
-// Package hollow writes model files that have the header of a large model and no weights: behind
-// the header is a hole, which reads as zeros and takes no room on disk. It is for tests of what
-// happens before a weight is read, in files of any size. Only the divisors of RoPE, which are read
-// with the header, are there: ones.
+// Package sparsegguf writes sparse model files: the header of a large model, followed by a hole
+// instead of weights. A hole reads as zeros and takes no space on disk. The files are for tests of
+// what happens before a weight is read, in files of any size. The frequency factors of RoPE are
+// read together with the header, so they are written: all ones.
 //
 // It imports gguf and gguf/quant, to write the files, and conformance/testenv.
-package hollow
+package sparsegguf
 
 import (
 	"bytes"
@@ -30,16 +30,16 @@ type Shape struct {
 	Type                         quant.Type // of the matrices
 }
 
-// Shapes are published models, from small to large (arXiv:2307.09288, arXiv:2407.21783), in types
-// that they are published in. The largest takes 812 GB.
+// Shapes are published models, from small to large (arXiv:2307.09288, arXiv:2407.21783), each in a
+// tensor type that it is published in. The largest takes 812 GB.
 var Shapes = [...]Shape{
 	{Name: "Llama-2-7B", Layers: 32, Embd: 4096, Heads: 32, KVHeads: 32, FF: 11008, Vocab: 32000, Context: 4096, RopeBase: 10000, Type: quant.F16},
 	{Name: "Llama-3-70B", Layers: 80, Embd: 8192, Heads: 64, KVHeads: 8, FF: 28672, Vocab: 128256, Context: 8192, RopeBase: 500000, Type: quant.Q4_K},
 	{Name: "Llama-3.1-405B", Layers: 126, Embd: 16384, Heads: 128, KVHeads: 8, FF: 53248, Vocab: 128256, Context: 131072, RopeBase: 500000, RopeFreqs: true, Type: quant.F16},
 }
 
-// File writes a model of the shape, as a split file of about so many shards where that is above 1,
-// and returns the path of its first file.
+// File writes a model of the shape and returns the path of its first file. More than one shard
+// makes a split file of about that many.
 func File(t testing.TB, s *Shape, shards int) string {
 	t.Helper()
 	w := gguf.NewWriter()
@@ -61,8 +61,8 @@ func File(t testing.TB, s *Shape, shards int) string {
 	return gguf.ShardPath(prefix, 0, len(parts))
 }
 
-// Like writes a file with the metadata of f, as edit leaves it, and the tensors of f, hollow, and
-// returns its path.
+// Like writes a file with the metadata of f, changed by edit, and the tensors of f without their
+// data, and returns its path.
 func Like(t testing.TB, f *gguf.File, edit func(w *gguf.Writer)) string {
 	t.Helper()
 	w := gguf.NewWriter()
@@ -73,25 +73,25 @@ func Like(t testing.TB, f *gguf.File, edit func(w *gguf.Writer)) string {
 	return path
 }
 
-// Write writes the metadata of w, and the tensors, hollow, to path.
+// Write writes the metadata of w, and the tensors without their data, to path.
 func Write(t testing.TB, path string, w *gguf.Writer, tensors []gguf.Tensor) {
 	t.Helper()
 	add(w, tensors)
 	write(t, path, w)
 }
 
-// add adds tensors to w, hollow.
+// add adds tensors to w without their data.
 func add(w *gguf.Writer, tensors []gguf.Tensor) {
 	for _, x := range tensors {
 		size := quant.RowBytes(x.Type, x.Elems())
 		w.AddTensorFunc(x.Name, x.Type, x.Dims, func(out io.Writer) error {
-			if x.Name == divisors {
+			if x.Name == ropeFreqs {
 				_, err := out.Write(bytes.Repeat([]byte{0, 0, 0x80, 0x3f}, int(x.Elems()))) // 1.0
 				return err
 			}
 			for left := size; left > 0; {
-				n := min(left, int64(len(nothing)))
-				if _, err := out.Write(nothing[:n]); err != nil {
+				n := min(left, int64(len(zeros)))
+				if _, err := out.Write(zeros[:n]); err != nil {
 					return err
 				}
 				left -= n
@@ -101,18 +101,18 @@ func add(w *gguf.Writer, tensors []gguf.Tensor) {
 	}
 }
 
-// write writes w, whose tensors are hollow, to path.
+// write writes w, whose tensors have no data, to path.
 func write(t testing.TB, path string, w *gguf.Writer) {
 	t.Helper()
 	if runtime.GOOS == "windows" {
-		testenv.Lacks(t, "files with holes take room here")
+		testenv.Lacks(t, "this system has no sparse files")
 	}
 	f, err := os.Create(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	h := &holes{f: f}
+	h := &holeWriter{f: f}
 	if err := w.Write(h); err != nil {
 		t.Fatal(err)
 	}
@@ -121,20 +121,20 @@ func write(t testing.TB, path string, w *gguf.Writer) {
 	}
 }
 
-const divisors = "rope_freqs.weight"
+const ropeFreqs = "rope_freqs.weight"
 
-// nothing is what a weight consists of, a piece at a time.
-var nothing [1 << 24]byte
+// zeros is a piece of a weight. A holeWriter knows it by its address.
+var zeros [1 << 24]byte
 
-// A holes writer writes all but nothing.
-type holes struct {
+// A holeWriter writes everything except zeros, which it skips.
+type holeWriter struct {
 	f  *os.File
 	at int64
 }
 
-func (h *holes) Write(b []byte) (int, error) {
+func (h *holeWriter) Write(b []byte) (int, error) {
 	n := len(b)
-	if n > 0 && &b[0] != &nothing[0] {
+	if n > 0 && &b[0] != &zeros[0] {
 		var err error
 		if n, err = h.f.WriteAt(b, h.at); err != nil {
 			return n, err
@@ -191,7 +191,7 @@ func (s *Shape) tensors() []gguf.Tensor {
 	kv := s.Embd / s.Heads * s.KVHeads
 	matrix("token_embd.weight", s.Embd, s.Vocab)
 	if s.RopeFreqs {
-		vector(divisors, s.Embd/s.Heads/2)
+		vector(ropeFreqs, s.Embd/s.Heads/2)
 	}
 	for i := range s.Layers {
 		blk := fmt.Sprintf("blk.%d.", i)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""llama.cpp's logits of every position of a prompt: a witness that is not ours.
+"""llama.cpp's logits of every position of a prompt, as an independent reference.
 
     logits.py MODEL --ids 1,2,3 -o DIR [--cache f32]
 
@@ -22,7 +22,7 @@ import numpy as np
 THREADS = 2
 
 
-class PeerError(Exception):
+class LlamaError(Exception):
     """One line: the file, what was asked of llama.cpp, and the last that it said."""
 
 
@@ -42,7 +42,7 @@ def logits_of(path, ids, exact_cache, log):
     """The logits float32 [T, n_vocab] of the token ids."""
     model = llama_cpp.llama_model_load_from_file(str(path).encode(), llama_cpp.llama_model_default_params())
     if not model:
-        raise PeerError(f"{path}: llama.cpp cannot load it: {log.last}")
+        raise LlamaError(f"{path}: llama.cpp cannot load it: {log.last}")
     params = llama_cpp.llama_context_default_params()
     params.n_ctx = params.n_batch = params.n_ubatch = len(ids)
     params.n_outputs_max_per_seq = len(ids)
@@ -52,17 +52,17 @@ def logits_of(path, ids, exact_cache, log):
         params.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
     context = llama_cpp.llama_init_from_model(model, params)
     if not context:
-        raise PeerError(f"{path}: llama.cpp makes no context of {len(ids)} tokens: {log.last}")
+        raise LlamaError(f"{path}: llama.cpp makes no context of {len(ids)} tokens: {log.last}")
     vocabulary = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(model))
     batch = llama_cpp.llama_batch_init(len(ids), 0, 1)
     batch.n_tokens = len(ids)
     for at, token in enumerate(ids):
         if not 0 <= token < vocabulary:
-            raise PeerError(f"--ids: id {token} is outside the vocabulary of {vocabulary}")
+            raise LlamaError(f"--ids: id {token} is outside the vocabulary of {vocabulary}")
         batch.token[at], batch.pos[at], batch.logits[at] = token, at, 1
         batch.n_seq_id[at], batch.seq_id[at][0] = 1, 0
     if status := llama_cpp.llama_decode(context, batch):
-        raise PeerError(f"{path}: llama.cpp fails with {status} on {len(ids)} tokens: {log.last}")
+        raise LlamaError(f"{path}: llama.cpp fails with {status} on {len(ids)} tokens: {log.last}")
     # The array belongs to the context, which lives as long as this process.
     return np.ctypeslib.as_array(llama_cpp.llama_get_logits(context), (len(ids), vocabulary))
 
@@ -83,5 +83,5 @@ def main(argv=None):
 if __name__ == "__main__":
     try:
         main()
-    except (PeerError, OSError, ValueError) as error:
-        sys.exit(f"peer: {error}")
+    except (LlamaError, OSError, ValueError) as error:
+        sys.exit(f"logits: {error}")

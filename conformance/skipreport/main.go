@@ -1,6 +1,6 @@
-// Command leftout reads what go test -json prints, tells of each package as go test does, shows the
-// output of tests that fail, and ends with what was left out, which go test does not tell of
-// packages that pass. It exits with 1 where a test failed.
+// Command skipreport reads the output of go test -json. It prints a line for each package as go
+// test does, the output of tests that fail, and at the end the tests that were skipped, which go
+// test does not print for packages that pass. It exits with 1 if a test failed.
 //
 // It owns that report, and imports nothing of this module.
 package main
@@ -18,7 +18,7 @@ import (
 func main() {
 	failed, err := report(os.Stdin, os.Stdout)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "leftout:", err)
+		fmt.Fprintln(os.Stderr, "skipreport:", err)
 	}
 	if failed || err != nil {
 		os.Exit(1)
