@@ -65,13 +65,13 @@ type matrix struct {
 	data   []byte
 	scales []float32 // of rows, nil where they have none
 	layout *Layout   // nil where it lies as in the file
-	lanes  *lanes    // for rows in a layout
+	swar   *swarSpan // for rows in a layout
 }
 
 // row sets dst to row i.
 func (m *matrix) row(dst []float32, i int) {
 	if m.layout != nil {
-		m.layout.row(dst, m.data, i, m.lanes)
+		m.layout.row(dst, m.data, i, m.swar)
 	} else {
 		bytes := len(dst) / m.BlockLen * m.BlockBytes
 		m.Dequantize(dst, m.data[i*bytes:(i+1)*bytes])
@@ -88,7 +88,7 @@ func (b *binder) weight(role string) matrix {
 	o := b.operand(role)
 	info, ok := quant.ByName(o.Format)
 	if !ok || info.Removed || info.Dequantize == nil {
-		b.fail("weight %s has type %q, which cannot be dequantised", role, o.Format)
+		b.fail("weight %s has type %q, which cannot be dequantized", role, o.Format)
 		info = &quant.Info{BlockLen: 1}
 	}
 	if (info.Type == quant.F8E4M3) != (o.Scales != nil) {
@@ -101,7 +101,7 @@ func (b *binder) weight(role string) matrix {
 	if m.layout, ok = LookupLayout(o.Layout, info.Type); !ok {
 		b.fail("weight %s of type %q is in layout %q, which that type has not", role, o.Format, o.Layout)
 	}
-	m.lanes = new(lanes)
+	m.swar = new(swarSpan)
 	return m
 }
 

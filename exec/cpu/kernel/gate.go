@@ -26,14 +26,14 @@ func (b *binder) gated(rest *[]byte, most, n int) func(m, at int, gate, up []flo
 	act, vec := b.gate(), b.vectors()
 	switch format := b.operand("y").Format; format {
 	case "q8x2", "q8":
-		y, row, quantise := b.planar("y"), scratch[float32](b, rest, most), vec.quantise[format]
+		y, row, quantize := b.planar("y"), scratch[float32](b, rest, most), vec.quantize[format]
 		blocks := scratch[byte](b, rest, y.bytes(most))
 		return func(m, at int, gate, up []float32) {
 			part := row[:len(gate)]
 			act(part, gate, up)
-			quantised := blocks[:y.bytes(len(part))]
-			quantise(quantised, part)
-			y.put(m, at, quantised, len(part))
+			quantized := blocks[:y.bytes(len(part))]
+			quantize(quantized, part)
+			y.put(m, at, quantized, len(part))
 		}
 	case "bf16":
 		data, row := b.operand("y").Data, scratch[float32](b, rest, most)

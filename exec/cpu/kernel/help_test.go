@@ -280,8 +280,8 @@ func (c *call) setActivations(act string, m, k int, x []float32) []float32 {
 	mem := c.add("x", act, m*f.bytes(k))
 	for i := range m {
 		row := mem.data()[i*f.bytes(k):][:f.bytes(k)]
-		f.quantise(row, x[i*k:(i+1)*k])
-		f.dequantise(values[i*k:(i+1)*k], row)
+		f.quantize(row, x[i*k:(i+1)*k])
+		f.dequantize(values[i*k:(i+1)*k], row)
 	}
 	return values
 }
@@ -289,8 +289,8 @@ func (c *call) setActivations(act string, m, k int, x []float32) []float32 {
 // planarFormats are the references of the formats of a planar.
 var planarFormats = map[string]struct {
 	bytes      func(k int) int
-	quantise   func(row []byte, x []float32)
-	dequantise func(x []float32, row []byte)
+	quantize   func(row []byte, x []float32)
+	dequantize func(x []float32, row []byte)
 }{
 	"q8x2": {ref.Q8x2Bytes, ref.QuantiseQ8x2, ref.DequantiseQ8x2},
 	"q8":   {ref.Q8RowBytes, ref.QuantiseQ8Row, ref.DequantiseQ8Row},

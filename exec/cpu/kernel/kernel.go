@@ -33,12 +33,12 @@
 //
 // # How to add a matmul kernel for a weight type
 //
-// With float32 activations every type has one as soon as it can be dequantised, on AVX2 in vectors where
-// _asm/blocks has a function for it and blocks_avx2.go a row. On integers: a row
-// in laneTypes of lanes.go with its unpack function, and the type's name in integerTypes of
-// lower/cpu/cpu.go; TestMatmulKernels holds the two together. In panels: a row in layouts of r16.go,
+// With float32 activations every type has one as soon as it can be dequantized, on AVX2 in vectors where
+// _asm/unpacked has a function for it and unpacked_avx2.go a row. On integers: a row
+// in swarTypes of swar.go with its unpack function, and the type's name in integerTypes of
+// lower/cpu/cpu.go; TestMatmulKernels holds the two together. In panels: a row in layouts of panel16.go,
 // which gives the portable kernels, and in that of exec/plan/layout.go; for AVX2 a row in formats of
-// _asm/r16 and in assemblyMatmuls of r16_avx2.go. Run
+// _asm/panel16 and in assemblyMatmuls of panel16_avx2.go. Run
 //
 //	go test ./exec/cpu/kernel -run Matmul
 //	go test ./conformance -run 'MatmulKernels|TensorTypes'
@@ -46,7 +46,7 @@
 // # How to add a variant of a kernel
 //
 // A variant is a row of the same name for another instruction set, behind the portable row: of those
-// that the plan's set allows, the last one is bound. Norms, quantisation, gates and attention are
+// that the plan's set allows, the last one is bound. Norms, quantization, gates and attention are
 // written once, on inner loops: a variant of them is one more set of these, see vector.go. For others
 //
 //  1. the code, in files whose build constraints name the architecture, with a list of its rows and,
@@ -124,7 +124,7 @@ var portableRows = []Row{
 	{"embed", "portable", bindEmbed},
 	{"norm", "portable", bindNorm},
 	{"norm_add", "portable", bindNormAdd},
-	{"quantise", "portable", bindQuantise},
+	{"quantise", "portable", bindQuantize},
 	{"matmul_group", "portable", bindMatmulGroup},
 	{"gated", "portable", bindGated},
 	{"attention", "portable", bindAttention},

@@ -28,7 +28,7 @@ type Matmul struct {
 // Matmuls returns the matmul kernels.
 func Matmuls() []Matmul { return slices.Clone(matmuls) }
 
-// A type is in the table with float32 activations if quant can dequantise it, of f8_e4m3 but for the
+// A type is in the table with float32 activations if quant can dequantize it, of f8_e4m3 but for the
 // scales of its rows, which are the step's too, and with q8x2 and q8 if
 // there is an integer kernel for it; what has a layout is there once more for each, and with bf16.
 // gemv kernels are for steps of few tokens, gemm kernels for many; in portable Go they are the same functions.
@@ -42,22 +42,22 @@ func portableMatmuls() []Matmul {
 			break
 		}
 		if info.Dequantize != nil {
-			all = append(all, both("portable", t, "", "f32", exactTile(fileRow(info)))...)
+			all = append(all, both("portable", t, "", "f32", dequantTile(fileRow(info)))...)
 		}
 	}
 	f8, _ := quant.ByName(quant.F8E4M3.String())
-	all = append(all, both("portable", f8.Type, "", "f32", exactTile(fileRow(f8)))...)
-	for i := range laneTypes {
-		t := &laneTypes[i]
-		all = append(all, both("portable", t.typ, "", "q8x2", laneTile(t, t.fileRows()))...)
-		all = append(all, both("portable", t.typ, "", "q8", laneTile(t, t.fileRows()))...)
+	all = append(all, both("portable", f8.Type, "", "f32", dequantTile(fileRow(f8)))...)
+	for i := range swarTypes {
+		t := &swarTypes[i]
+		all = append(all, both("portable", t.typ, "", "q8x2", swarTile(t, t.fileRows()))...)
+		all = append(all, both("portable", t.typ, "", "q8", swarTile(t, t.fileRows()))...)
 	}
 	for i := range layouts {
 		l := &layouts[i]
-		all = append(all, both("portable", l.Type, l.Name, "f32", exactTile(l.row))...)
-		if t := laneTypeOf(l.Type); t != nil {
-			all = append(all, both("portable", l.Type, l.Name, "q8x2", laneTile(t, l.rows))...)
-			all = append(all, both("portable", l.Type, l.Name, "q8", laneTile(t, l.rows))...)
+		all = append(all, both("portable", l.Type, l.Name, "f32", dequantTile(l.row))...)
+		if t := swarTypeOf(l.Type); t != nil {
+			all = append(all, both("portable", l.Type, l.Name, "q8x2", swarTile(t, l.rows))...)
+			all = append(all, both("portable", l.Type, l.Name, "q8", swarTile(t, l.rows))...)
 		}
 		if l.Type == quant.F8E4M3 { // what multiplies pairs has no scales of rows
 			continue
@@ -105,7 +105,7 @@ type activation struct {
 
 	x    []float32 // f32: all rows of the operand
 	rows []float32 // f32: the rows of this block
-	w    []float32 // f32: room for 4 dequantised weight rows
+	w    []float32 // f32: room for 4 dequantized weight rows
 
 	panel *[panelPart * panelRows]float32 // f32: part of a panel in float32
 
@@ -113,16 +113,16 @@ type activation struct {
 	blocks qblocker // q8x2, q8: which prepares one of them
 	q      []qblock // q8x2, q8: the rows of this block
 
-	lanes *lanes // two unpacked weight rows
+	swar *swarSpan // two unpacked weight rows
 }
 
 // panelPart is how many elements of k are turned into float32 at a time.
 const panelPart = 256
 
 // activation binds the operand x. Rows in f32 take 16 bytes of scratch for each element of a row,
-// and 16 KiB; rows in q8x2 or q8 take 40. Lanes take 768 bytes, a tile 2 KiB.
+// and 16 KiB; rows in q8x2 or q8 take 40. A swarSpan takes 768 bytes, a tile 2 KiB.
 func (b *binder) activation(rest *[]byte) *activation {
-	a := &activation{k: b.int("k"), lanes: scratchOne[lanes](b, rest)}
+	a := &activation{k: b.int("k"), swar: scratchOne[swarSpan](b, rest)}
 	switch b.operand("x").Format {
 	case "f32":
 		a.panel = scratchOne[[panelPart * panelRows]float32](b, rest)

@@ -33,7 +33,7 @@ func product(x, w []float32, parts float64) (sum, bound float64) {
 	return sum, parts * size * float64(len(x)/block+8) * 0x1p-24
 }
 
-// TestMatmul holds every matmul kernel against products of dequantised operands in float64, for
+// TestMatmul holds every matmul kernel against products of dequantized operands in float64, for
 // odd shapes; and sees that a row's bits depend neither on the rows beside it nor on the workers.
 func TestMatmul(t *testing.T) {
 	for _, mm := range runnable() {
@@ -336,7 +336,7 @@ func TestGatedRounds(t *testing.T) {
 			for name, f := range planarFormats {
 				wants[name] = make([]byte, most*f.bytes(n))
 				for m := range most {
-					f.quantise(wants[name][m*f.bytes(n):][:f.bytes(n)], y.f32()[m*n:(m+1)*n])
+					f.quantize(wants[name][m*f.bytes(n):][:f.bytes(n)], y.f32()[m*n:(m+1)*n])
 				}
 			}
 			for rounded, want := range wants {

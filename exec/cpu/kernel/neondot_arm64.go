@@ -4,98 +4,98 @@
 
 package kernel
 
-// neondotQ4_0x1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel
+// neondotQ4_0_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel
 // at w with the qblocks of 1 tokens, xStep bytes apart, whose planes are planeStep bytes apart.
 //
 //go:noescape
-func neondotQ4_0x1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+func neondotQ4_0_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
 
-// neondotQ4_0x2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel
+// neondotQ4_0_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel
 // at w with the qblocks of 2 tokens, xStep bytes apart, whose planes are planeStep bytes apart.
 //
 //go:noescape
-func neondotQ4_0x2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+func neondotQ4_0_t2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
 
-// neondotQ4_1x1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel
+// neondotQ4_1_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel
 // at w with the qblocks of 1 tokens, xStep bytes apart, whose planes are planeStep bytes apart.
 //
 //go:noescape
-func neondotQ4_1x1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+func neondotQ4_1_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
 
-// neondotQ4_1x2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel
+// neondotQ4_1_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel
 // at w with the qblocks of 2 tokens, xStep bytes apart, whose planes are planeStep bytes apart.
 //
 //go:noescape
-func neondotQ4_1x2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+func neondotQ4_1_t2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
 
-// neondotQ5_0x1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel
+// neondotQ5_0_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel
 // at w with the qblocks of 1 tokens, xStep bytes apart, whose planes are planeStep bytes apart.
 //
 //go:noescape
-func neondotQ5_0x1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+func neondotQ5_0_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
 
-// neondotQ5_0x2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel
+// neondotQ5_0_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel
 // at w with the qblocks of 2 tokens, xStep bytes apart, whose planes are planeStep bytes apart.
 //
 //go:noescape
-func neondotQ5_0x2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+func neondotQ5_0_t2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
 
-// neondotQ5_1x1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel
+// neondotQ5_1_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel
 // at w with the qblocks of 1 tokens, xStep bytes apart, whose planes are planeStep bytes apart.
 //
 //go:noescape
-func neondotQ5_1x1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+func neondotQ5_1_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
 
-// neondotQ5_1x2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel
+// neondotQ5_1_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel
 // at w with the qblocks of 2 tokens, xStep bytes apart, whose planes are planeStep bytes apart.
 //
 //go:noescape
-func neondotQ5_1x2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+func neondotQ5_1_t2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
 
-// neondotQ8_0x1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel
+// neondotQ8_0_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel
 // at w with the qblocks of 1 tokens, xStep bytes apart, whose planes are planeStep bytes apart.
 //
 //go:noescape
-func neondotQ8_0x1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+func neondotQ8_0_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
 
-// neondotQ8_0x2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel
+// neondotQ8_0_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel
 // at w with the qblocks of 2 tokens, xStep bytes apart, whose planes are planeStep bytes apart.
 //
 //go:noescape
-func neondotQ8_0x2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+func neondotQ8_0_t2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
 
-// neondotQ4_Kx1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel
+// neondotQ4_K_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel
 // at w with the qblocks of 1 tokens, xStep bytes apart, whose planes are planeStep bytes apart.
 //
 //go:noescape
-func neondotQ4_Kx1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+func neondotQ4_K_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
 
-// neondotQ4_Kx2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel
+// neondotQ4_K_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel
 // at w with the qblocks of 2 tokens, xStep bytes apart, whose planes are planeStep bytes apart.
 //
 //go:noescape
-func neondotQ4_Kx2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+func neondotQ4_K_t2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
 
-// neondotQ5_Kx1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel
+// neondotQ5_K_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel
 // at w with the qblocks of 1 tokens, xStep bytes apart, whose planes are planeStep bytes apart.
 //
 //go:noescape
-func neondotQ5_Kx1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+func neondotQ5_K_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
 
-// neondotQ5_Kx2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel
+// neondotQ5_K_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel
 // at w with the qblocks of 2 tokens, xStep bytes apart, whose planes are planeStep bytes apart.
 //
 //go:noescape
-func neondotQ5_Kx2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+func neondotQ5_K_t2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
 
-// neondotQ6_Kx1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel
+// neondotQ6_K_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel
 // at w with the qblocks of 1 tokens, xStep bytes apart, whose planes are planeStep bytes apart.
 //
 //go:noescape
-func neondotQ6_Kx1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+func neondotQ6_K_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
 
-// neondotQ6_Kx2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel
+// neondotQ6_K_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel
 // at w with the qblocks of 2 tokens, xStep bytes apart, whose planes are planeStep bytes apart.
 //
 //go:noescape
-func neondotQ6_Kx2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+func neondotQ6_K_t2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)

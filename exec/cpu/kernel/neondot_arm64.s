@@ -4,8 +4,8 @@
 
 #include "textflag.h"
 
-// func neondotQ4_0x1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
-TEXT ·neondotQ4_0x1(SB), NOSPLIT, $0-72
+// func neondotQ4_0_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+TEXT ·neondotQ4_0_t1(SB), NOSPLIT, $0-72
 	MOVD y+0(FP), R6
 	MOVD x+24(FP), R8
 	MOVD hi+40(FP), R10
@@ -213,8 +213,8 @@ block:
 done:
 	RET
 
-// func neondotQ4_0x2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
-TEXT ·neondotQ4_0x2(SB), NOSPLIT, $0-72
+// func neondotQ4_0_t2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+TEXT ·neondotQ4_0_t2(SB), NOSPLIT, $0-72
 	MOVD y+0(FP), R6
 	MOVD yStep+8(FP), R5
 	ADD R5, R6, R7
@@ -545,8 +545,8 @@ block:
 done:
 	RET
 
-// func neondotQ4_1x1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
-TEXT ·neondotQ4_1x1(SB), NOSPLIT, $0-72
+// func neondotQ4_1_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+TEXT ·neondotQ4_1_t1(SB), NOSPLIT, $0-72
 	MOVD y+0(FP), R6
 	MOVD x+24(FP), R8
 	MOVD hi+40(FP), R10
@@ -768,8 +768,8 @@ block:
 done:
 	RET
 
-// func neondotQ4_1x2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
-TEXT ·neondotQ4_1x2(SB), NOSPLIT, $0-72
+// func neondotQ4_1_t2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+TEXT ·neondotQ4_1_t2(SB), NOSPLIT, $0-72
 	MOVD y+0(FP), R6
 	MOVD yStep+8(FP), R5
 	ADD R5, R6, R7
@@ -1120,8 +1120,8 @@ block:
 done:
 	RET
 
-// func neondotQ5_0x1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
-TEXT ·neondotQ5_0x1(SB), NOSPLIT, $0-72
+// func neondotQ5_0_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+TEXT ·neondotQ5_0_t1(SB), NOSPLIT, $0-72
 	MOVD y+0(FP), R6
 	MOVD x+24(FP), R8
 	MOVD hi+40(FP), R10
@@ -1409,8 +1409,8 @@ block:
 done:
 	RET
 
-// func neondotQ5_0x2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
-TEXT ·neondotQ5_0x2(SB), NOSPLIT, $0-72
+// func neondotQ5_0_t2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+TEXT ·neondotQ5_0_t2(SB), NOSPLIT, $0-72
 	MOVD y+0(FP), R6
 	MOVD yStep+8(FP), R5
 	ADD R5, R6, R7
@@ -1821,8 +1821,8 @@ block:
 done:
 	RET
 
-// func neondotQ5_1x1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
-TEXT ·neondotQ5_1x1(SB), NOSPLIT, $0-72
+// func neondotQ5_1_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+TEXT ·neondotQ5_1_t1(SB), NOSPLIT, $0-72
 	MOVD y+0(FP), R6
 	MOVD x+24(FP), R8
 	MOVD hi+40(FP), R10
@@ -2124,8 +2124,8 @@ block:
 done:
 	RET
 
-// func neondotQ5_1x2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
-TEXT ·neondotQ5_1x2(SB), NOSPLIT, $0-72
+// func neondotQ5_1_t2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+TEXT ·neondotQ5_1_t2(SB), NOSPLIT, $0-72
 	MOVD y+0(FP), R6
 	MOVD yStep+8(FP), R5
 	ADD R5, R6, R7
@@ -2556,8 +2556,8 @@ block:
 done:
 	RET
 
-// func neondotQ8_0x1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
-TEXT ·neondotQ8_0x1(SB), NOSPLIT, $0-72
+// func neondotQ8_0_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+TEXT ·neondotQ8_0_t1(SB), NOSPLIT, $0-72
 	MOVD y+0(FP), R6
 	MOVD x+24(FP), R8
 	MOVD hi+40(FP), R10
@@ -2729,8 +2729,8 @@ block:
 done:
 	RET
 
-// func neondotQ8_0x2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
-TEXT ·neondotQ8_0x2(SB), NOSPLIT, $0-72
+// func neondotQ8_0_t2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+TEXT ·neondotQ8_0_t2(SB), NOSPLIT, $0-72
 	MOVD y+0(FP), R6
 	MOVD yStep+8(FP), R5
 	ADD R5, R6, R7
@@ -3022,8 +3022,8 @@ block:
 done:
 	RET
 
-// func neondotQ4_Kx1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
-TEXT ·neondotQ4_Kx1(SB), NOSPLIT, $0-72
+// func neondotQ4_K_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+TEXT ·neondotQ4_K_t1(SB), NOSPLIT, $0-72
 	MOVD y+0(FP), R6
 	MOVD x+24(FP), R8
 	MOVD hi+40(FP), R10
@@ -3293,8 +3293,8 @@ span:
 done:
 	RET
 
-// func neondotQ4_Kx2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
-TEXT ·neondotQ4_Kx2(SB), NOSPLIT, $0-72
+// func neondotQ4_K_t2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+TEXT ·neondotQ4_K_t2(SB), NOSPLIT, $0-72
 	MOVD y+0(FP), R6
 	MOVD yStep+8(FP), R5
 	ADD R5, R6, R7
@@ -3693,8 +3693,8 @@ span:
 done:
 	RET
 
-// func neondotQ5_Kx1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
-TEXT ·neondotQ5_Kx1(SB), NOSPLIT, $0-72
+// func neondotQ5_K_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+TEXT ·neondotQ5_K_t1(SB), NOSPLIT, $0-72
 	MOVD y+0(FP), R6
 	MOVD x+24(FP), R8
 	MOVD hi+40(FP), R10
@@ -4044,8 +4044,8 @@ span:
 done:
 	RET
 
-// func neondotQ5_Kx2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
-TEXT ·neondotQ5_Kx2(SB), NOSPLIT, $0-72
+// func neondotQ5_K_t2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+TEXT ·neondotQ5_K_t2(SB), NOSPLIT, $0-72
 	MOVD y+0(FP), R6
 	MOVD yStep+8(FP), R5
 	ADD R5, R6, R7
@@ -4524,8 +4524,8 @@ span:
 done:
 	RET
 
-// func neondotQ6_Kx1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
-TEXT ·neondotQ6_Kx1(SB), NOSPLIT, $0-72
+// func neondotQ6_K_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+TEXT ·neondotQ6_K_t1(SB), NOSPLIT, $0-72
 	MOVD y+0(FP), R6
 	MOVD x+24(FP), R8
 	MOVD hi+40(FP), R10
@@ -4917,8 +4917,8 @@ span:
 done:
 	RET
 
-// func neondotQ6_Kx2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
-TEXT ·neondotQ6_Kx2(SB), NOSPLIT, $0-72
+// func neondotQ6_K_t2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+TEXT ·neondotQ6_K_t2(SB), NOSPLIT, $0-72
 	MOVD y+0(FP), R6
 	MOVD yStep+8(FP), R5
 	ADD R5, R6, R7

@@ -35,13 +35,13 @@ func bindNormAdd(b *binder) Func {
 		lo, hi := split.of(rows(r))
 		for m := lo; m < hi; m++ {
 			d := d[m*n : (m+1)*n]
-			vec.normaliseAdd(y[m*n:(m+1)*n], x[m*n:(m+1)*n], d, w, vec.inverseRMS(d, eps))
+			vec.normalizeAdd(y[m*n:(m+1)*n], x[m*n:(m+1)*n], d, w, vec.inverseRMS(d, eps))
 		}
 	}
 }
 
-// bindQuantise rounds rows to the format of y.
-func bindQuantise(b *binder) Func {
+// bindQuantize rounds rows to the format of y.
+func bindQuantize(b *binder) Func {
 	x, n, split, rows, vec := b.f32("x"), b.int("n"), b.split(), b.rows(), b.vectors()
 	store := b.rounded(vec)
 	return func(r *Run) {
@@ -54,7 +54,7 @@ func bindQuantise(b *binder) Func {
 
 // rmsNorm sets y to w · x / rms(x); y may be x.
 func (v *vectors) rmsNorm(y, x, w []float32, eps float64) {
-	v.normalise(y, x, w, v.inverseRMS(x, eps))
+	v.normalize(y, x, w, v.inverseRMS(x, eps))
 }
 
 // inverseRMS is 1 / √(mean x² + eps).
@@ -79,15 +79,15 @@ func portableSumSquares(x []float32) float64 {
 	return a + b + c + d
 }
 
-// portableNormalise sets y to x · scale · w, rounded once; y may be x.
-func portableNormalise(y, x, w []float32, scale float64) {
+// portableNormalize sets y to x · scale · w, rounded once; y may be x.
+func portableNormalize(y, x, w []float32, scale float64) {
 	for i := range y {
 		y[i] = float32(float64(x[i]) * scale * float64(w[i]))
 	}
 }
 
-// portableNormaliseAdd sets y to x + d · scale · w; y may be x or d.
-func portableNormaliseAdd(y, x, d, w []float32, scale float64) {
+// portableNormalizeAdd sets y to x + d · scale · w; y may be x or d.
+func portableNormalizeAdd(y, x, d, w []float32, scale float64) {
 	for i := range y {
 		y[i] = x[i] + float32(float64(d[i])*scale*float64(w[i]))
 	}

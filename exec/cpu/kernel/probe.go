@@ -47,11 +47,11 @@ var portableProbes = []Probe{
 	{ProbeRead, "portable", func(data []byte) int { readWords(data); return len(data) / ProbeUnit * ProbeUnit }},
 	{ProbeF32, "portable", func([]byte) int { multiplyFloats(probeRounds, &[8][8]float32{}, 1); return 8 * probeRounds }},
 	{ProbeInt16, "portable", portableIntegers},
-	{ProbeInt8, "portable", portableIntegers}, // integer.go multiplies bytes as it does words
+	{ProbeInt8, "portable", portableIntegers}, // swar_products.go multiplies bytes as it does words
 }
 
 func portableIntegers([]byte) int {
-	multiplyLanes(probeRounds, &[8][4]int64{}, 1)
+	multiplySWAR(probeRounds, &[8][4]int64{}, 1)
 	return 8 * probeRounds
 }
 
@@ -96,11 +96,11 @@ func multiplyFloats(n int, x *[8][8]float32, q float32) float32 {
 	return s0 + s1 + s2 + s3 + s4 + s5 + s6 + s7
 }
 
-// multiplyLanes is multiplyFloats for 4·n words with an integer in each half, as in the integer
+// multiplySWAR is multiplyFloats for 4·n words with an integer in each half, as in the integer
 // kernels: two products in one multiplication.
 //
 //go:noinline
-func multiplyLanes(n int, x *[8][4]int64, q int64) int64 {
+func multiplySWAR(n int, x *[8][4]int64, q int64) int64 {
 	var s0, s1, s2, s3 int64
 	for i := range n {
 		p := &x[i%8]

@@ -68,8 +68,8 @@ func TestProbes(t *testing.T) {
 	if got, want := multiplyFloats(10, &floats, 3), float32(3*(63*32+15*8)); got != want {
 		t.Errorf("multiplyFloats returns %v, want %v", got, want)
 	}
-	if got, want := multiplyLanes(10, &words, 3), int64(3*(31*16+7*4)*ones); got != want {
-		t.Errorf("multiplyLanes returns %x, want %x", got, want)
+	if got, want := multiplySWAR(10, &words, 3), int64(3*(31*16+7*4)*ones); got != want {
+		t.Errorf("multiplySWAR returns %x, want %x", got, want)
 	}
 }
 

@@ -56,9 +56,9 @@ func (r *rope) turn(pos []int32) {
 func (r *rope) apply(x []float32, t int) {
 	cos, sin := r.cos[t*r.half:(t+1)*r.half], r.sin[t*r.half:(t+1)*r.half]
 	if r.halves {
-		r.vec.turnHalves(x[:r.half], x[r.half:2*r.half], cos, sin)
+		r.vec.rotateHalves(x[:r.half], x[r.half:2*r.half], cos, sin)
 	} else {
-		r.vec.turnPairs(x[:2*r.half], cos, sin)
+		r.vec.rotatePairs(x[:2*r.half], cos, sin)
 	}
 }
 
@@ -70,8 +70,8 @@ func portableSines(cos, sin []float32, speed []float64, pos, magnitude float64) 
 	}
 }
 
-// portableTurnHalves turns the pairs of x[i] and y[i].
-func portableTurnHalves(x, y, cos, sin []float32) {
+// portableRotateHalves turns the pairs of x[i] and y[i].
+func portableRotateHalves(x, y, cos, sin []float32) {
 	for i := range x {
 		x0, x1 := x[i], y[i]
 		x[i] = float32(x0*cos[i]) - float32(x1*sin[i])
@@ -79,8 +79,8 @@ func portableTurnHalves(x, y, cos, sin []float32) {
 	}
 }
 
-// portableTurnPairs turns the pairs of x[2i] and x[2i+1].
-func portableTurnPairs(x, cos, sin []float32) {
+// portableRotatePairs turns the pairs of x[2i] and x[2i+1].
+func portableRotatePairs(x, cos, sin []float32) {
 	for i := range cos {
 		x0, x1 := x[2*i], x[2*i+1]
 		x[2*i] = float32(x0*cos[i]) - float32(x1*sin[i])

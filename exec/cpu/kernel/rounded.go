@@ -7,6 +7,6 @@ func (b *binder) rounded(vec *vectors) func(m int, x []float32) {
 		data, size := b.operand("y").Data, 2*b.int("n")
 		return func(m int, x []float32) { vec.round(data[m*size:(m+1)*size], x) }
 	}
-	y, quantise := b.planar("y"), vec.quantise[b.operand("y").Format]
-	return func(m int, x []float32) { quantise(y.row(m), x) }
+	y, quantize := b.planar("y"), vec.quantize[b.operand("y").Format]
+	return func(m int, x []float32) { quantize(y.row(m), x) }
 }

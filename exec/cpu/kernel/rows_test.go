@@ -260,10 +260,10 @@ func within(a, b float32, ulps float64) bool {
 	return math.Abs(float64(a)-float64(b)) <= ulps*math.Abs(float64(b))*0x1p-23
 }
 
-// TestQuantised sees that norm and quantise write rounded rows as ops/ref would.
-func TestQuantised(t *testing.T) { eachSet(t, testQuantised) }
+// TestQuantizedRows sees that norm and quantize write rounded rows as ops/ref would.
+func TestQuantizedRows(t *testing.T) { eachSet(t, testQuantizedRows) }
 
-func testQuantised(t *testing.T, v *vectors) {
+func testQuantizedRows(t *testing.T, v *vectors) {
 	formats := []struct {
 		name  string
 		size  int // of a row

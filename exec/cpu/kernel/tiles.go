@@ -43,19 +43,19 @@ type tiles struct {
 	y        []float32 // of each row tileWidth products
 	w        []uint32  // pairs of tilePanels panels
 	part     []float32 // room for a pairer: panelPart elements of a panel
-	lanes    *lanes    // too
+	swar     *swarSpan // too
 	multiply multiplier
 }
 
 // tiles binds the operand x. Scratch takes 256 bytes for each row, 128 KiB for pairs, 16 KiB for
-// float32, 768 bytes for lanes, and what rounding a gate takes.
+// float32, 768 bytes for a swarSpan, and what rounding a gate takes.
 func (b *binder) tiles(rest *[]byte) *tiles {
 	t := &tiles{k: b.int("k"), x: view[uint16](b.operand("x").Data), multiply: portableMultiply}
 	if t.k%tileK != 0 {
 		b.fail("k=%d is not a multiple of %d", t.k, tileK)
 	}
 	t.w, t.part = scratch[uint32](b, rest, tilePanels*tilePairs), scratch[float32](b, rest, panelPart*panelRows)
-	t.lanes = scratchOne[lanes](b, rest)
+	t.swar = scratchOne[swarSpan](b, rest)
 	t.y = view[float32](*rest)
 	if len(t.y) < tileWidth {
 		b.fail("scratch of %d bytes is too small for a row of products", len(b.Scratch))
@@ -168,7 +168,7 @@ func (l *Layout) pairs(dst []uint32, w []byte, n, from, to int, t *tiles) {
 	clear(dst)
 	for i := range n {
 		row := t.part[:to-from]
-		l.row(row, w[from/l.Block*l.Bytes:to/l.Block*l.Bytes], i, t.lanes)
+		l.row(row, w[from/l.Block*l.Bytes:to/l.Block*l.Bytes], i, t.swar)
 		setPairs(dst, row, i)
 	}
 }

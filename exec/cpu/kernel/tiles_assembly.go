@@ -20,16 +20,16 @@ func pairsFor(isa string, round func(dst *uint32, src *float32, pairs int)) []Ma
 		convert func(dst *float32, w *byte, blocks int)
 	}{
 		{quant.F32, nil},
-		{quant.F16, r16FloatF16},
-		{quant.BF16, r16FloatBF16},
-		{quant.Q4_0, r16FloatQ4_0},
-		{quant.Q4_1, r16FloatQ4_1},
-		{quant.Q5_0, r16FloatQ5_0},
-		{quant.Q5_1, r16FloatQ5_1},
-		{quant.Q8_0, r16FloatQ8_0},
-		{quant.Q4_K, r16FloatQ4_K},
-		{quant.Q5_K, r16FloatQ5_K},
-		{quant.Q6_K, r16FloatQ6_K},
+		{quant.F16, panel16DequantizeF16},
+		{quant.BF16, panel16DequantizeBF16},
+		{quant.Q4_0, panel16DequantizeQ4_0},
+		{quant.Q4_1, panel16DequantizeQ4_1},
+		{quant.Q5_0, panel16DequantizeQ5_0},
+		{quant.Q5_1, panel16DequantizeQ5_1},
+		{quant.Q8_0, panel16DequantizeQ8_0},
+		{quant.Q4_K, panel16DequantizeQ4_K},
+		{quant.Q5_K, panel16DequantizeQ5_K},
+		{quant.Q6_K, panel16DequantizeQ6_K},
 	} {
 		l, _ := LookupLayout("r16", t.kind)
 		all = append(all, bothPairs(isa, t.kind, l.Name, func(dst []uint32, w []byte, _, from, to int, tiles *tiles) {

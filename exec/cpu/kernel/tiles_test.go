@@ -22,7 +22,7 @@ func tilesOf(rng *rand.Rand, panels, k, xStep, tokens int) (x *memory, w *memory
 	return x, w
 }
 
-// TestMultiplyTiles holds products of bf16 numbers against float64: the normalised square error of
+// TestMultiplyTiles holds products of bf16 numbers against float64: the normalized square error of
 // float32 sums in blocks of 32 stays below 1e-13.
 func TestMultiplyTiles(t *testing.T) {
 	const panels, k, tokens = 2, 1024, 3
@@ -42,7 +42,7 @@ func TestMultiplyTiles(t *testing.T) {
 		}
 	}
 	if nmse := off / size; !(nmse < 1e-13) {
-		t.Errorf("normalised square error %.1e, expected at most 1e-13", nmse)
+		t.Errorf("normalized square error %.1e, expected at most 1e-13", nmse)
 	}
 }
 

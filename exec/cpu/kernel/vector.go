@@ -16,16 +16,16 @@ type vectors struct {
 	// The parts of a norm, see norm.go, and ref.QuantiseQ8x2, ref.QuantiseQ8Row and ref.RoundBF16,
 	// whose bits each set gives.
 	sumSquares   func(x []float32) float64
-	normalise    func(y, x, w []float32, scale float64)
-	normaliseAdd func(y, x, d, w []float32, scale float64)
-	quantise     map[string]func(row []byte, x []float32) // by the formats of a planar
+	normalize    func(y, x, w []float32, scale float64)
+	normalizeAdd func(y, x, d, w []float32, scale float64)
+	quantize     map[string]func(row []byte, x []float32) // by the formats of a planar
 	round        func(row []byte, x []float32)
 
 	// The sines of a position, the nearest float32 but for close calls, and the rotation of a head by
 	// them, see rope.go, whose bits each set gives.
-	sines      func(cos, sin []float32, speed []float64, pos, magnitude float64)
-	turnHalves func(x, y, cos, sin []float32)
-	turnPairs  func(x, cos, sin []float32)
+	sines        func(cos, sin []float32, speed []float64, pos, magnitude float64)
+	rotateHalves func(x, y, cos, sin []float32)
+	rotatePairs  func(x, cos, sin []float32)
 
 	// The numbers of a page of attention, see attention_loops.go.
 	scores     func(scores, x, tile []float32, n int)
@@ -66,13 +66,13 @@ var portable = vectors{
 		"gelu_erf":  multiplied(ref.GELUErf),
 	},
 	sumSquares:   portableSumSquares,
-	normalise:    portableNormalise,
-	normaliseAdd: portableNormaliseAdd,
-	quantise:     map[string]func(row []byte, x []float32){"q8x2": ref.QuantiseQ8x2, "q8": ref.QuantiseQ8Row},
+	normalize:    portableNormalize,
+	normalizeAdd: portableNormalizeAdd,
+	quantize:     map[string]func(row []byte, x []float32){"q8x2": ref.QuantiseQ8x2, "q8": ref.QuantiseQ8Row},
 	round:        ref.RoundBF16,
 	sines:        portableSines,
-	turnHalves:   portableTurnHalves,
-	turnPairs:    portableTurnPairs,
+	rotateHalves: portableRotateHalves,
+	rotatePairs:  portableRotatePairs,
 	scores:       portableScores,
 	weigh:        portableWeigh,
 	accumulate:   portableAccumulate,

@@ -58,25 +58,25 @@ func geluTanhGateAVX2(dst *float32, x *float32, up *float32, n int)
 //go:noescape
 func sumSquaresAVX2(sums *[4]float64, x *float32, n int)
 
-// normaliseAVX2 sets n elements of y, a multiple of 4, to x·scale·w.
+// normalizeAVX2 sets n elements of y, a multiple of 4, to x·scale·w.
 //
 //go:noescape
-func normaliseAVX2(y *float32, x *float32, w *float32, scale float64, n int)
+func normalizeAVX2(y *float32, x *float32, w *float32, scale float64, n int)
 
-// normaliseAddAVX2 sets n elements of y, a multiple of 4, to x + d·scale·w.
+// normalizeAddAVX2 sets n elements of y, a multiple of 4, to x + d·scale·w.
 //
 //go:noescape
-func normaliseAddAVX2(y *float32, x *float32, d *float32, w *float32, scale float64, n int)
+func normalizeAddAVX2(y *float32, x *float32, d *float32, w *float32, scale float64, n int)
 
-// quantiseQ8x2AVX2 stores blocks of 32 elements as the arrays of a q8x2 row; sum holds int32.
+// quantizeQ8x2AVX2 stores blocks of 32 elements as the arrays of a q8x2 row; sum holds int32.
 //
 //go:noescape
-func quantiseQ8x2AVX2(hi *byte, lo *byte, scale *float32, sum *float32, x *float32, blocks int)
+func quantizeQ8x2AVX2(hi *byte, lo *byte, scale *float32, sum *float32, x *float32, blocks int)
 
-// quantiseQ8AVX2 stores blocks of 32 elements as the arrays of a q8 row; sum holds int32.
+// quantizeQ8AVX2 stores blocks of 32 elements as the arrays of a q8 row; sum holds int32.
 //
 //go:noescape
-func quantiseQ8AVX2(q *byte, scale *float32, sum *float32, x *float32, blocks int)
+func quantizeQ8AVX2(q *byte, scale *float32, sum *float32, x *float32, blocks int)
 
 // widenAVX2 sets n elements of dst, a multiple of 8, to the values of float16 numbers.
 //
@@ -103,12 +103,12 @@ func q8ValuesAVX2(row *float32, blocks *byte, n int)
 //go:noescape
 func sinesAVX2(cos *float32, sin *float32, speed *float64, pos float64, magnitude float64, n int)
 
-// turnHalvesAVX2 turns n pairs, a multiple of 8, of which x has one part and y the other.
+// rotateHalvesAVX2 turns n pairs, a multiple of 8, of which x has one part and y the other.
 //
 //go:noescape
-func turnHalvesAVX2(x *float32, y *float32, cos *float32, sin *float32, n int)
+func rotateHalvesAVX2(x *float32, y *float32, cos *float32, sin *float32, n int)
 
-// turnPairsAVX2 turns n pairs of neighbours, a multiple of 4.
+// rotatePairsAVX2 turns n pairs of neighbours, a multiple of 4.
 //
 //go:noescape
-func turnPairsAVX2(x *float32, cos *float32, sin *float32, n int)
+func rotatePairsAVX2(x *float32, cos *float32, sin *float32, n int)

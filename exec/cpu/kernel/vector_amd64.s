@@ -1683,9 +1683,9 @@ done:
 	VZEROUPPER
 	RET
 
-// func normaliseAVX2(y *float32, x *float32, w *float32, scale float64, n int)
+// func normalizeAVX2(y *float32, x *float32, w *float32, scale float64, n int)
 // Requires: AVX
-TEXT ·normaliseAVX2(SB), NOSPLIT, $0-40
+TEXT ·normalizeAVX2(SB), NOSPLIT, $0-40
 	MOVQ         y+0(FP), AX
 	MOVQ         x+8(FP), CX
 	MOVQ         w+16(FP), DX
@@ -1709,9 +1709,9 @@ done:
 	VZEROUPPER
 	RET
 
-// func normaliseAddAVX2(y *float32, x *float32, d *float32, w *float32, scale float64, n int)
+// func normalizeAddAVX2(y *float32, x *float32, d *float32, w *float32, scale float64, n int)
 // Requires: AVX
-TEXT ·normaliseAddAVX2(SB), NOSPLIT, $0-48
+TEXT ·normalizeAddAVX2(SB), NOSPLIT, $0-48
 	MOVQ         y+0(FP), AX
 	MOVQ         d+16(FP), CX
 	MOVQ         w+24(FP), DX
@@ -1747,9 +1747,9 @@ DATA packed<>+24(SB)/4, $0x00000003
 DATA packed<>+28(SB)/4, $0x00000007
 GLOBL packed<>(SB), RODATA|NOPTR, $32
 
-// func quantiseQ8x2AVX2(hi *byte, lo *byte, scale *float32, sum *float32, x *float32, blocks int)
+// func quantizeQ8x2AVX2(hi *byte, lo *byte, scale *float32, sum *float32, x *float32, blocks int)
 // Requires: AVX, AVX2
-TEXT ·quantiseQ8x2AVX2(SB), NOSPLIT, $0-48
+TEXT ·quantizeQ8x2AVX2(SB), NOSPLIT, $0-48
 	MOVQ    hi+0(FP), AX
 	MOVQ    lo+8(FP), CX
 	MOVQ    scale+16(FP), DX
@@ -1884,9 +1884,9 @@ DATA all00000040<>+24(SB)/4, $0x00000040
 DATA all00000040<>+28(SB)/4, $0x00000040
 GLOBL all00000040<>(SB), RODATA|NOPTR, $32
 
-// func quantiseQ8AVX2(q *byte, scale *float32, sum *float32, x *float32, blocks int)
+// func quantizeQ8AVX2(q *byte, scale *float32, sum *float32, x *float32, blocks int)
 // Requires: AVX, AVX2
-TEXT ·quantiseQ8AVX2(SB), NOSPLIT, $0-40
+TEXT ·quantizeQ8AVX2(SB), NOSPLIT, $0-40
 	MOVQ    q+0(FP), AX
 	MOVQ    scale+8(FP), CX
 	MOVQ    sum+16(FP), DX
@@ -2261,9 +2261,9 @@ DATA allbfe0000000000000<>+16(SB)/8, $0xbfe0000000000000
 DATA allbfe0000000000000<>+24(SB)/8, $0xbfe0000000000000
 GLOBL allbfe0000000000000<>(SB), RODATA|NOPTR, $32
 
-// func turnHalvesAVX2(x *float32, y *float32, cos *float32, sin *float32, n int)
+// func rotateHalvesAVX2(x *float32, y *float32, cos *float32, sin *float32, n int)
 // Requires: AVX
-TEXT ·turnHalvesAVX2(SB), NOSPLIT, $0-40
+TEXT ·rotateHalvesAVX2(SB), NOSPLIT, $0-40
 	MOVQ x+0(FP), AX
 	MOVQ y+8(FP), CX
 	MOVQ cos+16(FP), DX
@@ -2303,9 +2303,9 @@ DATA twice<>+24(SB)/4, $0x00000003
 DATA twice<>+28(SB)/4, $0x00000003
 GLOBL twice<>(SB), RODATA|NOPTR, $32
 
-// func turnPairsAVX2(x *float32, cos *float32, sin *float32, n int)
+// func rotatePairsAVX2(x *float32, cos *float32, sin *float32, n int)
 // Requires: AVX, AVX2
-TEXT ·turnPairsAVX2(SB), NOSPLIT, $0-32
+TEXT ·rotatePairsAVX2(SB), NOSPLIT, $0-32
 	MOVQ    x+0(FP), AX
 	MOVQ    cos+8(FP), CX
 	MOVQ    sin+16(FP), DX

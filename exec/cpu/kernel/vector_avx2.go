@@ -19,13 +19,13 @@ var assemblyVectors = []*vectors{{
 		"gelu_erf":  multiplied(ref.GELUErf), // no model that is supported has it
 	},
 	sumSquares:   sumSquaresOnAVX2,
-	normalise:    normaliseOnAVX2,
-	normaliseAdd: normaliseAddOnAVX2,
-	quantise:     map[string]func(row []byte, x []float32){"q8x2": quantiseQ8x2OnAVX2, "q8": quantiseQ8OnAVX2},
+	normalize:    normalizeOnAVX2,
+	normalizeAdd: normalizeAddOnAVX2,
+	quantize:     map[string]func(row []byte, x []float32){"q8x2": quantizeQ8x2OnAVX2, "q8": quantizeQ8OnAVX2},
 	round:        roundOnAVX2,
 	sines:        sinesOnAVX2,
-	turnHalves:   turnHalvesOnAVX2,
-	turnPairs:    turnPairsOnAVX2,
+	rotateHalves: rotateHalvesOnAVX2,
+	rotatePairs:  rotatePairsOnAVX2,
 	scores: func(scores, x, tile []float32, n int) {
 		scoresAVX2(&scores[0], &x[0], &tile[0], n, len(x)/n)
 	},
@@ -79,29 +79,29 @@ func sumSquaresOnAVX2(x []float32) float64 {
 	return sums[0] + sums[1] + sums[2] + sums[3]
 }
 
-func normaliseOnAVX2(y, x, w []float32, scale float64) {
+func normalizeOnAVX2(y, x, w []float32, scale float64) {
 	whole := len(y) &^ 3
-	normaliseAVX2(unsafe.SliceData(y), unsafe.SliceData(x), unsafe.SliceData(w), scale, whole)
-	portableNormalise(y[whole:], x[whole:], w[whole:], scale)
+	normalizeAVX2(unsafe.SliceData(y), unsafe.SliceData(x), unsafe.SliceData(w), scale, whole)
+	portableNormalize(y[whole:], x[whole:], w[whole:], scale)
 }
 
-func normaliseAddOnAVX2(y, x, d, w []float32, scale float64) {
+func normalizeAddOnAVX2(y, x, d, w []float32, scale float64) {
 	whole := len(y) &^ 3
-	normaliseAddAVX2(unsafe.SliceData(y), unsafe.SliceData(x), unsafe.SliceData(d), unsafe.SliceData(w), scale, whole)
-	portableNormaliseAdd(y[whole:], x[whole:], d[whole:], w[whole:], scale)
+	normalizeAddAVX2(unsafe.SliceData(y), unsafe.SliceData(x), unsafe.SliceData(d), unsafe.SliceData(w), scale, whole)
+	portableNormalizeAdd(y[whole:], x[whole:], d[whole:], w[whole:], scale)
 }
 
-func quantiseQ8x2OnAVX2(row []byte, x []float32) {
+func quantizeQ8x2OnAVX2(row []byte, x []float32) {
 	if n := len(x); n > 0 {
 		scale, sum := view[float32](row[2*n:]), view[float32](row[2*n+n/8:])
-		quantiseQ8x2AVX2(&row[0], &row[n], &scale[0], &sum[0], &x[0], n/ref.Q8x2Block)
+		quantizeQ8x2AVX2(&row[0], &row[n], &scale[0], &sum[0], &x[0], n/ref.Q8x2Block)
 	}
 }
 
-func quantiseQ8OnAVX2(row []byte, x []float32) {
+func quantizeQ8OnAVX2(row []byte, x []float32) {
 	if n := len(x); n > 0 {
 		scale, sum := view[float32](row[n:]), view[float32](row[n+n/8:])
-		quantiseQ8AVX2(&row[0], &scale[0], &sum[0], &x[0], n/ref.Q8x2Block)
+		quantizeQ8AVX2(&row[0], &scale[0], &sum[0], &x[0], n/ref.Q8x2Block)
 	}
 }
 
@@ -118,16 +118,16 @@ func sinesOnAVX2(cos, sin []float32, speed []float64, pos, magnitude float64) {
 	}
 }
 
-func turnHalvesOnAVX2(x, y, cos, sin []float32) {
+func rotateHalvesOnAVX2(x, y, cos, sin []float32) {
 	whole := len(x) &^ 7
-	turnHalvesAVX2(unsafe.SliceData(x), unsafe.SliceData(y), unsafe.SliceData(cos), unsafe.SliceData(sin), whole)
-	portableTurnHalves(x[whole:], y[whole:], cos[whole:], sin[whole:])
+	rotateHalvesAVX2(unsafe.SliceData(x), unsafe.SliceData(y), unsafe.SliceData(cos), unsafe.SliceData(sin), whole)
+	portableRotateHalves(x[whole:], y[whole:], cos[whole:], sin[whole:])
 }
 
-func turnPairsOnAVX2(x, cos, sin []float32) {
+func rotatePairsOnAVX2(x, cos, sin []float32) {
 	whole := len(cos) &^ 3
-	turnPairsAVX2(unsafe.SliceData(x), unsafe.SliceData(cos), unsafe.SliceData(sin), whole)
-	portableTurnPairs(x[2*whole:], cos[whole:], sin[whole:])
+	rotatePairsAVX2(unsafe.SliceData(x), unsafe.SliceData(cos), unsafe.SliceData(sin), whole)
+	portableRotatePairs(x[2*whole:], cos[whole:], sin[whole:])
 }
 
 func weighOnAVX2(scores, top, sum, shrink []float32, x, y int, scale float32) {
@@ -148,7 +148,7 @@ func divideOnAVX2(dst, src []float32, by float32) {
 func widenE4M3OnAVX2(dst []float32, src []uint8) {
 	whole := len(dst) &^ (panelRows - 1)
 	if whole > 0 {
-		r16FloatF8_E4M3(&dst[0], &src[0], whole/panelRows)
+		panel16DequantizeF8_E4M3(&dst[0], &src[0], whole/panelRows)
 	}
 	portableWidenE4M3(dst[whole:], src[whole:])
 }

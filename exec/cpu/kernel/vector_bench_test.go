@@ -104,14 +104,14 @@ func BenchmarkVectors(b *testing.B) {
 			run  func()
 		}{
 			{"norm", func() { v.rmsNorm(y, x, w, 1e-6) }},
-			{"quantise to q8x2", func() { v.quantise["q8x2"](row, x) }},
-			{"quantise to q8", func() { v.quantise["q8"](row, x) }},
+			{"quantise to q8x2", func() { v.quantize["q8x2"](row, x) }},
+			{"quantise to q8", func() { v.quantize["q8"](row, x) }},
 			{"silu", func() { v.gates["silu"](y, x, w) }},
 			{"gelu_tanh", func() { v.gates["gelu_tanh"](y, x, w) }},
 			{"widen", func() { v.widen(y, halves) }},
 			{"sines", func() { v.sines(cos, sin, speed, 1000, 1) }},
-			{"turn halves", func() { v.turnHalves(x[:n/2], x[n/2:], cos, sin) }},
-			{"turn pairs", func() { v.turnPairs(x, cos, sin) }},
+			{"turn halves", func() { v.rotateHalves(x[:n/2], x[n/2:], cos, sin) }},
+			{"turn pairs", func() { v.rotatePairs(x, cos, sin) }},
 		} {
 			b.Run(v.isa+"/"+loop.name, func(b *testing.B) {
 				b.ReportMetric(n/float64(fastest(b, loop.run).Nanoseconds()), "elems/ns")

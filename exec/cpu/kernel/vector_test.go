@@ -173,19 +173,19 @@ func TestNormVectors(t *testing.T) {
 				t.Fatalf("sum of %d squares is %v, expected %v", n, got, want)
 			}
 			want, wantAdd := make([]float32, n), make([]float32, n)
-			portableNormalise(want, x, w, 0.37)
-			portableNormaliseAdd(wantAdd, x, d, w, 0.37)
+			portableNormalize(want, x, w, 0.37)
+			portableNormalizeAdd(wantAdd, x, d, w, 0.37)
 			got, mem := guarded(n)
 			gotAdd, memAdd := guarded(n)
-			v.normalise(got, x, w, 0.37)
-			v.normaliseAdd(gotAdd, x, d, w, 0.37)
+			v.normalize(got, x, w, 0.37)
+			v.normalizeAdd(gotAdd, x, d, w, 0.37)
 			untouched(t, "a norm", mem, memAdd)
 			if !sameBits(got, want) || !sameBits(gotAdd, wantAdd) {
 				t.Fatalf("norm of %d elements is %v and %v, expected %v and %v", n, got, gotAdd, want, wantAdd)
 			}
 			y := slices.Clone(x)
-			v.normaliseAdd(y, y, d, w, 0.37)
-			v.normalise(x, x, w, 0.37)
+			v.normalizeAdd(y, y, d, w, 0.37)
+			v.normalize(x, x, w, 0.37)
 			if !sameBits(x, want) || !sameBits(y, wantAdd) {
 				t.Fatalf("norm of %d elements in place differs", n)
 			}
@@ -242,8 +242,8 @@ func pick64(rng *rand.Rand, a, b float64) float64 {
 	return b
 }
 
-// TestTurns sees that each set turns pairs with the bits of the portable loops.
-func TestTurns(t *testing.T) {
+// TestRotations sees that each set turns pairs with the bits of the portable loops.
+func TestRotations(t *testing.T) {
 	eachSet(t, func(t *testing.T, v *vectors) {
 		rng := rand.New(rand.NewPCG(55, 56))
 		for half := range 70 {
@@ -251,23 +251,23 @@ func TestTurns(t *testing.T) {
 			x, mem := guarded(2 * half)
 			copy(x, numbers(rng, 2*half))
 			want := slices.Clone(x)
-			portableTurnHalves(want[:half], want[half:], cos, sin)
-			v.turnHalves(x[:half], x[half:], cos, sin)
-			if untouched(t, "turnHalves", mem); !sameBits(x, want) {
+			portableRotateHalves(want[:half], want[half:], cos, sin)
+			v.rotateHalves(x[:half], x[half:], cos, sin)
+			if untouched(t, "rotateHalves", mem); !sameBits(x, want) {
 				t.Fatalf("%d pairs in halves are %v, expected %v", half, x, want)
 			}
-			portableTurnPairs(want, cos, sin)
-			v.turnPairs(x, cos, sin)
-			if untouched(t, "turnPairs", mem); !sameBits(x, want) {
+			portableRotatePairs(want, cos, sin)
+			v.rotatePairs(x, cos, sin)
+			if untouched(t, "rotatePairs", mem); !sameBits(x, want) {
 				t.Fatalf("%d pairs of neighbours are %v, expected %v", half, x, want)
 			}
 		}
 	})
 }
 
-// TestQuantiseVectors sees that each set gives the bytes of ref.QuantiseQ8x2 and of ref.QuantiseQ8Row,
+// TestQuantizeVectors sees that each set gives the bytes of ref.QuantiseQ8x2 and of ref.QuantiseQ8Row,
 // whatever a block holds.
-func TestQuantiseVectors(t *testing.T) {
+func TestQuantizeVectors(t *testing.T) {
 	inf, nan := float32(math.Inf(1)), float32(math.NaN())
 	eachSet(t, func(t *testing.T, v *vectors) {
 		rng := rand.New(rand.NewPCG(35, 36))
@@ -303,8 +303,8 @@ func TestQuantiseVectors(t *testing.T) {
 			for format, f := range planarFormats {
 				size := f.bytes(n)
 				got, want := newMemory(size), make([]byte, size)
-				v.quantise[format](got.data(), x)
-				f.quantise(want, x)
+				v.quantize[format](got.data(), x)
+				f.quantize(want, x)
 				if !got.intact() || !slices.Equal(got.data(), want) {
 					t.Fatalf("%v becomes % x in %s, expected % x", x, got.data(), format, want)
 				}

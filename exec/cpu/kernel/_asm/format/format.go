@@ -1,4 +1,4 @@
-// Package format tells the programs that write kernels how integers lie in layout r16, which r16.go
+// Package format tells the programs that write kernels how integers lie in layout r16, which panel16.go
 // of package kernel describes. It imports nothing.
 package format
 

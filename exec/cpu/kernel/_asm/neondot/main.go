@@ -1,4 +1,4 @@
-// Command neondot writes the arm64 kernels for weights in layout r16, which r16.go describes, with
+// Command neondot writes the arm64 kernels for weights in layout r16, which panel16.go describes, with
 // activations in q8x2. SDOT multiplies 16 bytes, four elements of four rows, with four activations
 // and adds the products of each row to its lane, exactly. A unit is four such groups of rows;
 // activations are in two planes, hi and lo, so a unit takes eight SDOT for a token.
@@ -96,7 +96,7 @@ const (
 )
 
 func (k *kernel) write() {
-	name := fmt.Sprintf("neondot%sx%d", k.Name, k.tokens)
+	name := fmt.Sprintf("neondot%s_t%d", k.Name, k.tokens)
 	size := 32
 	if k.Sub > 0 {
 		size = 256
@@ -251,7 +251,7 @@ func (k *kernel) begin(first, units int) {
 func (k *kernel) zero() bool { return k.Zero > 0 && k.Bits < 8 }
 
 // end scales the sums of a part and adds them to y: (Σu·q − zero·Σq)·(d·scale), then m·offset, each
-// operation rounded, as integer.go has it.
+// operation rounded, as swar_products.go has it.
 func (k *kernel) end(first int) {
 	for m := range k.tokens {
 		k.line("FMOVS %d(%s), F%d", format.Scale, x[m], scaleOf(m))

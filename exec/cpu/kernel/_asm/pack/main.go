@@ -1,4 +1,4 @@
-// Command pack writes the AVX2 kernels that put weights of a file into layout r16, which r16.go
+// Command pack writes the AVX2 kernels that put weights of a file into layout r16, which panel16.go
 // describes: bytes are those of the portable code there.
 package main
 

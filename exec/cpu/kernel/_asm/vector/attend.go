@@ -7,6 +7,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+
+	"pesti/exec/cpu/kernel/_asm/constant"
 )
 
 const (
@@ -222,7 +224,7 @@ func weighSome(queries int, scores, top, sum, shrink, seen reg.Register, scale v
 	for i := range 2 {
 		see, nothing := YMM(), YMM()
 		VMOVUPS(Mem{Base: seen, Disp: part(i)}, see)
-		VMOVUPS(constant(float32(math.Inf(-1))), nothing)
+		VMOVUPS(constant.Float32(float32(math.Inf(-1))), nothing)
 		for q := range w {
 			VMULPS(Mem{Base: scores, Disp: q*2*vector + part(i)}, scale, w[q][i])
 			VBLENDVPS(see, w[q][i], nothing, w[q][i])

@@ -6,6 +6,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+
+	"pesti/exec/cpu/kernel/_asm/constant"
 )
 
 const mantissaBits = 23
@@ -19,11 +21,11 @@ const ln2 = 0x1.62e43p-1
 
 // polynomial sets p to the polynomial of r.
 func polynomial(c []float32, r, p reg.VecVirtual) {
-	VMOVUPS(constant(c[len(c)-1]), p)
+	VMOVUPS(constant.Float32(c[len(c)-1]), p)
 	for i := len(c) - 2; i >= 0; i-- {
-		VFMADD213PS(constant(c[i]), r, p)
+		VFMADD213PS(constant.Float32(c[i]), r, p)
 	}
-	VFMADD213PS(constant(1), r, p)
+	VFMADD213PS(constant.Float32(1), r, p)
 }
 
 // exp sets x to e^x for x ≤ 0, and to 0 below −86.6, where e^x is 2^-125; NaN stays. n, p and keep
@@ -31,11 +33,11 @@ func polynomial(c []float32, r, p reg.VecVirtual) {
 // log₂e, and its rounding, times a score of a hundred, is three bits of the weight.)
 func exp(x, n, p, keep reg.VecVirtual) {
 	const notLess = 5 // true of NaN
-	VCMPPS(Imm(notLess), constant(-86.6), x, keep)
-	VMULPS(constant(math.Log2E), x, n)
+	VCMPPS(Imm(notLess), constant.Float32(-86.6), x, keep)
+	VMULPS(constant.Float32(math.Log2E), x, n)
 	VROUNDPS(Imm(0), n, n)
-	VFNMADD231PS(constant(ln2), n, x)
-	VFNMADD231PS(constant(math.Ln2-ln2), n, x)
+	VFNMADD231PS(constant.Float32(ln2), n, x)
+	VFNMADD231PS(constant.Float32(math.Ln2-ln2), n, x)
 	polynomial(powerE, x, p)
 	VCVTPS2DQ(n, n)
 	VPSLLD(Imm(mantissaBits), n, n)

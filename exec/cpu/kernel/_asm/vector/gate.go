@@ -7,6 +7,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+
+	"pesti/exec/cpu/kernel/_asm/constant"
 )
 
 const sign = 1 << 31
@@ -29,29 +31,29 @@ func gate(name, what string, argument func(a, z, low reg.VecVirtual)) {
 
 	v, a, z, low := YMM(), YMM(), YMM(), YMM()
 	VMOVUPS(Mem{Base: x, Index: at, Scale: 4}, v)
-	VANDPS(constantBits(sign-1), v, a)
+	VANDPS(constant.Bits32(sign-1), v, a)
 	argument(a, z, low)
 
 	// exp(z) = 2^k · p, from what is left of z without k·ln 2.
 	k, p := YMM(), YMM()
-	VMULPS(constant(math.Log2E), z, k)
+	VMULPS(constant.Float32(math.Log2E), z, k)
 	VROUNDPS(Imm(0), k, k)
-	VFNMADD231PS(constant(ln2), k, z)
+	VFNMADD231PS(constant.Float32(ln2), k, z)
 	VADDPS(low, z, z)
-	VFNMADD231PS(constant(math.Ln2-ln2), k, z)
+	VFNMADD231PS(constant.Float32(math.Ln2-ln2), k, z)
 	polynomial(powerE, z, p)
 
 	// 1 + exp(z): below 2^-126 it is 1 whatever is added.
 	e, bounded := YMM(), YMM()
 	VCVTPS2DQ(k, k)
-	VPMAXSD(constantBits(uint32(0x100000000-126)), k, bounded)
+	VPMAXSD(constant.Bits32(uint32(0x100000000-126)), k, bounded)
 	VPSLLD(Imm(mantissaBits), bounded, e)
 	VPADDD(e, p, e)
-	VADDPS(constant(1), e, e)
+	VADDPS(constant.Float32(1), e, e)
 
 	// The numerator, and the power of two that it lacks.
 	numerator, half := YMM(), YMM()
-	VORPS(constantBits(sign), a, a)
+	VORPS(constant.Bits32(sign), a, a)
 	VMULPS(p, a, numerator)
 	VBLENDVPS(v, numerator, v, numerator)
 	VDIVPS(e, numerator, numerator)
@@ -60,7 +62,7 @@ func gate(name, what string, argument func(a, z, low reg.VecVirtual)) {
 	VPSRAD(Imm(1), k, half)
 	VPSUBD(half, k, k)
 	for _, power := range []reg.VecVirtual{half, k} {
-		VPADDD(constantBits(127), power, power)
+		VPADDD(constant.Bits32(127), power, power)
 		VPSLLD(Imm(mantissaBits), power, power)
 		VMULPS(power, numerator, numerator)
 	}
@@ -76,14 +78,14 @@ func gate(name, what string, argument func(a, z, low reg.VecVirtual)) {
 // bound sets a to at most limit; NaN stays.
 func bound(a reg.VecVirtual, limit float32) {
 	most := YMM()
-	VMOVUPS(constant(limit), most)
+	VMOVUPS(constant.Float32(limit), most)
 	VMINPS(a, most, a) // of NaN and a number, the first operand here is taken
 }
 
 // siluArgument: z is x.
 func siluArgument(a, z, low reg.VecVirtual) {
 	bound(a, 150)
-	VORPS(constantBits(sign), a, z)
+	VORPS(constant.Bits32(sign), a, z)
 	VXORPS(low, low, low)
 }
 
@@ -102,30 +104,30 @@ func geluTanhArgument(a, z, low reg.VecVirtual) {
 	VFMSUB231PS(a, a, rest) // a² − square, exactly
 
 	cubic, cubicRest, t := YMM(), YMM(), YMM()
-	VMOVUPS(constant(dh), t)
+	VMOVUPS(constant.Float32(dh), t)
 	VMULPS(square, t, cubic)
 	VMOVAPS(cubic, cubicRest)
 	VFMSUB231PS(square, t, cubicRest)
 	VFMADD231PS(rest, t, cubicRest)
-	VMOVUPS(constant(dl), t)
+	VMOVUPS(constant.Float32(dl), t)
 	VFMADD231PS(square, t, cubicRest)
 
 	// factor = c + cubic and what its rounding lost (Knuth's two-sum).
 	factor, back := YMM(), YMM()
-	VADDPS(constant(ch), cubic, factor)
+	VADDPS(constant.Float32(ch), cubic, factor)
 	VSUBPS(cubic, factor, back)
 	VSUBPS(back, factor, t)
 	VSUBPS(t, cubic, cubic)
-	VMOVUPS(constant(ch), t)
+	VMOVUPS(constant.Float32(ch), t)
 	VSUBPS(back, t, t)
 	VADDPS(t, cubic, cubic)
 	VADDPS(cubicRest, cubic, cubic)
-	VADDPS(constant(cl), cubic, cubic)
+	VADDPS(constant.Float32(cl), cubic, cubic)
 
 	VMULPS(factor, a, z)
 	VMOVAPS(z, low)
 	VFMSUB231PS(factor, a, low)
 	VFMADD231PS(cubic, a, low)
-	VXORPS(constantBits(sign), z, z)
-	VXORPS(constantBits(sign), low, low)
+	VXORPS(constant.Bits32(sign), z, z)
+	VXORPS(constant.Bits32(sign), low, low)
 }

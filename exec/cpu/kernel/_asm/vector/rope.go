@@ -6,6 +6,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+
+	"pesti/exec/cpu/kernel/_asm/constant"
 )
 
 // sines computes in float64, four at a time: angle = k·π/2 + r, k the nearest integer, and of r, within
@@ -26,12 +28,12 @@ func sines() {
 	const integer = 0x1.8p52
 	r, k, quarter := YMM(), YMM(), YMM()
 	VMULPD(Mem{Base: speed, Index: at, Scale: 8}, pos, r)
-	VMULPD(constant64(2/math.Pi), r, quarter)
-	VADDPD(constant64(integer), quarter, quarter)
-	VSUBPD(constant64(integer), quarter, k)
+	VMULPD(constant.Float64(2/math.Pi), r, quarter)
+	VADDPD(constant.Float64(integer), quarter, quarter)
+	VSUBPD(constant.Float64(integer), quarter, k)
 	const piHalf, rest = math.Pi / 2, 0x1.1a62633145c07p-54
-	VFNMADD231PD(constant64(piHalf), k, r)
-	VFNMADD231PD(constant64(rest), k, r)
+	VFNMADD231PD(constant.Float64(piHalf), k, r)
+	VFNMADD231PD(constant.Float64(rest), k, r)
 
 	square, s, c := YMM(), YMM(), YMM()
 	VMULPD(r, r, square)
@@ -75,7 +77,7 @@ func taylor(degree int, square, p vec) {
 		if d/2%2 == 1 {
 			f = -f
 		}
-		return constant64(1 / f)
+		return constant.Float64(1 / f)
 	}
 	VMOVUPD(term(degree), p)
 	for d := degree - 2; d >= 0; d -= 2 {
@@ -94,10 +96,10 @@ func broadcast64(name string) vec {
 	return v
 }
 
-// turnHalves and turnPairs round as the portable loops do.
-func turnHalves() {
-	function("turnHalvesAVX2", "func(x, y, cos, sin *float32, n int)")
-	Doc("turnHalvesAVX2 turns n pairs, a multiple of 8, of which x has one part and y the other.")
+// rotateHalves and rotatePairs round as the portable loops do.
+func rotateHalves() {
+	function("rotateHalvesAVX2", "func(x, y, cos, sin *float32, n int)")
+	Doc("rotateHalvesAVX2 turns n pairs, a multiple of 8, of which x has one part and y the other.")
 	x, y := Load(Param("x"), GP64()), Load(Param("y"), GP64())
 	cos, sin := Load(Param("cos"), GP64()), Load(Param("sin"), GP64())
 	n, at := Load(Param("n"), GP64()), GP64()
@@ -126,13 +128,13 @@ func turnHalves() {
 	RET()
 }
 
-func turnPairs() {
+func rotatePairs() {
 	twice := GLOBL("twice", RODATA|NOPTR)
 	for i := range 8 {
 		DATA(4*i, U32(uint32(i/2)))
 	}
-	function("turnPairsAVX2", "func(x, cos, sin *float32, n int)")
-	Doc("turnPairsAVX2 turns n pairs of neighbours, a multiple of 4.")
+	function("rotatePairsAVX2", "func(x, cos, sin *float32, n int)")
+	Doc("rotatePairsAVX2 turns n pairs of neighbours, a multiple of 4.")
 	x, cos, sin := Load(Param("x"), GP64()), Load(Param("cos"), GP64()), Load(Param("sin"), GP64())
 	n, at, order := Load(Param("n"), GP64()), GP64(), YMM()
 	VMOVDQU(twice, order)

@@ -8,6 +8,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+
+	"pesti/exec/cpu/kernel/_asm/constant"
 )
 
 // sumSquares adds as the portable loop does: products of float32 are exact in float64, so that one
@@ -32,8 +34,8 @@ func sumSquares() {
 	RET()
 }
 
-// normalise rounds to float32 once, after both factors.
-func normalise(name, signature string, add bool) {
+// normalize rounds to float32 once, after both factors.
+func normalize(name, signature string, add bool) {
 	function(name, signature)
 	in, what := "x", "x·scale·w"
 	if add {
@@ -81,9 +83,9 @@ func packedOrder() Mem {
 	return order
 }
 
-// quantise is ref.QuantiseQ8x2, or ref.QuantiseQ8Row, in vectors. What most is, the largest q, tells which: more than
+// quantize is ref.QuantiseQ8x2, or ref.QuantiseQ8Row, in vectors. What most is, the largest q, tells which: more than
 // an int8 takes two planes.
-func quantise(name, format string, most float32, order Mem) {
+func quantize(name, format string, most float32, order Mem) {
 	names := []string{"hi", "lo"}
 	if most <= math.MaxInt8 {
 		names = []string{"q"}
@@ -108,10 +110,10 @@ func quantise(name, format string, most float32, order Mem) {
 	for i := range v {
 		VMOVUPS(Mem{Base: x, Disp: i * vector}, v[i])
 		if i == 0 {
-			VANDPS(constantBits(sign-1), v[i], top)
+			VANDPS(constant.Bits32(sign-1), v[i], top)
 			continue
 		}
-		VANDPS(constantBits(sign-1), v[i], part)
+		VANDPS(constant.Bits32(sign-1), v[i], part)
 		VPMAXSD(part, top, top) // magnitudes order as their bits do, NaN highest
 	}
 	VEXTRACTI128(Imm(1), top, part.AsX())
@@ -126,13 +128,13 @@ func quantise(name, format string, most float32, order Mem) {
 	CMPL(bits, U32(infinity))
 	JAE(LabelRef("nothing"))
 	inverse, step := YMM(), XMM()
-	VMOVSS(constant(most), inverse.AsX())
+	VMOVSS(constant.Float32(most), inverse.AsX())
 	VDIVSS(top.AsX(), inverse.AsX(), inverse.AsX())
 	VMOVD(inverse.AsX(), bits)
 	XORL(s, s)
 	CMPL(bits, U32(infinity))
 	JE(LabelRef("nothing"))
-	VDIVSS(constant(127), top.AsX(), step)
+	VDIVSS(constant.Float32(127), top.AsX(), step)
 	VMOVSS(step, Mem{Base: scale})
 
 	VBROADCASTSS(inverse.AsX(), inverse)
@@ -152,7 +154,7 @@ func quantise(name, format string, most float32, order Mem) {
 	if len(planes) == 2 {
 		h := vectors(4)
 		for i := range v { // q = 128·h + what is left
-			VPADDD(constantBits(64), v[i], h[i])
+			VPADDD(constant.Bits32(64), v[i], h[i])
 			VPSRAD(Imm(7), h[i], h[i])
 			VPSLLD(Imm(7), h[i], part)
 			VPSUBD(part, v[i], v[i])

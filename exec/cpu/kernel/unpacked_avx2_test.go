@@ -13,13 +13,13 @@ import (
 	"pesti/gguf/quant"
 )
 
-// TestBlockDequantisers holds dequantisers in vectors to the bits of gguf/quant, for blocks of any
+// TestUnpackedDequantizers holds dequantizers in vectors to the bits of gguf/quant, for blocks of any
 // bytes at the end of memory, and sees that they write nothing else.
-func TestBlockDequantisers(t *testing.T) {
+func TestUnpackedDequantizers(t *testing.T) {
 	if _, err := isa.UpTo("avx2"); err != nil {
 		t.Skip(err)
 	}
-	for _, typ := range slices.AppendSeq(slices.Collect(maps.Keys(dequantisersAVX2)), maps.Keys(gridDequantisersAVX2)) {
+	for _, typ := range slices.AppendSeq(slices.Collect(maps.Keys(dequantizersAVX2)), maps.Keys(gridDequantizersAVX2)) {
 		info, _ := quant.Lookup(typ)
 		rng := rand.New(rand.NewPCG(51, 52))
 		for round := range 512 {
@@ -38,7 +38,7 @@ func TestBlockDequantisers(t *testing.T) {
 			want := make([]float32, blocks*info.BlockLen)
 			info.Dequantize(want, data)
 			got, mem := guarded(len(want))
-			blockDequantiser(info)(got, src)
+			unpackedDequantizer(info)(got, src)
 			untouched(t, typ.String(), mem)
 			for i, v := range got {
 				if w := want[i]; math.Float32bits(v) != math.Float32bits(w) && !(v != v && w != w) {
@@ -55,7 +55,7 @@ func TestRowTileRests(t *testing.T) {
 		t.Skip(err)
 	}
 	info, _ := quant.Lookup(quant.F64)
-	f := rowTile(info, blockDequantiser(info))
+	f := rowTile(info, unpackedDequantizer(info))
 	for _, k := range []int{1, 7, 8, 9, 255, 256, 257, 263, 265} {
 		for m := 1; m <= 5; m++ {
 			rng := rand.New(rand.NewPCG(uint64(k), uint64(m)))

@@ -15,23 +15,23 @@ import (
 // one constant per type, and d and m float32 per block. So per block the product with an
 // activation s·q is s·d·(Σu·q − zero·Σq) + s·m·Σq, where both sums are exact integers.
 
-// lanes is a span of up to 256 elements of two rows, with d and m of each block.
-type lanes struct {
+// A swarSpan is a span of up to 256 elements of two rows, with d and m of each block.
+type swarSpan struct {
 	u [8][8]uint64 // of 32 elements each
 	d [2][16]float32
 	m [2][16]float32
 }
 
-// A laneType is a weight type that can be unpacked into lanes.
-type laneType struct {
+// A swarType is a weight type that can be unpacked into a swarSpan.
+type swarType struct {
 	typ    quant.Type
 	zero   int32 // subtracted from every u
 	min    bool  // whether m is used
 	block  block // the sums that share a d
-	unpack func(l *lanes, r0, r1 []byte)
+	unpack func(l *swarSpan, r0, r1 []byte)
 }
 
-var laneTypes = []laneType{
+var swarTypes = []swarType{
 	{quant.Q4_0, 8, false, narrow32, unpackQ4_0},
 	{quant.Q4_1, 0, true, narrow32, unpackQ4_1},
 	{quant.Q5_0, 16, false, narrow32, unpackQ5_0},
@@ -42,11 +42,11 @@ var laneTypes = []laneType{
 	{quant.Q6_K, 32, false, narrow16, unpackQ6_K},
 }
 
-// laneTypeOf returns the row of a type, or nil.
-func laneTypeOf(t quant.Type) *laneType {
-	for i := range laneTypes {
-		if laneTypes[i].typ == t {
-			return &laneTypes[i]
+// swarTypeOf returns the row of a type, or nil.
+func swarTypeOf(t quant.Type) *swarType {
+	for i := range swarTypes {
+		if swarTypes[i].typ == t {
+			return &swarTypes[i]
 		}
 	}
 	return nil
@@ -65,7 +65,7 @@ const (
 	nibbles  = 15 * eachByte
 )
 
-func unpackQ4_0(l *lanes, r0, r1 []byte) {
+func unpackQ4_0(l *swarSpan, r0, r1 []byte) {
 	for b := 0; len(r0) >= 18 && len(r1) >= 18; b++ {
 		l.d[0][b], l.d[1][b] = f16(le16(r0)), f16(le16(r1))
 		unpackNibbles(&l.u[b], r0[2:18], r1[2:18])
@@ -73,7 +73,7 @@ func unpackQ4_0(l *lanes, r0, r1 []byte) {
 	}
 }
 
-func unpackQ4_1(l *lanes, r0, r1 []byte) {
+func unpackQ4_1(l *swarSpan, r0, r1 []byte) {
 	for b := 0; len(r0) >= 20 && len(r1) >= 20; b++ {
 		l.d[0][b], l.d[1][b] = f16(le16(r0)), f16(le16(r1))
 		l.m[0][b], l.m[1][b] = f16(le16(r0[2:])), f16(le16(r1[2:]))
@@ -82,7 +82,7 @@ func unpackQ4_1(l *lanes, r0, r1 []byte) {
 	}
 }
 
-func unpackQ5_0(l *lanes, r0, r1 []byte) {
+func unpackQ5_0(l *swarSpan, r0, r1 []byte) {
 	for b := 0; len(r0) >= 22 && len(r1) >= 22; b++ {
 		l.d[0][b], l.d[1][b] = f16(le16(r0)), f16(le16(r1))
 		u := &l.u[b]
@@ -92,7 +92,7 @@ func unpackQ5_0(l *lanes, r0, r1 []byte) {
 	}
 }
 
-func unpackQ5_1(l *lanes, r0, r1 []byte) {
+func unpackQ5_1(l *swarSpan, r0, r1 []byte) {
 	for b := 0; len(r0) >= 24 && len(r1) >= 24; b++ {
 		l.d[0][b], l.d[1][b] = f16(le16(r0)), f16(le16(r1))
 		l.m[0][b], l.m[1][b] = f16(le16(r0[2:])), f16(le16(r1[2:]))
@@ -122,7 +122,7 @@ func addFifthBits(u *[8]uint64, h uint64) {
 }
 
 // unpackQ8_0 adds 128 to each signed weight.
-func unpackQ8_0(l *lanes, r0, r1 []byte) {
+func unpackQ8_0(l *swarSpan, r0, r1 []byte) {
 	for b := 0; len(r0) >= 34 && len(r1) >= 34; b++ {
 		l.d[0][b], l.d[1][b] = f16(le16(r0)), f16(le16(r1))
 		u := &l.u[b]
@@ -155,14 +155,14 @@ func sixBits(b *[12]byte) (scale, low [8]uint8) {
 	return scale, low
 }
 
-func unpackQ4_K(l *lanes, r0, r1 []byte) {
+func unpackQ4_K(l *swarSpan, r0, r1 []byte) {
 	kScales(&l.d[0], &l.m[0], r0)
 	kScales(&l.d[1], &l.m[1], r1)
 	unpackK(l, r0[16:144], r1[16:144])
 }
 
 // unpackQ5_K adds a fifth bit: bit j of byte i belongs to element i of block j.
-func unpackQ5_K(l *lanes, r0, r1 []byte) {
+func unpackQ5_K(l *swarSpan, r0, r1 []byte) {
 	kScales(&l.d[0], &l.m[0], r0)
 	kScales(&l.d[1], &l.m[1], r1)
 	unpackK(l, r0[48:176], r1[48:176])
@@ -176,7 +176,7 @@ func unpackQ5_K(l *lanes, r0, r1 []byte) {
 
 // unpackK spreads 128 bytes of each row: of every 32 bytes the low nibbles are one block of 32
 // elements and the high nibbles the next.
-func unpackK(l *lanes, r0, r1 []byte) {
+func unpackK(l *swarSpan, r0, r1 []byte) {
 	for c := range 4 {
 		lo, hi := &l.u[2*c], &l.u[2*c+1]
 		for i := range 8 {
@@ -189,7 +189,7 @@ func unpackK(l *lanes, r0, r1 []byte) {
 // unpackQ6_K: of each half of 128 elements, 64 bytes hold the low 4 bits (low nibbles elements
 // 0–63, high nibbles 64–127) and 32 bytes the high 2 bits (bit pair j of byte i belongs to
 // element 32j+i). Scales are int8 per 16 elements.
-func unpackQ6_K(l *lanes, r0, r1 []byte) {
+func unpackQ6_K(l *swarSpan, r0, r1 []byte) {
 	d0, d1 := f16(le16(r0[208:])), f16(le16(r1[208:]))
 	for j := range 16 {
 		l.d[0][j] = d0 * float32(int8(r0[192+j]))

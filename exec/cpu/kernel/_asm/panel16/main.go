@@ -1,4 +1,4 @@
-// Command r16 writes the AVX2 kernels for weights in layout r16, which r16.go describes: products
+// Command panel16 writes the AVX2 kernels for weights in layout r16, which panel16.go describes: products
 // with activations of 15 bits, or of 8, in blocks of 32 (qblock, in planar.go), and for products in float32
 // what turns a panel into float32 and what multiplies that.
 package main
@@ -34,7 +34,7 @@ func main() {
 				k.write()
 			}
 		}
-		d := &dequantise{unpacker: unpacker{Format: f, constants: constants}}
+		d := &dequantize{unpacker: unpacker{Format: f, constants: constants}}
 		d.write()
 	}
 	small("F16", 2, func(half Mem, v reg.VecVirtual) { VCVTPH2PS(half, v) })
@@ -59,7 +59,7 @@ type constants struct {
 
 func newConstants() constants {
 	fill := func(name string, v uint64) Mem {
-		m := GLOBL("r16"+name, RODATA|NOPTR)
+		m := GLOBL("panel16"+name, RODATA|NOPTR)
 		for i := 0; i < vector; i += 8 {
 			DATA(i, U64(v))
 		}

@@ -8,12 +8,12 @@ const span = 256
 
 // A rowLoader unpacks up to a span of elements of k, from element at on, of row i and the next of
 // the n rows w. The last of an odd number of rows may be loaded twice.
-type rowLoader func(l *lanes, w []byte, k, i, n, at int)
+type rowLoader func(l *swarSpan, w []byte, k, i, n, at int)
 
 // fileRows loads rows as they lie in the file.
-func (t *laneType) fileRows() rowLoader {
+func (t *swarType) fileRows() rowLoader {
 	info, _ := quant.Lookup(t.typ)
-	return func(l *lanes, w []byte, k, i, n, at int) {
+	return func(l *swarSpan, w []byte, k, i, n, at int) {
 		rowBytes := k / info.BlockLen * info.BlockBytes
 		from := at / info.BlockLen * info.BlockBytes
 		to := min(from+span/info.BlockLen*info.BlockBytes, rowBytes)
@@ -22,11 +22,11 @@ func (t *laneType) fileRows() rowLoader {
 	}
 }
 
-// laneTile returns the tile kernel that multiplies unpacked integers. Sums within a block are
+// swarTile returns the tile kernel that multiplies unpacked integers. Sums within a block are
 // exact; blocks are added in order in float32.
-func laneTile(t *laneType, load rowLoader) func(y []float32, w []byte, n int, x *activation) {
+func swarTile(t *swarType, load rowLoader) func(y []float32, w []byte, n int, x *activation) {
 	return func(y []float32, w []byte, n int, x *activation) {
-		l, blocks := x.lanes, x.k/32
+		l, blocks := x.swar, x.k/32
 		for i := 0; i < n; i += 2 {
 			// An odd last row is computed twice, so that one code path computes all rows.
 			var acc [2][tileTokens]float32
@@ -49,7 +49,7 @@ func laneTile(t *laneType, load rowLoader) func(y []float32, w []byte, n int, x 
 }
 
 // add adds to a0 and a1 the products of a span with activations.
-func (t *laneType) add(a0, a1 float32, l *lanes, q []qblock) (float32, float32) {
+func (t *swarType) add(a0, a1 float32, l *swarSpan, q []qblock) (float32, float32) {
 	// All integers first: the products are calls, across which nothing stays in registers.
 	var p [2 * span / 32]int64
 	switch t.block {

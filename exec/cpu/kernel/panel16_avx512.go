@@ -12,26 +12,26 @@ import (
 // avx512Matmuls are the products with VPDPBUSD. They were tested on an emulated processor and
 // have not been timed.
 var avx512Matmuls = slices.Concat(
-	both("avx512vnni", quant.Q4_0, "r16", "q8x2", r16avx512Tile(32, r16avx512Q4_0One, r16avx512Q4_0Some)),
-	both("avx512vnni", quant.Q4_1, "r16", "q8x2", r16avx512Tile(32, r16avx512Q4_1One, r16avx512Q4_1Some)),
-	both("avx512vnni", quant.Q5_0, "r16", "q8x2", r16avx512Tile(32, r16avx512Q5_0One, r16avx512Q5_0Some)),
-	both("avx512vnni", quant.Q5_1, "r16", "q8x2", r16avx512Tile(32, r16avx512Q5_1One, r16avx512Q5_1Some)),
-	both("avx512vnni", quant.Q8_0, "r16", "q8x2", r16avx512Tile(32, r16avx512Q8_0One, r16avx512Q8_0Some)),
-	both("avx512vnni", quant.Q4_K, "r16", "q8x2", r16avx512Tile(256, r16avx512Q4_KOne, r16avx512Q4_KSome)),
-	both("avx512vnni", quant.Q5_K, "r16", "q8x2", r16avx512Tile(256, r16avx512Q5_KOne, r16avx512Q5_KSome)),
-	both("avx512vnni", quant.Q6_K, "r16", "q8x2", r16avx512Tile(256, r16avx512Q6_KOne, r16avx512Q6_KSome)),
+	both("avx512vnni", quant.Q4_0, "r16", "q8x2", panel16avx512Tile(32, panel16avx512Q4_0_t1, panel16avx512Q4_0_tn)),
+	both("avx512vnni", quant.Q4_1, "r16", "q8x2", panel16avx512Tile(32, panel16avx512Q4_1_t1, panel16avx512Q4_1_tn)),
+	both("avx512vnni", quant.Q5_0, "r16", "q8x2", panel16avx512Tile(32, panel16avx512Q5_0_t1, panel16avx512Q5_0_tn)),
+	both("avx512vnni", quant.Q5_1, "r16", "q8x2", panel16avx512Tile(32, panel16avx512Q5_1_t1, panel16avx512Q5_1_tn)),
+	both("avx512vnni", quant.Q8_0, "r16", "q8x2", panel16avx512Tile(32, panel16avx512Q8_0_t1, panel16avx512Q8_0_tn)),
+	both("avx512vnni", quant.Q4_K, "r16", "q8x2", panel16avx512Tile(256, panel16avx512Q4_K_t1, panel16avx512Q4_K_tn)),
+	both("avx512vnni", quant.Q5_K, "r16", "q8x2", panel16avx512Tile(256, panel16avx512Q5_K_t1, panel16avx512Q5_K_tn)),
+	both("avx512vnni", quant.Q6_K, "r16", "q8x2", panel16avx512Tile(256, panel16avx512Q6_K_t1, panel16avx512Q6_K_tn)),
 )
 
 // Kernels of four panels and one token, and of one panel and some tokens, which add the products of
-// blocks to y: see _asm/r16avx512.
+// blocks to y: see _asm/panel16avx512.
 type (
-	r16avx512One  func(y *float32, w *byte, wStep int, x *byte, hi, lo *int8, blocks int)
-	r16avx512Some func(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, tokens, blocks int)
+	panel16avx512One  func(y *float32, w *byte, wStep int, x *byte, hi, lo *int8, blocks int)
+	panel16avx512Some func(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, tokens, blocks int)
 )
 
-// r16avx512Tile returns the tile kernel for blocks of so many elements. Both kernels give a token
+// panel16avx512Tile returns the tile kernel for blocks of so many elements. Both kernels give a token
 // the same bits, those of the portable kernel.
-func r16avx512Tile(block int, one r16avx512One, some r16avx512Some) func(y []float32, w []byte, n int, x *activation) {
+func panel16avx512Tile(block int, one panel16avx512One, some panel16avx512Some) func(y []float32, w []byte, n int, x *activation) {
 	const (
 		call      = 1 << 13 // elements of a row: a goroutine in assembly cannot be interrupted
 		onePanels = 4

@@ -1,4 +1,4 @@
-// Command r16avx512 writes the AVX-512 VNNI kernels for weights in layout r16, which r16.go
+// Command panel16avx512 writes the AVX-512 VNNI kernels for weights in layout r16, which panel16.go
 // describes, with activations in q8x2. VPDPBUSD multiplies the 64 bytes of a unit, which are four
 // elements of 16 rows, with four activations, the same for all rows, and adds the products of each
 // row to its lane, exactly. Activations are in two planes, hi and lo, so that takes two of them.
@@ -99,7 +99,7 @@ type part struct {
 
 // add adds to sum, which is float32 in memory or in a register, the products of a part with a
 // token, and returns the register of the result: sum + (Σu·q − zero·Σq)·(d·scale) + m·offset, each
-// operation rounded, as integer.go has it.
+// operation rounded, as swar_products.go has it.
 func (k *kernel) add(sum Op, u [8]reg.VecVirtual, p part, x token) reg.VecVirtual {
 	// Both planes at once, so that a sum's chain of additions is half as long.
 	hi, lo := ZMM(), ZMM()
@@ -237,7 +237,7 @@ func (k *kernel) prefetch(w Mem) {
 // one writes the kernel for a token alone. It reads four panels at once, since memory gives several
 // streams more than one; the activations stay in the cache.
 func one(f format.Format) {
-	name := "r16avx512" + f.Name + "One"
+	name := "panel16avx512" + f.Name + "_t1"
 	TEXT(name, NOSPLIT, "func(y *float32, w *byte, wStep int, x *byte, hi, lo *int8, blocks int)")
 	Doc(name + " adds to 64 float32 at y the products of blocks of four panels, wStep bytes apart, with a token.")
 	k := newKernel(f)
@@ -285,7 +285,7 @@ func one(f format.Format) {
 // some writes the kernel for one panel and any number of tokens, which unpacks a span of the panel
 // once for all of them. Tokens do not wait for each other, so the processor computes several at once.
 func some(f format.Format) {
-	name := "r16avx512" + f.Name + "Some"
+	name := "panel16avx512" + f.Name + "_tn"
 	TEXT(name, NOSPLIT, "func(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, tokens, blocks int)")
 	Doc(name + " adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and planeStep bytes apart.")
 	k := newKernel(f)

@@ -22,7 +22,7 @@ func TestE4M3Panel(t *testing.T) {
 	for _, columns := range []int{0, 1, 16} {
 		values, m := guarded(16 * columns)
 		if columns > 0 {
-			r16FloatF8_E4M3(&values[0], &codes[0], columns)
+			panel16DequantizeF8_E4M3(&values[0], &codes[0], columns)
 		}
 		untouched(t, "F8_E4M3", m)
 		for i, x := range values {

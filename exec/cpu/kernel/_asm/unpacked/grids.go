@@ -2,11 +2,12 @@ package main
 
 import (
 	"fmt"
-	"math"
 
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+
+	"pesti/exec/cpu/kernel/_asm/constant"
 )
 
 // A gridBlock is a block of a type that takes its elements from a grid, whose points are some signed
@@ -19,10 +20,10 @@ type gridBlock struct {
 	d          reg.VecVirtual // the scale of the block
 }
 
-// gridDequantiser is dequantiser for these types. d writes what reads the scale of a block, body what
+// gridDequantizer is dequantizer for these types. d writes what reads the scale of a block, body what
 // makes one part.
-func gridDequantiser(typ string, bytes int, d func(b block) reg.VecVirtual, body func(b gridBlock)) {
-	name := "dequantise" + typ
+func gridDequantizer(typ string, bytes int, d func(b block) reg.VecVirtual, body func(b gridBlock)) {
+	name := "dequantize" + typ
 	TEXT(name, NOSPLIT, "func(dst *float32, src *byte, grid *int8, blocks int)")
 	Pragma("noescape")
 	Doc(fmt.Sprintf("%s sets dst to the values of blocks of 256 elements at src, whose points are in grid.", name))
@@ -103,11 +104,11 @@ func (b gridBlock) scale(s reg.GPVirtual, plus, times float32) reg.VecVirtual {
 	VPXOR(v.AsX(), v.AsX(), v.AsX())
 	VCVTSI2SSQ(s, v.AsX(), v.AsX())
 	if plus != 0 {
-		VADDSS(patternOf(math.Float32bits(plus)), v.AsX(), v.AsX())
+		VADDSS(constant.Float32(plus), v.AsX(), v.AsX())
 	}
 	VMULSS(b.d.AsX(), v.AsX(), v.AsX())
 	if times != 1 {
-		VMULSS(patternOf(math.Float32bits(times)), v.AsX(), v.AsX())
+		VMULSS(constant.Float32(times), v.AsX(), v.AsX())
 	}
 	VBROADCASTSS(v.AsX(), v)
 	return v
@@ -134,7 +135,7 @@ func (b gridBlock) signed(k int, v, scale reg.VecVirtual, signs reg.GPVirtual) {
 	VMOVD(signs.As32(), s.AsX())
 	VPBROADCASTD(s.AsX(), s)
 	VPSLLVD(b.shifts, s, s)
-	VPAND(patternOf(1<<31), s, s)
+	VPAND(constant.Bits32(1<<31), s, s)
 	VPXOR(s, v, v)
 	VMOVUPS(v, b.dst.Offset(vector*k))
 }
@@ -263,7 +264,7 @@ func eighth(sign reg.GPVirtual) reg.VecVirtual {
 	v := YMM()
 	VMOVD(sign.As32(), v.AsX())
 	VPBROADCASTD(v.AsX(), v)
-	VPOR(patternOf(math.Float32bits(0.125)), v, v)
+	VPOR(constant.Float32(0.125), v, v)
 	return v
 }
 

@@ -83,7 +83,7 @@ func (l *Layout) Size(n, k int) int { return l.Panels(n) * l.panel(k) }
 func (l *Layout) Pack(dst, src []byte, n, k, from, to int) {
 	info := l.info()
 	rowBytes := k / info.BlockLen * info.BlockBytes
-	var u lanes // for all panels: it would be 640 bytes of garbage for each
+	var u swarSpan // for all panels: it would be 640 bytes of garbage for each
 	for p := from; p < to; p++ {
 		panel := dst[p*l.panel(k):][:l.panel(k)]
 		first := p * panelRows
@@ -123,10 +123,10 @@ func (l *Layout) packFloats(panel, file []byte, rows int) {
 	}
 }
 
-// packIntegers packs two rows at a time, which the lanes of the portable kernels hold as units.
-func (l *Layout) packIntegers(panel, file []byte, rows int, u *lanes) {
+// packIntegers packs two rows at a time, which a swarSpan holds as units.
+func (l *Layout) packIntegers(panel, file []byte, rows int, u *swarSpan) {
 	info, _ := quant.Lookup(l.Type)
-	t := laneTypeOf(l.Type)
+	t := swarTypeOf(l.Type)
 	rowBytes := len(file) / rows
 	spanBytes, spanUnits := span/info.BlockLen*info.BlockBytes, span/l.Block*l.Bytes
 	for r := 0; r < rows; r += 2 {
@@ -152,7 +152,7 @@ func (l *Layout) packIntegers(panel, file []byte, rows int, u *lanes) {
 }
 
 // packSpan stores n elements of rows r and r+1, of which both masks those that there are.
-func (l *Layout) packSpan(panel []byte, u *lanes, n, r int, both uint64) {
+func (l *Layout) packSpan(panel []byte, u *swarSpan, n, r int, both uint64) {
 	for b := 0; b < n/32; panel = panel[l.Bytes:] {
 		units := panel[l.scales.bytes+4*r : l.Bytes]
 		for range l.Block / 32 {
@@ -195,8 +195,8 @@ func (l *Layout) packUnits(units []byte, u *[8]uint64, both uint64) {
 	}
 }
 
-// unpack is what a laneType's unpack gives, for rows r and r+1 of up to a span of a panel.
-func (l *Layout) unpack(u *lanes, panel []byte, r int) {
+// unpack is what a swarType's unpack gives, for rows r and r+1 of up to a span of a panel.
+func (l *Layout) unpack(u *swarSpan, panel []byte, r int) {
 	for at, b := 0, 0; at < len(panel); at += l.Bytes {
 		block := panel[at : at+l.Bytes]
 		for i := range 2 {
@@ -236,20 +236,20 @@ func (l *Layout) unpackUnits(u *[8]uint64, units []byte) {
 }
 
 // rows is a rowLoader.
-func (l *Layout) rows(u *lanes, w []byte, k, i, _, at int) {
+func (l *Layout) rows(u *swarSpan, w []byte, k, i, _, at int) {
 	panel := w[i/panelRows*l.panel(k):][:l.panel(k)]
 	from := at / l.Block * l.Bytes
 	to := min(from+span/l.Block*l.Bytes, len(panel))
 	l.unpack(u, panel[from:to], i%panelRows)
 }
 
-// row is a dequantiser with the bits of gguf/quant.
-func (l *Layout) row(dst []float32, w []byte, i int, u *lanes) {
+// row is a dequantizer with the bits of gguf/quant.
+func (l *Layout) row(dst []float32, w []byte, i int, u *swarSpan) {
 	if l.scales == nil {
 		l.floatRow(dst, w, i)
 		return
 	}
-	t := laneTypeOf(l.Type)
+	t := swarTypeOf(l.Type)
 	for at := 0; at < len(dst); at += span {
 		l.rows(u, w, len(dst), i&^1, 0, at)
 		for e := range dst[at:min(at+span, len(dst))] {
@@ -287,7 +287,7 @@ func put64(b []byte, v uint64) { binary.LittleEndian.PutUint64(b, v) }
 type scales struct {
 	bytes int
 	// pack stores those of row r from a block of the file. read sets d and m of each sub-block to
-	// what a laneType's unpack gives.
+	// what a swarType's unpack gives.
 	pack func(panel, file []byte, r int)
 	read func(d, m []float32, panel []byte, r int)
 }

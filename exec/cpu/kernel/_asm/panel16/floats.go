@@ -8,17 +8,17 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// A dequantise turns blocks of a panel into float32, element by element of k the 16 rows, with the
+// A dequantize turns blocks of a panel into float32, element by element of k the 16 rows, with the
 // bits of gguf/quant: d·(u − zero) + m, each operation rounded.
-type dequantise struct {
+type dequantize struct {
 	unpacker
 	dst  reg.GPVirtual
 	zero reg.VecVirtual // as float32
 	byte reg.VecVirtual // keeps the low byte of each lane
 }
 
-func (k *dequantise) write() {
-	name := "r16Float" + k.Name
+func (k *dequantize) write() {
+	name := "panel16Dequantize" + k.Name
 	TEXT(name, NOSPLIT, "func(dst *float32, w *byte, blocks int)")
 	Doc(name + " sets dst to the values of blocks of a panel at w: of each element of k the 16 rows.")
 	k.dst = GP64()
@@ -51,7 +51,7 @@ func (k *dequantise) write() {
 }
 
 // part stores the elements of a part of a block.
-func (k *dequantise) part(p part) {
+func (k *dequantize) part(p part) {
 	d, m := p.scales()
 	for t := p.first; t < p.first+p.n; t++ {
 		for g := range groups {
@@ -89,8 +89,8 @@ func (k *dequantise) part(p part) {
 
 // small writes the kernel that turns a panel of floats of one or two bytes into float32.
 func small(name string, bytes int, widen func(x Mem, v reg.VecVirtual)) {
-	TEXT("r16Float"+name, NOSPLIT, "func(dst *float32, w *byte, blocks int)")
-	Doc("r16Float" + name + " sets dst to the values of blocks of 16 at w.")
+	TEXT("panel16Dequantize"+name, NOSPLIT, "func(dst *float32, w *byte, blocks int)")
+	Doc("panel16Dequantize" + name + " sets dst to the values of blocks of 16 at w.")
 	dst, w := Load(Param("dst"), GP64()), Load(Param("w"), GP64())
 	blocks := Load(Param("blocks"), GP64())
 	Label("block")
@@ -131,7 +131,7 @@ func floats(tokens int) {
 		block = 32 // elements
 		most  = 4  // tokens, or blocks of one
 	)
-	name := fmt.Sprintf("r16Floatx%d", tokens)
+	name := fmt.Sprintf("panel16F32_t%d", tokens)
 	TEXT(name, NOSPLIT, "func(y *float32, yStep int, w, x *float32, xStep int, k int)")
 	Doc(fmt.Sprintf("%s adds to %d × 16 float32, yStep bytes apart, the products of k × 16 float32 at w with %d rows of k float32, xStep bytes apart.", name, tokens, tokens))
 	yStep, xStep := Load(Param("yStep"), GP64()), Load(Param("xStep"), GP64())

@@ -1,15 +1,16 @@
-// Command blocks writes the AVX2 kernels for weights that lie as in the file: dequantisers of
+// Command unpacked writes the AVX2 kernels for weights that lie as in the file: dequantizers of
 // types without a layout of panels, with the bits of gguf/quant, and products of rows of float32.
 package main
 
 import (
 	"fmt"
-	"math"
 	"strings"
 
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+
+	"pesti/exec/cpu/kernel/_asm/constant"
 )
 
 const vector = 32 // bytes
@@ -18,29 +19,29 @@ func main() {
 	ConstraintExpr("!purego")
 	iq4 := levels("iq4Levels", -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
 	e2m1 := levels("e2m1Levels", 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
-	dequantiser("IQ4_NL", 32, 18, func(b block) {
+	dequantizer("IQ4_NL", 32, 18, func(b block) {
 		n := b.nibbles(iq4)
 		d := b.half(0)
 		n.write(b.src.Offset(2), 0, d)
 	})
-	dequantiser("MXFP4", 32, 17, func(b block) {
+	dequantizer("MXFP4", 32, 17, func(b block) {
 		n := b.nibbles(e2m1)
 		n.write(b.src.Offset(1), 0, b.halfE8M0())
 	})
-	dequantiser("NVFP4", 64, 36, nvfp4(e2m1))
-	dequantiser("IQ4_XS", 256, 136, iq4XS(iq4))
-	dequantiser("Q2_K", 256, 84, q2K)
-	dequantiser("Q3_K", 256, 110, q3K)
-	dequantiser("TQ1_0", 256, 54, tq1)
-	dequantiser("TQ2_0", 256, 66, tq2)
+	dequantizer("NVFP4", 64, 36, nvfp4(e2m1))
+	dequantizer("IQ4_XS", 256, 136, iq4XS(iq4))
+	dequantizer("Q2_K", 256, 84, q2K)
+	dequantizer("Q3_K", 256, 110, q3K)
+	dequantizer("TQ1_0", 256, 54, tq1)
+	dequantizer("TQ2_0", 256, 66, tq2)
 	first := func(b block) reg.VecVirtual { return b.half(0) }
-	gridDequantiser("IQ2_XXS", 66, first, iq2XXS)
-	gridDequantiser("IQ2_XS", 74, first, iq2XS)
-	gridDequantiser("IQ2_S", 82, first, iq2S)
-	gridDequantiser("IQ3_XXS", 98, first, iq3XXS)
-	gridDequantiser("IQ3_S", 110, first, iq3S)
-	gridDequantiser("IQ1_S", 50, first, iq1S)
-	gridDequantiser("IQ1_M", 56, iq1MScale, iq1M)
+	gridDequantizer("IQ2_XXS", 66, first, iq2XXS)
+	gridDequantizer("IQ2_XS", 74, first, iq2XS)
+	gridDequantizer("IQ2_S", 82, first, iq2S)
+	gridDequantizer("IQ3_XXS", 98, first, iq3XXS)
+	gridDequantizer("IQ3_S", 110, first, iq3S)
+	gridDequantizer("IQ1_S", 50, first, iq1S)
+	gridDequantizer("IQ1_M", 56, iq1MScale, iq1M)
 	products(1)
 	products(2)
 	Generate()
@@ -52,9 +53,9 @@ type block struct {
 	room     Mem // for 32 numbers, of types whose scales are integers times another
 }
 
-// dequantiser writes the function that sets float32 to the values of blocks of a type.
-func dequantiser(typ string, elements, bytes int, body func(b block)) {
-	name := "dequantise" + typ
+// dequantizer writes the function that sets float32 to the values of blocks of a type.
+func dequantizer(typ string, elements, bytes int, body func(b block)) {
+	name := "dequantize" + typ
 	TEXT(name, NOSPLIT, "func(dst *float32, src *byte, blocks int)")
 	Pragma("noescape")
 	Doc(fmt.Sprintf("%s sets dst to the values of blocks of %d elements at src.", name, elements))
@@ -137,7 +138,7 @@ type nibbles struct {
 func (b block) nibbles(table Mem) nibbles {
 	n := nibbles{b, XMM(), XMM()}
 	VMOVDQU(table, n.table)
-	VMOVDQU(bytesOf(15), n.mask)
+	VMOVDQU(constant.Bytes(15), n.mask)
 	return n
 }
 
@@ -151,24 +152,6 @@ func (n nibbles) write(src Mem, at int, scale reg.VecVirtual) {
 		VPSHUFB(q, n.table, q)
 		n.sixteen(at+16*i, q, scale, nil)
 	}
-}
-
-var constants = map[uint32]Mem{}
-
-// bytesOf is a vector in memory of which each byte is v.
-func bytesOf(v uint8) Mem { return patternOf(uint32(v) * 0x01010101) }
-
-// patternOf is a vector in memory of which each 32 bits are these.
-func patternOf(bits uint32) Mem {
-	m, ok := constants[bits]
-	if !ok {
-		m = GLOBL(fmt.Sprintf("each%08x", bits), RODATA|NOPTR)
-		for i := range vector / 4 {
-			DATA(4*i, U32(bits))
-		}
-		constants[bits] = m
-	}
-	return m
 }
 
 // iq4XS: each of eight parts has a scale of six bits, four of them in a nibble of the word at 4, two in
@@ -208,15 +191,15 @@ func nvfp4(table Mem) func(b block) {
 		n := b.nibbles(table)
 		scales, nan := XMM(), XMM()
 		VPMOVZXBW(b.src, scales)
-		VPCMPEQW(patternOf(0x7f*0x10001), scales, nan) // that NaN is read as 0
-		VPAND(patternOf(0x7f*0x10001), scales, scales)
+		VPCMPEQW(constant.Bits32(0x7f*0x10001), scales, nan) // that NaN is read as 0
+		VPAND(constant.Bits32(0x7f*0x10001), scales, scales)
 		VPANDN(scales, nan, scales)
 		VPSLLW(Imm(7), scales, scales)
 		VCVTPH2PS(scales, scales)
 		for j := range 4 {
 			scale, q, high := YMM(), XMM(), XMM()
 			VPERMILPS(Imm(uint64(j*0x55)), scales, scale.AsX())
-			VMULSS(patternOf(math.Float32bits(128)), scale.AsX(), scale.AsX())
+			VMULSS(constant.Float32(128), scale.AsX(), scale.AsX())
 			VBROADCASTSS(scale.AsX(), scale)
 			VMOVQ(b.src.Offset(4+8*j), q)
 			VPSRLW(Imm(4), q, high)
@@ -233,7 +216,7 @@ func nvfp4(table Mem) func(b block) {
 func tq1(b block) {
 	d := b.half(52)
 	low := YMM()
-	VMOVDQU(patternOf(255*0x10001), low)
+	VMOVDQU(constant.Bits32(255*0x10001), low)
 	digits := func(from, to, step, n int) {
 		w, three := YMM(), YMM()
 		VPMOVZXBW(b.src.Offset(from), w)
@@ -245,7 +228,7 @@ func tq1(b block) {
 			VPAND(low, three, w)
 			VEXTRACTI128(Imm(1), digit, upper)
 			VPACKSSWB(upper, digit.AsX(), digit.AsX())
-			VPSUBB(bytesOf(1), digit.AsX(), digit.AsX())
+			VPSUBB(constant.Bytes(1), digit.AsX(), digit.AsX())
 			b.sixteen(to+step*k, digit.AsX().(reg.VecVirtual), d, nil)
 		}
 	}
@@ -259,8 +242,8 @@ func tq1(b block) {
 		VPADDD(w, w, three)
 		VPADDD(w, three, three)
 		VPSRLD(Imm(8), three, digit)
-		VPAND(patternOf(255), three, w)
-		VPSUBD(patternOf(1), digit, digit)
+		VPAND(constant.Bits32(255), three, w)
+		VPSUBD(constant.Bits32(1), digit, digit)
 		VCVTDQ2PS(digit, digit)
 		VMULPS(d.AsX(), digit, digit)
 		VMOVUPS(digit, b.dst.Offset(4*(240+4*k)))
@@ -271,7 +254,7 @@ func tq1(b block) {
 func tq2(b block) {
 	d := b.half(64)
 	b.pairs(0, func(j int, q reg.VecVirtual) {
-		VPSUBB(bytesOf(1), q, q)
+		VPSUBB(constant.Bytes(1), q, q)
 		b.sixteen(16*j, q, d, nil)
 	})
 }
@@ -293,7 +276,7 @@ func (b block) kept(at int) reg.VecVirtual {
 // bytes: sub-block j has those at 2·(j/2 mod 4) of 16 bytes of the 32 of its half.
 func (b block) pairs(at int, f func(j int, q reg.VecVirtual)) {
 	mask := XMM()
-	VMOVDQU(bytesOf(3), mask)
+	VMOVDQU(constant.Bytes(3), mask)
 	for j := range 16 {
 		q := XMM()
 		VMOVDQU(b.src.Offset(at+32*(j/8)+16*(j%2)), q)
@@ -311,7 +294,7 @@ func q2K(b block) {
 	VMOVDQU(b.src, s)
 	VPSRLW(Imm(4), s, m)
 	for i, v := range []reg.VecVirtual{s, m} {
-		VPAND(bytesOf(15), v, v)
+		VPAND(constant.Bytes(15), v, v)
 		b.keep(v, b.half(80+2*i), 16*i)
 	}
 	b.pairs(16, func(j int, q reg.VecVirtual) { b.sixteen(16*j, q, b.kept(j), b.kept(16+j)) })
@@ -324,17 +307,17 @@ func q3K(b block) {
 	VMOVQ(b.src.Offset(96), scales)
 	VPSRLW(Imm(4), scales, part)
 	VPUNPCKLQDQ(part, scales, scales)
-	VPAND(bytesOf(15), scales, scales)
+	VPAND(constant.Bytes(15), scales, scales)
 	VPBROADCASTD(b.src.Offset(104), high)
 	VPSRLVD(q3KShifts(), high, high)
-	VPAND(bytesOf(3), high, high)
+	VPAND(constant.Bytes(3), high, high)
 	VPSLLW(Imm(4), high, high)
 	VPOR(high, scales, scales)
-	VPSUBB(bytesOf(32), scales, scales)
+	VPSUBB(constant.Bytes(32), scales, scales)
 	b.keep(scales, b.half(108), 0)
 	// Where the third bit is not set, 4 is subtracted.
 	third := XMM()
-	VMOVDQU(bytesOf(4), third)
+	VMOVDQU(constant.Bytes(4), third)
 	b.pairs(32, func(j int, q reg.VecVirtual) {
 		h := XMM()
 		VMOVDQU(b.src.Offset(16*(j%2)), h)
@@ -362,7 +345,7 @@ func q3KShifts() Mem {
 // added up at the end, whatever the number of tokens.
 func products(tokens int) {
 	const rows = 4
-	name := fmt.Sprintf("rowFloatx%d", tokens)
+	name := fmt.Sprintf("rowF32_t%d", tokens)
 	TEXT(name, NOSPLIT, "func(y *float32, yStep int, w *float32, wStep int, x *float32, xStep int, k int)")
 	Pragma("noescape")
 	Doc(fmt.Sprintf("%s adds to %d × 4 float32, yStep bytes apart, the products of 4 rows at w, wStep bytes apart, with %d rows at x, xStep bytes apart, of k float32, a multiple of 8.", name, tokens, tokens))

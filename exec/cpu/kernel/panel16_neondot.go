@@ -12,14 +12,14 @@ import (
 // assemblyMatmuls are the products with SDOT. They were tested on an emulated processor and have
 // not been timed.
 var assemblyMatmuls = slices.Concat(
-	both("neondot", quant.Q4_0, "r16", "q8x2", neondotTile(32, neondotQ4_0x1, neondotQ4_0x2)),
-	both("neondot", quant.Q4_1, "r16", "q8x2", neondotTile(32, neondotQ4_1x1, neondotQ4_1x2)),
-	both("neondot", quant.Q5_0, "r16", "q8x2", neondotTile(32, neondotQ5_0x1, neondotQ5_0x2)),
-	both("neondot", quant.Q5_1, "r16", "q8x2", neondotTile(32, neondotQ5_1x1, neondotQ5_1x2)),
-	both("neondot", quant.Q8_0, "r16", "q8x2", neondotTile(32, neondotQ8_0x1, neondotQ8_0x2)),
-	both("neondot", quant.Q4_K, "r16", "q8x2", neondotTile(256, neondotQ4_Kx1, neondotQ4_Kx2)),
-	both("neondot", quant.Q5_K, "r16", "q8x2", neondotTile(256, neondotQ5_Kx1, neondotQ5_Kx2)),
-	both("neondot", quant.Q6_K, "r16", "q8x2", neondotTile(256, neondotQ6_Kx1, neondotQ6_Kx2)),
+	both("neondot", quant.Q4_0, "r16", "q8x2", neondotTile(32, neondotQ4_0_t1, neondotQ4_0_t2)),
+	both("neondot", quant.Q4_1, "r16", "q8x2", neondotTile(32, neondotQ4_1_t1, neondotQ4_1_t2)),
+	both("neondot", quant.Q5_0, "r16", "q8x2", neondotTile(32, neondotQ5_0_t1, neondotQ5_0_t2)),
+	both("neondot", quant.Q5_1, "r16", "q8x2", neondotTile(32, neondotQ5_1_t1, neondotQ5_1_t2)),
+	both("neondot", quant.Q8_0, "r16", "q8x2", neondotTile(32, neondotQ8_0_t1, neondotQ8_0_t2)),
+	both("neondot", quant.Q4_K, "r16", "q8x2", neondotTile(256, neondotQ4_K_t1, neondotQ4_K_t2)),
+	both("neondot", quant.Q5_K, "r16", "q8x2", neondotTile(256, neondotQ5_K_t1, neondotQ5_K_t2)),
+	both("neondot", quant.Q6_K, "r16", "q8x2", neondotTile(256, neondotQ6_K_t1, neondotQ6_K_t2)),
 )
 
 var assemblyQblocks qblocker

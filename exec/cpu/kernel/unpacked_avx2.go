@@ -4,32 +4,32 @@ package kernel
 
 import "pesti/gguf/quant"
 
-// dequantisersAVX2 are those with the bits of gguf/quant, for types that have no layout of panels.
-var dequantisersAVX2 = map[quant.Type]func(dst *float32, src *byte, blocks int){
-	quant.Q2_K:   dequantiseQ2_K,
-	quant.Q3_K:   dequantiseQ3_K,
-	quant.IQ4_NL: dequantiseIQ4_NL,
-	quant.IQ4_XS: dequantiseIQ4_XS,
-	quant.MXFP4:  dequantiseMXFP4,
-	quant.NVFP4:  dequantiseNVFP4,
-	quant.TQ1_0:  dequantiseTQ1_0,
-	quant.TQ2_0:  dequantiseTQ2_0,
+// dequantizersAVX2 are those with the bits of gguf/quant, for types that have no layout of panels.
+var dequantizersAVX2 = map[quant.Type]func(dst *float32, src *byte, blocks int){
+	quant.Q2_K:   dequantizeQ2_K,
+	quant.Q3_K:   dequantizeQ3_K,
+	quant.IQ4_NL: dequantizeIQ4_NL,
+	quant.IQ4_XS: dequantizeIQ4_XS,
+	quant.MXFP4:  dequantizeMXFP4,
+	quant.NVFP4:  dequantizeNVFP4,
+	quant.TQ1_0:  dequantizeTQ1_0,
+	quant.TQ2_0:  dequantizeTQ2_0,
 }
 
-// gridDequantisersAVX2 are those of types that take their elements from a grid.
-var gridDequantisersAVX2 = map[quant.Type]func(dst *float32, src *byte, grid *int8, blocks int){
-	quant.IQ2_XXS: dequantiseIQ2_XXS,
-	quant.IQ2_XS:  dequantiseIQ2_XS,
-	quant.IQ2_S:   dequantiseIQ2_S,
-	quant.IQ3_XXS: dequantiseIQ3_XXS,
-	quant.IQ3_S:   dequantiseIQ3_S,
-	quant.IQ1_S:   dequantiseIQ1_S,
-	quant.IQ1_M:   dequantiseIQ1_M,
+// gridDequantizersAVX2 are those of types that take their elements from a grid.
+var gridDequantizersAVX2 = map[quant.Type]func(dst *float32, src *byte, grid *int8, blocks int){
+	quant.IQ2_XXS: dequantizeIQ2_XXS,
+	quant.IQ2_XS:  dequantizeIQ2_XS,
+	quant.IQ2_S:   dequantizeIQ2_S,
+	quant.IQ3_XXS: dequantizeIQ3_XXS,
+	quant.IQ3_S:   dequantizeIQ3_S,
+	quant.IQ1_S:   dequantizeIQ1_S,
+	quant.IQ1_M:   dequantizeIQ1_M,
 }
 
-// blockMatmuls are the products of weights as they lie in the file, for all types: what cannot be
-// dequantised in vectors is multiplied in them.
-func blockMatmuls() []Matmul {
+// unpackedMatmuls are the products of weights as they lie in the file, for all types: what cannot be
+// dequantized in vectors is multiplied in them.
+func unpackedMatmuls() []Matmul {
 	var all []Matmul
 	for t := quant.Type(0); ; t++ {
 		info, ok := quant.Lookup(t)
@@ -37,15 +37,15 @@ func blockMatmuls() []Matmul {
 			return all
 		}
 		if info.Dequantize != nil {
-			all = append(all, both("avx2", t, "", "f32", rowTile(info, blockDequantiser(info)))...)
+			all = append(all, both("avx2", t, "", "f32", rowTile(info, unpackedDequantizer(info)))...)
 		}
 	}
 }
 
-// blockDequantiser returns the fastest dequantiser of whole blocks of a type.
-func blockDequantiser(info *quant.Info) func(dst []float32, src []byte) {
-	f := dequantisersAVX2[info.Type]
-	if g := gridDequantisersAVX2[info.Type]; g != nil {
+// unpackedDequantizer returns the fastest dequantizer of whole blocks of a type.
+func unpackedDequantizer(info *quant.Info) func(dst []float32, src []byte) {
+	f := dequantizersAVX2[info.Type]
+	if g := gridDequantizersAVX2[info.Type]; g != nil {
 		points := quant.Points(info.Type)
 		f = func(dst *float32, src *byte, blocks int) { g(dst, src, &points()[0], blocks) }
 	}
@@ -60,9 +60,9 @@ func blockDequantiser(info *quant.Info) func(dst []float32, src []byte) {
 	}
 }
 
-// rowTile returns the tile kernel that dequantises parts of four rows, which stay in the cache
+// rowTile returns the tile kernel that dequantizes parts of four rows, which stay in the cache
 // nearest to the processor while all tokens meet them. Parts are added to y in order.
-func rowTile(info *quant.Info, dequantise func(dst []float32, src []byte)) func(y []float32, w []byte, n int, x *activation) {
+func rowTile(info *quant.Info, dequantize func(dst []float32, src []byte)) func(y []float32, w []byte, n int, x *activation) {
 	const together = 4 // rows
 	return func(y []float32, w []byte, n int, x *activation) {
 		rowBytes := x.k / info.BlockLen * info.BlockBytes
@@ -74,12 +74,12 @@ func rowTile(info *quant.Info, dequantise func(dst []float32, src []byte)) func(
 				values := x.panel[:together*panelPart] // of rows that are not there, what was in it
 				for j := range min(together, n-i) {
 					row := w[(i+j)*rowBytes:][:rowBytes]
-					dequantise(values[j*panelPart:][:some], row[from:to])
+					dequantize(values[j*panelPart:][:some], row[from:to])
 				}
 				for m := 0; m < x.m; {
-					f, tokens := rowFloatx1, 1
+					f, tokens := rowF32_t1, 1
 					if x.m-m >= 2 {
-						f, tokens = rowFloatx2, 2
+						f, tokens = rowF32_t2, 2
 					}
 					f(&y[m*x.width+i], 4*x.width, &values[0], 4*panelPart, &x.rows[m*x.k+at], 4*x.k, some&^7)
 					m += tokens

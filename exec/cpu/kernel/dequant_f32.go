@@ -2,20 +2,20 @@ package kernel
 
 import "pesti/gguf/quant"
 
-// A dequantiser sets dst to row i of the rows w.
-type dequantiser func(dst []float32, w []byte, i int, l *lanes)
+// A dequantizer sets dst to row i of the rows w.
+type dequantizer func(dst []float32, w []byte, i int, l *swarSpan)
 
-// fileRow dequantises rows as they lie in the file.
-func fileRow(info *quant.Info) dequantiser {
-	return func(dst []float32, w []byte, i int, _ *lanes) {
+// fileRow dequantizes rows as they lie in the file.
+func fileRow(info *quant.Info) dequantizer {
+	return func(dst []float32, w []byte, i int, _ *swarSpan) {
 		rowBytes := len(dst) / info.BlockLen * info.BlockBytes
 		info.Dequantize(dst, w[i*rowBytes:(i+1)*rowBytes])
 	}
 }
 
-// exactTile returns the tile kernel that dequantises four weight rows at a time and multiplies
+// dequantTile returns the tile kernel that dequantizes four weight rows at a time and multiplies
 // in float32.
-func exactTile(dequantise dequantiser) func(y []float32, w []byte, n int, x *activation) {
+func dequantTile(dequantize dequantizer) func(y []float32, w []byte, n int, x *activation) {
 	return func(y []float32, w []byte, n int, x *activation) {
 		k := x.k
 		for i := 0; i < n; i += 4 {
@@ -26,7 +26,7 @@ func exactTile(dequantise dequantiser) func(y []float32, w []byte, n int, x *act
 				at := min(j, rows-1)
 				row[j] = x.w[at*k : (at+1)*k]
 				if j == at {
-					dequantise(row[j], w, i+j, x.lanes)
+					dequantize(row[j], w, i+j, x.swar)
 				}
 			}
 			for m := range x.m {

@@ -24,7 +24,7 @@ import (
 // of weights of 8 bits are not: a sum of two products would exceed int16.
 //
 // All of that is exact. At the end of a block sums become float32 and are scaled and added as
-// integer.go does it.
+// swar_products.go does it.
 type product struct {
 	unpacker
 	tokens int
@@ -43,14 +43,14 @@ type product struct {
 func (k *product) bytewise() bool { return k.tokens == 1 && k.Bits < 8 && !k.single }
 
 func (k *product) write() {
-	name := fmt.Sprintf("r16%sx%d", k.Name, k.tokens)
+	name := fmt.Sprintf("panel16%s_t%d", k.Name, k.tokens)
 	block := 32
 	if k.Sub > 0 {
 		block = 256
 	}
 	switch {
 	case k.single:
-		name = fmt.Sprintf("r16%sq8x%d", k.Name, k.tokens)
+		name = fmt.Sprintf("panel16%s_q8_t%d", k.Name, k.tokens)
 		TEXT(name, NOSPLIT, "func(y *float32, yStep int, w, x *byte, xStep int, q *int8, qStep, blocks int)")
 		Doc(fmt.Sprintf("%s adds to %d × 16 float32, yStep bytes apart, the products of blocks of %d elements of a panel at w with the qblocks of %d tokens, xStep bytes apart, whose planes at q are qStep bytes apart.", name, k.tokens, block, k.tokens))
 		rows := func(first, apart string) [4]Mem {

@@ -60,7 +60,7 @@ func TestPack(t *testing.T) {
 					if r < n {
 						want = values[r*k : (r+1)*k]
 					}
-					l.row(row, m.data(), r, new(lanes))
+					l.row(row, m.data(), r, new(swarSpan))
 					for i := range row {
 						if math.Float32bits(row[i]) != math.Float32bits(want[i]) && (r < n || row[i] != 0) {
 							t.Fatalf("%s: element %d of row %d of %d×%d is %v, expected %v", l.Type, i, r, n, k, row[i], want[i])
