@@ -21,6 +21,41 @@ func (a Attrs) Str(name string) string { v, _ := a[name].(string); return v }
 // Bool returns the boolean attribute, or false where it is absent.
 func (a Attrs) Bool(name string) bool { v, _ := a[name].(bool); return v }
 
+// HasAttr reports whether the op has an attribute of that name.
+func (op *Op) HasAttr(name string) bool { return op.attr(name) != nil }
+
+// attr returns the row of an attribute, or nil.
+func (op *Op) attr(name string) *AttrSpec {
+	for i := range op.Attrs {
+		if op.Attrs[i].Name == name {
+			return &op.Attrs[i]
+		}
+	}
+	return nil
+}
+
+// value returns an attribute of the node, or its default where it is absent; nil for a required one
+// that is absent, and for one that the op does not have.
+func (n *Node) value(name string) any {
+	if v, ok := n.Attr[name]; ok {
+		return v
+	}
+	if spec := n.Op.attr(name); spec != nil && !spec.Required {
+		return spec.Zero
+	}
+	return nil
+}
+
+// IsDefault reports whether the node has the attribute's default value, so that it means the same
+// without it.
+func (n *Node) IsDefault(name string) bool {
+	spec := n.Op.attr(name)
+	return spec != nil && !spec.Required && sameValue(n.value(name), spec.Zero)
+}
+
+// SameAttr reports whether two nodes have an attribute in common, an absent one having its default.
+func (n *Node) SameAttr(o *Node, name string) bool { return sameValue(n.value(name), o.value(name)) }
+
 // Clone returns a copy in which every int has become the int64 that a node stores, so that
 // Attrs{"heads": 14} means what it says.
 func (a Attrs) Clone() Attrs {
@@ -37,14 +72,16 @@ func (a Attrs) Clone() Attrs {
 // Equal reports whether a and b hold the same attributes. NaN equals NaN, and 0 differs from −0,
 // since both must survive a round trip through text.
 func (a Attrs) Equal(b Attrs) bool {
-	return maps.EqualFunc(a, b, func(x, y any) bool {
-		fx, ok := x.(float64)
-		if !ok {
-			return x == y
-		}
-		fy, ok := y.(float64)
-		return ok && (math.Float64bits(fx) == math.Float64bits(fy) || fx != fx && fy != fy)
-	})
+	return maps.EqualFunc(a, b, sameValue)
+}
+
+func sameValue(x, y any) bool {
+	fx, ok := x.(float64)
+	if !ok {
+		return x == y
+	}
+	fy, ok := y.(float64)
+	return ok && (math.Float64bits(fx) == math.Float64bits(fy) || fx != fx && fy != fy)
 }
 
 // String returns the attributes in the graph's text form, sorted by name: {eps: 1e-06, group: 64}.

@@ -192,20 +192,11 @@ func checkAttrs(n *Node) error {
 		return nil
 	}
 	for name := range n.Attr {
-		if !hasAttr(n.Op, name) {
+		if !n.Op.HasAttr(name) {
 			return complain(n, "attribute %s is unknown to the op", name)
 		}
 	}
 	return nil
-}
-
-func hasAttr(op *Op, name string) bool {
-	for _, spec := range op.Attrs {
-		if spec.Name == name {
-			return true
-		}
-	}
-	return false
 }
 
 // complain is an error that names the node by its first result and its op.

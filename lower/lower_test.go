@@ -260,37 +260,72 @@ func TestAutoActivations(t *testing.T) {
 }
 
 // TestMixedActivations: q, k, v and the logits have two planes, all other products one, whether the wanted
-// rows are chosen early or late.
+// rows are chosen early or late, and whatever follows the product with the vocabulary.
 func TestMixedActivations(t *testing.T) {
 	m := tinyModel(t, tiny.Config{Arch: "qwen2", Embd: 64, FF: 96, Types: []quant.Type{quant.Q5_0}})
 	for _, passes := range []string{"", "-sink_rows"} {
-		p := compile(t, m, Options{ISA: "avx2", Activations: "mixed", Passes: passes, Verify: true})
-		seen := map[string]bool{}
-		for _, g := range p.Programs {
-			for _, w := range g.Waves {
-				for _, st := range w.Steps {
-					for _, a := range st.Args {
-						at := strings.LastIndexByte(a.Kernel, '.')
-						if at < 0 {
-							continue
-						}
-						part := regexp.MustCompile(`attn_[qkv]|attn_output|ffn_\w+|output|token_embd`).FindString(a.Weight)
-						seen[part] = true
-						want := "q8"
-						switch part {
-						case "attn_q", "attn_k", "attn_v", "output", "token_embd":
-							want = "q8x2"
-						}
-						if got := a.Kernel[at+1:]; got != want {
-							t.Errorf("passes %q: %s is multiplied with %s, want %s", passes, a.Weight, got, want)
-						}
+		for _, behind := range [][]*graph.Op{nil, {ops.Scale}, {ops.Scale, ops.SiLU, ops.Scale}} {
+			o := Options{ISA: "avx2", Activations: "mixed", Passes: passes, Verify: true, Ubatch: 8, Sequences: 1, Rows: 4, Ctx: 32}
+			g, err := m.Graph(frontend.Bounds{Tokens: o.Ubatch, Sequences: o.Sequences, Rows: o.Rows, Context: o.Ctx})
+			if err != nil {
+				t.Fatal(err)
+			}
+			followLogits(t, g, behind)
+			res, err := CompileGraph(m, g, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkMixed(t, fmt.Sprintf("passes %q, %d ops behind the logits", passes, len(behind)), res.Plan)
+		}
+	}
+}
+
+// followLogits puts elementwise ops behind what computes the logits of a graph, all rows or the wanted ones.
+func followLogits(t *testing.T, g *graph.Graph, list []*graph.Op) {
+	t.Helper()
+	for i, op := range list {
+		old := g.Outputs[0]
+		old.Name = fmt.Sprintf("logits.%d", i)
+		attr := graph.Attrs{}
+		if op == ops.Scale {
+			attr["factor"] = 0.5
+		}
+		out, err := g.Add(op, []*graph.Value{old}, attr, "logits")
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.Outputs[0] = out[0]
+	}
+	g.Renumber()
+}
+
+func checkMixed(t *testing.T, where string, p *plan.Plan) {
+	t.Helper()
+	seen := map[string]bool{}
+	for _, g := range p.Programs {
+		for _, w := range g.Waves {
+			for _, st := range w.Steps {
+				for _, a := range st.Args {
+					at := strings.LastIndexByte(a.Kernel, '.')
+					if at < 0 {
+						continue
+					}
+					part := regexp.MustCompile(`attn_[qkv]|attn_output|ffn_\w+|output|token_embd`).FindString(a.Weight)
+					seen[part] = true
+					want := "q8"
+					switch part {
+					case "attn_q", "attn_k", "attn_v", "output", "token_embd":
+						want = "q8x2"
+					}
+					if got := a.Kernel[at+1:]; got != want {
+						t.Errorf("%s: %s is multiplied with %s, want %s", where, a.Weight, got, want)
 					}
 				}
 			}
 		}
-		if len(seen) != 8 {
-			t.Errorf("passes %q: found products of %v", passes, seen)
-		}
+	}
+	if len(seen) != 8 {
+		t.Errorf("%s: found products of %v", where, seen)
 	}
 }
 

@@ -2,7 +2,6 @@ package lower
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 
@@ -117,31 +116,43 @@ func (l *site) activations(c *pass.Context, n *graph.Node, weights []*graph.Valu
 	return ""
 }
 
-// logitsNode returns the node that computes the logits, of all rows or those that are wanted; nil where
-// they are no output.
-func logitsNode(g *graph.Graph) *graph.Node {
-	for _, v := range g.Outputs {
-		if v.Name == "logits" {
-			n := v.Def
-			for n != nil && n.Op == ops.SelectRows {
-				n = n.In[0].Def
-			}
-			return n
+// logitsProducts returns the products of which the logits are computed with no further product in between:
+// mostly that with the vocabulary, whatever follows it, such as a factor, a bias or a selection of rows. Of a
+// product that devices share it has each part. It is empty where the logits are no output.
+func logitsProducts(g *graph.Graph) map[*graph.Node]bool {
+	products, seen := map[*graph.Node]bool{}, map[*graph.Node]bool{}
+	var back func(v *graph.Value)
+	back = func(v *graph.Value) {
+		if v == nil || v.Def == nil || seen[v.Def] {
+			return
+		}
+		seen[v.Def] = true
+		if matmulWeights(v.Def) != nil {
+			products[v.Def] = true
+			return
+		}
+		for _, x := range v.Def.In {
+			back(x)
 		}
 	}
-	return nil
+	for _, v := range g.Outputs {
+		if v.Name == "logits" {
+			back(v)
+		}
+	}
+	return products
 }
 
 // chooseKernels names a matmul kernel for each weight.
 func (l lowering) chooseKernels(c *pass.Context, g *graph.Graph) error {
-	logits := logitsNode(g)
+	logits := logitsProducts(g)
 	for _, n := range g.Nodes {
 		weights := matmulWeights(n)
 		if weights == nil {
 			continue
 		}
 		site := l.at(n)
-		format := site.activations(c, n, weights, n == logits)
+		format := site.activations(c, n, weights, logits[n])
 		if format == "" {
 			continue
 		}
@@ -155,6 +166,9 @@ func (l lowering) chooseKernels(c *pass.Context, g *graph.Graph) error {
 	}
 	return nil
 }
+
+// wholeRows is what the patterns of norms check: that the norm is not one per group.
+var wholeRows = map[*graph.Op][]string{ops.RMSNorm: {"group"}}
 
 // normed are the products with a norm in front of x.
 var normed = map[*graph.Op]*graph.Op{ops.Matmul: ops.NormMatmul, ops.QKV: ops.NormQKV, ops.SwiGLU: ops.NormSwiGLU}
@@ -176,12 +190,10 @@ func (l lowering) fusePrologue(c *pass.Context, g *graph.Graph) error {
 		if n.Op == ops.Matmul {
 			in = in[:3] // without a residual
 		}
-		attr := maps.Clone(n.Attr)
-		attr["eps"] = norm.Attr.Float("eps")
-		if err := m.Replace(n, []*graph.Node{norm, n}, to, in, attr, n.Out...); err != nil {
+		f := pass.Fusion{Nodes: []*graph.Node{norm, n}, Op: to, In: in, Results: n.Out, Checked: wholeRows, After: n}
+		if err := m.Fuse(c, n.Name(), f); err != nil {
 			return err
 		}
-		c.Applied(n.Name())
 	}
 	m.Apply()
 	return nil
@@ -227,9 +239,7 @@ func (l lowering) insertQuantise(c *pass.Context, g *graph.Graph) error {
 func fuseNorm(c *pass.Context, g *graph.Graph) error {
 	return fuseRounding(c, g, ops.RMSNorm, "its operand is not a norm that only it reads",
 		func(norm *graph.Node) bool { return norm.Attr.Int("group") == 0 },
-		func(r *rounding, norm *graph.Node) (*graph.Op, graph.Attrs) {
-			return r.norm, graph.Attrs{"eps": norm.Attr.Float("eps")}
-		})
+		func(r *rounding) *graph.Op { return r.norm })
 }
 
 // fuseGate joins a gated product with the rounding that is its only use, so that its result is
@@ -239,12 +249,12 @@ func (l lowering) fuseGate(c *pass.Context, g *graph.Graph) error {
 		func(gated *graph.Node) bool {
 			return gated.Attr.Str("kernels") != "" && !l.at(gated).program.FloatGates
 		},
-		func(r *rounding, gated *graph.Node) (*graph.Op, graph.Attrs) { return r.gate, gated.Attr })
+		func(r *rounding) *graph.Op { return r.gate })
 }
 
 // fuseRounding looks at each rounding for an operand that a node of one op computes.
 func fuseRounding(c *pass.Context, g *graph.Graph, op *graph.Op, why string, fits func(*graph.Node) bool,
-	fused func(r *rounding, inner *graph.Node) (*graph.Op, graph.Attrs)) error {
+	fused func(r *rounding) *graph.Op) error {
 	m := pass.NewMatcher(g)
 	for _, n := range g.Nodes {
 		at := slices.IndexFunc(roundings, func(r rounding) bool { return r.alone == n.Op })
@@ -256,11 +266,10 @@ func fuseRounding(c *pass.Context, g *graph.Graph, op *graph.Op, why string, fit
 			c.Declined(n.Name(), "%s", why)
 			continue
 		}
-		to, attr := fused(&roundings[at], by)
-		if err := m.Replace(n, []*graph.Node{by, n}, to, by.In, attr, n.Out[0]); err != nil {
+		f := pass.Fusion{Nodes: []*graph.Node{by, n}, Op: fused(&roundings[at]), In: by.In, Results: n.Out, Checked: wholeRows, After: n}
+		if err := m.Fuse(c, n.Name(), f); err != nil {
 			return err
 		}
-		c.Applied(n.Name())
 	}
 	m.Apply()
 	return nil
@@ -275,9 +284,9 @@ func fusePostNorm(c *pass.Context, g *graph.Graph) error {
 			}
 			return nil
 		},
-		func(norm *graph.Node, res *graph.Value) (*graph.Op, []*graph.Value, graph.Attrs) {
-			return ops.NormAdd, []*graph.Value{norm.In[0], norm.In[1], res}, graph.Attrs{"eps": norm.Attr.Float("eps")}
-		})
+		func(norm *graph.Node, res *graph.Value) (*graph.Op, []*graph.Value) {
+			return ops.NormAdd, []*graph.Value{norm.In[0], norm.In[1], res}
+		}, wholeRows)
 }
 
 // fuseResidual adds the residual stream in the epilogue of the matmul before it, or of the sum of what several devices
@@ -293,16 +302,16 @@ func fuseResidual(c *pass.Context, g *graph.Graph) error {
 			}
 			return nil
 		},
-		func(inner *graph.Node, res *graph.Value) (*graph.Op, []*graph.Value, graph.Attrs) {
+		func(inner *graph.Node, res *graph.Value) (*graph.Op, []*graph.Value) {
 			in := slices.Clone(inner.In)
 			in[len(in)-1] = res
-			return inner.Op, in, inner.Attr
-		})
+			return inner.Op, in
+		}, map[*graph.Op][]string{ops.Matmul: {"kernels"}})
 }
 
 // fuseAdd looks at each addition for an operand that an inner node computes.
 func fuseAdd(c *pass.Context, g *graph.Graph, why string, inner func(*pass.Matcher, *graph.Value) *graph.Node,
-	fused func(inner *graph.Node, res *graph.Value) (*graph.Op, []*graph.Value, graph.Attrs)) error {
+	fused func(inner *graph.Node, res *graph.Value) (*graph.Op, []*graph.Value), checked map[*graph.Op][]string) error {
 	m := pass.NewMatcher(g)
 	for _, n := range g.Nodes {
 		if n.Op != ops.Add {
@@ -316,11 +325,11 @@ func fuseAdd(c *pass.Context, g *graph.Graph, why string, inner func(*pass.Match
 			c.Declined(n.Name(), "%s", why)
 			continue
 		}
-		to, in, attr := fused(by, res)
-		if err := m.Replace(n, []*graph.Node{by, n}, to, in, attr, n.Out[0]); err != nil {
+		to, in := fused(by, res)
+		f := pass.Fusion{Nodes: []*graph.Node{by, n}, Op: to, In: in, Results: n.Out, Checked: checked, After: n}
+		if err := m.Fuse(c, n.Name(), f); err != nil {
 			return err
 		}
-		c.Applied(n.Name())
 	}
 	m.Apply()
 	return nil

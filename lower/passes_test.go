@@ -23,8 +23,16 @@ var fastDecode = lowering{{target: cuda.Target(), program: cuda.Target().Program
 const q8x2Step = 1.0 / 32512
 
 func TestGolden(t *testing.T) {
-	prologue := slices.DeleteFunc(loweringPasses(fastDecode), func(p pass.Pass) bool { return p.Name != "fuse_prologue" })
-	passtest.Golden(t, append(loweringPasses(fastPrefill), prologue...), map[string]float64{"insert_quantise": 64 * q8x2Step})
+	passtest.Golden(t, append(loweringPasses(fastPrefill), prologuePasses()...), map[string]float64{"insert_quantise": 64 * q8x2Step})
+}
+
+func TestUnknownAttributes(t *testing.T) {
+	passtest.UnknownAttributes(t, append(loweringPasses(fastPrefill), prologuePasses()...))
+}
+
+// prologuePasses are the lowering passes that only programs with a prologue have.
+func prologuePasses() []pass.Pass {
+	return slices.DeleteFunc(loweringPasses(fastDecode), func(p pass.Pass) bool { return p.Name != "fuse_prologue" })
 }
 
 func TestOrder(t *testing.T) {

@@ -11,8 +11,12 @@ func canonicalise(c *Context, g *graph.Graph) error {
 	order := make(map[*graph.Value]int)
 	for i, n := range g.Nodes {
 		if (n.Op == ops.Add || n.Op == ops.Mul) && order[n.In[0]] > order[n.In[1]] {
-			n.In[0], n.In[1] = n.In[1], n.In[0]
-			c.Applied(n.Name())
+			if why := Unchecked(n, func(string) bool { return false }); why != "" {
+				c.Declined(n.Name(), "%s", why)
+			} else {
+				n.In[0], n.In[1] = n.In[1], n.In[0]
+				c.Applied(n.Name())
+			}
 		}
 		for _, v := range n.Out {
 			order[v] = i

@@ -13,6 +13,10 @@ func fold(c *Context, g *graph.Graph) error {
 			continue
 		}
 		x, y := n.In[0], n.Out[0]
+		if why := Unchecked(n, isFactor); why != "" {
+			c.Declined(y.Name, "%s", why)
+			continue
+		}
 		if n.Attr.Float("factor") == 1 && !g.IsOutput(y) {
 			g.ReplaceUses(y, x)
 			c.Applied(y.Name)
@@ -20,6 +24,10 @@ func fold(c *Context, g *graph.Graph) error {
 		}
 		attr, before := factorOf(x.Def)
 		if attr == "" || g.IsOutput(x) || len(uses[x]) != 1 {
+			continue
+		}
+		if why := Unchecked(x.Def, isFactor); why != "" {
+			c.Declined(y.Name, "%s", why)
 			continue
 		}
 		product := before * n.Attr.Float("factor")
@@ -38,6 +46,9 @@ func fold(c *Context, g *graph.Graph) error {
 	}
 	return removeDead(g, ops.Scale)
 }
+
+// isFactor reports whether an attribute is a constant factor.
+func isFactor(name string) bool { return name == "factor" || name == "scale" }
 
 // factorOf returns the attribute in which a node holds a constant factor on its result, and the
 // factor; "" where the node is of no such op.

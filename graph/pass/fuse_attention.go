@@ -20,32 +20,25 @@ func fuseAttention(c *Context, g *graph.Graph) error {
 			c.Declined(n.Name(), "%s", why)
 			continue
 		}
-		if err := m.replace(p.nodes, ops.Attention, p.in, p.attr, p.out...); err != nil {
+		if err := m.Fuse(c, p.Results[0].Name, p); err != nil {
 			return err
 		}
-		c.Applied(p.out[0].Name)
 	}
 	m.Apply()
 	return nil
 }
 
-// rotary names the attributes of RoPE that a fused attention takes over.
-var rotary = []string{"rot", "base", "freq_scale", "ramp_low", "ramp_high", "magnitude", "layout"}
-
-// An attentionPattern is what one fused attention replaces.
-type attentionPattern struct {
-	in, out []*graph.Value
-	attr    graph.Attrs
-	nodes   []*graph.Node
-}
+// attentionChecked are the attributes that the pattern looks at: the norms are per head, and the types
+// of q and k say how many heads RoPE turns.
+var attentionChecked = map[*graph.Op][]string{ops.RMSNorm: {"group"}, ops.Rope: {"heads"}}
 
 // attention matches the pattern around a node of scores, or says what stands in the way.
-func (m *Matcher) attention(scores *graph.Node) (p attentionPattern, why string) {
-	softmax := m.user(scores.Out[0], ops.Softmax)
+func (m *Matcher) attention(scores *graph.Node) (p Fusion, why string) {
+	softmax := m.User(scores.Out[0], ops.Softmax)
 	if softmax == nil {
 		return p, "the scores are wanted or do not go to one softmax"
 	}
-	values := m.user(softmax.Out[0], ops.AttnValues)
+	values := m.User(softmax.Out[0], ops.AttnValues)
 	if values == nil {
 		return p, "the probabilities are wanted or do not go to one product with values"
 	}
@@ -69,43 +62,22 @@ func (m *Matcher) attention(scores *graph.Node) (p attentionPattern, why string)
 			}
 		}
 	}
-	for _, name := range append(rotary, "head_dim") {
-		if q.rope.Attr[name] != k.rope.Attr[name] {
-			return p, fmt.Sprintf("RoPE differs between q and k in %s", name)
-		}
-	}
-	for _, name := range []string{"heads", "kv_heads", "head_dim", "window"} {
-		if scores.Attr[name] != values.Attr[name] {
-			return p, fmt.Sprintf("scores and values differ in %s", name)
-		}
-	}
 	if q.rope.In[2] != k.rope.In[2] {
 		return p, "RoPE differs between q and k in its frequencies"
 	}
-	if (q.norm == nil) != (k.norm == nil) || q.norm != nil && q.norm.Attr["eps"] != k.norm.Attr["eps"] {
-		return p, "the norms of q and k differ"
+	if (q.norm == nil) != (k.norm == nil) {
+		return p, "only one of q and k is normed"
 	}
 
-	p.attr = graph.Attrs{}
-	for _, name := range []string{"heads", "kv_heads", "head_dim", "window", "scale"} {
-		if a, ok := scores.Attr[name]; ok {
-			p.attr[name] = a
-		}
-	}
-	for _, name := range rotary {
-		if a, ok := q.rope.Attr[name]; ok {
-			p.attr[name] = a
-		}
-	}
-	p.nodes = []*graph.Node{q.rope, k.rope, writeK, writeV, scores, softmax, values}
+	p.Op, p.Checked = ops.Attention, attentionChecked
+	p.Nodes = []*graph.Node{q.rope, k.rope, writeK, writeV, scores, softmax, values}
 	var qNorm, kNorm *graph.Value
 	if q.norm != nil {
 		qNorm, kNorm = q.norm.In[1], k.norm.In[1]
-		p.attr["eps"] = q.norm.Attr["eps"]
-		p.nodes = append(p.nodes, q.norm, k.norm)
+		p.Nodes = append(p.Nodes, q.norm, k.norm)
 	}
-	p.in = []*graph.Value{q.x, k.x, writeV.In[1], pos, seq, writeK.In[0], writeV.In[0], qNorm, kNorm, q.rope.In[2]}
-	p.out = []*graph.Value{values.Out[0], writeK.Out[0], writeV.Out[0]}
+	p.In = []*graph.Value{q.x, k.x, writeV.In[1], pos, seq, writeK.In[0], writeV.In[0], qNorm, kNorm, q.rope.In[2]}
+	p.Results = []*graph.Value{values.Out[0], writeK.Out[0], writeV.Out[0]}
 	return p, ""
 }
 
@@ -125,7 +97,7 @@ func (m *Matcher) head(v *graph.Value) (h headPattern, why string) {
 	}
 	h.x = h.rope.In[0]
 	if n := h.x.Def; n != nil && n.Op == ops.RMSNorm {
-		if n.Attr.Int("group") != h.rope.Attr.Int("head_dim") || !m.inner(h.x) {
+		if n.Attr.Int("group") != h.rope.Attr.Int("head_dim") || !m.Inner(h.x) {
 			return h, fmt.Sprintf("%s is wanted or is not a norm per head", h.x.Name)
 		}
 		h.norm, h.x = n, n.In[0]

@@ -45,10 +45,9 @@ func fuseQKV(c *Context, g *graph.Graph) error {
 		}
 		in := []*graph.Value{pq.x, pq.w, pk.w, pv.w, pq.bias, pk.bias, pv.bias}
 		nodes := append(append(pq.nodes, pk.nodes...), pv.nodes...)
-		if err := m.replace(nodes, ops.QKV, in, nil, q, k, v); err != nil {
+		if err := m.Fuse(c, place, Fusion{Nodes: nodes, Op: ops.QKV, In: in, Results: []*graph.Value{q, k, v}}); err != nil {
 			return err
 		}
-		c.Applied(place)
 	}
 	m.Apply()
 	return nil
@@ -69,8 +68,8 @@ func (m *Matcher) sources(scores *graph.Node) (q, k, v *graph.Value) {
 		return cache.Def.In[1]
 	}
 	q, k = back(scores.In[0]), back(written(scores.In[1]))
-	if softmax := m.user(scores.Out[0], ops.Softmax); softmax != nil {
-		if values := m.user(softmax.Out[0], ops.AttnValues); values != nil {
+	if softmax := m.User(scores.Out[0], ops.Softmax); softmax != nil {
+		if values := m.User(softmax.Out[0], ops.AttnValues); values != nil {
 			v = back(written(values.In[1]))
 		}
 	}

@@ -27,7 +27,7 @@ func fuseSwiGLU(c *Context, g *graph.Graph) error {
 		pg, okG := m.projection(act.In[0])
 		pu, okU := m.projection(up)
 		switch {
-		case !okG || !okU || pg.bias != nil || pu.bias != nil || !m.inner(act.In[0]) || !m.inner(up):
+		case !okG || !okU || pg.bias != nil || pu.bias != nil || !m.Inner(act.In[0]) || !m.Inner(up):
 			c.Declined(n.Name(), "gate and up are not plain projections that may disappear")
 			continue
 		case pg.x != pu.x:
@@ -36,10 +36,10 @@ func fuseSwiGLU(c *Context, g *graph.Graph) error {
 		}
 		nodes := append(append(pg.nodes, pu.nodes...), act, n)
 		in := []*graph.Value{pg.x, pg.w, pu.w}
-		if err := m.replace(nodes, ops.SwiGLU, in, graph.Attrs{"act": act.Op.Name}, n.Out[0]); err != nil {
+		attr := graph.Attrs{"act": act.Op.Name}
+		if err := m.Fuse(c, n.Name(), Fusion{Nodes: nodes, Op: ops.SwiGLU, In: in, Attr: attr, Results: n.Out}); err != nil {
 			return err
 		}
-		c.Applied(n.Name())
 	}
 	m.Apply()
 	return nil

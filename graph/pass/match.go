@@ -1,15 +1,21 @@
 package pass
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 
 	"pesti/graph"
 	"pesti/ops"
 )
 
-// A Matcher answers what patterns ask: who uses a value, and whether it may disappear into a
-// fused op. What it fuses changes operands at once, but the list of nodes when Apply is called:
-// changing the list in each place would make passes quadratic in the number of layers.
+// A Matcher answers the questions of patterns, and replaces what they find.
+//
+// It tells who uses a value and whether that value may disappear ([Matcher.Inner], [Matcher.By],
+// [Matcher.User]), it puts a fused node in the place of others and hands their uses to it
+// ([Matcher.Fuse]), and at the end it brings the graph's list of nodes up to date ([Matcher.Apply]).
+// Operands change at once, the list only in Apply: changing the list in each place would make passes
+// quadratic in the number of layers.
 type Matcher struct {
 	g    *graph.Graph
 	uses map[*graph.Value][]*graph.Node
@@ -19,7 +25,7 @@ type Matcher struct {
 	dead   map[*graph.Node]bool
 }
 
-// NewMatcher returns a matcher for g as it is: it does not see later changes but those it makes.
+// NewMatcher returns a matcher for g. Of later changes it sees only its own.
 func NewMatcher(g *graph.Graph) *Matcher {
 	m := &Matcher{
 		g: g, uses: g.Uses(),
@@ -51,21 +57,21 @@ func (m *Matcher) before(a, b *graph.Node) bool {
 	return slices.Index(list, a) < slices.Index(list, b) // the old one, at -1, is the first
 }
 
-// inner reports whether v has exactly one use and is not wanted as an output, so that a fused op
-// may swallow it.
-func (m *Matcher) inner(v *graph.Value) bool { return len(m.uses[v]) == 1 && !m.g.IsOutput(v) }
+// Inner reports whether v has exactly one use and is no output of the graph, so that a fused op may
+// swallow it.
+func (m *Matcher) Inner(v *graph.Value) bool { return len(m.uses[v]) == 1 && !m.g.IsOutput(v) }
 
 // By returns the node that computes v if it is of that op and v is inner; else nil.
 func (m *Matcher) By(v *graph.Value, op *graph.Op) *graph.Node {
-	if v == nil || v.Def == nil || v.Def.Op != op || !m.inner(v) {
+	if v == nil || v.Def == nil || v.Def.Op != op || !m.Inner(v) {
 		return nil
 	}
 	return v.Def
 }
 
-// user returns the only use of v if it is of that op and v is inner; else nil.
-func (m *Matcher) user(v *graph.Value, op *graph.Op) *graph.Node {
-	if !m.inner(v) || m.uses[v][0].Op != op {
+// User returns the only use of v if it is of that op and v is inner; else nil.
+func (m *Matcher) User(v *graph.Value, op *graph.Op) *graph.Node {
+	if !m.Inner(v) || m.uses[v][0].Op != op {
 		return nil
 	}
 	return m.uses[v][0]
@@ -93,47 +99,111 @@ func (m *Matcher) projection(v *graph.Value) (p projection, ok bool) {
 	return p, true
 }
 
-// replace is Replace, with the new node right behind the last of its operands.
-func (m *Matcher) replace(nodes []*graph.Node, op *graph.Op, in []*graph.Value, attr graph.Attrs, results ...*graph.Value) error {
-	var last *graph.Node
-	for _, v := range in {
-		if v != nil && v.Def != nil && (last == nil || m.before(last, v.Def)) {
-			last = v.Def
-		}
-	}
-	return m.Replace(last, nodes, op, in, attr, results...)
+// A Fusion is a node and the nodes that it replaces.
+type Fusion struct {
+	Nodes   []*graph.Node  // the replaced nodes, at least one; the new node is on the device of the first
+	Op      *graph.Op      // of the new node
+	In      []*graph.Value // its operands
+	Attr    graph.Attrs    // attributes that the pass sets itself
+	Results []*graph.Value // of replaced nodes; their names and uses go to the new node's results
+	// Checked lists, by op, the attributes of replaced nodes that the pass has looked at itself. See
+	// Fuse for the others.
+	Checked map[*graph.Op][]string
+	// After is the node behind which the new one stands, which may be a replaced one; nil means behind
+	// the last of its operands.
+	After *graph.Node
 }
 
-// Replace puts one fused node in the place of nodes and hands it their results: their names and
-// uses live on. It stands right behind a node, which may be one of those replaced, or in front of
-// all where that is nil, and is on the device of those replaced.
-func (m *Matcher) Replace(after *graph.Node, nodes []*graph.Node, op *graph.Op, in []*graph.Value, attr graph.Attrs, results ...*graph.Value) error {
-	names := make([]string, len(results))
-	for i, v := range results {
+// Fuse replaces nodes by one fused node, or declines, and notes either under the name place.
+//
+// No attribute of a replaced node gets lost. The fused node takes over each attribute that its op
+// has too, which must be the same on all replaced nodes. Fuse declines where a replaced node has an
+// attribute that the fused op lacks, unless it is Checked or has its default value. Where the op
+// stays the same and gains an operand, every attribute has to be Checked.
+func (m *Matcher) Fuse(c *Context, place string, f Fusion) error {
+	attr, why := f.attributes()
+	if why != "" {
+		c.Declined(place, "%s", why)
+		return nil
+	}
+	after := f.After
+	for _, v := range f.In {
+		if f.After == nil && v != nil && v.Def != nil && (after == nil || m.before(after, v.Def)) {
+			after = v.Def
+		}
+	}
+	if err := m.replace(after, &f, attr); err != nil {
+		return err
+	}
+	c.Applied(place)
+	return nil
+}
+
+// attributes returns those of the fused node, or says which one of a replaced node stands in the way.
+func (f *Fusion) attributes() (attr graph.Attrs, why string) {
+	attr = f.Attr.Clone()
+	from := map[string]*graph.Node{} // the node that an attribute was taken over from
+	for _, n := range f.Nodes {
+		checked := f.Checked[n.Op]
+		if why := Unchecked(n, func(name string) bool {
+			return slices.Contains(checked, name) || n.Op != f.Op && f.Op.HasAttr(name)
+		}); why != "" {
+			return nil, why
+		}
+		for _, spec := range n.Op.Attrs {
+			name := spec.Name
+			if !f.Op.HasAttr(name) || slices.Contains(checked, name) && n.Op != f.Op {
+				continue
+			}
+			if first := from[name]; first != nil && !first.SameAttr(n, name) {
+				return nil, fmt.Sprintf("%s and %s differ in %s", first.Name(), n.Name(), name)
+			}
+			from[name] = n
+			if v, ok := n.Attr[name]; ok && f.Attr[name] == nil {
+				attr[name] = v
+			}
+		}
+	}
+	return attr, ""
+}
+
+// Unchecked names an attribute of a node that a pass does not know, in words for Declined; "" where
+// there is none. An attribute with its default value does not count.
+func Unchecked(n *graph.Node, known func(name string) bool) string {
+	for _, name := range slices.Sorted(maps.Keys(n.Attr)) {
+		if !known(name) && !n.IsDefault(name) {
+			return fmt.Sprintf("%s has the attribute %s, which this pass does not know", n.Name(), name)
+		}
+	}
+	return ""
+}
+
+// replace puts the fused node behind another one, or in front of all where that is nil.
+func (m *Matcher) replace(after *graph.Node, f *Fusion, attr graph.Attrs) error {
+	names := make([]string, len(f.Results))
+	for i, v := range f.Results {
 		names[i] = v.Name
 	}
-	fused, err := graph.NewNode(op, in, attr, names...)
+	fused, err := graph.NewNode(f.Op, f.In, attr, names...)
 	if err != nil {
 		return err
 	}
-	if len(nodes) > 0 {
-		fused.Device = nodes[0].Device
-	}
+	fused.Device = f.Nodes[0].Device
 	place := m.place[after]
 	list := m.behind[place]
 	m.behind[place] = slices.Insert(list, slices.Index(list, after)+1, fused)
 	m.place[fused] = place
-	for i, v := range results {
+	for i, v := range f.Results {
 		m.g.ReplaceUsesIn(m.uses[v], v, fused.Out[i])
 		m.uses[fused.Out[i]] = m.uses[v]
 	}
-	for _, n := range nodes {
+	for _, n := range f.Nodes {
 		m.dead[n] = true
 		for _, v := range n.In {
 			m.uses[v] = slices.DeleteFunc(m.uses[v], func(u *graph.Node) bool { return u == n })
 		}
 	}
-	for _, v := range in {
+	for _, v := range f.In {
 		if v != nil {
 			m.uses[v] = append(m.uses[v], fused)
 		}

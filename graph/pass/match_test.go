@@ -35,7 +35,7 @@ func TestMatcherOrder(t *testing.T) {
 		fuse := func(name string, op *graph.Op, in ...*graph.Value) *graph.Value {
 			t.Helper()
 			old := node(name)
-			if err := m.replace([]*graph.Node{old}, op, in, nil, old.Out[0]); err != nil {
+			if err := m.Fuse(&Context{}, name, Fusion{Nodes: []*graph.Node{old}, Op: op, In: in, Results: old.Out}); err != nil {
 				t.Fatal(err)
 			}
 			return node("e").In[0]
@@ -44,7 +44,7 @@ func TestMatcherOrder(t *testing.T) {
 		a := node("b").In[0]
 		fuse("b", ops.GELUTanh, a)
 		b := node("c").In[1]
-		if a == node("a").Out[0] || node("c").In[0] != a || len(m.uses[a]) != 2 || !m.inner(b) {
+		if a == node("a").Out[0] || node("c").In[0] != a || len(m.uses[a]) != 2 || !m.Inner(b) {
 			t.Errorf("the results of what was replaced have not gone to the new nodes")
 		}
 		in := []*graph.Value{a, b}
@@ -52,12 +52,12 @@ func TestMatcherOrder(t *testing.T) {
 			slices.Reverse(in)
 		}
 		c := fuse("c", ops.Mul, in...)
-		if !m.inner(c) || m.By(c, ops.Mul) == nil {
+		if !m.Inner(c) || m.By(c, ops.Mul) == nil {
 			t.Errorf("%s is not inner", c.Name)
 		}
 		fuse("d", ops.GELUTanh, node("d").In[0])
 		e := node("e")
-		if err := m.Replace(e, []*graph.Node{e}, ops.Mul, e.In, nil, e.Out[0]); err != nil {
+		if err := m.Fuse(&Context{}, "e", Fusion{Nodes: []*graph.Node{e}, Op: ops.Mul, In: e.In, Results: e.Out, After: e}); err != nil {
 			t.Fatal(err)
 		}
 		m.Apply()
@@ -90,7 +90,7 @@ func TestMatcherFront(t *testing.T) {
 	}
 	m := NewMatcher(g)
 	b := g.Nodes[1]
-	if err := m.replace([]*graph.Node{b}, ops.Input, nil, attr, b.Out[0]); err != nil {
+	if err := m.replace(nil, &Fusion{Nodes: []*graph.Node{b}, Op: ops.Input, Results: b.Out}, attr); err != nil {
 		t.Fatal(err)
 	}
 	m.Apply()

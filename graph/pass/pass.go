@@ -31,8 +31,10 @@
 //
 // Traps:
 //   - Range over slices.Clone(g.Nodes): Insert and Remove change the list.
-//   - A value may disappear only if a Matcher says so (By, inner): it has one use, and is no output.
-//   - A Matcher sees the changes that go through it, and no others; Apply puts them into the list.
+//   - A value may disappear only if a Matcher says so (By, User, Inner): it has one use, and is no output.
+//   - A Matcher sees the changes that go through it (Fuse), and no others; Apply puts them into the list.
+//   - An attribute that the pass does not know changes what a node means. Fuse declines by itself; a
+//     pass that rewrites nodes in another way asks Unchecked. TestUnknownAttributes tries each node.
 //   - Keep the name of a result that lives on. Dumps and the oracle find values by their names.
 //   - Keep operands before their uses, and the writes of a state before its reads; Options.Verify,
 //     which tests set, finds what you break.

@@ -15,6 +15,11 @@ func TestGolden(t *testing.T) {
 	passtest.Golden(t, append(pass.Graph(), pass.SplitTensor(2, any)), nil)
 }
 
+func TestUnknownAttributes(t *testing.T) {
+	any := func(*graph.Value) bool { return true }
+	passtest.UnknownAttributes(t, append(pass.Graph(), pass.SplitTensor(2, any)))
+}
+
 func TestOrder(t *testing.T) { passtest.Order(t, pass.Graph(), pass.GraphOrder()) }
 
 func TestParseSet(t *testing.T) {

@@ -47,6 +47,9 @@ func holdsRows(g *graph.Graph, s *graph.Node) string {
 	if !n.Op.RowWise || len(n.Out) != 1 {
 		return n.Op.Name + " mixes rows"
 	}
+	if why := Unchecked(s, func(string) bool { return false }); why != "" {
+		return why
+	}
 	if g.IsOutput(v) {
 		return "all rows are an output"
 	}

@@ -111,6 +111,9 @@ func (s *splitter) run() error {
 // else its result, if those are logits. A product that is cut already, or whole everywhere, has nil.
 func (s *splitter) decide(n *graph.Node) (cuts, string) {
 	x, w := n.In[0], n.In[1]
+	if why := Unchecked(n, splitKnows); why != "" {
+		return nil, why
+	}
 	if atom := s.atom(x); atom > 0 && s.cuts[n.Out[0]] == nil {
 		k := x.Type.Shape[1].N
 		unit := lcm(atom, grain(w, k))
@@ -130,7 +133,7 @@ func (s *splitter) decide(n *graph.Node) (cuts, string) {
 	if s.cuts[n.Out[0]] == nil && s.isLogits(n.Out[0]) {
 		cut := s.share(n.Out[0].Type.Shape[1].N, lines)
 		s.cuts[n.Out[0]] = cut
-		if user := s.m.user(n.Out[0], ops.SelectRows); user != nil {
+		if user := s.m.User(n.Out[0], ops.SelectRows); user != nil {
 			s.cuts[user.Out[0]] = cut
 		}
 		s.c.Applied(n.Name())
@@ -144,7 +147,7 @@ const lines = 32
 
 // isLogits reports whether a value is an output, perhaps after its wanted rows have been selected.
 func (s *splitter) isLogits(v *graph.Value) bool {
-	if user := s.m.user(v, ops.SelectRows); user != nil {
+	if user := s.m.User(v, ops.SelectRows); user != nil && Unchecked(user, splitKnows) == "" {
 		v = user.Out[0]
 	}
 	return s.g.IsOutput(v)
@@ -186,10 +189,20 @@ func lcm(a, b int64) int64 {
 // elementwise are the ops that work on elements alone.
 var elementwise = []*graph.Op{ops.SiLU, ops.GELUTanh, ops.GELUErf, ops.Scale, ops.Mul}
 
+// splitKnows reports whether an attribute means the same for a part of a value as for all of it.
+func splitKnows(name string) bool {
+	for _, op := range []*graph.Op{ops.State, ops.Attention, ops.RMSNorm, ops.Scale, ops.Matmul} {
+		if op.HasAttr(name) {
+			return true
+		}
+	}
+	return false
+}
+
 // atom is how many elements of v have to stay together, or 0 where v cannot be cut.
 func (s *splitter) atom(v *graph.Value) int64 {
 	switch n := v.Def; {
-	case n == nil || len(v.Type.Shape) != 2:
+	case n == nil || len(v.Type.Shape) != 2 || Unchecked(n, splitKnows) != "":
 		return 0
 	case n.Op == ops.AttnValues:
 		return n.Attr.Int("heads") / n.Attr.Int("kv_heads") * n.Attr.Int("head_dim")
@@ -216,6 +229,11 @@ func (s *splitter) cut(marks map[*graph.Value]cuts, v *graph.Value, at cuts) (wh
 	}
 	marks[v] = at
 	n := v.Def
+	if n != nil {
+		if why := Unchecked(n, splitKnows); why != "" {
+			return why
+		}
+	}
 	all := func(values ...*graph.Value) string {
 		for _, x := range values {
 			if why := s.cut(marks, x, at); why != "" {
@@ -251,6 +269,11 @@ func (s *splitter) cutAttention(marks map[*graph.Value]cuts, values *graph.Node,
 	if scores == nil {
 		return softmax.In[0].Name + " is wanted or is no scores"
 	}
+	for _, n := range []*graph.Node{softmax, scores} {
+		if why := Unchecked(n, splitKnows); why != "" {
+			return why
+		}
+	}
 	if scores.Attr.Int("heads") != a.Int("heads") || scores.Attr.Int("kv_heads") != a.Int("kv_heads") || scores.Attr.Int("head_dim") != dim {
 		return "scores and values have other heads"
 	}
@@ -259,6 +282,11 @@ func (s *splitter) cutAttention(marks map[*graph.Value]cuts, values *graph.Node,
 		write := s.m.write(c)
 		if write == nil || s.m.By(write.In[0], ops.State) == nil {
 			return c.Name + " is not a cache that is written once and read once"
+		}
+		for _, n := range []*graph.Node{write, write.In[0].Def} {
+			if why := Unchecked(n, splitKnows); why != "" {
+				return why
+			}
 		}
 		marks[c], marks[write.In[0]] = cache, cache
 		if why := s.cut(marks, write.In[1], cache); why != "" {
@@ -281,7 +309,7 @@ func (s *splitter) node(n *graph.Node) error {
 	if n.Op == ops.Matmul && s.cuts[n.In[0]] != nil && n.In[2] == nil {
 		return s.sum(n, s.cuts[n.In[0]], s.columns)
 	}
-	if n.Op == ops.GetRows && n.In[0].IsWeight() && s.gathers(n.In[0]) {
+	if n.Op == ops.GetRows && n.In[0].IsWeight() && s.gathers(n.In[0]) && Unchecked(n, splitKnows) == "" {
 		s.c.Applied(n.Name())
 		return s.sum(n, s.share(n.In[0].Type.Shape[0].N, lines), s.look)
 	}

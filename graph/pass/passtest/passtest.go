@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,15 +40,8 @@ func Golden(t *testing.T, passes []pass.Pass, tolerance map[string]float64) {
 			}
 			head, rest, _ := strings.Cut(string(text), "-- in --\n")
 			in, want, _ := strings.Cut(rest, "-- out --\n")
-			passName := name
-			if _, after, ok := strings.Cut(head, "# pass: "); ok {
-				passName, _, _ = strings.Cut(after, "\n")
-			}
+			passName, before := read(t, file)
 			covered[passName] = true
-			before, err := graph.Parse(in, ops.Lookup)
-			if err != nil {
-				t.Fatal(err)
-			}
 			after := before.Clone()
 			notes, err := pass.Run(after, []pass.Pass{find(t, passes, passName)}, pass.Options{Verify: true})
 			if err != nil {
@@ -81,6 +75,73 @@ func Golden(t *testing.T, passes []pass.Pass, tolerance map[string]float64) {
 			t.Errorf("pass %s has no golden file", p.Name)
 		}
 	}
+}
+
+// Unknown is an attribute that no op has and no pass knows.
+const Unknown = "unheard_of"
+
+// UnknownAttributes gives each node of each golden file's graph, one at a time, an attribute that the
+// pass cannot know. The attribute has to be on some node afterwards; a fusion that would have replaced
+// the node has to decline and to name it.
+func UnknownAttributes(t *testing.T, passes []pass.Pass) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no golden files: %v", err)
+	}
+	for _, file := range files {
+		name, before := read(t, file)
+		p := find(t, passes, name)
+		run := func(node int) (*graph.Graph, *graph.Node, []pass.Note, error) {
+			g := before.Clone()
+			n := g.Nodes[node]
+			if n.Attr == nil {
+				n.Attr = graph.Attrs{}
+			}
+			n.Attr[Unknown] = 1.0
+			// No op has the attribute, so that a pass which makes a new node with it returns an error.
+			notes, err := pass.Run(g, []pass.Pass{p}, pass.Options{})
+			return g, n, notes, err
+		}
+		plain := before.Clone()
+		nodes := slices.Clone(plain.Nodes)
+		if _, err := pass.Run(plain, []pass.Pass{p}, pass.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		for i := range nodes {
+			if p.Name == "dce" {
+				continue // what nothing uses may have any attribute
+			}
+			g, n, notes, err := run(i)
+			if !slices.ContainsFunc(g.Nodes, func(n *graph.Node) bool { return n.Attr[Unknown] != nil }) {
+				t.Errorf("%s: the attribute of %s (%s) is lost", file, n.Name(), n.Op.Name)
+			}
+			if err != nil && strings.Contains(err.Error(), ".part") {
+				t.Errorf("%s: %s (%s) is computed in parts, whatever its attribute means: %v", file, n.Name(), n.Op.Name, err)
+			}
+			named := func(note pass.Note) bool { return !note.Applied && strings.Contains(note.Why, Unknown) }
+			if replaced := !slices.Contains(plain.Nodes, nodes[i]); replaced && strings.HasPrefix(p.Name, "fuse_") && !slices.ContainsFunc(notes, named) {
+				t.Errorf("%s: no note names the attribute of %s (%s)", file, n.Name(), n.Op.Name)
+			}
+		}
+	}
+}
+
+// read returns the pass that a golden file is about and the graph before it.
+func read(t *testing.T, file string) (passName string, before *graph.Graph) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, _ := strings.Cut(string(text), "-- in --\n")
+	in, _, _ := strings.Cut(rest, "-- out --\n")
+	passName = strings.TrimSuffix(filepath.Base(file), ".txt")
+	if _, after, ok := strings.Cut(head, "# pass: "); ok {
+		passName, _, _ = strings.Cut(after, "\n")
+	}
+	if before, err = graph.Parse(in, ops.Lookup); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	return passName, before
 }
 
 func noteLine(n pass.Note) string {
