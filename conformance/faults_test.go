@@ -223,11 +223,10 @@ func (m *model) spoil(t *testing.T, edits map[string]func(*graph.Attrs, []float3
 			w.AddTensor(tensor.Name, tensor.Type, tensor.Dims, m.file.Bytes(&tensor))
 			continue
 		}
-		dense, err := m.file.Dense(tensor.Name)
+		data, err := m.file.Values(&tensor, 0, tensor.Rows())
 		if err != nil {
 			t.Fatal(err)
 		}
-		data := dense.Data().([]float32)
 		rows, length := int(tensor.Dims[0]), 1
 		if len(tensor.Dims) == 2 {
 			rows, length = int(tensor.Dims[1]), int(tensor.Dims[0])

@@ -1,10 +1,15 @@
 package conformance
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/json"
 	"go/parser"
 	"go/token"
+	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -12,12 +17,11 @@ import (
 	"testing"
 )
 
-const module = "pesti"
-
-// imports is what each package may import of this module. A package under a folder with an entry
-// but without one of its own follows the entry of the folder. "*" is everything.
+// imports lists the packages of this module that each package may import. A package without an entry
+// follows that of the nearest folder above it. "*" is everything.
 var imports = map[string][]string{
 	"gguf":                         {"gguf/quant", "gguf/mapped"},
+	"gguf/dense":                   {"gguf"},
 	"gguf/mapped":                  {},
 	"gguf/safetensors":             {"gguf/mapped"},
 	"gguf/sidecar":                 {"gguf", "gguf/quant", "gguf/safetensors", "ops/ref"},
@@ -57,21 +61,144 @@ var imports = map[string][]string{
 	"conformance/cudastub":         {},
 	"conformance/cudastub/libcuda": {"exec/cuda", "exec/cuda/virtual"},
 	"conformance/emulator":         {},
-	"conformance/gorgoniaref":      {"gguf", "gguf/quant", "gguf/sidecar", "graph", "ops"},
+	"conformance/gorgoniaref":      {"gguf", "gguf/dense", "gguf/quant", "gguf/sidecar", "graph", "ops"},
 	"conformance/sparsegguf":       {"gguf", "gguf/quant", "conformance/testenv"},
 	"conformance/metrics":          {},
-	"conformance/npy":              {},
 }
 
-// forbidden libraries: nothing under a folder may draw, or compute by what it is checked against.
+// forbidden lists libraries that no package below a folder may import: exec neither draws nor computes
+// with the library that its results are compared with.
 var forbidden = map[string][]string{
 	"exec": {"github.com/emicklei/dot", "github.com/tetratelabs/wazero", "gorgonia.org/gorgonia"},
 }
 
-// TestImports reads every file of the module that is not a test and holds its imports against
-// the table: exec runs a plan without the compiler, leaves import nothing of ours.
+// light lists the packages (with "/..." those below too) that depend on nothing but the standard
+// library, golang.org/x and packages of this module. "." is the root.
+var light = []string{".", "gguf/...", "ops/...", "graph", "graph/pass", "graph/page", "frontend/...", "lower/...", "exec/..."}
+
+// heavy lists the packages below those of light that may have other dependencies, with the reason.
+var heavy = map[string]string{
+	"gguf/dense":       "tensors as gorgonia.org/tensor has them",
+	"exec/cuda/driver": "the CUDA driver, by gorgonia.org/cu",
+}
+
+// libraries lists, for each library that this project has to use, the packages that import it.
+var libraries = map[string][]string{
+	"gorgonia.org/gorgonia":   {"conformance/gorgoniaref"},               // the executor that check compares a plan with
+	"gorgonia.org/tensor":     {"conformance/gorgoniaref", "gguf/dense"}, // dump, inspect --extract, check
+	"gorgonia.org/cu":         {"exec/cuda/driver"},                      // --device cuda:N, with the build tag libcuda
+	"github.com/emicklei/dot": {"graph/draw"},                            // dot, and the picture of compile --dump
+}
+
+// A goPackage is what go list -json says about a package of the module.
+type goPackage struct {
+	ImportPath string
+	Imports    []string // directly
+	Deps       []string // all
+}
+
+// listPackages lists the packages of the module, built with the given tag, by their path in it.
+func listPackages(t *testing.T, module, tag string) map[string]goPackage {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-tags", tag, "-json=ImportPath,Imports,Deps", "./...")
+	cmd.Dir, cmd.Stderr = "..", os.Stderr
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=1") // else files with C are left out; nothing is compiled
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	packages := map[string]goPackage{}
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p goPackage
+		switch err := d.Decode(&p); {
+		case err == io.EOF:
+			return packages
+		case err != nil:
+			t.Fatal(err)
+		}
+		path := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
+		packages[cmp.Or(path, ".")] = p
+	}
+}
+
+// isLight reports whether the rule of light dependencies applies to a package.
+func isLight(pkg string) bool {
+	return heavy[pkg] == "" && slices.ContainsFunc(light, func(pattern string) bool {
+		folder, below := strings.CutSuffix(pattern, "/...")
+		return pkg == folder || below && strings.HasPrefix(pkg, folder+"/")
+	})
+}
+
+// TestLight checks that importing one of the packages of light brings in no third party's code.
+func TestLight(t *testing.T) {
+	module := modulePath(t)
+	packages := listPackages(t, module, "libcuda")
+	checked := 0
+	for pkg, p := range packages {
+		if !isLight(pkg) {
+			continue
+		}
+		checked++
+		for _, dep := range p.Deps {
+			first, _, _ := strings.Cut(dep, "/")
+			switch {
+			case !strings.Contains(first, "."), dep == module, strings.HasPrefix(dep, module+"/"), strings.HasPrefix(dep, "golang.org/x/"):
+			default:
+				t.Errorf("package %s depends on %s, expected the standard library, golang.org/x and this module alone", pkg, dep)
+			}
+		}
+	}
+	if checked < 25 {
+		t.Errorf("checked %d packages: the list does not see the module", checked)
+	}
+	for pkg := range heavy {
+		if _, ok := packages[pkg]; !ok {
+			t.Errorf("package %s is not there: remove its exception", pkg)
+		}
+	}
+}
+
+// TestLibraries checks that each library that this project has to use is imported where the table
+// says, and that the command line depends on it.
+func TestLibraries(t *testing.T) {
+	packages := listPackages(t, modulePath(t), "libcuda")
+	for library, want := range libraries {
+		var users []string
+		for pkg, p := range packages {
+			if slices.Contains(p.Imports, library) {
+				users = append(users, pkg)
+			}
+		}
+		slices.Sort(users)
+		if !slices.Equal(users, want) {
+			t.Errorf("%s is imported by %v, expected %v", library, users, want)
+		}
+		if !slices.Contains(packages["cmd/pesti"].Deps, library) {
+			t.Errorf("cmd/pesti does not depend on %s", library)
+		}
+	}
+}
+
+// modulePath reads the path of this module from go.mod.
+func modulePath(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if path, ok := strings.CutPrefix(line, "module "); ok {
+			return strings.TrimSpace(path)
+		}
+	}
+	t.Fatal("../go.mod has no module line")
+	return ""
+}
+
+// TestImports checks the imports of every file of the module that is not a test, whatever its build
+// tags, by the table: exec runs a plan without the compiler, leaves import nothing of ours.
 func TestImports(t *testing.T) {
-	root := ".."
+	root, module := "..", modulePath(t)
 	files := 0
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -95,7 +222,7 @@ func TestImports(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		checkFile(t, filepath.ToSlash(rel), path)
+		checkFile(t, module, filepath.ToSlash(rel), path)
 		return nil
 	})
 	if err != nil {
@@ -106,7 +233,7 @@ func TestImports(t *testing.T) {
 	}
 }
 
-func checkFile(t *testing.T, pkg, path string) {
+func checkFile(t *testing.T, module, pkg, path string) {
 	allowed, ok := rule(pkg)
 	if !ok {
 		t.Errorf("%s: package %s has no rule in the table of imports", path, pkg)
@@ -136,7 +263,7 @@ func checkFile(t *testing.T, pkg, path string) {
 	}
 }
 
-// rule finds the entry of a package or of the nearest folder above it.
+// rule returns the entry of a package, or of the nearest folder above it.
 func rule(pkg string) ([]string, bool) {
 	for {
 		if list, ok := imports[pkg]; ok {

@@ -14,8 +14,8 @@ import (
 	"testing"
 
 	"pesti/conformance/metrics"
-	"pesti/conformance/npy"
 	"pesti/conformance/testenv"
+	"pesti/gguf/dense"
 )
 
 // An oraclePass is one forward pass of the numpy oracle.
@@ -148,7 +148,7 @@ func joinIDs(ids []int32) string {
 // readRows reads a two-dimensional .npy file of elements T.
 func readRows[T metrics.Float](t testing.TB, path string) [][]T {
 	t.Helper()
-	f, err := npy.Open(path)
+	f, err := dense.OpenNpy(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func readRows[T metrics.Float](t testing.TB, path string) [][]T {
 	if kind := fmt.Sprintf("<f%d", binary.Size(element)); f.Kind != kind || len(f.Shape) != 2 {
 		t.Fatalf("%s: shape %v of %s, expected two dims of %s", path, f.Shape, f.Kind, kind)
 	}
-	data, err := npy.Floats[T](f, 0, f.Len())
+	data, err := dense.Floats[T](f, 0, f.Len())
 	if err != nil {
 		t.Fatal(err)
 	}

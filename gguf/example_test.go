@@ -34,18 +34,25 @@ func ExampleOpen() {
 	// blk.0.attn_norm.weight F32 [256] 1024
 }
 
-// Any tensor is dequantised, row-major: its shape is that of numpy, the reverse of the file's.
-func ExampleFile_Dense() {
+// Any tensor can be read as float32 values, here two of its rows. Package gguf/dense reads whole
+// tensors as gorgonia tensors.
+func ExampleFile_Values() {
 	f, err := gguf.Open("../conformance/demo/demo.gguf")
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer f.Close()
-	w, err := f.Dense("blk.0.attn_k.weight")
+	t, ok := f.Tensor("blk.0.attn_k.weight")
+	if !ok {
+		log.Fatal("no such tensor")
+	}
+	values, err := f.Values(t, 10, 12)
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(w.Shape(), len(w.Data().([]float32)))
+	fmt.Println(t.Rows(), "rows of", t.Dims[0])
+	fmt.Println(len(values), "values")
 	// Output:
-	// (128, 256) 32768
+	// 128 rows of 256
+	// 512 values
 }

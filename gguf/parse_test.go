@@ -44,7 +44,7 @@ func useAll(t testing.TB, f *File) {
 			t.Errorf("tensor %q: %d rows, %d elements", x.Name, x.Rows(), x.Elems())
 		}
 		if x.Elems() < 1<<16 {
-			f.Dense(x.Name)
+			f.Values(x, 0, x.Rows())
 		}
 	}
 	for _, s := range f.Warnings() {

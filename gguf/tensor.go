@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"fmt"
 
-	"gorgonia.org/tensor"
-
 	"pesti/gguf/quant"
 )
 
@@ -54,7 +52,7 @@ func (f *File) Tensor(name string) (*Tensor, bool) {
 // Bytes returns the data of t, a tensor of f, without a copy: mapped memory
 // that must not be written, and must not be read after Close. It is nil after
 // Close. Where another process cuts the file short, to read it is a fault;
-// Copy, Values and Dense return an error then.
+// Copy and Values return an error then.
 func (f *File) Bytes(t *Tensor) []byte {
 	data := f.shards[t.Shard].data
 	switch {
@@ -103,29 +101,4 @@ func (f *File) Values(t *Tensor, first, end int64) ([]float32, error) {
 		return nil, err
 	}
 	return values, nil
-}
-
-// Dense returns the tensor called name as float32 values in row-major order:
-// its shape is Dims reversed, as numpy would show it, and () for a tensor
-// without dims.
-func (f *File) Dense(name string) (*tensor.Dense, error) {
-	t, ok := f.Tensor(name)
-	if !ok {
-		return nil, fmt.Errorf("%s: has no tensor %q", f.Path, name)
-	}
-	values, err := f.Values(t, 0, t.Rows())
-	if err != nil {
-		return nil, err
-	}
-	if len(values) == 0 {
-		return nil, fmt.Errorf("%s: tensor %q: dims %v hold no elements, expected some", f.Path, name, t.Dims)
-	}
-	if len(t.Dims) == 0 {
-		return tensor.New(tensor.FromScalar(values[0])), nil
-	}
-	shape := make([]int, len(t.Dims))
-	for i, d := range t.Dims {
-		shape[len(shape)-1-i] = int(d)
-	}
-	return tensor.New(tensor.WithShape(shape...), tensor.WithBacking(values)), nil
 }

@@ -153,7 +153,7 @@ func cancellingDemo(t *testing.T, size float32) string {
 			data = *same
 		}
 		if by := add[x.Name]; by != 0 {
-			values := slices.Clone(dense(t, from, x.Name))
+			values := slices.Clone(floatsOf(t, from, x.Name))
 			for i := range values {
 				values[i] += by
 			}

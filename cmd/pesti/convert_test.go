@@ -59,7 +59,7 @@ func TestConvert(t *testing.T) {
 			if y.Name != x.Name || !slices.Equal(y.Dims, x.Dims) || y.Type != want {
 				t.Errorf("%s: tensor %d is %s %s %v, want %s %s %v", name, i, y.Name, y.Type, y.Dims, x.Name, want, x.Dims)
 			}
-			if a, b := dense(t, from, x.Name), dense(t, to, x.Name); s.typ == quant.F32 && !slices.Equal(a, b) {
+			if a, b := floatsOf(t, from, x.Name), floatsOf(t, to, x.Name); s.typ == quant.F32 && !slices.Equal(a, b) {
 				t.Errorf("%s: %s has other values than the model", name, x.Name)
 			}
 		}
@@ -76,13 +76,17 @@ func TestConvert(t *testing.T) {
 	}
 }
 
-func dense(t *testing.T, f *gguf.File, name string) []float32 {
+func floatsOf(t *testing.T, f *gguf.File, name string) []float32 {
 	t.Helper()
-	d, err := f.Dense(name)
+	x, found := f.Tensor(name)
+	if !found {
+		t.Fatalf("%s has no tensor %q", f.Path, name)
+	}
+	values, err := f.Values(x, 0, x.Rows())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return d.Data().([]float32)
+	return values
 }
 
 // TestConvertTypes holds the choices of --type to the types that can be written.

@@ -15,10 +15,10 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"gorgonia.org/tensor"
 
 	"pesti/exec"
 	"pesti/exec/plan"
+	"pesti/gguf/dense"
 )
 
 // Names of the residual stream after block N: of the value, and of its file.
@@ -96,13 +96,12 @@ func (a *app) dumpValues(ctx context.Context, s *source, ids []int32, dir string
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return cannot("made", dir, err)
 	}
-	tokens := tensor.New(tensor.WithShape(len(ids)), tensor.WithBacking(slices.Clone(ids)))
-	if err := a.writeNpy(ctx, filepath.Join(dir, tokensFile), tokens); err != nil {
+	if err := a.writeNpy(ctx, filepath.Join(dir, tokensFile), dense.New(ids, len(ids))); err != nil {
 		return err
 	}
 	for _, v := range values {
 		a.progress("writing %s", v.file)
-		if err := a.writeNpy(ctx, filepath.Join(dir, v.file), v.dense()); err != nil {
+		if err := a.writeNpy(ctx, filepath.Join(dir, v.file), dense.New(v.data, v.shape()...)); err != nil {
 			return err
 		}
 	}
@@ -136,17 +135,17 @@ type shownValue struct {
 // positions is the dim whose extent is the context, of which ids use the first part.
 const positions = "C"
 
-// dense returns the value as a tensor of a dim for the rows and those of a row.
-func (v *shownValue) dense() *tensor.Dense {
+// shape returns the number of rows, then the dims of a row.
+func (v *shownValue) shape() []int {
 	shape, rest := []int{v.rows}, v.width()
 	for _, dim := range v.dims[:max(len(v.dims)-1, 0)] {
 		n, err := strconv.Atoi(dim)
 		if err != nil || n < 1 || rest%n != 0 {
-			break // no plain extent: what is left stays one dim
+			break // no plain extent: the rest stays one dim
 		}
 		shape, rest = append(shape, n), rest/n
 	}
-	return tensor.New(tensor.WithShape(append(shape, rest)...), tensor.WithBacking(v.data))
+	return append(shape, rest)
 }
 
 // add appends rows of a step of the plan for ctx positions, of which used are in use.

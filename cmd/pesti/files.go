@@ -13,7 +13,6 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
-	"gorgonia.org/tensor"
 )
 
 // standardStream is the path that stands for standard input or output.
@@ -213,8 +212,8 @@ func (w watched) Write(b []byte) (int, error) {
 	return w.to.Write(b)
 }
 
-// writeNpy writes t as a file that numpy.load reads.
-func (a *app) writeNpy(ctx context.Context, path string, t *tensor.Dense) error {
+// writeNpy writes t, a *tensor.Dense, as an .npy file.
+func (a *app) writeNpy(ctx context.Context, path string, t interface{ WriteNpy(io.Writer) error }) error {
 	return a.writeFile(ctx, path, t.WriteNpy)
 }
 

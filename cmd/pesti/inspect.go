@@ -16,6 +16,7 @@ import (
 	"pesti/frontend"
 	"pesti/frontend/tokenizer"
 	"pesti/gguf"
+	"pesti/gguf/dense"
 	"pesti/gguf/quant"
 )
 
@@ -73,7 +74,7 @@ func (a *app) inspect() *cobra.Command {
 }
 
 func (a *app) extractTensor(ctx context.Context, f *gguf.File, name, path string) error {
-	t, err := f.Dense(name)
+	t, err := dense.Read(f, name)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"pesti/conformance/demo"
 	"pesti/gguf"
+	"pesti/gguf/dense"
 )
 
 func TestInspect(t *testing.T) {
@@ -114,7 +115,7 @@ func TestInspectExtract(t *testing.T) {
 		if out := ok(t, "inspect", "demo", "--extract", name, "-o", path); out != "" {
 			t.Errorf("--extract prints %q", out)
 		}
-		want, err := f.Dense(name)
+		want, err := dense.Read(f, name)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"pesti/conformance/npy"
+	"pesti/gguf/dense"
 )
 
 func floatBytes(x []float32) []byte {
@@ -35,16 +35,16 @@ type npyFile struct {
 
 func readNpy(t *testing.T, path string) *npyFile {
 	t.Helper()
-	f, err := npy.Open(path)
+	f, err := dense.OpenNpy(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
 	x := &npyFile{shape: f.Shape}
 	if strings.HasPrefix(f.Kind, "<i") {
-		x.ints, err = npy.Ints(f, 0, f.Len())
+		x.ints, err = dense.Ints(f, 0, f.Len())
 	} else {
-		x.floats, err = npy.Floats[float32](f, 0, f.Len())
+		x.floats, err = dense.Floats[float32](f, 0, f.Len())
 	}
 	if err != nil {
 		t.Fatal(err)

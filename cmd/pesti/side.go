@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strings"
 
-	"pesti/conformance/npy"
 	"pesti/exec"
 	"pesti/exec/plan"
+	"pesti/gguf/dense"
 )
 
 // A side is one of the two things that compare holds against each other: a plan that runs, or a
@@ -180,9 +180,9 @@ type folder struct {
 	is     *sideReport
 	path   string
 	ids    []int32
-	layers []*npy.File
-	logits *npy.File
-	files  []*npy.File // all that are open
+	layers []*dense.Npy
+	logits *dense.Npy
+	files  []*dense.Npy // all that are open
 }
 
 // openFolder opens tokens.npy, logits.npy and the layer_NN.npy, all or none of which are there. All
@@ -202,7 +202,7 @@ func (f *folder) open() error {
 	if err != nil {
 		return err
 	}
-	ids, err := npy.Ints(tokens, 0, tokens.Len())
+	ids, err := dense.Ints(tokens, 0, tokens.Len())
 	if err != nil {
 		return err
 	}
@@ -250,8 +250,8 @@ func npyFiles(dir string) ([]string, error) {
 }
 
 // file opens a file of the folder.
-func (f *folder) file(name string) (*npy.File, error) {
-	a, err := npy.Open(filepath.Join(f.path, name))
+func (f *folder) file(name string) (*dense.Npy, error) {
+	a, err := dense.OpenNpy(filepath.Join(f.path, name))
 	if err == nil {
 		f.files = append(f.files, a)
 	}
@@ -259,7 +259,7 @@ func (f *folder) file(name string) (*npy.File, error) {
 }
 
 // rows opens a file of a row for each token.
-func (f *folder) rows(name string) (*npy.File, error) {
+func (f *folder) rows(name string) (*dense.Npy, error) {
 	a, err := f.file(name)
 	if err == nil && (len(a.Shape) != 2 || a.Shape[0] != len(f.ids)) {
 		err = fmt.Errorf("%s: shape %v, expected a row for each of the %d tokens of tokens.npy", a.Path, a.Shape, len(f.ids))
@@ -278,8 +278,8 @@ func (f *folder) close() {
 }
 
 func (f *folder) eval(ids []int32, from, to int) (*pass, error) {
-	part := func(a *npy.File) ([]float32, error) {
-		return npy.Floats[float32](a, from*a.Shape[1], (to-from)*a.Shape[1])
+	part := func(a *dense.Npy) ([]float32, error) {
+		return dense.Floats[float32](a, from*a.Shape[1], (to-from)*a.Shape[1])
 	}
 	p := &pass{}
 	var err error

@@ -4,8 +4,8 @@ import (
 	"math"
 
 	G "gorgonia.org/gorgonia"
-	"gorgonia.org/tensor"
 
+	"pesti/gguf/dense"
 	"pesti/graph"
 	"pesti/ops"
 )
@@ -224,6 +224,6 @@ func selectRows(e *expr, n *graph.Node) *G.Node {
 	for i, r := range wanted {
 		rows[i] = int(r)
 	}
-	index := e.dense(tensor.New(tensor.WithShape(len(rows)), tensor.WithBacking(rows)))
+	index := e.dense(dense.New(rows, len(rows)))
 	return e.keep(G.ByIndices(x, index, 0))
 }

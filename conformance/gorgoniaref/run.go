@@ -20,6 +20,7 @@ import (
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 
+	"pesti/gguf/dense"
 	"pesti/graph"
 	"pesti/ops"
 )
@@ -229,13 +230,13 @@ func (r *run) value(v *graph.Value) Value {
 // dense makes a tensor in the precision of the run.
 func (r *run) dense(data []float64, shape ...int) *tensor.Dense {
 	if !r.narrow {
-		return tensor.New(tensor.WithShape(shape...), tensor.WithBacking(data))
+		return dense.New(data, shape...)
 	}
 	x := make([]float32, len(data))
 	for i, v := range data {
 		x[i] = float32(v)
 	}
-	return tensor.New(tensor.WithShape(shape...), tensor.WithBacking(x))
+	return dense.New(x, shape...)
 }
 
 // float64s returns the elements of a tensor of either precision.

@@ -13,11 +13,11 @@ import (
 // FromFile gives the weights that a file holds.
 func FromFile(f *gguf.File) func(*graph.Value) ([]float32, error) {
 	return func(w *graph.Value) ([]float32, error) {
-		d, err := f.Dense(w.Name)
-		if err != nil {
-			return nil, err
+		t, ok := f.Tensor(w.Name)
+		if !ok {
+			return nil, fmt.Errorf("%s: has no tensor %q", f.Path, w.Name)
 		}
-		return d.Data().([]float32), nil
+		return f.Values(t, 0, t.Rows())
 	}
 }
 

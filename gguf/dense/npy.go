@@ -1,9 +1,4 @@
-// Package npy reads files of numpy's format .npy, as numpy.save and pesti dump write them.
-//
-// It owns the header and how elements become Go's numbers. It is a leaf: it imports nothing of this
-// module, and does not know what the numbers mean. It allocates no more than is asked for and is
-// there, whatever a header says, and waits for no pipe.
-package npy
+package dense
 
 import (
 	"bytes"
@@ -19,22 +14,25 @@ import (
 	"strings"
 )
 
-// A File is an open .npy file, in C order.
-type File struct {
+// An Npy is an open .npy file, as numpy.save and WriteNpy write it, with elements in C order. Elements
+// are read when they are asked for, and memory is allocated for no more than that, whatever the
+// header says.
+type Npy struct {
 	Path  string
-	Shape []int  // of one element: empty
-	Kind  string // of the elements: "<f4", "<f8", "<i4" or "<i8"
+	Shape []int  // empty for a scalar
+	Kind  string // element type: "<f4", "<f8", "<i4" or "<i8"
 
 	data io.ReaderAt
-	at   int64 // where the elements begin
+	at   int64 // offset of the elements
 	file io.Closer
 }
 
-// kinds are the elements that can be read, with their bytes.
+// kinds are the element types that can be read, with their sizes in bytes.
 var kinds = map[string]int{"<f4": 4, "<f8": 8, "<i4": 4, "<i8": 8}
 
-// Open opens the file at path and reads its header. An error names the file.
-func Open(path string) (*File, error) {
+// OpenNpy opens the .npy file at path and reads its header. A pipe or device is refused. Errors name
+// the file.
+func OpenNpy(path string) (*Npy, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
@@ -55,11 +53,11 @@ func Open(path string) (*File, error) {
 	return f, nil
 }
 
-// Close closes the file. What was read stays.
-func (f *File) Close() error { return f.file.Close() }
+// Close closes the file. Slices that were returned stay valid.
+func (f *Npy) Close() error { return f.file.Close() }
 
 // Len returns the number of elements.
-func (f *File) Len() int {
+func (f *Npy) Len() int {
 	n := 1
 	for _, d := range f.Shape {
 		n *= d
@@ -67,7 +65,7 @@ func (f *File) Len() int {
 	return n
 }
 
-// cause takes the path from an error of package os, whose callers name it themselves.
+// cause removes the path from an error of package os: our errors name the file themselves.
 func cause(err error) error {
 	var of *fs.PathError
 	if errors.As(err, &of) {
@@ -83,12 +81,12 @@ var (
 	shape   = regexp.MustCompile(`'shape': \(([0-9, ]*)\)`)
 )
 
-// mostHeader bounds the header, which tells no more than a type and some extents.
-const mostHeader = 1 << 16
+// maxHeader bounds the length of the header, which holds one type and a few extents.
+const maxHeader = 1 << 16
 
 // parse reads the header of a file of size bytes. The format is described at
 // numpy.org/doc/stable/reference/generated/numpy.lib.format.html.
-func parse(data io.ReaderAt, size int64) (*File, error) {
+func parse(data io.ReaderAt, size int64) (*Npy, error) {
 	const preamble = 12
 	begin := make([]byte, min(size, preamble))
 	if _, err := data.ReadAt(begin, 0); err != nil && err != io.EOF {
@@ -109,19 +107,19 @@ func parse(data io.ReaderAt, size int64) (*File, error) {
 	if length > size-at {
 		return nil, fmt.Errorf("truncated: a header of %d bytes, but %d are left", length, size-at)
 	}
-	if length > mostHeader {
-		return nil, fmt.Errorf("a header of %d bytes, expected at most %d", length, mostHeader)
+	if length > maxHeader {
+		return nil, fmt.Errorf("a header of %d bytes, expected at most %d", length, maxHeader)
 	}
 	header := make([]byte, length)
 	if _, err := data.ReadAt(header, at); err != nil && err != io.EOF {
 		return nil, err
 	}
-	f := &File{data: data, at: at + length}
+	f := &Npy{data: data, at: at + length}
 	return f, f.header(header, size-f.at)
 }
 
-// header reads the text of a header, which has size bytes of elements behind it.
-func (f *File) header(text []byte, size int64) error {
+// header parses the text of a header that is followed by size bytes of elements.
+func (f *Npy) header(text []byte, size int64) error {
 	kind, order, dims := descr.FindSubmatch(text), fortran.FindSubmatch(text), shape.FindSubmatch(text)
 	if kind == nil || order == nil || dims == nil {
 		return fmt.Errorf("the header is %.80q, expected descr, fortran_order and shape", text)
@@ -152,9 +150,9 @@ func (f *File) header(text []byte, size int64) error {
 	return nil
 }
 
-// Floats returns n elements, from the one at index first on, of a file of <f4 or <f8. Those of a
-// wider type than T are rounded.
-func Floats[T float32 | float64](f *File, first, n int) ([]T, error) {
+// Floats returns the n elements that begin at index first of a file of <f4 or <f8. Elements of <f8
+// are rounded where T is float32.
+func Floats[T float32 | float64](f *Npy, first, n int) ([]T, error) {
 	x := make([]T, 0, n)
 	var add func([]byte)
 	switch f.Kind {
@@ -168,8 +166,8 @@ func Floats[T float32 | float64](f *File, first, n int) ([]T, error) {
 	return x, f.each(first, n, add)
 }
 
-// Ints returns n elements, from the one at index first on, of a file of <i4 or <i8.
-func Ints(f *File, first, n int) ([]int64, error) {
+// Ints returns the n elements that begin at index first of a file of <i4 or <i8.
+func Ints(f *Npy, first, n int) ([]int64, error) {
 	x := make([]int64, 0, n)
 	var add func([]byte)
 	switch f.Kind {
@@ -183,8 +181,8 @@ func Ints(f *File, first, n int) ([]int64, error) {
 	return x, f.each(first, n, add)
 }
 
-// each calls add with the bytes of each of n elements.
-func (f *File) each(first, n int, add func([]byte)) error {
+// each calls add with the bytes of each of the n elements that begin at index first.
+func (f *Npy) each(first, n int, add func([]byte)) error {
 	width := kinds[f.Kind]
 	piece := make([]byte, min(n, 1<<13)*width)
 	for end := first + n; first < end; {

@@ -1,4 +1,4 @@
-package npy
+package dense
 
 import (
 	"bytes"
@@ -32,9 +32,9 @@ func header(kind, order, shape string) string {
 	return fmt.Sprintf("{'descr': '%s', 'fortran_order': %s, 'shape': (%s), }\n", kind, order, shape)
 }
 
-func parseBytes(b []byte) (*File, error) { return parse(bytes.NewReader(b), int64(len(b))) }
+func parseBytes(b []byte) (*Npy, error) { return parse(bytes.NewReader(b), int64(len(b))) }
 
-func TestParse(t *testing.T) {
+func TestParseNpy(t *testing.T) {
 	six := floatBytes(1, 2, 3, 4, 5, 6)
 	plain := text(header("<f4", "False", "2, 3"), six)
 	v2 := append([]byte("\x93NUMPY\x02\x00"), plain[8], 0, 0, 0)
@@ -90,7 +90,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestElements(t *testing.T) {
+func TestNpyElements(t *testing.T) {
 	for _, c := range []struct {
 		kind   string
 		data   []byte
@@ -132,7 +132,7 @@ func TestElements(t *testing.T) {
 }
 
 // What numpy writes is read, from a file of any name.
-func TestFromPython(t *testing.T) {
+func TestNpyFromPython(t *testing.T) {
 	dir := t.TempDir()
 	if err := testenv.Python(t, "-c", `
 import numpy, sys
@@ -142,7 +142,7 @@ for kind in "f4", "f8", "i4", "i8":
 		t.Fatal(err)
 	}
 	for _, kind := range []string{"f4", "f8", "i4", "i8"} {
-		f, err := Open(filepath.Join(dir, kind+".npy"))
+		f, err := OpenNpy(filepath.Join(dir, kind+".npy"))
 		if err != nil {
 			t.Error(err)
 			continue
@@ -160,14 +160,14 @@ for kind in "f4", "f8", "i4", "i8":
 	}
 }
 
-func TestOpenRefuses(t *testing.T) {
+func TestOpenNpyRefuses(t *testing.T) {
 	dir := t.TempDir()
 	for path, words := range map[string]string{
 		filepath.Join(dir, "none.npy"): "none.npy: cannot be opened: ",
 		dir:                            dir + ": is not a regular file",
 		os.DevNull:                     os.DevNull + ": is not a regular file",
 	} {
-		if _, err := Open(path); err == nil || !strings.HasPrefix(strings.TrimPrefix(err.Error(), dir+string(filepath.Separator)), words) {
+		if _, err := OpenNpy(path); err == nil || !strings.HasPrefix(strings.TrimPrefix(err.Error(), dir+string(filepath.Separator)), words) {
 			t.Errorf("%s: error %v, want %q", path, err, words)
 		}
 	}
@@ -177,7 +177,7 @@ func TestOpenRefuses(t *testing.T) {
 	if err := os.WriteFile(path, whole, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f, err := Open(path)
+	f, err := OpenNpy(path)
 	if err != nil {
 		t.Fatal(err)
 	}

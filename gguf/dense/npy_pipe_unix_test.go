@@ -1,6 +1,6 @@
 //go:build unix
 
-package npy
+package dense
 
 import (
 	"path/filepath"
@@ -12,12 +12,12 @@ import (
 )
 
 // A pipe that nobody writes to is refused, not waited for.
-func TestPipe(t *testing.T) {
+func TestNpyPipe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.npy")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		testenv.Lacks(t, err)
 	}
-	if _, err := Open(path); err == nil || !strings.Contains(err.Error(), "is not a regular file") {
+	if _, err := OpenNpy(path); err == nil || !strings.Contains(err.Error(), "is not a regular file") {
 		t.Errorf("error %v, want a refusal", err)
 	}
 }
