@@ -36,7 +36,7 @@ type Options struct {
 	Threads   int    // 1
 	Devices   int    // among which a model is split, for target "cuda"; 1
 	Split     string // how it is: "layers", or "tensor", each matrix by rows or columns; by default layers
-	Tiles     string // "auto", "on" or "off": whether there is a program for chunks of tokens, on tiles of bf16; auto is on with ISA amx
+	Tiles     string // "on" or "off", the default: whether there is a program for whole chunks of a prompt, on tiles of bf16
 	Rows      int64  // rows of logits in a step, at most Ubatch; by default max(Sequences, 8)
 	Passes    string // "", "none", or "-name,…"
 
@@ -185,7 +185,7 @@ func compileGraph(m *frontend.Model, g *graph.Graph, o Options, passes tables) (
 		rounded = &o.target.Integers[slices.Index(o.target.RoundingNames(), o.Activations)]
 	}
 	var layouts []*layout
-	tiles := rounded != nil && !reference && (o.Tiles == "on" || o.Tiles == "auto" && o.ISA == "amx")
+	tiles := rounded != nil && !reference && o.Tiles == "on"
 	for _, prog := range o.target.Programs(target.Bounds{Ubatch: o.Ubatch, Sequences: o.Sequences, Tiles: tiles}) {
 		from := fused
 		if prog.AllRows {
@@ -275,7 +275,7 @@ func (o *Options) complete(p *frontend.Params) error {
 		set(&o.ISA, o.target.ISAs[0], "isa", o.target.ISAs...),
 		set(&o.Activations, "auto", "activations", append([]string{"auto"}, o.target.RoundingNames()...)...),
 		set(&o.Split, "layers", "split", "layers", "tensor"),
-		set(&o.Tiles, "auto", "tiles", "auto", "on", "off"),
+		set(&o.Tiles, "off", "tiles", "on", "off"),
 		set(&o.Precision, "fast", "precision", "fast", "exact"),
 		set(&o.KV, map[string]string{"fast": "f16", "exact": "f32"}[o.Precision], "kv", o.target.Caches...),
 		within(&o.Ctx, min(defaultCtx, p.Context), p.Context, "ctx", ", the context that the model was trained for"),
@@ -302,8 +302,8 @@ func (o *Options) complete(p *frontend.Params) error {
 		return optionErrorf("--activations is %s, expected auto, since --precision is %s, which rounds no activations", o.Activations, o.Precision)
 	case o.Tiles == "on" && o.Precision != "fast":
 		return optionErrorf("--tiles is on, expected off, since tiles round and --precision is %s", o.Precision)
-	case o.Tiles != "auto" && o.target.Tiles == 0:
-		return optionErrorf("--tiles is %s, expected auto, since --target is %s", o.Tiles, o.Target)
+	case o.Tiles == "on" && o.target.Tiles == 0:
+		return optionErrorf("--tiles is on, expected off, since --target is %s", o.Target)
 	case o.Tiles == "on" && o.Ubatch < o.target.Tiles:
 		return optionErrorf("--tiles is on, expected off, since they take %d tokens and --ubatch is %d", o.target.Tiles, o.Ubatch)
 	}

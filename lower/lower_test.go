@@ -223,7 +223,7 @@ func TestActivations(t *testing.T) {
 	m := tinyModel(t, tiny.Config{Arch: "qwen2", Embd: 64, FF: 96, Types: []quant.Type{quant.Q5_0, quant.Q8_0}})
 	for _, isa := range []string{"portable", "neondot", "avx2", "amx"} {
 		for _, format := range []string{"q8x2", "q8"} {
-			p := compile(t, m, Options{ISA: isa, Activations: format, Verify: true})
+			p := compile(t, m, Options{ISA: isa, Activations: format, Tiles: map[bool]string{true: "on"}[isa == "amx"], Verify: true})
 			found := map[string]int{}
 			for _, g := range p.Programs {
 				for _, b := range g.Buffers {
@@ -418,7 +418,7 @@ func TestOptionErrors(t *testing.T) {
 		{Options{Threads: -2}, "--threads is -2"},
 		{Options{Sequences: 300}, "--sequences is 300, expected at most --ubatch 256"},
 		{Options{Rows: -1}, "--rows is -1"},
-		{Options{Tiles: "on", Target: "cuda"}, "--tiles is on, expected auto, since --target is cuda"},
+		{Options{Tiles: "on", Target: "cuda"}, "--tiles is on, expected off, since --target is cuda"},
 		{Options{Tiles: "on", Ubatch: 63}, "--tiles is on, expected off, since they take 64 tokens"},
 		{Options{Target: "cuda", Host: &Host{GPULayers: 1, Threads: -2}}, "--threads is -2, expected 1 to 1024"},
 		{Options{Target: "cuda", Host: &Host{GPULayers: 1, Threads: 1 << 20}}, "--threads is 1048576, expected 1 to 1024"},

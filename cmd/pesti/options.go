@@ -58,7 +58,7 @@ func newCompileFlags(precision string) *compileFlags {
 		kv:        choice{"", []string{"f32", "f16", "fp8", "q8_0"}},
 		isa:       choice{"", isas},
 		planner:   choice{"", memplan.Planners()},
-		tiles:     choice{"auto", []string{"auto", "on", "off"}},
+		tiles:     choice{"off", []string{"on", "off"}},
 		ctx:       count{0, 1},
 		ubatch:    count{0, 1},
 		sequences: count{1, 1},
@@ -82,7 +82,7 @@ func newCompileFlags(precision string) *compileFlags {
 	c.set.Var(&c.split, "split", "how they do: each some of the layers, or of each matrix some rows or columns")
 	c.set.Var(&c.isa, "isa", "instruction set, at most what "+isaVariable+" says (default the best one); of target cuda the compute capability (default the least, or what the device has)")
 	c.set.Var(&c.activations, "activations", "what precision fast rounds activations to: q8x2 has 15 bits, q8 has 8, with larger errors, and mixed 15 where 8 cost most, in q, k, v and logits; auto is mixed on AVX2 and q8x2 elsewhere")
-	c.set.Var(&c.tiles, "tiles", "a program for whole chunks of 64 tokens of a prompt, in bf16; auto is with instruction set amx")
+	c.set.Var(&c.tiles, "tiles", "a program for whole chunks of 64 tokens of a prompt, in bf16: faster with instruction set amx, but logits depend on how a prompt is split into calls")
 	c.set.StringVar(&c.weights, "weights", "", "`FILE.safetensors` with the matrices of the model in FP8, as quantize writes it")
 	c.set.StringVar(&c.passes, "passes", "", "passes to leave out: a `LIST` of -name,-name, or none for all that can be")
 	c.set.Var(&c.planner, "planner", "the one planner of buffers, by `NAME`, to see its arena (default all, and the best of them)")
