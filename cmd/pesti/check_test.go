@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -10,24 +9,24 @@ import (
 	"strings"
 	"testing"
 
+	"pesti/conformance/compare"
 	"pesti/conformance/demo"
 	"pesti/conformance/testenv"
-	"pesti/exec/cpu"
 	planfile "pesti/exec/plan"
 	"pesti/gguf"
 	"pesti/gguf/quant"
 )
 
 // report runs check, which must succeed, and reads what it found.
-func report(t *testing.T, args ...string) *checkReport {
+func report(t *testing.T, args ...string) *compare.CheckReport {
 	t.Helper()
-	return decoded[checkReport](t, append([]string{"check", "--json"}, args...)...)
+	return decoded[compare.CheckReport](t, append([]string{"check", "--json"}, args...)...)
 }
 
 // TestCheck: about what CONFORMANCE.md says of this model and text, which it has from the numpy oracle.
 func TestCheck(t *testing.T) {
 	r := report(t, "demo", "-p", fox)
-	if r.Tokens != 19 || len(r.Layers) != 4 || !r.OK || r.Precision != "exact" || r.KV != "f32" || r.Bound != checkBounds.exact {
+	if r.Tokens != 19 || len(r.Layers) != 4 || !r.OK || r.Precision != "exact" || r.KV != "f32" || r.Bound != compare.Bounds.Exact {
 		t.Errorf("check finds %+v", r)
 	}
 	for i, l := range r.Layers {
@@ -68,12 +67,12 @@ func TestCheck(t *testing.T) {
 		}
 		r := report(t, append(args, "demo")...)
 		exact := args[1] != "fast" && r.KV == "f32"
-		want := checkBounds.fast
+		want := compare.Bounds.Fast
 		switch {
 		case exact:
-			want = checkBounds.exact
+			want = compare.Bounds.Exact
 		case slices.Contains(args, "mixed"):
-			want = checkBounds.onePlane
+			want = compare.Bounds.OnePlane
 		}
 		if r.Bound != want {
 			t.Errorf("check %q holds to %+v, want %+v", args, r.Bound, want)
@@ -89,7 +88,7 @@ func TestCheckPlan(t *testing.T) {
 	}
 	fast, _ := demoPlan(t, "--activations", "q8x2")
 	r := report(t, fast, "-p", fox)
-	if r.Precision != "fast" || r.Bound != checkBounds.fast || !(r.Layers[3].D > 1e-4) {
+	if r.Precision != "fast" || r.Bound != compare.Bounds.Fast || !(r.Layers[3].D > 1e-4) {
 		t.Errorf("check of a fast plan finds %+v", r)
 	}
 
@@ -202,44 +201,6 @@ func TestCheckFloor(t *testing.T) {
 		}
 		saveFile(t, plan, string(planfile.Seal([]byte(edited))))
 		failsBeside(t, pesti("check", plan, "-p", fox), c.words)
-	}
-}
-
-// What gorgonia has no memory for is refused before anything is computed, with the numbers.
-func TestCheckFit(t *testing.T) {
-	s, err := (&app{stderr: io.Discard, getenv: func(string) string { return "" }}).open(t.Context(), "demo", "", newCompileFlags("exact"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.compile(); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		tokens int
-		free   int64
-		words  string // of the error, "" for none
-	}{
-		{10, 0, "holding 10 tokens against gorgonia needs about "},
-		{100, 1 << 30, ""},
-		{512, 1 << 28, ""},
-		// 10 · 4 heads · 512² · 8 bytes, 2 · 512 · 1536 · 8, (3 · 256² + 3 · 256 · 512) · 8, and for three
-		// programs 512 · 1536 · 4.
-		{512, 1 << 26, "512 tokens against gorgonia needs about 105.5 MiB of memory (its attention 80.0 MiB, logits 12.0 MiB and weights 4.5 MiB, the plan's logits 9.0 MiB), expected at most the 64.0 MiB of this machine's 128.0 MiB"},
-	} {
-		g, err := newTrusted(t.Context(), s, make([]int32, c.tokens))
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = g.checkFit(cpu.RAM{Total: 2 * c.free, Available: c.free})
-		if c.free == 0 {
-			err = g.checkFit(cpu.RAM{Total: 1, Available: 0})
-		}
-		if c.words == "" && err != nil || c.words != "" && (err == nil || !strings.Contains(err.Error(), c.words)) {
-			t.Errorf("%d tokens in %d bytes: %v, want %q", c.tokens, c.free, err, c.words)
-		}
-		if err := g.checkFit(cpu.RAM{}); err != nil {
-			t.Errorf("where the system does not tell: %v", err)
-		}
 	}
 }
 

@@ -13,17 +13,18 @@ import (
 	"strings"
 	"testing"
 
+	"pesti/conformance/compare"
 	planfile "pesti/exec/plan"
 )
 
 // compared returns what compare --json prints.
-func compared(t *testing.T, args ...string) *comparison {
+func compared(t *testing.T, args ...string) *compare.Comparison {
 	t.Helper()
-	return decoded[comparison](t, append([]string{"compare", "--json"}, args...)...)
+	return decoded[compare.Comparison](t, append([]string{"compare", "--json"}, args...)...)
 }
 
 // A plain comparison of two dumps, written without regard to how compare does it.
-func plainly(t *testing.T, dirA, dirB string) *comparison {
+func plainly(t *testing.T, dirA, dirB string) *compare.Comparison {
 	t.Helper()
 	read := func(dir, name string) (rows [][]float64) {
 		d := readNpy(t, filepath.Join(dir, name))
@@ -47,7 +48,7 @@ func plainly(t *testing.T, dirA, dirB string) *comparison {
 		}
 		return p
 	}
-	c := &comparison{}
+	c := &compare.Comparison{}
 	a, b := read(dirA, "logits.npy"), read(dirB, "logits.npy")
 	c.Tokens = len(a)
 	for t := range a {
@@ -55,9 +56,9 @@ func plainly(t *testing.T, dirA, dirB string) *comparison {
 		for i := range p {
 			kl += p[i] * math.Log(p[i]/q[i])
 		}
-		c.MeanKL += number(kl) / number(len(a))
-		if number(kl) > c.MaxKL {
-			c.MaxKL, c.Position = number(kl), t
+		c.MeanKL += compare.Number(kl) / compare.Number(len(a))
+		if compare.Number(kl) > c.MaxKL {
+			c.MaxKL, c.Position = compare.Number(kl), t
 		}
 		if slices.Index(p, slices.Max(p)) == slices.Index(q, slices.Max(q)) {
 			c.SameTop++
@@ -66,7 +67,7 @@ func plainly(t *testing.T, dirA, dirB string) *comparison {
 	c.Top1 = float64(c.SameTop) / float64(len(a))
 	for n := range 4 {
 		a, b := read(dirA, fmt.Sprintf("layer_%02d.npy", n)), read(dirB, fmt.Sprintf("layer_%02d.npy", n))
-		l := layerReport{Layer: n}
+		l := compare.LayerDeviation{Layer: n}
 		for t := range a {
 			var sizes []float64
 			for _, x := range a[t] {
@@ -75,8 +76,8 @@ func plainly(t *testing.T, dirA, dirB string) *comparison {
 			slices.Sort(sizes)
 			median := (sizes[127] + sizes[128]) / 2 // of 256
 			for i, x := range a[t] {
-				if d := number(math.Abs(b[t][i]-x) / (math.Abs(x) + median)); d > l.D {
-					l = layerReport{Layer: n, D: d, Position: t, Dim: i}
+				if d := compare.Number(math.Abs(b[t][i]-x) / (math.Abs(x) + median)); d > l.D {
+					l = compare.LayerDeviation{Layer: n, D: d, Position: t, Dim: i}
 				}
 			}
 		}
@@ -85,7 +86,7 @@ func plainly(t *testing.T, dirA, dirB string) *comparison {
 	return c
 }
 
-func near(a, b number) bool { return math.Abs(float64(a-b)) <= 1e-6*math.Abs(float64(b))+1e-15 }
+func near(a, b compare.Number) bool { return math.Abs(float64(a-b)) <= 1e-6*math.Abs(float64(b))+1e-15 }
 
 // Two plans, two sets of options, a plan and a folder, two folders: the same numbers, which are
 // those of a plain comparison of dumps.
@@ -147,24 +148,24 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// Two sides of one name are told apart, in JSON too, by what B has instead and by what they compute.
-func TestCompareSides(t *testing.T) {
+// Two operands of the same name are distinguished, in JSON too, by the options of B and by what they compute.
+func TestCompareOperands(t *testing.T) {
 	dir := t.TempDir()
 	ok(t, "dump", "demo", "--ids", "1,2,3", "-o", dir)
 	c := compared(t, "demo", "demo", "--ids", "1,2,3", "--passes", "none", "--but", "kv=f16", "--but", "passes=-cse")
-	a, b := sideReport{Name: "demo", Precision: "exact", KV: "f32", Passes: "none"}, sideReport{Name: "demo", But: []string{"kv=f16", "passes=-cse"}, Precision: "exact", KV: "f16", Passes: "-cse"}
+	a, b := compare.Description{Name: "demo", Precision: "exact", KV: "f32", Passes: "none"}, compare.Description{Name: "demo", But: []string{"kv=f16", "passes=-cse"}, Precision: "exact", KV: "f16", Passes: "-cse"}
 	if !reflect.DeepEqual(*c.A, a) || !reflect.DeepEqual(*c.B, b) {
-		t.Errorf("the sides are %+v and %+v, want %+v and %+v", *c.A, *c.B, a, b)
+		t.Errorf("the operands are %+v and %+v, want %+v and %+v", *c.A, *c.B, a, b)
 	}
-	if c := compared(t, "demo", dir); !reflect.DeepEqual(*c.B, sideReport{Name: dir}) {
+	if c := compared(t, "demo", dir); !reflect.DeepEqual(*c.B, compare.Description{Name: dir}) {
 		t.Errorf("a folder is %+v", *c.B)
 	}
-	b.letter = "B"
-	if got, want := b.line(), "B demo (kv=f16, passes=-cse): exact, KV cache in f16, passes -cse\n"; got != want {
+	b.Letter = "B"
+	if got, want := operandLine(&b), "B demo (kv=f16, passes=-cse): exact, KV cache in f16, passes -cse\n"; got != want {
 		t.Errorf("B is %q, want %q", got, want)
 	}
 	if b := bisected(t, "demo", "demo", "--but", "kv=f16"); b.B.KV != "f16" || b.A.KV != "f32" || b.B.Name != "demo" {
-		t.Errorf("--bisect: the sides are %+v and %+v", b.A, b.B)
+		t.Errorf("--bisect: the operands are %+v and %+v", b.A, b.B)
 	}
 }
 
@@ -308,9 +309,9 @@ func TestCompareRefuses(t *testing.T) {
 		{[]string{"demo", put("tokens.npy", "<f4", 3)}, 1, "tokens.npy: elements of type"},
 		{[]string{"demo", put("tokens.npy", "<i8", 3)}, 1, "tokens.npy: shape (3,), expected at least one and at most the 1 elements"},
 		{[]string{"demo", put("layer_01.npy", "<f4", 3, 128)}, 1, ": layer 1 is 128 wide, expected 256 as in A demo"},
-		{[]string{"demo", remove("layer_00.npy")}, 1, "layer_00.npy: is not there, expected it beside layer_03.npy"},
-		{[]string{remove("layer_02.npy"), "demo"}, 1, "layer_02.npy: is not there, expected it beside layer_03.npy"},
-		{[]string{"demo", put("layer_3.npy", "<f4", 3, 256)}, 1, "layer_04.npy: is not there, expected it beside layer_3.npy"},
+		{[]string{"demo", remove("layer_00.npy")}, 1, "layer_00.npy: is not there, and layer_03.npy is"},
+		{[]string{remove("layer_02.npy"), "demo"}, 1, "layer_02.npy: is not there, and layer_03.npy is"},
+		{[]string{"demo", put("layer_3.npy", "<f4", 3, 256)}, 1, "layer_04.npy: is not there, and layer_3.npy is"},
 		{[]string{"demo", remove("layer_00.npy", "layer_01.npy", "layer_02.npy", "layer_03.npy"), "--max-d", "1"}, 1, "no layers to compare"},
 	} {
 		r := pesti(append([]string{"compare"}, c.args...)...)
@@ -322,18 +323,9 @@ func TestCompareRefuses(t *testing.T) {
 }
 
 // bisected returns what compare --bisect --json prints.
-func bisected(t *testing.T, args ...string) *bisection {
+func bisected(t *testing.T, args ...string) *compare.Bisection {
 	t.Helper()
-	return decoded[bisection](t, append([]string{"compare", "--bisect", "--json", "-p", fox + fox}, args...)...)
-}
-
-// UnmarshalJSON reads what MarshalJSON writes.
-func (n *number) UnmarshalJSON(b []byte) error {
-	if string(b) == "null" {
-		*n = number(math.Inf(1))
-		return nil
-	}
-	return json.Unmarshal(b, (*float64)(n))
+	return decoded[compare.Bisection](t, append([]string{"compare", "--bisect", "--json", "-p", fox + fox}, args...)...)
 }
 
 // A fault in one step of one program is found there, in either direction, by what the plan's text
@@ -431,7 +423,7 @@ func TestBisectPage(t *testing.T) {
 func TestBisectEqual(t *testing.T) {
 	exact, _ := demoPlan(t, "--precision", "exact")
 	all := bisected(t, exact, exact)
-	if all.First != nil || !slices.Equal(all.Programs, []string{"decode", "small", "prefill"}) || len(all.Left) != 0 {
+	if all.First != nil || !slices.Equal(all.Programs, []string{"decode", "small", "prefill"}) || len(all.Skipped) != 0 {
 		t.Errorf("%+v, want no difference in all programs", all)
 	}
 	for _, args := range [][]string{
@@ -467,7 +459,7 @@ func TestEveryProgram(t *testing.T) {
 	plan, text := demoPlan(t, "--precision", "exact", "--ctx", "128")
 	ids := "--ids=" + strings.Trim(strings.Repeat("7,300,41,9,", 10), ",") // 40
 	same := compared(t, plan, plan, ids)
-	if len(same.Programs) != 3 || len(same.Left) != 0 || same.MaxKL != 0 || same.SameTop != 40 || len(same.Layers) != 4 {
+	if len(same.Programs) != 3 || len(same.Skipped) != 0 || same.MaxKL != 0 || same.SameTop != 40 || len(same.Layers) != 4 {
 		t.Fatalf("a plan and itself: %+v", same)
 	}
 	for i, program := range []string{"decode", "small", "prefill"} {
@@ -488,7 +480,7 @@ func TestEveryProgram(t *testing.T) {
 			}
 			saveFile(t, faulty, string(planfile.Seal([]byte(text[:begin]+edited+text[end:]))))
 			r := pesti(append([]string{"compare", "--json", ids, "--max-kl", "1e-6"}, c.args...)...)
-			found := &comparison{}
+			found := &compare.Comparison{}
 			if err := json.Unmarshal([]byte(r.out), found); err != nil {
 				t.Fatal(err)
 			}

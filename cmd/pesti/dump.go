@@ -16,20 +16,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"pesti/conformance/compare"
 	"pesti/exec"
 	"pesti/exec/plan"
 	"pesti/gguf/dense"
 )
-
-// Names of the residual stream after block N: of the value, and of its file.
-const (
-	residual    = "blk.%d.out"
-	layerPrefix = "layer_"
-	layerFile   = layerPrefix + "%02d.npy"
-)
-
-// tokensFile is the name of the file of the token ids.
-const tokensFile = "tokens.npy"
 
 func (a *app) dump() *cobra.Command {
 	var dir, model string
@@ -69,7 +60,7 @@ since they would pass for values of the same tokens.`
 
 // dumpValues evaluates ids and writes to dir what the plan shows.
 func (a *app) dumpValues(ctx context.Context, s *source, ids []int32, dir string) error {
-	s.options.Outputs = append(s.options.Outputs, strings.Replace(residual, "%d", "*", 1))
+	s.options.Outputs = append(s.options.Outputs, "blk.*.out")
 	s.options.Rows = int64(len(ids)) // all of a step
 	if _, err := s.compile(); err != nil {
 		return err
@@ -96,7 +87,7 @@ func (a *app) dumpValues(ctx context.Context, s *source, ids []int32, dir string
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return cannot("made", dir, err)
 	}
-	if err := a.writeNpy(ctx, filepath.Join(dir, tokensFile), dense.New(ids, len(ids))); err != nil {
+	if err := a.writeNpy(ctx, filepath.Join(dir, compare.TokensFile), dense.New(ids, len(ids))); err != nil {
 		return err
 	}
 	for _, v := range values {
@@ -112,12 +103,12 @@ func (a *app) dumpValues(ctx context.Context, s *source, ids []int32, dir string
 // checkFolder refuses to write values to a folder where others are, if it is there: they would pass
 // for values of the same tokens, and who reads the folder would take layers of another model.
 func checkFolder(dir string, values []*shownValue) error {
-	names, err := npyFiles(dir)
+	names, err := compare.NpyFiles(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	for _, name := range names {
-		if name != tokensFile && !slices.ContainsFunc(values, func(v *shownValue) bool { return v.file == name }) {
+		if name != compare.TokensFile && !slices.ContainsFunc(values, func(v *shownValue) bool { return v.file == name }) {
 			return usagef("%s: holds %s, which this dump does not write; remove it, or name another folder", dir, name)
 		}
 	}
@@ -169,7 +160,7 @@ func (v *shownValue) last() []float32 { return v.data[len(v.data)-v.width():] }
 // shownValues returns the values that the plan of s shows, the logits first, and those of them
 // that are the residual streams, by layer.
 func shownValues(s *source) (values, layers []*shownValue, err error) {
-	logits := &shownValue{name: "logits", file: "logits.npy"}
+	logits := &shownValue{name: "logits", file: compare.LogitsFile}
 	values = append(values, logits)
 	byName := map[string]*shownValue{}
 	for i := range s.plan.Buffers {
@@ -187,11 +178,11 @@ func shownValues(s *source) (values, layers []*shownValue, err error) {
 		}
 	}
 	for n := range blocks {
-		v := byName[fmt.Sprintf(residual, n)]
+		v := byName[compare.ResidualName(n)]
 		if v == nil {
-			return nil, nil, fmt.Errorf("%s: the plan does not show %s, expected every block's; compile it with --values 'blk.*.out', or dump the model", s.name, fmt.Sprintf(residual, n))
+			return nil, nil, fmt.Errorf("%s: the plan does not show %s, expected every block's; compile it with --values 'blk.*.out', or dump the model", s.name, compare.ResidualName(n))
 		}
-		v.file = fmt.Sprintf(layerFile, n)
+		v.file = compare.LayerFile(n)
 		layers = append(layers, v)
 	}
 	return values, layers, nil
@@ -207,7 +198,7 @@ func evaluate(ctx context.Context, a *app, engine *exec.Engine, ids []int32, val
 		}
 		a.progress("%d of %d tokens", from, len(ids))
 		to = min(from+step, len(ids))
-		if err := engine.Step(batchOf(ids, from, to, from, to)); err != nil {
+		if err := engine.Step(compare.BatchOf(ids, from, to, from, to)); err != nil {
 			return err
 		}
 		for _, v := range values {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"pesti/conformance/compare"
 	"pesti/exec"
 	"pesti/exec/cuda"
 	"pesti/exec/plan"
@@ -28,11 +29,10 @@ type source struct {
 	options lower.Options // of a MODEL, to which verbs add what they need
 	plan    *plan.Plan    // nil for a MODEL that is not compiled yet
 	threads int
-	observe func(exec.Observation) // what start's engine lets see each value, nil for nobody
-	profile bool                   // whether start's engine keeps a profile
-	driver  cuda.Driver            // of the devices to run on, nil for the processor
-	devices []int                  // their numbers there
-	trace   int                    // how many of the last runs it keeps a trace of
+	profile bool        // whether start's engine keeps a profile
+	driver  cuda.Driver // of the devices to run on, nil for the processor
+	devices []int       // their numbers there
+	trace   int         // how many of the last runs it keeps a trace of
 }
 
 // open opens a MODEL or PLAN and checks that the options given go with it. The end of ctx interrupts what
@@ -167,11 +167,22 @@ func (s *source) compile() (*lower.Result, error) {
 	return res, nil
 }
 
-// start makes an engine for the plan, with no more workers than processors, which would gain nothing.
-// The end of ctx interrupts its step in progress.
+// execOptions returns the options of an engine for the plan, with no more workers than processors. It
+// gives the memory that compiling left back to the system, where it would stay resident in addition to
+// the weights.
+func (s *source) execOptions() exec.Options {
+	debug.FreeOSMemory()
+	return exec.Options{Sidecar: s.beside, Driver: s.driver, Devices: s.devices, Threads: min(s.threads, runtime.GOMAXPROCS(0)), Profile: s.profile, Trace: s.trace}
+}
+
+// input returns what package compare needs to run the plan.
+func (s *source) input() compare.Input {
+	return compare.Input{Plan: s.plan, Model: s.file, Options: s.execOptions()}
+}
+
+// start makes an engine for the plan. The end of ctx interrupts its step in progress.
 func (s *source) start(ctx context.Context) (*exec.Engine, error) {
-	debug.FreeOSMemory() // what compiling left would stay resident beside the weights
-	e, err := exec.Open(s.plan, s.file, exec.Options{Sidecar: s.beside, Driver: s.driver, Devices: s.devices, Threads: min(s.threads, runtime.GOMAXPROCS(0)), Observe: s.observe, Profile: s.profile, Trace: s.trace})
+	e, err := exec.Open(s.plan, s.file, s.execOptions())
 	if err != nil {
 		return nil, about(s.name, err)
 	}

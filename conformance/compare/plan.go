@@ -1,0 +1,145 @@
+package compare
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"pesti/exec"
+	"pesti/exec/plan"
+	"pesti/gguf"
+)
+
+// An Input is a plan and what it needs to run.
+type Input struct {
+	Plan    *plan.Plan
+	Model   *gguf.File
+	Options exec.Options // of its engine, with the sidecar where the plan has one; Observe is replaced
+}
+
+// A PlanOperand runs a plan.
+type PlanOperand struct {
+	is      Description
+	plan    *plan.Plan
+	engine  *exec.Engine
+	observe func(exec.Observation) // receives the values of the step in progress
+}
+
+// OpenPlan starts an engine for the plan of an input. The end of ctx interrupts what it computes. Of the
+// description, what a plan says of itself is filled in. Errors name the operand as the description does.
+func OpenPlan(ctx context.Context, in Input, is Description) (*PlanOperand, error) {
+	t := &in.Plan.Target
+	is.Precision, is.KV, is.Passes = t.Precision, t.KV, in.Plan.Passes
+	p := &PlanOperand{is: is, plan: in.Plan}
+	in.Options.Observe = func(v exec.Observation) { p.observe(v) }
+	var err error
+	if p.engine, err = exec.Open(in.Plan, in.Model, in.Options); err != nil {
+		return nil, &OperandError{p.name(), err}
+	}
+	context.AfterFunc(ctx, p.engine.Interrupt)
+	if ctx.Err() != nil { // the function above runs some time later
+		p.engine.Interrupt()
+	}
+	return p, nil
+}
+
+func (p *PlanOperand) name() string { return p.is.String() }
+
+// Describe returns what the operand is.
+func (p *PlanOperand) Describe() *Description { return &p.is }
+
+// Close closes the engine. It does not close the files of the input.
+func (p *PlanOperand) Close() { p.engine.Close() }
+
+// Vocabulary returns how many logits a position has.
+func (p *PlanOperand) Vocabulary() int {
+	_, width, _ := p.plan.Logits() // the engine has checked it
+	return int(width)
+}
+
+// checkIDs refuses more tokens than the context holds.
+func (p *PlanOperand) checkIDs(ids []int32) error {
+	if ctx := p.plan.Target.Ctx; int64(len(ids)) > ctx {
+		return &OperandError{p.name(), fmt.Errorf("found %d tokens, expected at most %d, the context of the plan", len(ids), ctx)}
+	}
+	return nil
+}
+
+// values runs one step, or as few as the plan allows.
+func (p *PlanOperand) values(ctx context.Context, ids []int32, from, to int) (*values, error) {
+	var v values
+	for to-from > int(p.plan.Target.Ubatch) {
+		end := from + int(p.plan.Target.Ubatch)
+		if err := p.addStep(ctx, ids, from, end, &v); err != nil {
+			return nil, err
+		}
+		from = end
+	}
+	return &v, p.addStep(ctx, ids, from, to, &v)
+}
+
+// addStep runs one step and appends what it computes. Where the plan returns the logits of fewer
+// tokens at a time, it runs the step again for the next ones, which computes the rest as before.
+func (p *PlanOperand) addStep(ctx context.Context, ids []int32, from, to int, all *values) error {
+	for first, last := from, 0; first < to; first = last {
+		last = min(first+p.maxRows(from, to), to)
+		seen := map[int]bool{}
+		p.observe = func(v exec.Observation) {
+			n := v.Step.Layer
+			if n < 0 || seen[n] || valueName(v.Name) != ResidualName(n) {
+				return
+			}
+			seen[n] = true // later values of that name are a selection of its rows
+			if v.Rows == to-from && first > from {
+				return // all rows came with the first part
+			}
+			for len(all.layers) <= n {
+				all.layers = append(all.layers, nil)
+			}
+			all.layers[n] = append(all.layers[n], v.Data...)
+		}
+		if err := p.step(ctx, ids, from, to, first, last); err != nil {
+			return err
+		}
+		for row := range last - first {
+			all.logits = append(all.logits, p.engine.Logits(row)...)
+		}
+	}
+	return nil
+}
+
+// maxRows returns how many rows of logits a step of the tokens from ≤ t < to can return.
+func (p *PlanOperand) maxRows(from, to int) int {
+	return int(p.plan.ProgramFor(plan.Load{T: int64(to - from), Seqs: 1, Pos: int64(from)}).MaxR)
+}
+
+// step runs ids[from:to] and requests the logits of ids[first:last].
+func (p *PlanOperand) step(ctx context.Context, ids []int32, from, to, first, last int) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := p.engine.Step(BatchOf(ids, from, to, first, last)); err != nil {
+		return &OperandError{p.name(), err}
+	}
+	return nil
+}
+
+// BatchOf returns the batch that evaluates ids[from:to] of one sequence, which begins with ids, and
+// requests the logits of ids[first:last].
+func BatchOf(ids []int32, from, to, first, last int) *exec.Batch {
+	b := &exec.Batch{Tokens: ids[from:to], Seq: make([]int32, to-from)}
+	for t := from; t < to; t++ {
+		b.Pos = append(b.Pos, int32(t))
+	}
+	for t := first; t < last; t++ {
+		b.Rows = append(b.Rows, int32(t-from))
+	}
+	return b
+}
+
+// ResidualName is the name of the value that holds the residual stream after a block.
+func ResidualName(block int) string { return fmt.Sprintf("blk.%d.out", block) }
+
+// valueName returns the name of a value without the mark that pass sink_rows adds, where only the rows
+// are computed whose logits are requested.
+func valueName(name string) string { return strings.Replace(name, ".rows", "", 1) }

@@ -1,0 +1,80 @@
+package compare
+
+import (
+	"context"
+	"fmt"
+
+	"pesti/conformance/gorgoniaref"
+	"pesti/exec/cpu"
+	"pesti/exec/plan"
+	"pesti/frontend"
+	"pesti/graph"
+)
+
+// A reference is the unfused graph of a model, which gorgonia computes for some tokens.
+type reference struct {
+	in     Input
+	name   string // of the input, in errors
+	graph  *graph.Graph
+	ids    []int32
+	layers int
+}
+
+func newReference(in Input, name string, ids []int32) (*reference, error) {
+	m, err := frontend.Load(in.Model)
+	if err != nil {
+		return nil, err
+	}
+	n := int64(len(ids))
+	g, err := m.Graph(frontend.Bounds{Tokens: n, Sequences: 1, Rows: n, Context: n})
+	if err != nil {
+		return nil, err
+	}
+	return &reference{in, name, g, ids, m.Params.Blocks}, nil
+}
+
+// checkFit refuses what needs more memory than is available. The logits of every program of the plan
+// count too.
+func (r *reference) checkFit(ram cpu.RAM) error {
+	need, err := gorgoniaref.NeedOf(r.graph, r.names(r.layers))
+	if err != nil {
+		return err
+	}
+	_, width, err := r.in.Plan.Logits()
+	if err != nil {
+		return &OperandError{r.name, err}
+	}
+	ours := int64(len(r.in.Plan.Programs)) * int64(len(r.ids)) * width * 4
+	total := need.Total() + ours
+	if ram.Total == 0 || total <= ram.Available {
+		return nil
+	}
+	h := plan.HumanBytes
+	return fmt.Errorf("%s: checking %d tokens against gorgonia needs about %s of memory (its attention %s, logits %s and weights %s, the plan's logits %s), expected at most the %s of this machine's %s that are available; take a shorter prompt",
+		r.name, len(r.ids), h(total), h(need.Attention), h(need.Logits), h(need.Weights), h(ours), h(ram.Available), h(ram.Total))
+}
+
+// names returns those of the residual streams up to layer last, and of the logits where last is the
+// number of layers.
+func (r *reference) names(last int) []string {
+	var names []string
+	for layer := range min(last+1, r.layers) {
+		names = append(names, ResidualName(layer))
+	}
+	if last == r.layers {
+		names = append(names, logitsName)
+	}
+	return names
+}
+
+// A runner is gorgoniaref.Run or gorgoniaref.RunFloat32.
+type runner func(context.Context, *graph.Graph, gorgoniaref.Weights, []int32, []string, func(gorgoniaref.Value) error) error
+
+// run computes the values up to layer last.
+func (r *reference) run(ctx context.Context, run runner, last int, visit func(gorgoniaref.Value) error) error {
+	weights := gorgoniaref.FromFile(r.in.Model)
+	if s := r.in.Options.Sidecar; s != nil {
+		weights = gorgoniaref.WithSidecar(r.in.Model, s)
+	}
+	return run(ctx, r.graph, weights, r.ids, r.names(last), visit)
+}
