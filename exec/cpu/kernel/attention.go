@@ -6,22 +6,22 @@ import (
 	"pesti/exec/plan"
 )
 
-// tokenBlock is the number of query tokens that share one reading of a page.
+// tokenBlock is the number of query tokens that share one read of a page.
 const tokenBlock = 16
 
-// fewQueries is for how many queries a page is not written out in float32 first: those that the loops
-// take at a time.
+// fewQueries is the largest number of queries that read a float16 page directly, instead of converting
+// it to float32 first. It is the number of queries that the inner loops process at a time.
 const fewQueries = 4
 
 // An attention computes, for a share of the query heads and tokens: optional norms of q and k per
-// head, RoPE, the cache write, and softmax(scale · q·k) · v over what each token sees. Tokens of one
-// sequence are a run of rows at consecutive positions.
+// head, RoPE, the cache write, and softmax(scale · q·k) · v over the positions that each token sees.
+// Tokens of one sequence are a run of rows at consecutive positions.
 //
-// Keys and values are visited page by page at absolute positions, with a running maximum per
-// query (online softmax, Milakov & Gimelshein 2018), and each page in order of position. What a
-// token gets is therefore the same however its prompt was cut. Keys and values of this step are
-// stored in pages of the worker's own, in the cache's format, and read from there, never from the
-// cache: another worker may be writing it.
+// Keys and values are read page by page at absolute positions, in order of position, with a running
+// maximum per query (online softmax, Milakov & Gimelshein 2018). A token's result is therefore the
+// same however its prompt was cut. Each worker also stores this step's keys and values in private
+// pages, in the cache's format, and reads them from there and never from the cache, which another
+// worker may be writing.
 type attention struct {
 	heads, kvHeads, headDim int
 	window                  int
@@ -36,18 +36,18 @@ type attention struct {
 	vec          *vectors
 	weigh        func(scores, top, sum, shrink []float32, x, y int, scale float32)
 
-	worker, workers int // this one, and how many share the work
+	worker, workers int // index of this worker, and number of workers that share the step
 
 	// Scratch of this worker.
-	newKeys, newValues []byte    // parts of one head that hold a run's own positions
-	keyTile, valueTile []float32 // one page of one head
-	keyHalf, valueHalf []uint16  // or where it lies, if it is read from there
+	newKeys, newValues []byte    // private pages of one head with the positions of a run
+	keyTile, valueTile []float32 // one page of one head in float32
+	keyHalf, valueHalf []uint16  // or that page in the cache, if it is read directly
 	queries            queries
 	row                []float32 // one head
 }
 
-// A queries is the state of the queries of a block, one for each token and head. What is read or
-// written in whole vectors has rows of stride elements, a multiple of 16, zero beyond a head's.
+// queries is the state of a block's queries, one for each token and head. Arrays that are processed in
+// whole vectors have rows of stride elements, a multiple of 16, with zeros after the head's elements.
 type queries struct {
 	stride int
 	x      []float32 // [n][head_dim]
@@ -55,7 +55,7 @@ type queries struct {
 	scores []float32 // [n][16], of one page, and then the weights
 	top    []float32 // [n], running maximum of scores
 	sum    []float32 // [n], running sum of weights
-	shrink []float32 // [n], what the last page makes of older sums
+	shrink []float32 // [n], factor for the sums of earlier pages after the maximum has grown
 }
 
 func bindAttention(b *binder) Func {
@@ -79,8 +79,8 @@ func bindAttention(b *binder) Func {
 	if b.err != nil {
 		return nil
 	}
-	// Beside a cache that rounds nothing, weights are the nearest to what they should be: long contexts
-	// of some models magnify what the last bit of an exponential does.
+	// With a float32 cache, the weights are computed with the exact exponential: in long contexts, some
+	// models amplify an error in its last bit.
 	if a.weigh = a.vec.weigh; b.operand("kcache").Format == "f32" {
 		a.weigh = portable.weigh
 	}
@@ -98,8 +98,8 @@ func bindAttention(b *binder) Func {
 		shrink: scratch[float32](b, &rest, n),
 	}
 	a.row = scratch[float32](b, &rest, d)
-	// What is left is for the tokens of a step: their sines, and a page for every 16 of them in each
-	// of the two caches, and two pages more, for the places before the first and after the last.
+	// The rest is for the tokens of a step: their sines, and for keys and values each a page for every
+	// 16 tokens, plus two pages because a run need not begin or end on a page boundary.
 	tokens := (len(rest)/4 - 4*plan.PageTokens*d) / (2*d + b.int("rot"))
 	a.newKeys = scratch[byte](b, &rest, (tokens/plan.PageTokens+2)*a.keys.bytes)
 	a.newValues = scratch[byte](b, &rest, (tokens/plan.PageTokens+2)*a.values.bytes)
@@ -107,24 +107,24 @@ func bindAttention(b *binder) Func {
 	return a.run
 }
 
-// run walks all pairs of a block of tokens and a head, head by head of the cache, and computes
-// those that are this worker's: a contiguous part of the whole cost, each pair belonging to the part
-// in which its middle lies.
+// run visits all pairs of a token block and a query head, grouped by key/value head, and computes this
+// worker's pairs. The total cost is divided into equal contiguous parts, one for each worker; a pair
+// belongs to the part that contains its midpoint.
 func (a *attention) run(r *Run) {
 	if a.worker >= a.workers {
 		return
 	}
 	group := a.heads / a.kvHeads
 	each := 0 // cost of one head
-	for start, end := a.next(0, r.T); start < r.T; start, end = a.next(end, r.T) {
+	for start, end := a.nextRun(0, r.T); start < r.T; start, end = a.nextRun(end, r.T) {
 		for t := start; t < end; t += tokenBlock {
 			each += a.cost(t, min(t+tokenBlock, end))
 		}
 	}
-	a.rope.turn(a.pos[:r.T])
+	a.rope.setSines(a.pos[:r.T])
 	at, total := 0, each*a.heads
 	for head := range a.kvHeads {
-		for start, end := a.next(0, r.T); start < r.T; start, end = a.next(end, r.T) {
+		for start, end := a.nextRun(0, r.T); start < r.T; start, end = a.nextRun(end, r.T) {
 			ready := false
 			for t := start; t < end; t += tokenBlock {
 				last := min(t+tokenBlock, end)
@@ -143,7 +143,7 @@ func (a *attention) run(r *Run) {
 					continue
 				}
 				if !ready {
-					// The run is written to the cache by the one worker that has its first pair.
+					// The worker that has the run's first pair writes the run to the cache.
 					a.store(head, start, end, t == start && from == 0)
 					ready = true
 				}
@@ -153,8 +153,8 @@ func (a *attention) run(r *Run) {
 	}
 }
 
-// next returns the run of rows of one sequence that begins at start, of n rows.
-func (a *attention) next(start, n int) (int, int) {
+// nextRun returns the run of rows of one sequence that begins at row start of n rows.
+func (a *attention) nextRun(start, n int) (int, int) {
 	end := min(start+1, n)
 	for end < n && a.seq[end] == a.seq[start] {
 		end++
@@ -162,23 +162,23 @@ func (a *attention) next(start, n int) (int, int) {
 	return start, end
 }
 
-// sees returns the first position that row t sees; the last is its own.
-func (a *attention) sees(t int) int {
+// firstVisible returns the first position that row t sees. The last one is its own.
+func (a *attention) firstVisible(t int) int {
 	if a.window > 0 {
 		return max(0, int(a.pos[t])-a.window+1)
 	}
 	return 0
 }
 
-// cost says what rows [lo, hi), of one sequence, take: the pages that they see, of which each is
-// about as much work to make ready as two rows are.
+// cost estimates the work for rows [lo, hi) of one sequence: for each page that they see, one unit per
+// row and two units for loading the page.
 func (a *attention) cost(lo, hi int) int {
-	pages := int(a.pos[hi-1])/plan.PageTokens - a.sees(lo)/plan.PageTokens + 1
+	pages := int(a.pos[hi-1])/plan.PageTokens - a.firstVisible(lo)/plan.PageTokens + 1
 	return pages * (hi - lo + 2)
 }
 
-// store puts keys and values of the run of rows [start, end) in the worker's pages and, where it is
-// the one to write them, in the cache.
+// store writes keys and values of the run of rows [start, end) to the worker's private pages and, if
+// write is true, to the cache.
 func (a *attention) store(head, start, end int, write bool) {
 	first := int(a.pos[start]) / plan.PageTokens
 	for t := start; t < end; t++ {
@@ -195,10 +195,10 @@ func (a *attention) store(head, start, end int, write bool) {
 	}
 }
 
-// nth is the i-th of the parts that lie in data.
+// nth returns the i-th block of size bytes in data.
 func nth(data []byte, i, size int) []byte { return data[i*size : (i+1)*size] }
 
-// prepare sets dst to one head of row t after its norm and RoPE.
+// prepare sets dst to one head of row t after norm and RoPE.
 func (a *attention) prepare(dst, src, norm []float32, t int) {
 	if norm != nil {
 		a.vec.rmsNorm(dst, src, norm, a.eps)
@@ -208,8 +208,8 @@ func (a *attention) prepare(dst, src, norm []float32, t int) {
 	a.rope.apply(dst, t)
 }
 
-// block computes query heads [from, to), which share a key and value head, for rows [lo, hi), at
-// most tokenBlock. The rows of their sequence in this step begin at start.
+// block computes query heads [from, to), which share a key/value head, for at most tokenBlock rows
+// [lo, hi). The run that they belong to begins at row start.
 func (a *attention) block(head, from, to, start, lo, hi int) {
 	d, heads, s := a.headDim, to-from, &a.queries
 	n := (hi - lo) * heads
@@ -219,16 +219,16 @@ func (a *attention) block(head, from, to, start, lo, hi int) {
 	}
 	clear(s.sum[:n])
 	clear(s.acc[:n*s.stride])
-	least, most := a.sees(lo), int(a.pos[hi-1])
+	least, most := a.firstVisible(lo), int(a.pos[hi-1])
 	for page := least / plan.PageTokens; page <= most/plan.PageTokens; page++ {
 		base := page * plan.PageTokens
-		a.fetch(head, start, page+1)
+		a.prefetch(head, start, page+1)
 		a.load(head, start, page, max(least-base, 0), min(most+1-base, plan.PageTokens), n)
 		for t := lo; t < hi; {
-			x, y := a.part(t, base)
+			x, y := a.visible(t, base)
 			first := t
 			for t++; t < hi; t++ {
-				if x1, y1 := a.part(t, base); x1 != x || y1 != y {
+				if x1, y1 := a.visible(t, base); x1 != x || y1 != y {
 					break
 				}
 			}
@@ -243,13 +243,13 @@ func (a *attention) block(head, from, to, start, lo, hi int) {
 	}
 }
 
-// part is the part of the page at base that row t sees, relative to the page.
-func (a *attention) part(t, base int) (x, y int) {
-	return max(a.sees(t)-base, 0), min(int(a.pos[t])+1-base, plan.PageTokens)
+// visible returns the range of positions that row t sees of the page at position base, relative to base.
+func (a *attention) visible(t, base int) (x, y int) {
+	return max(a.firstVisible(t)-base, 0), min(int(a.pos[t])+1-base, plan.PageTokens)
 }
 
-// load makes positions [from, to) of a page ready for n queries: from the cache, or from the
-// worker's pages for the rows of this step, which begin at row start.
+// load makes positions [from, to) of a page available to n queries: from the cache, or, for the
+// positions of this step's run, which begins at row start, from the worker's private pages.
 func (a *attention) load(head, start, page, from, to, n int) {
 	const whole = plan.PageTokens
 	seq, first := int(a.seq[start]), int(a.pos[start])
@@ -271,16 +271,16 @@ func (a *attention) load(head, start, page, from, to, n int) {
 	}
 }
 
-// fetch asks for a page of the cache ahead of its use: pages do not follow each other in memory, so
-// that the machine does not see which comes next.
-func (a *attention) fetch(head, start, page int) {
-	if seq := int(a.seq[start]); a.vec.fetch != nil && (page+1)*plan.PageTokens <= int(a.pos[start]) {
-		a.vec.fetch(a.keys.part(seq, page, head))
-		a.vec.fetch(a.values.part(seq, page, head))
+// prefetch prefetches a page of the cache. Pages are not contiguous in memory, so the hardware
+// prefetcher cannot predict the next one.
+func (a *attention) prefetch(head, start, page int) {
+	if seq := int(a.seq[start]); a.vec.prefetch != nil && (page+1)*plan.PageTokens <= int(a.pos[start]) {
+		a.vec.prefetch(a.keys.part(seq, page, head))
+		a.vec.prefetch(a.values.part(seq, page, head))
 	}
 }
 
-// page adds rows [x, y) of the page that is loaded to the sums of queries [from, to).
+// page adds positions [x, y) of the loaded page to the sums of queries [from, to).
 func (a *attention) page(from, to, x, y int) {
 	s, n := &a.queries, to-from
 	scores, shrink := s.scores[from*plan.PageTokens:to*plan.PageTokens], s.shrink[from:to]

@@ -6,11 +6,11 @@ import (
 	"pesti/exec/plan"
 )
 
-// The inner loops of attention over one page, in portable Go. Each query's numbers are computed in
-// an order that depends on the page and on what the query sees of it, not on other queries.
+// The inner loops of attention over one page, in portable Go. The order of a query's operations
+// depends on the page and on the positions that the query sees, not on other queries.
 
 // portableScores sets scores [n][16] to the products of the queries x [n][d] and the columns of tile
-// [d][16], added up in parts of 32 elements. What comes of columns that hold nothing is not used.
+// [d][16], summed in parts of 32 elements. Columns of unused positions give results that nobody reads.
 func portableScores(scores, x, tile []float32, n int) {
 	const part = 32
 	d := len(x) / n
@@ -34,8 +34,9 @@ func portableScores(scores, x, tile []float32, n int) {
 	}
 }
 
-// portableWeigh turns columns [x, y) of each query's scores, times scale, into weights, takes them
-// into its running maximum and sum, and says by which factor its older sums shrink.
+// portableWeigh is the online-softmax step: for each query it replaces columns [x, y) of the scores by
+// the weights exp(scale·score − max), updates the running maximum top and the running sum, and sets
+// shrink to the factor by which sums over earlier pages must be multiplied.
 func portableWeigh(scores, top, sum, shrink []float32, x, y int, scale float32) {
 	for i, older := range top {
 		w := scores[i*plan.PageTokens:][x:y]
@@ -58,8 +59,8 @@ func portableWeigh(scores, top, sum, shrink []float32, x, y int, scale float32) 
 
 func exp(x float32) float32 { return float32(math.Exp(float64(x))) }
 
-// portableAccumulate shrinks each row of acc [n][stride] and adds to it rows [x, y) of tile
-// [16][stride] times their weights [n][16].
+// portableAccumulate multiplies each row of acc [n][stride] by its shrink factor and adds rows [x, y)
+// of tile [16][stride] times their weights [n][16].
 func portableAccumulate(acc, weights, shrink, tile []float32, n, x, y int) {
 	stride := len(acc) / n
 	for i := range n {
@@ -88,7 +89,7 @@ func portableAccumulate(acc, weights, shrink, tile []float32, n, x, y int) {
 	}
 }
 
-// portableDivide sets dst to src divided by a number.
+// portableDivide sets dst to src / by.
 func portableDivide(dst, src []float32, by float32) {
 	for i := range dst {
 		dst[i] = src[i] / by

@@ -11,7 +11,7 @@ import (
 	"pesti/ops/ref"
 )
 
-// A layer is an attention with its tokens, to be run in any steps.
+// A layer is an attention whose tokens can be run in steps of any size.
 type layer struct {
 	heads, kvHeads, headDim, rot int
 	window, positions, ctx       int
@@ -43,7 +43,7 @@ func (l *layer) magnitude() float64 {
 	return 1
 }
 
-// A token is one row of q, k and v at its place.
+// A token is one row of q, k and v with its sequence and position.
 type token struct {
 	seq, pos int
 	q, k, v  []float32
@@ -57,7 +57,7 @@ func (l *layer) tokens(rng *rand.Rand, seq, n int) []token {
 	return all
 }
 
-// start returns a call with empty caches.
+// start returns a call of the attention kernel with empty caches.
 func (l *layer) start(rng *rand.Rand) *call {
 	ring := 0
 	if l.ring {
@@ -105,7 +105,7 @@ func (l *layer) start(rng *rand.Rand) *call {
 	return c
 }
 
-// step runs the tokens of one step and returns their rows of the output.
+// step runs one step of tokens and returns their output rows.
 func (l *layer) step(t *testing.T, c *call, workers int, tokens []token) [][]float32 {
 	for i, tok := range tokens {
 		copy(c.mem["q"].f32()[i*l.heads*l.headDim:], tok.q)
@@ -122,7 +122,7 @@ func (l *layer) step(t *testing.T, c *call, workers int, tokens []token) [][]flo
 	return rows
 }
 
-// reference computes the tokens of one sequence by the functions of ops/ref on a plain cache.
+// reference computes the tokens of one sequence with ops/ref and a contiguous cache.
 func (l *layer) reference(tokens []token) [][]float32 {
 	width := l.kvHeads * l.headDim
 	positions := (len(tokens) + 15) / 16 * 16
@@ -166,15 +166,15 @@ func (l *layer) reference(tokens []token) [][]float32 {
 	return rows
 }
 
-// tolerance is how far two correct results may be apart. A float16 cache rounds a key that
-// differs in its last float32 bit to the neighbour now and then, half a thousandth away, one in FP8 an
-// eighth, one in q8_0 a hundredth of its block's largest.
+// tolerance returns the largest difference of two correct results. Two keys that differ in the last bit
+// of float32 may be rounded to neighboring numbers of the cache: a relative difference of 2⁻¹¹ in
+// float16 and 1/8 in FP8, and of 1/100 of the block's largest element in q8_0.
 func (l *layer) tolerance() float64 {
 	return map[string]float64{"f32": 2e-6, "f16": 2e-4, "f8_e4m3": 2e-2, "q8_0": 2e-3}[l.kv]
 }
 
-// TestAttention holds the fused attention against the ops it is made of, and sees that neither
-// chunks, nor other sequences in the step, nor the number of workers change a bit.
+// TestAttention compares the fused attention with the separate ops, and checks that chunk sizes, other
+// sequences in the step and the number of workers do not change a bit.
 func TestAttention(t *testing.T) {
 	layers := []layer{
 		{heads: 3, kvHeads: 3, headDim: 8, rot: 8, positions: 128, layout: "pairs", kv: "f32"},
@@ -250,7 +250,7 @@ func (l *layer) test(t *testing.T, rng *rand.Rand) {
 				got = append(got, l.step(t, c, 2, slices.Concat(part, other))[:len(part)]...)
 			}
 		}
-		same(got, "beside another sequence")
+		same(got, "together with another sequence")
 	}
 	// Going back and over the same tokens again.
 	if !l.ring {
@@ -269,8 +269,8 @@ func (l *layer) test(t *testing.T, rng *rand.Rand) {
 	}
 }
 
-// TestAttentionShares sees that each head of each token is computed by one worker, and each byte of
-// the caches written by one, and that no worker has much more to do than another.
+// TestAttentionShares checks that exactly one worker computes each head of each token and writes each
+// byte of the caches, and that the work is evenly shared.
 func TestAttentionShares(t *testing.T) {
 	l := layer{heads: 9, kvHeads: 3, headDim: 8, rot: 8, positions: 512, ctx: 512, layout: "halves", kv: "f16", sequences: 2, most: 130}
 	rng := rand.New(rand.NewPCG(29, 30))
@@ -341,8 +341,8 @@ func TestAttentionShares(t *testing.T) {
 	}
 }
 
-// TestAttentionNaN sees that a NaN in one token's key, value or query reaches what looks at it and
-// nothing before.
+// TestAttentionNaN checks that a NaN in one token's key, value or query appears in the results of the
+// tokens that see it and in no earlier one.
 func TestAttentionNaN(t *testing.T) {
 	eachSet(t, func(t *testing.T, v *vectors) { testAttentionNaN(t, v.isa) })
 }
@@ -363,7 +363,7 @@ func testAttentionNaN(t *testing.T, isa string) {
 	}
 }
 
-// TestRefAttention runs the unfused kernels on paged and ring caches against the fused one.
+// TestRefAttention compares the unfused kernels with the fused one, on paged and ring caches.
 func TestRefAttention(t *testing.T) {
 	for i, l := range []layer{
 		{heads: 4, kvHeads: 2, headDim: 8, rot: 8, positions: 64, layout: "pairs", kv: "f16"},
@@ -423,7 +423,7 @@ func TestRefAttention(t *testing.T) {
 	}
 }
 
-// TestNoAllocations sees that bound kernels allocate nothing.
+// TestNoAllocations checks that bound kernels allocate nothing.
 func TestNoAllocations(t *testing.T) {
 	rng := rand.New(rand.NewPCG(23, 24))
 	check := func(name string, c *call, r Run) {
@@ -441,7 +441,7 @@ func TestNoAllocations(t *testing.T) {
 			c.isa = v.isa
 			check(v.isa+" "+tc.name, c, Run{T: rowM, R: 1})
 		}
-		for kv := range cacheParts {
+		for kv := range cacheFormats {
 			l := layer{isa: v.isa, heads: 4, kvHeads: 2, headDim: 32, rot: 8, positions: 64, ctx: 64, layout: "pairs", kv: kv, norms: true, sequences: 1, most: 24}
 			c := l.start(rng)
 			l.step(t, c, 1, l.tokens(rng, 0, 24))

@@ -8,9 +8,9 @@ import (
 	"pesti/gguf/quant"
 )
 
-// BenchmarkMatmul measures one worker's products in GMAC/s, multiply-adds per second, and in GB/s of
-// weights, for the numbers of tokens of decoding, of several sequences, and of prompts. Weights are
-// larger than a core's caches.
+// BenchmarkMatmul measures one worker's matmul in GMAC/s (multiply-adds) and in GB/s of weights, for
+// the batch sizes of single-sequence decoding, batched decoding and prompts. Weights are larger than a
+// core's caches.
 func BenchmarkMatmul(b *testing.B) {
 	const n, k = 4864, 896
 	for _, mm := range runnable() {

@@ -8,11 +8,11 @@ import (
 	"pesti/gguf/quant"
 )
 
-// A binder reads a Binding and keeps the first error, so that a bind function reads like the
-// list of what its kernel needs.
+// A binder reads a Binding and keeps the first error, so that a bind function can read all operands
+// and parameters before it checks for errors.
 type binder struct {
 	*Binding
-	isas []string // that may be used
+	isas []string // instruction sets that may be used
 	err  error
 }
 
@@ -22,7 +22,7 @@ func (b *binder) fail(format string, args ...any) {
 	}
 }
 
-// operand returns the operand of a role that must be there.
+// operand returns the operand of a role. A missing one is an error.
 func (b *binder) operand(role string) Operand {
 	o, ok := b.Operands[role]
 	if !ok {
@@ -41,7 +41,7 @@ func (b *binder) f32(role string) []float32 {
 	return view[float32](o.Data)
 }
 
-// optionalF32 is f32, but nil where there is no such operand.
+// optionalF32 returns a float32 operand, or nil if the step does not have it.
 func (b *binder) optionalF32(role string) []float32 {
 	if _, ok := b.Operands[role]; !ok {
 		return nil
@@ -59,16 +59,16 @@ func (b *binder) i32(role string) []int32 {
 	return view[int32](o.Data)
 }
 
-// A matrix is a weight as it lies in the file, or in a layout.
+// A matrix is a weight in the layout of the file or in panels.
 type matrix struct {
 	*quant.Info
 	data   []byte
-	scales []float32 // of rows, nil where they have none
-	layout *Layout   // nil where it lies as in the file
+	scales []float32 // of rows, or nil
+	layout *Layout   // nil for the layout of the file
 	swar   *swarSpan // for rows in a layout
 }
 
-// row sets dst to row i.
+// row dequantizes row i into dst.
 func (m *matrix) row(dst []float32, i int) {
 	if m.layout != nil {
 		m.layout.row(dst, m.data, i, m.swar)
@@ -136,21 +136,21 @@ func scratch[T any](b *binder, rest *[]byte, n int) []T {
 	return s
 }
 
-// scratchOne returns room for one T in the worker's scratch.
+// scratchOne returns one T in the worker's scratch.
 func scratchOne[T any](b *binder, rest *[]byte) *T {
 	if s := scratch[T](b, rest, 1); s != nil {
 		return &s[0]
 	}
-	return new(T) // an error is noted; the bind function goes on
+	return new(T) // scratch has recorded the error; the bind function goes on
 }
 
-// view is data as elements of type T. The caller vouches for the alignment.
+// view returns data as elements of type T. The caller guarantees the alignment.
 func view[T any](data []byte) []T {
 	var zero T
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(data))), len(data)/int(unsafe.Sizeof(zero)))
 }
 
-// rows returns how to read from a Run the number of rows that the step works on.
+// rows returns the function that gives the number of rows that the step processes in a run.
 func (b *binder) rows() func(r *Run) int {
 	if b.Step.Rows == "R" {
 		return func(r *Run) int { return r.R }
@@ -158,7 +158,7 @@ func (b *binder) rows() func(r *Run) int {
 	return func(r *Run) int { return r.T }
 }
 
-// split returns the worker's share of n items as the step says.
+// split returns the worker's share of the step.
 func (b *binder) split() split {
 	return split{b.Step.Split, b.Worker, b.Workers}
 }
@@ -169,7 +169,7 @@ type split struct {
 	worker, workers int
 }
 
-// of returns the half-open range of n items that is the worker's, as plan.Split.Share says.
+// of returns the worker's half-open range of n items, from plan.Split.Share.
 func (s split) of(n int) (lo, hi int) {
 	l, h := s.Share(int64(n), int64(s.worker), int64(s.workers))
 	return int(l), int(h)

@@ -7,17 +7,17 @@ import (
 	"pesti/ops/ref"
 )
 
-// q8Group is the size of 16 positions' blocks of 32 elements.
+// q8Group is the size of the blocks of 32 elements of the 16 positions in a page.
 const q8Group = plan.PageTokens * ref.Q8Bytes
 
-// q8Parts are parts in blocks of 32 elements of a position, x ≈ d·q. Values are blocks as
-// ref.QuantiseQ8 makes them. Of keys, the blocks of 16 positions lie together as d float16[16],
+// q8Cache is a format with blocks of 32 elements of a position, x ≈ d·q. Values are stored in the
+// blocks of ref.QuantiseQ8. Keys are stored in groups of the blocks of 16 positions: d float16[16],
 // q int8[32][16].
-func q8Parts(v *vectors, dim int) *parts {
+func q8Cache(v *vectors, dim int) *cacheFormat {
 	const page = plan.PageTokens
 	blocks := dim / ref.Q8Block
 	block := make([]byte, ref.Q8Bytes)
-	return &parts{
+	return &cacheFormat{
 		dim: dim, bytes: blocks * q8Group,
 		putKey: func(part []byte, at int, key []float32) {
 			for b := range blocks {
@@ -53,7 +53,7 @@ func portableQ8Keys(tile []float32, part []byte, groups int) {
 	q8Columns(tile, part, groups, 0, plan.PageTokens)
 }
 
-// q8Columns sets columns [from, to) of tile to the keys of those positions.
+// q8Columns loads the keys of positions [from, to) into the same columns of tile.
 func q8Columns(tile []float32, part []byte, groups, from, to int) {
 	const page = plan.PageTokens
 	for b := range groups {

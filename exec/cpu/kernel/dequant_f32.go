@@ -2,10 +2,10 @@ package kernel
 
 import "pesti/gguf/quant"
 
-// A dequantizer sets dst to row i of the rows w.
+// A dequantizer sets dst to row i of w.
 type dequantizer func(dst []float32, w []byte, i int, l *swarSpan)
 
-// fileRow dequantizes rows as they lie in the file.
+// fileRow returns the dequantizer for the layout of the file.
 func fileRow(info *quant.Info) dequantizer {
 	return func(dst []float32, w []byte, i int, _ *swarSpan) {
 		rowBytes := len(dst) / info.BlockLen * info.BlockBytes
@@ -13,7 +13,7 @@ func fileRow(info *quant.Info) dequantizer {
 	}
 }
 
-// dequantTile returns the tile kernel that dequantizes four weight rows at a time and multiplies
+// dequantTile returns the tile kernel that dequantizes four weight rows at a time and multiplies them
 // in float32.
 func dequantTile(dequantize dequantizer) func(y []float32, w []byte, n int, x *activation) {
 	return func(y []float32, w []byte, n int, x *activation) {
@@ -22,7 +22,7 @@ func dequantTile(dequantize dequantizer) func(y []float32, w []byte, n int, x *a
 			rows := min(4, n-i)
 			var row [4][]float32
 			for j := range row {
-				// A missing row repeats the last one, so that one code path computes all rows.
+				// A missing row repeats the last one, so that the same code computes any number of rows.
 				at := min(j, rows-1)
 				row[j] = x.w[at*k : (at+1)*k]
 				if j == at {
@@ -38,9 +38,9 @@ func dequantTile(dequantize dequantizer) func(y []float32, w []byte, n int, x *a
 	}
 }
 
-// dot4 returns the products of x with four rows of its length. Each is summed in blocks of 16
-// elements, two partial sums to a block, and the blocks in order: the error grows with the
-// number of blocks, not of elements.
+// dot4 returns the products of x with four rows of its length. Each product is summed in blocks of 16
+// elements with two partial sums, and blocks are added in order. The error grows with the number of
+// blocks, not of elements.
 func dot4(x, w0, w1, w2, w3 []float32) (s0, s1, s2, s3 float32) {
 	w0, w1, w2, w3 = w0[:len(x)], w1[:len(x)], w2[:len(x)], w3[:len(x)]
 	i := 0

@@ -2,7 +2,7 @@ package kernel
 
 import "pesti/ops/ref"
 
-// e4m3Values holds the value of every E4M3 number.
+// e4m3Values has the value of every E4M3 number.
 var e4m3Values = func() (values [1 << 8]float32) {
 	for b := range values {
 		values[b] = ref.E4M3Value(uint8(b))

@@ -2,7 +2,7 @@ package kernel
 
 import "pesti/ops/ref"
 
-// gate returns the function of the activation that the step names.
+// gate returns the gate for the activation function that the step names.
 func (b *binder) gate() gate {
 	g := b.vectors().gates[b.str("act")]
 	if g == nil {
@@ -11,18 +11,18 @@ func (b *binder) gate() gate {
 	return g
 }
 
-// multiplied returns the gate that applies act and then multiplies.
-func multiplied(act func(dst, x []float32)) gate {
+// actThenMul returns the gate that applies act and then multiplies.
+func actThenMul(act func(dst, x []float32)) gate {
 	return func(dst, x, up []float32) {
 		act(dst, x)
 		ref.Mul(dst, dst, up)
 	}
 }
 
-// gated returns what stores act(gate) ⊙ up of row m from element at on, in the format that the plan
-// gives operand y, whose rows have n elements. gate and up are at most so many elements, whole
-// blocks of the format. Scratch takes 4 bytes for each and, for q8x2, 19/8 more, for q8 11/8.
-func (b *binder) gated(rest *[]byte, most, n int) func(m, at int, gate, up []float32) {
+// gatedStore returns a function that stores act(gate) ⊙ up at element at of row m of operand y, in the
+// format of y, whose rows have n elements. gate and up have at most most elements, in whole blocks of
+// the format. It needs 4 bytes of scratch for each, plus 19/8 for q8x2 or 11/8 for q8.
+func (b *binder) gatedStore(rest *[]byte, most, n int) func(m, at int, gate, up []float32) {
 	act, vec := b.gate(), b.vectors()
 	switch format := b.operand("y").Format; format {
 	case "q8x2", "q8":

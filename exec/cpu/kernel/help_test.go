@@ -16,7 +16,7 @@ import (
 	"pesti/ops/ref"
 )
 
-// guard is what lies before and after each operand in tests.
+// guard is the number of guard bytes before and after each operand in tests.
 const guard = 64
 
 // memory is an operand with guard bytes around it.
@@ -44,7 +44,7 @@ func (m *memory) intact() bool {
 		bytes.Count(m.all[guard+m.size:], []byte{0xa5}) == len(m.all)-guard-m.size
 }
 
-// A call is one step with its operands' memory, to be bound for any number of workers.
+// A call is one step with the memory of its operands. It can be bound for any number of workers.
 type call struct {
 	step    plan.Step
 	mem     map[string]*memory
@@ -62,10 +62,10 @@ func newCall(kernel, rows, split string, unit int64, params ...plan.Param) *call
 	}
 }
 
-// onlyISA makes tests of matmul kernels fit for a processor that is emulated.
+// onlyISA restricts the matmul tests to one instruction set, for runs on a slow emulator.
 var onlyISA = flag.String("isa", "", "test the matmul kernels of this instruction set alone")
 
-// runnable returns the matmul kernels, in all variants that this machine can run.
+// runnable returns the matmul kernels in all variants that this machine supports.
 func runnable() []Matmul {
 	return slices.DeleteFunc(Matmuls(), func(mm Matmul) bool {
 		_, err := isa.UpTo(mm.ISA)
@@ -73,7 +73,7 @@ func runnable() []Matmul {
 	})
 }
 
-// TestISA sees that the instruction set that is asked for is tested.
+// TestISA checks that the instruction set given by -isa is tested.
 func TestISA(t *testing.T) {
 	if *onlyISA == "" {
 		return
@@ -104,8 +104,7 @@ func (c *call) putInts(role string, x []int32) {
 	copy(view[int32](c.add(role, "i32", 4*len(x)).data()), x)
 }
 
-// putWeight gives the call a weight of n rows of k elements, random blocks of its type, and returns
-// its values.
+// putWeight gives the call a weight of n rows of k elements in random blocks, and returns its values.
 func (c *call) putWeight(rng *rand.Rand, role, matmul string, t quant.Type, n, k int) []float32 {
 	info, _ := quant.ByName(t.String())
 	elems := n * k
@@ -124,7 +123,7 @@ func (c *call) putWeight(rng *rand.Rand, role, matmul string, t quant.Type, n, k
 	return values
 }
 
-// pack puts the weight of a role, n rows of k elements, into the layout that its kernel wants.
+// pack packs the weight of a role, n rows of k elements, into the layout of its kernel.
 func (c *call) pack(role string, mm Matmul, n, k int) {
 	if l, ok := LookupLayout(mm.Layout, mm.Type); ok {
 		file, o := c.mem[role].data(), c.ops[role]
@@ -145,9 +144,9 @@ func (c *call) bind(t testing.TB, worker, workers int) Func {
 	return f
 }
 
-// run computes the step with a number of workers, one after the other, after filling the outputs
-// with NaN, and checks the guards. The last worker is first, so that what the first writes, such as
-// a cache, is not there yet for those that must not read it.
+// run fills the outputs with NaN, computes the step with a number of workers, one after the other, and
+// checks the guard bytes. It begins with the last worker, so that a worker that wrongly reads what an
+// earlier one writes, such as the cache, does not find it.
 func (c *call) run(t testing.TB, workers int, r Run, outputs ...string) {
 	t.Helper()
 	for _, role := range outputs {
@@ -166,8 +165,8 @@ func (c *call) run(t testing.TB, workers int, r Run, outputs ...string) {
 	}
 }
 
-// randomBlocks returns elems weights as blocks with random integers and small random scales, some
-// of them zero or subnormal.
+// randomBlocks returns elems weights in blocks with random integers and small random scales, of which
+// some are zero or subnormal.
 func randomBlocks(rng *rand.Rand, info *quant.Info, elems int) []byte {
 	data := make([]byte, elems/info.BlockLen*info.BlockBytes)
 	for i := range data {
@@ -224,7 +223,7 @@ func randoms(rng *rand.Rand, n int, scale float64) []float32 {
 	return x
 }
 
-// newGroup makes a matmul_group of products with ns rows, one for each of them.
+// newGroup makes a matmul_group with one product for each of the row counts ns.
 func newGroup(t testing.TB, rng *rand.Rand, mm Matmul, m, k int, ns []int) *call {
 	params := []plan.Param{{Name: "k", Value: int64(k)}}
 	for i, n := range ns {
@@ -241,7 +240,7 @@ func newGroup(t testing.TB, rng *rand.Rand, mm Matmul, m, k int, ns []int) *call
 	return c
 }
 
-// scratchOf is what the signature of products says for m rows of k activations.
+// scratchOf returns the scratch that the signature of matmul_group gives for m rows of k activations.
 func scratchOf(act string, m, k int) int {
 	if act == "bf16" {
 		return 256*m + 148736
@@ -249,7 +248,7 @@ func scratchOf(act string, m, k int) int {
 	return 40*k + 24576
 }
 
-// asUsed rounds weights as a kernel for such activations does.
+// asUsed rounds weights as kernels for activations of format act do.
 func asUsed(act string, w []float32) []float32 {
 	if act == "bf16" {
 		for i, v := range w {
@@ -259,7 +258,7 @@ func asUsed(act string, w []float32) []float32 {
 	return w
 }
 
-// putActivations adds operand x and returns the values that it stands for.
+// putActivations adds operand x and returns its dequantized values.
 func (c *call) putActivations(rng *rand.Rand, act string, m, k int) []float32 {
 	return c.setActivations(act, m, k, randoms(rng, m*k, 1))
 }
@@ -286,7 +285,7 @@ func (c *call) setActivations(act string, m, k int, x []float32) []float32 {
 	return values
 }
 
-// planarFormats are the references of the formats of a planar.
+// planarFormats has the reference functions of the planar formats.
 var planarFormats = map[string]struct {
 	bytes      func(k int) int
 	quantize   func(row []byte, x []float32)
@@ -296,7 +295,7 @@ var planarFormats = map[string]struct {
 	"q8":   {ref.Q8RowBytes, ref.QuantiseQ8Row, ref.DequantiseQ8Row},
 }
 
-// pick is one of two numbers.
+// pick returns one of two numbers at random.
 func pick(rng *rand.Rand, a, b float32) float32 {
 	if rng.IntN(2) == 0 {
 		return a

@@ -1,30 +1,30 @@
-// Package kernel owns the CPU kernels: the functions that compute the steps of a plan, one table
-// row for each kernel of exec/plan's signature table, and the table of matmul kernels that a
-// group names per weight.
+// Package kernel contains the CPU kernels: the functions that compute the steps of a plan. It has
+// one table with a row for each kernel in exec/plan's signature table, and a second table with the
+// matmul kernels, which a step names for each of its weights.
 //
-// A kernel is bound once, at load, to the memory of its operands and to one worker; what is left
-// to a run is the number of rows. A bound kernel allocates nothing and writes nothing but its
+// A kernel is bound once, when a plan is loaded, to the memory of its operands and to one worker.
+// A run then supplies only the number of rows. A bound kernel allocates nothing, and writes only its
 // outputs and its worker's scratch.
 //
-// A row's result depends on nothing but that row: not on the other rows of the step, their
-// number, the number of workers, or the way a prompt was cut into steps. Products are rounded
-// (`float32(x*y) + z`) so that no compiler fuses them in one place and not in another.
+// A row's result depends on that row alone. It does not depend on the other rows of the step, their
+// number, the number of workers, or how a prompt was cut into steps. Products are rounded before they
+// are added (`float32(x*y) + z`), so that the compiler never emits a fused multiply-add.
 //
-// The package imports gguf/quant, ops/ref and exec/plan. It must not know engines, sessions,
-// threads, graphs or models.
+// The package imports gguf/quant, ops/ref and exec/plan. It must not import anything about engines,
+// sessions, threads, graphs or models.
 //
 // # How to add a kernel
 //
-//  1. exec/plan/kernels.go: its signature, with its formula above it. The verifier knows of a kernel
-//     what stands there and nothing else: operands and extents are all that it may touch, rules
-//     are what its parameters must fulfil for that to hold. exec/plan/cost.go: what it computes,
+//  1. exec/plan/kernels.go: its signature, with its formula in a comment. The verifier knows only
+//     the signature: operands and extents list all memory that the kernel may touch, and rules are
+//     the conditions on its parameters that make this true. exec/plan/cost.go: its operation count,
 //     for profiles.
-//  2. Here: a function that binds it, which reads a binder and returns a Func, in the file of its
-//     kin; a row in the table below; and cases in the tests, held against ops/ref or float64
-//     (rowCases of rows_test.go, for what works row by row).
-//  3. lower/cpu/cpu.go: a row in Kernels for the op that it computes, with a function of lower/target/params.go
-//     that gives its parameters in the order of the signature.
-//  4. graph/draw/kind.go: its name among those of a colour.
+//  2. Here: a bind function, which reads a binder and returns a Func, in the file with similar
+//     kernels; a row in the table below; and test cases that compare it with ops/ref or float64
+//     (for a kernel that works row by row, in rowCases of rows_test.go).
+//  3. lower/cpu/cpu.go: a row in Kernels for the op that it computes, with a function of
+//     lower/target/params.go that returns its parameters in the order of the signature.
+//  4. graph/draw/kind.go: its name in the list of one colour.
 //
 // Then run
 //
@@ -33,48 +33,53 @@
 //
 // # How to add a matmul kernel for a weight type
 //
-// With float32 activations every type has one as soon as it can be dequantized, on AVX2 in vectors where
-// _asm/unpacked has a function for it and unpacked_avx2.go a row. On integers: a row
-// in swarTypes of swar.go with its unpack function, and the type's name in integerTypes of
-// lower/cpu/cpu.go; TestMatmulKernels holds the two together. In panels: a row in layouts of panel16.go,
-// which gives the portable kernels, and in that of exec/plan/layout.go; for AVX2 a row in formats of
-// _asm/panel16 and in assemblyMatmuls of panel16_avx2.go. Run
+// With float32 activations, every type that gguf/quant can dequantize has a matmul kernel already. To
+// dequantize it with AVX2, add a function in _asm/unpacked and a row in unpacked_avx2.go.
+//
+// For integer activations (q8, q8x2), add a row in swarTypes of swar.go with an unpack function, and
+// the type's name in integerTypes of lower/cpu/cpu.go; TestMatmulKernels fails if one is missing.
+//
+// For panels of 16 rows (layout r16), add a row in layouts of panel16.go, which creates the portable
+// kernels, and a row in the table of exec/plan/layout.go. For AVX2, add a row in Formats of _asm/format
+// and rows in assemblyMatmuls of panel16_avx2.go. Run
 //
 //	go test ./exec/cpu/kernel -run Matmul
 //	go test ./conformance -run 'MatmulKernels|TensorTypes'
 //
 // # How to add a variant of a kernel
 //
-// A variant is a row of the same name for another instruction set, behind the portable row: of those
-// that the plan's set allows, the last one is bound. Norms, quantization, gates and attention are
-// written once, on inner loops: a variant of them is one more set of these, see vector.go. For others
+// A variant is a row with the same name and another instruction set, after the portable row. Of the
+// rows whose set the plan allows, the last one is bound. Norms, quantization, gates and attention are
+// written once, on top of inner loops: a variant of them is another set of inner loops, see vector.go.
+// For other kernels
 //
-//  1. the code, in files whose build constraints name the architecture, with a list of its rows and,
-//     for other architectures, an empty one beside it, as exec/cpu/isa does for tiles;
-//  2. that list joined to table or, for the products of a weight type, to matmuls: gemv and gemm of
-//     one type together, since a prompt's bits must not depend on which of the two saw a token;
-//  3. tests. Those of matmuls take each row that the machine can run, by itself; for other kernels
-//     give the call of help_test.go the set in its field isa.
+//  1. write the code in files whose build constraints name the architecture, with a list of its rows,
+//     and an empty list in a file for all other architectures (compare tiles_assembly.go and
+//     tiles_other.go);
+//  2. append that list to table, or, for the products of a weight type, to matmuls. Add gemv and gemm
+//     of one type together: a prompt's bits must not depend on which of the two processed a token;
+//  3. add tests. The matmul tests run every row that the machine supports. For other kernels, set the
+//     field isa of the call in help_test.go.
 //
-// Plans do not change but for the set they are for: compile takes the best that the machine and the
-// tables have. A set that package isa does not know needs a row there and its name in plan.ISAs.
-// Run
+// A plan names the instruction set that it was compiled for, by default the best of this machine; it
+// does not name variants. An instruction set that package isa does not know needs a row there and its
+// name in plan.ISAs. Run
 //
 //	go test ./exec/cpu/kernel
 //	go test ./exec/cpu/kernel -run '^$' -bench Matmul
 //	go test ./conformance -run 'SameBytes|InstructionSets|ExactAgainstOracle'
 //	go run ./cmd/pesti info
 //
-// and with PESTI_ISA=portable to compare.
+// and repeat with PESTI_ISA=portable to compare.
 //
-// Traps of all three:
-//   - float32(x*y) + z, always: without the conversion some machines round once, others twice.
-//   - A row's bits must be the same in a step of one token and of 512, on one worker and on ten. Sum
-//     in an order that depends on the row's own length alone.
-//   - Bind may allocate, the Func may not: TestNoAllocations.
-//   - Scratch is one worker's and holds what other steps left there. Its size is a formula in the
-//     signature, which must grow with every bound.
-//   - A NaN in a row must come out in that row, and in no other.
+// Traps, whichever you add:
+//   - Always write float32(x*y) + z. Without the conversion some machines round once, others twice.
+//   - A row's bits must be the same in a step of one token and in one of 512, with one worker and with
+//     ten. Sum in an order that depends only on the row's own length.
+//   - Bind may allocate, the Func may not; TestNoAllocations checks it.
+//   - Scratch belongs to one worker and contains whatever earlier steps wrote. Its size is a formula in
+//     the signature, which must not decrease when a bound grows.
+//   - A NaN in a row must appear in that row's result and in no other.
 package kernel
 
 import (
@@ -87,16 +92,16 @@ import (
 // A Func computes one worker's share of one step.
 type Func func(r *Run)
 
-// A Run is what changes from one execution of a program to the next.
+// A Run has the values that change from one execution of a program to the next.
 type Run struct {
-	T int // tokens in this step
-	R int // rows whose logits are wanted
+	T int // number of tokens
+	R int // number of rows whose logits are wanted
 }
 
 // A Row is one kernel in one variant.
 type Row struct {
 	Name string
-	ISA  string // the least instruction set it needs, a name of exec/cpu/isa
+	ISA  string // instruction set that it requires, a name of exec/cpu/isa
 	bind func(b *binder) Func
 }
 
@@ -105,11 +110,11 @@ func Table() []Row { return slices.Clone(table) }
 
 var table = slices.Concat(portableRows, vectorRows())
 
-// vectorRows are the kernels that are made of inner loops, for each set of these but the portable.
+// vectorRows returns the variants of vectorKernels, one for each set of inner loops in assembly.
 func vectorRows() (rows []Row) {
 	for _, v := range assemblyVectors {
 		for _, r := range portableRows {
-			if slices.Contains(onVectors, r.Name) {
+			if slices.Contains(vectorKernels, r.Name) {
 				rows = append(rows, Row{r.Name, v.isa, r.bind})
 			}
 		}
@@ -117,8 +122,8 @@ func vectorRows() (rows []Row) {
 	return rows
 }
 
-// onVectors are the kernels whose bind function takes the inner loops of the best set.
-var onVectors = []string{"norm", "norm_add", "quantise", "gated", "attention"}
+// vectorKernels lists the kernels that are written on top of inner loops (binder.vectors).
+var vectorKernels = []string{"norm", "norm_add", "quantise", "gated", "attention"}
 
 var portableRows = []Row{
 	{"embed", "portable", bindEmbed},
@@ -148,10 +153,9 @@ var portableRows = []Row{
 	{"ref.attn_values", "portable", bindRefAttnValues},
 }
 
-// Bind returns the function that computes worker b.Worker's share of b.Step. Variants that need
-// more than isas, the instruction sets that may be used, are passed over. Bind trusts that
-// plan.Verify accepted the plan which the step is from; it returns an error for what it cannot
-// compute, such as a matmul kernel that is not in its table.
+// Bind returns the function that computes worker b.Worker's share of b.Step, in the best variant whose
+// instruction set is in isas. Bind trusts that plan.Verify accepted the plan of the step. It returns an
+// error for a step that it cannot compute, for example if a matmul kernel is not in the table.
 func Bind(b *Binding, isas []string) (Func, error) {
 	var row *Row
 	for i := range table {
@@ -170,23 +174,23 @@ func Bind(b *Binding, isas []string) (Func, error) {
 	return f, nil
 }
 
-// A Binding is a step whose operands are memory, for one worker.
+// A Binding is a step together with the memory of its operands, for one worker.
 type Binding struct {
 	Step     *plan.Step
 	Operands map[string]Operand // by role
-	Scratch  []byte             // this worker's own
+	Scratch  []byte             // of this worker only
 	Worker   int
 	Workers  int
-	Ctx      int // positions per sequence, C in the signatures
-	SeqPages int // pages per sequence in the page table, P in the signatures
+	Ctx      int // context length in tokens, C in the signatures
+	SeqPages int // pages of one sequence in the page table, P in the signatures
 }
 
-// An Operand is the memory of one role of a step.
+// An Operand is the memory of one operand of a step.
 type Operand struct {
-	Format string // element format; for a weight the lower-case name of its type
+	Format string // element format; for a weight, the lower-case name of its type
 	Kernel string // for a weight of a matmul, the name of its matmul kernel
-	Layout string // of a weight, a name of Layouts, or "" where it lies as in the file
-	Data   []byte // aligned to its element's size
+	Layout string // for a weight, a name in Layouts, or "" for the layout of the file
+	Data   []byte // aligned to the size of its elements
 
-	Scales []float32 // of a weight of type f8_e4m3, by which each of its rows is multiplied
+	Scales []float32 // for a weight of type f8_e4m3, the scale of each row
 }

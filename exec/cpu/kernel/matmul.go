@@ -9,29 +9,30 @@ import (
 )
 
 // A Matmul is a kernel for the weights of a matmul step, for one weight type in one layout and one
-// format of activations. It computes tiles; what is done with a tile (bias, residual, gate) is the
-// step's.
+// format of activations. It computes tiles of products. The step's kernel then applies bias, residual
+// or gate to each tile.
 type Matmul struct {
 	Name   string // "gemv.q5_0.q8x2", "gemm.q5_0.r16.q8x2"
 	ISA    string
 	Type   quant.Type
-	Layout string // of the weights: "" as in the file, or a name of Layouts
+	Layout string // of the weights: "" for that of the file, or a name in Layouts
 	Act    string // format of the activations: "f32", "q8x2", "q8", "bf16"
 
 	// tile sets y[m*x.width+i], for i < n ≤ x.width, to the product of weight row i of w with the
-	// m-th of the loaded activation rows. In a layout of panels w is whole panels.
+	// m-th of the loaded activation rows. In a layout of panels w consists of whole panels.
 	tile func(y []float32, w []byte, n int, x *activation)
 
-	pairs pairer // with bf16 in place of tile: see tiles.go
+	pairs pairPacker // used instead of tile for bf16 activations, see tiles.go
 }
 
 // Matmuls returns the matmul kernels.
 func Matmuls() []Matmul { return slices.Clone(matmuls) }
 
-// A type is in the table with float32 activations if quant can dequantize it, of f8_e4m3 but for the
-// scales of its rows, which are the step's too, and with q8x2 and q8 if
-// there is an integer kernel for it; what has a layout is there once more for each, and with bf16.
-// gemv kernels are for steps of few tokens, gemm kernels for many; in portable Go they are the same functions.
+// matmuls has, for each weight type: kernels for float32 activations if quant can dequantize the type
+// (f8_e4m3 too; its row scales are applied by the step), and for q8x2 and q8 activations if the type
+// has an integer kernel. A type with a layout has the same kernels again for that layout, and kernels
+// for bf16 activations. gemv kernels are for steps of few tokens, gemm kernels for steps of many; in
+// portable Go both are the same function.
 var matmuls = slices.Concat(portableMatmuls(), assemblyMatmuls, assemblyPairs)
 
 func portableMatmuls() []Matmul {
@@ -42,34 +43,34 @@ func portableMatmuls() []Matmul {
 			break
 		}
 		if info.Dequantize != nil {
-			all = append(all, both("portable", t, "", "f32", dequantTile(fileRow(info)))...)
+			all = append(all, gemvAndGemm("portable", t, "", "f32", dequantTile(fileRow(info)))...)
 		}
 	}
 	f8, _ := quant.ByName(quant.F8E4M3.String())
-	all = append(all, both("portable", f8.Type, "", "f32", dequantTile(fileRow(f8)))...)
+	all = append(all, gemvAndGemm("portable", f8.Type, "", "f32", dequantTile(fileRow(f8)))...)
 	for i := range swarTypes {
 		t := &swarTypes[i]
-		all = append(all, both("portable", t.typ, "", "q8x2", swarTile(t, t.fileRows()))...)
-		all = append(all, both("portable", t.typ, "", "q8", swarTile(t, t.fileRows()))...)
+		all = append(all, gemvAndGemm("portable", t.typ, "", "q8x2", swarTile(t, t.fileRows()))...)
+		all = append(all, gemvAndGemm("portable", t.typ, "", "q8", swarTile(t, t.fileRows()))...)
 	}
 	for i := range layouts {
 		l := &layouts[i]
-		all = append(all, both("portable", l.Type, l.Name, "f32", dequantTile(l.row))...)
+		all = append(all, gemvAndGemm("portable", l.Type, l.Name, "f32", dequantTile(l.row))...)
 		if t := swarTypeOf(l.Type); t != nil {
-			all = append(all, both("portable", l.Type, l.Name, "q8x2", swarTile(t, l.rows))...)
-			all = append(all, both("portable", l.Type, l.Name, "q8", swarTile(t, l.rows))...)
+			all = append(all, gemvAndGemm("portable", l.Type, l.Name, "q8x2", swarTile(t, l.rows))...)
+			all = append(all, gemvAndGemm("portable", l.Type, l.Name, "q8", swarTile(t, l.rows))...)
 		}
-		if l.Type == quant.F8E4M3 { // what multiplies pairs has no scales of rows
+		if l.Type == quant.F8E4M3 { // the bf16 kernels do not support row scales
 			continue
 		}
-		all = append(all, bothPairs("portable", l.Type, "", filePairs(l.info()))...)
-		all = append(all, bothPairs("portable", l.Type, l.Name, l.pairs)...)
+		all = append(all, gemvAndGemmPairs("portable", l.Type, "", filePairs(l.info()))...)
+		all = append(all, gemvAndGemmPairs("portable", l.Type, l.Name, l.pairs)...)
 	}
 	return all
 }
 
-// both returns the rows of a tile kernel that serves steps of few tokens and of many.
-func both(isa string, t quant.Type, layout, act string, f func([]float32, []byte, int, *activation)) []Matmul {
+// gemvAndGemm returns the two rows of a tile kernel that is used for few tokens and for many.
+func gemvAndGemm(isa string, t quant.Type, layout, act string, f func([]float32, []byte, int, *activation)) []Matmul {
 	name := "." + strings.ToLower(t.String()) + "."
 	if layout != "" {
 		name += layout + "."
@@ -77,17 +78,17 @@ func both(isa string, t quant.Type, layout, act string, f func([]float32, []byte
 	return []Matmul{{"gemv" + name + act, isa, t, layout, act, f, nil}, {"gemm" + name + act, isa, t, layout, act, f, nil}}
 }
 
-// bothPairs is both for activations in bf16.
-func bothPairs(isa string, t quant.Type, layout string, f pairer) []Matmul {
-	rows := both(isa, t, layout, "bf16", nil)
+// gemvAndGemmPairs is gemvAndGemm for bf16 activations.
+func gemvAndGemmPairs(isa string, t quant.Type, layout string, f pairPacker) []Matmul {
+	rows := gemvAndGemm(isa, t, layout, "bf16", nil)
 	for i := range rows {
 		rows[i].pairs = f
 	}
 	return rows
 }
 
-// A tile holds products of weight rows (the fast index) and tokens: of 32 rows and 16 tokens, or
-// of more rows where there are fewer tokens. Rows are shared by 16 or 32 and packed by 16.
+// A tile holds products of weight rows (the fast index) and tokens: 32 rows and 16 tokens, or more
+// rows if there are fewer tokens. Workers share rows in units of 16 or 32; panels have 16.
 const (
 	tileRows     = 32
 	tileTokens   = 16
@@ -99,28 +100,28 @@ type tile [tileProducts]float32
 // An activation is a block of activation rows, prepared for a tile kernel.
 type activation struct {
 	k     int
-	first int // row of this block
+	first int // first row of this block
 	m     int // rows in this block, at most tileTokens
 	width int // weight rows in a tile, a multiple of tileRows
 
 	x    []float32 // f32: all rows of the operand
 	rows []float32 // f32: the rows of this block
-	w    []float32 // f32: room for 4 dequantized weight rows
+	w    []float32 // f32: buffer for 4 dequantized weight rows
 
-	panel *[panelPart * panelRows]float32 // f32: part of a panel in float32
+	panel *[panelPart * panelRows]float32 // f32: part of a panel, dequantized
 
-	planes planar   // q8x2, q8: all rows of the operand
-	blocks qblocker // q8x2, q8: which prepares one of them
-	q      []qblock // q8x2, q8: the rows of this block
+	planes planar     // q8x2, q8: all rows of the operand
+	blocks qblockFunc // q8x2, q8: converts a row to qblocks
+	q      []qblock   // q8x2, q8: the rows of this block
 
 	swar *swarSpan // two unpacked weight rows
 }
 
-// panelPart is how many elements of k are turned into float32 at a time.
+// panelPart is the number of elements of k that are dequantized at a time.
 const panelPart = 256
 
-// activation binds the operand x. Rows in f32 take 16 bytes of scratch for each element of a row,
-// and 16 KiB; rows in q8x2 or q8 take 40. A swarSpan takes 768 bytes, a tile 2 KiB.
+// activation binds operand x. It needs 768 bytes of scratch for a swarSpan. Besides, f32 activations
+// need 16 bytes for each element of a row plus 16 KiB, and q8x2 or q8 activations 40 bytes for each.
 func (b *binder) activation(rest *[]byte) *activation {
 	a := &activation{k: b.int("k"), swar: scratchOne[swarSpan](b, rest)}
 	switch b.operand("x").Format {
@@ -128,14 +129,14 @@ func (b *binder) activation(rest *[]byte) *activation {
 		a.panel = scratchOne[[panelPart * panelRows]float32](b, rest)
 		a.x, a.w = b.f32("x"), scratch[float32](b, rest, 4*a.k)
 	case "q8x2", "q8":
-		a.planes, a.blocks, a.q = b.planar("x"), b.qblocker(), scratch[qblock](b, rest, tileTokens*(a.k/32))
+		a.planes, a.blocks, a.q = b.planar("x"), b.qblockFunc(), scratch[qblock](b, rest, tileTokens*(a.k/32))
 	default:
 		b.fail("operand x is %s, expected f32, q8x2, q8 or bf16", b.operand("x").Format)
 	}
 	return a
 }
 
-// load prepares the rows from m0 on, up to a block of them or row end.
+// load prepares the rows from m0 to end, at most tileTokens of them.
 func (a *activation) load(m0, end int) {
 	a.first, a.m = m0, min(tileTokens, end-m0)
 	a.width = tileTokens / a.m * tileRows
@@ -148,18 +149,18 @@ func (a *activation) load(m0, end int) {
 	}
 }
 
-// A factor is a weight matrix with its kernel.
-type factor struct {
+// A boundWeight is a weight matrix with its matmul kernel.
+type boundWeight struct {
 	data     []byte
-	scales   []float32 // of rows, nil where they have none
+	scales   []float32 // of rows, or nil
 	rowBytes int
-	unit     int // rows that lie together: 1, or those of a panel
+	unit     int // rows that are stored together: 1, or panelRows
 	tile     func(y []float32, w []byte, n int, x *activation)
-	pairs    pairer
+	pairs    pairPacker
 }
 
-// factor binds the weight of a role to the matmul kernel that the plan names for it.
-func (b *binder) factor(role, act string, k int) factor {
+// boundWeight binds the weight of a role to the matmul kernel that the plan names for it.
+func (b *binder) boundWeight(role, act string, k int) boundWeight {
 	w := b.weight(role)
 	name, layout := b.operand(role).Kernel, b.operand(role).Layout
 	var mm *Matmul
@@ -176,7 +177,7 @@ func (b *binder) factor(role, act string, k int) factor {
 	switch {
 	case mm == nil:
 		b.fail("weight %s: there is no matmul kernel %q for %v", role, name, b.isas)
-		return factor{}
+		return boundWeight{}
 	case mm.Type != w.Type || mm.Act != act:
 		b.fail("weight %s is %s with %s activations, but its kernel is %q", role, w.Name, act, name)
 	case mm.Layout != layout:
@@ -187,19 +188,19 @@ func (b *binder) factor(role, act string, k int) factor {
 		b.fail("rows are split by %d, but weight %s is in panels of %d", b.Step.Split.Unit, role, panelRows)
 	}
 	if packed {
-		return factor{w.data, w.scales, l.panel(k) / panelRows, panelRows, mm.tile, mm.pairs}
+		return boundWeight{w.data, w.scales, l.panel(k) / panelRows, panelRows, mm.tile, mm.pairs}
 	}
-	return factor{w.data, w.scales, k / w.BlockLen * w.BlockBytes, 1, mm.tile, mm.pairs}
+	return boundWeight{w.data, w.scales, k / w.BlockLen * w.BlockBytes, 1, mm.tile, mm.pairs}
 }
 
-// rows returns n rows from row lo on, which begins a panel where there are panels.
-func (f *factor) rows(lo, n int) []byte {
+// rows returns n rows from row lo on. In panels, lo is a multiple of panelRows.
+func (f *boundWeight) rows(lo, n int) []byte {
 	hi := (lo + n + f.unit - 1) / f.unit * f.unit
 	return f.data[lo*f.rowBytes : hi*f.rowBytes]
 }
 
-// rowsOf computes the tile of n rows from row lo on.
-func (f *factor) rowsOf(y []float32, lo, n int, x *activation) {
+// rowsOf computes a tile of n rows from row lo on.
+func (f *boundWeight) rowsOf(y []float32, lo, n int, x *activation) {
 	f.tile(y, f.rows(lo, n), n, x)
 	if f.scales == nil {
 		return
@@ -211,9 +212,9 @@ func (f *factor) rowsOf(y []float32, lo, n int, x *activation) {
 	}
 }
 
-// A member is one product of a group: its output, and this worker's share of its rows.
+// A member is one of the products of a matmul group, with its output and this worker's share of rows.
 type member struct {
-	factor
+	boundWeight
 	n      int
 	bias   []float32
 	res    []float32
@@ -221,7 +222,7 @@ type member struct {
 	lo, hi int
 }
 
-// members returns the products of a group of rows of k elements, with the worker's shares.
+// members binds the products of a group, whose rows have k elements, with the worker's shares.
 func (b *binder) members(k int) []member {
 	var members []member
 	for i := range 3 {
@@ -229,7 +230,7 @@ func (b *binder) members(k int) []member {
 		if _, ok := b.Operands["w"+id]; !ok {
 			break
 		}
-		g := member{factor: b.factor("w"+id, b.operand("x").Format, k), n: b.int("n" + id),
+		g := member{boundWeight: b.boundWeight("w"+id, b.operand("x").Format, k), n: b.int("n" + id),
 			bias: b.optionalF32("bias" + id), out: b.f32("out" + id)}
 		if i == 0 {
 			g.res = b.optionalF32("res")
@@ -246,7 +247,7 @@ func (b *binder) members(k int) []member {
 }
 
 // bindMatmulGroup computes up to three products of the same activations. The workers share the
-// rows of all of them laid end to end.
+// concatenated rows of all of them.
 func bindMatmulGroup(b *binder) Func {
 	if b.operand("x").Format == "bf16" {
 		return bindTileGroup(b)
@@ -276,7 +277,7 @@ func bindMatmulGroup(b *binder) Func {
 	}
 }
 
-// finish adds bias and residual to products of rows from row on and stores them at out[at:].
+// finish adds bias and residual to products whose first weight row is row, and stores them at out[at:].
 func (g *member) finish(products []float32, at, row int) {
 	out := g.out[at : at+len(products)]
 	switch {
@@ -300,7 +301,7 @@ func (g *member) finish(products []float32, at, row int) {
 	}
 }
 
-// shareRows gives each member the worker's share of its rows, as plan.Split.ShareGroup says.
+// shareRows sets each member's share of rows, from plan.Split.ShareGroup.
 func shareRows(members []member, s split) {
 	rows, sizes := make([]int64, len(members)), make([]int64, len(members))
 	for i := range members {
@@ -311,7 +312,7 @@ func shareRows(members []member, s split) {
 	}
 }
 
-// bindGated is y = act(gate · x) ⊙ (up · x), w0 being gate and w1 up.
+// bindGated is y = act(gate · x) ⊙ (up · x). Operand w0 is gate and w1 is up.
 func bindGated(b *binder) Func {
 	if b.operand("x").Format == "bf16" {
 		return bindTileGated(b)
@@ -319,8 +320,8 @@ func bindGated(b *binder) Func {
 	rest := b.Scratch
 	x, n, split, rows := b.activation(&rest), b.int("n"), b.split(), b.rows()
 	g, u := scratchOne[tile](b, &rest), scratchOne[tile](b, &rest)
-	gate, up := b.factor("w0", b.operand("x").Format, x.k), b.factor("w1", b.operand("x").Format, x.k)
-	put := b.gated(&rest, tileProducts, n)
+	gate, up := b.boundWeight("w0", b.operand("x").Format, x.k), b.boundWeight("w1", b.operand("x").Format, x.k)
+	put := b.gatedStore(&rest, tileProducts, n)
 	return func(r *Run) {
 		end := rows(r)
 		first, last := split.of(n)

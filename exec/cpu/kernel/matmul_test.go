@@ -15,9 +15,9 @@ import (
 	"pesti/ops/ref"
 )
 
-// product is x·wᵀ in float64 with a bound of the error that float32 sums may have: blocks are
-// added one after the other, and each adds half a unit in the last place of what is summed. What
-// is summed may be larger than the weights, since a scale and a minimum can cancel.
+// product returns x·w in float64 and a bound for the error of float32 sums. Blocks are added one after
+// the other, and each addition contributes half a unit in the last place of the partial sum. A partial
+// sum may be larger than the weights, since a scale and a minimum can cancel.
 func product(x, w []float32, parts float64) (sum, bound float64) {
 	const block = 32
 	var size float64
@@ -33,8 +33,8 @@ func product(x, w []float32, parts float64) (sum, bound float64) {
 	return sum, parts * size * float64(len(x)/block+8) * 0x1p-24
 }
 
-// TestMatmul holds every matmul kernel against products of dequantized operands in float64, for
-// odd shapes; and sees that a row's bits depend neither on the rows beside it nor on the workers.
+// TestMatmul compares every matmul kernel with float64 products of the dequantized operands, for odd
+// shapes, and checks that a row's bits depend neither on other rows nor on the number of workers.
 func TestMatmul(t *testing.T) {
 	for _, mm := range runnable() {
 		t.Run(mm.Name+" "+mm.ISA, func(t *testing.T) {
@@ -100,8 +100,8 @@ func TestMatmul(t *testing.T) {
 
 func intParam(name string, v int) plan.Param { return plan.Param{Name: name, Value: int64(v)} }
 
-// TestMatmulNames sees that gemv and gemm kernels come in pairs and that every kernel is named
-// after its type, layout and activations.
+// TestMatmulNames checks that every gemv kernel has its gemm kernel, and that kernels are named after
+// their type, layout and activations.
 func TestMatmulNames(t *testing.T) {
 	for _, mm := range Matmuls() {
 		shape, rest, _ := strings.Cut(mm.Name, ".")
@@ -161,8 +161,8 @@ func TestMatmulExtremes(t *testing.T) {
 	}
 }
 
-// TestMatmulNaN sees that a NaN in an activation row or a weight row reaches all products of that
-// row and no others.
+// TestMatmulNaN checks that a NaN in an activation row or a weight row appears in all products of that
+// row and in no others.
 func TestMatmulNaN(t *testing.T) {
 	for _, mm := range runnable() {
 		info, _ := quant.ByName(mm.Type.String())
@@ -195,8 +195,8 @@ func TestMatmulNaN(t *testing.T) {
 	}
 }
 
-// TestMatmulGroup holds a group of three types with biases and a residual, which is also the
-// output, against each product alone.
+// TestMatmulGroup compares a group of three weight types, with biases and a residual that is also the
+// output, with each product computed separately.
 func TestMatmulGroup(t *testing.T) {
 	const m, k = 10, 256
 	ns := []int{37, 16, 5}
@@ -239,8 +239,8 @@ func TestMatmulGroup(t *testing.T) {
 	}
 }
 
-// TestShareRows sees that every row of a group has one worker, and that no worker has much more
-// than its part of the bytes.
+// TestShareRows checks that every row of a group belongs to one worker, and that workers have about
+// equal numbers of bytes.
 func TestShareRows(t *testing.T) {
 	for _, ns := range [][]int{{1}, {16}, {17, 1, 1}, {896, 128, 128}, {64, 100000}, {151936}} {
 		for workers := 1; workers <= 7; workers++ {
@@ -249,7 +249,7 @@ func TestShareRows(t *testing.T) {
 			for w := range workers {
 				members := make([]member, len(ns))
 				for i, n := range ns {
-					members[i] = member{n: n, factor: factor{rowBytes: 100 * (i + 1)}}
+					members[i] = member{n: n, boundWeight: boundWeight{rowBytes: 100 * (i + 1)}}
 				}
 				shareRows(members, split{plan.Split{By: "rows", Unit: 16}, w, workers})
 				load := 0
@@ -276,7 +276,7 @@ func TestShareRows(t *testing.T) {
 	}
 }
 
-// TestGated holds act(gate·x) ⊙ (up·x) against the two products and ops/ref.
+// TestGated compares act(gate·x) ⊙ (up·x) with the two products and ops/ref.
 func TestGated(t *testing.T) {
 	acts := map[string]func(dst, x []float32){"silu": ref.SiLU, "gelu_tanh": ref.GELUTanh, "gelu_erf": ref.GELUErf}
 	for act, f := range acts {
@@ -314,8 +314,8 @@ func TestGated(t *testing.T) {
 	}
 }
 
-// TestGatedRounds: what a gated product gives where its result is rounded is what rounding does to
-// the one in float32, bit by bit, for any number of tokens and of workers.
+// TestGatedRounds checks that a gated product with a quantized output has the bits of the quantized
+// float32 output, for any number of tokens and workers.
 func TestGatedRounds(t *testing.T) {
 	const most, k, n = 33, 64, 96 * 7
 	for _, set := range []string{"portable", "avx2"} {
@@ -358,7 +358,7 @@ func TestGatedRounds(t *testing.T) {
 	}
 }
 
-// TestMatmulRefuses sees that what cannot be computed is an error and not a panic.
+// TestMatmulRefuses checks that invalid steps are errors and not panics.
 func TestMatmulRefuses(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	base := func() *call {

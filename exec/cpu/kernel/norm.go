@@ -2,13 +2,13 @@ package kernel
 
 import "math"
 
-// bindNorm is RMSNorm (Zhang & Sennrich, 2019), y = w · x / √(mean x² + eps), rounded as y is
-// where that is not float32.
+// bindNorm is RMSNorm (Zhang & Sennrich, 2019), y = w · x / √(mean x² + eps), quantized to the format
+// of y.
 func bindNorm(b *binder) Func {
 	x, w, n, eps, split, rows := b.f32("x"), b.f32("w"), b.int("n"), b.float("eps"), b.split(), b.rows()
 	vec := b.vectors()
 	if b.operand("y").Format != "f32" {
-		store, rest := b.rounded(vec), b.Scratch
+		store, rest := b.quantizedStore(vec), b.Scratch
 		normed := scratch[float32](b, &rest, n)
 		return func(r *Run) {
 			lo, hi := split.of(rows(r))
@@ -40,10 +40,10 @@ func bindNormAdd(b *binder) Func {
 	}
 }
 
-// bindQuantize rounds rows to the format of y.
+// bindQuantize quantizes rows to the format of y.
 func bindQuantize(b *binder) Func {
 	x, n, split, rows, vec := b.f32("x"), b.int("n"), b.split(), b.rows(), b.vectors()
-	store := b.rounded(vec)
+	store := b.quantizedStore(vec)
 	return func(r *Run) {
 		lo, hi := split.of(rows(r))
 		for m := lo; m < hi; m++ {
@@ -62,7 +62,7 @@ func (v *vectors) inverseRMS(x []float32, eps float64) float64 {
 	return 1 / math.Sqrt(v.sumSquares(x)/float64(len(x))+eps)
 }
 
-// portableSumSquares adds the squares in four sums.
+// portableSumSquares returns the sum of squares, computed in four partial sums.
 func portableSumSquares(x []float32) float64 {
 	var a, b, c, d float64
 	i := 0

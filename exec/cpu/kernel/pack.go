@@ -6,20 +6,19 @@ import (
 	"pesti/gguf/quant"
 )
 
-// A Packer stores the panels from ≤ p < to of a matrix of n rows of k elements, which src holds as
-// in the file, where they belong in dst, which has room for all of it. Calls for different panels
-// may run side by side.
+// A Packer packs panels [from, to) of a matrix of n rows of k elements. src is the matrix in the layout
+// of the file and dst the whole packed matrix. Calls for different panels may run concurrently.
 type Packer func(dst, src []byte, n, k, from, to int)
 
-// A packKernel packs panels whose 16 rows are all there.
+// A packKernel packs panels that have all 16 rows.
 type packKernel struct {
 	isa   string
 	kind  quant.Type
-	group int // elements of a row that it takes at a time
+	group int // elements of a row that it packs at a time
 	pack  func(dst, src *byte, step, groups int)
 }
 
-// Packer returns the best packer for the instruction sets that may be used. All store the same bytes.
+// Packer returns the best packer whose instruction set is in isas. All packers store the same bytes.
 func (l *Layout) Packer(isas []string) Packer {
 	if p := packKernelOf(l.Type, isas); p != nil {
 		return l.packer(p)
@@ -27,7 +26,7 @@ func (l *Layout) Packer(isas []string) Packer {
 	return l.Pack
 }
 
-// packKernelOf returns the best kernel for a type, nil where there is none.
+// packKernelOf returns the best kernel for a type, or nil.
 func packKernelOf(kind quant.Type, isas []string) (best *packKernel) {
 	for i := range assemblyPacks {
 		if p := &assemblyPacks[i]; p.kind == kind && slices.Contains(isas, p.isa) {
@@ -37,10 +36,10 @@ func packKernelOf(kind quant.Type, isas []string) (best *packKernel) {
 	return best
 }
 
-// packer packs with a kernel, and portably what it cannot: the last panel where rows are missing,
-// and matrices whose rows are no whole groups.
+// packer returns a Packer that uses a kernel, and portable code for what the kernel cannot pack: an
+// incomplete last panel, and matrices whose rows are not whole groups.
 func (l *Layout) packer(p *packKernel) Packer {
-	const call = 1 << 12 // elements of a row: a goroutine in assembly cannot be interrupted
+	const call = 1 << 12 // elements of a row in a call; limited because assembly cannot be preempted
 	info := l.info()
 	fileBytes, panelBytes := p.group/info.BlockLen*info.BlockBytes, p.group/l.Block*l.Bytes
 	return func(dst, src []byte, n, k, from, to int) {

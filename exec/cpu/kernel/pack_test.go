@@ -8,7 +8,7 @@ import (
 	"pesti/exec/cpu/isa"
 )
 
-// runnablePacks returns the kernels that this machine can run.
+// runnablePacks returns the packing kernels that this machine supports.
 func runnablePacks() (some []*packKernel) {
 	for i := range assemblyPacks {
 		p := &assemblyPacks[i]
@@ -19,9 +19,9 @@ func runnablePacks() (some []*packKernel) {
 	return some
 }
 
-// TestPackers sees that the kernels of each instruction set store the bytes that the portable code
-// does, whatever the bytes of the file are, for all numbers of rows, rows that are no whole groups
-// or longer than a call, and parts as several workers pack them; and write nothing else.
+// TestPackers checks that the kernels of each instruction set store the same bytes as the portable code
+// and write nothing else: for random file bytes, all numbers of rows, rows that are not whole groups or
+// are longer than a call, and parts packed by several workers.
 func TestPackers(t *testing.T) {
 	for _, p := range runnablePacks() {
 		l, _ := LookupLayout("r16", p.kind)
@@ -40,7 +40,7 @@ func TestPackers(t *testing.T) {
 				m, panels := newMemory(l.Size(n, k)), l.Panels(n)
 				pack(m.data(), file, n, k, panels/2, panels)
 				if before := panels / 2 * l.panel(k); bytes.Count(m.data()[:before], []byte{0xa5}) != before {
-					t.Errorf("%s %s: a panel that was not asked for is written", p.isa, p.kind)
+					t.Errorf("%s %s: a panel outside the range was written", p.isa, p.kind)
 				}
 				pack(m.data(), file, n, k, 0, panels/2)
 				pack(m.data(), file, n, k, panels, panels) // a worker without panels
@@ -55,7 +55,7 @@ func TestPackers(t *testing.T) {
 	}
 }
 
-// TestPackerSets sees that sets which may not be used are not, and that the best of the others is.
+// TestPackerSets checks that the best of the allowed instruction sets is used.
 func TestPackerSets(t *testing.T) {
 	for i := range assemblyPacks {
 		p := &assemblyPacks[i]

@@ -12,7 +12,7 @@ import (
 	"pesti/gguf/quant"
 )
 
-// beforePage returns data at the end of memory behind which nothing may be read.
+// beforePage returns a copy of data that ends at an inaccessible page.
 func beforePage(t *testing.T, data []byte) []byte {
 	t.Helper()
 	page := unix.Getpagesize()
@@ -33,11 +33,11 @@ func beforePage(t *testing.T, data []byte) []byte {
 	return all[size-len(data) : size : size]
 }
 
-// TestMatmulReads puts weights and activations where a byte read behind them ends the process, and
-// sees that products are the same there.
+// TestMatmulReads places weights and activations directly before an inaccessible page, so that a read
+// beyond their end crashes, and checks that products are the same there.
 func TestMatmulReads(t *testing.T) {
 	for _, mm := range runnable() {
-		if mm.Layout == "" && mm.ISA == "portable" { // Go sees to it
+		if mm.Layout == "" && mm.ISA == "portable" { // Go checks bounds
 			continue
 		}
 		info, _ := quant.ByName(mm.Type.String())
@@ -64,8 +64,8 @@ func TestMatmulReads(t *testing.T) {
 	}
 }
 
-// TestPackersRead puts the file, and in turn the panels, where a byte read or written behind them
-// ends the process.
+// TestPackersRead places first the file and then the panels directly before an inaccessible page, so
+// that an access beyond their end crashes.
 func TestPackersRead(t *testing.T) {
 	for _, p := range runnablePacks() {
 		l, _ := LookupLayout("r16", p.kind)

@@ -7,17 +7,16 @@ import (
 	"pesti/gguf/quant"
 )
 
-// A Layout is an order of a weight matrix's elements that kernels want in place of the file's.
-// n rows of k elements become ⌈n/16⌉ panels of 16 rows, the last one filled up with zeros; a panel
-// is a sequence of blocks along k, each with Block elements of all its rows. A plan's table of
-// layouts has the same sizes.
+// A Layout is the order of a repacked weight matrix's elements. n rows of k elements become ⌈n/16⌉
+// panels of 16 rows; rows missing in the last one are zero. A panel is a sequence of blocks along k,
+// each with Block elements of all 16 rows. The table of exec/plan/layout.go has the same sizes.
 type Layout struct {
-	Name  string // as in the names of kernels: "r16"
+	Name  string // as in names of kernels: "r16"
 	Type  quant.Type
 	Block int // elements of a row in a block
 	Bytes int // of a panel's block
 
-	// Of integers: the bits of an element, and how the scales lie that are in front of the units.
+	// For integer types: bits of an element, and the format of the scales before the units.
 	bits   int
 	scales *scales
 }
@@ -27,15 +26,17 @@ const (
 	unitBytes = 4 * panelRows
 )
 
-// Layout r16 holds integers in units: vectors of 64 bytes whose 32-bit lane r belongs to row r, so
-// that one unit meets the same four activations in all 16 rows, whatever width a machine's vectors
-// have. Every 32 elements of k are eight units of bytes, unit t being elements 4t to 4t+3. Units of
-// b bits lie in b vectors: units below b at the bottom of the bytes of the vector of their number,
-// the others in what is free above them, as packUnits tells. q8_0 is signed, others are as in the file.
+// Layout r16 stores integers in units. A unit has four elements of each of the 16 rows: it is a vector
+// of 64 bytes whose 32-bit lane r belongs to row r. The same four activations multiply all lanes of a
+// unit, whatever the width of the machine's vectors. Every 32 elements of k are eight units; unit t has
+// elements 4t to 4t+3. The eight units of elements of b bits are packed into b vectors: unit t < b is in
+// the low bits of the bytes of vector t, and the other units are in the unused high bits, as packUnits
+// shows. q8_0 is signed; other types are stored as in the file.
 //
-// A block is its scales and then its units: d as 16 float16; m, or dmin, where the type has it; and
-// of types with sub-blocks a byte for the scale of each sub-block and row, and of the minima.
-// Float types have blocks of 16 elements; the scales of rows of f8_e4m3 lie elsewhere.
+// A block is its scales followed by its units. The scales are d as 16 float16; m or dmin as 16 float16,
+// if the type has it; and for types with sub-blocks, a byte for the scale, and for the minimum if there
+// is one, of each sub-block and row. For float types, a block is one element of each row. The row scales
+// of f8_e4m3 are not part of the layout.
 var layouts = []Layout{
 	{Name: "r16", Type: quant.F32, Block: 1, Bytes: 64},
 	{Name: "r16", Type: quant.F16, Block: 1, Bytes: 32},
@@ -64,10 +65,10 @@ func LookupLayout(name string, t quant.Type) (*Layout, bool) {
 	return nil, false
 }
 
-// panel returns the bytes of a panel of rows of k elements.
+// panel returns the size in bytes of a panel whose rows have k elements.
 func (l *Layout) panel(k int) int { return k / l.Block * l.Bytes }
 
-// info is the row of the layout's type.
+// info returns the description of the layout's type.
 func (l *Layout) info() *quant.Info {
 	info, _ := quant.ByName(l.Type.String())
 	return info
@@ -76,14 +77,14 @@ func (l *Layout) info() *quant.Info {
 // Panels returns the number of panels of n rows.
 func (l *Layout) Panels(n int) int { return (n + panelRows - 1) / panelRows }
 
-// Size returns the bytes that a matrix of n rows of k elements takes, k being whole blocks.
+// Size returns the size in bytes of a matrix of n rows of k elements. k is a multiple of the block.
 func (l *Layout) Size(n, k int) int { return l.Panels(n) * l.panel(k) }
 
 // Pack is a Packer in portable Go.
 func (l *Layout) Pack(dst, src []byte, n, k, from, to int) {
 	info := l.info()
 	rowBytes := k / info.BlockLen * info.BlockBytes
-	var u swarSpan // for all panels: it would be 640 bytes of garbage for each
+	var u swarSpan // one for all panels, to save an allocation of 640 bytes for each
 	for p := from; p < to; p++ {
 		panel := dst[p*l.panel(k):][:l.panel(k)]
 		first := p * panelRows
@@ -100,7 +101,7 @@ func (l *Layout) Pack(dst, src []byte, n, k, from, to int) {
 	}
 }
 
-// packFloats turns rows into columns.
+// packFloats transposes rows into columns.
 func (l *Layout) packFloats(panel, file []byte, rows int) {
 	size := l.Bytes / panelRows
 	rowBytes := len(file) / rows
@@ -123,7 +124,7 @@ func (l *Layout) packFloats(panel, file []byte, rows int) {
 	}
 }
 
-// packIntegers packs two rows at a time, which a swarSpan holds as units.
+// packIntegers packs two rows at a time. A swarSpan already holds their elements as units.
 func (l *Layout) packIntegers(panel, file []byte, rows int, u *swarSpan) {
 	info, _ := quant.Lookup(l.Type)
 	t := swarTypeOf(l.Type)
@@ -131,7 +132,7 @@ func (l *Layout) packIntegers(panel, file []byte, rows int, u *swarSpan) {
 	spanBytes, spanUnits := span/info.BlockLen*info.BlockBytes, span/l.Block*l.Bytes
 	for r := 0; r < rows; r += 2 {
 		both := ^uint64(0)
-		if r+1 == rows { // a row that is not there is zero
+		if r+1 == rows { // a missing row is zero
 			both >>= 32
 		}
 		r0, r1 := file[r*rowBytes:][:rowBytes], file[min(r+1, rows-1)*rowBytes:][:rowBytes]
@@ -151,7 +152,7 @@ func (l *Layout) packIntegers(panel, file []byte, rows int, u *swarSpan) {
 	}
 }
 
-// packSpan stores n elements of rows r and r+1, of which both masks those that there are.
+// packSpan stores n elements of rows r and r+1. The mask both clears a missing row.
 func (l *Layout) packSpan(panel []byte, u *swarSpan, n, r int, both uint64) {
 	for b := 0; b < n/32; panel = panel[l.Bytes:] {
 		units := panel[l.scales.bytes+4*r : l.Bytes]
@@ -163,7 +164,7 @@ func (l *Layout) packSpan(panel []byte, u *swarSpan, n, r int, both uint64) {
 	}
 }
 
-// packUnits stores 32 elements of two rows in their lanes of units.
+// packUnits stores 32 elements of two rows in their lanes of the units.
 func (l *Layout) packUnits(units []byte, u *[8]uint64, both uint64) {
 	v := *u
 	switch l.bits {
@@ -195,7 +196,7 @@ func (l *Layout) packUnits(units []byte, u *[8]uint64, both uint64) {
 	}
 }
 
-// unpack is what a swarType's unpack gives, for rows r and r+1 of up to a span of a panel.
+// unpack is the unpack function of a swarType, for rows r and r+1 of a panel, up to a span of it.
 func (l *Layout) unpack(u *swarSpan, panel []byte, r int) {
 	for at, b := 0, 0; at < len(panel); at += l.Bytes {
 		block := panel[at : at+l.Bytes]
@@ -235,7 +236,7 @@ func (l *Layout) unpackUnits(u *[8]uint64, units []byte) {
 	}
 }
 
-// rows is a rowLoader.
+// rows is a rowLoader for panels.
 func (l *Layout) rows(u *swarSpan, w []byte, k, i, _, at int) {
 	panel := w[i/panelRows*l.panel(k):][:l.panel(k)]
 	from := at / l.Block * l.Bytes
@@ -243,7 +244,7 @@ func (l *Layout) rows(u *swarSpan, w []byte, k, i, _, at int) {
 	l.unpack(u, panel[from:to], i%panelRows)
 }
 
-// row is a dequantizer with the bits of gguf/quant.
+// row is a dequantizer for panels. It gives the same bits as gguf/quant.
 func (l *Layout) row(dst []float32, w []byte, i int, u *swarSpan) {
 	if l.scales == nil {
 		l.floatRow(dst, w, i)
@@ -267,7 +268,7 @@ func (l *Layout) row(dst []float32, w []byte, i int, u *swarSpan) {
 	}
 }
 
-// floatRow is row for floats, which are turned back into a row.
+// floatRow is row for float types.
 func (l *Layout) floatRow(dst []float32, w []byte, i int) {
 	info := l.info()
 	size := l.Bytes / panelRows
@@ -283,11 +284,11 @@ func put16(b []byte, v uint16) { binary.LittleEndian.PutUint16(b, v) }
 func put32(b []byte, v uint32) { binary.LittleEndian.PutUint32(b, v) }
 func put64(b []byte, v uint64) { binary.LittleEndian.PutUint64(b, v) }
 
-// A scales is how the scales of a block of 16 rows lie in a panel.
+// scales is the format of the scales of a panel's block.
 type scales struct {
 	bytes int
-	// pack stores those of row r from a block of the file. read sets d and m of each sub-block to
-	// what a swarType's unpack gives.
+	// pack stores the scales of row r from a block of the file. read sets d and m of each sub-block to
+	// the values of a swarType's unpack function.
 	pack func(panel, file []byte, r int)
 	read func(d, m []float32, panel []byte, r int)
 }

@@ -9,44 +9,44 @@ import (
 	"pesti/gguf/quant"
 )
 
-// assemblyMatmuls are the products in assembly.
+// assemblyMatmuls are the matmul kernels in assembly.
 var assemblyMatmuls = slices.Concat(
-	both("avx2", quant.Q4_0, "r16", "q8x2", panel16Tile(32, panel16Q4_0_t1, panel16Q4_0_t2, panel16Q4_0_t4)),
-	both("avx2", quant.Q4_1, "r16", "q8x2", panel16Tile(32, panel16Q4_1_t1, panel16Q4_1_t2, panel16Q4_1_t4)),
-	both("avx2", quant.Q5_0, "r16", "q8x2", panel16Tile(32, panel16Q5_0_t1, panel16Q5_0_t2, panel16Q5_0_t4)),
-	both("avx2", quant.Q5_1, "r16", "q8x2", panel16Tile(32, panel16Q5_1_t1, panel16Q5_1_t2, panel16Q5_1_t4)),
-	both("avx2", quant.Q8_0, "r16", "q8x2", panel16Tile(32, panel16Q8_0_t1, panel16Q8_0_t2, panel16Q8_0_t4)),
-	both("avx2", quant.Q4_K, "r16", "q8x2", panel16Tile(256, panel16Q4_K_t1, panel16Q4_K_t2, panel16Q4_K_t4)),
-	both("avx2", quant.Q5_K, "r16", "q8x2", panel16Tile(256, panel16Q5_K_t1, panel16Q5_K_t2, panel16Q5_K_t4)),
-	both("avx2", quant.Q6_K, "r16", "q8x2", panel16Tile(256, panel16Q6_K_t1, panel16Q6_K_t2, panel16Q6_K_t4)),
+	gemvAndGemm("avx2", quant.Q4_0, "r16", "q8x2", panel16Tile(32, panel16Q4_0_t1, panel16Q4_0_t2, panel16Q4_0_t4)),
+	gemvAndGemm("avx2", quant.Q4_1, "r16", "q8x2", panel16Tile(32, panel16Q4_1_t1, panel16Q4_1_t2, panel16Q4_1_t4)),
+	gemvAndGemm("avx2", quant.Q5_0, "r16", "q8x2", panel16Tile(32, panel16Q5_0_t1, panel16Q5_0_t2, panel16Q5_0_t4)),
+	gemvAndGemm("avx2", quant.Q5_1, "r16", "q8x2", panel16Tile(32, panel16Q5_1_t1, panel16Q5_1_t2, panel16Q5_1_t4)),
+	gemvAndGemm("avx2", quant.Q8_0, "r16", "q8x2", panel16Tile(32, panel16Q8_0_t1, panel16Q8_0_t2, panel16Q8_0_t4)),
+	gemvAndGemm("avx2", quant.Q4_K, "r16", "q8x2", panel16Tile(256, panel16Q4_K_t1, panel16Q4_K_t2, panel16Q4_K_t4)),
+	gemvAndGemm("avx2", quant.Q5_K, "r16", "q8x2", panel16Tile(256, panel16Q5_K_t1, panel16Q5_K_t2, panel16Q5_K_t4)),
+	gemvAndGemm("avx2", quant.Q6_K, "r16", "q8x2", panel16Tile(256, panel16Q6_K_t1, panel16Q6_K_t2, panel16Q6_K_t4)),
 
-	both("avx2", quant.Q4_0, "r16", "q8", panel16Q8Tile(32, panel16Q4_0_q8_t1, panel16Q4_0_q8_t2, panel16Q4_0_q8_t4)),
-	both("avx2", quant.Q4_1, "r16", "q8", panel16Q8Tile(32, panel16Q4_1_q8_t1, panel16Q4_1_q8_t2, panel16Q4_1_q8_t4)),
-	both("avx2", quant.Q5_0, "r16", "q8", panel16Q8Tile(32, panel16Q5_0_q8_t1, panel16Q5_0_q8_t2, panel16Q5_0_q8_t4)),
-	both("avx2", quant.Q5_1, "r16", "q8", panel16Q8Tile(32, panel16Q5_1_q8_t1, panel16Q5_1_q8_t2, panel16Q5_1_q8_t4)),
-	both("avx2", quant.Q8_0, "r16", "q8", panel16Tile(32, panel16Q8_0_t1, panel16Q8_0_t2, panel16Q8_0_t4)),
-	both("avx2", quant.Q4_K, "r16", "q8", panel16Q8Tile(256, panel16Q4_K_q8_t1, panel16Q4_K_q8_t2, panel16Q4_K_q8_t4)),
-	both("avx2", quant.Q5_K, "r16", "q8", panel16Q8Tile(256, panel16Q5_K_q8_t1, panel16Q5_K_q8_t2, panel16Q5_K_q8_t4)),
-	both("avx2", quant.Q6_K, "r16", "q8", panel16Q8Tile(256, panel16Q6_K_q8_t1, panel16Q6_K_q8_t2, panel16Q6_K_q8_t4)),
+	gemvAndGemm("avx2", quant.Q4_0, "r16", "q8", panel16Q8Tile(32, panel16Q4_0_q8_t1, panel16Q4_0_q8_t2, panel16Q4_0_q8_t4)),
+	gemvAndGemm("avx2", quant.Q4_1, "r16", "q8", panel16Q8Tile(32, panel16Q4_1_q8_t1, panel16Q4_1_q8_t2, panel16Q4_1_q8_t4)),
+	gemvAndGemm("avx2", quant.Q5_0, "r16", "q8", panel16Q8Tile(32, panel16Q5_0_q8_t1, panel16Q5_0_q8_t2, panel16Q5_0_q8_t4)),
+	gemvAndGemm("avx2", quant.Q5_1, "r16", "q8", panel16Q8Tile(32, panel16Q5_1_q8_t1, panel16Q5_1_q8_t2, panel16Q5_1_q8_t4)),
+	gemvAndGemm("avx2", quant.Q8_0, "r16", "q8", panel16Tile(32, panel16Q8_0_t1, panel16Q8_0_t2, panel16Q8_0_t4)),
+	gemvAndGemm("avx2", quant.Q4_K, "r16", "q8", panel16Q8Tile(256, panel16Q4_K_q8_t1, panel16Q4_K_q8_t2, panel16Q4_K_q8_t4)),
+	gemvAndGemm("avx2", quant.Q5_K, "r16", "q8", panel16Q8Tile(256, panel16Q5_K_q8_t1, panel16Q5_K_q8_t2, panel16Q5_K_q8_t4)),
+	gemvAndGemm("avx2", quant.Q6_K, "r16", "q8", panel16Q8Tile(256, panel16Q6_K_q8_t1, panel16Q6_K_q8_t2, panel16Q6_K_q8_t4)),
 
-	both("avx2", quant.F32, "r16", "f32", panel16F32Tile(1, nil)),
-	both("avx2", quant.F16, "r16", "f32", panel16F32Tile(1, panel16DequantizeF16)),
-	both("avx2", quant.BF16, "r16", "f32", panel16F32Tile(1, panel16DequantizeBF16)),
-	both("avx2", quant.F8E4M3, "r16", "f32", panel16F32Tile(1, panel16DequantizeF8_E4M3)),
-	both("avx2", quant.Q4_0, "r16", "f32", panel16F32Tile(32, panel16DequantizeQ4_0)),
-	both("avx2", quant.Q4_1, "r16", "f32", panel16F32Tile(32, panel16DequantizeQ4_1)),
-	both("avx2", quant.Q5_0, "r16", "f32", panel16F32Tile(32, panel16DequantizeQ5_0)),
-	both("avx2", quant.Q5_1, "r16", "f32", panel16F32Tile(32, panel16DequantizeQ5_1)),
-	both("avx2", quant.Q8_0, "r16", "f32", panel16F32Tile(32, panel16DequantizeQ8_0)),
-	both("avx2", quant.Q4_K, "r16", "f32", panel16F32Tile(256, panel16DequantizeQ4_K)),
-	both("avx2", quant.Q5_K, "r16", "f32", panel16F32Tile(256, panel16DequantizeQ5_K)),
-	both("avx2", quant.Q6_K, "r16", "f32", panel16F32Tile(256, panel16DequantizeQ6_K)),
+	gemvAndGemm("avx2", quant.F32, "r16", "f32", panel16F32Tile(1, nil)),
+	gemvAndGemm("avx2", quant.F16, "r16", "f32", panel16F32Tile(1, panel16DequantizeF16)),
+	gemvAndGemm("avx2", quant.BF16, "r16", "f32", panel16F32Tile(1, panel16DequantizeBF16)),
+	gemvAndGemm("avx2", quant.F8E4M3, "r16", "f32", panel16F32Tile(1, panel16DequantizeF8_E4M3)),
+	gemvAndGemm("avx2", quant.Q4_0, "r16", "f32", panel16F32Tile(32, panel16DequantizeQ4_0)),
+	gemvAndGemm("avx2", quant.Q4_1, "r16", "f32", panel16F32Tile(32, panel16DequantizeQ4_1)),
+	gemvAndGemm("avx2", quant.Q5_0, "r16", "f32", panel16F32Tile(32, panel16DequantizeQ5_0)),
+	gemvAndGemm("avx2", quant.Q5_1, "r16", "f32", panel16F32Tile(32, panel16DequantizeQ5_1)),
+	gemvAndGemm("avx2", quant.Q8_0, "r16", "f32", panel16F32Tile(32, panel16DequantizeQ8_0)),
+	gemvAndGemm("avx2", quant.Q4_K, "r16", "f32", panel16F32Tile(256, panel16DequantizeQ4_K)),
+	gemvAndGemm("avx2", quant.Q5_K, "r16", "f32", panel16F32Tile(256, panel16DequantizeQ5_K)),
+	gemvAndGemm("avx2", quant.Q6_K, "r16", "f32", panel16F32Tile(256, panel16DequantizeQ6_K)),
 
 	unpackedMatmuls(),
 	avx512Matmuls,
 )
 
-var assemblyQblocks qblocker = func(dst []qblock, hi, lo []int8, scale []float32, sum []int32) {
+var assemblyQblocks qblockFunc = func(dst []qblock, hi, lo []int8, scale []float32, sum []int32) {
 	n := len(dst)
 	if n == 0 {
 		return
@@ -60,17 +60,17 @@ var assemblyQblocks qblocker = func(dst []qblock, hi, lo []int8, scale []float32
 	qblocksAVX2((*byte)(unsafe.Pointer(&dst[0])), &hi[0], &lo[0], &scale[0], &sum[0], n)
 }
 
-// Kernels of one token and of several add the products of blocks of a panel to y: see _asm/panel16.
+// Kernels for one token and for several. They add the products of a panel's blocks to y; see _asm/panel16.
 type (
 	panel16Q8   func(y *float32, yStep int, w, x *byte, xStep int, q *int8, qStep, blocks int)
 	panel16One  func(y *float32, w, x *byte, hi, lo *int8, blocks int)
 	panel16Some func(y *float32, yStep int, w, x *byte, xStep int, blocks int)
 )
 
-// panel16Tile returns the tile kernel for blocks of so many elements that computes one token, two, and
-// four at a time. All give a token the same bits.
+// panel16Tile returns the tile kernel for types with block elements in a block, from kernels for one,
+// two and four tokens. All of them give a token the same bits.
 func panel16Tile(block int, x1 panel16One, x2, x4 panel16Some) func(y []float32, w []byte, n int, x *activation) {
-	const call = 1 << 14 // elements of a row: a goroutine in assembly cannot be interrupted
+	const call = 1 << 14 // elements of a row in a call; limited because assembly cannot be preempted
 	return func(y []float32, w []byte, n int, x *activation) {
 		blocks := x.k / block
 		panelBytes := len(w) / ((n + panelRows - 1) / panelRows)
@@ -90,7 +90,7 @@ func panel16Tile(block int, x1 panel16One, x2, x4 panel16Some) func(y []float32,
 						m += 2
 					case 1:
 						hi, lo := x.planes.split(x.first + m)
-						if lo == nil { // with weights of 8 bits alone, for which x1 looks at neither
+						if lo == nil { // only with 8-bit weights, whose x1 reads neither plane
 							lo = hi
 						}
 						x1(y, part, q, &hi[at*block], &lo[at*block], some)
@@ -102,7 +102,7 @@ func panel16Tile(block int, x1 panel16One, x2, x4 panel16Some) func(y []float32,
 	}
 }
 
-// panel16Q8Tile is panel16Tile for activations in one plane.
+// panel16Q8Tile is panel16Tile for q8 activations.
 func panel16Q8Tile(block int, x1, x2, x4 panel16Q8) func(y []float32, w []byte, n int, x *activation) {
 	const call = 1 << 14 // as in panel16Tile
 	return func(y []float32, w []byte, n int, x *activation) {
@@ -131,8 +131,8 @@ func panel16Q8Tile(block int, x1, x2, x4 panel16Q8) func(y []float32, w []byte, 
 	}
 }
 
-// panel16F32Tile returns the tile kernel in float32 for blocks of so many elements that convert makes
-// float32 of, with the bits of gguf/quant; float32 itself needs no converting.
+// panel16F32Tile returns the tile kernel for f32 activations and types with block elements in a block.
+// convert dequantizes blocks with the bits of gguf/quant; it is nil for float32 weights.
 func panel16F32Tile(block int, convert func(dst *float32, w *byte, blocks int)) func(y []float32, w []byte, n int, x *activation) {
 	return func(y []float32, w []byte, n int, x *activation) {
 		panelBytes := len(w) / ((n + panelRows - 1) / panelRows)

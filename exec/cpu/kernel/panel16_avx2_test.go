@@ -10,7 +10,7 @@ import (
 	"pesti/ops/ref"
 )
 
-// TestE4M3Panel turns panels of all numbers of E4M3 into float32.
+// TestE4M3Panel dequantizes panels with all E4M3 numbers.
 func TestE4M3Panel(t *testing.T) {
 	if _, err := isa.UpTo("avx2"); err != nil {
 		t.Skip(err)

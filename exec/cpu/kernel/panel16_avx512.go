@@ -9,31 +9,30 @@ import (
 	"pesti/gguf/quant"
 )
 
-// avx512Matmuls are the products with VPDPBUSD. They were tested on an emulated processor and
-// have not been timed.
+// avx512Matmuls are the matmul kernels with VPDPBUSD. Their speed has not been measured.
 var avx512Matmuls = slices.Concat(
-	both("avx512vnni", quant.Q4_0, "r16", "q8x2", panel16avx512Tile(32, panel16avx512Q4_0_t1, panel16avx512Q4_0_tn)),
-	both("avx512vnni", quant.Q4_1, "r16", "q8x2", panel16avx512Tile(32, panel16avx512Q4_1_t1, panel16avx512Q4_1_tn)),
-	both("avx512vnni", quant.Q5_0, "r16", "q8x2", panel16avx512Tile(32, panel16avx512Q5_0_t1, panel16avx512Q5_0_tn)),
-	both("avx512vnni", quant.Q5_1, "r16", "q8x2", panel16avx512Tile(32, panel16avx512Q5_1_t1, panel16avx512Q5_1_tn)),
-	both("avx512vnni", quant.Q8_0, "r16", "q8x2", panel16avx512Tile(32, panel16avx512Q8_0_t1, panel16avx512Q8_0_tn)),
-	both("avx512vnni", quant.Q4_K, "r16", "q8x2", panel16avx512Tile(256, panel16avx512Q4_K_t1, panel16avx512Q4_K_tn)),
-	both("avx512vnni", quant.Q5_K, "r16", "q8x2", panel16avx512Tile(256, panel16avx512Q5_K_t1, panel16avx512Q5_K_tn)),
-	both("avx512vnni", quant.Q6_K, "r16", "q8x2", panel16avx512Tile(256, panel16avx512Q6_K_t1, panel16avx512Q6_K_tn)),
+	gemvAndGemm("avx512vnni", quant.Q4_0, "r16", "q8x2", panel16avx512Tile(32, panel16avx512Q4_0_t1, panel16avx512Q4_0_tn)),
+	gemvAndGemm("avx512vnni", quant.Q4_1, "r16", "q8x2", panel16avx512Tile(32, panel16avx512Q4_1_t1, panel16avx512Q4_1_tn)),
+	gemvAndGemm("avx512vnni", quant.Q5_0, "r16", "q8x2", panel16avx512Tile(32, panel16avx512Q5_0_t1, panel16avx512Q5_0_tn)),
+	gemvAndGemm("avx512vnni", quant.Q5_1, "r16", "q8x2", panel16avx512Tile(32, panel16avx512Q5_1_t1, panel16avx512Q5_1_tn)),
+	gemvAndGemm("avx512vnni", quant.Q8_0, "r16", "q8x2", panel16avx512Tile(32, panel16avx512Q8_0_t1, panel16avx512Q8_0_tn)),
+	gemvAndGemm("avx512vnni", quant.Q4_K, "r16", "q8x2", panel16avx512Tile(256, panel16avx512Q4_K_t1, panel16avx512Q4_K_tn)),
+	gemvAndGemm("avx512vnni", quant.Q5_K, "r16", "q8x2", panel16avx512Tile(256, panel16avx512Q5_K_t1, panel16avx512Q5_K_tn)),
+	gemvAndGemm("avx512vnni", quant.Q6_K, "r16", "q8x2", panel16avx512Tile(256, panel16avx512Q6_K_t1, panel16avx512Q6_K_tn)),
 )
 
-// Kernels of four panels and one token, and of one panel and some tokens, which add the products of
-// blocks to y: see _asm/panel16avx512.
+// Kernels for four panels and one token, and for one panel and any number of tokens. They add the
+// products of blocks to y; see _asm/panel16avx512.
 type (
 	panel16avx512One  func(y *float32, w *byte, wStep int, x *byte, hi, lo *int8, blocks int)
 	panel16avx512Some func(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, tokens, blocks int)
 )
 
-// panel16avx512Tile returns the tile kernel for blocks of so many elements. Both kernels give a token
-// the same bits, those of the portable kernel.
+// panel16avx512Tile returns the tile kernel for types with block elements in a block. Both kernels give
+// a token the bits of the portable kernel.
 func panel16avx512Tile(block int, one panel16avx512One, some panel16avx512Some) func(y []float32, w []byte, n int, x *activation) {
 	const (
-		call      = 1 << 13 // elements of a row: a goroutine in assembly cannot be interrupted
+		call      = 1 << 13 // elements of a row in a call; limited because assembly cannot be preempted
 		onePanels = 4
 	)
 	return func(y []float32, w []byte, n int, x *activation) {

@@ -9,28 +9,28 @@ import (
 	"pesti/gguf/quant"
 )
 
-// assemblyMatmuls are the products with SDOT. They were tested on an emulated processor and have
-// not been timed.
+// assemblyMatmuls are the matmul kernels with SDOT. They have run on an emulated processor only, and
+// their speed has not been measured.
 var assemblyMatmuls = slices.Concat(
-	both("neondot", quant.Q4_0, "r16", "q8x2", neondotTile(32, neondotQ4_0_t1, neondotQ4_0_t2)),
-	both("neondot", quant.Q4_1, "r16", "q8x2", neondotTile(32, neondotQ4_1_t1, neondotQ4_1_t2)),
-	both("neondot", quant.Q5_0, "r16", "q8x2", neondotTile(32, neondotQ5_0_t1, neondotQ5_0_t2)),
-	both("neondot", quant.Q5_1, "r16", "q8x2", neondotTile(32, neondotQ5_1_t1, neondotQ5_1_t2)),
-	both("neondot", quant.Q8_0, "r16", "q8x2", neondotTile(32, neondotQ8_0_t1, neondotQ8_0_t2)),
-	both("neondot", quant.Q4_K, "r16", "q8x2", neondotTile(256, neondotQ4_K_t1, neondotQ4_K_t2)),
-	both("neondot", quant.Q5_K, "r16", "q8x2", neondotTile(256, neondotQ5_K_t1, neondotQ5_K_t2)),
-	both("neondot", quant.Q6_K, "r16", "q8x2", neondotTile(256, neondotQ6_K_t1, neondotQ6_K_t2)),
+	gemvAndGemm("neondot", quant.Q4_0, "r16", "q8x2", neondotTile(32, neondotQ4_0_t1, neondotQ4_0_t2)),
+	gemvAndGemm("neondot", quant.Q4_1, "r16", "q8x2", neondotTile(32, neondotQ4_1_t1, neondotQ4_1_t2)),
+	gemvAndGemm("neondot", quant.Q5_0, "r16", "q8x2", neondotTile(32, neondotQ5_0_t1, neondotQ5_0_t2)),
+	gemvAndGemm("neondot", quant.Q5_1, "r16", "q8x2", neondotTile(32, neondotQ5_1_t1, neondotQ5_1_t2)),
+	gemvAndGemm("neondot", quant.Q8_0, "r16", "q8x2", neondotTile(32, neondotQ8_0_t1, neondotQ8_0_t2)),
+	gemvAndGemm("neondot", quant.Q4_K, "r16", "q8x2", neondotTile(256, neondotQ4_K_t1, neondotQ4_K_t2)),
+	gemvAndGemm("neondot", quant.Q5_K, "r16", "q8x2", neondotTile(256, neondotQ5_K_t1, neondotQ5_K_t2)),
+	gemvAndGemm("neondot", quant.Q6_K, "r16", "q8x2", neondotTile(256, neondotQ6_K_t1, neondotQ6_K_t2)),
 )
 
-var assemblyQblocks qblocker
+var assemblyQblocks qblockFunc
 
-// A neondotFunc adds the products of blocks of a panel with one token or two to y: see _asm/neondot.
+// A neondotFunc adds the products of a panel's blocks with one or two tokens to y; see _asm/neondot.
 type neondotFunc func(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
 
-// neondotTile returns the tile kernel for blocks of so many elements. Both kernels give a token the
-// same bits, those of the portable kernel.
+// neondotTile returns the tile kernel for types with block elements in a block. Both kernels give a
+// token the bits of the portable kernel.
 func neondotTile(block int, x1, x2 neondotFunc) func(y []float32, w []byte, n int, x *activation) {
-	const call = 1 << 14 // elements of a row: a goroutine in assembly cannot be interrupted
+	const call = 1 << 14 // elements of a row in a call; limited because assembly cannot be preempted
 	return func(y []float32, w []byte, n int, x *activation) {
 		blocks, panels := x.k/block, (n+panelRows-1)/panelRows
 		panelBytes := len(w) / panels

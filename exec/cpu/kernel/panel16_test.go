@@ -12,7 +12,7 @@ import (
 	"pesti/gguf/quant"
 )
 
-// TestLayouts sees that plans know the same layouts, of the same sizes.
+// TestLayouts checks that exec/plan has the same layouts with the same sizes.
 func TestLayouts(t *testing.T) {
 	for _, p := range plan.Layouts() {
 		// Others are for devices.
@@ -31,9 +31,8 @@ func TestLayouts(t *testing.T) {
 	}
 }
 
-// TestPack packs random blocks, by parts as several workers do, and sees that every row has the
-// values that it has in the file, bit for bit, that rows beyond the last are zero, and that nothing
-// else is written.
+// TestPack packs random blocks in parts, as several workers do, and checks that every row has the bits
+// of the file's values, that missing rows are zero, and that nothing else is written.
 func TestPack(t *testing.T) {
 	for _, l := range Layouts() {
 		info := l.info()
@@ -47,7 +46,7 @@ func TestPack(t *testing.T) {
 				panels := l.Panels(n)
 				l.Pack(m.data(), file, n, k, panels/2, panels)
 				if before := panels / 2 * l.panel(k); bytes.Count(m.data()[:before], []byte{0xa5}) != before {
-					t.Errorf("%s: a panel that was not asked for is written", l.Type)
+					t.Errorf("%s: a panel outside the range was written", l.Type)
 				}
 				l.Pack(m.data(), file, n, k, 0, panels/2)
 				if !m.intact() {
@@ -72,9 +71,9 @@ func TestPack(t *testing.T) {
 	}
 }
 
-// TestPackedBits sees that products from a layout are those from the file, bit for bit, for all
-// numbers of tokens and rows: portable kernels compute the same, and integer kernels of every set
-// do. Larger activations than a model's are among them, and scales of 0 and of subnormal size.
+// TestPackedBits checks that products of packed weights have the bits of products of unpacked ones, for
+// all numbers of tokens and rows. This holds for portable kernels and for integer kernels of every
+// instruction set. Inputs include very large activations and scales that are zero or subnormal.
 func TestPackedBits(t *testing.T) {
 	for _, mm := range runnable() {
 		if mm.Layout == "" || mm.ISA != "portable" && mm.Act == "f32" {

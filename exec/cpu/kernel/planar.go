@@ -5,20 +5,19 @@ import (
 	"unsafe"
 )
 
-// A planar is a matrix of activations in planes of int8. In two, format q8x2, a row of n elements is
-// hi int8[n], lo int8[n], scale float32[n/32], sum int32[n/16], where x ≈ scale·(hi + lo/128) and sum
-// holds Σ(128·hi + lo) of 16 elements each. In one, format q8, there is no lo: x ≈ scale·hi, and sum
-// holds Σ hi.
+// A planar is a matrix of activations in one or two planes of int8. In format q8x2, a row of n elements
+// is hi int8[n], lo int8[n], scale float32[n/32], sum int32[n/16], where x ≈ scale·(hi + lo/128) and sum
+// has Σ(128·hi + lo) of 16 elements each. Format q8 has no lo: x ≈ scale·hi, and sum has Σ hi.
 type planar struct {
 	data   []byte
 	n      int
 	planes int
 }
 
-// planesOf are the formats of a planar.
+// planesOf has the number of planes by format.
 var planesOf = map[string]int{"q8": 1, "q8x2": 2}
 
-// planar returns an operand in such a format; its row length is the parameter "n" or "k".
+// planar returns an operand in one of these formats. Its row length is parameter "k" for x, else "n".
 func (b *binder) planar(role string) planar {
 	o := b.operand(role)
 	planes := planesOf[o.Format]
@@ -44,8 +43,7 @@ func (q planar) row(m int) []byte {
 	return q.data[m*size : (m+1)*size]
 }
 
-// put stores n elements, which part holds as a row of its own, from element at of row m on. Both are
-// multiples of 32.
+// put copies part, a row of n elements, to element at of row m. at and n are multiples of 32.
 func (q planar) put(m, at int, part []byte, n int) {
 	row := q.row(m)
 	for range q.planes {
@@ -56,7 +54,7 @@ func (q planar) put(m, at int, part []byte, n int) {
 	copy(row[q.n/8+at/4:], part[n/8:n/8+n/4])
 }
 
-// split returns the planes of row m as views; lo is nil where there is one.
+// split returns views of the planes of row m. lo is nil in format q8.
 func (q planar) split(m int) (hi, lo []int8) {
 	row := q.row(m)
 	hi = unsafe.Slice((*int8)(unsafe.Pointer(unsafe.SliceData(row))), q.n)
@@ -66,24 +64,25 @@ func (q planar) split(m int) (hi, lo []int8) {
 	return hi, lo
 }
 
-// A qblock is 32 activations scale·q, as products want them.
+// A qblock has 32 activations scale·q, prepared for products. Every four are in the order 0, 2, 1, 3:
+// elements 0 and 2 are multiplied with even bytes of weights, and 1 and 3 with odd bytes.
 type qblock struct {
-	q      [32]int16 // 128·hi + lo, or hi; every four in the order 0, 2, 1, 3, since even ones meet the even bytes of weights
+	q      [32]int16 // 128·hi + lo in format q8x2, hi in q8
 	scale  float32   // of q
 	offset float32   // scale·Σq
 	sum    int32     // Σq
 	half   int32     // Σq of the first 16
 }
 
-// blocks prepares row m with f.
-func (q planar) blocks(f qblocker, dst []qblock, m int) {
+// blocks converts row m to qblocks with f.
+func (q planar) blocks(f qblockFunc, dst []qblock, m int) {
 	hi, lo := q.split(m)
 	rest := q.row(m)[q.planes*q.n:]
 	f(dst, hi, lo, view[float32](rest[:q.n/8]), view[int32](rest[q.n/8:]))
 }
 
-// A qblocker sets dst to the blocks of a row; lo is nil where it has one plane. All give the same bits.
-type qblocker func(dst []qblock, hi, lo []int8, scale []float32, sum []int32)
+// A qblockFunc converts a row to qblocks. lo is nil in format q8. All such functions give the same bits.
+type qblockFunc func(dst []qblock, hi, lo []int8, scale []float32, sum []int32)
 
 func portableQblocks(dst []qblock, hi, lo []int8, scale []float32, sum []int32) {
 	if lo == nil {
@@ -102,7 +101,7 @@ func portableQblocks(dst []qblock, hi, lo []int8, scale []float32, sum []int32) 
 	}
 }
 
-// portableQblocks8 is a qblocker for rows of one plane.
+// portableQblocks8 is portableQblocks for format q8.
 func portableQblocks8(dst []qblock, hi []int8, scale []float32, sum []int32) {
 	for i := range dst {
 		b, hi := &dst[i], (*[32]int8)(hi[32*i:])
@@ -113,14 +112,14 @@ func portableQblocks8(dst []qblock, hi []int8, scale []float32, sum []int32) {
 	}
 }
 
-// complete sets what is beside q from its scale and the sums of its halves.
+// complete sets all fields but q, from the scale and the sums of the two halves.
 func (b *qblock) complete(scale float32, first, second int32) {
 	b.scale, b.sum, b.half = scale, first+second, first
 	b.offset = float32(b.sum) * scale
 }
 
-// qblocker returns the best one that may be used.
-func (b *binder) qblocker() qblocker {
+// qblockFunc returns the best qblockFunc whose instruction set may be used.
+func (b *binder) qblockFunc() qblockFunc {
 	if assemblyQblocks != nil && slices.Contains(b.isas, "avx2") {
 		return assemblyQblocks
 	}

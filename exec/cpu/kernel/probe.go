@@ -5,29 +5,29 @@ import (
 	"slices"
 )
 
-// A Probe is a kernel that does one thing as often as a core can and nothing else: what other
-// kernels are held against. One call takes well below a millisecond.
+// A Probe is a micro-benchmark of one kind of work, whose peak rate limits real kernels (see the
+// roofline of package cpu). One call takes well below a millisecond.
 type Probe struct {
-	Name string // what it does: one of the constants below
-	ISA  string // the least instruction set it needs
+	Name string // the kind of work: one of the constants below
+	ISA  string // instruction set that it requires
 
-	// Run returns how much it has done. Probes of reading read all of data but for less than
-	// ProbeUnit bytes at its end; the others do not look at it.
+	// Run returns the amount of work done. Read probes read data, except fewer than ProbeUnit bytes at
+	// its end; other probes ignore it.
 	Run func(data []byte) (done int)
 }
 
-// What probes do.
+// Kinds of work, with their units.
 const (
 	ProbeRead  = "read"  // bytes read
-	ProbeF32   = "f32"   // multiplications in float32, each with an addition
-	ProbeInt16 = "int16" // products of 16-bit integers, added in 32 bits or more
-	ProbeInt8  = "int8"  // products of 8-bit integers, added in 16 bits
+	ProbeF32   = "f32"   // float32 multiply-adds
+	ProbeInt16 = "int16" // multiply-adds of 16-bit integers, accumulated in at least 32 bits
+	ProbeInt8  = "int8"  // multiply-adds of 8-bit integers, accumulated in 16 bits
 )
 
-// ProbeUnit is the unit in which data is read: a cache line of each of four streams.
+// ProbeUnit is the unit of reading in bytes: a cache line from each of four streams.
 const ProbeUnit = 4 * 64
 
-// Probes returns the best variant of each probe of the instruction sets that may be used.
+// Probes returns the best variant of each probe whose instruction set is in isas.
 func Probes(isas []string) []Probe {
 	var best []Probe
 	for _, p := range slices.Concat(portableProbes, assemblyProbes) {
@@ -47,7 +47,7 @@ var portableProbes = []Probe{
 	{ProbeRead, "portable", func(data []byte) int { readWords(data); return len(data) / ProbeUnit * ProbeUnit }},
 	{ProbeF32, "portable", func([]byte) int { multiplyFloats(probeRounds, &[8][8]float32{}, 1); return 8 * probeRounds }},
 	{ProbeInt16, "portable", portableIntegers},
-	{ProbeInt8, "portable", portableIntegers}, // swar_products.go multiplies bytes as it does words
+	{ProbeInt8, "portable", portableIntegers}, // the portable kernels multiply bytes and words alike
 }
 
 func portableIntegers([]byte) int {
@@ -55,10 +55,10 @@ func portableIntegers([]byte) int {
 	return 8 * probeRounds
 }
 
-// probeRounds is how often a probe does what it does, so that a call takes some 20 µs.
+// probeRounds is the number of rounds in a call, chosen so that a call takes about 20 µs.
 const probeRounds = 4 << 10
 
-// These are not inlined: where nobody looks at the result, nothing would be computed.
+// The functions below are not inlined: the compiler would remove computations with unused results.
 
 // readWords returns the exclusive or of the 64-bit words of data, in four streams.
 //
@@ -76,8 +76,8 @@ func readWords(data []byte) uint64 {
 	return x0 ^ x1 ^ x2 ^ x3
 }
 
-// multiplyFloats returns the sum of the products of q with 8·n of the elements of x, again and again
-// from the first: rounded, then added, as all products in float32 are written here.
+// multiplyFloats returns the sum of the products of q with 8·n elements of x, in cycles through x. Each
+// product is rounded before it is added, as in all float32 kernels.
 //
 //go:noinline
 func multiplyFloats(n int, x *[8][8]float32, q float32) float32 {
@@ -96,8 +96,8 @@ func multiplyFloats(n int, x *[8][8]float32, q float32) float32 {
 	return s0 + s1 + s2 + s3 + s4 + s5 + s6 + s7
 }
 
-// multiplySWAR is multiplyFloats for 4·n words with an integer in each half, as in the integer
-// kernels: two products in one multiplication.
+// multiplySWAR is multiplyFloats for 4·n words with an integer in each half: two products per
+// multiplication, as in the portable integer kernels.
 //
 //go:noinline
 func multiplySWAR(n int, x *[8][4]int64, q int64) int64 {

@@ -9,9 +9,9 @@ var assemblyProbes = []Probe{
 	{ProbeInt8, "avx2", multiplies(probeInt8AVX2, 32)},
 }
 
-// readVectors is readWords.
+// readVectors is readWords with AVX2.
 func readVectors(data []byte) uint64 {
-	const call = 1 << 16 // bytes of a stream; a goroutine in assembly cannot be interrupted
+	const call = 1 << 16 // bytes of a stream in a call; limited because assembly cannot be preempted
 	n := len(data) / ProbeUnit * (ProbeUnit / 4)
 	var sum uint64
 	for at := 0; at < n; at += call {
@@ -20,8 +20,8 @@ func readVectors(data []byte) uint64 {
 	return sum
 }
 
-// multiplies is a probe of a kernel with so many products in an instruction, of which there are 12
-// in a round.
+// multiplies returns the Run function for a kernel that executes 12 instructions per round, each with
+// the given number of products.
 func multiplies(f func(out, p *[32]byte, n int), products int) func([]byte) int {
 	return func([]byte) int {
 		var out, p [32]byte

@@ -17,7 +17,7 @@ func readers() map[string]func([]byte) uint64 {
 	return all
 }
 
-// The probes of products multiply and add as often as they say.
+// TestProbesMultiply checks that the multiply-add probes do as much work as they report.
 func TestProbesMultiply(t *testing.T) {
 	if !slices.Contains(detected(), "avx2") {
 		t.Skip("this machine has no AVX2")

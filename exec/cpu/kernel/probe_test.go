@@ -9,7 +9,7 @@ import (
 	"pesti/exec/cpu/isa"
 )
 
-// Probes of reading have read every byte: each has its part in the sum.
+// TestProbesRead checks that read probes read every byte: changing one changes their result.
 func TestProbesRead(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, size := range []int{0, 1, 255, 256, 512, 4096, 1<<18 + 256, 1<<20 + 300} {
@@ -29,7 +29,8 @@ func TestProbesRead(t *testing.T) {
 	}
 }
 
-// A probe says how much it has done, and each instruction set has all that the one before has.
+// TestProbes checks that probes report their work, and that each instruction set has all kinds of probes
+// of the one before.
 func TestProbes(t *testing.T) {
 	data := make([]byte, 1<<12+17)
 	names := []string{ProbeRead, ProbeF32, ProbeInt16}
@@ -73,7 +74,7 @@ func TestProbes(t *testing.T) {
 	}
 }
 
-// detected returns the instruction sets of this machine.
+// detected returns the instruction sets that this machine supports.
 func detected() []string {
 	var names []string
 	for _, s := range isa.Detect() {

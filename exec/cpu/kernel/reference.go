@@ -5,7 +5,7 @@ import (
 	"pesti/ops/ref"
 )
 
-// The reference kernels run the functions of ops/ref, on worker 0 where the signature says "one".
+// The reference kernels run the functions of ops/ref. If the split is "one", worker 0 computes the step.
 
 func bindRefGetRows(b *binder) Func {
 	table := b.weight("table")
@@ -94,7 +94,7 @@ func bindRefRope(b *binder) Func {
 	}
 }
 
-// refCache binds a cache of the unfused kernels, whose positions have rows of width elements.
+// refCache binds a cache for the unfused kernels. Each position has a row of width elements.
 func (b *binder) refCache(role string, width int) *ref.KV {
 	c := &ref.KV{Positions: b.int("positions"), Width: width,
 		Pages: b.i32("pages"), P: b.SeqPages, Ring: b.int("ring") != 0}
@@ -124,7 +124,7 @@ func bindRefKVWrite(b *binder) Func {
 	}
 }
 
-// geometry binds the shape of an unfused attention, whose scores have C columns.
+// geometry binds the shape of an unfused attention. Its scores have C columns.
 func (b *binder) geometry() ref.Heads {
 	return ref.Heads{Heads: b.int("heads"), KVHeads: b.int("kv_heads"), HeadDim: b.int("head_dim"),
 		Window: b.int("window"), Positions: b.Ctx}

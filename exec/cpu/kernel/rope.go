@@ -6,11 +6,11 @@ import (
 	"pesti/ops/ref"
 )
 
-// A rope turns heads by rotary position embedding (Su et al. 2021); see ref.Rotary. The sines of
-// a step are computed once for all heads.
+// A rope applies rotary position embedding (Su et al. 2021) to heads; see ref.Rotary. The sines of a
+// step are computed once for all heads.
 type rope struct {
 	half      int       // pairs in a head
-	halves    bool      // pairs are (i, i+half), not (2i, 2i+1)
+	halves    bool      // pairs are (i, i+half) instead of (2i, 2i+1)
 	speed     []float64 // angle per position of each pair
 	magnitude float64
 	cos, sin  []float32 // of each row of the step, half each
@@ -33,7 +33,7 @@ func (b *binder) rotary() *ref.Rotary {
 	return r
 }
 
-// rope binds the rotation. What is left of the scratch holds the sines.
+// rope binds the rotation. The sines are stored in rest, the unused scratch.
 func (b *binder) rope(rest []byte) rope {
 	rotary := b.rotary()
 	r := rope{half: rotary.Rot / 2, halves: rotary.Halves, speed: make([]float64, rotary.Rot/2), magnitude: rotary.Magnitude, vec: b.vectors()}
@@ -45,14 +45,14 @@ func (b *binder) rope(rest []byte) rope {
 	return r
 }
 
-// turn computes the sines of the positions of a step.
-func (r *rope) turn(pos []int32) {
+// setSines computes the sines of the positions of a step.
+func (r *rope) setSines(pos []int32) {
 	for t, p := range pos {
 		r.vec.sines(r.cos[t*r.half:(t+1)*r.half], r.sin[t*r.half:(t+1)*r.half], r.speed, float64(p), r.magnitude)
 	}
 }
 
-// apply turns one head of row t in place.
+// apply rotates one head of row t in place.
 func (r *rope) apply(x []float32, t int) {
 	cos, sin := r.cos[t*r.half:(t+1)*r.half], r.sin[t*r.half:(t+1)*r.half]
 	if r.halves {
@@ -62,7 +62,7 @@ func (r *rope) apply(x []float32, t int) {
 	}
 }
 
-// portableSines sets cos and sin to magnitude times those of pos·speed.
+// portableSines sets cos and sin to magnitude times the cosine and sine of pos·speed.
 func portableSines(cos, sin []float32, speed []float64, pos, magnitude float64) {
 	for i := range cos {
 		s, c := math.Sincos(pos * speed[i])
@@ -70,7 +70,7 @@ func portableSines(cos, sin []float32, speed []float64, pos, magnitude float64) 
 	}
 }
 
-// portableRotateHalves turns the pairs of x[i] and y[i].
+// portableRotateHalves rotates the pairs (x[i], y[i]).
 func portableRotateHalves(x, y, cos, sin []float32) {
 	for i := range x {
 		x0, x1 := x[i], y[i]
@@ -79,7 +79,7 @@ func portableRotateHalves(x, y, cos, sin []float32) {
 	}
 }
 
-// portableRotatePairs turns the pairs of x[2i] and x[2i+1].
+// portableRotatePairs rotates the pairs (x[2i], x[2i+1]).
 func portableRotatePairs(x, cos, sin []float32) {
 	for i := range cos {
 		x0, x1 := x[2*i], x[2*i+1]

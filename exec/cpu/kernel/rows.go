@@ -1,7 +1,7 @@
 package kernel
 
-// bindEmbed gives each token its row of the embedding table. Ids outside the table are the
-// caller's to refuse; here they would leave the row as it is.
+// bindEmbed copies each token's row of the embedding table. The caller must reject ids outside the
+// table; here they leave the row unchanged.
 func bindEmbed(b *binder) Func {
 	table := b.weight("table")
 	tokens, y, n, split, rows := b.i32("tokens"), b.f32("y"), b.int("n"), b.split(), b.rows()
@@ -39,7 +39,7 @@ func bindSelect(b *binder) Func {
 	}
 }
 
-// bindCopy copies a value to where the caller sees it.
+// bindCopy copies a value to an output buffer.
 func bindCopy(b *binder) Func {
 	x, y, n, split, rows := b.f32("x"), b.f32("y"), b.int("n"), b.split(), b.rows()
 	return func(r *Run) {

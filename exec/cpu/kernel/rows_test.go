@@ -14,8 +14,7 @@ import (
 
 func floatParam(name string, v float64) plan.Param { return plan.Param{Name: name, Value: v} }
 
-// TestTable sees that the kernels are those of the signature table that run on a processor, no more and
-// no fewer.
+// TestTable checks that the table has exactly the CPU kernels of exec/plan's signature table.
 func TestTable(t *testing.T) {
 	var names, want []string
 	for _, r := range Table() {
@@ -33,7 +32,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestSplit sees that shares are whole units, cover all items once, and differ by one unit.
+// TestSplit checks that shares are whole units, cover all items once, and differ by one unit.
 func TestSplit(t *testing.T) {
 	for _, n := range []int{0, 1, 15, 16, 17, 100, 1000} {
 		for _, unit := range []int64{0, 1, 16} {
@@ -62,7 +61,7 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// A rowCase is a step that works row by row, and what it should give.
+// A rowCase is a step that works row by row, with its expected result.
 type rowCase struct {
 	name  string
 	call  func(rng *rand.Rand, rows string) *call
@@ -74,7 +73,7 @@ type rowCase struct {
 
 const rowN, rowM = 96, 7
 
-// rowCases are all kernels without heads.
+// rowCases returns cases for all kernels without heads.
 func rowCases() []rowCase {
 	x := func(c *call, role string) []float32 { return c.mem[role].f32() }
 	unary := func(kernel string, f func(y, x []float32), params ...plan.Param) rowCase {
@@ -209,8 +208,8 @@ func rowCases() []rowCase {
 	return cases
 }
 
-// TestRowKernels holds the kernels that work row by row against ops/ref, for each way to split
-// them, and sees that they write just their rows.
+// TestRowKernels compares the kernels that work row by row with ops/ref, for each split, and checks
+// that they write only their rows.
 func TestRowKernels(t *testing.T) { eachSet(t, testRowKernels) }
 
 func testRowKernels(t *testing.T, v *vectors) {
@@ -252,7 +251,7 @@ func testRowKernels(t *testing.T, v *vectors) {
 	}
 }
 
-// within reports whether two numbers are at most so many units in the last place apart.
+// within reports whether a and b differ by at most ulps units in the last place.
 func within(a, b float32, ulps float64) bool {
 	if ulps == 0 {
 		return math.Float32bits(a) == math.Float32bits(b)
@@ -260,7 +259,7 @@ func within(a, b float32, ulps float64) bool {
 	return math.Abs(float64(a)-float64(b)) <= ulps*math.Abs(float64(b))*0x1p-23
 }
 
-// TestQuantizedRows sees that norm and quantize write rounded rows as ops/ref would.
+// TestQuantizedRows checks that norm and quantize write rounded rows as ops/ref would.
 func TestQuantizedRows(t *testing.T) { eachSet(t, testQuantizedRows) }
 
 func testQuantizedRows(t *testing.T, v *vectors) {
@@ -304,7 +303,7 @@ func testQuantizedRows(t *testing.T, v *vectors) {
 	}
 }
 
-// TestNoRotation sees that a frequency scale of 0 is one, not a default.
+// TestNoRotation checks that a frequency scale of 0 means no rotation and not a default.
 func TestNoRotation(t *testing.T) {
 	const heads, dim = 3, 8
 	c := newCall("ref.rope", "T", "one", 1, intParam("heads", heads), intParam("head_dim", dim), intParam("rot", dim),
@@ -324,7 +323,7 @@ func TestNoRotation(t *testing.T) {
 	}
 }
 
-// TestSelect sees that the wanted rows are copied, in the order wanted, none where none is.
+// TestSelect checks that the wanted rows are copied in the given order, and none if none is wanted.
 func TestSelect(t *testing.T) {
 	rng := rand.New(rand.NewPCG(13, 14))
 	c := newCall("select", "R", "tokens", 1, intParam("n", rowN))
@@ -347,7 +346,7 @@ func TestSelect(t *testing.T) {
 	}
 }
 
-// TestInPlace sees that the outputs which may share their operand's buffer can.
+// TestInPlace checks the kernels whose output may share an operand's buffer.
 func TestInPlace(t *testing.T) { eachSet(t, testInPlace) }
 
 func testInPlace(t *testing.T, v *vectors) {

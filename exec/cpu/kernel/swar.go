@@ -6,14 +6,14 @@ import (
 	"pesti/gguf/quant"
 )
 
-// The integer kernels compute two weight rows at once in the halves of 64-bit words: a word
-// holds, as bytes, the unsigned weights of four elements of one row in its low half and of the
-// next row in its high half. With a byte of each masked out, one multiplication by an activation
-// q adds to both products.
+// The portable integer kernels use SWAR (SIMD within a register). A 64-bit word has the unsigned
+// weights of four elements of one row as bytes in its low half, and those of the next row in its high
+// half. After masking one byte in each half, one multiplication by an activation q gives the products
+// of both rows.
 //
-// Per block of elements a weight is d·(u − zero) + m with u the stored unsigned integer, zero
-// one constant per type, and d and m float32 per block. So per block the product with an
-// activation s·q is s·d·(Σu·q − zero·Σq) + s·m·Σq, where both sums are exact integers.
+// A weight is d·(u − zero) + m, where u is the stored unsigned integer, zero a constant of the type,
+// and d and m are float32 numbers of the block. The product of a block with activations s·q is
+// therefore s·d·(Σu·q − zero·Σq) + s·m·Σq, where both sums are exact integers.
 
 // A swarSpan is a span of up to 256 elements of two rows, with d and m of each block.
 type swarSpan struct {
@@ -27,7 +27,7 @@ type swarType struct {
 	typ    quant.Type
 	zero   int32 // subtracted from every u
 	min    bool  // whether m is used
-	block  block // the sums that share a d
+	block  block // size of the sums that share a d
 	unpack func(l *swarSpan, r0, r1 []byte)
 }
 
@@ -42,7 +42,7 @@ var swarTypes = []swarType{
 	{quant.Q6_K, 32, false, narrow16, unpackQ6_K},
 }
 
-// swarTypeOf returns the row of a type, or nil.
+// swarTypeOf returns the swarType of a type, or nil.
 func swarTypeOf(t quant.Type) *swarType {
 	for i := range swarTypes {
 		if swarTypes[i].typ == t {
@@ -54,7 +54,7 @@ func swarTypeOf(t quant.Type) *swarType {
 
 func le16(b []byte) uint16 { return binary.LittleEndian.Uint16(b) }
 
-// pair4 is four bytes of each row: byte j of r0 at bit 8j, of r1 at bit 32+8j.
+// pair4 returns four bytes of each row: byte j of r0 at bit 8j, byte j of r1 at bit 32+8j.
 func pair4(r0, r1 []byte) uint64 {
 	return uint64(binary.LittleEndian.Uint32(r0)) | uint64(binary.LittleEndian.Uint32(r1))<<32
 }
@@ -103,7 +103,7 @@ func unpackQ5_1(l *swarSpan, r0, r1 []byte) {
 	}
 }
 
-// unpackNibbles spreads 16 bytes of each row: low nibbles are elements 0–15, high ones 16–31.
+// unpackNibbles unpacks 16 bytes of each row: low nibbles are elements 0–15, high nibbles 16–31.
 func unpackNibbles(u *[8]uint64, r0, r1 []byte) {
 	_, _ = r0[15], r1[15]
 	for i := range 4 {
@@ -112,8 +112,8 @@ func unpackNibbles(u *[8]uint64, r0, r1 []byte) {
 	}
 }
 
-// addFifthBits adds bit i of each half of h to element i, worth 16. The multiplication copies
-// four bits to four bytes, with bit j of them at the bottom of byte j.
+// addFifthBits adds bit i of each half of h to element i as bit 4. The multiplication copies four bits
+// to four bytes, with bit j in the lowest place of byte j.
 func addFifthBits(u *[8]uint64, h uint64) {
 	const spread = 1 | 1<<7 | 1<<14 | 1<<21
 	for i := range u {
@@ -133,8 +133,8 @@ func unpackQ8_0(l *swarSpan, r0, r1 []byte) {
 	}
 }
 
-// kScales unpacks the eight scales and minima of a Q4_K or Q5_K block, whose first 16 bytes are f16
-// d, f16 dmin, and those of sixBits.
+// kScales unpacks the eight scales and minima of a Q4_K or Q5_K block. Its first 16 bytes are f16 d,
+// f16 dmin, and the 12 bytes of sixBits.
 func kScales(d, m *[16]float32, r []byte) {
 	scale, min := f16(le16(r)), -f16(le16(r[2:]))
 	s, low := sixBits((*[12]byte)(r[4:]))
@@ -143,9 +143,9 @@ func kScales(d, m *[16]float32, r []byte) {
 	}
 }
 
-// sixBits unpacks eight scales and minima of 6 bits: the low 6 bits of bytes 0–3 and 4–7 are scales
-// and minima of blocks 0–3; those of blocks 4–7 have their low 4 bits in the nibbles of bytes 8–11
-// and their high 2 bits on top of bytes 0–3 and 4–7.
+// sixBits unpacks eight scales and minima of 6 bits. For blocks 0–3 they are the low 6 bits of bytes
+// 0–3 and 4–7. For blocks 4–7 their low 4 bits are the nibbles of bytes 8–11, and their high 2 bits
+// are the high bits of bytes 0–3 and 4–7.
 func sixBits(b *[12]byte) (scale, low [8]uint8) {
 	for j := range 4 {
 		scale[j], low[j] = b[j]&63, b[j+4]&63
@@ -174,7 +174,7 @@ func unpackQ5_K(l *swarSpan, r0, r1 []byte) {
 	}
 }
 
-// unpackK spreads 128 bytes of each row: of every 32 bytes the low nibbles are one block of 32
+// unpackK unpacks 128 bytes of each row. In every 32 bytes, the low nibbles are one block of 32
 // elements and the high nibbles the next.
 func unpackK(l *swarSpan, r0, r1 []byte) {
 	for c := range 4 {

@@ -2,15 +2,15 @@ package kernel
 
 import "pesti/gguf/quant"
 
-// span is the number of elements that are unpacked at a time: one block of the K types, eight of
-// the others.
+// span is the number of elements that are unpacked at a time: one block of the K types, eight blocks
+// of the others.
 const span = 256
 
-// A rowLoader unpacks up to a span of elements of k, from element at on, of row i and the next of
-// the n rows w. The last of an odd number of rows may be loaded twice.
+// A rowLoader unpacks up to a span of elements, from element at of k, of rows i and i+1 of the n rows
+// w. If row i is the last one, it may be loaded twice.
 type rowLoader func(l *swarSpan, w []byte, k, i, n, at int)
 
-// fileRows loads rows as they lie in the file.
+// fileRows returns the rowLoader for the layout of the file.
 func (t *swarType) fileRows() rowLoader {
 	info, _ := quant.Lookup(t.typ)
 	return func(l *swarSpan, w []byte, k, i, n, at int) {
@@ -22,7 +22,7 @@ func (t *swarType) fileRows() rowLoader {
 	}
 }
 
-// swarTile returns the tile kernel that multiplies unpacked integers. Sums within a block are
+// swarTile returns the tile kernel that multiplies integers unpacked by load. Sums within a block are
 // exact; blocks are added in order in float32.
 func swarTile(t *swarType, load rowLoader) func(y []float32, w []byte, n int, x *activation) {
 	return func(y []float32, w []byte, n int, x *activation) {
@@ -50,7 +50,7 @@ func swarTile(t *swarType, load rowLoader) func(y []float32, w []byte, n int, x 
 
 // add adds to a0 and a1 the products of a span with activations.
 func (t *swarType) add(a0, a1 float32, l *swarSpan, q []qblock) (float32, float32) {
-	// All integers first: the products are calls, across which nothing stays in registers.
+	// Compute all integer products first: they are calls, which spill registers.
 	var p [2 * span / 32]int64
 	switch t.block {
 	case narrow32:
@@ -92,7 +92,7 @@ func (t *swarType) add(a0, a1 float32, l *swarSpan, q []qblock) (float32, float3
 	return a0, a1
 }
 
-// A block is how many elements share a scale and how wide their integers are.
+// A block says how many elements share a scale and how wide their integers are.
 type block uint8
 
 const (
@@ -101,22 +101,21 @@ const (
 	narrow16              // 16 elements of up to 6 bits
 )
 
-// halves splits a word of two signed sums. The low half borrowed from the high one where it is
-// negative.
+// halves splits a word into its two signed sums. A negative low half has borrowed from the high half.
 func halves(p int64) (lo, hi int32) {
 	lo = int32(p)
 	return lo, int32((p - int64(lo)) >> 32)
 }
 
-// Each half of a sum must stay within 31 bits and a sign, for the halves not to mix. |q| is at
-// most 16256, 14 bits.
+// Each half of a sum must stay within 31 bits and a sign, or it would overflow into the other half.
+// |q| is at most 16256, which has 14 bits.
 const (
 	byte0 = 255 * ones
 	byte1 = byte0 << 8
 )
 
-// narrow adds the products of four elements, whose q lie in the order 0, 2, 1, 3. Every second byte is multiplied where it stands, so
-// that b grows by 256 times the product.
+// narrow adds the products of four elements, whose q are in the order 0, 2, 1, 3. Odd bytes are
+// multiplied without a shift, so b accumulates 256 times their products.
 func narrow(a, b int64, u uint64, q *[4]int16) (int64, int64) {
 	a += int64(u&byte0) * int64(q[0])
 	b += int64(u&byte1) * int64(q[2])
@@ -148,7 +147,7 @@ func dotNarrow(u *[8]uint64, q *[32]int16) int64 {
 	return a + b>>8
 }
 
-// wide adds the products of four elements, whose q lie in the order 0, 2, 1, 3.
+// wide adds the products of four elements, whose q are in the order 0, 2, 1, 3.
 func wide(a int64, u uint64, q *[4]int16) int64 {
 	a += int64(u&byte0) * int64(q[0])
 	a += int64(u>>8&byte0) * int64(q[2])

@@ -8,47 +8,46 @@ import (
 	"pesti/ops/ref"
 )
 
-// Products of bf16 numbers. They pay where a step has many tokens, so that turning weights into bf16,
-// once for all of them, is little beside the products; what multiplies is the same for all types of
-// weights.
+// Products of bf16 numbers, for steps of many tokens: weights of any type are converted to bf16 once
+// per step, which is cheap compared with the products of many tokens.
 //
-// A panel's numbers are kept as pairs: for each two elements of k one word for each of the 16 rows,
-// the even element in its low half. A vector of them is a row of an AMX tile.
+// A panel is converted to pairs: for each two elements of k, a 32-bit word for each of the 16 rows, with
+// the even element in its low half. A vector of 16 words is a row of an AMX tile.
 //
-// Every kernel gives the same bits, those of TDPBF16PS: of each 32 elements of k the even ones are
-// added in order, and the odd ones, then both sums to each other and that to the result; a product
-// of two bf16 numbers is a float32, so that nothing else is rounded. Only sums below 2⁻¹²⁶ differ,
-// which AMX takes for zero.
+// Every kernel gives the bits of TDPBF16PS: for each 32 elements of k, the products of the even elements
+// are added in order, and those of the odd elements; then the two sums are added to each other, and the
+// total to the result. A product of two bf16 numbers is exact in float32. The only difference is that
+// AMX flushes results below 2⁻¹²⁶ to zero.
 const (
 	tileK      = 32 // elements of k in a tile
 	tilePanels = 4  // panels that are multiplied at a time
 	tileWidth  = tilePanels * panelRows
-	tilePart   = 1024 // elements of k that are turned into pairs at a time
+	tilePart   = 1024 // elements of k that are converted to pairs at a time
 	tilePairs  = tilePart / 2 * panelRows
 )
 
-// A pairer stores the elements from ≤ e < to of the rows of w, as they lie in the file or in a panel
-// of a layout, as pairs. There are n ≤ 16 rows; those that are missing are zeros. from and to are
-// multiples of 256, but that to may be the end of the rows.
-type pairer func(dst []uint32, w []byte, n, from, to int, t *tiles)
+// A pairPacker converts elements [from, to) of the n ≤ 16 rows of w, in the layout of the file or of a
+// panel, to pairs. Missing rows are zero. from and to are multiples of 256, except that to may be the
+// end of the rows.
+type pairPacker func(dst []uint32, w []byte, n, from, to int, t *tiles)
 
-// A multiplier adds products to y, of which each token has tileWidth. w is an even number of panels
-// of k elements as pairs, and x[i*xStep:] begins the k elements of token i. k is a multiple of tileK.
+// A multiplier adds products to y, which has tileWidth for each token. w is an even number of panels of
+// k elements as pairs. The k elements of token i begin at x[i*xStep]. k is a multiple of tileK.
 type multiplier func(y []float32, w []uint32, panels, k int, x []uint16, xStep, tokens int)
 
-// tiles is what a step of products of bf16 numbers needs.
+// tiles is the state of a step with bf16 activations.
 type tiles struct {
 	k        int
 	x        []uint16  // all rows of the operand
-	y        []float32 // of each row tileWidth products
+	y        []float32 // tileWidth products of each row
 	w        []uint32  // pairs of tilePanels panels
-	part     []float32 // room for a pairer: panelPart elements of a panel
-	swar     *swarSpan // too
+	part     []float32 // buffer of pairPackers: panelPart elements of a panel
+	swar     *swarSpan // buffer of pairPackers
 	multiply multiplier
 }
 
-// tiles binds the operand x. Scratch takes 256 bytes for each row, 128 KiB for pairs, 16 KiB for
-// float32, 768 bytes for a swarSpan, and what rounding a gate takes.
+// tiles binds operand x. It needs 256 bytes of scratch for each row, 128 KiB for pairs, 16 KiB for
+// float32 and 768 bytes for a swarSpan.
 func (b *binder) tiles(rest *[]byte) *tiles {
 	t := &tiles{k: b.int("k"), x: view[uint16](b.operand("x").Data), multiply: portableMultiply}
 	if t.k%tileK != 0 {
@@ -68,20 +67,20 @@ func (b *binder) tiles(rest *[]byte) *tiles {
 	return t
 }
 
-// A variant of a multiplier is for an instruction set.
+// A multiplierVariant is a multiplier for an instruction set.
 type multiplierVariant struct {
 	isa      string
 	multiply multiplier
 }
 
-// A span of rows is part of a weight, at most tileWidth of its rows from lo on.
+// A rowSpan is at most tileWidth rows of a weight, from row lo on.
 type rowSpan struct {
-	*factor
+	*boundWeight
 	lo, n int
 }
 
-// products sets t.y to the products of m tokens with some rows, those of each span from a multiple
-// of 16 on.
+// products sets t.y to the products of m tokens with the rows of all spans. The products of each span
+// begin at a multiple of 16.
 func (t *tiles) products(m int, spans ...rowSpan) {
 	y := t.y[:m*tileWidth]
 	clear(y)
@@ -104,7 +103,7 @@ func (t *tiles) products(m int, spans ...rowSpan) {
 	}
 }
 
-// bindTileGroup is bindMatmulGroup for bf16.
+// bindTileGroup is bindMatmulGroup for bf16 activations.
 func bindTileGroup(b *binder) Func {
 	rest := b.Scratch
 	t, rows := b.tiles(&rest), b.rows()
@@ -118,7 +117,7 @@ func bindTileGroup(b *binder) Func {
 			g := &members[i]
 			for lo := g.lo; lo < g.hi; lo += tileWidth {
 				n := min(tileWidth, g.hi-lo)
-				t.products(m, rowSpan{&g.factor, lo, n})
+				t.products(m, rowSpan{&g.boundWeight, lo, n})
 				for j := range m {
 					g.finish(t.y[j*tileWidth:][:n], j*g.n+lo, lo)
 				}
@@ -127,21 +126,21 @@ func bindTileGroup(b *binder) Func {
 	}
 }
 
-// bindTileGated is bindGated for bf16.
+// bindTileGated is bindGated for bf16 activations.
 func bindTileGated(b *binder) Func {
 	const half = tileWidth / 2
 	rest := b.Scratch
 	n, split, rows := b.int("n"), b.split(), b.rows()
-	put := b.gated(&rest, half, n)
+	put := b.gatedStore(&rest, half, n)
 	t := b.tiles(&rest)
-	gate, up := b.factor("w0", "bf16", t.k), b.factor("w1", "bf16", t.k)
+	gate, up := b.boundWeight("w0", "bf16", t.k), b.boundWeight("w1", "bf16", t.k)
 	return func(r *Run) {
 		m := rows(r)
 		first, last := split.of(n)
 		for lo := first; lo < last; lo += half {
 			n1 := min(half, last-lo)
 			t.products(m, rowSpan{&gate, lo, n1}, rowSpan{&up, lo, n1})
-			ups := (n1 + panelRows - 1) / panelRows * panelRows // where they begin
+			ups := (n1 + panelRows - 1) / panelRows * panelRows // start of the products of up
 			for j := range m {
 				p := t.y[j*tileWidth:][:tileWidth]
 				put(j, lo, p[:n1], p[ups:][:n1])
@@ -150,8 +149,8 @@ func bindTileGated(b *binder) Func {
 	}
 }
 
-// filePairs returns the pairer of rows as they lie in the file.
-func filePairs(info *quant.Info) pairer {
+// filePairs returns the pairPacker for the layout of the file.
+func filePairs(info *quant.Info) pairPacker {
 	return func(dst []uint32, w []byte, n, from, to int, t *tiles) {
 		rowBytes := t.k / info.BlockLen * info.BlockBytes
 		clear(dst)
@@ -163,7 +162,7 @@ func filePairs(info *quant.Info) pairer {
 	}
 }
 
-// pairs is the pairer of panels.
+// pairs is the pairPacker for panels.
 func (l *Layout) pairs(dst []uint32, w []byte, n, from, to int, t *tiles) {
 	clear(dst)
 	for i := range n {
@@ -173,7 +172,7 @@ func (l *Layout) pairs(dst []uint32, w []byte, n, from, to int, t *tiles) {
 	}
 }
 
-// setPairs stores row i of a panel of zeros.
+// setPairs stores row i in dst, where the elements of that row must be zero.
 func setPairs(dst []uint32, row []float32, i int) {
 	for e, v := range row {
 		dst[e/2*panelRows+i] |= uint32(ref.BF16(v)) << (e % 2 * 16)

@@ -9,8 +9,8 @@ import (
 	"pesti/ops/ref"
 )
 
-// assemblyPairs are the pairers in assembly. Panels become float32 by the kernels of products in
-// float32, which cost more than rounding does.
+// assemblyPairs are the matmul rows whose pairPackers are in assembly. They dequantize panels to float32
+// with the kernels of panel16 and then round to bf16; dequantizing takes most of the time.
 var assemblyPairs = slices.Concat(pairsFor("avx2", pairsAVX2), pairsFor("amx", pairsAVX512))
 
 func pairsFor(isa string, round func(dst *uint32, src *float32, pairs int)) []Matmul {
@@ -32,7 +32,7 @@ func pairsFor(isa string, round func(dst *uint32, src *float32, pairs int)) []Ma
 		{quant.Q6_K, panel16DequantizeQ6_K},
 	} {
 		l, _ := LookupLayout("r16", t.kind)
-		all = append(all, bothPairs(isa, t.kind, l.Name, func(dst []uint32, w []byte, _, from, to int, tiles *tiles) {
+		all = append(all, gemvAndGemmPairs(isa, t.kind, l.Name, func(dst []uint32, w []byte, _, from, to int, tiles *tiles) {
 			for at := from; at < to; at += panelPart {
 				part := w[at/l.Block*l.Bytes:]
 				some := min(panelPart, to-at)
@@ -66,7 +66,7 @@ func multiplyOnAVX2(y []float32, w []uint32, panels, k int, x []uint16, xStep, t
 func multiplyOnAMX(y []float32, w []uint32, panels, k int, x []uint16, xStep, tokens int) {
 	const (
 		block = 32   // tokens
-		call  = 1024 // tokens, since a goroutine in assembly cannot be interrupted
+		call  = 1024 // tokens in a call; limited because assembly cannot be preempted
 	)
 	for from := 0; from+block <= tokens; from += call {
 		some := min(call, tokens-from) / block * block

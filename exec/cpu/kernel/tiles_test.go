@@ -10,7 +10,7 @@ import (
 	"pesti/ops/ref"
 )
 
-// tilesOf returns random bf16 numbers as rows that are xStep elements apart, and as pairs of panels.
+// tilesOf returns random bf16 activations, in rows xStep elements apart, and random weights as pairs.
 func tilesOf(rng *rand.Rand, panels, k, xStep, tokens int) (x *memory, w *memory) {
 	x, w = newMemory(2*((tokens-1)*xStep+k)), newMemory(4*panels*k/2*panelRows)
 	for i, n := 0, len(x.data())/2; i < n; i++ {
@@ -22,8 +22,8 @@ func tilesOf(rng *rand.Rand, panels, k, xStep, tokens int) (x *memory, w *memory
 	return x, w
 }
 
-// TestMultiplyTiles holds products of bf16 numbers against float64: the normalized square error of
-// float32 sums in blocks of 32 stays below 1e-13.
+// TestMultiplyTiles compares products of bf16 numbers with float64. The normalized square error of
+// float32 sums in blocks of 32 is below 1e-13.
 func TestMultiplyTiles(t *testing.T) {
 	const panels, k, tokens = 2, 1024, 3
 	x, w := tilesOf(rand.New(rand.NewPCG(1, 1)), panels, k, k, tokens)
@@ -46,9 +46,9 @@ func TestMultiplyTiles(t *testing.T) {
 	}
 }
 
-// TestMultipliers sees that every multiplier gives the bits of the portable one, adds to what is
-// there, and writes nothing else, for numbers of tokens around whole tiles; infinite and NaN
-// activations stay in their token.
+// TestMultipliers checks that every multiplier gives the bits of the portable one, adds to y, and writes
+// nothing else, for numbers of tokens around whole tiles, and that infinite and NaN activations affect
+// only their token.
 func TestMultipliers(t *testing.T) {
 	for _, m := range assemblyMultipliers {
 		if _, err := isa.UpTo(m.isa); err != nil {

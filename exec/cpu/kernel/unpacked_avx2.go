@@ -4,7 +4,7 @@ package kernel
 
 import "pesti/gguf/quant"
 
-// dequantizersAVX2 are those with the bits of gguf/quant, for types that have no layout of panels.
+// dequantizersAVX2 are the dequantizers of types without a panel layout. They give the bits of gguf/quant.
 var dequantizersAVX2 = map[quant.Type]func(dst *float32, src *byte, blocks int){
 	quant.Q2_K:   dequantizeQ2_K,
 	quant.Q3_K:   dequantizeQ3_K,
@@ -16,7 +16,7 @@ var dequantizersAVX2 = map[quant.Type]func(dst *float32, src *byte, blocks int){
 	quant.TQ2_0:  dequantizeTQ2_0,
 }
 
-// gridDequantizersAVX2 are those of types that take their elements from a grid.
+// gridDequantizersAVX2 are the dequantizers of types whose elements are looked up in a grid.
 var gridDequantizersAVX2 = map[quant.Type]func(dst *float32, src *byte, grid *int8, blocks int){
 	quant.IQ2_XXS: dequantizeIQ2_XXS,
 	quant.IQ2_XS:  dequantizeIQ2_XS,
@@ -27,8 +27,8 @@ var gridDequantizersAVX2 = map[quant.Type]func(dst *float32, src *byte, grid *in
 	quant.IQ1_M:   dequantizeIQ1_M,
 }
 
-// unpackedMatmuls are the products of weights as they lie in the file, for all types: what cannot be
-// dequantized in vectors is multiplied in them.
+// unpackedMatmuls returns the products of weights in the layout of the file, for all types. Types
+// without an AVX2 dequantizer are dequantized in portable Go and multiplied with AVX2.
 func unpackedMatmuls() []Matmul {
 	var all []Matmul
 	for t := quant.Type(0); ; t++ {
@@ -37,12 +37,12 @@ func unpackedMatmuls() []Matmul {
 			return all
 		}
 		if info.Dequantize != nil {
-			all = append(all, both("avx2", t, "", "f32", rowTile(info, unpackedDequantizer(info)))...)
+			all = append(all, gemvAndGemm("avx2", t, "", "f32", rowTile(info, unpackedDequantizer(info)))...)
 		}
 	}
 }
 
-// unpackedDequantizer returns the fastest dequantizer of whole blocks of a type.
+// unpackedDequantizer returns the fastest dequantizer of a type, for whole blocks.
 func unpackedDequantizer(info *quant.Info) func(dst []float32, src []byte) {
 	f := dequantizersAVX2[info.Type]
 	if g := gridDequantizersAVX2[info.Type]; g != nil {
@@ -60,10 +60,10 @@ func unpackedDequantizer(info *quant.Info) func(dst []float32, src []byte) {
 	}
 }
 
-// rowTile returns the tile kernel that dequantizes parts of four rows, which stay in the cache
-// nearest to the processor while all tokens meet them. Parts are added to y in order.
+// rowTile returns the tile kernel that dequantizes parts of four rows and multiplies each part, while it
+// is in the L1 cache, with all tokens. Parts are added to y in order.
 func rowTile(info *quant.Info, dequantize func(dst []float32, src []byte)) func(y []float32, w []byte, n int, x *activation) {
-	const together = 4 // rows
+	const together = 4 // rows that are multiplied at a time
 	return func(y []float32, w []byte, n int, x *activation) {
 		rowBytes := x.k / info.BlockLen * info.BlockBytes
 		clear(y[:x.m*x.width])
@@ -71,7 +71,7 @@ func rowTile(info *quant.Info, dequantize func(dst []float32, src []byte)) func(
 			for at := 0; at < x.k; at += panelPart {
 				some := min(panelPart, x.k-at)
 				from, to := at/info.BlockLen*info.BlockBytes, (at+some)/info.BlockLen*info.BlockBytes
-				values := x.panel[:together*panelPart] // of rows that are not there, what was in it
+				values := x.panel[:together*panelPart] // missing rows keep old values; their products are not used
 				for j := range min(together, n-i) {
 					row := w[(i+j)*rowBytes:][:rowBytes]
 					dequantize(values[j*panelPart:][:some], row[from:to])
@@ -84,7 +84,7 @@ func rowTile(info *quant.Info, dequantize func(dst []float32, src []byte)) func(
 					f(&y[m*x.width+i], 4*x.width, &values[0], 4*panelPart, &x.rows[m*x.k+at], 4*x.k, some&^7)
 					m += tokens
 				}
-				if rest := some &^ 7; rest < some { // of types whose blocks are single elements
+				if rest := some &^ 7; rest < some { // possible for types whose blocks are single elements
 					for m := range x.m {
 						x, y := x.rows[m*x.k+at:][rest:some], y[m*x.width+i:][:together]
 						for j := range y {

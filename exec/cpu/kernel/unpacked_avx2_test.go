@@ -13,8 +13,8 @@ import (
 	"pesti/gguf/quant"
 )
 
-// TestUnpackedDequantizers holds dequantizers in vectors to the bits of gguf/quant, for blocks of any
-// bytes at the end of memory, and sees that they write nothing else.
+// TestUnpackedDequantizers checks that the AVX2 dequantizers give the bits of gguf/quant for blocks of
+// random bytes at the end of a mapping, and write nothing else.
 func TestUnpackedDequantizers(t *testing.T) {
 	if _, err := isa.UpTo("avx2"); err != nil {
 		t.Skip(err)
@@ -49,7 +49,7 @@ func TestUnpackedDequantizers(t *testing.T) {
 	}
 }
 
-// TestRowTileRests multiplies rows whose length is no multiple of a vector.
+// TestRowTileRests multiplies rows whose length is not a multiple of a vector.
 func TestRowTileRests(t *testing.T) {
 	if _, err := isa.UpTo("avx2"); err != nil {
 		t.Skip(err)

@@ -7,8 +7,7 @@ import (
 	"pesti/exec/plan"
 )
 
-// TestVariants sees that the last variant which may be used computes a step, and a weight's
-// products, and that one which may not is passed over.
+// TestVariants checks that a step and a weight's products use the last variant that is allowed.
 func TestVariants(t *testing.T) {
 	const other = "avx2"
 	rows, products := table, matmuls

@@ -6,45 +6,44 @@ import (
 	"pesti/ops/ref"
 )
 
-// A vectors is the inner loops that kernels other than products are made of, for one instruction
-// set. Kernels are written once, on top of these. Sets may differ in the last bits of what they
-// give, but none lets a result depend on how many elements are computed with it.
+// vectors has the inner loops of all kernels other than products, for one instruction set. Kernels are
+// written once, on top of these. Results of different sets may differ in their last bits, unless stated
+// otherwise; in no set does a result depend on the number of elements in a call.
 type vectors struct {
 	isa   string
-	gates map[string]gate // by the plan's names
+	gates map[string]gate // by their names in plans
 
-	// The parts of a norm, see norm.go, and ref.QuantiseQ8x2, ref.QuantiseQ8Row and ref.RoundBF16,
-	// whose bits each set gives.
+	// The parts of a norm, see norm.go, and ref.QuantiseQ8x2, ref.QuantiseQ8Row and ref.RoundBF16.
+	// Every set gives the same bits.
 	sumSquares   func(x []float32) float64
 	normalize    func(y, x, w []float32, scale float64)
 	normalizeAdd func(y, x, d, w []float32, scale float64)
 	quantize     map[string]func(row []byte, x []float32) // by the formats of a planar
 	round        func(row []byte, x []float32)
 
-	// The sines of a position, the nearest float32 but for close calls, and the rotation of a head by
-	// them, see rope.go, whose bits each set gives.
+	// The sines of a position, correctly rounded except in close cases, and the rotation of a head, see
+	// rope.go. Every set gives the same bits in rotations.
 	sines        func(cos, sin []float32, speed []float64, pos, magnitude float64)
 	rotateHalves func(x, y, cos, sin []float32)
 	rotatePairs  func(x, cos, sin []float32)
 
-	// The numbers of a page of attention, see attention_loops.go.
+	// The inner loops of attention over a page, see attention_loops.go.
 	scores     func(scores, x, tile []float32, n int)
 	weigh      func(scores, top, sum, shrink []float32, x, y int, scale float32)
 	accumulate func(acc, weights, shrink, tile []float32, n, x, y int)
 
-	// divide sets dst to src divided by a number.
+	// divide sets dst to src / by.
 	divide func(dst, src []float32, by float32)
 
-	// The same bits from float16 tiles, for few queries; nil where that is not faster.
+	// The same with float16 tiles and few queries, with the same bits; nil if that is not faster.
 	scoresHalf     func(scores, x []float32, tile []uint16, n int)
 	accumulateHalf func(acc, weights, shrink []float32, tile []uint16, n, x, y int)
 
-	// fetch asks for memory that will soon be read; nil where that cannot be.
-	fetch func(data []byte)
+	// prefetch prefetches data; nil if the set has no such instruction.
+	prefetch func(data []byte)
 
-	// widen sets dst to the values of float16 numbers, widenE4M3 to those of E4M3, narrow to the nearest
-	// of float16; q8Keys and q8Values to those of whole groups of keys and of blocks of values, as q8Parts
-	// tells.
+	// Conversions: float16 to float32, E4M3 to float32, float32 to the nearest float16, and whole groups
+	// of q8_0 keys and blocks of q8_0 values, see q8Cache, to float32.
 	widen     func(dst []float32, src []uint16)
 	widenE4M3 func(dst []float32, src []uint8)
 	narrow    func(dst []uint16, src []float32)
@@ -55,15 +54,15 @@ type vectors struct {
 // A gate sets dst to act(x) ⊙ up; dst may be x.
 type gate func(dst, x, up []float32)
 
-// vectorSets are the sets of inner loops; later ones are better.
+// vectorSets are the sets of inner loops, the best one last.
 var vectorSets = append([]*vectors{&portable}, assemblyVectors...)
 
 var portable = vectors{
 	isa: "portable",
 	gates: map[string]gate{
-		"silu":      multiplied(ref.SiLU),
-		"gelu_tanh": multiplied(ref.GELUTanh),
-		"gelu_erf":  multiplied(ref.GELUErf),
+		"silu":      actThenMul(ref.SiLU),
+		"gelu_tanh": actThenMul(ref.GELUTanh),
+		"gelu_erf":  actThenMul(ref.GELUErf),
 	},
 	sumSquares:   portableSumSquares,
 	normalize:    portableNormalize,
@@ -84,7 +83,7 @@ var portable = vectors{
 	q8Values:     portableQ8Values,
 }
 
-// vectors returns the best inner loops that may be used.
+// vectors returns the best set of inner loops whose instruction set may be used.
 func (b *binder) vectors() *vectors {
 	best := &portable
 	for _, v := range vectorSets {

@@ -38,10 +38,10 @@ func weighAVX2(scores *float32, top *float32, sum *float32, shrink *float32, n i
 //go:noescape
 func divideAVX2(dst *float32, src *float32, by float32, n int)
 
-// fetchAVX2 asks for the lines that hold n bytes at p.
+// prefetchAVX2 asks for the lines that hold n bytes at p.
 //
 //go:noescape
-func fetchAVX2(p *byte, n int)
+func prefetchAVX2(p *byte, n int)
 
 // siluGateAVX2 sets n elements of dst, a multiple of 8, to x·σ(x) times up.
 //

@@ -1405,9 +1405,9 @@ done:
 	VZEROUPPER
 	RET
 
-// func fetchAVX2(p *byte, n int)
+// func prefetchAVX2(p *byte, n int)
 // Requires: MMX+
-TEXT ·fetchAVX2(SB), NOSPLIT, $0-16
+TEXT ·prefetchAVX2(SB), NOSPLIT, $0-16
 	MOVQ p+0(FP), AX
 	MOVQ n+8(FP), CX
 

@@ -9,14 +9,14 @@ import (
 	"pesti/ops/ref"
 )
 
-// assemblyVectors are the inner loops in assembly. Each function here gives assembly whole vectors,
-// and sees to what does not fill one.
+// assemblyVectors are the inner loops in assembly. The functions in this file call assembly for whole
+// vectors and handle the remaining elements.
 var assemblyVectors = []*vectors{{
 	isa: "avx2",
 	gates: map[string]gate{
 		"silu":      inEights(siluGateAVX2),
 		"gelu_tanh": inEights(geluTanhGateAVX2),
-		"gelu_erf":  multiplied(ref.GELUErf), // no model that is supported has it
+		"gelu_erf":  actThenMul(ref.GELUErf), // no supported model uses it
 	},
 	sumSquares:   sumSquaresOnAVX2,
 	normalize:    normalizeOnAVX2,
@@ -40,7 +40,7 @@ var assemblyVectors = []*vectors{{
 	accumulateHalf: func(acc, weights, shrink []float32, tile []uint16, n, x, y int) {
 		accumulateHalfAVX2(&acc[0], &weights[0], &shrink[0], &tile[0], n, len(acc)/n, x, y)
 	},
-	fetch:     func(data []byte) { fetchAVX2(unsafe.SliceData(data), len(data)) },
+	prefetch:  func(data []byte) { prefetchAVX2(unsafe.SliceData(data), len(data)) },
 	widen:     widenOnAVX2,
 	widenE4M3: widenE4M3OnAVX2,
 	narrow:    narrowOnAVX2,
@@ -52,7 +52,7 @@ var assemblyVectors = []*vectors{{
 	},
 }}
 
-// inEights returns the gate that f computes for a multiple of 8 elements.
+// inEights returns a gate for any number of elements from f, which computes a multiple of 8.
 func inEights(f func(dst, x, up *float32, n int)) gate {
 	return func(dst, x, up []float32) {
 		whole := len(dst) &^ 7
@@ -144,7 +144,7 @@ func divideOnAVX2(dst, src []float32, by float32) {
 	portableDivide(dst[whole:], src[whole:], by)
 }
 
-// widenE4M3OnAVX2 takes whole columns of a panel, which are 16 numbers too.
+// widenE4M3OnAVX2 uses the kernel that dequantizes columns of a panel, which also have 16 elements.
 func widenE4M3OnAVX2(dst []float32, src []uint8) {
 	whole := len(dst) &^ (panelRows - 1)
 	if whole > 0 {

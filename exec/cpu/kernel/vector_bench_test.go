@@ -10,8 +10,8 @@ import (
 	"pesti/ops/ref"
 )
 
-// BenchmarkAttention measures one worker's attention for the shapes of three models, all heads, in
-// GMAC/s and in GB/s of the cache that a step looks at.
+// BenchmarkAttention measures one worker's attention over all heads, for the shapes of three models, in
+// GMAC/s and in GB/s of the cache that a step reads.
 func BenchmarkAttention(b *testing.B) {
 	for _, model := range []struct {
 		name string
@@ -34,8 +34,8 @@ func BenchmarkAttention(b *testing.B) {
 	}
 }
 
-// bench measures a step whose last token is the last of the context. Steps go round the caches of
-// so many layers that none is found in the processor's.
+// bench measures a step whose last token is the last of the context. Steps cycle through the caches of
+// so many layers that they do not fit in the processor's cache.
 func (l *layer) bench(b *testing.B) {
 	const beyondCaches = 64 << 20
 	rng := rand.New(rand.NewPCG(41, 42))
@@ -76,7 +76,7 @@ func (l *layer) bench(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// fastest returns the time of the fastest of b's runs, in which the machine did nothing else.
+// fastest returns the time of the fastest of b's runs, the one least disturbed by other load.
 func fastest(b *testing.B, run func()) time.Duration {
 	best := time.Duration(math.MaxInt64)
 	for b.Loop() {

@@ -12,7 +12,7 @@ import (
 	"pesti/ops/ref"
 )
 
-// runnableVectors returns the sets of inner loops that this machine can run.
+// runnableVectors returns the sets of inner loops that this machine supports.
 func runnableVectors() []*vectors {
 	return slices.DeleteFunc(slices.Clone(vectorSets), func(v *vectors) bool {
 		_, err := isa.UpTo(v.isa)
@@ -20,14 +20,14 @@ func runnableVectors() []*vectors {
 	})
 }
 
-// eachSet runs a test for each set that this machine can run.
+// eachSet runs a test for each set of inner loops that this machine supports.
 func eachSet(t *testing.T, test func(t *testing.T, v *vectors)) {
 	for _, v := range runnableVectors() {
 		t.Run(v.isa, func(t *testing.T) { test(t, v) })
 	}
 }
 
-// guarded returns n float32 in guarded memory, not aligned to more than 4 bytes, full of NaN.
+// guarded returns n NaN in guarded memory that is aligned to 4 bytes only.
 func guarded(n int) ([]float32, *memory) {
 	m := newMemory(4*n + 4)
 	for i := range m.data() {
@@ -36,7 +36,7 @@ func guarded(n int) ([]float32, *memory) {
 	return m.f32()[1:], m
 }
 
-// untouched fails the test if bytes around the operand were written.
+// untouched fails the test if guard bytes were written.
 func untouched(t *testing.T, what string, ms ...*memory) {
 	t.Helper()
 	for _, m := range ms {
@@ -57,7 +57,7 @@ func TestVectorsOf(t *testing.T) {
 	}
 }
 
-// gateFunctions are the gates in float64, of up = 1.
+// gateFunctions has the gates in float64, with up = 1.
 var gateFunctions = map[string]func(x float64) float64{
 	"silu": func(x float64) float64 { return x / (1 + math.Exp(-x)) },
 	"gelu_tanh": func(x float64) float64 { // x/2·(1+tanh u) without its loss of digits below 0
@@ -66,9 +66,9 @@ var gateFunctions = map[string]func(x float64) float64{
 	"gelu_erf": func(x float64) float64 { return 0.5 * x * math.Erfc(-x/math.Sqrt2) },
 }
 
-// TestGates holds each gate, at 1.3 million float32 up to 100 and at the ends of the range, against
-// float64: within 3 units in the last place, for results below the normal range within as many of
-// the least numbers. Infinity keeps its limit, but that the reference gives NaN at −Inf.
+// TestGates compares each gate with float64 at 1.3 million float32 up to 100 and at the ends of the
+// range. The bound is 3 units in the last place, and 3 times the smallest number for subnormal results.
+// At infinity a gate has its limit, except that the reference gives NaN at −Inf.
 func TestGates(t *testing.T) {
 	const step = 1777 // between the bits of one number and the next
 	eachSet(t, func(t *testing.T, v *vectors) {
@@ -119,8 +119,8 @@ func TestGates(t *testing.T) {
 	})
 }
 
-// TestGateTails sees that a gate of any length computes each element as it does alone, times up, in
-// place too, and writes nothing else.
+// TestGateTails checks that a gate of any length computes each element as it does alone, times up, also
+// in place, and writes nothing else.
 func TestGateTails(t *testing.T) {
 	eachSet(t, func(t *testing.T, v *vectors) {
 		rng := rand.New(rand.NewPCG(31, 32))
@@ -145,7 +145,7 @@ func TestGateTails(t *testing.T) {
 	})
 }
 
-// numbers returns n float32 of all sizes, some of them special.
+// numbers returns n float32 of all magnitudes, including special values.
 func numbers(rng *rand.Rand, n int) []float32 {
 	x := make([]float32, n)
 	for i := range x {
@@ -163,7 +163,7 @@ func numbers(rng *rand.Rand, n int) []float32 {
 	return x
 }
 
-// TestNormVectors sees that each set gives the bits of the portable norm, in place too.
+// TestNormVectors checks that each set gives the bits of the portable norm, also in place.
 func TestNormVectors(t *testing.T) {
 	eachSet(t, func(t *testing.T, v *vectors) {
 		rng := rand.New(rand.NewPCG(33, 34))
@@ -193,9 +193,9 @@ func TestNormVectors(t *testing.T) {
 	})
 }
 
-// TestSines holds the sines of positions up to a million, and of angles at and next to multiples of
-// π/4, against float64: rounded to the nearest float32, or next to it where that is a close call.
-// A sine does not depend on how many are computed with it, and nothing is written behind them.
+// TestSines compares the sines of positions up to a million, and of angles at and next to multiples of
+// π/4, with float64: they must be the nearest float32, or next to it if it is a close case. A sine does
+// not depend on the number of sines in a call, and nothing is written beyond them.
 func TestSines(t *testing.T) {
 	eachSet(t, func(t *testing.T, v *vectors) {
 		check := func(cos, sin, speed []float64, pos, magnitude float64) {
@@ -242,7 +242,7 @@ func pick64(rng *rand.Rand, a, b float64) float64 {
 	return b
 }
 
-// TestRotations sees that each set turns pairs with the bits of the portable loops.
+// TestRotations checks that each set rotates pairs with the bits of the portable loops.
 func TestRotations(t *testing.T) {
 	eachSet(t, func(t *testing.T, v *vectors) {
 		rng := rand.New(rand.NewPCG(55, 56))
@@ -265,8 +265,8 @@ func TestRotations(t *testing.T) {
 	})
 }
 
-// TestQuantizeVectors sees that each set gives the bytes of ref.QuantiseQ8x2 and of ref.QuantiseQ8Row,
-// whatever a block holds.
+// TestQuantizeVectors checks that each set gives the bytes of ref.QuantiseQ8x2 and ref.QuantiseQ8Row,
+// for blocks with any values.
 func TestQuantizeVectors(t *testing.T) {
 	inf, nan := float32(math.Inf(1)), float32(math.NaN())
 	eachSet(t, func(t *testing.T, v *vectors) {
@@ -313,7 +313,7 @@ func TestQuantizeVectors(t *testing.T) {
 	})
 }
 
-// TestWiden sees that each set gives the value of every float16 number, and any length.
+// TestWiden checks that each set gives the value of every float16 number, and any length.
 func TestWiden(t *testing.T) {
 	eachSet(t, func(t *testing.T, v *vectors) {
 		src := make([]uint16, 1<<16)
@@ -340,8 +340,8 @@ func TestWiden(t *testing.T) {
 	})
 }
 
-// TestNarrow sees that each set gives the bits of ref.F16, for what lies at and around every float16
-// number and between two of them, and any length.
+// TestNarrow checks that each set gives the bits of ref.F16, at, next to and halfway between float16
+// numbers, for any length.
 func TestNarrow(t *testing.T) {
 	eachSet(t, func(t *testing.T, v *vectors) {
 		var src []float32
@@ -372,12 +372,12 @@ func TestNarrow(t *testing.T) {
 	})
 }
 
-// TestParts sees, for each format of caches, that keys and values come back as ref.KV gives them,
-// whichever positions are asked for, and that nothing else of a page or a tile is touched.
-func TestParts(t *testing.T) {
+// TestCacheFormats checks for each cache format that keys and values are read back as ref.KV does, for
+// any range of positions, and that no other element of a page or a tile is written.
+func TestCacheFormats(t *testing.T) {
 	eachSet(t, func(t *testing.T, v *vectors) {
 		rng := rand.New(rand.NewPCG(37, 38))
-		for format, makeParts := range cacheParts {
+		for format, makeParts := range cacheFormats {
 			for _, dim := range []int{32, 64, 96, 256, 6, 20} {
 				if format == "q8_0" && dim%ref.Q8Block != 0 {
 					continue
@@ -439,8 +439,8 @@ func TestParts(t *testing.T) {
 	})
 }
 
-// TestPage holds the loops over a page against float64, for each number of queries and each part of
-// the page that they see, and sees that a query's numbers do not depend on those beside it.
+// TestPage compares the loops over a page with float64, for each number of queries and each visible
+// range of the page, and checks that a query's results do not depend on other queries.
 func TestPage(t *testing.T) {
 	const scale = 0.3
 	eachSet(t, func(t *testing.T, v *vectors) {
@@ -532,7 +532,7 @@ func TestPage(t *testing.T) {
 	})
 }
 
-// TestDivide sees that each set divides with the bits of Go.
+// TestDivide checks that each set divides with the bits of Go.
 func TestDivide(t *testing.T) {
 	eachSet(t, func(t *testing.T, v *vectors) {
 		rng := rand.New(rand.NewPCG(57, 58))
@@ -550,7 +550,7 @@ func TestDivide(t *testing.T) {
 	})
 }
 
-// TestWeighNaN sees that what is no number stays in its query, and that weights of positions far
+// TestWeighNaN checks that what is no number stays in its query, and that weights of positions far
 // below the highest are 0.
 func TestWeighNaN(t *testing.T) {
 	inf, nan := float32(math.Inf(1)), float32(math.NaN())

@@ -295,9 +295,9 @@ func across(w [][2]vec, op func(...Op)) vec {
 }
 
 // fetch asks for memory that the next page is read from while this one is computed.
-func fetch() {
-	function("fetchAVX2", "func(p *byte, n int)")
-	Doc("fetchAVX2 asks for the lines that hold n bytes at p.")
+func prefetch() {
+	function("prefetchAVX2", "func(p *byte, n int)")
+	Doc("prefetchAVX2 asks for the lines that hold n bytes at p.")
 	p, n := Load(Param("p"), GP64()), Load(Param("n"), GP64())
 	Label("next")
 	CMPQ(n, Imm(0))

@@ -11,7 +11,7 @@ func main() {
 	}
 	weigh()
 	divide()
-	fetch()
+	prefetch()
 	gate("siluGateAVX2", "x·σ(x)", siluArgument)
 	gate("geluTanhGateAVX2", "the tanh approximation of x·Φ(x)", geluTanhArgument)
 	sumSquares()
