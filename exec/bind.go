@@ -91,13 +91,8 @@ func (e *Engine) buffer(g *plan.Program, id, worker int) (string, []byte) {
 }
 
 func param(st *plan.Step, name string) int64 {
-	for _, p := range st.Params {
-		if p.Name == name {
-			v, _ := p.Value.(int64)
-			return v
-		}
-	}
-	return 0
+	v, _ := st.Param(name).(int64)
+	return v
 }
 
 // A weight is where its elements are: in the file, and where the plan says so in a layout for

@@ -34,27 +34,32 @@ func (op *Op) attr(name string) *AttrSpec {
 	return nil
 }
 
-// value returns an attribute of the node, or its default where it is absent; nil for a required one
+// Attribute returns an attribute of the node, or its default where it is absent; nil for a required one
 // that is absent, and for one that the op does not have.
-func (n *Node) value(name string) any {
+func (n *Node) Attribute(name string) any {
 	if v, ok := n.Attr[name]; ok {
 		return v
 	}
 	if spec := n.Op.attr(name); spec != nil && !spec.Required {
-		return spec.Zero
+		return spec.Default
 	}
 	return nil
 }
+
+// Float returns a floating-point attribute, or its default where it is absent.
+func (n *Node) Float(name string) float64 { v, _ := n.Attribute(name).(float64); return v }
 
 // IsDefault reports whether the node has the attribute's default value, so that it means the same
 // without it.
 func (n *Node) IsDefault(name string) bool {
 	spec := n.Op.attr(name)
-	return spec != nil && !spec.Required && sameValue(n.value(name), spec.Zero)
+	return spec != nil && !spec.Required && sameValue(n.Attribute(name), spec.Default)
 }
 
 // SameAttr reports whether two nodes have an attribute in common, an absent one having its default.
-func (n *Node) SameAttr(o *Node, name string) bool { return sameValue(n.value(name), o.value(name)) }
+func (n *Node) SameAttr(o *Node, name string) bool {
+	return sameValue(n.Attribute(name), o.Attribute(name))
+}
 
 // Clone returns a copy in which every int has become the int64 that a node stores, so that
 // Attrs{"heads": 14} means what it says.

@@ -135,10 +135,10 @@ type Operand struct {
 	Optional bool
 }
 
-// An AttrSpec names an attribute, its kind by example (int64(0), 0.0, "", false), and whether
-// it must be present; an absent optional attribute reads as Zero.
+// An AttrSpec is the row of an attribute: its name, its default, of which the kind is its own (an int64, a
+// float64, a string or a bool), and whether it must be present, in which case the default is but an example.
 type AttrSpec struct {
 	Name     string
-	Zero     any
+	Default  any
 	Required bool
 }

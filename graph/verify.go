@@ -179,13 +179,13 @@ func checkAttrs(n *Node) error {
 		v, ok := n.Attr[spec.Name]
 		if !ok {
 			if spec.Required {
-				return complain(n, "attribute %s is absent, expected %T", spec.Name, spec.Zero)
+				return complain(n, "attribute %s is absent, expected %T", spec.Name, spec.Default)
 			}
 			continue
 		}
 		known++
-		if reflect.TypeOf(v) != reflect.TypeOf(spec.Zero) {
-			return complain(n, "attribute %s is %s, a %T, expected %T", spec.Name, literal(v), v, spec.Zero)
+		if reflect.TypeOf(v) != reflect.TypeOf(spec.Default) {
+			return complain(n, "attribute %s is %s, a %T, expected %T", spec.Name, literal(v), v, spec.Default)
 		}
 	}
 	if known == len(n.Attr) {

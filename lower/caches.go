@@ -18,7 +18,8 @@ func lowerable(g *graph.Graph, sites lowering, reference bool) (*graph.Graph, er
 		return nil, err
 	}
 	for _, n := range slices.Clone(c.Nodes) {
-		if at := sites.at(n); !at.target.Lowers(&at.program, n) {
+		at := sites.at(n)
+		if ok, _ := at.target.Lowers(&at.program, n); !ok {
 			if err := ops.Expand(c, n); err != nil {
 				return nil, err
 			}

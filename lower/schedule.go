@@ -96,13 +96,17 @@ func (s *scheduler) node(n *graph.Node, reference bool) error {
 		return nil
 	}
 	at := s.sites.at(n)
-	low := at.target.Lower(&at.program, n, reference)
+	low, why := at.target.Lower(&at.program, n, reference)
 	if low == nil {
-		return fmt.Errorf("op %s has no kernel on %s", n.Op.Name, at.target.Name)
+		return fmt.Errorf("op %s cannot be computed on %s: %s", n.Op.Name, at.target.Name, why)
+	}
+	params, err := low.Parameters(n, s.env())
+	if err != nil {
+		return err
 	}
 	st := plan.Step{
 		Name: n.Name(), Layer: layerOf(n.Name()), Kernel: low.Kernel, Rows: string(target.RowsOf(n)),
-		Split: low.Split, Params: low.Params(n, s.env()), Scratch: -1, Device: n.Device,
+		Split: low.Split, Params: params, Scratch: -1, Device: n.Device,
 	}
 	for _, w := range n.Op.Writes {
 		s.buffer[n.Out[w[0]]] = s.buffer[n.In[w[1]]]

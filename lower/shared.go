@@ -161,13 +161,17 @@ func addTables(p *plan.Plan, g *graph.Graph, o *Options, s *shared, reference bo
 			continue
 		}
 		at := sites.at(n)
-		low := at.target.Lower(&at.program, n, false)
+		low, _ := at.target.Lower(&at.program, n, false)
 		sig, ok := plan.LookupKernel(low.Kernel)
 		if !ok || sig.Operand("sines") == nil {
 			continue
 		}
 		heads[n.Device] = max(heads[n.Device], n.Attr.Int("kv_heads"))
-		t := tableOf{rotationOf(n), n.Device}
+		rotation, err := rotationOf(low, n)
+		if err != nil {
+			return err
+		}
+		t := tableOf{rotation, n.Device}
 		if _, ok := s.sines[t]; ok || t.rotation.Rot == 0 {
 			continue
 		}
@@ -193,13 +197,13 @@ func addTables(p *plan.Plan, g *graph.Graph, o *Options, s *shared, reference bo
 }
 
 // rotationOf is the rotation that the step of an attention will have.
-func rotationOf(n *graph.Node) plan.Rotation {
-	anywhere := target.Env{Positions: func(*graph.Value) (int64, bool) { return 0, false }}
-	st := plan.Step{Params: target.AttentionParams(n, anywhere)}
+func rotationOf(low *target.Lowering, n *graph.Node) (plan.Rotation, error) {
+	params, err := low.Parameters(n, target.Env{Positions: func(*graph.Value) (int64, bool) { return 1, false }})
+	st := plan.Step{Kernel: low.Kernel, Params: params}
 	if freqs := n.In[9]; freqs != nil {
 		st.Args = []plan.Arg{{Role: "freqs", Weight: freqs.Name}}
 	}
-	return plan.RotationOf(&st)
+	return plan.RotationOf(&st), err
 }
 
 func wholePages(positions int64) int64 {

@@ -10,10 +10,10 @@ import (
 )
 
 // Rope turns dims of each head by angles that grow with the position (Su et al. 2021):
-// angle(i) = pos · freq_scale · base^(−2i/rot) / freqs[i], i < rot/2. A freq_scale of 0 means 1.
+// angle(i) = pos · freq_scale · base^(−2i/rot) / freqs[i], i < rot/2.
 // YaRN (Peng et al. 2023) slows only some pairs by freq_scale, those from ramp_high on and in part
 // those above ramp_low, and stretches what is turned by magnitude; see ref.Rotary. A ramp_high of
-// 0 means no ramp, a magnitude of 0 means 1.
+// 0 means no ramp.
 var Rope = alias(define("rope",
 	[]spec{{"x", graph.F32, "M heads*head_dim"}, {"pos", graph.I32, "M"}, {"freqs?", graph.F32, "rot/2"}},
 	[]spec{{"y", graph.F32, "M heads*head_dim"}},
@@ -22,8 +22,8 @@ var Rope = alias(define("rope",
 func evalRope(n *graph.Node, in, out []*Value) error {
 	r := ref.Rotary{
 		HeadDim: int(n.Attr.Int("head_dim")), Rot: int(n.Attr.Int("rot")),
-		Base: n.Attr.Float("base"), FreqScale: orOne(n.Attr.Float("freq_scale")),
-		RampLow: n.Attr.Float("ramp_low"), RampHigh: n.Attr.Float("ramp_high"), Magnitude: orOne(n.Attr.Float("magnitude")),
+		Base: n.Attr.Float("base"), FreqScale: n.Float("freq_scale"),
+		RampLow: n.Attr.Float("ramp_low"), RampHigh: n.Attr.Float("ramp_high"), Magnitude: n.Float("magnitude"),
 		Halves: n.Attr.Str("layout") == Halves,
 	}
 	if in[2] != nil {

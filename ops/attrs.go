@@ -8,13 +8,14 @@ import (
 	"pesti/graph"
 )
 
-// need and may make attribute specs; zero is an example of the attribute's kind.
-func need(name string, zero any) graph.AttrSpec {
-	return graph.AttrSpec{Name: name, Zero: zero, Required: true}
+// need makes the row of an attribute that must be there; example is of its kind.
+func need(name string, example any) graph.AttrSpec {
+	return graph.AttrSpec{Name: name, Default: example, Required: true}
 }
 
-func may(name string, zero any) graph.AttrSpec {
-	return graph.AttrSpec{Name: name, Zero: zero}
+// may makes the row of an attribute that may be left out, and then has a default.
+func may(name string, value any) graph.AttrSpec {
+	return graph.AttrSpec{Name: name, Default: value}
 }
 
 // Values of the attributes "layout" of rope and "act" of swiglu.
@@ -25,8 +26,8 @@ const (
 
 // rotaryAttrs say how RoPE turns a head.
 var rotaryAttrs = []graph.AttrSpec{
-	need("rot", int64(0)), need("base", 0.0), may("freq_scale", 0.0),
-	may("ramp_low", 0.0), may("ramp_high", 0.0), may("magnitude", 0.0), need("layout", ""),
+	need("rot", int64(0)), need("base", 0.0), may("freq_scale", 1.0),
+	may("ramp_low", 0.0), may("ramp_high", 0.0), may("magnitude", 1.0), need("layout", ""),
 }
 
 var ropeAttrs = append([]graph.AttrSpec{need("heads", int64(0)), need("head_dim", int64(0))}, rotaryAttrs...)
@@ -43,8 +44,10 @@ func checkRope(n *graph.Node) error {
 	if none := low == 0 && high == 0; !none && !(0 <= low && low < high) {
 		return fmt.Errorf("the ramp is from %v to %v, expected 0 ≤ ramp_low < ramp_high, or neither", low, high)
 	}
-	if m := n.Attr.Float("magnitude"); !(m >= 0) {
-		return fmt.Errorf("magnitude is %v, expected a positive number", m)
+	for _, name := range []string{"freq_scale", "magnitude"} {
+		if x := n.Float(name); !(x > 0) {
+			return fmt.Errorf("%s is %v, expected a positive number", name, x)
+		}
 	}
 	return oneOf(n, "layout", Pairs, Halves)
 }
@@ -72,12 +75,4 @@ func oneOf(n *graph.Node, name string, values ...string) error {
 		return fmt.Errorf("%s is %q, expected one of %s", name, v, strings.Join(values, ", "))
 	}
 	return nil
-}
-
-// orOne reads a factor whose absence means 1.
-func orOne(x float64) float64 {
-	if x == 0 {
-		return 1
-	}
-	return x
 }

@@ -15,7 +15,7 @@ import (
 var GetPart = define("get_part",
 	[]spec{{"table", weight, "rows n"}, {"ids", graph.I32, "M"}},
 	[]spec{{"y", graph.F32, "M n"}},
-	[]graph.AttrSpec{need("first", int64(0)), need("vocab", int64(0)), may("scale", 0.0)}, checkGetPart)
+	[]graph.AttrSpec{need("first", int64(0)), need("vocab", int64(0)), may("scale", 1.0)}, checkGetPart)
 
 func checkGetPart(n *graph.Node) error {
 	first, vocab, t := n.Attr.Int("first"), n.Attr.Int("vocab"), n.In[0].Type
@@ -26,7 +26,7 @@ func checkGetPart(n *graph.Node) error {
 }
 
 func evalGetPart(n *graph.Node, in, out []*Value) error {
-	ref.GetPart(out[0].F32, in[0].F32, in[1].I32, in[0].last(), int(n.Attr.Int("first")), orOne(n.Attr.Float("scale")))
+	ref.GetPart(out[0].F32, in[0].F32, in[1].I32, in[0].last(), int(n.Attr.Int("first")), n.Float("scale"))
 	return nil
 }
 

@@ -5,14 +5,14 @@ import (
 	"pesti/ops/ref"
 )
 
-// GetRows gathers table rows, times scale where that is not 0: the token embedding.
+// GetRows gathers table rows, times scale: the token embedding.
 var GetRows = define("get_rows",
 	[]spec{{"table", weight, "vocab n"}, {"ids", graph.I32, "M"}},
 	[]spec{{"y", graph.F32, "M n"}},
-	[]graph.AttrSpec{may("scale", 0.0)}, nil)
+	[]graph.AttrSpec{may("scale", 1.0)}, nil)
 
 func evalGetRows(n *graph.Node, in, out []*Value) error {
-	return ref.GetRows(out[0].F32, in[0].F32, in[1].I32, in[0].last(), orOne(n.Attr.Float("scale")))
+	return ref.GetRows(out[0].F32, in[0].F32, in[1].I32, in[0].last(), n.Float("scale"))
 }
 
 // SelectRows keeps the rows whose logits are wanted.

@@ -39,8 +39,8 @@
 // Traps:
 //   - The shapes say whether an op is row-wise, and sink_rows believes them. One whose row m reads
 //     other rows must have an operand whose first extent is T, as select_rows has.
-//   - An absent optional attribute reads as zero. Where absent is to mean 1, read it by orOne, here
-//     and in lower/target/params.go.
+//   - An absent optional attribute has the default of its row. Read one whose default is not zero by
+//     Node.Float or Node.Attribute, since Attrs.Float and the like know no defaults.
 //   - A kernel runs in place wherever alias allows it: TestInPlace shows how that is tested.
 //   - Names of ops and attributes are the text form, and stand in golden files.
 package ops

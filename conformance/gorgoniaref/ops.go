@@ -70,7 +70,7 @@ func getRows(e *expr, n *graph.Node) *G.Node {
 		}
 		data = append(data, e.rows(n.In[0], int(id), int(id)+1)...)
 	}
-	return scaled(e, e.leaf(data, len(ids), cols), orOne(n.Attr.Float("scale")))
+	return scaled(e, e.leaf(data, len(ids), cols), n.Float("scale"))
 }
 
 func scaled(e *expr, x *G.Node, factor float64) *G.Node {
@@ -121,7 +121,7 @@ func geluTanh(e *expr, n *graph.Node) *G.Node {
 func rope(e *expr, n *graph.Node) *G.Node {
 	x, pos := e.value(n.In[0]), e.ints(n.In[1])
 	heads, dim, rot := int(n.Attr.Int("heads")), int(n.Attr.Int("head_dim")), int(n.Attr.Int("rot"))
-	speeds, magnitude := e.speeds(n), orOne(n.Attr.Float("magnitude"))
+	speeds, magnitude := e.speeds(n), n.Float("magnitude")
 	cos, sin := make([]float64, len(pos)*heads*dim), make([]float64, len(pos)*heads*dim)
 	for i := range cos {
 		cos[i] = 1 // beyond rot nothing turns
@@ -151,7 +151,7 @@ func rope(e *expr, n *graph.Node) *G.Node {
 // speeds returns the angle per position of each pair of dims: base^(−2i/rot), slowed by freq_scale,
 // in full or, where there is a ramp (YaRN), in part.
 func (e *expr) speeds(n *graph.Node) []float64 {
-	rot, slow := n.Attr.Int("rot"), orOne(n.Attr.Float("freq_scale"))
+	rot, slow := n.Attr.Int("rot"), n.Float("freq_scale")
 	low, high := n.Attr.Float("ramp_low"), n.Attr.Float("ramp_high")
 	speeds := make([]float64, rot/2)
 	for i := range speeds {
@@ -167,14 +167,6 @@ func (e *expr) speeds(n *graph.Node) []float64 {
 		}
 	}
 	return speeds
-}
-
-// orOne reads a factor whose absence means 1.
-func orOne(x float64) float64 {
-	if x == 0 {
-		return 1
-	}
-	return x
 }
 
 // byHead takes a row for each token, with all heads, to a matrix for each head.

@@ -224,10 +224,8 @@ func (b *binder) exact() bool { return !strings.HasSuffix(b.Operands["w0"].Kerne
 
 // param returns a parameter of the step.
 func param[T any](b *binder, name string) T {
-	for _, p := range b.Step.Params {
-		if v, ok := p.Value.(T); ok && p.Name == name {
-			return v
-		}
+	if v, ok := b.Step.Param(name).(T); ok {
+		return v
 	}
 	var zero T
 	b.fail("parameter %s is missing, expected a %T", name, zero)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 	"strings"
 )
 
@@ -194,7 +195,7 @@ func (c *Coster) scope(st *Step, l Load) (Scope, *Signature, error) {
 	s := c.plan.Scope(nil).Of(st)
 	s.T, s.R, s.S = l.T, l.R, max(l.Seqs, 1)
 	s.C = sees(l, s.param("window"))
-	s.Params = append([]Param(nil), st.Params...) // the worker's share goes there
+	s.Params = slices.Clone(s.Params) // the worker's share goes there
 	return s, sig, nil
 }
 

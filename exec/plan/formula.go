@@ -46,7 +46,7 @@ func (p *Plan) Scope(prog *Program) Scope {
 
 // Of returns the scope of a step.
 func (s Scope) Of(st *Step) Scope {
-	s.Rows, s.Params = st.Rows, st.Params
+	s.Rows, s.Params = st.Rows, allParams(st)
 	return s
 }
 
@@ -77,8 +77,9 @@ func (s Scope) corners() corners {
 
 // of returns the corners for a step.
 func (c corners) of(st *Step) corners {
+	c[0] = c[0].Of(st)
 	for i := range c {
-		c[i] = c[i].Of(st)
+		c[i].Rows, c[i].Params = c[0].Rows, c[0].Params
 	}
 	return c
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -69,6 +70,42 @@ type ParamSpec struct {
 	Range  [2]float64 // the least and the greatest value of a number
 	Words  []string   // the values a string may have
 	Repeat bool       // occurs as n0, n1, n2, once for each repeated operand
+	// Default is what a step without the parameter means; nil where it must be there. A parameter that is
+	// added to a kernel gets one, so that older plans stay readable and the format keeps its number; a
+	// compiler leaves the parameter out where it has this value.
+	Default any
+}
+
+// Param returns a parameter of a step, or its default in the signature where the step leaves it out; nil where
+// there is none of that name.
+func (st *Step) Param(name string) any {
+	for i := range st.Params {
+		if st.Params[i].Name == name {
+			return st.Params[i].Value
+		}
+	}
+	if sig, ok := LookupKernel(st.Kernel); ok {
+		for i := range sig.Params {
+			if sig.Params[i].Name == name {
+				return sig.Params[i].Default
+			}
+		}
+	}
+	return nil
+}
+
+// allParams returns the parameters of a step with those that it leaves out.
+func allParams(st *Step) []Param {
+	list := st.Params
+	if sig, ok := LookupKernel(st.Kernel); ok {
+		for i := range sig.Params {
+			spec := &sig.Params[i]
+			if spec.Default != nil && !slices.ContainsFunc(st.Params, func(p Param) bool { return p.Name == spec.Name }) {
+				list = append(slices.Clip(list), Param{spec.Name, spec.Default})
+			}
+		}
+	}
+	return list
 }
 
 // GroupMax is the most operands of a matmul group.
@@ -139,6 +176,9 @@ func factor(name string) ParamSpec { return number(name, -math.MaxFloat32, math.
 func word(name string, words ...string) ParamSpec {
 	return ParamSpec{Name: name, Kind: "", Words: words}
 }
+
+// optional gives a parameter a default.
+func optional(p ParamSpec, value any) ParamSpec { p.Default = value; return p }
 
 // ScratchOf returns the bytes of scratch per worker, as a formula, where operand x has a format.
 func (sig *Signature) ScratchOf(x string) string {

@@ -24,7 +24,7 @@ type Rotation struct {
 
 // RotationOf returns the rotation of an attention step.
 func RotationOf(st *Step) Rotation {
-	s := Scope{Params: st.Params}
+	s := Scope{}.Of(st)
 	r := Rotation{Rot: s.param("rot"), Base: s.number("base"), FreqScale: s.number("freq_scale"),
 		RampLow: s.number("ramp_low"), RampHigh: s.number("ramp_high"), Magnitude: s.number("magnitude")}
 	for _, a := range st.Args {

@@ -127,23 +127,31 @@ func (b *binding) times(repeat bool) int {
 }
 
 func (b *binding) params() error {
-	found := 0
+	known := make(map[string]bool, len(b.step.Params))
 	for i := range b.sig.Params {
 		spec := &b.sig.Params[i]
 		for j := range b.times(spec.Repeat) {
 			name := indexed(spec.Name, spec.Repeat, j)
 			at := slices.IndexFunc(b.step.Params, func(p Param) bool { return p.Name == name })
-			if at < 0 {
+			switch {
+			case at < 0 && spec.Default == nil:
 				return fmt.Errorf("parameter %s is missing, expected %s", name, spec.expected())
+			case at < 0:
+				continue
 			}
 			if v := b.step.Params[at].Value; !spec.accepts(v) {
 				return fmt.Errorf("parameter %s is %v, expected %s", name, v, spec.expected())
 			}
-			found++
+			known[name] = true
 		}
 	}
-	if found != len(b.step.Params) {
-		return fmt.Errorf("%d parameters, expected the %d of the signature, each once", len(b.step.Params), found)
+	for i, p := range b.step.Params {
+		if !known[p.Name] {
+			return fmt.Errorf("parameter %s is unknown to kernel %s: the plan is of a newer program, or was edited", p.Name, b.sig.Name)
+		}
+		if slices.ContainsFunc(b.step.Params[:i], func(q Param) bool { return q.Name == p.Name }) {
+			return fmt.Errorf("parameters: %s is there twice, expected each once", p.Name)
+		}
 	}
 	for _, rule := range b.sig.Rules {
 		if err := rule(&b.at[most]); err != nil {

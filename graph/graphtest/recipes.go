@@ -31,7 +31,7 @@ func lookUp(b *builder) {
 	b.add(ops.GetRows, attr, b.matrix(b.one("vocab", Vocab, Vocab+3), b.size()), b.tokens)
 }
 
-// factors of a scale. Some passes treat 1 apart, and an absent factor reads as 0.
+// factors of a scale. Some passes treat 1 apart.
 var factors = []float64{1, 0.5, -2, 0, math.Sqrt2}
 
 func scale(b *builder) {
@@ -123,7 +123,7 @@ func activate(b *builder) { b.add(b.act(), nil, b.float("x", nil)) }
 func (b *builder) ropeAttrs(dim int64) graph.Attrs {
 	return graph.Attrs{
 		"head_dim": dim, "rot": b.one("rot", dim/2*2, dim/4*2, 0), "base": pick(b, "base", []float64{10000, 100}),
-		"freq_scale": pick(b, "freq_scale", []float64{1, 0, 0.25}), "layout": pick(b, "layout", []string{ops.Pairs, ops.Halves}),
+		"freq_scale": pick(b, "freq_scale", []float64{1, 0.5, 0.25}), "layout": pick(b, "layout", []string{ops.Pairs, ops.Halves}),
 	}
 }
 

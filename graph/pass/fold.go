@@ -31,10 +31,6 @@ func fold(c *Context, g *graph.Graph) error {
 			continue
 		}
 		product := before * n.Attr.Float("factor")
-		if product == 0 && x.Def.Op == ops.GetRows {
-			c.Declined(y.Name, "a look-up cannot have the factor 0, which means none")
-			continue
-		}
 		// x's node takes the factor over, and y's name: y is the value that lives on.
 		m := x.Def
 		m.Attr[attr] = product
@@ -59,10 +55,7 @@ func factorOf(n *graph.Node) (attr string, factor float64) {
 	case n.Op == ops.Scale:
 		return "factor", n.Attr.Float("factor")
 	case n.Op == ops.GetRows:
-		if f := n.Attr.Float("scale"); f != 0 {
-			return "scale", f
-		}
-		return "scale", 1
+		return "scale", n.Float("scale")
 	}
 	return "", 0
 }

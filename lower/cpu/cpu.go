@@ -163,49 +163,53 @@ var (
 
 // Kernels is the table of ops that have a kernel of their own on this target.
 var Kernels = []target.Lowering{
-	{Op: ops.GetRows, Kernel: "embed", In: []string{"table", "tokens"}, Out: []string{"y"}, Split: byTokens, Small: true, Params: target.EmbedParams},
-	{Op: ops.RMSNorm, Kernel: "norm", In: []string{"x", "w"}, Out: []string{"y"}, Split: byTokens, Small: true, Params: target.NormParams},
-	{Op: ops.NormQuantise, Kernel: "norm", In: []string{"x", "w"}, Out: []string{"y"}, Split: byTokens, Small: true, Params: target.NormParams},
-	{Op: ops.NormAdd, Kernel: "norm_add", In: []string{"d", "w", "x"}, Out: []string{"y"}, Split: byTokens, Small: true, Params: target.NormParams},
-	{Op: ops.Quantise, Kernel: "quantise", In: []string{"x"}, Out: []string{"y"}, Split: byTokens, Small: true, Params: target.WidthParam},
-	{Op: ops.QuantiseQ8, Kernel: "quantise", In: []string{"x"}, Out: []string{"y"}, Split: byTokens, Small: true, Params: target.WidthParam},
-	{Op: ops.NormQuantiseQ8, Kernel: "norm", In: []string{"x", "w"}, Out: []string{"y"}, Split: byTokens, Small: true, Params: target.NormParams},
-	{Op: ops.Round, Kernel: "quantise", In: []string{"x"}, Out: []string{"y"}, Split: byTokens, Small: true, Params: target.WidthParam},
-	{Op: ops.NormRound, Kernel: "norm", In: []string{"x", "w"}, Out: []string{"y"}, Split: byTokens, Small: true, Params: target.NormParams},
-	{Op: ops.SelectRows, Kernel: "select", In: []string{"x", "rows"}, Out: []string{"y"}, Split: byTokens, Small: true, Params: target.WidthParam},
-	{Op: ops.Matmul, Kernel: "matmul_group", In: []string{"x", "w0", "res"}, Out: []string{"out0"}, Split: byRows, Params: target.GroupParams, Matmuls: []string{"w0"}},
-	{Op: ops.QKV, Kernel: "matmul_group", In: []string{"x", "w0", "w1", "w2", "bias0", "bias1", "bias2"}, Out: []string{"out0", "out1", "out2"}, Split: byRows, Params: target.GroupParams, Matmuls: []string{"w0", "w1", "w2"}},
-	{Op: ops.SwiGLU, Kernel: "gated", In: []string{"x", "w0", "w1"}, Out: []string{"y"}, Split: byRows, Params: target.GatedParams, Matmuls: []string{"w0", "w1"}},
-	{Op: ops.SwiGLUQuantise, Kernel: "gated", In: []string{"x", "w0", "w1"}, Out: []string{"y"}, Split: byBlocks, Params: target.GatedParams, Matmuls: []string{"w0", "w1"}},
-	{Op: ops.SwiGLUQuantiseQ8, Kernel: "gated", In: []string{"x", "w0", "w1"}, Out: []string{"y"}, Split: byBlocks, Params: target.GatedParams, Matmuls: []string{"w0", "w1"}},
-	{Op: ops.SwiGLURound, Kernel: "gated", In: []string{"x", "w0", "w1"}, Out: []string{"y"}, Split: byBlocks, Params: target.GatedParams, Matmuls: []string{"w0", "w1"}},
-	{Op: ops.Attention, Kernel: "attention", In: []string{"q", "k", "v", "pos", "seq", "kcache", "vcache", "qnorm", "knorm", "freqs"}, Out: []string{"out", "", ""}, Split: byHeads, Params: target.AttentionParams},
+	{Op: ops.GetRows, Kernel: "embed", In: []string{"table", "tokens"}, Out: []string{"y"}, Split: byTokens, Small: true, Params: target.Vocab},
+	{Op: ops.RMSNorm, Kernel: "norm", In: []string{"x", "w"}, Out: []string{"y"}, Split: byTokens, Small: true},
+	{Op: ops.NormQuantise, Kernel: "norm", In: []string{"x", "w"}, Out: []string{"y"}, Split: byTokens, Small: true},
+	{Op: ops.NormAdd, Kernel: "norm_add", In: []string{"d", "w", "x"}, Out: []string{"y"}, Split: byTokens, Small: true},
+	{Op: ops.Quantise, Kernel: "quantise", In: []string{"x"}, Out: []string{"y"}, Split: byTokens, Small: true},
+	{Op: ops.QuantiseQ8, Kernel: "quantise", In: []string{"x"}, Out: []string{"y"}, Split: byTokens, Small: true},
+	{Op: ops.NormQuantiseQ8, Kernel: "norm", In: []string{"x", "w"}, Out: []string{"y"}, Split: byTokens, Small: true},
+	{Op: ops.Round, Kernel: "quantise", In: []string{"x"}, Out: []string{"y"}, Split: byTokens, Small: true},
+	{Op: ops.NormRound, Kernel: "norm", In: []string{"x", "w"}, Out: []string{"y"}, Split: byTokens, Small: true},
+	{Op: ops.SelectRows, Kernel: "select", In: []string{"x", "rows"}, Out: []string{"y"}, Split: byTokens, Small: true},
+	{Op: ops.Matmul, Kernel: "matmul_group", In: []string{"x", "w0", "res"}, Out: []string{"out0"}, Split: byRows, Matmuls: []string{"w0"}},
+	{Op: ops.QKV, Kernel: "matmul_group", In: []string{"x", "w0", "w1", "w2", "bias0", "bias1", "bias2"}, Out: []string{"out0", "out1", "out2"}, Split: byRows, Matmuls: []string{"w0", "w1", "w2"}},
+	{Op: ops.SwiGLU, Kernel: "gated", In: []string{"x", "w0", "w1"}, Out: []string{"y"}, Split: byRows, Matmuls: []string{"w0", "w1"}},
+	{Op: ops.SwiGLUQuantise, Kernel: "gated", In: []string{"x", "w0", "w1"}, Out: []string{"y"}, Split: byBlocks, Matmuls: []string{"w0", "w1"}},
+	{Op: ops.SwiGLUQuantiseQ8, Kernel: "gated", In: []string{"x", "w0", "w1"}, Out: []string{"y"}, Split: byBlocks, Matmuls: []string{"w0", "w1"}},
+	{Op: ops.SwiGLURound, Kernel: "gated", In: []string{"x", "w0", "w1"}, Out: []string{"y"}, Split: byBlocks, Matmuls: []string{"w0", "w1"}},
+	{Op: ops.Attention, Kernel: "attention", In: []string{"q", "k", "v", "pos", "seq", "kcache", "vcache", "qnorm", "knorm", "freqs"}, Out: []string{"out", "", ""}, Split: byHeads},
 }
 
 // Reference is the table of ref.* kernels: what runs where no kernel fits.
 var Reference = []target.Lowering{
-	{Op: ops.GetRows, Kernel: "ref.get_rows", In: []string{"table", "ids"}, Out: []string{"y"}, Split: one, Params: target.EmbedParams},
-	{Op: ops.Scale, Kernel: "ref.scale", In: []string{"x"}, Out: []string{"y"}, Split: one, Params: target.ScaleParams},
-	{Op: ops.RMSNorm, Kernel: "ref.rms_norm", In: []string{"x", "w"}, Out: []string{"y"}, Split: one, Params: target.GroupNormParams},
-	{Op: ops.Matmul, Kernel: "ref.matmul", In: []string{"x", "w", "res"}, Out: []string{"y"}, Split: byRows, Params: target.MatmulParams},
-	{Op: ops.AddBias, Kernel: "ref.add_bias", In: []string{"x", "bias"}, Out: []string{"y"}, Split: one, Params: target.WidthParam},
-	{Op: ops.Add, Kernel: "ref.add", In: []string{"a", "b"}, Out: []string{"y"}, Split: one, Params: target.WidthParam},
-	{Op: ops.Mul, Kernel: "ref.mul", In: []string{"a", "b"}, Out: []string{"y"}, Split: one, Params: target.WidthParam},
-	{Op: ops.SiLU, Kernel: "ref.silu", In: []string{"x"}, Out: []string{"y"}, Split: one, Params: target.WidthParam},
-	{Op: ops.GELUTanh, Kernel: "ref.gelu_tanh", In: []string{"x"}, Out: []string{"y"}, Split: one, Params: target.WidthParam},
-	{Op: ops.GELUErf, Kernel: "ref.gelu_erf", In: []string{"x"}, Out: []string{"y"}, Split: one, Params: target.WidthParam},
-	{Op: ops.Rope, Kernel: "ref.rope", In: []string{"x", "pos", "freqs"}, Out: []string{"y"}, Split: one, Params: target.RopeParams},
-	{Op: ops.KVWrite, Kernel: "ref.kv_write", In: []string{"cache", "x", "pos", "seq"}, Out: []string{""}, Split: one, Params: target.WriteParams},
-	{Op: ops.AttnScores, Kernel: "ref.attn_scores", In: []string{"q", "kcache", "pos", "seq"}, Out: []string{"y"}, Split: one, Params: target.ScoresParams},
-	{Op: ops.Softmax, Kernel: "ref.softmax", In: []string{"x"}, Out: []string{"y"}, Split: one, Params: target.SoftmaxParams},
-	{Op: ops.AttnValues, Kernel: "ref.attn_values", In: []string{"probs", "vcache", "pos", "seq"}, Out: []string{"y"}, Split: one, Params: target.ValuesParams},
-	{Op: ops.SelectRows, Kernel: "select", In: []string{"x", "rows"}, Out: []string{"y"}, Split: one, Params: target.WidthParam},
+	{Op: ops.GetRows, Kernel: "ref.get_rows", In: []string{"table", "ids"}, Out: []string{"y"}, Split: one, Params: target.Vocab},
+	{Op: ops.Scale, Kernel: "ref.scale", In: []string{"x"}, Out: []string{"y"}, Split: one},
+	{Op: ops.RMSNorm, Kernel: "ref.rms_norm", In: []string{"x", "w"}, Out: []string{"y"}, Split: one},
+	{Op: ops.Matmul, Kernel: "ref.matmul", In: []string{"x", "w", "res"}, Out: []string{"y"}, Split: byRows},
+	{Op: ops.AddBias, Kernel: "ref.add_bias", In: []string{"x", "bias"}, Out: []string{"y"}, Split: one},
+	{Op: ops.Add, Kernel: "ref.add", In: []string{"a", "b"}, Out: []string{"y"}, Split: one},
+	{Op: ops.Mul, Kernel: "ref.mul", In: []string{"a", "b"}, Out: []string{"y"}, Split: one},
+	{Op: ops.SiLU, Kernel: "ref.silu", In: []string{"x"}, Out: []string{"y"}, Split: one},
+	{Op: ops.GELUTanh, Kernel: "ref.gelu_tanh", In: []string{"x"}, Out: []string{"y"}, Split: one},
+	{Op: ops.GELUErf, Kernel: "ref.gelu_erf", In: []string{"x"}, Out: []string{"y"}, Split: one},
+	{Op: ops.Rope, Kernel: "ref.rope", In: []string{"x", "pos", "freqs"}, Out: []string{"y"}, Split: one},
+	{Op: ops.KVWrite, Kernel: "ref.kv_write", In: []string{"cache", "x", "pos", "seq"}, Out: []string{""}, Split: one},
+	{Op: ops.AttnScores, Kernel: "ref.attn_scores", In: []string{"q", "kcache", "pos", "seq"}, Out: []string{"y"}, Split: one},
+	{Op: ops.Softmax, Kernel: "ref.softmax", In: []string{"x"}, Out: []string{"y"}, Split: one, Params: map[string]target.Value{"heads": heads}},
+	{Op: ops.AttnValues, Kernel: "ref.attn_values", In: []string{"probs", "vcache", "pos", "seq"}, Out: []string{"y"}, Split: one},
+	{Op: ops.SelectRows, Kernel: "select", In: []string{"x", "rows"}, Out: []string{"y"}, Split: one},
 }
 
-// fits reports what an op's row cannot say about a node.
-func fits(l *target.Lowering, n *graph.Node) bool {
-	if n.Op == ops.RMSNorm {
-		return n.Attr.Int("group") == 0 // norms per head are the attention kernel's
+// heads are those of scores.
+func heads(n *graph.Node, _ target.Env) any { return n.Out[0].Type.Shape[1].N }
+
+// fits says why a row is not for a node, beyond what its signature says. A product without a choice of kernels
+// has none.
+func fits(l *target.Lowering, n *graph.Node) string {
+	if l.Matmuls != nil && n.Attr.Str("kernels") == "" {
+		return "no matmul kernel was chosen"
 	}
-	return l.Matmuls == nil || n.Attr.Str("kernels") != ""
+	return ""
 }

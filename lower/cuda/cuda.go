@@ -74,31 +74,31 @@ var one = plan.Split{By: "one", Unit: 1}
 
 // Kernels is the table of ops that have a kernel of their own on this target.
 var Kernels = []target.Lowering{
-	{Op: ops.GetRows, Kernel: "cuda.embed", In: []string{"table", "tokens"}, Out: []string{"y"}, Split: one, Params: target.EmbedParams},
-	{Op: ops.GetPart, Kernel: "cuda.embed_part", In: []string{"table", "tokens"}, Out: []string{"y"}, Split: one, Params: embedPartParams},
-	{Op: ops.RMSNorm, Kernel: "cuda.norm", In: []string{"x", "w"}, Out: []string{"y"}, Split: one, Params: target.NormParams},
-	{Op: ops.NormAdd, Kernel: "cuda.norm_add", In: []string{"d", "w", "x"}, Out: []string{"y"}, Split: one, Params: target.NormParams},
-	{Op: ops.SelectRows, Kernel: "cuda.select", In: []string{"x", "rows"}, Out: []string{"y"}, Split: one, Params: target.WidthParam},
-	{Op: ops.Add, Kernel: "cuda.sum", In: []string{"res", "x0"}, Out: []string{"y"}, Split: one, Params: target.WidthParam},
-	{Op: ops.Sum, Kernel: "cuda.sum", In: []string{"x0", "x1", "x2", "res"}, Out: []string{"y"}, Split: one, Params: target.WidthParam},
-	{Op: ops.Concat, Kernel: "cuda.concat", In: []string{"x0", "x1", "x2"}, Out: []string{"y"}, Split: one, Params: concatParams},
-	{Op: ops.Matmul, Kernel: "cuda.gemv", In: []string{"x", "w0", "res"}, Out: []string{"out0"}, Split: one, Params: groupParams, Matmuls: []string{"w0"}},
-	{Op: ops.NormMatmul, Kernel: "cuda.gemv", In: []string{"x", "norm", "w0"}, Out: []string{"out0"}, Split: one, Params: groupParams, Matmuls: []string{"w0"}},
-	{Op: ops.QKV, Kernel: "cuda.gemv", In: []string{"x", "w0", "w1", "w2", "bias0", "bias1", "bias2"}, Out: []string{"out0", "out1", "out2"}, Split: one, Params: groupParams, Matmuls: []string{"w0", "w1", "w2"}},
-	{Op: ops.NormQKV, Kernel: "cuda.gemv", In: []string{"x", "norm", "w0", "w1", "w2", "bias0", "bias1", "bias2"}, Out: []string{"out0", "out1", "out2"}, Split: one, Params: groupParams, Matmuls: []string{"w0", "w1", "w2"}},
-	{Op: ops.SwiGLU, Kernel: "cuda.gated", In: []string{"x", "w0", "w1"}, Out: []string{"y"}, Split: one, Params: gatedParams, Matmuls: []string{"w0", "w1"}},
-	{Op: ops.NormSwiGLU, Kernel: "cuda.gated", In: []string{"x", "norm", "w0", "w1"}, Out: []string{"y"}, Split: one, Params: gatedParams, Matmuls: []string{"w0", "w1"}},
-	{Op: ops.Attention, Kernel: "cuda.attention", In: []string{"q", "k", "v", "pos", "seq", "kcache", "vcache", "qnorm", "knorm", "freqs"}, Out: []string{"out", "", ""}, Split: one, Params: attentionParams},
+	{Op: ops.GetRows, Kernel: "cuda.embed", In: []string{"table", "tokens"}, Out: []string{"y"}, Split: one, Params: target.Vocab},
+	{Op: ops.GetPart, Kernel: "cuda.embed_part", In: []string{"table", "tokens"}, Out: []string{"y"}, Split: one},
+	{Op: ops.RMSNorm, Kernel: "cuda.norm", In: []string{"x", "w"}, Out: []string{"y"}, Split: one},
+	{Op: ops.NormAdd, Kernel: "cuda.norm_add", In: []string{"d", "w", "x"}, Out: []string{"y"}, Split: one},
+	{Op: ops.SelectRows, Kernel: "cuda.select", In: []string{"x", "rows"}, Out: []string{"y"}, Split: one},
+	{Op: ops.Add, Kernel: "cuda.sum", In: []string{"res", "x0"}, Out: []string{"y"}, Split: one},
+	{Op: ops.Sum, Kernel: "cuda.sum", In: []string{"x0", "x1", "x2", "res"}, Out: []string{"y"}, Split: one},
+	{Op: ops.Concat, Kernel: "cuda.concat", In: []string{"x0", "x1", "x2"}, Out: []string{"y"}, Split: one, Params: concatWidths},
+	{Op: ops.Matmul, Kernel: "cuda.gemv", In: []string{"x", "w0", "res"}, Out: []string{"out0"}, Split: one, Matmuls: []string{"w0"}},
+	{Op: ops.NormMatmul, Kernel: "cuda.gemv", In: []string{"x", "norm", "w0"}, Out: []string{"out0"}, Split: one, Matmuls: []string{"w0"}},
+	{Op: ops.QKV, Kernel: "cuda.gemv", In: []string{"x", "w0", "w1", "w2", "bias0", "bias1", "bias2"}, Out: []string{"out0", "out1", "out2"}, Split: one, Matmuls: []string{"w0", "w1", "w2"}},
+	{Op: ops.NormQKV, Kernel: "cuda.gemv", In: []string{"x", "norm", "w0", "w1", "w2", "bias0", "bias1", "bias2"}, Out: []string{"out0", "out1", "out2"}, Split: one, Matmuls: []string{"w0", "w1", "w2"}},
+	{Op: ops.SwiGLU, Kernel: "cuda.gated", In: []string{"x", "w0", "w1"}, Out: []string{"y"}, Split: one, Matmuls: []string{"w0", "w1"}},
+	{Op: ops.NormSwiGLU, Kernel: "cuda.gated", In: []string{"x", "norm", "w0", "w1"}, Out: []string{"y"}, Split: one, Matmuls: []string{"w0", "w1"}},
+	{Op: ops.Attention, Kernel: "cuda.attention", In: []string{"q", "k", "v", "pos", "seq", "kcache", "vcache", "qnorm", "knorm", "freqs"}, Out: []string{"out", "", ""}, Split: one, Params: map[string]target.Value{"splits": splits}},
 }
 
 // Chunked is the table of ops that have another kernel in the program for chunks.
 var Chunked = []target.Lowering{
-	{Op: ops.Quantise, Kernel: "cuda.quantise", In: []string{"x"}, Out: []string{"y"}, Split: one, Params: target.WidthParam},
-	{Op: ops.NormQuantise, Kernel: "cuda.norm", In: []string{"x", "w"}, Out: []string{"y"}, Split: one, Params: target.NormParams},
-	{Op: ops.Matmul, Kernel: "cuda.gemm", In: []string{"x", "w0", "res"}, Out: []string{"out0"}, Split: one, Params: target.GroupParams, Matmuls: []string{"w0"}},
-	{Op: ops.QKV, Kernel: "cuda.gemm", In: []string{"x", "w0", "w1", "w2", "bias0", "bias1", "bias2"}, Out: []string{"out0", "out1", "out2"}, Split: one, Params: target.GroupParams, Matmuls: []string{"w0", "w1", "w2"}},
-	{Op: ops.SwiGLU, Kernel: "cuda.gemm_gated", In: []string{"x", "w0", "w1"}, Out: []string{"y"}, Split: one, Params: target.GatedParams, Matmuls: []string{"w0", "w1"}},
-	{Op: ops.Attention, Kernel: "cuda.prefill", In: []string{"q", "k", "v", "pos", "seq", "kcache", "vcache", "qnorm", "knorm", "freqs"}, Out: []string{"out", "", ""}, Split: one, Params: target.AttentionParams},
+	{Op: ops.Quantise, Kernel: "cuda.quantise", In: []string{"x"}, Out: []string{"y"}, Split: one},
+	{Op: ops.NormQuantise, Kernel: "cuda.norm", In: []string{"x", "w"}, Out: []string{"y"}, Split: one},
+	{Op: ops.Matmul, Kernel: "cuda.gemm", In: []string{"x", "w0", "res"}, Out: []string{"out0"}, Split: one, Matmuls: []string{"w0"}},
+	{Op: ops.QKV, Kernel: "cuda.gemm", In: []string{"x", "w0", "w1", "w2", "bias0", "bias1", "bias2"}, Out: []string{"out0", "out1", "out2"}, Split: one, Matmuls: []string{"w0", "w1", "w2"}},
+	{Op: ops.SwiGLU, Kernel: "cuda.gemm_gated", In: []string{"x", "w0", "w1"}, Out: []string{"y"}, Split: one, Matmuls: []string{"w0", "w1"}},
+	{Op: ops.Attention, Kernel: "cuda.prefill", In: []string{"q", "k", "v", "pos", "seq", "kcache", "vcache", "qnorm", "knorm", "freqs"}, Out: []string{"out", "", ""}, Split: one},
 }
 
 // always are the ops that run on the device in any case.
@@ -122,49 +122,42 @@ func Reference() []target.Lowering {
 	return table
 }
 
-// fits reports what an op's row cannot say about a node.
-func fits(l *target.Lowering, n *graph.Node) bool {
+// fits says why a row is not for a node, beyond what its signature says.
+func fits(l *target.Lowering, n *graph.Node) string {
 	switch n.Op {
 	case ops.GetRows:
-		return Reads(n.In[0])
-	case ops.RMSNorm:
-		return n.Attr.Int("group") == 0 && target.Width(n.In[0])%4 == 0 // norms per head are attention's
-	case ops.NormAdd:
-		return target.Width(n.In[0])%4 == 0
-	case ops.Attention:
-		d := n.Attr.Int("head_dim")
-		return d%8 == 0 && d <= 256
-	}
-	return l.Matmuls == nil || n.Attr.Str("kernels") != ""
-}
-
-func groupParams(n *graph.Node, env target.Env) []plan.Param {
-	return append(target.GroupParams(n, env), plan.Param{Name: "eps", Value: n.Attr.Float("eps")})
-}
-
-func gatedParams(n *graph.Node, env target.Env) []plan.Param {
-	return append(target.GatedParams(n, env), plan.Param{Name: "eps", Value: n.Attr.Float("eps")})
-}
-
-func attentionParams(n *graph.Node, env target.Env) []plan.Param {
-	positions, _ := env.Positions(n.In[5])
-	return append(target.AttentionParams(n, env), plan.Param{Name: "splits", Value: plan.CUDASplits(positions, n.Attr.Int("window"))})
-}
-
-func embedPartParams(n *graph.Node, env target.Env) []plan.Param {
-	list := target.EmbedParams(n, env) // n, the rows of the table as vocab, scale
-	vocab := plan.Param{Name: "vocab", Value: n.Attr.Int("vocab")}
-	return []plan.Param{list[0], {Name: "rows", Value: list[1].Value}, {Name: "first", Value: n.Attr.Int("first")}, vocab, list[2]}
-}
-
-func concatParams(n *graph.Node, _ target.Env) []plan.Param {
-	list := make([]plan.Param, len(n.In))
-	for i, v := range n.In {
-		width := int64(0)
-		if v != nil {
-			width = target.Width(v)
+		if !Reads(n.In[0]) {
+			return fmt.Sprintf("kernel %s reads no %v", l.Kernel, n.In[0].Type)
 		}
-		list[i] = plan.Param{Name: fmt.Sprintf("n%d", i), Value: width}
+	case ops.RMSNorm, ops.NormAdd:
+		if width := target.Width(n.In[0]); width%4 != 0 {
+			return fmt.Sprintf("kernel %s takes rows of multiples of 4 elements, not %d", l.Kernel, width)
+		}
+	case ops.Attention:
+		if d := n.Attr.Int("head_dim"); d%8 != 0 || d > 256 {
+			return fmt.Sprintf("kernel %s takes head_dim of multiples of 8 up to 256, not %d", l.Kernel, d)
+		}
 	}
-	return list
+	if l.Matmuls != nil && n.Attr.Str("kernels") == "" {
+		return "no matmul kernel was chosen"
+	}
+	return ""
+}
+
+// splits are the most parts that the positions of an attention are cut into.
+func splits(n *graph.Node, env target.Env) any {
+	positions, _ := env.Positions(n.In[5])
+	return plan.CUDASplits(positions, n.Attr.Int("window"))
+}
+
+// concatWidths are those of the operands, 0 where there is none.
+var concatWidths = map[string]target.Value{"n0": operandWidth(0), "n1": operandWidth(1), "n2": operandWidth(2)}
+
+func operandWidth(i int) target.Value {
+	return func(n *graph.Node, _ target.Env) any {
+		if n.In[i] == nil {
+			return int64(0)
+		}
+		return target.Width(n.In[i])
+	}
 }

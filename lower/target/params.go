@@ -1,30 +1,41 @@
 package target
 
 import (
+	"fmt"
+	"slices"
+
 	"pesti/exec/plan"
 	"pesti/graph"
 )
-
-// The parameters of each kernel, in the order of its signature, whichever target it is of.
 
 // Width is the number of elements in a row of a value.
 func Width(v *graph.Value) int64 {
 	return v.Type.Shape[len(v.Type.Shape)-1].N
 }
 
-func params(pairs ...any) []plan.Param {
-	var list []plan.Param
-	for i := 0; i < len(pairs); i += 2 {
-		list = append(list, plan.Param{Name: pairs[i].(string), Value: pairs[i+1]})
-	}
-	return list
+// A Value is what a parameter of a kernel is for a node: an int64, a float64 or a string.
+type Value func(n *graph.Node, env Env) any
+
+// computed are the parameters that follow from the operands of a node, and its results, in the same way for
+// every kernel. All others are attributes of the node.
+var computed = map[string]Value{
+	"k":         func(n *graph.Node, _ Env) any { return Width(n.In[0]) },
+	"n":         func(n *graph.Node, _ Env) any { return Width(n.Out[0]) },
+	"rows":      func(n *graph.Node, _ Env) any { return n.In[0].Type.Shape[0].N }, // of a table
+	"group":     func(n *graph.Node, _ Env) any { return Width(n.In[1]) },
+	"width":     func(n *graph.Node, _ Env) any { return Width(n.In[1]) },
+	"eps":       func(n *graph.Node, _ Env) any { return n.Float("eps") }, // 0 of an op without a norm
+	"positions": func(n *graph.Node, env Env) any { positions, _ := env.storage(n); return positions },
+	"ring":      func(n *graph.Node, env Env) any { _, ring := env.storage(n); return flag(ring) },
 }
 
-func orOne(x float64) float64 {
-	if x == 0 {
-		return 1
-	}
-	return x
+// Vocab is the parameter of look-ups in a whole table: its rows.
+var Vocab = map[string]Value{"vocab": computed["rows"]}
+
+// storage is that of the first state among a node's operands.
+func (env Env) storage(n *graph.Node) (positions int64, ring bool) {
+	at := slices.IndexFunc(n.In, func(v *graph.Value) bool { return v != nil && v.Type.DType == graph.KV })
+	return env.Positions(n.In[at])
 }
 
 func flag(b bool) int64 {
@@ -34,80 +45,58 @@ func flag(b bool) int64 {
 	return 0
 }
 
-func WidthParam(n *graph.Node, _ Env) []plan.Param {
-	return params("n", Width(n.Out[0]))
+// Parameters returns those of the row's kernel for a node, in the order of its signature: what the row says of
+// one, or what follows from the operands, or the attribute of that name. One that has its default is left out.
+func (l *Lowering) Parameters(n *graph.Node, env Env) ([]plan.Param, error) {
+	sig, ok := plan.LookupKernel(l.Kernel)
+	if !ok {
+		return nil, fmt.Errorf("kernel %s is not in the signature table", l.Kernel)
+	}
+	var list []plan.Param
+	for i := range sig.Params {
+		spec := &sig.Params[i]
+		if spec.Repeat { // n0, n1, n2: the widths of the results
+			for j, v := range n.Out {
+				list = append(list, plan.Param{Name: fmt.Sprintf("%s%d", spec.Name, j), Value: Width(v)})
+			}
+			continue
+		}
+		v := l.parameter(spec.Name, n, env)
+		switch {
+		case v == nil && spec.Default == nil:
+			return nil, fmt.Errorf("kernel %s takes a parameter %s, which op %s has no attribute for", l.Kernel, spec.Name, n.Op.Name)
+		case v == nil, spec.Default != nil && v == spec.Default:
+			continue
+		}
+		list = append(list, plan.Param{Name: spec.Name, Value: v})
+	}
+	return list, nil
 }
 
-func EmbedParams(n *graph.Node, _ Env) []plan.Param {
-	return params("n", Width(n.Out[0]), "vocab", n.In[0].Type.Shape[0].N, "scale", orOne(n.Attr.Float("scale")))
+func (l *Lowering) parameter(name string, n *graph.Node, env Env) any {
+	if value, ok := l.Params[name]; ok {
+		return value(n, env)
+	}
+	if value, ok := computed[name]; ok {
+		return value(n, env)
+	}
+	return n.Attribute(name)
 }
 
-func ScaleParams(n *graph.Node, _ Env) []plan.Param {
-	return params("n", Width(n.Out[0]), "factor", n.Attr.Float("factor"))
-}
+// shape are attributes that the types of a node's values say as well: the width of a concatenation and of a
+// state.
+const shape = "width"
 
-func NormParams(n *graph.Node, _ Env) []plan.Param {
-	return params("n", Width(n.Out[0]), "eps", n.Attr.Float("eps"))
-}
-
-func GroupNormParams(n *graph.Node, _ Env) []plan.Param {
-	return params("n", Width(n.Out[0]), "group", Width(n.In[1]), "eps", n.Attr.Float("eps"))
-}
-
-func MatmulParams(n *graph.Node, _ Env) []plan.Param {
-	return params("k", Width(n.In[0]), "n", Width(n.Out[0]))
-}
-
-func GroupParams(n *graph.Node, _ Env) []plan.Param {
-	list := params("k", Width(n.In[0]))
-	for i, name := range []string{"n0", "n1", "n2"} {
-		if i < len(n.Out) {
-			list = append(list, plan.Param{Name: name, Value: Width(n.Out[i])})
+// ignores names an attribute of a node that the row's kernel does not take, in words for a reason; "" where there
+// is none. An attribute with its default value does not count.
+func (l *Lowering) ignores(n *graph.Node) string {
+	sig, _ := plan.LookupKernel(l.Kernel)
+	for name := range n.Attr {
+		switch {
+		case n.IsDefault(name), name == shape, name == "kernels" && l.Matmuls != nil:
+		case sig == nil || !slices.ContainsFunc(sig.Params, func(p plan.ParamSpec) bool { return p.Name == name }):
+			return fmt.Sprintf("kernel %s takes no %s", l.Kernel, name)
 		}
 	}
-	return list
-}
-
-func GatedParams(n *graph.Node, _ Env) []plan.Param {
-	return params("k", Width(n.In[0]), "n", Width(n.Out[0]), "act", n.Attr.Str("act"))
-}
-
-func AttentionParams(n *graph.Node, env Env) []plan.Param {
-	a := n.Attr
-	positions, ring := env.Positions(n.In[5])
-	return params("heads", a.Int("heads"), "kv_heads", a.Int("kv_heads"), "head_dim", a.Int("head_dim"), "rot", a.Int("rot"),
-		"positions", positions, "window", a.Int("window"), "ring", flag(ring),
-		"base", a.Float("base"), "freq_scale", orOne(a.Float("freq_scale")),
-		"ramp_low", a.Float("ramp_low"), "ramp_high", a.Float("ramp_high"), "magnitude", orOne(a.Float("magnitude")),
-		"scale", a.Float("scale"), "eps", a.Float("eps"), "layout", a.Str("layout"))
-}
-
-func RopeParams(n *graph.Node, _ Env) []plan.Param {
-	a := n.Attr
-	return params("heads", a.Int("heads"), "head_dim", a.Int("head_dim"), "rot", a.Int("rot"),
-		"base", a.Float("base"), "freq_scale", orOne(a.Float("freq_scale")),
-		"ramp_low", a.Float("ramp_low"), "ramp_high", a.Float("ramp_high"), "magnitude", orOne(a.Float("magnitude")),
-		"layout", a.Str("layout"))
-}
-
-func WriteParams(n *graph.Node, env Env) []plan.Param {
-	positions, ring := env.Positions(n.In[0])
-	return params("width", Width(n.In[1]), "positions", positions, "ring", flag(ring))
-}
-
-func ScoresParams(n *graph.Node, env Env) []plan.Param {
-	return append(cacheParams(n, env), plan.Param{Name: "scale", Value: n.Attr.Float("scale")})
-}
-
-func ValuesParams(n *graph.Node, env Env) []plan.Param { return cacheParams(n, env) }
-
-func cacheParams(n *graph.Node, env Env) []plan.Param {
-	a := n.Attr
-	positions, ring := env.Positions(n.In[1])
-	return params("heads", a.Int("heads"), "kv_heads", a.Int("kv_heads"), "head_dim", a.Int("head_dim"),
-		"positions", positions, "window", a.Int("window"), "ring", flag(ring))
-}
-
-func SoftmaxParams(n *graph.Node, _ Env) []plan.Param {
-	return params("heads", n.Out[0].Type.Shape[1].N)
+	return ""
 }

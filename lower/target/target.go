@@ -6,6 +6,8 @@
 package target
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 
 	"pesti/exec/plan"
@@ -41,11 +43,11 @@ type Target struct {
 	// that of the file.
 	Layout func(isa string, t graph.DType, activations string) string
 
-	Kernels   []Lowering                            // of ops that have a kernel of their own
-	Reference []Lowering                            // what runs where none fits, for each basic op
-	Fits      func(l *Lowering, n *graph.Node) bool // what a row of Kernels cannot say about a node
-	Copy      string                                // the kernel that copies rows
-	Top       string                                // the kernel that finds the greatest elements of rows, "" for none
+	Kernels   []Lowering                                    // of ops that have a kernel of their own
+	Reference []Lowering                                    // what runs where none fits, for each basic op
+	Fits      func(l *Lowering, n *graph.Node) (why string) // why a row of Kernels is not for a node, beyond what its signature says; "" where it is
+	Copy      string                                        // the kernel that copies rows
+	Top       string                                        // the kernel that finds the greatest elements of rows, "" for none
 }
 
 // Bounds are what programs are made for.
@@ -114,8 +116,8 @@ type Lowering struct {
 	In     []string
 	Out    []string
 	Split  plan.Split
-	Small  bool // cheap enough for every worker to compute whole, see Program.Each
-	Params func(n *graph.Node, env Env) []plan.Param
+	Small  bool             // cheap enough for every worker to compute whole, see Program.Each
+	Params map[string]Value // parameters that are not what they are for other kernels, see Parameters
 	// Matmuls names the weights that take a matmul kernel from the node's attribute "kernels".
 	Matmuls []string
 }
@@ -126,25 +128,42 @@ type Env struct {
 }
 
 // Lower returns how a node of a program is computed: by a kernel of its own where reference is false and one
-// fits, else by a ref.* kernel; nil where there is neither.
-func (t *Target) Lower(p *Program, n *graph.Node, reference bool) *Lowering {
+// fits, else by a ref.* kernel; nil where there is neither. why is the reason where it is no kernel of its own.
+func (t *Target) Lower(p *Program, n *graph.Node, reference bool) (l *Lowering, why string) {
 	if n.Op == ops.Transfer {
-		return &transfer
+		return &transfer, ""
 	}
+	why = fmt.Sprintf("%s has no kernel for op %s", t.Name, n.Op.Name)
 	for _, table := range [][]Lowering{p.Kernels, t.Kernels} {
-		if l := find(table, n.Op); !reference && l != nil && t.Fits(l, n) {
-			return l
+		l := find(table, n.Op)
+		if reference {
+			why = "kernels are switched off"
+			break
+		}
+		if l == nil {
+			continue
+		}
+		if why = cmp.Or(l.ignores(n), t.Fits(l, n)); why == "" {
+			return l, ""
 		}
 	}
-	return find(t.Reference, n.Op)
+	l = find(t.Reference, n.Op)
+	if l != nil && l.ignores(n) != "" {
+		return nil, l.ignores(n)
+	}
+	return l, why
 }
 
 // transfer is how a value comes to another device, whichever targets theirs are.
-var transfer = Lowering{Op: ops.Transfer, Kernel: "transfer", In: []string{"x"}, Out: []string{"y"}, Split: plan.Split{By: "one", Unit: 1}, Params: WidthParam}
+var transfer = Lowering{Op: ops.Transfer, Kernel: "transfer", In: []string{"x"}, Out: []string{"y"}, Split: plan.Split{By: "one", Unit: 1}}
 
-// Lowers reports whether a node is computed as it is. One that is not is to be expanded first.
-func (t *Target) Lowers(p *Program, n *graph.Node) bool {
-	return n.Op == ops.Input || n.Op == ops.State || t.Lower(p, n, false) != nil
+// Lowers reports whether a node is computed as it is, and why not. One that is not is to be expanded first.
+func (t *Target) Lowers(p *Program, n *graph.Node) (ok bool, why string) {
+	if n.Op == ops.Input || n.Op == ops.State {
+		return true, ""
+	}
+	l, why := t.Lower(p, n, false)
+	return l != nil, why
 }
 
 // find returns the row of a table for an op.

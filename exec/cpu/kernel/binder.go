@@ -107,12 +107,8 @@ func (b *binder) weight(role string) matrix {
 
 // param returns a parameter of the step.
 func param[T any](b *binder, name string) T {
-	for _, p := range b.Step.Params {
-		if p.Name == name {
-			if v, ok := p.Value.(T); ok {
-				return v
-			}
-		}
+	if v, ok := b.Step.Param(name).(T); ok {
+		return v
 	}
 	var zero T
 	b.fail("parameter %s is missing, expected a %T", name, zero)

@@ -1,0 +1,75 @@
+package plan_test
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+
+	"pesti/exec/plan"
+	"pesti/exec/plan/plantest"
+)
+
+// TestDefaults adds a parameter with a default to a kernel, as a newer program would. A plan from before reads,
+// verifies and prints as it did; one with the parameter is refused, by its name, where the kernel lacks it.
+func TestDefaults(t *testing.T) {
+	old := plan.Print(plantest.Plan(2))
+	sig, ok := plan.LookupKernel("norm")
+	if !ok {
+		t.Fatal("no kernel norm")
+	}
+	before := sig.Params
+	restore := func() { sig.Params = before }
+	defer restore()
+	sig.Params = append(slices.Clip(before), plan.ParamSpec{Name: "shift", Kind: 0.0, Range: [2]float64{-1, 1}, Default: 0.25})
+
+	p, err := plan.Parse(old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := plan.Verify(p); err != nil {
+		t.Fatalf("a plan without the parameter: %v", err)
+	}
+	if !bytes.Equal(plan.Print(p), old) {
+		t.Error("a plan without the parameter prints to other bytes")
+	}
+	st := stepOn(t, p, "norm")
+	if got := st.Param("shift"); got != 0.25 {
+		t.Errorf("the parameter reads as %v, want its default", got)
+	}
+	st.Params = append(slices.Clip(st.Params), plan.Param{Name: "shift", Value: 0.5})
+	if got := st.Param("shift"); got != 0.5 {
+		t.Errorf("the parameter reads as %v, want the step's", got)
+	}
+	if err := plan.Verify(p); err != nil {
+		t.Fatalf("a plan with the parameter: %v", err)
+	}
+	q, err := plan.Parse(plan.Print(p))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := stepOn(t, q, "norm").Param("shift"); got != 0.5 {
+		t.Errorf("the parameter is %v after printing and parsing", got)
+	}
+	restore()
+	if err := plan.Verify(q); err == nil || !strings.Contains(err.Error(), "parameter shift is unknown to kernel norm") {
+		t.Errorf("a parameter that the kernel lacks: %v", err)
+	}
+}
+
+// stepOn returns the first step that runs a kernel.
+func stepOn(t *testing.T, p *plan.Plan, kernel string) *plan.Step {
+	t.Helper()
+	for i := range p.Programs {
+		for j := range p.Programs[i].Waves {
+			steps := p.Programs[i].Waves[j].Steps
+			for k := range steps {
+				if steps[k].Kernel == kernel {
+					return &steps[k]
+				}
+			}
+		}
+	}
+	t.Fatalf("no step on %s", kernel)
+	return nil
+}
