@@ -15,10 +15,11 @@ import (
 	"pesti/lower"
 )
 
-// TestFlippedModel flips bits of every byte of a header, one at a time, and takes each file as far
-// as it goes: opened, checked, compiled, one token evaluated. Whoever opens it may refuse it; what
-// is taken for a model compiles and runs. Nothing may panic or take a second. The demo is swept as far as the first 4 KiB of its metadata, a tiny
-// model to the end of its directory of tensors.
+// TestFlippedModel flips bits of every byte of a header, one byte at a time, and uses each file as
+// far as possible: open it, check it, compile it, evaluate one token. The reader may refuse the
+// file. A model that it accepts must compile and run. Nothing may panic or take more than a second.
+// The sweep covers the first 4 KiB of the demo's metadata, and a tiny model up to the end of its
+// tensor directory.
 func TestFlippedModel(t *testing.T) {
 	small, err := tiny.GGUF(tiny.Config{Arch: "llama", Layers: 1, Types: []quant.Type{quant.Q8_0, quant.F16}})
 	if err != nil {
@@ -40,7 +41,7 @@ func TestFlippedModel(t *testing.T) {
 	}
 }
 
-// sweep flips bits of the first n bytes of data, which hold a model.
+// sweep flips bits of the first n bytes of data, which contain a model.
 func sweep(t *testing.T, data []byte, n int) {
 	file, err := gguf.Parse("model", data)
 	if err != nil {
@@ -50,7 +51,7 @@ func sweep(t *testing.T, data []byte, n int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// same tells whether all that a compilation reads is as in the model itself.
+	// same reports whether everything that a compilation reads is as in the original model.
 	same := func(m *frontend.Model) bool {
 		p := *m.Params
 		p.Name = model.Params.Name
@@ -68,24 +69,24 @@ func sweep(t *testing.T, data []byte, n int) {
 				refused++
 			} else if !same(m) {
 				if err := evaluateToken(m); err != nil {
-					t.Errorf("byte %d ^ %#x: is taken for a model, but: %v", i, mask, err)
+					t.Errorf("byte %d ^ %#x: accepted as a model, but: %v", i, mask, err)
 				} else {
 					ran++
 				}
 			}
 			if took := time.Since(start); took > time.Second {
-				t.Errorf("byte %d ^ %#x: took %v, expected a second at most", i, mask, took)
+				t.Errorf("byte %d ^ %#x: took %v, expected at most a second", i, mask, took)
 			}
 			data[i] ^= mask
 		}
 	}
-	t.Logf("of %d files %d are refused, %d are other models that run", 3*n, refused, ran)
+	t.Logf("of %d files %d are refused, %d are different models that run", 3*n, refused, ran)
 	if refused == 0 || ran == 0 {
 		t.Error("the sweep reaches no refusal, or no run")
 	}
 }
 
-// openFlipped reads data as whoever runs a model does.
+// openFlipped reads data as a program that runs a model does.
 func openFlipped(data []byte) (*frontend.Model, error) {
 	f, err := gguf.Parse("flipped", data)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"pesti/frontend"
 )
 
-// onTape is a pass of the model's unfused graph on gorgonia's tape machine, in the shape of one of
-// the numpy oracle.
+// onTape evaluates the model's unfused graph on gorgonia's tape machine and returns the result in
+// the form of a pass of the numpy oracle.
 func (m *model) onTape(t testing.TB, ids []int32) *oraclePass {
 	t.Helper()
 	loaded, err := frontend.Load(m.file)
@@ -47,8 +47,8 @@ func (m *model) onTape(t testing.TB, ids []int32) *oraclePass {
 	return &p
 }
 
-// TestTapeAgainstOracle: two programs that share nothing but the file format agree nearly to the
-// last digits of float64.
+// TestTapeAgainstOracle checks that two programs which share only the file format agree nearly to
+// the last digits of float64.
 func TestTapeAgainstOracle(t *testing.T) {
 	for _, name := range models {
 		t.Run(name, func(t *testing.T) {
@@ -75,7 +75,7 @@ func TestTapeAgainstOracle(t *testing.T) {
 	}
 }
 
-// TestTapeSeesFaults seeds the faults that the numpy oracle sees.
+// TestTapeSeesFaults seeds the faults that the numpy oracle catches.
 func TestTapeSeesFaults(t *testing.T) {
 	m := openModel(t, "demo")
 	ids := m.prompt(t, "tides")
@@ -87,7 +87,7 @@ func TestTapeSeesFaults(t *testing.T) {
 	for _, f := range faults {
 		t.Run(f.name, func(t *testing.T) {
 			m, ids, want := m, ids, want
-			if f.model == testenv.Gemma { // a tiny one has all that this is about
+			if f.model == testenv.Gemma { // a tiny model has what this fault needs
 				file := tiny.File(t, tiny.Config{Arch: "gemma3"})
 				m, ids = &model{name: "tiny", file: file}, []int32{84, 104, 101, 32, 116, 105, 100, 101, 115}
 				want = m.onTape(t, ids)

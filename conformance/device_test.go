@@ -10,10 +10,10 @@ import (
 	"pesti/lower"
 )
 
-// TestDeviceAgainstOracle holds what CUDA kernels compute on the virtual device, in precision exact, to
-// the bounds that the processor meets: every layer and logit of the embedded model, for a prompt of a whole
-// chunk and more, and as many tokens of real models as there is time for; so too where several devices share
-// every matrix.
+// TestDeviceAgainstOracle checks CUDA kernels on the virtual device, in precision exact, with the
+// bounds of the CPU kernels: every layer and logit of the embedded model, for a prompt longer than
+// one chunk, and as many tokens of real models as time allows. The last cases split every matrix
+// over several devices.
 func TestDeviceAgainstOracle(t *testing.T) {
 	for _, c := range []struct {
 		name, prompt string
@@ -48,8 +48,8 @@ func TestDeviceAgainstOracle(t *testing.T) {
 	}
 }
 
-// TestDeviceFastAgainstExact bounds what precision fast loses on the virtual device by what it may on the
-// processor, for tokens one by one and in chunks.
+// TestDeviceFastAgainstExact bounds the loss of precision fast on the virtual device, with the
+// bound of the CPU, for single tokens and for chunks.
 func TestDeviceFastAgainstExact(t *testing.T) {
 	m := openModel(t, "demo")
 	ids := m.prompt(t, "tides")

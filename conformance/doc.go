@@ -1,4 +1,4 @@
-// Package conformance proves the module against what is not part of it: a numpy oracle layer by
-// layer, seeded faults that its measure must catch, and rules that no compiler checks, such as
-// which package may import which. It may import everything, and nothing but tests imports it.
+// Package conformance tests the module against independent programs and rules: a numpy oracle that
+// is compared layer by layer, seeded faults that the measure must catch, and rules that no compiler
+// checks, such as which package may import which. It may import everything. Only tests import it.
 package conformance

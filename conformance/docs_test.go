@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// TestPackageDocs: one file of each package that can be imported says in more than one sentence
-// what the package is, and what it imports. TestImports holds it to the rules themselves.
+// TestPackageDocs checks that exactly one file of each importable package has a package comment,
+// that it has more than one sentence, and that it says what the package imports. TestImports checks
+// the imports themselves.
 func TestPackageDocs(t *testing.T) {
 	docs := map[string][]string{} // by folder
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
@@ -32,7 +33,7 @@ func TestPackageDocs(t *testing.T) {
 		if f.Doc != nil {
 			list = append(list, f.Doc.Text())
 		}
-		docs[folder] = list // also where it is empty
+		docs[folder] = list // also if it is empty
 		return nil
 	})
 	if err != nil {

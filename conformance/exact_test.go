@@ -11,14 +11,15 @@ import (
 
 func itoa(i int) string { return strconv.Itoa(i) }
 
-// foxIDs are known from elsewhere, so that tokenizer and forward pass are judged apart.
+// foxIDs come from an independent source, so that tokenizer and forward pass are checked
+// separately.
 var foxIDs = map[string][]int32{
 	testenv.SmolLM2: {504, 2365, 6354, 16438, 27003, 690, 260, 23790, 2767, 30},
 	testenv.Qwen:    {785, 3974, 13876, 38835, 34208, 916, 279, 15678, 5562, 13},
 	testenv.Gemma:   {2, 818, 3823, 8864, 37423, 38167, 1024, 506, 31770, 4799, 236761},
 }
 
-// TestExactAgainstOracle holds every layer and every logit of every position to the bounds.
+// TestExactAgainstOracle checks the bounds on every layer and every logit of every position.
 func TestExactAgainstOracle(t *testing.T) {
 	for _, name := range models {
 		for _, prompt := range []string{"fox", "tides"} {
@@ -41,8 +42,8 @@ func TestExactAgainstOracle(t *testing.T) {
 	}
 }
 
-// TestGreedyAgainstOracle generates 64 tokens and asks the oracle, in one teacher-forced pass,
-// what it would have chosen at each.
+// TestGreedyAgainstOracle generates 64 tokens. The oracle computes, in one teacher-forced pass,
+// which token it would have chosen at each position.
 func TestGreedyAgainstOracle(t *testing.T) {
 	for _, name := range models {
 		t.Run(name, func(t *testing.T) {
@@ -52,7 +53,7 @@ func TestGreedyAgainstOracle(t *testing.T) {
 	}
 }
 
-// checkGreedy holds 64 greedy tokens after a prompt to the oracle.
+// checkGreedy compares 64 greedy tokens after a prompt with the oracle.
 func (m *model) checkGreedy(t *testing.T, prompt []int32) {
 	t.Helper()
 	ids := m.greedy(t, prompt, 64, lower.Options{Precision: "exact", Ubatch: 64, Rows: 8, Threads: 2})
@@ -67,7 +68,7 @@ func (m *model) checkGreedy(t *testing.T, prompt []int32) {
 	}
 }
 
-// TestCapital asks what everybody knows.
+// TestCapital asks for a fact that the model knows.
 func TestCapital(t *testing.T) {
 	m := openModel(t, testenv.Qwen)
 	prompt := m.encode(t, "The capital of France is")
@@ -80,7 +81,7 @@ func TestCapital(t *testing.T) {
 }
 
 // TestWindowAgainstOracle runs a prompt that is longer than gemma's window, in chunks, so that its
-// local layers forget positions and their ring goes round.
+// local layers drop positions and their ring wraps.
 func TestWindowAgainstOracle(t *testing.T) {
 	m := openModel(t, testenv.Gemma)
 	ids := m.passage(t)

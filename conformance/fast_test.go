@@ -13,8 +13,8 @@ import (
 	"pesti/lower"
 )
 
-// logits runs ids in chunks of ubatch and returns the logits of every position, of up to Rows at a
-// time.
+// logits evaluates ids in chunks of ubatch and returns the logits of every position, at most Rows
+// at a time.
 func (m *model) logits(t testing.TB, ids []int32, o lower.Options) [][]float32 {
 	t.Helper()
 	chunk := int(o.Ubatch)
@@ -25,7 +25,7 @@ func (m *model) logits(t testing.TB, ids []int32, o lower.Options) [][]float32 {
 	var all [][]float32
 	for at := 0; at < len(ids); at += chunk {
 		part := ids[at:min(at+chunk, len(ids))]
-		// The wanted rows of a large chunk come in several steps over the same positions.
+		// A large chunk has more rows than a step returns: it is repeated over the same positions.
 		for first := 0; first < len(part); first += int(o.Rows) {
 			var b exec.Batch
 			for i, id := range part {
@@ -54,9 +54,9 @@ func (m *model) passage(t testing.TB) []int32 {
 	return m.encode(t, string(text))
 }
 
-// TestFastAgainstExact bounds what integer products and the float16 cache cost, by itself and by
-// what llama.cpp loses on the same file and text with its own. Two planes of int8 cost little; one plane
-// where it costs least may lose half of what llama.cpp does.
+// TestFastAgainstExact bounds what integer products and the float16 cache cost: by an absolute
+// bound for two int8 planes (q8x2), and by what llama.cpp loses on the same file and text. q8x2 and
+// mixed may each lose half of that.
 func TestFastAgainstExact(t *testing.T) {
 	for name, tokens := range map[string]int{"demo": 256, testenv.SmolLM2: 200, testenv.Qwen: 200, testenv.Gemma: 200} {
 		t.Run(name, func(t *testing.T) {
@@ -96,8 +96,8 @@ func TestFastAgainstExact(t *testing.T) {
 	}
 }
 
-// TestSameBytes holds the logits of every position to the same bits for any number of workers
-// and any chunking.
+// TestSameBytes checks that the logits of every position have the same bits for any number of
+// workers and any chunking.
 func TestSameBytes(t *testing.T) {
 	for _, c := range []struct {
 		model   string
@@ -131,7 +131,7 @@ func TestSameBytes(t *testing.T) {
 	}
 }
 
-// TestPasses compares plans with passes switched off to the plan with all of them.
+// TestPasses compares plans that lack passes with the plan that has all of them.
 func TestPasses(t *testing.T) {
 	m := openModel(t, "demo")
 	ids := m.prompt(t, "fox")
@@ -154,7 +154,7 @@ func TestPasses(t *testing.T) {
 	}
 }
 
-// off lists every pass as a --passes list that switches it off.
+// off lists every pass as a --passes value that switches it off.
 func off() []string {
 	var lists []string
 	for _, p := range lower.Passes() {

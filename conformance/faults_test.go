@@ -16,10 +16,10 @@ import (
 	"pesti/ops"
 )
 
-// faultLayer is where a fault is confined to one layer.
+// faultLayer is the layer of a fault that is confined to one layer.
 const faultLayer = 3
 
-// A fault spoils a pass in a way that a program could get wrong unnoticed: an edit of the graph,
+// A fault changes a pass in a way that a program could plausibly get wrong: an edit of the graph,
 // of a weight, or of the cache between two chunks of the prompt.
 type fault struct {
 	name    string
@@ -30,7 +30,7 @@ type fault struct {
 	between func(t *testing.T, e *exec.Engine)
 }
 
-// faults: each must be caught by the bounds that a sound pass meets.
+// faults lists the faults. The bounds that a correct pass meets must catch each of them.
 var faults = []fault{
 	{name: "K bias dropped in one layer", model: "demo", first: faultLayer, graph: dropKBias},
 	{name: "SiLU squared", model: "demo", graph: squareSiLU},
@@ -62,7 +62,7 @@ func TestSeededFaults(t *testing.T) {
 			if v.worst <= 1 {
 				t.Errorf("not caught: %v", v)
 			}
-			// The fault sits where it was put: layers before it are as sound as before.
+			// The layers before the fault are unchanged.
 			for l := range f.first {
 				if v.layers[l] != sound.layers[l] {
 					t.Errorf("layer %d changed, the fault is in layer %d", l, f.first)
@@ -72,7 +72,7 @@ func TestSeededFaults(t *testing.T) {
 	}
 }
 
-// faulty is a pass with a fault in it.
+// faulty evaluates ids with a fault.
 func (m *model) faulty(t *testing.T, ids []int32, f fault) *ourPass {
 	t.Helper()
 	var edit func(*graph.Graph)
@@ -162,8 +162,8 @@ func scaleEps(_ *testing.T, g *graph.Graph) {
 	}
 }
 
-// turnQueries turns each head by the angles of one position (halves, as in qwen2): RoPE at p of
-// the result is RoPE at p + 1 of the original, since rotations add.
+// turnQueries rotates each head by the angles of one position (halves, as in qwen2). Rotations add,
+// so RoPE at p of the result is RoPE at p + 1 of the original.
 func turnQueries(rope *graph.Attrs, w []float32, rows, length int) {
 	dim := int(rope.Int("head_dim"))
 	for head := 0; head < rows; head += dim {
@@ -197,8 +197,8 @@ func spoilPage(t *testing.T, e *exec.Engine) {
 	clear(state[:len(state)/pages])
 }
 
-// spoil writes the model with some weights of the fault's layer changed, in float32 so that
-// nothing else of them changes, and opens it.
+// spoil writes the model with some weights of the fault's layer changed, and opens it. The changed
+// weights are stored in float32, so that no rounding changes them further.
 func (m *model) spoil(t *testing.T, edits map[string]func(*graph.Attrs, []float32, int, int)) *model {
 	t.Helper()
 	heads, err := m.file.Uint("qwen2.attention.head_count")

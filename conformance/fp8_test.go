@@ -10,9 +10,9 @@ import (
 	"pesti/lower"
 )
 
-// TestFP8AgainstExact tells what caches and matrices in FP8 cost, and bounds it by far less than any
-// wrong scale or code would: E4M3 has three bits of mantissa, so that a number is rounded by 2.6 % on
-// average, and a hundredth of a nat is to be expected.
+// TestFP8AgainstExact reports what caches and matrices in FP8 cost. Its bound is far below the
+// effect of any wrong scale or code. E4M3 has three bits of mantissa, so rounding changes a number
+// by 2.6 % on average, and a KL divergence of about a hundredth of a nat is expected.
 func TestFP8AgainstExact(t *testing.T) {
 	for name, tokens := range map[string]int{"demo": 256, testenv.SmolLM2: 100} {
 		t.Run(name, func(t *testing.T) {

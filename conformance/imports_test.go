@@ -17,8 +17,8 @@ import (
 	"testing"
 )
 
-// imports lists the packages of this module that each package may import. A package without an entry
-// follows that of the nearest folder above it. "*" is everything.
+// imports lists the packages of this module that each package may import. A package without an
+// entry has the entry of the nearest folder above it. "*" is everything.
 var imports = map[string][]string{
 	"gguf":                         {"gguf/quant", "gguf/mapped"},
 	"gguf/dense":                   {"gguf"},
@@ -66,8 +66,8 @@ var imports = map[string][]string{
 	"conformance/metrics":          {},
 }
 
-// forbidden lists libraries that no package below a folder may import: exec neither draws nor computes
-// with the library that its results are compared with.
+// forbidden lists libraries that no package below a folder may import: exec neither draws nor uses
+// the library that its results are compared with.
 var forbidden = map[string][]string{
 	"exec": {"github.com/emicklei/dot", "github.com/tetratelabs/wazero", "gorgonia.org/gorgonia"},
 }

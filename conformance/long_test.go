@@ -8,13 +8,13 @@ import (
 	"pesti/conformance/testenv"
 )
 
-// TestLongAgainstOracle holds long prompts to the bounds of short ones, in chunks, so that pages,
-// angles and sums grow: 600 tokens at every position, and the last 16 of 4,096, which for gemma is
-// eight times its window.
+// TestLongAgainstOracle checks long prompts, in chunks, with the bounds of short ones, because
+// pages, RoPE angles and sums grow with the position: 600 tokens at every position, and the last 16
+// positions of 4,096, which is eight times gemma's window.
 func TestLongAgainstOracle(t *testing.T) {
 	for _, c := range []struct {
 		model        string
-		tokens, rows int // how many of the last positions' layers are compared
+		tokens, rows int // rows: how many of the last positions are compared
 	}{
 		{testenv.SmolLM2, 600, 600},
 		{testenv.Qwen, 600, 600},
@@ -43,7 +43,7 @@ func TestLongAgainstOracle(t *testing.T) {
 	}
 }
 
-// longText returns sentences, hardly two of them alike, and always the same.
+// longText returns sentences that hardly repeat. The text is the same on every call.
 func longText() string {
 	parts := [...][]string{
 		{"Before dawn", "At noon", "After the storm", "In the first week of May", "While the tide was out", "Years later", "Without a word", "As every winter", "On the third day", "Against all advice", "To her surprise", "When the bells had stopped"},

@@ -7,19 +7,19 @@ import (
 	"pesti/conformance/metrics"
 )
 
-// The bounds that "exact" meets, see CONFORMANCE.md for why they are what they are.
+// The bounds for precision exact. CONFORMANCE.md explains them.
 const (
 	tolerance      = metrics.Tolerance // of d, at every position of every layer
 	logitTolerance = 1e-3              // of |Δlogit|
 )
 
-// A verdict is how a pass compares to the oracle.
+// A verdict is the result of comparing a pass with the oracle.
 type verdict struct {
 	layers   []float64 // worst d of each layer
-	worst    float64   // largest d relative to what is allowed: ≤ 1 passes
+	worst    float64   // largest d relative to the allowed d: ≤ 1 passes
 	where    string
 	logits   float64 // worst |Δlogit|
-	argmaxes int     // positions whose argmax differs though the oracle's margin is above the tolerance
+	argmaxes int     // positions whose argmax differs although the oracle's margin is above the tolerance
 }
 
 func (v verdict) passes() bool {
@@ -27,10 +27,10 @@ func (v verdict) passes() bool {
 }
 
 func (v verdict) String() string {
-	return fmt.Sprintf("worst d %.1e of what is allowed, %s; |Δlogit| %.1e; %d argmaxes differ", v.worst, v.where, v.logits, v.argmaxes)
+	return fmt.Sprintf("worst d %.1e of the allowed d, %s; |Δlogit| %.1e; %d argmaxes differ", v.worst, v.where, v.logits, v.argmaxes)
 }
 
-// compare holds a pass of ours against the oracle's.
+// compare compares one of our passes with the oracle's.
 func compare(ours *ourPass, oracle *oraclePass) verdict {
 	var v verdict
 	for l := range oracle.layers {

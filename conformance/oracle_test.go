@@ -31,14 +31,14 @@ type oraclePass struct {
 // A program is a Python program that reads a model and fills a folder.
 type program struct {
 	folder, script string
-	requirements   string // what its environment holds
+	requirements   string // the requirements file of its environment
 	python         func(testing.TB, ...string) *exec.Cmd
 }
 
 var oracle = program{"oracle", "ref_forward.py", "requirements.txt", testenv.Python}
 
-// run returns the folder of one run. Runs are kept in the user's cache, by the model's bytes, the
-// arguments, the program's sources and its requirements.
+// run returns the output folder of one run. Runs are cached in the user's cache folder. The key is
+// the model's bytes, the arguments, the program's sources and its requirements.
 func (p program) run(t testing.TB, model string, args ...string) (dir, stdout string) {
 	t.Helper()
 	h := sha256.New()
@@ -75,28 +75,28 @@ func (p program) run(t testing.TB, model string, args ...string) (dir, stdout st
 	if err != nil {
 		t.Fatalf("%v: %v", cmd.Args, err)
 	}
-	if err := os.WriteFile(log, out, 0o644); err != nil { // last: a broken run leaves no log
+	if err := os.WriteFile(log, out, 0o644); err != nil { // last, so that a failed run leaves no log
 		t.Fatal(err)
 	}
 	return dir, string(out)
 }
 
-// askOracle runs the oracle over the ids with its float32 floor. Logits are those of the positions
-// from first on.
+// askOracle runs the oracle over the ids, with its float32 floor. It returns the logits of the
+// positions from first on.
 func askOracle(t testing.TB, model string, ids []int32, first int) *oraclePass {
 	t.Helper()
 	return readPass(t, len(ids)-first, model, "--ids", joinIDs(ids), "--floor", "--logit-rows", fmt.Sprintf("%d:%d", first, len(ids)))
 }
 
-// askOracleLast is askOracle with the layers and the logits of so many of the last positions only,
-// for prompts whose layers would fill the cache.
+// askOracleLast is askOracle with the layers and logits of only the last rows positions, for
+// prompts whose layers would fill the cache folder.
 func askOracleLast(t testing.TB, model string, ids []int32, layers, logits int) *oraclePass {
 	t.Helper()
 	return readPass(t, logits, model, "--ids", joinIDs(ids), "--floor",
 		"--layer-rows", fmt.Sprintf("%d:%d", len(ids)-layers, len(ids)), "--logit-rows", fmt.Sprintf("%d:%d", len(ids)-logits, len(ids)))
 }
 
-// readPass runs the oracle and reads what it wrote, with so many rows of logits.
+// readPass runs the oracle and reads its output, with the given number of rows of logits.
 func readPass(t testing.TB, rows int, model string, args ...string) *oraclePass {
 	t.Helper()
 	dir, _ := oracle.run(t, model, args...)
@@ -113,18 +113,18 @@ func readPass(t testing.TB, rows int, model string, args ...string) *oraclePass 
 	}
 	p.logits = readRows[float64](t, filepath.Join(dir, "logits.npy"))
 	if len(p.layers) == 0 || len(p.logits) != rows {
-		t.Fatalf("the oracle wrote %d layers and %d rows of logits, expected some and %d", len(p.layers), len(p.logits), rows)
+		t.Fatalf("the oracle wrote %d layers and %d rows of logits, expected at least one layer and %d rows", len(p.layers), len(p.logits), rows)
 	}
 	return &p
 }
 
-// An argmaxLine is what the oracle's --argmax prints for a position.
+// An argmaxLine is the line that the oracle's --argmax prints for a position.
 type argmaxLine struct {
 	pos, id int
 	margin  float64
 }
 
-// askArgmax runs the oracle over the ids and returns the argmax of the rows from first.
+// askArgmax runs the oracle over the ids and returns the argmax of each row from first on.
 func askArgmax(t testing.TB, model string, ids []int32, first int) []argmaxLine {
 	t.Helper()
 	_, out := oracle.run(t, model, "--ids", joinIDs(ids), "--argmax", "--logit-rows", fmt.Sprintf("%d:%d", first, len(ids)))

@@ -10,9 +10,9 @@ import (
 	"pesti/lower"
 )
 
-// TestTogetherAndAlone runs two sequences side by side in the same steps, in chunks of every size,
-// lets each go back to a prefix and come again, and compares their last logits with those of each
-// alone in one chunk: the same bits. What random models and histories show is package exec's test.
+// TestTogetherAndAlone runs two sequences in the same steps, in chunks of every size, truncates
+// each to a prefix and feeds the rest again. Their last logits must have the same bits as those of
+// each sequence alone in one chunk. Package exec tests the same with random models and histories.
 func TestTogetherAndAlone(t *testing.T) {
 	for _, c := range []struct {
 		model      string
@@ -27,7 +27,7 @@ func TestTogetherAndAlone(t *testing.T) {
 		for _, precision := range c.precisions {
 			t.Run(c.model+"/"+precision, func(t *testing.T) {
 				if testing.Short() && c.model != "demo" {
-					t.Skip("real models take their time")
+					t.Skip("real models take long")
 				}
 				m := openModel(t, c.model)
 				text := m.passage(t)
@@ -43,13 +43,13 @@ func TestTogetherAndAlone(t *testing.T) {
 						got := sideBySide(t, e, ids, [2]int{0, 0})
 						for i := range ids {
 							if !slices.Equal(got[i], want[i]) {
-								t.Errorf("sequence %d beside the other differs from itself alone", i)
+								t.Errorf("sequence %d: the logits in a batch differ from the logits alone", i)
 							}
 						}
 						got = sideBySide(t, e, ids, [2]int{len(ids[0]) / 2, len(ids[1]) - 1})
 						for i := range ids {
 							if !slices.Equal(got[i], want[i]) {
-								t.Errorf("sequence %d, come again from a prefix, differs from itself alone", i)
+								t.Errorf("sequence %d: the logits after truncation to a prefix differ from the logits alone", i)
 							}
 						}
 					})
@@ -68,8 +68,9 @@ func fed(t *testing.T, s *exec.Session, ids []int32) []float32 {
 	return slices.Clone(logits)
 }
 
-// sideBySide feeds both sequences from given positions on, a third of each step to the first and
-// the rest to the second as long as there is one, and returns the logits of the last tokens.
+// sideBySide feeds both sequences from the given positions on and returns the logits of the last
+// tokens. A third of each step is for the first sequence, while it has tokens, and the rest for the
+// second.
 func sideBySide(t *testing.T, e *exec.Engine, ids [2][]int32, at [2]int) (last [2][]float32) {
 	t.Helper()
 	ubatch := int(e.Plan().Target.Ubatch)

@@ -21,10 +21,10 @@ import (
 	"pesti/lower"
 )
 
-// models are what everything is proven on.
+// models are the models that every proof runs on.
 var models = append([]string{"demo"}, testenv.Models[:]...)
 
-// A model is one of them, opened.
+// A model is an open model.
 type model struct {
 	name string
 	path string // a file, so that the oracle can read it too
@@ -56,7 +56,7 @@ func openFile(t testing.TB, name, path string) *model {
 	return &model{name, path, f}
 }
 
-// prompt returns the ids of one of testdata/prompts.json.
+// prompt returns the ids of a prompt of testdata/prompts.json.
 func (m *model) prompt(t testing.TB, name string) []int32 {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", "prompts.json"))
@@ -86,8 +86,9 @@ func (m *model) encode(t testing.TB, text string) []int32 {
 	return ids
 }
 
-// engine compiles the model, with an edited graph where edit is not nil, and binds the plan. An
-// edit wants ubatch and rows to be set, and one sequence. What is compiled for CUDA devices runs on the virtual one.
+// engine compiles the model and opens the plan. If edit is not nil it changes the graph first; an
+// edit needs ubatch and rows to be set, and one sequence. Plans for CUDA devices run on the virtual
+// device.
 func (m *model) engine(t testing.TB, o lower.Options, run exec.Options, edit func(*graph.Graph)) *exec.Engine {
 	t.Helper()
 	loaded, err := frontend.Load(m.file)
@@ -129,7 +130,7 @@ func (m *model) engine(t testing.TB, o lower.Options, run exec.Options, edit fun
 	return e
 }
 
-// session is engine for one sequence, without an edit.
+// session returns a session of an engine for one sequence, without an edit.
 func (m *model) session(t testing.TB, o lower.Options) *exec.Session {
 	t.Helper()
 	s, err := exec.NewSession(m.engine(t, o, exec.Options{Poison: true}, nil))
@@ -139,7 +140,7 @@ func (m *model) session(t testing.TB, o lower.Options) *exec.Session {
 	return s
 }
 
-// An ourPass is one forward pass of ours, position by position.
+// An ourPass is one forward pass of PESTI, position by position.
 type ourPass struct {
 	layers [][][]float32 // by layer, position, dim
 	logits [][]float32
@@ -152,14 +153,14 @@ func (m *model) pass(t testing.TB, ids []int32, ubatch int, edit func(*graph.Gra
 	return m.collect(t, ids, lower.Options{Ubatch: int64(ubatch)}, len(ids), edit, between)
 }
 
-// last is pass with the logits of the last rows positions only, which all are in the last chunk.
+// last is pass with the logits of the last rows positions only. They must all be in the last chunk.
 func (m *model) last(t testing.TB, ids []int32, ubatch, rows int) *ourPass {
 	t.Helper()
 	return m.collect(t, ids, lower.Options{Ubatch: int64(ubatch)}, rows, nil, nil)
 }
 
-// collect is pass with the logits of the last rows positions only. Of the options, target, ubatch and
-// passes count.
+// collect is pass with options and with the logits of the last rows positions only. Of the options
+// it uses target, ubatch, passes and devices.
 func (m *model) collect(t testing.TB, ids []int32, o lower.Options, rows int, edit func(*graph.Graph), between func(*exec.Engine)) *ourPass {
 	t.Helper()
 	ubatch := min(int(o.Ubatch), len(ids))

@@ -12,16 +12,16 @@ import (
 	"pesti/lower"
 )
 
-// TestGuessesAtRepetition has an edited file and a summary written, what guesses are for: the text is that
-// without guesses, and a step brings so many tokens. Steps are counted, not timed; what they take is
-// measured by
+// TestGuessesAtRepetition generates an edited file and a summary, texts that repeat their prompt.
+// The text must be the same as without speculative decoding, with at least a given number of tokens
+// per step. Steps are counted, not timed. To measure their time:
 //
 //	pesti bench MODEL -p 0 -n 160 --speculate 7 --file conformance/testdata/edit.txt
 func TestGuessesAtRepetition(t *testing.T) {
 	const tokens, guesses = 64, 7
 	for _, c := range []struct {
 		model, text string
-		least       float64 // tokens a step
+		least       float64 // tokens per step
 	}{
 		{testenv.Qwen, "edit.txt", 3.2},
 		{testenv.SmolLM2, "summarise.txt", 6},
@@ -52,12 +52,12 @@ func TestGuessesAtRepetition(t *testing.T) {
 				}
 			}
 			if want := m.greedy(t, prompt, tokens, lower.Options{}); !slices.Equal(out, want) {
-				t.Errorf("with guesses the tokens are %v, without %v", out[len(prompt):], want[len(prompt):])
+				t.Errorf("with drafts the tokens are %v, without %v", out[len(prompt):], want[len(prompt):])
 			}
 			each := tokens / float64(tokens-d.Accepted())
-			t.Logf("%s with %d guesses: %d of %d right, %.2f tokens a step", c.text, guesses, d.Accepted(), d.Proposed(), each)
+			t.Logf("%s with drafts of %d: %d of %d tokens accepted, %.2f tokens per step", c.text, guesses, d.Accepted(), d.Proposed(), each)
 			if each < c.least {
-				t.Errorf("a step brings %.2f tokens, expected at least %.2f", each, c.least)
+				t.Errorf("%.2f tokens per step, expected at least %.2f", each, c.least)
 			}
 		})
 	}

@@ -18,8 +18,8 @@ import (
 	"pesti/ops/ref"
 )
 
-// TestTablesAgree holds the tables of three packages that know nothing of each other against one
-// another: what lowering offers, what plans may hold, what the executor has.
+// TestTablesAgree compares the tables of three packages that do not import each other: what
+// lowering uses, what plans may contain, and what the executor has.
 func TestTablesAgree(t *testing.T) {
 	signatures := map[string]*plan.Signature{}
 	for i, s := range plan.Kernels() {
@@ -39,7 +39,7 @@ func TestTablesAgree(t *testing.T) {
 		}
 	}
 	for name := range signatures {
-		if !has[name] && !plan.IsTransfer(name) { // which is none: devices copy
+		if !has[name] && !plan.IsTransfer(name) { // a transfer is a copy between devices, not a kernel
 			t.Errorf("signature %s has no kernel", name)
 		}
 	}
@@ -50,7 +50,7 @@ func TestTablesAgree(t *testing.T) {
 			continue
 		}
 		if len(l.In) != len(l.Op.In) || len(l.Out) != l.Op.Out {
-			t.Errorf("op %s has %d operands and %d results, its lowering to %s %d and %d", l.Op.Name, len(l.Op.In), l.Op.Out, l.Kernel, len(l.In), len(l.Out))
+			t.Errorf("op %s has %d operands and %d results, its lowering to %s has %d and %d", l.Op.Name, len(l.Op.In), l.Op.Out, l.Kernel, len(l.In), len(l.Out))
 		}
 		for _, role := range slices.Concat(l.In, l.Out) {
 			if role != "" && sig.Operand(role) == nil {
@@ -58,19 +58,19 @@ func TestTablesAgree(t *testing.T) {
 			}
 		}
 		if !slices.Contains(sig.Splits, l.Split.By) || l.Small && !slices.Contains(sig.Splits, "each") {
-			t.Errorf("op %s: kernel %s does not split as the lowering says", l.Op.Name, l.Kernel)
+			t.Errorf("op %s: kernel %s does not support the split of its lowering", l.Op.Name, l.Kernel)
 		}
 	}
 }
 
-// TestEveryOpLowers: no op of the table lacks a kernel, and every basic one has a reference
-// kernel, so that a plan without passes runs.
+// TestEveryOpLowers checks that every op has a kernel, and every basic op a reference kernel, so
+// that a plan without passes runs.
 func TestEveryOpLowers(t *testing.T) {
 	in := func(list []target.Lowering, op *graph.Op) bool {
 		return slices.ContainsFunc(list, func(l target.Lowering) bool { return l.Op == op })
 	}
 	for _, row := range ops.Table() {
-		if row.Eval == nil && row.Expand == nil || slices.Contains([]*graph.Op{ops.Transfer, ops.GetPart, ops.Sum, ops.Concat}, row.Op) { // inputs, states, and what a plan of several devices alone has
+		if row.Eval == nil && row.Expand == nil || slices.Contains([]*graph.Op{ops.Transfer, ops.GetPart, ops.Sum, ops.Concat}, row.Op) { // inputs, states, and ops that only plans for several devices have
 			continue
 		}
 		if !in(cpu.Kernels, row.Op) && !in(cpu.Reference, row.Op) && !in(cuda.Kernels, row.Op) {
@@ -82,12 +82,12 @@ func TestEveryOpLowers(t *testing.T) {
 	}
 }
 
-// TestMatmulKernels: lowering's lists of types with integer kernels and with kernels in tiles are the
-// executor's.
+// TestMatmulKernels compares lowering's lists of types that have integer kernels and tile kernels
+// with the executor's kernels.
 func TestMatmulKernels(t *testing.T) {
 	integer, plane, float, tiles := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, mm := range kernel.Matmuls() {
-		if mm.Layout != "" { // the same product, of weights that are packed
+		if mm.Layout != "" { // the same product on packed weights
 			continue
 		}
 		parts := strings.Split(mm.Name, ".")
@@ -116,7 +116,7 @@ func TestMatmulKernels(t *testing.T) {
 		name := strings.ToLower(info.Name)
 		for _, family := range []string{"gemv", "gemm"} {
 			if !float[family+name] {
-				t.Errorf("no kernel %s.%s.f32, though the type can be dequantised", family, name)
+				t.Errorf("no kernel %s.%s.f32, although the type can be dequantized", family, name)
 			}
 			if cpu.Tiles(graph.DType(name), 32) != tiles[family+name] {
 				t.Errorf("kernel %s.%s.bf16: lowering says %v, the executor %v", family, name, cpu.Tiles(graph.DType(name), 32), tiles[family+name])
@@ -131,8 +131,8 @@ func TestMatmulKernels(t *testing.T) {
 	}
 }
 
-// TestLayouts: plans know the layouts that kernels have, and their sizes; what lowering chooses for
-// an instruction set is a kernel, and a pair of gemv and gemm.
+// TestLayouts checks that plans know the layouts of the kernels, with their sizes, and that what
+// lowering chooses for an instruction set is a pair of kernels, gemv and gemm.
 func TestLayouts(t *testing.T) {
 	var have []plan.Layout
 	for _, l := range kernel.Layouts() {
@@ -180,7 +180,7 @@ func TestLayouts(t *testing.T) {
 	}
 }
 
-// TestSharedConstants: leaves that may not import each other agree on sizes.
+// TestSharedConstants checks that leaf packages, which may not import each other, agree on sizes.
 func TestSharedConstants(t *testing.T) {
 	if plan.PageTokens != ref.PageTokens {
 		t.Errorf("pages of %d positions in plans, of %d in caches", plan.PageTokens, ref.PageTokens)
@@ -203,7 +203,8 @@ func TestSharedConstants(t *testing.T) {
 	}
 }
 
-// TestInstructionSets: plans may name what the executor can detect, and nothing else.
+// TestInstructionSets checks that plans may name exactly the instruction sets that the executor can
+// detect.
 func TestInstructionSets(t *testing.T) {
 	var names []string
 	for _, s := range isa.Detect() {

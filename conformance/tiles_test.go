@@ -13,9 +13,9 @@ import (
 	"pesti/lower"
 )
 
-// TestTilesAgainstExact bounds what products of bf16 cost, on whole chunks of prose and code: eight
-// at a time on the demo, as often as the text has them, and four on a real model, since tiles are
-// slow where they are not the processor's.
+// TestTilesAgainstExact bounds the error of bf16 products, on whole chunks of prose and code: eight
+// chunks at a time on the demo, for the whole text, and four chunks on a real model, because
+// emulated tiles are slow.
 func TestTilesAgainstExact(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("testdata", "mixed.txt"))
 	if err != nil {

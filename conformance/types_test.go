@@ -16,9 +16,9 @@ import (
 	"pesti/lower/cpu"
 )
 
-// TestTensorTypes runs a model whose matrices, the embedding and the head among them, are all of
-// one type, for every type that can be dequantised: at once with every precision, and with no
-// passes, against the interpreter.
+// TestTensorTypes runs a model whose matrices, including the embedding and the output projection,
+// all have one type, for every type that can be dequantized. It compares every precision, and a
+// plan without passes, with the interpreter.
 func TestTensorTypes(t *testing.T) {
 	tried := 0
 	for id := quant.Type(0); ; id++ {
@@ -34,7 +34,7 @@ func TestTensorTypes(t *testing.T) {
 		t.Run(info.Name, func(t *testing.T) { runType(t, info) })
 	}
 	if tried < 29 {
-		t.Errorf("tried %d types, expected the 29 that are known at least", tried)
+		t.Errorf("tried %d types, expected at least the 29 known ones", tried)
 	}
 }
 
@@ -46,7 +46,7 @@ func runType(t *testing.T, info *quant.Info) {
 		}
 	}
 	if found := file.Check(); len(found) > 0 {
-		t.Errorf("the model is not sound: %v and %d more", found[0], len(found)-1)
+		t.Errorf("the model is damaged: %v and %d more", found[0], len(found)-1)
 	}
 	m, err := frontend.Load(file)
 	if err != nil {
@@ -105,8 +105,8 @@ func runType(t *testing.T, info *quant.Info) {
 	}
 }
 
-// checkKernels sees that decode and prefill multiply by a kernel for the type itself: with float32
-// activations in exact, and in fast where the type has no integer kernel.
+// checkKernels checks that decode and prefill multiply with a kernel for the type itself: with
+// float32 activations in exact, and also in fast if the type has no integer kernel.
 func checkKernels(t *testing.T, p *plan.Plan, typ, precision string) {
 	t.Helper()
 	seen := map[string]bool{}

@@ -15,8 +15,8 @@ import (
 	"pesti/ops"
 )
 
-// A variant is a small random model that differs from the usual one of its architecture in what
-// its name says.
+// A variant is a small random model. Its name says how it differs from the default model of its
+// architecture.
 type variant struct {
 	name   string
 	config tiny.Config
@@ -26,7 +26,7 @@ type variant struct {
 // numbers are keys under rope.scaling.
 type numbers = map[string]float32
 
-// edits joins changes of a model into one.
+// edits combines changes of a model into one.
 func edits(list ...func(m *tiny.Model)) func(m *tiny.Model) {
 	return func(m *tiny.Model) {
 		for _, edit := range list {
@@ -51,19 +51,19 @@ func freqs(divisors []float32) func(*tiny.Model) {
 	return func(m *tiny.Model) { m.Add("rope_freqs.weight", divisors) }
 }
 
-// llama3Divisors are what a converter stores of Llama 3's frequencies: by how much each of n pairs
-// of the given base is slowed.
+// llama3Divisors returns the divisors that a converter stores for Llama 3: by how much each of n
+// pairs with the given base is slowed.
 func llama3Divisors(n int, base, factor, low, high, context float64) []float32 {
 	divisors := make([]float32, n)
 	for i := range divisors {
 		turns := context * math.Pow(base, -float64(i)/float64(n)) / (2 * math.Pi)
-		share := min(max((turns-low)/(high-low), 0), 1) // of the speed that is kept
+		share := min(max((turns-low)/(high-low), 0), 1) // of the speed that remains
 		divisors[i] = float32(1 / (share + (1-share)/factor))
 	}
 	return divisors
 }
 
-// biases adds random biases of q, k and v to a model that has none.
+// biases adds random biases of q, k and v to a model without them.
 func biases(layers, q, kv int) func(*tiny.Model) {
 	return func(m *tiny.Model) {
 		for l := range layers {
@@ -78,7 +78,7 @@ func biases(layers, q, kv int) func(*tiny.Model) {
 	}
 }
 
-// noBiases drops those of q, k and v.
+// noBiases removes the biases of q, k and v.
 func noBiases(layers int) func(*tiny.Model) {
 	return func(m *tiny.Model) {
 		for l := range layers {
@@ -89,7 +89,7 @@ func noBiases(layers int) func(*tiny.Model) {
 	}
 }
 
-// shrink cuts matrices to fewer rows, or columns, of what they had.
+// shrink reduces matrices to fewer rows or columns.
 func shrink(columns bool, to int64, names ...string) func(*tiny.Model) {
 	return func(m *tiny.Model) {
 		for _, name := range names {
@@ -203,9 +203,9 @@ func variantIDs() []int32 {
 	return ids
 }
 
-// TestVariants holds what models may differ in to the oracle: fused and unfused, on the processor and on
-// the virtual device, every layer and logit of every position, by the bounds of the real models; and
-// "fast" to "exact".
+// TestVariants compares models that each differ in one property with the oracle: fused and unfused,
+// on the CPU and on the virtual device, every layer and logit of every position, with the bounds of
+// the real models. It also compares fast with exact.
 func TestVariants(t *testing.T) {
 	ids := variantIDs()
 	for _, v := range variants {
@@ -241,8 +241,8 @@ func TestVariants(t *testing.T) {
 	}
 }
 
-// TestVariantsGreedy holds the tokens that a model of every architecture generates to the oracle: of
-// qwen3 there is no real one here.
+// TestVariantsGreedy compares the tokens that a model of every architecture generates with the
+// oracle. There is no real qwen3 among the models, so this test covers that architecture.
 func TestVariantsGreedy(t *testing.T) {
 	for _, name := range []string{
 		"llama: RoPE on pairs, own head, no biases",
@@ -263,8 +263,7 @@ func (v *variant) ask(t *testing.T, m *model, ids []int32) *oraclePass {
 	return readPass(t, len(ids), m.path, slices.Concat([]string{"--ids", joinIDs(ids), "--floor"}, v.oracle)...)
 }
 
-// open writes the model with quantised matrices, so that "fast" has integers to work on, and opens
-// it.
+// open writes the model with quantized matrices, so that fast uses integer kernels, and opens it.
 func (v *variant) open(t *testing.T) *model {
 	t.Helper()
 	c := v.config
@@ -273,8 +272,8 @@ func (v *variant) open(t *testing.T) *model {
 	return &model{v.name, f.Path, f}
 }
 
-// variantFaults are what a program could get wrong in RoPE, or before it: each an edit of every such
-// node, which turns a layer's q or k.
+// variantFaults are errors that a program could make in RoPE or before it. Each is an edit of every
+// RoPE node, which rotates a layer's q or k.
 var variantFaults = []struct {
 	name, variant string
 	edit          func(n *graph.Node)
@@ -283,7 +282,7 @@ var variantFaults = []struct {
 	{"the whole head for a part of it", "llama: partial RoPE", func(n *graph.Node) { n.Attr["rot"] = n.Attr["head_dim"] }},
 	{"rope_freqs ignored", "llama: rope_freqs", func(n *graph.Node) { n.In[2] = nil }},
 	{"linear scaling ignored", "llama: scaling linear", func(n *graph.Node) { n.Attr["freq_scale"] = 1.0 }},
-	{"linear scaling the wrong way", "llama: scaling linear", func(n *graph.Node) { n.Attr["freq_scale"] = 1 / n.Attr.Float("freq_scale") }},
+	{"linear scaling inverted", "llama: scaling linear", func(n *graph.Node) { n.Attr["freq_scale"] = 1 / n.Attr.Float("freq_scale") }},
 	{"Llama 3's frequencies ignored", "llama: Llama 3's frequencies", func(n *graph.Node) { n.In[2] = nil }},
 	{"YaRN as linear scaling", "llama: YaRN by 4", func(n *graph.Node) { delete(n.Attr, "ramp_low"); delete(n.Attr, "ramp_high") }},
 	{"a ramp that ends one pair later", "llama: YaRN by 4", func(n *graph.Node) { n.Attr["ramp_high"] = n.Attr.Float("ramp_high") + 1 }},
@@ -296,7 +295,7 @@ var variantFaults = []struct {
 	{"one base for all layers", "gemma3: local RoPE base", func(n *graph.Node) { n.Attr["base"] = 10000.0 }},
 }
 
-// TestVariantFaults seeds each fault in the model that should show it.
+// TestVariantFaults seeds each fault into a model that it must affect.
 func TestVariantFaults(t *testing.T) {
 	ids := variantIDs()
 	for _, f := range variantFaults {

@@ -6,9 +6,9 @@ import (
 	"pesti/lower"
 )
 
-// witnessed are variants that llama.cpp reads as we do. It refuses partial RoPE in llama and
-// qwen2, rope_freqs in qwen2 and arrays by layer, and reads neither YaRN's betas, nor the scale of
-// scores, nor a window in all layers of llama.
+// witnessed are the variants that llama.cpp reads as we do. It refuses partial RoPE in llama and
+// qwen2, rope_freqs in qwen2, and per-layer arrays. It ignores YaRN's betas, the scale of scores,
+// and a window in all layers of llama.
 var witnessed = []string{
 	"llama: RoPE on pairs, own head, no biases",
 	"llama: biases of q, k and v",
@@ -35,7 +35,7 @@ var witnessed = []string{
 	"gemma3: window by flags",
 }
 
-// TestVariantsThirdWitness asks llama.cpp about the variants, in float32, within the bounds of
+// TestVariantsThirdWitness compares the variants with llama.cpp in float32, with the bounds of
 // TestThirdWitness.
 func TestVariantsThirdWitness(t *testing.T) {
 	ids := variantIDs()
@@ -49,9 +49,9 @@ func TestVariantsThirdWitness(t *testing.T) {
 			m := v.open(t).inFloat32(t)
 			ours := m.logits(t, ids, lower.Options{Precision: "exact", Ubatch: 33, Threads: 2})
 			e := squareError(ours, askLlamaCpp(t, m.path, ids, "--cache", "f32"))
-			t.Logf("normalised mean square error %.1e", e)
+			t.Logf("normalized mean square error %.1e", e)
 			if !(e <= most) {
-				t.Errorf("normalised mean square error %.1e, want at most %.0e", e, most)
+				t.Errorf("normalized mean square error %.1e, want at most %.0e", e, most)
 			}
 		})
 	}

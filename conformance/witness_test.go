@@ -24,7 +24,7 @@ func askLlamaCpp(t testing.TB, model string, ids []int32, args ...string) [][]fl
 	return logits
 }
 
-// inFloat32 returns the model as our writer stores it with all weights in float32.
+// inFloat32 returns the model with all weights stored in float32 by our writer.
 func (m *model) inFloat32(t testing.TB) *model {
 	t.Helper()
 	w := gguf.NewWriter()
@@ -42,8 +42,8 @@ func (m *model) inFloat32(t testing.TB) *model {
 	return openFile(t, m.name+" in F32", path)
 }
 
-// The bounds of squareError against llama.cpp. It looks GELU up in a table of float16, which is
-// what gemma's logits then differ by: the oracle with that table differs from itself as much.
+// The bounds of squareError against llama.cpp. llama.cpp takes GELU from a float16 table, which
+// explains gemma's difference: the oracle with that table differs from itself by as much.
 const (
 	witnessTolerance     = 1e-6
 	witnessSiLUTolerance = 1e-10
@@ -62,8 +62,9 @@ func squareError(a, b [][]float32) float64 {
 	return diff / size
 }
 
-// TestThirdWitness stores the weights in float32, so that two programs which round weights and
-// activations each in its own way compute with the same numbers, and compares all logits.
+// TestThirdWitness stores the weights in float32 and compares all logits with llama.cpp. Each
+// program has its own way of rounding weights and activations; with float32 weights both compute
+// with the same numbers.
 func TestThirdWitness(t *testing.T) {
 	for _, c := range []struct {
 		model  string
@@ -83,13 +84,13 @@ func TestThirdWitness(t *testing.T) {
 			ours := m.logits(t, ids, exact)
 			for i, row := range plain.logits(t, ids, exact) {
 				if !slices.Equal(row, ours[i]) {
-					t.Fatalf("the logits of position %d from the file in F32 have other bits than those from the original", i)
+					t.Fatalf("position %d: the logits of the F32 file differ from those of the original file", i)
 				}
 			}
 			e := squareError(ours, askLlamaCpp(t, plain.path, ids, "--cache", "f32"))
-			t.Logf("%d tokens: normalised mean square error %.1e", c.tokens, e)
+			t.Logf("%d tokens: normalized mean square error %.1e", c.tokens, e)
 			if !(e <= c.most) {
-				t.Errorf("normalised mean square error %.1e, want at most %.0e", e, c.most)
+				t.Errorf("normalized mean square error %.1e, want at most %.0e", e, c.most)
 			}
 		})
 	}

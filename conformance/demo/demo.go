@@ -1,8 +1,8 @@
-// Package demo holds the embedded model: a small qwen2-architecture model that
-// tells short stories, so that everything can be tried without a download.
+// Package demo has the embedded model: a small model of architecture qwen2 that tells short
+// stories, so that everything can be tried without a download.
 //
-// It owns the bytes of one GGUF file and imports nothing of ours. README.md
-// beside it tells how the model was made and how to make it again.
+// It owns the bytes of one GGUF file and imports nothing of ours. README.md in this folder
+// describes how the model was made and how to make it again.
 package demo
 
 import _ "embed"
@@ -10,6 +10,6 @@ import _ "embed"
 //go:embed demo.gguf
 var model string
 
-// GGUF returns the model file. Each call copies it, so that no caller can change
-// what another one reads.
+// GGUF returns the model file. Each call returns a copy, so that no caller can change the data of
+// another.
 func GGUF() []byte { return []byte(model) }

@@ -33,8 +33,8 @@ func TestSound(t *testing.T) {
 	}
 }
 
-// The demo stands in for the large models wherever these are missing, so it
-// must have what makes them hard.
+// The demo replaces the large models where they are missing, so it must have the same difficult
+// properties.
 func TestHasWhatLargeModelsHave(t *testing.T) {
 	f := open(t)
 	types := map[quant.Type]int{}
@@ -76,7 +76,7 @@ func TestTokenizerIsWhole(t *testing.T) {
 	}
 	embedding, ok := f.Tensor("token_embd.weight")
 	if !ok || embedding.Rows() != int64(len(tokens)) || len(types) != len(tokens) {
-		t.Fatalf("%d tokens, %d types, embedding %+v: want as many of each", len(tokens), len(types), embedding)
+		t.Fatalf("%d tokens, %d types, embedding %+v: want the same number of each", len(tokens), len(types), embedding)
 	}
 	eos, err := f.Uint("tokenizer.ggml.eos_token_id")
 	if err != nil || eos >= uint64(len(tokens)) || types[eos] != 3 {
@@ -89,11 +89,11 @@ func TestTokenizerIsWhole(t *testing.T) {
 		}
 	}
 	if len(single) != 256 {
-		t.Errorf("%d single-byte tokens, want 256: else some text cannot be encoded", len(single))
+		t.Errorf("%d single-byte tokens, want 256, or some text cannot be encoded", len(single))
 	}
 }
 
-// Callers may hand the bytes to code that changes them.
+// Callers may pass the bytes to code that changes them.
 func TestGGUFCopies(t *testing.T) {
 	demo.GGUF()[0] = 'x'
 	open(t)

@@ -11,13 +11,13 @@ import (
 	"pesti/gguf/quant"
 )
 
-// encode returns the bytes of a tensor: its values quantised, or random blocks in their place for
-// a type that nothing quantises to.
+// encode returns the bytes of a tensor: its values quantized, or random blocks for a type that has
+// no quantizer.
 func encode(t Tensor) ([]byte, error) {
 	info, ok := quant.Lookup(t.Type)
 	switch {
 	case !ok || info.Dequantize == nil:
-		return nil, fmt.Errorf("nothing reads type %s", t.Type)
+		return nil, fmt.Errorf("type %s has no dequantizer", t.Type)
 	case info.Quantize == nil:
 		name := fnv.New64a()
 		name.Write([]byte(t.Name))
@@ -28,9 +28,9 @@ func encode(t Tensor) ([]byte, error) {
 	return data, nil
 }
 
-// Blocks returns n blocks of random bits whose scales are finite and whose values have a root mean square
-// within a factor of √2 of size; of bits that are 0 if size is. They are drawn from a few dozen
-// different ones.
+// Blocks returns n blocks of random bits. Their scales are finite, and the root mean square of the
+// values of each is within a factor of √2 of size. If size is 0, all bits are 0. The blocks are
+// drawn from a pool of 64.
 func Blocks(rng *rand.Rand, info *quant.Info, n int, size float64) []byte {
 	if !(size > 0) {
 		return make([]byte, n*info.BlockBytes)
@@ -44,7 +44,7 @@ func Blocks(rng *rand.Rand, info *quant.Info, n int, size float64) []byte {
 		}
 		info.Dequantize(values, block)
 		wild := func(s quant.Scale) bool { x := float64(s.Read(block[s.At:])); return math.IsNaN(x) || math.IsInf(x, 0) }
-		// Of random bits few are of the wanted size; what is simple here works for every format.
+		// Few random blocks have the wanted size, but this works for every format.
 		if r := rms(values); r >= size/math.Sqrt2 && r <= size*math.Sqrt2 && !slices.ContainsFunc(info.Scales, wild) {
 			pool = append(pool, block[:info.BlockBytes]...)
 		}
@@ -57,7 +57,7 @@ func Blocks(rng *rand.Rand, info *quant.Info, n int, size float64) []byte {
 	return data
 }
 
-// rms is the root of the mean of squares, NaN where a value is.
+// rms is the root mean square, or NaN if a value is NaN.
 func rms(x []float32) float64 {
 	var sum float64
 	for _, v := range x {

@@ -1,8 +1,8 @@
-// Package tiny makes small models with random weights in memory, of every architecture and
-// tensor type, for tests that need a whole model but no meaning.
+// Package tiny builds small models with random weights in memory, of every architecture and tensor
+// type, for tests that need a whole model but no meaningful text.
 //
-// It owns the shapes and names of their tensors, and imports gguf and gguf/quant alone: it must not
-// know the frontend, which is tested on what it writes.
+// It owns the shapes and names of their tensors, and imports only gguf and gguf/quant. It must not
+// know the frontend, which is tested on its output.
 package tiny
 
 import (
@@ -20,7 +20,7 @@ import (
 
 // A Config describes a model. The zero value of a field is a small default.
 type Config struct {
-	Arch    string // "llama", "qwen2" (which is the default), "qwen3", "gemma3"
+	Arch    string // "llama", "qwen2" (the default), "qwen3", "gemma3"
 	Layers  int    // 2
 	Embd    int    // 64
 	Heads   int    // 4
@@ -33,15 +33,15 @@ type Config struct {
 	Tied    bool   // no output.weight
 	Seed    uint64
 
-	// Types of the matrices, taken in turn; F32 where empty. Matrices whose rows do not fill
-	// blocks of the type stay F32. Of types that nothing quantises to, a matrix has random
-	// blocks, about as large as its values would be.
+	// Types of the matrices, used in rotation; F32 if empty. Matrices whose rows do not fill blocks of
+	// the type stay F32. A matrix of a type without a quantizer has random blocks, of about the size of
+	// its values.
 	Types []quant.Type
 	// Edit changes metadata and tensors before they are written.
 	Edit func(m *Model)
 }
 
-// A Model is what Edit may change: metadata by key, and float tensors by name.
+// A Model is the data that Edit may change: metadata by key, and float tensors by name.
 type Model struct {
 	Meta    *gguf.Writer
 	Tensors []Tensor
@@ -54,7 +54,7 @@ type Tensor struct {
 	Type quant.Type
 	Dims []int64
 	Data []float32
-	Raw  []byte // bytes to store in place of Data, for types that nothing quantises to
+	Raw  []byte // bytes to store instead of Data, for types without a quantizer
 }
 
 // Tensor returns the tensor of that name, or nil.
@@ -152,13 +152,13 @@ func File(t TB, c Config) *gguf.File {
 	return f
 }
 
-// A TB is what File asks of a test.
+// A TB is the part of testing.TB that File uses.
 type TB interface {
 	Helper()
 	Fatal(args ...any)
 }
 
-// Mapped is File, but the file lies on disk, in a folder of the test, and is mapped.
+// Mapped is File with a mapped file on disk, in a temporary folder of the test.
 func Mapped(t testing.TB, c Config) *gguf.File {
 	t.Helper()
 	data, err := GGUF(c)
@@ -177,7 +177,7 @@ func Mapped(t testing.TB, c Config) *gguf.File {
 	return f
 }
 
-// vocabulary writes a byte-level BPE of 256 bytes, an end token and unused fillers.
+// vocabulary writes a byte-level BPE of 256 bytes, an end token, and unused tokens.
 func vocabulary(w *gguf.Writer, n int) {
 	var tokens []string
 	var types []int32
