@@ -12,6 +12,7 @@ import (
 	"pesti/exec"
 	"pesti/exec/cuda"
 	"pesti/exec/cuda/virtual"
+	"pesti/exec/profile"
 	"pesti/frontend"
 	"pesti/gguf"
 	"pesti/lower"
@@ -75,7 +76,7 @@ func openDemo(t *testing.T, run exec.Options) (*exec.Engine, error) {
 // the device counted, of steps and of kernels.
 func TestCountProfile(t *testing.T) {
 	_, plain := new(spy).on(t, exec.Options{})
-	var before *exec.CountReport
+	var before *profile.CountReport
 	for range 2 {
 		s := &spy{}
 		e, profiled := s.on(t, exec.Options{Profile: true})
@@ -193,9 +194,9 @@ func TestEventProfile(t *testing.T) {
 			t.Errorf("%s: %d workers, busy for %v of %v", g.Program.Name, len(g.Steps[0]), busy, g.Wall)
 		}
 	}
-	card := *p.Card
+	card := *p.Device
 	card.Bandwidth = 1e12
-	r, err := p.Report(e.Plan(), exec.CardRoofline(&card))
+	r, err := p.Report(e.Plan(), profile.DeviceRoofline(&card))
 	if err != nil {
 		t.Fatal(err)
 	}

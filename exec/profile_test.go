@@ -9,6 +9,7 @@ import (
 
 	"pesti/conformance/tiny"
 	"pesti/exec"
+	"pesti/exec/profile"
 	"pesti/lower"
 )
 
@@ -115,14 +116,14 @@ func TestTrace(t *testing.T) {
 	}
 	m := load(t, tiny.Config{})
 	p := compile(t, m, lower.Options{}).Plan
-	for _, n := range []int{-1, exec.MaxTrace + 1, math.MaxInt} {
+	for _, n := range []int{-1, profile.MaxTrace + 1, math.MaxInt} {
 		if _, err := exec.Open(p, m.File, exec.Options{Trace: n}); err == nil {
 			t.Errorf("a trace of %d runs: no error", n)
 		}
 	}
 }
 
-func checkSpans(t *testing.T, r *exec.Traced) {
+func checkSpans(t *testing.T, r *profile.Traced) {
 	t.Helper()
 	waveEnd := r.Begin
 	first := 0

@@ -1,13 +1,14 @@
 package exec
 
 import (
+	"context"
+	"errors"
 	"fmt"
 
 	"pesti/exec/cpu"
 	"pesti/exec/cpu/isa"
-	"pesti/exec/cpu/kernel"
-	"pesti/exec/cuda"
 	"pesti/exec/plan"
+	"pesti/exec/profile"
 )
 
 // Prober returns what measures the roofline of the engine's workers, by a buffer of size bytes and
@@ -31,49 +32,45 @@ func (e *Engine) Prober(size int64) (*cpu.Prober, error) {
 	return cpu.NewProber(e.machine, int(size), sets)
 }
 
-// CardRoofline returns that of a device: its memory alone, by its clock and bus. Activations are taken to
-// stay in its cache, and products to take no time.
-func CardRoofline(card *cuda.Properties) *cpu.Roofline {
-	return &cpu.Roofline{Workers: 1, Read: float64(card.Bandwidth)}
-}
+// rooflineSamples is how often each figure of a roofline is measured.
+const rooflineSamples = 5
 
-// Limits returns how many seconds one run of a program takes at the least on the machine of a
-// roofline: reading weights and caches alone, and computing alone.
-func Limits(p *plan.Plan, g *plan.Program, l plan.Load, r *cpu.Roofline) (reading, computing float64, err error) {
-	costs := plan.NewCoster(p)
-	for i := range g.Waves {
-		for j := range g.Waves[i].Steps {
-			st := &g.Waves[i].Steps[j]
-			for w := range r.Workers {
-				c, err := costs.Step(g, st, l, w, r.Workers)
-				if err != nil {
-					return 0, 0, fmt.Errorf("plan: %w", err)
-				}
-				reading += over(c.Stream(), r.Read)
-				computing += calculating(r, c, unitOf(st))
-			}
+// roofline measures what the engine's workers can do, reading from a buffer of size bytes.
+func (e *Engine) roofline(ctx context.Context, size int64) (*cpu.Roofline, error) {
+	p, err := e.Prober(size)
+	if err != nil {
+		return nil, err
+	}
+	for range rooflineSamples {
+		err := ctx.Err()
+		if err == nil {
+			err = p.Sample()
+		}
+		if err != nil {
+			return nil, errors.Join(err, p.Free())
 		}
 	}
-	return reading, computing, nil
+	return p.Roofline(), p.Free()
 }
 
-// seconds returns how long a cost takes at the least: moving, or computing where that is longer.
-// share is the part of the machine that is at work, 1 for all workers. Weights and caches come from
-// a buffer of the size that was measured, activations from a core's own cache.
-func seconds(r *cpu.Roofline, c plan.Cost, unit string, share float64) float64 {
-	moving := over(c.Stream(), r.Read) + over(c.Values+c.Written, r.Near)
-	return max(moving, calculating(r, c, unit)) / share
-}
-
-// calculating returns how long all workers compute at the least.
-func calculating(r *cpu.Roofline, c plan.Cost, unit string) float64 {
-	return over(c.MACs, r.MACs[unit]) + over(c.FLOPs, r.MACs[kernel.ProbeF32])
-}
-
-// over is amount ÷ rate, 0 where the rate was not measured.
-func over(amount int64, rate float64) float64 {
-	if rate <= 0 {
-		return 0
+// ProfileReport compares the profile with the costs of the plan and the roofline, which it measures on
+// the processor, between steps.
+func (e *Engine) ProfileReport(ctx context.Context) (*profile.Report, error) {
+	p := e.Profile()
+	if p == nil || len(p.Programs) == 0 {
+		return nil, errors.New("nothing ran, expected a token at least to profile")
 	}
-	return float64(amount) / rate
+	if p.Device != nil {
+		return p.Report(e.plan, profile.DeviceRoofline(p.Device))
+	}
+	first := &p.Programs[0]
+	cost, err := plan.NewCoster(e.plan).Program(first.Program, first.Load, e.Threads())
+	if err != nil {
+		return nil, err
+	}
+	roof, err := e.roofline(ctx, cost.Stream())
+	if err != nil {
+		return nil, err
+	}
+	return p.Report(e.plan, roof)
 }

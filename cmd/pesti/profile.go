@@ -16,10 +16,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"pesti/exec"
-	"pesti/exec/cpu"
-	"pesti/exec/cuda"
 	"pesti/exec/cuda/virtual"
 	"pesti/exec/plan"
+	"pesti/exec/profile"
 )
 
 // profileFlags are the options of verbs that tell where the time of a run went.
@@ -35,7 +34,7 @@ type profileFlags struct {
 
 func addProfileFlags(cmd *cobra.Command) *profileFlags {
 	f := cmd.Flags()
-	p := &profileFlags{runs: count{32, 1}, gpu: choice{"h200", cuda.GPUs()}, set: f}
+	p := &profileFlags{runs: count{32, 1}, gpu: choice{"h200", profile.GPUs()}, set: f}
 	f.Var(&p.profile, profileFlag, "print by kernel what steps took, read and computed, beside what was predicted, and write all of it to `[FILE]` as JSON, where one is named; of the virtual device, which has no time, what kernels did")
 	f.Var(&p.gpu, "gpu", "the GPU that a profile of the virtual device predicts times for")
 	f.BoolVar(&p.steps, "profile-steps", false, "print the profile step by step too")
@@ -89,8 +88,8 @@ func (p *profileFlags) prepare(s *source) error {
 	if _, virtual := s.driver.(*virtual.Driver); virtual && p.trace != "" {
 		return usagef("--trace has times, of which the virtual device has none; expected --profile")
 	}
-	if p.runs.n > exec.MaxTrace {
-		return usagef("--trace-runs is %d, expected at most %d", p.runs.n, exec.MaxTrace)
+	if p.runs.n > profile.MaxTrace {
+		return usagef("--trace-runs is %d, expected at most %d", p.runs.n, profile.MaxTrace)
 	}
 	if p.set.Changed("trace-runs") && p.trace == "" {
 		return usagef("--trace-runs is of a trace, expected --trace FILE too")
@@ -140,7 +139,7 @@ func (a *app) checkWritable(path string) error {
 // write writes what was asked for of the engine's runs, and prints the profile.
 func (p *profileFlags) write(ctx context.Context, a *app, e *exec.Engine, to io.Writer) error {
 	if p.trace != "" {
-		err := a.writeFile(ctx, p.trace, func(w io.Writer) error { return writeTrace(w, e.Trace()) })
+		err := a.writeFile(ctx, p.trace, func(w io.Writer) error { return profile.WriteTrace(w, e.Trace()) })
 		if err != nil {
 			return err
 		}
@@ -158,7 +157,9 @@ func (p *profileFlags) write(ctx context.Context, a *app, e *exec.Engine, to io.
 		r, e := p.countReport(e)
 		report, err, show = r, e, func() error { return printCounts(to, r, p.steps) }
 	} else {
-		r, e := profileReport(a, e)
+		a.progress("measuring what the machine can do")
+		r, e := e.ProfileReport(ctx)
+		a.progress("")
 		report, err, show = r, e, func() error { return printProfile(to, r, p.steps) }
 	}
 	if err == nil && p.profile.path != "" {
@@ -183,44 +184,8 @@ func (p *profileFlags) notWritten(a *app) {
 	}
 }
 
-// profileReport measures the roofline and holds the engine's profile against it.
-func profileReport(a *app, e *exec.Engine) (*exec.Report, error) {
-	profile, of := e.Profile(), e.Plan()
-	if profile.Card != nil {
-		return profile.Report(of, exec.CardRoofline(profile.Card))
-	}
-	a.progress("measuring what the machine can do")
-	first := &profile.Programs[0]
-	cost, err := plan.NewCoster(of).Program(first.Program, first.Load, e.Threads())
-	if err != nil {
-		return nil, err
-	}
-	roof, err := measureRoofline(e, cost.Stream())
-	if err != nil {
-		return nil, err
-	}
-	return profile.Report(of, roof)
-}
-
-// rooflineSamples is how often each figure of a roofline is measured.
-const rooflineSamples = 5
-
-// measureRoofline measures everything, reading by a buffer of size bytes.
-func measureRoofline(e *exec.Engine, size int64) (*cpu.Roofline, error) {
-	p, err := e.Prober(size)
-	if err != nil {
-		return nil, err
-	}
-	for range rooflineSamples {
-		if err := p.Sample(); err != nil {
-			return nil, errors.Join(err, p.Free())
-		}
-	}
-	return p.Roofline(), p.Free()
-}
-
 // printProfile prints a report for people.
-func printProfile(w io.Writer, r *exec.Report, steps bool) error {
+func printProfile(w io.Writer, r *profile.Report, steps bool) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	switch {
 	case r.Roofline.Near > 0:
@@ -260,13 +225,13 @@ func printProfile(w io.Writer, r *exec.Report, steps bool) error {
 	return nil
 }
 
-func printMeasured(w io.Writer, m *exec.Measured, name string) {
+func printMeasured(w io.Writer, m *profile.Measured, name string) {
 	fmt.Fprintf(w, "%d\t%.2f\t%.1f %%\t%.2f\t%.2f\t%.0f %%\t%.2f\t%.1f %%\t  %s\n",
 		m.Calls, 1e3*m.Seconds, 100*m.Share, m.BytesS/1e9, m.MACsS/1e9, 100*m.OfLimit, 1e3*m.Predicted, 100*m.Imbalance, name)
 }
 
 // rooflineText says what a machine can do.
-func rooflineText(r *cpu.Roofline) string {
+func rooflineText(r *profile.Roofline) string {
 	parts := []string{fmt.Sprintf("reads %.1f GB/s of %s, %.1f GB/s near a core", r.Read/1e9, plan.HumanBytes(int64(r.ReadBytes)), r.Near/1e9)}
 	for _, name := range []string{"f32", "int16", "int8"} {
 		if v := r.MACs[name]; v > 0 {
@@ -274,20 +239,6 @@ func rooflineText(r *cpu.Roofline) string {
 		}
 	}
 	return strings.Join(append(parts, fmt.Sprintf("an empty wave %.2f µs", 1e6*r.Wave)), ", ")
-}
-
-// A readReport is what an exec.Report and an exec.CountReport, which has a GPU, have in common.
-type readReport struct {
-	Plan     string    `json:"plan"`
-	GPU      *cuda.GPU `json:"gpu"`
-	Programs []struct {
-		Program string `json:"program"`
-		Steps   []struct {
-			Step      int     `json:"step"`
-			Seconds   float64 `json:"seconds"`
-			Predicted float64 `json:"predicted"`
-		} `json:"steps"`
-	} `json:"programs"`
 }
 
 // readProfile reads the profile at path, which must be of plan p, and returns the time of each step
@@ -298,26 +249,9 @@ func (a *app) readProfile(path string, p *plan.Plan) (map[string][]float64, erro
 		return nil, cannot("opened", path, err)
 	}
 	a.inputs = append(a.inputs, path)
-	var r readReport
-	if err := json.Unmarshal(text, &r); err != nil || r.Plan == "" {
-		return nil, fmt.Errorf("%s: is no profile, expected what --profile of run or bench wrote", path)
-	}
-	if digest := plan.Digest(p); r.Plan != digest {
-		return nil, fmt.Errorf("%s: is a profile of another plan: found %s, expected %s; measure this one, with the same options", path, r.Plan, digest)
-	}
-	times := map[string][]float64{}
-	for i := range r.Programs {
-		g := &r.Programs[i]
-		for j, m := range g.Steps {
-			if m.Step != j || m.Seconds < 0 || m.Predicted < 0 {
-				return nil, fmt.Errorf("%s: program %s: found step %d with %v seconds, expected step %d and a time", path, g.Program, m.Step, m.Seconds, j)
-			}
-			took := m.Seconds
-			if r.GPU != nil {
-				took = m.Predicted
-			}
-			times[g.Program] = append(times[g.Program], took)
-		}
+	times, err := profile.StepTimes(text, p)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return times, nil
 }

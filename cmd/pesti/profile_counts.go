@@ -6,20 +6,20 @@ import (
 	"text/tabwriter"
 
 	"pesti/exec"
-	"pesti/exec/cuda"
 	"pesti/exec/plan"
+	"pesti/exec/profile"
 )
 
 // This file prints what the virtual device counted: it has no time, but knows all that a kernel did.
 
 // countReport holds the engine's profile against the GPU of --gpu.
-func (p *profileFlags) countReport(e *exec.Engine) (*exec.CountReport, error) {
-	gpu, _ := cuda.LookupGPU(p.gpu.word) // choices are those that are known
+func (p *profileFlags) countReport(e *exec.Engine) (*profile.CountReport, error) {
+	gpu, _ := profile.LookupGPU(p.gpu.word) // choices are those that are known
 	return e.Profile().CountReport(e.Plan(), gpu)
 }
 
 // printCounts prints a report for people.
-func printCounts(w io.Writer, r *exec.CountReport, steps bool) error {
+func printCounts(w io.Writer, r *profile.CountReport, steps bool) error {
 	g := &r.GPU
 	fmt.Fprintf(w, "predicted for %s: memory %.0f GB/s, f32 %.1f, tensor int8 %.0f, f16 %.0f T/s, %d SMs at %.2f GHz\n", g.Name,
 		g.Bandwidth/1e9, g.Flops/1e12, g.TensorInts/1e12, g.TensorFloats/1e12, g.SMs, g.Clock/1e9)
@@ -27,7 +27,7 @@ func printCounts(w io.Writer, r *exec.CountReport, steps bool) error {
 		c := &r.Programs[i]
 		fmt.Fprintf(w, "\n%s: %d runs of %d tokens; kernels are predicted to take %.1f µs, which without launches is %.0f tokens/s; memory allows %.0f, for %s that are needed\n",
 			c.Program, c.Runs, c.Tokens, 1e6*c.Total.Predicted, c.TokensS, c.MemoryTS, plan.HumanBytes(c.Total.Needed))
-		rows := append([]exec.Counted{c.Total}, c.Kernels...)
+		rows := append([]profile.Counted{c.Total}, c.Kernels...)
 		for _, t := range countTables {
 			if err := printCountTable(w, &t, rows); err != nil {
 				return err
@@ -36,7 +36,7 @@ func printCounts(w io.Writer, r *exec.CountReport, steps bool) error {
 		if !steps {
 			continue
 		}
-		rows = append([]exec.Counted(nil), c.Steps...)
+		rows = append([]profile.Counted(nil), c.Steps...)
 		for i := range rows {
 			s := &rows[i]
 			s.Name = fmt.Sprintf("wave %d  step %d  %s  %s", s.Wave, s.Step, oneLine(s.Name), s.Kernel)
@@ -56,47 +56,47 @@ type countTable struct {
 
 type countColumn struct {
 	title string
-	cell  func(*exec.Counted) string
+	cell  func(*profile.Counted) string
 }
 
 // predicted are the columns that tell of time.
 var predicted = []countColumn{
-	{"launches", func(c *exec.Counted) string { return fmt.Sprint(c.Launches) }},
-	{"µs", func(c *exec.Counted) string { return fmt.Sprintf("%.2f", 1e6*c.Predicted) }},
-	{"share", func(c *exec.Counted) string { return fmt.Sprintf("%.1f %%", 100*c.Share) }},
-	{"bound", func(c *exec.Counted) string { return c.By }},
-	{"memory µs", func(c *exec.Counted) string { return fmt.Sprintf("%.2f", 1e6*c.Memory) }},
-	{"fetched", func(c *exec.Counted) string { return plan.HumanBytes(c.Fetched) }},
-	{"stored", func(c *exec.Counted) string { return plan.HumanBytes(c.Stored) }},
+	{"launches", func(c *profile.Counted) string { return fmt.Sprint(c.Launches) }},
+	{"µs", func(c *profile.Counted) string { return fmt.Sprintf("%.2f", 1e6*c.Predicted) }},
+	{"share", func(c *profile.Counted) string { return fmt.Sprintf("%.1f %%", 100*c.Share) }},
+	{"bound", func(c *profile.Counted) string { return c.By }},
+	{"memory µs", func(c *profile.Counted) string { return fmt.Sprintf("%.2f", 1e6*c.Memory) }},
+	{"fetched", func(c *profile.Counted) string { return plan.HumanBytes(c.Fetched) }},
+	{"stored", func(c *profile.Counted) string { return plan.HumanBytes(c.Stored) }},
 }
 
 var (
 	countTables = []countTable{
 		{"kernel", predicted},
 		{"memory that threads access", []countColumn{
-			{"read", func(c *exec.Counted) string { return plan.HumanBytes(c.Global.Read) }},
-			{"written", func(c *exec.Counted) string { return plan.HumanBytes(c.Global.Written) }},
-			{"sectors", func(c *exec.Counted) string { return perRequest(&c.Global) }},
-			{"shared read", func(c *exec.Counted) string { return plan.HumanBytes(c.Shared.Read) }},
-			{"written", func(c *exec.Counted) string { return plan.HumanBytes(c.Shared.Written) }},
-			{"passes", func(c *exec.Counted) string { return perRequest(&c.Shared) }},
-			{"local", func(c *exec.Counted) string { return plan.HumanBytes(c.Local.Read + c.Local.Written) }},
-			{"constant", func(c *exec.Counted) string { return plan.HumanBytes(c.Constant.Read) }},
+			{"read", func(c *profile.Counted) string { return plan.HumanBytes(c.Global.Read) }},
+			{"written", func(c *profile.Counted) string { return plan.HumanBytes(c.Global.Written) }},
+			{"sectors", func(c *profile.Counted) string { return perRequest(&c.Global) }},
+			{"shared read", func(c *profile.Counted) string { return plan.HumanBytes(c.Shared.Read) }},
+			{"written", func(c *profile.Counted) string { return plan.HumanBytes(c.Shared.Written) }},
+			{"passes", func(c *profile.Counted) string { return perRequest(&c.Shared) }},
+			{"local", func(c *profile.Counted) string { return plan.HumanBytes(c.Local.Read + c.Local.Written) }},
+			{"constant", func(c *profile.Counted) string { return plan.HumanBytes(c.Constant.Read) }},
 		}},
 		{"instructions of warps", append([]countColumn{
-			{"all", func(c *exec.Counted) string { return fmt.Sprint(c.Instructions.All()) }},
+			{"all", func(c *profile.Counted) string { return fmt.Sprint(c.Instructions.All()) }},
 		}, classColumns()...)},
 	}
 	stepTable = countTable{"step", append([]countColumn{
-		{"needed", func(c *exec.Counted) string { return plan.HumanBytes(c.Needed) }},
+		{"needed", func(c *profile.Counted) string { return plan.HumanBytes(c.Needed) }},
 	}, predicted...)}
 )
 
 // classColumns has a column for each class of instructions, with its share.
 func classColumns() []countColumn {
 	var list []countColumn
-	for class, name := range cuda.Classes {
-		list = append(list, countColumn{name, func(c *exec.Counted) string {
+	for class, name := range profile.Classes() {
+		list = append(list, countColumn{name, func(c *profile.Counted) string {
 			return fmt.Sprintf("%.0f %%", 100*float64(c.Instructions[class])/float64(max(c.Instructions.All(), 1)))
 		}})
 	}
@@ -104,7 +104,7 @@ func classColumns() []countColumn {
 }
 
 // perRequest tells how many parts a request is cut into, and how few it could be.
-func perRequest(t *cuda.Traffic) string {
+func perRequest(t *profile.Traffic) string {
 	if t.Requests == 0 {
 		return "–"
 	}
@@ -112,7 +112,7 @@ func perRequest(t *cuda.Traffic) string {
 	return fmt.Sprintf("%.2f of %.2f", parts, least)
 }
 
-func printCountTable(w io.Writer, table *countTable, rows []exec.Counted) error {
+func printCountTable(w io.Writer, table *countTable, rows []profile.Counted) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, c := range table.columns {
 		fmt.Fprintf(t, "%s\t", c.title)

@@ -8,15 +8,15 @@ import (
 	"strings"
 	"testing"
 
-	"pesti/exec"
 	"pesti/exec/cpu"
 	planfile "pesti/exec/plan"
+	"pesti/exec/profile"
 )
 
 // profileOf reads a profile.
-func profileOf(t *testing.T, path string) *exec.Report {
+func profileOf(t *testing.T, path string) *profile.Report {
 	t.Helper()
-	r := &exec.Report{}
+	r := &profile.Report{}
 	if err := json.Unmarshal([]byte(readFile(t, path)), r); err != nil {
 		t.Fatal(err)
 	}
@@ -108,8 +108,8 @@ func TestProfileOfCounts(t *testing.T) {
 			t.Errorf("the table tells of %q:\n%s", words, out)
 		}
 	}
-	r := decoded[exec.CountReport](t, append(bench, file, "--json", "--gpu", "T4")...)
-	var again exec.CountReport
+	r := decoded[profile.CountReport](t, append(bench, file, "--json", "--gpu", "T4")...)
+	var again profile.CountReport
 	if err := json.Unmarshal([]byte(readFile(t, file)), &again); err != nil || !reflect.DeepEqual(*r, again) || r.GPU.Name != "T4" || len(r.Programs) != 2 {
 		t.Errorf("--json tells of %+v, the file of %+v, %v", r, again, err)
 	}
@@ -183,7 +183,7 @@ func TestTraceFile(t *testing.T) {
 	if r := pesti("run", "demo", "-p", "Once upon a time", "-n", "6", "-t", "2", "--trace", file, "--trace-runs", "3"); r.code != 0 || r.err != "" {
 		t.Fatalf("a trace alone says %q", r.err)
 	}
-	var trace struct{ TraceEvents []traceEvent }
+	var trace struct{ TraceEvents []profile.TraceEvent }
 	if err := json.Unmarshal([]byte(readFile(t, file)), &trace); err != nil {
 		t.Fatal(err)
 	}

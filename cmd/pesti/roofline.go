@@ -9,6 +9,7 @@ import (
 	"pesti/exec"
 	"pesti/exec/cpu"
 	"pesti/exec/plan"
+	"pesti/exec/profile"
 )
 
 // A rooflineResult is what the machine allows a test, measured by turns with it on the same threads.
@@ -78,7 +79,7 @@ func (r *testRoof) result(tokens int, speeds []float64) (*rooflineResult, error)
 	machine := r.prober.Roofline()
 	var reading, computing float64
 	for _, l := range r.loads {
-		read, compute, err := exec.Limits(r.plan, r.plan.ProgramFor(l), l, machine)
+		read, compute, err := profile.Limits(r.plan, r.plan.ProgramFor(l), l, machine)
 		if err != nil {
 			return nil, errors.Join(err, r.prober.Free())
 		}

@@ -1,4 +1,4 @@
-package exec_test
+package profile_test
 
 import (
 	"encoding/json"
@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"pesti/exec"
 	"pesti/exec/cpu"
 	"pesti/exec/plan"
 	"pesti/exec/plan/plantest"
+	"pesti/exec/profile"
 )
 
 // TestReport holds a report to what follows by hand from made-up times, costs known from the shapes
@@ -18,7 +18,7 @@ func TestReport(t *testing.T) {
 	p := plantest.Plan(1)
 	g := &p.Programs[0]
 	const runs, workers = 10, 2
-	times := exec.ProgramTimes{Program: g, Runs: runs, Tokens: runs, Load: plan.Load{T: 1, R: 1, Seqs: 1}, Wall: time.Second}
+	times := profile.ProgramTimes{Program: g, Runs: runs, Tokens: runs, Load: plan.Load{T: 1, R: 1, Seqs: 1}, Wall: time.Second}
 	steps, logits := 0, -1
 	for i := range g.Waves {
 		times.Waits = append(times.Waits, []time.Duration{0, 4 * time.Millisecond})
@@ -31,8 +31,8 @@ func TestReport(t *testing.T) {
 		}
 	}
 	roof := &cpu.Roofline{Workers: workers, Read: 1e6, Near: 1e7, MACs: map[string]float64{"f32": 1e8, "int16": 1e6}, Wave: 1e-3}
-	profile := &exec.Profile{Workers: workers, Programs: []exec.ProgramTimes{times}}
-	r, err := profile.Report(p, roof)
+	prof := &profile.Profile{Workers: workers, Programs: []profile.ProgramTimes{times}}
+	r, err := prof.Report(p, roof)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,8 +93,8 @@ func TestReport(t *testing.T) {
 	for i := range times.Steps {
 		times.Steps[i] = make([]time.Duration, workers)
 	}
-	profile.Programs[0] = times
-	if r, err = profile.Report(p, &cpu.Roofline{}); err != nil {
+	prof.Programs[0] = times
+	if r, err = prof.Report(p, &cpu.Roofline{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := json.Marshal(r); err != nil {

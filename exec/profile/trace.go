@@ -1,4 +1,4 @@
-package main
+package profile
 
 import (
 	"encoding/json"
@@ -6,13 +6,12 @@ import (
 	"io"
 	"time"
 
-	"pesti/exec"
 	"pesti/exec/plan"
 )
 
-// A traceEvent is one of the Trace Event Format (Google, "Trace Event Format", 2016): "X" is something that
-// took a while, "M" says what a lane is called. Times are in microseconds.
-type traceEvent struct {
+// A TraceEvent is an event of the Trace Event Format (Google, "Trace Event Format", 2016). Phase "X" is an
+// interval, "M" the name of a lane. Times are in microseconds.
+type TraceEvent struct {
 	Name  string         `json:"name"`
 	Cat   string         `json:"cat,omitempty"`
 	Phase string         `json:"ph"`
@@ -23,21 +22,22 @@ type traceEvent struct {
 	Args  map[string]any `json:"args"`
 }
 
-// writeTrace writes runs with a lane for each worker, and above them one for the runs.
-func writeTrace(w io.Writer, runs []exec.Traced) error {
+// WriteTrace writes runs in the Trace Event Format, which chrome://tracing and ui.perfetto.dev read: a lane
+// for the runs and one for each worker.
+func WriteTrace(w io.Writer, runs []Traced) error {
 	if len(runs) == 0 {
 		return fmt.Errorf("nothing ran, expected a token at least to trace")
 	}
 	// Events are written one by one: there may be a million.
 	first := true
-	event := func(e traceEvent) error {
+	event := func(e TraceEvent) error {
 		text, err := json.Marshal(e)
 		if err != nil {
 			return err
 		}
 		head := ",\n"
 		if first {
-			head, first = "{\"traceEvents\":[\n", false
+			head, first = "{\"TraceEvents\":[\n", false
 		}
 		_, err = fmt.Fprintf(w, "%s%s", head, text)
 		return err
@@ -47,7 +47,7 @@ func writeTrace(w io.Writer, runs []exec.Traced) error {
 		if lane > 0 {
 			name = fmt.Sprint("worker ", lane-1)
 		}
-		if err := event(traceEvent{Name: "thread_name", Phase: "M", PID: 1, TID: lane, Args: map[string]any{"name": name}}); err != nil {
+		if err := event(TraceEvent{Name: "thread_name", Phase: "M", PID: 1, TID: lane, Args: map[string]any{"name": name}}); err != nil {
 			return err
 		}
 	}
@@ -61,9 +61,9 @@ func writeTrace(w io.Writer, runs []exec.Traced) error {
 }
 
 // traceRun writes one run: its own event, then those of its steps.
-func traceRun(r *exec.Traced, event func(traceEvent) error) error {
+func traceRun(r *Traced, event func(TraceEvent) error) error {
 	l := &r.Load
-	err := event(spanning(exec.Span{Begin: r.Begin, End: r.End}, traceEvent{Name: r.Program.Name, Cat: "run",
+	err := event(spanning(Span{Begin: r.Begin, End: r.End}, TraceEvent{Name: r.Program.Name, Cat: "run",
 		Args: map[string]any{"tokens": l.T, "rows": l.R, "sequences": l.Seqs, "position": l.Pos}}))
 	if err != nil {
 		return err
@@ -81,13 +81,13 @@ func traceRun(r *exec.Traced, event func(traceEvent) error) error {
 	return nil
 }
 
-func stepEvent(st *plan.Step, wave, lane int) traceEvent {
-	return traceEvent{Name: st.Name, Cat: st.Kernel, TID: lane,
+func stepEvent(st *plan.Step, wave, lane int) TraceEvent {
+	return TraceEvent{Name: st.Name, Cat: st.Kernel, TID: lane,
 		Args: map[string]any{"wave": wave, "step": st.ID, "layer": st.Layer, "kernel": st.Kernel}}
 }
 
 // spanning returns the event with its time.
-func spanning(s exec.Span, e traceEvent) traceEvent {
+func spanning(s Span, e TraceEvent) TraceEvent {
 	e.Phase, e.PID = "X", 1
 	e.Time = float64(s.Begin) / float64(time.Microsecond)
 	e.Dur = float64(s.End-s.Begin) / float64(time.Microsecond)

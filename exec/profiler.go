@@ -8,43 +8,8 @@ import (
 	"pesti/exec/cpu/kernel"
 	"pesti/exec/cuda"
 	"pesti/exec/plan"
+	"pesti/exec/profile"
 )
-
-// A Profile is what the steps of an engine took since it was opened or its profile was last reset.
-type Profile struct {
-	Workers  int              // 1 on a device
-	Card     *cuda.Properties // of the device; nil of the processor
-	Counted  bool             // whether there are counts in place of times
-	Programs []ProgramTimes   // those that ran, in the order of the plan
-}
-
-// A ProgramTimes is what the runs of one program took. Times of workers are in the order of their
-// numbers.
-type ProgramTimes struct {
-	Program *plan.Program
-	Runs    int64
-	Load    plan.Load         // of a run, on average, rounded
-	Tokens  int64             // of all runs
-	Wall    time.Duration     // of all runs, from the first worker's start to the last one's end
-	Steps   [][]time.Duration // by ID of the step, of each worker, summed over runs
-	Waits   [][]time.Duration // by wave, how long each worker waited for the last one to arrive
-	Counts  [][]cuda.Counts   // by ID of the step, of a device that counts: of each kernel, summed over runs
-}
-
-// A Traced is one run of a program.
-type Traced struct {
-	Program *plan.Program
-	Load    plan.Load
-	Begin   time.Duration // since Open
-	End     time.Duration
-	Spans   [][]Span // of each worker, by ID of the step
-}
-
-// A Span is when one worker computed one step, as durations since Open.
-type Span struct{ Begin, End time.Duration }
-
-// MaxTrace is the most runs that an engine keeps a trace of.
-const MaxTrace = 1 << 12
 
 // A profiler notes when each worker computes each step. While a program runs, a worker writes
 // spans of its own; between runs they are added up. It allocates nothing then.
@@ -56,14 +21,14 @@ type profiler struct {
 	paused   bool             // whether runs are no part of it
 
 	runs int64 // that were traced
-	ring []Traced
+	ring []profile.Traced
 }
 
 // A programClock is the clock of one program of the plan.
 type programClock struct {
 	program *plan.Program
-	last    [][]Span     // of the last run, by worker and step
-	times   ProgramTimes // whose Load is the sum over runs
+	last    [][]profile.Span     // of the last run, by worker and step
+	times   profile.ProgramTimes // whose Load is the sum over runs
 }
 
 func newProfiler(p *plan.Plan, workers, traced int) *profiler {
@@ -76,12 +41,12 @@ func newProfiler(p *plan.Plan, workers, traced int) *profiler {
 			steps += len(wave.Steps)
 		}
 		most = max(most, steps)
-		c.programs = append(c.programs, programClock{program: g, last: table[Span](workers, steps),
-			times: ProgramTimes{Program: g, Steps: table[time.Duration](steps, workers), Waits: table[time.Duration](len(g.Waves), workers), Counts: make([][]cuda.Counts, steps)}})
+		c.programs = append(c.programs, programClock{program: g, last: table[profile.Span](workers, steps),
+			times: profile.ProgramTimes{Program: g, Steps: table[time.Duration](steps, workers), Waits: table[time.Duration](len(g.Waves), workers), Counts: make([][]cuda.Counts, steps)}})
 	}
-	c.ring = make([]Traced, traced)
+	c.ring = make([]profile.Traced, traced)
 	for i := range c.ring {
-		c.ring[i].Spans = table[Span](workers, most)
+		c.ring[i].Spans = table[profile.Span](workers, most)
 	}
 	return c
 }
@@ -155,7 +120,7 @@ func (c *profiler) reset() {
 	c.runs = 0
 	for i := range c.programs {
 		t := &c.programs[i].times
-		*t = ProgramTimes{Program: t.Program, Steps: t.Steps, Waits: t.Waits, Counts: t.Counts}
+		*t = profile.ProgramTimes{Program: t.Program, Steps: t.Steps, Waits: t.Waits, Counts: t.Counts}
 		clear(t.Counts)
 		for _, rows := range [][][]time.Duration{t.Steps, t.Waits} {
 			for _, row := range rows {
@@ -195,11 +160,11 @@ func (e *Engine) load() plan.Load {
 
 // Profile returns what steps took up to now. It is nil unless the engine was opened with
 // Options.Profile or Options.Trace.
-func (e *Engine) Profile() *Profile {
+func (e *Engine) Profile() *profile.Profile {
 	if e.profiler == nil {
 		return nil
 	}
-	p := &Profile{Workers: e.Threads(), Card: e.profiler.card, Counted: e.profiler.counted}
+	p := &profile.Profile{Workers: e.Threads(), Device: e.profiler.card, Counted: e.profiler.counted}
 	for i := range e.profiler.programs {
 		t := e.profiler.programs[i].times
 		if t.Runs == 0 {
@@ -237,7 +202,7 @@ func (e *Engine) PauseProfile(paused bool) {
 
 // Trace returns the last runs, at most as many as Options.Trace, oldest first, in views that hold
 // until the next step.
-func (e *Engine) Trace() []Traced {
+func (e *Engine) Trace() []profile.Traced {
 	if e.profiler == nil {
 		return nil
 	}
@@ -255,8 +220,8 @@ func (e *Engine) Trace() []Traced {
 
 // checkTrace returns an error for a number of runs that cannot be traced.
 func checkTrace(runs int) error {
-	if runs < 0 || runs > MaxTrace {
-		return fmt.Errorf("a trace of %d runs, expected 0 to %d", runs, MaxTrace)
+	if runs < 0 || runs > profile.MaxTrace {
+		return fmt.Errorf("a trace of %d runs, expected 0 to %d", runs, profile.MaxTrace)
 	}
 	return nil
 }
