@@ -7,7 +7,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -289,11 +288,7 @@ func TestCutModel(t *testing.T) {
 
 // TestVocabularies opens the files that hold a vocabulary and no tensors.
 func TestVocabularies(t *testing.T) {
-	paths, err := filepath.Glob(filepath.Join(filepath.Dir(testenv.Model(t, testenv.Models[0])), "vocab", "*.gguf"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range paths {
+	for _, p := range testenv.Vocabularies(t) {
 		f, err := Open(p)
 		if err != nil {
 			t.Error(err)

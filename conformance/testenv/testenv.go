@@ -1,8 +1,9 @@
 // Package testenv finds what tests need from outside the repository: models, a
 // Python that has the packages gguf and numpy, and another that has llama.cpp.
-// Where one is missing the test is skipped, or fails if the variable
-// PESTI_REQUIRE, such as "models peer", says that it must be there. It imports
-// nothing of this module.
+// A test that lacks one is skipped, or fails if the variable PESTI_REQUIRE, such
+// as "models peer", names it. The package also marks slow tests, which run in
+// make prove only, and makes Go's test cache notice when a file outside the
+// repository changes. It imports nothing of this module.
 package testenv
 
 import (
@@ -25,7 +26,7 @@ const (
 var Models = [...]string{SmolLM2, Qwen, Gemma}
 
 // Model returns the path of a file in the folder of models: PESTI_MODELS, or
-// pesti/models in the user's cache folder.
+// pesti/models in the user's cache folder. The file becomes an input of the test.
 func Model(t testing.TB, name string) string {
 	t.Helper()
 	dir := os.Getenv("PESTI_MODELS")
@@ -37,18 +38,33 @@ func Model(t testing.TB, name string) string {
 		dir = filepath.Join(cache, "pesti", "models")
 	}
 	path := filepath.Join(dir, name)
+	Inputs(t, path)
 	if _, err := os.Stat(path); err != nil {
 		missing(t, models, "model %s is missing; run make models", name)
 	}
 	return path
 }
 
+// Vocabularies returns the paths of the files with nothing but a tokenizer, which
+// make models puts beside the models.
+func Vocabularies(t testing.TB) []string {
+	t.Helper()
+	dir := Model(t, "vocab")
+	paths, err := filepath.Glob(filepath.Join(dir, "*.gguf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	Inputs(t, paths...)
+	return paths
+}
+
 // Python returns a command that runs Python with the given arguments, of which the
 // first is mostly a script: PESTI_PYTHON, or the virtual environment in the
-// repository's root.
+// repository's root. The interpreter, its packages and the scripts become inputs
+// of the test.
 func Python(t testing.TB, args ...string) *exec.Cmd {
 	t.Helper()
-	return python(t, models, "PESTI_PYTHON", ".venv", "set PESTI_PYTHON or run make test, which installs it", args)
+	return python(t, models, "PESTI_PYTHON", ".venv", "set PESTI_PYTHON or run make venv, which installs it", args)
 }
 
 // LlamaCpp is Python with llama.cpp: PESTI_PEER, or the environment that make peer
@@ -64,12 +80,51 @@ func python(t testing.TB, what, variable, folder, remedy string, args []string) 
 	if path == "" {
 		path = filepath.Join(root(t), folder, "bin", "python")
 	}
+	packages, err := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(path)), "lib", "*", "site-packages"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	Inputs(t, append(packages, path)...)
+	for _, arg := range args {
+		if strings.HasSuffix(arg, ".py") { // with the modules that it may import
+			scripts, err := filepath.Glob(filepath.Join(filepath.Dir(arg), "*.py"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			Inputs(t, scripts...)
+		}
+	}
 	if _, err := exec.LookPath(path); err != nil {
 		missing(t, what, "Python at %s is missing; %s", path, remedy)
 	}
 	cmd := exec.Command(path, args...)
 	cmd.Stderr = os.Stderr
 	return cmd
+}
+
+// Inputs makes the result that Go keeps of a test that passed depend on the files:
+// the test runs again when the size or the time of one differs, or when one comes
+// or goes. The go tool does so for files in the module that a test opens itself,
+// but neither for files elsewhere nor for what other programs read, nor for the
+// processor. A name that begins with the module's folder and leaves it by ".." is
+// one in the module to the tool. The variable PESTI_INPUTS, which make sets, is a
+// digest of the bytes of all such files and of the machine.
+func Inputs(t testing.TB, paths ...string) {
+	t.Helper()
+	os.Getenv("PESTI_INPUTS") // the tool notes the variable's value
+	module, err := filepath.EvalSymlinks(root(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		path, err := filepath.Abs(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if path, err = filepath.Rel(module, path); err == nil { // on Windows not where the volume is another
+			os.Stat(module + string(filepath.Separator) + path) // the tool notes the name
+		}
+	}
 }
 
 // root returns the folder of go.mod.
@@ -91,7 +146,19 @@ func root(t testing.TB) string {
 	}
 }
 
-// Lacks ends a test for want of something that the system does not have or allow, such as links.
+// Prove marks a test that takes long: it runs if the variable PESTI_PROVE is set,
+// as it is in make prove. That selects tests by name, hence the prefix.
+func Prove(t testing.TB) {
+	t.Helper()
+	if !strings.HasPrefix(t.Name(), "TestProve") {
+		t.Fatalf("%s calls testenv.Prove, expected a name that begins with TestProve: make prove runs no other", t.Name())
+	}
+	if os.Getenv("PESTI_PROVE") == "" {
+		t.Skip("runs in make prove, or where PESTI_PROVE is set")
+	}
+}
+
+// Lacks ends a test that needs something that the system does not have or allow, such as links.
 // Where the variable CI is set the test fails: CI runs where all of it is there.
 func Lacks(t testing.TB, why any) {
 	t.Helper()

@@ -1,0 +1,90 @@
+// Command inputs prints a digest of everything that tests read and Go's test cache does not see:
+// the files in folders outside the module, such as models, the Python scripts and requirements
+// that other programs read, and the machine: its processor, its kernel and how many processors
+// this program may use.
+//
+//	PESTI_INPUTS=$(go run ./conformance/inputs FOLDER...) go test ./...
+//
+// A folder that does not exist counts as empty. The program owns what counts as an input, and
+// imports nothing of this module; testenv.Inputs reads the variable.
+package main
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+func main() {
+	h := sha256.New()
+	machine(h)
+	err := scripts(h, ".")
+	for _, folder := range os.Args[1:] {
+		err = errors.Join(err, files(h, folder, func(string) bool { return true }))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "inputs:", err)
+		os.Exit(1)
+	}
+	fmt.Printf("%x\n", h.Sum(nil))
+}
+
+// machine adds what tests and what they measure depend on.
+func machine(h hash.Hash) {
+	fmt.Fprintln(h, runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+	release, _ := os.ReadFile("/proc/sys/kernel/osrelease") // nothing on other systems
+	h.Write(release)
+	cpu, _ := os.ReadFile("/proc/cpuinfo")
+	var facts []string
+	for line := range strings.Lines(string(cpu)) {
+		if name, _, _ := strings.Cut(line, "\t"); slices.Contains([]string{"model name", "flags", "Features"}, name) {
+			facts = append(facts, line)
+		}
+	}
+	slices.Sort(facts)
+	fmt.Fprintln(h, slices.Compact(facts))
+}
+
+// scripts adds the Python of the module and what it requires.
+func scripts(h hash.Hash, root string) error {
+	return files(h, root, func(path string) bool {
+		return strings.HasSuffix(path, ".py") || strings.HasPrefix(filepath.Base(path), "requirements") && strings.HasSuffix(path, ".txt")
+	})
+}
+
+// files adds the names and bytes of the wanted files below root, but for those in folders whose
+// names begin with a dot.
+func files(h hash.Hash, root string, wanted func(path string) bool) error {
+	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && path == root:
+			return nil
+		case err != nil:
+			return err
+		case d.IsDir() && path != root && strings.HasPrefix(d.Name(), "."):
+			return filepath.SkipDir
+		case !wanted(path):
+			return nil
+		}
+		info, err := os.Stat(path) // of what a link leads to
+		if err != nil || !info.Mode().IsRegular() {
+			return err
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		fmt.Fprintf(h, "%q %d\n", filepath.ToSlash(path), info.Size())
+		_, err = io.Copy(h, f)
+		return err
+	})
+}

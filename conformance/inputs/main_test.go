@@ -1,0 +1,52 @@
+package main
+
+import (
+	"crypto/sha256"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestFiles: the digest differs where a name, a byte or the end of a file does.
+func TestFiles(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := map[string]string{}
+	digest := func(after string, same bool) {
+		t.Helper()
+		h := sha256.New()
+		if err := scripts(h, dir); err != nil {
+			t.Fatal(err)
+		}
+		sum := string(h.Sum(nil))
+		if before, ok := seen[sum]; ok != same {
+			t.Errorf("after %q: the digest of %q comes again: %t, expected %t", after, before, ok, same)
+		}
+		seen[sum] = after
+	}
+	digest("nothing", false)
+	write("a/x.py", "one")
+	digest("a script", false)
+	write("a/x.py", "two")
+	digest("another byte", false)
+	write("requirements-peer.txt", "numpy")
+	digest("a requirement", false)
+	write("a/x.go", "package a")
+	write(".venv/lib/y.py", "three")
+	digest("what is no input", true)
+	if err := os.Rename(filepath.Join(dir, "a", "x.py"), filepath.Join(dir, "a", "z.py")); err != nil {
+		t.Fatal(err)
+	}
+	digest("another name", false)
+	if err := files(sha256.New(), filepath.Join(dir, "absent"), func(string) bool { return true }); err != nil {
+		t.Error(err)
+	}
+}
