@@ -1,4 +1,4 @@
-// Package conformance tests the module against independent programs and rules: a numpy oracle that
-// is compared layer by layer, seeded faults that the measure must catch, and rules that no compiler
-// checks, such as which package may import which. It may import everything. Only tests import it.
+// Package conformance tests the module against programs that share no code with it: a numpy oracle
+// layer by layer, llama.cpp, and seeded faults that the bounds must catch. It may import everything,
+// and only tests import it.
 package conformance

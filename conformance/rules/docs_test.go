@@ -1,4 +1,4 @@
-package conformance
+package rules
 
 import (
 	"go/parser"
@@ -15,11 +15,11 @@ import (
 // the imports themselves.
 func TestPackageDocs(t *testing.T) {
 	docs := map[string][]string{} // by folder
-	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch name := d.Name(); {
 		case err != nil:
 			return err
-		case d.IsDir() && path != ".." && (name[0] == '.' || name[0] == '_' || name == "testdata"):
+		case d.IsDir() && path != root && (name[0] == '.' || name[0] == '_' || name == "testdata"):
 			return filepath.SkipDir
 		case d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
 			return nil

@@ -1,4 +1,4 @@
-package conformance
+package rules
 
 import (
 	"bytes"
@@ -16,6 +16,9 @@ import (
 	"strings"
 	"testing"
 )
+
+// root is the folder of the module.
+const root = "../.."
 
 // imports lists the packages of this module that each package may import. A package without an
 // entry has the entry of the nearest folder above it. "*" is everything.
@@ -63,6 +66,8 @@ var imports = map[string][]string{
 	"conformance/cudastub/libcuda": {"exec/cuda", "exec/cuda/virtual"},
 	"conformance/emulator":         {},
 	"conformance/gorgoniaref":      {"gguf", "gguf/dense", "gguf/quant", "gguf/sidecar", "graph", "ops"},
+	"conformance/inputs":           {},
+	"conformance/rules":            {},
 	"conformance/sparsegguf":       {"gguf", "gguf/quant", "conformance/testenv"},
 	"conformance/metrics":          {},
 }
@@ -102,7 +107,7 @@ type goPackage struct {
 func listPackages(t *testing.T, module, tag string) map[string]goPackage {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-tags", tag, "-json=ImportPath,Imports,Deps", "./...")
-	cmd.Dir, cmd.Stderr = "..", os.Stderr
+	cmd.Dir, cmd.Stderr = root, os.Stderr
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=1") // else files with C are left out; nothing is compiled
 	out, err := cmd.Output()
 	if err != nil {
@@ -183,7 +188,7 @@ func TestLibraries(t *testing.T) {
 // modulePath reads the path of this module from go.mod.
 func modulePath(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("../go.mod")
+	text, err := os.ReadFile(filepath.Join(root, "go.mod"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,14 +197,14 @@ func modulePath(t *testing.T) string {
 			return strings.TrimSpace(path)
 		}
 	}
-	t.Fatal("../go.mod has no module line")
+	t.Fatal("go.mod has no module line")
 	return ""
 }
 
 // TestImports checks the imports of every file of the module that is not a test, whatever its build
 // tags, by the table: exec runs a plan without the compiler, leaves import nothing of ours.
 func TestImports(t *testing.T) {
-	root, module := "..", modulePath(t)
+	module := modulePath(t)
 	files := 0
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
