@@ -7,29 +7,28 @@ import (
 	"pesti/exec/plan"
 )
 
-// The parameters of the kernels, which take one struct each, by value. The structs here are the
-// only source: abi.cuh, which the kernels include, is written from them by the tests (-update).
-// Fields have fixed widths, and padding is a field, so that the bytes in memory are those of
-// encoding/binary. A tag tells what a pointer points to.
+// The parameters of the kernels. Each kernel takes one struct by value. The structs here are the only
+// definition: a test (TestHeader -update) generates abi.cuh, which the kernels include, from them.
+// Fields have fixed widths and padding is explicit, so that encoding/binary writes the memory layout
+// of the C struct. A tag gives the C type of a pointer.
 
 // A Weight is a matrix in layout soa, see layout.go.
 type Weight struct {
 	Data   Ptr    `cuda:"const unsigned char*"`
-	Scales Ptr    `cuda:"const float*"` // [Rows], which the values of a row are multiplied by, or 0
-	Type   uint32 // Code of its row in Layouts
+	Scales Ptr    `cuda:"const float*"` // [Rows], a factor for each row, or 0
+	Type   uint32 // Code of the type's row in Layouts
 	Rows   uint32
 }
 
-// An Operand is one weight of a product, with a bias that is added, or 0, and where the result goes:
-// float32 [M, Rows].
+// An Operand is one weight of a product with its bias, or 0, and its output, float32 [M, Rows].
 type Operand struct {
 	Weight Weight
 	Bias   Ptr `cuda:"const float*"`
 	Out    Ptr `cuda:"float*"`
 }
 
-// Embed is y[m] = scale · table[tokens[m] − First]: float32 [M, N]. A token t below 0 stands for Taken[−1−t],
-// where that is not 0. A token outside the table gives zeros.
+// Embed is y[m] = scale · table[tokens[m] − First]: float32 [M, N]. If Taken is not 0, a negative token t
+// stands for Taken[−1−t]. A token outside the table gives zeros.
 type Embed struct {
 	Tokens Ptr `cuda:"const int*"`
 	Taken  Ptr `cuda:"const int*"`
@@ -40,25 +39,25 @@ type Embed struct {
 	First  uint32
 }
 
-// A Product is out_i[m] = w_i · x[m] + bias_i for up to three weights, those without rows being
-// absent; out_0 has the residual added, where there is one. With an activation it is
-// out_0[m] = act(w_0 · x[m]) ⊙ (w_1 · x[m]) instead. Where Norm is not 0, x is normed by it first.
+// A Product is out_i[m] = w_i · x[m] + bias_i for up to three weights; a weight without rows is absent.
+// The residual, if any, is added to out_0. With an activation the product is
+// out_0[m] = act(w_0 · x[m]) ⊙ (w_1 · x[m]) instead. If Norm is not 0, RMSNorm is applied to x first.
 type Product struct {
 	X        Ptr `cuda:"const void*"`  // float32 [M, K]; for Tiles in precision fast q8x2, see Norm
 	Norm     Ptr `cuda:"const float*"` // float32 [K]
 	Residual Ptr `cuda:"const float*"` // float32 [M, Rows of 0]
 	Ops      [3]Operand
 	K, M     uint32
-	Part     uint32 // rows of a weight that one block computes; Call sets it
+	Part     uint32 // rows of a weight that one block computes, set by Call
 	Act      uint32 // an Activation
 	Eps      float32
 	_        uint32
 }
 
-// An Activation is what a gated product applies to its gate.
+// An Activation is the number of the activation function of a gated product.
 type Activation = uint32
 
-// The activations by number.
+// The activations.
 const (
 	NoActivation Activation = iota
 	SiLU
@@ -66,7 +65,7 @@ const (
 	GELUErf
 )
 
-// Activations are the numbers by the names that plans have.
+// activations has the activations by their names in plans.
 var activations = map[string]Activation{"silu": SiLU, "gelu_tanh": GELUTanh, "gelu_erf": GELUErf}
 
 // ActivationOf returns the number of an activation that a plan names.
@@ -75,10 +74,10 @@ func ActivationOf(name string) (Activation, bool) {
 	return a, ok
 }
 
-// Norm is y[m] = w ⊙ x[m] / rms(x[m]), without w y[m] = x[m], with Add y[m] = add[m] + w ⊙ x[m] / rms(x[m]).
-// Where Quantised is set, y is rounded to q8x2. On the device q8x2 of [M, N] is, one behind the
-// other, hi int8[M, N], lo int8[M, N], scale float32[M, N/32] and sum int32[M, N/16], each as in the format
-// of the CPU's rows.
+// Norm is y[m] = w ⊙ x[m] / rms(x[m]). Without W it is y[m] = x[m], and with Add it is
+// y[m] = add[m] + w ⊙ x[m] / rms(x[m]). If Quantised is 1, y is quantized to q8x2. On the device a matrix
+// [M, N] in q8x2 consists of four arrays: hi int8[M, N], lo int8[M, N], scale float32[M, N/32] and
+// sum int32[M, N/16]. Their elements are those of the row format of the CPU.
 type Norm struct {
 	X         Ptr `cuda:"const float*"`
 	W         Ptr `cuda:"const float*"`
@@ -89,11 +88,12 @@ type Norm struct {
 	Eps       float32
 }
 
-// Attention is what the plan's attention kernel computes. Tokens of a sequence are a run of rows at
-// consecutive positions. A page of a cache is [kv_head][16][head_dim]. Position p of sequence s lies in page
-// Pages[s·SeqPages + p/16], or, in a ring, in page s·Positions/16 + p mod Positions / 16.
+// Attention has the parameters of attention. Tokens of a sequence are a run of rows at consecutive
+// positions. A page of a cache is [kv_head][16][head_dim]. Position p of sequence s is in page
+// Pages[s·SeqPages + p/16], or, in a ring, in page s·Positions/16 + (p mod Positions) / 16.
 //
-// Keys and values of the step are written to the caches too, unless Stored says that StoreKV did.
+// The kernel also writes the step's keys and values to the caches, unless Stored is 1: then StoreKV has
+// done so.
 type Attention struct {
 	Q         Ptr `cuda:"const float*"`  // [M, Heads·HeadDim]
 	K         Ptr `cuda:"const float*"`  // [M, KVHeads·HeadDim]
@@ -101,31 +101,31 @@ type Attention struct {
 	Pos       Ptr `cuda:"const int*"`    // [M]
 	Seq       Ptr `cuda:"const int*"`    // [M]
 	Pages     Ptr `cuda:"const int*"`    // [S·SeqPages]
-	KCache    Ptr `cuda:"void*"`         // in the format that Call is given
+	KCache    Ptr `cuda:"void*"`         // in the format given to Call
 	VCache    Ptr `cuda:"void*"`         //
 	QNorm     Ptr `cuda:"const float*"`  // [HeadDim] or 0
 	KNorm     Ptr `cuda:"const float*"`  // [HeadDim] or 0
-	Rope      Ptr `cuda:"const float2*"` // [positions, Rot/2]: cosine and sine of a position's angle for each pair, times the magnitude; 0 where Rot is
+	Rope      Ptr `cuda:"const float2*"` // [positions, Rot/2]: cosine and sine of the angle of each pair, times the magnitude; 0 if Rot is 0
 	Out       Ptr `cuda:"float*"`        // [M, Heads·HeadDim]
 	Work      Ptr `cuda:"float*"`        // AttentionWork bytes
-	Arrived   Ptr `cuda:"unsigned*"`     // [M, KVHeads], zero, and zero again afterwards
+	Arrived   Ptr `cuda:"unsigned*"`     // [M, KVHeads], zero before and after the launch
 	Heads     uint32
 	KVHeads   uint32
 	HeadDim   uint32 // a multiple of 8, at most 256
 	Rot       uint32
 	Positions uint32 // of a sequence in the cache, a multiple of 16
 	Window    uint32 // 0: none
-	Ring      uint32 // 1: Pages is ignored
+	Ring      uint32 // 1: Pages is not used
 	SeqPages  uint32
-	Halves    uint32 // RoPE turns (i, i + Rot/2) and not (2i, 2i+1)
+	Halves    uint32 // 1: RoPE rotates the pairs (i, i + Rot/2), 0: (2i, 2i+1)
 	Stored    uint32
 	M         uint32
-	Splits    uint32 // room in Work for so many parts of a row; Call sets it
+	Splits    uint32 // splits of a row that fit in Work, set by Call
 	Scale     float32
 	Eps       float32
 }
 
-// Select is y[r] = x[rows[r]], or x[r] where Rows is 0: float32 [M, N].
+// Select is y[r] = x[rows[r]], or y[r] = x[r] if Rows is 0: float32 [M, N].
 type Select struct {
 	X    Ptr `cuda:"const float*"`
 	Rows Ptr `cuda:"const int*"`
@@ -133,7 +133,7 @@ type Select struct {
 	N, M uint32
 }
 
-// Sum is y = x0 + x1 + x2 + res, added in this order, where any but x0 may be 0: float32 [N].
+// Sum is y = x0 + x1 + x2 + res, added in this order: float32 [N]. All pointers but X0 and Y may be 0.
 type Sum struct {
 	X0  Ptr `cuda:"const float*"`
 	X1  Ptr `cuda:"const float*"`
@@ -144,8 +144,8 @@ type Sum struct {
 	_   uint32
 }
 
-// Concat is y[m] = x0[m], x1[m], x2[m] side by side, float32 [M, N0], [M, N1] and [M, N2], of which the latter
-// two may be absent.
+// Concat concatenates rows: y[m] is x0[m], x1[m], x2[m], which are float32 [M, N0], [M, N1] and [M, N2].
+// X1 and X2 may be 0.
 type Concat struct {
 	X0         Ptr `cuda:"const float*"`
 	X1         Ptr `cuda:"const float*"`
@@ -155,21 +155,22 @@ type Concat struct {
 	M          uint32
 }
 
-// Top finds the K greatest of each row of float32 [M, N], the greatest first, of equal ones the first first.
-// NaN and +Inf rank before all others. The id of an element at i that is not finite is −1−i.
+// Top finds the K greatest elements of each row of float32 [M, N], in descending order; equal elements
+// are in order of their index. NaN and +Inf come before all others. The id of element i is i, or −1−i if
+// the element is not finite.
 type Top struct {
 	X       Ptr    `cuda:"const float*"`
 	Ids     Ptr    `cuda:"int*"`      // [M, K]
 	Values  Ptr    `cuda:"float*"`    // [M, K] or 0
 	Work    Ptr    `cuda:"int*"`      // [M, parts, K]
-	Arrived Ptr    `cuda:"unsigned*"` // [M], zero, and zero again afterwards
+	Arrived Ptr    `cuda:"unsigned*"` // [M], zero before and after the launch
 	N, M, K uint32 // K is at most N
 	_       uint32
 }
 
-// A Call is what a kernel is launched with.
+// A Call is a kernel launch without the kernel's handle.
 type Call struct {
-	Kernel      string // as package kernels names it
+	Kernel      string // name in package kernels
 	Grid, Block Dim
 	Shared      int
 	Params      []byte
@@ -178,13 +179,13 @@ type Call struct {
 // encode returns the bytes of one of the structs above.
 func encode(params any) ([]byte, error) { return binary.Append(nil, binary.LittleEndian, params) }
 
-// call is a Call whose blocks are rows of threads.
+// call returns a Call with one-dimensional blocks.
 func call(kernel string, grid Dim, threads, shared int, params any) (Call, error) {
 	bytes, err := encode(params)
 	return Call{kernel, grid, Dim{threads, 1, 1}, shared, bytes}, err
 }
 
-// Threads of a block, which kernels rely on.
+// Threads of a block. Kernels depend on these numbers.
 const (
 	productThreads   = 256
 	normThreads      = 256
@@ -198,21 +199,21 @@ func (e Embed) Call() (Call, error) {
 	return call("embed", Dim{int(e.M), 1, 1}, 128, 0, e)
 }
 
-// rowsAtOnce is the number of rows that a block of a product computes at a time: eight lanes take a row.
+// rowsAtOnce is the number of rows that a block of a product computes at a time. Eight lanes share a row.
 const rowsAtOnce = productThreads / 8
 
-// columns are the numbers of columns that product kernels compute at a time, by precision.
+// columns has the numbers of columns that product kernels compute at a time, by precision (true: exact).
 var columns = map[bool][]int{false: {8, 4, 2, 1}, true: {4, 2, 1}}
 
-// staticShared is the most bytes of shared memory that a product or attention has beside those that it is
-// launched with: both count towards what a block may have.
+// staticShared is an upper bound of the static shared memory of products and attention in bytes. Static
+// and dynamic shared memory together must not exceed the limit of a block.
 const staticShared = 32
 
-// room is the bytes of shared memory that a kernel may be launched with.
+// room returns the largest dynamic shared memory in bytes that a kernel may be launched with.
 func (p Properties) room() int { return p.Shared - staticShared }
 
-// Call multiplies few columns: gemv. In precision exact everything is float32; else x is rounded to
-// q8x2, and weights must be integers.
+// Call multiplies few columns (gemv). If exact is true, all arithmetic is float32. Otherwise x is
+// quantized to q8x2, and weights must have an integer type.
 func (p Product) Call(on Properties, exact bool) (Call, error) {
 	kernel, bytes := "gemv", 32+32+4+8 // per block of 32: two planes, a scale, two sums
 	if exact {
@@ -224,7 +225,7 @@ func (p Product) Call(on Properties, exact bool) (Call, error) {
 			continue
 		}
 		if shared > on.room() {
-			return Call{}, fmt.Errorf("a row of %d elements takes %d bytes of shared memory, and a block of %s has %d for it", p.K, shared, on.Name, on.room())
+			return Call{}, fmt.Errorf("a row of %d elements needs %d bytes of shared memory, expected at most %d, the limit of a block on %s", p.K, shared, on.room(), on.Name)
 		}
 		blocks, passes := 0, p.passes(on)
 		p.Part = uint32(passes * rowsAtOnce)
@@ -236,8 +237,8 @@ func (p Product) Call(on Properties, exact bool) (Call, error) {
 	return Call{}, fmt.Errorf("no kernel for %d columns", p.M)
 }
 
-// computed are the operands that have rows of blocks: of a gated product, whose rows are computed together,
-// the first.
+// computed returns the operands whose rows are distributed over blocks: all, or only the first one of a
+// gated product, whose two weights are computed by the same blocks.
 func (p *Product) computed() []Operand {
 	if p.Act != NoActivation {
 		return p.Ops[:1]
@@ -245,8 +246,8 @@ func (p *Product) computed() []Operand {
 	return p.Ops[:]
 }
 
-// passes is how often a block computes rowsAtOnce rows, so that there are about two blocks for each
-// multiprocessor: what a block does first, to round x, is then done no more often than that pays.
+// passes returns how many times a block computes rowsAtOnce rows. It is chosen to give about two blocks
+// per multiprocessor, since every block quantizes x again.
 func (p *Product) passes(on Properties) int {
 	rows := 0
 	for _, o := range p.computed() {
@@ -255,7 +256,7 @@ func (p *Product) passes(on Properties) int {
 	return max(1, rows/(rowsAtOnce*2*max(1, on.SMs)))
 }
 
-// Tiles multiplies 64 columns at a time: gemm. In precision fast X is q8x2.
+// Tiles multiplies 64 columns at a time (gemm). If exact is false, X is in q8x2.
 func (p Product) Tiles(exact bool) (Call, error) {
 	kernel := "gemm"
 	if exact {
@@ -270,30 +271,30 @@ func (p Product) Tiles(exact bool) (Call, error) {
 	return call(kernel, Dim{blocks, (int(p.M) + cols - 1) / cols, 1}, productThreads, 0, p)
 }
 
-// Call norms or quantises M rows.
+// Call normalizes or quantizes M rows.
 func (n Norm) Call() (Call, error) {
 	return call("norm", Dim{int(n.M), 1, 1}, normThreads, 0, n)
 }
 
-// split is how many positions a block of attention takes: parts of a row lie at its multiples, so
-// that a row's bits do not depend on how many blocks there are.
+// split is the number of positions in a split of a row's attention. Splits begin at multiples of it, so
+// that a row's bits do not depend on the number of blocks.
 const split = plan.CUDASplit
 
-// splits is the most parts that a row can have.
+// splits returns the largest number of splits of a row.
 func (a *Attention) splits() int {
 	return int(plan.CUDASplits(int64(a.Positions), int64(a.Window)))
 }
 
-// AttentionWork is the bytes that Work must have for m rows. Only HeadDim, Heads, Positions and Window
-// matter.
+// AttentionWork returns the size of Work in bytes for m rows. It depends on HeadDim, Heads, Positions and
+// Window.
 func (a *Attention) AttentionWork(m int) int64 {
 	return int64(m) * int64(a.Heads) * int64(a.splits()) * int64(a.HeadDim+2) * 4
 }
 
-// dims are the sizes of heads for which there are kernels, each up to that many elements.
+// dims are the head sizes of the compiled kernels. A kernel serves heads of at most that many elements.
 var dims = []uint32{64, 128, 256}
 
-// Call attends for M rows, over caches of format f32, f16 or f8_e4m3.
+// Call computes attention for M rows, with caches of format f32, f16 or f8_e4m3.
 func (a Attention) Call(on Properties, format string) (Call, error) {
 	a.Splits = uint32(a.splits())
 	group, d := int(a.Heads/max(1, a.KVHeads)), int(a.HeadDim)
@@ -303,22 +304,23 @@ func (a Attention) Call(on Properties, format string) (Call, error) {
 		slices *= 2
 	}
 	shared := 4 * (group*d + group*split + 2*group + max(slices*group*d, attentionThreads/32*d))
-	// Beyond some blocks for each multiprocessor, a block does well to take several parts.
+	// With more than a few blocks per multiprocessor, it is faster if a block computes several splits.
 	blocks := min(a.splits(), max(1, 4*on.SMs/max(1, int(a.KVHeads*a.M))))
 	return a.call(on, "attention_"+format, Dim{int(a.KVHeads), blocks, int(a.M)}, shared)
 }
 
-// Prefill attends for many rows at a time; Stored must be set. It adds in another order than Call.
+// Prefill computes attention for many rows at a time. Stored must be 1. Its order of summation differs
+// from that of Call.
 func (a Attention) Prefill(on Properties, format string) (Call, error) {
 	const rows, keys = 16, 32
 	shared := 4 * ((rows+keys)*(int(a.HeadDim)+4) + rows*keys)
 	return a.call(on, "prefill_"+format, Dim{int(a.Heads), (int(a.M) + rows - 1) / rows, 1}, shared)
 }
 
-// call is a Call of the variant of a kernel for heads of so many elements.
+// call returns a Call of the kernel's variant for the head size.
 func (a *Attention) call(on Properties, kernel string, grid Dim, shared int) (Call, error) {
 	if shared > on.room() {
-		return Call{}, fmt.Errorf("%d query heads on %d of %d elements take %d bytes of shared memory, and a block of %s has %d for them", a.Heads, a.KVHeads, a.HeadDim, shared, on.Name, on.room())
+		return Call{}, fmt.Errorf("%d query heads and %d key/value heads of %d elements need %d bytes of shared memory, expected at most %d, the limit of a block on %s", a.Heads, a.KVHeads, a.HeadDim, shared, on.room(), on.Name)
 	}
 	for _, most := range dims {
 		if a.HeadDim <= most {
@@ -328,7 +330,8 @@ func (a *Attention) call(on Properties, kernel string, grid Dim, shared int) (Ca
 	return Call{}, fmt.Errorf("heads of %d elements, expected at most %d", a.HeadDim, dims[len(dims)-1])
 }
 
-// StoreKV writes the keys and values of M rows to the caches, for steps in which many blocks would do so.
+// StoreKV writes the keys and values of M rows to the caches. It is used before attention of many rows,
+// where several blocks would otherwise have to store them.
 func (a Attention) StoreKV(format string) (Call, error) {
 	const threads = 128 // a warp for each head
 	heads := int(a.M * a.KVHeads)
@@ -343,15 +346,15 @@ func (s Sum) Call() (Call, error) {
 	return call("sum", Dim{(int(s.N) + sumThreads - 1) / sumThreads, 1, 1}, sumThreads, 0, s)
 }
 
-// Call puts M rows together.
+// Call concatenates M rows.
 func (c Concat) Call() (Call, error) { return call("concat", Dim{int(c.M), 1, 1}, 256, 0, c) }
 
-// Call finds the greatest of M rows; with K = 1 it is argmax. plan.CUDATopParts says how many it finds
-// at most.
+// Call finds the K greatest elements of M rows. K = 1 is argmax. The largest K is that of
+// plan.CUDATopParts.
 func (t Top) Call() (Call, error) {
 	parts, most := plan.CUDATopParts(int64(t.N))
 	if int64(t.K) > most {
-		return Call{}, fmt.Errorf("the %d greatest of %d, expected at most %d", t.K, t.N, most)
+		return Call{}, fmt.Errorf("top %d of %d elements, expected at most the top %d", t.K, t.N, most)
 	}
 	return call("top", Dim{int(parts), int(t.M), 1}, topThreads, 0, t)
 }

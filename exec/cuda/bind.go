@@ -8,16 +8,16 @@ import (
 	"pesti/exec/plan"
 )
 
-// An Address is where an operand of a step lies on a device.
+// An Address is an operand of a step in the memory of a device.
 type Address struct {
 	Ptr    Ptr
-	Format string // of elements; of a weight the name of its type
-	Rows   int    // of a weight
-	Scales Ptr    // of a weight, of its rows, or 0
-	Kernel string // of a weight of a product, the name of its matmul kernel
+	Format string // element format; for a weight, the name of its type
+	Rows   int    // for a weight, its rows
+	Scales Ptr    // for a weight, the scales of its rows, or 0
+	Kernel string // for a weight of a product, the name of its matmul kernel
 }
 
-// A Binding is a step whose operands are addresses.
+// A Binding is a step together with the addresses of its operands.
 type Binding struct {
 	Step     *plan.Step
 	Operands map[string]Address // by role
@@ -26,7 +26,7 @@ type Binding struct {
 	On       Properties
 }
 
-// binders are what turns steps into launches, by kernel.
+// binders has the functions that convert steps to launches, by the kernel names of plans.
 var binders = map[string]func(b *binder, m uint32) ([]Call, error){
 	"cuda.embed": func(b *binder, m uint32) ([]Call, error) {
 		return one(Embed{Tokens: b.ptr("tokens"), Taken: b.optional("taken"), Y: b.ptr("y"), Table: b.weight("table"),
@@ -57,7 +57,7 @@ var binders = map[string]func(b *binder, m uint32) ([]Call, error){
 		a, format := b.attention(m), b.Operands["kcache"].Format
 		a.Work, a.Arrived = b.Scratch, b.ptr("arrived")
 		if room := b.int("splits"); a.splits() > int(room) {
-			return nil, fmt.Errorf("%d splits, and the plan has room for %d", a.splits(), room)
+			return nil, fmt.Errorf("%d splits, expected at most %d, for which the plan has memory", a.splits(), room)
 		}
 		if m <= plan.CUDAStoreApart {
 			return one(a.Call(b.On, format))
@@ -87,7 +87,7 @@ var binders = map[string]func(b *binder, m uint32) ([]Call, error){
 	},
 }
 
-// Kernels returns the names of the kernels that steps may have, sorted.
+// Kernels returns the names of the kernels that steps may use, sorted.
 func Kernels() []string {
 	var names []string
 	for name := range binders {
@@ -98,7 +98,7 @@ func Kernels() []string {
 }
 
 // Calls returns the launches that compute m rows of a step, at least one, in order. It trusts that
-// plan.Verify accepted the plan which the step is from.
+// plan.Verify accepted the plan of the step.
 func (b *Binding) Calls(m int) ([]Call, error) {
 	bind := binders[b.Step.Kernel]
 	if bind == nil {
@@ -115,7 +115,7 @@ func (b *Binding) Calls(m int) ([]Call, error) {
 	return calls, nil
 }
 
-// stored is attention with keys and values stored before.
+// stored returns the launches of StoreKV and of an attention kernel that does not store.
 func stored(a Attention, format string, attend func(Attention) (Call, error)) ([]Call, error) {
 	a.Stored = 1
 	store, err := a.StoreKV(format)
@@ -148,20 +148,21 @@ func (b *binder) ptr(role string) Ptr {
 	return a.Ptr
 }
 
-// optional is ptr, but 0 where there is no such operand.
+// optional returns the address of an operand, or 0 if the step does not have it.
 func (b *binder) optional(role string) Ptr { return b.Operands[role].Ptr }
 
 func (b *binder) weight(role string) Weight {
 	a := b.Operands[role]
 	l, ok := LookupLayout(a.Format)
 	if !ok {
-		b.fail("weight %s is %s, which no kernel reads", role, a.Format)
+		b.fail("weight %s has type %q, for which there is no layout on CUDA devices", role, a.Format)
 		return Weight{}
 	}
 	return Weight{Data: b.ptr(role), Scales: a.Scales, Type: l.Code, Rows: uint32(a.Rows)}
 }
 
-// product is what all products have. Those in tiles have their norm in another step.
+// product returns the parameters that all products have. Tiled products have no norm: it is a step of
+// its own.
 func (b *binder) product(m uint32) Product {
 	p := Product{X: b.ptr("x"), Norm: b.optional("norm"), K: b.int("k"), M: m}
 	if p.Norm != 0 {
@@ -170,7 +171,7 @@ func (b *binder) product(m uint32) Product {
 	return p
 }
 
-// group is up to three products of one x.
+// group returns up to three products of one x.
 func (b *binder) group(m uint32) Product {
 	p := b.product(m)
 	p.Residual = b.optional("res")
@@ -195,7 +196,7 @@ func (b *binder) gated(m uint32) Product {
 	return p
 }
 
-// attention is what both kernels of it have.
+// attention returns the parameters that both attention kernels have.
 func (b *binder) attention(m uint32) Attention {
 	a := Attention{
 		Q: b.ptr("q"), K: b.ptr("k"), V: b.ptr("v"), Pos: b.ptr("pos"), Seq: b.ptr("seq"), Pages: b.ptr("pages"),
@@ -211,7 +212,7 @@ func (b *binder) attention(m uint32) Attention {
 	return a
 }
 
-// rounds is 1 where an operand is q8x2.
+// rounds returns 1 if an operand is in q8x2, else 0.
 func (b *binder) rounds(role string) uint32 {
 	if b.Operands[role].Format == "q8x2" {
 		return 1
@@ -219,7 +220,7 @@ func (b *binder) rounds(role string) uint32 {
 	return 0
 }
 
-// exact reports whether the products of a step are in float32. Their kernels say what they read.
+// exact reports whether the products of a step are in float32, from the name of the matmul kernel.
 func (b *binder) exact() bool { return !strings.HasSuffix(b.Operands["w0"].Kernel, ".q8x2") }
 
 // param returns a parameter of the step.

@@ -2,33 +2,33 @@ package cuda
 
 import "encoding/json"
 
-// A Counting is a device that counts what its kernels do, as the virtual one does, which has no time
-// to tell.
+// Counting is implemented by devices that count the work of kernels instead of measuring time, such as
+// the virtual device.
 type Counting interface {
-	// Counters returns what was counted since the device was opened, by the kernels' names. It waits for
-	// the streams.
+	// Counters returns the counts since the device was opened, one entry per kernel, sorted by name. It
+	// waits for the streams.
 	Counters() []Counts
 }
 
-// Counts are what launches of a kernel did.
+// Counts is the work done by the launches of a kernel.
 type Counts struct {
 	Kernel       string       `json:"kernel"`
 	Launches     int64        `json:"launches"`
-	Instructions Instructions `json:"instructions"` // of warps
-	Threads      int64        `json:"threads"`      // instructions of threads
-	Flops        int64        `json:"flops"`        // operations on floats outside of tensor cores: an FMA is two
-	DotOps       int64        `json:"dot_ops"`      // of dp4a: eight each
-	TensorInts   int64        `json:"tensor_ints"`  // of mma on integers: two for each product
+	Instructions Instructions `json:"instructions"` // warp instructions
+	Threads      int64        `json:"threads"`      // thread instructions
+	Flops        int64        `json:"flops"`        // float operations outside of tensor cores; an FMA counts as two
+	DotOps       int64        `json:"dot_ops"`      // operations of dp4a, eight for each
+	TensorInts   int64        `json:"tensor_ints"`  // operations of integer mma, two for each product
 	TensorFloats int64        `json:"tensor_floats"`
 	Global       Traffic      `json:"global"`
 	Shared       Traffic      `json:"shared"`
 	Local        Traffic      `json:"local"`
-	Constant     Traffic      `json:"constant"` // parameters of kernels, which GPUs keep in constant memory
-	Fetched      int64        `json:"fetched"`  // bytes of the sectors that a launch reads, each once: what a cache cannot spare memory
-	Stored       int64        `json:"stored"`   // bytes of the sectors that it writes, each once
+	Constant     Traffic      `json:"constant"` // kernel parameters, which GPUs keep in constant memory
+	Fetched      int64        `json:"fetched"`  // bytes of the distinct sectors that a launch reads: DRAM traffic with a perfect cache
+	Stored       int64        `json:"stored"`   // bytes of the distinct sectors that a launch writes
 }
 
-// Instructions are how many of each class.
+// Instructions has the number of instructions of each class.
 type Instructions [classes]int64
 
 // A Class of instructions.
@@ -43,14 +43,14 @@ const (
 	Convert
 	Control  // branches, barriers, exits
 	Exchange // between lanes
-	Move     // from register to register, of which a compiler leaves few
+	Move     // between registers; ptxas removes most of these
 	classes
 )
 
 // Classes are the names of the classes.
 var Classes = [classes]string{"float", "integer", "dp4a", "tensor", "memory", "convert", "control", "exchange", "move"}
 
-// All returns how many there are.
+// All returns the number of instructions of all classes.
 func (i *Instructions) All() (n int64) {
 	for _, c := range i {
 		n += c
@@ -58,14 +58,14 @@ func (i *Instructions) All() (n int64) {
 	return n
 }
 
-// Add adds n times what o has.
+// Add adds n times o.
 func (i *Instructions) Add(o *Instructions, n int64) {
 	for c := range i {
 		i[c] += n * o[c]
 	}
 }
 
-// MarshalJSON writes them by name.
+// MarshalJSON writes an object with the names of the classes as keys.
 func (i Instructions) MarshalJSON() ([]byte, error) {
 	named := map[string]int64{}
 	for c, name := range Classes {
@@ -74,7 +74,7 @@ func (i Instructions) MarshalJSON() ([]byte, error) {
 	return json.Marshal(named)
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote.
+// UnmarshalJSON reads the object that MarshalJSON writes.
 func (i *Instructions) UnmarshalJSON(text []byte) error {
 	var named map[string]int64
 	err := json.Unmarshal(text, &named)
@@ -84,19 +84,19 @@ func (i *Instructions) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// Traffic is what instructions accessed in a space of memory.
+// Traffic is the accesses of instructions to one memory space.
 type Traffic struct {
-	Requests int64 `json:"requests"` // instructions of warps
-	Read     int64 `json:"read"`     // bytes, of all threads
+	Requests int64 `json:"requests"` // warp instructions
+	Read     int64 `json:"read"`     // bytes, summed over threads
 	Written  int64 `json:"written"`
-	// Parts are what requests are cut into: of global memory the sectors of 32 bytes that a request touches,
-	// of shared memory its passes over 32 banks, of which each gives 4 bytes in a pass. Least is how few they
-	// would be, did the bytes lie side by side.
+	// Parts is the number of transactions: for global memory, the sectors of 32 bytes that a request
+	// touches; for shared memory, the passes over 32 banks of 4 bytes (one if there are no bank
+	// conflicts). Least is the number of transactions if the same bytes were contiguous.
 	Parts int64 `json:"parts"`
 	Least int64 `json:"least"`
 }
 
-// Add adds n times what o has.
+// Add adds n times o.
 func (t *Traffic) Add(o *Traffic, n int64) {
 	t.Requests += n * o.Requests
 	t.Read += n * o.Read
@@ -105,13 +105,14 @@ func (t *Traffic) Add(o *Traffic, n int64) {
 	t.Least += n * o.Least
 }
 
-// Cut counts what a request is cut into.
+// Cut counts the transactions of a request.
 func (t *Traffic) Cut(parts, least int64) {
 	t.Parts += parts
 	t.Least += least
 }
 
-// PerRequest returns how many parts a request is cut into, and how few it could be; 0 where there was none.
+// PerRequest returns the average number of transactions per request and the least possible one, or zeros
+// if there were no requests.
 func (t *Traffic) PerRequest() (parts, least float64) {
 	if t.Requests == 0 {
 		return 0, 0
@@ -119,7 +120,7 @@ func (t *Traffic) PerRequest() (parts, least float64) {
 	return float64(t.Parts) / float64(t.Requests), float64(t.Least) / float64(t.Requests)
 }
 
-// Add adds n times what o has: −1 takes away what was counted before.
+// Add adds n times o. n = −1 subtracts.
 func (c *Counts) Add(o *Counts, n int64) {
 	c.Launches += n * o.Launches
 	c.Instructions.Add(&o.Instructions, n)

@@ -1,9 +1,9 @@
-// Package cuda runs plans for CUDA devices: it holds the interface to a driver, of which there are
-// two, the real one and the virtual device of package virtual, and what binds a plan's steps to
-// launches.
+// Package cuda has what runs a plan's steps on CUDA devices: the interface to a CUDA driver, the
+// parameters and launch dimensions of kernels, the binding of steps to launches, and weight layouts. The
+// interface has two implementations: package driver (libcuda) and package virtual (an interpreter of PTX).
 //
-// It imports exec/plan, gguf/quant and ops/ref and neither graph, ops, lower nor frontend. It needs no cgo:
-// the real driver is linked by the binary that has one.
+// It imports exec/plan, gguf/quant and ops/ref, and not graph, ops, lower or frontend. It needs no cgo:
+// only binaries that use the real driver link it.
 package cuda
 
 import "errors"
@@ -11,11 +11,11 @@ import "errors"
 // A Driver gives access to the devices of a machine. Its methods may be called from one goroutine
 // at a time.
 type Driver interface {
-	// Version is that of CUDA which the driver supports, 1000·major + 10·minor: 12090 is 12.9.
+	// Version returns the CUDA version that the driver supports as 1000·major + 10·minor: 12090 is 12.9.
 	Version() int
-	// Devices returns what is known of each device, in the order of their numbers.
+	// Devices returns the properties of each device, in order of device number.
 	Devices() ([]Properties, error)
-	// Open takes a device. Close gives it back.
+	// Open opens a device, which the caller must close.
 	Open(device int) (Device, error)
 }
 
@@ -23,12 +23,12 @@ type Driver interface {
 type Properties struct {
 	Name         string
 	Major, Minor int   // compute capability: 8, 9 is sm_89
-	Memory       int64 // bytes in all
-	Free         int64 // bytes free when it was opened; of one that is not, 0 where that is not known
+	Memory       int64 // bytes in total
+	Free         int64 // bytes free when the device was opened; 0 if it is not open and the driver does not know
 	SMs          int   // multiprocessors
-	Shared       int   // bytes of shared memory that a block may have, where a function asks for them
+	Shared       int   // largest shared memory of a block in bytes, if a function opts in
 	L2           int   // bytes
-	Bandwidth    int64 // bytes per second between device and its memory, by its clock and bus; 0 where unknown
+	Bandwidth    int64 // of the memory in bytes per second, from its clock and bus width; 0 if unknown
 }
 
 // A Ptr is an address in a device's memory.
@@ -37,25 +37,25 @@ type Ptr uint64
 // Dim is the number of blocks of a grid or of threads of a block in x, y and z.
 type Dim struct{ X, Y, Z int }
 
-// A Device is one that was opened. What it gave out is freed by Close at the latest. A kernel that
-// traps makes every later call fail with the same error.
+// A Device is an open device. Close frees everything that was allocated from it. After a kernel traps,
+// every later call fails with the same error.
 type Device interface {
 	Properties() Properties
 
 	// Alloc returns memory of at least one byte, aligned to 256 bytes, whose contents are undefined.
 	Alloc(bytes int64) (Ptr, error)
 	Free(Ptr) error
-	// AllocHost returns host memory that the device reads and writes without a copy of the driver's own.
+	// AllocHost returns pinned host memory.
 	AllocHost(bytes int) ([]byte, error)
 	FreeHost([]byte) error
 
-	// Load compiles a module of PTX. An error has the compiler's first complaint.
+	// Load compiles a module of PTX. An error has the first line of the compiler's log.
 	Load(ptx []byte) (Module, error)
 	NewStream() (Stream, error)
 	NewEvent() (Event, error)
 
-	// EnablePeer lets streams of this device copy from memory of another of the same driver. Its error
-	// is an ErrNoLink where there is no way to do so.
+	// EnablePeer lets streams of this device copy from the memory of another device of the same driver.
+	// The error wraps ErrNoLink if the devices do not support peer access.
 	EnablePeer(other Device) error
 
 	Close() error
@@ -63,8 +63,8 @@ type Device interface {
 
 // A Module holds kernels.
 type Module interface {
-	// Function returns the kernel of a name. shared is the most bytes of dynamic shared memory that
-	// it will be launched with.
+	// Function returns the kernel with that name. shared is the largest dynamic shared memory in bytes
+	// that it will be launched with.
 	Function(name string, shared int) (Function, error)
 	Unload() error
 }
@@ -72,8 +72,8 @@ type Module interface {
 // A Function is a kernel of a module, for the device that the module was loaded on.
 type Function interface{ Name() string }
 
-// A Launch is one run of a kernel. Every kernel of ours has exactly one parameter, a struct by value,
-// whose bytes are Params.
+// A Launch is one execution of a kernel. All our kernels have exactly one parameter, a struct by value;
+// Params has its bytes.
 type Launch struct {
 	Function    Function
 	Grid, Block Dim
@@ -81,31 +81,31 @@ type Launch struct {
 	Params      []byte
 }
 
-// ErrNoLink is that two devices do not reach each other's memory.
-var ErrNoLink = errors.New("there is no link between them")
+// ErrNoLink means that two devices cannot access each other's memory.
+var ErrNoLink = errors.New("there is no peer access between them")
 
-// A Stream runs what it is given in order. Its calls return before that is done, but for Wait.
+// A Stream executes operations in order. All calls but Wait return before the operation is complete.
 type Stream interface {
-	// Upload copies to the device; src must stay as it is until the stream has come that far.
+	// Upload copies to the device. src must not change until the copy is complete.
 	Upload(dst Ptr, src []byte) error
 	// Download copies from the device.
 	Download(dst []byte, src Ptr) error
 	// Copy copies within a device, or between devices after EnablePeer.
 	Copy(dst, src Ptr, bytes int64) error
-	// Fill sets bytes.
+	// Fill sets bytes to value.
 	Fill(dst Ptr, value byte, bytes int64) error
 	Launch(Launch) error
 
-	// Record sets an event when the stream has come so far; Await holds the stream until it is set.
+	// Record sets an event after all earlier operations. Await makes later operations wait for an event.
 	Record(Event) error
 	Await(Event) error
-	// Wait returns when all is done that the stream was given. Errors of kernels come out here.
+	// Wait waits for all operations. It returns the errors of kernels.
 	Wait() error
 
-	// Capture begins to note what the stream is given in place of running it; EndCapture ends that.
+	// Capture begins to record operations instead of executing them. EndCapture returns the recorded graph.
 	Capture() error
 	EndCapture() (Graph, error)
-	// Replay runs what a graph noted, with the same addresses and parameters.
+	// Replay executes the operations of a graph with the same addresses and parameters.
 	Replay(Graph) error
 
 	Close() error
@@ -113,10 +113,10 @@ type Stream interface {
 
 // An Event is a point in a stream.
 type Event interface {
-	// Since returns the milliseconds between an earlier event and this one, both set.
+	// Since returns the time in milliseconds from an earlier event to this one. Both must be set.
 	Since(earlier Event) (float32, error)
 	Close() error
 }
 
-// A Graph is what a stream noted.
+// A Graph is a sequence of captured operations.
 type Graph interface{ Close() error }

@@ -2,8 +2,8 @@ package cuda
 
 import "strings"
 
-// A GPU is what a real one can do at most: bytes, operations and instructions per second. A product and a sum are
-// two operations; those of tensor cores are dense ones.
+// A GPU has the peak rates of a real GPU: bytes, operations and instructions per second. A multiply-add
+// is two operations. Rates of tensor cores are without sparsity.
 type GPU struct {
 	Name         string  `json:"name"`
 	Bandwidth    float64 `json:"bandwidth"`
@@ -11,13 +11,14 @@ type GPU struct {
 	TensorInts   float64 `json:"tensor_ints"`   // on int8
 	TensorFloats float64 `json:"tensor_floats"` // on float16, added in float32
 	SMs          int     `json:"sms"`
-	Clock        float64 `json:"clock"` // of the SMs at most, cycles per second
+	Clock        float64 `json:"clock"` // boost clock of the SMs in cycles per second
 }
 
-// gpus by age. Bandwidth and operations are those of NVIDIA's data sheets (T4 2019, A100 80GB SXM 2021, L4 2023, H100
-// SXM 2023, H200 SXM 2024; where they tell of sparse matrices, half of that) and, of GeForce, of the whitepapers
-// "NVIDIA Ampere GA102 GPU Architecture" (V2.0) and "NVIDIA Ada GPU Architecture" (V2.01), appendix A. SMs and clocks
-// are those of the same whitepapers and of "NVIDIA H100 Tensor Core GPU Architecture"; Flops follow from them.
+// gpus is in order of age. Bandwidth and operations are from NVIDIA's data sheets (T4 2019, A100 80GB SXM
+// 2021, L4 2023, H100 SXM 2023, H200 SXM 2024; half of the figures that are with sparsity) and, for GeForce,
+// from the whitepapers "NVIDIA Ampere GA102 GPU Architecture" (V2.0) and "NVIDIA Ada GPU Architecture"
+// (V2.01), appendix A. SMs and clocks are from the same whitepapers and "NVIDIA H100 Tensor Core GPU
+// Architecture". Flops follow from SMs and clock.
 var gpus = []GPU{
 	{"T4", 320e9, 8.1e12, 130e12, 65e12, 40, 1.59e9},
 	{"A100", 2039e9, 19.5e12, 624e12, 312e12, 108, 1.41e9},
@@ -28,7 +29,7 @@ var gpus = []GPU{
 	{"H200", 4800e9, 67e12, 1979e12, 989.5e12, 132, 1.98e9},
 }
 
-// GPUs returns the names of those that are known.
+// GPUs returns the names of the known GPUs.
 func GPUs() []string {
 	names := make([]string, len(gpus))
 	for i := range gpus {
@@ -37,7 +38,7 @@ func GPUs() []string {
 	return names
 }
 
-// LookupGPU finds one by name, whatever the case.
+// LookupGPU returns a GPU by name, ignoring case.
 func LookupGPU(name string) (GPU, bool) {
 	for _, g := range gpus {
 		if strings.EqualFold(g.Name, name) {
@@ -47,9 +48,10 @@ func LookupGPU(name string) (GPU, bool) {
 	return GPU{}, false
 }
 
-// What an SM of compute capability 7.5 to 9.0 does in a cycle (CUDA C++ Programming Guide, "Compute Capabilities" and
-// "Arithmetic Instructions"): its four schedulers issue an instruction of a warp each, 64 lanes multiply integers,
-// and shared memory gives a word of each bank. dp4a is taken to be as frequent as a product.
+// What an SM of compute capability 7.5 to 9.0 does per cycle (CUDA C++ Programming Guide, "Compute
+// Capabilities" and "Arithmetic Instructions"): its four schedulers issue one warp instruction each, 64
+// lanes multiply integers, and each bank of shared memory delivers a word. The rate of dp4a is assumed to
+// be that of an integer multiplication.
 const (
 	issued   = 4
 	products = 64
@@ -57,12 +59,12 @@ const (
 
 // A Bound is what limits a kernel on a GPU.
 type Bound struct {
-	By      string  `json:"by"`      // one of the limits' names, "" where nothing was counted
-	Seconds float64 `json:"seconds"` // at least
+	By      string  `json:"by"`      // a name in limits, or "" if nothing was counted
+	Seconds float64 `json:"seconds"` // lower bound of the time
 }
 
-// limits are what a kernel needs of a GPU and how much of that there is in a second. One that needs nothing else
-// takes need ÷ rate.
+// limits has the resources of a GPU: how much a kernel needs of each, and the GPU's rate per second. The
+// kernel takes at least need ÷ rate.
 var limits = []struct {
 	name string
 	need func(*Counts) int64
@@ -77,14 +79,15 @@ var limits = []struct {
 	{"issue", func(c *Counts) int64 { return c.Instructions.All() - c.Instructions[Move] }, func(g *GPU) float64 { return issued * g.cycles() }},
 }
 
-// cycles are those of all SMs in a second.
+// cycles returns the cycles of all SMs per second.
 func (g *GPU) cycles() float64 { return float64(g.SMs) * g.Clock }
 
-// Memory returns the seconds that a GPU's memory needs for what was fetched and stored.
+// Memory returns the seconds that a GPU's memory needs for the fetched and stored bytes.
 func (g *GPU) Memory(c *Counts) float64 { return float64(c.Fetched+c.Stored) / g.Bandwidth }
 
-// Bound returns the least time that what was counted takes, if nothing but one limit held it up. Instructions are those
-// of PTX but for moves; a GPU's own differ somewhat. Memory is what caches cannot spare it in a launch.
+// Bound returns the largest of the lower bounds, as in a roofline. Instructions are PTX instructions
+// without moves; the GPU's machine code differs somewhat. Memory traffic assumes a perfect cache within a
+// launch.
 func (g *GPU) Bound(c *Counts) Bound {
 	var most Bound
 	for _, l := range limits {

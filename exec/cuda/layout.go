@@ -8,28 +8,27 @@ import (
 	"pesti/gguf/quant"
 )
 
-// A Layout is how kernels want a weight of one type. In layout soa a matrix of n rows of k elements, k
-// whole blocks, is a sequence of sections, each with its part of every block, row by row: first
-// the quants, then what has smaller alignment. A section has at most 16 bytes of 32 elements, so that lanes which read
-// blocks side by side read consecutive bytes. A block is as large as in the file but for the scales of q4_k
-// and q5_k, which take a byte each instead of six bits.
+// A Layout is the layout soa (structure of arrays) of one weight type. A matrix of n rows of k elements is
+// a sequence of sections. Each section has one part of every block, in row order: first the quants, then
+// the parts with smaller alignment. For 32 elements a section has at most 16 bytes, so that lanes that
+// read adjacent blocks read consecutive bytes. A block is as large as in the file, except that the scales
+// of q4_k and q5_k take a byte each instead of six bits.
 //
-// Of 32 elements, 0–15 are the low nibbles of 16 bytes, 16–31 the high ones. Where there is a fifth bit,
-// that of element e is bit 8·(e mod 4) + e/4 of a word. Where there are two more, those of element e are
-// at bit 8·(e mod 4) + 2·(e/4 mod 4) of word e/16 of two. Scales of sub-blocks have a byte each,
-// with the minimum's behind it where there is one. Elements of a byte or more are as in the file, 16 bytes of them
-// in each section.
+// Of 32 elements, 0–15 are the low nibbles of 16 bytes and 16–31 the high nibbles. A fifth bit of element
+// e is bit 8·(e mod 4) + e/4 of a word. A fifth and sixth bit of element e are at bit
+// 8·(e mod 4) + 2·(e/4 mod 4) of word e/16 of two words. Each scale of a sub-block is a byte, followed by
+// its minimum if the type has one. Elements of a byte or more are as in the file, 16 bytes per section.
 type Layout struct {
 	Type    string // of the weight: "q5_0"
-	Code    uint32 // in kernels
-	Block   int    // elements of a row come in whole blocks
-	Integer bool   // kernels multiply it as integers, too
+	Code    uint32 // number of the type in kernels
+	Block   int    // k is a multiple of it
+	Integer bool   // kernels can multiply the type as integers
 
 	sections []int // bytes of a block in each section
 	pack     func(parts [][]byte, block []byte)
 }
 
-// The order of the table gives the codes. Types that are not in it can be stored as f32.
+// A type's code is its index in the table. Weights of other types can be stored as f32.
 var layouts = []Layout{
 	{"q4_0", 0, 32, true, []int{16, 2}, packQ4_0},
 	{"q4_1", 1, 32, true, []int{16, 4}, packQ4_1},
@@ -58,7 +57,7 @@ func LookupLayout(kind string) (*Layout, bool) {
 	return nil, false
 }
 
-// Bytes is the size of a block.
+// Bytes returns the size of a block.
 func (l *Layout) Bytes() int {
 	sum := 0
 	for _, n := range l.sections {
@@ -67,10 +66,10 @@ func (l *Layout) Bytes() int {
 	return sum
 }
 
-// Size is the bytes of a matrix of n rows of k elements.
+// Size returns the size in bytes of a matrix of n rows of k elements.
 func (l *Layout) Size(n, k int) int { return n * (k / l.Block) * l.Bytes() }
 
-// file is how the type lies in model files, and the bytes that a block of the layout has there.
+// file returns the type's description in model files and the size there of a block of the layout.
 func (l *Layout) file() (*quant.Info, int, error) {
 	info, ok := quant.ByName(strings.ToUpper(l.Type))
 	if !ok {
@@ -79,8 +78,8 @@ func (l *Layout) file() (*quant.Info, int, error) {
 	return info, l.Block / info.BlockLen * info.BlockBytes, nil
 }
 
-// Pack stores rows [from, to) of a matrix of n rows of k elements, which src holds as in the file, at their
-// places in dst, the whole matrix. Several may pack parts of one matrix at a time.
+// Pack packs rows [from, to) of a matrix of n rows of k elements. src is the matrix in the layout of the
+// file and dst the whole packed matrix. Calls for different rows may run concurrently.
 func (l *Layout) Pack(dst, src []byte, n, k, from, to int) error {
 	_, bytes, err := l.file()
 	if err != nil {
@@ -99,7 +98,7 @@ func (l *Layout) Pack(dst, src []byte, n, k, from, to int) error {
 	return nil
 }
 
-// parts sets parts to those of block b, of so many in all.
+// parts sets parts to the parts of block b of a matrix with that number of blocks.
 func (l *Layout) parts(parts [][]byte, matrix []byte, b, blocks int) {
 	for i, size := range l.sections {
 		parts[i] = matrix[b*size:][:size]
@@ -166,7 +165,7 @@ func packQ6_K(parts [][]byte, block []byte) {
 	copy(parts[2], block[192:208])
 	copy(parts[3], block[208:])
 	var q [256]byte
-	for i := range q { // as quant.Q6_K tells: halves of 128, of which 32·part + e
+	for i := range q { // see quant.Q6_K: halves of 128 elements, element 32·part + e of each
 		half, part, e := i/128, i/32%4, i%32
 		low := block[64*half+32*(part%2)+e] >> (part / 2 * 4) & 15
 		high := block[128+32*half+e] >> (2 * part) & 3
@@ -185,7 +184,7 @@ func packQ6_K(parts [][]byte, block []byte) {
 	}
 }
 
-// fifthBits moves bit e of 32 to where the layout has it.
+// fifthBits moves bit e of 32 to its place in the layout.
 func fifthBits(bits uint32) (moved uint32) {
 	for e := range 32 {
 		moved |= bits >> e & 1 << (8*(e%4) + e/4)
@@ -193,7 +192,8 @@ func fifthBits(bits uint32) (moved uint32) {
 	return moved
 }
 
-// packNibbles turns the nibbles of a K type, two sub-blocks in each 32 bytes, into 16 bytes for each.
+// packNibbles converts the nibbles of a K type, with two sub-blocks in each 32 bytes, to 16 bytes for each
+// sub-block.
 func packNibbles(dst, src []byte) {
 	for c := range 4 {
 		for i := range 16 {
@@ -204,7 +204,7 @@ func packNibbles(dst, src []byte) {
 	}
 }
 
-// packScales turns eight pairs of 6-bit numbers into bytes: see quant.Q4_K.
+// packScales unpacks eight pairs of 6-bit numbers to bytes, see quant.Q4_K.
 func packScales(dst, b []byte) {
 	for j := range 4 {
 		dst[2*j], dst[2*j+1] = b[j]&63, b[4+j]&63

@@ -8,9 +8,9 @@ import (
 	"pesti/ops/ref"
 )
 
-// Sines fills dst with cosine and sine of each pair's angle at each position from 0 on, times the
-// magnitude: float32 [positions, Rot/2, 2]. Angles are taken in float64, as the reference takes them;
-// freqs are Rot/2 divisors of the speeds, or none.
+// Sines fills dst with the cosine and sine of each pair's angle at each position from 0, times the
+// magnitude: float32 [positions, Rot/2, 2]. Angles are computed in float64, as in ops/ref. freqs are Rot/2
+// divisors of the speeds, or nil.
 func Sines(dst []byte, r plan.Rotation, freqs []float32) {
 	rotary := ref.Rotary{Rot: int(r.Rot), Base: r.Base, FreqScale: r.FreqScale, Freqs: freqs, RampLow: r.RampLow, RampHigh: r.RampHigh}
 	half := int(r.Rot / 2)

@@ -14,14 +14,14 @@ import (
 	"pesti/exec/plan"
 )
 
-// A device is a context of its own on a device, so that its end frees what it gave out.
+// A device is a context on a device. Destroying the context frees most of what was allocated from it.
 type device struct {
 	number     cu.Device
 	context    cu.CUContext
 	properties cuda.Properties
 	closed     bool
 
-	// What does not end with the context.
+	// Resources that outlive the context and must be freed separately.
 	host   map[*byte]bool
 	graphs map[*graph]bool
 }
@@ -48,8 +48,8 @@ func open(number int) (*device, error) {
 
 var errClosed = errors.New("the device is closed")
 
-// do calls f on a thread that has the device's context. Each call sets it anew, since a goroutine has
-// no thread of its own; that is less work than to hand each call to one that has.
+// do calls f with the device's context current. A goroutine may run on any thread, so every call sets the
+// context; this is cheaper than a dedicated thread for each device.
 func (d *device) do(what string, f func() error) error {
 	if d.closed {
 		return fmt.Errorf("%s: %w", what, errClosed)
@@ -132,7 +132,7 @@ func (d *device) NewEvent() (cuda.Event, error) {
 func (d *device) EnablePeer(other cuda.Device) error {
 	o, ok := other.(*device)
 	if !ok || o.closed {
-		return errors.New("enabling peer copies: the other device is none of this driver that is open")
+		return errors.New("enabling peer copies: the other device is closed or belongs to another driver")
 	}
 	return d.do("enabling peer copies", func() error {
 		can, err := d.number.CanAccessPeer(o.number)
@@ -150,8 +150,8 @@ func (d *device) EnablePeer(other cuda.Device) error {
 	})
 }
 
-// Close frees what does not end with the context, and ends that. It goes on after an error, of which it
-// returns the first: after a kernel that trapped, that kernel's, once more.
+// Close frees everything and destroys the context. It continues after errors and returns the first one.
+// After a kernel trapped, this is the error of that kernel again.
 func (d *device) Close() error {
 	if d.closed {
 		return nil

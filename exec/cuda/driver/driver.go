@@ -1,10 +1,10 @@
 //go:build libcuda
 
-// Package driver is the CUDA driver of the machine, behind the interface of package exec/cuda.
+// Package driver implements the driver interface of package exec/cuda with libcuda.
 //
-// It owns the calls to libcuda: those that gorgonia.org/cu has through its free functions, the
-// others in native.go. It imports exec/cuda and exec/plan. A program with it in it needs cgo, and
-// does not start where there is no libcuda, so that only a build with the tag libcuda has it.
+// It calls libcuda through functions of gorgonia.org/cu, and through cgo in native.go for what that
+// package lacks. It imports exec/cuda and exec/plan. A program that imports it needs cgo and does not
+// start on a machine without libcuda; the package is therefore built only with the tag libcuda.
 package driver
 
 import (
@@ -15,7 +15,7 @@ import (
 	"pesti/exec/cuda"
 )
 
-// driver has no state: libcuda's is the process's, and is made when that starts.
+// driver has no state. The state of libcuda belongs to the process and is initialized at its start.
 type driver struct{}
 
 // New returns the driver.
@@ -52,8 +52,8 @@ func (driver) Open(number int) (cuda.Device, error) {
 	return open(number)
 }
 
-// describe returns the properties of a device, but for how much memory is free: that takes a context,
-// and so some of the memory and of the user's time.
+// describe returns the properties of a device without its free memory. That would need a context, which
+// takes time and memory.
 func describe(d cu.Device) (cuda.Properties, error) {
 	name, err := d.Name()
 	if err != nil {

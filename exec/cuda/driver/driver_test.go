@@ -292,8 +292,8 @@ func TestErrors(t *testing.T) {
 		"outside":         {func() error { return stream.Upload(64, []byte{1}) }, "uploading: CUDA error 1, virtual device: upload of 1 bytes at a null pointer plus 64"},
 		"foreign kernel":  {func() error { return stream.Launch(cuda.Launch{}) }, "launching: the kernel is of another driver"},
 		"foreign event":   {func() error { return stream.Await(nil) }, "the event is of another driver"},
-		"foreign graph":   {func() error { return stream.Replay(nil) }, "replaying: the graph is none of this driver that is open"},
-		"foreign peer":    {func() error { return d.EnablePeer(nil) }, "enabling peer copies: the other device is none of this driver that is open"},
+		"foreign graph":   {func() error { return stream.Replay(nil) }, "replaying: the graph is closed or belongs to another driver"},
+		"foreign peer":    {func() error { return d.EnablePeer(nil) }, "enabling peer copies: the other device is closed or belongs to another driver"},
 	} {
 		if err := c.call(); err == nil || err.Error() != c.want {
 			t.Errorf("%s: %v\nexpected %s", what, err, c.want)

@@ -34,7 +34,7 @@ func (s *stream) EndCapture() (cuda.Graph, error) {
 func (s *stream) Replay(of cuda.Graph) error {
 	g, ok := of.(*graph)
 	if !ok || g.closed {
-		return errors.New("replaying: the graph is none of this driver that is open")
+		return errors.New("replaying: the graph is closed or belongs to another driver")
 	}
 	return s.device.do("replaying", func() error { return g.graph.replay(s.stream) })
 }

@@ -11,13 +11,13 @@ import (
 type module struct {
 	device    *device
 	module    cu.Module
-	functions map[string]*function // that were asked for
+	functions map[string]*function // that were requested
 }
 
 type function struct {
 	name     string
 	function cu.Function
-	shared   int // bytes of dynamic shared memory that it may be launched with
+	shared   int // largest dynamic shared memory in bytes that it may be launched with
 }
 
 func (f *function) Name() string { return f.name }
@@ -31,8 +31,7 @@ func (d *device) Load(ptx []byte) (cuda.Module, error) {
 	return m, err
 }
 
-// Function asks for each kernel once: what it may have of shared memory is kept by the driver, and
-// only grows.
+// Function looks up each kernel once. The limit of its shared memory is only ever increased.
 func (m *module) Function(name string, shared int) (cuda.Function, error) {
 	f := m.functions[name]
 	err := m.device.do("kernel "+name, func() (err error) {

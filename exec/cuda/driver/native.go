@@ -2,8 +2,8 @@
 
 package driver
 
-// The calls that package cu lacks, by the names that libcuda exports: the header maps others to
-// different ones from version to version.
+// The calls that package cu lacks, by the symbol names that libcuda exports. The header maps some of the
+// documented names to other symbols, depending on the version.
 
 /*
 #include <cuda.h>
@@ -11,9 +11,10 @@ package driver
 #include <stdlib.h>
 #include <unistd.h>
 
-// Package cu initializes CUDA before main begins, and where that fails prints to standard output and
-// ends the process. This runs still before it, and says it as this program says things.
-// Kernels are loaded with their module: one that is loaded at its first launch may not be captured.
+// Package cu initializes CUDA before main begins; if that fails, it prints to standard output and exits.
+// This constructor runs earlier, and reports the error to standard error in the form of this program.
+// CUDA_MODULE_LOADING=EAGER loads kernels with their module: lazy loading at the first launch can fail
+// during a capture.
 __attribute__((constructor)) static void initialize(void) {
 	setenv("CUDA_MODULE_LOADING", "EAGER", 0);
 	CUresult r = cuInit(0);
@@ -37,7 +38,7 @@ static CUresult launch(CUfunction f, const unsigned int d[6], unsigned int share
 	return cuLaunchKernel(f, d[0], d[1], d[2], d[3], d[4], d[5], shared, stream, NULL, extra);
 }
 
-// A capture belongs to no thread: goroutines move between threads.
+// Relaxed mode does not bind a capture to a thread: goroutines move between threads.
 static CUresult beginCapture(CUstream stream) {
 	return cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
 }
@@ -68,7 +69,7 @@ import (
 
 const maxSharedOptIn cu.DeviceAttribute = C.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
 
-// A status is a result of libcuda that is not success.
+// A status is an error code of libcuda.
 type status int
 
 func (s status) Error() string {
@@ -91,8 +92,8 @@ func result(r C.CUresult) error {
 	return status(r)
 }
 
-// statusOf returns an error of package cu as one of ours, which has libcuda's text for it. Package cu
-// has its own type for results, and does not export it.
+// statusOf converts an error of package cu to a status, whose text comes from libcuda. Package cu does not
+// export the type of its errors.
 func statusOf(err error) error {
 	if v := reflect.ValueOf(err); v.IsValid() && v.CanInt() {
 		return status(v.Int())
@@ -100,7 +101,7 @@ func statusOf(err error) error {
 	return err
 }
 
-// failed returns an error of either kind with what was tried; nil stays nil.
+// failed wraps an error of either kind with the failed operation. nil stays nil.
 func failed(what string, err error) error {
 	if err == nil {
 		return nil
@@ -108,7 +109,7 @@ func failed(what string, err error) error {
 	return fmt.Errorf("%s: %w", what, statusOf(err))
 }
 
-// Values of package cu are structs of one handle, which only some of them give.
+// Values of package cu are structs with one handle, which not all of them export.
 func streamOf(s cu.Stream) C.CUstream       { return *(*C.CUstream)(unsafe.Pointer(&s)) }
 func functionOf(f cu.Function) C.CUfunction { return *(*C.CUfunction)(unsafe.Pointer(&f)) }
 
@@ -132,7 +133,7 @@ func load(ptx []byte) (cu.Module, error) {
 	return m, err
 }
 
-// allowShared lets a kernel be launched with so many bytes of dynamic shared memory.
+// allowShared sets the largest dynamic shared memory in bytes that a kernel may be launched with.
 func allowShared(f cu.Function, bytes int) error {
 	return result(C.cuFuncSetAttribute(functionOf(f), C.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, C.int(bytes)))
 }
@@ -144,7 +145,7 @@ func launch(f cu.Function, l cuda.Launch, s cu.Stream) error {
 
 func beginCapture(s cu.Stream) error { return result(C.beginCapture(streamOf(s))) }
 
-// A replayable is what a capture noted, ready to run.
+// A replayable is a captured graph, instantiated for execution.
 type replayable struct{ exec C.CUgraphExec }
 
 func endCapture(s cu.Stream) (g replayable, err error) {
@@ -156,7 +157,7 @@ func (g replayable) replay(s cu.Stream) error { return result(C.cuGraphLaunch(g.
 
 func (g replayable) destroy() error { return result(C.cuGraphExecDestroy(g.exec)) }
 
-// allocHost returns pinned memory, the same for all contexts.
+// allocHost returns pinned memory that is portable between contexts.
 func allocHost(bytes int) ([]byte, error) {
 	var p unsafe.Pointer
 	if err := result(C.cuMemHostAlloc(&p, C.size_t(bytes), C.CU_MEMHOSTALLOC_PORTABLE)); err != nil {

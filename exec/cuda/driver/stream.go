@@ -35,7 +35,7 @@ func (s *stream) Download(dst []byte, src cuda.Ptr) error {
 	})
 }
 
-// Copy leaves it to the driver which devices the addresses are of.
+// Copy relies on unified addressing: the driver determines the devices of the addresses.
 func (s *stream) Copy(dst, src cuda.Ptr, bytes int64) error {
 	if bytes == 0 {
 		return nil

@@ -17,7 +17,7 @@ func TestFor(t *testing.T) {
 		{13000, 12, 1, "sm_89", ""},
 		{12090, 8, 6, "sm_80", ""},
 		{11080, 7, 5, "sm_75", ""},
-		{11070, 7, 5, "", "the driver is for CUDA 11.7, expected 11.8"},
+		{11070, 7, 5, "", "the driver supports CUDA 11.7, expected 11.8"},
 		{12090, 7, 0, "", "the GPU has compute capability 7.0, expected 7.5"},
 		{12090, 6, 9, "", "the GPU has compute capability 6.9, expected 7.5"},
 	} {
