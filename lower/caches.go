@@ -4,51 +4,60 @@ import (
 	"slices"
 
 	"pesti/graph"
+	"pesti/lower/target"
 	"pesti/ops"
 )
 
-// lowerable returns a copy of g in which each node has a kernel in its site's program. Fused nodes that have none,
-// and all where reference kernels are wanted, become basic ones.
-func lowerable(g *graph.Graph, sites lowering, reference bool) (*graph.Graph, error) {
-	if reference {
-		return ops.ExpandAll(g)
-	}
-	c, err := separateCaches(g)
-	if err != nil {
-		return nil, err
-	}
-	for _, n := range slices.Clone(c.Nodes) {
-		at := sites.at(n)
-		if ok, _ := at.target.Lowers(&at.program, n); !ok {
+// lowerable returns a copy of g in which each node has a kernel in its device's program. Fused nodes that have none,
+// and all where reference kernels are wanted, become basic ones, of which it returns the reasons.
+func lowerable(g *graph.Graph, sites lowering, reference bool) (*graph.Graph, map[*graph.Node]reason, error) {
+	c := g.Clone()
+	reasons := map[*graph.Node]reason{}
+	expand := func(list []*graph.Node, why func(*graph.Node) string) error {
+		for _, n := range list {
+			w := why(n)
+			if w == "" {
+				continue
+			}
+			at, before := slices.Index(c.Nodes, n), len(c.Nodes)
 			if err := ops.Expand(c, n); err != nil {
-				return nil, err
+				return err
+			}
+			for _, part := range c.Nodes[at : at+1+len(c.Nodes)-before] {
+				reasons[part] = reason{n.Op.Name, w}
 			}
 		}
+		return nil
+	}
+	var err error
+	if reference {
+		err = expand(slices.Clone(c.Nodes), func(*graph.Node) string { return target.SwitchedOff })
+	} else if err = expand(sharedCaches(c), func(*graph.Node) string { return "it shares its cache with another node" }); err == nil {
+		err = expand(slices.Clone(c.Nodes), func(n *graph.Node) string {
+			at := sites.at(n)
+			ok, why := at.target.Lowers(&at.program, n)
+			if ok {
+				return ""
+			}
+			return why
+		})
 	}
 	c.Renumber()
-	return c, nil
+	return c, reasons, err
 }
 
-// separateCaches returns a copy of g in which each fused attention has its caches for itself: the
-// kernel of one lays pages out by heads, where those of basic ops expect rows. An attention that
-// shares a cache becomes basic ops.
-func separateCaches(g *graph.Graph) (*graph.Graph, error) {
-	c := g.Clone()
-	uses := c.Uses()
+// sharedCaches returns the fused attentions that do not have their caches for themselves: the kernel of one lays
+// pages out by heads, where those of basic ops expect rows.
+func sharedCaches(g *graph.Graph) []*graph.Node {
+	uses := g.Uses()
 	own := func(before, after *graph.Value) bool {
 		return before.Def != nil && before.Def.Op == ops.State && len(uses[before]) == 1 && len(uses[after]) == 0
 	}
 	var shared []*graph.Node
-	for _, n := range c.Nodes {
+	for _, n := range g.Nodes {
 		if n.Op == ops.Attention && !(own(n.In[5], n.Out[1]) && own(n.In[6], n.Out[2])) {
 			shared = append(shared, n)
 		}
 	}
-	for _, n := range shared {
-		if err := ops.Expand(c, n); err != nil {
-			return nil, err
-		}
-	}
-	c.Renumber()
-	return c, nil
+	return shared
 }

@@ -86,6 +86,8 @@ type Result struct {
 	Fused  *graph.Graph // after the graph passes
 	Passes []pass.Pass  // of the largest program, in their order
 	Notes  []pass.Note  // what each of them did or declined to do
+
+	Fallbacks []Fallback // of all programs
 }
 
 // Defaults and limits of options.
@@ -204,10 +206,11 @@ func compileGraph(m *frontend.Model, g *graph.Graph, o Options, passes tables) (
 		if prog.MaxTokens == o.Ubatch && prog.Chunk == 0 {
 			res.Passes, res.Notes = slices.Concat(split.passes, passes.graph, steps), append(res.Notes, notes...)
 		}
-		l, err := schedule(p, lowered, sites, states, reference)
+		l, fallbacks, err := schedule(p, lowered, sites, states, reference)
 		if err != nil {
 			return nil, fmt.Errorf("program %s: %w", prog.Name, err)
 		}
+		res.Fallbacks = append(res.Fallbacks, fallbacks...)
 		layouts = append(layouts, l)
 	}
 	if err := addWeights(p, m, g, o.Sidecar); err != nil {

@@ -31,6 +31,10 @@ type scheduler struct {
 	access []access             // parallel to the plan's buffers followed by bufs
 	waves  []plan.Wave
 	after  int // the first wave behind the last one that a step has for itself
+
+	name      string // of the program
+	reasons   map[*graph.Node]reason
+	fallbacks []Fallback
 }
 
 // access is what is known of one buffer while waves are formed.
@@ -41,13 +45,13 @@ type access struct {
 }
 
 // schedule lowers one program's graph. Steps keep the order of the nodes within their wave.
-func schedule(p *plan.Plan, g *graph.Graph, sites lowering, states shared, reference bool) (*layout, error) {
-	g, err := lowerable(g, sites, reference)
+func schedule(p *plan.Plan, g *graph.Graph, sites lowering, states shared, reference bool) (*layout, []Fallback, error) {
+	g, reasons, err := lowerable(g, sites, reference)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	tmpl := &sites[len(sites)-1].program
-	s := &scheduler{p: p, g: g, sites: sites, states: states, uses: g.Uses(), buffer: map[*graph.Value]int{}}
+	s := &scheduler{p: p, g: g, sites: sites, states: states, uses: g.Uses(), buffer: map[*graph.Value]int{}, name: tmpl.Name, reasons: reasons}
 	prog := &plan.Program{Name: tmpl.Name, Chunk: tmpl.Chunk, MinT: 1, MaxT: tmpl.MaxTokens, MaxR: g.Max(graph.R)}
 	switch n := len(p.Programs); {
 	case tmpl.Chunk > 0:
@@ -61,7 +65,7 @@ func schedule(p *plan.Plan, g *graph.Graph, sites lowering, states shared, refer
 	}
 	for _, n := range g.Nodes {
 		if err := s.node(n, reference); err != nil {
-			return nil, fmt.Errorf("%s: %w", n.Name(), err)
+			return nil, nil, fmt.Errorf("%s: %w", n.Name(), err)
 		}
 	}
 	for _, v := range g.Outputs {
@@ -70,7 +74,7 @@ func schedule(p *plan.Plan, g *graph.Graph, sites lowering, states shared, refer
 			give = s.top
 		}
 		if err := give(v); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	prog.Waves = s.waves
@@ -82,7 +86,7 @@ func schedule(p *plan.Plan, g *graph.Graph, sites lowering, states shared, refer
 		}
 	}
 	p.Programs = append(p.Programs, *prog)
-	return &layout{buffers: s.bufs}, nil
+	return &layout{buffers: s.bufs}, s.fallbacks, nil
 }
 
 // node appends the step of one node.
@@ -108,6 +112,7 @@ func (s *scheduler) node(n *graph.Node, reference bool) error {
 		Name: n.Name(), Layer: layerOf(n.Name()), Kernel: low.Kernel, Rows: string(target.RowsOf(n)),
 		Split: low.Split, Params: params, Scratch: -1, Device: n.Device,
 	}
+	s.fellBack(&st, n, why)
 	for _, w := range n.Op.Writes {
 		s.buffer[n.Out[w[0]]] = s.buffer[n.In[w[1]]]
 	}

@@ -147,7 +147,7 @@ func addBuffer(p *plan.Plan, b plan.Buffer) (int, error) {
 // each token and head of keys, and each row of logits.
 func addTables(p *plan.Plan, g *graph.Graph, o *Options, s *shared, reference bool) error {
 	sites := o.sites(o.target.Programs(target.Bounds{Ubatch: o.Ubatch, Sequences: o.Sequences})[0], nil)
-	g, err := lowerable(g, sites, reference)
+	g, _, err := lowerable(g, sites, reference)
 	if err != nil {
 		return err
 	}

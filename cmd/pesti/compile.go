@@ -117,6 +117,7 @@ func (a *app) compileTo(ctx context.Context, name string, o *compileOptions) err
 		steps += g.Steps
 	}
 	a.loaded()
+	a.sayFallbacks(res)
 	a.say("%s: %d programs, %d steps, arena %s (bound %s), KV cache %s",
 		o.out, len(p.Programs), steps, plan.HumanBytes(memory.Arena), plan.HumanBytes(memory.ArenaLowerBound), plan.HumanBytes(memory.State))
 	return nil

@@ -228,6 +228,24 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// TestCompileSaysFallbacks: compile says on standard error how many steps are fallbacks, of what and why, and
+// says nothing where there is none.
+func TestCompileSaysFallbacks(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.plan")
+	r := pesti("compile", "demo", "--target", "cuda", "--passes", "-fuse_attention", "-o", path)
+	for _, want := range []string{
+		"84 steps are fallbacks to reference kernels, which run on the host:",
+		"  84 for attn_scores, attn_values, kv_write, rope, softmax: target cuda has no kernel for it",
+	} {
+		if r.code != 0 || !strings.Contains(r.err, want) {
+			t.Errorf("expected %q: %+v", want, r)
+		}
+	}
+	if r := pesti("compile", "demo", "--target", "cuda", "-o", path); r.code != 0 || strings.Contains(r.err, "fallback") {
+		t.Errorf("expected no word of fallbacks: %+v", r)
+	}
+}
+
 func TestCompileWritesWholeFiles(t *testing.T) {
 	dir := t.TempDir()
 	plan := filepath.Join(dir, "x.plan")

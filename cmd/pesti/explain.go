@@ -7,6 +7,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"pesti/exec/plan"
 	graphpass "pesti/graph/pass"
 	"pesti/lower"
 )
@@ -42,7 +43,38 @@ func explain(w io.Writer, res *lower.Result, off string) {
 			fmt.Fprintf(t, "%s\t\t\tnothing to do\n", p.Name)
 		}
 	}
+	for _, l := range alikeNotes(fallbackNotes(res), "fallback") {
+		layers := ""
+		if len(l.layers) > 1 {
+			layers = fmt.Sprintf("%d layers, %s", len(l.layers), spans(l.layers))
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", l.Pass, oneLine(l.Place), layers, oneLine(l.Why))
+	}
 	t.Flush() // standard error is told no errors
+}
+
+// fallbackNotes are the steps that no kernel of the target fits, as notes.
+func fallbackNotes(res *lower.Result) []graphpass.Note {
+	notes := make([]graphpass.Note, len(res.Fallbacks))
+	for i, f := range res.Fallbacks {
+		notes[i] = graphpass.Note{Pass: "fallback", Place: f.Step, Why: fmt.Sprintf("program %s, kernel %s for op %s: %s", f.Program, f.Kernel, f.Op, f.Why)}
+	}
+	return notes
+}
+
+// sayFallbacks says how many steps run reference kernels, for which ops and why.
+func (a *app) sayFallbacks(res *lower.Result) {
+	if len(res.Fallbacks) == 0 {
+		return
+	}
+	where := ""
+	if res.Plan.Target.Backend == plan.CUDA {
+		where = ", which run on the host"
+	}
+	a.say("%d steps are fallbacks to reference kernels%s:", len(res.Fallbacks), where)
+	for _, g := range res.FallbackGroups() {
+		a.say("  %d for %s: %s", g.Steps, strings.Join(g.Ops, ", "), g.Why)
+	}
 }
 
 // A layersNote is a note of places that differ in nothing but their layer.

@@ -209,7 +209,7 @@ func heads(n *graph.Node, _ target.Env) any { return n.Out[0].Type.Shape[1].N }
 // has none.
 func fits(l *target.Lowering, n *graph.Node) string {
 	if l.Matmuls != nil && n.Attr.Str("kernels") == "" {
-		return "no matmul kernel was chosen"
+		return "choose_kernels found no matmul kernel for it"
 	}
 	return ""
 }

@@ -139,7 +139,7 @@ func fits(l *target.Lowering, n *graph.Node) string {
 		}
 	}
 	if l.Matmuls != nil && n.Attr.Str("kernels") == "" {
-		return "no matmul kernel was chosen"
+		return "choose_kernels found no matmul kernel for it"
 	}
 	return ""
 }

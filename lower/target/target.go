@@ -127,17 +127,20 @@ type Env struct {
 	Positions func(state *graph.Value) (positions int64, ring bool)
 }
 
+// SwitchedOff is the reason of fallbacks where reference kernels are wanted.
+const SwitchedOff = "--passes switches choose_kernels off"
+
 // Lower returns how a node of a program is computed: by a kernel of its own where reference is false and one
 // fits, else by a ref.* kernel; nil where there is neither. why is the reason where it is no kernel of its own.
 func (t *Target) Lower(p *Program, n *graph.Node, reference bool) (l *Lowering, why string) {
 	if n.Op == ops.Transfer {
 		return &transfer, ""
 	}
-	why = fmt.Sprintf("%s has no kernel for op %s", t.Name, n.Op.Name)
+	why = fmt.Sprintf("target %s has no kernel for it", t.Name)
 	for _, table := range [][]Lowering{p.Kernels, t.Kernels} {
 		l := find(table, n.Op)
 		if reference {
-			why = "kernels are switched off"
+			why = SwitchedOff
 			break
 		}
 		if l == nil {
