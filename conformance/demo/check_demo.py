@@ -1,11 +1,12 @@
-"""Judges a demo model by what it writes: perplexity, faults, and the stories themselves.
+"""Evaluates a demo model by its output: perplexity, faults, and the stories themselves.
 
     python check_demo.py MODEL.gguf [MODEL.gguf …] [--stories N] [--prompt TEXT]
 
-Reads GGUF files with gguf and computes in numpy, apart from the model in train.py; the
-grammar and the byte-pair encoding are the same. Per model it prints the perplexity on stories that training never
-saw, one greedy story and N sampled at temperature 0.8, and how many of those have a
-fault that can be counted: no end, a name that nobody introduced, a wrong pronoun.
+Reads GGUF files with gguf and computes in numpy, independently of the model in train.py.
+The grammar and the byte-pair encoding are shared. For each model it prints the perplexity
+on held-out stories, one greedy story, N stories sampled at temperature 0.8, and how many
+of these have a fault that can be counted: no end, a name that was not introduced, a wrong
+pronoun.
 """
 
 import argparse
@@ -25,7 +26,7 @@ ELDERS = {e[0] for e in stories.ELDERS}
 
 
 class Model:
-    """A qwen2 GGUF file, its weights dequantised to float32."""
+    """A qwen2 GGUF file, with its weights dequantized to float32."""
 
     def __init__(self, path):
         r = gguf.GGUFReader(path)
@@ -52,7 +53,7 @@ class Model:
         return np.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
 
     def forward(self, ids, cache):
-        """Logits [T, vocab] of ids that follow what cache holds; cache grows by them."""
+        """Logits [T, vocab] of ids that follow the tokens in cache. Adds the ids to cache."""
         x = self.w["token_embd.weight"][ids]
         t = len(ids)
         for i in range(self.blocks):
@@ -84,7 +85,7 @@ class Model:
         return self.norm(x, "output_norm.weight") @ head.T
 
     def tell(self, prompt, temperature, rng):
-        """Continues prompt to its end; returns the whole text and whether it did end."""
+        """Continues prompt to its end. Returns the whole text, and whether the story ended."""
         ids, cache = self.tokenizer.encode(prompt), {}
         new = ids
         while len(ids) < self.context:
@@ -100,7 +101,7 @@ class Model:
         return self.tokenizer.decode(ids), False
 
     def nats(self, count):
-        """Mean nats per token over held-out stories, and the tokens counted."""
+        """Mean nats per token over held-out stories, and the number of tokens."""
         total = tokens = 0
         for text in itertools.islice(stories.stories(HELD_OUT_SEED), count):
             ids = self.tokenizer.encode(text) + [self.eos]
@@ -113,9 +114,8 @@ class Model:
 
 
 def faults(text, ended):
-    """What is plainly wrong with a story, by the rules that every story of the grammar keeps:
-    it ends; it has a hero and at most one friend; where no elder appears, all pronouns are
-    the hero's."""
+    """The faults of a story, by the rules that every story of the grammar follows: it ends;
+    it has a hero and at most one friend; if no elder appears, all pronouns are the hero's."""
     found = [] if ended else ["no end"]
     words = re.findall(r"[A-Za-z]+", text)
     names = list(dict.fromkeys(w for w in words if w in NAMES))

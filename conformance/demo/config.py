@@ -1,6 +1,6 @@
 """The sizes of the demo model, shared by training, export and check.
 
-Every row that a K-quant must hold is a multiple of 256 long, its block length.
+The length of every row with a K-quant type is a multiple of 256, its block length.
 """
 
 import types

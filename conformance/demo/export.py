@@ -2,7 +2,7 @@
 
     python export.py IN.npz OUT.gguf
 
-The quantiser beside this script makes the small model of it.
+quantize/ in this folder makes the small model from it.
 """
 
 import sys

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes demo.gguf again, from nothing: about 15 minutes on two free cores.
-# Interrupted, it goes on from its last fifty steps.
+# Makes demo.gguf from scratch: about 15 minutes on two free cores.
+# After an interruption it continues from the last multiple of 50 steps.
 set -eu
 cd "$(dirname "$0")"
 test -x .venv/bin/python || python3 -m venv .venv

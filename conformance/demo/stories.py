@@ -1,9 +1,9 @@
-"""A grammar of short stories, and the only text the demo model ever reads.
+"""A grammar of short stories: the only training text of the demo model.
 
-A story is one plot told about one cast. The cast (who, where, with what) is drawn
-first and holds for the whole story, so names, pronouns, things and places agree
-from the first sentence to the last. A plot is a list of beats; a beat is a tuple of
-ways to tell it, or a string where there is one way. In every text
+A story is a plot with a cast. The cast (characters, place, things) is drawn first and
+stays the same for the whole story, so that names, pronouns, things and places agree
+from the first sentence to the last. A plot is a list of beats. A beat is a tuple of
+alternative texts, or a string if there is only one. In every text
 
     {slot}    is filled from the cast,
     [a|b|c]   is one of a, b, c (brackets do not nest).
@@ -20,7 +20,7 @@ BOYS = """Adam Ben Bruno Carl David Eli Felix Finn Hugo Jack Leo Liam Max Milo N
 Oscar Otto Paul Peter Sam Theo Tim Tom""".split()
 assert not set(GIRLS) & set(BOYS)
 
-# What a character can be, and where such a one lives. None: a girl or a boy.
+# The kinds of characters, and where each kind lives. None: a girl or a boy.
 KINDS = {
     None: "in a [small|cosy|little] cottage",
     "fox": "in a warm den",
@@ -36,7 +36,7 @@ KINDS = {
 }
 TRAITS = "kind brave shy curious clever gentle cheerful quiet patient playful".split()
 
-# Where: the phrase, what the hero does there day by day, places to look.
+# Places: the phrase, what the hero does there every day, spots to search.
 PLACES = [
     ("in a small village by the sea",
      ["Every morning {he} watched the boats go out.", "{He} loved the sound of the waves.",
@@ -72,7 +72,7 @@ PLACES = [
      ["behind the snowy hill", "under the frozen trees", "beside the icy lake", "near the old sledge", "inside the snow house"]),
 ]
 
-# A thing to love: colour or stuff, noun, what one does with it, its voice or light at night.
+# Things to love: color or material, noun, use, sound or light at night.
 THINGS = [
     ("red", "kite", "{He} flew it on every windy day.", None),
     ("silver", "bell", "{He} rang it every morning.", "rang the bell"),
@@ -98,7 +98,7 @@ TREASURES = ["blue jar", "tall clock", "painted plate", "glass lamp", "white tea
 GIANTS = ["giant", "dragon", "troll"]
 SEASONS = ["spring", "summer", "autumn", "winter"]
 
-# A fear: of what, how it shows, what the helper says, how it ends, what is learned.
+# Fears: of what, how it shows, what the helper says, how it ends, what the hero learns.
 FEARS = [
     ("the dark", "Every night {he} hid under {his} blanket.",
      "The dark is only the day asleep", "{He} took one step outside, and then another. Above {him} were a thousand stars.",
@@ -127,7 +127,7 @@ OPENINGS = (
     "{In_place} lived {a_hero} named {hero}.",
     "{hero} was {a_hero} who lived {at_home} {in_place}.",
 )
-END = "\n\n"  # a beat that only ends a paragraph
+END = "\n\n"  # a beat that ends a paragraph
 
 PLOTS = {
     "lost": [
@@ -313,13 +313,13 @@ def article(words):
 
 
 def noun_of(food):
-    """The one word for a food: "apple pie" is a pie, "loaf of warm bread" is a loaf."""
+    """The noun for a food: "apple pie" is a pie, "loaf of warm bread" is a loaf."""
     words = food.split()
     return words[0] if "of" in words else words[-1]
 
 
 def cast(rng):
-    """Draws who, where and with what for one story: slot name to text."""
+    """Draws the cast of one story: a map from slot names to texts."""
     she, fshe = rng.random() < 0.5, rng.random() < 0.5
     hero = rng.choice(GIRLS if she else BOYS)
     friend = rng.choice([n for n in (GIRLS if fshe else BOYS) if n != hero])
@@ -367,7 +367,7 @@ CHOICE = re.compile(r"\[([^][]*)\]")
 
 
 def tell(rng, template, slots):
-    """Fills one template; a slot's text may itself hold slots and choices."""
+    """Fills one template. The text of a slot may contain slots and choices."""
     text = template
     while "{" in text or "[" in text:
         text = CHOICE.sub(lambda m: rng.choice(m.group(1).split("|")), text)
@@ -376,7 +376,7 @@ def tell(rng, template, slots):
 
 
 def story(rng, plot=None):
-    """One story as text, drawn from rng, of the named plot or of any."""
+    """One story as text, drawn from rng, with the named plot or a random one."""
     slots = cast(rng)
     beats = PLOTS[plot or rng.choice(list(PLOTS))]
     text, gap = tell(rng, rng.choice(OPENINGS), slots), " "
@@ -390,7 +390,7 @@ def story(rng, plot=None):
 
 
 def stories(seed):
-    """An endless stream of stories; disjoint seeds give independent streams."""
+    """An infinite stream of stories. Different seeds give independent streams."""
     rng = random.Random(seed)
     while True:
         yield story(rng)

@@ -2,12 +2,12 @@
 
     python train.py OUT.npz [--steps N] [--seed S]
 
-Matrices learn by Muon (momentum made orthogonal by Newton-Schulz steps; Jordan et al.,
-2024), which needs about half as many steps here as AdamW does; embeddings, biases and
-norms learn by Adam. Both rates rise over the first steps, stay, and fall to zero in a
-straight line, so that a run can be lengthened without starting again: where OUT.npz
-exists, training continues from the step it holds. OUT.npz holds the float32 weights
-under their GGUF names, the tokens, the merges, and the state of the two optimisers.
+Matrices are trained with Muon (momentum made orthogonal by Newton-Schulz steps; Jordan et
+al., 2024), which needs about half as many steps here as AdamW. Embeddings, biases and
+norms are trained with Adam. Both learning rates warm up, stay constant, and decay linearly
+to zero, so that a run can be extended: if OUT.npz exists, training continues from its
+step. OUT.npz has the float32 weights under their GGUF names, the tokens, the merges, and
+the state of both optimizers.
 """
 
 import argparse
@@ -25,8 +25,8 @@ from config import CONFIG as C
 
 WARM_UP, MATRIX_RATE, OTHER_RATE, DECAY = 20, 0.01, 4e-3, 0.02
 TOKENS_PER_STEP = 1536
-FALL_FROM, LONG_FROM = 0.625, 0.9  # shares of the steps: rates fall; rows become as long as the context
-# By step 300 attention has found the names, and what lags is writing them down.
+FALL_FROM, LONG_FROM = 0.625, 0.9  # fractions of the steps: the rates start to decay; rows become as long as the context
+# By step 300 attention finds the names. What is learned late is to write them.
 COPY_FROM, COPY_RATE, COPIERS = 300, 4.0, ("attn_v.weight", "attn_output.weight")
 VOCABULARY_STORIES, VOCABULARY_SEED, HELD_OUT_SEED = 8000, 1_000_001, 1_000_002
 
@@ -34,15 +34,15 @@ VOCABULARY_STORIES, VOCABULARY_SEED, HELD_OUT_SEED = 8000, 1_000_001, 1_000_002
 def initial_weights(key, vocab):
     """Weights as [out, in], the layout of GGUF.
 
-    Two things that a small model would else learn late are there from the start. The
-    output of attention undoes the value projection, so that a token attended to is
-    written down (mimetic initialisation; Trockman and Kolter, 2023). And in the first
-    block the biases make the heads look 1, 2, 3 … tokens back: a key bias of ones and a
-    query bias turned by as many positions meet, after the rotation by position, there.
+    The initialization gives the model two abilities that a small model would learn late.
+    The output of attention inverts the value projection, so that an attended token is
+    copied (mimetic initialization; Trockman and Kolter, 2023). In the first block, biases
+    make the heads attend 1, 2, 3 … tokens back: the key bias is ones, and the query bias
+    is rotated by that many positions, so that after RoPE the two align at that distance.
     """
     e, kv, f, d = C.embedding, C.kv_heads * C.head_dim, C.feed_forward, C.head_dim
     shapes = {"attn_q": (e, e), "attn_k": (kv, e), "attn_v": (kv, e), "ffn_gate": (f, e), "ffn_up": (f, e)}
-    # The head is the embedding, too: the last norm brings its scale back to one.
+    # The output matrix is the embedding: the last norm brings its scale back to one.
     w = {"token_embd.weight": jax.random.normal(key, (vocab, e)) * 0.5, "output_norm.weight": jnp.full(e, 1 / 8)}
     for i in range(C.blocks):
         p = f"blk.{i}."
@@ -54,13 +54,13 @@ def initial_weights(key, vocab):
         w[p + "ffn_down.weight"] = jnp.zeros((e, f))
         w[p + "attn_q.bias"], w[p + "attn_k.bias"], w[p + "attn_v.bias"] = jnp.zeros(e), jnp.zeros(kv), jnp.zeros(kv)
         w[p + "attn_norm.weight"], w[p + "ffn_norm.weight"] = jnp.ones(e), jnp.ones(e)
-    fast = 6.0 * (jnp.arange(d) % (d // 2) < d // 8)  # only the pairs that turn fast tell neighbours apart
+    fast = 6.0 * (jnp.arange(d) % (d // 2) < d // 8)  # only pairs with a high frequency distinguish neighboring positions
     ones = fast * (jnp.arange(d) < d // 2)
     w["blk.0.attn_k.bias"] = jnp.tile(ones, C.kv_heads)
     w["blk.0.attn_q.bias"] = jnp.concatenate([turn(ones, -(h + 1)) for h in range(C.heads)])
     for name in ("attn_q", "attn_k"):
         w[f"blk.0.{name}.weight"] /= 2
-    w["blk.0.attn_output.weight"] = jax.random.normal(key, (e, e)) / 32  # heads write apart, to tell their tokens apart
+    w["blk.0.attn_output.weight"] = jax.random.normal(key, (e, e)) / 32  # different output directions per head keep their tokens distinguishable
     return w
 
 
@@ -83,7 +83,7 @@ def rope(x):
 
 
 def forward(w, tokens):
-    """Logits [B, T, vocab] of tokens [B, T]: the qwen2 architecture, with a tied head."""
+    """Logits [B, T, vocab] of tokens [B, T]: the qwen2 architecture, with tied embeddings."""
     b, t = tokens.shape
     x = w["token_embd.weight"][tokens]
     causal = jnp.tril(jnp.ones((t, t), bool))
@@ -113,7 +113,7 @@ def loss_of(w, rows):
 
 
 def orthogonal(g):
-    """The orthogonal matrix nearest to g, roughly: four Newton-Schulz steps."""
+    """Approximately the nearest orthogonal matrix to g: four Newton-Schulz steps."""
     x = g.T if g.shape[0] > g.shape[1] else g
     x = x / (jnp.linalg.norm(x) + 1e-7)
     for _ in range(4):
@@ -147,8 +147,8 @@ def train_step(w, m, v, rows, n, rate):
 
 
 def batches(tokenizer, seed, rows, length):
-    """Endless [rows, length+1] batches. Each row starts with a story, so that the first
-    position always means a beginning; the rest of the row is filled with further stories."""
+    """Infinite batches [rows, length+1]. Each row starts with the beginning of a story, and is
+    filled with further stories."""
     source = stories.stories(seed)
     while True:
         batch = []
@@ -161,7 +161,7 @@ def batches(tokenizer, seed, rows, length):
 
 
 def rate_at(step, steps):
-    """The share of the full learning rates at a step, counted from 1."""
+    """The fraction of the full learning rates at a step, counted from 1."""
     return min(step / WARM_UP, 1.0, (steps - step + 1) / (steps * (1 - FALL_FROM)))
 
 

@@ -1,8 +1,8 @@
 """The pieces of a transformer, one plain function each.
 
 Every function takes and returns numpy arrays and keeps the dtype of its first
-argument, so the same text computes the float64 oracle and its float32 floor.
-Rows are tokens: x has the shape [T, width] unless said otherwise.
+argument, so the same code computes the float64 oracle and its float32 floor.
+Rows are tokens: x has the shape [T, width] unless stated otherwise.
 """
 
 import math
@@ -20,13 +20,13 @@ def rms_norm(x, weight, eps):
 
 
 def linear(x, weight, bias=None):
-    """x [T, in] × weight [out, in] transposed, plus bias [out] where there is one."""
+    """x [T, in] × weight [out, in] transposed, plus bias [out] if given."""
     y = x @ weight.T
     return y if bias is None else y + bias
 
 
 def silu(x):
-    """x × sigmoid(x). exp of a large |x| under- or overflows to the right limit."""
+    """x × sigmoid(x). exp underflows or overflows for large |x|, and the result is then the correct limit."""
     with np.errstate(over="ignore"):
         return x / (1 + np.exp(-x))
 
@@ -45,8 +45,8 @@ def softmax(x):
 def rope_frequencies(width, base, divisors=None, factor=1.0):
     """Angle per position of each of the width/2 rotated pairs (arXiv:2104.09864).
 
-    divisors is the file's rope_freqs.weight [width/2], factor its linear scaling:
-    both stretch the wave lengths.
+    divisors is the file's rope_freqs.weight [width/2], factor its linear scaling.
+    Both divide the frequencies.
     """
     freq = float(base) ** (-np.arange(0, width, 2, dtype=np.float64) / width)
     if divisors is not None:
@@ -55,15 +55,16 @@ def rope_frequencies(width, base, divisors=None, factor=1.0):
 
 
 def yarn_frequencies(freq, base, factor, context, fast, slow):
-    """YaRN (arXiv:2309.00071): pairs that turn less than slow times in the original
-    context get the linear scaling by factor, those that turn more than fast times
-    keep their freq, with a linear change between.
+    """YaRN (arXiv:2309.00071). A pair with fewer than slow turns in the original context
+    gets linear scaling by factor. A pair with more than fast turns keeps its frequency.
+    Between the two is a linear ramp.
 
-    In the paper (section 3.2) the change is linear in the number of turns. It is
-    linear in the index here, from and to whole indices, as in the program published
-    with it (find_correction_range, linear_ramp_mask), with which models were trained.
+    In the paper (section 3.2) the ramp is linear in the number of turns. Here it is
+    linear in the pair's index, and starts and ends at whole indices, as in the program
+    published with the paper (find_correction_range, linear_ramp_mask). Models were
+    trained with that program.
     """
-    # Turns fall geometrically from pair to pair, so their logarithm tells the pair.
+    # The number of turns is geometric in the pair's index, so its logarithm gives the index.
     ratio = math.log(base) * 2 / (2 * len(freq))
     most = math.log(context / (2 * math.pi))
     low = max(math.floor((most - math.log(fast)) / ratio), 0)
@@ -73,14 +74,14 @@ def yarn_frequencies(freq, base, factor, context, fast, slow):
 
 
 def yarn_magnitude(factor):
-    """The factor on q and on k, the root of 1/t in the paper's section 3.4."""
+    """The factor on q and on k: the square root of 1/t in section 3.4 of the paper."""
     return 0.1 * math.log(factor) + 1 if factor > 1 else 1.0
 
 
 def llama3_frequencies(freq, factor, low, high, context):
-    """Llama 3.1's frequencies, by the formula of its reference code (apply_scaling):
-    wave lengths above context/low are stretched by factor, those below context/high
-    kept, with a smooth change between.
+    """Llama 3.1's frequencies, by the formula of its reference code (apply_scaling).
+    Wavelengths above context/low are multiplied by factor. Wavelengths below context/high
+    are unchanged. Between the two the frequencies are interpolated.
     """
     scaled = []
     for f in freq:
@@ -100,7 +101,7 @@ def rope(x, positions, freq, layout, magnitude=1.0):
     multiply them by magnitude.
 
     layout "pairs" rotates dims (2i, 2i+1) together, "halves" dims (i, i + n/2).
-    The angles are computed in float64 in any dtype, as any careful float32
+    The angles are computed in float64 for every dtype, as a careful float32
     implementation does: at position 10⁴ a float32 angle has lost three digits.
     """
     n = 2 * len(freq)
@@ -117,9 +118,9 @@ def rope(x, positions, freq, layout, magnitude=1.0):
 
 
 def causal_mask(tokens, window=None):
-    """True where query position i (row) may see key position j (column).
+    """True where query position i (row) may attend to key position j (column).
 
-    A window of n keeps the n newest positions, the query's own among them.
+    A window of n is the n newest positions, including the query's own.
     """
     i = np.arange(tokens)[:, None]
     j = np.arange(tokens)[None, :]

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Compares two dumps layer by layer; exits 1 where they differ by more than the bounds.
+"""Compares two dumps layer by layer; exits with 1 if they differ by more than the bounds.
 
     compare_all_layers.py DIR_A DIR_B [--tol 1e-4]
 
-DIR_B is the oracle's. Per layer it prints the worst d (see measure.py), where
-it is, and what is allowed there: the tolerance, or three times the float32 floor
-where DIR_B/floor.json shows one above 3e-5. Logits must lie within 1e-3, and the
-argmax must agree wherever the oracle's best two are further apart than that.
+DIR_B is the oracle's. For each layer the program prints the worst d (see measure.py),
+its position, and the allowed d: the tolerance, or three times the float32 floor if
+DIR_B/floor.json has a floor above 3e-5. Logits must agree within 1e-3. The argmax
+must agree wherever the oracle's two best logits differ by more than that.
 """
 
 import argparse
@@ -21,7 +21,7 @@ import measure
 
 @dataclass(frozen=True)
 class Finding:
-    """How far one thing is off at its worst place, and how far it may be."""
+    """The worst error of one item, its place, and the allowed error."""
 
     what: str  # "layer 03", "logits", "argmax"
     measure: str
@@ -39,11 +39,11 @@ class Finding:
 
 
 def compare(a, b, tolerance):
-    """Yields a Finding per layer, one for the logits and one for the argmax; a and b are dumps, b the oracle's."""
+    """Yields a Finding for each layer, the logits and the argmax. a and b are dumps; b is the oracle's."""
     if not np.array_equal(a.tokens, b.tokens):
         raise dumps.DumpError(f"{a.folder}: tokens {a.tokens.tolist()}, want those of {b.folder}: {b.tokens.tolist()}")
     if len(a.layers) != len(b.layers):
-        raise dumps.DumpError(f"{a.folder}: {len(a.layers)} layers, want the {len(b.layers)} of {b.folder}")
+        raise dumps.DumpError(f"{a.folder}: {len(a.layers)} layers, want {len(b.layers)} as in {b.folder}")
     for n, (x, y) in enumerate(zip(a.layers, b.layers)):
         if x.shape != y.shape:
             raise dumps.DumpError(f"{a.folder}: layer {n} has the shape {x.shape}, want {y.shape}")

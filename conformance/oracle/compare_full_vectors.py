@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Compares any two arrays of one shape, row by row; exits 1 where d exceeds the tolerance.
+"""Compares two arrays of the same shape, row by row; exits with 1 if d exceeds the tolerance.
 
     compare_full_vectors.py A.npy B.npy [--tol 1e-4]
 
-B is the oracle's. The last axis is a row; the others are flattened. A line per
-row gives d (see measure.py) and its dim, the last line the worst element.
+B is the oracle's. The last axis is a row; the other axes are flattened. The program
+prints d (see measure.py) and its dim for each row. The last line is the worst element.
 """
 
 import argparse
@@ -25,7 +25,7 @@ def main(argv=None):
     if a.shape != b.shape:
         raise ValueError(f"{args.a}: shape {a.shape}, want {b.shape} as in {args.b}")
     if a.size == 0:
-        raise ValueError(f"{args.a}: shape {a.shape} holds no element to compare")
+        raise ValueError(f"{args.a}: shape {a.shape} has no element to compare")
     width = a.shape[-1] if a.ndim else 1
     a, b = a.reshape(-1, width), b.reshape(-1, width)
     d = measure.deviations(a, b)

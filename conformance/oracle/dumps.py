@@ -8,7 +8,7 @@ import numpy as np
 
 
 class DumpError(Exception):
-    """A folder that is no dump: one line that names the file."""
+    """A folder is not a dump. The message is one line that names the file."""
 
 
 class Dump:
@@ -20,10 +20,10 @@ class Dump:
         names = sorted(path.name for path in self.folder.iterdir() if re.fullmatch(r"layer_\d+\.npy", path.name))
         want = [f"layer_{n:02d}.npy" for n in range(len(names))]
         if not names or sorted(want) != names:
-            raise DumpError(f"{self.folder}: found {len(names)} layer files, want layer_00.npy and so on without a gap")
+            raise DumpError(f"{self.folder}: found {len(names)} layer files, want layer_00.npy, layer_01.npy, … without a gap")
         self.layers = [self._array(name) for name in want]
         self.logits = self._array("logits.npy")
-        # What only the oracle writes: how far float32 gets, and which positions its logits are of.
+        # Only the oracle writes these: the float32 floor, and the positions of its logits.
         self.floor = self._json("floor.json", {"layers": [0.0] * len(self.layers)})
         self.logit_rows = slice(*self._json("oracle.json", {"logit_rows": [0, len(self.tokens)]})["logit_rows"])
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Shows what the bounds see: each fault, seeded into the oracle itself, against the oracle without it.
+"""Shows which faults the bounds catch. Each fault is seeded into the oracle and compared with the oracle without it.
 
     faults.py [FAULT …]
 
-Prints a table: per fault and model the largest d of any layer, the layer where
-it first exceeds the tolerance, the largest |Δlogit|, and, for comparison, what
-an error relative to the largest value of a position would have shown.
+Prints a table. For each fault and model it has the largest d of any layer, the first
+layer where d exceeds the tolerance, the largest |Δlogit|, and, for comparison, the
+error relative to the largest value of a position.
 """
 
 import contextlib
@@ -25,10 +25,10 @@ from model import Model
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 import models  # noqa: E402
 
-LAYER = 3  # where a fault is confined to one layer
-PAGE = 16  # tokens of a page of the KV cache
+LAYER = 3  # the layer of a fault that is confined to one layer
+PAGE = 16  # tokens per page of the KV cache
 
-# The fox four times: more than two pages.
+# The prompt "fox" four times: more than two pages.
 IDS = {
     "smollm2-135m-instruct-q4_1.gguf": [504, 2365, 6354, 16438, 27003, 690, 260, 23790, 2767, 30] * 4,
     "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf": [785, 3974, 13876, 38835, 34208, 916, 279, 15678, 5562, 13] * 4,
@@ -37,7 +37,7 @@ IDS = {
 
 
 def gelu_erf(x):
-    """GELU proper, which the tanh form approximates to 5e-4."""
+    """The exact GELU. The tanh form approximates it to 5e-4."""
     return 0.5 * x * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
 
 
@@ -48,7 +48,7 @@ def replace_layers(model, change, only=None):
 
 
 def in_layer(n, patch):
-    """A patch that holds while block n computes."""
+    """A patch that is active while block n computes."""
     block = ref_forward.block
 
     def patched(model, current, *rest):
@@ -59,13 +59,13 @@ def in_layer(n, patch):
 
 
 def attention_with(change):
-    """attention with k and v changed on the way in."""
+    """A patch of attention that changes its arguments k and v."""
     attention = blocks.attention
     return mock.patch.object(blocks, "attention", lambda q, k, v, *rest: attention(q, change(k), change(v), *rest))
 
 
 def stale_page(x):
-    """The second page still holds what the first one does."""
+    """The second page still has the contents of the first one."""
     y = x.copy()
     y[PAGE:2 * PAGE] = x[:PAGE]
     return y
@@ -81,7 +81,7 @@ def activation(name, function):
 
 
 def queries_one_further(model):
-    """Positions + 1 for q alone, told from k by its number of heads. For both it would be no fault: RoPE is relative."""
+    """Positions + 1 for q only, which is recognized by its number of heads. Shifting q and k would be no fault: RoPE is relative."""
     rope = blocks.rope
     return mock.patch.object(blocks, "rope", lambda x, positions, *rest: rope(x, [p + (x.shape[1] == model.layers[0].heads) for p in positions], *rest))
 
@@ -98,7 +98,7 @@ def larger_eps(model):
     return stack
 
 
-# name → (architectures it can befall, patch of an open model)
+# name → (architectures it applies to, patch of an open model)
 EVERY = ("llama", "qwen2", "gemma3")
 FAULTS = {
     "K bias dropped in one layer": (("qwen2",), no_k_bias),
@@ -114,7 +114,7 @@ FAULTS = {
 
 
 def relative_to_largest(a, b):
-    """The blind measure: the largest |a - b| of a row over the largest |b|."""
+    """A measure that hides errors: the largest |a - b| of a row over the largest |b|."""
     return float(np.max(np.max(np.abs(a - b), axis=-1) / np.max(np.abs(b), axis=-1)))
 
 

@@ -1,9 +1,9 @@
-"""The measure of closeness that all comparisons use, and its bounds.
+"""The error measure of all comparisons, and its bounds.
 
-d of one row is the largest |a - b| / (|b| + median|b|) over its dims, b the
-oracle. A plain relative error explodes where b crosses zero; the median of the
-row holds it down there. Dividing by the row's largest value instead would hide
-everything: a residual stream has a few dims hundreds of times its median.
+d of a row is the largest |a - b| / (|b| + median|b|) over its dims; b is the oracle.
+A plain relative error has no limit where b crosses zero; the median of the row
+prevents that. Dividing by the row's largest value instead would hide most errors,
+because a few dims of a residual stream are hundreds of times its median.
 """
 
 import numpy as np
@@ -11,14 +11,14 @@ import numpy as np
 TOLERANCE = 1e-4  # of d, everywhere
 FLOOR_COUNTS_FROM = 3e-5  # below this the float32 floor does not widen the tolerance
 FLOOR_FACTOR = 3
-LOGIT_TOLERANCE = 1e-3  # of |Δlogit|, and the margin under which two tokens tie
+LOGIT_TOLERANCE = 1e-3  # of |Δlogit|; tokens with a smaller margin count as tied
 
 
 def deviations(a, b):
-    """d's argument per element of a and b [T, n] (b the oracle), as float64 [T, n].
+    """The quotient in d for each element of a and b [T, n], as float64 [T, n]; b is the oracle.
 
-    NaN where either is NaN; 0 where both are equal; inf where b's row is zero
-    and a's element is not.
+    It is NaN where either is NaN, 0 where both are equal, and inf where b's row is
+    zero and a's element is not.
     """
     a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     size = np.abs(b)
@@ -38,12 +38,12 @@ def worst(a, b):
 
 
 def allowed(tolerance, floor):
-    """The bound on d where float32 arithmetic alone already costs floor."""
+    """The bound on d for a layer with the given float32 floor."""
     return max(tolerance, FLOOR_FACTOR * floor) if floor > FLOOR_COUNTS_FROM else tolerance
 
 
 def margins(logits):
-    """Per row: the argmax, and how far the best logit is above the second."""
+    """Per row: the argmax, and the difference between the best and the second-best logit."""
     best = np.argmax(logits, axis=-1)
     two = np.partition(logits, -2, axis=-1)[:, -2:]
     return best, two[:, 1] - two[:, 0]

@@ -1,6 +1,6 @@
-"""What the oracle reads of a GGUF file: hyper-parameters and dequantised weights.
+"""Reads hyper-parameters and dequantized weights from a GGUF file for the oracle.
 
-The package `gguf` reads and dequantises (to float32); nothing here computes.
+The package `gguf` reads and dequantizes (to float32); this module computes nothing.
 Format: the GGUF specification, and the metadata keys of the architectures below.
 """
 
@@ -25,14 +25,14 @@ ARCHITECTURES = MappingProxyType({
 
 
 class ModelError(Exception):
-    """A file that the oracle does not understand: one line that says what and why."""
+    """The oracle does not support a file. The message is one line with what and why."""
 
 
 class Reader(gguf.GGUFReader):
-    """The package's reader, with arrays read in one sweep.
+    """The package's reader, with each array read as one block.
 
-    The original makes several numpy views per element, which for a vocabulary
-    of 262,144 takes half a minute; the fields that result are the same.
+    The original creates several numpy views per element, which takes half a minute
+    for a vocabulary of 262,144. The resulting fields are the same.
     """
 
     def _get_field_parts(self, orig_offs, raw_type):
@@ -67,7 +67,7 @@ class Yarn:
 
 @dataclass(frozen=True)
 class Layer:
-    """Hyper-parameters of one block. window is None where attention is global."""
+    """Hyper-parameters of one block. window is None if attention is global."""
 
     heads: int
     kv_heads: int
@@ -86,14 +86,14 @@ class Layer:
 class Model:
     """An open GGUF file."""
 
-    llama3 = None  # or (factor, low, high, context), to compute frequencies by that formula and not from the file's tensor
+    llama3 = None  # or (factor, low, high, context): compute frequencies by that formula instead of the file's tensor
 
     def __init__(self, path):
         self.path = str(path)
         try:
             self._reader = Reader(path)
         except (ValueError, struct.error) as error:
-            raise ModelError(f"{self.path}: not a GGUF file that can be read: {error}") from error
+            raise ModelError(f"{self.path}: not a readable GGUF file: {error}") from error
         self._tensors = {t.name: t for t in self._reader.tensors}
         self.architecture = self.metadata("general.architecture")
         if self.architecture not in ARCHITECTURES:
@@ -104,7 +104,7 @@ class Model:
         self.eps = self._key("attention.layer_norm_rms_epsilon")
 
     def metadata(self, key, default=None):
-        """The value of a metadata key, or default where the file lacks it."""
+        """The value of a metadata key, or default if the file lacks it."""
         field = self._reader.get_field(key)
         return default if field is None else field.contents()
 
@@ -114,14 +114,14 @@ class Model:
     def weight(self, name, dtype, rows=None):
         """A tensor as an array [rows, columns] (or [n]) of dtype.
 
-        rows, an index or slice of the first axis, limits what is dequantised.
+        rows, an index or slice of the first axis, limits which rows are dequantized.
         """
         tensor = self._tensor(name)
         data = tensor.data if rows is None else tensor.data[rows]
         return gguf.quants.dequantize(data, tensor.tensor_type).astype(dtype, copy=False)
 
     def optional(self, name, dtype):
-        """weight, or None where the file lacks it."""
+        """weight, or None if the file lacks it."""
         return self.weight(name, dtype) if self.has(name) else None
 
     def rows(self, name):
@@ -134,7 +134,7 @@ class Model:
         return self._tensors[name]
 
     def _key(self, name, default=None, layer=None):
-        """A key under the architecture's prefix; arrays hold one value per layer."""
+        """A key under the architecture's prefix; an array has one value per layer."""
         value = self.metadata(f"{self.architecture}.{name}", default)
         if value is None:
             raise ModelError(f"{self.path}: {self.architecture}.{name} is missing")
@@ -146,7 +146,7 @@ class Model:
         sliding = self._is_sliding(i)
         base, factor, yarn = self._key("rope.freq_base", 10_000.0), 1.0, None
         if sliding and "window_base" in self.facts:
-            # A sliding layer never looks far, so neither the long base nor the scaling applies to it.
+            # A sliding layer attends to near positions only, so neither the long base nor the scaling applies.
             base = self._key("rope.freq_base_swa", self.facts["window_base"])
         else:
             factor, yarn = self._scaling()
@@ -166,7 +166,7 @@ class Model:
         )
 
     def _is_sliding(self, i):
-        """The pattern is a flag per layer, or a period whose last layer is global; without one all layers slide."""
+        """Whether block i has a window. The pattern is a flag per layer, or a period whose last layer is global; without a pattern all layers slide."""
         if not self._key("attention.sliding_window", 0):
             return False
         if "pattern" not in self.facts:

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""Prints the last position of a pass, in the text that `pesti dump` prints.
+"""Prints the last position of a pass, in the format of `pesti dump`.
 
     probe_all_layers.py MODEL --ids 1,2,3      runs the oracle in float64
-    probe_all_layers.py DIR                    reads what a dump wrote
+    probe_all_layers.py DIR                    reads a dump
 
-The text, one line per block and two at the end, all numbers as %.4f:
+The format is one line per block and two at the end, with all numbers as %.4f:
 
     layer 00 norm N first8 V V V V V V V V
     top8 ID:LOGIT ID:LOGIT … (eight, best first; equal logits by ascending id)
     argmax ID
 
-N is the Euclidean norm of the residual stream after the block at the last
-position, the V its first eight values (fewer where it is narrower), the logits
-those of the last position. Layers have two digits, or more from layer 100 on.
+N is the Euclidean norm of the residual stream after the block, at the last position.
+V are its first eight values (fewer if it is narrower). The logits are of the last
+position. Layer numbers have two digits, and three from layer 100 on.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from model import Model, ModelError
 
 
 def lines(layers, logits):
-    """The text, line by line, of residual streams [T, n_embd] and logits [rows, n_vocab]."""
+    """Yields the lines for residual streams [T, n_embd] and logits [rows, n_vocab]."""
     for n, layer in enumerate(layers):
         last = np.asarray(layer[-1], dtype=np.float64)
         values = " ".join(f"{v:.4f}" for v in last[:8])

@@ -1,36 +1,36 @@
 #!/usr/bin/env python3
 """The oracle: a transformer's forward pass in plain numpy.
 
-It shares no code with the Go programs. Weights are dequantised to float32 by
-the package `gguf` and then computed with in float64, so that its own rounding
-lies nine digits below what it judges.
+It shares no code with the Go programs. The package `gguf` dequantizes the weights to
+float32. All arithmetic is in float64, so that the oracle's own rounding error is nine
+digits below the bounds that it checks.
 
     ref_forward.py MODEL --ids 1,2,3 -o DIR [--floor] [--values 'blk.3.*']
                    [--layer-rows LO:HI] [--logit-rows LO:HI] [--argmax]
                    [--dtype float64|float32] [--llama3 FACTOR,LOW,HIGH,CONTEXT]
 
 DIR receives
-    tokens.npy      int32 [T]          the ids
+    tokens.npy      int32 [T]          the token ids
     layer_00.npy …  dtype [T, n_embd]  the residual stream after each block or,
                                        with --layer-rows, only those rows
     logits.npy      dtype [T, n_vocab] or, with --logit-rows, only those rows
     NAME.npy        dtype [T, width]   each value whose name matches --values
-    floor.json      with --floor: d between this pass and the same pass in
+    floor.json      with --floor: the d between this pass and the same pass in
                     float32: {"layers": [worst of each layer], "logits": worst}
     oracle.json     {"architecture", "dtype", "logit_rows": [LO, HI]}
 
 Names inside a block N, in order of computation:
     blk.N.attn_norm  blk.N.q  blk.N.k  blk.N.v (with bias)  blk.N.q_norm
-    blk.N.k_norm  blk.N.q_rope  blk.N.k_rope  blk.N.attn (heads side by side)
+    blk.N.k_norm  blk.N.q_rope  blk.N.k_rope  blk.N.attn (heads concatenated)
     blk.N.attn_out  blk.N.attn_post_norm  blk.N.attn_res (residual stream)
     blk.N.ffn_norm  blk.N.ffn_gate  blk.N.ffn_up  blk.N.ffn_act (activated gate)
-    blk.N.ffn_gated (that × up)  blk.N.ffn_out  blk.N.ffn_post_norm  blk.N.out
+    blk.N.ffn_gated (ffn_act × ffn_up)  blk.N.ffn_out  blk.N.ffn_post_norm  blk.N.out
 and around the blocks: embd, embd_scaled, output_norm, logits. A value that the
 architecture does not have is not written.
 
---argmax prints a line per logit row: `pos P argmax ID margin M`, M the distance
-from the best logit to the second. One pass over a prompt and the tokens that
-some program generated after it thus tells where greedy decoding would differ.
+--argmax prints one line per logit row: `pos P argmax ID margin M`. M is the difference
+between the best and the second-best logit. One pass over a prompt and the tokens that a
+program generated after it therefore shows where greedy decoding would differ.
 """
 
 import argparse
@@ -46,13 +46,13 @@ import blocks
 import measure
 from model import Model, ModelError
 
-HEAD_ROWS = 16_384  # rows of the head dequantised at once: 117 MB of float64 at 896 columns
+HEAD_ROWS = 16_384  # rows of the output matrix dequantized at a time: 117 MB of float64 at 896 columns
 
 ACTIVATIONS = {"silu": blocks.silu, "gelu_tanh": blocks.gelu_tanh}
 
 
 def forward(model, ids, dtype, observe, logit_rows=slice(None)):
-    """One pass over the token ids, from position 0; observe(name, value [T, width]) sees every named value."""
+    """One pass over the token ids, from position 0. observe(name, value [T, width]) is called with every named value."""
     ids = np.asarray(ids)
     x = model.weight("token_embd.weight", dtype, rows=ids)
     observe("embd", x)
@@ -76,7 +76,7 @@ def block(model, n, layer, x, observe):
         return value
 
     def norm(name, value, tensor):
-        """The norm by that tensor, or the value itself where the model has none."""
+        """The norm with that tensor, or the value itself if the model lacks the tensor."""
         if not model.has(f"blk.{n}.{tensor}.weight"):
             return value
         return named(name, blocks.rms_norm(value, weight(tensor + ".weight"), layer.eps))
@@ -133,7 +133,7 @@ def head(model, x):
 
 
 class Recorder:
-    """Keeps rows of the residual streams and the logits of a pass, and whatever else matches a pattern."""
+    """Records rows of the residual streams, the logits, and every value that matches a pattern."""
 
     def __init__(self, pattern=None, layer_rows=slice(None)):
         self.layers, self.logits, self.values = [], None, {}
@@ -156,7 +156,7 @@ def run(model, ids, dtype, logit_rows=slice(None), pattern=None, layer_rows=slic
 
 
 def floor_of(model, ids, logit_rows, exact, layer_rows=slice(None)):
-    """The float32 floor: what float32 arithmetic alone costs, as worst d per layer and of the logits."""
+    """The float32 floor: the worst d that float32 arithmetic alone causes, per layer and of the logits."""
     single = run(model, ids, np.float32, logit_rows, layer_rows=layer_rows)
     return {
         "layers": [measure.worst(a, b)[0] for a, b in zip(single.layers, exact.layers)],
@@ -175,23 +175,23 @@ def parse_ids(text, vocabulary):
 
 
 def parse_rows(text, tokens):
-    """LO:HI as a slice of the positions; either side may be left out."""
+    """LO:HI as a slice of the positions; either side may be empty."""
     lo, _, hi = text.partition(":")
     return slice(*slice(int(lo) if lo else None, int(hi) if hi else None).indices(tokens)[:2])
 
 
 def arguments(argv):
-    parser = argparse.ArgumentParser(description="Forward pass of a GGUF model in numpy, the oracle of all comparisons.")
+    parser = argparse.ArgumentParser(description="Forward pass of a GGUF model in numpy: the oracle of all comparisons.")
     parser.add_argument("model", metavar="MODEL")
     parser.add_argument("--ids", required=True, help="token ids, separated by commas or spaces")
     parser.add_argument("-o", dest="out", metavar="DIR", required=True, type=pathlib.Path)
     parser.add_argument("--dtype", choices=("float64", "float32"), default="float64")
-    parser.add_argument("--values", metavar="PATTERN", help="also write values whose name matches, such as 'blk.3.*'")
-    parser.add_argument("--layer-rows", metavar="LO:HI", default=":", help="positions whose residual streams are wanted")
-    parser.add_argument("--logit-rows", metavar="LO:HI", default=":", help="positions whose logits are wanted")
+    parser.add_argument("--values", metavar="PATTERN", help="also write the values whose name matches, such as 'blk.3.*'")
+    parser.add_argument("--layer-rows", metavar="LO:HI", default=":", help="positions whose residual streams are written")
+    parser.add_argument("--logit-rows", metavar="LO:HI", default=":", help="positions whose logits are written")
     parser.add_argument("--floor", action="store_true", help="also compute the float32 floor")
     parser.add_argument("--llama3", metavar="FACTOR,LOW,HIGH,CONTEXT", type=lambda text: [float(x) for x in text.split(",")],
-                        help="compute RoPE by Llama 3's formula, not from the tensor rope_freqs.weight that a file holds instead of it")
+                        help="compute RoPE by Llama 3's formula instead of the file's tensor rope_freqs.weight")
     parser.add_argument("--argmax", action="store_true", help="print argmax and margin per position")
     return parser.parse_args(argv)
 

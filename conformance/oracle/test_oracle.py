@@ -1,9 +1,9 @@
-"""Tests of the oracle itself: its pieces and whole models against plain loops, and real models against sense.
+"""Tests of the oracle itself: its functions and whole models against plain loops, and real models on real text.
 
     cd conformance/oracle && python -m unittest
 
-Tests of real models want them in $PESTI_MODELS (see ../models.py); they skip
-where those are missing, and fail instead where PESTI_REQUIRE=models is set.
+Tests of real models read them from $PESTI_MODELS (see ../models.py). If a model is
+missing the test is skipped, or fails if PESTI_REQUIRE=models is set.
 """
 
 import contextlib
@@ -32,8 +32,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 import models  # noqa: E402
 
 
-# The same formulas over Python floats and lists, written without looking at blocks.py:
-# one number at a time, each sum by math.fsum.
+# The same formulas over Python floats and lists, written independently of blocks.py:
+# one number at a time, with math.fsum for each sum.
 
 def loop_norm(x, weight, eps):
     mean = math.fsum(v * v for v in x) / len(x)
@@ -87,7 +87,7 @@ class Pieces(unittest.TestCase):
                 for t, p in enumerate(positions):
                     for h in range(2):
                         want = loop_rope(x[t, h], p, 500.0, layout, width, divisors, factor)
-                        np.testing.assert_allclose(got[t, h], want, rtol=0, atol=1e-8)  # 10⁶ radians have lost six digits
+                        np.testing.assert_allclose(got[t, h], want, rtol=0, atol=1e-8)  # an angle of 10⁶ radians has lost six digits
 
     def test_rope_layouts_differ(self):
         x = np.arange(8.0).reshape(1, 1, 8)
@@ -166,7 +166,7 @@ TINY_EMBD, TINY_HEADS, TINY_KV, TINY_DIM, TINY_FF = 12, 4, 2, 6, 10
 
 
 def write_tiny(path, architecture, blocks_count, extra=(), freqs=None, tied=True, seed=3):
-    """Writes a model of random float32 weights; returns them by name."""
+    """Writes a model with random float32 weights and returns the weights by name."""
     rng = np.random.default_rng(seed)
     shapes = {"token_embd.weight": (TINY_VOCABULARY, TINY_EMBD), "output_norm.weight": (TINY_EMBD,)}
     if not tied:
@@ -209,7 +209,7 @@ def write_tiny(path, architecture, blocks_count, extra=(), freqs=None, tied=True
 
 
 def loop_forward(w, ids, count, layout, base, *, gemma=False, head_norms=False, window=None, is_global=lambda n: True, freqs=None, factor=1.0, local_base=None, speeds=None, magnitude=1.0, scale=TINY_DIM ** -0.5):
-    """Logits per position, by loops alone."""
+    """Logits per position, with loops only."""
     eps = float(np.float32(0.01))
     zeros = [0.0] * 100
     x = [[v * (math.sqrt(TINY_EMBD) if gemma else 1) for v in w["token_embd.weight"][i]] for i in ids]
@@ -255,7 +255,7 @@ def loop_forward(w, ids, count, layout, base, *, gemma=False, head_norms=False, 
 
 
 class Folder(unittest.TestCase):
-    """A test with a folder of its own."""
+    """A test with a temporary folder."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -290,8 +290,8 @@ class WholeModels(Folder):
 
     def yarn(self, **more):
         scaling = [("add_rope_scaling_type", gguf.RopeScalingType.YARN), ("add_rope_scaling_factor", 4.0), ("add_rope_scaling_orig_ctx_len", 2048)]
-        # Of three pairs, number 3·ln(2048/64π)/ln 10⁴ = 0.76 turns 32 times and number
-        # 3·ln(2048/2π)/ln 10⁴ = 1.88 once: the ramp goes from 0 to 2, and pair 1 is half way up.
+        # There are three pairs. Index 3·ln(2048/64π)/ln 10⁴ = 0.76 would have 32 turns, and index
+        # 3·ln(2048/2π)/ln 10⁴ = 1.88 one turn: the ramp goes from 0 to 2, and pair 1 is half-way.
         s = 10_000 ** (-1 / 3)
         return scaling, {"speeds": [1, s * (0.5 + 0.5 / 4), s * s / 4], "magnitude": 0.1 * math.log(4) + 1, **more}
 
@@ -310,14 +310,14 @@ class WholeModels(Folder):
 
     def test_gemma3_yarn_is_for_global_layers(self):
         scaling, want = self.yarn()
-        del want["speeds"]  # those of base 10⁶
+        del want["speeds"]  # the speeds depend on the base, which is 10⁶ here
         s = 1e6 ** (-1 / 3)  # 3·ln(2048/2π)/ln 10⁶ = 1.26: the ramp goes from 0 to 2
         self.gemma(scaling, lambda n: n == 5, speeds=[1, s * (0.5 + 0.5 / 4), s * s / 4], **want)
 
     def test_llama3(self):
-        # Waves of 2π, 2π·10^(4/3) = 135 and 2π·10^(8/3) = 2917 positions; with a context of 2048
-        # those below 512 are kept and those above 2048 stretched; with one of 270 the second has
-        # (270/135.4 − 1)/(4 − 1) = 0.33 of its speed kept.
+        # The wavelengths are 2π, 2π·10^(4/3) = 135 and 2π·10^(8/3) = 2917 positions. With a context
+        # of 2048, wavelengths below 512 are unchanged and wavelengths above 2048 are multiplied. With a
+        # context of 270 the second pair keeps (270/135.4 − 1)/(4 − 1) = 0.33 of its speed.
         s = 10_000 ** (-1 / 3)
         smooth = (270 * s / (2 * math.pi) - 1) / 3
         for context, speeds in ((2048, [1, s, s * s / 8]), (270, [1, s * (smooth + (1 - smooth) / 8), s * s / 8])):
@@ -494,7 +494,7 @@ class Tools(Folder):
 
 
 class RealModels(unittest.TestCase):
-    """A wrong formula makes a model babble; these are the oracle's own sanity, not a measure."""
+    """A wrong formula makes a model give nonsense. These tests check that the oracle is plausible; they measure nothing."""
 
     SMOL, QWEN, GEMMA = (m.name for m in models.MODELS)
     FOX = {
@@ -512,7 +512,7 @@ class RealModels(unittest.TestCase):
         return Model(path)
 
     def perplexity(self, logits, ids):
-        """Of each id after the first, given those before it."""
+        """The perplexity of the ids after the first, each given the ids before it."""
         p = blocks.softmax(logits)
         return math.exp(-np.mean([math.log(p[t, ids[t + 1]]) for t in range(len(ids) - 1)]))
 
@@ -520,7 +520,7 @@ class RealModels(unittest.TestCase):
         for name, ids in self.FOX.items():
             with self.subTest(name):
                 if name == self.SMOL:
-                    # It was trained with <|endoftext|> (0) before every text, and is lost for the first words without.
+                    # SmolLM2 was trained with <|endoftext|> (0) before every text, and predicts the first words badly without it.
                     ids = [0] + ids
                 logits = ref_forward.run(self.open(name), ids, np.float64).logits
                 self.assertLess(self.perplexity(logits, ids), 30)

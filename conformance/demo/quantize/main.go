@@ -1,9 +1,9 @@
-// Command quantize makes the mixed K-quant demo model of a float32 GGUF file.
+// Command quantize makes the mixed K-quant demo model from a float32 GGUF file.
 //
 //	go run ./conformance/demo/quantize IN.gguf OUT.gguf
 //
-// The mix is that of the common Q4_K_M files: four bits for most matrices, six
-// where an error costs most, eight for the embedding that is also the head.
+// The types are those of common Q4_K_M files: four bits for most matrices, six where an error costs
+// most, and eight for the embedding, which is also the output matrix.
 package main
 
 import (
@@ -15,8 +15,8 @@ import (
 	"pesti/gguf/quant"
 )
 
-// mix gives the type of a tensor: that of the first row whose suffix its name
-// has. What is in no row stays as it is.
+// mix gives the type of a tensor: the first row whose suffix matches its name. Tensors without a
+// row keep their type.
 var mix = []struct {
 	suffix string
 	typ    quant.Type
@@ -60,7 +60,7 @@ func quantize(in, out string) error {
 		t := &tensors[i]
 		typ := typeOf(t)
 		if typ != t.Type && t.Type != quant.F32 {
-			return fmt.Errorf("%s: tensor %q: is %s, expected F32", in, t.Name, t.Type)
+			return fmt.Errorf("%s: tensor %q is %s, expected F32", in, t.Name, t.Type)
 		}
 		if err := w.AddConverted(f, t, typ); err != nil {
 			return err
