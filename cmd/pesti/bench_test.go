@@ -4,13 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"io"
 	"math"
-	"slices"
 	"strings"
 	"testing"
 
-	"pesti/exec"
+	"pesti/exec/bench"
 )
 
 func TestBench(t *testing.T) {
@@ -54,78 +52,14 @@ func TestBench(t *testing.T) {
 	}
 }
 
-// What a test finds in the context is its own depth, whichever test was before.
-func TestSeek(t *testing.T) {
-	a := &app{stdout: io.Discard, stderr: io.Discard, getenv: func(string) string { return "" }}
-	s, err := a.open(t.Context(), "demo", "", newCompileFlags("fast"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.file.Close()
-	if _, err := s.compile(); err != nil {
-		t.Fatal(err)
-	}
-	engine, err := s.start(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer engine.Close()
-	session, err := exec.NewSession(engine)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ids := make([]int32, 300)
-	for i := range ids {
-		ids[i] = int32(i + 5)
-	}
-	logits := func(depth int) []float32 {
-		if err := seek(session, ids[:depth]); err != nil {
-			t.Fatal(err)
-		}
-		if session.Pos() != depth {
-			t.Fatalf("at position %d, want %d", session.Pos(), depth)
-		}
-		row, err := session.Feed(ids[depth : depth+1])
-		if err != nil {
-			t.Fatal(err)
-		}
-		return slices.Clone(row)
-	}
-	want := map[int][]float32{}
-	for _, depth := range []int{0, 1, 40, 299} {
-		session.Reset()
-		want[depth] = logits(depth)
-	}
-	for _, depth := range []int{299, 0, 40, 40, 1, 299, 40} { // forwards, back and in place
-		if !slices.Equal(logits(depth), want[depth]) {
-			t.Errorf("at depth %d the logits are not those of a fresh session", depth)
-		}
-	}
-}
-
 // Of a test that an interrupt left without a measurement there is a row that says so.
 func TestBenchInterrupted(t *testing.T) {
 	var out bytes.Buffer
 	a := &app{stdout: &out}
-	if err := a.printBench([]benchResult{{Test: "pp64", AvgTS: 2}}, "tg16", false); err != nil {
+	if err := a.printBench([]bench.Test{{Name: "pp64", AvgTS: 2}}, "tg16", false); err != nil {
 		t.Fatal(err)
 	}
 	if want := "test  tokens/s\npp64  2.00 ± 0.00\ntg16  interrupted\n"; out.String() != want {
 		t.Errorf("it prints %q, want %q", &out, want)
-	}
-}
-
-func TestMeanAndDeviation(t *testing.T) {
-	for _, c := range []struct {
-		x         []float64
-		mean, dev float64
-	}{
-		{[]float64{3}, 3, 0},
-		{[]float64{2, 4}, 3, math.Sqrt2},
-		{[]float64{1, 2, 3, 4, 5}, 3, math.Sqrt(2.5)},
-	} {
-		if mean, dev := meanAndDeviation(c.x); math.Abs(mean-c.mean) > 1e-12 || math.Abs(dev-c.dev) > 1e-12 {
-			t.Errorf("meanAndDeviation(%v) = %v, %v, want %v, %v", c.x, mean, dev, c.mean, c.dev)
-		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"pesti/exec/bench"
 	"pesti/exec/cpu"
 	planfile "pesti/exec/plan"
 	"pesti/exec/profile"
@@ -57,17 +58,17 @@ func TestProfile(t *testing.T) {
 		t.Errorf("--profile-steps prints no steps: %+v", r)
 	}
 
-	bench := filepath.Join(dir, "bench.json")
-	out := ok(t, "bench", "demo", "-p", "0", "-n", "3", "-r", "2", "--profile", bench)
-	if rep := profileOf(t, bench); len(rep.Programs) != 1 || rep.Programs[0].Runs != 6 || rep.Plan == "" || !strings.Contains(out, "decode: 6 runs") {
+	benched := filepath.Join(dir, "bench.json")
+	out := ok(t, "bench", "demo", "-p", "0", "-n", "3", "-r", "2", "--profile", benched)
+	if rep := profileOf(t, benched); len(rep.Programs) != 1 || rep.Programs[0].Runs != 6 || rep.Plan == "" || !strings.Contains(out, "decode: 6 runs") {
 		t.Errorf("bench profiles %+v and prints\n%s", rep.Programs, out)
 	}
 	out = ok(t, "bench", "demo", "-p", "0", "-n", "4", "-d", "64", "-r", "1", "--sequences", "2", "--profile")
 	if !strings.Contains(out, "decode: 8 runs of 12 tokens") || strings.Contains(out, "prefill:") || strings.Contains(out, "small:") {
 		t.Errorf("a profile of 4 tokens behind others, and of 8 in two sequences, is\n%s", out)
 	}
-	var tests []benchResult
-	if err := json.Unmarshal([]byte(ok(t, "bench", "demo", "-p", "0", "-n", "1", "-r", "1", "--json", "--profile", bench)), &tests); err != nil || len(tests) != 1 {
+	var tests []bench.Test
+	if err := json.Unmarshal([]byte(ok(t, "bench", "demo", "-p", "0", "-n", "1", "-r", "1", "--json", "--profile", benched)), &tests); err != nil || len(tests) != 1 {
 		t.Errorf("beside a profile --json prints no JSON: %v", err)
 	}
 
@@ -221,7 +222,7 @@ func TestTraceFile(t *testing.T) {
 // TestBenchRoofline sees that limits are those of the bytes that tokens read.
 func TestBenchRoofline(t *testing.T) {
 	out := ok(t, "bench", "demo", "-p", "40", "-n", "4", "-d", "8", "-r", "2", "--roofline", "--json", "-t", "1")
-	var tests []benchResult
+	var tests []bench.Test
 	if err := json.Unmarshal([]byte(out), &tests); err != nil {
 		t.Fatal(err)
 	}
@@ -233,10 +234,10 @@ func TestBenchRoofline(t *testing.T) {
 	for _, x := range tests {
 		r := x.Roofline
 		if r == nil || r.Machine == nil || r.ReadTS <= 0 || r.ComputeTS <= 0 {
-			t.Fatalf("%s: the roofline is %+v", x.Test, r)
+			t.Fatalf("%s: the roofline is %+v", x.Name, r)
 		}
 		if want := cpu.Median(x.SamplesTS) / r.ReadTS; math.Abs(r.OfRead-want) > 1e-9 {
-			t.Errorf("%s reaches %v of reading, want %v", x.Test, r.OfRead, want)
+			t.Errorf("%s reaches %v of reading, want %v", x.Name, r.OfRead, want)
 		}
 	}
 	// A token reads all weights, but of embeddings its own row, and the caches up to itself.
@@ -263,27 +264,6 @@ func TestBenchRoofline(t *testing.T) {
 	for _, words := range []string{"reading allows", "the machine's", "GB/s of"} {
 		if !strings.Contains(table, words) {
 			t.Errorf("bench --roofline does not tell of %q:\n%s", words, table)
-		}
-	}
-}
-
-func TestTestLoads(t *testing.T) {
-	for _, c := range []struct {
-		test benchResult
-		want []planfile.Load
-	}{
-		{benchResult{NPrompt: 5}, []planfile.Load{{T: 5, R: 1, Seqs: 1}}},
-		{benchResult{NPrompt: 20, NDepth: 3}, []planfile.Load{{T: 8, Seqs: 1, Pos: 3}, {T: 8, Seqs: 1, Pos: 11}, {T: 4, R: 1, Seqs: 1, Pos: 19}}},
-		{benchResult{NGen: 2, NDepth: 7}, []planfile.Load{{T: 1, R: 1, Seqs: 1, Pos: 7}, {T: 1, R: 1, Seqs: 1, Pos: 8}}},
-	} {
-		got := testLoads(&c.test, &planfile.Plan{Target: planfile.Target{Ubatch: 8}})
-		if len(got) != len(c.want) {
-			t.Fatalf("%+v has loads %v, want %v", c.test, got, c.want)
-		}
-		for i := range got {
-			if got[i] != c.want[i] {
-				t.Errorf("%+v: load %d is %+v, want %+v", c.test, i, got[i], c.want[i])
-			}
 		}
 	}
 }

@@ -49,6 +49,7 @@ var imports = map[string][]string{
 	"exec/plan":                    {},
 	"exec/plan/plantest":           {"exec/plan"},
 	"exec/profile":                 {"exec/plan", "exec/cpu", "exec/cpu/kernel", "exec/cuda"},
+	"exec/bench":                   {"exec", "exec/plan", "exec/cpu", "exec/profile", "exec/sample", "exec/speculate"},
 	"exec/sample":                  {},
 	"exec/speculate":               {"exec"},
 	"exec/cpu":                     {"exec/cpu/kernel"},

@@ -6,28 +6,30 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"pesti/exec/bench"
 )
 
-// What is measured by turns comes behind the plain tests, with what it is compared with.
-func TestBenchByTurns(t *testing.T) {
-	tests := *decoded[[]benchResult](t, "bench", "demo", "-p", "8", "-n", "40,1", "-d", "0,5", "-r", "1", "--sequences", "3", "--speculate", "7", "--json")
+// Paired tests follow the plain ones, with the speed of plain decoding.
+func TestBenchPaired(t *testing.T) {
+	tests := *decoded[[]bench.Test](t, "bench", "demo", "-p", "8", "-n", "40,1", "-d", "0,5", "-r", "1", "--sequences", "3", "--speculate", "7", "--json")
 	var names []string
 	for _, r := range tests {
-		names = append(names, r.Test)
-		if byTurns := r.Guesses > 0 || r.Sequences > 0; byTurns != (r.Turns != nil) {
-			t.Errorf("%s: %+v by turns", r.Test, r.Turns)
+		names = append(names, r.Name)
+		if paired := r.Guesses > 0 || r.Sequences > 0; paired != (r.Paired != nil) {
+			t.Errorf("%s: paired: %+v", r.Name, r.Paired)
 		}
 		if len(r.SamplesTS) != 1 || r.AvgTS <= 0 {
-			t.Errorf("%s: speeds %v", r.Test, r.SamplesTS)
+			t.Errorf("%s: speeds %v", r.Name, r.SamplesTS)
 		}
-		if r.Turns == nil {
+		if r.Paired == nil {
 			continue
 		}
-		if x := r.Turns; x.PlainTS <= 0 || x.Ratio <= 0 || x.Accepted > x.Proposed || r.Guesses == 0 && x.Proposed > 0 {
-			t.Errorf("%s: %+v", r.Test, x)
+		if x := r.Paired; x.PlainTS <= 0 || x.Ratio <= 0 || x.Accepted > x.Proposed || r.Guesses == 0 && x.Proposed > 0 {
+			t.Errorf("%s: %+v", r.Name, x)
 		}
-		if ratio := r.AvgTS / r.Turns.PlainTS; ratio/r.Turns.Ratio > 1.001 || r.Turns.Ratio/ratio > 1.001 {
-			t.Errorf("%s: ratio %g of one run, expected %g", r.Test, r.Turns.Ratio, ratio)
+		if ratio := r.AvgTS / r.Paired.PlainTS; ratio/r.Paired.Ratio > 1.001 || r.Paired.Ratio/ratio > 1.001 {
+			t.Errorf("%s: ratio %g of one run, expected %g", r.Name, r.Paired.Ratio, ratio)
 		}
 	}
 	want := []string{
@@ -52,13 +54,13 @@ func TestBenchContinuesText(t *testing.T) {
 	if err := json.Unmarshal([]byte(call{args: []string{"tokenize", "demo", "--ids"}, stdin: text}.run().out), &ids); err != nil {
 		t.Fatal(err)
 	}
-	tests := *decoded[[]benchResult](t, "bench", "demo", "-p", "0", "-n", "40", "-d", "0,5", "-r", "1", "--speculate", "7", "-f", file, "--json")
+	tests := *decoded[[]bench.Test](t, "bench", "demo", "-p", "0", "-n", "40", "-d", "0,5", "-r", "1", "--speculate", "7", "-f", file, "--json")
 	for i, depth := range []int{0, 5, len(ids), 5 + len(ids)} {
-		if tests[i].NDepth != depth || (tests[i].Turns != nil) != (i > 1) {
-			t.Errorf("test %s stands behind %d tokens, expected %d", tests[i].Test, tests[i].NDepth, depth)
+		if tests[i].NDepth != depth || (tests[i].Paired != nil) != (i > 1) {
+			t.Errorf("test %s stands behind %d tokens, expected %d", tests[i].Name, tests[i].NDepth, depth)
 		}
 	}
-	if tests[2].Turns.Proposed == 0 {
+	if tests[2].Paired.Proposed == 0 {
 		t.Error("nothing is guessed behind a text that repeats itself")
 	}
 	bench := []string{"bench", "demo", "-p", "0", "-n", "40", "-f", file}

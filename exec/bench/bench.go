@@ -1,0 +1,271 @@
+// Package bench measures how fast an engine evaluates prompts and generates tokens.
+//
+// It owns the tests and how they are measured: one run to warm up and some more, each beginning at the
+// test's depth; paired tests, whose runs alternate with plain decoding, since their result is the ratio;
+// and the roofline, measured between the runs. Its result has the keys of llama-bench in JSON.
+//
+// It imports exec, and exec/plan, exec/cpu and exec/profile for the roofline, exec/sample and
+// exec/speculate for speculative decoding. It prints nothing.
+package bench
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"pesti/exec"
+	"pesti/exec/cpu"
+)
+
+// A Test is one test and its result, in tokens per second.
+type Test struct {
+	Name      string    `json:"test"`
+	NPrompt   int       `json:"n_prompt"`
+	NGen      int       `json:"n_gen"`
+	NDepth    int       `json:"n_depth"` // tokens already in the context
+	AvgTS     float64   `json:"avg_ts"`
+	StddevTS  float64   `json:"stddev_ts"`
+	SamplesTS []float64 `json:"samples_ts"` // of each measured run
+
+	Guesses   int     `json:"guesses,omitempty"`   // the largest draft of a step
+	Sequences int     `json:"sequences,omitempty"` // of which each step evaluates a token, where there are several
+	Paired    *Paired `json:"turns,omitempty"`
+
+	Roofline *Roofline `json:"roofline,omitempty"`
+}
+
+// Tokens returns how many tokens the test evaluates.
+func (t *Test) Tokens() int { return t.NPrompt + t.NGen*max(t.Sequences, 1) }
+
+// Positions returns how much of the context the test takes.
+func (t *Test) Positions() int {
+	return t.NDepth + apart*max(t.Sequences-1, 0) + t.NPrompt + t.NGen
+}
+
+// Tests returns a test for each prompt length and each number of tokens to generate, at each depth. A
+// length of 0 has no test.
+func Tests(prompts, gens, depths []int) ([]Test, error) {
+	tests := []Test{}
+	for _, depth := range depths {
+		at := ""
+		if depth != 0 {
+			at = fmt.Sprintf(" @ d%d", depth)
+		}
+		for _, n := range prompts {
+			if n != 0 {
+				tests = append(tests, Test{Name: fmt.Sprintf("pp%d%s", n, at), NPrompt: n, NDepth: depth})
+			}
+		}
+		for _, n := range gens {
+			if n != 0 {
+				tests = append(tests, Test{Name: fmt.Sprintf("tg%d%s", n, at), NGen: n, NDepth: depth})
+			}
+		}
+	}
+	for _, t := range tests {
+		if min(t.NPrompt, t.NGen, t.NDepth) < 0 {
+			return nil, fmt.Errorf("test %s: expected a number of tokens that is not negative", t.Name)
+		}
+	}
+	return tests, nil
+}
+
+// Options say how tests are measured.
+type Options struct {
+	Repeat   int     // measured runs of each test, after one run to warm up; 0: a single run, which is not measured
+	Text     []int32 // to continue with speculative decoding; nil: a text that repeats itself
+	Roofline bool    // measure the roofline between the runs of tests that are not paired
+
+	// Progress is called before each run; of is Repeat, and run 0 is the one to warm up. It may be nil.
+	Progress func(test string, run, of int)
+}
+
+// A Bencher measures tests on an engine.
+type Bencher struct {
+	o        Options
+	engine   *exec.Engine
+	sessions []*exec.Session // as many as the plan has sequences
+	vocab    int
+	profiled bool // whether the run in progress is part of the engine's profile
+}
+
+// New returns a bencher, which takes all sequences of the engine.
+func New(engine *exec.Engine, o Options) (*Bencher, error) {
+	b := &Bencher{o: o, engine: engine}
+	for range engine.Plan().Target.Sequences {
+		session, err := exec.NewSession(engine)
+		if err != nil {
+			return nil, err
+		}
+		b.sessions = append(b.sessions, session)
+	}
+	b.vocab = b.sessions[0].Vocabulary()
+	return b, nil
+}
+
+// Run measures tests, one after the other. A profile of the engine is about the measured runs alone. On
+// an error it returns the tests that have a result, and the name of the test in progress where that has
+// none.
+func (b *Bencher) Run(ctx context.Context, tests []Test) (measured []Test, stopped string, err error) {
+	if _, err := b.sessions[0].Feed([]int32{0}); err != nil { // the first pass waits for the file
+		return nil, "", err
+	}
+	b.sessions[0].Reset()
+	b.engine.ResetProfile()
+	b.engine.PauseProfile(true)
+	for i := range tests {
+		t := tests[i]
+		err := b.measure(ctx, &t)
+		if len(t.SamplesTS) > 0 || err == nil {
+			measured = append(measured, t)
+		} else {
+			stopped = t.Name
+		}
+		if err != nil {
+			return measured, stopped, err
+		}
+	}
+	return measured, "", nil
+}
+
+// measure fills in the result of a test; of one that an error ends, the result of the runs before.
+func (b *Bencher) measure(ctx context.Context, t *Test) error {
+	var roof *testRoof
+	if b.o.Roofline && !t.isPaired() {
+		var err error
+		if roof, err = newTestRoof(b.engine, t); err != nil {
+			return err
+		}
+	}
+	err := b.repeat(ctx, t, roof)
+	t.AvgTS, t.StddevTS = meanAndDeviation(t.SamplesTS)
+	var failed error
+	if t.Roofline, failed = roof.result(t.Tokens(), t.SamplesTS); failed != nil {
+		return failed
+	}
+	return err
+}
+
+// repeat runs a test to warm up, and then as often as it is to be measured.
+func (b *Bencher) repeat(ctx context.Context, t *Test, roof *testRoof) error {
+	var plain, ratios []float64
+	if t.isPaired() {
+		t.Paired = &Paired{}
+		defer func() { t.Paired.PlainTS, t.Paired.Ratio = cpu.Median(plain), cpu.Median(ratios) }()
+	}
+	for r := range b.o.Repeat + 1 {
+		if b.o.Progress != nil {
+			b.o.Progress(t.Name, r, b.o.Repeat)
+		}
+		if err := roof.sample(); err != nil {
+			return err
+		}
+		b.profiled = r > 0 || b.o.Repeat == 0
+		seconds, err := b.clock(ctx, t)
+		b.profiled = false
+		if err != nil {
+			return err
+		}
+		speed := float64(t.Tokens()) / max(seconds, 1e-9)
+		if r > 0 {
+			t.SamplesTS = append(t.SamplesTS, speed)
+		}
+		if !t.isPaired() {
+			continue
+		}
+		if seconds, err = b.clockPlain(ctx, t); err != nil {
+			return err
+		}
+		if r > 0 {
+			plain = append(plain, float64(t.NGen)/max(seconds, 1e-9))
+			ratios = append(ratios, speed/plain[len(plain)-1])
+		}
+	}
+	return nil
+}
+
+// clock returns how long a test takes once its depth is reached.
+func (b *Bencher) clock(ctx context.Context, t *Test) (seconds float64, err error) {
+	switch {
+	case t.Guesses > 0:
+		return b.clockGreedy(ctx, t, t.Guesses)
+	case t.Sequences > 0:
+		return b.clockSequences(ctx, t)
+	}
+	return b.clockOne(ctx, t)
+}
+
+// clockOne returns how long a test of one sequence takes, without speculative decoding.
+func (b *Bencher) clockOne(ctx context.Context, t *Test) (seconds float64, err error) {
+	session := b.sessions[0]
+	ids := randomIDs(t.NDepth+t.Tokens(), b.vocab)
+	if err := seek(session, ids[:t.NDepth]); err != nil {
+		return 0, err
+	}
+	ids = ids[t.NDepth:]
+	step := len(ids)
+	if t.NGen > 0 {
+		step = 1
+	}
+	return b.timed(func() error {
+		for ; len(ids) > 0; ids = ids[step:] {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if _, err := session.FeedTop(ids[:step], 1); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// timed returns how long f takes. Nothing else is part of the profile.
+func (b *Bencher) timed(f func() error) (seconds float64, err error) {
+	b.engine.PauseProfile(!b.profiled)
+	defer b.engine.PauseProfile(true)
+	begin := time.Now()
+	if err := f(); err != nil {
+		return 0, err
+	}
+	return time.Since(begin).Seconds(), nil
+}
+
+// seek leaves the session with these tokens. All runs begin with the same ones, so that it keeps those
+// that it has, where no layer with a window has forgotten them.
+func seek(session *exec.Session, ids []int32) error {
+	if err := session.Truncate(min(len(ids), session.Pos())); err != nil {
+		session.Reset()
+	}
+	if ids = ids[session.Pos():]; len(ids) == 0 {
+		return nil
+	}
+	_, err := session.FeedTop(ids, 1)
+	return err
+}
+
+// randomIDs returns n tokens. The work does not depend on which ones, but they are the same in every run.
+func randomIDs(n, vocab int) []int32 {
+	random := rand.New(rand.NewPCG(1, 2))
+	ids := make([]int32, n)
+	for i := range ids {
+		ids[i] = int32(random.IntN(vocab))
+	}
+	return ids
+}
+
+// meanAndDeviation returns the mean and the standard deviation of a sample.
+func meanAndDeviation(x []float64) (mean, deviation float64) {
+	for _, v := range x {
+		mean += v / float64(len(x))
+	}
+	if len(x) < 2 {
+		return mean, 0
+	}
+	for _, v := range x {
+		deviation += (v - mean) * (v - mean)
+	}
+	return mean, math.Sqrt(deviation / float64(len(x)-1))
+}

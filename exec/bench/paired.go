@@ -1,0 +1,159 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+
+	"pesti/exec"
+	"pesti/exec/sample"
+	"pesti/exec/speculate"
+)
+
+// A Paired is the result of a test whose runs alternate with plain decoding of one token of one sequence a
+// step.
+type Paired struct {
+	PlainTS float64 `json:"plain_ts"` // plain decoding, in tokens per second
+	Ratio   float64 `json:"ratio"`    // the test's tokens per second ÷ plain_ts, the median of the runs
+
+	Proposed int `json:"proposed,omitempty"` // drafted tokens of one run
+	Accepted int `json:"accepted,omitempty"`
+}
+
+// AddPaired appends, for each test that generates tokens, one with drafts of up to guesses tokens of a
+// text, and one of several sequences, where there are more than one. text is the number of tokens of
+// Options.Text, 0 where it is nil.
+func AddPaired(tests []Test, guesses, text, sequences int) []Test {
+	if text == 0 {
+		text = repeated
+	}
+	for _, t := range tests {
+		if t.NGen == 0 {
+			continue
+		}
+		if guesses > 0 {
+			g := t
+			g.Name, g.Guesses, g.NDepth = t.Name+fmt.Sprintf(" guess%d", guesses), guesses, t.NDepth+text
+			tests = append(tests, g)
+		}
+		if sequences > 1 {
+			s := t
+			s.Name, s.Sequences = t.Name+fmt.Sprintf(" x%d", sequences), sequences
+			tests = append(tests, s)
+		}
+	}
+	return tests
+}
+
+// isPaired reports whether the runs of a test alternate with plain decoding.
+func (t *Test) isPaired() bool { return t.Guesses > 0 || t.Sequences > 0 }
+
+// apart is how many tokens a sequence has more than the one before it.
+const apart = 3
+
+// The default text repeats itself: it has so many tokens, of which the first ones differ.
+const (
+	repeated = 96
+	passage  = 32
+)
+
+// clockPlain returns how long the same tokens take by plain decoding; of several sequences, those of one.
+func (b *Bencher) clockPlain(ctx context.Context, t *Test) (seconds float64, err error) {
+	if t.Guesses > 0 {
+		return b.clockGreedy(ctx, t, 0)
+	}
+	one := *t
+	one.Sequences = 0
+	return b.clockOne(ctx, &one)
+}
+
+// prompt returns n tokens to continue: random ones and then the text, or a passage again and again.
+func (b *Bencher) prompt(n int) []int32 {
+	if b.o.Text != nil {
+		return append(randomIDs(n-len(b.o.Text), b.vocab), b.o.Text...)
+	}
+	ids := randomIDs(passage, b.vocab)
+	for len(ids) < n {
+		ids = append(ids, ids[len(ids)-passage])
+	}
+	return ids
+}
+
+// clockGreedy continues a text greedily, with drafts of up to guesses tokens. The tokens are the same with
+// and without drafts.
+func (b *Bencher) clockGreedy(ctx context.Context, t *Test, guesses int) (seconds float64, err error) {
+	s := b.sessions[0]
+	text := b.prompt(t.NDepth)
+	s.Reset()
+	row, err := s.FeedTop(text, 1)
+	if err != nil {
+		return 0, err
+	}
+	follow := func(next []int32) (exec.Row, error) { return s.FeedTop(next, 1) }
+	var decoder *speculate.Decoder
+	if guesses > 0 {
+		if decoder, err = speculate.New(s, speculate.NewLookup(text, len(text)+s.Room()), guesses); err != nil {
+			return 0, err
+		}
+		follow = func(next []int32) (exec.Row, error) {
+			logits, err := decoder.Feed(next[0])
+			return exec.Row{Logits: logits}, err
+		}
+	}
+	greedy := sample.Default()
+	greedy.Temp = 0
+	sampler, err := sample.New(greedy, b.vocab)
+	if err != nil {
+		return 0, err
+	}
+	next := make([]int32, 1)
+	seconds, err = b.timed(func() error {
+		for i := range t.NGen {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if row.IDs != nil {
+				next[0], err = sampler.SampleTop(i, row.IDs, row.Logits)
+			} else {
+				next[0], err = sampler.Sample(i, row.Logits)
+			}
+			if err != nil {
+				return err
+			}
+			if row, err = follow(next); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if decoder != nil && err == nil {
+		t.Paired.Proposed, t.Paired.Accepted = decoder.Proposed(), decoder.Accepted()
+		err = decoder.Settle()
+	}
+	return seconds, err
+}
+
+// clockSequences generates for all sequences at once, each longer than the one before it.
+func (b *Bencher) clockSequences(ctx context.Context, t *Test) (seconds float64, err error) {
+	n := t.Sequences
+	ids := randomIDs(t.Positions(), b.vocab)
+	for i, s := range b.sessions[:n] {
+		if err := seek(s, ids[:t.NDepth+apart*i]); err != nil {
+			return 0, err
+		}
+	}
+	next := make([]int32, n)
+	return b.timed(func() error {
+		for range t.NGen {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			for i, s := range b.sessions[:n] {
+				next[i] = ids[s.Pos()]
+			}
+			if err := exec.Together(b.sessions[:n], next); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
