@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// A child is a process that ended well.
+// A child is a process that ended without an error.
 type child struct {
 	out  []byte        // its standard output
 	wall time.Duration // from its start to its end
 	cpu  time.Duration // of all its threads
-	peak int64         // most bytes resident, 0 where the system does not tell
+	peak int64         // peak resident bytes, or 0 if the system does not report them
 }
 
-// runChild runs one program to its end. An error has the last line that it said.
+// runChild runs a program to its end. An error contains the last line of its standard error.
 func runChild(ctx context.Context, command []string) (*child, error) {
 	var out, said bytes.Buffer
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
@@ -32,7 +32,7 @@ func runChild(ctx context.Context, command []string) (*child, error) {
 	}
 	if err != nil {
 		lines := strings.Split(strings.TrimSpace(said.String()), "\n")
-		last := cmp.Or(lines[len(lines)-1], "it said nothing")
+		last := cmp.Or(lines[len(lines)-1], "no message")
 		return nil, fmt.Errorf("%s %s: %w: %s", filepath.Base(command[0]), strings.Join(command[1:], " "), err, last)
 	}
 	state := cmd.ProcessState

@@ -10,20 +10,21 @@ import (
 	"strings"
 )
 
-// An engine is a program that is measured: its command lines. Both print the JSON of llama-bench.
+// An engine describes the command lines of a measured program. Both programs print the JSON of
+// llama-bench.
 type engine struct {
 	program
-	bench func(model string, t test) []string // measures a test once, after a run to warm up
-	start func(model string) []string         // prints one token behind a short prompt
-	limit func(model string, t test) []string // bench with what the machine allows; nil where it does not tell
+	bench func(model string, t test) []string // measures a test once, after a warm-up run
+	start func(model string) []string         // prints one token after a short prompt
+	limit func(model string, t test) []string // bench with the limits of the machine; nil if the program does not report them
 }
 
 const (
 	prompt    = "Once upon a time"
-	positions = 4096 // positions that start makes room for
+	positions = 4096 // context length of start
 )
 
-// pestiEngine returns the engine of ours.
+// pestiEngine returns the engine of pesti.
 func (o *options) pestiEngine(ctx context.Context) (*engine, error) {
 	c, err := runChild(ctx, []string{o.pesti, "version"})
 	if err != nil {
@@ -50,12 +51,12 @@ func (o *options) pestiEngine(ctx context.Context) (*engine, error) {
 	}, nil
 }
 
-// peerEngine returns the engine of llama.cpp, nil where there is to be none.
-func (o *options) peerEngine() (*engine, error) {
-	if o.peer == "" {
+// llamaCppEngine returns the engine of llama.cpp, or nil without -peer.
+func (o *options) llamaCppEngine() (*engine, error) {
+	if o.llamaCpp == "" {
 		return nil, nil
 	}
-	text, err := os.ReadFile(filepath.Join(o.peer, "build.json"))
+	text, err := os.ReadFile(filepath.Join(o.llamaCpp, "build.json"))
 	if err != nil {
 		return nil, fmt.Errorf("-peer: %w; expected a folder that conformance/llamacpp/build.py made", err)
 	}
@@ -64,9 +65,9 @@ func (o *options) peerEngine() (*engine, error) {
 		Compilers []string
 	}
 	if err := json.Unmarshal(text, &build); err != nil || len(build.Compilers) == 0 {
-		return nil, fmt.Errorf("-peer %s: build.json tells no package and compilers, expected what conformance/llamacpp/build.py wrote", o.peer)
+		return nil, fmt.Errorf("-peer %s: build.json has no package and compilers, expected the file that conformance/llamacpp/build.py wrote", o.llamaCpp)
 	}
-	folder, err := filepath.Abs(o.peer) // a name without a folder would be looked for elsewhere
+	folder, err := filepath.Abs(o.llamaCpp) // a command without a folder would be searched for in PATH
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +84,7 @@ func (o *options) peerEngine() (*engine, error) {
 	}, nil
 }
 
-// flags returns the test as flags, which both programs have alike.
+// flags returns the test as flags. Both programs have the same.
 func (t test) flags() []string {
 	return []string{"-p", strconv.Itoa(t.NPrompt), "-n", strconv.Itoa(t.NGen), "-d", strconv.Itoa(t.NDepth)}
 }
@@ -95,7 +96,7 @@ type benched struct {
 	Roofline *limit    `json:"roofline"` // nil without --roofline
 }
 
-// parseBench returns the one test in what a program printed.
+// parseBench returns the only test in the output of a program.
 func parseBench(out []byte, t test) (*benched, error) {
 	var found []benched
 	if err := json.Unmarshal(out, &found); err != nil {
@@ -107,7 +108,7 @@ func parseBench(out []byte, t test) (*benched, error) {
 	return &found[0], nil
 }
 
-// needs returns the bytes of our caches and arena for a context.
+// needs returns the bytes of our caches and arena for a context length.
 func (o *options) needs(ctx context.Context, model string, room int) (int64, error) {
 	c, err := runChild(ctx, []string{o.pesti, "inspect", model, "--memory", "--json", "--precision", "fast", "-t", strconv.Itoa(o.threads), "-c", strconv.Itoa(room)})
 	if err != nil {

@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// A machine is what the measurements were made on.
+// A machine describes where the measurements were made.
 type machine struct {
 	Processor string `json:"processor"`
 	CPUs      int    `json:"cpus"`
 	System    string `json:"system"`
-	Governor  string `json:"governor,omitempty"` // of the clock frequency, where the system tells
+	Governor  string `json:"governor,omitempty"` // of the clock frequency, if the system reports it
 }
 
 func thisMachine() machine {
@@ -34,20 +34,21 @@ func thisMachine() machine {
 	return m
 }
 
-// A load is what else the machine did.
+// A load describes the other work of the machine.
 type load struct {
-	Begin string `json:"begin,omitempty"` // the system's averages over 1, 5 and 15 minutes, where it tells
+	Begin string `json:"begin,omitempty"` // the system's averages over 1, 5 and 15 minutes, if it reports them
 	End   string `json:"end,omitempty"`
 
-	// Others is how many processors programs that were not measured kept busy, on average; nil where
-	// the system does not tell.
+	// Others is the average number of processors that other programs kept busy, or nil if the system
+	// does not report it.
 	Others *float64 `json:"others,omitempty"`
 }
 
-// quiet is the most that others may take without a word about it.
+// quiet is the largest value of Others that needs no warning.
 const quiet = 0.05
 
-// busy tells whether others took so much that speeds mean little, or whether that is not known.
+// busy reports whether other programs used so much that speeds mean little, and whether that is
+// known.
 func (l *load) busy() (busy, known bool) {
 	if l.Others == nil {
 		return false, false
@@ -55,11 +56,11 @@ func (l *load) busy() (busy, known bool) {
 	return *l.Others > quiet, true
 }
 
-// A watch sees how busy the machine is from its start on.
+// A watch measures how busy the machine is, from its start on.
 type watch struct {
 	load
 	start time.Time
-	busy  time.Duration // of all processors until then
+	busy  time.Duration // of all processors, at the start
 	known bool
 }
 
@@ -70,7 +71,7 @@ func startWatch() *watch {
 	return w
 }
 
-// stop returns the load, of which the programs measured took a time of processors.
+// stop returns the load. measured is the processor time of the measured programs.
 func (w *watch) stop(measured time.Duration) load {
 	w.End = loadAverage()
 	if busy, ok := busyTime(); ok && w.known {
@@ -80,7 +81,7 @@ func (w *watch) stop(measured time.Duration) load {
 	return w.load
 }
 
-// loadAverage returns the system's three averages, "" where it does not tell.
+// loadAverage returns the system's three averages, "" if it does not report them.
 func loadAverage() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
@@ -98,8 +99,8 @@ func busyTime() (time.Duration, bool) {
 	return parseStat(text)
 }
 
-// parseStat reads the first line of /proc/stat, in hundredths of seconds as proc(5) tells: user,
-// nice, system, idle, iowait, irq, softirq, steal; guests behind them are part of user.
+// parseStat reads the first line of /proc/stat, in hundredths of a second (proc(5)): user, nice,
+// system, idle, iowait, irq, softirq, steal. The guest times after them are part of user.
 func parseStat(text []byte) (time.Duration, bool) {
 	const (
 		idle, iowait = 3, 4

@@ -4,5 +4,5 @@ package main
 
 import "os"
 
-// peakResident returns 0: the system does not tell in this way.
+// peakResident returns 0: this system does not report it.
 func peakResident(*os.ProcessState) int64 { return 0 }

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// peakResident returns the most bytes that an ended process had resident.
+// peakResident returns the peak resident bytes of a process that has ended.
 func peakResident(s *os.ProcessState) int64 {
 	usage, ok := s.SysUsage().(*syscall.Rusage)
 	if !ok {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Sizes of the picture, in its own units, which are pixels where it is shown at full size.
+// Sizes of the picture in its own units, which are pixels at full size.
 const (
 	width      = 960
 	margin     = 20
@@ -21,7 +21,7 @@ const (
 	lineHeight = 17
 )
 
-// style has the colours, for both a light and a dark surrounding.
+// style has the colors, for light and dark backgrounds.
 const style = `
   text { font: 12px system-ui, "Segoe UI", Helvetica, Arial, sans-serif; fill: #1f2328 }
   .title { font-weight: 600; font-size: 14px }
@@ -45,8 +45,8 @@ const style = `
   }
 `
 
-// picture draws the report as SVG: bars of decoding and of prefill, and below how decoding slows down
-// as the context grows, for each model. It depends on the report alone.
+// picture draws the report as SVG: bars of decoding and prefill, and below, for each model, how
+// decoding slows down with the context length. It depends only on the report.
 func picture(r *report) []byte {
 	d := &drawing{}
 	lines := circumstances(r)
@@ -77,10 +77,10 @@ func across(i, n int, top float64) panel {
 	return panel{margin + float64(i)*(each+panelGap) + axisRoom, top, each - axisRoom, panelSize}
 }
 
-// A scale maps 0 to most onto a length, with ticks at whole steps.
+// A scale maps 0 to most onto a length, with ticks at round steps.
 type scale struct{ step, most, length float64 }
 
-// newScale returns a scale for values up to x, whose steps are 1, 2 or 5 times a power of ten.
+// newScale returns a scale for values up to x. Its step is 1, 2 or 5 times a power of ten.
 func newScale(x, length float64) scale {
 	if !(x > 0) {
 		x = 1
@@ -115,12 +115,12 @@ func (d *drawing) add(format string, args ...any) { fmt.Fprintf(&d.b, format+"\n
 // text writes a line of text whose baseline is at y.
 func (d *drawing) text(x, y float64, class, anchor, text string) {
 	var escaped strings.Builder
-	xml.EscapeText(&escaped, []byte(text)) // a Builder takes everything
+	xml.EscapeText(&escaped, []byte(text)) // writing to a Builder does not fail
 	d.add(`<text x="%.1f" y="%.1f" class="%s" text-anchor="%s">%s</text>`, x, y, class, anchor, escaped.String())
 }
 
 func (d *drawing) legend(r *report) {
-	d.text(margin, 30, "title", "start", "Tokens per second on the same files, by turns; more is better")
+	d.text(margin, 30, "title", "start", "Tokens per second on the same files, measured alternately; more is better")
 	x := float64(width - margin - 300)
 	d.key(x, "ours", r.Ours.Name)
 	if r.Theirs != nil {
@@ -182,7 +182,7 @@ func (d *drawing) bars(p panel, r *report, t test) {
 	}
 }
 
-// bar draws one bar with its value above, nothing for what was not measured.
+// bar draws one bar with its value above it. A value that was not measured has no bar.
 func (d *drawing) bar(class string, x, width float64, p panel, s scale, value float64) {
 	if value == 0 {
 		return
@@ -192,7 +192,7 @@ func (d *drawing) bar(class string, x, width float64, p panel, s scale, value fl
 	d.text(x+width/2, p.y+p.h-h-4, "small", "middle", number(value))
 }
 
-// lines draws the speed of generation behind contexts.
+// lines draws the speed of generation by context length.
 func (d *drawing) lines(p panel, m *modelReport) {
 	list := m.decoding()
 	most, longest := 0.0, 0
@@ -230,7 +230,7 @@ func (d *drawing) lines(p panel, m *modelReport) {
 	}
 }
 
-// title tells in words what a test does.
+// title describes a test in words.
 func title(t test) string {
 	if t.NGen > 0 {
 		return fmt.Sprintf("Decode, %d tokens", t.NGen)
@@ -238,7 +238,7 @@ func title(t test) string {
 	return fmt.Sprintf("Prefill, %d tokens", t.NPrompt)
 }
 
-// number writes a speed with as many digits as it takes.
+// number formats a speed with as many digits as needed.
 func number(x float64) string {
 	if x >= 100 || x == math.Trunc(x) {
 		return fmt.Sprintf("%.0f", x)

@@ -9,21 +9,21 @@ import (
 	"time"
 )
 
-// A report is what was measured, and where, as JSON has it.
+// A report has the measurements and their circumstances, as in the JSON file.
 type report struct {
 	Machine machine       `json:"machine"`
 	Begun   time.Time     `json:"begun"`
 	Ended   time.Time     `json:"ended"`
 	Load    load          `json:"load"`
 	Threads int           `json:"threads"`
-	Rounds  int           `json:"rounds"`
+	Repeats int           `json:"rounds"`
 	Ours    program       `json:"ours"`
-	Theirs  *program      `json:"theirs,omitempty"` // nil where there was none
+	Theirs  *program      `json:"theirs,omitempty"` // nil if it was not measured
 	Models  []modelReport `json:"models"`
 }
 
-// verdict is what is said of a speed or a time: on a busy machine, where programs that spin until
-// their threads have all arrived lose far more than others, nothing.
+// verdict returns the text that rates a speed or a time. On a busy machine that is "busy": programs
+// that spin at barriers lose far more there than others.
 func (r *report) verdict(text string) string {
 	if busy, _ := r.Load.busy(); busy && text != "-" {
 		return "busy"
@@ -31,22 +31,22 @@ func (r *report) verdict(text string) string {
 	return text
 }
 
-// A program is one that was measured.
+// A program is a program that was measured.
 type program struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
 }
 
-// A modelReport is all that was measured on one model.
+// A modelReport has all measurements of one model.
 type modelReport struct {
 	File  string     `json:"file"`
 	Size  int64      `json:"size"`  // bytes of the file
 	Needs int64      `json:"needs"` // bytes of our caches and arena, for the longest context measured
 	Tests []measured `json:"tests"`
-	Start turns      `json:"start"` // seconds from the start of a process to its end behind the first token
+	Start pairedRuns `json:"start"` // seconds from the start of a process to its end after the first token
 }
 
-// A test is what one process is asked to do: evaluate a prompt, or generate behind a context.
+// A test is the task of one process: evaluate a prompt, or generate after a context.
 type test struct {
 	NPrompt int `json:"n_prompt"`
 	NGen    int `json:"n_gen"`
@@ -67,18 +67,18 @@ func (t test) String() string {
 // measured is one test, in tokens per second.
 type measured struct {
 	test
-	turns
-	Limits []limit `json:"limits"` // of generation alone
+	pairedRuns
+	Limits []limit `json:"limits"` // only of generation
 }
 
-// A limit is what pesti bench --roofline finds beside a test, in a process of its own: its buffers
-// would be part of the peak.
+// A limit is the result of pesti bench --roofline for a test. It is measured in a process of its
+// own, because its buffers would count in the peak memory.
 type limit struct {
-	ReadTS float64 `json:"read_ts"` // tokens per second, if all went as fast as reading weights and caches
-	OfRead float64 `json:"of_read"` // our speed by it, in that process
+	ReadTS float64 `json:"read_ts"` // tokens per second if reading weights and caches were the only cost
+	OfRead float64 `json:"of_read"` // our speed divided by it, in that process
 }
 
-// allowed returns the medians of the limits, 0 where none was measured.
+// allowed returns the medians of the limits, 0 if none was measured.
 func (m *measured) allowed() limit {
 	var speeds, shares []float64
 	for _, l := range m.Limits {
@@ -87,14 +87,14 @@ func (m *measured) allowed() limit {
 	return limit{median(speeds), median(shares)}
 }
 
-// turns are the measurements of both programs, in the order in which they were made.
-type turns struct {
+// pairedRuns are the measurements of both programs, in the order in which they were made.
+type pairedRuns struct {
 	Ours   samples `json:"ours"`
 	Theirs samples `json:"theirs"`
 }
 
-// ratio returns the ratio of the medians, ours by theirs, 0 where one was not measured.
-func (t *turns) ratio() float64 {
+// ratio returns our median divided by theirs, or 0 if one was not measured.
+func (t *pairedRuns) ratio() float64 {
 	ours, theirs := t.Ours.median(), t.Theirs.median()
 	if ours == 0 || theirs == 0 {
 		return 0
@@ -105,10 +105,10 @@ func (t *turns) ratio() float64 {
 // samples are measurements of one program.
 type samples struct {
 	Values []float64 `json:"values"`
-	Peak   int64     `json:"peak"` // most bytes that a process had resident, 0 where the system does not tell
+	Peak   int64     `json:"peak"` // peak resident bytes of a process, or 0 if the system does not report them
 }
 
-// add adds what one process measured.
+// add adds the measurements of one process.
 func (s *samples) add(values []float64, peak int64) {
 	s.Values = append(s.Values, values...)
 	s.Peak = max(s.Peak, peak)
@@ -116,7 +116,7 @@ func (s *samples) add(values []float64, peak int64) {
 
 func (s *samples) median() float64 { return median(s.Values) }
 
-// median returns the median, 0 of nothing.
+// median returns the median, or 0 for no values.
 func median(values []float64) float64 {
 	x := slices.Sorted(slices.Values(values))
 	n := len(x)
@@ -130,7 +130,7 @@ func median(values []float64) float64 {
 	}
 }
 
-// find returns a test of the model, nil if it was not measured.
+// find returns a test of the model, or nil if it was not measured.
 func (m *modelReport) find(t test) *measured {
 	i := slices.IndexFunc(m.Tests, func(x measured) bool { return x.test == t })
 	if i < 0 {
@@ -139,7 +139,7 @@ func (m *modelReport) find(t test) *measured {
 	return &m.Tests[i]
 }
 
-// peaks returns the most that a process of each program had resident in any test.
+// peaks returns the peak resident bytes of each program over all tests.
 func (m *modelReport) peaks() (ours, theirs int64) {
 	ours, theirs = m.Start.Ours.Peak, m.Start.Theirs.Peak
 	for _, t := range m.Tests {

@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
-// The tables and the picture of a report that was made up for all cases: targets reached and not, a
-// model without any, a program that was not there.
+// TestGolden checks the tables and the picture of an invented report with all cases: targets
+// reached and missed, a model without targets, a program that was not measured.
 func TestGolden(t *testing.T) {
 	r, err := readReport(filepath.Join("testdata", "report.json"))
 	if err != nil {
@@ -35,12 +35,13 @@ func TestGolden(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(got, want) {
-			t.Errorf("%s is not as it was; run go test -update and read the difference", path)
+			t.Errorf("%s differs from its golden file; run go test -update and read the difference", path)
 		}
 	}
 }
 
-// A report of nothing measured, as an interrupt or flags may leave it, is still XML.
+// TestPictureIsXML checks that a report without measurements, as after an interrupt, gives valid
+// XML.
 func TestPictureIsXML(t *testing.T) {
 	full, err := readReport(filepath.Join("testdata", "report.json"))
 	if err != nil {
@@ -88,7 +89,7 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// Nothing is said of speeds that were measured beside other programs; memory does not mind them.
+// TestBusy checks that speeds measured on a busy machine are not rated. Memory is rated.
 func TestBusy(t *testing.T) {
 	r, err := readReport(filepath.Join("testdata", "report.json"))
 	if err != nil {

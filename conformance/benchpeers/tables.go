@@ -14,7 +14,7 @@ func tables(r *report) string {
 	return strings.Join(parts, "\n")
 }
 
-// circumstances says what was measured, where and when, in lines.
+// circumstances returns lines that say what was measured, where and when.
 func circumstances(r *report) []string {
 	against := ", llama.cpp was not there to compare with"
 	if r.Theirs != nil {
@@ -26,13 +26,13 @@ func circumstances(r *report) []string {
 	}
 	return []string{
 		fmt.Sprintf("%s%s.", r.Ours.Version, against),
-		fmt.Sprintf("%s, %d processors%s, %s; %d threads, medians of %d rounds by turns, %s.",
-			r.Machine.Processor, r.Machine.CPUs, governor, r.Machine.System, r.Threads, r.Rounds, r.Begun.Format("2006-01-02")),
+		fmt.Sprintf("%s, %d processors%s, %s; %d threads, medians of %d alternating rounds, %s.",
+			r.Machine.Processor, r.Machine.CPUs, governor, r.Machine.System, r.Threads, r.Repeats, r.Begun.Format("2006-01-02")),
 		loadLine(&r.Load),
 	}
 }
 
-// loadLine says how busy the machine was besides.
+// loadLine says how busy the machine was with other programs.
 func loadLine(l *load) string {
 	switch busy, known := l.busy(); {
 	case !known:
@@ -78,7 +78,7 @@ func everything(r *report) [][]string {
 	return rows
 }
 
-// startAndMemory is the table of what is the better the less it is.
+// startAndMemory is the table of values for which less is better.
 func startAndMemory(r *report) [][]string {
 	rows := [][]string{{"model", "start to first token, pesti, s", "llama.cpp, s", "ratio", "at most", "",
 		"peak resident, pesti, MiB", "llama.cpp, MiB", "file + KV + arena + 64, MiB", ""}}
@@ -94,7 +94,7 @@ func startAndMemory(r *report) [][]string {
 	return rows
 }
 
-// atMost says whether x, unless it was not measured, is within its bound.
+// atMost rates x by an upper bound. 0 means that it was not measured.
 func atMost(x, bound float64) string {
 	switch {
 	case x == 0:
@@ -106,7 +106,7 @@ func atMost(x, bound float64) string {
 	}
 }
 
-// Numbers as tables have them; what was not measured is a dash.
+// Numbers in the form of the tables. A value that was not measured is a dash.
 
 func speedText(x float64) string { return orDash(x, "%.1f") }
 
@@ -134,7 +134,7 @@ func targetText(t target) string {
 	}
 }
 
-// markdown lays out rows, of which the first is the head.
+// markdown formats rows. The first is the header.
 func markdown(rows [][]string) string {
 	var b strings.Builder
 	for i, row := range rows {

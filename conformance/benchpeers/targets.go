@@ -2,10 +2,11 @@ package main
 
 import "strings"
 
-// A target is what a number must reach, and what it should. 0 is none.
+// A target has the value that a number must reach, and the value that it should reach. 0 means no
+// target.
 type target struct{ must, aim float64 }
 
-// A known model has a label, its name and its type, and targets for the ratio of our speed to llama.cpp's.
+// A known model has a label and targets for the ratio of our speed to llama.cpp's.
 type known struct {
 	file, label     string
 	decode, prefill target // of the tests below
@@ -17,28 +18,28 @@ var models = []known{
 	{"gemma-3-270m-q4_k_m.gguf", "gemma-3-270m Q4_K_M", target{1.5, 1.8}, target{3.5, 8}},
 }
 
-// The tests that models have targets for.
+// The tests for which models have targets.
 var (
 	decodeTest  = test{NGen: 128}
 	prefillTest = test{NPrompt: 512}
 )
 
-// What holds for every model.
+// Targets of every model.
 var (
-	shortTest  = test{NPrompt: 32} // a short turn
+	shortTest  = test{NPrompt: 32} // a short prompt
 	shortRatio = 2.0
 
-	longDecode  = test{NGen: 128, NDepth: 4096} // no worse a ratio than decodeTest
-	longPrefill = test{NPrompt: 4096}           // no worse a ratio than prefillTest
+	longDecode  = test{NGen: 128, NDepth: 4096} // the ratio must be at least that of decodeTest
+	longPrefill = test{NPrompt: 4096}           // the ratio must be at least that of prefillTest
 
-	bandwidth = target{0.75, 0.9} // our speed in decodeTest by what reading alone allows
+	bandwidth = target{0.75, 0.9} // our speed in decodeTest, relative to the speed of reading
 
-	startRatio = 0.5 // our time by theirs, at most
+	startRatio = 0.5 // largest ratio of our time to theirs
 
-	spareMemory = int64(64 << 20) // what our peak may have above the file, the caches and the arena
+	spareMemory = int64(64 << 20) // allowed peak above the file, the caches and the arena
 )
 
-// lookup returns what is known of a model: of others a label.
+// lookup returns the entry of a model. Unknown models get only a label.
 func lookup(file string) known {
 	for _, k := range models {
 		if k.file == file {
@@ -66,7 +67,7 @@ func targetOf(m *modelReport, t test) target {
 	return target{}
 }
 
-// ratioOf returns the ratio of a test, 0 where it was not measured.
+// ratioOf returns the ratio of a test, or 0 if it was not measured.
 func ratioOf(m *modelReport, t test) float64 {
 	if found := m.find(t); found != nil {
 		return found.ratio()
@@ -74,7 +75,7 @@ func ratioOf(m *modelReport, t test) float64 {
 	return 0
 }
 
-// verdict says how a ratio stands to the target.
+// verdict compares a ratio with the target.
 func (t target) verdict(ratio float64) string {
 	switch {
 	case t.must == 0 || ratio == 0:

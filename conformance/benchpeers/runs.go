@@ -10,29 +10,30 @@ import (
 	"time"
 )
 
-// startsPerRound is how often each program starts in a round: it is short, and varies more.
+// startsPerRound is how often each program starts in a round. A start is short, and its time varies
+// more.
 const startsPerRound = 3
 
-// A referee lets programs take turns.
-type referee struct {
+// A pairedRunner runs both programs alternately.
+type pairedRunner struct {
 	*options
-	ours, theirs *engine // theirs is nil where there is none
+	ours, theirs *engine // theirs is nil if only pesti is measured
 	progress     io.Writer
-	cpu          time.Duration // that children took
+	cpu          time.Duration // used by child processes
 }
 
-// measure measures all models.
-func measure(ctx context.Context, o *options, models []string, progress io.Writer) (*report, error) {
+// measureModels measures all models.
+func measureModels(ctx context.Context, o *options, models []string, progress io.Writer) (*report, error) {
 	ours, err := o.pestiEngine(ctx)
 	if err != nil {
 		return nil, err
 	}
-	theirs, err := o.peerEngine()
+	theirs, err := o.llamaCppEngine()
 	if err != nil {
 		return nil, err
 	}
-	f := &referee{options: o, ours: ours, theirs: theirs, progress: progress}
-	r := &report{Machine: thisMachine(), Begun: time.Now().UTC().Truncate(time.Second), Threads: o.threads, Rounds: o.rounds, Ours: ours.program}
+	f := &pairedRunner{options: o, ours: ours, theirs: theirs, progress: progress}
+	r := &report{Machine: thisMachine(), Begun: time.Now().UTC().Truncate(time.Second), Threads: o.threads, Repeats: o.repeats, Ours: ours.program}
 	if theirs != nil {
 		r.Theirs = &theirs.program
 	}
@@ -49,7 +50,7 @@ func measure(ctx context.Context, o *options, models []string, progress io.Write
 	return r, nil
 }
 
-// tests returns what is measured: prompts, and generation behind contexts.
+// tests returns the tests: prompts, and generation after contexts.
 func (o *options) tests() []measured {
 	var list []measured
 	for _, n := range o.prompts {
@@ -62,7 +63,7 @@ func (o *options) tests() []measured {
 }
 
 // model measures one model.
-func (f *referee) model(ctx context.Context, path string) (*modelReport, error) {
+func (f *pairedRunner) model(ctx context.Context, path string) (*modelReport, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
@@ -75,23 +76,23 @@ func (f *referee) model(ctx context.Context, path string) (*modelReport, error) 
 	if m.Needs, err = f.needs(ctx, path, longest); err != nil {
 		return nil, err
 	}
-	// A round that does not count brings the file into memory.
-	if err := f.startTurn(ctx, path, &turns{}); err != nil {
+	// A first round, which does not count, brings the file into memory.
+	if err := f.runStart(ctx, path, &pairedRuns{}); err != nil {
 		return nil, err
 	}
-	for round := range f.rounds {
+	for round := range f.repeats {
 		for range startsPerRound {
-			f.say("%s: round %d of %d, start", m.File, round+1, f.rounds)
-			if err := f.startTurn(ctx, path, &m.Start); err != nil {
+			f.say("%s: round %d of %d, start", m.File, round+1, f.repeats)
+			if err := f.runStart(ctx, path, &m.Start); err != nil {
 				return nil, err
 			}
 		}
 		for i := range m.Tests {
-			f.say("%s: round %d of %d, %s", m.File, round+1, f.rounds, m.Tests[i].test)
-			if err := f.benchTurn(ctx, path, &m.Tests[i]); err != nil {
+			f.say("%s: round %d of %d, %s", m.File, round+1, f.repeats, m.Tests[i].test)
+			if err := f.runBench(ctx, path, &m.Tests[i]); err != nil {
 				return nil, err
 			}
-			if err := f.limitTurn(ctx, path, &m.Tests[i]); err != nil {
+			if err := f.runLimit(ctx, path, &m.Tests[i]); err != nil {
 				return nil, err
 			}
 		}
@@ -99,9 +100,9 @@ func (f *referee) model(ctx context.Context, path string) (*modelReport, error) 
 	return m, nil
 }
 
-// startTurn lets each program start once.
-func (f *referee) startTurn(ctx context.Context, model string, to *turns) error {
-	return f.turn(to, func(e *engine) ([]float64, int64, error) {
+// runStart starts each program once.
+func (f *pairedRunner) runStart(ctx context.Context, model string, to *pairedRuns) error {
+	return f.runPair(to, func(e *engine) ([]float64, int64, error) {
 		c, err := f.child(ctx, e.start(model))
 		if err != nil {
 			return nil, 0, err
@@ -110,9 +111,9 @@ func (f *referee) startTurn(ctx context.Context, model string, to *turns) error 
 	})
 }
 
-// benchTurn lets each program measure a test once.
-func (f *referee) benchTurn(ctx context.Context, model string, to *measured) error {
-	return f.turn(&to.turns, func(e *engine) ([]float64, int64, error) {
+// runBench runs a test once in each program.
+func (f *pairedRunner) runBench(ctx context.Context, model string, to *measured) error {
+	return f.runPair(&to.pairedRuns, func(e *engine) ([]float64, int64, error) {
 		found, peak, err := f.bench(ctx, e.bench(model, to.test), to.test)
 		if err != nil {
 			return nil, 0, err
@@ -121,8 +122,8 @@ func (f *referee) benchTurn(ctx context.Context, model string, to *measured) err
 	})
 }
 
-// limitTurn measures what the machine allows a test that generates, which is reading.
-func (f *referee) limitTurn(ctx context.Context, model string, to *measured) error {
+// runLimit measures the limit of a test that generates: the speed of reading.
+func (f *pairedRunner) runLimit(ctx context.Context, model string, to *measured) error {
 	if to.NGen == 0 {
 		return nil
 	}
@@ -138,7 +139,7 @@ func (f *referee) limitTurn(ctx context.Context, model string, to *measured) err
 }
 
 // bench runs a command that measures one test.
-func (f *referee) bench(ctx context.Context, command []string, t test) (found *benched, peak int64, err error) {
+func (f *pairedRunner) bench(ctx context.Context, command []string, t test) (found *benched, peak int64, err error) {
 	c, err := f.child(ctx, command)
 	if err != nil {
 		return nil, 0, err
@@ -149,8 +150,8 @@ func (f *referee) bench(ctx context.Context, command []string, t test) (found *b
 	return found, c.peak, nil
 }
 
-// turn lets ours, then theirs, measure.
-func (f *referee) turn(to *turns, measure func(*engine) ([]float64, int64, error)) error {
+// runPair measures our program, then theirs.
+func (f *pairedRunner) runPair(to *pairedRuns, measure func(*engine) ([]float64, int64, error)) error {
 	for _, side := range []struct {
 		engine *engine
 		to     *samples
@@ -167,8 +168,8 @@ func (f *referee) turn(to *turns, measure func(*engine) ([]float64, int64, error
 	return nil
 }
 
-// child runs a program and counts the time of processors that it took.
-func (f *referee) child(ctx context.Context, command []string) (*child, error) {
+// child runs a program and adds its processor time to f.cpu.
+func (f *pairedRunner) child(ctx context.Context, command []string) (*child, error) {
 	c, err := runChild(ctx, command)
 	if err == nil {
 		f.cpu += c.cpu
@@ -176,6 +177,6 @@ func (f *referee) child(ctx context.Context, command []string) (*child, error) {
 	return c, err
 }
 
-func (f *referee) say(format string, args ...any) {
+func (f *pairedRunner) say(format string, args ...any) {
 	fmt.Fprintf(f.progress, format+"\n", args...)
 }

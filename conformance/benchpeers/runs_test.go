@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestMain lets the test's own program play the programs that are measured: what it is called tells
-// which, and a file beside it keeps the command lines.
+// TestMain lets the test binary act as the measured programs. The name of the executable selects
+// the program. A file in its folder records the command lines.
 func TestMain(m *testing.M) {
 	if play, ok := parts[filepath.Base(os.Args[0])]; ok {
 		os.Exit(play(os.Args[1:]))
@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// parts are what each program does with its arguments.
+// parts are the actions of each program, by its name.
 var parts = map[string]func([]string) int{
 	"pesti": func(args []string) int {
 		note("pesti", args)
@@ -50,7 +50,7 @@ var parts = map[string]func([]string) int{
 	},
 }
 
-// playBench prints what bench prints, with a speed that a test can know again.
+// playBench prints the output of bench, with a speed that the test recognizes.
 func playBench(args []string, speed float64) {
 	t := test{}
 	for flag, to := range map[string]*int{"-p": &t.NPrompt, "-n": &t.NGen, "-d": &t.NDepth} {
@@ -58,7 +58,7 @@ func playBench(args []string, speed float64) {
 	}
 	b := benched{test: t, Samples: []float64{speed + float64(t.NDepth)}}
 	if slices.Contains(args, "--roofline") {
-		b.Samples[0]++ // which is not to be counted
+		b.Samples[0]++ // must not be used
 		b.Roofline = &limit{100, 0.25}
 	}
 	json.NewEncoder(os.Stdout).Encode([]benched{b})
@@ -73,7 +73,7 @@ func note(name string, args []string) {
 	fmt.Fprintln(f, name, strings.Join(args, " "))
 }
 
-// stage makes a folder in which the programs stand, with a model, and moves there.
+// stage creates a folder with the programs and a model, and changes into it.
 func stage(t *testing.T) {
 	t.Helper()
 	own, err := os.Executable()
@@ -83,7 +83,7 @@ func stage(t *testing.T) {
 	dir := t.TempDir()
 	for name := range parts {
 		if err := os.Symlink(own, filepath.Join(dir, name)); err != nil {
-			t.Skip(err) // systems without links
+			t.Skip(err) // the system has no links
 		}
 	}
 	for name, text := range map[string]string{
@@ -107,7 +107,7 @@ func measureStaged(args ...string) (*report, string, error) {
 	return r, out.String(), err
 }
 
-func TestTurns(t *testing.T) {
+func TestPairedRuns(t *testing.T) {
 	stage(t)
 	r, out, err := measureStaged("-peer", ".", "-rounds", "2", "-prompts", "512", "-depths", "0,300", "-threads", "3", "m.gguf")
 	if err != nil {
@@ -128,7 +128,7 @@ func TestTurns(t *testing.T) {
 	round := strings.Repeat(start, startsPerRound) + bench("-p 512 -n 0 -d 0") + decode("-p 0 -n 128 -d 0") + decode("-p 0 -n 128 -d 300")
 	want := "pesti version\npesti inspect m.gguf --memory --json --precision fast -t 3 -c 4096\n" + start + round + round
 	if string(text) != want {
-		t.Errorf("the turns were\n%swant\n%s", text, want)
+		t.Errorf("the runs were\n%swant\n%s", text, want)
 	}
 	m := r.Models[0]
 	if m.File != "m.gguf" || m.Size != 5 || m.Needs != 120 || len(m.Tests) != 3 || r.Threads != 3 {
@@ -153,7 +153,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-func TestWithoutPeer(t *testing.T) {
+func TestWithoutLlamaCpp(t *testing.T) {
 	stage(t)
 	r, out, err := measureStaged("-rounds", "1", "-svg", "r.svg", "m.gguf")
 	if err != nil {
@@ -163,11 +163,11 @@ func TestWithoutPeer(t *testing.T) {
 		t.Errorf("it measured %+v and prints\n%s", r, out)
 	}
 	if text, err := os.ReadFile("notes"); err != nil || strings.Contains(string(text), "llama") {
-		t.Errorf("the turns were\n%s%v", text, err)
+		t.Errorf("the runs were\n%s%v", text, err)
 	}
 }
 
-func TestMistakes(t *testing.T) {
+func TestErrors(t *testing.T) {
 	stage(t)
 	for _, c := range []struct {
 		args []string
