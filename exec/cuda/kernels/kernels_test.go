@@ -32,8 +32,8 @@ func TestFor(t *testing.T) {
 		err                  string
 	}{
 		{"sm_80", 12090, 9, 0, ""},
-		{"sm_80", 12090, 7, 5, "compute capability 8.0"},
-		{"sm_89", 12000, 8, 9, "CUDA 12.1"},
+		{"sm_80", 12090, 7, 5, "the GPU has compute capability 7.5, expected 8.0 or later"},
+		{"sm_89", 12000, 8, 9, "the driver supports CUDA 12.0, expected 12.1 or later"},
 		{"sm_70", 12090, 8, 9, "no kernels"},
 	} {
 		s, err := Lookup(c.isa, c.driver, c.major, c.minor)
