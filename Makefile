@@ -1,4 +1,5 @@
-# What a fresh machine needs: Go 1.26, and Python 3.11 with pip. `make test` sets up the rest.
+# What a fresh machine needs: Go 1.26, and Python 3.11 with pip. `make test` sets up the rest; `make prove`
+# needs a C++ compiler too, for llama.cpp.
 
 GO     ?= go
 PYTHON ?= python3
@@ -13,8 +14,8 @@ PLATFORMS   := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 w
 CONCURRENT  := ./exec/... ./graph/... ./ops/... ./lower/...
 # What depends on how Go compiles for the processor, and on which kernels are built in.
 COMPUTING   := ./gguf/... ./ops/... ./exec/... ./lower/...
-# The packages whose tests can write their golden files anew.
-GOLDEN       = $(shell grep -rl --include='*_test.go' 'flag.Bool("update"' . | xargs -r -n1 dirname | sort -u)
+# The packages whose tests take -update: they declare the flag, or use the package that does.
+GOLDEN       = $(shell grep -rlE --include='*_test.go' 'flag\.Bool.*"update"|/graph/pass/passtest"' . | xargs -r -n1 dirname | sort -u)
 
 # The programs that write the assembly of the kernels, each one file into the folder above theirs.
 ASM         := exec/cpu/kernel/_asm
@@ -38,12 +39,12 @@ FUZZTIME    ?= 20m
 export PESTI_PYTHON ?= $(CURDIR)/$(VENV_PYTHON)
 export PESTI_PEER   ?= $(CURDIR)/$(PEER_PYTHON)
 
-# llama.cpp is compiled from source: where there is no compiler, what is compared with it is left
-# out. CI may not go without.
+# llama.cpp is compiled from source. Where there is no compiler, tests that compare with it are skipped,
+# except in CI.
 PEER_IF_ANY := $(if $(CI)$(shell command -v $(CXX)),peer)
-# Kernels for processors that this one is not run on emulators, where these are. CI may not go without.
+# Kernels for other processors run on emulators. Where these are missing they are not tested, except in CI.
 EMULATED    := $(if $(CI)$(shell command -v qemu-aarch64),test-arm64) $(if $(CI)$(shell command -v bochs-bin),test-avx512)
-# The real driver's calls, which are C, on a libcuda of ours.
+# The real driver is C, so this needs a compiler.
 DRIVEN      := $(if $(CI)$(shell command -v $(CC)),test-libcuda)
 # Its library alone. Instruction sets are named, so that a build that pip keeps serves everywhere;
 # AMX is not among them, since gcc 12 miscompiles it.
@@ -51,7 +52,7 @@ PEER_BUILD  := -DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DG
 	-DCMAKE_PROJECT_llama.cpp_INCLUDE='$(CURDIR)/conformance/llamacpp/libllama.cmake'
 
 .NOTPARALLEL:
-.PHONY: build check gofmt vet staticcheck cross check-asm check-cuda test test-oracle test-one-processor test-variants test-avx512 test-arm64 test-libcuda test-offline race test-fuzz test-go fuzz bench bench-peers bench-accuracy roofline-check gpu-check conformance golden asm cuda pesti-cuda gpu-tools cuda-stub demo graphviz models venv peer
+.PHONY: build check gofmt vet staticcheck cross check-asm check-cuda test prove prove-slow times test-oracle test-one-processor test-variants test-goamd64 test-purego test-avx512 test-arm64 test-libcuda test-offline race test-fuzz fuzz bench bench-peers bench-accuracy roofline-check gpu-check conformance golden asm cuda pesti-cuda gpu-tools cuda-stub demo graphviz models venv peer
 
 build:
 	$(GO) build -o bin/pesti ./cmd/pesti
@@ -106,23 +107,50 @@ check-cuda:
 	$(PYTHON) $(CUDA_KERNELS)/build.py --check
 	$(PYTHON) $(CUDA_KERNELS)/build.py --ptxas --check
 
-# --- tests; the whole suite comes last, so that its verdicts are the last lines ---
+# --- tests: what users rely on is in test, the rest in prove ---
 
-test: test-oracle test-one-processor test-variants $(EMULATED) $(DRIVEN) race test-fuzz
-	$(MAKE) --no-print-directory test-go
+# Reports what go test -json prints, and keeps the times of tests for `make times`. COMPLETE fails in CI
+# where a test is skipped.
+REPORT       = $(GO) run ./conformance/skipreport -times bin/times/$@.txt
+COMPLETE    := $(if $(CI),-all)
+# Names of slow tests begin so (testenv.Prove). They run in prove, and skip elsewhere with this reason.
+SLOW        := ^TestProve
+ELSEWHERE   := runs in make prove
+
+# One package at a time: each pins workers to all processors. PESTI_INPUTS has Go run a test again
+# when a model, a script or the machine is another.
+test: venv models
+	@inputs=$$($(GO) run ./conformance/inputs) && PESTI_INPUTS=$$inputs PESTI_REQUIRE=models PESTI_PROVE= \
+	$(GO) test -json -p 1 -timeout 30m ./... | $(REPORT) $(COMPLETE) -elsewhere '$(ELSEWHERE)'
+
+# Slow tests come last, so that the last line counts them. Never from Go's cache.
+prove: test-one-processor test-variants $(EMULATED) $(DRIVEN) race test-fuzz
+	$(MAKE) --no-print-directory prove-slow
+
+prove-slow: venv models $(PEER_IF_ANY)
+	@PESTI_REQUIRE="models $(PEER_IF_ANY)" PESTI_PROVE=1 \
+	$(GO) test -json -count=1 -p 1 -timeout 60m -run '$(SLOW)' $$(grep -rl --include='*_test.go' 'func TestProve' . | xargs -n1 dirname | sort -u) | $(REPORT) $(COMPLETE)
+
+# The tests that took longest, of those that the last make test and make prove ran.
+times:
+	@$(GO) run ./conformance/skipreport -slowest 20 bin/times/*.txt
 
 test-oracle: venv models
-	cd conformance/oracle && PESTI_REQUIRE=models $(PESTI_PYTHON) -m unittest
+	PESTI_REQUIRE=models $(GO) test ./conformance/oracle
 
 # Spinning workers must let each other run where there is one processor. And what runs where no
 # kernels in assembly do, though they are built in.
 test-one-processor: venv
-	GOMAXPROCS=1 PESTI_ISA=portable PESTI_MODELS=$(CURDIR)/no-models $(GO) test -p 1 -timeout 10m $(CONCURRENT)
+	@GOMAXPROCS=1 PESTI_ISA=portable PESTI_MODELS=$(CURDIR)/no-models $(GO) test -json -p 1 -timeout 10m $(CONCURRENT) | $(REPORT) -elsewhere '$(ELSEWHERE)'
 
 # Other instructions, such as those that multiply and add at once, and no assembly: the same results.
-test-variants:
-	GOAMD64=v3 PESTI_MODELS=$(CURDIR)/no-models $(GO) test -short -p 1 -timeout 15m $(COMPUTING)
-	PESTI_MODELS=$(CURDIR)/no-models $(GO) test -short -p 1 -timeout 15m -tags purego $(COMPUTING)
+test-variants: test-goamd64 test-purego
+
+test-goamd64: venv
+	@GOAMD64=v3 PESTI_MODELS=$(CURDIR)/no-models $(GO) test -json -short -p 1 -timeout 15m $(COMPUTING) | $(REPORT) -elsewhere '$(ELSEWHERE)'
+
+test-purego: venv
+	@PESTI_MODELS=$(CURDIR)/no-models $(GO) test -json -short -p 1 -timeout 15m -tags purego $(COMPUTING) | $(REPORT) -elsewhere '$(ELSEWHERE)'
 
 # Kernels that this machine may not be able to run, on an emulated processor: conformance/emulator.
 test-avx512:
@@ -146,13 +174,13 @@ test-offline:
 	@cache=$$($(GO) env GOCACHE) modules=$$($(GO) env GOMODCACHE) && \
 	HOME= XDG_CACHE_HOME= GOCACHE=$$cache GOMODCACHE=$$modules GOPROXY=off \
 	PESTI_REQUIRE= PESTI_MODELS=$(CURDIR)/no-models PESTI_PYTHON=$(CURDIR)/no-python PESTI_PEER=$(CURDIR)/no-python \
-	sh -c '$(GO) test -json -p 1 -timeout 20m $(or $(PACKAGES),./...) | $(GO) run ./conformance/skipreport'
+	sh -c '$(GO) test -json -p 1 -timeout 20m $(or $(PACKAGES),./...) | $(GO) run ./conformance/skipreport -elsewhere "$(ELSEWHERE)"'
 
 # The detector is C: where there is no compiler, Go cannot link it. CI may not go without. Tests of CUDA
 # kernels take it minutes, and kernels are no goroutines: the virtual device has tests of its own.
 race: venv
 	@if command -v "$$($(GO) env CC)" >/dev/null; then \
-		CGO_ENABLED=1 PESTI_MODELS=$(CURDIR)/no-models $(GO) test -race -short -p 1 -timeout 30m $$($(GO) list $(CONCURRENT) | grep -v 'exec/cuda$$'); \
+		CGO_ENABLED=1 PESTI_MODELS=$(CURDIR)/no-models $(GO) test -json -race -short -p 1 -timeout 30m $$($(GO) list $(CONCURRENT) | grep -v 'exec/cuda$$') | $(REPORT) -elsewhere '$(ELSEWHERE)'; \
 	elif test -n "$$CI"; then \
 		echo "race: there is no C compiler"; exit 1; \
 	else \
@@ -162,11 +190,6 @@ race: venv
 # Long enough to see that the targets work and that nothing falls out at once.
 test-fuzz:
 	$(MAKE) --no-print-directory fuzz FUZZTIME=5s
-
-# One package at a time: each pins workers to all processors. Never from Go's cache, which does
-# not know the Python that some tests run.
-test-go: venv models $(PEER_IF_ANY)
-	PESTI_REQUIRE="models $(PEER_IF_ANY)" $(GO) test -count=1 -p 1 -timeout 60m ./...
 
 # --- fuzzed: every target, one at a time; what falls out is kept in testdata/fuzz beside it ---
 
@@ -216,7 +239,7 @@ conformance: build venv models
 # --- made again from source ---
 
 golden:
-	$(GO) test $(GOLDEN) -update
+	$(GO) test -p 1 $(GOLDEN) -update
 	$(GO) run ./cmd/pesti dot demo -t 2 --isa portable -o docs/demo-plan.svg
 	$(GO) run ./cmd/pesti dot demo -t 2 --isa portable --view memory -o docs/demo-memory.svg
 

@@ -49,7 +49,15 @@ func (m *model) onTape(t testing.TB, ids []int32) *oraclePass {
 
 // TestTapeAgainstOracle checks that two programs which share only the file format agree nearly to
 // the last digits of float64.
-func TestTapeAgainstOracle(t *testing.T) {
+func TestTapeAgainstOracle(t *testing.T) { checkTape(t, "demo", testenv.SmolLM2) }
+
+// TestProveTapeAgainstOracle does so with the real models that take longer.
+func TestProveTapeAgainstOracle(t *testing.T) {
+	testenv.Prove(t)
+	checkTape(t, testenv.Qwen, testenv.Gemma)
+}
+
+func checkTape(t *testing.T, models ...string) {
 	for _, name := range models {
 		t.Run(name, func(t *testing.T) {
 			m := openModel(t, name)

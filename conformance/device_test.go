@@ -10,24 +10,37 @@ import (
 	"pesti/lower"
 )
 
+// A deviceCase is a prompt that runs on virtual devices. More than one split every matrix.
+type deviceCase struct {
+	name, prompt string
+	tokens       int // of the prompt, 0 for all
+	devices      int
+}
+
 // TestDeviceAgainstOracle checks CUDA kernels on the virtual device, in precision exact, with the
 // bounds of the CPU kernels: every layer and logit of the embedded model, for a prompt longer than
-// one chunk, and as many tokens of real models as time allows. The last cases split every matrix
-// over several devices.
+// one chunk.
 func TestDeviceAgainstOracle(t *testing.T) {
-	for _, c := range []struct {
-		name, prompt string
-		tokens       int // of the prompt, 0 for all
-		devices      int
-	}{
+	checkDevice(t, []deviceCase{
 		{"demo", "fox", 0, 1},
 		{"demo", "tides", 0, 1},
+		{"demo", "tides", 0, 2},
+	})
+}
+
+// TestProveDeviceAgainstOracle checks as many tokens of real models as time allows.
+func TestProveDeviceAgainstOracle(t *testing.T) {
+	testenv.Prove(t)
+	checkDevice(t, []deviceCase{
 		{testenv.SmolLM2, "fox", 3, 1},
 		{testenv.Qwen, "fox", 1, 1},
 		{testenv.Gemma, "fox", 1, 1},
-		{"demo", "tides", 0, 2},
 		{testenv.SmolLM2, "fox", 1, 3},
-	} {
+	})
+}
+
+func checkDevice(t *testing.T, cases []deviceCase) {
+	for _, c := range cases {
 		t.Run(fmt.Sprintf("%s/%s/%d", c.name, c.prompt, c.devices), func(t *testing.T) {
 			m := openModel(t, c.name)
 			ids := m.prompt(t, c.prompt)

@@ -54,44 +54,62 @@ func (m *model) passage(t testing.TB) []int32 {
 	return m.encode(t, string(text))
 }
 
-// TestFastAgainstExact bounds what integer products and the float16 cache cost: by an absolute
-// bound for two int8 planes (q8x2), and by what llama.cpp loses on the same file and text. q8x2 and
-// mixed may each lose half of that.
+// fastTokens are the models whose accuracy in fast is bounded, with the tokens of the passage.
+var fastTokens = map[string]int{"demo": 256, testenv.SmolLM2: 200, testenv.Qwen: 200, testenv.Gemma: 200}
+
+// against compares rows of logits with the exact ones, and logs the result.
+func against(t *testing.T, what string, exact, rows [][]float32) (all metrics.Logits) {
+	t.Helper()
+	for i := range exact {
+		all.Add(exact[i], rows[i])
+	}
+	t.Logf("%s: mean KL %.1e, worst %.1e, top-1 %.2f %% of %d tokens", what, all.MeanKL(), all.MaxKL, 100*all.Top1(), len(exact))
+	return all
+}
+
+// exact returns logits in precision exact, and fast what is lost in fast with an activation format.
+func (m *model) exact(t *testing.T, ids []int32) [][]float32 {
+	t.Helper()
+	return m.logits(t, ids, lower.Options{Precision: "exact", Ubatch: 64, Threads: 2})
+}
+
+func (m *model) fast(t *testing.T, ids []int32, activations string, exact [][]float32) metrics.Logits {
+	t.Helper()
+	return against(t, activations, exact, m.logits(t, ids, lower.Options{Precision: "fast", Ubatch: 64, Threads: 2, Activations: activations}))
+}
+
+// TestFastAgainstExact bounds what integer products of two int8 planes (q8x2) and the float16 cache
+// cost.
 func TestFastAgainstExact(t *testing.T) {
-	for name, tokens := range map[string]int{"demo": 256, testenv.SmolLM2: 200, testenv.Qwen: 200, testenv.Gemma: 200} {
+	for name, tokens := range fastTokens {
 		t.Run(name, func(t *testing.T) {
 			m := openModel(t, name)
 			ids := m.passage(t)[:tokens]
-			exact := m.logits(t, ids, lower.Options{Precision: "exact", Ubatch: 64, Threads: 2})
-			against := func(rows [][]float32) (all metrics.Logits) {
-				for i := range exact {
-					all.Add(exact[i], rows[i])
-				}
-				return all
-			}
-			report := func(t *testing.T, who string, l metrics.Logits) {
-				t.Logf("%s: mean KL %.1e, worst %.1e, top-1 %.2f %% of %d tokens", who, l.MeanKL(), l.MaxKL, 100*l.Top1(), len(ids))
-			}
-			found := map[string]metrics.Logits{}
-			for _, activations := range []string{"q8x2", "mixed"} {
-				all := against(m.logits(t, ids, lower.Options{Precision: "fast", Ubatch: 64, Threads: 2, Activations: activations}))
-				report(t, activations, all)
-				found[activations] = all
-			}
-			all := found["q8x2"]
+			all := m.fast(t, ids, "q8x2", m.exact(t, ids))
 			if !(all.MeanKL() <= 1e-4) || all.Top1() < 0.995 {
 				t.Errorf("mean KL %.1e, top-1 %.2f %%, want at most 1e-4 and at least 99.5 %%", all.MeanKL(), 100*all.Top1())
 			}
-			t.Run("llama.cpp", func(t *testing.T) {
-				theirs := against(askLlamaCpp(t, m.path, ids))
-				report(t, "llama.cpp", theirs)
-				for activations, all := range found {
-					if !(all.MeanKL() <= theirs.MeanKL()/2) || all.Top1() < theirs.Top1() {
-						t.Errorf("%s: mean KL %.1e, top-1 %.2f %%, want at most half of llama.cpp's %.1e and at least its %.2f %%",
-							activations, all.MeanKL(), 100*all.Top1(), theirs.MeanKL(), 100*theirs.Top1())
-					}
+		})
+	}
+}
+
+// TestProveFastAgainstLlamaCpp bounds what q8x2 and mixed each cost by half of what llama.cpp loses
+// on the same file and text.
+func TestProveFastAgainstLlamaCpp(t *testing.T) {
+	testenv.Prove(t)
+	for name, tokens := range fastTokens {
+		t.Run(name, func(t *testing.T) {
+			m := openModel(t, name)
+			ids := m.passage(t)[:tokens]
+			exact := m.exact(t, ids)
+			theirs := against(t, "llama.cpp", exact, askLlamaCpp(t, m.path, ids))
+			for _, activations := range []string{"q8x2", "mixed"} {
+				all := m.fast(t, ids, activations, exact)
+				if !(all.MeanKL() <= theirs.MeanKL()/2) || all.Top1() < theirs.Top1() {
+					t.Errorf("%s: mean KL %.1e, top-1 %.2f %%, want at most half of llama.cpp's %.1e and at least its %.2f %%",
+						activations, all.MeanKL(), 100*all.Top1(), theirs.MeanKL(), 100*theirs.Top1())
 				}
-			})
+			}
 		})
 	}
 }

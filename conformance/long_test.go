@@ -8,10 +8,11 @@ import (
 	"pesti/conformance/testenv"
 )
 
-// TestLongAgainstOracle checks long prompts, in chunks, with the bounds of short ones, because
+// TestProveLongAgainstOracle checks long prompts, in chunks, with the bounds of short ones, because
 // pages, RoPE angles and sums grow with the position: 600 tokens at every position, and the last 16
 // positions of 4,096, which is eight times gemma's window.
-func TestLongAgainstOracle(t *testing.T) {
+func TestProveLongAgainstOracle(t *testing.T) {
+	testenv.Prove(t)
 	for _, c := range []struct {
 		model        string
 		tokens, rows int // rows: how many of the last positions are compared

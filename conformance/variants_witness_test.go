@@ -3,6 +3,7 @@ package conformance
 import (
 	"testing"
 
+	"pesti/conformance/testenv"
 	"pesti/lower"
 )
 
@@ -35,9 +36,10 @@ var witnessed = []string{
 	"gemma3: window by flags",
 }
 
-// TestVariantsThirdWitness compares the variants with llama.cpp in float32, with the bounds of
-// TestThirdWitness.
-func TestVariantsThirdWitness(t *testing.T) {
+// TestProveVariantsThirdWitness compares the variants with llama.cpp in float32, with the bounds of
+// TestProveThirdWitness.
+func TestProveVariantsThirdWitness(t *testing.T) {
+	testenv.Prove(t)
 	ids := variantIDs()
 	for _, name := range witnessed {
 		t.Run(name, func(t *testing.T) {

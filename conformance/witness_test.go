@@ -62,10 +62,11 @@ func squareError(a, b [][]float32) float64 {
 	return diff / size
 }
 
-// TestThirdWitness stores the weights in float32 and compares all logits with llama.cpp. Each
+// TestProveThirdWitness stores the weights in float32 and compares all logits with llama.cpp. Each
 // program has its own way of rounding weights and activations; with float32 weights both compute
 // with the same numbers.
-func TestThirdWitness(t *testing.T) {
+func TestProveThirdWitness(t *testing.T) {
+	testenv.Prove(t)
 	for _, c := range []struct {
 		model  string
 		tokens int

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -142,7 +141,8 @@ func (a *app) runBench(ctx context.Context, name string, tests []bench.Test, o *
 		return err
 	}
 	if interrupt != nil {
-		return cmp.Or(o.profile.writeStopped(ctx, a, engine), interrupt)
+		o.profile.notWritten(a)
+		return interrupt
 	}
 	return o.profile.write(ctx, a, engine, o.tables(a))
 }

@@ -9,12 +9,11 @@ import (
 	"strings"
 )
 
-// deviceVariable names the device for the tests of the kernels, which otherwise use the virtual
-// device.
+// deviceVariable tells the tests of the kernels which device to run on, in place of the virtual one.
 const deviceVariable = "PESTI_DEVICE"
 
-// checkKernels runs the compiled tests of the kernels on the device. They compare each kernel with
-// its reference. One of the tests reads a source file, which need not be present.
+// checkKernels runs the compiled tests of the kernels, which hold each to its reference, on the device.
+// One of them is about a source file, which need not be here.
 func checkKernels(ctx context.Context, o *options, f found) error {
 	args := []string{"-test.v", "-test.short", "-test.skip", "^TestHeader$"}
 	if o.quick {

@@ -1,14 +1,13 @@
-// Command gpucheck checks everything that pesti expects of a CUDA device, in one run of a few
-// minutes: the driver's contract, kernels against their references, whole models against the CPU
-// layer by layer, that no step runs on the host, and the speed relative to the limit of the memory.
+// Command gpucheck holds a CUDA device to all that pesti expects of it, in one go and in minutes:
+// the driver's contract, kernels against their reference, whole models against the processor layer
+// by layer, no step left to the host, and speed beside what the memory allows.
 //
 //	gpucheck -device cuda:0 -pesti bin/pesti [-kernels bin/kernels.test] [-o FILE] MODEL…
 //
-// It needs only programs that are already built: itself, pesti, pesti-cuda and the tests of the
-// kernels. It prints one line per check. After each check it rewrites the report, in JSON, so that
-// the results survive a crash. A check that fails or takes too long does not end the run; the exit
-// code is then 1. With the build tag libcuda it supports cuda:N, and in every build the device
-// virtual.
+// It needs nothing but what is built already: itself, pesti, pesti-cuda and the tests of the kernels.
+// It prints a line for each check and after each writes the report anew, in JSON, so that whatever ends
+// it leaves what was found. A check that fails or takes too long does not end it, and makes the exit
+// code 1. Built with the tag libcuda it knows cuda:N, and in every build virtual.
 package main
 
 import (
@@ -59,19 +58,19 @@ func main() {
 	}
 }
 
-// A report has all results, in the form that is written.
+// A report is what was found, as it is written.
 type report struct {
 	*options   `json:"-"`
-	isa        string           // instruction set of the best modules for the device and its driver
+	isa        string           // of the best modules for the device and its driver
 	Device     string           `json:"device"`
 	Begun      string           `json:"begun"`
-	Driver     int              `json:"driver_cuda"` // the CUDA version of the driver; 12090 is 12.9
+	Driver     int              `json:"driver_cuda"` // the version that it is for, 12090 is 12.9
 	Properties *cuda.Properties `json:"properties"`
 	Checks     []check          `json:"checks"`
 	OK         bool             `json:"ok"`
 }
 
-// A check is the result of one check, with its measurements.
+// A check is one thing that was held to something, and what was measured by the way.
 type check struct {
 	Name    string         `json:"name"`
 	OK      bool           `json:"ok"`
@@ -80,11 +79,11 @@ type check struct {
 	Found   map[string]any `json:"found,omitempty"`
 }
 
-// found has the measurements of a check.
+// found is what a check measures.
 type found map[string]any
 
-// run runs one check, prints its line, and records it. Nothing runs after ctx has ended. A check
-// that hangs, such as a call of the driver, is abandoned.
+// run makes one check, prints its line, and keeps it. Nothing runs once ctx has ended. What hangs, as a
+// call of a driver may, is left behind.
 func (r *report) run(ctx context.Context, name string, f func(context.Context, found) error) bool {
 	begin := time.Now()
 	ctx, cancel := context.WithTimeoutCause(ctx, r.each, fmt.Errorf("took longer than %v", r.each))
@@ -118,27 +117,25 @@ func (r *report) run(ctx context.Context, name string, f func(context.Context, f
 	r.Checks = append(r.Checks, c)
 	fmt.Fprintf(os.Stderr, "%-40s %6.1fs  %s\n", name, c.Seconds, verdict)
 	if r.out != "" {
-		r.write() // the last call reports the error
+		r.write() // the last time tells an error
 	}
 	return c.OK
 }
 
-// encodes reports whether the measurements can be written as JSON, which has no NaN.
+// encodes reports whether JSON has all that was found: it has no NaN.
 func encodes(f found) bool {
 	_, err := json.Marshal(f)
 	return err == nil
 }
 
-// afterwards returns a channel that is closed some time after ctx has ended, so that a check which
-// observes ctx can end by itself.
+// afterwards ends some time after ctx, in which a check that heeds it ends by itself.
 func afterwards(ctx context.Context) <-chan struct{} {
 	end := make(chan struct{})
 	context.AfterFunc(ctx, func() { time.AfterFunc(2*time.Second, func() { close(end) }) })
 	return end
 }
 
-// all runs all checks. A kernel that traps makes the device unusable for the process, so that check
-// is the last.
+// all makes all checks. A kernel that traps takes the device from the process, so that comes last.
 func (r *report) all(ctx context.Context) {
 	r.run(ctx, "pesti", r.checkPesti)
 	var d cuda.Device
@@ -164,9 +161,9 @@ func (r *report) all(ctx context.Context) {
 	}
 }
 
-// checkPesti records which program is checked, and which devices of the machine it reports.
+// checkPesti notes which program is held to all this, and what it says of the machine's devices.
 func (r *report) checkPesti(ctx context.Context, f found) error {
-	s := &modelCheck{report: r}
+	s := &subject{report: r}
 	version, err := s.start(ctx, "version")
 	if err != nil {
 		return err
@@ -185,7 +182,7 @@ func (r *report) checkPesti(ctx context.Context, f found) error {
 	return nil
 }
 
-// open opens the device called name, and records its properties.
+// open opens the device called name, and notes what is known of it.
 func (r *report) open(name string) (cuda.Device, error) {
 	word, number, _ := strings.Cut(name, ":")
 	driver, err := openDriver(word)

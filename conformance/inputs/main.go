@@ -1,12 +1,10 @@
-// Command inputs prints a digest of everything that tests read and Go's test cache does not see:
-// the files in folders outside the module, such as models, the Python scripts and requirements
-// that other programs read, and the machine: its processor, its kernel and how many processors
-// this program may use.
+// Command inputs prints a digest of what tests depend on and Go's test cache does not see: the
+// models, the Python scripts and their requirements, and the machine (its processors and its
+// kernel). It runs in the module's root:
 //
-//	PESTI_INPUTS=$(go run ./conformance/inputs FOLDER...) go test ./...
+//	PESTI_INPUTS=$(go run ./conformance/inputs) go test ./...
 //
-// A folder that does not exist counts as empty. The program owns what counts as an input, and
-// imports nothing of this module; testenv.Inputs reads the variable.
+// It owns what counts as an input, and imports conformance/testenv, which reads the variable.
 package main
 
 import (
@@ -21,13 +19,15 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+
+	"pesti/conformance/testenv"
 )
 
 func main() {
 	h := sha256.New()
 	machine(h)
 	err := scripts(h, ".")
-	for _, folder := range os.Args[1:] {
+	if folder, none := testenv.ModelsFolder(); none == nil { // else tests find no models either
 		err = errors.Join(err, files(h, folder, func(string) bool { return true }))
 	}
 	if err != nil {
@@ -37,7 +37,7 @@ func main() {
 	fmt.Printf("%x\n", h.Sum(nil))
 }
 
-// machine adds what tests and what they measure depend on.
+// machine adds what tests depend on of the machine.
 func machine(h hash.Hash) {
 	fmt.Fprintln(h, runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
 	release, _ := os.ReadFile("/proc/sys/kernel/osrelease") // nothing on other systems
@@ -60,8 +60,8 @@ func scripts(h hash.Hash, root string) error {
 	})
 }
 
-// files adds the names and bytes of the wanted files below root, but for those in folders whose
-// names begin with a dot.
+// files adds the names and bytes of the wanted files below root, except in folders whose names begin
+// with a dot. A root that does not exist has no files.
 func files(h hash.Hash, root string, wanted func(path string) bool) error {
 	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {

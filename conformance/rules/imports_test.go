@@ -67,7 +67,7 @@ var imports = map[string][]string{
 	"conformance/cudastub/libcuda": {"exec/cuda", "exec/cuda/virtual"},
 	"conformance/emulator":         {},
 	"conformance/gorgoniaref":      {"gguf", "gguf/dense", "gguf/quant", "gguf/sidecar", "graph", "ops"},
-	"conformance/inputs":           {},
+	"conformance/inputs":           {"conformance/testenv"},
 	"conformance/rules":            {},
 	"conformance/sparsegguf":       {"gguf", "gguf/quant", "conformance/testenv"},
 	"conformance/metrics":          {},

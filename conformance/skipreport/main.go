@@ -2,21 +2,48 @@
 // test does, the output of tests that fail, and at the end the tests that were skipped, which go
 // test does not print for packages that pass. It exits with 1 if a test failed.
 //
+//	go test -json ./... | go run ./conformance/skipreport -all -elsewhere 'runs in make prove' -times bin/times/test.txt
+//	go run ./conformance/skipreport -slowest 20 bin/times/*.txt
+//
+// With -all it exits with 1 also if a test was skipped. With -elsewhere, a test whose reason for
+// being skipped begins with that text does not count as skipped: another run has it. With -times,
+// the time of each test that has no subtests goes to a file; -slowest prints the slowest tests of
+// such files.
+//
 // It owns that report, and imports nothing of this module.
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 )
 
 func main() {
-	failed, err := report(os.Stdin, os.Stdout)
+	all := flag.Bool("all", false, "fail if a test is skipped")
+	elsewhere := flag.String("elsewhere", "", "reason of tests that are skipped because another run has them")
+	times := flag.String("times", "", "file to write the time of each test to")
+	slow := flag.Int("slowest", 0, "print so many tests that took longest, from files that -times wrote")
+	flag.Parse()
+	var failed bool
+	var err error
+	if *slow > 0 {
+		err = slowest(flag.Args(), *slow, os.Stdout)
+	} else {
+		var r results
+		r, err = report(os.Stdin, os.Stdout, *elsewhere)
+		failed = r.failed > 0 || *all && r.skipped > 0
+		if *times != "" {
+			err = errors.Join(err, writeTimes(*times, r.times))
+		}
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "skipreport:", err)
 	}
@@ -28,25 +55,48 @@ func main() {
 // An event is a line of go doc cmd/test2json, or of go help buildjson.
 type event struct {
 	Action, Package, Test, Output string
+	Elapsed                       float64 // seconds
 }
 
 // A test is one of a package, or the package itself where its name is "".
 type test struct{ pkg, name string }
 
-// report writes the report of the events in r. Nothing read at all is an error.
-func report(r io.Reader, w io.Writer) (failed bool, err error) {
+// A timed test took some seconds.
+type timed struct {
+	test
+	seconds float64
+}
+
+// results count tests. Failed ones are also packages that do not build or end early.
+type results struct {
+	passed, failed, skipped int
+	times                   []timed // of tests without subtests
+}
+
+// report writes the report of the events in r. Events that end before a package does are an error.
+func report(r io.Reader, w io.Writer, elsewhere string) (results, error) {
+	var sum results
 	output := map[test][]string{}
 	reasons := map[string][]string{} // tests by why they were skipped
-	passed, d := 0, json.NewDecoder(r)
+	parents, running := map[test]bool{}, map[string]bool{}
+	other, d := 0, json.NewDecoder(r)
 	for n := 0; ; n++ {
 		var e event
-		if err := d.Decode(&e); errors.Is(err, io.EOF) && n > 0 {
+		if err := d.Decode(&e); errors.Is(err, io.EOF) && n > 0 && len(running) == 0 {
 			break
+		} else if errors.Is(err, io.EOF) && n > 0 {
+			return sum, fmt.Errorf("go test -json ends before %d packages do", len(running))
 		} else if err != nil {
-			return failed, fmt.Errorf("event %d of go test -json: %w", n, err)
+			return sum, fmt.Errorf("event %d of go test -json: %w", n, err)
 		}
 		id := test{e.Package, e.Test}
 		switch e.Action {
+		case "start":
+			running[e.Package] = true
+		case "run":
+			if at := strings.LastIndexByte(e.Test, '/'); at > 0 {
+				parents[test{e.Package, e.Test[:at]}] = true
+			}
 		case "output":
 			output[id] = append(output[id], e.Output)
 			if e.Test == "" && (strings.HasPrefix(e.Output, "ok ") || strings.HasPrefix(e.Output, "FAIL\t")) {
@@ -55,44 +105,60 @@ func report(r io.Reader, w io.Writer) (failed bool, err error) {
 		case "build-output":
 			fmt.Fprint(w, e.Output)
 		case "fail", "build-fail":
-			failed = true
+			if e.Test != "" || !parents[id] { // a package fails by itself where none of its tests does
+				sum.failed++
+			}
+			parents[test{e.Package, ""}] = true
 			for _, line := range output[id] {
-				fmt.Fprint(w, line)
+				if e.Test != "" || !strings.HasPrefix(line, "FAIL") { // of which one is printed
+					fmt.Fprint(w, line)
+				}
 			}
 		case "skip":
-			if e.Test != "" {
-				why := reason(output[id])
+			if why := reason(output[id]); e.Test == "" {
+				// a package without tests
+			} else if elsewhere != "" && strings.HasPrefix(why, elsewhere) {
+				other++
+			} else {
+				sum.skipped++
 				reasons[why] = append(reasons[why], e.Package+" "+e.Test)
 			}
 		case "pass":
 			if e.Test != "" {
-				passed++
+				sum.passed++
 			}
+		}
+		if e.Test == "" && (e.Action == "pass" || e.Action == "fail" || e.Action == "skip") {
+			delete(running, e.Package)
+		}
+		if e.Test != "" && !parents[id] && (e.Action == "pass" || e.Action == "fail") {
+			sum.times = append(sum.times, timed{id, e.Elapsed})
 		}
 		if e.Action != "output" {
 			delete(output, id)
 		}
 	}
-	total := 0
-	var whys []string
-	for why, tests := range reasons {
-		total += len(tests)
+	whys := make([]string, 0, len(reasons))
+	for why := range reasons {
 		whys = append(whys, why)
 	}
 	slices.SortFunc(whys, func(a, b string) int {
-		if d := len(reasons[b]) - len(reasons[a]); d != 0 {
-			return d
-		}
-		return strings.Compare(a, b)
+		return cmp.Or(len(reasons[b])-len(reasons[a]), strings.Compare(a, b))
 	})
-	fmt.Fprintf(w, "\n%d tests ran, %d were left out:\n", passed, total)
+	if len(whys) > 0 {
+		fmt.Fprintf(w, "\nSkipped tests:\n")
+	}
 	for _, why := range whys {
 		fmt.Fprintf(w, "\n  %s\n", why)
 		for _, t := range reasons[why] {
 			fmt.Fprintf(w, "    %s\n", t)
 		}
 	}
-	return failed, nil
+	if other > 0 {
+		fmt.Fprintf(w, "\n%d tests are not in this run: %s\n", other, elsewhere)
+	}
+	fmt.Fprintf(w, "\n%d passed, %d failed, %d skipped\n", sum.passed, sum.failed, sum.skipped)
+	return sum, nil
 }
 
 // reason returns what a test that was skipped said last, without where it said that.
@@ -108,4 +174,43 @@ func reason(output []string) string {
 		return line
 	}
 	return "no reason given"
+}
+
+// writeTimes writes a line for each test to a file, whose folder it makes.
+func writeTimes(path string, times []timed) error {
+	var b strings.Builder
+	for _, t := range times {
+		fmt.Fprintf(&b, "%.2f %s %s\n", t.seconds, t.pkg, t.name)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, []byte(b.String()), 0o644)
+}
+
+// slowest prints the n tests of the files that took longest, with the name of each one's file.
+func slowest(paths []string, n int, w io.Writer) error {
+	type line struct {
+		timed
+		run string
+	}
+	var all []line
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for row := range strings.Lines(string(text)) {
+			l := line{run: strings.TrimSuffix(filepath.Base(path), ".txt")}
+			if _, err := fmt.Sscan(row, &l.seconds, &l.pkg, &l.name); err != nil {
+				return fmt.Errorf("%s: found %q, expected seconds, package and test", path, row)
+			}
+			all = append(all, l)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b line) int { return cmp.Compare(b.seconds, a.seconds) })
+	for _, l := range all[:min(n, len(all))] {
+		fmt.Fprintf(w, "%8.2f s  %-12s %s %s\n", l.seconds, l.run, l.pkg, l.name)
+	}
+	return nil
 }

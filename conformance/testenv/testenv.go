@@ -25,17 +25,23 @@ const (
 // Models are all of them.
 var Models = [...]string{SmolLM2, Qwen, Gemma}
 
-// Model returns the path of a file in the folder of models: PESTI_MODELS, or
-// pesti/models in the user's cache folder. The file becomes an input of the test.
+// ModelsFolder returns the folder of models: PESTI_MODELS, or pesti/models in the
+// user's cache folder.
+func ModelsFolder() (string, error) {
+	if dir := os.Getenv("PESTI_MODELS"); dir != "" {
+		return dir, nil
+	}
+	cache, err := os.UserCacheDir()
+	return filepath.Join(cache, "pesti", "models"), err
+}
+
+// Model returns the path of a file in the folder of models. The file becomes an
+// input of the test.
 func Model(t testing.TB, name string) string {
 	t.Helper()
-	dir := os.Getenv("PESTI_MODELS")
-	if dir == "" {
-		cache, err := os.UserCacheDir()
-		if err != nil {
-			missing(t, models, "no cache folder: %v", err)
-		}
-		dir = filepath.Join(cache, "pesti", "models")
+	dir, err := ModelsFolder()
+	if err != nil {
+		missing(t, models, "no cache folder: %v", err)
 	}
 	path := filepath.Join(dir, name)
 	Inputs(t, path)

@@ -16,52 +16,51 @@ const (
 	left         // all threads have left the kernel
 )
 
-// A barrier is the barrier at which a warp waits.
+// A barrier is what a warp waits at.
 type barrier struct {
 	id      int
-	threads int // number of threads that it waits for; 0 means all of the block
+	threads int // that it waits for; 0: all of the block
 }
 
-// A warp is 32 threads that execute the same instructions. When they diverge, one path is executed first,
-// up to the basic block in which the paths reconverge.
+// A warp is 32 threads that run the same instructions. Where they go different ways, one way is
+// gone first, up to the block in which the ways meet.
 type warp struct {
 	group  *group
 	number int
 	state  state
 	all    uint32 // lanes that have a thread
-	alive  uint32 // lanes that have not exited
-	mask   uint32 // active lanes
+	alive  uint32 // and have not left
+	mask   uint32 // and are at work
 
 	predicates []uint32 // a bit for each lane
 	words      []lanes
 	longs      []longs
-	local      []byte // local memory of all threads, one after the other
+	local      []byte // a thread's after another's
 
-	ways    []way // stack of diverged paths; the last is active
+	ways    []way // the last is at work
 	barrier barrier
 	spent   int64  // instructions
-	check   int64  // number of instructions after which the warp checks for an interrupt
-	line    int    // of the current instruction
-	age     uint32 // number of bar.warp.sync that the warp has executed
+	check   int64  // beyond so many spent, the warp looks whether it is to stop
+	line    int    // of the instruction at work
+	age     uint32 // how often the warp was in step, by bar.warp.sync
 	copies  copies // cp.async
 
-	near    int // number of the most recently used allocation
+	near    int // the allocation used last: its number and itself
 	nearest *allocation
 
-	// If some lanes are inactive, results are computed here for all lanes and copied for the active ones.
+	// Where lanes are not at work, results are made here for all and taken over for those at work.
 	spareWord lanes
 	spareLong longs
 	at        longs // addresses
 }
 
-// A way is a set of lanes that continue at a basic block until they reach the block where the paths
-// reconverge.
+// A way is lanes that go on at a block, until they come to the block where it ends.
 type way struct {
 	block, end int
 	mask       uint32
 }
 
-// begin prepares the warp for the group's next block.
+// begin makes the warp ready for the group's block.
 func (w *warp) begin() {
 	p := w.group.program
 	w.state, w.alive, w.mask = ready, w.all, w.all
@@ -92,29 +91,29 @@ func (w *warp) begin() {
 	}
 }
 
-// thread returns the position of a lane's thread in its block.
+// thread is where a lane's thread is in its block.
 func (w *warp) thread(lane int) cuda.Dim {
 	n := w.number*32 + lane
 	b := w.group.launch.block
 	return cuda.Dim{X: n % b.X, Y: n / b.X % b.Y, Z: n / b.X / b.Y}
 }
 
-// faultf returns a Fault of a lane.
+// faultf makes the fault of a lane.
 func (w *warp) faultf(line, lane int, format string, args ...any) error {
 	return &Fault{w.group.program.name, w.group.place, w.thread(lane), line, fmt.Sprintf(format, args...)}
 }
 
-// fail ends the launch with a Fault.
+// fail ends the launch.
 func (w *warp) fail(lane int, format string, args ...any) {
 	if w.group.fault == nil {
 		w.group.fault = w.faultf(w.line, lane, format, args...)
 	}
 }
 
-// first returns the lowest lane of a mask.
+// first is the lowest lane of a mask.
 func first(mask uint32) int { return bits.TrailingZeros32(mask) & 31 }
 
-// holds returns the lanes whose guard is true.
+// holds returns the lanes for which a guard holds.
 func (w *warp) holds(g guard) uint32 {
 	if g.slot < 0 {
 		return w.mask
@@ -126,14 +125,15 @@ func (w *warp) holds(g guard) uint32 {
 	return w.mask & p
 }
 
-// checkEvery is the number of instructions after which a warp checks for an interrupt.
+// checkEvery is the number of instructions after which a warp looks whether it is to stop, however many
+// barriers it meets on the way.
 const checkEvery = 1 << 16
 
 func (w *warp) checkLater() {
 	w.check = min(w.spent+checkEvery, w.group.device.driver.config.Limit)
 }
 
-// run executes up to a barrier, the end, or a fault.
+// run goes on to a barrier, to the end, or to a fault.
 func (w *warp) run() {
 	g := w.group
 	blocks := g.program.blocks
@@ -199,7 +199,7 @@ func (w *warp) run() {
 	}
 }
 
-// interrupted reports whether the warp must stop.
+// interrupted tells whether the warp is to stop.
 func (w *warp) interrupted(line int) bool {
 	d := w.group.device.driver
 	w.line = line
@@ -207,12 +207,12 @@ func (w *warp) interrupted(line int) bool {
 	case d.stopped.Load():
 		w.group.fault = ErrInterrupted
 	case w.spent > d.config.Limit:
-		w.fail(first(w.mask), "the warp has executed %d instructions without ending", w.spent)
+		w.fail(first(w.mask), "the warp has performed %d instructions and does not end", w.spent)
 	}
 	return w.group.fault != nil
 }
 
-// branch splits the active lanes. The lanes that do not jump are executed first.
+// branch splits the lanes at work. Those that do not jump go first.
 func (w *warp) branch(top *way, b *block) {
 	jump := w.holds(b.guard)
 	switch stay := w.mask &^ jump; {
@@ -231,7 +231,7 @@ func (w *warp) branch(top *way, b *block) {
 	}
 }
 
-// choose splits the active lanes by an index.
+// choose splits the lanes at work by an index.
 func (w *warp) choose(top *way, b *block) {
 	index := &w.words[b.index]
 	top.block = b.merge
@@ -253,7 +253,7 @@ func (w *warp) choose(top *way, b *block) {
 	}
 }
 
-// leave ends the active threads.
+// leave ends threads.
 func (w *warp) leave(gone uint32) {
 	w.alive &^= gone
 	for i := range w.ways {
@@ -264,7 +264,7 @@ func (w *warp) leave(gone uint32) {
 	}
 }
 
-// blend copies the active lanes.
+// blend takes over lanes at work.
 func (w *warp) blend(d, from *lanes) {
 	for m := w.mask; m != 0; m &= m - 1 {
 		i := first(m)
@@ -279,7 +279,7 @@ func (w *warp) blendLong(d, from *longs) {
 	}
 }
 
-// put returns the destination for an instruction's result: the register itself if all threads are active.
+// put returns where an instruction writes a register: the register where all threads are at work.
 func (w *warp) put(slot int) *lanes {
 	if w.mask == w.alive {
 		return &w.words[slot]
@@ -287,7 +287,7 @@ func (w *warp) put(slot int) *lanes {
 	return &w.spareWord
 }
 
-// done copies the active lanes from the destination that put returned.
+// done takes over what put's result was given.
 func (w *warp) done(slot int) {
 	if w.mask != w.alive {
 		w.blend(&w.words[slot], &w.spareWord)
@@ -307,7 +307,7 @@ func (w *warp) doneLong(slot int) {
 	}
 }
 
-// decide sets a predicate for the active lanes.
+// decide sets the lanes at work of a predicate.
 func (w *warp) decide(slot int, bits uint32) {
 	w.predicates[slot] = w.predicates[slot]&^w.mask | bits&w.mask
 }

@@ -4,5 +4,5 @@ package virtual
 
 import "runtime"
 
-// defaultWorkers returns the default number of blocks that run concurrently.
+// defaultWorkers is how many blocks run at the same time where nobody says.
 func defaultWorkers() int { return runtime.GOMAXPROCS(0) }

@@ -1,0 +1,28 @@
+// Package oracle runs the tests of the numpy oracle, which are Python, so that they are part of go
+// test. It imports conformance/testenv.
+package oracle
+
+import (
+	"path/filepath"
+	"testing"
+
+	"pesti/conformance/testenv"
+)
+
+// TestOracle runs test_oracle.py.
+func TestOracle(t *testing.T) {
+	for _, name := range testenv.Models {
+		testenv.Model(t, name)
+	}
+	cmd := testenv.Python(t, "-m", "unittest")
+	sources, err := filepath.Glob("*.py")
+	if err != nil || len(sources) == 0 {
+		t.Fatalf("no sources: %v", err)
+	}
+	testenv.Inputs(t, append(sources, filepath.Join("..", "models.py"))...)
+	cmd.Stderr = nil
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%v:\n%s", err, out)
+	}
+}
