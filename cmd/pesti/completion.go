@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,7 +12,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"pesti/lower"
-	"pesti/lower/target"
 )
 
 // A shell is one that the line being typed can be completed in.
@@ -172,15 +170,7 @@ func completePasses(_ *cobra.Command, _ []string, typed string) ([]string, cobra
 
 // completeProgram completes the name of a program that plans may have.
 func completeProgram(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	var names []string
-	for _, t := range lower.Targets() {
-		for _, p := range t.Programs(target.Bounds{Ubatch: math.MaxInt64, Sequences: 1, Tiles: true}) {
-			if !slices.Contains(names, p.Name) {
-				names = append(names, p.Name)
-			}
-		}
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
+	return lower.ProgramNames(), cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeBut completes OPTION=VALUE of compile: the option, then what it takes.

@@ -12,7 +12,7 @@ import (
 	"pesti/exec/plan"
 	"pesti/gguf"
 	"pesti/gguf/quant"
-	graphpass "pesti/graph/pass"
+	"pesti/lower"
 )
 
 // storedTypes are the types that convert writes, with the value of the key general.file_type
@@ -147,13 +147,13 @@ func countStored(tensors []gguf.Tensor, typ quant.Type) string {
 // addTensors adds the tensors of f to w, each as the type that as says. It warns of those of which
 // as has something to tell, of layers that fare alike once.
 func (a *app) addTensors(w *gguf.Writer, f *gguf.File, as func(*gguf.Tensor) (quant.Type, string)) error {
-	var kept []graphpass.Note
+	var kept []lower.Note
 	tensors := f.Tensors()
 	for i := range tensors {
 		t := &tensors[i]
 		typ, why := as(t)
 		if why != "" {
-			kept = append(kept, graphpass.Note{Place: t.Name, Why: fmt.Sprintf("stays %s: %s", typ, why)})
+			kept = append(kept, lower.Note{Place: t.Name, Why: fmt.Sprintf("stays %s: %s", typ, why)})
 		}
 		if err := w.AddConverted(f, t, typ); err != nil {
 			return err

@@ -146,7 +146,7 @@ func TestDeviceMistakes(t *testing.T) {
 	ok(t, "compile", "demo", "--target", "cuda", "--devices", "2", "-o", two)
 	ok(t, "compile", "demo", "-o", cpu)
 	ok(t, "compile", "demo", "--target", "cuda", "-o", cuda)
-	missing := map[string]string{siblingVariable: filepath.Join(dir, "none")}
+	missing := map[string]string{reexecVariable: filepath.Join(dir, "none")}
 	for _, c := range []struct {
 		code int
 		args []string

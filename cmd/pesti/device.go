@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,9 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"pesti/exec/cuda"
-	"pesti/exec/cuda/kernels"
-	"pesti/exec/cuda/virtual"
+	"pesti/exec/backends"
 	"pesti/exec/plan"
 )
 
@@ -29,17 +28,6 @@ type device struct {
 }
 
 const onProcessor = "cpu"
-
-// A driverSource opens the CUDA driver whose devices have names that begin with a word.
-type driverSource struct {
-	word string
-	open func(a *app, ctx context.Context, devices int) (cuda.Driver, error)
-}
-
-var drivers = []driverSource{
-	{"virtual", (*app).virtualDriver},
-	{"cuda", (*app).cudaDriver},
-}
 
 func (d *device) String() string {
 	if len(d.numbers) < 2 && d.first() == 0 && d.word != "cuda" {
@@ -76,7 +64,7 @@ func (d *device) Set(s string) error {
 		if word == onProcessor && !numbered {
 			continue
 		}
-		if !slices.ContainsFunc(drivers, func(o driverSource) bool { return o.word == word }) {
+		if !slices.Contains(backends.Names(), word) {
 			return wrong
 		}
 		number, err := 0, error(nil)
@@ -92,17 +80,24 @@ func (d *device) Set(s string) error {
 	return nil
 }
 
-// openDriver returns the driver of a device, and nil for the processor, which needs none. Where the
-// driver is in another program, that takes this one's place, and openDriver does not return. The end
-// of ctx interrupts kernels of the virtual device, which may run for minutes, and of which there are as
-// many as devices says.
-func (a *app) openDriver(ctx context.Context, d device, devices int) (cuda.Driver, error) {
-	for _, driver := range drivers {
-		if driver.word == d.word {
-			return driver.open(a, ctx, devices)
-		}
+// openDriver returns the driver of a device, nil for the processor, which needs none. Where this build
+// lacks the driver, the program that has it takes over this process, and openDriver does not return. The
+// virtual driver has the given number of devices; the end of ctx interrupts their kernels.
+func (a *app) openDriver(ctx context.Context, d device, devices int) (backends.Driver, error) {
+	if !d.onDevice() {
+		return nil, nil
 	}
-	return nil, nil
+	if d.word == backends.Virtual && devices > backends.MaxVirtual {
+		return nil, usagef("--%s: there is no virtual:%d, expected a number below %d", deviceFlag, devices-1, backends.MaxVirtual)
+	}
+	driver, err := backends.Open(d.word, devices)
+	if errors.Is(err, backends.ErrNotBuilt) {
+		return nil, a.reexec()
+	}
+	if v, ok := driver.(interface{ Interrupt() }); ok {
+		context.AfterFunc(ctx, v.Interrupt)
+	}
+	return driver, err
 }
 
 // reachDriver opens the driver that a verb will use, before it reads its input or prints: another
@@ -157,38 +152,11 @@ func isCUDAPlan(path string) bool {
 	return false
 }
 
-// setFor returns the instruction set to compile for where devices with numbers are to run it: the best of those
-// with kernels that the least of them and the driver have.
-func (d device) setFor(driver cuda.Driver, numbers []int) (string, error) {
-	found, err := driver.Devices()
+// setFor returns the instruction set to compile for, so that all devices with these numbers can run it.
+func (d device) setFor(driver backends.Driver, numbers []int) (string, error) {
+	isa, err := backends.ISA(driver, numbers)
 	if err != nil {
 		return "", fmt.Errorf("--%s %s: %w", deviceFlag, d.String(), err)
 	}
-	var on []cuda.Properties
-	for _, n := range numbers {
-		if n >= len(found) {
-			return "", fmt.Errorf("--%s %s: there is no device %d, expected a number below %d", deviceFlag, d.String(), n, len(found))
-		}
-		on = append(on, found[n])
-	}
-	least := slices.MinFunc(on, func(a, b cuda.Properties) int {
-		return cmp.Or(cmp.Compare(a.Major, b.Major), cmp.Compare(a.Minor, b.Minor))
-	})
-	set, err := kernels.For(driver.Version(), least.Major, least.Minor)
-	if err != nil {
-		return "", fmt.Errorf("--%s %s: %w", deviceFlag, d.String(), err)
-	}
-	return set.ISA, nil
-}
-
-// virtualMost is how many virtual devices there may be.
-const virtualMost = 64
-
-func (a *app) virtualDriver(ctx context.Context, devices int) (cuda.Driver, error) {
-	if devices > virtualMost {
-		return nil, usagef("--%s: there is no virtual:%d, expected a number below %d", deviceFlag, devices-1, virtualMost)
-	}
-	driver := virtual.New(virtual.Config{Devices: slices.Repeat([]cuda.Properties{virtual.Default()}, devices)})
-	context.AfterFunc(ctx, driver.Interrupt)
-	return driver, nil
+	return isa, nil
 }

@@ -8,14 +8,13 @@ import (
 	"text/tabwriter"
 
 	"pesti/exec/plan"
-	graphpass "pesti/graph/pass"
 	"pesti/lower"
 )
 
 // explain tells what each pass did at each place, or why it did not, in the order of the passes.
 // Places of layers that fare alike are one line.
 func explain(w io.Writer, res *lower.Result, off string) {
-	set, _ := graphpass.ParseSet(off, lower.Passes()) // which compiling has checked
+	set, _ := lower.ParsePasses(off) // which compiling has checked
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	told := map[string]bool{}
 	for _, p := range res.Passes {
@@ -54,10 +53,10 @@ func explain(w io.Writer, res *lower.Result, off string) {
 }
 
 // fallbackNotes are the steps that no kernel of the target fits, as notes.
-func fallbackNotes(res *lower.Result) []graphpass.Note {
-	notes := make([]graphpass.Note, len(res.Fallbacks))
+func fallbackNotes(res *lower.Result) []lower.Note {
+	notes := make([]lower.Note, len(res.Fallbacks))
 	for i, f := range res.Fallbacks {
-		notes[i] = graphpass.Note{Pass: "fallback", Place: f.Step, Why: fmt.Sprintf("program %s, kernel %s for op %s: %s", f.Program, f.Kernel, f.Op, f.Why)}
+		notes[i] = lower.Note{Pass: "fallback", Place: f.Step, Why: fmt.Sprintf("program %s, kernel %s for op %s: %s", f.Program, f.Kernel, f.Op, f.Why)}
 	}
 	return notes
 }
@@ -79,7 +78,7 @@ func (a *app) sayFallbacks(res *lower.Result) {
 
 // A layersNote is a note of places that differ in nothing but their layer.
 type layersNote struct {
-	graphpass.Note
+	lower.Note
 	layers []int // none for a place outside all layers
 }
 
@@ -87,9 +86,9 @@ type layersNote struct {
 const anyLayer = "blk.N."
 
 // alikeNotes returns the notes of one pass, those of layers that fare alike as one.
-func alikeNotes(notes []graphpass.Note, name string) []layersNote {
+func alikeNotes(notes []lower.Note, name string) []layersNote {
 	var lines []layersNote
-	at := map[graphpass.Note]int{}
+	at := map[lower.Note]int{}
 	for _, n := range notes {
 		if n.Pass != name {
 			continue

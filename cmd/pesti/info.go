@@ -11,14 +11,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"pesti/exec"
-	"pesti/exec/cpu"
-	"pesti/exec/cpu/isa"
-	"pesti/exec/cpu/kernel"
 	"pesti/exec/plan"
 	"pesti/frontend"
 	"pesti/gguf/quant"
 	"pesti/lower"
-	"pesti/lower/target"
 )
 
 func (a *app) version() *cobra.Command {
@@ -54,8 +50,8 @@ func (a *app) info() *cobra.Command {
 			fmt.Fprintf(t, "version\t%s\n", versionText())
 			fmt.Fprintf(t, "built\t%s, %s/%s\n", runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			fmt.Fprintf(t, "cores\t%d usable\n", runtime.GOMAXPROCS(0))
-			fmt.Fprintf(t, "memory\t%s\n", ramText(cpu.DetectRAM()))
-			fmt.Fprintf(t, "targets\t%s\n", strings.Join(target.Names(lower.Targets()), ", "))
+			fmt.Fprintf(t, "memory\t%s\n", ramText(exec.DetectRAM()))
+			fmt.Fprintf(t, "targets\t%s\n", strings.Join(lower.TargetNames(), ", "))
 			if err := a.infoCUDA(cmd.Context(), t); err != nil {
 				return err
 			}
@@ -67,26 +63,26 @@ func (a *app) info() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("%s: %w", isaVariable, err)
 			}
-			usable, err := isa.UpTo(best)
+			usable, err := exec.UsableISAs(best)
 			if err != nil {
 				return err
 			}
 			fmt.Fprintf(t, "instruction set\tused\n")
-			for _, s := range isa.Detect() {
+			for _, s := range exec.InstructionSets() {
 				fmt.Fprintf(t, "%s\t%s\n", s.Name, a.useOf(s, usable))
 			}
 			fmt.Fprintf(t, "activations in fast\t%s\n", lower.Targets()[0].DefaultRounding(best))
 			fmt.Fprintln(t)
 			fmt.Fprintf(t, "kernel\tused\tvariants\n")
-			for _, k := range variants() {
-				fmt.Fprintf(t, "%s\t%s\t%s\n", k.name, k.best(usable), strings.Join(k.isas, ", "))
+			for _, k := range exec.CPUKernels() {
+				fmt.Fprintf(t, "%s\t%s\t%s\n", k.Name, k.Best(usable), strings.Join(k.ISAs, ", "))
 			}
 			return t.Flush()
 		})
 }
 
 // useOf says whether an instruction set is used, and why not.
-func (a *app) useOf(s isa.Set, usable []string) string {
+func (a *app) useOf(s exec.InstructionSet, usable []string) string {
 	switch {
 	case !slices.Contains(exec.BuiltISAs(), s.Name):
 		return "no: this build, for " + runtime.GOARCH + ", has no kernels for it"
@@ -96,46 +92,6 @@ func (a *app) useOf(s isa.Set, usable []string) string {
 		return "no: " + isaVariable + " allows no more than " + a.getenv(isaVariable)
 	}
 	return "yes"
-}
-
-// A variant is a kernel with the instruction sets that it is there for, the better later.
-type variant struct {
-	name string
-	isas []string
-}
-
-// variants returns the kernels. Of products there are gemv and gemm for each type of weights, with the
-// same variants, and gemv stands for both.
-func variants() (all []variant) {
-	add := func(name, isa string) {
-		for i := range all {
-			if all[i].name == name {
-				all[i].isas = append(all[i].isas, isa)
-				return
-			}
-		}
-		all = append(all, variant{name, []string{isa}})
-	}
-	for _, k := range kernel.Table() {
-		add(k.Name, k.ISA)
-	}
-	for _, k := range kernel.Matmuls() {
-		if rest, ok := strings.CutPrefix(k.Name, "gemv."); ok {
-			add("gemv|gemm."+rest, k.ISA)
-		}
-	}
-	return all
-}
-
-// best returns the instruction set of the variant that is taken where some may be used.
-func (v *variant) best(usable []string) string {
-	best := ""
-	for _, isa := range v.isas {
-		if slices.Contains(usable, isa) {
-			best = isa
-		}
-	}
-	return best
 }
 
 // tensorTypes returns the names of the types that can be computed with.

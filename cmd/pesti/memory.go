@@ -8,7 +8,7 @@ import (
 	"runtime/debug"
 	"text/tabwriter"
 
-	"pesti/exec/cpu"
+	"pesti/exec"
 	"pesti/exec/plan"
 	"pesti/frontend/tokenizer"
 	"pesti/lower"
@@ -40,7 +40,7 @@ const firstCtx = 512
 // A memoryReport is what inspect --memory tells, as --json prints it. All sizes are in bytes.
 type memoryReport struct {
 	File      string      `json:"file"`
-	RAM       cpu.RAM     `json:"ram"` // zero where the system does not tell
+	RAM       exec.RAM    `json:"ram"` // zero where the system does not tell
 	Ubatch    int64       `json:"ubatch"`
 	Sequences int64       `json:"sequences"`
 	Threads   int         `json:"threads"`
@@ -84,7 +84,7 @@ func (a *app) inspectMemory(name string, flags *compileFlags, asJSON bool) error
 		defer o.Sidecar.Close()
 	}
 	tok, _ := tokenizer.FromGGUF(f) // without one the weights may still be asked about
-	r := &memoryReport{File: f.Path, RAM: cpu.DetectRAM()}
+	r := &memoryReport{File: f.Path, RAM: exec.DetectRAM()}
 	program := int64(0)
 	if trained := m.Params.Context; flags.ctx.n > trained { // before a context that nobody asked for is compiled
 		return usagef("%s: --ctx is %d, expected 1 to %d, the context that the model was trained for", f.Path, flags.ctx.n, trained)
@@ -127,7 +127,7 @@ func contexts(most int64) []int64 {
 // ownMemory returns the bytes that the program has in memory, without what it no longer needs.
 func ownMemory() int64 {
 	debug.FreeOSMemory()
-	if now, _ := cpu.Resident(); now > 0 {
+	if now, _ := exec.Resident(); now > 0 {
 		return now
 	}
 	var m runtime.MemStats
@@ -169,7 +169,7 @@ func mostValues(p *plan.Plan) int64 {
 }
 
 // ramText says how much memory there is.
-func ramText(ram cpu.RAM) string {
+func ramText(ram exec.RAM) string {
 	if ram.Total == 0 {
 		return "unknown, since the system does not tell"
 	}

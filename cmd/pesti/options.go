@@ -10,13 +10,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"pesti/exec"
-	"pesti/exec/cpu/isa"
 	"pesti/exec/plan"
 	"pesti/gguf"
 	"pesti/gguf/sidecar"
 	"pesti/lower"
-	"pesti/lower/memplan"
-	"pesti/lower/target"
 )
 
 // isaVariable is the environment variable that caps the instruction set.
@@ -48,16 +45,16 @@ func addCompileFlags(cmd *cobra.Command, precision string) *compileFlags {
 
 func newCompileFlags(precision string) *compileFlags {
 	var isas []string
-	for _, s := range isa.Detect() {
+	for _, s := range exec.InstructionSets() {
 		isas = append(isas, s.Name)
 	}
 	isas = append(isas, plan.CUDAISAs...)
 	c := &compileFlags{
-		target:    choice{"cpu", target.Names(lower.Targets())},
+		target:    choice{"cpu", lower.TargetNames()},
 		precision: choice{precision, []string{"exact", "fast"}},
 		kv:        choice{"", []string{"f32", "f16", "fp8", "q8_0"}},
 		isa:       choice{"", isas},
-		planner:   choice{"", memplan.Planners()},
+		planner:   choice{"", lower.Planners()},
 		tiles:     choice{"off", []string{"on", "off"}},
 		ctx:       count{0, 1},
 		ubatch:    count{0, 1},
@@ -164,7 +161,7 @@ func (c *compileFlags) options(a *app) (lower.Options, error) {
 		return lower.Options{}, err
 	}
 	if c.isa.word == "" && target != plan.CUDA {
-		if text := withheld(isa.Detect(), a.getenv(isaVariable), set); text != "" && !slices.Contains(a.notices, text) {
+		if text := withheld(exec.InstructionSets(), a.getenv(isaVariable), set); text != "" && !slices.Contains(a.notices, text) {
 			a.warn([]string{text})
 		}
 	}
@@ -200,7 +197,7 @@ func cacheFormat(kv string) string {
 
 // withheld is a notice where the processor has a better instruction set than the one chosen, which
 // the system does not allow and a cap, where there is one, would; "" elsewhere.
-func withheld(sets []isa.Set, most, chosen string) string {
+func withheld(sets []exec.InstructionSet, most, chosen string) string {
 	for _, s := range sets {
 		if s.Withheld && (most == "" || most == s.Name) {
 			return fmt.Sprintf("the processor has %s, and this process %s, as in some containers; prompts take longer with %s", s.Name, s.Why, chosen)
@@ -225,10 +222,10 @@ func chooseISA(asked, most string) (string, error) {
 	if built := exec.BuiltISAs(); !slices.Contains(built, asked) {
 		return "", fmt.Errorf("--isa %s: this build has no kernels for it; expected one of %s", asked, strings.Join(built, ", "))
 	}
-	if _, err := isa.UpTo(asked); err != nil {
+	if _, err := exec.UsableISAs(asked); err != nil {
 		return "", fmt.Errorf("--isa: %w", err)
 	}
-	if usable, _ := isa.UpTo(best); !slices.Contains(usable, asked) {
+	if usable, _ := exec.UsableISAs(best); !slices.Contains(usable, asked) {
 		return "", fmt.Errorf("--isa %s: %s allows no more than %s", asked, isaVariable, most)
 	}
 	return asked, nil
@@ -239,10 +236,10 @@ func allowedISA(needed, most string) error {
 	if most == "" {
 		return nil
 	}
-	if _, err := isa.Best(most); err != nil {
+	if _, err := exec.BestISA(most); err != nil {
 		return fmt.Errorf("%s: %w", isaVariable, err)
 	}
-	for _, s := range isa.Detect() {
+	for _, s := range exec.InstructionSets() {
 		switch s.Name {
 		case needed:
 			return nil

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"pesti/exec"
-	"pesti/exec/cuda/virtual"
+	"pesti/exec/backends"
 	"pesti/exec/plan"
 	"pesti/exec/profile"
 )
@@ -72,8 +72,7 @@ func withoutFile(args []string) []string {
 
 // counts tells whether the source runs on a device that counts, instead of measuring times.
 func (p *profileFlags) counts(s *source) bool {
-	_, virtual := s.driver.(*virtual.Driver)
-	return p.profile.asked && virtual
+	return p.profile.asked && s.on.word == backends.Virtual
 }
 
 // prepare checks the options and has the engine of the source measure times. Files are known to be
@@ -85,7 +84,7 @@ func (p *profileFlags) prepare(s *source) error {
 	if p.set.Changed("gpu") && !p.counts(s) {
 		return usagef("--gpu is what a profile of the virtual device predicts times for, expected --profile and --device virtual")
 	}
-	if _, virtual := s.driver.(*virtual.Driver); virtual && p.trace != "" {
+	if s.on.word == backends.Virtual && p.trace != "" {
 		return usagef("--trace has times, of which the virtual device has none; expected --profile")
 	}
 	if p.runs.n > profile.MaxTrace {

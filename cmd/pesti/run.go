@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"pesti/exec/cpu"
+	"pesti/exec"
 	"pesti/exec/plan"
 	"pesti/exec/sample"
 	"pesti/frontend/tokenizer"
@@ -116,7 +116,7 @@ type runStats struct {
 // continueText runs the model or plan called name on a prompt.
 func (a *app) continueText(ctx context.Context, name string, text []byte, o *runOptions, flags *compileFlags) error {
 	begin := time.Now()
-	resident, _ := cpu.Resident()
+	resident, _ := exec.Resident()
 	a.progress("loading %s", name)
 	s, err := a.open(ctx, name, o.model, flags)
 	if err != nil {
@@ -192,7 +192,7 @@ func (a *app) continueText(ctx context.Context, name string, text []byte, o *run
 	}
 	stats.GeneratedTokens = g.count
 	stats.Proposed, stats.Accepted = g.guessed()
-	_, stats.PeakResident = cpu.Resident()
+	_, stats.PeakResident = exec.Resident()
 	stats.PrefillTS, stats.DecodeTS = g.prefill.perSecond(), g.decode.perSecond()
 	a.printStats(&stats, o.stats.word)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 
 	"pesti/conformance/compare"
 	"pesti/exec"
-	"pesti/exec/cuda"
+	"pesti/exec/backends"
 	"pesti/exec/plan"
 	"pesti/frontend"
 	"pesti/gguf"
@@ -29,10 +29,11 @@ type source struct {
 	options lower.Options // of a MODEL, to which verbs add what they need
 	plan    *plan.Plan    // nil for a MODEL that is not compiled yet
 	threads int
-	profile bool        // whether start's engine keeps a profile
-	driver  cuda.Driver // of the devices to run on, nil for the processor
-	devices []int       // their numbers there
-	trace   int         // how many of the last runs it keeps a trace of
+	profile bool            // whether start's engine keeps a profile
+	on      device          // where start's engine runs
+	driver  backends.Driver // of the devices to run on, nil for the processor
+	devices []int           // their numbers there
+	trace   int             // how many of the last runs it keeps a trace of
 }
 
 // open opens a MODEL or PLAN and checks that the options given go with it. The end of ctx interrupts what
@@ -98,6 +99,7 @@ func (s *source) choose(ctx context.Context, flags *compileFlags, backend string
 	if backend == plan.CUDA && !flags.on.onDevice() {
 		return usagef("--%s is %s, expected virtual or cuda:N for %s, which is for CUDA devices", deviceFlag, flags.on.word, s.name)
 	}
+	s.on = flags.on
 	places := max(s.options.Devices, 1)
 	if s.plan != nil {
 		places = max(s.plan.Cards(), 1)

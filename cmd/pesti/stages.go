@@ -9,13 +9,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 
 	"pesti/exec/plan"
 	"pesti/graph"
 	"pesti/graph/page"
-	graphpass "pesti/graph/pass"
 	"pesti/lower"
 )
 
@@ -42,8 +40,8 @@ func (d *stageDump) stage(name, text string) {
 	if program, pass, found := strings.Cut(name, "."); found {
 		s.Group, s.Name = program, pass
 	}
-	if p := passNamed(s.Name); p != nil {
-		s.Doc = p.Doc
+	if doc, ok := lower.PassDoc(s.Name); ok {
+		s.Doc = doc
 	}
 	if len(d.stages) == 0 {
 		d.err = d.clear()
@@ -72,22 +70,16 @@ func (d *stageDump) clear() error {
 	}
 	for _, e := range entries {
 		m := stageText.FindStringSubmatch(e.Name())
-		if m == nil || m[1] != graphStages && passNamed(m[1]) == nil {
+		if m == nil {
+			continue
+		}
+		if _, ok := lower.PassDoc(m[1]); !ok && m[1] != graphStages {
 			continue
 		}
 		path := filepath.Join(d.dir, e.Name())
 		if err := os.Remove(path); err != nil {
 			return cannot("removed", path, err)
 		}
-	}
-	return nil
-}
-
-// passNamed returns the pass of that name, nil if there is none.
-func passNamed(name string) *graphpass.Pass {
-	passes := lower.Passes()
-	if i := slices.IndexFunc(passes, func(p graphpass.Pass) bool { return p.Name == name }); i >= 0 {
-		return &passes[i]
 	}
 	return nil
 }

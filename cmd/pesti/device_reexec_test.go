@@ -12,10 +12,10 @@ import (
 	"testing"
 )
 
-// sibling writes a program that stands for the one with the driver, and returns its path.
-func sibling(t *testing.T, script string) string {
+// standIn writes a program that takes the place of pesti-cuda, and returns its path.
+func standIn(t *testing.T, script string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "sibling")
+	path := filepath.Join(t.TempDir(), "stand-in")
 	saveFile(t, path, "#!/bin/sh\n"+script+"\n")
 	if err := os.Chmod(path, 0o755); err != nil {
 		t.Fatal(err)
@@ -30,18 +30,18 @@ func TestInfoCUDA(t *testing.T) {
 		env    map[string]string
 		want   []string
 	}{
-		"missing":      {"", map[string]string{siblingVariable: "/no/such/file"}, []string{"/no/such/file: cannot be found: no such file or directory; a CUDA device needs it: build it there with make pesti-cuda, or use --device virtual"}},
+		"missing":      {"", map[string]string{reexecVariable: "/no/such/file"}, []string{"/no/such/file: cannot be found: no such file or directory; a CUDA device needs it: build it there with make pesti-cuda, or use --device virtual"}},
 		"no GPU":       {`echo "pesti: CUDA cannot be used here: error 100" >&2; exit 1`, nil, []string{"CUDA cannot be used here: error 100"}},
 		"two GPUs":     {`echo "cores 2"; echo "cuda  0: one"; echo "cuda  1: two"`, nil, []string{"0: one", "1: two"}},
 		"asked info":   {`echo "cuda $* $PESTI_CUDA_STARTED"`, nil, []string{"info 1"}},
-		"other thing":  {`echo hello`, nil, []string{"SIBLING tells of no device; expected this program, built with make pesti-cuda"}},
+		"other thing":  {`echo hello`, nil, []string{"STAND-IN lists no device; expected this program, built with make pesti-cuda"}},
 		"dies":         {`exit 3`, nil, []string{"exit status 3"}},
-		"without it":   {"exit 0", map[string]string{siblingStarted: "1"}, []string{"pesti-cuda was built without the driver; build it with make pesti-cuda"}},
-		"no program":   {"\x00", nil, []string{"SIBLING: cannot be started: exec format error"}},
-		"not for this": {"chmod", nil, []string{"SIBLING: cannot be started: permission denied"}},
+		"without it":   {"exit 0", map[string]string{reexecStarted: "1"}, []string{"pesti-cuda was built without the driver; build it with make pesti-cuda"}},
+		"no program":   {"\x00", nil, []string{"STAND-IN: cannot be started: exec format error"}},
+		"not for this": {"chmod", nil, []string{"STAND-IN: cannot be started: permission denied"}},
 	} {
 		env := map[string]string{}
-		path := sibling(t, c.script)
+		path := standIn(t, c.script)
 		switch what {
 		case "no program":
 			saveFile(t, path, c.script)
@@ -50,7 +50,7 @@ func TestInfoCUDA(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		env[siblingVariable] = path
+		env[reexecVariable] = path
 		for k, v := range c.env {
 			env[k] = v
 		}
@@ -61,7 +61,7 @@ func TestInfoCUDA(t *testing.T) {
 				rows = append(rows, strings.TrimSpace(row))
 			}
 		}
-		got, want := strings.Join(rows, "\n"), strings.ReplaceAll(strings.Join(c.want, "\n"), "SIBLING", path)
+		got, want := strings.Join(rows, "\n"), strings.ReplaceAll(strings.Join(c.want, "\n"), "STAND-IN", path)
 		if r.code != 0 || r.err != "" || got != want {
 			t.Errorf("%s: exit code %d, says %q, tells\n%s\nexpected\n%s", what, r.code, r.err, got, want)
 		}
@@ -81,10 +81,10 @@ func TestLacking(t *testing.T) {
 	}
 }
 
-// A verb that is to run on a GPU becomes the other program: it has the arguments, the input, the
-// signals and the exit code.
-func TestSibling(t *testing.T) {
-	t.Setenv(siblingVariable, sibling(t, `echo "$*"; cat; echo "says" >&2; exit 7`))
+// A verb that runs on a GPU becomes the other program, which gets the arguments, the input and the
+// signals, and whose exit code counts.
+func TestReexec(t *testing.T) {
+	t.Setenv(reexecVariable, standIn(t, `echo "$*"; cat; echo "says" >&2; exit 7`))
 	for _, args := range [][]string{
 		{"run", "demo", "-f", "-", "--device", "cuda:3"},
 		{"run", "demo", "-f", "-", "--target", "cuda"},
@@ -98,15 +98,15 @@ func TestSibling(t *testing.T) {
 	}
 
 	// The variable may have a name without a slash: a file here, and none of $PATH.
-	here := sibling(t, `exit 9`)
+	here := standIn(t, `exit 9`)
 	t.Chdir(filepath.Dir(here))
-	t.Setenv(siblingVariable, filepath.Base(here))
+	t.Setenv(reexecVariable, filepath.Base(here))
 	short := started(t, "", "run", "demo", "-p", story, "--device", "cuda:0")
 	if code := short.exitCode(); code != 9 {
 		t.Errorf("a name without a slash: exit code %d, says %q", code, &short.err)
 	}
 
-	t.Setenv(siblingVariable, sibling(t, "echo ready; exec sleep 60"))
+	t.Setenv(reexecVariable, standIn(t, "echo ready; exec sleep 60"))
 	p := started(t, "", "run", "demo", "-p", story, "--device", "cuda:0")
 	p.read(t, len("ready\n"))
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
@@ -116,7 +116,7 @@ func TestSibling(t *testing.T) {
 		t.Errorf("a signal ends it with %v", p.ProcessState)
 	}
 
-	t.Setenv(siblingVariable, "/no/such/file")
+	t.Setenv(reexecVariable, "/no/such/file")
 	p = started(t, "", "run", "demo", "-p", story, "--device", "cuda:0")
 	const want = "pesti: /no/such/file: cannot be found: no such file or directory; a CUDA device needs it: build it there with make pesti-cuda, or use --device virtual\n"
 	if code := p.exitCode(); code != exitError || p.err.String() != want {

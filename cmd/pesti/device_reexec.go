@@ -1,5 +1,3 @@
-//go:build !libcuda
-
 package main
 
 import (
@@ -15,51 +13,51 @@ import (
 	"strings"
 	"syscall"
 
-	"pesti/exec/cuda"
+	"pesti/exec/backends"
 )
 
-// The sibling is this program with the driver in it, built with the tag libcuda. It cannot be the one
-// program for all: it needs a C compiler, and where there is no libcuda it does not start.
+// A command that needs a CUDA device runs in pesti-cuda, which is this program built with the tag libcuda.
+// It cannot be the only program: it needs a C compiler, and does not start without libcuda.
 const (
-	siblingName     = "pesti-cuda"
-	siblingVariable = "PESTI_CUDA" // its path, where it is not beside this program
-	siblingStarted  = "PESTI_CUDA_STARTED"
-	siblingBuild    = "make " + siblingName // go build -tags libcuda, with the headers of CUDA
+	reexecName     = "pesti-cuda"
+	reexecVariable = "PESTI_CUDA" // its path, where it is not in the folder of this program
+	reexecStarted  = "PESTI_CUDA_STARTED"
+	reexecBuild    = "make " + reexecName // go build -tags libcuda, with the headers of CUDA
 )
 
-// cudaDriver lets the sibling take this process: arguments, files, signals and exit code are then its
-// own. An error says why it could not.
-func (a *app) cudaDriver(context.Context, int) (cuda.Driver, error) {
-	path, err := a.sibling()
+// reexec replaces this process by pesti-cuda, with the same arguments, files and signals. An error says why
+// it could not.
+func (a *app) reexec() error {
+	path, err := a.reexecPath()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	err = syscall.Exec(path, append([]string{path}, a.args...), append(os.Environ(), siblingStarted+"=1"))
-	return nil, cannot("started", path, err)
+	err = syscall.Exec(path, append([]string{path}, a.args...), append(os.Environ(), reexecStarted+"=1"))
+	return cannot("started", path, err)
 }
 
-// sibling returns the path of the sibling once it is known that it starts here.
-func (a *app) sibling() (string, error) {
+// reexecPath returns the path of pesti-cuda, once it is known to start on this machine.
+func (a *app) reexecPath() (string, error) {
 	if runtime.GOOS != "linux" {
 		return "", fmt.Errorf("a CUDA device needs Linux, and this is %s; use --%s virtual", runtime.GOOS, deviceFlag)
 	}
-	if a.getenv(siblingStarted) != "" {
-		return "", fmt.Errorf("%s was built without the driver; build it with %s", siblingName, siblingBuild)
+	if a.getenv(reexecStarted) != "" {
+		return "", fmt.Errorf("%s was built without the driver; build it with %s", reexecName, reexecBuild)
 	}
-	path := a.getenv(siblingVariable)
+	path := a.getenv(reexecVariable)
 	if path == "" {
 		self, err := os.Executable()
 		if err != nil {
 			return "", err
 		}
-		path = filepath.Join(filepath.Dir(self), siblingName)
+		path = filepath.Join(filepath.Dir(self), reexecName)
 	}
 	path, err := filepath.Abs(path) // a name without a slash would be looked up in $PATH at one place alone
 	if err != nil {
 		return "", err
 	}
 	if _, err := os.Stat(path); err != nil {
-		return "", fmt.Errorf("%w; a CUDA device needs it: build it there with %s, or use --%s virtual", cannot("found", path, err), siblingBuild, deviceFlag)
+		return "", fmt.Errorf("%w; a CUDA device needs it: build it there with %s, or use --%s virtual", cannot("found", path, err), reexecBuild, deviceFlag)
 	}
 	return path, starts(path)
 }
@@ -90,12 +88,21 @@ func lacking(list string) string {
 	return ""
 }
 
-// infoCUDA prints the rows of info's table about CUDA: those that the sibling prints, or why there
-// are none.
+// infoCUDA prints the rows of info's table about CUDA, one for each device, or why there are none.
 func (a *app) infoCUDA(ctx context.Context, w io.Writer) error {
-	rows, err := a.siblingRows(ctx)
-	if err != nil {
-		rows = []string{err.Error()}
+	var rows []string
+	driver, err := backends.Open(backends.CUDA, 0)
+	switch {
+	case err == nil:
+		if rows, err = backends.Describe(driver); err != nil {
+			return err
+		}
+	case errors.Is(err, backends.ErrNotBuilt):
+		if rows, err = a.reexecRows(ctx); err != nil {
+			rows = []string{err.Error()}
+		}
+	default:
+		return err
 	}
 	for _, row := range rows {
 		if _, err := fmt.Fprintf(w, "cuda\t%s\n", row); err != nil {
@@ -105,13 +112,14 @@ func (a *app) infoCUDA(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-func (a *app) siblingRows(ctx context.Context) (rows []string, err error) {
-	path, err := a.sibling()
+// reexecRows returns the rows that pesti-cuda prints.
+func (a *app) reexecRows(ctx context.Context) (rows []string, err error) {
+	path, err := a.reexecPath()
 	if err != nil {
 		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, path, "info")
-	cmd.Env = append(os.Environ(), siblingStarted+"=1")
+	cmd.Env = append(os.Environ(), reexecStarted+"=1")
 	var says bytes.Buffer
 	cmd.Stderr = &says
 	out, err := cmd.Output()
@@ -127,7 +135,7 @@ func (a *app) siblingRows(ctx context.Context) (rows []string, err error) {
 		}
 	}
 	if rows == nil {
-		return nil, fmt.Errorf("%s tells of no device; expected this program, built with %s", path, siblingBuild)
+		return nil, fmt.Errorf("%s lists no device; expected this program, built with %s", path, reexecBuild)
 	}
 	return rows, nil
 }

@@ -1,0 +1,5 @@
+//go:build !libcuda
+
+package backends
+
+func openCUDA() (Driver, error) { return nil, ErrNotBuilt }
