@@ -117,7 +117,7 @@ func TestSabotage(t *testing.T) {
 			w := m.Tensor("blk.0.ffn_up.weight")
 			w.Type, w.Raw = quant.I32, make([]byte, 4*len(w.Data))
 		}, "blk.0.ffn_up.weight has type I32, expected a type of weights"},
-		{"architecture", func(m *tiny.Model) { m.Meta.SetStr("general.architecture", "mamba") }, `architecture "mamba" is not supported; supported are gemma3, llama, qwen2`},
+		{"architecture", func(m *tiny.Model) { m.Meta.SetStr("general.architecture", "mamba") }, `architecture "mamba" is not supported; supported are ` + strings.Join(Architectures(), ", ")},
 		{"no tensors", func(m *tiny.Model) { m.Tensors = nil }, "the file has no tensors"},
 		{"missing tensor", func(m *tiny.Model) { m.Drop("blk.1.ffn_up.weight") }, "tensor blk.1.ffn_up.weight is missing"},
 		{"one bias", add("blk.0.attn_q.bias", 64),

@@ -3,7 +3,9 @@ package frontend
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 
 	"pesti/gguf"
 )
@@ -25,6 +27,7 @@ type Params struct {
 	Scale   float64 // of scores, mostly 1/√HeadDim
 	Layers  []Layer
 
+	Asked  []string // keys that were asked for, in alphabetical order, without the architecture's prefix
 	Unread []string // keys of the architecture that nothing here knows
 }
 
@@ -197,7 +200,7 @@ func readParams(f *gguf.File, a *arch) (*Params, error) {
 	if a.params != nil && r.err == nil {
 		a.params(r, p)
 	}
-	p.Unread = r.rest()
+	p.Asked, p.Unread = slices.Sorted(maps.Keys(r.asked)), r.rest()
 	if r.err != nil {
 		return nil, r.err
 	}

@@ -3,6 +3,7 @@ package lower
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -145,20 +146,79 @@ var shapes = []tiny.Config{
 	{Arch: "gemma3", Layers: 7, Window: 32, KVHeads: 1, Tied: true},
 }
 
-// TestArchitectures: of every architecture, each block fuses whole and a decode layer has five
-// waves, without a file of it.
+// optionalKeys are values of the keys that architectures read and that tiny models leave out, with what else
+// a key needs to be read.
+var optionalKeys = map[string]func(arch string, m *tiny.Model){
+	"attention.scale":                  setFloat("attention.scale", 0.5),
+	"attention.sliding_window":         setUint("attention.sliding_window", 16),
+	"attention.sliding_window_pattern": setUint("attention.sliding_window_pattern", 2),
+	"rope.dimension_count":             setUint("rope.dimension_count", 16),
+	"rope.freq_base_swa":               setFloat("rope.freq_base_swa", 300),
+	"rope.scale_linear":                setFloat("rope.scale_linear", 2),
+	"rope.scaling.attn_factor":         setFloat("rope.scaling.attn_factor", 1.25),
+	"rope.scaling.factor":              setFloat("rope.scaling.factor", 4),
+	"rope.scaling.type":                yarn(nil),
+	"rope.scaling.original_context_length": func(arch string, m *tiny.Model) {
+		yarn(nil)(arch, m)
+		setUint("rope.scaling.original_context_length", 64)(arch, m)
+	},
+	"rope.scaling.yarn_beta_fast": yarn(map[string]float32{"yarn_beta_fast": 12}),
+	"rope.scaling.yarn_beta_slow": yarn(map[string]float32{"yarn_beta_slow": 3}),
+}
+
+func setFloat(key string, x float32) func(string, *tiny.Model) {
+	return func(arch string, m *tiny.Model) { m.Meta.SetFloat32(arch+"."+key, x) }
+}
+
+func setUint(key string, x uint32) func(string, *tiny.Model) {
+	return func(arch string, m *tiny.Model) { m.Meta.SetUint32(arch+"."+key, x) }
+}
+
+func yarn(keys map[string]float32) func(string, *tiny.Model) {
+	return func(arch string, m *tiny.Model) {
+		all := map[string]float32{"factor": 4}
+		maps.Copy(all, keys)
+		m.Rope(arch, "yarn", all)
+	}
+}
+
+// TestArchitectures: of every architecture, and with every key that it reads, each block fuses whole and a
+// decode layer has five waves, without a file of it.
 func TestArchitectures(t *testing.T) {
 	const layers = 3
 	for _, arch := range frontend.Architectures() {
-		for _, precision := range []string{"fast", "exact"} {
-			m := tinyModel(t, tiny.Config{Arch: arch, Layers: layers, HeadDim: 32, Types: []quant.Type{quant.Q8_0}})
-			s := plan.Summarise(compile(t, m, Options{Precision: precision, Threads: 2, Verify: true}))
-			if want := (plan.FusionsSummary{QKV: layers, SwiGLU: layers, Attention: layers}); s.Fusions != want || s.Fallbacks != 0 {
-				t.Errorf("%s, %s: fusions %+v and %d fallbacks, want %+v and none", arch, precision, s.Fusions, s.Fallbacks, want)
+		config := tiny.Config{Arch: arch, Layers: layers, HeadDim: 32, Types: []quant.Type{quant.Q8_0}}
+		base := tinyModel(t, config)
+		checkFused(t, arch, base, layers)
+		tried := map[string]bool{}
+		for todo := base.Params.Asked; len(todo) > 0; todo = todo[1:] {
+			key := todo[0]
+			if tried[key] || base.File.Has(arch+"."+key) {
+				continue
 			}
-			if waves := s.Programs["decode"].WavesPerLayer; waves < 1 || waves > 5 {
-				t.Errorf("%s, %s: %d waves in a decode layer, want at most 5", arch, precision, waves)
+			tried[key] = true
+			edit, ok := optionalKeys[key]
+			if !ok {
+				t.Errorf("architecture %s reads the key %s, which no model of this test has: give optionalKeys a value of it", arch, key)
+				continue
 			}
+			config.Edit = func(m *tiny.Model) { edit(arch, m) }
+			m := tinyModel(t, config)
+			checkFused(t, arch+" with "+key, m, layers)
+			todo = slices.Concat(todo, m.Params.Asked) // some keys are read only where others are
+		}
+	}
+}
+
+func checkFused(t *testing.T, name string, m *frontend.Model, layers int) {
+	t.Helper()
+	for _, precision := range []string{"fast", "exact"} {
+		s := plan.Summarise(compile(t, m, Options{Precision: precision, Threads: 2, Verify: true}))
+		if want := (plan.FusionsSummary{QKV: layers, SwiGLU: layers, Attention: layers}); s.Fusions != want || s.Fallbacks != 0 {
+			t.Errorf("%s, %s: fusions %+v and %d fallbacks, want %+v and none", name, precision, s.Fusions, s.Fallbacks, want)
+		}
+		if waves := s.Programs["decode"].WavesPerLayer; waves < 1 || waves > 5 {
+			t.Errorf("%s, %s: %d waves in a decode layer, want at most 5", name, precision, waves)
 		}
 	}
 }

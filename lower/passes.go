@@ -64,8 +64,6 @@ func LoweringOrder() []pass.Order {
 		{Before: "insert_quantise", After: "cse", Why: "consumers of one value share its quantised copy"},
 		{Before: "cse", After: "fuse_norm", Why: "a norm fuses with its quantisation where that is its only use"},
 		{Before: "cse", After: "fuse_gate", Why: "a gate fuses with its quantisation where that is its only use"},
-		{Before: "fuse_post_norm", After: "dce", Why: "fusing leaves nodes without uses"},
-		{Before: "fuse_residual", After: "dce", Why: "fusing leaves nodes without uses"},
 	}
 }
 
@@ -73,9 +71,6 @@ func LoweringOrder() []pass.Order {
 func PrologueOrder() []pass.Order {
 	return []pass.Order{
 		{Before: "choose_kernels", After: "fuse_prologue", Why: "a product without a kernel becomes basic ops, which have no prologue"},
-		{Before: "fuse_prologue", After: "dce", Why: "fusing leaves nodes without uses"},
-		{Before: "fuse_post_norm", After: "dce", Why: "fusing leaves nodes without uses"},
-		{Before: "fuse_residual", After: "dce", Why: "fusing leaves nodes without uses"},
 	}
 }
 

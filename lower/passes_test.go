@@ -39,3 +39,8 @@ func TestOrder(t *testing.T) {
 	passtest.Order(t, loweringPasses(fastPrefill), LoweringOrder())
 	passtest.Order(t, loweringPasses(fastDecode), PrologueOrder())
 }
+
+func TestOrderMatters(t *testing.T) {
+	passtest.OrderMatters(t, loweringPasses(fastPrefill), LoweringOrder())
+	passtest.OrderMatters(t, loweringPasses(fastDecode), PrologueOrder())
+}

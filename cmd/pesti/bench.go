@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -141,8 +142,7 @@ func (a *app) runBench(ctx context.Context, name string, tests []bench.Test, o *
 		return err
 	}
 	if interrupt != nil {
-		o.profile.notWritten(a)
-		return interrupt
+		return cmp.Or(o.profile.writeStopped(ctx, a, engine), interrupt)
 	}
 	return o.profile.write(ctx, a, engine, o.tables(a))
 }

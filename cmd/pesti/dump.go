@@ -8,8 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -84,19 +82,13 @@ func (a *app) dumpValues(ctx context.Context, s *source, ids []int32, dir string
 	if err := evaluate(ctx, a, engine, ids, values); err != nil {
 		return about(s.name, err)
 	}
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return cannot("made", dir, err)
+	files := []namedFile{{compare.TokensFile, dense.New(ids, len(ids)).WriteNpy}}
+	for _, v := range values {
+		files = append(files, namedFile{v.file, func(w io.Writer) error { return dense.New(v.data, v.shape()...).WriteNpy(w) }})
 	}
-	if err := a.writeNpy(ctx, filepath.Join(dir, compare.TokensFile), dense.New(ids, len(ids))); err != nil {
+	if err := a.writeFolder(ctx, dir, files); err != nil {
 		return err
 	}
-	for _, v := range values {
-		a.progress("writing %s", v.file)
-		if err := a.writeNpy(ctx, filepath.Join(dir, v.file), dense.New(v.data, v.shape()...)); err != nil {
-			return err
-		}
-	}
-	a.progress("")
 	return printDump(a.stdout, layers, values[0])
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -90,8 +91,23 @@ func (a *app) writeFile(ctx context.Context, path string, write func(io.Writer) 
 
 // replaceFile has write fill the file at path. A file that is there is replaced only when all has
 // been written, so that nobody ever reads half of one; an interrupt leaves it as it was. What is
-// no regular file, such as /dev/stdout, is written to as it is.
+// no regular file, such as /dev/stdout, is written to directly.
 func (a *app) replaceFile(ctx context.Context, path string, write func(io.Writer) error) error {
+	s, err := a.stage(ctx, path, write)
+	if err != nil {
+		return err
+	}
+	return a.place(s)
+}
+
+// A staged file is complete, but not in its place yet.
+type staged struct {
+	part string // where it is, "" for one that was written directly
+	path string
+}
+
+// stage has write fill a file that place then puts at path. On an error nothing is left of it.
+func (a *app) stage(ctx context.Context, path string, write func(io.Writer) error) (*staged, error) {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real // replace the file, not the link to it
 	}
@@ -99,37 +115,122 @@ func (a *app) replaceFile(ctx context.Context, path string, write func(io.Writer
 	if err == nil && !info.Mode().IsRegular() {
 		f, err := os.OpenFile(path, os.O_WRONLY, 0)
 		if err != nil {
-			return cannot("opened", path, err)
+			return nil, cannot("opened", path, err)
 		}
 		a.files.Lock()
 		a.written++
 		a.files.Unlock()
-		return fill(ctx, f, write)
+		return &staged{path: path}, fill(ctx, f, write)
 	}
 	f, err := a.createPart(path)
 	if err != nil {
-		return cannot("written", path, err)
+		return nil, cannot("written", path, err)
 	}
+	s := &staged{f.Name(), path}
 	err = fill(ctx, f, write)
-	a.files.Lock()
-	defer a.files.Unlock()
-	a.part = ""
 	if err == nil {
-		err = spareModel(path, f.Name())
+		err = spareModel(path, s.part)
 	}
 	if err == nil {
-		err = os.Rename(f.Name(), path)
+		return s, nil
 	}
-	if err == nil {
-		a.written++
+	a.discard(s)
+	var of *os.PathError
+	if errors.As(err, &of) && of.Path == s.part {
+		err = cannot("written", path, of)
+	}
+	return nil, err
+}
+
+// place puts a staged file where it belongs.
+func (a *app) place(s *staged) error {
+	if s.part == "" {
 		return nil
 	}
-	os.Remove(f.Name())
-	var of *os.PathError
-	if errors.As(err, &of) && of.Path == f.Name() {
-		return cannot("written", path, of)
+	a.files.Lock()
+	defer a.files.Unlock()
+	a.forgetPart(s.part)
+	if err := os.Rename(s.part, s.path); err != nil {
+		os.Remove(s.part)
+		return err
 	}
-	return err
+	a.written++
+	return nil
+}
+
+// discard removes a staged file.
+func (a *app) discard(s *staged) {
+	if s.part == "" {
+		return
+	}
+	a.files.Lock()
+	defer a.files.Unlock()
+	a.forgetPart(s.part)
+	os.Remove(s.part)
+}
+
+func (a *app) forgetPart(part string) {
+	a.parts = slices.DeleteFunc(a.parts, func(p string) bool { return p == part })
+}
+
+// A namedFile is a file of a folder, and what fills it.
+type namedFile struct {
+	name  string
+	write func(io.Writer) error
+}
+
+// writeFolder writes all of the files to dir, or none: where one cannot be written, such as on a full
+// disk, earlier files of these names stay as they were. It makes the folder, and removes it again where
+// it fails.
+func (a *app) writeFolder(ctx context.Context, dir string, files []namedFile) (err error) {
+	made, err := makeFolder(dir)
+	var all []*staged
+	defer func() {
+		if err == nil {
+			return
+		}
+		for _, s := range all {
+			a.discard(s)
+		}
+		for _, d := range made {
+			os.Remove(d) // a folder that others write to is not empty, and stays
+		}
+	}()
+	if err != nil {
+		return cannot("made", dir, err)
+	}
+	for _, f := range files {
+		path := filepath.Join(dir, f.name)
+		if err := a.spareInputs(path); err != nil {
+			return err
+		}
+		a.progress("writing %s", f.name)
+		s, err := a.stage(ctx, path, f.write)
+		if err != nil {
+			return err
+		}
+		all = append(all, s)
+	}
+	a.progress("")
+	for len(all) > 0 {
+		if err := a.place(all[0]); err != nil {
+			return err
+		}
+		all = all[1:]
+	}
+	return nil
+}
+
+// makeFolder makes a folder with those above it, and returns those that were not there, the innermost
+// first.
+func makeFolder(dir string) (made []string, err error) {
+	for d := filepath.Clean(dir); ; d = filepath.Dir(d) {
+		if _, err := os.Stat(d); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		made = append(made, d)
+	}
+	return made, os.MkdirAll(dir, 0o777)
 }
 
 // spareModel returns an error if the file at path is a model and the one to take its place is none:
@@ -157,17 +258,29 @@ func (a *app) createPart(path string) (*os.File, error) {
 	defer a.files.Unlock()
 	f, err := os.Create(fmt.Sprintf("%s.%d.tmp", path, os.Getpid()))
 	if err == nil {
-		a.part = f.Name()
+		a.parts = append(a.parts, f.Name())
 	}
 	return f, err
 }
 
-// abandonFiles removes the file that is being written, and lets no other be begun or ended.
+// abandonFiles removes the files that are being written, and lets no other be begun or ended.
 func (a *app) abandonFiles() {
 	a.files.Lock()
-	if a.part != "" {
-		os.Remove(a.part)
+	for _, part := range a.parts {
+		os.Remove(part)
 	}
+}
+
+// tellPromised names the files that a run was to write at its end, and did not reach.
+func (a *app) tellPromised() {
+	for _, path := range a.promised {
+		a.say("pesti: %s is not written, since the run did not end", path)
+	}
+}
+
+// kept notes that a promised file is written.
+func (a *app) kept(path string) {
+	a.promised = slices.DeleteFunc(a.promised, func(p string) bool { return p == path })
 }
 
 // tellWritten says what there is of what an interrupted verb was to write.
@@ -210,11 +323,6 @@ func (w watched) Write(b []byte) (int, error) {
 		return 0, err
 	}
 	return w.to.Write(b)
-}
-
-// writeNpy writes t, a *tensor.Dense, as an .npy file.
-func (a *app) writeNpy(ctx context.Context, path string, t interface{ WriteNpy(io.Writer) error }) error {
-	return a.writeFile(ctx, path, t.WriteNpy)
 }
 
 // show prints what a verb has found on standard output, for people or as JSON.

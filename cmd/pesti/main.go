@@ -46,10 +46,11 @@ type app struct {
 
 	notices []string // of what is being loaded, to be told once it is
 
-	inputs  []string   // files that were read, which none that is written may replace
-	files   sync.Mutex // held while a file is created or renamed, and for good by an interrupt
-	part    string     // the file that is being written, "" if none is
-	written int        // how many files were
+	inputs   []string   // files that were read, which none that is written may replace
+	files    sync.Mutex // held while a file is created or renamed, and for good by an interrupt
+	parts    []string   // files that are being written, or wait for their place
+	written  int        // how many files were
+	promised []string   // files that are to be written at the end of a run
 }
 
 // run is the program: it runs one command line and returns its exit code.
@@ -81,6 +82,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 			text = hint(cmd, text)
 		}
 		a.say("pesti: %s", text)
+	}
+	if err != nil && !message {
+		a.tellPromised()
 	}
 	if code == exitInterrupted {
 		a.tellWritten(cmd)

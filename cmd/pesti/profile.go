@@ -105,6 +105,7 @@ func (p *profileFlags) prepare(s *source) error {
 			if err := s.app.checkWritable(path); err != nil {
 				return err
 			}
+			s.app.promised = append(s.app.promised, path)
 		}
 	}
 	if p.trace != "" && p.trace == p.profile.path {
@@ -128,20 +129,15 @@ func (a *app) checkWritable(path string) error {
 	if err != nil {
 		return cannot("written", path, err)
 	}
-	err = spareModel(path, f.Name())
-	a.files.Lock()
-	a.part = ""
-	a.files.Unlock()
-	return errors.Join(err, f.Close(), os.Remove(f.Name()))
+	err = errors.Join(spareModel(path, f.Name()), f.Close())
+	a.discard(&staged{part: f.Name()})
+	return err
 }
 
 // write writes what was asked for of the engine's runs, and prints the profile.
 func (p *profileFlags) write(ctx context.Context, a *app, e *exec.Engine, to io.Writer) error {
-	if p.trace != "" {
-		err := a.writeFile(ctx, p.trace, func(w io.Writer) error { return profile.WriteTrace(w, e.Trace()) })
-		if err != nil {
-			return err
-		}
+	if err := p.writeTrace(ctx, a, e); err != nil {
+		return err
 	}
 	if !p.profile.asked {
 		return nil
@@ -167,6 +163,9 @@ func (p *profileFlags) write(ctx context.Context, a *app, e *exec.Engine, to io.
 			enc.SetIndent("", " ")
 			return enc.Encode(report)
 		})
+		if err == nil {
+			a.kept(p.profile.path)
+		}
 	}
 	if err != nil || to == nil {
 		return err
@@ -174,13 +173,29 @@ func (p *profileFlags) write(ctx context.Context, a *app, e *exec.Engine, to io.
 	return show()
 }
 
-// notWritten tells that there will be no files, after a run that was cut off.
-func (p *profileFlags) notWritten(a *app) {
-	for _, path := range []string{p.trace, p.profile.path} {
-		if path != "" {
-			a.say("pesti: %s is not written, since the run did not end", path)
-		}
+// writeTrace writes the trace, where one was asked for.
+func (p *profileFlags) writeTrace(ctx context.Context, a *app, e *exec.Engine) error {
+	if p.trace == "" {
+		return nil
 	}
+	err := a.writeFile(ctx, p.trace, func(w io.Writer) error { return profile.WriteTrace(w, e.Trace()) })
+	if err == nil {
+		a.kept(p.trace)
+	}
+	return err
+}
+
+// writeStopped writes the trace of a run that did not end, where something ran. A profile needs the
+// roofline, which would take long to measure now.
+func (p *profileFlags) writeStopped(ctx context.Context, a *app, e *exec.Engine) error {
+	if p.trace == "" || len(e.Trace()) == 0 {
+		return nil
+	}
+	if err := p.writeTrace(context.WithoutCancel(ctx), a, e); err != nil {
+		return err
+	}
+	a.say("pesti: %s has what ran until then", p.trace)
+	return nil
 }
 
 // printProfile prints a report for people.

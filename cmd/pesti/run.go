@@ -196,8 +196,7 @@ func (a *app) continueText(ctx context.Context, name string, text []byte, o *run
 	stats.PrefillTS, stats.DecodeTS = g.prefill.perSecond(), g.decode.perSecond()
 	a.printStats(&stats, o.stats.word)
 	if err != nil {
-		o.profile.notWritten(a)
-		return err
+		return cmp.Or(o.profile.writeStopped(ctx, a, engine), err)
 	}
 	return o.profile.write(ctx, a, engine, a.stderr)
 }

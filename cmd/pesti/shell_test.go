@@ -129,7 +129,7 @@ func TestInterruptedVerbs(t *testing.T) {
 	if a.tellWritten(verb); errs.String() != "pesti: interrupted; 3 files were written to "+out+"\n" {
 		t.Errorf("after three files it says %q", &errs)
 	}
-	// What was measured before is told, and what is not written.
+	// What was measured before is printed, and the trace has it.
 	var printed, said bytes.Buffer
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -138,7 +138,7 @@ func TestInterruptedVerbs(t *testing.T) {
 	if text := printed.String(); code != exitInterrupted || !strings.Contains(text, "pp1") || strings.Contains(text, "tg1") {
 		t.Errorf("bench: exit code %d, prints %q, expected the first test alone", code, text)
 	}
-	if want := "pesti: " + out + " is not written, since the run did not end\n"; said.String() != want {
+	if want := "pesti: " + out + " has what ran until then\n"; said.String() != want {
 		t.Errorf("bench says %q, expected %q", &said, want)
 	}
 }

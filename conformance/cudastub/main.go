@@ -1,14 +1,14 @@
-// Command cudastub makes a libcuda.so.1 out of the names in cuda.h, so that a machine without a GPU
+// Command cudastub builds a libcuda.so.1 from the names in cuda.h, so that a machine without a GPU
 // or NVIDIA's driver can link, start and test a program that calls it.
 //
 //	cudastub -include FOLDER -o FOLDER
 //
-// Every call fails with CUDA_ERROR_NO_DEVICE, as where there is no GPU. Where the environment variable
-// CUDASTUB is virtual, the calls that pesti makes are done by the virtual device instead: see folder
-// libcuda. It needs Go and a C compiler, by the name in CC or cc.
+// Every call fails with CUDA_ERROR_NO_DEVICE, as on a machine without a GPU. If the environment
+// variable CUDASTUB is virtual, the virtual device executes the calls that pesti makes: see folder
+// libcuda. It needs Go and a C compiler, named in CC, or cc.
 //
-// A program of ours has two Go runtimes then, its own and that of the library, which share nothing but
-// what they pass through C. That is for tests alone.
+// A program that loads the library has two Go runtimes, its own and the library's. They share only
+// what passes through C. This is for tests only.
 package main
 
 import (
@@ -44,7 +44,7 @@ func build(include, out string) error {
 		return err
 	}
 	defer os.RemoveAll(work)
-	// The header maps names to those of versions, so the preprocessor is asked what it declares.
+	// The header maps names to versioned names, so the preprocessor must list the declarations.
 	declared, err := run(compiler(), "-E", "-I", include, "-include", "cuda.h", "-x", "c", "/dev/null")
 	if err != nil {
 		return err
@@ -101,7 +101,8 @@ func declarations(header []byte) []string {
 	return slices.Compact(names)
 }
 
-// stubs returns C that defines each name unless another file does. What a caller passes is left unread.
+// stubs returns C code that defines each name unless another file does. The functions do not read
+// their arguments.
 func stubs(names []string) []byte {
 	var b bytes.Buffer
 	fmt.Fprintln(&b, "int cudastub_missing(const char *name);")

@@ -13,8 +13,9 @@ import (
 	"testing"
 )
 
-// TestStart starts pesti where CUDA is missing in one way or another, and where the virtual device is
-// behind it. PESTI_BIN is the folder with pesti, pesti-cuda and the library in its folder stub.
+// TestStart starts pesti on machines without CUDA, in several ways, and with the virtual device
+// behind the library. PESTI_BIN is the folder with pesti, pesti-cuda and, in its folder stub, the
+// library.
 func TestStart(t *testing.T) {
 	bin := os.Getenv("PESTI_BIN")
 	if bin == "" {
@@ -50,7 +51,7 @@ func TestStart(t *testing.T) {
 		t.Errorf("exit code %d, prints %q, says %q; on the virtual device %d, %q", code, got, says, wantCode, want)
 	}
 
-	// Two devices, each with some of the layers, and one beside the processor.
+	// Two devices with some of the layers each, and one device together with the CPU.
 	for _, c := range [][]string{{"--devices", "2"}, {"--gpu-layers", "2"}} {
 		wantCode, want, _ := run(nil, append(append(text, "virtual"), c...)...)
 		code, got, says := run([]string{library, "CUDASTUB=virtual", "CUDASTUB_DEVICES=2"}, append(append(text, "cuda:0"), c...)...)
@@ -59,7 +60,7 @@ func TestStart(t *testing.T) {
 		}
 	}
 
-	// On a driver whose devices count nothing, events tell of each step.
+	// If a driver's devices have no counters, events measure each step.
 	profile, trace := filepath.Join(t.TempDir(), "profile.json"), filepath.Join(t.TempDir(), "trace.json")
 	code, got, says = run([]string{library, "CUDASTUB=virtual"}, append(text, "cuda:0", "--profile", profile, "--trace", trace)...)
 	if code != 0 || got != want || !strings.Contains(says, "cuda.gated") {

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// An archive is files as Linux takes them at its start: see Documentation/driver-api/early-userspace/
-// buffer-format.rst of the kernel.
+// An archive is an initial RAM file system of Linux: see
+// Documentation/driver-api/early-userspace/buffer-format.rst of the kernel.
 type archive struct{ bytes.Buffer }
 
 func (a *archive) file(name string, data []byte) { a.entry(name, 0o100755, 0, data) }

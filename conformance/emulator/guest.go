@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Files in the machine: this command, the program, its arguments and its environment; what is in the
-// last two is ended by zero bytes.
+// Files in the machine: this command, the program, its arguments and its environment. Items of the
+// last two end with a zero byte.
 const (
 	initFile    = "init"
 	programFile = "program"
@@ -17,7 +17,7 @@ const (
 	envFile     = "environment"
 )
 
-// list is the contents of such a file, and parse reads it.
+// list returns the contents of such a file, and parse reads it.
 func list(items []string) []byte { return []byte(strings.Join(append(items, ""), "\x00")) }
 
 func parse(file string) ([]string, error) {
@@ -26,13 +26,14 @@ func parse(file string) ([]string, error) {
 	return items[:len(items)-1], err
 }
 
-// What the program prints stands between these in what the machine prints; its status follows.
+// Markers around the output of the program in the output of the machine. The status follows the
+// second one.
 const (
 	begin = "emulator: begin\n"
 	end   = "\nemulator: end "
 )
 
-// guest is the machine's first process: it runs the program.
+// guest runs the program. It is the machine's first process.
 func guest() {
 	args, err := parse(argsFile)
 	if err != nil {
@@ -46,14 +47,14 @@ func guest() {
 	fmt.Print(begin)
 	status := 0
 	if err := program.Run(); err != nil {
-		// -1 where it did not start or did not exit by itself.
+		// -1 if it did not start or did not exit by itself.
 		if status = program.ProcessState.ExitCode(); status < 0 {
 			fmt.Println("emulator:", err)
 			status = 2
 		}
 	}
 	fmt.Printf("%s%d\n", end, status)
-	// Linux ends the machine once its first process is gone.
-	time.Sleep(time.Second) // until all is printed
+	// Linux ends the machine after its first process has ended.
+	time.Sleep(time.Second) // until all output is printed
 	os.Exit(status)
 }

@@ -12,11 +12,10 @@ import (
 	"time"
 )
 
-// kernels are those of Debian for machines that are not real: little to initialise, and packed so
-// that unpacking is fast.
+// kernels are the Debian kernels for virtual machines: they initialize little, and unpack fast.
 const kernels = "/boot/vmlinuz-*-cloud-amd64"
 
-// Programs and files that the machine is made from, and the Debian package of each.
+// Programs and files of the machine, with the Debian package of each.
 var parts = []struct{ path, debian string }{
 	{"/usr/bin/bochs-bin", "bochs"},
 	{"/usr/lib/x86_64-linux-gnu/bochs/plugins/libbx_term_gui.so", "bochs-term"},
@@ -34,18 +33,18 @@ const (
 	loaderCore = "/usr/lib/syslinux/modules/bios/ldlinux.c32"
 )
 
-// options of the kernel. They leave out what takes long: tests of ciphers, certificates, names for
-// traces. Short copies are called fast where copies are not (fsrm), with which Linux 6.1 copies too
-// much.
+// options of the kernel. They switch off what takes long: tests of ciphers, certificates, names for
+// traces. Bochs reports fast short copies (fsrm) although it does not report fast copies; with that
+// combination Linux 6.1 copies too many bytes.
 const options = "console=ttyS0,115200 loglevel=1 panic=-1 nosmp acpi=off mitigations=off tsc=reliable lsm= " +
 	"clearcpuid=fsrm cryptomgr.notests initcall_blacklist=load_system_certificate_list,trace_eval_init"
 
-// debian are options for what Debian's Bochs 2.7 says of its processor and does not hold: protection
+// debian are options against features that Debian's Bochs 2.7 reports but does not have: protection
 // keys have no place among the saved registers, and the compact form of these has a wrong size.
 const debian = " nopku clearcpuid=pku,ospke,xsavec,xsaves,fsrm"
 
-// configuration of Bochs. A second of the machine is ten million instructions: few, so that what
-// waits for a clock does not wait long. What the machine prints goes to the file serial.
+// configuration of Bochs. A second of the machine is ten million instructions, which is few, so
+// that waiting for the clock is short. The machine prints to the file serial.
 const configuration = `
 config_interface: textconfig
 display_library: term
@@ -65,16 +64,16 @@ info: action=ignore
 debug: action=ignore
 `
 
-// A machine is what runs a program.
+// A machine is an emulated machine that runs a program.
 type machine struct {
 	kernel string
 	bochs  string // "" for Debian's
 	cpu    string
 	limit  time.Duration
-	out    io.Writer // what the program prints
+	out    io.Writer // receives the output of the program
 }
 
-// run runs the program and returns its status. The machine's files are temporary.
+// run runs the program and returns its status. The files of the machine are temporary.
 func (m *machine) run(program string, args []string) (status int, err error) {
 	if err := m.complete(); err != nil {
 		return 0, err
@@ -88,7 +87,7 @@ func (m *machine) run(program string, args []string) (status int, err error) {
 		return 0, err
 	}
 
-	// Debian's Bochs has a debugger, which waits for the word to continue.
+	// Debian's Bochs has a debugger, which waits for the command to continue.
 	bochs := exec.Command("bochs-bin", "-q", "-f", "configuration", "-rc", "debugger")
 	if m.bochs != "" {
 		bochs = exec.Command(m.bochs, "-q", "-f", "configuration")
@@ -121,9 +120,9 @@ func (m *machine) run(program string, args []string) (status int, err error) {
 		case err := <-ended:
 			failed = fmt.Errorf("bochs ended: %v", err)
 		}
-		all, _ := os.ReadFile(filepath.Join(dir, "serial")) // none yet is as good as empty
+		all, _ := os.ReadFile(filepath.Join(dir, "serial")) // a missing file counts as empty
 		text, status, complete := output(all)
-		if !complete { // the last line may be the beginning of the end
+		if !complete { // the last line may be the start of the end marker
 			text = text[:bytes.LastIndexByte(text, '\n')+1]
 		}
 		if len(text) > printed {
@@ -141,7 +140,7 @@ func (m *machine) run(program string, args []string) (status int, err error) {
 	}
 }
 
-// output returns what the program has printed so far, and its status if it has ended.
+// output returns the output of the program so far, and its status if it has ended.
 func output(serial []byte) (text []byte, status int, complete bool) {
 	serial = bytes.ReplaceAll(serial, []byte("\r\n"), []byte("\n"))
 	_, text, _ = bytes.Cut(serial, []byte(begin))
@@ -151,7 +150,7 @@ func output(serial []byte) (text []byte, status int, complete bool) {
 	return text, status, complete && err == nil
 }
 
-// complete finds the kernel and sees that all parts are there.
+// complete finds the kernel and checks that all parts are installed.
 func (m *machine) complete() error {
 	if m.kernel == "" {
 		if found, _ := filepath.Glob(kernels); found != nil {
@@ -173,7 +172,7 @@ func (m *machine) complete() error {
 	return nil
 }
 
-// build makes the machine's disk, with the program in it, and its configuration.
+// build writes the machine's disk, with the program, and its configuration.
 func (m *machine) build(dir, program string, args []string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -226,8 +225,9 @@ func (m *machine) build(dir, program string, args []string) error {
 	return nil
 }
 
-// environment is what the program sees of the host's: what this project's tests ask for. Bochs fails
-// at the instructions by which Go's collector looks through memory where it has AVX-512 DQ.
+// environment returns the variables of the host that the program gets: those that this project's
+// tests read. Bochs fails at the instructions with which Go's garbage collector scans memory on
+// AVX-512 DQ, so they are switched off.
 func environment(host []string) []string {
 	env := []string{"HOME=/tmp", "TMPDIR=/tmp", "GODEBUG=cpu.avx512dq=off"}
 	for _, v := range host {

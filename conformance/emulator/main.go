@@ -1,6 +1,6 @@
-// Command emulator runs a program on an emulated processor that has AVX-512 VNNI: Linux boots in
-// Bochs with the program as its only user. README.md says what must be installed. It imports
-// nothing of this module.
+// Command emulator runs a program on an emulated processor with AVX-512 VNNI. Bochs boots Linux
+// with the program as its only process. README.md lists the packages that must be installed. It
+// imports nothing of this module.
 package main
 
 import (

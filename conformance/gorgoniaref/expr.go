@@ -10,19 +10,19 @@ import (
 	"pesti/graph"
 )
 
-// An expr is the expression of one part, in gorgonia's terms. It keeps the first error, so that an
-// op reads as its formula. Activations are matrices with a row for each token, except for the
-// scores of attention, which have a row for each head and token.
+// An expr is the expression of one part in terms of gorgonia. It records the first error, so that
+// the code of an op reads like its formula. Activations are matrices with one row per token;
+// attention scores have one row per head and token.
 type expr struct {
 	run    *run
-	slice  *slice // of the weights, or nil for all rows
+	slice  *slice // rows of the weights, or nil for all
 	g      *G.ExprGraph
 	nodes  map[*graph.Value]*G.Node
 	leaves int
 	err    error
 }
 
-// add writes one node.
+// add adds one node.
 func (e *expr) add(n *graph.Node) error {
 	for i := range table {
 		if table[i].op != n.Op {
@@ -36,14 +36,14 @@ func (e *expr) add(n *graph.Node) error {
 	return fmt.Errorf("the op has no row in the table of the tape, which holds those of unfused graphs")
 }
 
-// fail keeps the first error.
+// fail records the first error.
 func (e *expr) fail(format string, args ...any) {
 	if e.err == nil {
 		e.err = fmt.Errorf(format, args...)
 	}
 }
 
-// keep takes what one of gorgonia's functions returned.
+// keep takes the result of a function of gorgonia.
 func (e *expr) keep(n *G.Node, err error) *G.Node {
 	if err != nil {
 		e.fail("gorgonia: %w", err)
@@ -52,8 +52,8 @@ func (e *expr) keep(n *G.Node, err error) *G.Node {
 	return n
 }
 
-// leaf is a constant of the expression. Its name makes it another than all others: gorgonia takes
-// leaves of one name and shape for the same.
+// leaf is a constant of the expression. It needs a unique name, because gorgonia treats leaves with
+// the same name and shape as one.
 func (e *expr) leaf(data []float64, shape ...int) *G.Node {
 	if e.err != nil || !e.broad(shape) {
 		return nil
@@ -61,8 +61,8 @@ func (e *expr) leaf(data []float64, shape ...int) *G.Node {
 	return e.dense(e.run.dense(data, shape...))
 }
 
-// broad checks a shape: gorgonia takes a matrix with an extent of 1 for a vector, and a vector of
-// one element for a number, and loses its way in both.
+// broad checks a shape. gorgonia treats a matrix with an extent of 1 as a vector, and a vector of
+// one element as a scalar, and fails in both cases.
 func (e *expr) broad(shape []int) bool {
 	if slices.Contains(shape[max(len(shape)-2, 0):], 1) {
 		e.fail("shape %v has an extent of 1, expected 2 or more, since gorgonia takes it for another", shape)
@@ -86,12 +86,12 @@ func (e *expr) value(v *graph.Value) *G.Node {
 			e.fail("operand %s has no value: the sequence begins at position 0, with an empty cache", v)
 			return nil
 		}
-		e.nodes[v] = e.dense(x.Clone().(*tensor.Dense)) // the tape may use its memory for something else
+		e.nodes[v] = e.dense(x.Clone().(*tensor.Dense)) // the tape machine may reuse its memory
 	}
 	return e.nodes[v]
 }
 
-// ints are the elements of an input.
+// ints returns the elements of an input.
 func (e *expr) ints(v *graph.Value) []int32 {
 	x, ok := e.run.ints[v]
 	if !ok {
@@ -121,13 +121,13 @@ func (e *expr) rows(w *graph.Value, first, end int) []float64 {
 	return wide
 }
 
-// vector is a weight of one dim.
+// vector is a weight with one dim.
 func (e *expr) vector(w *graph.Value) *G.Node {
 	_, n := extents(w.Type)
 	return e.leaf(e.rows(w, 0, 1), n)
 }
 
-// matrix is a weight of two dims, or the slice of it that the part is about, as a batch of one.
+// matrix is a weight with two dims, or the slice of it that the part computes, as a batch of one.
 func (e *expr) matrix(w *graph.Value) *G.Node {
 	rows, cols := extents(w.Type)
 	s := slice{0, rows}
@@ -162,7 +162,7 @@ func (e *expr) binary(f func(a, b *G.Node) (*G.Node, error), a, b *G.Node) *G.No
 	return e.keep(f(a, b))
 }
 
-// broadcasting is one of gorgonia's functions that repeat operands along axes.
+// broadcasting is a function of gorgonia that repeats operands along axes.
 type broadcasting func(a, b *G.Node, left, right []byte) (*G.Node, error)
 
 // eachRow applies f to every row of the matrix x and the vector v.
@@ -191,8 +191,8 @@ func (e *expr) reduce(f func(x *G.Node, along ...int) (*G.Node, error), x *G.Nod
 	return e.keep(f(x, 1))
 }
 
-// reshape gives a copy of x another shape. It would share x's memory else, which the tape machine
-// does not know: an operation in place on the one would change the other.
+// reshape returns a copy of x with another shape. Without the copy both would share memory. The
+// tape machine does not know that, so an in-place operation on one would change the other.
 func (e *expr) reshape(x *G.Node, shape ...int) *G.Node {
 	if e.err != nil || !e.broad(shape) {
 		return nil

@@ -9,7 +9,8 @@ import (
 	"pesti/frontend"
 )
 
-// In float32 every layer of every architecture is near that in float64, and another.
+// TestFloat32 checks that every layer of every architecture is close in float32 to its values in
+// float64, and different from them.
 func TestFloat32(t *testing.T) {
 	for _, arch := range frontend.Architectures() {
 		f := tiny.File(t, tiny.Config{Arch: arch, Tied: true})
@@ -20,7 +21,7 @@ func TestFloat32(t *testing.T) {
 			t.Fatal(err)
 		}
 		narrow := map[string]Value{}
-		// A vocabulary in slices too.
+		// Also with the vocabulary in slices.
 		for _, most := range []int{sliceElements, 32 * 100} {
 			r := run{narrow: true, weights: FromFile(f), most: most, tokens: len(ids), ids: ids}
 			if err := r.graph(context.Background(), g, names, func(v Value) error { narrow[v.Name] = v; return nil }); err != nil {

@@ -5,28 +5,28 @@ import (
 	"pesti/ops"
 )
 
-// A Need is the memory that a Run takes at its peak, in bytes. It leaves out what grows with
-// neither the square of the tokens nor the vocabulary, and is about what was measured: enough to
-// refuse what cannot fit.
+// A Need is the peak memory of a Run in bytes. It omits what grows neither with the square of the
+// tokens nor with the vocabulary. It approximates measurements, which is enough to refuse a run
+// that cannot fit.
 type Need struct {
-	Attention int64 // scores of a block and what is made of them
+	Attention int64 // scores of a block, and values computed from them
 	Logits    int64
-	Weights   int64 // of the part that is computed
+	Weights   int64 // of one part
 }
 
 // Total returns the sum.
 func (n *Need) Total() int64 { return n.Attention + n.Logits + n.Weights }
 
-// How many times the bytes of each are resident at the peak, garbage that is not collected yet
-// included: 9.5 to 10.5, 2 and 1 times as measured on graphs that are nearly all of one kind.
+// How many copies of each are resident at the peak, including garbage that is not yet collected. On
+// graphs that consist almost only of one kind, 9.5 to 10.5, 2 and 1 were measured.
 const (
 	copiesOfScores  = 10
 	copiesOfLogits  = 2
 	copiesOfWeights = 1
 )
 
-// NeedOf returns what Run needs for g, for as many tokens as its bound says and the wanted values.
-// It returns an error where there is no such value.
+// NeedOf returns the memory that Run needs for g with the wanted values, for as many tokens as the
+// bound of g. It returns an error if a value does not exist.
 func NeedOf(g *graph.Graph, want []string) (Need, error) {
 	const float = 8
 	r := &run{most: sliceElements}

@@ -6,7 +6,7 @@ import (
 	"pesti/conformance/tiny"
 )
 
-// What a model needs follows from its sizes; 8 is the bytes of a float64.
+// The memory that a model needs follows from its sizes. 8 is the number of bytes of a float64.
 func TestNeed(t *testing.T) {
 	f := tiny.File(t, tiny.Config{Arch: "llama", Layers: 3, Heads: 4, KVHeads: 2, HeadDim: 16, Embd: 64, FF: 96, Vocab: 5000})
 	names := []string{"blk.0.out", "blk.1.out", "blk.2.out", "logits"}
@@ -21,7 +21,7 @@ func TestNeed(t *testing.T) {
 			t.Errorf("%d tokens: %+v, want %+v", tokens, got, want)
 		}
 	}
-	// Where nothing but the logits is wanted, all blocks are one part.
+	// If only the logits are wanted, all blocks are one part.
 	all, err := NeedOf(unfused(t, f, 7), names[3:])
 	if one, _ := NeedOf(unfused(t, f, 7), names); err != nil || all.Attention != 3*one.Attention {
 		t.Errorf("%+v, %v", all, err)

@@ -10,14 +10,14 @@ import (
 	"pesti/ops"
 )
 
-// A row says how an op is written in gorgonia's operations. It returns nil for an op whose result
-// is no number: an input's elements are known before, and a cache is empty before it is written.
+// A row builds an op from operations of gorgonia. It returns nil for an op whose result is not
+// computed: the elements of an input are known, and a cache is empty before it is written.
 type row struct {
 	op    *graph.Op
 	write func(e *expr, n *graph.Node) *G.Node
 }
 
-// table holds the ops of unfused graphs.
+// table has the ops of unfused graphs.
 var table = []row{
 	{ops.Input, input},
 	{ops.State, func(*expr, *graph.Node) *G.Node { return nil }},
@@ -40,7 +40,7 @@ var table = []row{
 	{ops.SelectRows, selectRows},
 }
 
-// input gives the input of one sequence that begins at position 0, and whose rows are all wanted.
+// input returns the input for one sequence that begins at position 0, with all rows wanted.
 func input(e *expr, n *graph.Node) *G.Node {
 	x := make([]int32, len(e.run.ids))
 	switch n.Name() {
@@ -58,7 +58,7 @@ func input(e *expr, n *graph.Node) *G.Node {
 	return nil
 }
 
-// getRows reads no more of the table than the rows wanted.
+// getRows reads only the wanted rows of the table.
 func getRows(e *expr, n *graph.Node) *G.Node {
 	rows, cols := extents(n.In[0].Type)
 	ids := e.ints(n.In[1])
@@ -116,15 +116,15 @@ func geluTanh(e *expr, n *graph.Node) *G.Node {
 	return e.binary(G.HadamardProd, scaled(e, x, 0.5), e.binary(G.Add, tanh, e.number(1)))
 }
 
-// rope is x ⊙ cos + (x·turn) ⊙ sin for each head, where turn takes (a, b) to (−b, a) for the two
-// dims of each pair.
+// rope is x ⊙ cos + (x·turn) ⊙ sin for each head. turn maps (a, b) to (−b, a) for the two dims of
+// each pair.
 func rope(e *expr, n *graph.Node) *G.Node {
 	x, pos := e.value(n.In[0]), e.ints(n.In[1])
 	heads, dim, rot := int(n.Attr.Int("heads")), int(n.Attr.Int("head_dim")), int(n.Attr.Int("rot"))
 	speeds, magnitude := e.speeds(n), n.Float("magnitude")
 	cos, sin := make([]float64, len(pos)*heads*dim), make([]float64, len(pos)*heads*dim)
 	for i := range cos {
-		cos[i] = 1 // beyond rot nothing turns
+		cos[i] = 1 // dims from rot on are not rotated
 	}
 	turn := make([]float64, dim*dim)
 	for i, speed := range speeds {
@@ -148,8 +148,8 @@ func rope(e *expr, n *graph.Node) *G.Node {
 	return e.reshape(e.binary(G.Add, still, turned), -1, heads*dim)
 }
 
-// speeds returns the angle per position of each pair of dims: base^(−2i/rot), slowed by freq_scale,
-// in full or, where there is a ramp (YaRN), in part.
+// speeds returns the angle per position of each pair of dims: base^(−2i/rot), multiplied by
+// freq_scale in full or, with a ramp (YaRN), in part.
 func (e *expr) speeds(n *graph.Node) []float64 {
 	rot, slow := n.Attr.Int("rot"), n.Float("freq_scale")
 	low, high := n.Attr.Float("ramp_low"), n.Attr.Float("ramp_high")
@@ -169,13 +169,13 @@ func (e *expr) speeds(n *graph.Node) []float64 {
 	return speeds
 }
 
-// byHead takes a row for each token, with all heads, to a matrix for each head.
+// byHead converts one row per token with all heads into one matrix per head.
 func byHead(e *expr, x *G.Node, dim int) *G.Node {
 	return e.swap(e.reshape(x, len(e.run.ids), -1, dim))
 }
 
-// attnScores multiplies the queries of each group of heads with the keys of its head, and hides
-// what a token does not see.
+// attnScores multiplies the queries of each group of heads with the keys of the group, and masks
+// the positions that a token does not attend to.
 func attnScores(e *expr, n *graph.Node) *G.Node {
 	heads, kv, dim, window := int(n.Attr.Int("heads")), int(n.Attr.Int("kv_heads")), int(n.Attr.Int("head_dim")), int(n.Attr.Int("window"))
 	q := e.reshape(byHead(e, e.value(n.In[0]), dim), kv, -1, dim)
@@ -192,8 +192,8 @@ func attnScores(e *expr, n *graph.Node) *G.Node {
 	return e.binary(G.Add, scores, e.leaf(hidden, heads*tokens, tokens))
 }
 
-// softmax is written out: gorgonia's own takes the maximum of all rows to be near that of the
-// first, and overflows where it is not.
+// softmax is built from basic operations. gorgonia's own subtracts nearly the maximum of the first
+// row from all rows, and overflows if another row has a larger one.
 func softmax(e *expr, n *graph.Node) *G.Node {
 	x := e.value(n.In[0])
 	x = e.unary(G.Exp, e.eachCol(G.BroadcastSub, x, e.reduce(G.Max, x)))

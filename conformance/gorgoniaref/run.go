@@ -25,24 +25,24 @@ import (
 	"pesti/ops"
 )
 
-// A Value is what gorgonia computed for one value of the graph, with a row for each token.
+// A Value is a value of the graph as gorgonia computed it, with one row per token.
 type Value struct {
 	Name       string
 	Rows, Cols int
 	Data       []float64 // Rows · Cols, row-major
 }
 
-// Run computes g for the tokens ids and calls visit with each of the wanted values, in the order
-// of the graph. A wanted value is a matrix with a row for each token: a residual stream such as
-// blk.0.out, or the logits. All rows of logits are wanted. It returns the error of visit, if there
-// is one, or says which node it cannot compute.
+// Run computes g for the tokens ids, and calls visit with each wanted value in the order of the
+// graph. A wanted value is a matrix with one row per token: a residual stream such as blk.0.out, or
+// the logits of all rows. It returns the error of visit, or an error that names the node which it
+// cannot compute.
 func Run(ctx context.Context, g *graph.Graph, weights Weights, ids []int32, want []string, visit func(Value) error) error {
 	r := &run{weights: weights, most: sliceElements, tokens: len(ids), ids: ids}
 	return r.graph(ctx, g, want, visit)
 }
 
-// RunFloat32 is Run in float32. How far its values are from Run's is what any program of that
-// precision may lose.
+// RunFloat32 is Run in float32. The difference between its values and those of Run shows how much
+// any float32 program may lose.
 func RunFloat32(ctx context.Context, g *graph.Graph, weights Weights, ids []int32, want []string, visit func(Value) error) error {
 	r := &run{narrow: true, weights: weights, most: sliceElements, tokens: len(ids), ids: ids}
 	return r.graph(ctx, g, want, visit)
@@ -50,14 +50,14 @@ func RunFloat32(ctx context.Context, g *graph.Graph, weights Weights, ids []int3
 
 // A run is one pass over a graph.
 type run struct {
-	narrow  bool // to float32
+	narrow  bool // compute in float32
 	weights Weights
-	most    int // weights of one product that are held at a time
-	tokens  int // that were asked for
+	most    int // weights of one product in memory at a time
+	tokens  int // requested by the caller
 	ids     []int32
 	wanted  map[*graph.Value]bool
 	ints    map[*graph.Value][]int32       // inputs
-	live    map[*graph.Value]*tensor.Dense // what later parts need
+	live    map[*graph.Value]*tensor.Dense // values that later parts need
 }
 
 func (r *run) graph(ctx context.Context, g *graph.Graph, want []string, visit func(Value) error) error {
@@ -65,10 +65,10 @@ func (r *run) graph(ctx context.Context, g *graph.Graph, want []string, visit fu
 		return err
 	}
 	if r.tokens == 0 {
-		return fmt.Errorf("graph %s: there are no tokens to compute it for", g.Name)
+		return fmt.Errorf("graph %s: no tokens, expected at least one", g.Name)
 	}
-	// gorgonia takes a matrix of one row for a vector. A second token behind the only one changes
-	// nothing of what comes before it.
+	// gorgonia treats a matrix of one row as a vector. A second token after a single one does not
+	// change the values of the first.
 	if r.tokens == 1 {
 		r.ids = []int32{r.ids[0], r.ids[0]}
 	}
@@ -90,7 +90,7 @@ func (r *run) graph(ctx context.Context, g *graph.Graph, want []string, visit fu
 		if err := r.part(g.Nodes[i:end], func(v *graph.Value) bool { return r.wanted[v] || last[v] >= end }); err != nil {
 			return err
 		}
-		// Only the last node of a part may have a wanted value.
+		// Only the last node of a part can have a wanted value.
 		if v := g.Nodes[end-1].Out[0]; r.wanted[v] {
 			if err := visit(r.value(v)); err != nil {
 				return err
@@ -106,7 +106,7 @@ func (r *run) graph(ctx context.Context, g *graph.Graph, want []string, visit fu
 	return nil
 }
 
-// want notes the values called names, with which parts end.
+// want records the values called names. Parts end at these values.
 func (r *run) want(g *graph.Graph, names []string) error {
 	r.wanted = map[*graph.Value]bool{}
 	for _, name := range names {
@@ -119,9 +119,9 @@ func (r *run) want(g *graph.Graph, names []string) error {
 	return nil
 }
 
-// partEnd returns where the part of the graph ends that begins with node i: behind a wanted value,
-// so that the weights of one block are held at a time, and around a large product, which is
-// computed slice by slice.
+// partEnd returns the end of the part that begins with node i. A part ends after a wanted value, so
+// that only the weights of one block are in memory at a time. A large product is a part of its own,
+// because it is computed in slices.
 func (r *run) partEnd(nodes []*graph.Node, i int) int {
 	if r.large(nodes[i]) {
 		return i + 1
@@ -134,7 +134,7 @@ func (r *run) partEnd(nodes []*graph.Node, i int) int {
 	return i
 }
 
-// sliceElements is how many weights of one product are held at a time: 128 MiB.
+// sliceElements is the number of weights of one product in memory at a time: 128 MiB.
 const sliceElements = 1 << 24
 
 func (r *run) large(n *graph.Node) bool {
@@ -154,19 +154,19 @@ func extents(t graph.Type) (rows, cols int) {
 	return rows, int(t.Shape[len(t.Shape)-1].N)
 }
 
-// part computes nodes on a tape of their own, and keeps the values that are needed later.
+// part computes nodes as one part, and keeps the values that are needed later.
 func (r *run) part(nodes []*graph.Node, keep func(*graph.Value) bool) error {
 	if !r.large(nodes[0]) {
-		return r.tape(nodes, nil, keep)
+		return r.evaluate(nodes, nil, keep)
 	}
 	out := nodes[0].Out[0]
 	rows, cols := extents(nodes[0].In[1].Type)
 	step := max(r.most/cols, 2)
 	whole := make([]float64, len(r.ids)*rows)
 	for first := 0; first < rows; first += step {
-		// A last slice of one row would be a vector to gorgonia: it begins a row earlier.
+		// gorgonia would treat a last slice of one row as a vector, so that slice begins one row earlier.
 		s := &slice{min(first, max(rows-2, 0)), min(first+step, rows)}
-		if err := r.tape(nodes, s, func(v *graph.Value) bool { return v == out }); err != nil {
+		if err := r.evaluate(nodes, s, func(v *graph.Value) bool { return v == out }); err != nil {
 			return err
 		}
 		data, n := float64s(r.live[out]), s.end-s.first
@@ -181,11 +181,12 @@ func (r *run) part(nodes []*graph.Node, keep func(*graph.Value) bool) error {
 // A slice is a range of rows of the weights of a part.
 type slice struct{ first, end int }
 
-// tape writes nodes as an expression, computes it, and keeps what is needed later.
-func (r *run) tape(nodes []*graph.Node, s *slice, keep func(*graph.Value) bool) (err error) {
+// evaluate builds an expression from nodes, computes it on a tape machine, and keeps the values
+// that are needed later.
+func (r *run) evaluate(nodes []*graph.Node, s *slice, keep func(*graph.Value) bool) (err error) {
 	name := nodes[len(nodes)-1].Name()
-	// Verified graphs and broad shapes leave gorgonia nothing to panic about. Where it does so all the
-	// same while it builds or compiles an expression, that must not end the program.
+	// gorgonia should not panic on verified graphs with checked shapes. If it panics while it builds or
+	// compiles an expression, the program must not end.
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("node %s: gorgonia: %v", name, p)
@@ -220,14 +221,14 @@ func (r *run) tape(nodes []*graph.Node, s *slice, keep func(*graph.Value) bool) 
 	return nil
 }
 
-// value returns v without the row that a single token was given for company.
+// value returns v without the second row that was added for a single token.
 func (r *run) value(v *graph.Value) Value {
 	x := r.live[v]
 	cols := x.Shape()[1]
 	return Value{v.Name, r.tokens, cols, float64s(x)[:r.tokens*cols]}
 }
 
-// dense makes a tensor in the precision of the run.
+// dense returns a tensor in the precision of the run.
 func (r *run) dense(data []float64, shape ...int) *tensor.Dense {
 	if !r.narrow {
 		return dense.New(data, shape...)

@@ -38,7 +38,7 @@ func unfused(t rapid.TB, f *gguf.File, n int) *graph.Graph {
 	return g
 }
 
-// matrices returns the names of all values that Run can be asked for.
+// matrices returns the names of all values that Run can compute.
 func matrices(g *graph.Graph) []string {
 	var names []string
 	for _, n := range g.Nodes {
@@ -51,7 +51,7 @@ func matrices(g *graph.Graph) []string {
 	return names
 }
 
-// compute collects what Run visits.
+// compute collects the values that Run visits.
 func compute(g *graph.Graph, w Weights, ids []int32, want []string) (map[string]Value, error) {
 	all := map[string]Value{}
 	err := Run(context.Background(), g, w, ids, want, func(v Value) error {
@@ -61,9 +61,10 @@ func compute(g *graph.Graph, w Weights, ids []int32, want []string) (map[string]
 	return all, err
 }
 
-// agrees holds values of g to the interpreter, which rounds each to float32. The norm of a small row
-// magnifies what that loses, so where they differ by more than 2e-5 of a row, the interpreter runs with
-// weights perturbed by a rounding, to show how much of it is that.
+// agrees compares values of g with the interpreter, which rounds each value to float32. The norm of
+// a small row magnifies that rounding error. So if they differ by more than 2e-5 of a row, the
+// interpreter runs again with weights perturbed by one rounding, to show how much of the difference
+// rounding explains.
 func agrees(g *graph.Graph, w Weights, ids []int32, names []string) error {
 	got, err := compute(g, w, ids, names)
 	if err != nil {
@@ -127,7 +128,7 @@ func tokens(n, vocab int) []int32 {
 	return ids
 }
 
-// TestModels holds random small models to the interpreter, each block a tape of its own.
+// TestModels compares random small models with the interpreter. Each block is one part.
 func TestModels(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		one := func(label string, of ...int) int { return rapid.SampledFrom(of).Draw(t, label) }
@@ -156,8 +157,8 @@ func TestModels(t *testing.T) {
 	})
 }
 
-// TestRandomGraphs does the same for graphs of any shape. Those with what no model has, an extent
-// of 1 or a cache that nothing was written to, are refused.
+// TestRandomGraphs does the same for graphs of any shape. Graphs that no model has, with an extent
+// of 1 or a cache that is not written, are refused.
 func TestRandomGraphs(t *testing.T) {
 	computed, refused := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -191,7 +192,8 @@ func TestRandomGraphs(t *testing.T) {
 	}
 }
 
-// TestParts: which values are asked for, and how many weights are held at a time, changes nothing.
+// TestParts checks that the result does not depend on which values are wanted, or on how many
+// weights are in memory at a time.
 func TestParts(t *testing.T) {
 	f := tiny.File(t, tiny.Config{Arch: "gemma3", Window: 3, Vocab: 301, Tied: true})
 	g, ids := unfused(t, f, 7), tokens(7, 256)
@@ -207,7 +209,7 @@ func TestParts(t *testing.T) {
 			err := r.graph(context.Background(), g, names, func(v Value) error {
 				visited = append(visited, v.Name)
 				for i, x := range v.Data {
-					// Products of fewer rows may add up in another order.
+					// Products of fewer rows may be summed in another order.
 					if y := want[v.Name].Data[i]; !(math.Abs(x-y) <= 1e-12*(1+math.Abs(y))) {
 						return fmt.Errorf("%s: element %d is %v, expected %v", v.Name, i, x, y)
 					}
@@ -224,7 +226,7 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// parse reads a graph of one line for each node, with the inputs of a model.
+// parse reads a graph with one line per node, and with the inputs of a model.
 func parse(t *testing.T, lines string) *graph.Graph {
 	t.Helper()
 	g, err := graph.Parse(`graph g (T <= 4, S <= 1, R <= 4, C <= 16)
@@ -243,8 +245,8 @@ func parse(t *testing.T, lines string) *graph.Graph {
 	return g
 }
 
-// TestSoftmaxRange has rows of scores 1,500 apart: the exponentials of the one relative to the
-// maximum of the other are beyond float64.
+// TestSoftmaxRange has rows whose scores differ by 1,500: relative to the maximum of the other row,
+// their exponentials are outside the range of float64.
 func TestSoftmaxRange(t *testing.T) {
 	g := parse(t, `
   %k : kv[C, 4] = state {width: 4}
@@ -317,7 +319,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestFileCutShort: a model that another process cuts short is an error, not a fault.
+// TestFileCutShort checks that a model which another process truncates causes an error, not a
+// fault.
 func TestFileCutShort(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows does not let a mapped file shrink")
@@ -332,7 +335,7 @@ func TestFileCutShort(t *testing.T) {
 	}
 }
 
-// TestTable: the table has every op of unfused graphs, once, and no fused one.
+// TestTable checks that the table has every op of unfused graphs once, and no fused op.
 func TestTable(t *testing.T) {
 	rows := map[*graph.Op]int{}
 	for _, r := range table {

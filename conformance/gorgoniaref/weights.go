@@ -8,11 +8,12 @@ import (
 	"pesti/graph"
 )
 
-// Weights gives the dequantised elements of the rows first to end − 1 of a weight, row-major. A
+// Weights returns the dequantized elements of the rows first to end − 1 of a weight, row-major. A
 // vector has one row.
 type Weights func(w *graph.Value, first, end int) ([]float32, error)
 
-// WithSidecar returns the weights of a model, with those in the sidecar taken from there.
+// WithSidecar returns the weights of a model. Weights that the sidecar has are read from the
+// sidecar.
 func WithSidecar(f *gguf.File, s *sidecar.File) Weights {
 	inFile := FromFile(f)
 	return func(w *graph.Value, first, end int) ([]float32, error) {

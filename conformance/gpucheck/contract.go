@@ -14,7 +14,7 @@ import (
 //go:embed contract.ptx
 var contractPTX []byte
 
-// contract is what package exec/cuda says of a Device, each part on its own.
+// contract lists the rules that package exec/cuda states for a Device, with one check for each.
 var contract = []struct {
 	name  string
 	check func(cuda.Device, found) error
@@ -53,7 +53,7 @@ func checkProperties(d cuda.Device, f found) error {
 	return nil
 }
 
-// pattern returns bytes of which no run repeats soon.
+// pattern returns bytes without short repetitions.
 func pattern(n int, seed uint32) []byte {
 	b := make([]byte, n)
 	x := seed*2654435761 + 1
@@ -66,7 +66,7 @@ func pattern(n int, seed uint32) []byte {
 	return b
 }
 
-// A bench is what most checks need: a stream, and memory, freed at the end.
+// A bench has what most checks need: a stream, and memory that is freed at the end.
 type bench struct {
 	cuda.Device
 	cuda.Stream
@@ -89,7 +89,7 @@ func (b *bench) alloc(bytes int64) (cuda.Ptr, error) {
 	return p, err
 }
 
-// end frees all, and returns the first error of that or the one given.
+// end frees everything. It returns err, or the first error of freeing.
 func (b *bench) end(err error) error {
 	for _, p := range b.memory {
 		err = first(err, b.Free(p))
@@ -106,7 +106,7 @@ func first(errs ...error) error {
 	return nil
 }
 
-// with runs a check that has a bench.
+// with runs a check with a bench.
 func with(d cuda.Device, check func(*bench) error) error {
 	b, err := newBench(d)
 	if err != nil {
@@ -152,7 +152,7 @@ func checkMemory(d cuda.Device, f found) error {
 			if bytes.Count(dst, []byte{0xa5}) != n {
 				return fmt.Errorf("%d bytes are not all filled", n)
 			}
-			// At an odd address, beside bytes that must stay.
+			// At an odd address. The bytes next to it must not change.
 			if n > 256 {
 				if err := first(b.Upload(q+3, []byte{1, 2}), b.Download(dst, q), b.Wait()); err != nil {
 					return err
@@ -190,7 +190,8 @@ func checkHostMemory(d cuda.Device, f found) error {
 	})
 }
 
-// checkTooMuch asks for more than there is, which must say so and harm nothing.
+// checkTooMuch requests more memory than exists. The device must report that, and nothing else may
+// change.
 func checkTooMuch(d cuda.Device, f found) error {
 	if _, err := d.Alloc(2 * d.Properties().Memory); err == nil {
 		return errors.New("twice the device's memory is given out")
@@ -223,7 +224,7 @@ func checkModules(d cuda.Device, f found) error {
 	return first(err, m.Unload())
 }
 
-// A kernel is one of the contract's, with its parameters.
+// A kernel is one of the contract's kernels, with its parameters.
 func (b *bench) kernel(name string, shared int) (cuda.Module, cuda.Function, error) {
 	m, err := b.Load(contractPTX)
 	if err != nil {
@@ -239,7 +240,7 @@ func params(dst cuda.Ptr, n, value uint32) []byte {
 	return binary.LittleEndian.AppendUint32(p, value)
 }
 
-// checkLaunches runs as many threads as there are words, in all shapes.
+// checkLaunches runs one thread per word, with grids and blocks of all shapes.
 func checkLaunches(d cuda.Device, f found) error {
 	return with(d, func(b *bench) error {
 		m, add, err := b.kernel("add", 0)
@@ -254,13 +255,13 @@ func checkLaunches(d cuda.Device, f found) error {
 			{Grid: cuda.Dim{X: 1, Y: 1, Z: 39}, Block: cuda.Dim{X: 1, Y: 16, Z: 8}},
 		} {
 			threads := l.Grid.X * l.Grid.Y * l.Grid.Z * l.Block.X * l.Block.Y * l.Block.Z
-			n := max(threads-1, 1) // the last finds nothing to do
+			n := max(threads-1, 1) // the last thread has nothing to do
 			l.Function, l.Params = add, params(p, uint32(n), 100)
 			err = first(err, b.Fill(p, 0, 4*5000), b.Launch(l))
 			if err != nil {
 				return err
 			}
-			clear(l.Params) // which the launch has taken
+			clear(l.Params) // the launch has copied them
 			got, err := b.words(p, 5000)
 			if err != nil {
 				return err
@@ -279,7 +280,8 @@ func checkLaunches(d cuda.Device, f found) error {
 	})
 }
 
-// checkShared launches with all the shared memory that the device says a block may have, and with more.
+// checkShared launches a block with all the shared memory that the device reports for a block, and
+// one with more.
 func checkShared(d cuda.Device, f found) error {
 	return with(d, func(b *bench) error {
 		most := d.Properties().Shared
@@ -312,7 +314,7 @@ func checkShared(d cuda.Device, f found) error {
 	})
 }
 
-// checkEvents lets one stream wait for what another does.
+// checkEvents makes one stream wait for the work of another.
 func checkEvents(d cuda.Device, f found) error {
 	return with(d, func(b *bench) error {
 		const n = 1 << 20
@@ -348,7 +350,7 @@ func checkEvents(d cuda.Device, f found) error {
 	})
 }
 
-// checkGraphs captures, which must do nothing, and replays.
+// checkGraphs captures launches, which must not run them, and replays the graph.
 func checkGraphs(d cuda.Device, f found) error {
 	return with(d, func(b *bench) error {
 		m, add, err := b.kernel("add", 0)
@@ -389,7 +391,8 @@ func checkGraphs(d cuda.Device, f found) error {
 	})
 }
 
-// checkTrap writes where there is no memory. All later calls fail, and Close ends the device.
+// checkTrap writes to an address without memory. All later calls must fail, and Close must end the
+// device.
 func checkTrap(d cuda.Device) error {
 	b, err := newBench(d)
 	if err != nil {
@@ -410,7 +413,7 @@ func checkTrap(d cuda.Device) error {
 	if _, err := d.Alloc(1); err == nil {
 		return errors.New("the device goes on after a trap")
 	}
-	d.Close() // which may tell of the trap once more
+	d.Close() // may report the trap again
 	if _, err := d.Alloc(1); err == nil {
 		return errors.New("a closed device gives out memory")
 	}

@@ -9,7 +9,7 @@ import (
 	"pesti/exec/cuda/virtual"
 )
 
-// failing returns the names of the parts of the contract that a device breaks.
+// failing returns the names of the rules that a device breaks.
 func failing(d cuda.Device) (names []string, errs []string) {
 	for _, c := range contract {
 		if err := c.check(d, found{}); err != nil {
@@ -19,7 +19,7 @@ func failing(d cuda.Device) (names []string, errs []string) {
 	return names, errs
 }
 
-// small is the virtual device with little memory, so that all of it is quickly asked for.
+// small is the virtual device with little memory, so that requests for all of it are quick.
 func small(t *testing.T) cuda.Device {
 	t.Helper()
 	p := virtual.Default()
@@ -41,7 +41,7 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// A faulty is a device of which something is wrong.
+// A faulty is a device with a fault.
 type faulty struct {
 	cuda.Device
 	properties func(cuda.Properties) cuda.Properties
@@ -89,12 +89,12 @@ func (m faultyModule) Function(name string, shared int) (cuda.Function, error) {
 	return m.function(m.Module, name, shared)
 }
 
-// Streams of which one thing is wrong.
+// Streams with a fault.
 type (
-	changing   struct{ cuda.Stream } // downloads a bit that is another
-	unfilled   struct{ cuda.Stream } // leaves the last byte out
-	flat       struct{ cuda.Stream } // knows no third dimension
-	eager      struct{ cuda.Stream } // runs what it captures
+	changing   struct{ cuda.Stream } // changes a bit of a download
+	unfilled   struct{ cuda.Stream } // does not fill the last byte
+	flat       struct{ cuda.Stream } // ignores the third dimension
+	eager      struct{ cuda.Stream } // runs launches while it captures them
 	replaysTwo struct{ cuda.Stream }
 )
 
@@ -123,7 +123,7 @@ func (s eager) EndCapture() (cuda.Graph, error) {
 
 func (s replaysTwo) Replay(g cuda.Graph) error { return first(s.Stream.Replay(g), s.Stream.Replay(g)) }
 
-// Each fault is found by the part of the contract that is about it.
+// Each fault must be found by the check of the rule that it breaks.
 func TestFaults(t *testing.T) {
 	for what, c := range map[string]struct {
 		fault func(*faulty)

@@ -9,11 +9,12 @@ import (
 	"strings"
 )
 
-// deviceVariable tells the tests of the kernels which device to run on, in place of the virtual one.
+// deviceVariable names the device for the tests of the kernels, which otherwise use the virtual
+// device.
 const deviceVariable = "PESTI_DEVICE"
 
-// checkKernels runs the compiled tests of the kernels, which hold each to its reference, on the device.
-// One of them is about a source file, which need not be here.
+// checkKernels runs the compiled tests of the kernels on the device. They compare each kernel with
+// its reference. One of the tests reads a source file, which need not be present.
 func checkKernels(ctx context.Context, o *options, f found) error {
 	args := []string{"-test.v", "-test.short", "-test.skip", "^TestHeader$"}
 	if o.quick {

@@ -1,13 +1,14 @@
-// Command gpucheck holds a CUDA device to all that pesti expects of it, in one go and in minutes:
-// the driver's contract, kernels against their reference, whole models against the processor layer
-// by layer, no step left to the host, and speed beside what the memory allows.
+// Command gpucheck checks everything that pesti expects of a CUDA device, in one run of a few
+// minutes: the driver's contract, kernels against their references, whole models against the CPU
+// layer by layer, that no step runs on the host, and the speed relative to the limit of the memory.
 //
 //	gpucheck -device cuda:0 -pesti bin/pesti [-kernels bin/kernels.test] [-o FILE] MODEL…
 //
-// It needs nothing but what is built already: itself, pesti, pesti-cuda and the tests of the kernels.
-// It prints a line for each check and after each writes the report anew, in JSON, so that whatever ends
-// it leaves what was found. A check that fails or takes too long does not end it, and makes the exit
-// code 1. Built with the tag libcuda it knows cuda:N, and in every build virtual.
+// It needs only programs that are already built: itself, pesti, pesti-cuda and the tests of the
+// kernels. It prints one line per check. After each check it rewrites the report, in JSON, so that
+// the results survive a crash. A check that fails or takes too long does not end the run; the exit
+// code is then 1. With the build tag libcuda it supports cuda:N, and in every build the device
+// virtual.
 package main
 
 import (
@@ -58,19 +59,19 @@ func main() {
 	}
 }
 
-// A report is what was found, as it is written.
+// A report has all results, in the form that is written.
 type report struct {
 	*options   `json:"-"`
-	isa        string           // of the best modules for the device and its driver
+	isa        string           // instruction set of the best modules for the device and its driver
 	Device     string           `json:"device"`
 	Begun      string           `json:"begun"`
-	Driver     int              `json:"driver_cuda"` // the version that it is for, 12090 is 12.9
+	Driver     int              `json:"driver_cuda"` // the CUDA version of the driver; 12090 is 12.9
 	Properties *cuda.Properties `json:"properties"`
 	Checks     []check          `json:"checks"`
 	OK         bool             `json:"ok"`
 }
 
-// A check is one thing that was held to something, and what was measured by the way.
+// A check is the result of one check, with its measurements.
 type check struct {
 	Name    string         `json:"name"`
 	OK      bool           `json:"ok"`
@@ -79,11 +80,11 @@ type check struct {
 	Found   map[string]any `json:"found,omitempty"`
 }
 
-// found is what a check measures.
+// found has the measurements of a check.
 type found map[string]any
 
-// run makes one check, prints its line, and keeps it. Nothing runs once ctx has ended. What hangs, as a
-// call of a driver may, is left behind.
+// run runs one check, prints its line, and records it. Nothing runs after ctx has ended. A check
+// that hangs, such as a call of the driver, is abandoned.
 func (r *report) run(ctx context.Context, name string, f func(context.Context, found) error) bool {
 	begin := time.Now()
 	ctx, cancel := context.WithTimeoutCause(ctx, r.each, fmt.Errorf("took longer than %v", r.each))
@@ -117,25 +118,27 @@ func (r *report) run(ctx context.Context, name string, f func(context.Context, f
 	r.Checks = append(r.Checks, c)
 	fmt.Fprintf(os.Stderr, "%-40s %6.1fs  %s\n", name, c.Seconds, verdict)
 	if r.out != "" {
-		r.write() // the last time tells an error
+		r.write() // the last call reports the error
 	}
 	return c.OK
 }
 
-// encodes reports whether JSON has all that was found: it has no NaN.
+// encodes reports whether the measurements can be written as JSON, which has no NaN.
 func encodes(f found) bool {
 	_, err := json.Marshal(f)
 	return err == nil
 }
 
-// afterwards ends some time after ctx, in which a check that heeds it ends by itself.
+// afterwards returns a channel that is closed some time after ctx has ended, so that a check which
+// observes ctx can end by itself.
 func afterwards(ctx context.Context) <-chan struct{} {
 	end := make(chan struct{})
 	context.AfterFunc(ctx, func() { time.AfterFunc(2*time.Second, func() { close(end) }) })
 	return end
 }
 
-// all makes all checks. A kernel that traps takes the device from the process, so that comes last.
+// all runs all checks. A kernel that traps makes the device unusable for the process, so that check
+// is the last.
 func (r *report) all(ctx context.Context) {
 	r.run(ctx, "pesti", r.checkPesti)
 	var d cuda.Device
@@ -161,9 +164,9 @@ func (r *report) all(ctx context.Context) {
 	}
 }
 
-// checkPesti notes which program is held to all this, and what it says of the machine's devices.
+// checkPesti records which program is checked, and which devices of the machine it reports.
 func (r *report) checkPesti(ctx context.Context, f found) error {
-	s := &subject{report: r}
+	s := &modelCheck{report: r}
 	version, err := s.start(ctx, "version")
 	if err != nil {
 		return err
@@ -182,7 +185,7 @@ func (r *report) checkPesti(ctx context.Context, f found) error {
 	return nil
 }
 
-// open opens the device called name, and notes what is known of it.
+// open opens the device called name, and records its properties.
 func (r *report) open(name string) (cuda.Device, error) {
 	word, number, _ := strings.Cut(name, ":")
 	driver, err := openDriver(word)

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestRun: whatever becomes of a check, the ones behind it run, and the report has all of them, each as
-// soon as it has ended.
+// TestRun checks that a check which fails, hangs or takes too long does not prevent the later ones,
+// and that the report has every check as soon as it has ended.
 func TestRun(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "report.json")
 	r := &report{options: &options{out: path, each: 50 * time.Millisecond}}
@@ -49,6 +49,6 @@ func TestRun(t *testing.T) {
 		}
 	}
 	if text, err := os.ReadFile(path); err != nil || !strings.Contains(string(text), "NaN") {
-		t.Errorf("what was found is not in the report: %s %v", text, err)
+		t.Errorf("the measurements are not in the report: %s %v", text, err)
 	}
 }

@@ -12,16 +12,16 @@ import (
 	"strings"
 )
 
-// A subject is a model on the device, with a folder for what pesti writes.
-type subject struct {
+// A modelCheck checks one model on the device. dir is a folder for the output of pesti.
+type modelCheck struct {
 	*report
 	model, dir string
 	bandwidth  float64    // of the device's memory, bytes per second; 0 where unknown
-	plan       planReport // of the plan whose speed is measured
+	plan       planReport // the plan whose speed is measured
 }
 
 // start runs pesti and returns its standard output.
-func (s *subject) start(ctx context.Context, args ...string) ([]byte, error) {
+func (s *modelCheck) start(ctx context.Context, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, s.pesti, args...)
 	var says bytes.Buffer
 	cmd.Stderr = &says
@@ -32,8 +32,8 @@ func (s *subject) start(ctx context.Context, args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// decoded runs it and reads the JSON that it prints.
-func (s *subject) decoded(ctx context.Context, to any, args ...string) error {
+// decoded runs pesti and decodes the JSON that it prints.
+func (s *modelCheck) decoded(ctx context.Context, to any, args ...string) error {
 	out, err := s.start(ctx, args...)
 	if err != nil {
 		return err
@@ -41,34 +41,34 @@ func (s *subject) decoded(ctx context.Context, to any, args ...string) error {
 	return json.Unmarshal(out, to)
 }
 
-// onDevice are the options of a verb that compiles for the device and runs there.
-func (s *subject) onDevice(args ...string) []string {
+// onDevice adds the options that compile for the device and run there.
+func (s *modelCheck) onDevice(args ...string) []string {
 	return append(args, "--target", "cuda", "--isa", s.isa, "--device", s.device)
 }
 
-// prompt is what all models are asked to continue, over and over: more tokens than a chunk, so that the program
-// for whole chunks runs too, but where it is to be quick.
+// prompt is the text that all models continue. Unless the check is to be quick it is repeated, so
+// that it has more tokens than a chunk and the program for whole chunks runs too.
 const prompt = "The quick brown fox jumps over the lazy dog. Once upon a time there was a small"
 
-func (s *subject) prompt() string {
+func (s *modelCheck) prompt() string {
 	if s.quick {
 		return prompt
 	}
 	return strings.Repeat(prompt+". ", 4) + prompt
 }
 
-// Bounds are how far the device may be from the processor in precision exact, by d of any layer, and
-// in fast, and with a cache in FP8, from exact, by the mean divergence of the logits.
+// Bounds on the difference between the device and the CPU in precision exact: d of any layer in
+// exact, and the mean KL divergence of the logits in fast, and in fast with an FP8 cache.
 const (
 	exactD = "1e-4"
 	fastKL = "1e-3"
 	fp8KL  = "0.06"
 )
 
-// checkModel makes the checks of one model.
+// checkModel runs the checks of one model.
 func checkModel(ctx context.Context, r *report, model string) {
 	name := strings.TrimSuffix(filepath.Base(model), ".gguf") + ": "
-	s := &subject{report: r, model: model, bandwidth: r.bandwidth()}
+	s := &modelCheck{report: r, model: model, bandwidth: r.bandwidth()}
 	if !r.run(ctx, name+"folder", func(ctx context.Context, f found) (err error) {
 		s.dir, err = os.MkdirTemp("", "gpucheck")
 		return err
@@ -76,7 +76,7 @@ func checkModel(ctx context.Context, r *report, model string) {
 		return
 	}
 	defer os.RemoveAll(s.dir)
-	if model == "demo" { // the virtual device takes long for others
+	if model == "demo" { // other models take long on the virtual device
 		r.run(ctx, name+"bits of the virtual device", s.checkBits)
 	}
 	for _, c := range []struct {
@@ -95,11 +95,11 @@ func checkModel(ctx context.Context, r *report, model string) {
 	}
 }
 
-// bandwidth returns that of the device's memory, bytes per second: what the device tells of, or else
-// what a copy came to.
+// bandwidth returns the bandwidth of the device's memory in bytes per second: the value that the
+// device reports, or the measured speed of a copy.
 func (r *report) bandwidth() float64 {
-	if told := r.Properties.Bandwidth; told > 0 {
-		return float64(told)
+	if reported := r.Properties.Bandwidth; reported > 0 {
+		return float64(reported)
 	}
 	for _, c := range r.Checks {
 		if rate, ok := c.Found["copy_gb_s"].(float64); ok {
@@ -109,7 +109,7 @@ func (r *report) bandwidth() float64 {
 	return 0
 }
 
-// A planReport is what of `plan show --json` is of use here.
+// A planReport is the part of `plan show --json` that is used here.
 type planReport struct {
 	ISA       string `json:"isa"`
 	Fallbacks int    `json:"fallbacks"`
@@ -125,9 +125,9 @@ type planReport struct {
 	} `json:"programs"`
 }
 
-// limit returns the tokens per second that the device's memory would allow a program, if nothing but
-// the weights and the cache, read once, took time; 0 where that is not known.
-func (s *subject) limit(program string) float64 {
+// limit returns the tokens per second of a program if reading the weights and the cache once were
+// the only cost, or 0 if that is unknown.
+func (s *modelCheck) limit(program string) float64 {
 	b := s.plan.Programs[program].Balance
 	if bytes := b.Cost.Weights + b.Cost.State; bytes > 0 {
 		return s.bandwidth * float64(b.Tokens) / float64(bytes)
@@ -135,10 +135,10 @@ func (s *subject) limit(program string) float64 {
 	return 0
 }
 
-func (s *subject) planFile() string { return filepath.Join(s.dir, "fast.plan") }
+func (s *modelCheck) planFile() string { return filepath.Join(s.dir, "fast.plan") }
 
-// checkPlan compiles the plan whose speed is measured, which must leave no step to the host.
-func (s *subject) checkPlan(ctx context.Context, f found) error {
+// checkPlan compiles the plan whose speed is measured. No step may run on the host.
+func (s *modelCheck) checkPlan(ctx context.Context, f found) error {
 	if _, err := s.start(ctx, "compile", s.model, "--target", "cuda", "--isa", s.isa, "-o", s.planFile()); err != nil {
 		return err
 	}
@@ -147,12 +147,12 @@ func (s *subject) checkPlan(ctx context.Context, f found) error {
 	}
 	f["isa"], f["fallbacks"], f["launches_per_layer"] = s.plan.ISA, s.plan.Fallbacks, s.plan.Launches
 	if s.plan.Fallbacks != 0 {
-		return fmt.Errorf("%d steps are left to the host, expected none", s.plan.Fallbacks)
+		return fmt.Errorf("%d steps run on the host, expected none", s.plan.Fallbacks)
 	}
 	return nil
 }
 
-// A comparison is what of `compare --json` is of use here.
+// A comparison is the part of `compare --json` that is used here.
 type comparison struct {
 	MeanKL float64 `json:"mean_kl"`
 	Top1   float64 `json:"top1"`
@@ -161,9 +161,9 @@ type comparison struct {
 	} `json:"layers"`
 }
 
-// compare dumps the values on the processor in exact and on the device with other options, says how far
-// they differ, each layer for itself, and holds that to a bound.
-func (s *subject) compare(ctx context.Context, f found, bound, limit string, options ...string) error {
+// compare dumps the values on the CPU in exact and on the device with the given options, records
+// how far each layer differs, and checks the difference against a bound.
+func (s *modelCheck) compare(ctx context.Context, f found, bound, limit string, options ...string) error {
 	want, got := filepath.Join(s.dir, "cpu"), filepath.Join(s.dir, strings.Join(options, ""))
 	if _, err := os.Stat(want); errors.Is(err, os.ErrNotExist) {
 		if _, err := s.start(ctx, "dump", s.model, "-p", s.prompt(), "--precision", "exact", "-o", want); err != nil {
@@ -176,8 +176,8 @@ func (s *subject) compare(ctx context.Context, f found, bound, limit string, opt
 	return s.differ(ctx, f, want, got, bound, limit)
 }
 
-// differ says how far two folders of values differ, and holds that to a bound.
-func (s *subject) differ(ctx context.Context, f found, want, got, bound, limit string) error {
+// differ records how far two folders of values differ, and checks the difference against a bound.
+func (s *modelCheck) differ(ctx context.Context, f found, want, got, bound, limit string) error {
 	var c comparison
 	if err := s.decoded(ctx, &c, "compare", want, got, "--json"); err != nil {
 		return err
@@ -191,21 +191,22 @@ func (s *subject) differ(ctx context.Context, f found, want, got, bound, limit s
 	return err
 }
 
-func (s *subject) checkExact(ctx context.Context, f found) error {
+func (s *modelCheck) checkExact(ctx context.Context, f found) error {
 	return s.compare(ctx, f, "--max-d", exactD, "--precision", "exact")
 }
 
-func (s *subject) checkFast(ctx context.Context, f found) error {
+func (s *modelCheck) checkFast(ctx context.Context, f found) error {
 	return s.compare(ctx, f, "--max-kl", fastKL, "--precision", "fast")
 }
 
-func (s *subject) checkFP8(ctx context.Context, f found) error {
+func (s *modelCheck) checkFP8(ctx context.Context, f found) error {
 	return s.compare(ctx, f, "--max-kl", fp8KL, "--precision", "fast", "--kv", "fp8")
 }
 
-// checkBits holds the device to the virtual one, which has the bits that the PTX manual defines: no
-// kernel has an instruction whose result the manual leaves open.
-func (s *subject) checkBits(ctx context.Context, f found) error {
+// checkBits compares the device with the virtual device, bit by bit. The virtual device computes
+// the bits that the PTX manual defines. No kernel uses an instruction whose result the manual
+// leaves open.
+func (s *modelCheck) checkBits(ctx context.Context, f found) error {
 	want, got := filepath.Join(s.dir, "virtual"), filepath.Join(s.dir, "bits")
 	args := []string{"dump", s.model, "-p", s.prompt(), "--precision", "fast", "--target", "cuda", "--isa", s.isa}
 	for dir, device := range map[string]string{want: "virtual", got: s.device} {
@@ -216,8 +217,9 @@ func (s *subject) checkBits(ctx context.Context, f found) error {
 	return s.differ(ctx, f, want, got, "--max-d", "0")
 }
 
-// checkTokens continues a text in exact on both, which must choose the same tokens.
-func (s *subject) checkTokens(ctx context.Context, f found) error {
+// checkTokens continues a text in exact on the CPU and on the device. Both must choose the same
+// tokens.
+func (s *modelCheck) checkTokens(ctx context.Context, f found) error {
 	args := []string{"run", s.model, "-p", s.prompt(), "-n", "32", "--temp", "0", "--precision", "exact"}
 	want, err := s.start(ctx, args...)
 	if err != nil {
@@ -233,9 +235,9 @@ func (s *subject) checkTokens(ctx context.Context, f found) error {
 	return nil
 }
 
-// checkReplay continues a text in fast twice, with launches that are replayed and, for a profile, one by one,
-// which must choose the same tokens.
-func (s *subject) checkReplay(ctx context.Context, f found) error {
+// checkReplay continues a text in fast twice: with replayed launches and, for a profile, with
+// single launches. Both must choose the same tokens.
+func (s *modelCheck) checkReplay(ctx context.Context, f found) error {
 	n := "32"
 	if s.quick {
 		n = "4"
@@ -250,13 +252,13 @@ func (s *subject) checkReplay(ctx context.Context, f found) error {
 		return err
 	}
 	if len(want) == 0 || !bytes.Equal(want, got) {
-		return fmt.Errorf("continues with %q where launches are replayed, expected %q", got, want)
+		return fmt.Errorf("continues with %q with replayed launches, expected %q", got, want)
 	}
 	return nil
 }
 
-// checkSpeed measures tokens per second, beside what the device's memory would allow.
-func (s *subject) checkSpeed(ctx context.Context, f found) error {
+// checkSpeed measures tokens per second, and compares them with the limit of the device's memory.
+func (s *modelCheck) checkSpeed(ctx context.Context, f found) error {
 	var tests []struct {
 		Test string  `json:"test"`
 		TS   float64 `json:"avg_ts"`

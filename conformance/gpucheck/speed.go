@@ -6,8 +6,8 @@ import (
 	"pesti/exec/cuda"
 )
 
-// checkSpeed measures what bounds a model on the device: its memory, the way to it, and a launch.
-// It holds nothing to anything but that it can be measured.
+// checkSpeed measures what limits a model on the device: its memory, the copies to and from it, and
+// a launch. It has no bounds: it fails only if a measurement is impossible.
 func checkSpeed(d cuda.Device, quick bool, f found) error {
 	return with(d, func(b *bench) error {
 		size := min(1<<30, d.Properties().Free/8)
@@ -47,7 +47,7 @@ func checkSpeed(d cuda.Device, quick bool, f found) error {
 		}
 		for _, t := range []struct {
 			name  string
-			bytes int64 // that go to or from the device's memory
+			bytes int64 // read from or written to the device's memory
 			run   func() error
 		}{
 			{"copy_gb_s", 2 * size, func() error { return b.Copy(q, p, size) }},
@@ -79,7 +79,7 @@ func checkSpeed(d cuda.Device, quick bool, f found) error {
 	})
 }
 
-// perMillisecond is 0 where no time passed.
+// perMillisecond returns 0 if no time passed.
 func perMillisecond(x, ms float64) float64 {
 	if ms <= 0 {
 		return 0
@@ -87,7 +87,7 @@ func perMillisecond(x, ms float64) float64 {
 	return x / ms
 }
 
-// best returns the least milliseconds of some runs, the first of which only warms up.
+// best returns the shortest time of several runs in milliseconds. The first run is a warm-up.
 func (b *bench) best(run func() error) (least float64, err error) {
 	begin, err := b.NewEvent()
 	if err != nil {

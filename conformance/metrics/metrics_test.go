@@ -33,7 +33,7 @@ func TestLayer(t *testing.T) {
 		{[]float32{1, 1, 1, float32(nan)}, []float64{1, 1, 1, 1}, 2, Deviation{inf, 1, 1}},
 		{[]float32{1, 1}, []float64{nan, 1}, 2, Deviation{inf, 0, 0}},
 		{[]float32{float32(inf), 1}, []float64{1, 1}, 2, Deviation{inf, 0, 0}},
-		// A masked score counts where only one side has it; where both do, the median is that of the rest.
+		// A masked score counts if only one side has it. If both have it, the median is over the others.
 		{[]float32{float32(inf), 1}, []float64{-inf, 1}, 2, Deviation{inf, 0, 0}},
 		{[]float32{float32(-inf), float32(-inf)}, []float64{-inf, -inf}, 2, Deviation{}},
 		{[]float32{float32(-inf), float32(-inf), float32(-inf), 1, 4}, []float64{-inf, -inf, -inf, 1, 3}, 5, Deviation{0.2, 0, 4}}, // 1 / (3 + 2)
@@ -54,7 +54,7 @@ func TestFirst(t *testing.T) {
 	}{
 		{0, 0, 2, true},
 		{1e-2, 1, 2, true},
-		{0.2, 0, 0, false}, // as much as the bound is not above it
+		{0.2, 0, 0, false}, // equal to the bound is not above it
 	} {
 		d, found := First(got, want, 3, c.bound)
 		if found != c.found || d.Row != c.row || d.Dim != c.dim || found && !(d.D > c.bound) {
@@ -66,7 +66,7 @@ func TestFirst(t *testing.T) {
 	}
 }
 
-// logs returns logits of the given probabilities, shifted, since only differences count.
+// logs returns logits for the given probabilities. They are shifted, because only differences count.
 func logs(shift float64, p ...float64) []float64 {
 	x := make([]float64, len(p))
 	for i := range p {
@@ -82,11 +82,11 @@ func TestKL(t *testing.T) {
 	}{
 		{logs(0, 0.5, 0.5), logs(0, 0.5, 0.5), 0},
 		{logs(3, 0.5, 0.5), logs(-800, 0.5, 0.5), 0},
-		// By hand: 0.75 ln(0.75/0.5) + 0.25 ln(0.25/0.5), and the other way round.
+		// By hand: 0.75 ln(0.75/0.5) + 0.25 ln(0.25/0.5), and in the other direction.
 		{logs(0, 0.75, 0.25), logs(5, 0.5, 0.5), 0.75*math.Log(1.5) + 0.25*math.Log(0.5)},
 		{logs(0, 0.5, 0.5), logs(0, 0.75, 0.25), 0.5*math.Log(0.5/0.75) + 0.5*math.Log(0.5/0.25)},
 		{logs(1e4, 1), logs(0, 1), 0},
-		{logs(0, 1, 0), logs(0, 0.5, 0.5), math.Log(2)}, // p rules a token out
+		{logs(0, 1, 0), logs(0, 0.5, 0.5), math.Log(2)}, // p excludes a token
 		{logs(0, 0.5, 0.5), logs(0, 1, 0), inf},
 		{[]float64{-inf, -inf}, logs(0, 0.5, 0.5), nan},
 		{[]float64{nan, 1}, []float64{1, 1}, nan},

@@ -1,9 +1,9 @@
-// Command roofline holds the read bandwidth that pesti bench --roofline measures against an
-// independent program in C, by turns, on as many threads. It fails where their medians differ by
-// more than 3 %.
+// Command roofline compares the read bandwidth that pesti bench --roofline measures with an
+// independent program in C, in alternation and on as many threads. It fails if their medians differ
+// by more than 3 %.
 //
-// It imports exec/cpu and exec/cpu/isa; the program in C is beside it and shares nothing with them.
-// It means something on a machine that does nothing else, so it is no test: make roofline-check.
+// It imports exec/cpu and exec/cpu/isa. The C program, in this folder, shares nothing with them.
+// The result is meaningful only on an idle machine, so this is not a test: make roofline-check.
 package main
 
 import (
@@ -28,14 +28,14 @@ import (
 	"pesti/exec/cpu/isa"
 )
 
-// allowed is by how much the medians may differ.
+// allowed is the largest relative difference of the medians.
 const allowed = 0.03
 
 func main() {
-	size := flag.Int("bytes", 400<<20, "`size` of the buffer that is read, such as that of a model's weights")
+	size := flag.Int("bytes", 400<<20, "`size` of the buffer to read, such as the size of a model's weights")
 	threads := flag.Int("t", runtime.GOMAXPROCS(0), "`threads` that read")
-	rounds := flag.Int("r", 15, "`samples` of each program, by turns")
-	source := flag.String("c", "conformance/roofline/read.c", "the program in C")
+	rounds := flag.Int("r", 15, "`samples` of each program, in alternation")
+	source := flag.String("c", "conformance/roofline/read.c", "`FILE` of the C program")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -45,10 +45,10 @@ func main() {
 	}
 }
 
-// compare samples both programs by turns and compares the medians.
+// compare samples both programs in alternation and compares the medians.
 func compare(ctx context.Context, source string, size, threads, rounds int) error {
 	if size < 4096 || size > cpu.MaxProbe || threads < 1 || threads > runtime.NumCPU() || rounds < 1 {
-		return fmt.Errorf("%d bytes, %d threads and %d rounds, expected 4096 to %d bytes, a thread for each of %d cores at most, and a round at least", size, threads, rounds, cpu.MaxProbe, runtime.NumCPU())
+		return fmt.Errorf("%d bytes, %d threads and %d rounds, expected 4096 to %d bytes, 1 to %d threads, and at least 1 round", size, threads, rounds, cpu.MaxProbe, runtime.NumCPU())
 	}
 	c, err := startC(ctx, source, size, threads)
 	if err != nil {
@@ -68,7 +68,7 @@ func compare(ctx context.Context, source string, size, threads, rounds int) erro
 
 	var ours, theirs []float64
 	for range rounds {
-		// A prober keeps its samples to itself, so each round has one of its own.
+		// A prober does not hand out its samples, so each round has a new one.
 		p, err := cpu.NewProber(machine, size, sets)
 		if err != nil {
 			return err
@@ -90,15 +90,15 @@ func compare(ctx context.Context, source string, size, threads, rounds int) erro
 		theirs = append(theirs, cpu.Median(three))
 	}
 	a, b := cpu.Median(ours), cpu.Median(theirs)
-	fmt.Printf("%d threads read %d MiB, median of %d by turns: pesti %.2f GB/s (%s), C %.2f GB/s (%s), pesti ÷ C %.3f\n",
+	fmt.Printf("%d threads read %d MiB, median of %d alternating samples: pesti %.2f GB/s (%s), C %.2f GB/s (%s), pesti ÷ C %.3f\n",
 		threads, size>>20, rounds, a/1e9, spread(ours), b/1e9, spread(theirs), a/b)
 	if math.Abs(a/b-1) > allowed {
-		return fmt.Errorf("the two differ by %.1f %%, expected at most %.0f %%; is the machine doing something else?", 100*math.Abs(a/b-1), 100*allowed)
+		return fmt.Errorf("the two differ by %.1f %%, expected at most %.0f %%; is the machine idle?", 100*math.Abs(a/b-1), 100*allowed)
 	}
 	return nil
 }
 
-// A program is the one in C, which takes a sample for each line it is given.
+// A program is the C program. It takes one sample per input line.
 type program struct {
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
@@ -142,7 +142,7 @@ func (p *program) sample() (float64, error) {
 	}
 	line, err := p.stdout.ReadString('\n')
 	if err != nil {
-		return 0, fmt.Errorf("the program in C ended: %w", err)
+		return 0, fmt.Errorf("the C program ended: %w", err)
 	}
 	return strconv.ParseFloat(strings.TrimSpace(line), 64)
 }
@@ -156,7 +156,7 @@ func (p *program) end() {
 	os.RemoveAll(p.dir)
 }
 
-// spread says how far samples lie apart.
+// spread describes how far samples are apart.
 func spread(x []float64) string {
 	return fmt.Sprintf("%.2f to %.2f", slices.Min(x)/1e9, slices.Max(x)/1e9)
 }

@@ -1,7 +1,7 @@
 //go:build ignore
 
-/* How fast threads read memory, by a program that shares nothing with the one it is held against:
- * plain C, POSIX threads, and whatever loop the compiler makes of it.
+/* Measures how fast threads read memory, in plain C with POSIX threads. It shares no code with the
+ * program that it checks.
  *
  * read BYTES THREADS takes one sample for each line of standard input, and prints bytes per second.
  */
@@ -32,7 +32,7 @@ static double now(void) {
 	return t.tv_sec + 1e-9 * t.tv_nsec;
 }
 
-/* A cache line of each quarter of the part, then the next one of each: four streams. */
+/* Reads one cache line of each quarter of the part, then the next line of each: four streams. */
 static uint64_t sum(const uint64_t *words, size_t count) {
 	const size_t quarter = count / 4;
 	uint64_t s = 0;

@@ -10,7 +10,7 @@
 //     that it looks at it calls Applied, or Declined with the reason: that is what
 //     compile --explain shows.
 //  2. A row in the table Graph, at its place, and one in GraphOrder for each pass that must run
-//     before or after it, with the reason. A pass that knows the target or the precision goes into
+//     before or after it, with the reason, and a graph in testdata/order that shows it. A pass that knows the target or the precision goes into
 //     loweringPasses and LoweringOrder of lower/passes.go instead.
 //  3. testdata/NAME.txt: what it shows, a line "-- in --", and a graph; for further files
 //     NAME_what.txt with a line "# pass: NAME" on top. At least one place where it applies and one
@@ -97,10 +97,8 @@ func GraphOrder() []Order {
 	return []Order{
 		{"fold", "cse", "scales folded into a look-up make equal look-ups equal nodes"},
 		{"canonicalise", "cse", "a + b and b + a are shared only in one order of operands"},
-		{"cse", "dce", "sharing leaves nodes without uses"},
 		{"dce", "sink_rows", "a dead use of a value's other rows would hold it back"},
 		{"dce", "fuse_qkv", "a dead use of a projection would keep it from fusing"},
-		{"fuse_qkv", "fuse_attention", "the three projections are told apart by their way into the attention"},
 	}
 }
 

@@ -284,7 +284,7 @@ func TestErrors(t *testing.T) {
 		"no host memory":  {func() error { _, err := d.AllocHost(0); return err }, "allocating 0 bytes of host memory, expected one or more"},
 		"twice freed":     {func() error { return d.Free(4096) }, "freeing memory: CUDA error 1, virtual device: free of 0 bytes at a null pointer plus 4096"},
 		"foreign memory":  {func() error { return d.FreeHost(make([]byte, 1)) }, "freeing host memory that the device did not give out"},
-		"no PTX":          {func() error { _, err := d.Load([]byte("hello")); return err }, "compiling a module: CUDA error 218: virtual device: PTX line 1: hello is not known here"},
+		"no PTX":          {func() error { _, err := d.Load([]byte("hello")); return err }, "compiling a module: CUDA error 218: virtual device: PTX line 1: hello is not supported here"},
 		"empty PTX":       {func() error { _, err := d.Load(nil); return err }, "compiling a module: CUDA error 218: virtual device: PTX line 1: no .version and .target: this is not PTX"},
 		"no kernel":       {func() error { _, err := m.Function("gemv", 0); return err }, "kernel gemv: CUDA error 500, virtual device: the module has no kernel gemv"},
 		"shared memory":   {func() error { _, err := m.Function("fill", 200000); return err }, "kernel fill: CUDA error 1, virtual device: kernel fill with 200000 bytes of shared memory; a block may have 101376"},

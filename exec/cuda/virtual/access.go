@@ -10,11 +10,11 @@ import (
 	"pesti/exec/cuda/virtual/ptx"
 )
 
-// A space is where an access goes.
+// A space is the state space of an access.
 type space uint8
 
 const (
-	generic space = iota // where the address tells
+	generic space = iota // determined by the address
 	global
 	sharedSpace
 	localSpace
@@ -26,7 +26,7 @@ var spaceNames = map[string]space{
 	"param": paramSpace, "param::entry": paramSpace,
 }
 
-// An access is what ld, st, atom and cp.async have in common.
+// An access has what ld, st, atom and cp.async have in common.
 type access struct {
 	opcode string
 	space  space
@@ -43,8 +43,8 @@ type access struct {
 	quiet  bool // a load between two barriers between which nothing writes to shared memory
 }
 
-// Suffixes of loads and stores that say nothing here: there are no caches, and threads see each
-// other's writes at once.
+// Suffixes of loads and stores that are ignored: there are no caches, and writes are visible to other
+// threads at once.
 var hints = []string{"weak", "relaxed", "acquire", "release", "acq_rel", "volatile", "cta", "gpu", "sys", "cluster",
 	"nc", "ca", "cg", "cs", "lu", "cv", "wb", "wt"}
 
@@ -174,7 +174,7 @@ func (c *compiler) store(in *ptx.Instr) (func(w *warp), error) {
 	return func(w *warp) { w.store(&a) }, nil
 }
 
-// addresses computes those of all lanes.
+// addresses computes the addresses of all lanes.
 func (w *warp) addresses(a *access) *longs {
 	at := &w.at
 	switch {
@@ -205,7 +205,7 @@ const (
 	theSame
 )
 
-// patternOf looks at the addresses of a whole warp.
+// patternOf classifies the addresses of a whole warp.
 func patternOf(at *longs, total uint64) pattern {
 	base := at[0]
 	var same, apart uint64
@@ -244,7 +244,8 @@ func (w *warp) load(a *access) {
 	}
 }
 
-// loadGlobal looks at runs of lanes that load one behind the other, and returns the sectors, see coalesced.
+// loadGlobal handles runs of lanes that load consecutive memory together. It returns the sectors, see
+// coalesced.
 func (w *warp) loadGlobal(a *access, at *longs) (touched, least int64) {
 	if w.mask == 0xffffffff {
 		switch patternOf(at, a.total) {
@@ -267,7 +268,7 @@ func (w *warp) loadGlobal(a *access, at *longs) (touched, least int64) {
 			n++
 		}
 		b := w.whole(a, global, at[lane], uint64(n)*a.total)
-		if b == nil { // something is wrong with one of them
+		if b == nil { // one of the accesses is invalid
 			w.loadLanes(a, global, at)
 			return 0, 0
 		}
@@ -277,7 +278,7 @@ func (w *warp) loadGlobal(a *access, at *longs) (touched, least int64) {
 	return coalesced(at, w.mask, a.total)
 }
 
-// loadParam looks once where all lanes load the same.
+// loadParam loads once if all lanes have the same address.
 func (w *warp) loadParam(a *access, at *longs) {
 	address := at[first(w.mask)]
 	for m := w.mask; m != 0 && a.base >= 0; m &= m - 1 {
@@ -310,8 +311,8 @@ func (w *warp) loadLanes(a *access, sp space, at *longs) {
 	}
 }
 
-// loadShared is quick where nothing that may happen before the next barrier writes, and where lanes
-// load the same as those some lanes before, which most do.
+// loadShared has fast paths for loads between two barriers without a write in between, and for lanes that
+// repeat the addresses of earlier lanes, which is the common case.
 func (w *warp) loadShared(a *access, at *longs, period int) {
 	s := &w.group.shared
 	if !a.quiet || s.strict || a.size != 4 {
@@ -354,8 +355,8 @@ func (w *warp) loadShared(a *access, at *longs, period int) {
 	}
 }
 
-// period is the number of lanes after which addresses repeat: 1, 2, 4, 8, 16 or 32, which it is too where
-// some lanes are not at work.
+// period returns the number of lanes after which addresses repeat: 1, 2, 4, 8, 16 or 32. It is 32 if some
+// lanes are inactive.
 func (w *warp) period(at *longs) int {
 	if w.mask != 0xffffffff {
 		return 32
@@ -372,7 +373,8 @@ func (w *warp) period(at *longs) int {
 	return period
 }
 
-// where resolves a generic access: all lanes at work must be in one space, as a compiler's are.
+// where resolves the space of a generic access. All active lanes must access the same space; compiled
+// code does.
 func (w *warp) where(a *access, at *longs) space {
 	if a.space != generic {
 		return a.space
@@ -391,7 +393,7 @@ func (w *warp) where(a *access, at *longs) space {
 	return sp
 }
 
-// spaceOf is where a generic address points.
+// spaceOf returns the space of a generic address.
 func spaceOf(address uint64) space {
 	switch {
 	case address >= genericShare && address < genericShare+genericSize:
@@ -414,7 +416,7 @@ func element(b []byte, size uint64) uint64 {
 	return load64(b)
 }
 
-// extend extends the sign where the type has one.
+// extend sign-extends values of signed types.
 func (a *access) extend(v uint64) uint64 {
 	if a.signed {
 		s := 64 - 8*a.size
@@ -430,7 +432,7 @@ func (a *access) narrow(v uint64, bits int) uint32 {
 	return uint32(v)
 }
 
-// unpack gives n lanes their parts of b, which lie one behind the other.
+// unpack distributes b to n lanes, whose values are consecutive.
 func (w *warp) unpack(a *access, b []byte, lane, n int) {
 	step := int(a.total)
 	for k, slot := range a.slots {
@@ -461,7 +463,7 @@ func (w *warp) unpack(a *access, b []byte, lane, n int) {
 	}
 }
 
-// unpackOne gives each lane the same.
+// unpackOne gives all lanes the same value.
 func (w *warp) unpackOne(a *access, b []byte) {
 	for k, slot := range a.slots {
 		v := a.extend(element(b[uint64(k)*a.size:], a.size))
@@ -538,7 +540,7 @@ func (w *warp) pack(a *access, lane int, b []byte) {
 	}
 }
 
-// find returns the allocation that an address is in, where it may be used.
+// find returns the allocation that contains an address, if the launch may use it.
 func (w *warp) find(address uint64) *allocation {
 	number := int(address >> windowBits)
 	if number == w.near {
@@ -555,8 +557,8 @@ func (w *warp) find(address uint64) *allocation {
 	return a
 }
 
-// whole returns n bytes that all lanes share out, nil where something is wrong with them: which lane
-// that is, is found by looking at each alone.
+// whole returns n bytes that the lanes access together, or nil if an access is invalid. The invalid lane
+// is then found by accessing the lanes one by one.
 func (w *warp) whole(a *access, sp space, address, n uint64) []byte {
 	if address%a.total != 0 {
 		return nil
@@ -587,7 +589,7 @@ func (w *warp) whole(a *access, sp space, address, n uint64) []byte {
 	return m.data[at : at+n]
 }
 
-// bytes returns what a lane accesses; nil after a fault.
+// bytes returns the memory that a lane accesses, or nil after a fault.
 func (w *warp) bytes(a *access, sp space, lane int, address uint64) []byte {
 	n := a.total
 	if address%n != 0 {
@@ -635,7 +637,7 @@ func (a *access) verb() string {
 	return "reads"
 }
 
-// reason tells why an access to global memory is wrong.
+// reason says why an access to global memory is invalid.
 func (w *warp) reason(a *access, address uint64) string {
 	if why := w.group.memory.outside(address, a.total); why != "" {
 		return why
@@ -653,7 +655,7 @@ func (w *warp) reason(a *access, address uint64) string {
 	return fmt.Sprintf("%#x", address)
 }
 
-// harmless tells whether a race is of threads that write what is there already.
+// harmless reports whether a race is only between writes of the value that is already there.
 func (w *warp) harmless(a *access, lane int, wrong string, there []byte) bool {
 	if !a.write || a.atomic || !strings.HasPrefix(wrong, "race") || !strings.Contains(wrong, "wrote") {
 		return false

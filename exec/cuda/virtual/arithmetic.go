@@ -7,9 +7,9 @@ import (
 	"pesti/exec/cuda/virtual/ptx"
 )
 
-// operations are the instructions that work on each lane alone. A function's type tells what
-// registers it takes; one that returns bits sets a predicate. It works on all lanes: those that are
-// not at work are thrown away.
+// operations are the instructions that process each lane independently. The function's type determines
+// its register operands; a function that returns bits sets a predicate. A function computes all lanes;
+// results of inactive lanes are discarded.
 var operations = merged(wordOperations, longOperations, floatOperations, halfOperations, wideOperations)
 
 func merged(tables ...map[string]any) map[string]any {
@@ -79,7 +79,7 @@ func (c *compiler) arithmetic(in *ptx.Instr) (func(w *warp), error) {
 	return run, r.err
 }
 
-// A reader takes operands and keeps the first error. Operand 0 is what is written.
+// A reader reads operands and keeps the first error. Operand 0 is the destination.
 type reader struct {
 	c   *compiler
 	in  *ptx.Instr
@@ -138,15 +138,15 @@ func (r *reader) immediate(i int) uint64 {
 	return o.Value
 }
 
-// count holds the number of operands.
+// count checks the number of operands.
 func (r *reader) count(n int) {
 	if len(r.in.Args) != n {
 		r.keep(unknown(r.in))
 	}
 }
 
-// of1, of2 and of3 make operations on registers of either width out of a function of one lane, for what
-// is rare.
+// of1, of2 and of3 make operations on registers of either width from a function of one lane. They are
+// slow, and used for rare instructions.
 func of1[T uint32 | uint64](f func(a T) T) func(d, a *[32]T) {
 	return func(d, a *[32]T) {
 		for i := range d {
@@ -178,7 +178,8 @@ func named(table map[string]any, f any, names ...string) {
 	}
 }
 
-// Go does not unroll loops. The instructions that kernels are made of go four lanes at a time, in half the time.
+// The loops of the most frequent instructions are unrolled by hand, four lanes at a time, which halves
+// their time: the Go compiler does not unroll loops.
 
 func add32(d, a, b *lanes) {
 	for i := 0; i < 32; i += 4 {
@@ -273,7 +274,7 @@ func shrS32(d, a, b *lanes) {
 	}
 }
 
-// div32 is division; what a GPU gives for zero is all ones.
+// div32 is division. As on a GPU, division by zero gives all ones.
 func divU32(a, b uint32) uint32 {
 	if b == 0 {
 		return 0xffffffff
@@ -334,7 +335,7 @@ func dp4aUU(d, a, b, c *lanes) {
 	}
 }
 
-// bfe takes a field of bits: from b on, c of them; both are 8 bits.
+// bfe extracts the bit field of c bits from bit b on. b and c have 8 bits.
 func bfeU32(d, a, b, c *lanes) {
 	for i := range d {
 		d[i] = uint32(uint64(a[i]) >> (b[i] & 0xff) & (1<<(c[i]&0xff) - 1))
@@ -349,7 +350,7 @@ func bfeS32(a, b, c uint32) uint32 {
 	return uint32(int64(int32(a)) >> at << (64 - n) >> (64 - n))
 }
 
-// bfi puts c's field into b; see instruction bfi.
+// bfi inserts a bit field into b, see the PTX instruction.
 func bfi32(a, b, at, n uint32) uint32 {
 	m := uint32(span(uint64(at&0xff), uint64(n&0xff)))
 	return b&^m | a<<(at&0xff)&m
@@ -372,7 +373,7 @@ func prmt(d, a, b, c *lanes) {
 	}
 }
 
-// prmtSigns replaces bytes by their signs where a selector has its upper bit.
+// prmtSigns replicates the sign of a byte if the selector's high bit is set.
 func prmtSigns(x, s uint32) uint32 {
 	for j := range uint32(4) {
 		if s>>(4*j+3)&1 != 0 {
@@ -578,7 +579,7 @@ func madWideS(d *longs, a, b *lanes, c *longs) {
 	}
 }
 
-// wideOperations have results of another size than their operands.
+// wideOperations have a result whose size differs from that of their operands.
 var wideOperations = map[string]any{
 	"mul.wide.u32": mulWideU, "mul.wide.s32": mulWideS, "mad.wide.u32": madWideU, "mad.wide.s32": madWideS,
 	"mul.wide.u16": of2(func(a, b uint32) uint32 { return a * b }),

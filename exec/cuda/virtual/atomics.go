@@ -8,7 +8,7 @@ import (
 	"pesti/exec/cuda/virtual/ptx"
 )
 
-// longCombines are operations of atom on 64 bits.
+// longCombines are the 64-bit operations of atom.
 var longCombines = map[string]func(a, b uint64) uint64{
 	"add.u64":  func(a, b uint64) uint64 { return a + b },
 	"min.u64":  func(a, b uint64) uint64 { return min(a, b) },
@@ -22,7 +22,7 @@ var longCombines = map[string]func(a, b uint64) uint64{
 	"add.f64":  func(a, b uint64) uint64 { return b64(f64(a) + f64(b)) },
 }
 
-// wordCombines are those that combines lacks.
+// wordCombines are the 32-bit operations of atom that combines lacks.
 var wordCombines = map[string]func(a, b uint32) uint32{
 	"exch.b32": func(a, b uint32) uint32 { return b },
 	"add.f32":  func(a, b uint32) uint32 { return b32(f32(a) + f32(b)) },
@@ -40,8 +40,8 @@ var wordCombines = map[string]func(a, b uint32) uint32{
 	},
 }
 
-// atom is "atom.global.add.u32 d, [a], b" and cas with one operand more; red is without d. The lanes
-// of a warp come one after the other.
+// atom is "atom.global.add.u32 d, [a], b", and cas with one operand more; red has no d. The lanes of a
+// warp are processed in order.
 func (c *compiler) atom(in *ptx.Instr) (func(w *warp), error) {
 	n := len(in.Suffix)
 	if n < 2 {
@@ -141,7 +141,7 @@ func (w *warp) atom(a *access, result *ptx.Operand, change func(w *warp, lane in
 		defer lock.Unlock()
 	}
 	load := *a
-	load.write = sp != global // what was never written is a fault in global memory as in shared
+	load.write = sp != global // an atomic on memory that was never written is a fault
 	for m := w.mask; m != 0; m &= m - 1 {
 		lane := first(m)
 		b := w.bytes(&load, sp, lane, at[lane])

@@ -2,16 +2,17 @@ package virtual
 
 import "slices"
 
-// sectorBytes is what a request to global memory is cut into: a sector of a line of cache (CUDA C++ Best Practices
-// Guide, "Coalesced Access to Global Memory").
+// sectorBytes is the size of the transactions of global memory, the sectors of a cache line (CUDA C++ Best
+// Practices Guide, "Coalesced Access to Global Memory").
 const sectorBytes = 32
 
-// sectors is the number of sectors that n bytes touch.
+// sectors returns the number of sectors that n bytes touch.
 func sectors(address, n uint64) int64 {
 	return int64((address+n-1)/sectorBytes - address/sectorBytes + 1)
 }
 
-// coalesced returns how many sectors lanes touch that access total bytes each, and how few they could be.
+// coalesced returns the number of sectors that lanes with total bytes each touch, and the least number
+// possible for the same bytes.
 func coalesced(at *longs, mask uint32, total uint64) (touched, least int64) {
 	var list [32]uint64
 	n, ascending := 0, true
@@ -36,16 +37,17 @@ func coalesced(at *longs, mask uint32, total uint64) (touched, least int64) {
 	return touched, int64((bytes + sectorBytes - 1) / sectorBytes)
 }
 
-// Shared memory has 32 banks of 4 bytes, each of which gives one of its words in a pass (CUDA C++ Programming Guide,
+// Shared memory has 32 banks, each of which delivers one 4-byte word per pass (CUDA C++ Programming Guide,
 // "Shared Memory").
 const banks = 32
 
-// passes returns how many passes over the banks a request takes, and how few it could. Lanes that access up to 4 bytes
-// each are served together, of 8 bytes half of them at a time, and of 16 a quarter. period is that of the addresses.
+// passes returns the number of passes over the banks for a request, and the least number possible. All
+// lanes are served together if they access up to 4 bytes each, half of them at a time for 8 bytes, and a
+// quarter for 16. period is the period of the addresses.
 func passes(at *longs, mask uint32, period int, total uint64) (taken, least int64) {
 	total = max(total, 4)
 	together := int(128 / total)
-	if period <= together && period < 32 { // lanes served later want the same as those before
+	if period <= together && period < 32 { // lanes served later access the same words as earlier ones
 		n := int64(32 / together)
 		return n * mostOfBank(at, uint32(span(0, uint64(period))), total), n
 	}
@@ -62,12 +64,12 @@ func passes(at *longs, mask uint32, period int, total uint64) (taken, least int6
 	return taken, least
 }
 
-// mostOfBank returns the most different words that lanes want of one bank. To lanes that access 8 or 16 bytes, banks
-// are as wide, and fewer.
+// mostOfBank returns the largest number of distinct words that lanes access in one bank. For accesses of 8
+// or 16 bytes, banks count as correspondingly wider and fewer.
 func mostOfBank(at *longs, mask uint32, width uint64) int64 {
-	var word [banks]uint64 // that a bank gives first
+	var word [banks]uint64 // first word of a bank
 	var used uint32
-	var rest [banks]uint64 // what banks have to give after that
+	var rest [banks]uint64 // further words
 	n := 0
 	count := banks * 4 / width
 	for m := mask; m != 0; m &= m - 1 {

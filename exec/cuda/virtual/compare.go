@@ -62,7 +62,7 @@ func nanF32(a, b *lanes) (m uint32) {
 	return
 }
 
-// decoded makes a comparison of floats of 16 bits.
+// decoded returns a comparison of 16-bit floats.
 func decoded(decode func(uint32) uint32, f wordComparison) wordComparison {
 	return func(a, b *lanes) uint32 {
 		var x, y lanes
@@ -86,7 +86,7 @@ func doubleBits(f func(a, b float64) bool) longComparison {
 	return longBits(func(a, b uint64) bool { return f(f64(a), f64(b)) })
 }
 
-// The comparisons that the others are made of: equal, less, and whether one is NaN.
+// The basic comparisons, from which the others are derived: equal, less, and unordered.
 type words3 struct{ eq, lt, nan wordComparison }
 type longs3 struct{ eq, lt, nan longComparison }
 
@@ -108,7 +108,7 @@ var longTypes = map[string]longs3{
 	},
 }
 
-// derive makes a comparison by its name out of the three.
+// derive returns a comparison by name, derived from the three basic ones.
 func derive[R any, F ~func(a, b *R) uint32](name string, eq, lt, nan F) F {
 	if name == "lo" || name == "ls" || name == "hi" || name == "hs" { // unsigned
 		name = map[string]string{"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}[name]

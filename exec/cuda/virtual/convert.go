@@ -9,7 +9,7 @@ import (
 	"pesti/exec/cuda/virtual/ptx"
 )
 
-// conversions are those that kernels do most, in a loop of their own.
+// conversions are the most frequent conversions, with optimized loops.
 var conversions = map[string]any{
 	"cvt.u64.u32": func(d *longs, a *lanes) {
 		for i := 0; i < 32; i += 4 {
@@ -60,7 +60,7 @@ var integers = map[string]integer{
 	"b8": {8, false}, "b16": {16, false}, "b32": {32, false}, "b64": {64, false},
 }
 
-// extend takes the lower bits of a register for a number.
+// extend returns the low bits of a register as a number.
 func (t integer) extend(v uint64) uint64 {
 	s := 64 - t.bits
 	if t.signed {
@@ -69,7 +69,7 @@ func (t integer) extend(v uint64) uint64 {
 	return v << s >> s
 }
 
-// clamp gives the nearest number of the type to one of another.
+// clamp saturates a number of another type to the range of this one.
 func (t integer) clamp(v uint64, from integer) uint64 {
 	negative := from.signed && int64(v) < 0
 	switch {
@@ -83,7 +83,7 @@ func (t integer) clamp(v uint64, from integer) uint64 {
 	return min(v, ^uint64(0)>>(64-t.bits))
 }
 
-// round takes a number without fraction for an integer; NaN is 0.
+// round converts a float without fraction to an integer. NaN gives 0.
 func (t integer) round(x float64) uint64 {
 	low, high := 0.0, math.Ldexp(1, t.bits)
 	if t.signed {
@@ -105,7 +105,7 @@ func (t integer) round(x float64) uint64 {
 	return uint64(x)
 }
 
-// floats by name: how to read one exactly, and how to write one.
+// floats has functions to decode and encode the float types, by name.
 var floats = map[string]struct {
 	read  func(v uint64) float64
 	write func(x float64, r rounding, finite bool) uint64
@@ -125,12 +125,12 @@ var floats = map[string]struct {
 	},
 }
 
-// Roundings to a number without fraction.
+// Roundings to an integer.
 var integral = map[string]func(float64) float64{
 	"rni": math.RoundToEven, "rzi": math.Trunc, "rmi": math.Floor, "rpi": math.Ceil,
 }
 
-// cvt is "cvt.rn.satfinite.f16.f32": rounding, flags, the type of the result, that of the operand.
+// cvt is "cvt.rn.satfinite.f16.f32": rounding, flags, type of the result, type of the operand.
 func (c *compiler) cvt(in *ptx.Instr) (func(w *warp), error) {
 	n := len(in.Suffix)
 	if n < 2 {
@@ -209,7 +209,7 @@ func shorten(v uint64, short bool) uint32 {
 	return uint32(v)
 }
 
-// conversion makes the function of one lane.
+// conversion returns the conversion of one lane.
 func conversion(in *ptx.Instr, to, from string, flags []string) (func(v uint64) uint64, error) {
 	has := func(flag string) bool { return slices.Contains(flags, flag) }
 	direction := nearest
@@ -274,7 +274,7 @@ func conversion(in *ptx.Instr, to, from string, flags []string) (func(v uint64) 
 	}, nil
 }
 
-// oddFloat is an integer of 64 bits as a float64 rounded to odd: see sumOdd.
+// oddFloat converts a 64-bit integer to float64 with rounding to odd, see sumOdd.
 func oddFloat(v uint64, signed bool) float64 {
 	negative := signed && int64(v) < 0
 	if negative {
@@ -293,7 +293,7 @@ func oddFloat(v uint64, signed bool) float64 {
 	return float64(v)
 }
 
-// packed are formats of which two are in a register.
+// packed are the formats with two numbers in a register.
 var packed = map[string]narrow{"f16x2": half, "bf16x2": brain, "e4m3x2": fp8e4m3, "e5m2x2": fp8e5m2}
 
 // cvtPairs is "cvt.rn.f16x2.f32 d, a, b" with a in the upper part, and "cvt.rn.f16x2.e4m3x2 d, a".

@@ -6,14 +6,14 @@ import (
 	"pesti/exec/cuda/virtual/ptx"
 )
 
-// A copied is what one lane's cp.async fills in shared memory.
+// A copied is the shared memory that one lane's cp.async writes.
 type copied struct {
 	lane  int
 	at, n uint64
 }
 
-// copies are the asynchronous copies of a warp's threads. The bytes are there at once, but what is
-// read before cp.async.wait_group is a fault.
+// copies are the asynchronous copies of a warp's threads. The bytes are copied at once, but reading them
+// before cp.async.wait_group is a fault.
 type copies struct {
 	open   []copied   // since the last commit
 	groups [][]copied // the oldest first
@@ -21,7 +21,7 @@ type copies struct {
 
 func (c *copies) clear() { c.open, c.groups = c.open[:0], c.groups[:0] }
 
-// cp is cp.async and what belongs to it.
+// cp is cp.async and its commit and wait instructions.
 func (c *compiler) cp(in *ptx.Instr) (func(w *warp), error) {
 	switch {
 	case len(in.Suffix) == 0 || in.Suffix[0] != "async":
@@ -45,7 +45,7 @@ func (c *compiler) cp(in *ptx.Instr) (func(w *warp), error) {
 	return c.cpAsync(in)
 }
 
-// settle ends all groups of copies but the last n.
+// settle completes all groups of copies but the last n.
 func (w *warp) settle(n int) {
 	c := &w.copies
 	for len(c.groups) > max(n, 0) {
@@ -56,7 +56,7 @@ func (w *warp) settle(n int) {
 	}
 }
 
-// cpAsync is "cp.async.cg.shared.global [dst], [src], 16, size;": what size leaves out is zeros.
+// cpAsync is "cp.async.cg.shared.global [dst], [src], 16, size;". Bytes beyond size are zero.
 func (c *compiler) cpAsync(in *ptx.Instr) (func(w *warp), error) {
 	toShared, fromGlobal := 0, 0
 	for _, s := range in.Suffix[1:] {
@@ -112,7 +112,7 @@ func (c *compiler) cpAsync(in *ptx.Instr) (func(w *warp), error) {
 				for part.total = total; part.total > n; part.total /= 2 {
 				}
 				if part.total != n || from[lane]%total != 0 {
-					part.total = total // an address that does not fit, or an odd size: all of it must be there
+					part.total = total // a misaligned address or an odd size: check the whole range
 				}
 				a := w.bytes(&part, global, lane, from[lane])
 				if a == nil {

@@ -8,7 +8,7 @@ import (
 	"pesti/exec/cuda/virtual/ptx"
 )
 
-// traffic returns that of a space.
+// traffic returns the traffic of a space.
 func (g *group) traffic(s space) *cuda.Traffic {
 	c := &g.counts
 	switch s {
@@ -22,10 +22,10 @@ func (g *group) traffic(s space) *cuda.Traffic {
 	return &c.Global
 }
 
-// A tally is how many warps, and of those threads, have performed a block of instructions.
+// A tally counts the warps and the threads that have executed a basic block.
 type tally struct{ warps, threads int64 }
 
-// counted returns what the group did.
+// counted returns the counts of the group.
 func (g *group) counted() *cuda.Counts {
 	c := &g.counts
 	for i, n := range g.tallies {
@@ -40,7 +40,7 @@ func (g *group) counted() *cuda.Counts {
 	return c
 }
 
-// A work is what instructions do: flops and dotOps for each thread, the others for the warp.
+// work is the work of a basic block: flops and dotOps per thread, the rest per warp.
 type work struct {
 	instructions int64 // in all
 	classes      cuda.Instructions
@@ -50,10 +50,11 @@ type work struct {
 	tensorFloats int64
 }
 
-// flopsOf are operations of a thread by opcode.
+// flopsOf has the float operations of a thread by opcode.
 var flopsOf = map[string]int64{"add": 1, "sub": 1, "mul": 1, "fma": 2, "mad": 2, "div": 1, "sqrt": 1, "rcp": 1, "rsqrt": 1, "ex2": 1, "lg2": 1, "tanh": 1, "min": 1, "max": 1}
 
-// classOf is the class of an instruction by its opcode; the others are arithmetic, of floats or of integers by type.
+// classOf has the class of instructions by opcode. All others are float or integer arithmetic, depending
+// on the type.
 var classOf = map[string]cuda.Class{
 	"dp4a": cuda.Dot, "dp2a": cuda.Dot, "mma": cuda.Tensor,
 	"ld": cuda.Memory, "ldu": cuda.Memory, "st": cuda.Memory, "atom": cuda.Memory, "red": cuda.Memory, "cp": cuda.Memory,
@@ -65,7 +66,7 @@ var classOf = map[string]cuda.Class{
 	"mov": cuda.Move, "cvta": cuda.Move,
 }
 
-// floatsIn is how many floats an operand has by the type of arithmetic on floats.
+// floatsIn has the number of floats in an operand by float type.
 var floatsIn = map[string]int64{"f32": 1, "f16": 1, "bf16": 1, "f64": 1, "f16x2": 2, "bf16x2": 2}
 
 // add counts an instruction.
@@ -84,7 +85,7 @@ func (w *work) add(in *ptx.Instr) {
 	}
 }
 
-// counter returns that of a kernel.
+// counter returns the counts of a kernel.
 func (d *Device) counter(kernel string) *cuda.Counts {
 	if d.counters == nil {
 		d.counters = map[string]*cuda.Counts{}
@@ -97,7 +98,7 @@ func (d *Device) counter(kernel string) *cuda.Counts {
 	return c
 }
 
-// Counters implements cuda.Counting. It does what streams were given.
+// Counters implements cuda.Counting. It first executes all pending operations of streams.
 func (d *Device) Counters() []cuda.Counts {
 	d.drain()
 	var list []cuda.Counts
@@ -107,7 +108,7 @@ func (d *Device) Counters() []cuda.Counts {
 	return list
 }
 
-// ResetCounters begins to count anew.
+// ResetCounters sets all counts to zero.
 func (d *Device) ResetCounters() {
 	d.drain()
 	d.counters = nil

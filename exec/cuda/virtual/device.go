@@ -9,7 +9,7 @@ import (
 	"pesti/exec/cuda/virtual/ptx"
 )
 
-// A Device is a virtual one, which counts what its kernels do.
+// A Device is a virtual device. It counts the work of its kernels.
 type Device struct {
 	driver     *Driver
 	number     int
@@ -21,7 +21,7 @@ type Device struct {
 	modules    map[*module]bool
 	events     int
 	graphs     int
-	err        error // what a kernel trapped with
+	err        error // of a kernel that trapped
 	closed     bool
 	counters   map[string]*cuda.Counts
 }
@@ -33,7 +33,7 @@ var (
 	errClosed = errors.New("virtual device: closed")
 )
 
-// usable returns the error that all calls return.
+// usable returns the error that all calls must return, if there is one.
 func (d *Device) usable() error {
 	if d.closed {
 		return errClosed
@@ -73,7 +73,7 @@ func (d *Device) Free(p cuda.Ptr) error {
 		return err
 	}
 	if a := d.driver.memory.at(uint64(p)); a != nil && a.device != d {
-		return fmt.Errorf("virtual device: free of memory of another device")
+		return fmt.Errorf("virtual device: freeing memory of another device")
 	}
 	return d.driver.memory.free(p)
 }
@@ -103,13 +103,13 @@ func (d *Device) FreeHost(b []byte) error {
 		return err
 	}
 	if _, ok := d.hosts[unsafe.SliceData(b)]; !ok {
-		return fmt.Errorf("virtual device: free of host memory that is not AllocHost's")
+		return fmt.Errorf("virtual device: freeing host memory that AllocHost did not return")
 	}
 	delete(d.hosts, unsafe.SliceData(b))
 	return nil
 }
 
-// drain does all that streams were given.
+// drain executes all pending operations of streams.
 func (d *Device) drain() error {
 	for _, s := range d.streams {
 		s.drain(len(s.queue))
@@ -124,17 +124,17 @@ func (d *Device) EnablePeer(other cuda.Device) error {
 	}
 	o, ok := other.(*Device)
 	if !ok || o.driver != d.driver || o == d {
-		return fmt.Errorf("virtual device: a peer that is not another device of the same driver")
+		return fmt.Errorf("virtual device: enabling peer access: expected another device of the same driver")
 	}
 	d.peers[o] = true
 	return nil
 }
 
-// reaches tells whether kernels and copies of a device may use memory of another.
+// reaches reports whether kernels and copies of a device may access the memory of another device.
 func (d *Device) reaches(other *Device) bool { return d == other || d.peers[other] }
 
-// Close implements cuda.Device. It frees all, and returns an error that tells what had not been
-// freed, unless a kernel trapped: then there was no way to.
+// Close implements cuda.Device. It frees everything, and returns an error that lists what had not been
+// freed, unless a kernel trapped: then it was impossible to free it.
 func (d *Device) Close() error {
 	if d.closed {
 		return errClosed
@@ -170,7 +170,7 @@ func (d *Device) Close() error {
 	return leaks.err()
 }
 
-// owned tells whether an allocation is a module's, which gives it back.
+// owned reports whether an allocation belongs to a module, which frees it.
 func (d *Device) owned(a *allocation) bool {
 	for m := range d.modules {
 		for _, v := range m.variables {
@@ -182,7 +182,7 @@ func (d *Device) owned(a *allocation) bool {
 	return false
 }
 
-// leaks are what a device was closed with.
+// leaks returns an error that lists what had not been freed when the device was closed.
 type leaks []string
 
 func (l *leaks) add(n int, what string) {
@@ -230,7 +230,7 @@ func (d *Device) Load(text []byte) (cuda.Module, error) {
 		}
 		d.used += int64(v.Size)
 		a := d.driver.memory.place(d, uint64(v.Size))
-		a.init = nil // zeros where nothing else is said
+		a.init = nil // initialized, with zeros by default
 		copy(a.data, v.Data)
 		m.variables[v.Name] = a
 		addresses[v.Name] = a.base
@@ -250,14 +250,14 @@ func (d *Device) Load(text []byte) (cuda.Module, error) {
 	return m, nil
 }
 
-// runs tells whether a module's target and version are what the device and the driver support.
+// runs checks that the device and the driver support a module's target and PTX version.
 func (d *Device) runs(m *ptx.Module) error {
 	var number int
 	if _, err := fmt.Sscanf(m.Target, "sm_%d", &number); err != nil {
 		return fmt.Errorf("virtual device: target %s", m.Target)
 	}
 	if own := d.properties.Major*10 + d.properties.Minor; number > own {
-		return fmt.Errorf("virtual device: PTX for sm_%d, and the device is sm_%d", number, own)
+		return fmt.Errorf("virtual device: PTX for sm_%d cannot run on this device, which is sm_%d", number, own)
 	}
 	var major, minor int
 	if _, err := fmt.Sscanf(m.Version, "%d.%d", &major, &minor); err != nil {
@@ -265,7 +265,7 @@ func (d *Device) runs(m *ptx.Module) error {
 	}
 	// PTX 7.n came with CUDA 11.n, and 8.n with 12.n.
 	if toolkit := (major+4)*1000 + minor*10; toolkit > d.driver.config.Version {
-		return fmt.Errorf("virtual device: PTX %s is that of CUDA %d.%d, and the driver is of %d.%d", m.Version,
+		return fmt.Errorf("virtual device: PTX %s needs a driver for CUDA %d.%d, and this one is for %d.%d", m.Version,
 			major+4, minor, d.driver.config.Version/1000, d.driver.config.Version%1000/10)
 	}
 	return nil
@@ -304,7 +304,7 @@ func (m *module) Unload() error {
 type function struct {
 	module  *module
 	program *program
-	shared  int // the most bytes of dynamic shared memory
+	shared  int // largest dynamic shared memory in bytes
 }
 
 func (f *function) Name() string { return f.program.name }

@@ -124,7 +124,7 @@ func TestLeaks(t *testing.T) {
 	b.check(g.Close())
 	b.check(e.Close())
 	b.check(m.Unload())
-	fails(t, b.device.FreeHost(make([]byte, 10)), "that is not AllocHost's")
+	fails(t, b.device.FreeHost(make([]byte, 10)), "freeing host memory that AllocHost did not return")
 	b.check(b.device.FreeHost(h))
 	b.check(b.device.Free(p))
 	b.check(b.stream.Close())
@@ -148,7 +148,7 @@ func TestLaunchLimits(t *testing.T) {
 		{func(l *cuda.Launch) { l.Block = cuda.Dim{X: 1, Y: 1, Z: 65} }, "blocks of 1×1×65 threads"},
 		{func(l *cuda.Launch) { l.Block.Y = 2 }, "blocks of 2048 threads; it may have 1024"},
 		{func(l *cuda.Launch) { l.Params = l.Params[1:] }, "31 bytes of parameters; it takes 32"},
-		{func(l *cuda.Launch) { l.Shared = 45057 }, "45057 bytes of dynamic shared memory; the function was asked for with 0"},
+		{func(l *cuda.Launch) { l.Shared = 45057 }, "45057 bytes of dynamic shared memory; the function allows at most 0"},
 		{func(l *cuda.Launch) { l.Function = nil }, "launch of a function of another device"},
 	} {
 		l := good
@@ -186,17 +186,17 @@ func TestLoadErrors(t *testing.T) {
 		version    int
 	}{
 		{text: "", want: "this is not PTX"},
-		{text: entry("ret;"), want: "PTX for sm_75, and the device is sm_70", device: old},
-		{text: entry("ret;"), want: "PTX 8.0 is that of CUDA 12.0, and the driver is of 11.8", version: 11080},
+		{text: entry("ret;"), want: "PTX for sm_75 cannot run on this device, which is sm_70", device: old},
+		{text: entry("ret;"), want: "PTX 8.0 needs a driver for CUDA 12.0, and this one is for 11.8", version: 11080},
 		{text: entry("\nfoo.bar.b32 %r1, %r2;"), want: "kernel k: PTX line 21: instruction foo.bar.b32 is not supported"},
-		{text: entry("\nadd.s32 %r1, %r2, %rd1;"), want: "PTX line 21: add.s32: an operand that is not of 32 bits"},
-		{text: entry("\nadd.s64 %r1, %rd2, %rd1;"), want: "PTX line 21: add.s64: a result of another size than the register"},
+		{text: entry("\nadd.s32 %r1, %r2, %rd1;"), want: "PTX line 21: add.s32: an operand does not have 32 bits"},
+		{text: entry("\nadd.s64 %r1, %rd2, %rd1;"), want: "PTX line 21: add.s64: the result has another size than the register"},
 		{text: entry("\nadd.s32 %r1, %r2;"), want: "PTX line 21: add.s32 in this form is not supported"},
 		{text: entry("\nld.global.u64 %r1, [%a];"), want: "PTX line 21: ld.global.u64: a register smaller than the type"},
 		{text: entry("\nld.texture.u32 %r1, [%a];"), want: "PTX line 21: ld.texture.u32 in this form"},
 		{text: entry("\nmov.u32 %r1, %clock;"), want: "PTX line 21: mov.u32: register %clock is not supported"},
 		{text: entry("\nbar.arrive 0, 32;"), want: "PTX line 21: bar.arrive in this form"},
-		{text: entry("\nbra NOWHERE;"), want: "PTX line 21: NOWHERE is declared nowhere"},
+		{text: entry("\nbra NOWHERE;"), want: "PTX line 21: NOWHERE is not declared"},
 		{text: entry("\nmma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%r1},{%r3},{%r4},{%r1,%r2};"), want: "PTX line 21: mma.sync"},
 		{text: entry("\nmma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32 {%r1},{%r3},{%r4},{%r1,%r2};"), want: "PTX line 21: mma.sync"},
 		{text: entry("\ncvt.f32.f16 %f1, %f2, %f3;"), want: "PTX line 21: cvt.f32.f16 in this form"},
@@ -288,8 +288,8 @@ func TestGraph(t *testing.T) {
 	a, o := b.upload(words(10)), b.upload(words(0))
 	host := words(0)
 	b.check(b.stream.Capture())
-	fails(t, b.stream.Capture(), "captures already")
-	fails(t, b.stream.Wait(), "a wait while the stream captures")
+	fails(t, b.stream.Capture(), "is already capturing")
+	fails(t, b.stream.Wait(), "wait while the stream is capturing")
 	b.check(b.stream.Launch(cuda.Launch{Function: f, Grid: dim(1), Block: dim(1), Params: params(a, o, 0, 5)}))
 	b.check(b.stream.Copy(a, o, 4))
 	b.check(b.stream.Download(host, o))
@@ -346,8 +346,8 @@ func TestPeers(t *testing.T) {
 	far, err := other.Alloc(4)
 	b.check(err)
 	near := b.upload(words(7))
-	fails(t, b.stream.Copy(far, near, 4), "copy of memory of device 1 on device 0, which is no peer")
-	fails(t, b.device.EnablePeer(b.device), "a peer that is not another device")
+	fails(t, b.stream.Copy(far, near, 4), "copy of memory of device 1 on device 0, which has no peer access to it")
+	fails(t, b.device.EnablePeer(b.device), "expected another device of the same driver")
 	b.check(b.device.EnablePeer(other))
 	b.check(b.stream.Copy(far, near, 4))
 	f := b.kernel(entry("ld.global.u32 %r1, [%a]; add.u32 %r1, %r1, 1; st.global.u32 [%a], %r1; ret;"), "k", 0)

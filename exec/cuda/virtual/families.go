@@ -6,7 +6,7 @@ import (
 	"pesti/exec/cuda/virtual/ptx"
 )
 
-// families are the instructions that are not of one lane alone, or whose forms are many.
+// families has the instructions that involve several lanes or have many forms.
 var families = map[string]func(c *compiler, in *ptx.Instr) (func(w *warp), error){
 	"ld": (*compiler).load, "ldu": (*compiler).load, "st": (*compiler).store,
 	"mov": (*compiler).mov, "cvt": (*compiler).cvt, "cvta": (*compiler).cvta, "isspacep": (*compiler).isspacep,
@@ -22,7 +22,7 @@ var families = map[string]func(c *compiler, in *ptx.Instr) (func(w *warp), error
 
 func nothing(w *warp) {}
 
-// nop is what orders memory or asks for data ahead: here memory is in order, and nothing is late.
+// nop is for fences and prefetches, which have no effect: memory is sequentially consistent here.
 func (c *compiler) nop(in *ptx.Instr) (func(w *warp), error) { return nothing, nil }
 
 func (c *compiler) mov(in *ptx.Instr) (func(w *warp), error) {
@@ -61,7 +61,7 @@ func (c *compiler) mov(in *ptx.Instr) (func(w *warp), error) {
 	return nil, unknown(in)
 }
 
-// packVector is "mov.b32 %r, {%rs1, %rs2}": the first is the lowest.
+// packVector is "mov.b32 %r, {%rs1, %rs2}". The first element is in the lowest bits.
 func (c *compiler) packVector(in *ptx.Instr, size int) (func(w *warp), error) {
 	parts := in.Args[1].Parts
 	width := 8 * size / len(parts)
@@ -139,7 +139,7 @@ func (c *compiler) unpackVector(in *ptx.Instr, size int) (func(w *warp), error) 
 	}
 	a := r.word(1)
 	return func(w *warp) {
-		from := w.words[a] // a part may go where it comes from
+		from := w.words[a] // a copy: a destination may be the source register
 		for k, slot := range slots {
 			if slot < 0 {
 				continue
@@ -185,7 +185,7 @@ func (c *compiler) logic(in *ptx.Instr) (func(w *warp), error) {
 	return nil, unknown(in)
 }
 
-// bits returns a predicate of all lanes.
+// bits returns the value of a predicate for all lanes.
 func (w *warp) bits(g guard) uint32 {
 	if g.not {
 		return ^w.predicates[g.slot]
@@ -219,7 +219,7 @@ func (c *compiler) selp(in *ptx.Instr) (func(w *warp), error) {
 	}, r.err
 }
 
-// lop3 is any function of three bits, by its table.
+// lop3 is an arbitrary function of three bits, given by its truth table.
 func (c *compiler) lop3(in *ptx.Instr) (func(w *warp), error) {
 	r := reader{c: c, in: in}
 	r.count(5)
@@ -227,7 +227,7 @@ func (c *compiler) lop3(in *ptx.Instr) (func(w *warp), error) {
 	if len(in.Suffix) != 1 || in.Type() != "b32" {
 		return nil, unknown(in)
 	}
-	// Bits of the table where a is 1 are its upper half, where b is 1 the upper half of each half.
+	// In the table, a is 1 in the upper half, and b is 1 in the upper half of each half.
 	var m [8]uint32
 	for i := range m {
 		m[i] = -(table >> i & 1)
@@ -271,7 +271,7 @@ func (c *compiler) bfi(in *ptx.Instr) (func(w *warp), error) {
 	return nil, unknown(in)
 }
 
-// bfe of 64 bits; that of 32 is in the table.
+// bfe is the 64-bit form. The 32-bit form is in operations.
 func (c *compiler) bfe(in *ptx.Instr) (func(w *warp), error) {
 	if in.Type() != "u64" {
 		return c.arithmetic(in)
@@ -288,7 +288,7 @@ func (c *compiler) bfe(in *ptx.Instr) (func(w *warp), error) {
 	}, r.err
 }
 
-// cvta turns an address of a space into a generic one, or back.
+// cvta converts an address in a space to a generic address, or back.
 func (c *compiler) cvta(in *ptx.Instr) (func(w *warp), error) {
 	r := reader{c: c, in: in}
 	r.count(2)
@@ -319,7 +319,7 @@ func (c *compiler) cvta(in *ptx.Instr) (func(w *warp), error) {
 	}, r.err
 }
 
-// isspacep asks where a generic address points.
+// isspacep tests the space of a generic address.
 func (c *compiler) isspacep(in *ptx.Instr) (func(w *warp), error) {
 	r := reader{c: c, in: in}
 	r.count(2)
@@ -337,7 +337,7 @@ func (c *compiler) isspacep(in *ptx.Instr) (func(w *warp), error) {
 	}, r.err
 }
 
-// bar is a barrier of the block, or of some of its threads.
+// bar is a barrier of the block, or of a number of its threads.
 func (c *compiler) bar(in *ptx.Instr) (func(w *warp), error) {
 	for _, s := range in.Suffix {
 		if s != "sync" && s != "aligned" && s != "cta" {
@@ -360,12 +360,12 @@ func (c *compiler) bar(in *ptx.Instr) (func(w *warp), error) {
 	return func(w *warp) {
 		if w.mask != w.alive {
 			lane := first(w.alive &^ w.mask)
-			w.fail(lane, "divergent barrier: this thread is not at it, and thread %d of the block is", w.number*32+first(w.mask))
+			w.fail(lane, "divergent barrier: this thread is not at the barrier, but thread %d of the block is", w.number*32+first(w.mask))
 			return
 		}
 		if w.alive != w.all {
 			lane := first(w.all &^ w.alive)
-			w.fail(lane, "divergent barrier: this thread has left the kernel, and thread %d of the block waits", w.number*32+first(w.mask))
+			w.fail(lane, "divergent barrier: this thread has left the kernel, but thread %d of the block waits", w.number*32+first(w.mask))
 			return
 		}
 		lane := first(w.mask)
@@ -376,7 +376,7 @@ func (c *compiler) bar(in *ptx.Instr) (func(w *warp), error) {
 	}, nil
 }
 
-// barWarp is bar.warp.sync: what lanes wrote before, others may read after.
+// barWarp is bar.warp.sync. It makes earlier writes of lanes visible to the other lanes.
 func (c *compiler) barWarp(in *ptx.Instr) (func(w *warp), error) {
 	r := reader{c: c, in: in}
 	r.count(1)
@@ -392,8 +392,8 @@ func (c *compiler) barWarp(in *ptx.Instr) (func(w *warp), error) {
 	}, r.err
 }
 
-// together holds a mask of members: each lane at work names itself, all name the same, and those
-// that exist are at work.
+// together checks a member mask: each active lane is in it, all lanes give the same mask, and all existing
+// lanes in it are active.
 func (w *warp) together(mask *lanes, opcode string) bool {
 	if w.mask == w.all {
 		var apart uint32
@@ -474,7 +474,7 @@ func (c *compiler) shfl(in *ptx.Instr) (func(w *warp), error) {
 	}, r.err
 }
 
-// same tells whether all lanes hold the same, all31 whether they hold 31.
+// same reports whether all lanes have the same value, all31 whether they have the value 31.
 func same(a *lanes) bool {
 	var apart uint32
 	for _, v := range a {
@@ -485,7 +485,7 @@ func same(a *lanes) bool {
 
 func all31(a *lanes) bool { return a[0] == 31 && same(a) }
 
-// shuffles give the lane that is read, and whether it is within bounds.
+// shuffles return the source lane, and whether it is within bounds.
 var shuffles = map[string]func(lane, b, c, segment int) (int, bool){
 	"up": func(lane, b, c, segment int) (int, bool) {
 		j := lane - b
@@ -558,7 +558,7 @@ func (c *compiler) activemask(in *ptx.Instr) (func(w *warp), error) {
 	}, r.err
 }
 
-// redux combines a value of all lanes.
+// redux combines the values of all lanes.
 func (c *compiler) redux(in *ptx.Instr) (func(w *warp), error) {
 	f, ok := combines[strings.TrimPrefix(strings.Join(in.Suffix, "."), "sync.")]
 	if !ok || !in.Has("sync") {
@@ -584,7 +584,7 @@ func (c *compiler) redux(in *ptx.Instr) (func(w *warp), error) {
 	}, r.err
 }
 
-// combines are operations of redux and atom by name and type.
+// combines has the operations of redux and atom by name and type.
 var combines = map[string]func(a, b uint32) uint32{
 	"add.u32": func(a, b uint32) uint32 { return a + b },
 	"add.s32": func(a, b uint32) uint32 { return a + b },

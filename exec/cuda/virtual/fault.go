@@ -6,8 +6,8 @@ import (
 	"pesti/exec/cuda"
 )
 
-// A Fault is what a kernel did that it must not do. It ends the launch; all later calls of the
-// device return the same error, as those of a real one do.
+// A Fault is an invalid operation of a kernel. It ends the launch. All later calls on the device return
+// the same error, as on a real device.
 type Fault struct {
 	Kernel        string
 	Block, Thread cuda.Dim

@@ -42,9 +42,9 @@ func divF32(d, a, b *lanes) {
 	}
 }
 
-// fmaF32 rounds once. A product of two float32 is exact in float64, so that only the sum is rounded
-// there, and rounding that again to float32 is right unless it lies in the middle between two
-// float32, by its own rounding: then, and where float32 has fewer bits, look again.
+// fmaF32 rounds once. The product of two float32 is exact in float64, so only the float64 sum is rounded.
+// Rounding it again to float32 is correct, unless the rounded sum is exactly halfway between two float32
+// or the result is subnormal. These cases take the slow path.
 func fmaF32(d, a, b, c *lanes) {
 	for i := range d {
 		s := float64(f32(a[i]))*float64(f32(b[i])) + float64(f32(c[i]))
@@ -57,9 +57,9 @@ func fmaF32(d, a, b, c *lanes) {
 	}
 }
 
-// sumOdd is a+b rounded to odd: where the sum is not exact, the neighbour whose last bit is 1. What
-// is then rounded to fewer bits is rounded as the exact sum would be (Boldo and Melquiond,
-// "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd", 2008).
+// sumOdd returns a+b rounded to odd: if the sum is not exact, the adjacent number whose last bit is 1.
+// Rounding the result to fewer bits gives the correctly rounded sum (Boldo and Melquiond, "Emulation of
+// FMA and correctly rounded sums: proved algorithms using rounding to odd", 2008).
 func sumOdd(a, b float64) float64 {
 	s := a + b
 	if math.IsInf(s, 0) || s != s {
@@ -77,7 +77,7 @@ func sumOdd(a, b float64) float64 {
 	return f64(u - 1)
 }
 
-// A rounding is a direction.
+// A rounding is a rounding mode.
 type rounding uint8
 
 const (
@@ -89,7 +89,7 @@ const (
 
 var roundings = map[string]rounding{"rn": nearest, "rz": towardZero, "rm": down, "rp": up}
 
-// toF32 rounds what sumOdd made, or what is exact, to float32.
+// toF32 rounds a result of sumOdd, or an exact number, to float32.
 func toF32(x float64, r rounding) float32 {
 	y := float32(x)
 	if r == nearest || float64(y) == x || x != x {
@@ -105,7 +105,7 @@ func toF32(x float64, r rounding) float32 {
 	return y
 }
 
-// directed makes add, sub, mul and fma of a direction.
+// directed returns add, sub, mul and fma with a rounding mode.
 func directed(r rounding) map[string]any {
 	one := func(a, b, c float64) uint32 {
 		s := sumOdd(a*b, c)
@@ -123,7 +123,7 @@ func directed(r rounding) map[string]any {
 	}
 }
 
-// minF32 and maxF32 give the other operand for a NaN, and order −0 below +0.
+// minF32 and maxF32 return the other operand if one is NaN, and order −0 below +0.
 func minF32(d, a, b *lanes) {
 	for i := range d {
 		x, y := f32(a[i]), f32(b[i])
@@ -152,7 +152,7 @@ func maxF32(d, a, b *lanes) {
 	}
 }
 
-// orNaN makes of min or max the form with .NaN, which gives NaN where an operand is.
+// orNaN returns the .NaN form of min or max, which gives NaN if an operand is NaN.
 func orNaN(f func(d, a, b *lanes)) func(d, a, b *lanes) {
 	return func(d, a, b *lanes) {
 		x, y := *a, *b
@@ -189,7 +189,7 @@ func rcpF32(d, a *lanes) {
 	}
 }
 
-// flush takes a number that is smaller than normal ones to zero.
+// flush flushes a subnormal number to zero.
 func flush(a uint32) uint32 {
 	if a&0x7f800000 == 0 {
 		return a & (1 << 31)
@@ -203,7 +203,7 @@ func flushed(d, a *lanes) {
 	}
 }
 
-// by makes an operation of a function in float64, whose result is rounded to float32.
+// by returns an operation that computes a function in float64 and rounds to float32.
 func by(f func(float64) float64) func(d, a *lanes) {
 	return func(d, a *lanes) {
 		for i := range d {
@@ -212,7 +212,7 @@ func by(f func(float64) float64) func(d, a *lanes) {
 	}
 }
 
-// ftz makes an operation take its operands and its result to zero where they are less than normal.
+// ftz returns an operation that flushes subnormal operands and results to zero.
 func ftz(f any) any {
 	switch f := f.(type) {
 	case func(d, a *lanes):
@@ -243,7 +243,7 @@ func ftz(f any) any {
 	return nil
 }
 
-// saturated makes an operation clamp its result to 0…1; NaN becomes 0.
+// saturated returns an operation that clamps its result to 0…1, and NaN to 0.
 func saturated(f any) any {
 	clamp := func(d *lanes) {
 		for i := range d {
@@ -274,7 +274,7 @@ func double2(f func(a, b float64) float64) func(d, a, b *longs) {
 	return of2(func(a, b uint64) uint64 { return b64(f(f64(a), f64(b))) })
 }
 
-// minF64 gives the other operand for a NaN.
+// minF64 returns the other operand if one is NaN.
 func minF64(a, b float64) float64 {
 	switch {
 	case a != a:
@@ -295,7 +295,7 @@ func maxF64(a, b float64) float64 {
 	return max(a, b)
 }
 
-// floatOperations are named without ".rn". Approximations give the nearest float32.
+// floatOperations are named without ".rn". Approximations are correctly rounded to float32.
 var floatOperations = func() map[string]any {
 	t := map[string]any{
 		"neg.f64": of1(func(a uint64) uint64 { return a ^ 1<<63 }),

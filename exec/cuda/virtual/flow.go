@@ -6,20 +6,20 @@ import (
 	"pesti/exec/cuda/virtual/ptx"
 )
 
-// control is how instructions end blocks.
+// control has the instructions that end basic blocks.
 var control = map[string]ending{"bra": branches, "brx": indexes, "ret": exits, "exit": exits, "bar": waits, "barrier": waits}
 
-// ends tells whether an instruction ends its block.
+// ends reports whether and how an instruction ends its basic block.
 func ends(in *ptx.Instr) (ending, bool) {
 	e, ok := control[in.Op]
-	if e == waits && in.Has("warp") { // bar.warp.sync is of a warp alone
+	if e == waits && in.Has("warp") { // bar.warp.sync concerns only one warp
 		return falls, false
 	}
 	return e, ok
 }
 
-// leaders returns the positions at which blocks begin, sorted; the last is the end of the code where
-// something branches there.
+// leaders returns the sorted positions at which basic blocks begin, including the end of the code if there
+// is a branch to it.
 func leaders(code []ptx.Instr) []int {
 	starts := []int{0}
 	for i := range code {
@@ -43,9 +43,9 @@ func leaders(code []ptx.Instr) []int {
 	return slices.DeleteFunc(slices.Compact(starts), func(at int) bool { return at > 0 && at == len(code) })
 }
 
-// merges finds where the ways out of each block meet: its immediate post-dominator, by the
-// algorithm of Cooper, Harvey and Kennedy ("A Simple, Fast Dominance Algorithm", 2001) on the
-// reversed graph. The last block is the exit.
+// merges finds the immediate post-dominator of each block, where diverged threads reconverge, with the
+// algorithm of Cooper, Harvey and Kennedy ("A Simple, Fast Dominance Algorithm", 2001) on the reversed
+// graph. The last block is the exit.
 func merges(blocks []block) {
 	exit := len(blocks) - 1
 	next := make([][]int, len(blocks))
@@ -57,7 +57,7 @@ func merges(blocks []block) {
 		}
 	}
 	// Post-order of the reversed graph, from the exit.
-	order := make([]int, len(blocks)) // the number in post-order; −1: no way to the exit
+	order := make([]int, len(blocks)) // number in post-order, −1 if the exit cannot be reached
 	for i := range order {
 		order[i] = -1
 	}
@@ -117,13 +117,13 @@ func merges(blocks []block) {
 	}
 	for i := range blocks {
 		blocks[i].merge = merge[i]
-		if merge[i] < 0 { // in a loop without end
+		if merge[i] < 0 { // in an infinite loop
 			blocks[i].merge = exit
 		}
 	}
 }
 
-// successors returns the blocks to which a warp may go.
+// successors returns the blocks that may follow a block.
 func (b *block) successors(exit int) []int {
 	switch b.ends {
 	case branches:
@@ -142,8 +142,8 @@ func (b *block) successors(exit int) []int {
 	return []int{b.next}
 }
 
-// quietBlocks tells of each block whether nothing writes to shared memory between the barriers around it:
-// blocks that follow each other with no barrier between are one region.
+// quietBlocks reports for each block whether nothing writes to shared memory between the barriers around
+// it. Blocks that may follow each other without a barrier form one region.
 func quietBlocks(code []ptx.Instr, starts []int) []bool {
 	at := map[int]int{}
 	region := make([]int, len(starts))
@@ -185,7 +185,7 @@ func quietBlocks(code []ptx.Instr, starts []int) []bool {
 	return quiet
 }
 
-// writesShared tells whether an instruction may write to shared memory.
+// writesShared reports whether an instruction may write to shared memory.
 func writesShared(in *ptx.Instr) bool {
 	switch in.Op {
 	case "st", "atom", "red", "cp":

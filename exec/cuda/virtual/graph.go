@@ -7,12 +7,12 @@ import (
 	"pesti/exec/cuda"
 )
 
-// A graph is what a stream noted, and what its replays may touch.
+// A graph is a captured sequence of operations, with the allocations that its replays may access.
 //
-// Those are the allocations that its launches name: each aligned 8 bytes of a launch's parameters
-// that are an address inside an allocation name it, as a whole. A replayed kernel that touches
-// another, found through a pointer that it read in memory, faults: on a GPU it works until that
-// memory moves, which nothing tells the graph.
+// These are the allocations that the parameters of its launches refer to: every aligned 8 bytes that are
+// an address inside an allocation refer to the whole of it. A replayed kernel that accesses another
+// allocation, through a pointer that it read from memory, faults. On a GPU it would work until that
+// memory is reallocated, since the graph is not updated.
 type graph struct {
 	device   *Device
 	commands []command
@@ -26,7 +26,7 @@ func (s *stream) Capture() error {
 		return err
 	}
 	if s.capturing {
-		return fmt.Errorf("virtual device: the stream captures already")
+		return fmt.Errorf("virtual device: the stream is already capturing")
 	}
 	s.capturing, s.noted = true, nil
 	return nil
@@ -38,7 +38,7 @@ func (s *stream) EndCapture() (cuda.Graph, error) {
 		return nil, err
 	}
 	if !s.capturing {
-		return nil, fmt.Errorf("virtual device: the stream does not capture")
+		return nil, fmt.Errorf("virtual device: the stream is not capturing")
 	}
 	g := &graph{device: s.device, commands: s.noted}
 	s.capturing, s.noted = false, nil
@@ -62,7 +62,7 @@ func (s *stream) Replay(of cuda.Graph) error {
 		return fmt.Errorf("virtual device: replay of a closed graph or one of another device")
 	}
 	if s.capturing {
-		return fmt.Errorf("virtual device: replay while the stream captures")
+		return fmt.Errorf("virtual device: replay while the stream is capturing")
 	}
 	return s.push(&replay{g})
 }

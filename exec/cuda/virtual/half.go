@@ -5,8 +5,8 @@ import "math"
 // A narrow is a float format of at most 16 bits: sign, exponent, mantissa.
 type narrow struct {
 	exponent, mantissa int
-	infinite           bool   // the largest exponent is of infinity and NaN; without, all ones are NaN
-	nan                uint32 // the one that is written
+	infinite           bool   // the largest exponent is for infinity and NaN; otherwise only all ones is NaN
+	nan                uint32 // the canonical NaN
 }
 
 var (
@@ -19,7 +19,7 @@ var (
 func (n narrow) bits() int { return 1 + n.exponent + n.mantissa }
 func (n narrow) bias() int { return 1<<(n.exponent-1) - 1 }
 
-// largest is the bits of the largest finite number.
+// largest returns the bits of the largest finite number.
 func (n narrow) largest() uint32 {
 	all := uint32(1)<<(n.exponent+n.mantissa) - 1
 	if n.infinite {
@@ -28,7 +28,8 @@ func (n narrow) largest() uint32 {
 	return all - 1
 }
 
-// encode rounds a number to nearest even, or toward zero. finite: what is too large becomes the largest.
+// encode rounds a number to nearest even, or toward zero. If finite is true, overflow gives the largest
+// finite number.
 func (n narrow) encode(x float64, r rounding, finite bool) uint32 {
 	sign := uint32(b64(x)>>63) << (n.exponent + n.mantissa)
 	if x != x {
@@ -55,8 +56,8 @@ func (n narrow) encode(x float64, r rounding, finite bool) uint32 {
 	} else {
 		q = math.RoundToEven(q)
 	}
-	// Subnormal numbers have the exponent of the smallest normal ones and no leading one: adding the
-	// mantissa, with its leading one, to an exponent less by one is right for all.
+	// Subnormal numbers have the exponent of the smallest normal ones and no leading one. Adding the
+	// mantissa including its leading one to the exponent minus one is correct for both kinds.
 	code := int64(e+n.bias()-1)<<n.mantissa + int64(q)
 	if code > int64(n.largest()) {
 		if r == towardZero {
@@ -67,7 +68,7 @@ func (n narrow) encode(x float64, r rounding, finite bool) uint32 {
 	return sign | uint32(code)
 }
 
-// decode is exact.
+// decode returns the exact value.
 func (n narrow) decode(b uint32) float64 {
 	top := n.exponent + n.mantissa
 	code := b & (1<<top - 1)
@@ -90,7 +91,7 @@ func (n narrow) decode(b uint32) float64 {
 	return x
 }
 
-// halfToF32 is decode of half to the bits of a float32, fast.
+// halfToF32 is a fast decode from half to the bits of a float32.
 func halfToF32(h uint32) uint32 {
 	u := h & 0x7fff << 13
 	if u >= 0x7c00<<13 {
@@ -113,7 +114,7 @@ func f32ToHalf(b uint32) uint32 {
 		return half.nan
 	case a >= 0x47800000: // 2^16
 		return sign | 0x7c00
-	case a < 0x38800000: // 2^-14: adding 0.5 leaves the number in units of 2^-24, rounded
+	case a < 0x38800000: // 2^-14: adding 0.5 rounds the number to a multiple of 2^-24
 		return sign | b32(f32(a)+0.5) - 0x3f000000
 	}
 	a += 0xfff + a>>13&1
@@ -127,9 +128,9 @@ func f32ToBrain(b uint32) uint32 {
 	return (b + 0x7fff + b>>16&1) >> 16
 }
 
-// A short is what arithmetic on half or brain needs. Sums and products in float32 that are rounded
-// again are right for half, for brain too: float32 has more than twice their bits and two more
-// (Figueroa, "When is double rounding innocuous?", 1995).
+// A short has the conversions for arithmetic on half or brain. Sums and products may be computed in
+// float32 and rounded again, since float32 has at least twice their bits plus two (Figueroa, "When is
+// double rounding innocuous?", 1995).
 type short struct {
 	from, to func(uint32) uint32
 	format   narrow
@@ -137,13 +138,13 @@ type short struct {
 
 var shorts = map[string]short{"f16": {halfToF32, f32ToHalf, half}, "bf16": {brainToF32, f32ToBrain, brain}}
 
-// fused is a·b+c rounded once.
+// fused returns a·b+c rounded once.
 func (s short) fused(a, b, c uint32) uint32 {
 	p := float64(f32(s.from(a))) * float64(f32(s.from(b)))
 	return s.format.encode(sumOdd(p, float64(f32(s.from(c)))), nearest, false)
 }
 
-// relu makes a result that is negative or NaN zero.
+// relu replaces a negative result or NaN by zero.
 func relu(sign uint32, f func(a, b, c uint32) uint32) func(a, b, c uint32) uint32 {
 	return func(a, b, c uint32) uint32 {
 		if v := f(a, b, c); v <= sign-1 && v != 0x7fff {
@@ -153,7 +154,7 @@ func relu(sign uint32, f func(a, b, c uint32) uint32) func(a, b, c uint32) uint3
 	}
 }
 
-// pairs performs an operation on both halves of a register.
+// pairs applies an operation to both halves of a register.
 func pairs1(f func(a uint32) uint32) func(a uint32) uint32 {
 	return func(a uint32) uint32 { return f(a&0xffff) | f(a>>16)<<16 }
 }
@@ -166,7 +167,7 @@ func pairs3(f func(a, b, c uint32) uint32) func(a, b, c uint32) uint32 {
 	return func(a, b, c uint32) uint32 { return f(a&0xffff, b&0xffff, c&0xffff) | f(a>>16, b>>16, c>>16)<<16 }
 }
 
-// halfOperations are arithmetic on half and brain, alone and in pairs.
+// halfOperations is the arithmetic on half and brain, in scalar and packed form.
 var halfOperations = func() map[string]any {
 	t := map[string]any{}
 	for kind, s := range shorts {

@@ -10,16 +10,16 @@ import (
 	"pesti/exec/cuda"
 )
 
-// A launch is one run of a kernel.
+// A launch is one execution of a kernel.
 type launch struct {
 	function    *function
 	grid, block cuda.Dim
 	dynamic     int // bytes of shared memory
 	params      []byte
-	only        []*allocation // what it may touch; nil: everything
+	only        []*allocation // allocations that it may access; nil means all
 }
 
-// names returns the allocations that the parameters, and the variables of the module, are in.
+// names returns the allocations that the parameters and the module's variables refer to.
 func (l *launch) names(m *memory) []*allocation {
 	list := []*allocation{}
 	for _, v := range l.function.module.variables {
@@ -34,7 +34,7 @@ func (l *launch) names(m *memory) []*allocation {
 	return list
 }
 
-// do runs all blocks. Of several that fault, the one that comes first in the grid is told.
+// do runs all blocks. If several fault, it reports the first one in grid order.
 func (l *launch) do(s *stream) error {
 	d := s.device
 	if l.function.module.programs == nil {
@@ -55,7 +55,7 @@ func (l *launch) do(s *stream) error {
 				if n >= failed.Load() {
 					return
 				}
-				err := ErrInterrupted // blocks may be too short to look themselves
+				err := ErrInterrupted // blocks may be too short to check for it themselves
 				if !d.driver.stopped.Load() {
 					err = groups[i].run(n)
 				}
@@ -96,7 +96,7 @@ func (l *launch) do(s *stream) error {
 	return fault
 }
 
-// group returns one of the launch before, or a new one.
+// group returns a group of an earlier launch, or a new one.
 func (l *launch) group(d *Device) *group {
 	p := l.function.program
 	for i, g := range p.idle {
@@ -113,7 +113,7 @@ func (l *launch) group(d *Device) *group {
 	return newGroup(l, d)
 }
 
-// fits tells whether a group has as many threads and as much shared memory as a launch needs.
+// fits reports whether a group has the threads and the shared memory that a launch needs.
 func (g *group) fits(l *launch) bool {
 	threads := 0
 	for _, w := range g.warps {
@@ -122,7 +122,7 @@ func (g *group) fits(l *launch) bool {
 	return threads == l.block.X*l.block.Y*l.block.Z && len(g.shared.data) == g.program.shared+l.dynamic
 }
 
-// A group is a block of threads at work, and then the next.
+// A group executes blocks of threads, one after the other.
 type group struct {
 	launch  *launch
 	device  *Device
@@ -132,8 +132,8 @@ type group struct {
 	place   cuda.Dim
 	warps   []*warp
 	shared  shared
-	counts  cuda.Counts // of memory, until the launch ends
-	tallies []tally     // by block of instructions
+	counts  cuda.Counts // memory traffic of the launch so far
+	tallies []tally     // by basic block
 	fault   error
 }
 
@@ -167,7 +167,7 @@ func newGroup(l *launch, d *Device) *group {
 	return g
 }
 
-// run performs one block: each warp up to a barrier, then on.
+// run executes one block of threads: it runs each warp up to a barrier, then releases them.
 func (g *group) run(index int64) error {
 	x, y := int64(g.launch.grid.X), int64(g.launch.grid.Y)
 	g.index, g.fault = index, nil
@@ -198,7 +198,7 @@ func (g *group) run(index int64) error {
 	}
 }
 
-// release lets warps on that wait at a barrier for as many as have come. done: none waits.
+// release resumes the warps of a barrier that has enough threads. done means that no warp waits.
 func (g *group) release() (done bool, err error) {
 	waiting := slices.IndexFunc(g.warps, func(w *warp) bool { return w.state == halted })
 	if waiting < 0 {
@@ -217,7 +217,7 @@ func (g *group) release() (done bool, err error) {
 	}
 	if want := first.barrier.threads; want > 0 {
 		if threads < want {
-			return false, first.faultf(first.line, 0, "barrier %d waits for %d threads, and %d come", first.barrier.id, want, threads)
+			return false, first.faultf(first.line, 0, "barrier %d waits for %d threads, but %d arrive", first.barrier.id, want, threads)
 		}
 	} else if apart != nil {
 		where := "have left the kernel"

@@ -8,20 +8,20 @@ import (
 	"pesti/exec/cuda/virtual/ptx"
 )
 
-// A fragment tells where a lane's elements of a matrix are: element e of lane l is at row and column.
-// PTX ISA, "Matrix Fragments for mma".
+// A fragment maps element e of lane l to its row and column in the matrix. See PTX ISA, "Matrix Fragments
+// for mma".
 type fragment func(lane, e int) (row, column int)
 
-// A shape of mma: d (m×n) = a (m×k) · b (k×n) + c.
+// A shape is the shape of an mma: d (m×n) = a (m×k) · b (k×n) + c.
 type shape struct {
 	m, n, k int
 	a, b, d fragment
 }
 
-// Fragments of operands whose elements have per of them in a register of 32 bits. A lane's group is
-// lane/4: a row of a and of d, a column of b.
+// Fragments of operands with per elements in a 32-bit register. A lane's group, lane/4, is a row of a and
+// d, and a column of b.
 
-// tallA is a of 16 rows: registers alternate between row and row+8, and then go on 4·per columns.
+// tallA is a with 16 rows: registers alternate between row and row+8, then advance by 4·per columns.
 func tallA(per int) fragment {
 	return func(lane, e int) (int, int) {
 		register, at := e/per, e%per
@@ -29,18 +29,18 @@ func tallA(per int) fragment {
 	}
 }
 
-// shortA is a of 8 rows.
+// shortA is a with 8 rows.
 func shortA(per int) fragment {
 	return func(lane, e int) (int, int) { return lane / 4, lane%4*per + e%per + 4*per*(e/per) }
 }
 
-// columnB is b: as shortA, with rows and columns exchanged.
+// columnB is b, which is shortA transposed.
 func columnB(per int) fragment {
 	a := shortA(per)
 	return func(lane, e int) (int, int) { row, column := a(lane, e); return column, row }
 }
 
-// resultD is c and d, two elements beside each other, and below the same 8 rows further.
+// resultD is c and d: two adjacent elements, and the two elements 8 rows below.
 func resultD(lane, e int) (int, int) { return lane/4 + 8*(e>>1), lane%4*2 + e&1 }
 
 var shapes = map[string]shape{
@@ -54,7 +54,7 @@ var shapes = map[string]shape{
 type elementType struct {
 	bits    int
 	value   func(uint32) float64 // exact
-	integer func(uint32) int64   // of the lowest bits; nil of floats
+	integer func(uint32) int64   // of the low bits; nil for floats
 }
 
 var elementTypes = map[string]elementType{
@@ -66,9 +66,9 @@ var elementTypes = map[string]elementType{
 	"e5m2": {bits: 8, value: fp8e5m2.decode},
 }
 
-// mma is "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 d, a, b, c". Products and sums of integers are
-// exact; those of floats are added in float64, in the order of k, and rounded once: GPUs may round
-// more often, which the PTX manual leaves open.
+// mma is "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 d, a, b, c". Integer arithmetic is exact. Float
+// products are added in float64 in order of k and rounded once. GPUs may round more often, which the PTX
+// manual leaves open.
 func (c *compiler) mma(in *ptx.Instr) (func(w *warp), error) {
 	s := slices.Clone(in.Suffix)
 	saturate := slices.Contains(s, "satfinite")
@@ -136,7 +136,7 @@ func (r *reader) vector(i, n int) []int {
 	return slots
 }
 
-// matrices are the operands of one mma.
+// matrices has the operands of one mma.
 type matrices struct {
 	shape
 	opcode     string
@@ -146,10 +146,10 @@ type matrices struct {
 	saturate   bool
 }
 
-// whole tells whether all lanes of the warp are at work, as they must be.
+// whole checks that all lanes of the warp are active.
 func (w *warp) whole32(opcode string) bool {
 	if w.mask != 0xffffffff {
-		w.fail(first(w.mask), "%s, and lane %d of the warp is not at it", opcode, first(^w.mask))
+		w.fail(first(w.mask), "%s: lane %d of the warp is not active", opcode, first(^w.mask))
 		return false
 	}
 	return true
@@ -167,8 +167,8 @@ func (m *matrices) gather(w *warp, slots []int, where fragment, put func(row, co
 	}
 }
 
-// integers multiplies a row with two columns at a time: their numbers are the lower and the upper half
-// of 64 bits.
+// integers multiplies a row with two columns at a time, whose elements are in the low and the high half of
+// a 64-bit word.
 func (m *matrices) integers(w *warp) {
 	if !w.whole32(m.opcode) {
 		return

@@ -11,12 +11,12 @@ import (
 	"pesti/exec/cuda"
 )
 
-// Addresses. The upper bits number the allocation, and no number is given twice, so that an access
-// behind an allocation, or after it was freed, never meets another. The window with number 0 is
-// where generic addresses of shared and local memory are; an address below is a null pointer.
+// Addresses. The high bits are the number of the allocation. Numbers are never reused, so an access beyond
+// an allocation or after it was freed never hits another one. The window with number 0 has the generic
+// addresses of shared and local memory; addresses below those are null pointers.
 const (
 	windowBits   = 36
-	windowBegin  = 1 << 30 // an allocation's place in its window: what is before it is not another's
+	windowBegin  = 1 << 30 // offset of an allocation in its window, to detect accesses before it
 	windowMost   = 1<<windowBits - 2*windowBegin
 	genericSize  = 1 << 30
 	genericShare = 1 << 32 // generic address of shared memory
@@ -29,9 +29,9 @@ type allocation struct {
 	base   uint64
 	bytes  uint64
 	data   []byte // nil once freed
-	init   bitmap // a bit for each byte that was written; nil where all were
+	init   bitmap // a bit for each byte that was written; nil if all were
 
-	// What the launch in progress touches, a bit for each sector.
+	// Sectors that the launch in progress has accessed, a bit for each.
 	touched         atomic.Bool
 	fetched, stored bitmap
 }
@@ -41,7 +41,7 @@ type bitmap []uint64
 
 func newBitmap(n uint64) bitmap { return make(bitmap, (n+63)/64) }
 
-// span is the bits from s on, at most n of them.
+// span returns at most n bits from bit s on.
 func span(s, n uint64) uint64 {
 	m := ^uint64(0)
 	if n < 64 {
@@ -76,7 +76,7 @@ func (b bitmap) has(at, n uint64) bool {
 	return true
 }
 
-// missing is the first byte from at on that was not written.
+// missing returns the first byte from at on that was not written.
 func (b bitmap) missing(at uint64) uint64 {
 	for {
 		if left := ^atomic.LoadUint64(&b[at>>6]) >> (at & 63); left != 0 {
@@ -92,7 +92,7 @@ func (a *allocation) wrote(at, n uint64) {
 	}
 }
 
-// written marks bytes that the host had written: no kernel runs.
+// written marks bytes as written by the host, while no kernel runs.
 func (a *allocation) written(at, n uint64) {
 	if n == a.bytes {
 		a.init = nil
@@ -101,7 +101,7 @@ func (a *allocation) written(at, n uint64) {
 	a.wrote(at, n)
 }
 
-// touch notes an access.
+// touch records an access.
 func (a *allocation) touch(at, n uint64, write bool) {
 	if !a.touched.Load() {
 		a.touched.Store(true)
@@ -113,7 +113,7 @@ func (a *allocation) touch(at, n uint64, write bool) {
 	to.set(at/sectorBytes, (at+n-1)/sectorBytes-at/sectorBytes+1)
 }
 
-// take returns how many bits are set, and clears them.
+// take returns the number of set bits and clears them.
 func (b bitmap) take() (n int64) {
 	for i, w := range b {
 		if w != 0 {
@@ -124,7 +124,7 @@ func (b bitmap) take() (n int64) {
 	return n
 }
 
-// settle counts what a launch touched, after it.
+// settle counts the sectors that a launch has accessed, after its end.
 func (m *memory) settle(c *cuda.Counts) {
 	for _, a := range m.allocations {
 		if a != nil && a.touched.Swap(false) {
@@ -134,13 +134,13 @@ func (m *memory) settle(c *cuda.Counts) {
 	}
 }
 
-// A memory is all that a driver's devices hold. It changes only while no kernel runs.
+// A memory has all allocations of a driver's devices. The set changes only while no kernel runs.
 type memory struct {
 	allocations []*allocation // by number; the first is nil
 	atomics     sync.Mutex    // held by an atomic instruction
 }
 
-// place makes an allocation.
+// place creates an allocation.
 func (m *memory) place(d *Device, bytes uint64) *allocation {
 	if len(m.allocations) == 0 {
 		m.allocations = append(m.allocations, nil)
@@ -165,7 +165,7 @@ func (m *memory) at(address uint64) *allocation {
 	return nil
 }
 
-// outside tells why n bytes at an address are not all of an allocation's; "" where they are.
+// outside says why n bytes at an address are not all inside an allocation, or returns "".
 func (m *memory) outside(address, n uint64) string {
 	a := m.at(address)
 	switch {
@@ -185,7 +185,7 @@ func (m *memory) outside(address, n uint64) string {
 	return ""
 }
 
-// host returns n bytes for a call of the host.
+// host returns n bytes of device memory for a call by the host.
 func (m *memory) host(p cuda.Ptr, n int64, what string) (*allocation, uint64, error) {
 	if n < 0 {
 		return nil, 0, fmt.Errorf("virtual device: %s of %d bytes", what, n)
@@ -197,7 +197,7 @@ func (m *memory) host(p cuda.Ptr, n int64, what string) (*allocation, uint64, er
 	return a, uint64(p) - a.base, nil
 }
 
-// free gives an allocation back, when all that streams were given is done.
+// free frees an allocation after all pending operations of streams.
 func (m *memory) free(p cuda.Ptr) error {
 	a, at, err := m.host(p, 0, "free")
 	if err != nil {

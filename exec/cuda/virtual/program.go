@@ -8,8 +8,8 @@ import (
 	"pesti/exec/cuda/virtual/ptx"
 )
 
-// A lanes is a register of up to 32 bits of all threads of a warp, a longs one of 64. Those of 16
-// bits have zeros above.
+// lanes is a register of up to 32 bits for all threads of a warp, and longs a 64-bit register. 16-bit
+// values are zero-extended.
 type (
 	lanes = [32]uint32
 	longs = [32]uint64
@@ -19,48 +19,48 @@ type (
 type program struct {
 	name       string
 	params     int // bytes
-	shared     int // bytes of static shared memory, rounded up to where dynamic memory begins
+	shared     int // bytes of static shared memory, rounded up to the start of dynamic memory
 	local      int // bytes of local memory of a thread
 	maxThreads int
-	blocks     []block // the last is the exit, which holds nothing
+	blocks     []block // basic blocks; the last is the exit, which is empty
 	predicates int
 	words      int
 	longs      int
-	wordValues []constant // what does not change in a launch
+	wordValues []constant // constants of a launch
 	longValues []constant
-	specials   []special // what is set for each block of threads
+	specials   []special // special registers, set for each block of threads
 	undefined  undefined
-	idle       []*group // of the launch before
+	idle       []*group // groups of earlier launches, for reuse
 }
 
-// A constant is a register that always holds a number, in every lane.
+// A constant is a register with the same constant in every lane.
 type constant struct {
 	slot  int
 	value uint64
 }
 
-// A special register: "%tid.x".
+// A special is a special register such as %tid.x.
 type special struct {
 	slot int
 	long bool
 	get  func(w *warp, lane int) uint64
 }
 
-// A block is instructions that run one after the other. After it, ends tells where a warp goes.
+// A block is a basic block. Its field ends says how it ends.
 type block struct {
 	code   []instruction
 	ends   ending
-	guard  guard // of the ending
+	guard  guard // of the last instruction
 	line   int
 	next   int   // the block behind it
 	target int   // of a branch
 	table  []int // of an indexed branch: targets
 	index  int   // and the register
-	merge  int   // the block in which all ways from here meet: the immediate post-dominator
+	merge  int   // immediate post-dominator, where diverged lanes reconverge
 	work   work
 }
 
-// An ending is what a block ends with.
+// An ending is how a basic block ends.
 type ending uint8
 
 const (
@@ -71,31 +71,31 @@ const (
 	waits // at a barrier
 )
 
-// A guard is a predicate under which an instruction is performed.
+// A guard is the predicate of an instruction.
 type guard struct {
 	slot int // −1: always
 	not  bool
 }
 
-// An instruction works on the lanes of w.mask.
+// An instruction processes the lanes in w.mask.
 type instruction struct {
 	run   func(w *warp)
 	guard guard
 	line  int
 }
 
-// A compiler makes one program.
+// A compiler compiles one program.
 type compiler struct {
 	program   *program
 	addresses map[string]uint64 // of the module's variables
 	words     map[uint64]int    // constants by value
 	longs     map[uint64]int
 	special   map[string]int
-	work      *work // of the block at work
-	quiet     bool  // between its barriers nothing writes to shared memory
+	work      *work // of the current basic block
+	quiet     bool  // nothing writes to shared memory between the barriers around it
 }
 
-// compile makes a program of a kernel, whose registers it renumbers. It names what the interpreter does not know.
+// compile compiles a kernel and renumbers its registers. The error names an unsupported instruction.
 func compile(k *ptx.Kernel, addresses map[string]uint64) (*program, error) {
 	starts := leaders(k.Code)
 	undefined := renumber(k, starts)
@@ -107,7 +107,7 @@ func compile(k *ptx.Kernel, addresses map[string]uint64) (*program, error) {
 		},
 		addresses: addresses, words: map[uint64]int{}, longs: map[uint64]int{}, special: map[string]int{},
 	}
-	number := map[int]int{} // of the block that begins at a position
+	number := map[int]int{} // number of the block that begins at a position
 	for i, at := range starts {
 		number[at] = i
 	}
@@ -193,7 +193,7 @@ func unknown(in *ptx.Instr) error {
 	return ptx.Errorf(in.Line, "%s in this form is not supported", in.Opcode())
 }
 
-// instruction compiles one that ends no block.
+// instruction compiles an instruction that does not end a block.
 func (c *compiler) instruction(in *ptx.Instr) (func(w *warp), error) {
 	if in.Type() == "pred" && in.Op != "vote" {
 		return c.logic(in)
@@ -227,7 +227,7 @@ func (c *compiler) word(in *ptx.Instr, o *ptx.Operand) (int, error) {
 			return c.constant(o.Value & 0xffffffff), nil
 		}
 	}
-	return 0, ptx.Errorf(in.Line, "%s: an operand that is not of 32 bits", in.Opcode())
+	return 0, ptx.Errorf(in.Line, "%s: an operand does not have 32 bits", in.Opcode())
 }
 
 // long returns the slot of an operand of 64 bits.
@@ -247,18 +247,18 @@ func (c *compiler) long(in *ptx.Instr, o *ptx.Operand) (int, error) {
 	case ptx.Symbol:
 		return c.longConstant(c.address(o)), nil
 	}
-	return 0, ptx.Errorf(in.Line, "%s: an operand that is not of 64 bits", in.Opcode())
+	return 0, ptx.Errorf(in.Line, "%s: an operand does not have 64 bits", in.Opcode())
 }
 
 // predicate returns the slot of a predicate.
 func (c *compiler) predicate(in *ptx.Instr, o *ptx.Operand) (guard, error) {
 	if o.Kind != ptx.Register || o.Class != ptx.Pred {
-		return guard{}, ptx.Errorf(in.Line, "%s: an operand that is no predicate", in.Opcode())
+		return guard{}, ptx.Errorf(in.Line, "%s: an operand is not a predicate", in.Opcode())
 	}
 	return guard{o.Index, o.Not}, nil
 }
 
-// address is that of a symbol, in its space.
+// address returns the address of a symbol in its space.
 func (c *compiler) address(o *ptx.Operand) uint64 {
 	if o.Space == ptx.Global {
 		return c.addresses[o.Name] + o.Value
@@ -288,7 +288,7 @@ func (c *compiler) longConstant(v uint64) int {
 	return slot
 }
 
-// specials by name.
+// specials has the special registers by name.
 var specials = map[string]func(w *warp, lane int) uint64{
 	"%tid.x":             func(w *warp, lane int) uint64 { return uint64(w.thread(lane).X) },
 	"%tid.y":             func(w *warp, lane int) uint64 { return uint64(w.thread(lane).Y) },
@@ -337,12 +337,12 @@ func (c *compiler) specialSlot(in *ptx.Instr, o *ptx.Operand, long bool) (int, e
 // destination returns the register that an instruction writes.
 func (c *compiler) destination(in *ptx.Instr, o *ptx.Operand, class ptx.Class) (int, error) {
 	if o.Kind != ptx.Register || o.Class != class || o.Not {
-		return 0, ptx.Errorf(in.Line, "%s: a result of another size than the register", in.Opcode())
+		return 0, ptx.Errorf(in.Line, "%s: the result has another size than the register", in.Opcode())
 	}
 	return o.Index, nil
 }
 
-// without returns an opcode without some of its suffixes, which change nothing here.
+// without returns an opcode without the given suffixes, which have no effect here.
 func without(in *ptx.Instr, drop ...string) string {
 	s := in.Op
 	for _, part := range in.Suffix {

@@ -8,15 +8,16 @@ import (
 	"pesti/exec/cuda/virtual/ptx"
 )
 
-// undefined are registers that a kernel may read before it writes them. They are set to zero for each
-// block of threads, so that results do not depend on which block ran before.
+// undefined is the set of registers that a kernel may read before it writes them. They are set to zero for
+// each block of threads, so that results do not depend on which block ran before.
 type undefined struct{ predicates, words, longs []int }
 
-// noResult are the opcodes whose first operand is read.
+// noResult has the opcodes whose first operand is read.
 var noResult = []string{"st", "red", "bra", "brx", "bar", "barrier", "cp", "ret", "exit", "membar", "fence", "trap",
 	"prefetch", "prefetchu", "nanosleep"}
 
-// operands calls f with the registers of an instruction. One that is written under a guard is read too.
+// operands calls f with the registers of an instruction. A register written under a guard counts as read
+// too.
 func operands(in *ptx.Instr, f func(o *ptx.Operand, write bool)) {
 	var each func(o *ptx.Operand, write bool)
 	each = func(o *ptx.Operand, write bool) {
@@ -41,7 +42,7 @@ func operands(in *ptx.Instr, f func(o *ptx.Operand, write bool)) {
 	}
 }
 
-// A bitset of registers.
+// A bitset is a set of registers.
 type bitset []uint64
 
 func (b bitset) set(i int)      { b[i/64] |= 1 << (i % 64) }
@@ -56,7 +57,7 @@ func (b bitset) each(f func(i int)) {
 	}
 }
 
-// A span of a kernel's code, and the registers that are live before and behind it.
+// An extent is a range of a kernel's code with the registers that are live before and after it.
 type extent struct {
 	from, to       int // positions in the code
 	next           []int
@@ -64,12 +65,12 @@ type extent struct {
 	before, behind bitset
 }
 
-// A numbering gives each register of a kernel a number, whatever its class.
+// A numbering gives each register of a kernel a number that is unique over all classes.
 type numbering [ptx.Classes]int
 
 func (n numbering) of(o *ptx.Operand) int { return n[o.Class] + o.Index }
 
-// liveness finds which registers each block needs.
+// liveness computes the live registers of each basic block.
 func liveness(code []ptx.Instr, starts []int, n numbering, total int) []extent {
 	words := (total + 63) / 64
 	at := map[int]int{}
@@ -118,7 +119,7 @@ func liveness(code []ptx.Instr, starts []int, n numbering, total int) []extent {
 	return extents
 }
 
-// goesTo returns the extents behind one.
+// goesTo returns the successors of an extent.
 func goesTo(code []ptx.Instr, e *extent, at map[int]int) []int {
 	var next []int
 	falls := true
@@ -141,13 +142,13 @@ func goesTo(code []ptx.Instr, e *extent, at map[int]int) []int {
 	return next
 }
 
-// A life is where a register is in use, from the first place to the last, whatever is between. An
-// instruction reads at twice its position and writes at one more.
+// A life is the live interval of a register, from its first to its last use. An instruction at position p
+// reads at 2p and writes at 2p+1.
 type life struct{ register, from, to int }
 
-// renumber gives registers of words and longs that are not in use at the same time the same number: a
-// compiler's PTX names each value anew, and the registers of a warp should fit into a cache. It
-// changes the kernel's code and tells what is read before it is written.
+// renumber allocates registers: registers whose live intervals do not overlap share a number. Compiled
+// PTX has a register for nearly every value; with fewer registers the state of a warp fits in the cache.
+// It changes the kernel's code and returns the registers that are read before they are written.
 func renumber(k *ptx.Kernel, starts []int) undefined {
 	var n numbering
 	total := 0
@@ -190,7 +191,7 @@ func renumber(k *ptx.Kernel, starts []int) undefined {
 		}
 	}
 	for i := range k.Code {
-		var last *ptx.Operand // a guarded result comes twice, one time after the other
+		var last *ptx.Operand // a guarded result is visited twice in a row
 		operands(&k.Code[i], func(o *ptx.Operand, _ bool) {
 			if o != last {
 				last = o
@@ -201,7 +202,7 @@ func renumber(k *ptx.Kernel, starts []int) undefined {
 	return u
 }
 
-// assign gives lives the lowest number that is free, and returns how many it takes (Poletto and
+// assign gives each live interval the lowest free number and returns how many numbers it used (Poletto and
 // Sarkar, "Linear Scan Register Allocation", 1999, without spilling).
 func assign(lives []life, numbers []int) int {
 	slices.SortFunc(lives, func(a, b life) int { return cmp.Or(a.from-b.from, a.register-b.register) })

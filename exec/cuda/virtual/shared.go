@@ -2,43 +2,43 @@ package virtual
 
 import "fmt"
 
-// A shared is the shared memory of a group of threads. Beside the bytes it keeps for each 4 of them
-// who wrote and who read them last. Between two barriers of the group is an epoch; within a warp
-// bar.warp.sync separates ages. Two accesses race when they come from different threads in the same
-// epoch, and, within a warp, at the same age, and one of them writes; unless all write what is there
-// already. A race is reported whatever the order in which the warps happen to run.
+// A shared is the shared memory of a group of threads. For every 4 bytes it records the last writer and
+// the last reader. The barriers of the group separate epochs; within a warp, bar.warp.sync separates
+// ages. Two accesses race if they are by different threads in the same epoch (and, within a warp, at the
+// same age) and one of them is a write, unless all write the value that is already there. A race is
+// reported in whatever order the warps run.
 type shared struct {
 	data  []byte
-	epoch uint64 // of now
-	begun uint64 // when the group's block began: what was written before was written by another block
+	epoch uint64 // current epoch
+	begun uint64 // epoch at the start of the current block; earlier writes are by another block
 
 	// A mark for each 4 bytes, of the last write and the last read.
 	writes, reads []mark
-	// Where threads touch parts of 4 bytes, a mark for each byte, in use while the mark of the
-	// whole is of this epoch and has split.
+	// If threads access parts of 4 bytes, a mark for each byte. It is valid while the mark of the 4 bytes
+	// is of this epoch and has split set.
 	byteWrites, byteReads []mark
 
-	// For each 16 bytes the epoch in which they were last seen to be written, all before it. It holds
-	// for loads between barriers between which nothing writes, unless warps are at different barriers
-	// at the same time: strict.
+	// For each 16 bytes, the epoch in which they were last found to be completely written before that
+	// epoch. It is used for loads between barriers without a write in between, unless warps wait at
+	// different barriers at the same time (strict).
 	verified []uint64
 	strict   bool
 }
 
-// A mark is: the epoch (24 bits), the age (20), who (12), and 8 bits of flags, of which the lower 4
-// tell which of the 4 bytes were ever written.
+// A mark has the epoch (24 bits), the age (20 bits), who accessed (12 bits), and 8 flags, of which the
+// lower 4 say which of the 4 bytes were ever written.
 type mark uint64
 
 const (
 	markEpoch         = 40
 	markAge           = 20
 	markWho           = 8
-	split        mark = 1 << 7 // the marks of the bytes hold
-	pending      mark = 1 << 6 // an asynchronous copy writes here that nobody has waited for
+	split        mark = 1 << 7 // use the marks of the single bytes
+	pending      mark = 1 << 6 // target of an asynchronous copy that has not been waited for
 	writtenBytes mark = 15
 )
 
-// Who: a thread's number in its block plus 1, or one of these.
+// Who accessed: the number of a thread in its block plus 1, or one of these.
 const (
 	warpMany   = 1025 // several threads of warp n: warpMany + n
 	manyAtomic = 4094 // by atomic instructions
@@ -49,7 +49,7 @@ func (m mark) epoch() uint64 { return uint64(m) >> markEpoch }
 func (m mark) age() uint32   { return uint32(m>>markAge) & (1<<20 - 1) }
 func (m mark) who() uint32   { return uint32(m>>markWho) & 4095 }
 
-// warp returns the warp that all who are meant belong to, −1 where it is none.
+// warp returns the warp that all the accessing threads belong to, or −1.
 func (m mark) warp() int {
 	switch who := m.who(); {
 	case who >= manyAtomic:
@@ -71,7 +71,7 @@ func newShared(bytes int) shared {
 	}
 }
 
-// begin makes the memory that of another block of threads.
+// begin prepares the memory for another block of threads.
 func (s *shared) begin() {
 	s.epoch++
 	if s.epoch > 1<<23 {
@@ -83,12 +83,12 @@ func (s *shared) begin() {
 	s.begun, s.strict = s.epoch, false
 }
 
-// now is the mark of a thread.
+// now returns the mark of a thread.
 func (s *shared) now(w *warp, lane int) mark {
 	return mark(s.epoch<<markEpoch) | mark(w.age)<<markAge | mark(w.number*32+lane+1)<<markWho
 }
 
-// apart tells whether an access that left a mark is not ordered with the thread whose mark is me.
+// apart reports whether the access that left a mark is unordered with the thread whose mark is me.
 func (s *shared) apart(m, me mark) bool {
 	if m.epoch() != s.epoch || m.who() == me.who() || m.who() == 0 {
 		return false
@@ -96,26 +96,26 @@ func (s *shared) apart(m, me mark) bool {
 	return m.warp() != me.warp() || m.age() >= me.age()
 }
 
-// with adds a read by me to a mark.
+// with returns a mark with an additional read by me.
 func (s *shared) with(m, me mark) mark {
 	switch {
 	case m.epoch() != s.epoch || m.who() == 0 || m.who() == me.who():
 		return me
 	case m.warp() != me.warp():
 		return me&^(4095<<markWho) | many<<markWho
-	case m.age() < me.age(): // to other warps it is all the same which thread it was
+	case m.age() < me.age(): // for races with other warps, it does not matter which thread it was
 		return me
 	}
 	return me&^(4095<<markWho) | mark(warpMany+me.warp())<<markWho
 }
 
-// check looks at an access of n bytes by a lane, marks it, and returns what is wrong with it.
+// check checks an access of n bytes by a lane, marks it, and returns what is wrong with it, or "".
 func (s *shared) check(w *warp, lane int, at, n uint64, write, atomic bool) string {
 	me := s.now(w, lane)
 	if at&3 == 0 && n&3 == 0 && !atomic {
 		for i := at / 4; i < (at+n)/4; i++ {
 			m, r := s.writes[i], s.reads[i]
-			// Most accesses are to what was written in an epoch before, or by the same thread.
+			// Most accesses are to bytes that were written in an earlier epoch or by the same thread.
 			quick := m&(pending|split) == 0 && r&split == 0 && (m.epoch() < s.epoch || m.who() == me.who())
 			switch {
 			case quick && write && (r.epoch() < s.epoch || r.who() == me.who()):
@@ -143,7 +143,7 @@ func (s *shared) check(w *warp, lane int, at, n uint64, write, atomic bool) stri
 	return ""
 }
 
-// verify looks whether 16 bytes were written before this epoch.
+// verify reports whether 16 bytes were written before this epoch.
 func (s *shared) verify(i uint64) {
 	for _, m := range s.writes[4*i : min(4*i+4, uint64(len(s.writes)))] {
 		if m.epoch() < s.begun || m.epoch() >= s.epoch || m&(pending|writtenBytes) != writtenBytes {
@@ -153,7 +153,7 @@ func (s *shared) verify(i uint64) {
 	s.verified[i] = s.epoch
 }
 
-// careful is an access to some of 4 bytes.
+// careful checks an access to some of 4 bytes.
 func (s *shared) careful(i uint64, bytes, me mark, write, atomic bool) string {
 	wm, rm := s.writes[i], s.reads[i]
 	if wm.epoch() < s.begun {
@@ -196,7 +196,7 @@ func (s *shared) careful(i uint64, bytes, me mark, write, atomic bool) string {
 	return ""
 }
 
-// update returns the mark of 4 bytes of which some were accessed, and splits it where it must.
+// update returns the mark of 4 bytes after an access to some of them, and splits it if necessary.
 func (s *shared) update(m, me, bytes mark, parts bool, each []mark, write bool) mark {
 	if m.epoch() != s.epoch {
 		m = 0
@@ -225,7 +225,7 @@ func (s *shared) update(m, me, bytes mark, parts bool, each []mark, write bool) 
 	return me | split
 }
 
-// who tells whose a mark is.
+// who describes the threads of a mark.
 func (s *shared) who(m mark) string {
 	switch who := m.who(); {
 	case who == manyAtomic:
@@ -239,7 +239,7 @@ func (s *shared) who(m mark) string {
 	}
 }
 
-// pend marks bytes that an asynchronous copy of a lane fills; settle ends that.
+// pend marks bytes as the target of a lane's asynchronous copy; settle clears that mark.
 func (s *shared) pend(at, n uint64) {
 	for i := at / 4; i < (at+n)/4; i++ {
 		s.writes[i] |= pending

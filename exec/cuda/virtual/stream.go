@@ -8,9 +8,9 @@ import (
 	"pesti/exec/cuda"
 )
 
-// A stream keeps what it is given and does it when it must: in Wait, where another stream awaits its
-// event, before memory is freed, or when there is much. So a host that does not wait sees what it
-// would on a GPU that is slow.
+// A stream queues operations and executes them as late as possible: in Wait, when another stream awaits
+// its event, before memory is freed, or when the queue is long. A host that does not wait therefore sees
+// the same as with a slow GPU.
 type stream struct {
 	device    *Device
 	queue     []command
@@ -21,10 +21,10 @@ type stream struct {
 
 const queueMost = 4096
 
-// A command returns an error where the host is at fault or a kernel trapped.
+// A command returns an error of the host's call or of a kernel that trapped.
 type command interface {
 	do(s *stream) error
-	// names returns what a replay may touch.
+	// names returns the allocations that a replay may access.
 	names(m *memory) []*allocation
 }
 
@@ -60,7 +60,7 @@ func (s *stream) push(c command) error {
 	return s.device.err
 }
 
-// drain does the first n commands.
+// drain executes the first n commands.
 func (s *stream) drain(n int) {
 	for ; n > 0 && len(s.queue) > 0; n-- {
 		c := s.queue[0]
@@ -80,13 +80,13 @@ func (s *stream) Wait() error {
 		return err
 	}
 	if s.capturing {
-		return fmt.Errorf("virtual device: a wait while the stream captures")
+		return fmt.Errorf("virtual device: wait while the stream is capturing")
 	}
 	s.drain(len(s.queue))
 	return s.device.err
 }
 
-// Close implements cuda.Stream. What the stream was given is done first.
+// Close implements cuda.Stream. It first executes all pending commands.
 func (s *stream) Close() error {
 	if s.device.closed {
 		return errClosed
@@ -100,7 +100,7 @@ func (s *stream) Close() error {
 	return s.device.err
 }
 
-// A transfer copies n bytes; of dst and src one may be the host's.
+// A transfer copies n bytes. One of dst and src may be host memory.
 type transfer struct {
 	what             string
 	dstHost, srcHost []byte
@@ -112,7 +112,7 @@ func (s *stream) transfer(t transfer) error {
 	if err := s.usable(); err != nil {
 		return err
 	}
-	// As a driver does, look at the ranges at once; at the time of the copy they are looked at again.
+	// Check the ranges at once, as a driver does. They are checked again at the time of the copy.
 	if _, _, _, _, err := s.ends(&t); err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (s *stream) Copy(dst, src cuda.Ptr, bytes int64) error {
 	return s.transfer(transfer{what: "copy", dst: dst, src: src, n: bytes})
 }
 
-// ends returns both sides: those of the host have no allocation.
+// ends returns both sides of the transfer. Host memory has no allocation.
 func (s *stream) ends(t *transfer) (to, from *allocation, toAt, fromAt uint64, err error) {
 	m := &s.device.driver.memory
 	if t.dstHost == nil {
@@ -149,7 +149,7 @@ func (s *stream) ends(t *transfer) (to, from *allocation, toAt, fromAt uint64, e
 	}
 	for _, a := range []*allocation{to, from} {
 		if a != nil && !s.device.reaches(a.device) {
-			err = fmt.Errorf("virtual device: %s of memory of device %d on device %d, which is no peer", t.what, a.device.number, s.device.number)
+			err = fmt.Errorf("virtual device: %s of memory of device %d on device %d, which has no peer access to it", t.what, a.device.number, s.device.number)
 		}
 	}
 	return
@@ -178,7 +178,7 @@ func (t *transfer) do(s *stream) error {
 	case from == nil || from.init == nil || from.init.has(fromAt, n):
 		to.written(toAt, n)
 	default:
-		for i := range n { // a copy of what was never written is no writing
+		for i := range n { // a copy of bytes that were never written does not count as a write
 			if from.init.has(fromAt+i, 1) {
 				to.wrote(toAt+i, 1)
 			}
@@ -212,7 +212,7 @@ func (f *fill) do(s *stream) error {
 		return err
 	}
 	if !s.device.reaches(a.device) {
-		return fmt.Errorf("virtual device: fill of memory of device %d on device %d, which is no peer", a.device.number, s.device.number)
+		return fmt.Errorf("virtual device: fill of memory of device %d on device %d, which has no peer access to it", a.device.number, s.device.number)
 	}
 	b := a.data[at : at+uint64(f.n)]
 	for i := range b {
@@ -224,7 +224,7 @@ func (f *fill) do(s *stream) error {
 
 func (f *fill) names(m *memory) []*allocation { return nil }
 
-// Launch implements cuda.Stream. What is wrong with the launch itself is told at once.
+// Launch implements cuda.Stream. Invalid launch parameters are reported at once.
 func (s *stream) Launch(l cuda.Launch) error {
 	if err := s.usable(); err != nil {
 		return err
@@ -242,7 +242,7 @@ func (s *stream) Launch(l cuda.Launch) error {
 	return s.push(&launch{function: f, grid: l.Grid, block: l.Block, dynamic: l.Shared, params: slices.Clone(l.Params)})
 }
 
-// accepts holds a launch against the limits of devices.
+// accepts checks a launch against the limits of devices.
 func (f *function) accepts(l cuda.Launch) error {
 	g, b := l.Grid, l.Block
 	threads := b.X * b.Y * b.Z
@@ -258,19 +258,19 @@ func (f *function) accepts(l cuda.Launch) error {
 	case threads > most:
 		return fmt.Errorf("blocks of %d threads; it may have %d", threads, most)
 	case l.Shared < 0 || l.Shared > f.shared && f.program.shared+l.Shared > 48<<10:
-		return fmt.Errorf("%d bytes of dynamic shared memory; the function was asked for with %d", l.Shared, f.shared)
+		return fmt.Errorf("%d bytes of dynamic shared memory; the function allows at most %d", l.Shared, f.shared)
 	case len(l.Params) != f.program.params:
 		return fmt.Errorf("%d bytes of parameters; it takes %d", len(l.Params), f.program.params)
 	}
 	return nil
 }
 
-// An event is a point in a stream. Each time that one is recorded counts as another point.
+// An event is a point in a stream. Each recording is another point.
 type event struct {
 	device   *Device
 	stream   *stream // that recorded it last
-	asked    int     // how often streams were given to record it
-	recorded int     // how often they have
+	asked    int     // number of calls of Record
+	recorded int     // number of recordings that were executed
 	at       time.Time
 	closed   bool
 }
@@ -295,7 +295,7 @@ func (e *event) Close() error {
 	return e.device.err
 }
 
-// Since implements cuda.Event. It is the host's time: nothing that a GPU would take.
+// Since implements cuda.Event. It measures time on the host, which says nothing about a GPU.
 func (e *event) Since(earlier cuda.Event) (float32, error) {
 	if err := e.device.usable(); err != nil {
 		return 0, err
@@ -338,15 +338,15 @@ func (r *record) do(s *stream) error {
 
 func (r *record) names(m *memory) []*allocation { return nil }
 
-// An await waits until a stream has recorded an event so often.
+// An await waits until an event has been recorded that number of times.
 type await struct {
 	event    *event
 	stream   *stream
 	recorded int
 }
 
-// Await implements cuda.Stream. It awaits the last recording that a stream was given before; an event that
-// none was given to record holds nothing up.
+// Await implements cuda.Stream. It awaits the most recent call of Record. An event that was never recorded
+// does not block.
 func (s *stream) Await(of cuda.Event) error {
 	e, ok := of.(*event)
 	if !ok || e.closed {

@@ -1,14 +1,14 @@
-// Package virtual is a CUDA device in software: it runs the very PTX that a GPU's driver compiles,
-// and reports what a GPU does not: memory that is not a kernel's, or was never written, threads of
-// a block that race in shared memory, barriers that not all threads reach.
+// Package virtual is a CUDA device in software. It interprets the same PTX that a GPU's driver compiles,
+// and reports errors that a GPU does not detect: accesses outside of allocations, reads of memory that was
+// never written, races of a block's threads in shared memory, and barriers that not all threads reach.
 //
-// It owns the execution of PTX and the checks; package ptx owns its syntax. It imports exec/cuda,
-// whose interface it implements, and nothing else of this module.
+// It has the execution of PTX and the checks; package ptx has the syntax. It imports exec/cuda, whose
+// interface it implements, and no other package of this module except ptx.
 //
-// What it does not show: time, races between blocks in global memory, and the bits of the .approx
-// instructions, for which it gives the nearest number (ex2, lg2, rcp, rsqrt, sin, cos, tanh) where
-// GPUs are allowed more error. NaN results have the host's bits. Atomics are performed one after the
-// other; blocks run in any order on as many goroutines as there are processors.
+// It does not model time, races between blocks in global memory, or the error of .approx instructions
+// (ex2, lg2, rcp, rsqrt, sin, cos, tanh): it rounds these correctly, while GPUs are allowed larger errors.
+// NaN results have the host's bits. Atomics are executed one at a time. Blocks run in any order, on as many
+// goroutines as there are processors.
 package virtual
 
 import (
@@ -19,15 +19,16 @@ import (
 	"pesti/exec/cuda"
 )
 
-// A Config tells what a driver offers.
+// A Config has the properties of a virtual driver.
 type Config struct {
-	Devices []cuda.Properties // none is one device of the Default kind
-	Version int               // of CUDA; 0 is 12090
-	Workers int               // blocks that run at the same time; 0 is the number of processors, and 1 under the race detector
-	Limit   int64             // instructions of a warp after which a kernel is taken to run forever; 0 is 2^34
+	Devices []cuda.Properties // empty means one Default device
+	Version int               // CUDA version; 0 means 12090
+	Workers int               // blocks that run concurrently; 0 means the number of processors, or 1 under the race detector
+	Limit   int64             // instructions of a warp after which a kernel fails as an infinite loop; 0 means 2^34
 }
 
-// Default is what a device is where nothing else is said: compute capability 8.9, so that every module runs.
+// Default returns the properties of the default device. It has compute capability 8.9, so that every
+// module runs.
 func Default() cuda.Properties {
 	return cuda.Properties{
 		Name: "virtual device", Major: 8, Minor: 9, Memory: 8 << 30, SMs: 64, Shared: 99 << 10, L2: 32 << 20,
@@ -38,7 +39,7 @@ func Default() cuda.Properties {
 type Driver struct {
 	config  Config
 	memory  memory
-	devices []*Device // nil where one is not open
+	devices []*Device // nil if not open
 	stopped atomic.Bool
 }
 
@@ -61,11 +62,10 @@ func New(c Config) *Driver {
 	return &Driver{config: c, devices: make([]*Device, len(c.Devices))}
 }
 
-// ErrInterrupted is what a kernel fails with that Interrupt ends.
+// ErrInterrupted is the error of a kernel that Interrupt ends.
 var ErrInterrupted = errors.New("virtual device: interrupted")
 
-// Interrupt makes the kernels that run, and all later ones, fail. It may be called at any time from
-// any goroutine.
+// Interrupt makes running and all later kernels fail. It may be called at any time from any goroutine.
 func (d *Driver) Interrupt() { d.stopped.Store(true) }
 
 // Version implements cuda.Driver.

@@ -16,51 +16,52 @@ const (
 	left         // all threads have left the kernel
 )
 
-// A barrier is what a warp waits at.
+// A barrier is the barrier at which a warp waits.
 type barrier struct {
 	id      int
-	threads int // that it waits for; 0: all of the block
+	threads int // number of threads that it waits for; 0 means all of the block
 }
 
-// A warp is 32 threads that run the same instructions. Where they go different ways, one way is
-// gone first, up to the block in which the ways meet.
+// A warp is 32 threads that execute the same instructions. When they diverge, one path is executed first,
+// up to the basic block in which the paths reconverge.
 type warp struct {
 	group  *group
 	number int
 	state  state
 	all    uint32 // lanes that have a thread
-	alive  uint32 // and have not left
-	mask   uint32 // and are at work
+	alive  uint32 // lanes that have not exited
+	mask   uint32 // active lanes
 
 	predicates []uint32 // a bit for each lane
 	words      []lanes
 	longs      []longs
-	local      []byte // a thread's after another's
+	local      []byte // local memory of all threads, one after the other
 
-	ways    []way // the last is at work
+	ways    []way // stack of diverged paths; the last is active
 	barrier barrier
 	spent   int64  // instructions
-	check   int64  // beyond so many spent, the warp looks whether it is to stop
-	line    int    // of the instruction at work
-	age     uint32 // how often the warp was in step, by bar.warp.sync
+	check   int64  // number of instructions after which the warp checks for an interrupt
+	line    int    // of the current instruction
+	age     uint32 // number of bar.warp.sync that the warp has executed
 	copies  copies // cp.async
 
-	near    int // the allocation used last: its number and itself
+	near    int // number of the most recently used allocation
 	nearest *allocation
 
-	// Where lanes are not at work, results are made here for all and taken over for those at work.
+	// If some lanes are inactive, results are computed here for all lanes and copied for the active ones.
 	spareWord lanes
 	spareLong longs
 	at        longs // addresses
 }
 
-// A way is lanes that go on at a block, until they come to the block where it ends.
+// A way is a set of lanes that continue at a basic block until they reach the block where the paths
+// reconverge.
 type way struct {
 	block, end int
 	mask       uint32
 }
 
-// begin makes the warp ready for the group's block.
+// begin prepares the warp for the group's next block.
 func (w *warp) begin() {
 	p := w.group.program
 	w.state, w.alive, w.mask = ready, w.all, w.all
@@ -91,29 +92,29 @@ func (w *warp) begin() {
 	}
 }
 
-// thread is where a lane's thread is in its block.
+// thread returns the position of a lane's thread in its block.
 func (w *warp) thread(lane int) cuda.Dim {
 	n := w.number*32 + lane
 	b := w.group.launch.block
 	return cuda.Dim{X: n % b.X, Y: n / b.X % b.Y, Z: n / b.X / b.Y}
 }
 
-// faultf makes the fault of a lane.
+// faultf returns a Fault of a lane.
 func (w *warp) faultf(line, lane int, format string, args ...any) error {
 	return &Fault{w.group.program.name, w.group.place, w.thread(lane), line, fmt.Sprintf(format, args...)}
 }
 
-// fail ends the launch.
+// fail ends the launch with a Fault.
 func (w *warp) fail(lane int, format string, args ...any) {
 	if w.group.fault == nil {
 		w.group.fault = w.faultf(w.line, lane, format, args...)
 	}
 }
 
-// first is the lowest lane of a mask.
+// first returns the lowest lane of a mask.
 func first(mask uint32) int { return bits.TrailingZeros32(mask) & 31 }
 
-// holds returns the lanes for which a guard holds.
+// holds returns the lanes whose guard is true.
 func (w *warp) holds(g guard) uint32 {
 	if g.slot < 0 {
 		return w.mask
@@ -125,15 +126,14 @@ func (w *warp) holds(g guard) uint32 {
 	return w.mask & p
 }
 
-// checkEvery is the number of instructions after which a warp looks whether it is to stop, however many
-// barriers it meets on the way.
+// checkEvery is the number of instructions after which a warp checks for an interrupt.
 const checkEvery = 1 << 16
 
 func (w *warp) checkLater() {
 	w.check = min(w.spent+checkEvery, w.group.device.driver.config.Limit)
 }
 
-// run goes on to a barrier, to the end, or to a fault.
+// run executes up to a barrier, the end, or a fault.
 func (w *warp) run() {
 	g := w.group
 	blocks := g.program.blocks
@@ -199,7 +199,7 @@ func (w *warp) run() {
 	}
 }
 
-// interrupted tells whether the warp is to stop.
+// interrupted reports whether the warp must stop.
 func (w *warp) interrupted(line int) bool {
 	d := w.group.device.driver
 	w.line = line
@@ -207,12 +207,12 @@ func (w *warp) interrupted(line int) bool {
 	case d.stopped.Load():
 		w.group.fault = ErrInterrupted
 	case w.spent > d.config.Limit:
-		w.fail(first(w.mask), "the warp has performed %d instructions and does not end", w.spent)
+		w.fail(first(w.mask), "the warp has executed %d instructions without ending", w.spent)
 	}
 	return w.group.fault != nil
 }
 
-// branch splits the lanes at work. Those that do not jump go first.
+// branch splits the active lanes. The lanes that do not jump are executed first.
 func (w *warp) branch(top *way, b *block) {
 	jump := w.holds(b.guard)
 	switch stay := w.mask &^ jump; {
@@ -231,7 +231,7 @@ func (w *warp) branch(top *way, b *block) {
 	}
 }
 
-// choose splits the lanes at work by an index.
+// choose splits the active lanes by an index.
 func (w *warp) choose(top *way, b *block) {
 	index := &w.words[b.index]
 	top.block = b.merge
@@ -253,7 +253,7 @@ func (w *warp) choose(top *way, b *block) {
 	}
 }
 
-// leave ends threads.
+// leave ends the active threads.
 func (w *warp) leave(gone uint32) {
 	w.alive &^= gone
 	for i := range w.ways {
@@ -264,7 +264,7 @@ func (w *warp) leave(gone uint32) {
 	}
 }
 
-// blend takes over lanes at work.
+// blend copies the active lanes.
 func (w *warp) blend(d, from *lanes) {
 	for m := w.mask; m != 0; m &= m - 1 {
 		i := first(m)
@@ -279,7 +279,7 @@ func (w *warp) blendLong(d, from *longs) {
 	}
 }
 
-// put returns where an instruction writes a register: the register where all threads are at work.
+// put returns the destination for an instruction's result: the register itself if all threads are active.
 func (w *warp) put(slot int) *lanes {
 	if w.mask == w.alive {
 		return &w.words[slot]
@@ -287,7 +287,7 @@ func (w *warp) put(slot int) *lanes {
 	return &w.spareWord
 }
 
-// done takes over what put's result was given.
+// done copies the active lanes from the destination that put returned.
 func (w *warp) done(slot int) {
 	if w.mask != w.alive {
 		w.blend(&w.words[slot], &w.spareWord)
@@ -307,7 +307,7 @@ func (w *warp) doneLong(slot int) {
 	}
 }
 
-// decide sets the lanes at work of a predicate.
+// decide sets a predicate for the active lanes.
 func (w *warp) decide(slot int, bits uint32) {
 	w.predicates[slot] = w.predicates[slot]&^w.mask | bits&w.mask
 }

@@ -4,5 +4,5 @@ package virtual
 
 import "runtime"
 
-// defaultWorkers is how many blocks run at the same time where nobody says.
+// defaultWorkers returns the default number of blocks that run concurrently.
 func defaultWorkers() int { return runtime.GOMAXPROCS(0) }

@@ -2,6 +2,6 @@
 
 package virtual
 
-// defaultWorkers is one under the race detector: blocks of a kernel may write the same bits to the same
-// place, as those of attention do, which the detector would take for a fault of ours.
+// defaultWorkers returns 1 under the race detector. Blocks of a kernel may write the same bits to the same
+// address, as those of attention do, which the detector would report as a race.
 func defaultWorkers() int { return 1 }

@@ -258,6 +258,60 @@ func evaluate(g *graph.Graph, seed uint64, chunk int) (map[string]rows, error) {
 	return out, nil
 }
 
+// OrderMatters shows for each constraint that its reason is true: testdata/order/BEFORE_AFTER.txt has a graph
+// of which the two passes make other ops in the order of the constraint than in the other one. The file says
+// which: a line "# ops: " and a line "# reversed: ".
+func OrderMatters(t *testing.T, passes []pass.Pass, constraints []pass.Order) {
+	for _, c := range constraints {
+		file := filepath.Join("testdata", "order", c.Before+"_"+c.After+".txt")
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Errorf("%s before %s: no graph shows what the order is good for: %v", c.Before, c.After, err)
+			continue
+		}
+		body := string(text)
+		if i := strings.Index(body, "\ngraph "); i >= 0 {
+			body = body[i+1:]
+		}
+		before, after := find(t, passes, c.Before), find(t, passes, c.After)
+		ordered, reversed := opsAfter(t, file, body, before, after), opsAfter(t, file, body, after, before)
+		if ordered == reversed {
+			t.Errorf("%s: both orders give the ops %s", file, ordered)
+		}
+		head, _, _ := strings.Cut(string(text), "\n# ops: ")
+		head, _, _ = strings.Cut(head, "\ngraph ")
+		want := head + "\n# ops: " + ordered + "\n# reversed: " + reversed + "\n" + body
+		if *update {
+			if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		} else if string(text) != want {
+			t.Errorf("%s: got\n# ops: %s\n# reversed: %s", file, ordered, reversed)
+		}
+	}
+}
+
+// opsAfter runs passes on a graph and returns the ops of its nodes.
+func opsAfter(t *testing.T, file, text string, passes ...pass.Pass) string {
+	g, err := graph.Parse(text, ops.Lookup)
+	if err == nil {
+		err = graph.Verify(g)
+	}
+	if err == nil {
+		_, err = pass.Run(g, passes, pass.Options{Verify: true})
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	var names []string
+	for _, n := range g.Nodes {
+		if n.Op != ops.Input && n.Op != ops.State {
+			names = append(names, n.Op.Name)
+		}
+	}
+	return strings.Join(names, " ")
+}
+
 // Order checks a table of passes against its constraints: some run of Before stands ahead of
 // some run of After, and every constraint has a reason.
 func Order(t *testing.T, passes []pass.Pass, constraints []pass.Order) {

@@ -8,9 +8,9 @@ type token struct {
 	kind byte // 'w' word, 'n' number, 's' string, 'p' punctuation, 0 the end
 }
 
-// lex splits the text. Words may hold '%', '$', '_', '.', and "::".
+// lex splits the text into tokens. Words may contain '%', '$', '_', '.', and "::".
 func lex(text string) ([]token, error) {
-	tokens := make([]token, 0, len(text)/4) // of compilers' PTX a little less
+	tokens := make([]token, 0, len(text)/4) // compiled PTX has slightly fewer
 	line := 1
 	for i := 0; i < len(text); {
 		c := text[i]
@@ -29,14 +29,14 @@ func lex(text string) ([]token, error) {
 		case strings.HasPrefix(text[i:], "/*"):
 			end := strings.Index(text[i+2:], "*/")
 			if end < 0 {
-				return nil, Errorf(line, "comment without end")
+				return nil, Errorf(line, "unterminated comment")
 			}
 			line += strings.Count(text[i:i+2+end], "\n")
 			i += end + 4
 		case c == '"':
 			end := strings.IndexAny(text[i+1:], "\"\n")
 			if end < 0 || text[i+1+end] == '\n' {
-				return nil, Errorf(line, "string without end")
+				return nil, Errorf(line, "unterminated string")
 			}
 			tokens = append(tokens, token{text[i+1 : i+1+end], line, 's'})
 			i += end + 2

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Parse reads a module. An error names the line.
+// Parse parses a module. An error has the line.
 func Parse(text []byte) (*Module, error) {
 	tokens, err := lex(string(text))
 	if err != nil {
@@ -33,7 +33,7 @@ type name struct {
 	index    int
 	kind     string // of a register: "b32"
 	variable Variable
-	// Outside of kernels: in shared memory each kernel that names it has its own.
+	// Declared outside of kernels. In shared memory, each kernel that uses it has its own copy.
 	everywhere bool
 }
 
@@ -45,7 +45,7 @@ type parser struct {
 	names  []map[string]*name   // the innermost scope last
 	labels map[string]int       // of the kernel, to positions in its code
 	tables map[string][]Operand // .branchtargets
-	places map[string]uint64    // in the kernel's shared memory, of variables that are declared outside
+	places map[string]uint64    // addresses in the kernel's shared memory of variables declared outside
 }
 
 func (p *parser) peek() token { return p.tokens[p.at] }
@@ -74,7 +74,7 @@ func (p *parser) expect(text string) error {
 	return nil
 }
 
-// integer reads a number without sign.
+// integer reads an unsigned number.
 func (p *parser) integer() (int, error) {
 	t := p.next()
 	v, err := strconv.ParseInt(strings.TrimSuffix(t.text, "U"), 0, 32)
@@ -84,7 +84,7 @@ func (p *parser) integer() (int, error) {
 	return int(v), nil
 }
 
-// skipLine passes over the rest of a line.
+// skipLine skips the rest of a line.
 func (p *parser) skipLine() {
 	line := p.peek().line
 	for p.peek().kind != 0 && p.peek().line == line {
@@ -116,7 +116,7 @@ func (p *parser) top() error {
 	case ".visible", ".extern", ".weak", ".global", ".const", ".shared", ".entry":
 		return p.definition()
 	default:
-		return Errorf(t.line, "%s is not known here", t.text)
+		return Errorf(t.line, "%s is not supported here", t.text)
 	}
 	return nil
 }
@@ -146,25 +146,25 @@ func (p *parser) definition() error {
 	}
 }
 
-// sizes of types in bytes.
+// sizes has the sizes of types in bytes.
 var sizes = map[string]int{
 	"b8": 1, "u8": 1, "s8": 1, "b16": 2, "u16": 2, "s16": 2, "f16": 2, "bf16": 2,
 	"b32": 4, "u32": 4, "s32": 4, "f32": 4, "f16x2": 4, "bf16x2": 4,
 	"b64": 8, "u64": 8, "s64": 8, "f64": 8, "b128": 16,
 }
 
-// Size returns the bytes of a type, 0 where it is none.
+// Size returns the size of a type in bytes, or 0 if it is not a type.
 func Size(kind string) int { return sizes[kind] }
 
 var spaces = map[string]Space{".global": Global, ".const": Global, ".shared": Shared, ".local": Local, ".param": Param}
 
-// variable reads ".shared .align 4 .b8 name[128]", and "= {…}" in .global and .const, and puts it
-// into the scope.
+// variable reads ".shared .align 4 .b8 name[128]", and "= {…}" in .global and .const, and adds it to the
+// scope.
 func (p *parser) variable(extern bool) (Variable, error) {
 	t := p.next()
 	v := Variable{Line: t.line, Space: spaces[t.text], extern: extern}
 	if v.Space == NoSpace {
-		return v, Errorf(t.line, "%s is no state space", t.text)
+		return v, Errorf(t.line, "%s is not a state space", t.text)
 	}
 	element, many := 0, 1
 	for element == 0 {
@@ -225,11 +225,11 @@ func (p *parser) variable(extern bool) (Variable, error) {
 		return v, Errorf(t.line, "%s has no size", v.Name)
 	}
 	if v.extern && v.Space != Shared {
-		return v, Errorf(t.line, "%s is extern, and not in .shared", v.Name)
+		return v, Errorf(t.line, "%s is extern but not in .shared", v.Name)
 	}
 	if p.accept("=") {
 		if v.Space != Global {
-			return v, Errorf(t.line, "%s is given values, and not in .global or .const", v.Name)
+			return v, Errorf(t.line, "%s has an initial value but is not in .global or .const", v.Name)
 		}
 		if err := p.values(&v, element); err != nil {
 			return v, err
@@ -238,7 +238,7 @@ func (p *parser) variable(extern bool) (Variable, error) {
 	return v, p.declare(v.Name, v.Line, &name{variable: v, everywhere: len(p.names) == 1})
 }
 
-// values reads what a variable holds at first.
+// values reads the initial value of a variable.
 func (p *parser) values(v *Variable, element int) error {
 	list := p.accept("{")
 	for {
@@ -253,7 +253,7 @@ func (p *parser) values(v *Variable, element int) error {
 		}
 	}
 	if len(v.Data) > v.Size {
-		return Errorf(v.Line, "%s has %d bytes and is given %d", v.Name, v.Size, len(v.Data))
+		return Errorf(v.Line, "%s has %d bytes but its initial value has %d", v.Name, v.Size, len(v.Data))
 	}
 	v.Data = append(v.Data, make([]byte, v.Size-len(v.Data))...)
 	if list {
@@ -284,7 +284,7 @@ func (p *parser) entry() error {
 	t := p.next()
 	k := &Kernel{Name: t.text, Line: t.line, SharedAlign: 16}
 	if slices.ContainsFunc(p.module.Kernels, func(other *Kernel) bool { return other.Name == k.Name }) {
-		return Errorf(t.line, "kernel %s is there twice", k.Name)
+		return Errorf(t.line, "kernel %s is defined twice", k.Name)
 	}
 	p.kernel = k
 	p.labels, p.tables, p.places = map[string]int{}, map[string][]Operand{}, map[string]uint64{}
@@ -296,7 +296,7 @@ func (p *parser) entry() error {
 				return err
 			}
 			if v.Space != Param {
-				return Errorf(v.Line, "%s is no parameter", v.Name)
+				return Errorf(v.Line, "%s is not a parameter", v.Name)
 			}
 			v.Address = uint64(roundUp(k.ParamBytes, v.Align))
 			k.ParamBytes = int(v.Address) + v.Size
@@ -357,20 +357,20 @@ func (p *parser) tuning() error {
 
 func roundUp(n, align int) int { return (n + align - 1) &^ (align - 1) }
 
-// body reads up to the brace that closes the one just read.
+// body reads up to the matching closing brace.
 func (p *parser) body() error {
 	p.names = append(p.names, map[string]*name{})
 	for {
 		t := p.peek()
 		switch {
 		case t.kind == 0:
-			return Errorf(t.line, "kernel %s has no end", p.kernel.Name)
+			return Errorf(t.line, "kernel %s is unterminated", p.kernel.Name)
 		case p.accept("}"):
 			p.names = p.names[:len(p.names)-1]
 			return nil
 		case p.accept("{"):
 			if len(p.names) > 64 {
-				return Errorf(t.line, "more than 60 braces in one another")
+				return Errorf(t.line, "more than 60 nested braces")
 			}
 			if err := p.body(); err != nil {
 				return err
@@ -390,7 +390,7 @@ func (p *parser) body() error {
 		case t.kind == 'w' && p.tokens[p.at+1].text == ":":
 			p.at += 2
 			if _, ok := p.labels[t.text]; ok {
-				return Errorf(t.line, "label %s is there twice", t.text)
+				return Errorf(t.line, "label %s is defined twice", t.text)
 			}
 			if p.accept(".branchtargets") {
 				if err := p.targets(t.text); err != nil {
@@ -407,8 +407,8 @@ func (p *parser) body() error {
 	}
 }
 
-// placed reads a variable in shared or local memory and gives it an address. Names of such
-// variables in a kernel hold in all of it.
+// placed reads a variable in shared or local memory and gives it an address. Its name is valid in the whole
+// kernel.
 func (p *parser) placed() error {
 	v, err := p.variable(false)
 	if err != nil {
@@ -427,7 +427,7 @@ func (p *parser) placed() error {
 	return p.expect(";")
 }
 
-// registers reads ".b32 %r<9>;" or ".f32 a, b;" behind ".reg".
+// registers reads ".b32 %r<9>;" or ".f32 a, b;" after ".reg".
 func (p *parser) registers() error {
 	t := p.next()
 	kind := strings.TrimPrefix(t.text, ".")
@@ -475,7 +475,7 @@ func (p *parser) registers() error {
 	}
 }
 
-// targets reads the labels behind ".branchtargets".
+// targets reads the labels after ".branchtargets".
 func (p *parser) targets(table string) error {
 	for {
 		t := p.next()
@@ -497,7 +497,7 @@ func (p *parser) instruction() error {
 			return err
 		}
 		if o.Kind != Register || o.Class != Pred {
-			return Errorf(in.Line, "a guard that is no predicate")
+			return Errorf(in.Line, "the guard is not a predicate")
 		}
 		in.Guard = &o
 	}
@@ -508,7 +508,7 @@ func (p *parser) instruction() error {
 	parts := strings.Split(t.text, ".")
 	in.Op, in.Suffix = parts[0], parts[1:]
 	if in.Op == "" {
-		return Errorf(t.line, "%s is not known here", t.text)
+		return Errorf(t.line, "%s is not supported here", t.text)
 	}
 	in.Args = make([]Operand, 0, 4)
 	for !p.accept(";") {
@@ -564,7 +564,7 @@ func (p *parser) operand() (Operand, error) {
 	return p.named(t)
 }
 
-// named is an operand that is a word.
+// named returns the operand for a word.
 func (p *parser) named(t token) (Operand, error) {
 	if t.text == "_" {
 		return Operand{Kind: Sink}, nil
@@ -596,8 +596,8 @@ func (p *parser) named(t token) (Operand, error) {
 	return Operand{Kind: Label, Name: t.text, Index: -1}, nil
 }
 
-// refer makes an operand name a variable. Extern arrays in shared memory begin behind all else;
-// where that is, is known at the kernel's end only: resolve adds it.
+// refer makes an operand refer to a variable. Extern arrays in shared memory begin after all other
+// variables. That address is known only at the end of the kernel, where resolve adds it.
 func (p *parser) refer(o *Operand, n *name) {
 	v := n.variable
 	o.Name, o.Space, o.Value, o.extern = v.Name, v.Space, v.Address, v.extern
@@ -613,7 +613,7 @@ func (p *parser) refer(o *Operand, n *name) {
 	}
 }
 
-// share finds a place for a variable in the kernel's shared memory.
+// share allocates a variable in the kernel's shared memory.
 func (p *parser) share(v Variable) uint64 {
 	k := p.kernel
 	k.SharedAlign = max(k.SharedAlign, v.Align)
@@ -632,7 +632,7 @@ func (p *parser) offset() (uint64, error) {
 	return o.Value, err
 }
 
-// address reads what stands between brackets.
+// address reads the text between brackets.
 func (p *parser) address() (Operand, error) {
 	t := p.peek()
 	o := Operand{Kind: Address, Index: -1}
@@ -649,15 +649,15 @@ func (p *parser) address() (Operand, error) {
 	case ok && !n.register:
 		p.refer(&o, n)
 	default:
-		return o, Errorf(t.line, "%q is no address", t.text)
+		return o, Errorf(t.line, "%q is not an address", t.text)
 	}
 	offset, err := p.offset()
 	o.Value += offset
 	return o, err
 }
 
-// number reads an integer or a float, with a sign. size is the bytes of the type that it is for,
-// where decimal fractions need it.
+// number reads a signed integer or a float. size is the size of its type, which is needed for decimal
+// fractions.
 func (p *parser) number(size int) (Operand, error) {
 	negative := p.accept("-")
 	if !negative {
@@ -707,13 +707,13 @@ func (p *parser) number(size int) (Operand, error) {
 	return o, nil
 }
 
-// resolve gives labels their positions, and extern arrays their address.
+// resolve sets the positions of labels and the addresses of extern arrays.
 func (p *parser) resolve() error {
 	dynamic := uint64(roundUp(p.kernel.SharedBytes, p.kernel.SharedAlign))
 	place := func(o *Operand, line int) error {
 		at, ok := p.labels[o.Name]
 		if !ok {
-			return Errorf(line, "%s is declared nowhere", o.Name)
+			return Errorf(line, "%s is not declared", o.Name)
 		}
 		o.Index = at
 		return nil
@@ -727,7 +727,7 @@ func (p *parser) resolve() error {
 				return place(o, line)
 			}
 			*o = Operand{Kind: Vector, Name: o.Name, Parts: slices.Clone(table)}
-			for i := range o.Parts { // which name places, and no tables
+			for i := range o.Parts { // each is a label, not a table
 				if err := place(&o.Parts[i], line); err != nil {
 					return err
 				}

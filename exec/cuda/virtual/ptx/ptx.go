@@ -1,8 +1,8 @@
-// Package ptx reads PTX, the text form of CUDA kernels, into instructions whose operands are
-// resolved: registers have numbers, labels are positions, variables have addresses in their space.
+// Package ptx parses PTX, the assembly language of CUDA, into instructions with resolved operands:
+// registers have numbers, labels are positions, variables have addresses in their space.
 //
-// It owns syntax and names, not the meaning of instructions: an opcode is kept as written, in its
-// parts. It imports nothing of this module. Source: NVIDIA, "Parallel Thread Execution ISA", 8.x.
+// It handles syntax and names, not the semantics of instructions: an opcode is kept as written, split at
+// its dots. It imports no package of this module. Source: NVIDIA, "Parallel Thread Execution ISA", 8.x.
 package ptx
 
 import (
@@ -24,10 +24,10 @@ type Kernel struct {
 	Line        int
 	Params      []Variable
 	ParamBytes  int
-	SharedBytes int // of its .shared variables; those of extern ones begin behind them
+	SharedBytes int // of its .shared variables; extern arrays begin after them
 	SharedAlign int // at least 16
 	LocalBytes  int // of its .local variables, for each thread
-	MaxThreads  int // .maxntid or .reqntid; 0 where there is none
+	MaxThreads  int // .maxntid or .reqntid, or 0
 	Registers   [Classes]int
 	Code        []Instr
 }
@@ -44,19 +44,19 @@ const (
 	Param
 )
 
-// A Variable has a place in its space.
+// A Variable is a variable in a state space.
 type Variable struct {
 	Name    string
 	Line    int
 	Space   Space
 	Align   int
 	Size    int    // bytes; 0 for extern arrays without one
-	Address uint64 // bytes from the begin of the space's memory; 0 in Global, where the loader places it
-	Data    []byte // what Global variables hold at first; nil is zeros
+	Address uint64 // offset in its space; 0 for Global, which the loader places
+	Data    []byte // initial value of Global variables; nil means zeros
 	extern  bool
 }
 
-// A Class is what kind of register: predicates, those of up to 32 bits, those of 64 bits.
+// A Class is a class of registers: predicates, up to 32 bits, or 64 bits.
 type Class uint8
 
 // The classes.
@@ -70,7 +70,7 @@ const (
 // An Instr is one instruction: "@!%p1 ld.global.v4.u32 {%r1, …}, [%rd1+16];".
 type Instr struct {
 	Line   int
-	Guard  *Operand // a register of class Pred, with Not; nil where there is none
+	Guard  *Operand // a register of class Pred, with Not, or nil
 	Op     string   // "ld"
 	Suffix []string // "global", "v4", "u32"
 	Args   []Operand
@@ -85,10 +85,10 @@ func (in *Instr) Opcode() string {
 	return s
 }
 
-// Has tells whether a suffix is among those of the opcode.
+// Has reports whether the opcode has a suffix.
 func (in *Instr) Has(suffix string) bool { return slices.Contains(in.Suffix, suffix) }
 
-// Type returns the last suffix, which in most opcodes is the type.
+// Type returns the last suffix, which is the type for most opcodes.
 func (in *Instr) Type() string {
 	if len(in.Suffix) == 0 {
 		return ""
@@ -115,19 +115,19 @@ const (
 type Operand struct {
 	Kind   Kind
 	Not    bool      // !%p1
-	Class  Class     // Register; of Address the base's
-	Index  int       // Register: number in its class; Label: position in Code; Address: the base's number, −1 where there is none
+	Class  Class     // Register: its class; Address: that of the base register
+	Index  int       // Register: number in its class; Label: position in Code; Address: number of the base register, or −1
 	Type   string    // Register: as declared: "b32"
 	Value  uint64    // Immediate: its bits; Address, Symbol: offset
-	Float  bool      // Immediate: written as float64 0d… or as a decimal fraction, or as float32 0f…
+	Float  bool      // Immediate: written as 0d…, 0f… or a decimal fraction
 	Bits   int       // Immediate with Float: 32 or 64
-	Name   string    // Special, Symbol, Label, and Address that has a variable
-	Space  Space     // Symbol and Address that has a variable
-	extern bool      // Symbol, Address: of memory whose place is known at the kernel's end
-	Parts  []Operand // Vector, also of the labels of a table; and the second of "%r1|%p1" as Parts[0] of a Register
+	Name   string    // Special, Symbol, Label, and Address with a variable
+	Space  Space     // Symbol, and Address with a variable
+	extern bool      // Symbol, Address: an extern array, whose address is known at the end of the kernel
+	Parts  []Operand // Vector: elements, also the labels of a table; Register: "%r1|%p1" has %p1 as Parts[0]
 }
 
-// An Error is in a line of the PTX.
+// An Error is an error in a line of PTX.
 type Error struct {
 	Line int
 	Text string
@@ -135,7 +135,7 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("PTX line %d: %s", e.Line, e.Text) }
 
-// Errorf makes an Error.
+// Errorf returns an Error.
 func Errorf(line int, format string, args ...any) error {
 	return &Error{line, fmt.Sprintf(format, args...)}
 }
