@@ -20,25 +20,25 @@ import (
 	"pesti/lower"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
-// bitsFile has a line for each case: model, precision, activations, instruction set or cuda, scenario, and
-// the SHA-256 of the logits of the scenario's steps as little-endian float32.
+// bitsFile has one line per case: model, precision, activations, instruction set or cuda, scenario,
+// and the SHA-256 of the logits of the scenario's steps as little-endian float32.
 //
 // The hashes are valid on amd64. Other processors round some functions of package math differently.
 var bitsFile = filepath.Join("testdata", "bits.txt")
 
-// A span is consecutive tokens of one sequence in a step: n tokens of a text from position pos on.
+// A span is consecutive tokens of one sequence in a step: n tokens of a text, from position pos on.
 type span struct{ seq, text, pos, n int }
 
-// A scenario is the steps that a plan is run with, from empty sequences on. The logits of the last two
-// tokens of each span are wanted.
+// A scenario is a list of steps for a plan, starting with empty sequences. The logits of the last
+// two tokens of each span are wanted.
 type scenario struct {
 	name  string
 	steps [][]span
 }
 
-// bitsScenarios run all programs of a plan that has none for whole chunks.
+// bitsScenarios run all programs of a plan without a program for whole chunks.
 var bitsScenarios = []scenario{
 	{"decode", [][]span{{{0, 0, 0, 5}}, {{0, 0, 5, 1}}, {{0, 0, 6, 1}}, {{0, 0, 7, 1}}, {{0, 0, 8, 1}}}},
 	{"sequences", [][]span{
@@ -54,9 +54,9 @@ var bitsScenarios = []scenario{
 // chunkScenario runs the program for whole chunks, and some tokens after it.
 var chunkScenario = scenario{"chunk", [][]span{{{0, 0, 0, 64}}, {{0, 0, 64, 3}}}}
 
-// TestBits compares logits with those that the same plans gave before, by their hashes. Also, the logits
-// after the same tokens are the same bits in every scenario, with any number of threads, and with all
-// instruction sets but portable, which adds in another order.
+// TestBits compares hashes of logits with the recorded ones. Logits after the same tokens must also
+// have the same bits in every scenario, with any number of threads, and on all instruction sets
+// except portable, which sums in another order.
 func TestBits(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skipf("%s has hashes for amd64 alone", bitsFile)
@@ -123,11 +123,11 @@ func TestBits(t *testing.T) {
 	}
 }
 
-// bitsOfModel reports whether a real model runs with these options: where not all is to be proven, what takes
-// seconds.
+// bitsOfModel reports whether a real model runs with these options. Without prove only cases that
+// take seconds run.
 func bitsOfModel(o lower.Options, prove bool) bool {
 	if prove {
-		return o.ISA != "portable" || o.Activations != "mixed" // a minute for what is the default of avx2 alone
+		return o.ISA != "portable" || o.Activations != "mixed" // mixed on portable takes a minute, and is the default only on avx2
 	}
 	return o.ISA == "avx2" || o.ISA == "avx512vnni" && o.Activations == "q8x2"
 }

@@ -199,8 +199,8 @@ func (r *CheckReport) compare(ctx context.Context, ref *reference, ours []*value
 	return err
 }
 
-// allowFloor computes the layers up to those that exceed their bound in float32, and allows them what
-// that precision loses.
+// allowFloor computes in float32 the layers up to the last one that exceeds its bound, and adds to
+// these bounds what float32 loses.
 func (r *CheckReport) allowFloor(ctx context.Context, ref *reference, exceed map[int]gorgoniaref.Value, progress func(Progress)) error {
 	layer, last := 0, slices.Max(slices.Collect(maps.Keys(exceed)))
 	err := ref.run(ctx, gorgoniaref.RunFloat32, last, func(v gorgoniaref.Value) error {

@@ -225,9 +225,9 @@ func (m *machine) build(dir, program string, args []string) error {
 	return nil
 }
 
-// environment returns the variables of the host that the program gets: those that this project's
-// tests read. Bochs fails at the instructions with which Go's garbage collector scans memory on
-// AVX-512 DQ, so they are switched off.
+// environment returns the variables of the host that the program gets, which this project's tests
+// read. Bochs fails at the instructions with which Go's garbage collector scans memory on AVX-512
+// DQ, so they are switched off.
 func environment(host []string) []string {
 	env := []string{"HOME=/tmp", "TMPDIR=/tmp", "GODEBUG=cpu.avx512dq=off"}
 	for _, v := range host {
