@@ -126,7 +126,7 @@ func (d *drawing) legend(r *report) {
 	if r.Theirs != nil {
 		d.key(x+70, "theirs", r.Theirs.Name)
 	}
-	d.key(x+165, "limit", "limit of reading")
+	d.key(x+165, "limit", "memory roofline")
 }
 
 func (d *drawing) key(x float64, class, name string) {

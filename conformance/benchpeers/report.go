@@ -74,7 +74,7 @@ type measured struct {
 // A limit is the result of pesti bench --roofline for a test. It is measured in a process of its
 // own, because its buffers would count in the peak memory.
 type limit struct {
-	ReadTS float64 `json:"read_ts"` // tokens per second if reading weights and caches were the only cost
+	ReadTS float64 `json:"read_ts"` // memory roofline: tokens per second if reading weights and caches were the only cost
 	OfRead float64 `json:"of_read"` // our speed divided by it, in that process
 }
 

@@ -80,7 +80,7 @@ func TestVerdict(t *testing.T) {
 		ratio float64
 		want  string
 	}{
-		{target{1.3, 1.7}, 1.29, "**below**"}, {target{1.3, 1.7}, 1.3, "must"}, {target{1.3, 1.7}, 1.7, "aim"},
+		{target{1.3, 1.7}, 1.29, "**below**"}, {target{1.3, 1.7}, 1.3, "ok"}, {target{1.3, 1.7}, 1.7, "goal"},
 		{target{2, 0}, 2, "ok"}, {target{2, 0}, 1.99, "**below**"}, {target{}, 5, "-"}, {target{1.3, 1.7}, 0, "-"},
 	} {
 		if got := c.verdict(c.ratio); got != c.want {
@@ -99,10 +99,10 @@ func TestBusy(t *testing.T) {
 		others *float64
 		busy   bool
 		says   string
-	}{{new(quiet), false, "Other programs took 0.05"}, {new(quiet + 0.01), true, "**The machine was busy**"}, {nil, false, "not known"}} {
+	}{{new(quiet), false, "Other programs used 0.05"}, {new(quiet + 0.01), true, "**The machine was busy**"}, {nil, false, "not known"}} {
 		r.Load.Others = c.others
 		out := tables(r)
-		if strings.Contains(out, "| busy |") != c.busy || strings.Contains(out, "| aim |") == c.busy || !strings.Contains(out, c.says) {
+		if strings.Contains(out, "| busy |") != c.busy || strings.Contains(out, "| goal |") == c.busy || !strings.Contains(out, c.says) {
 			t.Errorf("others took %v, and it prints\n%s", c.others, out)
 		}
 		if want := "| 700 | 900 | 592 | **above** |"; !strings.Contains(out, want) {

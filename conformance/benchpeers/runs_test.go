@@ -159,7 +159,7 @@ func TestWithoutLlamaCpp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Theirs != nil || r.Models[0].Tests[0].Theirs.Values != nil || !strings.Contains(out, "llama.cpp was not there") {
+	if r.Theirs != nil || r.Models[0].Tests[0].Theirs.Values != nil || !strings.Contains(out, "llama.cpp was not measured") {
 		t.Errorf("it measured %+v and prints\n%s", r, out)
 	}
 	if text, err := os.ReadFile("notes"); err != nil || strings.Contains(string(text), "llama") {

@@ -16,7 +16,7 @@ func tables(r *report) string {
 
 // circumstances returns lines that say what was measured, where and when.
 func circumstances(r *report) []string {
-	against := ", llama.cpp was not there to compare with"
+	against := "; llama.cpp was not measured"
 	if r.Theirs != nil {
 		against = fmt.Sprintf(" and %s (%s)", r.Theirs.Name, r.Theirs.Version)
 	}
@@ -36,17 +36,17 @@ func circumstances(r *report) []string {
 func loadLine(l *load) string {
 	switch busy, known := l.busy(); {
 	case !known:
-		return "How busy the machine was besides is not known."
+		return "The load of other programs is not known."
 	case busy:
-		return fmt.Sprintf("**The machine was busy**, and ratios mean little: other programs took %.2f processors (load %s, at the end %s).", *l.Others, l.Begin, l.End)
+		return fmt.Sprintf("**The machine was busy**, so ratios are not reliable: other programs used %.2f processors (load average %s at the start, %s at the end).", *l.Others, l.Begin, l.End)
 	default:
-		return fmt.Sprintf("Other programs took %.2f processors (load %s, at the end %s).", *l.Others, l.Begin, l.End)
+		return fmt.Sprintf("Other programs used %.2f processors (load average %s at the start, %s at the end).", *l.Others, l.Begin, l.End)
 	}
 }
 
 // headline is the table of targets by model.
 func headline(r *report) [][]string {
-	rows := [][]string{{"model", "decode tg128: ratio", "must · aim", "", "prefill pp512: ratio", "must · aim", "", "decode tg128: of what reading allows", "must · aim", ""}}
+	rows := [][]string{{"model", "decode tg128: ratio", "required · goal", "", "prefill pp512: ratio", "required · goal", "", "decode tg128: fraction of memory roofline", "required · goal", ""}}
 	for i := range r.Models {
 		m := &r.Models[i]
 		row := []string{lookup(m.File).label}
@@ -65,7 +65,7 @@ func headline(r *report) [][]string {
 
 // everything is the table of tests.
 func everything(r *report) [][]string {
-	rows := [][]string{{"model", "test", "pesti, tok/s", "llama.cpp, tok/s", "ratio", "must · aim", "", "reading allows, tok/s", "reached"}}
+	rows := [][]string{{"model", "test", "pesti, tok/s", "llama.cpp, tok/s", "ratio", "required · goal", "", "memory roofline, tok/s", "fraction"}}
 	for i := range r.Models {
 		m := &r.Models[i]
 		for j := range m.Tests {
@@ -125,12 +125,12 @@ func orDash(x float64, format string) string {
 
 func targetText(t target) string {
 	switch {
-	case t.must == 0:
+	case t.required == 0:
 		return "-"
-	case t.aim == 0:
-		return fmt.Sprintf("%.3g", t.must)
+	case t.goal == 0:
+		return fmt.Sprintf("%.3g", t.required)
 	default:
-		return fmt.Sprintf("%g · %g", t.must, t.aim)
+		return fmt.Sprintf("%g · %g", t.required, t.goal)
 	}
 }
 

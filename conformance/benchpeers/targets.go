@@ -2,9 +2,8 @@ package main
 
 import "strings"
 
-// A target has the value that a number must reach, and the value that it should reach. 0 means no
-// target.
-type target struct{ must, aim float64 }
+// A target has the required value of a measurement, and the value to aim for. 0 means no target.
+type target struct{ required, goal float64 }
 
 // A known model has a label and targets for the ratio of our speed to llama.cpp's.
 type known struct {
@@ -32,7 +31,7 @@ var (
 	longDecode  = test{NGen: 128, NDepth: 4096} // the ratio must be at least that of decodeTest
 	longPrefill = test{NPrompt: 4096}           // the ratio must be at least that of prefillTest
 
-	bandwidth = target{0.75, 0.9} // our speed in decodeTest, relative to the speed of reading
+	bandwidth = target{0.75, 0.9} // our speed in decodeTest as a fraction of the memory roofline
 
 	startRatio = 0.5 // largest ratio of our time to theirs
 
@@ -58,11 +57,11 @@ func targetOf(m *modelReport, t test) target {
 	case prefillTest:
 		return k.prefill
 	case shortTest:
-		return target{must: shortRatio}
+		return target{required: shortRatio}
 	case longDecode:
-		return target{must: ratioOf(m, decodeTest)}
+		return target{required: ratioOf(m, decodeTest)}
 	case longPrefill:
-		return target{must: ratioOf(m, prefillTest)}
+		return target{required: ratioOf(m, prefillTest)}
 	}
 	return target{}
 }
@@ -78,14 +77,12 @@ func ratioOf(m *modelReport, t test) float64 {
 // verdict compares a ratio with the target.
 func (t target) verdict(ratio float64) string {
 	switch {
-	case t.must == 0 || ratio == 0:
+	case t.required == 0 || ratio == 0:
 		return "-"
-	case ratio < t.must:
+	case ratio < t.required:
 		return "**below**"
-	case t.aim > 0 && ratio < t.aim:
-		return "must"
-	case t.aim > 0:
-		return "aim"
+	case t.goal > 0 && ratio >= t.goal:
+		return "goal"
 	default:
 		return "ok"
 	}

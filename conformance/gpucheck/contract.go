@@ -194,7 +194,7 @@ func checkHostMemory(d cuda.Device, f found) error {
 // change.
 func checkTooMuch(d cuda.Device, f found) error {
 	if _, err := d.Alloc(2 * d.Properties().Memory); err == nil {
-		return errors.New("twice the device's memory is given out")
+		return errors.New("allocated twice the device's memory, expected an error")
 	} else if strings.Contains(err.Error(), "\n") {
 		return fmt.Errorf("more than a line: %w", err)
 	}
@@ -209,7 +209,7 @@ func checkModules(d cuda.Device, f found) error {
 	for _, text := range []string{"", "hello", strings.Replace(string(contractPTX), "add.u32 %r18", "add.u32 %nothing", 1)} {
 		if m, err := d.Load([]byte(text)); err == nil {
 			m.Unload()
-			return fmt.Errorf("%.20q is compiled", text)
+			return fmt.Errorf("%.20q was compiled, expected an error", text)
 		}
 	}
 	m, err := d.Load(contractPTX)
@@ -217,14 +217,14 @@ func checkModules(d cuda.Device, f found) error {
 		return err
 	}
 	if _, err := m.Function("missing", 0); err == nil {
-		err = errors.New("a kernel is found that is not there")
+		err = errors.New("found a kernel that the module does not have")
 		return first(err, m.Unload())
 	}
 	_, err = m.Function("add", 0)
 	return first(err, m.Unload())
 }
 
-// A kernel is one of the contract's kernels, with its parameters.
+// kernel loads the contract module and returns one of its kernels.
 func (b *bench) kernel(name string, shared int) (cuda.Module, cuda.Function, error) {
 	m, err := b.Load(contractPTX)
 	if err != nil {
@@ -308,7 +308,7 @@ func checkShared(d cuda.Device, f found) error {
 			}
 		}
 		if _, err := m.Function("last", 16*most); err == nil {
-			return fmt.Errorf("a kernel may have %d bytes of shared memory, and the device %d", 16*most, most)
+			return fmt.Errorf("a kernel was allowed %d bytes of shared memory, expected at most the %d of the device", 16*most, most)
 		}
 		return m.Unload()
 	})
@@ -344,7 +344,7 @@ func checkEvents(d cuda.Device, f found) error {
 		}
 		ms, err := done.Since(begin)
 		if err == nil && !(ms >= 0) {
-			err = fmt.Errorf("between two events are %g ms", ms)
+			err = fmt.Errorf("the time between two events is %g ms, expected at least 0", ms)
 		}
 		return first(err, begin.Close(), done.Close(), other.Close())
 	})
@@ -385,7 +385,7 @@ func checkGraphs(d cuda.Device, f found) error {
 		}
 		err = first(expect(0), b.Replay(g), expect(2), b.Replay(g), b.Replay(g), expect(6), g.Close())
 		if err == nil && b.Replay(g) == nil {
-			err = errors.New("a closed graph replays")
+			err = errors.New("a closed graph was replayed, expected an error")
 		}
 		return first(err, m.Unload())
 	})
@@ -405,17 +405,17 @@ func checkTrap(d cuda.Device) error {
 	l := cuda.Launch{Function: add, Grid: cuda.Dim{X: 1, Y: 1, Z: 1}, Block: cuda.Dim{X: 32, Y: 1, Z: 1}, Params: params(1<<20, 32, 0)}
 	trap := first(b.Launch(l), b.Wait())
 	if trap == nil {
-		return errors.New("a kernel that writes outside of memory ends well")
+		return errors.New("a kernel that writes outside of memory succeeded, expected a trap")
 	}
 	if strings.Contains(trap.Error(), "\n") {
 		return fmt.Errorf("more than a line: %w", trap)
 	}
 	if _, err := d.Alloc(1); err == nil {
-		return errors.New("the device goes on after a trap")
+		return errors.New("an allocation after a trap succeeded, expected an error")
 	}
 	d.Close() // may report the trap again
 	if _, err := d.Alloc(1); err == nil {
-		return errors.New("a closed device gives out memory")
+		return errors.New("an allocation on a closed device succeeded, expected an error")
 	}
 	return nil
 }

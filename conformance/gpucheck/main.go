@@ -36,12 +36,12 @@ type options struct {
 func main() {
 	var o options
 	flag.StringVar(&o.device, "device", "virtual", "`virtual or cuda:N`")
-	flag.StringVar(&o.pesti, "pesti", "bin/pesti", "`FILE` of pesti, with pesti-cuda beside it")
-	flag.StringVar(&o.kernels, "kernels", "", "`FILE` of the compiled tests of the kernels; none is no such check")
-	flag.StringVar(&o.out, "o", "", "`FILE` to write the report to; none is standard output")
-	flag.DurationVar(&o.limit, "limit", 8*time.Minute, "the longest that all may take; what is left then counts as failed")
-	flag.DurationVar(&o.each, "each", 3*time.Minute, "the longest that one check may take, which then counts as failed")
-	flag.BoolVar(&o.quick, "quick", false, "measure so little that it means nothing, as where there is no GPU")
+	flag.StringVar(&o.pesti, "pesti", "bin/pesti", "`FILE` of pesti; pesti-cuda must be in the same folder")
+	flag.StringVar(&o.kernels, "kernels", "", "`FILE` of the compiled kernel tests; without it they are not run")
+	flag.StringVar(&o.out, "o", "", "`FILE` for the report (default standard output)")
+	flag.DurationVar(&o.limit, "limit", 8*time.Minute, "time limit of the whole run; checks that have not run by then fail")
+	flag.DurationVar(&o.each, "each", 3*time.Minute, "time limit of one check, which fails after it")
+	flag.BoolVar(&o.quick, "quick", false, "shorten all checks, so that they are fast without a GPU; measured speeds are then meaningless")
 	flag.Parse()
 	o.models = flag.Args()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -103,7 +103,7 @@ func (r *report) run(ctx context.Context, name string, f func(context.Context, f
 				err = fmt.Errorf("%w: %w", cause, err)
 			}
 		case <-afterwards(ctx):
-			err = fmt.Errorf("%w and does not end", context.Cause(ctx))
+			err = fmt.Errorf("%w and did not stop", context.Cause(ctx))
 		}
 	}
 	c.Seconds = time.Since(begin).Seconds()

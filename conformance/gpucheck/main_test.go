@@ -28,7 +28,7 @@ func TestRun(t *testing.T) {
 		{"good", t.Context(), func(_ context.Context, f found) error { f["x"] = 1; return nil }, ""},
 		{"bad", t.Context(), func(context.Context, found) error { return errors.New("two\nlines") }, "two lines"},
 		{"no number", t.Context(), func(_ context.Context, f found) error { f["x"] = math.NaN(); return nil }, ""},
-		{"hangs", t.Context(), func(context.Context, found) error { select {} }, "took longer than 50ms and does not end"},
+		{"hangs", t.Context(), func(context.Context, found) error { select {} }, "took longer than 50ms and did not stop"},
 		{"slow", t.Context(), func(ctx context.Context, _ found) error { <-ctx.Done(); return ctx.Err() }, "took longer than 50ms: context deadline exceeded"},
 		{"late", ended, func(context.Context, found) error { return nil }, "context canceled"},
 		{"after all that", t.Context(), func(context.Context, found) error { return nil }, ""},
