@@ -104,6 +104,7 @@ PLAN is a file that compile wrote.`
 	root.Version = versionText()
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetHelpCommand(a.help(root))
+	root.SetUsageFunc(printUsage)
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.CompletionOptions.DisableDefaultCmd = true // there is a better one
 	return root

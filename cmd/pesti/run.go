@@ -68,8 +68,8 @@ func (a *app) run() *cobra.Command {
 		})
 	cmd.Long = cmd.Short + `.
 
-What is printed is the continuation and nothing else, byte for byte: not the prompt, and behind it no
-line break but where somebody sits at a terminal.`
+The output is the continuation alone, byte for byte: without the prompt, and without a line break at the
+end unless it goes to a terminal.`
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVarP(&o.prompt, "prompt", "p", "", "`TEXT` to continue")
@@ -84,8 +84,8 @@ line break but where somebody sits at a terminal.`
 	f.StringArrayVar(&o.stops, "stop", nil, "end before this `TEXT`; may be given more than once")
 	f.BoolVar(&o.ignoreEOS, "ignore-eos", false, "go on after the end of generation")
 	f.Var(&o.stats, "stats", "print statistics on standard error")
-	f.BoolVar(&o.strict, "strict", false, "fail where a step of the plan is a fallback: one that no kernel of its target fits")
-	o.guess = addGuessing(cmd, "guess up to `N` tokens of a text that repeats itself and evaluate them together: the same text, in less time; at most 30 (default 0, off)")
+	f.BoolVar(&o.strict, "strict", false, "fail where a step of the plan is a fallback, for which its target has no kernel")
+	o.guess = addGuessing(cmd, "speculative decoding by prompt lookup, with drafts of up to `N` tokens: the same text, faster where it repeats itself; at most 30 (default 0, off)")
 	o.profile = addProfileFlags(cmd)
 	f.StringVar(&o.model, "model", "", "`MODEL` of a PLAN, where it is not where the plan says")
 	flags = addCompileFlags(cmd, "fast")
