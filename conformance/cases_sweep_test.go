@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"pesti/conformance/demo"
+	"pesti/conformance/testenv"
 	"pesti/conformance/tiny"
 	"pesti/exec"
 	"pesti/frontend"
@@ -64,7 +65,7 @@ func sweep(t *testing.T, data []byte, n int) {
 	for i := range n {
 		for _, mask := range []byte{0xff, 0x80, 0x01} {
 			data[i] ^= mask
-			start := time.Now()
+			start := testenv.ProcessorTime()
 			if m, err := openFlipped(data); err != nil {
 				refused++
 			} else if !same(m) {
@@ -74,7 +75,7 @@ func sweep(t *testing.T, data []byte, n int) {
 					ran++
 				}
 			}
-			if took := time.Since(start); took > time.Second {
+			if took := testenv.ProcessorTime() - start; took > time.Second {
 				t.Errorf("byte %d ^ %#x: took %v, expected at most a second", i, mask, took)
 			}
 			data[i] ^= mask

@@ -13,6 +13,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"pesti/conformance/testenv"
 	"pesti/conformance/tiny"
 	"pesti/exec"
 	"pesti/exec/plan"
@@ -46,6 +47,7 @@ func load(t rapid.TB, c tiny.Config) *frontend.Model {
 // bestISA is what plans are compiled for without another wish, up to what PESTI_ISA says.
 func bestISA(t testing.TB) string {
 	t.Helper()
+	testenv.Inputs(t)
 	best, err := exec.BestISA(os.Getenv("PESTI_ISA"))
 	if err != nil {
 		t.Fatal(err)

@@ -4,10 +4,10 @@ package cpu
 
 import (
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
+	"pesti/conformance/testenv"
 	"pesti/exec/cpu/kernel"
 )
 
@@ -30,20 +30,10 @@ func TestIdleBurnsNothing(t *testing.T) {
 			}
 		}
 		const idle = 100 * time.Millisecond
-		before := processorTime(t)
+		before := testenv.ProcessorTime()
 		time.Sleep(idle)
-		if spent := processorTime(t) - before; spent > idle/2 {
+		if spent := testenv.ProcessorTime() - before; spent > idle/2 {
 			t.Errorf("%v of processor time in %v without work", spent, idle)
 		}
 	}
-}
-
-// processorTime returns what the process has spent on all processors.
-func processorTime(t *testing.T) time.Duration {
-	t.Helper()
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

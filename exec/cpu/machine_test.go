@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"pesti/conformance/testenv"
 	"pesti/exec/cpu/kernel"
 )
 
@@ -33,6 +34,7 @@ func relay(workers, waves int, wrong *atomic.Int64) Schedule {
 }
 
 func TestWaves(t *testing.T) {
+	testenv.Inputs(t)
 	for _, workers := range []int{1, 2, 3, 5, 64} {
 		m := New(workers)
 		if m.Workers() != workers {

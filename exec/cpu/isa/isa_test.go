@@ -4,9 +4,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"pesti/conformance/testenv"
 )
 
 func TestDetect(t *testing.T) {
+	testenv.Inputs(t)
 	sets := Detect()
 	if sets[0].Name != "portable" || !sets[0].Has {
 		t.Errorf("first is %+v, expected portable, which every machine has", sets[0])

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"pesti/conformance/testenv"
 	"pesti/exec/cpu/isa"
 	"pesti/exec/plan"
 	"pesti/gguf/quant"
@@ -75,6 +76,7 @@ func runnable() []Matmul {
 
 // TestISA checks that the instruction set given by -isa is tested.
 func TestISA(t *testing.T) {
+	testenv.Inputs(t)
 	if *onlyISA == "" {
 		return
 	}

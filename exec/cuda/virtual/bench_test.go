@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"pesti/conformance/testenv"
 	"pesti/exec/cuda"
 	"pesti/exec/cuda/kernels"
 )
@@ -52,13 +53,13 @@ func (be *bench) measure(b *testing.B, call cuda.Call) {
 	f := be.kernel(string(text), call.Kernel, call.Shared)
 	l := cuda.Launch{Function: f, Grid: call.Grid, Block: call.Block, Shared: call.Shared, Params: call.Params}
 	be.device.ResetCounters()
-	before := processorTime()
+	before := testenv.ProcessorTime()
 	for b.Loop() {
 		be.check(be.stream.Launch(l))
 		be.check(be.stream.Wait())
 	}
 	c := be.device.Counters()[0]
-	b.ReportMetric(float64(processorTime()-before)/float64(c.Instructions.All()), "ns/instruction")
+	b.ReportMetric(float64(testenv.ProcessorTime()-before)/float64(c.Instructions.All()), "ns/instruction")
 	b.ReportMetric(float64(c.Instructions.All())/float64(c.Launches), "instructions")
 }
 
@@ -83,13 +84,13 @@ func BenchmarkInstructions(b *testing.B) {
 				mov.u32 %r20, 0; L: `+strings.Repeat(in, 64)+` add.u32 %r20, %r20, 1; setp.lt.u32 %p2, %r20, %n; @%p2 bra L; ret;`), "k", 0)
 			l := cuda.Launch{Function: f, Grid: dim(1), Block: dim(32), Params: params(a, 0, 0, 100)}
 			be.device.ResetCounters()
-			before := processorTime()
+			before := testenv.ProcessorTime()
 			for b.Loop() {
 				be.check(be.stream.Launch(l))
 				be.check(be.stream.Wait())
 			}
 			c := be.device.Counters()[0]
-			b.ReportMetric(float64(processorTime()-before)/float64(c.Instructions.All()), "ns/instruction")
+			b.ReportMetric(float64(testenv.ProcessorTime()-before)/float64(c.Instructions.All()), "ns/instruction")
 		})
 	}
 }
@@ -108,13 +109,13 @@ func BenchmarkLoad(b *testing.B) {
 		b.Run(kernel, func(b *testing.B) {
 			be := newBench(b, Config{})
 			b.SetBytes(int64(len(text)))
-			before, n := processorTime(), 0
+			before, n := testenv.ProcessorTime(), 0
 			for ; b.Loop(); n++ {
 				m, err := be.device.Load(text)
 				be.check(err)
 				be.check(m.Unload())
 			}
-			b.ReportMetric((processorTime()-before).Seconds()*1e3/float64(n), "processor-ms")
+			b.ReportMetric((testenv.ProcessorTime()-before).Seconds()*1e3/float64(n), "processor-ms")
 		})
 	}
 }

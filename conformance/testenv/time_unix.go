@@ -1,14 +1,15 @@
 //go:build unix
 
-package virtual
+package testenv
 
 import (
 	"syscall"
 	"time"
 )
 
-// processorTime is what the process has spent on processors: other work on the machine does not matter.
-func processorTime() time.Duration {
+// ProcessorTime returns the time that the process has spent on processors. Other work on the
+// machine does not count.
+func ProcessorTime() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
 		return 0
