@@ -3,6 +3,7 @@ package exec
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"pesti/exec/cpu"
 	"pesti/exec/cpu/kernel"
@@ -10,21 +11,20 @@ import (
 	"pesti/gguf/quant"
 )
 
-// packUnit is about how many bytes of a weight are packed before their pages in the file are given
-// back, so that no model is held twice.
-const packUnit = 1 << 20
+// packUnit is about how many bytes of a weight a worker reads before it packs them.
+const packUnit = 1 << 18
 
-// A packing is one weight on its way into the layout that its products read.
+// A packing is a weight that is copied into the layout that its products read.
 type packing struct {
-	name     string
-	src, dst []byte
-	layout   *kernel.Layout
-	pack     kernel.Packer
-	n, k     int
-	rows     int // of a panel
+	name   string
+	dst    []byte
+	layout *kernel.Layout
+	pack   kernel.Packer
+	n, k   int
+	rows   int // of a panel
 
-	// release gives back rows in the file; nil where some step reads them there.
-	release func(first, end int64)
+	size int64                             // in the file
+	read func(data []byte, at int64) error // copies bytes of it as they are in the file, from byte at on
 }
 
 // allocatePacked lays out the processor's copies of weights in other layouts, which kernels of the sets are to make.
@@ -48,7 +48,6 @@ func (e *Engine) allocatePacked(sets []string) error {
 		return fmt.Errorf("plan: packed weights: %w", err)
 	}
 	e.packed = *memory
-	reads := plan.FileReads(e.plan)
 	for i := range e.plan.Weights {
 		w := &e.plan.Weights[i]
 		if w.Layout == "" || !w.LiesOn(0) {
@@ -65,30 +64,39 @@ func (e *Engine) allocatePacked(sets []string) error {
 			name: w.Name, layout: layout, pack: layout.Packer(sets), dst: e.packed.Data[at[i]:end:end],
 			n: int(w.Dims[0]), k: int(w.Dims[1]), rows: int(said.Rows),
 		}
-		p.src, p.release = e.inFile(w)
-		if reads[w.Name].Whole {
-			p.release = nil
-		}
+		p.size, p.read = e.reader(w)
 		e.packings = append(e.packings, p)
 	}
 	return nil
 }
 
-// inFile returns the rows of a weight where they lie, and what gives some of them back: nothing where it is part of a
-// tensor, of which others may read the rest.
-func (e *Engine) inFile(w *plan.Weight) (data []byte, release func(first, end int64)) {
+// inFile returns the bytes of a weight where they are mapped, and of columns of a tensor a copy.
+func (e *Engine) inFile(w *plan.Weight) []byte {
 	if w.Type == plan.SidecarType {
 		b, _ := e.beside.Weight(w.Tensor())
-		if w.Part.Of != "" {
-			return part(w, e.beside.Codes(b)), nil
-		}
-		return e.beside.Codes(b), func(first, end int64) { e.beside.ReleaseRows(b, first, end) }
+		return part(w, e.beside.Codes(b))
 	}
 	t, _ := e.file.Tensor(w.Tensor())
+	return part(w, e.file.Bytes(t))
+}
+
+// reader returns the size of a weight in its file, and what reads it there. A tensor is read in pieces, so
+// that its pages are not mapped: then all of it would be in memory twice, and the system need not take a
+// page back from a process that says it is done with it.
+func (e *Engine) reader(w *plan.Weight) (size int64, read func(data []byte, at int64) error) {
 	if w.Part.Of != "" {
-		return part(w, e.file.Bytes(t)), nil
+		data := e.inFile(w)
+		return int64(len(data)), func(p []byte, at int64) error {
+			copy(p, data[at:])
+			return nil
+		}
 	}
-	return e.file.Bytes(t), func(first, end int64) { e.file.Release(t, first, end) }
+	if w.Type == plan.SidecarType {
+		b, _ := e.beside.Weight(w.Tensor())
+		return b.Rows * b.Cols, func(p []byte, at int64) error { return e.beside.ReadCodes(b, p, at) }
+	}
+	t, _ := e.file.Tensor(w.Tensor())
+	return t.Size, func(p []byte, at int64) error { return e.file.ReadAt(t, p, at) }
 }
 
 // pack copies the weights, each part by the worker that will read it: so it is near to it where
@@ -98,33 +106,42 @@ func (e *Engine) pack() error {
 		return nil
 	}
 	workers := e.machine.Workers()
-	s := make(cpu.Schedule, workers)
+	s, errs := make(cpu.Schedule, workers), make([]error, workers)
 	for w := range s {
 		s[w] = [][]kernel.Func{{func(*kernel.Run) {
+			var buffer []byte
 			for i := range e.packings {
-				e.packings[i].share(w, workers)
+				if errs[w] == nil {
+					buffer, errs[w] = e.packings[i].share(w, workers, buffer)
+				}
 			}
 		}}}
 	}
-	err := e.fault(e.machine.Run(s, kernel.Run{}))
-	for i := range e.packings {
-		if p := &e.packings[i]; p.release != nil { // now also the pages that two parts share
-			p.release(0, int64(p.n))
+	if err := e.fault(e.machine.Run(s, kernel.Run{})); err != nil {
+		return err
+	}
+	for _, err := range errs {
+		if err != nil { // of one worker: others mostly found the same
+			return err
 		}
 	}
-	return err
+	return nil
 }
 
-// share packs a worker's share of the panels.
-func (p *packing) share(worker, workers int) {
+// share packs a worker's share of the panels, and returns the buffer that it read them into.
+func (p *packing) share(worker, workers int, buffer []byte) ([]byte, error) {
 	panels := p.layout.Panels(p.n)
-	step := max(packUnit*panels/len(p.src), 1)
+	row, panel := int(p.size)/p.n, len(p.dst)/panels
+	step := max(packUnit/(row*p.rows), 1)
 	last := panels * (worker + 1) / workers
 	for from := panels * worker / workers; from < last; from += step {
 		to := min(from+step, last)
-		p.pack(p.dst, p.src, p.n, p.k, from, to)
-		if p.release != nil {
-			p.release(int64(from*p.rows), int64(min(to*p.rows, p.n)))
+		first, end := from*p.rows, min(to*p.rows, p.n)
+		buffer = slices.Grow(buffer[:0], (end-first)*row)[:(end-first)*row]
+		if err := p.read(buffer, int64(first*row)); err != nil {
+			return buffer, err
 		}
+		p.pack(p.dst[from*panel:to*panel], buffer, end-first, p.k, 0, to-from)
 	}
+	return buffer, nil
 }

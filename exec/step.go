@@ -117,7 +117,7 @@ func (e *Engine) newMachine(workers int) *cpu.Machine {
 	page := uintptr(os.Getpagesize()) // of which none is there
 	m.Mapped = func(addr uintptr) bool {
 		return slices.ContainsFunc(e.plan.Weights, func(w plan.Weight) bool {
-			data, _ := e.inFile(&w)
+			data := e.inFile(&w)
 			begin := uintptr(unsafe.Pointer(unsafe.SliceData(data)))
 			end := begin + uintptr(len(data))
 			return begin&^(page-1) <= addr && addr < (end+page-1)&^(page-1)

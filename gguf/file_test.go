@@ -268,6 +268,12 @@ func TestFileBecomesShorter(t *testing.T) {
 	if _, err := f.Copy(x); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("Copy: error %v", err)
 	}
+	if err := f.ReadAt(x, make([]byte, 8), 4000); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("ReadAt: error %v", err)
+	}
+	if _, err := f.SampleData(); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("SampleData: error %v", err)
+	}
 	if _, err := f.HashData(); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("HashData: error %v", err)
 	}
@@ -313,6 +319,18 @@ func TestRows(t *testing.T) {
 		for _, bad := range [][2]int64{{-1, 1}, {1, 0}, {0, n + 1}, {n + 1, n + 1}, {math.MinInt64, math.MaxInt64}} {
 			if _, err := f.Values(tensor(name), bad[0], bad[1]); err == nil || !strings.Contains(err.Error(), "has no rows") {
 				t.Errorf("%s: rows %v: error %v", name, bad, err)
+			}
+		}
+		x := tensor(name)
+		for from := range x.Size + 1 {
+			data := make([]byte, x.Size-from)
+			if err := f.ReadAt(x, data, from); err != nil || !slices.Equal(data, f.Bytes(x)[from:]) {
+				t.Errorf("%s from byte %d: %v, %v", name, from, data, err)
+			}
+		}
+		for _, at := range []int64{-1, 1, math.MinInt64, math.MaxInt64} {
+			if err := f.ReadAt(x, make([]byte, x.Size), at); err == nil || !strings.Contains(err.Error(), "has no bytes") {
+				t.Errorf("%s: reading from %d: error %v", name, at, err)
 			}
 		}
 		if data, err := f.Copy(tensor(name)); err != nil || !slices.Equal(data, f.Bytes(tensor(name))) {

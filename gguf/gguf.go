@@ -42,7 +42,7 @@ type shard struct {
 	head  []byte // a copy of the header, metadata and directory
 	close func() error
 
-	release func(from, to int) // gives back pages that can be read again, nil where there are none
+	mapping *mapped.File // nil for a file in memory
 }
 
 // Open opens the file at path. Where it is one shard of a split file, all its
@@ -93,7 +93,7 @@ func openShard(path string) (*shard, *header, error) {
 		f.Close()
 		return nil, nil, err
 	}
-	s.release = f.Release
+	s.mapping = f
 	return s, h, nil
 }
 
@@ -216,17 +216,18 @@ func (f *File) SampleData() (sum [32]byte, err error) {
 	for i := range f.tensors {
 		total += f.tensors[i].Size
 	}
-	hash := sha256.New()
+	hash, piece := sha256.New(), make([]byte, length)
 	var before int64 // bytes of the tensors before this one
 	next := int64(0) // piece
 	for i := range f.tensors {
 		t := &f.tensors[i]
 		for ; next < pieces && next*(total/pieces) < before+t.Size; next++ {
 			at := next*(total/pieces) - before
-			err := f.read(t, func(data []byte) { hash.Write(data[at:min(at+length, t.Size)]) })
-			if err != nil {
+			data := piece[:min(length, t.Size-at)]
+			if err := f.ReadAt(t, data, at); err != nil {
 				return sum, err
 			}
+			hash.Write(data)
 		}
 		before += t.Size
 	}

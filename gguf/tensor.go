@@ -1,7 +1,6 @@
 package gguf
 
 import (
-	"bytes"
 	"fmt"
 
 	"pesti/gguf/quant"
@@ -70,17 +69,36 @@ func (f *File) Bytes(t *Tensor) []byte {
 // read from the file again where somebody does.
 func (f *File) Release(t *Tensor, first, end int64) {
 	s := f.shards[t.Shard]
-	if s.release == nil || s.data == nil { // in memory, or closed
+	if s.mapping == nil || s.data == nil { // in memory, or closed
 		return
 	}
 	row := quant.RowBytes(t.Type, t.cols())
-	s.release(int(t.Offset+first*row), int(t.Offset+end*row))
+	s.mapping.Release(int(t.Offset+first*row), int(t.Offset+end*row))
+}
+
+// ReadAt copies len(p) bytes of the data of t, a tensor of f, from byte at on. Unlike a read of Bytes it
+// maps no pages, so that the process does not hold more of the file than p.
+func (f *File) ReadAt(t *Tensor, p []byte, at int64) error {
+	s := f.shards[t.Shard]
+	switch {
+	case s.close == nil:
+		return fmt.Errorf("%s: tensor %q: the file is closed, expected it to be open", s.path, t.Name)
+	case at < 0 || at > t.Size-int64(len(p)):
+		return fmt.Errorf("%s: tensor %q: has no bytes %d to %d, expected some of its %d", s.path, t.Name, at, at+int64(len(p))-1, t.Size)
+	case s.mapping == nil:
+		copy(p, f.Bytes(t)[at:])
+		return nil
+	}
+	return s.mapping.ReadAt(p, t.Offset+at)
 }
 
 // Copy returns the data of t, a tensor of f, in memory of its own.
 func (f *File) Copy(t *Tensor) (data []byte, err error) {
-	err = f.read(t, func(mapped []byte) { data = bytes.Clone(mapped) })
-	return data, err
+	data = make([]byte, t.Size)
+	if err := f.ReadAt(t, data, 0); err != nil {
+		return nil, err
+	}
+	return data, nil
 }
 
 // Values returns the rows first to end − 1 of t, a tensor of f, as float32

@@ -45,7 +45,7 @@ func NeedOf(p *Plan) Need {
 			if pages, ok := mul(p.Target.Ubatch/2+p.Target.Ubatch%2, mapUnit); ok {
 				n.Weights -= max(w.Size-pages, 0)
 			}
-		default: // its pages are given back once it is packed
+		default: // it is not mapped where it is packed
 			n.Weights -= w.Size
 		}
 	}

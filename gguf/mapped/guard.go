@@ -17,10 +17,15 @@ func Guard(path string, read func() error) (err error) {
 			runtime.Error
 			Addr() uintptr
 		}:
-			err = fmt.Errorf("%s: became shorter while it was read; open it again", path)
+			err = shrunk(path)
 		default:
 			panic(p)
 		}
 	}()
 	return read()
+}
+
+// shrunk is the error of a file that another process cut short.
+func shrunk(path string) error {
+	return fmt.Errorf("%s: became shorter while it was read; open it again", path)
 }

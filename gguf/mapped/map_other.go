@@ -3,17 +3,18 @@
 package mapped
 
 import (
+	"bytes"
 	"io"
 	"os"
 )
 
-// mapFile reads the first size bytes of f, where the system has no mmap.
-func mapFile(f *os.File, size int) (data []byte, unmap func() error, err error) {
+// mapFile reads the first size bytes of f, where the system has no mmap, and closes it.
+func mapFile(f *os.File, size int) (data []byte, file io.ReaderAt, close func() error, err error) {
 	data = make([]byte, size)
 	if _, err := io.ReadFull(f, data); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	return data, func() error { return nil }, nil
+	return data, bytes.NewReader(data), func() error { return nil }, f.Close()
 }
 
 // release does nothing: what was read stays in memory until the file is closed.

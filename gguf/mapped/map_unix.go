@@ -3,18 +3,20 @@
 package mapped
 
 import (
+	"errors"
+	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
 )
 
-// mapFile maps the first size bytes of f read-only. The mapping outlives f.
-func mapFile(f *os.File, size int) (data []byte, unmap func() error, err error) {
+// mapFile maps the first size bytes of f read-only. close ends the mapping and closes f.
+func mapFile(f *os.File, size int) (data []byte, file io.ReaderAt, close func() error, err error) {
 	data, err = unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ, unix.MAP_SHARED)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	return data, func() error { return unix.Munmap(data) }, nil
+	return data, f, func() error { return errors.Join(unix.Munmap(data), f.Close()) }, nil
 }
 
 // release gives back the whole pages within [from, to) of a mapping.

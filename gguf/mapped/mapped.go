@@ -7,14 +7,16 @@ package mapped
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 )
 
-// A File is a mapped file. It is Close's alone to change.
+// A File is a mapped file. Only Close changes it.
 type File struct {
 	Path  string
 	Data  []byte // must not be written, and not be read after Close; to be read under Guard
-	unmap func() error
+	file  io.ReaderAt
+	close func() error // nil after Close
 }
 
 // Open maps the file at path, of which errors say that it was to be what is expected, such as "a
@@ -38,25 +40,41 @@ func Open(path, expected string) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: cannot be opened: %w", path, cause(err))
 	}
-	defer f.Close()
-	data, unmap, err := mapFile(f, int(st.Size()))
+	data, file, closeFile, err := mapFile(f, int(st.Size()))
 	if err != nil {
+		f.Close()
 		return nil, fmt.Errorf("%s: cannot be mapped: %w", path, cause(err))
 	}
-	return &File{path, data, unmap}, nil
+	return &File{path, data, file, closeFile}, nil
+}
+
+// ReadAt reads len(p) bytes from position at on. Unlike a read of Data it maps no pages, so that the
+// process does not hold more of the file than p. Several goroutines may call it.
+func (f *File) ReadAt(p []byte, at int64) error {
+	if f.close == nil {
+		return fmt.Errorf("%s: the file is closed, expected it to be open", f.Path)
+	}
+	_, err := f.file.ReadAt(p, at)
+	switch {
+	case errors.Is(err, io.EOF):
+		return shrunk(f.Path)
+	case err != nil:
+		return fmt.Errorf("%s: cannot be read: %w", f.Path, cause(err))
+	}
+	return nil
 }
 
 // Release tells the system that bytes from to to − 1 will not be read for long.
 func (f *File) Release(from, to int) { release(f.Data, from, to) }
 
-// Close unmaps the file. Closing it again does nothing.
+// Close unmaps and closes the file. Closing it again does nothing.
 func (f *File) Close() error {
-	if f.unmap == nil {
+	if f.close == nil {
 		return nil
 	}
-	unmap := f.unmap
-	f.Data, f.unmap = nil, nil
-	return unmap()
+	closeFile := f.close
+	f.Data, f.close = nil, nil
+	return closeFile()
 }
 
 // cause drops the operation and the paths that the os package puts before an error, since our

@@ -118,12 +118,19 @@ func (f *File) Read(t *Tensor, use func(data []byte)) error {
 	})
 }
 
-// Release tells the system that bytes [from, to) of t will not be read for long.
-func (f *File) Release(t *Tensor, from, to int64) {
-	if f.mapping != nil && f.data != nil {
-		at := int64(len(f.head)) + t.Begin
-		f.mapping.Release(int(at+from), int(at+to))
+// ReadAt copies len(p) bytes of t, a tensor of f, from byte at on. Unlike a read of Bytes it maps no
+// pages, so that the process does not hold more of the file than p.
+func (f *File) ReadAt(t *Tensor, p []byte, at int64) error {
+	switch {
+	case f.data == nil:
+		return fmt.Errorf("%s: tensor %q: the file is closed", f.Path, t.Name)
+	case at < 0 || at > t.End-t.Begin-int64(len(p)):
+		return fmt.Errorf("%s: tensor %q: has no bytes %d to %d, expected some of its %d", f.Path, t.Name, at, at+int64(len(p))-1, t.End-t.Begin)
+	case f.mapping == nil:
+		copy(p, f.Bytes(t)[at:])
+		return nil
 	}
+	return f.mapping.ReadAt(p, int64(len(f.head))+t.Begin+at)
 }
 
 // Digest returns the SHA-256 of all before the data. It identifies what a file holds, but for the

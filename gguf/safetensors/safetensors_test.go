@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -83,13 +84,23 @@ func TestRoundTrip(t *testing.T) {
 				t.Errorf("%s: tensor %q is not what was written", f.Path, name)
 				continue
 			}
-			f.Release(e, 0, e.End-e.Begin)
 			if err := f.Read(e, func(got []byte) {
 				if !bytes.Equal(got, data) {
-					t.Errorf("%s: tensor %q changed by being released", f.Path, name)
+					t.Errorf("%s: tensor %q is not what was written", f.Path, name)
 				}
 			}); err != nil {
 				t.Error(err)
+			}
+			for from := range len(data) + 1 {
+				got := make([]byte, len(data)-from)
+				if err := f.ReadAt(e, got, int64(from)); err != nil || !bytes.Equal(got, data[from:]) {
+					t.Errorf("%s: tensor %q from byte %d is % x, %v", f.Path, name, from, got, err)
+				}
+			}
+			for _, at := range []int64{-1, 1, math.MinInt64, math.MaxInt64} {
+				if err := f.ReadAt(e, make([]byte, len(data)), at); err == nil || !strings.Contains(err.Error(), "has no bytes") {
+					t.Errorf("%s: tensor %q: reading from %d: error %v", f.Path, name, at, err)
+				}
 			}
 		}
 		if e, _ := f.Tensor("a <b>"); e.DType != "F8_E4M3" || !slices.Equal(e.Shape, []int64{3, 7}) {
@@ -119,10 +130,9 @@ func TestRoundTrip(t *testing.T) {
 			t.Errorf("Close: %v", err)
 		}
 	}
-	if opened.Bytes(e) != nil || opened.Read(e, func([]byte) {}) == nil {
+	if opened.Bytes(e) != nil || opened.Read(e, func([]byte) {}) == nil || opened.ReadAt(e, make([]byte, 1), 0) == nil {
 		t.Error("a closed file has bytes")
 	}
-	opened.Release(e, 0, 1)
 }
 
 // TestAligned: what comes behind the header is aligned for float32 and more.

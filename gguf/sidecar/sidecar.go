@@ -172,10 +172,8 @@ func (f *File) Scales(w *Weight) ([]float32, error) {
 	return scales, err
 }
 
-// ReleaseRows tells the system that rows [first, end) will not be read for long.
-func (f *File) ReleaseRows(w *Weight, first, end int64) {
-	f.Release(w.codes, first*w.Cols, end*w.Cols)
-}
+// ReadCodes copies len(p) of the codes of a matrix, from code at on, as safetensors.File.ReadAt does.
+func (f *File) ReadCodes(w *Weight, p []byte, at int64) error { return f.ReadAt(w.codes, p, at) }
 
 // Values returns rows [first, end) of a matrix as float32, row-major.
 func (f *File) Values(w *Weight, first, end int64) ([]float32, error) {
