@@ -14,6 +14,8 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+
+	"pesti/conformance/compare"
 )
 
 // standardStream is the path that stands for standard input or output.
@@ -173,16 +175,10 @@ func (a *app) forgetPart(part string) {
 	a.parts = slices.DeleteFunc(a.parts, func(p string) bool { return p == part })
 }
 
-// A namedFile is a file of a folder, and what fills it.
-type namedFile struct {
-	name  string
-	write func(io.Writer) error
-}
-
 // writeFolder writes all of the files to dir, or none: where one cannot be written, such as on a full
 // disk, earlier files of these names stay as they were. It makes the folder, and removes it again where
 // it fails.
-func (a *app) writeFolder(ctx context.Context, dir string, files []namedFile) (err error) {
+func (a *app) writeFolder(ctx context.Context, dir string, files []compare.DumpFile) (err error) {
 	made, err := makeFolder(dir)
 	var all []*staged
 	defer func() {
@@ -200,12 +196,12 @@ func (a *app) writeFolder(ctx context.Context, dir string, files []namedFile) (e
 		return cannot("made", dir, err)
 	}
 	for _, f := range files {
-		path := filepath.Join(dir, f.name)
+		path := filepath.Join(dir, f.Name)
 		if err := a.spareInputs(path); err != nil {
 			return err
 		}
-		a.progress("writing %s", f.name)
-		s, err := a.stage(ctx, path, f.write)
+		a.progress("writing %s", f.Name)
+		s, err := a.stage(ctx, path, f.Write)
 		if err != nil {
 			return err
 		}

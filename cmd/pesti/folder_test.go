@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"pesti/conformance/compare"
 	"pesti/exec/profile"
 )
 
@@ -27,6 +28,9 @@ func TestWriteFolder(t *testing.T) {
 	text := func(s string) func(io.Writer) error {
 		return func(w io.Writer) error { _, err := io.WriteString(w, s); return err }
 	}
+	files := func(one, two func(io.Writer) error) []compare.DumpFile {
+		return []compare.DumpFile{{Name: "one", Write: one}, {Name: "two", Write: two}}
+	}
 	for _, c := range []struct{ dir, there string }{{"new", ""}, {"a/b/c", ""}, {"old", "one"}, {"old", "two"}} {
 		root := t.TempDir()
 		dir := filepath.Join(root, c.dir)
@@ -38,14 +42,14 @@ func TestWriteFolder(t *testing.T) {
 		}
 		before := tree(t, root)
 		a := &app{stderr: io.Discard}
-		if err := a.writeFolder(t.Context(), dir, []namedFile{{"one", text("1")}, {"two", full}}); err == nil {
+		if err := a.writeFolder(t.Context(), dir, files(text("1"), full)); err == nil {
 			t.Errorf("%s: no error", c.dir)
 		}
 		after := tree(t, root)
 		if fmt.Sprint(before) != fmt.Sprint(after) || a.written != 0 || len(a.parts) != 0 {
 			t.Errorf("%s: a failure left %q, expected %q", c.dir, after, before)
 		}
-		if err := a.writeFolder(t.Context(), dir, []namedFile{{"one", text("1")}, {"two", text("2")}}); err != nil || a.written != 2 {
+		if err := a.writeFolder(t.Context(), dir, files(text("1"), text("2"))); err != nil || a.written != 2 {
 			t.Errorf("%s: %v, %d files written", c.dir, err, a.written)
 		}
 		if readFile(t, filepath.Join(dir, "one")) != "1" || readFile(t, filepath.Join(dir, "two")) != "2" {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -101,6 +103,60 @@ func TestCompareRefuses(t *testing.T) {
 	}
 	if _, err := OpenFolder(Description{Letter: "B", Name: t.TempDir()}); err == nil || !strings.Contains(err.Error(), TokensFile) {
 		t.Errorf("an empty folder: %v", err)
+	}
+}
+
+// TestDump: a folder that a dump has written holds what the plan computes, to the bit, and is refused for
+// other tokens.
+func TestDump(t *testing.T) {
+	o := lower.Options{Precision: "exact", Ctx: 64, Ubatch: 3, Outputs: []string{"blk.*.out"}}
+	in := demoInput(t, o)
+	d, err := NewDump(in.Plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := exec.Open(in.Plan, in.Model, in.Options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if err := d.Evaluate(t.Context(), e, someIDs, nil); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for _, file := range d.Files() {
+		f, err := os.Create(filepath.Join(dir, file.Name))
+		if err == nil {
+			err = errors.Join(file.Write(f), f.Close())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.CheckFolder(dir); err != nil {
+		t.Errorf("its own folder: %v", err)
+	}
+	folder, err := OpenFolder(Description{Letter: "B", Name: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer folder.Close()
+	a := opened(t, "A", lower.Options{Precision: "exact", Ctx: 64})
+	c, err := Compare(t.Context(), a, folder, folder.IDs(), nil)
+	if err != nil || c.MaxKL != 0 || c.CheckD(0) != nil || len(c.Layers) != 4 || c.Tokens != len(someIDs) {
+		t.Errorf("the plan and its dump: %+v, %v, want no difference", c, err)
+	}
+	if _, err := Compare(t.Context(), a, folder, someIDs[1:], nil); err == nil || !strings.Contains(err.Error(), "its token ids are [7 300 ") {
+		t.Errorf("other tokens: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "layer_04.npy"), nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.CheckFolder(dir); err == nil || !strings.Contains(err.Error(), "layer_04.npy") {
+		t.Errorf("a folder with another layer: %v", err)
+	}
+	if _, err := NewDump(demoInput(t, lower.Options{}).Plan); !errors.As(err, new(*OutputError)) {
+		t.Errorf("a plan without residual streams: %v", err)
 	}
 }
 

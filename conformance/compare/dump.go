@@ -1,0 +1,182 @@
+package compare
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+
+	"pesti/exec"
+	"pesti/exec/plan"
+	"pesti/gguf/dense"
+)
+
+// A Dump collects the values of some tokens that a plan returns: the logits, the residual stream after
+// each block, and all others.
+type Dump struct {
+	IDs    []int32
+	Logits *DumpedValue
+	Layers []*DumpedValue
+	Values []*DumpedValue // all, the logits first
+
+	plan *plan.Plan
+}
+
+// A DumpedValue is one value, with a row for each token, or several.
+type DumpedValue struct {
+	Name string
+	File string   // its name in a folder
+	dims []string // of a row, as the plan writes them; C is the positions of a sequence
+	rows int
+	data []float32
+}
+
+// An OutputError is the error of a plan that does not return a value.
+type OutputError struct{ Value string }
+
+func (e *OutputError) Error() string {
+	return fmt.Sprintf("the plan does not return %s, expected the residual stream after every block", e.Value)
+}
+
+// An OtherFileError is the error of a folder that holds values of another dump.
+type OtherFileError struct{ Dir, File string }
+
+func (e *OtherFileError) Error() string {
+	return fmt.Sprintf("%s: holds %s, which this dump does not write; remove it, or name another folder", e.Dir, e.File)
+}
+
+// NewDump returns an empty dump for a plan, or an OutputError. A plan that lower compiles with the output
+// "blk.*.out" returns what it needs.
+func NewDump(p *plan.Plan) (*Dump, error) {
+	d := &Dump{Logits: &DumpedValue{Name: logitsName, File: LogitsFile}, plan: p}
+	d.Values = append(d.Values, d.Logits)
+	byName := map[string]*DumpedValue{}
+	for i := range p.Buffers {
+		b := &p.Buffers[i]
+		if b.Class == plan.IO && b.Format == "f32" && b.Name != logitsName && b.Name != plan.TopLogits {
+			v := &DumpedValue{Name: b.Name, File: b.Name + ".npy", dims: strings.Split(b.Elems, "*")[1:]}
+			byName[b.Name] = v
+			d.Values = append(d.Values, v)
+		}
+	}
+	blocks := 0
+	for i := range p.Programs[0].Waves {
+		for j := range p.Programs[0].Waves[i].Steps {
+			blocks = max(blocks, p.Programs[0].Waves[i].Steps[j].Layer+1)
+		}
+	}
+	for n := range blocks {
+		v := byName[ResidualName(n)]
+		if v == nil {
+			return nil, &OutputError{ResidualName(n)}
+		}
+		v.File = LayerFile(n)
+		d.Layers = append(d.Layers, v)
+	}
+	return d, nil
+}
+
+// CheckFolder returns an OtherFileError where a folder exists and has .npy files that the dump does not write: who
+// reads the folder would take them for values of the same tokens.
+func (d *Dump) CheckFolder(dir string) error {
+	names, err := NpyFiles(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, name := range names {
+		if name != TokensFile && !slices.ContainsFunc(d.Values, func(v *DumpedValue) bool { return v.File == name }) {
+			return &OtherFileError{dir, name}
+		}
+	}
+	return err
+}
+
+// Evaluate runs the tokens as one sequence from position 0 on, on an engine of the plan, and collects the
+// values. progress may be nil.
+func (d *Dump) Evaluate(ctx context.Context, e *exec.Engine, ids []int32, progress func(Progress)) error {
+	d.IDs = ids
+	target := &d.plan.Target
+	step := int(min(target.Ubatch, target.Rows))
+	for from, to := 0, 0; from < len(ids); from = to {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		tell(progress, "dump", from, len(ids), "tokens")
+		to = min(from+step, len(ids))
+		if err := e.Step(BatchOf(ids, from, to, from, to)); err != nil {
+			return err
+		}
+		for _, v := range d.Values {
+			rows, err := e.Value(v.Name)
+			if err != nil {
+				return err
+			}
+			v.add(rows, len(ids), int(target.Ctx))
+		}
+	}
+	return nil
+}
+
+// A DumpFile is a file of a folder of values.
+type DumpFile struct {
+	Name  string
+	Write func(io.Writer) error
+}
+
+// Files returns the files of the folder, which OpenFolder reads.
+func (d *Dump) Files() []DumpFile {
+	files := []DumpFile{{TokensFile, func(w io.Writer) error { return dense.New(d.IDs, len(d.IDs)).WriteNpy(w) }}}
+	for _, v := range d.Values {
+		files = append(files, DumpFile{v.File, func(w io.Writer) error { return dense.New(v.data, v.shape()...).WriteNpy(w) }})
+	}
+	return files
+}
+
+// positions is the dim whose extent is the context, of which a dump has the part that is used.
+const positions = "C"
+
+// add appends the rows of a step, of a plan for ctx positions of which used are in use.
+func (v *DumpedValue) add(rows exec.Value, used, ctx int) {
+	data := rows.Data
+	v.rows += rows.Rows
+	if len(v.dims) == 0 || v.dims[len(v.dims)-1] != positions {
+		v.data = append(v.data, data...)
+		return
+	}
+	for ; len(data) >= ctx; data = data[ctx:] {
+		v.data = append(v.data, data[:used]...)
+	}
+}
+
+// shape returns the number of rows, then the dims of a row.
+func (v *DumpedValue) shape() []int {
+	shape, rest := []int{v.rows}, v.width()
+	for _, dim := range v.dims[:max(len(v.dims)-1, 0)] {
+		n, err := strconv.Atoi(dim)
+		if err != nil || n < 1 || rest%n != 0 {
+			break // no plain extent: the rest stays one dim
+		}
+		shape, rest = append(shape, n), rest/n
+	}
+	return append(shape, rest)
+}
+
+func (v *DumpedValue) width() int { return len(v.data) / v.rows }
+
+// Last returns the row of the last position.
+func (v *DumpedValue) Last() []float32 { return v.data[len(v.data)-v.width():] }
+
+// Ranked returns the indices of the n largest elements, the largest first and of equals the first.
+func Ranked(row []float32, n int) []int {
+	ids := make([]int, len(row))
+	for i := range ids {
+		ids[i] = i
+	}
+	slices.SortFunc(ids, func(i, j int) int { return cmp.Or(cmp.Compare(row[j], row[i]), cmp.Compare(i, j)) })
+	return ids[:min(n, len(ids))]
+}
