@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// A controller is a version of control groups: where its groups are, and what their files are called
-// (docs.kernel.org/admin-guide/cgroup-v2.html and cgroup-v1/memory.html). What is cached of files counts as used,
-// but is given back when memory is wanted.
+// A controller describes a version of control groups: the location and the file names of its groups
+// (docs.kernel.org/admin-guide/cgroup-v2.html and cgroup-v1/memory.html). The kernel counts cached files
+// as used memory; they are reclaimed when memory is needed.
 type controller struct {
 	name, root string // the name is that in /proc/self/cgroup
 	limit, use string
@@ -21,8 +21,7 @@ var controllers = []controller{
 	{"memory", "sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", []string{"total_inactive_file", "total_active_file"}},
 }
 
-// within returns what is left of a RAM to this process by the limits of its control groups and of those that
-// they are part of.
+// within reduces a RAM to the limits of this process's control groups and all their parents.
 func within(ram RAM, system fs.FS) RAM {
 	groups, _ := fs.ReadFile(system, "proc/self/cgroup")
 	for line := range strings.Lines(string(groups)) {
@@ -45,8 +44,8 @@ func within(ram RAM, system fs.FS) RAM {
 	return ram
 }
 
-// within returns what is left of a RAM by the limit of one group. In a container the group of /proc/self/cgroup
-// may not be there, but is then the root.
+// within reduces a RAM to the limit of one group. In a container, the group of /proc/self/cgroup may not be
+// visible; it is then the root group.
 func (c *controller) within(ram RAM, system fs.FS, group string) RAM {
 	read := func(name string) string {
 		text, _ := fs.ReadFile(system, path.Join(group, name))

@@ -8,10 +8,10 @@ import (
 	"unsafe"
 )
 
-// most is what Allocate gives at once: a larger size would end the process instead of failing.
+// most is the largest size that Allocate accepts: make would end the process for a larger one.
 const most = min(1<<40, math.MaxInt-Align)
 
-// Allocate takes size bytes from the Go heap: the race detector does not see mapped memory.
+// Allocate allocates size bytes in the Go heap, because the race detector ignores mapped memory.
 func Allocate(size int) (*Memory, error) {
 	if size < 0 || size > most {
 		return nil, fmt.Errorf("allocating %d bytes: expected at most %d", size, most)

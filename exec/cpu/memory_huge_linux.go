@@ -10,12 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hugePage is the size of the pages that one entry of the translation buffers covers on amd64, and
-// on arm64 with small pages of 4 KiB.
+// hugePage is the size of huge pages on amd64, and on arm64 with a page size of 4 KiB.
 const hugePage = 2 << 20
 
-// AllocateHuge is Allocate for memory that is read from end to end again and again: it is aligned
-// to huge pages, and the system is asked for them.
+// AllocateHuge is Allocate with transparent huge pages, for large memory that is read sequentially many
+// times.
 func AllocateHuge(size int) (*Memory, error) {
 	if size < 0 || size > math.MaxInt-hugePage {
 		return nil, fmt.Errorf("mapping %d bytes: expected 0 to %d", size, math.MaxInt-hugePage)
@@ -24,7 +23,7 @@ func AllocateHuge(size int) (*Memory, error) {
 	if err != nil {
 		return nil, err
 	}
-	// An error would mean that pages are small: slower, and nothing else.
+	// An error only means that pages are small, which is slower.
 	_ = unix.Madvise(m.Data, unix.MADV_HUGEPAGE)
 	skip := -int(uintptr(unsafe.Pointer(unsafe.SliceData(m.Data)))) & (hugePage - 1)
 	m.Data = m.Data[skip : skip+size : skip+size]

@@ -2,5 +2,5 @@
 
 package cpu
 
-// AllocateHuge is Allocate: the system cannot be asked for huge pages.
+// AllocateHuge is Allocate. Huge pages cannot be requested here.
 func AllocateHuge(size int) (*Memory, error) { return Allocate(size) }

@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// A RAM is the memory in bytes that the machine has, or this process may take of it. It is zero where the
-// system does not tell.
+// A RAM is memory in bytes: that of the machine, or the limit of this process if it is smaller. It is
+// zero if the system does not report it.
 type RAM struct {
 	Total     int64 `json:"total"`
-	Available int64 `json:"available"` // without swapping; what is cached of files counts
+	Available int64 `json:"available"` // without swapping; includes memory that caches files
 }
 
-// DetectRAM asks the system, which tells on Linux (proc(5), /proc/meminfo), and heeds the limits of control
-// groups, such as a container's.
+// DetectRAM returns the memory of this machine on Linux (/proc/meminfo, see proc(5)), within the limits of
+// control groups such as a container's.
 func DetectRAM() RAM {
 	text, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
@@ -32,8 +32,8 @@ func parseMeminfo(text string) RAM {
 	return RAM{total, available}
 }
 
-// Resident returns the bytes of memory that this process has resident, and the most it had; 0 and
-// 0 where the system does not tell (proc(5), /proc/pid/status).
+// Resident returns the current and the peak resident memory of this process in bytes, or zeros if the
+// system does not report them (/proc/pid/status, see proc(5)).
 func Resident() (now, peak int64) {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -44,7 +44,7 @@ func Resident() (now, peak int64) {
 	return now, peak
 }
 
-// kibibytes returns, in bytes, what a line such as "MemTotal:  1024 kB" says after its name.
+// kibibytes returns the value of a line such as "MemTotal:  1024 kB" in bytes.
 func kibibytes(text, name string) (int64, bool) {
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)

@@ -23,7 +23,7 @@ func TestParseMeminfo(t *testing.T) {
 	}
 }
 
-// What this machine tells makes sense, and memory that is written to is resident.
+// TestResident checks that the numbers of this machine are plausible, and that written memory is resident.
 func TestResident(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the system does not tell")

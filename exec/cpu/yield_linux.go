@@ -2,6 +2,6 @@ package cpu
 
 import "golang.org/x/sys/unix"
 
-// yield lets another thread have the processor. It keeps the Go scheduler out of it: to
-// reschedule a goroutine that is locked to its thread takes two context switches.
+// yield lets another thread run. It does not use runtime.Gosched, which takes two context switches for a
+// goroutine that is locked to its thread.
 func yield() { unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }

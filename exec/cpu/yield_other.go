@@ -4,5 +4,5 @@ package cpu
 
 import "runtime"
 
-// yield lets another goroutine have the processor.
+// yield lets another goroutine run.
 func yield() { runtime.Gosched() }

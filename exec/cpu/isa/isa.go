@@ -1,5 +1,5 @@
-// Package isa knows the instruction sets that kernels are written for, and which of them this
-// processor and system have. It imports nothing of this module and reads no environment.
+// Package isa lists the instruction sets for which there are kernels, and detects which of them this
+// machine supports. It imports no package of this module and reads no environment variables.
 package isa
 
 import (
@@ -9,18 +9,18 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// A Set is one row of the table: an instruction set and what was found.
+// A Set is an instruction set and whether this machine supports it.
 type Set struct {
 	Name string
 	Has  bool
-	Why  string // what is missing where Has is false
+	Why  string // what is missing if Has is false
 
-	// Withheld is set where the processor has all of the set and the system does not allow it, as in
-	// some containers.
+	// Withheld means that the processor supports the set but the system does not allow it, as in some
+	// containers.
 	Withheld bool
 }
 
-// Detect returns the sets from the least to the best. A kernel for a set may use those before it.
+// Detect returns the sets, the best one last. A kernel for a set may also use the sets before it.
 func Detect() []Set {
 	sets := []Set{{Name: "portable"}}
 	add := func(name string, needs ...need) {
@@ -34,7 +34,7 @@ func Detect() []Set {
 	tiles := []need{{"AVX-512 VNNI", x.HasAVX512VNNI}, {"AVX-512 BF16", x.HasAVX512BF16}, {"AMX tiles", x.HasAMXTile},
 		{"AMX int8", x.HasAMXInt8}, {"AMX bf16", x.HasAMXBF16}}
 	there := missing(tiles) == ""
-	if there { // else there is nothing to ask permission for
+	if there { // otherwise there is nothing to request
 		tiles = append(tiles, need{"the system's permission for AMX", tilesAllowed()})
 	}
 	add("amx", tiles...)
@@ -46,7 +46,7 @@ func Detect() []Set {
 	return sets
 }
 
-// A need is something that a set cannot do without.
+// A need is a feature that a set requires.
 type need struct {
 	what string
 	has  bool
@@ -65,8 +65,8 @@ func missing(needs []need) string {
 	return "lacks " + strings.Join(names, ", ")
 }
 
-// Best returns the best set that this machine has, or the best up to most where most is not "".
-// A name that is not in the table is an error.
+// Best returns the best set that this machine supports. If most is not "", it is the best set not better
+// than most. An unknown name is an error.
 func Best(most string) (string, error) {
 	sets := Detect()
 	at := len(sets) - 1
@@ -82,8 +82,8 @@ func Best(most string) (string, error) {
 	return sets[at].Name, nil
 }
 
-// UpTo returns the names of the sets that code for the given one may use. It is an error if this
-// machine does not have that set.
+// UpTo returns the names of the sets that code for the given set may use. It is an error if this machine
+// does not support the set.
 func UpTo(name string) ([]string, error) {
 	sets := Detect()
 	at, err := find(sets, name)
@@ -102,7 +102,7 @@ func UpTo(name string) ([]string, error) {
 	return names, nil
 }
 
-// Explain tells line by line what this machine has and what it lacks.
+// Explain returns a line for each set that says whether this machine supports it, or what is missing.
 func Explain() string {
 	var b strings.Builder
 	for _, s := range Detect() {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestAgainstLinux holds what is detected to what the kernel says of the processor: a set that is there
-// and not found would leave its kernels unused and untested.
+// TestAgainstLinux compares the detected sets with /proc/cpuinfo. Kernels of a set that is not detected
+// would be neither used nor tested.
 func TestAgainstLinux(t *testing.T) {
 	info, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
@@ -24,7 +24,7 @@ func TestAgainstLinux(t *testing.T) {
 		}
 	}
 	if len(flags) == 0 {
-		t.Skip("/proc/cpuinfo tells nothing of it, or of another processor than the one that is emulated")
+		t.Skip("/proc/cpuinfo does not list the features, or is that of the host of an emulator")
 	}
 	needs := map[string]string{
 		"portable":   "",
@@ -36,14 +36,14 @@ func TestAgainstLinux(t *testing.T) {
 	for _, s := range Detect() {
 		list, ok := needs[s.Name]
 		if !ok {
-			t.Errorf("%s: has no row here", s.Name)
+			t.Errorf("%s: has no row in this test", s.Name)
 		}
 		want := true
 		for _, flag := range strings.Fields(list) {
 			want = want && slices.Contains(flags, flag)
 		}
 		if got := s.Has || s.Withheld; got != want {
-			t.Errorf("%s: detected %v, the kernel says %v", s.Name, got, want)
+			t.Errorf("%s: detected %v, /proc/cpuinfo has %v", s.Name, got, want)
 		}
 	}
 }

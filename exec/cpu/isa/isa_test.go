@@ -41,7 +41,7 @@ func TestBest(t *testing.T) {
 	}
 }
 
-// TestMissing sees that a set the machine lacks is refused with the reason.
+// TestMissing checks that a set which the machine does not support is refused with the reason.
 func TestMissing(t *testing.T) {
 	refused := 0
 	for _, s := range Detect() {

@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tilesAllowed reports whether this process may use AMX's tiles, whose state (bits 17 and 18 of XCR0)
-// Linux saves only for who has asked for it, by arch_prctl. It asks, for all threads at once; asking
-// again changes nothing. See the kernel's Documentation/arch/x86/xstate.rst.
+// tilesAllowed requests permission to use AMX tiles, for all threads of this process, and reports whether
+// it was granted. Linux saves the tile state (bits 17 and 18 of XCR0) only for processes that requested it
+// with arch_prctl. Repeating the request has no effect. See Documentation/arch/x86/xstate.rst of the kernel.
 func tilesAllowed() bool {
 	const (
 		getSupported = 0x1021 // ARCH_GET_XCOMP_SUPP

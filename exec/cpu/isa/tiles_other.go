@@ -2,5 +2,5 @@
 
 package isa
 
-// tilesAllowed: only Linux is known to let a process use AMX tiles.
+// tilesAllowed returns false: AMX tiles are supported on Linux only.
 func tilesAllowed() bool { return false }
