@@ -11,8 +11,8 @@ import (
 	"pesti/exec/cpu/kernel"
 )
 
-// TestIdleBurnsNothing sees that threads without work park, however often they have run, and then
-// take no processor time.
+// TestIdleBurnsNothing checks that threads without work park, however often they have run, and then
+// use no processor time.
 func TestIdleBurnsNothing(t *testing.T) {
 	m := New(3)
 	defer m.Close()

@@ -1,17 +1,17 @@
-// Package format tells the programs that write kernels how integers lie in layout r16, which panel16.go
-// of package kernel describes. It imports nothing.
+// Package format describes the integer types in layout r16 (panel16.go of package kernel) for the
+// generators. It imports nothing.
 package format
 
-// A Format is how a type holds its weights.
+// A Format describes an integer type.
 type Format struct {
 	Name string
-	Bits int  // of an element
-	Zero int  // what is subtracted from an element, as a logarithm to base 2; 0 where it is nothing
-	Min  bool // whether there is a minimum beside the scale
-	Sub  int  // elements that share a scale in a block of 256, or 0 where blocks are of 32
+	Bits int  // bits of an element
+	Zero int  // log2 of the zero point, or 0 if there is none
+	Min  bool // whether blocks have a minimum as well as a scale
+	Sub  int  // elements that share a scale in a block of 256, or 0 for blocks of 32
 }
 
-// Formats are all that integers are multiplied in.
+// Formats are all integer types with kernels.
 var Formats = []Format{
 	{Name: "Q4_0", Bits: 4, Zero: 3},
 	{Name: "Q4_1", Bits: 4, Min: true},
@@ -23,14 +23,14 @@ var Formats = []Format{
 	{Name: "Q6_K", Bits: 6, Zero: 5, Sub: 16},
 }
 
-// A Piece is bits of a unit that lie above the unit of a vector.
+// A Piece is a part of a unit that is stored in the high bits of another unit's vector.
 type Piece struct {
 	Vector int
-	Right  int    // by how much they are shifted
-	Mask   uint64 // of the bits of the unit
+	Right  int    // right shift of the vector
+	Mask   uint64 // of the piece after the shift
 }
 
-// Pieces tells, by the bits of an element, where the units are that have no vector of their own.
+// Pieces has the pieces of the units that have no vector of their own, by bits of an element and by unit.
 var Pieces = map[int]map[int][]Piece{
 	4: {4: {{0, 4, 0x0f}}, 5: {{1, 4, 0x0f}}, 6: {{2, 4, 0x0f}}, 7: {{3, 4, 0x0f}}},
 	5: {
@@ -41,7 +41,7 @@ var Pieces = map[int]map[int][]Piece{
 	6: {6: {{0, 6, 0x03}, {1, 4, 0x0c}, {2, 2, 0x30}}, 7: {{3, 6, 0x03}, {4, 4, 0x0c}, {5, 2, 0x30}}},
 }
 
-// Where the parts of a qblock lie, in planar.go, and its size.
+// Offsets of the fields of a qblock (planar.go of package kernel), and its size.
 const (
 	Scale  = 64
 	Offset = 68

@@ -2,27 +2,27 @@ package main
 
 import "fmt"
 
-// Instructions that Go's assembler lacks, with their encodings from the Arm Architecture Reference
-// Manual for A-profile, section C7.2. Lanes are named as in the manual.
+// Instructions that Go's assembler lacks, with encodings from the Arm Architecture Reference Manual for
+// A-profile, section C7.2. Operands are named as in the manual.
 
 // v is a vector register, 0 to 31.
 type v int
 
-// three is an instruction on three registers, two on two.
+// three returns the encoding of an instruction with three registers, two of one with two.
 func three(code uint32, d, n, m v) uint32 { return code | uint32(m)<<16 | uint32(n)<<5 | uint32(d) }
 func two(code uint32, d, n v) uint32      { return three(code, d, n, 0) }
 
-// element is an instruction whose last operand is element i < 4 of m, of 32 bits.
+// element returns the encoding of an instruction whose last operand is the 32-bit element i < 4 of m.
 func element(code uint32, d, n, m v, i int) uint32 {
 	return three(code, d, n, m) | uint32(i&1)<<21 | uint32(i>>1)<<11
 }
 
-// emit writes an instruction by its encoding, with what it is as a comment.
+// emit writes an instruction as its encoding, with the assembly text as a comment.
 func (p *program) emit(code uint32, format string, args ...any) {
 	p.line("WORD $%#08x // "+format, append([]any{code}, args...)...)
 }
 
-// sdot adds to each 32-bit lane of d the products of its four signed bytes of n with those of
+// sdot adds to each 32-bit lane of d the products of the four signed bytes of that lane of n with those of
 // element i of m.
 func (p *program) sdot(d, n, m v, i int) {
 	p.emit(element(0x4f80e000, d, n, m, i), "sdot v%d.4s, v%d.16b, v%d.4b[%d]", d, n, m, i)
@@ -30,7 +30,7 @@ func (p *program) sdot(d, n, m v, i int) {
 
 func (p *program) scvtf(d, n v) { p.emit(two(0x4e21d800, d, n), "scvtf v%d.4s, v%d.4s", d, n) }
 
-// fcvtl widens four float16 of the low half of n.
+// fcvtl converts the four float16 in the low half of n to float32.
 func (p *program) fcvtl(d, n v) { p.emit(two(0x0e217800, d, n), "fcvtl v%d.4s, v%d.4h", d, n) }
 
 func (p *program) fmul(d, n, m v) {
@@ -49,7 +49,7 @@ func (p *program) fsub(d, n, m v) {
 	p.emit(three(0x4ea0d400, d, n, m), "fsub v%d.4s, v%d.4s, v%d.4s", d, n, m)
 }
 
-// widen turns the low four bytes of d into 32-bit lanes.
+// widen extends the low four bytes of d to 32-bit lanes.
 func (p *program) widen(d v, signed bool) {
 	if signed {
 		p.emit(two(0x0f08a400, d, d), "sshll v%d.8h, v%d.8b, #0", d, d)

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestEncode holds every encoding against that of the GNU assembler for what its comment says.
+// TestEncode compares every encoding with that of the GNU assembler for the text in its comment.
 func TestEncode(t *testing.T) {
 	var p program
 	registers := []v{0, 1, 15, 16, 30, 31}

@@ -1,7 +1,7 @@
-// Command neondot writes the arm64 kernels for weights in layout r16, which panel16.go describes, with
-// activations in q8x2. SDOT multiplies 16 bytes, four elements of four rows, with four activations
-// and adds the products of each row to its lane, exactly. A unit is four such groups of rows;
-// activations are in two planes, hi and lo, so a unit takes eight SDOT for a token.
+// Command neondot generates the arm64 kernels for weights in layout r16 (panel16.go) and activations in
+// q8x2. SDOT multiplies 16 bytes, which are four elements of four rows, with four activations and adds the
+// products of each row to the row's lane, exactly. A unit has four such groups of rows, and activations
+// have two planes, hi and lo, so a unit takes eight SDOT for a token.
 package main
 
 import (
@@ -36,7 +36,7 @@ func main() {
 	}
 }
 
-// A program is what is written.
+// A program is the generated code so far.
 type program struct{ code, stubs bytes.Buffer }
 
 const (
@@ -45,7 +45,7 @@ const (
 	unit   = groups * vector
 )
 
-// A kernel computes one panel for one token or two.
+// A kernel is a function for one panel and one or two tokens.
 type kernel struct {
 	*program
 	format.Format
@@ -63,7 +63,7 @@ const (
 	tmp2   = "R14"
 )
 
-// Of each token.
+// General registers of each token.
 var (
 	y  = []string{"R6", "R7"}
 	x  = []string{"R8", "R9"} // qblock
@@ -71,7 +71,7 @@ var (
 	lo = []string{"R12", "R13"}
 )
 
-// Vector registers: sums of token m and group g, its 32 activations of each plane, a unit.
+// Vector registers: sums of token m and group g, the 32 activations of each plane, a unit.
 func sumHi(m, g int) v  { return v(8*m + g) }
 func sumLo(m, g int) v  { return v(8*m + 4 + g) }
 func xHi(m, half int) v { return v(16 + 4*m + half) }
@@ -84,7 +84,7 @@ const (
 	low     v = 30 // bytes with the bits of an element
 )
 
-// Those at the end of a part, where no weights are there.
+// Vector registers at the end of a part, which reuse those of the weights.
 func scaleOf(m int) v  { return v(24 + m) }
 func offsetOf(m int) v { return v(26 + m) }
 
@@ -130,7 +130,7 @@ func (k *kernel) write() {
 	k.line("RET")
 }
 
-// block adds the products of a block and leaves all pointers behind it.
+// block adds the products of a block and advances all pointers.
 func (k *kernel) block() {
 	// d, and m or dmin, then a byte for each scale and minimum of a sub-block.
 	bytes := 32
@@ -193,8 +193,8 @@ func (k *kernel) span() {
 
 func (k *kernel) load(to v, base string, disp int) { k.line("FMOVQ %d(%s), F%d", disp, base, to) }
 
-// unit loads unit t of a group of rows. Weights of 8 bits are signed, others have no sign and no
-// more than 6 bits.
+// unit loads unit t of a group of rows. Weights of 8 bits are signed; others are unsigned with at most 6
+// bits.
 func (k *kernel) unit(g, t int) {
 	u := weights(g)
 	if t < k.Bits {
@@ -220,7 +220,7 @@ func (k *kernel) unit(g, t int) {
 	}
 }
 
-// begin starts sums: those of lo at −zero·Σq, so that the zero point costs nothing more.
+// begin initializes the sums. Those of lo begin at −zero·Σq, which subtracts the zero point.
 func (k *kernel) begin(first, units int) {
 	for m := range k.tokens {
 		if k.zero() {
@@ -247,11 +247,11 @@ func (k *kernel) begin(first, units int) {
 	}
 }
 
-// zero says whether there is a zero point: weights that are signed have none.
+// zero reports whether there is a zero point. Signed weights have none.
 func (k *kernel) zero() bool { return k.Zero > 0 && k.Bits < 8 }
 
-// end scales the sums of a part and adds them to y: (Σu·q − zero·Σq)·(d·scale), then m·offset, each
-// operation rounded, as swar_products.go has it.
+// end scales the sums of a part and adds them to y: (Σu·q − zero·Σq)·(d·scale), then m·offset, with each
+// operation rounded as in swar_products.go.
 func (k *kernel) end(first int) {
 	for m := range k.tokens {
 		k.line("FMOVS %d(%s), F%d", format.Scale, x[m], scaleOf(m))
@@ -286,8 +286,8 @@ func (k *kernel) end(first int) {
 	}
 }
 
-// scale loads d (which 0) or m (which 1) of a group of rows, and multiplies it by the byte of the
-// sub-block whose first unit is given.
+// scale loads d (which = 0) or m (which = 1) of a group of rows and multiplies it by the byte of the
+// sub-block that begins at unit first.
 func (k *kernel) scale(to v, g, which, first int) {
 	k.line("FMOVD %d(%s), F%d", 32*which+8*g, head, to)
 	k.fcvtl(to, to)

@@ -1,5 +1,5 @@
-// Command pack writes the AVX2 kernels that put weights of a file into layout r16, which panel16.go
-// describes: bytes are those of the portable code there.
+// Command pack generates the AVX2 kernels that pack weights into layout r16 (panel16.go). They store the
+// same bytes as the portable code there.
 package main
 
 import (
@@ -12,26 +12,25 @@ import (
 	"pesti/exec/cpu/kernel/_asm/format"
 )
 
-// A kind is a type of integers: where in a row's block its bits lie, and the scales, and what of
-// the scales is in front of the units in a panel's block.
+// A kind describes an integer type: where a row's block has the bits and the scales, and how many bytes of
+// scales precede the units in a panel's block.
 type kind struct {
 	name    string
 	file    int // bytes of a row's block
-	subs    int // times 32 elements in it
+	subs    int // sub-blocks of 32 elements in it
 	bits    int // of an element
 	front   int // bytes of a panel's block before the units
 	units   func(sub, half int) []bits
-	fifth   int   // where 32 highest bits are, in the order of the elements, or 0
-	scales  []int // where float16 are
+	fifth   int   // offset of the 32 highest bits, in order of the elements, or 0
+	scales  []int // offsets of float16 scales
 	reorder func(p *packer)
 }
 
-// Bits are bits of the 16 elements of half a sub-block, in so many bytes at an offset of a row's
-// block.
+// bits describes where a row's block has bits of the 16 elements of half a sub-block.
 type bits struct {
 	at   int
-	left int    // by how much they are shifted
-	mask uint64 // of what is an element's, or 0 where all is
+	left int    // left shift
+	mask uint64 // bits of an element, or 0 for all
 }
 
 var kinds = []kind{
@@ -57,12 +56,12 @@ var kinds = []kind{
 		}},
 }
 
-// nibbles are 16 bytes with an element of each half.
+// nibbles describes 16 bytes that have an element of each half.
 func nibbles(at int) func(_, half int) []bits {
 	return func(_, half int) []bits { return []bits{{at: at, left: -4 * half, mask: 0x0f}} }
 }
 
-// nibbleK is an element of one sub-block and one of the next in each of 32 bytes.
+// nibbleK describes 32 bytes that have an element of one sub-block and one of the next.
 func nibbleK(at, sub, half int) bits {
 	return bits{at: at + 32*(sub/2) + 16*half, left: -4 * (sub % 2), mask: 0x0f}
 }
@@ -90,8 +89,8 @@ type packer struct {
 	}
 }
 
-// begin writes what is before the body that packs eight rows of a panel's block, and end what is
-// behind it.
+// begin writes the code before the body, which packs eight rows of a panel's block, and end the code after
+// it.
 func begin(name, what string, c constants) *packer {
 	TEXT("pack"+name, NOSPLIT, "func(dst, src *byte, step, blocks int)")
 	Doc(fmt.Sprintf("pack%s puts blocks of %s at src, of 16 rows that are step bytes apart, in a panel at dst.", name, what))
@@ -110,10 +109,10 @@ func begin(name, what string, c constants) *packer {
 	return p
 }
 
-// loop packs blocks, of so many bytes in a row and in a panel.
+// loop writes the loop over blocks, which have the given sizes in a row and in a panel.
 func (p *packer) loop(file, panel int, body func()) {
 	blocks, next := Load(Param("blocks"), GP64()), GP64()
-	MOVQ(p.steps[1], next) // from behind row 15 to the next block of row 0
+	MOVQ(p.steps[1], next) // from after row 15 to the next block of row 0
 	SHLQ(U8(4), next)
 	NEGQ(next)
 	ADDQ(I32(file), next)
@@ -137,7 +136,7 @@ func (p *packer) loop(file, panel int, body func()) {
 	RET()
 }
 
-// row is an offset in the block of one of the eight rows.
+// row returns the address of an offset in the block of one of the eight rows.
 func (p *packer) row(r, at int) Mem {
 	m := Mem{Base: p.src, Disp: at}
 	switch r {
@@ -152,12 +151,13 @@ func (p *packer) row(r, at int) Mem {
 	return m
 }
 
-// lanes is where in the panel's block the rows have so many bytes each in a vector at an offset.
+// lanes returns the address of the rows' lanes, of size bytes each, in the vector at an offset of the
+// panel's block.
 func (p *packer) lanes(size uint8, at int) Mem {
 	return Mem{Base: p.dst, Index: p.first, Scale: size, Disp: at}
 }
 
-// columns loads 16 bytes of each row and turns them: four vectors with 4 bytes of each row.
+// columns loads 16 bytes of each row and transposes them to four vectors with 4 bytes of each row.
 func (p *packer) columns(at int) [4]reg.VecVirtual {
 	var v, t, c [4]reg.VecVirtual
 	for i := range v {
@@ -179,7 +179,7 @@ func (p *packer) columns(at int) [4]reg.VecVirtual {
 	return c
 }
 
-// write writes the kernel of a type of integers.
+// write writes the kernel of an integer type.
 func (k *kind) write(c constants) {
 	p := begin(k.name, k.name, c)
 	p.loop(k.file, k.front+k.subs*k.bits*64, func() {
@@ -208,7 +208,7 @@ func (k *kind) write(c constants) {
 					return u
 				}
 			}
-			// What has no vector of its own first, in pieces that lie above the others.
+			// First the units without a vector of their own, in pieces in the high bits of the others.
 			above := map[int]reg.VecVirtual{}
 			for i, u := range quad(1) {
 				for _, piece := range format.Pieces[k.bits][4+i] {
@@ -229,7 +229,7 @@ func (k *kind) write(c constants) {
 	})
 }
 
-// put adds a piece of a unit to what is above another.
+// put adds a piece of a unit to the high bits of another unit's vector.
 func (p *packer) put(above map[int]reg.VecVirtual, piece format.Piece, u reg.VecVirtual) {
 	v := YMM()
 	VPAND(p.bytes[piece.Mask], u, v)
@@ -249,12 +249,12 @@ func (p *packer) or(above map[int]reg.VecVirtual, i int, v reg.VecVirtual) {
 func (k *kind) quad(p *packer, sub, half int) [4]reg.VecVirtual {
 	var units [4]reg.VecVirtual
 	for n, b := range k.units(sub, half) {
-		if p.loaded.at != b.at { // a nibble of each half may be in one byte
+		if p.loaded.at != b.at { // a byte may have a nibble of each half
 			p.loaded.at, p.loaded.columns = b.at, p.columns(b.at)
 		}
 		for i, v := range p.loaded.columns {
 			u := v
-			switch { // of dwords: what comes from another byte is masked
+			switch { // shifts of dwords; bits from another byte are masked
 			case b.left > 0:
 				u = YMM()
 				VPSLLD(U8(b.left), v, u)
@@ -275,10 +275,10 @@ func (k *kind) quad(p *packer, sub, half int) [4]reg.VecVirtual {
 	return units
 }
 
-// addFifth adds the highest bits of half a sub-block to its units, of which row has all 32.
+// addFifth adds the fifth bits of half a sub-block to its units. row has all 32 of them.
 func (p *packer) addFifth(row reg.VecVirtual, units [4]reg.VecVirtual, half int) {
 	for i, u := range units {
-		// The byte with the unit's bits goes to each element, which keeps its own.
+		// Copy the byte with the unit's bits to each element, which keeps its own bit.
 		v := YMM()
 		VPSHUFB(p.spread[2*half+i/2], row, v)
 		VPAND(p.single[i%2], v, v)
@@ -291,7 +291,7 @@ func (p *packer) addFifth(row reg.VecVirtual, units [4]reg.VecVirtual, half int)
 // column loads four bytes of each row.
 func (p *packer) column(at int) reg.VecVirtual {
 	v, high := YMM(), XMM()
-	VPXOR(v, v, v) // all of it has a value, also for avo
+	VPXOR(v, v, v) // initialize the whole register, which avo requires
 	for i, half := range []reg.VecVirtual{v.AsX().(reg.VecVirtual), high} {
 		VMOVD(p.row(4*i, at), half)
 		for r := 1; r < 4; r++ {
@@ -312,8 +312,7 @@ func (p *packer) halves(at int) reg.VecVirtual {
 	return v
 }
 
-// sixBits unpacks the scales and minima of a block: of four of them the lowest six bits of a byte
-// each, of four more the low and the high nibble of one, and above these what the first leave free.
+// sixBits unpacks the scales and minima of a block, see sixBits of swar.go.
 func (p *packer) sixBits() {
 	c := p.columns(0)
 	for i, first := range c[1:3] {
@@ -340,7 +339,7 @@ func (p *packer) eightBits() {
 	}
 }
 
-// turn stores four bytes of each row as four vectors of a byte of each row.
+// turn transposes four bytes of each row and stores four vectors with a byte of each row.
 func (p *packer) turn(v reg.VecVirtual, at int) {
 	high := XMM()
 	VPSHUFB(p.fours, v, v)
@@ -366,12 +365,12 @@ func float32s() {
 	})
 }
 
-// float16s packs eight elements at a time, of any type with two bytes.
+// float16s packs eight elements of a 2-byte type at a time.
 func float16s(c constants) {
 	p := begin("F16", "8 float16 or bfloat16", c)
 	p.loop(16, 8*32, func() {
 		for i, v := range p.columns(0) {
-			// An even element and an odd one of each row.
+			// An even and an odd element of each row.
 			VPSHUFB(p.evens, v, v)
 			VPERMQ(U8(0b11_01_10_00), v, v)
 			VMOVDQU(v.AsX(), p.lanes(2, 64*i))
@@ -382,11 +381,11 @@ func float16s(c constants) {
 
 // Constants of all kernels.
 type constants struct {
-	bytes  map[uint64]Mem // all of that value
-	spread [4]Mem         // a byte of each dword to all four
-	single [2]Mem         // bits of a byte, one in each byte of a dword
-	fours  Mem            // of four dwords first the lowest bytes, then the next
-	evens  Mem            // of four dwords first the lower words
+	bytes  map[uint64]Mem // vectors of equal bytes
+	spread [4]Mem         // shuffle that copies one byte of each dword to all four
+	single [2]Mem         // one bit of a byte in each byte of a dword
+	fours  Mem            // shuffle of four dwords: their lowest bytes, then the next bytes
+	evens  Mem            // shuffle of four dwords: their low words first
 }
 
 func newConstants() constants {

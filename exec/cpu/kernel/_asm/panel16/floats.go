@@ -8,13 +8,13 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// A dequantize turns blocks of a panel into float32, element by element of k the 16 rows, with the
-// bits of gguf/quant: d·(u − zero) + m, each operation rounded.
+// A dequantize is the function that converts blocks of a panel to float32: for each element of k the 16
+// rows, as d·(u − zero) + m with each operation rounded, which gives the bits of gguf/quant.
 type dequantize struct {
 	unpacker
 	dst  reg.GPVirtual
 	zero reg.VecVirtual // as float32
-	byte reg.VecVirtual // keeps the low byte of each lane
+	byte reg.VecVirtual // mask of the low byte of each lane
 }
 
 func (k *dequantize) write() {
@@ -87,7 +87,7 @@ func (k *dequantize) part(p part) {
 	ADDQ(U32(4*unit*p.n), k.dst)
 }
 
-// small writes the kernel that turns a panel of floats of one or two bytes into float32.
+// small writes the kernel that converts a panel of 1- or 2-byte floats to float32.
 func small(name string, bytes int, widen func(x Mem, v reg.VecVirtual)) {
 	TEXT("panel16Dequantize"+name, NOSPLIT, "func(dst *float32, w *byte, blocks int)")
 	Doc("panel16Dequantize" + name + " sets dst to the values of blocks of 16 at w.")
@@ -109,23 +109,23 @@ func small(name string, bytes int, widen func(x Mem, v reg.VecVirtual)) {
 	RET()
 }
 
-// widenE4M3 makes float16 of eight E4M3 numbers, whose exponents are less biased by 8, and then
-// float32, which is 2^8 times as much: numbers below the normal ones come out right, and NaN as such.
+// widenE4M3 converts eight E4M3 numbers to float16 by shifting, and then to float32 times 2^8, the
+// difference of the exponent biases. Subnormal numbers are exact, and NaN stays NaN.
 func (c *constants) widenE4M3(x Mem, v reg.VecVirtual) {
 	h, nan := XMM(), XMM()
 	VPMOVSXBW(x, h)
 	VPAND(c.e4m3NaN, h, nan)
 	VPCMPEQW(c.e4m3NaN, nan, nan)
 	VPSLLW(U8(7), h, h)
-	VPAND(c.e4m3Half, h, h) // the sign was extended into it
+	VPAND(c.e4m3Half, h, h) // clear the bit into which the sign was extended
 	VPOR(nan, h, h)
 	VCVTPH2PS(h, v)
 	VMULPS(c.e4m3Bias, v, v)
 }
 
-// floats writes the kernel that multiplies a panel of float32 with the rows of some tokens. Sums of
-// 32 elements begin at zero and are added to y in order, whatever the number of tokens; with fewer
-// tokens there are registers for the sums of more blocks at once, which hide each other's latency.
+// floats writes the kernel that multiplies a float32 panel with the rows of a number of tokens. Sums of 32
+// elements begin at zero and are added to y in order, for any number of tokens. With fewer tokens, several
+// blocks are summed at the same time, to hide the latency of additions.
 func floats(tokens int) {
 	const (
 		block = 32 // elements
@@ -144,7 +144,7 @@ func floats(tokens int) {
 		}
 	}
 
-	// run adds the products of so many blocks of n elements.
+	// run adds the products of blocks of n elements.
 	run := func(blocks int, n Op, loop string) {
 		sums := sum[:tokens*blocks]
 		for _, s := range sums {
@@ -187,7 +187,7 @@ func floats(tokens int) {
 				}
 			}
 		}
-		if blocks > 1 { // the first of them is behind
+		if blocks > 1 { // advance past the others
 			ADDQ(U32(unit*block*(blocks-1)), w)
 			ADDQ(U32(4*block*(blocks-1)), x[0].Base)
 		}

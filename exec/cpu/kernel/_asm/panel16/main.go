@@ -1,6 +1,6 @@
-// Command panel16 writes the AVX2 kernels for weights in layout r16, which panel16.go describes: products
-// with activations of 15 bits, or of 8, in blocks of 32 (qblock, in planar.go), and for products in float32
-// what turns a panel into float32 and what multiplies that.
+// Command panel16 generates the AVX2 kernels for weights in layout r16 (panel16.go): products with
+// activations in q8x2 or q8 as qblocks (planar.go), dequantization of panels to float32, and products of
+// float32 panels.
 package main
 
 import (
@@ -51,8 +51,8 @@ func main() {
 
 // Constants of all kernels.
 type constants struct {
-	bytes      map[uint64]Mem // all of that value
-	one, plane Mem            // words to widen with
+	bytes      map[uint64]Mem // vectors of equal bytes
+	one, plane Mem            // factors that widen words and weight the planes
 
 	e4m3NaN, e4m3Half, e4m3Bias Mem // see widenE4M3
 }
@@ -75,15 +75,15 @@ func newConstants() constants {
 	return c
 }
 
-// An unpacker loads units as bytes.
+// An unpacker generates code that loads units as bytes.
 type unpacker struct {
 	format.Format
 	constants
 	low  Op   // mask of the bits of an element
-	kept bool // in a register
+	kept bool // low is in a register
 }
 
-// mask sets the mask, in a register if there is one to spare.
+// mask sets low, in a register if keep is true.
 func (p *unpacker) mask(keep bool) {
 	p.kept = keep
 	if p.Bits == 8 {
@@ -98,8 +98,8 @@ func (p *unpacker) mask(keep bool) {
 	}
 }
 
-// unsigned loads unit t of a group as unsigned bytes. Shifts are of words: what comes from the next
-// byte is masked.
+// unsigned loads unit t of a group as unsigned bytes. Shifts are of words, and bits from the next byte are
+// masked.
 func (p *unpacker) unsigned(u reg.VecVirtual, w Mem, t int) {
 	switch {
 	case p.Bits == 8:
@@ -129,17 +129,16 @@ func (p *unpacker) unsigned(u reg.VecVirtual, w Mem, t int) {
 	}
 }
 
-// A part is units of a block that share a scale.
+// A part is the units of a block that share a scale.
 type part struct {
 	w        Mem // 32 elements
-	first, n int // units of them
+	first, n int // units of the part
 
 	// scales loads the d and m of each group.
 	scales func() (d, m [groups]reg.VecVirtual)
 }
 
-// block visits the parts of the block at w and leaves w behind it; next is called after every 32
-// elements.
+// block visits the parts of the block at w and advances w. It calls next after every 32 elements.
 func (p *unpacker) block(w reg.GPVirtual, visit func(part), next func()) {
 	if p.Sub > 0 {
 		p.block256(w, visit, next)
@@ -166,8 +165,8 @@ func (p *unpacker) block(w reg.GPVirtual, visit func(part), next func()) {
 	next()
 }
 
-// block256 is a block of 256 elements: d and dmin, then a byte for each scale and minimum, then
-// the units of 32 elements, eight times.
+// block256 is block for 256 elements: d and dmin, then a byte for each scale and minimum, then eight times
+// the units of 32 elements.
 func (p *unpacker) block256(w reg.GPVirtual, visit func(part), next func()) {
 	head, scales, left := GP64(), GP64(), GP64()
 	MOVQ(w, head)
@@ -176,7 +175,7 @@ func (p *unpacker) block256(w reg.GPVirtual, visit func(part), next func()) {
 		at = 2 * vector
 	}
 	LEAQ(Mem{Base: w, Disp: at}, scales)
-	ADDQ(U32(at+256), w) // 16 of 16 rows either way
+	ADDQ(U32(at+256), w) // all types have 16 bytes of scales and minima per row
 	MOVQ(U32(8), left)
 	extend := VPMOVZXBD
 	if !p.Min {
@@ -202,7 +201,7 @@ func (p *unpacker) block256(w reg.GPVirtual, visit func(part), next func()) {
 	JNE(LabelRef("sub"))
 }
 
-// byteScale is a float16 times a byte, for eight rows.
+// byteScale returns a float16 times a byte, for eight rows.
 func byteScale(half, bytes Mem, extend func(ops ...Op)) reg.VecVirtual {
 	d, s := YMM(), YMM()
 	extend(bytes, s)

@@ -10,36 +10,37 @@ import (
 	"pesti/exec/cpu/kernel/_asm/format"
 )
 
-// A product computes one panel of 16 rows for a number of tokens. A token has
-// one vector of eight int32 sums for each group of rows.
+// A product is a function that multiplies one panel of 16 rows with a number of tokens. Each token has one
+// vector of eight int32 sums for each group of rows.
 //
-// Several tokens: a unit of four elements meets a token's four activations of 15 bits in two steps.
-// The even bytes of each word are multiplied with the first two activations of the four, which are
-// the even ones, and the odd bytes with the other two; VPMADDWD adds the two products.
+// For several tokens in q8x2, a unit of four elements is multiplied with a token's four 15-bit activations
+// in two steps: the even bytes with the first two activations of a qblock, which are the even ones, and
+// the odd bytes with the other two. VPMADDWD multiplies and adds the pairs.
 //
-// One token: unpacking is most of the work, so bytes stay bytes, and VPMADDUBSW multiplies them with
-// the two planes of the activations, hi and lo. It sums in int16, which holds a few units.
+// For one token in q8x2, unpacking is most of the work. Weights stay bytes, and VPMADDUBSW multiplies them
+// with the planes hi and lo of the activations. It sums in int16, which is wide enough for a few units.
 //
-// Activations of 8 bits are one plane, and bytes are multiplied with it for any number of tokens. Those
-// of weights of 8 bits are not: a sum of two products would exceed int16.
+// For q8, VPMADDUBSW multiplies bytes with the single plane for any number of tokens. 8-bit weights are an
+// exception, since a sum of two products would overflow int16.
 //
-// All of that is exact. At the end of a block sums become float32 and are scaled and added as
-// swar_products.go does it.
+// All integer arithmetic is exact. At the end of a block, sums are converted to float32, scaled and added
+// as in swar_products.go.
 type product struct {
 	unpacker
 	tokens int
-	single bool // activations are one plane
+	single bool // activations have one plane (q8)
 
 	y, x   [4]Mem // of each token
-	q      [4]Mem // its plane, where there is one
+	q      [4]Mem // its plane, for q8
 	w      reg.GPVirtual
-	hi, lo reg.GPVirtual  // planes of the only token, where bytes are multiplied
-	even   reg.VecVirtual // keeps the even bytes
+	hi, lo reg.GPVirtual  // planes of the only token, if bytewise
+	even   reg.VecVirtual // mask of the even bytes
 	sum    [4][groups]reg.VecVirtual
 	d, m   [groups]reg.VecVirtual
 }
 
-// bytewise says whether a token alone is multiplied by two planes. Bytes of 8 bits are too large.
+// bytewise reports whether bytes are multiplied with the planes of a single token in q8x2. 8-bit weights
+// are too large for that.
 func (k *product) bytewise() bool { return k.tokens == 1 && k.Bits < 8 && !k.single }
 
 func (k *product) write() {
@@ -79,7 +80,7 @@ func (k *product) write() {
 		VPCMPEQW(k.even, k.even, k.even)
 		VPSRLW(U8(8), k.even, k.even)
 	}
-	k.mask(k.tokens == 1 || k.tokens == 2 && !k.single) // elsewhere sums take all registers
+	k.mask(k.tokens == 1 || k.tokens == 2 && !k.single) // otherwise sums need all registers
 	blocks := Load(Param("blocks"), GP64())
 	for t := range k.tokens {
 		for g := range groups {
@@ -99,7 +100,7 @@ func (k *product) write() {
 	RET()
 }
 
-// steps is where the rows of tokens begin.
+// steps returns the addresses of the rows of tokens.
 func steps(base, step reg.Register, tokens int) (m [4]Mem) {
 	m[0] = Mem{Base: base}
 	if tokens > 1 {
@@ -124,16 +125,16 @@ func (k *product) part(p part) {
 	k.scale(p)
 }
 
-// prefetch asks for the units of 32 elements that come some blocks later: few tokens go through
-// weights as fast as memory gives them, and the processor looks ahead within a page of 4 KiB only.
+// prefetch prefetches the units of 32 elements some blocks ahead. With few tokens, products are limited by
+// memory bandwidth, and the hardware prefetcher does not cross pages of 4 KiB.
 func (k *product) prefetch(w Mem) {
-	const ahead = 2048 // bytes; behind the last weight nothing is read
+	const ahead = 2048 // bytes; prefetching beyond the last weight is harmless
 	for at := 0; at < unit*k.Bits; at += unit {
 		PREFETCHT0(w.Offset(ahead + at))
 	}
 }
 
-// next goes to the next 32 activations.
+// next advances to the next 32 activations.
 func (k *product) next() {
 	ADDQ(U8(format.Bytes), k.x[0].Base)
 	if k.single {
@@ -179,18 +180,18 @@ func (k *product) multiply(w Mem, first, n int) {
 	}
 }
 
-// unit loads unit t of a group as words, the even bytes and the odd bytes.
+// unit loads the even and the odd bytes of unit t of a group as words.
 func (k *product) unit(even, odd reg.VecVirtual, w Mem, t int) {
 	k.unsigned(odd, w, t)
 	VPAND(k.even, odd, even)
 	VPSRLW(U8(8), odd, odd)
 }
 
-// multiplyPlane is multiply for activations in one plane.
+// multiplyPlane is multiply for q8 activations.
 func (k *product) multiplyPlane(w Mem, first, n int) {
-	// So many products of two, of at most 2·(2^bits−1)·127, fit in int16.
+	// fit sums of two products, each at most 2·(2^bits−1)·127, fit in int16.
 	fit := 128 >> k.Bits
-	if n <= fit { // all do: sums become int32 once, where they are
+	if n <= fit { // all units fit: widen the sums to int32 once, in place
 		for t := first; t < first+n; t++ {
 			var u [groups]reg.VecVirtual
 			for g := range groups {
@@ -212,7 +213,7 @@ func (k *product) multiplyPlane(w Mem, first, n int) {
 		}
 		return
 	}
-	// As many units at a time as fit, of both groups where registers allow it.
+	// Process fit units at a time, of both groups if there are enough registers.
 	together := [][]int{{0, 1}}
 	if fit*groups > 4 && k.tokens == 4 {
 		together = [][]int{{0}, {1}}
@@ -248,17 +249,17 @@ func (k *product) multiplyPlane(w Mem, first, n int) {
 	}
 }
 
-// multiplyBytes is multiply for a token alone, in two planes.
+// multiplyBytes is multiply for a single token in q8x2.
 func (k *product) multiplyBytes(w Mem, first, n int) {
-	// A product of two is at most 2·(2^bits−1)·128 with hi and half of that with lo: so many of
-	// them fit in int16.
+	// A sum of two products is at most 2·(2^bits−1)·128 with hi, and half of that with lo. fit of them, or
+	// 2·fit with lo, fit in int16.
 	fit := 128 >> k.Bits
 	var hi, lo [groups]reg.VecVirtual
 	for g := range groups {
 		hi[g], lo[g] = YMM(), YMM()
 	}
 	flushed := false
-	// flush widens the sums of a plane to int32 and multiplies them with what the plane is worth.
+	// flush widens the sums of a plane to int32 and multiplies them by the weight of the plane.
 	flush := func(sums [groups]reg.VecVirtual, worth Mem) {
 		for g := range groups {
 			if !flushed {
@@ -290,7 +291,7 @@ func (k *product) multiplyBytes(w Mem, first, n int) {
 	}
 }
 
-// addProduct adds u·q to sums, or sets sums to it where it is the first.
+// addProduct adds u·q to sums, or sets sums to u·q if first is true.
 func addProduct(u, q, sums reg.VecVirtual, first bool) {
 	if first {
 		VPMADDUBSW(q, u, sums)
@@ -301,7 +302,7 @@ func addProduct(u, q, sums reg.VecVirtual, first bool) {
 	VPADDW(p, sums, sums)
 }
 
-// scale adds the sums, less the zero point, to y: (sum − zero·Σq)·(d·s), and m·offset.
+// scale adds the scaled sums to y: (sum − zero·Σq)·(d·s) + m·offset.
 func (k *product) scale(p part) {
 	for t := range k.tokens {
 		s, z := YMM(), YMM()
@@ -329,7 +330,7 @@ func (k *product) scale(p part) {
 			if k.Min {
 				VMULPS(o, k.m[g], f)
 				if k.Sub > 0 {
-					VSUBPS(f, acc, acc) // the minimum is subtracted there
+					VSUBPS(f, acc, acc) // these types subtract the minimum
 				} else {
 					VADDPS(f, acc, acc)
 				}

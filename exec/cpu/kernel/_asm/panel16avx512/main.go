@@ -1,7 +1,7 @@
-// Command panel16avx512 writes the AVX-512 VNNI kernels for weights in layout r16, which panel16.go
-// describes, with activations in q8x2. VPDPBUSD multiplies the 64 bytes of a unit, which are four
-// elements of 16 rows, with four activations, the same for all rows, and adds the products of each
-// row to its lane, exactly. Activations are in two planes, hi and lo, so that takes two of them.
+// Command panel16avx512 generates the AVX-512 VNNI kernels for weights in layout r16 (panel16.go) and
+// activations in q8x2. VPDPBUSD multiplies the 64 bytes of a unit, which are four elements of 16 rows, with
+// the same four activations for all rows, and adds the products of each row to the row's lane, exactly.
+// Activations have two planes, hi and lo, so a unit takes two VPDPBUSD.
 package main
 
 import (
@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	unit   = 64 // bytes, of elements that have 8 bits
+	unit   = 64 // bytes of an unpacked unit
 	halves = 32 // bytes of 16 float16
 )
 
@@ -26,10 +26,10 @@ func main() {
 	Generate()
 }
 
-// A kernel is what all functions share.
+// A kernel has the parts that all functions share.
 type kernel struct {
 	format.Format
-	masks map[uint64]reg.VecVirtual // bytes that are all the same
+	masks map[uint64]reg.VecVirtual // vectors of equal bytes
 	none  reg.VecVirtual            // zeros
 }
 
@@ -49,7 +49,7 @@ func newKernel(f format.Format) *kernel {
 	return k
 }
 
-// mask fills a register with a byte, unless there is one.
+// mask fills a register with a byte, unless one exists already.
 func (k *kernel) mask(b uint64) {
 	if k.masks[b] != nil {
 		return
@@ -60,8 +60,8 @@ func (k *kernel) mask(b uint64) {
 	k.masks[b] = z
 }
 
-// units loads the eight units at w as unsigned bytes. Shifts are of words: what comes from the next
-// byte is masked.
+// units loads the eight units at w as unsigned bytes. Shifts are of words, and bits from the next byte are
+// masked.
 func (k *kernel) units(w Mem) (u [8]reg.VecVirtual) {
 	for t := range u {
 		u[t] = ZMM()
@@ -85,23 +85,23 @@ func (k *kernel) units(w Mem) (u [8]reg.VecVirtual) {
 	return u
 }
 
-// A token is where the activations of 32 elements of it are.
+// A token has the addresses of 32 activations.
 type token struct {
 	x      Mem // qblock
 	hi, lo Mem
 }
 
-// A part is units that share a scale, and it.
+// A part is the units that share a scale, and that scale.
 type part struct {
 	first, n int
 	d, m     reg.VecVirtual
 }
 
-// add adds to sum, which is float32 in memory or in a register, the products of a part with a
-// token, and returns the register of the result: sum + (Σu·q − zero·Σq)·(d·scale) + m·offset, each
-// operation rounded, as swar_products.go has it.
+// add adds the products of a part with a token to sum, a float32 vector in memory or in a register, and
+// returns the register of the result: sum + (Σu·q − zero·Σq)·(d·scale) + m·offset, with each operation
+// rounded as in swar_products.go.
 func (k *kernel) add(sum Op, u [8]reg.VecVirtual, p part, x token) reg.VecVirtual {
-	// Both planes at once, so that a sum's chain of additions is half as long.
+	// Two independent sums, one for each plane, halve the length of the dependency chain.
 	hi, lo := ZMM(), ZMM()
 	VPXORD(hi, hi, hi)
 	if k.Zero == 0 {
@@ -128,7 +128,7 @@ func (k *kernel) add(sum Op, u [8]reg.VecVirtual, p part, x token) reg.VecVirtua
 	}
 	VMULPS_BCST(x.x.Offset(format.Offset), p.m, f)
 	if k.Sub > 0 {
-		VSUBPS(f, lo, lo) // the minimum is subtracted there
+		VSUBPS(f, lo, lo) // these types subtract the minimum
 	} else {
 		VADDPS(f, lo, lo)
 	}
@@ -148,14 +148,14 @@ func (k *kernel) total(z reg.VecVirtual, p part, x Mem) {
 	}
 }
 
-// panels are several at once: at is memory at the same place of each.
+// panels has the addresses of several panels at the same offset.
 type panels struct {
 	w  reg.GPVirtual
 	at []func(base reg.GPVirtual, disp int) Mem
 }
 
-// block visits the spans of 32 elements of a block of each panel and leaves w behind it; next is
-// called after each span. units are those of the span in panel i, and parts loads their scales.
+// block visits the spans of 32 elements of a block of each panel, advances w, and calls next after each
+// span. units are the units of the span in panel i, and parts loads their scales.
 func (k *kernel) block(w panels, visit func(i int, units Mem, parts func() []part), next func()) {
 	head := halves
 	if k.Min {
@@ -180,7 +180,7 @@ func (k *kernel) block(w panels, visit func(i int, units Mem, parts func() []par
 
 // block256 is block for 256 elements: d and dmin, a byte for each scale and minimum, and the spans.
 func (k *kernel) block256(w panels, head int, visit func(i int, units Mem, parts func() []part), next func()) {
-	const bytes = 16 * 16 // of scales, and of minima where there are
+	const bytes = 16 * 16 // of scales and minima
 	start, scales, left := GP64(), GP64(), GP64()
 	MOVQ(w.w, start)
 	LEAQ(Mem{Base: w.w, Disp: head}, scales)
@@ -216,7 +216,7 @@ func scale(m Mem) reg.VecVirtual {
 	return z
 }
 
-// product is 16 float16 times as many bytes.
+// product returns 16 float16 times 16 bytes.
 func product(half, bytes Mem, extend func(ops ...Op)) reg.VecVirtual {
 	d, z := scale(half), ZMM()
 	extend(bytes, z)
@@ -225,17 +225,17 @@ func product(half, bytes Mem, extend func(ops ...Op)) reg.VecVirtual {
 	return d
 }
 
-// prefetch asks for the units of 32 elements that come some blocks later: a token alone goes through
-// weights as fast as memory gives them, and processors look ahead within a page of 4 KiB only.
+// prefetch prefetches the units of 32 elements some blocks ahead. With one token, products are limited by
+// memory bandwidth, and hardware prefetchers do not cross pages of 4 KiB.
 func (k *kernel) prefetch(w Mem) {
-	const ahead = 2048 // bytes; behind the last weight nothing is read
+	const ahead = 2048 // bytes; prefetching beyond the last weight is harmless
 	for at := 0; at < unit*k.Bits; at += unit {
 		PREFETCHT0(w.Offset(ahead + at))
 	}
 }
 
-// one writes the kernel for a token alone. It reads four panels at once, since memory gives several
-// streams more than one; the activations stay in the cache.
+// one writes the kernel for one token. It reads four panels at a time, because several streams get more
+// memory bandwidth than one. The activations stay in the cache.
 func one(f format.Format) {
 	name := "panel16avx512" + f.Name + "_t1"
 	TEXT(name, NOSPLIT, "func(y *float32, w *byte, wStep int, x *byte, hi, lo *int8, blocks int)")
@@ -282,8 +282,8 @@ func one(f format.Format) {
 	RET()
 }
 
-// some writes the kernel for one panel and any number of tokens, which unpacks a span of the panel
-// once for all of them. Tokens do not wait for each other, so the processor computes several at once.
+// some writes the kernel for one panel and any number of tokens. It unpacks a span of the panel once for
+// all of them. Tokens are independent, so the processor can overlap them.
 func some(f format.Format) {
 	name := "panel16avx512" + f.Name + "_tn"
 	TEXT(name, NOSPLIT, "func(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, tokens, blocks int)")
@@ -295,7 +295,7 @@ func some(f format.Format) {
 	Load(Param("w"), w.w)
 	x, hi, lo := Load(Param("x"), GP64()), Load(Param("hi"), GP64()), Load(Param("lo"), GP64())
 	blocks := Load(Param("blocks"), GP64())
-	SUBQ(hi, lo) // from one plane to the other
+	SUBQ(hi, lo) // distance of the planes
 
 	Label("block")
 	SUBQ(U8(1), blocks)
@@ -329,7 +329,7 @@ func some(f format.Format) {
 	RET()
 }
 
-// step adds a parameter, for which there is no register, to a pointer.
+// step adds a parameter to a pointer, without keeping the parameter in a register.
 func step(name string, to reg.Register) {
 	at, err := Param(name).Resolve()
 	if err != nil {

@@ -1,4 +1,4 @@
-// Command probe writes the AVX2 kernels that measure what a core can do at most.
+// Command probe generates the AVX2 kernels that measure the peak rates of a core.
 package main
 
 import (
@@ -26,13 +26,13 @@ func main() {
 	Generate()
 }
 
-// read is the stream of a product of many rows: four places at once, each from end to end, and
-// nothing done with the bytes but a sum that needs all of them.
+// read reads memory like a product of many rows: four sequential streams at the same time. It only sums
+// the bytes, so that none of them can be skipped.
 func read() {
 	const (
 		streams = 4
 		line    = 64   // bytes of each stream in a round
-		ahead   = 1024 // how far before its use a line is asked for
+		ahead   = 1024 // prefetch distance in bytes
 	)
 	TEXT("probeReadAVX2", NOSPLIT, "func(p *byte, stride, n int) uint64")
 	Doc(fmt.Sprintf("probeReadAVX2 returns the exclusive or of all 64-bit words of n bytes at p and at each of the %d next strides. n is a multiple of %d.", streams-1, line))
@@ -82,8 +82,8 @@ func read() {
 	RET()
 }
 
-// multiply is the inner loop of a product without its loads: so many sums that none waits for
-// itself, and a step for each of them n times.
+// multiply is the inner loop of a product without its loads. It has enough independent sums to hide the
+// latency of an instruction, and updates each of them n times.
 func multiply(name, what string, step func(acc, product, p reg.VecVirtual), add func(ops ...Op)) {
 	const sums = 12
 	TEXT(name, NOSPLIT, "func(out, p *[32]byte, n int)")

@@ -1,5 +1,4 @@
-// Command qblock writes the AVX2 kernels that prepare a row of activations for products: see
-// planar.go for the row and for the blocks.
+// Command qblock generates the AVX2 kernels that convert a row of activations to qblocks, see planar.go.
 package main
 
 import (
@@ -8,7 +7,7 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// Where the parts of a qblock lie, and its size.
+// Offsets of the fields of a qblock, and its size.
 const (
 	scale  = 64
 	offset = 68
@@ -36,8 +35,8 @@ func main() {
 	Generate()
 }
 
-// blocks is the body of a function: widen sets q to 16 activations of its planes, worth scales the
-// scale of its high plane.
+// blocks writes the body of a function. widen sets q to 16 activations from the planes; worth multiplies
+// the scale by the weight of the low plane.
 func blocks(widen func(hi, lo Mem, q reg.VecVirtual), worth func(s reg.VecVirtual), two bool) {
 	dst, hi := Load(Param("dst"), GP64()), Load(Param("hi"), GP64())
 	var lo reg.Register
@@ -53,7 +52,7 @@ func blocks(widen func(hi, lo Mem, q reg.VecVirtual), worth func(s reg.VecVirtua
 	for at := 0; at < 32; at += 16 {
 		q := YMM()
 		widen(Mem{Base: hi, Disp: at}, Mem{Base: lo, Disp: at}, q)
-		// Of every four the order 0, 2, 1, 3.
+		// Reorder every four elements to 0, 2, 1, 3.
 		VPSHUFLW(U8(0b11_01_10_00), q, q)
 		VPSHUFHW(U8(0b11_01_10_00), q, q)
 		VMOVDQU(q, Mem{Base: dst, Disp: 2 * at})
@@ -68,7 +67,7 @@ func blocks(widen func(hi, lo Mem, q reg.VecVirtual), worth func(s reg.VecVirtua
 	ADDL(first, both)
 	MOVL(both, Mem{Base: dst, Disp: sum})
 	MOVL(first, Mem{Base: dst, Disp: half})
-	VPXOR(o, o, o) // the conversion keeps the rest of its target
+	VPXOR(o, o, o) // the conversion keeps the high part of its destination
 	VCVTSI2SSL(both, o, o)
 	VMULSS(s, o, o)
 	VMOVSS(o, Mem{Base: dst, Disp: offset})

@@ -7,14 +7,14 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// The Go assembler has neither AMX nor AVX512-BF16, so that their instructions are written as bytes,
-// after Intel's Software Developer's Manual, volume 2. Registers are given by hand, since avo does
-// not see which ones bytes use.
+// The Go assembler does not support AMX and AVX512-BF16, so their instructions are emitted as bytes, see
+// Intel's Software Developer's Manual, volume 2. Registers are allocated by hand, because avo does not know
+// the registers of such instructions.
 
-// A tile is one of AMX's registers.
+// A tile is an AMX tile register.
 type tile byte
 
-// A mem is base + index + disp, index being what is from one row of a tile to the next.
+// A mem is base + index + disp, where index is the stride of a tile's rows.
 type mem struct {
 	base, index reg.GPPhysical
 	disp        int32
@@ -22,10 +22,10 @@ type mem struct {
 
 func (m mem) plus(disp int32) mem { return mem{m.base, m.index, m.disp + disp} }
 
-// number is that of a register in machine code.
+// number returns the number of a register in machine code.
 func number(r reg.GPPhysical) byte { return byte(r.PhysicalIndex()) }
 
-// Prefixes, as VEX and EVEX have them.
+// Prefixes in the encoding of VEX and EVEX.
 const (
 	noPrefix = iota
 	prefix66
@@ -33,10 +33,10 @@ const (
 	prefixF2
 )
 
-// vex is an instruction of the map 0F38 on registers reg, v and rm, or on m where that is not nil.
+// vex encodes an instruction of map 0F38 with registers reg, v and rm, or with m if that is not nil.
 func vex(prefix, opcode, r, v, rm byte, m *mem) []byte {
 	const (
-		x, b  = 0x40, 0x20 // are 0 where index or base is one of R8 to R15
+		x, b  = 0x40, 0x20 // inverted: 0 if index or base is one of R8 to R15
 		map38 = 2
 	)
 	first := byte(0x80 | x | b | map38)
@@ -69,8 +69,8 @@ func tileloadd(t tile, m mem) []byte  { return vex(prefixF2, 0x4b, byte(t), 0, 0
 func tilestored(m mem, t tile) []byte { return vex(prefixF3, 0x4b, byte(t), 0, 0, &m) }
 func tdpbf16ps(dst, a, b tile) []byte { return vex(prefixF3, 0x5c, byte(dst), byte(b), byte(a), nil) }
 
-// vcvtne2ps2bf16 rounds 16 float32 of b to the low half of dst, and those of a to its high half; all
-// are of Z0 to Z7.
+// vcvtne2ps2bf16 rounds 16 float32 of b to the low half of dst, and those of a to its high half. All
+// registers are of Z0 to Z7.
 func vcvtne2ps2bf16(dst, a, b byte) []byte {
 	return []byte{0x62, 0xf2, ^a&15<<3 | 4 | prefixF2, 0x48, 0x72, 0xc0 | dst<<3 | b}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// TestEncode holds every encoding against that of the GNU assembler.
+// TestEncode compares every encoding with that of the GNU assembler.
 func TestEncode(t *testing.T) {
 	registers := []struct {
 		r    reg.GPPhysical

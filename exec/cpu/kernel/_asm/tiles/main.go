@@ -1,4 +1,4 @@
-// Command tiles writes the assembly of products of bf16 numbers: see tiles.go.
+// Command tiles generates the kernels for products of bf16 numbers, see tiles.go.
 package main
 
 import (
@@ -26,17 +26,17 @@ func function(name, signature string) {
 // Bytes.
 const (
 	row    = 64         // of a tile
-	rows   = 16         // of a tile, in number
+	rows   = 16         // number of rows in a tile
 	size   = rows * row // a tile
 	yStep  = 4 * row    // the products of a token
 	ymm    = 32
 	zmm    = 64
-	tokens = 2 * rows // in number, at a time
+	tokens = 2 * rows // number of tokens at a time
 )
 
-// multiply writes the products of tokens with pairs of panels: two tiles of tokens times two of
-// panels make four of products, which stay in registers for all of k, so that each tile that is
-// loaded is multiplied twice. A product takes 16 cycles, a load 8.
+// multiply writes the products of tokens with pairs of panels. Two tiles of tokens times two tiles of
+// panels give four tiles of products, which stay in registers for all of k. Each loaded tile is thus used
+// twice: a product takes 16 cycles, a load 8.
 func multiply() {
 	function("multiplyAMX", "func(y *float32, w *uint32, panelPairs, tilesK int, x *uint16, xStep, tokens int)")
 	Doc("multiplyAMX adds to y, 64 products of each token, those of panels of 32·tilesK elements of k with tokens, a multiple of 32 of them, that begin xStep bytes apart.")
@@ -49,7 +49,7 @@ func multiply() {
 		tile tile
 		mem  mem
 	}{{0, c}, {1, c.plus(row)}, {2, c.plus(rows * yStep)}, {3, c.plus(rows*yStep + row)}}
-	left, pairs, k, block := reg.R12, reg.R11, reg.R10, reg.R13 // block is where the tokens begin
+	left, pairs, k, block := reg.R12, reg.R11, reg.R10, reg.R13 // block is the address of the tokens
 
 	Load(Param("tilesK"), k)
 	Load(Param("panelPairs"), pairs)
@@ -74,7 +74,7 @@ func multiply() {
 
 	Label("panels")
 	Load(Param("tilesK"), k)
-	MOVQ(k, reg.R9) // the second panel lies behind the first
+	MOVQ(k, reg.R9) // the second panel follows the first
 	SHLQ(U8(10), reg.R9)
 	ADDQ(reg.RDI, reg.R9)
 	MOVQ(block, reg.RSI)
@@ -111,7 +111,7 @@ func multiply() {
 	DECQ(pairs)
 	JNE(LabelRef("panels"))
 
-	Load(Param("panelPairs"), pairs) // back to the first one
+	Load(Param("panelPairs"), pairs) // back to the first pair
 	SHLQ(U8(7), pairs)
 	SUBQ(pairs, reg.RDX)
 	ADDQ(U32(tokens*yStep), reg.RDX)
@@ -126,14 +126,14 @@ func multiply() {
 	RET()
 }
 
-// multiplyAVX2 writes the products of one token with one panel, for tests and comparisons: there are
-// faster ways without AMX, which round otherwise.
+// multiplyAVX2 writes the products of one token with one panel, for tests and comparisons. Faster kernels
+// without AMX would round differently.
 func multiplyAVX2() {
 	function("multiplyAVX2", "func(y *float32, w *uint32, tilesK int, x *uint16)")
 	Doc("multiplyAVX2 adds to 16 float32 the products of a panel of 32·tilesK elements of k with a token.")
 	y, w, x := Load(Param("y"), GP64()), Load(Param("w"), GP64()), Load(Param("x"), GP64())
 	k := Load(Param("tilesK"), GP64())
-	high := YMM() // keeps the odd element of a pair
+	high := YMM() // mask of the odd element of a pair
 	VPCMPEQD(high, high, high)
 	VPSLLD(U8(16), high, high)
 	var even, odd [2]reg.VecVirtual // of 8 rows each
@@ -178,9 +178,9 @@ func multiplyAVX2() {
 	RET()
 }
 
-// config makes eight tiles of 16 rows of 64 bytes.
+// config configures eight tiles with 16 rows of 64 bytes.
 func config() Mem {
-	const palette, widths, heights = 0, 16, 48 // where they stand
+	const palette, widths, heights = 0, 16, 48 // offsets
 	m := GLOBL("tileConfig", RODATA|NOPTR)
 	DATA(palette, U8(1))
 	for t := range 8 {
@@ -218,13 +218,13 @@ func pairsAVX512() {
 	RET()
 }
 
-// A rounder rounds vectors of float32 to the upper halves of their lanes, as ref.BF16 does. The lower
-// halves hold rubbish.
+// A rounder rounds vectors of float32 to bf16 in the high halves of the lanes, like ref.BF16. The low
+// halves are undefined.
 type rounder struct {
 	exponent, half, one, sign, quiet reg.VecVirtual
 }
 
-// newRounder loads what rounding needs: words of a table in memory.
+// newRounder loads the constants of rounding.
 func newRounder(table Mem) rounder {
 	load := func(i int) reg.VecVirtual {
 		v := YMM()
@@ -245,7 +245,7 @@ func rounderTable() Mem {
 func (r rounder) round(at Mem) reg.VecVirtual {
 	x, sum, mask, other := YMM(), YMM(), YMM(), YMM()
 	VMOVDQU(at, x)
-	VPSRLD(U8(16), x, sum) // the last bit that stays decides ties
+	VPSRLD(U8(16), x, sum) // the lowest remaining bit decides ties
 	VPAND(r.one, sum, sum)
 	VPADDD(r.half, sum, sum)
 	VPADDD(x, sum, sum)
@@ -294,7 +294,7 @@ func roundAVX2(table Mem) {
 	VPSRLD(U8(16), a, a)
 	VPSRLD(U8(16), b, b)
 	VPACKUSDW(b, a, a)
-	VPERMQ(U8(0b11_01_10_00), a, a) // it packs halves
+	VPERMQ(U8(0b11_01_10_00), a, a) // undo the interleaving of 128-bit halves
 	VMOVDQU(a, Mem{Base: dst})
 	ADDQ(U8(2*ymm), x)
 	ADDQ(U8(ymm), dst)
