@@ -31,7 +31,7 @@ func TestTilesAgainstExact(t *testing.T) {
 			}
 			o := lower.Options{Precision: "fast", Activations: "q8x2", Tiles: "on", Ubatch: 64, Rows: 32, Threads: 2}
 			p := m.engine(t, o, exec.Options{}, nil).Plan()
-			if g := p.ProgramFor(plan.Load{T: 64, R: 32, Seqs: 1}); g.Name != "tiles" {
+			if g := p.ProgramFor(plan.Workload{T: 64, R: 32, Seqs: 1}); g.Name != "tiles" {
 				t.Fatalf("a chunk runs %s", g.Name)
 			}
 			var all metrics.Logits

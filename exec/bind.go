@@ -165,10 +165,10 @@ func (e *Engine) bindIO() error {
 		return fmt.Errorf("plan: %w", err)
 	}
 	e.logits, e.width = view[float32](e.shared[id]), int(width)
-	if e.plan.Greatest(plan.Argmax) == 1 {
+	if e.plan.TopKSize(plan.Argmax) == 1 {
 		e.argmax, e.follows = ints(plan.Argmax), e.keepsTokens()
 	}
-	if k := e.plan.Greatest(plan.TopIDs); k > 1 && k == e.plan.Greatest(plan.TopLogits) {
+	if k := e.plan.TopKSize(plan.TopIDs); k > 1 && k == e.plan.TopKSize(plan.TopLogits) {
 		e.topIDs, e.topLogits, e.most = ints(plan.TopIDs), view[float32](e.io(plan.TopLogits)), int(k)
 	}
 	e.pages = newPages(ints("pages"), len(e.sequences), int(e.plan.Scope(nil).P))

@@ -87,8 +87,8 @@ func DeviceNumbers(given []int, n int) []int {
 
 // open opens the devices of the plan.
 func (d *device) open(o Options) error {
-	numbers := DeviceNumbers(o.Devices, d.engine.plan.Cards())
-	for i := range d.engine.plan.Places() {
+	numbers := DeviceNumbers(o.Devices, d.engine.plan.NumGPUs())
+	for i := range d.engine.plan.NumDevices() {
 		if i == 0 && d.engine.plan.HasHost() {
 			d.cards = append(d.cards, nil)
 			continue
@@ -146,7 +146,7 @@ func (d *device) bind(sets []string) error {
 				case plan.IsTransfer(st.Kernel):
 				case bound.card == nil:
 					bound.shares, err = d.shares(g, st, onHost, sets)
-				case plan.OnDevice(st.Kernel):
+				case plan.IsCUDAKernel(st.Kernel):
 					e.note(st)
 					bound.binding = bound.card.bindStep(g, st)
 					err = bound.card.loadFor(&bound, g)
@@ -427,7 +427,7 @@ func (d *device) poison() error {
 			d.engine.poisonArena()
 			continue
 		}
-		if bytes := d.engine.plan.On(i).Memory.Arena; bytes > 0 {
+		if bytes := d.engine.plan.Device(i).Memory.Arena; bytes > 0 {
 			if err := c.stream.Fill(c.arena, 0xff, bytes); err != nil {
 				return err
 			}

@@ -20,7 +20,7 @@ func (d *device) openHost(o Options) ([]string, error) {
 	if !e.plan.HasHost() {
 		return nil, nil
 	}
-	sets, err := isa.UpTo(e.plan.On(0).ISA)
+	sets, err := isa.UpTo(e.plan.Device(0).ISA)
 	if err != nil {
 		return nil, fmt.Errorf("plan: %w; compile the model again on this machine, with --gpu-layers", err)
 	}
@@ -40,7 +40,7 @@ func (e *Engine) fitsHost(ram cpu.RAM) error {
 	if ram.Total == 0 {
 		ram = cpu.DetectRAM()
 	}
-	m, weights := e.plan.On(0).Memory, int64(0)
+	m, weights := e.plan.Device(0).Memory, int64(0)
 	for i := range e.plan.Weights {
 		if w := &e.plan.Weights[i]; w.LiesOn(0) {
 			if weights += w.Size; w.Layout != "" {

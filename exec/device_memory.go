@@ -20,10 +20,10 @@ func (c *card) checkFit(has cuda.Properties) error {
 	weights := int64(0)
 	for _, w := range plan.DeviceWeights(p) {
 		if w.LiesOn(c.place) {
-			weights += w.OnDevice()
+			weights += w.DeviceBytes()
 		}
 	}
-	m := p.On(c.place).Memory
+	m := p.Device(c.place).Memory
 	all := float64(weights) + float64(m.State) + float64(m.Arena) + float64(m.IO) + float64(m.Tables) // which may exceed an int64
 	if all <= float64(has.Free) {
 		return nil
@@ -107,7 +107,7 @@ func (c *card) allocate(inputs map[int]int64, bytes int64) error {
 	if c.inputs, err = c.alloc(bytes); err != nil {
 		return err
 	}
-	if c.arena, err = c.alloc(e.plan.On(c.place).Memory.Arena); err != nil {
+	if c.arena, err = c.alloc(e.plan.Device(c.place).Memory.Arena); err != nil {
 		return err
 	}
 	for i := range e.plan.Buffers {
@@ -145,7 +145,7 @@ func (d *device) allocateHost() error {
 	}
 	for i, c := range d.cards {
 		if c != nil {
-			e.arenas = append(e.arenas, make([]byte, e.plan.On(i).Memory.Arena))
+			e.arenas = append(e.arenas, make([]byte, e.plan.Device(i).Memory.Arena))
 		}
 	}
 	for i := range e.plan.Buffers {
@@ -200,7 +200,7 @@ func (d *device) uploadWeight(w *plan.Weight, staging []byte) error {
 		return err
 	}
 	release()
-	for _, on := range w.On() {
+	for _, on := range w.DeviceIDs() {
 		if c := d.cards[on]; c != nil {
 			if err := c.uploadWeight(w, data, scales); err != nil {
 				return err

@@ -357,7 +357,7 @@ func TestDeviceMemory(t *testing.T) {
 		for _, bytes := range m.taken {
 			sum += bytes
 		}
-		need := plan.NeedOf(p)
+		need := plan.MemoryUseOf(p)
 		if p.Memory.Tables == 0 || need.Weights != 0 || need.Total() != sum {
 			t.Errorf("%+v: the device gave %d bytes, and the plan says %d: %+v", o, sum, need.Total(), need)
 		}

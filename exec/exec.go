@@ -165,7 +165,7 @@ func (e *Engine) openProcessor(o Options) error {
 
 // workersFor returns how many workers the processor has.
 func (e *Engine) workersFor(o Options) (int, error) {
-	most := e.plan.On(0).Threads
+	most := e.plan.Device(0).Threads
 	switch threads := o.Threads; {
 	case threads == 0:
 		return min(most, runtime.GOMAXPROCS(0)), nil
@@ -204,8 +204,8 @@ func CheckModel(p *plan.Plan, f *gguf.File) error {
 		return fmt.Errorf("%s: the plan is for another model: this one has %d bytes, expected %d; compile a plan for it", f.Path, f.Size, p.Model.Size)
 	}
 	sum := f.Digest()
-	if found := "sha256:" + hex.EncodeToString(sum[:]); found != p.Model.Directory {
-		return fmt.Errorf("%s: the plan is for another model: the directory of this one is %s, expected %s; compile a plan for it", f.Path, found, p.Model.Directory)
+	if found := "sha256:" + hex.EncodeToString(sum[:]); found != p.Model.HeaderDigest {
+		return fmt.Errorf("%s: the plan is for another model: the directory of this one is %s, expected %s; compile a plan for it", f.Path, found, p.Model.HeaderDigest)
 	}
 	for i := range p.Weights {
 		if p.Weights[i].Type == plan.SidecarType {
@@ -230,7 +230,7 @@ func (e *Engine) allocate() error {
 		}
 		return at
 	}
-	m := e.plan.On(0).Memory
+	m := e.plan.Device(0).Memory
 	arena := place(m.Arena)
 	if e.shared == nil {
 		e.shared = make([][]byte, len(e.plan.Buffers))

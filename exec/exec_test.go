@@ -557,7 +557,7 @@ func TestOpenRefuses(t *testing.T) {
 		change     func(p *plan.Plan)
 	}{
 		{"another size", "the plan is for another model: this one has", load(t, larger).File, 1, nil},
-		{"another directory", "the plan is for another model: the directory of this one is sha256:", m.File, 1, func(p *plan.Plan) { p.Model.Directory = "sha256:00" }},
+		{"another directory", "the plan is for another model: the directory of this one is sha256:", m.File, 1, func(p *plan.Plan) { p.Model.HeaderDigest = "sha256:00" }},
 		{"a missing instruction set", "instruction set " + missing + ": this machine lacks", m.File, 1, func(p *plan.Plan) { p.Target.ISA = missing }},
 		{"an unknown instruction set", `instruction set is "mmx"`, m.File, 1, func(p *plan.Plan) { p.Target.ISA = "mmx" }},
 		{"another backend", `backend is "metal"`, m.File, 1, func(p *plan.Plan) { p.Target.Backend = "metal" }},

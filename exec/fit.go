@@ -10,7 +10,7 @@ import (
 // checkFit refuses a plan that needs more memory than is available: it would push the weights,
 // which every token reads, out of memory again and again, or end somebody's process.
 func checkFit(p *plan.Plan, ram cpu.RAM) error {
-	n := plan.NeedOf(p)
+	n := plan.MemoryUseOf(p)
 	if ram.Total == 0 || n.Total() <= ram.Available {
 		return nil
 	}

@@ -17,7 +17,7 @@ import (
 func TestOpenFits(t *testing.T) {
 	m := load(t, tiny.Config{})
 	p := compile(t, m, lower.Options{}).Plan
-	need := plan.NeedOf(p)
+	need := plan.MemoryUseOf(p)
 	total := need.Total()
 	e, err := exec.Open(p, m.File, exec.Options{RAM: cpu.RAM{Total: 2 * total, Available: total}})
 	if err != nil {

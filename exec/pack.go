@@ -29,7 +29,7 @@ type packing struct {
 
 // allocatePacked lays out the processor's copies of weights in other layouts, which kernels of the sets are to make.
 func (e *Engine) allocatePacked(sets []string) error {
-	if packed := e.plan.On(0).Memory.Packed; packed > math.MaxInt/4 {
+	if packed := e.plan.Device(0).Memory.Packed; packed > math.MaxInt/4 {
 		return fmt.Errorf("plan: needs %d bytes of packed weights: more than there is", packed)
 	}
 	size, at := 0, make([]int, len(e.plan.Weights))

@@ -77,12 +77,12 @@ func (c *profiler) clock(g *plan.Program) *programClock {
 }
 
 // add adds the last run of a program, which succeeded.
-func (c *profiler) add(g *programClock, l plan.Load, begin, end time.Duration) {
+func (c *profiler) add(g *programClock, l plan.Workload, begin, end time.Duration) {
 	t := &g.times
 	t.Runs++
 	t.Tokens += l.T
 	t.Wall += end - begin
-	t.Load = plan.Load{T: t.Load.T + l.T, R: t.Load.R + l.R, Seqs: t.Load.Seqs + l.Seqs, Pos: t.Load.Pos + l.Pos}
+	t.Load = plan.Workload{T: t.Load.T + l.T, R: t.Load.R + l.R, Seqs: t.Load.Seqs + l.Seqs, Pos: t.Load.Pos + l.Pos}
 	for w, spans := range g.last {
 		for i, s := range spans {
 			t.Steps[i][w] += s.End - s.Begin
@@ -146,8 +146,8 @@ func (e *Engine) runProfiled(g *program) error {
 
 // load returns what the step in progress has to do. Sequences that begin at several positions count
 // with their mean.
-func (e *Engine) load() plan.Load {
-	l := plan.Load{T: int64(e.last.T), R: int64(e.last.R)}
+func (e *Engine) load() plan.Workload {
+	l := plan.Workload{T: int64(e.last.T), R: int64(e.last.R)}
 	for t := range e.last.T {
 		if t == 0 || e.seq[t] != e.seq[t-1] {
 			l.Seqs++
@@ -171,7 +171,7 @@ func (e *Engine) Profile() *profile.Profile {
 			continue
 		}
 		mean := func(sum int64) int64 { return (sum + t.Runs/2) / t.Runs }
-		t.Load = plan.Load{T: mean(t.Load.T), R: mean(t.Load.R), Seqs: mean(t.Load.Seqs), Pos: mean(t.Load.Pos)}
+		t.Load = plan.Workload{T: mean(t.Load.T), R: mean(t.Load.R), Seqs: mean(t.Load.Seqs), Pos: mean(t.Load.Pos)}
 		t.Steps, t.Waits, t.Counts = cloned(t.Steps), cloned(t.Waits), cloned(t.Counts)
 		p.Programs = append(p.Programs, t)
 	}

@@ -99,7 +99,7 @@ func (s *Session) FeedTop(ids []int32, k int) (Row, error) {
 
 // Next returns how many of n tokens the first step of Feed takes. Who feeds so many at a time, to do
 // something else between steps, gets the bits of one Feed of all of them.
-func (s *Session) Next(n int) int { return int(s.engine.plan.Cut(int64(s.Pos()), int64(n))) }
+func (s *Session) Next(n int) int { return int(s.engine.plan.ChunkLen(int64(s.Pos()), int64(n))) }
 
 // FeedEach evaluates up to Rows tokens after those before, in one step, and keeps the logits of
 // each for Logits, of the same bits as one by one. Nothing is computed where they do not fit.

@@ -117,7 +117,7 @@ func TestCheckSidecar(t *testing.T) {
 	}{
 		{p, nil, "has weights in w.safetensors, which is not open"},
 		{change(func(p *plan.Plan) { p.Sidecar.Size++ }), s, "is not the file that the plan was compiled with"},
-		{change(func(p *plan.Plan) { p.Sidecar.Directory = "sha256:0" }), s, "is not the file that the plan was compiled with"},
+		{change(func(p *plan.Plan) { p.Sidecar.HeaderDigest = "sha256:0" }), s, "is not the file that the plan was compiled with"},
 		{change(func(p *plan.Plan) { p.Weights[first].Name = "other" }), s, `has no tensor "other"`},
 		{change(func(p *plan.Plan) { p.Weights[first].Dims = []int64{1, 2} }), s, name},
 		{change(func(p *plan.Plan) { p.Weights[first].Size++ }), s, name},

@@ -160,7 +160,7 @@ func (e *Engine) hold(seq int32, n int) {
 
 // fit returns the program that a step runs, see plan.ProgramFor, or nil.
 func (e *Engine) fit(b *Batch) *program {
-	fits := e.plan.Fit(int64(len(b.Tokens)), int64(len(b.Rows)), b.whole)
+	fits := e.plan.SelectProgram(int64(len(b.Tokens)), int64(len(b.Rows)), b.whole)
 	for i := range e.programs {
 		if g := &e.programs[i]; g.Program == fits {
 			return g

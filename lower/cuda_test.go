@@ -54,7 +54,7 @@ func TestCUDA(t *testing.T) {
 			if g := p.Programs[len(p.Programs)-1]; g.Name != "prefill" || g.Chunk == 0 {
 				t.Errorf("%s: the last program is %s with chunk %d, expected prefill", precision, g.Name, g.Chunk)
 			}
-			if p.Fusions.QKV == 0 || p.Fusions.QKV != p.Fusions.SwiGLU || p.Fusions.QKV != p.Fusions.Attention {
+			if p.Fusions.QKV == 0 || p.Fusions.QKV != p.Fusions.GatedMLP || p.Fusions.QKV != p.Fusions.Attention {
 				t.Errorf("%s: fusions %+v, expected as many of each", precision, p.Fusions)
 			}
 			if _, err := plan.Parse(plan.Print(p)); err != nil {

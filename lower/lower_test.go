@@ -56,7 +56,7 @@ func compile(t testing.TB, m *frontend.Model, o Options) *plan.Plan {
 	}
 	most := int64(0)
 	for i := range res.Plan.Programs {
-		most = max(most, res.Plan.Programs[i].MostLive(nil))
+		most = max(most, res.Plan.Programs[i].PeakBytes(nil))
 	}
 	if most != res.Plan.Memory.ArenaLowerBound {
 		t.Errorf("%+v: %d bytes live in one wave, expected the lower bound of %d", o, most, res.Plan.Memory.ArenaLowerBound)
@@ -95,7 +95,7 @@ func TestRealModels(t *testing.T) {
 					t.Errorf("%s: state of %d bytes, want at most %v MiB", precision, p.Memory.State, state)
 				}
 				s := plan.Summarise(p)
-				if want := (plan.FusionsSummary{QKV: c.layers, SwiGLU: c.layers, Attention: c.layers}); s.Fusions != want {
+				if want := (plan.FusionsSummary{QKV: c.layers, GatedMLP: c.layers, Attention: c.layers}); s.Fusions != want {
 					t.Errorf("%s: fusions %+v, want %+v", precision, s.Fusions, want)
 				}
 				if s.Fallbacks != 0 {
@@ -214,7 +214,7 @@ func checkFused(t *testing.T, name string, m *frontend.Model, layers int) {
 	t.Helper()
 	for _, precision := range []string{"fast", "exact"} {
 		s := plan.Summarise(compile(t, m, Options{Precision: precision, Threads: 2, Verify: true}))
-		if want := (plan.FusionsSummary{QKV: layers, SwiGLU: layers, Attention: layers}); s.Fusions != want || s.Fallbacks != 0 {
+		if want := (plan.FusionsSummary{QKV: layers, GatedMLP: layers, Attention: layers}); s.Fusions != want || s.Fallbacks != 0 {
 			t.Errorf("%s, %s: fusions %+v and %d fallbacks, want %+v and none", name, precision, s.Fusions, s.Fallbacks, want)
 		}
 		if waves := s.Programs["decode"].WavesPerLayer; waves < 1 || waves > 5 {
@@ -256,7 +256,7 @@ func TestSwitchingOff(t *testing.T) {
 					t.Errorf("%s without %s: %+v", shape.Arch, p.Name, s.Fusions)
 				}
 			case "fuse_swiglu":
-				if s.Fusions.SwiGLU != 0 || s.Fallbacks == 0 {
+				if s.Fusions.GatedMLP != 0 || s.Fallbacks == 0 {
 					t.Errorf("%s without %s: %+v, %d fallbacks", shape.Arch, p.Name, s.Fusions, s.Fallbacks)
 				}
 			case "fuse_attention":
@@ -425,7 +425,7 @@ func TestOutputs(t *testing.T) {
 			t.Errorf("no io buffer for %s", name)
 		}
 	}
-	if f := p.Fusions; f.Attention != 1 || f.SwiGLU != 1 {
+	if f := p.Fusions; f.Attention != 1 || f.GatedMLP != 1 {
 		t.Errorf("fusions %+v, want those of layer 0 alone", f)
 	}
 	if _, err := Compile(m, Options{Outputs: []string{"blk.9.*"}}); err == nil || !strings.Contains(err.Error(), `"blk.9.*" matches no value`) {

@@ -11,7 +11,7 @@ import (
 // time, so each has the arenas to itself, and an arena is as large as the largest needs. Lifetimes are
 // counted in waves: steps of one wave run side by side.
 func place(p *plan.Plan, layouts []*layout, planner string) error {
-	memory := make([]plan.Memory, p.Places())
+	memory := make([]plan.Memory, p.NumDevices())
 	for i, l := range layouts {
 		prog := &p.Programs[i]
 		spans := lifetimes(prog, l, len(p.Buffers))

@@ -317,7 +317,7 @@ func (s *scheduler) add(b plan.Buffer) int {
 	b.Class = plan.Arena
 	if b.Each {
 		b.Stride = (b.Stride + plan.ArenaAlign - 1) &^ (plan.ArenaAlign - 1)
-		b.Size = b.Stride * int64(s.p.On(b.Device).Threads)
+		b.Size = b.Stride * int64(s.p.Device(b.Device).Threads)
 	}
 	s.bufs = append(s.bufs, b)
 	s.access = append(s.access, access{written: -1, read: -1})

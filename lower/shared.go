@@ -50,7 +50,7 @@ func newPlan(m *frontend.Model, o *Options) *plan.Plan {
 	}
 	var beside plan.Sidecar
 	if s := o.Sidecar; s != nil {
-		beside = plan.Sidecar{File: filepath.ToSlash(o.SidecarFile), Size: s.Size, Directory: fmt.Sprintf("sha256:%x", s.Digest())}
+		beside = plan.Sidecar{File: filepath.ToSlash(o.SidecarFile), Size: s.Size, HeaderDigest: fmt.Sprintf("sha256:%x", s.Digest())}
 	}
 	var devices []plan.Device
 	if o.Devices > 1 || o.Host != nil {
@@ -65,7 +65,7 @@ func newPlan(m *frontend.Model, o *Options) *plan.Plan {
 		Sidecar: beside,
 		Model: plan.Model{
 			Arch: m.Params.Arch, Name: m.Params.Name, File: file, Size: m.File.Size,
-			Directory: fmt.Sprintf("sha256:%x", digest),
+			HeaderDigest: fmt.Sprintf("sha256:%x", digest),
 		},
 		Target: plan.Target{
 			Backend: o.Target, ISA: o.ISA, Precision: o.Precision, KV: o.KV, Threads: o.Threads,
@@ -152,7 +152,7 @@ func addTables(p *plan.Plan, g *graph.Graph, o *Options, s *shared, reference bo
 		return err
 	}
 	s.sines = map[tableOf]int{}
-	heads := make([]int64, p.Places())
+	heads := make([]int64, p.NumDevices())
 	if s.top > 0 {
 		heads[p.Buffers[s.io[plan.Argmax]].Device] = 1
 	}

@@ -160,7 +160,7 @@ func TestDevicesFaults(t *testing.T) {
 // TestSpread holds what is said of devices and links to the plan: a value of a layer crosses for each
 // token, and devices together have and read what one has, but for what both need.
 func TestSpread(t *testing.T) {
-	alone, err := plan.SpreadOf(compileCUDA(t, Options{Ctx: 64}))
+	alone, err := plan.DeviceBreakdownOf(compileCUDA(t, Options{Ctx: 64}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func TestSpread(t *testing.T) {
 	}
 	for devices := 2; devices <= 3; devices++ {
 		p := compileCUDA(t, Options{Ctx: 64, Devices: devices})
-		s, err := plan.SpreadOf(p)
+		s, err := plan.DeviceBreakdownOf(p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -219,7 +219,7 @@ func TestHost(t *testing.T) {
 						case plan.IsTransfer(st.Kernel):
 							crossed++
 						case st.Kernel == "cuda.select": // of rows, wherever what they are of is
-						case onCard != (st.Device == 1) || onCard != plan.OnDevice(st.Kernel):
+						case onCard != (st.Device == 1) || onCard != plan.IsCUDAKernel(st.Kernel):
 							t.Errorf("%d layers: step %s (%s) is on device %d", layers, st.Name, st.Kernel, st.Device)
 						}
 					}

@@ -11,11 +11,11 @@ import (
 // addTop appends the io buffers of the greatest logits, where the device that computes logits finds them.
 func (s *shared) addTop(p *plan.Plan, g *graph.Graph, o *Options) error {
 	for _, v := range g.Outputs {
-		if v.Name != "logits" || o.target.Top == "" || p.On(v.Def.Device).Backend != o.Target {
+		if v.Name != "logits" || o.target.Top == "" || p.Device(v.Def.Device).Backend != o.Target {
 			continue
 		}
 		_, most := plan.CUDATopParts(target.Width(v))
-		s.top = min(plan.MostTop, most)
+		s.top = min(plan.MaxTopK, most)
 		if s.top < 1 {
 			return nil // a vocabulary of millions
 		}

@@ -99,9 +99,9 @@ func (a *app) compileTo(ctx context.Context, name string, o *compileOptions) err
 		return d.err
 	}
 	p := res.Plan
-	p.Model.Data = d.text
+	p.Model.WeightsDigest = d.text
 	if s := options.Sidecar; s != nil {
-		if p.Sidecar.Data, err = digestSidecar(s, d.text); err != nil {
+		if p.Sidecar.WeightsDigest, err = digestSidecar(s, d.text); err != nil {
 			return err
 		}
 	}

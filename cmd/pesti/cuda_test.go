@@ -66,7 +66,7 @@ func TestRunOnDevices(t *testing.T) {
 			t.Errorf("%q: text %q, expected %q", run, got, want)
 		}
 	}
-	s := decoded[planfile.Spread](t, "plan", "show", path, "--json")
+	s := decoded[planfile.DeviceBreakdown](t, "plan", "show", path, "--json")
 	if len(s.Devices) != 2 || len(s.Links) != 1 || s.Links[0].Token != 1024 || !(s.Speedup.Token > 1 && s.Speedup.Token <= 2) {
 		t.Errorf("plan show --json: %+v", s)
 	}
@@ -93,7 +93,7 @@ func TestRunBesideDevices(t *testing.T) {
 			t.Errorf("%s threads: text %q, expected %q", threads, got, want)
 		}
 	}
-	s := decoded[planfile.Spread](t, "plan", "show", path, "--json")
+	s := decoded[planfile.DeviceBreakdown](t, "plan", "show", path, "--json")
 	if len(s.Devices) != 2 || s.Devices[0].Backend != "cpu" || s.Devices[1].Backend != "cuda" || len(s.Links) != 2 {
 		t.Errorf("plan show --json: %+v", s)
 	}

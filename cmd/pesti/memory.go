@@ -136,7 +136,7 @@ func ownMemory() int64 {
 }
 
 func (r *memoryReport) add(p *plan.Plan, program int64) {
-	n, t := plan.NeedOf(p), &p.Target
+	n, t := plan.MemoryUseOf(p), &p.Target
 	row := memoryRow{
 		Precision: t.Precision, KV: t.KV, Ctx: t.Ctx,
 		Weights: n.Weights, Packed: n.Packed, State: n.State, Arena: n.Arena, IO: n.IO, Values: min(mostValues(p), n.Arena),
@@ -163,7 +163,7 @@ func mostValues(p *plan.Plan) int64 {
 				scratch[st.Scratch] = true
 			}
 		}
-		most = max(most, g.MostLive(func(b *plan.Buffer) bool { return !scratch[b.ID] }))
+		most = max(most, g.PeakBytes(func(b *plan.Buffer) bool { return !scratch[b.ID] }))
 	}
 	return most
 }

@@ -67,7 +67,7 @@ func printPlan(w io.Writer, name string, p *plan.Plan) error {
 	}
 	fmt.Fprintf(t, "memory\tweights %s, packed %s, KV cache %s%s, io %s\n", plan.HumanBytes(m.Weight), plan.HumanBytes(m.Packed), plan.HumanBytes(m.State), tables, plan.HumanBytes(m.IO))
 	fmt.Fprintf(t, "arena\t%s (lower bound %s, without reuse %s)\n", plan.HumanBytes(m.Arena), plan.HumanBytes(m.ArenaLowerBound), plan.HumanBytes(m.ArenaUnshared))
-	fmt.Fprintf(t, "fusions\tqkv %d, swiglu %d, attention %d\n", s.Fusions.QKV, s.Fusions.SwiGLU, s.Fusions.Attention)
+	fmt.Fprintf(t, "fusions\tqkv %d, swiglu %d, attention %d\n", s.Fusions.QKV, s.Fusions.GatedMLP, s.Fusions.Attention)
 	fmt.Fprintf(t, "fallbacks\t%d\n", s.Fallbacks)
 	if err := t.Flush(); err != nil {
 		return err
@@ -118,7 +118,7 @@ func printSpread(w io.Writer, name string, p *plan.Plan) error {
 	if len(p.Devices) == 0 {
 		return nil
 	}
-	s, err := plan.SpreadOf(p)
+	s, err := plan.DeviceBreakdownOf(p)
 	if err != nil {
 		return about(name, err)
 	}
@@ -240,7 +240,7 @@ func (a *app) verifyPlan(ctx context.Context, path, model, weights string, seal 
 			return fmt.Errorf("%s: %w", path, err)
 		}
 		compared = ", for " + model
-		if strings.HasPrefix(p.Model.Data, sampled) {
+		if strings.HasPrefix(p.Model.WeightsDigest, sampled) {
 			compared += " (samples of its weights; compile --hash keeps a digest of all)"
 		}
 	}
@@ -269,9 +269,9 @@ func (a *app) checkSidecar(path string, p *plan.Plan, given string, f *gguf.File
 	if err := exec.CheckSidecar(p, s); err != nil {
 		return err
 	}
-	found, err := digestSidecar(s, p.Model.Data)
-	if err == nil && found != p.Sidecar.Data {
-		err = fmt.Errorf("the weights of %s have digest %s, the plan says %s: they changed since it was compiled", s.Path, found, p.Sidecar.Data)
+	found, err := digestSidecar(s, p.Model.WeightsDigest)
+	if err == nil && found != p.Sidecar.WeightsDigest {
+		err = fmt.Errorf("the weights of %s have digest %s, the plan says %s: they changed since it was compiled", s.Path, found, p.Sidecar.WeightsDigest)
 	}
 	return err
 }
@@ -281,15 +281,15 @@ func checkModel(p *plan.Plan, f *gguf.File) error {
 	if err := exec.CheckModel(p, f); err != nil {
 		return err
 	}
-	if p.Model.Data == "" {
+	if p.Model.WeightsDigest == "" {
 		return fmt.Errorf("the plan has no digest of the weights, expected one to compare with; compile the model again")
 	}
-	found, err := digestWeights(f, !strings.HasPrefix(p.Model.Data, sampled))
+	found, err := digestWeights(f, !strings.HasPrefix(p.Model.WeightsDigest, sampled))
 	if err != nil {
 		return err
 	}
-	if found != p.Model.Data {
-		return fmt.Errorf("the weights of %s have digest %s, the plan says %s: they changed since it was compiled", f.Path, found, p.Model.Data)
+	if found != p.Model.WeightsDigest {
+		return fmt.Errorf("the weights of %s have digest %s, the plan says %s: they changed since it was compiled", f.Path, found, p.Model.WeightsDigest)
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func (a *app) open(ctx context.Context, name, model string, flags *compileFlags)
 		if s.plan, s.threads, err = a.readPlan(name, flags); err != nil {
 			return nil, err
 		}
-		if on := s.plan.On(0); on.Backend != plan.CUDA {
+		if on := s.plan.Device(0); on.Backend != plan.CUDA {
 			if err := allowedISA(on.ISA, a.getenv(isaVariable)); err != nil {
 				return nil, about(name, err)
 			}
@@ -102,7 +102,7 @@ func (s *source) choose(ctx context.Context, flags *compileFlags, backend string
 	s.on = flags.on
 	places := max(s.options.Devices, 1)
 	if s.plan != nil {
-		places = max(s.plan.Cards(), 1)
+		places = max(s.plan.NumGPUs(), 1)
 	}
 	if n := len(flags.on.numbers); n > places {
 		return usagef("--%s names %d devices, expected at most %d, for which %s is", deviceFlag, n, places, s.name)
@@ -141,7 +141,7 @@ func (a *app) readPlan(name string, flags *compileFlags) (p *plan.Plan, threads 
 		return nil, 0, err
 	}
 	a.inputs = append(a.inputs, name)
-	threads, most := int(flags.threads.n), p.On(0).Threads
+	threads, most := int(flags.threads.n), p.Device(0).Threads
 	if !flags.set.Changed("threads") {
 		return p, min(threads, most), nil
 	}

@@ -171,7 +171,7 @@ func TestCoverage(t *testing.T) {
 		for _, s := range schedules {
 			from := 0
 			for _, to := range s.ends {
-				g := p.plan.ProgramFor(plan.Load{T: int64(to - from), R: 1, Seqs: 1, Pos: int64(from)})
+				g := p.plan.ProgramFor(plan.Workload{T: int64(to - from), R: 1, Seqs: 1, Pos: int64(from)})
 				if g.Name != s.program || to-from > StepTokens {
 					t.Errorf("%d tokens, schedule of %s: a step of %d tokens runs %s", tokens, s.program, to-from, g.Name)
 				}

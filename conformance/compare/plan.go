@@ -110,7 +110,7 @@ func (p *PlanOperand) addStep(ctx context.Context, ids []int32, from, to int, al
 
 // maxRows returns how many rows of logits a step of the tokens from ≤ t < to can return.
 func (p *PlanOperand) maxRows(from, to int) int {
-	return int(p.plan.ProgramFor(plan.Load{T: int64(to - from), Seqs: 1, Pos: int64(from)}).MaxR)
+	return int(p.plan.ProgramFor(plan.Workload{T: int64(to - from), Seqs: 1, Pos: int64(from)}).MaxR)
 }
 
 // step runs ids[from:to] and requests the logits of ids[first:last].

@@ -141,11 +141,11 @@ func TestMeanAndDeviation(t *testing.T) {
 func TestTestLoads(t *testing.T) {
 	for _, c := range []struct {
 		test Test
-		want []plan.Load
+		want []plan.Workload
 	}{
-		{Test{NPrompt: 5}, []plan.Load{{T: 5, R: 1, Seqs: 1}}},
-		{Test{NPrompt: 20, NDepth: 3}, []plan.Load{{T: 8, Seqs: 1, Pos: 3}, {T: 8, Seqs: 1, Pos: 11}, {T: 4, R: 1, Seqs: 1, Pos: 19}}},
-		{Test{NGen: 2, NDepth: 7}, []plan.Load{{T: 1, R: 1, Seqs: 1, Pos: 7}, {T: 1, R: 1, Seqs: 1, Pos: 8}}},
+		{Test{NPrompt: 5}, []plan.Workload{{T: 5, R: 1, Seqs: 1}}},
+		{Test{NPrompt: 20, NDepth: 3}, []plan.Workload{{T: 8, Seqs: 1, Pos: 3}, {T: 8, Seqs: 1, Pos: 11}, {T: 4, R: 1, Seqs: 1, Pos: 19}}},
+		{Test{NGen: 2, NDepth: 7}, []plan.Workload{{T: 1, R: 1, Seqs: 1, Pos: 7}, {T: 1, R: 1, Seqs: 1, Pos: 8}}},
 	} {
 		got := testLoads(&c.test, &plan.Plan{Target: plan.Target{Ubatch: 8}})
 		if len(got) != len(c.want) {

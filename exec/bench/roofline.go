@@ -24,7 +24,7 @@ type Roofline struct {
 type testRoof struct {
 	prober *cpu.Prober
 	plan   *plan.Plan
-	loads  []plan.Load
+	loads  []plan.Workload
 	bytes  int64 // that the test reads
 }
 
@@ -46,13 +46,13 @@ func newTestRoof(e *exec.Engine, t *Test) (*testRoof, error) {
 }
 
 // testLoads returns the loads of the steps that a test takes.
-func testLoads(t *Test, p *plan.Plan) []plan.Load {
+func testLoads(t *Test, p *plan.Plan) []plan.Workload {
 	pos, end := int64(t.NDepth), int64(t.NDepth+t.Tokens())
-	var loads []plan.Load
+	var loads []plan.Workload
 	for pos < end {
-		l := plan.Load{T: 1, Seqs: 1, Pos: pos}
+		l := plan.Workload{T: 1, Seqs: 1, Pos: pos}
 		if t.NGen == 0 {
-			l.T = p.Cut(pos, end-pos)
+			l.T = p.ChunkLen(pos, end-pos)
 		}
 		if pos += l.T; t.NGen > 0 || pos == end {
 			l.R = 1

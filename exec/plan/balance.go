@@ -23,11 +23,11 @@ type WaveBalance struct {
 	Imbalance float64  `json:"imbalance"` // of bytes
 }
 
-// FullLoad returns the largest load of a program halfway through the context: a token of each of as
+// FullWorkload returns the largest workload of a program halfway through the context: a token of each of as
 // many sequences as it has room for, or else all tokens of one, and one row of logits for each
 // sequence.
-func (p *Plan) FullLoad(g *Program) Load {
-	l := Load{T: g.MaxT, R: 1, Seqs: 1}
+func (p *Plan) FullWorkload(g *Program) Workload {
+	l := Workload{T: g.MaxT, R: 1, Seqs: 1}
 	if g.MaxT <= p.Target.Sequences {
 		l.Seqs = g.MaxT
 	}
@@ -36,9 +36,9 @@ func (p *Plan) FullLoad(g *Program) Load {
 	return l
 }
 
-// BalanceOf returns the balance of a program under its full load on all of the plan's workers.
+// BalanceOf returns the balance of a program under its full workload on all of the plan's workers.
 func BalanceOf(p *Plan, g *Program) (*Balance, error) {
-	l := p.FullLoad(g)
+	l := p.FullWorkload(g)
 	b := &Balance{Tokens: l.T, Rows: l.R, Position: l.Pos, Sequences: l.Seqs}
 	costs := NewCoster(p)
 	var most, mean float64
@@ -48,7 +48,7 @@ func BalanceOf(p *Plan, g *Program) (*Balance, error) {
 			w.Device = g.Waves[i].Steps[j].Device // of all of them
 			w.Kernels = append(w.Kernels, g.Waves[i].Steps[j].Kernel)
 		}
-		workers := p.On(w.Device).Threads
+		workers := p.Device(w.Device).Threads
 		shares := make([]float64, workers)
 		for worker := range workers {
 			c, err := costs.Wave(g, i, l, worker, workers)

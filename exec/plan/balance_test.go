@@ -17,7 +17,7 @@ func TestBalance(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, err := plan.NewCoster(p).Program(g, p.FullLoad(g), plantest.Threads)
+		want, err := plan.NewCoster(p).Program(g, p.FullWorkload(g), plantest.Threads)
 		if err != nil || b.Cost != want || len(b.Waves) != len(g.Waves) {
 			t.Errorf("%s: %d waves that cost %+v, want %d and %+v, %v", g.Name, len(b.Waves), b.Cost, len(g.Waves), want, err)
 		}
@@ -48,14 +48,14 @@ func TestFullLoad(t *testing.T) {
 	p := &plan.Plan{Target: plan.Target{Ctx: 100, Sequences: 4}}
 	for _, c := range []struct {
 		g    plan.Program
-		want plan.Load
+		want plan.Workload
 	}{
-		{plan.Program{MaxT: 4, MaxR: 4}, plan.Load{T: 4, R: 4, Seqs: 4, Pos: 49}},
-		{plan.Program{MaxT: 3, MaxR: 2}, plan.Load{T: 3, R: 2, Seqs: 3, Pos: 49}},
-		{plan.Program{MaxT: 32, MaxR: 8}, plan.Load{T: 32, R: 1, Seqs: 1, Pos: 34}},
-		{plan.Program{MaxT: 512, MaxR: 8}, plan.Load{T: 512, R: 1, Seqs: 1}},
+		{plan.Program{MaxT: 4, MaxR: 4}, plan.Workload{T: 4, R: 4, Seqs: 4, Pos: 49}},
+		{plan.Program{MaxT: 3, MaxR: 2}, plan.Workload{T: 3, R: 2, Seqs: 3, Pos: 49}},
+		{plan.Program{MaxT: 32, MaxR: 8}, plan.Workload{T: 32, R: 1, Seqs: 1, Pos: 34}},
+		{plan.Program{MaxT: 512, MaxR: 8}, plan.Workload{T: 512, R: 1, Seqs: 1}},
 	} {
-		if got := p.FullLoad(&c.g); got != c.want {
+		if got := p.FullWorkload(&c.g); got != c.want {
 			t.Errorf("up to %d tokens: %+v, want %+v", c.g.MaxT, got, c.want)
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// A Load is what one run of a program has to do.
-type Load struct {
+// A Workload is what one run of a program has to do.
+type Workload struct {
 	T, R int64 // tokens, and rows whose logits are wanted
 	Seqs int64 // sequences, which share the tokens evenly
 	Pos  int64 // positions that each sequence has before them
@@ -48,34 +48,34 @@ func product(x, y int64) int64 {
 	return maxInt
 }
 
-// A work is what a kernel computes, in formulas like those of its signature. There are no bounds
-// here but one load: S is its sequences, and C the positions that a token sees, on average.
-type work struct {
+// A costModel is what a kernel computes and reads, in formulas like those of its signature. Their variables are
+// not bounds but those of one workload: S is its sequences, and C the positions that a token sees, on average.
+type costModel struct {
 	macs, flops string            // "" for none; those of macs with a # are one for each weight
-	touches     map[string]string // elements by role, where it touches less than the signature allows
+	partial     map[string]string // elements by role, where a kernel reads fewer than the signature allows
 	writes      map[string]string // by role, of a state
 }
 
-// looksBack is what attention reads of the caches, and appends what a step writes there.
+// cachedReads are the elements of the caches that attention reads, cacheWrites those that a step writes.
 var (
-	looksBack = map[string]string{"kcache": "S*C*kv_heads*head_dim", "vcache": "S*C*kv_heads*head_dim"}
-	appends   = map[string]string{"kcache": "M*kv_heads*head_dim", "vcache": "M*kv_heads*head_dim"}
+	cachedReads = map[string]string{"kcache": "S*C*kv_heads*head_dim", "vcache": "S*C*kv_heads*head_dim"}
+	cacheWrites = map[string]string{"kcache": "M*kv_heads*head_dim", "vcache": "M*kv_heads*head_dim"}
 )
 
-// works is the table of costs, one row per kernel of the signature table.
-var works = map[string]work{
-	"embed":        {flops: "M*n", touches: map[string]string{"table": "M*n"}},
+// costModels has one row per kernel of the signature table.
+var costModels = map[string]costModel{
+	"embed":        {flops: "M*n", partial: map[string]string{"table": "M*n"}},
 	"norm":         {flops: "4*M*n"},
 	"norm_add":     {flops: "5*M*n"},
 	"quantise":     {flops: "5*M*n"},
 	"matmul_group": {macs: "M*n#*k"},
 	"gated":        {macs: "2*M*n*k", flops: "14*M*n"},
 	"attention": {macs: "2*M*heads*C*head_dim", flops: "12*M*heads*C + 4*M*(heads + kv_heads)*head_dim",
-		touches: looksBack, writes: appends},
-	"select": {touches: map[string]string{"x": "M*n"}},
+		partial: cachedReads, writes: cacheWrites},
+	"select": {partial: map[string]string{"x": "M*n"}},
 	"copy":   {},
 
-	"cuda.embed":      {flops: "M*n", touches: map[string]string{"table": "M*n"}},
+	"cuda.embed":      {flops: "M*n", partial: map[string]string{"table": "M*n"}},
 	"cuda.norm":       {flops: "4*M*n"},
 	"cuda.norm_add":   {flops: "5*M*n"},
 	"cuda.quantise":   {flops: "5*M*n"},
@@ -84,18 +84,18 @@ var works = map[string]work{
 	"cuda.gemm":       {macs: "M*n#*k"},
 	"cuda.gemm_gated": {macs: "2*M*n*k", flops: "14*M*n"},
 	"cuda.prefill": {macs: "2*M*heads*C*head_dim", flops: "12*M*heads*C + 4*M*(heads + kv_heads)*head_dim",
-		touches: looksBack, writes: appends},
+		partial: cachedReads, writes: cacheWrites},
 	"cuda.attention": {macs: "2*M*heads*C*head_dim", flops: "12*M*heads*C + 4*M*(heads + kv_heads)*head_dim",
-		touches: looksBack, writes: appends},
-	"cuda.select":     {touches: map[string]string{"x": "M*n"}},
+		partial: cachedReads, writes: cacheWrites},
+	"cuda.select":     {partial: map[string]string{"x": "M*n"}},
 	"cuda.copy":       {},
 	"cuda.top":        {flops: "M*n"},
-	"cuda.embed_part": {flops: "M*n", touches: map[string]string{"table": "M*n"}},
+	"cuda.embed_part": {flops: "M*n", partial: map[string]string{"table": "M*n"}},
 	"cuda.sum":        {flops: "M*n"},
 	"cuda.concat":     {},
 	"transfer":        {},
 
-	"ref.get_rows":  {flops: "M*n", touches: map[string]string{"table": "M*n"}},
+	"ref.get_rows":  {flops: "M*n", partial: map[string]string{"table": "M*n"}},
 	"ref.scale":     {flops: "M*n"},
 	"ref.rms_norm":  {flops: "4*M*n"},
 	"ref.matmul":    {macs: "M*n*k"},
@@ -106,15 +106,15 @@ var works = map[string]work{
 	"ref.gelu_tanh": {flops: "20*M*n"},
 	"ref.gelu_erf":  {flops: "14*M*n"},
 	"ref.rope":      {flops: "3*M*heads*head_dim"},
-	"ref.kv_write":  {touches: map[string]string{"cache": "0"}, writes: map[string]string{"cache": "M*width"}},
+	"ref.kv_write":  {partial: map[string]string{"cache": "0"}, writes: map[string]string{"cache": "M*width"}},
 	"ref.attn_scores": {macs: "M*heads*C*head_dim",
-		touches: map[string]string{"kcache": "S*C*kv_heads*head_dim"}},
+		partial: map[string]string{"kcache": "S*C*kv_heads*head_dim"}},
 	"ref.softmax": {flops: "12*M*heads*C"},
 	"ref.attn_values": {macs: "M*heads*C*head_dim",
-		touches: map[string]string{"vcache": "S*C*kv_heads*head_dim"}},
+		partial: map[string]string{"vcache": "S*C*kv_heads*head_dim"}},
 }
 
-// A Coster tells what the steps of one plan cost.
+// A Coster computes what the steps of one plan cost.
 type Coster struct {
 	plan    *Plan
 	weights map[string]*Weight
@@ -132,7 +132,7 @@ func NewCoster(p *Plan) *Coster {
 // Step returns what one of the workers has to do in a step of program g: what the step would cost if
 // it had but the worker's share of tokens or of rows of the weights, or the worker's part of what all
 // heads cost. The error is about numbers that exceed an int64, which only a made-up plan can have.
-func (c *Coster) Step(g *Program, st *Step, l Load, worker, workers int) (Cost, error) {
+func (c *Coster) Step(g *Program, st *Step, l Workload, worker, workers int) (Cost, error) {
 	s, sig, err := c.scope(st, l)
 	if err != nil {
 		return Cost{}, err
@@ -140,7 +140,7 @@ func (c *Coster) Step(g *Program, st *Step, l Load, worker, workers int) (Cost, 
 	if st.Split.By == "one" && worker > 0 || !c.share(&s, st, int64(worker), int64(workers)) {
 		return Cost{}, nil
 	}
-	w, t := works[st.Kernel], &tally{scope: s}
+	w, t := costModels[st.Kernel], &tally{scope: s}
 	for _, a := range st.Args {
 		c.touch(t, g, &a, sig, &w)
 	}
@@ -159,7 +159,7 @@ func (c *Coster) Step(g *Program, st *Step, l Load, worker, workers int) (Cost, 
 }
 
 // Program returns what all workers do together in all steps of a program.
-func (c *Coster) Program(g *Program, l Load, workers int) (Cost, error) {
+func (c *Coster) Program(g *Program, l Workload, workers int) (Cost, error) {
 	var sum Cost
 	for i := range g.Waves {
 		for w := range workers {
@@ -174,7 +174,7 @@ func (c *Coster) Program(g *Program, l Load, workers int) (Cost, error) {
 }
 
 // Wave returns what one of the workers does in a wave.
-func (c *Coster) Wave(g *Program, wave int, l Load, worker, workers int) (Cost, error) {
+func (c *Coster) Wave(g *Program, wave int, l Workload, worker, workers int) (Cost, error) {
 	var sum Cost
 	for j := range g.Waves[wave].Steps {
 		step, err := c.Step(g, &g.Waves[wave].Steps[j], l, worker, workers)
@@ -186,8 +186,8 @@ func (c *Coster) Wave(g *Program, wave int, l Load, worker, workers int) (Cost, 
 	return sum, nil
 }
 
-// scope returns the scope of a step under a load.
-func (c *Coster) scope(st *Step, l Load) (Scope, *Signature, error) {
+// scope returns the scope of a step for a workload.
+func (c *Coster) scope(st *Step, l Workload) (Scope, *Signature, error) {
 	sig, ok := LookupKernel(st.Kernel)
 	if !ok {
 		return Scope{}, nil, fmt.Errorf("step %q: kernel %q is not in the signature table", st.Name, st.Kernel)
@@ -200,7 +200,7 @@ func (c *Coster) scope(st *Step, l Load) (Scope, *Signature, error) {
 }
 
 // sees returns how many positions a token sees with its own, on average over those of a sequence.
-func sees(l Load, window int64) int64 {
+func sees(l Workload, window int64) int64 {
 	n := max(l.T/max(l.Seqs, 1), 1)
 	all := l.Pos + (n+1)/2
 	if window == 0 || l.Pos+n <= window {
@@ -291,7 +291,7 @@ func bytesRead(w *Weight, a *Arg) int64 {
 }
 
 // products returns how often the formula of a kernel's products counts.
-func (c *Coster) products(st *Step, w *work) int {
+func (c *Coster) products(st *Step, w *costModel) int {
 	if !strings.Contains(w.macs, "#") {
 		return 1
 	}
@@ -321,7 +321,7 @@ func (t *tally) eval(formula string) int64 {
 }
 
 // touch adds the bytes of one argument.
-func (c *Coster) touch(t *tally, g *Program, a *Arg, sig *Signature, w *work) {
+func (c *Coster) touch(t *tally, g *Program, a *Arg, sig *Signature, w *costModel) {
 	o, index := sig.operand(a.Role)
 	if o == nil || t.err != nil {
 		return
@@ -329,7 +329,7 @@ func (c *Coster) touch(t *tally, g *Program, a *Arg, sig *Signature, w *work) {
 	t.scope.Index = index
 	defer func() { t.scope.Index = 0 }()
 	extent := o.Extent
-	if less, ok := w.touches[a.Role]; ok {
+	if less, ok := w.partial[a.Role]; ok {
 		extent = less
 	}
 	if o.Dir == WeightIn {

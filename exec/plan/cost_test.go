@@ -29,12 +29,12 @@ func TestStepCost(t *testing.T) {
 	p := plantest.Plan(1)
 	costs := plan.NewCoster(p)
 	decode, prefill := &p.Programs[0], &p.Programs[1]
-	one := plan.Load{T: 1, R: 1, Seqs: 1, Pos: 20}
-	many := plan.Load{T: 8, R: 1, Seqs: 1, Pos: 4}
+	one := plan.Workload{T: 1, R: 1, Seqs: 1, Pos: 20}
+	many := plan.Workload{T: 8, R: 1, Seqs: 1, Pos: 4}
 	for _, c := range []struct {
 		name            string
 		g               *plan.Program
-		load            plan.Load
+		load            plan.Workload
 		worker, workers int
 		want            plan.Cost
 	}{
@@ -54,7 +54,7 @@ func TestStepCost(t *testing.T) {
 			MACs: 2 * 2 * 16 * 21, FLOPs: 12*2*21 + 4*3*16}},
 		// Two blocks of 16 and 14 tokens for each of 4 heads: of 8 pairs worker 1 of 3 has two, the last
 		// one of the first two heads and the first one of the others.
-		{"blk.0.attn", prefill, plan.Load{T: 30, R: 1, Seqs: 1}, 1, 3, plan.Cost{State: 15 * 2 * 32 * 2, Values: (30*(4*64+2*4*32+4+4) + 12) * 2 / 8,
+		{"blk.0.attn", prefill, plan.Workload{T: 30, R: 1, Seqs: 1}, 1, 3, plan.Cost{State: 15 * 2 * 32 * 2, Values: (30*(4*64+2*4*32+4+4) + 12) * 2 / 8,
 			Written: 30 * (4*64 + 2*32*2) * 2 / 8, MACs: 30 * 2 * 4 * 16 * 15 * 2 / 8, FLOPs: 30 * (12*4*15 + 4*6*16) * 2 / 8}},
 		// Tokens at positions 4 to 11 see 5 to 12 positions, 8.5 on average, of which 8 counts.
 		{"blk.0.attn", prefill, many, 0, 1, plan.Cost{State: 8 * 2 * 32 * 2, Values: 8*(4*64+2*4*32+4+4) + 12, Written: 8 * (4*64 + 2*32*2),
@@ -65,7 +65,7 @@ func TestStepCost(t *testing.T) {
 		{"blk.0.ffn_out", decode, one, 0, 1, plan.Cost{Weights: 64 * 96, Values: 3*q8 + 256, Written: 256, MACs: 64 * 96}},
 		{"picked", prefill, many, 0, 1, plan.Cost{Values: 256 + 4, Written: 256}},
 		{"logits", prefill, many, 0, 1, plan.Cost{Weights: 6400, Values: 2 * q8, Written: 400, MACs: 6400}},
-		{"logits", prefill, plan.Load{T: 8}, 0, 1, plan.Cost{Weights: 6400}},
+		{"logits", prefill, plan.Workload{T: 8}, 0, 1, plan.Cost{Weights: 6400}},
 	} {
 		got, err := costs.Step(c.g, step(t, c.g, c.name), c.load, c.worker, c.workers)
 		if err != nil || got != c.want {
@@ -92,7 +92,7 @@ func TestCostOfWindows(t *testing.T) {
 	g := &p.Programs[1]
 	st := step(t, g, "blk.0.attn")
 	for _, window := range []int64{0, 1, 7, 16, 1000} {
-		for _, l := range []plan.Load{{T: 1, Seqs: 1}, {T: 1, Seqs: 1, Pos: 30}, {T: 9, Seqs: 1}, {T: 9, Seqs: 1, Pos: 3}, {T: 9, Seqs: 1, Pos: 12}, {T: 8, Seqs: 4, Pos: 10}} {
+		for _, l := range []plan.Workload{{T: 1, Seqs: 1}, {T: 1, Seqs: 1, Pos: 30}, {T: 9, Seqs: 1}, {T: 9, Seqs: 1, Pos: 3}, {T: 9, Seqs: 1, Pos: 12}, {T: 8, Seqs: 4, Pos: 10}} {
 			for i := range st.Params {
 				if st.Params[i].Name == "window" {
 					st.Params[i].Value = window
@@ -122,7 +122,7 @@ func TestWorkersShareCost(t *testing.T) {
 	costs := plan.NewCoster(p)
 	for i := range p.Programs {
 		g := &p.Programs[i]
-		load := plan.Load{T: g.MaxT, R: g.MaxR, Seqs: 1, Pos: 5}
+		load := plan.Workload{T: g.MaxT, R: g.MaxR, Seqs: 1, Pos: 5}
 		for w := range g.Waves {
 			for j := range g.Waves[w].Steps {
 				st := &g.Waves[w].Steps[j]

@@ -16,29 +16,29 @@ type Device struct {
 	Memory  Memory // of this device alone
 }
 
-// mostDevices bounds numbers of devices, by more than a machine has.
-const mostDevices = 64
+// maxDevices bounds numbers of devices, by more than a machine has.
+const maxDevices = 64
 
-// Places returns how many devices a plan is for, at least 1.
-func (p *Plan) Places() int { return max(len(p.Devices), 1) }
+// NumDevices returns how many devices a plan is for, at least 1.
+func (p *Plan) NumDevices() int { return max(len(p.Devices), 1) }
 
 // HasHost reports whether the first device of a plan for CUDA devices is the host, which runs steps with
 // kernels of its own.
-func (p *Plan) HasHost() bool { return p.Target.Backend == CUDA && p.On(0).Backend != CUDA }
+func (p *Plan) HasHost() bool { return p.Target.Backend == CUDA && p.Device(0).Backend != CUDA }
 
-// Cards returns how many CUDA devices a plan is for.
-func (p *Plan) Cards() int {
+// NumGPUs returns how many CUDA devices a plan is for.
+func (p *Plan) NumGPUs() int {
 	if p.Target.Backend != CUDA {
 		return 0
 	}
 	if p.HasHost() {
-		return p.Places() - 1
+		return p.NumDevices() - 1
 	}
-	return p.Places()
+	return p.NumDevices()
 }
 
-// On returns what a plan says of a device, whose number is below Places.
-func (p *Plan) On(device int) Device {
+// Device returns the description of a device, whose number is below NumDevices.
+func (p *Plan) Device(device int) Device {
 	if len(p.Devices) == 0 {
 		t := &p.Target
 		return Device{t.Backend, t.ISA, t.Threads, p.Memory}
@@ -100,7 +100,7 @@ func (m *Memory) add(o *Memory) error {
 	return nil
 }
 
-// LiesOn reports whether a device has a weight.
+// LiesOn reports whether a weight is on a device.
 func (w *Weight) LiesOn(device int) bool {
 	if len(w.Devices) == 0 {
 		return device == 0
@@ -108,8 +108,8 @@ func (w *Weight) LiesOn(device int) bool {
 	return slices.Contains(w.Devices, device)
 }
 
-// On returns the devices that have a weight.
-func (w *Weight) On() []int {
+// DeviceIDs returns the devices that have a weight.
+func (w *Weight) DeviceIDs() []int {
 	if len(w.Devices) == 0 {
 		return []int{0}
 	}
@@ -160,8 +160,8 @@ func (s *scanner) on() int {
 // devices checks what a plan says of its devices, and that all that has one has one of these.
 func (v *verifier) devices() error {
 	p := v.plan
-	if n := len(p.Devices); n == 1 || n > mostDevices {
-		return fmt.Errorf("target: devices is %d, expected 2 to %d, or none said", n, mostDevices)
+	if n := len(p.Devices); n == 1 || n > maxDevices {
+		return fmt.Errorf("target: devices is %d, expected 2 to %d, or none said", n, maxDevices)
 	}
 	for i := range p.Devices {
 		if err := v.device(i); err != nil {
@@ -207,7 +207,7 @@ func (v *verifier) device(i int) error {
 
 // exists checks the number of a device.
 func (v *verifier) exists(device int) error {
-	if n := v.plan.Places(); device < 0 || device >= n {
+	if n := v.plan.NumDevices(); device < 0 || device >= n {
 		return fmt.Errorf("is on device %d, expected one from 0 to %d", device, n-1)
 	}
 	return nil

@@ -4,8 +4,8 @@ package plan
 // weights were hashed: what was measured of a plan holds for every copy of it.
 func Digest(p *Plan) string {
 	q := *p
-	q.Model.File, q.Model.Data = "", ""
-	q.Sidecar.File, q.Sidecar.Data = "", ""
+	q.Model.File, q.Model.WeightsDigest = "", ""
+	q.Sidecar.File, q.Sidecar.WeightsDigest = "", ""
 	body, _, _ := cutTrailer(string(Print(&q)))
 	return digest(body)
 }

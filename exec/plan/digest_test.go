@@ -10,7 +10,7 @@ import (
 func TestDigest(t *testing.T) {
 	p := plantest.Plan(1)
 	want := plan.Digest(p)
-	p.Model.File, p.Model.Data = "elsewhere.gguf", "sha256:77"
+	p.Model.File, p.Model.WeightsDigest = "elsewhere.gguf", "sha256:77"
 	if got := plan.Digest(p); got != want || p.Model.File != "elsewhere.gguf" {
 		t.Errorf("the digest depends on where the model lies, or the plan was changed")
 	}

@@ -45,7 +45,7 @@ type MemorySummary struct {
 // A FusionsSummary is the JSON form of Fusions.
 type FusionsSummary struct {
 	QKV       int `json:"qkv"`
-	SwiGLU    int `json:"swiglu"`
+	GatedMLP  int `json:"swiglu"`
 	Attention int `json:"attention"`
 }
 
@@ -133,13 +133,13 @@ func JSON(p *Plan) ([]byte, error) {
 		ProgramSummary
 		Balance *Balance `json:"balance"`
 	}
-	spread, err := SpreadOf(p)
+	spread, err := DeviceBreakdownOf(p)
 	if err != nil {
 		return nil, err
 	}
 	s := struct {
 		Summary
-		*Spread
+		*DeviceBreakdown
 		Programs map[string]*program `json:"programs"`
 	}{Summarise(p), spread, map[string]*program{"decode": nil, "small": nil, "prefill": nil, "tiles": nil}}
 	for i := range p.Programs {

@@ -23,7 +23,7 @@ var (
 	rampLow   = number("ramp_low", 0, 1e9)
 	rampHigh  = number("ramp_high", 0, 1e9)
 	magnitude = number("magnitude", 1e-3, 1e3)
-	sharpness = number("scale", -1e6, 1e6) // of scores
+	attnScale = number("scale", -1e6, 1e6) // of scores
 )
 
 var kernels = slices.Concat(cpuKernels, cudaKernels, partKernels, []Signature{transfer})
@@ -129,7 +129,7 @@ var cpuKernels = []Signature{
 		},
 		Params: []ParamSpec{count("heads"), count("kv_heads"), count("head_dim"), amount("rot"),
 			count("positions"), amount("window"), amount("ring"),
-			base, freqScale, rampLow, rampHigh, magnitude, sharpness,
+			base, freqScale, rampLow, rampHigh, magnitude, attnScale,
 			number("eps", 0, 1e6), word("layout", rotations...)}, // eps matters with a norm alone
 		Rows:    "T",
 		Splits:  []string{"heads", "one"},
@@ -250,7 +250,7 @@ var cpuKernels = []Signature{
 			{Role: "y", Dir: Out, Formats: []string{"f32"}, Extent: "M*heads*C"},
 		},
 		Params: []ParamSpec{count("heads"), count("kv_heads"), count("head_dim"),
-			count("positions"), amount("window"), amount("ring"), sharpness},
+			count("positions"), amount("window"), amount("ring"), attnScale},
 		Rows:    "T",
 		Splits:  []string{"one"},
 		Scratch: "4*kv_heads*head_dim",

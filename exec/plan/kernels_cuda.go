@@ -201,7 +201,7 @@ var (
 	}
 	cudaAttentionParams = []ParamSpec{count("heads"), count("kv_heads"), count("head_dim"), amount("rot"),
 		count("positions"), amount("window"), amount("ring"),
-		base, freqScale, rampLow, rampHigh, magnitude, sharpness,
+		base, freqScale, rampLow, rampHigh, magnitude, attnScale,
 		number("eps", 0, 1e6), word("layout", rotations...)}
 	cudaAttentionRules = []Rule{headsDivide, rotationFits, rotationTurns, cacheHolds, ringHasWindow, headsFit}
 )
@@ -222,7 +222,7 @@ const CUDAStoreApart = 8
 // launches returns the most launches of a step of a program on a device.
 func launches(g *Program, st *Step) int {
 	switch {
-	case !OnDevice(st.Kernel):
+	case !IsCUDAKernel(st.Kernel):
 		return 0
 	case st.Kernel == "cuda.prefill", st.Kernel == "cuda.attention" && g.MaxT > CUDAStoreApart:
 		return 2
@@ -288,5 +288,5 @@ func splitsHold(s *Scope) error {
 	return nil
 }
 
-// OnDevice reports whether a kernel runs on a CUDA device.
-func OnDevice(kernel string) bool { return strings.HasPrefix(kernel, cudaPrefix) }
+// IsCUDAKernel reports whether a kernel runs on a CUDA device.
+func IsCUDAKernel(kernel string) bool { return strings.HasPrefix(kernel, cudaPrefix) }

@@ -11,8 +11,8 @@ const (
 	TopLogits = "top_logits" // f32 [R, k]
 )
 
-// MostTop is how many of the greatest logits a plan finds at most: more than samplers take by default.
-const MostTop = 64
+// MaxTopK is the most of the greatest logits that a plan finds: more than samplers take by default.
+const MaxTopK = 64
 
 // Logits returns the io buffer that every plan hands its logits out in, and the number of logits
 // in a row. The buffer is f32 and holds a row for each of the R that are wanted, whatever else the
@@ -43,9 +43,9 @@ func (p *Plan) Logits() (id int, width int64, err error) {
 	return 0, 0, fmt.Errorf("no io buffer %q, expected one: a plan computes logits", "logits")
 }
 
-// Greatest returns how many elements for each row of logits the io buffer of a plan that verifies has, of
-// those that hold the greatest ones: 0 where there is none.
-func (p *Plan) Greatest(name string) int64 {
+// TopKSize returns how many elements the named io buffer of the greatest logits has for each row; 0 where there
+// is no such buffer. The plan must verify.
+func (p *Plan) TopKSize(name string) int64 {
 	for i := range p.Buffers {
 		if b := &p.Buffers[i]; b.Class == IO && b.Name == name && (b.Format == "i32") == (name != TopLogits) {
 			scope := p.Scope(nil)

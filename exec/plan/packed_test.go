@@ -110,8 +110,8 @@ func TestPackedRefused(t *testing.T) {
 // Of a weight that products read packed, nothing of the file stays in memory, also where rows of it are
 // gathered.
 func TestPackedNeed(t *testing.T) {
-	plain, p := plan.NeedOf(plantest.Plan(1)), packed(t)
-	got := plan.NeedOf(p.Plan)
+	plain, p := plan.MemoryUseOf(plantest.Plan(1)), packed(t)
+	got := plan.MemoryUseOf(p.Plan)
 	var moved int64
 	for i := range p.Weights {
 		if w := &p.Weights[i]; w.Layout != "" {

@@ -130,8 +130,8 @@ func (r *reader) model(s *scanner) {
 }
 
 func (r *reader) digest(s *scanner) {
-	r.plan.Model.Directory = s.key("directory=").word("a digest")
-	r.plan.Model.Data = s.key("data=").word("a digest")
+	r.plan.Model.HeaderDigest = s.key("directory=").word("a digest")
+	r.plan.Model.WeightsDigest = s.key("data=").word("a digest")
 }
 
 // sidecar stands once at most, which a plan without one cannot tell from its zero value.
@@ -142,8 +142,8 @@ func (r *reader) sidecar(s *scanner) {
 	}
 	c.File = s.key("file=").word("a path")
 	c.Size = s.key("size=").integer()
-	c.Directory = s.key("directory=").word("a digest")
-	c.Data = s.key("data=").word("a digest")
+	c.HeaderDigest = s.key("directory=").word("a digest")
+	c.WeightsDigest = s.key("data=").word("a digest")
 }
 
 func (r *reader) target(s *scanner) {
@@ -167,7 +167,7 @@ func (r *reader) passes(s *scanner) { r.plan.Passes = s.word("a list of passes")
 func (r *reader) fusions(s *scanner) {
 	r.plan.Fusions = Fusions{
 		QKV:       s.key("qkv=").small(),
-		SwiGLU:    s.key("swiglu=").small(),
+		GatedMLP:  s.key("swiglu=").small(),
 		Attention: s.key("attention=").small(),
 	}
 }

@@ -29,12 +29,12 @@ type Plan struct {
 
 // A Model is the identity of the GGUF file a plan belongs to.
 type Model struct {
-	Arch      string
-	Name      string
-	File      string // relative to the plan file; "" when embedded ("demo")
-	Size      int64  // bytes, all shards
-	Directory string // "sha256:…" of header, metadata and tensor directory
-	Data      string // "sha256:…" of the tensor data, "samples-sha256:…" of parts of it, "" when not computed
+	Arch          string
+	Name          string
+	File          string // relative to the plan file; "" when embedded ("demo")
+	Size          int64  // bytes, all shards
+	HeaderDigest  string // "sha256:…" of header, metadata and tensor directory
+	WeightsDigest string // "sha256:…" of the tensor data, "samples-sha256:…" of parts of it, "" when not computed
 }
 
 // SidecarType is the type of the weights that lie in another file than the model.
@@ -43,10 +43,10 @@ const SidecarType = "f8_e4m3"
 // A Sidecar is the identity of the file with the weights of that type. Its size is 0 where a plan reads
 // none.
 type Sidecar struct {
-	File      string // relative to the plan file
-	Size      int64  // bytes
-	Directory string // "sha256:…" of what stands before the data
-	Data      string // "sha256:…" of the data, "" when not computed
+	File          string // relative to the plan file
+	Size          int64  // bytes
+	HeaderDigest  string // "sha256:…" of what stands before the data
+	WeightsDigest string // "sha256:…" of the data, "" when not computed
 }
 
 // A Target is where and within which bounds a plan runs.
@@ -191,7 +191,7 @@ type Split struct {
 
 // Fusions counts the fused groups of a plan's largest program.
 type Fusions struct {
-	QKV, SwiGLU, Attention int
+	QKV, GatedMLP, Attention int
 }
 
 // What stands for a layer or a buffer that is not there.

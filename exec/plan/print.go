@@ -74,9 +74,9 @@ func (w *printer) head(p *Plan) {
 	m, t, mem, f := &p.Model, &p.Target, &p.Memory, &p.Fusions
 	w.blank()
 	w.linef("model   %s %s file=%s size=%d", quote(m.Arch), strconv.Quote(m.Name), quote(m.File), m.Size)
-	w.linef("digest  directory=%s data=%s", quote(m.Directory), quote(m.Data))
+	w.linef("digest  directory=%s data=%s", quote(m.HeaderDigest), quote(m.WeightsDigest))
 	if s := &p.Sidecar; *s != (Sidecar{}) {
-		w.linef("sidecar file=%s size=%d directory=%s data=%s", quote(s.File), s.Size, quote(s.Directory), quote(s.Data))
+		w.linef("sidecar file=%s size=%d directory=%s data=%s", quote(s.File), s.Size, quote(s.HeaderDigest), quote(s.WeightsDigest))
 	}
 	devices := ""
 	if n := len(p.Devices); n > 0 {
@@ -85,7 +85,7 @@ func (w *printer) head(p *Plan) {
 	w.linef("target  %s %s precision=%s kv=%s threads<=%d ctx=%d ubatch=%d sequences=%d rows=%d%s",
 		quote(t.Backend), quote(t.ISA), quote(t.Precision), quote(t.KV), t.Threads, t.Ctx, t.Ubatch, t.Sequences, t.Rows, devices)
 	w.linef("passes  %s", strconv.Quote(p.Passes))
-	w.linef("fusions qkv=%d swiglu=%d attention=%d", f.QKV, f.SwiGLU, f.Attention)
+	w.linef("fusions qkv=%d swiglu=%d attention=%d", f.QKV, f.GatedMLP, f.Attention)
 	w.blank()
 	tables := ""
 	if mem.Tables != 0 {

@@ -7,7 +7,7 @@ import (
 
 // TestSees holds the mean to what each token sees, and to its bounds where loads are huge.
 func TestSees(t *testing.T) {
-	for _, l := range []Load{{T: 1, Pos: 0}, {T: 7, Pos: 3}, {T: 20, Pos: 9}, {T: 20, Pos: 10}, {T: 20, Pos: 30}, {T: 3, Pos: 7}} {
+	for _, l := range []Workload{{T: 1, Pos: 0}, {T: 7, Pos: 3}, {T: 20, Pos: 9}, {T: 20, Pos: 10}, {T: 20, Pos: 30}, {T: 3, Pos: 7}} {
 		const window = 10
 		var sum int64
 		for i := range l.T {
@@ -17,7 +17,7 @@ func TestSees(t *testing.T) {
 			t.Errorf("%+v sees %d, want %.2f", l, got, want)
 		}
 	}
-	if got := sees(Load{T: 1 << 33}, 1<<32); got < 1<<31 || got > 1<<32 {
+	if got := sees(Workload{T: 1 << 33}, 1<<32); got < 1<<31 || got > 1<<32 {
 		t.Errorf("a huge load sees %d of a window of 2^32", got)
 	}
 }

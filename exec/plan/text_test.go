@@ -21,8 +21,8 @@ func awkward() *plan.Plan {
 	return &plan.Plan{
 		Version: plan.Version,
 		Model: plan.Model{Arch: "", Name: "new\nline \x00 \xff \"quoted\" # no comment", File: `C:\models\ä b.gguf`,
-			Size: math.MaxInt64, Directory: "sha256:0", Data: "sha256:1"},
-		Sidecar: plan.Sidecar{File: "a b", Size: -1, Data: "x\n"},
+			Size: math.MaxInt64, HeaderDigest: "sha256:0", WeightsDigest: "sha256:1"},
+		Sidecar: plan.Sidecar{File: "a b", Size: -1, WeightsDigest: "x\n"},
 		Target:  plan.Target{Backend: "c p u", ISA: "avx512vnni+amx", Precision: "exact", KV: "f32", Threads: math.MaxInt, Ctx: math.MinInt64, Ubatch: -1, Rows: 1},
 		Passes:  "-fuse_swiglu,-fuse_qkv",
 		Memory:  plan.Memory{Weight: -1, Packed: 2, State: 3, IO: 4, Arena: 5, ArenaLowerBound: 6, ArenaUnshared: math.MaxInt64},

@@ -15,8 +15,8 @@ const maxDims = 4
 // MaxThreads and mostSequences bound what a plan costs beside its buffers, so that it cannot ask
 // for a copy per grain of sand.
 const (
-	MaxThreads    = 1 << 10
-	mostSequences = 1 << 16
+	MaxThreads   = 1 << 10
+	maxSequences = 1 << 16
 )
 
 // ISAs are the names of instruction sets that a plan may be for. That a machine has the plan's is
@@ -111,8 +111,8 @@ func (v *verifier) target() error {
 	if t.Threads > MaxThreads {
 		return fmt.Errorf("target: threads is %d, expected at most %d", t.Threads, MaxThreads)
 	}
-	if t.Sequences > mostSequences {
-		return fmt.Errorf("target: sequences is %d, expected at most %d", t.Sequences, mostSequences)
+	if t.Sequences > maxSequences {
+		return fmt.Errorf("target: sequences is %d, expected at most %d", t.Sequences, maxSequences)
 	}
 	isas := ISAs
 	if t.Backend == CUDA {
@@ -219,7 +219,7 @@ func (v *verifier) shared() error {
 		if b.Each || b.Stride != 0 || b.Offset != 0 || b.First != 0 || b.Last != 0 {
 			return fmt.Errorf("%s: has an offset, a stride or a lifetime, expected none outside the arena", where)
 		}
-		if b.Class == Table && v.plan.On(b.Device).Backend != CUDA {
+		if b.Class == Table && v.plan.Device(b.Device).Backend != CUDA {
 			return fmt.Errorf("%s: class is %q, expected state or io on the processor, whose kernels read no tables", where, b.Class)
 		}
 		if b.Class == State && b.Format != v.plan.Target.KV {
@@ -263,7 +263,7 @@ func (v *verifier) programs() error {
 		return fmt.Errorf("no programs, expected at least one")
 	}
 	v.readWeights = make(map[readOn]bool, len(p.Weights))
-	v.busy = make([]bool, p.Places())
+	v.busy = make([]bool, p.NumDevices())
 	v.readPacked = make(map[string]bool, len(p.Weights))
 	names := map[string]bool{}
 	var covered int64
@@ -297,7 +297,7 @@ func (v *verifier) programs() error {
 	}
 	for i := range p.Weights {
 		w := &p.Weights[i]
-		for _, d := range w.On() {
+		for _, d := range w.DeviceIDs() {
 			if !v.readWeights[readOn{w.Name, d}] {
 				return fmt.Errorf("weight %s: no step%s reads it, expected one", w.Name, v.where(d))
 			}
@@ -339,7 +339,7 @@ func checkTokens(g *Program, covered *int64, ubatch int64) error {
 
 // memory recomputes the sums of the memory line, and of those of the devices.
 func (v *verifier) memory() error {
-	arenas := make([]Memory, v.plan.Places())
+	arenas := make([]Memory, v.plan.NumDevices())
 	for d := range arenas {
 		m := &arenas[d]
 		for _, program := range v.arena {
@@ -403,7 +403,7 @@ func CountFusions(p *Plan) Fusions {
 					f.QKV++
 				}
 			case "gated", "cuda.gated", "cuda.gemm_gated":
-				f.SwiGLU++
+				f.GatedMLP++
 			case "attention", "cuda.attention", "cuda.prefill":
 				f.Attention++
 			}

@@ -71,7 +71,7 @@ func (c *checker) run() ([]arenaUse, error) {
 	if err := c.lifetimes(); err != nil {
 		return nil, err
 	}
-	arenas := make([]arenaUse, c.plan.Places())
+	arenas := make([]arenaUse, c.plan.NumDevices())
 	for d := range arenas {
 		var err error
 		if arenas[d], err = c.overlaps(d); err != nil {
@@ -83,7 +83,7 @@ func (c *checker) run() ([]arenaUse, error) {
 
 // inOrder reports whether a step runs after the one before it, in a wave of its own.
 func (c *checker) inOrder(st Step) bool {
-	return IsTransfer(st.Kernel) || c.exists(st.Device) == nil && c.plan.On(st.Device).Backend == CUDA
+	return IsTransfer(st.Kernel) || c.exists(st.Device) == nil && c.plan.Device(st.Device).Backend == CUDA
 }
 
 // extents evaluates the sizes of all buffers at the program's bounds and checks the places of
@@ -149,7 +149,7 @@ func (c *checker) place(u *use, id int) error {
 		if u.Stride < bytes || u.Stride%ArenaAlign != 0 {
 			return fmt.Errorf("stride is %d, expected a multiple of %d from %d up", u.Stride, ArenaAlign, bytes)
 		}
-		threads := c.plan.On(u.Device).Threads
+		threads := c.plan.Device(u.Device).Threads
 		all, ok := mul(u.Stride, int64(threads))
 		if !ok {
 			return fmt.Errorf("stride is %d, expected %d copies to fit in memory", u.Stride, threads)
@@ -164,7 +164,7 @@ func (c *checker) place(u *use, id int) error {
 	if u.Offset < 0 || u.Offset%ArenaAlign != 0 {
 		return fmt.Errorf("offset is %d, expected a multiple of %d", u.Offset, ArenaAlign)
 	}
-	if arena := c.plan.On(u.Device).Memory.Arena; u.Size > arena || u.Offset > arena-u.Size {
+	if arena := c.plan.Device(u.Device).Memory.Arena; u.Size > arena || u.Offset > arena-u.Size {
 		return fmt.Errorf("%d bytes at offset %d, expected the end inside the arena of %d", u.Size, u.Offset, arena)
 	}
 	return nil

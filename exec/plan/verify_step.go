@@ -49,10 +49,10 @@ func (c *checker) runs(st *Step) error {
 		return nil
 	case IsTransfer(st.Kernel) && len(c.plan.Devices) == 0:
 		return fmt.Errorf("kernel is %q, expected none in a plan for one device", st.Kernel)
-	case IsTransfer(st.Kernel), IsReference(st.Kernel), OnDevice(st.Kernel) == (c.plan.On(st.Device).Backend == CUDA):
+	case IsTransfer(st.Kernel), IsReference(st.Kernel), IsCUDAKernel(st.Kernel) == (c.plan.Device(st.Device).Backend == CUDA):
 		return nil
 	}
-	return fmt.Errorf("kernel is %q, expected one of backend %s", st.Kernel, c.plan.On(st.Device).Backend)
+	return fmt.Errorf("kernel is %q, expected one of backend %s", st.Kernel, c.plan.Device(st.Device).Backend)
 }
 
 func checkSplit(s Split, sig *Signature) error {
@@ -219,7 +219,7 @@ func (b *binding) weight(a *boundArg) error {
 		return fmt.Errorf("weight %q is not in the list, expected one that is", a.Weight)
 	}
 	if !w.LiesOn(b.step.Device) {
-		return fmt.Errorf("weight %s is on %v, expected device %d, which runs the step", w.Name, w.On(), b.step.Device)
+		return fmt.Errorf("weight %s is on %v, expected device %d, which runs the step", w.Name, w.DeviceIDs(), b.step.Device)
 	}
 	b.readWeights[readOn{w.Name, b.step.Device}] = true
 	if len(a.Formats) > 0 {

@@ -73,7 +73,7 @@ func (t *ProgramTimes) counted(costs *plan.Coster, g *cuda.GPU) (*ProgramCounts,
 				return nil, err
 			}
 			s := Counted{Name: st.Name, Step: st.ID, Wave: i, Layer: st.Layer, Needed: t.Runs * cost.Stream()}
-			if !plan.OnDevice(st.Kernel) {
+			if !plan.IsCUDAKernel(st.Kernel) {
 				c.Fallbacks++
 			}
 			for k := range t.Counts[st.ID] {

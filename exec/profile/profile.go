@@ -45,7 +45,7 @@ type Profile struct {
 type ProgramTimes struct {
 	Program *plan.Program
 	Runs    int64
-	Load    plan.Load         // of a run: the mean, rounded
+	Load    plan.Workload     // of a run: the mean, rounded
 	Tokens  int64             // of all runs
 	Wall    time.Duration     // of all runs, each from the start of the first worker to the end of the last one
 	Steps   [][]time.Duration // by ID of the step, of each worker, summed over runs
@@ -56,7 +56,7 @@ type ProgramTimes struct {
 // A Traced is one run of a program.
 type Traced struct {
 	Program *plan.Program
-	Load    plan.Load
+	Load    plan.Workload
 	Begin   time.Duration // since Open
 	End     time.Duration
 	Spans   [][]Span // of each worker, by ID of the step

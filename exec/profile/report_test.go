@@ -18,7 +18,7 @@ func TestReport(t *testing.T) {
 	p := plantest.Plan(1)
 	g := &p.Programs[0]
 	const runs, workers = 10, 2
-	times := profile.ProgramTimes{Program: g, Runs: runs, Tokens: runs, Load: plan.Load{T: 1, R: 1, Seqs: 1}, Wall: time.Second}
+	times := profile.ProgramTimes{Program: g, Runs: runs, Tokens: runs, Load: plan.Workload{T: 1, R: 1, Seqs: 1}, Wall: time.Second}
 	steps, logits := 0, -1
 	for i := range g.Waves {
 		times.Waits = append(times.Waits, []time.Duration{0, 4 * time.Millisecond})

@@ -17,7 +17,7 @@ func DeviceRoofline(card *cuda.Properties) *cpu.Roofline {
 
 // Limits returns how many seconds one run of a program takes at the least on the machine of a
 // roofline: reading weights and caches alone, and computing alone.
-func Limits(p *plan.Plan, g *plan.Program, l plan.Load, r *cpu.Roofline) (reading, computing float64, err error) {
+func Limits(p *plan.Plan, g *plan.Program, l plan.Workload, r *cpu.Roofline) (reading, computing float64, err error) {
 	costs := plan.NewCoster(p)
 	for i := range g.Waves {
 		for j := range g.Waves[i].Steps {

@@ -20,7 +20,7 @@ func TestWriteTrace(t *testing.T) {
 	for i := range g.Waves {
 		steps += len(g.Waves[i].Steps)
 	}
-	run := profile.Traced{Program: g, Load: plan.Load{T: 3, R: 1, Seqs: 1, Pos: 7}, Begin: time.Millisecond, End: 3 * time.Millisecond, Spans: make([][]profile.Span, 2)}
+	run := profile.Traced{Program: g, Load: plan.Workload{T: 3, R: 1, Seqs: 1, Pos: 7}, Begin: time.Millisecond, End: 3 * time.Millisecond, Spans: make([][]profile.Span, 2)}
 	for w := range run.Spans {
 		for i := range steps {
 			run.Spans[w] = append(run.Spans[w], profile.Span{Begin: time.Duration(i) * time.Microsecond, End: time.Duration(i+2) * time.Microsecond})

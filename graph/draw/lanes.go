@@ -46,7 +46,7 @@ func laneOf(device int) string { return fmt.Sprintf("device %d", device) }
 // laneIn also says what the device of a plan is.
 func laneIn(p *plan.Plan) func(int) string {
 	return func(device int) string {
-		d := p.On(device)
+		d := p.Device(device)
 		return fmt.Sprintf("%s: %s %s · weights %s · %s %s · arena %s", laneOf(device), d.Backend, d.ISA,
 			plan.HumanBytes(d.Memory.Weight), cacheName, plan.HumanBytes(d.Memory.State), plan.HumanBytes(d.Memory.Arena))
 	}

@@ -25,7 +25,7 @@ func Memory(p *plan.Plan, o Options) (*Chart, error) {
 	}
 	var views []*memoryView
 	for _, g := range programs {
-		for d := range p.Places() {
+		for d := range p.NumDevices() {
 			views = append(views, newMemoryView(p, g, d))
 		}
 	}
@@ -157,7 +157,7 @@ type memoryView struct {
 
 func newMemoryView(p *plan.Plan, g *plan.Program, device int) *memoryView {
 	m := &memoryView{g: g, device: device, steps: stepsOf(g), held: holdings(p, g), alike: map[int]string{}}
-	m.bound = g.MostLive(func(b *plan.Buffer) bool { return b.Device == device })
+	m.bound = g.PeakBytes(func(b *plan.Buffer) bool { return b.Device == device })
 	if len(p.Devices) > 0 {
 		m.lane = " on " + laneOf(device)
 	}

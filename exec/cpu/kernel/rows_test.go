@@ -20,7 +20,7 @@ func TestTable(t *testing.T) {
 		names = append(names, r.Name)
 	}
 	for _, s := range plan.Kernels() {
-		if !plan.OnDevice(s.Name) && !plan.IsTransfer(s.Name) { // which is none: devices copy
+		if !plan.IsCUDAKernel(s.Name) && !plan.IsTransfer(s.Name) { // which is none: devices copy
 			want = append(want, s.Name)
 		}
 	}

@@ -34,7 +34,7 @@ func DumpingPlan(layers int) *plan.Plan { return build(layers, true) }
 func build(layers int, dump bool) *plan.Plan {
 	p := &plan.Plan{
 		Version: plan.Version,
-		Model:   plan.Model{Arch: "qwen2", Name: "Test \"model\"", File: "../models/a model.gguf", Size: 123456, Directory: "sha256:00ff"},
+		Model:   plan.Model{Arch: "qwen2", Name: "Test \"model\"", File: "../models/a model.gguf", Size: 123456, HeaderDigest: "sha256:00ff"},
 		Target: plan.Target{Backend: "cpu", ISA: "portable", Precision: "fast", KV: "f16", Threads: Threads,
 			Ctx: Ctx, Ubatch: Ubatch, Sequences: 1, Rows: Rows},
 	}
@@ -76,7 +76,7 @@ func build(layers int, dump bool) *plan.Plan {
 		b.layOut()
 		p.Programs = append(p.Programs, g)
 	}
-	p.Fusions = plan.Fusions{QKV: layers, SwiGLU: layers, Attention: layers}
+	p.Fusions = plan.Fusions{QKV: layers, GatedMLP: layers, Attention: layers}
 	return p
 }
 

@@ -40,8 +40,8 @@ func TestNeed(t *testing.T) {
 				{Waves: []Wave{{Steps: []Step{embed}}, {Steps: []Step{product(c.output)}}}},
 			},
 		}
-		want := Need{Weights: c.table + output, Packed: 2, State: 30, Arena: 5000, IO: 400}
-		if got := NeedOf(p); got != want || got.Total() != c.table+output+2+30+5000+400 {
+		want := MemoryUse{Weights: c.table + output, Packed: 2, State: 30, Arena: 5000, IO: 400}
+		if got := MemoryUseOf(p); got != want || got.Total() != c.table+output+2+30+5000+400 {
 			t.Errorf("%s: %+v, in total %d, expected %+v", c.name, got, got.Total(), want)
 		}
 	}
@@ -50,7 +50,7 @@ func TestNeed(t *testing.T) {
 // A sum that no integer holds is the largest one, not a negative one that fits anywhere; and so are the pages
 // of a table.
 func TestNeedSaturates(t *testing.T) {
-	for _, n := range []Need{
+	for _, n := range []MemoryUse{
 		{State: math.MaxInt64, Tables: math.MaxInt64},
 		{Weights: math.MaxInt64 - 1, Packed: 2},
 		{Weights: 1, Packed: 1, State: 1, Tables: 1, Arena: math.MaxInt64, IO: math.MaxInt64},
@@ -66,7 +66,7 @@ func TestNeedSaturates(t *testing.T) {
 		Weights:  []Weight{{Name: "table", Size: 1 << 30}},
 		Programs: []Program{{Waves: []Wave{{Steps: []Step{embed}}}}},
 	}
-	if got := NeedOf(p); got.Weights != 1<<30 {
+	if got := MemoryUseOf(p); got.Weights != 1<<30 {
 		t.Errorf("%d bytes of weights for steps of any number of tokens, expected all", got.Weights)
 	}
 }

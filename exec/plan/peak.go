@@ -1,10 +1,9 @@
 package plan
 
-// MostLive returns the most bytes of a program's buffers that live in one wave, each size rounded up
-// to ArenaAlign: no arena is smaller. Workers run through a wave without waiting for each other, so
-// a buffer lives in whole waves. Buffers that counts does not accept are left out; nil accepts all.
-// The plan must verify.
-func (g *Program) MostLive(counts func(*Buffer) bool) int64 {
+// PeakBytes returns the most bytes of a program's buffers that are live in one wave, each size rounded up to
+// ArenaAlign: no arena is smaller. Workers run through a wave without waiting for each other, so a buffer is
+// live in whole waves. Buffers that counts does not accept are left out; nil accepts all. The plan must verify.
+func (g *Program) PeakBytes(counts func(*Buffer) bool) int64 {
 	var wave []int // of each step
 	for i := range g.Waves {
 		for range g.Waves[i].Steps {

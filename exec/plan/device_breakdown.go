@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// A Spread is how the devices of a plan share memory and work.
-type Spread struct {
+// A DeviceBreakdown is how the devices of a plan share memory and work.
+type DeviceBreakdown struct {
 	Devices []DeviceShare `json:"devices"`
 	Links   []LinkShare   `json:"links"`
 	// Speedup is how many times as fast as one device all are at best: what they do together over what
@@ -39,19 +39,19 @@ type Speedup struct {
 	Prompt float64 `json:"prompt"`
 }
 
-// SpreadOf returns how the devices of a plan that verifies share it.
-func SpreadOf(p *Plan) (*Spread, error) {
-	s := &Spread{Devices: make([]DeviceShare, p.Places()), Links: []LinkShare{}}
+// DeviceBreakdownOf returns how the devices of a plan that verifies share it.
+func DeviceBreakdownOf(p *Plan) (*DeviceBreakdown, error) {
+	s := &DeviceBreakdown{Devices: make([]DeviceShare, p.NumDevices()), Links: []LinkShare{}}
 	for i := range s.Devices {
-		d := p.On(i)
+		d := p.Device(i)
 		s.Devices[i] = DeviceShare{Backend: d.Backend, ISA: d.ISA, Threads: d.Threads, Memory: MemorySummary(d.Memory)}
 	}
-	alone := Load{T: 1, R: 1, Seqs: 1, Pos: p.Target.Ctx / 2}
+	alone := Workload{T: 1, R: 1, Seqs: 1, Pos: p.Target.Ctx / 2}
 	if err := s.add(p, p.ProgramFor(alone), alone); err != nil {
 		return nil, err
 	}
 	last := &p.Programs[len(p.Programs)-1]
-	prompt := Load{T: last.MinT, Seqs: 1}
+	prompt := Workload{T: last.MinT, Seqs: 1}
 	if err := s.add(p, last, prompt); err != nil {
 		return nil, err
 	}
@@ -63,17 +63,17 @@ func SpreadOf(p *Plan) (*Spread, error) {
 	return s, nil
 }
 
-// add adds what the steps of a program do for each token of a load: of one with logits what it reads, of
-// one without its products, and of both what is transferred.
-func (s *Spread) add(p *Plan, g *Program, l Load) error {
+// add adds what the steps of a program do for each token of a workload: the bytes read where the workload has
+// logits, else the products, and in both cases the bytes transferred.
+func (s *DeviceBreakdown) add(p *Plan, g *Program, l Workload) error {
 	costs := NewCoster(p)
 	macs := make([]int64, len(s.Devices))
 	for w := range g.Waves {
 		for k := range g.Waves[w].Steps {
 			st := &g.Waves[w].Steps[k]
 			var c Cost
-			for worker := range p.On(st.Device).Threads {
-				part, err := costs.Step(g, st, l, worker, p.On(st.Device).Threads)
+			for worker := range p.Device(st.Device).Threads {
+				part, err := costs.Step(g, st, l, worker, p.Device(st.Device).Threads)
 				if err != nil {
 					return err
 				}
@@ -98,7 +98,7 @@ func (s *Spread) add(p *Plan, g *Program, l Load) error {
 }
 
 // link returns the link that a transfer takes.
-func (s *Spread) link(p *Plan, g *Program, st *Step) *LinkShare {
+func (s *DeviceBreakdown) link(p *Plan, g *Program, st *Step) *LinkShare {
 	from := st.Device
 	for _, a := range st.Args {
 		if n := len(p.Buffers); a.Role == "x" && a.Buffer >= n {

@@ -6,14 +6,14 @@ import "testing"
 func TestWorks(t *testing.T) {
 	for i := range kernels {
 		sig := &kernels[i]
-		w, ok := works[sig.Name]
+		w, ok := costModels[sig.Name]
 		if !ok {
 			t.Errorf("%s has no row in works", sig.Name)
 			continue
 		}
 		s := Scope{T: 2, R: 1, S: 1, C: 16, P: 1, Rows: "T", Params: sample(sig)}
 		formulas := []string{w.macs, w.flops}
-		for _, m := range []map[string]string{w.touches, w.writes} {
+		for _, m := range []map[string]string{w.partial, w.writes} {
 			for role, f := range m {
 				if sig.Operand(role) == nil {
 					t.Errorf("%s has no operand %q", sig.Name, role)
@@ -33,12 +33,12 @@ func TestWorks(t *testing.T) {
 			if _, writes := w.writes[o.Role]; writes != (o.Width != "" && o.Dir.Writes()) {
 				t.Errorf("%s: %s is written: %v", sig.Name, o.Role, writes)
 			}
-			if _, less := w.touches[o.Role]; !less && (o.Gather || o.Width != "") {
+			if _, less := w.partial[o.Role]; !less && (o.Gather || o.Width != "") {
 				t.Errorf("%s reads but a part of %s, and works does not say which", sig.Name, o.Role)
 			}
 		}
 	}
-	for name := range works {
+	for name := range costModels {
 		if _, ok := LookupKernel(name); !ok {
 			t.Errorf("works has a row for %q, which is no kernel", name)
 		}

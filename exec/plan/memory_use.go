@@ -1,7 +1,7 @@
 package plan
 
-// A Need is the memory that a plan takes to run, in bytes by kind, once its context is full.
-type Need struct {
+// A MemoryUse is the memory that a plan takes to run, in bytes by kind, once its context is full.
+type MemoryUse struct {
 	Weights int64 // of the model file that steps read, which the system maps as they are read
 	Packed  int64 // weights in a kernel's layout, and all that a device holds
 	State   int64 // KV caches
@@ -11,7 +11,7 @@ type Need struct {
 }
 
 // Total returns the sum, or the largest integer where it is more.
-func (n *Need) Total() int64 {
+func (n *MemoryUse) Total() int64 {
 	sum := int64(0)
 	for _, bytes := range []int64{n.Weights, n.Packed, n.State, n.Tables, n.Arena, n.IO} {
 		sum = saturated(sum, bytes)
@@ -26,16 +26,16 @@ func saturated(a, b int64) int64 { return a + min(b, maxInt-a) }
 // around it: Linux maps 64 KiB (fault_around_bytes, docs.kernel.org/filesystems/debugfs.html).
 const mapUnit = 64 << 10
 
-// NeedOf returns what a plan that verifies needs. All comes from the plan; only of a table from
-// which steps gather rows in the file, and which no product reads there, it is not known which part tokens touch: it
-// counts with mapUnit for every other token of a full step, since in a text half of 512 tokens
-// are repeated ones.
-func NeedOf(p *Plan) Need {
+// MemoryUseOf returns the memory that a plan needs, which must verify. All of it follows from the plan, with one
+// exception: where steps gather rows of a table in the file, and no product reads the table there, it is unknown
+// which rows the tokens name. Such a table counts as mapUnit bytes for every other token of a full step, since in
+// a text of 512 tokens about half are repetitions.
+func MemoryUseOf(p *Plan) MemoryUse {
 	m := &p.Memory
-	n := Need{Weights: m.Weight, Packed: m.Packed, State: m.State, Tables: m.Tables, Arena: m.Arena, IO: m.IO}
+	n := MemoryUse{Weights: m.Weight, Packed: m.Packed, State: m.State, Tables: m.Tables, Arena: m.Arena, IO: m.IO}
 	reads := FileReads(p)
 	for _, w := range DeviceWeights(p) {
-		n.Packed = saturated(n.Packed, w.OnDevice()-w.Packed)
+		n.Packed = saturated(n.Packed, w.DeviceBytes()-w.Packed)
 	}
 	for i := range p.Weights {
 		w := &p.Weights[i]
@@ -70,7 +70,7 @@ func FileReads(p *Plan) map[string]FileRead {
 				for _, a := range st.Args {
 					r := reads[a.Weight]
 					switch {
-					case a.Weight == "" || packed[a.Weight] && ReadsCopy(st, &a) || OnDevice(st.Kernel):
+					case a.Weight == "" || packed[a.Weight] && ReadsCopy(st, &a) || IsCUDAKernel(st.Kernel):
 						continue
 					case gathers(st.Kernel, a.Role):
 						r.Rows = true
@@ -105,7 +105,7 @@ func DeviceWeights(p *Plan) []*Weight {
 	for i := range p.Programs {
 		for _, wave := range p.Programs[i].Waves {
 			for j := range wave.Steps {
-				if st := &wave.Steps[j]; OnDevice(st.Kernel) {
+				if st := &wave.Steps[j]; IsCUDAKernel(st.Kernel) {
 					for _, a := range st.Args {
 						names[a.Weight] = true
 					}
@@ -122,9 +122,9 @@ func DeviceWeights(p *Plan) []*Weight {
 	return list
 }
 
-// OnDevice returns the bytes that a weight takes on a device: as it is in the file or in its layout,
-// which has no room for the scales of rows that a sidecar has.
-func (w *Weight) OnDevice() int64 {
+// DeviceBytes returns the bytes that a weight takes on a device: its size in the file or in its layout, and the
+// scales of its rows where it comes from a sidecar, which a layout has no room for.
+func (w *Weight) DeviceBytes() int64 {
 	switch {
 	case w.Layout == "":
 		return w.Size

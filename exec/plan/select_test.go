@@ -22,22 +22,22 @@ func chunked(t *testing.T) *plan.Plan {
 func TestProgramFor(t *testing.T) {
 	p := chunked(t)
 	for _, c := range []struct {
-		load plan.Load
+		load plan.Workload
 		want string
 	}{
-		{plan.Load{T: 1, R: 1, Seqs: 1}, "decode"},
-		{plan.Load{T: 15, R: 1, Seqs: 1}, "prefill"},
-		{plan.Load{T: 16, R: 1, Seqs: 1}, "tiles"},
-		{plan.Load{T: 16, R: 4, Seqs: 1}, "prefill"}, // more rows than tiles gives
-		{plan.Load{T: 16, Seqs: 1, Pos: 32}, "tiles"},
-		{plan.Load{T: 16, Seqs: 1, Pos: 8}, "prefill"},
-		{plan.Load{T: 17, Seqs: 1}, "prefill"},
-		{plan.Load{T: 32, Seqs: 1, Pos: 16}, "tiles"},
-		{plan.Load{T: 32, Seqs: 2}, "tiles"},
-		{plan.Load{T: 32, Seqs: 4}, "prefill"}, // chunks of 8
-		{plan.Load{T: 32, Seqs: 3}, "prefill"},
-		{plan.Load{T: 33, Seqs: 1}, ""},
-		{plan.Load{T: 1, R: 5}, ""},
+		{plan.Workload{T: 1, R: 1, Seqs: 1}, "decode"},
+		{plan.Workload{T: 15, R: 1, Seqs: 1}, "prefill"},
+		{plan.Workload{T: 16, R: 1, Seqs: 1}, "tiles"},
+		{plan.Workload{T: 16, R: 4, Seqs: 1}, "prefill"}, // more rows than tiles gives
+		{plan.Workload{T: 16, Seqs: 1, Pos: 32}, "tiles"},
+		{plan.Workload{T: 16, Seqs: 1, Pos: 8}, "prefill"},
+		{plan.Workload{T: 17, Seqs: 1}, "prefill"},
+		{plan.Workload{T: 32, Seqs: 1, Pos: 16}, "tiles"},
+		{plan.Workload{T: 32, Seqs: 2}, "tiles"},
+		{plan.Workload{T: 32, Seqs: 4}, "prefill"}, // chunks of 8
+		{plan.Workload{T: 32, Seqs: 3}, "prefill"},
+		{plan.Workload{T: 33, Seqs: 1}, ""},
+		{plan.Workload{T: 1, R: 5}, ""},
 	} {
 		got := ""
 		if g := p.ProgramFor(c.load); g != nil {
@@ -75,12 +75,12 @@ func TestCut(t *testing.T) {
 		}
 		var got []int64
 		for pos, n := c.pos, c.n; n > 0; {
-			step := p.Cut(pos, n)
+			step := p.ChunkLen(pos, n)
 			if step < 1 || step > n {
 				t.Fatalf("%+v: a step of %d of %d tokens", c, step, n)
 			}
 			got, pos, n = append(got, step), pos+step, n-step
-			if again := p.Cut(pos-step, step); again != step {
+			if again := p.ChunkLen(pos-step, step); again != step {
 				t.Errorf("%+v: the step of %d alone is cut to %d", c, step, again)
 			}
 		}
