@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"pesti/exec/plan"
-	"pesti/graph"
 	"pesti/graph/page"
 	"pesti/lower"
 )
@@ -31,12 +30,9 @@ func (a *app) newStageDump(ctx context.Context, dir string) (*stageDump, error) 
 	return &stageDump{save: save, dir: dir}, cannot("made", dir, os.MkdirAll(dir, 0o777))
 }
 
-// graphStages is the group of the stages that all programs share.
-const graphStages = "graph"
-
 // stage writes one stage: "graph", a graph pass, or a program and its lowering pass.
 func (d *stageDump) stage(name, text string) {
-	s := page.Stage{Group: graphStages, Name: name, Doc: "as built from the model file; T is tokens, S sequences, R rows of logits, C positions of context", Text: text, Lines: "nodes"}
+	s := page.Stage{Group: page.Shared, Name: name, Doc: "as built from the model file; T is tokens, S sequences, R rows of logits, C positions of context", Text: text, Lines: "nodes"}
 	if program, pass, found := strings.Cut(name, "."); found {
 		s.Group, s.Name = program, pass
 	}
@@ -73,7 +69,7 @@ func (d *stageDump) clear() error {
 		if m == nil {
 			continue
 		}
-		if _, ok := lower.PassDoc(m[1]); !ok && m[1] != graphStages {
+		if _, ok := lower.PassDoc(m[1]); !ok && m[1] != page.Shared {
 			continue
 		}
 		path := filepath.Join(d.dir, e.Name())
@@ -84,91 +80,12 @@ func (d *stageDump) clear() error {
 	return nil
 }
 
-// page writes the page of all stages. Behind the passes of each program come its steps.
+// page writes the page of all stages.
 func (d *stageDump) page(p *plan.Plan) error {
-	var stages []page.Stage
-	last := -1 // of the stages that all programs share
-	for _, s := range d.stages {
-		if s.Group == graphStages {
-			s.From = last
-			last = len(stages)
-			stages = append(stages, s)
-		}
-	}
-	for i := range p.Programs {
-		g := &p.Programs[i]
-		from := last
-		for _, s := range d.stages {
-			if s.Group == g.Name {
-				s.From = from
-				from = len(stages)
-				stages = append(stages, s)
-			}
-		}
-		stages = append(stages, page.Stage{Group: g.Name, Name: "plan", Doc: "the steps that are executed, in waves", Text: stepsText(p, g), Lines: "steps", From: -1})
-	}
 	var b bytes.Buffer
-	if err := page.Write(&b, p.Model.Name, stages); err != nil {
+	if err := page.Write(&b, p.Model.Name, page.WithPlan(d.stages, p)); err != nil {
 		return err
 	}
 	d.write("index.html", b.Bytes())
 	return d.err
 }
-
-// stepsText prints the steps of a program as graphs print nodes, with values in place of buffers.
-func stepsText(p *plan.Plan, g *plan.Program) string {
-	holds := map[int]string{} // the value that is in a buffer, where it is not what the buffer is named after
-	value := func(id int) string {
-		name := holds[id]
-		switch n := id - len(p.Buffers); {
-		case name != "":
-		case n >= 0:
-			name = g.Buffers[n].Name
-		default:
-			name = p.Buffers[id].Name
-		}
-		return valueName(name)
-	}
-	var b strings.Builder
-	for i := range g.Waves {
-		fmt.Fprintf(&b, "wave %d\n", i)
-		for j := range g.Waves[i].Steps {
-			st := &g.Waves[i].Steps[j]
-			sig, _ := plan.LookupKernel(st.Kernel)
-			var takes []string
-			var writes []int
-			for _, a := range st.Args {
-				dir := sig.Operand(a.Role).Dir
-				switch {
-				case dir == plan.WeightIn:
-					takes = append(takes, a.Role+"="+strings.TrimSpace(a.Kernel+" "+weightName(a.Weight)))
-				case dir.Reads():
-					takes = append(takes, a.Role+"="+value(a.Buffer))
-				default:
-					writes = append(writes, a.Buffer)
-				}
-			}
-			var results []string
-			for _, id := range writes {
-				if delete(holds, id); len(writes) == 1 {
-					holds[id] = st.Name
-				}
-				results = append(results, value(id))
-			}
-			if len(results) == 0 { // it changes what it takes, such as a cache
-				results = []string{valueName(st.Name)}
-			}
-			on := ""
-			if st.Device != 0 {
-				on = fmt.Sprintf(" on %d", st.Device)
-			}
-			fmt.Fprintf(&b, "  %s = %s[%s] %s split %s/%d%s\n", strings.Join(results, ", "), st.Kernel, st.Rows, strings.Join(takes, ", "), st.Split.By, st.Split.Unit, on)
-		}
-		b.WriteString("\n")
-	}
-	return b.String()
-}
-
-// valueName writes the name of a value, and weightName that of a weight, as graphs do.
-func valueName(name string) string  { return (&graph.Value{Name: name, Def: &graph.Node{}}).String() }
-func weightName(name string) string { return (&graph.Value{Name: name}).String() }

@@ -37,7 +37,7 @@ var imports = map[string][]string{
 	"graph/pass/passtest":   {"graph", "ops", "graph/pass"},
 	"graph/draw":            {"graph", "ops", "exec/plan", "graph/draw/graphviz"},
 	"graph/draw/graphviz":   {},
-	"graph/page":            {},
+	"graph/page":            {"graph", "exec/plan"},
 	"frontend":              {"gguf", "gguf/quant", "graph", "ops"},
 	"frontend/tokenizer":    {"gguf"},
 	"lower":                 {"gguf", "gguf/quant", "gguf/sidecar", "graph", "ops", "graph/pass", "frontend", "exec/plan", "lower/memplan", "lower/target", "lower/cpu", "lower/cuda"},
@@ -63,7 +63,7 @@ var imports = map[string][]string{
 	"exec/cuda/kernels":     {},
 	// The command line computes nothing: it imports no kernels, devices, passes or parts of the lowering.
 	"cmd": {"conformance/compare", "conformance/demo", "exec", "exec/backends", "exec/bench", "exec/plan", "exec/profile", "exec/sample", "exec/speculate",
-		"frontend", "frontend/tokenizer", "gguf", "gguf/dense", "gguf/quant", "gguf/sidecar", "graph", "graph/draw", "graph/page", "lower"},
+		"frontend", "frontend/tokenizer", "gguf", "gguf/dense", "gguf/quant", "gguf/sidecar", "graph/draw", "graph/page", "lower"},
 	"conformance":                  {"*"},
 	"conformance/benchpeers":       {},
 	"conformance/cudastub":         {},

@@ -1,8 +1,9 @@
 // Package page writes what the passes of a compilation did as one HTML page: a column for each
 // stage, in which a value can be followed from column to column.
 //
-// It owns the page's look and script. It takes texts in which %name is a value and @name a weight,
-// as graphs print, and imports nothing of this module. The page needs nothing besides itself.
+// It owns the page's style and script, and the text of a plan's steps. It takes texts in which %name is a
+// value and @name a weight, as graphs print them. It imports graph and exec/plan for the steps. The page
+// is one file and loads nothing.
 package page
 
 import (

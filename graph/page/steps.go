@@ -1,0 +1,97 @@
+package page
+
+import (
+	"fmt"
+	"strings"
+
+	"pesti/exec/plan"
+	"pesti/graph"
+)
+
+// Shared is the group of the stages that all programs of a plan share.
+const Shared = "graph"
+
+// WithPlan returns the stages of a compilation in the order of the page: the shared ones, then for each
+// program of the plan its own, in the group of the program's name, and its steps. It sets From.
+func WithPlan(all []Stage, p *plan.Plan) []Stage {
+	var stages []Stage
+	last := -1 // of the shared stages
+	for _, s := range all {
+		if s.Group == Shared {
+			s.From = last
+			last = len(stages)
+			stages = append(stages, s)
+		}
+	}
+	for i := range p.Programs {
+		g := &p.Programs[i]
+		from := last
+		for _, s := range all {
+			if s.Group == g.Name {
+				s.From = from
+				from = len(stages)
+				stages = append(stages, s)
+			}
+		}
+		stages = append(stages, Stage{Group: g.Name, Name: "plan", Doc: "the steps that are executed, in waves", Text: stepsText(p, g), Lines: "steps", From: -1})
+	}
+	return stages
+}
+
+// stepsText prints the steps of a program as graphs print nodes, with values instead of buffers.
+func stepsText(p *plan.Plan, g *plan.Program) string {
+	holds := map[int]string{} // the value in a buffer, where the buffer is named after another one
+	value := func(id int) string {
+		name := holds[id]
+		switch n := id - len(p.Buffers); {
+		case name != "":
+		case n >= 0:
+			name = g.Buffers[n].Name
+		default:
+			name = p.Buffers[id].Name
+		}
+		return valueName(name)
+	}
+	var b strings.Builder
+	for i := range g.Waves {
+		fmt.Fprintf(&b, "wave %d\n", i)
+		for j := range g.Waves[i].Steps {
+			st := &g.Waves[i].Steps[j]
+			sig, _ := plan.LookupKernel(st.Kernel)
+			var takes []string
+			var writes []int
+			for _, a := range st.Args {
+				dir := sig.Operand(a.Role).Dir
+				switch {
+				case dir == plan.WeightIn:
+					takes = append(takes, a.Role+"="+strings.TrimSpace(a.Kernel+" "+weightName(a.Weight)))
+				case dir.Reads():
+					takes = append(takes, a.Role+"="+value(a.Buffer))
+				default:
+					writes = append(writes, a.Buffer)
+				}
+			}
+			var results []string
+			for _, id := range writes {
+				if delete(holds, id); len(writes) == 1 {
+					holds[id] = st.Name
+				}
+				results = append(results, value(id))
+			}
+			if len(results) == 0 { // it changes an operand, such as a cache
+				results = []string{valueName(st.Name)}
+			}
+			on := ""
+			if st.Device != 0 {
+				on = fmt.Sprintf(" on %d", st.Device)
+			}
+			fmt.Fprintf(&b, "  %s = %s[%s] %s split %s/%d%s\n", strings.Join(results, ", "), st.Kernel, st.Rows, strings.Join(takes, ", "), st.Split.By, st.Split.Unit, on)
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// valueName writes the name of a value, and weightName that of a weight, as graphs do.
+func valueName(name string) string  { return (&graph.Value{Name: name, Def: &graph.Node{}}).String() }
+func weightName(name string) string { return (&graph.Value{Name: name}).String() }
