@@ -10,6 +10,7 @@ import (
 
 	"pesti/conformance/tiny"
 	"pesti/exec"
+	"pesti/exec/cpu/isa"
 	"pesti/exec/plan"
 	"pesti/frontend"
 	"pesti/gguf/quant"
@@ -45,6 +46,16 @@ func modelFor(t rapid.TB, g *graph.Graph) *frontend.Model {
 	})
 }
 
+// usableISAs returns the instruction sets up to the best one, of which tests run plans.
+func usableISAs(t testing.TB) []string {
+	t.Helper()
+	sets, err := isa.UpTo(bestISA(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sets
+}
+
 // drawOptions draws how a graph is compiled within its bounds.
 func drawOptions(t *rapid.T, g *graph.Graph) lower.Options {
 	o := lower.Options{
@@ -54,6 +65,9 @@ func drawOptions(t *rapid.T, g *graph.Graph) lower.Options {
 		Ctx:       g.Max(graph.C), Ubatch: g.Max(graph.T), Sequences: g.Max(graph.S), Rows: g.Max(graph.R),
 		Planner: rapid.SampledFrom(append(memplan.Planners(), "")).Draw(t, "planner"),
 		Verify:  true,
+	}
+	if o.Precision == "fast" {
+		o.Activations = "q8x2"
 	}
 	if rapid.Bool().Draw(t, "no passes") {
 		o.Passes = "none"
@@ -83,14 +97,26 @@ func precisionOf(o lower.Options) precision {
 	return precision{1e-5, 1e-6}
 }
 
-// TestRandomGraphs compiles and runs random graphs and holds every output of every step against
-// the interpreter.
+// TestRandomGraphs compiles random graphs for each instruction set, runs them, and compares every output of
+// every step with the interpreter's. All instruction sets with vectors give the same bits.
 func TestRandomGraphs(t *testing.T) {
+	sets := usableISAs(t)
 	rapid.Check(t, func(t *rapid.T) {
 		r := drawRun(t)
-		p := r.compile(t)
-		if err := r.holds(p, rapid.IntRange(1, p.Target.Threads).Draw(t, "workers")); err != nil {
-			t.Fatal(err)
+		workers := rapid.IntRange(1, r.options.Threads).Draw(t, "workers")
+		var vectors [][]float32
+		for _, set := range sets {
+			r.options.ISA = set
+			outputs, err := r.outputs(r.compile(t), workers)
+			switch {
+			case err != nil:
+				t.Fatalf("instruction set %s: %v", set, err)
+			case set == "portable":
+			case vectors == nil:
+				vectors = outputs
+			case !slices.EqualFunc(outputs, vectors, slices.Equal):
+				t.Fatalf("instruction set %s gives other bits than %s", set, sets[1])
+			}
 		}
 	})
 }
@@ -135,43 +161,46 @@ func (r *graphRun) compile(t rapid.TB) *plan.Plan {
 	return res.Plan
 }
 
-// holds runs a plan of the graph and compares the outputs of all steps.
-func (r *graphRun) holds(p *plan.Plan, workers int) error {
+// outputs runs a plan of the graph, compares the outputs of all steps, and returns them.
+func (r *graphRun) outputs(p *plan.Plan, workers int) (all [][]float32, err error) {
 	e, err := exec.Open(p, r.model.File, exec.Options{Threads: workers, Poison: true})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer e.Close()
 	for i := range r.steps {
 		batch := exec.Batch(r.steps[i])
 		if err := e.Step(&batch); err != nil {
-			return err
+			return nil, err
 		}
 		for _, v := range r.graph.Outputs {
-			if err := r.sameOutput(e, i, v.Name); err != nil {
-				return fmt.Errorf("step %d: %s: %w", i, v.Name, err)
+			got, err := r.sameOutput(e, i, v.Name)
+			if err != nil {
+				return nil, fmt.Errorf("step %d: %s: %w", i, v.Name, err)
 			}
+			all = append(all, got)
 		}
 	}
-	return nil
+	return all, nil
 }
 
-func (r *graphRun) sameOutput(e *exec.Engine, step int, name string) error {
+// sameOutput compares an output of a step with the interpreter's and returns it.
+func (r *graphRun) sameOutput(e *exec.Engine, step int, name string) (got []float32, err error) {
 	want := r.want[step][name]
 	rows := want.Shape[0]
 	if rows == 0 {
-		return nil
+		return nil, nil
 	}
 	v, err := e.Value(name)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	got := v.Data
+	got = slices.Clone(v.Data)
 	var others [][]float32
 	for _, o := range r.others {
 		others = append(others, cut(o[step][name], len(got)/rows))
 	}
-	return graphtest.Near(got, cut(want, len(got)/rows), rows, precisionOf(r.options).tolerance, others...)
+	return got, graphtest.Near(got, cut(want, len(got)/rows), rows, precisionOf(r.options).tolerance, others...)
 }
 
 // cut shortens rows to n elements: the interpreter's scores have a column for each position of
@@ -202,11 +231,11 @@ func TestFoundGraphs(t *testing.T) {
   output %logits
 `
 	for _, c := range []struct {
-		name, nodes, precision, passes string
+		name, nodes, precision, activations, passes string
 	}{
-		{"the reference matmul left the residual out", "  %y : f32[T, 64] = matmul %x, @w, %x\n", "exact", "none"},
-		{"kernels on integers where nothing quantises", "  %y : f32[T, 64] = matmul %x, @w, _\n", "fast", "-insert_quantise"},
-		{"a value had the name of a quantised one", "  %y.x : f32[T, 64] = silu %x\n  %y : f32[T, 64] = matmul %y.x, @w, _\n", "fast", ""},
+		{"the reference matmul left the residual out", "  %y : f32[T, 64] = matmul %x, @w, %x\n", "exact", "", "none"},
+		{"kernels on integers where nothing quantises", "  %y : f32[T, 64] = matmul %x, @w, _\n", "fast", "q8x2", "-insert_quantise"},
+		{"a value had the name of a quantised one", "  %y.x : f32[T, 64] = silu %x\n  %y : f32[T, 64] = matmul %y.x, @w, _\n", "fast", "q8x2", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g, err := graph.Parse(head+c.nodes+tail, ops.Lookup)
@@ -215,14 +244,16 @@ func TestFoundGraphs(t *testing.T) {
 			}
 			r := &graphRun{
 				graph: g, model: modelFor(t, g),
-				options: lower.Options{Precision: c.precision, KV: "f32", Passes: c.passes, Ctx: 16, Ubatch: 4, Rows: 4, Threads: 2, Verify: true},
+				options: lower.Options{Precision: c.precision, Activations: c.activations, KV: "f32", Passes: c.passes, Ctx: 16, Ubatch: 4, Rows: 4, Threads: 2, Verify: true},
 				steps:   []graphtest.Step{{Tokens: []int32{1, 2, 3}, Pos: []int32{0, 1, 2}, Seq: make([]int32, 3), Rows: []int32{2, 0}}},
 			}
 			if err := r.interpret(); err != nil {
 				t.Fatal(err)
 			}
-			if err := r.holds(r.compile(t), 2); err != nil {
-				t.Error(err)
+			for _, r.options.ISA = range usableISAs(t) {
+				if _, err := r.outputs(r.compile(t), 2); err != nil {
+					t.Errorf("instruction set %s: %v", r.options.ISA, err)
+				}
 			}
 		})
 	}

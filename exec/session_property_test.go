@@ -24,9 +24,11 @@ type moment struct {
 // What each token's logits are depends on the tokens before it and on nothing else: they have the
 // bits that its sequence has alone, fed at once, on a plan of other bounds.
 func TestHistories(t *testing.T) {
+	sets := usableISAs(t)
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawTiny(t)
 		o := lower.Options{
+			ISA:       rapid.SampledFrom(sets).Draw(t, "instruction set"),
 			Precision: rapid.SampledFrom([]string{"exact", "fast"}).Draw(t, "precision"),
 			Passes:    rapid.SampledFrom([]string{"", "", "-fuse_attention", "none"}).Draw(t, "passes"),
 			Ubatch:    rapid.SampledFrom([]int64{1, 7, 64, 512}).Draw(t, "ubatch"),
