@@ -52,7 +52,7 @@ PEER_BUILD  := -DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DG
 	-DCMAKE_PROJECT_llama.cpp_INCLUDE='$(CURDIR)/conformance/llamacpp/libllama.cmake'
 
 .NOTPARALLEL:
-.PHONY: build check gofmt vet staticcheck cross check-asm check-cuda test prove prove-slow times test-oracle test-one-processor test-variants test-goamd64 test-purego test-avx512 test-arm64 test-libcuda test-offline race test-fuzz fuzz bench bench-peers bench-accuracy roofline-check gpu-check conformance golden asm cuda pesti-cuda gpu-tools cuda-stub demo graphviz models venv peer
+.PHONY: build check gofmt vet staticcheck cross check-asm check-cuda test prove prove-slow times test-oracle test-one-processor test-variants test-goamd64 test-purego test-avx512 test-arm64 test-libcuda test-offline race test-fuzz fuzz bench bench-peers bench-accuracy roofline-check gpu-check conformance golden asm cuda pesti-cuda gpu-tools cuda-stub demo graphviz module test-module models venv peer
 
 build:
 	$(GO) build -o bin/pesti ./cmd/pesti
@@ -124,7 +124,7 @@ test: venv models
 	$(GO) test -json -p 1 -timeout 30m ./... | $(REPORT) $(COMPLETE) -elsewhere '$(ELSEWHERE)'
 
 # Slow tests come last, so that the last line counts them. Never from Go's cache.
-prove: test-one-processor test-variants $(EMULATED) $(DRIVEN) race test-fuzz
+prove: test-one-processor test-variants $(EMULATED) $(DRIVEN) test-module race test-fuzz
 	$(MAKE) --no-print-directory prove-slow
 
 prove-slow: venv models $(PEER_IF_ANY)
@@ -261,6 +261,23 @@ demo:
 # The layout engine, out of the module that go.mod pins.
 graphviz:
 	gzip -9n < $$($(GO) list -m -f '{{.Dir}}' github.com/goccy/go-graphviz)/internal/wasm/graphviz.wasm > graph/draw/graphviz/graphviz.wasm.gz
+
+# --- the module under another path ---
+
+# Copies the files that git tracks to the folder DIR, where the module has the path MODULE.
+MODULE ?=
+DIR    ?= ../$(notdir $(MODULE))-module
+
+module:
+	@$(GO) run ./conformance/modulecopy -module '$(MODULE)' -o '$(DIR)'
+	@echo 'module $(MODULE): $(abspath $(DIR))'
+
+# Such a copy passes vet and the short tests.
+test-module:
+	@copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && \
+	$(MAKE) --no-print-directory module MODULE=example.org/you/pesti DIR="$$copy/pesti" && cd "$$copy/pesti" && \
+	$(GO) vet ./... && PESTI_MODELS="$$copy/no-models" $(GO) test -short -p 1 -timeout 20m ./... && \
+	cd $(ASM) && $(GO) vet ./... && $(GO) test ./...
 
 # --- what tests run on ---
 

@@ -74,6 +74,7 @@ var imports = map[string][]string{
 	"conformance/rules":            {},
 	"conformance/sparsegguf":       {"gguf", "gguf/quant", "conformance/testenv"},
 	"conformance/metrics":          {},
+	"conformance/modulecopy":       {},
 }
 
 // forbidden lists libraries that no package below a folder may import: exec neither draws nor uses

@@ -20,5 +20,5 @@
 // UTF-8, [StopMatcher] holds back what may become a stop string.
 //
 // It knows no architecture, graph, plan or chat template, and of this module it
-// may import only pesti/gguf.
+// may import only gguf.
 package tokenizer
