@@ -9,6 +9,7 @@ import (
 	"pesti/exec/cpu/kernel"
 	device "pesti/exec/cuda"
 	"pesti/exec/plan"
+	"pesti/gguf/numfmt"
 	"pesti/gguf/quant"
 	"pesti/graph"
 	"pesti/lower/cpu"
@@ -188,7 +189,7 @@ func TestSharedConstants(t *testing.T) {
 	if f, ok := plan.LookupFormat(target.BF16); !ok || f.Bytes != 2*f.Elems {
 		t.Errorf("bf16 is %+v in plans, expected 2 bytes each", f)
 	}
-	for format, bytes := range map[string]func(int) int{target.Q8x2: ref.Q8x2Bytes, target.Q8: ref.Q8RowBytes} {
+	for format, bytes := range map[string]func(int) int{target.Q8x2: numfmt.Q8x2Bytes, target.Q8: numfmt.Q8Bytes} {
 		f, ok := plan.LookupFormat(format)
 		if !ok {
 			t.Fatalf("plans have no format %s", format)

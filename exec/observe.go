@@ -2,7 +2,7 @@ package exec
 
 import (
 	"pesti/exec/plan"
-	"pesti/ops/ref"
+	"pesti/gguf/numfmt"
 )
 
 // An Observation is a value that a step of a plan has just computed. Caches are none: what is
@@ -84,12 +84,12 @@ func floats(format string, data []byte, rows, cols int) []float32 {
 	}
 	values := make([]float32, rows*cols)
 	if format == "bf16" {
-		ref.WidenBF16(values, data)
+		numfmt.DecodeBF16(values, data)
 		return values
 	}
-	size, dequantise := ref.Q8x2Bytes(cols), ref.DequantiseQ8x2
+	size, dequantise := numfmt.Q8x2Bytes(cols), numfmt.DequantizeQ8x2
 	if format == "q8" {
-		size, dequantise = ref.Q8RowBytes(cols), ref.DequantiseQ8Row
+		size, dequantise = numfmt.Q8Bytes(cols), numfmt.DequantizeQ8
 	}
 	for m := range rows {
 		dequantise(values[m*cols:(m+1)*cols], data[m*size:(m+1)*size])

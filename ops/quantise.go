@@ -3,8 +3,8 @@ package ops
 import (
 	"fmt"
 
+	"pesti/gguf/numfmt"
 	"pesti/graph"
-	"pesti/ops/ref"
 )
 
 // Quantise stores activations in the q8x2 format. The interpreter carries the dequantised values.
@@ -18,28 +18,28 @@ var QuantiseQ8 = define("quantise_q8",
 	[]spec{{"y", graph.Q8, "M n"}}, nil, checkBlocks)
 
 func checkBlocks(n *graph.Node) error {
-	if s := n.In[0].Type.Shape; len(s) == 2 && (s[1].Sym != graph.Const || s[1].N%ref.Q8x2Block != 0) {
-		return fmt.Errorf("operand x is %v of type %v, expected a row length that is a multiple of %d", n.In[0], n.In[0].Type, ref.Q8x2Block)
+	if s := n.In[0].Type.Shape; len(s) == 2 && (s[1].Sym != graph.Const || s[1].N%numfmt.BlockLen != 0) {
+		return fmt.Errorf("operand x is %v of type %v, expected a row length that is a multiple of %d", n.In[0], n.In[0].Type, numfmt.BlockLen)
 	}
 	return nil
 }
 
 func evalQuantise(_ *graph.Node, in, out []*Value) error {
 	k := in[0].last()
-	row := make([]byte, ref.Q8x2Bytes(k))
+	row := make([]byte, numfmt.Q8x2Bytes(k))
 	for at := 0; at < len(in[0].F32); at += k {
-		ref.QuantiseQ8x2(row, in[0].F32[at:at+k])
-		ref.DequantiseQ8x2(out[0].F32[at:at+k], row)
+		numfmt.QuantizeQ8x2(row, in[0].F32[at:at+k])
+		numfmt.DequantizeQ8x2(out[0].F32[at:at+k], row)
 	}
 	return nil
 }
 
 func evalQuantiseQ8(_ *graph.Node, in, out []*Value) error {
 	k := in[0].last()
-	row := make([]byte, ref.Q8RowBytes(k))
+	row := make([]byte, numfmt.Q8Bytes(k))
 	for at := 0; at < len(in[0].F32); at += k {
-		ref.QuantiseQ8Row(row, in[0].F32[at:at+k])
-		ref.DequantiseQ8Row(out[0].F32[at:at+k], row)
+		numfmt.QuantizeQ8(row, in[0].F32[at:at+k])
+		numfmt.DequantizeQ8(out[0].F32[at:at+k], row)
 	}
 	return nil
 }

@@ -3,8 +3,8 @@ package ops
 import (
 	"fmt"
 
+	"pesti/gguf/numfmt"
 	"pesti/graph"
-	"pesti/ops/ref"
 )
 
 // tileBlock is how many activations products in tiles take at a time.
@@ -24,8 +24,8 @@ func checkRound(n *graph.Node) error {
 
 func evalRound(_ *graph.Node, in, out []*Value) error {
 	row := make([]byte, 2*len(in[0].F32))
-	ref.RoundBF16(row, in[0].F32)
-	ref.WidenBF16(out[0].F32, row)
+	numfmt.EncodeBF16(row, in[0].F32)
+	numfmt.DecodeBF16(out[0].F32, row)
 	return nil
 }
 

@@ -1,6 +1,6 @@
 // Package ops is the op table: for each operation its operands, attributes and shape inference,
 // its reference semantics (from ops/ref), the expansion of fused ops into basic ones, what a
-// result may alias, and its cost. It imports graph and ops/ref, and no other package of this
+// result may alias, and its cost. It imports gguf/numfmt, graph and ops/ref, and no other package of this
 // module.
 //
 // A matrix of weights has one row for each output, so that matmul is x·wᵀ. M is the number of

@@ -6,13 +6,13 @@ import (
 
 	"pesti/exec/cuda"
 	"pesti/exec/cuda/kernels"
-	"pesti/ops/ref"
+	"pesti/gguf/numfmt"
 )
 
 // allE4M3 are the bytes of every E4M3 number, and what they mean.
 func allE4M3() (codes []byte, values []float32) {
 	for i := range 256 {
-		codes, values = append(codes, byte(i)), append(values, ref.E4M3Value(byte(i)))
+		codes, values = append(codes, byte(i)), append(values, numfmt.E4M3ToF32(byte(i)))
 	}
 	return codes, values
 }
@@ -61,8 +61,8 @@ func TestE4M3Weights(t *testing.T) {
 func e4m3Cases() []float32 {
 	var x []float32
 	for code := range byte(0x7e) {
-		middle := (ref.E4M3Value(code) + ref.E4M3Value(code+1)) / 2
-		x = append(x, ref.E4M3Value(code), middle, math.Nextafter32(middle, 0), math.Nextafter32(middle, 1e9))
+		middle := (numfmt.E4M3ToF32(code) + numfmt.E4M3ToF32(code+1)) / 2
+		x = append(x, numfmt.E4M3ToF32(code), middle, math.Nextafter32(middle, 0), math.Nextafter32(middle, 1e9))
 	}
 	for bits := uint32(1); bits < 0x7f800000; bits += 1 << 21 {
 		x = append(x, math.Float32frombits(bits))
@@ -96,7 +96,7 @@ func TestE4M3Cache(t *testing.T) {
 		b.launch(a.StoreKV("f8_e4m3"))
 		cache := get[byte](b, a.VCache, size)
 		for i, v := range x {
-			got, want := cache[i/d*16*d+i%d], ref.E4M3(v)
+			got, want := cache[i/d*16*d+i%d], numfmt.F32ToE4M3(v)
 			if v != v {
 				got, want = got&0x7f, want&0x7f // a NaN may have any sign
 			}

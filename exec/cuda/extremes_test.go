@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"pesti/exec/cuda"
+	"pesti/gguf/numfmt"
 	"pesti/gguf/quant"
-	"pesti/ops/ref"
 )
 
 var (
@@ -52,7 +52,7 @@ func extremeMatrix(rng *rand.Rand, kind string, k int) *matrix {
 	row := len(m.file) / m.n
 	for i, h := range halves {
 		at := m.file[(i+1)*row:]
-		value := quant.F16ToF32(h)
+		value := numfmt.F16ToF32(h)
 		switch {
 		case len(info.Scales) > 0:
 			for _, s := range info.Scales {
@@ -65,7 +65,7 @@ func extremeMatrix(rng *rand.Rand, kind string, k int) *matrix {
 		case kind == "f16":
 			binary.LittleEndian.PutUint16(at, h)
 		case kind == "f8_e4m3":
-			at[0] = ref.E4M3(value)
+			at[0] = numfmt.F32ToE4M3(value)
 		}
 	}
 	info.Dequantize(m.values, m.file)
@@ -108,7 +108,7 @@ func testExtremes(b *bench, w *matrix, x []float32, m int, exact, tiles bool) {
 	case !tiles:
 		b.launch(p.Call(b.dev.Properties(), exact))
 	case !exact:
-		rounded := b.alloc(m * ref.Q8x2Bytes(k))
+		rounded := b.alloc(m * numfmt.Q8x2Bytes(k))
 		b.launch(cuda.Norm{X: p.X, Y: rounded, N: p.K, M: p.M, Quantised: 1}.Call())
 		p.X = rounded
 		fallthrough

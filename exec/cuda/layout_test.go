@@ -7,8 +7,8 @@ import (
 	"slices"
 	"testing"
 
+	"pesti/gguf/numfmt"
 	"pesti/gguf/quant"
-	"pesti/ops/ref"
 )
 
 // value returns element e of a block whose parts are given, by the words of Layout's comment.
@@ -22,7 +22,7 @@ func value(l *Layout, parts [][]byte, e int) float32 {
 		return int32(q >> 4)
 	}
 	bit := func() int32 { return int32(le.Uint32(parts[1][4*b:])>>(8*(e%4)+e%32/4)) & 1 << 4 }
-	half := func(part, at int) float32 { return quant.F16ToF32(le.Uint16(parts[part][at:])) }
+	half := func(part, at int) float32 { return numfmt.F16ToF32(le.Uint16(parts[part][at:])) }
 	scaled := func(part int, q int32) float32 {
 		d, s := half(part, 0), parts[part+1][2*b:]
 		return float32(float32(d*float32(s[0]))*float32(q)) - float32(half(part, 2)*float32(s[1]))
@@ -51,9 +51,9 @@ func value(l *Layout, parts [][]byte, e int) float32 {
 	case "f16":
 		return half(e/8, e%8*2)
 	case "bf16":
-		return quant.BF16ToF32(le.Uint16(parts[e/8][e%8*2:]))
+		return numfmt.BF16ToF32(le.Uint16(parts[e/8][e%8*2:]))
 	case "f8_e4m3":
-		return ref.E4M3Value(parts[e/16][e%16])
+		return numfmt.E4M3ToF32(parts[e/16][e%16])
 	}
 	return float32(math.NaN())
 }
@@ -78,7 +78,7 @@ func randomWeight(rng *rand.Rand, info *quant.Info, n, k int) []byte {
 			offsets = []int{0}
 		}
 		for _, o := range offsets {
-			le.PutUint16(w[at+o:], quant.F32ToF16(float32(rng.NormFloat64())*0.02))
+			le.PutUint16(w[at+o:], numfmt.F32ToF16(float32(rng.NormFloat64())*0.02))
 		}
 	}
 	return w

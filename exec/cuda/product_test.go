@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"pesti/exec/cuda"
+	"pesti/gguf/numfmt"
 	"pesti/ops/ref"
 )
 
@@ -29,10 +30,10 @@ func dot(x, w []float32) (sum, size float64) {
 
 // asQ8x2 returns rows of k elements as their nearest q8x2 values.
 func asQ8x2(x []float32, k int) []float32 {
-	y, row := make([]float32, len(x)), make([]byte, ref.Q8x2Bytes(k))
+	y, row := make([]float32, len(x)), make([]byte, numfmt.Q8x2Bytes(k))
 	for at := 0; at < len(x); at += k {
-		ref.QuantiseQ8x2(row, x[at:at+k])
-		ref.DequantiseQ8x2(y[at:at+k], row)
+		numfmt.QuantizeQ8x2(row, x[at:at+k])
+		numfmt.DequantizeQ8x2(y[at:at+k], row)
 	}
 	return y
 }
@@ -82,7 +83,7 @@ func testTiles(b *bench, rng *rand.Rand, kind string, n, k, m int, exact, extras
 	b.t.Helper()
 	newCase(b, rng, kind, n, k, m, exact, extras).test(func(p cuda.Product) (cuda.Call, error) {
 		if !exact {
-			rounded := b.alloc(m * ref.Q8x2Bytes(k))
+			rounded := b.alloc(m * numfmt.Q8x2Bytes(k))
 			b.launch(cuda.Norm{X: p.X, Y: rounded, N: p.K, M: p.M, Quantised: 1}.Call())
 			p.X = rounded
 		}
@@ -219,7 +220,7 @@ func TestGated(t *testing.T) {
 			case strings.HasPrefix(kernel, "gemv"):
 				b.launch(p.Call(b.dev.Properties(), exact))
 			case !exact:
-				rounded := b.alloc(m * ref.Q8x2Bytes(k))
+				rounded := b.alloc(m * numfmt.Q8x2Bytes(k))
 				b.launch(cuda.Norm{X: p.X, Y: rounded, N: k, M: m, Quantised: 1}.Call())
 				p.X = rounded
 				fallthrough

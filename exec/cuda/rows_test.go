@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"pesti/exec/cuda"
+	"pesti/gguf/numfmt"
 	"pesti/ops/ref"
 )
 
@@ -110,15 +111,15 @@ func TestNorm(t *testing.T) {
 		}
 
 		for _, from := range [][]float32{normed, x} {
-			p.Add, p.Quantised, p.Y = 0, 1, b.alloc(m*ref.Q8x2Bytes(n))
+			p.Add, p.Quantised, p.Y = 0, 1, b.alloc(m*numfmt.Q8x2Bytes(n))
 			if &from[0] == &x[0] {
 				p.W = 0
 			}
 			b.launch(p.Call())
-			got := q8x2(get[byte](b, p.Y, m*ref.Q8x2Bytes(n)), m, n)
-			row := make([]byte, ref.Q8x2Bytes(n))
+			got := q8x2(get[byte](b, p.Y, m*numfmt.Q8x2Bytes(n)), m, n)
+			row := make([]byte, numfmt.Q8x2Bytes(n))
 			for r := range m {
-				ref.QuantiseQ8x2(row, from[r*n:(r+1)*n])
+				numfmt.QuantizeQ8x2(row, from[r*n:(r+1)*n])
 				if !bytes.Equal(got[r*len(row):(r+1)*len(row)], row) {
 					t.Errorf("n=%d normed=%v: row %d is not what the CPU rounds to", n, p.W != 0, r)
 				}
@@ -132,13 +133,13 @@ func TestQuantiseNaN(t *testing.T) {
 	b := newBench(t, "sm_75")
 	x := randoms(rand.New(rand.NewPCG(2, 9)), 128)
 	x[40], x[70] = float32(math.NaN()), float32(math.Inf(-1))
-	p := cuda.Norm{X: b.put(x), Y: b.alloc(ref.Q8x2Bytes(128)), N: 128, M: 1, Quantised: 1}
+	p := cuda.Norm{X: b.put(x), Y: b.alloc(numfmt.Q8x2Bytes(128)), N: 128, M: 1, Quantised: 1}
 	b.launch(p.Call())
 	got, want := make([]float32, 128), make([]float32, 128)
-	row := make([]byte, ref.Q8x2Bytes(128))
-	ref.QuantiseQ8x2(row, x)
-	ref.DequantiseQ8x2(want, row)
-	ref.DequantiseQ8x2(got, get[byte](b, p.Y, len(row)))
+	row := make([]byte, numfmt.Q8x2Bytes(128))
+	numfmt.QuantizeQ8x2(row, x)
+	numfmt.DequantizeQ8x2(want, row)
+	numfmt.DequantizeQ8x2(got, get[byte](b, p.Y, len(row)))
 	if !sameBits(got, want) {
 		t.Errorf("%v, expected %v", got, want)
 	}

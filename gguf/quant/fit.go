@@ -1,6 +1,10 @@
 package quant
 
-import "math"
+import (
+	"math"
+
+	"pesti/gguf/numfmt"
+)
 
 // This file chooses the scales of the K-quants. Rounding to the full range of a
 // sub-block wastes levels on its extremes; so each sub-block tries a few step
@@ -93,8 +97,8 @@ func sixBit(v *[8]float64) (d uint16, s [8]uint8) {
 	for _, x := range v {
 		top = max(top, x)
 	}
-	d = F32ToF16(float32(min(top/63, maxF16)))
-	unit := float64(F16ToF32(d))
+	d = numfmt.F32ToF16(float32(min(top/63, maxF16)))
+	unit := float64(numfmt.F16ToF32(d))
 	for j, x := range v {
 		s[j] = level(x/unit, 63)
 	}
@@ -112,13 +116,13 @@ func fitSymmetric(q *[256]uint8, x *[256]float32) (d uint16, s [16]int8) {
 		}
 	}
 	// The widest scale gets −128, the end of the range that reaches further.
-	d = F32ToF16(float32(max(-maxF16, min(widest/-128, maxF16))))
-	unit := float64(F16ToF32(d))
+	d = numfmt.F32ToF16(float32(max(-maxF16, min(widest/-128, maxF16))))
+	unit := float64(numfmt.F16ToF32(d))
 	for j := range scale {
 		s[j] = int8(level(scale[j]/unit+128, 255) ^ 128)
 	}
 	for i, v := range x {
-		stored := F16ToF32(d) * float32(s[i/16])
+		stored := numfmt.F16ToF32(d) * float32(s[i/16])
 		q[i] = level(float64(v)/float64(stored)+32, 63)
 	}
 	return d, s

@@ -1,6 +1,10 @@
 package quant
 
-import "math"
+import (
+	"math"
+
+	"pesti/gguf/numfmt"
+)
 
 // The types here hold 4-bit floating-point numbers E2M1 (OCP Microscaling
 // Formats 1.0, section 5.3.3): 0, ½, 1, 1½, 2, 3, 4, 6, and their negatives.
@@ -53,16 +57,15 @@ func halfE8M0(e byte) float32 {
 	return math.Float32frombits(uint32(e-1) << 23)
 }
 
-// halfUE4M3 returns half of an E4M3 number, whose sign bit it ignores. It reads
-// 0x7f, one of the format's two NaN, as 0, and 0xff as a number, as others do.
+// halfUE4M3 returns half of an E4M3 number, whose sign bit it ignores. Of the
+// two NaN it reads 0x7f as 0 and 0xff as the number that its bits would be,
+// 480, as other implementations do.
 func halfUE4M3(s byte) float32 {
-	if s == 0x7f {
+	switch s {
+	case 0x7f:
 		return 0
+	case 0xff:
+		return 480 / 2
 	}
-	exponent, mantissa := s>>3&15, float32(s&7)
-	if exponent == 0 {
-		return mantissa * 0x1p-10
-	}
-	// Exponents are those of float32 but for the bias: 7, and one less for the half.
-	return (1 + mantissa/8) * math.Float32frombits(uint32(exponent+127-8)<<23)
+	return numfmt.E4M3ToF32(s&0x7f) / 2
 }

@@ -1,5 +1,7 @@
 package quant
 
+import "pesti/gguf/numfmt"
+
 // The types here take eight elements at a time from a grid of −1, 0 and 1, which
 // is moved up or down as a whole; each x = (d·(2s + 1))·(g ± ⅛) with 3-bit s.
 
@@ -12,7 +14,7 @@ func dequantizeIQ1_S(dst []float32, src []byte) {
 	grid := iq1()
 	for len(dst) >= 256 {
 		y, b := (*[256]float32)(dst), (*[50]byte)(src)
-		d := F16ToF32(le.Uint16(b[0:]))
+		d := numfmt.F16ToF32(le.Uint16(b[0:]))
 		for at := range 32 {
 			word := le.Uint16(b[34+at/4*2:])
 			index := int(b[2+at]) | int(word>>(at%4*3)&7)<<8
@@ -45,7 +47,7 @@ func dequantizeIQ1_M(dst []float32, src []byte) {
 // readIQ1_M reads a float16 number from the high nibbles of four words, the low
 // nibble first.
 func readIQ1_M(b []byte) float32 {
-	return F16ToF32(le.Uint16(b[0:])>>12 | le.Uint16(b[2:])>>12<<4 | le.Uint16(b[4:])>>12<<8 | le.Uint16(b[6:])>>12<<12)
+	return numfmt.F16ToF32(le.Uint16(b[0:])>>12 | le.Uint16(b[2:])>>12<<4 | le.Uint16(b[4:])>>12<<8 | le.Uint16(b[6:])>>12<<12)
 }
 
 // moved sets y to scale times the point moved by ⅛, down or up.

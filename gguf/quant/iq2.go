@@ -1,5 +1,7 @@
 package quant
 
+import "pesti/gguf/numfmt"
+
 // The types here take eight elements at a time from a grid of magnitudes, and
 // their signs from bits; each x = (d·(s + ½)·¼)·±g with 4-bit s.
 
@@ -13,7 +15,7 @@ func dequantizeIQ2_XXS(dst []float32, src []byte) {
 	grid := iq2XXS()
 	for len(dst) >= 256 {
 		y, b := (*[256]float32)(dst), (*[66]byte)(src)
-		d := F16ToF32(le.Uint16(b[0:]))
+		d := numfmt.F16ToF32(le.Uint16(b[0:]))
 		for j := range 8 {
 			index, word := (*[4]byte)(b[2+8*j:]), le.Uint32(b[6+8*j:])
 			scale := d * (0.5 + float32(word>>28)) * 0.25
@@ -33,7 +35,7 @@ func dequantizeIQ2_XS(dst []float32, src []byte) {
 	grid := iq2XS()
 	for len(dst) >= 256 {
 		y, b := (*[256]float32)(dst), (*[74]byte)(src)
-		d := F16ToF32(le.Uint16(b[0:]))
+		d := numfmt.F16ToF32(le.Uint16(b[0:]))
 		for at := range 32 {
 			word := le.Uint16(b[2+2*at:])
 			scale := d * (0.5 + float32(nibble(b[66:74], at/2))) * 0.25
@@ -52,7 +54,7 @@ func dequantizeIQ2_S(dst []float32, src []byte) {
 	grid := iq2S()
 	for len(dst) >= 256 {
 		y, b := (*[256]float32)(dst), (*[82]byte)(src)
-		d := F16ToF32(le.Uint16(b[0:]))
+		d := numfmt.F16ToF32(le.Uint16(b[0:]))
 		for at := range 32 {
 			index := int(b[2+at]) | int(b[66+at/4])>>(at%4*2)&3<<8
 			scale := d * (0.5 + float32(nibble(b[74:82], at/2))) * 0.25

@@ -1,5 +1,7 @@
 package quant
 
+import "pesti/gguf/numfmt"
+
 // The types here take four elements at a time from a grid of magnitudes, and
 // their signs from bits.
 
@@ -12,7 +14,7 @@ func dequantizeIQ3_XXS(dst []float32, src []byte) {
 	grid := iq3XXS()
 	for len(dst) >= 256 {
 		y, b := (*[256]float32)(dst), (*[98]byte)(src)
-		d := F16ToF32(le.Uint16(b[0:]))
+		d := numfmt.F16ToF32(le.Uint16(b[0:]))
 		for j := range 8 {
 			word := le.Uint32(b[66+4*j:])
 			scale := d * (0.5 + float32(word>>28)) * 0.5
@@ -37,7 +39,7 @@ func dequantizeIQ3_S(dst []float32, src []byte) {
 	grid := iq3S()
 	for len(dst) >= 256 {
 		y, b := (*[256]float32)(dst), (*[110]byte)(src)
-		d := F16ToF32(le.Uint16(b[0:]))
+		d := numfmt.F16ToF32(le.Uint16(b[0:]))
 		for at := range 64 {
 			scale := d * float32(1+2*nibble(b[106:110], at/8))
 			index := int(b[2+at]) | int(b[66+at/8])>>(at%8)&1<<8

@@ -1,5 +1,7 @@
 package quant
 
+import "pesti/gguf/numfmt"
+
 // The types here hold 4-bit indices into a table of levels that lie closer
 // together near zero.
 
@@ -10,7 +12,7 @@ var iq4Levels = [16]int8{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38
 func dequantizeIQ4_NL(dst []float32, src []byte) {
 	for len(dst) >= 32 {
 		y, b := (*[32]float32)(dst), (*[18]byte)(src)
-		lookup(y[:], b[2:18], F16ToF32(le.Uint16(b[0:])), &iq4Levels)
+		lookup(y[:], b[2:18], numfmt.F16ToF32(le.Uint16(b[0:])), &iq4Levels)
 		dst, src = dst[32:], src[18:]
 	}
 }
@@ -22,7 +24,7 @@ func dequantizeIQ4_NL(dst []float32, src []byte) {
 func dequantizeIQ4_XS(dst []float32, src []byte) {
 	for len(dst) >= 256 {
 		y, b := (*[256]float32)(dst), (*[136]byte)(src)
-		d, high := F16ToF32(le.Uint16(b[0:])), le.Uint16(b[2:])
+		d, high := numfmt.F16ToF32(le.Uint16(b[0:])), le.Uint16(b[2:])
 		for j := range 8 {
 			s := int32(nibble(b[4:8], j)) | int32(high>>(2*j)&3<<4)
 			lookup(y[32*j:32*j+32], b[8+16*j:24+16*j], d*float32(s-32), &iq4Levels)

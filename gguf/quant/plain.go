@@ -3,6 +3,8 @@ package quant
 import (
 	"encoding/binary"
 	"math"
+
+	"pesti/gguf/numfmt"
 )
 
 // This file holds the types that store each element by itself.
@@ -26,28 +28,28 @@ func quantizeF32(dst []byte, src []float32) {
 func dequantizeF16(dst []float32, src []byte) {
 	src = src[:2*len(dst)]
 	for i := range dst {
-		dst[i] = F16ToF32(le.Uint16(src[2*i:]))
+		dst[i] = numfmt.F16ToF32(le.Uint16(src[2*i:]))
 	}
 }
 
 func quantizeF16(dst []byte, src []float32) {
 	dst = dst[:2*len(src)]
 	for i, x := range src {
-		le.PutUint16(dst[2*i:], F32ToF16(x))
+		le.PutUint16(dst[2*i:], numfmt.F32ToF16(x))
 	}
 }
 
 func dequantizeBF16(dst []float32, src []byte) {
 	src = src[:2*len(dst)]
 	for i := range dst {
-		dst[i] = BF16ToF32(le.Uint16(src[2*i:]))
+		dst[i] = numfmt.BF16ToF32(le.Uint16(src[2*i:]))
 	}
 }
 
 func quantizeBF16(dst []byte, src []float32) {
 	dst = dst[:2*len(src)]
 	for i, x := range src {
-		le.PutUint16(dst[2*i:], F32ToBF16(x))
+		le.PutUint16(dst[2*i:], numfmt.F32ToBF16(x))
 	}
 }
 

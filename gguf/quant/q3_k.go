@@ -1,5 +1,7 @@
 package quant
 
+import "pesti/gguf/numfmt"
+
 // Q3_K: 256 elements in 16 sub-blocks of 16, each x = (d·(s − 32))·(q − 4) with
 // 6-bit s. Block: 32 bytes with the third bits of q, 64 bytes with the other two
 // as in Q2_K, 12 bytes with the s, f16 d. The third bit of element 32k+i is bit
@@ -8,7 +10,7 @@ package quant
 func dequantizeQ3_K(dst []float32, src []byte) {
 	for len(dst) >= 256 {
 		y, b := (*[256]float32)(dst), (*[110]byte)(src)
-		d := F16ToF32(le.Uint16(b[108:]))
+		d := numfmt.F16ToF32(le.Uint16(b[108:]))
 		s := (*[12]byte)(b[96:])
 		for j := range 16 {
 			// The low four bits of all s come first, in nibbles, then the high two.

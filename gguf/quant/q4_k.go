@@ -1,5 +1,7 @@
 package quant
 
+import "pesti/gguf/numfmt"
+
 // Q4_K: 256 elements in 8 sub-blocks of 32, each x = (d·s)·q − (dmin·m) with
 // 6-bit s and m. Block: f16 d, f16 dmin, 12 bytes with the eight s and m (see
 // unpackScales), 128 bytes of nibbles; bytes 32c to 32c+31 hold sub-block 2c in
@@ -39,7 +41,7 @@ func quantizeQ4_K(dst []byte, src []float32) {
 // subScales returns the scale d·s and the offset dmin·m of the eight sub-blocks
 // from the first 16 bytes of a Q4_K or Q5_K block.
 func subScales(head *[16]byte) (scale, low [8]float32) {
-	d, dmin := F16ToF32(le.Uint16(head[0:])), F16ToF32(le.Uint16(head[2:]))
+	d, dmin := numfmt.F16ToF32(le.Uint16(head[0:])), numfmt.F16ToF32(le.Uint16(head[2:]))
 	s, m := unpackScales((*[12]byte)(head[4:]))
 	for j := range 8 {
 		scale[j], low[j] = d*float32(s[j]), dmin*float32(m[j])

@@ -1,12 +1,14 @@
 package quant
 
+import "pesti/gguf/numfmt"
+
 // Q5_0: 32 elements as x = d·(q − 16). Block: f16 d, u32 with the fifth bit of
 // element i at bit i, 16 bytes with the other four as in Q4_0.
 
 func dequantizeQ5_0(dst []float32, src []byte) {
 	for len(dst) >= 32 {
 		y, b := (*[32]float32)(dst), (*[22]byte)(src)
-		d := F16ToF32(le.Uint16(b[0:]))
+		d := numfmt.F16ToF32(le.Uint16(b[0:]))
 		high := le.Uint32(b[2:])
 		for i, q := range b[6:22] {
 			y[i] = d * float32(int32(uint32(q&15)|high>>i<<4&16)-16)
@@ -21,7 +23,7 @@ func quantizeQ5_0(dst []byte, src []float32) {
 		x, b := (*[32]float32)(src), (*[22]byte)(dst)
 		d := largest(x[:]) / -16
 		id := inverse(d)
-		le.PutUint16(b[0:], F32ToF16(d))
+		le.PutUint16(b[0:], numfmt.F32ToF16(d))
 		var high uint32
 		for i := range b[6:22] {
 			lo := min(truncate(float32(x[i]*id)+16.5), 31)

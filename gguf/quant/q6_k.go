@@ -1,5 +1,7 @@
 package quant
 
+import "pesti/gguf/numfmt"
+
 // Q6_K: 256 elements in 16 sub-blocks of 16, each x = (d·s)·(q − 32) with a
 // signed 8-bit s. Block: 128 bytes with the low four bits of q, 64 bytes with
 // the high two, 16 signed bytes s, f16 d. Of each half of 128 elements, element
@@ -10,7 +12,7 @@ package quant
 func dequantizeQ6_K(dst []float32, src []byte) {
 	for len(dst) >= 256 {
 		y, b := (*[256]float32)(dst), (*[210]byte)(src)
-		d := F16ToF32(le.Uint16(b[208:]))
+		d := numfmt.F16ToF32(le.Uint16(b[208:]))
 		var scale [16]float32
 		for j, s := range b[192:208] {
 			scale[j] = d * float32(int8(s))

@@ -7,7 +7,7 @@
 // Block layouts are those of https://github.com/ggml-org/ggml (ggml-common.h);
 // the ids are those of https://github.com/ggml-org/ggml/blob/master/docs/gguf.md.
 //
-// The package imports the standard library only.
+// The package imports gguf/numfmt and nothing else of this module.
 //
 // # How to add a tensor type
 //

@@ -1,6 +1,10 @@
 package quant
 
-import "math"
+import (
+	"math"
+
+	"pesti/gguf/numfmt"
+)
 
 // A Scale is a number in a block that multiplies the elements of the block or
 // of a part of it.
@@ -16,7 +20,7 @@ type Scale struct {
 
 // f16Scales are float16 numbers at the given offsets.
 func f16Scales(at ...int) []Scale {
-	return scales(2, func(b []byte) float32 { return F16ToF32(le.Uint16(b)) }, at...)
+	return scales(2, func(b []byte) float32 { return numfmt.F16ToF32(le.Uint16(b)) }, at...)
 }
 
 // scales are numbers of one encoding at the given offsets.
@@ -39,11 +43,5 @@ func readE8M0(b []byte) float32 {
 	return 2 * halfE8M0(b[0])
 }
 
-// readUE4M3 is an E4M3 number without sign (OCP 8-bit Floating Point 1.0,
-// section 5): exponent bias 7, no infinities, all bits set is NaN.
-func readUE4M3(b []byte) float32 {
-	if b[0]&0x7f == 0x7f {
-		return float32(math.NaN())
-	}
-	return 2 * halfUE4M3(b[0])
-}
+// readUE4M3 is an E4M3 number without sign.
+func readUE4M3(b []byte) float32 { return numfmt.E4M3ToF32(b[0] & 0x7f) }

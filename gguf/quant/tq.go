@@ -1,5 +1,7 @@
 package quant
 
+import "pesti/gguf/numfmt"
+
 // The types here hold 256 ternary elements as x = d·(q − 1), q in 0…2.
 
 // TQ1_0: block of 48 bytes with five q each, 4 bytes with four each, f16 d. A
@@ -10,7 +12,7 @@ package quant
 func dequantizeTQ1_0(dst []float32, src []byte) {
 	for len(dst) >= 256 {
 		y, b := dst[:256], (*[54]byte)(src)
-		d := F16ToF32(le.Uint16(b[52:]))
+		d := numfmt.F16ToF32(le.Uint16(b[52:]))
 		for _, part := range [...]struct{ from, to, digits int }{{0, 32, 5}, {32, 48, 5}, {48, 52, 4}} {
 			power := byte(1)
 			for range part.digits {
@@ -31,7 +33,7 @@ func dequantizeTQ1_0(dst []float32, src []byte) {
 func dequantizeTQ2_0(dst []float32, src []byte) {
 	for len(dst) >= 256 {
 		y, b := (*[256]float32)(dst), (*[66]byte)(src)
-		d := F16ToF32(le.Uint16(b[64:]))
+		d := numfmt.F16ToF32(le.Uint16(b[64:]))
 		for h := range 2 {
 			for k := range 4 {
 				y := (*[32]float32)(y[128*h+32*k:])

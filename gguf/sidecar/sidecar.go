@@ -6,7 +6,7 @@
 // and F32 [rows] under that name and ".scale", the element in row i and column j being
 // scale[i] · E4M3(i, j). In its __metadata__ stand the format and the identity of the model.
 //
-// The package imports gguf, gguf/quant, gguf/safetensors and ops/ref. It knows no graph and no plan.
+// The package imports gguf, gguf/numfmt, gguf/quant and gguf/safetensors. It knows no graph and no plan.
 package sidecar
 
 import (
@@ -18,9 +18,9 @@ import (
 	"strings"
 
 	"pesti/gguf"
+	"pesti/gguf/numfmt"
 	"pesti/gguf/quant"
 	"pesti/gguf/safetensors"
-	"pesti/ops/ref"
 )
 
 // Type is the type of the weights, as graphs and plans name it.
@@ -186,7 +186,7 @@ func (f *File) Values(w *Weight, first, end int64) ([]float32, error) {
 		for i := range end - first {
 			row := codes[(first+i)*w.Cols:][:w.Cols]
 			for j, code := range row {
-				values[i*w.Cols+int64(j)] = scales[first+i] * ref.E4M3Value(code)
+				values[i*w.Cols+int64(j)] = scales[first+i] * numfmt.E4M3ToF32(code)
 			}
 		}
 	})
@@ -304,7 +304,7 @@ func scaleOf(row []float32) (float32, error) {
 		}
 		top = max(top, x)
 	}
-	if s := top / ref.E4M3Max; s >= smallest {
+	if s := top / numfmt.E4M3Max; s >= smallest {
 		return s, nil
 	}
 	return 1, nil // what is as small as this is zero beside any other weight
@@ -316,6 +316,6 @@ const smallest = 0x1p-126
 // quantise stores row/scale in E4M3.
 func quantise(codes []byte, row []float32, scale float32) {
 	for i, x := range row {
-		codes[i] = ref.E4M3(x / scale)
+		codes[i] = numfmt.F32ToE4M3(x / scale)
 	}
 }

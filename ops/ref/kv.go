@@ -1,5 +1,7 @@
 package ref
 
+import "pesti/gguf/numfmt"
+
 // PageTokens is the number of positions in a page of a cache.
 const PageTokens = 16
 
@@ -9,7 +11,7 @@ type KV struct {
 	F32       []float32 // exactly one of F32, F16, FP8 and Q8 is set
 	F16       []uint16
 	FP8       []uint8 // E4M3
-	Q8        []byte  // blocks of Q8Block elements; Width is a multiple of that
+	Q8        []byte  // blocks of numfmt.BlockLen elements; Width is a multiple of that
 	Width     int
 	Positions int     // of each sequence, a multiple of PageTokens
 	Pages     []int32 // [S·P] page numbers; nil: page p of sequence s is s·Positions/PageTokens + p
@@ -35,15 +37,15 @@ func (c *KV) Load(dst []float32, seq, pos int) {
 	switch {
 	case c.F16 != nil:
 		for i, h := range c.F16[at : at+c.Width] {
-			dst[i] = F32(h)
+			dst[i] = numfmt.F16ToF32(h)
 		}
 	case c.FP8 != nil:
 		for i, b := range c.FP8[at : at+c.Width] {
-			dst[i] = E4M3Value(b)
+			dst[i] = numfmt.E4M3ToF32(b)
 		}
 	case c.Q8 != nil:
-		for i := 0; i < c.Width; i += Q8Block {
-			DequantiseQ8(dst[i:], c.Q8[(at+i)/Q8Block*Q8Bytes:])
+		for i := 0; i < c.Width; i += numfmt.BlockLen {
+			numfmt.DequantizeQ8_0(dst[i:], c.Q8[(at+i)/numfmt.BlockLen*numfmt.Q8_0Bytes:])
 		}
 	default:
 		copy(dst[:c.Width], c.F32[at:])
@@ -57,16 +59,16 @@ func (c *KV) Store(seq, pos int, src []float32) {
 	case c.F16 != nil:
 		row := c.F16[at : at+c.Width]
 		for i, x := range src[:c.Width] {
-			row[i] = F16(x)
+			row[i] = numfmt.F32ToF16(x)
 		}
 	case c.FP8 != nil:
 		row := c.FP8[at : at+c.Width]
 		for i, x := range src[:c.Width] {
-			row[i] = E4M3(x)
+			row[i] = numfmt.F32ToE4M3(x)
 		}
 	case c.Q8 != nil:
-		for i := 0; i < c.Width; i += Q8Block {
-			QuantiseQ8(c.Q8[(at+i)/Q8Block*Q8Bytes:], src[i:])
+		for i := 0; i < c.Width; i += numfmt.BlockLen {
+			numfmt.QuantizeQ8_0(c.Q8[(at+i)/numfmt.BlockLen*numfmt.Q8_0Bytes:], src[i:])
 		}
 	default:
 		copy(c.F32[at:at+c.Width], src)

@@ -3,6 +3,8 @@ package ref
 import (
 	"math"
 	"testing"
+
+	"pesti/gguf/numfmt"
 )
 
 // TestQ8 sees that a cache of q8_0 blocks gives each row back within half a step of its block's
@@ -11,14 +13,14 @@ func TestQ8(t *testing.T) {
 	const width, positions = 64, 32
 	for _, layout := range []string{"plain", "paged", "ring"} {
 		c := caches(width, positions, false)[layout]
-		c.F32, c.Q8 = nil, make([]byte, 2*positions*width/Q8Block*Q8Bytes)
+		c.F32, c.Q8 = nil, make([]byte, 2*positions*width/numfmt.BlockLen*numfmt.Q8_0Bytes)
 		rows := map[[2]int][]float32{}
 		for seq := range 2 {
 			for pos := range positions {
 				row := random(uint64(seq*positions+pos), width)
 				switch pos {
 				case 3:
-					clear(row[:Q8Block])
+					clear(row[:numfmt.BlockLen])
 				case 4:
 					row[5] = float32(math.Inf(-1))
 				case 5:
@@ -33,34 +35,18 @@ func TestQ8(t *testing.T) {
 		got := make([]float32, width)
 		for at, row := range rows {
 			c.Load(got, at[0], at[1])
-			for b := 0; b < width; b += Q8Block {
+			for b := 0; b < width; b += numfmt.BlockLen {
 				top := 0.0
-				for _, v := range row[b : b+Q8Block] {
+				for _, v := range row[b : b+numfmt.BlockLen] {
 					top = max(top, math.Abs(float64(v))) // NaN wins
 				}
-				for i, v := range row[b : b+Q8Block] {
+				for i, v := range row[b : b+numfmt.BlockLen] {
 					off := math.Abs(float64(got[b+i] - v))
 					if finite := top <= math.MaxFloat32; finite && !(off <= top/254*1.002+top*0x1p-11) || !finite && got[b+i] == got[b+i] {
 						t.Fatalf("%s: position %v, element %d is %v, stored %v in a block up to %v", layout, at, b+i, got[b+i], v, top)
 					}
 				}
 			}
-		}
-	}
-}
-
-// TestQ8Rounding holds one block against numbers worked out by hand.
-func TestQ8Rounding(t *testing.T) {
-	x := make([]float32, Q8Block)
-	copy(x, []float32{127, -127, 0.5, -0.5, 1.5, 0.49, -2.51})
-	block := make([]byte, Q8Bytes)
-	QuantiseQ8(block, x)
-	if block[0] != 0 || block[1] != 0x3c { // 1 in float16
-		t.Errorf("scale % x, expected 00 3c", block[:2])
-	}
-	for i, want := range []int8{127, -127, 1, -1, 2, 0, -3, 0} {
-		if got := int8(block[2+i]); got != want {
-			t.Errorf("%v became %d, expected %d", x[i], got, want)
 		}
 	}
 }

@@ -2,8 +2,9 @@
 //
 // Matrices are row-major. Sums are taken in float64, in index order, and rounded once, so that
 // machines differ at most where their math.Exp and its like do. A destination may be the operand
-// of the same length, unless a function says otherwise. Nothing allocates. The package imports
-// nothing of this module; slices of the wrong length are the caller's fault and panic.
+// of the same length, unless a function says otherwise. Nothing allocates. Slices
+// of the wrong length are a fault of the caller and panic. The package imports gguf/numfmt and nothing
+// else of this module.
 package ref
 
 import (

@@ -6,6 +6,8 @@ import (
 	"math/cmplx"
 	"math/rand/v2"
 	"testing"
+
+	"pesti/gguf/numfmt"
 )
 
 var (
@@ -291,9 +293,9 @@ func TestKV(t *testing.T) {
 					for i := range row {
 						switch format {
 						case "f16":
-							row[i] = F32(F16(row[i]))
+							row[i] = numfmt.F16ToF32(numfmt.F32ToF16(row[i]))
 						case "fp8":
-							row[i] = E4M3Value(E4M3(row[i]))
+							row[i] = numfmt.E4M3ToF32(numfmt.F32ToE4M3(row[i]))
 						}
 					}
 					want[[2]int{seq, pos}] = row
@@ -379,7 +381,7 @@ func TestNothingAllocates(t *testing.T) {
 	pos, seq := []int32{3}, []int32{0}
 	h := Heads{Heads: 2, KVHeads: 1, HeadDim: 4, Positions: 16}
 	r := Rotary{HeadDim: 4, Rot: 4, Base: 10000, FreqScale: 1, Magnitude: 1}
-	wide, packed := random(9, 64), make([]byte, Q8x2Bytes(64))
+	wide, packed := random(9, 64), make([]byte, numfmt.Q8x2Bytes(64))
 	if n := testing.AllocsPerRun(10, func() {
 		KVWrite(c, row, pos, seq)
 		AttnScores(scores, x, c, pos, seq, h, 1, row)
@@ -388,8 +390,8 @@ func TestNothingAllocates(t *testing.T) {
 		r.Rope(x, x, pos)
 		RMSNorm(x, x, row, 4, 1e-6)
 		Matmul(x[:2], row, x, 4)
-		QuantiseQ8x2(packed, wide)
-		DequantiseQ8x2(wide, packed)
+		numfmt.QuantizeQ8x2(packed, wide)
+		numfmt.DequantizeQ8x2(wide, packed)
 		if GetRows(row, x, pos[:0], 4, 1) != nil {
 			t.Error("rows")
 		}

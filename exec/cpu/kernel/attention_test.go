@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"pesti/exec/plan"
+	"pesti/gguf/numfmt"
 	"pesti/ops/ref"
 )
 
@@ -135,7 +136,7 @@ func (l *layer) reference(tokens []token) [][]float32 {
 	case "f8_e4m3":
 		keys.FP8, values.FP8 = make([]uint8, n), make([]uint8, n)
 	case "q8_0":
-		keys.Q8, values.Q8 = make([]byte, n/ref.Q8Block*ref.Q8Bytes), make([]byte, n/ref.Q8Block*ref.Q8Bytes)
+		keys.Q8, values.Q8 = make([]byte, n/numfmt.BlockLen*numfmt.Q8_0Bytes), make([]byte, n/numfmt.BlockLen*numfmt.Q8_0Bytes)
 	}
 	rotary := ref.Rotary{HeadDim: l.headDim, Rot: l.rot, Base: testBase, FreqScale: 0.5, RampHigh: l.rampHigh, Magnitude: l.magnitude(), Halves: l.layout == "halves"}
 	if l.freqs {

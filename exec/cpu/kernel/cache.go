@@ -4,7 +4,7 @@ import (
 	"unsafe"
 
 	"pesti/exec/plan"
-	"pesti/ops/ref"
+	"pesti/gguf/numfmt"
 )
 
 // A cache is one layer's keys or values, in pages of plan.PageTokens positions. The part of a page
@@ -63,8 +63,8 @@ func (b *binder) cache(role string, heads, dim int) cache {
 	switch format := cacheFormats[o.Format]; {
 	case format == nil:
 		b.fail("operand %s is %s, expected one of %v", role, o.Format, plan.CacheFormats())
-	case o.Format == "q8_0" && dim%ref.Q8Block != 0:
-		b.fail("operand %s is q8_0, which needs a multiple of %d elements in a head, found %d", role, ref.Q8Block, dim)
+	case o.Format == "q8_0" && dim%numfmt.BlockLen != 0:
+		b.fail("operand %s is q8_0, which needs a multiple of %d elements in a head, found %d", role, numfmt.BlockLen, dim)
 	default:
 		c.cacheFormat = format(b.vectors(), dim)
 	}

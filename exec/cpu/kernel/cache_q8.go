@@ -4,24 +4,24 @@ import (
 	"encoding/binary"
 
 	"pesti/exec/plan"
-	"pesti/ops/ref"
+	"pesti/gguf/numfmt"
 )
 
 // q8Group is the size of the blocks of 32 elements of the 16 positions in a page.
-const q8Group = plan.PageTokens * ref.Q8Bytes
+const q8Group = plan.PageTokens * numfmt.Q8_0Bytes
 
 // q8Cache is a format with blocks of 32 elements of a position, x ≈ d·q. Values are stored in the
-// blocks of ref.QuantiseQ8. Keys are stored in groups of the blocks of 16 positions: d float16[16],
+// blocks of numfmt.QuantizeQ8_0. Keys are stored in groups of the blocks of 16 positions: d float16[16],
 // q int8[32][16].
 func q8Cache(v *vectors, dim int) *cacheFormat {
 	const page = plan.PageTokens
-	blocks := dim / ref.Q8Block
-	block := make([]byte, ref.Q8Bytes)
+	blocks := dim / numfmt.BlockLen
+	block := make([]byte, numfmt.Q8_0Bytes)
 	return &cacheFormat{
 		dim: dim, bytes: blocks * q8Group,
 		putKey: func(part []byte, at int, key []float32) {
 			for b := range blocks {
-				ref.QuantiseQ8(block, key[b*ref.Q8Block:])
+				numfmt.QuantizeQ8_0(block, key[b*numfmt.BlockLen:])
 				g := part[b*q8Group:][:q8Group]
 				copy(g[2*at:], block[:2])
 				for i, q := range block[2:] {
@@ -31,7 +31,7 @@ func q8Cache(v *vectors, dim int) *cacheFormat {
 		},
 		putValue: func(part []byte, at int, value []float32) {
 			for b := range blocks {
-				ref.QuantiseQ8(part[(at*blocks+b)*ref.Q8Bytes:], value[b*ref.Q8Block:])
+				numfmt.QuantizeQ8_0(part[(at*blocks+b)*numfmt.Q8_0Bytes:], value[b*numfmt.BlockLen:])
 			}
 		},
 		keys: func(tile []float32, part []byte, from, to int) {
@@ -43,7 +43,7 @@ func q8Cache(v *vectors, dim int) *cacheFormat {
 		},
 		values: func(tile []float32, stride int, part []byte, from, to int) {
 			for j := from; j < to; j++ {
-				v.q8Values(tile[j*stride:], part[j*blocks*ref.Q8Bytes:], blocks)
+				v.q8Values(tile[j*stride:], part[j*blocks*numfmt.Q8_0Bytes:], blocks)
 			}
 		},
 	}
@@ -57,7 +57,7 @@ func portableQ8Keys(tile []float32, part []byte, groups int) {
 func q8Columns(tile []float32, part []byte, groups, from, to int) {
 	const page = plan.PageTokens
 	for b := range groups {
-		group, tile := part[b*q8Group:][:q8Group], tile[b*ref.Q8Block*page:][:ref.Q8Block*page]
+		group, tile := part[b*q8Group:][:q8Group], tile[b*numfmt.BlockLen*page:][:numfmt.BlockLen*page]
 		q := group[2*page:]
 		for j := from; j < to; j++ {
 			d := f16(binary.LittleEndian.Uint16(group[2*j:]))
@@ -70,10 +70,10 @@ func q8Columns(tile []float32, part []byte, groups, from, to int) {
 
 func portableQ8Values(row []float32, blocks []byte, n int) {
 	for b := range n {
-		block := blocks[b*ref.Q8Bytes:][:ref.Q8Bytes]
+		block := blocks[b*numfmt.Q8_0Bytes:][:numfmt.Q8_0Bytes]
 		d := f16(binary.LittleEndian.Uint16(block))
 		for i, q := range block[2:] {
-			row[b*ref.Q8Block+i] = d * float32(int8(q))
+			row[b*numfmt.BlockLen+i] = d * float32(int8(q))
 		}
 	}
 }

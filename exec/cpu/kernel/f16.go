@@ -1,12 +1,12 @@
 package kernel
 
-import "pesti/ops/ref"
+import "pesti/gguf/numfmt"
 
 // halfValues has the value of every IEEE 754 binary16 number. A table look-up is the fastest conversion
 // in portable Go; the scales of a model use a small, cached part of the table.
 var halfValues = func() (values [1 << 16]float32) {
 	for h := range values {
-		values[h] = ref.F32(uint16(h))
+		values[h] = numfmt.F16ToF32(uint16(h))
 	}
 	return values
 }()
@@ -22,6 +22,6 @@ func portableWiden(dst []float32, src []uint16) {
 
 func portableNarrow(dst []uint16, src []float32) {
 	for i, x := range src[:len(dst)] {
-		dst[i] = ref.F16(x)
+		dst[i] = numfmt.F32ToF16(x)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"pesti/conformance/testenv"
 	"pesti/exec/cpu/isa"
 	"pesti/exec/plan"
+	"pesti/gguf/numfmt"
 	"pesti/gguf/quant"
-	"pesti/ops/ref"
 )
 
 // guard is the number of guard bytes before and after each operand in tests.
@@ -175,7 +175,7 @@ func randomBlocks(rng *rand.Rand, info *quant.Info, elems int) []byte {
 		data[i] = byte(rng.Uint32())
 	}
 	half := func(at int) {
-		v := quant.F32ToF16(float32(rng.NormFloat64() * 0.01))
+		v := numfmt.F32ToF16(float32(rng.NormFloat64() * 0.01))
 		switch rng.IntN(8) {
 		case 0:
 			v = 0
@@ -254,7 +254,7 @@ func scratchOf(act string, m, k int) int {
 func asUsed(act string, w []float32) []float32 {
 	if act == "bf16" {
 		for i, v := range w {
-			w[i] = quant.BF16ToF32(quant.F32ToBF16(v))
+			w[i] = numfmt.BF16ToF32(numfmt.F32ToBF16(v))
 		}
 	}
 	return w
@@ -273,8 +273,8 @@ func (c *call) setActivations(act string, m, k int, x []float32) []float32 {
 	values := make([]float32, m*k)
 	if act == "bf16" {
 		mem := c.add("x", "bf16", 2*m*k)
-		ref.RoundBF16(mem.data(), x)
-		ref.WidenBF16(values, mem.data())
+		numfmt.EncodeBF16(mem.data(), x)
+		numfmt.DecodeBF16(values, mem.data())
 		return values
 	}
 	f := planarFormats[act]
@@ -293,8 +293,8 @@ var planarFormats = map[string]struct {
 	quantize   func(row []byte, x []float32)
 	dequantize func(x []float32, row []byte)
 }{
-	"q8x2": {ref.Q8x2Bytes, ref.QuantiseQ8x2, ref.DequantiseQ8x2},
-	"q8":   {ref.Q8RowBytes, ref.QuantiseQ8Row, ref.DequantiseQ8Row},
+	"q8x2": {numfmt.Q8x2Bytes, numfmt.QuantizeQ8x2, numfmt.DequantizeQ8x2},
+	"q8":   {numfmt.Q8Bytes, numfmt.QuantizeQ8, numfmt.DequantizeQ8},
 }
 
 // pick returns one of two numbers at random.

@@ -10,7 +10,7 @@
 // number, the number of workers, or how a prompt was cut into steps. Products are rounded before they
 // are added (`float32(x*y) + z`), so that the compiler never emits a fused multiply-add.
 //
-// The package imports gguf/quant, ops/ref and exec/plan. It must not import anything about engines,
+// The package imports gguf/numfmt, gguf/quant, ops/ref and exec/plan. It must not import anything about engines,
 // sessions, threads, graphs or models.
 //
 // # How to add a kernel

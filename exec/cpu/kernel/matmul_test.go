@@ -11,6 +11,7 @@ import (
 
 	"pesti/exec/cpu/isa"
 	"pesti/exec/plan"
+	"pesti/gguf/numfmt"
 	"pesti/gguf/quant"
 	"pesti/ops/ref"
 )
@@ -332,7 +333,7 @@ func TestGatedRounds(t *testing.T) {
 			y := c.put("y", make([]float32, most*n))
 			c.run(t, 1, Run{T: most}, "y")
 			wants := map[string][]byte{"bf16": make([]byte, most*2*n)}
-			ref.RoundBF16(wants["bf16"], y.f32())
+			numfmt.EncodeBF16(wants["bf16"], y.f32())
 			for name, f := range planarFormats {
 				wants[name] = make([]byte, most*f.bytes(n))
 				for m := range most {

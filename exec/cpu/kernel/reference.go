@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"pesti/exec/plan"
+	"pesti/gguf/numfmt"
 	"pesti/ops/ref"
 )
 
@@ -106,8 +107,8 @@ func (b *binder) refCache(role string, width int) *ref.KV {
 	case "f8_e4m3":
 		c.FP8 = o.Data
 	case "q8_0":
-		if c.Q8 = o.Data; width%ref.Q8Block != 0 {
-			b.fail("operand %s is q8_0, which needs a multiple of %d elements in a row, found %d", role, ref.Q8Block, width)
+		if c.Q8 = o.Data; width%numfmt.BlockLen != 0 {
+			b.fail("operand %s is q8_0, which needs a multiple of %d elements in a row, found %d", role, numfmt.BlockLen, width)
 		}
 	default:
 		b.fail("operand %s is %s, expected one of %v", role, o.Format, plan.CacheFormats())

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"pesti/exec/plan"
+	"pesti/gguf/numfmt"
 	"pesti/gguf/quant"
 	"pesti/ops/ref"
 )
@@ -268,9 +269,9 @@ func testQuantizedRows(t *testing.T, v *vectors) {
 		size  int // of a row
 		round func(dst []byte, x []float32)
 	}{
-		{"q8x2", ref.Q8x2Bytes(rowN), ref.QuantiseQ8x2},
-		{"q8", ref.Q8RowBytes(rowN), ref.QuantiseQ8Row},
-		{"bf16", 2 * rowN, ref.RoundBF16},
+		{"q8x2", numfmt.Q8x2Bytes(rowN), numfmt.QuantizeQ8x2},
+		{"q8", numfmt.Q8Bytes(rowN), numfmt.QuantizeQ8},
+		{"bf16", 2 * rowN, numfmt.EncodeBF16},
 	}
 	rng := rand.New(rand.NewPCG(11, 12))
 	for _, kernel := range []string{"norm", "quantise"} {

@@ -4,8 +4,8 @@ import (
 	"math"
 	"slices"
 
+	"pesti/gguf/numfmt"
 	"pesti/gguf/quant"
-	"pesti/ops/ref"
 )
 
 // Products of bf16 numbers, for steps of many tokens: weights of any type are converted to bf16 once
@@ -175,7 +175,7 @@ func (l *Layout) pairs(dst []uint32, w []byte, n, from, to int, t *tiles) {
 // setPairs stores row i in dst, where the elements of that row must be zero.
 func setPairs(dst []uint32, row []float32, i int) {
 	for e, v := range row {
-		dst[e/2*panelRows+i] |= uint32(ref.BF16(v)) << (e % 2 * 16)
+		dst[e/2*panelRows+i] |= uint32(numfmt.F32ToBF16FTZ(v)) << (e % 2 * 16)
 	}
 }
 
@@ -187,7 +187,7 @@ func portableMultiply(y []float32, w []uint32, panels, k int, x []uint16, xStep,
 			for at := 0; at < k; at += tileK {
 				var even, odd [panelRows]float32
 				for e := at; e < at+tileK; e += 2 {
-					a, b := bf16Value(row[e]), bf16Value(row[e+1])
+					a, b := numfmt.BF16ToF32(row[e]), numfmt.BF16ToF32(row[e+1])
 					for j, pair := range (*[panelRows]uint32)(w[(p*k+e)/2*panelRows:]) {
 						even[j] += float32(a * math.Float32frombits(pair<<16))
 						odd[j] += float32(b * math.Float32frombits(pair&0xffff0000))
@@ -200,5 +200,3 @@ func portableMultiply(y []float32, w []uint32, panels, k int, x []uint16, xStep,
 		}
 	}
 }
-
-func bf16Value(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }

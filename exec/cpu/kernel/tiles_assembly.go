@@ -5,8 +5,8 @@ package kernel
 import (
 	"slices"
 
+	"pesti/gguf/numfmt"
 	"pesti/gguf/quant"
-	"pesti/ops/ref"
 )
 
 // assemblyPairs are the matmul rows whose pairPackers are in assembly. They dequantize panels to float32
@@ -83,5 +83,5 @@ func roundOnAVX2(row []byte, x []float32) {
 		roundBF16AVX2(&row[:2*whole][0], &x[0], whole)
 		row, x = row[2*whole:], x[whole:]
 	}
-	ref.RoundBF16(row, x)
+	numfmt.EncodeBF16(row, x)
 }

@@ -6,18 +6,17 @@ import (
 	"testing"
 
 	"pesti/exec/cpu/isa"
-	"pesti/gguf/quant"
-	"pesti/ops/ref"
+	"pesti/gguf/numfmt"
 )
 
 // tilesOf returns random bf16 activations, in rows xStep elements apart, and random weights as pairs.
 func tilesOf(rng *rand.Rand, panels, k, xStep, tokens int) (x *memory, w *memory) {
 	x, w = newMemory(2*((tokens-1)*xStep+k)), newMemory(4*panels*k/2*panelRows)
 	for i, n := 0, len(x.data())/2; i < n; i++ {
-		view[uint16](x.data())[i] = ref.BF16(float32(rng.NormFloat64()))
+		view[uint16](x.data())[i] = numfmt.F32ToBF16FTZ(float32(rng.NormFloat64()))
 	}
 	for i, n := 0, len(w.data())/2; i < n; i++ {
-		view[uint16](w.data())[i] = ref.BF16(float32(rng.NormFloat64() * 0.05))
+		view[uint16](w.data())[i] = numfmt.F32ToBF16FTZ(float32(rng.NormFloat64() * 0.05))
 	}
 	return x, w
 }
@@ -35,7 +34,7 @@ func TestMultiplyTiles(t *testing.T) {
 			sum := 0.0
 			for e := range k {
 				pair := view[uint16](w.data())[2*((r/panelRows*k+e)/2*panelRows+r%panelRows)+e%2]
-				sum += float64(quant.BF16ToF32(view[uint16](x.data())[i*k+e])) * float64(quant.BF16ToF32(pair))
+				sum += float64(numfmt.BF16ToF32(view[uint16](x.data())[i*k+e])) * float64(numfmt.BF16ToF32(pair))
 			}
 			d := float64(y[i*tileWidth+r]) - sum
 			off, size = off+d*d, size+sum*sum

@@ -3,6 +3,7 @@ package kernel
 import (
 	"slices"
 
+	"pesti/gguf/numfmt"
 	"pesti/ops/ref"
 )
 
@@ -13,7 +14,7 @@ type vectors struct {
 	isa   string
 	gates map[string]gate // by their names in plans
 
-	// The parts of a norm, see norm.go, and ref.QuantiseQ8x2, ref.QuantiseQ8Row and ref.RoundBF16.
+	// The parts of a norm, see norm.go, and numfmt.QuantizeQ8x2, numfmt.QuantizeQ8 and numfmt.EncodeBF16.
 	// Every set gives the same bits.
 	sumSquares   func(x []float32) float64
 	normalize    func(y, x, w []float32, scale float64)
@@ -67,8 +68,8 @@ var portable = vectors{
 	sumSquares:   portableSumSquares,
 	normalize:    portableNormalize,
 	normalizeAdd: portableNormalizeAdd,
-	quantize:     map[string]func(row []byte, x []float32){"q8x2": ref.QuantiseQ8x2, "q8": ref.QuantiseQ8Row},
-	round:        ref.RoundBF16,
+	quantize:     map[string]func(row []byte, x []float32){"q8x2": numfmt.QuantizeQ8x2, "q8": numfmt.QuantizeQ8},
+	round:        numfmt.EncodeBF16,
 	sines:        portableSines,
 	rotateHalves: portableRotateHalves,
 	rotatePairs:  portableRotatePairs,

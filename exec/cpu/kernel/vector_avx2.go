@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"pesti/exec/plan"
+	"pesti/gguf/numfmt"
 	"pesti/ops/ref"
 )
 
@@ -94,14 +95,14 @@ func normalizeAddOnAVX2(y, x, d, w []float32, scale float64) {
 func quantizeQ8x2OnAVX2(row []byte, x []float32) {
 	if n := len(x); n > 0 {
 		scale, sum := view[float32](row[2*n:]), view[float32](row[2*n+n/8:])
-		quantizeQ8x2AVX2(&row[0], &row[n], &scale[0], &sum[0], &x[0], n/ref.Q8x2Block)
+		quantizeQ8x2AVX2(&row[0], &row[n], &scale[0], &sum[0], &x[0], n/numfmt.BlockLen)
 	}
 }
 
 func quantizeQ8OnAVX2(row []byte, x []float32) {
 	if n := len(x); n > 0 {
 		scale, sum := view[float32](row[n:]), view[float32](row[n+n/8:])
-		quantizeQ8AVX2(&row[0], &scale[0], &sum[0], &x[0], n/ref.Q8x2Block)
+		quantizeQ8AVX2(&row[0], &scale[0], &sum[0], &x[0], n/numfmt.BlockLen)
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"pesti/ops/ref"
+	"pesti/gguf/numfmt"
 )
 
 // BenchmarkAttention measures one worker's attention over all heads, for the shapes of three models, in
@@ -93,7 +93,7 @@ func BenchmarkVectors(b *testing.B) {
 	const n = 4864
 	rng := rand.New(rand.NewPCG(43, 44))
 	x, y, w := randoms(rng, n, 1), make([]float32, n), randoms(rng, n, 1)
-	row, halves := make([]byte, ref.Q8x2Bytes(n)), make([]uint16, n)
+	row, halves := make([]byte, numfmt.Q8x2Bytes(n)), make([]uint16, n)
 	speed, cos, sin := make([]float64, n/2), make([]float32, n/2), make([]float32, n/2)
 	for i := range speed {
 		speed[i] = math.Pow(1e4, -float64(i)/float64(n/2))

@@ -9,6 +9,7 @@ import (
 
 	"pesti/exec/cpu/isa"
 	"pesti/exec/plan"
+	"pesti/gguf/numfmt"
 	"pesti/ops/ref"
 )
 
@@ -265,7 +266,7 @@ func TestRotations(t *testing.T) {
 	})
 }
 
-// TestQuantizeVectors checks that each set gives the bytes of ref.QuantiseQ8x2 and ref.QuantiseQ8Row,
+// TestQuantizeVectors checks that each set gives the bytes of numfmt.QuantizeQ8x2 and numfmt.QuantizeQ8,
 // for blocks with any values.
 func TestQuantizeVectors(t *testing.T) {
 	inf, nan := float32(math.Inf(1)), float32(math.NaN())
@@ -323,7 +324,7 @@ func TestWiden(t *testing.T) {
 		dst := make([]float32, len(src))
 		v.widen(dst, src)
 		for i, x := range dst {
-			if want := ref.F32(src[i]); !(x == want || x != x && want != want) || math.Signbit(float64(x)) != math.Signbit(float64(want)) {
+			if want := numfmt.F16ToF32(src[i]); !(x == want || x != x && want != want) || math.Signbit(float64(x)) != math.Signbit(float64(want)) {
 				t.Fatalf("%#x is %v, expected %v", src[i], x, want)
 			}
 		}
@@ -332,7 +333,7 @@ func TestWiden(t *testing.T) {
 			v.widen(dst, src[1000:])
 			untouched(t, "widen", mem)
 			for i, x := range dst {
-				if x != ref.F32(src[1000+i]) {
+				if x != numfmt.F16ToF32(src[1000+i]) {
 					t.Fatalf("element %d of %d is %v", i, n, x)
 				}
 			}
@@ -340,22 +341,22 @@ func TestWiden(t *testing.T) {
 	})
 }
 
-// TestNarrow checks that each set gives the bits of ref.F16, at, next to and halfway between float16
+// TestNarrow checks that each set gives the bits of numfmt.F32ToF16, at, next to and halfway between float16
 // numbers, for any length.
 func TestNarrow(t *testing.T) {
 	eachSet(t, func(t *testing.T, v *vectors) {
 		var src []float32
 		for h := range 1 << 16 {
-			bits := math.Float32bits(ref.F32(uint16(h)))
+			bits := math.Float32bits(numfmt.F16ToF32(uint16(h)))
 			for _, near := range []uint32{0, 1, 1<<12 - 1, 1 << 12, 1<<12 + 1} {
 				src = append(src, math.Float32frombits(bits+near))
 			}
-			src = append(src, ref.F32(uint16(h))+0x1p-25) // between subnormals
+			src = append(src, numfmt.F16ToF32(uint16(h))+0x1p-25) // between subnormals
 		}
 		dst := make([]uint16, len(src))
 		v.narrow(dst, src)
 		for i, x := range src {
-			if want := ref.F16(x); dst[i] != want {
+			if want := numfmt.F32ToF16(x); dst[i] != want {
 				t.Fatalf("%v (%#x) is %#x, expected %#x", x, math.Float32bits(x), dst[i], want)
 			}
 		}
@@ -364,7 +365,7 @@ func TestNarrow(t *testing.T) {
 			dst[n] = 7
 			v.narrow(dst[:n], src[1000:])
 			for i, h := range dst[:n] {
-				if h != ref.F16(src[1000+i]) || dst[n] != 7 {
+				if h != numfmt.F32ToF16(src[1000+i]) || dst[n] != 7 {
 					t.Fatalf("element %d of %d is %#x, the next %d", i, n, h, dst[n])
 				}
 			}
@@ -379,7 +380,7 @@ func TestCacheFormats(t *testing.T) {
 		rng := rand.New(rand.NewPCG(37, 38))
 		for format, makeParts := range cacheFormats {
 			for _, dim := range []int{32, 64, 96, 256, 6, 20} {
-				if format == "q8_0" && dim%ref.Q8Block != 0 {
+				if format == "q8_0" && dim%numfmt.BlockLen != 0 {
 					continue
 				}
 				p := makeParts(v, dim)

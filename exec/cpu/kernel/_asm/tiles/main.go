@@ -218,7 +218,7 @@ func pairsAVX512() {
 	RET()
 }
 
-// A rounder rounds vectors of float32 to bf16 in the high halves of the lanes, like ref.BF16. The low
+// A rounder rounds vectors of float32 to bf16 in the high halves of the lanes, like numfmt.F32ToBF16FTZ. The low
 // halves are undefined.
 type rounder struct {
 	exponent, half, one, sign, quiet reg.VecVirtual

@@ -83,7 +83,7 @@ func packedOrder() Mem {
 	return order
 }
 
-// quantize is ref.QuantiseQ8x2, or ref.QuantiseQ8Row, in vectors. What most is, the largest q, tells which: more than
+// quantize is numfmt.QuantizeQ8x2, or numfmt.QuantizeQ8, in vectors. What most is, the largest q, tells which: more than
 // an int8 takes two planes.
 func quantize(name, format string, most float32, order Mem) {
 	names := []string{"hi", "lo"}

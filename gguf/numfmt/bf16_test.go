@@ -1,4 +1,4 @@
-package ref
+package numfmt
 
 import (
 	"math"
@@ -6,13 +6,13 @@ import (
 	"testing"
 )
 
-// TestBF16 holds rounding against that of package math/big to 8 bits of precision, near the middle
-// between two numbers and at the ends of the range.
-func TestBF16(t *testing.T) {
+// TestF32ToBF16FTZ compares rounding with that of package math/big to 8 bits of precision, near the
+// middle between two numbers and at the ends of the range.
+func TestF32ToBF16FTZ(t *testing.T) {
 	for h := range uint32(1 << 16) {
 		for _, low := range []uint32{0, 1, 0x7fff, 0x8000, 0x8001, 0xffff} {
 			f := math.Float32frombits(h<<16 | low)
-			got := BF16(f)
+			got := F32ToBF16FTZ(f)
 			value := math.Float32frombits(uint32(got) << 16)
 			switch exact := float64(f); {
 			case f != f:
@@ -37,10 +37,34 @@ func TestBF16(t *testing.T) {
 	}
 	x := []float32{1, -2, 0x1.01p0}
 	row := make([]byte, 6)
-	RoundBF16(row, x)
+	EncodeBF16(row, x)
 	back := make([]float32, 3)
-	WidenBF16(back, row)
+	DecodeBF16(back, row)
 	if back[0] != 1 || back[1] != -2 || back[2] != 1 { // a tie, to even
 		t.Errorf("%v as bf16 is %v", x, back)
+	}
+}
+
+func TestF32ToBF16(t *testing.T) {
+	for i := range 0x7f80 {
+		h := uint16(i)
+		a := BF16ToF32(h)
+		if got := F32ToBF16(a); got != h {
+			t.Fatalf("F32ToBF16(%v) = %#x, want %#x", a, got, h)
+		}
+		mid := math.Float32frombits(math.Float32bits(a) | 0x8000)
+		for _, c := range []struct {
+			x    float32
+			want uint16
+		}{
+			{mid, h + h&1},
+			{math.Nextafter32(mid, 0), h},
+			{math.Nextafter32(mid, float32(math.Inf(1))), h + 1},
+			{-mid, (h + h&1) | 0x8000},
+		} {
+			if got := F32ToBF16(c.x); got != c.want {
+				t.Fatalf("F32ToBF16(%v) = %#x, want %#x", c.x, got, c.want)
+			}
+		}
 	}
 }

@@ -1,4 +1,4 @@
-package ref
+package numfmt
 
 import (
 	"math"
@@ -21,11 +21,11 @@ func e4m3(b uint8) float64 {
 func TestEveryE4M3(t *testing.T) {
 	for i := range 1 << 8 {
 		b := uint8(i)
-		got, want := float64(E4M3Value(b)), e4m3(b)
+		got, want := float64(E4M3ToF32(b)), e4m3(b)
 		if got != want && (got == got || want == want) || math.Signbit(got) != (b>>7 == 1) {
 			t.Fatalf("%#02x is %v, expected %v", b, got, want)
 		}
-		if back := E4M3(E4M3Value(b)); back != b {
+		if back := F32ToE4M3(E4M3ToF32(b)); back != b {
 			t.Fatalf("%#02x comes back as %#02x", b, back)
 		}
 	}
@@ -34,8 +34,8 @@ func TestEveryE4M3(t *testing.T) {
 	}
 }
 
-// TestE4M3RoundsToNearest holds numbers of every exponent, the middles between neighbours and what is
-// just beside these against a search for the nearest code, the even one of two.
+// TestE4M3RoundsToNearest compares with a search for the nearest code, the even one of two: numbers of
+// every exponent, the middles between neighbours, and the numbers next to these.
 func TestE4M3RoundsToNearest(t *testing.T) {
 	nearest := func(x float64) uint8 {
 		best := uint8(0)
@@ -49,10 +49,10 @@ func TestE4M3RoundsToNearest(t *testing.T) {
 	}
 	check := func(x float32) {
 		want := nearest(float64(x))
-		if got := E4M3(x); got != want {
+		if got := F32ToE4M3(x); got != want {
 			t.Fatalf("%v gives %#02x, expected %#02x", x, got, want)
 		}
-		if got := E4M3(-x); got != want|0x80 {
+		if got := F32ToE4M3(-x); got != want|0x80 {
 			t.Fatalf("%v gives %#02x, expected %#02x", -x, got, want|0x80)
 		}
 	}
@@ -66,12 +66,12 @@ func TestE4M3RoundsToNearest(t *testing.T) {
 		check(math.Float32frombits(bits))
 	}
 	for _, x := range []float32{448, 449, 463, 464, 465, 480, 1e30, math.MaxFloat32, float32(math.Inf(1))} {
-		if got := E4M3(x); got != 0x7e {
+		if got := F32ToE4M3(x); got != 0x7e {
 			t.Errorf("%v gives %#02x, expected the largest number", x, got)
 		}
 	}
 	for _, bits := range []uint32{0x7f800001, 0x7fc00000, 0xffffffff} {
-		if got := E4M3Value(E4M3(math.Float32frombits(bits))); got == got {
+		if got := E4M3ToF32(F32ToE4M3(math.Float32frombits(bits))); got == got {
 			t.Errorf("NaN %#08x gives %v", bits, got)
 		}
 	}

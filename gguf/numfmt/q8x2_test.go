@@ -1,4 +1,4 @@
-package ref
+package numfmt
 
 import (
 	"encoding/binary"
@@ -6,15 +6,15 @@ import (
 	"testing"
 )
 
-// quantise returns a row's integers, scales, sums and dequantised values.
-func quantise(t *testing.T, x []float32) (q []int32, scale []float32, sum []int32, back []float32) {
+// quantize returns a row's integers, scales, sums and dequantised values.
+func quantize(t *testing.T, x []float32) (q []int32, scale []float32, sum []int32, back []float32) {
 	t.Helper()
 	k := len(x)
 	row := make([]byte, Q8x2Bytes(k)+8)
 	for i := range row {
 		row[i] = 0xa5
 	}
-	QuantiseQ8x2(row[:Q8x2Bytes(k)], x)
+	QuantizeQ8x2(row[:Q8x2Bytes(k)], x)
 	for _, b := range row[Q8x2Bytes(k):] {
 		if b != 0xa5 {
 			t.Fatal("writes behind the row")
@@ -34,7 +34,7 @@ func quantise(t *testing.T, x []float32) (q []int32, scale []float32, sum []int3
 		sum = append(sum, int32(binary.LittleEndian.Uint32(row[2*k+k/8+4*i:])))
 	}
 	back = make([]float32, k)
-	DequantiseQ8x2(back, row)
+	DequantizeQ8x2(back, row)
 	return q, scale, sum, back
 }
 
@@ -47,7 +47,7 @@ func TestQ8x2(t *testing.T) {
 		for i := range x {
 			x[i] = float32(float64(x[i]) / 4 * magnitude)
 		}
-		q, scale, sum, back := quantise(t, x)
+		q, scale, sum, back := quantize(t, x)
 		for i, v := range x {
 			s := float64(scale[i/32])
 			if q[i] < -16256 || q[i] > 16256 {
@@ -89,7 +89,7 @@ func TestQ8x2Extremes(t *testing.T) {
 	x := make([]float32, 32)
 	block := func(v ...float32) []float32 { clear(x); copy(x, v); return x }
 
-	q, scale, _, _ := quantise(t, block(1, -1, 0.5, 1.0/16256, 0.49/16256, 1.5/16256, 2.5/16256))
+	q, scale, _, _ := quantize(t, block(1, -1, 0.5, 1.0/16256, 0.49/16256, 1.5/16256, 2.5/16256))
 	for i, want := range []int32{16256, -16256, 8128, 1, 0, 2, 2} { // halves go to the even neighbour
 		if q[i] != want {
 			t.Errorf("q[%d] is %d, expected %d", i, q[i], want)
@@ -103,7 +103,7 @@ func TestQ8x2Extremes(t *testing.T) {
 		"subnormals":     block(1e-40, -1e-39),
 		"too small by 2": block(2e-35),
 	} {
-		q, scale, sum, back := quantise(t, append([]float32(nil), x...))
+		q, scale, sum, back := quantize(t, append([]float32(nil), x...))
 		if scale[0] != 0 || sum[0] != 0 || q[0] != 0 || back[0] != 0 {
 			t.Errorf("%s: q %d scale %v sum %d, expected zeros", name, q[0], scale[0], sum[0])
 		}
@@ -112,7 +112,7 @@ func TestQ8x2Extremes(t *testing.T) {
 	for _, bad := range []float32{nan, inf, -inf} {
 		two := append(block(1, bad), make([]float32, 32)...)
 		two[40] = 1
-		_, scale, sum, back := quantise(t, two)
+		_, scale, sum, back := quantize(t, two)
 		if scale[0] == scale[0] || back[0] == back[0] || back[31] == back[31] || sum[0] != 0 {
 			t.Errorf("%v must spread over its block: scale %v, first %v", bad, scale[0], back[0])
 		}
@@ -121,23 +121,23 @@ func TestQ8x2Extremes(t *testing.T) {
 		}
 	}
 
-	_, _, _, back := quantise(t, block(3.4e38, -3.4e38))
+	_, _, _, back := quantize(t, block(3.4e38, -3.4e38))
 	for i, want := range []float64{3.4e38, -3.4e38} {
 		if math.Abs(float64(back[i])/want-1) > 1e-6 {
 			t.Errorf("%v comes back as %v", want, back[i])
 		}
 	}
-	_, _, _, back = quantise(t, nil)
+	_, _, _, back = quantize(t, nil)
 	if len(back) != 0 {
 		t.Error("an empty row")
 	}
 }
 
-func BenchmarkQuantiseQ8x2(b *testing.B) {
+func BenchmarkQuantizeQ8x2(b *testing.B) {
 	x := random(12, 4096)
 	row := make([]byte, Q8x2Bytes(len(x)))
 	b.SetBytes(int64(4 * len(x)))
 	for b.Loop() {
-		QuantiseQ8x2(row, x)
+		QuantizeQ8x2(row, x)
 	}
 }

@@ -1,4 +1,4 @@
-package ref
+package numfmt
 
 import (
 	"encoding/binary"
@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestQ8Row holds rows against their definition in float64: q, scales, sums, and what comes back.
-func TestQ8Row(t *testing.T) {
-	if Q8RowBytes(32) != 44 || Q8RowBytes(96) != 132 || Q8RowBytes(0) != 0 {
+// TestQ8 holds rows against their definition in float64: q, scales, sums, and what comes back.
+func TestQ8(t *testing.T) {
+	if Q8Bytes(32) != 44 || Q8Bytes(96) != 132 || Q8Bytes(0) != 0 {
 		t.Error("a block of 32 takes 44 bytes")
 	}
 	for _, magnitude := range []float64{1, 1e4, 1e30, 1e-30, 3e38 / 4, 1e-35} {
@@ -17,18 +17,18 @@ func TestQ8Row(t *testing.T) {
 		for i := range x {
 			x[i] = float32(float64(x[i]) / 4 * magnitude)
 		}
-		row := make([]byte, Q8RowBytes(k)+8)
+		row := make([]byte, Q8Bytes(k)+8)
 		for i := range row {
 			row[i] = 0xa5
 		}
-		QuantiseQ8Row(row[:Q8RowBytes(k)], x)
-		for _, b := range row[Q8RowBytes(k):] {
+		QuantizeQ8(row[:Q8Bytes(k)], x)
+		for _, b := range row[Q8Bytes(k):] {
 			if b != 0xa5 {
 				t.Fatal("writes behind the row")
 			}
 		}
 		back, sums := make([]float32, k), [k / 16]int32{}
-		DequantiseQ8Row(back, row)
+		DequantizeQ8(back, row)
 		for i, v := range x {
 			amax := float32(0)
 			for _, v := range x[i/32*32 : i/32*32+32] {
@@ -54,44 +54,44 @@ func TestQ8Row(t *testing.T) {
 	}
 }
 
-// TestQ8RowExtremes: ties, blocks that are zero or too small for a scale, and numbers that are not
+// TestQ8Extremes: ties, blocks that are zero or too small for a scale, and numbers that are not
 // finite, which spread over their block and no further.
-func TestQ8RowExtremes(t *testing.T) {
-	row, back := make([]byte, Q8RowBytes(64)), make([]float32, 64)
-	quantise := func(v ...float32) {
+func TestQ8Extremes(t *testing.T) {
+	row, back := make([]byte, Q8Bytes(64)), make([]float32, 64)
+	quantize := func(v ...float32) {
 		x := make([]float32, 64)
 		copy(x, v)
 		x[40] = 1 // in the next block
-		QuantiseQ8Row(row, x)
-		DequantiseQ8Row(back, row)
+		QuantizeQ8(row, x)
+		DequantizeQ8(back, row)
 		if back[40] != 1 || back[41] != 0 {
 			t.Errorf("%v spreads into the next block: %v", v, back[40])
 		}
 	}
-	quantise(127, -127, 0.5, 1.5, 2.5, -0.5, -1.5, 0.49) // halves go to the even neighbour
+	quantize(127, -127, 0.5, 1.5, 2.5, -0.5, -1.5, 0.49) // halves go to the even neighbour
 	for i, want := range []int8{127, -127, 0, 2, 2, 0, -2, 0} {
 		if got := int8(row[i]); got != want {
 			t.Errorf("q[%d] is %d, expected %d", i, got, want)
 		}
 	}
 	for _, small := range []float32{0, math.SmallestNonzeroFloat32, 1e-40, 3e-37} {
-		quantise(small, -small)
+		quantize(small, -small)
 		if row[0] != 0 || back[0] != 0 || math.Float32frombits(binary.LittleEndian.Uint32(row[64:])) != 0 {
 			t.Errorf("%v gives q = %d, expected a block of zeros", small, row[0])
 		}
 	}
 	for _, bad := range []float32{nan, inf, -inf} {
-		quantise(1, bad)
+		quantize(1, bad)
 		if back[0] == back[0] || back[31] == back[31] || row[0] != 0 || binary.LittleEndian.Uint32(row[64+8:]) != 0 {
 			t.Errorf("%v must spread over its block: first %v", bad, back[0])
 		}
 	}
-	quantise(3.4e38, -3.4e38)
+	quantize(3.4e38, -3.4e38)
 	for i, want := range []float64{3.4e38, -3.4e38} {
 		if math.Abs(float64(back[i])/want-1) > 1e-6 {
 			t.Errorf("%v comes back as %v", want, back[i])
 		}
 	}
-	QuantiseQ8Row(nil, nil)
-	DequantiseQ8Row(nil, nil)
+	QuantizeQ8(nil, nil)
+	DequantizeQ8(nil, nil)
 }
