@@ -39,6 +39,7 @@ func product(x, w []float32, parts float64) (sum, bound float64) {
 func TestMatmul(t *testing.T) {
 	for _, mm := range runnable() {
 		t.Run(mm.Name+" "+mm.ISA, func(t *testing.T) {
+			t.Parallel()
 			info, _ := quant.ByName(mm.Type.String())
 			// An odd number of blocks, more and less than a span of 256 elements.
 			ks := []int{info.BlockLen, 3 * info.BlockLen}

@@ -79,33 +79,36 @@ func TestPackedBits(t *testing.T) {
 		if mm.Layout == "" || mm.ISA != "portable" && mm.Act == "f32" {
 			continue
 		}
-		l, _ := LookupLayout(mm.Layout, mm.Type)
-		for _, shape := range [][2]int{{1, 1}, {16, 3}, {37, 9}, {260, 2}} {
-			n, k := shape[0], shape[1]*l.Block
-			if mm.Act == "bf16" {
-				k = shape[1] * max(l.Block, tileK)
-			}
-			const most = 65
-			rng := rand.New(rand.NewPCG(uint64(n), uint64(k)))
-			c := newCall("matmul_group", "T", "rows", 16, intParam("k", k), intParam("n0", n))
-			c.isa, c.scratch = "portable", scratchOf(mm.Act, most, k)
-			x := randoms(rng, most*k, 1)
-			for i := range x {
-				x[i] *= float32(math.Exp(rng.NormFloat64() * 8))
-			}
-			c.setActivations(mm.Act, most, k, x)
-			c.putWeight(rng, "w0", strings.Replace(mm.Name, "."+mm.Layout, "", 1), mm.Type, n, k)
-			out := c.put("out0", make([]float32, most*n)).data()
-			c.run(t, 1, Run{T: most}, "out0")
-			want := bytes.Clone(out)
-			c.isa = mm.ISA
-			c.pack("w0", mm, n, k)
-			for _, m := range []int{1, 2, 3, 4, 5, 7, 8, 16, 31, 33, 64, most} {
-				c.run(t, 2, Run{T: m}, "out0")
-				if !bytes.Equal(out[:4*m*n], want[:4*m*n]) {
-					t.Fatalf("%s %s: %d×%d times %d rows differs from the product as in the file", mm.Name, mm.ISA, n, k, m)
+		t.Run(mm.Name+" "+mm.ISA, func(t *testing.T) {
+			t.Parallel()
+			l, _ := LookupLayout(mm.Layout, mm.Type)
+			for _, shape := range [][2]int{{1, 1}, {16, 3}, {37, 9}, {260, 2}} {
+				n, k := shape[0], shape[1]*l.Block
+				if mm.Act == "bf16" {
+					k = shape[1] * max(l.Block, tileK)
+				}
+				const most = 65
+				rng := rand.New(rand.NewPCG(uint64(n), uint64(k)))
+				c := newCall("matmul_group", "T", "rows", 16, intParam("k", k), intParam("n0", n))
+				c.isa, c.scratch = "portable", scratchOf(mm.Act, most, k)
+				x := randoms(rng, most*k, 1)
+				for i := range x {
+					x[i] *= float32(math.Exp(rng.NormFloat64() * 8))
+				}
+				c.setActivations(mm.Act, most, k, x)
+				c.putWeight(rng, "w0", strings.Replace(mm.Name, "."+mm.Layout, "", 1), mm.Type, n, k)
+				out := c.put("out0", make([]float32, most*n)).data()
+				c.run(t, 1, Run{T: most}, "out0")
+				want := bytes.Clone(out)
+				c.isa = mm.ISA
+				c.pack("w0", mm, n, k)
+				for _, m := range []int{1, 2, 3, 4, 5, 7, 8, 16, 31, 33, 64, most} {
+					c.run(t, 2, Run{T: m}, "out0")
+					if !bytes.Equal(out[:4*m*n], want[:4*m*n]) {
+						t.Fatalf("%d×%d times %d rows differs from the product as in the file", n, k, m)
+					}
 				}
 			}
-		}
+		})
 	}
 }
