@@ -218,7 +218,7 @@ func (rows rowsByHistory) run(t *testing.T, e *exec.Engine, ids []int32, from st
 				b.Tokens, b.Pos, b.Seq = append(b.Tokens, id), append(b.Pos, int32(pos)), append(b.Seq, int32(s.seq))
 			}
 		}
-		if err := e.Step(&b); err != nil {
+		if err := e.Forward(t.Context(), &b); err != nil {
 			t.Fatal(err)
 		}
 		for r, key := range keys {

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"context"
 	"reflect"
 	"testing"
 	"time"
@@ -114,6 +115,6 @@ func evaluateToken(m *frontend.Model) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.Feed([]int32{0})
+	_, err = s.Feed(context.Background(), []int32{0})
 	return err
 }

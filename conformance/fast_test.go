@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"context"
 	"math"
 	"os"
 	"path/filepath"
@@ -34,7 +35,7 @@ func (m *model) logits(t testing.TB, ids []int32, o lower.Options) [][]float32 {
 			for i := first; i < min(first+int(o.Rows), len(part)); i++ {
 				b.Rows = append(b.Rows, int32(i))
 			}
-			if err := e.Step(&b); err != nil {
+			if err := e.Forward(context.Background(), &b); err != nil {
 				t.Fatal(err)
 			}
 			for i := range b.Rows {

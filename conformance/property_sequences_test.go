@@ -61,7 +61,7 @@ func TestTogetherAndAlone(t *testing.T) {
 
 func fed(t *testing.T, s *exec.Session, ids []int32) []float32 {
 	t.Helper()
-	logits, err := s.Feed(ids)
+	logits, err := s.Feed(t.Context(), ids)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func sideBySide(t *testing.T, e *exec.Engine, ids [2][]int32, at [2]int) (last [
 				b.Rows = append(b.Rows, int32(len(b.Tokens)-1))
 			}
 		}
-		if err := e.Step(&b); err != nil {
+		if err := e.Forward(t.Context(), &b); err != nil {
 			t.Fatal(err)
 		}
 		for r, row := range b.Rows {

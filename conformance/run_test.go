@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -183,7 +184,7 @@ func (m *model) collect(t testing.TB, ids []int32, o lower.Options, rows int, ed
 				b.Rows = append(b.Rows, int32(i))
 			}
 		}
-		if err := e.Step(&b); err != nil {
+		if err := e.Forward(context.Background(), &b); err != nil {
 			t.Fatal(err)
 		}
 		for l := range p.layers {
@@ -220,7 +221,7 @@ func (m *model) greedy(t testing.TB, ids []int32, n int, o lower.Options) []int3
 	s := m.session(t, o)
 	out := slices.Clone(ids)
 	for fresh := ids; len(out) < len(ids)+n; fresh = out[len(out)-1:] {
-		logits, err := s.Feed(fresh)
+		logits, err := s.Feed(context.Background(), fresh)
 		if err != nil {
 			t.Fatal(err)
 		}

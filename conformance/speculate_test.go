@@ -34,7 +34,7 @@ func TestGuessesAtRepetition(t *testing.T) {
 			}
 			prompt := m.encode(t, string(text))
 			s := m.session(t, lower.Options{Rows: int64(guesses + 1)})
-			logits, err := s.Feed(prompt)
+			logits, err := s.Feed(t.Context(), prompt)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -47,7 +47,7 @@ func TestGuessesAtRepetition(t *testing.T) {
 			for len(out) < len(prompt)+tokens {
 				best, _ := metrics.Top(logits)
 				out = append(out, int32(best))
-				if logits, err = d.Feed(int32(best)); err != nil {
+				if logits, err = d.Feed(t.Context(), int32(best)); err != nil {
 					t.Fatal(err)
 				}
 			}

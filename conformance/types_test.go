@@ -87,10 +87,10 @@ func runType(t *testing.T, info *quant.Info) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Feed(ids[:33]); err != nil {
+		if _, err := s.Feed(t.Context(), ids[:33]); err != nil {
 			t.Fatal(err)
 		}
-		got, err := s.Feed(ids[33:])
+		got, err := s.Feed(t.Context(), ids[33:])
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,7 +12,8 @@ import (
 // A backend computes what an engine's programs say: on this machine's processor, or on a device. The
 // inputs of a step are in the memory of the engine's io buffers, and so are then its outputs.
 type backend interface {
-	// run runs all steps of a program.
+	// run runs all steps of a program. Where the engine's pass is cancelled meanwhile, it returns
+	// cpu.ErrCancelled, with nothing still in progress, as runStep, fetch and contents do.
 	run(g *program, r kernel.Run) error
 	// runStep runs one step of a program, after those before it.
 	runStep(g *program, wave, step int, r kernel.Run) error
@@ -24,16 +25,15 @@ type backend interface {
 	// poison fills the arena with NaN.
 	poison() error
 	workers() int
-	// interrupt ends the run in progress, and all later ones at once. It may be called from any
-	// goroutine.
-	interrupt()
+	// cancelOn tells the backend which channel cancels what it runs from now on, see Engine.done.
+	cancelOn(done <-chan struct{})
 	close() error
 }
 
 // A processor is this machine as a backend: the engine's own workers and memory.
 type processor struct{ *Engine }
 
-func (p processor) run(g *program, r kernel.Run) error { return p.machine.Run(g.schedule, r) }
+func (p processor) run(g *program, r kernel.Run) error { return p.machine.Run(p.done, g.schedule, r) }
 
 // runStep lets all workers do their shares of one step.
 func (p processor) runStep(g *program, wave, step int, r kernel.Run) error {
@@ -41,7 +41,7 @@ func (p processor) runStep(g *program, wave, step int, r kernel.Run) error {
 	for w := range one {
 		one[w] = [][]kernel.Func{{g.schedule[w][wave][step]}}
 	}
-	return p.machine.Run(one, r)
+	return p.machine.Run(p.done, one, r)
 }
 
 func (p processor) contents(g *plan.Program, id, _, _ int) (string, []byte, error) {
@@ -61,8 +61,9 @@ func (e *Engine) poisonArena() {
 	}
 }
 
+func (p processor) cancelOn(<-chan struct{}) {} // the workers poll Engine.done
+
 func (p processor) workers() int { return p.machine.Workers() }
-func (p processor) interrupt()   { p.machine.Interrupt() }
 
 func (p processor) close() error {
 	p.machine.Close()

@@ -166,10 +166,10 @@ func (e *Engine) bindIO() error {
 	}
 	e.logits, e.width = view[float32](e.shared[id]), int(width)
 	if e.plan.TopKSize(plan.Argmax) == 1 {
-		e.argmax, e.follows = ints(plan.Argmax), e.keepsTokens()
+		e.argmax, e.feedback = ints(plan.Argmax), e.keepsTokens()
 	}
 	if k := e.plan.TopKSize(plan.TopIDs); k > 1 && k == e.plan.TopKSize(plan.TopLogits) {
-		e.topIDs, e.topLogits, e.most = ints(plan.TopIDs), view[float32](e.io(plan.TopLogits)), int(k)
+		e.topIDs, e.topLogits, e.maxTopK = ints(plan.TopIDs), view[float32](e.io(plan.TopLogits)), int(k)
 	}
 	e.pages = newPages(ints("pages"), len(e.sequences), int(e.plan.Scope(nil).P))
 	return nil

@@ -18,7 +18,7 @@ func TestEngineClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, other := session(t, e), session(t, e)
-	if _, err := s.Feed(prompt(20)); err != nil {
+	if _, err := s.Feed(t.Context(), prompt(20)); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -28,11 +28,13 @@ func TestEngineClosed(t *testing.T) {
 	}
 	other.Close() // which the next session would take
 	for name, call := range map[string]func() error{
-		"Feed":       func() error { _, err := s.Feed([]int32{3}); return err },
-		"FeedEach":   func() error { return s.FeedEach([]int32{3}) },
-		"Together":   func() error { return exec.Together([]*exec.Session{s}, []int32{3}) },
-		"Truncate":   func() error { return s.Truncate(1) },
-		"Step":       func() error { return e.Step(&exec.Batch{Tokens: []int32{1}, Pos: []int32{0}, Seq: []int32{0}}) },
+		"Feed":        func() error { _, err := s.Feed(t.Context(), []int32{3}); return err },
+		"FeedLogits":  func() error { return s.FeedLogits(t.Context(), []int32{3}) },
+		"DecodeBatch": func() error { return exec.DecodeBatch(t.Context(), []*exec.Session{s}, []int32{3}) },
+		"Truncate":    func() error { return s.Truncate(1) },
+		"Forward": func() error {
+			return e.Forward(t.Context(), &exec.Batch{Tokens: []int32{1}, Pos: []int32{0}, Seq: []int32{0}})
+		},
 		"NewSession": func() error { _, err := exec.NewSession(e); return err },
 		"Prober":     func() error { _, err := e.Prober(1 << 20); return err },
 	} {
@@ -46,7 +48,6 @@ func TestEngineClosed(t *testing.T) {
 	if row := e.Row(0); e.Logits(0) != nil || s.Logits(0) != nil || row.Logits != nil || row.IDs != nil {
 		t.Error("there are logits")
 	}
-	e.Interrupt()
 	s.Reset()
 	s.Close()
 }

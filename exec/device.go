@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 
 	"pesti/exec/cpu"
 	"pesti/exec/cpu/kernel"
@@ -19,12 +18,11 @@ const graphTokens = 8
 // A device is the CUDA devices of a plan as a backend. Steps whose kernel a device has none for run on
 // the host, on a copy of the plan's memory, between a copy of what they read and one of what they write.
 type device struct {
-	engine      *Engine
-	driver      cuda.Driver
-	cards       []*card // by their number in the plan; nil for the host
-	links       map[[2]int]*link
-	interrupted atomic.Bool
-	failed      error // of the first run that did, which leaves too little for another
+	engine *Engine
+	driver cuda.Driver
+	cards  []*card // by their number in the plan; nil for the host
+	links  map[[2]int]*link
+	failed error // of the first run that failed, after which the devices take no other
 
 	host     []byte // the buffers that the caller fills, as they lie on each device
 	programs map[*plan.Program]*launches
@@ -179,8 +177,10 @@ func (d *device) run(g *program, r kernel.Run) error {
 		st := &l.stages[i]
 		switch {
 		case err != nil:
+		case d.engine.cancelled():
+			err = cpu.ErrCancelled
 		case st.host != nil:
-			err = d.engine.machine.Run(st.host, r)
+			err = d.engine.machine.Run(d.engine.done, st.host, r)
 		case l.host || r.T > graphTokens || st.card == nil:
 			for _, step := range st.steps {
 				if err == nil {
@@ -250,11 +250,11 @@ func (d *device) runStep(g *program, wave, step int, r kernel.Run) error {
 
 // begin brings the inputs of a run to the devices.
 func (d *device) begin() error {
-	if d.interrupted.Load() {
-		return cpu.ErrInterrupted
-	}
 	if d.failed != nil {
 		return d.failed
+	}
+	if d.engine.cancelled() {
+		return cpu.ErrCancelled
 	}
 	for _, c := range d.cards {
 		if c == nil {
@@ -285,30 +285,33 @@ func (d *device) end(r kernel.Run, err error) error {
 
 func (d *device) fetch(r kernel.Run) error { return d.end(r, nil) }
 
-// wait waits for the devices. An interrupt, which makes kernels fail, is told as one.
+// wait waits for the devices and returns err, or where that is nil their error. Where the pass was
+// cancelled and nothing failed, it returns cpu.ErrCancelled.
 func (d *device) wait(err error) error {
-	if err == nil {
+	cancelled := errors.Is(err, cpu.ErrCancelled)
+	if err == nil || cancelled {
 		err = d.waitAll()
+	}
+	if err == nil && (cancelled || d.engine.cancelled()) {
+		return cpu.ErrCancelled
 	}
 	if d.failed == nil {
 		d.failed = err
 	}
-	if err != nil && d.interrupted.Load() {
-		return cpu.ErrInterrupted
-	}
 	return err
 }
 
-func (d *device) waitAll() error {
+// waitAll waits for all devices. That a device skipped work because the pass is cancelled is no error here.
+func (d *device) waitAll() (first error) {
 	for i, c := range d.cards {
 		if c == nil || c.stream == nil {
 			continue
 		}
-		if err := c.stream.Wait(); err != nil {
-			return d.about(i, err)
+		if err := c.stream.Wait(); err != nil && !errors.Is(err, cuda.ErrCancelled) && first == nil {
+			first = d.about(i, err)
 		}
 	}
-	return nil
+	return first
 }
 
 // do gives the stream the launches of a step, or runs it on the host.
@@ -324,7 +327,7 @@ func (d *device) do(g *plan.Program, st *deviceStep, r kernel.Run) error {
 	case st.host != nil:
 		return d.onHost(g, st, r)
 	case st.shares != nil:
-		return d.engine.machine.Run(alone(st.shares), r)
+		return d.engine.machine.Run(d.engine.done, alone(st.shares), r)
 	case st.binding == nil:
 		return d.transfer(g, st, r)
 	}
@@ -436,25 +439,17 @@ func (d *device) poison() error {
 	return nil
 }
 
+func (d *device) cancelOn(done <-chan struct{}) {
+	if c, ok := d.driver.(cuda.Canceller); ok {
+		c.CancelOn(done)
+	}
+}
+
 func (d *device) workers() int {
 	if m := d.engine.machine; m != nil {
 		return m.Workers()
 	}
 	return 1
-}
-
-// An interrupter is a driver whose kernels can be ended, as those of the virtual device, which take
-// long.
-type interrupter interface{ Interrupt() }
-
-func (d *device) interrupt() {
-	d.interrupted.Store(true)
-	if m := d.engine.machine; m != nil {
-		m.Interrupt()
-	}
-	if i, ok := d.driver.(interrupter); ok {
-		i.Interrupt()
-	}
 }
 
 // close frees all, in an order in which nothing that is in use goes first. A device on which a kernel failed

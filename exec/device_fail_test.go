@@ -78,7 +78,7 @@ func TestDeviceRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 {
-			if _, err := s.Feed([]int32{1}); !errors.Is(err, errRefused) || s.Pos() != 0 {
+			if _, err := s.Feed(t.Context(), []int32{1}); !errors.Is(err, errRefused) || s.Pos() != 0 {
 				t.Errorf("error %v at position %d, expected %v at 0", err, s.Pos(), errRefused)
 			}
 		}

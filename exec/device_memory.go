@@ -248,7 +248,7 @@ func (d *device) pack(w *plan.Weight, dst, src []byte) error {
 	for i := range s {
 		s[i] = [][]kernel.Func{{func(*kernel.Run) { errs[i] = copies(i, len(s)) }}}
 	}
-	return errors.Join(append(errs, d.engine.fault(d.packers.Run(s, kernel.Run{})))...)
+	return errors.Join(append(errs, d.engine.fault(d.packers.Run(nil, s, kernel.Run{})))...)
 }
 
 // source returns a weight as it lies in its file, how to give its pages there back, and the scales of

@@ -133,11 +133,11 @@ func TestSplitTensorRuns(t *testing.T) {
 			parts := openSplit(t, f, o, true)
 			tol := map[string]float64{"exact": 1e-5, "fast": 1e-3}[c.precision]
 			for _, ids := range steps {
-				want, err := whole.Feed(ids)
+				want, err := whole.Feed(t.Context(), ids)
 				if err != nil {
 					t.Fatal(err)
 				}
-				got, err := parts.Feed(ids)
+				got, err := parts.Feed(t.Context(), ids)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -170,7 +170,7 @@ func TestSplitTensorDecodes(t *testing.T) {
 		s := openSplit(t, f, o, false)
 		next := []int32{5, 17, 301}
 		for range tokens {
-			logits, err := s.Feed(next)
+			logits, err := s.Feed(t.Context(), next)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -2,6 +2,7 @@ package exec_test
 
 import (
 	"cmp"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"pesti/conformance/demo"
 	"pesti/exec"
@@ -92,11 +94,11 @@ func TestDeviceDecodes(t *testing.T) {
 			}
 			ids, worst := prompt, 0.0
 			for range tokens[precision] {
-				want, err := sa.Feed(ids)
+				want, err := sa.Feed(t.Context(), ids)
 				if err != nil {
 					t.Fatal(err)
 				}
-				got, err := sb.Feed(ids)
+				got, err := sb.Feed(t.Context(), ids)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -127,7 +129,7 @@ func TestDeviceOnHost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		row, err := s.Feed([]int32{5, 17, 301})
+		row, err := s.Feed(t.Context(), []int32{5, 17, 301})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -220,11 +222,11 @@ func TestDeviceObserves(t *testing.T) {
 	for i := range int32(64) {
 		ids = append(ids, i*20)
 	}
-	if _, err := s.Feed(ids); err != nil {
+	if _, err := s.Feed(t.Context(), ids); err != nil {
 		t.Fatal(err)
 	}
 	s.Reset()
-	if _, err := s.Feed(ids[:1]); err != nil {
+	if _, err := s.Feed(t.Context(), ids[:1]); err != nil {
 		t.Fatal(err)
 	}
 	if len(residual) != 256 {
@@ -256,7 +258,7 @@ func TestDeviceSameBits(t *testing.T) {
 			sessions = append(sessions, s)
 		}
 		feed := func(s *exec.Session, ids []int32) []float32 {
-			row, err := s.Feed(ids)
+			row, err := s.Feed(t.Context(), ids)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -272,7 +274,7 @@ func TestDeviceSameBits(t *testing.T) {
 			feed(sessions[i], ids[i:len(ids)-1]) // of different lengths
 		}
 		last := ids[len(ids)-1]
-		if err := exec.Together(sessions, []int32{last, last, last}); err != nil {
+		if err := exec.DecodeBatch(t.Context(), sessions, []int32{last, last, last}); err != nil {
 			t.Fatal(err)
 		}
 		if !slices.Equal(sessions[0].Logits(0), want) {
@@ -281,37 +283,73 @@ func TestDeviceSameBits(t *testing.T) {
 	}
 }
 
-// TestDeviceInterrupted: an interrupt ends a step, whose tokens the sequence then has not.
-func TestDeviceInterrupted(t *testing.T) {
-	_, e := onBoth(t, lower.Options{Ctx: 32}, exec.Options{})
-	s, err := exec.NewSession(e)
-	if err != nil {
-		t.Fatal(err)
+// TestDeviceCancelled cancels forward passes on the device: before they begin, and after each of their steps.
+// The session keeps what it had, and the same token again gives the bits of an engine that was not disturbed.
+func TestDeviceCancelled(t *testing.T) {
+	_, quiet := onBoth(t, lower.Options{Ctx: 32}, exec.Options{})
+	undisturbed := session(t, quiet)
+	feed(t, undisturbed, []int32{1})
+	want := feed(t, undisturbed, []int32{2, 3})
+
+	steps, at, cancel := 0, -1, func() {}
+	_, e := onBoth(t, lower.Options{Ctx: 32}, exec.Options{Observe: func(exec.Observation) {
+		if steps == at {
+			cancel()
+		}
+		steps++
+	}})
+	s := session(t, e)
+	feed(t, s, []int32{1})
+	total := steps
+	for at = -1; at < total; at += 5 {
+		ctx, stop := context.WithCancelCause(t.Context())
+		cancel, steps = func() { stop(errEnough) }, 0
+		if at < 0 {
+			cancel()
+		}
+		if _, err := s.Feed(ctx, []int32{2, 3}); !errors.Is(err, context.Canceled) || !errors.Is(err, errEnough) || s.Pos() != 1 {
+			t.Fatalf("after step %d: error %v at position %d, expected a cancelled pass at 1", at, err, s.Pos())
+		}
+		if steps > at+1 {
+			t.Fatalf("%d steps ran, expected none after step %d", steps, at)
+		}
+		stop(nil)
 	}
-	if _, err := s.Feed([]int32{1}); err != nil {
-		t.Fatal(err)
-	}
-	e.Interrupt()
-	if _, err := s.Feed([]int32{2}); !errors.Is(err, exec.ErrInterrupted) || s.Pos() != 1 {
-		t.Errorf("error %v at position %d, expected an interrupt at 1", err, s.Pos())
+	if got := feed(t, s, []int32{2, 3}); !slices.Equal(got, want) {
+		t.Error("after cancelled passes: logits differ")
 	}
 }
 
-// TestDeviceInterruptedWithin: kernels that come after an interrupt fail, however short they are.
-func TestDeviceInterruptedWithin(t *testing.T) {
-	var e *exec.Engine
-	steps := 0
-	_, e = onBoth(t, lower.Options{Ctx: 32}, exec.Options{Observe: func(exec.Observation) {
-		if steps++; steps == 3 {
-			e.Interrupt()
+// TestDeviceCancelledWithin cancels passes that run as captured launches, at any time. Whatever has been
+// computed by then, feeding on gives the same bits.
+func TestDeviceCancelledWithin(t *testing.T) {
+	_, e := onBoth(t, lower.Options{Ctx: 64, Sequences: 2}, exec.Options{})
+	quiet, s := session(t, e), session(t, e)
+	ids := prompt(2)
+	feed(t, quiet, ids)
+	begin := time.Now()
+	want := feed(t, quiet, []int32{7})
+	took := time.Since(begin)
+	const times = 5
+	for i := range times {
+		ctx, stop := context.WithTimeout(t.Context(), took*time.Duration(i)/times)
+		for s.Pos() < len(ids) {
+			_, err := s.Feed(ctx, ids[s.Pos():])
+			if err != nil && (!errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) {
+				t.Fatalf("error %v, expected one of the deadline alone", err)
+			}
+			if err != nil {
+				feed(t, s, ids[s.Pos():])
+			}
 		}
-	}})
-	s, err := exec.NewSession(e)
-	if err != nil {
-		t.Fatal(err)
+		stop()
+		if got := feed(t, s, []int32{7}); !slices.Equal(got, want) {
+			t.Fatalf("deadline %d: logits differ", i)
+		}
+		s.Reset()
 	}
-	if _, err := s.Feed([]int32{1}); !errors.Is(err, exec.ErrInterrupted) || s.Pos() != 0 {
-		t.Errorf("error %v at position %d, expected an interrupt at 0", err, s.Pos())
+	if quiet.Pos() != len(ids)+1 {
+		t.Errorf("another session is at %d, expected %d", quiet.Pos(), len(ids)+1)
 	}
 }
 
@@ -404,7 +442,7 @@ func TestDeviceTop(t *testing.T) {
 	}{{[]int32{7}, []int{1, 2, 64, 65, 0, 1}}, {[]int32{1, 2, 3}, []int{64, 1}}, {slices.Repeat([]int32{9}, 64), []int{2}}} {
 		ids := c.ids
 		at := s.Pos()
-		all, err := s.Feed(ids)
+		all, err := s.Feed(t.Context(), ids)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -422,7 +460,7 @@ func TestDeviceTop(t *testing.T) {
 			if err := s.Truncate(at); err != nil {
 				t.Fatal(err)
 			}
-			row, err := s.FeedTop(ids, k)
+			row, err := s.FeedTopK(t.Context(), ids, k)
 			switch {
 			case err != nil:
 				t.Fatal(err)
@@ -527,11 +565,11 @@ func TestDeviceFollows(t *testing.T) {
 	ids := []int32{7, 8, 9}
 	for i := range 5 {
 		clear(u.counts)
-		want, err := sa.Feed(ids)
+		want, err := sa.Feed(t.Context(), ids)
 		if err != nil {
 			t.Fatal(err)
 		}
-		row, err := sb.FeedTop(ids, 1)
+		row, err := sb.FeedTopK(t.Context(), ids, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -552,7 +590,7 @@ func TestDeviceFollows(t *testing.T) {
 		}
 	}
 	// A token that is not the most likely one is uploaded.
-	if _, err := sb.FeedTop([]int32{(ids[0] + 1) % 1000}, 1); err != nil {
+	if _, err := sb.FeedTopK(t.Context(), []int32{(ids[0] + 1) % 1000}, 1); err != nil {
 		t.Fatal(err)
 	}
 	if token := int32(binary.LittleEndian.Uint32(u.last)); token != (ids[0]+1)%1000 {
@@ -599,7 +637,7 @@ func TestDeviceTraps(t *testing.T) {
 	}
 	first := ""
 	for range 2 {
-		_, err = s.FeedTop([]int32{1, 2}, 1)
+		_, err = s.FeedTopK(t.Context(), []int32{1, 2}, 1)
 		if err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "attention") || s.Pos() != 0 {
 			t.Fatalf("error %v at position %d, expected one line that names the kernel", err, s.Pos())
 		}
@@ -666,7 +704,7 @@ func TestDeviceNaN(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			row, err := s.FeedTop([]int32{5}, sampler.Enough())
+			row, err := s.FeedTopK(t.Context(), []int32{5}, sampler.Enough())
 			if err != nil || row.IDs != nil {
 				t.Fatalf("%s: ids %v, error %v, expected all logits", target, row.IDs, err)
 			}

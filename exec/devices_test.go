@@ -1,6 +1,7 @@
 package exec_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -8,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"pesti/conformance/demo"
 	"pesti/exec"
@@ -69,14 +71,14 @@ func feedAll(t *testing.T, e *exec.Engine, prompt, more int) [][]float32 {
 	}
 	var all [][]float32
 	for range more {
-		row, err := s.Feed(ids)
+		row, err := s.Feed(t.Context(), ids)
 		if err != nil {
 			t.Fatal(err)
 		}
 		all = append(all, slices.Clone(row))
 		ids = []int32{argmax(row)}
 	}
-	if err := s.FeedEach([]int32{7, 8}); err != nil {
+	if err := s.FeedLogits(t.Context(), []int32{7, 8}); err != nil {
 		t.Fatal(err)
 	}
 	return append(all, slices.Clone(s.Logits(0)), slices.Clone(s.Logits(1)))
@@ -192,19 +194,37 @@ func TestSeveralDevicesRefuse(t *testing.T) {
 	}
 }
 
-// TestSeveralDevicesInterrupted: an interrupt ends a step on all of them.
-func TestSeveralDevicesInterrupted(t *testing.T) {
+// TestSeveralDevicesCancelled: a cancelled pass ends on all of them, and the next one gives the same bits.
+func TestSeveralDevicesCancelled(t *testing.T) {
 	e := openOn(t, several(2), lower.Options{Ctx: 32, Devices: 2})
 	s, err := exec.NewSession(e)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Feed([]int32{1}); err != nil {
+	if _, err := s.Feed(t.Context(), []int32{1}); err != nil {
 		t.Fatal(err)
 	}
-	e.Interrupt()
-	if _, err := s.Feed([]int32{2}); !errors.Is(err, exec.ErrInterrupted) || s.Pos() != 1 {
-		t.Errorf("error %v at position %d, expected an interrupt at 1", err, s.Pos())
+	begin := time.Now()
+	want := feed(t, s, []int32{2})
+	took := time.Since(begin)
+	const times = 5
+	for i := range times {
+		if err := s.Truncate(1); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		if i == 0 {
+			cancel()
+		}
+		time.AfterFunc(took*time.Duration(i)/times, cancel)
+		if _, err := s.Feed(ctx, []int32{2}); err == nil {
+			continue
+		} else if !errors.Is(err, context.Canceled) || s.Pos() != 1 {
+			t.Fatalf("error %v at position %d, expected a cancelled pass at 1", err, s.Pos())
+		}
+		if got := feed(t, s, []int32{2}); !slices.Equal(got, want) {
+			t.Fatal("after a cancelled pass: logits differ")
+		}
 	}
 }
 
@@ -237,7 +257,7 @@ func TestSeveralDevicesObserve(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Feed([]int32{1, 2}); err != nil {
+		if _, err := s.Feed(t.Context(), []int32{1, 2}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := e.Value("blk.3.out"); err != nil {
@@ -321,7 +341,7 @@ func TestHostAndDevices(t *testing.T) {
 			s.Reset()
 			var row []float32
 			for _, ids := range parts {
-				if row, err = s.Feed(ids); err != nil {
+				if row, err = s.Feed(t.Context(), ids); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -1,6 +1,7 @@
 package exec_test
 
 import (
+	"context"
 	"fmt"
 
 	"pesti/exec"
@@ -28,7 +29,7 @@ func Example() {
 	sampler := must(sample.New(params, words.Size()))
 	var text tokenizer.Stream
 	for step := range 16 {
-		id := must(sampler.Sample(step, must(session.Feed(next))))
+		id := must(sampler.Sample(step, must(session.Feed(context.Background(), next))))
 		fmt.Printf("%s", text.Write(words.Piece(id)))
 		next = []int32{id}
 	}

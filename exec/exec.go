@@ -74,19 +74,20 @@ type Engine struct {
 	width                  int // logits of a row
 	argmax, topIDs         []int32
 	topLogits              []float32
-	follows                bool // steps can take as tokens what is in argmax
-	most                   int  // of the greatest logits of a row that a device finds, 0 where there is none
+	feedback               bool // steps can take the tokens in argmax as input
+	maxTopK                int  // how many of the greatest logits of a row a device selects, 0 where it selects none
 	vocab                  int  // rows of the smallest table of embeddings
 	ctx                    int
 	sequences              []sequence
 	pages                  pages
 	rings                  []ring
 	packings               []packing
-	step                   int32 // counts steps that ran
-	batches                int32 // counts batches, also those that were refused
+	passes                 int32 // counts forward passes
+	batches                int32 // counts batches, including those that were refused
 	closed                 bool
 	last                   kernel.Run
-	top                    int // what of each row it gave: so many of the greatest logits, 0 for all
+	top                    int             // how many of the greatest logits of each row the last pass gave, 0 for all
+	done                   <-chan struct{} // cancels the pass in progress; nil between passes
 }
 
 // A program is one of the plan's, bound to the workers.
@@ -175,11 +176,8 @@ func (e *Engine) workersFor(o Options) (int, error) {
 	return o.Threads, nil
 }
 
-// ErrEngineClosed is the error of an engine that was closed, and of its sessions.
-var ErrEngineClosed = errors.New("the engine is closed")
-
 // Close ends the workers, or closes the device, and gives the memory back. It does not close the file.
-// Then there are no logits, and steps return ErrEngineClosed. A second time it does nothing.
+// Then there are no logits, and Forward returns ErrEngineClosed. A second time it does nothing.
 func (e *Engine) Close() error {
 	if e.closed {
 		return nil

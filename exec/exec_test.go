@@ -1,6 +1,7 @@
 package exec_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -104,7 +105,7 @@ func prompt(n int) []int32 {
 
 func feed(t testing.TB, s *exec.Session, ids []int32) []float32 {
 	t.Helper()
-	logits, err := s.Feed(ids)
+	logits, err := s.Feed(context.Background(), ids)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +230,7 @@ func TestSequences(t *testing.T) {
 				batch.Rows = append(batch.Rows, int32(len(batch.Tokens)-1))
 			}
 		}
-		if err := e.Step(&batch); err != nil {
+		if err := e.Forward(context.Background(), &batch); err != nil {
 			t.Fatal(err)
 		}
 		for r, row := range batch.Rows {
@@ -294,7 +295,7 @@ func TestClosed(t *testing.T) {
 	}
 	s := session(t, e)
 	feed(t, s, prompt(9))
-	if _, err := closed.Feed(prompt(1)); !errors.Is(err, exec.ErrClosed) {
+	if _, err := closed.Feed(context.Background(), prompt(1)); !errors.Is(err, exec.ErrClosed) {
 		t.Errorf("Feed: error %v, expected %v", err, exec.ErrClosed)
 	}
 	if err := closed.Truncate(0); !errors.Is(err, exec.ErrClosed) {
@@ -326,7 +327,7 @@ func TestFeedRefuses(t *testing.T) {
 		{append(prompt(20), -1), "token id -1, expected 0 to 299"},
 	}
 	for _, tc := range cases {
-		if _, err := s.Feed(tc.ids); err == nil || !strings.Contains(err.Error(), tc.want) {
+		if _, err := s.Feed(context.Background(), tc.ids); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%d tokens: error %v, expected one with %q", len(tc.ids), err, tc.want)
 		}
 		if s.Pos() != 30 || !slices.Equal(e.Logits(0), want) {
@@ -334,7 +335,7 @@ func TestFeedRefuses(t *testing.T) {
 		}
 	}
 	feed(t, s, prompt(34)) // to the very end of the context
-	if _, err := s.Feed(prompt(1)); err == nil {
+	if _, err := s.Feed(context.Background(), prompt(1)); err == nil {
 		t.Error("one token more than the context: no error")
 	}
 }
@@ -356,7 +357,7 @@ func TestSmallestVocabulary(t *testing.T) {
 		}
 	}
 	s := session(t, open(t, m, p, 1))
-	if _, err := s.Feed([]int32{64}); err == nil || !strings.Contains(err.Error(), "token id 64, expected 0 to 63") {
+	if _, err := s.Feed(context.Background(), []int32{64}); err == nil || !strings.Contains(err.Error(), "token id 64, expected 0 to 63") {
 		t.Errorf("an id beyond one of the tables: error %v", err)
 	}
 	feed(t, s, []int32{63})
@@ -383,7 +384,7 @@ func TestStepRefuses(t *testing.T) {
 		{exec.Batch{Tokens: []int32{1}, Pos: []int32{0}, Seq: []int32{0}, Rows: make([]int32, 9)}, "9 rows of logits"},
 	}
 	for _, tc := range cases {
-		if err := e.Step(&tc.batch); err == nil || !strings.Contains(err.Error(), tc.want) {
+		if err := e.Forward(context.Background(), &tc.batch); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%+v: error %v, expected one with %q", tc.batch, err, tc.want)
 		}
 	}
@@ -446,27 +447,6 @@ func TestWindowForgetsWhatWasOverwritten(t *testing.T) {
 	}
 }
 
-// TestInterrupted sees that tokens of a step that did not end do not count, and that what the
-// sequence had before does.
-func TestInterrupted(t *testing.T) {
-	m := load(t, configs["gemma3"])
-	e := open(t, m, compile(t, m, lower.Options{Ubatch: 16, Sequences: 2}).Plan, 2)
-	first, second := session(t, e), session(t, e)
-	feed(t, first, prompt(40))
-	feed(t, second, prompt(3))
-	e.Interrupt()
-	batch := exec.Batch{Tokens: prompt(4), Pos: []int32{30, 31, 3, 4}, Seq: []int32{0, 0, 1, 1}, Rows: []int32{3}}
-	if err := e.Step(&batch); !errors.Is(err, exec.ErrInterrupted) {
-		t.Errorf("error %v, expected %v", err, exec.ErrInterrupted)
-	}
-	if first.Pos() != 30 || second.Pos() != 3 {
-		t.Errorf("positions %d and %d, expected 30 and 3, where the step began", first.Pos(), second.Pos())
-	}
-	if _, err := e.Value("logits"); err == nil || e.Logits(0) != nil {
-		t.Error("the step has logits, expected none")
-	}
-}
-
 // TestValue reads a block's output and holds its last row, normed and multiplied, against nothing
 // but its shape and that it changes with the tokens; its numbers are the oracle's to judge.
 func TestValue(t *testing.T) {
@@ -520,7 +500,7 @@ func TestLogits(t *testing.T) {
 		if e.Logits(0) != nil {
 			t.Error("there are logits before the first step")
 		}
-		if err := e.Step(&batch); err != nil {
+		if err := e.Forward(context.Background(), &batch); err != nil {
 			t.Fatal(err)
 		}
 		if e.Logits(-1) != nil || e.Logits(2) != nil || e.Logits(1000) != nil {
@@ -644,7 +624,7 @@ func TestFileCutShort(t *testing.T) {
 	if err := os.Truncate(f.Path, f.Size/4); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Feed(prompt(1)); err == nil || err.Error() != f.Path+": became shorter while it was read; open it again" {
+	if _, err := s.Feed(context.Background(), prompt(1)); err == nil || err.Error() != f.Path+": became shorter while it was read; open it again" {
 		t.Errorf("a step on a file cut short: error %v", err)
 	}
 	if s.Pos() != 5 {
@@ -702,7 +682,7 @@ func TestNoAllocations(t *testing.T) {
 				for range 4 { // the Go scheduler may start a thread once in a while, which counts
 					s.Reset()
 					count = min(count, testing.AllocsPerRun(1, func() {
-						if _, err := s.Feed(ids); err != nil {
+						if _, err := s.Feed(context.Background(), ids); err != nil {
 							t.Fatal(err)
 						}
 					}))

@@ -1,5 +1,29 @@
 package exec
 
+import (
+	"slices"
+
+	"pesti/exec/cpu/kernel"
+)
+
+// BeforeWaves has worker 0 call f with the number of each wave before it computes its share, until restore
+// is called.
+func (e *Engine) BeforeWaves(f func(wave int)) (restore func()) {
+	var before [][][]kernel.Func
+	for i := range e.programs {
+		waves := e.programs[i].schedule[0]
+		before = append(before, slices.Clone(waves))
+		for w := range waves {
+			waves[w] = append([]kernel.Func{func(*kernel.Run) { f(w) }}, waves[w]...)
+		}
+	}
+	return func() {
+		for i := range e.programs {
+			copy(e.programs[i].schedule[0], before[i])
+		}
+	}
+}
+
 // PackedWeight returns a weight in the layout that products read, nil where they read the file.
 func (e *Engine) PackedWeight(name string) []byte {
 	for i := range e.packings {

@@ -117,7 +117,7 @@ func (e *Engine) pack() error {
 			}
 		}}}
 	}
-	if err := e.fault(e.machine.Run(s, kernel.Run{})); err != nil {
+	if err := e.fault(e.machine.Run(nil, s, kernel.Run{})); err != nil {
 		return err
 	}
 	for _, err := range errs {

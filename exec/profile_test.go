@@ -160,7 +160,7 @@ func TestProfileAllocatesNothing(t *testing.T) {
 	for range 4 {
 		s.Reset()
 		count = min(count, testing.AllocsPerRun(1, func() {
-			if _, err := s.Feed(ids); err != nil {
+			if _, err := s.Feed(t.Context(), ids); err != nil {
 				t.Fatal(err)
 			}
 		}))

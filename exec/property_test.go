@@ -1,6 +1,7 @@
 package exec_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -169,8 +170,8 @@ func (r *graphRun) outputs(p *plan.Plan, workers int) (all [][]float32, err erro
 	}
 	defer e.Close()
 	for i := range r.steps {
-		batch := exec.Batch(r.steps[i])
-		if err := e.Step(&batch); err != nil {
+		batch := exec.Batch{Tokens: r.steps[i].Tokens, Pos: r.steps[i].Pos, Seq: r.steps[i].Seq, Rows: r.steps[i].Rows}
+		if err := e.Forward(context.Background(), &batch); err != nil {
 			return nil, err
 		}
 		for _, v := range r.graph.Outputs {

@@ -42,11 +42,7 @@ func (e *Engine) roofline(ctx context.Context, size int64) (*cpu.Roofline, error
 		return nil, err
 	}
 	for range rooflineSamples {
-		err := ctx.Err()
-		if err == nil {
-			err = p.Sample()
-		}
-		if err != nil {
+		if err := p.Sample(ctx); err != nil {
 			return nil, errors.Join(err, p.Free())
 		}
 	}

@@ -33,7 +33,7 @@ func TestRowsOfAStep(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer e.Close()
-	e.most, e.topIDs, e.topLogits = 2, make([]int32, 4), []float32{4, 3, 2, 1}
+	e.maxTopK, e.topIDs, e.topLogits = 2, make([]int32, 4), []float32{4, 3, 2, 1}
 	for _, c := range []struct {
 		name  string
 		ids   []int32
@@ -45,7 +45,7 @@ func TestRowsOfAStep(t *testing.T) {
 	} {
 		r := &ranker{processor: processor{e}, ids: c.ids}
 		e.backend = r
-		if err := e.StepTop(&Batch{Tokens: []int32{1, 2}, Pos: []int32{0, 1}, Seq: []int32{0, 0}, Rows: []int32{0, 1}}, 2); err != nil {
+		if err := e.Forward(t.Context(), &Batch{Tokens: []int32{1, 2}, Pos: []int32{0, 1}, Seq: []int32{0, 0}, Rows: []int32{0, 1}, TopK: 2}); err != nil {
 			t.Fatal(err)
 		}
 		if r.fetched > 0 != c.whole {

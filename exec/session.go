@@ -1,13 +1,13 @@
 package exec
 
 import (
-	"errors"
+	"context"
 	"fmt"
 )
 
-// A Session is one sequence of an engine: a slot of the caches and how far it is filled. After
-// Close it has no positions, and Feed and Truncate return ErrClosed; after that of the engine they return
-// ErrEngineClosed.
+// A Session is one sequence of an engine: a slot of the caches and the number of positions filled. After
+// its Close it has no positions, and Feed and Truncate return ErrClosed; after Close of the engine they
+// return ErrEngineClosed. All sessions of an engine must be used from one goroutine at a time.
 type Session struct {
 	engine *Engine
 	seq    int32
@@ -16,16 +16,14 @@ type Session struct {
 	closed bool // and the sequence perhaps another session's
 }
 
-// rows are the rows of logits of an engine's step that are a session's.
+// rows are the rows of logits of one forward pass that belong to a session.
 type rows struct {
-	step     int32
+	pass     int32
 	first, n int
 }
 
-// ErrClosed is the error of a session that was closed.
-var ErrClosed = errors.New("the session is closed")
-
-// NewSession takes a free sequence of the engine, empty. Close gives it back.
+// NewSession takes a free sequence of the engine, empty. Close gives it back. Where none is free the
+// error is ErrNoSequence.
 func NewSession(e *Engine) (*Session, error) {
 	if e.closed {
 		return nil, ErrEngineClosed
@@ -40,7 +38,7 @@ func NewSession(e *Engine) (*Session, error) {
 			}}, nil
 		}
 	}
-	return nil, fmt.Errorf("all %d sequences of the plan are in use; compile with more --sequences", len(e.sequences))
+	return nil, &kindError{ErrNoSequence, fmt.Sprintf("all %d sequences of the plan are in use; close a session, or compile for more sequences", len(e.sequences))}
 }
 
 // Pos returns the number of positions that the session has; the next token has this position.
@@ -51,45 +49,47 @@ func (s *Session) Pos() int {
 	return s.engine.sequences[s.seq].length
 }
 
-// Room returns the number of positions that are left in the context.
-func (s *Session) Room() int { return s.engine.ctx - s.Pos() }
+// Remaining returns the number of positions that are left in the context.
+func (s *Session) Remaining() int { return s.engine.ctx - s.Pos() }
 
 // Vocabulary returns the number of logits of a row.
 func (s *Session) Vocabulary() int { return s.engine.width }
 
-// Rows returns how many tokens FeedEach takes at most: as many as there are logits for, and fewer
-// than a whole chunk, which would round otherwise than the same tokens one by one.
-func (s *Session) Rows() int {
+// MaxLogitRows returns how many tokens FeedLogits takes at most: as many as the plan gives logits for,
+// and fewer than a whole chunk, which is rounded differently from the same tokens one by one.
+func (s *Session) MaxLogitRows() int {
 	if chunk := int(s.engine.plan.Chunk()); chunk > 0 {
 		return min(len(s.batch.Rows), chunk-1)
 	}
 	return len(s.batch.Rows)
 }
 
-// Feed evaluates tokens after those before, in as few steps as the plan allows (see Next), and
-// returns the logits of the last one, f32[vocabulary], in a view that holds until the engine's next
-// step. Where the plan has a program for chunks of tokens, which rounds otherwise, those tokens go
-// through it whose whole chunk is among ids: the same tokens from position 0 on in one call give the
-// same bits whatever ubatch the plan was compiled for, if that is not below the chunk.
-// Nothing is computed where the tokens do not fit the context or the vocabulary; where a step
-// fails, the session has the tokens of the steps before it.
-func (s *Session) Feed(ids []int32) ([]float32, error) {
-	row, err := s.FeedTop(ids, 0)
+// Feed appends tokens to the session, in as few forward passes as the plan allows (see NextChunk), and
+// returns the logits of the last one, f32[vocabulary], in a view that is valid until the engine's next
+// pass. Where the plan has a program for chunks of tokens, which rounds differently, a token goes through
+// it if its whole chunk is among ids: the same tokens from position 0 on in one call give the same bits
+// for every ubatch that is at least a chunk.
+//
+// Nothing is computed where the tokens do not fit the context (ErrContextFull) or the vocabulary. Where
+// a pass fails or ctx ends it, see Engine.Forward, the session keeps the tokens of the passes before it;
+// Pos tells how many those are, and feeding the others gives the bits of one Feed.
+func (s *Session) Feed(ctx context.Context, ids []int32) ([]float32, error) {
+	row, err := s.FeedTopK(ctx, ids, 0)
 	return row.Logits, err
 }
 
-// FeedTop is Feed, but gives of the last token's logits no more than a device that finds the greatest k has
-// to fetch, see Engine.Row: Logits then has none.
-func (s *Session) FeedTop(ids []int32, k int) (Row, error) {
+// FeedTopK is Feed for a caller whom the greatest k logits of the last token suffice, so that a device need
+// not return all of them: see Engine.Row. Session.Logits then returns nil.
+func (s *Session) FeedTopK(ctx context.Context, ids []int32, k int) (Row, error) {
 	if err := s.check(ids); err != nil {
 		return Row{}, err
 	}
 	for len(ids) > 0 {
-		n, wanted := s.Next(len(ids)), 0
+		n, wanted := s.NextChunk(len(ids)), 0
 		if n == len(ids) {
 			wanted = 1
 		}
-		if err := s.feed(ids[:n], wanted, k); err != nil {
+		if err := s.feed(ctx, ids[:n], wanted, k); err != nil {
 			return Row{}, err
 		}
 		ids = ids[n:]
@@ -97,32 +97,34 @@ func (s *Session) FeedTop(ids []int32, k int) (Row, error) {
 	return s.engine.Row(0), nil
 }
 
-// Next returns how many of n tokens the first step of Feed takes. Who feeds so many at a time, to do
-// something else between steps, gets the bits of one Feed of all of them.
-func (s *Session) Next(n int) int { return int(s.engine.plan.ChunkLen(int64(s.Pos()), int64(n))) }
+// NextChunk returns how many of n tokens Feed evaluates in its first forward pass. A caller that feeds
+// chunks of this length one by one gets the bits of one Feed of all n.
+func (s *Session) NextChunk(n int) int {
+	return int(s.engine.plan.ChunkLen(int64(s.Pos()), int64(n)))
+}
 
-// FeedEach evaluates up to Rows tokens after those before, in one step, and keeps the logits of
-// each for Logits, of the same bits as one by one. Nothing is computed where they do not fit.
-func (s *Session) FeedEach(ids []int32) error {
+// FeedLogits appends up to MaxLogitRows tokens in one forward pass and keeps the logits of each of them
+// for Logits, with the same bits as one by one. Nothing is computed where they do not fit.
+func (s *Session) FeedLogits(ctx context.Context, ids []int32) error {
 	if err := s.check(ids); err != nil {
 		return err
 	}
-	if len(ids) > s.Rows() {
-		return fmt.Errorf("the logits of %d tokens, expected at most the %d of one step", len(ids), s.Rows())
+	if len(ids) > s.MaxLogitRows() {
+		return fmt.Errorf("the logits of %d tokens, expected at most the %d of one forward pass", len(ids), s.MaxLogitRows())
 	}
-	return s.feed(ids, len(ids), 0)
+	return s.feed(ctx, ids, len(ids), 0)
 }
 
-// Together evaluates the next token of each of several sessions of one engine, in one step, and
-// keeps its logits as the session's Logits(0). Nothing is computed where one of them does not fit.
-func Together(sessions []*Session, ids []int32) error {
+// DecodeBatch appends one token to each of several sessions of one engine, in one forward pass, and keeps
+// its logits as the session's Logits(0). Nothing is computed where one of them does not fit.
+func DecodeBatch(ctx context.Context, sessions []*Session, ids []int32) error {
 	if len(sessions) == 0 || len(ids) != len(sessions) {
 		return fmt.Errorf("%d tokens for %d sessions, expected one for each", len(ids), len(sessions))
 	}
 	e := sessions[0].engine
 	b := sessions[0].batch
-	if most := len(b.Rows); len(ids) > most {
-		return fmt.Errorf("the logits of %d sessions, expected at most the %d that the plan gives in a step", len(ids), most)
+	if limit := len(b.Rows); len(ids) > limit {
+		return fmt.Errorf("the logits of %d sessions, expected at most the %d that the plan gives in a forward pass", len(ids), limit)
 	}
 	b.Tokens, b.Pos, b.Seq, b.Rows = b.Tokens[:0], b.Pos[:0], b.Seq[:0], b.Rows[:0]
 	for i, s := range sessions {
@@ -134,20 +136,20 @@ func Together(sessions []*Session, ids []int32) error {
 		}
 		b.Tokens, b.Pos, b.Seq, b.Rows = append(b.Tokens, ids[i]), append(b.Pos, int32(s.Pos())), append(b.Seq, s.seq), append(b.Rows, int32(i))
 	}
-	if err := e.Step(&b); err != nil {
+	if err := e.Forward(ctx, &b); err != nil {
 		return err
 	}
 	for i, s := range sessions {
-		s.rows = rows{e.step, i, 1}
+		s.rows = rows{e.passes, i, 1}
 	}
 	return nil
 }
 
-// Logits returns the logits of the i-th token of the last FeedEach or Together, f32[vocabulary], in
-// a view that holds until the engine's next step. It is nil after that, and where there is no such
-// token, or FeedTop left them on a device.
+// Logits returns the logits of the i-th token of the last FeedLogits or DecodeBatch, f32[vocabulary], in
+// a view that is valid until the engine's next forward pass. It is nil after that, where there is no
+// such token, and where FeedTopK left the logits on a device.
 func (s *Session) Logits(i int) []float32 {
-	if s.closed || s.rows.step != s.engine.step || i < 0 || i >= s.rows.n {
+	if s.closed || s.rows.pass != s.engine.passes || i < 0 || i >= s.rows.n {
 		return nil
 	}
 	return s.engine.Logits(s.rows.first + i)
@@ -172,8 +174,8 @@ func (s *Session) check(ids []int32) error {
 	if len(ids) == 0 {
 		return fmt.Errorf("no tokens to evaluate, expected at least one")
 	}
-	if len(ids) > s.Room() {
-		return fmt.Errorf("%d tokens at position %d do not fit the context of %d; compile with a larger --ctx or shorten the prompt", len(ids), s.Pos(), s.engine.ctx)
+	if len(ids) > s.Remaining() {
+		return &kindError{ErrContextFull, fmt.Sprintf("%d tokens at position %d do not fit the context of %d positions; shorten the text, or compile for a larger context", len(ids), s.Pos(), s.engine.ctx)}
 	}
 	for _, id := range ids {
 		if err := s.engine.checkToken(id); err != nil {
@@ -183,9 +185,9 @@ func (s *Session) check(ids []int32) error {
 	return nil
 }
 
-// feed evaluates tokens of one step, with the logits of the last ones, of which the greatest suffice where
-// top is not 0.
-func (s *Session) feed(ids []int32, wanted, top int) error {
+// feed evaluates tokens in one forward pass, with the logits of the last ones, of which the greatest topK
+// suffice where that is not 0.
+func (s *Session) feed(ctx context.Context, ids []int32, wanted, topK int) error {
 	b, pos, n := s.batch, s.Pos(), len(ids)
 	b.Tokens, b.Pos, b.Seq, b.Rows = b.Tokens[:n], b.Pos[:n], b.Seq[:n], b.Rows[:wanted]
 	copy(b.Tokens, ids)
@@ -195,10 +197,11 @@ func (s *Session) feed(ids []int32, wanted, top int) error {
 	for r := range wanted {
 		b.Rows[r] = int32(n - wanted + r)
 	}
-	if err := s.engine.StepTop(&b, top); err != nil {
+	b.TopK = topK
+	if err := s.engine.Forward(ctx, &b); err != nil {
 		return err
 	}
-	s.rows = rows{s.engine.step, 0, wanted}
+	s.rows = rows{s.engine.passes, 0, wanted}
 	return nil
 }
 

@@ -47,7 +47,7 @@ func TestHistories(t *testing.T) {
 		}
 		for _, at := range moments {
 			s.Reset()
-			alone, err := s.Feed(at.ids)
+			alone, err := s.Feed(t.Context(), at.ids)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -97,7 +97,7 @@ func history(t *rapid.T, m *frontend.Model, o lower.Options) []moment {
 		if len(b.Tokens) == 0 {
 			continue
 		}
-		if err := e.Step(&b); err != nil {
+		if err := e.Forward(t.Context(), &b); err != nil {
 			if !strings.Contains(err.Error(), "cannot go back") {
 				t.Fatal(err)
 			}

@@ -51,7 +51,7 @@ func TestChunks(t *testing.T) {
 				for left := ids; len(left) > 0; {
 					n := len(left)
 					if c.cut {
-						n = s.Next(n)
+						n = s.NextChunk(n)
 					}
 					got = feed(t, s, left[:n])
 					left = left[n:]
@@ -116,7 +116,7 @@ func TestChunksOfSequences(t *testing.T) {
 				}
 				return batch
 			}
-			if err := e.Step(batch(128, 64)); err != nil || ran != "tiles" {
+			if err := e.Forward(t.Context(), batch(128, 64)); err != nil || ran != "tiles" {
 				t.Fatalf("chunks of two sequences ran %s, error %v", ran, err)
 			}
 			for i, want := range alone {
@@ -125,7 +125,7 @@ func TestChunksOfSequences(t *testing.T) {
 				}
 			}
 			for _, counts := range [][]int{{128, 63}, {65, 64}, {128, 64, 1}} {
-				if err := e.Step(batch(counts...)); err != nil || ran != "prefill" {
+				if err := e.Forward(t.Context(), batch(counts...)); err != nil || ran != "prefill" {
 					t.Errorf("sequences of %v tokens ran %s, error %v", counts, ran, err)
 				}
 			}

@@ -27,7 +27,7 @@ func TestTogether(t *testing.T) {
 			for i, s := range sessions {
 				ids = append(ids, texts[i][s.Pos()])
 			}
-			if err := exec.Together(sessions, ids); err != nil {
+			if err := exec.DecodeBatch(t.Context(), sessions, ids); err != nil {
 				t.Fatal(err)
 			}
 			for i, s := range sessions {
@@ -54,7 +54,7 @@ func TestTogether(t *testing.T) {
 				feed(t, s, texts[i][:end-len(rows[i])])
 			}
 			at := s.Pos()
-			if err := s.FeedEach(texts[i][at : at+8]); err != nil {
+			if err := s.FeedLogits(t.Context(), texts[i][at:at+8]); err != nil {
 				t.Fatal(err)
 			}
 			for r := range 8 {
@@ -74,7 +74,7 @@ func TestTogetherErrors(t *testing.T) {
 	other := session(t, open(t, m, p, 1))
 	closed := session(t, open(t, m, p, 1))
 	closed.Close()
-	if err := exec.Together([]*exec.Session{a, b}, []int32{1, 2}); err != nil {
+	if err := exec.DecodeBatch(t.Context(), []*exec.Session{a, b}, []int32{1, 2}); err != nil {
 		t.Fatal(err)
 	}
 	if a.Logits(0) == nil || b.Logits(0) == nil {
@@ -96,20 +96,20 @@ func TestTogetherErrors(t *testing.T) {
 		{[]*exec.Session{a, a}, []int32{1, 2}, "expected consecutive positions"},
 		{[]*exec.Session{a}, []int32{-1}, "session 0: token id -1"},
 	} {
-		if err := exec.Together(x.sessions, x.ids); err == nil || !strings.Contains(err.Error(), x.words) {
+		if err := exec.DecodeBatch(t.Context(), x.sessions, x.ids); err == nil || !strings.Contains(err.Error(), x.words) {
 			t.Errorf("%v: error %v, expected %q", x.ids, err, x.words)
 		}
 		if a.Pos() != 1 || a.Logits(0) != nil {
 			t.Errorf("%v: the session has %d positions, expected the one before and no logits", x.ids, a.Pos())
 		}
 	}
-	if err := exec.Together([]*exec.Session{closed}, []int32{1}); !errors.Is(err, exec.ErrClosed) {
+	if err := exec.DecodeBatch(t.Context(), []*exec.Session{closed}, []int32{1}); !errors.Is(err, exec.ErrClosed) {
 		t.Errorf("a closed session: error %v", err)
 	}
-	if err := a.FeedEach(prompt(3)); err == nil || !strings.Contains(err.Error(), "the logits of 3 tokens, expected at most the 2 of one step") {
+	if err := a.FeedLogits(t.Context(), prompt(3)); err == nil || !strings.Contains(err.Error(), "the logits of 3 tokens, expected at most the 2 of one forward pass") {
 		t.Errorf("three tokens: error %v", err)
 	}
-	if err := a.FeedEach(nil); err == nil || a.Pos() != 1 {
+	if err := a.FeedLogits(t.Context(), nil); err == nil || a.Pos() != 1 {
 		t.Errorf("no tokens: error %v, %d positions", err, a.Pos())
 	}
 }
@@ -119,17 +119,17 @@ func TestTogetherErrors(t *testing.T) {
 func TestRowsOfChunks(t *testing.T) {
 	m := load(t, configs["llama"])
 	p := compile(t, m, lower.Options{Ubatch: 64}).Plan
-	if s := session(t, open(t, m, p, 1)); s.Rows() != 8 {
-		t.Errorf("%d rows, expected the 8 of a plan", s.Rows())
+	if s := session(t, open(t, m, p, 1)); s.MaxLogitRows() != 8 {
+		t.Errorf("%d rows, expected the 8 of a plan", s.MaxLogitRows())
 	}
 	tiles := p.Programs[len(p.Programs)-1]
 	tiles.Name, tiles.Chunk, tiles.MinT = "tiles", 4, 4
 	p.Programs = append(p.Programs, tiles)
 	s := session(t, open(t, m, p, 1))
-	if s.Rows() != 3 {
-		t.Errorf("%d rows, expected one less than the chunk of 4", s.Rows())
+	if s.MaxLogitRows() != 3 {
+		t.Errorf("%d rows, expected one less than the chunk of 4", s.MaxLogitRows())
 	}
-	if err := s.FeedEach(prompt(4)); err == nil || s.Pos() != 0 {
+	if err := s.FeedLogits(t.Context(), prompt(4)); err == nil || s.Pos() != 0 {
 		t.Errorf("a whole chunk: error %v, %d positions", err, s.Pos())
 	}
 }
@@ -139,7 +139,7 @@ func TestRefusedBatchLeavesLogits(t *testing.T) {
 	m := load(t, configs["qwen2"])
 	e := open(t, m, compile(t, m, lower.Options{Sequences: 2}).Plan, 1)
 	s := session(t, e)
-	if err := s.FeedEach([]int32{1, 2}); err != nil {
+	if err := s.FeedLogits(t.Context(), []int32{1, 2}); err != nil {
 		t.Fatal(err)
 	}
 	want := slices.Clone(s.Logits(1))
@@ -148,14 +148,14 @@ func TestRefusedBatchLeavesLogits(t *testing.T) {
 		{Tokens: []int32{1, 2, 3}, Pos: []int32{0, 2, 1}, Seq: []int32{1, 0, 1}},
 		{Tokens: []int32{1}, Pos: []int32{0}, Seq: []int32{1}, Rows: make([]int32, 1000)},
 	} {
-		if err := e.Step(&b); err == nil {
+		if err := e.Forward(t.Context(), &b); err == nil {
 			t.Fatalf("%+v: no error", b)
 		}
 		if got := s.Logits(1); got == nil || !slices.Equal(got, want) {
 			t.Errorf("%+v: the logits of a session are %d numbers, expected those before", b, len(got))
 		}
 	}
-	if err := e.Step(&exec.Batch{Tokens: []int32{1}, Pos: []int32{0}, Seq: []int32{1}}); err != nil || s.Logits(1) != nil {
+	if err := e.Forward(t.Context(), &exec.Batch{Tokens: []int32{1}, Pos: []int32{0}, Seq: []int32{1}}); err != nil || s.Logits(1) != nil {
 		t.Errorf("after a step there are still logits, or an error: %v", err)
 	}
 }

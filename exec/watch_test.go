@@ -2,6 +2,7 @@ package exec
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"unsafe"
 
@@ -141,7 +142,7 @@ func (w *watcher) run(b *Batch) (refused, wrong error) {
 		for i := range e.arenas[0] {
 			e.arenas[0][i] = byte(0xff - 0x5a*order)
 		}
-		if err := e.Step(b); err != nil {
+		if err := e.Forward(context.Background(), b); err != nil {
 			return err, w.err
 		}
 		var all []byte

@@ -1,6 +1,7 @@
 package lower
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -180,8 +181,8 @@ func logits(m *frontend.Model, o Options, passes tables, steps []graphtest.Step)
 	defer e.Close()
 	var rows [][]float32
 	for i := range steps {
-		batch := exec.Batch(steps[i])
-		if err := e.Step(&batch); err != nil {
+		batch := exec.Batch{Tokens: steps[i].Tokens, Pos: steps[i].Pos, Seq: steps[i].Seq, Rows: steps[i].Rows}
+		if err := e.Forward(context.Background(), &batch); err != nil {
 			return nil, fmt.Errorf("step %d: %w", i, err)
 		}
 		for r := range batch.Rows {

@@ -191,7 +191,7 @@ func (a *app) openOperand(ctx context.Context, is compare.Description, o *compar
 		return nil, err
 	}
 	s.name = is.String() // the other operand may have the same name
-	p, err := compare.OpenPlan(ctx, s.input(), is)
+	p, err := compare.OpenPlan(s.input(), is)
 	if err != nil {
 		s.release()
 		return nil, err

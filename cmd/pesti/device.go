@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -82,8 +81,8 @@ func (d *device) Set(s string) error {
 
 // openDriver returns the driver of a device, nil for the processor, which needs none. Where this build
 // lacks the driver, the program that has it takes over this process, and openDriver does not return. The
-// virtual driver has the given number of devices; the end of ctx interrupts their kernels.
-func (a *app) openDriver(ctx context.Context, d device, devices int) (backends.Driver, error) {
+// virtual driver has the given number of devices.
+func (a *app) openDriver(d device, devices int) (backends.Driver, error) {
 	if !d.onDevice() {
 		return nil, nil
 	}
@@ -93,9 +92,6 @@ func (a *app) openDriver(ctx context.Context, d device, devices int) (backends.D
 	driver, err := backends.Open(d.word, devices)
 	if errors.Is(err, backends.ErrNotBuilt) {
 		return nil, a.reexec()
-	}
-	if v, ok := driver.(interface{ Interrupt() }); ok {
-		context.AfterFunc(ctx, v.Interrupt)
 	}
 	return driver, err
 }
@@ -122,7 +118,7 @@ func (a *app) reachDriver(cmd *cobra.Command, args []string) error {
 			on = firstGPU
 		}
 	}
-	_, err := a.openDriver(cmd.Context(), on, 1)
+	_, err := a.openDriver(on, 1)
 	return err
 }
 

@@ -88,7 +88,7 @@ func (g *generator) generate(ctx context.Context, prompt []int32, most int64) (s
 	for int64(g.count) < limit {
 		begin := time.Now()
 		if g.count > 0 {
-			if row, err = g.follow(next); err != nil {
+			if row, err = g.follow(ctx, next); err != nil {
 				break
 			}
 			g.decode.add(1, begin)
@@ -135,8 +135,8 @@ func (g *generator) feed(ctx context.Context, prompt []int32) (row exec.Row, err
 			return row, err
 		}
 		g.app.progress("prompt: %d of %d tokens", done, len(prompt))
-		part := prompt[done : done+g.session.Next(len(prompt)-done)]
-		if row, err = g.session.FeedTop(part, g.enough); err != nil {
+		part := prompt[done : done+g.session.NextChunk(len(prompt)-done)]
+		if row, err = g.session.FeedTopK(ctx, part, g.enough); err != nil {
 			return row, err
 		}
 		done += len(part)
@@ -147,12 +147,12 @@ func (g *generator) feed(ctx context.Context, prompt []int32) (row exec.Row, err
 }
 
 // follow evaluates the token that was taken and returns the logits after it.
-func (g *generator) follow(next []int32) (exec.Row, error) {
+func (g *generator) follow(ctx context.Context, next []int32) (exec.Row, error) {
 	if g.decoder != nil {
-		logits, err := g.decoder.Feed(next[0])
+		logits, err := g.decoder.Feed(ctx, next[0])
 		return exec.Row{Logits: logits}, err
 	}
-	return g.session.FeedTop(next, g.enough)
+	return g.session.FeedTopK(ctx, next, g.enough)
 }
 
 // guessed returns how many tokens were guessed, and how many of them came.

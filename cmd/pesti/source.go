@@ -108,7 +108,7 @@ func (s *source) choose(ctx context.Context, flags *compileFlags, backend string
 		return usagef("--%s names %d devices, expected at most %d, for which %s is", deviceFlag, n, places, s.name)
 	}
 	s.devices = exec.DeviceNumbers(flags.on.numbers, places)
-	s.driver, err = s.app.openDriver(ctx, flags.on, slices.Max(s.devices)+1)
+	s.driver, err = s.app.openDriver(flags.on, slices.Max(s.devices)+1)
 	return err
 }
 
@@ -182,15 +182,11 @@ func (s *source) input() compare.Input {
 	return compare.Input{Plan: s.plan, Model: s.file, Options: s.execOptions()}
 }
 
-// start makes an engine for the plan. The end of ctx interrupts its step in progress.
+// start makes an engine for the plan.
 func (s *source) start(ctx context.Context) (*exec.Engine, error) {
 	e, err := exec.Open(s.plan, s.file, s.execOptions())
 	if err != nil {
 		return nil, about(s.name, err)
-	}
-	context.AfterFunc(ctx, e.Interrupt)
-	if ctx.Err() != nil { // the function above runs some time later
-		e.Interrupt()
 	}
 	return e, nil
 }

@@ -48,7 +48,7 @@ func (g *guessing) decoder(s *exec.Session, prompt []int32) (*speculate.Decoder,
 	if g.most.n == 0 {
 		return nil, nil
 	}
-	return speculate.New(s, speculate.NewLookup(prompt, len(prompt)+s.Room()), int(g.most.n))
+	return speculate.New(s, speculate.NewLookup(prompt, len(prompt)+s.Remaining()), int(g.most.n))
 }
 
 // guesses tells of guesses that were verified, "" of none.

@@ -136,7 +136,7 @@ func (c *Checker) Check(ctx context.Context, progress func(Progress)) (*CheckRep
 // evaluate runs every program of the plan, step by step, and returns what each computes for all
 // tokens.
 func (c *Checker) evaluate(ctx context.Context, r *CheckReport, progress func(Progress)) ([]*values, error) {
-	p, err := OpenPlan(ctx, c.in, c.is)
+	p, err := OpenPlan(c.in, c.is)
 	if err != nil {
 		return nil, err
 	}

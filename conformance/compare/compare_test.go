@@ -39,7 +39,7 @@ func demoInput(t *testing.T, o lower.Options) Input {
 // opened starts a plan of the embedded model, until the test ends.
 func opened(t *testing.T, letter string, o lower.Options) *PlanOperand {
 	t.Helper()
-	p, err := OpenPlan(t.Context(), demoInput(t, o), Description{Letter: letter, Name: "demo"})
+	p, err := OpenPlan(demoInput(t, o), Description{Letter: letter, Name: "demo"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -108,7 +108,7 @@ func (d *Dump) Evaluate(ctx context.Context, e *exec.Engine, ids []int32, progre
 		}
 		tell(progress, "dump", from, len(ids), "tokens")
 		to = min(from+step, len(ids))
-		if err := e.Step(BatchOf(ids, from, to, from, to)); err != nil {
+		if err := e.Forward(ctx, BatchOf(ids, from, to, from, to)); err != nil {
 			return err
 		}
 		for _, v := range d.Values {

@@ -25,9 +25,8 @@ type PlanOperand struct {
 	observe func(exec.Observation) // receives the values of the step in progress
 }
 
-// OpenPlan starts an engine for the plan of an input. The end of ctx interrupts what it computes. Of the
-// description, what a plan says of itself is filled in. Errors name the operand as the description does.
-func OpenPlan(ctx context.Context, in Input, is Description) (*PlanOperand, error) {
+// OpenPlan starts an engine for the plan of an input. Of the description, what a plan says of itself is filled in. Errors name the operand as the description does.
+func OpenPlan(in Input, is Description) (*PlanOperand, error) {
 	t := &in.Plan.Target
 	is.Precision, is.KV, is.Passes = t.Precision, t.KV, in.Plan.Passes
 	p := &PlanOperand{is: is, plan: in.Plan}
@@ -35,10 +34,6 @@ func OpenPlan(ctx context.Context, in Input, is Description) (*PlanOperand, erro
 	var err error
 	if p.engine, err = exec.Open(in.Plan, in.Model, in.Options); err != nil {
 		return nil, &OperandError{p.name(), err}
-	}
-	context.AfterFunc(ctx, p.engine.Interrupt)
-	if ctx.Err() != nil { // the function above runs some time later
-		p.engine.Interrupt()
 	}
 	return p, nil
 }
@@ -115,10 +110,7 @@ func (p *PlanOperand) maxRows(from, to int) int {
 
 // step runs ids[from:to] and requests the logits of ids[first:last].
 func (p *PlanOperand) step(ctx context.Context, ids []int32, from, to, first, last int) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if err := p.engine.Step(BatchOf(ids, from, to, first, last)); err != nil {
+	if err := p.engine.Forward(ctx, BatchOf(ids, from, to, first, last)); err != nil {
 		return &OperandError{p.name(), err}
 	}
 	return nil

@@ -73,7 +73,7 @@ func compare(ctx context.Context, source string, size, threads, rounds int) erro
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(p.SampleRead(), p.SampleRead(), p.SampleRead()); err != nil {
+		if err := errors.Join(p.SampleRead(ctx), p.SampleRead(ctx), p.SampleRead(ctx)); err != nil {
 			return err
 		}
 		ours = append(ours, p.Roofline().Read)

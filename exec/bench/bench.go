@@ -109,7 +109,7 @@ func New(engine *exec.Engine, o Options) (*Bencher, error) {
 // an error it returns the tests that have a result, and the name of the test in progress where that has
 // none.
 func (b *Bencher) Run(ctx context.Context, tests []Test) (measured []Test, stopped string, err error) {
-	if _, err := b.sessions[0].Feed([]int32{0}); err != nil { // the first pass waits for the file
+	if _, err := b.sessions[0].Feed(ctx, []int32{0}); err != nil { // the first pass waits for the file
 		return nil, "", err
 	}
 	b.sessions[0].Reset()
@@ -159,7 +159,7 @@ func (b *Bencher) repeat(ctx context.Context, t *Test, roof *testRoof) error {
 		if b.o.Progress != nil {
 			b.o.Progress(t.Name, r, b.o.Repeat)
 		}
-		if err := roof.sample(); err != nil {
+		if err := roof.sample(ctx); err != nil {
 			return err
 		}
 		b.profiled = r > 0 || b.o.Repeat == 0
@@ -201,7 +201,7 @@ func (b *Bencher) clock(ctx context.Context, t *Test) (seconds float64, err erro
 func (b *Bencher) clockOne(ctx context.Context, t *Test) (seconds float64, err error) {
 	session := b.sessions[0]
 	ids := randomIDs(t.NDepth+t.Tokens(), b.vocab)
-	if err := seek(session, ids[:t.NDepth]); err != nil {
+	if err := seek(ctx, session, ids[:t.NDepth]); err != nil {
 		return 0, err
 	}
 	ids = ids[t.NDepth:]
@@ -214,7 +214,7 @@ func (b *Bencher) clockOne(ctx context.Context, t *Test) (seconds float64, err e
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			if _, err := session.FeedTop(ids[:step], 1); err != nil {
+			if _, err := session.FeedTopK(ctx, ids[:step], 1); err != nil {
 				return err
 			}
 		}
@@ -235,14 +235,14 @@ func (b *Bencher) timed(f func() error) (seconds float64, err error) {
 
 // seek leaves the session with these tokens. All runs begin with the same ones, so that it keeps those
 // that it has, where no layer with a window has forgotten them.
-func seek(session *exec.Session, ids []int32) error {
+func seek(ctx context.Context, session *exec.Session, ids []int32) error {
 	if err := session.Truncate(min(len(ids), session.Pos())); err != nil {
 		session.Reset()
 	}
 	if ids = ids[session.Pos():]; len(ids) == 0 {
 		return nil
 	}
-	_, err := session.FeedTop(ids, 1)
+	_, err := session.FeedTopK(ctx, ids, 1)
 	return err
 }
 

@@ -99,13 +99,13 @@ func TestSeek(t *testing.T) {
 		ids[i] = int32(i + 5)
 	}
 	logits := func(depth int) []float32 {
-		if err := seek(session, ids[:depth]); err != nil {
+		if err := seek(t.Context(), session, ids[:depth]); err != nil {
 			t.Fatal(err)
 		}
 		if session.Pos() != depth {
 			t.Fatalf("at position %d, want %d", session.Pos(), depth)
 		}
-		row, err := session.Feed(ids[depth : depth+1])
+		row, err := session.Feed(t.Context(), ids[depth:depth+1])
 		if err != nil {
 			t.Fatal(err)
 		}

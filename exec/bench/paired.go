@@ -84,18 +84,18 @@ func (b *Bencher) clockGreedy(ctx context.Context, t *Test, guesses int) (second
 	s := b.sessions[0]
 	text := b.prompt(t.NDepth)
 	s.Reset()
-	row, err := s.FeedTop(text, 1)
+	row, err := s.FeedTopK(ctx, text, 1)
 	if err != nil {
 		return 0, err
 	}
-	follow := func(next []int32) (exec.Row, error) { return s.FeedTop(next, 1) }
+	follow := func(next []int32) (exec.Row, error) { return s.FeedTopK(ctx, next, 1) }
 	var decoder *speculate.Decoder
 	if guesses > 0 {
-		if decoder, err = speculate.New(s, speculate.NewLookup(text, len(text)+s.Room()), guesses); err != nil {
+		if decoder, err = speculate.New(s, speculate.NewLookup(text, len(text)+s.Remaining()), guesses); err != nil {
 			return 0, err
 		}
 		follow = func(next []int32) (exec.Row, error) {
-			logits, err := decoder.Feed(next[0])
+			logits, err := decoder.Feed(ctx, next[0])
 			return exec.Row{Logits: logits}, err
 		}
 	}
@@ -127,7 +127,7 @@ func (b *Bencher) clockGreedy(ctx context.Context, t *Test, guesses int) (second
 	})
 	if decoder != nil && err == nil {
 		t.Paired.Proposed, t.Paired.Accepted = decoder.Proposed(), decoder.Accepted()
-		err = decoder.Settle()
+		err = decoder.DropDraft()
 	}
 	return seconds, err
 }
@@ -137,7 +137,7 @@ func (b *Bencher) clockSequences(ctx context.Context, t *Test) (seconds float64,
 	n := t.Sequences
 	ids := randomIDs(t.Positions(), b.vocab)
 	for i, s := range b.sessions[:n] {
-		if err := seek(s, ids[:t.NDepth+apart*i]); err != nil {
+		if err := seek(ctx, s, ids[:t.NDepth+apart*i]); err != nil {
 			return 0, err
 		}
 	}
@@ -150,7 +150,7 @@ func (b *Bencher) clockSequences(ctx context.Context, t *Test) (seconds float64,
 			for i, s := range b.sessions[:n] {
 				next[i] = ids[s.Pos()]
 			}
-			if err := exec.Together(b.sessions[:n], next); err != nil {
+			if err := exec.DecodeBatch(ctx, b.sessions[:n], next); err != nil {
 				return err
 			}
 		}

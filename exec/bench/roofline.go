@@ -2,6 +2,7 @@ package bench
 
 import (
 	"cmp"
+	"context"
 	"errors"
 
 	"pesti/exec"
@@ -62,11 +63,11 @@ func testLoads(t *Test, p *plan.Plan) []plan.Workload {
 	return loads
 }
 
-func (r *testRoof) sample() error {
+func (r *testRoof) sample(ctx context.Context) error {
 	if r == nil {
 		return nil
 	}
-	return r.prober.Sample()
+	return r.prober.Sample(ctx)
 }
 
 // result says how much of the roofline the speeds reach, in tokens per second.

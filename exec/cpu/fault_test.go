@@ -56,7 +56,7 @@ func TestFault(t *testing.T) {
 				}
 			}}}
 		}
-		if err := m.Run(s, kernel.Run{}); !errors.Is(err, ErrFault) {
+		if err := m.Run(nil, s, kernel.Run{}); !errors.Is(err, ErrFault) {
 			t.Errorf("worker %d: error %v, expected %v", victim, err, ErrFault)
 		}
 		if after {
@@ -64,7 +64,7 @@ func TestFault(t *testing.T) {
 		}
 		ok := false
 		fine := Schedule{{{func(*kernel.Run) { ok = true }}}, {nil}, {nil}}
-		if err := m.Run(fine, kernel.Run{}); err != nil || !ok {
+		if err := m.Run(nil, fine, kernel.Run{}); err != nil || !ok {
 			t.Errorf("the run after a fault: error %v, ran %v", err, ok)
 		}
 	}
@@ -86,7 +86,7 @@ func TestWildPointer(t *testing.T) {
 					t.Errorf("%s: no panic", name)
 				}
 			}()
-			err := m.Run(Schedule{{{func(*kernel.Run) { data[0] = 1 }}}}, kernel.Run{})
+			err := m.Run(nil, Schedule{{{func(*kernel.Run) { data[0] = 1 }}}}, kernel.Run{})
 			t.Errorf("%s: error %v, expected a panic", name, err)
 		}()
 		m.Close()

@@ -19,7 +19,7 @@ func TestIdleBurnsNothing(t *testing.T) {
 	var wrong atomic.Int64
 	s := relay(3, 10, &wrong)
 	for range 3 {
-		if err := m.Run(s, kernel.Run{T: 1}); err != nil {
+		if err := m.Run(nil, s, kernel.Run{T: 1}); err != nil {
 			t.Fatal(err)
 		}
 		for thread := 1; thread < m.threads; thread++ {

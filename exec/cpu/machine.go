@@ -6,9 +6,7 @@
 package cpu
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"runtime"
 	"runtime/debug"
 	"sync"
@@ -25,9 +23,8 @@ type Schedule [][][]kernel.Func
 // process cut the file short.
 var ErrFault = errors.New("mapped memory is gone")
 
-// ErrInterrupted is the error of a run that Interrupt ended before all its waves were done. It is a
-// context.Canceled, since that is what mostly leads to an interrupt.
-var ErrInterrupted = fmt.Errorf("interrupted: %w", context.Canceled)
+// ErrCancelled is the error of a run that its caller cancelled before all waves were computed.
+var ErrCancelled = errors.New("the run was cancelled")
 
 // A Machine is a set of workers that run schedules, one at a time. They have as many operating
 // system threads as there are processors for them: threads beyond that would only wait for each
@@ -46,15 +43,16 @@ type Machine struct {
 	// The run in progress, written before start changes.
 	schedule Schedule
 	run      kernel.Run
+	done     <-chan struct{} // closed when the caller cancels the run; thread 0 polls it
 
 	start atomic.Uint32 // counts runs
 	_     [60]byte
-	// A worker hit missing memory, or the caller wants no more and one has skipped its share: threads
-	// go through what is left of the waves idle.
-	fault, interrupted, skipped atomic.Bool
-	_                           [52]byte
-	lots                        []lot
-	ended                       sync.WaitGroup
+	// A worker hit missing memory, or thread 0 saw that the run is cancelled, or a worker skipped its
+	// share for that: threads pass through the remaining waves without computing, so that barriers meet.
+	fault, cancelled, skipped atomic.Bool
+	_                         [52]byte
+	lots                      []lot
+	ended                     sync.WaitGroup
 }
 
 // A lot is where a thread parks when there is nothing to run for long.
@@ -81,9 +79,10 @@ func New(workers int) *Machine {
 // Workers returns the number of workers: of shares that a schedule has.
 func (m *Machine) Workers() int { return m.workers }
 
-// Run runs a schedule of as many workers as the machine has, and returns when all are done. It
-// allocates nothing. Only one call may run at a time.
-func (m *Machine) Run(s Schedule, r kernel.Run) error {
+// Run runs a schedule of as many workers as the machine has, and returns when all are done. Once done
+// is closed, workers finish the wave that they are in and skip the others, and Run returns
+// ErrCancelled; a nil channel never cancels. It allocates nothing. Only one call may run at a time.
+func (m *Machine) Run(done <-chan struct{}, s Schedule, r kernel.Run) error {
 	if len(s) == 0 || len(s[0]) == 0 {
 		return nil
 	}
@@ -91,8 +90,9 @@ func (m *Machine) Run(s Schedule, r kernel.Run) error {
 	defer runtime.UnlockOSThread()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 
-	m.schedule, m.run = s, r
+	m.schedule, m.run, m.done = s, r, done
 	m.fault.Store(false)
+	m.cancelled.Store(false)
 	m.skipped.Store(false)
 	m.release()
 	m.walk(0)
@@ -100,14 +100,10 @@ func (m *Machine) Run(s Schedule, r kernel.Run) error {
 	case m.fault.Load():
 		return ErrFault
 	case m.skipped.Load():
-		return ErrInterrupted
+		return ErrCancelled
 	}
 	return nil
 }
-
-// Interrupt lets the run in progress end after the wave it is in, and it, unless that was its last
-// one, and all later ones return ErrInterrupted. It may be called from any goroutine.
-func (m *Machine) Interrupt() { m.interrupted.Store(true) }
 
 // Close ends the threads. The machine must not be running.
 func (m *Machine) Close() {
@@ -161,6 +157,9 @@ func (m *Machine) await(thread int, seen uint32) uint32 {
 func (m *Machine) walk(thread int) {
 	first, end := thread*m.workers/m.threads, (thread+1)*m.workers/m.threads
 	for wave := range m.schedule[first] {
+		if thread == 0 {
+			m.poll()
+		}
 		for _, waves := range m.schedule[first:end] {
 			m.wave(waves[wave])
 		}
@@ -168,9 +167,18 @@ func (m *Machine) walk(thread int) {
 	}
 }
 
+// poll looks whether the caller has cancelled the run.
+func (m *Machine) poll() {
+	select {
+	case <-m.done:
+		m.cancelled.Store(true)
+	default:
+	}
+}
+
 // wave computes the worker's share of the steps of one wave.
 func (m *Machine) wave(steps []kernel.Func) {
-	if m.interrupted.Load() {
+	if m.cancelled.Load() {
 		m.skipped.Store(true)
 	}
 	if m.fault.Load() || m.skipped.Load() {

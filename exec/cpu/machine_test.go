@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"context"
 	"errors"
 	"runtime"
 	"slices"
@@ -46,7 +47,7 @@ func TestWaves(t *testing.T) {
 		var wrong atomic.Int64
 		s := relay(workers, 40, &wrong)
 		for range 20 {
-			if err := m.Run(s, kernel.Run{T: 1}); err != nil {
+			if err := m.Run(nil, s, kernel.Run{T: 1}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -64,7 +65,7 @@ func TestRunAgainAfterPause(t *testing.T) {
 	for i := range 4 {
 		var sum atomic.Int64
 		count := []kernel.Func{func(r *kernel.Run) { sum.Add(int64(r.T*100 + r.R)) }}
-		if err := m.Run(Schedule{{count}, {count}, {count}}, kernel.Run{T: i, R: 7}); err != nil {
+		if err := m.Run(nil, Schedule{{count}, {count}, {count}}, kernel.Run{T: i, R: 7}); err != nil {
 			t.Fatal(err)
 		}
 		if want := int64(3 * (i*100 + 7)); sum.Load() != want {
@@ -88,7 +89,7 @@ func TestShares(t *testing.T) {
 				s[w] = append(s[w], []kernel.Func{func(*kernel.Run) { done[w] = append(done[w], i) }})
 			}
 		}
-		if err := m.Run(s, kernel.Run{T: 1}); err != nil {
+		if err := m.Run(nil, s, kernel.Run{T: 1}); err != nil {
 			t.Fatal(err)
 		}
 		m.Close()
@@ -110,7 +111,7 @@ func TestEmptySchedule(t *testing.T) {
 	m := New(2)
 	defer m.Close()
 	for _, s := range []Schedule{nil, {{}, {}}} {
-		if err := m.Run(s, kernel.Run{}); err != nil {
+		if err := m.Run(nil, s, kernel.Run{}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -122,7 +123,7 @@ func TestRunAllocatesNothing(t *testing.T) {
 	defer m.Close()
 	nothing := []kernel.Func{func(*kernel.Run) {}}
 	s := Schedule{{nothing, nothing}, {nothing, nothing}}
-	if n := testing.AllocsPerRun(100, func() { m.Run(s, kernel.Run{T: 1}) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { m.Run(nil, s, kernel.Run{T: 1}) }); n != 0 {
 		t.Errorf("a run allocates %v times", n)
 	}
 }
@@ -137,7 +138,7 @@ func TestPanicPasses(t *testing.T) {
 			t.Errorf("recovered %v, expected %v", p, bug)
 		}
 	}()
-	m.Run(Schedule{{{func(*kernel.Run) { panic(bug) }}}}, kernel.Run{})
+	m.Run(nil, Schedule{{{func(*kernel.Run) { panic(bug) }}}}, kernel.Run{})
 	t.Error("the panic was swallowed")
 }
 
@@ -152,18 +153,20 @@ func BenchmarkBarrier(b *testing.B) {
 				s[w] = make([][]kernel.Func, waves)
 			}
 			for b.Loop() {
-				m.Run(s, kernel.Run{})
+				m.Run(nil, s, kernel.Run{})
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/waves, "ns/wave")
 		})
 	}
 }
 
-// TestInterrupt ends a run of many waves soon after it is asked to.
-func TestInterrupt(t *testing.T) {
+// TestCancel cancels a run in its eleventh wave: workers finish that wave and compute no other. The
+// next run is not affected, and one that begins with a closed channel computes nothing.
+func TestCancel(t *testing.T) {
 	for _, workers := range []int{1, 3} {
 		m := New(workers)
 		var waves atomic.Int64
+		var cancel func()
 		s := make(Schedule, workers)
 		for w := range s {
 			for i := range 1000 {
@@ -171,33 +174,65 @@ func TestInterrupt(t *testing.T) {
 					if w == 0 {
 						waves.Add(1)
 						if i == 10 {
-							m.Interrupt()
+							cancel()
 						}
 					}
 				}})
 			}
 		}
-		for range 2 { // it stays interrupted
-			if err := m.Run(s, kernel.Run{T: 1}); !errors.Is(err, ErrInterrupted) {
-				t.Errorf("%d workers: error %v", workers, err)
+		for range 3 {
+			done := make(chan struct{})
+			cancel = func() { close(done) }
+			waves.Store(0)
+			if err := m.Run(done, s, kernel.Run{T: 1}); !errors.Is(err, ErrCancelled) {
+				t.Errorf("%d workers: error %v, expected %v", workers, err, ErrCancelled)
 			}
-		}
-		if n := waves.Load(); n != 11 {
-			t.Errorf("%d workers: %d waves ran, expected 11", workers, n)
+			if n := waves.Load(); n != 11 {
+				t.Errorf("%d workers: %d waves ran, expected 11", workers, n)
+			}
+			if err := m.Run(done, s, kernel.Run{T: 1}); !errors.Is(err, ErrCancelled) || waves.Load() != 11 {
+				t.Errorf("%d workers: error %v after %d waves, expected %v after the 11 of the run before", workers, err, waves.Load(), ErrCancelled)
+			}
+			cancel = func() {}
+			for _, open := range []chan struct{}{nil, make(chan struct{})} {
+				waves.Store(0)
+				if err := m.Run(open, s, kernel.Run{T: 1}); err != nil || waves.Load() != 1000 {
+					t.Errorf("%d workers: the run after it: error %v after %d waves, expected 1000 waves", workers, err, waves.Load())
+				}
+			}
 		}
 		m.Close()
 	}
 }
 
-// TestInterruptTooLate: a run all of whose waves are done is none that was interrupted; the next one is.
-func TestInterruptTooLate(t *testing.T) {
+// TestCancelTooLate: a run that is cancelled in its last wave has computed all of them, which is no error.
+func TestCancelTooLate(t *testing.T) {
 	m := New(1)
 	defer m.Close()
-	s := Schedule{{{}, {func(*kernel.Run) { m.Interrupt() }}}}
-	if err := m.Run(s, kernel.Run{T: 1}); err != nil {
+	done := make(chan struct{})
+	s := Schedule{{{}, {func(*kernel.Run) { close(done) }}}}
+	if err := m.Run(done, s, kernel.Run{T: 1}); err != nil {
 		t.Errorf("all waves are done: error %v", err)
 	}
-	if err := m.Run(s, kernel.Run{T: 1}); !errors.Is(err, ErrInterrupted) {
-		t.Errorf("the run after it: error %v, expected %v", err, ErrInterrupted)
+	if err := m.Run(done, s, kernel.Run{T: 1}); !errors.Is(err, ErrCancelled) {
+		t.Errorf("the run after it: error %v, expected %v", err, ErrCancelled)
+	}
+}
+
+// TestCancelAllocatesNothing: a run polls the channel without a goroutine and without allocation.
+func TestCancelAllocatesNothing(t *testing.T) {
+	m := New(2)
+	defer m.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	nothing := []kernel.Func{func(*kernel.Run) {}}
+	s := Schedule{{nothing, nothing}, {nothing, nothing}}
+	run := func() { m.Run(ctx.Done(), s, kernel.Run{T: 1}) }
+	run()
+	if n := testing.AllocsPerRun(100, run); n != 0 {
+		t.Errorf("a run allocates %v times", n)
+	}
+	cancel()
+	if n := testing.AllocsPerRun(100, run); n != 0 {
+		t.Errorf("a cancelled run allocates %v times", n)
 	}
 }

@@ -1,6 +1,8 @@
 package cpu
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -63,7 +65,7 @@ func NewProber(m *Machine, size int, isas []string) (*Prober, error) {
 	}
 	p := &Prober{machine: m, memory: memory, probes: kernel.Probes(isas), size: size,
 		spans: make([]probeSpan, m.workers), samples: map[string][]float64{}}
-	err = p.run(func(w int) int {
+	err = p.run(context.Background(), func(w int) int {
 		part := p.part(w)
 		for i := range part {
 			part[i] = byte(i) // no page may be the one of zeros
@@ -82,41 +84,41 @@ func (p *Prober) part(w int) []byte {
 	return p.memory.Data[w*n : (w+1)*n]
 }
 
-// SampleRead takes one sample of reading.
-func (p *Prober) SampleRead() error {
-	return p.sample(kernel.ProbeRead, kernel.ProbeRead, p.part)
+// SampleRead takes one sample of reading. It returns context.Cause(ctx) where ctx ends first.
+func (p *Prober) SampleRead(ctx context.Context) error {
+	return p.sample(ctx, kernel.ProbeRead, kernel.ProbeRead, p.part)
 }
 
-// Sample takes one sample of everything.
-func (p *Prober) Sample() error {
-	if err := p.SampleRead(); err != nil {
+// Sample takes one sample of everything. It returns context.Cause(ctx) where ctx ends first.
+func (p *Prober) Sample(ctx context.Context) error {
+	if err := p.SampleRead(ctx); err != nil {
 		return err
 	}
 	near := min(probeNear, p.size/p.machine.workers)
-	if err := p.sample(probeNearName, kernel.ProbeRead, func(w int) []byte { return p.part(w)[:near] }); err != nil {
+	if err := p.sample(ctx, probeNearName, kernel.ProbeRead, func(w int) []byte { return p.part(w)[:near] }); err != nil {
 		return err
 	}
 	for _, probe := range p.probes {
 		if probe.Name == kernel.ProbeRead {
 			continue
 		}
-		if err := p.sample(probe.Name, probe.Name, func(int) []byte { return nil }); err != nil {
+		if err := p.sample(ctx, probe.Name, probe.Name, func(int) []byte { return nil }); err != nil {
 			return err
 		}
 	}
-	return p.sampleWaves()
+	return p.sampleWaves(ctx)
 }
 
 // sample lets every worker repeat a probe on its data for about probeTime and notes what all did in
 // a second under a name. How often is found by the time that it takes alone.
-func (p *Prober) sample(name, probe string, data func(w int) []byte) error {
+func (p *Prober) sample(ctx context.Context, name, probe string, data func(w int) []byte) error {
 	i := slices.IndexFunc(p.probes, func(k kernel.Probe) bool { return k.Name == probe })
 	if i < 0 {
 		return nil
 	}
 	repeat := 1
 	for {
-		err := p.run(func(w int) int {
+		err := p.run(ctx, func(w int) int {
 			done := 0
 			for range repeat {
 				done += p.probes[i].Run(data(w))
@@ -136,7 +138,7 @@ func (p *Prober) sample(name, probe string, data func(w int) []byte) error {
 }
 
 // run runs f once on every worker, all of them at once.
-func (p *Prober) run(f func(w int) int) error {
+func (p *Prober) run(ctx context.Context, f func(w int) int) error {
 	s := make(Schedule, p.machine.workers)
 	for w := range s {
 		span := &p.spans[w]
@@ -146,7 +148,15 @@ func (p *Prober) run(f func(w int) int) error {
 			span.end = time.Now()
 		}}}
 	}
-	return p.machine.Run(s, kernel.Run{})
+	return p.runSchedule(ctx, s)
+}
+
+func (p *Prober) runSchedule(ctx context.Context, s Schedule) error {
+	err := p.machine.Run(ctx.Done(), s, kernel.Run{})
+	if errors.Is(err, ErrCancelled) {
+		return context.Cause(ctx)
+	}
+	return err
 }
 
 // took returns how long the last run took from the first worker's beginning to the last one's end,
@@ -167,7 +177,7 @@ func (p *Prober) took() (time.Duration, int) {
 }
 
 // sampleWaves notes how long a wave takes in which there is nothing to do.
-func (p *Prober) sampleWaves() error {
+func (p *Prober) sampleWaves(ctx context.Context) error {
 	const waves, times = 100, 10
 	s := make(Schedule, p.machine.workers)
 	for w := range s {
@@ -183,7 +193,7 @@ func (p *Prober) sampleWaves() error {
 			begin = now
 		}}
 	}
-	return p.machine.Run(s, kernel.Run{})
+	return p.runSchedule(ctx, s)
 }
 
 // Roofline returns what the samples up to now say.

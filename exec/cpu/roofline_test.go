@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -20,7 +21,7 @@ func TestRoofline(t *testing.T) {
 			if r := p.Roofline(); r.Read != 0 || len(r.MACs) != 0 {
 				t.Errorf("without samples: %+v", r)
 			}
-			if err := p.Sample(); err != nil {
+			if err := p.Sample(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			r := p.Roofline()
@@ -38,9 +39,10 @@ func TestRoofline(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m.Interrupt()
-		if err := p.Sample(); !errors.Is(err, ErrInterrupted) {
-			t.Errorf("a sample that was interrupted: error %v", err)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := p.Sample(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("a sample that was cancelled: error %v", err)
 		}
 		m.Close()
 	}

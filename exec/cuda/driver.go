@@ -19,6 +19,15 @@ type Driver interface {
 	Open(device int) (Device, error)
 }
 
+// A Canceller is a driver whose kernels can be cancelled, such as those of the virtual device, which take
+// long. Once done is closed, devices skip what streams were given, and Wait of a stream returns
+// ErrCancelled. What kernels had begun to write stays partly written. The next call replaces done; nil
+// cancels nothing. It must not be called while a stream waits.
+type Canceller interface{ CancelOn(done <-chan struct{}) }
+
+// ErrCancelled is the error of Wait where a device skipped work: see Canceller. The device can be used on.
+var ErrCancelled = errors.New("cancelled")
+
 // Properties of a device.
 type Properties struct {
 	Name         string

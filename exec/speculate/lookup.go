@@ -1,18 +1,18 @@
 package speculate
 
-// A Lookup guesses that what followed the last tokens where they stood before follows again (prompt
-// lookup; Saxena, 2023), or what follows the place that is like the end but for some tokens: text that is
-// copied with changes, such as code with a name that is another. It costs one look through the
-// sequence and no memory but the sequence.
+// A Lookup drafts the tokens that followed an earlier occurrence of the last tokens (prompt lookup;
+// Saxena, 2023), or else of a place that is similar to the end: text that is copied with changes, such as
+// code with another name. A draft costs one scan of the sequence, and no memory but the sequence.
 type Lookup struct{ ids []int32 }
 
-// The place with the longest match is taken, of those as long the one that is most like the end in the
-// last window tokens, of these the last. Where nothing matches it must be like it in at least alike.
+// The draft comes from the place with the longest match, of equally long ones from that with most equal
+// tokens among the last window tokens, of these from the last. Without a match at least minSimilar tokens
+// of the window must be equal.
 const (
-	shortest = 2 // match
-	longest  = 8
-	window   = 16
-	alike    = 10
+	minMatch   = 2
+	maxMatch   = 8
+	window     = 16
+	minSimilar = 10
 )
 
 // NewLookup returns a drafter for sequences of up to n tokens that begins with the prompt.
@@ -23,23 +23,23 @@ func NewLookup(prompt []int32, n int) *Lookup {
 // Accept adds the next token.
 func (l *Lookup) Accept(id int32) { l.ids = append(l.ids, id) }
 
-// Draft appends up to n guesses of what comes after dst to it. There are none where the last tokens are new.
+// Draft appends up to n draft tokens to dst, none where no place is similar to the end.
 func (l *Lookup) Draft(dst []int32, n int) []int32 {
 	accepted := len(l.ids)
 	l.ids = append(l.ids, dst...)
 	defer func() { l.ids = l.ids[:accepted] }()
 	end := len(l.ids)
-	at, match, like := 0, 0, alike-1
+	at, match, similar := 0, 0, minSimilar-1
 	for i := end - 1; i > 0; i-- {
-		m := commonEnd(l.ids[:i], l.ids, longest)
-		if m < shortest {
+		m := commonEnd(l.ids[:i], l.ids, maxMatch)
+		if m < minMatch {
 			m = 0
 		}
 		if m < match {
 			continue
 		}
-		if n := likeness(l.ids[:i], l.ids); m > match || n > like {
-			at, match, like = i, m, n
+		if n := similarity(l.ids[:i], l.ids); m > match || n > similar {
+			at, match, similar = i, m, n
 		}
 	}
 	if at == 0 {
@@ -49,7 +49,7 @@ func (l *Lookup) Draft(dst []int32, n int) []int32 {
 	for i := at; i < at+n; i++ {
 		if i < end {
 			dst = append(dst, l.ids[i])
-		} else { // the match runs into the guesses: the text goes round
+		} else { // the match runs into the draft: the text repeats
 			dst = append(dst, dst[begin+i-end])
 		}
 	}
@@ -65,8 +65,8 @@ func commonEnd(a, b []int32, most int) int {
 	return n
 }
 
-// likeness returns how many of the last tokens of a and b, the longer one, are equal, within the window.
-func likeness(a, b []int32) int {
+// similarity returns how many of the last tokens of a and b, the longer one, are equal, within the window.
+func similarity(a, b []int32) int {
 	n := 0
 	for i := range min(len(a), window) {
 		if a[len(a)-1-i] == b[len(b)-1-i] {

@@ -65,7 +65,7 @@ func TestLookupTakesTheBestPlace(t *testing.T) {
 		best := -1
 		for i := 1; i < len(ids); i++ {
 			match, like := 0, 0
-			for n := 1; n <= longest && n <= i; n++ {
+			for n := 1; n <= maxMatch && n <= i; n++ {
 				if slices.Equal(ids[i-n:i], ids[len(ids)-n:]) {
 					match = n
 				}

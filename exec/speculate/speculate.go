@@ -1,16 +1,17 @@
-// Package speculate decodes several tokens in one step: it guesses those that come next and has
-// the model verify them together (Leviathan et al., "Fast Inference from Transformers via
-// Speculative Decoding", 2023). The guesses are looked up in the text so far (prompt lookup).
+// Package speculate implements prompt-lookup speculative decoding with an adaptive draft length: it
+// drafts the tokens that come next and has the model verify them in one forward pass (Leviathan et al.,
+// "Fast Inference from Transformers via Speculative Decoding", 2023; Saxena, "Prompt Lookup Decoding",
+// 2023).
 //
-// What comes out is what comes out without: the caller takes each token from its logits, greedily
-// or by any sampler, and a guess saves a step only where that token is the guess. A row of logits
-// does not depend on the other rows of its step, so they are the same to the bit.
+// The output is the same as without: the caller takes each token from its logits, greedily or by any
+// sampler, and a draft token saves a pass only where that token is the draft token. A row of logits does
+// not depend on the other rows of its pass, so the logits are the same to the bit.
 //
-// The package owns guesses and how many are worth it. It imports exec alone: it knows no
-// sampling and no text.
+// The package owns drafts and their length. It imports exec alone: it knows no sampling and no text.
 package speculate
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -19,45 +20,44 @@ import (
 
 // A Drafter guesses how a sequence goes on.
 type Drafter interface {
-	// Accept tells it the next token of the sequence, which was evaluated.
+	// Accept appends the next token of the sequence, which was evaluated.
 	Accept(id int32)
-	// Draft appends its guesses of the tokens that come after those accepted, and then those in dst, to
-	// dst, at most n.
+	// Draft appends to dst at most n tokens that may follow the accepted ones and those in dst.
 	Draft(dst []int32, n int) []int32
 }
 
-// A Decoder feeds a session token by token, as exec.Session.Feed does, and has often computed the
-// logits of the next one already.
+// A Decoder feeds a session token by token, as exec.Session.Feed does, and often has computed the
+// logits of the next token already. It must be used from one goroutine, as its session.
 type Decoder struct {
-	// Always guesses wherever the drafter has something to guess, even where that takes longer.
+	// Always drafts wherever the drafter finds something, even where that takes longer.
 	Always bool
 
 	session  *exec.Session
 	drafter  Drafter
-	most     int // guesses in a step
-	pace     pace
-	step     []int32 // the last step: a token that was fed, and guesses
+	maxDraft int
+	control  draftController
+	pass     []int32 // tokens of the last forward pass: one that was fed, and its draft
 	used     int     // how many of them were fed
 	took     time.Duration
 	proposed int
 	accepted int
 }
 
-// New returns a decoder that has up to most guesses verified in one step. The session has what
-// comes before, of which the drafter was told.
-func New(s *exec.Session, d Drafter, most int) (*Decoder, error) {
-	if limit := s.Rows() - 1; most < 1 || most > limit {
-		return nil, fmt.Errorf("%d guesses in a step, expected 1 to %d: the plan gives the logits of up to %d tokens of a step", most, limit, s.Rows())
+// New returns a decoder that verifies up to maxDraft draft tokens in one forward pass. The session and
+// the drafter have the tokens that come before.
+func New(s *exec.Session, d Drafter, maxDraft int) (*Decoder, error) {
+	if limit := s.MaxLogitRows() - 1; maxDraft < 1 || maxDraft > limit {
+		return nil, fmt.Errorf("a draft of %d tokens, expected 1 to %d: the plan gives the logits of up to %d tokens of a forward pass", maxDraft, limit, s.MaxLogitRows())
 	}
-	return &Decoder{session: s, drafter: d, most: most, pace: newPace(most), step: make([]int32, 0, most+1)}, nil
+	return &Decoder{session: s, drafter: d, maxDraft: maxDraft, control: newDraftController(maxDraft), pass: make([]int32, 0, maxDraft+1)}, nil
 }
 
-// Feed evaluates the next token of the sequence and returns its logits, f32[vocabulary], in a view
-// that holds until the next call or the engine's next step. It allocates nothing where the drafter
-// does not.
-func (d *Decoder) Feed(id int32) ([]float32, error) {
-	if d.used < len(d.step) && d.step[d.used] == id {
-		// Steps of other sequences in between have taken the logits away.
+// Feed evaluates the next token of the sequence and returns its logits, f32[vocabulary], in a view that
+// is valid until the next call or the engine's next forward pass. It allocates nothing where the drafter
+// does not. After an error the session ends with the last token that was fed.
+func (d *Decoder) Feed(ctx context.Context, id int32) ([]float32, error) {
+	if d.used < len(d.pass) && d.pass[d.used] == id {
+		// Passes of other sequences in between have overwritten the logits.
 		if logits := d.session.Logits(d.used); logits != nil {
 			d.drafter.Accept(id)
 			d.used++
@@ -65,45 +65,45 @@ func (d *Decoder) Feed(id int32) ([]float32, error) {
 			return logits, nil
 		}
 	}
-	if err := d.Settle(); err != nil {
+	if err := d.DropDraft(); err != nil {
 		return nil, err
 	}
-	guesses := d.pace.next()
+	length := d.control.next()
 	if d.Always {
-		guesses = d.most
+		length = d.maxDraft
 	}
-	d.step = append(d.step[:0], id)
-	if room := d.session.Room() - 1; room > 0 && guesses > 0 {
-		d.step = d.drafter.Draft(d.step, min(guesses, room))
+	d.pass = append(d.pass[:0], id)
+	if left := d.session.Remaining() - 1; left > 0 && length > 0 {
+		d.pass = d.drafter.Draft(d.pass, min(length, left))
 	}
 	begin := time.Now()
-	if err := d.session.FeedEach(d.step); err != nil {
-		d.step = d.step[:0]
+	if err := d.session.FeedLogits(ctx, d.pass); err != nil {
+		d.pass = d.pass[:0]
 		return nil, err
 	}
 	d.took, d.used = time.Since(begin), 1
 	d.drafter.Accept(id)
-	d.proposed += len(d.step) - 1
+	d.proposed += len(d.pass) - 1
 	return d.session.Logits(0), nil
 }
 
-// Settle makes the session forget the guesses that have not come true, so that it ends with the
-// last token fed.
-func (d *Decoder) Settle() error {
-	if len(d.step) == 0 {
+// DropDraft removes the draft tokens that were not fed from the session, so that it ends with the last
+// token that was.
+func (d *Decoder) DropDraft() error {
+	if len(d.pass) == 0 {
 		return nil
 	}
-	d.pace.note(len(d.step)-1, d.used-1, d.took.Seconds())
-	wrong := len(d.step) - d.used
-	d.step, d.used = d.step[:0], 0
+	d.control.record(len(d.pass)-1, d.used-1, d.took.Seconds())
+	wrong := len(d.pass) - d.used
+	d.pass, d.used = d.pass[:0], 0
 	if wrong == 0 {
 		return nil
 	}
 	return d.session.Truncate(d.session.Pos() - wrong)
 }
 
-// Proposed returns how many tokens were guessed.
+// Proposed returns how many draft tokens were verified.
 func (d *Decoder) Proposed() int { return d.proposed }
 
-// Accepted returns how many guesses were right, each of which saved a step.
+// Accepted returns how many draft tokens were accepted, each of which saved a forward pass.
 func (d *Decoder) Accepted() int { return d.accepted }

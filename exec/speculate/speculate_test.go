@@ -1,6 +1,7 @@
 package speculate_test
 
 import (
+	"context"
 	"errors"
 	"math"
 	"math/rand/v2"
@@ -59,15 +60,15 @@ func session(t rapid.TB, e *exec.Engine) *exec.Session {
 
 // decode continues a prompt by a sampler until the context is full, and returns the new tokens and
 // the logits that each was taken from.
-func decode(t rapid.TB, s *exec.Session, prompt []int32, p sample.Params, feed func(id int32) ([]float32, error)) (ids []int32, logits [][]float32) {
+func decode(t rapid.TB, s *exec.Session, prompt []int32, p sample.Params, feed func(ctx context.Context, id int32) ([]float32, error)) (ids []int32, logits [][]float32) {
 	t.Helper()
 	sampler, err := sample.New(p, vocab)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.Reset()
-	row, err := s.Feed(prompt)
-	for room := s.Room(); ; room-- {
+	row, err := s.Feed(context.Background(), prompt)
+	for room := s.Remaining(); ; room-- {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,14 +81,14 @@ func decode(t rapid.TB, s *exec.Session, prompt []int32, p sample.Params, feed f
 		if room == 0 {
 			return ids, logits
 		}
-		if row, err = feed(id); err != nil {
+		if row, err = feed(context.Background(), id); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-func plainly(s *exec.Session) func(int32) ([]float32, error) {
-	return func(id int32) ([]float32, error) { return s.Feed([]int32{id}) }
+func plainly(s *exec.Session) func(context.Context, int32) ([]float32, error) {
+	return func(ctx context.Context, id int32) ([]float32, error) { return s.Feed(ctx, []int32{id}) }
 }
 
 // A prophet guesses from the text that will come, and is wrong where it is told to be.
@@ -157,8 +158,8 @@ func TestSameTokens(t *testing.T) {
 					t.Fatalf("%s: the logits after %d tokens differ from those without guesses", c.name, i)
 				}
 			}
-			if err := d.Settle(); err != nil || s.Room() != 0 {
-				t.Fatalf("%s: %d positions are left of the context, expected none; error %v", c.name, s.Room(), err)
+			if err := d.DropDraft(); err != nil || s.Remaining() != 0 {
+				t.Fatalf("%s: %d positions are left of the context, expected none; error %v", c.name, s.Remaining(), err)
 			}
 		}
 	})
@@ -208,18 +209,18 @@ func TestSettle(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.Always = true
-	if err := d.Settle(); err != nil {
+	if err := d.DropDraft(); err != nil {
 		t.Error(err)
 	}
 	for n := 1; n <= 3; n++ {
-		if _, err := d.Feed(200); err != nil {
+		if _, err := d.Feed(context.Background(), 200); err != nil {
 			t.Fatal(err)
 		}
 		if s.Pos() != n+7 {
 			t.Errorf("%d positions after %d tokens and 7 guesses", s.Pos(), n)
 		}
 		for range 2 {
-			if err := d.Settle(); err != nil || s.Pos() != n {
+			if err := d.DropDraft(); err != nil || s.Pos() != n {
 				t.Errorf("%d positions after %d tokens, error %v", s.Pos(), n, err)
 			}
 		}
@@ -240,14 +241,14 @@ func TestOthersBetween(t *testing.T) {
 	}
 	d.Always = true
 	n := 0
-	got, rows := decode(t, s, []int32{1, 2, 3}, params, func(id int32) ([]float32, error) {
+	got, rows := decode(t, s, []int32{1, 2, 3}, params, func(ctx context.Context, id int32) ([]float32, error) {
 		if n++; n%3 == 0 {
 			other.Reset()
-			if err := other.FeedEach([]int32{9, 9, 9, 9, 9, 9, 9, 9}); err != nil {
+			if err := other.FeedLogits(context.Background(), []int32{9, 9, 9, 9, 9, 9, 9, 9}); err != nil {
 				return nil, err
 			}
 		}
-		return d.Feed(id)
+		return d.Feed(context.Background(), id)
 	})
 	if !slices.Equal(got, ids) || !slices.EqualFunc(rows, logits, sameBits) {
 		t.Errorf("tokens %v, want %v", got, ids)
@@ -282,11 +283,11 @@ func TestErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Feed(vocab); err == nil || !strings.Contains(err.Error(), "token id 258") {
+	if _, err := d.Feed(context.Background(), vocab); err == nil || !strings.Contains(err.Error(), "token id 258") {
 		t.Errorf("a token that is none: error %v", err)
 	}
 	s.Close()
-	if _, err := d.Feed(1); !errors.Is(err, exec.ErrClosed) {
+	if _, err := d.Feed(context.Background(), 1); !errors.Is(err, exec.ErrClosed) {
 		t.Errorf("a closed session: error %v", err)
 	}
 	if drafter.told != 0 {
@@ -294,7 +295,7 @@ func TestErrors(t *testing.T) {
 	}
 	single := engine(t, "llama", lower.Options{Ubatch: 1})
 	defer single.Close()
-	if _, err := speculate.New(session(t, single), drafter, 1); err == nil || !strings.Contains(err.Error(), "1 guesses in a step") {
+	if _, err := speculate.New(session(t, single), drafter, 1); err == nil || !strings.Contains(err.Error(), "a draft of 1 tokens") {
 		t.Errorf("a plan of one token a step: error %v", err)
 	}
 }
@@ -312,13 +313,13 @@ func TestNoAllocations(t *testing.T) {
 	d.Always = true
 	count := math.Inf(1)
 	for range 4 { // the Go scheduler may start a thread once in a while, which counts
-		if err := d.Settle(); err != nil {
+		if err := d.DropDraft(); err != nil {
 			t.Fatal(err)
 		}
 		s.Reset()
 		i := int32(0)
 		count = min(count, testing.AllocsPerRun(20, func() {
-			if _, err := d.Feed(i % 4 * (1 + i%3)); err != nil {
+			if _, err := d.Feed(context.Background(), i%4*(1+i%3)); err != nil {
 				t.Fatal(err)
 			}
 			i++

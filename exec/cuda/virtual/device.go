@@ -22,6 +22,7 @@ type Device struct {
 	events     int
 	graphs     int
 	err        error // of a kernel that trapped
+	skipped    bool  // whether work was skipped since a stream last waited
 	closed     bool
 	counters   map[string]*cuda.Counts
 }

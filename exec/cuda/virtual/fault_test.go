@@ -171,8 +171,8 @@ func TestFirstFault(t *testing.T) {
 	}
 }
 
-// TestInterrupt ends kernels, whatever they are at, and all later ones.
-func TestInterrupt(t *testing.T) {
+// TestCancel cancels kernels, whatever they are doing, and all later ones until CancelOn(nil).
+func TestCancel(t *testing.T) {
 	for name, c := range map[string]struct {
 		body   string
 		blocks int
@@ -183,19 +183,28 @@ func TestInterrupt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, Config{})
-			time.AfterFunc(20*time.Millisecond, b.driver.Interrupt)
-			if err := b.run(b.kernel(entry(c.body), "k", 0), c.blocks, 64, 0, params(0, 0, 0, 0)); !errors.Is(err, ErrInterrupted) {
+			done := make(chan struct{})
+			b.driver.CancelOn(done)
+			time.AfterFunc(20*time.Millisecond, func() { close(done) })
+			if err := b.run(b.kernel(entry(c.body), "k", 0), c.blocks, 64, 0, params(0, 0, 0, 0)); !errors.Is(err, cuda.ErrCancelled) {
 				t.Errorf("got %v", err)
 			}
-			if err := b.device.Close(); err != nil {
-				t.Error(err)
+			b.driver.CancelOn(nil)
+			if err := b.run(b.kernel(entry("ret;"), "k", 0), 1, 32, 0, params(0, 0, 0, 0)); err != nil {
+				t.Errorf("the next kernel: %v", err)
 			}
 		})
 	}
 	b := newBench(t, Config{})
 	f := b.kernel(entry("ret;"), "k", 0)
-	b.driver.Interrupt()
-	if err := b.run(f, 1, 32, 0, params(0, 0, 0, 0)); !errors.Is(err, ErrInterrupted) {
-		t.Errorf("after an interrupt: got %v", err)
+	done := make(chan struct{})
+	close(done)
+	b.driver.CancelOn(done)
+	if err := b.run(f, 1, 32, 0, params(0, 0, 0, 0)); !errors.Is(err, cuda.ErrCancelled) {
+		t.Errorf("with a closed channel: got %v, expected %v", err, cuda.ErrCancelled)
+	}
+	b.driver.CancelOn(nil)
+	if err := b.run(f, 1, 32, 0, params(0, 0, 0, 0)); err != nil {
+		t.Errorf("after a cancelled launch: got %v, expected a device that can be used on", err)
 	}
 }

@@ -55,8 +55,8 @@ func (l *launch) do(s *stream) error {
 				if n >= failed.Load() {
 					return
 				}
-				err := ErrInterrupted // blocks may be too short to check for it themselves
-				if !d.driver.stopped.Load() {
+				err := cuda.ErrCancelled // blocks may be too short to poll themselves
+				if !d.driver.cancelled() {
 					err = groups[i].run(n)
 				}
 				if err == nil {

@@ -68,7 +68,10 @@ func (s *stream) drain(n int) {
 		if s.device.err != nil {
 			continue
 		}
-		if err := c.do(s); err != nil && s.device.err == nil {
+		switch err := c.do(s); {
+		case err == cuda.ErrCancelled:
+			s.device.skipped = true
+		case err != nil && s.device.err == nil:
 			s.device.err = err
 		}
 	}
@@ -83,6 +86,10 @@ func (s *stream) Wait() error {
 		return fmt.Errorf("virtual device: wait while the stream is capturing")
 	}
 	s.drain(len(s.queue))
+	if s.device.skipped && s.device.err == nil {
+		s.device.skipped = false
+		return cuda.ErrCancelled
+	}
 	return s.device.err
 }
 
@@ -156,6 +163,9 @@ func (s *stream) ends(t *transfer) (to, from *allocation, toAt, fromAt uint64, e
 }
 
 func (t *transfer) do(s *stream) error {
+	if s.device.driver.cancelled() {
+		return cuda.ErrCancelled
+	}
 	to, from, toAt, fromAt, err := s.ends(t)
 	if err != nil || t.n == 0 {
 		return err

@@ -12,9 +12,7 @@
 package virtual
 
 import (
-	"errors"
 	"fmt"
-	"sync/atomic"
 
 	"pesti/exec/cuda"
 )
@@ -39,11 +37,12 @@ func Default() cuda.Properties {
 type Driver struct {
 	config  Config
 	memory  memory
-	devices []*Device // nil if not open
-	stopped atomic.Bool
+	devices []*Device       // nil if not open
+	done    <-chan struct{} // closed where the work of streams is to be skipped
 }
 
 var _ cuda.Driver = (*Driver)(nil)
+var _ cuda.Canceller = (*Driver)(nil)
 
 // New returns a driver.
 func New(c Config) *Driver {
@@ -62,11 +61,18 @@ func New(c Config) *Driver {
 	return &Driver{config: c, devices: make([]*Device, len(c.Devices))}
 }
 
-// ErrInterrupted is the error of a kernel that Interrupt ends.
-var ErrInterrupted = errors.New("virtual device: interrupted")
+// CancelOn implements cuda.Canceller.
+func (d *Driver) CancelOn(done <-chan struct{}) { d.done = done }
 
-// Interrupt makes running and all later kernels fail. It may be called at any time from any goroutine.
-func (d *Driver) Interrupt() { d.stopped.Store(true) }
+// cancelled reports whether work is to be skipped.
+func (d *Driver) cancelled() bool {
+	select {
+	case <-d.done:
+		return true
+	default:
+		return false
+	}
+}
 
 // Version implements cuda.Driver.
 func (d *Driver) Version() int { return d.config.Version }

@@ -154,7 +154,7 @@ func (w *warp) run() {
 		count.threads += int64(bits.OnesCount32(w.mask))
 		w.spent += b.work.instructions
 		if w.spent > w.check {
-			if w.interrupted(b.line) {
+			if w.ends(b.line) {
 				return
 			}
 			w.checkLater()
@@ -199,13 +199,13 @@ func (w *warp) run() {
 	}
 }
 
-// interrupted reports whether the warp must stop.
-func (w *warp) interrupted(line int) bool {
+// ends reports whether the warp must stop: its launch is cancelled, or it has run for too long.
+func (w *warp) ends(line int) bool {
 	d := w.group.device.driver
 	w.line = line
 	switch {
-	case d.stopped.Load():
-		w.group.fault = ErrInterrupted
+	case d.cancelled():
+		w.group.fault = cuda.ErrCancelled
 	case w.spent > d.config.Limit:
 		w.fail(first(w.mask), "the warp has executed %d instructions without ending", w.spent)
 	}

@@ -2,14 +2,14 @@ package speculate
 
 import "testing"
 
-// simulate runs a pace for so many tokens on a machine whose step of n tokens takes cost(n), with
+// simulate runs a controller for so many tokens on a machine whose step of n tokens takes cost(n), with
 // guesses of which right(i, guess) are right from token i on. It returns the time of all steps.
-func simulate(p *pace, tokens int, cost func(n int) float64, right func(i, guesses int) int) (seconds float64) {
+func simulate(c *draftController, tokens int, cost func(n int) float64, right func(i, guesses int) int) (seconds float64) {
 	for i := 0; i < tokens; {
-		guesses := p.next()
+		guesses := c.next()
 		r := right(i, guesses)
 		s := cost(1 + guesses)
-		p.note(guesses, r, s)
+		c.record(guesses, r, s)
 		seconds += s
 		i += 1 + r
 	}
@@ -23,7 +23,7 @@ func computes(n int) float64 { return float64(n) }
 func all(_, guesses int) int { return guesses }
 func none(int, int) int      { return 0 }
 
-func TestPace(t *testing.T) {
+func TestDraftController(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		cost  func(int) float64
@@ -48,9 +48,9 @@ func TestPace(t *testing.T) {
 			return 0
 		}, 0.64},
 	} {
-		p := newPace(7)
+		control := newDraftController(7)
 		const tokens = 1000
-		got := simulate(&p, tokens, c.cost, c.right) / (tokens * c.cost(1))
+		got := simulate(&control, tokens, c.cost, c.right) / (tokens * c.cost(1))
 		t.Logf("%s: %.3f", c.name, got)
 		if got > c.most {
 			t.Errorf("%s: %.3f of the time without guesses, expected at most %.3f", c.name, got, c.most)
@@ -58,8 +58,8 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// TestPaceFindsTheBest gives it machines on which a step of four tokens is cheap, and texts.
-func TestPaceFindsTheBest(t *testing.T) {
+// TestDraftControllerFindsTheBest gives it machines on which a step of four tokens is cheap, and texts.
+func TestDraftControllerFindsTheBest(t *testing.T) {
 	fours := func(n int) float64 { return float64((n + 3) / 4 * 4) } // a step of 1 to 4 costs 4
 	for _, c := range []struct {
 		name  string
@@ -75,10 +75,10 @@ func TestPaceFindsTheBest(t *testing.T) {
 		{"all costs", computes, 1000, 0, 1},
 		{"cheap, half right", waits, 2, 4, 7},
 	} {
-		p := newPace(7)
+		control := newDraftController(7)
 		asked := 0
 		seen := map[int]int{}
-		simulate(&p, 3000, c.cost, func(i, guesses int) int {
+		simulate(&control, 3000, c.cost, func(i, guesses int) int {
 			right := 0
 			for right < guesses {
 				if asked++; asked%c.every == 0 {
@@ -105,30 +105,30 @@ func TestPaceFindsTheBest(t *testing.T) {
 	}
 }
 
-// TestPaceBegins sees that nothing is guessed before it is known what a step takes without, and
+// TestDraftControllerBegins sees that nothing is guessed before it is known what a step takes without, and
 // that one slow step does not end it.
-func TestPaceBegins(t *testing.T) {
-	p := newPace(7)
+func TestDraftControllerBegins(t *testing.T) {
+	control := newDraftController(7)
 	for range 3 {
-		if n := p.next(); n != 0 {
+		if n := control.next(); n != 0 {
 			t.Fatalf("the first step has %d guesses, expected none", n)
 		}
 	}
-	p.note(0, 0, 1)
-	n := p.next()
+	control.record(0, 0, 1)
+	n := control.next()
 	if n == 0 {
 		t.Fatal("the second step has no guess")
 	}
-	p.note(n, n, 1)
+	control.record(n, n, 1)
 	for range 7 { // at most until each number of guesses was measured
-		n = p.next()
-		p.note(n, n, 1)
+		n = control.next()
+		control.record(n, n, 1)
 	}
-	if n = p.next(); n != 7 {
+	if n = control.next(); n != 7 {
 		t.Errorf("%d guesses where they cost nothing and are right, expected 7", n)
 	}
-	p.note(7, 7, 1000)
-	if n = p.next(); n != 7 {
+	control.record(7, 7, 1000)
+	if n = control.next(); n != 7 {
 		t.Errorf("%d guesses after a step that something else made slow, expected 7", n)
 	}
 }

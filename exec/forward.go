@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -12,20 +13,21 @@ import (
 	"pesti/exec/plan"
 )
 
-// A Batch is the tokens of one step. The tokens of one sequence are a run of consecutive
-// positions that begins at most one past those which the sequence has; where it begins earlier,
-// the positions from there on are forgotten.
+// A Batch is the input of one forward pass. The tokens of a sequence stand together, at consecutive
+// positions. The first position is at most the sequence's length; where it is less, the sequence
+// forgets the positions from there on.
 type Batch struct {
 	Tokens []int32 // ids
-	Pos    []int32 // position of each in its sequence
-	Seq    []int32 // sequence of each, below the plan's bound
+	Pos    []int32 // position of each token in its sequence
+	Seq    []int32 // sequence of each token, below the plan's bound
 	Rows   []int32 // indices of the tokens whose logits are wanted
+	TopK   int     // how many of the greatest logits of each row suffice; 0: all logits are needed
 }
 
-// A Row is what is known of the logits of a token.
+// A Row holds one token's logits: all of them, or the top k that the device returned.
 type Row struct {
-	Logits []float32 // of all tokens of the vocabulary, or of those in IDs; nil where there is but one of these
-	IDs    []int32   // the tokens of the greatest logits, the greatest first, of equal ones the lowest id; nil for all
+	Logits []float32 // of the whole vocabulary, or of the tokens in IDs; nil where IDs has one token only
+	IDs    []int32   // the tokens of the greatest logits, sorted by descending logit, then by id; nil: the whole vocabulary
 }
 
 // A sequence is what the engine knows of one slot of the caches.
@@ -55,25 +57,29 @@ func (e *Engine) noteRing(st *plan.Step) {
 	e.rings = append(e.rings, r)
 }
 
-// Step runs the program for whole chunks of tokens, where the plan has one and the batch is those,
-// or else the smallest that it fits: see plan.Program. Nothing is computed where it returns an
-// error about the batch; after any other error the sequences end where the batch began. It
-// allocates nothing.
-func (e *Engine) Step(b *Batch) error { return e.StepTop(b, 0) }
-
-// StepTop is Step where of the logits of each row the greatest k suffice, 0 for none but all: see Row.
-func (e *Engine) StepTop(b *Batch, k int) error {
+// Forward evaluates the tokens of a batch. It runs the plan's program for whole chunks of tokens,
+// where there is one and the batch consists of such chunks, and otherwise the smallest program that
+// the batch fits: see plan.Program. An error about the batch itself changes nothing. After any other
+// error each sequence ends where its tokens of the batch began.
+//
+// The end of ctx cancels the pass: on the processor workers finish their wave and skip the others.
+// Forward then returns an error that wraps context.Cause(ctx). The whole batch is rolled back, the
+// engine can be used on, and the same batch again gives the same bits. Forward allocates nothing.
+func (e *Engine) Forward(ctx context.Context, b *Batch) error {
+	if ctx == nil {
+		return errNilContext
+	}
 	if err := e.check(b); err != nil {
 		return err
 	}
 	r := kernel.Run{T: len(b.Tokens), R: len(b.Rows)}
 	g := e.fit(b)
 	if g == nil {
-		return fmt.Errorf("step of %d tokens and %d rows of logits: the plan is for up to %d and %d", r.T, r.R, e.plan.Target.Ubatch, e.plan.Target.Rows)
+		return fmt.Errorf("batch of %d tokens and %d rows of logits: the plan is for up to %d and %d", r.T, r.R, e.plan.Target.Ubatch, e.plan.Target.Rows)
 	}
-	e.step++
+	e.passes++
 	copy(e.tokens, b.Tokens)
-	e.follow(b)
+	e.feedbackTokens(b)
 	copy(e.pos, b.Pos)
 	copy(e.seq, b.Seq)
 	copy(e.rows, b.Rows)
@@ -85,7 +91,9 @@ func (e *Engine) StepTop(b *Batch, k int) error {
 		s.most = max(s.most, pos+1)
 		e.hold(seq, pos+1)
 	}
-	e.last, e.top = r, e.found(k)
+	e.last, e.top = r, e.topKFor(b.TopK)
+	e.cancelOn(ctx.Done())
+	defer e.cancelOn(nil)
 	err := error(nil)
 	if e.poison {
 		err = e.backend.poison()
@@ -93,14 +101,14 @@ func (e *Engine) StepTop(b *Batch, k int) error {
 	if err == nil {
 		err = e.run(g)
 	}
-	if err == nil && !e.ranked() {
+	if err == nil && !e.topKComplete() {
 		e.top = 0
 		err = e.backend.fetch(r)
 	}
 	if err != nil {
 		e.undo(b)
 	}
-	return e.fault(err)
+	return cause(ctx, e.fault(err))
 }
 
 // fault names the file in the error of a run that found part of it gone.
@@ -141,8 +149,9 @@ func (e *Engine) walk(g *program) error {
 	return e.backend.run(g, e.last)
 }
 
-// undo takes back the tokens of a step that failed. What it has written into rings stays
-// written, so the highest position stays noted.
+// undo takes back the tokens of a forward pass that failed. What it has written into rings stays
+// written, so the highest position stays noted: a ring has room for a window and a whole batch, so
+// that none of the positions before the batch is lost.
 func (e *Engine) undo(b *Batch) {
 	e.last = kernel.Run{}
 	for t, seq := range slices.Backward(b.Seq) {
@@ -181,14 +190,14 @@ func (b *Batch) whole(chunk int64) bool {
 	return true
 }
 
-// check holds a batch against the bounds that plan.Verify cannot see.
+// check checks a batch against the bounds that plan.Verify cannot see.
 func (e *Engine) check(b *Batch) error {
 	if e.closed {
 		return ErrEngineClosed
 	}
 	n := len(b.Tokens)
 	if n == 0 || len(b.Pos) != n || len(b.Seq) != n {
-		return fmt.Errorf("step of %d tokens with %d positions and %d sequences, expected as many of each, at least one", n, len(b.Pos), len(b.Seq))
+		return fmt.Errorf("batch of %d tokens with %d positions and %d sequences, expected as many of each, at least one", n, len(b.Pos), len(b.Seq))
 	}
 	e.batches++
 	for t := range n {
@@ -245,9 +254,9 @@ func (e *Engine) checkStart(s *sequence, seq, pos int) error {
 	return nil
 }
 
-// Logits returns the logits of the r-th row that the last step was asked for, f32[vocabulary], in
-// a view that holds until the next step. It is nil where there is no such row: beyond those asked
-// for, before the first step, and after one that failed, or that left them on a device: StepTop.
+// Logits returns the logits of the r-th row of the last batch, f32[vocabulary], in a view that is valid
+// until the next forward pass. It is nil where there is no such row: beyond those of the batch, before
+// the first pass, after one that failed, and after one that left the logits on a device (Batch.TopK).
 func (e *Engine) Logits(r int) []float32 {
 	if r < 0 || r >= e.last.R || e.top > 0 {
 		return nil
@@ -255,10 +264,10 @@ func (e *Engine) Logits(r int) []float32 {
 	return e.logits[r*e.width : (r+1)*e.width : (r+1)*e.width]
 }
 
-// follow leaves those tokens to the device that it has found to be the greatest in the last step: it takes
-// them from its own memory, so that what is uploaded does not depend on what is computed there.
-func (e *Engine) follow(b *Batch) {
-	if !e.follows || e.top != 1 {
+// feedbackTokens lets the device take a token from its own memory where it is the most likely one of the
+// pass before, so that what is uploaded does not depend on what was computed.
+func (e *Engine) feedbackTokens(b *Batch) {
+	if !e.feedback || e.top != 1 {
 		return
 	}
 	for t := range min(len(b.Tokens), e.last.R) {
@@ -268,21 +277,21 @@ func (e *Engine) follow(b *Batch) {
 	}
 }
 
-// found returns how many of the greatest logits of a row the plan's device finds where so many suffice, 0
-// where it finds none or too few.
-func (e *Engine) found(suffice int) int {
+// topKFor returns how many of the greatest logits of each row the plan's device returns where k suffice.
+// It is 0 where the device returns all logits because it selects none or fewer than k.
+func (e *Engine) topKFor(k int) int {
 	switch {
-	case suffice == 1 && e.argmax != nil:
+	case k == 1 && e.argmax != nil:
 		return 1
-	case 0 < suffice && suffice <= e.most:
-		return e.most
+	case 0 < k && k <= e.maxTopK:
+		return e.maxTopK
 	}
 	return 0
 }
 
-// ranked reports whether a device that was to find the greatest logits found as many in every row. It finds
-// none that are −Inf, and none at all in a row with NaN or +Inf.
-func (e *Engine) ranked() bool {
+// topKComplete reports whether a device that was to select the greatest logits found as many in every row.
+// It leaves out logits of −Inf, and selects nothing in a row with NaN or +Inf.
+func (e *Engine) topKComplete() bool {
 	ids := e.topIDs
 	if e.top == 1 {
 		ids = e.argmax
@@ -290,9 +299,9 @@ func (e *Engine) ranked() bool {
 	return !slices.ContainsFunc(ids[:e.last.R*e.top], func(id int32) bool { return id < 0 })
 }
 
-// Row returns what is known of the r-th row of logits that the last step was asked for, in a view that
-// holds until the next step: all, or where fewer suffice and a device has found these in every row, them
-// alone, all finite and at least as many as suffice. A row that there is not is empty.
+// Row returns the r-th row of logits of the last batch, in a view that is valid until the next forward
+// pass: all logits, or, where Batch.TopK of them suffice and a device selected them in every row, those,
+// all finite and at least as many as suffice. It is empty where there is no such row.
 func (e *Engine) Row(r int) Row {
 	switch {
 	case r < 0 || r >= e.last.R:
@@ -305,9 +314,9 @@ func (e *Engine) Row(r int) Row {
 	return Row{e.topLogits[r*e.top : (r+1)*e.top], e.topIDs[r*e.top : (r+1)*e.top]}
 }
 
-// A Value holds float32 values that the last step computed: Rows rows of Cols elements, row-major.
+// A Value holds float32 values that the last forward pass computed: Rows rows of Cols elements, row-major.
 type Value struct {
-	Rows int // one for each token of the step, or for each row of logits that was wanted
+	Rows int // one for each token of the batch, or for each row of logits that was wanted
 	Cols int
 	Data []float32
 }
@@ -331,7 +340,7 @@ func (e *Engine) Value(name string) (Value, error) {
 			rows = e.last.R
 		}
 		if n == 0 || rows == 0 {
-			return Value{}, fmt.Errorf("value %q: the last step has no rows of it", name)
+			return Value{}, fmt.Errorf("value %q: the last batch has no rows of it", name)
 		}
 		values := append([]float32(nil), view[float32](e.shared[i])[:n]...)
 		return Value{Rows: rows, Cols: int(n) / rows, Data: values}, nil

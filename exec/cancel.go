@@ -1,0 +1,41 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"pesti/exec/cpu"
+)
+
+var errNilContext = errors.New("the context is nil, expected one such as context.Background()")
+
+// cancelOn sets the channel that cancels the forward pass which begins, nil at its end.
+func (e *Engine) cancelOn(done <-chan struct{}) {
+	e.done = done
+	e.backend.cancelOn(done)
+}
+
+// cancelled reports whether the caller of the forward pass in progress has cancelled it. Backends
+// poll it between the parts of a program; it neither blocks nor allocates.
+func (e *Engine) cancelled() bool {
+	select {
+	case <-e.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// cause returns the error of a forward pass that ctx ended, in place of a backend's: errors.Is finds
+// in it context.Canceled or context.DeadlineExceeded, and the cause that the context was given.
+func cause(ctx context.Context, err error) error {
+	if !errors.Is(err, cpu.ErrCancelled) {
+		return err
+	}
+	ended, why := ctx.Err(), context.Cause(ctx)
+	if why == ended {
+		return fmt.Errorf("forward pass: %w", ended)
+	}
+	return fmt.Errorf("forward pass: %w: %w", ended, why)
+}

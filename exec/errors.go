@@ -1,0 +1,23 @@
+package exec
+
+import "errors"
+
+// Errors that callers test for with errors.Is. Their own text is never shown: each error that wraps one
+// says what was found and what was expected.
+var (
+	ErrClosed       = errors.New("the session is closed")
+	ErrEngineClosed = errors.New("the engine is closed")
+	ErrContextFull  = errors.New("the context is full")
+	ErrNoSequence   = errors.New("no sequence is free")
+	ErrWrongModel   = errors.New("the plan is for another model")
+	ErrOutOfMemory  = errors.New("not enough memory")
+)
+
+// A kindError is an error with a text of its own that errors.Is takes for its kind.
+type kindError struct {
+	kind error
+	text string
+}
+
+func (e *kindError) Error() string { return e.text }
+func (e *kindError) Unwrap() error { return e.kind }
