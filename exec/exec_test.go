@@ -363,15 +363,15 @@ func TestSmallestVocabulary(t *testing.T) {
 	feed(t, s, []int32{63})
 }
 
-func TestStepRefuses(t *testing.T) {
+func TestForwardRefuses(t *testing.T) {
 	m := load(t, configs["llama"])
 	e := open(t, m, compile(t, m, lower.Options{Ctx: 64, Ubatch: 16, Sequences: 2}).Plan, 1)
 	cases := []struct {
 		batch exec.Batch
 		want  string
 	}{
-		{exec.Batch{}, "step of 0 tokens"},
-		{exec.Batch{Tokens: []int32{1, 2}, Pos: []int32{0}, Seq: []int32{0, 0}}, "step of 2 tokens with 1 positions and 2 sequences"},
+		{exec.Batch{}, "batch of 0 tokens"},
+		{exec.Batch{Tokens: []int32{1, 2}, Pos: []int32{0}, Seq: []int32{0, 0}}, "batch of 2 tokens with 1 positions and 2 sequences"},
 		{exec.Batch{Tokens: []int32{1}, Pos: []int32{0}, Seq: []int32{2}}, "sequence 2, expected 0 to 1"},
 		{exec.Batch{Tokens: []int32{1}, Pos: []int32{-1}, Seq: []int32{0}}, "position -1, expected 0 to 63"},
 		{exec.Batch{Tokens: []int32{1}, Pos: []int32{64}, Seq: []int32{0}}, "position 64, expected 0 to 63"},
@@ -380,7 +380,7 @@ func TestStepRefuses(t *testing.T) {
 		{exec.Batch{Tokens: []int32{1, 1}, Pos: []int32{0, 0}, Seq: []int32{0, 0}}, "position 0 follows 0"},
 		{exec.Batch{Tokens: []int32{1, 1, 1}, Pos: []int32{0, 0, 1}, Seq: []int32{0, 1, 0}}, "sequence 0 again"},
 		{exec.Batch{Tokens: []int32{1}, Pos: []int32{0}, Seq: []int32{0}, Rows: []int32{1}}, "token 1, expected 0 to 0"},
-		{exec.Batch{Tokens: make([]int32, 17), Pos: []int32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}, Seq: make([]int32, 17)}, "step of 17 tokens and 0 rows of logits: the plan is for up to 16 and"},
+		{exec.Batch{Tokens: make([]int32, 17), Pos: []int32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}, Seq: make([]int32, 17)}, "batch of 17 tokens and 0 rows of logits: the plan is for up to 16 and"},
 		{exec.Batch{Tokens: []int32{1}, Pos: []int32{0}, Seq: []int32{0}, Rows: make([]int32, 9)}, "9 rows of logits"},
 	}
 	for _, tc := range cases {
