@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"pesti/conformance/testenv"
 	"pesti/exec"
 	"pesti/exec/cpu/isa"
 	"pesti/exec/plan"
@@ -57,7 +58,15 @@ var chunkScenario = scenario{"chunk", [][]span{{{0, 0, 0, 64}}, {{0, 0, 64, 3}}}
 // TestBits compares hashes of logits with the recorded ones. Logits after the same tokens must also
 // have the same bits in every scenario, with any number of threads, and on all instruction sets
 // except portable, which sums in another order.
-func TestBits(t *testing.T) {
+func TestBits(t *testing.T) { checkBits(t, false) }
+
+// TestProveBits does so in the cases that take longer too.
+func TestProveBits(t *testing.T) {
+	testenv.Prove(t)
+	checkBits(t, true)
+}
+
+func checkBits(t *testing.T, prove bool) {
 	if runtime.GOARCH != "amd64" {
 		t.Skipf("%s has hashes for amd64 alone", bitsFile)
 	}
@@ -69,7 +78,6 @@ func TestBits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	prove := os.Getenv("PESTI_PROVE") != ""
 	recorded := readBits(t)
 	for _, name := range models {
 		for _, o := range []lower.Options{
@@ -184,7 +192,7 @@ func (b bits) run(t *testing.T, m *model, rows rowsByHistory, o lower.Options, s
 		case *update:
 			b[name] = hash
 		case !ok:
-			t.Errorf("%s has no line for %q; add it with: go test ./conformance -run TestBits -update", bitsFile, name)
+			t.Errorf("%s has no line for %q; add it with: PESTI_PROVE=1 go test ./conformance -run Bits -update", bitsFile, name)
 		case hash != want:
 			t.Errorf("%s, %d threads: the logits have SHA-256 %s, expected %s", name, o.Threads, hash, want)
 		}
