@@ -25,7 +25,7 @@ var gemma3 = arch{
 }
 
 const (
-	gemma3Pattern   = 6     // layers 5, 11, 17, … see the whole context
+	gemma3Pattern   = 6     // layers 5, 11, 17, … attend to the whole context
 	gemma3LocalBase = 10000 // RoPE base of the others
 	gemma3Largest   = 62    // blocks of the 27B model, whose scores are scaled by width/heads
 )
@@ -34,7 +34,7 @@ func gemma3Params(r *reader, p *Params) {
 	if p.Blocks == gemma3Largest && !r.f.Has(r.key("attention.scale")) {
 		p.Scale = 1 / math.Sqrt(float64(p.Embd)/float64(p.Heads))
 	}
-	// Scaling of positions is for the layers that see far; a factor on what is turned is for all.
+	// Positions are scaled only in the layers without a window. The magnitude applies to all layers.
 	local := Rope{Base: r.base("rope.freq_base_swa", gemma3LocalBase), Step: 1, Magnitude: r.magnitude()}
 	slides := gemma3Slides(r, p.Blocks)
 	if p.Layers[0].Window == 0 {
@@ -49,8 +49,8 @@ func gemma3Params(r *reader, p *Params) {
 	}
 }
 
-// gemma3Slides reads which layers have a window: a flag for each, or a period whose last layer
-// has none.
+// gemma3Slides reads which layers have a sliding window: from a flag for each layer, or from a period
+// whose last layer has none.
 func gemma3Slides(r *reader, blocks int) func(i int) bool {
 	const key = "attention.sliding_window_pattern"
 	if _, isArray := r.f.Len(r.key(key)); !isArray {

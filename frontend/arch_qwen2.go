@@ -2,7 +2,7 @@ package frontend
 
 import "slices"
 
-// qwen2: as llama, with biases on q, k and v and RoPE on halves (Yang et al. 2024,
+// qwen2: like llama, with biases on q, k and v and RoPE on halves (Yang et al. 2024,
 // arXiv:2407.10671).
 var qwen2 = arch{
 	name:    "qwen2",

@@ -6,8 +6,8 @@ import (
 	"pesti/ops"
 )
 
-// qwen3: as qwen2 without the biases, in whose place q and k are normalised, head by head, before
-// RoPE (Yang et al. 2025, arXiv:2505.09388, section 2).
+// qwen3: like qwen2 without the biases; q and k are normalized per head before RoPE (Yang et al. 2025,
+// arXiv:2505.09388, section 2).
 var qwen3 = arch{
 	name:   "qwen3",
 	layout: "halves",

@@ -19,10 +19,10 @@ type builder struct {
 	err   error
 }
 
-// block starts block i: names and weights that follow belong to it.
+// block starts block i, to which the names and weights that follow belong.
 func (b *builder) block(i int) { b.layer = i }
 
-// name is a value's name within the current block.
+// name returns the full name of a value of the current block.
 func (b *builder) name(s string) string { return fmt.Sprintf("blk.%d.%s", b.layer, s) }
 
 // op1 appends a node with one result.
@@ -38,8 +38,8 @@ func (b *builder) op1(op *graph.Op, name string, attr graph.Attrs, in ...*graph.
 	return out[0]
 }
 
-// weight is a tensor of the model, or nil where it is absent; checkWeights has made sure of the
-// required ones.
+// weight returns a tensor of the model, or nil if it is absent. checkWeights has checked that the
+// required ones are present.
 func (b *builder) weight(name string) *graph.Value {
 	t, ok := b.m.weights[name]
 	if b.err != nil || !ok {
@@ -52,14 +52,14 @@ func (b *builder) weight(name string) *graph.Value {
 	return v
 }
 
-// w is a weight of the current block.
+// w returns a weight of the current block.
 func (b *builder) w(suffix string) *graph.Value { return b.weight(b.name(suffix)) }
 
 func (b *builder) input(name string, sym graph.Sym) *graph.Value {
 	return b.op1(ops.Input, name, graph.Attrs{"dtype": string(graph.I32), "sym": string(sym)})
 }
 
-// embed appends the inputs and the look-up of embeddings.
+// embed appends the inputs and the embedding lookup.
 func (b *builder) embed() *graph.Value {
 	tokens := b.input("tokens", graph.T)
 	b.pos = b.input("pos", graph.T)
@@ -67,7 +67,7 @@ func (b *builder) embed() *graph.Value {
 	return b.op1(ops.GetRows, "embd", nil, b.weight(tokenEmbd), tokens)
 }
 
-// head appends the last norm, the vocabulary projection, and the selection of rows.
+// head appends the final norm, the vocabulary projection, and the selection of rows.
 func (b *builder) head(x *graph.Value) {
 	rows := b.input("rows", graph.R)
 	x = b.op1(ops.RMSNorm, "output_norm", graph.Attrs{"eps": b.p.Eps}, x, b.weight("output_norm.weight"))
@@ -86,7 +86,7 @@ func (b *builder) norm(x *graph.Value, name, weight string) *graph.Value {
 	return b.op1(ops.RMSNorm, b.name(name), graph.Attrs{"eps": b.p.Eps}, x, b.w(weight))
 }
 
-// headNorm normalises each head on its own.
+// headNorm normalizes each head separately.
 func (b *builder) headNorm(x *graph.Value, name, weight string) *graph.Value {
 	return b.op1(ops.RMSNorm, b.name(name), graph.Attrs{"eps": b.p.Eps, "group": b.p.HeadDim}, x, b.w(weight))
 }
@@ -95,7 +95,7 @@ func (b *builder) linear(x *graph.Value, name, weight string) *graph.Value {
 	return b.op1(ops.Matmul, b.name(name), nil, x, b.w(weight), nil)
 }
 
-// qkv appends the three projections, with their biases where the model has them.
+// qkv appends the three projections, with biases if the model has them.
 func (b *builder) qkv(x *graph.Value) (q, k, v *graph.Value) {
 	one := func(s string) *graph.Value {
 		bias := b.w("attn_" + s + ".bias")
@@ -107,7 +107,7 @@ func (b *builder) qkv(x *graph.Value) (q, k, v *graph.Value) {
 	return one("q"), one("k"), one("v")
 }
 
-// attention appends RoPE, the cache, scores, softmax and values of the current block.
+// attention appends the current block's RoPE, cache writes, scores, softmax and weighted sum of values.
 func (b *builder) attention(q, k, v *graph.Value) *graph.Value {
 	l := &b.p.Layers[b.layer]
 	q = b.rope(q, "q_rope", b.p.Heads)
@@ -141,7 +141,7 @@ func (b *builder) rope(x *graph.Value, name string, heads int64) *graph.Value {
 	return b.op1(ops.Rope, b.name(name), attr, x, b.pos, b.weight(ropeFreqs))
 }
 
-// cache appends a state of the block and the writing of x into it.
+// cache appends a cache of the block and the write of x into it.
 func (b *builder) cache(name string, x *graph.Value) *graph.Value {
 	l := &b.p.Layers[b.layer]
 	s := b.op1(ops.State, b.name(name), graph.Attrs{"width": l.KVHeads * b.p.HeadDim, "window": l.Window})
@@ -156,8 +156,8 @@ func (b *builder) gated(x *graph.Value, act *graph.Op) *graph.Value {
 	return b.linear(h, "ffn_out", "ffn_down.weight")
 }
 
-// preNorm appends a whole model of the llama family: a norm before attention and one before a
-// SwiGLU feed-forward, each followed by a residual addition.
+// preNorm appends a whole model of the llama family: each block has a norm before attention and one
+// before a SwiGLU feed-forward, both with a residual addition after.
 func (b *builder) preNorm() {
 	x := b.embed()
 	for i := range b.p.Layers {

@@ -6,33 +6,36 @@
 //
 // # How to add an architecture
 //
-// Two files, where all its steps are ops that there are (how to add one: package ops):
+// If every step of the model is an op that exists, two changes are enough (package ops says how to add
+// an op):
 //
-//  1. arch_NAME.go: one [arch], with the paper. Its name is the file's general.architecture; its
-//     weights are blockWeights and what it has besides, each with its need and its shape; its
-//     build is preNorm, if a block is that of the llama family, or a function that reads like the
-//     paper's formula, from the blocks of blocks.go. arch_llama.go is the least, arch_qwen3.go has
-//     a build of its own, arch_gemma3.go has all of it.
+//  1. arch_NAME.go: one [arch], with a reference to the paper. Its name is the value of
+//     general.architecture in the file. Its weights are blockWeights and the additional ones, each
+//     with its need and its shape. Its build is preNorm if its blocks are those of the llama family;
+//     otherwise it is a function made of the parts in blocks.go that reads like the paper's formula.
+//     arch_llama.go is the smallest example, arch_qwen3.go has its own build function, arch_gemma3.go
+//     uses everything.
 //  2. A name in archs, below.
 //
-// If it has hyper-parameters of its own, its params reads them. Every key under attention. and
-// rope. must be asked for, here or by readParams, or the file is refused; a key that stands in the
-// table refusals counts as supported once it is asked for.
+// If it has hyper-parameters of its own, its params function reads them. A file is refused if it has a
+// key under attention. or rope. that neither this function nor readParams reads. A key in the table
+// refusals counts as supported once it is read.
 //
-// What proves it:
+// Tests:
 //
-//  3. conformance/tiny/tiny.go: a case in tensors with the weights that it has besides. Random
-//     models of every architecture are drawn in tests of lower, exec and conformance/gorgoniaref, which
-//     fail without it. lower's TestArchitectures wants qkv, swiglu and attention fused in every
-//     block, and five waves in a decode layer.
-//  4. conformance/oracle/model.py: a row in ARCHITECTURES with the facts that files do not state,
-//     and in ref_forward.py the steps that it lacks, under the names of values listed there. Write
-//     both from the paper or the model's published code, not from step 1. test_oracle.py holds
-//     them to plain loops: a test there.
-//  5. conformance/variants_test.go: a row for the plain model, and one for each thing in which its
-//     models differ; the plain one also in TestVariantsGreedy, those that llama.cpp can judge also
-//     in variants_witness_test.go, and what a builder is likely to forget in variantFaults.
-//     frontend/check_test.go: the files to refuse, such as one that lacks a required weight.
+//  3. conformance/tiny/tiny.go: a case in tensors with the additional weights. Tests of lower, exec
+//     and conformance/gorgoniaref generate random models of every architecture and fail without it.
+//     TestArchitectures in lower expects qkv, swiglu and attention to be fused in every block, and
+//     five waves in a decode layer.
+//  4. conformance/oracle/model.py: a row in ARCHITECTURES with the facts that files do not state.
+//     ref_forward.py: the steps that it lacks, under the value names listed there. Write both from
+//     the paper or the model's published code, not from step 1. test_oracle.py compares them with
+//     plain loops: add a test there.
+//  5. conformance/variants_test.go: a row for the plain model, and one for each way in which models
+//     of this architecture differ. Add the plain one to TestVariantsGreedy, those that llama.cpp can
+//     run to variants_witness_test.go, and mistakes that an author is likely to make to
+//     variantFaults. frontend/check_test.go: the files to refuse, such as one without a required
+//     weight.
 //  6. If its files name a pre-tokenizer that is not known: frontend/tokenizer/splitters.go.
 //  7. The README ("Supported") and CHANGELOG.md name the architectures.
 //
@@ -43,17 +46,19 @@
 //	PESTI_REQUIRE=models go test ./conformance -run 'TestVariants/NAME' -v
 //	go run ./cmd/pesti compile MODEL -o FILE.plan --explain
 //
-// The last wants a real file, and tells what each pass did in every block.
+// The last command needs a real file. It prints what each pass did in every block.
 //
-// Traps:
-//   - layout: the converter permutes q and k of llama so that RoPE turns neighbours ("pairs");
-//     nearly all others turn "halves". The wrong one still speaks, and badly.
-//   - Shapes are row-major, [rows, length]: the reverse of what the file says.
+// Common mistakes:
+//   - layout: the converter permutes q and k of llama so that RoPE rotates adjacent elements
+//     ("pairs"); nearly all other architectures rotate "halves". With the wrong layout a model still
+//     produces text, but bad text.
+//   - Shapes are row-major, [rows, length]: the reverse of the dims in the file.
 //   - Name values as blocks.go and ref_forward.py do: layers are compared by name, and blk.N.out
 //     must be the residual stream after block N.
-//   - qkv adds those biases that the list names; without qkvBiases a file that has them is refused.
-//   - headNorm is a norm for each head, norm one for the row. The q and k norms of some models
-//     (OLMo 2) are of the second kind.
+//   - qkv adds the biases that the list of weights names. Without qkvBiases a file that has them is
+//     refused.
+//   - headNorm normalizes each head, norm the whole row. The q and k norms of some models (OLMo 2) are
+//     of the second kind.
 package frontend
 
 import (
@@ -66,12 +71,12 @@ import (
 	"pesti/graph"
 )
 
-// An arch is one architecture: how its blocks are put together.
+// An arch describes one architecture.
 type arch struct {
 	name    string
-	layout  string                     // RoPE: "pairs" turns (2i, 2i+1), "halves" turns (i, i+rot/2)
+	layout  string                     // RoPE: "pairs" rotates (2i, 2i+1), "halves" rotates (i, i+rot/2)
 	weights []weight                   // of one block
-	params  func(r *reader, p *Params) // reads what only this architecture has; may be nil
+	params  func(r *reader, p *Params) // reads the hyper-parameters that only this architecture has; may be nil
 	build   func(b *builder)           // appends the nodes from tokens to logits
 }
 
@@ -88,7 +93,7 @@ func Architectures() []string {
 	return names
 }
 
-// A Model is a model file that has been checked: its hyper-parameters and its weights agree.
+// A Model is a model file whose hyper-parameters and weights have been checked against each other.
 type Model struct {
 	File     *gguf.File
 	Params   *Params
@@ -97,8 +102,8 @@ type Model struct {
 	weights  map[string]graph.Type
 }
 
-// Load reads and checks the hyper-parameters, then the names and shapes of the weights. The only
-// weights that it reads are the divisors of RoPE.
+// Load reads and checks the hyper-parameters, then the names and shapes of the weights. Of the data of
+// weights it reads only rope_freqs, the frequency divisors of RoPE.
 func Load(f *gguf.File) (*Model, error) {
 	name, err := f.Str("general.architecture")
 	if err != nil {
@@ -119,12 +124,12 @@ func Load(f *gguf.File) (*Model, error) {
 	return nil, fmt.Errorf("%s: architecture %q is not supported; supported are %s", f.Path, name, strings.Join(Architectures(), ", "))
 }
 
-// Retype returns the model with the weights of those names stored as t, outside of its file.
+// Retype returns the model with the named weights stored as type t, outside of its file.
 func (m *Model) Retype(t graph.DType, names []string) *Model {
 	c := *m
 	c.weights = maps.Clone(m.weights)
 	for _, name := range names {
-		if w, ok := c.weights[name]; ok { // else the architecture does not use it
+		if w, ok := c.weights[name]; ok { // otherwise the architecture does not use it
 			w.DType = t
 			c.weights[name] = w
 		}
@@ -137,10 +142,10 @@ type Bounds struct {
 	Tokens, Sequences, Rows, Context int64
 }
 
-// Graph builds the model's graph as its description reads: nothing fused, logits of all rows
-// computed and the wanted ones (the input "rows") selected at the end. Inputs are tokens, pos
-// and seq, all i32[T], and rows, i32[R]; the output is logits, f32[R, vocab]. The residual
-// stream after block N is named blk.N.out.
+// Graph builds the model's graph without any fusion. Inputs are tokens, pos and seq, all i32[T], and
+// rows, i32[R], the rows whose logits are wanted. The output is logits, f32[R, vocab]; logits of all
+// T rows are computed and R of them selected at the end. The residual stream after block N is named
+// blk.N.out.
 func (m *Model) Graph(bounds Bounds) (*graph.Graph, error) {
 	b := &builder{m: m, p: m.Params, g: graph.New(m.Params.Arch,
 		graph.Bound{Sym: graph.T, Max: bounds.Tokens},

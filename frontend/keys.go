@@ -5,18 +5,18 @@ import (
 	"strings"
 )
 
-// A refusal is a key of models that compute something which is not done here. It is an error
-// unless its value is one that changes nothing, or an architecture reads the key itself. Other
-// keys of attention and RoPE are errors whatever their value, see strict.
+// A refusal is a key for a computation that this package does not support. The key is an error unless
+// its value has no effect or an architecture reads it. Unknown keys of attention and RoPE are errors
+// with any value: see strict.
 type refusal struct {
 	key      string
-	harmless []string // as text
+	harmless []string // values without effect, as text
 	what     string
 }
 
 var (
 	zero  = []string{"0"}
-	unset = []string{"0", "1"} // of a factor
+	unset = []string{"0", "1"} // for a factor
 )
 
 var refusals = []refusal{
@@ -44,14 +44,14 @@ var refusals = []refusal{
 	{"use_parallel_residual", []string{"false"}, "attention and feed-forward side by side"},
 }
 
-// strict are groups of keys that nearly all change what is computed: one that nothing here knows is
-// refused, and not only warned of.
+// strict lists prefixes of keys of which nearly all change the result. An unknown key with such a
+// prefix is refused; other unknown keys give a warning.
 var strict = []string{"attention.", "rope."}
 
-// descriptive keys change nothing of what is computed here; those of a scaling count only with
-// the type of scaling that reads them.
+// descriptive lists keys that do not change the result. The keys of a RoPE scaling count only with the
+// type of scaling that reads them.
 var descriptive = []string{
-	"attention.layer_norm_epsilon", // of LayerNorm, beside that of RMSNorm
+	"attention.layer_norm_epsilon", // of LayerNorm; models with RMSNorm have its own epsilon key
 	"expert_used_count",
 	"rope.scale_linear",
 	"rope.scaling.factor",
@@ -63,8 +63,8 @@ var descriptive = []string{
 	"vocab_size",
 }
 
-// rest goes through the keys under the architecture's prefix that were not asked for: it refuses
-// those of the table and of strict groups, and returns others that nothing here knows.
+// rest checks the keys under the architecture's prefix that were not read: it refuses those in
+// refusals and strict, and returns the other unknown ones.
 func (r *reader) rest() (unknown []string) {
 	for _, key := range r.f.Keys() {
 		suffix, ok := strings.CutPrefix(key, r.arch+".")
@@ -79,7 +79,7 @@ func (r *reader) rest() (unknown []string) {
 			continue
 		}
 		if slices.ContainsFunc(strict, func(group string) bool { return strings.HasPrefix(suffix, group) }) {
-			r.fail(suffix, "is %s: architecture %s has no such key here, and without it the text may be wrong", v, r.arch)
+			r.fail(suffix, "is %s: this key is not known for architecture %s, and the text may be wrong if it is ignored", v, r.arch)
 		}
 		unknown = append(unknown, key)
 	}

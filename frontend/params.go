@@ -10,8 +10,8 @@ import (
 	"pesti/gguf"
 )
 
-// Params are a model's hyper-parameters, read from its metadata and checked before any weight
-// is touched.
+// Params holds a model's hyper-parameters. They are read from the metadata and checked before any
+// weight is read.
 type Params struct {
 	Arch    string
 	Name    string
@@ -22,27 +22,27 @@ type Params struct {
 
 	Heads   int64
 	HeadDim int64
-	Rot     int64 // dimensions of a head that RoPE turns, even
+	Rot     int64 // dimensions of a head that RoPE rotates, even
 	Eps     float64
-	Scale   float64 // of scores, mostly 1/√HeadDim
+	Scale   float64 // factor on attention scores, usually 1/√HeadDim
 	Layers  []Layer
 
-	Asked  []string // keys that were asked for, in alphabetical order, without the architecture's prefix
-	Unread []string // keys of the architecture that nothing here knows
+	Asked  []string // keys that were read, in alphabetical order, without the architecture's prefix
+	Unread []string // keys with the architecture's prefix that are not known
 }
 
-// A Layer holds what may differ from block to block.
+// A Layer holds the hyper-parameters that may differ between blocks.
 type Layer struct {
 	KVHeads int64
 	FF      int64
-	Window  int64 // positions a token sees, itself included; 0 for all
+	Window  int64 // positions that a token attends to, its own included; 0 for all
 	Rope    Rope
 }
 
-const maxBlocks = 1 << 10 // far above any published model; bounds what a damaged file can ask for
+const maxBlocks = 1 << 10 // far above any published model; limits the memory that a damaged file can cause to be allocated
 
-// reader reads one file's keys under an architecture's prefix and keeps the first error, so
-// that a list of reads is a list of lines. It remembers which keys it was asked for.
+// A reader reads a file's keys under an architecture's prefix. It keeps the first error, so that
+// callers need not check each read, and remembers which keys were read.
 type reader struct {
 	f     *gguf.File
 	arch  string
@@ -134,8 +134,8 @@ func (r *reader) float(suffix string, absent float64) float64 {
 	return x
 }
 
-// within is float for numbers between two that are far from any model's. Beyond them products leave
-// the range of float32 somewhere in the graph, where no error could name the key.
+// within is float with bounds far outside those of any model. Beyond the bounds, products somewhere in
+// the graph would leave the range of float32, and no error could name the key.
 func (r *reader) within(suffix string, low, high, absent float64) float64 {
 	x := r.float(suffix, absent)
 	if x < low || x > high {

@@ -24,12 +24,12 @@ type need uint8
 const (
 	required need = iota
 	optional
-	together // all weights of the model so marked, or none
+	together // all weights of the model that are marked so, or none of them
 )
 
-// A weight is one row of an architecture's list: the tensor's name and its shape, row-major.
+// A weight is one row of an architecture's list: a tensor's name and its shape, row-major.
 type weight struct {
-	name string // within the block, or whole
+	name string // within the block, or the whole name of a tensor outside the blocks
 	need need
 	dims func(p *Params, l *Layer) []int64
 }
@@ -49,7 +49,7 @@ var (
 	halfRot  = func(p *Params, l *Layer) []int64 { return []int64{p.Rot / 2} }
 )
 
-// modelWeights are the weights outside the blocks, of every architecture.
+// modelWeights lists the weights outside the blocks, which are the same for every architecture.
 var modelWeights = []weight{
 	{tokenEmbd, required, vocab},
 	{"output_norm.weight", required, perEmbd},
@@ -57,7 +57,7 @@ var modelWeights = []weight{
 	{ropeFreqs, optional, halfRot},
 }
 
-// blockWeights are those of a block of the llama family.
+// blockWeights lists the weights of a block of the llama family.
 var blockWeights = []weight{
 	{"attn_norm.weight", required, perEmbd},
 	{"attn_q.weight", required, embdToQ},
@@ -70,15 +70,15 @@ var blockWeights = []weight{
 	{"ffn_down.weight", required, ffToEmbd},
 }
 
-// qkvBiases are the biases of q, k and v.
+// qkvBiases lists the biases of q, k and v.
 var qkvBiases = []weight{
 	{"attn_q.bias", together, perQ},
 	{"attn_k.bias", together, perKV},
 	{"attn_v.bias", together, perKV},
 }
 
-// checkWeights looks up every weight that the architecture wants, checks types and shapes, and of
-// the divisors of RoPE the values, and notes tensors that nothing uses.
+// checkWeights looks up every weight of the architecture, checks its type and shape (and the values of
+// the RoPE divisors), and warns about tensors that nothing uses.
 func (m *Model) checkWeights() error {
 	f, p := m.File, m.Params
 	tensors := f.Tensors()
@@ -119,7 +119,7 @@ func (m *Model) checkWeights() error {
 			continue
 		}
 		if m.matters(name) {
-			return fmt.Errorf("%s: tensor %q is not used by architecture %s here, and without it the text would be wrong", f.Path, name, p.Arch)
+			return fmt.Errorf("%s: tensor %q is not used by architecture %s, and the text would be wrong without it", f.Path, name, p.Arch)
 		}
 		unused = append(unused, name)
 	}
@@ -127,7 +127,7 @@ func (m *Model) checkWeights() error {
 	return nil
 }
 
-// warn notes names that were passed over, the first few in full.
+// warn adds a warning that lists names that were ignored, the first few in full.
 func (m *Model) warn(what string, names []string) {
 	const most = 8
 	n := len(names)
@@ -140,13 +140,13 @@ func (m *Model) warn(what string, names []string) {
 	m.Warnings = append(m.Warnings, fmt.Sprintf("%s: %d %s: %s", m.File.Path, n, what, strings.Join(names, ", ")))
 }
 
-// modifiers are endings of tensors that act on the product by the weight of the same name.
+// modifiers lists suffixes of tensors that change the product with the weight of the same name.
 var modifiers = []string{".bias", ".scale", ".input_scale"}
 
-// steps are patterns of tensors that are a step of computation of their own.
+// steps lists patterns of tensors that each stand for a computation step.
 var steps = []string{"blk.*_norm.weight", "blk.*sinks*", "token_embd_norm.*", "rope_factors_*"}
 
-// matters reports whether a tensor that nothing uses would have changed what is computed.
+// matters reports whether an unused tensor would change the result.
 func (m *Model) matters(name string) bool {
 	for _, ending := range modifiers {
 		if stem, ok := strings.CutSuffix(name, ending); ok {
@@ -160,7 +160,7 @@ func (m *Model) matters(name string) bool {
 	})
 }
 
-// checkBlockNumbers holds the blk.N of the tensors against block_count, so that a wrong count
+// checkBlockNumbers compares the block numbers in tensor names with block_count, so that a wrong count
 // is reported as such and not as a missing tensor.
 func (m *Model) checkBlockNumbers(tensors []gguf.Tensor) error {
 	last := -1
@@ -185,7 +185,7 @@ func (m *Model) checkBlockNumbers(tensors []gguf.Tensor) error {
 	return nil
 }
 
-// A group names one weight that is there, and one that is not, of those which must be together.
+// A group names one present and one absent weight among those marked together.
 type group struct{ present, absent string }
 
 func (g *group) note(name string, there bool) {
@@ -215,16 +215,16 @@ func (m *Model) checkList(prefix string, l *Layer, list []weight, all *group) er
 		got := slices.Clone(t.Dims)
 		slices.Reverse(got)
 		if !slices.Equal(got, want) {
-			return fmt.Errorf("%s: tensor %s has shape %v, expected %v after the hyper-parameters", f.Path, name, got, want)
+			return fmt.Errorf("%s: tensor %s has shape %v, expected %v according to the hyper-parameters", f.Path, name, got, want)
 		}
 		info, ok := quant.Lookup(t.Type)
 		switch {
 		case !ok || info.Dequantize == nil:
-			return fmt.Errorf("%s: tensor %s has type %s, which cannot be computed with yet", f.Path, name, t.Type)
+			return fmt.Errorf("%s: tensor %s has type %s, for which there is no computation yet", f.Path, name, t.Type)
 		case t.Elems() == 0:
-			return fmt.Errorf("%s: tensor %s has shape %v: it is empty", f.Path, name, got)
+			return fmt.Errorf("%s: tensor %s has shape %v, expected at least one element", f.Path, name, got)
 		case info.Integer:
-			return fmt.Errorf("%s: tensor %s has type %s, expected a type of weights", f.Path, name, t.Type)
+			return fmt.Errorf("%s: tensor %s has type %s, expected a floating-point or quantized type", f.Path, name, t.Type)
 		case len(want) == 1 && t.Type != quant.F32:
 			return fmt.Errorf("%s: tensor %s has type %s, expected F32 for a vector", f.Path, name, t.Type)
 		}
