@@ -77,7 +77,7 @@ func TestEveryOpLowers(t *testing.T) {
 		if !in(cpu.Kernels, row.Op) && !in(cpu.Reference, row.Op) && !in(cuda.Kernels, row.Op) {
 			t.Errorf("op %s has no kernel", row.Op.Name)
 		}
-		if row.Expand == nil && row.Op != ops.Quantise && row.Op != ops.QuantiseQ8 && row.Op != ops.Round && !in(cpu.Reference, row.Op) {
+		if row.Expand == nil && row.Op != ops.Quantize && row.Op != ops.QuantizeQ8 && row.Op != ops.Round && !in(cpu.Reference, row.Op) {
 			t.Errorf("op %s has no reference kernel", row.Op.Name)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 
 // lowerable returns a copy of g in which each node has a kernel in its device's program. Fused nodes that have none,
 // and all where reference kernels are wanted, become basic ones, of which it returns the reasons.
-func lowerable(g *graph.Graph, sites lowering, reference bool) (*graph.Graph, map[*graph.Node]reason, error) {
+func lowerable(g *graph.Graph, targets deviceTargets, reference bool) (*graph.Graph, map[*graph.Node]reason, error) {
 	c := g.Clone()
 	reasons := map[*graph.Node]reason{}
 	expand := func(list []*graph.Node, why func(*graph.Node) string) error {
@@ -34,7 +34,7 @@ func lowerable(g *graph.Graph, sites lowering, reference bool) (*graph.Graph, ma
 		err = expand(slices.Clone(c.Nodes), func(*graph.Node) string { return target.SwitchedOff })
 	} else if err = expand(sharedCaches(c), func(*graph.Node) string { return "it shares its cache with another node" }); err == nil {
 		err = expand(slices.Clone(c.Nodes), func(n *graph.Node) string {
-			at := sites.at(n)
+			at := targets.at(n)
 			ok, why := at.target.Lowers(&at.program, n)
 			if ok {
 				return ""

@@ -60,7 +60,7 @@ type Options struct {
 	target *target.Target
 }
 
-// A Host is the processor beside CUDA devices.
+// A Host is the CPU that runs a part of the model, next to CUDA devices.
 type Host struct {
 	GPULayers int    // of the model, the last ones, which are on the devices; where it has fewer, all and the output
 	ISA       string // "portable"
@@ -104,7 +104,7 @@ func Targets() []*target.Target { return []*target.Target{cpu.Target(), cuda.Tar
 
 // Passes returns all passes, graph passes first, for parsing a pass list and for help.
 func Passes() []pass.Pass {
-	return slices.Concat(pass.Graph(), loweringPasses(lowering{{}, {program: target.Program{Prologue: true}}}))
+	return slices.Concat(pass.Graph(), loweringPasses(deviceTargets{{}, {program: target.Program{Prologue: true}}}))
 }
 
 // Compile turns a model into a verified plan. Its errors about options are OptionErrors.
@@ -131,7 +131,7 @@ func CompileGraph(m *frontend.Model, g *graph.Graph, o Options) (*Result, error)
 // tables are the passes of a compilation in their order, which a test may change.
 type tables struct {
 	graph    []pass.Pass
-	lowering func(lowering) []pass.Pass
+	lowering func(deviceTargets) []pass.Pass
 }
 
 func compileGraph(m *frontend.Model, g *graph.Graph, o Options, passes tables) (*Result, error) {
@@ -158,7 +158,7 @@ func compileGraph(m *frontend.Model, g *graph.Graph, o Options, passes tables) (
 	}
 	res := &Result{Built: g}
 	o.dump("graph", g)
-	split, err := o.divide(g, len(m.Params.Layers), off)
+	split, err := o.partition(g, len(m.Params.Layers), off)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", m.File.Path, err)
 	}
@@ -197,8 +197,8 @@ func compileGraph(m *frontend.Model, g *graph.Graph, o Options, passes tables) (
 		}
 		lowered := from.Clone()
 		bound(lowered, prog)
-		sites := o.sites(prog, rounded)
-		steps := passes.lowering(sites)
+		targets := o.deviceTargets(prog, rounded)
+		steps := passes.lowering(targets)
 		notes, err := pass.Run(lowered, steps, pass.Options{Off: off, Verify: o.Verify, After: o.after(prog.Name + ".")})
 		if err != nil {
 			return nil, fmt.Errorf("program %s: %w", prog.Name, err)
@@ -206,7 +206,7 @@ func compileGraph(m *frontend.Model, g *graph.Graph, o Options, passes tables) (
 		if prog.MaxTokens == o.Ubatch && prog.Chunk == 0 {
 			res.Passes, res.Notes = slices.Concat(split.passes, passes.graph, steps), append(res.Notes, notes...)
 		}
-		l, fallbacks, err := schedule(p, lowered, sites, states, reference)
+		l, fallbacks, err := schedule(p, lowered, targets, states, reference)
 		if err != nil {
 			return nil, fmt.Errorf("program %s: %w", prog.Name, err)
 		}

@@ -12,36 +12,36 @@ import (
 	"pesti/ops"
 )
 
-// A site is what a device offers to one program.
-type site struct {
+// A deviceTarget is what a device offers to one program.
+type deviceTarget struct {
 	target  *target.Target
 	program target.Program
 	isa     string
-	rounded *target.Rounding // to which of the target's formats of integers insert_quantise rounds what matmul kernels take; nil where nothing is rounded
+	rounded *target.Rounding // the integer format of activations; nil where nothing is rounded
 }
 
-// A lowering is what lowering passes know beyond the graph: the sites of a program, by device.
-type lowering []site
+// deviceTargets are what lowering passes know beyond the graph: what each device offers to a program.
+type deviceTargets []deviceTarget
 
-// at is the site of a node.
-func (l lowering) at(n *graph.Node) *site { return &l[n.Device] }
+// at returns the target of a node's device.
+func (l deviceTargets) at(n *graph.Node) *deviceTarget { return &l[n.Device] }
 
-// prologue reports whether a site whose products norm and round by themselves, or one whose products do
-// not, is among those of the program.
-func (l lowering) prologue(have bool) bool {
-	return slices.ContainsFunc(l, func(s site) bool { return s.program.Prologue == have })
+// prologue reports whether there is a device whose products do, or do not, norm and round their operand
+// themselves.
+func (l deviceTargets) prologue(have bool) bool {
+	return slices.ContainsFunc(l, func(s deviceTarget) bool { return s.program.Prologue == have })
 }
 
-// loweringPasses is the table of lowering passes, in the order in which they run. Those in the middle
-// depend on whether products norm and round what they read by themselves.
-func loweringPasses(l lowering) []pass.Pass {
+// loweringPasses is the table of lowering passes, in the order in which they run. Those in the middle depend on
+// whether products norm and quantize their operand themselves.
+func loweringPasses(l deviceTargets) []pass.Pass {
 	var steps []pass.Pass
 	if l.prologue(false) {
 		steps = []pass.Pass{
-			{Name: "insert_quantise", Doc: "round activations for kernels that take integers or bf16", Run: l.insertQuantise},
+			{Name: "insert_quantise", Doc: "round activations for kernels that take integers or bf16", Run: l.insertQuantize},
 			pass.CSE(),
-			{Name: "fuse_norm", Doc: "norm and quantisation in one step", Run: fuseNorm},
-			{Name: "fuse_gate", Doc: "gate, up, activation and quantisation in one step", Run: l.fuseGate},
+			{Name: "fuse_norm", Doc: "norm and quantisation in one step", Run: fuseNormQuantize},
+			{Name: "fuse_gate", Doc: "gate, up, activation and quantisation in one step", Run: l.fuseGatedQuantize},
 		}
 	}
 	if l.prologue(true) {
@@ -81,27 +81,27 @@ func matmulWeights(n *graph.Node) []*graph.Value {
 		return n.In[1:2]
 	case ops.QKV:
 		return n.In[1:4]
-	case ops.SwiGLU:
+	case ops.GatedMLP:
 		return n.In[1:3]
 	}
 	return nil
 }
 
-// activations returns the format in which a node's kernels read its activations, "" where there are
-// no kernels. A group shares them: where one of its weights has no kernel on integers, all take float32.
-func (l *site) activations(c *pass.Context, n *graph.Node, weights []*graph.Value, logits bool) string {
+// activations returns the format in which a node's kernels read its activations, "" where there are no kernels. A
+// group shares its activations: where one weight has no integer kernel, all weights take float32.
+func (l *deviceTarget) activations(c *pass.Context, n *graph.Node, weights []*graph.Value, logits bool) string {
 	integers := ""
 	if l.rounded != nil {
 		integers = l.rounded.Format(n, logits)
 	}
-	for _, way := range l.target.Ways {
+	for _, way := range l.target.ActivationFormats {
 		if way.Rounds && integers == "" || way.Integers && way.Format != integers ||
 			way.For != nil && !way.For(&l.program, n) {
 			continue
 		}
 		lacks := ""
 		for _, w := range weights {
-			lacks = cmp.Or(lacks, way.Lacks(l.isa, w))
+			lacks = cmp.Or(lacks, way.WhyNot(l.isa, w))
 		}
 		if lacks == "" {
 			return way.Format
@@ -139,22 +139,22 @@ func logitsProducts(g *graph.Graph) map[*graph.Node]bool {
 }
 
 // chooseKernels names a matmul kernel for each weight.
-func (l lowering) chooseKernels(c *pass.Context, g *graph.Graph) error {
+func (l deviceTargets) chooseKernels(c *pass.Context, g *graph.Graph) error {
 	logits := logitsProducts(g)
 	for _, n := range g.Nodes {
 		weights := matmulWeights(n)
 		if weights == nil {
 			continue
 		}
-		site := l.at(n)
-		format := site.activations(c, n, weights, logits[n])
+		dev := l.at(n)
+		format := dev.activations(c, n, weights, logits[n])
 		if format == "" {
 			continue
 		}
 		names := make([]string, len(weights))
 		for i, w := range weights {
-			layout := site.target.Layout(site.isa, w.Type.DType, format)
-			names[i] = plan.MatmulName(site.program.Matmul, string(w.Type.DType), layout, format)
+			layout := dev.target.Layout(dev.isa, w.Type.DType, format)
+			names[i] = plan.MatmulName(dev.program.Matmul, string(w.Type.DType), layout, format)
 		}
 		n.Attr["kernels"] = strings.Join(names, ",")
 		c.Applied(n.Name())
@@ -165,11 +165,11 @@ func (l lowering) chooseKernels(c *pass.Context, g *graph.Graph) error {
 // wholeRows is what the patterns of norms check: that the norm is not one per group.
 var wholeRows = map[*graph.Op][]string{ops.RMSNorm: {"group"}}
 
-// normed are the products with a norm in front of x.
-var normed = map[*graph.Op]*graph.Op{ops.Matmul: ops.NormMatmul, ops.QKV: ops.NormQKV, ops.SwiGLU: ops.NormSwiGLU}
+// normed maps a product to the op that computes a norm of x first.
+var normed = map[*graph.Op]*graph.Op{ops.Matmul: ops.NormMatmul, ops.QKV: ops.NormQKV, ops.GatedMLP: ops.NormGatedMLP}
 
 // fusePrologue joins a norm with the product that is its only use.
-func (l lowering) fusePrologue(c *pass.Context, g *graph.Graph) error {
+func (l deviceTargets) fusePrologue(c *pass.Context, g *graph.Graph) error {
 	m := pass.NewMatcher(g)
 	for _, n := range g.Nodes {
 		to := normed[n.Op]
@@ -194,20 +194,20 @@ func (l lowering) fusePrologue(c *pass.Context, g *graph.Graph) error {
 	return nil
 }
 
-// A rounding is the ops that round activations to a format: alone, after a norm, after a gate.
-type rounding struct {
-	format            string
-	alone, norm, gate *graph.Op
+// A quantizer is the ops that round activations to a format: alone, after a norm, after a gated MLP.
+type quantizer struct {
+	format          string
+	op, norm, gated *graph.Op
 }
 
-var roundings = []rounding{
-	{target.Q8x2, ops.Quantise, ops.NormQuantise, ops.SwiGLUQuantise},
-	{target.Q8, ops.QuantiseQ8, ops.NormQuantiseQ8, ops.SwiGLUQuantiseQ8},
-	{target.BF16, ops.Round, ops.NormRound, ops.SwiGLURound},
+var quantizers = []quantizer{
+	{target.Q8x2, ops.Quantize, ops.NormQuantize, ops.GatedMLPQuantize},
+	{target.Q8, ops.QuantizeQ8, ops.NormQuantizeQ8, ops.GatedMLPQuantizeQ8},
+	{target.BF16, ops.Round, ops.NormRound, ops.GatedMLPRound},
 }
 
-// insertQuantise puts a rounding in front of every matmul whose kernels take rounded activations.
-func (l lowering) insertQuantise(c *pass.Context, g *graph.Graph) error {
+// insertQuantize puts a quantization in front of every matmul whose kernels take quantized activations.
+func (l deviceTargets) insertQuantize(c *pass.Context, g *graph.Graph) error {
 	for _, n := range append([]*graph.Node(nil), g.Nodes...) {
 		kernels := n.Attr.Str("kernels")
 		if kernels == "" || n.In[0].Type.DType != graph.F32 || l.at(n).program.Prologue {
@@ -215,12 +215,12 @@ func (l lowering) insertQuantise(c *pass.Context, g *graph.Graph) error {
 		}
 		first, _, _ := strings.Cut(kernels, ",") // all have the same activations
 		kernel, _ := plan.ParseMatmul(first)
-		at := slices.IndexFunc(roundings, func(r rounding) bool { return r.format == kernel.Activations })
+		at := slices.IndexFunc(quantizers, func(r quantizer) bool { return r.format == kernel.Activations })
 		if at < 0 {
 			c.Declined(n.Name(), "its kernels take float32")
 			continue
 		}
-		out, err := g.Insert(n, roundings[at].alone, n.In[:1], nil, g.Fresh(n.Name()+".x"))
+		out, err := g.Insert(n, quantizers[at].op, n.In[:1], nil, g.Fresh(n.Name()+".x"))
 		if err != nil {
 			return err
 		}
@@ -230,29 +230,29 @@ func (l lowering) insertQuantise(c *pass.Context, g *graph.Graph) error {
 	return nil
 }
 
-// fuseNorm joins a norm with the rounding that is its only use.
-func fuseNorm(c *pass.Context, g *graph.Graph) error {
-	return fuseRounding(c, g, ops.RMSNorm, "its operand is not a norm that only it reads",
+// fuseNormQuantize joins a norm with the quantization that is its only use.
+func fuseNormQuantize(c *pass.Context, g *graph.Graph) error {
+	return fuseQuantize(c, g, ops.RMSNorm, "its operand is not a norm that only it reads",
 		func(norm *graph.Node) bool { return norm.Attr.Int("group") == 0 },
-		func(r *rounding) *graph.Op { return r.norm })
+		func(r *quantizer) *graph.Op { return r.norm })
 }
 
-// fuseGate joins a gated product with the rounding that is its only use, so that its result is
-// never stored in float32.
-func (l lowering) fuseGate(c *pass.Context, g *graph.Graph) error {
-	return fuseRounding(c, g, ops.SwiGLU, "its operand is not a gated product that only it reads",
+// fuseGatedQuantize joins a gated MLP with the quantization that is its only use, so that its result is never
+// stored in float32.
+func (l deviceTargets) fuseGatedQuantize(c *pass.Context, g *graph.Graph) error {
+	return fuseQuantize(c, g, ops.GatedMLP, "its operand is not a gated product that only it reads",
 		func(gated *graph.Node) bool {
 			return gated.Attr.Str("kernels") != "" && !l.at(gated).program.FloatGates
 		},
-		func(r *rounding) *graph.Op { return r.gate })
+		func(r *quantizer) *graph.Op { return r.gated })
 }
 
-// fuseRounding looks at each rounding for an operand that a node of one op computes.
-func fuseRounding(c *pass.Context, g *graph.Graph, op *graph.Op, why string, fits func(*graph.Node) bool,
-	fused func(r *rounding) *graph.Op) error {
+// fuseQuantize joins each quantization with the node that computes its operand, where that node is of the given op.
+func fuseQuantize(c *pass.Context, g *graph.Graph, op *graph.Op, why string, fits func(*graph.Node) bool,
+	fused func(r *quantizer) *graph.Op) error {
 	m := pass.NewMatcher(g)
 	for _, n := range g.Nodes {
-		at := slices.IndexFunc(roundings, func(r rounding) bool { return r.alone == n.Op })
+		at := slices.IndexFunc(quantizers, func(r quantizer) bool { return r.op == n.Op })
 		if at < 0 {
 			continue
 		}
@@ -261,7 +261,7 @@ func fuseRounding(c *pass.Context, g *graph.Graph, op *graph.Op, why string, fit
 			c.Declined(n.Name(), "%s", why)
 			continue
 		}
-		f := pass.Fusion{Nodes: []*graph.Node{by, n}, Op: fused(&roundings[at]), In: by.In, Results: n.Out, Checked: wholeRows, After: n}
+		f := pass.Fusion{Nodes: []*graph.Node{by, n}, Op: fused(&quantizers[at]), In: by.In, Results: n.Out, Checked: wholeRows, After: n}
 		if err := m.Fuse(c, n.Name(), f); err != nil {
 			return err
 		}

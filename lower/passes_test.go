@@ -12,10 +12,10 @@ import (
 )
 
 // fastPrefill is what the golden files are lowered for.
-var fastPrefill = lowering{{target: cpu.Target(), program: cpu.Programs(target.Bounds{Ubatch: 512, Sequences: 1})[2], rounded: &cpu.Target().Integers[0]}}
+var fastPrefill = deviceTargets{{target: cpu.Target(), program: cpu.Programs(target.Bounds{Ubatch: 512, Sequences: 1})[2], rounded: &cpu.Target().Integers[0]}}
 
 // fastDecode is what those are lowered for whose passes only products with a prologue have.
-var fastDecode = lowering{{target: cuda.Target(), program: cuda.Target().Programs(target.Bounds{Ubatch: 512, Sequences: 1})[0], rounded: &cuda.Target().Integers[0]}}
+var fastDecode = deviceTargets{{target: cuda.Target(), program: cuda.Target().Programs(target.Bounds{Ubatch: 512, Sequences: 1})[0], rounded: &cuda.Target().Integers[0]}}
 
 // q8x2Step is the largest rounding of an activation, relative to its block's largest value: what
 // inserting a quantisation may cost. The matmuls of the golden files have rows of 64 and two of

@@ -99,10 +99,10 @@ func drawOff(t *rapid.T) string {
 // drawTables draws an allowed order of the passes of both tables.
 func drawTables(t *rapid.T) tables {
 	graphOrder := drawOrder(t, pass.Graph(), pass.GraphOrder())
-	loweringOrder := drawOrder(t, loweringPasses(lowering{{}}), LoweringOrder())
+	loweringOrder := drawOrder(t, loweringPasses(deviceTargets{{}}), LoweringOrder())
 	return tables{
 		graph: picked(pass.Graph(), graphOrder),
-		lowering: func(l lowering) []pass.Pass {
+		lowering: func(l deviceTargets) []pass.Pass {
 			return picked(loweringPasses(l), loweringOrder)
 		},
 	}

@@ -19,12 +19,12 @@ type layout struct {
 
 // A scheduler turns the nodes of one program into steps, in their order, and steps into waves.
 type scheduler struct {
-	p      *plan.Plan
-	g      *graph.Graph
-	sites  lowering
-	states shared
-	scope  plan.Scope
-	uses   map[*graph.Value][]*graph.Node
+	p       *plan.Plan
+	g       *graph.Graph
+	devices deviceTargets
+	states  shared
+	scope   plan.Scope
+	uses    map[*graph.Value][]*graph.Node
 
 	buffer map[*graph.Value]int // buffer ID of each value
 	bufs   []plan.Buffer        // arena buffers of this program
@@ -45,13 +45,13 @@ type access struct {
 }
 
 // schedule lowers one program's graph. Steps keep the order of the nodes within their wave.
-func schedule(p *plan.Plan, g *graph.Graph, sites lowering, states shared, reference bool) (*layout, []Fallback, error) {
-	g, reasons, err := lowerable(g, sites, reference)
+func schedule(p *plan.Plan, g *graph.Graph, targets deviceTargets, states shared, reference bool) (*layout, []Fallback, error) {
+	g, reasons, err := lowerable(g, targets, reference)
 	if err != nil {
 		return nil, nil, err
 	}
-	tmpl := &sites[len(sites)-1].program
-	s := &scheduler{p: p, g: g, sites: sites, states: states, uses: g.Uses(), buffer: map[*graph.Value]int{}, name: tmpl.Name, reasons: reasons}
+	tmpl := &targets[len(targets)-1].program
+	s := &scheduler{p: p, g: g, devices: targets, states: states, uses: g.Uses(), buffer: map[*graph.Value]int{}, name: tmpl.Name, reasons: reasons}
 	prog := &plan.Program{Name: tmpl.Name, Chunk: tmpl.Chunk, MinT: 1, MaxT: tmpl.MaxTokens, MaxR: g.Max(graph.R)}
 	switch n := len(p.Programs); {
 	case tmpl.Chunk > 0:
@@ -99,7 +99,7 @@ func (s *scheduler) node(n *graph.Node, reference bool) error {
 		s.buffer[n.Out[0]] = s.states.state[n.Name()].buffer
 		return nil
 	}
-	at := s.sites.at(n)
+	at := s.devices.at(n)
 	low, why := at.target.Lower(&at.program, n, reference)
 	if low == nil {
 		return fmt.Errorf("op %s cannot be computed on %s: %s", n.Op.Name, at.target.Name, why)
@@ -136,7 +136,7 @@ func (s *scheduler) node(n *graph.Node, reference bool) error {
 	if !ok {
 		return fmt.Errorf("kernel %s is not in the signature table", low.Kernel)
 	}
-	st.Args = append(st.Args, s.states.beside(s.p, &st, sig)...)
+	st.Args = append(st.Args, s.states.implicitArgs(s.p, &st, sig)...)
 	if low.Small && s.rows(st.Rows) <= at.program.Each && !s.isLogits(n.Out[0]) {
 		st.Split = plan.Split{By: "each", Unit: 1}
 	}
@@ -213,7 +213,7 @@ func (s *scheduler) format(st *plan.Step, role string) string {
 
 // inOrder reports whether a step runs after all before it, in a wave of its own.
 func (s *scheduler) inOrder(st *plan.Step) bool {
-	return s.sites[st.Device].target.Serial || plan.IsTransfer(st.Kernel)
+	return s.devices[st.Device].target.Serial || plan.IsTransfer(st.Kernel)
 }
 
 // earliest is the first wave in which the step may run: after the waves that wrote what it
@@ -326,7 +326,7 @@ func (s *scheduler) add(b plan.Buffer) int {
 
 // copyOut appends a step that copies a wanted value to the caller's memory.
 func (s *scheduler) copyOut(v *graph.Value) error {
-	kernel := s.sites.at(v.Def).target.Copy
+	kernel := s.devices.at(v.Def).target.Copy
 	sig, ok := plan.LookupKernel(kernel)
 	if !ok {
 		return fmt.Errorf("kernel %s is not in the signature table", kernel)

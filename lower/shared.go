@@ -146,8 +146,8 @@ func addBuffer(p *plan.Plan, b plan.Buffer) (int, error) {
 // addTables appends the tables that steps read on each device: sines for each rotation, and counters for
 // each token and head of keys, and each row of logits.
 func addTables(p *plan.Plan, g *graph.Graph, o *Options, s *shared, reference bool) error {
-	sites := o.sites(o.target.Programs(target.Bounds{Ubatch: o.Ubatch, Sequences: o.Sequences})[0], nil)
-	g, _, err := lowerable(g, sites, reference)
+	targets := o.deviceTargets(o.target.Programs(target.Bounds{Ubatch: o.Ubatch, Sequences: o.Sequences})[0], nil)
+	g, _, err := lowerable(g, targets, reference)
 	if err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func addTables(p *plan.Plan, g *graph.Graph, o *Options, s *shared, reference bo
 		if n.Op != ops.Attention {
 			continue
 		}
-		at := sites.at(n)
+		at := targets.at(n)
 		low, _ := at.target.Lower(&at.program, n, false)
 		sig, ok := plan.LookupKernel(low.Kernel)
 		if !ok || sig.Operand("sines") == nil {
@@ -329,9 +329,9 @@ func (o *Options) fitsCache(elems int64, what string) error {
 	return nil
 }
 
-// beside are the operands of a step that no operand of its node stands for: the table of pages, those of
-// a device, and what the run before has left there.
-func (s *shared) beside(p *plan.Plan, st *plan.Step, sig *plan.Signature) []plan.Arg {
+// implicitArgs are the operands of a step that are not operands of its node: the page table, the tables of a
+// device, and the results of the previous run on the device.
+func (s *shared) implicitArgs(p *plan.Plan, st *plan.Step, sig *plan.Signature) []plan.Arg {
 	var args []plan.Arg
 	for _, o := range sig.Operands {
 		switch r := plan.RotationOf(st); {

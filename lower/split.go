@@ -13,20 +13,20 @@ import (
 	"pesti/lower/target"
 )
 
-// A division is a graph whose nodes are on several devices, and how it came to that.
-type division struct {
+// A partition is a graph whose nodes are on several devices, with the passes that put them there.
+type partition struct {
 	graph  *graph.Graph
 	passes []pass.Pass
 	notes  []pass.Note
 }
 
-// sites are what the devices offer to a program of the target. The host has one like it.
-func (o *Options) sites(p target.Program, rounded *target.Rounding) lowering {
-	l := slices.Repeat(lowering{{target: o.target, program: p, isa: o.ISA, rounded: rounded}}, o.Devices)
+// deviceTargets returns what the devices offer to a program of the target. The host has a program like it.
+func (o *Options) deviceTargets(p target.Program, rounded *target.Rounding) deviceTargets {
+	l := slices.Repeat(deviceTargets{{target: o.target, program: p, isa: o.ISA, rounded: rounded}}, o.Devices)
 	if o.Host == nil {
 		return l
 	}
-	host := site{target: cpu.Target(), program: cpu.Beside(p), isa: o.Host.ISA}
+	host := deviceTarget{target: cpu.Target(), program: cpu.HostProgram(p), isa: o.Host.ISA}
 	if rounded != nil {
 		host.rounded = &host.target.Integers[slices.Index(host.target.RoundingNames(), rounded.Name)]
 	}
@@ -62,20 +62,20 @@ func (o *Options) completeHost(p *frontend.Params) error {
 	return nil
 }
 
-// divide puts a copy of a graph on the devices that the options ask for; one for one device is left as it is.
-func (o *Options) divide(g *graph.Graph, layers int, off pass.Set) (*division, error) {
+// partition puts a copy of a graph on the devices that the options ask for. A graph for one device stays as it is.
+func (o *Options) partition(g *graph.Graph, layers int, off pass.Set) (*partition, error) {
 	devices, onHost := o.Devices, -1
 	if o.Host != nil {
 		devices, onHost = devices+1, layers-o.Host.GPULayers
 	}
 	if devices == 1 {
-		return &division{graph: g}, nil
+		return &partition{graph: g}, nil
 	}
 	split := pass.SplitLayers(devices, onHost)
 	if o.Split == "tensor" {
 		split = pass.SplitTensor(o.Devices, cuda.Reads)
 	}
-	d := &division{graph: g.Clone(), passes: []pass.Pass{pass.Fold(), split}}
+	d := &partition{graph: g.Clone(), passes: []pass.Pass{pass.Fold(), split}}
 	var err error
 	d.notes, err = pass.Run(d.graph, d.passes, pass.Options{Off: off, Verify: o.Verify, After: o.after("")})
 	if err != nil {

@@ -51,9 +51,9 @@ func (s *scheduler) top(logits *graph.Value) error {
 		{plan.Argmax, 1, []plan.Arg{{Role: "ids", Buffer: s.states.io[plan.Argmax]}}},
 		{"top", s.states.top, []plan.Arg{{Role: "ids", Buffer: s.states.io[plan.TopIDs]}, {Role: "values", Buffer: s.states.io[plan.TopLogits]}}},
 	} {
-		sig, ok := plan.LookupKernel(s.sites.at(logits.Def).target.Top)
+		sig, ok := plan.LookupKernel(s.devices.at(logits.Def).target.Top)
 		if !ok {
-			return fmt.Errorf("kernel %s is not in the signature table", s.sites.at(logits.Def).target.Top)
+			return fmt.Errorf("kernel %s is not in the signature table", s.devices.at(logits.Def).target.Top)
 		}
 		st := plan.Step{
 			Name: t.name, Layer: -1, Kernel: sig.Name, Rows: string(graph.R), Split: plan.Split{By: sig.Splits[0], Unit: 1},
@@ -61,7 +61,7 @@ func (s *scheduler) top(logits *graph.Value) error {
 			Scratch: -1, Device: logits.Def.Device,
 			Args: append([]plan.Arg{{Role: "x", Buffer: s.buffer[logits]}}, t.out...),
 		}
-		st.Args = append(st.Args, s.states.beside(s.p, &st, sig)...)
+		st.Args = append(st.Args, s.states.implicitArgs(s.p, &st, sig)...)
 		if err := s.append(st, sig, s.earliest(&st, sig)); err != nil {
 			return err
 		}

@@ -18,7 +18,7 @@ func may(name string, value any) graph.AttrSpec {
 	return graph.AttrSpec{Name: name, Default: value}
 }
 
-// Values of the attributes "layout" of rope and "act" of swiglu.
+// Values of the attribute "layout" of rope.
 const (
 	Pairs  = "pairs"  // rotates dims 2i and 2i+1
 	Halves = "halves" // rotates dims i and i + rot/2

@@ -9,7 +9,7 @@ import (
 )
 
 // A Value is what the interpreter holds for one value of a graph. Exactly one of F32, I32 and KV
-// is set. A q8x2 or q8 value is in F32, as the dequantised numbers.
+// is set. A q8x2 or q8 value is in F32, as the dequantized numbers.
 type Value struct {
 	Shape []int
 	F32   []float32
@@ -25,7 +25,7 @@ func (v *Value) last() int { return v.Shape[len(v.Shape)-1] }
 type Env struct {
 	// Inputs holds the input values by name; their lengths give T, S and R.
 	Inputs map[string][]int32
-	// Weights gives the dequantised elements of a tensor, row-major. It is not asked for parts.
+	// Weights gives the dequantized elements of a tensor, row-major. It is not asked for parts.
 	Weights func(w *graph.Value) ([]float32, error)
 	// Context is the number of cached positions that scores are computed for, rounded up to whole
 	// pages; 0 means the graph's bound of C.

@@ -6,40 +6,40 @@ import (
 	"pesti/graph"
 )
 
-// SwiGLUQuantise is quantise(swiglu(x, gate, up)).
-var SwiGLUQuantise = define("swiglu_quantise",
+// GatedMLPQuantize is quantise(swiglu(x, gate, up)).
+var GatedMLPQuantize = define("swiglu_quantise",
 	[]spec{{"x", activation, "M k"}, {"gate", weight, "n k"}, {"up", weight, "n k"}},
 	[]spec{{"y", graph.Q8x2, "M n"}},
 	[]graph.AttrSpec{need("act", ""), kernels}, checkGated)
 
-func expandSwiGLUQuantise(e *expander, n *graph.Node) []*graph.Value {
-	return []*graph.Value{e.rounded(n, Quantise)}
+func expandGatedMLPQuantize(e *expander, n *graph.Node) []*graph.Value {
+	return []*graph.Value{e.rounded(n, Quantize)}
 }
 
-// SwiGLUQuantiseQ8 is quantise_q8(swiglu(x, gate, up)).
-var SwiGLUQuantiseQ8 = define("swiglu_quantise_q8",
+// GatedMLPQuantizeQ8 is quantise_q8(swiglu(x, gate, up)).
+var GatedMLPQuantizeQ8 = define("swiglu_quantise_q8",
 	[]spec{{"x", activation, "M k"}, {"gate", weight, "n k"}, {"up", weight, "n k"}},
 	[]spec{{"y", graph.Q8, "M n"}},
 	[]graph.AttrSpec{need("act", ""), kernels}, checkGated)
 
-func expandSwiGLUQuantiseQ8(e *expander, n *graph.Node) []*graph.Value {
-	return []*graph.Value{e.rounded(n, QuantiseQ8)}
+func expandGatedMLPQuantizeQ8(e *expander, n *graph.Node) []*graph.Value {
+	return []*graph.Value{e.rounded(n, QuantizeQ8)}
 }
 
-// SwiGLURound is round(swiglu(x, gate, up)).
-var SwiGLURound = define("swiglu_round",
+// GatedMLPRound is round(swiglu(x, gate, up)).
+var GatedMLPRound = define("swiglu_round",
 	[]spec{{"x", activation, "M k"}, {"gate", weight, "n k"}, {"up", weight, "n k"}},
 	[]spec{{"y", graph.BF16, "M n"}},
 	[]graph.AttrSpec{need("act", ""), kernels}, checkGated)
 
-func expandSwiGLURound(e *expander, n *graph.Node) []*graph.Value {
+func expandGatedMLPRound(e *expander, n *graph.Node) []*graph.Value {
 	return []*graph.Value{e.rounded(n, Round)}
 }
 
-// rounded adds a gated product and what rounds it.
+// rounded adds a gated MLP and the op that rounds its result.
 func (e *expander) rounded(n *graph.Node, op *graph.Op) *graph.Value {
 	y := n.Out[0].Name
-	return e.add(op, nil, y, e.swiGLU(n, y+".gated", n.In[0], n.In[1], n.In[2]))
+	return e.add(op, nil, y, e.gatedMLP(n, y+".gated", n.In[0], n.In[1], n.In[2]))
 }
 
 // checkGated checks that the rows of the result are whole blocks.

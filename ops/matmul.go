@@ -50,20 +50,21 @@ func (e *expander) qkv(n *graph.Node, x *graph.Value, weights, biases []*graph.V
 	return out
 }
 
-// SwiGLU is act(x·gateᵀ) ⊙ (x·upᵀ) (Shazeer 2020), with any of the three activations.
-var SwiGLU = define("swiglu",
+// GatedMLP is act(x·gateᵀ) ⊙ (x·upᵀ) (Shazeer 2020), with any of the three activations. Its name in graphs is
+// that of the variant with SiLU.
+var GatedMLP = define("swiglu",
 	[]spec{{"x", activation, "M k"}, {"gate", weight, "n k"}, {"up", weight, "n k"}},
 	[]spec{{"y", graph.F32, "M n"}},
 	[]graph.AttrSpec{need("act", ""), kernels}, checkAct)
 
 func checkAct(n *graph.Node) error { return oneOf(n, "act", SiLU.Name, GELUTanh.Name, GELUErf.Name) }
 
-func expandSwiGLU(e *expander, n *graph.Node) []*graph.Value {
-	return []*graph.Value{e.swiGLU(n, n.Out[0].Name, n.In[0], n.In[1], n.In[2])}
+func expandGatedMLP(e *expander, n *graph.Node) []*graph.Value {
+	return []*graph.Value{e.gatedMLP(n, n.Out[0].Name, n.In[0], n.In[1], n.In[2])}
 }
 
-// swiGLU adds what a gated product of x with the activation of n stands for, which is to have a name.
-func (e *expander) swiGLU(n *graph.Node, y string, x, gateW, upW *graph.Value) *graph.Value {
+// gatedMLP adds the basic ops of a gated MLP of x with the activation of n; the result is called y.
+func (e *expander) gatedMLP(n *graph.Node, y string, x, gateW, upW *graph.Value) *graph.Value {
 	act := SiLU
 	for _, op := range []*graph.Op{GELUTanh, GELUErf} {
 		if op.Name == n.Attr.Str("act") {

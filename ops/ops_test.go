@@ -392,7 +392,7 @@ func TestCost(t *testing.T) {
 	products := func(g *graph.Graph) (total int64) {
 		for _, n := range g.Nodes {
 			switch n.Op {
-			case ops.Matmul, ops.QKV, ops.SwiGLU, ops.Attention, ops.AttnScores, ops.AttnValues:
+			case ops.Matmul, ops.QKV, ops.GatedMLP, ops.Attention, ops.AttnScores, ops.AttnValues:
 				f, _ := ops.Cost(n, size)
 				total += f
 			}

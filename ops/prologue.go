@@ -2,8 +2,8 @@ package ops
 
 import "pesti/graph"
 
-// Products whose x is normed first. Kernels that do so in their prologue spare a step and the memory
-// of what is normed; its norm is computed once more by every block of such a kernel.
+// Products with a norm of x in front. A kernel that computes the norm in its prologue needs no step for it and no
+// memory for its result; in return every block of the kernel computes the norm again.
 
 // NormMatmul is matmul(rms_norm(x, norm), w).
 var NormMatmul = define("norm_matmul",
@@ -28,15 +28,15 @@ func expandNormQKV(e *expander, n *graph.Node) []*graph.Value {
 	return e.qkv(n, e.normed(n, n.Out[0].Name), n.In[2:5], n.In[5:])
 }
 
-// NormSwiGLU is swiglu(rms_norm(x, norm), gate, up).
-var NormSwiGLU = define("norm_swiglu",
+// NormGatedMLP is swiglu(rms_norm(x, norm), gate, up).
+var NormGatedMLP = define("norm_swiglu",
 	[]spec{{"x", graph.F32, "M k"}, {"norm", graph.F32, "k"}, {"gate", weight, "n k"}, {"up", weight, "n k"}},
 	[]spec{{"y", graph.F32, "M n"}},
 	[]graph.AttrSpec{need("eps", 0.0), need("act", ""), kernels}, checkAct)
 
-func expandNormSwiGLU(e *expander, n *graph.Node) []*graph.Value {
+func expandNormGatedMLP(e *expander, n *graph.Node) []*graph.Value {
 	y := n.Out[0].Name
-	return []*graph.Value{e.swiGLU(n, y, e.normed(n, y), n.In[2], n.In[3])}
+	return []*graph.Value{e.gatedMLP(n, y, e.normed(n, y), n.In[2], n.In[3])}
 }
 
 // normed adds the norm of a node whose first operands are x and norm.

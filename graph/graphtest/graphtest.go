@@ -131,11 +131,11 @@ func (b *builder) addNamed(op *graph.Op, attr graph.Attrs, names []string, in ..
 	switch op {
 	case ops.Mul:
 		degree--
-	case ops.SwiGLU, ops.SwiGLUQuantise, ops.SwiGLUQuantiseQ8, ops.SwiGLURound:
+	case ops.GatedMLP, ops.GatedMLPQuantize, ops.GatedMLPQuantizeQ8, ops.GatedMLPRound:
 		degree *= 2
-	case ops.RMSNorm, ops.NormQuantise, ops.NormQuantiseQ8, ops.NormRound, ops.NormMatmul, ops.NormQKV:
+	case ops.RMSNorm, ops.NormQuantize, ops.NormQuantizeQ8, ops.NormRound, ops.NormMatmul, ops.NormQKV:
 		degree = 1
-	case ops.NormSwiGLU:
+	case ops.NormGatedMLP:
 		degree = 2
 	}
 	for _, v := range out {

@@ -17,9 +17,9 @@ var recipes = []func(*builder){
 
 // quantised append what only lowering does.
 var quantised = []func(*builder){
-	rounds(ops.Quantise), rounds(ops.QuantiseQ8), rounds(ops.Round),
-	roundsNorm(ops.NormQuantise), roundsNorm(ops.NormQuantiseQ8), roundsNorm(ops.NormRound),
-	roundsGate(ops.SwiGLUQuantise), roundsGate(ops.SwiGLUQuantiseQ8), roundsGate(ops.SwiGLURound), matmulOfRounded,
+	rounds(ops.Quantize), rounds(ops.QuantizeQ8), rounds(ops.Round),
+	roundsNorm(ops.NormQuantize), roundsNorm(ops.NormQuantizeQ8), roundsNorm(ops.NormRound),
+	roundsGate(ops.GatedMLPQuantize), roundsGate(ops.GatedMLPQuantizeQ8), roundsGate(ops.GatedMLPRound), matmulOfRounded,
 	normMatmul, normQKV, normSwiGLU, transfer, getPart, sum, concat,
 }
 
@@ -269,7 +269,7 @@ func gate(b *builder) {
 func swiglu(b *builder) {
 	x := b.tame(b.float("x", nil))
 	n := b.size()
-	b.add(ops.SwiGLU, graph.Attrs{"act": b.act().Name}, x, b.matrix(n, width(x)), b.matrix(n, width(x)))
+	b.add(ops.GatedMLP, graph.Attrs{"act": b.act().Name}, x, b.matrix(n, width(x)), b.matrix(n, width(x)))
 }
 
 // bias is a vector or none.
@@ -401,5 +401,5 @@ func normQKV(b *builder) {
 func normSwiGLU(b *builder) {
 	x := b.float("x", nil)
 	n := b.size()
-	b.add(ops.NormSwiGLU, graph.Attrs{"act": b.act().Name, "eps": 1e-6}, x, b.vector(width(x)), b.matrix(n, width(x)), b.matrix(n, width(x)))
+	b.add(ops.NormGatedMLP, graph.Attrs{"act": b.act().Name, "eps": 1e-6}, x, b.vector(width(x)), b.matrix(n, width(x)), b.matrix(n, width(x)))
 }

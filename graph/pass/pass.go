@@ -39,7 +39,7 @@
 //   - Keep operands before their uses, and the writes of a state before its reads; Options.Verify,
 //     which tests set, finds what you break.
 //   - Keep the arithmetic. The golden files are compared within 1e-5 of a row; what rounds more is a
-//     matter of precision, belongs in package lower, and gives its reason beside its tolerance.
+//     matter of precision, belongs in package lower, and gives the reason for its tolerance.
 package pass
 
 import (
@@ -68,7 +68,7 @@ func Graph() []Pass {
 		DCE(),
 		{Name: "sink_rows", Doc: "compute the tail only for rows whose logits are wanted", Run: sinkRows},
 		{Name: "fuse_qkv", Doc: "q, k and v projections with their biases in one op", Run: fuseQKV},
-		{Name: "fuse_swiglu", Doc: "gate, up and activation in one op", Run: fuseSwiGLU},
+		{Name: "fuse_swiglu", Doc: "gate, up and activation in one op", Run: fuseGatedMLP},
 		{Name: "fuse_attention", Doc: "norms, RoPE, cache, scores, softmax and values in one op", Run: fuseAttention},
 		CSE(),
 		DCE(),

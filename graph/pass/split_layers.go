@@ -115,8 +115,8 @@ func share(bytes []int64, devices, onHost int) ([]int, error) {
 // balance cuts a list into n contiguous parts of at least one element whose largest sum is as small as
 // it can be, and of those ways the one with the least sum of squares, and returns the end of each part.
 func balance(sizes []int64, n int) []int {
-	most, _ := cut(sizes, n, func(before, part float64) float64 { return max(before, part) })
-	_, ends := cut(sizes, n, func(before, part float64) float64 {
+	most, _ := optimalCuts(sizes, n, func(before, part float64) float64 { return max(before, part) })
+	_, ends := optimalCuts(sizes, n, func(before, part float64) float64 {
 		if part > most {
 			return math.Inf(1)
 		}
@@ -125,9 +125,9 @@ func balance(sizes []int64, n int) []int {
 	return ends
 }
 
-// cut cuts a list into n contiguous parts of at least one element at the least cost, where with gives what
-// parts cost together with one more, by the sum of its elements. It returns the cost and the end of each part.
-func cut(sizes []int64, n int, with func(before, part float64) float64) (float64, []int) {
+// optimalCuts cuts a list into n contiguous parts of at least one element at the least cost, and returns the cost
+// and the end of each part. with(before, part) is the cost of some parts and one more, whose elements sum to part.
+func optimalCuts(sizes []int64, n int, with func(before, part float64) float64) (float64, []int) {
 	sum := make([]int64, len(sizes)+1)
 	for i, s := range sizes {
 		sum[i+1] = sum[i] + s

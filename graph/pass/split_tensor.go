@@ -23,19 +23,19 @@ func SplitTensor(devices int, gathers func(table *graph.Value) bool) Pass {
 	return Pass{
 		Name: "split_tensor", Doc: "share matrices among devices, by rows and by columns", Required: true,
 		Run: func(c *Context, g *graph.Graph) error {
-			s := &splitter{c: c, g: g, m: NewMatcher(g), devices: devices, gathers: gathers, cuts: map[*graph.Value]cuts{}, copies: map[*graph.Value]*copies{}}
+			s := &splitter{c: c, g: g, m: NewMatcher(g), devices: devices, gathers: gathers, bounds: map[*graph.Value]shardBounds{}, copies: map[*graph.Value]*copies{}}
 			return s.run()
 		},
 	}
 }
 
-// cuts are where the rows of a value are cut: device d has elements [cuts[d], cuts[d+1]), or none.
-type cuts []int64
+// shardBounds are where the rows of a value are split: device d has the elements [b[d], b[d+1]), or none.
+type shardBounds []int64
 
-func (c cuts) empty(d int) bool { return c[d] == c[d+1] }
+func (c shardBounds) empty(d int) bool { return c[d] == c[d+1] }
 
-// times are the cuts of a value of which n elements belong to every div of this one's.
-func (c cuts) times(n, div int64) cuts {
+// scaled returns the bounds of a value of which n elements belong to every div elements of this one.
+func (c shardBounds) scaled(n, div int64) shardBounds {
 	scaled := slices.Clone(c)
 	for i := range scaled {
 		scaled[i] = scaled[i] / div * n
@@ -44,7 +44,7 @@ func (c cuts) times(n, div int64) cuts {
 }
 
 // shared reports whether more than one device has a part.
-func (c cuts) shared() bool { return c[1] != c[len(c)-1] }
+func (c shardBounds) shared() bool { return c[1] != c[len(c)-1] }
 
 // A splitter rewrites one graph. It first decides which values are cut, then replaces every node
 // by one for each device that needs it.
@@ -54,7 +54,7 @@ type splitter struct {
 	m       *Matcher
 	devices int
 	gathers func(table *graph.Value) bool
-	cuts    map[*graph.Value]cuts // of values of the old graph
+	bounds  map[*graph.Value]shardBounds // of values of the old graph
 	copies  map[*graph.Value]*copies
 	nodes   []*graph.Node // new ones
 	sharers int           // devices that have a part of anything
@@ -107,34 +107,34 @@ func (s *splitter) run() error {
 	return nil
 }
 
-// decide cuts what leads to a product: its operand, if that has parts, and then its matrix has columns, or
-// else its result, if those are logits. A product that is cut already, or whole everywhere, has nil.
-func (s *splitter) decide(n *graph.Node) (cuts, string) {
+// decide chooses how a product is split. If its operand can be split, its matrix is split by columns; else, if its
+// result is the logits, the result is. It returns nil for a product that is split already or stays whole.
+func (s *splitter) decide(n *graph.Node) (shardBounds, string) {
 	x, w := n.In[0], n.In[1]
 	if why := Unchecked(n, splitKnows); why != "" {
 		return nil, why
 	}
-	if atom := s.atom(x); atom > 0 && s.cuts[n.Out[0]] == nil {
+	if atom := s.granule(x); atom > 0 && s.bounds[n.Out[0]] == nil {
 		k := x.Type.Shape[1].N
-		unit := lcm(atom, grain(w, k))
+		unit := lcm(atom, alignment(w, k))
 		cut := s.share(k, unit)
-		marks := map[*graph.Value]cuts{}
-		if why := s.cut(marks, x, cut); why != "" {
+		marks := map[*graph.Value]shardBounds{}
+		if why := s.mark(marks, x, cut); why != "" {
 			return nil, why
 		}
 		for v, c := range marks {
-			s.cuts[v] = c
+			s.bounds[v] = c
 		}
 		if !cut.shared() {
 			return cut, fmt.Sprintf("its %d operands have one part of %d alone", k, unit)
 		}
 		return cut, ""
 	}
-	if s.cuts[n.Out[0]] == nil && s.isLogits(n.Out[0]) {
-		cut := s.share(n.Out[0].Type.Shape[1].N, lines)
-		s.cuts[n.Out[0]] = cut
+	if s.bounds[n.Out[0]] == nil && s.isLogits(n.Out[0]) {
+		cut := s.share(n.Out[0].Type.Shape[1].N, logitGranule)
+		s.bounds[n.Out[0]] = cut
 		if user := s.m.User(n.Out[0], ops.SelectRows); user != nil {
-			s.cuts[user.Out[0]] = cut
+			s.bounds[user.Out[0]] = cut
 		}
 		s.c.Applied(n.Name())
 		return nil, "" // which alone is no reason to have several devices
@@ -142,8 +142,8 @@ func (s *splitter) decide(n *graph.Node) (cuts, string) {
 	return nil, ""
 }
 
-// lines is how many logits stay together, which are whole lines of memory.
-const lines = 32
+// logitGranule is how many logits stay together: whole cache lines.
+const logitGranule = 32
 
 // isLogits reports whether a value is an output, perhaps after its wanted rows have been selected.
 func (s *splitter) isLogits(v *graph.Value) bool {
@@ -153,12 +153,12 @@ func (s *splitter) isLogits(v *graph.Value) bool {
 	return s.g.IsOutput(v)
 }
 
-// share cuts n elements between units, as evenly as these allow, the first devices having the larger parts and
-// the last ones none where there are too few.
-func (s *splitter) share(n, unit int64) cuts {
+// share splits n elements between units, as evenly as possible. The first devices have the larger parts; where
+// there are too few units the last devices have none.
+func (s *splitter) share(n, unit int64) shardBounds {
 	units := (n + unit - 1) / unit
 	sharers := min(units, int64(s.devices))
-	c := make(cuts, s.devices+1)
+	c := make(shardBounds, s.devices+1)
 	for d := range c {
 		c[d] = n
 		if d := int64(d); d < sharers {
@@ -168,9 +168,9 @@ func (s *splitter) share(n, unit int64) cuts {
 	return c
 }
 
-// grain is how many elements of a row of w have to stay together: a block of its type, and 32, which
-// kernels take at a time, where rows of k are multiples of that.
-func grain(w *graph.Value, k int64) int64 {
+// alignment is how many elements of a row of w have to stay together: a block of its type, and 32, the number that
+// kernels process at a time, if rows of k elements are multiples of 32.
+func alignment(w *graph.Value, k int64) int64 {
 	block, _ := graph.BlockOf(w.Type.DType)
 	if k%32 == 0 {
 		return lcm(max(block, 1), 32)
@@ -199,25 +199,25 @@ func splitKnows(name string) bool {
 	return false
 }
 
-// atom is how many elements of v have to stay together, or 0 where v cannot be cut.
-func (s *splitter) atom(v *graph.Value) int64 {
+// granule is how many elements of v have to stay together, or 0 where v cannot be split.
+func (s *splitter) granule(v *graph.Value) int64 {
 	switch n := v.Def; {
 	case n == nil || len(v.Type.Shape) != 2 || Unchecked(n, splitKnows) != "":
 		return 0
 	case n.Op == ops.AttnValues:
 		return n.Attr.Int("heads") / n.Attr.Int("kv_heads") * n.Attr.Int("head_dim")
-	case n.Op == ops.Matmul && n.In[2] == nil && n.In[1].IsWeight() && s.atom(n.In[0]) == 0:
+	case n.Op == ops.Matmul && n.In[2] == nil && n.In[1].IsWeight() && s.granule(n.In[0]) == 0:
 		return 1
 	case n.Op == ops.AddBias || slices.Contains(elementwise, n.Op):
-		return s.atom(n.In[0])
+		return s.granule(n.In[0])
 	}
 	return 0
 }
 
-// cut marks a value, and what it is computed from up to the products that give it, to be cut so, or says why it
-// cannot be.
-func (s *splitter) cut(marks map[*graph.Value]cuts, v *graph.Value, at cuts) (why string) {
-	before := s.cuts[v]
+// mark notes that a value is to be split at these bounds, and the values that it is computed from, back to the
+// products that give them. It says why where that is impossible.
+func (s *splitter) mark(marks map[*graph.Value]shardBounds, v *graph.Value, at shardBounds) (why string) {
+	before := s.bounds[v]
 	if before == nil {
 		before = marks[v]
 	}
@@ -236,7 +236,7 @@ func (s *splitter) cut(marks map[*graph.Value]cuts, v *graph.Value, at cuts) (wh
 	}
 	all := func(values ...*graph.Value) string {
 		for _, x := range values {
-			if why := s.cut(marks, x, at); why != "" {
+			if why := s.mark(marks, x, at); why != "" {
 				return why
 			}
 		}
@@ -244,23 +244,23 @@ func (s *splitter) cut(marks map[*graph.Value]cuts, v *graph.Value, at cuts) (wh
 	}
 	switch {
 	case n == nil:
-	case n.Op == ops.Matmul && n.In[2] == nil && n.In[1].IsWeight() && s.cuts[n.In[0]] == nil:
+	case n.Op == ops.Matmul && n.In[2] == nil && n.In[1].IsWeight() && s.bounds[n.In[0]] == nil:
 		return ""
 	case n.Op == ops.AddBias, n.Op == ops.Rope, n.Op == ops.RMSNorm && n.Attr.Int("group") > 0:
 		return all(n.In[0])
 	case n.Op == ops.AttnValues:
-		return s.cutAttention(marks, n, at)
+		return s.markAttention(marks, n, at)
 	case slices.Contains(elementwise, n.Op):
 		return all(slices.DeleteFunc(slices.Clone(n.In), func(x *graph.Value) bool { return x == nil })...)
 	}
 	return v.Name + " is not computed from products by elements or by heads"
 }
 
-// cutAttention marks the heads of an attention whose result is cut.
-func (s *splitter) cutAttention(marks map[*graph.Value]cuts, values *graph.Node, at cuts) (why string) {
+// markAttention is mark for the heads of an attention.
+func (s *splitter) markAttention(marks map[*graph.Value]shardBounds, values *graph.Node, at shardBounds) (why string) {
 	a := values.Attr
 	dim := a.Int("head_dim")
-	cache := at.times(1, a.Int("heads")/a.Int("kv_heads")) // keys and values of a group of heads
+	cache := at.scaled(1, a.Int("heads")/a.Int("kv_heads")) // keys and values of a group of heads
 	softmax := s.m.By(values.In[0], ops.Softmax)
 	if softmax == nil {
 		return values.In[0].Name + " is wanted or is no softmax"
@@ -289,11 +289,11 @@ func (s *splitter) cutAttention(marks map[*graph.Value]cuts, values *graph.Node,
 			}
 		}
 		marks[c], marks[write.In[0]] = cache, cache
-		if why := s.cut(marks, write.In[1], cache); why != "" {
+		if why := s.mark(marks, write.In[1], cache); why != "" {
 			return why
 		}
 	}
-	return s.cut(marks, scores.In[0], at)
+	return s.mark(marks, scores.In[0], at)
 }
 
 // node puts what is needed at once in the place of a node: its parts, or itself on device 0.
@@ -303,15 +303,15 @@ func (s *splitter) node(n *graph.Node) error {
 		s.copies[n.Out[0]] = &copies{whole: slices.Repeat(n.Out, s.devices)}
 		return nil
 	}
-	if s.cuts[n.Out[0]] != nil {
+	if s.bounds[n.Out[0]] != nil {
 		return s.parts(n)
 	}
-	if n.Op == ops.Matmul && s.cuts[n.In[0]] != nil && n.In[2] == nil {
-		return s.sum(n, s.cuts[n.In[0]], s.columns)
+	if n.Op == ops.Matmul && s.bounds[n.In[0]] != nil && n.In[2] == nil {
+		return s.sum(n, s.bounds[n.In[0]], s.columns)
 	}
 	if n.Op == ops.GetRows && n.In[0].IsWeight() && s.gathers(n.In[0]) && Unchecked(n, splitKnows) == "" {
 		s.c.Applied(n.Name())
-		return s.sum(n, s.share(n.In[0].Type.Shape[0].N, lines), s.look)
+		return s.sum(n, s.share(n.In[0].Type.Shape[0].N, logitGranule), s.lookUp)
 	}
 	out, err := s.place(n, 0, "", nil)
 	if err != nil {
@@ -346,7 +346,7 @@ func isMatrix(v *graph.Value) bool { return v != nil && v.IsWeight() && len(v.Ty
 // parts puts a node on each device that has a part of its result.
 func (s *splitter) parts(n *graph.Node) error {
 	v := n.Out[0]
-	at := s.cuts[v]
+	at := s.bounds[v]
 	c := &copies{whole: make([]*graph.Value, s.devices), parts: make([]*graph.Value, s.devices)}
 	s.copies[v] = c
 	for d := range s.devices {
@@ -369,14 +369,14 @@ func (s *splitter) parts(n *graph.Node) error {
 }
 
 // columns puts a product with the columns that belong to a device's part of x on it.
-func (s *splitter) columns(n *graph.Node, at cuts, d int) ([]*graph.Value, error) {
+func (s *splitter) columns(n *graph.Node, at shardBounds, d int) ([]*graph.Value, error) {
 	return s.place(n, d, partName(at, d), func(_ int, w *graph.Value) (*graph.Value, error) {
 		return s.g.PartOf(w, 1, at[d], at[d+1])
 	})
 }
 
-// look puts a look-up in a device's rows of a table on it.
-func (s *splitter) look(n *graph.Node, at cuts, d int) ([]*graph.Value, error) {
+// lookUp puts a look-up in a device's rows of a table on that device.
+func (s *splitter) lookUp(n *graph.Node, at shardBounds, d int) ([]*graph.Value, error) {
 	table, err := s.g.PartOf(n.In[0], 0, at[d], at[d+1])
 	if err != nil {
 		return nil, err
@@ -392,7 +392,7 @@ func (s *splitter) look(n *graph.Node, at cuts, d int) ([]*graph.Value, error) {
 
 // sum puts a term of a node's result on each device that has a part of what it reads, and on every device
 // their sum.
-func (s *splitter) sum(n *graph.Node, at cuts, term func(n *graph.Node, at cuts, d int) ([]*graph.Value, error)) error {
+func (s *splitter) sum(n *graph.Node, at shardBounds, term func(n *graph.Node, at shardBounds, d int) ([]*graph.Value, error)) error {
 	c := &copies{whole: make([]*graph.Value, s.devices)}
 	s.copies[n.Out[0]] = c
 	parts := make([]*graph.Value, s.devices)
@@ -413,7 +413,7 @@ func (s *splitter) sum(n *graph.Node, at cuts, term func(n *graph.Node, at cuts,
 	for d := range terms {
 		var err error
 		if !at.empty(d) {
-			if terms[d], err = s.bring(n.Out[0], parts, d); err != nil {
+			if terms[d], err = s.gather(n.Out[0], parts, d); err != nil {
 				return err
 			}
 		}
@@ -430,7 +430,7 @@ func (s *splitter) sum(n *graph.Node, at cuts, term func(n *graph.Node, at cuts,
 }
 
 // partName ends the names of a device's part, where there are several.
-func partName(at cuts, d int) string {
+func partName(at shardBounds, d int) string {
 	if !at.shared() {
 		return ""
 	}
@@ -449,7 +449,7 @@ func (s *splitter) place(n *graph.Node, d int, suffix string, weight func(i int,
 			if in[i] = v; weight != nil {
 				in[i], err = weight(i, v)
 			}
-		case weight != nil && s.cuts[v] != nil:
+		case weight != nil && s.bounds[v] != nil:
 			in[i] = s.copies[v].parts[d]
 		default:
 			in[i], err = s.whole(v, d)
@@ -469,7 +469,7 @@ func (s *splitter) place(n *graph.Node, d int, suffix string, weight func(i int,
 func (s *splitter) local(n *graph.Node, in []*graph.Value, d int) graph.Attrs {
 	attr := n.Attr.Clone()
 	dim := attr.Int("head_dim")
-	width := func(v *graph.Value) int64 { return s.cuts[v][d+1] - s.cuts[v][d] }
+	width := func(v *graph.Value) int64 { return s.bounds[v][d+1] - s.bounds[v][d] }
 	switch n.Op {
 	case ops.State:
 		attr["width"] = width(n.Out[0])
@@ -514,7 +514,7 @@ func (s *splitter) whole(v *graph.Value, d int) (*graph.Value, error) {
 	switch {
 	case c.parts != nil:
 		var parts []*graph.Value
-		if parts, err = s.bring(v, c.parts, d); err == nil {
+		if parts, err = s.gather(v, c.parts, d); err == nil {
 			c.whole[d], err = s.join(v, parts, d, ops.Concat)
 		}
 	case s.canRepeat(c.again, d), c.again != nil && c.again.Op == ops.RMSNorm: // what a norm reads is as long, and products norm it themselves
@@ -528,7 +528,7 @@ func (s *splitter) whole(v *graph.Value, d int) (*graph.Value, error) {
 	return c.whole[d], err
 }
 
-// transfer brings a value to a device, under the name of another one.
+// transfer copies a value to a device, under the name of another value.
 func (s *splitter) transfer(x *graph.Value, d int, suffix string, name *graph.Value) (*graph.Value, error) {
 	out, err := s.add(ops.Transfer, d, []*graph.Value{x}, nil, suffix, name)
 	if err != nil {
@@ -537,11 +537,11 @@ func (s *splitter) transfer(x *graph.Value, d int, suffix string, name *graph.Va
 	return out[0], nil
 }
 
-// most is how many operands the ops that join parts take.
-const most = 3
+// maxTerms is how many operands the ops that join parts take.
+const maxTerms = 3
 
-// bring has all parts of v brought to a device, in the order of the devices.
-func (s *splitter) bring(v *graph.Value, parts []*graph.Value, d int) ([]*graph.Value, error) {
+// gather transfers all parts of v to a device, in the order of the devices.
+func (s *splitter) gather(v *graph.Value, parts []*graph.Value, d int) ([]*graph.Value, error) {
 	var list []*graph.Value
 	for from, part := range parts {
 		if part == nil {
@@ -565,7 +565,7 @@ func (s *splitter) bring(v *graph.Value, parts []*graph.Value, d int) ([]*graph.
 // join puts the parts of v that are on a device together there.
 func (s *splitter) join(v *graph.Value, list []*graph.Value, d int, op *graph.Op) (*graph.Value, error) {
 	for done := 0; len(list) > 1; {
-		n := min(len(list), most)
+		n := min(len(list), maxTerms)
 		in := make([]*graph.Value, len(op.In))
 		copy(in, list[:n])
 		attr := graph.Attrs{}

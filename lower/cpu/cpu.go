@@ -22,7 +22,7 @@ import (
 func Target() *target.Target {
 	return &target.Target{
 		Name: "cpu", ISAs: plan.ISAs, Caches: plan.CacheFormats(), Tiles: Chunk,
-		Programs: Programs, Ways: ways, Integers: integers, DefaultRounding: defaultRounding, Layout: Layout,
+		Programs: Programs, ActivationFormats: activationFormats, Integers: integers, DefaultRounding: defaultRounding, Layout: Layout,
 		Kernels: Kernels, Reference: Reference, Fits: fits, Copy: "copy",
 	}
 }
@@ -30,20 +30,20 @@ func Target() *target.Target {
 // ways are the formats of activations. Tiles are for the tokens of whole chunks, so that rows whose
 // logits are wanted, mostly one, do not go through them. Queries, keys and values stay in integers:
 // they are a sixth of the products at most and a third of what bf16 costs.
-var ways = []target.Way{
+var activationFormats = []target.ActivationFormat{
 	{Format: target.BF16, Rounds: true,
 		For: func(p *target.Program, n *graph.Node) bool {
 			return p.Chunk > 0 && target.RowsOf(n) == graph.T && n.Op != ops.QKV
 		},
-		Lacks: func(_ string, w *graph.Value) string {
+		WhyNot: func(_ string, w *graph.Value) string {
 			if Tiles(w.Type.DType, w.Type.Shape[1].N) {
 				return ""
 			}
 			return fmt.Sprintf("no kernel in tiles for %s of %v", w.Name, w.Type)
 		}},
-	{Format: target.Q8x2, Rounds: true, Integers: true, Lacks: lacksInteger},
-	{Format: target.Q8, Rounds: true, Integers: true, Lacks: lacksInteger},
-	{Format: target.F32, Lacks: func(string, *graph.Value) string { return "" }},
+	{Format: target.Q8x2, Rounds: true, Integers: true, WhyNot: whyNotInteger},
+	{Format: target.Q8, Rounds: true, Integers: true, WhyNot: whyNotInteger},
+	{Format: target.F32, WhyNot: func(string, *graph.Value) string { return "" }},
 }
 
 // integers are what activations are rounded to. A rounding to one plane costs the more accuracy the
@@ -70,7 +70,7 @@ func defaultRounding(isa string) string {
 	return target.Q8x2
 }
 
-func lacksInteger(_ string, w *graph.Value) string {
+func whyNotInteger(_ string, w *graph.Value) string {
 	if Integer(w.Type.DType) {
 		return ""
 	}
@@ -142,7 +142,7 @@ func Programs(b target.Bounds) []target.Program {
 
 // Beside returns the template for the layers that stay on the processor in a program of another target. Its
 // kernels round the same for chunks and for tokens alone.
-func Beside(p target.Program) target.Program {
+func HostProgram(p target.Program) target.Program {
 	host := target.Program{Name: p.Name, MaxTokens: p.MaxTokens, Matmul: "gemv", AllRows: p.AllRows, Each: smallTokens}
 	if p.MaxTokens > smallTokens {
 		host.Matmul = "gemm"
@@ -165,20 +165,20 @@ var (
 var Kernels = []target.Lowering{
 	{Op: ops.GetRows, Kernel: "embed", In: []string{"table", "tokens"}, Out: []string{"y"}, Split: byTokens, Small: true, Params: target.Vocab},
 	{Op: ops.RMSNorm, Kernel: "norm", In: []string{"x", "w"}, Out: []string{"y"}, Split: byTokens, Small: true},
-	{Op: ops.NormQuantise, Kernel: "norm", In: []string{"x", "w"}, Out: []string{"y"}, Split: byTokens, Small: true},
+	{Op: ops.NormQuantize, Kernel: "norm", In: []string{"x", "w"}, Out: []string{"y"}, Split: byTokens, Small: true},
 	{Op: ops.NormAdd, Kernel: "norm_add", In: []string{"d", "w", "x"}, Out: []string{"y"}, Split: byTokens, Small: true},
-	{Op: ops.Quantise, Kernel: "quantise", In: []string{"x"}, Out: []string{"y"}, Split: byTokens, Small: true},
-	{Op: ops.QuantiseQ8, Kernel: "quantise", In: []string{"x"}, Out: []string{"y"}, Split: byTokens, Small: true},
-	{Op: ops.NormQuantiseQ8, Kernel: "norm", In: []string{"x", "w"}, Out: []string{"y"}, Split: byTokens, Small: true},
+	{Op: ops.Quantize, Kernel: "quantise", In: []string{"x"}, Out: []string{"y"}, Split: byTokens, Small: true},
+	{Op: ops.QuantizeQ8, Kernel: "quantise", In: []string{"x"}, Out: []string{"y"}, Split: byTokens, Small: true},
+	{Op: ops.NormQuantizeQ8, Kernel: "norm", In: []string{"x", "w"}, Out: []string{"y"}, Split: byTokens, Small: true},
 	{Op: ops.Round, Kernel: "quantise", In: []string{"x"}, Out: []string{"y"}, Split: byTokens, Small: true},
 	{Op: ops.NormRound, Kernel: "norm", In: []string{"x", "w"}, Out: []string{"y"}, Split: byTokens, Small: true},
 	{Op: ops.SelectRows, Kernel: "select", In: []string{"x", "rows"}, Out: []string{"y"}, Split: byTokens, Small: true},
 	{Op: ops.Matmul, Kernel: "matmul_group", In: []string{"x", "w0", "res"}, Out: []string{"out0"}, Split: byRows, Matmuls: []string{"w0"}},
 	{Op: ops.QKV, Kernel: "matmul_group", In: []string{"x", "w0", "w1", "w2", "bias0", "bias1", "bias2"}, Out: []string{"out0", "out1", "out2"}, Split: byRows, Matmuls: []string{"w0", "w1", "w2"}},
-	{Op: ops.SwiGLU, Kernel: "gated", In: []string{"x", "w0", "w1"}, Out: []string{"y"}, Split: byRows, Matmuls: []string{"w0", "w1"}},
-	{Op: ops.SwiGLUQuantise, Kernel: "gated", In: []string{"x", "w0", "w1"}, Out: []string{"y"}, Split: byBlocks, Matmuls: []string{"w0", "w1"}},
-	{Op: ops.SwiGLUQuantiseQ8, Kernel: "gated", In: []string{"x", "w0", "w1"}, Out: []string{"y"}, Split: byBlocks, Matmuls: []string{"w0", "w1"}},
-	{Op: ops.SwiGLURound, Kernel: "gated", In: []string{"x", "w0", "w1"}, Out: []string{"y"}, Split: byBlocks, Matmuls: []string{"w0", "w1"}},
+	{Op: ops.GatedMLP, Kernel: "gated", In: []string{"x", "w0", "w1"}, Out: []string{"y"}, Split: byRows, Matmuls: []string{"w0", "w1"}},
+	{Op: ops.GatedMLPQuantize, Kernel: "gated", In: []string{"x", "w0", "w1"}, Out: []string{"y"}, Split: byBlocks, Matmuls: []string{"w0", "w1"}},
+	{Op: ops.GatedMLPQuantizeQ8, Kernel: "gated", In: []string{"x", "w0", "w1"}, Out: []string{"y"}, Split: byBlocks, Matmuls: []string{"w0", "w1"}},
+	{Op: ops.GatedMLPRound, Kernel: "gated", In: []string{"x", "w0", "w1"}, Out: []string{"y"}, Split: byBlocks, Matmuls: []string{"w0", "w1"}},
 	{Op: ops.Attention, Kernel: "attention", In: []string{"q", "k", "v", "pos", "seq", "kcache", "vcache", "qnorm", "knorm", "freqs"}, Out: []string{"out", "", ""}, Split: byHeads},
 }
 

@@ -21,7 +21,7 @@ import (
 func Target() *target.Target {
 	return &target.Target{
 		Name: plan.CUDA, ISAs: plan.CUDAISAs, Caches: plan.CUDACacheFormats(), Threads: 1, Serial: true,
-		Programs: programs, Ways: ways, Layout: layout,
+		Programs: programs, ActivationFormats: activationFormats, Layout: layout,
 		Integers: []target.Rounding{target.Always(target.Q8x2)}, DefaultRounding: func(string) string { return target.Q8x2 },
 		Kernels: Kernels, Reference: Reference(), Fits: fits, Copy: "cuda.copy", Top: "cuda.top",
 	}
@@ -45,14 +45,14 @@ func programs(b target.Bounds) []target.Program {
 }
 
 // ways are the formats to which products round their activations by themselves.
-var ways = []target.Way{
-	{Format: target.Q8x2, Rounds: true, Integers: true, Lacks: func(_ string, w *graph.Value) string {
+var activationFormats = []target.ActivationFormat{
+	{Format: target.Q8x2, Rounds: true, Integers: true, WhyNot: func(_ string, w *graph.Value) string {
 		if cpu.Integer(w.Type.DType) && Reads(w) {
 			return ""
 		}
 		return fmt.Sprintf("no integer kernel for %s of %v", w.Name, w.Type)
 	}},
-	{Format: target.F32, Lacks: func(_ string, w *graph.Value) string {
+	{Format: target.F32, WhyNot: func(_ string, w *graph.Value) string {
 		if Reads(w) {
 			return ""
 		}
@@ -86,18 +86,18 @@ var Kernels = []target.Lowering{
 	{Op: ops.NormMatmul, Kernel: "cuda.gemv", In: []string{"x", "norm", "w0"}, Out: []string{"out0"}, Split: one, Matmuls: []string{"w0"}},
 	{Op: ops.QKV, Kernel: "cuda.gemv", In: []string{"x", "w0", "w1", "w2", "bias0", "bias1", "bias2"}, Out: []string{"out0", "out1", "out2"}, Split: one, Matmuls: []string{"w0", "w1", "w2"}},
 	{Op: ops.NormQKV, Kernel: "cuda.gemv", In: []string{"x", "norm", "w0", "w1", "w2", "bias0", "bias1", "bias2"}, Out: []string{"out0", "out1", "out2"}, Split: one, Matmuls: []string{"w0", "w1", "w2"}},
-	{Op: ops.SwiGLU, Kernel: "cuda.gated", In: []string{"x", "w0", "w1"}, Out: []string{"y"}, Split: one, Matmuls: []string{"w0", "w1"}},
-	{Op: ops.NormSwiGLU, Kernel: "cuda.gated", In: []string{"x", "norm", "w0", "w1"}, Out: []string{"y"}, Split: one, Matmuls: []string{"w0", "w1"}},
+	{Op: ops.GatedMLP, Kernel: "cuda.gated", In: []string{"x", "w0", "w1"}, Out: []string{"y"}, Split: one, Matmuls: []string{"w0", "w1"}},
+	{Op: ops.NormGatedMLP, Kernel: "cuda.gated", In: []string{"x", "norm", "w0", "w1"}, Out: []string{"y"}, Split: one, Matmuls: []string{"w0", "w1"}},
 	{Op: ops.Attention, Kernel: "cuda.attention", In: []string{"q", "k", "v", "pos", "seq", "kcache", "vcache", "qnorm", "knorm", "freqs"}, Out: []string{"out", "", ""}, Split: one, Params: map[string]target.Value{"splits": splits}},
 }
 
 // Chunked is the table of ops that have another kernel in the program for chunks.
 var Chunked = []target.Lowering{
-	{Op: ops.Quantise, Kernel: "cuda.quantise", In: []string{"x"}, Out: []string{"y"}, Split: one},
-	{Op: ops.NormQuantise, Kernel: "cuda.norm", In: []string{"x", "w"}, Out: []string{"y"}, Split: one},
+	{Op: ops.Quantize, Kernel: "cuda.quantise", In: []string{"x"}, Out: []string{"y"}, Split: one},
+	{Op: ops.NormQuantize, Kernel: "cuda.norm", In: []string{"x", "w"}, Out: []string{"y"}, Split: one},
 	{Op: ops.Matmul, Kernel: "cuda.gemm", In: []string{"x", "w0", "res"}, Out: []string{"out0"}, Split: one, Matmuls: []string{"w0"}},
 	{Op: ops.QKV, Kernel: "cuda.gemm", In: []string{"x", "w0", "w1", "w2", "bias0", "bias1", "bias2"}, Out: []string{"out0", "out1", "out2"}, Split: one, Matmuls: []string{"w0", "w1", "w2"}},
-	{Op: ops.SwiGLU, Kernel: "cuda.gemm_gated", In: []string{"x", "w0", "w1"}, Out: []string{"y"}, Split: one, Matmuls: []string{"w0", "w1"}},
+	{Op: ops.GatedMLP, Kernel: "cuda.gemm_gated", In: []string{"x", "w0", "w1"}, Out: []string{"y"}, Split: one, Matmuls: []string{"w0", "w1"}},
 	{Op: ops.Attention, Kernel: "cuda.prefill", In: []string{"q", "k", "v", "pos", "seq", "kcache", "vcache", "qnorm", "knorm", "freqs"}, Out: []string{"out", "", ""}, Split: one},
 }
 

@@ -17,7 +17,7 @@ import (
 
 // Activation formats of matmul kernels.
 const (
-	F32  = "f32"  // exact: weights dequantised, products in float32
+	F32  = "f32"  // exact: weights dequantized, products in float32
 	Q8x2 = "q8x2" // fast: integer products with activations in two int8 planes
 	Q8   = "q8"   // fast: the same with one plane, in less time and with larger errors
 	BF16 = "bf16" // fast: products in tiles, for whole chunks of tokens
@@ -34,7 +34,7 @@ type Target struct {
 
 	Programs func(Bounds) []Program
 	// Ways are how products may read their activations, the best first. The last one rounds nothing.
-	Ways []Way
+	ActivationFormats []ActivationFormat
 	// Integers are the ways to choose among their formats of integers, of which a compilation takes one.
 	Integers []Rounding
 	// DefaultRounding names the one that is taken on an instruction set where none is asked for.
@@ -88,13 +88,13 @@ type Program struct {
 	Prologue bool
 }
 
-// A Way is a format in which products read their activations.
-type Way struct {
+// An ActivationFormat is a format in which products read their activations.
+type ActivationFormat struct {
 	Format   string
 	Rounds   bool                                    // so that it is not for precision exact
 	Integers bool                                    // the choice among these is a Rounding's
 	For      func(p *Program, n *graph.Node) bool    // where it is wanted; nil is everywhere
-	Lacks    func(isa string, w *graph.Value) string // why there is no kernel for a weight, "" where there is one
+	WhyNot   func(isa string, w *graph.Value) string // why there is no kernel for a weight, "" where there is one
 }
 
 // A Rounding chooses the format of integers that a product's activations are rounded to.

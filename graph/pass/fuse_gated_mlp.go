@@ -8,9 +8,9 @@ import (
 // activations are the ops that may stand on the gate; the fused op names one of them.
 var activations = []*graph.Op{ops.SiLU, ops.GELUTanh, ops.GELUErf}
 
-// fuseSwiGLU joins act(gate·x) ⊙ (up·x) for any activation, so that both weights are read in one
+// fuseGatedMLP joins act(gate·x) ⊙ (up·x) for any activation, so that both weights are read in one
 // step and the gate never goes to memory (Shazeer 2020, arXiv:2002.05202).
-func fuseSwiGLU(c *Context, g *graph.Graph) error {
+func fuseGatedMLP(c *Context, g *graph.Graph) error {
 	m := NewMatcher(g)
 	for _, n := range g.Nodes {
 		if n.Op != ops.Mul {
@@ -37,7 +37,7 @@ func fuseSwiGLU(c *Context, g *graph.Graph) error {
 		nodes := append(append(pg.nodes, pu.nodes...), act, n)
 		in := []*graph.Value{pg.x, pg.w, pu.w}
 		attr := graph.Attrs{"act": act.Op.Name}
-		if err := m.Fuse(c, n.Name(), Fusion{Nodes: nodes, Op: ops.SwiGLU, In: in, Attr: attr, Results: n.Out}); err != nil {
+		if err := m.Fuse(c, n.Name(), Fusion{Nodes: nodes, Op: ops.GatedMLP, In: in, Attr: attr, Results: n.Out}); err != nil {
 			return err
 		}
 	}

@@ -7,13 +7,13 @@ import (
 	"pesti/graph"
 )
 
-// Quantise stores activations in the q8x2 format. The interpreter carries the dequantised values.
-var Quantise = define("quantise",
+// Quantize stores activations in the q8x2 format. The interpreter keeps the dequantized values.
+var Quantize = define("quantise",
 	[]spec{{"x", graph.F32, "M n"}},
 	[]spec{{"y", graph.Q8x2, "M n"}}, nil, checkBlocks)
 
-// QuantiseQ8 stores activations in the q8 format, likewise.
-var QuantiseQ8 = define("quantise_q8",
+// QuantizeQ8 stores activations in the q8 format. The interpreter keeps the dequantized values.
+var QuantizeQ8 = define("quantise_q8",
 	[]spec{{"x", graph.F32, "M n"}},
 	[]spec{{"y", graph.Q8, "M n"}}, nil, checkBlocks)
 
@@ -24,7 +24,7 @@ func checkBlocks(n *graph.Node) error {
 	return nil
 }
 
-func evalQuantise(_ *graph.Node, in, out []*Value) error {
+func evalQuantize(_ *graph.Node, in, out []*Value) error {
 	k := in[0].last()
 	row := make([]byte, numfmt.Q8x2Bytes(k))
 	for at := 0; at < len(in[0].F32); at += k {
@@ -34,7 +34,7 @@ func evalQuantise(_ *graph.Node, in, out []*Value) error {
 	return nil
 }
 
-func evalQuantiseQ8(_ *graph.Node, in, out []*Value) error {
+func evalQuantizeQ8(_ *graph.Node, in, out []*Value) error {
 	k := in[0].last()
 	row := make([]byte, numfmt.Q8Bytes(k))
 	for at := 0; at < len(in[0].F32); at += k {
@@ -44,24 +44,24 @@ func evalQuantiseQ8(_ *graph.Node, in, out []*Value) error {
 	return nil
 }
 
-// NormQuantise is quantise(rms_norm(x, w)).
-var NormQuantise = define("norm_quantise",
+// NormQuantize is quantise(rms_norm(x, w)).
+var NormQuantize = define("norm_quantise",
 	[]spec{{"x", graph.F32, "M n"}, {"w", graph.F32, "n"}},
 	[]spec{{"y", graph.Q8x2, "M n"}},
 	[]graph.AttrSpec{need("eps", 0.0)}, checkBlocks)
 
-// NormQuantiseQ8 is quantise_q8(rms_norm(x, w)).
-var NormQuantiseQ8 = define("norm_quantise_q8",
+// NormQuantizeQ8 is quantise_q8(rms_norm(x, w)).
+var NormQuantizeQ8 = define("norm_quantise_q8",
 	[]spec{{"x", graph.F32, "M n"}, {"w", graph.F32, "n"}},
 	[]spec{{"y", graph.Q8, "M n"}},
 	[]graph.AttrSpec{need("eps", 0.0)}, checkBlocks)
 
-func expandNormQuantise(e *expander, n *graph.Node) []*graph.Value {
-	return []*graph.Value{e.roundedNorm(n, Quantise)}
+func expandNormQuantize(e *expander, n *graph.Node) []*graph.Value {
+	return []*graph.Value{e.roundedNorm(n, Quantize)}
 }
 
-func expandNormQuantiseQ8(e *expander, n *graph.Node) []*graph.Value {
-	return []*graph.Value{e.roundedNorm(n, QuantiseQ8)}
+func expandNormQuantizeQ8(e *expander, n *graph.Node) []*graph.Value {
+	return []*graph.Value{e.roundedNorm(n, QuantizeQ8)}
 }
 
 // roundedNorm adds a norm and what rounds it.
