@@ -10,7 +10,7 @@ import (
 	"pesti/gguf/quant"
 )
 
-// bind resolves the operands of all steps of all programs for each worker.
+// bind binds all steps of all programs for each worker.
 func (e *Engine) bind(threads int, sets []string) error {
 	weights, err := e.weights()
 	if err != nil {
@@ -61,7 +61,7 @@ func (e *Engine) bindStep(g *plan.Program, st *plan.Step, weights map[string]wei
 	return kernel.Bind(&b, sets)
 }
 
-// note keeps what a step says of tokens and positions that fit.
+// note records the limits of tokens and positions that a step implies.
 func (e *Engine) note(st *plan.Step) {
 	if vocab := int(param(st, "vocab")); vocab > 0 && (e.vocab == 0 || vocab < e.vocab) {
 		e.vocab = vocab
@@ -69,7 +69,7 @@ func (e *Engine) note(st *plan.Step) {
 	e.noteRing(st)
 }
 
-// bufferOf returns a buffer of a program, or one that all share.
+// bufferOf returns a buffer of a program or a buffer that all programs share.
 func (e *Engine) bufferOf(g *plan.Program, id int) *plan.Buffer {
 	if n := len(e.plan.Buffers); id >= n {
 		return &g.Buffers[id-n]
@@ -77,7 +77,7 @@ func (e *Engine) bufferOf(g *plan.Program, id int) *plan.Buffer {
 	return &e.plan.Buffers[id]
 }
 
-// buffer returns the format and the memory of a buffer, or of the worker's copy of it.
+// buffer returns the format and the memory of a buffer. If each worker has a copy, it is that of worker.
 func (e *Engine) buffer(g *plan.Program, id, worker int) (string, []byte) {
 	if id < len(e.shared) {
 		return e.plan.Buffers[id].Format, e.shared[id]
@@ -95,15 +95,14 @@ func param(st *plan.Step, name string) int64 {
 	return v
 }
 
-// A weight is where its elements are: in the file, and where the plan says so in a layout for
-// products.
+// A weight has the memory of a weight: in the file, and packed if the plan gives it a layout.
 type weight struct {
 	file   kernel.Operand
 	packed *packing
 }
 
-// operand returns the weight for a kernel of products, or for anything else where that is "": its copy,
-// if there is one and it is to be read, or the file's.
+// operand returns the weight as an operand with a matmul kernel, or "" for none. It is the packed copy if
+// copied is true and there is one, otherwise the data in the file.
 func (w weight) operand(kernelName string, copied bool) kernel.Operand {
 	o := w.file
 	if copied && w.packed != nil {
@@ -113,7 +112,7 @@ func (w weight) operand(kernelName string, copied bool) kernel.Operand {
 	return o
 }
 
-// weights returns the plan's weights by name, but for parts of tensors that no step reads in the file.
+// weights returns the plan's weights by name, except shards that no step reads from the file.
 func (e *Engine) weights() (map[string]weight, error) {
 	weights, reads := make(map[string]weight, len(e.plan.Weights)), plan.FileReads(e.plan)
 	for i := range e.plan.Weights {
@@ -122,7 +121,7 @@ func (e *Engine) weights() (map[string]weight, error) {
 			continue
 		}
 		if w.Type == plan.SidecarType {
-			o, err := e.besideOperand(w)
+			o, err := e.sidecarOperand(w)
 			if err != nil {
 				return nil, err
 			}
@@ -153,7 +152,7 @@ func (e *Engine) weights() (map[string]weight, error) {
 	return weights, nil
 }
 
-// bindIO finds the buffers that the engine fills and reads.
+// bindIO sets the engine's views of the io buffers.
 func (e *Engine) bindIO() error {
 	ints := func(name string) []int32 { return view[int32](e.io(name)) }
 	e.tokens, e.pos, e.seq, e.rows = ints("tokens"), ints("pos"), ints("seq"), ints("rows")
@@ -175,7 +174,8 @@ func (e *Engine) bindIO() error {
 	return nil
 }
 
-// keepsTokens reports whether all steps that take tokens can take those that the run before has found.
+// keepsTokens reports whether all steps that read tokens can also read the tokens that the previous run
+// left on the device.
 func (e *Engine) keepsTokens() bool {
 	for i := range e.plan.Programs {
 		for _, wave := range e.plan.Programs[i].Waves {
@@ -196,7 +196,7 @@ func (e *Engine) keepsTokens() bool {
 	return true
 }
 
-// io returns the memory of an io buffer, nil where the plan has none of that name.
+// io returns the memory of an io buffer, or nil if the plan has no such buffer.
 func (e *Engine) io(name string) []byte {
 	for i := range e.plan.Buffers {
 		if b := &e.plan.Buffers[i]; b.Class == plan.IO && b.Name == name {
@@ -206,7 +206,7 @@ func (e *Engine) io(name string) []byte {
 	return nil
 }
 
-// view is data, which is aligned, as elements of type T.
+// view returns data as elements of type T. data must be aligned.
 func view[T any](data []byte) []T {
 	var zero T
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(data))), len(data)/int(unsafe.Sizeof(zero)))

@@ -118,7 +118,7 @@ func Open(p *plan.Plan, f *gguf.File, o Options) (*Engine, error) {
 	e.sequences = make([]sequence, p.Target.Sequences)
 	open := e.openProcessor
 	if p.Target.Backend == plan.CUDA {
-		open = e.openDevice
+		open = e.openCUDA
 	}
 	if err := open(o); err != nil {
 		return nil, err

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// checkHost refuses machines on which the kernels would read the model wrong: they read weights
-// and caches as they lie in memory, little-endian as in the file, at offsets beyond 32 bits.
+// checkHost returns an error on machines that cannot run the kernels. Kernels read weights and caches as
+// little-endian data, as in the file, at offsets that may exceed 32 bits.
 func checkHost(bits int, order binary.ByteOrder) error {
 	little := order.Uint16([]byte{1, 0}) == 1
 	if bits == 64 && little {
@@ -16,5 +16,5 @@ func checkHost(bits int, order binary.ByteOrder) error {
 	if little {
 		name = "little-endian"
 	}
-	return fmt.Errorf("this machine is %d-bit %s, expected 64-bit little-endian: plans run nowhere else", bits, name)
+	return fmt.Errorf("this machine is %d-bit %s, expected 64-bit little-endian: plans run only there", bits, name)
 }

@@ -5,19 +5,19 @@ import (
 	"pesti/gguf/numfmt"
 )
 
-// An Observation is a value that a step of a plan has just computed. Caches are none: what is
-// wrong in them shows in what reads them.
+// An Observation is a value that a step of a plan has just computed. Caches are not observed: an error in
+// them shows in the values that are computed from them.
 type Observation struct {
 	Program *plan.Program
 	Wave    int
 	Step    *plan.Step
-	Name    string    // of the value: the step's, or of its further outputs those of their buffers
-	Rows    int       // of tokens, or of wanted logits where Step.Rows is R; at least one
-	Data    []float32 // Rows rows, to be read before Observe returns; quantised ones are dequantised
+	Name    string    // of the value: the step's name for its first output, and buffer names for the others
+	Rows    int       // tokens, or wanted logits if Step.Rows is R; at least one
+	Data    []float32 // Rows rows, dequantized; valid until Observe returns
 }
 
-// runObserved runs a program step by step, so that each value is seen before another one takes
-// its place. A step still has all workers.
+// runObserved runs a program step by step, so that each value is observed before its memory is reused. A
+// step still uses all workers.
 func (e *Engine) runObserved(g *program) error {
 	for i := range g.Waves {
 		for j := range g.Waves[i].Steps {
@@ -32,7 +32,7 @@ func (e *Engine) runObserved(g *program) error {
 	return nil
 }
 
-// show lets the observer see what a step has written: worker 0's copy, where each has one.
+// show passes the outputs of a step to the observer. If each worker has a copy, it is that of worker 0.
 func (e *Engine) show(g *plan.Program, wave int, st *plan.Step) error {
 	o := Observation{Program: g, Wave: wave, Step: st, Name: st.Name, Rows: e.last.T}
 	if st.Rows == "R" {
@@ -60,7 +60,7 @@ func (e *Engine) show(g *plan.Program, wave int, st *plan.Step) error {
 			return err
 		}
 		if format == "i32" {
-			continue // places, and no values
+			continue // indices, not values
 		}
 		o.Data = floats(format, data, o.Rows, int(n)/o.Rows)
 		e.observe(o)
@@ -76,8 +76,7 @@ func (e *Engine) bufferName(g *plan.Program, id int) string {
 	return g.Buffers[id-len(e.shared)].Name
 }
 
-// floats returns rows of cols elements, in one of the formats that the signature table has for
-// outputs: a view where they are float32.
+// floats converts rows of cols elements from any output format to float32. For float32 it returns a view.
 func floats(format string, data []byte, rows, cols int) []float32 {
 	if format == "f32" {
 		return view[float32](data)[:rows*cols]

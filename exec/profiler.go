@@ -16,7 +16,7 @@ import (
 type profiler struct {
 	epoch    time.Time
 	programs []programClock
-	card     *cuda.Properties // of a device
+	device   *cuda.Properties // of a device
 	counted  bool             // whether it counts in place of times
 	paused   bool             // whether runs are no part of it
 
@@ -164,7 +164,7 @@ func (e *Engine) Profile() *profile.Profile {
 	if e.profiler == nil {
 		return nil
 	}
-	p := &profile.Profile{Workers: e.Threads(), Device: e.profiler.card, Counted: e.profiler.counted}
+	p := &profile.Profile{Workers: e.Threads(), Device: e.profiler.device, Counted: e.profiler.counted}
 	for i := range e.profiler.programs {
 		t := e.profiler.programs[i].times
 		if t.Runs == 0 {

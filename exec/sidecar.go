@@ -29,15 +29,15 @@ func CheckSidecar(p *plan.Plan, f *sidecar.File) error {
 		if w.Type != plan.SidecarType {
 			continue
 		}
-		if err := checkBeside(w, f); err != nil {
+		if err := checkSidecarWeight(w, f); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// besideOperand returns a weight that lies in the file beside the model's.
-func (e *Engine) besideOperand(w *plan.Weight) (kernel.Operand, error) {
+// sidecarOperand returns a weight that lies in the file beside the model's.
+func (e *Engine) sidecarOperand(w *plan.Weight) (kernel.Operand, error) {
 	b, _ := e.beside.Weight(w.Tensor()) // as CheckSidecar has seen
 	codes := e.beside.Codes(b)
 	scales, err := e.beside.Scales(b)

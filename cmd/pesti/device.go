@@ -23,7 +23,7 @@ const deviceFlag = "device"
 // devices of a CUDA driver. The zero value says nothing.
 type device struct {
 	word    string // onProcessor or that of a driver
-	numbers []int  // in the order of the plan's devices, see exec.DeviceNumbers
+	numbers []int  // in the order of the plan's devices, see exec.DeviceOrdinals
 }
 
 const onProcessor = "cpu"

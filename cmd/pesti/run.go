@@ -164,7 +164,7 @@ func (a *app) continueText(ctx context.Context, name string, text []byte, o *run
 	if err != nil {
 		return err
 	}
-	for _, d := range engine.Detours() {
+	for _, d := range engine.HostStagedPairs() {
 		a.warn([]string{fmt.Sprintf("device %d does not reach the memory of device %d: what crosses goes through the host", d[1], d[0])})
 	}
 	a.loaded()
@@ -173,7 +173,7 @@ func (a *app) continueText(ctx context.Context, name string, text []byte, o *run
 		LoadMS:       float64(time.Since(begin).Microseconds()) / 1000,
 		Fallbacks:    summary.Fallbacks,
 		Launches:     summary.LaunchesPerLayer,
-		Detours:      engine.Detours(),
+		Detours:      engine.HostStagedPairs(),
 
 		StartResident: resident,
 	}

@@ -107,7 +107,7 @@ func (s *source) choose(ctx context.Context, flags *compileFlags, backend string
 	if n := len(flags.on.numbers); n > places {
 		return usagef("--%s names %d devices, expected at most %d, for which %s is", deviceFlag, n, places, s.name)
 	}
-	s.devices = exec.DeviceNumbers(flags.on.numbers, places)
+	s.devices = exec.DeviceOrdinals(flags.on.numbers, places)
 	s.driver, err = s.app.openDriver(flags.on, slices.Max(s.devices)+1)
 	return err
 }

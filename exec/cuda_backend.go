@@ -11,45 +11,46 @@ import (
 	"pesti/exec/plan"
 )
 
-// graphTokens is the most tokens of a step whose launches are kept as a graph: there is one for each
-// number of tokens and of rows.
+// graphTokens is the largest number of tokens of a step whose launches are captured as a CUDA graph. There
+// is a graph for each number of tokens and rows.
 const graphTokens = 8
 
-// A device is the CUDA devices of a plan as a backend. Steps whose kernel a device has none for run on
-// the host, on a copy of the plan's memory, between a copy of what they read and one of what they write.
-type device struct {
-	engine *Engine
-	driver cuda.Driver
-	cards  []*card // by their number in the plan; nil for the host
-	links  map[[2]int]*link
-	failed error // of the first run that failed, after which the devices take no other
+// A cudaBackend runs a plan on its CUDA devices. A step without a CUDA kernel runs on the host, in host
+// copies of the plan's buffers: its inputs are copied from the device before, and its outputs back after.
+type cudaBackend struct {
+	engine  *Engine
+	driver  cuda.Driver
+	devices []*cudaDevice // by device index of the plan; nil for the host
+	links   map[[2]int]*peerLink
+	failed  error // of the first run that failed, after which the devices take no other
 
-	host     []byte // the buffers that the caller fills, as they lie on each device
-	programs map[*plan.Program]*launches
+	host     []byte // the input buffers, in the layout that they have on each device
+	programs map[*plan.Program]*boundProgram
 
-	packers *cpu.Machine // while weights are brought to the devices
-	meter   meter        // of the engine's profiler; nil where nobody wants to know
+	packers *cpu.Machine // while weights are uploaded
+	meter   meter        // of the engine's profiler, or nil
 }
 
-// A launches is a program bound to devices.
-type launches struct {
-	steps  [][]deviceStep // by wave
-	stages []stage
-	host   bool // whether a step runs on the host
+// A boundProgram is a program bound to devices.
+type boundProgram struct {
+	steps    [][]deviceStep // by wave
+	segments []segment
+	host     bool // whether a step runs on the host
 }
 
-// A deviceStep is one step: a binding, or where its card has no kernel for it the host's function, or where
-// the host is its device the shares of the workers, or none of these where it brings a value to another device.
+// A deviceStep is a bound step. It has one of: binding, for a kernel on a CUDA device; host, for a step of a
+// CUDA device without a kernel there; shares, one per worker, for a step whose device is the host. A
+// transfer between devices has none of them.
 type deviceStep struct {
 	*plan.Step
-	card    *card
+	dev     *cudaDevice
 	binding *cuda.Binding
 	host    kernel.Func
 	shares  []kernel.Func
 }
 
-// openDevice makes a device the engine's backend.
-func (e *Engine) openDevice(o Options) error {
+// openCUDA opens the devices of the plan and makes them the engine's backend.
+func (e *Engine) openCUDA(o Options) error {
 	if o.Driver == nil {
 		return fmt.Errorf("plan: is for CUDA devices from %s on, expected one to run it on: --device cuda:0, or --device virtual, which needs no GPU", e.plan.Target.ISA)
 	}
@@ -59,7 +60,7 @@ func (e *Engine) openDevice(o Options) error {
 		}
 		e.profiler = newProfiler(e.plan, 1, o.Trace)
 	}
-	d := &device{engine: e, driver: o.Driver, links: map[[2]int]*link{}, programs: map[*plan.Program]*launches{}}
+	d := &cudaBackend{engine: e, driver: o.Driver, links: map[[2]int]*peerLink{}, programs: map[*plan.Program]*boundProgram{}}
 	if err := d.open(o); err != nil {
 		return errors.Join(err, d.close())
 	}
@@ -67,9 +68,9 @@ func (e *Engine) openDevice(o Options) error {
 	return nil
 }
 
-// DeviceNumbers are the numbers of the n devices of a plan of which the first are given: behind those each is
-// the next that is not given itself.
-func DeviceNumbers(given []int, n int) []int {
+// DeviceOrdinals returns n device ordinals: the given ones, and then the ordinals that follow the last one,
+// without those already used.
+func DeviceOrdinals(given []int, n int) []int {
 	numbers := slices.Clone(given[:min(len(given), n)])
 	for last := -1; len(numbers) < n; {
 		if len(numbers) > 0 {
@@ -84,49 +85,48 @@ func DeviceNumbers(given []int, n int) []int {
 }
 
 // open opens the devices of the plan.
-func (d *device) open(o Options) error {
-	numbers := DeviceNumbers(o.Devices, d.engine.plan.NumGPUs())
+func (d *cudaBackend) open(o Options) error {
+	numbers := DeviceOrdinals(o.Devices, d.engine.plan.NumGPUs())
 	for i := range d.engine.plan.NumDevices() {
 		if i == 0 && d.engine.plan.HasHost() {
-			d.cards = append(d.cards, nil)
+			d.devices = append(d.devices, nil)
 			continue
 		}
 		number := numbers[0]
 		numbers = numbers[1:]
-		c := &card{device: d, place: i, weights: map[string]cuda.Address{}, modules: map[string]cuda.Module{}, functions: map[string]function{}}
-		d.cards = append(d.cards, c)
+		c := &cudaDevice{backend: d, index: i, weights: map[string]cuda.Address{}, modules: map[string]cuda.Module{}, functions: map[string]function{}}
+		d.devices = append(d.devices, c)
 		if err := c.open(number); err != nil {
-			return d.about(i, err)
+			return d.inDevice(i, err)
 		}
 	}
 	sets, err := d.openHost(o)
 	if err != nil {
-		return d.about(0, err)
+		return d.inDevice(0, err)
 	}
-	for _, step := range []func() error{d.allocate, d.upload, d.link, func() error { return d.packHost(sets) }, func() error { return d.bind(sets) }} {
+	for _, step := range []func() error{d.allocate, d.upload, d.openLinks, func() error { return d.packHost(sets) }, func() error { return d.bind(sets) }} {
 		if err := step(); err != nil {
 			return err
 		}
 	}
 	if d.engine.profiler != nil {
-		if d.meter, err = newMeter(d.cards[0].Device, d.cards[0].stream, d.engine.profiler); err != nil {
+		if d.meter, err = newMeter(d.devices[0].Device, d.devices[0].stream, d.engine.profiler); err != nil {
 			return err
 		}
 	}
 	return d.waitAll()
 }
 
-// about says in an error which device it is about, where there are several.
-func (d *device) about(place int, err error) error {
+// inDevice adds the device of the plan to an error, if there are several.
+func (d *cudaBackend) inDevice(place int, err error) error {
 	if err == nil || len(d.engine.plan.Devices) == 0 {
 		return err
 	}
 	return fmt.Errorf("device %d of the plan: %w", place, err)
 }
 
-// bind resolves the steps of all programs, and loads their kernels for few tokens and for as many as
-// there may be, so that a step finds all that it needs.
-func (d *device) bind(sets []string) error {
+// bind binds the steps of all programs and loads all kernels that they may need for any number of tokens.
+func (d *cudaBackend) bind(sets []string) error {
 	e := d.engine
 	onHost, err := e.weights()
 	if err != nil {
@@ -134,20 +134,20 @@ func (d *device) bind(sets []string) error {
 	}
 	for i := range e.plan.Programs {
 		g := &e.plan.Programs[i]
-		l := &launches{}
+		l := &boundProgram{}
 		for w := range g.Waves {
 			var steps []deviceStep
 			for k := range g.Waves[w].Steps {
 				st := &g.Waves[w].Steps[k]
-				bound := deviceStep{Step: st, card: d.cards[st.Device]}
+				bound := deviceStep{Step: st, dev: d.devices[st.Device]}
 				switch {
 				case plan.IsTransfer(st.Kernel):
-				case bound.card == nil:
+				case bound.dev == nil:
 					bound.shares, err = d.shares(g, st, onHost, sets)
 				case plan.IsCUDAKernel(st.Kernel):
 					e.note(st)
-					bound.binding = bound.card.bindStep(g, st)
-					err = bound.card.loadFor(&bound, g)
+					bound.binding = bound.dev.bindStep(g, st)
+					err = bound.dev.loadFor(&bound, g)
 				default:
 					l.host = true
 					bound.host, err = e.bindStep(g, st, onHost, 0, 1, []string{"portable"})
@@ -159,29 +159,29 @@ func (d *device) bind(sets []string) error {
 			}
 			l.steps = append(l.steps, steps)
 		}
-		l.stages = stagesOf(l.steps, len(d.cards))
+		l.segments = segmentsOf(l.steps, len(d.devices))
 		d.programs[g] = l
 		e.programs = append(e.programs, program{Program: g})
 	}
 	return e.bindIO()
 }
 
-// run runs a program. Steps of few tokens are captured the first time, and then replayed.
-func (d *device) run(g *program, r kernel.Run) error {
+// run runs a program. Segments of steps with few tokens are captured the first time and then replayed.
+func (d *cudaBackend) run(g *program, r kernel.Run) error {
 	if d.meter != nil && !d.engine.profiler.paused {
-		return d.runMetered(g.Program, r)
+		return d.runProfiled(g.Program, r)
 	}
 	l := d.programs[g.Program]
 	err := d.begin()
-	for i := range l.stages {
-		st := &l.stages[i]
+	for i := range l.segments {
+		st := &l.segments[i]
 		switch {
 		case err != nil:
 		case d.engine.cancelled():
 			err = cpu.ErrCancelled
 		case st.host != nil:
 			err = d.engine.machine.Run(d.engine.done, st.host, r)
-		case l.host || r.T > graphTokens || st.card == nil:
+		case l.host || r.T > graphTokens || st.dev == nil:
 			for _, step := range st.steps {
 				if err == nil {
 					err = d.do(g.Program, step, r)
@@ -194,10 +194,10 @@ func (d *device) run(g *program, r kernel.Run) error {
 	return d.end(r, err)
 }
 
-// replay runs the graph of a stage for a number of tokens and rows.
-func (d *device) replay(g *plan.Program, st *stage, r kernel.Run) error {
-	stream := st.card.stream
-	key := replayed{r, d.engine.top}
+// replay runs the graph of a segment for a number of tokens and rows, which it captures if there is none.
+func (d *cudaBackend) replay(g *plan.Program, st *segment, r kernel.Run) error {
+	stream := st.dev.stream
+	key := graphKey{r, d.engine.top}
 	graph, ok := st.graphs[key]
 	if !ok {
 		var err error
@@ -209,9 +209,9 @@ func (d *device) replay(g *plan.Program, st *stage, r kernel.Run) error {
 	return stream.Replay(graph)
 }
 
-// capture makes the graph of a stage. On an error the stream does not capture any more.
-func (d *device) capture(g *plan.Program, st *stage, r kernel.Run) (cuda.Graph, error) {
-	stream := st.card.stream
+// capture captures the launches of a segment. Also after an error, the stream no longer captures.
+func (d *cudaBackend) capture(g *plan.Program, st *segment, r kernel.Run) (cuda.Graph, error) {
+	stream := st.dev.stream
 	if err := stream.Capture(); err != nil {
 		return nil, err
 	}
@@ -231,9 +231,9 @@ func (d *device) capture(g *plan.Program, st *stage, r kernel.Run) (cuda.Graph, 
 	return nil, err
 }
 
-// runStep runs one step, and waits for it. The first one of a program brings the inputs, the last one
-// takes the outputs.
-func (d *device) runStep(g *program, wave, step int, r kernel.Run) error {
+// runStep runs one step and waits for it. The first step of a program uploads the inputs, the last one
+// downloads the outputs.
+func (d *cudaBackend) runStep(g *program, wave, step int, r kernel.Run) error {
 	l := d.programs[g.Program]
 	var err error
 	if wave == 0 && step == 0 {
@@ -248,15 +248,15 @@ func (d *device) runStep(g *program, wave, step int, r kernel.Run) error {
 	return d.wait(err)
 }
 
-// begin brings the inputs of a run to the devices.
-func (d *device) begin() error {
+// begin uploads the inputs of a run to the devices.
+func (d *cudaBackend) begin() error {
 	if d.failed != nil {
 		return d.failed
 	}
 	if d.engine.cancelled() {
 		return cpu.ErrCancelled
 	}
-	for _, c := range d.cards {
+	for _, c := range d.devices {
 		if c == nil {
 			continue
 		}
@@ -267,14 +267,14 @@ func (d *device) begin() error {
 	return nil
 }
 
-// end takes the outputs of a run from the devices.
-func (d *device) end(r kernel.Run, err error) error {
+// end downloads the outputs of a run from the devices and waits.
+func (d *cudaBackend) end(r kernel.Run, err error) error {
 	if err != nil {
 		return d.wait(err)
 	}
 	outputs, err := d.engine.outputs(r)
 	for _, o := range outputs {
-		data, c := d.engine.shared[o.id], d.cards[d.engine.plan.Buffers[o.id].Device]
+		data, c := d.engine.shared[o.id], d.devices[d.engine.plan.Buffers[o.id].Device]
 		if c == nil {
 			continue
 		}
@@ -283,11 +283,11 @@ func (d *device) end(r kernel.Run, err error) error {
 	return d.wait(err)
 }
 
-func (d *device) fetch(r kernel.Run) error { return d.end(r, nil) }
+func (d *cudaBackend) fetch(r kernel.Run) error { return d.end(r, nil) }
 
 // wait waits for the devices and returns err, or where that is nil their error. Where the pass was
 // cancelled and nothing failed, it returns cpu.ErrCancelled.
-func (d *device) wait(err error) error {
+func (d *cudaBackend) wait(err error) error {
 	cancelled := errors.Is(err, cpu.ErrCancelled)
 	if err == nil || cancelled {
 		err = d.waitAll()
@@ -302,20 +302,20 @@ func (d *device) wait(err error) error {
 }
 
 // waitAll waits for all devices. That a device skipped work because the pass is cancelled is no error here.
-func (d *device) waitAll() (first error) {
-	for i, c := range d.cards {
+func (d *cudaBackend) waitAll() (first error) {
+	for i, c := range d.devices {
 		if c == nil || c.stream == nil {
 			continue
 		}
 		if err := c.stream.Wait(); err != nil && !errors.Is(err, cuda.ErrCancelled) && first == nil {
-			first = d.about(i, err)
+			first = d.inDevice(i, err)
 		}
 	}
 	return first
 }
 
-// do gives the stream the launches of a step, or runs it on the host.
-func (d *device) do(g *plan.Program, st *deviceStep, r kernel.Run) error {
+// do launches a step on its device's stream, or runs it on the host.
+func (d *cudaBackend) do(g *plan.Program, st *deviceStep, r kernel.Run) error {
 	m := r.T
 	if st.Rows == "R" {
 		m = r.R
@@ -325,7 +325,7 @@ func (d *device) do(g *plan.Program, st *deviceStep, r kernel.Run) error {
 	}
 	switch {
 	case st.host != nil:
-		return d.onHost(g, st, r)
+		return d.runOnHost(g, st, r)
 	case st.shares != nil:
 		return d.engine.machine.Run(d.engine.done, alone(st.shares), r)
 	case st.binding == nil:
@@ -336,19 +336,19 @@ func (d *device) do(g *plan.Program, st *deviceStep, r kernel.Run) error {
 		return err
 	}
 	for _, c := range calls {
-		f, err := st.card.function(c.Kernel, c.Shared)
+		f, err := st.dev.function(c.Kernel, c.Shared)
 		if err != nil {
 			return err
 		}
-		if err := st.card.stream.Launch(cuda.Launch{Function: f, Grid: c.Grid, Block: c.Block, Shared: c.Shared, Params: c.Params}); err != nil {
+		if err := st.dev.stream.Launch(cuda.Launch{Function: f, Grid: c.Grid, Block: c.Block, Shared: c.Shared, Params: c.Params}); err != nil {
 			return fmt.Errorf("step %q: %w", st.Name, err)
 		}
 	}
 	return nil
 }
 
-// onHost runs a step on the host's copy of what it reads, and takes what it writes to the device.
-func (d *device) onHost(g *plan.Program, st *deviceStep, r kernel.Run) error {
+// runOnHost runs a step of a CUDA device on the host: it downloads the inputs and uploads the outputs.
+func (d *cudaBackend) runOnHost(g *plan.Program, st *deviceStep, r kernel.Run) error {
 	scope := d.engine.plan.Scope(g).Of(st.Step)
 	scope.T, scope.R = int64(r.T), int64(r.R)
 	sig, _ := plan.LookupKernel(st.Kernel) // as Verify has seen
@@ -367,19 +367,19 @@ func (d *device) onHost(g *plan.Program, st *deviceStep, r kernel.Run) error {
 			if err != nil {
 				return err
 			}
-			if _, at := st.card.placeOf(g, a.Buffer); bytes > 0 {
+			if _, at := st.dev.addressOf(g, a.Buffer); bytes > 0 {
 				if err := transfer(host[:bytes], at); err != nil {
 					return err
 				}
 			}
 		}
-		return st.card.stream.Wait()
+		return st.dev.stream.Wait()
 	}
-	if err := each(plan.Dir.Reads, st.card.stream.Download); err != nil {
+	if err := each(plan.Dir.Reads, st.dev.stream.Download); err != nil {
 		return err
 	}
 	st.host(&r)
-	return each(plan.Dir.Writes, func(host []byte, at cuda.Ptr) error { return st.card.stream.Upload(at, host) })
+	return each(plan.Dir.Writes, func(host []byte, at cuda.Ptr) error { return st.dev.stream.Upload(at, host) })
 }
 
 func sizeOf(format string, elems int64) (int64, error) {
@@ -387,13 +387,13 @@ func sizeOf(format string, elems int64) (int64, error) {
 	return f.Size(elems)
 }
 
-func (d *device) contents(g *plan.Program, id, rows, cols int) (string, []byte, error) {
-	c := d.cards[d.engine.bufferOf(g, id).Device]
+func (d *cudaBackend) contents(g *plan.Program, id, rows, cols int) (string, []byte, error) {
+	c := d.devices[d.engine.bufferOf(g, id).Device]
 	if c == nil {
 		format, data := d.engine.buffer(g, id, 0)
 		return format, data, nil
 	}
-	format, at := c.placeOf(g, id)
+	format, at := c.addressOf(g, id)
 	bytes, err := sizeOf(format, int64(rows)*int64(cols))
 	if err != nil {
 		return "", nil, err
@@ -409,11 +409,11 @@ func (d *device) contents(g *plan.Program, id, rows, cols int) (string, []byte, 
 	return format, data, err
 }
 
-// rowByRow turns a value in q8x2 as it is on devices, planes, scales and sums of all rows one behind
-// the other, into rows.
+// rowByRow converts a q8x2 value from the device layout, with the planes, scales and sums of all rows as
+// separate arrays, to the row layout of the CPU.
 func rowByRow(data []byte, rows, cols int) []byte {
 	out, at := make([]byte, 0, len(data)), 0
-	parts := []int{cols, cols, cols / 32 * 4, cols / 16 * 4} // bytes of a row in each
+	parts := []int{cols, cols, cols / 32 * 4, cols / 16 * 4} // bytes of a row in each array
 	for m := range rows {
 		at = 0
 		for _, size := range parts {
@@ -424,8 +424,8 @@ func rowByRow(data []byte, rows, cols int) []byte {
 	return out
 }
 
-func (d *device) poison() error {
-	for i, c := range d.cards {
+func (d *cudaBackend) poison() error {
+	for i, c := range d.devices {
 		if c == nil {
 			d.engine.poisonArena()
 			continue
@@ -439,27 +439,27 @@ func (d *device) poison() error {
 	return nil
 }
 
-func (d *device) cancelOn(done <-chan struct{}) {
+func (d *cudaBackend) cancelOn(done <-chan struct{}) {
 	if c, ok := d.driver.(cuda.Canceller); ok {
 		c.CancelOn(done)
 	}
 }
 
-func (d *device) workers() int {
+func (d *cudaBackend) workers() int {
 	if m := d.engine.machine; m != nil {
 		return m.Workers()
 	}
 	return 1
 }
 
-// close frees all, in an order in which nothing that is in use goes first. A device on which a kernel failed
-// has no more to say: it fails all calls with that error, which the run has told.
-func (d *device) close() error {
+// close frees everything, users of a resource before the resource. If a kernel failed, it returns no error:
+// all calls fail with the error of the kernel, which the run has already returned.
+func (d *cudaBackend) close() error {
 	var errs []error
 	broken := d.waitAll() != nil
 	for _, l := range d.programs {
-		for i := range l.stages {
-			for _, g := range l.stages[i].graphs {
+		for i := range l.segments {
+			for _, g := range l.segments[i].graphs {
 				errs = append(errs, g.Close())
 			}
 		}
@@ -470,10 +470,10 @@ func (d *device) close() error {
 	for _, l := range d.links {
 		errs = append(errs, l.close())
 	}
-	for _, c := range d.cards {
+	for _, c := range d.devices {
 		errs = append(errs, c.free())
 	}
-	for _, c := range d.cards { // when none reads another's memory
+	for _, c := range d.devices { // after all streams that may access another device's memory
 		errs = append(errs, c.close())
 	}
 	errs = append(errs, d.closeHost())

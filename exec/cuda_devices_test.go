@@ -113,8 +113,8 @@ func TestSeveralDevicesSameBits(t *testing.T) {
 		for _, r := range c.runs {
 			o.Devices = r.devices
 			e := openOn(t, r.driver, o, r.numbers...)
-			if _, apart := r.driver.(islands); apart != (len(e.Detours()) > 0) {
-				t.Errorf("%s: values go through the host for %v", r.name, e.Detours())
+			if _, apart := r.driver.(islands); apart != (len(e.HostStagedPairs()) > 0) {
+				t.Errorf("%s: values go through the host for %v", r.name, e.HostStagedPairs())
 			}
 			if got := feedAll(t, e, c.prompt, c.more); !slices.EqualFunc(got, want, slices.Equal[[]float32]) {
 				t.Errorf("%s: %s devices give other bits than one", c.precision, r.name)

@@ -11,7 +11,7 @@ import (
 	"pesti/gguf/sidecar"
 )
 
-// checkWeight compares a weight of the plan with the tensor of the file that it is, or is part of.
+// checkWeight checks a weight of the plan against its tensor in the file. The weight may be a shard of it.
 func checkWeight(w *plan.Weight, f *gguf.File) error {
 	t, ok := f.Tensor(w.Tensor())
 	if !ok {
@@ -31,7 +31,7 @@ func checkWeight(w *plan.Weight, f *gguf.File) error {
 	return nil
 }
 
-// share is a weight's share of the bytes of its tensor, −1 where it begins or ends inside a block.
+// share returns the size of a shard in bytes, or −1 if it begins or ends inside a block.
 func share(t *gguf.Tensor, w *plan.Weight) int64 {
 	axis := w.Part.Axis
 	n, all := w.Dims[axis], w.Part.Dims[axis]
@@ -49,8 +49,8 @@ func share(t *gguf.Tensor, w *plan.Weight) int64 {
 	return t.Size / (all / block) * (n / block)
 }
 
-// checkBeside compares a weight of the plan with the one of the file beside the model.
-func checkBeside(w *plan.Weight, f *sidecar.File) error {
+// checkSidecarWeight checks a weight of the plan against the weight of the sidecar file.
+func checkSidecarWeight(w *plan.Weight, f *sidecar.File) error {
 	b, ok := f.Weight(w.Tensor())
 	if !ok {
 		return fmt.Errorf("%s: has no tensor %q, which the plan reads", f.Path, w.Tensor())
@@ -65,7 +65,7 @@ func checkBeside(w *plan.Weight, f *sidecar.File) error {
 	return nil
 }
 
-// part returns the bytes of a weight among those of its tensor: rows where they lie, columns in a copy.
+// part returns the bytes of a shard. A shard of rows is a view of the tensor, a shard of columns a copy.
 func part(w *plan.Weight, tensor []byte) []byte {
 	p := &w.Part
 	if p.Of == "" {
@@ -75,7 +75,7 @@ func part(w *plan.Weight, tensor []byte) []byte {
 	for _, d := range p.Dims[:p.Axis] {
 		rows *= int(d)
 	}
-	row := len(tensor) / rows // bytes of what is cut, in whole blocks
+	row := len(tensor) / rows // bytes along the split axis, in whole blocks
 	from, to := row*int(p.From)/all, row*(int(p.From)+n)/all
 	if rows == 1 {
 		return tensor[from:to:to]
@@ -87,7 +87,7 @@ func part(w *plan.Weight, tensor []byte) []byte {
 	return bytes
 }
 
-// scalesOf returns those of the scales of a tensor's rows that belong to a weight.
+// scalesOf returns the row scales of a shard.
 func scalesOf(w *plan.Weight, scales []float32) []float32 {
 	if w.Part.Of == "" || w.Part.Axis != 0 {
 		return scales

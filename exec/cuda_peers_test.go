@@ -39,7 +39,7 @@ func TestDetourMemory(t *testing.T) {
 	openOn(t, linked, o)
 	apart := &hostCounter{Driver: several(2)}
 	e := openOn(t, islands{apart}, o)
-	if links := len(e.Detours()); links == 0 || apart.blocks != linked.blocks+links {
+	if links := len(e.HostStagedPairs()); links == 0 || apart.blocks != linked.blocks+links {
 		t.Errorf("%d blocks for %d links, and %d without", apart.blocks, links, linked.blocks)
 	}
 }

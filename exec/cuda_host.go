@@ -10,12 +10,12 @@ import (
 	"pesti/exec/plan"
 )
 
-// any is a card of the plan, whichever.
-func (d *device) any() *card { return d.cards[len(d.cards)-1] }
+// anyDevice returns one of the CUDA devices.
+func (d *cudaBackend) anyDevice() *cudaDevice { return d.devices[len(d.devices)-1] }
 
-// openHost sees that this machine can run the steps of a plan that has the host among its devices, makes
-// their workers, and returns the instruction sets that kernels may use.
-func (d *device) openHost(o Options) ([]string, error) {
+// openHost prepares the host if it is among the plan's devices: it checks that this machine can run the
+// host's steps, creates the workers, and returns the instruction sets that kernels may use.
+func (d *cudaBackend) openHost(o Options) ([]string, error) {
 	e := d.engine
 	if !e.plan.HasHost() {
 		return nil, nil
@@ -35,7 +35,7 @@ func (d *device) openHost(o Options) ([]string, error) {
 	return sets, nil
 }
 
-// fitsHost refuses a plan whose part on the host needs more memory than is available.
+// fitsHost returns an error if the host's part of the plan needs more memory than is available.
 func (e *Engine) fitsHost(ram cpu.RAM) error {
 	if ram.Total == 0 {
 		ram = cpu.DetectRAM()
@@ -56,8 +56,8 @@ func (e *Engine) fitsHost(ram cpu.RAM) error {
 		h(int64(min(all, math.MaxInt64/2))), h(weights), h(m.State), h(m.Arena), h(m.IO), h(ram.Available), h(ram.Total))
 }
 
-// packHost gives the host's kernels the weights that they read in a layout of their own.
-func (d *device) packHost(sets []string) error {
+// packHost packs the weights that the host's kernels read in a layout.
+func (d *cudaBackend) packHost(sets []string) error {
 	e := d.engine
 	if e.machine == nil {
 		return nil
@@ -69,7 +69,7 @@ func (d *device) packHost(sets []string) error {
 }
 
 // shares binds a step of the host for each worker.
-func (d *device) shares(g *plan.Program, st *plan.Step, weights map[string]weight, sets []string) ([]kernel.Func, error) {
+func (d *cudaBackend) shares(g *plan.Program, st *plan.Step, weights map[string]weight, sets []string) ([]kernel.Func, error) {
 	workers := d.engine.machine.Workers()
 	list := make([]kernel.Func, workers)
 	for w := range list {
@@ -81,7 +81,7 @@ func (d *device) shares(g *plan.Program, st *plan.Step, weights map[string]weigh
 	return list, nil
 }
 
-// alone is the schedule of one step.
+// alone returns the schedule of a single step.
 func alone(shares []kernel.Func) cpu.Schedule {
 	s := make(cpu.Schedule, len(shares))
 	for w := range s {
@@ -90,7 +90,7 @@ func alone(shares []kernel.Func) cpu.Schedule {
 	return s
 }
 
-func (d *device) closeHost() error {
+func (d *cudaBackend) closeHost() error {
 	e := d.engine
 	if e.machine == nil {
 		return nil

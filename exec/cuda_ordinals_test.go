@@ -7,15 +7,15 @@ import (
 	"pesti/exec"
 )
 
-// TestDeviceNumbers: numbers that are not given follow the last one, and are none of those given.
-func TestDeviceNumbers(t *testing.T) {
+// TestDeviceOrdinals: numbers that are not given follow the last one, and are none of those given.
+func TestDeviceOrdinals(t *testing.T) {
 	for _, c := range []struct {
 		given, want []int
 	}{
 		{nil, []int{0, 1, 2}}, {[]int{1}, []int{1, 2, 3}}, {[]int{1, 0}, []int{1, 0, 2}}, {[]int{2, 1}, []int{2, 1, 3}},
 		{[]int{5, 6, 4}, []int{5, 6, 4}}, {[]int{3, 2, 1, 0}, []int{3, 2, 1}},
 	} {
-		if got := exec.DeviceNumbers(c.given, 3); !slices.Equal(got, c.want) {
+		if got := exec.DeviceOrdinals(c.given, 3); !slices.Equal(got, c.want) {
 			t.Errorf("%v: %v, expected %v", c.given, got, c.want)
 		}
 	}

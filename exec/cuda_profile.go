@@ -11,21 +11,22 @@ import (
 	"pesti/exec/plan"
 )
 
-// A meter finds what the steps of a run on a device take.
+// A meter measures the steps of a run on a device.
 type meter interface {
-	// before and after stand around the launches of a step, by its ID.
+	// before and after are called before and after the launches of a step, which is given by its ID.
 	before(c *programClock, step int) error
 	after(c *programClock, step int) error
-	// collect is called when the device has done all steps of a run.
+	// collect is called after the device has finished all steps of a run.
 	collect(c *programClock) error
 	close() error
 }
 
-// newMeter returns the meter of a device: counts, where it has them in place of time, or else events.
-func newMeter(card cuda.Device, stream cuda.Stream, p *profiler) (meter, error) {
-	has := card.Properties()
-	p.card = &has
-	if c, ok := card.(cuda.Counting); ok {
+// newMeter returns a meter for a device: it uses counts if the device has them instead of time, otherwise
+// events.
+func newMeter(device cuda.Device, stream cuda.Stream, p *profiler) (meter, error) {
+	has := device.Properties()
+	p.device = &has
+	if c, ok := device.(cuda.Counting); ok {
 		if len(p.ring) > 0 {
 			return nil, fmt.Errorf("plan: the device counts what kernels do and has no time, of which a trace is made; expected a profile alone, or another device")
 		}
@@ -38,7 +39,7 @@ func newMeter(card cuda.Device, stream cuda.Stream, p *profiler) (meter, error) 
 			var pair [2]cuda.Event
 			for k := range pair {
 				var err error
-				if pair[k], err = card.NewEvent(); err != nil {
+				if pair[k], err = device.NewEvent(); err != nil {
 					return nil, errors.Join(err, m.close())
 				}
 				m.all = append(m.all, pair[k])
@@ -49,7 +50,7 @@ func newMeter(card cuda.Device, stream cuda.Stream, p *profiler) (meter, error) 
 	return m, nil
 }
 
-// An eventMeter has the stream record an event before and after each step.
+// An eventMeter records an event before and after each step.
 type eventMeter struct {
 	stream   cuda.Stream
 	profiler *profiler
@@ -69,7 +70,7 @@ func (m *eventMeter) after(c *programClock, step int) error {
 	return m.stream.Record(m.events[step][1])
 }
 
-// collect takes the times between the first event and the others.
+// collect computes the times of steps relative to the first event.
 func (m *eventMeter) collect(c *programClock) error {
 	at := func(e cuda.Event) (time.Duration, error) {
 		ms, err := e.Since(m.events[0][0])
@@ -95,7 +96,7 @@ func (m *eventMeter) close() error {
 	return errors.Join(errs...)
 }
 
-// A countMeter adds what the device counted during a step to it.
+// A countMeter assigns to each step the counts of the device during that step.
 type countMeter struct {
 	device cuda.Counting
 	last   []cuda.Counts // before the step
@@ -123,7 +124,7 @@ func (m *countMeter) after(c *programClock, step int) error {
 func (m *countMeter) collect(*programClock) error { return nil }
 func (m *countMeter) close() error                { return nil }
 
-// addCounts adds the counts of a kernel to a list with one of each.
+// addCounts adds the counts of a kernel to a list that has one entry per kernel.
 func addCounts(list *[]cuda.Counts, c *cuda.Counts) {
 	at := slices.IndexFunc(*list, func(o cuda.Counts) bool { return o.Kernel == c.Kernel })
 	if at < 0 {
@@ -133,8 +134,8 @@ func addCounts(list *[]cuda.Counts, c *cuda.Counts) {
 	(*list)[at].Add(c, 1)
 }
 
-// runMetered is run, step by step and not as a graph.
-func (d *device) runMetered(g *plan.Program, r kernel.Run) error {
+// runProfiled is run with a meter: it launches steps one by one, not as graphs.
+func (d *cudaBackend) runProfiled(g *plan.Program, r kernel.Run) error {
 	steps, clock := d.programs[g].steps, d.engine.profiler.clock(g)
 	err := d.begin()
 	for w := range steps {

@@ -9,41 +9,41 @@ import (
 	"pesti/exec/plan"
 )
 
-// A card is one of the CUDA devices that a plan runs on, with what lies there.
-type card struct {
+// A cudaDevice is one of the CUDA devices that a plan runs on, with the plan's memory on it.
+type cudaDevice struct {
 	cuda.Device // nil before it is open
 
-	device *device
-	place  int // in the plan
-	set    kernels.Set
-	stream cuda.Stream
+	backend *cudaBackend
+	index   int // in the plan
+	set     kernels.Set
+	stream  cuda.Stream
 
 	arena   cuda.Ptr
-	shared  []cuda.Ptr // by ID of the plan's own buffers, 0 where one lies on another device
+	shared  []cuda.Ptr // by ID of the buffers that all programs share; 0 if the buffer is on another device
 	inputs  cuda.Ptr
 	weights map[string]cuda.Address // by name
 
 	modules   map[string]cuda.Module // by name
 	functions map[string]function    // by kernel
 
-	memory []cuda.Ptr // all that is to be freed
+	memory []cuda.Ptr // to be freed
 	pinned [][]byte
 }
 
-// A function is a kernel that may be launched with so many bytes of shared memory.
+// A function is a kernel with the largest dynamic shared memory that it may be launched with.
 type function struct {
 	cuda.Function
 	shared int
 }
 
-// open takes the device with a number, if it can run the plan.
-func (c *card) open(number int) (err error) {
-	driver := c.device.driver
+// open opens the device with an ordinal and checks that it can run the plan.
+func (c *cudaDevice) open(number int) (err error) {
+	driver := c.backend.driver
 	if c.Device, err = driver.Open(number); err != nil {
 		return err
 	}
 	has := c.Properties()
-	if c.set, err = kernels.Lookup(c.device.engine.plan.Target.ISA, driver.Version(), has.Major, has.Minor); err != nil {
+	if c.set, err = kernels.Lookup(c.backend.engine.plan.Target.ISA, driver.Version(), has.Major, has.Minor); err != nil {
 		return fmt.Errorf("plan: %s: %w; compile the model again with --isa, at most what the device has", has.Name, err)
 	}
 	if err := c.checkFit(has); err != nil {
@@ -53,9 +53,9 @@ func (c *card) open(number int) (err error) {
 	return err
 }
 
-// bindStep finds the addresses of a step's operands.
-func (c *card) bindStep(g *plan.Program, st *plan.Step) *cuda.Binding {
-	scope := c.device.engine.plan.Scope(g)
+// bindStep returns a step with the addresses of its operands.
+func (c *cudaDevice) bindStep(g *plan.Program, st *plan.Step) *cuda.Binding {
+	scope := c.backend.engine.plan.Scope(g)
 	b := &cuda.Binding{Step: st, Operands: make(map[string]cuda.Address, len(st.Args)), SeqPages: int(scope.P), On: c.Properties()}
 	for _, a := range st.Args {
 		if a.Weight != "" {
@@ -64,26 +64,26 @@ func (c *card) bindStep(g *plan.Program, st *plan.Step) *cuda.Binding {
 			b.Operands[a.Role] = w
 			continue
 		}
-		format, at := c.placeOf(g, a.Buffer)
+		format, at := c.addressOf(g, a.Buffer)
 		b.Operands[a.Role] = cuda.Address{Ptr: at, Format: format}
 	}
 	if st.Scratch >= 0 {
-		_, b.Scratch = c.placeOf(g, st.Scratch)
+		_, b.Scratch = c.addressOf(g, st.Scratch)
 	}
 	return b
 }
 
-// placeOf is the format of a buffer and where it lies.
-func (c *card) placeOf(g *plan.Program, id int) (string, cuda.Ptr) {
-	b := c.device.engine.bufferOf(g, id)
+// addressOf returns the format and the address of a buffer.
+func (c *cudaDevice) addressOf(g *plan.Program, id int) (string, cuda.Ptr) {
+	b := c.backend.engine.bufferOf(g, id)
 	if id < len(c.shared) {
 		return b.Format, c.shared[id]
 	}
 	return b.Format, c.arena + cuda.Ptr(b.Offset)
 }
 
-// loadFor loads the kernels of a step for every number of rows that kernels differ in.
-func (c *card) loadFor(st *deviceStep, g *plan.Program) error {
+// loadFor loads the kernels of a step for all numbers of rows that use different kernels.
+func (c *cudaDevice) loadFor(st *deviceStep, g *plan.Program) error {
 	most := int(g.MaxT)
 	if st.Rows == "R" {
 		most = int(g.MaxR)
@@ -105,8 +105,8 @@ func (c *card) loadFor(st *deviceStep, g *plan.Program) error {
 	return nil
 }
 
-// function returns a kernel that may be launched with so many bytes of shared memory.
-func (c *card) function(name string, shared int) (cuda.Function, error) {
+// function returns a kernel that may be launched with shared bytes of dynamic shared memory.
+func (c *cudaDevice) function(name string, shared int) (cuda.Function, error) {
 	if f, ok := c.functions[name]; ok && f.shared >= shared {
 		return f.Function, nil
 	}
@@ -129,8 +129,8 @@ func (c *card) function(name string, shared int) (cuda.Function, error) {
 	return f, nil
 }
 
-// free gives back all but the device itself.
-func (c *card) free() error {
+// free frees everything but the device itself.
+func (c *cudaDevice) free() error {
 	if c == nil || c.Device == nil {
 		return nil
 	}
@@ -150,8 +150,8 @@ func (c *card) free() error {
 	return errors.Join(errs...)
 }
 
-// close gives the device back.
-func (c *card) close() error {
+// close closes the device.
+func (c *cudaDevice) close() error {
 	if c == nil || c.Device == nil {
 		return nil
 	}

@@ -14,16 +14,16 @@ import (
 	"pesti/gguf"
 )
 
-// checkFit refuses a plan that needs more memory than is free on the card.
-func (c *card) checkFit(has cuda.Properties) error {
-	p, h := c.device.engine.plan, plan.HumanBytes
+// checkFit returns an error if the plan needs more memory than is free on the device.
+func (c *cudaDevice) checkFit(has cuda.Properties) error {
+	p, h := c.backend.engine.plan, plan.HumanBytes
 	weights := int64(0)
 	for _, w := range plan.DeviceWeights(p) {
-		if w.LiesOn(c.place) {
+		if w.LiesOn(c.index) {
 			weights += w.DeviceBytes()
 		}
 	}
-	m := p.Device(c.place).Memory
+	m := p.Device(c.index).Memory
 	all := float64(weights) + float64(m.State) + float64(m.Arena) + float64(m.IO) + float64(m.Tables) // which may exceed an int64
 	if all <= float64(has.Free) {
 		return nil
@@ -32,8 +32,8 @@ func (c *card) checkFit(has cuda.Properties) error {
 		h(int64(min(all, math.MaxInt64/2))), h(weights), h(m.State), h(m.Arena), h(m.IO), h(m.Tables), h(has.Free), h(has.Memory), has.Name)
 }
 
-// alloc returns memory of the card that free gives back.
-func (c *card) alloc(bytes int64) (cuda.Ptr, error) {
+// alloc allocates device memory, which free frees.
+func (c *cudaDevice) alloc(bytes int64) (cuda.Ptr, error) {
 	if bytes == 0 {
 		return 0, nil
 	}
@@ -45,8 +45,8 @@ func (c *card) alloc(bytes int64) (cuda.Ptr, error) {
 	return p, nil
 }
 
-// allocHost returns memory of the host that free gives back.
-func (c *card) allocHost(bytes int64) ([]byte, error) {
+// allocHost allocates pinned host memory, which free frees.
+func (c *cudaDevice) allocHost(bytes int64) ([]byte, error) {
 	b, err := c.AllocHost(int(max(bytes, 1)))
 	if err != nil {
 		return nil, fmt.Errorf("plan: memory: %w", err)
@@ -55,40 +55,40 @@ func (c *card) allocHost(bytes int64) ([]byte, error) {
 	return b, nil
 }
 
-// allocate takes memory for arenas, states, tables and io buffers: as much as the plan says.
-func (d *device) allocate() error {
+// allocate allocates arenas, states, tables and io buffers with the sizes in the plan.
+func (d *cudaBackend) allocate() error {
 	e := d.engine
 	e.shared = make([][]byte, len(e.plan.Buffers))
 	at, err := d.allocateInputs()
 	if err != nil {
 		return err
 	}
-	for i, c := range d.cards {
+	for i, c := range d.devices {
 		if c == nil {
 			continue
 		}
 		if err := c.allocate(at, int64(len(d.host))); err != nil {
-			return d.about(i, err)
+			return d.inDevice(i, err)
 		}
 	}
 	return d.allocateHost()
 }
 
-// allocateInputs lays the buffers that the caller fills one behind the other, so that one copy brings
-// them all to a card, and returns where each is, by its ID.
-func (d *device) allocateInputs() (map[int]int64, error) {
+// allocateInputs places the input buffers one after the other, so that a single copy uploads all of them.
+// It returns their offsets by buffer ID.
+func (d *cudaBackend) allocateInputs() (map[int]int64, error) {
 	e, size := d.engine, int64(0)
 	at := map[int]int64{}
 	for _, in := range plan.Inputs() {
 		for i := range e.plan.Buffers {
 			if b := &e.plan.Buffers[i]; b.Class == plan.IO && b.Name == in.Name {
 				at[i] = size
-				size += (b.Size + 3) / 4 * 4 // they hold integers
+				size += (b.Size + 3) / 4 * 4 // keep int32 aligned
 			}
 		}
 	}
 	var err error
-	if d.host, err = d.any().allocHost(size); err != nil {
+	if d.host, err = d.anyDevice().allocHost(size); err != nil {
 		return nil, err
 	}
 	clear(d.host)
@@ -99,15 +99,15 @@ func (d *device) allocateInputs() (map[int]int64, error) {
 	return at, nil
 }
 
-// allocate takes memory for what lies on the card. Inputs lie on all.
-func (c *card) allocate(inputs map[int]int64, bytes int64) error {
-	e := c.device.engine
+// allocate allocates the buffers of the device. All devices have the inputs.
+func (c *cudaDevice) allocate(inputs map[int]int64, bytes int64) error {
+	e := c.backend.engine
 	c.shared = make([]cuda.Ptr, len(e.plan.Buffers))
 	var err error
 	if c.inputs, err = c.alloc(bytes); err != nil {
 		return err
 	}
-	if c.arena, err = c.alloc(e.plan.Device(c.place).Memory.Arena); err != nil {
+	if c.arena, err = c.alloc(e.plan.Device(c.index).Memory.Arena); err != nil {
 		return err
 	}
 	for i := range e.plan.Buffers {
@@ -116,7 +116,7 @@ func (c *card) allocate(inputs map[int]int64, bytes int64) error {
 			c.shared[i] = c.inputs + cuda.Ptr(from)
 			continue
 		}
-		if b.Device != c.place {
+		if b.Device != c.index {
 			continue
 		}
 		if c.shared[i], err = c.alloc(b.Size); err != nil {
@@ -131,9 +131,10 @@ func (c *card) allocate(inputs map[int]int64, bytes int64) error {
 	return nil
 }
 
-// allocateHost gives the host its memory, and steps of cards that run on the host memory of their own, and
-// states that hold something, since all of one is copied.
-func (d *device) allocateHost() error {
+// allocateHost allocates the memory of the host if it is a device of the plan, and the host copies of
+// buffers for steps that run on the host instead of on their CUDA device. It initializes states, because a
+// state is always copied as a whole.
+func (d *cudaBackend) allocateHost() error {
 	e := d.engine
 	if e.plan.HasHost() {
 		if err := e.allocate(); err != nil {
@@ -143,14 +144,14 @@ func (d *device) allocateHost() error {
 	if plan.Summarise(e.plan).Fallbacks == 0 {
 		return nil
 	}
-	for i, c := range d.cards {
+	for i, c := range d.devices {
 		if c != nil {
 			e.arenas = append(e.arenas, make([]byte, e.plan.Device(i).Memory.Arena))
 		}
 	}
 	for i := range e.plan.Buffers {
 		b := &e.plan.Buffers[i]
-		c := d.cards[b.Device]
+		c := d.devices[b.Device]
 		if b.Class != plan.State || c == nil {
 			continue
 		}
@@ -162,14 +163,14 @@ func (d *device) allocateHost() error {
 	return nil
 }
 
-// upload brings what does not change to the cards: weights and tables.
-func (d *device) upload() error {
+// upload uploads the constant data to the devices: weights and tables.
+func (d *cudaBackend) upload() error {
 	read := plan.DeviceWeights(d.engine.plan)
 	most := int64(1)
 	for _, w := range read {
 		most = max(most, w.Packed, w.Size)
 	}
-	staging, err := d.any().AllocHost(int(most))
+	staging, err := d.anyDevice().AllocHost(int(most))
 	if err != nil {
 		return fmt.Errorf("plan: memory: %w", err)
 	}
@@ -183,11 +184,11 @@ func (d *device) upload() error {
 	if err == nil {
 		err = d.fillTables()
 	}
-	return errors.Join(err, d.any().FreeHost(staging))
+	return errors.Join(err, d.anyDevice().FreeHost(staging))
 }
 
-// uploadWeight packs a weight and brings it to the cards that have it.
-func (d *device) uploadWeight(w *plan.Weight, staging []byte) error {
+// uploadWeight packs a weight and uploads it to its devices.
+func (d *cudaBackend) uploadWeight(w *plan.Weight, staging []byte) error {
 	src, release, scales, err := d.engine.source(w)
 	if err != nil {
 		return err
@@ -201,7 +202,7 @@ func (d *device) uploadWeight(w *plan.Weight, staging []byte) error {
 	}
 	release()
 	for _, on := range w.DeviceIDs() {
-		if c := d.cards[on]; c != nil {
+		if c := d.devices[on]; c != nil {
 			if err := c.uploadWeight(w, data, scales); err != nil {
 				return err
 			}
@@ -210,7 +211,7 @@ func (d *device) uploadWeight(w *plan.Weight, staging []byte) error {
 	return nil
 }
 
-func (c *card) uploadWeight(w *plan.Weight, data []byte, scales []float32) error {
+func (c *cudaDevice) uploadWeight(w *plan.Weight, data []byte, scales []float32) error {
 	a := cuda.Address{Format: w.Type, Rows: int(w.Dims[0])}
 	var err error
 	if a.Ptr, err = c.alloc(int64(len(data))); err != nil {
@@ -223,11 +224,11 @@ func (c *card) uploadWeight(w *plan.Weight, data []byte, scales []float32) error
 		}
 	}
 	c.weights[w.Name] = a
-	return errors.Join(err, c.stream.Wait()) // the next one takes the same memory
+	return errors.Join(err, c.stream.Wait()) // the next weight reuses the staging memory
 }
 
-// pack brings a weight from its file to dst, in the plan's layout, each worker a share of its rows.
-func (d *device) pack(w *plan.Weight, dst, src []byte) error {
+// pack converts a weight to the plan's layout in dst. Each worker packs a share of the rows.
+func (d *cudaBackend) pack(w *plan.Weight, dst, src []byte) error {
 	copies := func(worker, workers int) error {
 		from, to := len(src)*worker/workers, len(src)*(worker+1)/workers
 		copy(dst[from:to], src[from:to])
@@ -251,11 +252,11 @@ func (d *device) pack(w *plan.Weight, dst, src []byte) error {
 	return errors.Join(append(errs, d.engine.fault(d.packers.Run(nil, s, kernel.Run{})))...)
 }
 
-// source returns a weight as it lies in its file, how to give its pages there back, and the scales of
-// its rows, where it has any.
+// source returns a weight in the layout of its file, a function that releases its pages of the file, and
+// the scales of its rows, or nil.
 func (e *Engine) source(w *plan.Weight) (data []byte, release func(), scales []float32, err error) {
 	if w.Type == plan.SidecarType {
-		o, err := e.besideOperand(w)
+		o, err := e.sidecarOperand(w)
 		return o.Data, func() {}, o.Scales, err
 	}
 	t, _ := e.file.Tensor(w.Tensor()) // as CheckModel has seen
@@ -266,15 +267,15 @@ func (e *Engine) source(w *plan.Weight) (data []byte, release func(), scales []f
 	return part(w, data), func() { releaseAll(e.file, t) }, nil, nil
 }
 
-// releaseAll gives the pages of a matrix back.
+// releaseAll releases the file's pages of a matrix.
 func releaseAll(f *gguf.File, t *gguf.Tensor) {
 	if n := len(t.Dims); n == 2 {
 		f.Release(t, 0, t.Dims[n-1])
 	}
 }
 
-// fillTables makes each table what the steps that read it take it for.
-func (d *device) fillTables() error {
+// fillTables initializes the tables that steps read.
+func (d *cudaBackend) fillTables() error {
 	done := map[int]bool{} // by ID
 	for i := range d.engine.plan.Programs {
 		for _, wave := range d.engine.plan.Programs[i].Waves {
@@ -288,7 +289,7 @@ func (d *device) fillTables() error {
 	return nil
 }
 
-func (d *device) fillTablesOf(st *plan.Step, done map[int]bool) error {
+func (d *cudaBackend) fillTablesOf(st *plan.Step, done map[int]bool) error {
 	sig, _ := plan.LookupKernel(st.Kernel) // as Verify has seen
 	for _, a := range st.Args {
 		kind := sig.Operand(a.Role).Table
@@ -296,7 +297,7 @@ func (d *device) fillTablesOf(st *plan.Step, done map[int]bool) error {
 			continue
 		}
 		done[a.Buffer] = true
-		c, err := d.cards[st.Device], error(nil)
+		c, err := d.devices[st.Device], error(nil)
 		if kind == plan.Counters {
 			err = c.stream.Fill(c.shared[a.Buffer], 0, d.engine.plan.Buffers[a.Buffer].Size)
 		} else {
@@ -309,9 +310,9 @@ func (d *device) fillTablesOf(st *plan.Step, done map[int]bool) error {
 	return nil
 }
 
-// uploadSines computes a table of sines for all positions and brings it to the card.
-func (c *card) uploadSines(id int, r plan.Rotation) error {
-	e := c.device.engine
+// uploadSines computes and uploads a table of sines for all positions.
+func (c *cudaDevice) uploadSines(id int, r plan.Rotation) error {
+	e := c.backend.engine
 	var freqs []float32
 	if r.Freqs != "" {
 		weights, err := e.weights()
@@ -325,7 +326,7 @@ func (c *card) uploadSines(id int, r plan.Rotation) error {
 	return errors.Join(c.stream.Upload(c.shared[id], table), c.stream.Wait())
 }
 
-// floatBytes is the memory of numbers.
+// floatBytes returns the memory of x.
 func floatBytes(x []float32) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x))
 }
