@@ -139,7 +139,7 @@ func (r *memoryReport) add(p *plan.Plan, program int64) {
 	n, t := plan.MemoryUseOf(p), &p.Target
 	row := memoryRow{
 		Precision: t.Precision, KV: t.KV, Ctx: t.Ctx,
-		Weights: n.Weights, Packed: n.Packed, State: n.State, Arena: n.Arena, IO: n.IO, Values: min(mostValues(p), n.Arena),
+		Weights: n.Weights, Packed: n.Packed, State: n.State, Arena: n.Arena, IO: n.IO, Values: min(p.PeakValueBytes(), n.Arena),
 		Program: program, Total: n.Total() + program,
 	}
 	row.Scratch = row.Arena - row.Values
@@ -149,23 +149,6 @@ func (r *memoryReport) add(p *plan.Plan, program int64) {
 	}
 	r.Ubatch, r.Sequences, r.Threads = max(r.Ubatch, t.Ubatch), t.Sequences, t.Threads
 	r.Plans = append(r.Plans, row)
-}
-
-// mostValues returns the bytes of the values that live at a time, where they are the most: how large
-// the arena would be if no step had scratch memory.
-func mostValues(p *plan.Plan) int64 {
-	most := int64(0)
-	for i := range p.Programs {
-		g := &p.Programs[i]
-		scratch := map[int]bool{}
-		for _, w := range g.Waves {
-			for _, st := range w.Steps {
-				scratch[st.Scratch] = true
-			}
-		}
-		most = max(most, g.PeakBytes(func(b *plan.Buffer) bool { return !scratch[b.ID] }))
-	}
-	return most
 }
 
 // ramText says how much memory there is.

@@ -24,3 +24,20 @@ func (g *Program) PeakBytes(counts func(*Buffer) bool) int64 {
 	}
 	return most
 }
+
+// PeakValueBytes returns the most bytes of values that are live in one wave of any program: how large the
+// arena would be if no step had scratch memory.
+func (p *Plan) PeakValueBytes() int64 {
+	most := int64(0)
+	for i := range p.Programs {
+		g := &p.Programs[i]
+		scratch := map[int]bool{}
+		for _, w := range g.Waves {
+			for _, st := range w.Steps {
+				scratch[st.Scratch] = true
+			}
+		}
+		most = max(most, g.PeakBytes(func(b *Buffer) bool { return !scratch[b.ID] }))
+	}
+	return most
+}
