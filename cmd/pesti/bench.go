@@ -17,7 +17,7 @@ import (
 	"pesti/exec/plan"
 )
 
-// benchOptions are the flags of bench, besides those of compile.
+// benchOptions are the flags of bench, without those of compile.
 type benchOptions struct {
 	prompts, gens, depths []int
 	repeat                count

@@ -13,7 +13,7 @@ import (
 	"pesti/conformance/compare"
 )
 
-// checkOptions are the flags of check, besides those of compile.
+// checkOptions are the flags of check, without those of compile.
 type checkOptions struct {
 	prompt *promptFlags
 	model  string

@@ -16,7 +16,7 @@ import (
 	"pesti/conformance/compare"
 )
 
-// compareOptions are the flags of compare, besides those of compile.
+// compareOptions are the flags of compare, without those of compile.
 type compareOptions struct {
 	prompt         *promptFlags
 	but            []string

@@ -12,7 +12,7 @@ import (
 	"pesti/lower"
 )
 
-// compileOptions are the flags of compile, besides those of all verbs that compile.
+// compileOptions are the flags of compile alone; other verbs that compile share compileFlags.
 type compileOptions struct {
 	out, dump             string
 	hash, verify, explain bool
@@ -32,14 +32,14 @@ func (a *app) compile() *cobra.Command {
 		}))
 	cmd.Long = cmd.Short + `.
 
-A plan for dump shows what comes out of each block: it needs --values 'blk.*.out'.
-Of the lowering passes, which run for each program of the plan, --explain tells what they did for
-the largest. Equal layers are one line, in which N stands for the layer.`
+A plan for dump must return the residual stream after each block: compile it with --values 'blk.*.out'.
+The lowering passes run for each program of the plan; --explain prints what they did for the largest
+program. Equal layers are one line, in which N stands for the layer.`
 	f := cmd.Flags()
 	f.StringVarP(&o.out, "output", "o", "", "the plan `FILE` to write; - is standard output")
 	f.BoolVar(&o.hash, "hash", false, "read all weights of a file above 1 GiB for the plan's digest, not only samples")
 	f.BoolVar(&o.verify, "verify", false, "verify the graph after every pass")
-	f.BoolVar(&o.explain, "explain", false, "tell on standard error what each pass did where, or why it did not")
+	f.BoolVar(&o.explain, "explain", false, "print on standard error what each pass did at each place, or why it did not")
 	f.StringVar(&o.dump, "dump", "", "`DIR` for the graph's text after each pass that changed it, and index.html with all of them side by side")
 	o.flags = addCompileFlags(cmd, "fast")
 	o.flags.addValues(cmd, "`PATTERN` of values that the plan keeps for dump, such as 'blk.3.*'")
@@ -68,7 +68,7 @@ func (a *app) compileTo(ctx context.Context, name string, o *compileOptions) err
 	if options.File, err = modelPath(o.out, name); err != nil {
 		return err
 	}
-	if options.Sidecar, err = o.flags.beside(a, f); err != nil {
+	if options.Sidecar, err = o.flags.sidecar(a, f); err != nil {
 		return err
 	}
 	if options.Sidecar != nil {

@@ -49,7 +49,7 @@ func (a *app) completion() *cobra.Command {
 	return cmd
 }
 
-// completes tells whether a command line asks for the completions of another one, as the scripts do.
+// completes reports whether a command line asks for the completions of another one, as the scripts do.
 func completes(args []string) bool {
 	return len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd)
 }

@@ -66,7 +66,7 @@ holds their values as they are. Without a type all stay as they are.
 With a limit the model is split: -o FILE.gguf makes FILE-00001-of-0000N.gguf and so on, each of which
 opens as the whole model. Without one a split model becomes one file.`
 	cmd.Flags().Var(&o.typ, "type", "how to store the weights")
-	cmd.Flags().Var(&o.size, "split-max-size", "most bytes of a file, in millions or milliards such as 500M or 2G; its metadata included")
+	cmd.Flags().Var(&o.size, "split-max-size", "maximum size of a file with its metadata, in millions or billions of bytes, such as 500M or 2G")
 	cmd.Flags().Var(&o.tensors, "split-max-tensors", "most tensors in a file")
 	for _, name := range []string{"split-max-size", "split-max-tensors"} {
 		cmd.Flags().Lookup(name).DefValue = "" // of 0 would be a riddle
@@ -83,7 +83,7 @@ type convertOptions struct {
 	tensors count
 }
 
-// split tells whether the model is to be split.
+// split reports whether the model is to be split.
 func (o *convertOptions) split() bool { return o.size.n > 0 || o.tensors.n > 0 }
 
 // convertTo writes f as o says.
@@ -144,8 +144,8 @@ func countStored(tensors []gguf.Tensor, typ quant.Type) string {
 	return fmt.Sprintf("%d of %d matrices are %s now", stored, matrices, typ)
 }
 
-// addTensors adds the tensors of f to w, each as the type that as says. It warns of those of which
-// as has something to tell, of layers that fare alike once.
+// addTensors adds the tensors of f to w, each as the type that as says. It warns where as
+// gives a reason, once for layers with the same one.
 func (a *app) addTensors(w *gguf.Writer, f *gguf.File, as func(*gguf.Tensor) (quant.Type, string)) error {
 	var kept []lower.Note
 	tensors := f.Tensors()

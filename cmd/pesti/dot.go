@@ -15,7 +15,7 @@ import (
 	"pesti/lower"
 )
 
-// dotOptions are the flags of dot, besides those of compile.
+// dotOptions are the flags of dot, without those of compile.
 type dotOptions struct {
 	out     string
 	view    choice
@@ -67,9 +67,9 @@ func (a *app) dot() *cobra.Command {
 	cmd.Long = cmd.Short + `.
 
 The view flow draws boxes and what flows between them, the view memory the arena of a plan: each
-buffer a rectangle, steps to the right, addresses upwards. Flow is dot text, .svg or .png, memory
-is .svg or .png. Equal layers are drawn once; with --all, laying out every layer takes some seconds, and
-painting it as .png ten or more, which a terminal is told.`
+buffer is a rectangle, with steps to the right and addresses upwards. The formats of flow are dot text,
+.svg and .png, those of memory .svg and .png. Equal layers are drawn once; with --all, the layout of
+every layer takes some seconds, and a .png ten or more.`
 	f := cmd.Flags()
 	f.StringVarP(&o.out, "output", "o", "", "`FILE` to write, .dot, .svg or .png; - or none is text on standard output, dot or for memory svg")
 	f.Var(&o.view, "view", "what to show")

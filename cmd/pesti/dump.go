@@ -37,15 +37,15 @@ func (a *app) dump() *cobra.Command {
 	cmd.Long = cmd.Short + `.
 
 DIR gets tokens.npy, logits.npy, the residual stream after each block as layer_00.npy and so on, and
-what --values asks for. Files of an earlier dump are replaced; a DIR with other .npy files is refused,
-since they would pass for values of the same tokens.`
+the values that --values names. Where a file cannot be written, none is. Files of an earlier dump are
+replaced; a DIR with other .npy files is refused, since they would look like values of the same tokens.`
 	prompt = addPromptFlags(cmd)
 	f := cmd.Flags()
 	f.StringVarP(&dir, "output", "o", "", "`DIR` to write .npy files to")
 	f.StringVar(&model, "model", "", "`MODEL` of a PLAN, where it is not where the plan says")
 	flags = addCompileFlags(cmd, "exact")
 	flags.addDevice(cmd)
-	flags.addValues(cmd, "`PATTERN` of values to write besides, such as 'blk.3.*'")
+	flags.addValues(cmd, "`PATTERN` of more values to write, such as 'blk.3.*'")
 	return cmd
 }
 

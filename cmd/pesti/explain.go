@@ -11,17 +11,17 @@ import (
 	"pesti/lower"
 )
 
-// explain tells what each pass did at each place, or why it did not, in the order of the passes.
-// Places of layers that fare alike are one line.
+// explain prints what each pass did at each place, or why it did not, in the order of the passes.
+// Layers with the same result are one line.
 func explain(w io.Writer, res *lower.Result, off string) {
 	set, _ := lower.ParsePasses(off) // which compiling has checked
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	told := map[string]bool{}
+	printed := map[string]bool{}
 	for _, p := range res.Passes {
-		if told[p.Name] { // a pass may run again
+		if printed[p.Name] { // a pass may run again
 			continue
 		}
-		told[p.Name] = true
+		printed[p.Name] = true
 		lines := alikeNotes(res.Notes, p.Name)
 		for _, l := range lines {
 			what := "applied"
@@ -49,7 +49,7 @@ func explain(w io.Writer, res *lower.Result, off string) {
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", l.Pass, oneLine(l.Place), layers, oneLine(l.Why))
 	}
-	t.Flush() // standard error is told no errors
+	t.Flush() // errors of standard error are not reported
 }
 
 // fallbackNotes are the steps that no kernel of the target fits, as notes.

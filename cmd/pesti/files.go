@@ -36,8 +36,8 @@ func cannot(verb, path string, err error) error {
 	return fmt.Errorf("%s: cannot be %s: %w", path, verb, err)
 }
 
-// aboutWriting returns err as an error about the file, or standard output, that took no more, if that
-// is what it is. Who writes knows no names.
+// aboutWriting returns a failed write as an error about the file, or standard output. The writer does not
+// know the name.
 func aboutWriting(err error) error {
 	var of *os.PathError
 	if !errors.As(err, &of) || of.Op != "write" {
@@ -50,7 +50,7 @@ func aboutWriting(err error) error {
 	return failure{cannot("written", name, of)}
 }
 
-// A sink remembers the first error of writing, for who does not look.
+// A sink keeps the first error of writing, for callers that ignore it.
 type sink struct {
 	to  io.Writer
 	err error
@@ -82,8 +82,8 @@ func (a *app) spareInputs(path string) error {
 	return nil
 }
 
-// writeFile has write fill the file at path, which may be none that was read: writing over a model
-// would destroy it.
+// writeFile has write fill the file at path. It refuses a file that was read: writing over a model would
+// destroy it.
 func (a *app) writeFile(ctx context.Context, path string, write func(io.Writer) error) error {
 	if err := a.spareInputs(path); err != nil {
 		return err
@@ -92,7 +92,7 @@ func (a *app) writeFile(ctx context.Context, path string, write func(io.Writer) 
 }
 
 // replaceFile has write fill the file at path. A file that is there is replaced only when all has
-// been written, so that nobody ever reads half of one; an interrupt leaves it as it was. What is
+// been written, so that no reader sees half of one; an interrupt leaves it unchanged. A path that is
 // no regular file, such as /dev/stdout, is written to directly.
 func (a *app) replaceFile(ctx context.Context, path string, write func(io.Writer) error) error {
 	s, err := a.stage(ctx, path, write)
@@ -217,8 +217,7 @@ func (a *app) writeFolder(ctx context.Context, dir string, files []compare.DumpF
 	return nil
 }
 
-// makeFolder makes a folder with those above it, and returns those that were not there, the innermost
-// first.
+// makeFolder makes a folder and its missing parents, and returns what it made, the innermost first.
 func makeFolder(dir string) (made []string, err error) {
 	for d := filepath.Clean(dir); ; d = filepath.Dir(d) {
 		if _, err := os.Stat(d); !errors.Is(err, fs.ErrNotExist) {
@@ -229,8 +228,8 @@ func makeFolder(dir string) (made []string, err error) {
 	return made, os.MkdirAll(dir, 0o777)
 }
 
-// spareModel returns an error if the file at path is a model and the one to take its place is none:
-// a model is rarely meant to be lost, nor easily had again.
+// spareModel returns an error if the file at path is a model and its replacement is none: a user rarely
+// means to lose a model, and cannot easily get it again.
 func spareModel(path, by string) error {
 	if isModel(path) && !isModel(by) {
 		return usagef("%s: is a GGUF model, which only a model may replace; expected another file to write", path)
@@ -238,7 +237,7 @@ func spareModel(path, by string) error {
 	return nil
 }
 
-// sameFile tells whether both paths are of one file that exists.
+// sameFile reports whether both paths name one existing file.
 func sameFile(a, b string) bool {
 	x, err := os.Stat(a)
 	if err != nil {
@@ -267,7 +266,7 @@ func (a *app) abandonFiles() {
 	}
 }
 
-// tellPromised names the files that a run was to write at its end, and did not reach.
+// tellPromised names the files that a run would have written at its end.
 func (a *app) tellPromised() {
 	for _, path := range a.promised {
 		a.say("pesti: %s is not written, since the run did not end", path)
@@ -279,7 +278,7 @@ func (a *app) kept(path string) {
 	a.promised = slices.DeleteFunc(a.promised, func(p string) bool { return p == path })
 }
 
-// tellWritten says what there is of what an interrupted verb was to write.
+// tellWritten prints how many files an interrupted verb has written.
 func (a *app) tellWritten(verb *cobra.Command) {
 	f := verb.Flags().Lookup("output")
 	if f == nil || f.Value.String() == "" || f.Value.String() == standardStream {
@@ -308,7 +307,7 @@ func fill(ctx context.Context, f *os.File, write func(io.Writer) error) error {
 	return errors.Join(err, f.Close())
 }
 
-// A watched writer takes nothing more once its context is done.
+// A watched writer fails once its context has ended.
 type watched struct {
 	ctx context.Context
 	to  io.Writer
@@ -321,7 +320,7 @@ func (w watched) Write(b []byte) (int, error) {
 	return w.to.Write(b)
 }
 
-// show prints what a verb has found on standard output, for people or as JSON.
+// show prints the result of a verb on standard output, for people or as JSON.
 func (a *app) show(found interface{ print(w io.Writer) error }, asJSON bool) error {
 	if asJSON {
 		return a.printJSON(found)

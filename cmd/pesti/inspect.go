@@ -61,10 +61,10 @@ func (a *app) inspect() *cobra.Command {
 			return printFile(a.stdout, describe(f, tensors))
 		}))
 	cmd.Flags().BoolVar(&tensors, "tensors", false, "list all tensors")
-	cmd.Flags().BoolVar(&check, "check", false, "read all tensors and report what cannot be meant, such as NaN")
+	cmd.Flags().BoolVar(&check, "check", false, "read all tensors and report values that are certainly wrong, such as NaN")
 	cmd.Flags().StringVar(&extract, "extract", "", "`TENSOR` to write as float32")
 	cmd.Flags().StringVarP(&out, "output", "o", "", "the .npy `FILE` to write; - is standard output")
-	cmd.Flags().BoolVar(&memory, "memory", false, "tell how much memory the model needs")
+	cmd.Flags().BoolVar(&memory, "memory", false, "print how much memory the model needs")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	for _, name := range memoryFlags {
 		cmd.Flags().AddFlag(flags.set.Lookup(name))
@@ -81,7 +81,7 @@ func (a *app) extractTensor(ctx context.Context, f *gguf.File, name, path string
 	return a.output(ctx, path, t.WriteNpy)
 }
 
-// A fileReport is what inspect tells of a file, as --json prints it.
+// A fileReport is the result of inspect, as --json prints it.
 type fileReport struct {
 	File         string         `json:"file"`
 	Size         int64          `json:"size"` // bytes, of all shards

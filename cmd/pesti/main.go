@@ -24,8 +24,7 @@ import (
 )
 
 func main() {
-	// Else the runtime ends the process, with no chance to end quietly, when a reader such as
-	// head has enough.
+	// Otherwise the runtime ends the process when a reader such as head closes the pipe.
 	signal.Ignore(syscall.SIGPIPE)
 	os.Exit(run(untilSignal(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv))
 }
@@ -37,14 +36,14 @@ const (
 	exitInterrupted = 130 // by an interrupt; other signals have theirs
 )
 
-// An app is what verbs see of the outside world.
+// An app is the environment of verbs.
 type app struct {
 	args           []string
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	getenv         func(string) string
 
-	notices []string // of what is being loaded, to be told once it is
+	notices []string // about the input, printed once it is loaded
 
 	inputs   []string   // files that were read, which none that is written may replace
 	files    sync.Mutex // held while a file is created or renamed, and for good by an interrupt
@@ -110,11 +109,11 @@ PLAN is a file that compile wrote.`
 	return root
 }
 
-// help returns the verb that tells of the others, whose names cobra's own would not check.
+// help returns the verb help, which checks the names of verbs; that of cobra does not.
 func (a *app) help(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [VERB]",
-		Short: "Tell how a verb is used",
+		Short: "Print how a verb is used",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			found, rest, err := root.Find(args)
 			if err != nil || len(rest) > 0 {
@@ -150,8 +149,8 @@ func (a *app) group(use, short string, verbs ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// verb returns the command for one verb. Errors of body are marked, so that whatever else comes
-// back from cobra is known to be about usage.
+// verb returns the command for one verb. Errors of body are marked: all others that cobra returns are about
+// usage.
 func (a *app) verb(use, short, example string, args arity, body func(cmd *cobra.Command, args []string) error) *cobra.Command {
 	return &cobra.Command{
 		Use:     use,
@@ -175,8 +174,8 @@ func (a *app) verb(use, short, example string, args arity, body func(cmd *cobra.
 	}
 }
 
-// checkSaid returns an error for a flag whose value is empty, as that of a variable that is not set is:
-// it would pass for one that nobody said. A text and a list may be empty.
+// checkSaid returns an error for a flag whose value is empty, such as that of a shell variable that is not
+// set. A text and a list may be empty.
 func checkSaid(set *pflag.FlagSet) (err error) {
 	set.Visit(func(f *pflag.Flag) {
 		name, _ := pflag.UnquoteUsage(f)
@@ -228,13 +227,13 @@ func (u usage) Unwrap() error { return u.error }
 
 func usagef(format string, args ...any) error { return usage{fmt.Errorf(format, args...)} }
 
-// verdict returns the exit code for an error, and whether the error needs to be told.
+// verdict returns the exit code for an error, and whether to print it.
 func verdict(err error) (code int, message bool) {
 	var u usage
 	var o *lower.OptionError
 	var f failure
 	switch {
-	case err == nil, errors.Is(err, syscall.EPIPE): // who read the output has had enough
+	case err == nil, errors.Is(err, syscall.EPIPE): // the reader of the output has closed it
 		return 0, false
 	case errors.Is(err, context.Canceled):
 		return exitInterrupted, false
@@ -257,9 +256,9 @@ func about(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// oneLine returns a message as one line that does no more to a terminal than stand there. Breaks
-// and tabs become spaces. What cannot be printed, such as an escape in a name that a file holds,
-// is spelled as in a Go string.
+// oneLine returns a message as one line that is safe on a terminal. Line breaks and tabs become spaces.
+// Characters that cannot be printed, such as an escape in a name from a file, are written as in a Go
+// string.
 func oneLine(s string) string {
 	var b strings.Builder
 	for i, word := range strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' || r == '\t' }) {
@@ -279,12 +278,12 @@ func oneLine(s string) string {
 	return b.String()
 }
 
-// warn keeps notices for when all is loaded. Where that fails they are not told: the error is then
-// what matters, and one line.
+// warn keeps notices until the input is loaded. If that fails they are not printed: then the error is what
+// matters, and it is one line.
 func (a *app) warn(notices []string) { a.notices = append(a.notices, notices...) }
 
-// loaded prints the notices, each on its line. Verbs call it where what they were given is fit to
-// work on; at the latest it is done at their end.
+// loaded prints the notices, each on its line. Verbs call it once their input is loaded; after the verb it
+// is called in any case.
 func (a *app) loaded() {
 	for _, n := range a.notices {
 		a.say("pesti: warning: %s", n)

@@ -339,7 +339,7 @@ func TestErrorsNameFilesOnce(t *testing.T) {
 		{[]string{"plan", "show", none}, none + ": cannot be opened: no such file"},
 		{[]string{"plan", "verify", none}, none + ": cannot be opened: no such file"},
 		{[]string{"dump", "demo", "--ids", "99999", "-o", dir}, "demo: token id 99999, "},
-		{[]string{"dump", plan, "--ids", "1", "-o", dir}, plan + ": the plan does not show blk.0.out"},
+		{[]string{"dump", plan, "--ids", "1", "-o", dir}, plan + ": the plan does not return blk.0.out"},
 		{[]string{"run", text, "-p", "a"}, text + `: is not a GGUF file: starts with "a te", expected a GGUF model or a plan`},
 		{[]string{"dot", dir}, dir + ": is a directory, expected a GGUF model or a plan"},
 		{[]string{"inspect", dir}, dir + ": is a directory, expected a GGUF file"},

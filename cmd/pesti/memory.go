@@ -18,29 +18,29 @@ import (
 var memoryFlags = []string{"precision", "kv", "ctx", "ubatch", "sequences", "threads", "isa", "activations", "tiles", "passes", "planner", "weights"}
 
 const memoryHelp = `With --memory the model is compiled for contexts of 512, 1024, 2048, … positions, up to --ctx or what
-it was trained for, and the table tells what run then needs once the context is full:
+the length it was trained for; the table has what run needs once the context is full:
 
-  weights   what steps read of the model file, which the system maps. Of a table of embeddings that
-            no product reads, tokens touch a part: 64 KiB for every other token of a step.
-  packed    weights in a kernel's own layout
+  weights   the part of the mapped model file that steps read. Where no product reads the table of
+            embeddings, tokens touch a part of it: 64 KiB for every other token of a step.
+  packed    weights in the layout of a kernel
   KV cache  keys and values of all positions of all sequences
-  values    of a step, in the arena: the most that live at a time
-  scratch   what kernels need for themselves: what the arena is larger by. It lies where no value
-            lives at the time, so it may take more than that.
+  values    of a step, in the arena: the peak of those that are live at a time
+  scratch   working memory of kernels: by how much it makes the arena larger. It may also use parts of
+            the arena where no value is live.
   io        inputs, logits and the other outputs
   program   the vocabulary, the plan and the program itself, as measured now
   total     the sum of these; values and scratch are the arena
 
-Whether it fits is held against the memory that is available now, which only Linux tells. run, bench,
-dump and the others refuse a plan that does not fit.`
+The last column compares the total with the memory that is available now, which only Linux reports. run,
+bench, dump and other verbs refuse a plan that does not fit.`
 
 // firstCtx is the first context of the table.
 const firstCtx = 512
 
-// A memoryReport is what inspect --memory tells, as --json prints it. All sizes are in bytes.
+// A memoryReport is the result of inspect --memory, as --json prints it. All sizes are in bytes.
 type memoryReport struct {
 	File      string      `json:"file"`
-	RAM       exec.RAM    `json:"ram"` // zero where the system does not tell
+	RAM       exec.RAM    `json:"ram"` // zero where the system does not report it
 	Ubatch    int64       `json:"ubatch"`
 	Sequences int64       `json:"sequences"`
 	Threads   int         `json:"threads"`
@@ -61,7 +61,7 @@ type memoryRow struct {
 	IO        int64  `json:"io"`
 	Program   int64  `json:"program"`
 	Total     int64  `json:"total"`
-	Fits      *bool  `json:"fits"` // null where the system does not tell
+	Fits      *bool  `json:"fits"` // null where the system does not report memory
 }
 
 // inspectMemory prints how much memory the model called name needs.
@@ -77,7 +77,7 @@ func (a *app) inspectMemory(name string, flags *compileFlags, asJSON bool) error
 	}
 	f := m.File
 	defer f.Close()
-	if o.Sidecar, err = flags.beside(a, f); err != nil {
+	if o.Sidecar, err = flags.sidecar(a, f); err != nil {
 		return err
 	}
 	if o.Sidecar != nil {
@@ -86,7 +86,7 @@ func (a *app) inspectMemory(name string, flags *compileFlags, asJSON bool) error
 	tok, _ := tokenizer.FromGGUF(f) // without one the weights may still be asked about
 	r := &memoryReport{File: f.Path, RAM: exec.DetectRAM()}
 	program := int64(0)
-	if trained := m.Params.Context; flags.ctx.n > trained { // before a context that nobody asked for is compiled
+	if trained := m.Params.Context; flags.ctx.n > trained { // before another context is compiled
 		return usagef("%s: --ctx is %d, expected 1 to %d, the context that the model was trained for", f.Path, flags.ctx.n, trained)
 	}
 	for _, o.Precision = range precisions(o.Precision) {
@@ -154,7 +154,7 @@ func (r *memoryReport) add(p *plan.Plan, program int64) {
 // ramText says how much memory there is.
 func ramText(ram exec.RAM) string {
 	if ram.Total == 0 {
-		return "unknown, since the system does not tell"
+		return "unknown, since the system does not report it"
 	}
 	return fmt.Sprintf("%s, of which %s are available", plan.HumanBytes(ram.Total), plan.HumanBytes(ram.Available))
 }

@@ -204,7 +204,7 @@ func TestRefusedForMemory(t *testing.T) {
 // Where a system does not tell its memory, that is said.
 func TestRAMText(t *testing.T) {
 	for ram, want := range map[cpu.RAM]string{
-		{}:                                   "unknown, since the system does not tell",
+		{}:                                   "unknown, since the system does not report it",
 		{Total: 2 << 30, Available: 1 << 30}: "2.0 GiB, of which 1.0 GiB are available",
 	} {
 		if got := ramText(ram); got != want {

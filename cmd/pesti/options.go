@@ -118,8 +118,8 @@ func (c *compileFlags) modelOnly(path string) error {
 	return err
 }
 
-// beside opens the file of --weights, which holds the matrices of model; nil where there is none.
-func (c *compileFlags) beside(a *app, model *gguf.File) (*sidecar.File, error) {
+// sidecar opens the file of --weights, which holds the matrices of model; nil where there is none.
+func (c *compileFlags) sidecar(a *app, model *gguf.File) (*sidecar.File, error) {
 	if c.weights == "" {
 		return nil, nil
 	}

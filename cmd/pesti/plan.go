@@ -196,20 +196,20 @@ func parsePlan(path string, text []byte) (*plan.Plan, error) {
 func (a *app) planVerify() *cobra.Command {
 	var model, weights string
 	var seal bool
-	cmd := a.verb("verify FILE", "Verify a plan in full, and that a model is the one it was made for",
+	cmd := a.verb("verify FILE", "Verify a plan in full, and that a model is the one that it was compiled for",
 		`  pesti plan verify model.plan --model model.gguf`,
 		arity{1, 1, "FILE"}, a.interruptible(func(cmd *cobra.Command, args []string) error {
 			return a.verifyPlan(cmd.Context(), args[0], model, weights, seal)
 		}))
 	cmd.Flags().StringVar(&model, "model", "", "`MODEL` to compare with: its weights too, by the plan's digest of all or of samples of them")
-	cmd.Flags().StringVar(&weights, "weights", "", "`FILE.safetensors` of a plan with such weights, where it is not where the plan says, to compare with beside the model")
+	cmd.Flags().StringVar(&weights, "weights", "", "`FILE.safetensors` of a plan with such weights, where it is not where the plan says, to compare with")
 	cmd.Flags().BoolVar(&seal, "seal", false, "write a new digest into a plan that was edited, if it verifies")
 	return cmd
 }
 
 func (a *app) verifyPlan(ctx context.Context, path, model, weights string, seal bool) error {
 	if weights != "" && model == "" {
-		return usagef("--weights is compared beside a model, expected --model too")
+		return usagef("--weights is compared together with the model, expected --model too")
 	}
 	text, err := readPlanText(path)
 	if err != nil {
@@ -258,8 +258,8 @@ func (a *app) verifyPlan(ctx context.Context, path, model, weights string, seal 
 	return err
 }
 
-// checkSidecar returns an error unless the file beside the model f that the plan at path names, or the
-// one given, is what it was when the plan was compiled.
+// checkSidecar returns an error unless the sidecar of the model f that the plan at path names, or the one
+// given, is what it was when the plan was compiled.
 func (a *app) checkSidecar(path string, p *plan.Plan, given string, f *gguf.File) error {
 	s, err := a.planSidecar(path, p, given, f)
 	if err != nil || s == nil {

@@ -14,7 +14,7 @@ import (
 
 func (a *app) planDiff() *cobra.Command {
 	var asJSON, all bool
-	cmd := a.verb("diff FILE FILE", "Tell in words what differs between two plans",
+	cmd := a.verb("diff FILE FILE", "Describe how two plans differ",
 		`  pesti plan diff exact.plan fast.plan`,
 		arity{2, 2, "two plans"}, a.interruptible(func(cmd *cobra.Command, args []string) error {
 			var plans [2]*plan.Plan
@@ -42,11 +42,11 @@ func (a *app) planDiff() *cobra.Command {
 		}))
 	cmd.Long = cmd.Short + `.
 
-Equal differences of several layers are one line, in which N stands for the layer. Where buffers
-and steps are placed mostly follows from the rest, and is told with --all.
+Equal differences of several layers are one line, in which N stands for the layer. The placement of
+buffers and steps mostly follows from the rest, and is printed with --all.
 The exit code is 0 where the plans are equal and 1 where they differ.`
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, sizes in bytes")
-	cmd.Flags().BoolVar(&all, "all", false, "also where buffers and steps are placed")
+	cmd.Flags().BoolVar(&all, "all", false, "print differences of placement too")
 	return cmd
 }
 
@@ -64,7 +64,7 @@ func withoutPlacement(list []plan.Difference) (shown []plan.Difference, hidden i
 }
 
 // printDifferences prints differences for people, each section under its name. Programs that
-// differ in the same way are told of together.
+// differ in the same way share a section.
 func printDifferences(w io.Writer, list []plan.Difference, hidden int) error {
 	var heads, bodies []string
 	for len(list) > 0 {
@@ -81,7 +81,7 @@ func printDifferences(w io.Writer, list []plan.Difference, hidden int) error {
 		list = list[n:]
 	}
 	if hidden > 0 {
-		heads, bodies = append(heads, "placement"), append(bodies, fmt.Sprintf("  %d more, told with --all\n", hidden))
+		heads, bodies = append(heads, "placement"), append(bodies, fmt.Sprintf("  %d more, printed with --all\n", hidden))
 	}
 	for i := range heads {
 		if _, err := fmt.Fprintf(w, "%s\n%s", heads[i], bodies[i]); err != nil {

@@ -21,7 +21,7 @@ import (
 	"pesti/exec/profile"
 )
 
-// profileFlags are the options of verbs that tell where the time of a run went.
+// profileFlags are the flags of verbs that profile a run.
 type profileFlags struct {
 	profile optionalFile
 	gpu     choice
@@ -70,7 +70,7 @@ func withoutFile(args []string) []string {
 	return args
 }
 
-// counts tells whether the source runs on a device that counts, instead of measuring times.
+// counts reports whether the source runs on a device that counts, instead of measuring times.
 func (p *profileFlags) counts(s *source) bool {
 	return p.profile.asked && s.on.word == backends.Virtual
 }

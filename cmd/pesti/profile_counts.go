@@ -10,11 +10,11 @@ import (
 	"pesti/exec/profile"
 )
 
-// This file prints what the virtual device counted: it has no time, but knows all that a kernel did.
+// This file prints the counts of the virtual device, which has no time.
 
-// countReport holds the engine's profile against the GPU of --gpu.
+// countReport compares the engine's profile with the GPU of --gpu.
 func (p *profileFlags) countReport(e *exec.Engine) (*profile.CountReport, error) {
-	gpu, _ := profile.LookupGPU(p.gpu.word) // choices are those that are known
+	gpu, _ := profile.LookupGPU(p.gpu.word) // the flag takes known names alone
 	return e.Profile().CountReport(e.Plan(), gpu)
 }
 
@@ -59,7 +59,7 @@ type countColumn struct {
 	cell  func(*profile.Counted) string
 }
 
-// predicted are the columns that tell of time.
+// predicted are the columns about time.
 var predicted = []countColumn{
 	{"launches", func(c *profile.Counted) string { return fmt.Sprint(c.Launches) }},
 	{"µs", func(c *profile.Counted) string { return fmt.Sprintf("%.2f", 1e6*c.Predicted) }},
@@ -103,7 +103,7 @@ func classColumns() []countColumn {
 	return list
 }
 
-// perRequest tells how many parts a request is cut into, and how few it could be.
+// perRequest prints the number of parts of a request, and the smallest possible number.
 func perRequest(t *profile.Traffic) string {
 	if t.Requests == 0 {
 		return "–"

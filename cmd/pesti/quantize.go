@@ -18,7 +18,7 @@ const fp8Type = "fp8_e4m3"
 func (a *app) quantize() *cobra.Command {
 	var out string
 	typ := choice{"", []string{fp8Type}}
-	cmd := a.verb("quantize MODEL --type fp8_e4m3 -o FILE.safetensors", "Store a model's matrices in FP8, in a file beside it",
+	cmd := a.verb("quantize MODEL --type fp8_e4m3 -o FILE.safetensors", "Store a model's matrices in FP8, in a separate file",
 		`  pesti quantize model.gguf --type fp8_e4m3 -o model.safetensors
   pesti compile model.gguf --weights model.safetensors -o model.plan`,
 		arity{1, 1, "MODEL"}, func(cmd *cobra.Command, args []string) error {

@@ -25,7 +25,7 @@ type source struct {
 	app     *app
 	name    string // of the MODEL or PLAN, as given
 	file    *gguf.File
-	beside  *sidecar.File // nil where all weights are in the model
+	sidecar *sidecar.File // nil where all weights are in the model
 	options lower.Options // of a MODEL, to which verbs add what they need
 	plan    *plan.Plan    // nil for a MODEL that is not compiled yet
 	threads int
@@ -56,7 +56,7 @@ func (a *app) open(ctx context.Context, name, model string, flags *compileFlags)
 		if s.file, err = a.planModel(name, s.plan, model); err != nil {
 			return nil, err
 		}
-		if s.beside, err = a.planSidecar(name, s.plan, flags.weights, s.file); err != nil {
+		if s.sidecar, err = a.planSidecar(name, s.plan, flags.weights, s.file); err != nil {
 			s.file.Close()
 			return nil, err
 		}
@@ -79,11 +79,11 @@ func (a *app) open(ctx context.Context, name, model string, flags *compileFlags)
 	if s.file, err = a.openModel(name); err != nil {
 		return nil, orPlan(err)
 	}
-	if s.beside, err = flags.beside(a, s.file); err != nil {
+	if s.sidecar, err = flags.sidecar(a, s.file); err != nil {
 		s.file.Close()
 		return nil, err
 	}
-	s.options.Sidecar = s.beside
+	s.options.Sidecar = s.sidecar
 	return s, nil
 }
 
@@ -115,8 +115,8 @@ func (s *source) choose(ctx context.Context, flags *compileFlags, backend string
 // release closes the files.
 func (s *source) release() {
 	s.file.Close()
-	if s.beside != nil {
-		s.beside.Close()
+	if s.sidecar != nil {
+		s.sidecar.Close()
 	}
 }
 
@@ -174,7 +174,7 @@ func (s *source) compile() (*lower.Result, error) {
 // the weights.
 func (s *source) execOptions() exec.Options {
 	debug.FreeOSMemory()
-	return exec.Options{Sidecar: s.beside, Driver: s.driver, Devices: s.devices, Threads: min(s.threads, runtime.GOMAXPROCS(0)), Profile: s.profile, Trace: s.trace}
+	return exec.Options{Sidecar: s.sidecar, Driver: s.driver, Devices: s.devices, Threads: min(s.threads, runtime.GOMAXPROCS(0)), Profile: s.profile, Trace: s.trace}
 }
 
 // input returns what package compare needs to run the plan.

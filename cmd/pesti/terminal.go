@@ -8,13 +8,13 @@ import (
 	"golang.org/x/term"
 )
 
-// isTerminal tells whether somebody sits at w.
+// isTerminal reports whether w is a terminal.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// binaryTo returns an error for a path where somebody would see the bytes of a file in place of text.
+// binaryTo returns an error where binary output would go to a terminal.
 func (a *app) binaryTo(path string) error {
 	if path == standardStream && isTerminal(a.stdout) {
 		return usagef("-o %s: standard output is a terminal, which shows text; expected a file, or a pipe", path)
@@ -22,8 +22,8 @@ func (a *app) binaryTo(path string) error {
 	return nil
 }
 
-// progress shows what long work is at, in place of what it showed before, where somebody sits
-// at standard error; elsewhere it is silent. An empty text removes it.
+// progress shows how far long work has come, where standard error is a terminal. It replaces what it showed
+// before. An empty text removes it.
 func (a *app) progress(format string, args ...any) {
 	if isTerminal(a.stderr) {
 		fmt.Fprintf(a.stderr, "\r\x1b[K"+format, args...)

@@ -40,7 +40,7 @@ func (c *count) Set(s string) error {
 	return nil
 }
 
-// A byteCount is the value of a flag that takes a number of bytes, in millions or milliards as llama.cpp's
+// A byteCount is the value of a flag that takes a number of bytes, in millions or billions as llama.cpp's
 // gguf-split takes it.
 type byteCount struct{ n int64 }
 
