@@ -704,7 +704,7 @@ func TestDeviceNaN(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			row, err := s.FeedTopK(t.Context(), []int32{5}, sampler.Enough())
+			row, err := s.FeedTopK(t.Context(), []int32{5}, sampler.TopKNeeded())
 			if err != nil || row.IDs != nil {
 				t.Fatalf("%s: ids %v, error %v, expected all logits", target, row.IDs, err)
 			}

@@ -130,7 +130,7 @@ func Open(p *plan.Plan, f *gguf.File, o Options) (*Engine, error) {
 func (e *Engine) openProcessor(o Options) error {
 	p := e.plan
 	if o.Driver != nil {
-		return fmt.Errorf("plan: is for the processor (%s), expected one for CUDA devices; compile the model again with --target cuda", p.Target.ISA)
+		return fmt.Errorf("plan: is for the processor (%s), expected one for CUDA devices; compile the model again for them", p.Target.ISA)
 	}
 	sets, err := isa.UpTo(p.Target.ISA)
 	if err != nil {
@@ -199,11 +199,11 @@ func (e *Engine) Threads() int { return e.backend.workers() }
 // themselves are not read.
 func CheckModel(p *plan.Plan, f *gguf.File) error {
 	if f.Size != p.Model.Size {
-		return fmt.Errorf("%s: the plan is for another model: this one has %d bytes, expected %d; compile a plan for it", f.Path, f.Size, p.Model.Size)
+		return &kindError{ErrWrongModel, fmt.Sprintf("%s: the plan is for another model: this one has %d bytes, expected %d; compile a plan for it", f.Path, f.Size, p.Model.Size)}
 	}
 	sum := f.Digest()
 	if found := "sha256:" + hex.EncodeToString(sum[:]); found != p.Model.HeaderDigest {
-		return fmt.Errorf("%s: the plan is for another model: the directory of this one is %s, expected %s; compile a plan for it", f.Path, found, p.Model.HeaderDigest)
+		return &kindError{ErrWrongModel, fmt.Sprintf("%s: the plan is for another model: the directory of this one is %s, expected %s; compile a plan for it", f.Path, found, p.Model.HeaderDigest)}
 	}
 	for i := range p.Weights {
 		if p.Weights[i].Type == plan.SidecarType {

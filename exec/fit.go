@@ -15,6 +15,6 @@ func checkFit(p *plan.Plan, ram cpu.RAM) error {
 		return nil
 	}
 	h := plan.HumanBytes
-	return fmt.Errorf("plan: needs %s of memory (weights %s, packed %s, KV cache %s, arena %s, input and output %s), expected at most the %s of this machine's %s that are available; compile with a smaller --ctx, --sequences or --ubatch, or take a smaller model",
-		h(n.Total()), h(n.Weights), h(n.Packed), h(n.State), h(n.Arena), h(n.IO), h(ram.Available), h(ram.Total))
+	return &kindError{ErrOutOfMemory, fmt.Sprintf("plan: needs %s of memory (weights %s, packed %s, KV cache %s, arena %s, input and output %s), expected at most the %s of this machine's %s that are available; compile for a smaller context, fewer sequences or a smaller ubatch, or take a smaller model",
+		h(n.Total()), h(n.Weights), h(n.Packed), h(n.State), h(n.Arena), h(n.IO), h(ram.Available), h(ram.Total))}
 }

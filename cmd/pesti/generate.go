@@ -72,7 +72,7 @@ func (g *generator) generate(ctx context.Context, prompt []int32, most int64) (s
 		return "", err
 	}
 	if g.guess.most.n == 0 {
-		g.enough = sampler.Enough()
+		g.enough = sampler.TopKNeeded()
 	}
 	row, err := g.feed(ctx, prompt)
 	if err != nil {

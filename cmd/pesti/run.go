@@ -52,7 +52,7 @@ func (a *app) run() *cobra.Command {
 				return usagef("expected one of -p TEXT and -f FILE")
 			}
 			if _, err := sample.New(o.params, 1); err != nil {
-				return usage{err}
+				return usage{withFlag(err)}
 			}
 			if slices.Contains(o.stops, "") {
 				return usagef("--stop is empty, expected the text to stop before")

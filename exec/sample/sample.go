@@ -21,7 +21,7 @@ import (
 	"slices"
 )
 
-// Params are the settings of a Sampler, named as the flags of the command line.
+// Params are the settings of a Sampler.
 type Params struct {
 	Temp          float64 // divides the logits; 0 or less takes the most likely token, of equal ones the lowest id
 	TopK          int     // keep the K most likely tokens; 0 or less: all
@@ -49,23 +49,35 @@ const maxPenalty = 100
 
 func (p Params) validate() error {
 	for _, f := range []struct {
-		flag  string
+		field string
 		value any
 		ok    bool
 		want  string
 	}{
-		{"--temp", p.Temp, finite(p.Temp), "a finite number"},
-		{"--top-p", p.TopP, 0 <= p.TopP && p.TopP <= 1, "0 to 1"},
-		{"--min-p", p.MinP, 0 <= p.MinP && finite(p.MinP), "0 or more"},
-		{"--repeat-penalty", p.RepeatPenalty, 1.0/maxPenalty <= p.RepeatPenalty && p.RepeatPenalty <= maxPenalty, fmt.Sprintf("%v to %v; 1 switches it off", 1.0/maxPenalty, maxPenalty)},
-		{"--repeat-last", p.RepeatLast, 0 <= p.RepeatLast && p.RepeatLast <= maxRepeatLast, fmt.Sprintf("0 to %d", maxRepeatLast)},
+		{"Temp", p.Temp, finite(p.Temp), "a finite number"},
+		{"TopP", p.TopP, 0 <= p.TopP && p.TopP <= 1, "0 to 1"},
+		{"MinP", p.MinP, 0 <= p.MinP && finite(p.MinP), "0 or more"},
+		{"RepeatPenalty", p.RepeatPenalty, 1.0/maxPenalty <= p.RepeatPenalty && p.RepeatPenalty <= maxPenalty, fmt.Sprintf("%v to %v; 1 switches it off", 1.0/maxPenalty, maxPenalty)},
+		{"RepeatLast", p.RepeatLast, 0 <= p.RepeatLast && p.RepeatLast <= maxRepeatLast, fmt.Sprintf("0 to %d", maxRepeatLast)},
 	} {
 		if !f.ok {
-			return fmt.Errorf("%s %v: expected %s", f.flag, f.value, f.want)
+			return &ParamError{f.field, f.value, f.want}
 		}
 	}
 	return nil
 }
+
+// A ParamError is about a field of Params that has a value which makes no sense.
+type ParamError struct {
+	Field string
+	Value any
+	Want  string
+}
+
+func (e *ParamError) Error() string { return e.Field + " " + e.Text() }
+
+// Text is the error without the field.
+func (e *ParamError) Text() string { return fmt.Sprintf("%v: expected %s", e.Value, e.Want) }
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
@@ -83,7 +95,7 @@ type Sampler struct {
 	selection  []candidate // what a filter permutes to find its cut
 }
 
-// New returns a sampler for rows of vocab logits. An error names the flag that it is about.
+// New returns a sampler for rows of vocab logits. An error about a parameter is a *ParamError.
 func New(p Params, vocab int) (*Sampler, error) {
 	if err := p.validate(); err != nil {
 		return nil, err
@@ -142,9 +154,8 @@ func (s *Sampler) draw(left []candidate) int32 {
 	return id
 }
 
-// Enough returns how many of the greatest logits of a row SampleTop needs, 0 where it cannot do with fewer
-// than all: with a repeat penalty, or without top-k.
-func (s *Sampler) Enough() int {
+// TopKNeeded returns how many of the greatest logits of a row SampleTop needs, 0 where it needs all of them: with a repeat penalty, or without top-k.
+func (s *Sampler) TopKNeeded() int {
 	if cap(s.recent.ids) > 0 || s.topK == s.vocab {
 		return 0
 	}
@@ -152,13 +163,13 @@ func (s *Sampler) Enough() int {
 }
 
 // SampleTop is Sample, of which it has the token and the state after it, but of the greatest logits alone and
-// the ids of their tokens, the greatest first, of equal ones the lowest id: at least as many as Enough says,
-// all finite. Of one token the logit may be left out. Where Enough says 0 it is an error.
+// the ids of their tokens, the greatest first, of equal ones the lowest id: at least as many as TopKNeeded says,
+// all finite. Of one token the logit may be left out. Where TopKNeeded says 0 it is an error.
 func (s *Sampler) SampleTop(step int, ids []int32, logits []float32) (int32, error) {
 	if len(ids) == 0 || len(logits) != len(ids) && (len(ids) > 1 || len(logits) > 0) {
 		return 0, fmt.Errorf("step %d: %d tokens and %d logits, expected as many of each, at least one", step, len(ids), len(logits))
 	}
-	if enough := s.Enough(); enough == 0 || len(ids) < enough {
+	if enough := s.TopKNeeded(); enough == 0 || len(ids) < enough {
 		return 0, fmt.Errorf("step %d: the %d greatest logits, expected %d of %d", step, len(ids), cmp.Or(enough, s.vocab), s.vocab)
 	}
 	for i, id := range ids {

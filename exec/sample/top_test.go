@@ -28,7 +28,7 @@ func TestSampleTop(t *testing.T) {
 			Seed:          7,
 		}
 		all, few := mustNew(t, p, vocab), mustNew(t, p, vocab)
-		k := few.Enough()
+		k := few.TopKNeeded()
 		if penalised := p.RepeatPenalty != 1 && p.RepeatLast > 0; (k == 0) != (penalised || all.topK == vocab) {
 			t.Fatalf("%d logits are enough", k)
 		}

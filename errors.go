@@ -1,0 +1,56 @@
+package pesti
+
+import (
+	"errors"
+	"fmt"
+
+	"pesti/exec"
+	"pesti/exec/sample"
+	"pesti/lower"
+)
+
+// Errors that callers test for with errors.Is. A cancelled call returns an error that is context.Canceled
+// or context.DeadlineExceeded, and the cause of the context.
+var (
+	ErrContextFull = exec.ErrContextFull // the tokens do not fit the context of the plan
+	ErrNoSequence  = exec.ErrNoSequence  // all sequences of the plan are in use
+	ErrWrongModel  = exec.ErrWrongModel  // the plan was compiled for another model
+	ErrOutOfMemory = exec.ErrOutOfMemory // the plan needs more memory than is available
+
+	ErrClosed = errors.New("closed")                               // the model or the session was closed
+	ErrBusy   = errors.New("in use by another call or generation") // a session, which takes one call at a time
+)
+
+// An OptionError is about a field of Options or Params: whoever set it can set it otherwise.
+type OptionError struct {
+	Field string // such as "MaxTokens" or "Ctx"; "" where it is about several
+	Err   error  // what was found and what is expected, without the field where Field is set
+}
+
+func (e *OptionError) Error() string {
+	if e.Field == "" {
+		return e.Err.Error()
+	}
+	return e.Field + " " + e.Err.Error()
+}
+
+func (e *OptionError) Unwrap() error { return e.Err }
+
+func optionErrorf(field, format string, args ...any) error {
+	return &OptionError{field, fmt.Errorf(format, args...)}
+}
+
+// translate returns an error of the packages below as one of this package.
+func translate(err error) error {
+	var compile *lower.OptionError
+	var param *sample.ParamError
+	switch {
+	case errors.Is(err, exec.ErrEngineClosed), errors.Is(err, exec.ErrClosed):
+		return fmt.Errorf("%w: %w", ErrClosed, err)
+	case errors.As(err, &param):
+		return &OptionError{param.Field, errors.New(param.Text())}
+	case errors.As(err, &compile):
+		return &OptionError{"", err}
+	}
+	return err
+}

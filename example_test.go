@@ -1,0 +1,105 @@
+package pesti_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"slices"
+	"sync"
+
+	"pesti"
+	"pesti/lower"
+)
+
+// Stream a text, and stop when there is enough of it.
+func ExampleModel_Generate() {
+	model, err := pesti.Open(pesti.Demo, pesti.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer model.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	tokens := 0
+	for piece, err := range model.Generate(ctx, "Once upon a time", pesti.Params{MaxTokens: 50}) {
+		if errors.Is(err, context.Canceled) {
+			fmt.Println(piece.Text, "… cancelled")
+			break
+		}
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Print(piece.Text)
+		if tokens++; tokens == 16 {
+			cancel() // from any goroutine
+		}
+	}
+	// Output:
+	// , there was a clever little girl named Hazel. She lived in a cosy cottage … cancelled
+}
+
+// Continue several prompts at the same time. Their forward passes take turns.
+func ExampleModel_Generate_severalSequences() {
+	model, err := pesti.Open(pesti.Demo, pesti.Options{Compile: lower.Options{Sequences: 2, Ctx: 128}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer model.Close()
+	prompts := []string{"Once upon a time", "One day, a cat"}
+	texts := make([]string, len(prompts))
+	var all sync.WaitGroup
+	for i, prompt := range prompts {
+		all.Go(func() {
+			for piece, err := range model.Generate(context.Background(), prompt, pesti.Params{MaxTokens: 5}) {
+				if err != nil {
+					log.Fatal(err)
+				}
+				texts[i] += piece.Text
+			}
+		})
+	}
+	all.Wait()
+	fmt.Println(texts[0])
+	// Output:
+	// , there was a clever
+}
+
+// Compile a model and read the plan, the fused graph and what the passes did.
+func ExampleCompile() {
+	c, err := pesti.Compile(pesti.Demo, pesti.Options{Compile: lower.Options{ISA: "portable", Ctx: 128}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	decode := c.Plan.Programs[0] // for a token at a time
+	fmt.Println("layers run in waves:", len(decode.Waves) > 0, "- bytes of arena:", c.Plan.Device(0).Memory.Arena > 0)
+	fmt.Println("nodes before and after fusion:", len(c.Built.Nodes) > len(c.Fused.Nodes))
+	fmt.Println("first note is of pass", c.Notes[0].Pass)
+	// Output:
+	// layers run in waves: true - bytes of arena: true
+	// nodes before and after fusion: true
+	// first note is of pass canonicalise
+}
+
+// Compare the logits of two models, here of one model in two precisions.
+func ExampleModel_Logits() {
+	var logits [2][]float32
+	for i, precision := range []string{"exact", "fast"} {
+		model, err := pesti.Open(pesti.Demo, pesti.Options{Compile: lower.Options{Precision: precision, Ctx: 128}})
+		if err != nil {
+			log.Fatal(err)
+		}
+		ids, err := model.Tokenize("Once upon a time")
+		if err != nil {
+			log.Fatal(err)
+		}
+		if logits[i], err = model.Logits(context.Background(), ids); err != nil {
+			log.Fatal(err)
+		}
+		model.Close()
+	}
+	mostLikely := func(x []float32) int { return slices.Index(x, slices.Max(x)) }
+	fmt.Println("the same most likely token:", mostLikely(logits[0]) == mostLikely(logits[1]))
+	// Output:
+	// the same most likely token: true
+}

@@ -1,0 +1,277 @@
+package pesti
+
+import (
+	"context"
+	"iter"
+	"math"
+	"strings"
+	"time"
+
+	"pesti/exec"
+	"pesti/exec/sample"
+	"pesti/exec/speculate"
+	"pesti/frontend/tokenizer"
+)
+
+// A Piece is a generated token, or at the end what was held back.
+type Piece struct {
+	ID      int32   // of the token; -1 of the last piece, which has none
+	Text    string  // what can be shown now: "" where a character or a stop text may go on in the next token
+	Logprob float32 // natural logarithm of the token's probability, before sampling; 0 unless Params.Logprobs
+	Result  *Result // of the last piece, nil of all others
+}
+
+// Why a generation ended.
+const (
+	StopEOG       = "eog"       // the model ended it
+	StopLength    = "length"    // Params.MaxTokens were generated
+	StopText      = "stop"      // a text of Params.Stop came
+	StopContext   = "context"   // the context is full
+	StopCancelled = "cancelled" // an error, or the end of the context.Context
+	StopBreak     = "break"     // the caller left the loop
+)
+
+// A Result has the counts and times of a generation.
+type Result struct {
+	Stop         string        // one of the constants above
+	PromptTokens int           // that were evaluated
+	PromptTime   time.Duration // of their forward passes
+	Tokens       int           // that were generated
+	Evaluated    int           // of them, how many were evaluated: all but the last one
+	DecodeTime   time.Duration // of their forward passes
+	Proposed     int           // draft tokens, with Params.Speculate
+	Accepted     int           // of them, how many came
+}
+
+// Generate continues a prompt, token by token. The last piece has an ID of -1, text that was held back, and
+// the Result; with an error it is yielded too. The iteration takes a free sequence and gives it back when it
+// ends, also by break; where none is free the error is ErrNoSequence. Generations of several goroutines
+// take turns, forward pass by forward pass, and each has the tokens that it would have alone.
+//
+// The prompt is read as Tokenize reads it. The end of ctx ends the generation with an error that is
+// context.Cause(ctx). In the steady state nothing is allocated for a token; its text is part of a larger
+// string, one for about a thousand tokens.
+func (m *Model) Generate(ctx context.Context, prompt string, p Params) iter.Seq2[Piece, error] {
+	return func(yield func(Piece, error) bool) {
+		s, err := m.NewSession()
+		if err != nil {
+			yield(Piece{ID: -1}, err)
+			return
+		}
+		defer s.Close()
+		s.Generate(ctx, prompt, p)(yield)
+	}
+}
+
+// A generation is one call of generate.
+type generation struct {
+	session *Session
+	params  *Params
+	sampler *sample.Sampler
+	decoder *speculate.Decoder // nil without speculation
+	topK    int                // how many of the greatest logits suffice, 0: all
+	stops   *tokenizer.StopMatcher
+	stream  tokenizer.Stream
+	piece   []byte // bytes of the last token
+	texts   texts
+	next    [1]int32
+	logprob float32
+}
+
+func (s *Session) generate(ctx context.Context, prompt []int32, p Params, yield func(Piece, error) bool) {
+	if err := s.begin(ctx); err != nil {
+		yield(Piece{ID: -1}, err)
+		return
+	}
+	defer s.busy.Store(false)
+	s.result = Result{}
+	s.logits = s.logits[:0]
+	sampler, err := p.check(s.session.Vocabulary())
+	if err != nil {
+		yield(Piece{ID: -1}, err)
+		return
+	}
+	g := &generation{session: s, params: &p, sampler: sampler, stops: tokenizer.NewStopMatcher(p.Stop)}
+	if p.Speculate == 0 && !p.Logprobs {
+		g.topK = sampler.TopKNeeded()
+	}
+	s.result.Stop = StopBreak
+	goOn, err := g.run(ctx, prompt, yield)
+	if g.decoder != nil {
+		s.result.Proposed, s.result.Accepted = g.decoder.Proposed(), g.decoder.Accepted()
+		s.dropDraft(g.decoder)
+	}
+	if !goOn {
+		return
+	}
+	if err != nil {
+		s.result.Stop = StopCancelled
+	}
+	held := g.texts.add(g.stream.Write(g.stops.Flush())) + g.texts.add(g.stream.Flush())
+	result := s.result
+	yield(Piece{ID: -1, Text: held, Result: &result}, err)
+}
+
+// dropDraft leaves the session with the tokens of the text alone.
+func (s *Session) dropDraft(d *speculate.Decoder) {
+	s.model.turn <- struct{}{}
+	defer s.model.release()
+	d.DropDraft() // fails where the session is closed
+}
+
+// run evaluates the prompt and yields tokens. It reports whether the caller still listens.
+func (g *generation) run(ctx context.Context, prompt []int32, yield func(Piece, error) bool) (goOn bool, err error) {
+	s, r := g.session, &g.session.result
+	if err := g.prompt(ctx, prompt); err != nil {
+		return true, err
+	}
+	limit, stop := s.remaining(), StopContext
+	if n := g.params.MaxTokens; n > 0 && n <= limit {
+		limit, stop = n, StopLength
+	}
+	for r.Tokens < limit {
+		if r.Tokens > 0 {
+			if err := g.decode(ctx); err != nil {
+				return true, err
+			}
+		}
+		id := g.next[0]
+		if !g.params.IgnoreEOG && s.model.ends[id] {
+			stop = StopEOG
+			break
+		}
+		g.sampler.Accept(id)
+		r.Tokens++
+		g.piece = s.model.tokenizer.AppendPiece(g.piece[:0], id)
+		text, stopped := g.stops.Write(g.piece)
+		if !yield(Piece{ID: id, Text: g.texts.add(g.stream.Write(text)), Logprob: g.logprob}, nil) {
+			return false, nil
+		}
+		if stopped {
+			stop = StopText
+			break
+		}
+	}
+	r.Stop = stop
+	return true, nil
+}
+
+// prompt evaluates the prompt and draws the first token.
+func (g *generation) prompt(ctx context.Context, prompt []int32) error {
+	s, r := g.session, &g.session.result
+	begin := time.Now()
+	for done := 0; ; {
+		s.model.options.progress("prompt", done, len(prompt))
+		if len(prompt) == 0 || done == len(prompt) {
+			break
+		}
+		n, err := s.feedChunk(ctx, prompt, done, g.topK, g.takeFirst(prompt))
+		if err != nil {
+			return translate(err)
+		}
+		done += n
+	}
+	if len(prompt) == 0 {
+		_, err := s.feed(ctx, nil, 0, nil)
+		return err
+	}
+	r.PromptTokens, r.PromptTime = len(prompt), time.Since(begin)
+	return nil
+}
+
+// takeFirst returns what is done with the logits of the prompt's last token.
+func (g *generation) takeFirst(prompt []int32) func(exec.Row) error {
+	return func(row exec.Row) (err error) {
+		for _, id := range prompt {
+			g.sampler.Accept(id)
+		}
+		if n := g.params.Speculate; n > 0 {
+			s := g.session.session
+			if limit := s.MaxLogitRows() - 1; n > limit {
+				return optionErrorf("Speculate", "is %d, expected at most %d: the plan gives the logits of up to %d tokens of a forward pass", n, limit, limit+1)
+			}
+			if g.decoder, err = speculate.New(s, speculate.NewLookup(prompt, len(prompt)+s.Remaining()), n); err != nil {
+				return err
+			}
+		}
+		return g.take(row)
+	}
+}
+
+// decode evaluates the token that was drawn and draws the next one.
+func (g *generation) decode(ctx context.Context) error {
+	s := g.session
+	if ctx.Err() != nil {
+		return cancelled(ctx)
+	}
+	begin := time.Now()
+	if err := s.model.take(ctx); err != nil {
+		return err
+	}
+	defer s.model.release()
+	var row exec.Row
+	var err error
+	if g.decoder != nil {
+		row.Logits, err = g.decoder.Feed(ctx, g.next[0])
+	} else {
+		row, err = s.session.FeedTopK(ctx, g.next[:], g.topK)
+	}
+	if err != nil {
+		return translate(err)
+	}
+	s.result.Evaluated++
+	s.result.DecodeTime += time.Since(begin)
+	return g.take(row)
+}
+
+// take draws a token from a row of logits, which is a view: the caller has the engine to itself.
+func (g *generation) take(row exec.Row) (err error) {
+	if row.IDs != nil {
+		g.next[0], err = g.sampler.SampleTop(g.session.result.Tokens, row.IDs, row.Logits)
+		return err
+	}
+	g.next[0], err = g.sampler.Sample(g.session.result.Tokens, row.Logits)
+	if err == nil && g.params.Logprobs {
+		g.logprob = logprob(row.Logits, g.next[0])
+	}
+	return err
+}
+
+// remaining returns the positions that are left.
+func (s *Session) remaining() int {
+	s.model.turn <- struct{}{}
+	defer s.model.release()
+	return s.session.Remaining()
+}
+
+// logprob returns the logarithm of the probability of a token: its logit less log Σ exp.
+func logprob(logits []float32, id int32) float32 {
+	most := math.Inf(-1)
+	for _, l := range logits {
+		most = max(most, float64(l))
+	}
+	sum := 0.0
+	for _, l := range logits {
+		sum += math.Exp(float64(l) - most)
+	}
+	return float32(float64(logits[id]) - most - math.Log(sum))
+}
+
+// texts turns bytes into strings. Strings are parts of blocks that are never written again, so that there
+// is an allocation for a block and not for a token.
+type texts struct{ block strings.Builder }
+
+const textBlock = 4096
+
+func (t *texts) add(text []byte) string {
+	if len(text) == 0 {
+		return ""
+	}
+	if t.block.Cap()-t.block.Len() < len(text) {
+		t.block.Reset()
+		t.block.Grow(max(textBlock, len(text)))
+	}
+	at := t.block.Len()
+	t.block.Write(text)
+	return t.block.String()[at:]
+}

@@ -1,0 +1,480 @@
+package pesti_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"pesti"
+	"pesti/exec/plan"
+	"pesti/lower"
+)
+
+const once = "Once upon a time"
+
+func open(t testing.TB, o pesti.Options) *pesti.Model {
+	t.Helper()
+	m, err := pesti.Open(pesti.Demo, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return m
+}
+
+// collect returns the text, the ids and the result of a generation.
+func collect(t testing.TB, m *pesti.Model, prompt string, p pesti.Params) (text string, ids []int32, r *pesti.Result) {
+	t.Helper()
+	for piece, err := range m.Generate(t.Context(), prompt, p) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r != nil {
+			t.Fatal("a piece follows the one with the result")
+		}
+		text += piece.Text
+		if r = piece.Result; r == nil {
+			ids = append(ids, piece.ID)
+		} else if piece.ID != -1 {
+			t.Errorf("the last piece has id %d, expected -1", piece.ID)
+		}
+	}
+	if r == nil {
+		t.Fatal("no piece has a result")
+	}
+	return text, ids, r
+}
+
+// TestGenerate: the zero options compile for this machine, and the zero parameters decode greedily.
+func TestGenerate(t *testing.T) {
+	m := open(t, pesti.Options{})
+	text, ids, r := collect(t, m, once, pesti.Params{MaxTokens: 16})
+	if want := ", there was a clever little girl named Hazel. She lived in a cosy cottage"; text != want {
+		t.Errorf("text %q, expected %q", text, want)
+	}
+	if r.Stop != pesti.StopLength || r.Tokens != 16 || len(ids) != 16 || r.Evaluated != 15 || r.PromptTokens == 0 || r.PromptTime <= 0 || r.DecodeTime <= 0 {
+		t.Errorf("result %+v of %d tokens, expected 16 of them, stopped by their number", *r, len(ids))
+	}
+	if p := m.Plan(); p.Target.Precision != "fast" || p.Target.Threads != min(runtime.GOMAXPROCS(0), plan.MaxThreads) || p.Target.ISA == "portable" && runtime.GOARCH == "amd64" {
+		t.Errorf("target %+v, expected fast with all cores and the best instruction set", p.Target)
+	}
+	words, err := m.Tokenize(once)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err := m.Detokenize(words)
+	if err != nil || !strings.HasSuffix(back, once) {
+		t.Errorf("%v stand for %q (%v), expected %q", words, back, err, once)
+	}
+	// By hand, from the logits: the same tokens.
+	logits, err := m.Logits(t.Context(), words)
+	for i := 0; err == nil && i < 4; i++ {
+		most := int32(slices.Index(logits, slices.Max(logits)))
+		if most != ids[i] {
+			t.Errorf("token %d is %d, and the greatest logit is that of %d", i, ids[i], most)
+		}
+		words = append(words, most)
+		logits, err = m.Logits(t.Context(), words)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestStops(t *testing.T) {
+	m := open(t, pesti.Options{Compile: lower.Options{Ctx: 512}})
+	whole, _, r := collect(t, m, once, pesti.Params{})
+	if r.Stop != pesti.StopEOG {
+		t.Errorf("stopped by %q, expected the end of generation", r.Stop)
+	}
+	on, _, r := collect(t, m, once, pesti.Params{IgnoreEOG: true})
+	if r.Stop != pesti.StopContext || !strings.HasPrefix(on, whole) || r.PromptTokens+r.Tokens != 512 {
+		t.Errorf("beyond the end of generation: %+v, expected the end of the context", r)
+	}
+	stopped, _, r := collect(t, m, once, pesti.Params{Stop: []string{"no such text", "named Hazel"}})
+	if want, _, _ := strings.Cut(whole, "named Hazel"); stopped != want || r.Stop != pesti.StopText {
+		t.Errorf("%q, stopped by %q, expected %q before the stop text", stopped, r.Stop, want)
+	}
+	// A text that begins like a stop text is held back, and comes with the last piece.
+	held, _, r := collect(t, m, once, pesti.Params{MaxTokens: 1, Stop: []string{", there was no"}})
+	if whole[:len(held)] != held || held == "" || r.Stop != pesti.StopLength {
+		t.Errorf("%q, expected the held text at the end", held)
+	}
+	_, ids, _ := collect(t, m, once, pesti.Params{MaxTokens: 40})
+	_, penalised, _ := collect(t, m, once, pesti.Params{MaxTokens: 40, RepeatPenalty: 1.8})
+	if slices.Equal(ids, penalised) {
+		t.Error("a repeat penalty changes nothing")
+	}
+	// The penalty sees the prompt: of a prompt that repeats the first token, that token becomes unlikely.
+	first, err := m.Detokenize(ids[:1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, a, _ := collect(t, m, first+first+first+once, pesti.Params{MaxTokens: 1})
+	_, b, _ := collect(t, m, first+first+first+once, pesti.Params{MaxTokens: 1, RepeatPenalty: 100})
+	if a[0] == ids[0] && b[0] == ids[0] {
+		t.Error("the repeat penalty does not see the prompt")
+	}
+}
+
+// TestSampled: a seed gives the same tokens again, with drafts too, and probabilities are those of the logits.
+func TestSampled(t *testing.T) {
+	m := open(t, pesti.Options{Compile: lower.Options{Rows: 8}})
+	p := pesti.Params{MaxTokens: 60, Temp: 0.9, TopK: 20, TopP: 0.9, MinP: 0.02, Seed: 7}
+	_, want, _ := collect(t, m, once, p)
+	if _, again, _ := collect(t, m, once, p); !slices.Equal(again, want) {
+		t.Error("the same seed gives other tokens")
+	}
+	p.Speculate = 7
+	if _, drafted, _ := collect(t, m, once, p); !slices.Equal(drafted, want) {
+		t.Error("with drafts there are other tokens")
+	}
+	prompt := "the cat sat on the mat. the cat sat on the mat. the cat sat on"
+	_, want, _ = collect(t, m, prompt, pesti.Params{MaxTokens: 60})
+	if _, drafted, r := collect(t, m, prompt, pesti.Params{MaxTokens: 60, Speculate: 7}); !slices.Equal(drafted, want) || r.Accepted > r.Proposed {
+		t.Errorf("with drafts there are other tokens: %+v", *r)
+	}
+	ids, err := m.Tokenize(once)
+	if err != nil {
+		t.Fatal(err)
+	}
+	logits, err := m.Logits(t.Context(), ids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := 0.0
+	for _, l := range logits {
+		sum += math.Exp(float64(l))
+	}
+	for piece, err := range m.Generate(t.Context(), once, pesti.Params{MaxTokens: 1, Logprobs: true}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if piece.ID < 0 {
+			break
+		}
+		if want := math.Log(math.Exp(float64(logits[piece.ID])) / sum); math.Abs(float64(piece.Logprob)-want) > 1e-5 {
+			t.Errorf("logarithm of the probability %v, expected %v", piece.Logprob, want)
+		}
+	}
+}
+
+// TestConcurrent: generations of several goroutines have the tokens that each has alone, and more than the
+// plan has sequences for are refused.
+func TestConcurrent(t *testing.T) {
+	m := open(t, pesti.Options{Compile: lower.Options{Sequences: 3, Ctx: 128}})
+	prompts := []string{once, "The dog", "One day a boy"}
+	var want [3][]int32
+	for i, prompt := range prompts {
+		_, want[i], _ = collect(t, m, prompt, pesti.Params{MaxTokens: 30})
+	}
+	var all sync.WaitGroup
+	for i, prompt := range prompts {
+		all.Go(func() {
+			for range 3 {
+				_, got, _ := collect(t, m, prompt, pesti.Params{MaxTokens: 30})
+				if !slices.Equal(got, want[i]) {
+					t.Errorf("%q: other tokens than alone", prompt)
+				}
+			}
+		})
+	}
+	all.Wait()
+	var sessions []*pesti.Session
+	for range 3 {
+		s, err := m.NewSession()
+		if err != nil {
+			t.Fatal(err)
+		}
+		sessions = append(sessions, s)
+	}
+	if _, err := m.NewSession(); !errors.Is(err, pesti.ErrNoSequence) {
+		t.Errorf("a fourth session: error %v, expected %v", err, pesti.ErrNoSequence)
+	}
+	for _, err := range m.Generate(t.Context(), once, pesti.Params{}) {
+		if !errors.Is(err, pesti.ErrNoSequence) {
+			t.Errorf("a generation without a sequence: error %v, expected %v", err, pesti.ErrNoSequence)
+		}
+	}
+	for _, s := range sessions {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	for range 10 { // break gives the sequence back
+		for _, err := range m.Generate(t.Context(), once, pesti.Params{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			break
+		}
+	}
+}
+
+// TestCancelled: the cause of a context is reported, the session keeps what it had, and the model lives on.
+func TestCancelled(t *testing.T) {
+	m := open(t, pesti.Options{Compile: lower.Options{Sequences: 2, Ctx: 256}})
+	text, ids, _ := collect(t, m, once, pesti.Params{MaxTokens: 30})
+	enough := errors.New("enough")
+	for at := range 4 {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		var got []int32
+		var last error
+		var r *pesti.Result
+		if at == 0 {
+			cancel(enough)
+		}
+		for piece, err := range m.Generate(ctx, once, pesti.Params{MaxTokens: 30}) {
+			if last = err; err != nil {
+				r = piece.Result
+				continue
+			}
+			if got = append(got, piece.ID); len(got) == at {
+				cancel(enough)
+			}
+		}
+		if !errors.Is(last, enough) || !errors.Is(last, context.Canceled) || r == nil || r.Stop != pesti.StopCancelled || r.Tokens != at {
+			t.Errorf("error %v with result %+v, expected %v after %d tokens", last, r, enough, at)
+		}
+		if !slices.Equal(got, ids[:at]) {
+			t.Errorf("tokens %v, expected the first %d of %v", got, at, ids)
+		}
+		cancel(nil)
+		if again, _, _ := collect(t, m, once, pesti.Params{MaxTokens: 30}); again != text {
+			t.Errorf("after a cancelled generation: %q, expected %q", again, text)
+		}
+	}
+	ctx, stop := context.WithTimeout(t.Context(), 0)
+	defer stop()
+	for _, err := range m.Generate(ctx, once, pesti.Params{}) {
+		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+			t.Errorf("error %v, expected one of the deadline", err)
+		}
+	}
+}
+
+func TestSession(t *testing.T) {
+	m := open(t, pesti.Options{Compile: lower.Options{Ctx: 64}})
+	s, err := m.NewSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids, err := m.Tokenize(once)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Feed(t.Context(), ids); err != nil || s.Pos() != len(ids) {
+		t.Fatalf("error %v at %d, expected %d", err, s.Pos(), len(ids))
+	}
+	want := s.Logits()
+	if err := s.Truncate(2); err != nil || s.Pos() != 2 || s.Logits() != nil {
+		t.Fatalf("error %v at %d, expected 2 without logits", err, s.Pos())
+	}
+	if err := s.Feed(t.Context(), ids[2:]); err != nil || !slices.Equal(s.Logits(), want) {
+		t.Errorf("error %v, or other logits than before", err)
+	}
+	if err := s.Feed(t.Context(), make([]int32, 61)); !errors.Is(err, pesti.ErrContextFull) || s.Pos() != len(ids) {
+		t.Errorf("error %v at %d, expected %v", err, s.Pos(), pesti.ErrContextFull)
+	}
+	for _, err := range s.GenerateIDs(t.Context(), make([]int32, 61), pesti.Params{}) {
+		if !errors.Is(err, pesti.ErrContextFull) || s.Pos() != len(ids) {
+			t.Errorf("a generation that does not fit: error %v at %d", err, s.Pos())
+		}
+	}
+	// A loop's body cannot use the session, and another goroutine cannot either.
+	for _, err := range s.Generate(t.Context(), " there", pesti.Params{MaxTokens: 2}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, call := range map[string]func() error{
+			"Feed":     func() error { return s.Feed(t.Context(), ids) },
+			"Truncate": func() error { return s.Truncate(0) },
+			"Close":    s.Close,
+			"Generate": func() (last error) {
+				for _, last = range s.Generate(t.Context(), once, pesti.Params{}) {
+				}
+				return last
+			},
+		} {
+			got := make(chan error)
+			go func() { got <- call() }()
+			if err := <-got; !errors.Is(err, pesti.ErrBusy) {
+				t.Errorf("%s meanwhile: error %v, expected %v", name, err, pesti.ErrBusy)
+			}
+		}
+	}
+	if r := s.Result(); r.Tokens != 2 {
+		t.Errorf("result %+v, expected that of 2 tokens: what was refused changes nothing", r)
+	}
+	for range 2 {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := s.Feed(t.Context(), ids); !errors.Is(err, pesti.ErrClosed) {
+		t.Errorf("a closed session: error %v, expected %v", err, pesti.ErrClosed)
+	}
+}
+
+// TestBadInput: each is an error that says what is wrong, and the model goes on.
+func TestBadInput(t *testing.T) {
+	m := open(t, pesti.Options{Compile: lower.Options{Ctx: 64}})
+	vocabulary := int32(len(must(m.Logits(t.Context(), []int32{0}))))
+	for _, c := range []struct {
+		name  string
+		ids   []int32
+		p     pesti.Params
+		ctx   context.Context
+		field string
+		words string
+	}{
+		{"nil context", []int32{1}, pesti.Params{}, nil, "", "context is nil"},
+		{"no tokens", nil, pesti.Params{}, t.Context(), "", "at least one"},
+		{"negative limit", []int32{1}, pesti.Params{MaxTokens: -1}, t.Context(), "MaxTokens", "-1"},
+		{"negative k", []int32{1}, pesti.Params{TopK: -1}, t.Context(), "TopK", "-1"},
+		{"NaN temperature", []int32{1}, pesti.Params{Temp: math.NaN()}, t.Context(), "Temp", "NaN"},
+		{"top-p of 2", []int32{1}, pesti.Params{TopP: 2}, t.Context(), "TopP", "2"},
+		{"negative penalty", []int32{1}, pesti.Params{RepeatPenalty: -1}, t.Context(), "RepeatPenalty", "-1"},
+		{"negative window", []int32{1}, pesti.Params{RepeatPenalty: 2, RepeatLast: -1}, t.Context(), "RepeatLast", "-1"},
+		{"empty stop", []int32{1}, pesti.Params{Stop: []string{"a", ""}}, t.Context(), "Stop", "empty"},
+		{"negative draft", []int32{1}, pesti.Params{Speculate: -1}, t.Context(), "Speculate", "-1"},
+		{"long draft", []int32{1}, pesti.Params{Speculate: 1000}, t.Context(), "Speculate", "1000"},
+		{"negative id", []int32{1, -1}, pesti.Params{}, t.Context(), "", "token id -1"},
+		{"large id", []int32{1, vocabulary}, pesti.Params{}, t.Context(), "", "at index 1"},
+		{"long prompt", make([]int32, 65), pesti.Params{}, t.Context(), "", "65 tokens"},
+	} {
+		s, err := m.NewSession()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var last error
+		n := 0
+		for _, last = range s.GenerateIDs(c.ctx, c.ids, c.p) {
+			n++
+		}
+		var o *pesti.OptionError
+		if last == nil || n != 1 || !strings.Contains(last.Error(), c.words) || errors.As(last, &o) != (c.field != "") || o != nil && o.Field != c.field || strings.Contains(last.Error(), "--") {
+			t.Errorf("%s: %d pieces, error %v, expected one with %q about field %q", c.name, n, last, c.words, c.field)
+		}
+		s.Close()
+	}
+	for _, o := range []lower.Options{{Ctx: -1}, {Precision: "some"}, {Sequences: 1 << 40}} {
+		var wrong *pesti.OptionError
+		if _, err := pesti.Open(pesti.Demo, pesti.Options{Compile: o}); !errors.As(err, &wrong) {
+			t.Errorf("%+v: error %v, expected an OptionError", o, err)
+		}
+	}
+	if _, err := pesti.Open(filepath.Join(t.TempDir(), "none.gguf"), pesti.Options{}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a file that is not there: error %v", err)
+	}
+	if _, err := pesti.New(nil, nil, pesti.Options{}); err == nil {
+		t.Error("no file and no plan: no error")
+	}
+	closed := open(t, pesti.Options{})
+	s := must(closed.NewSession())
+	for range 2 {
+		if err := closed.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, call := range map[string]func() error{
+		"NewSession": func() error { _, err := closed.NewSession(); return err },
+		"Logits":     func() error { _, err := closed.Logits(t.Context(), []int32{1}); return err },
+		"Feed":       func() error { return s.Feed(t.Context(), []int32{1}) },
+		"Truncate":   func() error { return s.Truncate(0) },
+		"Generate": func() (last error) {
+			for _, last = range s.Generate(t.Context(), once, pesti.Params{}) {
+			}
+			return last
+		},
+	} {
+		if err := call(); !errors.Is(err, pesti.ErrClosed) {
+			t.Errorf("%s of a closed model: error %v, expected %v", name, err, pesti.ErrClosed)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Errorf("closing a session of a closed model: %v", err)
+	}
+	if text, _, _ := collect(t, m, once, pesti.Params{MaxTokens: 4}); text == "" {
+		t.Error("after all that the model generates nothing")
+	}
+}
+
+// TestOpenPlan opens a plan that was written, and refuses one of another model.
+func TestOpenPlan(t *testing.T) {
+	c, err := pesti.Compile(pesti.Demo, pesti.Options{Compile: lower.Options{Ctx: 128}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Fused == nil || c.Built == nil || len(c.Notes) == 0 {
+		t.Errorf("graphs and notes are missing: %+v", c)
+	}
+	path := filepath.Join(t.TempDir(), "demo.plan")
+	write := func(p *plan.Plan) {
+		t.Helper()
+		if err := os.WriteFile(path, plan.Print(p), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(c.Plan)
+	m, err := pesti.OpenPlan(path, "", pesti.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	want, _, _ := collect(t, open(t, pesti.Options{}), once, pesti.Params{MaxTokens: 20})
+	if text, _, _ := collect(t, m, once, pesti.Params{MaxTokens: 20}); text != want {
+		t.Errorf("text %q, expected %q", text, want)
+	}
+	c.Plan.Model.Size++
+	write(c.Plan)
+	if _, err := pesti.OpenPlan(path, "", pesti.Options{}); !errors.Is(err, pesti.ErrWrongModel) {
+		t.Errorf("a plan of another model: error %v, expected %v", err, pesti.ErrWrongModel)
+	}
+}
+
+// TestAllocations: a token allocates nothing but its share of a block of text.
+func TestAllocations(t *testing.T) {
+	m := open(t, pesti.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for _, p := range []pesti.Params{{IgnoreEOG: true}, {IgnoreEOG: true, Temp: 0.8, TopK: 40, Seed: 1, Stop: []string{"\x00"}}} {
+		n := 0
+		var before, after runtime.MemStats
+		for _, err := range m.Generate(ctx, once, p) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch n++; n {
+			case 50:
+				runtime.ReadMemStats(&before)
+			case 250:
+				runtime.ReadMemStats(&after)
+			}
+			if n == 250 {
+				break
+			}
+		}
+		if mallocs := after.Mallocs - before.Mallocs; mallocs > 20 {
+			t.Errorf("%+v: %d allocations in 200 tokens, expected those of a block of text", p, mallocs)
+		}
+	}
+}
+
+func must[T any](x T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return x
+}
