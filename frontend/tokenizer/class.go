@@ -5,9 +5,9 @@ import (
 	"unicode/utf8"
 )
 
-// A class is a set of rune classes, one bit each. Every rune is in exactly one
-// class, so that a set in a splitting rule is a union of bits and its negation
-// is the complement. The classes are as fine as the rules of splitters.go need.
+// A class is a set of rune classes, one bit each. Every rune belongs to exactly
+// one class, so that a set in a splitting rule is a union of bits and its
+// negation the complement. The rules of splitters.go need no finer classes.
 type class uint32
 
 const (
@@ -36,7 +36,7 @@ const (
 	space   = blank | newline | otherSpace
 )
 
-// asciiClass makes the common case one load.
+// asciiClass is the table for ASCII, so that the common case is one load.
 var asciiClass = func() (t [utf8.RuneSelf]class) {
 	for r := range t {
 		t[r] = unicodeClass(rune(r))
@@ -58,7 +58,7 @@ func classOf(r rune) class {
 	return unicodeClass(r)
 }
 
-// categories is ordered by how often text needs each.
+// categories is ordered by frequency in text.
 var categories = []struct {
 	table *unicode.RangeTable
 	class class

@@ -10,7 +10,7 @@ import (
 	"pesti/gguf"
 )
 
-// The metadata keys that make a tokenizer
+// The metadata keys of a tokenizer
 // (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md).
 const (
 	keyModel      = "tokenizer.ggml.model"
@@ -39,11 +39,11 @@ const (
 	typeByte        = 6
 )
 
-// Config is a tokenizer as a GGUF file describes it. Absent arrays are nil,
-// absent ids −1, absent choices nil.
+// Config describes a tokenizer by the metadata of a GGUF file. Absent arrays
+// are nil, absent ids −1, absent flags nil.
 //
-// tokenizer.ggml.add_eos_token is not read: the texts that are tokenized here
-// are to be continued.
+// tokenizer.ggml.add_eos_token is not read, because the texts that are tokenized
+// here are prompts, which the model continues.
 type Config struct {
 	Model  string // gpt2, llama or gemma4
 	Pre    string // the splitter, for gpt2
@@ -60,7 +60,7 @@ type Config struct {
 	AddSpacePrefix *bool
 }
 
-// namedID is a token id with a key of its own.
+// A namedID is a token id that has its own key.
 type namedID struct {
 	key string
 	id  *int
@@ -70,8 +70,8 @@ func (c *Config) ids() []namedID {
 	return []namedID{{keyBOS, &c.BOS}, {keyEOS, &c.EOS}, {keyEOT, &c.EOT}, {keyEOM, &c.EOM}, {keyUNK, &c.UNK}}
 }
 
-// FromGGUF makes the tokenizer that f describes. Errors are those of [New], or
-// of a key that has another type than the format says.
+// FromGGUF returns the tokenizer that f describes. It fails as [New] does, or if
+// a key has the wrong type.
 func FromGGUF(f *gguf.File) (*Tokenizer, error) {
 	c := Config{BOS: -1, EOS: -1, EOT: -1, EOM: -1, UNK: -1, HasPre: f.Has(keyPre)}
 	var types []int64
@@ -113,7 +113,7 @@ func FromGGUF(f *gguf.File) (*Tokenizer, error) {
 	return New(f.Path, c)
 }
 
-// optional reads key into dst and leaves dst alone where the key is absent.
+// optional reads key into dst, or leaves dst unchanged if the key is absent.
 func optional[T any](read func(string) (T, error), key string, dst *T) error {
 	v, err := read(key)
 	switch {
@@ -126,7 +126,7 @@ func optional[T any](read func(string) (T, error), key string, dst *T) error {
 	return nil
 }
 
-// check finds what makes c unusable.
+// check returns an error if c cannot be used.
 func (c *Config) check(m *model) error {
 	n := len(c.Tokens)
 	switch {
@@ -163,8 +163,8 @@ func (c *Config) check(m *model) error {
 	return nil
 }
 
-// New makes a tokenizer. The name of the file stands in errors, each of which
-// also names the key, what it holds, and what was expected.
+// New returns a tokenizer. Errors begin with name, the name of the file, and say
+// which key is wrong, what it holds, and what was expected.
 func New(name string, c Config) (*Tokenizer, error) {
 	t, err := c.build()
 	if err != nil {

@@ -2,19 +2,19 @@ package tokenizer
 
 import "slices"
 
-// index builds what Encode looks up.
+// index builds the tables that Encode uses.
 func (t *Tokenizer) index(c *Config) {
 	if t.types == nil {
 		t.types = slices.Repeat([]int32{typeNormal}, len(t.tokens))
 	}
-	// Backwards, so that of equal ones the first stays.
+	// Backwards, so that the first of equal tokens wins.
 	t.ids = make(map[string]int32, len(t.tokens))
 	always, parsed := map[string]int32{}, map[string]int32{}
 	for i, s := range slices.Backward(t.tokens) {
 		id := int32(i)
 		switch t.types[i] {
 		case typeUndefined, typeNormal:
-			// Nothing else may come out of merging, so that no text becomes a
+			// Merging may produce no other tokens, so that no text becomes a
 			// control token by accident.
 			t.ids[s] = id
 		case typeUserDefined:
@@ -26,8 +26,8 @@ func (t *Tokenizer) index(c *Config) {
 	}
 	t.always, t.parsed = newSpecials(always), newSpecials(parsed)
 	if t.unk >= 0 && t.types[t.unk] == typeControl {
-		// GPT-2's followers name their end of text, which must not come from
-		// what happens to stand in a text.
+		// Models derived from GPT-2 name their end-of-text token, which ordinary
+		// text must not produce.
 		t.unk = -1
 	}
 	t.findBytes()
@@ -38,7 +38,7 @@ func (t *Tokenizer) index(c *Config) {
 	}
 }
 
-// findBytes finds the token of each byte, for what no other token covers.
+// findBytes finds the token of each byte, for text that no other token covers.
 func (t *Tokenizer) findBytes() {
 	typed := map[string]int32{}
 	for i, s := range t.tokens {
@@ -59,8 +59,8 @@ func (t *Tokenizer) findBytes() {
 	}
 }
 
-// turnEnds are the tokens that end a turn or a text in published models. Files
-// often name only one of those that their model uses.
+// turnEnds lists the tokens that end a turn or a text in published models. Files
+// often name only one of the tokens that their model uses.
 var turnEnds = []string{
 	"<|im_end|>",            // Qwen, SmolLM, ChatML
 	"<|endoftext|>",         // GPT-2, Qwen, StarCoder

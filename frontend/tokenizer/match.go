@@ -6,13 +6,13 @@ import (
 	"unicode/utf8"
 )
 
-// This file is the little language that splitters.go is written in: hand-written
-// scanners for the shapes that occur in published splitting expressions. Each
-// scanner reads forward only as far as its match, or fails within a bounded
-// number of runes or on a stretch that a later alternative consumes whole, so
-// that splitting is linear. Regular expressions with look-ahead are not.
+// This file holds the matchers that splitters.go combines, one for each pattern
+// that occurs in published splitting expressions. Splitting takes linear time,
+// unlike regular expressions with look-ahead: a matcher reads no further than
+// its match, and where it fails it has read either a bounded number of runes or
+// a run that a later alternative consumes completely.
 
-// A set says whether a rune belongs to it. Bytes that are no UTF-8 count as
+// A set reports whether a rune belongs to it. Bytes that are not UTF-8 count as
 // U+FFFD.
 type set func(rune) bool
 
@@ -36,7 +36,7 @@ func inString(s string) set {
 
 func neither(a, b set) set { return func(r rune) bool { return !a(r) && !b(r) } }
 
-// A matcher returns how many bytes at the start of s match, 0 for none.
+// A matcher returns the number of bytes at the start of s that match, 0 if none do.
 type matcher func(s []byte) int
 
 // never matches nothing.
@@ -143,8 +143,8 @@ func suffix(m, t matcher) matcher {
 	}
 }
 
-// anyThenSome is a*b+ of sets that may overlap: where no b follows the run of a,
-// the run gives back runes until one of b is found.
+// anyThenSome is a*b+ for sets that may overlap: if no b follows the run of a, it
+// backtracks to the last rune of the run that is in b.
 func anyThenSome(a, b set) matcher {
 	return func(s []byte) int {
 		run, lastB := 0, 0
@@ -170,8 +170,8 @@ func linesEnd(s []byte) int {
 	return bytes.LastIndexAny(s[:runLen(s, in(space))], "\r\n") + 1
 }
 
-// spaces is \s+(?!\S)|\s+: a run of white space without the last one where a
-// word follows, since that one belongs to the word.
+// spaces is \s+(?!\S)|\s+: a run of white space, without its last rune if a word
+// follows, to which that rune belongs.
 func spaces(s []byte) int {
 	n := runLen(s, in(space))
 	if n == len(s) {
@@ -208,8 +208,8 @@ func contractionLen(s []byte, fold func(byte) byte) int {
 	return 0
 }
 
-// A rule looks at the start of s: either its first n bytes are a match, or no
-// match begins in them. n is at least 1.
+// A rule examines the start of s. It reports that the first n bytes are a match,
+// or that no match begins in them. n is at least 1.
 type rule func(s []byte) (n int, match bool)
 
 // find is the rule that tries m at every rune.
@@ -223,8 +223,8 @@ func find(m matcher) rule {
 	}
 }
 
-// finalSpaces is \s+$. It passes a run that is not final in one go: to try
-// again at each of its runes would take quadratic time.
+// finalSpaces is \s+$. It skips a whole run that is not final: a new attempt at
+// each of its runes would take quadratic time.
 func finalSpaces(s []byte) (int, bool) {
 	n := runLen(s, in(space))
 	if n == 0 {
@@ -233,9 +233,9 @@ func finalSpaces(s []byte) (int, bool) {
 	return n, n == len(s)
 }
 
-// split calls emit for the words of s in order; joined they are s. The first
-// rule cuts s into its matches and the stretches between them, the next rule
-// cuts each of these, and so on.
+// split calls emit for the words of s in order, which together are s. The first
+// rule cuts s into matches and the text between them, the next rule cuts each of
+// these parts, and so on.
 func split(rules []rule, s []byte, emit func(word []byte)) {
 	if len(rules) == 0 {
 		if len(s) > 0 {

@@ -2,11 +2,11 @@ package tokenizer
 
 import "unicode/utf8"
 
-// A cost ranks the merge of the neighbours text[lo:mid] and text[mid:hi] of the
-// word in e: the lowest goes first. It says false where they do not merge.
+// A cost function returns the rank of merging text[lo:mid] with text[mid:hi] of
+// the word in e, and whether they can be merged. The lowest rank is merged first.
 type cost func(e *encoder, lo, mid, hi int) (float64, bool)
 
-// byRank is the position in the merges list (BPE).
+// byRank ranks by the position in the merges list (BPE).
 func byRank(e *encoder, lo, mid, hi int) (float64, bool) {
 	e.key = append(e.key[:0], e.word[lo:mid]...)
 	e.key = append(e.key, ' ')
@@ -15,7 +15,7 @@ func byRank(e *encoder, lo, mid, hi int) (float64, bool) {
 	return float64(rank), ok
 }
 
-// byScore takes the token with the highest score first (SentencePiece).
+// byScore ranks the token with the highest score first (SentencePiece).
 func byScore(e *encoder, lo, mid, hi int) (float64, bool) {
 	id, ok := e.t.ids[string(e.word[lo:hi])]
 	if !ok {
@@ -24,15 +24,15 @@ func byScore(e *encoder, lo, mid, hi int) (float64, bool) {
 	return -float64(e.t.scores[id]), true
 }
 
-// A span is a part of the word that will not be split again: at first one
-// rune, then what runes have merged into. Spans are a linked list in place.
+// A span is a part of the word that is not split again: a rune at first, then
+// the result of merges. Spans form a linked list within one slice.
 type span struct {
 	lo, hi     int32 // in bytes; lo == hi when absorbed by the left neighbour
 	prev, next int32 // indexes of spans, −1 at the ends
 }
 
-// A pair is a merge of two neighbours that waits for its turn. It is out of date
-// when the two no longer cover size bytes.
+// A pair is a possible merge of two adjacent spans, in the heap. It is out of
+// date if the two no longer cover size bytes.
 type pair struct {
 	cost        float64
 	left, right int32 // indexes of spans
@@ -43,9 +43,9 @@ func (p pair) before(q pair) bool {
 	return p.cost < q.cost || p.cost == q.cost && p.left < q.left
 }
 
-// merge cuts e.word into e.spans: it joins the cheapest neighbours, the leftmost
-// of equal ones, until none can be joined. With a heap of pairs this takes
-// O(n log n) for n runes, however long the word is.
+// merge cuts e.word into e.spans: it merges the adjacent spans of lowest cost, the
+// leftmost of equals, until no merge is possible. With a heap of pairs this takes
+// O(n log n) time for n runes.
 func (e *encoder) merge() {
 	e.spans = e.spans[:0]
 	for lo := 0; lo < len(e.word); {

@@ -5,10 +5,10 @@ type model struct {
 	name       string
 	spelling   spelling
 	cost       cost
-	wants      []string  // keys of arrays that must be there
+	wants      []string  // keys of required arrays
 	splitter   *splitter // nil: named by tokenizer.ggml.pre
-	spaceFirst bool      // a text begins with a space unless the file says no
-	alwaysBOS  bool      // whatever the file says
+	spaceFirst bool      // a text begins with a space unless the file disables it
+	alwaysBOS  bool      // even if the file disables it
 }
 
 var models = []model{

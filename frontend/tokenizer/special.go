@@ -6,38 +6,37 @@ import (
 	"slices"
 )
 
-// A special is a token that stands for itself wherever it occurs in a text, before the text is
-// split and merged.
+// A special is a token that is recognized anywhere in a text, before the text is split and merged.
 type special struct {
 	id     int32
 	length int // in bytes
 }
 
-// specials finds such tokens in a text, at each place the longest, in time linear in the text
-// whatever the tokens are. It is the automaton of Aho and Corasick (Efficient string matching,
-// 1975) of the tokens read backwards: it reads the text from its end, and knows at each byte the
-// longest token that begins there.
+// specials finds special tokens in a text, the longest at each position, in time linear in the length
+// of the text. It is an Aho-Corasick automaton (Efficient string matching, 1975) of the reversed
+// tokens: it reads the text from the end to the beginning, so that at each byte it knows the longest
+// token that begins there.
 //
-// States are the endings of tokens, by length, those with the same state before them together, in
-// the order of their first bytes. State 0 is the empty ending.
+// Each state is a suffix of a token. States are sorted by length; those that extend the same shorter
+// suffix are adjacent, in the order of their first bytes. State 0 is the empty suffix.
 type specials struct {
 	tokens []special
-	first  []int32 // of each state, the first state that is a byte longer; one more, to end the last
-	bytes  []byte  // the first byte of each ending
-	back   []int32 // the longest other state that the ending begins with
-	found  []int32 // the longest token that the ending begins with, or −1
+	first  []int32 // for each state, the first state that extends it by a byte; one more entry as the end
+	bytes  []byte  // for each state, the first byte of its suffix
+	back   []int32 // for each state, the longest other state that is a prefix of its suffix
+	found  []int32 // for each state, the longest token that is a prefix of its suffix, or −1
 }
 
-// newSpecials makes the automaton of tokens by their texts.
+// newSpecials builds the automaton.
 func newSpecials(ids map[string]int32) *specials {
 	type entry struct {
-		text string // read backwards
+		text string // reversed
 		id   int32
 	}
 	var entries []entry
 	for text, id := range ids {
 		if text == "" {
-			continue // would be found everywhere
+			continue // it would match everywhere
 		}
 		b := []byte(text)
 		slices.Reverse(b)
@@ -46,7 +45,7 @@ func newSpecials(ids map[string]int32) *specials {
 	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.text, b.text) })
 
 	s := &specials{bytes: []byte{0}, back: []int32{0}}
-	// A state's entries are those that begin with it, and go on.
+	// The entries of a state are those that begin with it and are longer.
 	type span struct{ from, to, depth int }
 	states := []span{{0, len(entries), 0}}
 	for n := 0; n < len(states); n++ {
@@ -81,7 +80,7 @@ func newSpecials(ids map[string]int32) *specials {
 	return s
 }
 
-// next returns the state after state n and one byte more.
+// next returns the state that follows state n when byte c is read.
 func (s *specials) next(n int32, b byte) int32 {
 	for {
 		longer := s.bytes[s.first[n]:s.first[n+1]]
@@ -96,8 +95,8 @@ func (s *specials) next(n int32, b byte) int32 {
 	}
 }
 
-// in returns the tokens of a text with their places: the longest of those that begin first, and so
-// on behind it.
+// in returns the tokens in a text and their positions, from left to right: at each step the longest of
+// the tokens that begin first. Tokens do not overlap.
 func (s *specials) in(text []byte) iter.Seq2[int, special] {
 	return func(yield func(int, special) bool) {
 		if len(s.tokens) == 0 {

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// A spelling is how a vocabulary writes text in its tokens.
+// A spelling is the way in which a vocabulary writes text.
 type spelling struct {
 	// spell appends the spelling of text to dst.
 	spell func(dst, text []byte) []byte
@@ -15,12 +15,12 @@ type spelling struct {
 	unspell func(dst []byte, token string) []byte
 	// byteToken is the token for a single byte.
 	byteToken func(b byte) string
-	// added says that user-defined tokens are spelled too, not written as text.
+	// added means that user-defined tokens are spelled too, not stored as plain text.
 	added bool
 }
 
-// byteLevel writes every byte as one printable letter, so that merges, which are
-// stored as text, can hold any bytes (GPT-2).
+// byteLevel writes every byte as a printable letter, so that merges, which are
+// stored as text, can contain any bytes (GPT-2).
 var byteLevel = spelling{
 	spell: func(dst, text []byte) []byte {
 		for _, b := range text {
@@ -28,7 +28,7 @@ var byteLevel = spelling{
 		}
 		return dst
 	},
-	// Letters that stand for no byte are kept: added tokens are not spelled.
+	// Letters that stand for no byte are copied: added tokens are not spelled.
 	unspell: func(dst []byte, token string) []byte {
 		for i := 0; i < len(token); {
 			r, w := utf8.DecodeRuneInString(token[i:])
@@ -44,8 +44,9 @@ var byteLevel = spelling{
 	byteToken: func(b byte) string { return string(byteLetters[b]) },
 }
 
-// byteLetters are the letters of byteLevel: a byte that is a visible Latin-1
-// character is itself, the others are the letters from U+0100 on, in order.
+// byteLetters holds the letters of byteLevel. A byte that is a visible Latin-1
+// character stands for itself; the others are the letters from U+0100 on, in
+// order.
 var byteLetters = func() (letters [256]rune) {
 	next := rune(0x100)
 	for b := range letters {
@@ -59,7 +60,7 @@ var byteLetters = func() (letters [256]rune) {
 	return letters
 }()
 
-// letterBytes inverts byteLetters; −1 for what is no letter of it.
+// letterBytes is the inverse of byteLetters, with −1 for other letters.
 var letterBytes = func() (bytes [0x144]int16) {
 	for r := range bytes {
 		bytes[r] = -1
@@ -95,7 +96,7 @@ func hexByte(b byte) string {
 	return "<0x" + hex[b>>4:b>>4+1] + hex[b&15:b&15+1] + ">"
 }
 
-// parseHexByte inverts hexByte.
+// parseHexByte is the inverse of hexByte.
 func parseHexByte(token string) (b byte, ok bool) {
 	if len(token) != 6 || token[:3] != "<0x" || token[5] != '>' {
 		return 0, false

@@ -5,20 +5,20 @@ import (
 	"strings"
 )
 
-// A splitter is how byte-level BPE cuts text into words before merging.
+// A splitter cuts text into words, before byte-level BPE merges within each.
 type splitter struct {
 	names  string                 // values of tokenizer.ggml.pre, separated by spaces
-	rules  []rule                 // applied one after the other
-	whole  func(word []byte) bool // words that, where they are a token, are not merged; nil: none
-	addBOS bool                   // what an absent tokenizer.ggml.add_bos_token means
+	rules  []rule                 // applied in sequence
+	whole  func(word []byte) bool // words that become one token if there is such a token, without merging; nil: none
+	addBOS bool                   // the default of tokenizer.ggml.add_bos_token
 }
 
-// defaultSplitter is the name that stands for an absent tokenizer.ggml.pre.
+// defaultSplitter is the default of tokenizer.ggml.pre.
 const defaultSplitter = "default"
 
 // splitters follows the pre_tokenizer sections of the tokenizer.json files that
-// the models were published with; default and falcon follow what llama.cpp made
-// of them, since that is what files with these names were tested with.
+// the models were published with. default and falcon follow llama.cpp instead,
+// with which files of these names were tested.
 var splitters = []splitter{
 	{
 		names: defaultSplitter,

@@ -5,46 +5,47 @@ import (
 	"unicode/utf8"
 )
 
-// A Stream turns the pieces of generated tokens into text that can be shown at
-// once: where a rune is split over tokens, its bytes are held until it is whole.
-// Bytes that can no longer become a rune pass as they are, so that all that
-// Write and Flush return, joined, is what was written. The zero value is ready.
+// A Stream converts the bytes of generated tokens to text that can be displayed
+// immediately: if a rune is split between tokens, its bytes are held until it is
+// complete. Bytes that cannot become a rune are passed on unchanged, so that the
+// concatenated results of Write and Flush are what was written. The zero value is
+// ready to use.
 type Stream struct {
 	holder
 }
 
-// Write takes the bytes of a token and returns what may be shown now, which is
-// valid until the next call.
+// Write takes the bytes of a token and returns the text that can be displayed now.
+// It is valid until the next call.
 func (s *Stream) Write(piece []byte) []byte {
 	text := s.add(piece)
 	return s.release(len(text) - unfinished(text))
 }
 
-// Flush returns the held bytes, valid until the next call. The Stream is as new.
+// Flush returns the held bytes, valid until the next call, and resets the Stream.
 func (s *Stream) Flush() []byte { return s.release(len(s.add(nil))) }
 
-// A holder gathers pieces of text of which some bytes are held until more come. It keeps one
-// buffer, so that a token that is generated allocates nothing.
+// A holder collects pieces of text and holds back some bytes until more arrive. It reuses one buffer,
+// so that nothing is allocated per token.
 type holder struct {
 	text []byte
-	out  int // bytes of text that were released
+	out  int // number of bytes of text that were released
 }
 
-// add returns the held bytes with the piece behind them.
+// add appends the piece to the held bytes and returns both.
 func (h *holder) add(piece []byte) []byte {
 	h.text = append(append(h.text[:0], h.text[h.out:]...), piece...)
 	h.out = 0
 	return h.text
 }
 
-// release returns the first n bytes of what add returned, valid until it is called again, and holds
-// the others.
+// release returns the first n bytes of what add returned, valid until add is called again, and holds
+// the rest.
 func (h *holder) release(n int) []byte {
 	h.out = n
 	return h.text[:n:n]
 }
 
-// unfinished returns the length of the beginning of a rune at the end of text.
+// unfinished returns the length of the incomplete rune at the end of text.
 func unfinished(text []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
 		if tail := text[len(text)-n:]; utf8.RuneStart(tail[0]) {
@@ -57,17 +58,18 @@ func unfinished(text []byte) int {
 	return 0
 }
 
-// A StopMatcher finds the first stop string in a text that comes in pieces: the
-// one that is complete first, and of those that end together the longest. What may be the first part of a stop string is held until that is known, so
-// that no part of one is ever returned. It works on bytes: put it before a
-// [Stream].
+// A StopMatcher finds the first stop string in a text that arrives in pieces: the
+// one that is complete first, and the longest of those that end together. Text
+// that may be the beginning of a stop string is held until that is known, so that
+// no part of a stop string is ever returned. It works on bytes and must come
+// before a [Stream].
 type StopMatcher struct {
 	stops   [][]byte
-	holder  // of the longest end of the text that may begin a stop string
+	holder  // holds the longest suffix of the text that may begin a stop string
 	stopped bool
 }
 
-// NewStopMatcher returns a matcher for stops, of which empty ones match nothing.
+// NewStopMatcher returns a matcher for stops. Empty strings match nothing.
 func NewStopMatcher(stops []string) *StopMatcher {
 	m := &StopMatcher{}
 	for _, s := range stops {
@@ -78,9 +80,9 @@ func NewStopMatcher(stops []string) *StopMatcher {
 	return m
 }
 
-// Write takes the next piece of the text and returns what may be shown now, valid
-// until the next call, and whether a stop string was found. Then the returned text
-// ends before it, and all later calls return nothing.
+// Write takes the next piece of the text and returns the text that can be
+// displayed now, valid until the next call, and whether a stop string was found.
+// If so, the returned text ends before it, and all later calls return nothing.
 func (m *StopMatcher) Write(piece []byte) (text []byte, stopped bool) {
 	if m.stopped {
 		return nil, true
@@ -102,11 +104,11 @@ func (m *StopMatcher) Write(piece []byte) (text []byte, stopped bool) {
 	return m.release(len(text) - m.pending(text)), false
 }
 
-// Flush returns the held text, valid until the next call, when there is no more to come.
+// Flush returns the held text, valid until the next call. Call it at the end of the text.
 func (m *StopMatcher) Flush() []byte { return m.release(len(m.add(nil))) }
 
-// pending returns the length of the longest end of text that begins a stop
-// string.
+// pending returns the length of the longest suffix of text with which a stop
+// string begins.
 func (m *StopMatcher) pending(text []byte) int {
 	longest := 0
 	for _, s := range m.stops {

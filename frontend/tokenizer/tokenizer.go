@@ -6,61 +6,60 @@ import (
 	"slices"
 )
 
-// A Tokenizer turns text into ids and back. It does not change once made, so
-// that any number of goroutines may use it.
+// A Tokenizer converts text to token ids and back. It is immutable, so that any
+// number of goroutines may use it.
 type Tokenizer struct {
-	name     string // of the file, for messages
+	name     string // of the file, for errors
 	model    *model
 	splitter *splitter
 
 	tokens []string  // as the file spells them
 	types  []int32   // one per token
-	scores []float32 // one per token, nil where the model has none
+	scores []float32 // one per token, or nil
 
 	ids     map[string]int32 // ordinary tokens
 	ranks   map[string]int32 // merges, "left right"
-	byteIDs [256]int32       // the token of each byte, −1 for none
+	byteIDs [256]int32       // token of each byte, −1 if there is none
 	always  *specials        // user-defined tokens
-	parsed  *specials        // these and control tokens
+	parsed  *specials        // user-defined and control tokens
 
 	bos        int32 // −1 for none
-	unk        int32 // stands for a byte without a token; −1 for none
+	unk        int32 // the unknown token, for a byte without a token; −1 for none
 	ends       []int32
 	addBOS     bool
 	spaceFirst bool
 	warnings   []string
 }
 
-// Options say how a text is read.
+// Options control Encode.
 type Options struct {
-	BOS          bool // begin with the BOS token if the model wants one
-	ParseSpecial bool // let control tokens in the text be such; never for what users write in a chat
+	BOS          bool // begin with the BOS token if the model uses one
+	ParseSpecial bool // recognize control tokens in the text; leave it off for untrusted text such as chat messages
 }
 
 // Size returns the number of tokens.
 func (t *Tokenizer) Size() int { return len(t.tokens) }
 
-// BOS returns the token that texts begin with, and whether the model has one.
+// BOS returns the token that begins a text, and whether the model has one.
 func (t *Tokenizer) BOS() (int32, bool) { return t.bos, t.bos >= 0 }
 
-// EndOfGeneration returns the tokens that end generation, in rising order: the
-// end of a text, of a turn, and of a message, as the file names them, and the
-// known ends of turns in the vocabulary.
+// EndOfGeneration returns the tokens that end generation, in ascending order: the
+// ends of a text, a turn and a message that the file names, and tokens of the
+// vocabulary that are known to end a turn.
 func (t *Tokenizer) EndOfGeneration() []int32 { return slices.Clone(t.ends) }
 
-// Warnings returns what is doubtful about the file, one line each.
+// Warnings returns one line for each doubtful property of the file.
 func (t *Tokenizer) Warnings() []string { return slices.Clone(t.warnings) }
 
-// Encode returns the ids of text, in time linear in its length but for a
-// logarithm. Text need not be UTF-8: what is not is taken byte by byte.
+// Encode returns the ids of text in O(n log n) time. Text need not be UTF-8: bytes
+// that are not are encoded one by one.
 //
-// A BOS token that the text begins with, where ParseSpecial is on, stands for
-// the one that the model wants. Where the model wants texts to begin with a
-// space, the first ordinary text gets one, also after special tokens.
+// No second BOS token is added if ParseSpecial is on and the text begins with one.
+// If the model requires a space at the beginning of texts, it is added to the
+// first ordinary text, also after special tokens.
 //
-// An error means that the vocabulary has no token for some byte of the text and
-// none for the unknown. Vocabularies that were trained without some rare bytes
-// are common.
+// It fails if the vocabulary has neither a token for some byte of the text nor an
+// unknown token. Vocabularies without some rare bytes are common.
 func (t *Tokenizer) Encode(text []byte, o Options) ([]int32, error) {
 	e := encoder{t: t, spaceFirst: t.spaceFirst}
 	special := t.always
@@ -83,7 +82,7 @@ func (t *Tokenizer) Encode(text []byte, o Options) ([]int32, error) {
 	return e.ids, nil
 }
 
-// An encoder holds the state of one Encode.
+// An encoder holds the state of one call of Encode.
 type encoder struct {
 	t          *Tokenizer
 	ids        []int32
@@ -91,7 +90,7 @@ type encoder struct {
 	spaceFirst bool // the next ordinary text begins with a space
 
 	word  []byte // spelled
-	at    int    // where it begins in the text
+	at    int    // its offset in the text
 	key   []byte
 	spans []span
 	pairs pairHeap
@@ -143,10 +142,10 @@ func (e *encoder) lookUp(lo, hi int) {
 	}
 }
 
-// Decode returns the text of ids, which is that of Encode again, byte for byte,
-// where no unknown token stands in it and it has no ▁ of its own. Control tokens
-// give their names. The result need not be UTF-8. An error names an id that is
-// outside the vocabulary.
+// Decode returns the text of ids. It is the inverse of Encode, byte for byte, for
+// texts without unknown tokens and without the character ▁. Control tokens become
+// their names. The result need not be UTF-8. It fails if an id is outside the
+// vocabulary.
 func (t *Tokenizer) Decode(ids []int32) ([]byte, error) {
 	var text []byte
 	spaceFirst := t.spaceFirst
@@ -166,12 +165,12 @@ func (t *Tokenizer) Decode(ids []int32) ([]byte, error) {
 	return text, nil
 }
 
-// Piece returns the bytes of one token as generated text shows them: none for
-// control tokens and for ids outside the vocabulary. They need not be whole
-// runes; see [Stream].
+// Piece returns the bytes that a token adds to generated text: none for control
+// tokens and for ids outside the vocabulary. They need not be whole runes: see
+// [Stream].
 func (t *Tokenizer) Piece(id int32) []byte { return t.AppendPiece(nil, id) }
 
-// AppendPiece appends to dst what Piece returns. It allocates nothing where there is room.
+// AppendPiece appends the result of Piece to dst. It allocates only if dst must grow.
 func (t *Tokenizer) AppendPiece(dst []byte, id int32) []byte {
 	if id < 0 || int(id) >= len(t.tokens) || t.types[id] == typeControl || t.types[id] == typeUnknown {
 		return dst
@@ -179,7 +178,7 @@ func (t *Tokenizer) AppendPiece(dst []byte, id int32) []byte {
 	return t.appendToken(dst, id)
 }
 
-// ordinary says whether the token comes from merging, not from special tokens.
+// ordinary reports whether merging may produce the token.
 func (t *Tokenizer) ordinary(id int32) bool {
 	switch t.types[id] {
 	case typeUnknown, typeControl, typeUserDefined:
