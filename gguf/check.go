@@ -7,7 +7,7 @@ import (
 	"pesti/gguf/quant"
 )
 
-// Finding is a block of weights that cannot be meant.
+// A Finding is a block of weights with a value that is NaN or infinite.
 type Finding struct {
 	Tensor string
 	Block  int64 // index in the tensor, in blocks of its type; −1 for the whole tensor
@@ -22,12 +22,12 @@ func (d Finding) String() string {
 	return fmt.Sprintf("tensor %q, block %d: %s", d.Tensor, d.Block, d.What)
 }
 
-// maxFindings bounds the blocks named for one tensor.
+// maxFindings limits the number of blocks that are reported for one tensor.
 const maxFindings = 8
 
-// Check reads all tensors and returns the blocks with a scale, or the elements
-// with a value, that is NaN or infinite, in directory order. Of a tensor with
-// many, the first few are named and the rest counted.
+// Check reads all tensors and returns the blocks with a scale, or an element,
+// that is NaN or infinite, in directory order. If a tensor has many, the first
+// few are listed and the rest counted.
 func (f *File) Check() []Finding {
 	var all []Finding
 	for i := range f.tensors {
@@ -52,8 +52,8 @@ func (f *File) Check() []Finding {
 	return all
 }
 
-// checkBlocks reports the blocks of data with a scale that is not finite and,
-// for types that store each element by itself, such elements.
+// checkBlocks reports the blocks of data with a scale that is not finite or, for
+// types without blocks, the elements that are not finite.
 func checkBlocks(in *quant.Info, data []byte, report func(block int64, what string)) {
 	if in.BlockLen > 1 {
 		for block := int64(0); len(data) >= in.BlockBytes; block++ {

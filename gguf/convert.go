@@ -8,9 +8,9 @@ import (
 	"pesti/gguf/quant"
 )
 
-// AddConverted adds t, a tensor of f, with its values stored as typ: the same
-// bytes where it has that type already, else rounded from its float32 values.
-// Data is read when Write asks for it, so f must stay open until then.
+// AddConverted adds t, a tensor of f, converted to typ. The bytes stay the same if
+// the tensor has that type already; otherwise its float32 values are rounded. The
+// data is read by Write, so f must stay open until then.
 func (w *Writer) AddConverted(f *File, t *Tensor, typ quant.Type) error {
 	from, _ := quant.Lookup(t.Type)
 	to, ok := quant.Lookup(typ)
@@ -32,11 +32,12 @@ func (w *Writer) AddConverted(f *File, t *Tensor, typ quant.Type) error {
 	return nil
 }
 
-// convertAtOnce is how many values are converted at a time, a multiple of every
-// block length.
+// convertAtOnce is the number of values that are converted at a time, a multiple
+// of every block length.
 const convertAtOnce = 1 << 14
 
-// convert writes the values in data, whole blocks of both types, as blocks of to.
+// convert writes the values in data as blocks of type to. The values must fill
+// whole blocks of both types.
 func convert(out io.Writer, data []byte, from, to *quant.Info) error {
 	if from == to {
 		_, err := out.Write(data)

@@ -8,8 +8,8 @@ import (
 
 var le = binary.LittleEndian
 
-// cursor reads little-endian fields from a byte slice. The first read beyond
-// the end sets err; that and every later read return zero values.
+// A cursor reads little-endian fields from a byte slice. The first read beyond
+// the end sets err; this and all later reads return zero values.
 type cursor struct {
 	data []byte
 	pos  int

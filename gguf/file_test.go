@@ -337,7 +337,7 @@ func TestRows(t *testing.T) {
 			t.Errorf("%s: the copy is %v, %v", name, data, err)
 		}
 	}
-	if _, err := f.Values(tensor("undecoded"), 0, 1); err == nil || !strings.Contains(err.Error(), "cannot be decoded yet") {
+	if _, err := f.Values(tensor("undecoded"), 0, 1); err == nil || !strings.Contains(err.Error(), "cannot be decoded") {
 		t.Errorf("a type without values: error %v", err)
 	}
 }

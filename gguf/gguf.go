@@ -1,13 +1,12 @@
-// Package gguf reads and writes GGUF files: metadata, tensor directory, tensor
-// bytes. A file is mapped read-only, and everything that its header says is
-// checked against the file before it is believed, so that no content can make
-// the reader allocate much, read beyond the file, or panic.
+// Package gguf reads and writes GGUF files: metadata, tensor directory and tensor
+// data. Files are mapped read-only. Everything in the header is checked against
+// the file before it is used, so that no file can make the reader allocate much
+// memory, read beyond the file, or panic.
 //
 // The format is described at https://github.com/ggml-org/ggml/blob/master/docs/gguf.md;
 // versions 2 and 3, little-endian, are read, and version 3 is written.
 //
-// The package knows the container and no model: what a key means is not its
-// business. It imports gguf/quant and gguf/mapped and nothing else of this module.
+// The package handles the container and does not interpret keys. It imports gguf/quant and gguf/mapped and nothing else of this module.
 package gguf
 
 import (
@@ -21,21 +20,21 @@ import (
 	"pesti/gguf/mapped"
 )
 
-// File is an open GGUF file, or the shards of a split one. Its methods may be
-// called from several goroutines, Close excepted.
+// A File is an open GGUF file, or all shards of a split file. Its methods except
+// Close may be called from several goroutines.
 type File struct {
 	Path    string // as given to Open or Parse
 	Version uint32 // of the format
 	Size    int64  // in bytes, of all shards together
 
-	header            // of the first shard; tensors are those of all shards
+	header            // of the first shard, with the tensors of all shards
 	shards   []*shard // in order
 	byName   map[string]int
 	warnings []string
 	digest   func() [32]byte
 }
 
-// shard is one mapped file.
+// A shard is one mapped file.
 type shard struct {
 	path  string
 	data  []byte
@@ -45,9 +44,9 @@ type shard struct {
 	mapping *mapped.File // nil for a file in memory
 }
 
-// Open opens the file at path. Where it is one shard of a split file, all its
-// shards are opened, which must lie in the same folder. All checks are done
-// here; tensor data is not read.
+// Open opens the file at path. If it is one shard of a split file, all shards are
+// opened, which must be in the same folder. The header is checked in full; tensor
+// data is not read.
 func Open(path string) (*File, error) {
 	first, h, err := openShard(path)
 	if err != nil {
@@ -65,8 +64,8 @@ func Open(path string) (*File, error) {
 	return openSplit(path, s)
 }
 
-// Parse reads a GGUF file from memory, with the checks of Open. The name stands
-// in errors. The data must not change while the File is used.
+// Parse reads a GGUF file from memory, with the checks of Open. Errors begin with
+// name. The data must not change while the File is used.
 func Parse(name string, data []byte) (*File, error) {
 	s, h, err := newShard(name, data, func() error { return nil })
 	if err != nil {
@@ -97,8 +96,8 @@ func openShard(path string) (*shard, *header, error) {
 	return s, h, nil
 }
 
-// cause drops the operation and the paths that the os package puts before an
-// error, since our message has them.
+// cause removes the operation and the path that package os puts before an error:
+// our errors have them already.
 func cause(err error) error {
 	var pe *os.PathError
 	if errors.As(err, &pe) {
@@ -118,8 +117,8 @@ func newShard(path string, data []byte, unmap func() error) (*shard, *header, er
 		if h, err = parseHeader(path, data); err != nil {
 			return err
 		}
-		// Metadata is served from a copy, so that it outlives the mapping and
-		// a file that changes.
+		// Metadata is kept in a copy, so that it stays valid after Close and if
+		// the file changes.
 		s.head = bytes.Clone(data[:h.end])
 		h.rebase(s.head)
 		return nil
@@ -130,7 +129,7 @@ func newShard(path string, data []byte, unmap func() error) (*shard, *header, er
 	return s, h, nil
 }
 
-// newFile joins parsed shards. It owns them, also when it fails.
+// newFile joins parsed shards. It closes them if it fails.
 func newFile(path string, shards []*shard, headers []*header) (*File, error) {
 	f := &File{Path: path, Version: headers[0].version, header: *headers[0], shards: shards}
 	f.tensors = nil
@@ -148,7 +147,7 @@ func newFile(path string, shards []*shard, headers []*header) (*File, error) {
 	for i, t := range f.tensors {
 		if j, twice := f.byName[t.Name]; twice {
 			f.Close()
-			return nil, fmt.Errorf("%s: tensor %q: stands in shards %d and %d, expected once", path, t.Name, f.tensors[j].Shard+1, t.Shard+1)
+			return nil, fmt.Errorf("%s: tensor %q: is in shards %d and %d, expected it once", path, t.Name, f.tensors[j].Shard+1, t.Shard+1)
 		}
 		f.byName[t.Name] = i
 	}
@@ -163,8 +162,8 @@ func newFile(path string, shards []*shard, headers []*header) (*File, error) {
 	return f, nil
 }
 
-// Close unmaps the file. Slices that Bytes returned must not be used after it;
-// metadata stays readable.
+// Close unmaps the file. Slices that Bytes returned must not be used afterwards.
+// Metadata can still be read.
 func (f *File) Close() error {
 	var errs []error
 	for _, s := range f.shards {
@@ -177,11 +176,11 @@ func (f *File) Close() error {
 	return errors.Join(errs...)
 }
 
-// Warnings returns one line for each oddity that is allowed, such as bytes
-// after the last tensor.
+// Warnings returns one line for each unusual property that is allowed, such as
+// bytes after the last tensor.
 func (f *File) Warnings() []string { return f.warnings }
 
-// Paths returns the path of each shard, in order; one that is not split has one.
+// Paths returns the paths of all shards, in order. A file that is not split has one.
 func (f *File) Paths() []string {
 	var paths []string
 	for _, s := range f.shards {
@@ -190,8 +189,8 @@ func (f *File) Paths() []string {
 	return paths
 }
 
-// Digest returns the SHA-256 of header, metadata and tensor directory, of all
-// shards in order. It identifies a model without reading its weights.
+// Digest returns the SHA-256 of the header, metadata and tensor directory of all
+// shards, in order. It identifies a model without reading its weights.
 func (f *File) Digest() [32]byte { return f.digest() }
 
 // HashData returns the SHA-256 of the bytes of all tensors in directory order.
@@ -207,9 +206,9 @@ func (f *File) HashData() (sum [32]byte, err error) {
 	return sum, nil
 }
 
-// SampleData is HashData over 64 pieces of 4 KiB, at equal distances. It tells other weights of
-// the same shapes apart, such as another fine-tune, at the cost of 64 reads; a byte that changed
-// elsewhere it does not see.
+// SampleData is HashData over 64 pieces of 4 KiB at equal distances. With 64 reads it distinguishes
+// models of the same shapes, such as fine-tunes of one model, but it does not detect every changed
+// byte.
 func (f *File) SampleData() (sum [32]byte, err error) {
 	const pieces, length = 64, 4096
 	var total int64
@@ -217,7 +216,7 @@ func (f *File) SampleData() (sum [32]byte, err error) {
 		total += f.tensors[i].Size
 	}
 	hash, piece := sha256.New(), make([]byte, length)
-	var before int64 // bytes of the tensors before this one
+	var before int64 // bytes of all previous tensors
 	next := int64(0) // piece
 	for i := range f.tensors {
 		t := &f.tensors[i]
@@ -235,7 +234,7 @@ func (f *File) SampleData() (sum [32]byte, err error) {
 	return sum, nil
 }
 
-// read passes the data of t to use, which may read all of it.
+// read calls use with the data of t, all of which it may read.
 func (f *File) read(t *Tensor, use func(data []byte)) error {
 	s := f.shards[t.Shard]
 	if s.close == nil {

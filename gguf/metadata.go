@@ -6,13 +6,13 @@ import (
 	"math"
 )
 
-// ErrNoKey is what errors.Is finds when a key is absent.
+// ErrNoKey is the error (by errors.Is) for a key that is absent.
 var ErrNoKey = errors.New("no such key")
 
 // Keys returns all keys in file order. Callers must not change the slice.
 func (f *File) Keys() []string { return f.keys }
 
-// Has tells whether key is present.
+// Has reports whether key is present.
 func (f *File) Has(key string) bool { _, ok := f.values[key]; return ok }
 
 // Value returns the value of key, and whether it is present.
@@ -21,8 +21,8 @@ func (f *File) Value(key string) (Value, bool) {
 	return v, ok
 }
 
-// Len returns the number of elements of the array at key; false where key is
-// absent or no array.
+// Len returns the number of elements of the array at key, and whether there is an
+// array.
 func (f *File) Len(key string) (int, bool) {
 	v, ok := f.values[key]
 	return v.n, ok && v.kind == Array
@@ -37,7 +37,7 @@ func (f *File) Bool(key string) (bool, error) { return scalar[bool](f, key, "a b
 // Float returns the float at key, of either width.
 func (f *File) Float(key string) (float64, error) { return scalar[float64](f, key, "a float") }
 
-// Uint returns the integer at key, of any width and sign, which must not be
+// Uint returns the integer at key, which may have any type but must not be
 // negative.
 func (f *File) Uint(key string) (uint64, error) {
 	const want = "an integer that is not negative"
@@ -59,13 +59,13 @@ func (f *File) Uint(key string) (uint64, error) {
 	return 0, f.mismatch(key, v, want)
 }
 
-// Strs returns the array of strings at key. The strings share one copy.
+// Strs returns a copy of the array of strings at key.
 func (f *File) Strs(key string) ([]string, error) {
 	v, err := f.array(key, "an array of strings", String)
 	if err != nil {
 		return nil, err
 	}
-	// Cut from one string, so that a vocabulary is two allocations.
+	// The strings are parts of one string, so that a vocabulary takes two allocations.
 	blob := string(v.raw)
 	c := &cursor{data: v.raw}
 	all := make([]string, v.n)
@@ -110,7 +110,7 @@ func (f *File) Ints(key string) ([]int64, error) {
 	return all, nil
 }
 
-// Floats returns the array of floats at key; those of 64 bits are rounded.
+// Floats returns the array of floats at key. Elements of 64 bits are rounded.
 func (f *File) Floats(key string) ([]float32, error) {
 	v, err := f.array(key, "an array of floats", Float32, Float64)
 	if err != nil {
@@ -140,7 +140,7 @@ func (f *File) mismatch(key string, v Value, want string) error {
 	return fmt.Errorf("%s: key %q: found %s, expected %s", f.Path, key, v.TypeName(), want)
 }
 
-// scalar returns the value at key where Any gives it as a T.
+// scalar returns the value at key if Any returns it as a T.
 func scalar[T any](f *File, key, want string) (T, error) {
 	var none T
 	v, err := f.find(key)
@@ -155,7 +155,7 @@ func scalar[T any](f *File, key, want string) (T, error) {
 	return none, f.mismatch(key, v, want)
 }
 
-// array returns the value at key where it is an array of one of the kinds.
+// array returns the value at key if it is an array of one of the kinds.
 func (f *File) array(key, want string, elems ...Kind) (Value, error) {
 	v, err := f.find(key)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"pesti/gguf/quant"
 )
 
-// Magic is what a GGUF file begins with.
+// Magic is the beginning of a GGUF file.
 const Magic = "GGUF"
 
 // Limits of the format.
@@ -24,16 +24,16 @@ const (
 	defaultAlignment = 32
 	alignmentKey     = "general.alignment"
 
-	// The least that an entry can take, to judge counts by.
-	minKeyValue = 8 + 0 + 4 + 1     // empty key, to be refused by name, and one byte
+	// Minimum sizes of entries, against which counts are checked.
+	minKeyValue = 8 + 0 + 4 + 1     // empty key (refused later, with a better error) and one byte
 	minTensor   = 8 + 0 + 4 + 4 + 8 // empty name, no dims
 
-	// Room is made for as many entries at once. A wrong count in a large file may
-	// be possible, as far as its bytes go, and still ask for gigabytes.
+	// Memory is allocated for at most this many entries at first: a wrong count in a
+	// large file may be consistent with its size and still require gigabytes.
 	firstEntries = 1 << 10
 )
 
-// header is what a file says before its tensor data.
+// A header holds everything that precedes the tensor data.
 type header struct {
 	version  uint32
 	keys     []string // in file order
@@ -44,7 +44,7 @@ type header struct {
 	trailing int64
 }
 
-// rebase makes all values refer to head, a copy of the bytes that were parsed.
+// rebase makes all values refer to head, a copy of the parsed bytes.
 func (h *header) rebase(head []byte) {
 	for k, v := range h.values {
 		v.raw = head[v.pos : v.pos+len(v.raw)]
@@ -52,8 +52,8 @@ func (h *header) rebase(head []byte) {
 	}
 }
 
-// parseHeader checks and reads everything before the tensor data, and that the
-// tensor data is where the directory says.
+// parseHeader reads and checks everything before the tensor data, and checks that
+// the tensor data is where the directory says.
 func parseHeader(path string, data []byte) (*header, error) {
 	h := &header{}
 	if err := h.parse(&cursor{data: data}, int64(len(data))); err != nil {
@@ -79,7 +79,7 @@ func (h *header) parse(c *cursor, size int64) error {
 	if c.err != nil {
 		return c.err
 	}
-	// Counts are judged by the bytes that are left, before anything is allocated.
+	// Counts are checked against the remaining bytes before anything is allocated.
 	if most := uint64(c.left()) / minKeyValue; pairs > most {
 		return fmt.Errorf("truncated: header counts %d key-value pairs, the rest of the file holds at most %d", pairs, most)
 	}
@@ -103,7 +103,8 @@ func (h *header) parse(c *cursor, size int64) error {
 	return h.placeTensors(size)
 }
 
-// checkMagic tells what a file is that is not GGUF, where its first bytes say.
+// checkMagic checks the first bytes. Other well-known kinds of files are named in
+// the error.
 func checkMagic(data []byte) error {
 	start := data[:min(len(data), 256)]
 	if bytes.HasPrefix(start, []byte(Magic)) {
@@ -275,13 +276,13 @@ func tensorBytes(typ quant.Type, dims []int64) (int64, error) {
 	return blocks * int64(in.BlockBytes), nil
 }
 
-// placeTensors makes offsets absolute and checks that every tensor lies in the
-// file by itself.
+// placeTensors makes offsets absolute and checks that every tensor is within the
+// file and overlaps no other.
 func (h *header) placeTensors(size int64) error {
 	align := h.align
 	start := roundUp(int64(h.end), align)
-	// A file may end without the padding before its data, or after it, where an
-	// empty tensor may have its place.
+	// A file may lack the padding before its data or after it, where an empty tensor
+	// may be.
 	room := max(0, size-start)
 	padded := roundUp(room, align)
 	order := make([]int, len(h.tensors))

@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// Keys of split files. Every shard has the first two; the first one has all
-// other metadata too.
+// Keys of split files. Every shard has the first two; the first shard also has all
+// other metadata.
 const (
 	splitNoKey      = "split.no"            // from 0
 	splitCountKey   = "split.count"         // shards
 	splitTensorsKey = "split.tensors.count" // in all shards
 )
 
-// split is what a shard says of itself; the zero value is a whole file.
+// A split holds a shard's split.* keys. The zero value stands for a whole file.
 type split struct {
 	no, count, tensors uint64
 }
@@ -40,10 +40,10 @@ func (h *header) split(path string) (s split, err error) {
 	return s, err
 }
 
-// suffix ends the name of shard no of count.
+// suffix is the end of the file name of shard no of count.
 func suffix(no, count uint64) string { return fmt.Sprintf("-%05d-of-%05d.gguf", no+1, count) }
 
-// openSplit opens all shards of the split file one of which is at path and says s.
+// openSplit opens all shards of a split file. One of them is at path and has the keys s.
 func openSplit(path string, s split) (*File, error) {
 	prefix, ok := strings.CutSuffix(path, suffix(s.no, s.count))
 	if !ok {

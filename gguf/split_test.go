@@ -126,7 +126,7 @@ func TestSplitTwice(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := Open(filepath.Join(dir, shardName(0, 2))); err == nil || !strings.Contains(err.Error(), `tensor "t0": stands in shards 1 and 2`) {
+	if _, err := Open(filepath.Join(dir, shardName(0, 2))); err == nil || !strings.Contains(err.Error(), `tensor "t0": is in shards 1 and 2`) {
 		t.Errorf("error %v", err)
 	}
 	// From memory there are no other shards to find.

@@ -6,7 +6,7 @@ import (
 	"pesti/gguf/quant"
 )
 
-// Tensor is an entry of the tensor directory.
+// A Tensor is an entry of the tensor directory.
 type Tensor struct {
 	Name   string
 	Type   quant.Type
@@ -48,16 +48,16 @@ func (f *File) Tensor(name string) (*Tensor, bool) {
 	return &f.tensors[i], true
 }
 
-// Bytes returns the data of t, a tensor of f, without a copy: mapped memory
-// that must not be written, and must not be read after Close. It is nil after
-// Close. Where another process cuts the file short, to read it is a fault;
-// Copy and Values return an error then.
+// Bytes returns the data of t, a tensor of f, without copying it: mapped memory
+// that must not be written, and not be read after Close. It is nil after Close. If
+// another process truncates the file, reading the slice is a memory fault, where
+// Copy and Values return an error.
 func (f *File) Bytes(t *Tensor) []byte {
 	data := f.shards[t.Shard].data
 	switch {
 	case data == nil:
 		return nil
-	case t.Size == 0: // its offset may be in padding that the file lacks
+	case t.Size == 0: // its offset may be in padding that is missing from the file
 		return []byte{}
 	}
 	end := t.Offset + t.Size
@@ -65,8 +65,8 @@ func (f *File) Bytes(t *Tensor) []byte {
 }
 
 // Release tells the system that the rows first to end − 1 of t, a tensor of f,
-// will not be read for long, so that it may take back their pages: they are
-// read from the file again where somebody does.
+// will not be needed for a while, so that it may free their pages. If they are
+// needed, they are read from the file again.
 func (f *File) Release(t *Tensor, first, end int64) {
 	s := f.shards[t.Shard]
 	if s.mapping == nil || s.data == nil { // in memory, or closed
@@ -92,7 +92,7 @@ func (f *File) ReadAt(t *Tensor, p []byte, at int64) error {
 	return s.mapping.ReadAt(p, t.Offset+at)
 }
 
-// Copy returns the data of t, a tensor of f, in memory of its own.
+// Copy returns a copy of the data of t, a tensor of f.
 func (f *File) Copy(t *Tensor) (data []byte, err error) {
 	data = make([]byte, t.Size)
 	if err := f.ReadAt(t, data, 0); err != nil {
@@ -106,7 +106,7 @@ func (f *File) Copy(t *Tensor) (data []byte, err error) {
 func (f *File) Values(t *Tensor, first, end int64) ([]float32, error) {
 	in, _ := quant.Lookup(t.Type)
 	if in.Dequantize == nil {
-		return nil, fmt.Errorf("%s: tensor %q: values of type %s cannot be decoded yet", f.Path, t.Name, in.Name)
+		return nil, fmt.Errorf("%s: tensor %q: values of type %s cannot be decoded", f.Path, t.Name, in.Name)
 	}
 	if first < 0 || first > end || end > t.Rows() {
 		return nil, fmt.Errorf("%s: tensor %q: has no rows %d to %d, expected some of its %d", f.Path, t.Name, first, end-1, t.Rows())

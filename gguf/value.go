@@ -30,8 +30,8 @@ const (
 	Float64
 )
 
-// kinds has, for each kind, its name, its least size in bytes, and a reader of
-// one value that returns uint64, int64, float64, bool or string.
+// kinds holds, for each kind, its name, its minimum size in bytes, and a function
+// that reads one value as uint64, int64, float64, bool or string.
 var kinds = [...]struct {
 	name string
 	size uint64
@@ -60,7 +60,7 @@ func (k Kind) String() string {
 	return fmt.Sprintf("value type %d", uint32(k))
 }
 
-// Value is a metadata value: a scalar, a string, or an array of these.
+// A Value is a metadata value: a scalar, a string, or an array of these.
 type Value struct {
 	kind, elem Kind // elem is the kind of an array's elements
 	n          int  // elements; 1 unless an array
@@ -68,7 +68,7 @@ type Value struct {
 	raw        []byte
 }
 
-// parseValue reads the kind of a value and the value, and checks it in full.
+// parseValue reads a value with its kind and checks it in full.
 func parseValue(c *cursor) (Value, error) {
 	v := Value{n: 1}
 	v.kind = Kind(c.u32())
@@ -118,10 +118,10 @@ func parseValue(c *cursor) (Value, error) {
 // Kind returns the kind of v.
 func (v Value) Kind() Kind { return v.kind }
 
-// Elem returns the kind of the elements of an array, and else the kind of v.
+// Elem returns the kind of an array's elements; for other values it is Kind.
 func (v Value) Elem() Kind { return v.elem }
 
-// Len returns the number of elements of an array, and else 1.
+// Len returns the number of an array's elements; for other values it is 1.
 func (v Value) Len() int { return v.n }
 
 // TypeName returns the type in words, such as "u32" or "[49152]string".
@@ -151,8 +151,8 @@ func (v Value) first(n int) []any {
 	return all
 }
 
-// MarshalJSON writes v as a JSON value, arrays in full. Numbers that JSON lacks
-// become the strings "NaN", "+Inf" and "-Inf".
+// MarshalJSON returns v as JSON, with arrays in full. Numbers that JSON cannot
+// represent become the strings "NaN", "+Inf" and "-Inf".
 func (v Value) MarshalJSON() ([]byte, error) {
 	all := v.first(v.n)
 	for i, x := range all {

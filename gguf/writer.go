@@ -12,19 +12,19 @@ import (
 	"pesti/gguf/quant"
 )
 
-// Writer collects metadata and tensors and writes them as a GGUF file of
-// version 3. Keys and tensors come out in the order in which they were first
-// set. Tensor data is aligned to the key general.alignment, 32 bytes if unset.
+// A Writer collects metadata and tensors and writes them as a GGUF file of
+// version 3, in the order in which they were first set. Tensor data is aligned to
+// the value of the key general.alignment, 32 bytes if unset.
 //
-// What cannot stand in a file is reported by Write, which checks its output by
-// the rules of Open.
+// Invalid keys and tensors are reported by Write, which applies the checks of Open
+// to its output.
 type Writer struct {
 	keys    []string
 	values  map[string]Value
 	tensors []source
 }
 
-// source is a tensor to write.
+// A source is a tensor to write.
 type source struct {
 	name  string
 	typ   quant.Type
@@ -90,15 +90,15 @@ func appendString(b []byte, s string) []byte {
 	return append(le.AppendUint64(b, uint64(len(s))), s...)
 }
 
-// fixed encodes a value or slice whose type has a fixed size, all that the
+// fixed encodes a value or a slice of values whose type has a fixed size, as all
 // setters pass.
 func fixed(v any) []byte {
 	b, _ := binary.Append(nil, le, v)
 	return b
 }
 
-// AddTensor adds a tensor whose data is kept, not copied, until Write. Dims are
-// in GGUF order, contiguous first; len(data) must be what type and dims take.
+// AddTensor adds a tensor. Its data is not copied and must not change until Write.
+// Dims are in GGUF order, contiguous first. len(data) must match type and dims.
 func (w *Writer) AddTensor(name string, typ quant.Type, dims []int64, data []byte) {
 	w.AddTensorFunc(name, typ, dims, func(out io.Writer) error {
 		_, err := out.Write(data)
@@ -106,7 +106,7 @@ func (w *Writer) AddTensor(name string, typ quant.Type, dims []int64, data []byt
 	})
 }
 
-// AddTensorFunc adds a tensor whose data Write asks for when its turn comes.
+// AddTensorFunc adds a tensor whose data is produced by write, which Write calls.
 func (w *Writer) AddTensorFunc(name string, typ quant.Type, dims []int64, write func(io.Writer) error) {
 	w.tensors = append(w.tensors, source{name, typ, dims, write})
 }
@@ -136,10 +136,10 @@ func (w *Writer) Write(out io.Writer) error {
 	return c.padTo(roundUp(c.n, h.align))
 }
 
-// WriteFile writes the file to path. It replaces a file there only when all has
-// been written.
+// WriteFile writes the file to path. An existing file is replaced only after all
+// has been written.
 func (w *Writer) WriteFile(path string) error {
-	temp, err := w.writeBeside(context.Background(), path)
+	temp, err := w.writeTemp(context.Background(), path)
 	if err != nil {
 		return err
 	}
@@ -150,9 +150,9 @@ func (w *Writer) WriteFile(path string) error {
 	return nil
 }
 
-// writeBeside writes the file under a temporary name in the folder of path, and
-// returns that name. The end of ctx is an error.
-func (w *Writer) writeBeside(ctx context.Context, path string) (temp string, err error) {
+// writeTemp writes the file under a temporary name in the folder of path and
+// returns that name. It fails if ctx ends.
+func (w *Writer) writeTemp(ctx context.Context, path string) (temp string, err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
 	if err != nil {
 		return "", fmt.Errorf("%s: cannot be written: %w", path, cause(err))
@@ -170,7 +170,7 @@ func (w *Writer) writeBeside(ctx context.Context, path string) (temp string, err
 	if err := buf.Flush(); err != nil {
 		return "", fmt.Errorf("%s: cannot be written: %w", path, cause(err))
 	}
-	// A temporary file is private; a model is not.
+	// Temporary files are private to the user; models are not.
 	if err := f.Chmod(0o644); err != nil {
 		return "", fmt.Errorf("%s: cannot be written: %w", path, cause(err))
 	}
@@ -180,7 +180,7 @@ func (w *Writer) writeBeside(ctx context.Context, path string) (temp string, err
 	return f.Name(), nil
 }
 
-// An interrupted writer takes nothing more once its context is done.
+// An interrupted writer fails once its context is done.
 type interrupted struct {
 	ctx context.Context
 	out io.Writer
@@ -193,8 +193,8 @@ func (w interrupted) Write(b []byte) (int, error) {
 	return w.out.Write(b)
 }
 
-// layout returns the bytes before the tensor data, and what a reader makes of
-// them.
+// layout returns the bytes before the tensor data, and the header that a reader
+// parses from them.
 func (w *Writer) layout() (*header, []byte, error) {
 	b := []byte(Magic)
 	b = le.AppendUint32(b, 3)
@@ -242,7 +242,7 @@ func (t *source) append(b []byte, offset int64) []byte {
 	return le.AppendUint64(b, uint64(offset))
 }
 
-// counter counts what it passes on.
+// A counter counts the bytes that it passes on.
 type counter struct {
 	out io.Writer
 	n   int64
@@ -254,7 +254,7 @@ func (c *counter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// padTo writes zeros up to offset, less than maxAlignment away.
+// padTo writes zeros up to offset, fewer than maxAlignment.
 func (c *counter) padTo(offset int64) error {
 	_, err := c.Write(make([]byte, offset-c.n))
 	return err

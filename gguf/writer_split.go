@@ -7,19 +7,20 @@ import (
 	"os"
 )
 
-// SplitLimit bounds each shard of a split file; 0 means no bound.
+// A SplitLimit limits the size of each shard of a split file. 0 means no limit.
 type SplitLimit struct {
 	Tensors int
 	Bytes   int64 // of the file
 }
 
-// WriteSplit writes the file in as few shards as the limit allows with tensors
-// kept in order, called prefix-00001-of-0000N.gguf and so on, and returns their
-// paths. The first shard has all metadata, and no tensor where the first one does
-// not fit beside it; the others have the keys split.* and general.alignment alone.
+// WriteSplit writes the file as the smallest number of shards that the limit
+// allows while tensors stay in order, and returns their paths. Shards are called
+// prefix-00001-of-0000N.gguf and so on. The first has all metadata (and no tensors
+// if none fits); the others have only the keys split.* and general.alignment.
 //
-// The shards get their names only when all have been written; where that fails
-// half-way, or ctx ends, none is left. Files that were there before are then lost.
+// The shards are renamed to their final names after all have been written. If
+// renaming fails or ctx ends meanwhile, no shard is left, and files of the same
+// names may have been lost.
 func (w *Writer) WriteSplit(ctx context.Context, prefix string, limit SplitLimit) (paths []string, err error) {
 	shards, err := w.Shards(limit)
 	if err != nil {
@@ -29,13 +30,13 @@ func (w *Writer) WriteSplit(ctx context.Context, prefix string, limit SplitLimit
 	defer func() {
 		if err != nil {
 			for _, name := range temps {
-				os.Remove(name) // which may have another name by now
+				os.Remove(name) // which may have been renamed already
 			}
 		}
 	}()
 	for i, s := range shards {
 		path := ShardPath(prefix, i, len(shards))
-		temp, err := s.writeBeside(ctx, path)
+		temp, err := s.writeTemp(ctx, path)
 		if err != nil {
 			return nil, err
 		}
@@ -52,7 +53,7 @@ func (w *Writer) WriteSplit(ctx context.Context, prefix string, limit SplitLimit
 	return paths, nil
 }
 
-// A part is a shard in the making.
+// A part is a shard that is being assembled.
 type part struct {
 	*Writer
 	head int64 // bytes of the header
@@ -73,9 +74,9 @@ func (p *part) add(t *source, size, align int64, limit SplitLimit) bool {
 // ShardPath returns the name of the shard at index i of n.
 func ShardPath(prefix string, i, n int) string { return prefix + suffix(uint64(i), uint64(n)) }
 
-// Shards deals the tensors out to a writer for each shard, as WriteSplit does.
+// Shards distributes the tensors to one writer per shard, as WriteSplit does.
 func (w *Writer) Shards(limit SplitLimit) ([]*Writer, error) {
-	h, _, err := w.layout() // what is wrong with the whole is found before a part is written
+	h, _, err := w.layout() // errors are found before any shard is written
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +110,7 @@ func (w *Writer) Shards(limit SplitLimit) ([]*Writer, error) {
 	return shards, nil
 }
 
-// part returns a shard with those of w's values and no tensors.
+// part returns a shard with the given values of w and no tensors.
 func (w *Writer) part(keys []string) (*part, error) {
 	p := &part{Writer: NewWriter()}
 	for _, k := range keys {
@@ -123,7 +124,7 @@ func (w *Writer) part(keys []string) (*part, error) {
 	return p, err
 }
 
-// setSplit sets the keys of a shard, with the types that llama.cpp gives them.
+// setSplit sets the keys of a shard, with the types that llama.cpp uses.
 func (w *Writer) setSplit(no, count, tensors int) {
 	w.SetUint16(splitNoKey, uint16(no))
 	w.SetUint16(splitCountKey, uint16(count))

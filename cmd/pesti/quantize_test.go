@@ -88,7 +88,7 @@ func TestQuantizeBad(t *testing.T) {
 		{"compile demo -o x.plan --weights " + at("cut"), exitError, "truncated: has "},
 		{"compile demo -o x.plan --weights " + other, exitError, "expected a safetensors file"},
 		{"compile demo -o x.plan --weights " + at("other"), exitError, "is for another model than demo"},
-		{"compile " + tuned + " -o x.plan --weights " + at("good"), exitError, "is of other weights than the model's"},
+		{"compile " + tuned + " -o x.plan --weights " + at("good"), exitError, "was made from other weights than the model's"},
 		{"run demo -p a --weights " + at("cut"), exitError, "truncated"},
 		{"run " + at("m.plan") + " -p a --weights " + at("other"), exitError, "is for another model"},
 		{"run " + at("plain.plan") + " -p a --weights " + at("good"), exitUsage, "all of those of"},

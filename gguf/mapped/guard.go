@@ -6,8 +6,8 @@ import (
 	"runtime/debug"
 )
 
-// Guard runs read, which may touch mapped pages, and turns the fault of a file
-// that another process cut short into an error. All other panics pass.
+// Guard runs read, which may access mapped pages. If another process has truncated
+// the file, the memory fault becomes an error. Other panics are passed on.
 func Guard(path string, read func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -25,7 +25,7 @@ func Guard(path string, read func() error) (err error) {
 	return read()
 }
 
-// shrunk is the error of a file that another process cut short.
+// shrunk is the error for a file that another process has truncated.
 func shrunk(path string) error {
 	return fmt.Errorf("%s: became shorter while it was read; open it again", path)
 }

@@ -19,12 +19,12 @@ func mapFile(f *os.File, size int) (data []byte, file io.ReaderAt, close func() 
 	return data, f, func() error { return errors.Join(unix.Munmap(data), f.Close()) }, nil
 }
 
-// release gives back the whole pages within [from, to) of a mapping.
+// release lets the system free the whole pages within [from, to) of a mapping.
 func release(data []byte, from, to int) {
 	page := os.Getpagesize()
 	from, to = (from+page-1)/page*page, to/page*page
 	if from < to {
-		// An error would mean that they stay, which changes nothing but how much memory is in use.
+		// After an error the pages stay in memory, which affects nothing but memory use.
 		_ = unix.Madvise(data[from:to], unix.MADV_DONTNEED)
 	}
 }

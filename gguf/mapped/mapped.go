@@ -1,7 +1,7 @@
-// Package mapped opens files as memory: what is read of one is read when somebody looks at it.
+// Package mapped maps files into memory: pages are read from the file when they are accessed.
 //
-// It owns what the systems do differently, and what becomes of a reader whose file is cut short
-// under it. It knows no format, and imports nothing of this module.
+// It hides the differences between systems, and turns the memory fault of a reader whose file was
+// truncated into an error. It knows no file format, and imports nothing of this module.
 package mapped
 
 import (
@@ -14,15 +14,14 @@ import (
 // A File is a mapped file. Only Close changes it.
 type File struct {
 	Path  string
-	Data  []byte // must not be written, and not be read after Close; to be read under Guard
+	Data  []byte // must not be written, and not be read after Close; read it under Guard
 	file  io.ReaderAt
 	close func() error // nil after Close
 }
 
-// Open maps the file at path, of which errors say that it was to be what is expected, such as "a
-// GGUF file".
+// Open maps the file at path. Errors say what was expected, such as "a GGUF file".
 func Open(path, expected string) (*File, error) {
-	// Looked at before it is opened: to open a pipe is to wait for its writer.
+	// Stat comes before Open, which would block on a pipe until there is a writer.
 	st, err := os.Stat(path)
 	switch {
 	case err != nil:
@@ -64,7 +63,7 @@ func (f *File) ReadAt(p []byte, at int64) error {
 	return nil
 }
 
-// Release tells the system that bytes from to to − 1 will not be read for long.
+// Release tells the system that bytes from to to − 1 will not be needed for a while.
 func (f *File) Release(from, to int) { release(f.Data, from, to) }
 
 // Close unmaps and closes the file. Closing it again does nothing.
@@ -77,8 +76,8 @@ func (f *File) Close() error {
 	return closeFile()
 }
 
-// cause drops the operation and the paths that the os package puts before an error, since our
-// message has them.
+// cause removes the operation and the path that package os puts before an error: our errors have them
+// already.
 func cause(err error) error {
 	var pe *os.PathError
 	if errors.As(err, &pe) {

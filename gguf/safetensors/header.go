@@ -13,13 +13,13 @@ import (
 
 const (
 	lengthBytes = 8
-	// maxHeader is the longest header that a file may have, as the format has it.
+	// maxHeader is the maximum length of the header by the format's definition.
 	maxHeader = 100_000_000
-	// metadataKey is the key of the header that names no tensor.
+	// metadataKey is the only key of the header that is not the name of a tensor.
 	metadataKey = "__metadata__"
 )
 
-// cutHeader returns what stands before the data: the length and the header.
+// cutHeader returns the bytes before the data: the length and the header.
 func cutHeader(data []byte) ([]byte, error) {
 	if len(data) < lengthBytes {
 		return nil, fmt.Errorf("truncated: has %d bytes, expected a safetensors file, which begins with %d", len(data), lengthBytes)
@@ -36,14 +36,14 @@ func cutHeader(data []byte) ([]byte, error) {
 	return data[:lengthBytes+n], nil
 }
 
-// An entry is a tensor as JSON has it.
+// An entry is the JSON description of a tensor.
 type entry struct {
 	DType   string  `json:"dtype"`
 	Shape   []int64 `json:"shape"`
 	Offsets []int64 `json:"data_offsets"`
 }
 
-// parse reads the header and holds it against the data.
+// parse reads the header and checks it against the data.
 func (f *File) parse() error {
 	header := f.head[lengthBytes:]
 	if !utf8.Valid(header) {
@@ -60,16 +60,16 @@ func (f *File) parse() error {
 		return fmt.Errorf("its header: %w", err)
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return errors.New("its header goes on after its last }, expected blanks at most")
+		return errors.New("its header continues after its last }, expected only blanks")
 	}
 	return f.cover()
 }
 
-// members reads an object, whose keys must differ, to the letter; read takes the value of each.
+// members reads an object, whose keys must be different, and calls read for the value of each.
 func members(d *json.Decoder, read func(key string) error) error {
 	switch t, err := d.Token(); {
 	case err != nil:
-		return fmt.Errorf("is no JSON: %w", err)
+		return fmt.Errorf("is not JSON: %w", err)
 	case t == nil:
 		return errors.New("is null, expected an object")
 	case t != json.Delim('{'):
@@ -79,11 +79,11 @@ func members(d *json.Decoder, read func(key string) error) error {
 	for d.More() {
 		t, err := d.Token()
 		if err != nil {
-			return fmt.Errorf("is no JSON: %w", err)
+			return fmt.Errorf("is not JSON: %w", err)
 		}
-		key := t.(string) // in an object every other token is
+		key := t.(string) // every other token of an object is a string
 		if seen[key] {
-			return fmt.Errorf("%q stands there twice", key)
+			return fmt.Errorf("%q is there twice, expected once", key)
 		}
 		seen[key] = true
 		if err := read(key); err != nil {
@@ -91,12 +91,12 @@ func members(d *json.Decoder, read func(key string) error) error {
 		}
 	}
 	if _, err := d.Token(); err != nil { // }
-		return fmt.Errorf("is no JSON: %w", err)
+		return fmt.Errorf("is not JSON: %w", err)
 	}
 	return nil
 }
 
-// metadata reads what the file says of itself.
+// metadata reads the object __metadata__.
 func (f *File) metadata(d *json.Decoder) error {
 	f.Metadata = map[string]string{}
 	return members(d, func(key string) error {
@@ -112,7 +112,7 @@ func (f *File) metadata(d *json.Decoder) error {
 	})
 }
 
-// tensor reads the entry of a tensor.
+// tensor reads a tensor's entry.
 func (f *File) tensor(d *json.Decoder, name string) error {
 	var e entry
 	if err := members(d, func(key string) error {
@@ -135,7 +135,7 @@ func (f *File) tensor(d *json.Decoder, name string) error {
 	case e.Shape == nil || !ok:
 		return fmt.Errorf("shape is %v, expected a list of dims from 0 up", e.Shape)
 	case len(e.Offsets) != 2 || e.Offsets[0] < 0 || e.Offsets[1] < e.Offsets[0]:
-		return fmt.Errorf("data_offsets are %v, expected where it begins and where it ends", e.Offsets)
+		return fmt.Errorf("data_offsets are %v, expected the offsets of the begin and the end", e.Offsets)
 	case e.Offsets[1]-e.Offsets[0] != bytes:
 		return fmt.Errorf("data_offsets are %v, %d bytes, expected %d for %s%v", e.Offsets, e.Offsets[1]-e.Offsets[0], bytes, e.DType, e.Shape)
 	}
@@ -144,7 +144,7 @@ func (f *File) tensor(d *json.Decoder, name string) error {
 	return nil
 }
 
-// cover sorts the tensors by their bytes, which must be all of the data and lie one after another.
+// cover sorts the tensors by offset and checks that they cover the data without gaps or overlaps.
 func (f *File) cover() error {
 	slices.SortStableFunc(f.tensors, func(a, b Tensor) int {
 		if a.Begin != b.Begin {

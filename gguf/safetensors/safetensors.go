@@ -1,9 +1,9 @@
-// Package safetensors reads and writes files of the safetensors format: eight bytes of length, a
-// header in JSON that names tensors, and their bytes, as
-// https://huggingface.co/docs/safetensors/index tells. A file is mapped read-only, and what its
-// header says is checked against the file before it is believed.
+// Package safetensors reads and writes files of the safetensors format
+// (https://huggingface.co/docs/safetensors/index): a length of eight bytes, a header in JSON that
+// describes tensors, and their data. Files are mapped read-only, and the header is checked against the
+// file before it is used.
 //
-// The package knows the container and no model. It imports gguf/mapped and nothing else of this
+// The package handles the container and knows no model. It imports gguf/mapped and nothing else of this
 // module.
 package safetensors
 
@@ -19,27 +19,26 @@ import (
 // A Tensor is an entry of the header.
 type Tensor struct {
 	Name  string
-	DType string  // as the format calls it: "F32", "F8_E4M3"
+	DType string  // in the format's words, such as "F32" or "F8_E4M3"
 	Shape []int64 // row-major; none for a scalar
-	Begin int64   // of its bytes in the data, and where they end
+	Begin int64   // offset in the data; End is the offset behind it
 	End   int64
 }
 
-// A File is an open safetensors file. Its methods may be called from several goroutines, Close
-// excepted.
+// A File is an open safetensors file. Its methods except Close may be called from several goroutines.
 type File struct {
 	Path     string            // as given to Open or Parse
 	Size     int64             // in bytes
 	Metadata map[string]string // the header's __metadata__
 
-	tensors []Tensor // in the order of their bytes
+	tensors []Tensor // by offset
 	byName  map[string]int
-	head    []byte // all before the data
+	head    []byte // everything before the data
 	data    []byte // nil once it is closed
 	mapping *mapped.File
 }
 
-// Open opens the file at path and checks its header; the bytes of tensors are not read.
+// Open opens the file at path and checks its header. Tensor data is not read.
 func Open(path string) (*File, error) {
 	m, err := mapped.Open(path, "a safetensors file")
 	if err != nil {
@@ -54,14 +53,14 @@ func Open(path string) (*File, error) {
 	return f, nil
 }
 
-// Parse reads a safetensors file from memory, with the checks of Open. The name stands in errors.
-// The data must not change while the File is used.
+// Parse reads a safetensors file from memory, with the checks of Open. Errors begin with name. The data
+// must not change while the File is used.
 func Parse(name string, data []byte) (*File, error) {
 	f := &File{Path: name, Size: int64(len(data))}
 	err := mapped.Guard(name, func() (err error) {
 		f.head, err = cutHeader(data)
 		if err == nil {
-			f.head = bytes.Clone(f.head) // which outlives the mapping, and a file that changes
+			f.head = bytes.Clone(f.head) // stays valid after Close and if the file changes
 			f.data = data[len(f.head):]
 			err = f.parse()
 		}
@@ -76,7 +75,7 @@ func Parse(name string, data []byte) (*File, error) {
 	return f, nil
 }
 
-// Close unmaps the file. Slices that Bytes returned must not be used after it.
+// Close unmaps the file. Slices that Bytes returned must not be used afterwards.
 func (f *File) Close() error {
 	f.data = nil
 	if f.mapping == nil {
@@ -85,7 +84,7 @@ func (f *File) Close() error {
 	return f.mapping.Close()
 }
 
-// Tensors returns the tensors in the order of their bytes. Callers must not change them.
+// Tensors returns the tensors by offset. Callers must not change them.
 func (f *File) Tensors() []Tensor { return f.tensors }
 
 // Tensor returns the tensor called name, and whether there is one.
@@ -97,9 +96,9 @@ func (f *File) Tensor(name string) (*Tensor, bool) {
 	return &f.tensors[i], true
 }
 
-// Bytes returns the bytes of t, a tensor of f, without a copy: mapped memory that must not be
-// written, nor read after Close. It is nil after Close. Where another process cuts the file short, to
-// read it is a fault; Read returns an error then.
+// Bytes returns the data of t, a tensor of f, without copying it: mapped memory that must not be
+// written, and not be read after Close. It is nil after Close. If another process truncates the file,
+// reading the slice is a memory fault, where Read returns an error.
 func (f *File) Bytes(t *Tensor) []byte {
 	if f.data == nil {
 		return nil
@@ -107,7 +106,7 @@ func (f *File) Bytes(t *Tensor) []byte {
 	return f.data[t.Begin:t.End:t.End]
 }
 
-// Read passes the bytes of t, a tensor of f, to use.
+// Read calls use with the data of t, a tensor of f.
 func (f *File) Read(t *Tensor, use func(data []byte)) error {
 	if f.data == nil {
 		return fmt.Errorf("%s: tensor %q: the file is closed", f.Path, t.Name)
@@ -133,11 +132,11 @@ func (f *File) ReadAt(t *Tensor, p []byte, at int64) error {
 	return f.mapping.ReadAt(p, int64(len(f.head))+t.Begin+at)
 }
 
-// Digest returns the SHA-256 of all before the data. It identifies what a file holds, but for the
-// numbers.
+// Digest returns the SHA-256 of everything before the data. It identifies the tensors of a file without
+// their values.
 func (f *File) Digest() [32]byte { return sha256.Sum256(f.head) }
 
-// HashData returns the SHA-256 of the bytes of all tensors, in their order. It reads the whole file.
+// HashData returns the SHA-256 of the data of all tensors, by offset. It reads the whole file.
 func (f *File) HashData() (sum [32]byte, err error) {
 	hash := sha256.New()
 	for i := range f.tensors {
@@ -149,7 +148,7 @@ func (f *File) HashData() (sum [32]byte, err error) {
 	return sum, nil
 }
 
-// bits is the size of an element, by the format's name of its type.
+// bits holds the size of an element, by the name of its type.
 var bits = map[string]int64{
 	"BOOL": 8, "U8": 8, "I8": 8, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8,
 	"I16": 16, "U16": 16, "F16": 16, "BF16": 16,
@@ -157,8 +156,8 @@ var bits = map[string]int64{
 	"I64": 64, "U64": 64, "F64": 64, "C64": 64,
 }
 
-// size returns the bytes that a tensor takes, and false where its type is unknown, a dim is negative,
-// or it would be more than an int64 can say.
+// size returns the size of a tensor in bytes, and whether its type is known, its dims are valid and the
+// size fits an int64.
 func size(dtype string, shape []int64) (int64, bool) {
 	n, ok := bits[dtype]
 	n /= 8

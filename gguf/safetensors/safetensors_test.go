@@ -163,7 +163,7 @@ func TestWriterRefuses(t *testing.T) {
 			w.Add("a", "U8", []int64{1}, given([]byte{1}))
 			w.Add("a", "U8", []int64{1}, given([]byte{1}))
 		}, `tensor "a" cannot be written twice`},
-		{"too few bytes", func(w *Writer) { w.Add("a", "U8", []int64{2}, given([]byte{1})) }, "1 bytes were given, expected 2"},
+		{"too few bytes", func(w *Writer) { w.Add("a", "U8", []int64{2}, given([]byte{1})) }, "found 1 bytes of data, expected 2"},
 		{"the key of metadata", func(w *Writer) {
 			w.metadata = map[string]string{"a": "b"}
 			w.Add(metadataKey, "U8", []int64{1}, given([]byte{1}))
@@ -192,8 +192,8 @@ func TestRefuses(t *testing.T) {
 		{"a huge length", append(bytes.Repeat([]byte{255}, 8), '{'), "expected a safetensors file"},
 		{"a length beyond the file", file(`{}`, "")[:9], "truncated: its header has 2 bytes, but the file has 9"},
 		{"no object", file(`[1]`, ""), "begins with {"},
-		{"half an object", file(`{"a"`, ""), `its header: "a": is no JSON`},
-		{"more behind it", file(`{} {}`, ""), "goes on after its last }"},
+		{"half an object", file(`{"a"`, ""), `its header: "a": is not JSON`},
+		{"more behind it", file(`{} {}`, ""), "continues after its last }"},
 		{"no UTF-8", file("{\"\xff\":1}", ""), "UTF-8"},
 		{"a number", file(`{"a":1}`, ""), `"a"`},
 		{"null", file(`{"a":null}`, ""), `"a": is null, expected an object`},
@@ -211,16 +211,16 @@ func TestRefuses(t *testing.T) {
 		{"another size", file(tensor(`"dtype":"F16","shape":[2],"data_offsets":[0,2]`), "xy"), "2 bytes, expected 4 for F16[2]"},
 		{"unknown field", file(tensor(`"dtype":"U8","shape":[],"data_offsets":[0,1],"x":1`), "x"), `"a": "x": is not known`},
 		{"a field in capitals", file(tensor(`"DTYPE":"U8","shape":[],"data_offsets":[0,1]`), "x"), `"DTYPE": is not known`},
-		{"a field twice", file(tensor(`"dtype":"I32","dtype":"F32","shape":[],"data_offsets":[0,4]`), "wxyz"), `"a": "dtype" stands there twice`},
+		{"a field twice", file(tensor(`"dtype":"I32","dtype":"F32","shape":[],"data_offsets":[0,4]`), "wxyz"), `"a": "dtype" is there twice`},
 		{"truncated data", file(tensor(`"dtype":"U8","shape":[3],"data_offsets":[0,3]`), "xy"), "truncated: has 2 bytes of data, expected 3"},
 		{"more data", file(tensor(`"dtype":"U8","shape":[1],"data_offsets":[0,1]`), "xy"), "1 bytes after its last tensor"},
 		{"a hole before it", file(tensor(`"dtype":"U8","shape":[1],"data_offsets":[1,2]`), "xy"), "begins at byte 1 of the data, expected 0"},
 		{"overlap", file(`{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}}`, "xyz"), `"b" begins at byte 1`},
-		{"one name twice", file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}`, "xy"), "stands there twice"},
+		{"one name twice", file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}`, "xy"), "is there twice"},
 		{"metadata that is no text", file(`{"__metadata__":{"a":1}}`, ""), "__metadata__"},
 		{"metadata twice", file(`{"__metadata__":{"a":"1"},"__metadata__":{}}`, ""), "twice"},
 		{"metadata twice, once null", file(`{"__metadata__":null,"__metadata__":{"a":"1"}}`, ""), "is null, expected an object"},
-		{"one of the metadata twice", file(`{"__metadata__":{"a":"1","a":"2"}}`, ""), `"a" stands there twice`},
+		{"one of the metadata twice", file(`{"__metadata__":{"a":"1","a":"2"}}`, ""), `"a" is there twice`},
 		{"one of the metadata null", file(`{"__metadata__":{"a":null}}`, ""), "is null, expected a string"},
 	} {
 		_, err := Parse("f", c.data)

@@ -7,22 +7,22 @@ import (
 	"io"
 )
 
-// dataAlign is what the length of all before the data is a multiple of, so that tensors whose
-// elements have up to as many bytes are aligned where those before them are as large.
+// dataAlign is the alignment of the data in the file. Tensors with elements of up to as many bytes are
+// aligned if no tensor with smaller elements comes before them.
 const dataAlign = 64
 
-// A Writer collects tensors and writes a file of them.
+// A Writer collects tensors and writes them as a file.
 type Writer struct {
 	metadata map[string]string
 	tensors  []Tensor
 	data     []func(io.Writer) error
-	err      error // the first
+	err      error // the first error of Add
 }
 
-// NewWriter returns a writer of a file with that __metadata__.
+// NewWriter returns a writer of a file with the given __metadata__.
 func NewWriter(metadata map[string]string) *Writer { return &Writer{metadata: metadata} }
 
-// Add adds a tensor, whose bytes write gives when the file is written. Errors are Write's to return.
+// Add adds a tensor whose data is produced by write, which Write calls. Errors are returned by Write.
 func (w *Writer) Add(name, dtype string, shape []int64, write func(io.Writer) error) {
 	n, ok := size(dtype, shape)
 	begin := int64(0)
@@ -36,10 +36,10 @@ func (w *Writer) Add(name, dtype string, shape []int64, write func(io.Writer) er
 	w.data = append(w.data, write)
 }
 
-// maxData is more than any file has.
+// maxData is above the size of any file.
 const maxData = 1 << 62
 
-// Size returns the bytes of the file.
+// Size returns the size of the file in bytes.
 func (w *Writer) Size() (int64, error) {
 	head, err := w.head()
 	if err != nil {
@@ -55,12 +55,12 @@ func (w *Writer) end() int64 {
 	return w.tensors[len(w.tensors)-1].End
 }
 
-// head returns what stands before the data.
+// head returns the bytes before the data.
 func (w *Writer) head() ([]byte, error) {
 	if w.err != nil {
 		return nil, w.err
 	}
-	header := map[string]any{} // which marshals in the order of its keys: the same file every time
+	header := map[string]any{} // marshaled in the order of its keys, so that the file is always the same
 	if len(w.metadata) > 0 {
 		header[metadataKey] = w.metadata
 	}
@@ -102,13 +102,13 @@ func (w *Writer) Write(out io.Writer) error {
 			return err
 		}
 		if t := &w.tensors[i]; c.n != t.End-t.Begin {
-			return fmt.Errorf("tensor %q: %d bytes were given, expected %d", t.Name, c.n, t.End-t.Begin)
+			return fmt.Errorf("tensor %q: found %d bytes of data, expected %d", t.Name, c.n, t.End-t.Begin)
 		}
 	}
 	return nil
 }
 
-// A counter counts what goes through.
+// A counter counts the bytes that it passes on.
 type counter struct {
 	to io.Writer
 	n  int64

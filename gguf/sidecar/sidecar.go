@@ -1,10 +1,10 @@
-// Package sidecar keeps a model's matrices in FP8 in a file beside its GGUF file, whose format has no
-// such type.
+// Package sidecar stores a model's matrices in FP8, a type that GGUF does not have, in a separate file:
+// the sidecar of the GGUF file.
 //
-// It owns which tensors such a file holds, under which names, and how it says whose they are. The
-// file is safetensors: for each matrix a tensor F8_E4M3 [rows, cols] under its name in the GGUF file,
-// and F32 [rows] under that name and ".scale", the element in row i and column j being
-// scale[i] · E4M3(i, j). In its __metadata__ stand the format and the identity of the model.
+// A sidecar is a safetensors file. For each matrix it has a tensor F8_E4M3 [rows, cols] with the name
+// that the matrix has in the GGUF file, and a tensor F32 [rows] with ".scale" appended to that name.
+// The element in row i and column j is scale[i] · E4M3(i, j). The __metadata__ of the file hold the
+// format and the identity of the model.
 //
 // The package imports gguf, gguf/numfmt, gguf/quant and gguf/safetensors. It knows no graph and no plan.
 package sidecar
@@ -26,7 +26,7 @@ import (
 // Type is the type of the weights, as graphs and plans name it.
 const Type = "f8_e4m3"
 
-// What stands in the file.
+// Types, names and metadata keys of the file.
 const (
 	codeType    = "F8_E4M3"
 	scaleType   = "F32"
@@ -39,7 +39,7 @@ const (
 	samples             = "samples-"
 )
 
-// A Weight is one matrix of a file.
+// A Weight is one matrix of a sidecar.
 type Weight struct {
 	Name       string
 	Rows, Cols int64
@@ -47,7 +47,7 @@ type Weight struct {
 	scales     *safetensors.Tensor
 }
 
-// Size returns the bytes of the codes and the scales together.
+// Size returns the size of codes and scales in bytes.
 func (w *Weight) Size() int64 { return w.Rows*w.Cols + 4*w.Rows }
 
 // A File is an open sidecar.
@@ -57,8 +57,8 @@ type File struct {
 	byName  map[string]int
 }
 
-// Open opens the file at path and checks that it is one for model, whole and of the right shapes. The
-// numbers are not read.
+// Open opens the file at path and checks that it belongs to model, is complete and has the right
+// shapes. Codes and scales are not read.
 func Open(path string, model *gguf.File) (*File, error) {
 	st, err := safetensors.Open(path)
 	if err != nil {
@@ -72,7 +72,7 @@ func Open(path string, model *gguf.File) (*File, error) {
 	return f, nil
 }
 
-// Parse is Open for a file in memory.
+// Parse is like Open for a file in memory.
 func Parse(name string, data []byte, model *gguf.File) (*File, error) {
 	st, err := safetensors.Parse(name, data)
 	if err != nil {
@@ -81,10 +81,10 @@ func Parse(name string, data []byte, model *gguf.File) (*File, error) {
 	return of(st, model)
 }
 
-// of holds a file against the model.
+// of checks a file against the model.
 func of(st *safetensors.File, model *gguf.File) (*File, error) {
 	if got := st.Metadata[formatKey]; got != format {
-		return nil, fmt.Errorf("%s: its metadata say that its format is %q, expected %q, as quantize writes it", st.Path, got, format)
+		return nil, fmt.Errorf("%s: the format in its metadata is %q, expected %q, as quantize writes it", st.Path, got, format)
 	}
 	for _, id := range []struct{ key, want string }{
 		{sizeKey, strconv.FormatInt(model.Size, 10)}, {directoryKey, directory(model)},
@@ -112,7 +112,7 @@ func of(st *safetensors.File, model *gguf.File) (*File, error) {
 	return f, nil
 }
 
-// expect returns the tensor of that name, type and shape.
+// expect returns the tensor of the given name, type and shape.
 func expect(st *safetensors.File, name, dtype string, shape ...int64) (*safetensors.Tensor, error) {
 	t, ok := st.Tensor(name)
 	switch {
@@ -127,15 +127,15 @@ func expect(st *safetensors.File, name, dtype string, shape ...int64) (*safetens
 // directory is the digest of the model's header, metadata and tensor directory.
 func directory(model *gguf.File) string { return fmt.Sprintf("sha256:%x", model.Digest()) }
 
-// CheckData holds what the file says of the model's weights against their digest, as plans write it:
-// "sha256:…" of all of them, or "samples-sha256:…", that of gguf.File.SampleData.
+// CheckData compares the digest of the model's weights that the sidecar holds with the given one. It has
+// the form that plans use: "sha256:…" of all weights, or "samples-sha256:…" of gguf.File.SampleData.
 func (f *File) CheckData(want string) error {
 	key := dataKey
 	if strings.HasPrefix(want, samples) {
 		key = samplesKey
 	}
 	if got := f.Metadata[key]; got != want {
-		return fmt.Errorf("%s: is of other weights than the model's: %s is %q, expected %q; write one for this model with: pesti quantize", f.Path, key, got, want)
+		return fmt.Errorf("%s: was made from other weights than the model's: %s is %q, expected %q; write one for this model with: pesti quantize", f.Path, key, got, want)
 	}
 	return nil
 }
@@ -193,8 +193,8 @@ func (f *File) Values(w *Weight, first, end int64) ([]float32, error) {
 	return values, err
 }
 
-// Matrices returns the tensors that such a file holds: the weights that products read. The table of
-// embeddings is one of them where it is the output's too; where it is not, rows are only copied from it.
+// Matrices returns the tensors that a sidecar holds: the weights of matrix products. The embedding table
+// is one of them if it is also the output projection; otherwise rows are only copied from it.
 func Matrices(model *gguf.File) []*gguf.Tensor {
 	_, untied := model.Tensor("output.weight")
 	var list []*gguf.Tensor
@@ -208,8 +208,8 @@ func Matrices(model *gguf.File) []*gguf.Tensor {
 	return list
 }
 
-// Writer returns a writer of the file for model. It reads all weights of the model, for their digest;
-// they are read once more when the file is written, so model must stay open until then.
+// Writer returns a writer of the sidecar of model. It reads all weights of the model to compute their
+// digest. They are read again when the file is written, so model must stay open until then.
 func Writer(model *gguf.File) (*safetensors.Writer, error) {
 	data, err := model.HashData()
 	if err != nil {
@@ -232,10 +232,10 @@ func Writer(model *gguf.File) (*safetensors.Writer, error) {
 			return nil, fmt.Errorf("%s: tensor %q: values of type %s cannot be decoded", model.Path, t.Name, t.Type)
 		}
 		if t.Elems() == 0 {
-			return nil, fmt.Errorf("%s: tensor %q: dims %v hold no elements, expected some", model.Path, t.Name, t.Dims)
+			return nil, fmt.Errorf("%s: tensor %q: dims %v hold no elements, expected at least one", model.Path, t.Name, t.Dims)
 		}
 	}
-	// Scales come first: what follows elements of four bytes is aligned however many rows there are.
+	// Scales come first, so that they are aligned for any number of rows.
 	scales := make([][]float32, len(matrices))
 	for i, t := range matrices {
 		w.Add(t.Name+scaleSuffix, scaleType, []int64{t.Dims[1]}, func(out io.Writer) error {
@@ -261,7 +261,7 @@ func Writer(model *gguf.File) (*safetensors.Writer, error) {
 		w.Add(t.Name, codeType, []int64{t.Dims[1], t.Dims[0]}, func(out io.Writer) error {
 			codes, at := make([]byte, t.Dims[0]), 0
 			return eachRow(model, t, func(row []float32) error {
-				quantise(codes, row, scales[i][at])
+				quantize(codes, row, scales[i][at])
 				at++
 				_, err := out.Write(codes)
 				return err
@@ -271,7 +271,7 @@ func Writer(model *gguf.File) (*safetensors.Writer, error) {
 	return w, nil
 }
 
-// elemsAtOnce is about how many elements are dequantised at a time.
+// elemsAtOnce is the approximate number of elements that are dequantized at a time.
 const elemsAtOnce = 1 << 18
 
 // eachRow calls use with each row of t as float32.
@@ -293,8 +293,8 @@ func eachRow(model *gguf.File, t *gguf.Tensor, use func(row []float32) error) er
 	return nil
 }
 
-// scaleOf returns the scale with which the largest element of a row becomes the largest number of
-// E4M3: 1 for a row of zeros.
+// scaleOf returns the scale by which the largest element of a row becomes the largest number of E4M3, or
+// 1 for a row of zeros.
 func scaleOf(row []float32) (float32, error) {
 	top := float32(0)
 	for _, x := range row {
@@ -307,14 +307,14 @@ func scaleOf(row []float32) (float32, error) {
 	if s := top / numfmt.E4M3Max; s >= smallest {
 		return s, nil
 	}
-	return 1, nil // what is as small as this is zero beside any other weight
+	return 1, nil // a row of such small elements counts as zero
 }
 
 // smallest is the smallest scale whose inverse is a normal float32.
 const smallest = 0x1p-126
 
-// quantise stores row/scale in E4M3.
-func quantise(codes []byte, row []float32, scale float32) {
+// quantize stores row/scale in E4M3.
+func quantize(codes []byte, row []float32, scale float32) {
 	for i, x := range row {
 		codes[i] = numfmt.F32ToE4M3(x / scale)
 	}

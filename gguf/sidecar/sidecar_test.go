@@ -128,7 +128,7 @@ func TestRoundTrip(t *testing.T) {
 		if err := f.CheckData(fmt.Sprintf("samples-sha256:%x", some)); err != nil {
 			t.Error(err)
 		}
-		if err := f.CheckData(fmt.Sprintf("sha256:%x", some)); err == nil || !strings.Contains(err.Error(), "of other weights") {
+		if err := f.CheckData(fmt.Sprintf("sha256:%x", some)); err == nil || !strings.Contains(err.Error(), "made from other weights") {
 			t.Errorf("another digest: error %v", err)
 		}
 		if err := f.Close(); err != nil {
@@ -179,8 +179,8 @@ func TestBesideRefuses(t *testing.T) {
 		want string
 	}{
 		{"truncated", good[:len(good)-1], "truncated"},
-		{"another format", edit(func(meta map[string]string, ts tensors) tensors { meta["format"] = "pt"; return ts }), `its format is "pt", expected "pesti.fp8_e4m3.row"`},
-		{"no metadata", edit(func(meta map[string]string, ts tensors) tensors { clear(meta); return ts }), `its format is ""`},
+		{"another format", edit(func(meta map[string]string, ts tensors) tensors { meta["format"] = "pt"; return ts }), `the format in its metadata is "pt", expected "pesti.fp8_e4m3.row"`},
+		{"no metadata", edit(func(meta map[string]string, ts tensors) tensors { clear(meta); return ts }), `the format in its metadata is ""`},
 		{"another model", written(t, model(t, tiny.Config{Tied: true, Layers: 1})), "is for another model than tiny.gguf: model.size"},
 		{"a model of the same size", edit(func(meta map[string]string, ts tensors) tensors { meta["model.directory"] = "sha256:0"; return ts }), `model.directory is "sha256:0"`},
 		{"no codes", edit(func(_ map[string]string, ts tensors) tensors {
