@@ -28,7 +28,7 @@ func newMeter(device cuda.Device, stream cuda.Stream, p *profiler) (meter, error
 	p.device = &has
 	if c, ok := device.(cuda.Counting); ok {
 		if len(p.ring) > 0 {
-			return nil, fmt.Errorf("plan: the device counts what kernels do and has no time, of which a trace is made; expected a profile alone, or another device")
+			return nil, fmt.Errorf("plan: the device counts what kernels do and has no time for a trace; expected a profile alone, or another device")
 		}
 		p.counted = true
 		return &countMeter{c, c.Counters()}, nil

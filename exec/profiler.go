@@ -11,14 +11,14 @@ import (
 	"pesti/exec/profile"
 )
 
-// A profiler notes when each worker computes each step. While a program runs, a worker writes
-// spans of its own; between runs they are added up. It allocates nothing then.
+// A profiler records when each worker computes each step. While a program runs, each worker writes its own
+// spans; after the run they are summed. Neither allocates.
 type profiler struct {
 	epoch    time.Time
 	programs []programClock
-	device   *cuda.Properties // of a device
-	counted  bool             // whether it counts in place of times
-	paused   bool             // whether runs are no part of it
+	device   *cuda.Properties // nil for the processor
+	counted  bool             // whether the device counts instead of measuring time
+	paused   bool             // whether runs are left out
 
 	runs int64 // that were traced
 	ring []profile.Traced
@@ -51,7 +51,7 @@ func newProfiler(p *plan.Plan, workers, traced int) *profiler {
 	return c
 }
 
-// table returns rows that lie apart, so that workers which write one each share no cache line.
+// table returns rows in separate allocations, so that workers that each write one share no cache line.
 func table[T any](rows, cols int) [][]T {
 	t := make([][]T, rows)
 	for i := range t {
@@ -60,7 +60,7 @@ func table[T any](rows, cols int) [][]T {
 	return t
 }
 
-// around returns f, which is a worker's share of a step, with a look at the clock before and after.
+// around returns f, a worker's share of a step, with the time recorded before and after.
 func (c *profiler) around(program, worker, step int, f kernel.Func) kernel.Func {
 	s, epoch := &c.programs[program].last[worker][step], c.epoch
 	return func(r *kernel.Run) {
@@ -70,7 +70,7 @@ func (c *profiler) around(program, worker, step int, f kernel.Func) kernel.Func 
 	}
 }
 
-// clock returns that of a program.
+// clock returns the clock of a program.
 func (c *profiler) clock(g *plan.Program) *programClock {
 	at := slices.IndexFunc(c.programs, func(o programClock) bool { return o.program == g })
 	return &c.programs[at]
@@ -138,14 +138,14 @@ func (e *Engine) runProfiled(g *program) error {
 	}
 	end := time.Since(e.profiler.epoch)
 	if e.profiler.counted {
-		end = begin // what passed says nothing of a device in software
+		end = begin // the elapsed time of a device in software means nothing
 	}
 	e.profiler.add(e.profiler.clock(g.Program), e.load(), begin, end)
 	return nil
 }
 
-// load returns what the step in progress has to do. Sequences that begin at several positions count
-// with their mean.
+// load returns the workload of the step in progress. For sequences that begin at different positions it has
+// the mean position.
 func (e *Engine) load() plan.Workload {
 	l := plan.Workload{T: int64(e.last.T), R: int64(e.last.R)}
 	for t := range e.last.T {
@@ -158,7 +158,7 @@ func (e *Engine) load() plan.Workload {
 	return l
 }
 
-// Profile returns what steps took up to now. It is nil unless the engine was opened with
+// Profile returns the times of steps up to now. It is nil unless the engine was opened with
 // Options.Profile or Options.Trace.
 func (e *Engine) Profile() *profile.Profile {
 	if e.profiler == nil {
@@ -193,14 +193,14 @@ func (e *Engine) ResetProfile() {
 	}
 }
 
-// PauseProfile leaves runs out of the profile and the trace from now on, or takes them in again.
+// PauseProfile excludes runs from the profile and the trace from now on, or includes them again.
 func (e *Engine) PauseProfile(paused bool) {
 	if e.profiler != nil {
 		e.profiler.paused = paused
 	}
 }
 
-// Trace returns the last runs, at most as many as Options.Trace, oldest first, in views that hold
+// Trace returns the last runs, at most as many as Options.Trace, oldest first, in views that are valid
 // until the next step.
 func (e *Engine) Trace() []profile.Traced {
 	if e.profiler == nil {

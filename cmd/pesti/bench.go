@@ -66,7 +66,7 @@ func (a *app) bench() *cobra.Command {
 		})
 	cmd.Long = cmd.Short + `.
 
-With --sequences and --speculate, more tests follow those that generate tokens: "x8" generates for 8
+With --sequences and --speculate, more tests follow the ones that generate tokens: "x8" generates for 8
 sequences of different lengths, a token of each in a step; "guess7" continues a text that repeats itself,
 or the one of --file, with drafts of up to 7 tokens. Their runs alternate with plain decoding of one token
 of one sequence a step, and the result includes the ratio of both.
@@ -209,7 +209,7 @@ func (a *app) printBench(tests []bench.Test, stopped string, asJSON bool) error 
 	return nil
 }
 
-// rooflineColumns are those that a roofline adds to the table.
+// rooflineColumns are the columns that a roofline adds to the table.
 const rooflineColumns = "\tread by a token\treading allows\treached\tcomputing allows\treached"
 
 func rooflineCells(r *bench.Roofline) string {

@@ -211,14 +211,14 @@ func TestHostileFiles(t *testing.T) {
 
 // mistakes are what is wrong with the command line, not with a file: one of the other kind, an
 // option that a plan does not take, or a folder for a verb that takes folders too.
-var mistakes = regexp.MustCompile(`is a GGUF model, expected a plan|is a plan that is compiled already|is a plan, expected a model|is a folder`)
+var wrongKind = regexp.MustCompile(`is a GGUF model, expected a plan|is a plan that is compiled already|is a plan, expected a model|is a folder`)
 
 // checkHostile holds what a verb said of a hostile file against what it must say.
 func checkHostile(t *testing.T, r result, f *hostileFile, c *fileCommand) {
 	t.Helper()
 	path := oneLine(f.path)
 	switch {
-	case mistakes.MatchString(r.err):
+	case wrongKind.MatchString(r.err):
 		r.fails(t, exitUsage, path)
 	case f.opens && strings.Contains(r.err, "the plan is for another model"): // looked at no further
 		r.fails(t, exitError, path)
@@ -265,7 +265,7 @@ func TestNamesForATerminal(t *testing.T) {
 }
 
 // peakVariable names the file in which a process of the program leaves the most memory that it had
-// resident. What the system tells of a process that ended counts that of its parent too.
+// resident. What the system reports about a process that ended includes the memory of its parent.
 const peakVariable = "PESTI_TEST_PEAK"
 
 // leavePeak writes that file.

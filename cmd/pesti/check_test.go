@@ -200,7 +200,7 @@ func TestCheckFloor(t *testing.T) {
 			t.Fatalf("%s: the plan has no such step", c.old)
 		}
 		saveFile(t, plan, string(planfile.Seal([]byte(edited))))
-		failsBeside(t, pesti("check", plan, "-p", fox), c.words)
+		failsAfterOutput(t, pesti("check", plan, "-p", fox), c.words)
 	}
 }
 

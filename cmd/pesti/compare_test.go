@@ -136,7 +136,7 @@ func TestCompare(t *testing.T) {
 			t.Errorf("compare prints:\n%s\nwant it to hold %q", page, words)
 		}
 	}
-	// Plans tell of each program.
+	// Of plans it prints each program.
 	page = ok(t, "compare", "demo", "demo", "--but", "precision=fast", "-p", fox)
 	if !strings.HasPrefix(page, "A demo: exact, KV cache in f32\nB demo (precision=fast): fast, KV cache in f16\n\nprogram ") || !strings.Contains(page, "\ndecode ") || !strings.Contains(page, "\nsmall ") || !strings.HasSuffix(page, "\nnot run: prefill, which takes 32 tokens or more at a time\n") {
 		t.Errorf("compare prints:\n%s", page)
@@ -409,8 +409,8 @@ func TestBisectPage(t *testing.T) {
 	d := bisected(t, path, faulty).First
 	want := fmt.Sprintf("%s differs: d %.2e at position %d, dim %d\n", d.Value, float64(d.D), d.Position, d.Dim)
 	want = "A " + path + ": fast, KV cache in f16\nB " + faulty + ": fast, KV cache in f16\n\n" + want
-	for i, side := range []string{"A", "B"} {
-		want += fmt.Sprintf("  %s: program decode, wave %d, step %d, gated\n", side, d.Steps[i].Wave, d.Steps[i].Step)
+	for i, letter := range []string{"A", "B"} {
+		want += fmt.Sprintf("  %s: program decode, wave %d, step %d, gated\n", letter, d.Steps[i].Wave, d.Steps[i].Step)
 	}
 	want += fmt.Sprintf("  first element above 0: position %d, dim %d: ", d.Element.Position, d.Element.Dim)
 	if page := ok(t, "compare", "--bisect", path, faulty, "-p", fox+fox); !strings.HasPrefix(page, want) || strings.Count(page, "\n") != 7 {
@@ -484,7 +484,7 @@ func TestEveryProgram(t *testing.T) {
 			if err := json.Unmarshal([]byte(r.out), found); err != nil {
 				t.Fatal(err)
 			}
-			failsBeside(t, r, "mean KL divergence")
+			failsAfterOutput(t, r, "mean KL divergence")
 			for j, p := range found.Programs {
 				if (p.MeanKL > 1e-6) != (i == j) || i != j && p.MaxKL != 0 {
 					t.Errorf("%s of %s: %+v", c.step, program, p)
@@ -499,7 +499,7 @@ func TestEveryProgram(t *testing.T) {
 				continue
 			}
 			r = pesti("check", faulty, ids)
-			failsBeside(t, r, "in layer 1, ", ", program "+program+", expected at most 0.0001")
+			failsAfterOutput(t, r, "in layer 1, ", ", program "+program+", expected at most 0.0001")
 		}
 	}
 
@@ -517,7 +517,7 @@ func TestEveryProgram(t *testing.T) {
 		if out := ok(t, args...); !strings.Contains(out, "\n\nno step differs") || !strings.Contains(out, "\nnot run: prefill, which takes 32") {
 			t.Errorf("compare %q prints:\n%s", args, out)
 		}
-		failsBeside(t, pesti(append(args, "--max-d", "0")...), c.words)
+		failsAfterOutput(t, pesti(append(args, "--max-d", "0")...), c.words)
 	}
 	// Without --bisect each plan may take the steps of the other in smaller ones.
 	if c := compared(t, short, plan, ids); len(c.Programs) != 4 || c.Programs[2].Program != "small of B "+plan || c.Programs[3].Program != "prefill" || c.MaxKL != 0 || c.Layers[3].D != 0 {
@@ -525,8 +525,8 @@ func TestEveryProgram(t *testing.T) {
 	}
 }
 
-// failsBeside checks a failure of a verb that has printed what it found.
-func failsBeside(t *testing.T, r result, words ...string) {
+// failsAfterOutput checks a failure of a verb that has printed what it found.
+func failsAfterOutput(t *testing.T, r result, words ...string) {
 	t.Helper()
 	r.out = ""
 	r.fails(t, 1, words...)

@@ -81,9 +81,9 @@ func TestRunOnDevices(t *testing.T) {
 	}
 }
 
-// TestRunBesideDevices: with layers on the processor a plan has no fallbacks, and its text is the processor's;
+// TestRunWithHostLayers: with layers on the processor a plan has no fallbacks, and its text is the processor's;
 // with more layers on the device than there are, it is that of the device alone.
-func TestRunBesideDevices(t *testing.T) {
+func TestRunWithHostLayers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "both.plan")
 	ok(t, "compile", "demo", "--target", "cuda", "--gpu-layers", "2", "--precision", "exact", "-o", path)
 	args := []string{"-p", story, "-n", "4", "--temp", "0"}
@@ -139,8 +139,8 @@ func TestCompareAcrossTargets(t *testing.T) {
 	pesti("compare", cpu, cpu, "--device", "virtual", "--ids", "1").fails(t, 1, "is for the processor")
 }
 
-// TestDeviceMistakes: where plan, target and device do not go together, one line says so.
-func TestDeviceMistakes(t *testing.T) {
+// TestDeviceErrors: where plan, target and device do not go together, one line says so.
+func TestDeviceErrors(t *testing.T) {
 	dir := t.TempDir()
 	cpu, cuda, two := filepath.Join(dir, "cpu.plan"), filepath.Join(dir, "cuda.plan"), filepath.Join(dir, "two.plan")
 	ok(t, "compile", "demo", "--target", "cuda", "--devices", "2", "-o", two)

@@ -23,7 +23,7 @@ func standIn(t *testing.T, script string) string {
 	return path
 }
 
-// info tells of CUDA what the other program does, or why there is none, and does not fail for that.
+// info prints the rows about CUDA of the other program, or why there are none, and does not fail for that.
 func TestInfoCUDA(t *testing.T) {
 	for what, c := range map[string]struct {
 		script string

@@ -17,7 +17,7 @@ func TestInspect(t *testing.T) {
 	page := ok(t, "inspect", "demo")
 	for _, word := range []string{"qwen2\n", "PESTI demo storyteller", " million parameters", "Q4_K", "Q6_K", "Q8_0", "qwen2.block_count", "]string"} {
 		if !strings.Contains(page, word) {
-			t.Errorf("inspect does not tell of %q:\n%s", word, page)
+			t.Errorf("inspect does not print %q:\n%s", word, page)
 		}
 	}
 	page = ok(t, "inspect", "demo", "--tensors")

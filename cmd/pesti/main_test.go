@@ -424,12 +424,12 @@ func TestInfoAndVersion(t *testing.T) {
 	out := ok(t, "info")
 	for _, word := range []string{"gemma3, llama, qwen2", "Q4_K", "matmul_group", "gemv|gemm.q5_0.q8x2", "\nmemory "} {
 		if !strings.Contains(out, word) {
-			t.Errorf("info does not tell of %q", word)
+			t.Errorf("info does not print %q", word)
 		}
 	}
 }
 
-// TestInfoOfISAs sees that info tells of each instruction set whether it is used, and why not, and
+// TestInfoOfISAs sees that info prints of each instruction set whether it is used, and why not, and
 // of kernels which variant is.
 func TestInfoOfISAs(t *testing.T) {
 	use := func(most string) map[string]string {

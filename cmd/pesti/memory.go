@@ -24,7 +24,7 @@ the length it was trained for; the table has what run needs once the context is 
             embeddings, tokens touch a part of it: 64 KiB for every other token of a step.
   packed    weights in the layout of a kernel
   KV cache  keys and values of all positions of all sequences
-  values    of a step, in the arena: the peak of those that are live at a time
+  values    of a step, in the arena: the peak of what is live at a time
   scratch   working memory of kernels: by how much it makes the arena larger. It may also use parts of
             the arena where no value is live.
   io        inputs, logits and the other outputs

@@ -17,7 +17,7 @@ import (
 	"pesti/frontend/tokenizer"
 )
 
-// memoryOf returns what inspect tells of memory.
+// memoryOf returns what inspect --memory prints.
 func memoryOf(t *testing.T, args ...string) (r memoryReport) {
 	t.Helper()
 	p := start(t, append([]string{"inspect", "--memory", "--json"}, args...)...)
@@ -60,7 +60,7 @@ func TestMemoryAgainstResident(t *testing.T) {
 			options := []string{"--precision", "fast", "--ubatch", ubatch, "--ctx", strconv.Itoa(len(ids) + 2), "-t", "2"}
 			said := memoryOf(t, append([]string{file}, options...)...).Plans
 			if len(said) != 1 {
-				t.Fatalf("inspect tells of %d plans, expected one", len(said))
+				t.Fatalf("inspect has %d plans, expected one", len(said))
 			}
 			p := start(t, append([]string{"run", file, "-p", text, "-n", "2", "--ignore-eos", "--stats", "json"}, options...)...)
 			io.Copy(io.Discard, p.out)
@@ -184,7 +184,7 @@ func TestRefusedForMemory(t *testing.T) {
 	model := sparsegguf.File(t, &sparsegguf.Shapes[len(sparsegguf.Shapes)-1], 1)
 	r := memoryOf(t, model, "--precision", "fast", "--ctx", "4096")
 	if len(r.Plans) != 4 || r.RAM.Total < 64<<20 {
-		t.Fatalf("inspect tells of %+v", r)
+		t.Fatalf("inspect prints %+v", r)
 	}
 	for _, row := range r.Plans {
 		if row.Fits == nil || *row.Fits || row.Total < 700<<30 {

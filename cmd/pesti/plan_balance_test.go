@@ -36,7 +36,7 @@ func TestPlanShowBalance(t *testing.T) {
 			page := ok(t, "plan", "show", file)
 			for _, words := range []string{"decode, 1 tokens at position", "worker 1", "imbalance", "norm, gated"} {
 				if !strings.Contains(page, words) {
-					t.Errorf("plan show does not tell of %q:\n%s", words, page)
+					t.Errorf("plan show does not print %q:\n%s", words, page)
 				}
 			}
 		})

@@ -72,7 +72,7 @@ func TestPlanShow(t *testing.T) {
 	page := ok(t, "plan", "show", path)
 	for _, word := range []string{`qwen2 "PESTI demo storyteller"`, "the embedded model", "cpu portable", "arena", "decode", "1-2", "32-100", "matmul_group"} {
 		if !strings.Contains(page, word) {
-			t.Errorf("plan show does not tell of %q:\n%s", word, page)
+			t.Errorf("plan show does not print %q:\n%s", word, page)
 		}
 	}
 	none, _ := demoPlan(t, "--passes", "none")

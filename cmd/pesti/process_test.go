@@ -92,7 +92,7 @@ func TestProcess(t *testing.T) {
 		t.Errorf("a reader of 10 bytes gets %q, exit code %d, says %q; want %q, 0 and nothing", got, code, &head.err, text[:10])
 	}
 
-	// Whoever runs the tests may ignore hang-ups, as nohup does, and a child would inherit that.
+	// The parent of the tests may ignore hang-ups, as nohup does, and a child would inherit that.
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)

@@ -35,7 +35,7 @@ func TestProfile(t *testing.T) {
 	}
 	for _, word := range []string{"roofline of", "decode: 4 runs of 4 tokens", "small: 1 runs of", "waiting at barriers", "matmul_group", "attention"} {
 		if !strings.Contains(r.err, word) {
-			t.Errorf("the table does not tell of %q:\n%s", word, r.err)
+			t.Errorf("the table lacks %q:\n%s", word, r.err)
 		}
 	}
 	if strings.Contains(r.err, "blk.0.ffn_gated") {
@@ -101,18 +101,18 @@ func TestProfileOfCounts(t *testing.T) {
 	out := ok(t, bench...)
 	for _, words := range []string{"predicted for H200", "decode: 1 runs of 1 tokens", "small: 1 runs of 3", "memory allows", "gemv_1", "sectors", "passes", "dp4a"} {
 		if !strings.Contains(out, words) {
-			t.Errorf("the table does not tell of %q:\n%s", words, out)
+			t.Errorf("the table lacks %q:\n%s", words, out)
 		}
 	}
 	for _, words := range []string{"tokens/s\n", "±", "blk.0.ffn"} {
 		if strings.Contains(out, words) {
-			t.Errorf("the table tells of %q:\n%s", words, out)
+			t.Errorf("the table has %q:\n%s", words, out)
 		}
 	}
 	r := decoded[profile.CountReport](t, append(bench, file, "--json", "--gpu", "T4")...)
 	var again profile.CountReport
 	if err := json.Unmarshal([]byte(readFile(t, file)), &again); err != nil || !reflect.DeepEqual(*r, again) || r.GPU.Name != "T4" || len(r.Programs) != 2 {
-		t.Errorf("--json tells of %+v, the file of %+v, %v", r, again, err)
+		t.Errorf("--json prints %+v, the file of %+v, %v", r, again, err)
 	}
 	steps := r.Programs[0].Steps
 	if first := steps[1]; first.Name != "blk.0.q" || first.Launches != 1 || first.Predicted <= 0 || first.Fetched < first.Needed {
@@ -255,7 +255,7 @@ func TestBenchRoofline(t *testing.T) {
 	both := ok(t, "bench", "demo", "-p", "0", "-n", "1", "-r", "1", "--roofline", "--speculate", "2")
 	lines := strings.Split(both, "\n")
 	if at := strings.Index(lines[2], "of plain decoding"); at < strings.LastIndex(lines[0], "reached") {
-		t.Errorf("what is measured by turns stands under what the machine allows:\n%s", both)
+		t.Errorf("the ratio of a paired test is in a column of the roofline:\n%s", both)
 	}
 	for _, args := range []string{"--profile -d 0,8", "--profile --json"} {
 		pesti(append([]string{"bench", "demo", "-n", "1"}, strings.Fields(args)...)...).fails(t, 2, "--profile")
@@ -263,7 +263,7 @@ func TestBenchRoofline(t *testing.T) {
 	table := ok(t, "bench", "demo", "-p", "0", "-n", "1", "-r", "1", "--roofline")
 	for _, words := range []string{"reading allows", "the machine's", "GB/s of"} {
 		if !strings.Contains(table, words) {
-			t.Errorf("bench --roofline does not tell of %q:\n%s", words, table)
+			t.Errorf("bench --roofline does not print %q:\n%s", words, table)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestQuantize: the file is taken by the verbs that compile, in a plan by those that run one, from
+// TestQuantize: the verbs that compile take the file, and verbs that run a plan take it with the plan, from
 // another folder too; check holds the values that are in it against gorgonia.
 func TestQuantize(t *testing.T) {
 	dir := t.TempDir()

@@ -38,7 +38,7 @@ func TestCommandTable(t *testing.T) {
 			words := strings.TrimPrefix(strings.Trim(code, "`"), "pesti ")
 			verb, _, err := root.Find(strings.Fields(words))
 			if err != nil || verb.HasSubCommands() {
-				t.Errorf("README.md tells of %s, which is no verb", code)
+				t.Errorf("README.md has %s, which is no verb", code)
 				continue
 			}
 			told = append(told, verb.CommandPath())
@@ -46,10 +46,10 @@ func TestCommandTable(t *testing.T) {
 	}
 	for _, verb := range verbs {
 		if !slices.Contains(told, verb) {
-			t.Errorf("README.md does not tell of %s", verb)
+			t.Errorf("README.md lacks %s", verb)
 		}
 	}
 	if slices.Sort(told); len(slices.Compact(slices.Clone(told))) != len(told) {
-		t.Errorf("README.md tells of %q, expected each once", told)
+		t.Errorf("README.md has %q, expected each once", told)
 	}
 }

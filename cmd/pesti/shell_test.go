@@ -143,7 +143,7 @@ func TestInterruptedVerbs(t *testing.T) {
 	}
 }
 
-// Every verb that writes much ends quietly where the reader has had enough.
+// Every verb that writes much ends quietly when the reader closes the pipe.
 func TestClosedPipes(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("pipes that are closed say something else")

@@ -17,7 +17,7 @@ func TestWithheld(t *testing.T) {
 		}
 		for _, words := range []string{"has amx", "lacks the system's permission", "with avx512vnni"} {
 			if told && !strings.Contains(text, words) {
-				t.Errorf("%q does not tell of %q", text, words)
+				t.Errorf("%q does not contain %q", text, words)
 			}
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"pesti/exec/plan"
 )
 
-// A CountReport is a profile in counts beside what a GPU could do, and what the plan says that had to be
-// read. Seconds are predictions: the least that a GPU needs. Nothing in it depends on time or chance.
+// A CountReport compares a profile in counts with the limits of a GPU and with the bytes that the plan needs.
+// Seconds are predictions: the least time that a GPU needs. The same steps give the same report.
 type CountReport struct {
 	Plan      string          `json:"plan"` // its plan.Digest
 	Model     string          `json:"model"`
@@ -26,11 +26,11 @@ type ProgramCounts struct {
 	Runs      int64     `json:"runs"`
 	Tokens    int64     `json:"tokens"`
 	Total     Counted   `json:"total"`
-	TokensS   float64   `json:"tokens_s"`        // tokens per second, if every kernel took what is predicted of it
-	MemoryTS  float64   `json:"memory_tokens_s"` // and if the memory gave what is needed and nothing else took time
+	TokensS   float64   `json:"tokens_s"`        // tokens per second, if every kernel took its predicted time
+	MemoryTS  float64   `json:"memory_tokens_s"` // the same, if only the memory traffic that the plan needs took time
 	Kernels   []Counted `json:"kernels"`         // by the name in the PTX, the longest first
 	Steps     []Counted `json:"steps"`           // by ID
-	Fallbacks int       `json:"fallbacks"`       // steps that ran on the host, of which nothing is counted
+	Fallbacks int       `json:"fallbacks"`       // steps that ran on the host, where nothing is counted
 }
 
 // A Counted is what one step did, all steps with a kernel, or all.
@@ -40,14 +40,14 @@ type Counted struct {
 	Step      int     `json:"step"` // −1 of a kernel
 	Wave      int     `json:"wave"` // −1 of a kernel
 	Layer     int     `json:"layer"`
-	Needed    int64   `json:"needed"`    // bytes of weights and caches that had to be read, by the plan; of steps
-	By        string  `json:"by"`        // the limit that holds, see cuda.GPU.Bound
+	Needed    int64   `json:"needed"`    // bytes of weights and caches that the plan needs to read; of steps alone
+	By        string  `json:"by"`        // the limit that bounds it, see cuda.GPU.Bound
 	Predicted float64 `json:"predicted"` // seconds on the GPU
-	Memory    float64 `json:"memory"`    // seconds of those that its memory needs for what was fetched and stored
-	Share     float64 `json:"share"`     // of what is predicted of the program
+	Memory    float64 `json:"memory"`    // seconds that the GPU's memory needs for the bytes fetched and stored
+	Share     float64 `json:"share"`     // of the predicted time of the program
 }
 
-// CountReport holds the profile of a device that counts against costs of the plan and a GPU.
+// CountReport compares the profile of a device that counts with the costs of the plan and the limits of a GPU.
 func (p *Profile) CountReport(of *plan.Plan, g cuda.GPU) (*CountReport, error) {
 	t := &of.Target
 	r := &CountReport{Plan: plan.Digest(of), Model: of.Model.Name, ISA: t.ISA, Precision: t.Precision, KV: t.KV, GPU: g}
@@ -62,7 +62,7 @@ func (p *Profile) CountReport(of *plan.Plan, g cuda.GPU) (*CountReport, error) {
 	return r, nil
 }
 
-// counted holds one program against its costs.
+// counted compares one program with its costs.
 func (t *ProgramTimes) counted(costs *plan.Coster, g *cuda.GPU) (*ProgramCounts, error) {
 	c := &ProgramCounts{Program: t.Program.Name, Runs: t.Runs, Tokens: t.Tokens, Total: Counted{Name: "all", Step: -1, Wave: -1, Layer: -1}}
 	for i := range t.Program.Waves {
@@ -114,8 +114,8 @@ func kernelOf(list *[]Counted, name string) *Counted {
 	return &(*list)[at]
 }
 
-// add adds what a kernel did in a step. Kernels of a stream run one after the other, so that what is
-// predicted of each adds up.
+// add adds the counts of a kernel in a step. Kernels of a stream run one after the other, so that their
+// predicted times add up.
 func (c *Counted) add(n *cuda.Counts, g *cuda.GPU) {
 	c.Counts.Add(n, 1)
 	c.Predicted += g.Bound(n).Seconds

@@ -37,7 +37,7 @@ type Profile struct {
 	Workers  int              // 1 on a device
 	Device   *cuda.Properties // nil for the processor
 	Counted  bool             // whether it holds counts instead of times
-	Programs []ProgramTimes   // those that ran, in the order of the plan
+	Programs []ProgramTimes   // of the programs that ran, in the order of the plan
 }
 
 // A ProgramTimes is what the runs of one program took. Times of workers are in the order of their

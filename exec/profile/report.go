@@ -10,9 +10,9 @@ import (
 	"pesti/exec/plan"
 )
 
-// A Report is a profile beside what the plan says that had to be done and what the machine can do.
-// Times are in seconds and are sums over all runs; those of several workers are their mean, so that
-// steps, waits and the rest add up to the time that passed.
+// A Report compares a profile with the costs of the plan and the roofline of the machine. Times are in
+// seconds, summed over all runs. A time of several workers is their mean, so that steps, waits and the rest
+// add up to the elapsed time.
 type Report struct {
 	Plan      string          `json:"plan"` // its plan.Digest
 	Model     string          `json:"model"`
@@ -29,9 +29,9 @@ type ProgramReport struct {
 	Program   string     `json:"program"`
 	Runs      int64      `json:"runs"`
 	Tokens    int64      `json:"tokens"`
-	Seconds   float64    `json:"seconds"`   // that passed
-	Waits     float64    `json:"waits"`     // of which workers waited for the last one of a wave
-	Rest      float64    `json:"rest"`      // of which passed before, between and after waves
+	Seconds   float64    `json:"seconds"`   // elapsed
+	Waits     float64    `json:"waits"`     // part of it: workers waiting for the last one of a wave
+	Rest      float64    `json:"rest"`      // part of it: before, between and after waves
 	Predicted float64    `json:"predicted"` // by cost and roofline
 	Kernels   []Measured `json:"kernels"`   // the longest first
 	Steps     []Measured `json:"steps"`     // by ID
@@ -47,14 +47,14 @@ type Measured struct {
 	Layer     int       `json:"layer"`
 	Calls     int64     `json:"calls"`
 	Seconds   float64   `json:"seconds"`
-	Share     float64   `json:"share"` // of the time that passed
+	Share     float64   `json:"share"` // of the elapsed time
 	Bytes     int64     `json:"bytes"` // read
 	MACs      int64     `json:"macs"`
 	BytesS    float64   `json:"bytes_s"`
 	MACsS     float64   `json:"macs_s"`
-	Limit     float64   `json:"limit"`     // seconds, if all workers did their utmost all the time
+	Limit     float64   `json:"limit"`     // seconds, if all workers ran at the roofline all the time
 	OfLimit   float64   `json:"of_limit"`  // limit ÷ seconds
-	Predicted float64   `json:"predicted"` // seconds, as work is shared out
+	Predicted float64   `json:"predicted"` // seconds, with the work split as it is
 	Imbalance float64   `json:"imbalance"` // by how much the busiest worker's time exceeds the mean
 	Workers   []float64 `json:"workers"`   // seconds of each
 }
@@ -69,7 +69,7 @@ type Waited struct {
 	Workers   []float64 `json:"workers"` // seconds of work of each
 }
 
-// Report holds the profile against costs of the plan and a roofline.
+// Report compares the profile with the costs of the plan and a roofline.
 func (p *Profile) Report(of *plan.Plan, r *cpu.Roofline) (*Report, error) {
 	t := &of.Target
 	rep := &Report{Plan: plan.Digest(of), Model: of.Model.Name, ISA: t.ISA, Precision: t.Precision, KV: t.KV, Workers: p.Workers, Roofline: r}
@@ -84,13 +84,13 @@ func (p *Profile) Report(of *plan.Plan, r *cpu.Roofline) (*Report, error) {
 	return rep, nil
 }
 
-// report holds one program against its costs.
+// report compares one program with its costs.
 func (t *ProgramTimes) report(costs *plan.Coster, r *cpu.Roofline, workers int) (*ProgramReport, error) {
 	g := &ProgramReport{Program: t.Program.Name, Runs: t.Runs, Tokens: t.Tokens, Seconds: t.Wall.Seconds()}
 	busy := 0.0
 	for i := range t.Program.Waves {
 		wave := Waited{Wave: i, Waits: mean(t.Waits[i]), Workers: make([]float64, workers)}
-		ahead := make([]float64, workers) // what is predicted of each worker
+		ahead := make([]float64, workers) // predicted time of each worker
 		for j := range t.Program.Waves[i].Steps {
 			st := &t.Program.Waves[i].Steps[j]
 			m, predicted, err := t.measured(st, costs, r, workers)
@@ -117,7 +117,7 @@ func (t *ProgramTimes) report(costs *plan.Coster, r *cpu.Roofline, workers int) 
 	return g, nil
 }
 
-// measured holds one step against its costs, and returns what is predicted of each worker.
+// measured compares one step with its costs, and returns the predicted time of each worker.
 func (t *ProgramTimes) measured(st *plan.Step, costs *plan.Coster, r *cpu.Roofline, workers int) (*Measured, []float64, error) {
 	m := &Measured{Name: st.Name, Kernel: stepKind(st), Step: st.ID, Layer: st.Layer, Calls: t.Runs, Workers: make([]float64, workers)}
 	predicted := make([]float64, workers)

@@ -109,8 +109,8 @@ type column struct {
 	Paragraphs     []paragraph
 }
 
-// A paragraph is lines without an empty one between them. A browser passes over those that are
-// out of sight, and so needs their height.
+// A paragraph is lines without an empty one between them. A browser does not lay out paragraphs that are
+// out of sight, and needs their height for that.
 type paragraph []line
 
 type line struct {
