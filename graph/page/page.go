@@ -70,7 +70,7 @@ func Write(w io.Writer, title string, stages []Stage) error {
 			a.From = i - 1
 		}
 		if a.From >= 0 {
-			a.Gone = heirs(stages[a.From].Text, s.Text)
+			a.Gone = successors(stages[a.From].Text, s.Text)
 		}
 		p.Ancestry = append(p.Ancestry, a)
 	}

@@ -17,7 +17,7 @@ function shown(number) { return !columns[number].hidden; }
 
 // What a value became in a column that does not have it: its name there, "" for nothing, and the
 // pass in which that last happened, if any.
-function heir(name, number) {
+function successor(name, number) {
   const path = [];
   for (let i = number; i !== -1; i = ancestry[i].From) path.unshift(i);
   let pass;
@@ -32,14 +32,14 @@ function heir(name, number) {
 
 // Brings into sight what a value became in a column that lacks it, and says so there.
 function inherit(name, number) {
-  const { name: to, pass } = heir(name, number);
+  const { name: to, pass } = successor(name, number);
   const column = columns[number];
   if (pass === undefined) {
     column.classList.add("lacks");
     return "";
   }
   const said = to === "" ? name + " is dropped in " + pass : name + " became part of " + to + " in " + pass;
-  column.querySelector(".heir").textContent = said;
+  column.querySelector(".successor").textContent = said;
   const place = (places.get(to) ?? []).find(p => p.number === number);
   if (place !== undefined) {
     place.a.classList.add("mark");
@@ -52,7 +52,7 @@ function inherit(name, number) {
 // Shows a value in all columns, and brings its definition into sight in each.
 function follow(name, number) {
   document.querySelectorAll(".mark, .here, .lacks").forEach(e => e.classList.remove("mark", "here", "lacks"));
-  document.querySelectorAll(".heir").forEach(e => { e.textContent = ""; });
+  document.querySelectorAll(".successor").forEach(e => { e.textContent = ""; });
   current = name;
   history.replaceState(null, "", name === "" ? location.pathname : "#" + encodeURIComponent(name));
   if (name === "") { told.textContent = ""; return; }

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// heirs returns, for each value that a stage defines and the next one does not know, the value there
-// that it became part of: one that is named after it, or the one that takes it, or what that became
-// part of. It is "" where nothing takes the value.
-func heirs(before, after string) map[string]string {
+// successors returns, for each value that a stage defines and the next stage does not have, the value of
+// the next stage that it became part of: a value named after it, or the value computed from it, or the
+// successor of that one. It is "" where no value is computed from it.
+func successors(before, after string) map[string]string {
 	old, now := definitions(before), definitions(after)
 	known := map[string]bool{}
 	for _, name := range words(after) {
@@ -37,8 +37,8 @@ func heirs(before, after string) map[string]string {
 			namesakes[name[:at]] = name
 		}
 	}
-	var heir func(name string, asked map[string]bool) string
-	heir = func(name string, asked map[string]bool) string {
+	var successor func(name string, asked map[string]bool) string
+	successor = func(name string, asked map[string]bool) string {
 		if to := namesakes[name]; to != "" {
 			return to
 		}
@@ -48,7 +48,7 @@ func heirs(before, after string) map[string]string {
 				return taker
 			}
 			if !asked[taker] {
-				if to := heir(taker, asked); to != "" {
+				if to := successor(taker, asked); to != "" {
 					return to
 				}
 			}
@@ -58,7 +58,7 @@ func heirs(before, after string) map[string]string {
 	gone := map[string]string{}
 	for name := range was {
 		if !known[name] {
-			gone[name] = heir(name, map[string]bool{})
+			gone[name] = successor(name, map[string]bool{})
 		}
 	}
 	return gone

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestHeirs removes values in the ways that passes do.
-func TestHeirs(t *testing.T) {
+// TestSuccessors removes values in the ways that passes do.
+func TestSuccessors(t *testing.T) {
 	for name, c := range map[string]struct {
 		before, after string
 		want          map[string]string
@@ -24,7 +24,7 @@ func TestHeirs(t *testing.T) {
 		"in a circle":          {"  %x = a %y\n  %y = b %x\n", "", map[string]string{"%x": "", "%y": ""}},
 		"quoted":               {"  %\"a = b\" = f {s: \"%n\"}\n  %c = g %\"a = b\"\n", "  %c = h\n", map[string]string{"%\"a = b\"": "%c"}},
 	} {
-		if got := heirs(c.before, c.after); !maps.Equal(got, c.want) {
+		if got := successors(c.before, c.after); !maps.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
