@@ -21,18 +21,15 @@ func (e *Engine) bind(threads int, sets []string) error {
 		s := make(cpu.Schedule, threads)
 		for w := range s {
 			s[w] = make([][]kernel.Func, len(g.Waves))
-			for j := range g.Waves {
-				for k := range g.Waves[j].Steps {
-					st := &g.Waves[j].Steps[k]
-					f, err := e.bindStep(g, st, weights, w, threads, sets)
-					if err != nil {
-						return fmt.Errorf("plan: program %s: %w", g.Name, err)
-					}
-					if e.profiler != nil {
-						f = e.profiler.around(i, w, st.ID, f)
-					}
-					s[w][j] = append(s[w][j], f)
+			for j, st := range g.Steps() {
+				f, err := e.bindStep(g, st, weights, w, threads, sets)
+				if err != nil {
+					return fmt.Errorf("plan: program %s: %w", g.Name, err)
 				}
+				if e.profiler != nil {
+					f = e.profiler.around(i, w, st.ID, f)
+				}
+				s[w][j] = append(s[w][j], f)
 			}
 		}
 		e.programs = append(e.programs, program{g, s})
@@ -69,20 +66,12 @@ func (e *Engine) note(st *plan.Step) {
 	e.noteRing(st)
 }
 
-// bufferOf returns a buffer of a program or a buffer that all programs share.
-func (e *Engine) bufferOf(g *plan.Program, id int) *plan.Buffer {
-	if n := len(e.plan.Buffers); id >= n {
-		return &g.Buffers[id-n]
-	}
-	return &e.plan.Buffers[id]
-}
-
 // buffer returns the format and the memory of a buffer. If each worker has a copy, it is that of worker.
 func (e *Engine) buffer(g *plan.Program, id, worker int) (string, []byte) {
+	b := e.plan.Buffer(g, id)
 	if id < len(e.shared) {
-		return e.plan.Buffers[id].Format, e.shared[id]
+		return b.Format, e.shared[id]
 	}
-	b := &g.Buffers[id-len(e.shared)]
 	at, size := b.Offset, b.Size
 	if b.Each {
 		at, size = at+int64(worker)*b.Stride, b.Stride
@@ -177,20 +166,15 @@ func (e *Engine) bindIO() error {
 // keepsTokens reports whether all steps that read tokens can also read the tokens that the previous run
 // left on the device.
 func (e *Engine) keepsTokens() bool {
-	for i := range e.plan.Programs {
-		for _, wave := range e.plan.Programs[i].Waves {
-			for j := range wave.Steps {
-				st := &wave.Steps[j]
-				sig, _ := plan.LookupKernel(st.Kernel) // as Verify has seen
-				takes, kept := false, false
-				for _, a := range st.Args {
-					o := sig.Operand(a.Role)
-					takes, kept = takes || o.Input == "tokens", kept || o.Kept != ""
-				}
-				if takes && !kept {
-					return false
-				}
-			}
+	for _, st := range e.plan.Steps() {
+		sig, _ := plan.LookupKernel(st.Kernel) // as Verify has seen
+		takes, kept := false, false
+		for _, a := range st.Args {
+			o := sig.Operand(a.Role)
+			takes, kept = takes || o.Input == "tokens", kept || o.Kept != ""
+		}
+		if takes && !kept {
+			return false
 		}
 	}
 	return true

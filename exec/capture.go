@@ -95,13 +95,11 @@ func (d *cudaBackend) openLinks() error {
 	sizes := map[[2]int]int64{} // size of the largest value that crosses a link
 	for i := range d.engine.plan.Programs {
 		g := &d.engine.plan.Programs[i]
-		for _, w := range g.Waves {
-			for k := range w.Steps {
-				if st := &w.Steps[k]; plan.IsTransfer(st.Kernel) {
-					x, _ := d.ends(g, st)
-					at := [2]int{x.Device, st.Device}
-					sizes[at] = max(sizes[at], x.Size)
-				}
+		for _, st := range g.Steps() {
+			if plan.IsTransfer(st.Kernel) {
+				x, _ := d.ends(g, st)
+				at := [2]int{x.Device, st.Device}
+				sizes[at] = max(sizes[at], x.Size)
 			}
 		}
 	}
@@ -123,9 +121,9 @@ func (d *cudaBackend) openLinks() error {
 func (d *cudaBackend) ends(g *plan.Program, st *plan.Step) (x, y *plan.Buffer) {
 	for _, a := range st.Args {
 		if a.Role == "x" {
-			x = d.engine.bufferOf(g, a.Buffer)
+			x = d.engine.plan.Buffer(g, a.Buffer)
 		} else {
-			y = d.engine.bufferOf(g, a.Buffer)
+			y = d.engine.plan.Buffer(g, a.Buffer)
 		}
 	}
 	return x, y

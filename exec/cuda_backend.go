@@ -388,7 +388,7 @@ func sizeOf(format string, elems int64) (int64, error) {
 }
 
 func (d *cudaBackend) contents(g *plan.Program, id, rows, cols int) (string, []byte, error) {
-	c := d.devices[d.engine.bufferOf(g, id).Device]
+	c := d.devices[d.engine.plan.Buffer(g, id).Device]
 	if c == nil {
 		format, data := d.engine.buffer(g, id, 0)
 		return format, data, nil

@@ -75,7 +75,7 @@ func (c *cudaDevice) bindStep(g *plan.Program, st *plan.Step) *cuda.Binding {
 
 // addressOf returns the format and the address of a buffer.
 func (c *cudaDevice) addressOf(g *plan.Program, id int) (string, cuda.Ptr) {
-	b := c.backend.engine.bufferOf(g, id)
+	b := c.backend.engine.plan.Buffer(g, id)
 	if id < len(c.shared) {
 		return b.Format, c.shared[id]
 	}

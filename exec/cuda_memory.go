@@ -277,13 +277,9 @@ func releaseAll(f *gguf.File, t *gguf.Tensor) {
 // fillTables initializes the tables that steps read.
 func (d *cudaBackend) fillTables() error {
 	done := map[int]bool{} // by ID
-	for i := range d.engine.plan.Programs {
-		for _, wave := range d.engine.plan.Programs[i].Waves {
-			for j := range wave.Steps {
-				if err := d.fillTablesOf(&wave.Steps[j], done); err != nil {
-					return err
-				}
-			}
+	for _, st := range d.engine.plan.Steps() {
+		if err := d.fillTablesOf(st, done); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -53,7 +53,7 @@ func (e *Engine) show(g *plan.Program, wave int, st *plan.Step) error {
 			return err
 		}
 		if o.Name == "" {
-			o.Name = e.bufferName(g, a.Buffer)
+			o.Name = e.plan.Buffer(g, a.Buffer).Name
 		}
 		format, data, err := e.backend.contents(g, a.Buffer, o.Rows, int(n)/o.Rows)
 		if err != nil {
@@ -67,13 +67,6 @@ func (e *Engine) show(g *plan.Program, wave int, st *plan.Step) error {
 		o.Name = ""
 	}
 	return nil
-}
-
-func (e *Engine) bufferName(g *plan.Program, id int) string {
-	if id < len(e.shared) {
-		return e.plan.Buffers[id].Name
-	}
-	return g.Buffers[id-len(e.shared)].Name
 }
 
 // floats converts rows of cols elements from any output format to float32. For float32 it returns a view.

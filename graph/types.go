@@ -41,6 +41,17 @@ func (n *Node) Name() string {
 	return n.Out[0].Name
 }
 
+// Operand returns the operand that the op calls name, or nil where it is absent. A name that the op does not have
+// is an error of the caller, for which it panics.
+func (n *Node) Operand(name string) *Value {
+	for i := range n.Op.In {
+		if n.Op.In[i].Name == name {
+			return n.In[i]
+		}
+	}
+	panic("op " + n.Op.Name + " has no operand " + name)
+}
+
 // Max returns the bound of a symbol, or 0 where the graph gives none.
 func (g *Graph) Max(s Sym) int64 {
 	for _, b := range g.Bounds {

@@ -55,7 +55,7 @@ func sharedCaches(g *graph.Graph) []*graph.Node {
 	}
 	var shared []*graph.Node
 	for _, n := range g.Nodes {
-		if n.Op == ops.Attention && !(own(n.In[5], n.Out[1]) && own(n.In[6], n.Out[2])) {
+		if n.Op == ops.Attention && !(own(n.Operand("kcache"), n.Out[1]) && own(n.Operand("vcache"), n.Out[2])) {
 			shared = append(shared, n)
 		}
 	}

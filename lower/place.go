@@ -33,27 +33,24 @@ func lifetimes(prog *plan.Program, l *layout, base int) []memplan.Buffer {
 		first[k] = -1
 		spans[k] = memplan.Buffer{Size: b.Size, Align: plan.ArenaAlign}
 	}
-	for w := range prog.Waves {
-		for s := range prog.Waves[w].Steps {
-			st := &prog.Waves[w].Steps[s]
-			touch := func(id int) {
-				k := id - base
-				if k < 0 {
-					return
-				}
-				if first[k] < 0 {
-					first[k] = st.ID
-					spans[k].First = w
-				}
-				l.buffers[k].First = first[k]
-				l.buffers[k].Last = st.ID + 1
-				spans[k].Last = w + 1
+	for w, st := range prog.Steps() {
+		touch := func(id int) {
+			k := id - base
+			if k < 0 {
+				return
 			}
-			for _, a := range st.Args {
-				touch(a.Buffer)
+			if first[k] < 0 {
+				first[k] = st.ID
+				spans[k].First = w
 			}
-			touch(st.Scratch)
+			l.buffers[k].First = first[k]
+			l.buffers[k].Last = st.ID + 1
+			spans[k].Last = w + 1
 		}
+		for _, a := range st.Args {
+			touch(a.Buffer)
+		}
+		touch(st.Scratch)
 	}
 	return spans
 }

@@ -79,11 +79,9 @@ func schedule(p *plan.Plan, g *graph.Graph, targets deviceTargets, states shared
 	}
 	prog.Waves = s.waves
 	id := 0
-	for w := range prog.Waves {
-		for i := range prog.Waves[w].Steps {
-			prog.Waves[w].Steps[i].ID = id
-			id++
-		}
+	for _, st := range prog.Steps() {
+		st.ID = id
+		id++
 	}
 	p.Programs = append(p.Programs, *prog)
 	return &layout{buffers: s.bufs}, s.fallbacks, nil

@@ -200,7 +200,7 @@ func addTables(p *plan.Plan, g *graph.Graph, o *Options, s *shared, reference bo
 func rotationOf(low *target.Lowering, n *graph.Node) (plan.Rotation, error) {
 	params, err := low.Parameters(n, target.Env{Positions: func(*graph.Value) (int64, bool) { return 1, false }})
 	st := plan.Step{Kernel: low.Kernel, Params: params}
-	if freqs := n.In[9]; freqs != nil {
+	if freqs := n.Operand("freqs"); freqs != nil {
 		st.Args = []plan.Arg{{Role: "freqs", Weight: freqs.Name}}
 	}
 	return plan.RotationOf(&st), err
@@ -225,22 +225,18 @@ func addWeights(p *plan.Plan, m *frontend.Model, g *graph.Graph, beside *sidecar
 	devices := map[string][]int{}
 	layouts := map[string]string{} // in which kernels read each weight, "" for that of the file
 	var names []string
-	for i := range p.Programs {
-		for _, w := range p.Programs[i].Waves {
-			for _, st := range w.Steps {
-				for _, a := range st.Args {
-					if a.Weight == "" {
-						continue
-					}
-					layout, seen := layouts[a.Weight]
-					if !seen {
-						names = append(names, a.Weight)
-					}
-					layouts[a.Weight] = cmp.Or(layout, layoutOf(&st, &a))
-					if on := devices[a.Weight]; !slices.Contains(on, st.Device) {
-						devices[a.Weight] = append(on, st.Device)
-					}
-				}
+	for _, st := range p.Steps() {
+		for _, a := range st.Args {
+			if a.Weight == "" {
+				continue
+			}
+			layout, seen := layouts[a.Weight]
+			if !seen {
+				names = append(names, a.Weight)
+			}
+			layouts[a.Weight] = cmp.Or(layout, layoutOf(st, &a))
+			if on := devices[a.Weight]; !slices.Contains(on, st.Device) {
+				devices[a.Weight] = append(on, st.Device)
 			}
 		}
 	}

@@ -112,19 +112,19 @@ var Attention = writes(define("attention",
 
 func expandAttention(e *expander, n *graph.Node) []*graph.Value {
 	y, a := n.Out[0].Name, n.Attr
-	q, k, v, pos, seq := n.In[0], n.In[1], n.In[2], n.In[3], n.In[4]
-	if w := n.In[7]; w != nil {
+	q, k, pos, seq := n.Operand("q"), n.Operand("k"), n.Operand("pos"), n.Operand("seq")
+	if w := n.Operand("qnorm"); w != nil {
 		q = e.add(RMSNorm, graph.Attrs{"eps": a.Float("eps"), "group": a.Int("head_dim")}, y+".q_norm", q, w)
 	}
-	if w := n.In[8]; w != nil {
+	if w := n.Operand("knorm"); w != nil {
 		k = e.add(RMSNorm, graph.Attrs{"eps": a.Float("eps"), "group": a.Int("head_dim")}, y+".k_norm", k, w)
 	}
 	if a.Int("rot") > 0 {
-		q = e.add(Rope, with(pick(a, Rope), "heads", a.Int("heads")), y+".q_rope", q, pos, n.In[9])
-		k = e.add(Rope, with(pick(a, Rope), "heads", a.Int("kv_heads")), y+".k_rope", k, pos, n.In[9])
+		q = e.add(Rope, with(pick(a, Rope), "heads", a.Int("heads")), y+".q_rope", q, pos, n.Operand("freqs"))
+		k = e.add(Rope, with(pick(a, Rope), "heads", a.Int("kv_heads")), y+".k_rope", k, pos, n.Operand("freqs"))
 	}
-	kcache := e.add(KVWrite, nil, n.Out[1].Name, n.In[5], k, pos, seq)
-	vcache := e.add(KVWrite, nil, n.Out[2].Name, n.In[6], v, pos, seq)
+	kcache := e.add(KVWrite, nil, n.Out[1].Name, n.Operand("kcache"), k, pos, seq)
+	vcache := e.add(KVWrite, nil, n.Out[2].Name, n.Operand("vcache"), n.Operand("v"), pos, seq)
 	scores := e.add(AttnScores, pick(a, AttnScores), y+".scores", q, kcache, pos, seq)
 	probs := e.add(Softmax, nil, y+".probs", scores)
 	return []*graph.Value{e.add(AttnValues, pick(a, AttnValues), y, probs, vcache, pos, seq), kcache, vcache}

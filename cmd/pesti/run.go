@@ -203,13 +203,9 @@ func (a *app) continueText(ctx context.Context, name string, text []byte, o *run
 
 // firstFallback names a step that no kernel of the plan's target fits.
 func firstFallback(p *plan.Plan) string {
-	for i := range p.Programs {
-		for _, wave := range p.Programs[i].Waves {
-			for _, st := range wave.Steps {
-				if plan.IsReference(st.Kernel) {
-					return st.Name + " (" + st.Kernel + ")"
-				}
-			}
+	for _, st := range p.Steps() {
+		if plan.IsReference(st.Kernel) {
+			return st.Name + " (" + st.Kernel + ")"
 		}
 	}
 	return ""

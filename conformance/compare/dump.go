@@ -65,10 +65,8 @@ func NewDump(p *plan.Plan) (*Dump, error) {
 		}
 	}
 	blocks := 0
-	for i := range p.Programs[0].Waves {
-		for j := range p.Programs[0].Waves[i].Steps {
-			blocks = max(blocks, p.Programs[0].Waves[i].Steps[j].Layer+1)
-		}
+	for _, st := range p.Programs[0].Steps() {
+		blocks = max(blocks, st.Layer+1)
 	}
 	for n := range blocks {
 		v := byName[ResidualName(n)]

@@ -344,7 +344,7 @@ func (c *Coster) touch(t *tally, g *Program, a *Arg, sig *Signature, w *costMode
 	}
 	bytes := func(formula string) int64 {
 		n := t.eval(formula)
-		f, _ := LookupFormat(c.buffer(g, a.Buffer).Format)
+		f, _ := LookupFormat(c.plan.Buffer(g, a.Buffer).Format)
 		return product(n/max(f.Elems, 1), f.Bytes)
 	}
 	switch written, isState := w.writes[a.Role]; {
@@ -372,14 +372,6 @@ func proportion(bytes, elems int64, dims []int64) int64 {
 	hi, lo := bits.Mul64(uint64(bytes), uint64(elems))
 	n, _ := bits.Div64(hi, lo, uint64(all)) // at most bytes, since elems < all
 	return int64(n)
-}
-
-// buffer returns the buffer of a number, one of the plan's own or of the program's.
-func (c *Coster) buffer(g *Program, id int) *Buffer {
-	if id < len(c.plan.Buffers) {
-		return &c.plan.Buffers[id]
-	}
-	return &g.Buffers[id-len(c.plan.Buffers)]
 }
 
 // Imbalance returns by how much the largest of the workers' shares exceeds their mean: 0.03 is 3 %.

@@ -68,27 +68,24 @@ func DeviceBreakdownOf(p *Plan) (*DeviceBreakdown, error) {
 func (s *DeviceBreakdown) add(p *Plan, g *Program, l Workload) error {
 	costs := NewCoster(p)
 	macs := make([]int64, len(s.Devices))
-	for w := range g.Waves {
-		for k := range g.Waves[w].Steps {
-			st := &g.Waves[w].Steps[k]
-			var c Cost
-			for worker := range p.Device(st.Device).Threads {
-				part, err := costs.Step(g, st, l, worker, p.Device(st.Device).Threads)
-				if err != nil {
-					return err
-				}
-				c = c.Plus(part)
+	for _, st := range g.Steps() {
+		var c Cost
+		for worker := range p.Device(st.Device).Threads {
+			part, err := costs.Step(g, st, l, worker, p.Device(st.Device).Threads)
+			if err != nil {
+				return err
 			}
-			switch {
-			case IsTransfer(st.Kernel) && l.R > 0:
-				s.link(p, g, st).Token += c.Written
-			case IsTransfer(st.Kernel):
-				s.link(p, g, st).Prompt += c.Written / l.T
-			case l.R > 0:
-				s.Devices[st.Device].Read = plus(s.Devices[st.Device].Read, c.Read())
-			default:
-				macs[st.Device] = plus(macs[st.Device], c.MACs)
-			}
+			c = c.Plus(part)
+		}
+		switch {
+		case IsTransfer(st.Kernel) && l.R > 0:
+			s.link(p, g, st).Token += c.Written
+		case IsTransfer(st.Kernel):
+			s.link(p, g, st).Prompt += c.Written / l.T
+		case l.R > 0:
+			s.Devices[st.Device].Read = plus(s.Devices[st.Device].Read, c.Read())
+		default:
+			macs[st.Device] = plus(macs[st.Device], c.MACs)
 		}
 	}
 	for i := range macs {
@@ -101,10 +98,8 @@ func (s *DeviceBreakdown) add(p *Plan, g *Program, l Workload) error {
 func (s *DeviceBreakdown) link(p *Plan, g *Program, st *Step) *LinkShare {
 	from := st.Device
 	for _, a := range st.Args {
-		if n := len(p.Buffers); a.Role == "x" && a.Buffer >= n {
-			from = g.Buffers[a.Buffer-n].Device
-		} else if a.Role == "x" {
-			from = p.Buffers[a.Buffer].Device
+		if a.Role == "x" {
+			from = p.Buffer(g, a.Buffer).Device
 		}
 	}
 	at := slices.IndexFunc(s.Links, func(l LinkShare) bool { return l.From == from && l.To == st.Device })

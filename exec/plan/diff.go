@@ -245,45 +245,43 @@ func placed(items []item) []item {
 // stepItems returns the steps of a program. Buffers are told by what they hold.
 func stepItems(p *Plan, g *Program) []item {
 	buffer := func(id int) any {
-		switch n := id - len(p.Buffers); {
+		b := p.Buffer(g, id)
+		switch {
 		case id == noBuffer:
 			return nil
-		case n < 0 && id >= 0:
-			return p.Buffers[id].Name // the rest is said of the buffer itself
-		case n >= 0 && n < len(g.Buffers):
-			return fmt.Sprintf("%s (%s %s)", g.Buffers[n].Name, g.Buffers[n].Format, g.Buffers[n].Elems)
+		case b == nil: // in a plan that does not verify
+			return fmt.Sprintf("b%d", id)
+		case id < len(p.Buffers): // the rest is said of the buffer itself
+			return b.Name
 		}
-		return fmt.Sprintf("b%d", id) // of a plan that does not verify
+		return fmt.Sprintf("%s (%s %s)", b.Name, b.Format, b.Elems)
 	}
 	var items []item
-	for i := range g.Waves {
-		for j := range g.Waves[i].Steps {
-			st := &g.Waves[i].Steps[j]
-			kernel := fmt.Sprintf("%s[%s]", st.Kernel, st.Rows)
-			details := []detail{
-				{what: whatKernel, value: kernel},
-				{what: "layer", value: int64(st.Layer)},
-				{what: "split", value: fmt.Sprintf("%s/%d", st.Split.By, st.Split.Unit)},
-				{what: "scratch", value: buffer(st.Scratch)},
-				{what: "device", value: int64(st.Device)},
-				{what: "wave", value: int64(i), placement: true},
-				{what: "number", value: int64(st.ID), placement: true},
-			}
-			for _, a := range st.Args {
-				if a.Buffer != noBuffer {
-					details = append(details, detail{what: a.Role, value: buffer(a.Buffer)})
-					continue
-				}
-				details = append(details, detail{what: a.Role, value: "@" + a.Weight})
-				if a.Kernel != "" {
-					details = append(details, detail{what: "kernel of " + a.Role, value: a.Kernel})
-				}
-			}
-			for _, q := range st.Params {
-				details = append(details, detail{what: "parameter " + q.Name, value: literal(q.Value)})
-			}
-			items = append(items, item{st.Name, kernel, details, false})
+	for i, st := range g.Steps() {
+		kernel := fmt.Sprintf("%s[%s]", st.Kernel, st.Rows)
+		details := []detail{
+			{what: whatKernel, value: kernel},
+			{what: "layer", value: int64(st.Layer)},
+			{what: "split", value: fmt.Sprintf("%s/%d", st.Split.By, st.Split.Unit)},
+			{what: "scratch", value: buffer(st.Scratch)},
+			{what: "device", value: int64(st.Device)},
+			{what: "wave", value: int64(i), placement: true},
+			{what: "number", value: int64(st.ID), placement: true},
 		}
+		for _, a := range st.Args {
+			if a.Buffer != noBuffer {
+				details = append(details, detail{what: a.Role, value: buffer(a.Buffer)})
+				continue
+			}
+			details = append(details, detail{what: a.Role, value: "@" + a.Weight})
+			if a.Kernel != "" {
+				details = append(details, detail{what: "kernel of " + a.Role, value: a.Kernel})
+			}
+		}
+		for _, q := range st.Params {
+			details = append(details, detail{what: "parameter " + q.Name, value: literal(q.Value)})
+		}
+		items = append(items, item{st.Name, kernel, details, false})
 	}
 	return items
 }

@@ -63,23 +63,18 @@ func FileReads(p *Plan) map[string]FileRead {
 		packed[p.Weights[i].Name] = p.Weights[i].Layout != ""
 	}
 	reads := map[string]FileRead{}
-	for i := range p.Programs {
-		for _, wave := range p.Programs[i].Waves {
-			for j := range wave.Steps {
-				st := &wave.Steps[j]
-				for _, a := range st.Args {
-					r := reads[a.Weight]
-					switch {
-					case a.Weight == "" || packed[a.Weight] && ReadsCopy(st, &a) || IsCUDAKernel(st.Kernel):
-						continue
-					case gathers(st.Kernel, a.Role):
-						r.Rows = true
-					default:
-						r.Whole = true
-					}
-					reads[a.Weight] = r
-				}
+	for _, st := range p.Steps() {
+		for _, a := range st.Args {
+			r := reads[a.Weight]
+			switch {
+			case a.Weight == "" || packed[a.Weight] && ReadsCopy(st, &a) || IsCUDAKernel(st.Kernel):
+				continue
+			case gathers(st.Kernel, a.Role):
+				r.Rows = true
+			default:
+				r.Whole = true
 			}
+			reads[a.Weight] = r
 		}
 	}
 	return reads
@@ -102,14 +97,10 @@ func gathers(kernel, role string) bool {
 // DeviceWeights are the weights that steps on a device read, in the plan's order.
 func DeviceWeights(p *Plan) []*Weight {
 	names := map[string]bool{}
-	for i := range p.Programs {
-		for _, wave := range p.Programs[i].Waves {
-			for j := range wave.Steps {
-				if st := &wave.Steps[j]; IsCUDAKernel(st.Kernel) {
-					for _, a := range st.Args {
-						names[a.Weight] = true
-					}
-				}
+	for _, st := range p.Steps() {
+		if IsCUDAKernel(st.Kernel) {
+			for _, a := range st.Args {
+				names[a.Weight] = true
 			}
 		}
 	}

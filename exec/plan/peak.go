@@ -5,10 +5,8 @@ package plan
 // live in whole waves. Buffers that counts does not accept are left out; nil accepts all. The plan must verify.
 func (g *Program) PeakBytes(counts func(*Buffer) bool) int64 {
 	var wave []int // of each step
-	for i := range g.Waves {
-		for range g.Waves[i].Steps {
-			wave = append(wave, i)
-		}
+	for i := range g.Steps() {
+		wave = append(wave, i)
 	}
 	change := make([]int64, len(g.Waves)+1) // in what lives
 	for i := range g.Buffers {
@@ -32,10 +30,8 @@ func (p *Plan) PeakValueBytes() int64 {
 	for i := range p.Programs {
 		g := &p.Programs[i]
 		scratch := map[int]bool{}
-		for _, w := range g.Waves {
-			for _, st := range w.Steps {
-				scratch[st.Scratch] = true
-			}
+		for _, st := range g.Steps() {
+			scratch[st.Scratch] = true
 		}
 		most = max(most, g.PeakBytes(func(b *Buffer) bool { return !scratch[b.ID] }))
 	}

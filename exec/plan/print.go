@@ -168,10 +168,8 @@ func (w *printer) program(g *Program) {
 	w.linef("program %s%s %d <= T <= %d, R <= %d", quote(g.Name), chunk, g.MinT, g.MaxT, g.MaxR)
 	w.buffers("  ", g.Buffers)
 	var rows [][]string // of all waves, so that they align
-	for i := range g.Waves {
-		for j := range g.Waves[i].Steps {
-			rows = append(rows, stepRow(&g.Waves[i].Steps[j]))
-		}
+	for _, st := range g.Steps() {
+		rows = append(rows, stepRow(st))
 	}
 	lines := align("    ", rows)
 	for i := range g.Waves {

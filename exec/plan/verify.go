@@ -395,18 +395,16 @@ func CountFusions(p *Plan) Fusions {
 		return f
 	}
 	last := &p.Programs[len(p.Programs)-1]
-	for i := range last.Waves {
-		for j := range last.Waves[i].Steps {
-			switch st := &last.Waves[i].Steps[j]; st.Kernel {
-			case "matmul_group", "cuda.gemv", "cuda.gemm":
-				if slices.ContainsFunc(st.Args, func(a Arg) bool { return a.Role == "w2" }) {
-					f.QKV++
-				}
-			case "gated", "cuda.gated", "cuda.gemm_gated":
-				f.GatedMLP++
-			case "attention", "cuda.attention", "cuda.prefill":
-				f.Attention++
+	for _, st := range last.Steps() {
+		switch st.Kernel {
+		case "matmul_group", "cuda.gemv", "cuda.gemm":
+			if slices.ContainsFunc(st.Args, func(a Arg) bool { return a.Role == "w2" }) {
+				f.QKV++
 			}
+		case "gated", "cuda.gated", "cuda.gemm_gated":
+			f.GatedMLP++
+		case "attention", "cuda.attention", "cuda.prefill":
+			f.Attention++
 		}
 	}
 	return f

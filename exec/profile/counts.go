@@ -65,27 +65,24 @@ func (p *Profile) CountReport(of *plan.Plan, g cuda.GPU) (*CountReport, error) {
 // counted compares one program with its costs.
 func (t *ProgramTimes) counted(costs *plan.Coster, g *cuda.GPU) (*ProgramCounts, error) {
 	c := &ProgramCounts{Program: t.Program.Name, Runs: t.Runs, Tokens: t.Tokens, Total: Counted{Name: "all", Step: -1, Wave: -1, Layer: -1}}
-	for i := range t.Program.Waves {
-		for j := range t.Program.Waves[i].Steps {
-			st := &t.Program.Waves[i].Steps[j]
-			cost, err := costs.Step(t.Program, st, t.Load, 0, 1)
-			if err != nil {
-				return nil, err
-			}
-			s := Counted{Name: st.Name, Step: st.ID, Wave: i, Layer: st.Layer, Needed: t.Runs * cost.Stream()}
-			if !plan.IsCUDAKernel(st.Kernel) {
-				c.Fallbacks++
-			}
-			for k := range t.Counts[st.ID] {
-				n := &t.Counts[st.ID][k]
-				s.add(n, g)
-				kernelOf(&c.Kernels, n.Kernel).add(n, g)
-				c.Total.add(n, g)
-			}
-			s.Kernel = stepKind(st)
-			c.Total.Needed += s.Needed
-			c.Steps = append(c.Steps, s)
+	for i, st := range t.Program.Steps() {
+		cost, err := costs.Step(t.Program, st, t.Load, 0, 1)
+		if err != nil {
+			return nil, err
 		}
+		s := Counted{Name: st.Name, Step: st.ID, Wave: i, Layer: st.Layer, Needed: t.Runs * cost.Stream()}
+		if !plan.IsCUDAKernel(st.Kernel) {
+			c.Fallbacks++
+		}
+		for k := range t.Counts[st.ID] {
+			n := &t.Counts[st.ID][k]
+			s.add(n, g)
+			kernelOf(&c.Kernels, n.Kernel).add(n, g)
+			c.Total.add(n, g)
+		}
+		s.Kernel = stepKind(st)
+		c.Total.Needed += s.Needed
+		c.Steps = append(c.Steps, s)
 	}
 	all := c.Total.Predicted
 	c.Total.settle(g, all)

@@ -19,17 +19,14 @@ func DeviceRoofline(card *cuda.Properties) *cpu.Roofline {
 // roofline: reading weights and caches alone, and computing alone.
 func Limits(p *plan.Plan, g *plan.Program, l plan.Workload, r *cpu.Roofline) (reading, computing float64, err error) {
 	costs := plan.NewCoster(p)
-	for i := range g.Waves {
-		for j := range g.Waves[i].Steps {
-			st := &g.Waves[i].Steps[j]
-			for w := range r.Workers {
-				c, err := costs.Step(g, st, l, w, r.Workers)
-				if err != nil {
-					return 0, 0, fmt.Errorf("plan: %w", err)
-				}
-				reading += over(c.Stream(), r.Read)
-				computing += calculating(r, c, unitOf(st))
+	for _, st := range g.Steps() {
+		for w := range r.Workers {
+			c, err := costs.Step(g, st, l, w, r.Workers)
+			if err != nil {
+				return 0, 0, fmt.Errorf("plan: %w", err)
 			}
+			reading += over(c.Stream(), r.Read)
+			computing += calculating(r, c, unitOf(st))
 		}
 	}
 	return reading, computing, nil

@@ -68,13 +68,10 @@ func traceRun(r *Traced, event func(TraceEvent) error) error {
 	if err != nil {
 		return err
 	}
-	for wave := range r.Program.Waves {
-		for j := range r.Program.Waves[wave].Steps {
-			st := &r.Program.Waves[wave].Steps[j]
-			for worker, spans := range r.Spans {
-				if err := event(spanning(spans[st.ID], stepEvent(st, wave, worker+1))); err != nil {
-					return err
-				}
+	for wave, st := range r.Program.Steps() {
+		for worker, spans := range r.Spans {
+			if err := event(spanning(spans[st.ID], stepEvent(st, wave, worker+1))); err != nil {
+				return err
 			}
 		}
 	}

@@ -25,32 +25,23 @@ func (t *touch) conflicts(u *touch) bool {
 
 // touches lists what every step of a verified program does to memory, in execution order.
 func touches(p *plan.Plan, g *plan.Program) [][]touch {
-	buffer := func(id int) *plan.Buffer {
-		if id < len(p.Buffers) {
-			return &p.Buffers[id]
-		}
-		return &g.Buffers[id-len(p.Buffers)]
-	}
 	at := func(id int, reads, writes bool) touch {
-		b := buffer(id)
+		b := p.Buffer(g, id)
 		return touch{buffer: b, lo: b.Offset, hi: b.Offset + b.Size, reads: reads, writes: writes}
 	}
 	var all [][]touch
-	for i := range g.Waves {
-		for j := range g.Waves[i].Steps {
-			st := &g.Waves[i].Steps[j]
-			sig, _ := plan.LookupKernel(st.Kernel)
-			var list []touch
-			for _, a := range st.Args {
-				if o := sig.Operand(a.Role); o.Dir != plan.WeightIn {
-					list = append(list, at(a.Buffer, o.Dir.Reads(), o.Dir.Writes()))
-				}
+	for _, st := range g.Steps() {
+		sig, _ := plan.LookupKernel(st.Kernel)
+		var list []touch
+		for _, a := range st.Args {
+			if o := sig.Operand(a.Role); o.Dir != plan.WeightIn {
+				list = append(list, at(a.Buffer, o.Dir.Reads(), o.Dir.Writes()))
 			}
-			if st.Scratch >= 0 {
-				list = append(list, at(st.Scratch, false, true))
-			}
-			all = append(all, list)
 		}
+		if st.Scratch >= 0 {
+			list = append(list, at(st.Scratch, false, true))
+		}
+		all = append(all, list)
 	}
 	return all
 }

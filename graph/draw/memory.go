@@ -131,10 +131,8 @@ func (c *Chart) memoryLegend(views []*memoryView, y float64) float64 {
 
 func stepsOf(g *plan.Program) []*plan.Step {
 	var steps []*plan.Step
-	for i := range g.Waves {
-		for j := range g.Waves[i].Steps {
-			steps = append(steps, &g.Waves[i].Steps[j])
-		}
+	for _, st := range g.Steps() {
+		steps = append(steps, st)
 	}
 	return steps
 }

@@ -111,33 +111,30 @@ func (pic *picture) addProgram(p *plan.Plan, g *plan.Program) {
 	}
 	base := len(pic.boxes)
 	all := touches(p, g)
-	for i := range g.Waves {
-		for j := range g.Waves[i].Steps {
-			st := &g.Waves[i].Steps[j]
-			b := stepBox(st, i, types)
-			b.id = fmt.Sprintf("%s.step.%d", g.Name, st.ID)
-			b.program = g.Name
-			var takes []string
-			for _, t := range all[st.ID] {
-				if t.reads && t.buffer.Class == plan.IO {
-					takes = append(takes, t.buffer.Name)
-				}
-				if t.writes {
-					b.stores = append(b.stores, store(t.buffer, st, valueIn(t.buffer, st, all[st.ID])))
-					b.output = b.output || t.buffer.Class == plan.IO
-					b.shape += " " + t.buffer.Format + " " + t.buffer.Elems
-				}
+	for i, st := range g.Steps() {
+		b := stepBox(st, i, types)
+		b.id = fmt.Sprintf("%s.step.%d", g.Name, st.ID)
+		b.program = g.Name
+		var takes []string
+		for _, t := range all[st.ID] {
+			if t.reads && t.buffer.Class == plan.IO {
+				takes = append(takes, t.buffer.Name)
 			}
-			if several := results(st, all[st.ID]); len(several) > 1 {
-				var names []string
-				for _, u := range several {
-					names = append(names, inLayer(u.Name, st.Layer))
-				}
-				b.title = strings.Join(names, ", ")
+			if t.writes {
+				b.stores = append(b.stores, store(t.buffer, st, valueIn(t.buffer, st, all[st.ID])))
+				b.output = b.output || t.buffer.Class == plan.IO
+				b.shape += " " + t.buffer.Format + " " + t.buffer.Elems
 			}
-			b.take(takes)
-			pic.boxes = append(pic.boxes, b)
 		}
+		if several := results(st, all[st.ID]); len(several) > 1 {
+			var names []string
+			for _, u := range several {
+				names = append(names, inLayer(u.Name, st.Layer))
+			}
+			b.title = strings.Join(names, ", ")
+		}
+		b.take(takes)
+		pic.boxes = append(pic.boxes, b)
 	}
 	for _, l := range dependencies(all) {
 		l.from += base

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -42,15 +43,7 @@ func WithPlan(all []Stage, p *plan.Plan) []Stage {
 func stepsText(p *plan.Plan, g *plan.Program) string {
 	holds := map[int]string{} // the value in a buffer, where the buffer is named after another one
 	value := func(id int) string {
-		name := holds[id]
-		switch n := id - len(p.Buffers); {
-		case name != "":
-		case n >= 0:
-			name = g.Buffers[n].Name
-		default:
-			name = p.Buffers[id].Name
-		}
-		return valueName(name)
+		return valueName(cmp.Or(holds[id], p.Buffer(g, id).Name))
 	}
 	var b strings.Builder
 	for i := range g.Waves {

@@ -146,7 +146,7 @@ func fits(l *target.Lowering, n *graph.Node) string {
 
 // splits are the most parts that the positions of an attention are cut into.
 func splits(n *graph.Node, env target.Env) any {
-	positions, _ := env.Positions(n.In[5])
+	positions, _ := env.Positions(n.Operand("kcache"))
 	return plan.CUDASplits(positions, n.Attr.Int("window"))
 }
 

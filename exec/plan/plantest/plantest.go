@@ -164,10 +164,10 @@ func (b *builder) step(name, kernel, rows, split string, unit int64, args []plan
 }
 
 func (b *builder) touch(id int) {
-	if id < len(b.plan.Buffers) {
+	u := b.plan.Buffer(b.prog, id)
+	if u == nil || u.Class != plan.Arena {
 		return
 	}
-	u := &b.prog.Buffers[id-len(b.plan.Buffers)]
 	if u.First < 0 {
 		u.First = b.steps
 	}
