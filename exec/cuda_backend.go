@@ -52,11 +52,11 @@ type deviceStep struct {
 // openCUDA opens the devices of the plan and makes them the engine's backend.
 func (e *Engine) openCUDA(o Options) error {
 	if o.Driver == nil {
-		return fmt.Errorf("plan: is for CUDA devices from %s on, expected one to run it on: --device cuda:0, or --device virtual, which needs no GPU", e.plan.Target.ISA)
+		return fmt.Errorf("plan: is for CUDA devices from %s on, expected a device to run it on: cuda:0, or virtual, which needs no GPU", e.plan.Target.ISA)
 	}
 	if o.Profile || o.Trace > 0 {
 		if n := len(e.plan.Devices); n > 0 {
-			return fmt.Errorf("plan: is for %d devices, of which there is no profile; expected one for one device", n)
+			return fmt.Errorf("plan: is for %d devices, expected a plan for one device, because profiles support no others", n)
 		}
 		e.profiler = newProfiler(e.plan, 1, o.Trace)
 	}

@@ -24,7 +24,7 @@ import (
 	"pesti/lower"
 )
 
-// onBoth opens the embedded model on the processor and on the virtual device, with the options of both.
+// onBoth opens the embedded model on the CPU and on the virtual device, with the same options.
 func onBoth(t *testing.T, o lower.Options, run exec.Options) (processor, device *exec.Engine) {
 	t.Helper()
 	f, err := gguf.Parse("demo", demo.GGUF())
@@ -70,8 +70,8 @@ func argmax(x []float32) int32 {
 	return int32(best)
 }
 
-// TestDeviceDecodes continues a prompt on the virtual device as on the processor: the logits are
-// near, and in exact the tokens are the same. The prompt is a whole chunk and some tokens more.
+// TestDeviceDecodes continues a prompt on the virtual device and on the CPU. The logits must be close, and
+// in exact the tokens the same. The prompt is a whole chunk and some more tokens.
 func TestDeviceDecodes(t *testing.T) {
 	var prompt []int32
 	for i := range int32(77) {
@@ -119,8 +119,8 @@ func TestDeviceDecodes(t *testing.T) {
 	}
 }
 
-// TestDeviceOnHost runs a plan without passes, whose steps are on the host, and sees the logits of the
-// processor.
+// TestDeviceOnHost runs a plan without passes, whose steps run on the host, and compares the logits with
+// those of the CPU.
 func TestDeviceOnHost(t *testing.T) {
 	a, b := onBoth(t, lower.Options{Precision: "exact", Ctx: 32, Passes: "none"}, exec.Options{})
 	var logits [2][]float32
@@ -140,8 +140,8 @@ func TestDeviceOnHost(t *testing.T) {
 	}
 }
 
-// TestDeviceRefuses opens plans on devices that they are not for: each error is one line that says
-// what was found and expected, and leaves the device as it was.
+// TestDeviceRefuses opens plans on devices that cannot run them. Each error must be one line with what was
+// found and expected, and must leave the device closed.
 func TestDeviceRefuses(t *testing.T) {
 	f, err := gguf.Parse("demo", demo.GGUF())
 	if err != nil {
@@ -163,11 +163,11 @@ func TestDeviceRefuses(t *testing.T) {
 		device            int
 		want              []string
 	}{
-		{"no device", plan.CUDA, "sm_75", nil, 0, []string{"sm_75", "--device"}},
+		{"no device", plan.CUDA, "sm_75", nil, 0, []string{"sm_75", "cuda:0, or virtual"}},
 		{"a number that there is not", plan.CUDA, "sm_75", with(none), 1, []string{"no device 1"}},
-		{"an older device", plan.CUDA, "sm_80", with(func(p *cuda.Properties) { p.Major, p.Minor = 7, 5 }), 0, []string{"sm_80", "7.5", "--isa"}},
-		{"too little memory", plan.CUDA, "sm_75", with(func(p *cuda.Properties) { p.Memory = 4 << 20 }), 0, []string{"needs", "4.0 MiB", "--ctx"}},
-		{"a plan for the processor", "cpu", "portable", with(none), 0, []string{"portable", "--target cuda"}},
+		{"an older device", plan.CUDA, "sm_80", with(func(p *cuda.Properties) { p.Major, p.Minor = 7, 5 }), 0, []string{"sm_80", "7.5", "instruction set of the device"}},
+		{"too little memory", plan.CUDA, "sm_75", with(func(p *cuda.Properties) { p.Memory = 4 << 20 }), 0, []string{"needs", "4.0 MiB", "a shorter context"}},
+		{"a plan for the processor", "cpu", "portable", with(none), 0, []string{"portable", "for target cuda"}},
 	} {
 		res, err := lower.Compile(m, lower.Options{Target: c.target, ISA: c.isa})
 		if err != nil {
@@ -198,8 +198,8 @@ func TestDeviceRefuses(t *testing.T) {
 	}
 }
 
-// TestDeviceObserves sees that the values of every step are shown, quantised ones too: of one token, and
-// of a chunk.
+// TestDeviceObserves checks that the values of every step are observed, also quantized ones, for one token
+// and for a chunk.
 func TestDeviceObserves(t *testing.T) {
 	seen := map[string]bool{}
 	var residual []float32
@@ -239,8 +239,8 @@ func TestDeviceObserves(t *testing.T) {
 	}
 }
 
-// TestDeviceSameBits: a token's logits on a device are the same bits however its prompt was cut, and
-// beside other sequences.
+// TestDeviceSameBits checks that a token's logits on a device have the same bits however its prompt was
+// cut, and with other sequences in the batch.
 func TestDeviceSameBits(t *testing.T) {
 	ids := []int32{5, 17, 301, 44, 9, 1000}
 	precisions := []string{"exact", "fast"}
@@ -353,7 +353,7 @@ func TestDeviceCancelledWithin(t *testing.T) {
 	}
 }
 
-// A meter is a device that counts the bytes which it gives out and gets back.
+// A meter is a device that counts allocated and freed bytes.
 type meter struct {
 	cuda.Driver
 	cuda.Device
@@ -379,7 +379,7 @@ func (m *meter) Free(p cuda.Ptr) error {
 
 func (m *meter) Close() error { return m.Device.Close() }
 
-// TestDeviceMemory: an engine takes as much of a device's memory as its plan says, to the byte.
+// TestDeviceMemory checks that an engine allocates exactly the device memory that its plan states.
 func TestDeviceMemory(t *testing.T) {
 	for _, o := range []lower.Options{
 		{Precision: "exact", Ctx: 64}, {Precision: "fast", Ctx: 100, Ubatch: 37, Sequences: 3}, {KV: "f8_e4m3", Outputs: []string{"blk.*.out"}},
@@ -408,7 +408,7 @@ func TestDeviceMemory(t *testing.T) {
 	}
 }
 
-// compiled is a plan of the embedded model, and its file.
+// compiled returns a plan for the embedded model and the model's file.
 func compiled(t *testing.T, o lower.Options) (*plan.Plan, *gguf.File) {
 	t.Helper()
 	f, err := gguf.Parse("demo", demo.GGUF())
@@ -426,7 +426,7 @@ func compiled(t *testing.T, o lower.Options) (*plan.Plan, *gguf.File) {
 	return res.Plan, f
 }
 
-// TestDeviceTop: a device gives the greatest of all logits, in their order.
+// TestDeviceTop checks the top-k logits of a device and their order.
 func TestDeviceTop(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow under the race detector")
@@ -483,7 +483,7 @@ func TestDeviceTop(t *testing.T) {
 	}
 }
 
-// An uploads is a driver with one device and one stream, which counts what that is given.
+// An uploads is a driver with one device and one stream. It counts the operations on the stream.
 type uploads struct {
 	cuda.Driver
 	cuda.Device
@@ -534,8 +534,8 @@ func (u *uploadsStream) Replay(g cuda.Graph) error {
 	return u.Stream.Replay(g)
 }
 
-// TestDeviceFollows: of a token that is followed greedily four bytes come from the device, and it takes the
-// token from its own memory; what is launched is one graph.
+// TestDeviceFollows checks greedy decoding: per token, four bytes are downloaded, the device reads the
+// token from its own memory, and one graph is launched.
 func TestDeviceFollows(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow under the race detector")
@@ -598,7 +598,7 @@ func TestDeviceFollows(t *testing.T) {
 	}
 }
 
-// A cramped device gives less memory than it is asked for, where that is so much.
+// A cramped device fails allocations above a limit.
 type cramped struct {
 	meter
 	bytes int64
@@ -616,8 +616,8 @@ func (c *cramped) Alloc(bytes int64) (cuda.Ptr, error) {
 	return c.meter.Alloc(bytes)
 }
 
-// TestDeviceTraps: a kernel that traps ends the step with one line that names it, and so does every later
-// call; then all memory is given back.
+// TestDeviceTraps checks that a kernel that traps ends the step with one line that names it, that every
+// later call returns the same error, and that all memory is freed then.
 func TestDeviceTraps(t *testing.T) {
 	p, f := compiled(t, lower.Options{Target: plan.CUDA, Ctx: 48, Sequences: 2})
 	cache := int64(0)
@@ -655,12 +655,12 @@ func TestDeviceTraps(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the device is not free afterwards: %v", err)
 	}
-	if err := again.Close(); err != nil { // which tells of what was not freed
+	if err := again.Close(); err != nil { // reports leaks
 		t.Error(err)
 	}
 }
 
-// TestDeviceNaN: of logits that are no numbers a device gives all, so that the error is the processor's.
+// TestDeviceNaN checks that a device returns all logits if one is NaN, so that the error is that of the CPU.
 func TestDeviceNaN(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow under the race detector")

@@ -44,7 +44,7 @@ func (c *cudaDevice) open(number int) (err error) {
 	}
 	has := c.Properties()
 	if c.set, err = kernels.Lookup(c.backend.engine.plan.Target.ISA, driver.Version(), has.Major, has.Minor); err != nil {
-		return fmt.Errorf("plan: %s: %w; compile the model again with --isa, at most what the device has", has.Name, err)
+		return fmt.Errorf("plan: %s: %w; compile the model again for the instruction set of the device, or an earlier one", has.Name, err)
 	}
 	if err := c.checkFit(has); err != nil {
 		return err

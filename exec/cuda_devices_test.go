@@ -23,7 +23,7 @@ import (
 	"pesti/lower"
 )
 
-// several are so many virtual devices.
+// several returns a driver with n virtual devices.
 func several(n int) *virtual.Driver {
 	return virtual.New(virtual.Config{Devices: slices.Repeat([]cuda.Properties{virtual.Default()}, n)})
 }
@@ -56,8 +56,8 @@ func openOn(t *testing.T, driver cuda.Driver, o lower.Options, numbers ...int) *
 	return e
 }
 
-// feedAll gives the logits of a prompt of a whole chunk and some tokens more, and of tokens that follow it
-// one by one, two by two in the end.
+// feedAll returns the logits of a prompt with a whole chunk and some more tokens, and of the tokens after
+// it, one by one and at the end two by two.
 func feedAll(t *testing.T, e *exec.Engine, prompt, more int) [][]float32 {
 	t.Helper()
 	s, err := exec.NewSession(e)
@@ -84,8 +84,8 @@ func feedAll(t *testing.T, e *exec.Engine, prompt, more int) [][]float32 {
 	return append(all, slices.Clone(s.Logits(0)), slices.Clone(s.Logits(1)))
 }
 
-// TestSeveralDevicesSameBits: layers on two and three devices give the bits of one, of prompts and of
-// tokens alone, whether devices reach each other's memory or not.
+// TestSeveralDevicesSameBits checks that layers on two and three devices give the bits of one device, for
+// prompts and for single tokens, with and without peer access.
 func TestSeveralDevicesSameBits(t *testing.T) {
 	type run struct {
 		name    string
@@ -123,7 +123,7 @@ func TestSeveralDevicesSameBits(t *testing.T) {
 	}
 }
 
-// islands is a driver whose devices do not reach each other's memory.
+// islands is a driver whose devices have no peer access.
 type islands struct{ cuda.Driver }
 
 func (d islands) Open(number int) (cuda.Device, error) {
@@ -135,8 +135,8 @@ type lonely struct{ cuda.Device }
 
 func (lonely) EnablePeer(cuda.Device) error { return cuda.ErrNoLink }
 
-// TestSeveralDevicesRefuse opens plans for two devices where there are none: each error is one line, and
-// leaves all devices as they were.
+// TestSeveralDevicesRefuse opens plans on devices that cannot run them. Each error must be one line and must
+// leave all devices closed.
 func TestSeveralDevicesRefuse(t *testing.T) {
 	f, err := gguf.Parse("demo", demo.GGUF())
 	if err != nil {
@@ -163,8 +163,8 @@ func TestSeveralDevicesRefuse(t *testing.T) {
 		{"one device", []cuda.Properties{virtual.Default()}, nil, []string{"device 1 of the plan", "no device 1"}},
 		{"the last one first", []cuda.Properties{virtual.Default(), virtual.Default()}, []int{1}, []string{"device 1 of the plan", "no device 2"}},
 		{"one twice", []cuda.Properties{virtual.Default(), virtual.Default()}, []int{1, 1}, []string{"device 1 of the plan", "open already"}},
-		{"too little memory on the second", []cuda.Properties{virtual.Default(), small}, nil, []string{"device 1 of the plan", "needs", "2.0 MiB", "--devices"}},
-		{"an older second", []cuda.Properties{virtual.Default(), old}, nil, []string{"device 1 of the plan", "7.0", "--isa"}},
+		{"too little memory on the second", []cuda.Properties{virtual.Default(), small}, nil, []string{"device 1 of the plan", "needs", "2.0 MiB", "more devices"}},
+		{"an older second", []cuda.Properties{virtual.Default(), old}, nil, []string{"device 1 of the plan", "7.0", "instruction set of the device"}},
 	} {
 		driver := virtual.New(virtual.Config{Devices: c.devices})
 		e, err := exec.Open(res.Plan, f, exec.Options{Driver: driver, Devices: c.numbers})
@@ -194,7 +194,8 @@ func TestSeveralDevicesRefuse(t *testing.T) {
 	}
 }
 
-// TestSeveralDevicesCancelled: a cancelled pass ends on all of them, and the next one gives the same bits.
+// TestSeveralDevicesCancelled checks that a cancelled pass ends on all devices, and that the next one gives
+// the same bits.
 func TestSeveralDevicesCancelled(t *testing.T) {
 	e := openOn(t, several(2), lower.Options{Ctx: 32, Devices: 2})
 	s, err := exec.NewSession(e)
@@ -228,7 +229,7 @@ func TestSeveralDevicesCancelled(t *testing.T) {
 	}
 }
 
-// TestSeveralDevicesObserve: the values of steps are seen on whichever device they are.
+// TestSeveralDevicesObserve checks that the values of steps on all devices are observed.
 func TestSeveralDevicesObserve(t *testing.T) {
 	seen := map[string][]string{}
 	f, err := gguf.Parse("demo", demo.GGUF())
@@ -274,9 +275,9 @@ func TestSeveralDevicesObserve(t *testing.T) {
 	}
 }
 
-// TestHostAndDevices: with layers on the processor, the logits of prompts and of tokens alone are those
-// of the processor but for rounding, in exact the tokens too, for each number of layers and workers, and the
-// same bits however a prompt is cut.
+// TestHostAndDevices checks plans with layers on the CPU, for each number of layers and workers: except for
+// rounding, the logits of prompts and of single tokens are those of the CPU, in exact the tokens are the
+// same, and the bits do not depend on how a prompt is cut.
 func TestHostAndDevices(t *testing.T) {
 	f, err := gguf.Parse("demo", demo.GGUF())
 	if err != nil {
@@ -353,8 +354,8 @@ func TestHostAndDevices(t *testing.T) {
 	}
 }
 
-// TestHostRefuses: what the processor cannot do of a plan with layers there is told in one line, and
-// leaves the device as it was.
+// TestHostRefuses opens plans with layers on a CPU that cannot run them. The error must be one line and must
+// leave the device closed.
 func TestHostRefuses(t *testing.T) {
 	f, err := gguf.Parse("demo", demo.GGUF())
 	if err != nil {
@@ -370,9 +371,9 @@ func TestHostRefuses(t *testing.T) {
 		o    exec.Options
 		want []string
 	}{
-		{"another processor", "neondot", exec.Options{}, []string{"device 0 of the plan", "neondot", "--gpu-layers"}},
+		{"another processor", "neondot", exec.Options{}, []string{"device 0 of the plan", "neondot", "GPU layers"}},
 		{"too many workers", "portable", exec.Options{Threads: 3}, []string{"device 0 of the plan", "3 threads", "1 to the 2"}},
-		{"too little memory", "portable", exec.Options{RAM: cpu.RAM{Total: 1 << 20, Available: 1 << 19}}, []string{"device 0 of the plan", "512.0 KiB", "--gpu-layers"}},
+		{"too little memory", "portable", exec.Options{RAM: cpu.RAM{Total: 1 << 20, Available: 1 << 19}}, []string{"device 0 of the plan", "512.0 KiB", "more GPU layers"}},
 	} {
 		if c.isa == "neondot" && runtime.GOARCH != "amd64" {
 			continue

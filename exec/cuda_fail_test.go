@@ -14,10 +14,10 @@ import (
 	"pesti/lower"
 )
 
-// A flaky driver has a device that refuses one launch, and to free memory.
+// A flaky driver has a device that fails one launch and all calls of Free.
 type flaky struct {
 	cuda.Driver
-	launches int // up to the one that it refuses
+	launches int // number of the launch that fails
 	kept     error
 }
 
@@ -52,8 +52,8 @@ func (s flakyStream) Launch(l cuda.Launch) error {
 	return s.Stream.Launch(l)
 }
 
-// TestDeviceRefused: after a launch that was refused, in the midst of a capture, every run fails with that error, and
-// Close frees all, and tells what it could not.
+// TestDeviceRefused checks that after a launch has failed during a capture every run fails with that error,
+// and that Close frees everything and returns the errors of freeing.
 func TestDeviceRefused(t *testing.T) {
 	f, err := gguf.Parse("demo", demo.GGUF())
 	if err != nil {

@@ -22,7 +22,7 @@ func (d *cudaBackend) openHost(o Options) ([]string, error) {
 	}
 	sets, err := isa.UpTo(e.plan.Device(0).ISA)
 	if err != nil {
-		return nil, fmt.Errorf("plan: %w; compile the model again on this machine, with --gpu-layers", err)
+		return nil, fmt.Errorf("plan: %w; compile the model again on this machine, with the same number of GPU layers", err)
 	}
 	threads, err := e.workersFor(o)
 	if err != nil {
@@ -52,7 +52,7 @@ func (e *Engine) fitsHost(ram cpu.RAM) error {
 	if ram.Total == 0 || all <= float64(ram.Available) {
 		return nil
 	}
-	return fmt.Errorf("plan: needs %s of memory on the processor (weights %s, KV cache %s, arena %s, input and output %s), expected at most the %s of this machine's %s that are available; compile with more --gpu-layers, or a smaller --ctx, --sequences or --ubatch",
+	return fmt.Errorf("plan: needs %s of memory on the CPU (weights %s, KV cache %s, arena %s, input and output %s), expected at most the available %s of this machine's %s; compile with more GPU layers, a shorter context, fewer sequences or a smaller ubatch",
 		h(int64(min(all, math.MaxInt64/2))), h(weights), h(m.State), h(m.Arena), h(m.IO), h(ram.Available), h(ram.Total))
 }
 

@@ -28,7 +28,7 @@ func (c *cudaDevice) checkFit(has cuda.Properties) error {
 	if all <= float64(has.Free) {
 		return nil
 	}
-	return fmt.Errorf("plan: needs %s of memory on the device (weights %s, KV cache %s, arena %s, input and output %s, tables %s), expected at most the %s that are free of the %s of %s; compile for more --devices, with fewer --gpu-layers, a smaller --ctx, --sequences or --ubatch, or take a smaller model",
+	return fmt.Errorf("plan: needs %s of memory on the device (weights %s, KV cache %s, arena %s, input and output %s, tables %s), expected at most the free %s of the %s of %s; compile for more devices, with fewer GPU layers, a shorter context, fewer sequences or a smaller ubatch, or use a smaller model",
 		h(int64(min(all, math.MaxInt64/2))), h(weights), h(m.State), h(m.Arena), h(m.IO), h(m.Tables), h(has.Free), h(has.Memory), has.Name)
 }
 
@@ -238,7 +238,7 @@ func (d *cudaBackend) pack(w *plan.Weight, dst, src []byte) error {
 		l, ok := cuda.LookupLayout(w.Type)
 		n, k := int(w.Dims[0]), int(w.Dims[1])
 		if !ok || w.Layout != plan.SOA || l.Size(n, k) != len(dst) {
-			return fmt.Errorf("plan: weight %s: no layout %q of %s that takes %d bytes", w.Name, w.Layout, w.Type, len(dst))
+			return fmt.Errorf("plan: weight %s: no layout %q for type %s with %d bytes", w.Name, w.Layout, w.Type, len(dst))
 		}
 		copies = func(worker, workers int) error {
 			return l.Pack(dst, src, n, k, n*worker/workers, n*(worker+1)/workers)

@@ -16,8 +16,8 @@ import (
 	"pesti/lower"
 )
 
-// onDevice runs ids through a model on the virtual device, in parts, and returns the logits of each. It sees that
-// no step is left to the host.
+// onDevice runs ids through a model on the virtual device, in parts, and returns the logits of each. It
+// checks that no step runs on the host.
 func onDevice(t *testing.T, m *frontend.Model, o lower.Options, ids []int32) []float32 {
 	t.Helper()
 	o.Target = plan.CUDA
@@ -39,7 +39,7 @@ func onDevice(t *testing.T, m *frontend.Model, o lower.Options, ids []int32) []f
 	return logits
 }
 
-// onProcessor does the same on the processor.
+// onProcessor does the same on the CPU.
 func onProcessor(t *testing.T, m *frontend.Model, o lower.Options, ids []int32) []float32 {
 	t.Helper()
 	e, err := exec.Open(compile(t, m, o).Plan, m.File, exec.Options{Poison: true, Sidecar: o.Sidecar})
@@ -50,8 +50,8 @@ func onProcessor(t *testing.T, m *frontend.Model, o lower.Options, ids []int32) 
 	return inParts(t, e, ids)
 }
 
-// inParts feeds all but the last two ids, a whole chunk and what is left of it, then these one by one, and returns
-// the logits of each.
+// inParts feeds all but the last two ids as a whole chunk and a rest, then the last two one by one, and
+// returns the logits of each part.
 func inParts(t *testing.T, e *exec.Engine, ids []int32) (logits []float32) {
 	t.Helper()
 	s, n := session(t, e), len(ids)-2
@@ -61,14 +61,15 @@ func inParts(t *testing.T, e *exec.Engine, ids []int32) (logits []float32) {
 	return logits
 }
 
-// flip is how far logits may be apart where a number of a cache lies so near the middle between two FP8 numbers that the
-// order of a sum decides: it happens to one of some hundred thousand. FP8 itself changes logits by a hundredth.
+// flip is the bound of logits with an FP8 cache. A number so close to the midpoint of two FP8 numbers that
+// the order of a sum decides its rounding occurs about once in a hundred thousand. FP8 itself changes logits
+// by about 1 %.
 const flip = 1e-4
 
-// TestDeviceModels holds what every program computes of models of all architectures, with weights and caches of
-// all types, on the modules of every target: to the graph's reference semantics, and where the cache is in FP8,
-// which these do not know, to the processor with such a cache. The bounds are the processor's own. Bits are the same on
-// all targets.
+// TestDeviceModels compares the results of every program, for models of all architectures with weights and
+// caches of all types, on the modules of every target, with the graph's reference semantics. For FP8 caches,
+// which the reference does not have, it compares with the CPU with such a cache. The bounds are those of the
+// CPU. All targets must give the same bits.
 func TestDeviceModels(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow under the race detector")

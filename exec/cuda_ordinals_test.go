@@ -7,7 +7,7 @@ import (
 	"pesti/exec"
 )
 
-// TestDeviceOrdinals: numbers that are not given follow the last one, and are none of those given.
+// TestDeviceOrdinals checks that missing ordinals follow the last one and skip the given ones.
 func TestDeviceOrdinals(t *testing.T) {
 	for _, c := range []struct {
 		given, want []int

@@ -7,7 +7,7 @@ import (
 	"pesti/lower"
 )
 
-// A hostCounter counts the blocks of memory of the host that its devices give out.
+// A hostCounter counts the blocks of host memory that its devices allocate.
 type hostCounter struct {
 	cuda.Driver
 	blocks int
@@ -32,7 +32,8 @@ func (c countedHost) EnablePeer(other cuda.Device) error {
 	return c.Device.EnablePeer(other.(countedHost).Device)
 }
 
-// TestDetourMemory: a link through the host takes one block of its memory, however programs differ in size.
+// TestDetourMemory checks that a link through the host allocates one block of host memory, whatever the
+// sizes of the programs.
 func TestDetourMemory(t *testing.T) {
 	o := lower.Options{Ctx: 128, Devices: 2}
 	linked := &hostCounter{Driver: several(2)}

@@ -28,7 +28,7 @@ func newMeter(device cuda.Device, stream cuda.Stream, p *profiler) (meter, error
 	p.device = &has
 	if c, ok := device.(cuda.Counting); ok {
 		if len(p.ring) > 0 {
-			return nil, fmt.Errorf("plan: the device counts what kernels do and has no time for a trace; expected a profile alone, or another device")
+			return nil, fmt.Errorf("plan: the device counts the work of kernels but has no clock, which a trace needs; expected only a profile, or another device")
 		}
 		p.counted = true
 		return &countMeter{c, c.Counters()}, nil
@@ -82,7 +82,7 @@ func (m *eventMeter) collect(c *programClock) error {
 		spans[i].Begin, errs[0] = at(m.events[i][0])
 		spans[i].End, errs[1] = at(m.events[i][1])
 		if err := errors.Join(errs[:]...); err != nil {
-			return fmt.Errorf("step %d: its time: %w", i, err)
+			return fmt.Errorf("step %d: reading its time: %w", i, err)
 		}
 	}
 	return nil

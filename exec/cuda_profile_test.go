@@ -18,7 +18,7 @@ import (
 	"pesti/lower"
 )
 
-// A spy is the virtual driver; it keeps the device that was opened, which may not tell what it counts.
+// A spy is the virtual driver. It keeps the opened device, and can hide the counts of the device.
 type spy struct {
 	*virtual.Driver
 	device *virtual.Device
@@ -72,8 +72,8 @@ func openDemo(t *testing.T, run exec.Options) (*exec.Engine, error) {
 	return exec.Open(res.Plan, f, run)
 }
 
-// TestCountProfile: a profile in counts changes no bit, is the same each time, and its sums are all that
-// the device counted, of steps and of kernels.
+// TestCountProfile checks that a profile in counts does not change a bit, is reproducible, and that its
+// sums over steps and over kernels are the counts of the device.
 func TestCountProfile(t *testing.T) {
 	_, plain := new(spy).on(t, exec.Options{})
 	var before *profile.CountReport
@@ -127,7 +127,7 @@ func TestCountProfile(t *testing.T) {
 			if p.Total.Needed <= 0 || p.TokensS > p.MemoryTS || p.TokensS <= 0 {
 				t.Errorf("%s: %d bytes needed, %v tokens a second predicted, %v by memory", p.Program, p.Total.Needed, p.TokensS, p.MemoryTS)
 			}
-			// The speed of decoding is that of memory, which has to give weights and caches and little else.
+			// Decoding is limited by memory, and fetches little more than weights and caches.
 			if got := float64(p.Total.Fetched) / float64(p.Total.Needed); p.Program == "decode" && (got < 1 || got > 1.1) {
 				t.Errorf("a token fetches %.3f times the weights and caches", got)
 			}
@@ -157,13 +157,13 @@ func TestCountProfile(t *testing.T) {
 		}
 	}
 	_, err := openDemo(t, exec.Options{Driver: virtual.New(virtual.Config{}), Trace: 1})
-	if err == nil || !strings.Contains(err.Error(), "has no time") {
+	if err == nil || !strings.Contains(err.Error(), "has no clock") {
 		t.Errorf("a trace of a device without time: %v", err)
 	}
 }
 
-// TestEventProfile: on a device that counts nothing, events tell when each step began and ended, in order
-// and within the time of the run.
+// TestEventProfile checks that on a device without counts, events give the begin and end of each step, in
+// order and within the time of the run.
 func TestEventProfile(t *testing.T) {
 	s := &spy{mute: true}
 	e, profiled := s.on(t, exec.Options{Profile: true, Trace: 8})

@@ -19,15 +19,15 @@ import (
 	"pesti/lower"
 )
 
-// splitModels differ in what can be shared: heads and blocks that divide and that do not, one head
-// of keys, which all stays on the first device, norms behind products, biases, blocks of 256, and files.
+// splitModels differ in what can be split: heads and blocks that are divisible or not, a single key head,
+// whose attention stays on the first device, norms after products, biases, blocks of 256, and sidecar files.
 var splitModels = []struct {
 	name      string
 	model     tiny.Config
 	devices   int
 	precision string
 	passes    string
-	fp8       bool // matrices in a file beside the model
+	fp8       bool // matrices in a sidecar file
 }{
 	{"even", tiny.Config{Embd: 64, Heads: 4, KVHeads: 2, FF: 128, Types: []quant.Type{quant.Q8_0, quant.F16}}, 2, "exact", "", false},
 	{"three heads", tiny.Config{Arch: "llama", Embd: 96, Heads: 9, KVHeads: 3, HeadDim: 32, FF: 160, Vocab: 259, Tied: true, Types: []quant.Type{quant.Q5_0, quant.Q4_0}}, 2, "exact", "", false},
@@ -39,13 +39,13 @@ var splitModels = []struct {
 	{"on the host", tiny.Config{Embd: 64, Heads: 4, KVHeads: 2, HeadDim: 32, FF: 96, Types: []quant.Type{quant.Q5_1}}, 2, "exact", "none", false},
 }
 
-// A split is an engine whose layers and logits a test looks at.
+// A split is an engine that records layers and logits.
 type split struct {
 	*exec.Session
 	layers map[string][]float32 // residual streams of the last step
 }
 
-// openSplit opens a model on so many virtual devices.
+// openSplit opens a model on a number of virtual devices.
 func openSplit(t *testing.T, f *gguf.File, o lower.Options, observed bool) *split {
 	t.Helper()
 	m, err := frontend.Load(f)
@@ -63,7 +63,7 @@ func openSplit(t *testing.T, f *gguf.File, o lower.Options, observed bool) *spli
 	if s := plan.Summarise(res.Plan); s.Fallbacks != 0 && o.Passes == "" {
 		t.Fatalf("%d fallbacks, expected none", s.Fallbacks)
 	}
-	p, err := plan.Parse(plan.Print(res.Plan)) // what a file holds
+	p, err := plan.Parse(plan.Print(res.Plan)) // as after a round trip through a file
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func openSplit(t *testing.T, f *gguf.File, o lower.Options, observed bool) *spli
 	return s
 }
 
-// sameWithin compares rows of a width by the largest element of each.
+// sameWithin compares rows relative to the largest element of each.
 func sameWithin(t *testing.T, what string, got, want []float32, width int, tol float64) {
 	t.Helper()
 	if len(got) != len(want) || len(want) == 0 {
@@ -110,9 +110,9 @@ func sameWithin(t *testing.T, what string, got, want []float32, width int, tol f
 	}
 }
 
-// TestSplitTensorRuns shares models among virtual devices, and holds every layer and all logits of a chunk, of
-// a few tokens and of single ones against those of one device: within 1e-5 of the row in exact. In fast
-// a rounding of activations may turn out otherwise, of 15 bits.
+// TestSplitTensorRuns splits models over virtual devices and compares every layer and all logits, for a
+// chunk, a few tokens and single tokens, with one device: within 1e-5 of the row in exact. In fast, the
+// rounding of activations to 15 bits may differ.
 func TestSplitTensorRuns(t *testing.T) {
 	steps := [][]int32{make([]int32, 64), {9, 4, 42}, {11}, {12}}
 	for i := range steps[0] {
@@ -153,8 +153,8 @@ func TestSplitTensorRuns(t *testing.T) {
 	}
 }
 
-// TestSplitTensorDecodes has a prompt continued by two and by three devices, whose launches are replayed, as by
-// one: the same tokens.
+// TestSplitTensorDecodes continues a prompt on two and on three devices with replayed launches. The tokens
+// must be those of one device.
 func TestSplitTensorDecodes(t *testing.T) {
 	f, err := gguf.Parse("demo", demo.GGUF())
 	if err != nil {

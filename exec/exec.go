@@ -130,7 +130,7 @@ func Open(p *plan.Plan, f *gguf.File, o Options) (*Engine, error) {
 func (e *Engine) openProcessor(o Options) error {
 	p := e.plan
 	if o.Driver != nil {
-		return fmt.Errorf("plan: is for the processor (%s), expected one for CUDA devices; compile the model again for them", p.Target.ISA)
+		return fmt.Errorf("plan: is for the CPU (%s), expected a plan for CUDA devices; compile the model again for target cuda", p.Target.ISA)
 	}
 	sets, err := isa.UpTo(p.Target.ISA)
 	if err != nil {

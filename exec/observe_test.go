@@ -10,8 +10,8 @@ import (
 	"pesti/lower"
 )
 
-// TestObserve sees that watching changes no bit, that each step is seen once and in order, and
-// that what is seen is what the plan hands out.
+// TestObserve checks that observing does not change a bit, that each step is observed once and in order,
+// and that the observed values are those of the plan's outputs.
 func TestObserve(t *testing.T) {
 	for name, c := range configs {
 		for _, o := range []lower.Options{
@@ -77,8 +77,8 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// checkQuantised holds what quantise steps wrote against what they read: 15 bits, or 8, of the largest of
-// each 32.
+// checkQuantised compares the outputs of quantise steps with their inputs: the error is at most one step of
+// 15 or 8 bits, relative to the largest of each 32 elements.
 func checkQuantised(t *testing.T, g *plan.Program, shared []plan.Buffer, seen map[string][]float32) {
 	t.Helper()
 	steps := map[string]float64{"q8x2": 1. / 16256, "q8": 1. / 127} // of the largest

@@ -12,7 +12,7 @@ import (
 	"pesti/gguf/quant"
 )
 
-// partOf is the row of a plan for a part of a tensor.
+// partOf returns the weight of a plan for a shard of a tensor.
 func partOf(t *testing.T, f *gguf.File, name string, axis int, from, to int64) *plan.Weight {
 	t.Helper()
 	tensor, ok := f.Tensor(name)
@@ -28,7 +28,7 @@ func partOf(t *testing.T, f *gguf.File, name string, axis int, from, to int64) *
 	return w
 }
 
-// TestPart holds the elements of parts of matrices of each type, and of vectors, against those of the whole.
+// TestPart compares the elements of shards, of matrices of each type and of vectors, with the whole tensor.
 func TestPart(t *testing.T) {
 	for _, kind := range []quant.Type{quant.F32, quant.F16, quant.Q5_0, quant.Q4_K} {
 		f := tiny.File(t, tiny.Config{Layers: 1, Embd: 256, Heads: 4, KVHeads: 1, HeadDim: 128, FF: 768, Vocab: 258, Types: []quant.Type{kind}})
@@ -75,7 +75,7 @@ func TestPart(t *testing.T) {
 	}
 }
 
-// TestPartRefused sees that a plan cannot cut inside a block, or for another tensor.
+// TestPartRefused checks that a plan cannot split inside a block, or refer to another tensor.
 func TestPartRefused(t *testing.T) {
 	f := tiny.File(t, tiny.Config{Embd: 256, Heads: 4, KVHeads: 2, FF: 512, Types: []quant.Type{quant.Q8_0}})
 	const name = "blk.0.ffn_down.weight"
@@ -98,7 +98,7 @@ func TestPartRefused(t *testing.T) {
 	}
 }
 
-// TestPartOfNothing: of a file that is closed there is no part.
+// TestPartOfNothing checks that a shard of a closed file is an error.
 func TestPartOfNothing(t *testing.T) {
 	w := &plan.Weight{Dims: []int64{2, 32}, Part: plan.Part{Of: "x", Dims: []int64{2, 64}, Axis: 1, From: 32}}
 	if got := part(w, nil); len(got) != 0 {

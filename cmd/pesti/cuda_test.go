@@ -136,7 +136,7 @@ func TestCompareAcrossTargets(t *testing.T) {
 	for _, names := range [][]string{{cpu, cuda}, {cuda, cpu}} {
 		ok(t, "compare", names[0], names[1], "--device", "virtual", "--ids", "1,2,3", "--max-d", "1e-4")
 	}
-	pesti("compare", cpu, cpu, "--device", "virtual", "--ids", "1").fails(t, 1, "is for the processor")
+	pesti("compare", cpu, cpu, "--device", "virtual", "--ids", "1").fails(t, 1, "is for the CPU")
 }
 
 // TestDeviceErrors: where plan, target and device do not go together, one line says so.
@@ -152,7 +152,7 @@ func TestDeviceErrors(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{1, []string{"run", cpu, "--device", "virtual"}, []string{cpu, "--target cuda"}},
+		{1, []string{"run", cpu, "--device", "virtual"}, []string{cpu, "for target cuda"}},
 		{2, []string{"run", cuda, "--device", "cpu"}, []string{cuda, "virtual"}},
 		{1, []string{"run", cuda}, []string{"none", "--device virtual"}},
 		{1, []string{"run", "demo", "--target", "cuda"}, []string{"none", "--device virtual"}},
