@@ -24,7 +24,7 @@ func eachSet(t *testing.T, test func(b *bench)) {
 	}
 }
 
-// TestE4M3Weights sees that every product of float32 reads all FP8 numbers, NaN and subnormals among them, as what
+// TestE4M3Weights checks that every product of float32 reads all FP8 numbers, NaN and subnormals among them, as what
 // they are: each is the one element of a row that is not zero, and x is ones.
 func TestE4M3Weights(t *testing.T) {
 	codes, want := allE4M3()
@@ -77,7 +77,7 @@ func e4m3Cases() []float32 {
 	return x
 }
 
-// TestE4M3Cache sees that a cache in FP8 holds the bytes that the CPU rounds to, and that both kernels of attention
+// TestE4M3Cache checks that a cache in FP8 holds the bytes that the CPU rounds to, and that both kernels of attention
 // read every number as what it is: of a token that sees itself alone, the value is the result.
 func TestE4M3Cache(t *testing.T) {
 	const d = 256

@@ -84,7 +84,7 @@ func randomWeight(rng *rand.Rand, info *quant.Info, n, k int) []byte {
 	return w
 }
 
-// TestPack packs random blocks, in two parts, and sees that every element has the value that it has in the file.
+// TestPack packs random blocks, in two parts, and checks that every element has the value that it has in the file.
 func TestPack(t *testing.T) {
 	for _, l := range Layouts() {
 		for _, shape := range [][2]int{{1, l.Block}, {3, 2 * l.Block}, {5, 3 * l.Block}} {
@@ -117,7 +117,7 @@ func TestPack(t *testing.T) {
 	}
 }
 
-// TestPackRefuses sees that shapes which do not fit are errors.
+// TestPackRefuses checks that shapes which do not fit are errors.
 func TestPackRefuses(t *testing.T) {
 	l, _ := LookupLayout("q4_k")
 	src, dst := make([]byte, 2*144), make([]byte, l.Size(2, 256))
@@ -140,7 +140,7 @@ func TestPackRefuses(t *testing.T) {
 	}
 }
 
-// TestLayouts sees that sections need no room between them: each begins where its widest loads may.
+// TestLayouts checks that sections need no room between them: each begins where its widest loads may.
 func TestLayouts(t *testing.T) {
 	for i, l := range Layouts() {
 		if l.Code != uint32(i) {

@@ -161,7 +161,7 @@ func TestFP8(t *testing.T) {
 	}
 }
 
-// TestProductGroup sees that three weights of different types and a norm give what each gives by itself of a normed x,
+// TestProductGroup checks that three weights of different types and a norm give what each gives by itself of a normed x,
 // bit for bit, and that a column has the same bits alone.
 func TestProductGroup(t *testing.T) {
 	b := newBench(t, "sm_75")
@@ -245,7 +245,7 @@ func TestGated(t *testing.T) {
 	}
 }
 
-// TestNaN sees that what is not a number stays in its column, and that zeros and huge values are no trouble.
+// TestNaN checks that what is not a number stays in its column, and that zeros and huge values are no trouble.
 func TestNaN(t *testing.T) {
 	b := newBench(t, "sm_75")
 	rng := rand.New(rand.NewPCG(8, 0))

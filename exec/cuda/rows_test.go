@@ -12,7 +12,7 @@ import (
 	"pesti/ops/ref"
 )
 
-// TestEmbed sees that rows of each type come out with the bits of the file's values, times a scale.
+// TestEmbed checks that rows of each type come out with the bits of the file's values, times a scale.
 func TestEmbed(t *testing.T) {
 	b := newBench(t, "sm_75")
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -36,7 +36,7 @@ func TestEmbed(t *testing.T) {
 	}
 }
 
-// TestEmbedTaken sees that tokens below 0 stand for those that were taken before.
+// TestEmbedTaken checks that tokens below 0 stand for those that were taken before.
 func TestEmbedTaken(t *testing.T) {
 	b := newBench(t, "sm_75")
 	table, y := newMatrix(rand.New(rand.NewPCG(1, 3)), "f32", 5, 32), b.put(make([]float32, 4*32))
@@ -52,7 +52,7 @@ func TestEmbedTaken(t *testing.T) {
 	}
 }
 
-// TestEmbedPart sees that tokens before and behind the rows of a table give zeros.
+// TestEmbedPart checks that tokens before and behind the rows of a table give zeros.
 func TestEmbedPart(t *testing.T) {
 	b := newBench(t, "sm_75")
 	for _, first := range []uint32{0, 5} {
@@ -128,7 +128,7 @@ func TestNorm(t *testing.T) {
 	}
 }
 
-// TestQuantiseNaN sees that a block that is not finite has a scale that is NaN, and others are as they are.
+// TestQuantiseNaN checks that a block that is not finite has a scale that is NaN, and others are as they are.
 func TestQuantiseNaN(t *testing.T) {
 	b := newBench(t, "sm_75")
 	x := randoms(rand.New(rand.NewPCG(2, 9)), 128)

@@ -8,7 +8,7 @@ import (
 	"pesti/exec/cuda/virtual"
 )
 
-// TestTraffic sees that gemv reads its weights once, in whole sectors, and x once for each of its blocks: the speed
+// TestTraffic checks that gemv reads its weights once, in whole sectors, and x once for each of its blocks: the speed
 // of decoding is that of memory.
 func TestTraffic(t *testing.T) {
 	b := newBench(t, "sm_75")

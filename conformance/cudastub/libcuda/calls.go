@@ -26,7 +26,7 @@ func cuDriverGetVersion(version *int32) code {
 	})
 }
 
-// texts are the driver's own, of codes that no error of the virtual device came with.
+// texts has the driver's texts for codes without an error of the virtual device.
 var texts = map[code]string{
 	invalidValue:   "invalid argument",
 	noDevice:       "no CUDA-capable device is detected",
@@ -88,7 +88,7 @@ func cuDeviceGetAttribute(value *int32, attribute, device int32) code {
 			38: p.L2,
 			75: p.Major,
 			76: p.Minor,
-			97: p.Shared, // where a function asks for it
+			97: p.Shared, // with opt-in by the function
 		}[attribute]
 		if !ok {
 			return invalidValue
@@ -129,8 +129,8 @@ func cuCtxSetCurrent(context handle) code {
 	})
 }
 
-// A context ends with all that is left of it, which a GPU's driver frees without a word. What trapped
-// is over then, while a GPU's driver wants another process.
+// Destroying a context frees everything in it, as a GPU's driver does. Unlike with a GPU's driver, the
+// process can open another context after a trap.
 //
 //export cuCtxDestroy_v2
 func cuCtxDestroy_v2(context handle) code {
@@ -174,7 +174,7 @@ func cuMemGetInfo_v2(free, all *uint64) code {
 
 // --- memory ---
 
-// An address is one of the device.
+// An address is a device address.
 type address uint64
 
 //export cuMemAlloc_v2
@@ -207,7 +207,7 @@ func cuMemFreeHost(p *byte) code {
 
 // --- modules ---
 
-// Of the options, the buffer for errors and its size are known.
+// The supported options are the buffer for the error log and its size.
 const (
 	errorLog     = 5
 	errorLogSize = 6
@@ -245,7 +245,7 @@ func cuModuleUnload(m handle) code {
 	return call("cuModuleUnload", fmt.Sprint(m), func() code { return end(m, cuda.Module.Unload) })
 }
 
-// A kernel is a function and how much dynamic shared memory it may have.
+// A kernel is a function with the limit of its dynamic shared memory.
 type kernel struct {
 	cuda.Function
 	module cuda.Module
@@ -298,7 +298,7 @@ func cuStreamDestroy_v2(stream handle) code {
 	return call("cuStreamDestroy_v2", fmt.Sprint(stream), func() code { return end(stream, cuda.Stream.Close) })
 }
 
-// Errors of kernels come out where a stream is waited for, and stay.
+// Errors of kernels are reported when a stream is waited for, and are sticky.
 //
 //export cuStreamSynchronize
 func cuStreamSynchronize(stream handle) code {
@@ -310,7 +310,7 @@ func cuStreamSynchronize(stream handle) code {
 	})
 }
 
-// streamed does one thing on a stream.
+// streamed executes an operation on a stream.
 func streamed(name, args string, stream handle, do func(cuda.Stream) error) code {
 	return call(name, fmt.Sprintf("%s stream=%d", args, stream), func() code {
 		return with(stream, func(s cuda.Stream) code { return fails(invalidValue, do(s)) })
@@ -337,7 +337,7 @@ func cuMemsetD8Async(dst address, value uint8, n uint64, stream handle) code {
 	return streamed("cuMemsetD8Async", fmt.Sprintf("%d value=%d", n, value), stream, func(s cuda.Stream) error { return s.Fill(cuda.Ptr(dst), value, int64(n)) })
 }
 
-// What parameters a launch has is told by pairs of a tag and a value.
+// The parameters of a launch are pairs of a tag and a value.
 const (
 	paramsEnd  = 0
 	paramsAt   = 1
@@ -418,7 +418,7 @@ func cuEventElapsedTime(ms *float32, from, to handle) code {
 	})
 }
 
-// --- graphs; one that is noted is ready to be replayed ---
+// --- graphs; a captured graph needs no instantiation ---
 
 //export cuStreamBeginCapture_v2
 func cuStreamBeginCapture_v2(stream handle, mode int32) code {

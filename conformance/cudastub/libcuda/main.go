@@ -1,16 +1,15 @@
-// Command libcuda is the part of the stub library that does something: the calls of the driver that
-// package exec/cuda/driver makes, done by the virtual device. It is built as an archive for C; see
-// cudastub, which adds the names of all other calls.
+// Command libcuda implements the driver calls that package exec/cuda/driver makes, on the virtual device.
+// It is built as a C archive; cudastub adds stubs for all other calls.
 //
-// Environment variables tell it what to be:
+// Environment variables configure it:
 //
-//	CUDASTUB          virtual: there is one device, the virtual one; else calls fail with CUDA_ERROR_NO_DEVICE
-//	CUDASTUB_DEVICES  how many there are, which reach each other's memory; each may then be open once
-//	CUDASTUB_LOG      a file that each call adds a line to: its name, and what matters of its arguments
-//	CUDASTUB_FAIL     NAME=CODE: the call of that name fails so
+//	CUDASTUB          virtual: there is one virtual device; otherwise calls fail with CUDA_ERROR_NO_DEVICE
+//	CUDASTUB_DEVICES  number of devices, which have peer access; each can then be opened once
+//	CUDASTUB_LOG      a file to which each call appends a line with its name and its main arguments
+//	CUDASTUB_FAIL     NAME=CODE: the call NAME fails with CODE
 //
-// Names, types and codes are those of cuda.h, https://docs.nvidia.com/cuda/cuda-driver-api, which it
-// does without: of the types it is enough to know how wide they are.
+// Names, types and codes are those of cuda.h, https://docs.nvidia.com/cuda/cuda-driver-api. The header
+// itself is not needed: only the sizes of the types matter.
 package main
 
 // #include <stdlib.h>
@@ -54,13 +53,13 @@ type library struct {
 	device  cuda.Device // of the context that is current
 	objects []any       // by handle − 1; nil is one that was destroyed
 	texts   map[code]*C.char
-	trapped code            // what all calls fail with that do not free
+	trapped code            // code of all calls after a trap, except those that free
 	several *virtual.Driver // of several devices, once it is needed
 }
 
 var lib = &library{texts: map[code]*C.char{}}
 
-// call does one call of the driver: it notes it, and fails it where it is told to.
+// call executes a call of the driver. It logs the call, or lets it fail, as configured.
 func call(name, args string, do func() code) code {
 	lib.Lock()
 	defer lib.Unlock()
@@ -81,15 +80,15 @@ func call(name, args string, do func() code) code {
 	return do()
 }
 
-// getenv asks C, since what the program sets later Go does not know in here.
+// getenv uses C's getenv, because this Go runtime does not see variables that the program sets later.
 func getenv(name string) string {
 	c := C.CString(name)
 	defer C.free(unsafe.Pointer(c))
 	return C.GoString(C.getenv(c))
 }
 
-// driver returns a driver with a device. Each context has its own, so that several can be open; but where
-// there are several devices, they are those of one.
+// driver returns a driver. With one device, each context has a driver of its own, so that several contexts
+// can be open. Several devices belong to one driver.
 func driver() *virtual.Driver {
 	n := devices()
 	if n == 1 {
@@ -101,7 +100,7 @@ func driver() *virtual.Driver {
 	return lib.several
 }
 
-// devices is how many there are.
+// devices returns the number of devices.
 func devices() int {
 	if n, err := strconv.Atoi(getenv("CUDASTUB_DEVICES")); err == nil && n > 1 {
 		return n
@@ -109,7 +108,7 @@ func devices() int {
 	return 1
 }
 
-// note adds a line to the log.
+// note appends a line to the log.
 func note(line string) {
 	path := getenv("CUDASTUB_LOG")
 	if path == "" {
@@ -121,7 +120,7 @@ func note(line string) {
 	}
 }
 
-// fails returns the code that an error of the virtual device is given, whose text is then the error's.
+// fails returns the code for an error of the virtual device. The text of the code is then that of the error.
 func fails(c code, err error) code {
 	if err == nil {
 		return success
@@ -130,7 +129,7 @@ func fails(c code, err error) code {
 	return c
 }
 
-// A handle stands for an object; 0 for none.
+// A handle identifies an object; 0 is none.
 type handle uint64
 
 // give returns a handle for an object.
@@ -139,7 +138,7 @@ func give(object any) handle {
 	return handle(len(lib.objects))
 }
 
-// object returns what a handle stands for, and whether that is a live T.
+// object returns the object of a handle, and whether it is a live T.
 func object[T any](h handle) (T, bool) {
 	var none T
 	if h == 0 || h > handle(len(lib.objects)) {
@@ -149,7 +148,7 @@ func object[T any](h handle) (T, bool) {
 	return o, ok
 }
 
-// with does something with an object.
+// with calls do with the object of a handle.
 func with[T any](h handle, do func(T) code) code {
 	o, ok := object[T](h)
 	if !ok {
@@ -158,7 +157,7 @@ func with[T any](h handle, do func(T) code) code {
 	return do(o)
 }
 
-// end takes an object's handle from it.
+// end destroys an object and invalidates its handle.
 func end[T any](h handle, do func(T) error) code {
 	return with(h, func(o T) code {
 		lib.objects[h-1] = nil

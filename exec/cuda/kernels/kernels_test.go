@@ -43,7 +43,7 @@ func TestFor(t *testing.T) {
 	}
 }
 
-// TestModules sees that each kernel is found in the latest module that may be used, and that modules are for the
+// TestModules checks that each kernel is found in the latest module that may be used, and that modules are for the
 // target that their names say.
 func TestModules(t *testing.T) {
 	names, err := files.ReadDir(".")
@@ -80,7 +80,7 @@ func TestModules(t *testing.T) {
 	}
 }
 
-// TestTable sees that the table of registers has a row for each kernel, and for no other.
+// TestTable checks that the table of registers has a row for each kernel, and for no other.
 func TestTable(t *testing.T) {
 	table, err := os.ReadFile("kernels.md")
 	if err != nil {
