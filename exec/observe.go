@@ -79,12 +79,12 @@ func floats(format string, data []byte, rows, cols int) []float32 {
 		numfmt.DecodeBF16(values, data)
 		return values
 	}
-	size, dequantise := numfmt.Q8x2Bytes(cols), numfmt.DequantizeQ8x2
+	size, dequantize := numfmt.Q8x2Bytes(cols), numfmt.DequantizeQ8x2
 	if format == "q8" {
-		size, dequantise = numfmt.Q8Bytes(cols), numfmt.DequantizeQ8
+		size, dequantize = numfmt.Q8Bytes(cols), numfmt.DequantizeQ8
 	}
 	for m := range rows {
-		dequantise(values[m*cols:(m+1)*cols], data[m*size:(m+1)*size])
+		dequantize(values[m*cols:(m+1)*cols], data[m*size:(m+1)*size])
 	}
 	return values
 }

@@ -70,16 +70,16 @@ func TestObserve(t *testing.T) {
 							t.Errorf("%d tokens: %s is not seen", n, value)
 						}
 					}
-					checkQuantised(t, program, p.Buffers, seen)
+					checkQuantized(t, program, p.Buffers, seen)
 				}
 			})
 		}
 	}
 }
 
-// checkQuantised compares the outputs of quantise steps with their inputs: the error is at most one step of
+// checkQuantized compares the outputs of quantise steps with their inputs: the error is at most one step of
 // 15 or 8 bits, relative to the largest of each 32 elements.
-func checkQuantised(t *testing.T, g *plan.Program, shared []plan.Buffer, seen map[string][]float32) {
+func checkQuantized(t *testing.T, g *plan.Program, shared []plan.Buffer, seen map[string][]float32) {
 	t.Helper()
 	steps := map[string]float64{"q8x2": 1. / 16256, "q8": 1. / 127} // of the largest
 	from := map[int]string{}                                        // what each buffer holds
@@ -98,7 +98,7 @@ func checkQuantised(t *testing.T, g *plan.Program, shared []plan.Buffer, seen ma
 				for i := range x {
 					block := x[i/32*32 : i/32*32+32]
 					if bound := maxAbs(block) * steps[format[st.Args[len(st.Args)-1].Buffer]] * 0.51; !(math.Abs(float64(x[i]-y[i])) <= bound) {
-						t.Errorf("%s[%d] is %g, quantised from %g, expected it within %g", st.Name, i, y[i], x[i], bound)
+						t.Errorf("%s[%d] is %g, quantized from %g, expected it within %g", st.Name, i, y[i], x[i], bound)
 						break
 					}
 				}

@@ -235,8 +235,8 @@ func TestFoundGraphs(t *testing.T) {
 		name, nodes, precision, activations, passes string
 	}{
 		{"the reference matmul left the residual out", "  %y : f32[T, 64] = matmul %x, @w, %x\n", "exact", "", "none"},
-		{"kernels on integers where nothing quantises", "  %y : f32[T, 64] = matmul %x, @w, _\n", "fast", "q8x2", "-insert_quantise"},
-		{"a value had the name of a quantised one", "  %y.x : f32[T, 64] = silu %x\n  %y : f32[T, 64] = matmul %y.x, @w, _\n", "fast", "q8x2", ""},
+		{"kernels on integers where nothing quantizes", "  %y : f32[T, 64] = matmul %x, @w, _\n", "fast", "q8x2", "-insert_quantise"},
+		{"a value had the name of a quantized one", "  %y.x : f32[T, 64] = silu %x\n  %y : f32[T, 64] = matmul %y.x, @w, _\n", "fast", "q8x2", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g, err := graph.Parse(head+c.nodes+tail, ops.Lookup)

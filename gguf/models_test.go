@@ -113,7 +113,7 @@ func canonical(x any) any {
 	return x
 }
 
-// hashValues returns the SHA-256 of the dequantised values, with every NaN as
+// hashValues returns the SHA-256 of the dequantized values, with every NaN as
 // 0x7fc00000, a few rows at a time.
 func hashValues(f *File, x *Tensor) string {
 	in, _ := quant.Lookup(x.Type)

@@ -31,7 +31,7 @@ func run(t *rapid.T, g *graph.Graph, steps []graphtest.Step, f16 bool) []map[str
 // read back computes the same bits.
 func TestPrintParse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		g := graphtest.Draw(t, graphtest.Options{Quantised: true})
+		g := graphtest.Draw(t, graphtest.Options{Quantized: true})
 		text := graph.Print(g)
 		h, err := graph.Parse(text, ops.Lookup)
 		if err != nil {
@@ -56,7 +56,7 @@ func TestPrintParse(t *testing.T) {
 // types, and no name is given twice.
 func TestExpand(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		g := graphtest.Draw(t, graphtest.Options{Quantised: true})
+		g := graphtest.Draw(t, graphtest.Options{Quantized: true})
 		basic, err := ops.ExpandAll(g)
 		if err != nil {
 			t.Fatal(err)
@@ -83,7 +83,7 @@ func TestExpand(t *testing.T) {
 // value keeps its bits.
 func TestTokenByToken(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		g := graphtest.Draw(t, graphtest.Options{Quantised: true, Chunks: true})
+		g := graphtest.Draw(t, graphtest.Options{Quantized: true, Chunks: true})
 		steps := graphtest.Steps(t, g, 3)
 		f16 := rapid.Bool().Draw(t, "f16")
 		whole := run(t, g, steps, f16)
@@ -121,7 +121,7 @@ func sameBits(a, b []float32) bool {
 // TestRecipes sees that every op of the table is drawn.
 func TestRecipes(t *testing.T) {
 	drawn := map[*graph.Op]int{}
-	gen := rapid.Custom(func(t *rapid.T) *graph.Graph { return graphtest.Draw(t, graphtest.Options{Quantised: true}) })
+	gen := rapid.Custom(func(t *rapid.T) *graph.Graph { return graphtest.Draw(t, graphtest.Options{Quantized: true}) })
 	for seed := range 400 {
 		for _, n := range gen.Example(seed).Nodes {
 			drawn[n.Op]++

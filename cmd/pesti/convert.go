@@ -60,7 +60,7 @@ func (a *app) convert() *cobra.Command {
 
 Matrices get the type, vectors such as norms and biases F32. Tensors of integers stay as they are, and
 so does a matrix whose rows are no multiple of the type's block. All metadata stays, but for what
-says how weights are stored. Weights that are quantised already lose once more, except to f32, which
+says how weights are stored. Weights that are quantized already lose once more, except to f32, which
 holds their values as they are. Without a type all stay as they are.
 
 With a limit the model is split: -o FILE.gguf makes FILE-00001-of-0000N.gguf and so on, each of which

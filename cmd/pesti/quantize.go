@@ -45,7 +45,7 @@ and of the verbs that compile. The file has each matrix that products read as a 
 its name, and the scales of its rows as a tensor F32 under that name and .scale; it is for this one
 model, whose digests it keeps. All else, such as norms, is read from the model.
 
-Weights that are quantised already lose once more.`
+Weights that are quantized already lose once more.`
 	cmd.Flags().Var(&typ, "type", "how to store the matrices")
 	cmd.Flags().StringVarP(&out, "output", "o", "", "the `FILE` to write; - is standard output")
 	return cmd

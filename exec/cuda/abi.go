@@ -75,7 +75,7 @@ func ActivationOf(name string) (Activation, bool) {
 }
 
 // Norm is y[m] = w ⊙ x[m] / rms(x[m]). Without W it is y[m] = x[m], and with Add it is
-// y[m] = add[m] + w ⊙ x[m] / rms(x[m]). If Quantised is 1, y is quantized to q8x2. On the device a matrix
+// y[m] = add[m] + w ⊙ x[m] / rms(x[m]). If Quantized is 1, y is quantized to q8x2. On the device a matrix
 // [M, N] in q8x2 consists of four arrays: hi int8[M, N], lo int8[M, N], scale float32[M, N/32] and
 // sum int32[M, N/16]. Their elements are those of the row format of the CPU.
 type Norm struct {
@@ -84,7 +84,7 @@ type Norm struct {
 	Add       Ptr `cuda:"const float*"`
 	Y         Ptr `cuda:"void*"`
 	N, M      uint32
-	Quantised uint32
+	Quantized uint32
 	Eps       float32
 }
 

@@ -37,10 +37,10 @@ var binders = map[string]func(b *binder, m uint32) ([]Call, error){
 			Scale: b.float("scale"), N: b.int("n"), M: m, First: b.int("first")}.Call())
 	},
 	"cuda.norm": func(b *binder, m uint32) ([]Call, error) {
-		return one(Norm{X: b.ptr("x"), W: b.ptr("w"), Y: b.ptr("y"), N: b.int("n"), M: m, Quantised: b.rounds("y"), Eps: b.float("eps")}.Call())
+		return one(Norm{X: b.ptr("x"), W: b.ptr("w"), Y: b.ptr("y"), N: b.int("n"), M: m, Quantized: b.rounds("y"), Eps: b.float("eps")}.Call())
 	},
 	"cuda.quantise": func(b *binder, m uint32) ([]Call, error) {
-		return one(Norm{X: b.ptr("x"), Y: b.ptr("y"), N: b.int("n"), M: m, Quantised: b.rounds("y")}.Call())
+		return one(Norm{X: b.ptr("x"), Y: b.ptr("y"), N: b.int("n"), M: m, Quantized: b.rounds("y")}.Call())
 	},
 	"cuda.norm_add": func(b *binder, m uint32) ([]Call, error) {
 		return one(Norm{X: b.ptr("d"), W: b.ptr("w"), Add: b.ptr("x"), Y: b.ptr("y"), N: b.int("n"), M: m, Eps: b.float("eps")}.Call())

@@ -109,7 +109,7 @@ func testExtremes(b *bench, w *matrix, x []float32, m int, exact, tiles bool) {
 		b.launch(p.Call(b.dev.Properties(), exact))
 	case !exact:
 		rounded := b.alloc(m * numfmt.Q8x2Bytes(k))
-		b.launch(cuda.Norm{X: p.X, Y: rounded, N: p.K, M: p.M, Quantised: 1}.Call())
+		b.launch(cuda.Norm{X: p.X, Y: rounded, N: p.K, M: p.M, Quantized: 1}.Call())
 		p.X = rounded
 		fallthrough
 	default:

@@ -84,7 +84,7 @@ func testTiles(b *bench, rng *rand.Rand, kind string, n, k, m int, exact, extras
 	newCase(b, rng, kind, n, k, m, exact, extras).test(func(p cuda.Product) (cuda.Call, error) {
 		if !exact {
 			rounded := b.alloc(m * numfmt.Q8x2Bytes(k))
-			b.launch(cuda.Norm{X: p.X, Y: rounded, N: p.K, M: p.M, Quantised: 1}.Call())
+			b.launch(cuda.Norm{X: p.X, Y: rounded, N: p.K, M: p.M, Quantized: 1}.Call())
 			p.X = rounded
 		}
 		return p.Tiles(exact)
@@ -221,7 +221,7 @@ func TestGated(t *testing.T) {
 				b.launch(p.Call(b.dev.Properties(), exact))
 			case !exact:
 				rounded := b.alloc(m * numfmt.Q8x2Bytes(k))
-				b.launch(cuda.Norm{X: p.X, Y: rounded, N: k, M: m, Quantised: 1}.Call())
+				b.launch(cuda.Norm{X: p.X, Y: rounded, N: k, M: m, Quantized: 1}.Call())
 				p.X = rounded
 				fallthrough
 			default:

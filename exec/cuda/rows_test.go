@@ -111,7 +111,7 @@ func TestNorm(t *testing.T) {
 		}
 
 		for _, from := range [][]float32{normed, x} {
-			p.Add, p.Quantised, p.Y = 0, 1, b.alloc(m*numfmt.Q8x2Bytes(n))
+			p.Add, p.Quantized, p.Y = 0, 1, b.alloc(m*numfmt.Q8x2Bytes(n))
 			if &from[0] == &x[0] {
 				p.W = 0
 			}
@@ -133,7 +133,7 @@ func TestQuantiseNaN(t *testing.T) {
 	b := newBench(t, "sm_75")
 	x := randoms(rand.New(rand.NewPCG(2, 9)), 128)
 	x[40], x[70] = float32(math.NaN()), float32(math.Inf(-1))
-	p := cuda.Norm{X: b.put(x), Y: b.alloc(numfmt.Q8x2Bytes(128)), N: 128, M: 1, Quantised: 1}
+	p := cuda.Norm{X: b.put(x), Y: b.alloc(numfmt.Q8x2Bytes(128)), N: 128, M: 1, Quantized: 1}
 	b.launch(p.Call())
 	got, want := make([]float32, 128), make([]float32, 128)
 	row := make([]byte, numfmt.Q8x2Bytes(128))

@@ -29,7 +29,7 @@ var (
 var kernels = slices.Concat(cpuKernels, cudaKernels, partKernels, []Signature{transfer})
 
 var cpuKernels = []Signature{
-	// y[m] = scale · dequantise(table[tokens[m]])
+	// y[m] = scale · dequantize(table[tokens[m]])
 	{
 		Name: "embed",
 		Operands: []Operand{

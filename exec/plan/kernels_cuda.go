@@ -17,7 +17,7 @@ const SOA = "soa"
 // norm x first where there is a norm, and in precision fast round it to q8x2 by themselves, which the
 // names of their products tell.
 var cudaKernels = []Signature{
-	// y[m] = scale · dequantise(table[tokens[m]]), for a token t below 0 of table[taken[−1−t]]
+	// y[m] = scale · dequantize(table[tokens[m]]), for a token t below 0 of table[taken[−1−t]]
 	{
 		Name: "cuda.embed",
 		Operands: []Operand{

@@ -4,7 +4,7 @@ import "fmt"
 
 // partKernels join the parts of a value that several CUDA devices have computed.
 var partKernels = []Signature{
-	// y[m] = scale · dequantise(table[tokens[m] − first]), or zeros where the table, of rows out of vocab, has no such row
+	// y[m] = scale · dequantize(table[tokens[m] − first]), or zeros where the table, of rows out of vocab, has no such row
 	{
 		Name: "cuda.embed_part",
 		Operands: []Operand{

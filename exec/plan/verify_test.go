@@ -240,7 +240,7 @@ var broken = []struct {
 		e.Sidecar = plan.Sidecar{File: "a.safetensors"}
 		e.weight("blk.0.ffn_up.weight").Type = "f8_e4m3"
 	}, []string{"blk.0.ffn_up.weight", "no sidecar"}},
-	{"quantised norm", func(e editor) { e.weight("output_norm.weight").Type = "q8_0" }, []string{"output_norm", `"q8_0"`}},
+	{"quantized norm", func(e editor) { e.weight("output_norm.weight").Type = "q8_0" }, []string{"output_norm", `"q8_0"`}},
 	{"unknown weight", func(e editor) { e.arg("output_norm", "w").Weight = "nothing" }, []string{"output_norm", "operand w", `"nothing"`}},
 	{"buffer for a weight", func(e editor) { e.arg("output_norm", "w").Buffer = 0 }, []string{"output_norm", "operand w", "buffer b0"}},
 	{"weight for a buffer", func(e editor) {

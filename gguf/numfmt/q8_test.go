@@ -40,7 +40,7 @@ func TestQ8(t *testing.T) {
 			}
 			s := math.Float32frombits(binary.LittleEndian.Uint32(row[k+i/32*4:]))
 			near(t, "scale", s, float64(amax)/127)
-			near(t, "dequantised", back[i], float64(s)*float64(q))
+			near(t, "dequantized", back[i], float64(s)*float64(q))
 			if bound := float64(s)/2 + 4e-7*math.Abs(float64(v)); math.Abs(float64(back[i])-float64(v)) > bound {
 				t.Errorf("%v comes back as %v, further than %v", v, back[i], bound)
 			}

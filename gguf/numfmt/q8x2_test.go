@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// quantize returns a row's integers, scales, sums and dequantised values.
+// quantize returns a row's integers, scales, sums and dequantized values.
 func quantize(t *testing.T, x []float32) (q []int32, scale []float32, sum []int32, back []float32) {
 	t.Helper()
 	k := len(x)
@@ -57,7 +57,7 @@ func TestQ8x2(t *testing.T) {
 			if bound := s/256 + 4e-7*math.Abs(float64(v)); math.Abs(float64(back[i])-float64(v)) > bound {
 				t.Errorf("%v comes back as %v, further than %v", v, back[i], bound)
 			}
-			near(t, "dequantised", back[i], s*float64(q[i])/128)
+			near(t, "dequantized", back[i], s*float64(q[i])/128)
 			amax := float32(0)
 			for _, v := range x[i/32*32 : i/32*32+32] {
 				amax = float32(math.Max(float64(amax), math.Abs(float64(v))))

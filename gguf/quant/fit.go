@@ -6,18 +6,20 @@ import (
 	"pesti/gguf/numfmt"
 )
 
-// This file chooses the scales of the K-quants. Rounding to the full range of a
-// sub-block wastes levels on its extremes; so each sub-block tries a few step
-// sizes, solves for the best scale by least squares with the levels that each
-// step gives, and keeps the one of least weighted squared error. Large weights
-// count more, since they move a product more. A sub-block with NaN or infinite
-// values, which these types cannot hold, becomes zeros.
+// This file chooses the scales of the K-quants. Mapping the full range of a
+// sub-block to the levels wastes levels on outliers. So for each sub-block a few
+// step sizes are tried: each step gives levels, for which least squares give the
+// best scale, and the scale with the smallest weighted squared error is kept.
+// Large elements have a greater weight, since they affect products more. A
+// sub-block with NaN or infinite elements, which these types cannot store, becomes
+// zeros.
 //
-// Products are converted before they are added, which keeps the compiler from
-// fusing the two where it can: the same bytes come out on every machine.
+// Products are converted to their type before they are added, so that the compiler
+// does not fuse multiplication and addition: the result is the same bytes on every
+// machine.
 
-// maxF16 is the largest finite float16; a larger scale would turn a block of
-// finite values into NaN.
+// maxF16 is the largest finite float16. With a larger scale, a block of finite
+// values would become NaN.
 const maxF16 = 65504
 
 // fitSubBlocks chooses d, dmin and the 6-bit scales of a block of eight
@@ -40,7 +42,7 @@ func fitSubBlocks(q *[256]uint8, head *[16]byte, x *[256]float32, top int) {
 	}
 }
 
-// fitAffine returns the scale and the offset, neither negative, of x ≈ scale·q − low.
+// fitAffine returns the scale and the offset of x ≈ scale·q − low, both ≥ 0.
 func fitAffine(x *[32]float32, top int) (scale, low float64) {
 	lowest, highest := 0.0, 0.0
 	var squares float64
@@ -69,8 +71,8 @@ func fitAffine(x *[32]float32, top int) (scale, low float64) {
 			wxq += float64(a * v * k)
 			wxx += float64(a * v * v)
 		}
-		// Where low would turn negative it is 0; where all levels are 0, as for
-		// values that are all the same negative number, so is the scale.
+		// low is 0 if it would be negative. The scale is 0 if all levels are 0, as
+		// for elements that are all the same negative number.
 		s, l := 0.0, max(0, -wx/w)
 		if wqq > 0 {
 			s, l = wxq/wqq, 0
@@ -91,7 +93,7 @@ func fitAffine(x *[32]float32, top int) (scale, low float64) {
 	return scale, low
 }
 
-// sixBit stores eight numbers that are not negative as d·s.
+// sixBit stores eight numbers ≥ 0 as d·s with 6-bit s.
 func sixBit(v *[8]float64) (d uint16, s [8]uint8) {
 	top := 0.0
 	for _, x := range v {
@@ -115,7 +117,7 @@ func fitSymmetric(q *[256]uint8, x *[256]float32) (d uint16, s [16]int8) {
 			widest = scale[j]
 		}
 	}
-	// The widest scale gets −128, the end of the range that reaches further.
+	// The scale of largest magnitude becomes −128, the larger end of the range.
 	d = numfmt.F32ToF16(float32(max(-maxF16, min(widest/-128, maxF16))))
 	unit := float64(numfmt.F16ToF32(d))
 	for j := range scale {
@@ -145,7 +147,7 @@ func fitScale(x *[16]float32) float64 {
 			xq += float64(a * v * k)
 			qq += float64(a * k * k)
 		}
-		// With scale = xq/qq the error is a constant less xq²/qq.
+		// With scale = xq/qq the error is a constant minus xq²/qq.
 		if qq > 0 && xq*xq > best*qq {
 			scale, best = xq/qq, xq*xq/qq
 		}

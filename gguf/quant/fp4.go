@@ -8,9 +8,9 @@ import (
 
 // The types here hold 4-bit floating-point numbers E2M1 (OCP Microscaling
 // Formats 1.0, section 5.3.3): 0, ½, 1, 1½, 2, 3, 4, 6, and their negatives.
-// They are multiplied with twice their value, an integer, and half the scale.
+// The arithmetic uses twice their value, an integer, and half of the scale.
 
-// e2m1 is twice the value of each E2M1 number; there is no −0 in it.
+// e2m1 holds twice the value of each E2M1 number, without −0.
 var e2m1 = [16]int8{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
 
 // MXFP4: 32 elements as x = 2^(e−127)·q. Block: byte e, 16 bytes of E2M1 q in
@@ -38,8 +38,8 @@ func dequantizeNVFP4(dst []float32, src []byte) {
 	}
 }
 
-// lookup sets y to d times what a table of 16 has for each nibble of q, the low
-// nibbles first.
+// lookup sets y to d times the table entry of each nibble of q, all low nibbles
+// first.
 func lookup(y []float32, q []byte, d float32, table *[16]int8) {
 	low, high := y[:len(q)], y[len(q):2*len(q)]
 	for i, q := range q {
@@ -48,8 +48,8 @@ func lookup(y []float32, q []byte, d float32, table *[16]int8) {
 	}
 }
 
-// halfE8M0 returns 2^(e−128). It reads 0xff, the format's NaN, as one power
-// more, as others do.
+// halfE8M0 returns 2^(e−128), also for 0xff, the NaN of the format, as other
+// implementations do.
 func halfE8M0(e byte) float32 {
 	if e < 2 { // below the least normal float32
 		return math.Float32frombits(0x00200000 << e)

@@ -2,8 +2,8 @@ package quant
 
 import "pesti/gguf/numfmt"
 
-// The types here take eight elements at a time from a grid of −1, 0 and 1, which
-// is moved up or down as a whole; each x = (d·(2s + 1))·(g ± ⅛) with 3-bit s.
+// These types take eight elements g at a time from a grid of −1, 0 and 1, and shift
+// them up or down together: x = (d·(2s + 1))·(g ± ⅛) with 3-bit s.
 
 // IQ1_S: 256 elements in 8 sub-blocks of 32. Block: f16 d, 32 bytes with the low
 // eight bits of indices into the grid, 8 words u16, one for each sub-block: the
@@ -50,7 +50,7 @@ func readIQ1_M(b []byte) float32 {
 	return numfmt.F16ToF32(le.Uint16(b[0:])>>12 | le.Uint16(b[2:])>>12<<4 | le.Uint16(b[4:])>>12<<8 | le.Uint16(b[6:])>>12<<12)
 }
 
-// moved sets y to scale times the point moved by ⅛, down or up.
+// moved sets y to scale times the point shifted by ⅛, down or up.
 func moved(y []float32, scale float32, point []int8, down bool) {
 	by := float32(0.125)
 	if down {

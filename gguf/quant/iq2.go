@@ -2,8 +2,8 @@ package quant
 
 import "pesti/gguf/numfmt"
 
-// The types here take eight elements at a time from a grid of magnitudes, and
-// their signs from bits; each x = (d·(s + ½)·¼)·±g with 4-bit s.
+// These types take eight magnitudes g at a time from a grid, and their signs from
+// bits: x = (d·(s + ½)·¼)·±g with 4-bit s.
 
 var iq2Levels = []int8{8, 25, 43}
 

@@ -2,8 +2,8 @@ package quant
 
 import "pesti/gguf/numfmt"
 
-// The types here take four elements at a time from a grid of magnitudes, and
-// their signs from bits.
+// These types take four magnitudes g at a time from a grid, and their signs from
+// bits.
 
 // IQ3_XXS: 256 elements in 8 sub-blocks of 32, each x = (d·(s + ½)·½)·±g. Block:
 // f16 d, 64 bytes with an index into the grid each, 8 words u32, one for each

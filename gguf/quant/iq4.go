@@ -2,8 +2,8 @@ package quant
 
 import "pesti/gguf/numfmt"
 
-// The types here hold 4-bit indices into a table of levels that lie closer
-// together near zero.
+// These types store 4-bit indices into a table of levels, which are denser near
+// zero.
 
 var iq4Levels = [16]int8{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
 
@@ -33,5 +33,5 @@ func dequantizeIQ4_XS(dst []float32, src []byte) {
 	}
 }
 
-// nibble returns the j-th 4-bit number of b, the low half of a byte first.
+// nibble returns the j-th 4-bit number of b. The low half of a byte comes first.
 func nibble(b []byte, j int) byte { return b[j/2] >> (j % 2 * 4) & 15 }

@@ -7,7 +7,7 @@ import (
 	"pesti/gguf/numfmt"
 )
 
-// This file holds the types that store each element by itself.
+// This file holds the types without blocks.
 
 var le = binary.LittleEndian
 
@@ -53,8 +53,8 @@ func quantizeBF16(dst []byte, src []float32) {
 	}
 }
 
-// dequantizeF64 rounds to the nearest float32; what is out of range becomes an
-// infinity.
+// dequantizeF64 rounds to the nearest float32. Values out of range become
+// infinities.
 func dequantizeF64(dst []float32, src []byte) {
 	src = src[:8*len(dst)]
 	for i := range dst {
@@ -76,7 +76,8 @@ func dequantizeI16(dst []float32, src []byte) {
 	}
 }
 
-// dequantizeI32 rounds to the nearest float32 beyond ±2^24, as dequantizeI64.
+// dequantizeI32 rounds values beyond ±2^24 to the nearest float32, as does
+// dequantizeI64.
 func dequantizeI32(dst []float32, src []byte) {
 	src = src[:4*len(dst)]
 	for i := range dst {

@@ -13,7 +13,7 @@ import (
 	"pesti/conformance/testenv"
 )
 
-// pythonTypes returns the types that convert.py reads: all that can be dequantised,
+// pythonTypes returns the types that convert.py reads: all that can be dequantized,
 // but those of wider numbers and integers, which TestDequantizeWide covers.
 func pythonTypes() []Type {
 	var types []Type

@@ -1,8 +1,7 @@
-// Package quant knows how tensor elements are stored: one row per GGML tensor
-// type with its id, name, block size, and reference conversions from and to
-// float32. The conversions are the arithmetic that everything else is measured
-// against: dequantised values equal those of the Python package gguf 0.19.0 bit
-// for bit.
+// Package quant describes how tensor elements are stored. Its table has a row for
+// each GGML tensor type: id, name, block size, and reference conversions to and
+// from float32. Everything else is compared with these conversions: dequantized
+// values are bit for bit those of the Python package gguf 0.19.0.
 //
 // Block layouts are those of https://github.com/ggml-org/ggml (ggml-common.h);
 // the ids are those of https://github.com/ggml-org/ggml/blob/master/docs/gguf.md.
@@ -12,24 +11,24 @@
 // # How to add a tensor type
 //
 //  1. The constant with its id, below.
-//  2. A file with the block layout in words and dequantizeX, a plain loop over
+//  2. A file that describes the block layout, with dequantizeX: a plain loop over
 //     blocks with the arithmetic of the reference, rounded to float32 at each
-//     step: float32(d*q) + m, so that no machine fuses the two.
-//  3. A row in the table, at the place of its id. Where the block has scales of
-//     an encoding that scale.go lacks, add how to read it.
+//     step, as in float32(d*q) + m, so that the compiler fuses no operations.
+//  3. A row in the table, at the position of its id. If the block has scales in an
+//     encoding that scale.go does not read, add a function there.
 //
-// That is all: the type can be inspected and checked, dequantised, embedded and
-// multiplied in every precision, through the matmul kernel that dequantises
-// rows, gemv.x.f32. TestAgainstPython compares it where the Python package reads
-// the type, and fails where the package reads one that has no row here; else
-// testdata/convert.py needs a reading of its own. Run
+// Then the type can be inspected, checked, dequantized, embedded and multiplied in
+// every precision, by the matmul kernel that dequantizes rows, gemv.x.f32. If the
+// Python package reads the type, TestAgainstPython compares the two (and it fails
+// if the package reads a type that has no row here). Otherwise add a conversion
+// to testdata/convert.py. Run
 //
 //	PESTI_REQUIRE=models go test ./gguf/quant
 //	go test ./exec/cpu/kernel -run Matmul
 //	go test ./conformance -run 'MatmulKernels|TensorTypes'
 //
-// How to add an integer kernel is told in package exec/cpu/kernel; Quantize is
-// for those who want to write the type.
+// Package exec/cpu/kernel says how to add an integer kernel. A Quantize function
+// is needed only for writing the type.
 package quant
 
 import (
@@ -41,8 +40,8 @@ import (
 // Type is a GGML tensor type id as stored in GGUF files.
 type Type uint32
 
-// Ids of the types that files hold. Gaps are types that were removed from the
-// format or never stored.
+// Ids of the types in files. The missing ids are of types that were removed from
+// the format or were never stored in files.
 const (
 	F32     Type = 0
 	F16     Type = 1
@@ -80,7 +79,7 @@ const (
 	Q1_0    Type = 41
 )
 
-// Info describes one tensor type. Callers must not change it.
+// An Info describes one tensor type. Callers must not change it.
 type Info struct {
 	Type Type
 	Name string
@@ -89,20 +88,20 @@ type Info struct {
 	// bytes. Both are 0 for a removed type.
 	BlockLen, BlockBytes int
 
-	// Removed marks an id that the format once had and gave up.
+	// Removed marks an id that was removed from the format.
 	Removed bool
 
-	// Integer marks types that hold indices and the like, not weights.
+	// Integer marks integer types, which hold no weights.
 	Integer bool
 
-	// Scales are the scales of a block that are floating-point numbers. It is
-	// nil for types that store each element by itself.
+	// Scales lists the floating-point scales of a block. It is nil for types
+	// without blocks.
 	Scales []Scale
 
 	// Dequantize writes len(dst) float32 values from the blocks in src.
 	// len(dst) must be a multiple of BlockLen and src must hold
-	// len(dst)/BlockLen blocks. It is nil for removed types, and for Q1_0, of
-	// which there is no reference to compare with.
+	// len(dst)/BlockLen blocks. It is nil for removed types, and for Q1_0, for
+	// which there is no reference.
 	Dequantize func(dst []float32, src []byte)
 
 	// Quantize stores the values of src as blocks in dst, with the same
@@ -110,7 +109,7 @@ type Info struct {
 	Quantize func(dst []byte, src []float32)
 }
 
-// Integer reports whether tensors of the type hold indices and the like, not weights.
+// Integer reports whether the type is an integer type, which holds no weights.
 func (t Type) Integer() bool {
 	info, ok := Lookup(t)
 	return ok && info.Integer
@@ -162,7 +161,7 @@ var infos = [...]Info{
 	{Type: Q1_0, Name: "Q1_0", BlockLen: 128, BlockBytes: 18, Scales: f16Scales(0)},
 }
 
-// Lookup returns the row of t, and whether there is one. Removed types have one.
+// Lookup returns the row of t, and whether there is one. Removed types have a row.
 func Lookup(t Type) (*Info, bool) {
 	// Ids have no gaps, which a test asserts.
 	if int64(t) >= int64(len(infos)) {
@@ -171,8 +170,8 @@ func Lookup(t Type) (*Info, bool) {
 	return &infos[t], true
 }
 
-// ByName returns the row of the type called name, such as "Q4_K", in any case. It
-// knows F8E4M3 too, which files do not.
+// ByName returns the row of the type called name, such as "Q4_K" or "q4_k". It also
+// finds F8E4M3, which is not a type of GGUF files.
 func ByName(name string) (*Info, bool) {
 	i := slices.IndexFunc(infos[:], func(in Info) bool { return strings.EqualFold(in.Name, name) })
 	switch {
@@ -184,7 +183,7 @@ func ByName(name string) (*Info, bool) {
 	return nil, false
 }
 
-// String returns the name of t, or "type N" for an id that is not known.
+// String returns the name of t, or "type N" for an unknown id.
 func (t Type) String() string {
 	if in, ok := Lookup(t); ok {
 		return in.Name

@@ -112,7 +112,7 @@ func TestWholeBlocksOnly(t *testing.T) {
 			n := len(dst) - 1
 			in.Dequantize(dst[1:n:n], make([]byte, blocks*in.BlockBytes))
 			if dst[0] != -7 || dst[n] != -7 || slices.Contains(dst[1:n], -7) {
-				t.Errorf("%s: dequantised %v", in.Name, dst)
+				t.Errorf("%s: dequantized %v", in.Name, dst)
 			}
 		}
 		if in.Quantize != nil {
@@ -122,7 +122,7 @@ func TestWholeBlocksOnly(t *testing.T) {
 			src := slices.Repeat([]float32{0}, blocks*in.BlockLen)
 			in.Quantize(dst[1:n:n], src)
 			if dst[0] != 0xa5 || dst[n] != 0xa5 {
-				t.Errorf("%s: quantised beyond its destination", in.Name)
+				t.Errorf("%s: quantized beyond its destination", in.Name)
 			}
 			back := slices.Repeat([]float32{-7}, len(src))
 			in.Dequantize(back, dst[1:n])

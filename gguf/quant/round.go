@@ -2,12 +2,12 @@ package quant
 
 import "math"
 
-// This file holds the small arithmetic that quantisers share. Each step rounds
-// to float32, since stored bytes must not depend on the machine.
+// This file holds helper functions of the quantizers. Each step rounds to float32,
+// so that the stored bytes are the same on every machine.
 
 func abs(x float32) float32 { return math.Float32frombits(math.Float32bits(x) &^ (1 << 31)) }
 
-// largest returns the element of greatest magnitude, the first of equals.
+// largest returns the element of largest magnitude, the first of equals.
 func largest(x []float32) float32 {
 	m := x[0]
 	for _, v := range x[1:] {
@@ -35,8 +35,8 @@ func inverse(d float32) float32 {
 	return 1 / d
 }
 
-// truncate drops the fraction of v and keeps the low byte. NaN, infinities and
-// what exceeds an int32 become 0, on every machine.
+// truncate drops the fraction of v and returns the low byte. NaN, infinities and
+// values beyond the range of int32 become 0.
 func truncate(v float32) uint8 {
 	if v > -1<<31 && v < 1<<31 {
 		return uint8(int32(v))

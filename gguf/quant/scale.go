@@ -9,21 +9,22 @@ import (
 // A Scale is a number in a block that multiplies the elements of the block or
 // of a part of it.
 type Scale struct {
-	// At is the offset of its first byte within the block, Bytes the length of
-	// what Read looks at.
+	// At is the offset of its first byte within the block, Bytes the number of
+	// bytes that Read needs.
 	At, Bytes int
 
-	// Read returns the value stored at the start of b. What its encoding calls
-	// NaN is NaN here, even where Dequantize follows others in reading a number.
+	// Read returns the value stored at the start of b. It returns NaN if that is
+	// what the encoding defines, even where Dequantize reads a number instead, as
+	// other implementations do.
 	Read func(b []byte) float32
 }
 
-// f16Scales are float16 numbers at the given offsets.
+// f16Scales returns scales in float16 at the given offsets.
 func f16Scales(at ...int) []Scale {
 	return scales(2, func(b []byte) float32 { return numfmt.F16ToF32(le.Uint16(b)) }, at...)
 }
 
-// scales are numbers of one encoding at the given offsets.
+// scales returns scales in one encoding at the given offsets.
 func scales(bytes int, read func(b []byte) float32, at ...int) []Scale {
 	all := make([]Scale, len(at))
 	for i, a := range at {
@@ -34,7 +35,7 @@ func scales(bytes int, read func(b []byte) float32, at ...int) []Scale {
 
 func readF32(b []byte) float32 { return math.Float32frombits(le.Uint32(b)) }
 
-// readE8M0 is a power of two, 2^(e−127), of which 0xff is NaN (OCP Microscaling
+// readE8M0 reads a power of two, 2^(e−127), where 0xff is NaN (OCP Microscaling
 // Formats 1.0, section 5.4.1).
 func readE8M0(b []byte) float32 {
 	if b[0] == 0xff {
@@ -43,5 +44,5 @@ func readE8M0(b []byte) float32 {
 	return 2 * halfE8M0(b[0])
 }
 
-// readUE4M3 is an E4M3 number without sign.
+// readUE4M3 reads an E4M3 number without sign.
 func readUE4M3(b []byte) float32 { return numfmt.E4M3ToF32(b[0] & 0x7f) }

@@ -2,7 +2,7 @@ package quant
 
 import "pesti/gguf/numfmt"
 
-// The types here hold 256 ternary elements as x = d·(q − 1), q in 0…2.
+// These types store 256 ternary elements as x = d·(q − 1), q in 0…2.
 
 // TQ1_0: block of 48 bytes with five q each, 4 bytes with four each, f16 d. A
 // byte is a fraction of 256 whose digits in base 3 are the q, the first one
@@ -17,7 +17,7 @@ func dequantizeTQ1_0(dst []float32, src []byte) {
 			power := byte(1)
 			for range part.digits {
 				for i, q := range b[part.from:part.to] {
-					// The digits before it are cut off as the product overflows.
+					// The product overflows, which drops the digits before it.
 					y[i] = d * float32(int32(uint32(q*power)*3>>8)-1)
 				}
 				y = y[part.to-part.from:]

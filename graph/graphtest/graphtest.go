@@ -22,8 +22,8 @@ import (
 // Options of a drawn graph.
 type Options struct {
 	Recipes int // at most so many are drawn; by default 12
-	// Quantised also draws q8x2, q8 and bf16 values, which lowering alone puts into graphs.
-	Quantised bool
+	// Quantized also draws q8x2, q8 and bf16 values, which lowering alone puts into graphs.
+	Quantized bool
 	// Written writes every cache before it is read in a step, which plans ask for.
 	Written bool
 	// Chunks makes every cache one that is written once, before all reads, as in models. Only then
@@ -54,8 +54,8 @@ func Draw(t *rapid.T, o Options) *graph.Graph {
 	lookUp(b)
 	for range below(t, "recipes", o.Recipes+1) {
 		all := recipes
-		if o.Quantised {
-			all = slices.Concat(recipes, quantised)
+		if o.Quantized {
+			all = slices.Concat(recipes, quantized)
 		}
 		pick(b, "recipe", all)(b)
 	}

@@ -15,8 +15,8 @@ var recipes = []func(*builder){
 	twin, twin, gate, swiglu, qkv, block, attention, normAdd,
 }
 
-// quantised append what only lowering does.
-var quantised = []func(*builder){
+// quantized append what only lowering does.
+var quantized = []func(*builder){
 	rounds(ops.Quantize), rounds(ops.QuantizeQ8), rounds(ops.Round),
 	roundsNorm(ops.NormQuantize), roundsNorm(ops.NormQuantizeQ8), roundsNorm(ops.NormRound),
 	roundsGate(ops.GatedMLPQuantize), roundsGate(ops.GatedMLPQuantizeQ8), roundsGate(ops.GatedMLPRound), matmulOfRounded,
