@@ -1,29 +1,9 @@
 // Package graph is the intermediate representation: a dataflow graph of named, typed values.
 //
-// It contains graphs, nodes, values, types and symbols, their verifier, their text form (which
+// It owns graphs, nodes, values, types and symbols, their verifier, their text form (which
 // round-trips) and structural equality. It knows no concrete operation: an Op is a row that
 // package ops supplies. It imports gguf/quant for the element types of weights, and nothing
 // else of this module.
-//
-// # Text form
-//
-// [Print] writes a graph and [Parse] reads it; golden files of passes and compile --dump contain it.
-//
-//	graph example (T <= 4, S <= 1, R <= 4, C <= 16)     name, and the bounds of the symbols
-//	  @embd : f32[8, 4]                                 a weight: its element type and shape
-//	  @half : f32[2, 4] = rows of embd[8, 4] from 2     a weight that is part of a tensor
-//	  %tokens : i32[T] = input {dtype: "i32", sym: "T"} a node: result, type, op, attributes
-//	  %x : f32[T, 4] = get_rows @embd, %tokens
-//	  %y : f32[T, 8] = matmul %x, @embd, _              an absent optional operand is _
-//	  %z : f32[T, 8] = transfer %y on 1                 on device 1; device 0 is not written
-//	  output %z                                         one line may list several
-//
-// % begins the name of a result and @ that of a weight; both have to be defined above their use. A node with
-// several results lists their names and then their types: %q, %k : f32[T, 8], f32[T, 4] = …. Operands stand in the
-// order of the op's row in package ops. Every operand has its place: one that is absent is _, also at the end.
-// An attribute is name: value, where the value is an integer, a number with a point or an exponent, a quoted
-// string, true or false; an optional attribute that is left out has the default of its row. Names with other
-// characters than letters, digits and _.-+/ are quoted.
 package graph
 
 import "fmt"

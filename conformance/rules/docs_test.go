@@ -4,6 +4,8 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -52,5 +54,34 @@ func TestPackageDocs(t *testing.T) {
 		case !imports.MatchString(list[0]):
 			t.Errorf("%s: the package comment does not say what the package imports or must not", folder)
 		}
+	}
+}
+
+// TestReadme: the README is short, and its Go program compiles and prints a story.
+func TestReadme(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(data), "\n"); n > 120 {
+		t.Errorf("README.md has %d lines, expected at most 120", n)
+	}
+	_, code, found := strings.Cut(string(data), "```go\n")
+	code, _, _ = strings.Cut(code, "```")
+	if !found {
+		t.Fatal("README.md has no Go program")
+	}
+	path := filepath.Join(t.TempDir(), "main.go")
+	if err := os.WriteFile(path, []byte(code), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("go", "run", path)
+	cmd.Dir = root
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("the Go program of README.md: %v\n%s", err, out)
+	}
+	if !strings.Contains(string(out), "a clever little girl named Hazel") {
+		t.Errorf("the Go program of README.md printed %q, expected a story", out)
 	}
 }

@@ -88,10 +88,7 @@ var integerTypes = map[graph.DType]bool{
 func Integer(t graph.DType) bool { return integerTypes[t] }
 
 // layouts is the layout that the kernels of an instruction set want weights in.
-var layouts = map[string]string{"neondot": panel16, "avx2": panel16, "avx512vnni": panel16, "amx": panel16}
-
-// panel16 is the layout in panels of 16 rows.
-const panel16 = "r16"
+var layouts = map[string]string{"neondot": "r16", "avx2": "r16", "avx512vnni": "r16", "amx": "r16"}
 
 // packedTypes are the weight types that have kernels for weights in such a layout, by the format of
 // the activations.
@@ -102,14 +99,11 @@ var packedTypes = map[string]map[graph.DType]bool{
 	target.BF16: layoutTypes,
 }
 
-// layoutTypes are the weight types that have a layout for the CPU.
-var layoutTypes = func() map[graph.DType]bool {
-	types := map[graph.DType]bool{}
-	for _, l := range plan.Layouts() {
-		types[graph.DType(l.Type)] = types[graph.DType(l.Type)] || l.Name == panel16
-	}
-	return types
-}()
+// layoutTypes are the weight types that have a layout.
+var layoutTypes = map[graph.DType]bool{
+	"f32": true, "f16": true, "bf16": true, "q4_0": true, "q4_1": true, "q5_0": true, "q5_1": true,
+	"q8_0": true, "q4_k": true, "q5_k": true, "q6_k": true, "f8_e4m3": true,
+}
 
 // Layout returns the layout in which products on an instruction set read weights of a type, "" for
 // that of the file.

@@ -3,15 +3,13 @@ package kernel
 import (
 	"encoding/binary"
 	"slices"
-	"strings"
 
-	"pesti/exec/plan"
 	"pesti/gguf/quant"
 )
 
 // A Layout is the order of a repacked weight matrix's elements. n rows of k elements become ⌈n/16⌉
 // panels of 16 rows; rows missing in the last one are zero. A panel is a sequence of blocks along k,
-// each with Block elements of all 16 rows. Their sizes are in the table of exec/plan/layout.go.
+// each with Block elements of all 16 rows. The table of exec/plan/layout.go has the same sizes.
 type Layout struct {
 	Name  string // as in names of kernels: "r16"
 	Type  quant.Type
@@ -39,30 +37,19 @@ const (
 // if the type has it; and for types with sub-blocks, a byte for the scale, and for the minimum if there
 // is one, of each sub-block and row. For float types, a block is one element of each row. The row scales
 // of f8_e4m3 are not part of the layout.
-var layouts = sized([]Layout{
-	{Name: "r16", Type: quant.F32},
-	{Name: "r16", Type: quant.F16},
-	{Name: "r16", Type: quant.BF16},
-	{Name: "r16", Type: quant.F8E4M3},
-	{Name: "r16", Type: quant.Q4_0, bits: 4, scales: &scaleOnly},
-	{Name: "r16", Type: quant.Q4_1, bits: 4, scales: &scaleAndMin},
-	{Name: "r16", Type: quant.Q5_0, bits: 5, scales: &scaleOnly},
-	{Name: "r16", Type: quant.Q5_1, bits: 5, scales: &scaleAndMin},
-	{Name: "r16", Type: quant.Q8_0, bits: 8, scales: &scaleOnly},
-	{Name: "r16", Type: quant.Q4_K, bits: 4, scales: &scalesK},
-	{Name: "r16", Type: quant.Q5_K, bits: 5, scales: &scalesK},
-	{Name: "r16", Type: quant.Q6_K, bits: 6, scales: &scalesQ6_K},
-})
-
-// sized gives layouts the sizes of their blocks, which plans state too.
-func sized(list []Layout) []Layout {
-	for i := range list {
-		l := &list[i]
-		if p, ok := plan.LookupLayout(l.Name, strings.ToLower(l.Type.String())); ok {
-			l.Block, l.Bytes = int(p.Block), int(p.Bytes)
-		}
-	}
-	return list
+var layouts = []Layout{
+	{Name: "r16", Type: quant.F32, Block: 1, Bytes: 64},
+	{Name: "r16", Type: quant.F16, Block: 1, Bytes: 32},
+	{Name: "r16", Type: quant.BF16, Block: 1, Bytes: 32},
+	{Name: "r16", Type: quant.F8E4M3, Block: 1, Bytes: 16},
+	{"r16", quant.Q4_0, 32, 288, 4, &scaleOnly},
+	{"r16", quant.Q4_1, 32, 320, 4, &scaleAndMin},
+	{"r16", quant.Q5_0, 32, 352, 5, &scaleOnly},
+	{"r16", quant.Q5_1, 32, 384, 5, &scaleAndMin},
+	{"r16", quant.Q8_0, 32, 544, 8, &scaleOnly},
+	{"r16", quant.Q4_K, 256, 2368, 4, &scalesK},
+	{"r16", quant.Q5_K, 256, 2880, 5, &scalesK},
+	{"r16", quant.Q6_K, 256, 3360, 6, &scalesQ6_K},
 }
 
 // Layouts returns the layouts, one row per layout and type.
