@@ -52,13 +52,16 @@ func heads(n *graph.Node, c int) ref.Heads {
 	}
 }
 
+// scoreAttrs say how scores are computed, in attn_scores and in the fused attention.
+var scoreAttrs = []graph.AttrSpec{need("scale", 0.0)}
+
 // AttnScores is scale · q·k for each head and each cached position j that token t sees:
 // pos[t] − window < j ≤ pos[t], window 0 meaning no lower limit; −Inf elsewhere. Groups of
 // heads/kv_heads query heads share one key head (Ainslie et al. 2023).
 var AttnScores = define("attn_scores",
 	[]spec{{"q", graph.F32, "M heads*head_dim"}, {"cache", graph.KV, "C kv_heads*head_dim"}, {"pos", graph.I32, "M"}, {"seq", graph.I32, "M"}},
 	[]spec{{"y", graph.F32, "M heads C"}},
-	append([]graph.AttrSpec{need("scale", 0.0)}, headAttrs...), checkHeads)
+	slices.Concat(scoreAttrs, headAttrs), checkHeads)
 
 func evalAttnScores(n *graph.Node, in, out []*Value) error {
 	h := heads(n, out[0].last())
@@ -102,7 +105,7 @@ var Attention = writes(define("attention",
 		{"kcache", graph.KV, "C kv_heads*head_dim"}, {"vcache", graph.KV, "C kv_heads*head_dim"},
 		{"qnorm?", graph.F32, "head_dim"}, {"knorm?", graph.F32, "head_dim"}, {"freqs?", graph.F32, "rot/2"}},
 	[]spec{{"y", graph.F32, "M heads*head_dim"}, {"kcache", graph.KV, "C kv_heads*head_dim"}, {"vcache", graph.KV, "C kv_heads*head_dim"}},
-	slices.Concat(headAttrs, []graph.AttrSpec{need("scale", 0.0), may("eps", 0.0)}, rotaryAttrs),
+	slices.Concat(headAttrs, scoreAttrs, []graph.AttrSpec{may("eps", 0.0)}, rotaryAttrs),
 	func(n *graph.Node) error {
 		if err := checkHeads(n); err != nil {
 			return err

@@ -21,7 +21,7 @@ func TestDefaults(t *testing.T) {
 	before := sig.Params
 	restore := func() { sig.Params = before }
 	defer restore()
-	sig.Params = append(slices.Clip(before), plan.ParamSpec{Name: "shift", Kind: 0.0, Range: [2]float64{-1, 1}, Default: 0.25})
+	sig.Params = append(slices.Clip(before), plan.ParamSpec{Name: "shift", Kind: 0.0, Range: [2]float64{-1, 1}}.Optional(0.25))
 
 	p, err := plan.Parse(old)
 	if err != nil {

@@ -177,8 +177,8 @@ func word(name string, words ...string) ParamSpec {
 	return ParamSpec{Name: name, Kind: "", Words: words}
 }
 
-// optional gives a parameter a default.
-func optional(p ParamSpec, value any) ParamSpec { p.Default = value; return p }
+// Optional returns the parameter with a default, so that a step may leave it out.
+func (p ParamSpec) Optional(value any) ParamSpec { p.Default = value; return p }
 
 // ScratchOf returns the bytes of scratch per worker, as a formula, where operand x has a format.
 func (sig *Signature) ScratchOf(x string) string {

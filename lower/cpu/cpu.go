@@ -5,8 +5,7 @@
 // It imports graph, ops, exec/plan and lower/target. It knows nothing of how kernels are written; a test in
 // package conformance holds its tables against the executor's.
 //
-// How to add a row to Kernels, Reference or integerTypes is told where the kernel is written:
-// package exec/cpu/kernel.
+// The documentation of package exec/cpu/kernel says how to add a row to Kernels, Reference or integerTypes.
 package cpu
 
 import (

@@ -22,8 +22,9 @@
 //  2. Here: a bind function, which reads a binder and returns a Func, in the file with similar
 //     kernels; a row in the table below; and test cases that compare it with ops/ref or float64
 //     (for a kernel that works row by row, in rowCases of rows_test.go).
-//  3. lower/cpu/cpu.go: a row in Kernels for the op that it computes, with a function of
-//     lower/target/params.go that returns its parameters in the order of the signature.
+//  3. lower/cpu/cpu.go: a row in Kernels for the op that it computes. Its parameters follow from the
+//     signature: each is an attribute of the op, or computed from the operands in
+//     lower/target/params.go, or stated in the row.
 //  4. graph/draw/kind.go: its name in the list of one colour.
 //
 // Then run
