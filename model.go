@@ -110,7 +110,12 @@ func New(f *gguf.File, p *plan.Plan, o Options) (*Model, error) {
 // open reads the vocabulary while it makes the plan, and starts an engine.
 func open(f *gguf.File, makePlan func(*Model) (*plan.Plan, error), o Options) (*Model, error) {
 	m := &Model{options: o, file: f, ends: map[int32]bool{}, turn: make(chan struct{}, 1)}
-	vocabulary := sync.OnceValues(func() (*tokenizer.Tokenizer, error) { return tokenizer.FromGGUF(f) })
+	vocabulary := sync.OnceValues(func() (*tokenizer.Tokenizer, error) {
+		if o.Tokenizer != nil {
+			return o.Tokenizer, nil
+		}
+		return tokenizer.FromGGUF(f)
+	})
 	go vocabulary()
 	p, err := makePlan(m)
 	var failed error

@@ -24,6 +24,7 @@ import (
 	"log/slog"
 
 	"pesti/exec"
+	"pesti/frontend/tokenizer"
 	"pesti/lower"
 )
 
@@ -43,6 +44,9 @@ type Options struct {
 	// Weights is the path of a file with the matrices of the model in FP8, "" for none. OpenPlan takes the
 	// file that the plan names where it is "".
 	Weights string
+
+	// Tokenizer is the tokenizer of the model, where the caller has read it already; nil: it is read.
+	Tokenizer *tokenizer.Tokenizer
 
 	// Log receives warnings about the model, where it is set.
 	Log *slog.Logger

@@ -27,11 +27,11 @@ func TestGenerateAllocatesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	engine, err := s.start(context.Background())
+	model, err := s.library(tok)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer engine.Close()
+	defer model.Close()
 	prompt, err := encodePrompt(tok, []byte(story))
 	if err != nil {
 		t.Fatal(err)
@@ -45,19 +45,20 @@ func TestGenerateAllocatesNothing(t *testing.T) {
 	count := func(tokens int64) uint64 {
 		fewest := uint64(math.MaxUint64)
 		for range 5 {
-			g, err := newGenerator(a, s, engine, tok, o)
+			o.tokens.n = tokens
+			session, err := model.NewSession()
 			if err != nil {
 				t.Fatal(err)
 			}
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			_, err = g.generate(context.Background(), prompt, tokens)
+			r, err := a.generate(context.Background(), session, prompt, o)
 			runtime.ReadMemStats(&after)
-			if err != nil || int64(g.count) != tokens {
-				t.Fatalf("%d tokens, error %v", g.count, err)
+			if err != nil || int64(r.Tokens) != tokens {
+				t.Fatalf("%d tokens, error %v", r.Tokens, err)
 			}
 			fewest = min(fewest, after.Mallocs-before.Mallocs)
-			g.session.Close()
+			session.Close()
 		}
 		return fewest
 	}

@@ -155,15 +155,16 @@ func (a *app) continueText(ctx context.Context, name string, text []byte, o *run
 	if err := o.profile.prepare(s); err != nil {
 		return err
 	}
-	engine, err := s.start(ctx)
+	model, err := s.library(tok)
 	if err != nil {
 		return err
 	}
-	defer engine.Close()
-	g, err := newGenerator(a, s, engine, tok, o)
+	defer model.Close()
+	session, err := model.NewSession()
 	if err != nil {
 		return err
 	}
+	engine := model.Engine()
 	for _, d := range engine.HostStagedPairs() {
 		a.warn([]string{fmt.Sprintf("device %d does not reach the memory of device %d: what crosses goes through the host", d[1], d[0])})
 	}
@@ -178,7 +179,8 @@ func (a *app) continueText(ctx context.Context, name string, text []byte, o *run
 		StartResident: resident,
 	}
 
-	stats.Stop, err = g.generate(ctx, ids, o.tokens.n)
+	r, err := a.generate(ctx, session, ids, o)
+	stats.Stop = r.Stop
 	if isTerminal(a.stdout) {
 		fmt.Fprintln(a.stdout)
 	}
@@ -190,10 +192,9 @@ func (a *app) continueText(ctx context.Context, name string, text []byte, o *run
 	case err != nil:
 		return err
 	}
-	stats.GeneratedTokens = g.count
-	stats.Proposed, stats.Accepted = g.guessed()
+	stats.GeneratedTokens, stats.Proposed, stats.Accepted = r.Tokens, r.Proposed, r.Accepted
 	_, stats.PeakResident = exec.Resident()
-	stats.PrefillTS, stats.DecodeTS = g.prefill.perSecond(), g.decode.perSecond()
+	stats.PrefillTS, stats.DecodeTS = perSecond(r.PromptTokens, r.PromptTime), perSecond(r.Evaluated, r.DecodeTime)
 	a.printStats(&stats, o.stats.word)
 	if err != nil {
 		return cmp.Or(o.profile.writeStopped(ctx, a, engine), err)
@@ -226,17 +227,6 @@ func (a *app) printStats(s *runStats, format string) {
 	}
 }
 
-// A meter adds up tokens and the time they took.
-type meter struct {
-	tokens int
-	time   time.Duration
-}
-
-func (m *meter) add(tokens int, since time.Time) {
-	m.tokens += tokens
-	m.time += time.Since(since)
-}
-
-func (m *meter) perSecond() float64 {
-	return float64(m.tokens) / cmp.Or(m.time.Seconds(), 1)
+func perSecond(tokens int, d time.Duration) float64 {
+	return float64(tokens) / cmp.Or(d.Seconds(), 1)
 }

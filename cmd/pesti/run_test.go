@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	lib "pesti"
 )
 
 // story begins a story, in storyTokens tokens of the demo.
@@ -75,7 +77,7 @@ func TestRunSeeds(t *testing.T) {
 
 func TestRunStops(t *testing.T) {
 	full, s := runs(t, "-p", story, "--temp", "0")
-	if s.Stop != stopEOG || s.PromptTokens != storyTokens || s.GeneratedTokens < 20 || s.Fallbacks != 0 || s.LoadMS <= 0 || s.PrefillTS <= 0 || s.DecodeTS <= 0 {
+	if s.Stop != lib.StopEOG || s.PromptTokens != storyTokens || s.GeneratedTokens < 20 || s.Fallbacks != 0 || s.LoadMS <= 0 || s.PrefillTS <= 0 || s.DecodeTS <= 0 {
 		t.Errorf("statistics of a whole story: %+v", s)
 	}
 	if strings.HasPrefix(full, story) || strings.Contains(full, "<|") || full != strings.TrimRight(full, "\n") {
@@ -83,11 +85,11 @@ func TestRunStops(t *testing.T) {
 	}
 
 	ten, s := runs(t, "-p", story, "--temp", "0", "-n", "10")
-	if s.Stop != stopLength || s.GeneratedTokens != 10 || !strings.HasPrefix(full, ten) || ten == "" {
+	if s.Stop != lib.StopLength || s.GeneratedTokens != 10 || !strings.HasPrefix(full, ten) || ten == "" {
 		t.Errorf("-n 10 gives %q, %+v", ten, s)
 	}
 	none, s := runs(t, "-p", story, "--temp", "0", "-n", "0")
-	if s.Stop != stopLength || s.GeneratedTokens != 0 || none != "" || s.PrefillTS <= 0 || s.DecodeTS != 0 {
+	if s.Stop != lib.StopLength || s.GeneratedTokens != 0 || none != "" || s.PrefillTS <= 0 || s.DecodeTS != 0 {
 		t.Errorf("-n 0 gives %q, %+v", none, s)
 	}
 	one, s := runs(t, "-p", story, "--temp", "0", "-n", "1")
@@ -99,32 +101,32 @@ func TestRunStops(t *testing.T) {
 	at := len(full) / 2
 	stop := full[at : at+9]
 	got, s := runs(t, "-p", story, "--temp", "0", "--stop", "never in it", "--stop", stop)
-	if want := full[:strings.Index(full, stop)]; got != want || s.Stop != stopText {
+	if want := full[:strings.Index(full, stop)]; got != want || s.Stop != lib.StopText {
 		t.Errorf("--stop %q gives %q, %+v, want %q", stop, got, s, want)
 	}
 	// Text held for a stop string that does not come is shown at the end.
-	if got, s := runs(t, "-p", story, "--temp", "0", "--stop", full[len(full)-3:]+"x"); got != full || s.Stop != stopEOG {
+	if got, s := runs(t, "-p", story, "--temp", "0", "--stop", full[len(full)-3:]+"x"); got != full || s.Stop != lib.StopEOG {
 		t.Errorf("held text: %q, %+v, want %q", got, s, full)
 	}
 
 	on, s := runs(t, "-p", story, "--temp", "0", "--ignore-eos", "-n", "200")
-	if s.Stop != stopLength || s.GeneratedTokens != 200 || !strings.HasPrefix(on, full) || on == full {
+	if s.Stop != lib.StopLength || s.GeneratedTokens != 200 || !strings.HasPrefix(on, full) || on == full {
 		t.Errorf("--ignore-eos gives %q, %+v", on, s)
 	}
 }
 
 func TestRunContext(t *testing.T) {
 	got, s := runs(t, "-p", story, "--temp", "0", "--ctx", "16")
-	if s.Stop != stopContext || s.GeneratedTokens != 12 || got == "" {
+	if s.Stop != lib.StopContext || s.GeneratedTokens != 12 || got == "" {
 		t.Errorf("a context of 16 gives %q, %+v", got, s)
 	}
-	if _, s := runs(t, "-p", story, "--temp", "0", "--ctx", "16", "-n", "12"); s.Stop != stopLength || s.GeneratedTokens != 12 {
+	if _, s := runs(t, "-p", story, "--temp", "0", "--ctx", "16", "-n", "12"); s.Stop != lib.StopLength || s.GeneratedTokens != 12 {
 		t.Errorf("-n up to the context: %+v", s)
 	}
-	if _, s := runs(t, "-p", story, "--temp", "0", "--ctx", "16", "-n", "13"); s.Stop != stopContext || s.GeneratedTokens != 12 {
+	if _, s := runs(t, "-p", story, "--temp", "0", "--ctx", "16", "-n", "13"); s.Stop != lib.StopContext || s.GeneratedTokens != 12 {
 		t.Errorf("-n beyond the context: %+v", s)
 	}
-	if got, s := runs(t, "-p", story, "--ctx", "4"); got != "" || s.Stop != stopContext || s.GeneratedTokens != 0 {
+	if got, s := runs(t, "-p", story, "--ctx", "4"); got != "" || s.Stop != lib.StopContext || s.GeneratedTokens != 0 {
 		t.Errorf("a prompt that fills the context gives %q, %+v", got, s)
 	}
 	pesti("run", "-p", story, "--ctx", "3").fails(t, 1, "4 tokens", "at most 3", "up to 512", "--ctx")

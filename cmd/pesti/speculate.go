@@ -4,9 +4,6 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-
-	"pesti/exec"
-	"pesti/exec/speculate"
 )
 
 // maxGuesses is the most guesses of a step: with the token before them it still fits the program
@@ -41,14 +38,6 @@ func (g *guessing) check(s *source) error {
 		return usagef("--speculate is %d, expected at most %d: the plan of %s evaluates up to %d tokens in a step and gives the logits of %d", g.most.n, limit, s.name, t.Ubatch, t.Rows)
 	}
 	return nil
-}
-
-// decoder returns a decoder that goes on after the prompt, nil where nothing is to be guessed.
-func (g *guessing) decoder(s *exec.Session, prompt []int32) (*speculate.Decoder, error) {
-	if g.most.n == 0 {
-		return nil, nil
-	}
-	return speculate.New(s, speculate.NewLookup(prompt, len(prompt)+s.Remaining()), int(g.most.n))
 }
 
 // guesses tells of guesses that were verified, "" of none.
