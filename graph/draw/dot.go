@@ -157,7 +157,7 @@ func (p *picture) label() dot.HTML {
 		used[p.boxes[i].kind] = true
 		outputs = outputs || p.boxes[i].output
 	}
-	for _, k := range slices.Concat(kinds, heats) {
+	for _, k := range slices.Concat(kinds, timeStyles) {
 		if used[k.name] {
 			fmt.Fprintf(&b, `<td bgcolor="%s" color="%s" style="rounded">%s</td>`, k.fill, k.line, legendText(k.name))
 		}
@@ -178,7 +178,7 @@ func legendText(s string) string {
 }
 
 func (b *box) node(in *dot.Graph) dot.Node {
-	k := look(b.kind)
+	k := styleOf(b.kind)
 	var t strings.Builder
 	t.WriteString(`<table border="0" cellborder="0" cellspacing="0" cellpadding="1">`)
 	if b.place != "" {

@@ -767,7 +767,7 @@ func TestRender(t *testing.T) {
 	}
 	// Both the fill and the line of a product must be there, and most of the rest is ground: the
 	// engine's own png fills curves, which this would show.
-	matmul := look("matmul")
+	matmul := styleOf("matmul")
 	count := map[[3]uint32]int{}
 	b := m.Bounds()
 	for y := b.Min.Y; y < b.Max.Y; y++ {

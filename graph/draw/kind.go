@@ -56,9 +56,9 @@ func kindOf(name string) string {
 	return "other"
 }
 
-// look returns the row of a kind.
-func look(name string) kind {
-	for _, k := range slices.Concat(kinds, heats) {
+// styleOf returns the row of a kind.
+func styleOf(name string) kind {
+	for _, k := range slices.Concat(kinds, timeStyles) {
 		if k.name == name {
 			return k
 		}

@@ -88,7 +88,7 @@ func bufferLook(kind string) (fill, line string) {
 	if kind == scratchKind {
 		return scratchFill, scratchLine
 	}
-	k := look(kind)
+	k := styleOf(kind)
 	return k.fill, k.line
 }
 
@@ -143,7 +143,7 @@ type memoryView struct {
 	device int
 	lane   string // says which device it is, where there are several
 	steps  []*plan.Step
-	held   map[*plan.Buffer][]holding
+	held   map[*plan.Buffer][]contents
 	shown  []bool         // by step
 	alike  map[int]string // by the step that stands before a gap, what the gap holds
 	at     []float64      // where each step begins on the x axis, and where the last one ends
@@ -154,7 +154,7 @@ type memoryView struct {
 }
 
 func newMemoryView(p *plan.Plan, g *plan.Program, device int) *memoryView {
-	m := &memoryView{g: g, device: device, steps: stepsOf(g), held: holdings(p, g), alike: map[int]string{}}
+	m := &memoryView{g: g, device: device, steps: stepsOf(g), held: contentsOf(p, g), alike: map[int]string{}}
 	m.bound = g.PeakBytes(func(b *plan.Buffer) bool { return b.Device == device })
 	if len(p.Devices) > 0 {
 		m.lane = " on " + laneOf(device)
@@ -373,7 +373,7 @@ func (m *memoryView) buffer(c *Chart, b *plan.Buffer) (parts []namable) {
 	for _, h := range m.merged(m.held[b]) {
 		r := rect{m.at[h.first], m.y(b.Offset + b.Size), m.at[h.last], m.y(b.Offset)}
 		fill, line := bufferLook(h.kind)
-		c.add(bar{x: r.x0, y: r.y0, w: r.x1 - r.x0, h: r.y1 - r.y0, fill: fill, line: line, title: fmt.Sprintf("%s b%d %s", m.g.Name, b.ID, holdingTitle(b, h))})
+		c.add(bar{x: r.x0, y: r.y0, w: r.x1 - r.x0, h: r.y1 - r.y0, fill: fill, line: line, title: fmt.Sprintf("%s b%d %s", m.g.Name, b.ID, contentsTitle(b, h))})
 		from := h.first
 		for from < h.last && !m.shown[from] {
 			from++
@@ -394,11 +394,10 @@ func (m *memoryView) buffer(c *Chart, b *plan.Buffer) (parts []namable) {
 	return parts
 }
 
-// merged makes one holding of those next to each other of which no step is shown: they have no
-// width, or that of a gap.
-func (m *memoryView) merged(held []holding) []holding {
-	var all []holding
-	hidden := func(h holding) bool { return !slices.Contains(m.shown[h.first:h.last], true) }
+// merged joins adjacent contents of which no step is shown: they have no width, or the width of a gap.
+func (m *memoryView) merged(held []contents) []contents {
+	var all []contents
+	hidden := func(h contents) bool { return !slices.Contains(m.shown[h.first:h.last], true) }
 	for _, h := range held {
 		if n := len(all); n > 0 && hidden(h) && hidden(all[n-1]) {
 			all[n-1].last = h.last
@@ -406,10 +405,10 @@ func (m *memoryView) merged(held []holding) []holding {
 			all = append(all, h)
 		}
 	}
-	return slices.DeleteFunc(all, func(h holding) bool { return m.at[h.first] == m.at[h.last] })
+	return slices.DeleteFunc(all, func(h contents) bool { return m.at[h.first] == m.at[h.last] })
 }
 
-func holdingTitle(b *plan.Buffer, h holding) string {
+func contentsTitle(b *plan.Buffer, h contents) string {
 	size := plan.HumanBytes(b.Size)
 	if b.Each {
 		size = fmt.Sprintf("%d × %s", b.Size/b.Stride, plan.HumanBytes(b.Stride))

@@ -37,7 +37,7 @@ func Plan(p *plan.Plan, o Options) (string, error) {
 	}
 	pic.lanes(laneIn(p))
 	if o.Times != nil {
-		pic.heat()
+		pic.colorByTime()
 	}
 	return pic.dot(), nil
 }

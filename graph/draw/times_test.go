@@ -73,14 +73,14 @@ func TestTimes(t *testing.T) {
 // Each share has its own colour.
 func TestHeats(t *testing.T) {
 	pic := &picture{boxes: []box{{share: 0.5}, {share: 0.2}, {share: 0.1999}, {share: 0.05}, {share: 0.02}, {share: 0.0101}, {share: 0.009}, {}}}
-	pic.heat()
+	pic.colorByTime()
 	want := []int{0, 0, 1, 2, 3, 4, 5, 5}
 	for i, b := range pic.boxes {
-		if b.kind != heats[want[i]].name || look(b.kind).fill != heats[want[i]].fill {
-			t.Errorf("a share of %v is drawn as %q, want %q", b.share, b.kind, heats[want[i]].name)
+		if b.kind != timeStyles[want[i]].name || styleOf(b.kind).fill != timeStyles[want[i]].fill {
+			t.Errorf("a share of %v is drawn as %q, want %q", b.share, b.kind, timeStyles[want[i]].name)
 		}
 	}
-	if len(heats) != len(leastShares) {
-		t.Errorf("%d colours for %d shares", len(heats), len(leastShares))
+	if len(timeStyles) != len(leastShares) {
+		t.Errorf("%d colours for %d shares", len(timeStyles), len(leastShares))
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"pesti/exec/plan"
 )
 
-// heats are the colours of a plan that is drawn with the time of its steps: from pale to red, by the
-// share of a program's time that a box has at least.
-var heats = []kind{
+// timeStyles are the colours of a plan that is drawn with the times of its steps, from red to pale: each is for
+// boxes with at least so large a share of the program's time.
+var timeStyles = []kind{
 	{name: "20 % of the time or more", fill: "#EF8A72", line: "#8E2213"},
 	{name: "10 %", fill: "#F6B08F", line: "#9C4221"},
 	{name: "5 %", fill: "#FACFAF", line: "#A5622B"},
@@ -18,7 +18,7 @@ var heats = []kind{
 	{name: "less", fill: "#F7F7F5", line: "#9A9A96"},
 }
 
-// leastShares belong to heats.
+// leastShares are the shares that timeStyles begin at.
 var leastShares = []float64{0.2, 0.1, 0.05, 0.02, 0.01, 0}
 
 // times notes how long each step of a program took, in the boxes from base on.
@@ -44,12 +44,12 @@ func (pic *picture) times(g *plan.Program, base int, o Options) error {
 	return nil
 }
 
-// heat colours boxes by time and says in each how much it is: of all layers that it stands for.
-func (pic *picture) heat() {
+// colorByTime colours boxes by time and writes the time into each: that of all layers that the box stands for.
+func (pic *picture) colorByTime() {
 	for i := range pic.boxes {
 		b := &pic.boxes[i]
 		at := slices.IndexFunc(leastShares, func(least float64) bool { return b.share >= least })
-		b.kind = heats[max(at, 0)].name
+		b.kind = timeStyles[max(at, 0)].name
 		b.lines = append(slices.Clip(b.lines), fmt.Sprintf("%.1f %% of the time, %.3g ms", 100*b.share, 1e3*b.seconds))
 	}
 }

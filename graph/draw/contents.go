@@ -2,10 +2,10 @@ package draw
 
 import "pesti/exec/plan"
 
-// A holding is a value in a buffer of the arena, from the step that writes it to the one that
-// writes the next value in its place, or to the last one that uses the buffer. A residual stream
-// is one buffer with a value after each half of a block.
-type holding struct {
+// A contents is one value in a buffer of the arena: from the step that writes it to the step that overwrites it,
+// or to the last step that uses the buffer. A residual stream is one buffer with a new value after each half of a
+// block.
+type contents struct {
 	name        string // of the value, without its block: "out"
 	value       string // with it: "blk.0.out"
 	kind        string // of the step that writes it
@@ -15,9 +15,9 @@ type holding struct {
 // scratchKind is the kind of what a step needs for itself, and its name.
 const scratchKind = "scratch"
 
-// holdings returns what each buffer of a verified program's arena holds, one value after the other.
-func holdings(p *plan.Plan, g *plan.Program) map[*plan.Buffer][]holding {
-	all := map[*plan.Buffer][]holding{}
+// contentsOf returns the values of each buffer in a verified program's arena, in order.
+func contentsOf(p *plan.Plan, g *plan.Program) map[*plan.Buffer][]contents {
+	all := map[*plan.Buffer][]contents{}
 	steps := stepsOf(g)
 	for i, list := range touches(p, g) {
 		st := steps[i]
@@ -27,7 +27,7 @@ func holdings(p *plan.Plan, g *plan.Program) map[*plan.Buffer][]holding {
 				continue
 			}
 			value := valueIn(b, st, list)
-			h := holding{name: inLayer(value, st.Layer), value: value, kind: kindOf(st.Kernel), first: i, last: b.Last}
+			h := contents{name: inLayer(value, st.Layer), value: value, kind: kindOf(st.Kernel), first: i, last: b.Last}
 			if b.ID == st.Scratch {
 				h.name, h.kind = scratchKind, scratchKind
 			}
