@@ -24,11 +24,13 @@ var (
 // An OptionError is about a field of Options or Params: whoever set it can set it otherwise.
 type OptionError struct {
 	Field string // such as "MaxTokens" or "Ctx"; "" where it is about several
-	Err   error  // what was found and what is expected, without the field where Field is set
+	Err   error  // what was found and what is expected
+
+	whole bool // Err names the field
 }
 
 func (e *OptionError) Error() string {
-	if e.Field == "" {
+	if e.whole || e.Field == "" {
 		return e.Err.Error()
 	}
 	return e.Field + " " + e.Err.Error()
@@ -37,7 +39,7 @@ func (e *OptionError) Error() string {
 func (e *OptionError) Unwrap() error { return e.Err }
 
 func optionErrorf(field, format string, args ...any) error {
-	return &OptionError{field, fmt.Errorf(format, args...)}
+	return &OptionError{Field: field, Err: fmt.Errorf(format, args...)}
 }
 
 // translate returns an error of the packages below as one of this package.
@@ -48,9 +50,9 @@ func translate(err error) error {
 	case errors.Is(err, exec.ErrEngineClosed), errors.Is(err, exec.ErrClosed):
 		return fmt.Errorf("%w: %w", ErrClosed, err)
 	case errors.As(err, &param):
-		return &OptionError{param.Field, errors.New(param.Text())}
+		return &OptionError{Field: param.Field, Err: errors.New(param.Text())}
 	case errors.As(err, &compile):
-		return &OptionError{"", err}
+		return &OptionError{Field: compile.Field, Err: err, whole: true}
 	}
 	return err
 }

@@ -369,10 +369,10 @@ func TestBadInput(t *testing.T) {
 		}
 		s.Close()
 	}
-	for _, o := range []lower.Options{{Ctx: -1}, {Precision: "some"}, {Sequences: 1 << 40}} {
+	for field, o := range map[string]lower.Options{"Ctx": {Ctx: -1}, "Precision": {Precision: "some"}, "Sequences": {Sequences: 1 << 40}, "Outputs": {Outputs: []string{"none such"}}} {
 		var wrong *pesti.OptionError
-		if _, err := pesti.Open(pesti.Demo, pesti.Options{Compile: o}); !errors.As(err, &wrong) {
-			t.Errorf("%+v: error %v, expected an OptionError", o, err)
+		if _, err := pesti.Open(pesti.Demo, pesti.Options{Compile: o}); !errors.As(err, &wrong) || wrong.Field != field || strings.Contains(err.Error(), "--") {
+			t.Errorf("%+v: error %v, expected an OptionError about %s without flags", o, err, field)
 		}
 	}
 	if _, err := pesti.Open(filepath.Join(t.TempDir(), "none.gguf"), pesti.Options{}); !errors.Is(err, os.ErrNotExist) {

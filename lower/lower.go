@@ -7,9 +7,11 @@
 package lower
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -67,16 +69,32 @@ type Host struct {
 	Threads   int    // 1
 }
 
-// An OptionError is about what an option asks for: who set it can set it otherwise.
-type OptionError struct{ Err error }
+// An OptionError is about a field of Options: whoever set it can set it otherwise.
+type OptionError struct {
+	Field string // "" where it is about none
 
-func (e *OptionError) Error() string { return e.Err.Error() }
+	format string // with fields in braces
+	args   []any
+}
 
-// Unwrap returns the cause.
-func (e *OptionError) Unwrap() error { return e.Err }
+func (e *OptionError) Error() string { return e.Text(func(field string) string { return field }) }
 
+// Text is the error with the name that a caller has for each field, such as a flag.
+func (e *OptionError) Text(name func(field string) string) string { return e.error(name).Error() }
+
+func (e *OptionError) Unwrap() error {
+	return errors.Unwrap(e.error(func(field string) string { return field }))
+}
+
+func (e *OptionError) error(name func(field string) string) error {
+	return fmt.Errorf(optionField.ReplaceAllStringFunc(e.format, func(s string) string { return name(s[1 : len(s)-1]) }), e.args...)
+}
+
+var optionField = regexp.MustCompile(`\{[A-Za-z]+\}`)
+
+// optionErrorf returns an error about the first field in the format's braces.
 func optionErrorf(format string, args ...any) error {
-	return &OptionError{fmt.Errorf(format, args...)}
+	return &OptionError{strings.Trim(optionField.FindString(format), "{}"), format, args}
 }
 
 // A Result is a plan and what it came from.
@@ -140,7 +158,7 @@ func compileGraph(m *frontend.Model, g *graph.Graph, o Options, passes tables) (
 	}
 	off, err := pass.ParseSet(o.Passes, Passes())
 	if err != nil {
-		return nil, optionErrorf("--passes: %w", err)
+		return nil, optionErrorf("{Passes}: %w", err)
 	}
 	if err := graph.Verify(g); err != nil {
 		return nil, fmt.Errorf("%s: %w", m.File.Path, err)
@@ -244,29 +262,29 @@ func anyOf(words []string) string {
 // complete fills in defaults and refuses what makes no sense.
 func (o *Options) complete(p *frontend.Params) error {
 	targets := Targets()
-	set := func(s *string, def, flag string, allowed ...string) error {
+	set := func(s *string, def, field string, allowed ...string) error {
 		if *s == "" {
 			*s = def
 		}
 		if !slices.Contains(allowed, *s) {
 			since := ""
-			if o.Target != targets[0].Name && flag != "target" {
-				since = ", since --target is " + o.Target
+			if o.Target != targets[0].Name && field != "Target" {
+				since = ", since {Target} is " + o.Target
 			}
-			return optionErrorf("--%s is %q, expected %s%s", flag, *s, anyOf(allowed), since)
+			return optionErrorf("{"+field+"} is %q, expected %s"+since, *s, anyOf(allowed))
 		}
 		return nil
 	}
-	within := func(n *int64, def, most int64, flag, why string) error {
+	within := func(n *int64, def, most int64, field, why string) error {
 		if *n == 0 {
 			*n = def
 		}
 		if *n < 1 || *n > most {
-			return optionErrorf("--%s is %d, expected 1 to %d%s", flag, *n, most, why)
+			return optionErrorf("{"+field+"} is %d, expected 1 to %d%s", *n, most, why)
 		}
 		return nil
 	}
-	if err := set(&o.Target, targets[0].Name, "target", target.Names(targets)...); err != nil {
+	if err := set(&o.Target, targets[0].Name, "Target", target.Names(targets)...); err != nil {
 		return err
 	}
 	o.target = targets[slices.Index(target.Names(targets), o.Target)]
@@ -275,18 +293,18 @@ func (o *Options) complete(p *frontend.Params) error {
 		threads = min(threads, most)
 	}
 	for _, err := range []error{
-		set(&o.ISA, o.target.ISAs[0], "isa", o.target.ISAs...),
-		set(&o.Activations, "auto", "activations", append([]string{"auto"}, o.target.RoundingNames()...)...),
-		set(&o.Split, "layers", "split", "layers", "tensor"),
-		set(&o.Tiles, "off", "tiles", "on", "off"),
-		set(&o.Precision, "fast", "precision", "fast", "exact"),
-		set(&o.KV, map[string]string{"fast": "f16", "exact": "f32"}[o.Precision], "kv", o.target.Caches...),
-		within(&o.Ctx, min(defaultCtx, p.Context), p.Context, "ctx", ", the context that the model was trained for"),
-		within(&o.Sequences, 1, maxSequences, "sequences", ""),
-		within(&o.Ubatch, min(defaultUbatch, o.Ctx), 1<<16, "ubatch", ""),
-		within(&threads, 1, plan.MaxThreads, "threads", ""),
-		within(&devices, 1, maxDevices, "devices", ""),
-		within(&o.Rows, max(o.Sequences, defaultRows), math.MaxInt64, "rows", ""),
+		set(&o.ISA, o.target.ISAs[0], "ISA", o.target.ISAs...),
+		set(&o.Activations, "auto", "Activations", append([]string{"auto"}, o.target.RoundingNames()...)...),
+		set(&o.Split, "layers", "Split", "layers", "tensor"),
+		set(&o.Tiles, "off", "Tiles", "on", "off"),
+		set(&o.Precision, "fast", "Precision", "fast", "exact"),
+		set(&o.KV, map[string]string{"fast": "f16", "exact": "f32"}[o.Precision], "KV", o.target.Caches...),
+		within(&o.Ctx, min(defaultCtx, p.Context), p.Context, "Ctx", ", the context that the model was trained for"),
+		within(&o.Sequences, 1, maxSequences, "Sequences", ""),
+		within(&o.Ubatch, min(defaultUbatch, o.Ctx), 1<<16, "Ubatch", ""),
+		within(&threads, 1, plan.MaxThreads, "Threads", ""),
+		within(&devices, 1, maxDevices, "Devices", ""),
+		within(&o.Rows, max(o.Sequences, defaultRows), math.MaxInt64, "Rows", ""),
 	} {
 		if err != nil {
 			return err
@@ -298,23 +316,23 @@ func (o *Options) complete(p *frontend.Params) error {
 	}
 	switch {
 	case o.Split == "tensor" && o.Devices == 1:
-		return optionErrorf("--split is tensor, expected --devices 2 or more with it")
+		return optionErrorf("{Split} is tensor, expected {Devices} 2 or more with it")
 	case o.Devices > 1 && o.Target != plan.CUDA:
-		return optionErrorf("--devices is %d, expected 1, since --target is %s: only %s has several", o.Devices, o.Target, plan.CUDA)
+		return optionErrorf("{Devices} is %d, expected 1, since {Target} is %s: only %s has several", o.Devices, o.Target, plan.CUDA)
 	case o.Activations != "auto" && o.Precision != "fast":
-		return optionErrorf("--activations is %s, expected auto, since --precision is %s, which rounds no activations", o.Activations, o.Precision)
+		return optionErrorf("{Activations} is %s, expected auto, since {Precision} is %s, which rounds no activations", o.Activations, o.Precision)
 	case o.Tiles == "on" && o.Precision != "fast":
-		return optionErrorf("--tiles is on, expected off, since tiles round and --precision is %s", o.Precision)
+		return optionErrorf("{Tiles} is on, expected off, since tiles round and {Precision} is %s", o.Precision)
 	case o.Tiles == "on" && o.target.Tiles == 0:
-		return optionErrorf("--tiles is on, expected off, since --target is %s", o.Target)
+		return optionErrorf("{Tiles} is on, expected off, since {Target} is %s", o.Target)
 	case o.Tiles == "on" && o.Ubatch < o.target.Tiles:
-		return optionErrorf("--tiles is on, expected off, since they take %d tokens and --ubatch is %d", o.target.Tiles, o.Ubatch)
+		return optionErrorf("{Tiles} is on, expected off, since they take %d tokens and {Ubatch} is %d", o.target.Tiles, o.Ubatch)
 	}
 	if o.Activations == "auto" && o.Precision == "fast" {
 		o.Activations = o.target.DefaultRounding(o.ISA)
 	}
 	if o.Sequences > o.Ubatch {
-		return optionErrorf("--sequences is %d, expected at most --ubatch %d, since a step holds a token of each", o.Sequences, o.Ubatch)
+		return optionErrorf("{Sequences} is %d, expected at most {Ubatch} %d, since a step holds a token of each", o.Sequences, o.Ubatch)
 	}
 	return nil
 }
@@ -349,7 +367,7 @@ func markOutputs(g *graph.Graph, patterns []string) error {
 			for _, v := range n.Out {
 				ok, err := path.Match(pattern, v.Name)
 				if err != nil {
-					return optionErrorf("--values: pattern %q: %w", pattern, err)
+					return optionErrorf("{Outputs}: pattern %q: %w", pattern, err)
 				}
 				if ok && v.Type.DType == graph.F32 {
 					found = true
@@ -360,7 +378,7 @@ func markOutputs(g *graph.Graph, patterns []string) error {
 			}
 		}
 		if !found {
-			return optionErrorf("--values: pattern %q matches no value of the graph; see its names with: pesti dot MODEL --stage graph --all", pattern)
+			return optionErrorf("{Outputs}: pattern %q matches no value of the graph; its names are those in the text of the graph", pattern)
 		}
 	}
 	return nil

@@ -320,7 +320,7 @@ func pack(w *plan.Weight, layout string) error {
 // fitsCache refuses a format of caches whose blocks do not divide the elements that lie together.
 func (o *Options) fitsCache(elems int64, what string) error {
 	if f, _ := plan.LookupFormat(o.KV); elems%f.Elems != 0 {
-		return optionErrorf("--kv is %q, expected f32, f16 or fp8, since the %d elements of a %s are no multiple of %d", o.KV, elems, what, f.Elems)
+		return optionErrorf("{KV} is %q, expected f32, f16 or fp8, since the %d elements of a %s are no multiple of %d", o.KV, elems, what, f.Elems)
 	}
 	return nil
 }

@@ -45,18 +45,18 @@ func (o *Options) completeHost(p *frontend.Params) error {
 	case !slices.Contains(plan.ISAs, h.ISA):
 		return optionErrorf("the processor's instruction set is %q, expected one of %v", h.ISA, plan.ISAs)
 	case h.Threads < 1 || h.Threads > plan.MaxThreads:
-		return optionErrorf("--threads is %d, expected 1 to %d", h.Threads, plan.MaxThreads)
+		return optionErrorf("{Threads} is %d, expected 1 to %d", h.Threads, plan.MaxThreads)
 	case o.Target != plan.CUDA:
-		return optionErrorf("--gpu-layers is %d, expected --target %s with it", h.GPULayers, plan.CUDA)
+		return optionErrorf("{GPULayers} is %d, expected {Target} %s with it", h.GPULayers, plan.CUDA)
 	case h.GPULayers < 1:
-		return optionErrorf("--gpu-layers is %d, expected at least 1, or --target cpu for none", h.GPULayers)
+		return optionErrorf("{GPULayers} is %d, expected at least 1, or {Target} cpu for none", h.GPULayers)
 	case o.Split != "layers":
-		return optionErrorf("--split is %s, expected layers, since --gpu-layers leaves some of them on the processor", o.Split)
+		return optionErrorf("{Split} is %s, expected layers, since {GPULayers} leaves some of them on the processor", o.Split)
 	case h.GPULayers > layers: // the output too
 		o.Host = nil
 		return nil
 	case o.Devices > h.GPULayers:
-		return optionErrorf("--devices is %d, expected at most %d, the layers that --gpu-layers leaves to them", o.Devices, h.GPULayers)
+		return optionErrorf("{Devices} is %d, expected at most %d, the layers that {GPULayers} leaves to them", o.Devices, h.GPULayers)
 	}
 	o.Host = &h
 	return nil
@@ -79,7 +79,7 @@ func (o *Options) partition(g *graph.Graph, layers int, off pass.Set) (*partitio
 	var err error
 	d.notes, err = pass.Run(d.graph, d.passes, pass.Options{Off: off, Verify: o.Verify, After: o.after("")})
 	if err != nil {
-		return nil, optionErrorf("--devices %d: %w", o.Devices, err)
+		return nil, optionErrorf("{Devices} %d: %w", o.Devices, err)
 	}
 	return d, nil
 }

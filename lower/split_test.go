@@ -66,11 +66,11 @@ func TestDevicesMistakes(t *testing.T) {
 		o    Options
 		want string
 	}{
-		{Options{Target: plan.CUDA, Devices: -1}, "--devices is -1, expected 1 to 64"},
-		{Options{Target: plan.CUDA, Devices: 65}, "--devices is 65, expected 1 to 64"},
+		{Options{Target: plan.CUDA, Devices: -1}, "Devices is -1, expected 1 to 64"},
+		{Options{Target: plan.CUDA, Devices: 65}, "Devices is 65, expected 1 to 64"},
 		{Options{Target: plan.CUDA, Devices: 9}, "9 devices for 4 layers"},
-		{Options{Target: "cpu", Devices: 2}, "--devices is 2, expected 1, since --target is cpu"},
-		{Options{Target: plan.CUDA, Devices: 2, Split: "rows"}, `--split is "rows", expected layers or tensor, since --target is cuda`},
+		{Options{Target: "cpu", Devices: 2}, "Devices is 2, expected 1, since Target is cpu"},
+		{Options{Target: plan.CUDA, Devices: 2, Split: "rows"}, `Split is "rows", expected layers or tensor, since Target is cuda`},
 	} {
 		_, err := Compile(demoModel(t), c.o)
 		var about *OptionError
@@ -249,11 +249,11 @@ func TestHost(t *testing.T) {
 		o    Options
 		want string
 	}{
-		{Options{Target: plan.CUDA, Host: &Host{GPULayers: 0}}, "--gpu-layers is 0, expected at least 1"},
-		{Options{Target: plan.CUDA, Host: &Host{GPULayers: -1}}, "--gpu-layers is -1, expected at least 1"},
-		{Options{Target: "cpu", Host: &Host{GPULayers: 1}}, "--gpu-layers is 1, expected --target cuda with it"},
-		{Options{Target: plan.CUDA, Devices: 3, Host: &Host{GPULayers: 2}}, "--devices is 3, expected at most 2"},
-		{Options{Target: plan.CUDA, Devices: 2, Split: "tensor", Host: &Host{GPULayers: 2}}, "--split is tensor, expected layers"},
+		{Options{Target: plan.CUDA, Host: &Host{GPULayers: 0}}, "GPULayers is 0, expected at least 1"},
+		{Options{Target: plan.CUDA, Host: &Host{GPULayers: -1}}, "GPULayers is -1, expected at least 1"},
+		{Options{Target: "cpu", Host: &Host{GPULayers: 1}}, "GPULayers is 1, expected Target cuda with it"},
+		{Options{Target: plan.CUDA, Devices: 3, Host: &Host{GPULayers: 2}}, "Devices is 3, expected at most 2"},
+		{Options{Target: plan.CUDA, Devices: 2, Split: "tensor", Host: &Host{GPULayers: 2}}, "Split is tensor, expected layers"},
 	} {
 		_, err := Compile(demoModel(t), c.o)
 		var about *OptionError

@@ -2,21 +2,40 @@ package main
 
 import (
 	"errors"
-	"fmt"
 
+	"pesti/exec"
 	"pesti/exec/sample"
+	"pesti/lower"
 )
 
 // fieldFlags are the flags of fields that errors of packages name.
 var fieldFlags = map[string]string{
 	"Temp": "temp", "TopK": "top-k", "TopP": "top-p", "MinP": "min-p", "RepeatPenalty": "repeat-penalty", "RepeatLast": "repeat-last",
+	"Passes": "passes", "Target": "target", "Split": "split", "Devices": "devices", "Activations": "activations", "Precision": "precision", "Tiles": "tiles", "Ubatch": "ubatch", "Sequences": "sequences", "Outputs": "values", "Threads": "threads", "GPULayers": "gpu-layers", "KV": "kv", "Ctx": "ctx", "Rows": "rows", "ISA": "isa",
 }
 
 // withFlag returns an error about a field as one about its flag.
 func withFlag(err error) error {
 	var p *sample.ParamError
 	if errors.As(err, &p) {
-		return fmt.Errorf("--%s %s", fieldFlags[p.Field], p.Text())
+		return usagef("--%s %s", fieldFlags[p.Field], p.Text())
+	}
+	var o *lower.OptionError
+	if errors.As(err, &o) {
+		return usagef("%s", o.Text(func(field string) string { return "--" + fieldFlags[field] }))
 	}
 	return err
+}
+
+// flagsHint returns the flags of compile that decide about a limit which an error is about, "" for others.
+func flagsHint(err error) string {
+	switch {
+	case errors.Is(err, exec.ErrOutOfMemory):
+		return " (--ctx, --sequences, --ubatch)"
+	case errors.Is(err, exec.ErrNoSequence):
+		return " (--sequences)"
+	case errors.Is(err, exec.ErrContextFull):
+		return " (--ctx)"
+	}
+	return ""
 }

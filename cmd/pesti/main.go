@@ -246,14 +246,16 @@ func verdict(err error) (code int, message bool) {
 // about returns err as an error about the file called name, which it need not name yet. For the
 // executor the plan is "the plan"; only here it has a name.
 func about(name string, err error) error {
-	text := err.Error()
+	err = withFlag(err)
+	hint := flagsHint(err)
+	text := err.Error() + hint
 	if strings.HasPrefix(text, name+": ") {
 		return err
 	}
 	if rest, ok := strings.CutPrefix(text, "plan: "); ok {
 		return fmt.Errorf("%s: %s", name, rest)
 	}
-	return fmt.Errorf("%s: %w", name, err)
+	return fmt.Errorf("%s: %w%s", name, err, hint)
 }
 
 // oneLine returns a message as one line that is safe on a terminal. Line breaks and tabs become spaces.
