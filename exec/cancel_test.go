@@ -51,8 +51,8 @@ func TestCancelledInEachWave(t *testing.T) {
 				}
 			}
 			ctx, cancel := context.WithCancelCause(t.Context())
-			waves, restore := 0, func() {}
-			restore = e.BeforeWaves(func(w int) {
+			waves := 0
+			restore := e.BeforeWaves(func(w int) {
 				waves++
 				if w == wave {
 					cancel(errEnough)
@@ -147,7 +147,8 @@ func TestDeadline(t *testing.T) {
 	if waves != 0 || s.Pos() != 3 {
 		t.Errorf("%d waves ran and the session is at %d, expected none and 3", waves, s.Pos())
 	}
-	if _, err := s.Feed(nil, []int32{1}); err == nil || s.Pos() != 3 { //nolint:staticcheck // what it must refuse
+	//lint:ignore SA1012 it must refuse a nil context
+	if _, err := s.Feed(nil, []int32{1}); err == nil || s.Pos() != 3 {
 		t.Errorf("a nil context: error %v at position %d", err, s.Pos())
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -41,11 +42,18 @@ type process struct {
 
 func start(t *testing.T, args ...string) *process {
 	t.Helper()
+	return startUnder(t, nil, args...)
+}
+
+// startUnder is start by another program, which runs the command line that follows its own arguments.
+func startUnder(t *testing.T, launcher []string, args ...string) *process {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{Cmd: exec.Command(self, args...)}
+	line := slices.Concat(launcher, []string{self}, args)
+	p := &process{Cmd: exec.Command(line[0], line[1:]...)}
 	p.Env = append(os.Environ(), mainVariable+"=1")
 	p.Stderr = &p.err
 	if p.out, err = p.StdoutPipe(); err != nil {
