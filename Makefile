@@ -131,7 +131,7 @@ prove-slow: venv models $(PEER_IF_ANY)
 	@PESTI_REQUIRE="models $(PEER_IF_ANY)" PESTI_PROVE=1 \
 	$(GO) test -json -count=1 -p 1 -timeout 60m -run '$(SLOW)' $$(grep -rl --include='*_test.go' 'func TestProve' . | xargs -n1 dirname | sort -u) | $(REPORT) $(COMPLETE)
 
-# The tests that took longest, of those that the last make test and make prove ran.
+# The slowest tests of the last make test and make prove.
 times:
 	@$(GO) run ./conformance/skipreport -slowest 20 bin/times/*.txt
 
@@ -143,7 +143,7 @@ test-oracle: venv models
 test-one-processor: venv
 	@GOMAXPROCS=1 PESTI_ISA=portable PESTI_MODELS=$(CURDIR)/no-models $(GO) test -json -p 1 -timeout 10m $(CONCURRENT) | $(REPORT) -elsewhere '$(ELSEWHERE)'
 
-# Other instructions, such as those that multiply and add at once, and no assembly: the same results.
+# Other instructions, such as fused multiply-add, and no assembly: the same results.
 test-variants: test-goamd64 test-purego
 
 test-goamd64: venv

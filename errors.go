@@ -21,7 +21,7 @@ var (
 	ErrBusy   = errors.New("in use by another call or generation") // a session, which takes one call at a time
 )
 
-// An OptionError is about a field of Options or Params: whoever set it can set it otherwise.
+// An OptionError is about a field of Options or Params, which the caller can change.
 type OptionError struct {
 	Field string // such as "MaxTokens" or "Ctx"; "" where it is about several
 	Err   error  // what was found and what is expected

@@ -31,7 +31,7 @@ type Options struct {
 	// stay open until Close.
 	Sidecar *sidecar.File
 
-	RAM cpu.RAM // what the plan must fit in; where it is zero, what this machine has
+	RAM cpu.RAM // limits memory use; zero means the machine's available memory
 
 	// Driver has the devices of a plan for CUDA devices, and Devices are their numbers there. Where the
 	// plan is for more, the others follow the last one; none given begin at 0. The engine opens and closes
@@ -83,7 +83,7 @@ type Engine struct {
 	rings                  []ring
 	packings               []packing
 	passes                 int32 // counts forward passes
-	batches                int32 // counts batches, including those that were refused
+	batches                int32 // counts batches, including refused ones
 	closed                 bool
 	last                   kernel.Run
 	top                    int             // how many of the greatest logits of each row the last pass gave, 0 for all

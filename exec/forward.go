@@ -32,10 +32,10 @@ type Row struct {
 
 // A sequence is what the engine knows of one slot of the caches.
 type sequence struct {
-	length int   // positions that the caches hold
-	most   int   // one past the highest position written since it last began at 0
-	batch  int32 // the last batch it was part of
-	taken  bool  // by a session
+	length  int   // positions that the caches hold
+	written int   // one past the highest position written since it last began at 0
+	batch   int32 // the last batch it was part of
+	taken   bool  // by a session
 }
 
 // A ring is a cache of a layer with a window, which forgets old positions.
@@ -86,9 +86,9 @@ func (e *Engine) Forward(ctx context.Context, b *Batch) error {
 	for t, seq := range b.Seq {
 		s, pos := &e.sequences[seq], int(b.Pos[t])
 		if pos == 0 {
-			s.most = 0 // nothing before is looked back to
+			s.written = 0 // nothing before is looked back to
 		}
-		s.most = max(s.most, pos+1)
+		s.written = max(s.written, pos+1)
 		e.hold(seq, pos+1)
 	}
 	e.last, e.top = r, e.topKFor(b.TopK)
@@ -247,8 +247,8 @@ func (e *Engine) checkStart(s *sequence, seq, pos int) error {
 		return fmt.Errorf("sequence %d: position %d, expected at most %d, since that many positions came before", seq, pos, s.length)
 	}
 	for _, r := range e.rings {
-		if least := max(pos-r.window+1, 0); least < pos && least < s.most-r.positions {
-			return fmt.Errorf("sequence %d: cannot go back from position %d to %d: a layer with a window of %d has forgotten position %d; start over at 0", seq, s.most, pos, r.window, least)
+		if least := max(pos-r.window+1, 0); least < pos && least < s.written-r.positions {
+			return fmt.Errorf("sequence %d: cannot go back from position %d to %d: a layer with a window of %d has forgotten position %d; start over at 0", seq, s.written, pos, r.window, least)
 		}
 	}
 	return nil

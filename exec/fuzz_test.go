@@ -9,7 +9,7 @@ import (
 	"pesti/exec/plan"
 )
 
-// This file ruins plans and runs those that still load. Such a plan may compute nonsense, but no
+// This file damages plans and runs the ones that still load. Such a plan may compute nonsense, but no
 // step of it may touch memory that is not its own, no result may depend on what memory held
 // before, and none on which worker comes first.
 

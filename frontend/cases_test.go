@@ -120,7 +120,7 @@ func refuses(t *testing.T, err error, key string) {
 }
 
 // TestVocabularyCases has the vocabularies of SmolLM2 (byte-level BPE) and gemma (SentencePiece)
-// damaged: the error names the key, of whoever reads it first.
+// damaged: the error names the key, whichever function reads it first.
 func TestVocabularyCases(t *testing.T) {
 	const prefix = "tokenizer.ggml."
 	smol, gemma := openModel(t, testenv.SmolLM2), openModel(t, testenv.Gemma)

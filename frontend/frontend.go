@@ -32,7 +32,7 @@
 //     the paper or the model's published code, not from step 1. test_oracle.py compares them with
 //     plain loops: add a test there.
 //  5. conformance/variants_test.go: a row for the plain model, and one for each way in which models
-//     of this architecture differ. Add the plain one to TestVariantsGreedy, those that llama.cpp can
+//     of this architecture differ. Add the plain one to TestVariantsGreedy, and the ones that llama.cpp can
 //     run to variants_witness_test.go, and mistakes that an author is likely to make to
 //     variantFaults. frontend/check_test.go: the files to refuse, such as one without a required
 //     weight.

@@ -8,7 +8,7 @@ import (
 
 // Verify checks what every pass must keep, and names the node and the value that break it:
 // operands are defined before their use and belong to g; arity and attributes fit the op; types
-// are those that the op infers; weights have a type that a model file can store; names are unique;
+// are the types that the op infers; weights have a type that a model file can store; names are unique;
 // ids are dense; a state is written at most once under each name and not read under that name
 // afterwards; operands lie on the node's device unless its op crosses; outputs exist.
 func Verify(g *Graph) error {

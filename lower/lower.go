@@ -69,7 +69,7 @@ type Host struct {
 	Threads   int    // 1
 }
 
-// An OptionError is about a field of Options: whoever set it can set it otherwise.
+// An OptionError is about a field of Options, which the caller can change.
 type OptionError struct {
 	Field string // "" where it is about none
 

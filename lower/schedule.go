@@ -37,7 +37,7 @@ type scheduler struct {
 	fallbacks []Fallback
 }
 
-// access is what is known of one buffer while waves are formed.
+// access holds the accesses to one buffer while waves are formed.
 type access struct {
 	written int // wave of the last write, −1 for none
 	read    int // wave of the last read

@@ -233,7 +233,7 @@ func TestHost(t *testing.T) {
 			}
 		}
 	}
-	// What two plans have apart in their devices is told.
+	// The diff reports differences of devices.
 	for what, other := range map[string]*Host{"instruction set: portable → avx2": {GPULayers: 2, ISA: "avx2"}, "threads: 1 → 2": {GPULayers: 2, Threads: 2}} {
 		a, b := compileCUDA(t, Options{Ctx: 64, Host: &Host{GPULayers: 2}}), compileCUDA(t, Options{Ctx: 64, Host: other})
 		if !slices.ContainsFunc(plan.Diff(a, b), func(d plan.Difference) bool { return d.Place == "device 0" && d.String() == what }) {

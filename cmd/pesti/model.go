@@ -161,7 +161,7 @@ func (a *app) planSidecar(path string, p *plan.Plan, given string, model *gguf.F
 }
 
 // digestSidecar returns the digest of the weights beside a model, unless the file says that they were
-// made of other weights than those that the model's digest is of.
+// made of other weights than the model's digest covers.
 func digestSidecar(f *sidecar.File, model string) (string, error) {
 	if err := f.CheckData(model); err != nil {
 		return "", err

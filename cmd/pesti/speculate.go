@@ -40,7 +40,7 @@ func (g *guessing) check(s *source) error {
 	return nil
 }
 
-// guesses tells of guesses that were verified, "" of none.
+// guesses describes the drafts that were verified; it is "" if there were none.
 func guesses(proposed, accepted int) string {
 	if proposed == 0 {
 		return ""

@@ -77,7 +77,7 @@ func Python(t testing.TB, args ...string) *exec.Cmd {
 // builds in the repository's root.
 func LlamaCpp(t testing.TB, args ...string) *exec.Cmd {
 	t.Helper()
-	return python(t, peer, "PESTI_PEER", ".peer", "run make peer, which compiles llama.cpp", args)
+	return python(t, llamaCpp, "PESTI_PEER", ".peer", "run make peer, which compiles llama.cpp", args)
 }
 
 func python(t testing.TB, what, variable, folder, remedy string, args []string) *exec.Cmd {
@@ -180,8 +180,8 @@ func Lacks(t testing.TB, why any) {
 
 // What PESTI_REQUIRE can name.
 const (
-	models = "models" // and the Python that reads them
-	peer   = "peer"
+	models   = "models" // and the Python that reads them
+	llamaCpp = "peer"
 )
 
 func missing(t testing.TB, what, format string, args ...any) {

@@ -58,7 +58,7 @@ type Machine struct {
 // A lot is where a thread parks when there is nothing to run for long.
 type lot struct {
 	parked atomic.Bool
-	wake   chan struct{} // sent to by whoever set parked to false
+	wake   chan struct{} // the thread that sets parked to false sends to it
 	_      [48]byte
 }
 

@@ -10,10 +10,10 @@ import (
 	"pesti/exec/cpu/kernel"
 )
 
-// A Roofline is what the workers of a machine do in a second at most, all together (Williams,
-// Waterman & Patterson, "Roofline", 2009), and what a wave costs them. Reading is the median of
-// its samples, since it is held against runs of which it is as much a sample; of the others it
-// is the best one, which nothing else on the machine has disturbed.
+// A Roofline is the greatest rate of all workers of a machine together (Williams, Waterman &
+// Patterson, "Roofline", 2009), and the cost of a wave. The reading rate is the median of its
+// samples, because it is compared with medians of runs. The other rates are the best samples,
+// which other programs disturbed least.
 type Roofline struct {
 	Workers   int                `json:"workers"`
 	ReadBytes int                `json:"read_bytes"`   // size of what is read from end to end

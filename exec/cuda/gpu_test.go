@@ -11,7 +11,7 @@ import (
 // lanes are the float32 lanes of an SM, by generation (CUDA C++ Programming Guide, "Arithmetic Instructions").
 var lanes = map[string]int{"t4": 64, "a100": 64, "rtx3090": 128, "rtx4090": 128, "l4": 128, "h100": 128, "h200": 128}
 
-// TestGPUs: what a data sheet tells of float32 is what follows from SMs and clock.
+// TestGPUs: the float32 rate of a data sheet follows from the number of SMs and the clock.
 func TestGPUs(t *testing.T) {
 	if len(cuda.GPUs()) != len(lanes) {
 		t.Errorf("%d GPUs, and lanes of %d", len(cuda.GPUs()), len(lanes))

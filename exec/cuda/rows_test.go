@@ -36,7 +36,7 @@ func TestEmbed(t *testing.T) {
 	}
 }
 
-// TestEmbedTaken checks that tokens below 0 stand for those that were taken before.
+// TestEmbedTaken checks that tokens below 0 stand for tokens that were taken before.
 func TestEmbedTaken(t *testing.T) {
 	b := newBench(t, "sm_75")
 	table, y := newMatrix(rand.New(rand.NewPCG(1, 3)), "f32", 5, 32), b.put(make([]float32, 4*32))
@@ -129,7 +129,7 @@ func TestNorm(t *testing.T) {
 }
 
 // TestQuantiseNaN checks that a block that is not finite has a scale that is NaN, and others are as they are.
-func TestQuantiseNaN(t *testing.T) {
+func TestQuantizeNaN(t *testing.T) {
 	b := newBench(t, "sm_75")
 	x := randoms(rand.New(rand.NewPCG(2, 9)), 128)
 	x[40], x[70] = float32(math.NaN()), float32(math.Inf(-1))

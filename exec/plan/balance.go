@@ -3,7 +3,7 @@ package plan
 import "slices"
 
 // A Balance is how evenly the workers of a plan share one run of a program, by the costs of its
-// steps. Bytes are those that are read.
+// steps. Bytes are bytes read.
 type Balance struct {
 	Tokens    int64         `json:"tokens"`
 	Rows      int64         `json:"rows"`

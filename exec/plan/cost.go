@@ -56,7 +56,7 @@ type costModel struct {
 	writes      map[string]string // by role, of a state
 }
 
-// cachedReads are the elements of the caches that attention reads, cacheWrites those that a step writes.
+// cachedReads are the cache elements that attention reads; cacheWrites are the elements that a step writes.
 var (
 	cachedReads = map[string]string{"kcache": "S*C*kv_heads*head_dim", "vcache": "S*C*kv_heads*head_dim"}
 	cacheWrites = map[string]string{"kcache": "M*kv_heads*head_dim", "vcache": "M*kv_heads*head_dim"}

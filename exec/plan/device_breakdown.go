@@ -79,9 +79,9 @@ func (s *DeviceBreakdown) add(p *Plan, g *Program, l Workload) error {
 		}
 		switch {
 		case IsTransfer(st.Kernel) && l.R > 0:
-			s.link(p, g, st).Token += c.Written
+			s.shareOf(p, g, st).Token += c.Written
 		case IsTransfer(st.Kernel):
-			s.link(p, g, st).Prompt += c.Written / l.T
+			s.shareOf(p, g, st).Prompt += c.Written / l.T
 		case l.R > 0:
 			s.Devices[st.Device].Read = plus(s.Devices[st.Device].Read, c.Read())
 		default:
@@ -94,8 +94,8 @@ func (s *DeviceBreakdown) add(p *Plan, g *Program, l Workload) error {
 	return nil
 }
 
-// link returns the link that a transfer takes.
-func (s *DeviceBreakdown) link(p *Plan, g *Program, st *Step) *LinkShare {
+// shareOf returns the share of the link that a transfer takes.
+func (s *DeviceBreakdown) shareOf(p *Plan, g *Program, st *Step) *LinkShare {
 	from := st.Device
 	for _, a := range st.Args {
 		if a.Role == "x" {

@@ -328,7 +328,7 @@ func (d *differ) compare(s subject, a, b []detail) {
 type pairing[T any] struct{ a, b *T }
 
 // pair brings together what has the same name, the n-th in a with the n-th in b. They come in the
-// order of a, those that only b has last.
+// order of a, with the ones that only b has last.
 func pair[T any](a, b []T, name func(*T) string) []pairing[T] {
 	type key struct {
 		name string

@@ -59,7 +59,7 @@ type corners [4]Scope
 
 const (
 	least = iota
-	most
+	greatest
 	leastRows
 	leastTokens
 )
@@ -86,8 +86,8 @@ func (c corners) of(st *Step) corners {
 
 func (c *corners) eval(formula string) (n extents, err error) {
 	for i := range c {
-		if i > most && n[least] == n[most] {
-			n[i] = n[most] // since formulas grow
+		if i > greatest && n[least] == n[greatest] {
+			n[i] = n[greatest] // since formulas grow
 		} else if n[i], err = c[i].Eval(formula); err != nil {
 			return n, err
 		}

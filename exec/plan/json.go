@@ -50,7 +50,7 @@ type FusionsSummary struct {
 }
 
 // A ProgramSummary counts what a program does. Per layer means the most over all layers. A wave
-// counts for the layer of the last step in it that workers share; those that each worker does
+// counts for the layer of the last step in it that workers share; steps that each worker does
 // whole prepare operands, such as the residual stream that the layer before left to be summed.
 type ProgramSummary struct {
 	Tokens        [2]int64 `json:"tokens"` // least and most in a step
@@ -93,7 +93,7 @@ func Summarise(p *Plan) Summary {
 	return s
 }
 
-// IsReference reports whether a kernel is one of those that run where none fits.
+// IsReference reports whether a kernel is a reference kernel, which runs if no kernel of the target fits.
 func IsReference(kernel string) bool { return strings.HasPrefix(kernel, "ref.") }
 
 func summarise(g *Program) ProgramSummary {
@@ -127,7 +127,7 @@ func summarise(g *Program) ProgramSummary {
 }
 
 // JSON returns the summary of a plan as indented JSON, with how devices share it and the balance of each program. The four
-// programs that a plan may have are always among its keys; those that it lacks are null.
+// programs that a plan may have are always among its keys; missing ones are null.
 func JSON(p *Plan) ([]byte, error) {
 	type program struct {
 		ProgramSummary

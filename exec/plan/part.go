@@ -32,7 +32,7 @@ func (w *Weight) TensorDims() []int64 {
 	return w.Dims
 }
 
-// String returns the part as it stands in the text form: columns of @blk.0.ffn_down.weight[896, 4864] from 2560;
+// String returns the text form of the part: columns of @blk.0.ffn_down.weight[896, 4864] from 2560;
 // "" of a whole tensor.
 func (p *Part) String() string {
 	if p.Of == "" {

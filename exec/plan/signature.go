@@ -94,7 +94,7 @@ func (st *Step) Param(name string) any {
 	return nil
 }
 
-// allParams returns the parameters of a step with those that it leaves out.
+// allParams returns the parameters of a step, including the defaults of omitted ones.
 func allParams(st *Step) []Param {
 	list := st.Params
 	if sig, ok := LookupKernel(st.Kernel); ok {

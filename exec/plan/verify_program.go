@@ -137,7 +137,7 @@ func (c *checker) place(u *use, id int) error {
 	if u.Class != Arena {
 		return fmt.Errorf("class is %q, expected arena in a program", u.Class)
 	}
-	elems, bytes, err := c.at[most].extent(u.Buffer)
+	elems, bytes, err := c.at[greatest].extent(u.Buffer)
 	if err != nil {
 		return err
 	}

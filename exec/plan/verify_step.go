@@ -101,8 +101,8 @@ func (b *binding) bind() error {
 		for j := range b.times(o.Repeat) {
 			role := indexed(o.Role, o.Repeat, j)
 			switch {
-			case o.When != "" && (b.at[most].param(o.When) > 0) != (len(args) > 0 && args[0].Role == role):
-				return fmt.Errorf("%s is %d, expected operand %s where, and only where, it is not 0", o.When, b.at[most].param(o.When), role)
+			case o.When != "" && (b.at[greatest].param(o.When) > 0) != (len(args) > 0 && args[0].Role == role):
+				return fmt.Errorf("%s is %d, expected operand %s where, and only where, it is not 0", o.When, b.at[greatest].param(o.When), role)
 			case len(args) > 0 && args[0].Role == role:
 				b.bound = append(b.bound, boundArg{Arg: &args[0], Operand: o, index: j})
 				args = args[1:]
@@ -154,7 +154,7 @@ func (b *binding) params() error {
 		}
 	}
 	for _, rule := range b.sig.Rules {
-		if err := rule(&b.at[most]); err != nil {
+		if err := rule(&b.at[greatest]); err != nil {
 			return fmt.Errorf("parameter %w", err)
 		}
 	}
@@ -227,7 +227,7 @@ func (b *binding) weight(a *boundArg) error {
 			return err
 		}
 	}
-	shape, err := b.at[most].shape(a.Extent)
+	shape, err := b.at[greatest].shape(a.Extent)
 	if err != nil {
 		return err
 	}
@@ -321,8 +321,8 @@ func (b *binding) fits(a *boundArg, u *use) error {
 	if a.elems, err = b.at.eval(a.Extent); err != nil {
 		return err
 	}
-	if a.elems[most] > u.elems {
-		return fmt.Errorf("holds %d elements, expected at least %d (%s)", u.elems, a.elems[most], a.Extent)
+	if a.elems[greatest] > u.elems {
+		return fmt.Errorf("holds %d elements, expected at least %d (%s)", u.elems, a.elems[greatest], a.Extent)
 	}
 	return first(b.wholeBlocks(a, u), b.state(a, u), b.table(a, u), b.writes(a, u), b.reads(a, u), b.aliases(a))
 }
@@ -337,17 +337,17 @@ func (b *binding) state(a *boundArg, u *use) error {
 	if u.Class != State {
 		return nil
 	}
-	if a.elems[most] != u.elems {
-		return fmt.Errorf("holds %d elements, expected %d (%s): steps must agree on a state", u.elems, a.elems[most], a.Extent)
+	if a.elems[greatest] != u.elems {
+		return fmt.Errorf("holds %d elements, expected %d (%s): steps must agree on a state", u.elems, a.elems[greatest], a.Extent)
 	}
-	width, err := b.at[most].Eval(a.Width)
+	width, err := b.at[greatest].Eval(a.Width)
 	if err != nil {
 		return err
 	}
-	shape := stateShape{b.at[most].param("positions"), width, b.at[most].param("ring"), 0}
+	shape := stateShape{b.at[greatest].param("positions"), width, b.at[greatest].param("ring"), 0}
 	unit := width
 	if a.Heads != "" {
-		if shape.heads, err = b.at[most].Eval(a.Heads); err != nil {
+		if shape.heads, err = b.at[greatest].Eval(a.Heads); err != nil {
 			return err
 		}
 		unit /= shape.heads
@@ -371,7 +371,7 @@ func (b *binding) wholeBlocks(a *boundArg, u *use) error {
 	if f.Elems == 1 {
 		return nil
 	}
-	row := b.at[most]
+	row := b.at[greatest]
 	row.T, row.R = 1, 1
 	n, err := row.Eval(a.Extent)
 	if err != nil {
@@ -479,7 +479,7 @@ func (b *binding) scratch() error {
 	}
 	u := &b.uses[id]
 	formula := b.sig.ScratchOf(b.format("x"))
-	bytes, err := b.at[most].Eval(formula)
+	bytes, err := b.at[greatest].Eval(formula)
 	switch {
 	case err != nil:
 		return err

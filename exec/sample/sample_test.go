@@ -517,7 +517,7 @@ func BenchmarkSample(b *testing.B) {
 	}
 }
 
-// The likeliest token is found, and a logit that is no number, wherever it stands among those that are passed over.
+// The likeliest token is found, and so is a NaN logit at any place among the discarded ones.
 func TestEveryLogitIsSeen(t *testing.T) {
 	for vocab := 193; vocab <= 200; vocab++ {
 		s := newSampler(t, Params{TopP: 1, RepeatPenalty: 1}, vocab)

@@ -17,7 +17,7 @@ type special struct {
 // tokens: it reads the text from the end to the beginning, so that at each byte it knows the longest
 // token that begins there.
 //
-// Each state is a suffix of a token. States are sorted by length; those that extend the same shorter
+// Each state is a suffix of a token. States are sorted by length; the states that extend the same shorter
 // suffix are adjacent, in the order of their first bytes. State 0 is the empty suffix.
 type specials struct {
 	tokens []special
@@ -45,7 +45,7 @@ func newSpecials(ids map[string]int32) *specials {
 	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.text, b.text) })
 
 	s := &specials{bytes: []byte{0}, back: []int32{0}}
-	// The entries of a state are those that begin with it and are longer.
+	// The entries of a state are the longer texts that begin with it.
 	type span struct{ from, to, depth int }
 	states := []span{{0, len(entries), 0}}
 	for n := 0; n < len(states); n++ {

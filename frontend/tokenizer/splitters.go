@@ -123,7 +123,7 @@ var gpt2Words = either(
 	spaces,
 )
 
-// modernWords is the expression of GPT-4 and those that followed it, with what
+// modernWords is the expression of GPT-4 and later models, with what
 // counts as part of a word and how many digits make a number:
 // (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?L+|\p{N}{1,digits}| ?[^\sL\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
 func modernWords(letters class, digits int) matcher {

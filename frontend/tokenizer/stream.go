@@ -59,7 +59,7 @@ func unfinished(text []byte) int {
 }
 
 // A StopMatcher finds the first stop string in a text that arrives in pieces: the
-// one that is complete first, and the longest of those that end together. Text
+// one that is complete first, and the longest of the ones that end together. Text
 // that may be the beginning of a stop string is held until that is known, so that
 // no part of a stop string is ever returned. It works on bytes and must come
 // before a [Stream].

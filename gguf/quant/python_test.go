@@ -25,7 +25,7 @@ func pythonTypes() []Type {
 	return types
 }
 
-// exactTypes are those that the package also writes, and that we write byte for
+// exactTypes are the types that the package also writes, and that we write byte for
 // byte as it does. The K-quants it cannot write.
 var exactTypes = []Type{F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0}
 
@@ -159,7 +159,7 @@ func ordinary(r *rand.Rand, s Scale, at []byte) {
 }
 
 // hardFloats returns rows of 32 values: normal and uniform ones of many
-// magnitudes, and those that rounding or division get wrong easily. Values that
+// magnitudes, and values that rounding or division get wrong easily. Values that
 // are not finite are there for types that store each element by itself; in
 // blocks, the package leaves their result to the hardware.
 func hardFloats(plain bool) []float32 {

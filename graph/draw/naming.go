@@ -37,7 +37,7 @@ type namable struct {
 // nameSizes are the sizes of letters of names in rectangles, the best first.
 var nameSizes = []float64{10, 9, 8, 7}
 
-// inside returns the name as it stands in the rectangle, level or upright, if it has room there.
+// inside returns the name for inside the rectangle, horizontal or vertical, if there is room.
 func (n *namable) inside() (captions []caption, ok bool) {
 	const pad = 6.0
 	w, h := n.seen.x1-n.seen.x0, n.seen.y1-n.seen.y0

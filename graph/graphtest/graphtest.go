@@ -1,7 +1,7 @@
 // Package graphtest draws random well-typed graphs, with weights and steps to run them on, for
 // properties that hold for every graph: printing and parsing, passes, lowering, execution.
 //
-// It owns the recipes by which nodes are drawn; a test holds them to the op table. It imports
+// It owns the recipes by which nodes are drawn; a test compares them with the op table. It imports
 // graph, ops, and gguf, whose files may hold the weights: what a graph is compiled or compared to is its callers' matter.
 package graphtest
 

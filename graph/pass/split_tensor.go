@@ -12,7 +12,7 @@ import (
 // 2019, arXiv:1909.08053): the matrices whose result another one sums up by rows, the latter by columns,
 // so that each device computes with what it has until sums of all are due. Of an attention each device has
 // whole groups of heads with their part of the cache; of the logits it has some, which are put together on
-// device 0, and of the table of embeddings the same rows, those that it has not giving zeros. Norms and the
+// device 0, and of the table of embeddings the same rows, with zeros for rows that the device lacks. Norms and the
 // residual stream are computed on every device. It is no row of the table, since it depends on the number of
 // devices, and on whether parts of a table can be gathered from; one that cannot is looked up on device 0.
 //

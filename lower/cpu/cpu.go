@@ -46,7 +46,7 @@ var activationFormats = []target.ActivationFormat{
 }
 
 // integers are what activations are rounded to. A rounding to one plane costs the more accuracy the
-// fewer sums follow it, and time as the products have elements: in mixed, those that cost accuracy most
+// fewer sums follow it, and time as the products have elements: in mixed, the products that cost most accuracy
 // for their time have two planes.
 var integers = []target.Rounding{
 	target.Always(target.Q8x2),

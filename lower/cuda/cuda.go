@@ -105,7 +105,7 @@ var Chunked = []target.Lowering{
 var always = []*graph.Op{ops.SelectRows, ops.GetPart, ops.Sum, ops.Concat}
 
 // Reference is the table of kernels that run on the host where none fits, each of which is a
-// fallback, and of those that always run on the device.
+// fallback, and of ops that always run on the device.
 func Reference() []target.Lowering {
 	var table []target.Lowering
 	for _, l := range cpu.Reference {

@@ -12,7 +12,7 @@ func Sum(dst []float32, xs ...[]float32) {
 }
 
 // GetPart is GetRows where table has only the rows from first on, of which there may be fewer than ids
-// name: those that it has not are zeros.
+// name: missing rows are zeros.
 func GetPart(dst, table []float32, ids []int32, n, first int, scale float64) {
 	for i, id := range ids {
 		row := dst[i*n : (i+1)*n]

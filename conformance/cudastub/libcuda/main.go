@@ -53,7 +53,7 @@ type library struct {
 	device  cuda.Device // of the context that is current
 	objects []any       // by handle − 1; nil is one that was destroyed
 	texts   map[code]*C.char
-	trapped code            // code of all calls after a trap, except those that free
+	trapped code            // code of all calls after a trap, except calls that free memory
 	several *virtual.Driver // of several devices, once it is needed
 }
 

@@ -20,7 +20,7 @@ type layer struct {
 	layout, kv                   string
 	norms, freqs                 bool
 	rampHigh                     float64 // YaRN from pair 0 to this one, 0 for none
-	sequences, most              int     // most tokens in a step
+	sequences, maxTokens         int     // most tokens in a step
 	isa                          string  // whose inner loops are bound; "" for portable
 
 	qnorm, knorm, freq []float32
@@ -71,13 +71,13 @@ func (l *layer) start(rng *rand.Rand) *call {
 		floatParam("ramp_low", 0), floatParam("ramp_high", l.rampHigh), floatParam("magnitude", l.magnitude()), floatParam("scale", testScale), floatParam("eps", testEps),
 		plan.Param{Name: "layout", Value: l.layout})
 	c.isa, c.ctx, c.pages = l.isa, l.ctx, (l.ctx+15)/16
-	c.scratch = 4 * (97*l.headDim + 240 + l.heads*(32*l.headDim+544) + l.most*(2*l.headDim+l.rot))
-	c.put("q", make([]float32, l.most*l.heads*l.headDim))
-	c.put("k", make([]float32, l.most*l.kvHeads*l.headDim))
-	c.put("v", make([]float32, l.most*l.kvHeads*l.headDim))
-	c.putInts("pos", make([]int32, l.most))
-	c.putInts("seq", make([]int32, l.most))
-	c.put("out", make([]float32, l.most*l.heads*l.headDim))
+	c.scratch = 4 * (97*l.headDim + 240 + l.heads*(32*l.headDim+544) + l.maxTokens*(2*l.headDim+l.rot))
+	c.put("q", make([]float32, l.maxTokens*l.heads*l.headDim))
+	c.put("k", make([]float32, l.maxTokens*l.kvHeads*l.headDim))
+	c.put("v", make([]float32, l.maxTokens*l.kvHeads*l.headDim))
+	c.putInts("pos", make([]int32, l.maxTokens))
+	c.putInts("seq", make([]int32, l.maxTokens))
+	c.put("out", make([]float32, l.maxTokens*l.heads*l.headDim))
 	format, _ := plan.LookupFormat(l.kv)
 	size, _ := format.Size(int64(l.sequences * l.positions * l.kvHeads * l.headDim))
 	for _, role := range []string{"kcache", "vcache"} {
@@ -192,7 +192,7 @@ func TestAttention(t *testing.T) {
 	}
 	for _, set := range runnableVectors() {
 		for i, l := range layers {
-			l.isa, l.sequences, l.ctx, l.most = set.isa, 2, 128, 45
+			l.isa, l.sequences, l.ctx, l.maxTokens = set.isa, 2, 128, 45
 			t.Run(set.isa+" "+l.name(), func(t *testing.T) { l.test(t, rand.New(rand.NewPCG(17, uint64(i)))) })
 		}
 	}
@@ -273,7 +273,7 @@ func (l *layer) test(t *testing.T, rng *rand.Rand) {
 // TestAttentionShares checks that exactly one worker computes each head of each token and writes each
 // byte of the caches, and that the work is evenly shared.
 func TestAttentionShares(t *testing.T) {
-	l := layer{heads: 9, kvHeads: 3, headDim: 8, rot: 8, positions: 512, ctx: 512, layout: "halves", kv: "f16", sequences: 2, most: 130}
+	l := layer{heads: 9, kvHeads: 3, headDim: 8, rot: 8, positions: 512, ctx: 512, layout: "halves", kv: "f16", sequences: 2, maxTokens: 130}
 	rng := rand.New(rand.NewPCG(29, 30))
 	a, b := l.tokens(rng, 0, 300), l.tokens(rng, 1, 40)
 	for _, tokens := range [][]token{a[:1], a[299:], slices.Concat(a[299:], b[39:]), a[:130], a[170:300], slices.Concat(a[200:290], b)} {
@@ -350,7 +350,7 @@ func TestAttentionNaN(t *testing.T) {
 
 func testAttentionNaN(t *testing.T, isa string) {
 	for _, role := range []string{"q", "k", "v"} {
-		l := layer{isa: isa, heads: 2, kvHeads: 1, headDim: 8, rot: 8, positions: 32, ctx: 32, layout: "halves", kv: "f16", sequences: 1, most: 20}
+		l := layer{isa: isa, heads: 2, kvHeads: 1, headDim: 8, rot: 8, positions: 32, ctx: 32, layout: "halves", kv: "f16", sequences: 1, maxTokens: 20}
 		rng := rand.New(rand.NewPCG(19, 20))
 		a := l.tokens(rng, 0, 20)
 		map[string][]float32{"q": a[10].q, "k": a[10].k, "v": a[10].v}[role][3] = float32(math.NaN())
@@ -371,13 +371,13 @@ func TestRefAttention(t *testing.T) {
 		{heads: 4, kvHeads: 1, headDim: 8, rot: 6, positions: 48, window: 9, ring: true, layout: "halves", kv: "f32", freqs: true},
 		{heads: 2, kvHeads: 1, headDim: 12, rot: 10, positions: 64, layout: "pairs", kv: "f32", rampHigh: 3},
 	} {
-		l.sequences, l.ctx, l.most = 2, 64, 24
+		l.sequences, l.ctx, l.maxTokens = 2, 64, 24
 		rng := rand.New(rand.NewPCG(21, uint64(i)))
 		a := l.tokens(rng, 1, 60)
 		fused := l.start(rng)
 		c := l.start(rng)
 		width, heads := l.kvHeads*l.headDim, l.heads*l.headDim
-		c.put("scores", make([]float32, l.most*l.heads*l.ctx))
+		c.put("scores", make([]float32, l.maxTokens*l.heads*l.ctx))
 		sub := func(kernel string, roles map[string]string, params ...plan.Param) *call {
 			s := newCall(kernel, "T", "one", 1, append(params, c.step.Params...)...)
 			s.ctx, s.pages, s.scratch = c.ctx, c.pages, 4*width+8*l.headDim
@@ -401,7 +401,7 @@ func TestRefAttention(t *testing.T) {
 			sub("ref.attn_values", map[string]string{"probs": "scores", "vcache": "vcache", "y": "out"}),
 		}
 		at := 0
-		for part := range slices.Chunk(a, l.most) {
+		for part := range slices.Chunk(a, l.maxTokens) {
 			want := l.step(t, fused, 2, part)
 			for j, tok := range part {
 				copy(c.mem["q"].f32()[j*heads:], tok.q)
@@ -443,7 +443,7 @@ func TestNoAllocations(t *testing.T) {
 			check(v.isa+" "+tc.name, c, Run{T: rowM, R: 1})
 		}
 		for kv := range cacheFormats {
-			l := layer{isa: v.isa, heads: 4, kvHeads: 2, headDim: 32, rot: 8, positions: 64, ctx: 64, layout: "pairs", kv: kv, norms: true, sequences: 1, most: 24}
+			l := layer{isa: v.isa, heads: 4, kvHeads: 2, headDim: 32, rot: 8, positions: 64, ctx: 64, layout: "pairs", kv: kv, norms: true, sequences: 1, maxTokens: 24}
 			c := l.start(rng)
 			l.step(t, c, 1, l.tokens(rng, 0, 24))
 			check(v.isa+" attention on "+kv, c, Run{T: 24})

@@ -26,7 +26,7 @@ func BenchmarkAttention(b *testing.B) {
 			for _, kv := range []string{"f16", "f8_e4m3", "q8_0"} {
 				for _, shape := range [][2]int{{512, 1}, {4096, 1}, {512, 512}, {4096, 64}} {
 					l := model.layer
-					l.isa, l.kv, l.sequences, l.ctx, l.positions, l.most = v.isa, kv, 1, shape[0], shape[0], shape[1]
+					l.isa, l.kv, l.sequences, l.ctx, l.positions, l.maxTokens = v.isa, kv, 1, shape[0], shape[0], shape[1]
 					b.Run(fmt.Sprintf("%s/%s/%s/ctx=%d/T=%d", model.name, v.isa, kv, shape[0], shape[1]), l.bench)
 				}
 			}
@@ -47,8 +47,8 @@ func (l *layer) bench(b *testing.B) {
 			x := c.mem[role].f32()
 			copy(x, randoms(rng, len(x), 1))
 		}
-		for i := range l.most {
-			view[int32](c.mem["pos"].data())[i] = int32(l.ctx - l.most + i)
+		for i := range l.maxTokens {
+			view[int32](c.mem["pos"].data())[i] = int32(l.ctx - l.maxTokens + i)
 		}
 		bytes = 0
 		for _, role := range []string{"kcache", "vcache"} {
@@ -58,8 +58,8 @@ func (l *layer) bench(b *testing.B) {
 		layers = append(layers, c.bind(b, 0, 1))
 	}
 	pairs, seen := 0, 0
-	for i := range l.most {
-		n := l.ctx - l.most + i + 1
+	for i := range l.maxTokens {
+		n := l.ctx - l.maxTokens + i + 1
 		if l.window > 0 {
 			n = min(n, l.window)
 		}
@@ -68,11 +68,11 @@ func (l *layer) bench(b *testing.B) {
 	}
 	next := 0
 	perSecond := 1 / fastest(b, func() {
-		layers[next](&Run{T: l.most})
+		layers[next](&Run{T: l.maxTokens})
 		next = (next + 1) % len(layers)
 	}).Seconds() / 1e9
 	b.ReportMetric(perSecond*float64(2*pairs*l.heads*l.headDim), "GMAC/s")
-	b.ReportMetric(perSecond*float64(bytes)*float64(min(seen+l.most, l.ctx))/float64(l.ctx), "GB/s")
+	b.ReportMetric(perSecond*float64(bytes)*float64(min(seen+l.maxTokens, l.ctx))/float64(l.ctx), "GB/s")
 	b.ReportMetric(0, "ns/op")
 }
 

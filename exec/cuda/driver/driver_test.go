@@ -38,7 +38,7 @@ func newScript(t *testing.T) *script {
 	return s
 }
 
-// calls returns the lines since the last call, without those that read something.
+// calls returns the lines since the last call, without calls that only read.
 func (s *script) calls(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile(s.path)
@@ -92,7 +92,7 @@ func TestProperties(t *testing.T) {
 	s := newScript(t)
 	all, err := driver.New().Devices()
 	if calls := s.calls(t); slices.ContainsFunc(calls, func(call string) bool { return strings.HasPrefix(call, "cuCtx") }) {
-		t.Errorf("to tell of devices calls %q, expected no context", calls)
+		t.Errorf("listing devices calls %q, expected no context", calls)
 	}
 	d := open(t)
 	defer d.Close()
@@ -317,7 +317,7 @@ func TestTrap(t *testing.T) {
 		t.Errorf("allocating: %v", err)
 	}
 	s.calls(t)
-	d.Close() // which may tell of the trap once more
+	d.Close() // which may report the trap again
 	if calls := s.calls(t); len(calls) < 2 || calls[0] != "cuMemFreeHost" || calls[1] != "cuCtxDestroy_v2" {
 		t.Errorf("closing calls %q", calls)
 	}

@@ -71,7 +71,7 @@ struct Norm {
     void* y;
     unsigned n;
     unsigned m;
-    unsigned quantised;
+    unsigned quantized;
     float eps;
 };
 static_assert(sizeof(Norm) == 48, "no padding but what is a field");

@@ -1,7 +1,7 @@
 // Attention for many tokens, whose keys and values are in the cache already. A block computes one query head for ROWS
 // tokens, half a warp for each, over KEYS positions at a time, with a running maximum (online softmax, Milakov &
-// Gimelshein 2018). Keys lie between multiples of KEYS whatever the step, and those that a row does not see do not
-// touch its numbers: its bits do not depend on the tokens beside it.
+// Gimelshein 2018). Keys lie between multiples of KEYS whatever the step, and masked keys do not change a row's
+// numbers: its bits do not depend on the other tokens.
 #include "attention.cuh"
 
 constexpr unsigned ROWS = 16;

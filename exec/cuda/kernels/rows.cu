@@ -35,7 +35,7 @@ extern "C" __global__ void embed(const Embed p) {
 extern "C" __global__ void norm(const Norm p) {
     const float* x = p.x + (size_t)blockIdx.x * p.n;
     const float inverse = p.w ? inverse_rms<8>(x, p.n, p.eps) : 1.0f;
-    if (p.quantised) {
+    if (p.quantized) {
         const unsigned kb = p.n / 32;
         const Planes to(p.y, p.m, kb);
         for (unsigned first = 0; first < kb; first += 32) {  // all lanes take part

@@ -33,7 +33,7 @@ type access struct {
 	size   uint64 // bytes of an element
 	total  uint64 // bytes of a lane
 	signed bool   // a load extends the sign
-	bits   []int  // of the registers: 32, 64; 16 for those that take no more; 0 where there is none
+	bits   []int  // of the registers: 32, 64; 16 for predicates and halves; 0 where there is none
 	slots  []int  // of the registers
 	base   int    // slot of the address's register, −1 for none
 	long   bool   // of 64 bits

@@ -9,7 +9,7 @@ import (
 	"pesti/exec/cuda"
 )
 
-// fails holds an error against what it must say.
+// fails checks the text of an error.
 func fails(t *testing.T, err error, want string) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {

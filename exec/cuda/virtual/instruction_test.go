@@ -29,7 +29,7 @@ func numbers(rng *rand.Rand, n int) []uint32 {
 }
 
 // compute runs an instruction on %r1, %r2, %r3 (as floats %f1, %f2, %f3) of each thread; its result is %r4, or
-// %f4, or the 64 bits %rd4. Lanes differ in whether they are at work: those that are not keep the
+// %f4, or the 64 bits %rd4. Lanes differ in whether they are active: inactive lanes keep the
 // %r4 = 77 that they had.
 func compute(t *testing.T, body string, a, b, c []uint32, rest string) []uint64 {
 	t.Helper()

@@ -12,22 +12,22 @@ import (
 )
 
 const (
-	page   = 16 // positions
-	vector = 32 // bytes
-	most   = 4  // queries that share a load of the tile
+	page       = 16 // positions
+	vector     = 32 // bytes
+	maxQueries = 4  // queries that share a load of the tile
 )
 
-// byQueries writes body for the most queries at a time and then for what is left of n, so that
+// byQueries writes body for the most queries at a time and then for the rest of n, so that
 // each number of queries has its own registers.
 func byQueries(n reg.GPVirtual, body func(name string, queries int)) {
 	name := func(queries int) string { return fmt.Sprintf("queries%d", queries) }
-	Label(name(most))
-	CMPQ(n, Imm(most))
-	JL(LabelRef(name(most - 1)))
-	body(name(most), most)
-	SUBQ(Imm(most), n)
-	JMP(LabelRef(name(most)))
-	for queries := most - 1; queries > 0; queries-- {
+	Label(name(maxQueries))
+	CMPQ(n, Imm(maxQueries))
+	JL(LabelRef(name(maxQueries - 1)))
+	body(name(maxQueries), maxQueries)
+	SUBQ(Imm(maxQueries), n)
+	JMP(LabelRef(name(maxQueries)))
+	for queries := maxQueries - 1; queries > 0; queries-- {
 		Label(name(queries))
 		CMPQ(n, Imm(uint64(queries)))
 		JL(LabelRef(name(queries - 1)))
@@ -261,7 +261,7 @@ func weighSome(queries int, scores, top, sum, shrink, seen reg.Register, scale v
 }
 
 // across returns, in a lane for each query, what op makes of its 16 elements: of element i of both
-// vectors, then of those that are 4 apart, of those 2 apart, and of what two neighbours have become.
+// vectors, then of elements 4 apart, of elements 2 apart, and of the two remaining neighbours.
 // Four queries and one take the same way, so that sums are the same bits. It leaves w as it is.
 func across(w [][2]vec, op func(...Op)) vec {
 	out, upper := YMM(), XMM()

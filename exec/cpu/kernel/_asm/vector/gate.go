@@ -34,7 +34,7 @@ func gate(name, what string, argument func(a, z, low reg.VecVirtual)) {
 	VANDPS(constant.Bits32(sign-1), v, a)
 	argument(a, z, low)
 
-	// exp(z) = 2^k · p, from what is left of z without k·ln 2.
+	// exp(z) = 2^k · p, from z − k·ln 2.
 	k, p := YMM(), YMM()
 	VMULPS(constant.Float32(math.Log2E), z, k)
 	VROUNDPS(Imm(0), k, k)

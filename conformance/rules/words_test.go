@@ -1,0 +1,178 @@
+package rules
+
+import (
+	"bufio"
+	"bytes"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// phrases are wordings that readers stumbled over, with what to write in their place. They are
+// searched for in code, comments, messages and documents.
+var phrases = []struct{ pattern, instead string }{
+	{`milliards?`, "billions"},
+	{`in brackets`, "in parentheses"},
+	{`by turns`, "interleaved, alternating"},
+	{`executors? that (is|are) not ours`, "an independent executor"},
+	{`how many (of them )?are worth`, "an adaptive draft length"},
+	{`where it is zero, what`, "Zero means …"},
+	{`is what is known of`, "holds"},
+	{`is taken to be of it`, "a sentence with a subject"},
+	{`what a test misses`, "a test that lacks a dependency"},
+	{`tells? of`, "reports, describes, lists"},
+	{`telling`, "reporting, distinguishing"},
+	{`those that`, "the … that"},
+	{`that of which`, "the … whose"},
+	{`have apart`, "differ in"},
+	{`as (it|they) stands?`, "unchanged, in the file's layout"},
+	{`whoever`, "the caller, the reader"},
+	{`wherein`, "in which"},
+	{`what (is left|there is) of`, "the rest of, the available"},
+	{`holds? (it|them|that|an? [a-z]+|the [a-z]+)? ?(against|to the)`, "checks … against"},
+	{`held against`, "checked against"},
+	{`wants no more`, "stops reading"},
+	{`has had enough`, "stopped reading"},
+}
+
+// identifiers are names of declarations that a reader of this field would not guess, with the name to
+// use. Folder is where the old name meant that; "" is everywhere.
+var identifiers = []struct{ folder, pattern, instead string }{
+	{"exec", `(?i)^cards?$`, "cudaDevice"},
+	{"exec", `(?i)^stages?$`, "segment"},
+	{"exec", `(?i)^(link|ferry|detours?)$`, "peerLink, hostCopy, HostStagedPairs"},
+	{"exec", `^(Together|FeedEach|Room)$`, "one Batch; Remaining, NextChunk, MaxLogitRows"},
+	{"exec", `^(follow|ranked|most)$`, "feedbackTokens, topK…"},
+	{"exec/sample", `^Enough$`, "TopKNeeded"},
+	{"exec/speculate", `(?i)^(pace|hope|keep|rise|slope|alike)$`, "draftController, optimism, …"},
+	{"exec/plan", `^(OnDevice|On|Places|Cards)$`, "IsCUDAKernel, DeviceBytes, DeviceIDs, NumDevices, NumGPUs"},
+	{"exec/plan", `^(Load|works|touches|looksBack)$`, "Workload, costModels"},
+	{"exec/plan", `^(Fit|Cut|MostLive|Need|Spread)$`, "SelectProgram, ChunkLen, PeakBytes, MemoryUse, DeviceBreakdown"},
+	{"exec/plan", `^(Directory|Data)$`, "HeaderDigest, WeightsDigest"},
+	{"", `(?i)^sharpness$`, "attnScale"},
+	{"lower", `(?i)^(site|way|lacks|division|beside)$`, "deviceTarget, ActivationFormat, WhyNot, partition, implicitArgs"},
+	{"graph/pass", `(?i)^(cuts|atom|grain|bring|look)$`, "shard bounds, granule, alignment, gather, look-up"},
+	{"graph/draw", `(?i)^(heirs|holding|look|heat)$`, "successors, buffer contents, style, color"},
+	{"graph/page", `(?i)^(heirs|holding|look|heat)$`, "successors, buffer contents, style, color"},
+	{"cmd", `(?i)^(subject|side|trusted|rounds|mistakes|sibling|turns|referee)$`, "source, operand, reference, coverage, suggest, reexec, pairedRuns"},
+	{"conformance", `(?i)^(subject|side|trusted|rounds|mistakes|sibling|turns|referee)$`, "source, operand, reference, coverage, suggest, reexec, pairedRuns"},
+	{"conformance", `^(hollow|leftout|peer|tape|measure)$`, "sparsegguf, skipreport, llamacpp, gorgoniaref, metrics"},
+	{"", `(?i)quantise`, "quantize"},
+}
+
+// files returns the tracked files, from the repository's root.
+func trackedFiles(t *testing.T) []string {
+	t.Helper()
+	out, err := exec.Command("git", "-C", root, "ls-files", "-z").Output()
+	if err != nil {
+		t.Fatalf("git ls-files: %v", err)
+	}
+	return strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
+}
+
+// TestWords: code and documents do not use the wordings of the first table.
+func TestWords(t *testing.T) {
+	patterns := make([]*regexp.Regexp, len(phrases))
+	for i, p := range phrases {
+		patterns[i] = regexp.MustCompile(`(?i)\b` + p.pattern + `\b`)
+	}
+	read := 0
+	for _, path := range trackedFiles(t) {
+		if !prose(path) {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(root, path))
+		if err != nil {
+			continue // deleted, not yet committed
+		}
+		read++
+		lines := bufio.NewScanner(bytes.NewReader(data))
+		lines.Buffer(nil, 1<<20)
+		for n := 1; lines.Scan(); n++ {
+			for i, re := range patterns {
+				if found := re.FindString(lines.Text()); found != "" {
+					t.Errorf("%s:%d: %q, expected %s", path, n, found, phrases[i].instead)
+				}
+			}
+		}
+	}
+	if read < 300 {
+		t.Errorf("read %d files: the walk does not see the repository", read)
+	}
+}
+
+// prose reports whether people read a file: not generated files, stories, or this file.
+func prose(path string) bool {
+	switch path {
+	case "conformance/rules/words_test.go", "LICENSE":
+		return false
+	case "conformance/demo/stories.py": // the demo model was trained on its stories
+		return false
+	}
+	if strings.Contains(path, "testdata/") {
+		return false
+	}
+	ext := filepath.Ext(path)
+	return slices.Contains([]string{".go", ".md", ".py", ".sh", ".cu", ".cuh", ".c", ".cmake"}, ext) || filepath.Base(path) == "Makefile"
+}
+
+// TestNames: no declaration and no package has a name of the second table.
+func TestNames(t *testing.T) {
+	fset := token.NewFileSet()
+	for _, path := range trackedFiles(t) {
+		if filepath.Ext(path) != ".go" || strings.Contains(path, "testdata/") {
+			continue
+		}
+		f, err := parser.ParseFile(fset, filepath.Join(root, path), nil, parser.SkipObjectResolution)
+		if os.IsNotExist(err) {
+			continue
+		}
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		folder := filepath.ToSlash(filepath.Dir(path))
+		check := func(id *ast.Ident) {
+			for _, rule := range identifiers {
+				if rule.folder != "" && folder != rule.folder && !strings.HasPrefix(folder, rule.folder+"/") {
+					continue
+				}
+				if regexp.MustCompile(rule.pattern).MatchString(id.Name) {
+					t.Errorf("%s:%d: %s is declared, expected a name such as %s", path, fset.Position(id.Pos()).Line, id.Name, rule.instead)
+				}
+			}
+		}
+		check(f.Name)
+		for _, decl := range f.Decls {
+			switch d := decl.(type) {
+			case *ast.FuncDecl:
+				check(d.Name)
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					switch s := spec.(type) {
+					case *ast.TypeSpec:
+						check(s.Name)
+						if st, ok := s.Type.(*ast.StructType); ok {
+							for _, field := range st.Fields.List {
+								for _, name := range field.Names {
+									check(name)
+								}
+							}
+						}
+					case *ast.ValueSpec:
+						for _, name := range s.Names {
+							check(name)
+						}
+					}
+				}
+			}
+		}
+	}
+}
