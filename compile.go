@@ -3,7 +3,6 @@ package pesti
 import (
 	"cmp"
 	"fmt"
-	"runtime"
 
 	"pesti/conformance/demo"
 	"pesti/exec"
@@ -78,7 +77,7 @@ func compile(f *gguf.File, weights *sidecar.File, o *Options) (*Compiled, error)
 			return nil, err
 		}
 	}
-	options.Threads = cmp.Or(options.Threads, runtime.GOMAXPROCS(0))
+	options.Threads = cmp.Or(options.Threads, exec.UsableCores())
 	options.Sidecar = weights
 	r, err := lower.Compile(m, options)
 	if err != nil {

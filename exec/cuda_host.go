@@ -2,7 +2,6 @@ package exec
 
 import (
 	"fmt"
-	"math"
 
 	"pesti/exec/cpu"
 	"pesti/exec/cpu/isa"
@@ -37,23 +36,7 @@ func (d *cudaBackend) openHost(o Options) ([]string, error) {
 
 // fitsHost returns an error if the host's part of the plan needs more memory than is available.
 func (e *Engine) fitsHost(ram cpu.RAM) error {
-	if ram.Total == 0 {
-		ram = cpu.DetectRAM()
-	}
-	m, weights := e.plan.Device(0).Memory, int64(0)
-	for i := range e.plan.Weights {
-		if w := &e.plan.Weights[i]; w.LiesOn(0) {
-			if weights += w.Size; w.Layout != "" {
-				weights += w.Packed - w.Size // its pages are given back
-			}
-		}
-	}
-	all, h := float64(weights)+float64(m.State)+float64(m.Arena)+float64(m.IO), plan.HumanBytes // which may exceed an int64
-	if ram.Total == 0 || all <= float64(ram.Available) {
-		return nil
-	}
-	return fmt.Errorf("plan: needs %s of memory on the CPU (weights %s, KV cache %s, arena %s, input and output %s), expected at most the available %s of this machine's %s; compile with more GPU layers, a shorter context, fewer sequences or a smaller ubatch",
-		h(int64(min(all, math.MaxInt64/2))), h(weights), h(m.State), h(m.Arena), h(m.IO), h(ram.Available), h(ram.Total))
+	return checkFit(plan.DeviceMemoryUse(e.plan, 0), ram, " on the CPU", "compile with more GPU layers, a shorter context, fewer sequences or a smaller ubatch")
 }
 
 // packHost packs the weights that the host's kernels read in a layout.

@@ -3,8 +3,6 @@ package exec
 import (
 	"errors"
 	"fmt"
-	"math"
-	"runtime"
 	"unsafe"
 
 	"pesti/exec/cpu"
@@ -16,20 +14,12 @@ import (
 
 // checkFit returns an error if the plan needs more memory than is free on the device.
 func (c *cudaDevice) checkFit(has cuda.Properties) error {
-	p, h := c.backend.engine.plan, plan.HumanBytes
-	weights := int64(0)
-	for _, w := range plan.DeviceWeights(p) {
-		if w.LiesOn(c.index) {
-			weights += w.DeviceBytes()
-		}
-	}
-	m := p.Device(c.index).Memory
-	all := float64(weights) + float64(m.State) + float64(m.Arena) + float64(m.IO) + float64(m.Tables) // which may exceed an int64
-	if all <= float64(has.Free) {
+	use := plan.DeviceMemoryUse(c.backend.engine.plan, c.index)
+	if use.Total() <= has.Free {
 		return nil
 	}
-	return fmt.Errorf("plan: needs %s of memory on the device (weights %s, KV cache %s, arena %s, input and output %s, tables %s), expected at most the free %s of the %s of %s; compile for more devices, with fewer GPU layers, a shorter context, fewer sequences or a smaller ubatch, or use a smaller model",
-		h(int64(min(all, math.MaxInt64/2))), h(weights), h(m.State), h(m.Arena), h(m.IO), h(m.Tables), h(has.Free), h(has.Memory), has.Name)
+	return needs(use, " on the device", fmt.Sprintf("the free %s of the %s of %s", plan.HumanBytes(has.Free), plan.HumanBytes(has.Memory), has.Name),
+		"compile for more devices, with fewer GPU layers, a shorter context, fewer sequences or a smaller ubatch, or use a smaller model")
 }
 
 // alloc allocates device memory, which free frees.
@@ -174,7 +164,7 @@ func (d *cudaBackend) upload() error {
 	if err != nil {
 		return fmt.Errorf("plan: memory: %w", err)
 	}
-	d.packers = d.engine.newMachine(runtime.GOMAXPROCS(0))
+	d.packers = d.engine.newMachine(UsableCores())
 	defer d.packers.Close()
 	for _, w := range read {
 		if err == nil {

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"runtime"
 	"strconv"
 
 	"pesti/exec/cpu"
@@ -134,17 +133,13 @@ func (e *Engine) openProcessor(o Options) error {
 	}
 	sets, err := isa.UpTo(p.Target.ISA)
 	if err != nil {
-		return fmt.Errorf("plan: %w; compile the model again on this machine, with: pesti compile MODEL -o PLAN", err)
+		return fmt.Errorf("plan: %w; compile the model again on this machine", err)
 	}
 	threads, err := e.workersFor(o)
 	if err != nil {
 		return err
 	}
-	ram := o.RAM
-	if ram.Total == 0 {
-		ram = cpu.DetectRAM()
-	}
-	if err := checkFit(p, ram); err != nil {
+	if err := checkFit(plan.MemoryUseOf(p), o.RAM, "", "compile for a smaller context, fewer sequences or a smaller ubatch, or take a smaller model"); err != nil {
 		return err
 	}
 	if err := errors.Join(e.allocate(), e.allocatePacked(sets)); err != nil {
@@ -169,7 +164,7 @@ func (e *Engine) workersFor(o Options) (int, error) {
 	most := e.plan.Device(0).Threads
 	switch threads := o.Threads; {
 	case threads == 0:
-		return min(most, runtime.GOMAXPROCS(0)), nil
+		return min(most, UsableCores()), nil
 	case threads < 1 || threads > most:
 		return 0, fmt.Errorf("plan: %d threads, expected 1 to the %d that it was compiled for", threads, most)
 	}

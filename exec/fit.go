@@ -7,14 +7,26 @@ import (
 	"pesti/exec/plan"
 )
 
-// checkFit refuses a plan that needs more memory than is available: it would push the weights,
-// which every token reads, out of memory again and again, or end somebody's process.
-func checkFit(p *plan.Plan, ram cpu.RAM) error {
-	n := plan.MemoryUseOf(p)
-	if ram.Total == 0 || n.Total() <= ram.Available {
+// needs returns the error of a plan that needs more memory than there is. On names where, limit what is
+// available, and advice what makes the plan smaller.
+func needs(use plan.MemoryUse, on, limit, advice string) error {
+	h, tables := plan.HumanBytes, ""
+	if use.Tables > 0 {
+		tables = ", tables " + h(use.Tables)
+	}
+	return &kindError{ErrOutOfMemory, fmt.Sprintf("plan: needs %s of memory%s (weights %s, packed %s, KV cache %s, arena %s, input and output %s%s), expected at most %s; %s",
+		h(use.Total()), on, h(use.Weights), h(use.Packed), h(use.State), h(use.Arena), h(use.IO), tables, limit, advice)}
+}
+
+// checkFit refuses a plan whose use of the host's memory is more than is available: it would push the
+// weights, which every token reads, out of memory again and again, or end another process. A zero ram is
+// the machine's.
+func checkFit(use plan.MemoryUse, ram cpu.RAM, on, advice string) error {
+	if ram.Total == 0 {
+		ram = cpu.DetectRAM()
+	}
+	if ram.Holds(use.Total()) {
 		return nil
 	}
-	h := plan.HumanBytes
-	return &kindError{ErrOutOfMemory, fmt.Sprintf("plan: needs %s of memory (weights %s, packed %s, KV cache %s, arena %s, input and output %s), expected at most the %s of this machine's %s that are available; compile for a smaller context, fewer sequences or a smaller ubatch, or take a smaller model",
-		h(n.Total()), h(n.Weights), h(n.Packed), h(n.State), h(n.Arena), h(n.IO), h(ram.Available), h(ram.Total))}
+	return needs(use, on, fmt.Sprintf("the %s of this machine's %s that are available", plan.HumanBytes(ram.Available), plan.HumanBytes(ram.Total)), advice)
 }

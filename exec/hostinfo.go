@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"runtime"
 	"slices"
 	"strings"
 
@@ -14,6 +15,9 @@ type RAM = cpu.RAM
 
 // DetectRAM returns the memory of the machine, zero where the system does not report it.
 func DetectRAM() RAM { return cpu.DetectRAM() }
+
+// UsableCores returns how many processors this process may use at the same time.
+func UsableCores() int { return runtime.GOMAXPROCS(0) }
 
 // Resident returns the resident bytes of this process, and their peak; 0 and 0 where the system does not
 // report them.

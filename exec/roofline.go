@@ -21,7 +21,7 @@ func (e *Engine) Prober(size int64) (*cpu.Prober, error) {
 		return nil, fmt.Errorf("plan: is for a CUDA device, whose limits are not measured; expected one for the processor")
 	}
 	size = min(size, cpu.MaxProbe)
-	if ram := cpu.DetectRAM(); ram.Total > 0 && size > ram.Available {
+	if ram := cpu.DetectRAM(); !ram.Holds(size) {
 		return nil, fmt.Errorf("plan: a buffer of %s to measure reading with, expected at most the %s of memory that are available; take a smaller model",
 			plan.HumanBytes(size), plan.HumanBytes(ram.Available))
 	}

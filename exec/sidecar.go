@@ -18,11 +18,11 @@ func CheckSidecar(p *plan.Plan, f *sidecar.File) error {
 		return nil
 	}
 	if f == nil {
-		return fmt.Errorf("plan: has weights in %s, which is not open; give it with --weights", s.File)
+		return fmt.Errorf("plan: has weights in %s, which is not open: Options.Sidecar must have it", s.File)
 	}
 	sum := f.Digest()
 	if found := "sha256:" + hex.EncodeToString(sum[:]); f.Size != s.Size || found != s.HeaderDigest {
-		return fmt.Errorf("%s: is not the file that the plan was compiled with: has %d bytes and header %s, expected %d and %s; compile the model again with --weights", f.Path, f.Size, found, s.Size, s.HeaderDigest)
+		return fmt.Errorf("%s: is not the file that the plan was compiled with: has %d bytes and header %s, expected %d and %s; compile the model again with this file", f.Path, f.Size, found, s.Size, s.HeaderDigest)
 	}
 	for i := range p.Weights {
 		w := &p.Weights[i]

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"pesti/exec"
+	"pesti/exec/plan"
 	"pesti/exec/sample"
 	"pesti/lower"
 )
@@ -27,7 +28,8 @@ func withFlag(err error) error {
 	return err
 }
 
-// flagsHint returns the flags of compile that decide about a limit which an error is about, "" for others.
+// flagsHint returns the flags that change a limit which an error is about, or the command that helps; "" for
+// other errors.
 func flagsHint(err error) string {
 	switch {
 	case errors.Is(err, exec.ErrOutOfMemory):
@@ -36,6 +38,10 @@ func flagsHint(err error) string {
 		return " (--sequences)"
 	case errors.Is(err, exec.ErrContextFull):
 		return " (--ctx)"
+	case errors.Is(err, plan.ErrNotSealed):
+		return " (pesti plan verify --seal)"
+	case errors.Is(err, sample.ErrNotFinite):
+		return "; try pesti inspect --check"
 	}
 	return ""
 }

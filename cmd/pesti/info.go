@@ -49,7 +49,7 @@ func (a *app) info() *cobra.Command {
 			t := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 			fmt.Fprintf(t, "version\t%s\n", versionText())
 			fmt.Fprintf(t, "built\t%s, %s/%s\n", runtime.Version(), runtime.GOOS, runtime.GOARCH)
-			fmt.Fprintf(t, "cores\t%d usable\n", runtime.GOMAXPROCS(0))
+			fmt.Fprintf(t, "cores\t%d usable\n", exec.UsableCores())
 			fmt.Fprintf(t, "memory\t%s\n", ramText(exec.DetectRAM()))
 			fmt.Fprintf(t, "targets\t%s\n", strings.Join(lower.TargetNames(), ", "))
 			if err := a.infoCUDA(cmd.Context(), t); err != nil {

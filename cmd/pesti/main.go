@@ -76,7 +76,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	err = aboutWriting(err)
 	code, message := verdict(err)
 	if message {
-		text := err.Error()
+		text := err.Error() + flagsHint(err)
 		if code == exitUsage {
 			text = hint(cmd, text)
 		}
@@ -247,16 +247,21 @@ func verdict(err error) (code int, message bool) {
 // executor the plan is "the plan"; only here it has a name.
 func about(name string, err error) error {
 	err = withFlag(err)
-	hint := flagsHint(err)
-	text := err.Error() + hint
+	text := err.Error()
 	if strings.HasPrefix(text, name+": ") {
 		return err
 	}
-	if rest, ok := strings.CutPrefix(text, "plan: "); ok {
-		return fmt.Errorf("%s: %s", name, rest)
-	}
-	return fmt.Errorf("%s: %w%s", name, err, hint)
+	return named{name + ": " + strings.TrimPrefix(text, "plan: "), err}
 }
+
+// A named is an error whose text begins with the name of a file.
+type named struct {
+	text string
+	error
+}
+
+func (n named) Error() string { return n.text }
+func (n named) Unwrap() error { return n.error }
 
 // oneLine returns a message as one line that is safe on a terminal. Line breaks and tabs become spaces.
 // Characters that cannot be printed, such as an escape in a name from a file, are written as in a Go

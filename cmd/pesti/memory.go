@@ -144,7 +144,7 @@ func (r *memoryReport) add(p *plan.Plan, program int64) {
 	}
 	row.Scratch = row.Arena - row.Values
 	if r.RAM.Total > 0 {
-		fits := row.Total <= r.RAM.Available
+		fits := r.RAM.Holds(row.Total)
 		row.Fits = &fits
 	}
 	r.Ubatch, r.Sequences, r.Threads = max(r.Ubatch, t.Ubatch), t.Sequences, t.Threads

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -174,7 +173,7 @@ func (s *source) compile() (*lower.Result, error) {
 // the weights.
 func (s *source) execOptions() exec.Options {
 	debug.FreeOSMemory()
-	return exec.Options{Sidecar: s.sidecar, Driver: s.driver, Devices: s.devices, Threads: min(s.threads, runtime.GOMAXPROCS(0)), Profile: s.profile, Trace: s.trace}
+	return exec.Options{Sidecar: s.sidecar, Driver: s.driver, Devices: s.devices, Threads: min(s.threads, exec.UsableCores()), Profile: s.profile, Trace: s.trace}
 }
 
 // input returns what package compare needs to run the plan.

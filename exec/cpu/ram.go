@@ -13,6 +13,9 @@ type RAM struct {
 	Available int64 `json:"available"` // without swapping; includes memory that caches files
 }
 
+// Holds reports whether so many bytes are available. An unknown memory holds any.
+func (r RAM) Holds(bytes int64) bool { return r.Total == 0 || bytes <= r.Available }
+
 // DetectRAM returns the memory of this machine on Linux (/proc/meminfo, see proc(5)), within the limits of
 // control groups such as a container's.
 func DetectRAM() RAM {

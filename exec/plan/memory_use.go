@@ -52,6 +52,37 @@ func MemoryUseOf(p *Plan) MemoryUse {
 	return n
 }
 
+// DeviceMemoryUse returns the memory that the part of a plan on one of several devices needs. A CUDA device holds
+// the weights that its steps read; the host has all of its weights, as the file or packed.
+func DeviceMemoryUse(p *Plan, device int) MemoryUse {
+	d := p.Device(device)
+	use := MemoryUse{State: d.Memory.State, Arena: d.Memory.Arena, IO: d.Memory.IO}
+	if d.Backend == CUDA {
+		use.Tables = d.Memory.Tables
+		for _, w := range DeviceWeights(p) {
+			if w.LiesOn(device) {
+				use.addWeight(w, w.DeviceBytes())
+			}
+		}
+		return use
+	}
+	for i := range p.Weights {
+		if w := &p.Weights[i]; w.LiesOn(device) {
+			use.addWeight(w, w.Packed)
+		}
+	}
+	return use
+}
+
+// addWeight adds a weight of which so many bytes are held where it has a layout.
+func (n *MemoryUse) addWeight(w *Weight, packed int64) {
+	if w.Layout == "" {
+		n.Weights = saturated(n.Weights, w.Size)
+	} else {
+		n.Packed = saturated(n.Packed, packed)
+	}
+}
+
 // A FileRead says what steps read of a weight as it lies in the file: all of it, or the rows that
 // tokens name. Where a copy in another layout or on a device is read, it is neither.
 type FileRead struct{ Whole, Rows bool }

@@ -2,10 +2,14 @@ package plan
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 )
+
+// ErrNotSealed is the error of a text whose last line is not its digest.
+var ErrNotSealed = errors.New("the plan was cut off or changed; if you edited it, verify and seal it")
 
 // Parse reads the text form of a plan. It refuses a newer format and a text whose digest is not
 // that of its last line; errors name the line, what was found and what was expected. It checks
@@ -18,10 +22,10 @@ func Parse(text []byte) (*Plan, error) {
 		return nil, err
 	}
 	if !sealed {
-		return nil, fmt.Errorf("the last line is not %q and a digest: the plan was cut off or edited; if by you, seal it with pesti plan verify --seal", trailer)
+		return nil, fmt.Errorf("the last line is not %q and a digest: %w", trailer, ErrNotSealed)
 	}
 	if string(Seal(text)) != string(text) {
-		return nil, fmt.Errorf("digest is %s, the last line says %q: the plan was changed; if by you, seal it with pesti plan verify --seal", digest(body), clip(sum))
+		return nil, fmt.Errorf("digest is %s, the last line says %q: %w", digest(body), clip(sum), ErrNotSealed)
 	}
 	r := reader{plan: &Plan{Version: version}, seen: make([]bool, len(keywords))}
 	for number := 2; rest != ""; number++ {

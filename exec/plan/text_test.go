@@ -3,6 +3,7 @@ package plan_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"math"
 	"os"
@@ -122,8 +123,8 @@ func TestParseAcceptsEditing(t *testing.T) {
 	text = strings.ReplaceAll(text, "} scratch", "}    scratch")
 	text = strings.ReplaceAll(text, "-> ", "")
 	text = strings.ReplaceAll(text, "split=each", `split="each"`)
-	if _, err := plan.Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), "--seal") {
-		t.Errorf("before sealing: %v, want an error that tells how to seal", err)
+	if _, err := plan.Parse([]byte(text)); !errors.Is(err, plan.ErrNotSealed) || !strings.Contains(err.Error(), "seal it") {
+		t.Errorf("before sealing: %v, want ErrNotSealed, which says to seal", err)
 	}
 	q, err := plan.Parse(plan.Seal([]byte(text)))
 	if err != nil {

@@ -1,11 +1,15 @@
 package sample
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
 )
+
+// ErrNotFinite is the error of a logit that is NaN or infinite.
+var ErrNotFinite = errors.New("expected a finite number: the weights or a kernel are broken")
 
 // candidate is a token that no filter has dropped. Weights are relative: a probability is a weight over the sum.
 type candidate struct {
@@ -106,7 +110,7 @@ func (s *Sampler) top(logits []float32) ([]candidate, error) {
 			continue
 		}
 		if !(l <= math.MaxFloat32) {
-			return nil, fmt.Errorf("the logit of token %d is %v, expected a finite number: the weights or a kernel are broken; try inspect --check on the model", id, l)
+			return nil, fmt.Errorf("the logit of token %d is %v, %w", id, l, ErrNotFinite)
 		}
 		if len(left) == cap(left) {
 			left = s.cut(left, float64(s.topK))

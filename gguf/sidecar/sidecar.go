@@ -90,7 +90,7 @@ func of(st *safetensors.File, model *gguf.File) (*File, error) {
 		{sizeKey, strconv.FormatInt(model.Size, 10)}, {directoryKey, directory(model)},
 	} {
 		if got := st.Metadata[id.key]; got != id.want {
-			return nil, fmt.Errorf("%s: is for another model than %s: %s is %q, expected %q; write one for this model with: pesti quantize", st.Path, model.Path, id.key, got, id.want)
+			return nil, fmt.Errorf("%s: is for another model than %s: %s is %q, expected %q; quantize this model again", st.Path, model.Path, id.key, got, id.want)
 		}
 	}
 	f := &File{File: st, byName: map[string]int{}}
@@ -117,7 +117,7 @@ func expect(st *safetensors.File, name, dtype string, shape ...int64) (*safetens
 	t, ok := st.Tensor(name)
 	switch {
 	case !ok:
-		return nil, fmt.Errorf("%s: has no tensor %q, expected %s%v; write the file again with: pesti quantize", st.Path, name, dtype, shape)
+		return nil, fmt.Errorf("%s: has no tensor %q, expected %s%v; quantize the model again", st.Path, name, dtype, shape)
 	case t.DType != dtype || !slices.Equal(t.Shape, shape):
 		return nil, fmt.Errorf("%s: tensor %q is %s%v, expected %s%v", st.Path, name, t.DType, t.Shape, dtype, shape)
 	}
@@ -135,7 +135,7 @@ func (f *File) CheckData(want string) error {
 		key = samplesKey
 	}
 	if got := f.Metadata[key]; got != want {
-		return fmt.Errorf("%s: was made from other weights than the model's: %s is %q, expected %q; write one for this model with: pesti quantize", f.Path, key, got, want)
+		return fmt.Errorf("%s: was made from other weights than the model's: %s is %q, expected %q; quantize this model again", f.Path, key, got, want)
 	}
 	return nil
 }

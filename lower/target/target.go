@@ -128,7 +128,7 @@ type Env struct {
 }
 
 // SwitchedOff is the reason of fallbacks where reference kernels are wanted.
-const SwitchedOff = "--passes switches choose_kernels off"
+const SwitchedOff = "choose_kernels is switched off"
 
 // Lower returns how a node of a program is computed: by a kernel of its own where reference is false and one
 // fits, else by a ref.* kernel; nil where there is neither. why is the reason where it is no kernel of its own.

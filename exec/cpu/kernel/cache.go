@@ -5,6 +5,7 @@ import (
 
 	"pesti/exec/plan"
 	"pesti/gguf/numfmt"
+	"pesti/ops/ref"
 )
 
 // A cache is one layer's keys or values, in pages of plan.PageTokens positions. The part of a page
@@ -123,3 +124,6 @@ func plainCache[E float32 | uint16 | uint8](dim int, load func(to []float32, fro
 		},
 	}
 }
+
+// The reference kernels have the page size of plans: else this does not compile.
+var _ = [1]struct{}{}[plan.PageTokens-ref.PageTokens]
