@@ -235,11 +235,11 @@ func (e *Engine) allocate() error {
 		}
 	}
 	if !fits {
-		return fmt.Errorf("plan: needs %d bytes of arena, %d of state and %d of input and output, expected at most %d together", m.Arena, m.State, m.IO, int64(most))
+		return &kindError{ErrOutOfMemory, fmt.Sprintf("plan: needs %d bytes of arena, %d of state and %d of input and output, expected at most %d together", m.Arena, m.State, m.IO, int64(most))}
 	}
 	memory, err := cpu.Allocate(int(size))
 	if err != nil {
-		return fmt.Errorf("plan: memory: %w", err)
+		return &kindError{ErrOutOfMemory, fmt.Sprintf("plan: memory: %v", err)}
 	}
 	e.memory = *memory
 	part := func(at, n int64) []byte { return e.memory.Data[at : at+n : at+n] }

@@ -1,6 +1,7 @@
 package exec_test
 
 import (
+	"errors"
 	"math"
 	"runtime"
 	"strings"
@@ -32,6 +33,9 @@ func TestOpenFits(t *testing.T) {
 			e.Close()
 			t.Fatalf("%d bytes available: opened, expected an error", available)
 		}
+		if !errors.Is(err, exec.ErrOutOfMemory) {
+			t.Errorf("%v: is not ErrOutOfMemory", err)
+		}
 		for _, size := range []int64{total, need.Weights, need.Packed, need.State, need.Arena, need.IO, available, 3 << 30} {
 			if !strings.Contains(err.Error(), plan.HumanBytes(size)) {
 				t.Errorf("%v: expected it to say %s", err, plan.HumanBytes(size))
@@ -58,6 +62,9 @@ func TestOpenHuge(t *testing.T) {
 		if err == nil {
 			e.Close()
 			t.Fatalf("%d bytes of input and output: opened, expected an error", total)
+		}
+		if !errors.Is(err, exec.ErrOutOfMemory) {
+			t.Errorf("%v: is not ErrOutOfMemory", err)
 		}
 		if !strings.Contains(err.Error(), "input and output") {
 			t.Errorf("%v: expected it to say what needs how much", err)

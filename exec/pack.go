@@ -45,7 +45,7 @@ func (e *Engine) allocatePacked(sets []string) error {
 	}
 	memory, err := cpu.AllocateHuge(size)
 	if err != nil {
-		return fmt.Errorf("plan: packed weights: %w", err)
+		return &kindError{ErrOutOfMemory, fmt.Sprintf("plan: packed weights: %v", err)}
 	}
 	e.packed = *memory
 	for i := range e.plan.Weights {
