@@ -172,7 +172,7 @@ func (m *Model) Engine() *exec.Engine { return m.engine }
 // Tokenize returns the token ids of a text, with the token that texts begin with where the model wants one.
 // Names of control tokens in the text, such as <|im_end|>, stand for these tokens.
 func (m *Model) Tokenize(text string) ([]int32, error) {
-	return m.tokenizer.Encode([]byte(text), tokenizer.Options{BOS: true, ParseSpecial: true})
+	return m.encode(text, true)
 }
 
 // Detokenize returns the text of token ids.
@@ -181,16 +181,9 @@ func (m *Model) Detokenize(ids []int32) (string, error) {
 	return string(text), err
 }
 
-// prompt returns the ids of a prompt. An empty one is the token that texts begin with.
-func (m *Model) prompt(text string) ([]int32, error) {
-	ids, err := m.Tokenize(text)
-	if err != nil || len(ids) > 0 {
-		return ids, err
-	}
-	if bos, ok := m.tokenizer.BOS(); ok {
-		return []int32{bos}, nil
-	}
-	return nil, errors.New("the prompt is empty and the model has no token that texts begin with, expected some text")
+// encode returns the token ids of a text that follows other tokens where bos is false.
+func (m *Model) encode(text string, bos bool) ([]int32, error) {
+	return m.tokenizer.Encode([]byte(text), tokenizer.Options{BOS: bos, ParseSpecial: true})
 }
 
 // NewSession takes a free sequence of the model, empty. Where all are in use the error is ErrNoSequence.

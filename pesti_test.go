@@ -1,8 +1,10 @@
 package pesti_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"math"
 	"os"
 	"path/filepath"
@@ -13,7 +15,11 @@ import (
 	"testing"
 
 	"pesti"
+	"pesti/conformance/demo"
+	"pesti/exec"
 	"pesti/exec/plan"
+	"pesti/gguf"
+	"pesti/gguf/quant"
 	"pesti/lower"
 )
 
@@ -408,6 +414,110 @@ func TestBadInput(t *testing.T) {
 	}
 	if text, _, _ := collect(t, m, once, pesti.Params{MaxTokens: 4}); text == "" {
 		t.Error("after all that the model generates nothing")
+	}
+}
+
+// TestBadPrompt: an empty prompt and a nil context are errors of Model.Generate too.
+func TestBadPrompt(t *testing.T) {
+	m := open(t, pesti.Options{Compile: lower.Options{Ctx: 64}})
+	for words, c := range map[string]struct {
+		ctx    context.Context
+		prompt string
+	}{"prompt is empty": {t.Context(), ""}, "context is nil": {nil, once}} {
+		n, last := 0, error(nil)
+		for _, last = range m.Generate(c.ctx, c.prompt, pesti.Params{}) {
+			n++
+		}
+		if n != 1 || last == nil || !strings.Contains(last.Error(), words) {
+			t.Errorf("%d pieces, error %v, expected one that says %q", n, last, words)
+		}
+	}
+	if text, _, _ := collect(t, m, once, pesti.Params{MaxTokens: 4}); text == "" {
+		t.Error("after that the model generates nothing")
+	}
+}
+
+// TestSecondText: a text that a session continues with has no token that texts begin with.
+func TestSecondText(t *testing.T) {
+	m := open(t, pesti.Options{Compile: lower.Options{Ctx: 64}})
+	first, whole := must(m.Tokenize(once)), must(m.Tokenize(once+" there"))
+	bos := len(must(m.Tokenize(" there"))) - (len(whole) - len(first)) // 1 where the model has such a token
+	if bos < 0 || bos > 1 || !slices.Equal(whole[:len(first)], first) {
+		t.Fatalf("%v does not begin %v", first, whole)
+	}
+	s := must(m.NewSession())
+	defer s.Close()
+	if err := s.Feed(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range s.Generate(t.Context(), " there", pesti.Params{MaxTokens: 1}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r := s.Result(); r.PromptTokens != len(whole)-len(first) || s.Pos() != len(whole) {
+		t.Errorf("%d tokens of prompt at %d, expected %d at %d", r.PromptTokens, s.Pos(), len(whole)-len(first), len(whole))
+	}
+}
+
+// TestReports: progress has each stage in order, and warnings of a model arrive in the log.
+func TestReports(t *testing.T) {
+	var stages []string
+	prompt := pesti.Progress{}
+	m := open(t, pesti.Options{Compile: lower.Options{Ctx: 64, Ubatch: 2}, Progress: func(p pesti.Progress) {
+		if len(stages) == 0 || stages[len(stages)-1] != p.Stage {
+			stages = append(stages, p.Stage)
+		}
+		if p.Stage == "prompt" {
+			if p.Done < prompt.Done {
+				t.Errorf("progress goes back from %+v to %+v", prompt, p)
+			}
+			prompt = p
+		}
+	}})
+	collect(t, m, once, pesti.Params{MaxTokens: 2})
+	if want := []string{"load", "compile", "pack", "prompt"}; !slices.Equal(stages, want) {
+		t.Errorf("stages %q, expected %q", stages, want)
+	}
+	if n := len(must(m.Tokenize(once))); prompt.Done != n || prompt.Total != n {
+		t.Errorf("the last progress of the prompt is %+v, expected %d of %d", prompt, n, n)
+	}
+	// A tensor that nothing reads is a warning.
+	f := must(gguf.Parse(pesti.Demo, demo.GGUF()))
+	defer f.Close()
+	w := gguf.NewWriter()
+	w.SetAll(f)
+	for i := range f.Tensors() {
+		x := &f.Tensors()[i]
+		w.AddTensor(x.Name, x.Type, x.Dims, f.Bytes(x))
+	}
+	w.AddTensor("unused.weight", quant.F32, []int64{8}, make([]byte, 32))
+	path := filepath.Join(t.TempDir(), "m.gguf")
+	if err := w.WriteFile(path); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	warned := must(pesti.Open(path, pesti.Options{Compile: lower.Options{Ctx: 64}, Log: slog.New(slog.NewTextHandler(&log, nil))}))
+	if err := warned.Close(); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(log.String(), "unused.weight") || !strings.Contains(log.String(), "WARN") {
+		t.Errorf("the log is %q, expected a warning about unused.weight", log.String())
+	}
+}
+
+// TestMemory: a plan that does not fit is ErrOutOfMemory, and one of another model is ErrWrongModel.
+func TestMemory(t *testing.T) {
+	ram := exec.Options{RAM: exec.RAM{Total: 1 << 20, Available: 1 << 10}}
+	if _, err := pesti.Open(pesti.Demo, pesti.Options{Engine: ram}); !errors.Is(err, pesti.ErrOutOfMemory) {
+		t.Errorf("error %v, expected ErrOutOfMemory", err)
+	}
+	c := must(pesti.Compile(pesti.Demo, pesti.Options{Compile: lower.Options{Ctx: 64}}))
+	c.Plan.Model.Size++
+	f := must(gguf.Parse(pesti.Demo, demo.GGUF()))
+	defer f.Close()
+	if _, err := pesti.New(f, c.Plan, pesti.Options{}); !errors.Is(err, pesti.ErrWrongModel) {
+		t.Errorf("error %v, expected ErrWrongModel", err)
 	}
 }
 

@@ -120,11 +120,16 @@ func (s *Session) Truncate(n int) error {
 	return nil
 }
 
-// Generate appends a text to the session and continues it: see Model.Generate. The session keeps the prompt
-// and the generated tokens, but for the last one, which was not evaluated.
+// Generate appends a text to the session and continues it: see Model.Generate. The token that texts begin
+// with comes only before the first text of a session. The session keeps the prompt and the generated tokens
+// except the last one, which was not evaluated.
 func (s *Session) Generate(ctx context.Context, prompt string, p Params) iter.Seq2[Piece, error] {
 	return func(yield func(Piece, error) bool) {
-		ids, err := s.model.prompt(prompt)
+		if prompt == "" {
+			yield(Piece{ID: -1}, errors.New("the prompt is empty, expected some text"))
+			return
+		}
+		ids, err := s.model.encode(prompt, s.Pos() == 0)
 		if err != nil {
 			yield(Piece{ID: -1}, err)
 			return
