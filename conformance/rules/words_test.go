@@ -1,13 +1,11 @@
 package rules
 
 import (
-	"bufio"
-	"bytes"
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -67,14 +65,29 @@ var identifiers = []struct{ folder, pattern, instead string }{
 	{"", `(?i)quantise`, "quantize"},
 }
 
-// files returns the tracked files, from the repository's root.
-func trackedFiles(t *testing.T) []string {
+// sourceFiles returns the paths of all files of the module but those of hidden folders and test data, from
+// the repository's root.
+func sourceFiles(t *testing.T) (paths []string) {
 	t.Helper()
-	out, err := exec.Command("git", "-C", root, "ls-files", "-z").Output()
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch name := d.Name(); {
+		case err != nil:
+			return err
+		case d.IsDir() && path != root && (name[0] == '.' || name == "testdata" || name == "bin"):
+			return filepath.SkipDir
+		case d.Type().IsRegular():
+			rel, err := filepath.Rel(root, path)
+			if err != nil {
+				return err
+			}
+			paths = append(paths, filepath.ToSlash(rel))
+		}
+		return nil
+	})
 	if err != nil {
-		t.Fatalf("git ls-files: %v", err)
+		t.Fatal(err)
 	}
-	return strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
+	return paths
 }
 
 // TestWords: code and documents do not use the wordings of the first table.
@@ -84,21 +97,19 @@ func TestWords(t *testing.T) {
 		patterns[i] = regexp.MustCompile(`(?i)\b` + p.pattern + `\b`)
 	}
 	read := 0
-	for _, path := range trackedFiles(t) {
+	for _, path := range sourceFiles(t) {
 		if !prose(path) {
 			continue
 		}
 		data, err := os.ReadFile(filepath.Join(root, path))
 		if err != nil {
-			continue // deleted, not yet committed
+			t.Fatal(err)
 		}
 		read++
-		lines := bufio.NewScanner(bytes.NewReader(data))
-		lines.Buffer(nil, 1<<20)
-		for n := 1; lines.Scan(); n++ {
+		for n, line := range strings.Split(string(data), "\n") {
 			for i, re := range patterns {
-				if found := re.FindString(lines.Text()); found != "" {
-					t.Errorf("%s:%d: %q, expected %s", path, n, found, phrases[i].instead)
+				if found := re.FindString(line); found != "" {
+					t.Errorf("%s:%d: %q, expected %s", path, n+1, found, phrases[i].instead)
 				}
 			}
 		}
@@ -116,9 +127,6 @@ func prose(path string) bool {
 	case "conformance/demo/stories.py": // the demo model was trained on its stories
 		return false
 	}
-	if strings.Contains(path, "testdata/") {
-		return false
-	}
 	ext := filepath.Ext(path)
 	return slices.Contains([]string{".go", ".md", ".py", ".sh", ".cu", ".cuh", ".c", ".cmake"}, ext) || filepath.Base(path) == "Makefile"
 }
@@ -126,14 +134,11 @@ func prose(path string) bool {
 // TestNames: no declaration and no package has a name of the second table.
 func TestNames(t *testing.T) {
 	fset := token.NewFileSet()
-	for _, path := range trackedFiles(t) {
-		if filepath.Ext(path) != ".go" || strings.Contains(path, "testdata/") {
+	for _, path := range sourceFiles(t) {
+		if filepath.Ext(path) != ".go" {
 			continue
 		}
 		f, err := parser.ParseFile(fset, filepath.Join(root, path), nil, parser.SkipObjectResolution)
-		if os.IsNotExist(err) {
-			continue
-		}
 		if err != nil {
 			t.Error(err)
 			continue
