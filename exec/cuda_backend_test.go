@@ -335,6 +335,9 @@ func TestDeviceCancelledWithin(t *testing.T) {
 		ctx, stop := context.WithTimeout(t.Context(), took*time.Duration(i)/times)
 		for s.Pos() < len(ids) {
 			_, err := s.Feed(ctx, ids[s.Pos():])
+			if err == nil && i == 0 {
+				t.Fatal("a pass whose deadline is over: no error")
+			}
 			if err != nil && (!errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) {
 				t.Fatalf("error %v, expected one of the deadline alone", err)
 			}

@@ -218,8 +218,8 @@ func TestSeveralDevicesCancelled(t *testing.T) {
 			cancel()
 		}
 		time.AfterFunc(took*time.Duration(i)/times, cancel)
-		if _, err := s.Feed(ctx, []int32{2}); err == nil {
-			continue
+		if _, err := s.Feed(ctx, []int32{2}); err == nil && i > 0 {
+			continue // the pass was faster this time
 		} else if !errors.Is(err, context.Canceled) || s.Pos() != 1 {
 			t.Fatalf("error %v at position %d, expected a cancelled pass at 1", err, s.Pos())
 		}
