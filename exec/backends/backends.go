@@ -40,8 +40,8 @@ func Names() []string { return []string{Virtual, CUDA} }
 func Open(name string, devices int) (Driver, error) {
 	switch name {
 	case Virtual:
-		if devices > MaxVirtual {
-			return nil, fmt.Errorf("virtual device %d: expected a number below %d", devices-1, MaxVirtual)
+		if devices < 1 || devices > MaxVirtual {
+			return nil, fmt.Errorf("%d virtual devices, expected 1 to %d", devices, MaxVirtual)
 		}
 		return virtual.New(virtual.Config{Devices: slices.Repeat([]cuda.Properties{virtual.Default()}, devices)}), nil
 	case CUDA:
@@ -57,9 +57,12 @@ func ISA(driver Driver, numbers []int) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if len(numbers) == 0 {
+		return "", errors.New("found no device numbers, expected at least one")
+	}
 	var on []cuda.Properties
 	for _, n := range numbers {
-		if n >= len(found) {
+		if n < 0 || n >= len(found) {
 			return "", fmt.Errorf("there is no device %d, expected a number below %d", n, len(found))
 		}
 		on = append(on, found[n])

@@ -23,8 +23,10 @@ func TestISA(t *testing.T) {
 			t.Errorf("devices %v: %q, %v; expected %s", c.numbers, isa, err, c.isa)
 		}
 	}
-	if _, err := ISA(driver, []int{0, 2}); err == nil || !strings.Contains(err.Error(), "no device 2, expected a number below 2") {
-		t.Errorf("a device that does not exist: %v", err)
+	for want, numbers := range map[string][]int{"no device 2, expected a number below 2": {0, 2}, "no device -1": {-1}, "no device numbers": nil} {
+		if _, err := ISA(driver, numbers); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("devices %v: error %v, expected one with %q", numbers, err, want)
+		}
 	}
 }
 
@@ -43,9 +45,12 @@ func TestOpen(t *testing.T) {
 			t.Errorf("%s: %q, %v", name, lines, err)
 		}
 	}
-	for name, devices := range map[string]int{"": 1, "vulkan": 1, Virtual: MaxVirtual + 1} {
-		if _, err := Open(name, devices); err == nil {
-			t.Errorf("%d devices of driver %q: no error", devices, name)
+	for _, c := range []struct {
+		name    string
+		devices int
+	}{{"", 1}, {"vulkan", 1}, {Virtual, 0}, {Virtual, -1}, {Virtual, MaxVirtual + 1}} {
+		if _, err := Open(c.name, c.devices); err == nil {
+			t.Errorf("%d devices of driver %q: no error", c.devices, c.name)
 		}
 	}
 	if !slices.Contains(Names(), Virtual) {
