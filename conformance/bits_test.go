@@ -21,7 +21,8 @@ import (
 	"pesti/lower"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden files")
+// updateBits is not named update as for golden files: make golden must not rewrite what shows that bits changed.
+var updateBits = flag.Bool("update-bits", false, "rewrite the recorded hashes of logits")
 
 // bitsFile has one line per case: model, precision, activations, instruction set or cuda, scenario,
 // and the SHA-256 of the logits of the scenario's steps as little-endian float32.
@@ -126,7 +127,7 @@ func checkBits(t *testing.T, prove bool) {
 			recorded.run(t, m, rowsByHistory{}, lower.Options{Target: plan.CUDA, Precision: precision, Sequences: 3}, scenarios)
 		}
 	})
-	if *update {
+	if *updateBits {
 		recorded.write(t)
 	}
 }
@@ -189,10 +190,10 @@ func (b bits) run(t *testing.T, m *model, rows rowsByHistory, o lower.Options, s
 		name := strings.Join([]string{m.name, o.Precision, activations, on, sc.name}, " ")
 		hash := rows.run(t, e, ids, fmt.Sprintf("%s, %d threads", name, o.Threads), sc.steps)
 		switch want, ok := b[name]; {
-		case *update:
+		case *updateBits:
 			b[name] = hash
 		case !ok:
-			t.Errorf("%s has no line for %q; add it with: PESTI_PROVE=1 go test ./conformance -run Bits -update", bitsFile, name)
+			t.Errorf("%s has no line for %q; add it with: PESTI_PROVE=1 go test ./conformance -run Bits -update-bits", bitsFile, name)
 		case hash != want:
 			t.Errorf("%s, %d threads: the logits have SHA-256 %s, expected %s", name, o.Threads, hash, want)
 		}
