@@ -4,10 +4,14 @@ package oracle
 
 import (
 	"path/filepath"
+	"regexp"
 	"testing"
 
 	"pesti/conformance/testenv"
 )
+
+// ran matches what unittest prints after one test or more.
+var ran = regexp.MustCompile(`(?m)^Ran [1-9]\d* tests? in `)
 
 // TestOracle runs test_oracle.py.
 func TestOracle(t *testing.T) {
@@ -22,7 +26,7 @@ func TestOracle(t *testing.T) {
 	testenv.Inputs(t, append(sources, filepath.Join("..", "models.py"))...)
 	cmd.Stderr = nil
 	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Errorf("%v:\n%s", err, out)
+	if err != nil || !ran.Match(out) { // Python 3.11 succeeds where it finds no tests
+		t.Errorf("error %v, expected all of some tests to pass:\n%s", err, out)
 	}
 }
