@@ -25,8 +25,17 @@ func checkFit(use plan.MemoryUse, ram cpu.RAM, on, advice string) error {
 	if ram.Total == 0 {
 		ram = cpu.DetectRAM()
 	}
-	if ram.Holds(use.Total()) {
-		return nil
+	if limit := OverRAM(ram, use.Total()); limit != "" {
+		return needs(use, on, limit, advice)
 	}
-	return needs(use, on, fmt.Sprintf("the %s of this machine's %s that are available", plan.HumanBytes(ram.Available), plan.HumanBytes(ram.Total)), advice)
+	return nil
+}
+
+// OverRAM returns "" if so many bytes are available, and the limit otherwise, as it stands in errors
+// after "expected at most".
+func OverRAM(ram RAM, bytes int64) string {
+	if ram.Holds(bytes) {
+		return ""
+	}
+	return fmt.Sprintf("the %s of this machine's %s that are available", plan.HumanBytes(ram.Available), plan.HumanBytes(ram.Total))
 }

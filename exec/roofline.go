@@ -21,9 +21,8 @@ func (e *Engine) Prober(size int64) (*cpu.Prober, error) {
 		return nil, fmt.Errorf("plan: is for a CUDA device, whose limits are not measured; expected one for the processor")
 	}
 	size = min(size, cpu.MaxProbe)
-	if ram := cpu.DetectRAM(); !ram.Holds(size) {
-		return nil, fmt.Errorf("plan: a buffer of %s to measure reading with, expected at most the %s of memory that are available; take a smaller model",
-			plan.HumanBytes(size), plan.HumanBytes(ram.Available))
+	if limit := OverRAM(cpu.DetectRAM(), size); limit != "" {
+		return nil, fmt.Errorf("plan: a buffer of %s to measure reading with, expected at most %s; take a smaller model", plan.HumanBytes(size), limit)
 	}
 	sets, err := isa.UpTo(e.plan.Target.ISA)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 
 	"pesti/conformance/gorgoniaref"
 	"pesti/conformance/metrics"
-	"pesti/exec/cpu"
+	"pesti/exec"
 	"pesti/exec/plan"
 )
 
@@ -115,7 +115,10 @@ func NewChecker(in Input, is Description, ids []int32) (*Checker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Checker{in, is, ids, ref}, ref.checkFit(cpu.DetectRAM())
+	if err := ref.checkFit(exec.DetectRAM()); err != nil {
+		return nil, err
+	}
+	return &Checker{in, is, ids, ref}, nil
 }
 
 // Check runs every program of the plan and returns how far each layer and the logits are from

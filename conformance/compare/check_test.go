@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"pesti/exec/cpu"
+	"pesti/exec"
 	"pesti/lower"
 )
 
@@ -28,14 +28,14 @@ func TestCheckFit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = g.checkFit(cpu.RAM{Total: 2 * c.free, Available: c.free})
+		err = g.checkFit(exec.RAM{Total: 2 * c.free, Available: c.free})
 		if c.free == 0 {
-			err = g.checkFit(cpu.RAM{Total: 1, Available: 0})
+			err = g.checkFit(exec.RAM{Total: 1, Available: 0})
 		}
 		if c.words == "" && err != nil || c.words != "" && (err == nil || !strings.Contains(err.Error(), c.words)) {
 			t.Errorf("%d tokens in %d bytes: %v, want %q", c.tokens, c.free, err, c.words)
 		}
-		if err := g.checkFit(cpu.RAM{}); err != nil {
+		if err := g.checkFit(exec.RAM{}); err != nil {
 			t.Errorf("where the system does not tell: %v", err)
 		}
 	}

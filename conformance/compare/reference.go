@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"pesti/conformance/gorgoniaref"
-	"pesti/exec/cpu"
+	"pesti/exec"
 	"pesti/exec/plan"
 	"pesti/frontend"
 	"pesti/graph"
@@ -35,7 +35,7 @@ func newReference(in Input, name string, ids []int32) (*reference, error) {
 
 // checkFit refuses what needs more memory than is available. The logits of every program of the plan
 // count too.
-func (r *reference) checkFit(ram cpu.RAM) error {
+func (r *reference) checkFit(ram exec.RAM) error {
 	need, err := gorgoniaref.NeedOf(r.graph, r.names(r.layers))
 	if err != nil {
 		return err
@@ -46,12 +46,13 @@ func (r *reference) checkFit(ram cpu.RAM) error {
 	}
 	ours := int64(len(r.in.Plan.Programs)) * int64(len(r.ids)) * width * 4
 	total := need.Total() + ours
-	if ram.Total == 0 || total <= ram.Available {
+	limit := exec.OverRAM(ram, total)
+	if limit == "" {
 		return nil
 	}
 	h := plan.HumanBytes
-	return fmt.Errorf("%s: checking %d tokens against gorgonia needs about %s of memory (its attention %s, logits %s and weights %s, the plan's logits %s), expected at most the %s of this machine's %s that are available; take a shorter prompt",
-		r.name, len(r.ids), h(total), h(need.Attention), h(need.Logits), h(need.Weights), h(ours), h(ram.Available), h(ram.Total))
+	return fmt.Errorf("%s: checking %d tokens against gorgonia needs about %s of memory (its attention %s, logits %s and weights %s, the plan's logits %s), expected at most %s; take a shorter prompt",
+		r.name, len(r.ids), h(total), h(need.Attention), h(need.Logits), h(need.Weights), h(ours), limit)
 }
 
 // names returns those of the residual streams up to layer last, and of the logits where last is the
