@@ -77,7 +77,7 @@ func compile(f *gguf.File, weights *sidecar.File, o *Options) (*Compiled, error)
 			return nil, err
 		}
 	}
-	options.Threads = cmp.Or(options.Threads, exec.UsableCores())
+	options.Threads = cmp.Or(options.Threads, exec.DefaultThreads())
 	options.Sidecar = weights
 	r, err := lower.Compile(m, options)
 	if err != nil {

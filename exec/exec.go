@@ -164,7 +164,7 @@ func (e *Engine) workersFor(o Options) (int, error) {
 	most := e.plan.Device(0).Threads
 	switch threads := o.Threads; {
 	case threads == 0:
-		return min(most, UsableCores()), nil
+		return min(most, DefaultThreads()), nil
 	case threads < 1 || threads > most:
 		return 0, fmt.Errorf("plan: %d threads, expected 1 to the %d that it was compiled for", threads, most)
 	}

@@ -1,13 +1,13 @@
 package exec
 
 import (
-	"runtime"
 	"slices"
 	"strings"
 
 	"pesti/exec/cpu"
 	"pesti/exec/cpu/isa"
 	"pesti/exec/cpu/kernel"
+	"pesti/exec/plan"
 )
 
 // A RAM is the memory of the machine: see cpu.RAM.
@@ -17,7 +17,11 @@ type RAM = cpu.RAM
 func DetectRAM() RAM { return cpu.DetectRAM() }
 
 // UsableCores returns how many processors this process may use at the same time.
-func UsableCores() int { return runtime.GOMAXPROCS(0) }
+func UsableCores() int { return cpu.UsableCores() }
+
+// DefaultThreads returns the number of workers to compile for and to start where nothing else is asked for:
+// one for each usable core, up to the most that a plan may have.
+func DefaultThreads() int { return min(UsableCores(), plan.MaxThreads) }
 
 // Resident returns the resident bytes of this process, and their peak; 0 and 0 where the system does not
 // report them.

@@ -58,7 +58,7 @@ func newCompileFlags(precision string) *compileFlags {
 		ctx:       count{0, 1},
 		ubatch:    count{0, 1},
 		sequences: count{1, 1},
-		threads:   count{int64(exec.UsableCores()), 1},
+		threads:   count{int64(exec.DefaultThreads()), 1},
 		devices:   count{1, 1},
 		gpuLayers: count{0, 1},
 		split:     choice{"layers", []string{"layers", "tensor"}},

@@ -24,10 +24,10 @@ type source struct {
 	app     *app
 	name    string // of the MODEL or PLAN, as given
 	file    *gguf.File
-	sidecar *sidecar.File // nil where all weights are in the model
-	options lower.Options // of a MODEL, to which verbs add what they need
-	plan    *plan.Plan    // nil for a MODEL that is not compiled yet
-	threads int
+	sidecar *sidecar.File   // nil where all weights are in the model
+	options lower.Options   // of a MODEL, to which verbs add what they need
+	plan    *plan.Plan      // nil for a MODEL that is not compiled yet
+	threads int             // workers of a PLAN that were asked for; 0: the engine's default
 	profile bool            // whether start's engine keeps a profile
 	on      device          // where start's engine runs
 	driver  backends.Driver // of the devices to run on, nil for the processor
@@ -38,7 +38,7 @@ type source struct {
 // open opens a MODEL or PLAN and checks that the options given go with it. The end of ctx interrupts what
 // the virtual device runs for it.
 func (a *app) open(ctx context.Context, name, model string, flags *compileFlags) (*source, error) {
-	s := &source{app: a, name: name, threads: int(flags.threads.n)}
+	s := &source{app: a, name: name}
 	var err error
 	if isPlan(name) {
 		if s.plan, s.threads, err = a.readPlan(name, flags); err != nil {
@@ -131,7 +131,7 @@ func orPlan(err error) error {
 }
 
 // readPlan reads a PLAN for a verb that takes compile's options, of which a plan takes the number
-// of threads and no other. It returns that too.
+// of threads and no other. It returns that too, 0 where it was not given.
 func (a *app) readPlan(name string, flags *compileFlags) (p *plan.Plan, threads int, err error) {
 	if err := flags.modelOnly(name); err != nil {
 		return nil, 0, err
@@ -140,14 +140,14 @@ func (a *app) readPlan(name string, flags *compileFlags) (p *plan.Plan, threads 
 		return nil, 0, err
 	}
 	a.inputs = append(a.inputs, name)
-	threads, most := int(flags.threads.n), p.Device(0).Threads
 	if !flags.set.Changed("threads") {
-		return p, min(threads, most), nil
+		return p, 0, nil
 	}
+	threads, most := int(flags.threads.n), p.Device(0).Threads
 	if threads > most {
 		return nil, 0, usagef("--threads is %d, expected at most %d, which is what %s was compiled for", threads, most, name)
 	}
-	return p, threads, nil
+	return p, min(threads, exec.UsableCores()), nil
 }
 
 // compile compiles a MODEL. A PLAN stays as it is, and there is no result.
@@ -168,12 +168,11 @@ func (s *source) compile() (*lower.Result, error) {
 	return res, nil
 }
 
-// execOptions returns the options of an engine for the plan, with no more workers than processors. It
-// gives the memory that compiling left back to the system, where it would stay resident in addition to
-// the weights.
+// execOptions returns the options of an engine for the plan. It gives the memory that compiling left back
+// to the system, where it would stay resident in addition to the weights.
 func (s *source) execOptions() exec.Options {
 	debug.FreeOSMemory()
-	return exec.Options{Sidecar: s.sidecar, Driver: s.driver, Devices: s.devices, Threads: min(s.threads, exec.UsableCores()), Profile: s.profile, Trace: s.trace}
+	return exec.Options{Sidecar: s.sidecar, Driver: s.driver, Devices: s.devices, Threads: s.threads, Profile: s.profile, Trace: s.trace}
 }
 
 // input returns what package compare needs to run the plan.

@@ -62,10 +62,13 @@ type lot struct {
 	_      [48]byte
 }
 
+// UsableCores returns how many processors this process may use at the same time.
+func UsableCores() int { return runtime.GOMAXPROCS(0) }
+
 // New starts the threads of so many workers. Close ends them.
 func New(workers int) *Machine {
 	m := &Machine{workers: max(workers, 1)}
-	m.threads = min(m.workers, runtime.GOMAXPROCS(0))
+	m.threads = min(m.workers, UsableCores())
 	m.barrier.threads = int32(m.threads)
 	m.lots = make([]lot, m.threads)
 	for thread := 1; thread < m.threads; thread++ {
