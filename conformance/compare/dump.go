@@ -79,8 +79,8 @@ func NewDump(p *plan.Plan) (*Dump, error) {
 	return d, nil
 }
 
-// CheckFolder returns an OtherFileError where a folder exists and has .npy files that the dump does not write: who
-// reads the folder would take them for values of the same tokens.
+// CheckFolder returns an OtherFileError where a folder exists and has .npy files that the dump does not
+// write. A reader of the folder would take them for values of the same tokens.
 func (d *Dump) CheckFolder(dir string) error {
 	names, err := NpyFiles(dir)
 	if errors.Is(err, fs.ErrNotExist) {

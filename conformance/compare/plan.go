@@ -25,7 +25,8 @@ type PlanOperand struct {
 	observe func(exec.Observation) // receives the values of the step in progress
 }
 
-// OpenPlan starts an engine for the plan of an input. Of the description, what a plan says of itself is filled in. Errors name the operand as the description does.
+// OpenPlan starts an engine for the plan of an input. It fills in the fields of the description that the
+// plan has itself. Errors name the operand as the description does.
 func OpenPlan(in Input, is Description) (*PlanOperand, error) {
 	t := &in.Plan.Target
 	is.Precision, is.KV, is.Passes = t.Precision, t.KV, in.Plan.Passes
