@@ -17,8 +17,10 @@
 //     take, in writes the states that it writes.
 //  3. graph/graphtest/recipes.go: a recipe that draws it, in the list recipes.
 //  4. Its reference kernel, ref.relu: the signature in exec/plan/kernels.go (refUnary, refBinary or
-//     a row of its own), the function in exec/cpu/kernel/reference.go with its row in kernel.go
-//     and a case in rowCases of rows_test.go, and a row in Reference of lower/cpu/cpu.go.
+//     a row of its own) with its range of each parameter, its operation count in exec/plan/cost.go,
+//     the function in exec/cpu/kernel/reference.go with its row in kernel.go and a case in rowCases
+//     of rows_test.go, and a row in Reference of lower/cpu/cpu.go. If the result may take an
+//     operand's place, add the kernel to the map in testInPlace of rows_test.go; no test asks for it.
 //  5. graph/draw/kind.go: its name among those of a colour.
 //  6. If a frontend emits it: a row in conformance/gorgoniaref/ops.go, and the step in
 //     conformance/oracle/blocks.py, written from the source of the op and not from step 1.
@@ -34,7 +36,8 @@
 //	go test ./conformance/gorgoniaref
 //	go test ./conformance -run 'TablesAgree|EveryOpLowers'
 //
-// in which TestRecipes, TestEverythingHasAKind and TestEveryOpLowers name a step that was left out.
+// in which TestRecipes, TestEverythingHasAKind, TestEveryOpLowers and TestWorks (the operation
+// count) name a step that was left out.
 //
 // Traps:
 //   - The shapes say whether an op is row-wise, and sink_rows believes them. One whose row m reads
