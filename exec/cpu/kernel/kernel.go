@@ -56,11 +56,15 @@
 //
 //  1. write the code in files whose build constraints name the architecture, with a list of its rows,
 //     and an empty list in a file for all other architectures (compare tiles_assembly.go and
-//     tiles_other.go);
+//     tiles_other.go). Assembly for amd64 is generated: write _asm/NAME/main.go (_asm/README.md
+//     explains it, probe is a short example) with the constraint "!purego", since the file name has
+//     the architecture; make asm writes NAME_amd64.s and NAME_amd64.go;
 //  2. append that list to table, or, for the products of a weight type, to matmuls. Add gemv and gemm
 //     of one type together: a prompt's bits must not depend on which of the two processed a token;
-//  3. add tests. The matmul tests run every row that the machine supports. For other kernels, set the
-//     field isa of the call in help_test.go.
+//  3. add tests. The matmul tests run every row that the machine supports. Tests in eachSet, such as
+//     TestRowKernels over rowCases, run the instruction sets of vector.go; a kernel with a case in
+//     rowCases needs no more for one of those sets. For any other test or set, set the field isa of the
+//     call in help_test.go. Insert a fault into the variant once, to see that a test runs it.
 //
 // A plan names the instruction set that it was compiled for, by default the best of this machine; it
 // does not name variants. An instruction set that package isa does not know needs a row there and its
