@@ -13,15 +13,15 @@
 //     before or after it, with the reason, and a graph in testdata/order that shows it. A pass that knows the target or the precision goes into
 //     loweringPasses and LoweringOrder of lower/passes.go instead.
 //  3. testdata/NAME.txt: what it shows, a line "-- in --", and a graph; for further files
-//     NAME_what.txt with a line "# pass: NAME" on top. At least one place where it applies and one
-//     where it declines. The first command below writes the rest; read it before you commit it.
+//     NAME_what.txt with a line "# pass: NAME" on top. At least one place where it applies, and one
+//     where it declines or has nothing to do. The first command below writes the rest; read it before you commit it.
 //     (For a lowering pass it is ./lower.)
 //  4. If no recipe in graph/graphtest/recipes.go draws its pattern, add one, as swiglu and qkv are:
 //     a pass whose pattern is not drawn passes TestPassesKeepMeaning idly.
 //
 // Then run
 //
-//	go test ./graph/pass -run Golden -update
+//	go test ./graph/pass -run 'Golden|OrderMatters' -update
 //	go test ./graph/pass ./lower
 //	go test ./conformance -run 'TestPasses$|ExactAgainstOracle'
 //	make golden
