@@ -54,7 +54,7 @@ type Options struct {
 type Engine struct {
 	plan    *plan.Plan
 	file    *gguf.File
-	beside  *sidecar.File // nil where the plan needs none
+	sidecar *sidecar.File // nil where the plan needs none
 	backend backend
 	machine *cpu.Machine
 	memory  cpu.Memory // arena and buffers
@@ -113,7 +113,7 @@ func Open(p *plan.Plan, f *gguf.File, o Options) (*Engine, error) {
 	if err := checkTrace(o.Trace); err != nil {
 		return nil, err
 	}
-	e := &Engine{plan: p, file: f, beside: o.Sidecar, poison: o.Poison, observe: o.Observe, ctx: int(p.Target.Ctx)}
+	e := &Engine{plan: p, file: f, sidecar: o.Sidecar, poison: o.Poison, observe: o.Observe, ctx: int(p.Target.Ctx)}
 	e.sequences = make([]sequence, p.Target.Sequences)
 	open := e.openProcessor
 	if p.Target.Backend == plan.CUDA {

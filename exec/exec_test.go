@@ -136,7 +136,7 @@ func apart(a, b []float32) float64 {
 	return worst / size
 }
 
-// TestAgainstInterpreter holds plans, fused and not, against the graph's reference semantics.
+// TestAgainstInterpreter checks plans, fused and not, against the graph's reference semantics.
 func TestAgainstInterpreter(t *testing.T) {
 	for name, c := range configs {
 		t.Run(name, func(t *testing.T) {
@@ -447,7 +447,7 @@ func TestWindowForgetsWhatWasOverwritten(t *testing.T) {
 	}
 }
 
-// TestValue reads a block's output and holds its last row, normed and multiplied, against nothing
+// TestValue reads a block's output and checks its last row, normed and multiplied, against nothing
 // but its shape and that it changes with the tokens; its numbers are the oracle's to judge.
 func TestValue(t *testing.T) {
 	m := load(t, configs["llama"])

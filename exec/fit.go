@@ -31,7 +31,7 @@ func checkFit(use plan.MemoryUse, ram cpu.RAM, on, advice string) error {
 	return nil
 }
 
-// OverRAM returns "" if so many bytes are available, and the limit otherwise, as it stands in errors
+// OverRAM returns "" if so many bytes are available, and the limit otherwise, which errors print
 // after "expected at most".
 func OverRAM(ram RAM, bytes int64) string {
 	if ram.Holds(bytes) {

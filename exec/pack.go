@@ -73,8 +73,8 @@ func (e *Engine) allocatePacked(sets []string) error {
 // inFile returns the bytes of a weight where they are mapped, and of columns of a tensor a copy.
 func (e *Engine) inFile(w *plan.Weight) []byte {
 	if w.Type == plan.SidecarType {
-		b, _ := e.beside.Weight(w.Tensor())
-		return part(w, e.beside.Codes(b))
+		b, _ := e.sidecar.Weight(w.Tensor())
+		return part(w, e.sidecar.Codes(b))
 	}
 	t, _ := e.file.Tensor(w.Tensor())
 	return part(w, e.file.Bytes(t))
@@ -92,8 +92,8 @@ func (e *Engine) reader(w *plan.Weight) (size int64, read func(data []byte, at i
 		}
 	}
 	if w.Type == plan.SidecarType {
-		b, _ := e.beside.Weight(w.Tensor())
-		return b.Rows * b.Cols, func(p []byte, at int64) error { return e.beside.ReadCodes(b, p, at) }
+		b, _ := e.sidecar.Weight(w.Tensor())
+		return b.Rows * b.Cols, func(p []byte, at int64) error { return e.sidecar.ReadCodes(b, p, at) }
 	}
 	t, _ := e.file.Tensor(w.Tensor())
 	return t.Size, func(p []byte, at int64) error { return e.file.ReadAt(t, p, at) }

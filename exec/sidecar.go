@@ -38,11 +38,11 @@ func CheckSidecar(p *plan.Plan, f *sidecar.File) error {
 
 // sidecarOperand returns a weight that lies in the file beside the model's.
 func (e *Engine) sidecarOperand(w *plan.Weight) (kernel.Operand, error) {
-	b, _ := e.beside.Weight(w.Tensor()) // as CheckSidecar has seen
-	codes := e.beside.Codes(b)
-	scales, err := e.beside.Scales(b)
+	b, _ := e.sidecar.Weight(w.Tensor()) // as CheckSidecar has seen
+	codes := e.sidecar.Codes(b)
+	scales, err := e.sidecar.Scales(b)
 	if err == nil && int64(len(codes)) != b.Rows*b.Cols {
-		err = fmt.Errorf("%s: tensor %q: the file is closed, expected it to be open", e.beside.Path, w.Name)
+		err = fmt.Errorf("%s: tensor %q: the file is closed, expected it to be open", e.sidecar.Path, w.Name)
 	}
 	if err != nil {
 		return kernel.Operand{}, err

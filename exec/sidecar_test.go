@@ -34,7 +34,7 @@ func beside(t *testing.T, m *frontend.Model) *sidecar.File {
 	return f
 }
 
-// TestSidecar holds plans with weights in FP8, packed and not, fused and not, against the reference
+// TestSidecar checks plans with weights in FP8, packed and not, fused and not, against the reference
 // semantics of the graph on the values of these weights; and sees that bits do not depend on workers or
 // chunks.
 func TestSidecar(t *testing.T) {

@@ -252,7 +252,7 @@ func TestManyEntries(t *testing.T) {
 	}
 }
 
-// TestOneRecover holds the readers of files to the one guard, against a mapped
+// TestOneRecover checks the readers of files to the one guard, against a mapped
 // file that shrinks: a recover elsewhere would hide what the checks overlook.
 func TestOneRecover(t *testing.T) {
 	var files []string

@@ -60,7 +60,7 @@ func (p *Part) clone() *Part {
 	return &Part{Of: &Value{Name: p.Of.Name, Type: Type{p.Of.Type.DType, slices.Clone(p.Of.Type.Shape)}}, Axis: p.Axis, From: p.From}
 }
 
-// check holds a part of type t against its tensor: it lies in it, and rows are cut between storage blocks.
+// check compares a part of type t with its tensor: it lies in it, and rows are cut between storage blocks.
 func (p *Part) check(t Type) error {
 	of := p.Of.Type
 	if len(t.Shape) != len(of.Shape) || p.Axis >= len(of.Shape) || t.DType != of.DType {

@@ -101,7 +101,7 @@ type unifier struct {
 	vars map[string]graph.Dim
 }
 
-// match holds an operand's type against its spec, and binds the variables it meets first.
+// match checks an operand's type against its spec, and binds the variables it meets first.
 func (u unifier) match(s spec, t graph.Type) error {
 	if !accepts(s.dtype, t.DType) {
 		return fmt.Errorf("expected element type %s", s.dtype)

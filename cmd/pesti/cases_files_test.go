@@ -213,7 +213,7 @@ func TestHostileFiles(t *testing.T) {
 // option that a plan does not take, or a folder for a verb that takes folders too.
 var wrongKind = regexp.MustCompile(`is a GGUF model, expected a plan|is a plan that is compiled already|is a plan, expected a model|is a folder`)
 
-// checkHostile holds what a verb said of a hostile file against what it must say.
+// checkHostile checks what a verb said of a hostile file against what it must say.
 func checkHostile(t *testing.T, r result, f *hostileFile, c *fileCommand) {
 	t.Helper()
 	path := oneLine(f.path)

@@ -9,7 +9,7 @@ import (
 )
 
 // TestQuantize: the verbs that compile take the file, and verbs that run a plan take it with the plan, from
-// another folder too; check holds the values that are in it against gorgonia.
+// another folder too; the verb check compares the values in it with those of gorgonia.
 func TestQuantize(t *testing.T) {
 	dir := t.TempDir()
 	weights, path := filepath.Join(dir, "w.safetensors"), filepath.Join(dir, "m.plan")

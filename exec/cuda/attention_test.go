@@ -75,7 +75,7 @@ func (l *layer) table(positions int) []float32 {
 	return t
 }
 
-// TestAttention runs two sequences in steps of several sizes and holds what comes out against the reference; where
+// TestAttention runs two sequences in steps of several sizes and checks what comes out against the reference; where
 // steps store keys and values ahead, and where tokens come one at a time, bits are the same. The kernel for many
 // tokens is held to the same, among steps of its own.
 func TestAttention(t *testing.T) {

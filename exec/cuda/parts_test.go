@@ -9,7 +9,7 @@ import (
 	"pesti/ops/ref"
 )
 
-// TestSum holds sums of one to four terms against additions one after the other, bit for bit.
+// TestSum checks sums of one to four terms against additions one after the other, bit for bit.
 func TestSum(t *testing.T) {
 	b := newBench(t, "sm_75")
 	for _, n := range []int{1, 255, 256, 1000} {
@@ -33,7 +33,7 @@ func TestSum(t *testing.T) {
 	}
 }
 
-// TestConcat holds rows of one to three parts against the reference.
+// TestConcat checks rows of one to three parts against the reference.
 func TestConcat(t *testing.T) {
 	b := newBench(t, "sm_75")
 	rng := rand.New(rand.NewPCG(6, 6))

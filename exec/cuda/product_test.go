@@ -38,7 +38,7 @@ func asQ8x2(x []float32, k int) []float32 {
 	return y
 }
 
-// TestProducts holds gemv of each type against sums in float64, for numbers of columns that fill kernels and
+// TestProducts checks gemv of each type against sums in float64, for numbers of columns that fill kernels and
 // that do not, with and without bias, residual and scales of rows.
 func TestProducts(t *testing.T) {
 	for _, exact := range []bool{false, true} {
@@ -196,7 +196,7 @@ func TestProductGroup(t *testing.T) {
 	}
 }
 
-// TestGated holds act(gate) ⊙ up against the reference of each activation, for few columns and for many.
+// TestGated checks act(gate) ⊙ up against the reference of each activation, for few columns and for many.
 func TestGated(t *testing.T) {
 	b := newBench(t, "sm_80")
 	rng := rand.New(rand.NewPCG(7, 0))

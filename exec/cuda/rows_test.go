@@ -81,7 +81,7 @@ func q8x2(data []byte, m, n int) []byte {
 	return rows
 }
 
-// TestNorm holds norms, with and without what they are added to, against the reference, and rounding to q8x2
+// TestNorm checks norms, with and without what they are added to, against the reference, and rounding to q8x2
 // against that of the CPU, bit for bit.
 func TestNorm(t *testing.T) {
 	b := newBench(t, "sm_75")

@@ -12,7 +12,7 @@ import (
 	"pesti/exec/plan"
 )
 
-// TestTop holds the greatest elements against sorting: of one part and of several, with equal ones, and with
+// TestTop checks the greatest elements against sorting: of one part and of several, with equal ones, and with
 // some that are not finite.
 func TestTop(t *testing.T) {
 	b := newBench(t, "sm_75")

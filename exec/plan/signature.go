@@ -10,7 +10,7 @@ import (
 )
 
 // A Signature is what lowering and execution agree on for one kernel: its operands, their
-// formats and extents, its parameters, and how its work may be split. The verifier holds every
+// formats and extents, its parameters, and how its work may be split. The verifier checks every
 // step against it, so that no plan, however made, can touch memory outside its buffers.
 type Signature struct {
 	Name     string

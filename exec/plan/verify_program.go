@@ -8,7 +8,7 @@ import (
 
 const never = -1
 
-// A checker holds the steps of one program against the signature table, in order, and follows
+// A checker compares the steps of one program with the signature table, in order, and follows
 // what they do to its buffers.
 type checker struct {
 	*verifier

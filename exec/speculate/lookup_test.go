@@ -56,7 +56,7 @@ func numbered(n int) []int32 {
 	return ids
 }
 
-// TestLookupTakesTheBestPlace holds Draft against all places, each by itself.
+// TestLookupTakesTheBestPlace checks Draft against all places, each by itself.
 func TestLookupTakesTheBestPlace(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ids := rapid.SliceOfN(rapid.Int32Range(0, 3), 0, 60).Draw(t, "ids")

@@ -169,7 +169,7 @@ func sameBits(a, b []float32) bool {
 	return slices.EqualFunc(a, b, func(x, y float32) bool { return math.Float32bits(x) == math.Float32bits(y) })
 }
 
-// TestCounts holds what guesses cost and save against what the drafter is known to do.
+// TestCounts checks what guesses cost and save against what the drafter is known to do.
 func TestCounts(t *testing.T) {
 	e := engine(t, "llama", lower.Options{})
 	defer e.Close()

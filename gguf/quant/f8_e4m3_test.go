@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestF8E4M3 holds every number against the definition of the format, and sees that no file can have
+// TestF8E4M3 checks every number against the definition of the format, and sees that no file can have
 // the type.
 func TestF8E4M3(t *testing.T) {
 	info, ok := ByName("f8_e4m3")

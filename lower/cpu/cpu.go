@@ -3,7 +3,7 @@
 // templates of the programs.
 //
 // It imports graph, ops, exec/plan and lower/target. It knows nothing of how kernels are written; a test in
-// package conformance holds its tables against the executor's.
+// package conformance checks its tables against the executor's.
 //
 // The documentation of package exec/cpu/kernel says how to add a row to Kernels, Reference or integerTypes.
 package cpu

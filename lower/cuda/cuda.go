@@ -3,7 +3,7 @@
 //
 // It imports graph, ops, exec/plan, lower/target, and of lower/cpu what the host computes where there is
 // no kernel. It knows nothing of how kernels are written or
-// launched; a test in package conformance holds its tables against those of exec/cuda.
+// launched; a test in package conformance checks its tables against those of exec/cuda.
 package cuda
 
 import (

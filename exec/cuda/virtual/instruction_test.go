@@ -124,7 +124,7 @@ func exactly(a, b, c float32, mode big.RoundingMode) float32 {
 	return f
 }
 
-// TestInstructions holds instructions against Go, bit for bit.
+// TestInstructions checks instructions against Go, bit for bit.
 func TestInstructions(t *testing.T) {
 	s, u := func(x uint32) int32 { return int32(x) }, func(x int32) uint64 { return uint64(uint32(x)) }
 	pair := func(lo, hi uint32) uint64 { return uint64(hi)<<32 | uint64(lo) }
@@ -397,7 +397,7 @@ func TestInstructions(t *testing.T) {
 	}
 }
 
-// TestHalf holds conversions and arithmetic on float16 and bfloat16 against rounding by search: the nearest of
+// TestHalf checks conversions and arithmetic on float16 and bfloat16 against rounding by search: the nearest of
 // all 65536 numbers, of two as near the even one.
 func TestHalf(t *testing.T) {
 	formats := map[string]func(h uint32) float64{

@@ -167,7 +167,7 @@ func TestLastBlock(t *testing.T) {
 	}
 }
 
-// TestMatrices holds mma, of each shape and type, against sums in Go. Matrices are loaded element by element
+// TestMatrices checks mma, of each shape and type, against sums in Go. Matrices are loaded element by element
 // as the PTX manual places them, which the interpreter's tables say in another way.
 func TestMatrices(t *testing.T) {
 	halfBits := func(x float64) uint32 { return half.encode(x, nearest, false) }
@@ -328,7 +328,7 @@ func TestCopies(t *testing.T) {
 	}
 }
 
-// TestFP8 holds E4M3 against its definition: 448 is the largest, there is no infinity.
+// TestFP8 checks E4M3 against its definition: 448 is the largest, there is no infinity.
 func TestFP8(t *testing.T) {
 	value := func(b uint32) float64 {
 		sign, e, m := 1-2*float64(b>>7), int(b>>3&15), float64(b&7)
