@@ -22,7 +22,7 @@ func TestFallbacks(t *testing.T) {
 			[]string{"attention: kernel cuda.attention takes head_dim of multiples of 8 up to 256, not 12"}},
 		{"unfused", tiny.Config{HeadDim: 32}, Options{Passes: "-fuse_attention"},
 			[]string{"attn_scores, attn_values, kv_write, rope, softmax: target cpu has no kernel for it"}},
-		{"no kernels", tiny.Config{}, Options{Passes: "none"}, []string{"softmax: --passes switches choose_kernels off"}},
+		{"no kernels", tiny.Config{}, Options{Passes: "none"}, []string{"softmax: choose_kernels is switched off"}},
 	} {
 		res, err := Compile(tinyModel(t, c.config), c.o)
 		if err != nil {
