@@ -44,7 +44,8 @@ type Result struct {
 }
 
 // Generate continues a prompt, token by token. The last piece has an ID of -1, text that was held back, and
-// the Result; with an error it is yielded too. The iteration takes a free sequence and gives it back when it
+// the Result; with an error it is yielded too. Where nothing began, because of bad input or ErrNoSequence, its
+// Result is nil. The iteration takes a free sequence and gives it back when it
 // ends, also by break; where none is free the error is ErrNoSequence. Generations of several goroutines
 // take turns, forward pass by forward pass, and each has the tokens that it would have alone.
 //

@@ -13,7 +13,8 @@ import (
 
 // A Session is one sequence of a model: the tokens that it was fed and has generated, with their cache. It
 // takes one call at a time; a call from another goroutine meanwhile, or from the body of a loop over its
-// Generate, returns ErrBusy and changes nothing.
+// Generate, returns ErrBusy and changes nothing. Logits and Result belong to the goroutine that made the last
+// call.
 type Session struct {
 	model   *Model
 	session *exec.Session
