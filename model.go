@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -67,21 +66,15 @@ func OpenPlan(path, model string, o Options) (*Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	beside := func(name string) string {
-		if name = filepath.FromSlash(name); !filepath.IsAbs(name) {
-			name = filepath.Join(filepath.Dir(path), name)
-		}
-		return name
-	}
 	switch {
 	case model != "":
 	case p.Model.File == "":
 		model = Demo
 	default:
-		model = beside(p.Model.File)
+		model = plan.ResolveFile(path, p.Model.File)
 	}
 	if o.Weights == "" && p.Sidecar.File != "" {
-		o.Weights = beside(p.Sidecar.File)
+		o.Weights = plan.ResolveFile(path, p.Sidecar.File)
 	}
 	f, err := openFile(model, &o)
 	if err != nil {
@@ -227,14 +220,8 @@ func (m *Model) take(ctx context.Context) error {
 
 func (m *Model) release() { <-m.turn }
 
-// cancelled is the error of a call that waits when its context ends, as exec.Engine.Forward has it.
-func cancelled(ctx context.Context) error {
-	ended, cause := ctx.Err(), context.Cause(ctx)
-	if cause == ended {
-		return fmt.Errorf("waiting for the model: %w", ended)
-	}
-	return fmt.Errorf("waiting for the model: %w: %w", ended, cause)
-}
+// cancelled is the error of a call that waits when its context ends.
+func cancelled(ctx context.Context) error { return exec.ContextError(ctx, "waiting for the model") }
 
 // checkIDs returns an error for ids outside the vocabulary.
 func checkIDs(ids []int32, vocabulary int) error {

@@ -26,7 +26,7 @@ type Session struct {
 // begin marks the session as in use and checks its context.
 func (s *Session) begin(ctx context.Context) error {
 	if ctx == nil {
-		return errors.New("the context is nil, expected one such as context.Background()")
+		return exec.ErrNilContext
 	}
 	if !s.busy.CompareAndSwap(false, true) {
 		return fmt.Errorf("the session is %w", ErrBusy)

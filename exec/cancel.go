@@ -8,7 +8,8 @@ import (
 	"pesti/exec/cpu"
 )
 
-var errNilContext = errors.New("the context is nil, expected one such as context.Background()")
+// ErrNilContext is the error of a call with a nil context.
+var ErrNilContext = errors.New("the context is nil, expected one such as context.Background()")
 
 // cancelOn sets the channel that cancels the forward pass which begins, nil at its end.
 func (e *Engine) cancelOn(done <-chan struct{}) {
@@ -27,15 +28,20 @@ func (e *Engine) cancelled() bool {
 	}
 }
 
-// cause returns the error of a forward pass that ctx ended, in place of a backend's: errors.Is finds
-// in it context.Canceled or context.DeadlineExceeded, and the cause that the context was given.
+// cause returns the error of a forward pass that ctx ended, in place of a backend's.
 func cause(ctx context.Context, err error) error {
 	if !errors.Is(err, cpu.ErrCancelled) {
 		return err
 	}
+	return ContextError(ctx, "forward pass")
+}
+
+// ContextError returns the error of what ctx has ended: errors.Is finds in it context.Canceled or
+// context.DeadlineExceeded, and the cause that the context was given.
+func ContextError(ctx context.Context, what string) error {
 	ended, why := ctx.Err(), context.Cause(ctx)
 	if why == ended {
-		return fmt.Errorf("forward pass: %w", ended)
+		return fmt.Errorf("%s: %w", what, ended)
 	}
-	return fmt.Errorf("forward pass: %w: %w", ended, why)
+	return fmt.Errorf("%s: %w: %w", what, ended, why)
 }

@@ -67,7 +67,7 @@ func (e *Engine) noteRing(st *plan.Step) {
 // engine can be used on, and the same batch again gives the same bits. Forward allocates nothing.
 func (e *Engine) Forward(ctx context.Context, b *Batch) error {
 	if ctx == nil {
-		return errNilContext
+		return ErrNilContext
 	}
 	if err := e.check(b); err != nil {
 		return err

@@ -90,7 +90,7 @@ func (a *app) planModel(path string, p *plan.Plan, given string) (*gguf.File, er
 	case p.Model.File == "":
 		return a.openModel(demoName)
 	}
-	f, err := a.openModel(fromPlan(path, p.Model.File))
+	f, err := a.openModel(plan.ResolveFile(path, p.Model.File))
 	if err != nil {
 		return nil, fmt.Errorf("%s: its model: %w; name the model with --model", path, err)
 	}
@@ -123,15 +123,6 @@ func pathFrom(planPath, path string) (string, error) {
 	return filepath.ToSlash(path), nil
 }
 
-// fromPlan returns the path of a file that the plan at planPath names.
-func fromPlan(planPath, file string) string {
-	name := filepath.FromSlash(file)
-	if !filepath.IsAbs(name) {
-		name = filepath.Join(filepath.Dir(planPath), name)
-	}
-	return name
-}
-
 // openSidecar opens the file at path with the matrices of model in FP8.
 func (a *app) openSidecar(path string, model *gguf.File) (*sidecar.File, error) {
 	f, err := sidecar.Open(path, model)
@@ -153,7 +144,7 @@ func (a *app) planSidecar(path string, p *plan.Plan, given string, model *gguf.F
 	case given != "":
 		return a.openSidecar(given, model)
 	}
-	f, err := a.openSidecar(fromPlan(path, p.Sidecar.File), model)
+	f, err := a.openSidecar(plan.ResolveFile(path, p.Sidecar.File), model)
 	if err != nil {
 		return nil, fmt.Errorf("%s: its weights: %w; name the file with --weights", path, err)
 	}
