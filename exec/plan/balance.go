@@ -2,12 +2,12 @@ package plan
 
 import "slices"
 
-// A Balance is how evenly the workers of a plan share one run of a program, by the costs of its
+// A Balance describes how evenly a plan's workers share one run of a program, by the costs of its
 // steps. Bytes are bytes read.
 type Balance struct {
 	Tokens    int64         `json:"tokens"`
 	Rows      int64         `json:"rows"`
-	Position  int64         `json:"position"` // of each sequence before
+	Position  int64         `json:"position"` // positions cached of each sequence before the run
 	Sequences int64         `json:"sequences"`
 	Cost      Cost          `json:"cost"`      // of all workers
 	Imbalance float64       `json:"imbalance"` // Σ of each wave's largest share of bytes ÷ Σ of their means − 1
@@ -17,15 +17,15 @@ type Balance struct {
 // A WaveBalance is each worker's share of one wave.
 type WaveBalance struct {
 	Device    int      `json:"device,omitempty"`
-	Kernels   []string `json:"kernels"` // of its steps
+	Kernels   []string `json:"kernels"` // of the wave's steps
 	Bytes     []int64  `json:"bytes"`   // read by each worker
 	MACs      []int64  `json:"macs"`
 	Imbalance float64  `json:"imbalance"` // of bytes
 }
 
-// FullWorkload returns the largest workload of a program halfway through the context: a token of each of as
-// many sequences as it has room for, or else all tokens of one, and one row of logits for each
-// sequence.
+// FullWorkload returns the largest workload of a program halfway through the context, with one row
+// of logits per sequence. A program for few tokens gets one token of each of as many sequences as
+// it takes, any other program all its tokens from one sequence.
 func (p *Plan) FullWorkload(g *Program) Workload {
 	l := Workload{T: g.MaxT, R: 1, Seqs: 1}
 	if g.MaxT <= p.Target.Sequences {
@@ -45,7 +45,7 @@ func BalanceOf(p *Plan, g *Program) (*Balance, error) {
 	for i := range g.Waves {
 		w := WaveBalance{}
 		for j := range g.Waves[i].Steps {
-			w.Device = g.Waves[i].Steps[j].Device // of all of them
+			w.Device = g.Waves[i].Steps[j].Device // one device runs the whole wave
 			w.Kernels = append(w.Kernels, g.Waves[i].Steps[j].Kernel)
 		}
 		workers := p.Device(w.Device).Threads

@@ -13,8 +13,8 @@ import (
 	"pesti/exec/plan/plantest"
 )
 
-// hostile are texts of about n bytes on which a careless reader or verifier takes quadratic time,
-// or believes a number.
+// hostile makes texts of about n bytes on which a careless parser or verifier takes quadratic time,
+// or allocates what a number claims.
 var hostile = map[string]func(text string, n int) string{
 	"numbers": func(text string, n int) string {
 		return regexp.MustCompile(`(ctx|ubatch|rows|size|weight|state|io|arena|each)=[0-9]+`).ReplaceAllString(text, "${1}=1000000000000000000")
@@ -58,7 +58,7 @@ var hostile = map[string]func(text string, n int) string{
 	},
 }
 
-// insert puts about n bytes of words in front of the first mark.
+// insert inserts about n bytes of words before the first mark.
 func insert(text, mark string, n int, word func(i int) string) string {
 	before, after, _ := strings.Cut(text, mark)
 	var b strings.Builder
@@ -69,8 +69,8 @@ func insert(text, mark string, n int, word func(i int) string) string {
 	return b.String() + mark + after
 }
 
-// Time and memory for a text are in proportion to its length, whatever it claims, and so is not
-// the length of an error.
+// Time and memory for a text are proportional to its length, whatever numbers it holds. The length
+// of an error is bounded.
 func TestBounded(t *testing.T) {
 	text := string(plan.Print(plantest.Plan(1)))
 	for name, write := range hostile {
@@ -85,7 +85,7 @@ func TestBounded(t *testing.T) {
 			}
 			took := testenv.ProcessorTime() - begin
 			runtime.ReadMemStats(&after)
-			// Quadratic time would be minutes.
+			// Quadratic time takes minutes.
 			if took > 10*time.Second {
 				t.Errorf("took %v for %d bytes", took, len(in))
 			}

@@ -8,28 +8,29 @@ import (
 	"strings"
 )
 
-// A Workload is what one run of a program has to do.
+// A Workload describes one run of a program: the tokens and rows of logits that it computes.
 type Workload struct {
-	T, R int64 // tokens, and rows whose logits are wanted
+	T, R int64 // tokens, and rows of logits
 	Seqs int64 // sequences, which share the tokens evenly
-	Pos  int64 // positions that each sequence has before them
+	Pos  int64 // positions cached of each sequence before the tokens
 }
 
-// A Cost is what a step moves and computes at least. Bytes count once however often a kernel comes
-// back to them, since from the second time on they are mostly in a cache; scratch does not count.
+// A Cost is a lower bound of what a step moves and computes. A byte counts once however often a
+// kernel reads it, since later reads mostly hit a cache. Scratch does not count.
 type Cost struct {
 	Weights int64 `json:"weights"` // bytes of weights read, in the layout that the kernel reads
 	State   int64 `json:"state"`   // bytes of KV caches read
 	Values  int64 `json:"values"`  // bytes of activations and inputs read
 	Written int64 `json:"written"` // bytes of activations and KV caches written
-	MACs    int64 `json:"macs"`    // multiplications with their additions, of products and of attention
-	FLOPs   int64 `json:"flops"`   // all other operations on numbers, an exponential counting as 10
+	MACs    int64 `json:"macs"`    // multiply-accumulates of products and attention
+	FLOPs   int64 `json:"flops"`   // all other arithmetic; an exponential counts as 10
 }
 
 // Read returns all bytes read.
 func (c Cost) Read() int64 { return plus(c.Stream(), c.Values) }
 
-// Stream returns the bytes that come from main memory, where a model is larger than the caches.
+// Stream returns the bytes that are read from main memory if the model is larger than the
+// processor's caches.
 func (c Cost) Stream() int64 { return plus(c.Weights, c.State) }
 
 // Plus returns the sum.
@@ -38,7 +39,7 @@ func (c Cost) Plus(o Cost) Cost {
 		plus(c.Written, o.Written), plus(c.MACs, o.MACs), plus(c.FLOPs, o.FLOPs)}
 }
 
-// plus and product are x+y and x·y, or the largest number where that is larger.
+// plus and product return x+y and x·y, saturated at the largest int64.
 func plus(x, y int64) int64 { return x + min(y, maxInt-x) }
 
 func product(x, y int64) int64 {
@@ -48,12 +49,13 @@ func product(x, y int64) int64 {
 	return maxInt
 }
 
-// A costModel is what a kernel computes and reads, in formulas like those of its signature. Their variables are
-// not bounds but those of one workload: S is its sequences, and C the positions that a token sees, on average.
+// A costModel holds formulas, in the language of signatures, of what a kernel computes and reads.
+// Their variables have the values of one workload instead of the plan's bounds: S is the workload's
+// number of sequences, C the mean number of positions that a token attends to.
 type costModel struct {
 	macs, flops string            // "" for none; those of macs with a # are one for each weight
-	partial     map[string]string // elements by role, where a kernel reads fewer than the signature allows
-	writes      map[string]string // by role, of a state
+	partial     map[string]string // elements read by role, if fewer than the signature's extent
+	writes      map[string]string // elements written by role of a state
 }
 
 // cachedReads are the cache elements that attention reads; cacheWrites are the elements that a step writes.
@@ -129,9 +131,10 @@ func NewCoster(p *Plan) *Coster {
 	return c
 }
 
-// Step returns what one of the workers has to do in a step of program g: what the step would cost if
-// it had but the worker's share of tokens or of rows of the weights, or the worker's part of what all
-// heads cost. The error is about numbers that exceed an int64, which only a made-up plan can have.
+// Step returns one worker's cost of a step of program g. For a split by tokens or by rows of the
+// weights it is the cost of a step that has only the worker's share of them; for a split by heads
+// it is the worker's part of the cost of all heads. It returns an error if a number exceeds an
+// int64, which happens in made-up plans alone.
 func (c *Coster) Step(g *Program, st *Step, l Workload, worker, workers int) (Cost, error) {
 	s, sig, err := c.scope(st, l)
 	if err != nil {
@@ -158,7 +161,7 @@ func (c *Coster) Step(g *Program, st *Step, l Workload, worker, workers int) (Co
 	return t.cost, nil
 }
 
-// Program returns what all workers do together in all steps of a program.
+// Program returns the cost of all steps of a program, summed over the workers.
 func (c *Coster) Program(g *Program, l Workload, workers int) (Cost, error) {
 	var sum Cost
 	for i := range g.Waves {
@@ -173,7 +176,7 @@ func (c *Coster) Program(g *Program, l Workload, workers int) (Cost, error) {
 	return sum, nil
 }
 
-// Wave returns what one of the workers does in a wave.
+// Wave returns one worker's cost of a wave.
 func (c *Coster) Wave(g *Program, wave int, l Workload, worker, workers int) (Cost, error) {
 	var sum Cost
 	for j := range g.Waves[wave].Steps {
@@ -195,11 +198,12 @@ func (c *Coster) scope(st *Step, l Workload) (Scope, *Signature, error) {
 	s := c.plan.Scope(nil).Of(st)
 	s.T, s.R, s.S = l.T, l.R, max(l.Seqs, 1)
 	s.C = sees(l, s.param("window"))
-	s.Params = slices.Clone(s.Params) // the worker's share goes there
+	s.Params = slices.Clone(s.Params) // share overwrites them
 	return s, sig, nil
 }
 
-// sees returns how many positions a token sees with its own, on average over those of a sequence.
+// sees returns the mean number of positions that a token of a sequence attends to, its own
+// included.
 func sees(l Workload, window int64) int64 {
 	n := max(l.T/max(l.Seqs, 1), 1)
 	all := l.Pos + (n+1)/2
@@ -209,11 +213,12 @@ func sees(l Workload, window int64) int64 {
 	if l.Pos >= window {
 		return window
 	}
-	short := window - l.Pos // tokens that the window does not cut, which see Pos+1 … window positions
+	short := window - l.Pos // tokens inside the window; they see Pos+1 … window positions
 	return window - int64(float64(short)/float64(n)*float64(short-1)/2+0.5)
 }
 
-// share puts a worker's share in place of the whole, and reports whether there is any.
+// share replaces the scope's tokens or rows by a worker's share, and reports whether the share is
+// not empty.
 func (c *Coster) share(s *Scope, st *Step, worker, workers int64) bool {
 	switch st.Split.By {
 	case "tokens":
@@ -231,12 +236,12 @@ func (c *Coster) share(s *Scope, st *Step, worker, workers int64) bool {
 	return true
 }
 
-// queryBlock is the number of tokens that attention takes at a time, and by which it is shared.
+// queryBlock is the number of tokens in a block of attention. Workers share whole blocks.
 const queryBlock = 16
 
-// ofHeads returns a worker's part of what attention costs. Workers share pairs of a head and a block
-// of tokens, those of heads with the same keys and values side by side, here as if all pairs cost
-// the same; each reads the caches of the heads that its pairs look at.
+// ofHeads returns a worker's part of the cost of attention. Workers share (head, token block)
+// pairs, ordered so that the heads of one key-value head are adjacent. The model takes all pairs as
+// equally expensive. A worker reads the caches of its pairs' heads.
 func (c Cost) ofHeads(s *Scope, worker, workers int64) Cost {
 	heads, kv := s.param("heads"), max(s.param("kv_heads"), 1)
 	blocks := product(s.S, max((s.T/s.S+queryBlock-1)/queryBlock, 1))
@@ -248,9 +253,9 @@ func (c Cost) ofHeads(s *Scope, worker, workers int64) Cost {
 	return Cost{State: proportion(c.State, looked, []int64{kv}), Values: of(c.Values), Written: of(c.Written), Weights: of(c.Weights), MACs: of(c.MACs), FLOPs: of(c.FLOPs)}
 }
 
-// shareRows is share for a step whose weights are cut by rows.
+// shareRows is share for a step that splits its weights by rows.
 func (c *Coster) shareRows(s *Scope, st *Step, worker, workers int64) bool {
-	if n := s.param("n"); n > 0 { // the weights have equal shares
+	if n := s.param("n"); n > 0 { // n weights with equal shares
 		lo, hi := st.Split.Share(n, worker, workers)
 		s.set("n", hi-lo)
 		return hi > lo
@@ -290,7 +295,7 @@ func bytesRead(w *Weight, a *Arg) int64 {
 	return w.Size
 }
 
-// products returns how often the formula of a kernel's products counts.
+// products returns the factor of a kernel's product formula: the number of operands with products.
 func (c *Coster) products(st *Step, w *costModel) int {
 	if !strings.Contains(w.macs, "#") {
 		return 1
@@ -320,7 +325,7 @@ func (t *tally) eval(formula string) int64 {
 	return n
 }
 
-// touch adds the bytes of one argument.
+// touch adds the bytes that the step reads or writes of one argument.
 func (c *Coster) touch(t *tally, g *Program, a *Arg, sig *Signature, w *costModel) {
 	o, index := sig.operand(a.Role)
 	if o == nil || t.err != nil {
@@ -360,7 +365,7 @@ func (c *Coster) touch(t *tally, g *Program, a *Arg, sig *Signature, w *costMode
 	}
 }
 
-// proportion returns how many of the bytes of a tensor elems of its elements take.
+// proportion returns the bytes of elems elements of a tensor of the given size and dims.
 func proportion(bytes, elems int64, dims []int64) int64 {
 	all := int64(1)
 	for _, d := range dims {
@@ -374,7 +379,7 @@ func proportion(bytes, elems int64, dims []int64) int64 {
 	return int64(n)
 }
 
-// Imbalance returns by how much the largest of the workers' shares exceeds their mean: 0.03 is 3 %.
+// Imbalance returns the relative excess of the largest share over the mean share: 0.03 is 3 %.
 func Imbalance(shares []float64) float64 {
 	sum, most := 0.0, 0.0
 	for _, x := range shares {

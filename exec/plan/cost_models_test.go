@@ -2,7 +2,7 @@ package plan
 
 import "testing"
 
-// Every kernel has a row in the table of costs, whose formulas and roles are those of its signature.
+// Every kernel has a cost model whose formulas and roles agree with its signature.
 func TestWorks(t *testing.T) {
 	for i := range kernels {
 		sig := &kernels[i]

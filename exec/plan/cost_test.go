@@ -8,7 +8,7 @@ import (
 	"pesti/exec/plan/plantest"
 )
 
-// step returns the step of that name of a program.
+// step returns the step with a name in a program.
 func step(t *testing.T, g *plan.Program, name string) *plan.Step {
 	t.Helper()
 	for i := range g.Waves {
@@ -22,8 +22,9 @@ func step(t *testing.T, g *plan.Program, name string) *plan.Step {
 	return nil
 }
 
-// TestStepCost holds costs to what is counted by hand for the shapes of plantest: hidden 64, 4 heads
-// and 2 of keys of 16, feed-forward 96, vocabulary 100. A weight there takes a byte an element, or 4.
+// TestStepCost compares costs with counts by hand for the shapes of plantest: hidden 64, 4 heads
+// and 2 key-value heads of 16 elements, feed-forward 96, vocabulary 100. An element of a weight
+// takes 1 byte or 4.
 func TestStepCost(t *testing.T) {
 	const q8 = 76 // bytes of 32 activations
 	p := plantest.Plan(1)
@@ -46,17 +47,17 @@ func TestStepCost(t *testing.T) {
 		{"blk.0.qkv", decode, one, 0, 2, plan.Cost{Weights: 64*64 + 4*64, Values: 2 * q8, Written: 4 * 64, MACs: 64 * 64}},
 		{"blk.0.qkv", decode, one, 2, 3, plan.Cost{Weights: 48*64 + 4*48, Values: 2 * q8, Written: 4 * 48, MACs: 48 * 64}},
 		{"blk.0.qkv", prefill, many, 0, 1, plan.Cost{Weights: 128*64 + 4*128, Values: 8 * 2 * q8, Written: 8 * 4 * 128, MACs: 8 * 128 * 64}},
-		// 21 positions seen by one token, each of keys and values of 2 heads of 16 in 2 bytes; pages
-		// of 16 in a context of 40 are 3.
+		// One token sees 21 positions. Each has keys and values of 2 heads of 16 elements of 2
+		// bytes. A context of 40 has 3 pages of 16.
 		{"blk.0.attn", decode, one, 0, 1, plan.Cost{State: 21 * 2 * 32 * 2, Values: 4*64 + 2*4*32 + 4 + 4 + 12, Written: 4*64 + 2*32*2,
 			MACs: 2 * 4 * 16 * 21, FLOPs: 12*4*21 + 4*6*16}},
 		{"blk.0.attn", decode, one, 1, 2, plan.Cost{State: 21 * 2 * 16 * 2, Values: (4*64 + 2*4*32 + 4 + 4 + 12) / 2, Written: 4*32 + 2*16*2,
 			MACs: 2 * 2 * 16 * 21, FLOPs: 12*2*21 + 4*3*16}},
-		// Two blocks of 16 and 14 tokens for each of 4 heads: of 8 pairs worker 1 of 3 has two, the last
-		// one of the first two heads and the first one of the others.
+		// Blocks of 16 and 14 tokens for each of 4 heads are 8 pairs. Worker 1 of 3 has two of
+		// them: the last pair of the first key-value head and the first pair of the second.
 		{"blk.0.attn", prefill, plan.Workload{T: 30, R: 1, Seqs: 1}, 1, 3, plan.Cost{State: 15 * 2 * 32 * 2, Values: (30*(4*64+2*4*32+4+4) + 12) * 2 / 8,
 			Written: 30 * (4*64 + 2*32*2) * 2 / 8, MACs: 30 * 2 * 4 * 16 * 15 * 2 / 8, FLOPs: 30 * (12*4*15 + 4*6*16) * 2 / 8}},
-		// Tokens at positions 4 to 11 see 5 to 12 positions, 8.5 on average, of which 8 counts.
+		// Tokens at positions 4 to 11 see 5 to 12 positions; the mean 8.5 is rounded down to 8.
 		{"blk.0.attn", prefill, many, 0, 1, plan.Cost{State: 8 * 2 * 32 * 2, Values: 8*(4*64+2*4*32+4+4) + 12, Written: 8 * (4*64 + 2*32*2),
 			MACs: 8 * 2 * 4 * 16 * 8, FLOPs: 8 * (12*4*8 + 4*6*16)}},
 		{"blk.0.ffn_act", decode, one, 0, 1, plan.Cost{Weights: 2 * 96 * 64, Values: 2 * q8, Written: 4 * 96, MACs: 2 * 96 * 64, FLOPs: 14 * 96}},
@@ -72,7 +73,7 @@ func TestStepCost(t *testing.T) {
 			t.Errorf("%s of %s, worker %d of %d, %+v:\n got %+v, %v\nwant %+v", c.name, c.g.Name, c.worker, c.workers, c.load, got, err, c.want)
 		}
 	}
-	// What is packed is read where products read it, and not where rows are gathered.
+	// Products read the packed copy of a weight, row gathers do not.
 	w := &p.Weights[0]
 	w.Layout, w.Packed = "r16", 7000
 	for name, want := range map[string]int64{"logits": 7000, "embd": 64} {
@@ -86,7 +87,7 @@ func TestStepCost(t *testing.T) {
 	}
 }
 
-// A window bounds what tokens see. The oracle counts token by token.
+// A window bounds the positions that a token sees. The oracle counts token by token.
 func TestCostOfWindows(t *testing.T) {
 	p := plantest.Plan(1)
 	g := &p.Programs[1]
@@ -115,8 +116,8 @@ func TestCostOfWindows(t *testing.T) {
 	}
 }
 
-// Workers together read every weight and cache once, write every value once, and compute as much as
-// one alone, but for what each of them does whole.
+// The workers together read every weight and cache once, write every value once, and compute as
+// much as one worker alone, except in steps that every worker does whole.
 func TestWorkersShareCost(t *testing.T) {
 	p := plantest.Plan(2)
 	costs := plan.NewCoster(p)
@@ -144,7 +145,7 @@ func TestWorkersShareCost(t *testing.T) {
 						times = int64(workers)
 					}
 					if st.Split.By == "heads" && workers > plantest.KVHeads {
-						continue // heads of one group on two workers, which both read its keys
+						continue // two workers share the heads of a key-value head, so both read its keys
 					}
 					if sum.MACs != times*whole.MACs || sum.FLOPs != times*whole.FLOPs || sum.Stream() != times*whole.Stream() || sum.Written != times*whole.Written {
 						t.Errorf("%s of %s on %d workers: %+v together, %+v alone", st.Name, g.Name, workers, sum, whole)

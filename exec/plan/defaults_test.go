@@ -10,8 +10,9 @@ import (
 	"pesti/exec/plan/plantest"
 )
 
-// TestDefaults adds a parameter with a default to a kernel, as a newer program would. A plan from before reads,
-// verifies and prints as it did; one with the parameter is refused, by its name, where the kernel lacks it.
+// TestDefaults adds a parameter with a default to a kernel, as a newer program would. An older plan
+// parses, verifies and prints as before. A plan with the parameter is refused if the kernel lacks
+// it, and the error names the parameter.
 func TestDefaults(t *testing.T) {
 	old := plan.Print(plantest.Plan(2))
 	sig, ok := plan.LookupKernel("norm")

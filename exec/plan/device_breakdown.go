@@ -5,35 +5,37 @@ import (
 	"slices"
 )
 
-// A DeviceBreakdown is how the devices of a plan share memory and work.
+// A DeviceBreakdown describes how the devices of a plan share memory and work.
 type DeviceBreakdown struct {
 	Devices []DeviceShare `json:"devices"`
 	Links   []LinkShare   `json:"links"`
-	// Speedup is how many times as fast as one device all are at best: what they do together over what
-	// the busiest does, as if none waited for another, which layers on several devices do unless there are
-	// as many steps under way. What each repeats for itself counts each time.
+	// Speedup is an upper bound of the speed-up over one device: the work of all devices divided by
+	// the work of the busiest one. It assumes that no device waits for another; a split by layers
+	// waits unless as many steps are in flight as there are devices. Work that several devices
+	// repeat counts once for each.
 	Speedup Speedup `json:"ideal_speedup"`
 }
 
-// A DeviceShare is what one device has, in bytes, and does.
+// A DeviceShare is the memory and the work of one device.
 type DeviceShare struct {
 	Backend string        `json:"backend"`
 	ISA     string        `json:"isa"`
 	Threads int           `json:"threads"`
 	Memory  MemorySummary `json:"memory"`
-	Read    int64         `json:"read_per_token"`        // bytes, of a token alone halfway through the context
-	MACs    int64         `json:"macs_per_prompt_token"` // in the program of the most tokens
+	Read    int64         `json:"read_per_token"`        // bytes for a single token halfway through the context
+	MACs    int64         `json:"macs_per_prompt_token"` // in the program for the most tokens
 }
 
-// A LinkShare is what goes from one device to another, in bytes.
+// A LinkShare is the traffic from one device to another, in bytes.
 type LinkShare struct {
 	From   int   `json:"from"`
 	To     int   `json:"to"`
-	Token  int64 `json:"per_token"`        // alone, with its logits
-	Prompt int64 `json:"per_prompt_token"` // without
+	Token  int64 `json:"per_token"`        // for a single token with logits
+	Prompt int64 `json:"per_prompt_token"` // without logits
 }
 
-// A Speedup is that of tokens alone, by what is read, and of prompts, by products.
+// A Speedup has one bound for single tokens, from bytes read, and one for prompts, from
+// multiply-accumulates.
 type Speedup struct {
 	Token  float64 `json:"token"`
 	Prompt float64 `json:"prompt"`
@@ -63,8 +65,8 @@ func DeviceBreakdownOf(p *Plan) (*DeviceBreakdown, error) {
 	return s, nil
 }
 
-// add adds what the steps of a program do for each token of a workload: the bytes read where the workload has
-// logits, else the products, and in both cases the bytes transferred.
+// add adds the work per token of a program's steps under a workload. A workload with logits counts
+// bytes read, one without counts multiply-accumulates; both count the bytes transferred.
 func (s *DeviceBreakdown) add(p *Plan, g *Program, l Workload) error {
 	costs := NewCoster(p)
 	macs := make([]int64, len(s.Devices))
@@ -94,7 +96,7 @@ func (s *DeviceBreakdown) add(p *Plan, g *Program, l Workload) error {
 	return nil
 }
 
-// shareOf returns the share of the link that a transfer takes.
+// shareOf returns the LinkShare of the link that a transfer uses.
 func (s *DeviceBreakdown) shareOf(p *Plan, g *Program, st *Step) *LinkShare {
 	from := st.Device
 	for _, a := range st.Args {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// A Device is one of several that a plan runs on. Each step runs on one of them, and its operands lie
-// there, but for what a transfer reads; inputs are brought to all.
+// A Device is one of several devices of a plan. Each step runs on one device and all its operands
+// are there, except the source of a transfer. Inputs are copied to all devices.
 type Device struct {
 	Backend string // "cpu", for the host beside CUDA devices, or CUDA
 	ISA     string
@@ -16,14 +16,14 @@ type Device struct {
 	Memory  Memory // of this device alone
 }
 
-// maxDevices bounds numbers of devices, by more than a machine has.
+// maxDevices bounds the number of devices. It exceeds what a machine has.
 const maxDevices = 64
 
 // NumDevices returns how many devices a plan is for, at least 1.
 func (p *Plan) NumDevices() int { return max(len(p.Devices), 1) }
 
-// HasHost reports whether the first device of a plan for CUDA devices is the host, which runs steps with
-// kernels of its own.
+// HasHost reports whether the first device of a plan for CUDA is the host, which runs its steps
+// with CPU kernels.
 func (p *Plan) HasHost() bool { return p.Target.Backend == CUDA && p.Device(0).Backend != CUDA }
 
 // NumGPUs returns how many CUDA devices a plan is for.
@@ -46,8 +46,8 @@ func (p *Plan) Device(device int) Device {
 	return p.Devices[device]
 }
 
-// Sum sets the memory of the plan and of its devices, of which the sums of the arenas are given: weights
-// and shared buffers are added to them.
+// Sum sets the Memory of the plan and of its devices: the given sums of the arenas plus weights and
+// shared buffers.
 func (p *Plan) Sum(arenas []Memory) error {
 	var all Memory
 	for d := range arenas {
@@ -66,7 +66,7 @@ func (p *Plan) Sum(arenas []Memory) error {
 	return nil
 }
 
-// sumShared adds what a device has of weights and shared buffers.
+// sumShared adds the bytes of a device's weights and shared buffers.
 func (p *Plan) sumShared(device int, m *Memory) error {
 	for i := range p.Weights {
 		w := &p.Weights[i]
@@ -116,10 +116,10 @@ func (w *Weight) DeviceIDs() []int {
 	return w.Devices
 }
 
-// IsTransfer reports whether a kernel brings a value from one device to another.
+// IsTransfer reports whether a kernel copies a value from one device to another.
 func IsTransfer(kernel string) bool { return kernel == transfer.Name }
 
-// transfer is the only kernel that reads what lies on another device than its own. y[m] = x[m]
+// transfer computes y[m] = x[m]. It is the only kernel that reads a buffer of another device.
 var transfer = Signature{
 	Name: "transfer",
 	Operands: []Operand{
@@ -130,7 +130,7 @@ var transfer = Signature{
 	Splits: []string{"one"},
 }
 
-// onDevice is what the text form says of a device that is not the first.
+// onDevice returns the device field of the text form, which is left out for device 0.
 func onDevice(device int) string {
 	if device == 0 {
 		return ""
@@ -149,7 +149,7 @@ func onDevices(devices []int) string {
 	return "on " + strings.Join(words, ",")
 }
 
-// on takes the number of a device behind the word, 0 where there is none.
+// on parses an optional device field and returns the device's number, 0 without the field.
 func (s *scanner) on() int {
 	if !s.maybe("on ") {
 		return 0
@@ -157,11 +157,11 @@ func (s *scanner) on() int {
 	return s.small()
 }
 
-// devices checks what a plan says of its devices, and that all that has one has one of these.
+// devices checks the plan's devices, and that every device number in the plan is one of theirs.
 func (v *verifier) devices() error {
 	p := v.plan
 	if n := len(p.Devices); n == 1 || n > maxDevices {
-		return fmt.Errorf("target: devices is %d, expected 2 to %d, or none said", n, maxDevices)
+		return fmt.Errorf("target: devices is %d, expected 2 to %d, or no such field", n, maxDevices)
 	}
 	for i := range p.Devices {
 		if err := v.device(i); err != nil {
@@ -171,7 +171,7 @@ func (v *verifier) devices() error {
 	for i := range p.Weights {
 		w := &p.Weights[i]
 		if !slices.IsSorted(w.Devices) || slices.Equal(w.Devices, []int{0}) {
-			return fmt.Errorf("weight %s: is on %v, expected devices in order, and none said where it is the first alone", w.Name, w.Devices)
+			return fmt.Errorf("weight %s: is on %v, expected devices in ascending order, and no such field for device 0 alone", w.Name, w.Devices)
 		}
 		for k, d := range w.Devices {
 			if k > 0 && d == w.Devices[k-1] {
@@ -189,7 +189,7 @@ func (v *verifier) device(i int) error {
 	d, t := &v.plan.Devices[i], &v.plan.Target
 	switch {
 	case t.Backend != CUDA:
-		return fmt.Errorf("backend of the target is %q, expected %q of a plan for several devices", t.Backend, CUDA)
+		return fmt.Errorf("backend of the target is %q, expected %q for a plan with several devices", t.Backend, CUDA)
 	case d.Backend == CUDA && (d.ISA != t.ISA || d.Threads != t.Threads):
 		return fmt.Errorf("is %s with threads %d, expected %s with %d as the target says", d.ISA, d.Threads, t.ISA, t.Threads)
 	case d.Backend == CUDA:

@@ -6,23 +6,23 @@ import (
 	"strconv"
 )
 
-// A Difference is one thing in which two plans differ. Equal differences of several layers are
-// one, and its names have blk.N for the layer and blk.N-1 for the one before.
+// A Difference is one property in which two plans differ. Equal differences of several layers are
+// merged into one, whose names have blk.N for the layer and blk.N-1 for the layer before.
 type Difference struct {
 	Section string `json:"section"`          // "model", "target", "memory", …, or "program" and its name
 	Place   string `json:"place,omitempty"`  // the weight, buffer or step: "blk.N.ffn_gated"
 	Layers  []int  `json:"layers,omitempty"` // what N stands for, ascending
 	What    string `json:"what"`             // "arena", "kernel of w0"
-	From    any    `json:"from"`             // an int64 or a string; nil for what only the second plan has
-	To      any    `json:"to"`               // nil for what only the first plan has
+	From    any    `json:"from"`             // an int64 or a string; nil if only the second plan has it
+	To      any    `json:"to"`               // nil if only the first plan has it
 	Bytes   bool   `json:"bytes,omitempty"`  // From and To count bytes
-	// Placement is set where only a place in memory or in the order of steps differs. That mostly
-	// follows from the other differences.
+	// Placement marks a difference of addresses or of the order of steps alone. It mostly follows
+	// from other differences.
 	Placement bool `json:"placement,omitempty"`
 }
 
-// Diff returns all differences from a to b, in the order in which a plan is printed. There is none
-// if and only if the two print the same.
+// Diff returns all differences from a to b, in the order in which a plan is printed. The list is
+// empty if and only if both plans print to the same text.
 func Diff(a, b *Plan) []Difference {
 	d := &differ{index: map[differenceKey]int{}}
 	for _, f := range header {
@@ -68,7 +68,7 @@ func (d *Difference) String() string {
 	return fmt.Sprintf("%s (+%s)", s, HumanBytes(to-from))
 }
 
-// A detail is one thing that a plan says of a subject. A nil value is not said.
+// A detail is one property of a subject. A nil value means that the plan does not state it.
 type detail struct {
 	what      string
 	value     any // an int64 or a string
@@ -76,7 +76,7 @@ type detail struct {
 	placement bool
 }
 
-// A fact is a detail that each owner has, a plan or a program.
+// A fact is a property that every owner (a plan or a program) has.
 type fact[Owner any] struct {
 	section, what string
 	value         func(Owner) any
@@ -87,7 +87,7 @@ func (f *fact[Owner]) on(o Owner) []detail {
 	return []detail{{what: f.what, value: f.value(o), bytes: f.bytes}}
 }
 
-// header is the table of what stands once in a plan.
+// header lists the properties of a plan.
 var header = []fact[*Plan]{
 	{"format", "version", func(p *Plan) any { return int64(p.Version) }, false},
 	{"model", "architecture", func(p *Plan) any { return p.Model.Arch }, false},
@@ -124,7 +124,7 @@ var header = []fact[*Plan]{
 	{"memory", "arena without reuse", func(p *Plan) any { return p.Memory.ArenaUnshared }, true},
 }
 
-// programFacts is the table of what stands once in a program.
+// programFacts lists the properties of a program.
 var programFacts = []fact[*Program]{
 	{"", "chunk of tokens", func(g *Program) any { return g.Chunk }, false},
 	{"", "tokens at least", func(g *Program) any { return g.MinT }, false},
@@ -136,7 +136,7 @@ var programFacts = []fact[*Program]{
 	{"", "waves per layer", func(g *Program) any { return int64(summarise(g).WavesPerLayer) }, false},
 }
 
-// programs compares programs of one name.
+// programs compares the programs with equal names.
 func (d *differ) programs(a, b *Plan) {
 	only := func(g *Program) string {
 		s := summarise(g)
@@ -162,15 +162,15 @@ func (d *differ) programs(a, b *Plan) {
 	}
 }
 
-// An item is a weight, buffer or step with what a plan says of it.
+// An item is a weight, buffer or step with its details.
 type item struct {
 	name      string
-	summary   string // said where the other plan has none
+	summary   string // printed if the other plan has no such item
 	details   []detail
 	placement bool
 }
 
-// deviceItems returns the devices of a plan for several.
+// deviceItems returns the devices of a plan for several devices.
 func deviceItems(p *Plan) []item {
 	var items []item
 	for i := range p.Devices {
@@ -230,8 +230,8 @@ func bufferItems(buffers []Buffer) []item {
 	return items
 }
 
-// placed marks what is said of a program's buffers as placement: what matters of it, formats and
-// extents, is said of the steps that read and write them.
+// placed marks the details of a program's buffers as placement. Their formats and extents are
+// compared at the steps that read and write them.
 func placed(items []item) []item {
 	for i := range items {
 		items[i].placement = true
@@ -242,16 +242,17 @@ func placed(items []item) []item {
 	return items
 }
 
-// stepItems returns the steps of a program. Buffers are told by what they hold.
+// stepItems returns the steps of a program. Their operands are named by the buffers' contents,
+// since numbers change.
 func stepItems(p *Plan, g *Program) []item {
 	buffer := func(id int) any {
 		b := p.Buffer(g, id)
 		switch {
 		case id == noBuffer:
 			return nil
-		case b == nil: // in a plan that does not verify
+		case b == nil: // the plan does not verify
 			return fmt.Sprintf("b%d", id)
-		case id < len(p.Buffers): // the rest is said of the buffer itself
+		case id < len(p.Buffers): // a shared buffer's details are compared at the buffer
 			return b.Name
 		}
 		return fmt.Sprintf("%s (%s %s)", b.Name, b.Format, b.Elems)
@@ -286,7 +287,7 @@ func stepItems(p *Plan, g *Program) []item {
 	return items
 }
 
-// items compares items of one name.
+// items compares the items with equal names.
 func (d *differ) items(section, what string, a, b []item) {
 	for _, i := range pair(a, b, func(i *item) string { return i.name }) {
 		switch {
@@ -300,11 +301,11 @@ func (d *differ) items(section, what string, a, b []item) {
 	}
 }
 
-// whatKernel is the detail of a step that says what it computes.
+// whatKernel names the detail that holds a step's kernel.
 const whatKernel = "kernel"
 
-// compare compares what is said of one subject. Of steps with different kernels, what only one of
-// them has, such as parameters, is not said.
+// compare compares the details of one subject. If two steps have different kernels, details that
+// only one of them has, such as parameters, are left out.
 func (d *differ) compare(s subject, a, b []detail) {
 	alike := true
 	for _, x := range pair(a, b, func(x *detail) string { return x.what }) {
@@ -324,11 +325,11 @@ func (d *differ) compare(s subject, a, b []detail) {
 	}
 }
 
-// A pairing is what stands for the same in two lists, nil where one has none.
+// A pairing is two elements of the same name, one of each list; nil if a list has none.
 type pairing[T any] struct{ a, b *T }
 
-// pair brings together what has the same name, the n-th in a with the n-th in b. They come in the
-// order of a, with the ones that only b has last.
+// pair matches elements of the same name, the n-th in a with the n-th in b. The result is in the
+// order of a; elements of b alone come last.
 func pair[T any](a, b []T, name func(*T) string) []pairing[T] {
 	type key struct {
 		name string

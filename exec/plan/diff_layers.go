@@ -7,10 +7,11 @@ import (
 	"strings"
 )
 
-// A subject is what a difference is about. The place of a layer is named as of any layer.
+// A subject is the weight, buffer, step or section that a difference is about. Places in layers are
+// named with blk.N.
 type subject struct {
 	section, place string
-	layer          int // noLayer outside
+	layer          int // noLayer outside layers
 }
 
 func subjectOf(section, name string) subject {
@@ -19,7 +20,7 @@ func subjectOf(section, name string) subject {
 	return s
 }
 
-// layerOf returns the layer that a name says it belongs to: "blk.3.attn_q".
+// layerOf returns the layer in a name: 3 for "blk.3.attn_q".
 func layerOf(name string) int {
 	rest, ok := strings.CutPrefix(name, "blk.")
 	number, _, dot := strings.Cut(rest, ".")
@@ -30,7 +31,7 @@ func layerOf(name string) int {
 	return n
 }
 
-// What begins the names of any layer and of the one before.
+// Prefixes that stand for any layer and for the layer before it.
 const (
 	anyLayer    = "blk.N."
 	layerBefore = "blk.N-1."
@@ -38,7 +39,7 @@ const (
 
 func prefix(layer int) string { return fmt.Sprintf("blk.%d.", layer) }
 
-// fold names the subject's layer, and the one before, as any layer's.
+// fold replaces the names of the subject's layer and of the layer before by blk.N and blk.N-1.
 func (s *subject) fold(v any) any {
 	text, ok := v.(string)
 	if !ok || s.layer == noLayer {
@@ -47,7 +48,7 @@ func (s *subject) fold(v any) any {
 	return strings.NewReplacer(prefix(s.layer), anyLayer, prefix(s.layer-1), layerBefore).Replace(text)
 }
 
-// unfoldOne names the layer where it is only one.
+// unfoldOne puts the layer's number back if the difference has one layer.
 func (d *Difference) unfoldOne() {
 	if len(d.Layers) != 1 {
 		return
@@ -65,7 +66,7 @@ func (d *Difference) unfoldOne() {
 // A differ collects differences.
 type differ struct {
 	list  []Difference
-	index map[differenceKey]int // the last one that is equal but for its layers
+	index map[differenceKey]int // index of the last difference that is equal except for its layers
 }
 
 type differenceKey struct {
@@ -73,7 +74,7 @@ type differenceKey struct {
 	from, to             any
 }
 
-// add adds a difference. Where other layers differ in the same way, the layer joins them.
+// add adds a difference, or the layer to an equal difference of other layers.
 func (d *differ) add(s subject, n Difference) {
 	n.Section, n.Place, n.From, n.To = s.section, s.place, s.fold(n.From), s.fold(n.To)
 	if s.layer != noLayer {

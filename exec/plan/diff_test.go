@@ -13,12 +13,12 @@ import (
 	"pesti/exec/plan/plantest"
 )
 
-// TestDiffSeesEveryField changes one field after the other of a plan that is equal otherwise. It is
-// told if and only if the text says it, and a plan differs from itself in nothing.
+// TestDiffSeesEveryField changes one field of a copy of a plan at a time. The diff reports it if
+// and only if the text form changes. A plan does not differ from itself.
 func TestDiffSeesEveryField(t *testing.T) {
 	for name, build := range map[string]func() *plan.Plan{"small": func() *plan.Plan { return plantest.Plan(1) }, "awkward": awkward} {
 		a, b := build(), build()
-		if name == "small" { // of its two programs one is enough
+		if name == "small" { // one of its two programs is enough
 			a.Programs, b.Programs = a.Programs[:1], b.Programs[:1]
 		}
 		if list := plan.Diff(a, b); len(list) > 0 {
@@ -72,7 +72,7 @@ func change(v reflect.Value) {
 	}
 }
 
-// What is in another order, in lists whose order has a meaning, is a difference too.
+// Another order of a list whose order has a meaning is a difference, too.
 func TestDiffSeesOrder(t *testing.T) {
 	for name, edit := range map[string]func(p *plan.Plan){
 		"weights":  func(p *plan.Plan) { slices.Reverse(p.Weights) },
@@ -92,7 +92,7 @@ func TestDiffSeesOrder(t *testing.T) {
 	}
 }
 
-// TestDiffWords holds the words to a golden file.
+// TestDiffWords compares the diff's text with a golden file.
 func TestDiffWords(t *testing.T) {
 	var b strings.Builder
 	for _, c := range []struct {
@@ -136,7 +136,7 @@ func TestDiffWords(t *testing.T) {
 	}
 }
 
-// edited is a plan whose matmuls have another kernel in some layers.
+// edited returns a plan whose matmuls have another kernel in some layers.
 func edited(layers ...int) *plan.Plan {
 	p := plantest.Plan(3)
 	for i := range p.Programs {

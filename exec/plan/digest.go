@@ -1,7 +1,7 @@
 package plan
 
-// Digest returns "sha256:…" of all that a plan says but of where its files lie and whether their
-// weights were hashed: what was measured of a plan holds for every copy of it.
+// Digest returns "sha256:…" of a plan without the paths of its files and the digests of their
+// weights. Copies of a plan have the same digest, so a measurement of one applies to all.
 func Digest(p *Plan) string {
 	q := *p
 	q.Model.File, q.Model.WeightsDigest = "", ""

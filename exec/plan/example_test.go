@@ -9,7 +9,7 @@ import (
 	"pesti/exec/plan/plantest"
 )
 
-// A plan is text. What was edited by hand is sealed, and then verified in full.
+// A plan is text. After an edit by hand, it is sealed again and then verified in full.
 func ExampleVerify() {
 	text := plan.Print(plantest.Plan(1))
 	edited := bytes.Replace(text, []byte("eps=1e-06"), []byte("eps=1e-05"), 1)

@@ -8,20 +8,20 @@ type Format struct {
 	Name  string
 	Elems int64
 	Bytes int64
-	Fast  bool // rounds activations, so that only plans of precision fast may have it
+	Fast  bool // rounds activations, which only precision fast allows
 }
 
 // formats is the table of element formats.
 //
-// q8x2 is a row of K activations as two planes of int8 and what the products need beside them:
-// hi int8[K], lo int8[K], scale f32[K/32], sum i32[K/16], so that x ≈ scale·(hi + lo/128).
+// q8x2 is a row of K activations as two planes of int8, with scales and sums for the products: hi
+// int8[K], lo int8[K], scale f32[K/32], sum i32[K/16], so that x ≈ scale·(hi + lo/128).
 //
-// q8 is the same with one plane: q int8[K] and the other two, so that x ≈ scale·q.
+// q8 is the same with one plane: q int8[K], scale and sum, so that x ≈ scale·q.
 //
-// bf16 is a row of activations for products in tiles, which take 32 of them at a time: the upper
-// half of float32, rounded to nearest even, subnormal numbers to 0.
+// bf16 is a row of activations for products in tiles, in blocks of 32: the upper half of float32,
+// rounded to nearest even, subnormal numbers to 0.
 //
-// f8_e4m3 is for caches: FP8 numbers E4M3, each by itself (OCP 8-bit Floating Point Specification).
+// f8_e4m3 is for caches: FP8 E4M3 numbers without scales (OCP 8-bit Floating Point Specification).
 //
 // q8_0 is for caches: x ≈ d·q with d f16 and q int8[32].
 var formats = []Format{
@@ -35,7 +35,7 @@ var formats = []Format{
 	{Name: "bf16", Elems: 32, Bytes: 64, Fast: true},
 }
 
-// LookupFormat returns the format of that name.
+// LookupFormat returns the format with a name.
 func LookupFormat(name string) (Format, bool) {
 	for _, f := range formats {
 		if f.Name == name {

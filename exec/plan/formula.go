@@ -12,23 +12,23 @@ const maxInt = int64(math.MaxInt64)
 // maxFormula bounds the length of a formula, and with it the depth of its parentheses.
 const maxFormula = 256
 
-// A Scope gives the names in formulas their values.
+// A Scope holds the values of the names in formulas.
 //
-// The language of formulas is integers, names, +, *, exact division by an integer or a
-// parameter, and parentheses. It has no subtraction on purpose: every formula grows with each of
-// T, R, S, C, P and M, so that its value at the bounds of a program is its largest, and a buffer
-// of that many elements is large enough in every step. Which of two formulas is the larger may
-// differ from step to step, though: those are compared at the corners.
+// Formulas consist of integers, names, +, *, exact division by an integer or a parameter, and
+// parentheses. There is no subtraction on purpose: a formula never decreases in T, R, S, C, P or M,
+// so its value at a program's bounds is its largest, and a buffer of that many elements is large
+// enough in every run. Which of two formulas is larger can change from run to run, so two formulas
+// are compared at the corners.
 type Scope struct {
-	T int64 // tokens of a step
+	T int64 // tokens of a run
 	R int64 // rows of logits
 	S int64 // sequences
 	C int64 // positions of a sequence
 	P int64 // pages of a sequence: C in whole pages
 
 	Rows   string  // what M stands for, the rows that the step works on: T or R, "" outside a step
-	Params []Param // of the step
-	Index  int     // what # in a name stands for: the repeat index of an operand
+	Params []Param // of the plan's step
+	Index  int     // value of # in a name: the repeat index of an operand
 }
 
 // Scope returns the bounds of a program, or of all programs where prog is nil.
@@ -44,17 +44,17 @@ func (p *Plan) Scope(prog *Program) Scope {
 	return s
 }
 
-// Of returns the scope of a step.
+// Of returns the scope with a step's parameters and M.
 func (s Scope) Of(st *Step) Scope {
 	s.Rows, s.Params = st.Rows, allParams(st)
 	return s
 }
 
-// corners are the scopes of the extreme steps of a program: T is 1 or its bound, R is 0 or its
+// corners are the scopes of the extreme runs of a program: T is 1 or its bound, R is 0 or its
 // bound, in the order of the constants.
 //
-// Extents of operands are linear in T and in R. Where one is at least another at all corners, it
-// therefore is in every step of the program.
+// Extents of operands are linear in T and in R. An extent that is at least another at all corners
+// is therefore at least the other in every run of the program.
 type corners [4]Scope
 
 const (
@@ -67,7 +67,7 @@ const (
 // extents are the values of a formula at the corners.
 type extents [4]int64
 
-// corners returns the corners of the program whose bounds are in s.
+// corners returns the corners of a program, whose bounds s holds.
 func (s Scope) corners() corners {
 	c := corners{s, s, s, s}
 	c[least].T, c[leastTokens].T = 1, 1
@@ -87,7 +87,7 @@ func (c corners) of(st *Step) corners {
 func (c *corners) eval(formula string) (n extents, err error) {
 	for i := range c {
 		if i > greatest && n[least] == n[greatest] {
-			n[i] = n[greatest] // since formulas grow
+			n[i] = n[greatest] // formulas never decrease
 		} else if n[i], err = c[i].Eval(formula); err != nil {
 			return n, err
 		}
@@ -142,7 +142,7 @@ func (s *Scope) lookup(name string) (int64, bool) {
 	return 0, false
 }
 
-// bound returns the value of a name that differs from step to step.
+// bound returns the value of a name that can differ from run to run.
 func (s *Scope) bound(name string) (int64, bool) {
 	switch name {
 	case "T":
@@ -170,7 +170,7 @@ func (s *Scope) bound(name string) (int64, bool) {
 type evaluator struct {
 	scope *Scope
 	text  string
-	at    int // what is read of text
+	at    int // offset of the next character in text
 	err   error
 }
 
@@ -250,7 +250,7 @@ func (e *evaluator) factor() int64 {
 		name := e.name()
 		v, ok := e.scope.lookup(name)
 		if !ok {
-			e.fail("%s is not known here", name)
+			e.fail("%s is not known in this formula", name)
 		} else if v < 0 {
 			e.fail("%s is %d, expected no negative number", name, v)
 		}
@@ -260,7 +260,7 @@ func (e *evaluator) factor() int64 {
 	}
 }
 
-// divisor takes what is the same in all steps of a plan's line.
+// divisor parses a divisor: an integer or a parameter, which is the same in every run.
 func (e *evaluator) divisor() int64 {
 	if !isLetter(e.peek()) {
 		return e.integer()
@@ -297,7 +297,7 @@ func (e *evaluator) take(is func(byte) bool) string {
 func isLetter(c byte) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '_' }
 func isDigit(c byte) bool  { return '0' <= c && c <= '9' }
 
-// mul multiplies two numbers that are not negative and says whether the product fits.
+// mul multiplies two numbers that are not negative and reports whether the product fits.
 func mul(a, b int64) (int64, bool) {
 	if a != 0 && b > maxInt/a {
 		return 0, false

@@ -62,7 +62,7 @@ func TestEval(t *testing.T) {
 	}
 }
 
-// M is what a step works on, so outside a step it must not pass for 0.
+// M is the number of rows of a step, so outside a step it is an error and not 0.
 func TestEvalOutsideStep(t *testing.T) {
 	s := (&Plan{Target: Target{Ubatch: 4, Ctx: 17, Sequences: 1, Rows: 1}}).Scope(nil)
 	if got, err := s.Eval("M*4"); err == nil {
@@ -73,7 +73,7 @@ func TestEvalOutsideStep(t *testing.T) {
 	}
 }
 
-// Evaluating at a program's bounds is enough only if no smaller step gets more out of a formula.
+// Evaluation at a program's bounds is enough only if no formula is larger for a smaller run.
 func TestEvalGrowsWithEveryBound(t *testing.T) {
 	small := Scope{T: 3, R: 2, S: 1, C: 40, P: 3, Rows: "T"}
 	for i := range kernels {

@@ -2,8 +2,8 @@ package plan
 
 import "slices"
 
-// An Input is an io buffer that the caller fills before each run. The executor holds each to its
-// own range: token ids to the vocabulary, positions to the context, and so on.
+// An Input is an io buffer that the caller fills before each run. The executor checks the range of
+// each: token ids are in the vocabulary, positions in the context, and so on.
 type Input struct {
 	Name   string
 	Format string
@@ -21,7 +21,7 @@ var inputs = []Input{
 	{"pages", "i32", "S*P"},
 }
 
-// inputOf returns the input that a buffer is, nil where it is none.
+// inputOf returns the Input of a buffer, nil if the buffer is no input.
 func inputOf(b *Buffer) *Input {
 	for i := range inputs {
 		if b.Class == IO && b.Name == inputs[i].Name {

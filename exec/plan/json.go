@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A Summary is a plan in numbers, and its JSON form what scripts rely on. All sizes are in bytes.
+// A Summary is a plan in numbers. Scripts rely on its JSON form. All sizes are in bytes.
 type Summary struct {
 	Format    int                       `json:"format"`
 	Model     string                    `json:"model"`
@@ -25,8 +25,8 @@ type Summary struct {
 	Fusions   FusionsSummary            `json:"fusions"`
 	Fallbacks int                       `json:"fallbacks"` // steps of all programs whose kernel is ref.*
 
-	// LaunchesPerLayer is the most launches on a device for a layer in the program of the fewest
-	// tokens, 0 on the CPU.
+	// LaunchesPerLayer is the largest number of kernel launches for one layer on a device, in the
+	// program for the fewest tokens; 0 on the CPU.
 	LaunchesPerLayer int `json:"launches_per_layer"`
 }
 
@@ -49,12 +49,12 @@ type FusionsSummary struct {
 	Attention int `json:"attention"`
 }
 
-// A ProgramSummary counts what a program does. Per layer means the most over all layers. A wave
-// counts for the layer of the last step in it that workers share; steps that each worker does
-// whole prepare operands, such as the residual stream that the layer before left to be summed.
+// A ProgramSummary holds counts of a program. A count per layer is the maximum over all layers. A
+// wave counts for the layer of its last step that workers share. Steps that every worker does whole
+// only prepare operands: for example, they sum the residual stream of the layer before.
 type ProgramSummary struct {
-	Tokens        [2]int64 `json:"tokens"` // least and most in a step
-	Chunk         int64    `json:"chunk"`  // tokens that it takes at a time, 0 for any number
+	Tokens        [2]int64 `json:"tokens"` // fewest and most in a run
+	Chunk         int64    `json:"chunk"`  // tokens in a chunk, 0 if the program takes any number
 	Rows          int64    `json:"rows"`   // of logits, at most
 	Steps         int      `json:"steps"`
 	Waves         int      `json:"waves"`
@@ -93,7 +93,8 @@ func Summarise(p *Plan) Summary {
 	return s
 }
 
-// IsReference reports whether a kernel is a reference kernel, which runs if no kernel of the target fits.
+// IsReference reports whether a kernel is a reference kernel, the fallback if no kernel of the
+// target fits.
 func IsReference(kernel string) bool { return strings.HasPrefix(kernel, "ref.") }
 
 func summarise(g *Program) ProgramSummary {
@@ -126,8 +127,9 @@ func summarise(g *Program) ProgramSummary {
 	return s
 }
 
-// JSON returns the summary of a plan as indented JSON, with how devices share it and the balance of each program. The four
-// programs that a plan may have are always among its keys; missing ones are null.
+// JSON returns the summary of a plan as indented JSON, with its DeviceBreakdown and the Balance of
+// each program. Its keys always include the four programs that a plan can have; a program that the
+// plan lacks is null.
 func JSON(p *Plan) ([]byte, error) {
 	type program struct {
 		ProgramSummary

@@ -2,23 +2,23 @@ package plan
 
 import "slices"
 
-// Kernels is the signature table, one row per kernel. In formulas M is the number of rows the
-// step works on (T or R, see Step.Rows), P the pages of one sequence's table, and the rest are
-// parameters of the step. Every kernel computes each row independently of the others. How to add
-// a row is told where kernels are written: package exec/cpu/kernel.
+// Kernels is the signature table, one row per kernel. In formulas M is the number of rows the step
+// works on (T or R, see Step.Rows), P the pages of one sequence's table, and the rest are
+// parameters of the step. Every kernel computes each row independently of the others. The
+// documentation of package exec/cpu/kernel describes how to add a row.
 func Kernels() []Signature { return kernels }
 
 // The words that parameters take.
 var (
 	activations = []string{"silu", "gelu_tanh", "gelu_erf"}
-	rotations   = []string{"pairs", "halves"} // RoPE turns (2i, 2i+1) or (i, i+rot/2)
+	rotations   = []string{"pairs", "halves"} // RoPE rotates elements (2i, 2i+1) or (i, i+rot/2)
 )
 
-// The numbers of norms, RoPE and attention. Their ranges are far beyond any model's; outside, a
-// kernel could compute little but NaN from any input.
+// Parameters of norms, RoPE and attention. The ranges are far wider than any model needs; outside
+// them almost every result is NaN.
 var (
 	epsilon   = number("eps", 1e-30, 1e6)
-	base      = number("base", 0, 1e18) // rotationTurns knows where it may be 0
+	base      = number("base", 0, 1e18) // rule rotationTurns decides whether it may be 0
 	freqScale = number("freq_scale", 1e-9, 1e9)
 	rampLow   = number("ramp_low", 0, 1e9)
 	rampHigh  = number("ramp_high", 0, 1e9)
@@ -41,7 +41,7 @@ var cpuKernels = []Signature{
 		Rows:   "T",
 		Splits: []string{"tokens", "each", "one"},
 	},
-	// y[m] = w · x[m] / rms(x[m]), rounded as y is where that is not f32
+	// y[m] = w · x[m] / rms(x[m]), rounded to y's format if that is not f32
 	{
 		Name: "norm",
 		Operands: []Operand{
@@ -90,7 +90,7 @@ var cpuKernels = []Signature{
 		Scratch: "40*k + 24576",
 		Tiles:   "256*M + 148736",
 	},
-	// y[m] = act(gate · x[m]) ⊙ (up · x[m]), rounded where y is q8x2, q8 or bf16; w0 is gate, w1 is up
+	// y[m] = act(gate · x[m]) ⊙ (up · x[m]), rounded if y is q8x2, q8 or bf16; w0 is gate, w1 is up
 	{
 		Name: "gated",
 		Operands: []Operand{
@@ -104,13 +104,13 @@ var cpuKernels = []Signature{
 		Scratch: "40*k + 24576",
 		Tiles:   "256*M + 148736",
 	},
-	// Norms (optional) and RoPE on q and k, KV write, scores, softmax, values, for each token
-	// over the cached positions of its sequence and the tokens before it in this step. Workers share
-	// the pairs of a head and a block of tokens. Each stores the step's keys and values of its heads
-	// in its scratch too, in the cache's format, so that it never reads what another worker
-	// writes; one worker writes each head's part of the cache. A page of the cache holds the part of
-	// each head together: keys as [head_dim][16], values as [16][head_dim]. A layer with a window
-	// keeps its positions in a ring (ring = 1).
+	// Norms (optional) and RoPE on q and k, KV write, scores, softmax, values, for each token over
+	// the cached positions of its sequence and the tokens before it in this step. Workers share
+	// (head, token block) pairs. Each worker also stores its heads' new keys and values in its
+	// scratch, in the cache's format, and so never reads what another worker writes; one worker
+	// writes each head's part of the cache. In a page of the cache, the part of each head is
+	// contiguous: keys as [head_dim][16], values as [16][head_dim]. A layer with a window keeps its
+	// positions in a ring (ring = 1).
 	{
 		Name: "attention",
 		Operands: []Operand{
@@ -130,7 +130,7 @@ var cpuKernels = []Signature{
 		Params: []ParamSpec{count("heads"), count("kv_heads"), count("head_dim"), amount("rot"),
 			count("positions"), amount("window"), amount("ring"),
 			base, freqScale, rampLow, rampHigh, magnitude, attnScale,
-			number("eps", 0, 1e6), word("layout", rotations...)}, // eps matters with a norm alone
+			number("eps", 0, 1e6), word("layout", rotations...)}, // eps is used only with a norm
 		Rows:    "T",
 		Splits:  []string{"heads", "one"},
 		Scratch: "4*(97*head_dim + 240 + heads*(32*head_dim + 544) + M*(2*head_dim + rot))",
@@ -148,7 +148,7 @@ var cpuKernels = []Signature{
 		Rows:   "R",
 		Splits: []string{"tokens", "each", "one"},
 	},
-	// y = x, for values that the caller wants to see
+	// y = x, for values that the caller reads
 	{
 		Name: "copy",
 		Operands: []Operand{
@@ -159,8 +159,8 @@ var cpuKernels = []Signature{
 		Splits: []string{"tokens", "one"},
 	},
 
-	// The reference kernels, one for each unfused op: what a plan runs where no kernel fits.
-	// Their semantics are those of the functions of the same names in ops/ref.
+	// The reference kernels, one for each unfused op. A plan falls back to them if no other kernel
+	// fits. Each computes the function of the same name in package ops/ref.
 	{
 		Name: "ref.get_rows",
 		Operands: []Operand{
@@ -291,22 +291,22 @@ var cacheFormats = []string{"f32", "f16", "f8_e4m3", "q8_0"}
 // CacheFormats returns the formats of caches.
 func CacheFormats() []string { return slices.Clone(cacheFormats) }
 
-// CUDACacheFormats returns those of caches on CUDA devices.
+// CUDACacheFormats returns the formats of caches on CUDA devices.
 func CUDACacheFormats() []string { return slices.Clone(cudaCacheFormats) }
 
-// cache is an operand that is a state, whose rows have width elements.
+// cache returns a state operand with rows of width elements.
 func cache(role string, dir Dir, width string) Operand {
 	return Operand{Role: role, Dir: dir, Formats: cacheFormats, Width: width, Extent: "S*positions*" + width}
 }
 
-// cacheByHead is a cache in whose pages the parts of each head lie together.
+// cacheByHead returns a cache operand in whose pages the part of each head is contiguous.
 func cacheByHead(role string, dir Dir, width, heads string) Operand {
 	o := cache(role, dir, width)
 	o.Heads = heads
 	return o
 }
 
-// refUnary is the signature of an elementwise reference kernel of one operand.
+// refUnary returns the signature of an elementwise reference kernel of one operand.
 func refUnary(name string, params ...ParamSpec) Signature {
 	return Signature{
 		Name: name,
@@ -319,7 +319,7 @@ func refUnary(name string, params ...ParamSpec) Signature {
 	}
 }
 
-// refBinary is the signature of an elementwise reference kernel of two operands.
+// refBinary returns the signature of an elementwise reference kernel of two operands.
 func refBinary(name string) Signature {
 	return Signature{
 		Name: name,

@@ -6,18 +6,19 @@ import (
 	"strings"
 )
 
-// cudaPrefix begins the names of the kernels that run on a CUDA device. A plan for one has these, and
-// where there is none the reference kernels, which run on the host.
+// cudaPrefix begins the names of the kernels that run on a CUDA device. A plan for CUDA uses these,
+// and falls back to the reference kernels, which run on the host.
 const cudaPrefix = "cuda."
 
-// SOA is the layout of matrices on CUDA devices, in which all kernels there read them.
+// SOA is the layout in which all CUDA kernels read matrices.
 const SOA = "soa"
 
-// cudaKernels are the kernels of CUDA devices. A step is one launch, of attention two at most. Activations are float32; products
-// norm x first where there is a norm, and in precision fast round it to q8x2 by themselves, which the
-// names of their products tell.
+// cudaKernels are the kernels of CUDA devices. A step is one launch, except attention, which takes
+// up to two. Activations are float32. Products normalize x first if the step has a norm; in
+// precision fast they also round x to q8x2, which the matmul kernel's name says.
 var cudaKernels = []Signature{
-	// y[m] = scale · dequantize(table[tokens[m]]), for a token t below 0 of table[taken[−1−t]]
+	// y[m] = scale · dequantize(table[tokens[m]]), or of table[taken[−1−t]] if the token t is
+	// negative
 	{
 		Name: "cuda.embed",
 		Operands: []Operand{
@@ -30,8 +31,8 @@ var cudaKernels = []Signature{
 		Rows:   "T",
 		Splits: []string{"one"},
 	},
-	// y[m] = w · x[m] / rms(x[m]), rounded where y is not f32. A value in q8x2 has its planes, scales and
-	// sums one behind the other, each of all rows.
+	// y[m] = w · x[m] / rms(x[m]), rounded if y is not f32. A q8x2 value is stored as arrays over
+	// all rows: hi plane, lo plane, scales, sums.
 	{
 		Name: "cuda.norm",
 		Operands: []Operand{
@@ -66,7 +67,8 @@ var cudaKernels = []Signature{
 		Splits: []string{"one"},
 		Rules:  []Rule{wholeVectors},
 	},
-	// out_i[m] = w_i · x[m] (+ bias_i) (+ res[m]), i < 3, where there is a norm with x[m] normed by it
+	// out_i[m] = w_i · x[m] (+ bias_i) (+ res[m]), i < 3, after the step's norm of x[m] if it has
+	// one
 	{
 		Name: "cuda.gemv",
 		Operands: []Operand{
@@ -77,11 +79,11 @@ var cudaKernels = []Signature{
 			{Role: "res", Formats: []string{"f32"}, Extent: "M*n0", Optional: true},
 			{Role: "out", Dir: Out, Formats: []string{"f32"}, Extent: "M*n#", Alias: "res", Repeat: true},
 		},
-		Params: []ParamSpec{count("k"), counts("n"), number("eps", 0, 1e6)}, // eps matters with a norm alone
+		Params: []ParamSpec{count("k"), counts("n"), number("eps", 0, 1e6)}, // eps is used only with a norm
 		Splits: []string{"one"},
 		Rounds: "q8x2",
 	},
-	// y[m] = act(w0 · x[m]) ⊙ (w1 · x[m]), where there is a norm with x[m] normed by it
+	// y[m] = act(w0 · x[m]) ⊙ (w1 · x[m]), after the step's norm of x[m] if it has one
 	{
 		Name: "cuda.gated",
 		Operands: []Operand{
@@ -95,7 +97,8 @@ var cudaKernels = []Signature{
 		Splits: []string{"one"},
 		Rounds: "q8x2",
 	},
-	// The same products in tiles of 64 tokens, of activations that another step has normed and rounded.
+	// The same products in tiles of 64 tokens. Another step has normalized and rounded their
+	// activations.
 	{
 		Name: "cuda.gemm",
 		Operands: []Operand{
@@ -119,9 +122,10 @@ var cudaKernels = []Signature{
 		Params: []ParamSpec{count("k"), count("n"), word("act", activations...)},
 		Splits: []string{"one"},
 	},
-	// Attention as on the CPU, in one launch for few tokens and two for more, but that a page of a cache is [kv_heads][16][head_dim] for keys and
-	// values alike. The positions that a token sees are cut at multiples of CUDASplit into at most
-	// so many splits, each of which leaves its part of the result in the scratch.
+	// Attention as on the CPU, in one launch for few tokens and two for more. A page of a cache is
+	// [kv_heads][16][head_dim] for both keys and values. The positions that a token sees are cut at
+	// multiples of CUDASplit into at most "splits" parts; each part's partial result goes to the
+	// scratch.
 	{
 		Name: "cuda.attention",
 		Operands: slices.Insert(slices.Clone(cudaAttention), len(cudaAttention)-1,
@@ -153,9 +157,9 @@ var cudaKernels = []Signature{
 		Rows:   "R",
 		Splits: []string{"one"},
 	},
-	// ids[m] are the places of the k greatest elements of x[m], the greatest first, of equal ones the
-	// first first, and values[m] are these. NaN and +Inf rank before all others; of an element at i that
-	// is not finite the id is −1−i. A row is looked through in so many parts.
+	// ids[m] are the indices of the k greatest elements of x[m] in descending order, equal elements
+	// by ascending index; values[m] are these elements. NaN and +Inf rank before all others. The id
+	// of an element i that is not finite is −1−i. The kernel searches a row in "parts" parts.
 	{
 		Name: "cuda.top",
 		Operands: []Operand{
@@ -170,7 +174,7 @@ var cudaKernels = []Signature{
 		Scratch: "4*M*parts*k",
 		Rules:   []Rule{topFits},
 	},
-	// y = x, for values that the caller wants to see
+	// y = x, for values that the caller reads
 	{
 		Name: "cuda.copy",
 		Operands: []Operand{
@@ -182,7 +186,7 @@ var cudaKernels = []Signature{
 	},
 }
 
-// What the two kernels of attention have in common.
+// Operands and parameters of both attention kernels.
 var (
 	cudaAttention = []Operand{
 		{Role: "q", Formats: []string{"f32"}, Extent: "M*heads*head_dim"},
@@ -215,8 +219,9 @@ func cudaCache(role string) Operand {
 	return o
 }
 
-// CUDAStoreApart is the number of tokens of a step above which attention stores keys and values by a launch
-// of their own: each block of it would store those of all tokens before its own.
+// CUDAStoreApart is the number of tokens of a step above which a separate launch stores attention's
+// keys and values. In a single launch, each block has to store the keys and values of all tokens
+// before its own.
 const CUDAStoreApart = 8
 
 // launches returns the most launches of a step of a program on a device.
@@ -230,21 +235,21 @@ func launches(g *Program, st *Step) int {
 	return 1
 }
 
-// CUDATop is how many elements a block of cuda.top looks through.
+// CUDATop is the number of elements that a block of cuda.top searches.
 const CUDATop = 4096
 
-// CUDATopParts returns into how many parts a row of n elements is cut, and how many of the greatest ones
-// can be found of it: what the parts have found is looked through by one block.
+// CUDATopParts returns the number of parts of a row of n elements, and the largest k that cuda.top
+// can find in it. One block merges the results of all parts, which bounds k.
 func CUDATopParts(n int64) (parts, most int64) {
 	parts = (n-1)/CUDATop + 1
 	return parts, min(n, CUDATop/parts)
 }
 
-// CUDASplit is how many positions a block of attention takes: parts of a row lie at its multiples, so
-// that bits do not depend on how many blocks there are.
+// CUDASplit is the number of positions in a split of attention. Splits begin at its multiples, so
+// that the result's bits do not depend on the number of blocks.
 const CUDASplit = 256
 
-// CUDASplits returns the most parts that the positions which a token sees are cut into.
+// CUDASplits returns the largest number of splits of the positions that one token sees.
 func CUDASplits(positions, window int64) int64 {
 	if window > 0 {
 		return (min(positions, window)-1)/CUDASplit + 2 // a window begins anywhere
@@ -252,7 +257,7 @@ func CUDASplits(positions, window int64) int64 {
 	return (positions-1)/CUDASplit + 1
 }
 
-// wholeVectors: rows of norms are read four elements at a time.
+// wholeVectors requires rows of whole 4-element vectors, as norms read them.
 func wholeVectors(s *Scope) error {
 	if n := s.param("n"); n%4 != 0 {
 		return fmt.Errorf("n is %d, expected a multiple of 4", n)
@@ -260,7 +265,7 @@ func wholeVectors(s *Scope) error {
 	return nil
 }
 
-// headsFit: heads are read eight elements at a time, up to what a block of threads has room for.
+// headsFit requires heads of whole 8-element vectors that a block of threads has room for.
 func headsFit(s *Scope) error {
 	if d := s.param("head_dim"); d%8 != 0 || d > 256 {
 		return fmt.Errorf("head_dim is %d, expected a multiple of 8 up to 256", d)
@@ -268,7 +273,7 @@ func headsFit(s *Scope) error {
 	return nil
 }
 
-// topFits: a block finds the greatest of all parts.
+// topFits requires a k and a number of parts that one block can merge.
 func topFits(s *Scope) error {
 	parts, most := CUDATopParts(s.param("n"))
 	switch k := s.param("k"); {
@@ -280,7 +285,7 @@ func topFits(s *Scope) error {
 	return nil
 }
 
-// splitsHold: there is room for all parts of a row.
+// splitsHold requires scratch for all splits of a row.
 func splitsHold(s *Scope) error {
 	if want := CUDASplits(s.param("positions"), s.param("window")); s.param("splits") != want {
 		return fmt.Errorf("splits is %d, expected %d for %d positions and window %d", s.param("splits"), want, s.param("positions"), s.param("window"))

@@ -4,7 +4,8 @@ import "fmt"
 
 // partKernels join the parts of a value that several CUDA devices have computed.
 var partKernels = []Signature{
-	// y[m] = scale · dequantize(table[tokens[m] − first]), or zeros where the table, of rows out of vocab, has no such row
+	// y[m] = scale · dequantize(table[tokens[m] − first]), or zeros if the table, a part of a table
+	// of vocab rows, lacks the row
 	{
 		Name: "cuda.embed_part",
 		Operands: []Operand{
@@ -30,7 +31,7 @@ var partKernels = []Signature{
 		Params: []ParamSpec{count("n")},
 		Splits: []string{"one"},
 	},
-	// y[m] = x0[m], x1[m], x2[m] side by side
+	// y[m] = x0[m], x1[m], x2[m] concatenated
 	{
 		Name: "cuda.concat",
 		Operands: []Operand{
@@ -44,7 +45,7 @@ var partKernels = []Signature{
 	},
 }
 
-// rowsInVocab: the rows of a part of a table are among all.
+// rowsInVocab requires that a part's rows lie inside the whole table.
 func rowsInVocab(s *Scope) error {
 	if first, rows, vocab := s.param("first"), s.param("rows"), s.param("vocab"); first > vocab-rows {
 		return fmt.Errorf("first is %d, expected at most %d: the part has %d of %d rows", first, vocab-rows, rows, vocab)

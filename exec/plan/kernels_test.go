@@ -40,13 +40,14 @@ func TestKernelTable(t *testing.T) {
 			if o.Matmul && o.Dir != WeightIn {
 				t.Errorf("%s: %s names a matmul kernel, but is no weight", sig.Name, o.Role)
 			}
-			// Tokens name rows, as many as "vocab", or among them those of a part, which the kernel looks for.
+			// Tokens index a table of "vocab" rows, or a part of one, in which the kernel looks for
+			// them.
 			table := strings.HasPrefix(o.Extent, "vocab,") || strings.HasPrefix(o.Extent, "rows,")
 			if o.Gather != (o.Dir == WeightIn && table) {
 				t.Errorf("%s: %s of extent %s: Gather is %t", sig.Name, o.Role, o.Extent, o.Gather)
 			}
-			// Integers steer addresses, so they must be an input that the caller checks, and one
-			// that has an element for each row; or they count, or are what a kernel has found.
+			// Integers become addresses, so an integer operand must be a checked input with an
+			// element for each row, a counter, or a result of top-k.
 			if i32 := slices.Contains(o.Formats, "i32"); i32 != (o.Input != "" || o.Table == Counters || o.Kept != "" || o.Role == "ids") {
 				t.Errorf("%s: %s has formats %v and is io buffer %q, want one where, and only where, it is i32", sig.Name, o.Role, o.Formats, o.Input)
 			}
@@ -64,7 +65,7 @@ func TestKernelTable(t *testing.T) {
 		if !writes {
 			t.Errorf("%s: writes nothing", sig.Name)
 		}
-		// A formula may use the parameters of its own row only.
+		// A formula may use only the parameters of its own kernel.
 		s := Scope{T: 1, R: 1, S: 1, C: 16, P: 1, Rows: "T", Params: sample(sig)}
 		for _, f := range formulas(sig) {
 			if _, err := s.Eval(f); err != nil {

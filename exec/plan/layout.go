@@ -2,10 +2,10 @@ package plan
 
 import "fmt"
 
-// A Layout is an order in which kernels want a weight's elements, other than the file's. A matrix
-// of n rows of k elements becomes panels of Rows rows, the last one filled up with zeros, and a
-// panel becomes blocks of Block elements of each of its rows, of Bytes together. What stands where
-// in a block is for the kernels to know.
+// A Layout is an order of a weight's elements that kernels prefer to the file's order. A matrix of
+// n rows of k elements is divided into panels of Rows rows, the last one padded with zero rows. A
+// panel is divided into blocks, each with Block elements of every row of the panel, Bytes long in
+// all. The kernels define the order inside a block.
 type Layout struct {
 	Name  string // as in the names of kernels: "r16"
 	Type  string // of the weight: "q5_0"
@@ -14,8 +14,8 @@ type Layout struct {
 	Bytes int64
 }
 
-// layouts has a row for each layout and type. Blocks are as large as in the file, but for the
-// scales of q4_k and q5_k, which take a byte each instead of six bits.
+// layouts has a row for each layout and type. Blocks are as large as in the file, except that
+// scales of q4_k and q5_k take eight bits instead of six.
 var layouts = []Layout{
 	{"r16", "f32", 16, 1, 64},
 	{"r16", "f16", 16, 1, 32},
@@ -47,7 +47,7 @@ var layouts = []Layout{
 // Layouts returns the layouts, one row per layout and type.
 func Layouts() []Layout { return layouts }
 
-// LookupLayout returns the layout of that name for weights of a type.
+// LookupLayout returns the layout with a name for weights of a type.
 func LookupLayout(name, kind string) (*Layout, bool) {
 	for i := range layouts {
 		if l := &layouts[i]; l.Name == name && l.Type == kind {

@@ -2,21 +2,20 @@ package plan
 
 import "fmt"
 
-// Where a plan finds the greatest of each row of logits on its device, these io buffers hold them, and the
-// caller need not fetch all: for each row the id of the greatest, and the ids and the logits of the
-// greatest ones, in the order of kernel cuda.top.
+// Names of the io buffers of a plan that computes the top-k logits on its device, so that the
+// caller need not fetch whole rows: the argmax of each row, and the ids and logits of the k
+// greatest in the order of kernel cuda.top.
 const (
 	Argmax    = "argmax"     // i32 [R]
 	TopIDs    = "top_ids"    // i32 [R, k]
 	TopLogits = "top_logits" // f32 [R, k]
 )
 
-// MaxTopK is the most of the greatest logits that a plan finds: more than samplers take by default.
+// MaxTopK is the largest k of a plan's top-k: more than samplers use by default.
 const MaxTopK = 64
 
-// Logits returns the io buffer that every plan hands its logits out in, and the number of logits
-// in a row. The buffer is f32 and holds a row for each of the R that are wanted, whatever else the
-// step is like; anything else is an error.
+// Logits returns the io buffer of a plan's logits, and the number of logits in a row. The buffer is
+// f32 with R rows; anything else is an error.
 func (p *Plan) Logits() (id int, width int64, err error) {
 	for id := range p.Buffers {
 		b := &p.Buffers[id]
@@ -35,7 +34,7 @@ func (p *Plan) Logits() (id int, width int64, err error) {
 		}
 		for i := range at {
 			if n, ok := mul(at[i].R, width); !ok || n != elems[i] || width < 1 || b.Format != "f32" {
-				return 0, 0, fmt.Errorf("%s: %s of %s, expected R times a number of f32, a row for each that is wanted", bufferName(b), b.Elems, b.Format)
+				return 0, 0, fmt.Errorf("%s: %s of %s, expected R times a number of f32", bufferName(b), b.Elems, b.Format)
 			}
 		}
 		return id, width, nil
@@ -43,7 +42,7 @@ func (p *Plan) Logits() (id int, width int64, err error) {
 	return 0, 0, fmt.Errorf("no io buffer %q, expected one: a plan computes logits", "logits")
 }
 
-// TopKSize returns how many elements the named io buffer of the greatest logits has for each row; 0 where there
+// TopKSize returns the number of elements per row of a named io buffer of top-k logits, 0 if there
 // is no such buffer. The plan must verify.
 func (p *Plan) TopKSize(name string) int64 {
 	for i := range p.Buffers {

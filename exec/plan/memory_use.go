@@ -1,16 +1,16 @@
 package plan
 
-// A MemoryUse is the memory that a plan takes to run, in bytes by kind, once its context is full.
+// A MemoryUse is the memory in bytes, by kind, that a plan needs to run with a full context.
 type MemoryUse struct {
-	Weights int64 // of the model file that steps read, which the system maps as they are read
-	Packed  int64 // weights in a kernel's layout, and all that a device holds
+	Weights int64 // of the mapped model file; pages become resident when steps read them
+	Packed  int64 // weights in a kernel's layout, and all weights of a device
 	State   int64 // KV caches
 	Tables  int64 // sines and counters
 	Arena   int64 // values and scratch
 	IO      int64 // inputs and outputs
 }
 
-// Total returns the sum, or the largest integer where it is more.
+// Total returns the sum, saturated at the largest int64.
 func (n *MemoryUse) Total() int64 {
 	sum := int64(0)
 	for _, bytes := range []int64{n.Weights, n.Packed, n.State, n.Tables, n.Arena, n.IO} {
@@ -19,17 +19,17 @@ func (n *MemoryUse) Total() int64 {
 	return sum
 }
 
-// saturated returns a + b, neither of which is negative, or the largest integer where it is more.
+// saturated returns a + b of numbers that are not negative, saturated at the largest int64.
 func saturated(a, b int64) int64 { return a + min(b, maxInt-a) }
 
-// mapUnit is how much of a mapped file becomes resident with a byte that is read, and what stands
-// around it: Linux maps 64 KiB (fault_around_bytes, docs.kernel.org/filesystems/debugfs.html).
+// mapUnit is the number of bytes that become resident when one byte of a mapped file is read: Linux
+// maps 64 KiB around it (fault_around_bytes, docs.kernel.org/filesystems/debugfs.html).
 const mapUnit = 64 << 10
 
-// MemoryUseOf returns the memory that a plan needs, which must verify. All of it follows from the plan, with one
-// exception: where steps gather rows of a table in the file, and no product reads the table there, it is unknown
-// which rows the tokens name. Such a table counts as mapUnit bytes for every other token of a full step, since in
-// a text of 512 tokens about half are repetitions.
+// MemoryUseOf returns the memory that a plan needs. The plan must verify. The result is exact with
+// one exception: if steps gather rows of a table in the file, and no product reads that table
+// there, the tokens decide which rows become resident. Such a table counts as mapUnit bytes for
+// every other token of a full step, since in a text of 512 tokens about half are repetitions.
 func MemoryUseOf(p *Plan) MemoryUse {
 	m := &p.Memory
 	n := MemoryUse{Weights: m.Weight, Packed: m.Packed, State: m.State, Tables: m.Tables, Arena: m.Arena, IO: m.IO}
@@ -45,15 +45,15 @@ func MemoryUseOf(p *Plan) MemoryUse {
 			if pages, ok := mul(p.Target.Ubatch/2+p.Target.Ubatch%2, mapUnit); ok {
 				n.Weights -= max(w.Size-pages, 0)
 			}
-		default: // it is not mapped where it is packed
+		default: // the packed copy replaces the mapping
 			n.Weights -= w.Size
 		}
 	}
 	return n
 }
 
-// DeviceMemoryUse returns the memory that the part of a plan on one of several devices needs. A CUDA device holds
-// the weights that its steps read; the host has all of its weights, as the file or packed.
+// DeviceMemoryUse returns the memory that a plan needs on one of several devices. A CUDA device
+// holds the weights that its steps read; the host maps or packs all of its weights.
 func DeviceMemoryUse(p *Plan, device int) MemoryUse {
 	d := p.Device(device)
 	use := MemoryUse{State: d.Memory.State, Arena: d.Memory.Arena, IO: d.Memory.IO}
@@ -74,7 +74,7 @@ func DeviceMemoryUse(p *Plan, device int) MemoryUse {
 	return use
 }
 
-// addWeight adds a weight of which so many bytes are held where it has a layout.
+// addWeight adds a weight, which takes packed bytes if it has a layout.
 func (n *MemoryUse) addWeight(w *Weight, packed int64) {
 	if w.Layout == "" {
 		n.Weights = saturated(n.Weights, w.Size)
@@ -83,11 +83,11 @@ func (n *MemoryUse) addWeight(w *Weight, packed int64) {
 	}
 }
 
-// A FileRead says what steps read of a weight as it lies in the file: all of it, or the rows that
-// tokens name. Where a copy in another layout or on a device is read, it is neither.
+// A FileRead says how steps read a weight in the file: whole, or only the rows that tokens name.
+// Neither is set if they read a copy in another layout or on a device.
 type FileRead struct{ Whole, Rows bool }
 
-// FileReads returns what steps read of each weight in the file.
+// FileReads returns how steps read each weight in the file.
 func FileReads(p *Plan) map[string]FileRead {
 	packed := map[string]bool{}
 	for i := range p.Weights {
@@ -111,11 +111,11 @@ func FileReads(p *Plan) map[string]FileRead {
 	return reads
 }
 
-// ReadsCopy reports whether a step reads a weight where it lies in another layout, if it does: products
-// and what gathers rows do, anything else reads the file.
+// ReadsCopy reports whether a step reads the packed copy of a weight that has a layout. Products
+// and row gathers do; other kernels read the file.
 func ReadsCopy(st *Step, a *Arg) bool { return a.Kernel != "" || gathers(st.Kernel, a.Role) }
 
-// gathers tells whether a kernel reads of an operand only the rows that tokens name.
+// gathers reports whether a kernel reads only the rows of an operand that tokens name.
 func gathers(kernel, role string) bool {
 	sig, ok := LookupKernel(kernel)
 	if !ok {
@@ -144,8 +144,8 @@ func DeviceWeights(p *Plan) []*Weight {
 	return list
 }
 
-// DeviceBytes returns the bytes that a weight takes on a device: its size in the file or in its layout, and the
-// scales of its rows where it comes from a sidecar, which a layout has no room for.
+// DeviceBytes returns the bytes that a weight takes on a device: its size in the file or in its
+// layout, plus its row scales if it comes from a sidecar, since a layout has no room for them.
 func (w *Weight) DeviceBytes() int64 {
 	switch {
 	case w.Layout == "":

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A table from which steps only gather counts in part, one that a product reads too in full, and one that
-// lies in another layout, which both read there, not at all.
+// A table counts in part if steps only gather its rows, in full if a product reads it too, and not
+// at all if both read a packed copy.
 func TestNeed(t *testing.T) {
 	const part = 16 * mapUnit // of a step of 31 or 32 tokens
 	embed := Step{Kernel: "embed", Args: []Arg{{Role: "tokens", Buffer: 0}, {Role: "table", Buffer: noBuffer, Weight: "table"}}}
@@ -17,8 +17,8 @@ func TestNeed(t *testing.T) {
 		name   string
 		size   int64 // of the table
 		ubatch int64
-		output string // the weight that the last product reads
-		table  int64  // what counts of it
+		output string // weight of the last product
+		table  int64  // bytes of the table that count
 		layout string // of the table
 	}{
 		{"gathered", 100 << 20, 32, "output", part, ""},
@@ -47,8 +47,8 @@ func TestNeed(t *testing.T) {
 	}
 }
 
-// A sum that no integer holds is the largest one, not a negative one that fits anywhere; and so are the pages
-// of a table.
+// A sum beyond an int64 saturates instead of wrapping to a negative number that fits every memory.
+// The bytes of a table's pages saturate, too.
 func TestNeedSaturates(t *testing.T) {
 	for _, n := range []MemoryUse{
 		{State: math.MaxInt64, Tables: math.MaxInt64},

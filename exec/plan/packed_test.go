@@ -9,7 +9,7 @@ import (
 	"pesti/exec/plan/plantest"
 )
 
-// packed is a plan of one layer whose products read their weights in layout r16.
+// packed returns a plan of one layer whose products read their weights in layout r16.
 func packed(t *testing.T) editor {
 	e := editor{plantest.Plan(1), t}
 	for i := range e.Programs {
@@ -107,8 +107,7 @@ func TestPackedRefused(t *testing.T) {
 	}
 }
 
-// Of a weight that products read packed, nothing of the file stays in memory, also where rows of it are
-// gathered.
+// The mapping of a weight that products read packed takes no memory, even if steps gather its rows.
 func TestPackedNeed(t *testing.T) {
 	plain, p := plan.MemoryUseOf(plantest.Plan(1)), packed(t)
 	got := plan.MemoryUseOf(p.Plan)

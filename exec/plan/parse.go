@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// ErrNotSealed is the error of a text whose last line is not its digest.
+// ErrNotSealed reports a text whose last line is not its digest.
 var ErrNotSealed = errors.New("the plan was cut off or changed; if you edited it, verify and seal it")
 
 // Parse reads the text form of a plan. It refuses a newer format and a text whose digest is not
 // that of its last line; errors name the line, what was found and what was expected. It checks
-// the form only: what the plan says is for Verify.
+// syntax alone; Verify checks the contents.
 func Parse(text []byte) (*Plan, error) {
 	body, sum, sealed := cutTrailer(string(text))
 	first, rest, _ := strings.Cut(body, "\n")
@@ -41,7 +41,7 @@ func Parse(text []byte) (*Plan, error) {
 		}
 	}
 	if len(r.plan.Devices) != r.devices {
-		return nil, fmt.Errorf("%d lines \"device\", expected %d as the target says", len(r.plan.Devices), r.devices)
+		return nil, fmt.Errorf("%d lines \"device\", expected %d as the target line says", len(r.plan.Devices), r.devices)
 	}
 	return r.plan, nil
 }
@@ -64,7 +64,7 @@ func parseVersion(line string) (int, error) {
 	return v, nil
 }
 
-// keywords is the table of lines. One that is marked once stands in every plan exactly once.
+// keywords lists the kinds of lines. A kind marked once occurs exactly once in every plan.
 var keywords = []struct {
 	name string
 	once bool
@@ -88,7 +88,7 @@ var keywords = []struct {
 type reader struct {
 	plan    *Plan
 	seen    []bool // by keyword
-	devices int    // that the target says, 0 where it says nothing
+	devices int    // number in the target line, 0 without
 }
 
 func (r *reader) line(line string) error {
@@ -138,11 +138,11 @@ func (r *reader) digest(s *scanner) {
 	r.plan.Model.WeightsDigest = s.key("data=").word("a digest")
 }
 
-// sidecar stands once at most, which a plan without one cannot tell from its zero value.
+// sidecar parses a line that occurs at most once.
 func (r *reader) sidecar(s *scanner) {
 	c := &r.plan.Sidecar
 	if *c != (Sidecar{}) {
-		s.fail("one such line")
+		s.fail("one line for a sidecar at most")
 	}
 	c.File = s.key("file=").word("a path")
 	c.Size = s.key("size=").integer()
@@ -188,7 +188,7 @@ func (r *reader) device(s *scanner) {
 	r.plan.Devices = append(r.plan.Devices, d)
 }
 
-// memory takes the sums of bytes; that of tables may be left out.
+// memory parses the sums of bytes; the sum of tables is optional.
 func (s *scanner) memory(m *Memory) {
 	for _, f := range m.fields() {
 		if key := f.name + "="; f.bytes != &m.Tables {
@@ -302,7 +302,7 @@ func (r *reader) step(s *scanner) {
 	w.Steps = append(w.Steps, st)
 }
 
-// arg reads role=b3, role=@weight or role=kernel@weight.
+// arg parses role=b3, role=@weight or role=kernel@weight.
 func (s *scanner) arg() Arg {
 	a := Arg{Role: s.word("an operand or {"), Buffer: noBuffer}
 	s.key("=")
@@ -338,13 +338,13 @@ func (s *scanner) fail(expected string) {
 	s.err = fmt.Errorf("found %s, expected %s", found, expected)
 }
 
-// done reports whether nothing is left but a comment.
+// done reports whether the rest of the line is blank or a comment.
 func (s *scanner) done() bool {
 	s.rest = strings.TrimLeft(s.rest, " \t")
 	return s.err != nil || s.rest == "" || s.rest[0] == '#'
 }
 
-// maybe takes the literal if it comes next.
+// maybe consumes the literal if it comes next, and reports whether it did.
 func (s *scanner) maybe(literal string) bool {
 	if s.done() {
 		return false
@@ -356,7 +356,7 @@ func (s *scanner) maybe(literal string) bool {
 	return ok
 }
 
-// key takes the literal, which must come next.
+// key consumes the literal, which must come next.
 func (s *scanner) key(literal string) *scanner {
 	if !s.maybe(literal) {
 		s.fail(literal)
@@ -377,7 +377,7 @@ func (s *scanner) bare() string {
 	return w
 }
 
-// word takes a name, bare or quoted.
+// word parses a name, bare or quoted.
 func (s *scanner) word(expected string) string {
 	if !s.done() && s.rest[0] == '"' {
 		q, err := strconv.QuotedPrefix(s.rest)
@@ -400,7 +400,7 @@ func (s *scanner) word(expected string) string {
 
 func (s *scanner) integer() int64 { return s.number(64) }
 
-// small takes a number that fits in an int.
+// small parses a number that fits in an int.
 func (s *scanner) small() int { return int(s.number(strconv.IntSize)) }
 
 func (s *scanner) number(bits int) int64 {
@@ -413,7 +413,7 @@ func (s *scanner) number(bits int) int64 {
 	return v
 }
 
-// buffer takes b12.
+// buffer parses a buffer's number: b12.
 func (s *scanner) buffer() int {
 	if !s.maybe("b") {
 		s.fail("a buffer, b and its number")
@@ -421,7 +421,7 @@ func (s *scanner) buffer() int {
 	return s.small()
 }
 
-// literal takes the value of a parameter: 12, 1e-06, "silu".
+// literal parses the value of a parameter: 12, 1e-06, "silu".
 func (s *scanner) literal() any {
 	if !s.done() && s.rest[0] == '"' {
 		return s.word("a value")
@@ -439,7 +439,7 @@ func (s *scanner) literal() any {
 	return v
 }
 
-// clip shortens what an error quotes.
+// clip shortens text that an error quotes.
 func clip(s string) string {
 	const most = 80
 	if len(s) > most {

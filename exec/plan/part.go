@@ -7,19 +7,19 @@ import (
 	"strconv"
 )
 
-// A Part says that a weight is not a whole tensor but some of its rows, or of each row some elements, as many as
-// the weight's dims say. Its bytes are its share of the tensor's.
+// A Part describes a weight that is a range of a tensor's rows, or a range of the elements of every
+// row. The weight's dims give the length of the range.
 type Part struct {
 	Of   string  // the tensor
-	Dims []int64 // of that
-	Axis int     // along which it is cut: 0 for rows, and for the elements of a vector
+	Dims []int64 // of the whole tensor
+	Axis int     // of the cut: 0 for rows and for the elements of a vector
 	From int64   // the first row or element
 }
 
 // axes are the words for axes in the text form.
 var axes = []string{"rows", "columns"}
 
-// Tensor returns the name of the tensor that a weight is, or is part of.
+// Tensor returns the name of the tensor that holds the weight.
 func (w *Weight) Tensor() string {
 	return cmp.Or(w.Part.Of, w.Name)
 }
@@ -33,7 +33,7 @@ func (w *Weight) TensorDims() []int64 {
 }
 
 // String returns the text form of the part: columns of @blk.0.ffn_down.weight[896, 4864] from 2560;
-// "" of a whole tensor.
+// "" for a whole tensor.
 func (p *Part) String() string {
 	if p.Of == "" {
 		return ""
@@ -41,7 +41,7 @@ func (p *Part) String() string {
 	return fmt.Sprintf("%s of @%s%s from %d", axisWord(p.Axis), quote(p.Of), dims(p.Dims), p.From)
 }
 
-// axisWord is the word for an axis, or for one that a tensor of two dims has not its number.
+// axisWord returns the word for an axis, or its number if it has no word.
 func axisWord(axis int) string {
 	if axis < 0 || axis >= len(axes) {
 		return strconv.Itoa(axis)
@@ -49,7 +49,7 @@ func axisWord(axis int) string {
 	return axes[axis]
 }
 
-// part takes what String writes, nothing where there is none.
+// part parses the optional text form of a part.
 func (s *scanner) part() (p Part) {
 	for axis, word := range axes {
 		if s.maybe(word + " of ") {
@@ -62,7 +62,7 @@ func (s *scanner) part() (p Part) {
 	return p
 }
 
-// dims takes "[896,4864]".
+// dims parses "[896,4864]".
 func (s *scanner) dims() (list []int64) {
 	s.key("[")
 	for {
@@ -75,7 +75,8 @@ func (s *scanner) dims() (list []int64) {
 	return list
 }
 
-// checkPart sees that a part lies in its tensor. Where blocks of its type end, the executor knows.
+// checkPart checks that a part lies in its tensor. The executor checks that it begins and ends
+// between blocks of the type.
 func checkPart(w *Weight) error {
 	p := &w.Part
 	if p.Of == "" {

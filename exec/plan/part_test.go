@@ -10,7 +10,7 @@ import (
 	"pesti/exec/plan/plantest"
 )
 
-// matrix is the first weight of a plan that has two dims.
+// matrix returns the first weight of a plan that has two dims.
 func matrix(t *testing.T, p *plan.Plan) *plan.Weight {
 	t.Helper()
 	at := slices.IndexFunc(p.Weights, func(w plan.Weight) bool { return len(w.Dims) == 2 })
@@ -20,7 +20,8 @@ func matrix(t *testing.T, p *plan.Plan) *plan.Weight {
 	return &p.Weights[at]
 }
 
-// TestParts sees that a weight which is part of a tensor says so in the text, and must lie in it.
+// TestParts checks that the text form states the part of a tensor that a weight is, and that the
+// part must lie in the tensor.
 func TestParts(t *testing.T) {
 	for _, axis := range []int{0, 1} {
 		p := plantest.Plan(1)

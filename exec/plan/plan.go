@@ -1,12 +1,13 @@
-// Package plan is the execution plan as data: what a compiler wrote and an executor runs.
+// Package plan is the execution plan as data. Package lower writes plans and package exec runs
+// them.
 //
-// It owns the plan's structure, its text form (print, parse, seal), its JSON, its verifier, the
-// formats of elements in memory, the table of kernel signatures through which package lower and
-// package exec agree, how workers share a step, and what a step costs each of them. It is a leaf: it
-// imports nothing of this module.
+// It defines the plan's structure, its text form (print, parse, seal), its JSON, its verifier, the
+// element formats of buffers, the table of kernel signatures that package lower and package exec
+// agree on, how workers share a step, and what a step costs each worker. It is a leaf: it imports
+// nothing of this module.
 package plan
 
-// Version is the newest format that this package reads and the one it writes.
+// Version is the plan format that this package writes, and the newest that it reads.
 const Version = 1
 
 // PageTokens is the number of positions in one page of a KV cache.
@@ -18,7 +19,7 @@ type Plan struct {
 	Model    Model
 	Sidecar  Sidecar
 	Target   Target
-	Devices  []Device // of a plan for several; empty where there is one, of which Target and Memory tell
+	Devices  []Device // of a plan for several devices; empty for one, which Target and Memory describe
 	Passes   string   // the --passes list it was made with, "" for all
 	Memory   Memory
 	Weights  []Weight
@@ -27,35 +28,35 @@ type Plan struct {
 	Fusions  Fusions
 }
 
-// A Model is the identity of the GGUF file a plan belongs to.
+// A Model identifies the GGUF file of a plan.
 type Model struct {
 	Arch          string
 	Name          string
 	File          string // relative to the plan file; "" when embedded ("demo")
 	Size          int64  // bytes, all shards
 	HeaderDigest  string // "sha256:…" of header, metadata and tensor directory
-	WeightsDigest string // "sha256:…" of the tensor data, "samples-sha256:…" of parts of it, "" when not computed
+	WeightsDigest string // "sha256:…" of the tensor data, "samples-sha256:…" of samples of it, "" if not computed
 }
 
-// SidecarType is the type of the weights that lie in another file than the model.
+// SidecarType is the type of the weights in a sidecar file.
 const SidecarType = "f8_e4m3"
 
-// A Sidecar is the identity of the file with the weights of that type. Its size is 0 where a plan reads
-// none.
+// A Sidecar identifies the file that holds a plan's weights of SidecarType. Its size is 0 if the
+// plan has no sidecar.
 type Sidecar struct {
 	File          string // relative to the plan file
 	Size          int64  // bytes
 	HeaderDigest  string // "sha256:…" of what stands before the data
-	WeightsDigest string // "sha256:…" of the data, "" when not computed
+	WeightsDigest string // "sha256:…" of the data, "" if not computed
 }
 
-// A Target is where and within which bounds a plan runs.
+// A Target is the machine that a plan is for, with the bounds of its runs.
 type Target struct {
 	Backend   string // "cpu" or CUDA
 	ISA       string // "portable", or on CUDA devices the least compute capability: "sm_75"
 	Precision string // "exact", "fast"
 	KV        string // one of CacheFormats
-	Threads   int    // at most
+	Threads   int    // at most: workers on the CPU, 1 on a CUDA device
 	Ctx       int64  // positions per sequence
 	Ubatch    int64  // tokens per step
 	Sequences int64
@@ -80,7 +81,7 @@ func (m *Memory) fields() []memoryField {
 	}
 }
 
-// of returns the sum that shared buffers of a class count for.
+// of returns the sum that includes shared buffers of a class.
 func (m *Memory) of(c Class) *int64 {
 	switch c {
 	case State:
@@ -91,19 +92,20 @@ func (m *Memory) of(c Class) *int64 {
 	return &m.IO
 }
 
-// A Weight is a tensor of the model file, or of the one beside it, that some step reads.
+// A Weight is a tensor of the model file or of the sidecar that some step reads, or a part of one.
 type Weight struct {
 	Name string
 	Type string  // lower-case GGML name: "q5_0", or SidecarType
 	Dims []int64 // row-major: [rows, row length], or [length]
 	Size int64   // bytes in its file
-	Part Part    // of another tensor, zero where it is a whole one
+	Part Part    // set if the weight is a part of a tensor
 
-	// Products and what gathers rows may read a copy in another layout, made when the plan is loaded.
-	Layout string // a name of Layouts, "" where products read the file
+	// Products and row gathers read a packed copy if the weight has a layout. The executor makes it
+	// when it loads the plan.
+	Layout string // a name of Layouts, "" if products read the file
 	Packed int64  // bytes of the copy
 
-	Devices []int // that have it, ascending; empty for the first alone
+	Devices []int // that have the weight, ascending; empty for device 0 alone
 }
 
 // A Class says where a buffer lives.
@@ -112,34 +114,34 @@ type Class string
 // The memory classes of buffers.
 const (
 	State Class = "state" // KV pages, kept between steps
-	Table Class = "table" // what a device has once for all steps: sines of angles, counters
+	Table Class = "table" // read-only or counters, one per device for all steps
 	IO    Class = "io"    // filled or read by the caller
 	Arena Class = "arena" // planned, dead between runs
 )
 
-// A Buffer is a named range of memory. Arena buffers belong to a program and have an offset in
-// the arena; an Each buffer is repeated for every worker at Stride.
+// A Buffer is a named range of memory. Arena buffers belong to a program and have an offset in the
+// arena. An Each buffer has one copy per worker, Stride bytes apart.
 type Buffer struct {
 	ID     int
 	Class  Class
 	Name   string // the value it holds: "blk.0.q"
 	Format string // "f32", "i32", "f16", "q8x2", "q8", "bf16"
 	Elems  string // extent as a formula over T, R, S and constants: "T*896"
-	Offset int64  // bytes into the arena (0 for others, which are allocated one by one)
+	Offset int64  // bytes into the arena; 0 for other classes, which are allocated separately
 	Size   int64  // bytes, all copies together
 	Each   bool   // one copy per worker
-	Stride int64  // bytes between copies where Each
+	Stride int64  // bytes between the copies of an Each buffer
 	First  int    // first step that touches it (arena only)
 	Last   int    // one past the last step that touches it
-	Device int    // where it lies; inputs lie on all devices, and say 0
+	Device int    // that holds it; 0 for inputs, which all devices hold
 }
 
-// A Program is the schedule for steps of up to MaxT tokens and MaxR rows of logits.
+// A Program is the schedule for runs of MinT to MaxT tokens and up to MaxR rows of logits.
 //
-// Those without a Chunk together are for steps of any number of tokens. One with a Chunk rounds
-// otherwise and runs instead of them where the tokens of every sequence in a step are whole chunks
-// of its positions: so many, from a multiple of that many on. Which of the two computes a token is
-// then no matter of chance, such as what else is in the step.
+// The programs without a Chunk cover runs of any number of tokens up to ubatch. A program with a
+// Chunk rounds differently. It runs instead of them if every sequence of a run has whole chunks of
+// tokens: a multiple of Chunk tokens, from a position that is a multiple of Chunk. So the program
+// that computes a token does not depend on chance, such as the other sequences in the run.
 type Program struct {
 	Name       string // "decode", "small", "prefill", "tiles"
 	Chunk      int64  // tokens, 0 for none
@@ -149,7 +151,7 @@ type Program struct {
 	Waves      []Wave
 }
 
-// A Wave is a list of steps between two barriers. Every worker walks the list in order.
+// A Wave is a list of steps between two barriers. Every worker executes the list in order.
 type Wave struct {
 	Steps []Step
 }
@@ -161,10 +163,10 @@ type Step struct {
 	Layer  int    // block number, −1 outside
 	Kernel string // a row of the signature table
 	Rows   string // "T" or "R": how many rows it works on
-	Args   []Arg  // in the signature's order; absent optional ones are left out
+	Args   []Arg  // in the signature's order, without absent optional operands
 	Params []Param
 	Split  Split
-	// Scratch is a range of the arena for each worker, of which Size/threads bytes are its own.
+	// Scratch is a workspace in the arena. Each worker has Size/threads bytes of it.
 	Scratch int // buffer ID (an Each buffer), −1 for none
 	Device  int // that runs it
 }
@@ -183,7 +185,7 @@ type Param struct {
 	Value any
 }
 
-// A Split says how workers share a step.
+// A Split describes how workers share a step.
 type Split struct {
 	By   string // "rows" (of the weights), "heads", "tokens", "each" (every worker all of it), "one" (worker 0)
 	Unit int64  // smallest share
@@ -194,7 +196,7 @@ type Fusions struct {
 	QKV, GatedMLP, Attention int
 }
 
-// What stands for a layer or a buffer that is not there.
+// Numbers that mean no layer and no buffer.
 const (
 	noLayer  = -1
 	noBuffer = -1

@@ -17,8 +17,8 @@ const (
 // Print returns the text form of a plan. Parse reads it back to an equal plan; equal plans print
 // to equal bytes.
 //
-// A line is a keyword and its fields. Names stand bare where they can and quoted where they must;
-// # begins a comment. The last line is a digest of all before it.
+// A line is a keyword and its fields. Names are quoted only if they need it. # begins a comment.
+// The last line is a digest of the text before it.
 func Print(p *Plan) []byte {
 	w := &printer{}
 	w.linef("%s %d", magic, p.Version)
@@ -34,8 +34,7 @@ func Print(p *Plan) []byte {
 	return Seal([]byte(w.String()))
 }
 
-// Seal ends a text with the digest of all that stands before its last line, in place of an
-// older digest if there is one.
+// Seal ends a text with a line that holds its digest. An older digest line is replaced.
 func Seal(text []byte) []byte {
 	body, _, _ := cutTrailer(string(text))
 	if body != "" && !strings.HasSuffix(body, "\n") {
@@ -44,7 +43,7 @@ func Seal(text []byte) []byte {
 	return []byte(body + trailer + " " + digest(body) + "\n")
 }
 
-// cutTrailer splits a text into what stands before its last line and the digest in that line.
+// cutTrailer splits a text into the lines before the last one and the digest in the last one.
 func cutTrailer(text string) (body, sum string, ok bool) {
 	last := strings.TrimRight(text, "\n")
 	at := strings.LastIndexByte(last, '\n') + 1
@@ -103,7 +102,7 @@ func (w *printer) head(p *Plan) {
 	w.table("", rows)
 }
 
-// memoryFields writes the sums, but for tables where there are none.
+// memoryFields returns the sums, without tables if their sum is 0.
 func memoryFields(m *Memory) string {
 	var words []string
 	for _, f := range m.fields() {
@@ -167,7 +166,7 @@ func (w *printer) program(g *Program) {
 	}
 	w.linef("program %s%s %d <= T <= %d, R <= %d", quote(g.Name), chunk, g.MinT, g.MaxT, g.MaxR)
 	w.buffers("  ", g.Buffers)
-	var rows [][]string // of all waves, so that they align
+	var rows [][]string // of all waves, so that their columns align
 	for _, st := range g.Steps() {
 		rows = append(rows, stepRow(st))
 	}
@@ -197,8 +196,8 @@ func stepRow(s *Step) []string {
 	}
 }
 
-// operands returns the arguments, with an arrow before the first that is only written, the
-// parameters, the scratch and the device.
+// operands returns the text of a step's arguments, with an arrow before the first that is only
+// written, and of its parameters, scratch and device.
 func operands(s *Step) string {
 	var b strings.Builder
 	sig, _ := LookupKernel(s.Kernel)
@@ -236,7 +235,7 @@ func operands(s *Step) string {
 	return b.String()
 }
 
-// literal prints a parameter so that its kind can be told from the text.
+// literal prints a parameter in a form that shows its kind.
 func literal(v any) string {
 	switch v := v.(type) {
 	case int64:
@@ -251,7 +250,7 @@ func literal(v any) string {
 	return strconv.Quote(fmt.Sprint(v))
 }
 
-// quote returns s as it is where it can stand bare, else quoted.
+// quote returns s, in quotes unless all its characters are bare.
 func quote(s string) string {
 	for i := 0; i < len(s); i++ {
 		if !isBare(s[i]) {
@@ -264,8 +263,8 @@ func quote(s string) string {
 	return s
 }
 
-// isBare says which characters a word may have that stands without quotes. (No slash: it
-// separates a split from its unit.)
+// isBare reports whether a word with the character needs no quotes. (No slash: it separates a split
+// from its unit.)
 func isBare(c byte) bool {
 	return isLetter(c) || isDigit(c) || strings.IndexByte(".-+*:", c) >= 0
 }

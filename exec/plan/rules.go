@@ -2,12 +2,11 @@ package plan
 
 import "fmt"
 
-// A Rule is a condition on the parameters of a step beyond the range of each: what a kernel
-// relies on so that no index it computes leaves an operand, and that it computes numbers. Each is
-// already known to be in its range.
+// A Rule is a condition on several parameters of a step. A kernel relies on the rules to stay
+// inside its operands and to compute finite numbers. Each parameter's own range is checked before.
 type Rule func(s *Scope) error
 
-// param returns an integer parameter; one that the kernel does not have is 0.
+// param returns an integer parameter, 0 if the kernel does not have it.
 func (s *Scope) param(name string) int64 {
 	v, _ := s.lookup(name)
 	return v
@@ -24,7 +23,7 @@ func (s *Scope) number(name string) float64 {
 	return 0
 }
 
-// headsDivide: each key-value head serves the same number of query heads.
+// headsDivide requires the same number of query heads for each key-value head.
 func headsDivide(s *Scope) error {
 	if h, kv := s.param("heads"), s.param("kv_heads"); h%kv != 0 {
 		return fmt.Errorf("heads is %d, expected a multiple of kv_heads %d", h, kv)
@@ -32,7 +31,7 @@ func headsDivide(s *Scope) error {
 	return nil
 }
 
-// rotationFits: RoPE turns pairs of elements inside a head.
+// rotationFits requires that RoPE rotates pairs of elements inside a head.
 func rotationFits(s *Scope) error {
 	if rot, dim := s.param("rot"), s.param("head_dim"); rot%2 != 0 || rot > dim {
 		return fmt.Errorf("rot is %d, expected an even number up to head_dim %d", rot, dim)
@@ -40,7 +39,7 @@ func rotationFits(s *Scope) error {
 	return nil
 }
 
-// rotationTurns: the speeds of RoPE are powers of the base, which are numbers where it is not near 0.
+// rotationTurns requires a base that is not near 0, since RoPE's frequencies are powers of it.
 func rotationTurns(s *Scope) error {
 	const least = 1e-18
 	if base := s.number("base"); s.param("rot") > 0 && base < least {
@@ -49,7 +48,7 @@ func rotationTurns(s *Scope) error {
 	return nil
 }
 
-// groupDivides: a row is whole groups.
+// groupDivides requires rows of whole groups.
 func groupDivides(s *Scope) error {
 	if n, g := s.param("n"), s.param("group"); n%g != 0 {
 		return fmt.Errorf("group is %d, expected a divisor of n %d", g, n)
@@ -57,8 +56,8 @@ func groupDivides(s *Scope) error {
 	return nil
 }
 
-// cacheHolds: a cache has a page for every position of the context, or is a ring of whole pages
-// in which the tokens of one step do not run over the positions that its first one still sees.
+// cacheHolds requires a page for every position of the context, or a ring of whole pages. In a
+// ring, the tokens of one step must not overwrite positions that its first token still sees.
 func cacheHolds(s *Scope) error {
 	positions, window := s.param("positions"), s.param("window")
 	if positions%PageTokens != 0 {
@@ -80,7 +79,7 @@ func cacheHolds(s *Scope) error {
 	return nil
 }
 
-// ringHasWindow: in a ring older positions are lost, so attention must not look at them.
+// ringHasWindow requires a window if the cache is a ring, since a ring overwrites older positions.
 func ringHasWindow(s *Scope) error {
 	if s.param("ring") == 1 && s.param("window") == 0 && s.param("positions")/PageTokens < s.P {
 		return fmt.Errorf("window is 0, expected the number of positions a token sees, since the cache is a ring")

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestSees holds the mean to what each token sees, and to its bounds where loads are huge.
+// TestSees compares the mean with a count per token, and checks its bounds for huge workloads.
 func TestSees(t *testing.T) {
 	for _, l := range []Workload{{T: 1, Pos: 0}, {T: 7, Pos: 3}, {T: 20, Pos: 9}, {T: 20, Pos: 10}, {T: 20, Pos: 30}, {T: 3, Pos: 7}} {
 		const window = 10

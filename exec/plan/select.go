@@ -1,15 +1,15 @@
 package plan
 
-// ProgramFor returns the program that runs a workload: the one with a chunk where every sequence has whole
-// chunks of tokens, from a multiple of the chunk on; else the first program that is large enough; nil where
-// none is.
+// ProgramFor returns the program that runs a workload: the program with a chunk if every sequence
+// has whole chunks of tokens, from a multiple of the chunk; else the first program that is large
+// enough; else nil.
 func (p *Plan) ProgramFor(l Workload) *Program {
 	each := l.T / max(l.Seqs, 1)
 	return p.SelectProgram(l.T, l.R, func(chunk int64) bool { return l.T%max(l.Seqs, 1) == 0 && each%chunk == 0 && l.Pos%chunk == 0 })
 }
 
-// SelectProgram is ProgramFor for t tokens and r rows of logits, where whole reports whether the tokens are
-// whole chunks.
+// SelectProgram is ProgramFor for t tokens and r rows of logits. whole reports whether every
+// sequence has whole chunks.
 func (p *Plan) SelectProgram(t, r int64, whole func(chunk int64) bool) *Program {
 	var fits *Program
 	for i := range p.Programs {
@@ -25,7 +25,8 @@ func (p *Plan) SelectProgram(t, r int64, whole func(chunk int64) bool) *Program 
 	return fits
 }
 
-// Chunk returns the tokens of a chunk of the program that has one, 0 where none has.
+// Chunk returns the number of tokens in a chunk of the program with a chunk, 0 if there is no such
+// program.
 func (p *Plan) Chunk() int64 {
 	for i := range p.Programs {
 		if c := p.Programs[i].Chunk; c > 0 {
@@ -35,9 +36,10 @@ func (p *Plan) Chunk() int64 {
 	return 0
 }
 
-// ChunkLen returns how many of n tokens of one sequence, from position pos on, the first step takes: those up to
-// the next multiple of the chunk, or whole chunks, or all that remain. A prompt that starts at position 0 is
-// therefore split at the same positions for any ubatch that is not below the chunk.
+// ChunkLen returns how many of n tokens of one sequence, from position pos on, the first run takes:
+// the tokens up to the next multiple of the chunk, or whole chunks, or all remaining tokens. A
+// prompt that starts at position 0 is therefore split at the same positions for every ubatch of at
+// least one chunk.
 func (p *Plan) ChunkLen(pos, n int64) int64 {
 	for i := range p.Programs {
 		c := p.Programs[i].Chunk
@@ -46,7 +48,7 @@ func (p *Plan) ChunkLen(pos, n int64) int64 {
 		}
 		head := (c - pos%c) % c
 		switch whole := (n - head) / c * c; {
-		case n < head+c: // no whole one
+		case n < head+c: // no whole chunk
 		case head > 0:
 			n = head
 		default:

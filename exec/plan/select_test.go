@@ -8,7 +8,7 @@ import (
 	"pesti/exec/plan/plantest"
 )
 
-// chunked is a plan for up to 32 tokens with a program for chunks of 16 of them.
+// chunked returns a plan for up to 32 tokens with a program for chunks of 16 tokens.
 func chunked(t *testing.T) *plan.Plan {
 	p := plantest.Plan(1)
 	g := editor{p, t}.chunked(16)
@@ -28,7 +28,7 @@ func TestProgramFor(t *testing.T) {
 		{plan.Workload{T: 1, R: 1, Seqs: 1}, "decode"},
 		{plan.Workload{T: 15, R: 1, Seqs: 1}, "prefill"},
 		{plan.Workload{T: 16, R: 1, Seqs: 1}, "tiles"},
-		{plan.Workload{T: 16, R: 4, Seqs: 1}, "prefill"}, // more rows than tiles gives
+		{plan.Workload{T: 16, R: 4, Seqs: 1}, "prefill"}, // more rows than program tiles has
 		{plan.Workload{T: 16, Seqs: 1, Pos: 32}, "tiles"},
 		{plan.Workload{T: 16, Seqs: 1, Pos: 8}, "prefill"},
 		{plan.Workload{T: 17, Seqs: 1}, "prefill"},

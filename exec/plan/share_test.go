@@ -7,8 +7,8 @@ import (
 	"pesti/exec/plan"
 )
 
-// TestShareGroup holds shares to a walk through all units: a unit is the worker's in whose part of
-// the whole length its middle lies.
+// TestShareGroup compares shares with a walk through all units: a unit belongs to the worker whose
+// part of the whole length contains the unit's middle.
 func TestShareGroup(t *testing.T) {
 	for _, c := range []struct{ rows, sizes []int64 }{
 		{[]int64{1}, []int64{1}}, {[]int64{0}, []int64{5}}, {[]int64{16}, []int64{3}}, {[]int64{17, 1, 1}, []int64{7, 7, 7}},
@@ -42,7 +42,7 @@ func TestShareGroup(t *testing.T) {
 	}
 }
 
-// TestShare sees that nothing is shared twice or lost, in whole units, however many there are.
+// TestShare checks that the shares of any number of items are disjoint, complete, and whole units.
 func TestShare(t *testing.T) {
 	for _, n := range []int64{0, 1, 15, 16, 17, 100, math.MaxInt64 - 1} {
 		for _, unit := range []int64{0, 1, 16, 1 << 30} {

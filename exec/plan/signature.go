@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// A Signature is what lowering and execution agree on for one kernel: its operands, their
-// formats and extents, its parameters, and how its work may be split. The verifier checks every
-// step against it, so that no plan, however made, can touch memory outside its buffers.
+// A Signature is the contract of lowering and execution for one kernel: its operands, their formats
+// and extents, its parameters, and how workers may split it. The verifier checks every step against
+// its signature, so that no plan can access memory outside its buffers.
 type Signature struct {
 	Name     string
 	Operands []Operand
@@ -21,38 +21,38 @@ type Signature struct {
 	Scratch  string   // bytes per worker as a formula, "" for none
 	Tiles    string   // the same where operand x is bf16, "" for no difference
 	Rounds   string   // the format that the kernel itself may round x to in precision fast, "" for none
-	Rules    []Rule   // what the parameters must fulfil together
+	Rules    []Rule   // conditions on several parameters
 }
 
-// An Operand is one role of a kernel.
+// An Operand is one role in a kernel's signature.
 type Operand struct {
 	Role     string
 	Dir      Dir
-	Formats  []string  // element formats it accepts; for weights the GGML names, empty for any
-	Input    string    // the io buffer that it must be, where a kernel computes addresses from it: the caller checks the range of each input
+	Formats  []string  // accepted element formats; for weights GGML names, empty for any
+	Input    string    // the required io buffer, if the kernel computes addresses from its values: inputs are range-checked
 	Extent   string    // elements, as a formula over M (rows of this step), T, R, S, C, P (pages per sequence) and the parameters; for weights the row-major shape
-	Width    string    // elements of a position's row where it is a state, as a formula
-	Heads    string    // of a state in whose pages the parts of each head lie together, their number, as a formula
-	Table    TableKind // what it holds where it is a table
-	Kept     string    // the io buffer that it must be, as the run before has left it
+	Width    string    // of a state: elements of a position's row, as a formula
+	Heads    string    // of a state whose pages are grouped by head: the number of heads, as a formula
+	Table    TableKind // of a table: its contents
+	Kept     string    // the required io buffer, with the values of the run before
 	Optional bool
-	When     string // an optional operand is there where, and only where, this parameter is not 0
-	Alias    string // an output may share its buffer with this input (where Repeat: the first one)
+	When     string // of an optional operand: it is present if and only if this parameter is not 0
+	Alias    string // of an output: it may share its buffer with this input (with Repeat: the first one)
 	Repeat   bool   // role is a prefix: a matmul group's "w", "bias", "out" occur as w0, w1, w2
-	Matmul   bool   // a weight that names a matmul kernel of its own
+	Matmul   bool   // a weight whose argument names a matmul kernel
 	Layout   string // of a weight, the layout that it must have, "" for any
-	Gather   bool   // a weight of which only the rows that tokens name are read
-	Far      bool   // may lie on another device than the step's
+	Gather   bool   // the kernel reads only the rows of the weight that tokens name
+	Far      bool   // may be on another device than the step
 }
 
-// Dir says whether an operand is read, written or both, and whether it is a weight.
+// A Dir is the direction of an operand: read, written or both, or a weight.
 type Dir uint8
 
 // The directions.
 const (
 	In Dir = iota
 	Out
-	InOut // state that is read and written
+	InOut // a state that is read and written
 	WeightIn
 )
 
@@ -69,15 +69,15 @@ type ParamSpec struct {
 	Min    int64      // the least value of an integer
 	Range  [2]float64 // the least and the greatest value of a number
 	Words  []string   // the values a string may have
-	Repeat bool       // occurs as n0, n1, n2, once for each repeated operand
-	// Default is what a step without the parameter means; nil where it must be there. A parameter that is
-	// added to a kernel gets one, so that older plans stay readable and the format keeps its number; a
-	// compiler leaves the parameter out where it has this value.
+	Repeat bool       // occurs as n0, n1, n2: once for each repeated operand
+	// Default is the value for steps that omit the parameter; nil if they must not. A parameter
+	// that is added to a kernel needs a default, so that older plans stay readable without a new
+	// format number. Compilers omit a parameter that has its default value.
 	Default any
 }
 
-// Param returns a parameter of a step, or its default in the signature where the step leaves it out; nil where
-// there is none of that name.
+// Param returns a parameter of a step, or its default if the step omits it; nil if the kernel has
+// no parameter of that name.
 func (st *Step) Param(name string) any {
 	for i := range st.Params {
 		if st.Params[i].Name == name {
@@ -111,7 +111,7 @@ func allParams(st *Step) []Param {
 // GroupMax is the most operands of a matmul group.
 const GroupMax = 3
 
-// repeats returns how often a role or parameter may occur, and its name at index i.
+// repeats returns the maximum number of occurrences of a role or parameter.
 func repeats(repeat bool) int {
 	if repeat {
 		return GroupMax
@@ -126,7 +126,7 @@ func indexed(name string, repeat bool, i int) string {
 	return name
 }
 
-// LookupKernel returns the signature of that name.
+// LookupKernel returns the signature of a kernel.
 func LookupKernel(name string) (*Signature, bool) {
 	for i := range kernels {
 		if kernels[i].Name == name {
@@ -148,10 +148,10 @@ func MatmulName(kind, weight, layout, activations string) string {
 	return kind + "." + weight + "." + activations
 }
 
-// A MatmulKernel is what the name of a matmul kernel says.
+// A MatmulKernel holds the parts of a matmul kernel's name.
 type MatmulKernel struct{ Kind, Weight, Layout, Activations string }
 
-// ParseMatmul returns what MatmulName made a name of, and whether it can have.
+// ParseMatmul splits a name that MatmulName made, and reports whether it is one.
 func ParseMatmul(name string) (MatmulKernel, bool) {
 	switch p := strings.Split(name, "."); len(p) {
 	case 3:
@@ -171,16 +171,16 @@ func number(name string, least, greatest float64) ParamSpec {
 	return ParamSpec{Name: name, Kind: 0.0, Range: [2]float64{least, greatest}}
 }
 
-// factor is a number with which values are multiplied in float32.
+// factor returns a parameter that float32 values are multiplied by.
 func factor(name string) ParamSpec { return number(name, -math.MaxFloat32, math.MaxFloat32) }
 func word(name string, words ...string) ParamSpec {
 	return ParamSpec{Name: name, Kind: "", Words: words}
 }
 
-// Optional returns the parameter with a default, so that a step may leave it out.
+// Optional returns the parameter with a default, so that steps may omit it.
 func (p ParamSpec) Optional(value any) ParamSpec { p.Default = value; return p }
 
-// ScratchOf returns the bytes of scratch per worker, as a formula, where operand x has a format.
+// ScratchOf returns the formula for the bytes of scratch per worker, given the format of operand x.
 func (sig *Signature) ScratchOf(x string) string {
 	if x == "bf16" {
 		return cmp.Or(sig.Tiles, sig.Scratch)
@@ -188,15 +188,14 @@ func (sig *Signature) ScratchOf(x string) string {
 	return sig.Scratch
 }
 
-// Operand returns the operand that a role of a step belongs to ("w1" to the repeated "w"), nil
-// where there is none.
+// Operand returns the operand of a step's role ("w" for role "w1" if w is repeated), nil if there
+// is none.
 func (sig *Signature) Operand(role string) *Operand {
 	o, _ := sig.operand(role)
 	return o
 }
 
-// Elems returns how many elements the operand of a role that is no weight has in a step whose
-// scope is s.
+// Elems returns the number of elements of a buffer operand, by role, in scope s.
 func (sig *Signature) Elems(s Scope, role string) (int64, error) {
 	o, index := sig.operand(role)
 	if o == nil {
@@ -206,7 +205,7 @@ func (sig *Signature) Elems(s Scope, role string) (int64, error) {
 	return s.Eval(o.Extent)
 }
 
-// operand returns the operand that a role of a step belongs to, and its repeat index.
+// operand returns the operand of a step's role, and its repeat index.
 func (sig *Signature) operand(role string) (o *Operand, index int) {
 	for i := range sig.Operands {
 		o := &sig.Operands[i]

@@ -28,8 +28,7 @@ func (p *Plan) Steps() iter.Seq2[*Program, *Step] {
 	}
 }
 
-// Buffer returns the buffer with a number: one that all programs share, or one of program g; nil where there is
-// none, as for the number that stands for no buffer.
+// Buffer returns the buffer with an ID, shared or of program g; nil if there is none.
 func (p *Plan) Buffer(g *Program, id int) *Buffer {
 	switch n := id - len(p.Buffers); {
 	case id < 0:

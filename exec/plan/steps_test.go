@@ -7,7 +7,8 @@ import (
 	"pesti/exec/plan/plantest"
 )
 
-// TestSteps: the iterators visit each step once, in order, and end early where the loop does.
+// TestSteps checks that the iterators visit each step once, in order, and stop when the loop
+// breaks.
 func TestSteps(t *testing.T) {
 	p := plantest.Plan(2)
 	type visit struct {

@@ -2,22 +2,22 @@ package plan
 
 import "fmt"
 
-// A TableKind is what a table holds. The executor makes each when it opens a plan.
+// A TableKind names the contents of a table. The executor fills tables when it opens a plan.
 type TableKind string
 
 // The kinds of tables.
 const (
-	// Sines are cosine and sine of the angle of each pair of a head's elements at each position, as
-	// the rotation of the attention that reads them says: f32 [C, rot/2, 2].
+	// Sines holds RoPE's cosine and sine of each element pair of a head at each position, for the
+	// Rotation of the attention steps that read it: f32 [C, rot/2, 2].
 	Sines TableKind = "sines"
-	// Counters are 0, and are 0 again after each step that has counted with them.
+	// Counters are 0 before and after each step that counts with them.
 	Counters TableKind = "counters"
 )
 
-// A Rotation is the parameters of a rotary position embedding (Su et al. 2021, arXiv:2104.09864), which
-// a table of sines is made of.
+// A Rotation holds the parameters of a rotary position embedding (Su et al. 2021,
+// arXiv:2104.09864), from which a table of sines is computed.
 type Rotation struct {
-	Rot                                           int64 // elements of a head that turn
+	Rot                                           int64 // rotated elements of a head
 	Base, FreqScale, RampLow, RampHigh, Magnitude float64
 	Freqs                                         string // the weight with divisors of the speeds, or ""
 }
@@ -35,16 +35,16 @@ func RotationOf(st *Step) Rotation {
 	return r
 }
 
-// A tableShape is what a step takes a table for.
+// A tableShape is the kind and the contents that a step expects of a table.
 type tableShape struct {
 	kind     TableKind
 	rotation Rotation // of sines
 }
 
-// table checks that all steps of all programs take a table for the same.
+// table checks that all steps of all programs expect the same contents of a table.
 func (b *binding) table(a *boundArg, u *use) error {
 	if (a.Table != "") != (u.Class == Table) {
-		return fmt.Errorf("class is %s, expected a table for operands that are one, and only there", u.Class)
+		return fmt.Errorf("class is %s, expected a table for a table operand, and for no other", u.Class)
 	}
 	if a.Table == "" {
 		return nil

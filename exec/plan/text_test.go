@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// awkward is a plan that need not be valid, with values that are hard to print.
+// awkward returns a plan with values that are hard to print. It need not be valid.
 func awkward() *plan.Plan {
 	return &plan.Plan{
 		Version: plan.Version,
@@ -84,7 +84,7 @@ func TestParseReadsWhatPrintWrote(t *testing.T) {
 	}
 }
 
-// A sign of zero or the bits of a fraction would be lost on DeepEqual alone.
+// reflect.DeepEqual alone does not see the sign of a zero or the bits of a fraction.
 func TestParseKeepsBits(t *testing.T) {
 	q, err := plan.Parse(plan.Print(awkward()))
 	if err != nil {
@@ -183,7 +183,7 @@ func TestParseErrors(t *testing.T) {
 		{"no number", "pesti-plan 1", "pesti-plan one", `line 1: found version "one"`},
 		{"no plan", "pesti-plan 1", "GGUF", `line 1: found "GGUF", expected "pesti-plan" and a version`},
 		{"unknown line", "passes ", "passe ", `line 6: found "passe  \"\"", expected one of model, digest`},
-		{"sidecar twice", "target ", "sidecar file=a size=1 directory=b data=c\nsidecar file=a size=1 directory=b data=c\ntarget ", "expected one such line"},
+		{"sidecar twice", "target ", "sidecar file=a size=1 directory=b data=c\nsidecar file=a size=1 directory=b data=c\ntarget ", "expected one line for a sidecar at most"},
 		{"line twice", "passes ", "passes \"\"\npasses ", `line 7: found a second line "passes", expected one`},
 		{"line missing", "passes  \"\"\n", "", `no line "passes", expected one`},
 		{"no integer", "size=123456", "size=many", `line 3: found "many", expected an integer of 64 bits`},
@@ -220,7 +220,7 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// Whatever the text: no panic, and what is read prints to a text that reads the same.
+// Parse never panics, and a parsed plan prints to a text that parses to the same plan.
 func FuzzParse(f *testing.F) {
 	f.Add(plan.Print(plantest.Plan(1)))
 	f.Add(plan.Print(awkward()))
@@ -228,7 +228,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("pesti-plan 1\nweight @\"\\xff\" q[1] size=1\nbuffer b0 arena f32 T size=1 each=1 offset=0 steps=[0,1) x\n"))
 	f.Add([]byte("end \nend \n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		_, _ = plan.Parse(text) // the digest keeps most of them out
+		_, _ = plan.Parse(text) // the digest rejects most of them
 		p, err := plan.Parse(plan.Seal(text))
 		if err != nil {
 			return
@@ -275,7 +275,7 @@ func TestJSON(t *testing.T) {
 			t.Errorf("memory: %s is %d, want %d", name, n, want)
 		}
 	}
-	// The embedding, 9 steps for each of 3 layers, and 3 for the head. A layer's norm and
+	// One step for the embedding, 9 for each of 3 layers, and 3 for the head. A layer's norm and
 	// product join the wave before its attention, so 5 waves hold steps of a layer.
 	g := got.Programs["prefill"]
 	if g.Tokens != [2]int64{2, plantest.Ubatch} || g.Steps != 1+3*9+3 || g.Waves != 1+3*5 || g.StepsPerLayer != 9 || g.WavesPerLayer != 5 {
@@ -297,7 +297,7 @@ func TestIsPlan(t *testing.T) {
 	}{
 		{string(text), true},
 		{string(text[:12]), true},
-		{"pesti-plan 9999", true}, // a plan, though one that Parse refuses
+		{"pesti-plan 9999", true}, // is a plan, though Parse refuses it
 		{"pesti-plan", true},
 		{"pesti-pla", false},
 		{"GGUF", false},

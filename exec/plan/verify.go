@@ -5,37 +5,35 @@ import (
 	"slices"
 )
 
-// ArenaAlign is the alignment in bytes of every buffer in the arena and of every worker's copy:
-// a cache line, and the widest vector.
+// ArenaAlign is the alignment in bytes of every arena buffer and of every worker's copy: the size
+// of a cache line and of the widest vector.
 const ArenaAlign = 64
 
-// maxDims is the most dims of a tensor in a GGUF file.
+// maxDims is the largest rank of a GGUF tensor.
 const maxDims = 4
 
-// MaxThreads and mostSequences bound what a plan costs beside its buffers, so that it cannot ask
-// for a copy per grain of sand.
+// MaxThreads and maxSequences bound the memory that a plan costs in addition to its buffers.
 const (
 	MaxThreads   = 1 << 10
 	maxSequences = 1 << 16
 )
 
-// ISAs are the names of instruction sets that a plan may be for. That a machine has the plan's is
-// for the executor to see.
+// ISAs are the instruction sets that a plan may name. The executor checks that the machine has it.
 var ISAs = []string{"portable", "avx2", "avx512vnni", "amx", "neondot"}
 
-// CUDA is the backend of CUDA devices, and CUDAISAs are what stands for instruction sets there: the
-// compute capabilities for which there are kernels, each of which later ones have too.
+// CUDA is the backend of CUDA devices. CUDAISAs are its instruction sets: the compute capabilities
+// that have kernels. A device runs the kernels of earlier capabilities too.
 const CUDA = "cuda"
 
 var CUDAISAs = []string{"sm_75", "sm_80", "sm_89"}
 
-// Verify checks that a plan may be run: that its parts agree, that no step reads or writes
-// outside its buffers, reads what no step wrote, or races with another one of its wave, and that
-// no two buffers overlap in time and address. It knows nothing of how plans are made, and takes
-// a few milliseconds. An error names the program and the step or buffer.
+// Verify checks that a plan is safe to run. Its parts must agree. No step may access memory outside
+// its buffers, read a value that no step wrote, or race with another step of its wave. No two
+// buffers may overlap in both time and address. Verify does not depend on how a plan was made, and
+// takes a few milliseconds. An error names the program and the step or buffer.
 //
-// What it cannot see, the executor checks: that the model file has these weights, that tokens
-// are in the vocabulary, positions in the context, sequences and rows in their ranges.
+// The executor checks the rest: the model file has these weights, tokens are in the vocabulary,
+// positions in the context, sequences and rows in their ranges.
 func Verify(p *Plan) error {
 	v := &verifier{
 		plan: p, weights: make(map[string]*Weight, len(p.Weights)),
@@ -59,13 +57,13 @@ type verifier struct {
 
 	readWeights map[readOn]bool
 	readPacked  map[string]bool
-	states      map[int]stateShape // by buffer ID, as the first step that uses one has it
-	tables      map[int]tableShape // the same
+	states      map[int]stateShape // by buffer ID: the layout that the first step to use it expects
+	tables      map[int]tableShape // by buffer ID: the contents that the first step to use it expects
 	arena       [][]arenaUse       // by program and device
-	busy        []bool             // by device, whether it runs a step
+	busy        []bool             // by device: whether it runs a step
 }
 
-// A readOn is a weight that a step on a device reads.
+// A readOn is a weight with a device whose steps read it.
 type readOn struct {
 	weight string
 	device int
@@ -85,7 +83,7 @@ func atLeast(what string, found, least int64) error {
 	return nil
 }
 
-// atMost returns an error if a number is above the most that it may be.
+// atMost returns an error if a number exceeds a bound.
 func atMost(what string, found, most int64) error {
 	if found > most {
 		return fmt.Errorf("%s is %d, expected at most %d", what, found, most)
@@ -155,13 +153,13 @@ func (v *verifier) weightList() error {
 	return v.sidecar()
 }
 
-// sidecar checks that a plan names a file beside the model's where weights lie in one, and only there.
+// sidecar checks that a plan names a sidecar if and only if it has weights of SidecarType.
 func (v *verifier) sidecar() error {
 	s := &v.plan.Sidecar
 	at := slices.IndexFunc(v.plan.Weights, func(w Weight) bool { return w.Type == SidecarType })
 	switch {
 	case at < 0 && *s != (Sidecar{}):
-		return fmt.Errorf("sidecar: no weight is %s, expected one, or no sidecar", SidecarType)
+		return fmt.Errorf("sidecar: no weight is %s, expected one, or no line for a sidecar", SidecarType)
 	case at >= 0 && s.Size < 1:
 		return fmt.Errorf("weight %s: is %s, which no model file has, and the plan names no sidecar", v.plan.Weights[at].Name, SidecarType)
 	}
@@ -178,7 +176,7 @@ func checkPacked(w *Weight) error {
 	}
 	l, ok := LookupLayout(w.Layout, w.Type)
 	if !ok {
-		return fmt.Errorf("layout is %q, expected one that there is for %s", w.Layout, w.Type)
+		return fmt.Errorf("layout is %q, expected a layout of %s", w.Layout, w.Type)
 	}
 	if len(w.Dims) != 2 {
 		return fmt.Errorf("layout is %s of dims %v, expected rows and their length", w.Layout, w.Dims)
@@ -214,7 +212,7 @@ func (v *verifier) shared() error {
 			return fmt.Errorf("%s: %w", where, err)
 		}
 		if b.Device != 0 && inputOf(b) != nil {
-			return fmt.Errorf("%s: is on device %d, expected none said: the caller's inputs are brought to all devices", where, b.Device)
+			return fmt.Errorf("%s: is on device %d, expected no device: inputs are copied to all devices", where, b.Device)
 		}
 		if b.Each || b.Stride != 0 || b.Offset != 0 || b.First != 0 || b.Last != 0 {
 			return fmt.Errorf("%s: has an offset, a stride or a lifetime, expected none outside the arena", where)
@@ -312,7 +310,7 @@ func (v *verifier) programs() error {
 	return nil
 }
 
-// where says on which device something is, of a plan for several.
+// where returns " on device N" for a plan with several devices, else "".
 func (v *verifier) where(device int) string {
 	if len(v.plan.Devices) == 0 {
 		return ""
@@ -320,8 +318,8 @@ func (v *verifier) where(device int) string {
 	return fmt.Sprintf(" on device %d", device)
 }
 
-// checkTokens checks the numbers of tokens that a program is for. Those without a chunk begin where
-// the one before ended, at covered.
+// checkTokens checks the range of tokens of a program. A program without a chunk begins after the
+// last one without a chunk, which ended at covered.
 func checkTokens(g *Program, covered *int64, ubatch int64) error {
 	switch {
 	case g.Chunk < 0 || g.Chunk > ubatch:
@@ -337,7 +335,7 @@ func checkTokens(g *Program, covered *int64, ubatch int64) error {
 	return nil
 }
 
-// memory recomputes the sums of the memory line, and of those of the devices.
+// memory recomputes the sums of the memory line and of the device lines, and compares them.
 func (v *verifier) memory() error {
 	arenas := make([]Memory, v.plan.NumDevices())
 	for d := range arenas {
@@ -388,7 +386,7 @@ func (v *verifier) fusions() error {
 	return nil
 }
 
-// CountFusions counts the fused groups of the largest program, by the kernels that run them.
+// CountFusions counts the fused kernels of the largest program, by kind.
 func CountFusions(p *Plan) Fusions {
 	var f Fusions
 	if len(p.Programs) == 0 {

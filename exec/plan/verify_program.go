@@ -8,29 +8,29 @@ import (
 
 const never = -1
 
-// A checker compares the steps of one program with the signature table, in order, and follows
-// what they do to its buffers.
+// A checker checks the steps of one program, in order, against the signature table, and tracks the
+// state of its buffers.
 type checker struct {
 	*verifier
 	prog  *Program
 	at    corners
 	uses  []use // by buffer ID: the plan's own buffers first, then the program's
 	now   int   // the current wave
-	steps int   // before the current one
+	steps int   // number of steps before the current one
 }
 
-// A use is what the steps so far have done with a buffer. Steps and waves are never where there
-// was none.
+// A use is a buffer's state after the steps so far. Its step and wave numbers are "never" if no
+// step used it.
 type use struct {
 	*Buffer
-	elems   int64 // at the program's bounds
-	given   bool  // by the caller or by earlier runs
+	elems   int64 // extent at the program's bounds
+	given   bool  // filled by the caller or by earlier runs
 	scratch bool
 	written extents // elements that hold a value
 
 	firstStep, lastStep int
 	firstWave, lastWave int
-	readIn, wroteIn     int // the last wave that did
+	readIn, wroteIn     int // the last wave that read, or wrote
 }
 
 func newChecker(v *verifier, g *Program) *checker {
@@ -81,13 +81,13 @@ func (c *checker) run() ([]arenaUse, error) {
 	return arenas, nil
 }
 
-// inOrder reports whether a step runs after the one before it, in a wave of its own.
+// inOrder reports whether a step has a wave of its own, since its device runs steps in order.
 func (c *checker) inOrder(st Step) bool {
 	return IsTransfer(st.Kernel) || c.exists(st.Device) == nil && c.plan.Device(st.Device).Backend == CUDA
 }
 
-// extents evaluates the sizes of all buffers at the program's bounds and checks the places of
-// those in the arena.
+// extents evaluates the sizes of all buffers at the program's bounds and checks the offsets of
+// arena buffers.
 func (c *checker) extents() error {
 	shared := c.plan.Scope(nil)
 	for id := range c.uses {
@@ -110,7 +110,7 @@ func (c *checker) extents() error {
 	return nil
 }
 
-// fill notes what a buffer holds before the first step.
+// fill sets a buffer's state before the first step.
 func (c *checker) fill(u *use) error {
 	if u.Class == State || u.Class == Table {
 		for i := range u.written {
@@ -170,8 +170,8 @@ func (c *checker) place(u *use, id int) error {
 	return nil
 }
 
-// lifetimes compares the printed lifetimes with those found, and sees that nothing is idle and
-// that outputs are whole.
+// lifetimes compares the plan's lifetimes with the observed ones, and checks that every buffer is
+// used and every output is complete.
 func (c *checker) lifetimes() error {
 	for i := range c.uses {
 		u := &c.uses[i]
@@ -191,7 +191,7 @@ func (c *checker) lifetimes() error {
 	return nil
 }
 
-// whole checks that the caller finds all of an output written, and no more.
+// whole checks that the steps write exactly the extent of an output.
 func (c *checker) whole(u *use) error {
 	elems, err := c.at.eval(u.Elems)
 	if err != nil {
@@ -205,16 +205,16 @@ func (c *checker) whole(u *use) error {
 	return nil
 }
 
-// An arenaUse is what a program does to the arena, in bytes, each buffer's size rounded up to
+// An arenaUse is a program's use of the arena, in bytes, with each buffer's size rounded up to
 // ArenaAlign.
 type arenaUse struct {
-	end      int64 // of the last buffer
-	peak     int64 // live in one wave: no plan is smaller
-	unshared int64 // if no two buffers shared memory
+	end      int64 // end of the buffer at the highest address
+	peak     int64 // most bytes live in one wave, a lower bound for every arena
+	unshared int64 // sum of all sizes, as without reuse of memory
 }
 
-// overlaps checks that no two buffers of a device that live in the same wave share an address. Workers run
-// through a wave without waiting for each other, so a buffer lives in whole waves.
+// overlaps checks that no two buffers of a device that are live in the same wave share an address.
+// A buffer is live for whole waves, since workers do not wait for each other inside a wave.
 func (c *checker) overlaps(device int) (arenaUse, error) {
 	arena := make([]*use, 0, len(c.prog.Buffers))
 	for i := range c.uses {
@@ -225,8 +225,8 @@ func (c *checker) overlaps(device int) (arenaUse, error) {
 	slices.SortStableFunc(arena, func(a, b *use) int { return cmp.Compare(a.firstWave, b.firstWave) })
 
 	var sum arenaUse
-	var bytes int64   // live
-	var living []*use // by offset; they are disjoint, so a new one can only hit its neighbours
+	var bytes int64   // of the live buffers
+	var living []*use // sorted by offset and disjoint, so a new one can overlap its neighbours alone
 	for wave := range c.prog.Waves {
 		living = slices.DeleteFunc(living, func(u *use) bool {
 			dead := u.lastWave < wave
@@ -241,7 +241,7 @@ func (c *checker) overlaps(device int) (arenaUse, error) {
 			at, _ := slices.BinarySearchFunc(living, u, func(a, b *use) int { return cmp.Compare(a.Offset, b.Offset) })
 			for _, o := range living[max(at-1, 0):min(at+1, len(living))] {
 				if o.Offset < u.Offset+u.Size && u.Offset < o.Offset+o.Size {
-					return sum, fmt.Errorf("wave %d: %s at [%d,%d) and %s at [%d,%d) overlap, expected places of their own while both live",
+					return sum, fmt.Errorf("wave %d: %s at [%d,%d) and %s at [%d,%d) overlap, expected separate addresses while both are live",
 						wave, bufferName(o.Buffer), o.Offset, o.Offset+o.Size, bufferName(u.Buffer), u.Offset, u.Offset+u.Size)
 				}
 			}
@@ -259,8 +259,7 @@ func (c *checker) overlaps(device int) (arenaUse, error) {
 	return sum, nil
 }
 
-// rounded returns n rounded up to ArenaAlign; a buffer lies inside the arena, so n is not near
-// the largest integer unless the arena's size is, and then it saturates.
+// rounded returns n rounded up to ArenaAlign, saturated at the largest int64.
 func rounded(n int64) int64 {
 	if n > maxInt-ArenaAlign {
 		return maxInt

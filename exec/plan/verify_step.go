@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// maxUnit bounds the smallest share of a split, so that sums with it cannot overflow.
+// maxUnit bounds the unit of a split, so that sums with it cannot overflow.
 const maxUnit = 1 << 30
 
-// maxLayer bounds block numbers, by far more than any model has.
+// maxLayer bounds layer numbers. It far exceeds any model's.
 const maxLayer = 1 << 14
 
-// step checks a step against its signature and the steps before it.
+// step checks a step against its signature and against the steps before it.
 func (c *checker) step(st *Step) error {
 	sig := c.signatures[st.Kernel]
 	switch {
@@ -42,7 +42,8 @@ func (c *checker) step(st *Step) error {
 	return nil
 }
 
-// runs checks that the step's device, which may not exist, has its kernel. Reference kernels all have.
+// runs checks that the step's device exists and has its kernel. Every device has the reference
+// kernels.
 func (c *checker) runs(st *Step) error {
 	switch {
 	case c.exists(st.Device) != nil:
@@ -69,22 +70,22 @@ func checkSplit(s Split, sig *Signature) error {
 	return nil
 }
 
-// A binding is a step with its operands found in the signature.
+// A binding is a step with each argument matched to its operand in the signature.
 type binding struct {
 	*checker
 	step    *Step
 	sig     *Signature
 	at      corners
-	group   int // how often repeated operands occur
+	group   int // number of repeated operands
 	bound   []boundArg
-	xFormat string // in which products read x
+	xFormat string // format in which products read x
 }
 
 type boundArg struct {
 	*Arg
 	*Operand
 	index int
-	elems extents // of the buffer that the kernel touches
+	elems extents // number of the buffer's elements that the kernel accesses
 }
 
 // bind matches the arguments with the signature's operands, which come in the same order.
@@ -102,7 +103,7 @@ func (b *binding) bind() error {
 			role := indexed(o.Role, o.Repeat, j)
 			switch {
 			case o.When != "" && (b.at[greatest].param(o.When) > 0) != (len(args) > 0 && args[0].Role == role):
-				return fmt.Errorf("%s is %d, expected operand %s where, and only where, it is not 0", o.When, b.at[greatest].param(o.When), role)
+				return fmt.Errorf("%s is %d, expected operand %s if and only if it is not 0", o.When, b.at[greatest].param(o.When), role)
 			case len(args) > 0 && args[0].Role == role:
 				b.bound = append(b.bound, boundArg{Arg: &args[0], Operand: o, index: j})
 				args = args[1:]
@@ -117,8 +118,8 @@ func (b *binding) bind() error {
 	return nil
 }
 
-// times returns how often an operand or parameter of the step may occur; at least once, so that
-// an empty group is one with operands missing.
+// times returns how often an operand or parameter of the step must occur: at least once, so that an
+// empty group reports a missing operand.
 func (b *binding) times(repeat bool) int {
 	if repeat {
 		return min(max(b.group, 1), GroupMax)
@@ -147,7 +148,7 @@ func (b *binding) params() error {
 	}
 	for i, p := range b.step.Params {
 		if !known[p.Name] {
-			return fmt.Errorf("parameter %s is unknown to kernel %s: the plan is of a newer program, or was edited", p.Name, b.sig.Name)
+			return fmt.Errorf("parameter %s is unknown to kernel %s: a newer version of the program wrote the plan, or it was edited", p.Name, b.sig.Name)
 		}
 		if slices.ContainsFunc(b.step.Params[:i], func(q Param) bool { return q.Name == p.Name }) {
 			return fmt.Errorf("parameters: %s is there twice, expected each once", p.Name)
@@ -185,8 +186,8 @@ func (p *ParamSpec) expected() string {
 	return fmt.Sprintf("one of %q", p.Words)
 }
 
-// operands looks at every operand, and only then notes what the step does to its buffers, so that
-// an operand is compared with earlier steps and not with its own step.
+// operands checks every operand before it records the step's effects on buffers, so that operands
+// are compared with earlier steps alone.
 func (b *binding) operands() error {
 	for i := range b.bound {
 		a := &b.bound[i]
@@ -216,7 +217,7 @@ func (b *binding) weight(a *boundArg) error {
 	case a.Buffer != noBuffer:
 		return fmt.Errorf("found buffer b%d, expected a weight", a.Buffer)
 	case w == nil:
-		return fmt.Errorf("weight %q is not in the list, expected one that is", a.Weight)
+		return fmt.Errorf("weight %q is not listed, expected a listed weight", a.Weight)
 	}
 	if !w.LiesOn(b.step.Device) {
 		return fmt.Errorf("weight %s is on %v, expected device %d, which runs the step", w.Name, w.DeviceIDs(), b.step.Device)
@@ -243,8 +244,8 @@ func (b *binding) weight(a *boundArg) error {
 	return b.matmul(a, w)
 }
 
-// matmul checks the name of the matmul kernel of a weight: it must fit the weight's type, its
-// layout and the format of the activations.
+// matmul checks that a weight's matmul kernel fits the weight's type and layout and the format of
+// the activations.
 func (b *binding) matmul(a *boundArg, w *Weight) error {
 	if !a.Matmul {
 		if a.Kernel != "" {
@@ -256,7 +257,7 @@ func (b *binding) matmul(a *boundArg, w *Weight) error {
 	if b.sig.Rounds != "" && b.plan.Target.Precision == "fast" {
 		formats = append(formats, b.sig.Rounds)
 	}
-	if b.xFormat != "" { // all weights of a step share what is read
+	if b.xFormat != "" { // all weights of a step read the same x
 		formats = []string{b.xFormat}
 	}
 	names := make([]string, 0, len(matmulKernels)*len(formats))
@@ -282,8 +283,8 @@ func (b *binding) format(role string) string {
 	return ""
 }
 
-// buffer checks an operand in memory: its place, its format, its extent, and that it fits with
-// what other operands and earlier steps do to the same buffer.
+// buffer checks an operand in memory: its device, class, format and extent, and its use of the
+// buffer against other operands and earlier steps.
 func (b *binding) buffer(a *boundArg) error {
 	if a.Weight != "" || a.Kernel != "" {
 		return fmt.Errorf("found weight %q, expected a buffer", a.Weight)
@@ -300,13 +301,13 @@ func (b *binding) buffer(a *boundArg) error {
 
 func (b *binding) fits(a *boundArg, u *use) error {
 	if u.Device != b.step.Device && !a.Far && inputOf(u.Buffer) == nil {
-		return fmt.Errorf("is on device %d, expected device %d, which runs the step: a transfer brings it there", u.Device, b.step.Device)
+		return fmt.Errorf("is on device %d, expected device %d, which runs the step: insert a transfer", u.Device, b.step.Device)
 	}
 	if err := oneOf("format", u.Format, a.Formats...); err != nil {
 		return err
 	}
 	if f, _ := LookupFormat(u.Format); f.Fast && b.plan.Target.Precision != "fast" {
-		return fmt.Errorf("format is %s, expected one that rounds nothing, since the target's precision is %s", f.Name, b.plan.Target.Precision)
+		return fmt.Errorf("format is %s, expected a format without rounding, since the target's precision is %s", f.Name, b.plan.Target.Precision)
 	}
 	if a.Input != "" && (u.Class != IO || u.Name != a.Input) {
 		return fmt.Errorf("expected the io buffer %q, since addresses are computed from it", a.Input)
@@ -315,7 +316,7 @@ func (b *binding) fits(a *boundArg, u *use) error {
 		return fmt.Errorf("expected the io buffer %q, as the run before has left it", a.Kept)
 	}
 	if (a.Width != "") != (u.Class == State) {
-		return fmt.Errorf("class is %s, expected a state for a cache, and only there", u.Class)
+		return fmt.Errorf("class is %s, expected a state for a cache operand, and for no other", u.Class)
 	}
 	var err error
 	if a.elems, err = b.at.eval(a.Extent); err != nil {
@@ -327,12 +328,12 @@ func (b *binding) fits(a *boundArg, u *use) error {
 	return first(b.wholeBlocks(a, u), b.state(a, u), b.table(a, u), b.writes(a, u), b.reads(a, u), b.aliases(a))
 }
 
-// A stateShape is how a step lays out a state: positions of each sequence, elements of a
-// position's row, whether positions wrap around, and how many parts a page has by heads, 0 where
-// it is rows.
+// A stateShape is a step's layout of a state: positions per sequence, elements of a position's row,
+// whether positions wrap around (ring), and the heads that pages are grouped by, 0 for pages of
+// rows.
 type stateShape struct{ positions, width, ring, heads int64 }
 
-// state checks that all steps of all programs lay a state out in the same way.
+// state checks that all steps of all programs agree on the layout of a state.
 func (b *binding) state(a *boundArg, u *use) error {
 	if u.Class != State {
 		return nil
@@ -365,7 +366,7 @@ func (b *binding) state(a *boundArg, u *use) error {
 	return nil
 }
 
-// wholeBlocks checks that a row of the operand is whole blocks of its format.
+// wholeBlocks checks that a row of the operand consists of whole blocks of its format.
 func (b *binding) wholeBlocks(a *boundArg, u *use) error {
 	f, _ := LookupFormat(u.Format)
 	if f.Elems == 1 {
@@ -395,7 +396,7 @@ func (b *binding) reads(a *boundArg, u *use) error {
 	case a.Kept != "":
 		return nil
 	case u.Class == State && !a.Dir.Writes() && u.wroteIn == never:
-		// What it has at the places of this run's tokens is another sequence's.
+		// Before this run's tokens are written, their positions can hold another sequence's values.
 		return fmt.Errorf("is read before this run's tokens are in it, expected a step that writes it first")
 	case !u.Each && u.wroteIn == b.now:
 		return fmt.Errorf("is written by another step of wave %d, expected a barrier before it is read", b.now)
@@ -427,8 +428,8 @@ func (b *binding) writes(a *boundArg, u *use) error {
 	return nil
 }
 
-// aliases checks that a buffer that is written is no other operand of the same step, but for the
-// one whose place the result may take.
+// aliases checks that a written buffer is no other operand of the same step, except the operand
+// that the signature's Alias allows.
 func (b *binding) aliases(a *boundArg) error {
 	if !a.Dir.Writes() {
 		return nil
@@ -445,7 +446,7 @@ func (b *binding) aliases(a *boundArg) error {
 	return nil
 }
 
-// note records what the step does to a buffer.
+// note records the step's effect on a buffer.
 func (b *binding) note(a *boundArg) {
 	u := &b.uses[a.Buffer]
 	b.touch(u)
@@ -465,14 +466,14 @@ func (c *checker) touch(u *use) {
 	u.lastStep, u.lastWave = c.steps, c.now
 }
 
-// scratch checks the step's workspace, which is its own alone.
+// scratch checks the step's workspace, which no other operand or step may use.
 func (b *binding) scratch() error {
 	id := b.step.Scratch
 	if b.sig.Scratch == "" || id == noBuffer {
 		if b.sig.Scratch == "" && id == noBuffer {
 			return nil
 		}
-		return fmt.Errorf("scratch is b%d, expected a buffer where, and only where, the signature asks for bytes (%q)", id, b.sig.Scratch)
+		return fmt.Errorf("scratch is b%d, expected a buffer if and only if the signature has scratch (%q)", id, b.sig.Scratch)
 	}
 	if id < 0 || id >= len(b.uses) {
 		return fmt.Errorf("scratch b%d does not exist, expected a buffer from b0 to b%d", id, len(b.uses)-1)

@@ -21,7 +21,7 @@ func TestVerifyAcceptsValidPlans(t *testing.T) {
 	}
 }
 
-// An editor finds its way around a plan by names, so that a test says what it breaks.
+// An editor edits parts of a plan by name, so that each test names the part that it breaks.
 type editor struct {
 	*plan.Plan
 	t *testing.T
@@ -37,7 +37,7 @@ func (e editor) program(name string) *plan.Program {
 	return nil
 }
 
-// chunked adds a program like prefill for chunks of so many tokens.
+// chunked adds a copy of prefill for chunks of a number of tokens.
 func (e editor) chunked(chunk int64) *plan.Program {
 	g := *e.program("prefill")
 	g.Name, g.Chunk, g.MinT = "tiles", chunk, chunk
@@ -135,7 +135,7 @@ func (e editor) weight(name string) *plan.Weight {
 	return nil
 }
 
-// resize gives an output that many elements.
+// resize changes the number of elements of an output.
 func (e editor) resize(name, elems string) {
 	b, scope := e.buffer(name), e.Scope(nil)
 	n, err := scope.Eval(elems)
@@ -164,8 +164,8 @@ func (e editor) merge(w int) {
 	g.Waves = append(g.Waves[:w+1], g.Waves[w+2:]...)
 }
 
-// Every way to break a plan that we could think of. Each is one change to a valid plan, and
-// must be refused with a reason that names the place.
+// Known ways to break a plan. Each makes one change to a valid plan, which Verify must refuse with
+// an error that names the place.
 var broken = []struct {
 	name string
 	edit func(editor)
@@ -379,7 +379,7 @@ var broken = []struct {
 		b.Format = "f32"
 	}, []string{"blk.0.attn.q8", "scratch of a step"}},
 
-	// What addresses are computed from. The executor holds each of these inputs to its own range.
+	// Inputs that addresses are computed from. The executor checks each against its own range.
 	{"tokens for pages", func(e editor) { e.arg("blk.0.attn", "pages").Buffer = e.buffer("tokens").ID }, []string{"blk.0.attn", "operand pages", `"tokens"`, `expected the io buffer "pages"`}},
 	{"tokens for sequences", func(e editor) { e.arg("blk.0.attn", "seq").Buffer = e.buffer("tokens").ID }, []string{"blk.0.attn", "operand seq", `expected the io buffer "seq"`}},
 	{"tokens for positions", func(e editor) { e.arg("blk.0.attn", "pos").Buffer = e.buffer("tokens").ID }, []string{"blk.0.attn", "operand pos", `expected the io buffer "pos"`}},
@@ -387,14 +387,14 @@ var broken = []struct {
 	{"positions for rows", func(e editor) { e.arg("picked", "rows").Buffer = e.buffer("pos").ID }, []string{"picked", "operand rows", `expected the io buffer "rows"`}},
 	{"positions for tokens", func(e editor) { e.arg("embd", "tokens").Buffer = e.buffer("pos").ID }, []string{"embd", "operand tokens", `expected the io buffer "tokens"`}},
 
-	// What steps do to each other.
+	// Interference between steps.
 	{"read before any write", func(e editor) { e.arg("blk.0.attn_norm", "x").Buffer = e.buffer("blk.0.attn_out").ID }, []string{"blk.0.attn_norm", "operand x", "holds 0 values"}},
 	{"read of what no step wrote to the end", func(e editor) {
 		e.param("blk.0.attn.q8", "n").Value = int64(32)
 	}, []string{"blk.0.attn_out", "operand x", "holds 32 values", "64"}},
 	{"rows of logits read as tokens", func(e editor) { e.step("output_norm").Rows = "T" }, []string{"output_norm", "operand x", "holds 0 values", "1 tokens and 0 rows", "expected 64"}},
 	{"tokens read as rows of logits", func(e editor) {
-		// There may be more rows than tokens, since a token may be asked for twice.
+		// There may be more rows than tokens, since a token's logits may be requested twice.
 		e.stepOf("prefill", "output_norm").Args[0].Buffer = e.stepOf("prefill", "blk.0.ffn_norm").Args[0].Buffer
 	}, []string{"program prefill", "output_norm", "operand x", "holds 64 values", "1 tokens and 4 rows", "expected 256"}},
 	{"state of longer rows in one program", func(e editor) {
@@ -422,7 +422,7 @@ var broken = []struct {
 	}, []string{"output_norm", "operand x", "class is state"}},
 	{"steps of one wave race", func(e editor) { e.merge(0) }, []string{"blk.0.attn", "operand q", "barrier"}},
 	{"write after read in one wave", func(e editor) {
-		// k of wave 1's attention is written again by the product of wave 2, now in wave 1.
+		// The product of wave 2, now in wave 1, overwrites k, which the attention of wave 1 reads.
 		e.arg("blk.0.attn_out", "out0").Buffer = e.buffer("blk.0.q").ID
 		e.arg("blk.0.attn.q8", "x").Buffer = e.buffer("blk.0.q").ID
 		e.merge(1)
@@ -482,8 +482,8 @@ func TestVerifyRefuses(t *testing.T) {
 	}
 }
 
-// A verifier that trusts the printed lifetimes would let this pass: two buffers that live at
-// the same time share an address, and their lifetimes are printed as if they did not.
+// A verifier that trusts the printed lifetimes accepts this plan: two buffers that are live at the
+// same time share an address, and their printed lifetimes are disjoint.
 func TestVerifyTrustsNoLifetime(t *testing.T) {
 	p := plantest.Plan(1)
 	e := editor{p, t}
@@ -504,7 +504,7 @@ func TestVerifyAllowsPrivateCopiesInOneWave(t *testing.T) {
 	e.arg("logits", "w0").Kernel = "gemv.q8_0.f32"
 	e.buffer("picked").Last++
 	g := e.program("decode")
-	for i := range g.Buffers { // the norm's own result is gone; leave its id to the scratch after it
+	for i := range g.Buffers { // the norm's own result is gone, so the scratch after it takes its id
 		if g.Buffers[i].Name == "output_norm" {
 			at := g.Buffers[i].ID
 			g.Buffers = append(g.Buffers[:i], g.Buffers[i+1:]...)
@@ -524,7 +524,7 @@ func TestVerifyAllowsPrivateCopiesInOneWave(t *testing.T) {
 	}
 }
 
-// A reader of logits goes by the formula, not by the bytes.
+// The extent of logits follows from the formula, not from the size in bytes.
 func TestLogits(t *testing.T) {
 	p := plantest.Plan(1)
 	b := editor{p, t}.buffer("logits")

@@ -1,6 +1,6 @@
 // Package plantest makes small valid plans for tests: the schedule of a transformer with grouped
-// query attention and a gated feed-forward, with made-up weights. It is not a compiler: it lays
-// buffers out first-fit and fuses nothing. It imports exec/plan alone.
+// query attention and a gated feed-forward, with made-up weights. It is no compiler: it places
+// buffers first-fit and fuses nothing. Its only import of this module is exec/plan.
 package plantest
 
 import (
@@ -23,12 +23,12 @@ const (
 	Threads = 2
 )
 
-// Plan returns a valid plan of that many layers with two programs, "decode" for one token and
-// "prefill" for the rest.
+// Plan returns a valid plan with a number of layers and two programs: "decode" for one token,
+// "prefill" for more.
 func Plan(layers int) *plan.Plan { return build(layers, false) }
 
-// DumpingPlan is a plan like Plan's that also hands out what each layer adds up to. The copying
-// is a side branch: only memory orders it against what comes after.
+// DumpingPlan returns a plan like Plan's that also outputs the residual stream after each layer. No
+// later step depends on the copies; only the reuse of memory orders them.
 func DumpingPlan(layers int) *plan.Plan { return build(layers, true) }
 
 func build(layers int, dump bool) *plan.Plan {
@@ -254,7 +254,7 @@ func (b *builder) model(layers int, dump bool) {
 		n("k", Hidden), n("n0", Vocab))
 }
 
-// layOut places each buffer at the lowest address that is free while it lives.
+// layOut places each buffer at the lowest address that is free during its lifetime.
 func (b *builder) layOut() {
 	live := func(u *plan.Buffer) (first, last int) { return b.waves[u.First], b.waves[u.Last-1] }
 	round := func(n int64) int64 { return (n + plan.ArenaAlign - 1) / plan.ArenaAlign * plan.ArenaAlign }
