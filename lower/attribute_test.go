@@ -13,10 +13,10 @@ import (
 	"pesti/ops"
 )
 
-// TestNewAttribute adds an attribute to the scores of attention, and a parameter to the kernels that compute
-// them, one after the other. As long as no kernel takes the attribute a graph that has it is refused; then it
-// is computed by the kernels that do, with no change to a pass or to lowering; and a graph that does not have
-// it gives the same bytes all the time.
+// TestNewAttribute adds an attribute to the scores of attention, and then a parameter to one kernel
+// after another that computes them. A graph with the attribute is refused until a kernel takes it,
+// and then runs on the kernels that do, without a change to a pass or to lowering. A graph without
+// the attribute always compiles to the same bytes.
 func TestNewAttribute(t *testing.T) {
 	const name = "cap"
 	m := tinyModel(t, tiny.Config{Arch: "llama"})

@@ -8,8 +8,9 @@ import (
 	"pesti/ops"
 )
 
-// lowerable returns a copy of g in which each node has a kernel in its device's program. Fused nodes that have none,
-// and all where reference kernels are wanted, become basic ones, of which it returns the reasons.
+// lowerable returns a copy of g in which each node has a kernel in its device's program. It expands
+// fused nodes without a kernel to basic ops, and all fused nodes if reference kernels are
+// requested. It also returns the reason for each expanded node.
 func lowerable(g *graph.Graph, targets deviceTargets, reference bool) (*graph.Graph, map[*graph.Node]reason, error) {
 	c := g.Clone()
 	reasons := map[*graph.Node]reason{}
@@ -46,8 +47,8 @@ func lowerable(g *graph.Graph, targets deviceTargets, reference bool) (*graph.Gr
 	return c, reasons, err
 }
 
-// sharedCaches returns the fused attentions that do not have their caches for themselves: the kernel of one lays
-// pages out by heads, where those of basic ops expect rows.
+// sharedCaches returns the fused attention nodes whose caches other nodes use too. The fused kernel
+// groups pages by head, which the kernels of basic ops cannot read.
 func sharedCaches(g *graph.Graph) []*graph.Node {
 	uses := g.Uses()
 	own := func(before, after *graph.Value) bool {

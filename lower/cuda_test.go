@@ -22,7 +22,7 @@ func compileCUDA(t *testing.T, o Options) *plan.Plan {
 	return res.Plan
 }
 
-// demoModel is the embedded model.
+// demoModel opens the embedded model.
 func demoModel(t *testing.T) *frontend.Model {
 	t.Helper()
 	f, err := gguf.Parse("demo", demo.GGUF())
@@ -36,8 +36,8 @@ func demoModel(t *testing.T) *frontend.Model {
 	return m
 }
 
-// TestCUDA sees that nothing of a supported model is left to the host, that a layer of a token alone
-// takes five launches, and that the text of such a plan gives it back.
+// TestCUDA checks that no step of a supported model runs on the host, that decode takes five
+// launches per layer, and that the plan's text parses to the same plan.
 func TestCUDA(t *testing.T) {
 	for _, precision := range []string{"exact", "fast"} {
 		for _, isa := range plan.CUDAISAs {
@@ -46,7 +46,7 @@ func TestCUDA(t *testing.T) {
 			if s.Fallbacks != 0 || s.LaunchesPerLayer != 5 {
 				t.Errorf("%s: %d fallbacks, %d launches a layer, expected 0 and 5\n%s", precision, s.Fallbacks, s.LaunchesPerLayer, plan.Print(p))
 			}
-			for program, want := range map[string]int{"decode": 5, "small": s.Programs["small"].StepsPerLayer + 1, "prefill": s.Programs["prefill"].StepsPerLayer + 1} { // keys and values are stored apart
+			for program, want := range map[string]int{"decode": 5, "small": s.Programs["small"].StepsPerLayer + 1, "prefill": s.Programs["prefill"].StepsPerLayer + 1} { // a separate launch stores keys and values
 				if got := s.Programs[program].LaunchesPerLayer; got != want {
 					t.Errorf("%s: %d launches a layer in %s, expected %d", precision, got, program, want)
 				}
@@ -64,8 +64,8 @@ func TestCUDA(t *testing.T) {
 	}
 }
 
-// TestCUDAWithoutPasses sees that every basic op runs somewhere, on the host where there is no kernel,
-// and that a plan says so.
+// TestCUDAWithoutPasses checks that every basic op runs, on the host if the device has no kernel,
+// and that the plan lists it as a fallback.
 func TestCUDAWithoutPasses(t *testing.T) {
 	p := compileCUDA(t, Options{Precision: "exact", Passes: "none"})
 	if s := plan.Summarise(p); s.Fallbacks == 0 {
@@ -73,7 +73,7 @@ func TestCUDAWithoutPasses(t *testing.T) {
 	}
 }
 
-// TestCUDAFaults ruins plans for CUDA devices in what only the verifier of such plans sees.
+// TestCUDAFaults breaks plans for CUDA in ways that only the checks for such plans find.
 func TestCUDAFaults(t *testing.T) {
 	find := func(p *plan.Plan, program int, kernel string) *plan.Step {
 		for i := range p.Programs[program].Waves {
@@ -121,11 +121,11 @@ func TestCUDAFaults(t *testing.T) {
 			st := find(p, 0, "cuda.attention")
 			arg(st, "arrived").Buffer = arg(st, "sines").Buffer
 		}},
-		{"no table", "expected operand sines where", func(p *plan.Plan) {
+		{"no table", "expected operand sines if", func(p *plan.Plan) {
 			st := find(p, 0, "cuda.attention")
 			st.Args = slices.DeleteFunc(st.Args, func(a plan.Arg) bool { return a.Role == "sines" })
 		}},
-		{"a table as input", "class is table, expected a table for operands that are one", func(p *plan.Plan) {
+		{"a table as input", "class is table, expected a table for a table operand", func(p *plan.Plan) {
 			arg(find(p, 0, "cuda.gemv"), "x").Buffer = arg(find(p, 0, "cuda.attention"), "sines").Buffer
 		}},
 		{"a table that is too short", "size is 4, expected at least", func(p *plan.Plan) {

@@ -9,22 +9,22 @@ import (
 	"pesti/graph"
 )
 
-// A Fallback is a step that runs a reference kernel, on a device one on the host, since none of the target's own
-// kernels fits.
+// A Fallback is a step that runs a reference kernel because none of the target's own kernels fits.
+// On CUDA it runs on the host.
 type Fallback struct {
 	Program, Step, Kernel string
-	Op                    string // what no kernel fits; the step computes it, or a part of its expansion
+	Op                    string // the op without a kernel; the step computes it or a part of its expansion
 	Why                   string
 }
 
-// A FallbackGroup is the fallbacks for one reason.
+// A FallbackGroup holds the fallbacks with one reason.
 type FallbackGroup struct {
 	Why   string
 	Ops   []string // in alphabetical order
 	Steps int      // of all programs
 }
 
-// FallbackGroups returns the fallbacks of a compilation by reason, the most steps first.
+// FallbackGroups returns the fallbacks of a compilation by reason, in descending order of steps.
 func (r *Result) FallbackGroups() []FallbackGroup {
 	var groups []FallbackGroup
 	for _, f := range r.Fallbacks {
@@ -45,10 +45,10 @@ func (r *Result) FallbackGroups() []FallbackGroup {
 	return groups
 }
 
-// A reason is why a node is not computed as it was, or the node of which it is a part.
+// A reason is why no kernel fits a node's op, or the op that the node is a part of.
 type reason struct{ op, why string }
 
-// fellBack notes a step that runs a reference kernel.
+// fellBack records a step that runs a reference kernel.
 func (s *scheduler) fellBack(st *plan.Step, n *graph.Node, why string) {
 	if !plan.IsReference(st.Kernel) {
 		return

@@ -8,18 +8,19 @@ import (
 	"pesti/exec/plan"
 )
 
-// TestFallbacks: each step on a reference kernel is listed with what does not fit and why.
+// TestFallbacks checks that each step on a reference kernel is listed with its op and the reason
+// why no kernel fits.
 func TestFallbacks(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		config tiny.Config
 		o      Options
-		want   []string // of each group: ops and a part of the reason; none for no fallbacks
+		want   []string // for each group: ops and a part of the reason; empty for no fallbacks
 	}{
 		{"all fuses", tiny.Config{HeadDim: 32}, Options{}, nil},
 		{"all fuses on a device", tiny.Config{HeadDim: 32, Embd: 64}, Options{Target: plan.CUDA}, nil},
 		{"heads that no kernel of the device takes", tiny.Config{HeadDim: 12, Embd: 64, Heads: 8, KVHeads: 8, FF: 96}, Options{Target: plan.CUDA},
-			[]string{"attention: kernel cuda.attention takes head_dim of multiples of 8 up to 256, not 12"}},
+			[]string{"attention: kernel cuda.attention takes head_dim of a multiple of 8 up to 256, found 12"}},
 		{"unfused", tiny.Config{HeadDim: 32}, Options{Passes: "-fuse_attention"},
 			[]string{"attn_scores, attn_values, kv_write, rope, softmax: target cpu has no kernel for it"}},
 		{"no kernels", tiny.Config{}, Options{Passes: "none"}, []string{"softmax: choose_kernels is switched off"}},

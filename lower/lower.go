@@ -1,9 +1,9 @@
 // Package lower compiles a model to an execution plan.
 //
-// It owns the options of a compilation, the lowering passes, the order of steps and their waves,
-// the placement of buffers, and the emission of the plan. It imports gguf, graph, ops,
-// graph/pass, frontend, exec/plan, lower/memplan and the targets' packages; it knows no
-// executor: the two meet in exec/plan alone.
+// It contains the options of a compilation, the lowering passes, the order of steps and their
+// waves, the placement of buffers, and the emission of the plan. It imports gguf, graph, ops,
+// graph/pass, frontend, exec/plan, lower/memplan and the targets' packages; It does not import the
+// executor: the two share exec/plan alone.
 package lower
 
 import (
@@ -26,60 +26,59 @@ import (
 	"pesti/lower/target"
 )
 
-// Options of a compilation. The zero value of a field is its default.
+// Options configure a compilation. The zero value of a field is its default.
 type Options struct {
 	Target    string // "cpu" or "cuda"
 	ISA       string // one of the target's, by default its least, "portable" or "sm_75": the best that kernels may use
 	Precision string // "fast" or "exact"
 	KV        string // one of plan.CacheFormats; by default f16 in fast, f32 in exact
 	Ctx       int64  // positions of a sequence; by default 4096, or what the model was trained for
-	Ubatch    int64  // tokens of a step, 512
-	Sequences int64  // 1
-	Threads   int    // 1
+	Ubatch    int64  // most tokens in a step; by default 512
+	Sequences int64  // by default 1
+	Threads   int    // by default 1
 	Devices   int    // among which a model is split, for target "cuda"; 1
 	Split     string // how it is: "layers", or "tensor", each matrix by rows or columns; by default layers
 	Tiles     string // "on" or "off", the default: whether there is a program for whole chunks of a prompt, on tiles of bf16
 	Rows      int64  // rows of logits in a step, at most Ubatch; by default max(Sequences, 8)
 	Passes    string // "", "none", or "-name,…"
 
-	Activations string // what products of integers take in fast: "q8x2", two planes of int8, "q8", one, "mixed", two where one costs most, or "auto", the default, which is mixed with ISA avx2 and else q8x2
+	Activations string // activations of integer products in fast: "q8x2" (two int8 planes), "q8" (one), "mixed" (two where one costs most accuracy) or "auto", the default: mixed with ISA avx2, else q8x2
 
 	Host *Host // what stays on the processor, for target "cuda"; nil for nothing
 
-	Planner string // of buffers, one of memplan.Planners, for experiments; by default the best of them
+	Planner string // places buffers: one of memplan.Planners, for experiments; by default the best of all
 	File    string // path of the model to write into the plan
 
-	Sidecar     *sidecar.File // matrices in FP8 that stand for those of the model, or nil
-	SidecarFile string        // path of it to write into the plan
+	Sidecar     *sidecar.File // FP8 matrices that replace the model's, or nil
+	SidecarFile string        // path of the sidecar to write into the plan
 
-	Outputs []string // patterns of values that the caller wants to see, such as blk.*.out
+	Outputs []string // patterns of extra output values, such as blk.*.out
 
 	Verify bool // verify the graph after every pass
-	// Dump is called with the text of the graph after each step of the compilation that changed
-	// it, in order.
+	// Dump is called with the text of the graph after each pass that changed it, in order.
 	Dump func(name, text string)
 
 	target *target.Target
 }
 
-// A Host is the CPU that runs a part of the model, next to CUDA devices.
+// A Host describes the CPU that runs a part of the model in a plan for CUDA devices.
 type Host struct {
-	GPULayers int    // of the model, the last ones, which are on the devices; where it has fewer, all and the output
-	ISA       string // "portable"
-	Threads   int    // 1
+	GPULayers int    // number of last layers that run on the devices; more than the model has means all and the output
+	ISA       string // by default "portable"
+	Threads   int    // by default 1
 }
 
-// An OptionError is about a field of Options, which the caller can change.
+// An OptionError reports a field of Options that the caller has to change.
 type OptionError struct {
 	Field string // "" where it is about none
 
-	format string // with fields in braces
+	format string // names of fields are in braces
 	args   []any
 }
 
 func (e *OptionError) Error() string { return e.Text(func(field string) string { return field }) }
 
-// Text is the error with the name that a caller has for each field, such as a flag.
+// Text returns the error with the caller's name for each field, such as a flag.
 func (e *OptionError) Text(name func(field string) string) string { return e.error(name).Error() }
 
 func (e *OptionError) Unwrap() error {
@@ -92,18 +91,18 @@ func (e *OptionError) error(name func(field string) string) error {
 
 var optionField = regexp.MustCompile(`\{[A-Za-z]+\}`)
 
-// optionErrorf returns an error about the first field in the format's braces.
+// optionErrorf returns an error for the first field in braces in the format.
 func optionErrorf(format string, args ...any) error {
 	return &OptionError{strings.Trim(optionField.FindString(format), "{}"), format, args}
 }
 
-// A Result is a plan and what it came from.
+// A Result is a plan with the graphs and passes that it came from.
 type Result struct {
 	Plan   *plan.Plan
-	Built  *graph.Graph // as the frontend made it
+	Built  *graph.Graph // by the frontend
 	Fused  *graph.Graph // after the graph passes
-	Passes []pass.Pass  // of the largest program, in their order
-	Notes  []pass.Note  // what each of them did or declined to do
+	Passes []pass.Pass  // run for the largest program, in order
+	Notes  []pass.Note  // what each pass did or declined
 
 	Fallbacks []Fallback // of all programs
 }
@@ -117,15 +116,15 @@ const (
 	maxDevices    = 64
 )
 
-// Targets returns what there is to compile for, the default first.
+// Targets returns the supported targets, the default first.
 func Targets() []*target.Target { return []*target.Target{cpu.Target(), cuda.Target()} }
 
-// Passes returns all passes, graph passes first, for parsing a pass list and for help.
+// Passes returns all passes, graph passes first, for pass lists and help texts.
 func Passes() []pass.Pass {
 	return slices.Concat(pass.Graph(), loweringPasses(deviceTargets{{}, {program: target.Program{Prologue: true}}}))
 }
 
-// Compile turns a model into a verified plan. Its errors about options are OptionErrors.
+// Compile compiles a model to a verified plan. Errors of options are OptionErrors.
 func Compile(m *frontend.Model, o Options) (*Result, error) {
 	if err := o.complete(m.Params); err != nil {
 		return nil, err
@@ -140,13 +139,13 @@ func Compile(m *frontend.Model, o Options) (*Result, error) {
 	return CompileGraph(m, g, o)
 }
 
-// CompileGraph turns a graph of the model into a verified plan: one that m.Graph built, or an
-// edited one. Its bounds are those of o.
+// CompileGraph compiles a graph of the model to a verified plan: a graph that m.Graph built, or an
+// edited one. Its bounds must equal those of o.
 func CompileGraph(m *frontend.Model, g *graph.Graph, o Options) (*Result, error) {
 	return compileGraph(m, g, o, tables{pass.Graph(), loweringPasses})
 }
 
-// tables are the passes of a compilation in their order, which a test may change.
+// tables holds the passes of a compilation in order. Tests change it.
 type tables struct {
 	graph    []pass.Pass
 	lowering func(deviceTargets) []pass.Pass
@@ -200,7 +199,7 @@ func compileGraph(m *frontend.Model, g *graph.Graph, o Options, passes tables) (
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", m.File.Path, err)
 	}
-	var rounded *target.Rounding // of activations that are multiplied with integers
+	var rounded *target.Rounding // choice of integer formats for activations
 	if o.Precision == "fast" && !off.Has("insert_quantise") {
 		rounded = &o.target.Integers[slices.Index(o.target.RoundingNames(), o.Activations)]
 	}
@@ -245,11 +244,11 @@ func compileGraph(m *frontend.Model, g *graph.Graph, o Options, passes tables) (
 	return res, nil
 }
 
-// anyOf lists words of which one is expected, as options have them.
+// anyOf lists the accepted words of an option.
 func anyOf(words []string) string {
 	words = slices.Clone(words)
 	for i, w := range words {
-		if w == sidecar.Type { // the word of a flag
+		if w == sidecar.Type { // its word in options is fp8
 			words[i] = "fp8"
 		}
 	}
@@ -259,7 +258,7 @@ func anyOf(words []string) string {
 	return strings.Join(words, "")
 }
 
-// complete fills in defaults and refuses what makes no sense.
+// complete fills in defaults and checks all options.
 func (o *Options) complete(p *frontend.Params) error {
 	targets := Targets()
 	set := func(s *string, def, field string, allowed ...string) error {
@@ -337,8 +336,8 @@ func (o *Options) complete(p *frontend.Params) error {
 	return nil
 }
 
-// rowsInPlace returns g after all graph passes but the one that drops rows early, for programs in which
-// nearly all are wanted.
+// rowsInPlace returns g after all graph passes except the one that drops rows early, for programs
+// that output the logits of nearly all rows.
 func rowsInPlace(g *graph.Graph, passes []pass.Pass, o pass.Options) (*graph.Graph, error) {
 	c := g.Clone()
 	_, err := pass.Run(c, slices.DeleteFunc(slices.Clone(passes), func(p pass.Pass) bool { return p.Name == "sink_rows" }), o)
@@ -351,7 +350,7 @@ func (o *Options) dump(name string, g *graph.Graph) {
 	}
 }
 
-// after returns a pass.Options.After that dumps, or nil where nobody listens.
+// after returns a pass.Options.After that calls Dump, or nil without Dump.
 func (o *Options) after(prefix string) func(int, string, *graph.Graph) {
 	if o.Dump == nil {
 		return nil
@@ -359,7 +358,7 @@ func (o *Options) after(prefix string) func(int, string, *graph.Graph) {
 	return func(number int, name string, g *graph.Graph) { o.dump(prefix+name, g) }
 }
 
-// markOutputs adds the values that match a pattern to the graph's outputs.
+// markOutputs adds the values that match one of the patterns to the graph's outputs.
 func markOutputs(g *graph.Graph, patterns []string) error {
 	for _, pattern := range patterns {
 		found := false
@@ -378,15 +377,15 @@ func markOutputs(g *graph.Graph, patterns []string) error {
 			}
 		}
 		if !found {
-			return optionErrorf("{Outputs}: pattern %q matches no value of the graph; its names are those in the text of the graph", pattern)
+			return optionErrorf("{Outputs}: pattern %q matches no value of the graph; see the text of the graph for its names", pattern)
 		}
 	}
 	return nil
 }
 
-// bound sets the largest number of tokens, and of rows, which are among them. Where the logits of
-// whole chunks of tokens are wanted, somebody compares them with those of tokens alone: such steps
-// are not for tiles.
+// bound sets the largest numbers of tokens and of rows, which are at most the tokens. The program
+// with a chunk does not output the logits of whole chunks: a caller that asks for them compares
+// them with the logits of single tokens, so such runs do not use tiles.
 func bound(g *graph.Graph, prog target.Program) {
 	rows := prog.MaxTokens
 	if prog.Chunk > 0 {

@@ -46,8 +46,8 @@ func tinyModel(t rapid.TB, c tiny.Config) *frontend.Model {
 	return m
 }
 
-// compile compiles, and holds the bound that pictures and tables show to the one that was planned
-// against and verified.
+// compile compiles, and checks that the arena bound in pictures and tables is the bound that the
+// planner and the verifier used.
 func compile(t testing.TB, m *frontend.Model, o Options) *plan.Plan {
 	t.Helper()
 	res, err := Compile(m, o)
@@ -66,9 +66,9 @@ func compile(t testing.TB, m *frontend.Model, o Options) *plan.Plan {
 
 const mib = 1 << 20
 
-// TestRealModels holds the plans of the three models to what their graphs allow: an arena at the
-// lower bound and below half of what llama.cpp reserves (17.5, 39.5 and 25.8 MiB with one row of
-// logits), caches that keep no more than a layer can see, every layer fused.
+// TestRealModels checks the plans of three models: the arena is at the lower bound and below half
+// of llama.cpp's (17.5, 39.5 and 25.8 MiB with one row of logits), caches keep no more positions
+// than a layer can see, and every layer is fused.
 func TestRealModels(t *testing.T) {
 	for _, c := range []struct {
 		file   string
@@ -114,7 +114,7 @@ func TestRealModels(t *testing.T) {
 	}
 }
 
-// BenchmarkCompile measures from an open file to a verified plan.
+// BenchmarkCompile measures the time from an open file to a verified plan.
 func BenchmarkCompile(b *testing.B) {
 	m := realModel(b, testenv.Qwen)
 	for b.Loop() {
@@ -126,7 +126,7 @@ func BenchmarkCompile(b *testing.B) {
 	}
 }
 
-// BenchmarkCompileLayers shows how the time grows with the number of layers.
+// BenchmarkCompileLayers measures how the time grows with the number of layers.
 func BenchmarkCompileLayers(b *testing.B) {
 	for _, layers := range []int{126, 252, 504} {
 		b.Run(fmt.Sprint(layers), func(b *testing.B) {
@@ -146,8 +146,8 @@ var shapes = []tiny.Config{
 	{Arch: "gemma3", Layers: 7, Window: 32, KVHeads: 1, Tied: true},
 }
 
-// optionalKeys are values of the keys that architectures read and that tiny models leave out, with what else
-// a key needs to be read.
+// optionalKeys sets each key that an architecture reads and tiny models leave out, and whatever
+// else the frontend needs to read the key.
 var optionalKeys = map[string]func(arch string, m *tiny.Model){
 	"attention.scale":                  setFloat("attention.scale", 0.5),
 	"attention.sliding_window":         setUint("attention.sliding_window", 16),
@@ -182,8 +182,8 @@ func yarn(keys map[string]float32) func(string, *tiny.Model) {
 	}
 }
 
-// TestArchitectures: of every architecture, and with every key that it reads, each block fuses whole and a
-// decode layer has five waves, without a file of it.
+// TestArchitectures checks, for every architecture and every key that it reads, that each block is
+// fused completely and that a decode layer has five waves. It needs no model file.
 func TestArchitectures(t *testing.T) {
 	const layers = 3
 	for _, arch := range frontend.Architectures() {
@@ -205,7 +205,7 @@ func TestArchitectures(t *testing.T) {
 			config.Edit = func(m *tiny.Model) { edit(arch, m) }
 			m := tinyModel(t, config)
 			checkFused(t, arch+" with "+key, m, layers)
-			todo = slices.Concat(todo, m.Params.Asked) // some keys are read only where others are
+			todo = slices.Concat(todo, m.Params.Asked) // some keys are read only together with others
 		}
 	}
 }
@@ -239,8 +239,8 @@ func TestDeterministic(t *testing.T) {
 	}
 }
 
-// TestSwitchingOff switches each pass off alone: the plan still verifies, and the pass's doing is
-// absent.
+// TestSwitchingOff switches off one pass at a time. The plan still verifies and lacks the pass's
+// result.
 func TestSwitchingOff(t *testing.T) {
 	for _, shape := range shapes {
 		m := tinyModel(t, shape)
@@ -277,8 +277,8 @@ func TestSwitchingOff(t *testing.T) {
 	}
 }
 
-// TestActivations: where one plane of activations is asked for, all products of integers take it and all
-// that rounds rounds to it, on every instruction set; else none does.
+// TestActivations checks, on every instruction set, that all integer products and all rounding
+// kernels use one plane if the options ask for it, and none otherwise.
 func TestActivations(t *testing.T) {
 	m := tinyModel(t, tiny.Config{Arch: "qwen2", Embd: 64, FF: 96, Types: []quant.Type{quant.Q5_0, quant.Q8_0}})
 	for _, isa := range []string{"portable", "neondot", "avx2", "amx"} {
@@ -308,7 +308,8 @@ func TestActivations(t *testing.T) {
 	}
 }
 
-// TestAutoActivations: where nothing is asked for, one plane is only where a second costs much.
+// TestAutoActivations checks that the default uses one plane only on instruction sets where a
+// second one is expensive.
 func TestAutoActivations(t *testing.T) {
 	m := tinyModel(t, tiny.Config{Arch: "qwen2", Embd: 64, FF: 96, Types: []quant.Type{quant.Q5_0, quant.Q8_0}})
 	text := func(o Options) string { return string(plan.Print(compile(t, m, o))) }
@@ -319,8 +320,9 @@ func TestAutoActivations(t *testing.T) {
 	}
 }
 
-// TestMixedActivations: q, k, v and the logits have two planes, all other products one, whether the wanted
-// rows are chosen early or late, and whatever follows the product with the vocabulary.
+// TestMixedActivations checks that q, k, v and the logits have two planes and all other products
+// one, whether rows are selected early or late, and whatever ops follow the product with the
+// vocabulary.
 func TestMixedActivations(t *testing.T) {
 	m := tinyModel(t, tiny.Config{Arch: "qwen2", Embd: 64, FF: 96, Types: []quant.Type{quant.Q5_0}})
 	for _, passes := range []string{"", "-sink_rows"} {
@@ -340,7 +342,7 @@ func TestMixedActivations(t *testing.T) {
 	}
 }
 
-// followLogits puts elementwise ops behind what computes the logits of a graph, all rows or the wanted ones.
+// followLogits appends elementwise ops to a graph's logits, before or after the selection of rows.
 func followLogits(t *testing.T, g *graph.Graph, list []*graph.Op) {
 	t.Helper()
 	for i, op := range list {
@@ -389,7 +391,8 @@ func checkMixed(t *testing.T, where string, p *plan.Plan) {
 	}
 }
 
-// TestLayouts: what has no vector kernels on an instruction set reads weights as they are in the file.
+// TestLayouts checks that products without vector kernels on an instruction set read weights in the
+// file's layout.
 func TestLayouts(t *testing.T) {
 	m := tinyModel(t, tiny.Config{Arch: "qwen2", Embd: 64, FF: 96, Types: []quant.Type{quant.Q5_0}})
 	for _, c := range []struct {
@@ -409,8 +412,8 @@ func TestLayouts(t *testing.T) {
 	}
 }
 
-// TestOutputs wants values from inside a layer: they come out, and what they stop from fusing
-// runs on reference kernels.
+// TestOutputs requests values from inside a layer. The plan outputs them, and ops that they keep
+// from fusing run on reference kernels.
 func TestOutputs(t *testing.T) {
 	m := tinyModel(t, tiny.Config{Arch: "gemma3", Layers: 2})
 	p := compile(t, m, Options{Outputs: []string{"blk.*.out", "blk.1.*"}, Verify: true})
@@ -491,7 +494,7 @@ func TestOptionErrors(t *testing.T) {
 	}
 }
 
-// A step has no more rows of logits than tokens, however many are asked for.
+// A step has at most as many rows of logits as tokens, whatever the options ask for.
 func TestRows(t *testing.T) {
 	m := tinyModel(t, tiny.Config{})
 	for _, c := range []struct{ rows, ubatch, sequences, want int64 }{

@@ -15,7 +15,7 @@ type Note = pass.Note
 // ParsePasses reads the value of Options.Passes.
 func ParsePasses(list string) (pass.Set, error) { return pass.ParseSet(list, Passes()) }
 
-// PassDoc returns the description of a pass, and whether there is one of that name.
+// PassDoc returns the description of the pass with a name, and whether there is one.
 func PassDoc(name string) (doc string, ok bool) {
 	for _, p := range Passes() {
 		if p.Name == name {
@@ -25,13 +25,13 @@ func PassDoc(name string) (doc string, ok bool) {
 	return "", false
 }
 
-// TargetNames returns the values of Options.Target.
+// TargetNames returns the valid values of Options.Target.
 func TargetNames() []string { return target.Names(Targets()) }
 
-// Planners returns the values of Options.Planner.
+// Planners returns the valid values of Options.Planner.
 func Planners() []string { return memplan.Planners() }
 
-// ProgramNames returns the names of the programs that a plan of any target may have.
+// ProgramNames returns the names of all programs that plans can have, of any target.
 func ProgramNames() []string {
 	var names []string
 	for _, t := range Targets() {

@@ -12,36 +12,37 @@ import (
 	"pesti/ops"
 )
 
-// A deviceTarget is what a device offers to one program.
+// A deviceTarget is a device's target with one of its program templates.
 type deviceTarget struct {
 	target  *target.Target
 	program target.Program
 	isa     string
-	rounded *target.Rounding // the integer format of activations; nil where nothing is rounded
+	rounded *target.Rounding // the integer format of activations; nil if nothing is rounded
 }
 
-// deviceTargets are what lowering passes know beyond the graph: what each device offers to a program.
+// deviceTargets holds the deviceTarget of each device. It is all that lowering passes know apart
+// from the graph.
 type deviceTargets []deviceTarget
 
 // at returns the target of a node's device.
 func (l deviceTargets) at(n *graph.Node) *deviceTarget { return &l[n.Device] }
 
-// prologue reports whether there is a device whose products do, or do not, norm and round their operand
-// themselves.
+// prologue reports whether some device's products have a prologue, which norms and rounds x (have
+// is true), or have none (false).
 func (l deviceTargets) prologue(have bool) bool {
 	return slices.ContainsFunc(l, func(s deviceTarget) bool { return s.program.Prologue == have })
 }
 
-// loweringPasses is the table of lowering passes, in the order in which they run. Those in the middle depend on
-// whether products norm and quantize their operand themselves.
+// loweringPasses returns the lowering passes in the order in which they run. The passes in the
+// middle depend on whether products have a prologue, which norms and quantizes x.
 func loweringPasses(l deviceTargets) []pass.Pass {
 	var steps []pass.Pass
 	if l.prologue(false) {
 		steps = []pass.Pass{
 			{Name: "insert_quantise", Doc: "round activations for kernels that take integers or bf16", Run: l.insertQuantize},
 			pass.CSE(),
-			{Name: "fuse_norm", Doc: "norm and quantisation in one step", Run: fuseNormQuantize},
-			{Name: "fuse_gate", Doc: "gate, up, activation and quantisation in one step", Run: l.fuseGatedQuantize},
+			{Name: "fuse_norm", Doc: "norm and quantization in one step", Run: fuseNormQuantize},
+			{Name: "fuse_gate", Doc: "gate, up, activation and quantization in one step", Run: l.fuseGatedQuantize},
 		}
 	}
 	if l.prologue(true) {
@@ -57,24 +58,24 @@ func loweringPasses(l deviceTargets) []pass.Pass {
 		})
 }
 
-// LoweringOrder are the constraints on the table of lowering passes.
+// LoweringOrder returns the constraints on the order of the lowering passes.
 func LoweringOrder() []pass.Order {
 	return []pass.Order{
 		{Before: "choose_kernels", After: "insert_quantise", Why: "the kernel says which format its activations have"},
-		{Before: "insert_quantise", After: "cse", Why: "consumers of one value share its quantised copy"},
-		{Before: "cse", After: "fuse_norm", Why: "a norm fuses with its quantisation where that is its only use"},
-		{Before: "cse", After: "fuse_gate", Why: "a gate fuses with its quantisation where that is its only use"},
+		{Before: "insert_quantise", After: "cse", Why: "consumers of one value share its quantized copy"},
+		{Before: "cse", After: "fuse_norm", Why: "a norm fuses with its quantization if that is its only use"},
+		{Before: "cse", After: "fuse_gate", Why: "a gate fuses with its quantization if that is its only use"},
 	}
 }
 
-// PrologueOrder are the constraints on the table for programs whose products have a prologue.
+// PrologueOrder returns the constraints for programs whose products have a prologue.
 func PrologueOrder() []pass.Order {
 	return []pass.Order{
 		{Before: "choose_kernels", After: "fuse_prologue", Why: "a product without a kernel becomes basic ops, which have no prologue"},
 	}
 }
 
-// matmulWeights returns the weights of a node of the matmul family, which take kernels.
+// matmulWeights returns the weights of a node of the matmul family. Each takes a matmul kernel.
 func matmulWeights(n *graph.Node) []*graph.Value {
 	switch n.Op {
 	case ops.Matmul:
@@ -87,8 +88,9 @@ func matmulWeights(n *graph.Node) []*graph.Value {
 	return nil
 }
 
-// activations returns the format in which a node's kernels read its activations, "" where there are no kernels. A
-// group shares its activations: where one weight has no integer kernel, all weights take float32.
+// activations returns the format in which a node's kernels read its activations, "" if there are no
+// kernels. The weights of a group share their activations: if one has no integer kernel, all take
+// float32.
 func (l *deviceTarget) activations(c *pass.Context, n *graph.Node, weights []*graph.Value, logits bool) string {
 	integers := ""
 	if l.rounded != nil {
@@ -111,9 +113,9 @@ func (l *deviceTarget) activations(c *pass.Context, n *graph.Node, weights []*gr
 	return ""
 }
 
-// logitsProducts returns the products of which the logits are computed with no further product in between:
-// mostly that with the vocabulary, whatever follows it, such as a factor, a bias or a selection of rows. Of a
-// product that devices share it has each part. It is empty where the logits are no output.
+// logitsProducts returns the last products before the logits: mostly the product with the
+// vocabulary, which a factor, a bias or a selection of rows may follow. If devices share the
+// product, each part is in the result. It is empty if the logits are no output.
 func logitsProducts(g *graph.Graph) map[*graph.Node]bool {
 	products, seen := map[*graph.Node]bool{}, map[*graph.Node]bool{}
 	var back func(v *graph.Value)
@@ -138,7 +140,7 @@ func logitsProducts(g *graph.Graph) map[*graph.Node]bool {
 	return products
 }
 
-// chooseKernels names a matmul kernel for each weight.
+// chooseKernels chooses a matmul kernel for each weight.
 func (l deviceTargets) chooseKernels(c *pass.Context, g *graph.Graph) error {
 	logits := logitsProducts(g)
 	for _, n := range g.Nodes {
@@ -162,13 +164,13 @@ func (l deviceTargets) chooseKernels(c *pass.Context, g *graph.Graph) error {
 	return nil
 }
 
-// wholeRows is what the patterns of norms check: that the norm is not one per group.
+// wholeRows makes patterns match norms of whole rows only, not norms per group.
 var wholeRows = map[*graph.Op][]string{ops.RMSNorm: {"group"}}
 
-// normed maps a product to the op that computes a norm of x first.
+// normed maps a product's op to the op that first computes a norm of x.
 var normed = map[*graph.Op]*graph.Op{ops.Matmul: ops.NormMatmul, ops.QKV: ops.NormQKV, ops.GatedMLP: ops.NormGatedMLP}
 
-// fusePrologue joins a norm with the product that is its only use.
+// fusePrologue fuses a norm with the product that is its only use.
 func (l deviceTargets) fusePrologue(c *pass.Context, g *graph.Graph) error {
 	m := pass.NewMatcher(g)
 	for _, n := range g.Nodes {
@@ -194,7 +196,8 @@ func (l deviceTargets) fusePrologue(c *pass.Context, g *graph.Graph) error {
 	return nil
 }
 
-// A quantizer is the ops that round activations to a format: alone, after a norm, after a gated MLP.
+// A quantizer holds the ops that round activations to a format: alone, after a norm, after a gated
+// MLP.
 type quantizer struct {
 	format          string
 	op, norm, gated *graph.Op
@@ -206,7 +209,8 @@ var quantizers = []quantizer{
 	{target.BF16, ops.Round, ops.NormRound, ops.GatedMLPRound},
 }
 
-// insertQuantize puts a quantization in front of every matmul whose kernels take quantized activations.
+// insertQuantize inserts a quantization before every matmul whose kernels take quantized
+// activations.
 func (l deviceTargets) insertQuantize(c *pass.Context, g *graph.Graph) error {
 	for _, n := range append([]*graph.Node(nil), g.Nodes...) {
 		kernels := n.Attr.Str("kernels")
@@ -230,15 +234,15 @@ func (l deviceTargets) insertQuantize(c *pass.Context, g *graph.Graph) error {
 	return nil
 }
 
-// fuseNormQuantize joins a norm with the quantization that is its only use.
+// fuseNormQuantize fuses a norm with the quantization that is its only use.
 func fuseNormQuantize(c *pass.Context, g *graph.Graph) error {
 	return fuseQuantize(c, g, ops.RMSNorm, "its operand is not a norm that only it reads",
 		func(norm *graph.Node) bool { return norm.Attr.Int("group") == 0 },
 		func(r *quantizer) *graph.Op { return r.norm })
 }
 
-// fuseGatedQuantize joins a gated MLP with the quantization that is its only use, so that its result is never
-// stored in float32.
+// fuseGatedQuantize fuses a gated MLP with the quantization that is its only use, so that its
+// result is never stored in float32.
 func (l deviceTargets) fuseGatedQuantize(c *pass.Context, g *graph.Graph) error {
 	return fuseQuantize(c, g, ops.GatedMLP, "its operand is not a gated product that only it reads",
 		func(gated *graph.Node) bool {
@@ -247,7 +251,8 @@ func (l deviceTargets) fuseGatedQuantize(c *pass.Context, g *graph.Graph) error 
 		func(r *quantizer) *graph.Op { return r.gated })
 }
 
-// fuseQuantize joins each quantization with the node that computes its operand, where that node is of the given op.
+// fuseQuantize fuses each quantization with the node that computes its operand, if that node has
+// the given op.
 func fuseQuantize(c *pass.Context, g *graph.Graph, op *graph.Op, why string, fits func(*graph.Node) bool,
 	fused func(r *quantizer) *graph.Op) error {
 	m := pass.NewMatcher(g)
@@ -270,7 +275,7 @@ func fuseQuantize(c *pass.Context, g *graph.Graph, op *graph.Op, why string, fit
 	return nil
 }
 
-// fusePostNorm joins a norm on a block's result with the addition of the residual stream.
+// fusePostNorm fuses the norm of a block's result with the addition of the residual stream.
 func fusePostNorm(c *pass.Context, g *graph.Graph) error {
 	return fuseAdd(c, g, "no operand is a norm of whole rows that only it reads",
 		func(m *pass.Matcher, v *graph.Value) *graph.Node {
@@ -284,8 +289,8 @@ func fusePostNorm(c *pass.Context, g *graph.Graph) error {
 		}, wholeRows)
 }
 
-// fuseResidual adds the residual stream in the epilogue of the matmul before it, or of the sum of what several devices
-// have of one.
+// fuseResidual fuses the addition of the residual stream into the matmul before it, or into the sum
+// of a matmul's parts on several devices.
 func fuseResidual(c *pass.Context, g *graph.Graph) error {
 	return fuseAdd(c, g, "no operand is a matmul that only it reads",
 		func(m *pass.Matcher, v *graph.Value) *graph.Node {
@@ -304,7 +309,8 @@ func fuseResidual(c *pass.Context, g *graph.Graph) error {
 		}, map[*graph.Op][]string{ops.Matmul: {"kernels"}})
 }
 
-// fuseAdd looks at each addition for an operand that an inner node computes.
+// fuseAdd fuses each addition with the node that computes one of its operands, if inner matches
+// that node.
 func fuseAdd(c *pass.Context, g *graph.Graph, why string, inner func(*pass.Matcher, *graph.Value) *graph.Node,
 	fused func(inner *graph.Node, res *graph.Value) (*graph.Op, []*graph.Value), checked map[*graph.Op][]string) error {
 	m := pass.NewMatcher(g)

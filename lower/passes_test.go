@@ -11,15 +11,15 @@ import (
 	"pesti/lower/target"
 )
 
-// fastPrefill is what the golden files are lowered for.
+// fastPrefill is the target of the golden files.
 var fastPrefill = deviceTargets{{target: cpu.Target(), program: cpu.Programs(target.Bounds{Ubatch: 512, Sequences: 1})[2], rounded: &cpu.Target().Integers[0]}}
 
-// fastDecode is what those are lowered for whose passes only products with a prologue have.
+// fastDecode is the target of the golden files of passes that only programs with a prologue run.
 var fastDecode = deviceTargets{{target: cuda.Target(), program: cuda.Target().Programs(target.Bounds{Ubatch: 512, Sequences: 1})[0], rounded: &cuda.Target().Integers[0]}}
 
-// q8x2Step is the largest rounding of an activation, relative to its block's largest value: what
-// inserting a quantisation may cost. The matmuls of the golden files have rows of 64 and two of
-// them add up.
+// q8x2Step is the largest rounding error of an activation relative to its block's largest value,
+// and so the error that an inserted quantization may add. The matmuls of the golden files have rows
+// of 64 elements, and two of them add up.
 const q8x2Step = 1.0 / 32512
 
 func TestGolden(t *testing.T) {

@@ -7,9 +7,9 @@ import (
 	"pesti/lower/memplan"
 )
 
-// place gives every arena buffer its offset, and sums what each device has. Programs never run at the same
-// time, so each has the arenas to itself, and an arena is as large as the largest needs. Lifetimes are
-// counted in waves: steps of one wave run side by side.
+// place sets the offset of every arena buffer, and sums the memory of each device. Programs never
+// run at the same time, so they share the arenas, and an arena has the size of its largest program.
+// Lifetimes are whole waves, since the steps of a wave run concurrently.
 func place(p *plan.Plan, layouts []*layout, planner string) error {
 	memory := make([]plan.Memory, p.NumDevices())
 	for i, l := range layouts {
@@ -25,7 +25,8 @@ func place(p *plan.Plan, layouts []*layout, planner string) error {
 	return p.Sum(memory)
 }
 
-// lifetimes notes which steps touch each buffer, and returns its size and the waves in which it lives.
+// lifetimes sets the first and last step of each buffer, and returns its size and the waves in
+// which it is live.
 func lifetimes(prog *plan.Program, l *layout, base int) []memplan.Buffer {
 	first := make([]int, len(l.buffers))
 	spans := make([]memplan.Buffer, len(l.buffers))
@@ -55,7 +56,7 @@ func lifetimes(prog *plan.Program, l *layout, base int) []memplan.Buffer {
 	return spans
 }
 
-// placeOn gives the buffers of one device their offsets in its arena.
+// placeOn sets the offsets of one device's buffers in its arena.
 func placeOn(device int, buffers []plan.Buffer, spans []memplan.Buffer, m *plan.Memory, planner string) error {
 	var own []memplan.Buffer
 	var at []int

@@ -49,7 +49,7 @@ func TestPassOrders(t *testing.T) {
 	})
 }
 
-// drawModel draws a model of any architecture, with whatever may differ between models of it.
+// drawModel draws a model of any architecture with any parameters that its models can have.
 func drawModel(t *rapid.T) *frontend.Model {
 	one := func(label string, of ...int) int { return rapid.SampledFrom(of).Draw(t, label) }
 	c := tiny.Config{
@@ -116,8 +116,8 @@ func picked(table []pass.Pass, order []int) []pass.Pass {
 	return list
 }
 
-// drawOrder draws an order of a table's rows. One row of each name, the last of the table, keeps to
-// the constraints; what the table repeats may stand anywhere.
+// drawOrder draws an order of a table's rows. The last row of each name obeys the constraints;
+// other rows of the same name may be anywhere.
 func drawOrder(t *rapid.T, table []pass.Pass, constraints []pass.Order) []int {
 	var order, again []int
 	waiting := map[string]int{}
@@ -164,7 +164,8 @@ func indices(n int) []int {
 	return list
 }
 
-// logits runs steps on a plan that was made with the given passes, and returns all wanted rows.
+// logits compiles a model with the given passes, runs steps, and returns all requested rows of
+// logits.
 func logits(m *frontend.Model, o Options, passes tables, steps []graphtest.Step) ([][]float32, error) {
 	g, err := m.Graph(frontend.Bounds{Tokens: o.Ubatch, Sequences: o.Sequences, Rows: o.Rows, Context: o.Ctx})
 	if err != nil {

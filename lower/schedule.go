@@ -12,12 +12,13 @@ import (
 	"pesti/ops"
 )
 
-// A layout is the arena buffers of a program with their sizes, but without lifetimes or offsets.
+// A layout holds the arena buffers of a program with their sizes, before they have lifetimes and
+// offsets.
 type layout struct {
 	buffers []plan.Buffer // IDs follow the shared ones
 }
 
-// A scheduler turns the nodes of one program into steps, in their order, and steps into waves.
+// A scheduler lowers the nodes of one program to steps, in order, and groups steps into waves.
 type scheduler struct {
 	p       *plan.Plan
 	g       *graph.Graph
@@ -30,14 +31,14 @@ type scheduler struct {
 	bufs   []plan.Buffer        // arena buffers of this program
 	access []access             // parallel to the plan's buffers followed by bufs
 	waves  []plan.Wave
-	after  int // the first wave behind the last one that a step has for itself
+	after  int // the first wave after the last wave that a single step occupies
 
 	name      string // of the program
 	reasons   map[*graph.Node]reason
 	fallbacks []Fallback
 }
 
-// access holds the accesses to one buffer while waves are formed.
+// access records the accesses to one buffer so far.
 type access struct {
 	written int // wave of the last write, −1 for none
 	read    int // wave of the last read
@@ -152,8 +153,8 @@ func (s *scheduler) node(n *graph.Node, reference bool) error {
 	return s.append(st, sig, wave)
 }
 
-// append gives the step its scratch, sorts its arguments as the signature has them, and puts it
-// at the end of its wave.
+// append allocates the step's scratch, sorts its arguments in the signature's order, and adds it to
+// the end of its wave.
 func (s *scheduler) append(st plan.Step, sig *plan.Signature, wave int) error {
 	if sig.Scratch != "" {
 		scope := s.scope.Of(&st)
@@ -199,7 +200,7 @@ func (s *scheduler) append(st plan.Step, sig *plan.Signature, wave int) error {
 	return nil
 }
 
-// format is that of the buffer in a role of a step, "" where there is none.
+// format returns the format of the buffer in a role of a step, "" if there is none.
 func (s *scheduler) format(st *plan.Step, role string) string {
 	for _, a := range st.Args {
 		if id := a.Buffer - len(s.p.Buffers); a.Role == role && id >= 0 {
@@ -209,14 +210,14 @@ func (s *scheduler) format(st *plan.Step, role string) string {
 	return ""
 }
 
-// inOrder reports whether a step runs after all before it, in a wave of its own.
+// inOrder reports whether a step has a wave of its own, since its device runs steps in order.
 func (s *scheduler) inOrder(st *plan.Step) bool {
 	return s.devices[st.Device].target.Serial || plan.IsTransfer(st.Kernel)
 }
 
-// earliest is the first wave in which the step may run: after the waves that wrote what it
-// reads, in the same wave where every worker wrote its own copy, and after all that touched a
-// state it writes. Where steps run one after the other, it is one of its own.
+// earliest returns the first wave in which the step may run. It is after the waves that wrote the
+// step's inputs, or the same wave if every worker wrote its own copy, and after all accesses to a
+// state that the step writes. If the device runs steps in order, it is a new wave.
 func (s *scheduler) earliest(st *plan.Step, sig *plan.Signature) int {
 	if s.inOrder(st) {
 		return len(s.waves)
@@ -241,8 +242,8 @@ func (s *scheduler) earliest(st *plan.Step, sig *plan.Signature) int {
 	return wave
 }
 
-// result returns the buffer for a node's result: that of an operand which dies here, where op
-// and kernel both allow it and nobody else may still be reading, or a new one.
+// result returns the buffer for a node's result: the buffer of an operand whose last use this is,
+// if op and kernel allow it and no other step can still be reading; else a new buffer.
 func (s *scheduler) result(n *graph.Node, v *graph.Value, st *plan.Step, sig *plan.Signature, role string, wave int) (int, error) {
 	each := st.Split.By == "each"
 	if s.isLogits(v) {
@@ -278,14 +279,14 @@ func (s *scheduler) result(n *graph.Node, v *graph.Value, st *plan.Step, sig *pl
 	return id, nil
 }
 
-// isLogits reports whether v goes straight to the caller's memory. Other outputs are copied
-// there, so that wanting one changes no other step.
+// isLogits reports whether v is written directly to the caller's memory. Other outputs are copied
+// there, so that an extra output changes no other step.
 func (s *scheduler) isLogits(v *graph.Value) bool { return v.Name == "logits" && s.g.IsOutput(v) }
 
 func (s *scheduler) mayAlias(u, v *graph.Value, n *graph.Node, sig *plan.Signature, role string, wave int, each bool) bool {
 	id := s.buffer[u]
 	acc := s.access[id]
-	return id >= len(s.p.Buffers) && // not a state, not the caller's
+	return id >= len(s.p.Buffers) && // neither a state nor the caller's
 		!s.g.IsOutput(u) &&
 		s.lastUse(u) == n && !twice(n, u) &&
 		acc.each == each &&
@@ -294,13 +295,14 @@ func (s *scheduler) mayAlias(u, v *graph.Value, n *graph.Node, sig *plan.Signatu
 		acc.read < wave // another step of the wave may be reading it
 }
 
-// twice reports whether v is more than one operand of n. Writing over it would change the others.
+// twice reports whether v is more than one operand of n, so that a result in its place would change
+// the other operands.
 func twice(n *graph.Node, v *graph.Value) bool {
 	first := slices.Index(n.In, v)
 	return slices.Contains(n.In[first+1:], v)
 }
 
-// lastUse is the last node that reads v.
+// lastUse returns the last node that reads v.
 func (s *scheduler) lastUse(v *graph.Value) *graph.Node {
 	uses := s.uses[v]
 	if len(uses) == 0 {
@@ -322,7 +324,7 @@ func (s *scheduler) add(b plan.Buffer) int {
 	return b.ID
 }
 
-// copyOut appends a step that copies a wanted value to the caller's memory.
+// copyOut appends a step that copies an output value to the caller's memory.
 func (s *scheduler) copyOut(v *graph.Value) error {
 	kernel := s.devices.at(v.Def).target.Copy
 	sig, ok := plan.LookupKernel(kernel)
@@ -341,17 +343,17 @@ func (s *scheduler) copyOut(v *graph.Value) error {
 	return s.append(st, sig, s.earliest(&st, sig))
 }
 
-// rows is the bound of the symbol that counts a step's rows.
+// rows returns the bound of the symbol that counts a step's rows.
 func (s *scheduler) rows(sym string) int64 { return s.g.Max(graph.Sym(sym)) }
 
-// extent gives a value's number of elements as a formula and as a number.
+// extent returns a value's number of elements as a formula and as a number.
 func (s *scheduler) extent(v *graph.Value) (string, int64, error) {
 	formula := formulaOf(v.Type)
 	n, err := s.scope.Eval(formula)
 	return formula, n, err
 }
 
-// formulaOf writes a shape as a product: T*896.
+// formulaOf returns a shape as a product: T*896.
 func formulaOf(t graph.Type) string {
 	var terms []string
 	for _, d := range t.Shape {
@@ -367,7 +369,7 @@ func dim(g *graph.Graph, d graph.Dim) int64 {
 	return g.Max(d.Sym)
 }
 
-// layerOf is the N of a name blk.N.…, or −1.
+// layerOf returns the N of a name blk.N.…, or −1.
 func layerOf(name string) int {
 	rest, ok := strings.CutPrefix(name, "blk.")
 	if !ok {

@@ -16,24 +16,24 @@ import (
 	"pesti/ops"
 )
 
-// shared are the buffers that all programs use: states and what the caller fills or reads.
+// shared holds the buffers that all programs use: states, tables and io buffers.
 type shared struct {
 	io    map[string]int // buffer by name
 	state map[string]stateStorage
 
-	sines    map[tableOf]int // tables
-	counters []int           // by device
+	sines    map[tableOf]int // buffer by contents
+	counters []int           // buffer by device
 
-	top int64 // how many of the greatest logits are found on a device, 0 for none
+	top int64 // k of the top-k logits on the device, 0 for none
 }
 
-// A tableOf is what a table of sines is for.
+// A tableOf identifies a table of sines.
 type tableOf struct {
 	rotation plan.Rotation
 	device   int
 }
 
-// A stateStorage is where one layer's keys or values are kept. A layer with a window keeps only
+// A stateStorage is the buffer of one layer's keys or values. A layer with a window keeps only
 // window + ubatch positions, in a ring.
 type stateStorage struct {
 	buffer    int
@@ -41,7 +41,7 @@ type stateStorage struct {
 	ring      bool
 }
 
-// newPlan fills in what is known before anything is scheduled.
+// newPlan returns a plan with the fields that do not depend on the schedule.
 func newPlan(m *frontend.Model, o *Options) *plan.Plan {
 	digest := m.File.Digest()
 	file := o.File
@@ -96,7 +96,7 @@ func addShared(p *plan.Plan, g *graph.Graph, o *Options) (shared, error) {
 		return s, err
 	}
 	for _, n := range g.Nodes {
-		if n.Op == ops.Attention { // it lays a cache out by heads
+		if n.Op == ops.Attention { // its kernel groups the cache's pages by head
 			if err := o.fitsCache(n.Attr.Int("head_dim"), "head"); err != nil {
 				return s, err
 			}
@@ -124,7 +124,7 @@ func addShared(p *plan.Plan, g *graph.Graph, o *Options) (shared, error) {
 	return s, nil
 }
 
-// addBuffer appends a buffer that all programs use, and gives it its number and its size.
+// addBuffer appends a buffer that all programs use, and sets its ID and its size.
 func addBuffer(p *plan.Plan, b plan.Buffer) (int, error) {
 	scope := p.Scope(nil)
 	n, err := scope.Eval(b.Elems)
@@ -196,7 +196,7 @@ func addTables(p *plan.Plan, g *graph.Graph, o *Options, s *shared, reference bo
 	return nil
 }
 
-// rotationOf is the rotation that the step of an attention will have.
+// rotationOf returns the rotation that the step of an attention node will have.
 func rotationOf(low *target.Lowering, n *graph.Node) (plan.Rotation, error) {
 	params, err := low.Parameters(n, target.Env{Positions: func(*graph.Value) (int64, bool) { return 1, false }})
 	st := plan.Step{Kernel: low.Kernel, Params: params}
@@ -210,17 +210,17 @@ func wholePages(positions int64) int64 {
 	return (positions + plan.PageTokens - 1) / plan.PageTokens * plan.PageTokens
 }
 
-// storage is where a state lives, whichever of its versions the value is.
+// storage returns how a state is stored, given any version of its value.
 func (s *scheduler) storage(state *graph.Value) (positions int64, ring bool) {
 	id := s.buffer[state]
 	st := s.states.state[s.p.Buffers[id].Name]
 	return st.positions, st.ring
 }
 
-// env is what the target's parameters need.
+// env returns the Env for the target's parameters.
 func (s *scheduler) env() target.Env { return target.Env{Positions: s.storage} }
 
-// addWeights lists every weight that some step reads, in the order in which they first do.
+// addWeights lists every weight that some step reads, in the order of first reads.
 func addWeights(p *plan.Plan, m *frontend.Model, g *graph.Graph, beside *sidecar.File) error {
 	devices := map[string][]int{}
 	layouts := map[string]string{} // in which kernels read each weight, "" for that of the file
@@ -262,7 +262,7 @@ func addWeights(p *plan.Plan, m *frontend.Model, g *graph.Graph, beside *sidecar
 	return nil
 }
 
-// weightOf is the row of a weight, which may be part of a tensor.
+// weightOf returns the plan's row of a weight, which may be part of a tensor.
 func weightOf(m *frontend.Model, v *graph.Value, beside *sidecar.File) (plan.Weight, error) {
 	name := v.Tensor().Name
 	t, ok := m.File.Tensor(name)
@@ -283,15 +283,15 @@ func weightOf(m *frontend.Model, v *graph.Value, beside *sidecar.File) (plan.Wei
 		w.Dims[part.Axis], w.Size = n, t.Size/all*n+t.Size%all*n/all
 	}
 	if beside != nil {
-		if _, ok := beside.Weight(name); ok { // a matrix
+		if _, ok := beside.Weight(name); ok { // the sidecar has the matrix
 			w.Type, w.Size = plan.SidecarType, (&sidecar.Weight{Rows: w.Dims[0], Cols: w.Dims[1]}).Size()
 		}
 	}
 	return w, nil
 }
 
-// layoutOf is the layout in which a step reads a weight: what the name of its matmul kernel says, or the
-// step's kernel asks for.
+// layoutOf returns the layout in which a step reads a weight, from the name of its matmul kernel or
+// from the signature of the step's kernel.
 func layoutOf(st *plan.Step, a *plan.Arg) string {
 	if k, ok := plan.ParseMatmul(a.Kernel); ok && k.Layout != "" {
 		return k.Layout
@@ -302,7 +302,7 @@ func layoutOf(st *plan.Step, a *plan.Arg) string {
 	return ""
 }
 
-// pack gives a weight the layout that kernels read it in.
+// pack sets the layout in which kernels read a weight, and its packed size.
 func pack(w *plan.Weight, layout string) error {
 	if layout == "" {
 		return nil
@@ -317,7 +317,7 @@ func pack(w *plan.Weight, layout string) error {
 	return err
 }
 
-// fitsCache refuses a format of caches whose blocks do not divide the elements that lie together.
+// fitsCache refuses a cache format whose blocks do not divide the number of contiguous elements.
 func (o *Options) fitsCache(elems int64, what string) error {
 	if f, _ := plan.LookupFormat(o.KV); elems%f.Elems != 0 {
 		return optionErrorf("{KV} is %q, expected f32, f16 or fp8, since the %d elements of a %s are no multiple of %d", o.KV, elems, what, f.Elems)
@@ -325,8 +325,8 @@ func (o *Options) fitsCache(elems int64, what string) error {
 	return nil
 }
 
-// implicitArgs are the operands of a step that are not operands of its node: the page table, the tables of a
-// device, and the results of the previous run on the device.
+// implicitArgs returns the operands of a step that are not operands of its node: the page table,
+// the tables of a device, and the results of the previous run on the device.
 func (s *shared) implicitArgs(p *plan.Plan, st *plan.Step, sig *plan.Signature) []plan.Arg {
 	var args []plan.Arg
 	for _, o := range sig.Operands {

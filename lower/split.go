@@ -13,14 +13,15 @@ import (
 	"pesti/lower/target"
 )
 
-// A partition is a graph whose nodes are on several devices, with the passes that put them there.
+// A partition is a graph whose nodes are assigned to devices, with the passes that assigned them.
 type partition struct {
 	graph  *graph.Graph
 	passes []pass.Pass
 	notes  []pass.Note
 }
 
-// deviceTargets returns what the devices offer to a program of the target. The host has a program like it.
+// deviceTargets returns the deviceTarget of each device for a program of the target. The host gets
+// a corresponding program template.
 func (o *Options) deviceTargets(p target.Program, rounded *target.Rounding) deviceTargets {
 	l := slices.Repeat(deviceTargets{{target: o.target, program: p, isa: o.ISA, rounded: rounded}}, o.Devices)
 	if o.Host == nil {
@@ -33,7 +34,7 @@ func (o *Options) deviceTargets(p target.Program, rounded *target.Rounding) devi
 	return slices.Insert(l, 0, host)
 }
 
-// completeHost fills in what is left out of a host, and drops one that has nothing to do.
+// completeHost fills in the defaults of a host, and drops a host without layers.
 func (o *Options) completeHost(p *frontend.Params) error {
 	if o.Host == nil {
 		return nil
@@ -52,7 +53,7 @@ func (o *Options) completeHost(p *frontend.Params) error {
 		return optionErrorf("{GPULayers} is %d, expected at least 1, or {Target} cpu for none", h.GPULayers)
 	case o.Split != "layers":
 		return optionErrorf("{Split} is %s, expected layers, since {GPULayers} leaves some of them on the processor", o.Split)
-	case h.GPULayers > layers: // the output too
+	case h.GPULayers > layers: // all layers and the output are on devices
 		o.Host = nil
 		return nil
 	case o.Devices > h.GPULayers:
@@ -62,7 +63,8 @@ func (o *Options) completeHost(p *frontend.Params) error {
 	return nil
 }
 
-// partition puts a copy of a graph on the devices that the options ask for. A graph for one device stays as it is.
+// partition assigns a copy of a graph to the devices of the options. It does not change a graph for
+// one device.
 func (o *Options) partition(g *graph.Graph, layers int, off pass.Set) (*partition, error) {
 	devices, onHost := o.Devices, -1
 	if o.Host != nil {

@@ -18,8 +18,8 @@ import (
 	"pesti/ops"
 )
 
-// TestSplitTensorKeepsMeaning shares random models among devices and compares their outputs, values inside the
-// model among them, to those of the whole, both by the reference: 1e-5 of the row.
+// TestSplitTensorKeepsMeaning splits random models over devices and compares their outputs and
+// inner values with the unsplit model, both computed by the reference: 1e-5 of the row.
 func TestSplitTensorKeepsMeaning(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawModel(t)
@@ -29,7 +29,7 @@ func TestSplitTensorKeepsMeaning(t *testing.T) {
 		}
 		for _, pattern := range []string{"blk.*.out", "blk.*.q", "blk.*.ffn_act", "blk.*.ffn_out", "blk.*.v_proj"} {
 			if rapid.IntRange(0, 3).Draw(t, pattern) == 0 {
-				_ = markOutputs(g, []string{pattern}) // which not every model has
+				_ = markOutputs(g, []string{pattern}) // fails for models without such a value
 			}
 		}
 		steps := graphtest.Steps(t, g, 3)
@@ -63,13 +63,14 @@ func TestSplitTensorKeepsMeaning(t *testing.T) {
 	})
 }
 
-// TestSplitTensorShares sees what each device has of models whose heads and blocks do not divide.
+// TestSplitTensorShares checks each device's share of models whose heads or blocks do not divide
+// evenly.
 func TestSplitTensorShares(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		model   tiny.Config
 		devices int
-		widths  map[string][]int64 // of the parts of a value, by device; those not named are 0
+		widths  map[string][]int64 // widths of the parts of a value, by device; 0 for other devices
 	}{
 		{"even", tiny.Config{Embd: 64, Heads: 4, KVHeads: 2, FF: 128, Vocab: 320}, 2,
 			map[string][]int64{"blk.0.q": {32, 32}, "blk.0.cache_k": {16, 16}, "blk.1.ffn_gate": {64, 64}, "logits": {160, 160}}},
@@ -123,7 +124,7 @@ func partOf(widths []int64, d int) string {
 	return ".part" + string(rune('0'+d))
 }
 
-// TestSplitTensorRefuses sees the reason why a model cannot be shared.
+// TestSplitTensorRefuses checks the reasons why a model cannot be split.
 func TestSplitTensorRefuses(t *testing.T) {
 	for _, c := range []struct {
 		model   tiny.Config
@@ -132,7 +133,7 @@ func TestSplitTensorRefuses(t *testing.T) {
 	}{
 		{tiny.Config{Heads: 2, KVHeads: 1, FF: 32}, 2,
 			"cannot split the matrices of qwen2 between 2 devices (blk.1.ffn_out, for one: its 32 operands have one part of 32 alone); split it by layers"},
-		{tiny.Config{Vocab: 300}, 12, // ten lines of logits
+		{tiny.Config{Vocab: 300}, 12, // the logits are ten rows of blocks
 			"cannot split the matrices of qwen2 between 12 devices: 2 of them would have no part of any"},
 	} {
 		m, err := frontend.Load(tiny.File(t, c.model))

@@ -15,8 +15,9 @@ import (
 	"pesti/graph/pass"
 )
 
-// TestSplitLayers sees that a plan for several devices has its layers in a row on them, whole and as even
-// as their bytes allow, with one transfer at each boundary, and that its text gives it back.
+// TestSplitLayers checks a plan for several devices: each device has consecutive whole layers, as
+// even as their bytes allow, with one transfer at each boundary, and the plan's text parses to the
+// same plan.
 func TestSplitLayers(t *testing.T) {
 	one := compileCUDA(t, Options{Ctx: 64})
 	for devices := 2; devices <= 4; devices++ {
@@ -60,7 +61,8 @@ func TestSplitLayers(t *testing.T) {
 	}
 }
 
-// TestDevicesMistakes: numbers of devices that make no sense are errors of one line about the option.
+// TestDevicesMistakes checks that an invalid number of devices is a one-line error about the
+// option.
 func TestDevicesMistakes(t *testing.T) {
 	for _, c := range []struct {
 		o    Options
@@ -80,7 +82,7 @@ func TestDevicesMistakes(t *testing.T) {
 	}
 }
 
-// TestDevicesFaults ruins plans for two devices in what only the verifier of such plans sees.
+// TestDevicesFaults breaks plans for two devices in ways that only the checks for such plans find.
 func TestDevicesFaults(t *testing.T) {
 	step := func(p *plan.Plan, kernel string, device int) *plan.Step {
 		for _, w := range p.Programs[0].Waves {
@@ -111,7 +113,7 @@ func TestDevicesFaults(t *testing.T) {
 		{"a cache elsewhere", "is on device 0, expected device 1", func(p *plan.Plan) { buffer(p, plan.State, 1).Device = 0 }},
 		{"a table elsewhere", "is on device 0, expected device 1", func(p *plan.Plan) { buffer(p, plan.Table, 1).Device = 0 }},
 		{"logits elsewhere", "is on device 0, expected device 1", func(p *plan.Plan) { buffer(p, plan.IO, 1).Device = 0 }},
-		{"an input elsewhere", "is on device 1, expected none said", func(p *plan.Plan) { p.Buffers[0].Device = 1 }},
+		{"an input elsewhere", "is on device 1, expected no device", func(p *plan.Plan) { p.Buffers[0].Device = 1 }},
 		{"a cache nowhere", "is on device 7, expected one from 0 to 1", func(p *plan.Plan) { buffer(p, plan.State, 1).Device = 7 }},
 		{"a value nowhere", "is on device 7, expected one from 0 to 1", func(p *plan.Plan) { buffer(p, plan.Arena, 1).Device = 7 }},
 		{"a weight elsewhere", "is on [0], expected device 1", func(p *plan.Plan) {
@@ -125,7 +127,7 @@ func TestDevicesFaults(t *testing.T) {
 		{"a weight that nobody reads there", "no step on device 1 reads it", func(p *plan.Plan) { p.Weights[2].Devices = []int{0, 1} }},
 		{"a weight nowhere", "is on device 9, expected one from 0 to 1", func(p *plan.Plan) { p.Weights[2].Devices = []int{0, 9} }},
 		{"a weight twice", "is on device 1 twice", func(p *plan.Plan) { p.Weights[2].Devices = []int{1, 1} }},
-		{"a weight in no order", "expected devices in order", func(p *plan.Plan) { p.Weights[2].Devices = []int{1, 0} }},
+		{"a weight in no order", "expected devices in ascending order", func(p *plan.Plan) { p.Weights[2].Devices = []int{1, 0} }},
 		{"another set", "is sm_80 with threads 1, expected sm_75", func(p *plan.Plan) { p.Devices[1].ISA = "sm_80" }},
 		{"a host behind", `backend is "cpu", expected "cuda"`, func(p *plan.Plan) { p.Devices[1].Backend = "cpu" }},
 		{"another backend", `backend is "metal"`, func(p *plan.Plan) { p.Devices[0].Backend = "metal" }},
@@ -157,8 +159,8 @@ func TestDevicesFaults(t *testing.T) {
 	}
 }
 
-// TestSpread holds what is said of devices and links to the plan: a value of a layer crosses for each
-// token, and devices together have and read what one has, but for what both need.
+// TestSpread checks the breakdown by devices and links: one value per token crosses a boundary, and
+// the devices together have and read what a single device does, plus what both need.
 func TestSpread(t *testing.T) {
 	alone, err := plan.DeviceBreakdownOf(compileCUDA(t, Options{Ctx: 64}))
 	if err != nil {
@@ -183,7 +185,7 @@ func TestSpread(t *testing.T) {
 		for i := range s.Devices {
 			read, macs, state = read+s.Devices[i].Read, macs+s.Devices[i].MACs, state+s.Devices[i].Memory.State
 		}
-		const token = 4 // bytes of one that a device takes from what it has found itself
+		const token = 4 // bytes of a token id that a device takes from its own argmax
 		if one := &alone.Devices[0]; len(s.Links) != devices-1 || read != one.Read-token || macs != one.MACs || state != one.Memory.State {
 			t.Errorf("%d devices: %d links, %d bytes read, %d products, %d bytes of caches, expected %d, %d, %d, %d",
 				devices, len(s.Links), read, macs, state, devices-1, one.Read-token, one.MACs, one.Memory.State)
@@ -194,13 +196,14 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// TestHost sees that of a plan with layers on the processor the first ones are there with embedding and
-// output, by the processor's own kernels, and the last ones on devices, whatever is left out of the passes.
+// TestHost checks a plan with layers on the processor, with any passes switched off: the first
+// layers, the embedding and the output run there with CPU kernels, and the last layers run on
+// devices.
 func TestHost(t *testing.T) {
 	for _, precision := range []string{"exact", "fast"} {
 		for layers := 1; layers <= 5; layers++ {
 			p := compileCUDA(t, Options{Ctx: 128, Precision: precision, Devices: 1, Host: &Host{GPULayers: layers, ISA: "avx2", Threads: 3}})
-			if layers == 5 { // more than there are
+			if layers == 5 { // more layers than the model has
 				if len(p.Devices) != 0 {
 					t.Errorf("%d layers: %d devices, expected one", layers, len(p.Devices))
 				}
@@ -218,7 +221,7 @@ func TestHost(t *testing.T) {
 						switch {
 						case plan.IsTransfer(st.Kernel):
 							crossed++
-						case st.Kernel == "cuda.select": // of rows, wherever what they are of is
+						case st.Kernel == "cuda.select": // selects rows on the device of its operand
 						case onCard != (st.Device == 1) || onCard != plan.IsCUDAKernel(st.Kernel):
 							t.Errorf("%d layers: step %s (%s) is on device %d", layers, st.Name, st.Kernel, st.Device)
 						}
@@ -263,8 +266,8 @@ func TestHost(t *testing.T) {
 	}
 }
 
-// TestSplitLayersKeepsMeaning puts the layers of random models on devices, at any place among the passes,
-// and compares their outputs to those of the whole: the same bits.
+// TestSplitLayersKeepsMeaning assigns the layers of random models to devices, before any of the
+// passes, and compares the outputs with the unsplit model bit by bit.
 func TestSplitLayersKeepsMeaning(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawModel(t)

@@ -8,7 +8,8 @@ import (
 	"pesti/lower/target"
 )
 
-// addTop appends the io buffers of the greatest logits, where the device that computes logits finds them.
+// addTop appends the io buffers of the top-k logits if the device that computes the logits also
+// finds the greatest.
 func (s *shared) addTop(p *plan.Plan, g *graph.Graph, o *Options) error {
 	for _, v := range g.Outputs {
 		if v.Name != "logits" || o.target.Top == "" || p.Device(v.Def.Device).Backend != o.Target {
@@ -17,7 +18,7 @@ func (s *shared) addTop(p *plan.Plan, g *graph.Graph, o *Options) error {
 		_, most := plan.CUDATopParts(target.Width(v))
 		s.top = min(plan.MaxTopK, most)
 		if s.top < 1 {
-			return nil // a vocabulary of millions
+			return nil // too large a vocabulary
 		}
 		for _, b := range []plan.Buffer{
 			{Name: plan.Argmax, Format: "i32", Elems: "R"},
@@ -35,8 +36,8 @@ func (s *shared) addTop(p *plan.Plan, g *graph.Graph, o *Options) error {
 	return nil
 }
 
-// top appends the steps that find the greatest logits: one for the greatest alone, which is all that
-// greedy decoding asks for, and one for as many as samplers take.
+// top appends the steps that find the greatest logits: one for the argmax, which is enough for
+// greedy decoding, and one for the top-k that samplers use.
 func (s *scheduler) top(logits *graph.Value) error {
 	if s.states.top == 0 {
 		return nil

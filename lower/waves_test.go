@@ -8,9 +8,9 @@ import (
 	"pesti/frontend"
 )
 
-// TestWavesAreTheLongestChain sees that no program has more waves than its longest chain of steps of
-// which each reads what the one before it wrote, where what every worker computes for itself needs no
-// wave of its own. Waves that only keep steps from writing over each other would be more.
+// TestWavesAreTheLongestChain checks that no program has more waves than its longest chain of
+// dependent steps, in which steps that every worker computes whole take no wave. Waves that only
+// prevent overwriting are not needed.
 func TestWavesAreTheLongestChain(t *testing.T) {
 	check := func(name string, m *frontend.Model) {
 		t.Run(name, func(t *testing.T) {
@@ -31,13 +31,13 @@ func TestWavesAreTheLongestChain(t *testing.T) {
 	check("qwen", realModel(t, testenv.Qwen))
 }
 
-// longestChain returns the number of waves that what steps read and write asks for.
+// longestChain returns the number of waves that the data dependences of the steps require.
 func longestChain(t *testing.T, prog *plan.Program) int {
 	type writer struct {
 		wave int
 		each bool
 	}
-	last := map[int]writer{} // of each buffer
+	last := map[int]writer{} // last writer of each buffer
 	longest := 0
 	for _, w := range prog.Waves {
 		for _, st := range w.Steps {

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// A barrier lets no thread pass before all have arrived (a central barrier whose sense is a
-// counter; Mellor-Crummey & Scott, 1991). Its words lie on cache lines of their own.
+// A barrier blocks each thread until all have arrived (a central barrier whose sense is a counter;
+// Mellor-Crummey & Scott, 1991). Its words are on separate cache lines.
 type barrier struct {
 	threads int32
 	_       [60]byte
@@ -29,15 +29,15 @@ func (b *barrier) wait() {
 	}
 }
 
-// How a thread waits: it looks again at once a number of times, about as long as a wave of a small
-// model takes, then lets others have the processor between looks.
+// A waiting thread polls without a pause for about as long as a wave of a small model takes, and
+// then yields between polls.
 const (
-	spins = 1 << 12      // looks before the first yield
-	looks = spins + 1<<8 // looks before a thread without work parks
-	other = 1 << 6       // each so many yields also lets other goroutines run
+	spins = 1 << 12      // polls before the first yield
+	looks = spins + 1<<8 // polls before a thread without work parks
+	other = 1 << 6       // every this many yields, other goroutines run too
 )
 
-// pause is called after the i-th look.
+// pause is called after the i-th poll.
 func pause(i int) {
 	switch {
 	case i < spins:

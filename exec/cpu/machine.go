@@ -1,8 +1,8 @@
-// Package cpu owns what runs a bound program on the processor: workers on threads of their own,
-// the barrier between waves, memory outside the Go heap, and how fast all of that is at most. What
-// the steps compute is package kernel's; which program runs on which operands is package exec's.
+// Package cpu runs bound programs on the processor. It contains the workers and their threads, the
+// barrier between waves, memory outside the Go heap, and the roofline of the machine. Package
+// kernel computes the steps; package exec chooses the program and binds its operands.
 //
-// It imports exec/cpu/kernel alone, and must not know plans, models or files.
+// It imports exec/cpu/kernel alone, and does not depend on plans, models or files.
 package cpu
 
 import (
@@ -19,21 +19,21 @@ import (
 // share of each step. All workers have the same number of waves.
 type Schedule [][][]kernel.Func
 
-// ErrFault is the error of a run that touched mapped memory which is no longer there: another
-// process cut the file short.
+// ErrFault reports that a run accessed mapped memory which no longer exists, because another
+// process truncated the file.
 var ErrFault = errors.New("mapped memory is gone")
 
-// ErrCancelled is the error of a run that its caller cancelled before all waves were computed.
+// ErrCancelled reports that the caller cancelled a run before all waves were computed.
 var ErrCancelled = errors.New("the run was cancelled")
 
-// A Machine is a set of workers that run schedules, one at a time. They have as many operating
-// system threads as there are processors for them: threads beyond that would only wait for each
-// other to be scheduled, at every wave. A thread does the shares of several workers in turn where
-// there are more. Thread 0 is the goroutine that calls Run; the others wait between runs: a short
-// while spinning, then parked.
+// A Machine is a set of workers that run schedules, one at a time. They run on at most as many
+// operating system threads as there are processors, since more threads would wait for each other to
+// be scheduled at every wave. If there are more workers than threads, a thread does the shares of
+// several workers one after another. Thread 0 is the goroutine that calls Run. Between runs, the
+// other threads spin for a short time and then park.
 type Machine struct {
-	// Mapped, which is set before the first run, tells whether an address is one of a mapped file, where
-	// a fault is ErrFault. A fault anywhere else is a wild pointer, and panics.
+	// Mapped reports whether an address belongs to a mapped file. It is set before the first run. A
+	// fault at such an address becomes ErrFault; a fault elsewhere is a wild pointer and panics.
 	Mapped func(addr uintptr) bool
 
 	workers int
@@ -47,25 +47,26 @@ type Machine struct {
 
 	start atomic.Uint32 // counts runs
 	_     [60]byte
-	// A worker hit missing memory, or thread 0 saw that the run is cancelled, or a worker skipped its
-	// share for that: threads pass through the remaining waves without computing, so that barriers meet.
+	// fault: a worker accessed missing memory. cancelled: thread 0 saw that the run is cancelled.
+	// skipped: a worker skipped its share because of that. In each case the threads pass the
+	// remaining barriers without computing.
 	fault, cancelled, skipped atomic.Bool
 	_                         [52]byte
 	lots                      []lot
 	ended                     sync.WaitGroup
 }
 
-// A lot is where a thread parks when there is nothing to run for long.
+// A lot parks a thread that has had nothing to run for some time.
 type lot struct {
 	parked atomic.Bool
 	wake   chan struct{} // the thread that sets parked to false sends to it
 	_      [48]byte
 }
 
-// UsableCores returns how many processors this process may use at the same time.
+// UsableCores returns the number of processors that this process may use at the same time.
 func UsableCores() int { return runtime.GOMAXPROCS(0) }
 
-// New starts the threads of so many workers. Close ends them.
+// New returns a machine with a number of workers and starts its threads. Close ends them.
 func New(workers int) *Machine {
 	m := &Machine{workers: max(workers, 1)}
 	m.threads = min(m.workers, UsableCores())
@@ -79,11 +80,11 @@ func New(workers int) *Machine {
 	return m
 }
 
-// Workers returns the number of workers: of shares that a schedule has.
+// Workers returns the number of workers, which is the number of shares in a schedule.
 func (m *Machine) Workers() int { return m.workers }
 
-// Run runs a schedule of as many workers as the machine has, and returns when all are done. Once done
-// is closed, workers finish the wave that they are in and skip the others, and Run returns
+// Run runs a schedule, which has a share for each worker, and returns when all workers are done.
+// After done is closed, workers finish the current wave and skip the others, and Run returns
 // ErrCancelled; a nil channel never cancels. It allocates nothing. Only one call may run at a time.
 func (m *Machine) Run(done <-chan struct{}, s Schedule, r kernel.Run) error {
 	if len(s) == 0 || len(s[0]) == 0 {
@@ -115,7 +116,7 @@ func (m *Machine) Close() {
 	m.ended.Wait()
 }
 
-// release lets the threads see a new schedule.
+// release starts the threads on a new schedule.
 func (m *Machine) release() {
 	m.start.Add(1)
 	for thread := 1; thread < m.threads; thread++ {
@@ -125,10 +126,10 @@ func (m *Machine) release() {
 	}
 }
 
-// work is the life of a thread.
+// work is the loop of a thread.
 func (m *Machine) work(thread int) {
 	defer m.ended.Done()
-	runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+	runtime.LockOSThread() // never unlocked, so the thread ends with the goroutine
 	debug.SetPanicOnFault(true)
 	for runs := uint32(0); ; {
 		runs = m.await(thread, runs)
@@ -139,7 +140,7 @@ func (m *Machine) work(thread int) {
 	}
 }
 
-// await returns the count of runs when it is no longer what was seen.
+// await waits until the count of runs differs from seen, and returns it.
 func (m *Machine) await(thread int, seen uint32) uint32 {
 	for i := range looks {
 		if runs := m.start.Load(); runs != seen {
@@ -149,14 +150,14 @@ func (m *Machine) await(thread int, seen uint32) uint32 {
 	}
 	lot := &m.lots[thread]
 	lot.parked.Store(true)
-	// A run that began before parked was set has not seen it, but is seen here.
+	// A run that began before parked was set did not see it, so look for such a run here.
 	if m.start.Load() == seen || !lot.parked.CompareAndSwap(true, false) {
 		<-lot.wake
 	}
 	return m.start.Load()
 }
 
-// walk is a thread's part of a run: in each wave the shares of some neighbouring workers.
+// walk is a thread's part of a run: in each wave, the shares of its consecutive workers.
 func (m *Machine) walk(thread int) {
 	first, end := thread*m.workers/m.threads, (thread+1)*m.workers/m.threads
 	for wave := range m.schedule[first] {
@@ -170,7 +171,7 @@ func (m *Machine) walk(thread int) {
 	}
 }
 
-// poll looks whether the caller has cancelled the run.
+// poll checks whether the caller has cancelled the run.
 func (m *Machine) poll() {
 	select {
 	case <-m.done:
@@ -193,7 +194,7 @@ func (m *Machine) wave(steps []kernel.Func) {
 	}
 }
 
-// guard notes a fault on mapped memory, and lets all other panics pass.
+// guard records a fault on mapped memory, and passes on all other panics.
 func (m *Machine) guard() {
 	p := recover()
 	if p == nil {

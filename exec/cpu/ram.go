@@ -13,7 +13,7 @@ type RAM struct {
 	Available int64 `json:"available"` // without swapping; includes memory that caches files
 }
 
-// Holds reports whether so many bytes are available. An unknown memory holds any.
+// Holds reports whether a number of bytes is available. It is true if the memory is unknown.
 func (r RAM) Holds(bytes int64) bool { return r.Total == 0 || bytes <= r.Available }
 
 // DetectRAM returns the memory of this machine on Linux (/proc/meminfo, see proc(5)), within the limits of

@@ -10,17 +10,17 @@ import (
 	"pesti/exec/cpu/kernel"
 )
 
-// A Roofline is the greatest rate of all workers of a machine together (Williams, Waterman &
+// A Roofline holds the peak rates of all workers of a machine together (Williams, Waterman &
 // Patterson, "Roofline", 2009), and the cost of a wave. The reading rate is the median of its
-// samples, because it is compared with medians of runs. The other rates are the best samples,
-// which other programs disturbed least.
+// samples, because it is compared with medians of runs. The other rates are the best samples, which
+// other programs disturbed least.
 type Roofline struct {
 	Workers   int                `json:"workers"`
-	ReadBytes int                `json:"read_bytes"`   // size of what is read from end to end
-	Read      float64            `json:"bytes_s"`      // bytes of it
-	Near      float64            `json:"near_bytes_s"` // bytes of what stays in each core's own cache
-	MACs      map[string]float64 `json:"macs_s"`       // multiplications with their additions, by probe: "f32", "int16", …
-	Wave      float64            `json:"wave_s"`       // seconds of a wave in which there is nothing to do
+	ReadBytes int                `json:"read_bytes"`   // size of the buffer that is read from end to end
+	Read      float64            `json:"bytes_s"`      // bytes read of that buffer
+	Near      float64            `json:"near_bytes_s"` // bytes read from each core's own cache
+	MACs      map[string]float64 `json:"macs_s"`       // multiply-accumulates, by probe: "f32", "int16", …
+	Wave      float64            `json:"wave_s"`       // seconds of a wave without work
 }
 
 // A Prober takes the samples of a Roofline on the workers of a machine, between its runs: with the
@@ -34,7 +34,7 @@ type Prober struct {
 	size    int
 }
 
-// A probeSpan is when one worker began and ended, on a cache line of its own.
+// A probeSpan holds when one worker began and ended, on a separate cache line.
 type probeSpan struct {
 	begin, end time.Time
 	done       int
@@ -42,20 +42,23 @@ type probeSpan struct {
 }
 
 const (
-	// MaxProbe is the largest buffer that is read: beyond all caches, and as fast as a larger one.
+	// MaxProbe is the largest buffer that is read. It exceeds all caches, and larger buffers are
+	// read at the same rate.
 	MaxProbe = 1 << 30
-	// probeNear is what each worker reads again and again: half of a small core's own cache.
+	// probeNear is the size of the buffer that each worker reads repeatedly: half of a small core's
+	// own cache.
 	probeNear = 128 << 10
-	// probeTime is how long a sample takes at least: long beside the clock and beside starting.
+	// probeTime is the minimum time of a sample: long compared with the clock's resolution and with
+	// the start of a run.
 	probeTime = 2 * time.Millisecond
 
 	probeNearName = "near"
 	probeWave     = "wave"
 )
 
-// NewProber allocates a buffer of size bytes, at most MaxProbe, each worker touching its part first
-// as the one that will read it. The best probes of the instruction sets isas are used. Free gives
-// the buffer back.
+// NewProber allocates a buffer of size bytes, at most MaxProbe. Each worker first touches the part
+// that it will read. NewProber chooses the best probes of the instruction sets isas. Free frees the
+// buffer.
 func NewProber(m *Machine, size int, isas []string) (*Prober, error) {
 	unit := kernel.ProbeUnit * m.workers
 	size = (min(max(size, 1), MaxProbe) + unit - 1) / unit * unit
@@ -68,28 +71,28 @@ func NewProber(m *Machine, size int, isas []string) (*Prober, error) {
 	err = p.run(context.Background(), func(w int) int {
 		part := p.part(w)
 		for i := range part {
-			part[i] = byte(i) // no page may be the one of zeros
+			part[i] = byte(i) // so that no page is the shared zero page
 		}
 		return len(part)
 	})
 	return p, err
 }
 
-// Free gives the buffer back.
+// Free frees the buffer.
 func (p *Prober) Free() error { return p.memory.Free() }
 
-// part is the part of the buffer that worker w reads.
+// part returns the part of the buffer that worker w reads.
 func (p *Prober) part(w int) []byte {
 	n := p.size / p.machine.workers
 	return p.memory.Data[w*n : (w+1)*n]
 }
 
-// SampleRead takes one sample of reading. It returns context.Cause(ctx) where ctx ends first.
+// SampleRead takes one sample of the reading rate. It returns context.Cause(ctx) if ctx ends first.
 func (p *Prober) SampleRead(ctx context.Context) error {
 	return p.sample(ctx, kernel.ProbeRead, kernel.ProbeRead, p.part)
 }
 
-// Sample takes one sample of everything. It returns context.Cause(ctx) where ctx ends first.
+// Sample takes one sample of every rate. It returns context.Cause(ctx) if ctx ends first.
 func (p *Prober) Sample(ctx context.Context) error {
 	if err := p.SampleRead(ctx); err != nil {
 		return err
@@ -109,8 +112,8 @@ func (p *Prober) Sample(ctx context.Context) error {
 	return p.sampleWaves(ctx)
 }
 
-// sample lets every worker repeat a probe on its data for about probeTime and notes what all did in
-// a second under a name. How often is found by the time that it takes alone.
+// sample lets every worker repeat a probe on its data for about probeTime, and records the total
+// rate per second under a name. The number of repetitions follows from the time of a single call.
 func (p *Prober) sample(ctx context.Context, name, probe string, data func(w int) []byte) error {
 	i := slices.IndexFunc(p.probes, func(k kernel.Probe) bool { return k.Name == probe })
 	if i < 0 {
@@ -137,12 +140,12 @@ func (p *Prober) sample(ctx context.Context, name, probe string, data func(w int
 	}
 }
 
-// run runs f once on every worker, all of them at once.
+// run runs f once on every worker concurrently.
 func (p *Prober) run(ctx context.Context, f func(w int) int) error {
 	s := make(Schedule, p.machine.workers)
 	for w := range s {
 		span := &p.spans[w]
-		s[w] = [][]kernel.Func{nil, {func(*kernel.Run) { // the first wave only lets all arrive
+		s[w] = [][]kernel.Func{nil, {func(*kernel.Run) { // the first wave only waits for all workers
 			span.begin = time.Now()
 			span.done = f(w)
 			span.end = time.Now()
@@ -159,8 +162,8 @@ func (p *Prober) runSchedule(ctx context.Context, s Schedule) error {
 	return err
 }
 
-// took returns how long the last run took from the first worker's beginning to the last one's end,
-// and what they did.
+// took returns the time of the last run, from the first worker's start to the last worker's end,
+// and the total work done.
 func (p *Prober) took() (time.Duration, int) {
 	begin, end, done := p.spans[0].begin, p.spans[0].end, 0
 	for i := range p.spans {
@@ -176,7 +179,7 @@ func (p *Prober) took() (time.Duration, int) {
 	return end.Sub(begin), done
 }
 
-// sampleWaves notes how long a wave takes in which there is nothing to do.
+// sampleWaves records the time of a wave without work.
 func (p *Prober) sampleWaves(ctx context.Context) error {
 	const waves, times = 100, 10
 	s := make(Schedule, p.machine.workers)
@@ -196,7 +199,7 @@ func (p *Prober) sampleWaves(ctx context.Context) error {
 	return p.runSchedule(ctx, s)
 }
 
-// Roofline returns what the samples up to now say.
+// Roofline returns the roofline of the samples so far.
 func (p *Prober) Roofline() *Roofline {
 	r := &Roofline{Workers: p.machine.workers, ReadBytes: p.size,
 		Read: Median(p.samples[kernel.ProbeRead]), Near: largest(p.samples[probeNearName]),
@@ -209,7 +212,7 @@ func (p *Prober) Roofline() *Roofline {
 	return r
 }
 
-// largest and smallest return the largest and the smallest of a sample, 0 of none.
+// largest and smallest return the extremes of a sample, 0 if it is empty.
 func largest(x []float64) float64 {
 	if len(x) == 0 {
 		return 0
@@ -224,7 +227,7 @@ func smallest(x []float64) float64 {
 	return slices.Min(x)
 }
 
-// Median returns the middle of a sample, 0 of none.
+// Median returns the median of a sample, 0 if it is empty.
 func Median(x []float64) float64 {
 	if len(x) == 0 {
 		return 0

@@ -49,7 +49,7 @@ func TestKernelTable(t *testing.T) {
 			// Integers become addresses, so an integer operand must be a checked input with an
 			// element for each row, a counter, or a result of top-k.
 			if i32 := slices.Contains(o.Formats, "i32"); i32 != (o.Input != "" || o.Table == Counters || o.Kept != "" || o.Role == "ids") {
-				t.Errorf("%s: %s has formats %v and is io buffer %q, want one where, and only where, it is i32", sig.Name, o.Role, o.Formats, o.Input)
+				t.Errorf("%s: %s has formats %v and is io buffer %q, want an io buffer if and only if it is i32", sig.Name, o.Role, o.Formats, o.Input)
 			}
 			if o.Input != "" && !slices.ContainsFunc(inputs, func(in Input) bool {
 				return in.Name == o.Input && (in.Elems == o.Extent || in.Elems == sig.Rows && o.Extent == "M")

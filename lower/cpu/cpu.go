@@ -1,11 +1,12 @@
-// Package cpu is what the CPU target offers to lowering: matmul kernels by weight type and
-// activation format, the kernel for each op with its operands and parameters, and the schedule
-// templates of the programs.
+// Package cpu describes the CPU target to lowering: matmul kernels by weight type and activation
+// format, the kernel for each op with its operands and parameters, and the schedule templates of
+// the programs.
 //
-// It imports graph, ops, exec/plan and lower/target. It knows nothing of how kernels are written; a test in
+// It imports graph, ops, exec/plan and lower/target. It does not import the kernels. A test in
 // package conformance checks its tables against the executor's.
 //
-// The documentation of package exec/cpu/kernel says how to add a row to Kernels, Reference or integerTypes.
+// The documentation of package exec/cpu/kernel describes how to add a row to Kernels, Reference or
+// integerTypes.
 package cpu
 
 import (
@@ -26,9 +27,10 @@ func Target() *target.Target {
 	}
 }
 
-// ways are the formats of activations. Tiles are for the tokens of whole chunks, so that rows whose
-// logits are wanted, mostly one, do not go through them. Queries, keys and values stay in integers:
-// they are a sixth of the products at most and a third of what bf16 costs.
+// activationFormats are the formats of activations, best first. Tiles (bf16) are for nodes over the
+// tokens of whole chunks, so the product with the vocabulary, mostly of one row, does not use them.
+// Nor do the products of queries, keys and values: they are at most a sixth of all products, but a
+// third of the error of bf16.
 var activationFormats = []target.ActivationFormat{
 	{Format: target.BF16, Rounds: true,
 		For: func(p *target.Program, n *graph.Node) bool {
@@ -45,9 +47,9 @@ var activationFormats = []target.ActivationFormat{
 	{Format: target.F32, WhyNot: func(string, *graph.Value) string { return "" }},
 }
 
-// integers are what activations are rounded to. A rounding to one plane costs the more accuracy the
-// fewer sums follow it, and time as the products have elements: in mixed, the products that cost most accuracy
-// for their time have two planes.
+// integers are the choices of integer formats for activations. The error of one plane is larger the
+// fewer sums follow it; the time of a second plane is proportional to the product's elements.
+// "mixed" keeps two planes for the products whose error is largest for their time.
 var integers = []target.Rounding{
 	target.Always(target.Q8x2),
 	{Name: "mixed", Format: func(n *graph.Node, logits bool) string {
@@ -59,9 +61,9 @@ var integers = []target.Rounding{
 	target.Always(target.Q8),
 }
 
-// defaultRounding is two planes, but where the second costs more than a tenth of a token's time: on AVX2, which
-// multiplies with one instruction and adds with others. Later instruction sets do both in one, and portable
-// kernels multiply with both planes at once.
+// defaultRounding is two planes unless the second costs more than a tenth of a token's time. That
+// is so on AVX2, which needs separate instructions to multiply and to add. Later instruction sets
+// do both in one instruction, and portable kernels multiply with both planes at once.
 func defaultRounding(isa string) string {
 	if isa == "avx2" {
 		return "mixed"
@@ -77,20 +79,20 @@ func whyNotInteger(_ string, w *graph.Value) string {
 }
 
 // integerTypes are the weight types that have kernels on integer activations. Every type has
-// one on float32.
+// kernels on float32 activations.
 var integerTypes = map[graph.DType]bool{
 	"q4_0": true, "q4_1": true, "q5_0": true, "q5_1": true, "q8_0": true,
 	"q4_k": true, "q5_k": true, "q6_k": true,
 }
 
-// Integer reports whether weights of that type can be multiplied with integer activations.
+// Integer reports whether a weight type has kernels on integer activations.
 func Integer(t graph.DType) bool { return integerTypes[t] }
 
-// layouts is the layout that the kernels of an instruction set want weights in.
+// layouts maps an instruction set to the layout in which its kernels read weights.
 var layouts = map[string]string{"neondot": "r16", "avx2": "r16", "avx512vnni": "r16", "amx": "r16"}
 
-// packedTypes are the weight types that have kernels for weights in such a layout, by the format of
-// the activations.
+// packedTypes are the weight types that have kernels on packed weights, by the format of the
+// activations.
 var packedTypes = map[string]map[graph.DType]bool{
 	target.Q8x2: integerTypes,
 	target.Q8:   integerTypes,
@@ -98,35 +100,36 @@ var packedTypes = map[string]map[graph.DType]bool{
 	target.BF16: layoutTypes,
 }
 
-// layoutTypes are the weight types that have a layout.
+// layoutTypes are the weight types that have a packed layout.
 var layoutTypes = map[graph.DType]bool{
 	"f32": true, "f16": true, "bf16": true, "q4_0": true, "q4_1": true, "q5_0": true, "q5_1": true,
 	"q8_0": true, "q4_k": true, "q5_k": true, "q6_k": true, "f8_e4m3": true,
 }
 
 // Layout returns the layout in which products on an instruction set read weights of a type, "" for
-// that of the file.
+// the file's.
 func Layout(isa string, t graph.DType, activations string) string {
-	if !packedTypes[activations][t] || isa == "neondot" && activations != target.Q8x2 { // its only kernels
-		return "" // portable ones read the file's layout faster
+	if !packedTypes[activations][t] || isa == "neondot" && activations != target.Q8x2 { // NEON has packed kernels for q8x2 alone
+		return "" // portable kernels read the file's layout faster
 	}
 	return layouts[isa]
 }
 
-// Tiles reports whether weights of that type and row length can be multiplied with bf16 activations:
-// there are kernels for types with a layout whose rows have no scales, and for whole tiles of 32
+// Tiles reports whether there are kernels on bf16 activations for weights of a type and row length
+// k. They need a type with a packed layout and without row scales, and rows of whole tiles of 32
 // elements.
 func Tiles(t graph.DType, k int64) bool { return layoutTypes[t] && t != graph.F8E4M3 && k%32 == 0 }
 
-// smallTokens is the most tokens of the program "small"; above it tile kernels pay.
+// smallTokens is the largest number of tokens of the program "small". For more tokens, kernels over
+// blocks of tokens (gemm) are faster.
 const smallTokens = 31
 
-// Chunk is how many tokens the program "tiles" takes at a time. Turning weights into bf16 costs as
-// much as multiplying them with some 64 tokens.
+// Chunk is the number of tokens in a chunk of the program "tiles". The conversion of weights to
+// bf16 costs as much as their product with about 64 tokens.
 const Chunk = 64
 
-// Programs returns the templates for the given bounds, by increasing number of tokens, and that of
-// "tiles" last, where there are to be tiles.
+// Programs returns the templates for the given bounds by increasing number of tokens, and then the
+// template of "tiles" if the bounds ask for it.
 func Programs(b target.Bounds) []target.Program {
 	list := target.Distinct(
 		target.Program{Name: "decode", MaxTokens: min(b.Sequences, b.Ubatch), Matmul: "gemv", Each: smallTokens},
@@ -139,8 +142,8 @@ func Programs(b target.Bounds) []target.Program {
 	return list
 }
 
-// Beside returns the template for the layers that stay on the processor in a program of another target. Its
-// kernels round the same for chunks and for tokens alone.
+// HostProgram returns the template for the layers that stay on the processor in a program of
+// another target. Its kernels round equally for chunks and for single tokens.
 func HostProgram(p target.Program) target.Program {
 	host := target.Program{Name: p.Name, MaxTokens: p.MaxTokens, Matmul: "gemv", AllRows: p.AllRows, Each: smallTokens}
 	if p.MaxTokens > smallTokens {
@@ -149,18 +152,18 @@ func HostProgram(p target.Program) target.Program {
 	return host
 }
 
-// RowUnit is the smallest share of a matmul's output rows that a worker takes.
+// RowUnit is the unit, in output rows, in which workers share a matmul.
 const RowUnit = 16
 
 var (
 	byRows   = plan.Split{By: "rows", Unit: RowUnit}
-	byBlocks = plan.Split{By: "rows", Unit: 2 * RowUnit} // rows of a result that is rounded by blocks of 32
+	byBlocks = plan.Split{By: "rows", Unit: 2 * RowUnit} // for a result that is rounded in blocks of 32 elements
 	byHeads  = plan.Split{By: "heads", Unit: 1}
 	byTokens = plan.Split{By: "tokens", Unit: 1}
 	one      = plan.Split{By: "one", Unit: 1}
 )
 
-// Kernels is the table of ops that have a kernel of their own on this target.
+// Kernels maps ops to this target's own kernels.
 var Kernels = []target.Lowering{
 	{Op: ops.GetRows, Kernel: "embed", In: []string{"table", "tokens"}, Out: []string{"y"}, Split: byTokens, Small: true, Params: target.Vocab},
 	{Op: ops.RMSNorm, Kernel: "norm", In: []string{"x", "w"}, Out: []string{"y"}, Split: byTokens, Small: true},
@@ -181,7 +184,7 @@ var Kernels = []target.Lowering{
 	{Op: ops.Attention, Kernel: "attention", In: []string{"q", "k", "v", "pos", "seq", "kcache", "vcache", "qnorm", "knorm", "freqs"}, Out: []string{"out", "", ""}, Split: byHeads},
 }
 
-// Reference is the table of ref.* kernels: what runs where no kernel fits.
+// Reference maps ops to the ref.* kernels, the fallback if no other kernel fits.
 var Reference = []target.Lowering{
 	{Op: ops.GetRows, Kernel: "ref.get_rows", In: []string{"table", "ids"}, Out: []string{"y"}, Split: one, Params: target.Vocab},
 	{Op: ops.Scale, Kernel: "ref.scale", In: []string{"x"}, Out: []string{"y"}, Split: one},
@@ -201,11 +204,11 @@ var Reference = []target.Lowering{
 	{Op: ops.SelectRows, Kernel: "select", In: []string{"x", "rows"}, Out: []string{"y"}, Split: one},
 }
 
-// heads are those of scores.
+// heads returns the number of heads of scores.
 func heads(n *graph.Node, _ target.Env) any { return n.Out[0].Type.Shape[1].N }
 
-// fits says why a row is not for a node, beyond what its signature says. A product without a choice of kernels
-// has none.
+// fits returns why a row does not fit a node although its signature does; "" if it fits. A product
+// fits once choose_kernels has named its kernels.
 func fits(l *target.Lowering, n *graph.Node) string {
 	if l.Matmuls != nil && n.Attr.Str("kernels") == "" {
 		return "choose_kernels found no matmul kernel for it"

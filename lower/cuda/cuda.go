@@ -1,9 +1,9 @@
-// Package cuda is what the CUDA target offers to lowering: how products read their operands, the
-// kernel for each op, and the schedule templates of the programs.
+// Package cuda describes the CUDA target to lowering: how products read their operands, the kernel
+// for each op, and the schedule templates of the programs.
 //
-// It imports graph, ops, exec/plan, lower/target, and of lower/cpu what the host computes where there is
-// no kernel. It knows nothing of how kernels are written or
-// launched; a test in package conformance checks its tables against those of exec/cuda.
+// It imports graph, ops, exec/plan, lower/target, and lower/cpu for the reference kernels that the
+// host runs. It does not import the kernels or their launches. A test in package conformance checks
+// its tables against those of exec/cuda.
 package cuda
 
 import (
@@ -27,12 +27,13 @@ func Target() *target.Target {
 	}
 }
 
-// Chunk is how many tokens the kernels for many tokens take at a time: the columns of their tiles.
+// Chunk is the number of tokens in a chunk: the columns of the tiles of the kernels for many
+// tokens.
 const Chunk = 64
 
-// programs are one for a token of each sequence, whose launches are replayed as a graph, one for any
-// number of tokens, which takes them eight at a time, and one for whole chunks, whose products and
-// attention are in tiles, which add in another order.
+// programs returns three templates. "decode" takes one token of each sequence, and its launches are
+// replayed as a CUDA graph. The second takes any number of tokens, eight at a time. The third takes
+// whole chunks, with products and attention in tiles, which sum in another order.
 func programs(b target.Bounds) []target.Program {
 	list := target.Distinct(
 		target.Program{Name: "decode", MaxTokens: min(b.Sequences, b.Ubatch), Matmul: "gemv", AllRows: true, Prologue: true},
@@ -44,7 +45,7 @@ func programs(b target.Bounds) []target.Program {
 	return list
 }
 
-// ways are the formats to which products round their activations by themselves.
+// activationFormats are the formats to which the matmul kernels themselves round activations.
 var activationFormats = []target.ActivationFormat{
 	{Format: target.Q8x2, Rounds: true, Integers: true, WhyNot: func(_ string, w *graph.Value) string {
 		if cpu.Integer(w.Type.DType) && Reads(w) {
@@ -60,11 +61,11 @@ var activationFormats = []target.ActivationFormat{
 	}},
 }
 
-// layout is the one that all matrices are in.
+// layout returns the layout of all matrices.
 func layout(string, graph.DType, string) string { return plan.SOA }
 
-// Reads reports whether kernels read a matrix: its type has a layout, and its rows are whole blocks
-// of it.
+// Reads reports whether the kernels can read a matrix: its type has a layout, and its rows consist
+// of whole blocks.
 func Reads(w *graph.Value) bool {
 	l, ok := plan.LookupLayout(plan.SOA, string(w.Type.DType))
 	return ok && target.Width(w)%l.Block == 0
@@ -72,7 +73,7 @@ func Reads(w *graph.Value) bool {
 
 var one = plan.Split{By: "one", Unit: 1}
 
-// Kernels is the table of ops that have a kernel of their own on this target.
+// Kernels maps ops to this target's own kernels.
 var Kernels = []target.Lowering{
 	{Op: ops.GetRows, Kernel: "cuda.embed", In: []string{"table", "tokens"}, Out: []string{"y"}, Split: one, Params: target.Vocab},
 	{Op: ops.GetPart, Kernel: "cuda.embed_part", In: []string{"table", "tokens"}, Out: []string{"y"}, Split: one},
@@ -91,7 +92,7 @@ var Kernels = []target.Lowering{
 	{Op: ops.Attention, Kernel: "cuda.attention", In: []string{"q", "k", "v", "pos", "seq", "kcache", "vcache", "qnorm", "knorm", "freqs"}, Out: []string{"out", "", ""}, Split: one, Params: map[string]target.Value{"splits": splits}},
 }
 
-// Chunked is the table of ops that have another kernel in the program for chunks.
+// Chunked maps ops to their kernels in the program for chunks, where these differ.
 var Chunked = []target.Lowering{
 	{Op: ops.Quantize, Kernel: "cuda.quantise", In: []string{"x"}, Out: []string{"y"}, Split: one},
 	{Op: ops.NormQuantize, Kernel: "cuda.norm", In: []string{"x", "w"}, Out: []string{"y"}, Split: one},
@@ -101,11 +102,11 @@ var Chunked = []target.Lowering{
 	{Op: ops.Attention, Kernel: "cuda.prefill", In: []string{"q", "k", "v", "pos", "seq", "kcache", "vcache", "qnorm", "knorm", "freqs"}, Out: []string{"out", "", ""}, Split: one},
 }
 
-// always are the ops that run on the device in any case.
+// always lists the ops that run on the device in every plan.
 var always = []*graph.Op{ops.SelectRows, ops.GetPart, ops.Sum, ops.Concat}
 
-// Reference is the table of kernels that run on the host where none fits, each of which is a
-// fallback, and of ops that always run on the device.
+// Reference maps ops to the reference kernels that run on the host as fallbacks, and the ops of
+// "always" to their device kernels.
 func Reference() []target.Lowering {
 	var table []target.Lowering
 	for _, l := range cpu.Reference {
@@ -122,7 +123,7 @@ func Reference() []target.Lowering {
 	return table
 }
 
-// fits says why a row is not for a node, beyond what its signature says.
+// fits returns why a row does not fit a node although its signature does; "" if it fits.
 func fits(l *target.Lowering, n *graph.Node) string {
 	switch n.Op {
 	case ops.GetRows:
@@ -131,11 +132,11 @@ func fits(l *target.Lowering, n *graph.Node) string {
 		}
 	case ops.RMSNorm, ops.NormAdd:
 		if width := target.Width(n.In[0]); width%4 != 0 {
-			return fmt.Sprintf("kernel %s takes rows of multiples of 4 elements, not %d", l.Kernel, width)
+			return fmt.Sprintf("kernel %s takes rows of a multiple of 4 elements, found %d", l.Kernel, width)
 		}
 	case ops.Attention:
 		if d := n.Attr.Int("head_dim"); d%8 != 0 || d > 256 {
-			return fmt.Sprintf("kernel %s takes head_dim of multiples of 8 up to 256, not %d", l.Kernel, d)
+			return fmt.Sprintf("kernel %s takes head_dim of a multiple of 8 up to 256, found %d", l.Kernel, d)
 		}
 	}
 	if l.Matmuls != nil && n.Attr.Str("kernels") == "" {
@@ -144,13 +145,13 @@ func fits(l *target.Lowering, n *graph.Node) string {
 	return ""
 }
 
-// splits are the most parts that the positions of an attention are cut into.
+// splits returns the largest number of splits of an attention's positions.
 func splits(n *graph.Node, env target.Env) any {
 	positions, _ := env.Positions(n.Operand("kcache"))
 	return plan.CUDASplits(positions, n.Attr.Int("window"))
 }
 
-// concatWidths are those of the operands, 0 where there is none.
+// concatWidths are the widths of a concatenation's operands, 0 for an absent one.
 var concatWidths = map[string]target.Value{"n0": operandWidth(0), "n1": operandWidth(1), "n2": operandWidth(2)}
 
 func operandWidth(i int) target.Value {

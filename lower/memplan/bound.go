@@ -5,14 +5,15 @@ import (
 	"slices"
 )
 
-// level is the number of bytes live from a step on, up to the step of the next level.
+// level is the number of live bytes from one step to the step of the next level.
 type level struct {
 	step int
 	live int64
 }
 
-// LowerBound returns the peak over all steps of the bytes live in it, each size rounded up to its alignment.
-// No plan is smaller. The bound is meant for buffers that Best accepts; it means nothing for others.
+// LowerBound returns the largest number of bytes that are live in one step, with each size rounded
+// up to its alignment. No plan is smaller. The result is meaningless for buffers that Best does not
+// accept.
 func LowerBound(bufs []Buffer) int64 {
 	items := make([]item, 0, len(bufs))
 	for i, b := range bufs {
@@ -31,7 +32,8 @@ func peak(profile []level) int64 {
 	return most
 }
 
-// profileOf returns the levels in order of their steps, one per step at which a buffer begins or ends.
+// profileOf returns one level per step at which a buffer's lifetime begins or ends, in order of
+// steps.
 func profileOf(items []item) []level {
 	changes := make([]level, 0, 2*len(items))
 	for _, it := range items {

@@ -10,8 +10,8 @@ import (
 // buffer, a multiple of its alignment, the buffer inside the arena, and no two buffers in the same bytes at the
 // same step. The error names the buffer, or the two, that break a rule.
 //
-// It looks at the bytes that a buffer uses, not at the padding that planners put behind it. A buffer of no size or with an empty lifetime may lie
-// anywhere.
+// It checks the bytes of a buffer without the padding that planners add. A buffer of size 0 or with
+// an empty lifetime may have any offset.
 func Check(bufs []Buffer, offsets []int64, size int64) error {
 	if len(offsets) != len(bufs) {
 		return fmt.Errorf("%d offsets for %d buffers, expected one for each", len(offsets), len(bufs))
@@ -32,18 +32,18 @@ func Check(bufs []Buffer, offsets []int64, size int64) error {
 		if b.Size == 0 || b.First == b.Last {
 			continue
 		}
-		if o > size || b.Size > size-o { // the sum of both could overflow
+		if o > size || b.Size > size-o { // o + b.Size could overflow
 			return fmt.Errorf("buffer %d: %d bytes at offset %d, expected to end within the arena's %d bytes", i, b.Size, o, size)
 		}
 		events = append(events, event{b.First, i, true}, event{b.Last, i, false})
 	}
-	// Sweep over the steps. The live buffers do not overlap and are kept by offset, so a new one can collide
-	// with its neighbours only.
+	// Sweep over the steps. The live buffers are disjoint and sorted by offset, so a new one can
+	// collide with its neighbours only.
 	slices.SortFunc(events, func(a, b event) int {
 		if c := cmp.Compare(a.step, b.step); c != 0 {
 			return c
 		}
-		switch { // lifetimes are half-open: what ends makes room for what begins
+		switch { // lifetimes are half-open, so ends come before begins
 		case !a.begins && b.begins:
 			return -1
 		case a.begins && !b.begins:

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Check accepts and refuses exactly what the definition does, for plans with one corrupted number.
+// Check agrees with the definition on plans with one corrupted number.
 func TestCheckAgreesWithDefinition(t *testing.T) {
 	refused := 0
 	rapid.Check(t, func(t *rapid.T) {

@@ -9,17 +9,17 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A family makes instances like one of the eleven, A to K, on which MiniMalloc was measured (Moffitt
-// and Fernandez, "MiniMalloc: A Lightweight Memory Allocator for Hardware-Accelerated Machine
-// Learning", ASPLOS 2023): as many buffers, about as much of the rectangle of time and capacity
-// covered, and about the same quantiles of lifetimes and sizes. Each is cut out of a rectangle, so that
-// a plan at the bound exists.
+// A family makes instances like one of the eleven, A to K, on which MiniMalloc was measured
+// (Moffitt and Fernandez, "MiniMalloc: A Lightweight Memory Allocator for Hardware-Accelerated
+// Machine Learning", ASPLOS 2023): the same number of buffers, about the same share of the time ×
+// capacity rectangle, and about the same quantiles of lifetimes and sizes. Each instance is cut out
+// of a rectangle, so that a plan at the bound exists.
 type family struct {
 	name    string
 	buffers int
 	fill    float64 // share of the rectangle that buffers cover
 	shorten float64 // share of the cuts that go across time
-	picks   int     // the largest of so many random pieces is cut next: more leave fewer slivers
+	picks   int     // the largest of this many random pieces is cut next; more picks leave fewer slivers
 	even    bool    // pieces keep one shape, as in F, G and H
 }
 
@@ -44,8 +44,8 @@ const (
 	familyUnit     = 1 << 10
 )
 
-// instance cuts one out. Pieces are dropped until no more than fill is covered, but none that lives at
-// one moment, where the bound stays the capacity.
+// instance cuts an instance of the family. Pieces are dropped until at most the share fill is
+// covered, but no piece that is live at one chosen step, so that the bound stays the capacity.
 func (f family) instance(rng *rand.Rand) []Buffer {
 	pieces := []Buffer{{Size: familyCapacity, Last: familySteps, Align: familyUnit}}
 	whole := int(float64(f.buffers) / f.fill)
@@ -82,7 +82,7 @@ func (f family) instance(rng *rand.Rand) []Buffer {
 	})
 }
 
-// part is where n units are cut: anywhere, or near the middle.
+// part returns where to cut n units: anywhere, or near the middle.
 func part(rng *rand.Rand, n int, even bool) int {
 	if even && n >= 8 {
 		return n/3 + rng.IntN(n/3)
@@ -90,7 +90,7 @@ func part(rng *rand.Rand, n int, even bool) int {
 	return 1 + rng.IntN(n-1)
 }
 
-// largest is the index of the piece of the most steps times bytes among some picked at random.
+// largest returns the index of the piece with the most steps × bytes among some random picks.
 func largest(pieces []Buffer, rng *rand.Rand, picks int) int {
 	most := rng.IntN(len(pieces))
 	area := func(p Buffer) int64 { return p.Size * int64(p.Last-p.First) }
@@ -102,7 +102,7 @@ func largest(pieces []Buffer, rng *rand.Rand, picks int) int {
 	return most
 }
 
-// TestFamilies holds the portfolio to a mean of 1.1 of the bound over the families.
+// TestFamilies checks that the portfolio's mean over the families is at most 1.1 of the bound.
 func TestFamilies(t *testing.T) {
 	mean := 0.0
 	for _, f := range families {
@@ -133,7 +133,8 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
-// TestEachPlanner holds every planner, alone, to the checker, on random and on adversarial instances.
+// TestEachPlanner runs the checker on the plans of every single planner, for random and adversarial
+// instances.
 func TestEachPlanner(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		bufs := drawBuffers(t, 30)

@@ -1,17 +1,19 @@
 // Package memplan gives buffers of known size and lifetime their offsets in one arena.
 //
-// This is dynamic storage allocation: rectangles (lifetime × size) may slide along the address axis only,
-// and the height of the stack is to be as small as it can be. It is NP-hard (Garey and Johnson, SR2).
-// Polynomial algorithms with a guarantee exist (Kierstead, "A polynomial time approximation algorithm for
+// This is dynamic storage allocation: rectangles (lifetime × size) may slide along the address axis
+// only, and the total height has to be minimal. It is NP-hard (Garey and Johnson, SR2). Polynomial
+// algorithms with a guarantee exist (Kierstead, "A polynomial time approximation algorithm for
 // dynamic storage allocation", 1991: 6 times the bound; Gergov, "Algorithms for compile-time memory
-// optimization", 1999: 3 times), but on the short-lived buffers of a neural network simple greedy rules
-// come much closer (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020),
-// and which rule wins differs from graph to graph. So Best runs a portfolio, cheapest first, and stops as
-// soon as a plan meets the lower bound, which proves it optimal. What no greedy rule solves (the instances
-// of Moffitt and Fernandez, "MiniMalloc", 2023, are built so) goes to a seeded search over placement orders.
+// optimization", 1999: 3 times), but on the short-lived buffers of a neural network simple greedy
+// rules come much closer (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net
+// Inference", 2020), and which rule is best differs from graph to graph. So Best runs a portfolio,
+// cheapest first, and stops as soon as a plan meets the lower bound, which proves it optimal.
+// Instances that no greedy rule solves, such as those of Moffitt and Fernandez ("MiniMalloc",
+// 2023), go to a seeded search over placement orders.
 //
-// The package owns the planners, the lower bound and the checker, all on plain integers. It imports nothing
-// of ours, knows no graph and no kernel. The checker shares nothing with the planners but the rules for a valid buffer.
+// The package contains the planners, the lower bound and the checker, all on plain integers. It
+// imports no other package of this module. The checker shares only the rules for a valid buffer
+// with the planners.
 package memplan
 
 import (
@@ -21,13 +23,14 @@ import (
 	"slices"
 )
 
-// DefaultAlign is the alignment, in bytes, of a Buffer that asks for none: a cache line, and an AVX-512 register.
+// DefaultAlign is the alignment, in bytes, of a Buffer whose Align is 0: the size of a cache line
+// and of an AVX-512 register.
 const DefaultAlign = 64
 
 // Buffer is a block of memory that is in use during the half-open range of steps [First, Last).
 //
-// Size is in bytes and counts as rounded up to Align, a power of two (0 means DefaultAlign). A buffer of no
-// size or with an empty lifetime needs no memory: it gets offset 0 and collides with nothing.
+// Size is in bytes, and is rounded up to Align, a power of two (0 means DefaultAlign). A buffer of
+// size 0 or with an empty lifetime needs no memory and gets offset 0.
 type Buffer struct {
 	Size        int64
 	First, Last int
@@ -44,29 +47,30 @@ func (b Buffer) alignment() int64 {
 // Plan is an assignment of offsets. All sizes are in bytes.
 type Plan struct {
 	Offsets  []int64 // one per buffer, in the order given
-	Size     int64   // what the arena must hold
+	Size     int64   // of the arena
 	Bound    int64   // LowerBound: no plan is smaller; Size == Bound proves Size optimal
-	Unshared int64   // what the arena would be if no two buffers shared memory
+	Unshared int64   // size of the arena if no two buffers shared memory
 	Planner  string  // the planner that found it
 }
 
-// Options steer the search. The same buffers and options give the same plan on every machine.
+// Options configure Best. The same buffers and options give the same plan on every machine.
 type Options struct {
 	Seed        uint64 // of the search for better placement orders
-	Evaluations int    // orders that the search may try: 0 means 200 for each buffer, a negative number none
+	Evaluations int    // most orders that the search tries: 0 means 200 for each buffer, a negative number none
 	Planner     string // the only one of Planners to run, "" for the portfolio
 }
 
-// What the search may cost. Both are counts and not times, so that the same plan comes out on every machine.
+// Limits of the search. They are counts and not times, so that the plan is the same on every
+// machine.
 const (
-	evaluationsEach = 200 // orders tried for each buffer, if the caller does not say
-	maxVisits       = 2e8 // looks at a buffer and moves of one, each 2 to 5 ns: a second at most
+	evaluationsEach = 200 // orders tried for each buffer by default
+	maxVisits       = 2e8 // reads and moves of one buffer, each 2 to 5 ns: a second at most
 )
 
-// Best returns the smallest plan that the portfolio finds; of equal plans, that of the planner listed first.
-// It returns an error for a buffer with a negative size, a lifetime that is negative or ends before it starts,
-// an alignment that is not a power of two, for sizes whose sum does not fit in an int64, and for a planner that
-// there is not.
+// Best returns the smallest plan that the portfolio finds; of equal plans, the plan of the planner
+// listed first. It returns an error for a buffer with a negative size, a lifetime that is negative
+// or ends before it starts, or an alignment that is not a power of two; for sizes whose sum does
+// not fit in an int64; and for an unknown planner.
 func Best(bufs []Buffer, opts Options) (Plan, error) {
 	p, err := newProblem(bufs)
 	if err != nil {
@@ -104,12 +108,12 @@ func Best(bufs []Buffer, opts Options) (Plan, error) {
 
 // item is a buffer that needs memory, with its size rounded up.
 type item struct {
-	index       int // in the caller's list
+	index       int // of the buffer in the caller's list
 	size, align int64
 	first, last int
 }
 
-// problem is what the planners see: only buffers that need memory.
+// problem is the planners' input: the buffers that need memory.
 type problem struct {
 	items    []item
 	profile  []level
@@ -119,8 +123,8 @@ type problem struct {
 
 func newProblem(bufs []Buffer) (*problem, error) {
 	p := &problem{items: make([]item, 0, len(bufs))}
-	// Planners add sizes and alignment gaps without looking. The sum of all sizes and gaps fits in an int64
-	// if this one does, so none of their sums can overflow.
+	// Planners do not check their sums of sizes and alignment gaps for overflow. All of them fit in
+	// an int64 if this sum does.
 	var most uint64
 	for i, b := range bufs {
 		if err := valid(b); err != nil {
@@ -142,7 +146,7 @@ func newProblem(bufs []Buffer) (*problem, error) {
 	return p, nil
 }
 
-// itemOf returns b with its size rounded up; a size too large to round comes out negative.
+// itemOf returns b with its size rounded up, or with a negative size if rounding overflows.
 func itemOf(index int, b Buffer) item {
 	align := b.alignment()
 	return item{index: index, size: alignUp(b.Size, align), align: align, first: b.First, last: b.Last}

@@ -146,7 +146,7 @@ func TestBest(t *testing.T) {
 	})
 }
 
-// Every planner alone, not only the winner, gives a plan.
+// Every planner alone returns a valid plan, not only the winner.
 func TestPlanners(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		bufs := drawBuffers(t, 30)
@@ -259,7 +259,7 @@ func TestExcessOverBound(t *testing.T) {
 	tests := []struct {
 		name     string
 		instance func(*rand.Rand) []Buffer
-		most     float64 // mean excess over the bound as a share of it, rounded up from what was measured
+		most     float64 // mean excess over the bound as a share of it: the measured value rounded up
 	}{
 		{"scattered 60", func(r *rand.Rand) []Buffer { return scattered(r, 60) }, 0},
 		{"scattered 200", func(r *rand.Rand) []Buffer { return scattered(r, 200) }, 0.0020},
@@ -303,8 +303,8 @@ func TestExcessOverBound(t *testing.T) {
 	}
 }
 
-// TestSearchStops counts what the search costs where it never meets the bound, before its tries run out:
-// the budget, and at most one try more, which places and moves each of n items past all others.
+// TestSearchStops checks that a search that never meets the bound stops at its budget of visits,
+// plus at most one try, which places and moves each of n items past all others.
 func TestSearchStops(t *testing.T) {
 	const n = 2000
 	for name, bufs := range map[string][]Buffer{
@@ -326,15 +326,16 @@ func TestSearchStops(t *testing.T) {
 	}
 }
 
-// TestVisits counts by hand what it costs to place items that all live at once, each behind the ones
-// before, and items that never do, each in front of them.
+// TestVisits compares visits with counts by hand: for items that are all live at once, each placed
+// behind the earlier ones, and for items that never overlap in time, each placed before the earlier
+// ones.
 func TestVisits(t *testing.T) {
 	const n = 10
 	for _, c := range []struct {
 		name     string
 		lifetime func(i int) (first, last int)
-		all      int64 // to place all: looks, and moves
-		last     int64 // to place the last one again: a look at all for what to drop, looks, and moves
+		all      int64 // visits to place all: reads and moves
+		last     int64 // visits to place the last item again: a read of all to find what to drop, reads and moves
 	}{
 		{"at once", func(int) (int, int) { return 0, 1 }, n * (n - 1) / 2, n + n - 1},
 		{"never", func(i int) (int, int) { return i, i + 1 }, n * (n - 1), n + n - 1 + n - 1},

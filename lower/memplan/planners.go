@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// planners is the portfolio in the order in which Best tries it. The best layout so far is empty at the first.
+// planners is the portfolio in the order in which Best tries it. Each gets the best layout so far,
+// which is empty for the first.
 var planners = []struct {
 	name string
 	run  func(p *problem, best layout, opts Options) layout
@@ -28,14 +29,14 @@ func Planners() []string {
 	return names
 }
 
-// layout gives each item of a problem its offset; size is where the last one ends.
+// layout holds the offset of each item of a problem; size is the end of the highest item.
 type layout struct {
 	offsets []int64
 	size    int64
 }
 
-// greedy returns the planner that places the items one by one: in increasing order of their keys, items with
-// equal keys in the order given, each where fit says.
+// greedy returns the planner that places the items one by one, each in the gap that fit chooses: in
+// increasing order of keys, items with equal keys in the given order.
 func greedy(keys func(*problem) []key, fit fit) func(*problem, layout, Options) layout {
 	return func(p *problem, _ layout, _ Options) layout {
 		k := keys(p)
@@ -50,18 +51,20 @@ func greedy(keys func(*problem) []key, fit fit) func(*problem, layout, Options) 
 // key orders items for placement, lexicographically.
 type key [3]int64
 
-// bySize: large buffers first, while gaps for them still exist. Of equal ones, the longest lived.
+// bySize orders large buffers first, while gaps for them still exist; equal sizes by descending
+// lifetime.
 func bySize(p *problem) []key {
 	return keysOf(p, func(it item) key { return key{-it.size, int64(it.first - it.last)} })
 }
 
-// byDuration: long-lived buffers first, so that they lie at the bottom and do not split the rest.
+// byDuration orders long-lived buffers first, so that they are at the bottom and do not split the
+// free space.
 func byDuration(p *problem) []key {
 	return keysOf(p, func(it item) key { return key{int64(it.first - it.last), -it.size} })
 }
 
-// byBreadth: the buffers of the fullest step first, since that step is the bound (Pisarchyk and Lee, section 5.2);
-// within a step, large ones first.
+// byBreadth orders the buffers of the step with the most live bytes first, since that step sets the
+// bound (Pisarchyk and Lee, section 5.2); within a step, large buffers first.
 func byBreadth(p *problem) []key {
 	return keysOf(p, func(it item) key {
 		var widest level
@@ -74,7 +77,7 @@ func byBreadth(p *problem) []key {
 	})
 }
 
-// byExecution: as an allocator at run time would see them.
+// byExecution orders buffers by first step, as a run-time allocator gets them.
 func byExecution(p *problem) []key {
 	return keysOf(p, func(it item) key { return key{int64(it.first), -it.size} })
 }
@@ -99,32 +102,34 @@ func identity(n int) []int {
 type fit int
 
 const (
-	firstFit fit = iota // the lowest
-	bestFit             // the one that leaves the least; of equal ones the lowest
+	firstFit fit = iota // the lowest gap
+	bestFit             // the gap that leaves the least rest; of equal ones the lowest
 )
 
-// placer places items in a given order. It keeps what it placed, since the search changes orders little at a time.
+// placer places items in a given order. It keeps earlier placements, since the search changes only
+// a part of the order each time.
 type placer struct {
 	p       *problem
 	offsets []int64 // of the placed items
 	placed  []slot  // by offset
-	visits  int64   // looks at an item, and moves of one
+	visits  int64   // reads and moves of items
 }
 
 // slot is a placed item.
 type slot struct {
 	offset, end int64
 	first, last int
-	rank        int // its place in the order
+	rank        int // its index in the order
 }
 
 func newPlacer(p *problem) *placer {
 	return &placer{p: p, offsets: make([]int64, len(p.items)), placed: make([]slot, 0, len(p.items))}
 }
 
-// place gives each item, in the order given, the gap that fit chooses among the items that are placed and live
-// at the same time. The first keep items stay where an earlier call with the same ones in front has placed them.
-// It stops before the first item that would end above limit, and returns how many are placed.
+// place puts each item, in the given order, in the gap that fit chooses between the placed items
+// that are live at the same time. The first keep items keep their places of an earlier call, whose
+// order had the same first items. place stops before the first item that would end above limit, and
+// returns the number of placed items.
 func (pl *placer) place(order []int, keep int, fit fit, limit int64) int {
 	pl.visits += int64(len(pl.placed))
 	pl.placed = slices.DeleteFunc(pl.placed, func(s slot) bool { return s.rank >= keep })
@@ -143,7 +148,7 @@ func (pl *placer) place(order []int, keep int, fit fit, limit int64) int {
 	return len(order)
 }
 
-// layout is what all items' places amount to.
+// layout returns the layout of all placed items.
 func (pl *placer) layout() layout {
 	pl.visits += int64(len(pl.placed))
 	l := layout{offsets: slices.Clone(pl.offsets)}
@@ -153,9 +158,9 @@ func (pl *placer) layout() layout {
 	return l
 }
 
-// gap returns the offset at which it goes.
+// gap returns the offset of the gap that fit chooses for an item.
 func (pl *placer) gap(it *item, fit fit) int64 {
-	var floor int64 // where the slots seen so far end
+	var floor int64 // the highest end of the slots so far
 	chosen, least := int64(-1), int64(math.MaxInt64)
 	for i := range pl.placed {
 		pl.visits++

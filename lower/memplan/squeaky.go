@@ -6,23 +6,24 @@ import (
 	"slices"
 )
 
-// squeakyWheel searches placement orders for first fit, from the order in which the best layout stacks its
-// items. It always asks for less memory than the best layout needs. The item at which that fails is the
-// trouble, so it moves to some earlier place, and the rest is left alone ("Squeaky Wheel Optimization",
-// Joslin and Clements, 1999): in front of an item that it lives beside, since passing others changes nothing,
-// and rather a late one than an early one. On dissected rectangles this ends three times nearer to the bound
-// than moving the items that reach the top, and each try is cheaper, since it stops at the failure and begins
-// where the order has changed.
+// squeakyWheel searches placement orders for first fit. It starts from the order of offsets in the
+// best layout, and always requires less memory than that layout. The item at which placement fails
+// moves to an earlier position in the order; the other items keep their order ("Squeaky Wheel
+// Optimization", Joslin and Clements, 1999). It moves to just before an item whose lifetime
+// overlaps its own, since passing other items changes nothing; later positions are more probable.
+// On dissected rectangles the result is three times nearer to the bound than with moves of the
+// items at the top. Each try is cheaper, too: it stops at the failure and resumes at the first
+// changed position.
 //
-// Orders are the whole search space: place the items of any layout by first fit in order of their offsets, and
-// each comes to lie at its old offset or lower, since all that it meets was placed below it and has only sunk.
-// So one of the orders gives an optimal layout.
+// Searching orders is enough, since some order gives an optimal layout. Proof: place the items of
+// an optimal layout by first fit in order of their offsets. By induction each item gets its old
+// offset or a lower one, since all items placed before it began below it and none has risen.
 func squeakyWheel(p *problem, best layout, opts Options) layout {
 	best, _ = search(p, best, opts)
 	return best
 }
 
-// search is squeakyWheel, and returns what it took too.
+// search is squeakyWheel that also returns its cost.
 func search(p *problem, best layout, opts Options) (layout, cost) {
 	var spent cost
 	if best.offsets == nil { // no other planner ran
@@ -32,7 +33,7 @@ func search(p *problem, best layout, opts Options) (layout, cost) {
 	pl := newPlacer(p)
 	order := identity(len(p.items))
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(best.offsets[a], best.offsets[b]) })
-	var meets []int // places in the order of what the troublesome item lives beside
+	var meets []int // positions in the order of items that are live together with the failed item
 	keep := 0
 	for ; spent.tries < opts.Evaluations && best.size > p.bound && pl.visits < maxVisits; spent.tries++ {
 		placed := pl.place(order, keep, firstFit, best.size-1)
@@ -41,7 +42,8 @@ func search(p *problem, best layout, opts Options) (layout, cost) {
 			keep = slices.IndexFunc(order, func(i int) bool { return best.offsets[i]+p.items[i].size == best.size })
 			continue
 		}
-		// It meets some item, since alone it would end no higher than the bound, which is below best.size.
+		// The list is not empty: an item alone ends no higher than the bound, which is below
+		// best.size.
 		it := p.items[order[placed]]
 		pl.visits += int64(placed)
 		meets = meets[:0]
@@ -58,13 +60,13 @@ func search(p *problem, best layout, opts Options) (layout, cost) {
 	return best, spent
 }
 
-// A cost is what a search took.
+// A cost counts the work of a search.
 type cost struct {
 	tries  int   // orders tried
 	visits int64 // looks at an item, and moves of one
 }
 
-// advance moves order[from] to the earlier place to, and what lies between back by one.
+// advance moves order[from] to the earlier index to, and the elements between back by one.
 func advance(order []int, from, to int) {
 	it := order[from]
 	copy(order[to+1:from+1], order[to:from])

@@ -13,26 +13,26 @@ func Width(v *graph.Value) int64 {
 	return v.Type.Shape[len(v.Type.Shape)-1].N
 }
 
-// A Value is what a parameter of a kernel is for a node: an int64, a float64 or a string.
+// A Value computes a kernel's parameter for a node: an int64, a float64 or a string.
 type Value func(n *graph.Node, env Env) any
 
-// computed are the parameters that follow from the operands of a node, and its results, in the same way for
+// computed has the parameters that follow from a node's operands and results in the same way for
 // every kernel. All others are attributes of the node.
 var computed = map[string]Value{
 	"k":         func(n *graph.Node, _ Env) any { return Width(n.In[0]) },
 	"n":         func(n *graph.Node, _ Env) any { return Width(n.Out[0]) },
-	"rows":      func(n *graph.Node, _ Env) any { return n.In[0].Type.Shape[0].N }, // of a table
+	"rows":      func(n *graph.Node, _ Env) any { return n.In[0].Type.Shape[0].N }, // rows of a table
 	"group":     func(n *graph.Node, _ Env) any { return Width(n.In[1]) },
 	"width":     func(n *graph.Node, _ Env) any { return Width(n.In[1]) },
-	"eps":       func(n *graph.Node, _ Env) any { return n.Float("eps") }, // 0 of an op without a norm
+	"eps":       func(n *graph.Node, _ Env) any { return n.Float("eps") }, // 0 for an op without a norm
 	"positions": func(n *graph.Node, env Env) any { positions, _ := env.storage(n); return positions },
 	"ring":      func(n *graph.Node, env Env) any { _, ring := env.storage(n); return flag(ring) },
 }
 
-// Vocab is the parameter of look-ups in a whole table: its rows.
+// Vocab is the parameter "vocab" of look-ups in a whole table: its number of rows.
 var Vocab = map[string]Value{"vocab": computed["rows"]}
 
-// storage is that of the first state among a node's operands.
+// storage returns the storage of the first state among a node's operands.
 func (env Env) storage(n *graph.Node) (positions int64, ring bool) {
 	at := slices.IndexFunc(n.In, func(v *graph.Value) bool { return v != nil && v.Type.DType == graph.KV })
 	return env.Positions(n.In[at])
@@ -45,8 +45,9 @@ func flag(b bool) int64 {
 	return 0
 }
 
-// Parameters returns those of the row's kernel for a node, in the order of its signature: what the row says of
-// one, or what follows from the operands, or the attribute of that name. One that has its default is left out.
+// Parameters returns the parameters of the row's kernel for a node, in the order of the signature.
+// Each comes from the row's Params, else from the table of computed parameters, else from the
+// attribute of its name. A parameter that has its default value is left out.
 func (l *Lowering) Parameters(n *graph.Node, env Env) ([]plan.Param, error) {
 	sig, ok := plan.LookupKernel(l.Kernel)
 	if !ok {
@@ -83,12 +84,12 @@ func (l *Lowering) parameter(name string, n *graph.Node, env Env) any {
 	return n.Attribute(name)
 }
 
-// shape are attributes that the types of a node's values say as well: the width of a concatenation and of a
-// state.
+// shape is the attribute that also follows from the types of a node's values: the width of a
+// concatenation or of a state.
 const shape = "width"
 
-// ignores names an attribute of a node that the row's kernel does not take, in words for a reason; "" where there
-// is none. An attribute with its default value does not count.
+// ignores returns a reason that names an attribute which the row's kernel does not take; "" if
+// there is none. An attribute with its default value does not count.
 func (l *Lowering) ignores(n *graph.Node) string {
 	sig, _ := plan.LookupKernel(l.Kernel)
 	for name := range n.Attr {

@@ -1,8 +1,8 @@
-// Package target holds what a target tells lowering: a row of tables and functions, of which package
-// lower has one for each backend that it compiles for.
+// Package target defines how a target describes itself to lowering: a struct of tables and
+// functions, one for each backend.
 //
-// It owns the form of these tables and the parameters of kernels, which are the same for all
-// targets. It imports graph, ops and exec/plan, and knows no target.
+// It contains the types of these tables, and the computation of kernel parameters, which all
+// targets share. It imports graph, ops and exec/plan, and no target.
 package target
 
 import (
@@ -23,40 +23,41 @@ const (
 	BF16 = "bf16" // fast: products in tiles, for whole chunks of tokens
 )
 
-// A Target is what one backend offers to lowering.
+// A Target describes one backend to lowering.
 type Target struct {
 	Name    string
-	ISAs    []string // that plans may be for; the first is the least
+	ISAs    []string // supported instruction sets; the first is the least capable
 	Caches  []string // formats of caches
 	Threads int      // most workers; 0 is any number
-	Serial  bool     // steps run one after the other, so that each is a wave
-	Tiles   int64    // tokens of a chunk, of which a program can be asked for with --tiles; 0 where there is none to ask for
+	Serial  bool     // steps run one after another, so each is a wave
+	Tiles   int64    // tokens in a chunk of the program that --tiles adds; 0 if the target has none
 
 	Programs func(Bounds) []Program
-	// Ways are how products may read their activations, the best first. The last one rounds nothing.
+	// ActivationFormats are the formats in which products can read activations, best first. The
+	// last one does not round.
 	ActivationFormats []ActivationFormat
-	// Integers are the ways to choose among their formats of integers, of which a compilation takes one.
+	// Integers are the choices between integer formats. A compilation uses one of them.
 	Integers []Rounding
-	// DefaultRounding names the one that is taken on an instruction set where none is asked for.
+	// DefaultRounding returns the name of the default choice on an instruction set.
 	DefaultRounding func(isa string) string
-	// Layout is the layout in which products on an instruction set read weights of a type, "" for
-	// that of the file.
+	// Layout returns the layout in which products on an instruction set read weights of a type, ""
+	// for the file's.
 	Layout func(isa string, t graph.DType, activations string) string
 
-	Kernels   []Lowering                                    // of ops that have a kernel of their own
-	Reference []Lowering                                    // what runs where none fits, for each basic op
+	Kernels   []Lowering                                    // ops with a kernel of the target
+	Reference []Lowering                                    // fallback of each basic op
 	Fits      func(l *Lowering, n *graph.Node) (why string) // why a row of Kernels is not for a node, beyond what its signature says; "" where it is
-	Copy      string                                        // the kernel that copies rows
+	Copy      string                                        // kernel that copies rows
 	Top       string                                        // the kernel that finds the greatest elements of rows, "" for none
 }
 
-// Bounds are what programs are made for.
+// Bounds are the bounds of a plan's programs.
 type Bounds struct {
 	Ubatch, Sequences int64
-	Tiles             bool // whether there is to be a program for chunks of tokens
+	Tiles             bool // add a program for chunks of tokens
 }
 
-// Distinct leaves out each program that would hold no more tokens than the one before it.
+// Distinct leaves out each program that takes no more tokens than the one before it.
 func Distinct(all ...Program) []Program {
 	var list []Program
 	for _, p := range all {
@@ -71,45 +72,46 @@ func Distinct(all ...Program) []Program {
 type Program struct {
 	Name      string
 	MaxTokens int64
-	Chunk     int64  // tokens that it takes at a time, of products in tiles; 0 for any number
+	Chunk     int64  // tokens in a chunk, for products in tiles; 0 if the program takes any number
 	Matmul    string // family of matmul kernels: gemv streams weights, gemm works on blocks of tokens
-	// Each is the largest number of rows for which a norm or a quantisation is computed whole by
-	// every worker, into memory of its own, which saves a barrier. For more rows the work is
-	// split by tokens.
+	// Each is the largest number of rows for which every worker computes norms and quantizations
+	// whole, into its own copy, which saves a barrier. For more rows, workers split them by tokens.
 	Each int64
-	// Kernels stand in for the target's rows of the same ops.
+	// Kernels replace the target's rows of the same ops.
 	Kernels []Lowering
-	// FloatGates is set where gated products give float32 and no kernel rounds that in the same step.
+	// FloatGates is set if no kernel rounds the result of a gated MLP in the same step, so that it
+	// stays float32.
 	FloatGates bool
-	// AllRows is set where the logits of nearly all tokens are wanted, so that it does not pay to drop
-	// the others early.
+	// AllRows is set if the program outputs the logits of nearly all tokens, so that dropping rows
+	// early does not pay.
 	AllRows bool
-	// Prologue has products norm and round what they read by themselves, with no step in front.
+	// Prologue is set if products norm and round x themselves, without a step before them.
 	Prologue bool
 }
 
 // An ActivationFormat is a format in which products read their activations.
 type ActivationFormat struct {
 	Format   string
-	Rounds   bool                                    // so that it is not for precision exact
-	Integers bool                                    // the choice among these is a Rounding's
-	For      func(p *Program, n *graph.Node) bool    // where it is wanted; nil is everywhere
+	Rounds   bool                                    // rounds, so precision exact excludes it
+	Integers bool                                    // is an integer format; a Rounding chooses among these
+	For      func(p *Program, n *graph.Node) bool    // whether a node uses it; nil means all nodes
 	WhyNot   func(isa string, w *graph.Value) string // why there is no kernel for a weight, "" where there is one
 }
 
 // A Rounding chooses the format of integers that a product's activations are rounded to.
 type Rounding struct {
 	Name   string
-	Format func(n *graph.Node, logits bool) string // of a product, which may be that of the logits
+	Format func(n *graph.Node, logits bool) string // format for a product; logits marks the last product before the logits
 }
 
-// Always is the rounding to one format.
+// Always returns the Rounding that always chooses one format.
 func Always(format string) Rounding {
 	return Rounding{format, func(*graph.Node, bool) string { return format }}
 }
 
-// A Lowering says which kernel computes an op and how operands become its arguments. A role of
-// "" is not passed on: states written in place, or what the kernel knows otherwise.
+// A Lowering maps an op to a kernel, and the op's operands to the kernel's roles. An operand with
+// role "" is not passed: a state that is written in place, or a value that the kernel gets
+// otherwise.
 type Lowering struct {
 	Op     *graph.Op
 	Kernel string
@@ -117,21 +119,22 @@ type Lowering struct {
 	Out    []string
 	Split  plan.Split
 	Small  bool             // cheap enough for every worker to compute whole, see Program.Each
-	Params map[string]Value // parameters that are not what they are for other kernels, see Parameters
+	Params map[string]Value // parameters that this kernel computes differently, see Parameters
 	// Matmuls names the weights that take a matmul kernel from the node's attribute "kernels".
 	Matmuls []string
 }
 
-// An Env gives what parameters need beyond the node: the storage of the states.
+// An Env holds the data that parameters need apart from the node: the storage of states.
 type Env struct {
 	Positions func(state *graph.Value) (positions int64, ring bool)
 }
 
-// SwitchedOff is the reason of fallbacks where reference kernels are wanted.
+// SwitchedOff is the reason of fallbacks if reference kernels are requested.
 const SwitchedOff = "choose_kernels is switched off"
 
-// Lower returns how a node of a program is computed: by a kernel of its own where reference is false and one
-// fits, else by a ref.* kernel; nil where there is neither. why is the reason where it is no kernel of its own.
+// Lower returns the Lowering of a node in a program: to the target's own kernel if one fits and
+// reference is false, else to a ref.* kernel, else nil. why is the reason if it is not the target's
+// own kernel.
 func (t *Target) Lower(p *Program, n *graph.Node, reference bool) (l *Lowering, why string) {
 	if n.Op == ops.Transfer {
 		return &transfer, ""
@@ -157,10 +160,11 @@ func (t *Target) Lower(p *Program, n *graph.Node, reference bool) (l *Lowering, 
 	return l, why
 }
 
-// transfer is how a value comes to another device, whichever targets theirs are.
+// transfer copies a value to another device, between any two targets.
 var transfer = Lowering{Op: ops.Transfer, Kernel: "transfer", In: []string{"x"}, Out: []string{"y"}, Split: plan.Split{By: "one", Unit: 1}}
 
-// Lowers reports whether a node is computed as it is, and why not. One that is not is to be expanded first.
+// Lowers reports whether a node has a Lowering, and if not, why. Such a node has to be expanded
+// first.
 func (t *Target) Lowers(p *Program, n *graph.Node) (ok bool, why string) {
 	if n.Op == ops.Input || n.Op == ops.State {
 		return true, ""
@@ -177,7 +181,7 @@ func find(table []Lowering, op *graph.Op) *Lowering {
 	return nil
 }
 
-// RoundingNames lists the names of the ways to choose among formats of integers.
+// RoundingNames lists the names of the target's Roundings.
 func (t *Target) RoundingNames() []string {
 	names := make([]string, len(t.Integers))
 	for i, r := range t.Integers {
@@ -195,12 +199,12 @@ func Names(targets []*Target) []string {
 	return names
 }
 
-// RowsOf is the symbol that counts a node's rows.
+// RowsOf returns the symbol that counts a node's rows.
 func RowsOf(n *graph.Node) graph.Sym {
 	for _, v := range n.Out {
 		if sym := v.Type.Shape[0].Sym; sym == graph.T || sym == graph.R {
 			return sym
 		}
 	}
-	return graph.T // writes of T rows into a state
+	return graph.T // a write of T rows into a state
 }

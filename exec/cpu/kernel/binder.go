@@ -99,7 +99,7 @@ func (b *binder) weight(role string) matrix {
 		return m
 	}
 	if m.layout, ok = LookupLayout(o.Layout, info.Type); !ok {
-		b.fail("weight %s of type %q is in layout %q, which that type has not", role, o.Format, o.Layout)
+		b.fail("weight %s of type %q is in layout %q, which that type does not have", role, o.Format, o.Layout)
 	}
 	m.swar = new(swarSpan)
 	return m
