@@ -117,6 +117,10 @@ func (e *Engine) weights() (map[string]weight, error) {
 			weights[w.Name] = weight{file: o}
 			continue
 		}
+		if size, ok := e.plan.StagedBytes(w, reads[w.Name]); ok {
+			weights[w.Name] = weight{file: kernel.Operand{Format: w.Type, Data: e.stagedRows(w, size), Staged: true}}
+			continue
+		}
 		t, _ := e.file.Tensor(w.Tensor())
 		data := e.file.Bytes(t)
 		if int64(len(data)) != t.Size {

@@ -81,6 +81,7 @@ type Engine struct {
 	pages                  pages
 	rings                  []ring
 	packings               []packing
+	staged                 []stagedTable
 	passes                 int32 // counts forward passes
 	batches                int32 // counts batches, including refused ones
 	closed                 bool

@@ -20,8 +20,8 @@ var memoryFlags = []string{"precision", "kv", "ctx", "ubatch", "sequences", "thr
 const memoryHelp = `With --memory the model is compiled for contexts of 512, 1024, 2048, … positions, up to --ctx or what
 the length it was trained for; the table has what run needs once the context is full:
 
-  weights   the part of the mapped model file that steps read. Where no product reads the table of
-            embeddings, tokens touch a part of it: 64 KiB for every other token of a step.
+  weights   the part of the model file that steps read. If no product reads the table of embeddings,
+            only the rows of a full batch of tokens are in memory.
   packed    weights in the layout of a kernel
   KV cache  keys and values of all positions of all sequences
   values    of a step, in the arena: the peak of what is live at a time

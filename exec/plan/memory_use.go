@@ -22,14 +22,7 @@ func (n *MemoryUse) Total() int64 {
 // saturated returns a + b of numbers that are not negative, saturated at the largest int64.
 func saturated(a, b int64) int64 { return a + min(b, maxInt-a) }
 
-// mapUnit is the number of bytes that become resident when one byte of a mapped file is read: Linux
-// maps 64 KiB around it (fault_around_bytes, docs.kernel.org/filesystems/debugfs.html).
-const mapUnit = 64 << 10
-
-// MemoryUseOf returns the memory that a plan needs. The plan must verify. The result is exact with
-// one exception: if steps gather rows of a table in the file, and no product reads that table
-// there, the tokens decide which rows become resident. Such a table counts as mapUnit bytes for
-// every other token of a full step, since in a text of 512 tokens about half are repetitions.
+// MemoryUseOf returns the memory that a plan needs. The plan must verify.
 func MemoryUseOf(p *Plan) MemoryUse {
 	m := &p.Memory
 	n := MemoryUse{Weights: m.Weight, Packed: m.Packed, State: m.State, Tables: m.Tables, Arena: m.Arena, IO: m.IO}
@@ -39,14 +32,13 @@ func MemoryUseOf(p *Plan) MemoryUse {
 	}
 	for i := range p.Weights {
 		w := &p.Weights[i]
-		switch r := reads[w.Name]; {
-		case r.Whole:
-		case r.Rows:
-			if pages, ok := mul(p.Target.Ubatch/2+p.Target.Ubatch%2, mapUnit); ok {
-				n.Weights -= max(w.Size-pages, 0)
-			}
-		default: // the packed copy replaces the mapping
+		switch r := reads[w.Name]; r {
+		case FileRead{}: // the packed copy replaces the mapping
 			n.Weights -= w.Size
+		default:
+			if staged, ok := p.StagedBytes(w, r); ok {
+				n.Weights += staged - w.Size
+			}
 		}
 	}
 	return n
@@ -109,6 +101,15 @@ func FileReads(p *Plan) map[string]FileRead {
 		}
 	}
 	return reads
+}
+
+// StagedBytes returns the bytes of the rows that a batch of Ubatch tokens gathers from a weight in the file, if
+// an engine is to copy those rows instead of mapping the weight: nothing else reads it there, and it has more rows.
+func (p *Plan) StagedBytes(w *Weight, r FileRead) (int64, bool) {
+	if !r.Rows || r.Whole || w.Part.Of != "" || w.Type == SidecarType || p.Target.Ubatch >= w.Dims[0] {
+		return 0, false
+	}
+	return p.Target.Ubatch * (w.Size / w.Dims[0]), true
 }
 
 // ReadsCopy reports whether a step reads the packed copy of a weight that has a layout. Products

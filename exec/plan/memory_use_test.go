@@ -5,36 +5,34 @@ import (
 	"testing"
 )
 
-// A table counts in part if steps only gather its rows, in full if a product reads it too, and not
-// at all if both read a packed copy.
+// If steps only gather from a table, the rows of a full batch count. If a product reads it too, or if it
+// has no more rows than a batch, all of it counts. If both read a packed copy, nothing counts.
 func TestNeed(t *testing.T) {
-	const part = 16 * mapUnit // of a step of 31 or 32 tokens
+	const rows, row = 1000, 512
 	embed := Step{Kernel: "embed", Args: []Arg{{Role: "tokens", Buffer: 0}, {Role: "table", Buffer: noBuffer, Weight: "table"}}}
 	product := func(weight string) Step {
 		return Step{Kernel: "matmul_group", Args: []Arg{{Role: "w0", Buffer: noBuffer, Weight: weight, Kernel: "gemv.f32"}}}
 	}
 	for _, c := range []struct {
 		name   string
-		size   int64 // of the table
 		ubatch int64
 		output string // weight of the last product
 		table  int64  // bytes of the table that count
 		layout string // of the table
 	}{
-		{"gathered", 100 << 20, 32, "output", part, ""},
-		{"odd step", 100 << 20, 31, "output", part, ""},
-		{"one token", 100 << 20, 1, "output", mapUnit, ""},
-		{"tied", 100 << 20, 32, "table", 100 << 20, ""},
-		{"just as large", part, 32, "output", part, ""},
-		{"small", part - 1, 32, "output", part - 1, ""},
-		{"empty", 0, 32, "output", 0, ""},
-		{"packed", 100 << 20, 32, "table", 0, "r16"},
+		{"gathered", 32, "output", 32 * row, ""},
+		{"one token", 1, "output", row, ""},
+		{"all but a row", rows - 1, "output", (rows - 1) * row, ""},
+		{"all rows", rows, "output", rows * row, ""},
+		{"a larger batch", rows + 1, "output", rows * row, ""},
+		{"tied", 32, "table", rows * row, ""},
+		{"packed", 32, "table", 0, "r16"},
 	} {
 		const output, unused = 1000, 10_000_000
 		p := &Plan{
 			Target:  Target{Ubatch: c.ubatch},
-			Memory:  Memory{Weight: c.size + output, Packed: 2, State: 30, IO: 400, Arena: 5000, ArenaLowerBound: 1, ArenaUnshared: unused},
-			Weights: []Weight{{Name: "table", Size: c.size, Layout: c.layout}, {Name: "output", Size: output}},
+			Memory:  Memory{Weight: rows*row + output, Packed: 2, State: 30, IO: 400, Arena: 5000, ArenaLowerBound: 1, ArenaUnshared: unused},
+			Weights: []Weight{{Name: "table", Size: rows * row, Dims: []int64{rows, 100}, Layout: c.layout}, {Name: "output", Size: output}},
 			Programs: []Program{
 				{Waves: []Wave{{Steps: []Step{embed, product("output")}}}},
 				{Waves: []Wave{{Steps: []Step{embed}}, {Steps: []Step{product(c.output)}}}},
@@ -48,7 +46,7 @@ func TestNeed(t *testing.T) {
 }
 
 // A sum beyond an int64 saturates instead of wrapping to a negative number that fits every memory.
-// The bytes of a table's pages saturate, too.
+// The rows of a table saturate, too.
 func TestNeedSaturates(t *testing.T) {
 	for _, n := range []MemoryUse{
 		{State: math.MaxInt64, Tables: math.MaxInt64},
@@ -63,7 +61,7 @@ func TestNeedSaturates(t *testing.T) {
 	p := &Plan{
 		Target:   Target{Ubatch: math.MaxInt64},
 		Memory:   Memory{Weight: 1 << 30},
-		Weights:  []Weight{{Name: "table", Size: 1 << 30}},
+		Weights:  []Weight{{Name: "table", Size: 1 << 30, Dims: []int64{1 << 20, 100}}},
 		Programs: []Program{{Waves: []Wave{{Steps: []Step{embed}}}}},
 	}
 	if got := MemoryUseOf(p); got.Weights != 1<<30 {

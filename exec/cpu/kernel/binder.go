@@ -66,6 +66,15 @@ type matrix struct {
 	scales []float32 // of rows, or nil
 	layout *Layout   // nil for the layout of the file
 	swar   *swarSpan // for rows in a layout
+	staged bool      // row m is that of the batch's m-th token
+}
+
+// gather dequantizes into dst the row of the batch's token with that index and id.
+func (m *matrix) gather(dst []float32, token, id int) {
+	if m.staged {
+		id = token
+	}
+	m.row(dst, id)
 }
 
 // row dequantizes row i into dst.
@@ -94,7 +103,7 @@ func (b *binder) weight(role string) matrix {
 	if (info.Type == quant.F8E4M3) != (o.Scales != nil) {
 		b.fail("weight %s of type %q has %d scales of rows, expected them with type f8_e4m3 alone", role, o.Format, len(o.Scales))
 	}
-	m := matrix{Info: info, data: o.Data, scales: o.Scales}
+	m := matrix{Info: info, data: o.Data, scales: o.Scales, staged: o.Staged}
 	if o.Layout == "" {
 		return m
 	}

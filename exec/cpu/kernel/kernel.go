@@ -198,4 +198,5 @@ type Operand struct {
 	Data   []byte // aligned to the size of its elements
 
 	Scales []float32 // for a weight of type f8_e4m3, the scale of each row
+	Staged bool      // for a table of embeddings: row m of Data is the row of the batch's m-th token
 }

@@ -17,7 +17,7 @@ func bindRefGetRows(b *binder) Func {
 		for m := lo; m < hi; m++ {
 			if id := int(ids[m]); id >= 0 && id < vocab {
 				row := y[m*n : (m+1)*n]
-				table.row(row, id)
+				table.gather(row, m, id)
 				ref.Scale(row, row, scale)
 			}
 		}

@@ -14,7 +14,7 @@ func bindEmbed(b *binder) Func {
 				continue
 			}
 			row := y[m*n : (m+1)*n]
-			table.row(row, int(id))
+			table.gather(row, m, int(id))
 			if scale != 1 {
 				for i := range row {
 					row[i] *= scale
