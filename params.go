@@ -12,9 +12,9 @@ type Params struct {
 	MaxTokens int // most tokens to generate; 0: until the end of generation or of the context
 
 	Temp          float64 // temperature; 0 takes the most likely token
-	TopK          int     // draw from the K most likely tokens; 0: all
-	TopP          float64 // draw from the fewest tokens with this probability together; 0: all
-	MinP          float64 // draw from tokens at least this times as likely as the most likely one; 0: all
+	TopK          int     // sample from the K most likely tokens; 0: all
+	TopP          float64 // sample from the smallest set of tokens whose probabilities add up to this; 0: all
+	MinP          float64 // sample from tokens that are at least this times as likely as the most likely one; 0: all
 	RepeatPenalty float64 // make recent tokens, also those of the prompt, less likely; 0 and 1: off
 	RepeatLast    int     // how many tokens count as recent; 0: 64
 	Seed          int64   // of the random numbers; sample.RandomSeed is another one each time

@@ -52,38 +52,39 @@ func (a *app) bench() *cobra.Command {
 			}
 			switch profiled := o.profile.profile.asked; {
 			case o.text != "" && o.guess.most.n == 0:
-				return usagef("--file is for tests with guesses, expected --speculate too")
+				return usagef("--file is the text of speculative decoding, expected --speculate too")
 			case profiled && len(o.depths) > 1:
-				return usagef("--profile is of runs that are alike, found %d depths, expected one", len(o.depths))
+				return usagef("--profile takes one depth, found %d in --depth", len(o.depths))
 			case profiled && o.json && o.profile.profile.path == "" && flags.on.word != "virtual":
 				return usagef("--json prints no profile, expected --profile FILE")
 			case o.roofline && flags.on.onDevice():
 				return usagef("--roofline measures the processor, expected no --device")
 			case counted && cmd.Flags().Changed("repeat"):
-				return usagef("--repeat is for what is measured, and the virtual device has no time: each test runs once")
+				return usagef("--repeat: each test runs once with --device virtual --profile, which measures no time; expected no --repeat")
 			}
 			return a.runBench(cmd.Context(), args[0], tests, o, flags)
 		})
 	cmd.Long = cmd.Short + `.
 
-With --sequences and --speculate, more tests follow the ones that generate tokens: "x8" generates for 8
-sequences of different lengths, a token of each in a step; "guess7" continues a text that repeats itself,
-or the one of --file, with drafts of up to 7 tokens. Their runs alternate with plain decoding of one token
-of one sequence a step, and the result includes the ratio of both.
+Tests have the names of llama-bench: pp512 evaluates a prompt of 512 tokens, tg128 generates 128 tokens.
+--sequences and --speculate add a test for each tg test. "x8" decodes 8 sequences of different lengths,
+one token of each in a forward pass. "guess7" is speculative decoding with drafts of up to 7 tokens, on a
+text that repeats itself or on the text of --file. The runs of an added test alternate with plain decoding
+of one sequence, and the result includes the speed-up.
 
-With --device virtual --profile nothing is measured: each test runs once, by default a chunk of 64 tokens
-and one token, and the output says what kernels did and how long --gpu would take at least.`
+--device virtual --profile measures no time. Each test runs once (by default with a prompt of 64 tokens and
+one generated token), and the output has the work of each kernel with a lower bound of its time on --gpu.`
 	f := cmd.Flags()
-	f.IntSliceVarP(&o.prompts, "prompt", "p", []int{512}, "`N` tokens of prompt, one test for each of a list; 0 is none")
-	f.IntSliceVarP(&o.gens, "tokens", "n", []int{128}, "`N` tokens to generate, one test for each of a list; 0 is none")
-	f.IntSliceVarP(&o.depths, "depth", "d", []int{0}, "`N` tokens that each test finds in the context, evaluated before it and not measured; all tests for each of a list")
-	f.VarP(&o.repeat, "repeat", "r", "how often each test is measured, after one run to warm up")
+	f.IntSliceVarP(&o.prompts, "prompt", "p", []int{512}, "prompt length `N`, or a list of lengths with a test for each; 0 is no test")
+	f.IntSliceVarP(&o.gens, "tokens", "n", []int{128}, "number `N` of tokens to generate, or a list of numbers with a test for each; 0 is no test")
+	f.IntSliceVarP(&o.depths, "depth", "d", []int{0}, "number `N` of tokens in the context before a test, whose evaluation is not measured; with a list, all tests run at each depth")
+	f.VarP(&o.repeat, "repeat", "r", "number of measured runs of each test, after one warm-up run")
 	f.BoolVar(&o.json, "json", false, "print JSON")
-	f.BoolVar(&o.roofline, "roofline", false, "measure between the runs what the machine can do, and print how much of that each test reaches")
-	o.guess = addGuessing(cmd, "measure speculative decoding too, with drafts of up to `N` tokens of a text that repeats itself; at most 30 (default 0, off)")
-	f.StringVarP(&o.text, "file", "f", "", "`FILE` with the text that speculative decoding continues, taken byte for byte; - is standard input (default one that repeats itself)")
+	f.BoolVar(&o.roofline, "roofline", false, "measure the memory bandwidth and arithmetic of the machine between the runs, and print the fraction of both that each test reaches")
+	o.guess = addGuessing(cmd, "measure speculative decoding too, with drafts of up to `N` tokens; at most 30 (default 0, off)")
+	f.StringVarP(&o.text, "file", "f", "", "`FILE` with the text that speculative decoding continues, read as bytes; - is standard input (default a text that repeats itself)")
 	o.profile = addProfileFlags(cmd)
-	f.StringVar(&o.model, "model", "", "`MODEL` of a PLAN, where it is not where the plan says")
+	f.StringVar(&o.model, "model", "", "`MODEL` that a PLAN was compiled from, if it is not where the plan says")
 	flags = addCompileFlags(cmd, "fast")
 	flags.addDevice(cmd)
 	return cmd
@@ -153,7 +154,7 @@ func (a *app) benchProgress(test string, run, of int) {
 	case of == 0:
 		a.progress("%s: the only run", test)
 	case run == 0:
-		a.progress("%s: a run to warm up", test)
+		a.progress("%s: warm-up run", test)
 	default:
 		a.progress("%s: run %d of %d", test, run, of)
 	}
@@ -171,7 +172,7 @@ func (a *app) benchText(s *source, path string) ([]int32, error) {
 	return promptIDs(s, text)
 }
 
-// printBench prints the results. stopped is the test that an interrupt left without one.
+// printBench prints the results. stopped names the test that an interrupt ended; it has no result.
 func (a *app) printBench(tests []bench.Test, stopped string, asJSON bool) error {
 	if asJSON {
 		if tests == nil {
@@ -188,7 +189,7 @@ func (a *app) printBench(tests []bench.Test, stopped string, asJSON bool) error 
 	for i := range tests {
 		r := &tests[i]
 		roof := rooflineCells(r.Roofline)
-		if roof == "" { // its cells stay empty, for what follows
+		if roof == "" { // empty cells keep the columns after them in place
 			roof = strings.Repeat("\t", strings.Count(columns, "\t"))
 		}
 		fmt.Fprintf(t, "%s\t%.2f ± %.2f%s%s\n", r.Name, r.AvgTS, r.StddevTS, roof, pairedCells(r.Paired))
@@ -226,7 +227,7 @@ func pairedCells(p *bench.Paired) string {
 	return fmt.Sprintf("\t%.2f of the %.2f of plain decoding%s", p.Ratio, p.PlainTS, guesses(p.Proposed, p.Accepted))
 }
 
-// onlyOnce has each test run once, and makes the default tests short.
+// onlyOnce sets one run for each test, and short default tests.
 func (o *benchOptions) onlyOnce(set *pflag.FlagSet) {
 	o.repeat.n = 0 // the first run alone
 	if !set.Changed("prompt") {
@@ -237,7 +238,7 @@ func (o *benchOptions) onlyOnce(set *pflag.FlagSet) {
 	}
 }
 
-// writeCounts writes and prints the profile of a device that counts.
+// writeCounts writes and prints the profile of a device that counts operations.
 func (o *benchOptions) writeCounts(ctx context.Context, a *app, e *exec.Engine) error {
 	if err := o.profile.write(ctx, a, e, o.tables(a)); err != nil || !o.json {
 		return err
@@ -249,7 +250,7 @@ func (o *benchOptions) writeCounts(ctx context.Context, a *app, e *exec.Engine) 
 	return a.printJSON(report)
 }
 
-// tables returns where a table is printed: nowhere where the output is JSON.
+// tables returns the output of tables, nil if the output is JSON.
 func (o *benchOptions) tables(a *app) io.Writer {
 	if o.json {
 		return nil

@@ -37,29 +37,29 @@ func (a *app) check() *cobra.Command {
 		})
 	cmd.Long = cmd.Short + `.
 
-The tape machine of gorgonia.org/gorgonia, which shares no arithmetic with the kernels of plans, computes
-the model's graph in float64, before any pass. The check compares what each program of the plan computes:
-the residual stream after each block by the worst d = max |b - a| / (|a| + median |a|), where a is
-gorgonia's and the median is over the dims of a position; the logits of all positions; and the mean
-Kullback-Leibler divergence of the distributions. The exit code is 1 where a bound does not hold:
+gorgonia.org/gorgonia, which shares no arithmetic with the kernels of plans, computes the model's graph in
+float64, before any pass. The check compares three things of each program of the plan with it: the residual
+stream after each block, by the largest d = |b - a| / (|a| + median |a|), where a is gorgonia's value and
+the median is over one position; the logits of all positions; and the mean Kullback-Leibler divergence of
+the distributions. The exit code is 1 if one exceeds its bound:
 
 ` + boundsText() + `
-and where the most likely token is another one, unless gorgonia's best two are that close. Where the
-largest logit of a position is above 100, its logits may differ by as many times more. Where a layer
-exceeds 1e-4 in exact, gorgonia computes it again in float32: if that too is far from float64, by more
-than 3e-5, three times its d is allowed in that layer.
+It is also 1 if the most likely token of a position differs, unless the logits of gorgonia's two most likely
+tokens are closer than the bound. If the largest logit of a position exceeds 100, the bound of its logits
+grows in proportion. If a layer exceeds 1e-4 in exact, gorgonia computes it again in float32; if the d of
+that result exceeds 3e-5, three times that d is the layer's bound.
 
-The bounds for one plane of activations detect gross faults alone, since that format itself loses as
-much: compile with --activations q8x2 or --precision exact to detect the rest.
+With --activations mixed or q8 the check detects gross faults only, because rounding to 8 bits causes errors
+of the same size. Compile with --activations q8x2 or --precision exact to detect smaller faults.
 
-The prompt is one sequence from position 0 on. A program that takes more tokens at a time than the prompt
-has does not run, and the output says so. gorgonia is slow, and its memory grows with the square of the
-number of tokens: some hundred are sensible, and what does not fit is refused. So is a model in which
-some extent is 1, such as heads of one dim: gorgonia takes such a matrix for a vector.`
+The prompt is one sequence that begins at position 0. A program for more tokens than the prompt has is not
+run, and the output names it. gorgonia is slow, and its memory grows with the square of the number of
+tokens; a few hundred tokens are practical. A prompt that does not fit in memory is refused, and so is a
+model with a dimension of 1 (such as head_dim 1), because gorgonia treats such a matrix as a vector.`
 	o.prompt = addPromptFlags(cmd)
 	f := cmd.Flags()
 	f.BoolVar(&o.asJSON, "json", false, "print JSON")
-	f.StringVar(&o.model, "model", "", "`MODEL` of a PLAN, where it is not where the plan says")
+	f.StringVar(&o.model, "model", "", "`MODEL` that a PLAN was compiled from, if it is not where the plan says")
 	flags = addCompileFlags(cmd, "exact")
 	flags.addDevice(cmd)
 	return cmd
@@ -75,7 +75,7 @@ func (a *app) checkSource(ctx context.Context, s *source, o *checkOptions) error
 	if err != nil {
 		return err
 	}
-	s.options.Rows = compare.StepTokens // otherwise steps run again for the next rows
+	s.options.Rows = compare.StepTokens // with fewer, steps would run again for the remaining rows
 	if _, err = s.compile(); err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (r checkReport) print(w io.Writer) error {
 	}
 	argmax := fmt.Sprintf("the same most likely token at %d of %d positions", r.Tokens-r.Logits.Wrong-r.Logits.Close, r.Tokens)
 	if r.Logits.Close > 0 {
-		argmax += fmt.Sprintf(", at %d too close to tell", r.Logits.Close)
+		argmax += fmt.Sprintf(", at %d too close to decide", r.Logits.Close)
 	}
 	verdict := "ok"
 	if !r.OK {

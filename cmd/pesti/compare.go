@@ -29,7 +29,7 @@ type compareOptions struct {
 
 func (a *app) compare() *cobra.Command {
 	o := &compareOptions{}
-	cmd := a.verb("compare A B", "Measure how far two plans, or a plan and a folder of values, differ",
+	cmd := a.verb("compare A B [-p TEXT]", "Measure how far two models, plans or folders of values differ",
 		`  pesti compare demo demo --but precision=fast -p "Once upon a time"
   pesti compare demo demo --passes none --but passes=-fuse_qkv --ids 1,2,3
   pesti compare model.gguf FOLDER --max-d 1e-4
@@ -42,28 +42,27 @@ func (a *app) compare() *cobra.Command {
 		})
 	cmd.Long = cmd.Short + `.
 
-A and B are each a MODEL, a PLAN, or a FOLDER that dump has written, with tokens.npy, logits.npy and
-layer_00.npy and so on; A is the one to trust. The options of compile apply to A, and to B too except
-for what --but changes. Without a prompt the tokens are those of a FOLDER.
+A and B are each a MODEL, a PLAN, or a FOLDER that dump wrote (tokens.npy, logits.npy, layer_00.npy and so
+on). A is the reference. The options of compile apply to both; --but changes some of them for B. Without a
+prompt, the tokens are the ones in the FOLDER.
 
-Every program of either plan evaluates all tokens, in steps of a size that it takes; a program for which
-there are too few is named. For each program the output has the mean and the largest Kullback-Leibler
-divergence of B's logits from A's, in nats per token, and the number of positions where both have the
-same most likely token. For the residual stream after each block it has the worst
-d = max |b - a| / (|a| + median |a|), with the median over the dims of a position.
+Every program of both plans evaluates all tokens, in steps of a size that the program takes. A program that
+needs more tokens than there are is not run, and the output names it. For each program the output has the
+mean and the largest Kullback-Leibler divergence of B's logits from A's, in nats per token, and the number
+of positions with the same most likely token. For the residual stream after each block it has the largest
+d = |b - a| / (|a| + median |a|), where the median is over one position.
 
---bisect runs every program of either plan on both plans, in steps of the same size, and names the first
-step of B that computes another value than A: with a d above --max-d; or, without that flag, any
-difference where both were compiled alike, and otherwise d > 1e-4. With --max-d it also fails where a
-program did not run.`
+--bisect runs both plans in steps of the same size, and names the first step of B whose value differs from
+A's by a d above --max-d. Without --max-d the limit is 0 if both have the same target, precision, KV
+cache and passes, and 1e-4 otherwise. With --max-d, a program that was not run is an error too.`
 	o.prompt = addPromptFlags(cmd)
 	f := cmd.Flags()
-	f.StringArrayVar(&o.but, "but", nil, "`OPTION=VALUE` of compile that B has instead, such as precision=fast; may be given more than once")
-	f.Var(&o.maxKL, "max-kl", "fail where the mean divergence is above it")
-	f.Var(&o.maxD, "max-d", "fail where d of a layer, or with --bisect of any value, is above it")
-	f.BoolVar(&o.bisect, "bisect", false, "name the first step that differs")
+	f.StringArrayVar(&o.but, "but", nil, "`OPTION=VALUE` of compile for B alone, such as precision=fast; may be given more than once")
+	f.Var(&o.maxKL, "max-kl", "fail if the mean divergence exceeds `X`")
+	f.Var(&o.maxD, "max-d", "fail if the d of a layer, or with --bisect of any value, exceeds `X`")
+	f.BoolVar(&o.bisect, "bisect", false, "name the first step whose value differs")
 	f.BoolVar(&o.asJSON, "json", false, "print JSON")
-	f.StringVar(&o.model, "model", "", "`MODEL` of a PLAN, where it is not where the plan says")
+	f.StringVar(&o.model, "model", "", "`MODEL` that a PLAN was compiled from, if it is not where the plan says")
 	o.flags = addCompileFlags(cmd, "exact")
 	o.flags.addDevice(cmd)
 	o.given = f
@@ -80,7 +79,7 @@ func (o *compareOptions) check() error {
 	return nil
 }
 
-// forB returns the options of B: those of A with the changes of --but.
+// forB returns the options of B: the options of A with the changes of --but.
 func (o *compareOptions) forB() (*compileFlags, error) {
 	b := newCompileFlags("exact")
 	b.withDevice()
@@ -99,7 +98,7 @@ func (o *compareOptions) forB() (*compileFlags, error) {
 	return b, nil
 }
 
-// An openedOperand is an operand with the files it needs.
+// An openedOperand is an operand with its open files.
 type openedOperand struct {
 	compare.Operand
 	source *source // nil for a folder
@@ -126,7 +125,7 @@ func (a *app) compareOperands(ctx context.Context, nameA, nameB string, o *compa
 	forProcessor := func(name string) bool { return isPlan(name) && !isCUDAPlan(name) }
 	both := forProcessor(nameA) && forProcessor(nameB)
 	for i, flags := range []*compileFlags{o.flags, flagsB} {
-		if forProcessor(described[i].Name) && !both { // --device is for the other one
+		if forProcessor(described[i].Name) && !both { // --device is for the other operand
 			flags = flags.withoutDevice()
 		}
 		if opened[i], err = a.openOperand(ctx, described[i], o, flags); err != nil {
@@ -184,7 +183,7 @@ func (a *app) openOperand(ctx context.Context, is compare.Description, o *compar
 		return nil, err
 	}
 	if !o.bisect {
-		s.options.Rows = compare.StepTokens // otherwise steps run again for the next rows
+		s.options.Rows = compare.StepTokens // with fewer, steps would run again for the remaining rows
 	}
 	if _, err = s.compile(); err != nil {
 		s.release()
@@ -256,10 +255,10 @@ func (a *app) bisect(ctx context.Context, operands [2]*openedOperand, ids []int3
 	return nil
 }
 
-// progressOf shows how far a comparison has come.
+// progressOf shows the progress of a comparison.
 func (a *app) progressOf(p compare.Progress) { a.progress("%s", oneLine(p.String())) }
 
-// operandLine is an operand with what its plan computes.
+// operandLine describes an operand, with the precision and passes of its plan.
 func operandLine(d *compare.Description) string {
 	text := d.String()
 	if d.Precision != "" {

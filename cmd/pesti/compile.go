@@ -33,20 +33,21 @@ func (a *app) compile() *cobra.Command {
 	cmd.Long = cmd.Short + `.
 
 A plan for dump must return the residual stream after each block: compile it with --values 'blk.*.out'.
-The lowering passes run for each program of the plan; --explain prints what they did for the largest
-program. Equal layers are one line, in which N stands for the layer.`
+
+The lowering passes run for each program of the plan. --explain prints what they did for the largest one, in
+one line for all layers that are equal; N in it stands for the layer.`
 	f := cmd.Flags()
 	f.StringVarP(&o.out, "output", "o", "", "the plan `FILE` to write; - is standard output")
-	f.BoolVar(&o.hash, "hash", false, "read all weights of a file above 1 GiB for the plan's digest, not only samples")
+	f.BoolVar(&o.hash, "hash", false, "compute the plan's digest from all weights; by default a file above 1 GiB is sampled")
 	f.BoolVar(&o.verify, "verify", false, "verify the graph after every pass")
-	f.BoolVar(&o.explain, "explain", false, "print on standard error what each pass did at each place, or why it did not")
-	f.StringVar(&o.dump, "dump", "", "`DIR` for the graph's text after each pass that changed it, and index.html with all of them side by side")
+	f.BoolVar(&o.explain, "explain", false, "print on standard error where each pass applied, and where and why it declined")
+	f.StringVar(&o.dump, "dump", "", "`DIR` to write the graph to as text after each pass that changed it, with a page index.html that shows them side by side")
 	o.flags = addCompileFlags(cmd, "fast")
-	o.flags.addValues(cmd, "`PATTERN` of values that the plan keeps for dump, such as 'blk.3.*'")
+	o.flags.addValues(cmd, "`PATTERN` of values that the plan returns, for dump, such as 'blk.3.*'")
 	return cmd
 }
 
-// wholeDigest is the size up to which compile reads all weights: about a second.
+// wholeDigest is the size of a file up to which the digest reads all weights, in about a second.
 const wholeDigest = 1 << 30
 
 // compileTo compiles the model called name and writes the plan, with a digest of the weights.
@@ -123,7 +124,7 @@ func (a *app) compileTo(ctx context.Context, name string, o *compileOptions) err
 	return nil
 }
 
-// compileStages compiles m, and dumps and explains where the flags say so.
+// compileStages compiles m, with the reports that --dump and --explain ask for.
 func (a *app) compileStages(ctx context.Context, m *frontend.Model, options lower.Options, o *compileOptions) (*lower.Result, error) {
 	var d *stageDump
 	if o.dump != "" {

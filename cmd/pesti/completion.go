@@ -30,13 +30,13 @@ var shells = []shell{
 
 func (a *app) completion() *cobra.Command {
 	var names []string
-	help := "In a shell, or in the file that it reads when it starts:\n\n"
+	help := "Run this line in the shell, or add it to its start-up file:\n\n"
 	for _, s := range shells {
 		names = append(names, s.name)
 		help += fmt.Sprintf("  %-12s%s\n", s.name, s.use)
 	}
 	use := "completion " + strings.Join(names, "|")
-	cmd := a.verb(use, "Print a script that lets a shell complete command lines", `  pesti completion bash`,
+	cmd := a.verb(use, "Print a completion script for a shell", `  pesti completion bash`,
 		arity{1, 1, "one of " + strings.Join(names, ", ")}, func(cmd *cobra.Command, args []string) error {
 			i := slices.Index(names, args[0])
 			if i < 0 {
@@ -54,8 +54,7 @@ func completes(args []string) bool {
 	return len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd)
 }
 
-// fileEndings are the endings of the files that each word in the usage of a verb or flag stands
-// for.
+// fileEndings are the endings of the files for each word in the usage of a verb or flag.
 var fileEndings = map[string][]string{
 	"MODEL": {"gguf"},
 	"PLAN":  {"plan"},
@@ -63,7 +62,7 @@ var fileEndings = map[string][]string{
 	"B":     {"gguf", "plan"},
 }
 
-// addCompletions lets all verbs below cmd tell what can stand in their command lines.
+// addCompletions gives all verbs below cmd their completions.
 func addCompletions(cmd *cobra.Command) error {
 	for _, verb := range cmd.Commands() {
 		if err := addCompletions(verb); err != nil {
@@ -83,7 +82,7 @@ func addCompletions(cmd *cobra.Command) error {
 	return first
 }
 
-// completeArgument completes what a verb's usage says comes next.
+// completeArgument completes the next argument by the word for it in the usage of the verb.
 func completeArgument(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	words := strings.Fields(cmd.Use)[1:]
 	if len(args) >= len(words) {
@@ -108,8 +107,8 @@ func completeArgument(cmd *cobra.Command, args []string, typed string) ([]string
 	return endings, cobra.ShellCompDirectiveFilterFileExt
 }
 
-// demoOrFile completes to the demo, and to what is in the current folder: a shell offers either
-// words or its own files.
+// demoOrFile completes to the demo and to the files of the current folder. A shell cannot offer words and files
+// at once, so this lists the files itself.
 func demoOrFile(endings []string, typed string) ([]string, cobra.ShellCompDirective) {
 	words, directive := []string{demoName}, cobra.ShellCompDirectiveNoFileComp
 	entries, _ := os.ReadDir(".") // without it there is the demo
@@ -159,10 +158,9 @@ func completePasses(_ *cobra.Command, _ []string, typed string) ([]string, cobra
 	if before != "" {
 		lists = nil
 	}
-	for _, p := range lower.Passes() {
-		list := before + "-" + p.Name // which a pass that runs again stands for once
-		if !p.Required && !slices.Contains(lists, list) && !slices.Contains(strings.Split(before, ","), "-"+p.Name) {
-			lists = append(lists, list)
+	for _, name := range optionalPasses() {
+		if !slices.Contains(strings.Split(before, ","), "-"+name) {
+			lists = append(lists, before+"-"+name)
 		}
 	}
 	return lists, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace

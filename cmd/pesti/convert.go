@@ -15,8 +15,7 @@ import (
 	"pesti/lower"
 )
 
-// storedTypes are the types that convert writes, with the value of the key general.file_type
-// that says so: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md#general-metadata.
+// storedTypes are the types that convert writes, with their values of the key general.file_type: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md#general-metadata.
 var storedTypes = []struct {
 	typ      quant.Type
 	fileType uint32
@@ -34,7 +33,7 @@ func (a *app) convert() *cobra.Command {
 	for _, s := range storedTypes {
 		o.typ.allowed = append(o.typ.allowed, strings.ToLower(s.typ.String()))
 	}
-	cmd := a.verb("convert MODEL -o FILE.gguf", "Store a model with weights of another type, or in several files",
+	cmd := a.verb("convert MODEL [--type TYPE] -o FILE.gguf", "Store a model with weights of another type, or in several files",
 		`  pesti convert model.gguf --type f32 -o model-f32.gguf
   pesti convert model.gguf --split-max-size 2G -o model.gguf`,
 		arity{1, 1, "MODEL"}, func(cmd *cobra.Command, args []string) error {
@@ -58,18 +57,19 @@ func (a *app) convert() *cobra.Command {
 		})
 	cmd.Long = cmd.Short + `.
 
-Matrices get the type, vectors such as norms and biases F32. Tensors of integers stay as they are, and
-so does a matrix whose rows are no multiple of the type's block. All metadata stays, but for what
-says how weights are stored. Weights that are quantized already lose once more, except to f32, which
-holds their values as they are. Without a type all stay as they are.
+With --type, matrices get that type, and vectors such as norms and biases become F32. Tensors of integers
+keep their type, and so does a matrix whose row length is no multiple of the type's block. All metadata is
+copied, except the keys that state the types of weights. Quantizing weights that are quantized already adds
+a second error; --type f32 keeps their values exactly. Without --type all tensors keep their types.
 
-With a limit the model is split: -o FILE.gguf makes FILE-00001-of-0000N.gguf and so on, each of which
-opens as the whole model. Without one a split model becomes one file.`
-	cmd.Flags().Var(&o.typ, "type", "how to store the weights")
-	cmd.Flags().Var(&o.size, "split-max-size", "maximum size of a file with its metadata, in millions or billions of bytes, such as 500M or 2G")
-	cmd.Flags().Var(&o.tensors, "split-max-tensors", "most tensors in a file")
+With --split-max-size or --split-max-tensors the model is split: -o FILE.gguf writes
+FILE-00001-of-0000N.gguf and so on, and each of them opens as the whole model. Without a limit, a split
+model becomes one file.`
+	cmd.Flags().Var(&o.typ, "type", "type of the weights")
+	cmd.Flags().Var(&o.size, "split-max-size", "maximum size of a file, in millions or billions of bytes, such as 500M or 2G")
+	cmd.Flags().Var(&o.tensors, "split-max-tensors", "maximum number of tensors in a file")
 	for _, name := range []string{"split-max-size", "split-max-tensors"} {
-		cmd.Flags().Lookup(name).DefValue = "" // of 0 would be a riddle
+		cmd.Flags().Lookup(name).DefValue = "" // 0 means no limit, and help must not show it
 	}
 	cmd.Flags().StringVarP(&o.out, "output", "o", "", "the model `FILE` to write; - is standard output")
 	return cmd
@@ -86,7 +86,7 @@ type convertOptions struct {
 // split reports whether the model is to be split.
 func (o *convertOptions) split() bool { return o.size.n > 0 || o.tensors.n > 0 }
 
-// convertTo writes f as o says.
+// convertTo writes f with the options o.
 func (a *app) convertTo(ctx context.Context, f *gguf.File, o *convertOptions) error {
 	w := gguf.NewWriter()
 	for _, key := range f.Keys() {

@@ -46,7 +46,7 @@ func (a *app) dot() *cobra.Command {
 				return usagef("--program is of a plan, and --stage is %s", o.stage.word)
 			}
 			if o.profile != "" && (o.stage.word != "plan" || o.view.word != "flow") {
-				return usagef("--profile colours the steps of a plan, expected --stage plan and --view flow")
+				return usagef("--profile colors the steps of a plan, expected --stage plan and --view flow")
 			}
 			render, err := a.draw(cmd.Context(), args[0], o, flags)
 			if err != nil {
@@ -66,18 +66,18 @@ func (a *app) dot() *cobra.Command {
 		}))
 	cmd.Long = cmd.Short + `.
 
-The view flow draws boxes and what flows between them, the view memory the arena of a plan: each
-buffer is a rectangle, with steps to the right and addresses upwards. The formats of flow are dot text,
-.svg and .png, those of memory .svg and .png. Equal layers are drawn once; with --all, the layout of
-every layer takes some seconds, and a .png ten or more.`
+--view flow draws the graph or the steps of the plan, as dot text, .svg or .png. --view memory draws the
+arena of a plan, as .svg or .png: each buffer is a rectangle, with steps to the right and addresses upwards.
+
+Equal layers are drawn once. --all draws every layer, which takes some seconds, and ten or more for a .png.`
 	f := cmd.Flags()
-	f.StringVarP(&o.out, "output", "o", "", "`FILE` to write, .dot, .svg or .png; - or none is text on standard output, dot or for memory svg")
-	f.Var(&o.view, "view", "what to show")
-	f.Var(&o.stage, "stage", "the graph as built, after fusion, or the plan")
-	f.Var(&o.layer, "layer", "only block N")
-	f.BoolVar(&o.all, "all", false, "everything, nothing folded")
-	f.StringVar(&o.program, "program", "", "`NAME` of the program of the plan to draw (default the first, with --all every one)")
-	f.StringVar(&o.profile, "profile", "", "colour the plan by the time in `FILE`, which --profile of run or bench wrote for this plan")
+	f.StringVarP(&o.out, "output", "o", "", "`FILE` to write, which ends in .dot, .svg or .png (default standard output: dot text, or svg for --view memory)")
+	f.Var(&o.view, "view", "flow is nodes or steps with the values between them, memory is the arena")
+	f.Var(&o.stage, "stage", "graph is the graph as built, fused the graph after passes, plan the plan")
+	f.Var(&o.layer, "layer", "draw block N alone")
+	f.BoolVar(&o.all, "all", false, "draw every layer and every program")
+	f.StringVar(&o.program, "program", "", "`NAME` of the program of the plan to draw (default the first; with --all, every program)")
+	f.StringVar(&o.profile, "profile", "", "color the plan by the times in `FILE`, which --profile of run or bench wrote for this plan")
 	f.Lookup("layer").DefValue = ""
 	flags = addCompileFlags(cmd, "fast")
 	return cmd

@@ -36,23 +36,23 @@ func (a *app) dump() *cobra.Command {
 		})
 	cmd.Long = cmd.Short + `.
 
-DIR gets tokens.npy, logits.npy, the residual stream after each block as layer_00.npy and so on, and
-the values that --values names. Where a file cannot be written, none is. Files of an earlier dump are
-replaced; a DIR with other .npy files is refused, since they would look like values of the same tokens.`
+dump writes to DIR: tokens.npy, logits.npy, the residual stream after each block as layer_00.npy and so on,
+and the values that --values names. If one file cannot be written, none is. Files of an earlier dump are
+replaced. A DIR with other .npy files is refused, because they would look like values of the same tokens.`
 	prompt = addPromptFlags(cmd)
 	f := cmd.Flags()
 	f.StringVarP(&dir, "output", "o", "", "`DIR` to write .npy files to")
-	f.StringVar(&model, "model", "", "`MODEL` of a PLAN, where it is not where the plan says")
+	f.StringVar(&model, "model", "", "`MODEL` that a PLAN was compiled from, if it is not where the plan says")
 	flags = addCompileFlags(cmd, "exact")
 	flags.addDevice(cmd)
 	flags.addValues(cmd, "`PATTERN` of more values to write, such as 'blk.3.*'")
 	return cmd
 }
 
-// dumpValues evaluates ids and writes the values that the plan returns to dir.
+// dumpValues evaluates ids and writes the values that the plan returns to the folder dir.
 func (a *app) dumpValues(ctx context.Context, s *source, ids []int32, dir string) error {
 	s.options.Outputs = append(s.options.Outputs, "blk.*.out")
-	s.options.Rows = int64(len(ids)) // all of a step
+	s.options.Rows = int64(len(ids)) // the logits of all tokens
 	if _, err := s.compile(); err != nil {
 		return err
 	}

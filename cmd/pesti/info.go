@@ -44,7 +44,7 @@ func versionText() string {
 }
 
 func (a *app) info() *cobra.Command {
-	return a.verb("info", "Print what this program and this machine support", `  pesti info`, arity{0, 0, "none"},
+	return a.verb("info", "Print what this build and this machine support", `  pesti info`, arity{0, 0, "none"},
 		func(cmd *cobra.Command, args []string) error {
 			t := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 			fmt.Fprintf(t, "version\t%s\n", versionText())

@@ -24,7 +24,7 @@ func (a *app) inspect() *cobra.Command {
 	var tensors, check, memory, asJSON bool
 	var extract, out string
 	flags := newCompileFlags("")
-	cmd := a.verb("inspect MODEL", "Show what a model file holds, check it, or extract a tensor",
+	cmd := a.verb("inspect MODEL", "List what a model file holds, check it, extract a tensor, or show the memory that it needs",
 		`  pesti inspect model.gguf --tensors
   pesti inspect model.gguf --check
   pesti inspect model.gguf --memory --ctx 2048`,
@@ -61,10 +61,10 @@ func (a *app) inspect() *cobra.Command {
 			return printFile(a.stdout, describe(f, tensors))
 		}))
 	cmd.Flags().BoolVar(&tensors, "tensors", false, "list all tensors")
-	cmd.Flags().BoolVar(&check, "check", false, "read all tensors and report values that are certainly wrong, such as NaN")
-	cmd.Flags().StringVar(&extract, "extract", "", "`TENSOR` to write as float32")
+	cmd.Flags().BoolVar(&check, "check", false, "read all tensors and report values that cannot be right, such as NaN")
+	cmd.Flags().StringVar(&extract, "extract", "", "name of the `TENSOR` to write to -o as float32")
 	cmd.Flags().StringVarP(&out, "output", "o", "", "the .npy `FILE` to write; - is standard output")
-	cmd.Flags().BoolVar(&memory, "memory", false, "print how much memory the model needs")
+	cmd.Flags().BoolVar(&memory, "memory", false, "print the memory that the model needs for each context length")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	for _, name := range memoryFlags {
 		cmd.Flags().AddFlag(flags.set.Lookup(name))

@@ -65,6 +65,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	cmd, err := root, error(nil)
 	if completes(args) {
 		err = addCompletions(root)
+	} else {
+		cmd, err = checkVerb(root, args)
 	}
 	if err == nil {
 		cmd, err = root.ExecuteContextC(ctx)
@@ -93,12 +95,11 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 }
 
 func (a *app) root() *cobra.Command {
-	root := a.group("pesti", "Compile GGUF models to execution plans, look at the plans, and run them",
+	root := a.group("pesti", "Compile GGUF models to execution plans, inspect the plans, and run them",
 		a.run(), a.inspect(), a.convert(), a.quantize(), a.compile(), a.plan(), a.dot(), a.tokenize(), a.dump(), a.compare(), a.check(), a.bench(), a.completion(), a.info(), a.version())
 	root.Long = root.Short + `.
 
-MODEL is a GGUF file, or the word demo for a small model that this program carries with it.
-PLAN is a file that compile wrote.`
+MODEL is a GGUF file, or the word demo for the small embedded model. PLAN is a file that compile wrote.`
 	root.Example = `  pesti run -p "Once upon a time"`
 	root.Version = versionText()
 	root.SetVersionTemplate("{{.Version}}\n")
@@ -113,7 +114,7 @@ PLAN is a file that compile wrote.`
 func (a *app) help(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [VERB]",
-		Short: "Print how a verb is used",
+		Short: "Print the help of a verb",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			found, rest, err := root.Find(args)
 			if err != nil || len(rest) > 0 {
@@ -126,17 +127,31 @@ func (a *app) help(root *cobra.Command) *cobra.Command {
 	}
 }
 
+// checkVerb returns an error if args name a verb that does not exist, and the command that lacks it. Cobra
+// does not check that where args ask for help.
+func checkVerb(root *cobra.Command, args []string) (*cobra.Command, error) {
+	root.InitDefaultHelpCmd()
+	cmd, rest, err := root.Find(args)
+	for _, word := range rest {
+		switch {
+		case err != nil || !cmd.HasSubCommands():
+			return cmd, err
+		case word == "--help" || word == "-h" || word == "--":
+		case strings.HasPrefix(word, "-"):
+			return cmd, nil // a flag, which cobra checks
+		default:
+			return cmd, unknownVerb(cmd, word)
+		}
+	}
+	return cmd, err
+}
+
 // group returns a command that has nothing but verbs under it.
 func (a *app) group(use, short string, verbs ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   use,
 		Short: short,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return unknownVerb(cmd, args[0])
-			}
-			return nil
-		},
+		Args:  cobra.NoArgs, // checkVerb has a better error
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cmd.SetOut(a.stderr)
 			if err := cmd.Help(); err != nil {

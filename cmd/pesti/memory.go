@@ -14,25 +14,25 @@ import (
 	"pesti/lower"
 )
 
-// memoryFlags are the options of a compilation that change how much memory a plan needs.
+// memoryFlags are the options of a compilation on which the memory of a plan depends.
 var memoryFlags = []string{"precision", "kv", "ctx", "ubatch", "sequences", "threads", "isa", "activations", "tiles", "passes", "planner", "weights"}
 
-const memoryHelp = `With --memory the model is compiled for contexts of 512, 1024, 2048, … positions, up to --ctx or what
-the length it was trained for; the table has what run needs once the context is full:
+const memoryHelp = `With --memory the model is compiled for contexts of 512, 1024, 2048, … positions, up to --ctx or the length
+that it was trained for. The table has the memory that run needs when the context is full:
 
-  weights   the part of the model file that steps read. If no product reads the table of embeddings,
-            only the rows of a full batch of tokens are in memory.
+  weights   the part of the model file that kernels read. If only look-ups read the table of embeddings,
+            this has the rows for one forward pass of the maximum number of tokens.
   packed    weights in the layout of a kernel
   KV cache  keys and values of all positions of all sequences
-  values    of a step, in the arena: the peak of what is live at a time
-  scratch   working memory of kernels: by how much it makes the arena larger. It may also use parts of
-            the arena where no value is live.
-  io        inputs, logits and the other outputs
-  program   the vocabulary, the plan and the program itself, as measured now
-  total     the sum of these; values and scratch are the arena
+  values    intermediate values in the arena, at their peak
+  scratch   working memory of kernels: the bytes by which it enlarges the arena. Scratch can also use
+            parts of the arena where no value is live, which are not counted twice.
+  io        inputs, logits and other outputs
+  process   vocabulary, plan and the process itself, measured now
+  total     the sum of all columns; values and scratch together are the arena
 
-The last column compares the total with the memory that is available now, which only Linux reports. run,
-bench, dump and other verbs refuse a plan that does not fit.`
+The last column, fits, compares the total with the memory that is available now. Only Linux reports that.
+All verbs that run a plan refuse one that does not fit.`
 
 // firstCtx is the first context of the table.
 const firstCtx = 512
@@ -56,10 +56,10 @@ type memoryRow struct {
 	Packed    int64  `json:"packed"`
 	State     int64  `json:"state"`
 	Arena     int64  `json:"arena"`   // values and scratch
-	Values    int64  `json:"values"`  // the most that live at a time
-	Scratch   int64  `json:"scratch"` // what the arena is larger by
+	Values    int64  `json:"values"`  // at their peak
+	Scratch   int64  `json:"scratch"` // the rest of the arena
 	IO        int64  `json:"io"`
-	Program   int64  `json:"program"`
+	Program   int64  `json:"program"` // the process: vocabulary, plan, Go runtime
 	Total     int64  `json:"total"`
 	Fits      *bool  `json:"fits"` // null where the system does not report memory
 }
@@ -83,7 +83,7 @@ func (a *app) inspectMemory(name string, flags *compileFlags, asJSON bool) error
 	if o.Sidecar != nil {
 		defer o.Sidecar.Close()
 	}
-	tok, _ := tokenizer.FromGGUF(f) // without one the weights may still be asked about
+	tok, _ := tokenizer.FromGGUF(f) // a model without one has a table too
 	r := &memoryReport{File: f.Path, RAM: exec.DetectRAM()}
 	program := int64(0)
 	if trained := m.Params.Context; flags.ctx.n > trained { // before another context is compiled
@@ -96,7 +96,7 @@ func (a *app) inspectMemory(name string, flags *compileFlags, asJSON bool) error
 			if err != nil {
 				return about(f.Path, err)
 			}
-			if len(r.Plans) == 0 { // as when run begins
+			if len(r.Plans) == 0 { // as at the start of run
 				program = max(ownMemory()-start, 0)
 				runtime.KeepAlive(tok)
 			}
@@ -107,7 +107,7 @@ func (a *app) inspectMemory(name string, flags *compileFlags, asJSON bool) error
 	return a.show(r, asJSON)
 }
 
-// precisions returns the one asked for, or both.
+// precisions returns the given precision, or both if none is given.
 func precisions(asked string) []string {
 	if asked != "" {
 		return []string{asked}
@@ -124,7 +124,7 @@ func contexts(most int64) []int64 {
 	return append(all, most)
 }
 
-// ownMemory returns the bytes that the program has in memory, without what it no longer needs.
+// ownMemory returns the resident bytes of the process, without garbage.
 func ownMemory() int64 {
 	debug.FreeOSMemory()
 	if now, _ := exec.Resident(); now > 0 {
@@ -166,7 +166,7 @@ func (r *memoryReport) print(w io.Writer) error {
 	fmt.Fprintf(t, "memory\t%s\n", ramText(r.RAM))
 	fmt.Fprintf(t, "bounds\tubatch %d, sequences %d, threads %d\n", r.Ubatch, r.Sequences, r.Threads)
 	t.Flush()
-	fmt.Fprintf(t, "\nprecision\tKV\tctx\tweights\tpacked\tKV cache\tvalues\tscratch\tio\tprogram\ttotal\tfits\n")
+	fmt.Fprintf(t, "\nprecision\tKV\tctx\tweights\tpacked\tKV cache\tvalues\tscratch\tio\tprocess\ttotal\tfits\n")
 	for i := range r.Plans {
 		p, fits := &r.Plans[i], "unknown"
 		if p.Fits != nil {

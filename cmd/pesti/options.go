@@ -18,7 +18,7 @@ import (
 // isaVariable is the environment variable that caps the instruction set.
 const isaVariable = "PESTI_ISA"
 
-// compileFlags are the options of a compilation, which all verbs that compile share, but for values.
+// compileFlags are the options of a compilation. All verbs that compile have them, and some have --values too.
 type compileFlags struct {
 	target, precision, kv, isa      choice
 	planner, tiles, activations     choice
@@ -66,27 +66,38 @@ func newCompileFlags(precision string) *compileFlags {
 
 		activations: choice{"auto", []string{"auto", "q8x2", "mixed", "q8"}},
 	}
-	c.set.Var(&c.target, "target", "what to compile for")
-	c.set.Var(&c.precision, "precision", "exact computes in float32, fast in integers where it can")
+	c.set.Var(&c.target, "target", "backend to compile for")
+	c.set.Var(&c.precision, "precision", "exact computes in float32; fast multiplies integers where the target has kernels for them")
 	c.set.Var(&c.kv, "kv", "element type of the KV cache (default f16 in fast, f32 in exact)")
-	c.set.VarP(&c.ctx, "ctx", "c", "positions of a sequence (default 4096, or what the model was trained for)")
-	c.set.Var(&c.ubatch, "ubatch", "maximum number of tokens of one step (default 512)")
-	c.set.Var(&c.sequences, "sequences", "maximum number of sequences at a time")
-	c.set.VarP(&c.threads, "threads", "t", "maximum number of workers; no more run than there are processors")
+	c.set.VarP(&c.ctx, "ctx", "c", "context length of a sequence, in tokens (default 4096, or the length that the model was trained for if that is less)")
+	c.set.Var(&c.ubatch, "ubatch", "maximum number of tokens in one forward pass (default 512)")
+	c.set.Var(&c.sequences, "sequences", "maximum number of sequences at the same time")
+	c.set.VarP(&c.threads, "threads", "t", "maximum number of worker threads; at most one runs on each usable core")
 	c.set.Var(&c.devices, "devices", "number of devices of target cuda that share the model")
-	c.set.Var(&c.gpuLayers, "gpu-layers", "run the last `N` layers on devices of target cuda, and the other layers, embedding and output on the processor; a number above that of the layers runs all on devices (default all)")
-	c.set.Var(&c.split, "split", "how devices share the model: each has some of the layers, or some rows or columns of each matrix")
-	c.set.Var(&c.isa, "isa", "instruction set, at most the one that "+isaVariable+" names (default the best one); for target cuda the compute capability (default the lowest, or that of the device)")
-	c.set.Var(&c.activations, "activations", "format of activations in precision fast: q8x2 has 15 bits; q8 has 8, with larger errors; mixed has 15 where 8 cost most accuracy, in q, k, v and logits; auto is mixed on AVX2 and q8x2 elsewhere")
-	c.set.Var(&c.tiles, "tiles", "a program for whole chunks of 64 tokens of a prompt, in bf16: faster with instruction set amx, but logits depend on how a prompt is split into calls")
-	c.set.StringVar(&c.weights, "weights", "", "`FILE.safetensors` with the matrices of the model in FP8, as quantize writes it")
-	c.set.StringVar(&c.passes, "passes", "", "passes to leave out: a `LIST` of -name,-name, or none to leave out all that are optional")
-	c.set.Var(&c.planner, "planner", "plan buffers with the planner of this `NAME` alone (default all planners, of which the best result counts)")
-	// In help a default of 0 would be a riddle; the texts tell.
+	c.set.Var(&c.gpuLayers, "gpu-layers", "run the last `N` layers on devices of target cuda, and the rest of the model on the CPU: embedding, first layers, output; if N exceeds the number of layers, the devices run everything (default all)")
+	c.set.Var(&c.split, "split", "how devices share the model: with layers, each has some of the layers; with tensor, each has some rows or columns of every matrix")
+	c.set.Var(&c.isa, "isa", "instruction set to compile for (default the best one that the machine has and "+isaVariable+" allows); for target cuda the compute capability (default the lowest, or that of the device)")
+	c.set.Var(&c.activations, "activations", "format of activations in precision fast: q8x2 has 15 bits; q8 has 8 bits, with larger errors; mixed has 15 bits for q, k, v and logits, and 8 elsewhere; auto is mixed on AVX2, and q8x2 with other instruction sets")
+	c.set.Var(&c.tiles, "tiles", "on adds a program that computes whole chunks of 64 prompt tokens in bf16: faster with instruction set amx, but logits then depend on how a prompt is split into calls")
+	c.set.StringVar(&c.weights, "weights", "", "`FILE.safetensors` that quantize wrote: the matrices of the model in FP8")
+	c.set.StringVar(&c.passes, "passes", "", "passes to leave out: a `LIST` such as -cse,-fold, or none to leave out all of them: "+strings.Join(optionalPasses(), ", "))
+	c.set.Var(&c.planner, "planner", "place buffers with the planner of this `NAME` alone: "+strings.Join(lower.Planners(), ", ")+" (default all; the smallest arena wins)")
+	// Help must not show a default of 0 for these: their texts state the default.
 	for _, name := range []string{"ctx", "ubatch", "gpu-layers"} {
 		c.set.Lookup(name).DefValue = ""
 	}
 	return c
+}
+
+// optionalPasses returns the names of the passes that --passes can leave out. A pass that runs twice has one name.
+func optionalPasses() []string {
+	var names []string
+	for _, p := range lower.Passes() {
+		if !p.Required && !slices.Contains(names, p.Name) {
+			names = append(names, p.Name)
+		}
+	}
+	return names
 }
 
 // addValues gives cmd the option that names values to keep, for verbs whose plan or output shows them.
@@ -103,7 +114,7 @@ func (c *compileFlags) addDevice(cmd *cobra.Command) {
 
 func (c *compileFlags) withDevice() {
 	c.runs = true
-	c.set.Var(&c.on, deviceFlag, "where to run: on the processor, on the virtual device, which needs no GPU, or on a GPU; virtual:N and cuda:N are devices by number (default cpu, or for target cuda cuda:0)")
+	c.set.Var(&c.on, deviceFlag, "where to run: the CPU, a virtual GPU in software, or a GPU by number; cuda:0,cuda:1 names several (default cpu, or for target cuda cuda:0)")
 }
 
 // modelOnly returns a usage error if an option is given that a finished plan cannot take.
@@ -143,7 +154,7 @@ func (c *compileFlags) withoutDevice() *compileFlags {
 }
 
 // options returns the options of lower.Compile, which checks them. An error is about an instruction
-// set that is not to be had.
+// set that is not available.
 func (c *compileFlags) options(a *app) (lower.Options, error) {
 	target := c.target.word
 	if c.on.onDevice() && !c.set.Changed("target") {
@@ -177,7 +188,7 @@ func (c *compileFlags) options(a *app) (lower.Options, error) {
 	}, nil
 }
 
-// host returns what stays on the processor beside devices, nil for nothing.
+// host describes the CPU that runs some layers in addition to the devices, nil if none do.
 func (c *compileFlags) host(a *app) (*lower.Host, error) {
 	if c.gpuLayers.n == 0 {
 		return nil, nil
@@ -194,8 +205,8 @@ func cacheFormat(kv string) string {
 	return kv
 }
 
-// withheld is a notice where the processor has a better instruction set than the one chosen, which
-// the system does not allow and a cap, where there is one, would; "" elsewhere.
+// withheld returns a notice if the processor has a better instruction set than the chosen one and the system
+// does not allow it. It returns "" if there is none, or if the cap excludes it anyway.
 func withheld(sets []exec.InstructionSet, most, chosen string) string {
 	for _, s := range sets {
 		if s.Withheld && (most == "" || most == s.Name) {
@@ -205,8 +216,8 @@ func withheld(sets []exec.InstructionSet, most, chosen string) string {
 	return ""
 }
 
-// chooseISA returns the instruction set to compile for: the one asked for, or the best that the
-// machine has, the build has kernels for, and the cap allows.
+// chooseISA returns the instruction set to compile for: asked, or if that is "" the best one. Either must be
+// in the machine and in the build, and not above the cap.
 func chooseISA(asked, most string) (string, error) {
 	best, err := exec.BestISA(most)
 	if err != nil {

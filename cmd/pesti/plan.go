@@ -25,7 +25,7 @@ func (a *app) plan() *cobra.Command {
 
 func (a *app) planShow() *cobra.Command {
 	var asJSON bool
-	cmd := a.verb("show FILE", "Print what a plan holds; the file itself is text too",
+	cmd := a.verb("show FILE", "Summarize a plan: memory, programs, kernels, and the bytes that each worker reads in each wave",
 		`  pesti plan show model.plan --json`,
 		arity{1, 1, "FILE"}, a.interruptible(func(cmd *cobra.Command, args []string) error {
 			p, err := loadPlan(args[0])
@@ -196,14 +196,14 @@ func parsePlan(path string, text []byte) (*plan.Plan, error) {
 func (a *app) planVerify() *cobra.Command {
 	var model, weights string
 	var seal bool
-	cmd := a.verb("verify FILE", "Verify a plan in full, and that a model is the one that it was compiled for",
+	cmd := a.verb("verify FILE", "Verify a plan in full; with --model, that it was compiled for that model",
 		`  pesti plan verify model.plan --model model.gguf`,
 		arity{1, 1, "FILE"}, a.interruptible(func(cmd *cobra.Command, args []string) error {
 			return a.verifyPlan(cmd.Context(), args[0], model, weights, seal)
 		}))
-	cmd.Flags().StringVar(&model, "model", "", "`MODEL` to compare with: its weights too, by the plan's digest of all or of samples of them")
-	cmd.Flags().StringVar(&weights, "weights", "", "`FILE.safetensors` of a plan with such weights, where it is not where the plan says, to compare with")
-	cmd.Flags().BoolVar(&seal, "seal", false, "write a new digest into a plan that was edited, if it verifies")
+	cmd.Flags().StringVar(&model, "model", "", "`MODEL` that the plan must have been compiled for; its weights are compared with the digest in the plan")
+	cmd.Flags().StringVar(&weights, "weights", "", "`FILE.safetensors` with the FP8 weights of the plan, if it is not where the plan says")
+	cmd.Flags().BoolVar(&seal, "seal", false, "if the plan verifies, write a new digest into it, for a plan that was edited")
 	return cmd
 }
 

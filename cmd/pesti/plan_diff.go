@@ -42,9 +42,9 @@ func (a *app) planDiff() *cobra.Command {
 		}))
 	cmd.Long = cmd.Short + `.
 
-Equal differences of several layers are one line, in which N stands for the layer. The placement of
-buffers and steps mostly follows from the rest, and is printed with --all.
-The exit code is 0 where the plans are equal and 1 where they differ.`
+Differences that several layers share are one line, in which N stands for the layer. --all also prints
+differences in the placement of buffers and steps, which mostly follow from the others.
+The exit code is 0 if the plans are equal and 1 if they differ.`
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, sizes in bytes")
 	cmd.Flags().BoolVar(&all, "all", false, "print differences of placement too")
 	return cmd

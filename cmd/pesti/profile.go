@@ -35,11 +35,11 @@ type profileFlags struct {
 func addProfileFlags(cmd *cobra.Command) *profileFlags {
 	f := cmd.Flags()
 	p := &profileFlags{runs: count{32, 1}, gpu: choice{"h200", profile.GPUs()}, set: f}
-	f.Var(&p.profile, profileFlag, "print time, bytes and operations of each kernel, with the predictions, and write them to `[FILE]` as JSON, where one is named; the virtual device has no time, and prints counts instead")
-	f.Var(&p.gpu, "gpu", "GPU for which a profile of the virtual device predicts times")
-	f.BoolVar(&p.steps, "profile-steps", false, "print the profile of each step too")
+	f.Var(&p.profile, profileFlag, "print time, bytes and operations of each kernel next to the prediction, and write them as JSON to `[FILE]` if it is given; the virtual device measures no time, and prints counts instead")
+	f.Var(&p.gpu, "gpu", "GPU whose times a profile of the virtual device predicts")
+	f.BoolVar(&p.steps, "profile-steps", false, "print a profile of each step too")
 	f.StringVar(&p.trace, "trace", "", "write the time span of each step on each worker to `FILE`, for chrome://tracing or ui.perfetto.dev")
-	f.Var(&p.runs, "trace-runs", "number of forward passes in the trace: the last ones")
+	f.Var(&p.runs, "trace-runs", "number of forward passes in the trace; earlier ones are dropped")
 	return p
 }
 

@@ -22,13 +22,13 @@ type promptFlags struct {
 // promptWords names them in messages.
 const promptWords = "one of -p TEXT, -f FILE and --ids LIST"
 
-// addPromptFlags gives cmd the flags that say which tokens to evaluate.
+// addPromptFlags gives cmd the flags for the tokens to evaluate.
 func addPromptFlags(cmd *cobra.Command) *promptFlags {
 	f := cmd.Flags()
 	p := &promptFlags{given: f}
 	f.StringVarP(&p.text, "prompt", "p", "", "`TEXT` to evaluate")
-	f.StringVarP(&p.file, "file", "f", "", "`FILE` with the text to evaluate, taken byte for byte; - is standard input")
-	f.StringVar(&p.list, "ids", "", "`LIST` of token ids to evaluate, in place of a text")
+	f.StringVarP(&p.file, "file", "f", "", "`FILE` with the text to evaluate, read as bytes; - is standard input")
+	f.StringVar(&p.list, "ids", "", "`LIST` of token ids to evaluate instead of a text, such as 1,2,3")
 	return p
 }
 
@@ -87,7 +87,7 @@ func promptIDs(s *source, text []byte) ([]int32, error) {
 	return ids, nil
 }
 
-// promptFile returns the prompt in the file at path, byte for byte.
+// promptFile returns the bytes of the file at path.
 func (a *app) promptFile(path string) ([]byte, error) {
 	if path == standardStream {
 		return readPrompt(a.stdin, "standard input")
@@ -101,7 +101,7 @@ func (a *app) promptFile(path string) ([]byte, error) {
 	return text, errors.Join(err, f.Close())
 }
 
-// mostPrompt is the most bytes of a prompt, far beyond any context. A device may never end.
+// mostPrompt is the maximum size of a prompt in bytes, far beyond any context. A device file may be endless.
 const mostPrompt = 64 << 20
 
 func readPrompt(r io.Reader, name string) ([]byte, error) {

@@ -12,7 +12,7 @@ import (
 	"pesti/gguf/sidecar"
 )
 
-// fp8Type is what --type names.
+// fp8Type is the value of --type.
 const fp8Type = "fp8_e4m3"
 
 func (a *app) quantize() *cobra.Command {
@@ -31,7 +31,7 @@ func (a *app) quantize() *cobra.Command {
 			if err := a.binaryTo(out); err != nil {
 				return err
 			}
-			m, err := a.loadModel(args[0]) // what cannot be compiled needs no such file
+			m, err := a.loadModel(args[0]) // a model that cannot be compiled has no use for the file
 			if err != nil {
 				return err
 			}
@@ -40,13 +40,13 @@ func (a *app) quantize() *cobra.Command {
 		})
 	cmd.Long = cmd.Short + `.
 
-GGUF files cannot hold FP8, so that what needs it takes the model and the file: --weights of compile,
-and of the verbs that compile. The file has each matrix that products read as a tensor F8_E4M3 under
-its name, and the scales of its rows as a tensor F32 under that name and .scale; it is for this one
-model, whose digests it keeps. All else, such as norms, is read from the model.
+GGUF has no FP8 type, so the FP8 matrices are in a second file, which --weights of compile and run takes in
+addition to the model. The second file has a tensor F8_E4M3 for each matrix of a product, under its name,
+and a tensor F32 with the scales of its rows, under that name and .scale. Other tensors, such as norms, are
+read from the model. The second file has digests of the model and works with no other.
 
-Weights that are quantized already lose once more.`
-	cmd.Flags().Var(&typ, "type", "how to store the matrices")
+Quantizing weights that are quantized already adds a second error.`
+	cmd.Flags().Var(&typ, "type", "type of the matrices")
 	cmd.Flags().StringVarP(&out, "output", "o", "", "the `FILE` to write; - is standard output")
 	return cmd
 }

@@ -22,7 +22,7 @@ import (
 // runOptions are the flags of run, besides those of compile.
 type runOptions struct {
 	prompt, promptFile, model string
-	tokens                    count // −1: as many as come
+	tokens                    count // −1: no limit
 	params                    sample.Params
 	stops                     []string
 	ignoreEOS                 bool
@@ -68,32 +68,33 @@ func (a *app) run() *cobra.Command {
 		})
 	cmd.Long = cmd.Short + `.
 
-The output is the continuation alone, byte for byte: without the prompt, and without a line break at the
-end unless it goes to a terminal.`
+Without MODEL or PLAN it runs demo, the embedded model.
+
+The output is the generated text alone, without the prompt. A line break follows it only on a terminal.`
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVarP(&o.prompt, "prompt", "p", "", "`TEXT` to continue")
-	f.StringVarP(&o.promptFile, "file", "f", "", "`FILE` with the text to continue, taken byte for byte; - is standard input")
-	f.VarP(&o.tokens, "tokens", "n", "most tokens to generate; -1 is until the end of generation or of the context")
-	f.Float64Var(&o.params.Temp, "temp", o.params.Temp, "temperature `T`; 0 takes the most likely token")
-	f.IntVar(&o.params.TopK, "top-k", o.params.TopK, "draw from the `K` most likely tokens; 0 is all")
-	f.Float64Var(&o.params.TopP, "top-p", o.params.TopP, "draw from the fewest tokens with probability `P` together")
-	f.Float64Var(&o.params.MinP, "min-p", o.params.MinP, "draw from tokens at least `P` times as likely as the most likely one")
-	f.Float64Var(&o.params.RepeatPenalty, "repeat-penalty", o.params.RepeatPenalty, "make recent tokens less likely by `R`; 1 is off")
-	f.Int64Var(&o.params.Seed, "seed", o.params.Seed, "`SEED` of the random numbers; -1 is another one each time")
+	f.StringVarP(&o.promptFile, "file", "f", "", "`FILE` with the text to continue, read as bytes; - is standard input")
+	f.VarP(&o.tokens, "tokens", "n", "maximum number of tokens to generate; -1 generates until the model ends or the context is full")
+	f.Float64Var(&o.params.Temp, "temp", o.params.Temp, "temperature `T`; 0 always takes the most likely token")
+	f.IntVar(&o.params.TopK, "top-k", o.params.TopK, "sample from the `K` most likely tokens; 0 is all")
+	f.Float64Var(&o.params.TopP, "top-p", o.params.TopP, "sample from the smallest set of tokens whose probabilities add up to `P`")
+	f.Float64Var(&o.params.MinP, "min-p", o.params.MinP, "sample from tokens that are at least `P` times as likely as the most likely one")
+	f.Float64Var(&o.params.RepeatPenalty, "repeat-penalty", o.params.RepeatPenalty, "make recent tokens less likely by the factor `R`; 1 is off")
+	f.Int64Var(&o.params.Seed, "seed", o.params.Seed, "`SEED` of the random numbers; -1 takes another one each time")
 	f.StringArrayVar(&o.stops, "stop", nil, "end before this `TEXT`; may be given more than once")
-	f.BoolVar(&o.ignoreEOS, "ignore-eos", false, "go on after the end of generation")
+	f.BoolVar(&o.ignoreEOS, "ignore-eos", false, "continue after the end-of-generation token")
 	f.Var(&o.stats, "stats", "print statistics on standard error")
-	f.BoolVar(&o.strict, "strict", false, "fail where a step of the plan is a fallback, for which its target has no kernel")
-	o.guess = addGuessing(cmd, "speculative decoding by prompt lookup, with drafts of up to `N` tokens: the same text, faster where it repeats itself; at most 30 (default 0, off)")
+	f.BoolVar(&o.strict, "strict", false, "fail if the plan has a fallback, a step that runs a reference kernel because the target has none")
+	o.guess = addGuessing(cmd, "speculative decoding by prompt lookup, with drafts of up to `N` tokens: the text stays the same, and repeated passages come faster; at most 30 (default 0, off)")
 	o.profile = addProfileFlags(cmd)
-	f.StringVar(&o.model, "model", "", "`MODEL` of a PLAN, where it is not where the plan says")
+	f.StringVar(&o.model, "model", "", "`MODEL` that a PLAN was compiled from, if it is not where the plan says")
 	flags = addCompileFlags(cmd, "fast")
 	flags.addDevice(cmd)
 	return cmd
 }
 
-// runStats are the statistics of a run. Speeds are in tokens per second, 0 where there were none.
+// runStats are the statistics of a run. Speeds are in tokens per second, 0 if no tokens were computed.
 type runStats struct {
 	PromptTokens    int      `json:"prompt_tokens"`
 	GeneratedTokens int      `json:"generated_tokens"`
@@ -101,14 +102,14 @@ type runStats struct {
 	PrefillTS       float64  `json:"prefill_ts"`
 	DecodeTS        float64  `json:"decode_ts"`
 	Stop            string   `json:"stop"`               // one of the stop constants
-	Fallbacks       int      `json:"fallbacks"`          // steps of the plan that run reference kernels, on a device those on the host
+	Fallbacks       int      `json:"fallbacks"`          // steps of the plan that run reference kernels; for a device, on the host
 	Launches        int      `json:"launches_per_layer"` // of the decode program on a device, 0 on the processor
-	Detours         [][2]int `json:"detours,omitempty"`  // from which device to which values go through the host
-	Proposed        int      `json:"proposed"`           // tokens that were guessed
-	Accepted        int      `json:"accepted"`           // of those, how many came
+	Detours         [][2]int `json:"detours,omitempty"`  // pairs of devices whose copies go through the host
+	Proposed        int      `json:"proposed"`           // draft tokens
+	Accepted        int      `json:"accepted"`           // draft tokens that were accepted
 
-	// Bytes of memory that the program had resident before it opened the model, and at most; 0
-	// where the system does not tell.
+	// Resident bytes of the process before it opened the model, and at the peak; 0 if the system does not
+	// report them.
 	StartResident int64 `json:"start_resident"`
 	PeakResident  int64 `json:"peak_resident"`
 }
@@ -123,7 +124,7 @@ func (a *app) continueText(ctx context.Context, name string, text []byte, o *run
 		return err
 	}
 	defer s.release()
-	// A vocabulary takes as long to index as the plan to compile, so both are done at once.
+	// Indexing a vocabulary takes as long as compiling the plan, so both run at the same time.
 	vocabulary := sync.OnceValues(func() (*tokenizer.Tokenizer, error) { return tokenizer.FromGGUF(s.file) })
 	go vocabulary()
 	defer vocabulary() // reads the file until it is done
@@ -166,7 +167,7 @@ func (a *app) continueText(ctx context.Context, name string, text []byte, o *run
 	}
 	engine := model.Engine()
 	for _, d := range engine.HostStagedPairs() {
-		a.warn([]string{fmt.Sprintf("device %d does not reach the memory of device %d: what crosses goes through the host", d[1], d[0])})
+		a.warn([]string{fmt.Sprintf("device %d cannot access the memory of device %d: copies between them go through the host", d[1], d[0])})
 	}
 	a.loaded()
 	stats := runStats{
@@ -212,8 +213,7 @@ func firstFallback(p *plan.Plan) string {
 	return ""
 }
 
-// printStats prints statistics where they are asked for, where somebody sits there, and on an
-// interrupt.
+// printStats prints statistics as JSON if asked, and otherwise as a line on a terminal or after an interrupt.
 func (a *app) printStats(s *runStats, format string) {
 	switch {
 	case format == "json":

@@ -16,7 +16,7 @@ import (
 
 func (a *app) tokenize() *cobra.Command {
 	var asIDs, noBOS, noSpecial, detokenize bool
-	cmd := a.verb("tokenize MODEL", "Turn standard input into tokens, or tokens into text",
+	cmd := a.verb("tokenize MODEL", "Convert text on standard input to token ids, or ids to text",
 		`  printf %s "The quick brown fox" | pesti tokenize model.gguf --ids`,
 		arity{1, 1, "MODEL"}, a.interruptible(func(cmd *cobra.Command, args []string) error {
 			if detokenize && (asIDs || noSpecial) {
@@ -44,10 +44,13 @@ func (a *app) tokenize() *cobra.Command {
 			}
 			return a.printPieces(tok, ids)
 		}))
-	cmd.Flags().BoolVar(&asIDs, "ids", false, "print a JSON array of ids")
-	cmd.Flags().BoolVar(&noBOS, "no-bos", false, "do not add the token that texts begin with, nor with --detokenize take it off")
-	cmd.Flags().BoolVar(&noSpecial, "no-parse-special", false, "take the names of control tokens as plain text")
-	cmd.Flags().BoolVar(&detokenize, "detokenize", false, "read ids, an array or spaced, and write their bytes")
+	cmd.Long = cmd.Short + `.
+
+tokenize reads standard input to its end. It prints a line for each token: the id, and the text in quotes.`
+	cmd.Flags().BoolVar(&asIDs, "ids", false, "print the ids alone, as a JSON array")
+	cmd.Flags().BoolVar(&noBOS, "no-bos", false, "do not add the BOS token; with --detokenize, do not remove it")
+	cmd.Flags().BoolVar(&noSpecial, "no-parse-special", false, "treat the names of control tokens as plain text")
+	cmd.Flags().BoolVar(&detokenize, "detokenize", false, "read ids, as a JSON array or with spaces between them, and write their text")
 	return cmd
 }
 
@@ -66,8 +69,8 @@ func (a *app) tokenizerOf(name string) (*tokenizer.Tokenizer, error) {
 	return tok, nil
 }
 
-// detokenize writes the text of the ids in a text. Where dropBOS is set, it is the text that would
-// give these ids: without the BOS token that the model adds.
+// detokenize writes the text of the ids that it reads from in. dropBOS leaves out the BOS token that the model
+// adds, so that tokenizing the text gives the same ids.
 func (a *app) detokenize(tok *tokenizer.Tokenizer, in []byte, dropBOS bool) error {
 	ids, err := parseIDs(string(in))
 	if err != nil {
@@ -90,7 +93,7 @@ func (a *app) detokenize(tok *tokenizer.Tokenizer, in []byte, dropBOS bool) erro
 	return err
 }
 
-// printPieces prints a line for each token: its id and what it stands for.
+// printPieces prints a line for each token: its id and its text.
 func (a *app) printPieces(tok *tokenizer.Tokenizer, ids []int32) error {
 	var b bytes.Buffer
 	for _, id := range ids {
@@ -113,7 +116,7 @@ func idsText(ids []int32) string {
 	return "[" + strings.Join(words, ", ") + "]"
 }
 
-// encodePrompt returns the ids of a prompt. An empty one is the token that texts begin with.
+// encodePrompt returns the ids of a prompt. For an empty prompt that is the BOS token.
 func encodePrompt(tok *tokenizer.Tokenizer, text []byte) ([]int32, error) {
 	ids, err := tok.Encode(text, tokenizer.Options{BOS: true, ParseSpecial: true})
 	if err != nil || len(ids) > 0 {
@@ -121,7 +124,7 @@ func encodePrompt(tok *tokenizer.Tokenizer, text []byte) ([]int32, error) {
 	}
 	bos, ok := tok.BOS()
 	if !ok {
-		return nil, errors.New("the prompt is empty and the model has no token that texts begin with; expected some text")
+		return nil, errors.New("the prompt is empty and the model has no BOS token; expected some text")
 	}
 	return []int32{bos}, nil
 }
