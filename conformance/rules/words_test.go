@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -33,6 +34,7 @@ var phrases = []struct{ pattern, instead string }{
 	{`as (it|they) stands?`, "unchanged, in the file's layout"},
 	{`whoever`, "the caller, the reader"},
 	{`wherein`, "in which"},
+	{`beside`, "next to, in addition to, compared with"},
 	{`what (is left|there is) of`, "the rest of, the available"},
 	{`holds? ([^.;:\n]{0,90} )?against`, "checks … against"},
 	{`holds? (it|them|that|an? [a-z]+|the [a-z]+)? ?to the`, "checks … against"},
@@ -107,16 +109,60 @@ func TestWords(t *testing.T) {
 			t.Fatal(err)
 		}
 		read++
-		for n, line := range strings.Split(string(data), "\n") {
-			for i, re := range patterns {
-				if found := re.FindString(line); found != "" {
-					t.Errorf("%s:%d: %q, expected %s", path, n+1, found, phrases[i].instead)
-				}
+		text, lines := running(string(data))
+		for i, re := range patterns {
+			for _, at := range re.FindAllStringIndex(text, -1) {
+				n, _ := slices.BinarySearch(lines, at[0]+1)
+				t.Errorf("%s:%d: %q, expected %s", path, n, text[at[0]:at[1]], phrases[i].instead)
 			}
 		}
 	}
 	if read < 300 {
 		t.Errorf("read %d files: the walk does not see the repository", read)
+	}
+}
+
+// running returns a text with a space for each line break inside a paragraph, so that phrases are found that go
+// on in the next line of a comment, a document or a string. Indentation and comment marks are left out. A line
+// that is empty otherwise ends a paragraph. lines has the offset of each line in the result.
+func running(data string) (text string, lines []int) {
+	var b strings.Builder
+	for line := range strings.Lines(data) {
+		lines = append(lines, b.Len())
+		line = strings.TrimSpace(margin.ReplaceAllString(line, ""))
+		b.WriteString(line)
+		if line == "" {
+			b.WriteByte('\n')
+		} else {
+			b.WriteByte(' ')
+		}
+	}
+	return b.String(), lines
+}
+
+// margin is what comments begin with in each line: of Go and C, of Python and make, of quotations in Markdown.
+var margin = regexp.MustCompile(`^\s*(//+|#+|\*|>)?`)
+
+// TestRunning: a phrase is found across line breaks, with the line in which it begins, and not across paragraphs.
+func TestRunning(t *testing.T) {
+	for _, c := range []struct{ text, found string }{
+		{"// a\n// by\n//\tturns\n", "by turns 2"},
+		{"\t// by turns\n", "by turns 1"},
+		{"# by\n# turns", "by turns 1"},
+		{"x := `one\nby \nturns`", "by turns 2"},
+		{"> by\n> turns", "by turns 1"},
+		{"// by\n//\n// turns\n", ""},
+		{"by\n\nturns", ""},
+	} {
+		text, lines := running(c.text)
+		found := ""
+		if at := strings.Index(text, "by turns"); at >= 0 {
+			n, _ := slices.BinarySearch(lines, at+1)
+			found = fmt.Sprintf("by turns %d", n)
+		}
+		if found != c.found {
+			t.Errorf("in %q found %q, expected %q", c.text, found, c.found)
+		}
 	}
 }
 

@@ -233,8 +233,8 @@ func (b *Bencher) timed(f func() error) (seconds float64, err error) {
 	return time.Since(begin).Seconds(), nil
 }
 
-// seek leaves the session with these tokens. All runs begin with the same ones, so that it keeps those
-// that it has, where no layer with a window has forgotten them.
+// seek leaves the session with these tokens. All runs begin with the same tokens, so it keeps the ones
+// that it has, unless a layer with a window has dropped them.
 func seek(ctx context.Context, session *exec.Session, ids []int32) error {
 	if err := session.Truncate(min(len(ids), session.Pos())); err != nil {
 		session.Reset()
