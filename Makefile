@@ -191,7 +191,7 @@ race: venv
 test-fuzz:
 	$(MAKE) --no-print-directory fuzz FUZZTIME=5s
 
-# --- fuzzed: every target, one at a time; what falls out is kept in testdata/fuzz beside it ---
+# --- fuzzed: every target, one at a time; findings are kept in testdata/fuzz of its package ---
 
 # Minimising each new input would take most of the time, up to a minute for one.
 fuzz: venv models

@@ -278,7 +278,7 @@ func TestDeviceSameBits(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !slices.Equal(sessions[0].Logits(0), want) {
-			t.Errorf("%s: other bits beside other sequences", precision)
+			t.Errorf("%s: other bits in a batch with other sequences", precision)
 		}
 	}
 }

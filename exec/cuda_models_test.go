@@ -79,7 +79,7 @@ func TestDeviceModels(t *testing.T) {
 	for name, c := range all {
 		t.Run(name, func(t *testing.T) {
 			m := load(t, c)
-			s := beside(t, m)
+			s := sidecarOf(t, m)
 			ids := prompt(67)
 			inFile := graphtest.FromFile(m.File)
 			inSidecar := func(w *graph.Value) ([]float32, error) {
@@ -101,9 +101,9 @@ func TestDeviceModels(t *testing.T) {
 			}
 			const fp8 = "f8_e4m3"
 			plain := interpreted(inFile, lower.Options{})
-			beside := interpreted(inSidecar, lower.Options{Sidecar: s})
+			own := interpreted(inSidecar, lower.Options{Sidecar: s})
 			cached := onProcessor(t, m, lower.Options{Precision: "exact", KV: fp8, Sidecar: s}, ids)
-			if d := apart(cached, beside); d < 1e-3 {
+			if d := apart(cached, own); d < 1e-3 {
 				t.Fatalf("a cache in FP8 changes logits by %g, expected more", d)
 			}
 			bits := map[string][]float32{}
@@ -113,7 +113,7 @@ func TestDeviceModels(t *testing.T) {
 				limit float64
 			}{
 				{lower.Options{ISA: "sm_75", Precision: "exact"}, plain, 1e-5},
-				{lower.Options{ISA: "sm_75", Precision: "exact", Sidecar: s}, beside, 1e-5},
+				{lower.Options{ISA: "sm_75", Precision: "exact", Sidecar: s}, own, 1e-5},
 				{lower.Options{ISA: "sm_75", Precision: "exact", Sidecar: s, KV: fp8}, cached, flip},
 				{lower.Options{ISA: "sm_75", Precision: "fast"}, plain, 5e-3},
 				{lower.Options{ISA: "sm_75", Precision: "fast", KV: "f32"}, plain, 1e-3},

@@ -126,7 +126,7 @@ func TestSplitTensorRuns(t *testing.T) {
 			o := lower.Options{Precision: c.precision, Ctx: 80, Ubatch: 64, Passes: c.passes}
 			f := tiny.File(t, c.model)
 			if c.fp8 {
-				o.Sidecar = beside(t, load(t, c.model))
+				o.Sidecar = sidecarOf(t, load(t, c.model))
 			}
 			whole := openSplit(t, f, o, true)
 			o.Devices = c.devices

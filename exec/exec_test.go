@@ -483,7 +483,7 @@ func TestValue(t *testing.T) {
 	}
 }
 
-// TestLogits sees that rows are found by the plan's formula, whatever memory there is beside them.
+// TestLogits: rows are found by the plan's formula, for any memory that follows them.
 func TestLogits(t *testing.T) {
 	m := load(t, configs["llama"])
 	p := compile(t, m, lower.Options{Ubatch: 16}).Plan

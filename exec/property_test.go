@@ -22,7 +22,7 @@ import (
 	"pesti/ops"
 )
 
-// modelFor returns a model whose file holds the weights of g beside those of its own.
+// modelFor returns a model whose file has the weights of g in addition to its own.
 func modelFor(t rapid.TB, g *graph.Graph) *frontend.Model {
 	weights := graphtest.Weights(1)
 	return load(t, tiny.Config{

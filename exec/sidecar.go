@@ -9,7 +9,7 @@ import (
 	"pesti/gguf/sidecar"
 )
 
-// CheckSidecar returns an error unless f is the file beside the model that p names: of the same size,
+// CheckSidecar returns an error unless f is the sidecar that p names: of the same size,
 // with the same digest of its header, and with all weights of the plan that are of its type. The
 // numbers are not read. For a plan that names none, f is not looked at.
 func CheckSidecar(p *plan.Plan, f *sidecar.File) error {
@@ -36,7 +36,7 @@ func CheckSidecar(p *plan.Plan, f *sidecar.File) error {
 	return nil
 }
 
-// sidecarOperand returns a weight that lies in the file beside the model's.
+// sidecarOperand returns a weight of the sidecar.
 func (e *Engine) sidecarOperand(w *plan.Weight) (kernel.Operand, error) {
 	b, _ := e.sidecar.Weight(w.Tensor()) // as CheckSidecar has seen
 	codes := e.sidecar.Codes(b)

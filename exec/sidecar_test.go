@@ -16,8 +16,8 @@ import (
 	"pesti/lower"
 )
 
-// beside makes the file of a model's matrices in FP8.
-func beside(t *testing.T, m *frontend.Model) *sidecar.File {
+// sidecarOf makes the file of a model's matrices in FP8.
+func sidecarOf(t *testing.T, m *frontend.Model) *sidecar.File {
 	t.Helper()
 	w, err := sidecar.Writer(m.File)
 	if err != nil {
@@ -41,7 +41,7 @@ func TestSidecar(t *testing.T) {
 	for name, c := range configs {
 		t.Run(name, func(t *testing.T) {
 			m := load(t, c)
-			s := beside(t, m)
+			s := sidecarOf(t, m)
 			ids := prompt(45)
 			inFile := graphtest.FromFile(m.File)
 			weights := func(w *graph.Value) ([]float32, error) {
@@ -97,7 +97,7 @@ func TestSidecar(t *testing.T) {
 
 func TestCheckSidecar(t *testing.T) {
 	m := load(t, configs["llama"])
-	s := beside(t, m)
+	s := sidecarOf(t, m)
 	p := compile(t, m, lower.Options{Sidecar: s, SidecarFile: "w.safetensors"}).Plan
 	if err := exec.CheckSidecar(p, s); err != nil {
 		t.Fatal(err)
@@ -132,7 +132,7 @@ func TestCheckSidecar(t *testing.T) {
 	if err := exec.CheckSidecar(compile(t, m, lower.Options{}).Plan, s); err != nil {
 		t.Errorf("a plan that needs no sidecar: %v", err)
 	}
-	other := beside(t, load(t, tiny.Config{Arch: "llama", Layers: 1}))
+	other := sidecarOf(t, load(t, tiny.Config{Arch: "llama", Layers: 1}))
 	if err := exec.CheckSidecar(p, other); err == nil {
 		t.Error("the weights of another model pass")
 	}

@@ -18,7 +18,7 @@ import (
 // the words in want.
 type fileCase struct{ name, data, want string }
 
-// fileCases returns the rows on bytes of the list of cases, and what lies beside
+// fileCases returns the rows on bytes of the list of cases, and the files next to
 // them.
 func fileCases() []fileCase {
 	var files []fileCase

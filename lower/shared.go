@@ -48,9 +48,9 @@ func newPlan(m *frontend.Model, o *Options) *plan.Plan {
 	if file != "" {
 		file = filepath.ToSlash(file)
 	}
-	var beside plan.Sidecar
+	var side plan.Sidecar
 	if s := o.Sidecar; s != nil {
-		beside = plan.Sidecar{File: filepath.ToSlash(o.SidecarFile), Size: s.Size, HeaderDigest: fmt.Sprintf("sha256:%x", s.Digest())}
+		side = plan.Sidecar{File: filepath.ToSlash(o.SidecarFile), Size: s.Size, HeaderDigest: fmt.Sprintf("sha256:%x", s.Digest())}
 	}
 	var devices []plan.Device
 	if o.Devices > 1 || o.Host != nil {
@@ -62,7 +62,7 @@ func newPlan(m *frontend.Model, o *Options) *plan.Plan {
 	return &plan.Plan{
 		Version: plan.Version,
 		Devices: devices,
-		Sidecar: beside,
+		Sidecar: side,
 		Model: plan.Model{
 			Arch: m.Params.Arch, Name: m.Params.Name, File: file, Size: m.File.Size,
 			HeaderDigest: fmt.Sprintf("sha256:%x", digest),
@@ -221,7 +221,7 @@ func (s *scheduler) storage(state *graph.Value) (positions int64, ring bool) {
 func (s *scheduler) env() target.Env { return target.Env{Positions: s.storage} }
 
 // addWeights lists every weight that some step reads, in the order of first reads.
-func addWeights(p *plan.Plan, m *frontend.Model, g *graph.Graph, beside *sidecar.File) error {
+func addWeights(p *plan.Plan, m *frontend.Model, g *graph.Graph, side *sidecar.File) error {
 	devices := map[string][]int{}
 	layouts := map[string]string{} // in which kernels read each weight, "" for that of the file
 	var names []string
@@ -246,7 +246,7 @@ func addWeights(p *plan.Plan, m *frontend.Model, g *graph.Graph, beside *sidecar
 	}
 	for _, name := range names {
 		v := weights[name]
-		w, err := weightOf(m, v, beside)
+		w, err := weightOf(m, v, side)
 		if err != nil {
 			return err
 		}
@@ -263,7 +263,7 @@ func addWeights(p *plan.Plan, m *frontend.Model, g *graph.Graph, beside *sidecar
 }
 
 // weightOf returns the plan's row of a weight, which may be part of a tensor.
-func weightOf(m *frontend.Model, v *graph.Value, beside *sidecar.File) (plan.Weight, error) {
+func weightOf(m *frontend.Model, v *graph.Value, side *sidecar.File) (plan.Weight, error) {
 	name := v.Tensor().Name
 	t, ok := m.File.Tensor(name)
 	if !ok {
@@ -282,8 +282,8 @@ func weightOf(m *frontend.Model, v *graph.Value, beside *sidecar.File) (plan.Wei
 		w.Dims = slices.Clone(dims)
 		w.Dims[part.Axis], w.Size = n, t.Size/all*n+t.Size%all*n/all
 	}
-	if beside != nil {
-		if _, ok := beside.Weight(name); ok { // the sidecar has the matrix
+	if side != nil {
+		if _, ok := side.Weight(name); ok { // the sidecar has the matrix
 			w.Type, w.Size = plan.SidecarType, (&sidecar.Weight{Rows: w.Dims[0], Cols: w.Dims[1]}).Size()
 		}
 	}

@@ -281,7 +281,7 @@ func TestSplitLayersKeepsMeaning(t *testing.T) {
 		devices, onHost := rapid.IntRange(1, layers).Draw(t, "devices"), -1
 		if rapid.Bool().Draw(t, "host") {
 			onHost = rapid.IntRange(0, layers-1).Draw(t, "on the host")
-			devices = 1 + rapid.IntRange(1, layers-onHost).Draw(t, "beside it")
+			devices = 1 + rapid.IntRange(1, layers-onHost).Draw(t, "devices")
 		}
 		at := rapid.IntRange(0, len(pass.Graph())).Draw(t, "at")
 		var results [2]*graph.Graph

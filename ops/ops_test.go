@@ -104,7 +104,7 @@ func step(t *testing.T, g *graph.Graph, env *ops.Env, tokens []int32, seq, from 
 
 var prompt = []int32{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 10}
 
-// The same prompt in chunks of any length, beside another sequence, gives the same bits.
+// The same prompt in chunks of any length, batched with another sequence, gives the same bits.
 func TestChunkedEvaluation(t *testing.T) {
 	g := parse(t, model)
 	for _, f16 := range []bool{false, true} {

@@ -135,7 +135,7 @@ func TestCheckPlan(t *testing.T) {
 }
 
 // cancellingDemo is the demo with a large vector that block 2 adds to the residual stream and block 3
-// takes away again: what float32 rounds off the sum is then large beside what is left.
+// subtracts again: the rounding error of the sum in float32 is then large relative to the rest.
 func cancellingDemo(t *testing.T, size float32) string {
 	t.Helper()
 	from, err := gguf.Parse(demoName, demo.GGUF())

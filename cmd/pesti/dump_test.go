@@ -119,8 +119,8 @@ func TestDumpValues(t *testing.T) {
 	pesti("dump", "demo", "-p", story, "-o", file).fails(t, 1, file)
 }
 
-// A folder holds the values of one dump: what a new one would not replace is neither left beside it
-// nor removed.
+// A folder holds the values of one dump: files that a new one would not replace are neither left next to
+// it nor removed.
 func TestDumpInUsedFolder(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "values")
 	dump := func(args ...string) result { return pesti(append([]string{"dump", "demo", "-o", dir}, args...)...) }
@@ -150,7 +150,7 @@ func TestDumpInUsedFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r := dump("--ids", "1,2", "--values", "blk.1.q"); r.code != 0 {
-		t.Errorf("dump beside another kind of file: %+v", r)
+		t.Errorf("dump next to another kind of file: %+v", r)
 	}
 	ok(t, "compare", "demo", dir, "--max-d", "0")
 }

@@ -133,7 +133,7 @@ func (a *app) openSidecar(path string, model *gguf.File) (*sidecar.File, error) 
 	return f, nil
 }
 
-// planSidecar opens the file beside the model that the plan at path was compiled with: the one given,
+// planSidecar opens the sidecar that the plan at path was compiled with: the one given,
 // or else the one that the plan names; nil where the plan needs none.
 func (a *app) planSidecar(path string, p *plan.Plan, given string, model *gguf.File) (*sidecar.File, error) {
 	switch {
@@ -151,7 +151,7 @@ func (a *app) planSidecar(path string, p *plan.Plan, given string, model *gguf.F
 	return f, nil
 }
 
-// digestSidecar returns the digest of the weights beside a model, unless the file says that they were
+// digestSidecar returns the digest of the weights of a sidecar, unless the file says that they were
 // made of other weights than the model's digest covers.
 func digestSidecar(f *sidecar.File, model string) (string, error) {
 	if err := f.CheckData(model); err != nil {

@@ -69,7 +69,7 @@ func TestProfile(t *testing.T) {
 	}
 	var tests []bench.Test
 	if err := json.Unmarshal([]byte(ok(t, "bench", "demo", "-p", "0", "-n", "1", "-r", "1", "--json", "--profile", benched)), &tests); err != nil || len(tests) != 1 {
-		t.Errorf("beside a profile --json prints no JSON: %v", err)
+		t.Errorf("with a profile, --json prints no JSON: %v", err)
 	}
 
 	folder := t.TempDir()

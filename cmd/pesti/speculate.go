@@ -6,11 +6,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// maxGuesses is the most guesses of a step: with the token before them it still fits the program
-// for few tokens, and the logits of so many rows stay small beside the weights.
+// maxGuesses is the maximum draft length. With the token before it, a draft still fits the program for few
+// tokens, and the logits of so many rows stay small compared with the weights.
 const maxGuesses = 30
 
-// A guessing is the option of verbs that may guess tokens and verify them together.
+// A guessing is the option of verbs for speculative decoding.
 type guessing struct{ most count }
 
 func addGuessing(cmd *cobra.Command, help string) *guessing {

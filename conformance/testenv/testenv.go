@@ -52,7 +52,7 @@ func Model(t testing.TB, name string) string {
 }
 
 // Vocabularies returns the paths of the files with nothing but a tokenizer, which
-// make models puts beside the models.
+// make models puts into the folder of the models.
 func Vocabularies(t testing.TB) []string {
 	t.Helper()
 	dir := Model(t, "vocab")

@@ -10,7 +10,7 @@ import (
 // A Device is one of several devices of a plan. Each step runs on one device and all its operands
 // are there, except the source of a transfer. Inputs are copied to all devices.
 type Device struct {
-	Backend string // "cpu", for the host beside CUDA devices, or CUDA
+	Backend string // "cpu", for the host of CUDA devices, or CUDA
 	ISA     string
 	Threads int    // at most
 	Memory  Memory // of this device alone

@@ -449,7 +449,7 @@ var broken = []struct {
 	{"no logits", func(e editor) { e.buffer("logits").Name = "other" }, []string{`no io buffer "logits"`}},
 	{"logits for each token", func(e editor) { e.resize("logits", "T*100") }, []string{"logits", "T*100 of f32", "expected R times"}},
 	{"logits of a step of one size", func(e editor) { e.resize("logits", "400") }, []string{"logits", "400 of f32", "expected R times"}},
-	{"logits beside others", func(e editor) { e.resize("logits", "R*100+4") }, []string{"logits", "expected R times"}},
+	{"logits with more than rows", func(e editor) { e.resize("logits", "R*100+4") }, []string{"logits", "expected R times"}},
 	{"logits whose rows grow", func(e editor) { e.resize("logits", "R*R*100") }, []string{"logits", "expected R times"}},
 	{"logits that are integers", func(e editor) { e.buffer("logits").Format = "i32" }, []string{"logits", "of i32", "f32"}},
 	{"logits beyond what is written", func(e editor) { e.resize("logits", "R*101") }, []string{"program decode", "logits", "100 values", "1 tokens and 1 rows", "all 101"}},

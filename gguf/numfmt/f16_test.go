@@ -34,7 +34,7 @@ func TestEveryF16(t *testing.T) {
 	}
 }
 
-// Between two neighbours, and just beside their middle, F16 takes the nearest; the middle goes to
+// Between two neighbours, and just next to their middle, F16 takes the nearest; the middle goes to
 // the even one.
 func TestF16RoundsToNearestEven(t *testing.T) {
 	for h := uint16(0); h < 0x7c00; h++ {

@@ -201,7 +201,7 @@ func TestRefuses(t *testing.T) {
 		{"unknown type", file(tensor(`"dtype":"F7","shape":[],"data_offsets":[0,1]`), "x"), `dtype is "F7"`},
 		{"no shape", file(tensor(`"dtype":"U8","data_offsets":[0,1]`), "x"), "shape is []"},
 		{"negative dim", file(tensor(`"dtype":"U8","shape":[-1,-1],"data_offsets":[0,1]`), "x"), "shape is [-1 -1]"},
-		{"negative dim beside 0", file(tensor(`"dtype":"U8","shape":[0,-1],"data_offsets":[0,0]`), ""), "shape is [0 -1]"},
+		{"negative dim next to 0", file(tensor(`"dtype":"U8","shape":[0,-1],"data_offsets":[0,0]`), ""), "shape is [0 -1]"},
 		{"a dim that is none", file(tensor(`"dtype":"U8","shape":[1.5],"data_offsets":[0,1]`), "x"), `"a"`},
 		{"too many elements", file(tensor(`"dtype":"F64","shape":[4294967296,4294967296],"data_offsets":[0,8]`), "12345678"), "shape is"},
 		{"no offsets", file(tensor(`"dtype":"U8","shape":[]`), "x"), "data_offsets are []"},

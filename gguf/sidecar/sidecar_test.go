@@ -137,8 +137,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestBesideRefuses gives every file that could be taken for the one of a model.
-func TestBesideRefuses(t *testing.T) {
+// TestOpenRefuses opens files that are not the sidecar of the model.
+func TestOpenRefuses(t *testing.T) {
 	m := model(t, tiny.Config{Tied: true})
 	good := written(t, m)
 	edit := func(change func(meta map[string]string, tensors []safetensors.Tensor) []safetensors.Tensor) []byte {

@@ -275,7 +275,7 @@ func (r placedRect) near(x, y float64) float64 {
 
 // names returns the texts of the chart in which each rectangle's name is: a text in it that is its
 // name, or one to which a line leads from its border. A name never runs over another name, nor out
-// of its rectangle, nor, beside it, into another one.
+// of its rectangle, nor into another one next to it.
 func (s *svgPicture) names(t *testing.T, what string, all []part) {
 	t.Helper()
 	type placedText struct {

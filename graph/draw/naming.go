@@ -90,7 +90,7 @@ func (c *Chart) name(all []namable, taken []obstacle, plane rect) {
 		}
 	}
 	for _, n := range without {
-		place, line, size := n.beside(taken, plane)
+		place, line, size := n.nextTo(taken, plane)
 		taken = append(taken, obstacle{place, aboveCost})
 		c.add(line)
 		c.add(bar{x: place.x0, y: place.y0, w: place.x1 - place.x0, h: place.y1 - place.y0, fill: "#FFFFFFD9"})
@@ -98,17 +98,17 @@ func (c *Chart) name(all []namable, taken []obstacle, plane rect) {
 	}
 }
 
-// besideSizes are the sizes of letters of names beside their rectangles, the best first.
-var besideSizes = []float64{8, 7}
+// nextToSizes are the sizes of letters of names next to their rectangles, the best first.
+var nextToSizes = []float64{8, 7}
 
-// beside finds the best place for a name near its rectangle: the closest that covers nothing and
+// nextTo finds the best place for a name near its rectangle: the closest that covers nothing and
 // whose line crosses nothing, if there is one. Letters are smaller where larger ones would cover
 // something.
-func (n *namable) beside(taken []obstacle, plane rect) (place rect, line stroke, size float64) {
+func (n *namable) nextTo(taken []obstacle, plane rect) (place rect, line stroke, size float64) {
 	best := math.Inf(1)
-	for _, s := range besideSizes {
+	for _, s := range nextToSizes {
 		if best >= barCost {
-			if r, l, cost := n.besideIn(s, taken, plane); cost < best {
+			if r, l, cost := n.nextToIn(s, taken, plane); cost < best {
 				place, line, size, best = r, l, s, cost
 			}
 		}
@@ -116,8 +116,8 @@ func (n *namable) beside(taken []obstacle, plane rect) (place rect, line stroke,
 	return place, line, size
 }
 
-// besideIn finds the best place for a name in letters of a size, and what it costs.
-func (n *namable) besideIn(size float64, taken []obstacle, plane rect) (place rect, line stroke, best float64) {
+// nextToIn finds the best place for a name in letters of a size, and what it costs.
+func (n *namable) nextToIn(size float64, taken []obstacle, plane rect) (place rect, line stroke, best float64) {
 	const reach, grid, least = 159.0, 3.0, 5.0 // the reach in whole grids, so that lines can be level
 	w, h := room(n.text, size), size+2
 	middle := (n.seen.y0+n.seen.y1)/2 - h/2

@@ -70,12 +70,12 @@ func sum(b *builder) {
 
 func concat(b *builder) {
 	x := b.float("x0", nil)
-	beside := func(v *graph.Value) bool { return v.Type.Shape[0] == x.Type.Shape[0] }
+	sameRows := func(v *graph.Value) bool { return v.Type.Shape[0] == x.Type.Shape[0] }
 	in := []*graph.Value{x, nil, nil}
 	whole := width(x)
 	for i := range in[1:] {
 		if b.flip("part") {
-			in[i+1] = b.float("x", beside)
+			in[i+1] = b.float("x", sameRows)
 			whole += width(in[i+1])
 		}
 	}

@@ -63,7 +63,7 @@ def installed(package):
 
 
 class Compiler:
-    """NVRTC, by ctypes. Its builtins are a library beside it, which must be loaded first."""
+    """NVRTC, by ctypes. Its builtins are a library in the same folder, which must be loaded first."""
 
     def __init__(self, package, library):
         lib = installed(package) / "cuda_nvrtc" / "lib"
@@ -142,7 +142,7 @@ def gate():
         table[key] = min(least, registers), max(most, registers), max(bytes_, shared)
     lines = ["# What the kernels take", "",
              f"By ptxas 12.9 for sm_{', sm_'.join(map(str, GPUS))}: registers of a thread, least and most over modules and GPUs, and bytes of",
-             "shared memory that a kernel has beside what it is launched with. None spills. Written by `build.py --ptxas`.", "",
+             "static shared memory of a kernel. None spills. Written by `build.py --ptxas`.", "",
              "| module | kernel | registers | shared |", "|---|---|---|---|"]
     lines += [f"| {m} | {k} | {lo}–{hi} | {b} |" for (m, k), (lo, hi, b) in sorted(table.items())]
     return {"kernels.md": "\n".join(lines) + "\n"}

@@ -6,7 +6,7 @@
 
 template <int COLS>
 __device__ __forceinline__ void gemv(const Product& p) {
-    // [COLS][8][kb]: four elements of a block lie beside those of the next block, which another lane reads.
+    // [COLS][8][kb]: four elements of a block are next to four of the next block, which another lane reads.
     extern __shared__ float4 x[];
     const unsigned kb = p.k / 32, first = blockIdx.y * COLS;
 #pragma unroll 1
