@@ -9,23 +9,24 @@ import (
 	"pesti/exec/plan"
 )
 
-// A backend computes what an engine's programs say: on this machine's processor, or on a device. The
-// inputs of a step are in the memory of the engine's io buffers, and so are then its outputs.
+// A backend runs an engine's programs on this machine's processor or on CUDA devices. It reads the
+// inputs of a run from the memory of the engine's io buffers and writes the outputs there.
 type backend interface {
-	// run runs all steps of a program. Where the engine's pass is cancelled meanwhile, it returns
-	// cpu.ErrCancelled, with nothing still in progress, as runStep, fetch and contents do.
+	// run runs all steps of a program. If the engine's forward pass is cancelled meanwhile, run
+	// returns cpu.ErrCancelled after all work has stopped; so do runStep, fetch and contents.
 	run(g *program, r kernel.Run) error
-	// runStep runs one step of a program, after those before it.
+	// runStep runs one step of a program. The steps before it must have run.
 	runStep(g *program, wave, step int, r kernel.Run) error
-	// fetch brings the outputs of the last run once more, where others are wanted than then.
+	// fetch copies the outputs of the last run to the io buffers again, after the set of wanted
+	// outputs has changed.
 	fetch(r kernel.Run) error
-	// contents returns the first rows of a buffer, or of the first worker's copy of it, each of cols
-	// elements, in a view that holds until the next step, and their format.
+	// contents returns the format and the first rows of a buffer, each of cols elements. If each
+	// worker has a copy, it is worker 0's. The view is valid until the next step.
 	contents(g *plan.Program, id, rows, cols int) (format string, data []byte, err error)
 	// poison fills the arena with NaN.
 	poison() error
 	workers() int
-	// cancelOn tells the backend which channel cancels what it runs from now on, see Engine.done.
+	// cancelOn sets the channel that cancels later runs, see Engine.done.
 	cancelOn(done <-chan struct{})
 	close() error
 }
@@ -70,10 +71,10 @@ func (p processor) close() error {
 	return p.free()
 }
 
-func (p processor) fetch(kernel.Run) error { return nil } // all are here
+func (p processor) fetch(kernel.Run) error { return nil } // outputs are in host memory already
 
-// wanted reports whether the caller will look at an io buffer after a run: of the logits and what is found
-// of them it is one.
+// wanted reports whether the caller reads an io buffer after a run. Of the buffers for logits,
+// argmax and top-k, the caller reads one kind.
 func (e *Engine) wanted(name string) bool {
 	switch name {
 	case "logits":
@@ -86,7 +87,7 @@ func (e *Engine) wanted(name string) bool {
 	return true
 }
 
-// idle reports whether nobody will look at what a step finds. An observer looks at all.
+// idle reports whether nobody reads the argmax or top-k that a step finds. An observer reads all.
 func (e *Engine) idle(st *plan.Step) bool {
 	if st.Kernel != "cuda.top" || e.observe != nil {
 		return false
@@ -99,8 +100,8 @@ func (e *Engine) idle(st *plan.Step) bool {
 	return false
 }
 
-// outputs returns the io buffers that steps write and the caller wants, with how many elements they have
-// after a run.
+// outputs returns the io buffers that steps write and the caller reads, with their numbers of
+// elements after a run.
 func (e *Engine) outputs(r kernel.Run) ([]output, error) {
 	scope := e.plan.Scope(nil)
 	scope.T, scope.R = int64(r.T), int64(r.R)

@@ -58,7 +58,7 @@ func (e *Engine) bindStep(g *plan.Program, st *plan.Step, weights map[string]wei
 	return kernel.Bind(&b, sets)
 }
 
-// note records the limits of tokens and positions that a step implies.
+// note records the limits on tokens and positions that a step implies.
 func (e *Engine) note(st *plan.Step) {
 	if vocab := int(param(st, "vocab")); vocab > 0 && (e.vocab == 0 || vocab < e.vocab) {
 		e.vocab = vocab
@@ -90,8 +90,8 @@ type weight struct {
 	packed *packing
 }
 
-// operand returns the weight as an operand with a matmul kernel, or "" for none. It is the packed copy if
-// copied is true and there is one, otherwise the data in the file.
+// operand returns the weight as an operand with a matmul kernel ("" for none). Its data is the
+// packed copy if copied is true and there is one, otherwise the data in the file.
 func (w weight) operand(kernelName string, copied bool) kernel.Operand {
 	o := w.file
 	if copied && w.packed != nil {
@@ -126,8 +126,9 @@ func (e *Engine) weights() (map[string]weight, error) {
 		if int64(len(data)) != t.Size {
 			return nil, fmt.Errorf("%s: tensor %q: the file is closed, expected it to be open", e.file.Path, w.Name)
 		}
-		// Norms and biases are copied: a file need not align their float32, and to touch one in the mapping
-		// can bring 2 MiB of the file into the process (Linux 6.18 maps the whole folio of the page cache).
+		// Norms and biases are copied, because a file need not align their float32, and because
+		// reading one in the mapping can make 2 MiB of the file resident (Linux 6.18 maps the whole
+		// folio of the page cache).
 		if len(t.Dims) < 2 || t.Type == quant.F32 && uintptr(unsafe.Pointer(unsafe.SliceData(data)))%4 != 0 {
 			var err error
 			if data, err = e.file.Copy(t); err != nil {
@@ -171,7 +172,7 @@ func (e *Engine) bindIO() error {
 // left on the device.
 func (e *Engine) keepsTokens() bool {
 	for _, st := range e.plan.Steps() {
-		sig, _ := plan.LookupKernel(st.Kernel) // as Verify has seen
+		sig, _ := plan.LookupKernel(st.Kernel) // Verify has checked it
 		takes, kept := false, false
 		for _, a := range st.Args {
 			o := sig.Operand(a.Role)

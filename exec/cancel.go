@@ -8,10 +8,11 @@ import (
 	"pesti/exec/cpu"
 )
 
-// ErrNilContext is the error of a call with a nil context.
+// ErrNilContext reports a call with a nil context.
 var ErrNilContext = errors.New("the context is nil, expected one such as context.Background()")
 
-// cancelOn sets the channel that cancels the forward pass which begins, nil at its end.
+// cancelOn sets the channel that cancels the forward pass which is about to begin, and resets it to
+// nil after the pass.
 func (e *Engine) cancelOn(done <-chan struct{}) {
 	e.done = done
 	e.backend.cancelOn(done)
@@ -28,7 +29,7 @@ func (e *Engine) cancelled() bool {
 	}
 }
 
-// cause returns the error of a forward pass that ctx ended, in place of a backend's.
+// cause returns the error of a forward pass that ctx ended, instead of the backend's error.
 func cause(ctx context.Context, err error) error {
 	if !errors.Is(err, cpu.ErrCancelled) {
 		return err
@@ -36,8 +37,8 @@ func cause(ctx context.Context, err error) error {
 	return ContextError(ctx, "forward pass")
 }
 
-// ContextError returns the error of what ctx has ended: errors.Is finds in it context.Canceled or
-// context.DeadlineExceeded, and the cause that the context was given.
+// ContextError returns the error of an operation that the end of ctx stopped. It wraps
+// context.Canceled or context.DeadlineExceeded, and the context's cause.
 func ContextError(ctx context.Context, what string) error {
 	ended, why := ctx.Err(), context.Cause(ctx)
 	if why == ended {

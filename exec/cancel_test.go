@@ -13,9 +13,10 @@ import (
 
 var errEnough = errors.New("enough")
 
-// TestCancelledInEachWave cancels a batch in each of its waves, of a model whose layers with a window keep
-// their keys in rings that the batch overwrites in part. No later wave runs, both sequences of the batch
-// are rolled back, a third is not disturbed, and the same batch again gives the bits that it has alone.
+// TestCancelledInEachWave cancels a batch in each of its waves, for a model with window layers
+// whose rings the batch overwrites in part. No later wave runs, both sequences of the batch are
+// rolled back, a third one is not changed, and the same batch again gives the bits of an
+// undisturbed run.
 func TestCancelledInEachWave(t *testing.T) {
 	m := load(t, configs["gemma3"])
 	p := compile(t, m, lower.Options{Ubatch: 16, Sequences: 3, Ctx: 128}).Plan
@@ -65,7 +66,7 @@ func TestCancelledInEachWave(t *testing.T) {
 				if waves > wave+1 {
 					t.Fatalf("%d threads: cancelled in wave %d of %d: no error", threads, wave, waves)
 				}
-				break // in the last wave or behind it
+				break // cancelled in the last wave or later
 			}
 			cancelled++
 			if !errors.Is(err, context.Canceled) || !errors.Is(err, errEnough) {
@@ -98,8 +99,8 @@ func TestCancelledInEachWave(t *testing.T) {
 	}
 }
 
-// TestCancelledWithinFeed cancels a prompt of several passes. The session has the tokens of the passes that
-// ended, and the others give the bits of a prompt that was not disturbed.
+// TestCancelledWithinFeed cancels a prompt of several passes. The session keeps the tokens of the
+// completed passes, and feeding the others gives the bits of an undisturbed prompt.
 func TestCancelledWithinFeed(t *testing.T) {
 	m := load(t, configs["gemma3"])
 	e := open(t, m, compile(t, m, lower.Options{Ubatch: 16, Sequences: 2, Ctx: 128}).Plan, 2)
@@ -126,7 +127,8 @@ func TestCancelledWithinFeed(t *testing.T) {
 	}
 }
 
-// TestDeadline: a deadline is no cancellation, and a context that has ended computes nothing.
+// TestDeadline checks that a deadline is reported as such and not as a cancellation, and that an
+// ended context computes nothing.
 func TestDeadline(t *testing.T) {
 	m := load(t, configs["llama"])
 	e := open(t, m, compile(t, m, lower.Options{Ubatch: 16}).Plan, 2)

@@ -169,7 +169,7 @@ func (d *cudaBackend) transfer(g *plan.Program, st *deviceStep, r kernel.Run) er
 	x, y := d.ends(g, st.Step)
 	scope := d.engine.plan.Scope(g).Of(st.Step)
 	scope.T, scope.R = int64(r.T), int64(r.R)
-	sig, _ := plan.LookupKernel(st.Kernel) // as Verify has seen
+	sig, _ := plan.LookupKernel(st.Kernel) // Verify has checked it
 	elems, err := sig.Elems(scope, "x")
 	if err != nil {
 		return err

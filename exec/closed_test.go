@@ -9,7 +9,7 @@ import (
 	"pesti/lower"
 )
 
-// After Close there is an error where memory or workers would be used, and nothing else.
+// After Close, methods that need memory or workers return an error, and other methods do nothing.
 func TestEngineClosed(t *testing.T) {
 	m := load(t, tiny.Config{})
 	p := compile(t, m, lower.Options{Sequences: 2, Threads: 2}).Plan
@@ -26,7 +26,7 @@ func TestEngineClosed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	other.Close() // which the next session would take
+	other.Close() // so that the next session would take its sequence
 	for name, call := range map[string]func() error{
 		"Feed":        func() error { _, err := s.Feed(t.Context(), []int32{3}); return err },
 		"FeedLogits":  func() error { return s.FeedLogits(t.Context(), []int32{3}) },

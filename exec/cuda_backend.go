@@ -22,7 +22,7 @@ type cudaBackend struct {
 	driver  cuda.Driver
 	devices []*cudaDevice // by device index of the plan; nil for the host
 	links   map[[2]int]*peerLink
-	failed  error // of the first run that failed, after which the devices take no other
+	failed  error // error of the first failed run, after which the devices accept no other
 
 	host     []byte // the input buffers, in the layout that they have on each device
 	programs map[*plan.Program]*boundProgram
@@ -285,7 +285,7 @@ func (d *cudaBackend) end(r kernel.Run, err error) error {
 
 func (d *cudaBackend) fetch(r kernel.Run) error { return d.end(r, nil) }
 
-// wait waits for the devices and returns err, or where that is nil their error. Where the pass was
+// wait waits for the devices and returns err, or the devices' error if err is nil. If the pass was
 // cancelled and nothing failed, it returns cpu.ErrCancelled.
 func (d *cudaBackend) wait(err error) error {
 	cancelled := errors.Is(err, cpu.ErrCancelled)
@@ -301,7 +301,8 @@ func (d *cudaBackend) wait(err error) error {
 	return err
 }
 
-// waitAll waits for all devices. That a device skipped work because the pass is cancelled is no error here.
+// waitAll waits for all devices. It returns no error for work that a device skipped because the
+// pass was cancelled.
 func (d *cudaBackend) waitAll() (first error) {
 	for i, c := range d.devices {
 		if c == nil || c.stream == nil {
@@ -351,7 +352,7 @@ func (d *cudaBackend) do(g *plan.Program, st *deviceStep, r kernel.Run) error {
 func (d *cudaBackend) runOnHost(g *plan.Program, st *deviceStep, r kernel.Run) error {
 	scope := d.engine.plan.Scope(g).Of(st.Step)
 	scope.T, scope.R = int64(r.T), int64(r.R)
-	sig, _ := plan.LookupKernel(st.Kernel) // as Verify has seen
+	sig, _ := plan.LookupKernel(st.Kernel) // Verify has checked it
 	each := func(copies func(plan.Dir) bool, transfer func(host []byte, at cuda.Ptr) error) error {
 		for _, a := range st.Args {
 			dir := sig.Operand(a.Role).Dir

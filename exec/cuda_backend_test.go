@@ -271,7 +271,7 @@ func TestDeviceSameBits(t *testing.T) {
 		}
 		for i := range sessions {
 			sessions[i].Reset()
-			feed(sessions[i], ids[i:len(ids)-1]) // of different lengths
+			feed(sessions[i], ids[i:len(ids)-1]) // sequences of different lengths
 		}
 		last := ids[len(ids)-1]
 		if err := exec.DecodeBatch(t.Context(), sessions, []int32{last, last, last}); err != nil {
@@ -283,8 +283,9 @@ func TestDeviceSameBits(t *testing.T) {
 	}
 }
 
-// TestDeviceCancelled cancels forward passes on the device: before they begin, and after each of their steps.
-// The session keeps what it had, and the same token again gives the bits of an engine that was not disturbed.
+// TestDeviceCancelled cancels forward passes on the device: before they begin, and after each of
+// their steps. The session keeps its tokens, and the same token again gives the bits of an
+// undisturbed engine.
 func TestDeviceCancelled(t *testing.T) {
 	_, quiet := onBoth(t, lower.Options{Ctx: 32}, exec.Options{})
 	undisturbed := session(t, quiet)
@@ -320,8 +321,8 @@ func TestDeviceCancelled(t *testing.T) {
 	}
 }
 
-// TestDeviceCancelledWithin cancels passes that run as captured launches, at any time. Whatever has been
-// computed by then, feeding on gives the same bits.
+// TestDeviceCancelledWithin cancels passes of captured launches at any time. Wherever a pass
+// stopped, feeding the rest gives the same bits.
 func TestDeviceCancelledWithin(t *testing.T) {
 	_, e := onBoth(t, lower.Options{Ctx: 64, Sequences: 2}, exec.Options{})
 	quiet, s := session(t, e), session(t, e)
@@ -588,7 +589,7 @@ func TestDeviceFollows(t *testing.T) {
 			t.Errorf("step %d: token %d was uploaded, expected the device to take its own", i, token)
 		}
 		expected := map[string]int{"uploads": 1, "uploaded": inputs, "downloads": 1, "downloaded": 4, "replays": 1}
-		if i > 2 && !maps.Equal(u.counts, expected) { // captured
+		if i > 2 && !maps.Equal(u.counts, expected) { // the launches are captured by now
 			t.Errorf("step %d: %v, expected %v", i, u.counts, expected)
 		}
 	}

@@ -249,7 +249,7 @@ func (e *Engine) source(w *plan.Weight) (data []byte, release func(), scales []f
 		o, err := e.sidecarOperand(w)
 		return o.Data, func() {}, o.Scales, err
 	}
-	t, _ := e.file.Tensor(w.Tensor()) // as CheckModel has seen
+	t, _ := e.file.Tensor(w.Tensor()) // CheckModel has checked it
 	data = e.file.Bytes(t)
 	if int64(len(data)) != t.Size {
 		return nil, nil, nil, fmt.Errorf("%s: tensor %q: the file is closed, expected it to be open", e.file.Path, w.Name)
@@ -276,7 +276,7 @@ func (d *cudaBackend) fillTables() error {
 }
 
 func (d *cudaBackend) fillTablesOf(st *plan.Step, done map[int]bool) error {
-	sig, _ := plan.LookupKernel(st.Kernel) // as Verify has seen
+	sig, _ := plan.LookupKernel(st.Kernel) // Verify has checked it
 	for _, a := range st.Args {
 		kind := sig.Operand(a.Role).Table
 		if kind == "" || done[a.Buffer] {

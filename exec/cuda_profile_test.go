@@ -89,7 +89,7 @@ func TestCountProfile(t *testing.T) {
 			profiled.Reset()
 			plain.Reset()
 			got := feed(t, profiled, prompt(n))
-			feed(t, profiled, prompt(1)) // a token that sees those before
+			feed(t, profiled, prompt(1)) // a token that sees the earlier ones
 			if n < 64 && before == nil && !slices.Equal(got, feed(t, plain, prompt(n))) {
 				t.Errorf("%d tokens: logits differ with a profile", n)
 			}

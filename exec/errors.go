@@ -2,8 +2,8 @@ package exec
 
 import "errors"
 
-// Errors that callers test for with errors.Is. Their own text is never shown: each error that wraps one
-// says what was found and what was expected.
+// Errors that callers test for with errors.Is. Users do not see these texts: each error that wraps
+// one has its own text with what was found and what was expected.
 var (
 	ErrClosed       = errors.New("the session is closed")
 	ErrEngineClosed = errors.New("the engine is closed")
@@ -13,7 +13,7 @@ var (
 	ErrOutOfMemory  = errors.New("not enough memory")
 )
 
-// A kindError is an error with a text of its own that errors.Is takes for its kind.
+// A kindError is an error with its own text. errors.Is matches it to its kind.
 type kindError struct {
 	kind error
 	text string

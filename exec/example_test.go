@@ -12,7 +12,7 @@ import (
 	"pesti/lower"
 )
 
-// From a model file to text as it comes: open, compile, run, stream.
+// Open a model, compile it, run it, and stream the generated text.
 func Example() {
 	file := must(gguf.Open("../conformance/demo/demo.gguf"))
 	defer file.Close()
@@ -37,7 +37,7 @@ func Example() {
 	// , there was a clever little girl named Hazel. She lived in a cosy cottage
 }
 
-// must stands for handling an error.
+// must panics on an error. Real programs handle errors.
 func must[T any](x T, err error) T {
 	if err != nil {
 		panic(err)

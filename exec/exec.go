@@ -1,7 +1,7 @@
 // Package exec runs plans: it binds a plan to a model file and to memory, runs steps of tokens
 // for any number of sequences, and keeps their caches.
 //
-// It must run a plan without the compiler: it imports neither graph, ops, lower nor frontend.
+// It runs a plan without the compiler, so it imports neither graph, ops, lower nor frontend.
 package exec
 
 import (
@@ -21,40 +21,39 @@ import (
 	"pesti/gguf/sidecar"
 )
 
-// Options are what the caller of Open may choose.
+// Options configure Open.
 type Options struct {
-	Threads int  // workers, up to the plan's bound; 0: as many as there are processors for
+	Threads int  // number of workers, up to the plan's bound; 0: one for each usable core
 	Poison  bool // fill the arena with NaN before each step, so that tests see a stale read
 
-	// Sidecar is the file with the weights that the model's has not, of a plan that names one. It must
-	// stay open until Close.
+	// Sidecar is the file with FP8 weights if the plan names one. It must stay open until Close.
 	Sidecar *sidecar.File
 
 	RAM cpu.RAM // limits memory use; zero means the machine's available memory
 
-	// Driver has the devices of a plan for CUDA devices, and Devices are their numbers there. Where the
-	// plan is for more, the others follow the last one; none given begin at 0. The engine opens and closes
-	// them.
+	// Driver provides the devices of a plan for CUDA, and Devices are their ordinals. If the plan
+	// has more devices than Devices, the others get the ordinals after the last one, or from 0 on
+	// if Devices is empty. The engine opens and closes the devices.
 	Driver  cuda.Driver
 	Devices []int
 
-	// Observe, where it is set, sees every value that the steps of a plan compute, as soon as it
-	// is there. Steps of one wave then run one after the other, which changes no bit.
+	// Observe, if it is set, is called with every value that the steps compute, right after the
+	// step. The steps of a wave then run one after another, which changes no bit.
 	Observe func(Observation)
 
-	// Profile has every worker note when it begins and ends each step, for Engine.Profile, and
-	// Trace keeps that of so many of the last runs besides, for Engine.Trace. At 0 and false there
-	// is nothing in a step's way.
+	// Profile makes every worker record when it begins and ends each step, for Engine.Profile.
+	// Trace is the number of last runs whose times are kept for Engine.Trace. With false and 0,
+	// steps have no overhead.
 	Profile bool
 	Trace   int
 }
 
-// An Engine is a plan bound to a model file, to memory and to workers. It runs one step at a
-// time; its methods must not be called from several goroutines at once.
+// An Engine is a plan bound to a model file, to memory and to workers. It runs one forward pass at
+// a time; its methods must not be called concurrently.
 type Engine struct {
 	plan    *plan.Plan
 	file    *gguf.File
-	sidecar *sidecar.File // nil where the plan needs none
+	sidecar *sidecar.File // nil if the plan needs none
 	backend backend
 	machine *cpu.Machine
 	memory  cpu.Memory // arena and buffers
@@ -62,19 +61,19 @@ type Engine struct {
 	poison  bool
 	observe func(Observation)
 
-	profiler *profiler // nil where nobody wants to know
+	profiler *profiler // nil without Options.Profile and Options.Trace
 
-	arenas   [][]byte // by device of the plan, where steps run on the host
+	arenas   [][]byte // by device of the plan, for steps that run on the host
 	shared   [][]byte // by ID of the plan's own buffers
 	programs []program
 
 	tokens, pos, seq, rows []int32
 	logits                 []float32
-	width                  int // logits of a row
+	width                  int // number of logits in a row
 	argmax, topIDs         []int32
 	topLogits              []float32
 	feedback               bool // steps can take the tokens in argmax as input
-	maxTopK                int  // how many of the greatest logits of a row a device selects, 0 where it selects none
+	maxTopK                int  // k of the device's top-k, 0 if it has none
 	vocab                  int  // rows of the smallest table of embeddings
 	ctx                    int
 	sequences              []sequence
@@ -86,18 +85,18 @@ type Engine struct {
 	batches                int32 // counts batches, including refused ones
 	closed                 bool
 	last                   kernel.Run
-	top                    int             // how many of the greatest logits of each row the last pass gave, 0 for all
+	top                    int             // k of the last pass's top-k, 0 if it returned all logits
 	done                   <-chan struct{} // cancels the pass in progress; nil between passes
 }
 
-// A program is one of the plan's, bound to the workers.
+// A program is a program of the plan, bound to the workers.
 type program struct {
 	*plan.Program
 	schedule cpu.Schedule
 }
 
-// Open verifies the plan, checks that f is the file which it was made for and that this machine
-// can run it and has the memory, and binds all programs. The file must stay open until Close.
+// Open verifies the plan, checks that f is its model file and that this machine has the instruction
+// set and the memory for it, and binds all programs. The file must stay open until Close.
 func Open(p *plan.Plan, f *gguf.File, o Options) (*Engine, error) {
 	if err := checkHost(strconv.IntSize, binary.NativeEndian); err != nil {
 		return nil, err
@@ -160,7 +159,7 @@ func (e *Engine) openProcessor(o Options) error {
 	return nil
 }
 
-// workersFor returns how many workers the processor has.
+// workersFor returns the number of workers for the options.
 func (e *Engine) workersFor(o Options) (int, error) {
 	most := e.plan.Device(0).Threads
 	switch threads := o.Threads; {
@@ -172,8 +171,8 @@ func (e *Engine) workersFor(o Options) (int, error) {
 	return o.Threads, nil
 }
 
-// Close ends the workers, or closes the device, and gives the memory back. It does not close the file.
-// Then there are no logits, and Forward returns ErrEngineClosed. A second time it does nothing.
+// Close ends the workers or closes the devices, and frees the memory. It does not close the file.
+// After Close there are no logits, and Forward returns ErrEngineClosed. A second call does nothing.
 func (e *Engine) Close() error {
 	if e.closed {
 		return nil
@@ -212,8 +211,8 @@ func CheckModel(p *plan.Plan, f *gguf.File) error {
 	return nil
 }
 
-// allocate lays out the processor's arena and those of the plan's own buffers that lie there and have no
-// memory yet, in one range.
+// allocate allocates one range of memory for the processor's arena and for the shared buffers of
+// the processor that have no memory yet.
 func (e *Engine) allocate() error {
 	const most = math.MaxInt / 2
 	size, fits := int64(0), true
@@ -229,7 +228,7 @@ func (e *Engine) allocate() error {
 	if e.shared == nil {
 		e.shared = make([][]byte, len(e.plan.Buffers))
 	}
-	at := map[int]int64{} // by ID
+	at := map[int]int64{} // offset by buffer ID
 	for i := range e.plan.Buffers {
 		if b := &e.plan.Buffers[i]; b.Device == 0 && e.shared[i] == nil {
 			at[i] = place(b.Size)

@@ -26,7 +26,8 @@ import (
 	"pesti/lower"
 )
 
-// mixed are the types that models mix, so that every integer kernel runs in a plan.
+// mixed lists the weight types with integer kernels, so that models with them run every integer
+// kernel.
 var mixed = []quant.Type{quant.Q4_0, quant.Q5_0, quant.Q8_0, quant.Q4_1, quant.Q5_1, quant.F16, quant.F32}
 
 var configs = map[string]tiny.Config{
@@ -45,7 +46,7 @@ func load(t rapid.TB, c tiny.Config) *frontend.Model {
 	return m
 }
 
-// bestISA is what plans are compiled for without another wish, up to what PESTI_ISA says.
+// bestISA returns the default instruction set of tests, at most the one in PESTI_ISA.
 func bestISA(t testing.TB) string {
 	t.Helper()
 	testenv.Inputs(t)
@@ -123,7 +124,7 @@ func interpret(t *testing.T, m *frontend.Model, g *graph.Graph, ids []int32) []f
 	return logits
 }
 
-// apart is the largest difference of two vectors relative to the largest element.
+// apart returns the largest difference of two vectors relative to the largest element.
 func apart(a, b []float32) float64 {
 	var worst, size float64
 	for i := range a {
@@ -161,7 +162,7 @@ func TestAgainstInterpreter(t *testing.T) {
 				limit := 1e-5
 				switch {
 				case o.Activations == "q8" || o.Activations == "mixed":
-					limit = 0.1 // some or all of 8 bits, whose steps are 128 times as large
+					limit = 0.1 // some or all activations in 8 bits, whose rounding step is 128 times as large
 				case o.Precision == "fast" && o.KV == "":
 					limit = 5e-3 // a float16 cache
 				case o.Precision == "fast":
@@ -175,8 +176,8 @@ func TestAgainstInterpreter(t *testing.T) {
 	}
 }
 
-// TestSameBits sees that neither the number of workers, nor the cut of the prompt, nor the program
-// that runs changes a bit.
+// TestSameBits checks that neither the number of workers, nor the cut of the prompt, nor the
+// program changes a bit.
 func TestSameBits(t *testing.T) {
 	for name, c := range configs {
 		for _, o := range []lower.Options{{Precision: "exact"}, {Precision: "fast", Activations: "q8x2"}, {Precision: "fast", Activations: "q8"}, {Precision: "fast", Activations: "mixed"}} {
@@ -206,7 +207,8 @@ func TestSameBits(t *testing.T) {
 	}
 }
 
-// TestSequences runs two sequences in the same steps and sees that each is as if alone.
+// TestSequences runs two sequences in the same batches and checks that each has the bits that it
+// has alone.
 func TestSequences(t *testing.T) {
 	m := load(t, configs["gemma3"])
 	p := compile(t, m, lower.Options{Sequences: 3, Ubatch: 64}).Plan
@@ -245,7 +247,7 @@ func TestSequences(t *testing.T) {
 	}
 }
 
-// TestSessions takes, fills, truncates, resets and gives back sequences.
+// TestSessions opens, fills, truncates, resets and closes sessions.
 func TestSessions(t *testing.T) {
 	m := load(t, configs["qwen2"])
 	e := open(t, m, compile(t, m, lower.Options{Sequences: 2, Ubatch: 16, Ctx: 80}).Plan, 1)
@@ -283,7 +285,7 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// TestClosed sees that a closed session leaves alone what is another one's by now.
+// TestClosed checks that a closed session does not affect the session that now has its sequence.
 func TestClosed(t *testing.T) {
 	m := load(t, configs["llama"])
 	e := open(t, m, compile(t, m, lower.Options{Ubatch: 16}).Plan, 1)
@@ -311,7 +313,8 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// TestFeedRefuses sees that what does not fit is an error with both numbers, before any compute.
+// TestFeedRefuses checks that tokens which do not fit are an error with both numbers before
+// anything is computed.
 func TestFeedRefuses(t *testing.T) {
 	m := load(t, configs["llama"])
 	e := open(t, m, compile(t, m, lower.Options{Ctx: 64, Ubatch: 16}).Plan, 1)
@@ -334,7 +337,7 @@ func TestFeedRefuses(t *testing.T) {
 			t.Errorf("%d tokens: something was computed before the error", len(tc.ids))
 		}
 	}
-	feed(t, s, prompt(34)) // to the very end of the context
+	feed(t, s, prompt(34)) // to the last position of the context
 	if _, err := s.Feed(context.Background(), prompt(1)); err == nil {
 		t.Error("one token more than the context: no error")
 	}
@@ -390,8 +393,8 @@ func TestForwardRefuses(t *testing.T) {
 	}
 }
 
-// TestWindowForgets sees that a sequence cannot go back to where a ring has lost what it needs,
-// and can where it has not, whichever kernels look back.
+// TestWindowForgets checks, with fused and unfused attention, that a sequence can be truncated
+// exactly to the positions whose window its ring still holds.
 func TestWindowForgets(t *testing.T) {
 	m := load(t, configs["gemma3"])
 	ids := prompt(100)
@@ -423,8 +426,8 @@ func TestWindowForgets(t *testing.T) {
 	}
 }
 
-// TestWindowForgetsWhatWasOverwritten goes back twice. The second time the ring still lacks what
-// the tokens overwrote that were forgotten the first time.
+// TestWindowForgetsWhatWasOverwritten truncates twice. The second time, the ring still lacks the
+// positions that the tokens removed by the first truncation had overwritten.
 func TestWindowForgetsWhatWasOverwritten(t *testing.T) {
 	m := load(t, configs["gemma3"])
 	s := session(t, open(t, m, compile(t, m, lower.Options{Ubatch: 16}).Plan, 1))
@@ -447,8 +450,8 @@ func TestWindowForgetsWhatWasOverwritten(t *testing.T) {
 	}
 }
 
-// TestValue reads a block's output and checks its last row, normed and multiplied, against nothing
-// but its shape and that it changes with the tokens; its numbers are the oracle's to judge.
+// TestValue reads a block's output and checks its shape and that it changes with the tokens. The
+// numbers are compared with the oracle elsewhere.
 func TestValue(t *testing.T) {
 	m := load(t, configs["llama"])
 	r := compile(t, m, lower.Options{Precision: "exact", Outputs: []string{"blk.0.out"}})
@@ -478,12 +481,13 @@ func TestValue(t *testing.T) {
 	if !slices.Equal(logits.Data, e.Logits(0)) {
 		t.Error("the value logits differs from Logits")
 	}
-	if _, err := e.Value("blk.7.out"); err == nil || !strings.Contains(err.Error(), `value "blk.7.out": the plan does not show it`) {
+	if _, err := e.Value("blk.7.out"); err == nil || !strings.Contains(err.Error(), `value "blk.7.out": it is no output of the plan`) {
 		t.Errorf("a value that is not there: error %v", err)
 	}
 }
 
-// TestLogits: rows are found by the plan's formula, for any memory that follows them.
+// TestLogits checks that rows of logits are found by the plan's formula and not by the buffer's
+// size.
 func TestLogits(t *testing.T) {
 	m := load(t, configs["llama"])
 	p := compile(t, m, lower.Options{Ubatch: 16}).Plan
@@ -518,8 +522,8 @@ func TestLogits(t *testing.T) {
 	}
 }
 
-// TestOpenRefuses sees that a plan is refused for another model, for what this machine lacks, and
-// for too many threads, each with its reason.
+// TestOpenRefuses checks that a plan for another model, a missing instruction set, or too many
+// threads is refused with the reason.
 func TestOpenRefuses(t *testing.T) {
 	m := load(t, configs["llama"])
 	other := configs["llama"]
@@ -551,7 +555,7 @@ func TestOpenRefuses(t *testing.T) {
 					continue
 				}
 				w.Type = "q4_1"
-				if l, ok := plan.LookupLayout(w.Layout, w.Type); ok { // the plan is right but for the model
+				if l, ok := plan.LookupLayout(w.Layout, w.Type); ok { // the plan is valid apart from the model
 					size, err := l.Size(w.Dims[0], w.Dims[1])
 					if err != nil {
 						t.Fatal(err)
@@ -587,7 +591,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// TestCheckModel sees that the weights are compared too, not the digests alone.
+// TestCheckModel checks that the weights are compared too, not only the digests.
 func TestCheckModel(t *testing.T) {
 	m := load(t, configs["llama"])
 	p := compile(t, m, lower.Options{}).Plan
@@ -609,7 +613,8 @@ func TestCheckModel(t *testing.T) {
 	}
 }
 
-// TestFileCutShort shrinks a model's file while the engine has it mapped. Portable kernels read matrices there.
+// TestFileCutShort truncates a model's file while the engine has it mapped. Portable kernels read
+// matrices from the mapping.
 func TestFileCutShort(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows does not let a mapped file shrink")
@@ -632,8 +637,8 @@ func TestFileCutShort(t *testing.T) {
 	}
 }
 
-// TestUnalignedFileCutShort opens a plan on a file cut short whose float32 no address is right for, so
-// that they are copied when it is opened.
+// TestUnalignedFileCutShort opens a plan on a truncated file whose float32 data is unaligned, so
+// that Open copies it.
 func TestUnalignedFileCutShort(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows does not let a mapped file shrink")
@@ -666,7 +671,7 @@ func TestUnalignedFileCutShort(t *testing.T) {
 	}
 }
 
-// TestNoAllocations sees that neither decoding a token nor a chunk of a prompt allocates.
+// TestNoAllocations checks that neither a decoded token nor a chunk of a prompt allocates.
 func TestNoAllocations(t *testing.T) {
 	if testing.Short() {
 		t.Skip("counts take long where workers share one processor, as they do while allocations are counted")
@@ -679,7 +684,7 @@ func TestNoAllocations(t *testing.T) {
 			for _, n := range []int{1, 20, 40} {
 				ids := prompt(n)
 				count := math.Inf(1)
-				for range 4 { // the Go scheduler may start a thread once in a while, which counts
+				for range 4 { // the Go scheduler sometimes starts a thread, which counts as an allocation
 					s.Reset()
 					count = min(count, testing.AllocsPerRun(1, func() {
 						if _, err := s.Feed(context.Background(), ids); err != nil {

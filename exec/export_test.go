@@ -6,8 +6,8 @@ import (
 	"pesti/exec/cpu/kernel"
 )
 
-// BeforeWaves has worker 0 call f with the number of each wave before it computes its share, until restore
-// is called.
+// BeforeWaves makes worker 0 call f with the number of each wave before it computes its share,
+// until restore is called.
 func (e *Engine) BeforeWaves(f func(wave int)) (restore func()) {
 	var before [][][]kernel.Func
 	for i := range e.programs {
@@ -24,7 +24,7 @@ func (e *Engine) BeforeWaves(f func(wave int)) (restore func()) {
 	}
 }
 
-// PackedWeight returns a weight in the layout that products read, nil where they read the file.
+// PackedWeight returns the packed copy of a weight, nil if products read the file.
 func (e *Engine) PackedWeight(name string) []byte {
 	for i := range e.packings {
 		if p := &e.packings[i]; p.name == name {

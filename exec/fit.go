@@ -7,8 +7,8 @@ import (
 	"pesti/exec/plan"
 )
 
-// needs returns the error of a plan that needs more memory than there is. On names where, limit what is
-// available, and advice what makes the plan smaller.
+// needs returns the error of a plan that needs more memory than is available. on names the place of
+// the memory, limit the available amount, and advice how to make the plan smaller.
 func needs(use plan.MemoryUse, on, limit, advice string) error {
 	h, tables := plan.HumanBytes, ""
 	if use.Tables > 0 {
@@ -18,9 +18,9 @@ func needs(use plan.MemoryUse, on, limit, advice string) error {
 		h(use.Total()), on, h(use.Weights), h(use.Packed), h(use.State), h(use.Arena), h(use.IO), tables, limit, advice)}
 }
 
-// checkFit refuses a plan whose use of the host's memory is more than is available: it would push the
-// weights, which every token reads, out of memory again and again, or end another process. A zero ram is
-// the machine's.
+// checkFit refuses a plan that needs more host memory than is available. Such a plan would evict
+// the weights, which every token reads, again and again, or make the system kill a process. A zero
+// ram means the machine's memory.
 func checkFit(use plan.MemoryUse, ram cpu.RAM, on, advice string) error {
 	if ram.Total == 0 {
 		ram = cpu.DetectRAM()
@@ -31,8 +31,8 @@ func checkFit(use plan.MemoryUse, ram cpu.RAM, on, advice string) error {
 	return nil
 }
 
-// OverRAM returns "" if so many bytes are available, and the limit otherwise, which errors print
-// after "expected at most".
+// OverRAM returns "" if a number of bytes is available, otherwise the limit as text, which errors
+// print after "expected at most".
 func OverRAM(ram RAM, bytes int64) string {
 	if ram.Holds(bytes) {
 		return ""

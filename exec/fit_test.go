@@ -14,7 +14,7 @@ import (
 	"pesti/lower"
 )
 
-// A plan runs where it just fits, and is refused where a byte is missing, with all numbers.
+// A plan runs if it just fits, and is refused with all numbers if one byte is missing.
 func TestOpenFits(t *testing.T) {
 	m := load(t, tiny.Config{})
 	p := compile(t, m, lower.Options{}).Plan
@@ -44,10 +44,10 @@ func TestOpenFits(t *testing.T) {
 	}
 }
 
-// Memory that no machine has is an error, whatever is said to be available.
+// A plan that needs more memory than any machine has is an error, whatever RAM the options state.
 func TestOpenHuge(t *testing.T) {
 	m := load(t, tiny.Config{})
-	for _, total := range []int64{math.MaxInt64/2 + 1, math.MaxInt64} { // of input and output
+	for _, total := range []int64{math.MaxInt64/2 + 1, math.MaxInt64} { // bytes of input and output
 		p := compile(t, m, lower.Options{}).Plan
 		for i := range p.Buffers {
 			if b := &p.Buffers[i]; b.Name == "logits" {
@@ -72,7 +72,7 @@ func TestOpenHuge(t *testing.T) {
 	}
 }
 
-// Where the caller does not say how many workers, there are no more than processors.
+// By default there are no more workers than processors.
 func TestOpenThreads(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
 	m := load(t, tiny.Config{})

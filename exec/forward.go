@@ -13,36 +13,36 @@ import (
 	"pesti/exec/plan"
 )
 
-// A Batch is the input of one forward pass. The tokens of a sequence stand together, at consecutive
-// positions. The first position is at most the sequence's length; where it is less, the sequence
-// forgets the positions from there on.
+// A Batch is the input of one forward pass. The tokens of a sequence are adjacent and have
+// consecutive positions. The first position is at most the sequence's length; if it is less, the
+// sequence is first truncated to it.
 type Batch struct {
 	Tokens []int32 // ids
 	Pos    []int32 // position of each token in its sequence
 	Seq    []int32 // sequence of each token, below the plan's bound
 	Rows   []int32 // indices of the tokens whose logits are wanted
-	TopK   int     // how many of the greatest logits of each row suffice; 0: all logits are needed
+	TopK   int     // number of greatest logits of each row that the caller needs; 0: all
 }
 
 // A Row holds one token's logits: all of them, or the top k that the device returned.
 type Row struct {
-	Logits []float32 // of the whole vocabulary, or of the tokens in IDs; nil where IDs has one token only
+	Logits []float32 // of the whole vocabulary, or of the tokens in IDs; nil if IDs has only one token
 	IDs    []int32   // the tokens of the greatest logits, sorted by descending logit, then by id; nil: the whole vocabulary
 }
 
-// A sequence is what the engine knows of one slot of the caches.
+// A sequence is the state of one slot of the caches.
 type sequence struct {
 	length  int   // positions that the caches hold
 	written int   // one past the highest position written since it last began at 0
-	batch   int32 // the last batch it was part of
-	taken   bool  // by a session
+	batch   int32 // number of the last batch with tokens of the sequence
+	taken   bool  // a session uses the slot
 }
 
-// A ring is a cache of a layer with a window, which forgets old positions.
+// A ring describes the cache of a layer with a window, in which new positions overwrite old ones.
 type ring struct{ window, positions int }
 
-// noteRing notes a step that looks back into a ring, by whichever kernel. Of rings of one length
-// the widest window counts.
+// noteRing records a step that attends to a ring, with any kernel. For rings of equal length the
+// widest window counts.
 func (e *Engine) noteRing(st *plan.Step) {
 	r := ring{int(param(st, "window")), int(param(st, "positions"))}
 	if param(st, "ring") == 0 || r.window == 0 || r.positions >= e.ctx {
@@ -58,13 +58,13 @@ func (e *Engine) noteRing(st *plan.Step) {
 }
 
 // Forward evaluates the tokens of a batch. It runs the plan's program for whole chunks of tokens,
-// where there is one and the batch consists of such chunks, and otherwise the smallest program that
-// the batch fits: see plan.Program. An error about the batch itself changes nothing. After any other
-// error each sequence ends where its tokens of the batch began.
+// if it has one and the batch consists of such chunks, and otherwise the smallest program that fits
+// the batch: see plan.Program. An invalid batch is an error and changes nothing. After any other
+// error, each sequence is truncated to the position where its tokens of the batch began.
 //
-// The end of ctx cancels the pass: on the processor workers finish their wave and skip the others.
-// Forward then returns an error that wraps context.Cause(ctx). The whole batch is rolled back, the
-// engine can be used on, and the same batch again gives the same bits. Forward allocates nothing.
+// The end of ctx cancels the pass: on the processor, workers finish their wave and skip the others.
+// Forward then returns an error that wraps context.Cause(ctx), and rolls the whole batch back. The
+// engine stays usable, and the same batch again gives the same bits. Forward allocates nothing.
 func (e *Engine) Forward(ctx context.Context, b *Batch) error {
 	if ctx == nil {
 		return ErrNilContext
@@ -89,7 +89,7 @@ func (e *Engine) Forward(ctx context.Context, b *Batch) error {
 	for t, seq := range b.Seq {
 		s, pos := &e.sequences[seq], int(b.Pos[t])
 		if pos == 0 {
-			s.written = 0 // nothing before is looked back to
+			s.written = 0 // the sequence starts anew, so no earlier position is read
 		}
 		s.written = max(s.written, pos+1)
 		e.hold(seq, pos+1)
@@ -122,10 +122,11 @@ func (e *Engine) fault(err error) error {
 	return err
 }
 
-// newMachine starts workers that take a fault in the plan's weights for one in a file.
+// newMachine starts workers that report a fault in the memory of the plan's weights as a fault of
+// the file.
 func (e *Engine) newMachine(workers int) *cpu.Machine {
 	m := cpu.New(workers)
-	page := uintptr(os.Getpagesize()) // of which none is there
+	page := uintptr(os.Getpagesize()) // all of it is gone after truncation
 	m.Mapped = func(addr uintptr) bool {
 		return slices.ContainsFunc(e.plan.Weights, func(w plan.Weight) bool {
 			data := e.inFile(&w)
@@ -152,9 +153,9 @@ func (e *Engine) walk(g *program) error {
 	return e.backend.run(g, e.last)
 }
 
-// undo takes back the tokens of a forward pass that failed. What it has written into rings stays
-// written, so the highest position stays noted: a ring has room for a window and a whole batch, so
-// that none of the positions before the batch is lost.
+// undo rolls back the tokens of a failed forward pass. Values that it has written into rings stay,
+// so the highest written position stays recorded. No position before the batch is lost, since a
+// ring has room for a window and a whole batch.
 func (e *Engine) undo(b *Batch) {
 	e.last = kernel.Run{}
 	for t, seq := range slices.Backward(b.Seq) {
@@ -162,15 +163,15 @@ func (e *Engine) undo(b *Batch) {
 	}
 }
 
-// hold makes a sequence one of n positions.
+// hold sets a sequence's length to n positions.
 func (e *Engine) hold(seq int32, n int) {
 	e.sequences[seq].length = n
-	if !e.closed { // the table of pages is in its memory
+	if !e.closed { // the page table is in the engine's memory
 		e.pages.hold(int(seq), n)
 	}
 }
 
-// fit returns the program that a step runs, see plan.ProgramFor, or nil.
+// fit returns the program that runs a batch, see plan.ProgramFor, or nil.
 func (e *Engine) fit(b *Batch) *program {
 	fits := e.plan.SelectProgram(int64(len(b.Tokens)), int64(len(b.Rows)), b.whole)
 	for i := range e.programs {
@@ -221,7 +222,7 @@ func (e *Engine) check(b *Batch) error {
 				return fmt.Errorf("token %d: position %d follows %d of the same sequence, expected consecutive positions", t, pos, b.Pos[t-1])
 			}
 		case s.batch == e.batches:
-			return fmt.Errorf("token %d: sequence %d again, expected the tokens of a sequence side by side", t, seq)
+			return fmt.Errorf("token %d: sequence %d again, expected the tokens of a sequence to be adjacent", t, seq)
 		default:
 			s.batch = e.batches
 			if err := e.checkStart(s, seq, pos); err != nil {
@@ -244,7 +245,7 @@ func (e *Engine) checkToken(id int32) error {
 	return nil
 }
 
-// checkStart sees that the caches hold what a token at pos looks back to.
+// checkStart checks that the caches still hold the positions that a token at pos sees.
 func (e *Engine) checkStart(s *sequence, seq, pos int) error {
 	if pos > s.length {
 		return fmt.Errorf("sequence %d: position %d, expected at most %d, since that many positions came before", seq, pos, s.length)
@@ -257,9 +258,9 @@ func (e *Engine) checkStart(s *sequence, seq, pos int) error {
 	return nil
 }
 
-// Logits returns the logits of the r-th row of the last batch, f32[vocabulary], in a view that is valid
-// until the next forward pass. It is nil where there is no such row: beyond those of the batch, before
-// the first pass, after one that failed, and after one that left the logits on a device (Batch.TopK).
+// Logits returns the logits of the r-th row of the last batch, f32[vocabulary], in a view that is
+// valid until the next forward pass. It is nil if the batch has no such row, before the first pass,
+// after a failed pass, and after a pass that left the logits on a device (Batch.TopK).
 func (e *Engine) Logits(r int) []float32 {
 	if r < 0 || r >= e.last.R || e.top > 0 {
 		return nil
@@ -267,8 +268,8 @@ func (e *Engine) Logits(r int) []float32 {
 	return e.logits[r*e.width : (r+1)*e.width : (r+1)*e.width]
 }
 
-// feedbackTokens lets the device take a token from its own memory where it is the most likely one of the
-// pass before, so that what is uploaded does not depend on what was computed.
+// feedbackTokens replaces a token that is the previous pass's argmax by a reference to the device's
+// own result, so that the upload does not depend on computed values.
 func (e *Engine) feedbackTokens(b *Batch) {
 	if !e.feedback || e.top != 1 {
 		return
@@ -280,8 +281,8 @@ func (e *Engine) feedbackTokens(b *Batch) {
 	}
 }
 
-// topKFor returns how many of the greatest logits of each row the plan's device returns where k suffice.
-// It is 0 where the device returns all logits because it selects none or fewer than k.
+// topKFor returns how many of the greatest logits of each row the device returns if the caller
+// needs k. It is 0 if the device returns all logits, because it has no top-k or a smaller one.
 func (e *Engine) topKFor(k int) int {
 	switch {
 	case k == 1 && e.argmax != nil:
@@ -292,8 +293,8 @@ func (e *Engine) topKFor(k int) int {
 	return 0
 }
 
-// topKComplete reports whether a device that was to select the greatest logits found as many in every row.
-// It leaves out logits of −Inf, and selects nothing in a row with NaN or +Inf.
+// topKComplete reports whether the device found the requested number of logits in every row. The
+// device leaves out logits of −Inf, and selects nothing in a row with NaN or +Inf.
 func (e *Engine) topKComplete() bool {
 	ids := e.topIDs
 	if e.top == 1 {
@@ -302,9 +303,10 @@ func (e *Engine) topKComplete() bool {
 	return !slices.ContainsFunc(ids[:e.last.R*e.top], func(id int32) bool { return id < 0 })
 }
 
-// Row returns the r-th row of logits of the last batch, in a view that is valid until the next forward
-// pass: all logits, or, where Batch.TopK of them suffice and a device selected them in every row, those,
-// all finite and at least as many as suffice. It is empty where there is no such row.
+// Row returns the r-th row of logits of the last batch, in a view that is valid until the next
+// forward pass. It holds all logits, or, if Batch.TopK is set and the device selected that many in
+// every row, only the selected ones: at least TopK, all finite. It is empty if there is no such
+// row.
 func (e *Engine) Row(r int) Row {
 	switch {
 	case r < 0 || r >= e.last.R:
@@ -319,7 +321,7 @@ func (e *Engine) Row(r int) Row {
 
 // A Value holds float32 values that the last forward pass computed: Rows rows of Cols elements, row-major.
 type Value struct {
-	Rows int // one for each token of the batch, or for each row of logits that was wanted
+	Rows int // one for each token of the batch, or for each row of logits
 	Cols int
 	Data []float32
 }
@@ -339,7 +341,7 @@ func (e *Engine) Value(name string) (Value, error) {
 			return Value{}, err
 		}
 		rows := e.last.T
-		if scope.R = 0; rowsOf(&scope, b.Elems) == 0 { // it has a row for each of R
+		if scope.R = 0; rowsOf(&scope, b.Elems) == 0 { // its extent depends on R
 			rows = e.last.R
 		}
 		if n == 0 || rows == 0 {
@@ -348,10 +350,10 @@ func (e *Engine) Value(name string) (Value, error) {
 		values := append([]float32(nil), view[float32](e.shared[i])[:n]...)
 		return Value{Rows: rows, Cols: int(n) / rows, Data: values}, nil
 	}
-	return Value{}, fmt.Errorf("value %q: the plan does not show it; compile with it as an output", name)
+	return Value{}, fmt.Errorf("value %q: it is no output of the plan; compile with it as an output", name)
 }
 
-// rowsOf returns the elements of a formula that is known to be one.
+// rowsOf evaluates a formula that Verify has checked.
 func rowsOf(s *plan.Scope, formula string) int64 {
 	n, _ := s.Eval(formula)
 	return n

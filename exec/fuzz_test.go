@@ -9,11 +9,11 @@ import (
 	"pesti/exec/plan"
 )
 
-// This file damages plans and runs the ones that still load. Such a plan may compute nonsense, but no
-// step of it may touch memory that is not its own, no result may depend on what memory held
-// before, and none on which worker comes first.
+// This file damages plans and runs the ones that still load. Such a plan may compute nonsense, but
+// no step may access memory outside its operands, and no result may depend on earlier contents of
+// memory or on the order of workers.
 
-// batches returns the least and the most of what each program is for.
+// batches returns the smallest and the largest batch of each program.
 func batches(e *Engine) []Batch {
 	var list []Batch
 	for i := range e.programs {
@@ -22,7 +22,7 @@ func batches(e *Engine) []Batch {
 			var b Batch
 			n := int(min(n, int64(e.ctx), 100))
 			for t := range n {
-				// Two sequences, where there are two, of which the last one is longer.
+				// Two sequences if the plan has two; the last one is longer.
 				seq, pos := len(e.sequences)-1, t
 				if half := n / 3; len(e.sequences) > 1 && half > 0 {
 					if seq = 0; t >= half {
@@ -75,9 +75,9 @@ func try(t testing.TB, v victim, text string, what int) (loaded bool) {
 	return true
 }
 
-// FuzzPlans edits plans as the bytes say, mends some of what no longer agrees, and runs what loads.
-// The bytes choose among the fields of plans that are compiled anew, so that an input says another
-// thing once the compiler changes: what was found with it stays as a test of its own.
+// FuzzPlans edits plans as the bytes direct, repairs some of the inconsistencies, and runs the
+// plans that load. The bytes select fields of freshly compiled plans, so an input means something
+// else after a change of the compiler. Bugs that it finds therefore become separate tests.
 func FuzzPlans(f *testing.F) {
 	list := victims(f)
 	scripts := make([]*script, len(list))
@@ -104,7 +104,8 @@ func TestVictims(t *testing.T) {
 	}
 }
 
-// The watcher sees a stray byte, a stale read, and a result that depends on the order of workers.
+// The watcher detects a stray write, a stale read, and a result that depends on the order of
+// workers.
 func TestWatcherSees(t *testing.T) {
 	v := victims(t)[0]
 	for name, c := range map[string]struct {
@@ -160,7 +161,7 @@ func TestWatcherSees(t *testing.T) {
 	}
 }
 
-// A plan without caches may name any context: nothing is allocated for it.
+// A plan without caches may have any context, since none is allocated.
 func TestContextWithoutCaches(t *testing.T) {
 	list := victims(t)
 	v := list[len(list)-1]
@@ -181,7 +182,7 @@ func TestContextWithoutCaches(t *testing.T) {
 	}
 }
 
-// A cache that is read before it is written would show what another sequence left there.
+// A cache that is read before it is written would expose another sequence's values.
 func TestCacheReadTooEarly(t *testing.T) {
 	v := victims(t)[2]
 	g := &v.plan.Programs[0]
@@ -189,7 +190,7 @@ func TestCacheReadTooEarly(t *testing.T) {
 	each(g, func(_ int, st *plan.Step) {
 		switch st.Kernel {
 		case "ref.kv_write":
-			write = st // of keys, the last one
+			write = st // the last write of keys
 		case "ref.attn_scores":
 			read = st
 		}

@@ -13,21 +13,22 @@ import (
 // A RAM is the memory of the machine: see cpu.RAM.
 type RAM = cpu.RAM
 
-// DetectRAM returns the memory of the machine, zero where the system does not report it.
+// DetectRAM returns the memory of the machine, zero if the system does not report it.
 func DetectRAM() RAM { return cpu.DetectRAM() }
 
-// UsableCores returns how many processors this process may use at the same time.
+// UsableCores returns the number of processors that this process may use at the same time.
 func UsableCores() int { return cpu.UsableCores() }
 
-// DefaultThreads returns the number of workers to compile for and to start where nothing else is asked for:
-// one for each usable core, up to the most that a plan may have.
+// DefaultThreads returns the default number of workers to compile for and to start: one for each
+// usable core, up to plan.MaxThreads.
 func DefaultThreads() int { return min(UsableCores(), plan.MaxThreads) }
 
-// Resident returns the resident bytes of this process, and their peak; 0 and 0 where the system does not
-// report them.
+// Resident returns the resident bytes of this process, and their peak; 0 and 0 if the system does
+// not report them.
 func Resident() (now, peak int64) { return cpu.Resident() }
 
-// An InstructionSet is one that kernels may be for, and whether this machine has it: see isa.Set.
+// An InstructionSet is an instruction set with kernels, and whether this machine has it: see
+// isa.Set.
 type InstructionSet = isa.Set
 
 // InstructionSets returns all instruction sets, from the least to the best.
@@ -43,7 +44,7 @@ type KernelVariants struct {
 	ISAs []string
 }
 
-// Best returns the instruction set of the variant that is used where the given sets are usable.
+// Best returns the instruction set of the variant that is bound if the given sets are usable.
 func (v *KernelVariants) Best(usable []string) string {
 	best := ""
 	for _, name := range v.ISAs {

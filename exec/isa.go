@@ -24,8 +24,8 @@ func BuiltISAs() []string {
 	return names
 }
 
-// BestISA returns the best instruction set that this machine has and this build has kernels for,
-// up to most where that is not "". A name that is not known is an error.
+// BestISA returns the best instruction set that this machine has and this build has kernels for, up
+// to most if that is not "". An unknown name is an error.
 func BestISA(most string) (string, error) {
 	best, err := isa.Best(most)
 	if err != nil {
@@ -41,5 +41,5 @@ func BestISA(most string) (string, error) {
 			return name, nil
 		}
 	}
-	return usable[0], nil // portable, which has no needs
+	return usable[0], nil // portable, which requires nothing
 }

@@ -43,7 +43,7 @@ func (e *Engine) show(g *plan.Program, wave int, st *plan.Step) error {
 	}
 	scope := e.plan.Scope(g).Of(st)
 	scope.T, scope.R = int64(e.last.T), int64(e.last.R)
-	sig, _ := plan.LookupKernel(st.Kernel) // as Verify has seen
+	sig, _ := plan.LookupKernel(st.Kernel) // Verify has checked it
 	for _, a := range st.Args {
 		if sig.Operand(a.Role).Dir != plan.Out {
 			continue

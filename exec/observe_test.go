@@ -65,7 +65,7 @@ func TestObserve(t *testing.T) {
 							t.Errorf("%d tokens: %s is seen other than the plan hands it out", n, b.Name)
 						}
 					}
-					for _, value := range []string{"blk.0.q", "blk.0.k", "blk.0.v"} { // mostly of one step
+					for _, value := range []string{"blk.0.q", "blk.0.k", "blk.0.v"} { // mostly outputs of one step
 						if len(seen[value]) == 0 {
 							t.Errorf("%d tokens: %s is not seen", n, value)
 						}
@@ -81,8 +81,8 @@ func TestObserve(t *testing.T) {
 // 15 or 8 bits, relative to the largest of each 32 elements.
 func checkQuantized(t *testing.T, g *plan.Program, shared []plan.Buffer, seen map[string][]float32) {
 	t.Helper()
-	steps := map[string]float64{"q8x2": 1. / 16256, "q8": 1. / 127} // of the largest
-	from := map[int]string{}                                        // what each buffer holds
+	steps := map[string]float64{"q8x2": 1. / 16256, "q8": 1. / 127} // relative to the largest element
+	from := map[int]string{}                                        // name of the value in each buffer
 	format := map[int]string{}
 	for _, b := range slices.Concat(shared, g.Buffers) {
 		format[b.ID] = b.Format

@@ -11,10 +11,11 @@ import (
 	"pesti/gguf/quant"
 )
 
-// packUnit is about how many bytes of a weight a worker reads before it packs them.
+// packUnit is the approximate number of bytes of a weight that a worker reads at a time to pack
+// them.
 const packUnit = 1 << 18
 
-// A packing is a weight that is copied into the layout that its products read.
+// A packing is the work of copying a weight into the layout that its products read.
 type packing struct {
 	name   string
 	dst    []byte
@@ -24,13 +25,14 @@ type packing struct {
 	rows   int // of a panel
 
 	size int64                             // in the file
-	read func(data []byte, at int64) error // copies bytes of it as they are in the file, from byte at on
+	read func(data []byte, at int64) error // reads bytes of the weight in the file's layout, from byte at on
 }
 
-// allocatePacked lays out the processor's copies of weights in other layouts, which kernels of the sets are to make.
+// allocatePacked allocates the processor's packed copies of weights, and chooses packers from the
+// instruction sets.
 func (e *Engine) allocatePacked(sets []string) error {
 	if packed := e.plan.Device(0).Memory.Packed; packed > math.MaxInt/4 {
-		return fmt.Errorf("plan: needs %d bytes of packed weights: more than there is", packed)
+		return fmt.Errorf("plan: needs %d bytes of packed weights: more than this machine can address", packed)
 	}
 	size, at := 0, make([]int, len(e.plan.Weights))
 	for i := range e.plan.Weights {
@@ -53,8 +55,8 @@ func (e *Engine) allocatePacked(sets []string) error {
 		if w.Layout == "" || !w.LiesOn(0) {
 			continue
 		}
-		said, _ := plan.LookupLayout(w.Layout, w.Type) // as Verify has seen
-		info, _ := quant.ByName(w.Type)                // as CheckModel has
+		said, _ := plan.LookupLayout(w.Layout, w.Type) // Verify has checked it
+		info, _ := quant.ByName(w.Type)                // CheckModel has checked it
 		layout, ok := kernel.LookupLayout(w.Layout, info.Type)
 		if !ok || int64(layout.Size(int(w.Dims[0]), int(w.Dims[1]))) != w.Packed {
 			return fmt.Errorf("plan: weight %s: no layout %q of %s that takes %d bytes", w.Name, w.Layout, w.Type, w.Packed)
@@ -70,7 +72,8 @@ func (e *Engine) allocatePacked(sets []string) error {
 	return nil
 }
 
-// inFile returns the bytes of a weight where they are mapped, and of columns of a tensor a copy.
+// inFile returns the bytes of a weight: a view of the mapped file, or a copy if the weight is a
+// range of columns.
 func (e *Engine) inFile(w *plan.Weight) []byte {
 	if w.Type == plan.SidecarType {
 		b, _ := e.sidecar.Weight(w.Tensor())
@@ -80,9 +83,9 @@ func (e *Engine) inFile(w *plan.Weight) []byte {
 	return part(w, e.file.Bytes(t))
 }
 
-// reader returns the size of a weight in its file, and what reads it there. A tensor is read in pieces, so
-// that its pages are not mapped: then all of it would be in memory twice, and the system need not take a
-// page back from a process that says it is done with it.
+// reader returns the size of a weight in its file, and a function that reads it. A tensor is read
+// in pieces instead of through the mapping: mapped pages would hold all of it in memory a second
+// time, and the system need not reclaim pages that the process has released.
 func (e *Engine) reader(w *plan.Weight) (size int64, read func(data []byte, at int64) error) {
 	if w.Part.Of != "" {
 		data := e.inFile(w)
@@ -99,8 +102,8 @@ func (e *Engine) reader(w *plan.Weight) (size int64, read func(data []byte, at i
 	return t.Size, func(p []byte, at int64) error { return e.file.ReadAt(t, p, at) }
 }
 
-// pack copies the weights, each part by the worker that will read it: so it is near to it where
-// memory belongs to processors.
+// pack copies the weights, each part by the worker that will read it, so that on a NUMA machine it
+// is in that worker's memory.
 func (e *Engine) pack() error {
 	if len(e.packings) == 0 {
 		return nil
@@ -121,7 +124,7 @@ func (e *Engine) pack() error {
 		return err
 	}
 	for _, err := range errs {
-		if err != nil { // of one worker: others mostly found the same
+		if err != nil { // the first worker's error; the others mostly have the same cause
 			return err
 		}
 	}

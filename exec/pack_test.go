@@ -20,11 +20,10 @@ func packedISA(t *testing.T) string {
 	if _, err := isa.UpTo("avx2"); err != nil {
 		t.Skip("this machine has no instruction set whose kernels read packed weights: ", err)
 	}
-	return "avx2" // portable kernels compute it where the build has no others
+	return "avx2" // builds without AVX2 kernels compute it with portable kernels
 }
 
-// TestPack: whatever the number of workers, which share the panels, and wherever a worker's part
-// ends, each weight is as one call packs it.
+// TestPack checks that any number of workers packs each weight to the same bytes as a single call.
 func TestPack(t *testing.T) {
 	for name, config := range configs {
 		m := load(t, config)
@@ -59,7 +58,7 @@ func TestPack(t *testing.T) {
 	}
 }
 
-// A file that is cut short before it is packed is an error that names it.
+// A file that is truncated before packing is an error that names the file.
 func TestPackShrunk(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows does not let a mapped file shrink")

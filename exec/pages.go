@@ -2,17 +2,17 @@ package exec
 
 import "pesti/exec/plan"
 
-// pages hands out the pages of the KV caches. All layers use the same table: a page number stands
-// for one page in each layer's cache.
+// pages allocates the pages of the KV caches. All layers use the same table: a page number is the
+// index of a page in every layer's cache.
 type pages struct {
-	table []int32 // [sequences · perSeq], what the kernels read
+	table []int32 // [sequences · per] page numbers, which the kernels read
 	per   int     // pages of one sequence
-	used  []int   // pages that each sequence has
+	used  []int   // number of pages of each sequence
 	free  []int32 // a stack
 }
 
-// newPages lays the table of pages out in memory that the kernels see. Every entry is a valid
-// page number at all times. A plan without a table has no pages, however long its context.
+// newPages places the page table in memory that the kernels read. Every entry is a valid page
+// number at all times. A plan without a table has no pages, however long its context.
 func newPages(table []int32, sequences, per int) pages {
 	if len(table) == 0 {
 		return pages{}
@@ -25,8 +25,8 @@ func newPages(table []int32, sequences, per int) pages {
 	return p
 }
 
-// hold gives a sequence the pages for positions [0, n) and takes back those beyond. There is a
-// page for every position of every sequence, so it cannot fail.
+// hold gives a sequence the pages for positions [0, n) and frees its other pages. It cannot fail,
+// since there are enough pages for the full context of every sequence.
 func (p *pages) hold(seq, n int) {
 	if len(p.table) == 0 {
 		return // no step reads pages

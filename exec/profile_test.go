@@ -13,7 +13,7 @@ import (
 	"pesti/lower"
 )
 
-// profiled opens an engine that keeps a profile, and a trace of so many runs.
+// profiled opens an engine with a profile and a trace of a number of runs.
 func profiled(t *testing.T, threads, trace int) (*exec.Engine, *exec.Session, *exec.Session) {
 	t.Helper()
 	m := load(t, tiny.Config{})
@@ -26,8 +26,8 @@ func profiled(t *testing.T, threads, trace int) (*exec.Engine, *exec.Session, *e
 	return e, session(t, e), session(t, open(t, m, p, threads))
 }
 
-// TestProfile sees that a profile changes no bit, counts every run of every program, and that what
-// workers did and waited adds up to no more than there was time.
+// TestProfile checks that a profile changes no bit and counts every run of every program, and that
+// the workers' busy and waiting times do not exceed the elapsed time.
 func TestProfile(t *testing.T) {
 	for threads := 1; threads <= 3; threads++ {
 		e, s, plain := profiled(t, threads, 0)
@@ -87,8 +87,8 @@ func TestProfile(t *testing.T) {
 	}
 }
 
-// TestTrace sees that the last runs are kept, oldest first, and that the steps of each worker come
-// one after the other, each wave after all of the wave before.
+// TestTrace checks that the last runs are kept, oldest first, that the steps of a worker do not
+// overlap, and that each wave begins after all of the wave before.
 func TestTrace(t *testing.T) {
 	const kept = 3
 	e, s, _ := profiled(t, 2, kept)

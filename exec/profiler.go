@@ -20,7 +20,7 @@ type profiler struct {
 	counted  bool             // whether the device counts instead of measuring time
 	paused   bool             // whether runs are left out
 
-	runs int64 // that were traced
+	runs int64 // number of traced runs
 	ring []profile.Traced
 }
 
@@ -130,7 +130,7 @@ func (c *profiler) reset() {
 	}
 }
 
-// runProfiled runs a program and notes how long it took.
+// runProfiled runs a program and records its time.
 func (e *Engine) runProfiled(g *program) error {
 	begin := time.Since(e.profiler.epoch)
 	if err := e.walk(g); err != nil {
@@ -138,7 +138,7 @@ func (e *Engine) runProfiled(g *program) error {
 	}
 	end := time.Since(e.profiler.epoch)
 	if e.profiler.counted {
-		end = begin // the elapsed time of a device in software means nothing
+		end = begin // a virtual device's elapsed time is meaningless
 	}
 	e.profiler.add(e.profiler.clock(g.Program), e.load(), begin, end)
 	return nil
@@ -158,7 +158,7 @@ func (e *Engine) load() plan.Workload {
 	return l
 }
 
-// Profile returns the times of steps up to now. It is nil unless the engine was opened with
+// Profile returns the times of steps so far. It is nil unless the engine was opened with
 // Options.Profile or Options.Trace.
 func (e *Engine) Profile() *profile.Profile {
 	if e.profiler == nil {
@@ -186,7 +186,7 @@ func cloned[T any](rows [][]T) [][]T {
 	return c
 }
 
-// ResetProfile forgets what was measured, such as runs to warm up.
+// ResetProfile discards all measurements, such as warm-up runs.
 func (e *Engine) ResetProfile() {
 	if e.profiler != nil {
 		e.profiler.reset()

@@ -22,7 +22,7 @@ import (
 	"pesti/ops"
 )
 
-// modelFor returns a model whose file has the weights of g in addition to its own.
+// modelFor returns a model whose file holds the weights of g in addition to its own.
 func modelFor(t rapid.TB, g *graph.Graph) *frontend.Model {
 	weights := graphtest.Weights(1)
 	return load(t, tiny.Config{
@@ -47,7 +47,7 @@ func modelFor(t rapid.TB, g *graph.Graph) *frontend.Model {
 	})
 }
 
-// usableISAs returns the instruction sets up to the best one, of which tests run plans.
+// usableISAs returns the instruction sets that tests run plans on.
 func usableISAs(t testing.TB) []string {
 	t.Helper()
 	sets, err := isa.UpTo(bestISA(t))
@@ -57,7 +57,7 @@ func usableISAs(t testing.TB) []string {
 	return sets
 }
 
-// drawOptions draws how a graph is compiled within its bounds.
+// drawOptions draws compile options within a graph's bounds.
 func drawOptions(t *rapid.T, g *graph.Graph) lower.Options {
 	o := lower.Options{
 		Precision: rapid.SampledFrom([]string{"exact", "fast"}).Draw(t, "precision"),
@@ -84,14 +84,14 @@ func drawOptions(t *rapid.T, g *graph.Graph) lower.Options {
 	return o
 }
 
-// A precision is what rounding may cost: as a share of a row's largest element, and as the relative
-// error of weights that does to results what rounding does.
+// A precision bounds rounding errors: as a share of a row's largest element, and as the relative
+// perturbation of weights that has the same effect on results.
 type precision struct{ tolerance, weights float64 }
 
 func precisionOf(o lower.Options) precision {
 	switch {
 	case o.KV == "f16":
-		return precision{2e-3, 5e-4} // what rounds to one float16 here may round to the next there
+		return precision{2e-3, 5e-4} // a value may round to neighbouring float16 numbers in two executors
 	case o.Precision == "fast":
 		return precision{2e-4, 1e-4} // 15-bit activations
 	}
@@ -122,8 +122,8 @@ func TestRandomGraphs(t *testing.T) {
 	})
 }
 
-// A graphRun is a drawn graph in a model, how it is compiled, the steps to run it on, and what the
-// interpreter makes of them.
+// A graphRun is a drawn graph in a model, with compile options, input steps, and the interpreter's
+// results.
 type graphRun struct {
 	graph   *graph.Graph
 	model   *frontend.Model
@@ -217,7 +217,7 @@ func cut(v *ops.Value, n int) []float32 {
 	return x
 }
 
-// TestFoundGraphs keeps what TestRandomGraphs found.
+// TestFoundGraphs runs graphs with which TestRandomGraphs found bugs.
 func TestFoundGraphs(t *testing.T) {
 	const head = `graph found (T <= 4, S <= 1, R <= 4, C <= 16)
   @embd : f32[5, 64]

@@ -11,14 +11,14 @@ import (
 	"pesti/exec/profile"
 )
 
-// Prober returns what measures the roofline of the engine's workers, by a buffer of size bytes and
-// the plan's instruction set. It may be used between steps; its Free gives the buffer back.
+// Prober returns a Prober for the roofline of the engine's workers, with a buffer of size bytes and
+// the plan's instruction set. It may be used between forward passes; its Free frees the buffer.
 func (e *Engine) Prober(size int64) (*cpu.Prober, error) {
 	if e.closed {
 		return nil, ErrEngineClosed
 	}
 	if e.machine == nil {
-		return nil, fmt.Errorf("plan: is for a CUDA device, whose limits are not measured; expected one for the processor")
+		return nil, fmt.Errorf("plan: is for a CUDA device, whose roofline cannot be measured; expected a plan for the processor")
 	}
 	size = min(size, cpu.MaxProbe)
 	if limit := OverRAM(cpu.DetectRAM(), size); limit != "" {
@@ -31,10 +31,10 @@ func (e *Engine) Prober(size int64) (*cpu.Prober, error) {
 	return cpu.NewProber(e.machine, int(size), sets)
 }
 
-// rooflineSamples is how often each figure of a roofline is measured.
+// rooflineSamples is the number of samples of each figure of a roofline.
 const rooflineSamples = 5
 
-// roofline measures what the engine's workers can do, reading from a buffer of size bytes.
+// roofline measures the roofline of the engine's workers with a buffer of size bytes.
 func (e *Engine) roofline(ctx context.Context, size int64) (*cpu.Roofline, error) {
 	p, err := e.Prober(size)
 	if err != nil {
@@ -53,7 +53,7 @@ func (e *Engine) roofline(ctx context.Context, size int64) (*cpu.Roofline, error
 func (e *Engine) ProfileReport(ctx context.Context) (*profile.Report, error) {
 	p := e.Profile()
 	if p == nil || len(p.Programs) == 0 {
-		return nil, errors.New("nothing ran, expected a token at least to profile")
+		return nil, errors.New("nothing ran, expected at least one token to profile")
 	}
 	if p.Device != nil {
 		return p.Report(e.plan, profile.DeviceRoofline(p.Device))

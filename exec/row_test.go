@@ -7,10 +7,10 @@ import (
 	"pesti/exec/cpu/kernel"
 )
 
-// A ranker is a processor that says which logits are the greatest.
+// A ranker is a processor backend that returns the top-k logits.
 type ranker struct {
 	processor
-	ids     []int32 // of two rows
+	ids     []int32 // ids of two rows
 	fetched int
 }
 
@@ -24,8 +24,7 @@ func (r *ranker) fetch(kernel.Run) error {
 	return nil
 }
 
-// Whether there are all logits or the greatest is one thing for all rows of a step, whichever is looked at
-// first.
+// All rows of a pass hold either all logits or the top-k, whichever row the caller reads first.
 func TestRowsOfAStep(t *testing.T) {
 	v := victims(t)[0]
 	e, err := Open(v.plan, v.file, Options{})

@@ -12,8 +12,8 @@ import (
 	"pesti/exec/plan"
 )
 
-// A chooser makes decisions by fuzz bytes, two for each. Where there are no more, it takes the
-// first choice.
+// A chooser makes decisions from fuzz bytes, two for each. After the last byte it takes the first
+// choice.
 type chooser struct{ data []byte }
 
 func (c *chooser) below(n int) int {
@@ -22,11 +22,11 @@ func (c *chooser) below(n int) int {
 	return int(binary.LittleEndian.Uint16(b[:])) % max(n, 1)
 }
 
-// numbers are boundaries of what fields of plans may be.
+// numbers are boundary values of plan fields.
 var numbers = []int64{0, 1, -1, 2, 3, 5, 6, 7, 8, 12, 15, 16, 17, 31, 32, 33, 39, 40, 41, 48, 63, 64, 65, 128, 256, 258,
 	4096, 65535, 65536, 1<<31 - 1, 1 << 31, 1 << 32, 1 << 40, 1e18, 1 << 62, math.MaxInt64 - 63, math.MaxInt64, math.MinInt64}
 
-// A script is the text of a plan in fields: words and numbers, and each other byte by itself.
+// A script is the text of a plan split into fields: words, numbers, and single other bytes.
 type script struct {
 	lines  [][]string
 	places []place
@@ -34,7 +34,7 @@ type script struct {
 	kinds  map[string][]string // fields by their kind
 }
 
-// A place is where a field that means something stands.
+// A place is the position of a field that has a meaning.
 type place struct{ line, at int }
 
 var fields = regexp.MustCompile(`[A-Za-z0-9_.+-]+|(?s).`)
@@ -64,7 +64,7 @@ func keyword(line []string) string {
 	return ""
 }
 
-// kindOf tells fields that can stand for each other.
+// kindOf returns the kind of a field. Fields of one kind can replace each other.
 func kindOf(field string) string {
 	switch {
 	case field[0] == 'b' && strings.Trim(field[1:], "0123456789") == "":
@@ -77,7 +77,7 @@ func kindOf(field string) string {
 	return ""
 }
 
-// ruined returns the text with up to eight edits as the bytes say.
+// ruined returns the text with up to eight edits that the bytes select.
 func (s *script) ruined(c *chooser) string {
 	lines := slices.Clone(s.lines)
 	for range 8 {
@@ -106,7 +106,7 @@ func (s *script) ruined(c *chooser) string {
 		switch keyword(line) {
 		case "program":
 			waves = 0
-		case "wave": // their numbers follow, so that waves can be merged
+		case "wave": // later waves are renumbered, so that waves can be merged
 			line = []string{"wave ", strconv.Itoa(waves), "\n"}
 			waves++
 		}
@@ -117,8 +117,8 @@ func (s *script) ruined(c *chooser) string {
 	return b.String()
 }
 
-// edited returns what takes the place of a field: another number, one of its kind, or what a line
-// like its own has there.
+// edited returns the replacement of a field: another number, another field of its kind, or the
+// field of a similar line.
 func (s *script) edited(field string, op int, other []string, at int, c *chooser) string {
 	kind := kindOf(field)
 	old, err := strconv.ParseInt(field, 10, 64)
@@ -137,17 +137,17 @@ func (s *script) edited(field string, op int, other []string, at int, c *chooser
 	return field
 }
 
-// Which parts of a ruined plan are made to agree with each other again.
+// Parts of a ruined plan that mend makes consistent again.
 const (
-	mendNumbers = 1 << iota // of buffers and steps; arena buffers that no step uses go
+	mendNumbers = 1 << iota // of buffers and steps; unused arena buffers are removed
 	mendSizes               // sizes and strides of buffers
-	mendPlaces              // offsets: buffers share nothing, whatever their lifetimes
-	mendSums                // lifetimes and what follows from all of it
+	mendPlaces              // offsets: no two buffers share memory, whatever their lifetimes
+	mendSums                // lifetimes and all sums
 
 	mendAll = mendNumbers | mendSizes | mendPlaces | mendSums
 )
 
-// mend makes parts of a plan agree, as one would who wants it to load.
+// mend makes parts of a plan consistent, so that it is more likely to load.
 func mend(p *plan.Plan, what int) {
 	if what&mendNumbers != 0 {
 		renumber(p)
@@ -173,7 +173,7 @@ func mend(p *plan.Plan, what int) {
 	}
 }
 
-// rounded is how much of the arena n bytes take.
+// rounded returns the bytes that a buffer of n bytes takes in the arena.
 func rounded(n int64) int64 { return (n + plan.ArenaAlign - 1) / plan.ArenaAlign * plan.ArenaAlign }
 
 // touched calls see for each buffer number in a step.
@@ -197,7 +197,7 @@ func each(g *plan.Program, see func(wave int, st *plan.Step)) {
 	}
 }
 
-// renumber numbers buffers and steps in the order in which they stand.
+// renumber numbers buffers and steps in order of occurrence.
 func renumber(p *plan.Plan) {
 	shared := map[int]int{} // new numbers by old
 	for i := range p.Buffers {
@@ -227,7 +227,7 @@ func renumber(p *plan.Plan) {
 	}
 }
 
-// resize gives each buffer the least size for its elements. What cannot be computed becomes 0.
+// resize gives each buffer the smallest size for its elements, or 0 if its formula has no value.
 func resize(p *plan.Plan) {
 	fit := func(b *plan.Buffer, s plan.Scope) {
 		f, ok := plan.LookupFormat(b.Format)
@@ -251,8 +251,8 @@ func resize(p *plan.Plan) {
 	}
 }
 
-// sums sets the lifetimes of buffers and returns what memory all takes. What overflows is the
-// verifier's to see.
+// sums sets the lifetimes of buffers and returns the memory sums. It ignores overflow, which the
+// verifier has to find.
 func sums(p *plan.Plan) (m plan.Memory) {
 	for i := range p.Weights {
 		m.Weight += p.Weights[i].Size
@@ -270,7 +270,7 @@ func sums(p *plan.Plan) (m plan.Memory) {
 	for i := range p.Programs {
 		g := &p.Programs[i]
 		live := make([]int64, len(g.Waves))
-		waves := make([][]int, len(g.Buffers)) // that touch each buffer, in order
+		waves := make([][]int, len(g.Buffers)) // waves that use each buffer, in order
 		next := 0
 		each(g, func(w int, st *plan.Step) {
 			touched(st, func(id *int) {

@@ -5,15 +5,16 @@ import (
 	"fmt"
 )
 
-// A Session is one sequence of an engine: a slot of the caches and the number of positions filled. After
-// its Close it has no positions, and Feed and Truncate return ErrClosed; after Close of the engine they
-// return ErrEngineClosed. All sessions of an engine must be used from one goroutine at a time.
+// A Session is one sequence of an engine: a slot of the caches and the number of positions filled.
+// After its Close it has no positions, and Feed and Truncate return ErrClosed; after the engine's
+// Close they return ErrEngineClosed. All sessions of an engine must be used from one goroutine at a
+// time.
 type Session struct {
 	engine *Engine
 	seq    int32
 	batch  Batch
 	rows   rows
-	closed bool // and the sequence perhaps another session's
+	closed bool // another session may use the sequence by now
 }
 
 // rows are the rows of logits of one forward pass that belong to a session.
@@ -22,8 +23,8 @@ type rows struct {
 	first, n int
 }
 
-// NewSession takes a free sequence of the engine, empty. Close gives it back. Where none is free the
-// error is ErrNoSequence.
+// NewSession returns a session on a free sequence of the engine, which is empty. Close frees the
+// sequence. If none is free, the error is ErrNoSequence.
 func NewSession(e *Engine) (*Session, error) {
 	if e.closed {
 		return nil, ErrEngineClosed
@@ -49,14 +50,14 @@ func (s *Session) Pos() int {
 	return s.engine.sequences[s.seq].length
 }
 
-// Remaining returns the number of positions that are left in the context.
+// Remaining returns the number of free positions in the context.
 func (s *Session) Remaining() int { return s.engine.ctx - s.Pos() }
 
-// Vocabulary returns the number of logits of a row.
+// Vocabulary returns the number of logits in a row.
 func (s *Session) Vocabulary() int { return s.engine.width }
 
-// MaxLogitRows returns how many tokens FeedLogits takes at most: as many as the plan gives logits for,
-// and fewer than a whole chunk, which is rounded differently from the same tokens one by one.
+// MaxLogitRows returns the maximum number of tokens for FeedLogits: at most the plan's rows of
+// logits, and less than a whole chunk, which rounds differently from the same tokens one by one.
 func (s *Session) MaxLogitRows() int {
 	if chunk := int(s.engine.plan.Chunk()); chunk > 0 {
 		return min(len(s.batch.Rows), chunk-1)
@@ -64,22 +65,22 @@ func (s *Session) MaxLogitRows() int {
 	return len(s.batch.Rows)
 }
 
-// Feed appends tokens to the session, in as few forward passes as the plan allows (see NextChunk), and
-// returns the logits of the last one, f32[vocabulary], in a view that is valid until the engine's next
-// pass. Where the plan has a program for chunks of tokens, which rounds differently, a token goes through
-// it if its whole chunk is among ids: the same tokens from position 0 on in one call give the same bits
-// for every ubatch that is at least a chunk.
+// Feed appends tokens to the session, in as few forward passes as the plan allows (see NextChunk),
+// and returns the logits of the last one, f32[vocabulary], in a view that is valid until the
+// engine's next pass. If the plan has a program for chunks, which rounds differently, it evaluates
+// each token whose whole chunk is in ids. So the same tokens from position 0 on in one call give
+// the same bits for every ubatch of at least one chunk.
 //
-// Nothing is computed where the tokens do not fit the context (ErrContextFull) or the vocabulary. Where
-// a pass fails or ctx ends it, see Engine.Forward, the session keeps the tokens of the passes before it;
-// Pos tells how many those are, and feeding the others gives the bits of one Feed.
+// Feed computes nothing if the tokens do not fit the context (ErrContextFull) or the vocabulary. If
+// a pass fails or ctx ends it (see Engine.Forward), the session keeps the tokens of the earlier
+// passes. Pos returns how many these are; feeding the others then gives the bits of one Feed.
 func (s *Session) Feed(ctx context.Context, ids []int32) ([]float32, error) {
 	row, err := s.FeedTopK(ctx, ids, 0)
 	return row.Logits, err
 }
 
-// FeedTopK is Feed for a caller whom the greatest k logits of the last token suffice, so that a device need
-// not return all of them: see Engine.Row. Session.Logits then returns nil.
+// FeedTopK is Feed for a caller that needs only the greatest k logits of the last token, so that a
+// device need not return all: see Engine.Row. Session.Logits then returns nil.
 func (s *Session) FeedTopK(ctx context.Context, ids []int32, k int) (Row, error) {
 	if err := s.check(ids); err != nil {
 		return Row{}, err
@@ -97,14 +98,14 @@ func (s *Session) FeedTopK(ctx context.Context, ids []int32, k int) (Row, error)
 	return s.engine.Row(0), nil
 }
 
-// NextChunk returns how many of n tokens Feed evaluates in its first forward pass. A caller that feeds
-// chunks of this length one by one gets the bits of one Feed of all n.
+// NextChunk returns how many of n tokens Feed evaluates in its first forward pass. Feeding chunks
+// of these lengths one by one gives the bits of one Feed of all n.
 func (s *Session) NextChunk(n int) int {
 	return int(s.engine.plan.ChunkLen(int64(s.Pos()), int64(n)))
 }
 
-// FeedLogits appends up to MaxLogitRows tokens in one forward pass and keeps the logits of each of them
-// for Logits, with the same bits as one by one. Nothing is computed where they do not fit.
+// FeedLogits appends up to MaxLogitRows tokens in one forward pass and keeps the logits of each
+// token for Logits, with the same bits as one by one. It computes nothing if the tokens do not fit.
 func (s *Session) FeedLogits(ctx context.Context, ids []int32) error {
 	if err := s.check(ids); err != nil {
 		return err
@@ -115,8 +116,9 @@ func (s *Session) FeedLogits(ctx context.Context, ids []int32) error {
 	return s.feed(ctx, ids, len(ids), 0)
 }
 
-// DecodeBatch appends one token to each of several sessions of one engine, in one forward pass, and keeps
-// its logits as the session's Logits(0). Nothing is computed where one of them does not fit.
+// DecodeBatch appends one token to each of several sessions of one engine, in one forward pass, and
+// keeps its logits as the session's Logits(0). It computes nothing if one of the tokens does not
+// fit.
 func DecodeBatch(ctx context.Context, sessions []*Session, ids []int32) error {
 	if len(sessions) == 0 || len(ids) != len(sessions) {
 		return fmt.Errorf("%d tokens for %d sessions, expected one for each", len(ids), len(sessions))
@@ -145,9 +147,9 @@ func DecodeBatch(ctx context.Context, sessions []*Session, ids []int32) error {
 	return nil
 }
 
-// Logits returns the logits of the i-th token of the last FeedLogits or DecodeBatch, f32[vocabulary], in
-// a view that is valid until the engine's next forward pass. It is nil after that, where there is no
-// such token, and where FeedTopK left the logits on a device.
+// Logits returns the logits of the i-th token of the last FeedLogits or DecodeBatch,
+// f32[vocabulary], in a view that is valid until the engine's next forward pass. It is nil after
+// that pass, if there is no such token, and if FeedTopK left the logits on a device.
 func (s *Session) Logits(i int) []float32 {
 	if s.closed || s.rows.pass != s.engine.passes || i < 0 || i >= s.rows.n {
 		return nil
@@ -155,7 +157,7 @@ func (s *Session) Logits(i int) []float32 {
 	return s.engine.Logits(s.rows.first + i)
 }
 
-// usable returns an error where the session or its engine is closed.
+// usable returns an error if the session or its engine is closed.
 func (s *Session) usable() error {
 	switch {
 	case s.closed:
@@ -166,7 +168,7 @@ func (s *Session) usable() error {
 	return nil
 }
 
-// check returns an error where tokens do not fit.
+// check returns an error if tokens do not fit the context or the vocabulary.
 func (s *Session) check(ids []int32) error {
 	if err := s.usable(); err != nil {
 		return err
@@ -185,8 +187,8 @@ func (s *Session) check(ids []int32) error {
 	return nil
 }
 
-// feed evaluates tokens in one forward pass, with the logits of the last ones, of which the greatest topK
-// suffice where that is not 0.
+// feed evaluates tokens in one forward pass, with the logits of the last wanted ones: all logits,
+// or at least the greatest topK if that is not 0.
 func (s *Session) feed(ctx context.Context, ids []int32, wanted, topK int) error {
 	b, pos, n := s.batch, s.Pos(), len(ids)
 	b.Tokens, b.Pos, b.Seq, b.Rows = b.Tokens[:n], b.Pos[:n], b.Seq[:n], b.Rows[:wanted]
@@ -205,8 +207,8 @@ func (s *Session) feed(ctx context.Context, ids []int32, wanted, topK int) error
 	return nil
 }
 
-// Truncate forgets the positions from n on. Where a layer with a window no longer holds what a
-// token at n looks back to, that is an error, and nothing changes.
+// Truncate removes the positions from n on. It is an error, and changes nothing, if a layer with a
+// window no longer holds the positions that a token at n sees.
 func (s *Session) Truncate(n int) error {
 	if err := s.usable(); err != nil {
 		return err
@@ -214,7 +216,7 @@ func (s *Session) Truncate(n int) error {
 	e := s.engine
 	state := &e.sequences[s.seq]
 	if n < 0 || n > state.length {
-		return fmt.Errorf("truncating to %d positions, expected 0 to the %d there are", n, state.length)
+		return fmt.Errorf("truncating to %d positions, expected 0 to the session's %d", n, state.length)
 	}
 	if err := e.checkStart(state, int(s.seq), n); err != nil {
 		return err
@@ -223,14 +225,14 @@ func (s *Session) Truncate(n int) error {
 	return nil
 }
 
-// Reset forgets all positions.
+// Reset removes all positions.
 func (s *Session) Reset() {
 	if !s.closed {
 		s.engine.hold(s.seq, 0)
 	}
 }
 
-// Close gives the sequence back to the engine. A second time it does nothing.
+// Close frees the sequence for other sessions. A second call does nothing.
 func (s *Session) Close() {
 	if s.closed {
 		return

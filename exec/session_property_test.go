@@ -14,15 +14,15 @@ import (
 	"pesti/lower"
 )
 
-// A moment is a token whose logits a history of steps gave.
+// A moment is a token of a history of steps, with its logits.
 type moment struct {
 	ids    []int32 // of its sequence, with the token last
 	logits []float32
 }
 
-// TestHistories feeds sequences in any chunks, side by side in one step, and goes back to prefixes.
-// What each token's logits are depends on the tokens before it and on nothing else: they have the
-// bits that its sequence has alone, fed at once, on a plan of other bounds.
+// TestHistories feeds sequences in arbitrary chunks, several in one batch, and truncates them to
+// prefixes. A token's logits depend only on the tokens before it: they have the same bits when its
+// sequence is fed alone, at once, on a plan with other bounds.
 func TestHistories(t *testing.T) {
 	sets := usableISAs(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -58,7 +58,7 @@ func TestHistories(t *testing.T) {
 	})
 }
 
-// history runs drawn steps and notes some tokens with their logits.
+// history runs drawn steps and records some tokens with their logits.
 func history(t *rapid.T, m *frontend.Model, o lower.Options) []moment {
 	e := openDrawn(t, m, o)
 	defer e.Close()
@@ -67,7 +67,7 @@ func history(t *rapid.T, m *frontend.Model, o lower.Options) []moment {
 	var moments []moment
 	most := 8
 	if o.Ubatch < 64 {
-		most = 40 // enough to go round a ring
+		most = 40 // enough to wrap around a ring
 	}
 	for range rapid.IntRange(most/2, most).Draw(t, "steps") {
 		var b exec.Batch
@@ -87,7 +87,7 @@ func history(t *rapid.T, m *frontend.Model, o lower.Options) []moment {
 				b.Seq = append(b.Seq, int32(seq))
 				ids[seq] = append(ids[seq], b.Tokens[len(b.Tokens)-1])
 			}
-			if n == 0 { // no token tells the engine that the sequence went back
+			if n == 0 { // without a token, the engine does not know that the sequence was truncated
 				ids[seq] = before[seq]
 			} else if rapid.IntRange(0, 2).Draw(t, "wanted") == 0 {
 				b.Rows = append(b.Rows, int32(len(b.Tokens)-1-rng.IntN(n)))

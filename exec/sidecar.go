@@ -9,16 +9,16 @@ import (
 	"pesti/gguf/sidecar"
 )
 
-// CheckSidecar returns an error unless f is the sidecar that p names: of the same size,
-// with the same digest of its header, and with all weights of the plan that are of its type. The
-// numbers are not read. For a plan that names none, f is not looked at.
+// CheckSidecar returns an error unless f is the sidecar that p names: it must have the same size
+// and the same digest of its header, and all weights of the plan that have its type. It does not
+// read the weights. It ignores f if p names no sidecar.
 func CheckSidecar(p *plan.Plan, f *sidecar.File) error {
 	s := &p.Sidecar
 	if *s == (plan.Sidecar{}) {
 		return nil
 	}
 	if f == nil {
-		return fmt.Errorf("plan: has weights in %s, which is not open: Options.Sidecar must have it", s.File)
+		return fmt.Errorf("plan: has weights in %s, which is not open, expected it in Options.Sidecar", s.File)
 	}
 	sum := f.Digest()
 	if found := "sha256:" + hex.EncodeToString(sum[:]); f.Size != s.Size || found != s.HeaderDigest {
@@ -38,7 +38,7 @@ func CheckSidecar(p *plan.Plan, f *sidecar.File) error {
 
 // sidecarOperand returns a weight of the sidecar.
 func (e *Engine) sidecarOperand(w *plan.Weight) (kernel.Operand, error) {
-	b, _ := e.sidecar.Weight(w.Tensor()) // as CheckSidecar has seen
+	b, _ := e.sidecar.Weight(w.Tensor()) // CheckSidecar has checked it
 	codes := e.sidecar.Codes(b)
 	scales, err := e.sidecar.Scales(b)
 	if err == nil && int64(len(codes)) != b.Rows*b.Cols {

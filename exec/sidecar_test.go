@@ -16,7 +16,7 @@ import (
 	"pesti/lower"
 )
 
-// sidecarOf makes the file of a model's matrices in FP8.
+// sidecarOf makes a sidecar with a model's matrices in FP8.
 func sidecarOf(t *testing.T, m *frontend.Model) *sidecar.File {
 	t.Helper()
 	w, err := sidecar.Writer(m.File)
@@ -34,8 +34,8 @@ func sidecarOf(t *testing.T, m *frontend.Model) *sidecar.File {
 	return f
 }
 
-// TestSidecar checks plans with weights in FP8, packed and not, fused and not, against the reference
-// semantics of the graph on the values of these weights; and sees that bits do not depend on workers or
+// TestSidecar checks plans with weights in FP8, packed and not, fused and not, against the graph's
+// reference semantics on the dequantized weights, and checks that bits do not depend on workers or
 // chunks.
 func TestSidecar(t *testing.T) {
 	for name, c := range configs {

@@ -6,9 +6,9 @@ import (
 	"pesti/exec/plan"
 )
 
-// State returns the memory of one layer's cache of keys or values, such as "blk.3.cache_k": pages of
-// 16 positions, laid out as the kernels want them (the signature of "attention" in exec/plan tells),
-// in the plan's format of caches. It is a view, which steps change, and of a device a copy.
+// State returns the memory of one layer's cache of keys or values, such as "blk.3.cache_k": pages
+// of 16 positions in the plan's cache format, in the layout that the signature of "attention" in
+// exec/plan describes. On the CPU it is a view that later steps change, on a device a copy.
 func (e *Engine) State(name string) ([]byte, error) {
 	for i := range e.plan.Buffers {
 		if b := &e.plan.Buffers[i]; b.Class == plan.State && b.Name == name {

@@ -12,7 +12,7 @@ import (
 	"pesti/lower"
 )
 
-// chunked are models whose rows are whole tiles, one of them with caches that forget.
+// chunked lists models whose rows are whole tiles, one of them with window layers.
 var chunked = map[string]tiny.Config{
 	"llama":   {Arch: "llama", Types: mixed, Embd: 64, Tied: true},
 	"k-quant": configs["k-quant"],
@@ -33,12 +33,12 @@ func withTiles(t *testing.T, name string, o lower.Options) (*exec.Engine, *plan.
 	return open(t, m, p, p.Target.Threads), p
 }
 
-// TestChunks sees that a prompt has the same bits however ubatch cuts it, on any number of workers
-// and fed in its steps; that it goes through the tiles; and that token by token it does not.
+// TestChunks checks that a prompt has the same bits for any ubatch and any number of workers, also
+// if fed in chunks; that it runs on tiles; and that it does not if fed token by token.
 func TestChunks(t *testing.T) {
 	for name := range chunked {
 		t.Run(name, func(t *testing.T) {
-			ids := prompt(200) // three chunks and a rest
+			ids := prompt(200) // three chunks and a remainder
 			var want []float32
 			for _, c := range []struct {
 				ubatch  int64
@@ -85,8 +85,8 @@ func TestChunks(t *testing.T) {
 	}
 }
 
-// TestChunksOfSequences sees that a step with whole chunks of two sequences runs on tiles and gives
-// each the bits that it has alone; and that one token more in the step changes the program.
+// TestChunksOfSequences checks that a batch with whole chunks of two sequences runs on tiles and
+// gives each the bits that it has alone, and that one more token in the batch changes the program.
 func TestChunksOfSequences(t *testing.T) {
 	for name := range chunked {
 		t.Run(name, func(t *testing.T) {
@@ -133,8 +133,8 @@ func TestChunksOfSequences(t *testing.T) {
 	}
 }
 
-// TestTilesPlan sees which kernels a plan with tiles has: bf16 for tokens, and for queries, keys and
-// values and for wanted rows what other programs have.
+// TestTilesPlan checks the kernels of a plan with tiles: bf16 for tokens, except that q, k, v and
+// the rows of logits have the kernels of other programs.
 func TestTilesPlan(t *testing.T) {
 	_, p := withTiles(t, "k-quant", lower.Options{Ubatch: 100, Activations: "q8x2"})
 	g := p.Programs[len(p.Programs)-1]

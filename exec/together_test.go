@@ -10,8 +10,8 @@ import (
 	"pesti/lower"
 )
 
-// TestTogether sees that sessions of different lengths, fed together or several tokens at once, have
-// the bits of each fed alone, token by token.
+// TestTogether checks that sessions of different lengths that are fed in one batch or several
+// tokens at once have the bits of each fed alone, token by token.
 func TestTogether(t *testing.T) {
 	for name, c := range configs {
 		m := load(t, c)
@@ -50,7 +50,7 @@ func TestTogether(t *testing.T) {
 				}
 			}
 			if err := s.Truncate(end - len(rows[i])); err != nil {
-				s.Reset() // a window has forgotten what is looked back to
+				s.Reset() // the window layers no longer hold the positions before
 				feed(t, s, texts[i][:end-len(rows[i])])
 			}
 			at := s.Pos()
@@ -114,8 +114,8 @@ func TestTogetherErrors(t *testing.T) {
 	}
 }
 
-// TestRowsOfChunks sees that several tokens at once are never a whole chunk, whose program may round
-// otherwise.
+// TestRowsOfChunks checks that FeedLogits never takes a whole chunk, whose program may round
+// differently.
 func TestRowsOfChunks(t *testing.T) {
 	m := load(t, configs["llama"])
 	p := compile(t, m, lower.Options{Ubatch: 64}).Plan
@@ -134,7 +134,7 @@ func TestRowsOfChunks(t *testing.T) {
 	}
 }
 
-// A batch that is refused computes nothing, and takes nobody's logits.
+// A refused batch computes nothing and keeps the logits of all sessions.
 func TestRefusedBatchLeavesLogits(t *testing.T) {
 	m := load(t, configs["qwen2"])
 	e := open(t, m, compile(t, m, lower.Options{Sequences: 2}).Plan, 1)

@@ -12,15 +12,15 @@ import (
 	"pesti/lower"
 )
 
-// A victim is a plan to ruin, and its model.
+// A victim is a plan to damage, with its model.
 type victim struct {
 	name string
 	file *gguf.File
 	plan *plan.Plan
 }
 
-// victims are plans of every kind: fused and not, both precisions, a ring, and one of so few
-// steps that it survives much.
+// victims returns plans of every kind: fused and not, both precisions, a ring, and one of so few
+// steps that many damaged copies still load.
 func victims(t testing.TB) []victim {
 	t.Helper()
 	small := tiny.Config{Layers: 1, Heads: 2, KVHeads: 1, FF: 64, Vocab: 258, Context: 64}
@@ -54,7 +54,7 @@ func victims(t testing.TB) []victim {
 	return append(list, victim{"bodiless", unfused.file, bodiless(t, unfused.plan)})
 }
 
-// bodiless returns a copy of p without its blocks: the embedding goes into the head.
+// bodiless returns a copy of p without its blocks: the head reads the embedding.
 func bodiless(t testing.TB, p *plan.Plan) *plan.Plan {
 	t.Helper()
 	p, err := plan.Parse(plan.Print(p))

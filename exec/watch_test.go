@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	guardBytes  = 256     // between two ranges of memory
-	guardByte   = 0xa5    // what they hold
-	mostToWatch = 4 << 20 // bytes of memory, of which every step is given a copy
+	guardBytes  = 256     // bytes between two ranges of memory
+	guardByte   = 0xa5    // value of guard bytes
+	mostToWatch = 4 << 20 // bytes of memory, which is copied for every step
 )
 
-// A watcher runs an engine on one thread, worker after worker, and sees what each step changes.
+// A watcher runs an engine on one thread, worker after worker, and finds what each step changes.
 type watcher struct {
 	engine *Engine
 	slab   []byte // all memory of the engine, each range between guards
@@ -27,7 +27,7 @@ type watcher struct {
 	err    error
 }
 
-// watch gives an open engine memory with guards and puts itself around every step.
+// watch gives an open engine guarded memory and wraps every step.
 func watch(e *Engine) (*watcher, error) {
 	w := &watcher{engine: e}
 	size := guardBytes
@@ -81,7 +81,8 @@ func watch(e *Engine) (*watcher, error) {
 	return w, nil
 }
 
-// serial returns a schedule in which one worker does the work of all, one after the other in each wave.
+// serial returns a schedule in which one worker does the shares of all workers, one after another
+// in each wave.
 func serial(s cpu.Schedule, backward bool) cpu.Schedule {
 	one := make([][]kernel.Func, len(s[0]))
 	for j := range one {
@@ -95,9 +96,9 @@ func serial(s cpu.Schedule, backward bool) cpu.Schedule {
 	return cpu.Schedule{one}
 }
 
-// around returns f, which is one worker's share of a step, with a look at what it changes.
+// around returns f, one worker's share of a step, with a check of the memory that it changes.
 func (w *watcher) around(g *plan.Program, st *plan.Step, worker int, f kernel.Func) kernel.Func {
-	var own [][2]int // what it may write
+	var own [][2]int // ranges that f may write
 	add := func(id int) {
 		_, b := w.engine.buffer(g, id, worker)
 		if len(b) > 0 {
@@ -130,8 +131,8 @@ func (w *watcher) around(g *plan.Program, st *plan.Step, worker int, f kernel.Fu
 	}
 }
 
-// run runs a batch in both orders of the workers, over an arena of two different patterns, and
-// returns an error of the plan, which is harmless, or what is wrong with the program.
+// run runs a batch in both orders of the workers, over two different patterns in the arena. It
+// returns the engine's error in refused, which is harmless, or a detected fault in wrong.
 func (w *watcher) run(b *Batch) (refused, wrong error) {
 	e := w.engine
 	var first []byte

@@ -14,8 +14,8 @@ import (
 	"pesti/exec/cpu/kernel"
 )
 
-// TestFault cuts a mapped file short while workers read it: the run is an error, on whichever
-// worker the fault falls, and the machine goes on working.
+// TestFault truncates a mapped file while workers read it. The run returns an error whichever
+// worker faults, and the machine stays usable.
 func TestFault(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mapped")
 	page := os.Getpagesize()
@@ -70,7 +70,8 @@ func TestFault(t *testing.T) {
 	}
 }
 
-// TestWildPointer: a write to memory that is no file's is a fault of the kernel, and no error of a run.
+// TestWildPointer checks that a write outside mapped files panics as a bug of the kernel, instead
+// of returning an error.
 func TestWildPointer(t *testing.T) {
 	data, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"pesti/exec/cpu/kernel"
 )
 
-// relay returns a schedule in which every worker, in every wave, sees that all workers have
-// finished the wave before, and counts the errors.
+// relay returns a schedule in which every worker checks, in every wave, that all workers have
+// finished the wave before. wrong counts the failures.
 func relay(workers, waves int, wrong *atomic.Int64) Schedule {
 	done := make([]atomic.Int64, waves)
 	s := make(Schedule, workers)
@@ -58,7 +58,7 @@ func TestWaves(t *testing.T) {
 	}
 }
 
-// TestRunAgainAfterPause sees that parked workers wake, and get the new schedule and rows.
+// TestRunAgainAfterPause checks that parked workers wake and get the new schedule and rows.
 func TestRunAgainAfterPause(t *testing.T) {
 	m := New(3)
 	defer m.Close()
@@ -75,8 +75,8 @@ func TestRunAgainAfterPause(t *testing.T) {
 	}
 }
 
-// TestShares sees that each worker's share of each wave is done once, in order, by threads that do
-// several.
+// TestShares checks that threads with several workers do each worker's share of each wave once and
+// in order.
 func TestShares(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
 	for _, workers := range []int{1, 2, 3, 4, 7, 8} {
@@ -106,7 +106,7 @@ func TestOneProcessor(t *testing.T) {
 	TestWaves(t)
 }
 
-// TestEmptySchedule sees that nothing to run is no error and leaves the workers waiting.
+// TestEmptySchedule checks that an empty schedule is no error and leaves the workers waiting.
 func TestEmptySchedule(t *testing.T) {
 	m := New(2)
 	defer m.Close()
@@ -117,7 +117,8 @@ func TestEmptySchedule(t *testing.T) {
 	}
 }
 
-// TestRunAllocatesNothing is what zero allocations per token rest on.
+// TestRunAllocatesNothing checks that a run allocates nothing, which zero allocations per token
+// require.
 func TestRunAllocatesNothing(t *testing.T) {
 	m := New(2)
 	defer m.Close()
@@ -128,7 +129,7 @@ func TestRunAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestPanicPasses sees that a bug in a kernel is not taken for a fault.
+// TestPanicPasses checks that a panic in a kernel is not reported as a fault.
 func TestPanicPasses(t *testing.T) {
 	m := New(1)
 	defer m.Close()
@@ -205,7 +206,8 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// TestCancelTooLate: a run that is cancelled in its last wave has computed all of them, which is no error.
+// TestCancelTooLate checks that a run that is cancelled in its last wave completes without an
+// error.
 func TestCancelTooLate(t *testing.T) {
 	m := New(1)
 	defer m.Close()
@@ -219,7 +221,8 @@ func TestCancelTooLate(t *testing.T) {
 	}
 }
 
-// TestCancelAllocatesNothing: a run polls the channel without a goroutine and without allocation.
+// TestCancelAllocatesNothing checks that a run polls the channel without a goroutine and without
+// allocation.
 func TestCancelAllocatesNothing(t *testing.T) {
 	m := New(2)
 	defer m.Close()

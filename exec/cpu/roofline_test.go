@@ -8,8 +8,8 @@ import (
 	"pesti/exec/cpu/kernel"
 )
 
-// A roofline has every figure, of workers that may be more than processors, for sizes that no unit
-// divides. How large they are is the machine's affair.
+// TestRoofline checks that a roofline has every figure, also for more workers than processors and
+// for sizes that no unit divides. It does not check the values, which depend on the machine.
 func TestRoofline(t *testing.T) {
 	for _, workers := range []int{1, 2, 3} {
 		m := New(workers)
@@ -48,7 +48,7 @@ func TestRoofline(t *testing.T) {
 	}
 }
 
-// Each worker has its own part of the buffer, and nothing is read by none.
+// TestProberParts checks that the workers' parts of the buffer are disjoint and cover it.
 func TestProberParts(t *testing.T) {
 	m := New(3)
 	defer m.Close()

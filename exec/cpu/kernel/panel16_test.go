@@ -15,7 +15,7 @@ import (
 // TestLayouts checks that exec/plan has the same layouts with the same sizes.
 func TestLayouts(t *testing.T) {
 	for _, p := range plan.Layouts() {
-		// Others are for devices.
+		// The other layouts are for CUDA devices.
 		if info, ok := quant.ByName(p.Type); !ok || p.Name == "r16" && !slices.ContainsFunc(Layouts(), func(l Layout) bool { return l.Type == info.Type }) {
 			t.Errorf("plans have layout %s of %s, kernels have none", p.Name, p.Type)
 		}

@@ -551,8 +551,8 @@ func TestDivide(t *testing.T) {
 	})
 }
 
-// TestWeighNaN checks that what is no number stays in its query, and that weights of positions far
-// below the highest are 0.
+// TestWeighNaN checks that a NaN affects its query alone, and that weights of positions far below
+// the highest are 0.
 func TestWeighNaN(t *testing.T) {
 	inf, nan := float32(math.Inf(1)), float32(math.NaN())
 	eachSet(t, func(t *testing.T, v *vectors) {
