@@ -25,6 +25,10 @@ ASSEMBLERS   = $(notdir $(patsubst %/main.go,%,$(wildcard $(ASM)/*/main.go)))
 BENCH       ?= docs/bench
 BENCH_FLAGS ?=
 
+# Models with random weights that `make bench-models` writes and `make bench-peers` measures too: names that
+# `go run ./conformance/benchmodels -list` prints, or all (11 GB).
+BENCH_MODELS ?=
+
 # Of CUDA: cuda.h, from a pinned wheel, and a libcuda that needs no GPU, to link with; what a program
 # with the driver in it is built with.
 CUDA_KERNELS := exec/cuda/kernels
@@ -52,7 +56,7 @@ PEER_BUILD  := -DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DG
 	-DCMAKE_PROJECT_llama.cpp_INCLUDE='$(CURDIR)/conformance/llamacpp/libllama.cmake'
 
 .NOTPARALLEL:
-.PHONY: build check gofmt vet staticcheck cross check-asm check-cuda test prove prove-slow times test-oracle test-one-processor test-variants test-goamd64 test-purego test-avx512 test-arm64 test-libcuda test-offline race test-fuzz fuzz bench bench-peers bench-accuracy roofline-check gpu-check conformance golden asm cuda pesti-cuda gpu-tools cuda-stub demo graphviz module test-module models venv peer
+.PHONY: build check gofmt vet staticcheck cross check-asm check-cuda test prove prove-slow times test-oracle test-one-processor test-variants test-goamd64 test-purego test-avx512 test-arm64 test-libcuda test-offline race test-fuzz fuzz bench bench-models bench-peers bench-accuracy roofline-check gpu-check conformance golden asm cuda pesti-cuda gpu-tools cuda-stub demo graphviz module test-module models venv peer
 
 build:
 	$(GO) build -o bin/pesti ./cmd/pesti
@@ -210,10 +214,14 @@ bench: build models
 	@list=$$($(PESTI_PYTHON) conformance/models.py --list) || exit 1; \
 	for model in $$list; do echo "$$model"; bin/pesti bench "$$model" || exit 1; done
 
+bench-models: models
+	$(GO) run ./conformance/benchmodels $(BENCH_MODELS)
+
 # Where llama.cpp cannot be built, pesti is measured alone.
 bench-peers: build venv models
 	@peer=$$($(PESTI_PYTHON) conformance/llamacpp/build.py) || echo "bench-peers: measures without llama.cpp"; \
 	list=$$($(PESTI_PYTHON) conformance/models.py --list) || exit 1; \
+	if test -n "$(BENCH_MODELS)"; then list="$$list $$($(GO) run ./conformance/benchmodels $(BENCH_MODELS))" || exit 1; fi; \
 	$(GO) run ./conformance/benchpeers -pesti bin/pesti -peer "$$peer" -commit "$$(git describe --always --dirty)" \
 		-json $(BENCH).json -svg $(BENCH).svg $(BENCH_FLAGS) $$list
 

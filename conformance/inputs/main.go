@@ -28,7 +28,7 @@ func main() {
 	machine(h)
 	err := scripts(h, ".")
 	if folder, none := testenv.ModelsFolder(); none == nil { // else tests find no models either
-		err = errors.Join(err, files(h, folder, func(string) bool { return true }))
+		err = errors.Join(err, models(h, folder))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "inputs:", err)
@@ -51,6 +51,12 @@ func machine(h hash.Hash) {
 	}
 	slices.Sort(facts)
 	fmt.Fprintln(h, slices.Compact(facts))
+}
+
+// models adds the files of the folder of models, except the ones that are only measured.
+func models(h hash.Hash, folder string) error {
+	measured := filepath.Join(folder, testenv.BenchModels) + string(filepath.Separator)
+	return files(h, folder, func(path string) bool { return !strings.HasPrefix(path, measured) })
 }
 
 // scripts adds the Python of the module and what it requires.

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"pesti/conformance/testenv"
 )
 
 // TestFiles: the digest differs where a name, a byte or the end of a file does.
@@ -48,5 +50,34 @@ func TestFiles(t *testing.T) {
 	digest("another name", false)
 	if err := files(sha256.New(), filepath.Join(dir, "absent"), func(string) bool { return true }); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestModels checks that models which are only measured do not change the digest.
+func TestModels(t *testing.T) {
+	dir := t.TempDir()
+	digest := func() string {
+		h := sha256.New()
+		if err := models(h, dir); err != nil {
+			t.Fatal(err)
+		}
+		return string(h.Sum(nil))
+	}
+	write := func(name string) {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("weights"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	empty := digest()
+	write(filepath.Join(testenv.BenchModels, "large.gguf"))
+	if digest() != empty {
+		t.Error("a model that is only measured changes the digest")
+	}
+	write("small.gguf")
+	if digest() == empty {
+		t.Error("a model does not change the digest")
 	}
 }

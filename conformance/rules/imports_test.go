@@ -69,6 +69,7 @@ var imports = map[string][]string{
 	"cmd": {".", "conformance/compare", "conformance/demo", "exec", "exec/backends", "exec/bench", "exec/plan", "exec/profile", "exec/sample", "exec/speculate",
 		"frontend", "frontend/tokenizer", "gguf", "gguf/dense", "gguf/quant", "gguf/sidecar", "graph/draw", "graph/page", "lower"},
 	"conformance":                  {"*"},
+	"conformance/benchmodels":      {"gguf", "gguf/quant", "conformance/testenv"},
 	"conformance/benchpeers":       {},
 	"conformance/cudastub":         {},
 	"conformance/cudastub/libcuda": {"exec/cuda", "exec/cuda/virtual"},

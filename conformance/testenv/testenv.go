@@ -35,6 +35,9 @@ func ModelsFolder() (string, error) {
 	return filepath.Join(cache, "pesti", "models"), err
 }
 
+// BenchModels is the folder, in that of models, with models that are measured and that no test reads.
+const BenchModels = "bench"
+
 // Model returns the path of a file in the folder of models. The file becomes an
 // input of the test.
 func Model(t testing.TB, name string) string {
