@@ -31,6 +31,7 @@ func Compile(name string, o Options) (*Compiled, error) {
 		return nil, err
 	}
 	defer f.Close()
+	o.warn(name, f.Warnings())
 	weights, err := openWeights(o.Weights, f)
 	if err != nil {
 		return nil, err
@@ -47,12 +48,7 @@ func openFile(name string, o *Options) (*gguf.File, error) {
 	if name == Demo {
 		return gguf.Parse(Demo, demo.GGUF())
 	}
-	f, err := gguf.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	o.warn(name, f.Warnings())
-	return f, nil
+	return gguf.Open(name)
 }
 
 // openWeights opens the file with the matrices of a model in FP8, nil where there is none.

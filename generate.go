@@ -45,12 +45,13 @@ type Result struct {
 
 // Generate continues a prompt, token by token. The last piece has an ID of -1, text that was held back, and
 // the Result; with an error it is yielded too. Where nothing began, because of bad input or ErrNoSequence, its
-// Result is nil. The iteration takes a free sequence and gives it back when it
-// ends, also by break; where none is free the error is ErrNoSequence. Generations of several goroutines
-// take turns, forward pass by forward pass, and each has the tokens that it would have alone.
+// Result is nil. The iteration takes a free sequence and gives it back when it ends, also by break or a panic
+// of the loop's body; where none is free the error is ErrNoSequence. Generations of several goroutines take
+// turns, forward pass by forward pass, and each has the tokens that it would have alone.
 //
 // The prompt is read as Tokenize reads it. The end of ctx ends the generation with an error that is
-// context.Cause(ctx). In the steady state nothing is allocated for a token; its text is part of a larger
+// context.Cause(ctx): at once while another sequence's forward pass runs, and in its own pass after the wave
+// that runs, see exec.Engine.Forward. In the steady state nothing is allocated for a token; its text is part of a larger
 // string, one for about a thousand tokens.
 func (m *Model) Generate(ctx context.Context, prompt string, p Params) iter.Seq2[Piece, error] {
 	return func(yield func(Piece, error) bool) {
@@ -79,45 +80,55 @@ type generation struct {
 	logprob float32
 }
 
-func (s *Session) generate(ctx context.Context, prompt []int32, p Params, yield func(Piece, error) bool) {
-	if err := s.begin(ctx); err != nil {
-		yield(Piece{ID: -1}, err)
-		return
+// generate continues a prompt. Between tokens nothing is locked but the session, so that the loop's body may
+// do anything, also panic.
+func (s *Session) generate(ctx context.Context, p Params, prompt func() ([]int32, error)) iter.Seq2[Piece, error] {
+	return func(yield func(Piece, error) bool) {
+		if err := s.begin(ctx); err != nil {
+			yield(Piece{ID: -1}, err)
+			return
+		}
+		defer s.unlock()
+		s.result = Result{}
+		g, ids, err := s.newGeneration(&p, prompt)
+		if err != nil {
+			yield(Piece{ID: -1}, err)
+			return
+		}
+		s.logits = s.logits[:0]
+		s.result.Stop = StopBreak
+		goOn, err := g.run(ctx, ids, yield)
+		if !goOn {
+			return
+		}
+		if err != nil {
+			s.result.Stop = StopCancelled
+		}
+		held := g.texts.add(g.stream.Write(g.stops.Flush())) + g.texts.add(g.stream.Flush())
+		result := s.result
+		yield(Piece{ID: -1, Text: held, Result: &result}, err)
 	}
-	defer s.busy.Store(false)
-	s.result = Result{}
-	s.logits = s.logits[:0]
-	sampler, err := p.check(s.session.Vocabulary())
+}
+
+// newGeneration checks everything that can be checked before the first forward pass. It returns the prompt
+// too.
+func (s *Session) newGeneration(p *Params, prompt func() ([]int32, error)) (*generation, []int32, error) {
+	sampler, err := p.check(s.session)
 	if err != nil {
-		yield(Piece{ID: -1}, err)
-		return
+		return nil, nil, err
 	}
-	g := &generation{session: s, params: &p, sampler: sampler, stops: tokenizer.NewStopMatcher(p.Stop)}
+	ids, err := prompt()
+	if err == nil {
+		err = s.check(ids)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	g := &generation{session: s, params: p, sampler: sampler, stops: tokenizer.NewStopMatcher(p.Stop)}
 	if p.Speculate == 0 && !p.Logprobs {
 		g.topK = sampler.TopKNeeded()
 	}
-	s.result.Stop = StopBreak
-	goOn, err := g.run(ctx, prompt, yield)
-	if g.decoder != nil {
-		s.result.Proposed, s.result.Accepted = g.decoder.Proposed(), g.decoder.Accepted()
-		s.dropDraft(g.decoder)
-	}
-	if !goOn {
-		return
-	}
-	if err != nil {
-		s.result.Stop = StopCancelled
-	}
-	held := g.texts.add(g.stream.Write(g.stops.Flush())) + g.texts.add(g.stream.Flush())
-	result := s.result
-	yield(Piece{ID: -1, Text: held, Result: &result}, err)
-}
-
-// dropDraft leaves the session with the tokens of the text alone.
-func (s *Session) dropDraft(d *speculate.Decoder) {
-	s.model.turn <- struct{}{}
-	defer s.model.release()
-	d.DropDraft() // fails where the session is closed
+	return g, ids, nil
 }
 
 // run evaluates the prompt and yields tokens. It reports whether the caller still listens.
@@ -161,20 +172,14 @@ func (g *generation) run(ctx context.Context, prompt []int32, yield func(Piece, 
 func (g *generation) prompt(ctx context.Context, prompt []int32) error {
 	s, r := g.session, &g.session.result
 	begin := time.Now()
-	for done := 0; ; {
-		s.model.options.progress("prompt", done, len(prompt))
-		if len(prompt) == 0 || done == len(prompt) {
-			break
-		}
-		n, err := s.feedChunk(ctx, prompt, done, g.topK, g.takeFirst(prompt))
+	s.model.options.progress("prompt", 0, len(prompt))
+	for done := 0; done < len(prompt); {
+		n, err := s.feedChunk(ctx, prompt[done:], g.topK, g.takeFirst(prompt))
 		if err != nil {
 			return translate(err)
 		}
 		done += n
-	}
-	if len(prompt) == 0 {
-		_, err := s.feed(ctx, nil, 0, nil)
-		return err
+		s.model.options.progress("prompt", done, len(prompt))
 	}
 	r.PromptTokens, r.PromptTime = len(prompt), time.Since(begin)
 	return nil
@@ -188,9 +193,6 @@ func (g *generation) takeFirst(prompt []int32) func(exec.Row) error {
 		}
 		if n := g.params.Speculate; n > 0 {
 			s := g.session.session
-			if limit := s.MaxLogitRows() - 1; n > limit {
-				return optionErrorf("Speculate", "is %d, expected at most %d: the plan gives the logits of up to %d tokens of a forward pass", n, limit, limit+1)
-			}
 			if g.decoder, err = speculate.New(s, speculate.NewLookup(prompt, len(prompt)+s.Remaining()), n); err != nil {
 				return err
 			}
@@ -202,9 +204,6 @@ func (g *generation) takeFirst(prompt []int32) func(exec.Row) error {
 // decode evaluates the token that was drawn and draws the next one.
 func (g *generation) decode(ctx context.Context) error {
 	s := g.session
-	if ctx.Err() != nil {
-		return cancelled(ctx)
-	}
 	begin := time.Now()
 	if err := s.model.take(ctx); err != nil {
 		return err
@@ -212,14 +211,16 @@ func (g *generation) decode(ctx context.Context) error {
 	defer s.model.release()
 	var row exec.Row
 	var err error
-	if g.decoder != nil {
-		row.Logits, err = g.decoder.Feed(ctx, g.next[0])
+	if d := g.decoder; d != nil {
+		row.Logits, err = d.Feed(ctx, g.next[0])
+		s.result.Proposed, s.result.Accepted = d.Proposed(), d.Accepted()
 	} else {
 		row, err = s.session.FeedTopK(ctx, g.next[:], g.topK)
 	}
 	if err != nil {
 		return translate(err)
 	}
+	s.pos.Add(1)
 	s.result.Evaluated++
 	s.result.DecodeTime += time.Since(begin)
 	return g.take(row)
@@ -236,13 +237,6 @@ func (g *generation) take(row exec.Row) (err error) {
 		g.logprob = logprob(row.Logits, g.next[0])
 	}
 	return err
-}
-
-// remaining returns the positions that are left.
-func (s *Session) remaining() int {
-	s.model.turn <- struct{}{}
-	defer s.model.release()
-	return s.session.Remaining()
 }
 
 // logprob returns the logarithm of the probability of a token: its logit less log Σ exp.

@@ -19,40 +19,34 @@ import (
 // A Model is an open model: its plan, bound to memory and workers, and its tokenizer. All methods may be
 // called from any number of goroutines at the same time. Forward passes of several sequences take turns.
 type Model struct {
-	options   Options
-	file      *gguf.File
-	ownsFile  bool
-	weights   *sidecar.File
-	tokenizer *tokenizer.Tokenizer
-	ends      map[int32]bool // end of generation
+	options    Options
+	file       *gguf.File
+	ownsFile   bool
+	weights    *sidecar.File
+	vocabulary func() (*tokenizer.Tokenizer, error) // reads it, in a goroutine since the file was opened
+	tokenizer  *tokenizer.Tokenizer
+	ends       map[int32]bool // end of generation
 
 	turn   chan struct{} // holds one value while a goroutine uses the engine and its logits
 	engine *exec.Engine
-	closed atomic.Bool
+
+	mu     sync.Mutex
+	free   []*exec.Session // with mu locked: sequences that were given back, see Session.settle
+	closed atomic.Bool     // set with mu locked
 }
 
 // Open opens a model file, or Demo, and compiles it. Close closes it.
 func Open(name string, o Options) (*Model, error) {
-	f, err := openFile(name, &o)
-	if err != nil {
-		return nil, err
-	}
-	m, err := open(f, func(m *Model) (*plan.Plan, error) {
-		var err error
-		if m.weights, err = openWeights(o.Weights, f); err != nil {
+	return open(o, func(m *Model) (*plan.Plan, error) {
+		if err := m.load(name); err != nil {
 			return nil, err
 		}
-		c, err := compile(f, m.weights, &o)
+		c, err := compile(m.file, m.weights, &o)
 		if err != nil {
 			return nil, err
 		}
 		return c.Plan, nil
-	}, o)
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	m.ownsFile = true
-	return m, nil
+	})
 }
 
 // OpenPlan opens a plan that was compiled before, with the model file that it is for, which must be the
@@ -76,15 +70,10 @@ func OpenPlan(path, model string, o Options) (*Model, error) {
 	if o.Weights == "" && p.Sidecar.File != "" {
 		o.Weights = plan.ResolveFile(path, p.Sidecar.File)
 	}
-	f, err := openFile(model, &o)
+	m, err := open(o, func(m *Model) (*plan.Plan, error) { return p, m.load(model) })
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	m, err := New(f, p, o)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), f.Close())
-	}
-	m.ownsFile = true
 	return m, nil
 }
 
@@ -94,50 +83,84 @@ func New(f *gguf.File, p *plan.Plan, o Options) (*Model, error) {
 	if f == nil || p == nil {
 		return nil, errors.New("no model file or no plan, expected both")
 	}
-	return open(f, func(m *Model) (_ *plan.Plan, err error) {
-		m.weights, err = openWeights(o.Weights, f)
-		return p, err
-	}, o)
+	return open(o, func(m *Model) (*plan.Plan, error) { return p, m.use(f) })
 }
 
-// open reads the vocabulary while it makes the plan, and starts an engine.
-func open(f *gguf.File, makePlan func(*Model) (*plan.Plan, error), o Options) (*Model, error) {
-	m := &Model{options: o, file: f, ends: map[int32]bool{}, turn: make(chan struct{}, 1)}
-	vocabulary := sync.OnceValues(func() (*tokenizer.Tokenizer, error) {
-		if o.Tokenizer != nil {
-			return o.Tokenizer, nil
+// open opens files with makePlan, which calls load or use, and starts an engine for the plan. After an error or a
+// panic of a function in the options, it closes what was opened.
+func open(o Options, makePlan func(*Model) (*plan.Plan, error)) (_ *Model, err error) {
+	m := &Model{options: o, ends: map[int32]bool{}, turn: make(chan struct{}, 1)}
+	opened := false
+	defer func() {
+		if !opened {
+			err = errors.Join(err, m.closeAll())
 		}
-		return tokenizer.FromGGUF(f)
-	})
-	go vocabulary()
+	}()
 	p, err := makePlan(m)
-	var failed error
-	if m.tokenizer, failed = vocabulary(); err == nil {
-		err = failed
-	}
-	if err == nil {
-		o.progress("pack", 0, 0)
-		engine := o.Engine
-		if m.weights != nil {
-			engine.Sidecar = m.weights
-		}
-		m.engine, err = exec.Open(p, f, engine)
-	}
 	if err != nil {
-		return nil, errors.Join(translate(err), m.closeWeights())
+		return nil, translate(err)
 	}
-	o.warn(f.Path, m.tokenizer.Warnings())
+	if m.tokenizer, err = m.vocabulary(); err != nil {
+		return nil, err
+	}
+	o.progress("pack", 0, 0)
+	engine := o.Engine
+	if m.weights != nil {
+		engine.Sidecar = m.weights
+	}
+	if m.engine, err = exec.Open(p, m.file, engine); err != nil {
+		return nil, translate(err)
+	}
+	o.warn(m.file.Path, m.tokenizer.Warnings())
 	for _, id := range m.tokenizer.EndOfGeneration() {
 		m.ends[id] = true
 	}
+	opened = true
 	return m, nil
 }
 
-func (m *Model) closeWeights() error {
-	if m.weights == nil {
-		return nil
+// load opens a model file, which Close closes, and uses it.
+func (m *Model) load(name string) error {
+	f, err := openFile(name, &m.options)
+	if err != nil {
+		return err
 	}
-	return m.weights.Close()
+	m.ownsFile = true
+	err = m.use(f)
+	m.options.warn(name, f.Warnings())
+	return err
+}
+
+// use starts to read the vocabulary of a model file, and opens the file with its weights in FP8, if there is one.
+func (m *Model) use(f *gguf.File) (err error) {
+	m.file = f
+	m.vocabulary = sync.OnceValues(func() (*tokenizer.Tokenizer, error) {
+		if t := m.options.Tokenizer; t != nil {
+			return t, nil
+		}
+		return tokenizer.FromGGUF(f)
+	})
+	go m.vocabulary()
+	m.weights, err = openWeights(m.options.Weights, f)
+	return err
+}
+
+// closeAll closes what is open.
+func (m *Model) closeAll() error {
+	var errs []error
+	if m.vocabulary != nil {
+		m.vocabulary() // which reads the file
+	}
+	if m.engine != nil {
+		errs = append(errs, m.engine.Close())
+	}
+	if m.weights != nil {
+		errs = append(errs, m.weights.Close())
+	}
+	if m.ownsFile {
+		errs = append(errs, m.file.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // Close ends the workers and gives the memory back. A forward pass in progress ends first; sessions and
@@ -145,14 +168,21 @@ func (m *Model) closeWeights() error {
 func (m *Model) Close() error {
 	m.turn <- struct{}{}
 	defer m.release()
-	if m.closed.Swap(true) {
+	if m.usable() != nil {
 		return nil
 	}
-	err := errors.Join(m.engine.Close(), m.closeWeights())
-	if m.ownsFile {
-		err = errors.Join(err, m.file.Close())
+	m.mu.Lock()
+	m.closed.Store(true)
+	m.mu.Unlock()
+	return m.closeAll()
+}
+
+// usable returns an error if the model is closed.
+func (m *Model) usable() error {
+	if m.closed.Load() {
+		return fmt.Errorf("the model is %w", ErrClosed)
 	}
-	return err
+	return nil
 }
 
 // Plan returns the plan that the model runs. It must not be changed.
@@ -179,15 +209,31 @@ func (m *Model) encode(text string, bos bool) ([]int32, error) {
 	return m.tokenizer.Encode([]byte(text), tokenizer.Options{BOS: bos, ParseSpecial: true})
 }
 
-// NewSession takes a free sequence of the model, empty. Where all are in use the error is ErrNoSequence.
+// NewSession returns a session on a free sequence of the model, which is empty. If all are in use, the error is
+// ErrNoSequence. It does not wait for a forward pass.
 func (m *Model) NewSession() (*Session, error) {
-	m.turn <- struct{}{}
-	defer m.release()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.usable(); err != nil {
+		return nil, err
+	}
+	if last := len(m.free) - 1; last >= 0 {
+		s := m.free[last]
+		m.free = m.free[:last]
+		return &Session{model: m, session: s}, nil
+	}
 	s, err := exec.NewSession(m.engine)
 	if err != nil {
 		return nil, translate(err)
 	}
 	return &Session{model: m, session: s}, nil
+}
+
+// giveBack makes a sequence free.
+func (m *Model) giveBack(s *exec.Session) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.free = append(m.free, s)
 }
 
 // Logits returns the logits of the token that follows ids, a copy. It takes a free sequence meanwhile.
@@ -203,25 +249,24 @@ func (m *Model) Logits(ctx context.Context, ids []int32) ([]float32, error) {
 	return s.Logits(), nil
 }
 
-// take waits until the engine is free or ctx ends.
+// take waits until the engine is free, for one forward pass. When ctx ends it returns at once.
 func (m *Model) take(ctx context.Context) error {
-	select {
-	case m.turn <- struct{}{}:
-		return nil
-	default:
+	if ctx.Err() != nil {
+		return exec.ContextError(ctx, "before a forward pass")
 	}
 	select {
 	case m.turn <- struct{}{}:
-		return nil
 	case <-ctx.Done():
-		return cancelled(ctx)
+		return exec.ContextError(ctx, "waiting for the forward pass of another sequence")
 	}
+	err := m.usable()
+	if err != nil {
+		m.release()
+	}
+	return err
 }
 
 func (m *Model) release() { <-m.turn }
-
-// cancelled is the error of a call that waits when its context ends.
-func cancelled(ctx context.Context) error { return exec.ContextError(ctx, "waiting for the model") }
 
 // checkIDs returns an error for ids outside the vocabulary.
 func checkIDs(ids []int32, vocabulary int) error {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"pesti/exec"
 	"pesti/exec/sample"
 )
 
@@ -37,20 +38,22 @@ func (p *Params) sampling() sample.Params {
 	}
 }
 
-// check returns an error for parameters that make no sense, and a sampler for a vocabulary.
-func (p *Params) check(vocabulary int) (*sample.Sampler, error) {
-	switch {
+// check returns an error for parameters that make no sense for a session, and a sampler for its vocabulary.
+func (p *Params) check(session *exec.Session) (*sample.Sampler, error) {
+	switch limit := session.MaxLogitRows() - 1; {
 	case p.MaxTokens < 0:
 		return nil, optionErrorf("MaxTokens", "is %d, expected 0 or more", p.MaxTokens)
 	case p.TopK < 0:
 		return nil, optionErrorf("TopK", "is %d, expected 0 or more", p.TopK)
 	case p.Speculate < 0:
 		return nil, optionErrorf("Speculate", "is %d, expected 0 or more", p.Speculate)
+	case p.Speculate > max(limit, 0):
+		return nil, optionErrorf("Speculate", "is %d, expected at most %d: the plan gives the logits of up to %d tokens of a forward pass", p.Speculate, limit, limit+1)
 	case p.Speculate > 0 && p.Logprobs:
 		return nil, optionErrorf("Logprobs", "is set, expected it unset with Speculate")
 	case slices.Contains(p.Stop, ""):
 		return nil, optionErrorf("Stop", "has an empty text, expected the text to stop before")
 	}
-	s, err := sample.New(p.sampling(), vocabulary)
+	s, err := sample.New(p.sampling(), session.Vocabulary())
 	return s, translate(err)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"iter"
 	"log/slog"
 	"math"
 	"os"
@@ -60,6 +61,19 @@ func collect(t testing.TB, m *pesti.Model, prompt string, p pesti.Params) (text 
 		t.Fatal("no piece has a result")
 	}
 	return text, ids, r
+}
+
+// refusal returns the error of a generation that yields nothing else, nil where it yields anything else.
+func refusal(generation iter.Seq2[pesti.Piece, error]) (last error) {
+	n := 0
+	for piece, err := range generation {
+		if n++; n == 1 && piece.Result == nil {
+			last = err
+		} else {
+			last = nil
+		}
+	}
+	return last
 }
 
 // TestGenerate: the zero options compile for this machine, and the zero parameters decode greedily.
@@ -208,10 +222,8 @@ func TestConcurrent(t *testing.T) {
 	if _, err := m.NewSession(); !errors.Is(err, pesti.ErrNoSequence) {
 		t.Errorf("a fourth session: error %v, expected %v", err, pesti.ErrNoSequence)
 	}
-	for _, err := range m.Generate(t.Context(), once, pesti.Params{}) {
-		if !errors.Is(err, pesti.ErrNoSequence) {
-			t.Errorf("a generation without a sequence: error %v, expected %v", err, pesti.ErrNoSequence)
-		}
+	if err := refusal(m.Generate(t.Context(), once, pesti.Params{})); !errors.Is(err, pesti.ErrNoSequence) {
+		t.Errorf("a generation without a sequence: error %v, expected %v alone", err, pesti.ErrNoSequence)
 	}
 	for _, s := range sessions {
 		if err := s.Close(); err != nil {
@@ -263,10 +275,14 @@ func TestCancelled(t *testing.T) {
 	}
 	ctx, stop := context.WithTimeout(t.Context(), 0)
 	defer stop()
-	for _, err := range m.Generate(ctx, once, pesti.Params{}) {
-		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-			t.Errorf("error %v, expected one of the deadline", err)
+	n := 0
+	for piece, err := range m.Generate(ctx, once, pesti.Params{}) {
+		if n++; !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || piece.Result == nil {
+			t.Errorf("error %v, expected one of the deadline with a result", err)
 		}
+	}
+	if n != 1 {
+		t.Errorf("%d pieces after a deadline, expected one", n)
 	}
 }
 
@@ -293,10 +309,11 @@ func TestSession(t *testing.T) {
 	if err := s.Feed(t.Context(), make([]int32, 61)); !errors.Is(err, pesti.ErrContextFull) || s.Pos() != len(ids) {
 		t.Errorf("error %v at %d, expected %v", err, s.Pos(), pesti.ErrContextFull)
 	}
-	for _, err := range s.GenerateIDs(t.Context(), make([]int32, 61), pesti.Params{}) {
-		if !errors.Is(err, pesti.ErrContextFull) || s.Pos() != len(ids) {
-			t.Errorf("a generation that does not fit: error %v at %d", err, s.Pos())
-		}
+	if !slices.Equal(s.Logits(), want) {
+		t.Error("a refused Feed changes the logits")
+	}
+	if err := refusal(s.GenerateIDs(t.Context(), make([]int32, 61), pesti.Params{})); !errors.Is(err, pesti.ErrContextFull) || s.Pos() != len(ids) {
+		t.Errorf("a generation that does not fit: error %v at %d", err, s.Pos())
 	}
 	// A loop's body cannot use the session, and another goroutine cannot either.
 	for _, err := range s.Generate(t.Context(), " there", pesti.Params{MaxTokens: 2}) {
@@ -333,9 +350,10 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// TestBadInput: each is an error that says what is wrong, and the model goes on.
+// TestBadInput: each is an error that says what is wrong before anything is computed, and the model goes on.
 func TestBadInput(t *testing.T) {
-	m := open(t, pesti.Options{Compile: lower.Options{Ctx: 64}})
+	steps := 0
+	m := open(t, pesti.Options{Compile: lower.Options{Ctx: 64, Rows: 8}, Engine: exec.Options{Observe: func(exec.Observation) { steps++ }}})
 	vocabulary := int32(len(must(m.Logits(t.Context(), []int32{0}))))
 	for _, c := range []struct {
 		name  string
@@ -355,7 +373,8 @@ func TestBadInput(t *testing.T) {
 		{"negative window", []int32{1}, pesti.Params{RepeatPenalty: 2, RepeatLast: -1}, t.Context(), "RepeatLast", "-1"},
 		{"empty stop", []int32{1}, pesti.Params{Stop: []string{"a", ""}}, t.Context(), "Stop", "empty"},
 		{"negative draft", []int32{1}, pesti.Params{Speculate: -1}, t.Context(), "Speculate", "-1"},
-		{"long draft", []int32{1}, pesti.Params{Speculate: 1000}, t.Context(), "Speculate", "1000"},
+		{"long draft", []int32{1}, pesti.Params{Speculate: 8}, t.Context(), "Speculate", "is 8, expected at most 7"},
+		{"draft with probabilities", []int32{1}, pesti.Params{Speculate: 7, Logprobs: true}, t.Context(), "Logprobs", "Speculate"},
 		{"negative id", []int32{1, -1}, pesti.Params{}, t.Context(), "", "token id -1"},
 		{"large id", []int32{1, vocabulary}, pesti.Params{}, t.Context(), "", "at index 1"},
 		{"long prompt", make([]int32, 65), pesti.Params{}, t.Context(), "", "65 tokens"},
@@ -364,14 +383,14 @@ func TestBadInput(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var last error
-		n := 0
-		for _, last = range s.GenerateIDs(c.ctx, c.ids, c.p) {
-			n++
-		}
+		steps = 0
+		last := refusal(s.GenerateIDs(c.ctx, c.ids, c.p))
 		var o *pesti.OptionError
-		if last == nil || n != 1 || !strings.Contains(last.Error(), c.words) || errors.As(last, &o) != (c.field != "") || o != nil && o.Field != c.field || strings.Contains(last.Error(), "--") {
-			t.Errorf("%s: %d pieces, error %v, expected one with %q about field %q", c.name, n, last, c.words, c.field)
+		if last == nil || !strings.Contains(last.Error(), c.words) || errors.As(last, &o) != (c.field != "") || o != nil && o.Field != c.field || strings.Contains(last.Error(), "--") {
+			t.Errorf("%s: error %v, expected one with %q about field %q alone", c.name, last, c.words, c.field)
+		}
+		if steps > 0 || s.Pos() != 0 {
+			t.Errorf("%s: refused after %d steps at %d, expected before the first", c.name, steps, s.Pos())
 		}
 		s.Close()
 	}
@@ -424,12 +443,8 @@ func TestBadPrompt(t *testing.T) {
 		ctx    context.Context
 		prompt string
 	}{"prompt is empty": {t.Context(), ""}, "context is nil": {nil, once}} {
-		n, last := 0, error(nil)
-		for _, last = range m.Generate(c.ctx, c.prompt, pesti.Params{}) {
-			n++
-		}
-		if n != 1 || last == nil || !strings.Contains(last.Error(), words) {
-			t.Errorf("%d pieces, error %v, expected one that says %q", n, last, words)
+		if err := refusal(m.Generate(c.ctx, c.prompt, pesti.Params{})); err == nil || !strings.Contains(err.Error(), words) {
+			t.Errorf("error %v, expected one that says %q alone", err, words)
 		}
 	}
 	if text, _, _ := collect(t, m, once, pesti.Params{MaxTokens: 4}); text == "" {

@@ -14,32 +14,49 @@ import (
 // A Session is one sequence of a model: the tokens that it was fed and has generated, with their cache. It
 // takes one call at a time; a call from another goroutine meanwhile, or from the body of a loop over its
 // Generate, returns ErrBusy and changes nothing. Logits and Result belong to the goroutine that made the last
-// call.
+// call. Pos may be called at any time.
 type Session struct {
 	model   *Model
-	session *exec.Session
+	session *exec.Session // nil after Close; may have more tokens than pos, see settle
+	pos     atomic.Int64
 	busy    atomic.Bool
 	logits  []float32 // of the last token fed by Feed, a copy; empty where there is none
 	result  Result
 }
 
-// begin marks the session as in use and checks its context.
-func (s *Session) begin(ctx context.Context) error {
-	if ctx == nil {
-		return exec.ErrNilContext
-	}
+// lock marks the session as in use. unlock ends that.
+func (s *Session) lock() error {
 	if !s.busy.CompareAndSwap(false, true) {
 		return fmt.Errorf("the session is %w", ErrBusy)
 	}
 	return nil
 }
 
-// Pos returns the number of tokens that the session has.
-func (s *Session) Pos() int {
-	s.model.turn <- struct{}{}
-	defer s.model.release()
-	return s.session.Pos()
+func (s *Session) unlock() { s.busy.Store(false) }
+
+// begin locks a session that is open, and checks the context.
+func (s *Session) begin(ctx context.Context) error {
+	if ctx == nil {
+		return exec.ErrNilContext
+	}
+	if err := s.lock(); err != nil {
+		return err
+	}
+	err := s.model.usable()
+	if s.session == nil {
+		err = fmt.Errorf("the session is %w", ErrClosed)
+	}
+	if err != nil {
+		s.unlock()
+	}
+	return err
 }
+
+// Pos returns the number of tokens that the session has. It does not wait for a forward pass.
+func (s *Session) Pos() int { return int(s.pos.Load()) }
+
+// remaining returns the number of positions that are left in the context.
+func (s *Session) remaining() int { return int(s.model.Plan().Target.Ctx) - s.Pos() }
 
 // Feed appends tokens to the session. Where they do not fit, the error is ErrContextFull and nothing
 // changes. Where ctx ends, the session keeps the tokens of the forward passes before: see Pos.
@@ -47,53 +64,70 @@ func (s *Session) Feed(ctx context.Context, ids []int32) error {
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
-	defer s.busy.Store(false)
-	s.logits = s.logits[:0]
-	_, err := s.feed(ctx, ids, 0, func(row exec.Row) error {
-		s.logits = append(s.logits, row.Logits...)
-		return nil
-	})
-	return err
-}
-
-// feed appends tokens, chunk by chunk, so that other sessions get their turns. It calls use with the logits
-// of the last one, a view, before another pass can overwrite them. It returns how many tokens it appended.
-func (s *Session) feed(ctx context.Context, ids []int32, topK int, use func(exec.Row) error) (done int, err error) {
-	if len(ids) == 0 {
-		return 0, errors.New("no tokens, expected at least one")
+	defer s.unlock()
+	if err := s.check(ids); err != nil {
+		return err
 	}
-	for done < len(ids) {
-		n, err := s.feedChunk(ctx, ids, done, topK, use)
+	s.logits = s.logits[:0]
+	for done := 0; done < len(ids); {
+		n, err := s.feedChunk(ctx, ids[done:], 0, func(row exec.Row) error {
+			s.logits = append(s.logits, row.Logits...)
+			return nil
+		})
 		if err != nil {
-			return done, translate(err)
+			return translate(err)
 		}
 		done += n
 	}
-	return done, nil
+	return nil
 }
 
-func (s *Session) feedChunk(ctx context.Context, ids []int32, done, topK int, use func(exec.Row) error) (n int, err error) {
+// check returns an error if tokens cannot be appended to the session.
+func (s *Session) check(ids []int32) error {
+	if len(ids) == 0 {
+		return errors.New("no tokens, expected at least one")
+	}
+	if err := checkIDs(ids, s.session.Vocabulary()); err != nil {
+		return err
+	}
+	if left := s.remaining(); len(ids) > left {
+		return fmt.Errorf("%d tokens at position %d, and %d positions are left: %w", len(ids), s.Pos(), left, ErrContextFull)
+	}
+	return nil
+}
+
+// feedChunk appends as many of the tokens as one forward pass takes, and returns their number. Other sessions
+// run between the chunks of a prompt. If the last token is among them, feedChunk calls use with its logits, a
+// view, before another pass can overwrite them.
+func (s *Session) feedChunk(ctx context.Context, ids []int32, topK int, use func(exec.Row) error) (n int, err error) {
 	if err := s.model.take(ctx); err != nil {
 		return 0, err
 	}
 	defer s.model.release()
-	if done == 0 && !s.model.closed.Load() {
-		if err := checkIDs(ids, s.session.Vocabulary()); err != nil {
-			return 0, err
-		}
-		if left := s.session.Remaining(); len(ids) > left {
-			return 0, fmt.Errorf("%d tokens at position %d, and %d positions are left: %w", len(ids), s.session.Pos(), left, ErrContextFull)
-		}
+	if err := s.settle(); err != nil {
+		return 0, err
 	}
-	n = len(ids) - done
-	if !s.model.closed.Load() {
-		n = s.session.NextChunk(n)
+	n = s.session.NextChunk(len(ids))
+	row, err := s.session.FeedTopK(ctx, ids[:n], topK)
+	if err != nil {
+		return 0, err
 	}
-	row, err := s.session.FeedTopK(ctx, ids[done:done+n], topK)
-	if err == nil && done+n == len(ids) {
+	s.pos.Add(int64(n))
+	if n == len(ids) {
 		err = use(row)
 	}
 	return n, err
+}
+
+// settle removes the tokens from the engine's sequence that the session does not have: the tokens of an
+// earlier session on this sequence, the tokens that Truncate removed, and the drafts of a generation that
+// ended. Removing them needs the engine. It is done before the next forward pass, so that Close, Truncate and
+// the end of a generation do not wait for the engine.
+func (s *Session) settle() error {
+	if pos := s.Pos(); s.session.Pos() != pos {
+		return s.session.Truncate(pos)
+	}
+	return nil
 }
 
 // Logits returns the logits of the token that follows those of the last Feed, a copy; nil where Feed was not
@@ -106,17 +140,19 @@ func (s *Session) Logits() []float32 {
 }
 
 // Truncate forgets the tokens from position n on. Where a layer with a window has forgotten what comes
-// before n, that is an error and nothing changes.
+// before n, that is an error and nothing changes. It does not wait for a forward pass.
 func (s *Session) Truncate(n int) error {
 	if err := s.begin(context.Background()); err != nil {
 		return err
 	}
-	defer s.busy.Store(false)
-	s.model.turn <- struct{}{}
-	defer s.model.release()
-	if err := s.session.Truncate(n); err != nil {
-		return translate(err)
+	defer s.unlock()
+	if pos := s.Pos(); n < 0 || n > pos {
+		return fmt.Errorf("truncating to %d positions, expected 0 to the %d there are", n, pos)
 	}
+	if err := s.session.CheckTruncate(n); err != nil {
+		return err
+	}
+	s.pos.Store(int64(n))
 	s.logits = s.logits[:0]
 	return nil
 }
@@ -125,40 +161,34 @@ func (s *Session) Truncate(n int) error {
 // with comes only before the first text of a session. The session keeps the prompt and the generated tokens
 // except the last one, which was not evaluated.
 func (s *Session) Generate(ctx context.Context, prompt string, p Params) iter.Seq2[Piece, error] {
-	return func(yield func(Piece, error) bool) {
+	return s.generate(ctx, p, func() ([]int32, error) {
 		if prompt == "" {
-			yield(Piece{ID: -1}, errors.New("the prompt is empty, expected some text"))
-			return
+			return nil, errors.New("the prompt is empty, expected some text")
 		}
-		ids, err := s.model.encode(prompt, s.Pos() == 0)
-		if err != nil {
-			yield(Piece{ID: -1}, err)
-			return
-		}
-		s.generate(ctx, ids, p, yield)
-	}
+		return s.model.encode(prompt, s.Pos() == 0)
+	})
 }
 
 // GenerateIDs is Generate for a prompt of token ids.
 func (s *Session) GenerateIDs(ctx context.Context, prompt []int32, p Params) iter.Seq2[Piece, error] {
-	return func(yield func(Piece, error) bool) { s.generate(ctx, prompt, p, yield) }
+	return s.generate(ctx, p, func() ([]int32, error) { return prompt, nil })
 }
 
 // Result returns the counts and times of the last generation, also of one that ended early.
 func (s *Session) Result() Result { return s.result }
 
-// Close gives the sequence back to the model. A second time it does nothing. While a generation runs it
-// returns ErrBusy.
+// Close gives the sequence back to the model. A second time it does nothing. While a generation of the
+// session runs it returns ErrBusy. It does not wait for a forward pass.
 func (s *Session) Close() error {
-	if err := s.begin(context.Background()); err != nil {
+	if err := s.lock(); err != nil {
 		return err
 	}
-	defer s.busy.Store(false)
-	s.model.turn <- struct{}{}
-	defer s.model.release()
-	if !s.model.closed.Load() {
-		s.session.Close()
+	defer s.unlock()
+	if s.session == nil {
+		return nil
 	}
-	s.logits = nil
+	s.model.giveBack(s.session)
+	s.session, s.logits = nil, nil
+	s.pos.Store(0)
 	return nil
 }

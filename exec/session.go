@@ -8,7 +8,7 @@ import (
 // A Session is one sequence of an engine: a slot of the caches and the number of positions filled.
 // After its Close it has no positions, and Feed and Truncate return ErrClosed; after the engine's
 // Close they return ErrEngineClosed. All sessions of an engine must be used from one goroutine at a
-// time.
+// time, except for NewSession and CheckTruncate.
 type Session struct {
 	engine *Engine
 	seq    int32
@@ -24,7 +24,8 @@ type rows struct {
 }
 
 // NewSession returns a session on a free sequence of the engine, which is empty. Close frees the
-// sequence. If none is free, the error is ErrNoSequence.
+// sequence. If none is free, the error is ErrNoSequence. NewSession may be called while another
+// goroutine runs a forward pass, but not concurrently with another NewSession or a Close.
 func NewSession(e *Engine) (*Session, error) {
 	if e.closed {
 		return nil, ErrEngineClosed
@@ -207,22 +208,28 @@ func (s *Session) feed(ctx context.Context, ids []int32, wanted, topK int) error
 	return nil
 }
 
-// Truncate removes the positions from n on. It is an error, and changes nothing, if a layer with a
-// window no longer holds the positions that a token at n sees.
+// Truncate removes the positions from n on. If CheckTruncate returns an error, Truncate returns it
+// and changes nothing.
 func (s *Session) Truncate(n int) error {
 	if err := s.usable(); err != nil {
 		return err
 	}
-	e := s.engine
-	state := &e.sequences[s.seq]
+	if err := s.CheckTruncate(n); err != nil {
+		return err
+	}
+	s.engine.hold(s.seq, n)
+	return nil
+}
+
+// CheckTruncate returns an error if the session has fewer than n positions, or if a layer with a
+// window no longer holds the positions that a token at n sees. The session must not be closed.
+// CheckTruncate may be called while another goroutine runs a forward pass of other sessions.
+func (s *Session) CheckTruncate(n int) error {
+	state := &s.engine.sequences[s.seq]
 	if n < 0 || n > state.length {
 		return fmt.Errorf("truncating to %d positions, expected 0 to the session's %d", n, state.length)
 	}
-	if err := e.checkStart(state, int(s.seq), n); err != nil {
-		return err
-	}
-	e.hold(s.seq, n)
-	return nil
+	return s.engine.checkStart(state, int(s.seq), n)
 }
 
 // Reset removes all positions.
