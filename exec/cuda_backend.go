@@ -62,7 +62,7 @@ func (e *Engine) openCUDA(o Options) error {
 	}
 	d := &cudaBackend{engine: e, driver: o.Driver, links: map[[2]int]*peerLink{}, programs: map[*plan.Program]*boundProgram{}}
 	if err := d.open(o); err != nil {
-		return errors.Join(err, d.close())
+		return errors.Join(refusedMemory(err), d.close())
 	}
 	e.backend = d
 	return nil
@@ -295,8 +295,17 @@ func (d *cudaBackend) wait(err error) error {
 	if err == nil && (cancelled || d.engine.cancelled()) {
 		return cpu.ErrCancelled
 	}
+	err = refusedMemory(err)
 	if d.failed == nil {
 		d.failed = err
+	}
+	return err
+}
+
+// refusedMemory makes an error ErrOutOfMemory if a device refused memory.
+func refusedMemory(err error) error {
+	if errors.Is(err, cuda.ErrOutOfMemory) {
+		return &memoryError{err}
 	}
 	return err
 }

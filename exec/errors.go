@@ -21,3 +21,9 @@ type kindError struct {
 
 func (e *kindError) Error() string { return e.text }
 func (e *kindError) Unwrap() error { return e.kind }
+
+// A memoryError is the error of a device that refused memory. errors.Is takes it for ErrOutOfMemory too.
+type memoryError struct{ refused error }
+
+func (e *memoryError) Error() string   { return e.refused.Error() }
+func (e *memoryError) Unwrap() []error { return []error{ErrOutOfMemory, e.refused} }

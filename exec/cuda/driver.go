@@ -40,6 +40,10 @@ type Properties struct {
 	Bandwidth    int64 // of the memory in bytes per second, from its clock and bus width; 0 if unknown
 }
 
+// ErrOutOfMemory is wrapped by the error of a call that needs more memory than is free on the device, or on the
+// host for pinned memory.
+var ErrOutOfMemory = errors.New("out of memory")
+
 // A Ptr is an address in a device's memory.
 type Ptr uint64
 

@@ -77,7 +77,7 @@ func (d *device) Alloc(bytes int64) (cuda.Ptr, error) {
 		}
 		return err
 	})
-	if errors.Is(err, outOfMemory) {
+	if errors.Is(err, cuda.ErrOutOfMemory) {
 		return 0, fmt.Errorf("%w: %s free of %s", err, plan.HumanBytes(free), plan.HumanBytes(all))
 	}
 	return cuda.Ptr(p), err

@@ -4,6 +4,7 @@ package driver_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -295,8 +296,12 @@ func TestErrors(t *testing.T) {
 		"foreign graph":   {func() error { return stream.Replay(nil) }, "replaying: the graph is closed or belongs to another driver"},
 		"foreign peer":    {func() error { return d.EnablePeer(nil) }, "enabling peer copies: the other device is closed or belongs to another driver"},
 	} {
-		if err := c.call(); err == nil || err.Error() != c.want {
+		err := c.call()
+		if err == nil || err.Error() != c.want {
 			t.Errorf("%s: %v\nexpected %s", what, err, c.want)
+		}
+		if errors.Is(err, cuda.ErrOutOfMemory) != (what == "too much memory") {
+			t.Errorf("%s: ErrOutOfMemory is %t", what, errors.Is(err, cuda.ErrOutOfMemory))
 		}
 	}
 	must(m.Function("fill", 0))(t) // an error before is none now

@@ -80,6 +80,9 @@ func (s status) Error() string {
 	return fmt.Sprintf("CUDA error %d, %s", int(s), C.GoString(text))
 }
 
+// Is implements the interface of errors.Is.
+func (s status) Is(target error) bool { return s == outOfMemory && target == cuda.ErrOutOfMemory }
+
 const (
 	outOfMemory        = status(C.CUDA_ERROR_OUT_OF_MEMORY)
 	peerAlreadyEnabled = status(C.CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)

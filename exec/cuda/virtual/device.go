@@ -58,7 +58,7 @@ func (d *Device) Alloc(bytes int64) (cuda.Ptr, error) {
 		return 0, fmt.Errorf("virtual device: %d bytes of memory", bytes)
 	}
 	if bytes > windowMost || bytes > d.properties.Memory-d.used {
-		return 0, fmt.Errorf("virtual device: %w: %d bytes are wanted, %d of %d are free", errMemory,
+		return 0, fmt.Errorf("virtual device: %w: %d bytes are wanted, %d of %d are free", cuda.ErrOutOfMemory,
 			bytes, d.properties.Memory-d.used, d.properties.Memory)
 	}
 	d.used += bytes
@@ -227,7 +227,7 @@ func (d *Device) Load(text []byte) (cuda.Module, error) {
 	for _, v := range parsed.Variables {
 		if int64(v.Size) > d.properties.Memory-d.used {
 			m.Unload()
-			return nil, fmt.Errorf("virtual device: %w for %s", errMemory, v.Name)
+			return nil, fmt.Errorf("virtual device: %w for %s", cuda.ErrOutOfMemory, v.Name)
 		}
 		d.used += int64(v.Size)
 		a := d.driver.memory.place(d, uint64(v.Size))

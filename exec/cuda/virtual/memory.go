@@ -2,7 +2,6 @@ package virtual
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math/bits"
 	"sync"
@@ -214,8 +213,6 @@ func (a *allocation) release() {
 	a.device.used -= int64(a.bytes)
 	a.data, a.init, a.fetched, a.stored = nil, nil, nil, nil
 }
-
-var errMemory = errors.New("out of memory")
 
 func load32(b []byte) uint32 { return binary.LittleEndian.Uint32(b) }
 func load64(b []byte) uint64 { return binary.LittleEndian.Uint64(b) }
