@@ -8,25 +8,28 @@
 //
 // # How to add an op
 //
-// A basic op, say relu, of which SiLU is the pattern in every file named here:
+// A basic op, say relu, takes seven files; SiLU is the pattern in each of them:
 //
-//  1. ops/ref: the function on slices, with its formula and source, and a case in ref_test.go
-//     whose expected values come from elsewhere.
-//  2. Here: the op, made by define from specs (see [spec]) or by unary or binary, its eval function,
-//     and a row in the table below. Name in alias the operands whose place in memory a result may
-//     take, in writes the states that it writes.
-//  3. graph/graphtest/recipes.go: a recipe that draws it, in the list recipes.
-//  4. Its reference kernel, ref.relu: the signature in exec/plan/kernels.go (refUnary, refBinary or
-//     a row of its own) with its range of each parameter, its operation count in exec/plan/cost.go,
-//     the function in exec/cpu/kernel/reference.go with its row in kernel.go and a case in rowCases
-//     of rows_test.go, and a row in Reference of lower/cpu/cpu.go. If the result may take an
-//     operand's place, add the kernel to the map in testInPlace of rows_test.go; no test asks for it.
-//  5. graph/draw/kind.go: its name among those of a colour.
-//  6. If a frontend emits it: a row in conformance/gorgoniaref/ops.go, and the step in
-//     conformance/oracle/blocks.py, written from the source of the op and not from step 1.
+//  1. ops/ref/act.go or another file there: the function on slices, with its formula and source, and a
+//     case in ref_test.go whose expected values come from elsewhere.
+//  2. ops/elementwise.go or another file here: the op, made by define from specs (see [spec]) or by unary
+//     or binary, with its attributes, and its eval function. Name in alias the operands whose place in
+//     memory a result may take, in writes the states that it writes.
+//  3. ops/table.go: a row, with the kind by which pictures color the op.
+//  4. graph/graphtest/recipes.go: a recipe that draws it, in the list recipes.
+//  5. exec/plan/kernels.go: the signature of its reference kernel, ref.relu (refUnary, refBinary or a row
+//     of its own), with the range of each parameter and, in cost, its operation count. An attribute is a
+//     parameter of the same name.
+//  6. exec/cpu/kernel/reference.go: the kernel, in referenceRows, and a case in rowCases of rows_test.go. If
+//     the result may take an operand's place, add the kernel to the map in testInPlace there; no test asks
+//     for it.
+//  7. lower/cpu/cpu.go: a row in Reference.
 //
-// A fused op has expand in place of eval: basic nodes that mean the same. In place of steps 1, 4
-// and 6 it needs a kernel (how: package exec/cpu/kernel) with a row in Kernels of lower/cpu/cpu.go,
+// An op that a frontend emits also needs a row in conformance/gorgoniaref/ops.go, and the step in
+// conformance/oracle/blocks.py, written from the source of the op and not from step 1.
+//
+// A fused op has expand instead of eval: basic nodes with the same meaning. Instead of steps 1, 5,
+// 6 and 7 it needs a kernel (how: package exec/cpu/kernel) with a row in Kernels of lower/cpu/cpu.go,
 // and a pass that makes it (how: package graph/pass). If it multiplies by weights, it takes the
 // attribute kernels and a case in matmulWeights of lower/passes.go.
 //
@@ -36,8 +39,8 @@
 //	go test ./conformance/gorgoniaref
 //	go test ./conformance -run 'TablesAgree|EveryOpLowers'
 //
-// in which TestRecipes, TestEverythingHasAKind, TestEveryOpLowers and TestWorks (the operation
-// count) name a step that was left out.
+// in which TestRecipes, TestEverythingHasAKind, TestEveryOpLowers and TestCostModels (the
+// operation count) name a step that was left out.
 //
 // Traps:
 //   - The shapes say whether an op is row-wise, and sink_rows believes them. One whose row m reads
@@ -50,10 +53,11 @@ package ops
 
 import "pesti/graph"
 
-// A Row tells all about one op. A basic op has Eval, a fused op Expand; input and state, whose
+// A Row has everything about one op. A basic op has Eval, a fused op Expand; input and state, whose
 // values come from outside, have neither.
 type Row struct {
-	Op *graph.Op
+	Op   *graph.Op
+	Kind string // the family by which pictures color the op, a name in the table of graph/draw/kind.go
 	// Eval computes the results from the operands; in[i] is nil for an absent operand. Results
 	// come allocated, and a written state is the operand's, in place.
 	Eval func(n *graph.Node, in, out []*Value) error
@@ -89,44 +93,44 @@ func Lookup(name string) (*graph.Op, bool) {
 }
 
 var table = []Row{
-	{Op: Input},
-	{Op: State},
-	{Op: GetRows, Eval: evalGetRows},
-	{Op: Scale, Eval: evalScale},
-	{Op: RMSNorm, Eval: evalRMSNorm, FLOPs: perElement(4)},
-	{Op: Matmul, Eval: evalMatmul, FLOPs: matmulFLOPs},
-	{Op: AddBias, Eval: evalAddBias},
-	{Op: Add, Eval: evalAdd},
-	{Op: Mul, Eval: evalMul},
-	{Op: SiLU, Eval: evalSiLU, FLOPs: perElement(4)},
-	{Op: GELUTanh, Eval: evalGELUTanh, FLOPs: perElement(8)},
-	{Op: GELUErf, Eval: evalGELUErf, FLOPs: perElement(8)},
-	{Op: Rope, Eval: evalRope, FLOPs: perElement(3)},
-	{Op: KVWrite, Eval: evalKVWrite, FLOPs: noFLOPs},
-	{Op: AttnScores, Eval: evalAttnScores, FLOPs: scoresFLOPs},
-	{Op: Softmax, Eval: evalSoftmax, FLOPs: perElement(4)},
-	{Op: AttnValues, Eval: evalAttnValues, FLOPs: scoresFLOPs},
-	{Op: SelectRows, Eval: evalSelectRows, FLOPs: noFLOPs},
-	{Op: Transfer, Eval: evalTransfer, FLOPs: noFLOPs},
-	{Op: GetPart, Eval: evalGetPart},
-	{Op: Sum, Eval: evalSum, FLOPs: sumFLOPs},
-	{Op: Concat, Eval: evalConcat, FLOPs: noFLOPs},
+	{Op: Input, Kind: "input"},
+	{Op: State, Kind: "KV cache"},
+	{Op: GetRows, Kind: "embed", Eval: evalGetRows},
+	{Op: Scale, Kind: "elementwise", Eval: evalScale},
+	{Op: RMSNorm, Kind: "norm", Eval: evalRMSNorm, FLOPs: perElement(4)},
+	{Op: Matmul, Kind: "matmul", Eval: evalMatmul, FLOPs: matmulFLOPs},
+	{Op: AddBias, Kind: "elementwise", Eval: evalAddBias},
+	{Op: Add, Kind: "elementwise", Eval: evalAdd},
+	{Op: Mul, Kind: "elementwise", Eval: evalMul},
+	{Op: SiLU, Kind: "elementwise", Eval: evalSiLU, FLOPs: perElement(4)},
+	{Op: GELUTanh, Kind: "elementwise", Eval: evalGELUTanh, FLOPs: perElement(8)},
+	{Op: GELUErf, Kind: "elementwise", Eval: evalGELUErf, FLOPs: perElement(8)},
+	{Op: Rope, Kind: "attention", Eval: evalRope, FLOPs: perElement(3)},
+	{Op: KVWrite, Kind: "KV cache", Eval: evalKVWrite, FLOPs: noFLOPs},
+	{Op: AttnScores, Kind: "attention", Eval: evalAttnScores, FLOPs: scoresFLOPs},
+	{Op: Softmax, Kind: "attention", Eval: evalSoftmax, FLOPs: perElement(4)},
+	{Op: AttnValues, Kind: "attention", Eval: evalAttnValues, FLOPs: scoresFLOPs},
+	{Op: SelectRows, Kind: "rows", Eval: evalSelectRows, FLOPs: noFLOPs},
+	{Op: Transfer, Kind: "transfer", Eval: evalTransfer, FLOPs: noFLOPs},
+	{Op: GetPart, Kind: "embed", Eval: evalGetPart},
+	{Op: Sum, Kind: "transfer", Eval: evalSum, FLOPs: sumFLOPs},
+	{Op: Concat, Kind: "transfer", Eval: evalConcat, FLOPs: noFLOPs},
 
-	{Op: QKV, Expand: expandQKV, FLOPs: matmulFLOPs},
-	{Op: GatedMLP, Expand: expandGatedMLP, FLOPs: matmulFLOPs},
-	{Op: Attention, Expand: expandAttention, FLOPs: attentionFLOPs},
+	{Op: QKV, Kind: "matmul", Expand: expandQKV, FLOPs: matmulFLOPs},
+	{Op: GatedMLP, Kind: "matmul", Expand: expandGatedMLP, FLOPs: matmulFLOPs},
+	{Op: Attention, Kind: "attention", Expand: expandAttention, FLOPs: attentionFLOPs},
 
-	{Op: Quantize, Eval: evalQuantize},
-	{Op: NormQuantize, Expand: expandNormQuantize, FLOPs: perElement(5)},
-	{Op: QuantizeQ8, Eval: evalQuantizeQ8},
-	{Op: NormQuantizeQ8, Expand: expandNormQuantizeQ8, FLOPs: perElement(5)},
-	{Op: Round, Eval: evalRound},
-	{Op: NormRound, Expand: expandNormRound, FLOPs: perElement(5)},
-	{Op: GatedMLPQuantize, Expand: expandGatedMLPQuantize, FLOPs: matmulFLOPs},
-	{Op: GatedMLPQuantizeQ8, Expand: expandGatedMLPQuantizeQ8, FLOPs: matmulFLOPs},
-	{Op: GatedMLPRound, Expand: expandGatedMLPRound, FLOPs: matmulFLOPs},
-	{Op: NormAdd, Expand: expandNormAdd, FLOPs: perElement(5)},
-	{Op: NormMatmul, Expand: expandNormMatmul, FLOPs: matmulFLOPs},
-	{Op: NormQKV, Expand: expandNormQKV, FLOPs: matmulFLOPs},
-	{Op: NormGatedMLP, Expand: expandNormGatedMLP, FLOPs: matmulFLOPs},
+	{Op: Quantize, Kind: "quantise", Eval: evalQuantize},
+	{Op: NormQuantize, Kind: "norm", Expand: expandNormQuantize, FLOPs: perElement(5)},
+	{Op: QuantizeQ8, Kind: "quantise", Eval: evalQuantizeQ8},
+	{Op: NormQuantizeQ8, Kind: "norm", Expand: expandNormQuantizeQ8, FLOPs: perElement(5)},
+	{Op: Round, Kind: "quantise", Eval: evalRound},
+	{Op: NormRound, Kind: "norm", Expand: expandNormRound, FLOPs: perElement(5)},
+	{Op: GatedMLPQuantize, Kind: "matmul", Expand: expandGatedMLPQuantize, FLOPs: matmulFLOPs},
+	{Op: GatedMLPQuantizeQ8, Kind: "matmul", Expand: expandGatedMLPQuantizeQ8, FLOPs: matmulFLOPs},
+	{Op: GatedMLPRound, Kind: "matmul", Expand: expandGatedMLPRound, FLOPs: matmulFLOPs},
+	{Op: NormAdd, Kind: "norm", Expand: expandNormAdd, FLOPs: perElement(5)},
+	{Op: NormMatmul, Kind: "matmul", Expand: expandNormMatmul, FLOPs: matmulFLOPs},
+	{Op: NormQKV, Kind: "matmul", Expand: expandNormQKV, FLOPs: matmulFLOPs},
+	{Op: NormGatedMLP, Kind: "matmul", Expand: expandNormGatedMLP, FLOPs: matmulFLOPs},
 }

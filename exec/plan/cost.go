@@ -49,71 +49,21 @@ func product(x, y int64) int64 {
 	return maxInt
 }
 
-// A costModel holds formulas, in the language of signatures, of what a kernel computes and reads.
-// Their variables have the values of one workload instead of the plan's bounds: S is the workload's
-// number of sequences, C the mean number of positions that a token attends to.
+// A costModel holds formulas of what a kernel computes and reads, in the language of signatures. Their
+// variables have the values of one workload instead of the plan's bounds: S is the workload's number of
+// sequences, C the mean number of positions that a token attends to.
 type costModel struct {
-	macs, flops string            // "" for none; those of macs with a # are one for each weight
+	macs, flops string            // flops is "0" for a kernel that only moves data; macs with a # is for each weight
 	partial     map[string]string // elements read by role, if fewer than the signature's extent
 	writes      map[string]string // elements written by role of a state
 }
 
-// cachedReads are the cache elements that attention reads; cacheWrites are the elements that a step writes.
-var (
-	cachedReads = map[string]string{"kcache": "S*C*kv_heads*head_dim", "vcache": "S*C*kv_heads*head_dim"}
-	cacheWrites = map[string]string{"kcache": "M*kv_heads*head_dim", "vcache": "M*kv_heads*head_dim"}
-)
-
-// costModels has one row per kernel of the signature table.
-var costModels = map[string]costModel{
-	"embed":        {flops: "M*n", partial: map[string]string{"table": "M*n"}},
-	"norm":         {flops: "4*M*n"},
-	"norm_add":     {flops: "5*M*n"},
-	"quantise":     {flops: "5*M*n"},
-	"matmul_group": {macs: "M*n#*k"},
-	"gated":        {macs: "2*M*n*k", flops: "14*M*n"},
-	"attention": {macs: "2*M*heads*C*head_dim", flops: "12*M*heads*C + 4*M*(heads + kv_heads)*head_dim",
-		partial: cachedReads, writes: cacheWrites},
-	"select": {partial: map[string]string{"x": "M*n"}},
-	"copy":   {},
-
-	"cuda.embed":      {flops: "M*n", partial: map[string]string{"table": "M*n"}},
-	"cuda.norm":       {flops: "4*M*n"},
-	"cuda.norm_add":   {flops: "5*M*n"},
-	"cuda.quantise":   {flops: "5*M*n"},
-	"cuda.gemv":       {macs: "M*n#*k"},
-	"cuda.gated":      {macs: "2*M*n*k", flops: "14*M*n"},
-	"cuda.gemm":       {macs: "M*n#*k"},
-	"cuda.gemm_gated": {macs: "2*M*n*k", flops: "14*M*n"},
-	"cuda.prefill": {macs: "2*M*heads*C*head_dim", flops: "12*M*heads*C + 4*M*(heads + kv_heads)*head_dim",
-		partial: cachedReads, writes: cacheWrites},
-	"cuda.attention": {macs: "2*M*heads*C*head_dim", flops: "12*M*heads*C + 4*M*(heads + kv_heads)*head_dim",
-		partial: cachedReads, writes: cacheWrites},
-	"cuda.select":     {partial: map[string]string{"x": "M*n"}},
-	"cuda.copy":       {},
-	"cuda.top":        {flops: "M*n"},
-	"cuda.embed_part": {flops: "M*n", partial: map[string]string{"table": "M*n"}},
-	"cuda.sum":        {flops: "M*n"},
-	"cuda.concat":     {},
-	"transfer":        {},
-
-	"ref.get_rows":  {flops: "M*n", partial: map[string]string{"table": "M*n"}},
-	"ref.scale":     {flops: "M*n"},
-	"ref.rms_norm":  {flops: "4*M*n"},
-	"ref.matmul":    {macs: "M*n*k"},
-	"ref.add_bias":  {flops: "M*n"},
-	"ref.add":       {flops: "M*n"},
-	"ref.mul":       {flops: "M*n"},
-	"ref.silu":      {flops: "13*M*n"},
-	"ref.gelu_tanh": {flops: "20*M*n"},
-	"ref.gelu_erf":  {flops: "14*M*n"},
-	"ref.rope":      {flops: "3*M*heads*head_dim"},
-	"ref.kv_write":  {partial: map[string]string{"cache": "0"}, writes: map[string]string{"cache": "M*width"}},
-	"ref.attn_scores": {macs: "M*heads*C*head_dim",
-		partial: map[string]string{"kcache": "S*C*kv_heads*head_dim"}},
-	"ref.softmax": {flops: "12*M*heads*C"},
-	"ref.attn_values": {macs: "M*heads*C*head_dim",
-		partial: map[string]string{"vcache": "S*C*kv_heads*head_dim"}},
+// attentionCost is the model of the fused attention kernels.
+var attentionCost = costModel{
+	macs:    "2*M*heads*C*head_dim",
+	flops:   "12*M*heads*C + 4*M*(heads + kv_heads)*head_dim",
+	partial: map[string]string{"kcache": "S*C*kv_heads*head_dim", "vcache": "S*C*kv_heads*head_dim"},
+	writes:  map[string]string{"kcache": "M*kv_heads*head_dim", "vcache": "M*kv_heads*head_dim"},
 }
 
 // A Coster computes what the steps of one plan cost.
@@ -143,11 +93,11 @@ func (c *Coster) Step(g *Program, st *Step, l Workload, worker, workers int) (Co
 	if st.Split.By == "one" && worker > 0 || !c.share(&s, st, int64(worker), int64(workers)) {
 		return Cost{}, nil
 	}
-	w, t := costModels[st.Kernel], &tally{scope: s}
+	w, t := &sig.cost, &tally{scope: s}
 	for _, a := range st.Args {
-		c.touch(t, g, &a, sig, &w)
+		c.touch(t, g, &a, sig, w)
 	}
-	for range c.products(st, &w) {
+	for range c.products(st, w) {
 		t.cost.MACs += t.eval(w.macs)
 		t.scope.Index++
 	}

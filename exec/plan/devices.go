@@ -128,6 +128,7 @@ var transfer = Signature{
 	},
 	Params: []ParamSpec{count("n")},
 	Splits: []string{"one"},
+	cost:   costModel{flops: "0"},
 }
 
 // onDevice returns the device field of the text form, which is left out for device 0.

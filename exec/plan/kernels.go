@@ -40,6 +40,7 @@ var cpuKernels = []Signature{
 		Params: []ParamSpec{count("n"), count("vocab"), factor("scale")},
 		Rows:   "T",
 		Splits: []string{"tokens", "each", "one"},
+		cost:   costModel{flops: "M*n", partial: map[string]string{"table": "M*n"}},
 	},
 	// y[m] = w · x[m] / rms(x[m]), rounded to y's format if that is not f32
 	{
@@ -52,6 +53,7 @@ var cpuKernels = []Signature{
 		Params:  []ParamSpec{count("n"), epsilon},
 		Splits:  []string{"tokens", "each", "one"},
 		Scratch: "4*n",
+		cost:    costModel{flops: "4*M*n"},
 	},
 	// y[m] = x[m] + w · d[m] / rms(d[m]): a post-norm and the residual addition after it
 	{
@@ -64,6 +66,7 @@ var cpuKernels = []Signature{
 		},
 		Params: []ParamSpec{count("n"), epsilon},
 		Splits: []string{"tokens", "each", "one"},
+		cost:   costModel{flops: "5*M*n"},
 	},
 	// y[m] = x[m] as q8x2, q8 or bf16
 	{
@@ -74,6 +77,7 @@ var cpuKernels = []Signature{
 		},
 		Params: []ParamSpec{count("n")},
 		Splits: []string{"tokens", "each", "one"},
+		cost:   costModel{flops: "5*M*n"},
 	},
 	// out_i[m] = w_i · x[m] (+ bias_i) (+ res[m]), i < 3; each w_i names its own matmul kernel
 	{
@@ -89,6 +93,7 @@ var cpuKernels = []Signature{
 		Splits:  []string{"rows", "one"},
 		Scratch: "40*k + 24576",
 		Tiles:   "256*M + 148736",
+		cost:    costModel{macs: "M*n#*k"},
 	},
 	// y[m] = act(gate · x[m]) ⊙ (up · x[m]), rounded if y is q8x2, q8 or bf16; w0 is gate, w1 is up
 	{
@@ -103,6 +108,7 @@ var cpuKernels = []Signature{
 		Splits:  []string{"rows", "one"},
 		Scratch: "40*k + 24576",
 		Tiles:   "256*M + 148736",
+		cost:    costModel{macs: "2*M*n*k", flops: "14*M*n"},
 	},
 	// Norms (optional) and RoPE on q and k, KV write, scores, softmax, values, for each token over
 	// the cached positions of its sequence and the tokens before it in this step. Workers share
@@ -135,6 +141,7 @@ var cpuKernels = []Signature{
 		Splits:  []string{"heads", "one"},
 		Scratch: "4*(97*head_dim + 240 + heads*(32*head_dim + 544) + M*(2*head_dim + rot))",
 		Rules:   []Rule{headsDivide, rotationFits, rotationTurns, cacheHolds, ringHasWindow},
+		cost:    attentionCost,
 	},
 	// y[r] = x[rows[r]]
 	{
@@ -147,6 +154,7 @@ var cpuKernels = []Signature{
 		Params: []ParamSpec{count("n")},
 		Rows:   "R",
 		Splits: []string{"tokens", "each", "one"},
+		cost:   costModel{flops: "0", partial: map[string]string{"x": "M*n"}},
 	},
 	// y = x, for values that the caller reads
 	{
@@ -157,6 +165,7 @@ var cpuKernels = []Signature{
 		},
 		Params: []ParamSpec{count("n")},
 		Splits: []string{"tokens", "one"},
+		cost:   costModel{flops: "0"},
 	},
 
 	// The reference kernels, one for each unfused op. A plan falls back to them if no other kernel
@@ -171,8 +180,9 @@ var cpuKernels = []Signature{
 		Params: []ParamSpec{count("n"), count("vocab"), factor("scale")},
 		Rows:   "T",
 		Splits: []string{"one"},
+		cost:   costModel{flops: "M*n", partial: map[string]string{"table": "M*n"}},
 	},
-	refUnary("ref.scale", factor("factor")),
+	refUnary("ref.scale", "M*n", factor("factor")),
 	{
 		Name: "ref.rms_norm",
 		Operands: []Operand{
@@ -183,6 +193,7 @@ var cpuKernels = []Signature{
 		Params: []ParamSpec{count("n"), count("group"), epsilon},
 		Splits: []string{"one"},
 		Rules:  []Rule{groupDivides},
+		cost:   costModel{flops: "4*M*n"},
 	},
 	{
 		Name: "ref.matmul",
@@ -195,6 +206,7 @@ var cpuKernels = []Signature{
 		Params:  []ParamSpec{count("k"), count("n")},
 		Splits:  []string{"rows", "one"},
 		Scratch: "4*k",
+		cost:    costModel{macs: "M*n*k"},
 	},
 	{
 		Name: "ref.add_bias",
@@ -205,12 +217,13 @@ var cpuKernels = []Signature{
 		},
 		Params: []ParamSpec{count("n")},
 		Splits: []string{"one"},
+		cost:   costModel{flops: "M*n"},
 	},
-	refBinary("ref.add"),
-	refBinary("ref.mul"),
-	refUnary("ref.silu"),
-	refUnary("ref.gelu_tanh"),
-	refUnary("ref.gelu_erf"),
+	refBinary("ref.add", "M*n"),
+	refBinary("ref.mul", "M*n"),
+	refUnary("ref.silu", "13*M*n"),
+	refUnary("ref.gelu_tanh", "20*M*n"),
+	refUnary("ref.gelu_erf", "14*M*n"),
 	{
 		Name: "ref.rope",
 		Operands: []Operand{
@@ -224,6 +237,7 @@ var cpuKernels = []Signature{
 		Rows:   "T",
 		Splits: []string{"one"},
 		Rules:  []Rule{rotationFits, rotationTurns},
+		cost:   costModel{flops: "3*M*heads*head_dim"},
 	},
 	{
 		Name: "ref.kv_write",
@@ -238,6 +252,7 @@ var cpuKernels = []Signature{
 		Rows:   "T",
 		Splits: []string{"one"},
 		Rules:  []Rule{cacheHolds},
+		cost:   costModel{flops: "0", partial: map[string]string{"cache": "0"}, writes: map[string]string{"cache": "M*width"}},
 	},
 	{
 		Name: "ref.attn_scores",
@@ -255,6 +270,7 @@ var cpuKernels = []Signature{
 		Splits:  []string{"one"},
 		Scratch: "4*kv_heads*head_dim",
 		Rules:   []Rule{headsDivide, cacheHolds, ringHasWindow},
+		cost:    costModel{macs: "M*heads*C*head_dim", partial: map[string]string{"kcache": "S*C*kv_heads*head_dim"}},
 	},
 	{
 		Name: "ref.softmax",
@@ -265,6 +281,7 @@ var cpuKernels = []Signature{
 		Params: []ParamSpec{count("heads")},
 		Rows:   "T",
 		Splits: []string{"one"},
+		cost:   costModel{flops: "12*M*heads*C"},
 	},
 	{
 		Name: "ref.attn_values",
@@ -282,6 +299,7 @@ var cpuKernels = []Signature{
 		Splits:  []string{"one"},
 		Scratch: "4*kv_heads*head_dim + 8*head_dim",
 		Rules:   []Rule{headsDivide, cacheHolds, ringHasWindow},
+		cost:    costModel{macs: "M*heads*C*head_dim", partial: map[string]string{"vcache": "S*C*kv_heads*head_dim"}},
 	},
 }
 
@@ -306,8 +324,8 @@ func cacheByHead(role string, dir Dir, width, heads string) Operand {
 	return o
 }
 
-// refUnary returns the signature of an elementwise reference kernel of one operand.
-func refUnary(name string, params ...ParamSpec) Signature {
+// refUnary returns the signature of an elementwise reference kernel of one operand. flops counts its operations.
+func refUnary(name, flops string, params ...ParamSpec) Signature {
 	return Signature{
 		Name: name,
 		Operands: []Operand{
@@ -316,11 +334,12 @@ func refUnary(name string, params ...ParamSpec) Signature {
 		},
 		Params: append([]ParamSpec{count("n")}, params...),
 		Splits: []string{"one"},
+		cost:   costModel{flops: flops},
 	}
 }
 
-// refBinary returns the signature of an elementwise reference kernel of two operands.
-func refBinary(name string) Signature {
+// refBinary returns the signature of an elementwise reference kernel of two operands. flops counts its operations.
+func refBinary(name, flops string) Signature {
 	return Signature{
 		Name: name,
 		Operands: []Operand{
@@ -330,5 +349,6 @@ func refBinary(name string) Signature {
 		},
 		Params: []ParamSpec{count("n")},
 		Splits: []string{"one"},
+		cost:   costModel{flops: flops},
 	}
 }

@@ -30,6 +30,7 @@ var cudaKernels = []Signature{
 		Params: []ParamSpec{count("n"), count("vocab"), factor("scale")},
 		Rows:   "T",
 		Splits: []string{"one"},
+		cost:   costModel{flops: "M*n", partial: map[string]string{"table": "M*n"}},
 	},
 	// y[m] = w · x[m] / rms(x[m]), rounded if y is not f32. A q8x2 value is stored as arrays over
 	// all rows: hi plane, lo plane, scales, sums.
@@ -43,6 +44,7 @@ var cudaKernels = []Signature{
 		Params: []ParamSpec{count("n"), epsilon},
 		Splits: []string{"one"},
 		Rules:  []Rule{wholeVectors},
+		cost:   costModel{flops: "4*M*n"},
 	},
 	// y[m] = x[m] as q8x2
 	{
@@ -53,6 +55,7 @@ var cudaKernels = []Signature{
 		},
 		Params: []ParamSpec{count("n")},
 		Splits: []string{"one"},
+		cost:   costModel{flops: "5*M*n"},
 	},
 	// y[m] = x[m] + w · d[m] / rms(d[m])
 	{
@@ -66,6 +69,7 @@ var cudaKernels = []Signature{
 		Params: []ParamSpec{count("n"), epsilon},
 		Splits: []string{"one"},
 		Rules:  []Rule{wholeVectors},
+		cost:   costModel{flops: "5*M*n"},
 	},
 	// out_i[m] = w_i · x[m] (+ bias_i) (+ res[m]), i < 3, after the step's norm of x[m] if it has
 	// one
@@ -82,6 +86,7 @@ var cudaKernels = []Signature{
 		Params: []ParamSpec{count("k"), counts("n"), number("eps", 0, 1e6)}, // eps is used only with a norm
 		Splits: []string{"one"},
 		Rounds: "q8x2",
+		cost:   costModel{macs: "M*n#*k"},
 	},
 	// y[m] = act(w0 · x[m]) ⊙ (w1 · x[m]), after the step's norm of x[m] if it has one
 	{
@@ -96,6 +101,7 @@ var cudaKernels = []Signature{
 		Params: []ParamSpec{count("k"), count("n"), word("act", activations...), number("eps", 0, 1e6)},
 		Splits: []string{"one"},
 		Rounds: "q8x2",
+		cost:   costModel{macs: "2*M*n*k", flops: "14*M*n"},
 	},
 	// The same products in tiles of 64 tokens. Another step has normalized and rounded their
 	// activations.
@@ -110,6 +116,7 @@ var cudaKernels = []Signature{
 		},
 		Params: []ParamSpec{count("k"), counts("n")},
 		Splits: []string{"one"},
+		cost:   costModel{macs: "M*n#*k"},
 	},
 	{
 		Name: "cuda.gemm_gated",
@@ -121,6 +128,7 @@ var cudaKernels = []Signature{
 		},
 		Params: []ParamSpec{count("k"), count("n"), word("act", activations...)},
 		Splits: []string{"one"},
+		cost:   costModel{macs: "2*M*n*k", flops: "14*M*n"},
 	},
 	// Attention as on the CPU, in one launch for few tokens and two for more. A page of a cache is
 	// [kv_heads][16][head_dim] for both keys and values. The positions that a token sees are cut at
@@ -135,6 +143,7 @@ var cudaKernels = []Signature{
 		Splits:  []string{"one"},
 		Scratch: "4*M*heads*splits*(head_dim + 2)",
 		Rules:   append(slices.Clip(cudaAttentionRules), splitsHold),
+		cost:    attentionCost,
 	},
 	// The same for 16 tokens at a time, with a running maximum.
 	{
@@ -144,6 +153,7 @@ var cudaKernels = []Signature{
 		Rows:     "T",
 		Splits:   []string{"one"},
 		Rules:    cudaAttentionRules,
+		cost:     attentionCost,
 	},
 	// y[r] = x[rows[r]]
 	{
@@ -156,6 +166,7 @@ var cudaKernels = []Signature{
 		Params: []ParamSpec{count("n")},
 		Rows:   "R",
 		Splits: []string{"one"},
+		cost:   costModel{flops: "0", partial: map[string]string{"x": "M*n"}},
 	},
 	// ids[m] are the indices of the k greatest elements of x[m] in descending order, equal elements
 	// by ascending index; values[m] are these elements. NaN and +Inf rank before all others. The id
@@ -173,6 +184,7 @@ var cudaKernels = []Signature{
 		Splits:  []string{"one"},
 		Scratch: "4*M*parts*k",
 		Rules:   []Rule{topFits},
+		cost:    costModel{flops: "M*n"},
 	},
 	// y = x, for values that the caller reads
 	{
@@ -183,6 +195,7 @@ var cudaKernels = []Signature{
 		},
 		Params: []ParamSpec{count("n")},
 		Splits: []string{"one"},
+		cost:   costModel{flops: "0"},
 	},
 }
 

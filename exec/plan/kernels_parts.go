@@ -17,6 +17,7 @@ var partKernels = []Signature{
 		Rows:   "T",
 		Splits: []string{"one"},
 		Rules:  []Rule{rowsInVocab},
+		cost:   costModel{flops: "M*n", partial: map[string]string{"table": "M*n"}},
 	},
 	// y[m] = x0[m] + x1[m] + x2[m] + res[m], added in this order
 	{
@@ -30,6 +31,7 @@ var partKernels = []Signature{
 		},
 		Params: []ParamSpec{count("n")},
 		Splits: []string{"one"},
+		cost:   costModel{flops: "M*n"},
 	},
 	// y[m] = x0[m], x1[m], x2[m] concatenated
 	{
@@ -42,6 +44,7 @@ var partKernels = []Signature{
 		},
 		Params: []ParamSpec{count("n0"), amount("n1"), amount("n2")},
 		Splits: []string{"one"},
+		cost:   costModel{flops: "0"},
 	},
 }
 

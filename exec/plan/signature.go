@@ -22,6 +22,7 @@ type Signature struct {
 	Tiles    string   // the same where operand x is bf16, "" for no difference
 	Rounds   string   // the format that the kernel itself may round x to in precision fast, "" for none
 	Rules    []Rule   // conditions on several parameters
+	cost     costModel
 }
 
 // An Operand is one role in a kernel's signature.

@@ -27,7 +27,7 @@ func contentsOf(p *plan.Plan, g *plan.Program) map[*plan.Buffer][]contents {
 				continue
 			}
 			value := valueIn(b, st, list)
-			h := contents{name: inLayer(value, st.Layer), value: value, kind: kindOf(st.Kernel), first: i, last: b.Last}
+			h := contents{name: inLayer(value, st.Layer), value: value, kind: kindOfKernel(st.Kernel), first: i, last: b.Last}
 			if b.ID == st.Scratch {
 				h.name, h.kind = scratchKind, scratchKind
 			}

@@ -792,20 +792,20 @@ func TestRender(t *testing.T) {
 	}
 }
 
-// Whatever has a name in one of the two tables has a colour.
+// Every kernel and every op has a color.
 func TestEverythingHasAKind(t *testing.T) {
 	for _, sig := range plan.Kernels() {
-		if kindOf(sig.Name) == "other" {
+		if kindOfKernel(sig.Name) == otherKind {
 			t.Errorf("kernel %s has no kind", sig.Name)
 		}
 	}
 	for _, row := range ops.Table() {
-		if kindOf(row.Op.Name) == "other" {
+		if kindOfOp(row.Op) == otherKind {
 			t.Errorf("op %s has no kind", row.Op.Name)
 		}
 	}
-	if kindOf("nothing") != "other" || kindOf("ref.add") != "reference kernel" {
-		t.Error("an unknown name or a reference kernel has a colour of its own")
+	if kindOfKernel("nothing") != otherKind || kindOfOp(&graph.Op{Name: "add"}) != otherKind || kindOfKernel("ref.add") != "reference kernel" {
+		t.Error("an unknown name or a reference kernel has a color of its own")
 	}
 }
 

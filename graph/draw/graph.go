@@ -65,7 +65,7 @@ func nodeBox(n *graph.Node) box {
 		id:    "node." + n.Name(),
 		layer: layer, device: n.Device,
 		rank:  -1,
-		kind:  kindOf(n.Op.Name),
+		kind:  kindOfOp(n.Op),
 		title: inLayer(n.Name(), layer),
 		lines: []string{n.Op.Name},
 	}

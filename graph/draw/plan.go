@@ -159,7 +159,7 @@ func stepBox(st *plan.Step, wave int, weights map[string]*plan.Weight) box {
 	b := box{
 		layer: st.Layer, device: st.Device,
 		rank:  wave,
-		kind:  kindOf(st.Kernel),
+		kind:  kindOfKernel(st.Kernel),
 		place: fmt.Sprintf("wave %d · step %d", wave, st.ID),
 		title: inLayer(st.Name, st.Layer),
 		lines: []string{fmt.Sprintf("%s[%s], split %s", st.Kernel, st.Rows, split)},

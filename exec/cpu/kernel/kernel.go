@@ -17,15 +17,15 @@
 //
 //  1. exec/plan/kernels.go: its signature, with its formula in a comment. The verifier knows only
 //     the signature: operands and extents list all memory that the kernel may touch, and rules are
-//     the conditions on its parameters that make this true. exec/plan/cost.go: its operation count,
-//     for profiles.
+//     the conditions on its parameters that make this true. Its cost is for profiles: the operation
+//     count, and what it reads of operands of which it does not read all.
 //  2. Here: a bind function, which reads a binder and returns a Func, in the file with similar
 //     kernels; a row in the table below; and test cases that compare it with ops/ref or float64
 //     (for a kernel that works row by row, in rowCases of rows_test.go).
 //  3. lower/cpu/cpu.go: a row in Kernels for the op that it computes. Its parameters follow from the
 //     signature: each is an attribute of the op, or computed from the operands in
 //     lower/target/params.go, or stated in the row.
-//  4. graph/draw/kind.go: its name in the list of one colour.
+//  4. graph/draw/kind.go: its name in the list of one color.
 //
 // Then run
 //
@@ -113,7 +113,7 @@ type Row struct {
 // Table returns the kernels, one row per name and variant.
 func Table() []Row { return slices.Clone(table) }
 
-var table = slices.Concat(portableRows, vectorRows())
+var table = slices.Concat(portableRows, referenceRows, vectorRows())
 
 // vectorRows returns the variants of vectorKernels, one for each set of inner loops in assembly.
 func vectorRows() (rows []Row) {
@@ -140,22 +140,6 @@ var portableRows = []Row{
 	{"attention", "portable", bindAttention},
 	{"select", "portable", bindSelect},
 	{"copy", "portable", bindCopy},
-
-	{"ref.get_rows", "portable", bindRefGetRows},
-	{"ref.scale", "portable", bindRefScale},
-	{"ref.rms_norm", "portable", bindRefRMSNorm},
-	{"ref.matmul", "portable", bindRefMatmul},
-	{"ref.add_bias", "portable", bindRefAddBias},
-	{"ref.add", "portable", bindRefAdd},
-	{"ref.mul", "portable", bindRefMul},
-	{"ref.silu", "portable", bindRefSiLU},
-	{"ref.gelu_tanh", "portable", bindRefGELUTanh},
-	{"ref.gelu_erf", "portable", bindRefGELUErf},
-	{"ref.rope", "portable", bindRefRope},
-	{"ref.kv_write", "portable", bindRefKVWrite},
-	{"ref.attn_scores", "portable", bindRefAttnScores},
-	{"ref.softmax", "portable", bindRefSoftmax},
-	{"ref.attn_values", "portable", bindRefAttnValues},
 }
 
 // Bind returns the function that computes worker b.Worker's share of b.Step, in the best variant whose

@@ -6,7 +6,25 @@ import (
 	"pesti/ops/ref"
 )
 
-// The reference kernels run the functions of ops/ref. If the split is "one", worker 0 computes the step.
+// referenceRows are the reference kernels, which run the functions of ops/ref. If the split is "one", worker 0
+// computes the step.
+var referenceRows = []Row{
+	{"ref.get_rows", "portable", bindRefGetRows},
+	{"ref.scale", "portable", bindRefScale},
+	{"ref.rms_norm", "portable", bindRefRMSNorm},
+	{"ref.matmul", "portable", bindRefMatmul},
+	{"ref.add_bias", "portable", bindRefAddBias},
+	{"ref.add", "portable", bindRefAdd},
+	{"ref.mul", "portable", bindRefMul},
+	{"ref.silu", "portable", bindRefSiLU},
+	{"ref.gelu_tanh", "portable", bindRefGELUTanh},
+	{"ref.gelu_erf", "portable", bindRefGELUErf},
+	{"ref.rope", "portable", bindRefRope},
+	{"ref.kv_write", "portable", bindRefKVWrite},
+	{"ref.attn_scores", "portable", bindRefAttnScores},
+	{"ref.softmax", "portable", bindRefSoftmax},
+	{"ref.attn_values", "portable", bindRefAttnValues},
+}
 
 func bindRefGetRows(b *binder) Func {
 	table := b.weight("table")
