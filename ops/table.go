@@ -8,7 +8,7 @@
 //
 // # How to add an op
 //
-// A basic op, say relu, takes seven files; SiLU is the pattern in each of them:
+// A basic op, say relu, takes eight files, and its tests. SiLU is the pattern in each of them:
 //
 //  1. ops/ref/act.go or another file there: the function on slices, with its formula and source, and a
 //     case in ref_test.go whose expected values come from elsewhere.
@@ -24,12 +24,14 @@
 //     the result may take an operand's place, add the kernel to the map in testInPlace there; no test asks
 //     for it.
 //  7. lower/cpu/cpu.go: a row in Reference.
+//  8. conformance/gorgoniaref/ops.go: a row that computes it with gorgonia, written from the source of the op
+//     and not from step 1.
 //
-// An op that a frontend emits also needs a row in conformance/gorgoniaref/ops.go, and the step in
-// conformance/oracle/blocks.py, written from the source of the op and not from step 1.
+// The frontend that emits it (frontend/blocks.go) is a change of its own, with the same computation in
+// conformance/oracle/blocks.py.
 //
-// A fused op has expand instead of eval: basic nodes with the same meaning. Instead of steps 1, 5,
-// 6 and 7 it needs a kernel (how: package exec/cpu/kernel) with a row in Kernels of lower/cpu/cpu.go,
+// A fused op has expand instead of eval: basic nodes with the same meaning. Instead of steps 1 and 5
+// to 8 it needs a kernel (how: package exec/cpu/kernel) with a row in Kernels of lower/cpu/cpu.go,
 // and a pass that makes it (how: package graph/pass). If it multiplies by weights, it takes the
 // attribute kernels and a case in matmulWeights of lower/passes.go.
 //
@@ -39,8 +41,8 @@
 //	go test ./conformance/gorgoniaref
 //	go test ./conformance -run 'TablesAgree|EveryOpLowers'
 //
-// in which TestRecipes, TestEverythingHasAKind, TestEveryOpLowers and TestCostModels (the
-// operation count) name a step that was left out.
+// in which TestRecipes, TestEverythingHasAKind, TestEveryOpLowers, TestCostModels (the
+// operation count) and TestRandomGraphs (gorgonia) name a step that was left out.
 //
 // Traps:
 //   - The shapes say whether an op is row-wise, and sink_rows believes them. One whose row m reads
