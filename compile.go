@@ -74,7 +74,9 @@ func compile(f *gguf.File, weights *sidecar.File, o *Options) (*Compiled, error)
 		}
 	}
 	options.Threads = cmp.Or(options.Threads, exec.DefaultThreads())
-	options.Sidecar = weights
+	if weights != nil {
+		options.Sidecar = weights
+	}
 	r, err := lower.Compile(m, options)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Path, translate(err))
