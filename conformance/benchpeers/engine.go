@@ -1,22 +1,22 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 )
 
-// An engine describes the command lines of a measured program. Both programs print the JSON of
+// An engine describes the command lines of a measured program. All programs print the JSON of
 // llama-bench.
 type engine struct {
 	program
-	bench func(model string, t test) []string // measures a test once, after a warm-up run
-	start func(model string) []string         // prints one token after a short prompt
-	limit func(model string, t test) []string // bench with the limits of the machine; nil if the program does not report them
+	bench  func(model string, t test) []string // measures a test once, after a warm-up run
+	start  func(model string) []string         // prints one token after a short prompt; nil if the program does not
+	prints func(t test) test                   // how the program names a test; nil if as we do
+	limit  func(model string, t test) []string // bench with the limits of the machine; nil if the program does not report them
 }
 
 const (
@@ -51,54 +51,26 @@ func (o *options) pestiEngine(ctx context.Context) (*engine, error) {
 	}, nil
 }
 
-// llamaCppEngine returns the engine of llama.cpp, or nil without -peer.
-func (o *options) llamaCppEngine() (*engine, error) {
-	if o.llamaCpp == "" {
-		return nil, nil
-	}
-	text, err := os.ReadFile(filepath.Join(o.llamaCpp, "build.json"))
-	if err != nil {
-		return nil, fmt.Errorf("-peer: %w; expected a folder that conformance/llamacpp/build.py made", err)
-	}
-	var build struct {
-		Package   string
-		Compilers []string
-	}
-	if err := json.Unmarshal(text, &build); err != nil || len(build.Compilers) == 0 {
-		return nil, fmt.Errorf("-peer %s: build.json has no package and compilers, expected the file that conformance/llamacpp/build.py wrote", o.llamaCpp)
-	}
-	folder, err := filepath.Abs(o.llamaCpp) // a command without a folder would be searched for in PATH
-	if err != nil {
-		return nil, err
-	}
-	bench, completion := filepath.Join(folder, "llama-bench"), filepath.Join(folder, "llama-completion")
-	threads := strconv.Itoa(o.threads)
-	return &engine{
-		program: program{"llama.cpp", build.Package + ", " + build.Compilers[0]},
-		bench: func(model string, t test) []string {
-			return append([]string{bench, "-m", model, "-o", "json", "-r", "1", "-t", threads}, t.flags()...)
-		},
-		start: func(model string) []string {
-			return []string{completion, "-m", model, "-p", prompt, "-n", "1", "--temp", "0", "-t", threads, "-c", strconv.Itoa(positions), "-no-cnv"}
-		},
-	}, nil
-}
-
-// flags returns the test as flags. Both programs have the same.
+// flags returns the test as flags. pesti and llama.cpp have the same.
 func (t test) flags() []string {
 	return []string{"-p", strconv.Itoa(t.NPrompt), "-n", strconv.Itoa(t.NGen), "-d", strconv.Itoa(t.NDepth)}
 }
 
-// A benched is one test as both programs print it.
+// A benched is one test as the programs print it.
 type benched struct {
 	test
+	Build    string    `json:"build_commit"` // of a llama-bench
+	Number   int       `json:"build_number"`
 	Samples  []float64 `json:"samples_ts"`
 	Roofline *limit    `json:"roofline"` // nil without --roofline
 }
 
-// parseBench returns the only test in the output of a program.
+// parseBench returns the only test in the output of a program. Lines before the JSON are messages.
 func parseBench(out []byte, t test) (*benched, error) {
 	var found []benched
+	if i := bytes.Index(out, []byte("\n[\n")); i >= 0 {
+		out = out[i:]
+	}
 	if err := json.Unmarshal(out, &found); err != nil {
 		return nil, err
 	}

@@ -1,16 +1,19 @@
 // Command benchpeers compares the speed of pesti and llama.cpp on the same files. It alternates
-// between the two, with one process per measurement, so that other load on the machine affects
-// both. It prints tables, writes the measurements as JSON, and draws them.
+// between them, with one process per measurement, so that other load on the machine affects all of
+// them. Around each measurement it measures the read bandwidth of the machine. It prints tables,
+// writes the measurements as JSON, and draws them.
 //
 //	go run ./conformance/benchpeers -pesti bin/pesti -peer FOLDER -json bench.json -svg bench.svg MODEL...
+//	go run ./conformance/benchpeers -peer FOLDER -peer ik_llama.cpp=FILE MODEL...
 //	go run ./conformance/benchpeers -from bench.json -svg bench.svg
 //
-// FOLDER has llama.cpp's tools, built by conformance/llamacpp/build.py. Without -peer only pesti is
-// measured. With -from nothing is measured: tables and picture are made from an earlier
-// measurement.
+// FOLDER has llama.cpp's tools, built by conformance/llamacpp/build.py. FILE is any llama-bench, with a
+// name for the tables. Targets are for the first peer. Without -peer only pesti is measured. With -from
+// nothing is measured: tables and picture are made from an earlier measurement.
 //
-// It owns the order of measurements, the tables, the picture, and the targets. It imports nothing
-// of this module, and uses the programs only through their command lines.
+// It owns the order of measurements, the tables, the picture, and the targets. It uses the programs
+// only through their command lines, and imports exec/cpu and exec/cpu/isa for the
+// read bandwidth, and exec/load.
 package main
 
 import (
@@ -39,11 +42,12 @@ func main() {
 
 // options are the flags.
 type options struct {
-	pesti, llamaCpp, commit string
-	threads, repeats        int
-	prompts, depths         []int
-	gen                     int
-	json, svg, from         string
+	pesti, commit    string
+	peers            []string
+	threads, repeats int
+	prompts, depths  []int
+	gen              int
+	json, svg, from  string
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
@@ -51,9 +55,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	f := flag.NewFlagSet("benchpeers", flag.ContinueOnError)
 	f.SetOutput(stderr)
 	f.StringVar(&o.pesti, "pesti", "bin/pesti", "`FILE` of the program")
-	f.StringVar(&o.llamaCpp, "peer", "", "`FOLDER` with llama.cpp's tools; without it only pesti is measured")
+	f.Func("peer", "a `FOLDER` with llama.cpp's tools, or any llama-bench as FILE or NAME=FILE; may be repeated; without it only pesti is measured", func(text string) error {
+		if text != "" { // make passes "" where llama.cpp cannot be built
+			o.peers = append(o.peers, text)
+		}
+		return nil
+	})
 	f.StringVar(&o.commit, "commit", "", "the `COMMIT` that pesti was built from, for the report")
-	f.IntVar(&o.threads, "threads", 2, "threads of either program")
+	f.IntVar(&o.threads, "threads", 2, "threads of each program")
 	f.IntVar(&o.repeats, "rounds", 3, "how often each test runs in each program; the median counts")
 	f.Func("prompts", "a `LIST` of prompt lengths in tokens (default 32,512,4096)", list(&o.prompts))
 	f.IntVar(&o.gen, "gen", 128, "tokens to generate")

@@ -7,6 +7,8 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"pesti/exec/load"
 )
 
 // A report has the measurements and their circumstances, as in the JSON file.
@@ -14,18 +16,18 @@ type report struct {
 	Machine machine       `json:"machine"`
 	Begun   time.Time     `json:"begun"`
 	Ended   time.Time     `json:"ended"`
-	Load    load          `json:"load"`
+	Load    load.Load     `json:"load"`
 	Threads int           `json:"threads"`
 	Repeats int           `json:"rounds"`
 	Ours    program       `json:"ours"`
-	Theirs  *program      `json:"theirs,omitempty"` // nil if it was not measured
+	Theirs  *program      `json:"theirs,omitempty"` // the first peer, or nil if none was measured
+	Others  []program     `json:"others,omitempty"` // more peers
 	Models  []modelReport `json:"models"`
 }
 
-// verdict returns the text that rates a speed or a time. On a busy machine that is "busy": programs
-// that spin at barriers lose far more there than others.
+// verdict returns the text that rates a speed or a time. On a busy machine that is "busy".
 func (r *report) verdict(text string) string {
-	if busy, _ := r.Load.busy(); busy && text != "-" {
+	if busy, _ := r.Load.Busy(); busy && text != "-" {
 		return "busy"
 	}
 	return text
@@ -68,7 +70,8 @@ func (t test) String() string {
 type measured struct {
 	test
 	pairedRuns
-	Limits []limit `json:"limits"` // only of generation
+	Read   []float64 `json:"read_bytes_s,omitempty"` // read bandwidth right before and after the runs
+	Limits []limit   `json:"limits"`                 // only of generation
 }
 
 // A limit is the result of pesti bench --roofline for a test. It is measured in a process of its
@@ -87,20 +90,32 @@ func (m *measured) allowed() limit {
 	return limit{median(speeds), median(shares)}
 }
 
-// pairedRuns are the measurements of both programs, in the order in which they were made.
+// pairedRuns are the measurements of all programs, in the order in which they were made.
 type pairedRuns struct {
-	Ours   samples `json:"ours"`
-	Theirs samples `json:"theirs"`
+	Ours   samples   `json:"ours"`
+	Theirs samples   `json:"theirs"`
+	Others []samples `json:"others,omitempty"` // by report.Others
 }
 
-// ratio returns our median divided by theirs, or 0 if one was not measured.
-func (t *pairedRuns) ratio() float64 {
-	ours, theirs := t.Ours.median(), t.Theirs.median()
+// other returns the measurements of the i-th other peer.
+func (t *pairedRuns) other(i int) *samples {
+	for len(t.Others) <= i {
+		t.Others = append(t.Others, samples{})
+	}
+	return &t.Others[i]
+}
+
+// against returns our median divided by that of others, or 0 if one was not measured.
+func (t *pairedRuns) against(others *samples) float64 {
+	ours, theirs := t.Ours.median(), others.median()
 	if ours == 0 || theirs == 0 {
 		return 0
 	}
 	return ours / theirs
 }
+
+// ratio returns our median divided by theirs, or 0 if one was not measured.
+func (t *pairedRuns) ratio() float64 { return t.against(&t.Theirs) }
 
 // samples are measurements of one program.
 type samples struct {

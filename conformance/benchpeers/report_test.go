@@ -11,7 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
+
+	"pesti/exec/load"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -89,6 +90,22 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
+// TestFastMemory checks that more is required of decode where memory is fast.
+func TestFastMemory(t *testing.T) {
+	for read, want := range map[float64]target{49e9: {1, 1.2}, 51e9: {1.1, 1.2}} {
+		m := &modelReport{File: "llama-8b-q4_k_m.gguf", Tests: []measured{{test: decodeTest, Read: []float64{read, read, 1e12}}}}
+		if got := targetOf(m, decodeTest); got != want {
+			t.Errorf("where memory reads %g: the target is %v, want %v", read, got, want)
+		}
+	}
+	if got := lookup("llama-8b-q4_k_m.gguf").bandwidth(); got != (target{0.8, 0.95}) {
+		t.Errorf("the target of the bandwidth is %v", got)
+	}
+	if got := lookup("smollm2-135m-instruct-q4_1.gguf").bandwidth(); got != bandwidth {
+		t.Errorf("the target of the bandwidth is %v", got)
+	}
+}
+
 // TestBusy checks that speeds measured on a busy machine are not rated. Memory is rated.
 func TestBusy(t *testing.T) {
 	r, err := readReport(filepath.Join("testdata", "report.json"))
@@ -99,7 +116,7 @@ func TestBusy(t *testing.T) {
 		others *float64
 		busy   bool
 		says   string
-	}{{new(quiet), false, "Other programs used 0.05"}, {new(quiet + 0.01), true, "**The machine was busy**"}, {nil, false, "not known"}} {
+	}{{new(load.Quiet), false, "Other programs used 0.05"}, {new(load.Quiet + 0.01), true, "**The machine was busy**"}, {nil, false, "not known"}} {
 		r.Load.Others = c.others
 		out := tables(r)
 		if strings.Contains(out, "| busy |") != c.busy || strings.Contains(out, "| goal |") == c.busy || !strings.Contains(out, c.says) {
@@ -118,18 +135,6 @@ func TestScale(t *testing.T) {
 		s := newScale(c.x, 100)
 		if d := s.step/c.step - 1; d > 1e-9 || d < -1e-9 || s.most < c.x || s.most/c.most > 1+1e-9 || s.most/c.most < 1-1e-9 {
 			t.Errorf("up to %v: steps of %v to %v, want %v to %v", c.x, s.step, s.most, c.step, c.most)
-		}
-	}
-}
-
-func TestParseStat(t *testing.T) {
-	got, ok := parseStat([]byte("cpu  100 20 300 9000 50 6 7 8 11 12\ncpu0 1 1 1 1 1 1 1 1 1 1\n"))
-	if want := 4410 * time.Millisecond; !ok || got != want {
-		t.Errorf("busy for %v, %t, want %v", got, ok, want)
-	}
-	for _, text := range []string{"", "cpu 1 2 3\n", "cpu 1 2 3 4 5 6 7 x\n", "intr 1 2 3 4 5 6 7 8\n"} {
-		if _, ok := parseStat([]byte(text)); ok {
-			t.Errorf("%q is taken for times", text)
 		}
 	}
 }

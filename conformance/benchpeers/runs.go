@@ -8,18 +8,21 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"pesti/exec/load"
 )
 
 // startsPerRound is how often each program starts in a round. A start is short, and its time varies
 // more.
 const startsPerRound = 3
 
-// A pairedRunner runs both programs alternately.
+// A pairedRunner runs all programs alternately.
 type pairedRunner struct {
 	*options
-	ours, theirs *engine // theirs is nil if only pesti is measured
-	progress     io.Writer
-	cpu          time.Duration // used by child processes
+	ours     *engine
+	peers    []*engine
+	progress io.Writer
+	cpu      time.Duration // used by child processes and by probes
 }
 
 // measureModels measures all models.
@@ -28,16 +31,13 @@ func measureModels(ctx context.Context, o *options, models []string, progress io
 	if err != nil {
 		return nil, err
 	}
-	theirs, err := o.llamaCppEngine()
+	peers, err := o.peerEngines(ctx)
 	if err != nil {
 		return nil, err
 	}
-	f := &pairedRunner{options: o, ours: ours, theirs: theirs, progress: progress}
+	f := &pairedRunner{options: o, ours: ours, peers: peers, progress: progress}
 	r := &report{Machine: thisMachine(), Begun: time.Now().UTC().Truncate(time.Second), Threads: o.threads, Repeats: o.repeats, Ours: ours.program}
-	if theirs != nil {
-		r.Theirs = &theirs.program
-	}
-	w := startWatch()
+	w := load.Start()
 	for _, model := range models {
 		m, err := f.model(ctx, model)
 		if err != nil {
@@ -45,7 +45,14 @@ func measureModels(ctx context.Context, o *options, models []string, progress io
 		}
 		r.Models = append(r.Models, *m)
 	}
-	r.Load = w.stop(f.cpu)
+	for i, e := range peers { // after the runs, which say the versions
+		if i == 0 {
+			r.Theirs = &e.program
+		} else {
+			r.Others = append(r.Others, e.program)
+		}
+	}
+	r.Load = w.Stop(f.cpu)
 	r.Ended = time.Now().UTC().Truncate(time.Second)
 	return r, nil
 }
@@ -89,7 +96,13 @@ func (f *pairedRunner) model(ctx context.Context, path string) (*modelReport, er
 		}
 		for i := range m.Tests {
 			f.say("%s: round %d of %d, %s", m.File, round+1, f.repeats, m.Tests[i].test)
+			if err := f.probe(ctx, m.Size, &m.Tests[i]); err != nil {
+				return nil, err
+			}
 			if err := f.runBench(ctx, path, &m.Tests[i]); err != nil {
+				return nil, err
+			}
+			if err := f.probe(ctx, m.Size, &m.Tests[i]); err != nil {
 				return nil, err
 			}
 			if err := f.runLimit(ctx, path, &m.Tests[i]); err != nil {
@@ -100,9 +113,23 @@ func (f *pairedRunner) model(ctx context.Context, path string) (*modelReport, er
 	return m, nil
 }
 
+// probe measures the read bandwidth with a buffer like a model of size bytes.
+func (f *pairedRunner) probe(ctx context.Context, size int64, to *measured) error {
+	before := load.Own()
+	read, err := readBandwidth(ctx, f.threads, size)
+	f.cpu += load.Own() - before
+	if err == nil {
+		to.Read = append(to.Read, read)
+	}
+	return err
+}
+
 // runStart starts each program once.
 func (f *pairedRunner) runStart(ctx context.Context, model string, to *pairedRuns) error {
 	return f.runPair(to, func(e *engine) ([]float64, int64, error) {
+		if e.start == nil {
+			return nil, 0, nil
+		}
 		c, err := f.child(ctx, e.start(model))
 		if err != nil {
 			return nil, 0, err
@@ -114,9 +141,16 @@ func (f *pairedRunner) runStart(ctx context.Context, model string, to *pairedRun
 // runBench runs a test once in each program.
 func (f *pairedRunner) runBench(ctx context.Context, model string, to *measured) error {
 	return f.runPair(&to.pairedRuns, func(e *engine) ([]float64, int64, error) {
-		found, peak, err := f.bench(ctx, e.bench(model, to.test), to.test)
+		prints := to.test
+		if e.prints != nil {
+			prints = e.prints(prints)
+		}
+		found, peak, err := f.bench(ctx, e.bench(model, to.test), prints)
 		if err != nil {
 			return nil, 0, err
+		}
+		if e.Version == "" {
+			e.Version = strings.TrimSpace(fmt.Sprint(found.Number, " ", found.Build))
 		}
 		return found.Samples, peak, nil
 	})
@@ -150,20 +184,21 @@ func (f *pairedRunner) bench(ctx context.Context, command []string, t test) (fou
 	return found, c.peak, nil
 }
 
-// runPair measures our program, then theirs.
+// runPair measures our program, then the peers.
 func (f *pairedRunner) runPair(to *pairedRuns, measure func(*engine) ([]float64, int64, error)) error {
-	for _, side := range []struct {
-		engine *engine
-		to     *samples
-	}{{f.ours, &to.Ours}, {f.theirs, &to.Theirs}} {
-		if side.engine == nil {
-			continue
-		}
-		values, peak, err := measure(side.engine)
+	for i, e := range append([]*engine{f.ours}, f.peers...) {
+		values, peak, err := measure(e)
 		if err != nil {
 			return err
 		}
-		side.to.add(values, peak)
+		switch i {
+		case 0:
+			to.Ours.add(values, peak)
+		case 1:
+			to.Theirs.add(values, peak)
+		default:
+			to.other(i-2).add(values, peak)
+		}
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -37,6 +38,10 @@ var parts = map[string]func([]string) int{
 	},
 	"llama-bench": func(args []string) int {
 		note("llama-bench", args)
+		if args[0] == "--help" {
+			fmt.Println("  -n, --n-gen <n>\n  -d, --n-depth <n>")
+			return 0
+		}
 		if slices.Contains(args, "broken.gguf") {
 			fmt.Fprintln(os.Stderr, "loading\ncannot load it")
 			return 3
@@ -44,6 +49,23 @@ var parts = map[string]func([]string) int{
 		playBench(args, 10)
 		return 0
 	},
+	"ik-bench": func(args []string) int { // a fork without -d, which prints messages before the JSON
+		note("ik-bench", args)
+		if args[0] == "--help" {
+			fmt.Fprintln(os.Stderr, "  -n, --n-gen <n>\n  -gp <pp,tg>")
+			return 1
+		}
+		fmt.Println("repacked 3 tensors")
+		t := test{}
+		fmt.Sscan(args[slices.Index(args, "-p")+1], &t.NPrompt)
+		fmt.Sscan(args[slices.Index(args, "-n")+1], &t.NGen)
+		if i := slices.Index(args, "-gp"); i >= 0 {
+			fmt.Sscanf(args[i+1], "%d,%d", &t.NPrompt, &t.NGen)
+		}
+		fmt.Printf("[\n  {\n    \"build_commit\": \"abc\",\n    \"build_number\": 7,\n    \"n_prompt\": %d,\n    \"n_gen\": %d,\n    \"samples_ts\": [ 40 ]\n  }\n]\n", t.NPrompt, t.NGen)
+		return 0
+	},
+	"no-bench": func([]string) int { return 0 },
 	"llama-completion": func(args []string) int {
 		note("llama-completion", args)
 		return 0
@@ -148,8 +170,50 @@ func TestPairedRuns(t *testing.T) {
 			t.Errorf("starts of %s: %+v", name, s)
 		}
 	}
-	if want := "| m | tg128 @ d300 | 320.0 | 310.0 | 1.03 | - | - | 100.0 | 0.25 |"; !strings.Contains(out, want) {
+	if want := regexp.MustCompile(`\| m \| tg128 @ d300 \| 320.0 \| 310.0 \| 1.03 \| - \| - \| \d+\.\d \| 100.0 \| 0.25 \|`); !want.MatchString(out) {
 		t.Errorf("it prints\n%swithout %q", out, want)
+	}
+	for _, x := range m.Tests { // before and after each of two rounds
+		if len(x.Read) != 4 || slices.Min(x.Read) <= 0 {
+			t.Errorf("%s: the read bandwidths are %v", x.test, x.Read)
+		}
+	}
+}
+
+// TestLlamaBenchByPath measures llama-benches that build.py did not make, one of them a fork without -d.
+func TestLlamaBenchByPath(t *testing.T) {
+	stage(t)
+	r, out, err := measureStaged("-peer", "./llama-bench", "-peer", "ik=./ik-bench", "-rounds", "1", "-prompts", "512", "-depths", "0,300", "m.gguf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Theirs == nil || *r.Theirs != (program{"llama-bench", "0"}) || !slices.Equal(r.Others, []program{{"ik", "7 abc"}}) {
+		t.Errorf("the peers are %+v and %+v", r.Theirs, r.Others)
+	}
+	text, err := os.ReadFile("notes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{
+		"ik-bench -m m.gguf -o json -r 1 -t 2 -p 512 -n 0",
+		"ik-bench -m m.gguf -o json -r 1 -t 2 -p 0 -n 128",
+		"ik-bench -m m.gguf -o json -r 1 -t 2 -p 0 -n 0 -gp 300,128",
+		"llama-bench -m m.gguf -o json -r 1 -t 2 -p 0 -n 128 -d 300",
+		"llama-completion -m m.gguf -p Once upon a time -n 1 --temp 0 -t 2 -c 4096 -no-cnv",
+	} {
+		if !strings.Contains(string(text), line+"\n") {
+			t.Errorf("the runs were\n%swithout %q", text, line)
+		}
+	}
+	for _, x := range r.Models[0].Tests {
+		if len(x.Others) != 1 || !slices.Equal(x.Others[0].Values, []float64{40}) {
+			t.Errorf("%s: of ik there are %+v", x.test, x.Others)
+		}
+	}
+	for _, want := range []string{"and llama-bench (0) and ik (7 abc).", "| llama-bench, tok/s | ratio | required · goal |  | ik, tok/s | pesti ÷ ik |", "| 320.0 | 310.0 | 1.03 | - | - | 40.0 | 8.00 |"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("it prints\n%swithout %q", out, want)
+		}
 	}
 }
 
@@ -178,6 +242,11 @@ func TestErrors(t *testing.T) {
 		{[]string{"-pesti", "./absent", "m.gguf"}, "absent"},
 		{[]string{"-peer", "absent", "m.gguf"}, "build.py"},
 		{[]string{"-peer", ".", "broken.gguf"}, "cannot load it"},
+		{[]string{"-peer", "./no-bench", "m.gguf"}, "has no --n-gen, expected a llama-bench"},
+		{[]string{"-peer", "ik=absent", "m.gguf"}, "expected a folder that conformance/llamacpp/build.py made, or a llama-bench"},
+		{[]string{"-peer", "ik=.", "m.gguf"}, "found a folder, expected a llama-bench"},
+		{[]string{"-peer", "./m.gguf", "m.gguf"}, "m.gguf"},
+		{[]string{"-peer", "./llama-bench", "-peer", "./ik-bench", "m.gguf"}, "found the name llama-bench twice"},
 		{[]string{"-rounds", "0", "m.gguf"}, "at least 1"},
 		{[]string{"-prompts", "1,x", "m.gguf"}, `"x"`},
 		{[]string{"-from", "absent.json"}, "absent.json"},
@@ -200,6 +269,7 @@ func TestParseBench(t *testing.T) {
 		{`[{"n_prompt": 8, "n_gen": 0, "n_depth": 0, "avg_ts": 3, "samples_ts": [1.5]}]`, true},
 		{`[{"n_prompt": 9, "n_gen": 0, "n_depth": 0, "samples_ts": [1.5]}]`, false},
 		{`[{"n_prompt": 8, "n_gen": 0, "n_depth": 0, "samples_ts": []}]`, false},
+		{"message\n[\n{\"n_prompt\": 8, \"samples_ts\": [1.5]}]", true},
 		{`[]`, false},
 		{`no JSON`, false},
 	} {

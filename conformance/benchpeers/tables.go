@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"strings"
+
+	"pesti/exec/load"
 )
 
 // tables returns the report as Markdown: the targets by model, every test, and start and memory.
@@ -20,6 +22,9 @@ func circumstances(r *report) []string {
 	if r.Theirs != nil {
 		against = fmt.Sprintf(" and %s (%s)", r.Theirs.Name, r.Theirs.Version)
 	}
+	for _, p := range r.Others {
+		against += fmt.Sprintf(" and %s (%s)", p.Name, p.Version)
+	}
 	governor := ""
 	if r.Machine.Governor != "" {
 		governor = ", governor " + r.Machine.Governor
@@ -33,8 +38,8 @@ func circumstances(r *report) []string {
 }
 
 // loadLine says how busy the machine was with other programs.
-func loadLine(l *load) string {
-	switch busy, known := l.busy(); {
+func loadLine(l *load.Load) string {
+	switch busy, known := l.Busy(); {
 	case !known:
 		return "The load of other programs is not known."
 	case busy:
@@ -49,7 +54,8 @@ func headline(r *report) [][]string {
 	rows := [][]string{{"model", "decode tg128: ratio", "required · goal", "", "prefill pp512: ratio", "required · goal", "", "decode tg128: fraction of memory roofline", "required · goal", ""}}
 	for i := range r.Models {
 		m := &r.Models[i]
-		row := []string{lookup(m.File).label}
+		known := lookup(m.File)
+		row := []string{known.label}
 		for _, t := range []test{decodeTest, prefillTest} {
 			want, ratio := targetOf(m, t), ratioOf(m, t)
 			row = append(row, ratioText(ratio), targetText(want), r.verdict(want.verdict(ratio)))
@@ -58,21 +64,38 @@ func headline(r *report) [][]string {
 		if t := m.find(decodeTest); t != nil {
 			share = t.allowed().OfRead
 		}
-		rows = append(rows, append(row, ratioText(share), targetText(bandwidth), r.verdict(bandwidth.verdict(share))))
+		rows = append(rows, append(row, ratioText(share), targetText(known.bandwidth()), r.verdict(known.bandwidth().verdict(share))))
 	}
 	return rows
 }
 
+// firstPeer returns the name of the first peer.
+func (r *report) firstPeer() string {
+	if r.Theirs == nil {
+		return "llama.cpp"
+	}
+	return r.Theirs.Name
+}
+
 // everything is the table of tests.
 func everything(r *report) [][]string {
-	rows := [][]string{{"model", "test", "pesti, tok/s", "llama.cpp, tok/s", "ratio", "required · goal", "", "memory roofline, tok/s", "fraction"}}
+	head := []string{"model", "test", "pesti, tok/s", r.firstPeer() + ", tok/s", "ratio", "required · goal", ""}
+	for _, p := range r.Others {
+		head = append(head, p.Name+", tok/s", "pesti ÷ "+p.Name)
+	}
+	rows := [][]string{append(head, "read, GB/s", "memory roofline, tok/s", "fraction")}
 	for i := range r.Models {
 		m := &r.Models[i]
 		for j := range m.Tests {
 			t := &m.Tests[j]
 			want := targetOf(m, t.test)
-			rows = append(rows, []string{lookup(m.File).label, t.String(), speedText(t.Ours.median()), speedText(t.Theirs.median()),
-				ratioText(t.ratio()), targetText(want), r.verdict(want.verdict(t.ratio())), speedText(t.allowed().ReadTS), ratioText(t.allowed().OfRead)})
+			row := []string{lookup(m.File).label, t.String(), speedText(t.Ours.median()), speedText(t.Theirs.median()),
+				ratioText(t.ratio()), targetText(want), r.verdict(want.verdict(t.ratio()))}
+			for k := range r.Others {
+				other := t.other(k)
+				row = append(row, speedText(other.median()), ratioText(t.against(other)))
+			}
+			rows = append(rows, append(row, speedText(median(t.Read)/1e9), speedText(t.allowed().ReadTS), ratioText(t.allowed().OfRead)))
 		}
 	}
 	return rows
@@ -80,8 +103,8 @@ func everything(r *report) [][]string {
 
 // startAndMemory is the table of values for which less is better.
 func startAndMemory(r *report) [][]string {
-	rows := [][]string{{"model", "start to first token, pesti, s", "llama.cpp, s", "ratio", "at most", "",
-		"peak resident, pesti, MiB", "llama.cpp, MiB", "file + KV + arena + 64, MiB", ""}}
+	rows := [][]string{{"model", "start to first token, pesti, s", r.firstPeer() + ", s", "ratio", "at most", "",
+		"peak resident, pesti, MiB", r.firstPeer() + ", MiB", "file + KV + arena + 64, MiB", ""}}
 	for i := range r.Models {
 		m := &r.Models[i]
 		ours, theirs := m.peaks()
