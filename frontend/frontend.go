@@ -1,8 +1,8 @@
 // Package frontend turns a GGUF model into an op graph.
 //
-// It owns the architectures (one file each, built from shared blocks), the reading and checking
+// It contains the architectures (one file each, built from shared blocks), the reading and checking
 // of hyper-parameters, and the names and shapes of weights. It imports gguf, gguf/quant, graph and
-// ops; it knows no pass, no target and no kernel.
+// ops, and depends on no pass, target or kernel.
 //
 // # How to add an architecture
 //
@@ -142,10 +142,10 @@ type Bounds struct {
 	Tokens, Sequences, Rows, Context int64
 }
 
-// Graph builds the model's graph without any fusion. Inputs are tokens, pos and seq, all i32[T], and
-// rows, i32[R], the rows whose logits are wanted. The output is logits, f32[R, vocab]; logits of all
-// T rows are computed and R of them selected at the end. The residual stream after block N is named
-// blk.N.out.
+// Graph builds the model's graph without any fusion. Inputs are tokens, pos and seq, all i32[T],
+// and rows, i32[R], the indices of the tokens whose logits are requested. The output is logits,
+// f32[R, vocab]; logits of all T rows are computed and R of them selected at the end. The residual
+// stream after block N is named blk.N.out.
 func (m *Model) Graph(bounds Bounds) (*graph.Graph, error) {
 	b := &builder{m: m, p: m.Params, g: graph.New(m.Params.Arch,
 		graph.Bound{Sym: graph.T, Max: bounds.Tokens},

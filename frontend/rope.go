@@ -75,10 +75,10 @@ func linear(r *reader, _ *Params, rope *Rope) {
 }
 
 // yarn is the method of Peng et al. 2023, arXiv:2309.00071. Pairs that rotate many times within the
-// original context keep their frequency, and pairs that rotate less than once have it divided by the
-// factor. Rotated elements are multiplied by 0.1·ln(factor) + 1 (section 3.4). For the pairs between,
-// the share of the divided frequency grows linearly with the index of the pair, from a whole index to
-// a whole index, as in the authors' code, with which models were trained. The ramp in the paper
+// original context keep their frequency, and pairs that rotate less than once have it divided by
+// the factor. Rotated elements are multiplied by 0.1·ln(factor) + 1 (section 3.4). For the pairs
+// between, the share of the divided frequency grows linearly with the index of the pair, between
+// integer indices, as in the authors' code, with which models were trained. The ramp in the paper
 // (section 3.2) grows with the number of rotations instead.
 func yarn(r *reader, p *Params, rope *Rope) {
 	factor := r.stretch("rope.scaling.factor", 0)
@@ -91,7 +91,7 @@ func yarn(r *reader, p *Params, rope *Rope) {
 	if rope.Base <= 1 {
 		r.fail("rope.freq_base", "is %v, expected a number above 1 with the scaling yarn", rope.Base)
 	}
-	// pair returns the index of the pair that rotates so many times within the context.
+	// pair returns the index of the pair that rotates the given number of times within the context.
 	pair := func(turns float64) float64 {
 		return float64(p.Rot) * math.Log(float64(context)/(2*math.Pi*turns)) / (2 * math.Log(rope.Base))
 	}

@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// Int returns the integer attribute, or 0 where it is absent.
+// Int returns the integer attribute, or 0 if it is absent.
 func (a Attrs) Int(name string) int64 { v, _ := a[name].(int64); return v }
 
-// Float returns the floating-point attribute, or 0 where it is absent.
+// Float returns the floating-point attribute, or 0 if it is absent.
 func (a Attrs) Float(name string) float64 { v, _ := a[name].(float64); return v }
 
-// Str returns the string attribute, or "" where it is absent.
+// Str returns the string attribute, or "" if it is absent.
 func (a Attrs) Str(name string) string { v, _ := a[name].(string); return v }
 
-// Bool returns the boolean attribute, or false where it is absent.
+// Bool returns the boolean attribute, or false if it is absent.
 func (a Attrs) Bool(name string) bool { v, _ := a[name].(bool); return v }
 
 // HasAttr reports whether the op has an attribute of that name.
@@ -34,8 +34,8 @@ func (op *Op) attr(name string) *AttrSpec {
 	return nil
 }
 
-// Attribute returns an attribute of the node, or its default where it is absent; nil for a required one
-// that is absent, and for one that the op does not have.
+// Attribute returns an attribute of the node, or its default if the node does not set it. It
+// returns nil for a missing required attribute and for a name that the op does not have.
 func (n *Node) Attribute(name string) any {
 	if v, ok := n.Attr[name]; ok {
 		return v
@@ -46,23 +46,24 @@ func (n *Node) Attribute(name string) any {
 	return nil
 }
 
-// Float returns a floating-point attribute, or its default where it is absent.
+// Float returns a floating-point attribute, or its default if the node does not set it.
 func (n *Node) Float(name string) float64 { v, _ := n.Attribute(name).(float64); return v }
 
-// IsDefault reports whether the node has the attribute's default value, so that it means the same
+// IsDefault reports whether the attribute has its default value, so that the node means the same
 // without it.
 func (n *Node) IsDefault(name string) bool {
 	spec := n.Op.attr(name)
 	return spec != nil && !spec.Required && sameValue(n.Attribute(name), spec.Default)
 }
 
-// SameAttr reports whether two nodes have an attribute in common, an absent one having its default.
+// SameAttr reports whether two nodes have the same value of an attribute. An absent attribute has
+// its default.
 func (n *Node) SameAttr(o *Node, name string) bool {
 	return sameValue(n.Attribute(name), o.Attribute(name))
 }
 
-// Clone returns a copy in which every int has become the int64 that a node stores, so that
-// Attrs{"heads": 14} means what it says.
+// Clone returns a copy in which every int is converted to the int64 that nodes store, so that
+// Attrs{"heads": 14} works.
 func (a Attrs) Clone() Attrs {
 	c := make(Attrs, len(a))
 	for name, v := range a {
@@ -75,7 +76,7 @@ func (a Attrs) Clone() Attrs {
 }
 
 // Equal reports whether a and b hold the same attributes. NaN equals NaN, and 0 differs from −0,
-// since both must survive a round trip through text.
+// because a round trip through text must keep both.
 func (a Attrs) Equal(b Attrs) bool {
 	return maps.EqualFunc(a, b, sameValue)
 }
@@ -113,7 +114,7 @@ func literal(v any) string {
 	case float64:
 		s := strconv.FormatFloat(v, 'g', -1, 64)
 		if strings.Trim(s, "-0123456789") == "" {
-			s += ".0" // else it would read as an integer
+			s += ".0" // otherwise it parses as an integer
 		}
 		return s
 	}

@@ -8,8 +8,8 @@ import (
 // New returns an empty graph.
 func New(name string, bounds ...Bound) *Graph { return &Graph{Name: name, Bounds: bounds} }
 
-// Weight returns the weight of that name, declaring it at its first use. Another type than at
-// the first use is an error.
+// Weight returns the weight with a name, and declares it at its first use. A later use with another
+// type is an error.
 func (g *Graph) Weight(name string, t Type) (*Value, error) {
 	for _, w := range g.Weights {
 		if w.Name != name {
@@ -25,7 +25,7 @@ func (g *Graph) Weight(name string, t Type) (*Value, error) {
 	return w, nil
 }
 
-// Value returns the result of that name, or nil.
+// Value returns the result with a name, or nil.
 func (g *Graph) Value(name string) *Value {
 	for _, n := range g.Nodes {
 		for _, v := range n.Out {
@@ -37,7 +37,8 @@ func (g *Graph) Value(name string) *Value {
 	return nil
 }
 
-// Fresh returns name where no result has it yet, else name with as many primes as it takes.
+// Fresh returns name if no result has it yet, otherwise name with primes appended until it is
+// unused.
 func (g *Graph) Fresh(name string) string {
 	for g.Value(name) != nil {
 		name += "'"
@@ -46,8 +47,8 @@ func (g *Graph) Fresh(name string) string {
 }
 
 // Add appends a node and returns its results, one for each name, with the types that op infers.
-// Absent optional operands are nil, and may be left out at the end of in. Ids are dense again
-// after Renumber.
+// Absent optional operands are nil; trailing ones may be left out. Call Renumber afterwards to make
+// ids dense.
 func (g *Graph) Add(op *Op, in []*Value, attr Attrs, names ...string) ([]*Value, error) {
 	return g.Insert(nil, op, in, attr, names...)
 }
@@ -71,7 +72,7 @@ func (g *Graph) Insert(before *Node, op *Op, in []*Value, attr Attrs, names ...s
 	return n.Out, nil
 }
 
-// NewNode returns the node that Add appends, in no graph yet.
+// NewNode returns the node that Add would append, without adding it to a graph.
 func NewNode(op *Op, in []*Value, attr Attrs, names ...string) (*Node, error) {
 	n := &Node{Op: op, In: make([]*Value, max(len(op.In), len(in))), Attr: attr.Clone()}
 	copy(n.In, in)
@@ -88,8 +89,7 @@ func NewNode(op *Op, in []*Value, attr Attrs, names ...string) (*Node, error) {
 	return n, nil
 }
 
-// Remove takes nodes out of the graph. Nothing may use their results any more, which Verify
-// checks.
+// Remove removes nodes from the graph. Their results must be unused, which Verify checks.
 func (g *Graph) Remove(nodes ...*Node) {
 	dead := make(map[*Node]bool, len(nodes))
 	for _, n := range nodes {
@@ -98,8 +98,8 @@ func (g *Graph) Remove(nodes ...*Node) {
 	g.Nodes = slices.DeleteFunc(g.Nodes, func(n *Node) bool { return dead[n] })
 }
 
-// Uses returns, for each value, the nodes that read it in execution order, once for each operand
-// place. Being an output is not a use: see IsOutput.
+// Uses returns, for each value, the nodes that read it in execution order, once for each operand.
+// An output of the graph is no use: see IsOutput.
 func (g *Graph) Uses() map[*Value][]*Node {
 	uses := make(map[*Value][]*Node)
 	for _, n := range g.Nodes {
@@ -115,10 +115,10 @@ func (g *Graph) Uses() map[*Value][]*Node {
 // IsOutput reports whether v is one of the graph's outputs.
 func (g *Graph) IsOutput(v *Value) bool { return slices.Contains(g.Outputs, v) }
 
-// ReplaceUses puts new in the place of old in all operands and outputs.
+// ReplaceUses replaces old by new in all operands and outputs.
 func (g *Graph) ReplaceUses(old, new *Value) { g.ReplaceUsesIn(g.Nodes, old, new) }
 
-// ReplaceUsesIn is ReplaceUses where no nodes but these read old.
+// ReplaceUsesIn is ReplaceUses for an old value that only the given nodes read.
 func (g *Graph) ReplaceUsesIn(nodes []*Node, old, new *Value) {
 	for _, n := range nodes {
 		replace(n.In, old, new)
@@ -149,7 +149,7 @@ func (g *Graph) Renumber() {
 	g.number(func(v *Value, id int) { v.ID = id })
 }
 
-// number calls f with every value and the id that it should have.
+// number calls f with every value and its dense id.
 func (g *Graph) number(f func(v *Value, id int)) {
 	id := 0
 	for _, w := range g.Weights {

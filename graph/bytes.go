@@ -2,8 +2,8 @@ package graph
 
 import "pesti/gguf/quant"
 
-// BlockOf returns how many elements of t one storage block holds, and its bytes; 0, 0 for a type
-// without a fixed size: KV, whose storage the lowering chooses, and unknown names.
+// BlockOf returns the elements and the bytes of a storage block of t, or 0, 0 for a type without a
+// fixed size: KV, whose format the lowering chooses, and unknown names.
 func BlockOf(t DType) (elems, bytes int64) {
 	switch t {
 	case F32, I32:
@@ -21,8 +21,8 @@ func BlockOf(t DType) (elems, bytes int64) {
 	return 0, 0
 }
 
-// Bytes returns the size of a value of type t, where size gives the extent of a dim; 0 for a
-// type without a fixed size.
+// Bytes returns the size of a value of type t, where size returns the extent of a dim; 0 for a type
+// without a fixed size.
 func (t Type) Bytes(size func(Dim) int64) int64 {
 	block, bytes := BlockOf(t.DType)
 	if block == 0 {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Equal compares two graphs in all that the text form shows, and returns nil or an error that
-// tells their first difference.
+// Equal compares two graphs in everything that the text form shows. It returns nil or an error that
+// names the first difference.
 func Equal(a, b *Graph) error {
 	if a.Name != b.Name {
 		return fmt.Errorf("names differ: %s and %s", a.Name, b.Name)
@@ -47,7 +47,7 @@ func equalNodes(a, b *Node) error {
 	return nil
 }
 
-// equalValues compares values by name, and by type where they are being defined.
+// equalValues compares values by name, and also by type if types is set, as for definitions.
 func equalValues(what string, a, b []*Value, types bool) error {
 	for i := range min(len(a), len(b)) {
 		if a[i].String() != b[i].String() {

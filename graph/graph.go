@@ -1,15 +1,14 @@
 // Package graph is the intermediate representation: a dataflow graph of named, typed values.
 //
-// It owns graphs, nodes, values, types and symbols, their verifier, their text form (which
-// round-trips) and structural equality. It knows no concrete operation: an Op is a row that
-// package ops supplies. It imports gguf/quant for the element types of weights, and nothing
-// else of this module.
+// It contains graphs, nodes, values, types and symbols, their verifier, their text form (which
+// round-trips) and structural equality. It has no concrete operations: package ops supplies them as
+// rows of type Op. Its only import of this module is gguf/quant, for the element types of weights.
 package graph
 
 import "fmt"
 
-// A DType names the element type of a value. Activations are F32, I32, Q8x2, Q8 or BF16; a cache is KV,
-// whose storage the lowering chooses; weights carry the lower-case name of their GGML type
+// A DType names the element type of a value. Activations are F32, I32, Q8x2, Q8 or BF16; a cache is
+// KV, whose format the lowering chooses; weights carry the lower-case name of their GGML type
 // ("q5_0", "f16", …).
 type DType string
 
@@ -28,7 +27,7 @@ const BF16 DType = "bf16"
 // F8E4M3 is the element type of weights in FP8, whose rows have scales.
 const F8E4M3 DType = "f8_e4m3"
 
-// A Sym is a symbolic extent whose upper bound is given to the compiler.
+// A Sym is a symbolic extent. The compiler gets its upper bound.
 type Sym string
 
 // The symbols. Const marks a Dim that is a plain number.
@@ -36,11 +35,11 @@ const (
 	Const Sym = ""
 	T     Sym = "T" // tokens in this step, at most ubatch
 	S     Sym = "S" // sequences
-	R     Sym = "R" // rows whose logits are wanted, 0 ≤ R ≤ T
+	R     Sym = "R" // rows of logits, 0 ≤ R ≤ T
 	C     Sym = "C" // cached positions of a sequence, at most the context
 )
 
-// A Dim is one extent of a shape: the number N where Sym is Const, else the symbol (N is 0).
+// A Dim is one extent of a shape: the number N if Sym is Const, else the symbol (and N is 0).
 type Dim struct {
 	Sym Sym
 	N   int64
@@ -59,8 +58,8 @@ func (d Dim) String() string {
 	return fmt.Sprint(d.N)
 }
 
-// A Type is an element type and a shape in row-major order: the last extent is contiguous.
-// A weight of n rows of length k is [n, k] (GGUF stores the extents the other way round).
+// A Type is an element type and a shape in row-major order: the last extent is contiguous. A weight
+// of n rows of length k is [n, k] (GGUF stores the extents in reverse order).
 type Type struct {
 	DType DType
 	Shape []Dim
@@ -72,21 +71,21 @@ type Value struct {
 	Name  string // "blk.3.attn_q"; unique among weights and, separately, among results
 	Type  Type
 	Def   *Node // nil for a weight
-	Index int   // which result of Def
-	Part  *Part // of a weight, where it is not a whole tensor
+	Index int   // index among Def's results
+	Part  *Part // of a weight that is a part of a tensor, else nil
 }
 
 // IsWeight reports whether v comes from the model file.
 func (v *Value) IsWeight() bool { return v.Def == nil }
 
-// A Node applies Op to In and yields Out. In has one entry per operand of the op's
-// specification; an absent optional operand is nil. Its results lie on the device that computes it.
+// A Node applies Op to In and yields Out. In has one entry per operand of the op; an absent
+// optional operand is nil. The results are on the node's device.
 type Node struct {
 	Op     *Op
 	In     []*Value
 	Out    []*Value
 	Attr   Attrs
-	Device int // number of the device, 0 where there is one
+	Device int // index of the device, 0 if there is only one
 }
 
 // Attrs are a node's attributes: int64, float64, string or bool, as the op specifies.
@@ -104,7 +103,7 @@ type Graph struct {
 	Bounds  []Bound // in the order T, S, R, C
 	Weights []*Value
 	Nodes   []*Node
-	Outputs []*Value // passes keep these
+	Outputs []*Value // passes must keep these
 }
 
 // An Op describes one operation. Package ops holds the table.
@@ -113,19 +112,20 @@ type Op struct {
 	In    []Operand
 	Out   int // number of results
 	Attrs []AttrSpec
-	// Infer gives the types of the results, or says which operand or attribute is wrong.
+	// Infer returns the types of the results, or an error that names the wrong operand or
+	// attribute.
 	Infer func(n *Node) ([]Type, error)
-	// Alias lists pairs (result, operand): the result may take the operand's place in memory
-	// where the operand dies.
+	// Alias lists pairs (result, operand): the result may take the operand's memory if this is the
+	// operand's last use.
 	Alias [][2]int
-	// Writes lists pairs (result, operand): the result is the operand's state after a write.
-	// A state is written at most once, and not read afterwards under its old name.
+	// Writes lists pairs (result, operand): the result is the operand's state after a write. A
+	// state is written at most once, and its old name is not read afterwards.
 	Writes [][2]int
-	// Crosses says that operands may lie on another device than the node, and Everywhere that
-	// the results lie on all devices.
+	// Crosses: operands may be on another device than the node. Everywhere: the results are on all
+	// devices.
 	Crosses, Everywhere bool
-	// RowWise says that row m of every result depends on no row but m of the operands whose
-	// first extent is T or R.
+	// RowWise: of the operands whose first extent is T or R, row m of every result depends only on
+	// row m.
 	RowWise bool
 }
 
@@ -135,8 +135,9 @@ type Operand struct {
 	Optional bool
 }
 
-// An AttrSpec is the row of an attribute: its name, its default, of which the kind is its own (an int64, a
-// float64, a string or a bool), and whether it must be present, in which case the default is but an example.
+// An AttrSpec specifies an attribute: its name, its default, and whether it is required. The
+// default also gives its kind (int64, float64, string or bool); for a required attribute it has no
+// other use.
 type AttrSpec struct {
 	Name     string
 	Default  any

@@ -203,7 +203,7 @@ func TestVerifyText(t *testing.T) {
 		{"q4_0[10, 64]", "q8[10, 64]", "weight embd.weight: has element type q8,"},
 		{"q4_0[10, 64]", "q4_0[T, 64]", "expected constant extents"},
 		{"q4_0[10, 64]", "q4_0[-1, 64]", "expected constant extents"},
-		{"S <= 2", "T <= 2", "bound T <= 2 is negative or the second"},
+		{"S <= 2", "T <= 2", "bound T <= 2 is negative, or the symbol has two bounds"},
 		{"eps: 1e-06", "eps: 1", "node blk.0.norm (rms_norm): attribute eps is 1, a int64, expected float64"},
 		{"{eps: 1e-06}", "", "attribute eps is absent, expected float64"},
 		{"eps: 1e-06", "eps: 1e-06, esp: 1.0", "attribute esp is unknown"},

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// A token of the text form. Its kind is its first byte, but for a word 'w', a quoted string '"',
-// the end of a line '\n', the end of the text 0, and "<=" '<'.
+// A token of the text form. Its kind is 'w' for a word, '"' for a quoted string, '\n' for the end
+// of a line, 0 for the end of the text, '<' for "<=", and otherwise its first byte.
 type token struct {
 	kind byte
 	text string // a word, or a string without its quotes
@@ -27,8 +27,8 @@ func (t token) String() string {
 	return strconv.Quote(t.text)
 }
 
-// lex splits the text into tokens. A comment runs from # to the end of its line; empty lines
-// leave no token.
+// lex splits the text into tokens. A comment runs from # to the end of its line; empty lines yield
+// no token.
 func lex(text string) ([]token, error) {
 	var tokens []token
 	line, start := 1, 0

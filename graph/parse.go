@@ -7,8 +7,8 @@ import (
 )
 
 // Parse reads the text form that Print writes. lookup finds ops by name. Errors tell line and
-// column, what was found and what was expected. Parse checks the text and that names are defined
-// before their use; whether the graph makes sense is Verify's matter.
+// column, what was found and what was expected. Parse checks the syntax, and that names are defined
+// before their use. Verify checks the graph.
 func Parse(text string, lookup func(name string) (*Op, bool)) (*Graph, error) {
 	tokens, err := lex(text)
 	if err != nil {
@@ -23,12 +23,12 @@ func Parse(text string, lookup func(name string) (*Op, bool)) (*Graph, error) {
 	return p.g, nil
 }
 
-// A parser keeps its first error, after which it sees only the end of the text.
+// A parser keeps its first error. After an error it sees only the end of the text.
 type parser struct {
 	tokens []token
 	lookup func(string) (*Op, bool)
 	g      *Graph
-	values map[string]*Value // by their printed names, %x and @x
+	values map[string]*Value // by printed name, %x or @x
 	err    error
 }
 
@@ -50,7 +50,7 @@ func (p *parser) next() token {
 	return t
 }
 
-// accept takes the next token if it is of that kind.
+// accept consumes the next token if it has a kind.
 func (p *parser) accept(kind byte) bool {
 	if p.peek().kind != kind {
 		return false
@@ -59,7 +59,7 @@ func (p *parser) accept(kind byte) bool {
 	return true
 }
 
-// expect takes a token of that kind, which messages call what.
+// expect consumes a token of a kind. Errors call it what.
 func (p *parser) expect(kind byte, what string) token {
 	t := p.peek()
 	if t.kind != kind {
@@ -69,7 +69,7 @@ func (p *parser) expect(kind byte, what string) token {
 	return p.next()
 }
 
-// name takes a word or a quoted string.
+// name consumes a word or a quoted string.
 func (p *parser) name(what string) token {
 	if t := p.peek(); t.kind == '"' {
 		return p.next()
@@ -126,7 +126,7 @@ func (p *parser) int(what string) int64 {
 	return n
 }
 
-// define takes the name of a new value.
+// define parses the name of a new value.
 func (p *parser) define() *Value {
 	sigil := p.next()
 	v := &Value{Name: p.name("a name").text}
@@ -138,7 +138,8 @@ func (p *parser) define() *Value {
 	return v
 }
 
-// weight takes "@a : type", and of a part of a tensor "= columns of name[896, 4864] from 2560".
+// weight parses "@a : type", followed by "= columns of name[896, 4864] from 2560" for a part of a
+// tensor.
 func (p *parser) weight() {
 	w := p.define()
 	p.expect(':', `":" and the type`)
@@ -149,7 +150,7 @@ func (p *parser) weight() {
 	p.g.Weights = append(p.g.Weights, w)
 }
 
-// node takes "%a, %b : type, type = op operands {attributes} on 1".
+// node parses "%a, %b : type, type = op operands {attributes} on 1".
 func (p *parser) node() {
 	n := &Node{Attr: Attrs{}}
 	for {
@@ -205,8 +206,8 @@ func (p *parser) device() int {
 	return int(n)
 }
 
-// operand takes a value, or _ for an absent one. user is the node that it belongs to, whose own
-// results are no operands yet; nil for an output.
+// operand parses a value, or _ for an absent one. user is the node with the operand, whose own
+// results cannot be operands; nil for an output.
 func (p *parser) operand(user *Node) *Value {
 	t := p.next()
 	if t.kind == 'w' && t.text == "_" && user != nil {
@@ -257,12 +258,12 @@ func (p *parser) literal() any {
 	return f
 }
 
-// typ takes "f32[T, 896]".
+// typ parses "f32[T, 896]".
 func (p *parser) typ() Type {
 	return Type{DType(p.expect('w', "an element type").text), p.dims()}
 }
 
-// dims takes "[T, 896]".
+// dims parses "[T, 896]".
 func (p *parser) dims() (shape []Dim) {
 	p.expect('[', `"[" and the dims`)
 	for p.peek().kind == 'w' {

@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// A Part says that a weight is not a whole tensor of the model but part of one: some of its rows, or
-// of each row some elements. It is as long as the weight's type says.
+// A Part describes a weight that is a range of a tensor's rows, or a range of the elements of every
+// row. The weight's type gives the length of the range.
 type Part struct {
 	Of   *Value // the tensor, with its name and type
-	Axis int    // along which the tensor is cut: 0 for rows, and for the elements of a vector
+	Axis int    // of the cut: 0 for rows and for the elements of a vector
 	From int64  // the first row or element
 }
 
@@ -25,7 +25,7 @@ func (p *Part) String() string {
 	return fmt.Sprintf("%s of %s%v from %d", axes[p.Axis], quoted(p.Of.Name), dims, p.From)
 }
 
-// Tensor returns the tensor that a weight is, or is part of.
+// Tensor returns the tensor that holds the weight.
 func (v *Value) Tensor() *Value {
 	if v.Part != nil {
 		return v.Part.Of
@@ -33,8 +33,8 @@ func (v *Value) Tensor() *Value {
 	return v
 }
 
-// PartOf returns the part of a weight from an index along an axis up to another one, declaring it at its first
-// use. All of a weight is the weight. Parts of parts there are none.
+// PartOf returns the part [from, to) of a weight along an axis, and declares it at its first use.
+// The part with all elements is the weight itself. A part of a part is an error.
 func (g *Graph) PartOf(w *Value, axis int, from, to int64) (*Value, error) {
 	if w.Part != nil || axis < 0 || axis >= min(len(w.Type.Shape), len(axes)) || from < 0 || from >= to || to > w.Type.Shape[axis].N {
 		return nil, fmt.Errorf("weight %s of %v: has no part from %d to %d along axis %d", w.Name, w.Type, from, to, axis)
@@ -60,7 +60,8 @@ func (p *Part) clone() *Part {
 	return &Part{Of: &Value{Name: p.Of.Name, Type: Type{p.Of.Type.DType, slices.Clone(p.Of.Type.Shape)}}, Axis: p.Axis, From: p.From}
 }
 
-// check compares a part of type t with its tensor: it lies in it, and rows are cut between storage blocks.
+// check checks that a part of type t lies in its tensor, and that rows are cut between storage
+// blocks.
 func (p *Part) check(t Type) error {
 	of := p.Of.Type
 	if len(t.Shape) != len(of.Shape) || p.Axis >= len(of.Shape) || t.DType != of.DType {
@@ -83,7 +84,7 @@ func (p *Part) check(t Type) error {
 	return nil
 }
 
-// part takes "columns of name[896, 4864] from 2560".
+// part parses "columns of name[896, 4864] from 2560".
 func (p *parser) part(t DType) *Part {
 	axis := p.expect('w', "rows or columns")
 	part := &Part{Axis: slices.Index(axes[:], axis.text), Of: &Value{}}
@@ -99,7 +100,7 @@ func (p *parser) part(t DType) *Part {
 	return part
 }
 
-// word takes a word of the grammar.
+// word consumes a given word.
 func (p *parser) word(want string) {
 	if t := p.expect('w', want); t.text != want {
 		p.fail(t, "found %v, expected %s", t, want)

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// deviceWord stands before the number of a node's device, unless that is 0.
+// deviceWord precedes the number of a node's device, which is printed unless it is 0.
 const deviceWord = "on"
 
-// maxDevice bounds numbers of devices, by far more than a machine has.
+// maxDevice bounds device numbers. It far exceeds what a machine has.
 const maxDevice = 1<<16 - 1
 
 // Print returns the text form of g, which Parse reads back into an equal graph: the head with the
 // bounds, the weights, the nodes in execution order and the outputs. The nodes of one block
-// ("blk.3.…") stand together, with their columns aligned.
+// ("blk.3.…") form a group with aligned columns.
 func Print(g *Graph) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "graph %s (", quoted(g.Name))
@@ -52,7 +52,7 @@ func Print(g *Graph) string {
 	return b.String()
 }
 
-// block returns the part of a node's name that its neighbours share: "blk.3", or "".
+// block returns the block in a node's name: "blk.3", or "".
 func block(n *Node) string {
 	part := strings.SplitN(n.Name(), ".", 3)
 	if len(part) == 3 && part[0] == "blk" {
@@ -95,7 +95,7 @@ func list(values []*Value) string {
 	return strings.Join(s, ", ")
 }
 
-// quoted returns a name as the text form writes it: as it is, where it reads as one word.
+// quoted returns a name in the text form: bare if it parses as one word, else quoted.
 func quoted(name string) string {
 	for i := range len(name) {
 		if !wordByte(name[i]) {
@@ -108,7 +108,7 @@ func quoted(name string) string {
 	return name
 }
 
-// wordByte reports whether c may stand in a name without quotes, or in a number.
+// wordByte reports whether c may occur in a bare name or in a number.
 func wordByte(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
 		c == '_' || c == '.' || c == '-' || c == '+' || c == '/'

@@ -33,7 +33,7 @@ func (v *Value) String() string {
 	return "%" + quoted(v.Name)
 }
 
-// Name returns the name of the node's first result, by which messages refer to the node.
+// Name returns the name of the node's first result. Messages refer to the node by it.
 func (n *Node) Name() string {
 	if len(n.Out) == 0 {
 		return "?"
@@ -41,8 +41,8 @@ func (n *Node) Name() string {
 	return n.Out[0].Name
 }
 
-// Operand returns the operand that the op calls name, or nil where it is absent. A name that the op does not have
-// is an error of the caller, for which it panics.
+// Operand returns the operand with a name in the op's specification, or nil if it is absent. It
+// panics if the op has no such operand, which is a bug of the caller.
 func (n *Node) Operand(name string) *Value {
 	for i := range n.Op.In {
 		if n.Op.In[i].Name == name {
@@ -52,7 +52,7 @@ func (n *Node) Operand(name string) *Value {
 	panic("op " + n.Op.Name + " has no operand " + name)
 }
 
-// Max returns the bound of a symbol, or 0 where the graph gives none.
+// Max returns the bound of a symbol, or 0 if the graph has none.
 func (g *Graph) Max(s Sym) int64 {
 	for _, b := range g.Bounds {
 		if b.Sym == s {

@@ -6,16 +6,16 @@ import (
 	"slices"
 )
 
-// Verify checks what every pass must keep, and names the node and the value that break it:
-// operands are defined before their use and belong to g; arity and attributes fit the op; types
-// are the types that the op infers; weights have a type that a model file can store; names are unique;
-// ids are dense; a state is written at most once under each name and not read under that name
-// afterwards; operands lie on the node's device unless its op crosses; outputs exist.
+// Verify checks the invariants of graphs. Its error names the node and the value that violate one.
+// Operands are defined before their use and belong to g; arity and attributes fit the op; types are
+// those that the op infers; weights have a type that a model file can store; names are unique; ids
+// are dense; a state is written at most once under each name and not read under that name
+// afterwards; operands are on the node's device unless its op crosses devices; outputs exist.
 func Verify(g *Graph) error {
 	v := verifier{defined: make(map[*Value]bool), written: make(map[*Value]*Node), names: make(map[string]bool)}
 	for i, b := range g.Bounds {
 		if b.Max < 0 || slices.ContainsFunc(g.Bounds[:i], func(c Bound) bool { return c.Sym == b.Sym }) {
-			return fmt.Errorf("graph %s: bound %s <= %d is negative or the second of its symbol", g.Name, b.Sym, b.Max)
+			return fmt.Errorf("graph %s: bound %s <= %d is negative, or the symbol has two bounds", g.Name, b.Sym, b.Max)
 		}
 	}
 	for _, w := range g.Weights {
@@ -73,11 +73,11 @@ func checkWeight(w *Value) error {
 
 type verifier struct {
 	defined map[*Value]bool
-	written map[*Value]*Node // states that a node has written
-	names   map[string]bool  // as printed, so that weights and results do not collide
+	written map[*Value]*Node // the node that has written each state
+	names   map[string]bool  // printed names, so that weights and results do not collide
 }
 
-// define enters a value under its printed name.
+// define registers a value under its printed name.
 func (v *verifier) define(val *Value, name string) error {
 	if val.Name == "" {
 		return fmt.Errorf("value %d: has no name", val.ID)
@@ -106,7 +106,7 @@ func (v *verifier) node(n *Node) error {
 			return complain(n, "operand %s is %v, which this graph does not define before it", n.Op.In[i].Name, in)
 		}
 		if d := in.Def; d != nil && d.Device != n.Device && !d.Op.Everywhere && !n.Op.Crosses {
-			return complain(n, "operand %s is %v on device %d, expected device %d: a transfer brings it there", n.Op.In[i].Name, in, d.Device, n.Device)
+			return complain(n, "operand %s is %v on device %d, expected device %d: insert a transfer", n.Op.In[i].Name, in, d.Device, n.Device)
 		}
 		if w := v.written[in]; w != nil {
 			return complain(n, "operand %s is %v, an old state: node %s has written it, so use its result", n.Op.In[i].Name, in, w.Name())
@@ -114,7 +114,7 @@ func (v *verifier) node(n *Node) error {
 	}
 	for _, w := range n.Op.Writes {
 		state := n.In[w[1]]
-		if other := v.written[state]; other != nil { // the same state in two places of this node
+		if other := v.written[state]; other != nil { // two operands of the node are the same state
 			return complain(n, "writes the state %v twice", state)
 		}
 		v.written[state] = n
@@ -147,9 +147,9 @@ func writes(op *Op, operand int) bool {
 	return false
 }
 
-// infer returns the types of n's results, after checking what every Infer relies on: the
-// number of operands and results, that required operands are there, and that attributes are
-// known, present where required, and of the right kind.
+// infer returns the types of n's results. First it checks the preconditions of every Infer: the
+// numbers of operands and results, the presence of required operands, and that attributes are
+// known, present if required, and of the right kind.
 func infer(n *Node) ([]Type, error) {
 	op := n.Op
 	if len(n.Out) != op.Out {
@@ -199,7 +199,7 @@ func checkAttrs(n *Node) error {
 	return nil
 }
 
-// complain is an error that names the node by its first result and its op.
+// complain returns an error that names the node by its first result and its op.
 func complain(n *Node, format string, args ...any) error {
 	return fmt.Errorf("node %s (%s): %w", n.Name(), n.Op.Name, fmt.Errorf(format, args...))
 }

@@ -132,9 +132,9 @@ func TestSplitTensorRefuses(t *testing.T) {
 		want    string
 	}{
 		{tiny.Config{Heads: 2, KVHeads: 1, FF: 32}, 2,
-			"cannot split the matrices of qwen2 between 2 devices (blk.1.ffn_out, for one: its 32 operands have one part of 32 alone); split it by layers"},
+			"cannot split the matrices of qwen2 between 2 devices (blk.1.ffn_out, for one: its 32 operands form a single unit of 32); split it by layers"},
 		{tiny.Config{Vocab: 300}, 12, // the logits are ten rows of blocks
-			"cannot split the matrices of qwen2 between 12 devices: 2 of them would have no part of any"},
+			"cannot split the matrices of qwen2 between 12 devices: 2 of them would get no part"},
 	} {
 		m, err := frontend.Load(tiny.File(t, c.model))
 		if err != nil {

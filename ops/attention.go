@@ -9,11 +9,10 @@ import (
 	"pesti/ops/ref"
 )
 
-// Rope turns dims of each head by angles that grow with the position (Su et al. 2021):
-// angle(i) = pos · freq_scale · base^(−2i/rot) / freqs[i], i < rot/2.
-// YaRN (Peng et al. 2023) slows only some pairs by freq_scale, those from ramp_high on and in part
-// those above ramp_low, and stretches what is turned by magnitude; see ref.Rotary. A ramp_high of
-// 0 means no ramp.
+// Rope rotates pairs of dims of each head by angles proportional to the position (Su et al. 2021):
+// angle(i) = pos · freq_scale · base^(−2i/rot) / freqs[i], i < rot/2. YaRN (Peng et al. 2023)
+// applies freq_scale fully only to pairs from ramp_high on and partly to pairs above ramp_low, and
+// multiplies the rotated dims by magnitude; see ref.Rotary. A ramp_high of 0 means no ramp.
 var Rope = alias(define("rope",
 	[]spec{{"x", graph.F32, "M heads*head_dim"}, {"pos", graph.I32, "M"}, {"freqs?", graph.F32, "rot/2"}},
 	[]spec{{"y", graph.F32, "M heads*head_dim"}},
@@ -52,12 +51,12 @@ func heads(n *graph.Node, c int) ref.Heads {
 	}
 }
 
-// scoreAttrs say how scores are computed, in attn_scores and in the fused attention.
+// scoreAttrs are the attributes of scores, in attn_scores and in the fused attention.
 var scoreAttrs = []graph.AttrSpec{need("scale", 0.0)}
 
-// AttnScores is scale · q·k for each head and each cached position j that token t sees:
-// pos[t] − window < j ≤ pos[t], window 0 meaning no lower limit; −Inf elsewhere. Groups of
-// heads/kv_heads query heads share one key head (Ainslie et al. 2023).
+// AttnScores is scale · q·k for each head and each cached position j that token t sees: pos[t] −
+// window < j ≤ pos[t] (no lower limit if window is 0); −Inf elsewhere. Groups of heads/kv_heads
+// query heads share one key head (Ainslie et al. 2023).
 var AttnScores = define("attn_scores",
 	[]spec{{"q", graph.F32, "M heads*head_dim"}, {"cache", graph.KV, "C kv_heads*head_dim"}, {"pos", graph.I32, "M"}, {"seq", graph.I32, "M"}},
 	[]spec{{"y", graph.F32, "M heads C"}},
@@ -86,7 +85,7 @@ var AttnValues = define("attn_values",
 
 func checkProbs(n *graph.Node) error {
 	if s := n.In[0].Type.Shape; len(s) == 3 && s[1] != graph.N(n.Attr.Int("heads")) {
-		return errors.New("operand probs has another number of heads than the attribute heads")
+		return errors.New("operand probs does not have the number of heads of the attribute heads")
 	}
 	return checkHeads(n)
 }
@@ -133,7 +132,7 @@ func expandAttention(e *expander, n *graph.Node) []*graph.Value {
 	return []*graph.Value{e.add(AttnValues, pick(a, AttnValues), y, probs, vcache, pos, seq), kcache, vcache}
 }
 
-// pick returns those of the attributes that op knows.
+// pick returns the attributes in a that op has.
 func pick(a graph.Attrs, op *graph.Op) graph.Attrs {
 	p := make(graph.Attrs)
 	for _, spec := range op.Attrs {

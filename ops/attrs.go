@@ -8,12 +8,12 @@ import (
 	"pesti/graph"
 )
 
-// need makes the row of an attribute that must be there; example is of its kind.
+// need returns the specification of a required attribute; example gives its kind.
 func need(name string, example any) graph.AttrSpec {
 	return graph.AttrSpec{Name: name, Default: example, Required: true}
 }
 
-// may makes the row of an attribute that may be left out, and then has a default.
+// may returns the specification of an optional attribute with a default.
 func may(name string, value any) graph.AttrSpec {
 	return graph.AttrSpec{Name: name, Default: value}
 }
@@ -24,7 +24,7 @@ const (
 	Halves = "halves" // rotates dims i and i + rot/2
 )
 
-// rotaryAttrs say how RoPE turns a head.
+// rotaryAttrs are the attributes of RoPE.
 var rotaryAttrs = []graph.AttrSpec{
 	need("rot", int64(0)), need("base", 0.0), may("freq_scale", 1.0),
 	may("ramp_low", 0.0), may("ramp_high", 0.0), may("magnitude", 1.0), need("layout", ""),

@@ -2,9 +2,9 @@ package ops
 
 import "pesti/graph"
 
-// Cost estimates one execution of n: floating-point operations, and bytes that move when every
-// operand and result moves once (of a table, only the rows that get_rows reads). size gives the
-// extent of a dim, so that the same node can be costed for one token and for many.
+// Cost estimates one execution of n: floating-point operations, and bytes, if every operand and
+// result moves once (of a table, only the rows that get_rows reads). size returns the extent of a
+// dim, so that a node can be costed for any number of tokens.
 func Cost(n *graph.Node, size func(graph.Dim) int64) (flops, bytes int64) {
 	count := perElement(1)
 	if row := Of(n.Op); row != nil && row.FLOPs != nil {
@@ -36,7 +36,7 @@ func writesResult(op *graph.Op, result int) bool {
 	return false
 }
 
-// perElement is k operations for each element of the results.
+// perElement returns a FLOPs function that counts k operations for each element of the results.
 func perElement(k int64) func(*graph.Node, func(graph.Dim) int64) int64 {
 	return func(n *graph.Node, size func(graph.Dim) int64) int64 {
 		total := int64(0)

@@ -8,8 +8,8 @@ import (
 	"pesti/ops/ref"
 )
 
-// A Value is what the interpreter holds for one value of a graph. Exactly one of F32, I32 and KV
-// is set. A q8x2 or q8 value is in F32, as the dequantized numbers.
+// A Value is the interpreter's value for one value of a graph. Exactly one of F32, I32 and KV is
+// set. A q8x2 or q8 value is in F32, as the dequantized numbers.
 type Value struct {
 	Shape []int
 	F32   []float32
@@ -20,30 +20,31 @@ type Value struct {
 // last returns the length of a row.
 func (v *Value) last() int { return v.Shape[len(v.Shape)-1] }
 
-// An Env is what a graph's evaluation takes from outside. Its caches persist, so that a prompt
-// may be evaluated in chunks.
+// An Env is the environment of an evaluation. Its caches persist, so that a prompt can be evaluated
+// in chunks.
 type Env struct {
 	// Inputs holds the input values by name; their lengths give T, S and R.
 	Inputs map[string][]int32
-	// Weights gives the dequantized elements of a tensor, row-major. It is not asked for parts.
+	// Weights returns the dequantized elements of a whole tensor, row-major. It is never called for
+	// a part.
 	Weights func(w *graph.Value) ([]float32, error)
 	// Context is the number of cached positions that scores are computed for, rounded up to whole
 	// pages; 0 means the graph's bound of C.
 	Context int
 	// Sequences is the number of sequences in the caches; 0 means the graph's bound of S.
 	Sequences int
-	// F16 stores caches in float16. It counts when a cache is first used.
+	// F16 stores caches in float16. It applies to a cache at its first use.
 	F16 bool
 
 	states map[string]*ref.KV
 }
 
-// Reset forgets the caches.
+// Reset clears the caches.
 func (e *Env) Reset() { e.states = nil }
 
-// Eval interprets g once and returns the wanted values by name; none named means all. Between
-// ops, values are float32; inside, sums are float64. A fused node has the values of its
-// expansion.
+// Eval interprets g once and returns the values named in want, or all values if want is empty.
+// Values are float32; sums inside ops are float64. A fused node is evaluated by its expansion,
+// whose values are included.
 func Eval(g *graph.Graph, env *Env, want ...string) (map[string]*Value, error) {
 	basic, err := ExpandAll(g)
 	if err != nil {
@@ -69,7 +70,7 @@ func Eval(g *graph.Graph, env *Env, want ...string) (map[string]*Value, error) {
 				found[v.Name] = in.values[v]
 			}
 		}
-		for _, v := range n.In { // so that a large model's activations need not all fit
+		for _, v := range n.In { // free dead values, since all activations of a large model may not fit
 			if lastUse[v] == n {
 				delete(in.values, v)
 			}
@@ -90,8 +91,8 @@ type interpreter struct {
 	size   map[graph.Sym]int
 }
 
-// bind gives the symbols their extents, from the inputs and the environment, and checks that
-// positions and sequences lie in the caches.
+// bind sets the extents of symbols from the inputs and the environment, and checks that positions
+// and sequences are inside the caches.
 func (in *interpreter) bind() error {
 	env := in.env
 	in.size[graph.C] = roundUp(orBound(env.Context, in.g, graph.C), ref.PageTokens)
@@ -197,7 +198,7 @@ func (in *interpreter) load(w *graph.Value) error {
 	return nil
 }
 
-// state returns the cache of that name, made at its first use.
+// state returns the cache of a node's name, and creates it at its first use.
 func (in *interpreter) state(n *graph.Node) *Value {
 	kv := in.env.states[n.Name()]
 	if kv == nil {
@@ -222,7 +223,7 @@ func (in *interpreter) alloc(t graph.Type) *Value {
 	case graph.I32:
 		return &Value{Shape: shape, I32: make([]int32, size)}
 	case graph.KV:
-		return nil // always the operand that is written
+		return nil // the written operand's own value
 	}
 	return &Value{Shape: shape, F32: make([]float32, size)}
 }

@@ -2,8 +2,8 @@ package ops
 
 import "pesti/graph"
 
-// Expand replaces a fused node of g by the basic nodes that define it. A basic node stays.
-// Ids are dense again after g.Renumber.
+// Expand replaces a fused node of g by the basic nodes that define it. It does nothing for a basic
+// node. Call g.Renumber afterwards to make ids dense.
 func Expand(g *graph.Graph, n *graph.Node) error {
 	row := Of(n.Op)
 	if row == nil || row.Expand == nil {
@@ -33,15 +33,15 @@ func ExpandAll(g *graph.Graph) (*graph.Graph, error) {
 	return c, nil
 }
 
-// An expander places nodes before the one it expands. After an error it does nothing, so that
-// expansions read as straight code.
+// An expander inserts nodes before the node that it expands. After an error it does nothing, so
+// that expansions need no error handling.
 type expander struct {
 	g   *graph.Graph
 	at  *graph.Node
 	err error
 }
 
-// add places one node and returns its only result.
+// add inserts one node and returns its only result.
 func (e *expander) add(op *graph.Op, attr graph.Attrs, name string, in ...*graph.Value) *graph.Value {
 	if e.err != nil {
 		return nil
@@ -54,7 +54,8 @@ func (e *expander) add(op *graph.Op, attr graph.Attrs, name string, in ...*graph
 	return out[0]
 }
 
-// fresh is a name that no value has but the node's own results, whose names go to their successors.
+// fresh returns a name that no value has except the node's own results, whose names their
+// replacements take over.
 func (e *expander) fresh(name string) string {
 	for _, v := range e.at.Out {
 		if v.Name == name {

@@ -5,11 +5,11 @@ import (
 	"pesti/ops/ref"
 )
 
-// kernels is how lowering notes its choice of a matmul kernel for each weight of a node, separated
-// by commas. It does not change what the node means.
+// kernels is the attribute in which lowering records the matmul kernel of each weight of a node,
+// separated by commas. It does not change the node's meaning.
 var kernels = may("kernels", "")
 
-// Matmul is x·wᵀ, plus res where given.
+// Matmul is x·wᵀ, plus res if it is present.
 var Matmul = alias(define("matmul",
 	[]spec{{"x", activation, "M k"}, {"w", weight, "n k"}, {"res?", graph.F32, "M n"}},
 	[]spec{{"y", graph.F32, "M n"}},
@@ -23,7 +23,7 @@ func evalMatmul(_ *graph.Node, in, out []*Value) error {
 	return nil
 }
 
-// QKV is three matmuls of one x, each with its bias where given.
+// QKV is three matmuls of one x, each with an optional bias.
 var QKV = define("qkv",
 	[]spec{{"x", activation, "M k"},
 		{"wq", weight, "nq k"}, {"wk", weight, "nk k"}, {"wv", weight, "nv k"},
@@ -35,7 +35,7 @@ func expandQKV(e *expander, n *graph.Node) []*graph.Value {
 	return e.qkv(n, n.In[0], n.In[1:4], n.In[4:])
 }
 
-// qkv adds the matmuls of x that n stands for.
+// qkv adds the matmuls of x in n's expansion.
 func (e *expander) qkv(n *graph.Node, x *graph.Value, weights, biases []*graph.Value) []*graph.Value {
 	out := make([]*graph.Value, 3)
 	for i := range out {
@@ -50,8 +50,8 @@ func (e *expander) qkv(n *graph.Node, x *graph.Value, weights, biases []*graph.V
 	return out
 }
 
-// GatedMLP is act(x·gateᵀ) ⊙ (x·upᵀ) (Shazeer 2020), with any of the three activations. Its name in graphs is
-// that of the variant with SiLU.
+// GatedMLP is act(x·gateᵀ) ⊙ (x·upᵀ) (Shazeer 2020), with any of the three activations. Its name in
+// graphs, swiglu, is the name of the variant with SiLU.
 var GatedMLP = define("swiglu",
 	[]spec{{"x", activation, "M k"}, {"gate", weight, "n k"}, {"up", weight, "n k"}},
 	[]spec{{"y", graph.F32, "M n"}},

@@ -16,7 +16,7 @@ var RMSNorm = alias(define("rms_norm",
 	func(n *graph.Node) error {
 		x, w, group := n.In[0].Type.Shape, n.In[1].Type.Shape, n.Attr.Int("group")
 		if len(x) != 2 || len(w) != 1 {
-			return nil // the specs complain
+			return nil // the specs report the error
 		}
 		want := x[1]
 		if group != 0 {

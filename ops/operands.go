@@ -19,10 +19,10 @@ type spec struct {
 	shape string
 }
 
-// The two element types that stand for several.
+// Element types in specs that match several types.
 const (
-	weight     graph.DType = "weight"     // any type a model file stores
-	activation graph.DType = "activation" // f32, or q8x2, q8 or bf16 once lowering rounds
+	weight     graph.DType = "weight"     // any type of a model file
+	activation graph.DType = "activation" // f32, or q8x2, q8 or bf16 after lowering
 )
 
 func accepts(want, got graph.DType) bool {
@@ -35,8 +35,8 @@ func accepts(want, got graph.DType) bool {
 	return want == got
 }
 
-// define makes an op whose results follow from its operands and attributes as the specs say.
-// check, where not nil, is what the specs cannot say.
+// define returns an op whose Infer follows the specs. check, if it is not nil, checks conditions
+// that specs cannot express.
 func define(name string, in, out []spec, attrs []graph.AttrSpec, check func(*graph.Node) error) *graph.Op {
 	op := &graph.Op{Name: name, Out: len(out), Attrs: attrs, RowWise: rowWise(in, out)}
 	for _, s := range in {
@@ -95,13 +95,13 @@ func rowWise(in, out []spec) bool {
 func alias(op *graph.Op, pairs ...[2]int) *graph.Op  { op.Alias = pairs; return op }
 func writes(op *graph.Op, pairs ...[2]int) *graph.Op { op.Writes = pairs; return op }
 
-// A unifier knows the extents of an op's shape variables as its operands reveal them.
+// A unifier holds the extents of an op's shape variables that the operands so far have determined.
 type unifier struct {
 	attr graph.Attrs
 	vars map[string]graph.Dim
 }
 
-// match checks an operand's type against its spec, and binds the variables it meets first.
+// match checks an operand's type against its spec, and binds variables that are not bound yet.
 func (u unifier) match(s spec, t graph.Type) error {
 	if !accepts(s.dtype, t.DType) {
 		return fmt.Errorf("expected element type %s", s.dtype)

@@ -7,11 +7,11 @@ import (
 	"pesti/ops/ref"
 )
 
-// What joins the parts of a value that several devices have computed (Shoeybi et al. 2019,
-// arXiv:1909.08053). More than three parts take several ops.
+// Ops that join the parts of a value that several devices have computed (Shoeybi et al. 2019,
+// arXiv:1909.08053). More than three parts need several ops.
 
-// GetPart is get_rows of a table of which only the rows from first on are there, out of vocab: the others give
-// zeros, so that the sum over all parts is the look-up.
+// GetPart is get_rows of a part of a table of vocab rows that begins at row first. Rows outside the
+// part give zeros, so that the sum over all parts is the look-up.
 var GetPart = define("get_part",
 	[]spec{{"table", weight, "rows n"}, {"ids", graph.I32, "M"}},
 	[]spec{{"y", graph.F32, "M n"}},
@@ -30,8 +30,8 @@ func evalGetPart(n *graph.Node, in, out []*Value) error {
 	return nil
 }
 
-// Sum adds its operands in their order, and res after them where given. Devices that have the same parts
-// have the same bits.
+// Sum adds its operands in order, and then res if it is present. Devices with the same operands get
+// the same bits.
 var Sum = alias(define("sum",
 	[]spec{{"x0", graph.F32, "M n"}, {"x1?", graph.F32, "M n"}, {"x2?", graph.F32, "M n"}, {"res?", graph.F32, "M n"}},
 	[]spec{{"y", graph.F32, "M n"}}, nil, nil), [2]int{0, 3})
@@ -58,7 +58,7 @@ func sumFLOPs(n *graph.Node, size func(graph.Dim) int64) int64 {
 	return perElement(terms-1)(n, size)
 }
 
-// Concat puts the rows of its operands side by side, width elements together.
+// Concat concatenates the rows of its operands to rows of width elements.
 var Concat = define("concat",
 	[]spec{{"x0", graph.F32, "M n0"}, {"x1?", graph.F32, "M n1"}, {"x2?", graph.F32, "M n2"}},
 	[]spec{{"y", graph.F32, "M width"}},

@@ -2,8 +2,8 @@ package ops
 
 import "pesti/graph"
 
-// Products with a norm of x in front. A kernel that computes the norm in its prologue needs no step for it and no
-// memory for its result; in return every block of the kernel computes the norm again.
+// Products that first compute a norm of x. A kernel that computes the norm in its prologue saves a
+// step and the memory for the norm's result; in return every block of the kernel repeats the norm.
 
 // NormMatmul is matmul(rms_norm(x, norm), w).
 var NormMatmul = define("norm_matmul",

@@ -64,7 +64,7 @@ func expandNormQuantizeQ8(e *expander, n *graph.Node) []*graph.Value {
 	return []*graph.Value{e.roundedNorm(n, QuantizeQ8)}
 }
 
-// roundedNorm adds a norm and what rounds it.
+// roundedNorm adds a norm and the op that rounds it.
 func (e *expander) roundedNorm(n *graph.Node, op *graph.Op) *graph.Value {
 	y := n.Out[0].Name
 	norm := e.add(RMSNorm, graph.Attrs{"eps": n.Attr.Float("eps")}, y+".norm", n.In[0], n.In[1])

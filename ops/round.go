@@ -7,7 +7,7 @@ import (
 	"pesti/graph"
 )
 
-// tileBlock is how many activations products in tiles take at a time.
+// tileBlock is the number of activations in a block of products in tiles.
 const tileBlock = 32
 
 // Round rounds activations to bf16. The interpreter carries the rounded values.

@@ -15,7 +15,7 @@ func evalGetRows(n *graph.Node, in, out []*Value) error {
 	return ref.GetRows(out[0].F32, in[0].F32, in[1].I32, in[0].last(), n.Float("scale"))
 }
 
-// SelectRows keeps the rows whose logits are wanted.
+// SelectRows keeps the rows whose logits the caller requests.
 var SelectRows = define("select_rows",
 	[]spec{{"x", graph.F32, "T n"}, {"rows", graph.I32, "R"}},
 	[]spec{{"y", graph.F32, "R n"}}, nil, nil)

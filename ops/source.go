@@ -24,8 +24,8 @@ var Input = &graph.Op{
 	},
 }
 
-// State is one layer's cache of keys or values: a row of width elements for each position of
-// each sequence. A window > 0 says that no more than the last window positions are ever read.
+// State is one layer's cache of keys or values: a row of width elements for each position of each
+// sequence. A window > 0 means that at most the last window positions are ever read.
 var State = define("state", nil, []spec{{"y", graph.KV, "C width"}},
 	[]graph.AttrSpec{need("width", int64(0)), may("window", int64(0))},
 	func(n *graph.Node) error {

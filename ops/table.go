@@ -8,31 +8,26 @@
 //
 // # How to add an op
 //
-// A basic op, say relu, takes eight files, and its tests. SiLU is the pattern in each of them:
+// For a basic op, say relu (follow SiLU in every file named here):
 //
-//  1. ops/ref/act.go or another file there: the function on slices, with its formula and source, and a
-//     case in ref_test.go whose expected values come from elsewhere.
-//  2. ops/elementwise.go or another file here: the op, made by define from specs (see [spec]) or by unary
-//     or binary, with its attributes, and its eval function. Name in alias the operands whose place in
-//     memory a result may take, in writes the states that it writes.
-//  3. ops/table.go: a row, with the kind by which pictures color the op.
-//  4. graph/graphtest/recipes.go: a recipe that draws it, in the list recipes.
-//  5. exec/plan/kernels.go: the signature of its reference kernel, ref.relu (refUnary, refBinary or a row
-//     of its own), with the range of each parameter and, in cost, its operation count. An attribute is a
-//     parameter of the same name.
-//  6. exec/cpu/kernel/reference.go: the kernel, in referenceRows, and a case in rowCases of rows_test.go. If
-//     the result may take an operand's place, add the kernel to the map in testInPlace there; no test asks
-//     for it.
-//  7. lower/cpu/cpu.go: a row in Reference.
-//  8. conformance/gorgoniaref/ops.go: a row that computes it with gorgonia, written from the source of the op
-//     and not from step 1.
+//  1. ops/ref: the function on slices, with its formula and source, and a case in ref_test.go
+//     whose expected values come from elsewhere.
+//  2. Here: the op, made by define from specs (see [spec]) or by unary or binary, its eval
+//     function, and a row in the table below. List in alias the operands whose memory a result may
+//     take, and in writes the states that it writes.
+//  3. graph/graphtest/recipes.go: a recipe that draws it, in the list recipes.
+//  4. Its reference kernel, ref.relu: the signature in exec/plan/kernels.go (refUnary, refBinary or
+//     a row of its own) with its range of each parameter, its operation count in exec/plan/cost.go,
+//     the function in exec/cpu/kernel/reference.go with its row in kernel.go and a case in rowCases
+//     of rows_test.go, and a row in Reference of lower/cpu/cpu.go. If the result may take an
+//     operand's place, add the kernel to the map in testInPlace of rows_test.go; no test asks for it.
+//  5. graph/draw/kind.go: its name in the list of one colour.
+//  6. If a frontend emits it: a row in conformance/gorgoniaref/ops.go, and the step in
+//     conformance/oracle/blocks.py, written from the source of the op and not from step 1.
 //
-// The frontend that emits it (frontend/blocks.go) is a change of its own, with the same computation in
-// conformance/oracle/blocks.py.
-//
-// A fused op has expand instead of eval: basic nodes with the same meaning. Instead of steps 1 and 5
-// to 8 it needs a kernel (how: package exec/cpu/kernel) with a row in Kernels of lower/cpu/cpu.go,
-// and a pass that makes it (how: package graph/pass). If it multiplies by weights, it takes the
+// A fused op has expand instead of eval: basic nodes with the same meaning. Instead of steps 1, 4
+// and 6 it needs a kernel (see package exec/cpu/kernel) with a row in Kernels of lower/cpu/cpu.go,
+// and a pass that creates it (see package graph/pass). If it multiplies by weights, it takes the
 // attribute kernels and a case in matmulWeights of lower/passes.go.
 //
 // Then run
@@ -41,16 +36,17 @@
 //	go test ./conformance/gorgoniaref
 //	go test ./conformance -run 'TablesAgree|EveryOpLowers'
 //
-// in which TestRecipes, TestEverythingHasAKind, TestEveryOpLowers, TestCostModels (the
-// operation count) and TestRandomGraphs (gorgonia) name a step that was left out.
+// TestRecipes, TestEverythingHasAKind, TestEveryOpLowers and TestWorks (the operation count) fail
+// for a step that you left out, and name it.
 //
 // Traps:
-//   - The shapes say whether an op is row-wise, and sink_rows believes them. One whose row m reads
-//     other rows must have an operand whose first extent is T, as select_rows has.
-//   - An absent optional attribute has the default of its row. Read one whose default is not zero by
-//     Node.Float or Node.Attribute, since Attrs.Float and the like know no defaults.
-//   - A kernel runs in place wherever alias allows it: TestInPlace shows how that is tested.
-//   - Names of ops and attributes are the text form, and stand in golden files.
+//   - The shapes determine whether an op is row-wise, and sink_rows relies on them. An op whose row
+//     m reads other rows must have an operand whose first extent is T, like select_rows.
+//   - An absent optional attribute has the default of its row. Read an attribute whose default is
+//     not zero by Node.Float or Node.Attribute, since Attrs.Float and similar methods ignore
+//     defaults.
+//   - A kernel runs in place wherever alias allows it; see TestInPlace for the test.
+//   - Names of ops and attributes are part of the text form, and occur in golden files.
 package ops
 
 import "pesti/graph"
@@ -63,8 +59,8 @@ type Row struct {
 	// Eval computes the results from the operands; in[i] is nil for an absent operand. Results
 	// come allocated, and a written state is the operand's, in place.
 	Eval func(n *graph.Node, in, out []*Value) error
-	// Expand builds basic nodes with the same meaning, whose last results have the names of
-	// n's, and returns those.
+	// Expand builds basic nodes with the same meaning and returns their final results, which have
+	// the names of n's results.
 	Expand func(e *expander, n *graph.Node) []*graph.Value
 	// FLOPs counts floating-point operations, a multiply-add as two; nil: one for each element
 	// of the results.
@@ -74,7 +70,7 @@ type Row struct {
 // Table returns all rows. Callers must not change them.
 func Table() []Row { return table }
 
-// Of returns the row of an op, or nil for an op of another table.
+// Of returns the row of an op, or nil if the table does not have it.
 func Of(op *graph.Op) *Row {
 	for i := range table {
 		if table[i].Op == op {

@@ -2,7 +2,7 @@ package ops
 
 import "pesti/graph"
 
-// Transfer brings a value to the device of the node: a copy of x, which may lie on another one.
+// Transfer copies x, which may be on another device, to the device of the node.
 var Transfer = crosses(define("transfer", []spec{{"x", graph.F32, "M n"}}, []spec{{"y", graph.F32, "M n"}}, nil, nil))
 
 func evalTransfer(_ *graph.Node, in, out []*Value) error {
@@ -10,5 +10,5 @@ func evalTransfer(_ *graph.Node, in, out []*Value) error {
 	return nil
 }
 
-// crosses completes an op whose operands may lie on another device.
+// crosses marks an op whose operands may be on another device.
 func crosses(op *graph.Op) *graph.Op { op.Crosses = true; return op }

@@ -70,7 +70,7 @@ func (c *Config) ids() []namedID {
 	return []namedID{{keyBOS, &c.BOS}, {keyEOS, &c.EOS}, {keyEOT, &c.EOT}, {keyEOM, &c.EOM}, {keyUNK, &c.UNK}}
 }
 
-// FromGGUF returns the tokenizer that f describes. It fails as [New] does, or if
+// FromGGUF returns the tokenizer that f describes. It returns the errors of [New], and an error if
 // a key has the wrong type.
 func FromGGUF(f *gguf.File) (*Tokenizer, error) {
 	c := Config{BOS: -1, EOS: -1, EOT: -1, EOM: -1, UNK: -1, HasPre: f.Has(keyPre)}

@@ -123,9 +123,10 @@ var gpt2Words = either(
 	spaces,
 )
 
-// modernWords is the expression of GPT-4 and later models, with what
-// counts as part of a word and how many digits make a number:
-// (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?L+|\p{N}{1,digits}| ?[^\sL\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
+// modernWords is the expression of GPT-4 and later models. letters is the class L of a word's
+// runes, digits the most digits of a number:
+// (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?L+|\p{N}{1,digits}|
+// ?[^\sL\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
 func modernWords(letters class, digits int) matcher {
 	return either(
 		anyContraction,
@@ -136,10 +137,11 @@ func modernWords(letters class, digits int) matcher {
 	)
 }
 
-// casedWords is the expression of GPT-4o, where a capital begins a word, with what
-// may end a word and how many digits make a number. With U for
+// casedWords is the expression of GPT-4o, in which a capital begins a word. end matches the
+// optional end of a word, digits is the most digits of a number. With U for
 // [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}] and L for [\p{Ll}\p{Lm}\p{Lo}\p{M}]:
-// [^\r\n\p{L}\p{N}]?U*L+end?|[^\r\n\p{L}\p{N}]?U+L*end?|\p{N}{1,digits}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+
+// [^\r\n\p{L}\p{N}]?U*L+end?|[^\r\n\p{L}\p{N}]?U+L*end?|\p{N}{1,digits}|
+// ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+
 func casedWords(end matcher, digits int) matcher {
 	capital := in(letter&^lower | mark)
 	small := in(letter&^(upper|title) | mark)

@@ -5,11 +5,10 @@ import (
 	"unicode/utf8"
 )
 
-// A Stream converts the bytes of generated tokens to text that can be displayed
-// immediately: if a rune is split between tokens, its bytes are held until it is
-// complete. Bytes that cannot become a rune are passed on unchanged, so that the
-// concatenated results of Write and Flush are what was written. The zero value is
-// ready to use.
+// A Stream converts the bytes of generated tokens to text that can be displayed immediately: if a
+// rune is split between tokens, its bytes are held until it is complete. Bytes that cannot become a
+// rune are passed on unchanged, so that the concatenated results of Write and Flush equal the
+// written bytes. The zero value is ready to use.
 type Stream struct {
 	holder
 }
@@ -38,7 +37,7 @@ func (h *holder) add(piece []byte) []byte {
 	return h.text
 }
 
-// release returns the first n bytes of what add returned, valid until add is called again, and holds
+// release returns the first n bytes of add's result, valid until the next call of add, and holds
 // the rest.
 func (h *holder) release(n int) []byte {
 	h.out = n
@@ -58,11 +57,10 @@ func unfinished(text []byte) int {
 	return 0
 }
 
-// A StopMatcher finds the first stop string in a text that arrives in pieces: the
-// one that is complete first, and the longest of the ones that end together. Text
-// that may be the beginning of a stop string is held until that is known, so that
-// no part of a stop string is ever returned. It works on bytes and must come
-// before a [Stream].
+// A StopMatcher finds the first stop string in a text that arrives in pieces: the one that is
+// complete first, and the longest of the ones that end together. Text that may be the beginning of
+// a stop string is held until it is certain whether it is, so that no part of a stop string is ever
+// returned. It works on bytes and must come before a [Stream].
 type StopMatcher struct {
 	stops   [][]byte
 	holder  // holds the longest suffix of the text that may begin a stop string

@@ -127,8 +127,9 @@ func expect(st *safetensors.File, name, dtype string, shape ...int64) (*safetens
 // directory is the digest of the model's header, metadata and tensor directory.
 func directory(model *gguf.File) string { return fmt.Sprintf("sha256:%x", model.Digest()) }
 
-// CheckData compares the digest of the model's weights that the sidecar holds with the given one. It has
-// the form that plans use: "sha256:…" of all weights, or "samples-sha256:…" of gguf.File.SampleData.
+// CheckData compares the digest of the model's weights in the sidecar's metadata with the given
+// one. It has the form that plans use: "sha256:…" of all weights, or "samples-sha256:…" of
+// gguf.File.SampleData.
 func (f *File) CheckData(want string) error {
 	key := dataKey
 	if strings.HasPrefix(want, samples) {

@@ -15,20 +15,20 @@ import (
 	"github.com/fogleman/gg"
 )
 
-// A Chart is a picture in which everything has its place, so that no layout engine is needed:
-// marks on a plane, in points, y down.
+// A Chart is a picture of marks at fixed positions, in points with y down, so it needs no layout
+// engine.
 type Chart struct {
 	width, height float64
 	marks         []mark
 }
 
-// A mark is something drawn, in each format of a chart.
+// A mark is an element of a chart that every format can draw.
 type mark interface {
 	svg(b *bytes.Buffer)
 	png(p *pen)
 }
 
-// chartFormats are what a chart can be written as.
+// chartFormats are the output formats of charts.
 var chartFormats = map[string]func(*Chart, io.Writer) error{
 	"svg": (*Chart).writeSVG,
 	"png": (*Chart).writePNG,
@@ -77,7 +77,7 @@ func (c *Chart) writePNG(w io.Writer) error {
 // points prints a coordinate, to a hundredth.
 func points(x float64) string { return strconv.FormatFloat(math.Round(x*100)/100, 'f', -1, 64) }
 
-// A bar is a rectangle. Its title is what a reader sees who points at it.
+// A bar is a rectangle. Its title is its tooltip.
 type bar struct {
 	x, y, w, h float64
 	fill, line string // "" for none
@@ -143,8 +143,8 @@ func (l stroke) png(p *pen) {
 	p.Stroke()
 }
 
-// A caption is a line of text. It stands on its point, or to its middle or left by anchor: 0 begins
-// there, 0.5 is centred, 1 ends there. An upright one runs upwards.
+// A caption is a line of text. anchor is the part of the text that is left of its point: 0 begins
+// there, 0.5 is centred, 1 ends there. An upright caption runs upwards.
 type caption struct {
 	x, y    float64
 	text    string
@@ -182,12 +182,12 @@ func (t caption) png(p *pen) {
 	if t.upright {
 		p.RotateAbout(-math.Pi/2, t.x, t.y)
 	}
-	// Letters are made at their size in pixels, so the plane is scaled back around the point.
+	// Fonts are loaded at their size in pixels, so undo the plane's scale around the point.
 	p.ScaleAbout(1/p.textScale, 1/p.textScale, t.x, t.y)
 	p.DrawStringAnchored(clean(t.text), t.x, t.y, t.anchor, 0)
 }
 
-// room is about how wide a text is in Helvetica, rather too wide than too narrow.
+// room estimates the width of a text in Helvetica. It overestimates rather than underestimates.
 func room(text string, size float64) float64 {
 	return 0.56 * size * float64(utf8.RuneCountInString(text))
 }

@@ -12,7 +12,7 @@ type contents struct {
 	first, last int    // steps [first, last)
 }
 
-// scratchKind is the kind of what a step needs for itself, and its name.
+// scratchKind is the kind and the name of a step's scratch.
 const scratchKind = "scratch"
 
 // contentsOf returns the values of each buffer in a verified program's arena, in order.
@@ -40,8 +40,8 @@ func contentsOf(p *plan.Plan, g *plan.Program) map[*plan.Buffer][]contents {
 	return all
 }
 
-// valueIn names what a step leaves in a buffer: what the step is named after, or where it has
-// several results what the buffer is, which then holds nothing else.
+// valueIn names the value that a step leaves in a buffer: the step's name, or for a step with
+// several results the buffer's name, since such a buffer holds no other value.
 func valueIn(b *plan.Buffer, st *plan.Step, list []touch) string {
 	if b.ID == st.Scratch || b.Class == plan.State || len(results(st, list)) > 1 {
 		return b.Name

@@ -2,8 +2,8 @@ package draw
 
 import "pesti/exec/plan"
 
-// A touch is what a step does to a range of bytes. Ranges of a device's arena are in one space; states
-// and io buffers have one each, named by their ID.
+// A touch is a step's access to a range of bytes. The arena of each device is one address space;
+// each state and io buffer is one of its own, named by its ID.
 type touch struct {
 	buffer *plan.Buffer
 	lo, hi int64
@@ -23,7 +23,7 @@ func (t *touch) conflicts(u *touch) bool {
 	return (t.writes || u.writes) && t.space() == u.space() && t.lo < u.hi && u.lo < t.hi
 }
 
-// touches lists what every step of a verified program does to memory, in execution order.
+// touches lists the memory accesses of every step of a verified program, in execution order.
 func touches(p *plan.Plan, g *plan.Program) [][]touch {
 	at := func(id int, reads, writes bool) touch {
 		b := p.Buffer(g, id)
@@ -46,13 +46,13 @@ func touches(p *plan.Plan, g *plan.Program) [][]touch {
 	return all
 }
 
-// dependencies returns the links between the steps of a program. Data links go from the step
-// that wrote a buffer last to each step that reads it. Where two steps conflict in memory and no
-// path of links orders them yet, a reuse link does; so a reuse link is there only if nothing
-// else forces its order.
+// dependencies returns the links between the steps of a program. A data link goes from the last
+// step that wrote a buffer to each step that reads it. A reuse link connects two steps that
+// conflict in memory and that no path of links orders yet, so it exists only if nothing else forces
+// the order.
 func dependencies(steps [][]touch) []link {
 	pic := &picture{}
-	before := make([]set, len(steps)) // the steps that must come before each
+	before := make([]set, len(steps)) // for each step, the steps that must come before it
 	writer := map[*plan.Buffer]int{}
 	for to, list := range steps {
 		before[to] = newSet(len(steps))

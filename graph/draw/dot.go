@@ -37,7 +37,7 @@ func (p *picture) dot() string {
 			inside.Attrs("id", id, "label", c.label, "labeljust", "l", "style", "rounded,filled", "color", "#C9D1DC",
 				"fillcolor", "#F6F8FA", "fontname", fontName+"-Bold", "fontsize", "12", "fontcolor", "#4A5568", "margin", "14")
 			switch {
-			case c.label == "": // keeps its boxes together, unseen
+			case c.label == "": // an invisible cluster that keeps its boxes together
 				inside.Attrs("style", "solid", "peripheries", "0")
 			case len(c.inner) > 0:
 				inside.Attrs("fillcolor", "#EEF1F5")
@@ -71,15 +71,15 @@ func (p *picture) dot() string {
 	return sortRanks(g.String())
 }
 
-// sideBySide reports whether a link shall not put a block below the one before: the blocks of a
-// graph, which has no waves, stand next to each other.
+// sideBySide reports whether a link must not affect ranks, so that the blocks of a graph, which has
+// no waves, are next to each other.
 func (p *picture) sideBySide(l link) bool {
 	a, b := &p.boxes[l.from], &p.boxes[l.to]
 	return a.rank < 0 && a.layer != b.layer && a.layer != outside && b.layer != outside
 }
 
-// sortRanks puts the lines that say which nodes are on one rank in order: the library prints
-// them as it finds them in a map.
+// sortRanks sorts the lines that list the nodes of a rank, because the library prints them in the
+// random order of a map.
 func sortRanks(text string) string {
 	lines := strings.Split(text, "\n")
 	isRank := func(line string) bool { return strings.HasPrefix(line, "\t{rank=same;") }
@@ -95,8 +95,8 @@ func sortRanks(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// rank puts every wave on a rank of its own, in order. Where no link leads from a wave to the
-// next, an invisible one does.
+// rank puts every wave on its own rank, in order. It adds an invisible link between waves that no
+// link connects.
 func (p *picture) rank(g *dot.Graph, nodes []dot.Node) {
 	type wave struct {
 		program string
@@ -139,7 +139,7 @@ func (p *picture) rank(g *dot.Graph, nodes []dot.Node) {
 	}
 }
 
-// label is the title and the legend: the kinds that occur.
+// label returns the title and the legend of the kinds that occur.
 func (p *picture) label() dot.HTML {
 	var b strings.Builder
 	b.WriteString(`<table border="0" cellborder="0" cellspacing="0" cellpadding="2">`)
@@ -167,7 +167,7 @@ func (p *picture) label() dot.HTML {
 			legendText("output"))
 	}
 	if slices.ContainsFunc(p.links, func(l link) bool { return l.reuse }) {
-		fmt.Fprintf(&b, `<td border="0"><font point-size="10" color="%s"><b>– – →</b></font>%s</td>`, reuseColor, legendText("  only reuse of memory forces this order"))
+		fmt.Fprintf(&b, `<td border="0"><font point-size="10" color="%s"><b>– – →</b></font>%s</td>`, reuseColor, legendText("  order forced by reuse of memory alone"))
 	}
 	b.WriteString(`</tr></table></td></tr></table>`)
 	return dot.HTML(b.String())
@@ -216,8 +216,8 @@ func row(b *strings.Builder, align string, size int, color string, bold bool, te
 	fmt.Fprintf(b, `<tr><td align="%s"><font point-size="%d" color="%s">%s</font></td></tr>`, align, size, color, text)
 }
 
-// quoted writes an ID of the dot language (https://graphviz.org/doc/info/lang.html), in which only
-// the quote is escaped. A backslash before the quote that ends it would take that away.
+// quoted writes an ID of the dot language (https://graphviz.org/doc/info/lang.html), which escapes
+// only quotes. A final backslash would escape the closing quote.
 func quoted(s string) string {
 	return `"` + strings.NewReplacer(`"`, `\"`, `\`, `/`).Replace(clean(s)) + `"`
 }
@@ -232,7 +232,7 @@ func clean(s string) string {
 	}, s)
 }
 
-// clip shortens what would make a box too wide.
+// clip shortens text that would make a box too wide.
 func clip(s string) string {
 	const most = 160
 	r := []rune(s)

@@ -1,12 +1,12 @@
 // Package draw makes pictures of graphs and plans: as text in the dot language, and from that,
 // in-process, as svg or png.
 //
-// It owns what is drawn (boxes, links, ranks), the folding of equal layers into one, the colours,
-// and the rendering. It imports graph, ops' names by way of graphs, exec/plan, and two drawing
-// libraries; it knows neither models nor the compiler.
+// It contains the picture's model (boxes, links, ranks), the folding of equal layers into one, the
+// colours, and the rendering. It imports graph, exec/plan and two drawing libraries, and neither
+// models nor the compiler.
 //
-// Graphs and plans are both turned into a picture, which knows only boxes and links; folding and
-// printing work on that. The same input and options give the same bytes.
+// Graphs and plans are converted to a picture of boxes and links, on which folding and printing
+// work. The same input and options give the same bytes.
 package draw
 
 import (
@@ -15,26 +15,27 @@ import (
 	"strings"
 )
 
-// Options say which part of a graph or plan to draw. A repeated layer is drawn once unless All
-// is set or Layer names one.
+// Options select the part of a graph or plan to draw. A repeated layer is drawn once unless All is
+// set or Layer names one.
 type Options struct {
-	Title   string // the first line; by default the model's name
+	Title   string // first line of the picture; by default the model's name
 	Stage   string // of a graph: which one it is, by default "graph"
 	All     bool   // every node or step and every dependency, nothing folded
 	Layer   int    // only this block, −1 for all
-	Program string // of a plan; by default its first one, with All every one
+	Program string // program of a plan; by default the first, with All every program
 
-	// Times colours a plan by how long its steps took: seconds by program and ID of the step.
+	// Times holds the seconds of each step, by program and step ID. If set, boxes are coloured by
+	// time.
 	Times map[string][]float64
 }
 
-// mostBoxes is how many a picture has unless it is of everything.
+// mostBoxes is the largest number of boxes in a picture without Options.All.
 const mostBoxes = 400
 
 // outside is the layer of a box that belongs to no block.
 const outside = -1
 
-// A picture is boxes and the links between them, in execution order.
+// A picture holds boxes in execution order and the links between them.
 type picture struct {
 	name   string // of the dot text
 	title  []string
@@ -45,21 +46,21 @@ type picture struct {
 
 // A box is a node of a graph or a step of a plan.
 type box struct {
-	id      string // stable: from names, not from positions in memory
+	id      string // derived from names, so that it is stable
 	program string // of a plan
 	layer   int
 	device  int
 	rank    int // the wave of a step; boxes of a graph have none, −1
 	kind    string
-	place   string // of a step: where in the program it is
+	place   string // position of a step in the program
 	title   string
 	lines   []string
 	weights []weight
 	stores  []string // where a step's results are
 	output  bool
-	seconds float64 // that it took, and its share of the program's time, where they are known
+	seconds float64 // time of the step, and its share of the program's time, if known
 	share   float64
-	shape   string // what makes two boxes of different layers the same, names and weight types aside
+	shape   string // equal for equal boxes of different layers; without names and weight types
 }
 
 // A weight is a tensor that a box reads. Folded layers may differ in its type.
@@ -73,8 +74,8 @@ func (w weight) String() string {
 	return fmt.Sprintf("%s  %s %s", w.name, strings.Join(w.types, "/"), w.dims)
 }
 
-// A link says that box to comes after box from, because it takes a value from it or, where reuse
-// is set, only because it writes memory that the other one uses.
+// A link orders box to after box from: because to reads a value of from, or, if reuse is set, only
+// because to writes memory that from uses.
 type link struct {
 	from, to int
 	labels   []string
@@ -88,7 +89,7 @@ type cluster struct {
 	inner []cluster
 }
 
-// link adds a link, or a label to one that is there.
+// link adds a link, or a label to an existing one.
 func (p *picture) link(from, to int, label string, reuse bool) {
 	i := slices.IndexFunc(p.links, func(l link) bool { return l.from == from && l.to == to })
 	if i < 0 {
@@ -100,7 +101,7 @@ func (p *picture) link(from, to int, label string, reuse bool) {
 	}
 }
 
-// label says what a link carries, equal values once with their number.
+// label lists the values that a link carries, equal ones once with a count.
 func (l *link) label() string {
 	var lines []string
 	for i, s := range l.labels {
@@ -121,7 +122,7 @@ func (l *link) label() string {
 	return strings.Join(lines, "\n")
 }
 
-// finish brings a picture of everything into the form that the options ask for.
+// finish reduces a picture of everything to the part that the options select.
 func (p *picture) finish(o Options) (*picture, error) {
 	p.moveSelections()
 	switch {
@@ -141,7 +142,7 @@ func (p *picture) finish(o Options) (*picture, error) {
 	return q, nil
 }
 
-// limit drops the boxes that would make the picture too large to read, and says so.
+// limit drops boxes beyond the limit, and notes their number in the title.
 func (p *picture) limit(most int) {
 	if len(p.boxes) <= most {
 		return
@@ -161,8 +162,8 @@ func (p *picture) limit(most int) {
 	p.groups = trim(p.groups)
 }
 
-// inline turns inputs into a line in the boxes that take them: links from positions to every
-// attention would run through the whole picture.
+// inline replaces the boxes of inputs by a line in the boxes that read them, since links from
+// positions to every attention would cross the whole picture.
 func (p *picture) inline() *picture {
 	q := &picture{name: p.name, title: p.title}
 	to := make([]int, len(p.boxes))
@@ -187,8 +188,8 @@ func (p *picture) inline() *picture {
 	return q
 }
 
-// moveSelections counts a selection of rows to the block that takes them: it is named after the
-// value it selects from, which another block may compute.
+// moveSelections assigns a selection of rows to the block that reads the result. Its name comes
+// from the selected value, which another block may compute.
 func (p *picture) moveSelections() {
 	taker := map[int]int{}
 	for _, l := range p.links {
@@ -203,14 +204,14 @@ func (p *picture) moveSelections() {
 	}
 }
 
-// take adds a line with what the box takes that is not drawn.
+// take adds a line with the operands of the box that are not drawn.
 func (b *box) take(names []string) {
 	if len(names) > 0 {
 		b.lines = append(slices.Clip(b.lines), "takes "+strings.Join(names, ", "))
 	}
 }
 
-// feed adds a line with what takes the box's results and is not drawn.
+// feed adds a line with the readers of the box's results that are not drawn.
 func (b *box) feed(names []string) {
 	if len(names) > 0 {
 		b.lines = append(slices.Clip(b.lines), "feeds "+strings.Join(names, ", "))
@@ -225,7 +226,7 @@ func (p *picture) lastLayer() int {
 	return last
 }
 
-// only keeps the boxes of one layer. What comes from other boxes and goes to them is said in words.
+// only keeps the boxes of one layer. Lines in the boxes list the values from and to other boxes.
 func (p *picture) only(layer int) *picture {
 	q := &picture{name: p.name, title: p.title}
 	to := map[int]int{}
@@ -257,7 +258,7 @@ func (p *picture) only(layer int) *picture {
 	return q
 }
 
-// namesByLayer names boxes, those of one layer after the other together: "q, attn_res of block 2".
+// namesByLayer names boxes, grouped by layer: "q, attn_res of block 2".
 func (p *picture) namesByLayer(boxes []int) []string {
 	var names []string
 	for i, n := range boxes {

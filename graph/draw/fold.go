@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// fold draws each kind of layer once. Two layers are of a kind if their boxes have the same
-// shapes and are linked alike, whatever their names, the types of their weights and the places of
-// their buffers. Layers that repeat one after the other become a cluster "×24", and so does a
-// pattern of layers, such as five with a window and one without.
+// fold draws each kind of layer once. Two layers are of the same kind if their boxes have the same
+// shapes and the same links; names, weight types and buffer addresses may differ. Consecutive
+// layers of one kind become a cluster "×24", and so does a repeated pattern of layers, such as five
+// with a window and one without.
 func fold(p *picture) *picture {
 	layers := byLayer(p)
 	f := &folder{old: p, layers: layers, to: make([]int, len(p.boxes)), group: map[int]int{}, picture: &picture{name: p.name, title: p.title}}
@@ -26,7 +26,7 @@ func fold(p *picture) *picture {
 			continue
 		}
 		all := slices.Clone(runs[at : at+period])
-		for i := range all { // the layers of all repetitions are drawn by those of the first
+		for i := range all { // the first repetition represents the layers of all
 			for t := 1; t < times; t++ {
 				all[i].layers = append(slices.Clone(all[i].layers), runs[at+t*period+i].layers...)
 			}
@@ -43,7 +43,7 @@ func fold(p *picture) *picture {
 	return f.picture
 }
 
-// byLayer lists the boxes of each layer by its number, which may be any: a plan may be made by hand.
+// byLayer lists the boxes of each layer by number. Numbers can be arbitrary in plans made by hand.
 func byLayer(p *picture) map[int][]int {
 	layers := map[int][]int{}
 	for i := range p.boxes {
@@ -54,8 +54,8 @@ func byLayer(p *picture) map[int][]int {
 	return layers
 }
 
-// layerKeys returns for each layer a text that is equal for equal layers. Links from outside the
-// layer count by their label only.
+// layerKeys returns a text for each layer that is equal for equal layers. For links from outside
+// the layer, only the label counts.
 func layerKeys(p *picture, layers map[int][]int) map[int]string {
 	place := make([]int, len(p.boxes)) // of a box in its layer
 	texts := make(map[int]*strings.Builder, len(layers))
@@ -84,7 +84,7 @@ func layerKeys(p *picture, layers map[int][]int) map[int]string {
 	return keys
 }
 
-// A run is equal layers one after the other.
+// A run is a sequence of consecutive equal layers.
 type run struct {
 	key    string
 	length int
@@ -105,8 +105,8 @@ func runLengths(keys map[int]string) []run {
 	return runs
 }
 
-// bestPeriod returns the number of runs at the start that, repeated, cover most, and how often
-// they occur; 1, 1 if none repeats.
+// bestPeriod returns the length, in runs, of the pattern at the start whose repetitions cover most
+// runs, and the number of repetitions; 1, 1 if nothing repeats.
 func bestPeriod(runs []run) (period, times int) {
 	const longest = 8
 	period, times = 1, 1
@@ -134,7 +134,7 @@ type folder struct {
 	drawn  int
 }
 
-// draw copies the first layer of each run and maps the boxes of its others to it.
+// draw copies the first layer of each run and maps the boxes of the other layers to it.
 func (f *folder) draw(runs []run) []cluster {
 	var list []cluster
 	for _, r := range runs {
@@ -142,7 +142,7 @@ func (f *folder) draw(runs []run) []cluster {
 		for i, old := range f.layers[r.layers[0]] {
 			b := f.old.boxes[old]
 			b.weights = slices.Clone(b.weights)
-			b.seconds, b.share = 0, 0 // those of the first layer come with the others
+			b.seconds, b.share = 0, 0 // merge adds the first layer's times with all others
 			for _, l := range r.layers {
 				f.to[f.layers[l][i]] = len(f.boxes)
 				b.merge(&f.old.boxes[f.layers[l][i]])
@@ -161,7 +161,7 @@ func (f *folder) draw(runs []run) []cluster {
 	return list
 }
 
-// merge notes in how far the same box of another layer differs.
+// merge adds the differences of the same box in another layer.
 func (b *box) merge(o *box) {
 	for i := range b.weights {
 		for _, t := range o.weights[i].types {
@@ -175,7 +175,7 @@ func (b *box) merge(o *box) {
 	b.share += o.share
 }
 
-// runLabel names the layers that a cluster stands for.
+// runLabel names the layers that a cluster represents.
 func runLabel(layers []int, length int) string {
 	if len(layers) == 1 {
 		return fmt.Sprintf("block %d", layers[0])
@@ -200,8 +200,7 @@ func runLabel(layers []int, length int) string {
 	return label
 }
 
-// rest copies the boxes outside all layers: those before the first layer to the left, as it
-// were, of the layers, the others to their right.
+// rest copies the boxes outside all layers, in execution order before and after the layers.
 func (f *folder) rest() {
 	var before, after cluster
 	entered := false
@@ -228,8 +227,8 @@ func (f *folder) linkOnce(l link) {
 	}
 }
 
-// relink copies the links. One from a layer to the next of the same cluster, or of the pattern,
-// would lead back up, as if there were a loop: the box says in words what it feeds.
+// relink copies the links. A link from a layer to the next one of the same cluster or pattern would
+// point upwards like a loop, so a line in the box replaces it.
 func (f *folder) relink() {
 	feeds := make([][]string, len(f.boxes))
 	for _, l := range f.old.links {

@@ -13,8 +13,8 @@ import (
 )
 
 // Graph returns the dot text of a graph, a box for each node, a link for each value that a node
-// takes from another, labelled with its type. Weights stand in the boxes that read them. It
-// fails for a block that the graph does not have.
+// takes from another, labelled with its type. Weights are listed in the boxes that read them. A
+// block that the graph does not have is an error.
 func Graph(g *graph.Graph, o Options) (string, error) {
 	title := graphTitle(g, o)
 	pic := &picture{name: title[0] + ", " + cmp.Or(o.Stage, "graph"), title: title}
@@ -43,7 +43,7 @@ func Graph(g *graph.Graph, o Options) (string, error) {
 	return pic.dot(), nil
 }
 
-// boundNames says what the symbols in shapes count: one of it, and of what.
+// boundNames are words for what the symbols in shapes count: the thing, and what it belongs to.
 var boundNames = map[graph.Sym][2]string{graph.T: {"token"}, graph.S: {"sequence"}, graph.R: {"row", " of logits"}, graph.C: {"position", " of context"}}
 
 func graphTitle(g *graph.Graph, o Options) []string {
@@ -94,7 +94,7 @@ func nodeBox(n *graph.Node) box {
 	return b
 }
 
-// layerOf returns the block that a value belongs to by its name, blk.3.attn_q.
+// layerOf returns the block in a value's name: 3 for blk.3.attn_q.
 func layerOf(name string) int {
 	rest, ok := strings.CutPrefix(name, "blk.")
 	number, _, dot := strings.Cut(rest, ".")

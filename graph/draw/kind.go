@@ -40,7 +40,7 @@ const (
 	otherKind = "other" // what is in no table
 )
 
-// cacheName is the name in pictures for the states of graphs and plans.
+// cacheName is the displayed name of states.
 const cacheName = "KV cache"
 
 const refPrefix = "ref."

@@ -6,7 +6,7 @@ import (
 	"pesti/exec/plan"
 )
 
-// lanes puts what is on each device into a frame of its own. Where all is on one, there is none.
+// lanes puts a frame around the boxes of each device, if there are several devices.
 func (p *picture) lanes(name func(device int) string) {
 	most := 0
 	for i := range p.boxes {
@@ -24,7 +24,7 @@ func (p *picture) lanes(name func(device int) string) {
 	p.groups = lanes
 }
 
-// on returns clusters with no boxes but those on a device.
+// on returns the clusters with only the boxes of one device.
 func (p *picture) on(device int, list []cluster) []cluster {
 	var some []cluster
 	for _, c := range list {
@@ -43,7 +43,7 @@ func (p *picture) on(device int, list []cluster) []cluster {
 
 func laneOf(device int) string { return fmt.Sprintf("device %d", device) }
 
-// laneIn also says what the device of a plan is.
+// laneIn returns the labels of a plan's devices, which include what each device is.
 func laneIn(p *plan.Plan) func(int) string {
 	return func(device int) string {
 		d := p.Device(device)

@@ -10,11 +10,11 @@ import (
 	"pesti/exec/plan"
 )
 
-// Memory draws the arenas of a plan, one for each device: steps to the right, addresses upwards, each buffer a rectangle
-// from the step that writes it first to the one that uses it last. A line marks the lower bound of
-// each program, what lives in its fullest step: no arena is smaller. Of equal layers in a row the
-// first is drawn. It fails for a plan that does not verify and for a program or block that the
-// plan does not have.
+// Memory draws the arenas of a plan, one for each device: the x axis has the steps, the y axis the
+// addresses, and each buffer is a rectangle from its first step to its last. A line marks the lower
+// bound of each program: the most bytes that are live in one wave. Of consecutive equal layers only
+// the first is drawn. It is an error if the plan does not verify or does not have the program or
+// block.
 func Memory(p *plan.Plan, o Options) (*Chart, error) {
 	if err := plan.Verify(p); err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ const (
 	plotHead    = 58.0 // over the bars, for the program and its blocks
 	stepWidth   = 44.0
 	leastStep   = 24.0
-	widestPlot  = 2400.0 // from which steps get narrower
+	widestPlot  = 2400.0 // wider plots get narrower steps
 	chartText   = "#2B3442"
 	chartFaint  = "#7A8699"
 	chartGrid   = "#E3E7ED"
@@ -69,7 +69,7 @@ func (c *Chart) add(m mark) { c.marks = append(c.marks, m) }
 // widen makes the chart at least as wide as x needs.
 func (c *Chart) widen(x float64) { c.width = max(c.width, x+chartEdge) }
 
-// heading writes the title and returns where the chart goes on.
+// heading writes the title and returns the y coordinate below it.
 func (c *Chart) heading(lines []string) (y float64) {
 	y = chartEdge + 18
 	for i, line := range lines {
@@ -141,14 +141,14 @@ func stepsOf(g *plan.Program) []*plan.Step {
 type memoryView struct {
 	g      *plan.Program
 	device int
-	lane   string // says which device it is, where there are several
+	lane   string // label of the device, if there are several
 	steps  []*plan.Step
 	held   map[*plan.Buffer][]contents
 	shown  []bool         // by step
-	alike  map[int]string // by the step that stands before a gap, what the gap holds
-	at     []float64      // where each step begins on the x axis, and where the last one ends
-	top    int64          // bytes that the buffers reach up to
-	bound  int64          // the most that lives in any wave
+	alike  map[int]string // by the step before a gap: a description of the hidden steps
+	at     []float64      // x coordinates of the steps' begins, and of the last one's end
+	top    int64          // highest end of a buffer, in bytes
+	bound  int64          // most bytes live in any wave
 	left   float64
 	bottom float64
 }
@@ -169,7 +169,7 @@ func newMemoryView(p *plan.Plan, g *plan.Program, device int) *memoryView {
 	return m
 }
 
-// buffers are those of the device.
+// buffers returns the arena buffers of the device.
 func (m *memoryView) buffers() []*plan.Buffer {
 	var own []*plan.Buffer
 	for i := range m.g.Buffers {
@@ -194,7 +194,7 @@ func (m *memoryView) only(layer int) error {
 	return nil
 }
 
-// fold hides the steps of layers that are like the one before in all that the picture shows.
+// fold hides the steps of layers that would look the same as the layer before.
 func (m *memoryView) fold() {
 	keys, first := map[int]*strings.Builder{}, map[int]int{}
 	for i, st := range m.steps {
@@ -238,10 +238,10 @@ func (m *memoryView) fold() {
 	}
 }
 
-// gapSteps is how many steps wide the place of hidden ones is.
+// gapSteps is the width of a gap for hidden steps, in steps.
 const gapSteps = 1.0
 
-// layOut decides where each step stands.
+// layOut computes the x coordinate of each step.
 func (m *memoryView) layOut() {
 	columns := 0.0
 	at := []float64{0}
@@ -253,7 +253,7 @@ func (m *memoryView) layOut() {
 		width := float64(j - i)
 		if !m.shown[i] {
 			width = gapSteps
-			if i == 0 || j == len(m.steps) { // nothing beyond is drawn
+			if i == 0 || j == len(m.steps) { // no gap at the ends
 				width = 0
 			}
 		}
@@ -276,7 +276,7 @@ func (m *memoryView) y(address int64) float64 {
 	return m.bottom - plotHeight*float64(address)/float64(max(m.top, 1))
 }
 
-// draw adds the program to the chart, from y on, and returns where it ends.
+// draw adds the program to the chart below y, and returns the y coordinate of its end.
 func (m *memoryView) draw(c *Chart, y float64) float64 {
 	m.layOut()
 	m.bottom = y + plotHead + plotHeight
@@ -322,7 +322,7 @@ func (m *memoryView) addresses(c *Chart, right float64) {
 	c.add(caption{x: chartEdge + 2, y: m.bottom - plotHeight/2, text: "address in the arena", size: 10, color: chartFaint, anchor: 0.5, upright: true})
 }
 
-// time draws the x axis: steps, the waves that they stand in, and over the bars the blocks.
+// time draws the x axis with steps and waves, and the blocks above the bars.
 func (m *memoryView) time(c *Chart) {
 	id := 0
 	for i := range m.g.Waves {
@@ -351,7 +351,7 @@ func (m *memoryView) time(c *Chart) {
 	}
 }
 
-// span writes the first of some texts that fits between two steps.
+// span writes the first of the texts that fits between two steps.
 func (m *memoryView) span(c *Chart, from, to int, y float64, texts ...string) {
 	if from >= to || !m.shown[from] || !m.shown[to-1] {
 		return
@@ -364,8 +364,8 @@ func (m *memoryView) span(c *Chart, from, to int, y float64, texts ...string) {
 	}
 }
 
-// buffer draws one buffer, unless all its steps are hidden: a part for each value that it holds. It
-// returns the parts, which want names.
+// buffer draws one buffer, unless all its steps are hidden, with a rectangle for each value that it
+// holds. It returns the rectangles, which still need names.
 func (m *memoryView) buffer(c *Chart, b *plan.Buffer) (parts []namable) {
 	if !slices.Contains(m.shown[b.First:b.Last], true) {
 		return nil
@@ -379,7 +379,7 @@ func (m *memoryView) buffer(c *Chart, b *plan.Buffer) (parts []namable) {
 			from++
 		}
 		to := from
-		for to < h.last && m.shown[to] { // a name does not stand in a gap
+		for to < h.last && m.shown[to] { // names avoid gaps
 			to++
 		}
 		if from == to {
@@ -394,7 +394,8 @@ func (m *memoryView) buffer(c *Chart, b *plan.Buffer) (parts []namable) {
 	return parts
 }
 
-// merged joins adjacent contents of which no step is shown: they have no width, or the width of a gap.
+// merged joins adjacent contents whose steps are all hidden, since they have no width or the width
+// of a gap.
 func (m *memoryView) merged(held []contents) []contents {
 	var all []contents
 	hidden := func(h contents) bool { return !slices.Contains(m.shown[h.first:h.last], true) }
@@ -420,7 +421,7 @@ func contentsTitle(b *plan.Buffer, h contents) string {
 	return fmt.Sprintf("%s  %s  at %d  %s  %s", h.value, bufferShape(b), b.Offset, size, steps)
 }
 
-// gaps says what is hidden where, and returns the places.
+// gaps draws a label in each gap, and returns the rectangles of the labels.
 func (m *memoryView) gaps(c *Chart) (places []rect) {
 	for _, i := range slices.Sorted(maps.Keys(m.alike)) {
 		j := i + 1

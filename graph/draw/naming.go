@@ -27,17 +27,17 @@ func (r rect) crossed(l stroke) bool {
 	return to-from > 1e-6
 }
 
-// A namable is a rectangle of a chart that has a name, and a detail where there is room for it.
+// A namable is a rectangle of a chart with a name, and a detail that is shown if there is room.
 type namable struct {
-	whole, seen  rect // seen is the part that nothing hides
+	whole, seen  rect // seen is the visible part
 	text, detail string
 	color        string
 }
 
-// nameSizes are the sizes of letters of names in rectangles, the best first.
+// nameSizes are the font sizes of names in rectangles, best first.
 var nameSizes = []float64{10, 9, 8, 7}
 
-// inside returns the name for inside the rectangle, horizontal or vertical, if there is room.
+// inside returns captions inside the rectangle, horizontal or vertical, if there is room.
 func (n *namable) inside() (captions []caption, ok bool) {
 	const pad = 6.0
 	w, h := n.seen.x1-n.seen.x0, n.seen.y1-n.seen.y0
@@ -61,22 +61,22 @@ func (n *namable) inside() (captions []caption, ok bool) {
 	return nil, false
 }
 
-// An obstacle is a place where a name should not stand, and a line to one not pass, by how bad
-// that would be.
+// An obstacle is a rectangle that names should not cover and lines should not cross, with the costs
+// of doing so.
 type obstacle struct {
 	rect
 	cost float64
 }
 
-// Costs, next to which the square of a line's length in points stands.
+// Costs, which are added to the square of a line's length in points.
 const (
-	lineCost  = 1e4 // of passing through a rectangle
-	barCost   = 1e6 // of standing on one
-	aboveCost = 1e8 // of standing on a name or on what would hide it
+	lineCost  = 1e4 // a line crosses a rectangle
+	barCost   = 1e6 // a name covers a rectangle
+	aboveCost = 1e8 // a name covers another name, or is hidden
 )
 
-// name adds the names of rectangles to a chart. A name that has no room in its rectangle stands
-// close by, where there is space, and a line leads to it.
+// name adds the names of rectangles to a chart. A name that does not fit in its rectangle is placed
+// nearby in free space, with a line to it.
 func (c *Chart) name(all []namable, taken []obstacle, plane rect) {
 	var without []*namable
 	for i := range all {

@@ -9,9 +9,9 @@ import (
 	"pesti/exec/plan"
 )
 
-// Plan returns the dot text of a plan, a box for each step, each wave one rank. Solid links are
-// data, dashed ones order that only the reuse of memory forces. It fails for a plan that does
-// not verify and for a program or block that the plan does not have.
+// Plan returns the dot text of a plan: a box for each step, a rank for each wave. Solid links are
+// data dependences; dashed links are orders that only the reuse of memory forces. It is an error if
+// the plan does not verify or does not have the program or block.
 func Plan(p *plan.Plan, o Options) (string, error) {
 	if err := plan.Verify(p); err != nil {
 		return "", err
@@ -42,7 +42,7 @@ func Plan(p *plan.Plan, o Options) (string, error) {
 	return pic.dot(), nil
 }
 
-// chosenPrograms returns the programs that the options ask for.
+// chosenPrograms returns the programs that the options select.
 func chosenPrograms(p *plan.Plan, o Options) ([]*plan.Program, error) {
 	var chosen []*plan.Program
 	var names []string
@@ -74,7 +74,7 @@ func planTitle(p *plan.Plan, o Options) []string {
 	}
 }
 
-// packed says how large packed weights are, where there are any.
+// packed returns a text with the size of packed weights, if there are any.
 func packed(bytes int64) string {
 	if bytes == 0 {
 		return ""
@@ -82,7 +82,7 @@ func packed(bytes int64) string {
 	return "packed " + plan.HumanBytes(bytes) + " · "
 }
 
-// count says how many things there are.
+// count returns a number with its noun, in the plural if needed.
 func count[N int | int64](n N, thing string) string {
 	if n != 1 {
 		thing += "s"
@@ -90,7 +90,7 @@ func count[N int | int64](n N, thing string) string {
 	return fmt.Sprint(n, " ", thing)
 }
 
-// tokens says how many tokens a step of the program may have.
+// tokens returns a text with the numbers of tokens that the program takes.
 func tokens(g *plan.Program) string {
 	if g.MinT == g.MaxT && g.Chunk == 0 {
 		return "T = " + count(g.MaxT, "token")
@@ -189,10 +189,10 @@ func stepBox(st *plan.Step, wave int, weights map[string]*plan.Weight) box {
 	return b
 }
 
-// classNames are what people call the classes of buffers, where that is not the name in a plan.
+// classNames are displayed names of buffer classes that differ from the names in plans.
 var classNames = map[plan.Class]string{plan.State: cacheName}
 
-// store says where the buffer is that a step leaves a value in, and how long.
+// store describes the location and lifetime of the buffer in which a step leaves a value.
 func store(b *plan.Buffer, st *plan.Step, value string) string {
 	name := inLayer(value, st.Layer)
 	if b.ID == st.Scratch {
@@ -217,7 +217,7 @@ func dims(d []int64) string {
 	return strings.ReplaceAll(fmt.Sprint(d), " ", "×")
 }
 
-// inLayer drops the block's prefix from a name that stands in the block's frame.
+// inLayer drops the block's prefix from a name inside the block's frame.
 func inLayer(name string, layer int) string {
 	if layer == outside {
 		return name
@@ -225,7 +225,7 @@ func inLayer(name string, layer int) string {
 	return strings.TrimPrefix(name, fmt.Sprintf("blk.%d.", layer))
 }
 
-// neutral lists the parameters and attributes that change nothing and so are not shown.
+// neutral lists parameters and attributes that have no effect and are not shown.
 var neutral = map[string]bool{"window 0": true, "ring 0": true, "eps 0": true, "scale 1": true, "freq_scale 1": true, "ramp_low 0": true, "ramp_high 0": true, "magnitude 1": true}
 
 func short(v any) string {

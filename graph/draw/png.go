@@ -15,9 +15,9 @@ import (
 	"golang.org/x/image/font/opentype"
 )
 
-// The layout engine's own png output fills what should be lines and knows no bold letters, so
-// the pixels are ours: the engine says where everything goes, as a list of pen movements
-// (https://graphviz.org/docs/outputs/canon/#xdot, in its json form).
+// The layout engine's own png output fills curves that should be lines and has no bold font. So
+// this file draws the pixels, from the engine's list of pen operations
+// (https://graphviz.org/docs/outputs/canon/#xdot, in its JSON form).
 
 const (
 	pngScale  = 2.0  // pixels per point
@@ -25,7 +25,7 @@ const (
 	pngMost   = 80e6 // pixels; a larger picture is drawn smaller
 )
 
-// A layout is the json form of a graph that was laid out.
+// A layout is the JSON form of a graph with positions.
 type layout struct {
 	BB      string `json:"bb"` // left, bottom, right, top in points
 	Objects []element
@@ -41,7 +41,7 @@ type element struct {
 	Labels []penOp `json:"_ldraw_"`
 }
 
-// A penOp is one movement of the pen.
+// A penOp is one drawing operation.
 type penOp struct {
 	Op       string
 	Color    string
@@ -83,7 +83,7 @@ func writePNG(text []byte, w io.Writer) error {
 				p.run(o.Draw, o.Head, o.Labels)
 			}
 		}
-		if clusters { // links lie on the frames and under the boxes
+		if clusters { // links are above the frames and below the boxes
 			for _, e := range l.Edges {
 				p.run(e.Draw, e.Head, e.Labels)
 			}
@@ -92,7 +92,7 @@ func writePNG(text []byte, w io.Writer) error {
 	return dc.EncodePNG(w)
 }
 
-// A pen follows movements. Points count up, pixels down.
+// A pen draws operations on an image. In points y grows upwards, in pixels downwards.
 type pen struct {
 	*gg.Context
 	scale, left, top float64
@@ -130,7 +130,7 @@ func (p *pen) at(pt []float64) (x, y float64) {
 	return (pt[0] - p.left) * p.scale, (p.top - pt[1]) * p.scale
 }
 
-// run follows lists of movements, each of which starts with the default style.
+// run draws lists of operations. Each list starts with the default style.
 func (p *pen) run(lists ...[]penOp) {
 	for _, list := range lists {
 		p.SetDash()
@@ -210,8 +210,8 @@ func (p *pen) style(s string) {
 	}
 }
 
-// text writes a line. The engine has reckoned with the widths of Helvetica; a wider letter is
-// made smaller.
+// text writes a line of text. The engine computed widths for Helvetica; text that is wider in our
+// font is shrunk.
 func (p *pen) text(o *penOp) {
 	size := p.fontSize * p.scale
 	face := p.face(size)

@@ -10,8 +10,8 @@ import (
 	"pesti/graph/draw/graphviz"
 )
 
-// A rendering is a format that pictures come in: what the layout engine writes, and what makes a
-// picture of that (nil: it is one).
+// A rendering is an output format of pictures: the layout engine's format, and a function that
+// converts it (nil: no conversion).
 type rendering struct {
 	layout string
 	finish func(layout []byte, w io.Writer) error
@@ -22,8 +22,8 @@ var renderings = map[string]rendering{
 	"png": {"json", writePNG},
 }
 
-// Render lays out a dot text and writes it as "svg" or "png". It runs Graphviz in-process;
-// nothing need be installed. A picture of some hundred boxes takes seconds.
+// Render lays out a dot text and writes it as "svg" or "png". It runs Graphviz in-process, so
+// nothing has to be installed. A picture of some hundred boxes takes seconds.
 func Render(text, format string, w io.Writer) error {
 	r, ok := renderings[format]
 	if !ok {

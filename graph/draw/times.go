@@ -7,8 +7,8 @@ import (
 	"pesti/exec/plan"
 )
 
-// timeStyles are the colours of a plan that is drawn with the times of its steps, from red to pale: each is for
-// boxes with at least so large a share of the program's time.
+// timeStyles are the colours of boxes by share of the program's time, from red to pale. Each
+// applies from the share in leastShares on.
 var timeStyles = []kind{
 	{name: "20 % of the time or more", fill: "#EF8A72", line: "#8E2213"},
 	{name: "10 %", fill: "#F6B08F", line: "#9C4221"},
@@ -21,7 +21,7 @@ var timeStyles = []kind{
 // leastShares are the shares that timeStyles begin at.
 var leastShares = []float64{0.2, 0.1, 0.05, 0.02, 0.01, 0}
 
-// times notes how long each step of a program took, in the boxes from base on.
+// times sets the time of each step of a program in the boxes from base on.
 func (pic *picture) times(g *plan.Program, base int, o Options) error {
 	if o.Times == nil {
 		return nil
@@ -29,7 +29,7 @@ func (pic *picture) times(g *plan.Program, base int, o Options) error {
 	seconds := o.Times[g.Name]
 	boxes := pic.boxes[base:]
 	if len(seconds) != len(boxes) {
-		return fmt.Errorf("program %q has %d steps, and times are known of %d; expected those of a run of this program", g.Name, len(boxes), len(seconds))
+		return fmt.Errorf("program %q has %d steps, but there are times of %d steps, expected the times of a run of this program", g.Name, len(boxes), len(seconds))
 	}
 	total := 0.0
 	for _, s := range seconds {
@@ -44,7 +44,8 @@ func (pic *picture) times(g *plan.Program, base int, o Options) error {
 	return nil
 }
 
-// colorByTime colours boxes by time and writes the time into each: that of all layers that the box stands for.
+// colorByTime colours boxes by time and writes the time into each. A folded box has the time of all
+// its layers.
 func (pic *picture) colorByTime() {
 	for i := range pic.boxes {
 		b := &pic.boxes[i]

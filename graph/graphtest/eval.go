@@ -10,7 +10,7 @@ import (
 	"pesti/ops"
 )
 
-// FromFile gives the weights that a file holds.
+// FromFile returns a function that reads weights from a file.
 func FromFile(f *gguf.File) func(*graph.Value) ([]float32, error) {
 	return func(w *graph.Value) ([]float32, error) {
 		t, ok := f.Tensor(w.Name)
@@ -21,7 +21,7 @@ func FromFile(f *gguf.File) func(*graph.Value) ([]float32, error) {
 	}
 }
 
-// LastLogits interprets one step of the tokens of one sequence and returns the logits of the last.
+// LastLogits interprets one step of one sequence's tokens and returns the logits of the last token.
 func LastLogits(g *graph.Graph, weights func(*graph.Value) ([]float32, error), ids []int32) ([]float32, error) {
 	step := Step{Tokens: ids, Seq: make([]int32, len(ids)), Rows: []int32{int32(len(ids) - 1)}}
 	for p := range ids {
@@ -34,8 +34,8 @@ func LastLogits(g *graph.Graph, weights func(*graph.Value) ([]float32, error), i
 	return values["logits"].F32, nil
 }
 
-// Eval interprets steps one after the other on the same caches and returns the outputs of g for
-// each, by name. Caches are float16 where f16 is set.
+// Eval interprets steps one after another on the same caches and returns the outputs of g for each
+// step, by name. Caches are float16 if f16 is set.
 func Eval(g *graph.Graph, weights func(*graph.Value) ([]float32, error), steps []Step, f16 bool) ([]map[string]*ops.Value, error) {
 	var names []string
 	for _, v := range g.Outputs {
@@ -53,9 +53,9 @@ func Eval(g *graph.Graph, weights func(*graph.Value) ([]float32, error), steps [
 	return all, nil
 }
 
-// Perturbed is weights with a relative error of about eps in each element. What such weights change
-// in a result is what rounding may change there: sums that cancel, and rows of one element, have no
-// size of their own to compare an error with.
+// Perturbed returns weights with a relative error of about eps in each element. The change of a
+// result that such weights cause is a measure for the effect of rounding there. It is needed for
+// sums that cancel and for rows of one element, whose magnitude is no measure.
 func Perturbed(weights func(*graph.Value) ([]float32, error), eps float64, seed uint64) func(*graph.Value) ([]float32, error) {
 	return func(w *graph.Value) ([]float32, error) {
 		x, err := weights(w)
@@ -71,10 +71,10 @@ func Perturbed(weights func(*graph.Value) ([]float32, error), eps float64, seed 
 	}
 }
 
-// Near returns nil where both hold the same rows but for rounding: no element differs by more than
-// tol times the largest finite element of its row, and what is not finite is the same. Where others
-// are given, which are the same rows with perturbed weights, ten times their largest difference
-// from the row is allowed besides.
+// Near returns nil if got and want are equal up to rounding: no element differs by more than tol
+// times the largest finite element of its row, and elements that are not finite are equal. others
+// are the same rows with perturbed weights; ten times their largest difference from the row is
+// allowed in addition.
 func Near(got, want []float32, rows int, tol float64, others ...[]float32) error {
 	if len(got) != len(want) {
 		return fmt.Errorf("%d elements, expected %d", len(got), len(want))
@@ -92,7 +92,7 @@ func Near(got, want []float32, rows int, tol float64, others ...[]float32) error
 		for i, y := range row {
 			x := got[m*width+i]
 			if x == y || x != x && y != y {
-				continue // so may infinities and NaN be
+				continue // equal infinities, or both NaN
 			}
 			if d := math.Abs(float64(x) - float64(y)); !(d <= allowed) {
 				return fmt.Errorf("row %d, element %d is %g, expected %g: %.2g apart, expected at most %.2g", m, i, x, y, d, allowed)
@@ -102,7 +102,7 @@ func Near(got, want []float32, rows int, tol float64, others ...[]float32) error
 	return nil
 }
 
-// largest is the largest finite element of row, or difference of its elements from those of other.
+// largest returns the largest finite element of row, or the largest difference from other.
 func largest(row, other []float32) float64 {
 	most := 0.0
 	for i, x := range row {

@@ -1,8 +1,8 @@
 // Package graphtest draws random well-typed graphs, with weights and steps to run them on, for
 // properties that hold for every graph: printing and parsing, passes, lowering, execution.
 //
-// It owns the recipes by which nodes are drawn; a test compares them with the op table. It imports
-// graph, ops, and gguf, whose files may hold the weights: what a graph is compiled or compared to is its callers' matter.
+// It contains the recipes that draw nodes; a test compares them with the op table. It imports
+// graph, ops, and gguf for weights from files. Callers compile the graphs and compare results.
 package graphtest
 
 import (
@@ -19,15 +19,15 @@ import (
 	"pesti/ops"
 )
 
-// Options of a drawn graph.
+// Options configure a drawn graph.
 type Options struct {
-	Recipes int // at most so many are drawn; by default 12
-	// Quantized also draws q8x2, q8 and bf16 values, which lowering alone puts into graphs.
+	Recipes int // largest number of recipes; by default 12
+	// Quantized also draws q8x2, q8 and bf16 values, which normally only lowering inserts.
 	Quantized bool
-	// Written writes every cache before it is read in a step, which plans ask for.
+	// Written writes every cache before it is read in a step, as plans require.
 	Written bool
-	// Chunks makes every cache one that is written once, before all reads, as in models. Only then
-	// does a token's row not depend on which tokens come in the same step.
+	// Chunks writes every cache once, before all reads, as in models. Only then are a token's
+	// results independent of the other tokens in the step.
 	Chunks bool
 }
 
@@ -81,8 +81,8 @@ type builder struct {
 	scores  []*graph.Value // f32[T, heads, C]
 	probs   []*graph.Value // likewise, summing to 1
 	caches  []*cache
-	// degree bounds how fast a value grows with the embeddings: 1 for what is linear in them.
-	// Products of products would leave the range of float32.
+	// degree bounds how fast a value grows with the embeddings: 1 means linear. It prevents
+	// products of products, which would leave the range of float32.
 	degree map[*graph.Value]int
 }
 
@@ -95,7 +95,7 @@ type cache struct {
 
 func (b *builder) width(c *cache) int64 { return c.now.Type.Shape[1].N }
 
-// must gives up on an error, which is the generator's fault.
+// must fails the test on an error, which is a bug of the generator.
 func (b *builder) must(out []*graph.Value, err error) []*graph.Value {
 	if err != nil {
 		b.t.Fatalf("drawing a node: %v\n%s", err, graph.Print(b.g))
@@ -176,19 +176,19 @@ func (b *builder) name() string {
 	return fmt.Sprintf("v%d", n)
 }
 
-// Endings that passes and lowering give to names, and what a name needs quotes for.
+// Suffixes that passes and lowering append to names, and characters that need quotes.
 var (
 	suffixes = []string{".rows", ".x", ".gate", ".scratch", ".copy"}
 	oddities = []string{" é", `"`, "\n", "%", "@", "{", "#", "\\"}
 )
 
-// pick draws one of a list, by its index, which is what a failure then shows.
+// pick draws an element of a list by its index. A failure prints the index.
 func pick[T any](b *builder, label string, list []T) T {
 	return list[below(b.t, label, len(list))]
 }
 
-// below draws a number below n. All are as likely, while rapid's own ranges prefer their ends:
-// of a list of recipes the last would hardly be drawn.
+// below draws a number below n with uniform probability. rapid's own ranges prefer their ends, so
+// the later recipes of a list would rarely be drawn.
 func below(t *rapid.T, label string, n int) int {
 	return rapid.Custom(func(t *rapid.T) int {
 		i := 0
@@ -205,7 +205,7 @@ func below(t *rapid.T, label string, n int) int {
 func (b *builder) one(label string, of ...int64) int64 { return pick(b, label, of) }
 func (b *builder) flip(label string) bool              { return rapid.Bool().Draw(b.t, label) }
 
-// float draws an f32[M, n] of any M and n that passes the test; nil where there is none.
+// float draws an f32[M, n] of any M and n that satisfies ok; nil if there is none.
 func (b *builder) float(label string, ok func(*graph.Value) bool) *graph.Value {
 	var fit []*graph.Value
 	for _, v := range b.floats {
@@ -226,7 +226,7 @@ func (b *builder) like(x *graph.Value, label string) *graph.Value {
 	return b.float(label, func(v *graph.Value) bool { return v.Type.Equal(x.Type) })
 }
 
-// token draws an f32[T, n], of width n where that is not 0.
+// token draws an f32[T, n]; n of 0 means any width.
 func (b *builder) token(label string, n int64) *graph.Value {
 	v := b.float(label, func(v *graph.Value) bool { return perToken(v) && (n == 0 || width(v) == n) })
 	if v == nil {
@@ -236,7 +236,8 @@ func (b *builder) token(label string, n int64) *graph.Value {
 	return v
 }
 
-// tame is x, or a norm of it where it may be large: the exponentials of scores magnify rounding.
+// tame returns x, or a norm of x if x may be large, since the exponentials of scores magnify
+// rounding.
 func (b *builder) tame(x *graph.Value) *graph.Value {
 	if b.degree[x] > 1 {
 		return b.add(ops.RMSNorm, graph.Attrs{"eps": 1e-6}, x, b.vector(width(x)))[0]
@@ -246,13 +247,14 @@ func (b *builder) tame(x *graph.Value) *graph.Value {
 
 func width(v *graph.Value) int64 { return v.Type.Shape[len(v.Type.Shape)-1].N }
 
-// size draws the length of a row. Few different ones, so that values meet.
+// size draws the length of a row. There are few lengths, so that values often have equal ones.
 func (b *builder) size() int64 { return b.one("size", 8, 32, 32, 1, 3, 33, 64, 256) }
 
 // types are the element types of matrices.
 var types = []graph.DType{"f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k"}
 
-// matrix is a weight [rows, n] of a drawn type whose blocks fill rows, an earlier one or a new one.
+// matrix returns a weight [rows, n] of a drawn type whose blocks divide n, an existing one or a new
+// one.
 func (b *builder) matrix(rows, n int64) *graph.Value {
 	var fit []graph.DType
 	for _, dt := range types {
@@ -313,8 +315,8 @@ func (b *builder) outputs() {
 	}
 }
 
-// Weights gives every weight random elements that depend on its name and the seed: rows of
-// matrices of length 1 or so, vectors around 1.
+// Weights returns random elements of every weight that depend on its name and the seed. Rows of
+// matrices have a norm of about 1, and vectors have elements around 1.
 func Weights(seed uint64) func(w *graph.Value) ([]float32, error) {
 	return func(w *graph.Value) ([]float32, error) {
 		h, size := fnv.New64a(), int64(1)
@@ -335,16 +337,15 @@ func Weights(seed uint64) func(w *graph.Value) ([]float32, error) {
 	}
 }
 
-// A Step is what the inputs of a graph hold in one step: runs of tokens of some sequences.
+// A Step holds the inputs of a graph for one step: runs of tokens of some sequences.
 type Step struct{ Tokens, Pos, Seq, Rows []int32 }
 
-// Inputs returns the step as an interpreter takes it.
+// Inputs returns the step in the interpreter's form.
 func (s *Step) Inputs() map[string][]int32 {
 	return map[string][]int32{"tokens": s.Tokens, "pos": s.Pos, "seq": s.Seq, "rows": s.Rows}
 }
 
-// Steps draws up to n steps within the bounds of g: each feeds some sequences with the tokens that
-// follow those before.
+// Steps draws up to n steps within the bounds of g: each feeds the next tokens of some sequences.
 func Steps(t *rapid.T, g *graph.Graph, n int) []Step {
 	at := make([]int, g.Max(graph.S))
 	rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "ids"), 0))
@@ -384,8 +385,8 @@ func sequence(n int) []int {
 	return list
 }
 
-// Tokenwise cuts a step into steps of one token. The row of each is wanted where the step wanted it
-// at all.
+// Tokenwise cuts a step into steps of one token. Each has its row of logits if the whole step has
+// it.
 func (s *Step) Tokenwise() []Step {
 	steps := make([]Step, len(s.Tokens))
 	for i := range steps {

@@ -8,14 +8,14 @@ import (
 	"pesti/ops"
 )
 
-// recipes append what a frontend, or a graph pass, might: single nodes on values drawn from those
-// there are, and the patterns that passes look for.
+// recipes append nodes that a frontend or a graph pass can produce: single nodes on drawn values,
+// and the patterns that passes match.
 var recipes = []func(*builder){
 	lookUp, scale, norm, matmul, addBias, add, mul, activate, rope, write, attend, selectRows,
 	twin, twin, gate, swiglu, qkv, block, attention, normAdd,
 }
 
-// quantized append what only lowering does.
+// quantized append nodes that only lowering produces.
 var quantized = []func(*builder){
 	rounds(ops.Quantize), rounds(ops.QuantizeQ8), rounds(ops.Round),
 	roundsNorm(ops.NormQuantize), roundsNorm(ops.NormQuantizeQ8), roundsNorm(ops.NormRound),
@@ -31,7 +31,7 @@ func lookUp(b *builder) {
 	b.add(ops.GetRows, attr, b.matrix(b.one("vocab", Vocab, Vocab+3), b.size()), b.tokens)
 }
 
-// factors of a scale. Some passes treat 1 apart.
+// factors are factors of scale. Some passes treat 1 specially.
 var factors = []float64{1, 0.5, -2, 0, math.Sqrt2}
 
 func scale(b *builder) {
@@ -84,7 +84,7 @@ func concat(b *builder) {
 
 func matmul(b *builder) { b.project(b.float("x", nil)) }
 
-// project multiplies x by a matrix and perhaps adds a value of the result's type.
+// project multiplies x by a matrix and sometimes adds a value of the result's type.
 func (b *builder) project(x *graph.Value) *graph.Value {
 	w := b.matrix(b.size(), width(x))
 	res := b.float("res", func(v *graph.Value) bool {
@@ -119,7 +119,7 @@ func (b *builder) act() *graph.Op {
 
 func activate(b *builder) { b.add(b.act(), nil, b.float("x", nil)) }
 
-// ropeAttrs draws what RoPE needs for heads of dim elements.
+// ropeAttrs draws RoPE's attributes for heads of dim elements.
 func (b *builder) ropeAttrs(dim int64) graph.Attrs {
 	return graph.Attrs{
 		"head_dim": dim, "rot": b.one("rot", dim/2*2, dim/4*2, 0), "base": pick(b, "base", []float64{10000, 100}),
@@ -127,7 +127,7 @@ func (b *builder) ropeAttrs(dim int64) graph.Attrs {
 	}
 }
 
-// freqs is a weight of a factor for each angle, or none.
+// freqs returns a weight with a factor for each angle, or none.
 func (b *builder) freqs(rot int64) *graph.Value {
 	if rot == 0 || b.flip("no freqs") {
 		return nil
@@ -142,7 +142,7 @@ func rope(b *builder) {
 	b.add(ops.Rope, attr, x, b.pos, b.freqs(attr.Int("rot")))
 }
 
-// cache draws a cache of rows of n elements, 0 meaning any: one that there is or a new one.
+// cache draws a cache with rows of n elements (0: any), an existing one or a new one.
 func (b *builder) cache(n int64) *cache {
 	for _, c := range b.caches {
 		if (n == 0 || b.width(c) == n) && b.flip("same cache") {
@@ -162,7 +162,7 @@ func (b *builder) newCache(n, window int64) *cache {
 	return c
 }
 
-// writable is a cache that a step may write, perhaps not for the first time.
+// writable returns a cache that a step may write, possibly again.
 func (b *builder) writable(n int64) *cache {
 	if b.options.Chunks {
 		return b.newCache(n, b.one("window", 0, 3, 20))
@@ -192,8 +192,8 @@ func (b *builder) heads(n, window int64) graph.Attrs {
 	return a
 }
 
-// readable is a cache that a step may read. Before it is written, a ring still holds older
-// positions where the step's own will be, so nothing reads it then.
+// readable returns a cache that a step may read. A ring is not read before it is written, since it
+// still holds older positions in the place of the step's own.
 func (b *builder) readable(n int64) *cache {
 	c := b.cache(n)
 	if !c.written && (b.options.Written || b.options.Chunks || c.window > 0 || b.flip("written first")) {
@@ -202,8 +202,7 @@ func (b *builder) readable(n int64) *cache {
 	return c
 }
 
-// attend appends scores, softmax and values on caches that hold whatever was drawn, each of which
-// others may use too.
+// attend appends scores, softmax and values on drawn caches, whose results other nodes may use too.
 func attend(b *builder) {
 	keys := b.readable(0)
 	a := b.heads(b.width(keys), keys.window)
@@ -225,7 +224,7 @@ func (b *builder) scoresOf(a graph.Attrs, q, keys, values *graph.Value) *graph.V
 
 func selectRows(b *builder) { b.add(ops.SelectRows, nil, b.float("x", perToken), b.rows) }
 
-// twin repeats a node: as it is, with another attribute, or with its operands exchanged.
+// twin repeats a node unchanged, with another attribute, or with exchanged operands.
 func twin(b *builder) {
 	var fit []*graph.Node
 	for _, n := range b.g.Nodes {
@@ -248,12 +247,12 @@ func twin(b *builder) {
 	b.add(n.Op, attr, in...)
 }
 
-// stale reports whether v is a state that has been written since, so that nothing may read it.
+// stale reports whether v is a state that a later node has written, so that no node may read it.
 func (b *builder) stale(v *graph.Value) bool {
 	return v != nil && v.Type.DType == graph.KV && !slices.ContainsFunc(b.caches, func(c *cache) bool { return c.now == v })
 }
 
-// gate is a feed-forward part before it is fused.
+// gate appends an unfused gated MLP.
 func gate(b *builder) {
 	x := b.tame(b.float("x", nil))
 	n := b.size()
@@ -272,7 +271,7 @@ func swiglu(b *builder) {
 	b.add(ops.GatedMLP, graph.Attrs{"act": b.act().Name}, x, b.matrix(n, width(x)), b.matrix(n, width(x)))
 }
 
-// bias is a vector or none.
+// bias returns a vector or nil.
 func (b *builder) bias(n int64) *graph.Value {
 	if b.flip("no bias") {
 		return nil
@@ -286,7 +285,7 @@ func qkv(b *builder) {
 	b.add(ops.QKV, nil, x, b.matrix(nq, width(x)), b.matrix(nk, width(x)), b.matrix(nv, width(x)), b.bias(nq), b.bias(nk), b.bias(nv))
 }
 
-// block is the attention of a block before it is fused, with head norms or without.
+// block appends the unfused attention of a block, with or without head norms.
 func block(b *builder) {
 	x := b.tame(b.float("x", perToken))
 	kv, window := b.size(), b.one("window", 0, 3, 20)
@@ -318,7 +317,7 @@ func block(b *builder) {
 	b.scoresOf(a, q, keys.now, values.now)
 }
 
-// attention is a fused attention on any caches, which may have been written in this step before.
+// attention appends a fused attention on any caches, which this step may have written before.
 func attention(b *builder) {
 	k := b.tame(b.float("k", perToken))
 	kv := width(k)
@@ -354,7 +353,7 @@ func normAdd(b *builder) {
 func blocks32(x *graph.Value) bool { return width(x)%32 == 0 }
 
 // rounds draws an op that rounds rows, roundsNorm one that rounds their norms, roundsGate one that
-// rounds a gated product.
+// rounds a gated MLP.
 func rounds(op *graph.Op) func(*builder) {
 	return func(b *builder) {
 		if x := b.float("x", blocks32); x != nil {
@@ -373,7 +372,7 @@ func roundsNorm(op *graph.Op) func(*builder) {
 
 func roundsGate(op *graph.Op) func(*builder) { return func(b *builder) { b.roundedGate(op) } }
 
-// roundedGate has a whole number of blocks of results.
+// roundedGate appends a gated MLP whose result has whole blocks.
 func (b *builder) roundedGate(op *graph.Op) {
 	x := b.tame(b.float("x", nil))
 	n := (b.size() + 31) / 32 * 32

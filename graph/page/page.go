@@ -1,9 +1,9 @@
-// Package page writes what the passes of a compilation did as one HTML page: a column for each
-// stage, in which a value can be followed from column to column.
+// Package page writes the stages of a compilation as one HTML page, with a column for each stage.
+// The reader can follow a value from column to column.
 //
-// It owns the page's style and script, and the text of a plan's steps. It takes texts in which %name is a
-// value and @name a weight, as graphs print them. It imports graph and exec/plan for the steps. The page
-// is one file and loads nothing.
+// It contains the page's style and script, and the text of a plan's steps. Its inputs are texts in
+// which %name is a value and @name a weight, as graphs print them. It imports graph and exec/plan
+// for the steps. The page is one file and loads no other.
 package page
 
 import (
@@ -23,7 +23,7 @@ type Stage struct {
 	Doc   string // one line
 	Text  string
 	Lines string // what its lines that define values are: "nodes"
-	From  int    // the earlier stage that it is a change of, −1 for none
+	From  int    // index of the earlier stage that this one modifies, −1 for none
 }
 
 var (
@@ -36,7 +36,7 @@ var (
 
 	layout = template.Must(template.New("page").Parse(source))
 
-	// A quoted string of its own is no name, whatever stands in it.
+	// A quoted string that does not follow % or @ is no name, whatever it contains.
 	word = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|[%@](?:"(?:[^"\\]|\\.)*"|[\w./+-]+)`)
 )
 
@@ -47,7 +47,7 @@ func Write(w io.Writer, title string, stages []Stage) error {
 	lines := make([]map[string]bool, len(stages))
 	for i, s := range stages {
 		if s.From >= i || s.From < -1 {
-			return fmt.Errorf("stage %d is a change of stage %d, expected an earlier one or -1", i, s.From)
+			return fmt.Errorf("stage %d has From %d, expected an earlier stage or -1", i, s.From)
 		}
 		var before map[string]bool
 		if s.From >= 0 {
@@ -66,7 +66,7 @@ func Write(w io.Writer, title string, stages []Stage) error {
 		}
 		p.Columns = append(p.Columns, c)
 		a := ancestry{From: s.From}
-		if s.From < 0 && i > 0 && stages[i-1].Group == s.Group { // the same values, written otherwise
+		if s.From < 0 && i > 0 && stages[i-1].Group == s.Group { // the same values in another notation
 			a.From = i - 1
 		}
 		if a.From >= 0 {
@@ -77,7 +77,7 @@ func Write(w io.Writer, title string, stages []Stage) error {
 	return layout.Execute(w, p)
 }
 
-// shownGroups is how many groups of columns are shown at first.
+// shownGroups is the number of groups of columns that are shown at first.
 const shownGroups = 2
 
 type page struct {
@@ -86,14 +86,14 @@ type page struct {
 	Script  template.JS
 	Groups  []group
 	Columns []column
-	// Ancestry is what the script knows of each column.
+	// Ancestry is the script's data about each column.
 	Ancestry []ancestry
 }
 
-// An ancestry says where the values of a column come from.
+// An ancestry relates the values of a column to an earlier column.
 type ancestry struct {
-	From int               // the column before, −1 for none
-	Gone map[string]string // values that it has and this one does not, and what they became part of
+	From int               // the earlier column, −1 for none
+	Gone map[string]string // values that only the earlier column has, with the values that they became part of
 }
 
 type group struct {
@@ -105,28 +105,28 @@ type column struct {
 	Stage
 	Number         int
 	Shown          bool
-	Before, Values int // lines that define values, in the stage that it is a change of and in this one
+	Before, Values int // numbers of lines that define values, in stage From and in this one
 	Paragraphs     []paragraph
 }
 
-// A paragraph is lines without an empty one between them. A browser does not lay out paragraphs that are
-// out of sight, and needs their height for that.
+// A paragraph is lines without an empty one between them. A browser skips the layout of paragraphs
+// that are out of sight, for which it needs their height.
 type paragraph []line
 
 type line struct {
-	Changed bool // the stage that it is a change of has no such line
+	Changed bool // stage From has no such line
 	Pieces  []piece
 }
 
-// A piece is a name, or what stands between names.
+// A piece is a name, or the text between names.
 type piece struct {
 	Text   string
 	IsName bool
-	Anchor string // where the name comes first
+	Anchor string // ID of the name's first occurrence
 }
 
-// columnOf cuts the text of a stage into pieces, and returns its lines besides. Before are the lines
-// of the stage that it is a change of.
+// columnOf cuts the text of a stage into pieces, and also returns the set of its lines. before
+// holds the lines of stage From.
 func columnOf(s Stage, number int, before map[string]bool) (column, map[string]bool) {
 	c := column{Stage: s, Number: number}
 	lines, anchored := map[string]bool{}, map[string]bool{}

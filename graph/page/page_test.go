@@ -182,7 +182,7 @@ func TestPageOfNothing(t *testing.T) {
 	}
 	for from := range 2 { // itself, and one to come
 		if err := Write(io.Discard, "", []Stage{{From: from}, {From: -1}}); err == nil {
-			t.Errorf("a stage may be a change of stage %d", from)
+			t.Errorf("a stage may be derived from stage %d", from)
 		}
 	}
 }

@@ -9,14 +9,15 @@ import (
 	"pesti/graph"
 )
 
-// Shared is the group of the stages that all programs of a plan share.
+// Shared is the group of the stages that all programs share.
 const Shared = "graph"
 
-// WithPlan returns the stages of a compilation in the order of the page: the shared ones, then for each
-// program of the plan its own, in the group of the program's name, and its steps. It sets From.
+// WithPlan returns the stages of a compilation in the order of the page: the shared ones, then for
+// each program of the plan its own stages and its steps, in a group with the program's name. It
+// sets From.
 func WithPlan(all []Stage, p *plan.Plan) []Stage {
 	var stages []Stage
-	last := -1 // of the shared stages
+	last := -1 // index of the last shared stage
 	for _, s := range all {
 		if s.Group == Shared {
 			s.From = last
@@ -39,9 +40,10 @@ func WithPlan(all []Stage, p *plan.Plan) []Stage {
 	return stages
 }
 
-// stepsText prints the steps of a program as graphs print nodes, with values instead of buffers.
+// stepsText prints the steps of a program in the notation of graph nodes, with values instead of
+// buffers.
 func stepsText(p *plan.Plan, g *plan.Program) string {
-	holds := map[int]string{} // the value in a buffer, where the buffer is named after another one
+	holds := map[int]string{} // the current value of each buffer whose name is another value's
 	value := func(id int) string {
 		return valueName(cmp.Or(holds[id], p.Buffer(g, id).Name))
 	}
@@ -71,7 +73,7 @@ func stepsText(p *plan.Plan, g *plan.Program) string {
 				}
 				results = append(results, value(id))
 			}
-			if len(results) == 0 { // it changes an operand, such as a cache
+			if len(results) == 0 { // the step changes an operand, such as a cache
 				results = []string{valueName(st.Name)}
 			}
 			on := ""

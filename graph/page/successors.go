@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// successors returns, for each value that a stage defines and the next stage does not have, the value of
-// the next stage that it became part of: a value named after it, or the value computed from it, or the
-// successor of that one. It is "" where no value is computed from it.
+// successors returns, for each value that a stage defines and the next stage lacks, the value of
+// the next stage that it became part of: a value named after it, or a value computed from it, or
+// that value's successor. It is "" if no value is computed from it.
 func successors(before, after string) map[string]string {
 	old, now := definitions(before), definitions(after)
 	known := map[string]bool{}
@@ -21,7 +21,7 @@ func successors(before, after string) map[string]string {
 			is[name] = true
 		}
 	}
-	takers := map[string][]string{} // values, by what their line takes
+	takers := map[string][]string{} // defined values, by the operands of their line
 	was := map[string]bool{}
 	for _, d := range old {
 		for _, name := range d.values {
@@ -70,7 +70,7 @@ type definition struct{ values, takes []string }
 func definitions(text string) []definition {
 	var all []definition
 	for line := range strings.Lines(text) {
-		// A name may hold what looks like the sign.
+		// A name may contain the equals sign.
 		plain := word.ReplaceAllStringFunc(line, func(w string) string { return strings.Repeat("_", len(w)) })
 		at := strings.Index(plain, " = ")
 		if at < 0 || !strings.HasPrefix(strings.TrimLeft(line, " "), "%") {
@@ -81,7 +81,7 @@ func definitions(text string) []definition {
 	return all
 }
 
-// words returns the values that a text names.
+// words returns the names of values in a text.
 func words(text string) []string {
 	return slices.DeleteFunc(word.FindAllString(text, -1), func(s string) bool { return s[0] != '%' })
 }

@@ -5,8 +5,8 @@ import (
 	"pesti/ops"
 )
 
-// canonicalise puts the operands of commutative ops in the order of their definition, so that
-// equal sums are equal nodes and the residual stream comes first in its additions.
+// canonicalise sorts the operands of commutative ops by definition, so that equal sums become equal
+// nodes and the residual stream is the first operand of its additions.
 func canonicalise(c *Context, g *graph.Graph) error {
 	order := make(map[*graph.Value]int)
 	for i, n := range g.Nodes {

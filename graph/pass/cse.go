@@ -7,9 +7,9 @@ import (
 	"pesti/graph"
 )
 
-// cse replaces a computation by an earlier equal one: same op, operands and attributes. States
-// and writes are never shared, since each has an identity of its own; nor is a value merged away
-// that is an output, since its name is wanted.
+// cse replaces a computation by an earlier one with equal op, operands and attributes. It does not
+// merge states and writes, since each has its own identity, nor outputs, since their names must
+// stay.
 func cse(c *Context, g *graph.Graph) error {
 	seen := make(map[string]*graph.Node)
 	var dead []*graph.Node
@@ -42,7 +42,7 @@ func cse(c *Context, g *graph.Graph) error {
 	return nil
 }
 
-// signature is equal for nodes that compute the same.
+// signature returns a text that is equal for nodes that compute the same.
 func signature(n *graph.Node) string {
 	var b strings.Builder
 	b.WriteString(n.Op.Name)

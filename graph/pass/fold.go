@@ -31,12 +31,12 @@ func fold(c *Context, g *graph.Graph) error {
 			continue
 		}
 		product := before * n.Attr.Float("factor")
-		// x's node takes the factor over, and y's name: y is the value that lives on.
+		// x's node takes over the factor and the result y, which keeps its name.
 		m := x.Def
 		m.Attr[attr] = product
 		m.Out[0], n.Out[0] = y, x
 		y.Def, x.Def = m, n
-		n.In[0] = y // now dead: nothing uses x
+		n.In[0] = y // dead: x has no uses
 		g.ReplaceUses(x, y)
 		c.Applied(y.Name)
 	}
@@ -46,8 +46,8 @@ func fold(c *Context, g *graph.Graph) error {
 // isFactor reports whether an attribute is a constant factor.
 func isFactor(name string) bool { return name == "factor" || name == "scale" }
 
-// factorOf returns the attribute in which a node holds a constant factor on its result, and the
-// factor; "" where the node is of no such op.
+// factorOf returns the attribute with the constant factor of a node's result, and the factor; "" if
+// the node's op has none.
 func factorOf(n *graph.Node) (attr string, factor float64) {
 	switch {
 	case n == nil:
@@ -60,7 +60,7 @@ func factorOf(n *graph.Node) (attr string, factor float64) {
 	return "", 0
 }
 
-// removeDead drops nodes of one op whose results nothing uses.
+// removeDead drops nodes of one op whose results are unused.
 func removeDead(g *graph.Graph, op *graph.Op) error {
 	uses := g.Uses()
 	var dead []*graph.Node

@@ -7,8 +7,8 @@ import (
 	"pesti/ops"
 )
 
-// fuseAttention joins optional per-head norms on q and k, RoPE, the writes to the cache, scores,
-// softmax and values, so that scores never go to memory (Dao et al. 2022, arXiv:2205.14135).
+// fuseAttention fuses optional per-head norms on q and k, RoPE, the writes to the cache, scores,
+// softmax and values, so that scores are never stored (Dao et al. 2022, arXiv:2205.14135).
 func fuseAttention(c *Context, g *graph.Graph) error {
 	m := NewMatcher(g)
 	for _, n := range g.Nodes {
@@ -28,23 +28,23 @@ func fuseAttention(c *Context, g *graph.Graph) error {
 	return nil
 }
 
-// attentionChecked are the attributes that the pattern looks at: the norms are per head, and the types
-// of q and k say how many heads RoPE turns.
+// attentionChecked are the attributes that the pattern checks itself: norms must be per head, and
+// RoPE's number of heads follows from the types of q and k.
 var attentionChecked = map[*graph.Op][]string{ops.RMSNorm: {"group"}, ops.Rope: {"heads"}}
 
-// attention matches the pattern around a node of scores, or says what stands in the way.
+// attention matches the pattern around a node of scores, or returns why it does not match.
 func (m *Matcher) attention(scores *graph.Node) (p Fusion, why string) {
 	softmax := m.User(scores.Out[0], ops.Softmax)
 	if softmax == nil {
-		return p, "the scores are wanted or do not go to one softmax"
+		return p, "the scores are an output or are read by other nodes than one softmax"
 	}
 	values := m.User(softmax.Out[0], ops.AttnValues)
 	if values == nil {
-		return p, "the probabilities are wanted or do not go to one product with values"
+		return p, "the probabilities are an output or are read by other nodes than one product with values"
 	}
 	writeK, writeV := m.write(scores.In[1]), m.write(values.In[1])
 	if writeK == nil || writeV == nil {
-		return p, "keys or values do not come from a cache that is written just before"
+		return p, "keys or values are not a cache that the preceding kv_write writes"
 	}
 	q, why := m.head(scores.In[0])
 	if why != "" {
@@ -58,15 +58,15 @@ func (m *Matcher) attention(scores *graph.Node) (p Fusion, why string) {
 	for _, n := range []*graph.Node{q.rope, k.rope, writeK, writeV, values} {
 		for _, v := range n.In {
 			if v != nil && v.Type.DType == graph.I32 && v != pos && v != seq {
-				return p, fmt.Sprintf("%s works with other positions or sequences than the scores", n.Name())
+				return p, fmt.Sprintf("%s has other positions or sequences than the scores", n.Name())
 			}
 		}
 	}
 	if q.rope.In[2] != k.rope.In[2] {
-		return p, "RoPE differs between q and k in its frequencies"
+		return p, "RoPE of q and of k have different frequencies"
 	}
 	if (q.norm == nil) != (k.norm == nil) {
-		return p, "only one of q and k is normed"
+		return p, "only one of q and k has a norm"
 	}
 
 	p.Op, p.Checked = ops.Attention, attentionChecked
@@ -81,7 +81,7 @@ func (m *Matcher) attention(scores *graph.Node) (p Fusion, why string) {
 	return p, ""
 }
 
-// write returns the write that yields a cache which nothing else reads.
+// write returns the kv_write whose result has only one reader.
 func (m *Matcher) write(cache *graph.Value) *graph.Node { return m.By(cache, ops.KVWrite) }
 
 // A headPattern is rope(norm(x)) or rope(x).
@@ -93,12 +93,12 @@ type headPattern struct {
 func (m *Matcher) head(v *graph.Value) (h headPattern, why string) {
 	h.rope = m.By(v, ops.Rope)
 	if h.rope == nil {
-		return h, fmt.Sprintf("%s is wanted or is not the result of RoPE", v.Name)
+		return h, fmt.Sprintf("%s is an output or is not the result of RoPE", v.Name)
 	}
 	h.x = h.rope.In[0]
 	if n := h.x.Def; n != nil && n.Op == ops.RMSNorm {
 		if n.Attr.Int("group") != h.rope.Attr.Int("head_dim") || !m.Inner(h.x) {
-			return h, fmt.Sprintf("%s is wanted or is not a norm per head", h.x.Name)
+			return h, fmt.Sprintf("%s is an output or is not a norm per head", h.x.Name)
 		}
 		h.norm, h.x = n, n.In[0]
 	}

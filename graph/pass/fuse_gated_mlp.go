@@ -5,11 +5,12 @@ import (
 	"pesti/ops"
 )
 
-// activations are the ops that may stand on the gate; the fused op names one of them.
+// activations are the possible activation functions of the gate. An attribute of the fused op names
+// one.
 var activations = []*graph.Op{ops.SiLU, ops.GELUTanh, ops.GELUErf}
 
-// fuseGatedMLP joins act(gate·x) ⊙ (up·x) for any activation, so that both weights are read in one
-// step and the gate never goes to memory (Shazeer 2020, arXiv:2002.05202).
+// fuseGatedMLP fuses act(gate·x) ⊙ (up·x) for any activation, so that both weights are read in one
+// step and the gate is never stored (Shazeer 2020, arXiv:2002.05202).
 func fuseGatedMLP(c *Context, g *graph.Graph) error {
 	m := NewMatcher(g)
 	for _, n := range g.Nodes {
@@ -21,14 +22,14 @@ func fuseGatedMLP(c *Context, g *graph.Graph) error {
 			act, up = m.gate(n.In[1], n.In[0])
 		}
 		if act == nil {
-			c.Declined(n.Name(), "no operand is an activation of a value that may disappear")
+			c.Declined(n.Name(), "no operand is the single use of an activation")
 			continue
 		}
 		pg, okG := m.projection(act.In[0])
 		pu, okU := m.projection(up)
 		switch {
 		case !okG || !okU || pg.bias != nil || pu.bias != nil || !m.Inner(act.In[0]) || !m.Inner(up):
-			c.Declined(n.Name(), "gate and up are not plain projections that may disappear")
+			c.Declined(n.Name(), "gate and up are not plain projections with a single use")
 			continue
 		case pg.x != pu.x:
 			c.Declined(n.Name(), "gate and up are projections of different values")

@@ -5,9 +5,9 @@ import (
 	"pesti/ops"
 )
 
-// fuseQKV joins the three projections that feed an attention from one operand, so that their
-// weights are read in one step. Each may have a bias. They are found from the attention back,
-// since nothing else tells q, k and v apart.
+// fuseQKV fuses the q, k and v projections of an attention, which have the same operand, so that
+// their weights are read in one step. Each may have a bias. The pass starts from the attention,
+// since nothing else distinguishes q, k and v.
 func fuseQKV(c *Context, g *graph.Graph) error {
 	m := NewMatcher(g)
 	for _, n := range g.Nodes {
@@ -22,11 +22,11 @@ func fuseQKV(c *Context, g *graph.Graph) error {
 		}
 		place := n.Name()
 		if q == nil || k == nil || v == nil {
-			c.Declined(place, "the way from the projections to the attention is not known")
+			c.Declined(place, "the nodes between the projections and the attention do not match the pattern")
 			continue
 		}
 		if q.Def != nil && q.Def.Op == ops.QKV {
-			continue // done already
+			continue // fused already
 		}
 		if q == k || q == v || k == v {
 			c.Declined(place, "q, k and v are not three values")
@@ -37,7 +37,7 @@ func fuseQKV(c *Context, g *graph.Graph) error {
 		pv, okV := m.projection(v)
 		switch {
 		case !okQ || !okK || !okV:
-			c.Declined(place, "q, k and v are not all projections whose parts may disappear")
+			c.Declined(place, "q, k and v are not all projections with a single use")
 			continue
 		case pq.x != pk.x || pq.x != pv.x:
 			c.Declined(place, "q, k and v are projections of different values")

@@ -9,23 +9,23 @@ import (
 	"pesti/ops"
 )
 
-// A Matcher answers the questions of patterns, and replaces what they find.
+// A Matcher answers the queries of patterns, and replaces the nodes that they match.
 //
-// It tells who uses a value and whether that value may disappear ([Matcher.Inner], [Matcher.By],
-// [Matcher.User]), it puts a fused node in the place of others and hands their uses to it
-// ([Matcher.Fuse]), and at the end it brings the graph's list of nodes up to date ([Matcher.Apply]).
-// Operands change at once, the list only in Apply: changing the list in each place would make passes
-// quadratic in the number of layers.
+// It finds a value's uses and whether a fusion may remove the value ([Matcher.Inner], [Matcher.By],
+// [Matcher.User]), replaces nodes by a fused node that takes over their uses ([Matcher.Fuse]), and
+// finally updates the graph's list of nodes ([Matcher.Apply]). Operands change at once, the list
+// only in Apply, because an update of the list for each fusion would make passes quadratic in the
+// number of layers.
 type Matcher struct {
 	g    *graph.Graph
 	uses map[*graph.Value][]*graph.Node
 
-	place  map[*graph.Node]int   // in the list, from 1; of a new node that of the old one before it
-	behind map[int][]*graph.Node // new nodes, in order, behind the old one of that place; 0 is the front
+	place  map[*graph.Node]int   // position in the list, from 1; a new node has the position of the old node before it
+	behind map[int][]*graph.Node // new nodes, in order, after the old node of a position; 0 is the front
 	dead   map[*graph.Node]bool
 }
 
-// NewMatcher returns a matcher for g. Of later changes it sees only its own.
+// NewMatcher returns a matcher for g. It does not see later changes of g by others.
 func NewMatcher(g *graph.Graph) *Matcher {
 	m := &Matcher{
 		g: g, uses: g.Uses(),
@@ -38,8 +38,8 @@ func NewMatcher(g *graph.Graph) *Matcher {
 	return m
 }
 
-// Apply takes what was replaced out of the graph's list of nodes and puts what is new into it. The
-// list must be as it was when the Matcher was made.
+// Apply removes the replaced nodes from the graph's list and inserts the new ones. The list must
+// not have changed since NewMatcher.
 func (m *Matcher) Apply() {
 	nodes := slices.Clone(m.behind[0])
 	for i, n := range m.g.Nodes {
@@ -48,20 +48,20 @@ func (m *Matcher) Apply() {
 	m.g.Nodes = slices.DeleteFunc(nodes, func(n *graph.Node) bool { return m.dead[n] })
 }
 
-// before reports whether a will stand before b, another node.
+// before reports whether a will precede b, another node.
 func (m *Matcher) before(a, b *graph.Node) bool {
 	if m.place[a] != m.place[b] {
 		return m.place[a] < m.place[b]
 	}
 	list := m.behind[m.place[a]]
-	return slices.Index(list, a) < slices.Index(list, b) // the old one, at -1, is the first
+	return slices.Index(list, a) < slices.Index(list, b) // the old node is not in list (−1), and is first
 }
 
-// Inner reports whether v has exactly one use and is no output of the graph, so that a fused op may
-// swallow it.
+// Inner reports whether v has exactly one use and is no output of the graph, so that a fusion may
+// remove it.
 func (m *Matcher) Inner(v *graph.Value) bool { return len(m.uses[v]) == 1 && !m.g.IsOutput(v) }
 
-// By returns the node that computes v if it is of that op and v is inner; else nil.
+// By returns the node that computes v if it has the op and v is inner; else nil.
 func (m *Matcher) By(v *graph.Value, op *graph.Op) *graph.Node {
 	if v == nil || v.Def == nil || v.Def.Op != op || !m.Inner(v) {
 		return nil
@@ -69,7 +69,7 @@ func (m *Matcher) By(v *graph.Value, op *graph.Op) *graph.Node {
 	return v.Def
 }
 
-// User returns the only use of v if it is of that op and v is inner; else nil.
+// User returns the only user of v if it has the op and v is inner; else nil.
 func (m *Matcher) User(v *graph.Value, op *graph.Op) *graph.Node {
 	if !m.Inner(v) || m.uses[v][0].Op != op {
 		return nil
@@ -80,7 +80,7 @@ func (m *Matcher) User(v *graph.Value, op *graph.Op) *graph.Node {
 // A projection is x·wᵀ, with a bias or without.
 type projection struct {
 	x, w, bias *graph.Value
-	nodes      []*graph.Node // the ones that a fused op replaces
+	nodes      []*graph.Node // the nodes that a fused op replaces
 }
 
 // projection matches v = x·wᵀ (+ bias). v itself may have any uses.
@@ -105,21 +105,21 @@ type Fusion struct {
 	Op      *graph.Op      // of the new node
 	In      []*graph.Value // its operands
 	Attr    graph.Attrs    // attributes that the pass sets itself
-	Results []*graph.Value // of replaced nodes; their names and uses go to the new node's results
-	// Checked lists, by op, the attributes of replaced nodes that the pass has looked at itself. See
+	Results []*graph.Value // results of replaced nodes, whose names and uses the new node's results take over
+	// Checked lists, by op, the attributes of replaced nodes that the pass has checked itself. See
 	// Fuse for the others.
 	Checked map[*graph.Op][]string
-	// After is the node behind which the new one stands, which may be a replaced one; nil means behind
-	// the last of its operands.
+	// After is the node after which the new one is inserted, possibly a replaced one; nil means
+	// after the last of its operands.
 	After *graph.Node
 }
 
-// Fuse replaces nodes by one fused node, or declines, and notes either under the name place.
+// Fuse replaces nodes by one fused node, or declines to, and records either under the name place.
 //
-// No attribute of a replaced node gets lost. The fused node takes over each attribute that its op
-// has too, which must be the same on all replaced nodes. Fuse declines where a replaced node has an
-// attribute that the fused op lacks, unless it is Checked or has its default value. Where the op
-// stays the same and gains an operand, every attribute has to be Checked.
+// No attribute of a replaced node is lost. The fused node takes over each attribute that its op has
+// too; it must have the same value on all replaced nodes. Fuse declines if a replaced node has an
+// attribute that the fused op lacks, unless it is Checked or has its default value. If the op stays
+// the same and gains an operand, every attribute has to be Checked.
 func (m *Matcher) Fuse(c *Context, place string, f Fusion) error {
 	attr, why := f.attributes()
 	if why != "" {
@@ -139,10 +139,11 @@ func (m *Matcher) Fuse(c *Context, place string, f Fusion) error {
 	return nil
 }
 
-// attributes returns those of the fused node, or says which one of a replaced node stands in the way.
+// attributes returns the attributes of the fused node, or names the attribute of a replaced node
+// that prevents the fusion.
 func (f *Fusion) attributes() (attr graph.Attrs, why string) {
 	attr = f.Attr.Clone()
-	from := map[string]*graph.Node{} // the node that an attribute was taken over from
+	from := map[string]*graph.Node{} // the node that each attribute comes from
 	for _, n := range f.Nodes {
 		checked := f.Checked[n.Op]
 		if why := Unchecked(n, func(name string) bool {
@@ -167,7 +168,7 @@ func (f *Fusion) attributes() (attr graph.Attrs, why string) {
 	return attr, ""
 }
 
-// Unchecked names an attribute of a node that a pass does not know, in words for Declined; "" where
+// Unchecked returns a reason for Declined that names an attribute which a pass does not know; "" if
 // there is none. An attribute with its default value does not count.
 func Unchecked(n *graph.Node, known func(name string) bool) string {
 	for _, name := range slices.Sorted(maps.Keys(n.Attr)) {
@@ -178,7 +179,7 @@ func Unchecked(n *graph.Node, known func(name string) bool) string {
 	return ""
 }
 
-// replace puts the fused node behind another one, or in front of all where that is nil.
+// replace inserts the fused node after another one, or before all others if after is nil.
 func (m *Matcher) replace(after *graph.Node, f *Fusion, attr graph.Attrs) error {
 	names := make([]string, len(f.Results))
 	for i, v := range f.Results {

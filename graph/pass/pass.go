@@ -1,23 +1,25 @@
 // Package pass rewrites graphs.
 //
-// It owns the pass driver, which lowering uses too, the table of graph passes with the table of
-// their ordering constraints, and one file for each pass. It imports graph and ops; it knows no
-// file format, no target and no precision: those belong to the lowering passes in package lower.
+// It contains the pass driver, which lowering uses too, the table of graph passes, the table of
+// their ordering constraints, and one file for each pass. It imports graph and ops. Graph passes do
+// not depend on a file format, target or precision; the lowering passes in package lower do.
 //
 // # How to add a pass
 //
-//  1. A file named after it, with its function and, above that, what it is good for. At each place
-//     that it looks at it calls Applied, or Declined with the reason: that is what
-//     compile --explain shows.
-//  2. A row in the table Graph, at its place, and one in GraphOrder for each pass that must run
-//     before or after it, with the reason, and a graph in testdata/order that shows it. A pass that knows the target or the precision goes into
-//     loweringPasses and LoweringOrder of lower/passes.go instead.
-//  3. testdata/NAME.txt: what it shows, a line "-- in --", and a graph; for further files
-//     NAME_what.txt with a line "# pass: NAME" on top. At least one place where it applies, and one
-//     where it declines or has nothing to do. The first command below writes the rest; read it before you commit it.
-//     (For a lowering pass it is ./lower.)
+//  1. A file named after the pass, with its function and, as its comment, the pass's purpose. At
+//     each place that it examines, it calls Applied, or Declined with the reason; compile --explain
+//     prints these.
+//  2. A row in the table Graph, at its place; a row in GraphOrder for each pass that must run
+//     before or after it, with the reason; and a graph in testdata/order that demonstrates the
+//     reason. A pass that knows the target or the precision goes into loweringPasses and
+//     LoweringOrder of lower/passes.go instead.
+//  3. testdata/NAME.txt: a sentence on what the file tests, a line "-- in --", and a graph. Further
+//     files are called NAME_what.txt and begin with a line "# pass: NAME". The graphs have at least
+//     one place where the pass applies, and one where it declines or has nothing to do. The first
+//     command below writes the rest; read it before you commit it. (For a lowering pass, run it in
+//     ./lower.)
 //  4. If no recipe in graph/graphtest/recipes.go draws its pattern, add one, as swiglu and qkv are:
-//     a pass whose pattern is not drawn passes TestPassesKeepMeaning idly.
+//     TestPassesKeepMeaning does not test a pattern that is never drawn.
 //
 // Then run
 //
@@ -26,20 +28,21 @@
 //	go test ./conformance -run 'TestPasses$|ExactAgainstOracle'
 //	make golden
 //
-// The second tries it in any allowed place and switched off, the third compares whole models with
-// and without it, and the last draws what changed in plans and pictures, for you to read.
+// The second command runs it in any allowed order and switched off, the third compares whole models
+// with and without it, and the last updates plans and pictures, whose changes you should read.
 //
 // Traps:
 //   - Range over slices.Clone(g.Nodes): Insert and Remove change the list.
-//   - A value may disappear only if a Matcher says so (By, User, Inner): it has one use, and is no output.
-//   - A Matcher sees the changes that go through it (Fuse), and no others; Apply puts them into the list.
+//   - A fusion may remove a value only if a Matcher allows it (By, User, Inner): the value has one use and is no output.
+//   - A Matcher sees only the changes that it makes itself (Fuse); Apply puts them into the list.
 //   - An attribute that the pass does not know changes what a node means. Fuse declines by itself; a
 //     pass that rewrites nodes in another way asks Unchecked. TestUnknownAttributes tries each node.
-//   - Keep the name of a result that lives on. Dumps and the oracle find values by their names.
+//   - Keep the name of a result that remains. Dumps and the oracle find values by their names.
 //   - Keep operands before their uses, and the writes of a state before its reads; Options.Verify,
 //     which tests set, finds what you break.
-//   - Keep the arithmetic. The golden files are compared within 1e-5 of a row; what rounds more is a
-//     matter of precision, belongs in package lower, and gives the reason for its tolerance.
+//   - Keep the arithmetic. The golden files are compared within 1e-5 of a row; a pass that rounds
+//     more depends on the precision, belongs in package lower, and states the reason for its
+//     tolerance.
 package pass
 
 import (
@@ -50,7 +53,7 @@ import (
 	"pesti/graph"
 )
 
-// A Pass is one row of a table: a rewriting of a whole graph.
+// A Pass is one row of a table: a function that rewrites a whole graph.
 type Pass struct {
 	Name     string
 	Doc      string // one line
@@ -66,7 +69,7 @@ func Graph() []Pass {
 		{Name: "canonicalise", Doc: "order the operands of commutative ops", Run: canonicalise},
 		CSE(),
 		DCE(),
-		{Name: "sink_rows", Doc: "compute the tail only for rows whose logits are wanted", Run: sinkRows},
+		{Name: "sink_rows", Doc: "compute the tail only for the rows of logits", Run: sinkRows},
 		{Name: "fuse_qkv", Doc: "q, k and v projections with their biases in one op", Run: fuseQKV},
 		{Name: "fuse_swiglu", Doc: "gate, up and activation in one op", Run: fuseGatedMLP},
 		{Name: "fuse_attention", Doc: "norms, RoPE, cache, scores, softmax and values in one op", Run: fuseAttention},
@@ -75,15 +78,15 @@ func Graph() []Pass {
 	}
 }
 
-// Fold is a row that runs before a look-up is split, too.
+// Fold returns the pass fold, which also runs before look-ups are split.
 func Fold() Pass {
 	return Pass{Name: "fold", Doc: "fold constant factors into embeddings and into each other", Run: fold}
 }
 
-// CSE and DCE are rows that lowering runs again on what it made.
+// CSE returns the pass for common subexpressions. Lowering runs it again on its own nodes.
 func CSE() Pass { return Pass{Name: "cse", Doc: "share equal computations", Run: cse} }
 
-// DCE is dead code elimination, see CSE.
+// DCE returns the pass for dead code elimination. Lowering runs it again on its own nodes.
 func DCE() Pass {
 	return Pass{Name: "dce", Doc: "drop computations that nothing uses", Run: dce}
 }
@@ -91,8 +94,8 @@ func DCE() Pass {
 // An Order says that one pass has to run before another, and why.
 type Order struct{ Before, After, Why string }
 
-// GraphOrder are the constraints on the table of graph passes. Any order keeps the meaning of
-// the graph; the constraints say what is needed for the best result.
+// GraphOrder are the constraints on the table of graph passes. Any order keeps the meaning of the
+// graph; the constraints are needed for the best result.
 func GraphOrder() []Order {
 	return []Order{
 		{"fold", "cse", "scales folded into a look-up make equal look-ups equal nodes"},
@@ -105,12 +108,12 @@ func GraphOrder() []Order {
 // A Note records what a pass did or declined to do at one place, for --explain.
 type Note struct {
 	Pass    string
-	Place   string // the value that the pattern computes
+	Place   string // name of the value that the pattern computes
 	Applied bool
-	Why     string // why not, where not applied
+	Why     string // reason, if not applied
 }
 
-// A Context is handed to a running pass.
+// A Context is the argument with which a pass records its notes.
 type Context struct {
 	Notes []Note
 	pass  string
@@ -126,7 +129,7 @@ func (c *Context) Declined(place, format string, args ...any) {
 	c.Notes = append(c.Notes, Note{Pass: c.pass, Place: place, Why: fmt.Sprintf(format, args...)})
 }
 
-// Options say how a list of passes runs.
+// Options configure Run.
 type Options struct {
 	Off    Set  // passes not to run
 	Verify bool // verify the graph after every pass
@@ -134,7 +137,7 @@ type Options struct {
 	After func(number int, name string, g *graph.Graph)
 }
 
-// Run runs passes on g in the order of the list and returns what they noted.
+// Run runs passes on g in the order of the list and returns their notes.
 func Run(g *graph.Graph, passes []Pass, o Options) ([]Note, error) {
 	c := &Context{}
 	before := ""
@@ -171,13 +174,13 @@ type Set struct {
 	names []string
 }
 
-// Has reports whether the pass of that name is switched off.
+// Has reports whether a pass is switched off.
 func (s Set) Has(name string) bool { return s.all || slices.Contains(s.names, name) }
 
 func (s Set) has(p Pass) bool { return !p.Required && s.Has(p.Name) }
 
 // ParseSet reads a --passes list: "" (all run), "none", or names with a minus sign separated by
-// commas: "-fuse_swiglu,-cse". The passes of all tables are given, since one list serves them.
+// commas: "-fuse_swiglu,-cse". passes holds the rows of all tables, since one list applies to all.
 func ParseSet(list string, passes []Pass) (Set, error) {
 	switch list {
 	case "":
@@ -200,7 +203,7 @@ func ParseSet(list string, passes []Pass) (Set, error) {
 	return s, nil
 }
 
-// known lists what may stand in a --passes list.
+// known lists the valid items of a --passes list.
 func known(passes []Pass) string {
 	var names []string
 	for _, p := range passes {

@@ -7,9 +7,9 @@ import (
 	"pesti/ops"
 )
 
-// sinkRows moves the selection of wanted rows from the logits towards the inputs, through every
-// row-wise op whose result is read by nothing but that selection. What follows the last
-// attention is then computed for the R wanted rows only, and the vocabulary projection with it.
+// sinkRows moves the selection of rows from the logits towards the inputs, through every row-wise
+// op whose result only that selection reads. Everything after the last attention, including the
+// vocabulary projection, is then computed for the R selected rows only.
 func sinkRows(c *Context, g *graph.Graph) error {
 	var work []*graph.Node
 	for _, n := range g.Nodes {
@@ -39,8 +39,8 @@ func sinkRows(c *Context, g *graph.Graph) error {
 	return nil
 }
 
-// holdsRows says why a selection has to stay behind the node that computes its operand; "" means
-// that it can move in front.
+// holdsRows returns why a selection has to stay after the node that computes its operand; "" if it
+// can move before the node.
 func holdsRows(g *graph.Graph, s *graph.Node) string {
 	v := s.In[0]
 	n := v.Def
@@ -55,7 +55,7 @@ func holdsRows(g *graph.Graph, s *graph.Node) string {
 	}
 	for _, x := range n.In {
 		if hasRows(x) && x.Type.DType != graph.F32 {
-			return "operand " + x.Name + " is not of float32 rows"
+			return "operand " + x.Name + " does not have float32 rows"
 		}
 	}
 	for _, m := range g.Nodes {
@@ -71,8 +71,8 @@ func hasRows(x *graph.Value) bool {
 	return x != nil && !x.IsWeight() && len(x.Type.Shape) > 0 && x.Type.Shape[0] == graph.Of(graph.T)
 }
 
-// sink rewrites select(op(x…)) to op(select(x)…), under the selection's name, and returns the
-// selections in front of op. Operands that have been selected before share that selection.
+// sink rewrites select(op(x…)) to op(select(x)…), under the selection's name, and returns the new
+// selections before op. An operand that already has a selection shares it.
 func sink(g *graph.Graph, s *graph.Node) ([]*graph.Node, error) {
 	n, rows, y := s.In[0].Def, s.In[1], s.Out[0]
 	ahead(g, rows.Def, n)
@@ -94,8 +94,8 @@ func sink(g *graph.Graph, s *graph.Node) ([]*graph.Node, error) {
 	return selects, nil
 }
 
-// selection returns the node that selects rows of x: the one that there is, or a new one before n, on
-// the device of x.
+// selection returns the node that selects rows of x: an existing one, or a new one before n on the
+// device of x.
 func selection(g *graph.Graph, n *graph.Node, x, rows *graph.Value) (*graph.Node, error) {
 	for _, m := range g.Nodes {
 		if m.Op == ops.SelectRows && m.In[0] == x && m.In[1] == rows {
@@ -108,13 +108,13 @@ func selection(g *graph.Graph, n *graph.Node, x, rows *graph.Value) (*graph.Node
 	}
 	sel := out[0].Def
 	if x.Def != nil {
-		sel.Device = x.Def.Device // fewer rows are to be brought to n's
+		sel.Device = x.Def.Device // so that fewer rows are transferred to n's device
 	}
 	return sel, nil
 }
 
-// ahead moves node m in front of n where it stands behind. All operands of m are defined before
-// n: m is an input, or selects an operand of n.
+// ahead moves node m before n if it is after n. All operands of m are defined before n, since m is
+// an input or selects an operand of n.
 func ahead(g *graph.Graph, m, n *graph.Node) {
 	at, from := slices.Index(g.Nodes, n), slices.Index(g.Nodes, m)
 	if from > at {

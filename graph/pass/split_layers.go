@@ -11,16 +11,16 @@ import (
 	"pesti/ops"
 )
 
-// SplitLayers returns the pass that gives each of several devices contiguous layers, as many as balance
-// the bytes of weights. What stands before the layers, the embedding, is on the first device, and what
-// stands behind them, the output, on the last.
+// SplitLayers returns the pass that assigns contiguous layers to each of several devices, so that
+// the bytes of weights are balanced. Nodes before the layers (the embedding) go to the first
+// device, nodes after them (the output) to the last.
 //
-// Where onHost is not negative, device 0 is the host: it has so many of the first layers, the embedding
-// and the output, and the other devices share the rest.
+// If onHost is not negative, device 0 is the host: it gets the first onHost layers, the embedding
+// and the output, and the other devices share the other layers.
 //
-// A value that another device needs is brought there once.
+// A value that another device needs is transferred there once.
 func SplitLayers(devices, onHost int) Pass {
-	return Pass{Name: "split_layers", Required: true, Doc: "layers on several devices, as even by bytes as they can be", Run: func(c *Context, g *graph.Graph) error {
+	return Pass{Name: "split_layers", Required: true, Doc: "assign layers to devices, balanced by bytes of weights", Run: func(c *Context, g *graph.Graph) error {
 		layer, bytes := layersOf(g)
 		owner, err := share(bytes, devices, onHost)
 		if err != nil {
@@ -40,9 +40,9 @@ func SplitLayers(devices, onHost int) Pass {
 	}}
 }
 
-// layersOf returns for each node the part of the graph that it belongs to, and the bytes of the weights
-// of each part: 0 is what stands before all layers, then come the layers, and then what stands behind.
-// A node of no layer between two belongs to the one before.
+// layersOf returns the part of the graph that each node belongs to, and the bytes of weights of
+// each part. Part 0 is everything before the layers; then come the layers, and then a part for
+// everything after them. A node between two layers belongs to the earlier one.
 func layersOf(g *graph.Graph) (part []int, bytes []int64) {
 	last, layers := -1, 0
 	for i, n := range g.Nodes {
@@ -73,7 +73,7 @@ func layersOf(g *graph.Graph) (part []int, bytes []int64) {
 	return part, bytes
 }
 
-// layerOf is the N of a name blk.N.…, or −1.
+// layerOf returns the N of a name blk.N.…, or −1.
 func layerOf(name string) int {
 	rest, ok := strings.CutPrefix(name, "blk.")
 	digits, _, dot := strings.Cut(rest, ".")
@@ -112,8 +112,8 @@ func share(bytes []int64, devices, onHost int) ([]int, error) {
 	return owner, nil
 }
 
-// balance cuts a list into n contiguous parts of at least one element whose largest sum is as small as
-// it can be, and of those ways the one with the least sum of squares, and returns the end of each part.
+// balance cuts a list into n contiguous parts of at least one element and returns the end of each
+// part. It minimizes the largest sum, and among equal cuts the sum of squares.
 func balance(sizes []int64, n int) []int {
 	most, _ := optimalCuts(sizes, n, func(before, part float64) float64 { return max(before, part) })
 	_, ends := optimalCuts(sizes, n, func(before, part float64) float64 {
@@ -125,14 +125,16 @@ func balance(sizes []int64, n int) []int {
 	return ends
 }
 
-// optimalCuts cuts a list into n contiguous parts of at least one element at the least cost, and returns the cost
-// and the end of each part. with(before, part) is the cost of some parts and one more, whose elements sum to part.
+// optimalCuts cuts a list into n contiguous parts of at least one element at the least cost, and
+// returns the cost and the end of each part. with(before, part) returns the cost after adding a
+// part with sum part to parts with cost before.
 func optimalCuts(sizes []int64, n int, with func(before, part float64) float64) (float64, []int) {
 	sum := make([]int64, len(sizes)+1)
 	for i, s := range sizes {
 		sum[i+1] = sum[i] + s
 	}
-	// cost[k][i] is the least of the first i elements in k parts, and from[k][i] where the last of these begins.
+	// cost[k][i] is the least cost of the first i elements in k parts, and from[k][i] the begin of
+	// the last part.
 	cost, from := make([][]float64, n+1), make([][]int, n+1)
 	for k := range cost {
 		cost[k], from[k] = slices.Repeat([]float64{math.Inf(1)}, len(sum)), make([]int, len(sum))
@@ -154,7 +156,7 @@ func optimalCuts(sizes []int64, n int, with func(before, part float64) float64) 
 	return cost[n][len(sizes)], ends
 }
 
-// transfers brings values to the devices of the nodes that read them.
+// transfers inserts transfers of values to the devices of the nodes that read them.
 func transfers(g *graph.Graph) error {
 	type place struct {
 		v      *graph.Value

@@ -8,20 +8,22 @@ import (
 	"pesti/ops"
 )
 
-// SplitTensor is the pass that shares every matrix among devices, as Megatron-LM does (Shoeybi et al.
-// 2019, arXiv:1909.08053): the matrices whose result another one sums up by rows, the latter by columns,
-// so that each device computes with what it has until sums of all are due. Of an attention each device has
-// whole groups of heads with their part of the cache; of the logits it has some, which are put together on
-// device 0, and of the table of embeddings the same rows, with zeros for rows that the device lacks. Norms and the
-// residual stream are computed on every device. It is no row of the table, since it depends on the number of
-// devices, and on whether parts of a table can be gathered from; one that cannot is looked up on device 0.
+// SplitTensor returns the pass that splits matrices over devices, as Megatron-LM does (Shoeybi et
+// al. 2019, arXiv:1909.08053). A matrix that feeds another product is split by rows, that other
+// product's matrix by columns, so each device computes on its own parts until the partial results
+// have to be summed. Each device has whole groups of attention heads with their part of the cache.
+// Each has a range of the logits, which are gathered on device 0, and the same range of the
+// embedding table's rows; a look-up of another row gives zeros. Every device computes norms and the
+// residual stream. The pass is no row of the table Graph, since it depends on the number of
+// devices, and on gathers, which reports whether rows of a part of a table can be looked up;
+// otherwise device 0 looks them up in the whole table.
 //
-// Parts begin at whole heads and at whole blocks of the element type, so that they may be of unequal
-// size, and what has fewer than there are devices is left out of the last ones. A graph of which nothing
-// can be shared is an error.
+// Parts begin at whole heads and whole blocks of the element type, so they can have unequal sizes.
+// If there are fewer units than devices, the last devices get no part. A graph in which nothing can
+// be split is an error.
 func SplitTensor(devices int, gathers func(table *graph.Value) bool) Pass {
 	return Pass{
-		Name: "split_tensor", Doc: "share matrices among devices, by rows and by columns", Required: true,
+		Name: "split_tensor", Doc: "split matrices over devices, by rows and by columns", Required: true,
 		Run: func(c *Context, g *graph.Graph) error {
 			s := &splitter{c: c, g: g, m: NewMatcher(g), devices: devices, gathers: gathers, bounds: map[*graph.Value]shardBounds{}, copies: map[*graph.Value]*copies{}}
 			return s.run()
@@ -29,12 +31,13 @@ func SplitTensor(devices int, gathers func(table *graph.Value) bool) Pass {
 	}
 }
 
-// shardBounds are where the rows of a value are split: device d has the elements [b[d], b[d+1]), or none.
+// shardBounds are the bounds at which the rows of a value are split: device d has the elements
+// [b[d], b[d+1]), possibly none.
 type shardBounds []int64
 
 func (c shardBounds) empty(d int) bool { return c[d] == c[d+1] }
 
-// scaled returns the bounds of a value of which n elements belong to every div elements of this one.
+// scaled returns the bounds of a value with n elements for every div elements of this one.
 func (c shardBounds) scaled(n, div int64) shardBounds {
 	scaled := slices.Clone(c)
 	for i := range scaled {
@@ -54,22 +57,22 @@ type splitter struct {
 	m       *Matcher
 	devices int
 	gathers func(table *graph.Value) bool
-	bounds  map[*graph.Value]shardBounds // of values of the old graph
+	bounds  map[*graph.Value]shardBounds // for values of the old graph
 	copies  map[*graph.Value]*copies
-	nodes   []*graph.Node // new ones
-	sharers int           // devices that have a part of anything
+	nodes   []*graph.Node // new nodes
+	sharers int           // number of devices that have a part of some value
 }
 
-// copies are what stands for a value of the old graph, by device.
+// copies holds the new values for a value of the old graph, by device.
 type copies struct {
-	whole []*graph.Value // nil where it has not been needed yet
-	parts []*graph.Value // of a value that is cut, its parts, nil where a device has none
-	again *graph.Node    // a node that a device with its operands repeats rather than be sent its result
+	whole []*graph.Value // nil while the device has not needed it
+	parts []*graph.Value // parts of a split value, nil for a device without one
+	again *graph.Node    // a node that a device with its operands repeats instead of receiving its result
 }
 
 func (s *splitter) run() error {
 	shared := false
-	why := "it has no product whose operand can be cut"
+	why := "it has no product whose operand can be split"
 	for _, n := range s.g.Nodes {
 		if n.Op != ops.Matmul || n.In[2] != nil || !n.In[1].IsWeight() {
 			continue
@@ -102,7 +105,7 @@ func (s *splitter) run() error {
 	}
 	s.g.Nodes = s.nodes
 	if idle := s.devices - s.sharers; idle > 0 {
-		return fmt.Errorf("cannot split the matrices of %s between %d devices: %d of them would have no part of any", s.g.Name, s.devices, idle)
+		return fmt.Errorf("cannot split the matrices of %s between %d devices: %d of them would get no part", s.g.Name, s.devices, idle)
 	}
 	return nil
 }
@@ -126,7 +129,7 @@ func (s *splitter) decide(n *graph.Node) (shardBounds, string) {
 			s.bounds[v] = c
 		}
 		if !cut.shared() {
-			return cut, fmt.Sprintf("its %d operands have one part of %d alone", k, unit)
+			return cut, fmt.Sprintf("its %d operands form a single unit of %d", k, unit)
 		}
 		return cut, ""
 	}
@@ -137,15 +140,15 @@ func (s *splitter) decide(n *graph.Node) (shardBounds, string) {
 			s.bounds[user.Out[0]] = cut
 		}
 		s.c.Applied(n.Name())
-		return nil, "" // which alone is no reason to have several devices
+		return nil, "" // splitting the logits alone does not justify several devices
 	}
 	return nil, ""
 }
 
-// logitGranule is how many logits stay together: whole cache lines.
+// logitGranule is the number of logits that stay together: whole cache lines.
 const logitGranule = 32
 
-// isLogits reports whether a value is an output, perhaps after its wanted rows have been selected.
+// isLogits reports whether a value is an output, possibly after a selection of rows.
 func (s *splitter) isLogits(v *graph.Value) bool {
 	if user := s.m.User(v, ops.SelectRows); user != nil && Unchecked(user, splitKnows) == "" {
 		v = user.Out[0]
@@ -153,8 +156,8 @@ func (s *splitter) isLogits(v *graph.Value) bool {
 	return s.g.IsOutput(v)
 }
 
-// share splits n elements between units, as evenly as possible. The first devices have the larger parts; where
-// there are too few units the last devices have none.
+// share splits n elements between units, as evenly as possible. The first devices get the larger
+// parts; if there are too few units, the last devices get none.
 func (s *splitter) share(n, unit int64) shardBounds {
 	units := (n + unit - 1) / unit
 	sharers := min(units, int64(s.devices))
@@ -168,8 +171,8 @@ func (s *splitter) share(n, unit int64) shardBounds {
 	return c
 }
 
-// alignment is how many elements of a row of w have to stay together: a block of its type, and 32, the number that
-// kernels process at a time, if rows of k elements are multiples of 32.
+// alignment returns the number of elements of a row of w that have to stay together: a block of its
+// type, and at least 32, the number that kernels process at a time, if k is a multiple of 32.
 func alignment(w *graph.Value, k int64) int64 {
 	block, _ := graph.BlockOf(w.Type.DType)
 	if k%32 == 0 {
@@ -189,7 +192,8 @@ func lcm(a, b int64) int64 {
 // elementwise are the ops that work on elements alone.
 var elementwise = []*graph.Op{ops.SiLU, ops.GELUTanh, ops.GELUErf, ops.Scale, ops.Mul}
 
-// splitKnows reports whether an attribute means the same for a part of a value as for all of it.
+// splitKnows reports whether an attribute means the same for a part of a value as for the whole
+// value.
 func splitKnows(name string) bool {
 	for _, op := range []*graph.Op{ops.State, ops.Attention, ops.RMSNorm, ops.Scale, ops.Matmul} {
 		if op.HasAttr(name) {
@@ -199,7 +203,8 @@ func splitKnows(name string) bool {
 	return false
 }
 
-// granule is how many elements of v have to stay together, or 0 where v cannot be split.
+// granule returns the number of elements of v that have to stay together, or 0 if v cannot be
+// split.
 func (s *splitter) granule(v *graph.Value) int64 {
 	switch n := v.Def; {
 	case n == nil || len(v.Type.Shape) != 2 || Unchecked(n, splitKnows) != "":
@@ -214,8 +219,8 @@ func (s *splitter) granule(v *graph.Value) int64 {
 	return 0
 }
 
-// mark notes that a value is to be split at these bounds, and the values that it is computed from, back to the
-// products that give them. It says why where that is impossible.
+// mark marks a value to be split at the given bounds, and the values that it is computed from, back
+// to the products that compute them. If that is impossible, it returns why.
 func (s *splitter) mark(marks map[*graph.Value]shardBounds, v *graph.Value, at shardBounds) (why string) {
 	before := s.bounds[v]
 	if before == nil {
@@ -223,7 +228,7 @@ func (s *splitter) mark(marks map[*graph.Value]shardBounds, v *graph.Value, at s
 	}
 	if before != nil {
 		if !slices.Equal(before, at) {
-			return v.Name + " is cut otherwise for another product"
+			return v.Name + " is split at other bounds for another product"
 		}
 		return ""
 	}
@@ -253,21 +258,21 @@ func (s *splitter) mark(marks map[*graph.Value]shardBounds, v *graph.Value, at s
 	case slices.Contains(elementwise, n.Op):
 		return all(slices.DeleteFunc(slices.Clone(n.In), func(x *graph.Value) bool { return x == nil })...)
 	}
-	return v.Name + " is not computed from products by elements or by heads"
+	return v.Name + " is not computed from products by elementwise ops or by heads"
 }
 
 // markAttention is mark for the heads of an attention.
 func (s *splitter) markAttention(marks map[*graph.Value]shardBounds, values *graph.Node, at shardBounds) (why string) {
 	a := values.Attr
 	dim := a.Int("head_dim")
-	cache := at.scaled(1, a.Int("heads")/a.Int("kv_heads")) // keys and values of a group of heads
+	cache := at.scaled(1, a.Int("heads")/a.Int("kv_heads")) // bounds of the keys and values of the head groups
 	softmax := s.m.By(values.In[0], ops.Softmax)
 	if softmax == nil {
-		return values.In[0].Name + " is wanted or is no softmax"
+		return values.In[0].Name + " is an output or no softmax"
 	}
 	scores := s.m.By(softmax.In[0], ops.AttnScores)
 	if scores == nil {
-		return softmax.In[0].Name + " is wanted or is no scores"
+		return softmax.In[0].Name + " is an output or no scores"
 	}
 	for _, n := range []*graph.Node{softmax, scores} {
 		if why := Unchecked(n, splitKnows); why != "" {
@@ -275,7 +280,7 @@ func (s *splitter) markAttention(marks map[*graph.Value]shardBounds, values *gra
 		}
 	}
 	if scores.Attr.Int("heads") != a.Int("heads") || scores.Attr.Int("kv_heads") != a.Int("kv_heads") || scores.Attr.Int("head_dim") != dim {
-		return "scores and values have other heads"
+		return "scores and values have different heads"
 	}
 	marks[softmax.Out[0]], marks[scores.Out[0]] = at, at
 	for _, c := range []*graph.Value{scores.In[1], values.In[1]} {
@@ -296,7 +301,7 @@ func (s *splitter) markAttention(marks map[*graph.Value]shardBounds, values *gra
 	return s.mark(marks, scores.In[0], at)
 }
 
-// node puts what is needed at once in the place of a node: its parts, or itself on device 0.
+// node replaces a node by the nodes that are needed at once: its parts, or a copy on device 0.
 func (s *splitter) node(n *graph.Node) error {
 	if n.Op.Everywhere {
 		s.nodes = append(s.nodes, n)
@@ -328,15 +333,17 @@ func (s *splitter) node(n *graph.Node) error {
 	return nil
 }
 
-// canRepeat reports whether a device has what a node reads, or can repeat that.
+// canRepeat reports whether a device has the operands of a node, or can repeat the nodes that
+// compute them.
 func (s *splitter) canRepeat(n *graph.Node, d int) bool {
 	return n != nil && !slices.ContainsFunc(n.In, func(v *graph.Value) bool {
 		return v != nil && !v.IsWeight() && s.copies[v].whole[d] == nil && !s.canRepeat(s.copies[v].again, d)
 	})
 }
 
-// repeats reports whether devices compute a node's results themselves: where it reads no matrix. A factor
-// is sent, since it may go into the look-up before it.
+// repeats reports whether devices compute a node's results themselves, which they do if it reads no
+// matrix. The result of a factor is transferred, since the factor may be folded into the look-up
+// before it.
 func (s *splitter) repeats(n *graph.Node) bool {
 	return n.Op == ops.SelectRows || n.Op.RowWise && n.Op != ops.Scale && !slices.ContainsFunc(n.In, isMatrix)
 }
@@ -368,14 +375,14 @@ func (s *splitter) parts(n *graph.Node) error {
 	return nil
 }
 
-// columns puts a product with the columns that belong to a device's part of x on it.
+// columns places a product on a device, with the columns that belong to the device's part of x.
 func (s *splitter) columns(n *graph.Node, at shardBounds, d int) ([]*graph.Value, error) {
 	return s.place(n, d, partName(at, d), func(_ int, w *graph.Value) (*graph.Value, error) {
 		return s.g.PartOf(w, 1, at[d], at[d+1])
 	})
 }
 
-// lookUp puts a look-up in a device's rows of a table on that device.
+// lookUp places a look-up on a device, in the device's rows of the table.
 func (s *splitter) lookUp(n *graph.Node, at shardBounds, d int) ([]*graph.Value, error) {
 	table, err := s.g.PartOf(n.In[0], 0, at[d], at[d+1])
 	if err != nil {
@@ -390,8 +397,8 @@ func (s *splitter) lookUp(n *graph.Node, at shardBounds, d int) ([]*graph.Value,
 	return s.add(ops.GetPart, d, []*graph.Value{table, ids}, attr, partName(at, d), n.Out...)
 }
 
-// sum puts a term of a node's result on each device that has a part of what it reads, and on every device
-// their sum.
+// sum places a term of a node's result on each device that has a part of the operand, and the sum
+// of all terms on every device.
 func (s *splitter) sum(n *graph.Node, at shardBounds, term func(n *graph.Node, at shardBounds, d int) ([]*graph.Value, error)) error {
 	c := &copies{whole: make([]*graph.Value, s.devices)}
 	s.copies[n.Out[0]] = c
@@ -407,8 +414,8 @@ func (s *splitter) sum(n *graph.Node, at shardBounds, term func(n *graph.Node, a
 		}
 		parts[d] = out[0]
 	}
-	// Every device that has a term goes on with the sum. All terms are on their way before the first one is
-	// added, since what waits for them waits for all that is before them.
+	// Every device that has a term needs the sum. All transfers come before the first addition,
+	// since a device that waits for a transfer waits for all of the sender's earlier work.
 	terms := make([][]*graph.Value, s.devices)
 	for d := range terms {
 		var err error
@@ -429,7 +436,7 @@ func (s *splitter) sum(n *graph.Node, at shardBounds, term func(n *graph.Node, a
 	return nil
 }
 
-// partName ends the names of a device's part, where there are several.
+// partName returns the suffix of names of a device's part, if there are several parts.
 func partName(at shardBounds, d int) string {
 	if !at.shared() {
 		return ""
@@ -437,8 +444,8 @@ func partName(at shardBounds, d int) string {
 	return fmt.Sprintf(".part%d", d)
 }
 
-// place appends a copy of a node on a device. Of operands that are cut it takes the device's part, of others
-// the whole; weights go through a function, if there is one.
+// place appends a copy of a node on a device. It reads the device's part of a split operand, and
+// the whole of any other; the function weight, if set, maps weights.
 func (s *splitter) place(n *graph.Node, d int, suffix string, weight func(i int, w *graph.Value) (*graph.Value, error)) ([]*graph.Value, error) {
 	in := make([]*graph.Value, len(n.In))
 	for i, v := range n.In {
@@ -465,7 +472,7 @@ func (s *splitter) place(n *graph.Node, d int, suffix string, weight func(i int,
 	return s.add(n.Op, d, in, attr, suffix, n.Out...)
 }
 
-// local are the attributes of a node on its device's heads.
+// local returns the attributes of a node for the device's heads.
 func (s *splitter) local(n *graph.Node, in []*graph.Value, d int) graph.Attrs {
 	attr := n.Attr.Clone()
 	dim := attr.Int("head_dim")
@@ -481,7 +488,7 @@ func (s *splitter) local(n *graph.Node, in []*graph.Value, d int) graph.Attrs {
 	return attr
 }
 
-// add appends a node on a device, whose results have the names of others.
+// add appends a node on a device. Its results have the names of other values plus a suffix.
 func (s *splitter) add(op *graph.Op, d int, in []*graph.Value, attr graph.Attrs, suffix string, named ...*graph.Value) ([]*graph.Value, error) {
 	names := make([]string, len(named))
 	for i, v := range named {
@@ -496,7 +503,7 @@ func (s *splitter) add(op *graph.Op, d int, in []*graph.Value, attr graph.Attrs,
 	return n.Out, nil
 }
 
-// onDevice ends the names of what is on other devices than the first and has the name of a value there.
+// onDevice returns the suffix of names of values on other devices than the first.
 func onDevice(d int) string {
 	if d == 0 {
 		return ""
@@ -504,7 +511,8 @@ func onDevice(d int) string {
 	return fmt.Sprintf("/%d", d)
 }
 
-// whole returns all of a value on a device: the copy that is there, or one made of what there is.
+// whole returns the whole of a value on a device: an existing copy, or a new one from a copy or
+// parts elsewhere.
 func (s *splitter) whole(v *graph.Value, d int) (*graph.Value, error) {
 	c := s.copies[v]
 	if c.whole[d] != nil {
@@ -517,7 +525,7 @@ func (s *splitter) whole(v *graph.Value, d int) (*graph.Value, error) {
 		if parts, err = s.gather(v, c.parts, d); err == nil {
 			c.whole[d], err = s.join(v, parts, d, ops.Concat)
 		}
-	case s.canRepeat(c.again, d), c.again != nil && c.again.Op == ops.RMSNorm: // what a norm reads is as long, and products norm it themselves
+	case s.canRepeat(c.again, d), c.again != nil && c.again.Op == ops.RMSNorm: // a norm's operand is as long as its result, and products compute norms themselves
 		var out []*graph.Value
 		if out, err = s.place(c.again, d, onDevice(d), nil); err == nil {
 			c.whole[d] = out[v.Index]
@@ -537,7 +545,7 @@ func (s *splitter) transfer(x *graph.Value, d int, suffix string, name *graph.Va
 	return out[0], nil
 }
 
-// maxTerms is how many operands the ops that join parts take.
+// maxTerms is the largest number of operands of the ops that join parts.
 const maxTerms = 3
 
 // gather transfers all parts of v to a device, in the order of the devices.
@@ -549,7 +557,7 @@ func (s *splitter) gather(v *graph.Value, parts []*graph.Value, d int) ([]*graph
 		}
 		if from != d {
 			name, suffix := part, fmt.Sprintf("/%d", d)
-			if part.Name == v.Name { // the only one
+			if part.Name == v.Name { // there is only one part
 				suffix = onDevice(d)
 			}
 			var err error
@@ -562,7 +570,7 @@ func (s *splitter) gather(v *graph.Value, parts []*graph.Value, d int) ([]*graph
 	return list, nil
 }
 
-// join puts the parts of v that are on a device together there.
+// join joins the parts of v that are on a device.
 func (s *splitter) join(v *graph.Value, list []*graph.Value, d int, op *graph.Op) (*graph.Value, error) {
 	for done := 0; len(list) > 1; {
 		n := min(len(list), maxTerms)
