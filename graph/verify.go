@@ -7,10 +7,10 @@ import (
 )
 
 // Verify checks the invariants of graphs. Its error names the node and the value that violate one.
-// Operands are defined before their use and belong to g; arity and attributes fit the op; types are
-// those that the op infers; weights have a type that a model file can store; names are unique; ids
-// are dense; a state is written at most once under each name and not read under that name
-// afterwards; operands are on the node's device unless its op crosses devices; outputs exist.
+// Operands are defined before their use and belong to g; arity and attributes fit the op; types
+// equal the types that the op infers; weights have a type that a model file can store; names are
+// unique; ids are dense; a state is written at most once under each name and not read under that
+// name afterwards; operands are on the node's device unless its op crosses devices; outputs exist.
 func Verify(g *Graph) error {
 	v := verifier{defined: make(map[*Value]bool), written: make(map[*Value]*Node), names: make(map[string]bool)}
 	for i, b := range g.Bounds {

@@ -167,7 +167,7 @@ func (p *picture) label() dot.HTML {
 			legendText("output"))
 	}
 	if slices.ContainsFunc(p.links, func(l link) bool { return l.reuse }) {
-		fmt.Fprintf(&b, `<td border="0"><font point-size="10" color="%s"><b>– – →</b></font>%s</td>`, reuseColor, legendText("  order forced by reuse of memory alone"))
+		fmt.Fprintf(&b, `<td border="0"><font point-size="10" color="%s"><b>– – →</b></font>%s</td>`, reuseColor, legendText("  only reuse of memory forces this order"))
 	}
 	b.WriteString(`</tr></table></td></tr></table>`)
 	return dot.HTML(b.String())

@@ -587,7 +587,7 @@ func TestOneLayer(t *testing.T) {
 
 // What a link or a border means is in the legend, if it occurs.
 func TestLegend(t *testing.T) {
-	const output, reuse = ">output<", "forced by reuse of memory"
+	const output, reuse = ">output<", "only reuse of memory"
 	for _, c := range []struct {
 		name string
 		p    picture
