@@ -184,7 +184,9 @@ test-offline:
 # kernels take it minutes, and kernels are no goroutines: the virtual device has tests of its own.
 race: venv
 	@if command -v "$$($(GO) env CC)" >/dev/null; then \
-		CGO_ENABLED=1 PESTI_MODELS=$(CURDIR)/no-models $(GO) test -json -race -short -p 1 -timeout 30m $$($(GO) list $(CONCURRENT) | grep -v 'exec/cuda$$') | $(REPORT) -elsewhere '$(ELSEWHERE)'; \
+		packages=$$($(GO) list $(CONCURRENT)) || exit 1; \
+		packages=$$(echo "$$packages" | grep -v 'exec/cuda$$') && test -n "$$packages" || { echo "race: go list names no packages"; exit 1; }; \
+		CGO_ENABLED=1 PESTI_MODELS=$(CURDIR)/no-models $(GO) test -json -race -short -p 1 -timeout 30m $$packages | $(REPORT) -elsewhere '$(ELSEWHERE)'; \
 	elif test -n "$$CI"; then \
 		echo "race: there is no C compiler"; exit 1; \
 	else \
