@@ -26,10 +26,12 @@ import (
 	"pesti/lower/target"
 )
 
-// Options configure a compilation. The zero value of a field is its default.
+// Options configure a compilation. The zero value of a field is its default. ISA and Threads default to the
+// least, so that the zero Options give the same plan on every machine; package pesti and the command line set
+// them to the best instruction set and the number of cores of this machine.
 type Options struct {
 	Target    string // "cpu" or "cuda"
-	ISA       string // one of the target's, by default its least, "portable" or "sm_75": the best that kernels may use
+	ISA       string // instruction set, one of the target's; by default its least, "portable" or "sm_75"
 	Precision string // "fast" or "exact"
 	KV        string // one of plan.CacheFormats; by default f16 in fast, f32 in exact
 	Ctx       int64  // positions of a sequence; by default 4096, or what the model was trained for
