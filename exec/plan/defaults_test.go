@@ -12,7 +12,7 @@ import (
 
 // TestDefaults adds a parameter with a default to a kernel, as a newer program would. An older plan
 // parses, verifies and prints as before. A plan with the parameter is refused if the kernel lacks
-// it, and the error names the parameter.
+// it or if the value is the default, and the error names the parameter.
 func TestDefaults(t *testing.T) {
 	old := plan.Print(plantest.Plan(2))
 	sig, ok := plan.LookupKernel("norm")
@@ -35,6 +35,12 @@ func TestDefaults(t *testing.T) {
 		t.Error("a plan without the parameter prints to other bytes")
 	}
 	st := stepOn(t, p, "norm")
+	own := st.Params
+	st.Params = append(slices.Clip(own), plan.Param{Name: "shift", Value: 0.25})
+	if err := plan.Verify(p); err == nil || !strings.Contains(err.Error(), "parameter shift is 0.25, which is its default: expected the step to omit it") {
+		t.Errorf("a parameter with its default value: %v", err)
+	}
+	st.Params = own
 	if got := st.Param("shift"); got != 0.25 {
 		t.Errorf("the parameter reads as %v, want its default", got)
 	}

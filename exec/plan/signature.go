@@ -73,7 +73,7 @@ type ParamSpec struct {
 	Repeat bool       // occurs as n0, n1, n2: once for each repeated operand
 	// Default is the value for steps that omit the parameter; nil if they must not. A parameter
 	// that is added to a kernel needs a default, so that older plans stay readable without a new
-	// format number. Compilers omit a parameter that has its default value.
+	// format number. A step must omit a parameter that has its default value.
 	Default any
 }
 

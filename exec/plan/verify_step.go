@@ -140,8 +140,11 @@ func (b *binding) params() error {
 			case at < 0:
 				continue
 			}
-			if v := b.step.Params[at].Value; !spec.accepts(v) {
+			switch v := b.step.Params[at].Value; {
+			case !spec.accepts(v):
 				return fmt.Errorf("parameter %s is %v, expected %s", name, v, spec.expected())
+			case v == spec.Default: // otherwise equal plans could have different texts
+				return fmt.Errorf("parameter %s is %v, which is its default: expected the step to omit it", name, v)
 			}
 			known[name] = true
 		}
