@@ -25,6 +25,9 @@ type Matmul struct {
 	pairs pairPacker // used instead of tile for bf16 activations, see tiles.go
 }
 
+// A tileFunc is the function of a Matmul that computes a tile.
+type tileFunc = func(y []float32, w []byte, n int, x *activation)
+
 // Matmuls returns the matmul kernels.
 func Matmuls() []Matmul { return slices.Clone(matmuls) }
 

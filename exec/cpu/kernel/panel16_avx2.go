@@ -43,7 +43,8 @@ var assemblyMatmuls = slices.Concat(
 	gemvAndGemm("avx2", quant.Q6_K, "r16", "f32", panel16F32Tile(256, panel16DequantizeQ6_K)),
 
 	unpackedMatmuls(),
-	avx512Matmuls,
+	avx512Matmuls(),
+	amxMatmuls(),
 )
 
 var assemblyQblocks qblockFunc = func(dst []qblock, hi, lo []int8, scale []float32, sum []int32) {

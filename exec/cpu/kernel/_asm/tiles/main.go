@@ -5,6 +5,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+
+	"pesti/exec/cpu/kernel/_asm/amx"
 )
 
 func main() {
@@ -41,14 +43,14 @@ func multiply() {
 	function("multiplyAMX", "func(y *float32, w *uint32, panelPairs, tilesK int, x *uint16, xStep, tokens int)")
 	Doc("multiplyAMX adds to y, 64 products of each token, those of panels of 32·tilesK elements of k with tokens, a multiple of 32 of them, that begin xStep bytes apart.")
 	var (
-		a0, b0 = mem{base: reg.RSI, index: reg.RAX}, mem{base: reg.RDI, index: reg.RCX}
-		a1, b1 = mem{base: reg.R8, index: reg.RAX}, mem{base: reg.R9, index: reg.RCX}
-		c      = mem{base: reg.RDX, index: reg.RBX}
+		a0, b0 = amx.Mem{Base: reg.RSI, Index: reg.RAX}, amx.Mem{Base: reg.RDI, Index: reg.RCX}
+		a1, b1 = amx.Mem{Base: reg.R8, Index: reg.RAX}, amx.Mem{Base: reg.R9, Index: reg.RCX}
+		c      = amx.Mem{Base: reg.RDX, Index: reg.RBX}
 	)
 	products := [4]struct {
-		tile tile
-		mem  mem
-	}{{0, c}, {1, c.plus(row)}, {2, c.plus(rows * yStep)}, {3, c.plus(rows*yStep + row)}}
+		tile amx.Tile
+		mem  amx.Mem
+	}{{0, c}, {1, c.Plus(row)}, {2, c.Plus(rows * yStep)}, {3, c.Plus(rows*yStep + row)}}
 	left, pairs, k, block := reg.R12, reg.R11, reg.R10, reg.R13 // block is the address of the tokens
 
 	Load(Param("tilesK"), k)
@@ -58,7 +60,7 @@ func multiply() {
 		JLE(LabelRef("none"))
 	}
 	LEAQ(config(), k)
-	emit(ldtilecfg(mem{base: k}))
+	amx.Emit(amx.LDTILECFG(amx.Mem{Base: k}))
 	Load(Param("tokens"), left)
 	Load(Param("y"), reg.RDX)
 	Load(Param("x"), block)
@@ -82,18 +84,18 @@ func multiply() {
 	SHLQ(U8(4), reg.R8)
 	ADDQ(reg.RSI, reg.R8)
 	for _, p := range products {
-		emit(tileloadd(p.tile, p.mem))
+		amx.Emit(amx.TILELOADD(p.tile, p.mem))
 	}
 
 	Label("k")
-	emit(tileloadd(4, a0))
-	emit(tileloadd(6, b0))
-	emit(tdpbf16ps(0, 4, 6))
-	emit(tileloadd(7, b1))
-	emit(tdpbf16ps(1, 4, 7))
-	emit(tileloadd(5, a1))
-	emit(tdpbf16ps(2, 5, 6))
-	emit(tdpbf16ps(3, 5, 7))
+	amx.Emit(amx.TILELOADD(4, a0))
+	amx.Emit(amx.TILELOADD(6, b0))
+	amx.Emit(amx.TDPBF16PS(0, 4, 6))
+	amx.Emit(amx.TILELOADD(7, b1))
+	amx.Emit(amx.TDPBF16PS(1, 4, 7))
+	amx.Emit(amx.TILELOADD(5, a1))
+	amx.Emit(amx.TDPBF16PS(2, 5, 6))
+	amx.Emit(amx.TDPBF16PS(3, 5, 7))
 	for _, p := range []reg.GPPhysical{reg.RSI, reg.R8} {
 		ADDQ(U8(row), p)
 	}
@@ -104,7 +106,7 @@ func multiply() {
 	JNE(LabelRef("k"))
 
 	for _, p := range products {
-		emit(tilestored(p.mem, p.tile))
+		amx.Emit(amx.TILESTORED(p.mem, p.tile))
 	}
 	MOVQ(reg.R9, reg.RDI)
 	ADDQ(U32(2*row), reg.RDX)
@@ -121,7 +123,7 @@ func multiply() {
 	JMP(LabelRef("tokens"))
 
 	Label("done")
-	emit(tilerelease())
+	amx.Emit(amx.TILERELEASE())
 	Label("none")
 	RET()
 }
@@ -207,7 +209,7 @@ func pairsAVX512() {
 	JL(LabelRef("done"))
 	VMOVUPS(Mem{Base: src}, reg.Z0)
 	VMOVUPS(Mem{Base: src, Disp: zmm}, reg.Z1)
-	emit(vcvtne2ps2bf16(2, 1, 0))
+	amx.Emit(amx.VCVTNE2PS2BF16(2, 1, 0))
 	VPERMW(reg.Z2, reg.Z3, reg.Z2)
 	VMOVDQU64(reg.Z2, Mem{Base: dst})
 	ADDQ(U32(2*zmm), src)

@@ -1,4 +1,4 @@
-package main
+package amx
 
 import (
 	"bytes"
@@ -27,25 +27,27 @@ func TestEncode(t *testing.T) {
 		fmt.Fprintf(&text, format+"\n", args...)
 		want = append(want, code)
 	}
-	add(tilerelease(), "tilerelease")
+	add(TILERELEASE(), "tilerelease")
 	for _, b := range registers {
 		// {disp32} keeps the assembler from a shorter form.
-		add(ldtilecfg(mem{base: b.r, disp: 64}), "{disp32} ldtilecfg 64(%%%s,%%riz)", b.name)
+		add(LDTILECFG(Mem{Base: b.r, Disp: 64}), "{disp32} ldtilecfg 64(%%%s,%%riz)", b.name)
 		for _, i := range registers {
 			for _, disp := range []int32{0, 64, -4096} {
-				m := mem{b.r, i.r, disp}
-				add(tileloadd(tile(len(want)%8), m), "{disp32} tileloadd %d(%%%s,%%%s), %%tmm%d", disp, b.name, i.name, len(want)%8)
-				add(tilestored(m, tile(len(want)%8)), "{disp32} tilestored %%tmm%d, %d(%%%s,%%%s)", len(want)%8, disp, b.name, i.name)
+				m := Mem{b.r, i.r, disp}
+				add(TILELOADD(Tile(len(want)%8), m), "{disp32} tileloadd %d(%%%s,%%%s), %%tmm%d", disp, b.name, i.name, len(want)%8)
+				add(TILESTORED(m, Tile(len(want)%8)), "{disp32} tilestored %%tmm%d, %d(%%%s,%%%s)", len(want)%8, disp, b.name, i.name)
 			}
 		}
 	}
-	for dst := range tile(8) {
-		for a := range tile(8) {
-			for b := range tile(8) {
+	for dst := range Tile(8) {
+		add(TILEZERO(dst), "tilezero %%tmm%d", dst)
+		for a := range Tile(8) {
+			for b := range Tile(8) {
 				if dst != a && a != b && b != dst {
-					add(tdpbf16ps(dst, a, b), "tdpbf16ps %%tmm%d, %%tmm%d, %%tmm%d", b, a, dst)
+					add(TDPBSSD(dst, a, b), "tdpbssd %%tmm%d, %%tmm%d, %%tmm%d", b, a, dst)
+					add(TDPBF16PS(dst, a, b), "tdpbf16ps %%tmm%d, %%tmm%d, %%tmm%d", b, a, dst)
 				}
-				add(vcvtne2ps2bf16(byte(dst), byte(a), byte(b)), "vcvtne2ps2bf16 %%zmm%d, %%zmm%d, %%zmm%d", b, a, dst)
+				add(VCVTNE2PS2BF16(byte(dst), byte(a), byte(b)), "vcvtne2ps2bf16 %%zmm%d, %%zmm%d, %%zmm%d", b, a, dst)
 			}
 		}
 	}

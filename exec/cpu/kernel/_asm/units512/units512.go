@@ -1,0 +1,167 @@
+// Package units512 loads blocks of panels in layout r16 (panel16.go of package kernel) into 512-bit vectors: the
+// units of a span of 32 elements, and the scales of its parts.
+package units512
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+
+	"pesti/exec/cpu/kernel/_asm/format"
+)
+
+const (
+	Unit   = 64 // bytes of an unpacked unit
+	halves = 32 // bytes of 16 float16
+)
+
+// A Kernel is what the parts of a function share.
+type Kernel struct {
+	format.Format
+	signed bool
+	masks  map[uint64]reg.VecVirtual // vectors of equal bytes
+}
+
+// New fills the registers that Units needs. Units are unsigned bytes, or signed ones without the zero point.
+func New(f format.Format, signed bool) *Kernel {
+	k := &Kernel{Format: f, signed: signed, masks: map[uint64]reg.VecVirtual{}}
+	if k.Bits == 8 {
+		if !signed {
+			k.mask(0x80)
+		}
+		return k
+	}
+	if signed && k.Zero > 0 {
+		k.mask(1 << k.Zero)
+	}
+	k.mask(1<<k.Bits - 1)
+	for t := range 8 {
+		for _, p := range format.Pieces[k.Bits][t] {
+			k.mask(p.Mask)
+		}
+	}
+	return k
+}
+
+// mask fills a register with a byte, unless one exists already.
+func (k *Kernel) mask(b uint64) {
+	if k.masks[b] != nil {
+		return
+	}
+	r, z := GP32(), ZMM()
+	MOVL(U32(b*0x01010101), r)
+	VPBROADCASTD(r, z)
+	k.masks[b] = z
+}
+
+// Units loads the eight units at w. Shifts are of words, and bits from the next byte are masked.
+func (k *Kernel) Units(w Mem) (u [8]reg.VecVirtual) {
+	for t := range u {
+		u[t] = ZMM()
+		switch {
+		case k.Bits == 8 && k.signed:
+			VMOVDQU64(w.Offset(Unit*t), u[t])
+		case k.Bits == 8:
+			VPXORD(w.Offset(Unit*t), k.masks[0x80], u[t]) // plus 128, the zero point
+		case t < k.Bits:
+			VPANDD(w.Offset(Unit*t), k.masks[1<<k.Bits-1], u[t])
+		}
+		for i, p := range format.Pieces[k.Bits][t] {
+			v := ZMM()
+			VPSRLW(U8(p.Right), w.Offset(Unit*p.Vector), v)
+			if i == 0 {
+				VPANDD(k.masks[p.Mask], v, u[t])
+			} else {
+				const orAnd = 0xf8 // u | v & mask
+				VPTERNLOGD(U8(orAnd), k.masks[p.Mask], v, u[t])
+			}
+		}
+		if k.signed && k.Zero > 0 && k.Bits < 8 {
+			VPSUBB(k.masks[1<<k.Zero], u[t], u[t])
+		}
+	}
+	return u
+}
+
+// A Part is the units that share a scale, and the scale and offset of each row.
+type Part struct {
+	First, N int
+	D, M     reg.VecVirtual
+}
+
+// Panels has the addresses of several panels at the same offset.
+type Panels struct {
+	W  reg.GPVirtual
+	At []func(base reg.GPVirtual, disp int) Mem
+}
+
+// Block visits the spans of 32 elements of a block of each panel, advances w, and calls next after each
+// span. units are the units of the span in panel i, and parts loads their scales.
+func (k *Kernel) Block(w Panels, visit func(i int, units Mem, parts func() []Part), next func()) {
+	head := halves
+	if k.Min {
+		head = 2 * halves
+	}
+	if k.Sub > 0 {
+		k.block256(w, head, visit, next)
+		return
+	}
+	for i, at := range w.At {
+		visit(i, at(w.W, head), func() []Part {
+			p := Part{N: 8, D: scale(at(w.W, 0))}
+			if k.Min {
+				p.M = scale(at(w.W, halves))
+			}
+			return []Part{p}
+		})
+	}
+	ADDQ(U32(head+Unit*k.Bits), w.W)
+	next()
+}
+
+// block256 is Block for 256 elements: d and dmin, a byte for each scale and minimum, and the spans.
+func (k *Kernel) block256(w Panels, head int, visit func(i int, units Mem, parts func() []Part), next func()) {
+	const bytes = 16 * 16 // of scales and minima
+	start, scales, left := GP64(), GP64(), GP64()
+	MOVQ(w.W, start)
+	LEAQ(Mem{Base: w.W, Disp: head}, scales)
+	ADDQ(U32(head+bytes), w.W)
+	MOVQ(U32(8), left)
+	Label("span")
+	for i, at := range w.At {
+		visit(i, at(w.W, 0), func() (parts []Part) {
+			for n := range 32 / k.Sub {
+				p := Part{First: n * k.Sub / 4, N: k.Sub / 4}
+				if k.Min {
+					p.D = product(at(start, 0), at(scales, 16*n), VPMOVZXBD)
+					p.M = product(at(start, halves), at(scales, bytes/2+16*n), VPMOVZXBD)
+				} else {
+					p.D = product(at(start, 0), at(scales, 16*n), VPMOVSXBD)
+				}
+				parts = append(parts, p)
+			}
+			return parts
+		})
+	}
+	ADDQ(U8(16*32/k.Sub), scales)
+	ADDQ(U32(Unit*k.Bits), w.W)
+	next()
+	DECQ(left)
+	JNE(LabelRef("span"))
+}
+
+// scale loads 16 float16.
+func scale(m Mem) reg.VecVirtual {
+	z := ZMM()
+	VCVTPH2PS(m, z)
+	return z
+}
+
+// product returns 16 float16 times 16 bytes.
+func product(half, bytes Mem, extend func(ops ...Op)) reg.VecVirtual {
+	d, z := scale(half), ZMM()
+	extend(bytes, z)
+	VCVTDQ2PS(z, z)
+	VMULPS(z, d, d)
+	return d
+}
