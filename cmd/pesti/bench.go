@@ -14,6 +14,7 @@ import (
 
 	"pesti/exec"
 	"pesti/exec/bench"
+	"pesti/exec/load"
 	"pesti/exec/plan"
 )
 
@@ -188,17 +189,24 @@ func (a *app) printBench(tests []bench.Test, stopped string, asJSON bool) error 
 	fmt.Fprintf(t, "test\ttokens/s%s\n", columns)
 	for i := range tests {
 		r := &tests[i]
-		roof := rooflineCells(r.Roofline)
+		roof := rooflineCells(r)
 		if roof == "" { // empty cells keep the columns after them in place
 			roof = strings.Repeat("\t", strings.Count(columns, "\t"))
 		}
-		fmt.Fprintf(t, "%s\t%.2f ± %.2f%s%s\n", r.Name, r.AvgTS, r.StddevTS, roof, pairedCells(r.Paired))
+		fmt.Fprintf(t, "%s\t%.2f ± %.2f%s%s\n", r.Name, r.AvgTS, r.StddevTS, roof, pairedCells(r))
 	}
 	if stopped != "" {
 		fmt.Fprintf(t, "%s\tinterrupted\n", stopped)
 	}
 	if err := t.Flush(); err != nil {
 		return err
+	}
+	for i := range tests {
+		if r := &tests[i]; r.Busy {
+			if _, err := fmt.Fprintf(a.stdout, "%s: busy: other programs used %.2f processors (at most %.2f is quiet), so its speed says little; measure again when the machine is idle\n", r.Name, *r.Others, load.Quiet); err != nil {
+				return err
+			}
+		}
 	}
 	for i := range tests {
 		if r := tests[i].Roofline; r != nil {
@@ -213,18 +221,30 @@ func (a *app) printBench(tests []bench.Test, stopped string, asJSON bool) error 
 // rooflineColumns are the columns that a roofline adds to the table.
 const rooflineColumns = "\tread by a token\treading allows\treached\tcomputing allows\treached"
 
-func rooflineCells(r *bench.Roofline) string {
+// rooflineCells returns the cells of rooflineColumns. On a busy machine they have no shares.
+func rooflineCells(t *bench.Test) string {
+	r := t.Roofline
 	if r == nil {
 		return ""
 	}
-	return fmt.Sprintf("\t%s\t%.2f\t%.0f %%\t%.2f\t%.0f %%", plan.HumanBytes(r.TokenBytes), r.ReadTS, 100*r.OfRead, r.ComputeTS, 100*r.OfCompute)
+	read, compute := fmt.Sprintf("%.0f %%", 100*r.OfRead), fmt.Sprintf("%.0f %%", 100*r.OfCompute)
+	if t.Busy {
+		read, compute = "busy", "busy"
+	}
+	return fmt.Sprintf("\t%s\t%.2f\t%s\t%.2f\t%s", plan.HumanBytes(r.TokenBytes), r.ReadTS, read, r.ComputeTS, compute)
 }
 
-func pairedCells(p *bench.Paired) string {
+// pairedCells returns the ratio to plain decoding, and none on a busy machine.
+func pairedCells(t *bench.Test) string {
+	p := t.Paired
 	if p == nil {
 		return ""
 	}
-	return fmt.Sprintf("\t%.2f of the %.2f of plain decoding%s", p.Ratio, p.PlainTS, guesses(p.Proposed, p.Accepted))
+	ratio := fmt.Sprintf("%.2f of the %.2f", p.Ratio, p.PlainTS)
+	if t.Busy {
+		ratio = fmt.Sprintf("busy; %.2f tokens/s", p.PlainTS)
+	}
+	return fmt.Sprintf("\t%s of plain decoding%s", ratio, guesses(p.Proposed, p.Accepted))
 }
 
 // onlyOnce sets one run for each test, and short default tests.

@@ -5,10 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"math"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
 	"pesti/exec/bench"
+	"pesti/exec/load"
+	"pesti/exec/profile"
 )
 
 func TestBench(t *testing.T) {
@@ -32,6 +36,11 @@ func TestBench(t *testing.T) {
 		avg, _ := g["avg_ts"].(float64)
 		dev, isNumber := g["stddev_ts"].(float64)
 		samples, _ := g["samples_ts"].([]any)
+		if others, ok := g["others"].(float64); runtime.GOOS == "linux" && (!ok || others < 0) || g["busy"] != nil && others <= load.Quiet {
+			t.Errorf("test %d: other programs used %v processors, busy is %v", i, g["others"], g["busy"])
+		}
+		delete(g, "others") // where it is known
+		delete(g, "busy")   // where it is so
 		if len(g) != 7 || g["test"] != w.test || g["n_prompt"] != w.prompt || g["n_gen"] != w.gen || g["n_depth"] != w.depth ||
 			avg <= 0 || dev < 0 || !isNumber || len(samples) != 2 || math.Abs((samples[0].(float64)+samples[1].(float64))/2-avg) > 1e-6*avg {
 			t.Errorf("test %d is %v, want %v", i, g, w)
@@ -39,7 +48,8 @@ func TestBench(t *testing.T) {
 	}
 	plan, _ := demoPlan(t)
 	out = ok(t, "bench", plan, "-p", "0", "-n", "2", "-r", "1", "-t", "1")
-	if lines := strings.Split(out, "\n"); len(lines) != 3 || !strings.HasPrefix(lines[1], "tg2") || !strings.Contains(lines[1], "±") {
+	busy := func(line string) bool { return strings.HasPrefix(line, "tg2: busy: ") } // where it is so
+	if lines := slices.DeleteFunc(strings.Split(out, "\n"), busy); len(lines) != 3 || !strings.HasPrefix(lines[1], "tg2") || !strings.Contains(lines[1], "±") {
 		t.Errorf("bench prints:\n%s", out)
 	}
 	pesti("bench", "demo", "-p", "33", "--ctx", "32").fails(t, 1, "33 tokens", "at most 32")
@@ -49,6 +59,29 @@ func TestBench(t *testing.T) {
 	cancel()
 	if r := (call{ctx: ctx, args: []string{"bench", "demo"}}).run(); r.code != 130 || r.out != "" || r.err != "" {
 		t.Errorf("an interrupted bench: %+v", r)
+	}
+}
+
+// TestBenchBusy sees that there is no share and no ratio of a test on a busy machine, and the load instead.
+func TestBenchBusy(t *testing.T) {
+	roof := &bench.Roofline{TokenBytes: 5, ReadTS: 4, OfRead: 0.5, ComputeTS: 8, OfCompute: 0.25, Machine: &profile.Roofline{}}
+	tests := []bench.Test{
+		{Name: "tg1", AvgTS: 2, Roofline: roof, Others: new(0.83), Busy: true},
+		{Name: "tg2", AvgTS: 2, Roofline: roof, Others: new(0.01)},
+		{Name: "tg1 x2", AvgTS: 3, Paired: &bench.Paired{PlainTS: 2, Ratio: 1.5}, Others: new(0.83), Busy: true},
+	}
+	var out bytes.Buffer
+	a := &app{stdout: &out}
+	if err := a.printBench(tests, "", false); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(out.String(), "\n")
+	if !strings.Contains(lines[2], "50 %") || !strings.Contains(lines[2], "25 %") || strings.Count(lines[1], "busy") != 2 ||
+		strings.Contains(lines[1], "%") || !strings.HasSuffix(lines[3], "busy; 2.00 tokens/s of plain decoding") || strings.Contains(lines[3], "1.50") {
+		t.Errorf("it prints\n%s", &out)
+	}
+	if want := "\ntg1: busy: other programs used 0.83 processors (at most 0.05 is quiet), "; strings.Count(out.String(), want) != 1 || strings.Contains(out.String(), "tg2: busy") {
+		t.Errorf("it prints\n%s", &out)
 	}
 }
 

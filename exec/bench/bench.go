@@ -2,9 +2,10 @@
 //
 // It owns the tests and how they are measured: one run to warm up and some more, each beginning at the
 // test's depth; paired tests, whose runs alternate with plain decoding, since their result is the ratio;
-// and the roofline, measured between the runs. Its result has the keys of llama-bench in JSON.
+// the roofline, measured between the runs; and how busy other programs keep the machine meanwhile. Its
+// result has the keys of llama-bench in JSON.
 //
-// It imports exec, and exec/plan, exec/cpu and exec/profile for the roofline, exec/sample and
+// It imports exec, exec/load, and exec/plan, exec/cpu and exec/profile for the roofline, exec/sample and
 // exec/speculate for speculative decoding. It prints nothing.
 package bench
 
@@ -17,6 +18,7 @@ import (
 
 	"pesti/exec"
 	"pesti/exec/cpu"
+	"pesti/exec/load"
 )
 
 // A Test is one test and its result, in tokens per second.
@@ -34,6 +36,9 @@ type Test struct {
 	Paired    *Paired `json:"turns,omitempty"`
 
 	Roofline *Roofline `json:"roofline,omitempty"`
+
+	Others *float64 `json:"others,omitempty"` // processors that other programs used meanwhile, nil if that is not known
+	Busy   bool     `json:"busy,omitempty"`   // whether they used so many that the speed says little about the machine
 }
 
 // Tokens returns how many tokens the test evaluates.
@@ -139,7 +144,11 @@ func (b *Bencher) measure(ctx context.Context, t *Test) error {
 			return err
 		}
 	}
+	watch, own := load.Start(), load.Own()
 	err := b.repeat(ctx, t, roof)
+	l := watch.Stop(load.Own() - own)
+	t.Others = l.Others
+	t.Busy, _ = l.Busy()
 	t.AvgTS, t.StddevTS = meanAndDeviation(t.SamplesTS)
 	var failed error
 	if t.Roofline, failed = roof.result(t.Tokens(), t.SamplesTS); failed != nil {
