@@ -1,9 +1,9 @@
 // Package bench measures how fast an engine evaluates prompts and generates tokens.
 //
-// It owns the tests and how they are measured: one run to warm up and some more, each beginning at the
-// test's depth; paired tests, whose runs alternate with plain decoding, since their result is the ratio;
-// the roofline, measured between the runs; and how busy other programs keep the machine meanwhile. Its
-// result has the keys of llama-bench in JSON.
+// It defines the tests and their measurement: a warm-up run and then measured runs, each of which
+// begins at the test's depth. The runs of paired tests alternate with plain decoding, since their
+// result is a ratio. The roofline is measured between the runs. The JSON of results has
+// llama-bench's keys.
 //
 // It imports exec, exec/load, and exec/plan, exec/cpu and exec/profile for the roofline, exec/sample and
 // exec/speculate for speculative decoding. It prints nothing.
@@ -29,10 +29,10 @@ type Test struct {
 	NDepth    int       `json:"n_depth"` // tokens already in the context
 	AvgTS     float64   `json:"avg_ts"`
 	StddevTS  float64   `json:"stddev_ts"`
-	SamplesTS []float64 `json:"samples_ts"` // of each measured run
+	SamplesTS []float64 `json:"samples_ts"` // one for each measured run
 
-	Guesses   int     `json:"guesses,omitempty"`   // the largest draft of a step
-	Sequences int     `json:"sequences,omitempty"` // of which each step evaluates a token, where there are several
+	Guesses   int     `json:"guesses,omitempty"`   // most draft tokens of a forward pass
+	Sequences int     `json:"sequences,omitempty"` // sequences that each forward pass evaluates a token of, if several
 	Paired    *Paired `json:"turns,omitempty"`
 
 	Roofline *Roofline `json:"roofline,omitempty"`
@@ -41,10 +41,10 @@ type Test struct {
 	Busy   bool     `json:"busy,omitempty"`   // whether they used so many that the speed says little about the machine
 }
 
-// Tokens returns how many tokens the test evaluates.
+// Tokens returns the number of tokens that the test evaluates.
 func (t *Test) Tokens() int { return t.NPrompt + t.NGen*max(t.Sequences, 1) }
 
-// Positions returns how much of the context the test takes.
+// Positions returns the number of positions of the context that the test uses.
 func (t *Test) Positions() int {
 	return t.NDepth + apart*max(t.Sequences-1, 0) + t.NPrompt + t.NGen
 }
@@ -77,13 +77,13 @@ func Tests(prompts, gens, depths []int) ([]Test, error) {
 	return tests, nil
 }
 
-// Options say how tests are measured.
+// Options configure a Bencher.
 type Options struct {
-	Repeat   int     // measured runs of each test, after one run to warm up; 0: a single run, which is not measured
-	Text     []int32 // to continue with speculative decoding; nil: a text that repeats itself
+	Repeat   int     // measured runs of each test, after a warm-up run; 0: one run without measurement
+	Text     []int32 // text that speculative decoding continues; nil: a repetitive text
 	Roofline bool    // measure the roofline between the runs of tests that are not paired
 
-	// Progress is called before each run; of is Repeat, and run 0 is the one to warm up. It may be nil.
+	// Progress is called before each run; of is Repeat, and run 0 is the warm-up. It may be nil.
 	Progress func(test string, run, of int)
 }
 
@@ -91,12 +91,12 @@ type Options struct {
 type Bencher struct {
 	o        Options
 	engine   *exec.Engine
-	sessions []*exec.Session // as many as the plan has sequences
+	sessions []*exec.Session // one for each sequence of the plan
 	vocab    int
 	profiled bool // whether the run in progress is part of the engine's profile
 }
 
-// New returns a bencher, which takes all sequences of the engine.
+// New returns a bencher. It uses all sequences of the engine.
 func New(engine *exec.Engine, o Options) (*Bencher, error) {
 	b := &Bencher{o: o, engine: engine}
 	for range engine.Plan().Target.Sequences {
@@ -110,11 +110,11 @@ func New(engine *exec.Engine, o Options) (*Bencher, error) {
 	return b, nil
 }
 
-// Run measures tests, one after the other. A profile of the engine is about the measured runs alone. On
-// an error it returns the tests that have a result, and the name of the test in progress where that has
-// none.
+// Run measures tests one after another. The engine's profile includes the measured runs alone. On
+// an error, Run returns the tests that have a result, and the name of the test in progress if that
+// has none.
 func (b *Bencher) Run(ctx context.Context, tests []Test) (measured []Test, stopped string, err error) {
-	if _, err := b.sessions[0].Feed(ctx, []int32{0}); err != nil { // the first pass waits for the file
+	if _, err := b.sessions[0].Feed(ctx, []int32{0}); err != nil { // the first pass reads the file, so it is not measured
 		return nil, "", err
 	}
 	b.sessions[0].Reset()
@@ -135,7 +135,7 @@ func (b *Bencher) Run(ctx context.Context, tests []Test) (measured []Test, stopp
 	return measured, "", nil
 }
 
-// measure fills in the result of a test; of one that an error ends, the result of the runs before.
+// measure sets the result of a test. After an error, it is the result of the completed runs.
 func (b *Bencher) measure(ctx context.Context, t *Test) error {
 	var roof *testRoof
 	if b.o.Roofline && !t.isPaired() {
@@ -157,7 +157,7 @@ func (b *Bencher) measure(ctx context.Context, t *Test) error {
 	return err
 }
 
-// repeat runs a test to warm up, and then as often as it is to be measured.
+// repeat does the warm-up run and the measured runs of a test.
 func (b *Bencher) repeat(ctx context.Context, t *Test, roof *testRoof) error {
 	var plain, ratios []float64
 	if t.isPaired() {
@@ -195,7 +195,7 @@ func (b *Bencher) repeat(ctx context.Context, t *Test, roof *testRoof) error {
 	return nil
 }
 
-// clock returns how long a test takes once its depth is reached.
+// clock returns the time of a test, without the time to reach its depth.
 func (b *Bencher) clock(ctx context.Context, t *Test) (seconds float64, err error) {
 	switch {
 	case t.Guesses > 0:
@@ -206,7 +206,7 @@ func (b *Bencher) clock(ctx context.Context, t *Test) (seconds float64, err erro
 	return b.clockOne(ctx, t)
 }
 
-// clockOne returns how long a test of one sequence takes, without speculative decoding.
+// clockOne returns the time of a test of one sequence without speculative decoding.
 func (b *Bencher) clockOne(ctx context.Context, t *Test) (seconds float64, err error) {
 	session := b.sessions[0]
 	ids := randomIDs(t.NDepth+t.Tokens(), b.vocab)
@@ -231,7 +231,7 @@ func (b *Bencher) clockOne(ctx context.Context, t *Test) (seconds float64, err e
 	})
 }
 
-// timed returns how long f takes. Nothing else is part of the profile.
+// timed returns the time of f. The profile includes only f.
 func (b *Bencher) timed(f func() error) (seconds float64, err error) {
 	b.engine.PauseProfile(!b.profiled)
 	defer b.engine.PauseProfile(true)
@@ -242,8 +242,8 @@ func (b *Bencher) timed(f func() error) (seconds float64, err error) {
 	return time.Since(begin).Seconds(), nil
 }
 
-// seek leaves the session with these tokens. All runs begin with the same tokens, so it keeps the ones
-// that it has, unless a layer with a window has dropped them.
+// seek makes the session hold exactly these tokens. All runs begin with the same tokens, so it
+// keeps the session's own, unless a window layer has overwritten some.
 func seek(ctx context.Context, session *exec.Session, ids []int32) error {
 	if err := session.Truncate(min(len(ids), session.Pos())); err != nil {
 		session.Reset()
@@ -255,7 +255,8 @@ func seek(ctx context.Context, session *exec.Session, ids []int32) error {
 	return err
 }
 
-// randomIDs returns n tokens. The work does not depend on which ones, but they are the same in every run.
+// randomIDs returns n tokens, the same in every run. The time does not depend on the choice of
+// tokens.
 func randomIDs(n, vocab int) []int32 {
 	random := rand.New(rand.NewPCG(1, 2))
 	ids := make([]int32, n)

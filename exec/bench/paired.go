@@ -19,9 +19,9 @@ type Paired struct {
 	Accepted int `json:"accepted,omitempty"`
 }
 
-// AddPaired appends, for each test that generates tokens, one with drafts of up to guesses tokens of a
-// text, and one of several sequences, where there are more than one. text is the number of tokens of
-// Options.Text, 0 where it is nil.
+// AddPaired appends paired tests for each test that generates tokens: one with drafts of up to
+// guesses tokens, and one with several sequences if sequences is more than 1. text is the number of
+// tokens in Options.Text, 0 if it is nil.
 func AddPaired(tests []Test, guesses, text, sequences int) []Test {
 	if text == 0 {
 		text = repeated
@@ -47,16 +47,17 @@ func AddPaired(tests []Test, guesses, text, sequences int) []Test {
 // isPaired reports whether the runs of a test alternate with plain decoding.
 func (t *Test) isPaired() bool { return t.Guesses > 0 || t.Sequences > 0 }
 
-// apart is how many tokens a sequence has more than the one before it.
+// apart is the difference in length, in tokens, of successive sequences.
 const apart = 3
 
-// The default text repeats itself: it has so many tokens, of which the first ones differ.
+// Length of the default text in tokens, and of the passage that it repeats.
 const (
 	repeated = 96
 	passage  = 32
 )
 
-// clockPlain returns how long the same tokens take by plain decoding; of several sequences, those of one.
+// clockPlain returns the time of plain decoding for the test's tokens, or for one sequence's tokens
+// if the test has several.
 func (b *Bencher) clockPlain(ctx context.Context, t *Test) (seconds float64, err error) {
 	if t.Guesses > 0 {
 		return b.clockGreedy(ctx, t, 0)
@@ -66,7 +67,7 @@ func (b *Bencher) clockPlain(ctx context.Context, t *Test) (seconds float64, err
 	return b.clockOne(ctx, &one)
 }
 
-// prompt returns n tokens to continue: random ones and then the text, or a passage again and again.
+// prompt returns n tokens to continue: random tokens followed by the text, or a repeated passage.
 func (b *Bencher) prompt(n int) []int32 {
 	if b.o.Text != nil {
 		return append(randomIDs(n-len(b.o.Text), b.vocab), b.o.Text...)
@@ -132,7 +133,8 @@ func (b *Bencher) clockGreedy(ctx context.Context, t *Test, guesses int) (second
 	return seconds, err
 }
 
-// clockSequences generates for all sequences at once, each longer than the one before it.
+// clockSequences returns the time to generate for all sequences at once. Each is longer than the
+// one before it.
 func (b *Bencher) clockSequences(ctx context.Context, t *Test) (seconds float64, err error) {
 	n := t.Sequences
 	ids := randomIDs(t.Positions(), b.vocab)

@@ -11,12 +11,13 @@ import (
 	"pesti/exec/profile"
 )
 
-// A Roofline is what the machine allows a test, measured between its runs on the same threads.
+// A Roofline holds the machine's limits on a test's speed, measured between its runs on the same
+// threads.
 type Roofline struct {
 	TokenBytes int64             `json:"token_bytes"` // weights and KV caches that a token reads
-	ReadTS     float64           `json:"read_ts"`     // tokens per second, if all went as fast as reading those
+	ReadTS     float64           `json:"read_ts"`     // limit in tokens per second, from reading alone
 	OfRead     float64           `json:"of_read"`     // the median speed ÷ read_ts
-	ComputeTS  float64           `json:"compute_ts"`  // the same for computing
+	ComputeTS  float64           `json:"compute_ts"`  // limit in tokens per second, from computing alone
 	OfCompute  float64           `json:"of_compute"`
 	Machine    *profile.Roofline `json:"machine"`
 }
@@ -26,11 +27,11 @@ type testRoof struct {
 	prober *cpu.Prober
 	plan   *plan.Plan
 	loads  []plan.Workload
-	bytes  int64 // that the test reads
+	bytes  int64 // size of the buffer that is read
 }
 
-// newTestRoof returns a testRoof for a test, which reads as many bytes as one of the test's tokens does, or
-// a chunk of its prompt.
+// newTestRoof returns a testRoof for a test. Its buffer has as many bytes as one of the test's
+// tokens, or a chunk of its prompt, reads.
 func newTestRoof(e *exec.Engine, t *Test) (*testRoof, error) {
 	r := &testRoof{plan: e.Plan(), loads: testLoads(t, e.Plan())}
 	costs := plan.NewCoster(r.plan)
@@ -46,7 +47,7 @@ func newTestRoof(e *exec.Engine, t *Test) (*testRoof, error) {
 	return r, err
 }
 
-// testLoads returns the loads of the steps that a test takes.
+// testLoads returns the workloads of the forward passes of a test.
 func testLoads(t *Test, p *plan.Plan) []plan.Workload {
 	pos, end := int64(t.NDepth), int64(t.NDepth+t.Tokens())
 	var loads []plan.Workload
@@ -70,7 +71,7 @@ func (r *testRoof) sample(ctx context.Context) error {
 	return r.prober.Sample(ctx)
 }
 
-// result says how much of the roofline the speeds reach, in tokens per second.
+// result compares speeds, in tokens per second, with the roofline.
 func (r *testRoof) result(tokens int, speeds []float64) (*Roofline, error) {
 	if r == nil {
 		return nil, nil

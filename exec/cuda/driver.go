@@ -1,6 +1,7 @@
-// Package cuda has what runs a plan's steps on CUDA devices: the interface to a CUDA driver, the
-// parameters and launch dimensions of kernels, the binding of steps to launches, and weight layouts. The
-// interface has two implementations: package driver (libcuda) and package virtual (an interpreter of PTX).
+// Package cuda contains the parts that run a plan's steps on CUDA devices: the interface to a CUDA
+// driver, the parameters and launch dimensions of kernels, the binding of steps to launches, and
+// weight layouts. The interface has two implementations: package driver (libcuda) and package
+// virtual (an interpreter of PTX).
 //
 // It imports exec/plan, gguf/quant and ops/ref, and not graph, ops, lower or frontend. It needs no cgo:
 // only binaries that use the real driver link it.
@@ -19,13 +20,14 @@ type Driver interface {
 	Open(device int) (Device, error)
 }
 
-// A Canceller is a driver whose kernels can be cancelled, such as those of the virtual device, which take
-// long. Once done is closed, devices skip what streams were given, and Wait of a stream returns
-// ErrCancelled. What kernels had begun to write stays partly written. The next call replaces done; nil
-// cancels nothing. It must not be called while a stream waits.
+// A Canceller is a driver whose kernels can be cancelled, such as the slow kernels of the virtual
+// device. After done is closed, devices skip the queued work of streams, and a stream's Wait
+// returns ErrCancelled. Outputs of interrupted kernels are partly written. The next call replaces
+// done; nil cancels nothing. It must not be called while a stream waits.
 type Canceller interface{ CancelOn(done <-chan struct{}) }
 
-// ErrCancelled is the error of Wait where a device skipped work: see Canceller. The device can be used on.
+// ErrCancelled is the error of Wait if a device skipped work: see Canceller. The device stays
+// usable.
 var ErrCancelled = errors.New("cancelled")
 
 // Properties of a device.

@@ -8,8 +8,8 @@ import (
 	"pesti/exec/plan"
 )
 
-// A CountReport compares a profile in counts with the limits of a GPU and with the bytes that the plan needs.
-// Seconds are predictions: the least time that a GPU needs. The same steps give the same report.
+// A CountReport compares a profile in counts with the limits of a GPU and with the bytes that the
+// plan needs. Seconds are predictions: lower bounds for a GPU. The same steps give the same report.
 type CountReport struct {
 	Plan      string          `json:"plan"` // its plan.Digest
 	Model     string          `json:"model"`
@@ -20,7 +20,7 @@ type CountReport struct {
 	Programs  []ProgramCounts `json:"programs"`
 }
 
-// A ProgramCounts is what the runs of one program did.
+// A ProgramCounts holds the counts of one program's runs.
 type ProgramCounts struct {
 	Program   string    `json:"program"`
 	Runs      int64     `json:"runs"`
@@ -33,14 +33,14 @@ type ProgramCounts struct {
 	Fallbacks int       `json:"fallbacks"`       // steps that ran on the host, where nothing is counted
 }
 
-// A Counted is what one step did, all steps with a kernel, or all.
+// A Counted holds the counts of one step, of all steps with a kernel, or of all steps.
 type Counted struct {
 	cuda.Counts
 	Name      string  `json:"name"`
-	Step      int     `json:"step"` // −1 of a kernel
-	Wave      int     `json:"wave"` // −1 of a kernel
+	Step      int     `json:"step"` // −1 for a kernel
+	Wave      int     `json:"wave"` // −1 for a kernel
 	Layer     int     `json:"layer"`
-	Needed    int64   `json:"needed"`    // bytes of weights and caches that the plan needs to read; of steps alone
+	Needed    int64   `json:"needed"`    // bytes of weights and caches that the plan needs to read; for steps only
 	By        string  `json:"by"`        // the limit that bounds it, see cuda.GPU.Bound
 	Predicted float64 `json:"predicted"` // seconds on the GPU
 	Memory    float64 `json:"memory"`    // seconds that the GPU's memory needs for the bytes fetched and stored
@@ -118,7 +118,7 @@ func (c *Counted) add(n *cuda.Counts, g *cuda.GPU) {
 	c.Predicted += g.Bound(n).Seconds
 }
 
-// settle computes what follows from the sums.
+// settle computes the derived fields from the sums.
 func (c *Counted) settle(g *cuda.GPU, all float64) {
 	c.By, c.Memory = g.Bound(&c.Counts).By, g.Memory(&c.Counts)
 	if all > 0 {

@@ -1,9 +1,9 @@
-// Package profile owns what is known about the time of a plan's steps: times and counts that an engine has
+// Package profile describes the time of a plan's steps: times and counts that an engine has
 // collected, reports that compare them with the plan's costs and a roofline, and traces.
 //
-// It holds data and computes from it; package exec has the clocks and fills a Profile. It imports
-// exec/plan for costs, exec/cpu for the roofline of a processor, exec/cpu/kernel for the names of its
-// probes, and exec/cuda for the counts and limits of a GPU. It prints nothing for people.
+// Package exec has the clocks and fills a Profile. It imports exec/plan for costs, exec/cpu for the
+// roofline of a processor, exec/cpu/kernel for the names of its probes, and exec/cuda for the
+// counts and limits of a GPU. It prints no text for users.
 package profile
 
 import (
@@ -14,43 +14,44 @@ import (
 	"pesti/exec/plan"
 )
 
-// A Roofline is what the workers of a machine can do: see cpu.Roofline.
+// A Roofline holds the peak rates of a machine's workers: see cpu.Roofline.
 type Roofline = cpu.Roofline
 
-// A GPU is the published limits of one: see cuda.GPU.
+// A GPU holds the published peak rates of a GPU: see cuda.GPU.
 type GPU = cuda.GPU
 
-// A Traffic is what went through one memory of a device: see cuda.Traffic.
+// A Traffic counts the accesses to one memory space of a device: see cuda.Traffic.
 type Traffic = cuda.Traffic
 
-// GPUs returns the names that LookupGPU takes.
+// GPUs returns the names for LookupGPU.
 func GPUs() []string { return cuda.GPUs() }
 
-// LookupGPU returns the GPU of a name.
+// LookupGPU returns the GPU with a name.
 func LookupGPU(name string) (GPU, bool) { return cuda.LookupGPU(name) }
 
 // Classes returns the names of the classes of instructions, in the order of cuda.Counts.Instructions.
 func Classes() []string { return cuda.Classes[:] }
 
-// A Profile is what the steps of an engine took since it was opened, or since its profile was last reset.
+// A Profile holds the times or counts of an engine's steps since Open or since the last reset of
+// the profile.
 type Profile struct {
 	Workers  int              // 1 on a device
 	Device   *cuda.Properties // nil for the processor
-	Counted  bool             // whether it holds counts instead of times
-	Programs []ProgramTimes   // of the programs that ran, in the order of the plan
+	Counted  bool             // it holds counts instead of times
+	Programs []ProgramTimes   // programs that ran, in the order of the plan
 }
 
-// A ProgramTimes is what the runs of one program took. Times of workers are in the order of their
-// numbers.
+// A ProgramTimes holds the times or counts of one program's runs. Lists of workers are in order of
+// worker index.
 type ProgramTimes struct {
 	Program *plan.Program
 	Runs    int64
-	Load    plan.Workload     // of a run: the mean, rounded
-	Tokens  int64             // of all runs
-	Wall    time.Duration     // of all runs, each from the start of the first worker to the end of the last one
-	Steps   [][]time.Duration // by ID of the step, of each worker, summed over runs
-	Waits   [][]time.Duration // by wave: how long each worker waited for the last one to arrive
-	Counts  [][]cuda.Counts   // by ID of the step, of a device that counts: of each kernel, summed over runs
+	Load    plan.Workload     // mean workload of a run, rounded
+	Tokens  int64             // evaluated in all runs
+	Wall    time.Duration     // total of all runs, each from the first worker's start to the last one's end
+	Steps   [][]time.Duration // by step ID and worker, summed over runs
+	Waits   [][]time.Duration // by wave and worker: time spent waiting for the last worker
+	Counts  [][]cuda.Counts   // by step ID, for a device that counts: counts of each kernel, summed over runs
 }
 
 // A Traced is one run of a program.
@@ -59,11 +60,11 @@ type Traced struct {
 	Load    plan.Workload
 	Begin   time.Duration // since Open
 	End     time.Duration
-	Spans   [][]Span // of each worker, by ID of the step
+	Spans   [][]Span // by worker and step ID
 }
 
-// A Span is when one worker computed one step, as durations since Open.
+// A Span holds when one worker began and ended a step, as durations since Open.
 type Span struct{ Begin, End time.Duration }
 
-// MaxTrace is the largest number of runs that an engine keeps a trace of.
+// MaxTrace is the largest number of runs in a trace.
 const MaxTrace = 1 << 12

@@ -7,7 +7,8 @@ import (
 	"pesti/exec/plan"
 )
 
-// A readReport is what a Report and a CountReport, which has a GPU, have in common.
+// A readReport has the common fields of a Report and a CountReport, of which only the latter has a
+// GPU.
 type readReport struct {
 	Plan     string `json:"plan"`
 	GPU      *GPU   `json:"gpu"`
@@ -21,15 +22,15 @@ type readReport struct {
 	} `json:"programs"`
 }
 
-// StepTimes returns the time of each step by program, in seconds, of a report in JSON, which must be of
-// plan p. Of counts they are the predictions.
+// StepTimes returns the seconds of each step, by program, from the JSON of a report, which must be
+// of plan p. For a report of counts they are the predictions.
 func StepTimes(text []byte, p *plan.Plan) (map[string][]float64, error) {
 	var r readReport
 	if err := json.Unmarshal(text, &r); err != nil || r.Plan == "" {
 		return nil, fmt.Errorf("is no profile, expected the JSON of a profile's report")
 	}
 	if digest := plan.Digest(p); r.Plan != digest {
-		return nil, fmt.Errorf("is a profile of another plan: found %s, expected %s; measure this one, with the same options", r.Plan, digest)
+		return nil, fmt.Errorf("is a profile of another plan: found %s, expected %s; measure this plan, with the same options", r.Plan, digest)
 	}
 	times := map[string][]float64{}
 	for i := range r.Programs {

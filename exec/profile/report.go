@@ -10,9 +10,9 @@ import (
 	"pesti/exec/plan"
 )
 
-// A Report compares a profile with the costs of the plan and the roofline of the machine. Times are in
-// seconds, summed over all runs. A time of several workers is their mean, so that steps, waits and the rest
-// add up to the elapsed time.
+// A Report compares a profile with the costs of the plan and the roofline of the machine. Times are
+// in seconds, summed over all runs. A time is the mean over workers, so that steps, waits and the
+// rest add up to the elapsed time.
 type Report struct {
 	Plan      string          `json:"plan"` // its plan.Digest
 	Model     string          `json:"model"`
@@ -24,15 +24,15 @@ type Report struct {
 	Programs  []ProgramReport `json:"programs"`
 }
 
-// A ProgramReport is what the runs of one program took. Costs are those of the mean load.
+// A ProgramReport holds the times of one program's runs. Costs are for the mean workload.
 type ProgramReport struct {
 	Program   string     `json:"program"`
 	Runs      int64      `json:"runs"`
 	Tokens    int64      `json:"tokens"`
 	Seconds   float64    `json:"seconds"`   // elapsed
-	Waits     float64    `json:"waits"`     // part of it: workers waiting for the last one of a wave
-	Rest      float64    `json:"rest"`      // part of it: before, between and after waves
-	Predicted float64    `json:"predicted"` // by cost and roofline
+	Waits     float64    `json:"waits"`     // part of Seconds: waiting for the last worker of a wave
+	Rest      float64    `json:"rest"`      // part of Seconds: before, between and after waves
+	Predicted float64    `json:"predicted"` // predicted Seconds from costs and roofline
 	Kernels   []Measured `json:"kernels"`   // the longest first
 	Steps     []Measured `json:"steps"`     // by ID
 	Waves     []Waited   `json:"waves"`
@@ -42,8 +42,8 @@ type ProgramReport struct {
 type Measured struct {
 	Name      string    `json:"name"` // of the step, or the kind
 	Kernel    string    `json:"kernel"`
-	Step      int       `json:"step"` // −1 of a kind
-	Wave      int       `json:"wave"` // −1 of a kind
+	Step      int       `json:"step"` // −1 for a kind
+	Wave      int       `json:"wave"` // −1 for a kind
 	Layer     int       `json:"layer"`
 	Calls     int64     `json:"calls"`
 	Seconds   float64   `json:"seconds"`
@@ -54,15 +54,15 @@ type Measured struct {
 	MACsS     float64   `json:"macs_s"`
 	Limit     float64   `json:"limit"`     // seconds, if all workers ran at the roofline all the time
 	OfLimit   float64   `json:"of_limit"`  // limit ÷ seconds
-	Predicted float64   `json:"predicted"` // seconds, with the work split as it is
-	Imbalance float64   `json:"imbalance"` // by how much the busiest worker's time exceeds the mean
+	Predicted float64   `json:"predicted"` // seconds, with the plan's split of the work
+	Imbalance float64   `json:"imbalance"` // relative excess of the busiest worker's time over the mean
 	Workers   []float64 `json:"workers"`   // seconds of each
 }
 
-// A Waited is how well the workers shared a wave.
+// A Waited describes how evenly the workers shared a wave.
 type Waited struct {
 	Wave      int       `json:"wave"`
-	Seconds   float64   `json:"seconds"` // of the work
+	Seconds   float64   `json:"seconds"` // of work, mean over workers
 	Waits     float64   `json:"waits"`
 	Predicted float64   `json:"predicted"`
 	Imbalance float64   `json:"imbalance"`
@@ -140,7 +140,7 @@ func (t *ProgramTimes) measured(st *plan.Step, costs *plan.Coster, r *cpu.Roofli
 	return m, predicted, nil
 }
 
-// rate computes what follows from the sums.
+// rate computes the derived fields from the sums.
 func (m *Measured) rate(wall float64) {
 	if m.Seconds > 0 {
 		m.BytesS, m.MACsS, m.OfLimit = float64(m.Bytes)/m.Seconds, float64(m.MACs)/m.Seconds, m.Limit/m.Seconds
@@ -191,7 +191,7 @@ func kinds(steps []Measured) []Measured {
 	return list
 }
 
-// stepKind names the kernel of a step with those of its products: "gated gemv.q4_k.q8x2".
+// stepKind returns the names of a step's kernel and matmul kernels: "gated gemv.q4_k.q8x2".
 func stepKind(st *plan.Step) string {
 	names := []string{}
 	for _, a := range st.Args {
@@ -203,12 +203,13 @@ func stepKind(st *plan.Step) string {
 	return strings.Join(append([]string{st.Kernel}, names...), " ")
 }
 
-// units names the probes of products in integers, by the format of activations. Products of two planes
-// of bytes are worth one of 16 bits: there are twice as many, at twice the rate. Weights of 8 bits are
-// multiplied as words with one plane too, which this makes look twice as fast as it can be.
+// units names the probes for integer products, by the format of activations. Products with two
+// planes of bytes count as 16-bit products: there are twice as many, at twice the rate. For 8-bit
+// weights with one plane the limit is twice too high, since kernels multiply them as 16-bit words,
+// too.
 var units = map[string]string{"q8x2": kernel.ProbeInt16, "q8": kernel.ProbeInt8}
 
-// unitOf names the probe that computes as a step does.
+// unitOf returns the name of the probe with a step's kind of arithmetic.
 func unitOf(st *plan.Step) string {
 	for _, a := range st.Args {
 		if k, ok := plan.ParseMatmul(a.Kernel); ok && units[k.Activations] != "" {

@@ -9,14 +9,14 @@ import (
 	"pesti/exec/plan"
 )
 
-// DeviceRoofline returns the roofline of a device: its memory bandwidth alone, by clock and bus. It
-// assumes that activations stay in the cache and that products take no time.
+// DeviceRoofline returns the roofline of a device: only its memory bandwidth, from clock and bus
+// width. It assumes that activations stay in the cache and that products take no time.
 func DeviceRoofline(card *cuda.Properties) *cpu.Roofline {
 	return &cpu.Roofline{Workers: 1, Read: float64(card.Bandwidth)}
 }
 
-// Limits returns how many seconds one run of a program takes at the least on the machine of a
-// roofline: reading weights and caches alone, and computing alone.
+// Limits returns lower bounds for the seconds of one run of a program under a roofline: from
+// reading weights and caches alone, and from computing alone.
 func Limits(p *plan.Plan, g *plan.Program, l plan.Workload, r *cpu.Roofline) (reading, computing float64, err error) {
 	costs := plan.NewCoster(p)
 	for _, st := range g.Steps() {
@@ -32,20 +32,20 @@ func Limits(p *plan.Plan, g *plan.Program, l plan.Workload, r *cpu.Roofline) (re
 	return reading, computing, nil
 }
 
-// seconds returns how long a cost takes at the least: moving, or computing where that is longer.
-// share is the part of the machine that is at work, 1 for all workers. Weights and caches come from
-// a buffer of the size that was measured, activations from a core's own cache.
+// seconds returns a lower bound for the time of a cost: the longer of moving and computing. share
+// is the fraction of the machine that works, 1 for all workers. It assumes that weights and caches
+// are read at the measured rate of the large buffer, activations from a core's own cache.
 func seconds(r *cpu.Roofline, c plan.Cost, unit string, share float64) float64 {
 	moving := over(c.Stream(), r.Read) + over(c.Values+c.Written, r.Near)
 	return max(moving, calculating(r, c, unit)) / share
 }
 
-// calculating returns how long all workers compute at the least.
+// calculating returns a lower bound for the computing time of all workers.
 func calculating(r *cpu.Roofline, c plan.Cost, unit string) float64 {
 	return over(c.MACs, r.MACs[unit]) + over(c.FLOPs, r.MACs[kernel.ProbeF32])
 }
 
-// over is amount ÷ rate, 0 where the rate was not measured.
+// over returns amount ÷ rate, or 0 if the rate was not measured.
 func over(amount int64, rate float64) float64 {
 	if rate <= 0 {
 		return 0

@@ -26,7 +26,7 @@ type TraceEvent struct {
 // for the runs and one for each worker.
 func WriteTrace(w io.Writer, runs []Traced) error {
 	if len(runs) == 0 {
-		return fmt.Errorf("nothing ran, expected a token at least to trace")
+		return fmt.Errorf("nothing ran, expected at least one token to trace")
 	}
 	// Events are written one by one: there may be a million.
 	first := true
@@ -83,7 +83,7 @@ func stepEvent(st *plan.Step, wave, lane int) TraceEvent {
 		Args: map[string]any{"wave": wave, "step": st.ID, "layer": st.Layer, "kernel": st.Kernel}}
 }
 
-// spanning returns the event with its time.
+// spanning returns the event with a span's time.
 func spanning(s Span, e TraceEvent) TraceEvent {
 	e.Phase, e.PID = "X", 1
 	e.Time = float64(s.Begin) / float64(time.Microsecond)

@@ -4,10 +4,11 @@ import "math"
 
 // expNeg returns e to the power of x for x ≤ 0 with a relative error below 1e-12; below e^-708 it returns 0.
 //
-// math.Exp is assembly on some platforms and differs between them in the last bit. Here every product is rounded
-// by a conversion before it is added, which the language guarantees to keep it from being fused.
+// math.Exp is assembly on some platforms and differs between them in the last bit. Here every
+// product is converted before it is added, and the language guarantees that such a product is not
+// fused.
 func expNeg(x float64) float64 {
-	if x < -708 { // beyond, 2^k is subnormal
+	if x < -708 { // below, 2^k is subnormal
 		return 0
 	}
 	// x = k ln 2 + r with |r| ≤ ln 2 / 2; ln 2 is in two parts, the first with enough zeros to make its product exact.

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// ErrNotFinite is the error of a logit that is NaN or infinite.
+// ErrNotFinite reports a logit that is NaN or infinite.
 var ErrNotFinite = errors.New("expected a finite number: the weights or a kernel are broken")
 
 // candidate is a token that no filter has dropped. Weights are relative: a probability is a weight over the sum.
@@ -18,7 +18,7 @@ type candidate struct {
 	weight float64
 }
 
-// before is the rank of candidates: the likelier first, of equal ones the lower id.
+// before orders candidates: by descending weight, then by ascending id.
 func (c candidate) before(d candidate) bool {
 	return c.logit > d.logit || c.logit == d.logit && c.id < d.id
 }
@@ -40,8 +40,8 @@ func total(cs []candidate) float64 {
 	return sum
 }
 
-// filter runs all stages before the draw. What it returns is never empty, in order of ids, and valid until the
-// next call.
+// filter runs all stages before the draw. Its result is never empty, sorted by id, and valid until
+// the next call.
 func (s *Sampler) filter(logits []float32) ([]candidate, error) {
 	if len(logits) != s.vocab {
 		return nil, fmt.Errorf("%d logits, expected one for each of the vocabulary's %d tokens", len(logits), s.vocab)
@@ -53,7 +53,7 @@ func (s *Sampler) filter(logits []float32) ([]candidate, error) {
 	return s.weighed(left), nil
 }
 
-// weighed runs the stages behind top-k.
+// weighed runs the stages after top-k.
 func (s *Sampler) weighed(left []candidate) []candidate {
 	most := left[0].logit
 	for _, c := range left {
@@ -63,7 +63,7 @@ func (s *Sampler) weighed(left []candidate) []candidate {
 	if s.topP < 1 {
 		left = s.cut(left, float64(s.topP*total(left)))
 	}
-	if s.minP > 0 && s.minP <= 1 { // the likeliest weighs 1, so it always stays
+	if s.minP > 0 && s.minP <= 1 { // the most likely candidate has weight 1 and always stays
 		left = slices.DeleteFunc(left, func(c candidate) bool { return c.weight < s.minP })
 	}
 	if s.temp != 1 {
@@ -72,8 +72,8 @@ func (s *Sampler) weighed(left []candidate) []candidate {
 	return left
 }
 
-// penalise returns the logits with those of recent tokens made less likely, once each. A finite logit stays
-// finite, so that one that is not is the model's own.
+// penalise returns the logits with the penalty applied once to each recent token. A finite logit
+// stays finite, so any other comes from the model.
 func (s *Sampler) penalise(logits []float32) []float32 {
 	if len(s.recent.ids) == 0 {
 		return logits
@@ -97,8 +97,9 @@ func (s *Sampler) penalise(logits []float32) []float32 {
 // top returns the topK candidates of highest rank, each of weight 1.
 func (s *Sampler) top(logits []float32) ([]candidate, error) {
 	left := s.candidates[:0]
-	// A logit no higher than the bar is out: −Inf at first, then the lowest logit of topK candidates, which also
-	// wins against an equal one that comes later. NaN passes every bar, so the check need not see each logit.
+	// A logit that is not above the bar is dropped. The bar is −Inf at first, then the lowest logit
+	// of topK candidates, which also precedes an equal logit with a higher id. NaN passes every
+	// bar, so only the passing logits are checked.
 	bar := float32(math.Inf(-1))
 	for id := 0; id < len(logits); id++ {
 		if id+8 <= len(logits) && noneAbove(bar, (*[8]float32)(logits[id:])) {
@@ -127,8 +128,8 @@ func (s *Sampler) top(logits []float32) ([]candidate, error) {
 	return left, nil
 }
 
-// noneAbove reports whether all of eight logits are at most bar, which no NaN is. Nearly all of a vocabulary
-// passes here, in a third of the time that a loop over single logits takes.
+// noneAbove reports whether all of eight logits are at most bar; it is false if one is NaN. It
+// skips nearly all of a vocabulary, in a third of the time of a loop over single logits.
 func noneAbove(bar float32, l *[8]float32) bool {
 	return l[0] <= bar && l[1] <= bar && l[2] <= bar && l[3] <= bar &&
 		l[4] <= bar && l[5] <= bar && l[6] <= bar && l[7] <= bar
@@ -142,19 +143,19 @@ func lowest(cs []candidate) float32 {
 	return l
 }
 
-// weigh gives each candidate the weight exp((logit − most) / temp).
+// weigh sets the weight of each candidate to exp((logit − most) / temp).
 func weigh(cs []candidate, most float32, temp float64) {
 	for i := range cs {
 		cs[i].weight = expNeg((float64(cs[i].logit) - float64(most)) / temp)
 	}
 }
 
-// cut keeps the fewest candidates of highest rank whose weights reach the target together, at least one. The kept
-// ones stay in order of ids. The heaviest weight must be 1.
+// cut keeps the smallest number of first-ranked candidates whose weights sum to at least the
+// target, and at least one. They stay sorted by id. The largest weight must be 1.
 func (s *Sampler) cut(cs []candidate, target float64) []candidate {
-	// Those lighter than the mean share of what the target leaves out weigh less than that together, so the target
-	// is reached without them. That leaves little of a large vocabulary to select from. The heaviest always stays:
-	// no mean share is over 1.
+	// Let light be (total − target) / n. The candidates lighter than that weigh less than total −
+	// target together, so the others reach the target. This drops most of a large vocabulary before
+	// the selection. The heaviest always stays, since light is at most 1.
 	light := (total(cs) - target) / float64(len(cs))
 	selection := s.selection[:0]
 	for _, c := range cs {
@@ -166,9 +167,9 @@ func (s *Sampler) cut(cs []candidate, target float64) []candidate {
 	return slices.DeleteFunc(cs, func(c candidate) bool { return last.before(c) })
 }
 
-// lastNeeded returns the candidate at which the sum of weights, taken by rank, reaches the target, or the last
-// one. It permutes cs. This is quickselect (Hoare, 1961) that counts weight in place of elements: linear on
-// average, since pivots are random, though the same in every call.
+// lastNeeded returns the candidate at which the sum of weights in order of rank reaches the target,
+// or the last one. It permutes cs. It is quickselect (Hoare, 1961) by weight instead of by number
+// of elements: linear on average, with pseudo-random pivots that are the same in every call.
 func lastNeeded(cs []candidate, target float64) candidate {
 	var pivots rand.PCG
 	for {
@@ -186,8 +187,8 @@ func lastNeeded(cs []candidate, target float64) candidate {
 	}
 }
 
-// partition moves the candidates that rank before cs[pivot] to its left, the others to its right, and returns its
-// new place.
+// partition moves the candidates that rank before cs[pivot] to its left, the others to its right,
+// and returns its new index.
 func partition(cs []candidate, pivot int) int {
 	end := len(cs) - 1
 	p := cs[pivot]

@@ -1,16 +1,16 @@
 // Package sample draws the next token from a row of logits.
 //
-// The stages run in a fixed order, each over what the one before left:
+// The stages run in a fixed order, each on the candidates that the stage before kept:
 //
 //	repeat penalty → top-k → top-p → min-p → temperature → draw
 //
-// The package owns the filters, the generator of random numbers and the window of recent tokens. It imports
-// nothing of ours: it knows logits and token ids, no model and no text.
+// The package contains the filters, the generator of random numbers and the window of recent
+// tokens. It imports no package of this module, and works on logits and token ids alone.
 //
-// A seed gives the same tokens for the same logits on every platform: the generator is PCG-DXSM, all arithmetic is
-// float64 without fused operations, the exponential is our own, and candidates keep the order of their ids, so
-// that a sum does not depend on how a filter found them. Nothing is ever sorted on the way to a token; filters
-// select in expected linear time.
+// A seed gives the same tokens for the same logits on every platform: the generator is PCG-DXSM,
+// all arithmetic is float64 without fused operations, the exponential is this package's own, and
+// candidates stay sorted by id, so that a sum does not depend on how a filter found them. Filters
+// select in expected linear time, without sorting.
 package sample
 
 import (
@@ -23,28 +23,29 @@ import (
 
 // Params are the settings of a Sampler.
 type Params struct {
-	Temp          float64 // divides the logits; 0 or less takes the most likely token, of equal ones the lowest id
+	Temp          float64 // divides the logits; 0 or less: take the most likely token, the lowest id among equals
 	TopK          int     // keep the K most likely tokens; 0 or less: all
-	TopP          float64 // keep the fewest most likely tokens that have at least this probability together (Holtzman et al., 2020); at least one; 1: all
-	MinP          float64 // keep tokens at least this times as likely as the most likely one (Nguyen et al., 2024); at least one; 0: all
+	TopP          float64 // keep the smallest set of most likely tokens with at least this total probability (Holtzman et al., 2020); 1: all
+	MinP          float64 // keep tokens with at least this fraction of the highest probability (Nguyen et al., 2024); 0: all
 	RepeatPenalty float64 // divides positive and multiplies negative logits of recent tokens (Keskar et al., 2019); 0.01 to 100; 1: off
-	RepeatLast    int     // how many tokens count as recent
-	Seed          int64   // RandomSeed: another one in each run
+	RepeatLast    int     // number of recent tokens
+	Seed          int64   // RandomSeed: a new seed in each run
 }
 
-// RandomSeed as a seed asks for a new one in each run.
+// RandomSeed, as a seed, requests a new seed in each run.
 const RandomSeed = -1
 
-// Default returns the settings that hold where the user gives none.
+// Default returns the default settings.
 func Default() Params {
 	return Params{Temp: 0.8, TopK: 40, TopP: 0.95, MinP: 0.05, RepeatPenalty: 1, RepeatLast: 64, Seed: RandomSeed}
 }
 
-// maxRepeatLast bounds the window, which is allocated whole.
+// maxRepeatLast bounds the window, which is allocated at once.
 const maxRepeatLast = 1 << 20
 
-// maxPenalty bounds the repeat penalty in both directions. Logits are some tens, so that beyond it a token never
-// comes, or always, and what does not come out of a division is the flag's doing and not the model's.
+// maxPenalty bounds the repeat penalty in both directions. Logits are below a few tens, so a larger
+// penalty would exclude or force tokens, or make logits infinite, which then looks like a fault of
+// the model.
 const maxPenalty = 100
 
 func (p Params) validate() error {
@@ -67,7 +68,7 @@ func (p Params) validate() error {
 	return nil
 }
 
-// A ParamError is about a field of Params that has a value which makes no sense.
+// A ParamError reports a field of Params with an invalid value.
 type ParamError struct {
 	Field string
 	Value any
@@ -76,7 +77,7 @@ type ParamError struct {
 
 func (e *ParamError) Error() string { return e.Field + " " + e.Text() }
 
-// Text is the error without the field.
+// Text returns the error without the field's name.
 func (e *ParamError) Text() string { return fmt.Sprintf("%v: expected %s", e.Value, e.Want) }
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
@@ -91,8 +92,8 @@ type Sampler struct {
 	recent window
 
 	penalised  []float32   // logits after the repeat penalty
-	candidates []candidate // what is left, in order of ids
-	selection  []candidate // what a filter permutes to find its cut
+	candidates []candidate // remaining candidates, sorted by id
+	selection  []candidate // copy that a filter permutes to find its cut
 }
 
 // New returns a sampler for rows of vocab logits. An error about a parameter is a *ParamError.
@@ -107,7 +108,7 @@ func New(p Params, vocab int) (*Sampler, error) {
 	if s.topK <= 0 || s.topK > vocab {
 		s.topK = vocab
 	}
-	if s.temp <= 0 || s.minP > 1 { // both leave the most likely token alone
+	if s.temp <= 0 || s.minP > 1 { // both keep only the most likely token
 		s.temp, s.topK = 1, 1
 	}
 	seed := uint64(p.Seed)
@@ -119,16 +120,17 @@ func New(p Params, vocab int) (*Sampler, error) {
 		s.recent = newWindow(p.RepeatLast)
 		s.penalised = make([]float32, vocab)
 	}
-	// Room to gather twice as many as top-k keeps, so that a cut pays for itself.
+	// Collect up to twice as many candidates as top-k keeps before each cut, so that a cut is worth
+	// its cost.
 	room := min(s.topK+max(s.topK, 64), vocab)
 	s.candidates = make([]candidate, 0, room)
 	s.selection = make([]candidate, 0, room)
 	return s, nil
 }
 
-// Sample returns the id of the next token. It allocates nothing. The logits, one per token of the vocabulary, are
-// not changed; −Inf means that a token cannot come. NaN, +Inf, a row of nothing but −Inf and a row of another
-// length are errors that name the step.
+// Sample returns the id of the next token. It allocates nothing. It does not change the logits, one
+// per token of the vocabulary; −Inf excludes a token. NaN, +Inf, a row of only −Inf and a row of
+// another length are errors that name the step.
 func (s *Sampler) Sample(step int, logits []float32) (int32, error) {
 	left, err := s.filter(logits)
 	if err != nil {
@@ -137,13 +139,13 @@ func (s *Sampler) Sample(step int, logits []float32) (int32, error) {
 	return s.draw(left), nil
 }
 
-// draw takes one of the candidates.
+// draw draws one of the candidates.
 func (s *Sampler) draw(left []candidate) int32 {
 	point := float64(s.rng.Uint64()>>11) / (1 << 53) * total(left)
 	var sum float64
 	var id int32
 	for _, c := range left {
-		if c.weight > 0 { // else rounding in point could let the last candidate come though it cannot
+		if c.weight > 0 { // otherwise rounding in point could select a last candidate of weight 0
 			id = c.id
 		}
 		sum += c.weight
@@ -154,7 +156,8 @@ func (s *Sampler) draw(left []candidate) int32 {
 	return id
 }
 
-// TopKNeeded returns how many of the greatest logits of a row SampleTop needs, 0 where it needs all of them: with a repeat penalty, or without top-k.
+// TopKNeeded returns how many of the greatest logits of a row SampleTop needs, or 0 if Sample needs
+// all: with a repeat penalty, or without top-k.
 func (s *Sampler) TopKNeeded() int {
 	if cap(s.recent.ids) > 0 || s.topK == s.vocab {
 		return 0
@@ -162,9 +165,10 @@ func (s *Sampler) TopKNeeded() int {
 	return s.topK
 }
 
-// SampleTop is Sample, of which it has the token and the state after it, but of the greatest logits alone and
-// the ids of their tokens, the greatest first, of equal ones the lowest id: at least as many as TopKNeeded says,
-// all finite. Of one token the logit may be left out. Where TopKNeeded says 0 it is an error.
+// SampleTop returns the same token as Sample, with the same state afterwards, from only the
+// greatest logits and their ids: at least TopKNeeded of them, all finite, by descending logit, then
+// ascending id. For a single token the logit may be left out. It is an error if TopKNeeded returns
+// 0.
 func (s *Sampler) SampleTop(step int, ids []int32, logits []float32) (int32, error) {
 	if len(ids) == 0 || len(logits) != len(ids) && (len(ids) > 1 || len(logits) > 0) {
 		return 0, fmt.Errorf("step %d: %d tokens and %d logits, expected as many of each, at least one", step, len(ids), len(logits))
@@ -196,16 +200,17 @@ func (s *Sampler) SampleTop(step int, ids []int32, logits []float32) (int32, err
 	return s.draw(s.weighed(left)), nil
 }
 
-// Accept tells the sampler that a token was taken, from the prompt or from Sample, for the repeat penalty. Ids
-// outside the vocabulary are ignored.
+// Accept adds a token of the prompt or of Sample to the window of the repeat penalty. Ids outside
+// the vocabulary are ignored.
 func (s *Sampler) Accept(id int32) {
 	if 0 <= id && int(id) < s.vocab {
 		s.recent.add(id)
 	}
 }
 
-// Probs returns the ids that Sample could draw from these logits, the most likely first, of equal ones the lowest
-// id, and the probability of each. It leaves the sampler as it was. Errors are those of Sample, without the step.
+// Probs returns the ids that Sample could draw from these logits, by descending probability, then
+// ascending id, and the probability of each. It does not change the sampler. Its errors are
+// Sample's, without the step.
 func (s *Sampler) Probs(logits []float32) ([]int32, []float32, error) {
 	left, err := s.filter(logits)
 	if err != nil {

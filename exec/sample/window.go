@@ -1,9 +1,9 @@
 package sample
 
-// window holds the ids of the most recent tokens. The zero window holds none.
+// window holds the ids of the most recent tokens. The zero window is empty and has no room.
 type window struct {
 	ids  []int32
-	next int // the oldest, once the window is full
+	next int // index of the oldest token, once the window is full
 }
 
 func newWindow(size int) window { return window{ids: make([]int32, 0, size)} }

@@ -1,36 +1,38 @@
 package speculate
 
-// A draftController chooses the draft length: how many draft tokens the next forward pass verifies. That
-// depends on the text, whose share of accepted draft tokens it tracks, and on the machine, whose
-// forward passes it times: further tokens cost almost nothing where a pass waits for memory, and as much as
-// passes of their own where it is bound by arithmetic. Times never change what is computed.
+// A draftController chooses the draft length: how many draft tokens the next forward pass verifies.
+// The best length depends on the text, whose rate of accepted draft tokens it tracks, and on the
+// machine, whose forward passes it times: more tokens in a pass cost almost nothing if the pass is
+// bound by memory bandwidth, and as much as separate passes if it is bound by arithmetic. Times
+// never change the results.
 type draftController struct {
 	seconds []float64 // of a forward pass, by its number of tokens; 0: not measured
 
 	accepted, tried float64 // draft tokens, with weights that decay with age
 
-	pause     int // passes without a draft that are left before drafting is tried again
-	lastPause int // length of the last pause, 0 where drafting was of use since
+	pause     int // remaining passes without a draft before the next attempt
+	lastPause int // length of the last pause, 0 if drafting has been useful since
 }
 
 const (
-	// decay multiplies the weight of a draft token each time that another one is verified, since text
-	// begins to repeat itself, and stops.
+	// decay multiplies the weights of earlier draft tokens when another one is verified, since a
+	// text's repetitiveness changes.
 	decay = 0.85
-	// maxGrowth is the most that a measured time grows at once. Other load on the machine only makes
-	// passes longer, so that times are lowered at once and raised slowly.
+	// maxGrowth is the largest factor by which one sample raises a measured time. Other load on the
+	// machine only makes passes longer, so times are lowered at once and raised slowly.
 	maxGrowth = 1.05
-	// marginalCost is the assumed cost of one more token in a pass, as a share of a pass of one token,
-	// until it was measured.
+	// marginalCost is the assumed cost of one more token in a pass, as a share of a pass of one
+	// token, until it is measured.
 	marginalCost = 1.0 / 8
 	// optimism scales interpolated times below the estimate, so that untried draft lengths get tried.
 	optimism = 0.85
-	// A wrong draft token that costs as much as a pass then costs at most 1.5 % of the time.
+	// With these bounds, useless drafts cost at most 1.5 % of the time, even if a draft token costs
+	// as much as a pass.
 	minPause, maxPause = 4, 64
 )
 
 func newDraftController(maxDraft int) draftController {
-	// It starts as if three of four draft tokens had been accepted, so that there is a first draft.
+	// Start as if three of four draft tokens had been accepted, so that there is a first draft.
 	return draftController{seconds: make([]float64, 1+maxDraft+1), accepted: 1.5, tried: 2}
 }
 
@@ -46,11 +48,11 @@ func (c *draftController) next() int {
 	return 1
 }
 
-// best returns the draft length that yields most tokens per second, if draft tokens are accepted at the
-// tracked rate, each only after those before it.
+// best returns the draft length with the most tokens per second, if each draft token is accepted at
+// the tracked rate, provided that the ones before it are.
 func (c *draftController) best() int {
 	if c.seconds[1] == 0 {
-		return 0 // there is nothing to compare with
+		return 0 // without a measured pass there is nothing to compare with
 	}
 	rate := c.accepted / c.tried
 	speed, length := 1/c.seconds[1], 0
@@ -97,7 +99,7 @@ func (c *draftController) record(length, accepted int, seconds float64) {
 	} else {
 		*t = min(seconds, *t*maxGrowth)
 	}
-	for i := range min(accepted+1, length) { // those after a wrong one say nothing
+	for i := range min(accepted+1, length) { // tokens after a wrong one give no information
 		c.accepted, c.tried = decay*c.accepted, decay*c.tried+1
 		if i < accepted {
 			c.accepted++

@@ -1,13 +1,14 @@
 package speculate
 
 // A Lookup drafts the tokens that followed an earlier occurrence of the last tokens (prompt lookup;
-// Saxena, 2023), or else of a place that is similar to the end: text that is copied with changes, such as
-// code with another name. A draft costs one scan of the sequence, and no memory but the sequence.
+// Saxena, 2023), or else the tokens after a place that is similar to the end: text that is copied
+// with changes, such as code with another name. A draft takes one scan of the sequence and no
+// memory apart from it.
 type Lookup struct{ ids []int32 }
 
-// The draft comes from the place with the longest match, of equally long ones from that with most equal
-// tokens among the last window tokens, of these from the last. Without a match at least minSimilar tokens
-// of the window must be equal.
+// The draft comes from the place with the longest match; among equal lengths from the place with
+// the most equal tokens in the window of last tokens; among these from the last place. Without a
+// match, at least minSimilar tokens of the window must be equal.
 const (
 	minMatch   = 2
 	maxMatch   = 8
@@ -23,7 +24,7 @@ func NewLookup(prompt []int32, n int) *Lookup {
 // Accept adds the next token.
 func (l *Lookup) Accept(id int32) { l.ids = append(l.ids, id) }
 
-// Draft appends up to n draft tokens to dst, none where no place is similar to the end.
+// Draft appends up to n draft tokens to dst, none if no place is similar to the end.
 func (l *Lookup) Draft(dst []int32, n int) []int32 {
 	accepted := len(l.ids)
 	l.ids = append(l.ids, dst...)
@@ -56,7 +57,7 @@ func (l *Lookup) Draft(dst []int32, n int) []int32 {
 	return dst
 }
 
-// commonEnd returns how many last tokens a and b, the longer one, have in common, up to most.
+// commonEnd returns the length of the common suffix of a and b, up to most. b is the longer one.
 func commonEnd(a, b []int32, most int) int {
 	n := 0
 	for n < min(len(a), most) && a[len(a)-1-n] == b[len(b)-1-n] {
@@ -65,7 +66,8 @@ func commonEnd(a, b []int32, most int) int {
 	return n
 }
 
-// similarity returns how many of the last tokens of a and b, the longer one, are equal, within the window.
+// similarity returns the number of equal tokens at equal distances from the ends of a and b, within
+// the window. b is the longer one.
 func similarity(a, b []int32) int {
 	n := 0
 	for i := range min(len(a), window) {

@@ -1,13 +1,14 @@
 // Package speculate implements prompt-lookup speculative decoding with an adaptive draft length: it
-// drafts the tokens that come next and has the model verify them in one forward pass (Leviathan et al.,
-// "Fast Inference from Transformers via Speculative Decoding", 2023; Saxena, "Prompt Lookup Decoding",
+// drafts the next tokens and the model verifies them in one forward pass (Leviathan et al., "Fast
+// Inference from Transformers via Speculative Decoding", 2023; Saxena, "Prompt Lookup Decoding",
 // 2023).
 //
-// The output is the same as without: the caller takes each token from its logits, greedily or by any
-// sampler, and a draft token saves a pass only where that token is the draft token. A row of logits does
-// not depend on the other rows of its pass, so the logits are the same to the bit.
+// The output is the same as without drafts: the caller chooses each token from its logits, greedily
+// or by any sampler, and a draft token saves a pass only if the caller chooses it. A row of logits
+// does not depend on the other rows of its pass, so the logits are equal bit by bit.
 //
-// The package owns drafts and their length. It imports exec alone: it knows no sampling and no text.
+// The package chooses drafts and their length. Its only import of this module is exec; it does not
+// sample or decode text.
 package speculate
 
 import (
@@ -18,7 +19,7 @@ import (
 	"pesti/exec"
 )
 
-// A Drafter guesses how a sequence goes on.
+// A Drafter predicts the next tokens of a sequence.
 type Drafter interface {
 	// Accept appends the next token of the sequence, which was evaluated.
 	Accept(id int32)
@@ -26,10 +27,10 @@ type Drafter interface {
 	Draft(dst []int32, n int) []int32
 }
 
-// A Decoder feeds a session token by token, as exec.Session.Feed does, and often has computed the
-// logits of the next token already. It must be used from one goroutine, as its session.
+// A Decoder feeds a session token by token, like exec.Session.Feed, and often has the logits of the
+// next token already. It must be used from one goroutine, like its session.
 type Decoder struct {
-	// Always drafts wherever the drafter finds something, even where that takes longer.
+	// Always uses every draft that the drafter finds, even if that takes longer.
 	Always bool
 
 	session  *exec.Session
@@ -37,14 +38,14 @@ type Decoder struct {
 	maxDraft int
 	control  draftController
 	pass     []int32 // tokens of the last forward pass: one that was fed, and its draft
-	used     int     // how many of them were fed
+	used     int     // number of these tokens that were fed
 	took     time.Duration
 	proposed int
 	accepted int
 }
 
-// New returns a decoder that verifies up to maxDraft draft tokens in one forward pass. The session and
-// the drafter have the tokens that come before.
+// New returns a decoder that verifies up to maxDraft draft tokens in one forward pass. The session
+// and the drafter must already have the prompt.
 func New(s *exec.Session, d Drafter, maxDraft int) (*Decoder, error) {
 	if limit := s.MaxLogitRows() - 1; maxDraft < 1 || maxDraft > limit {
 		return nil, fmt.Errorf("a draft of %d tokens, expected 1 to %d: the plan gives the logits of up to %d tokens of a forward pass", maxDraft, limit, s.MaxLogitRows())
@@ -52,9 +53,9 @@ func New(s *exec.Session, d Drafter, maxDraft int) (*Decoder, error) {
 	return &Decoder{session: s, drafter: d, maxDraft: maxDraft, control: newDraftController(maxDraft), pass: make([]int32, 0, maxDraft+1)}, nil
 }
 
-// Feed evaluates the next token of the sequence and returns its logits, f32[vocabulary], in a view that
-// is valid until the next call or the engine's next forward pass. It allocates nothing where the drafter
-// does not. After an error the session ends with the last token that was fed.
+// Feed evaluates the next token of the sequence and returns its logits, f32[vocabulary], in a view
+// that is valid until the next call or the engine's next forward pass. It allocates nothing if the
+// drafter does not. After an error the session ends with the last fed token.
 func (d *Decoder) Feed(ctx context.Context, id int32) ([]float32, error) {
 	if d.used < len(d.pass) && d.pass[d.used] == id {
 		// Passes of other sequences in between have overwritten the logits.
@@ -87,8 +88,8 @@ func (d *Decoder) Feed(ctx context.Context, id int32) ([]float32, error) {
 	return d.session.Logits(0), nil
 }
 
-// DropDraft removes the draft tokens that were not fed from the session, so that it ends with the last
-// token that was.
+// DropDraft removes draft tokens that were not fed from the session, so that it ends with the last
+// fed token.
 func (d *Decoder) DropDraft() error {
 	if len(d.pass) == 0 {
 		return nil
@@ -102,8 +103,8 @@ func (d *Decoder) DropDraft() error {
 	return d.session.Truncate(d.session.Pos() - wrong)
 }
 
-// Proposed returns how many draft tokens were verified.
+// Proposed returns the number of verified draft tokens.
 func (d *Decoder) Proposed() int { return d.proposed }
 
-// Accepted returns how many draft tokens were accepted, each of which saved a forward pass.
+// Accepted returns the number of accepted draft tokens. Each saved a forward pass.
 func (d *Decoder) Accepted() int { return d.accepted }

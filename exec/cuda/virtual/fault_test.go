@@ -51,7 +51,7 @@ func TestFaults(t *testing.T) {
 		{"shuffle that does not name itself", "shfl.sync.bfly.b32 %r1, %t, 1, 31, 1; ret;", "does not name the lane that performs it", 0},
 		{"shuffle from no lane", "shfl.sync.bfly.b32 %r1, %t, 16, 31, -1; ret;", "thread (0,0,0), PTX line 20: shfl.sync.bfly.b32 reads lane 16, which is not at this instruction", 16},
 		{"mma in half a warp", "mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%r1,%r2}, {%r3}, {%r4}, {%r1,%r2}; ret;", "lane 16 of the warp is not active", 16},
-		{"copy that nobody waits for", "setp.eq.u32 %p1, %t, 0; @!%p1 bra E; mov.u32 %r1, sm; cp.async.ca.shared.global [%r1], [%a], 16; cp.async.commit_group; ld.shared.u32 %r2, [sm]; E: ret;", "which cp.async fills and nobody has waited for", 0},
+		{"copy that nobody waits for", "setp.eq.u32 %p1, %t, 0; @!%p1 bra E; mov.u32 %r1, sm; cp.async.ca.shared.global [%r1], [%a], 16; cp.async.commit_group; ld.shared.u32 %r2, [sm]; E: ret;", "which cp.async fills and no thread has waited for", 0},
 		{"copy from outside", "mov.u32 %r1, sm; cp.async.ca.shared.global [%r1], [%a+256], 16; ret;", "cp.async.ca.shared.global: reads 16 bytes at byte 256 of memory of 256 bytes", 0},
 		{"atomic on what was never written", "atom.global.add.u32 %r1, [%a+128], 1; ret;", "byte 128 was never written", 0},
 		{"trap", "setp.eq.u32 %p1, %t, 33; @%p1 trap; ret;", "thread (33,0,0), PTX line 20: trap", 0},

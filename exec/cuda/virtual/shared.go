@@ -160,7 +160,7 @@ func (s *shared) careful(i uint64, bytes, me mark, write, atomic bool) string {
 		wm = 0
 	}
 	if wm&pending != 0 {
-		return "which cp.async fills and nobody has waited for"
+		return "which cp.async fills and no thread has waited for"
 	}
 	if (!write || atomic) && wm&bytes != bytes {
 		return "which was never written"

@@ -38,7 +38,7 @@ type Driver struct {
 	config  Config
 	memory  memory
 	devices []*Device       // nil if not open
-	done    <-chan struct{} // closed where the work of streams is to be skipped
+	done    <-chan struct{} // closed when streams have to skip their work
 }
 
 var _ cuda.Driver = (*Driver)(nil)
@@ -64,7 +64,7 @@ func New(c Config) *Driver {
 // CancelOn implements cuda.Canceller.
 func (d *Driver) CancelOn(done <-chan struct{}) { d.done = done }
 
-// cancelled reports whether work is to be skipped.
+// cancelled reports whether streams have to skip their work.
 func (d *Driver) cancelled() bool {
 	select {
 	case <-d.done:
