@@ -54,6 +54,7 @@ type call struct {
 	scratch int
 	ctx     int
 	pages   int
+	choices *Choices
 }
 
 func newCall(kernel, rows, split string, unit int64, params ...plan.Param) *call {
@@ -138,7 +139,7 @@ func (c *call) pack(role string, mm Matmul, n, k int) {
 
 func (c *call) bind(t testing.TB, worker, workers int) Func {
 	t.Helper()
-	f, err := Bind(&Binding{Step: &c.step, Operands: c.ops, Scratch: newMemory(c.scratch).data(),
+	f, err := Bind(&Binding{Choices: c.choices, Step: &c.step, Operands: c.ops, Scratch: newMemory(c.scratch).data(),
 		Worker: worker, Workers: workers, Ctx: c.ctx, SeqPages: c.pages}, []string{"portable", c.isa})
 	if err != nil {
 		t.Fatal(err)

@@ -172,6 +172,8 @@ type Binding struct {
 	Workers  int
 	Ctx      int // context length in tokens, C in the signatures
 	SeqPages int // pages of one sequence in the page table, P in the signatures
+
+	Choices *Choices // of the engine; nil for the defaults
 }
 
 // An Operand is the memory of one operand of a step.

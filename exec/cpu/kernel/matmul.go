@@ -118,6 +118,8 @@ type activation struct {
 	q      []qblock   // q8x2, q8: the rows of this block
 
 	swar *swarSpan // two unpacked weight rows
+
+	choices *Choices
 }
 
 // panelPart is the number of elements of k that are dequantized at a time.
@@ -126,7 +128,10 @@ const panelPart = 256
 // activation binds operand x. It needs 768 bytes of scratch for a swarSpan. Besides, f32 activations
 // need 16 bytes for each element of a row plus 16 KiB, and q8x2 or q8 activations 40 bytes for each.
 func (b *binder) activation(rest *[]byte) *activation {
-	a := &activation{k: b.int("k"), swar: scratchOne[swarSpan](b, rest)}
+	a := &activation{k: b.int("k"), swar: scratchOne[swarSpan](b, rest), choices: b.Choices}
+	if a.choices == nil {
+		a.choices = new(Choices)
+	}
 	switch b.operand("x").Format {
 	case "f32":
 		a.panel = scratchOne[[panelPart * panelRows]float32](b, rest)

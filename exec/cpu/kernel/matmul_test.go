@@ -100,6 +100,30 @@ func TestMatmul(t *testing.T) {
 	}
 }
 
+// TestReadings checks that the order in which weights are read changes no bit.
+func TestReadings(t *testing.T) {
+	const n, k = 9*panelRows - 3, 1024
+	for _, mm := range runnable() {
+		if mm.Layout == "" || mm.Act != "q8x2" && mm.Act != "q8" {
+			continue
+		}
+		t.Run(mm.Name+" "+mm.ISA, func(t *testing.T) {
+			t.Parallel()
+			c := newGroup(t, rand.New(rand.NewPCG(1, 2)), mm, 1, k, []int{n})
+			c.isa = mm.ISA
+			out := c.mem["out0"].f32()
+			c.run(t, 1, Run{T: 1}, "out0")
+			want := slices.Clone(out)
+			for r := range readings {
+				c.choices = &Choices{Reading: map[quant.Type]Reading{mm.Type: r}}
+				if c.run(t, 1, Run{T: 1}, "out0"); !sameBits(out, want) {
+					t.Errorf("%v: other bits than with the default", r)
+				}
+			}
+		})
+	}
+}
+
 func intParam(name string, v int) plan.Param { return plan.Param{Name: name, Value: int64(v)} }
 
 // TestMatmulNames checks that every gemv kernel has its gemm kernel, and that kernels are named after

@@ -8,12 +8,13 @@ import (
 	"pesti/gguf/quant"
 )
 
-// amxMatmuls are the matmul kernels for several tokens with TDPBSSD. They have the bits of avx512Matmuls.
+// amxMatmuls are the matmul kernels for several tokens with TDPBSSD. They have the bits of avx512Matmuls. On
+// processors with AMX (Emerald Rapids was measured) one token is fastest with four streams and prefetch.
 func amxMatmuls() (all []Matmul) {
 	for i, k := range panel16amxKernels {
 		fewer := panel16avx512Kernels[i]
-		all = append(all, gemvAndGemm("amx", k.kind, "r16", "q8x2", panel16amxTile(k.kind, k.q8x2, fewer.q8x2.add(k.kind)))...)
-		all = append(all, gemvAndGemm("amx", k.kind, "r16", "q8", panel16amxTile(k.kind, k.q8, fewer.q8.add(k.kind)))...)
+		all = append(all, gemvAndGemm("amx", k.kind, "r16", "q8x2", panel16amxTile(k.kind, k.q8x2, fewer.q8x2.add(k.kind, FourStreamsAhead)))...)
+		all = append(all, gemvAndGemm("amx", k.kind, "r16", "q8", panel16amxTile(k.kind, k.q8, fewer.q8.add(k.kind, FourStreamsAhead)))...)
 	}
 	return all
 }

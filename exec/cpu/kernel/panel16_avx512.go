@@ -8,11 +8,12 @@ import (
 	"pesti/gguf/quant"
 )
 
-// avx512Matmuls are the matmul kernels with VPDPBUSD.
+// avx512Matmuls are the matmul kernels with VPDPBUSD. On processors without AMX they read one stream by default:
+// that was best for most types on the one that was measured (Zen 4), and the other orders were far behind.
 func avx512Matmuls() (all []Matmul) {
 	for _, k := range panel16avx512Kernels {
-		all = append(all, gemvAndGemm("avx512vnni", k.kind, "r16", "q8x2", cleared(k.q8x2.add(k.kind)))...)
-		all = append(all, gemvAndGemm("avx512vnni", k.kind, "r16", "q8", cleared(k.q8.add(k.kind)))...)
+		all = append(all, gemvAndGemm("avx512vnni", k.kind, "r16", "q8x2", cleared(k.q8x2.add(k.kind, OneStream)))...)
+		all = append(all, gemvAndGemm("avx512vnni", k.kind, "r16", "q8", cleared(k.q8.add(k.kind, OneStream)))...)
 	}
 	return all
 }
@@ -21,22 +22,25 @@ var panel16avx512Kernels = []struct {
 	kind     quant.Type
 	q8x2, q8 panel16avx512
 }{
-	{quant.Q4_0, panel16avx512{panel16avx512Q4_0_t1, panel16avx512Q4_0_tn}, panel16avx512{panel16avx512Q4_0_q8_t1, panel16avx512Q4_0_q8_tn}},
-	{quant.Q4_1, panel16avx512{panel16avx512Q4_1_t1, panel16avx512Q4_1_tn}, panel16avx512{panel16avx512Q4_1_q8_t1, panel16avx512Q4_1_q8_tn}},
-	{quant.Q5_0, panel16avx512{panel16avx512Q5_0_t1, panel16avx512Q5_0_tn}, panel16avx512{panel16avx512Q5_0_q8_t1, panel16avx512Q5_0_q8_tn}},
-	{quant.Q5_1, panel16avx512{panel16avx512Q5_1_t1, panel16avx512Q5_1_tn}, panel16avx512{panel16avx512Q5_1_q8_t1, panel16avx512Q5_1_q8_tn}},
-	{quant.Q8_0, panel16avx512{panel16avx512Q8_0_t1, panel16avx512Q8_0_tn}, panel16avx512{panel16avx512Q8_0_q8_t1, panel16avx512Q8_0_q8_tn}},
-	{quant.Q4_K, panel16avx512{panel16avx512Q4_K_t1, panel16avx512Q4_K_tn}, panel16avx512{panel16avx512Q4_K_q8_t1, panel16avx512Q4_K_q8_tn}},
-	{quant.Q5_K, panel16avx512{panel16avx512Q5_K_t1, panel16avx512Q5_K_tn}, panel16avx512{panel16avx512Q5_K_q8_t1, panel16avx512Q5_K_q8_tn}},
-	{quant.Q6_K, panel16avx512{panel16avx512Q6_K_t1, panel16avx512Q6_K_tn}, panel16avx512{panel16avx512Q6_K_q8_t1, panel16avx512Q6_K_q8_tn}},
+	{quant.Q4_0, panel16avx512{panel16avx512Q4_0_t1, panel16avx512Q4_0_t1x4, panel16avx512Q4_0_t1x4ahead, panel16avx512Q4_0_tn}, panel16avx512{panel16avx512Q4_0_q8_t1, panel16avx512Q4_0_q8_t1x4, panel16avx512Q4_0_q8_t1x4ahead, panel16avx512Q4_0_q8_tn}},
+	{quant.Q4_1, panel16avx512{panel16avx512Q4_1_t1, panel16avx512Q4_1_t1x4, panel16avx512Q4_1_t1x4ahead, panel16avx512Q4_1_tn}, panel16avx512{panel16avx512Q4_1_q8_t1, panel16avx512Q4_1_q8_t1x4, panel16avx512Q4_1_q8_t1x4ahead, panel16avx512Q4_1_q8_tn}},
+	{quant.Q5_0, panel16avx512{panel16avx512Q5_0_t1, panel16avx512Q5_0_t1x4, panel16avx512Q5_0_t1x4ahead, panel16avx512Q5_0_tn}, panel16avx512{panel16avx512Q5_0_q8_t1, panel16avx512Q5_0_q8_t1x4, panel16avx512Q5_0_q8_t1x4ahead, panel16avx512Q5_0_q8_tn}},
+	{quant.Q5_1, panel16avx512{panel16avx512Q5_1_t1, panel16avx512Q5_1_t1x4, panel16avx512Q5_1_t1x4ahead, panel16avx512Q5_1_tn}, panel16avx512{panel16avx512Q5_1_q8_t1, panel16avx512Q5_1_q8_t1x4, panel16avx512Q5_1_q8_t1x4ahead, panel16avx512Q5_1_q8_tn}},
+	{quant.Q8_0, panel16avx512{panel16avx512Q8_0_t1, panel16avx512Q8_0_t1x4, panel16avx512Q8_0_t1x4ahead, panel16avx512Q8_0_tn}, panel16avx512{panel16avx512Q8_0_q8_t1, panel16avx512Q8_0_q8_t1x4, panel16avx512Q8_0_q8_t1x4ahead, panel16avx512Q8_0_q8_tn}},
+	{quant.Q4_K, panel16avx512{panel16avx512Q4_K_t1, panel16avx512Q4_K_t1x4, panel16avx512Q4_K_t1x4ahead, panel16avx512Q4_K_tn}, panel16avx512{panel16avx512Q4_K_q8_t1, panel16avx512Q4_K_q8_t1x4, panel16avx512Q4_K_q8_t1x4ahead, panel16avx512Q4_K_q8_tn}},
+	{quant.Q5_K, panel16avx512{panel16avx512Q5_K_t1, panel16avx512Q5_K_t1x4, panel16avx512Q5_K_t1x4ahead, panel16avx512Q5_K_tn}, panel16avx512{panel16avx512Q5_K_q8_t1, panel16avx512Q5_K_q8_t1x4, panel16avx512Q5_K_q8_t1x4ahead, panel16avx512Q5_K_q8_tn}},
+	{quant.Q6_K, panel16avx512{panel16avx512Q6_K_t1, panel16avx512Q6_K_t1x4, panel16avx512Q6_K_t1x4ahead, panel16avx512Q6_K_tn}, panel16avx512{panel16avx512Q6_K_q8_t1, panel16avx512Q6_K_q8_t1x4, panel16avx512Q6_K_q8_t1x4ahead, panel16avx512Q6_K_q8_tn}},
 }
 
-// A panel16avx512 is a kernel for four panels and one token, and one for one panel and any number of tokens.
-// They add the products of blocks to y; see _asm/panel16avx512. For one plane, lo is not read.
+// A panel16avx512 has the kernels for one token by Reading, and one for any number of tokens, which reads one
+// panel. They add the products of blocks to y; see _asm/panel16avx512. For one plane, lo is not read.
 type panel16avx512 struct {
-	one  func(y *float32, w *byte, wStep int, x *byte, hi, lo *int8, blocks int)
+	one, one4, one4ahead panel16avx512One
+
 	some func(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, tokens, blocks int)
 }
+
+type panel16avx512One func(y *float32, w *byte, wStep int, x *byte, hi, lo *int8, blocks int)
 
 // cleared returns the tile function that sets y where add adds to it.
 func cleared(add tileFunc) tileFunc {
@@ -46,23 +50,21 @@ func cleared(add tileFunc) tileFunc {
 	}
 }
 
-// add returns a function that adds products to a tile. Both kernels give a token the bits of the portable kernel.
-func (k panel16avx512) add(kind quant.Type) tileFunc {
-	const (
-		call      = 1 << 13 // elements of a row in a call; limited because assembly cannot be preempted
-		onePanels = 4
-	)
+// add returns a function that adds products to a tile, and reads weights in the given order if there is no other
+// choice. All kernels give a token the bits of the portable kernel.
+func (k panel16avx512) add(kind quant.Type, usual Reading) tileFunc {
+	const call = 1 << 13 // elements of a row in a call; limited because assembly cannot be preempted
 	layout, _ := LookupLayout("r16", kind)
-	block := layout.Block
+	block, one := layout.Block, [readings]panel16avx512One{OneStream: k.one, FourStreams: k.one4, FourStreamsAhead: k.one4ahead}
 	return func(y []float32, w []byte, n int, x *activation) {
 		blocks, panels := x.k/block, (n+panelRows-1)/panelRows
 		panelBytes := len(w) / panels
 		blockBytes := panelBytes / blocks
 		xStep, planeStep := x.k/32*int(unsafe.Sizeof(qblock{})), len(x.planes.row(0))
 		for p := 0; p < panels; {
-			together := 1
-			if x.m == 1 && panels-p >= onePanels {
-				together = onePanels
+			together, reading := 1, OneStream
+			if r := x.choices.reading(kind, usual); r != OneStream && x.m == 1 && panels-p >= 4 {
+				together, reading = 4, r
 			}
 			_ = w[(p+together)*panelBytes-1]
 			for at := 0; at < blocks; at += call / block {
@@ -74,8 +76,8 @@ func (k panel16avx512) add(kind quant.Type) tileFunc {
 				}
 				hi, lo = hi[at*block:], lo[at*block:]
 				n := min(call/block, blocks-at)
-				if together == onePanels {
-					k.one(y, part, panelBytes, q, &hi[0], &lo[0], n)
+				if x.m == 1 {
+					one[reading](y, part, panelBytes, q, &hi[0], &lo[0], n)
 				} else {
 					k.some(y, 4*x.width, part, q, xStep, &hi[0], &lo[0], planeStep, x.m, n)
 				}

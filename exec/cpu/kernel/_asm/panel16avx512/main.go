@@ -5,6 +5,8 @@
 package main
 
 import (
+	"fmt"
+
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
@@ -19,7 +21,9 @@ func main() {
 	ConstraintExpr("!purego")
 	for _, f := range format.Formats {
 		for _, planes := range []int{2, 1} {
-			one(f, planes)
+			for _, r := range readings {
+				one(f, planes, r)
+			}
 			some(f, planes)
 		}
 	}
@@ -114,34 +118,39 @@ func (k *kernel) total(z reg.VecVirtual, p units512.Part, x Mem) {
 	}
 }
 
-// prefetch prefetches the units of 32 elements some blocks ahead. With one token, products are limited by
-// memory bandwidth, and hardware prefetchers do not cross pages of 4 KiB.
-func (k *kernel) prefetch(w Mem) {
-	const ahead = 2048 // bytes; prefetching beyond the last weight is harmless
-	for at := 0; at < unit*k.Bits; at += unit {
-		PREFETCHT0(w.Offset(ahead + at))
-	}
+// A reading is an order in which weights are read for one token, where products are limited by memory bandwidth.
+// Which is best depends on the processor, and on type and shape (RATIONALE).
+type reading struct {
+	name   string
+	panels int // at a time
+	ahead  int // bytes to prefetch, or 0; hardware prefetchers do not cross pages of 4 KiB
 }
 
-// one writes the kernel for one token. It reads four panels at a time, because several streams get more
-// memory bandwidth than one. The activations stay in the cache.
-func one(f format.Format, planes int) {
-	name := name(f, planes, "t1")
+var readings = []reading{{"t1", 1, 0}, {"t1x4", 4, 0}, {"t1x4ahead", 4, 2048}}
+
+// one writes a kernel for one token. The activations stay in the cache.
+func one(f format.Format, planes int, r reading) {
+	name := name(f, planes, r.name)
 	TEXT(name, NOSPLIT, "func(y *float32, w *byte, wStep int, x *byte, hi, lo *int8, blocks int)")
-	Doc(name + " adds to 64 float32 at y the products of blocks of four panels, wStep bytes apart, with a token.")
+	Doc(fmt.Sprintf("%s adds to %d float32 at y the products of blocks of %d panels, wStep bytes apart, with a token.", name, 16*r.panels, r.panels))
 	k := newKernel(f, planes)
-	y, w, step := Load(Param("y"), GP64()), units512.Panels{W: GP64()}, Load(Param("wStep"), GP64())
+	y, w := Load(Param("y"), GP64()), units512.Panels{W: GP64()}
 	Load(Param("w"), w.W)
 	x, hi, lo := Load(Param("x"), GP64()), Load(Param("hi"), GP64()), Load(Param("lo"), GP64())
-	blocks, three := Load(Param("blocks"), GP64()), GP64()
-	LEAQ(Mem{Base: step, Index: step, Scale: 2}, three)
+	blocks := Load(Param("blocks"), GP64())
 	w.At = []func(base reg.GPVirtual, disp int) Mem{
 		func(base reg.GPVirtual, disp int) Mem { return Mem{Base: base, Disp: disp} },
-		func(base reg.GPVirtual, disp int) Mem { return Mem{Base: base, Index: step, Scale: 1, Disp: disp} },
-		func(base reg.GPVirtual, disp int) Mem { return Mem{Base: base, Index: step, Scale: 2, Disp: disp} },
-		func(base reg.GPVirtual, disp int) Mem { return Mem{Base: base, Index: three, Scale: 1, Disp: disp} },
 	}
-	var sum [4]reg.VecVirtual
+	if r.panels == 4 {
+		step, three := Load(Param("wStep"), GP64()), GP64()
+		LEAQ(Mem{Base: step, Index: step, Scale: 2}, three)
+		w.At = append(w.At,
+			func(base reg.GPVirtual, disp int) Mem { return Mem{Base: base, Index: step, Scale: 1, Disp: disp} },
+			func(base reg.GPVirtual, disp int) Mem { return Mem{Base: base, Index: step, Scale: 2, Disp: disp} },
+			func(base reg.GPVirtual, disp int) Mem { return Mem{Base: base, Index: three, Scale: 1, Disp: disp} },
+		)
+	}
+	sum := make([]reg.VecVirtual, r.panels)
 	for i := range sum {
 		sum[i] = ZMM()
 		VMOVUPS(Mem{Base: y, Disp: unit * i}, sum[i])
@@ -151,7 +160,11 @@ func one(f format.Format, planes int) {
 	SUBQ(U8(1), blocks)
 	JL(LabelRef("done"))
 	k.Block(w, func(i int, units Mem, parts func() []units512.Part) {
-		k.prefetch(units)
+		if r.ahead > 0 {
+			for at := 0; at < unit*k.Bits; at += unit {
+				PREFETCHT0(units.Offset(r.ahead + at)) // beyond the last weight this does nothing
+			}
+		}
 		u := k.Units(units)
 		for _, p := range parts() {
 			VMOVAPS(k.add(sum[i], u, p, token{Mem{Base: x}, Mem{Base: hi}, Mem{Base: lo}}), sum[i])
