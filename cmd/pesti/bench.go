@@ -41,7 +41,7 @@ func (a *app) bench() *cobra.Command {
   pesti bench model.gguf --device virtual --profile --gpu a100`,
 		arity{1, 1, "MODEL or PLAN"}, func(cmd *cobra.Command, args []string) error {
 			counted := o.profile.profile.asked && flags.on.word == "virtual"
-			if counted { // the same each time
+			if counted { // every run has the same counts
 				o.onlyOnce(cmd.Flags())
 			}
 			tests, err := bench.Tests(o.prompts, o.gens, o.depths)
@@ -247,7 +247,7 @@ func pairedCells(t *bench.Test) string {
 	return fmt.Sprintf("\t%s of plain decoding%s", ratio, guesses(p.Proposed, p.Accepted))
 }
 
-// onlyOnce sets one run for each test, and short default tests.
+// onlyOnce sets one run for each test, and makes the default tests short.
 func (o *benchOptions) onlyOnce(set *pflag.FlagSet) {
 	o.repeat.n = 0 // the first run alone
 	if !set.Changed("prompt") {

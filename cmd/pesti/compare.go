@@ -74,7 +74,7 @@ func (o *compareOptions) check() error {
 		return usagef("expected %s", promptWords)
 	}
 	if o.bisect && o.given.Changed("max-kl") {
-		return usagef("--max-kl is about logits, and --bisect compares values; expected --max-d")
+		return usagef("--max-kl is a limit for logits, but --bisect compares values; expected --max-d")
 	}
 	return nil
 }
@@ -167,9 +167,9 @@ func (a *app) openOperand(ctx context.Context, is compare.Description, o *compar
 	if info, err := os.Stat(name); name != demoName && err == nil && info.IsDir() {
 		switch {
 		case o.bisect:
-			return nil, usagef("--bisect compares the steps of two plans, and %s is a folder", name)
+			return nil, usagef("--bisect compares the steps of two plans, but %s is a folder", name)
 		case len(is.But) > 0:
-			return nil, usagef("--but is about compiling B, and %s is a folder", name)
+			return nil, usagef("--but changes how B is compiled, but %s is a folder", name)
 		}
 		folder, err := compare.OpenFolder(is)
 		return &openedOperand{Operand: folder}, err
@@ -219,7 +219,7 @@ func (a *app) comparedTokens(operands [2]*openedOperand, o *compareOptions) ([]i
 		case len(ids) == 0:
 			ids, from = own, x.Describe().String()
 		case own != nil && !slices.Equal(ids, own):
-			return nil, fmt.Errorf("%s: its token ids are %s, expected %s as of %s", x.Describe(), compare.AbbreviateIDs(own), compare.AbbreviateIDs(ids), from)
+			return nil, fmt.Errorf("%s: its token ids are %s, expected %s, the ids of %s", x.Describe(), compare.AbbreviateIDs(own), compare.AbbreviateIDs(ids), from)
 		}
 	}
 	if len(ids) == 0 {
@@ -235,7 +235,7 @@ func (a *app) comparedTokens(operands [2]*openedOperand, o *compareOptions) ([]i
 	return ids, nil
 }
 
-// bisect prints the first value that differs.
+// bisect prints the first step whose value differs.
 func (a *app) bisect(ctx context.Context, operands [2]*openedOperand, ids []int32, o *compareOptions) error {
 	maxD := compare.DefaultBound(operands[0].source.plan, operands[1].source.plan)
 	if o.given.Changed("max-d") {

@@ -19,10 +19,10 @@ import (
 // deviceFlag is the name of the flag whose value is a device.
 const deviceFlag = "device"
 
-// A device is the value of a flag that says where a plan runs: on the processor, or on numbered
-// devices of a CUDA driver. The zero value says nothing.
+// A device is the value of --device: the CPU, or devices of a CUDA driver by number. The zero value means that the
+// flag was not given.
 type device struct {
-	word    string // onProcessor or that of a driver
+	word    string // onProcessor, or the name of a driver
 	numbers []int  // in the order of the plan's devices, see exec.DeviceOrdinals
 }
 
@@ -49,8 +49,8 @@ func (d *device) first() int {
 
 func (d *device) Type() string { return "cpu|virtual|cuda:N" }
 
-// Set takes a word, and behind that of a driver the number of a device, which is 0 where it is left out; or
-// several of those with commas between them.
+// Set takes the CPU, or devices of a driver with commas between them. Each is the name of the driver, and a colon
+// with the device's number, which is 0 if it is left out.
 func (d *device) Set(s string) error {
 	wrong := fmt.Errorf("expected %s", strings.ReplaceAll(d.Type(), "|", ", "))
 	var set device
@@ -79,9 +79,8 @@ func (d *device) Set(s string) error {
 	return nil
 }
 
-// openDriver returns the driver of a device, nil for the processor, which needs none. Where this build
-// lacks the driver, the program that has it takes over this process, and openDriver does not return. The
-// virtual driver has the given number of devices.
+// openDriver returns the driver of a device, nil for the CPU. If this build lacks the driver, a program that has it
+// replaces this process, and openDriver does not return. The virtual driver gets the given number of devices.
 func (a *app) openDriver(d device, devices int) (backends.Driver, error) {
 	if !d.onDevice() {
 		return nil, nil
@@ -96,8 +95,8 @@ func (a *app) openDriver(d device, devices int) (backends.Driver, error) {
 	return driver, err
 }
 
-// reachDriver opens the driver that a verb will use, before it reads its input or prints: another
-// program that takes this one's place must find all as this one did.
+// reachDriver opens the driver that a verb will use before the verb reads its input or prints, because a program
+// that replaces this one starts from the beginning.
 func (a *app) reachDriver(cmd *cobra.Command, args []string) error {
 	f := cmd.Flags().Lookup(deviceFlag)
 	if f == nil {
@@ -122,13 +121,13 @@ func (a *app) reachDriver(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// firstGPU is where plans for CUDA devices run unless something else is said.
+// firstGPU is the default device of plans for CUDA.
 var firstGPU = device{word: "cuda"}
 
-// onDevice reports whether d is a device and not the processor.
+// onDevice reports whether d is a device, not the CPU.
 func (d device) onDevice() bool { return d.word != "" && d.word != onProcessor }
 
-// isCUDAPlan tells whether the file at path is a plan for CUDA devices, by its first lines.
+// isCUDAPlan reports whether the file at path is a plan for CUDA devices, by its first lines.
 func isCUDAPlan(path string) bool {
 	if !isPlan(path) {
 		return false
@@ -148,7 +147,7 @@ func isCUDAPlan(path string) bool {
 	return false
 }
 
-// setFor returns the instruction set to compile for, so that all devices with these numbers can run it.
+// setFor returns the instruction set that all devices with these numbers can run.
 func (d device) setFor(driver backends.Driver, numbers []int) (string, error) {
 	isa, err := backends.ISA(driver, numbers)
 	if err != nil {

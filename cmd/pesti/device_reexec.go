@@ -17,16 +17,16 @@ import (
 )
 
 // A command that needs a CUDA device runs in pesti-cuda, which is this program built with the tag libcuda.
-// It cannot be the only program: it needs a C compiler, and does not start without libcuda.
+// pesti-cuda cannot be the only program: building it needs a C compiler, and it does not start without libcuda.
 const (
 	reexecName     = "pesti-cuda"
-	reexecVariable = "PESTI_CUDA" // its path, where it is not in the folder of this program
+	reexecVariable = "PESTI_CUDA" // its path, if it is not in the folder of this program
 	reexecStarted  = "PESTI_CUDA_STARTED"
 	reexecBuild    = "make " + reexecName // go build -tags libcuda, with the headers of CUDA
 )
 
-// reexec replaces this process by pesti-cuda, with the same arguments, files and signals. An error says why
-// it could not.
+// reexec replaces this process by pesti-cuda, with the same arguments, files and signals. It returns only on an
+// error.
 func (a *app) reexec() error {
 	path, err := a.reexecPath()
 	if err != nil {
@@ -36,7 +36,7 @@ func (a *app) reexec() error {
 	return cannot("started", path, err)
 }
 
-// reexecPath returns the path of pesti-cuda, once it is known to start on this machine.
+// reexecPath returns the path of pesti-cuda after it has checked that the program starts on this machine.
 func (a *app) reexecPath() (string, error) {
 	if runtime.GOOS != "linux" {
 		return "", fmt.Errorf("a CUDA device needs Linux, and this is %s; use --%s virtual", runtime.GOOS, deviceFlag)
@@ -52,7 +52,7 @@ func (a *app) reexecPath() (string, error) {
 		}
 		path = filepath.Join(filepath.Dir(self), reexecName)
 	}
-	path, err := filepath.Abs(path) // a name without a slash would be looked up in $PATH at one place alone
+	path, err := filepath.Abs(path) // otherwise a name without a slash would be looked up in $PATH
 	if err != nil {
 		return "", err
 	}
@@ -62,9 +62,9 @@ func (a *app) reexecPath() (string, error) {
 	return path, starts(path)
 }
 
-// starts returns an error where the dynamic linker lacks what the program at path needs. It is asked
-// beforehand: to what it says at a start, nothing could be added. A linker that does not know the
-// variable runs the program, which without arguments prints its help and does no harm.
+// starts returns an error if the dynamic linker lacks a library of the program at path. It asks the linker first,
+// because the linker's own error at the start would not say what to do. A linker that does not know the variable
+// runs the program, which without arguments only prints its help.
 func starts(path string) error {
 	cmd := exec.Command(path)
 	cmd.Env = append(os.Environ(), "LD_TRACE_LOADED_OBJECTS=1")
@@ -78,7 +78,7 @@ func starts(path string) error {
 	return nil
 }
 
-// lacking returns the library that the dynamic linker's list says is not found, "" if none.
+// lacking returns the library that is not found in the list of the dynamic linker, "" if there is none.
 func lacking(list string) string {
 	for line := range strings.Lines(list) {
 		if name, missing := strings.CutSuffix(strings.TrimSpace(line), " => not found"); missing {
@@ -88,7 +88,7 @@ func lacking(list string) string {
 	return ""
 }
 
-// infoCUDA prints the rows of info's table about CUDA, one for each device, or why there are none.
+// infoCUDA prints the CUDA rows of info's table: one for each device, or the reason why there is none.
 func (a *app) infoCUDA(ctx context.Context, w io.Writer) error {
 	var rows []string
 	driver, err := backends.Open(backends.CUDA, 0)

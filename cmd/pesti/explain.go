@@ -11,8 +11,8 @@ import (
 	"pesti/lower"
 )
 
-// explain prints what each pass did at each place, or why it did not, in the order of the passes.
-// Layers with the same result are one line.
+// explain prints where each pass applied, and where and why it declined, in the order of the passes. Layers with the
+// same result are one line.
 func explain(w io.Writer, res *lower.Result, off string) {
 	set, _ := lower.ParsePasses(off) // which compiling has checked
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -52,7 +52,7 @@ func explain(w io.Writer, res *lower.Result, off string) {
 	t.Flush() // errors of standard error are not reported
 }
 
-// fallbackNotes are the steps that no kernel of the target fits, as notes.
+// fallbackNotes returns a note for each fallback step.
 func fallbackNotes(res *lower.Result) []lower.Note {
 	notes := make([]lower.Note, len(res.Fallbacks))
 	for i, f := range res.Fallbacks {
@@ -61,7 +61,7 @@ func fallbackNotes(res *lower.Result) []lower.Note {
 	return notes
 }
 
-// sayFallbacks says how many steps run reference kernels, for which ops and why.
+// sayFallbacks prints how many steps run reference kernels, for which ops and why.
 func (a *app) sayFallbacks(res *lower.Result) {
 	if len(res.Fallbacks) == 0 {
 		return
@@ -76,7 +76,7 @@ func (a *app) sayFallbacks(res *lower.Result) {
 	}
 }
 
-// A layersNote is a note of places that differ in nothing but their layer.
+// A layersNote is a note for places that differ only in the layer.
 type layersNote struct {
 	lower.Note
 	layers []int // none for a place outside all layers
@@ -85,7 +85,7 @@ type layersNote struct {
 // anyLayer begins the place of several layers.
 const anyLayer = "blk.N."
 
-// alikeNotes returns the notes of one pass, those of layers that fare alike as one.
+// alikeNotes returns the notes of one pass. Layers with equal notes share one.
 func alikeNotes(notes []lower.Note, name string) []layersNote {
 	var lines []layersNote
 	at := map[lower.Note]int{}

@@ -21,7 +21,7 @@ import (
 // standardStream is the path that stands for standard input or output.
 const standardStream = "-"
 
-// cannot returns err, if there is one, as an error about the file at path.
+// cannot returns err as an error about the file at path; nil if err is nil.
 func cannot(verb, path string, err error) error {
 	if err == nil {
 		return nil
@@ -91,9 +91,9 @@ func (a *app) writeFile(ctx context.Context, path string, write func(io.Writer) 
 	return a.replaceFile(ctx, path, write)
 }
 
-// replaceFile has write fill the file at path. A file that is there is replaced only when all has
-// been written, so that no reader sees half of one; an interrupt leaves it unchanged. A path that is
-// no regular file, such as /dev/stdout, is written to directly.
+// replaceFile has write fill the file at path. An existing file is replaced when the new one is complete, so that
+// no reader sees a part of it, and an interrupt leaves it unchanged. A path that is no regular file, such as
+// /dev/stdout, is written to directly.
 func (a *app) replaceFile(ctx context.Context, path string, write func(io.Writer) error) error {
 	s, err := a.stage(ctx, path, write)
 	if err != nil {
@@ -102,13 +102,13 @@ func (a *app) replaceFile(ctx context.Context, path string, write func(io.Writer
 	return a.place(s)
 }
 
-// A staged file is complete, but not in its place yet.
+// A staged file is complete, but still has a temporary path.
 type staged struct {
-	part string // where it is, "" for one that was written directly
+	part string // the temporary path, "" for a file that was written directly
 	path string
 }
 
-// stage has write fill a file that place then puts at path. On an error nothing is left of it.
+// stage has write fill a temporary file, which place then moves to path. On an error it removes the file.
 func (a *app) stage(ctx context.Context, path string, write func(io.Writer) error) (*staged, error) {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real // replace the file, not the link to it
@@ -144,7 +144,7 @@ func (a *app) stage(ctx context.Context, path string, write func(io.Writer) erro
 	return nil, err
 }
 
-// place puts a staged file where it belongs.
+// place moves a staged file to its path.
 func (a *app) place(s *staged) error {
 	if s.part == "" {
 		return nil
@@ -175,9 +175,8 @@ func (a *app) forgetPart(part string) {
 	a.parts = slices.DeleteFunc(a.parts, func(p string) bool { return p == part })
 }
 
-// writeFolder writes all of the files to dir, or none: where one cannot be written, such as on a full
-// disk, earlier files of these names stay as they were. It makes the folder, and removes it again where
-// it fails.
+// writeFolder writes all of the files to dir, or none. If one cannot be written, for example on a full disk, older
+// files with these names stay unchanged. It makes the folder, and removes it again if it fails.
 func (a *app) writeFolder(ctx context.Context, dir string, files []compare.DumpFile) (err error) {
 	made, err := makeFolder(dir)
 	var all []*staged
@@ -228,8 +227,8 @@ func makeFolder(dir string) (made []string, err error) {
 	return made, os.MkdirAll(dir, 0o777)
 }
 
-// spareModel returns an error if the file at path is a model and its replacement is none: a user rarely
-// means to lose a model, and cannot easily get it again.
+// spareModel returns an error if the file at path is a model and its replacement is not, because a user rarely wants
+// to lose a model.
 func spareModel(path, by string) error {
 	if isModel(path) && !isModel(by) {
 		return usagef("%s: is a GGUF model, which only a model may replace; expected another file to write", path)
@@ -237,7 +236,7 @@ func spareModel(path, by string) error {
 	return nil
 }
 
-// sameFile reports whether both paths name one existing file.
+// sameFile reports whether both paths name the same existing file.
 func sameFile(a, b string) bool {
 	x, err := os.Stat(a)
 	if err != nil {
@@ -247,7 +246,7 @@ func sameFile(a, b string) bool {
 	return err == nil && os.SameFile(x, y)
 }
 
-// createPart creates the file that becomes the one at path when all is written.
+// createPart creates the temporary file that replaces the one at path when it is complete.
 func (a *app) createPart(path string) (*os.File, error) {
 	a.files.Lock()
 	defer a.files.Unlock()
@@ -258,7 +257,7 @@ func (a *app) createPart(path string) (*os.File, error) {
 	return f, err
 }
 
-// abandonFiles removes the files that are being written, and lets no other be begun or ended.
+// abandonFiles removes temporary files, and prevents that others are created or moved.
 func (a *app) abandonFiles() {
 	a.files.Lock()
 	for _, part := range a.parts {
@@ -266,14 +265,14 @@ func (a *app) abandonFiles() {
 	}
 }
 
-// tellPromised names the files that a run would have written at its end.
+// tellPromised prints the names of files that a run would have written at its end.
 func (a *app) tellPromised() {
 	for _, path := range a.promised {
 		a.say("pesti: %s is not written, since the run did not end", path)
 	}
 }
 
-// kept notes that a promised file is written.
+// kept records that a promised file is written.
 func (a *app) kept(path string) {
 	a.promised = slices.DeleteFunc(a.promised, func(p string) bool { return p == path })
 }
@@ -294,7 +293,7 @@ func (a *app) tellWritten(verb *cobra.Command) {
 	a.say("pesti: interrupted; %s written to %s", what, f.Value)
 }
 
-// writeSize is how many bytes are written at a time.
+// writeSize is the number of bytes in one write.
 const writeSize = 1 << 18
 
 // fill has write fill f, and closes it.
@@ -307,7 +306,7 @@ func fill(ctx context.Context, f *os.File, write func(io.Writer) error) error {
 	return errors.Join(err, f.Close())
 }
 
-// A watched writer fails once its context has ended.
+// A watched writer fails when its context has ended.
 type watched struct {
 	ctx context.Context
 	to  io.Writer
@@ -320,7 +319,7 @@ func (w watched) Write(b []byte) (int, error) {
 	return w.to.Write(b)
 }
 
-// show prints the result of a verb on standard output, for people or as JSON.
+// show prints the result of a verb on standard output, as text or as JSON.
 func (a *app) show(found interface{ print(w io.Writer) error }, asJSON bool) error {
 	if asJSON {
 		return a.printJSON(found)

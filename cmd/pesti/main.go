@@ -43,13 +43,13 @@ type app struct {
 	stdout, stderr io.Writer
 	getenv         func(string) string
 
-	notices []string // about the input, printed once it is loaded
+	notices []string // warnings about the input, printed when it is loaded
 
-	inputs   []string   // files that were read, which none that is written may replace
+	inputs   []string   // files that were read, which no output may replace
 	files    sync.Mutex // held while a file is created or renamed, and for good by an interrupt
-	parts    []string   // files that are being written, or wait for their place
-	written  int        // how many files were
-	promised []string   // files that are to be written at the end of a run
+	parts    []string   // temporary files of outputs that are not complete
+	written  int        // number of complete outputs
+	promised []string   // files that will be written at the end of a run
 }
 
 // run is the program: it runs one command line and returns its exit code.
@@ -58,7 +58,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root := a.root()
 	root.SetArgs(withoutFile(args)) // for cobra, nil means the arguments of the process
 	root.SetIn(stdin)
-	help := &sink{to: stdout} // cobra does not look whether its texts arrive
+	help := &sink{to: stdout} // cobra ignores errors of writing
 	root.SetOut(help)
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(flagMistake)
@@ -106,11 +106,11 @@ MODEL is a GGUF file, or the word demo for the small embedded model. PLAN is a f
 	root.SetHelpCommand(a.help(root))
 	root.SetUsageFunc(printUsage)
 	root.SilenceUsage, root.SilenceErrors = true, true
-	root.CompletionOptions.DisableDefaultCmd = true // there is a better one
+	root.CompletionOptions.DisableDefaultCmd = true // a.completion replaces it
 	return root
 }
 
-// help returns the verb help, which checks the names of verbs; that of cobra does not.
+// help returns the verb help. Unlike the one of cobra, it refuses verbs that do not exist.
 func (a *app) help(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [VERB]",
@@ -127,8 +127,8 @@ func (a *app) help(root *cobra.Command) *cobra.Command {
 	}
 }
 
-// checkVerb returns an error if args name a verb that does not exist, and the command that lacks it. Cobra
-// does not check that where args ask for help.
+// checkVerb returns an error if args name a verb that does not exist, with the command that lacks it. Cobra
+// ignores such a verb if args ask for help.
 func checkVerb(root *cobra.Command, args []string) (*cobra.Command, error) {
 	root.InitDefaultHelpCmd()
 	cmd, rest, err := root.Find(args)
@@ -146,7 +146,7 @@ func checkVerb(root *cobra.Command, args []string) (*cobra.Command, error) {
 	return cmd, err
 }
 
-// group returns a command that has nothing but verbs under it.
+// group returns a command that only has verbs below it.
 func (a *app) group(use, short string, verbs ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   use,
@@ -164,8 +164,8 @@ func (a *app) group(use, short string, verbs ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// verb returns the command for one verb. Errors of body are marked: all others that cobra returns are about
-// usage.
+// verb returns the command for one verb. It marks errors of body as failures. All other errors that cobra
+// returns are usage errors.
 func (a *app) verb(use, short, example string, args arity, body func(cmd *cobra.Command, args []string) error) *cobra.Command {
 	return &cobra.Command{
 		Use:     use,
@@ -189,8 +189,8 @@ func (a *app) verb(use, short, example string, args arity, body func(cmd *cobra.
 	}
 }
 
-// checkSaid returns an error for a flag whose value is empty, such as that of a shell variable that is not
-// set. A text and a list may be empty.
+// checkSaid returns an error for a flag with an empty value, which often is a shell variable that is not set. A
+// text or a list may be empty.
 func checkSaid(set *pflag.FlagSet) (err error) {
 	set.Visit(func(f *pflag.Flag) {
 		name, _ := pflag.UnquoteUsage(f)
@@ -201,8 +201,8 @@ func checkSaid(set *pflag.FlagSet) (err error) {
 	return err
 }
 
-// interruptible lets an interrupt end a body that does not watch the context. A file that
-// is being written goes with it.
+// interruptible lets an interrupt end a body that does not check the context. It removes files that are not
+// complete.
 func (a *app) interruptible(body func(cmd *cobra.Command, args []string) error) func(cmd *cobra.Command, args []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		done := make(chan error, 1)
@@ -217,7 +217,7 @@ func (a *app) interruptible(body func(cmd *cobra.Command, args []string) error) 
 	}
 }
 
-// An arity is how many arguments a verb takes.
+// An arity is the number of arguments that a verb takes.
 type arity struct {
 	least, most int
 	what        string
@@ -230,12 +230,12 @@ func (n arity) check(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// A failure is an error of a verb's body.
+// A failure is an error that a verb's body returned.
 type failure struct{ error }
 
 func (f failure) Unwrap() error { return f.error }
 
-// A usage error is one about the command line that a verb's body finds.
+// A usage is an error about the command line that a verb's body finds.
 type usage struct{ error }
 
 func (u usage) Unwrap() error { return u.error }
@@ -258,8 +258,8 @@ func verdict(err error) (code int, message bool) {
 	return exitError, true
 }
 
-// about returns err as an error about the file called name, which it need not name yet. For the
-// executor the plan is "the plan"; only here it has a name.
+// about returns err with the name of the file that it is about, unless its text begins with the name. Errors of
+// the executor say "plan" for a plan, whose file only this package knows.
 func about(name string, err error) error {
 	err = withFlag(err)
 	text := err.Error()
@@ -300,12 +300,12 @@ func oneLine(s string) string {
 	return b.String()
 }
 
-// warn keeps notices until the input is loaded. If that fails they are not printed: then the error is what
-// matters, and it is one line.
+// warn keeps notices until the input is loaded. If loading fails, they are not printed, so that the output is
+// one line: the error.
 func (a *app) warn(notices []string) { a.notices = append(a.notices, notices...) }
 
-// loaded prints the notices, each on its line. Verbs call it once their input is loaded; after the verb it
-// is called in any case.
+// loaded prints the notices, one on a line. Verbs call it when their input is loaded; it is also called after
+// each verb.
 func (a *app) loaded() {
 	for _, n := range a.notices {
 		a.say("pesti: warning: %s", n)

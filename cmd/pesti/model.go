@@ -18,7 +18,7 @@ import (
 // demoName stands for the embedded model wherever a MODEL stands.
 const demoName = "demo"
 
-// openModel opens a MODEL and tells its warnings.
+// openModel opens a MODEL and keeps its warnings.
 func (a *app) openModel(name string) (*gguf.File, error) {
 	if name == demoName {
 		return gguf.Parse(demoName, demo.GGUF())
@@ -38,8 +38,7 @@ func (a *app) openModel(name string) (*gguf.File, error) {
 	return f, nil
 }
 
-// loadModel opens a MODEL, reads its description, and tells the warnings of both. The file is the
-// caller's to close.
+// loadModel opens a MODEL, reads its parameters, and keeps the warnings of both. The caller closes the file.
 func (a *app) loadModel(name string) (*frontend.Model, error) {
 	f, err := a.openModel(name)
 	if err != nil {
@@ -54,20 +53,20 @@ func (a *app) loadModel(name string) (*frontend.Model, error) {
 	return m, nil
 }
 
-// isPlan tells whether the file at path begins as plans do. What cannot be read is no plan:
-// who opens it as a model will say why.
+// isPlan reports whether the file at path begins like a plan. A file that cannot be read is no plan: opening it
+// as a model reports the error.
 func isPlan(path string) bool { return path != demoName && plan.IsPlan(headOf(path)) }
 
-// isModel tells whether the file at path begins as models do.
+// isModel reports whether the file at path begins like a model.
 func isModel(path string) bool { return bytes.HasPrefix(headOf(path), []byte(gguf.Magic)) }
 
-// headSize is as many bytes of a file as it takes to tell plans and models from all others.
+// headSize is the number of bytes by which plans and models are recognized.
 const headSize = 64
 
-// headOf returns the first headSize bytes of the file at path, or as many as it has: none of one
-// that cannot be read.
+// headOf returns the first headSize bytes of the file at path, or fewer if it is shorter. It returns none if the
+// file cannot be read.
 func headOf(path string) []byte {
-	// Of a pipe, what is read here would be gone.
+	// Reading from a pipe would remove the bytes from it.
 	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
 		return nil
 	}
@@ -81,8 +80,7 @@ func headOf(path string) []byte {
 	return head[:n]
 }
 
-// planModel opens the model that the plan at path belongs to: the one given, or else the one
-// that the plan names.
+// planModel opens the model of the plan at path: the given one, or else the one that the plan names.
 func (a *app) planModel(path string, p *plan.Plan, given string) (*gguf.File, error) {
 	switch {
 	case given != "":
@@ -97,8 +95,8 @@ func (a *app) planModel(path string, p *plan.Plan, given string) (*gguf.File, er
 	return f, nil
 }
 
-// modelPath returns what a plan at planPath says of where its model is: pathFrom, or "" for the
-// embedded model.
+// modelPath returns the path of the model to write into a plan at planPath: see pathFrom, or "" for the embedded
+// model.
 func modelPath(planPath, model string) (string, error) {
 	if model == demoName {
 		return "", nil
@@ -106,8 +104,8 @@ func modelPath(planPath, model string) (string, error) {
 	return pathFrom(planPath, model)
 }
 
-// pathFrom returns the path to a file from the folder that a plan lies in, or the absolute one where
-// there is none.
+// pathFrom returns the path to a file relative to the folder of a plan, or the absolute path if there is no
+// relative one.
 func pathFrom(planPath, path string) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -133,12 +131,12 @@ func (a *app) openSidecar(path string, model *gguf.File) (*sidecar.File, error) 
 	return f, nil
 }
 
-// planSidecar opens the sidecar that the plan at path was compiled with: the one given,
-// or else the one that the plan names; nil where the plan needs none.
+// planSidecar opens the sidecar of the plan at path: the given one, or else the one that the plan names. It
+// returns nil if the plan needs none.
 func (a *app) planSidecar(path string, p *plan.Plan, given string, model *gguf.File) (*sidecar.File, error) {
 	switch {
 	case p.Sidecar == (plan.Sidecar{}) && given != "":
-		return nil, usagef("--weights names a file of the plan's weights, and all of those of %s are in the model", path)
+		return nil, usagef("--weights names a file with weights of the plan, but all weights of %s are in the model", path)
 	case p.Sidecar == (plan.Sidecar{}):
 		return nil, nil
 	case given != "":
@@ -164,8 +162,7 @@ func digestSidecar(f *sidecar.File, model string) (string, error) {
 // sampled begins the digest of samples of the weights.
 const sampled = "samples-"
 
-// digestWeights returns the digest of a model's weights that a plan keeps: of all of them, or of
-// samples.
+// digestWeights returns the digest of a model's weights for a plan, of all weights or of samples.
 func digestWeights(f *gguf.File, whole bool) (string, error) {
 	if whole {
 		sum, err := f.HashData()

@@ -28,9 +28,9 @@ type compileFlags struct {
 	gpuLayers                       count
 	passes                          string
 	values                          []string
-	weights                         string // a sidecar
-	on                              device // of verbs that run what they compile
-	runs                            bool   // whether the verb is one
+	weights                         string // path of a sidecar
+	on                              device // for verbs that run what they compile
+	runs                            bool   // whether the verb runs what it compiles
 
 	set *pflag.FlagSet // these flags alone
 }
@@ -128,7 +128,7 @@ func (c *compileFlags) modelOnly(path string) error {
 	return err
 }
 
-// sidecar opens the file of --weights, which holds the matrices of model; nil where there is none.
+// sidecar opens the file of --weights, which has the FP8 matrices of model. It returns nil without --weights.
 func (c *compileFlags) sidecar(a *app, model *gguf.File) (*sidecar.File, error) {
 	if c.weights == "" {
 		return nil, nil
@@ -136,7 +136,7 @@ func (c *compileFlags) sidecar(a *app, model *gguf.File) (*sidecar.File, error) 
 	return a.openSidecar(c.weights, model)
 }
 
-// changed returns the first of the options called names that is given, "" if none is.
+// changed returns the name of the first of these options that the command line has, "" if it has none.
 func (c *compileFlags) changed(names []string) string {
 	for _, name := range names {
 		if c.set.Lookup(name).Changed {
@@ -197,7 +197,7 @@ func (c *compileFlags) host(a *app) (*lower.Host, error) {
 	return &lower.Host{GPULayers: int(c.gpuLayers.n), ISA: set, Threads: int(c.threads.n)}, err
 }
 
-// cacheFormat returns the format that plans know for a value of --kv.
+// cacheFormat returns the name that plans have for a value of --kv.
 func cacheFormat(kv string) string {
 	if kv == "fp8" {
 		return "f8_e4m3"
@@ -254,7 +254,7 @@ func allowedISA(needed, most string) error {
 		case needed:
 			return nil
 		case most:
-			return fmt.Errorf("the plan is for instruction set %s, and %s allows no more than %s; compile the model again, with: pesti compile MODEL -o PLAN", needed, isaVariable, most)
+			return fmt.Errorf("the plan is for instruction set %s, but %s allows no more than %s; compile the model again, with: pesti compile MODEL -o PLAN", needed, isaVariable, most)
 		}
 	}
 	return fmt.Errorf("the plan is for instruction set %s, which is not known", needed)

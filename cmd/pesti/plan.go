@@ -46,7 +46,7 @@ func (a *app) planShow() *cobra.Command {
 	return cmd
 }
 
-// printPlan prints the summary of the plan called name for people.
+// printPlan prints the summary of the plan called name as text.
 func printPlan(w io.Writer, name string, p *plan.Plan) error {
 	s, t := plan.Summarise(p), tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	m := s.Memory
@@ -113,7 +113,7 @@ func printPlan(w io.Writer, name string, p *plan.Plan) error {
 	return nil
 }
 
-// printSpread prints how the devices of a plan share it, where there are several.
+// printSpread prints how the devices of a plan share it, if there are several.
 func printSpread(w io.Writer, name string, p *plan.Plan) error {
 	if len(p.Devices) == 0 {
 		return nil
@@ -144,7 +144,7 @@ func printSpread(w io.Writer, name string, p *plan.Plan) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(w, "\nideal speed-up, were no device to wait for another: %.2f of tokens, %.2f of prompts\n", s.Speedup.Token, s.Speedup.Prompt)
+	_, err = fmt.Fprintf(w, "\nideal speed-up, if no device waited for another: %.2f of tokens, %.2f of prompts\n", s.Speedup.Token, s.Speedup.Prompt)
 	return err
 }
 
@@ -157,8 +157,8 @@ func loadPlan(path string) (*plan.Plan, error) {
 	return parsePlan(path, text)
 }
 
-// readPlanText returns what the PLAN at path holds, if it is no model. Of a file that does not
-// begin as a plan, which may have any size, it returns the beginning: enough to say what is wrong.
+// readPlanText returns the text of the PLAN at path. A model is an error. If the file does not begin like a plan,
+// it returns only the beginning, since the file may be large and the parser needs no more for its error.
 func readPlanText(path string) ([]byte, error) {
 	isModel := usagef("%s: is a GGUF model, expected a plan", path)
 	if path == demoName {
@@ -209,7 +209,7 @@ func (a *app) planVerify() *cobra.Command {
 
 func (a *app) verifyPlan(ctx context.Context, path, model, weights string, seal bool) error {
 	if weights != "" && model == "" {
-		return usagef("--weights is compared together with the model, expected --model too")
+		return usagef("--weights needs --model, because both are compared with the plan")
 	}
 	text, err := readPlanText(path)
 	if err != nil {
@@ -258,8 +258,8 @@ func (a *app) verifyPlan(ctx context.Context, path, model, weights string, seal 
 	return err
 }
 
-// checkSidecar returns an error unless the sidecar of the model f that the plan at path names, or the one
-// given, is what it was when the plan was compiled.
+// checkSidecar returns an error if the sidecar of the plan at path has changed since the plan was compiled. The
+// sidecar is the given one, or the one that the plan names.
 func (a *app) checkSidecar(path string, p *plan.Plan, given string, f *gguf.File) error {
 	s, err := a.planSidecar(path, p, given, f)
 	if err != nil || s == nil {
@@ -276,7 +276,7 @@ func (a *app) checkSidecar(path string, p *plan.Plan, given string, f *gguf.File
 	return err
 }
 
-// checkModel returns an error unless f is the model that p was made for, weights included.
+// checkModel returns an error unless p was compiled for the model f, with the same weights.
 func checkModel(p *plan.Plan, f *gguf.File) error {
 	if err := exec.CheckModel(p, f); err != nil {
 		return err

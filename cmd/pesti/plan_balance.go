@@ -10,7 +10,7 @@ import (
 	"pesti/exec/plan"
 )
 
-// mostColumns is how many workers have a column each.
+// mostColumns is the number of workers up to which each has a column.
 const mostColumns = 8
 
 // A waveKind is all waves of a program that run the same kernels.
@@ -18,11 +18,11 @@ type waveKind struct {
 	device    int
 	kernels   string
 	waves     int
-	bytes     []int64 // read by each worker, in all of them
+	bytes     []int64 // read by each worker in all these waves
 	imbalance float64 // the worst
 }
 
-// printBalance prints what the workers read in a full run of a program, and how evenly.
+// printBalance prints the bytes that each worker reads in a full run of a program, with the imbalance.
 func printBalance(w io.Writer, program string, b *plan.Balance) error {
 	fmt.Fprintf(w, "\n%s, %d tokens at position %d: reads %s of weights and %s of the KV cache, %.3g G multiplications; imbalance %.1f %%\n",
 		program, b.Tokens, b.Position, plan.HumanBytes(b.Cost.Weights), plan.HumanBytes(b.Cost.State), float64(b.Cost.MACs)/1e9, 100*b.Imbalance)

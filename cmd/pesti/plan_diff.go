@@ -50,7 +50,7 @@ The exit code is 0 if the plans are equal and 1 if they differ.`
 	return cmd
 }
 
-// withoutPlacement drops differences of placement and counts them, each layer by itself.
+// withoutPlacement drops differences of placement, and counts them by layer.
 func withoutPlacement(list []plan.Difference) (shown []plan.Difference, hidden int) {
 	shown = []plan.Difference{} // in JSON a list, not null
 	for _, d := range list {
@@ -63,8 +63,8 @@ func withoutPlacement(list []plan.Difference) (shown []plan.Difference, hidden i
 	return shown, hidden
 }
 
-// printDifferences prints differences for people, each section under its name. Programs that
-// differ in the same way share a section.
+// printDifferences prints differences as text, each section under its name. Programs that differ in the same way
+// share a section.
 func printDifferences(w io.Writer, list []plan.Difference, hidden int) error {
 	var heads, bodies []string
 	for len(list) > 0 {

@@ -56,7 +56,7 @@ func (o *optionalFile) String() string     { return o.path }
 func (o *optionalFile) Type() string       { return "FILE" }
 func (o *optionalFile) Set(s string) error { o.asked, o.path = true, s; return nil }
 
-// withoutFile lets --profile stand alone where nothing or another flag follows.
+// withoutFile turns --profile into --profile= if no file name follows.
 func withoutFile(args []string) []string {
 	args = slices.Clone(args)
 	for i, arg := range args {
@@ -75,23 +75,23 @@ func (p *profileFlags) counts(s *source) bool {
 	return p.profile.asked && s.on.word == backends.Virtual
 }
 
-// prepare checks the options and has the engine of the source measure times. Files are known to be
-// writable before a long run, not after it.
+// prepare checks the options and makes the engine of the source measure times. It checks that files can be written
+// before a long run, not after it.
 func (p *profileFlags) prepare(s *source) error {
 	if p.steps && !p.profile.asked {
-		return usagef("--profile-steps prints a profile, expected --profile too")
+		return usagef("--profile-steps needs a profile, expected --profile too")
 	}
 	if p.set.Changed("gpu") && !p.counts(s) {
-		return usagef("--gpu is what a profile of the virtual device predicts times for, expected --profile and --device virtual")
+		return usagef("--gpu names the GPU whose times a profile of the virtual device predicts, expected --profile and --device virtual")
 	}
 	if s.on.word == backends.Virtual && p.trace != "" {
-		return usagef("--trace has times, of which the virtual device has none; expected --profile")
+		return usagef("--trace writes times, and the virtual device has none; expected --profile")
 	}
 	if p.runs.n > profile.MaxTrace {
 		return usagef("--trace-runs is %d, expected at most %d", p.runs.n, profile.MaxTrace)
 	}
 	if p.set.Changed("trace-runs") && p.trace == "" {
-		return usagef("--trace-runs is of a trace, expected --trace FILE too")
+		return usagef("--trace-runs needs a trace, expected --trace FILE too")
 	}
 	for _, path := range []string{p.profile.path, p.trace} {
 		switch path {
@@ -121,7 +121,7 @@ func (p *profileFlags) prepare(s *source) error {
 // checkWritable returns an error if a file cannot be created where path says.
 func (a *app) checkWritable(path string) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
-		return nil // a device or a pipe, which is written to as it is
+		return nil // a device or a pipe, which is written to directly
 	} else if err == nil && info.IsDir() {
 		return fmt.Errorf("%s: is a folder, expected a file to write", path)
 	}
@@ -134,7 +134,7 @@ func (a *app) checkWritable(path string) error {
 	return err
 }
 
-// write writes what was asked for of the engine's runs, and prints the profile.
+// write writes the trace and the profile of the engine's runs, and prints the profile.
 func (p *profileFlags) write(ctx context.Context, a *app, e *exec.Engine, to io.Writer) error {
 	if err := p.writeTrace(ctx, a, e); err != nil {
 		return err
@@ -143,7 +143,7 @@ func (p *profileFlags) write(ctx context.Context, a *app, e *exec.Engine, to io.
 		return nil
 	}
 	if len(e.Profile().Programs) == 0 {
-		return errors.New("nothing ran, expected a token at least to profile")
+		return errors.New("there is nothing to profile: no forward pass ran; expected at least one token")
 	}
 	var report any
 	var show func() error
@@ -152,7 +152,7 @@ func (p *profileFlags) write(ctx context.Context, a *app, e *exec.Engine, to io.
 		r, e := p.countReport(e)
 		report, err, show = r, e, func() error { return printCounts(to, r, p.steps) }
 	} else {
-		a.progress("measuring what the machine can do")
+		a.progress("measuring the limits of the machine")
 		r, e := e.ProfileReport(ctx)
 		a.progress("")
 		report, err, show = r, e, func() error { return printProfile(to, r, p.steps) }
@@ -173,7 +173,7 @@ func (p *profileFlags) write(ctx context.Context, a *app, e *exec.Engine, to io.
 	return show()
 }
 
-// writeTrace writes the trace, where one was asked for.
+// writeTrace writes the trace if there is a --trace.
 func (p *profileFlags) writeTrace(ctx context.Context, a *app, e *exec.Engine) error {
 	if p.trace == "" {
 		return nil
@@ -185,8 +185,8 @@ func (p *profileFlags) writeTrace(ctx context.Context, a *app, e *exec.Engine) e
 	return err
 }
 
-// writeStopped writes the trace of a run that did not end, where something ran. A profile needs the
-// roofline, which would take long to measure now.
+// writeStopped writes the trace of a run that was interrupted. It writes no profile, which needs the roofline, and
+// measuring that takes long.
 func (p *profileFlags) writeStopped(ctx context.Context, a *app, e *exec.Engine) error {
 	if p.trace == "" || len(e.Trace()) == 0 {
 		return nil
@@ -198,16 +198,16 @@ func (p *profileFlags) writeStopped(ctx context.Context, a *app, e *exec.Engine)
 	return nil
 }
 
-// printProfile prints a report for people.
+// printProfile prints a report as text.
 func printProfile(w io.Writer, r *profile.Report, steps bool) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	switch {
 	case r.Roofline.Near > 0:
 		fmt.Fprintf(w, "roofline of %d workers: %s\n", r.Workers, rooflineText(r.Roofline))
 	case r.Roofline.Read > 0:
-		fmt.Fprintf(w, "roofline of the device: its memory gives %.0f GB/s\n", r.Roofline.Read/1e9)
+		fmt.Fprintf(w, "roofline of the device: memory bandwidth %.0f GB/s\n", r.Roofline.Read/1e9)
 	default:
-		fmt.Fprintf(w, "no roofline: the device does not tell what its memory gives\n")
+		fmt.Fprintf(w, "no roofline: the device does not report its memory bandwidth\n")
 	}
 	for i := range r.Programs {
 		g := &r.Programs[i]
@@ -244,7 +244,7 @@ func printMeasured(w io.Writer, m *profile.Measured, name string) {
 		m.Calls, 1e3*m.Seconds, 100*m.Share, m.BytesS/1e9, m.MACsS/1e9, 100*m.OfLimit, 1e3*m.Predicted, 100*m.Imbalance, name)
 }
 
-// rooflineText says what a machine can do.
+// rooflineText describes the limits of a machine.
 func rooflineText(r *profile.Roofline) string {
 	parts := []string{fmt.Sprintf("reads %.1f GB/s of %s, %.1f GB/s near a core", r.Read/1e9, plan.HumanBytes(int64(r.ReadBytes)), r.Near/1e9)}
 	for _, name := range []string{"f32", "int16", "int8"} {

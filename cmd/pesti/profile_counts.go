@@ -14,11 +14,11 @@ import (
 
 // countReport compares the engine's profile with the GPU of --gpu.
 func (p *profileFlags) countReport(e *exec.Engine) (*profile.CountReport, error) {
-	gpu, _ := profile.LookupGPU(p.gpu.word) // the flag takes known names alone
+	gpu, _ := profile.LookupGPU(p.gpu.word) // the flag takes only known names
 	return e.Profile().CountReport(e.Plan(), gpu)
 }
 
-// printCounts prints a report for people.
+// printCounts prints a report as text.
 func printCounts(w io.Writer, r *profile.CountReport, steps bool) error {
 	g := &r.GPU
 	fmt.Fprintf(w, "predicted for %s: memory %.0f GB/s, f32 %.1f, tensor int8 %.0f, f16 %.0f T/s, %d SMs at %.2f GHz\n", g.Name,
@@ -48,7 +48,7 @@ func printCounts(w io.Writer, r *profile.CountReport, steps bool) error {
 	return nil
 }
 
-// A countTable is one that is printed of counts, with a row for each kernel or step.
+// A countTable is a table of counts, with a row for each kernel or step.
 type countTable struct {
 	title   string
 	columns []countColumn

@@ -19,7 +19,7 @@ import (
 	"pesti/frontend/tokenizer"
 )
 
-// runOptions are the flags of run, besides those of compile.
+// runOptions are the flags of run, without those of compile.
 type runOptions struct {
 	prompt, promptFile, model string
 	tokens                    count // −1: no limit
@@ -55,7 +55,7 @@ func (a *app) run() *cobra.Command {
 				return usage{withFlag(err)}
 			}
 			if slices.Contains(o.stops, "") {
-				return usagef("--stop is empty, expected the text to stop before")
+				return usagef("--stop is empty, expected a text")
 			}
 			text := []byte(o.prompt)
 			if cmd.Flags().Changed("file") {
@@ -98,12 +98,12 @@ The output is the generated text alone, without the prompt. A line break follows
 type runStats struct {
 	PromptTokens    int      `json:"prompt_tokens"`
 	GeneratedTokens int      `json:"generated_tokens"`
-	LoadMS          float64  `json:"load_ms"` // until the first token could be computed
+	LoadMS          float64  `json:"load_ms"` // time before the first forward pass
 	PrefillTS       float64  `json:"prefill_ts"`
 	DecodeTS        float64  `json:"decode_ts"`
 	Stop            string   `json:"stop"`               // one of the stop constants
 	Fallbacks       int      `json:"fallbacks"`          // steps of the plan that run reference kernels; for a device, on the host
-	Launches        int      `json:"launches_per_layer"` // of the decode program on a device, 0 on the processor
+	Launches        int      `json:"launches_per_layer"` // of the decode program on a device; 0 on the CPU
 	Detours         [][2]int `json:"detours,omitempty"`  // pairs of devices whose copies go through the host
 	Proposed        int      `json:"proposed"`           // draft tokens
 	Accepted        int      `json:"accepted"`           // draft tokens that were accepted
@@ -127,7 +127,7 @@ func (a *app) continueText(ctx context.Context, name string, text []byte, o *run
 	// Indexing a vocabulary takes as long as compiling the plan, so both run at the same time.
 	vocabulary := sync.OnceValues(func() (*tokenizer.Tokenizer, error) { return tokenizer.FromGGUF(s.file) })
 	go vocabulary()
-	defer vocabulary() // reads the file until it is done
+	defer vocabulary() // wait, since it reads the file
 	if err := o.guess.prepare(s); err != nil {
 		return err
 	}
@@ -203,7 +203,7 @@ func (a *app) continueText(ctx context.Context, name string, text []byte, o *run
 	return o.profile.write(ctx, a, engine, a.stderr)
 }
 
-// firstFallback names a step that no kernel of the plan's target fits.
+// firstFallback returns the name and kernel of the first fallback step.
 func firstFallback(p *plan.Plan) string {
 	for _, st := range p.Steps() {
 		if plan.IsReference(st.Kernel) {

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// A stopped is why a context ended: a signal came.
+// A stopped is the cause of a context that a signal ended.
 type stopped syscall.Signal
 
 func (s stopped) Error() string { return syscall.Signal(s).String() }

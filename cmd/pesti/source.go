@@ -18,8 +18,8 @@ import (
 	"pesti/lower"
 )
 
-// A source is the input of a verb that runs a model: a MODEL, to be compiled in memory, or a
-// PLAN with its model.
+// A source is the input of a verb that runs a model: a MODEL, which is compiled in memory, or a PLAN with its
+// model.
 type source struct {
 	app     *app
 	name    string // of the MODEL or PLAN, as given
@@ -27,16 +27,16 @@ type source struct {
 	sidecar *sidecar.File   // nil where all weights are in the model
 	options lower.Options   // of a MODEL, to which verbs add what they need
 	plan    *plan.Plan      // nil for a MODEL that is not compiled yet
-	threads int             // workers of a PLAN that were asked for; 0: the engine's default
-	profile bool            // whether start's engine keeps a profile
-	on      device          // where start's engine runs
-	driver  backends.Driver // of the devices to run on, nil for the processor
-	devices []int           // their numbers there
-	trace   int             // how many of the last runs it keeps a trace of
+	threads int             // --threads for a PLAN; 0: the engine's default
+	profile bool            // whether the engine of start keeps a profile
+	on      device          // where the engine of start runs
+	driver  backends.Driver // of the devices to run on; nil for the CPU
+	devices []int           // their numbers in the driver
+	trace   int             // number of last forward passes in the trace
 }
 
-// open opens a MODEL or PLAN and checks that the options given go with it. The end of ctx interrupts what
-// the virtual device runs for it.
+// open opens a MODEL or PLAN, and checks that the given options apply to it. The end of ctx interrupts the
+// virtual device.
 func (a *app) open(ctx context.Context, name, model string, flags *compileFlags) (*source, error) {
 	s := &source{app: a, name: name}
 	var err error
@@ -86,8 +86,7 @@ func (a *app) open(ctx context.Context, name, model string, flags *compileFlags)
 	return s, nil
 }
 
-// choose opens the driver of the device that a verb is to run on, by what is asked for or else the
-// backend that it compiles for.
+// choose opens the driver of the device to run on: the one of --device, or the default of the backend.
 func (s *source) choose(ctx context.Context, flags *compileFlags, backend string) (err error) {
 	if !flags.runs {
 		return nil
@@ -96,7 +95,7 @@ func (s *source) choose(ctx context.Context, flags *compileFlags, backend string
 		flags.on = firstGPU
 	}
 	if backend == plan.CUDA && !flags.on.onDevice() {
-		return usagef("--%s is %s, expected virtual or cuda:N for %s, which is for CUDA devices", deviceFlag, flags.on.word, s.name)
+		return usagef("--%s is %s, expected virtual or cuda:N: %s is for CUDA devices", deviceFlag, flags.on.word, s.name)
 	}
 	s.on = flags.on
 	places := max(s.options.Devices, 1)
@@ -104,7 +103,7 @@ func (s *source) choose(ctx context.Context, flags *compileFlags, backend string
 		places = max(s.plan.NumGPUs(), 1)
 	}
 	if n := len(flags.on.numbers); n > places {
-		return usagef("--%s names %d devices, expected at most %d, for which %s is", deviceFlag, n, places, s.name)
+		return usagef("--%s names %d devices, expected at most %d, the number for %s", deviceFlag, n, places, s.name)
 	}
 	s.devices = exec.DeviceOrdinals(flags.on.numbers, places)
 	s.driver, err = s.app.openDriver(flags.on, slices.Max(s.devices)+1)
@@ -119,7 +118,7 @@ func (s *source) release() {
 	}
 }
 
-// orPlan returns an error of package gguf, which knows no plans, for where one may stand too.
+// orPlan adds to an error of package gguf that a plan would also be accepted.
 func orPlan(err error) error {
 	text := err.Error()
 	for _, expected := range []string{"expected a GGUF file", `expected "GGUF"`} {
@@ -130,8 +129,8 @@ func orPlan(err error) error {
 	return err
 }
 
-// readPlan reads a PLAN for a verb that takes compile's options, of which a plan takes the number
-// of threads and no other. It returns that too, 0 where it was not given.
+// readPlan reads a PLAN for a verb with the options of compile. Of these, a plan takes only the number of threads,
+// which readPlan returns too; 0 if it was not given.
 func (a *app) readPlan(name string, flags *compileFlags) (p *plan.Plan, threads int, err error) {
 	if err := flags.modelOnly(name); err != nil {
 		return nil, 0, err
@@ -150,7 +149,7 @@ func (a *app) readPlan(name string, flags *compileFlags) (p *plan.Plan, threads 
 	return p, min(threads, exec.UsableCores()), nil
 }
 
-// compile compiles a MODEL. A PLAN stays as it is, and there is no result.
+// compile compiles a MODEL. For a PLAN it does nothing, and the result is nil.
 func (s *source) compile() (*lower.Result, error) {
 	if s.plan != nil {
 		return nil, nil

@@ -16,7 +16,7 @@ import (
 	"pesti/lower"
 )
 
-// A stageDump writes the stages of a compilation into a folder: a file for each and one page.
+// A stageDump writes the stages of a compilation into a folder: a file for each stage, and one page.
 type stageDump struct {
 	save   func(path string, write func(io.Writer) error) error
 	dir    string
@@ -54,11 +54,11 @@ func (d *stageDump) write(name string, text []byte) {
 	d.err = cmp.Or(d.err, err)
 }
 
-// stageText is the form of the names of the stages' files.
+// stageText is the pattern of the names of the stages' files.
 var stageText = regexp.MustCompile(`^[0-9]{2,}-(?:[a-z]+\.)?([a-z_0-9]+)\.txt$`)
 
-// clear removes the texts of an earlier dump: those of passes that change nothing this time would
-// look like stages of this compilation.
+// clear removes the texts of an earlier dump. Otherwise the text of a pass that changes nothing this time would
+// look like a stage of this compilation.
 func (d *stageDump) clear() error {
 	entries, err := os.ReadDir(d.dir)
 	if err != nil {

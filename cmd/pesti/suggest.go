@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// flagValues are what flags of package pflag's types take, of which its own errors tell in terms of
-// Go. Types of this program say it themselves.
+// flagValues describe the values of flags with types of package pflag, whose errors use terms of Go. Types of this
+// package have errors of their own.
 var flagValues = map[string]string{
 	"bool":     "true or false",
 	"float64":  "a number such as 0.5",
@@ -20,7 +20,7 @@ var flagValues = map[string]string{
 	"intSlice": "integers such as 128,512",
 }
 
-// flagMistake returns an error of pflag about cmd's flags in the words of the program.
+// flagMistake rewords an error of pflag about the flags of cmd.
 func flagMistake(cmd *cobra.Command, err error) error {
 	var value *pflag.InvalidValueError
 	var unknown *pflag.NotExistError
@@ -58,13 +58,13 @@ func unknownVerb(group *cobra.Command, name string) error {
 	return fmt.Errorf("unknown verb %q%s", name, didYouMean("", name, names))
 }
 
-// didYouMean asks for the name that is most like the one typed, and is "" where none is.
+// didYouMean suggests the name that is closest to the typed one. It returns "" if none is close.
 func didYouMean(sign, typed string, names []string) string {
 	best, least := "", 3
 	for _, name := range names {
 		d := editDistance(typed, name)
 		if short := min(len(typed), len(name)); short >= 3 && typed[:short] == name[:short] {
-			d = 1 // half a word, or one with more behind it, as others have ctx-size for ctx
+			d = 1 // one begins like the other, such as ctx-size of llama.cpp and ctx
 		}
 		if d < min(least, len(typed)) {
 			best, least = name, d
@@ -79,7 +79,7 @@ func didYouMean(sign, typed string, names []string) string {
 // editDistance returns how many bytes must be inserted, removed or replaced, or neighbours swapped,
 // to make b of a.
 func editDistance(a, b string) int {
-	rows := make([][]int, len(a)+1) // distances of the beginnings of a and b
+	rows := make([][]int, len(a)+1) // distances of prefixes of a and b
 	for i := range rows {
 		rows[i] = make([]int, len(b)+1)
 		for j := range rows[i] {
@@ -100,7 +100,7 @@ func editDistance(a, b string) int {
 	return rows[len(a)][len(b)]
 }
 
-// hint returns a message about a mistake in a command line for cmd, with where to read on.
+// hint adds the command that prints help to a message about a wrong command line.
 func hint(cmd *cobra.Command, message string) string {
 	if strings.Contains(message, " --help") {
 		return message

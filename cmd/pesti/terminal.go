@@ -22,8 +22,8 @@ func (a *app) binaryTo(path string) error {
 	return nil
 }
 
-// progress shows how far long work has come, where standard error is a terminal. It replaces what it showed
-// before. An empty text removes it.
+// progress shows the progress of long work if standard error is a terminal. It replaces the previous text; an
+// empty text removes it.
 func (a *app) progress(format string, args ...any) {
 	if isTerminal(a.stderr) {
 		fmt.Fprintf(a.stderr, "\r\x1b[K"+format, args...)

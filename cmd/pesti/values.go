@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A choice is the value of a flag that takes one of a few words, in capitals too; "" stands for the default.
+// A choice is the value of a flag that takes one of a few words, in any case; "" stands for the default.
 type choice struct {
 	word    string
 	allowed []string
@@ -25,7 +25,7 @@ func (c *choice) Set(s string) error {
 	return nil
 }
 
-// A count is the value of a flag that takes an integer not below least.
+// A count is the value of a flag that takes an integer of at least least.
 type count struct{ n, least int64 }
 
 func (c *count) String() string { return strconv.FormatInt(c.n, 10) }
