@@ -15,13 +15,13 @@ import (
 	"pesti/lower"
 )
 
-// A Compiled is a model as a plan, with the graphs on the way to it. Package graph/draw draws them. It is
-// the caller's: nothing else refers to it.
+// A Compiled is the plan of a model, with the intermediate graphs. Package graph/draw draws them.
+// The caller owns it and may change it.
 type Compiled struct {
 	Plan  *plan.Plan
 	Built *graph.Graph // as the frontend built it
 	Fused *graph.Graph // after the graph passes
-	Notes []pass.Note  // what each pass did, or why not
+	Notes []pass.Note  // where each pass applied, or why it declined
 }
 
 // Compile compiles a model file, or Demo, and runs nothing. It may be called from any goroutine.
@@ -51,7 +51,7 @@ func openFile(name string, o *Options) (*gguf.File, error) {
 	return gguf.Open(name)
 }
 
-// openWeights opens the file with the matrices of a model in FP8, nil where there is none.
+// openWeights opens the sidecar with a model's matrices in FP8, or returns nil if path is "".
 func openWeights(path string, model *gguf.File) (*sidecar.File, error) {
 	if path == "" {
 		return nil, nil

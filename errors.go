@@ -18,10 +18,10 @@ var (
 	ErrOutOfMemory = exec.ErrOutOfMemory // the plan needs more memory than is available
 
 	ErrClosed = errors.New("closed")                               // the model or the session was closed
-	ErrBusy   = errors.New("in use by another call or generation") // a session, which takes one call at a time
+	ErrBusy   = errors.New("in use by another call or generation") // a session takes one call at a time
 )
 
-// An OptionError is about a field of Options or Params, which the caller can change.
+// An OptionError reports a field of Options or Params that the caller has to change.
 type OptionError struct {
 	Field string // such as "MaxTokens" or "Ctx"; "" where it is about several
 	Err   error  // what was found and what is expected
@@ -42,7 +42,7 @@ func optionErrorf(field, format string, args ...any) error {
 	return &OptionError{Field: field, Err: fmt.Errorf(format, args...)}
 }
 
-// translate returns an error of the packages below as one of this package.
+// translate converts an error of the imported packages to an error of this package.
 func translate(err error) error {
 	var compile *lower.OptionError
 	var param *sample.ParamError

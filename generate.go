@@ -13,19 +13,19 @@ import (
 	"pesti/frontend/tokenizer"
 )
 
-// A Piece is a generated token, or at the end what was held back.
+// A Piece is a generated token, or at the end the held-back text.
 type Piece struct {
-	ID      int32   // of the token; -1 of the last piece, which has none
+	ID      int32   // of the token; -1 in the last piece, which has no token
 	Text    string  // what can be shown now: "" where a character or a stop text may go on in the next token
 	Logprob float32 // natural logarithm of the token's probability, before sampling; 0 unless Params.Logprobs
-	Result  *Result // of the last piece, nil of all others
+	Result  *Result // in the last piece, nil in all others
 }
 
-// Why a generation ended.
+// Reasons why a generation ended.
 const (
 	StopEOG       = "eog"       // the model ended it
 	StopLength    = "length"    // Params.MaxTokens were generated
-	StopText      = "stop"      // a text of Params.Stop came
+	StopText      = "stop"      // a text of Params.Stop was generated
 	StopContext   = "context"   // the context is full
 	StopCancelled = "cancelled" // an error, or the end of the context.Context
 	StopBreak     = "break"     // the caller left the loop
@@ -37,22 +37,23 @@ type Result struct {
 	PromptTokens int           // that were evaluated
 	PromptTime   time.Duration // of their forward passes
 	Tokens       int           // that were generated
-	Evaluated    int           // of them, how many were evaluated: all but the last one
+	Evaluated    int           // number of evaluated tokens among them: all but the last one
 	DecodeTime   time.Duration // of their forward passes
 	Proposed     int           // draft tokens, with Params.Speculate
-	Accepted     int           // of them, how many came
+	Accepted     int           // accepted draft tokens
 }
 
-// Generate continues a prompt, token by token. The last piece has an ID of -1, text that was held back, and
-// the Result; with an error it is yielded too. Where nothing began, because of bad input or ErrNoSequence, its
-// Result is nil. The iteration takes a free sequence and gives it back when it ends, also by break or a panic
-// of the loop's body; where none is free the error is ErrNoSequence. Generations of several goroutines take
-// turns, forward pass by forward pass, and each has the tokens that it would have alone.
+// Generate continues a prompt, token by token. The last piece has an ID of -1, the held-back text,
+// and the Result; it is also yielded with an error. Its Result is nil if the generation did not
+// begin because of invalid input or ErrNoSequence. The iteration uses a free sequence and frees it
+// when it ends, also after a break or a panic of the loop's body. If no sequence is free, the error
+// is ErrNoSequence. Generations of several goroutines take turns, forward pass by forward pass, and
+// each has the tokens that it would have alone.
 //
-// The prompt is read as Tokenize reads it. The end of ctx ends the generation with an error that is
-// context.Cause(ctx): at once while another sequence's forward pass runs, and in its own pass after the wave
-// that runs, see exec.Engine.Forward. In the steady state nothing is allocated for a token; its text is part of a larger
-// string, one for about a thousand tokens.
+// The prompt is tokenized as by Tokenize. The end of ctx ends the generation with an error that is
+// context.Cause(ctx): at once while another sequence's forward pass runs, and in its own pass after
+// the wave that runs, see exec.Engine.Forward. In the steady state no memory is allocated per
+// token; the text of about a thousand tokens shares one string.
 func (m *Model) Generate(ctx context.Context, prompt string, p Params) iter.Seq2[Piece, error] {
 	return func(yield func(Piece, error) bool) {
 		s, err := m.NewSession()
@@ -71,7 +72,7 @@ type generation struct {
 	params  *Params
 	sampler *sample.Sampler
 	decoder *speculate.Decoder // nil without speculation
-	topK    int                // how many of the greatest logits suffice, 0: all
+	topK    int                // number of greatest logits that are needed, 0: all
 	stops   *tokenizer.StopMatcher
 	stream  tokenizer.Stream
 	piece   []byte // bytes of the last token
@@ -80,8 +81,8 @@ type generation struct {
 	logprob float32
 }
 
-// generate continues a prompt. Between tokens nothing is locked but the session, so that the loop's body may
-// do anything, also panic.
+// generate continues a prompt. Between tokens only the session is locked, so the loop's body may do
+// anything, including a panic.
 func (s *Session) generate(ctx context.Context, p Params, prompt func() ([]int32, error)) iter.Seq2[Piece, error] {
 	return func(yield func(Piece, error) bool) {
 		if err := s.begin(ctx); err != nil {
@@ -110,8 +111,8 @@ func (s *Session) generate(ctx context.Context, p Params, prompt func() ([]int32
 	}
 }
 
-// newGeneration checks everything that can be checked before the first forward pass. It returns the prompt
-// too.
+// newGeneration makes all checks that are possible before the first forward pass. It also returns
+// the prompt's tokens.
 func (s *Session) newGeneration(p *Params, prompt func() ([]int32, error)) (*generation, []int32, error) {
 	sampler, err := p.check(s.session)
 	if err != nil {
@@ -185,7 +186,7 @@ func (g *generation) prompt(ctx context.Context, prompt []int32) error {
 	return nil
 }
 
-// takeFirst returns what is done with the logits of the prompt's last token.
+// takeFirst returns the function that handles the logits of the prompt's last token.
 func (g *generation) takeFirst(prompt []int32) func(exec.Row) error {
 	return func(row exec.Row) (err error) {
 		for _, id := range prompt {
@@ -226,7 +227,7 @@ func (g *generation) decode(ctx context.Context) error {
 	return g.take(row)
 }
 
-// take draws a token from a row of logits, which is a view: the caller has the engine to itself.
+// take draws a token from a row of logits. The row is a view, so the caller must hold the engine.
 func (g *generation) take(row exec.Row) (err error) {
 	if row.IDs != nil {
 		g.next[0], err = g.sampler.SampleTop(g.session.result.Tokens, row.IDs, row.Logits)
@@ -239,7 +240,7 @@ func (g *generation) take(row exec.Row) (err error) {
 	return err
 }
 
-// logprob returns the logarithm of the probability of a token: its logit less log Σ exp.
+// logprob returns the natural logarithm of a token's probability: its logit minus log Σ exp.
 func logprob(logits []float32, id int32) float32 {
 	most := math.Inf(-1)
 	for _, l := range logits {
@@ -252,8 +253,8 @@ func logprob(logits []float32, id int32) float32 {
 	return float32(float64(logits[id]) - most - math.Log(sum))
 }
 
-// texts turns bytes into strings. Strings are parts of blocks that are never written again, so that there
-// is an allocation for a block and not for a token.
+// texts converts bytes to strings. Strings are parts of blocks that are never rewritten, so there
+// is one allocation per block and not per token.
 type texts struct{ block strings.Builder }
 
 const textBlock = 4096

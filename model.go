@@ -23,7 +23,7 @@ type Model struct {
 	file       *gguf.File
 	ownsFile   bool
 	weights    *sidecar.File
-	vocabulary func() (*tokenizer.Tokenizer, error) // reads it, in a goroutine since the file was opened
+	vocabulary func() (*tokenizer.Tokenizer, error) // returns the tokenizer, which a goroutine has been loading since the file was opened
 	tokenizer  *tokenizer.Tokenizer
 	ends       map[int32]bool // end of generation
 
@@ -31,7 +31,7 @@ type Model struct {
 	engine *exec.Engine
 
 	mu     sync.Mutex
-	free   []*exec.Session // with mu locked: sequences that were given back, see Session.settle
+	free   []*exec.Session // with mu locked: free sequences, see Session.settle
 	closed atomic.Bool     // set with mu locked
 }
 
@@ -49,8 +49,8 @@ func Open(name string, o Options) (*Model, error) {
 	})
 }
 
-// OpenPlan opens a plan that was compiled before, with the model file that it is for, which must be the
-// same: otherwise the error is ErrWrongModel. Where model is "", it is the file that the plan names.
+// OpenPlan opens a compiled plan with its model file. If model is "", it is the file that the plan
+// names. If the file is another model, the error is ErrWrongModel.
 func OpenPlan(path, model string, o Options) (*Model, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -77,8 +77,7 @@ func OpenPlan(path, model string, o Options) (*Model, error) {
 	return m, nil
 }
 
-// New makes a Model of an open file and a plan for it. The file stays the caller's: it must be open until
-// Close.
+// New returns a Model of an open file and a plan for it. The caller closes the file after Close.
 func New(f *gguf.File, p *plan.Plan, o Options) (*Model, error) {
 	if f == nil || p == nil {
 		return nil, errors.New("no model file or no plan, expected both")
@@ -131,7 +130,7 @@ func (m *Model) load(name string) error {
 	return err
 }
 
-// use starts to read the vocabulary of a model file, and opens the file with its weights in FP8, if there is one.
+// use starts to load the vocabulary of a model file, and opens its sidecar if there is one.
 func (m *Model) use(f *gguf.File) (err error) {
 	m.file = f
 	m.vocabulary = sync.OnceValues(func() (*tokenizer.Tokenizer, error) {
@@ -149,7 +148,7 @@ func (m *Model) use(f *gguf.File) (err error) {
 func (m *Model) closeAll() error {
 	var errs []error
 	if m.vocabulary != nil {
-		m.vocabulary() // which reads the file
+		m.vocabulary() // wait for it, since it reads the file
 	}
 	if m.engine != nil {
 		errs = append(errs, m.engine.Close())
@@ -163,8 +162,8 @@ func (m *Model) closeAll() error {
 	return errors.Join(errs...)
 }
 
-// Close ends the workers and gives the memory back. A forward pass in progress ends first; sessions and
-// generations then return ErrClosed. A second time it does nothing.
+// Close ends the workers and frees the memory. It first waits for a forward pass in progress;
+// sessions and generations then return ErrClosed. A second call does nothing.
 func (m *Model) Close() error {
 	m.turn <- struct{}{}
 	defer m.release()
@@ -192,8 +191,8 @@ func (m *Model) Plan() *plan.Plan { return m.engine.Plan() }
 // generation of the model is in use.
 func (m *Model) Engine() *exec.Engine { return m.engine }
 
-// Tokenize returns the token ids of a text, with the token that texts begin with where the model wants one.
-// Names of control tokens in the text, such as <|im_end|>, stand for these tokens.
+// Tokenize returns the token ids of a text, including the BOS token if the model uses one. Names of
+// control tokens in the text, such as <|im_end|>, become these tokens.
 func (m *Model) Tokenize(text string) ([]int32, error) {
 	return m.encode(text, true)
 }
@@ -204,7 +203,7 @@ func (m *Model) Detokenize(ids []int32) (string, error) {
 	return string(text), err
 }
 
-// encode returns the token ids of a text that follows other tokens where bos is false.
+// encode returns the token ids of a text. bos is false for a text that follows other tokens.
 func (m *Model) encode(text string, bos bool) ([]int32, error) {
 	return m.tokenizer.Encode([]byte(text), tokenizer.Options{BOS: bos, ParseSpecial: true})
 }
@@ -229,14 +228,15 @@ func (m *Model) NewSession() (*Session, error) {
 	return &Session{model: m, session: s}, nil
 }
 
-// giveBack makes a sequence free.
+// giveBack frees a sequence.
 func (m *Model) giveBack(s *exec.Session) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.free = append(m.free, s)
 }
 
-// Logits returns the logits of the token that follows ids, a copy. It takes a free sequence meanwhile.
+// Logits returns a copy of the logits for the token after ids. It uses a free sequence during the
+// call.
 func (m *Model) Logits(ctx context.Context, ids []int32) ([]float32, error) {
 	s, err := m.NewSession()
 	if err != nil {

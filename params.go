@@ -8,25 +8,25 @@ import (
 	"pesti/exec/sample"
 )
 
-// Params say how a text is continued. The zero value takes the most likely token each time.
+// Params configure a generation. The zero value always takes the most likely token.
 type Params struct {
 	MaxTokens int // most tokens to generate; 0: until the end of generation or of the context
 
 	Temp          float64 // temperature; 0 takes the most likely token
 	TopK          int     // sample from the K most likely tokens; 0: all
 	TopP          float64 // sample from the smallest set of tokens whose probabilities add up to this; 0: all
-	MinP          float64 // sample from tokens that are at least this times as likely as the most likely one; 0: all
+	MinP          float64 // sample from tokens with at least this fraction of the highest probability; 0: all
 	RepeatPenalty float64 // make recent tokens, also those of the prompt, less likely; 0 and 1: off
-	RepeatLast    int     // how many tokens count as recent; 0: 64
-	Seed          int64   // of the random numbers; sample.RandomSeed is another one each time
+	RepeatLast    int     // number of recent tokens; 0: 64
+	Seed          int64   // seed of the random numbers; sample.RandomSeed takes a new one each time
 
 	Stop      []string // end before the first of these texts
-	IgnoreEOG bool     // go on after the model's end of generation
-	Logprobs  bool     // fill in Piece.Logprob, which needs all logits of each token
+	IgnoreEOG bool     // continue after the model's end-of-generation token
+	Logprobs  bool     // set Piece.Logprob, which needs all logits of each token
 
-	// Speculate is the most tokens to draft and verify in one forward pass, where the text repeats itself: the
-	// same text, in less time. 0 is off. The plan must give the logits of as many tokens and one more: see
-	// lower.Options.Rows.
+	// Speculate is the largest number of draft tokens that one forward pass verifies; 0 is off.
+	// Drafts make repetitive texts faster and never change the text. The plan needs rows of logits
+	// for one token more than that: see lower.Options.Rows.
 	Speculate int
 }
 
@@ -38,7 +38,8 @@ func (p *Params) sampling() sample.Params {
 	}
 }
 
-// check returns an error for parameters that make no sense for a session, and a sampler for its vocabulary.
+// check returns a sampler for a session's vocabulary, or an error for parameters that are invalid
+// for the session.
 func (p *Params) check(session *exec.Session) (*sample.Sampler, error) {
 	switch limit := session.MaxLogitRows() - 1; {
 	case p.MaxTokens < 0:

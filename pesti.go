@@ -8,16 +8,16 @@
 //		fmt.Print(piece.Text)
 //	}
 //
-// In place of a file, "demo" is a small model that the program contains. The zero Options compile for the
-// best instruction set of this machine and all usable cores, with precision fast. The zero Params decode
-// greedily, up to the model's end of generation or the end of the context.
+// The name "demo" stands for a small model that the program contains. The zero Options compile for
+// the best instruction set of this machine and all usable cores, with precision fast. The zero
+// Params decode greedily, up to the model's end of generation or the end of the context.
 //
-// A [Model] may be used from any number of goroutines, a [Session] from one at a time. Whatever runs at the
-// same time, the tokens of a sequence are the same.
+// A [Model] may be used from any number of goroutines, a [Session] from one at a time. The tokens
+// of a sequence do not depend on what else runs at the same time.
 //
-// The package hands out plans and graphs (see [Compile]). Packages exec, lower and frontend have the same
-// parts one by one. It imports those packages, and with them the standard library and golang.org/x alone;
-// nothing in this module imports it but the command line and tests.
+// [Compile] returns plans and graphs. Packages exec, lower and frontend offer the parts of this
+// package separately. Apart from packages of this module, it depends only on the standard library
+// and golang.org/x. In this module, only commands and tests import it.
 package pesti
 
 import (
@@ -31,35 +31,35 @@ import (
 // Demo is the name of the model that the program contains.
 const Demo = "demo"
 
-// Options are what the caller of Open, OpenPlan or Compile may choose.
+// Options configure Open, OpenPlan and Compile.
 type Options struct {
-	// Compile has the options of the compiler, such as Ctx, Sequences, Ubatch, Precision and KV. Where ISA
-	// and Threads are zero, they are the best instruction set of this machine and the number of usable cores.
-	// A plan that is compiled already takes none of them.
+	// Compile has the options of the compiler, such as Ctx, Sequences, Ubatch, Precision and KV. If
+	// ISA or Threads is zero, it defaults to the best instruction set of this machine or to the
+	// number of usable cores. OpenPlan ignores Compile.
 	Compile lower.Options
 
 	// Engine has the options of the executor, such as a device's driver and a profile.
 	Engine exec.Options
 
-	// Weights is the path of a file with the matrices of the model in FP8, "" for none. OpenPlan takes the
-	// file that the plan names where it is "".
+	// Weights is the path of a sidecar with the model's matrices in FP8, "" for none. If it is "",
+	// OpenPlan uses the file that the plan names.
 	Weights string
 
-	// Tokenizer is the tokenizer of the model, where the caller has read it already; nil: it is read.
+	// Tokenizer is the model's tokenizer if the caller has loaded it already; nil loads it.
 	Tokenizer *tokenizer.Tokenizer
 
-	// Log receives warnings about the model, where it is set.
+	// Log, if it is set, receives warnings about the model.
 	Log *slog.Logger
 
-	// Progress, where it is set, is called while a model is opened and a prompt is evaluated, from the
+	// Progress, if it is set, is called while a model is opened and a prompt is evaluated, from the
 	// goroutine that called Open or runs the generation. It must not call methods of the model.
 	Progress func(Progress)
 }
 
-// A Progress says what a model is doing.
+// A Progress reports the progress of opening a model or of evaluating a prompt.
 type Progress struct {
 	Stage string // "load", "compile", "pack" or "prompt"
-	Done  int    // tokens of the prompt that were evaluated
+	Done  int    // evaluated tokens of the prompt
 	Total int    // tokens of the prompt, 0 for other stages
 }
 

@@ -11,16 +11,16 @@ import (
 	"pesti/exec"
 )
 
-// A Session is one sequence of a model: the tokens that it was fed and has generated, with their cache. It
-// takes one call at a time; a call from another goroutine meanwhile, or from the body of a loop over its
-// Generate, returns ErrBusy and changes nothing. Logits and Result belong to the goroutine that made the last
-// call. Pos may be called at any time.
+// A Session is one sequence of a model: the tokens that it was fed and has generated, with their
+// cache. It allows one call at a time; another call during it, from another goroutine or from the
+// body of a loop over its Generate, returns ErrBusy and changes nothing. Logits and Result belong
+// to the goroutine that made the last call. Pos may be called at any time.
 type Session struct {
 	model   *Model
 	session *exec.Session // nil after Close; may have more tokens than pos, see settle
 	pos     atomic.Int64
 	busy    atomic.Bool
-	logits  []float32 // of the last token fed by Feed, a copy; empty where there is none
+	logits  []float32 // copy of the logits of the last token of Feed; empty if there are none
 	result  Result
 }
 
@@ -55,11 +55,11 @@ func (s *Session) begin(ctx context.Context) error {
 // Pos returns the number of tokens that the session has. It does not wait for a forward pass.
 func (s *Session) Pos() int { return int(s.pos.Load()) }
 
-// remaining returns the number of positions that are left in the context.
+// remaining returns the number of free positions in the context.
 func (s *Session) remaining() int { return int(s.model.Plan().Target.Ctx) - s.Pos() }
 
-// Feed appends tokens to the session. Where they do not fit, the error is ErrContextFull and nothing
-// changes. Where ctx ends, the session keeps the tokens of the forward passes before: see Pos.
+// Feed appends tokens to the session. If they do not fit, the error is ErrContextFull and nothing
+// changes. If ctx ends, the session keeps the tokens of the completed forward passes: see Pos.
 func (s *Session) Feed(ctx context.Context, ids []int32) error {
 	if err := s.begin(ctx); err != nil {
 		return err
@@ -130,7 +130,7 @@ func (s *Session) settle() error {
 	return nil
 }
 
-// Logits returns the logits of the token that follows those of the last Feed, a copy; nil where Feed was not
+// Logits returns a copy of the logits for the token after the last Feed. It is nil if Feed was not
 // the last call that changed the session.
 func (s *Session) Logits() []float32 {
 	if len(s.logits) == 0 {
@@ -139,15 +139,16 @@ func (s *Session) Logits() []float32 {
 	return slices.Clone(s.logits)
 }
 
-// Truncate forgets the tokens from position n on. Where a layer with a window has forgotten what comes
-// before n, that is an error and nothing changes. It does not wait for a forward pass.
+// Truncate removes the tokens from position n on. It is an error, and changes nothing, if a layer
+// with a window no longer holds the positions before n that it needs. It does not wait for a
+// forward pass.
 func (s *Session) Truncate(n int) error {
 	if err := s.begin(context.Background()); err != nil {
 		return err
 	}
 	defer s.unlock()
 	if pos := s.Pos(); n < 0 || n > pos {
-		return fmt.Errorf("truncating to %d positions, expected 0 to the %d there are", n, pos)
+		return fmt.Errorf("truncating to %d positions, expected 0 to the session's %d", n, pos)
 	}
 	if err := s.session.CheckTruncate(n); err != nil {
 		return err
@@ -157,9 +158,9 @@ func (s *Session) Truncate(n int) error {
 	return nil
 }
 
-// Generate appends a text to the session and continues it: see Model.Generate. The token that texts begin
-// with comes only before the first text of a session. The session keeps the prompt and the generated tokens
-// except the last one, which was not evaluated.
+// Generate appends a text to the session and continues it: see Model.Generate. The BOS token is
+// added only before the first text of a session. The session keeps the prompt and the generated
+// tokens except the last one, which was not evaluated.
 func (s *Session) Generate(ctx context.Context, prompt string, p Params) iter.Seq2[Piece, error] {
 	return s.generate(ctx, p, func() ([]int32, error) {
 		if prompt == "" {
@@ -174,11 +175,11 @@ func (s *Session) GenerateIDs(ctx context.Context, prompt []int32, p Params) ite
 	return s.generate(ctx, p, func() ([]int32, error) { return prompt, nil })
 }
 
-// Result returns the counts and times of the last generation, also of one that ended early.
+// Result returns the counts and times of the last generation, even if it ended early.
 func (s *Session) Result() Result { return s.result }
 
-// Close gives the sequence back to the model. A second time it does nothing. While a generation of the
-// session runs it returns ErrBusy. It does not wait for a forward pass.
+// Close frees the sequence. A second call does nothing. While a generation of the session runs, it
+// returns ErrBusy. It does not wait for a forward pass.
 func (s *Session) Close() error {
 	if err := s.lock(); err != nil {
 		return err

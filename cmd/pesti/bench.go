@@ -177,7 +177,7 @@ func (a *app) benchText(s *source, path string) ([]int32, error) {
 func (a *app) printBench(tests []bench.Test, stopped string, asJSON bool) error {
 	if asJSON {
 		if tests == nil {
-			tests = []bench.Test{} // in JSON a list, not null
+			tests = []bench.Test{} // so that JSON has a list and not null
 		}
 		return a.printJSON(tests)
 	}
@@ -247,9 +247,9 @@ func pairedCells(t *bench.Test) string {
 	return fmt.Sprintf("\t%s of plain decoding%s", ratio, guesses(p.Proposed, p.Accepted))
 }
 
-// onlyOnce sets one run for each test, and makes the default tests short.
+// onlyOnce sets a single run for each test, and shorter default tests.
 func (o *benchOptions) onlyOnce(set *pflag.FlagSet) {
-	o.repeat.n = 0 // the first run alone
+	o.repeat.n = 0 // only the first run
 	if !set.Changed("prompt") {
 		o.prompts = []int{64}
 	}

@@ -75,7 +75,7 @@ func (a *app) checkSource(ctx context.Context, s *source, o *checkOptions) error
 	if err != nil {
 		return err
 	}
-	s.options.Rows = compare.StepTokens // with fewer, steps would run again for the remaining rows
+	s.options.Rows = compare.StepTokens // with fewer rows, passes would be repeated for the remaining rows
 	if _, err = s.compile(); err != nil {
 		return err
 	}

@@ -79,7 +79,7 @@ func (o *compareOptions) check() error {
 	return nil
 }
 
-// forB returns the options of B: the options of A with the changes of --but.
+// forB returns the options of B: the options of A with the changes from --but.
 func (o *compareOptions) forB() (*compileFlags, error) {
 	b := newCompileFlags("exact")
 	b.withDevice()
@@ -125,7 +125,7 @@ func (a *app) compareOperands(ctx context.Context, nameA, nameB string, o *compa
 	forProcessor := func(name string) bool { return isPlan(name) && !isCUDAPlan(name) }
 	both := forProcessor(nameA) && forProcessor(nameB)
 	for i, flags := range []*compileFlags{o.flags, flagsB} {
-		if forProcessor(described[i].Name) && !both { // --device is for the other operand
+		if forProcessor(described[i].Name) && !both { // --device applies to the other operand
 			flags = flags.withoutDevice()
 		}
 		if opened[i], err = a.openOperand(ctx, described[i], o, flags); err != nil {
@@ -183,7 +183,7 @@ func (a *app) openOperand(ctx context.Context, is compare.Description, o *compar
 		return nil, err
 	}
 	if !o.bisect {
-		s.options.Rows = compare.StepTokens // with fewer, steps would run again for the remaining rows
+		s.options.Rows = compare.StepTokens // with fewer rows, passes would be repeated for the remaining rows
 	}
 	if _, err = s.compile(); err != nil {
 		s.release()
@@ -255,7 +255,7 @@ func (a *app) bisect(ctx context.Context, operands [2]*openedOperand, ids []int3
 	return nil
 }
 
-// progressOf shows the progress of a comparison.
+// progressOf displays the progress of a comparison.
 func (a *app) progressOf(p compare.Progress) { a.progress("%s", oneLine(p.String())) }
 
 // operandLine describes an operand, with the precision and passes of its plan.

@@ -91,7 +91,7 @@ func (a *app) compileTo(ctx context.Context, name string, o *compileOptions) err
 	}()
 	res, err := a.compileStages(ctx, m, options, o)
 	a.progress("reading the weights of %s", name)
-	d := <-data // before f is closed
+	d := <-data // wait for it before f is closed
 	a.progress("")
 	if err != nil {
 		return err

@@ -14,10 +14,10 @@ import (
 	"pesti/lower"
 )
 
-// A shell is one that the line being typed can be completed in.
+// A shell is a shell with a completion script.
 type shell struct {
 	name   string
-	use    string // how the script is put to use
+	use    string // line that loads the script
 	script func(root *cobra.Command, w io.Writer) error
 }
 
@@ -49,12 +49,13 @@ func (a *app) completion() *cobra.Command {
 	return cmd
 }
 
-// completes reports whether a command line asks for the completions of another one, as the scripts do.
+// completes reports whether a command line comes from a completion script, which asks for the
+// completions of another command line.
 func completes(args []string) bool {
 	return len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd)
 }
 
-// fileEndings are the endings of the files for each word in the usage of a verb or flag.
+// fileEndings are the file name extensions for each placeholder in the usage of a verb or flag.
 var fileEndings = map[string][]string{
 	"MODEL": {"gguf"},
 	"PLAN":  {"plan"},
@@ -62,7 +63,7 @@ var fileEndings = map[string][]string{
 	"B":     {"gguf", "plan"},
 }
 
-// addCompletions gives all verbs below cmd their completions.
+// addCompletions adds completions to all verbs below cmd.
 func addCompletions(cmd *cobra.Command) error {
 	for _, verb := range cmd.Commands() {
 		if err := addCompletions(verb); err != nil {
@@ -82,7 +83,7 @@ func addCompletions(cmd *cobra.Command) error {
 	return first
 }
 
-// completeArgument completes the next argument by the word for it in the usage of the verb.
+// completeArgument completes the next argument according to its placeholder in the verb's usage.
 func completeArgument(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	words := strings.Fields(cmd.Use)[1:]
 	if len(args) >= len(words) {
@@ -111,14 +112,14 @@ func completeArgument(cmd *cobra.Command, args []string, typed string) ([]string
 // at once, so this lists the files itself.
 func demoOrFile(endings []string, typed string) ([]string, cobra.ShellCompDirective) {
 	words, directive := []string{demoName}, cobra.ShellCompDirectiveNoFileComp
-	entries, _ := os.ReadDir(".") // without it there is the demo
+	entries, _ := os.ReadDir(".") // on an error there is still the demo
 	for _, e := range entries {
 		name := e.Name()
-		switch info, err := os.Stat(name); { // a link counts as what it leads to
+		switch info, err := os.Stat(name); { // follows links
 		case err != nil || !strings.HasPrefix(name, typed) || strings.HasPrefix(name, "."):
 		case info.IsDir():
 			words = append(words, name+"/")
-			directive |= cobra.ShellCompDirectiveNoSpace // what is in it comes next
+			directive |= cobra.ShellCompDirectiveNoSpace // the folder's contents come next
 		case slices.Contains(endings, strings.TrimPrefix(filepath.Ext(name), ".")):
 			words = append(words, name)
 		}
@@ -126,7 +127,7 @@ func demoOrFile(endings []string, typed string) ([]string, cobra.ShellCompDirect
 	return words, directive
 }
 
-// completeFlag completes the values of a flag, by their type or by what its usage calls them.
+// completeFlag completes the values of a flag, by its type or by the placeholder in its usage.
 func completeFlag(f *pflag.Flag) cobra.CompletionFunc {
 	if c, ok := f.Value.(*choice); ok {
 		return cobra.FixedCompletions(c.allowed, cobra.ShellCompDirectiveNoFileComp)
@@ -151,7 +152,7 @@ func completeFlag(f *pflag.Flag) cobra.CompletionFunc {
 	return cobra.NoFileCompletions
 }
 
-// completePasses completes a list of passes to leave out.
+// completePasses completes a list of passes to switch off.
 func completePasses(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	before := typed[:strings.LastIndexByte(typed, ',')+1]
 	lists := []string{"none"}
@@ -171,7 +172,7 @@ func completeProgram(*cobra.Command, []string, string) ([]string, cobra.ShellCom
 	return lower.ProgramNames(), cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeBut completes OPTION=VALUE of compile: the option, then what it takes.
+// completeBut completes OPTION=VALUE of compile: first the option, then its value.
 func completeBut(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	options := newCompileFlags("").set
 	name, value, found := strings.Cut(typed, "=")

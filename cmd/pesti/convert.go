@@ -25,7 +25,7 @@ var storedTypes = []struct {
 	{quant.Q4_K, 14}, {quant.Q5_K, 16}, {quant.Q6_K, 18},
 }
 
-// quantizationVersion is the value of general.quantization_version that goes with these types.
+// quantizationVersion is the value of general.quantization_version for these types.
 const quantizationVersion = 2
 
 func (a *app) convert() *cobra.Command {
@@ -69,7 +69,7 @@ model becomes one file.`
 	cmd.Flags().Var(&o.size, "split-max-size", "maximum size of a file, in millions or billions of bytes, such as 500M or 2G")
 	cmd.Flags().Var(&o.tensors, "split-max-tensors", "maximum number of tensors in a file")
 	for _, name := range []string{"split-max-size", "split-max-tensors"} {
-		cmd.Flags().Lookup(name).DefValue = "" // 0 means no limit, and help must not show it
+		cmd.Flags().Lookup(name).DefValue = "" // help must not show the default 0, which means no limit
 	}
 	cmd.Flags().StringVarP(&o.out, "output", "o", "", "the model `FILE` to write; - is standard output")
 	return cmd
@@ -83,7 +83,7 @@ type convertOptions struct {
 	tensors count
 }
 
-// split reports whether the model is to be split.
+// split reports whether the options split the model.
 func (o *convertOptions) split() bool { return o.size.n > 0 || o.tensors.n > 0 }
 
 // convertTo writes f with the options o.
@@ -121,14 +121,14 @@ func (a *app) convertTo(ctx context.Context, f *gguf.File, o *convertOptions) er
 		}
 	}
 	a.loaded()
-	if size > 0 { // else they went into a pipe
+	if size > 0 { // the size of a pipe is 0
 		what += ", " + plan.HumanBytes(size)
 	}
 	a.say("%s%s: %s, from %s", paths[0], files, what, plan.HumanBytes(f.Size))
 	return nil
 }
 
-// countStored says how many matrices there are, and how many of them typ can store.
+// countStored returns a text with the number of matrices, and of those that typ can store.
 func countStored(tensors []gguf.Tensor, typ quant.Type) string {
 	matrices, stored := 0, 0
 	for i := range tensors {
@@ -144,8 +144,8 @@ func countStored(tensors []gguf.Tensor, typ quant.Type) string {
 	return fmt.Sprintf("%d of %d matrices are %s now", stored, matrices, typ)
 }
 
-// addTensors adds the tensors of f to w, each as the type that as says. It warns where as
-// gives a reason, once for layers with the same one.
+// addTensors adds the tensors of f to w, each with the type that as returns. It warns if as returns
+// a reason, once for all layers with the same reason.
 func (a *app) addTensors(w *gguf.Writer, f *gguf.File, as func(*gguf.Tensor) (quant.Type, string)) error {
 	var kept []lower.Note
 	tensors := f.Tensors()
@@ -169,8 +169,8 @@ func (a *app) addTensors(w *gguf.Writer, f *gguf.File, as func(*gguf.Tensor) (qu
 	return nil
 }
 
-// writeModel writes w to the file that o names, or to several, none of which may be one of the
-// model's, and returns their paths.
+// writeModel writes w to the file that o names, or to several files, and returns their paths. No
+// file of the model may be overwritten.
 func (a *app) writeModel(ctx context.Context, w *gguf.Writer, o *convertOptions, model []string) (paths []string, err error) {
 	paths = []string{o.out}
 	limit := gguf.SplitLimit{Tensors: int(o.tensors.n), Bytes: o.size.n}
@@ -196,7 +196,8 @@ func (a *app) writeModel(ctx context.Context, w *gguf.Writer, o *convertOptions,
 	return paths, a.output(ctx, o.out, w.Write)
 }
 
-// storedAs returns the type that t gets where typ is asked for, and why a weight keeps its own.
+// storedAs returns the type that t gets if typ is requested, and if a weight keeps its own type,
+// why.
 func storedAs(t *gguf.Tensor, typ quant.Type) (as quant.Type, why string) {
 	block, _ := quant.Lookup(typ)
 	switch {

@@ -19,8 +19,8 @@ import (
 // deviceFlag is the name of the flag whose value is a device.
 const deviceFlag = "device"
 
-// A device is the value of --device: the CPU, or devices of a CUDA driver by number. The zero value means that the
-// flag was not given.
+// A device is the value of a flag that selects where a plan runs: on the processor, or on numbered
+// devices of a CUDA driver. The zero value means that the flag is not given.
 type device struct {
 	word    string // onProcessor, or the name of a driver
 	numbers []int  // in the order of the plan's devices, see exec.DeviceOrdinals
@@ -39,7 +39,7 @@ func (d *device) String() string {
 	return cmp.Or(strings.Join(names, ","), d.word+":0")
 }
 
-// first is the number of the first device.
+// first returns the number of the first device.
 func (d *device) first() int {
 	if len(d.numbers) == 0 {
 		return 0
@@ -49,8 +49,8 @@ func (d *device) first() int {
 
 func (d *device) Type() string { return "cpu|virtual|cuda:N" }
 
-// Set takes the CPU, or devices of a driver with commas between them. Each is the name of the driver, and a colon
-// with the device's number, which is 0 if it is left out.
+// Set parses "cpu", or a driver's name followed by an optional device number (default 0), or
+// several of the latter with commas between them.
 func (d *device) Set(s string) error {
 	wrong := fmt.Errorf("expected %s", strings.ReplaceAll(d.Type(), "|", ", "))
 	var set device
@@ -79,14 +79,15 @@ func (d *device) Set(s string) error {
 	return nil
 }
 
-// openDriver returns the driver of a device, nil for the CPU. If this build lacks the driver, a program that has it
-// replaces this process, and openDriver does not return. The virtual driver gets the given number of devices.
+// openDriver returns the driver of a device, or nil for the processor. If this build lacks the
+// driver, the process is replaced by a program that has it, and openDriver does not return. The
+// virtual driver gets the given number of devices.
 func (a *app) openDriver(d device, devices int) (backends.Driver, error) {
 	if !d.onDevice() {
 		return nil, nil
 	}
 	if d.word == backends.Virtual && devices > backends.MaxVirtual {
-		return nil, usagef("--%s: there is no virtual:%d, expected a number below %d", deviceFlag, devices-1, backends.MaxVirtual)
+		return nil, usagef("--%s: there is no device virtual:%d, expected a number below %d", deviceFlag, devices-1, backends.MaxVirtual)
 	}
 	driver, err := backends.Open(d.word, devices)
 	if errors.Is(err, backends.ErrNotBuilt) {
@@ -95,8 +96,8 @@ func (a *app) openDriver(d device, devices int) (backends.Driver, error) {
 	return driver, err
 }
 
-// reachDriver opens the driver that a verb will use before the verb reads its input or prints, because a program
-// that replaces this one starts from the beginning.
+// reachDriver opens the driver that a verb will use before the verb reads input or prints, because
+// a program that replaces this process has to start from the same state.
 func (a *app) reachDriver(cmd *cobra.Command, args []string) error {
 	f := cmd.Flags().Lookup(deviceFlag)
 	if f == nil {
@@ -121,13 +122,13 @@ func (a *app) reachDriver(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// firstGPU is the default device of plans for CUDA.
+// firstGPU is the default device for plans for CUDA.
 var firstGPU = device{word: "cuda"}
 
 // onDevice reports whether d is a device, not the CPU.
 func (d device) onDevice() bool { return d.word != "" && d.word != onProcessor }
 
-// isCUDAPlan reports whether the file at path is a plan for CUDA devices, by its first lines.
+// isCUDAPlan reports, from its first lines, whether the file at path is a plan for CUDA devices.
 func isCUDAPlan(path string) bool {
 	if !isPlan(path) {
 		return false
@@ -147,7 +148,7 @@ func isCUDAPlan(path string) bool {
 	return false
 }
 
-// setFor returns the instruction set that all devices with these numbers can run.
+// setFor returns the best instruction set to compile for that all devices with these numbers have.
 func (d device) setFor(driver backends.Driver, numbers []int) (string, error) {
 	isa, err := backends.ISA(driver, numbers)
 	if err != nil {

@@ -16,8 +16,9 @@ import (
 	"pesti/exec/backends"
 )
 
-// A command that needs a CUDA device runs in pesti-cuda, which is this program built with the tag libcuda.
-// pesti-cuda cannot be the only program: building it needs a C compiler, and it does not start without libcuda.
+// A command that needs a CUDA device runs in pesti-cuda, which is this program built with the tag
+// libcuda. The drivers are in a separate program because it needs a C compiler to build and does
+// not start without libcuda.
 const (
 	reexecName     = "pesti-cuda"
 	reexecVariable = "PESTI_CUDA" // its path, if it is not in the folder of this program
@@ -25,8 +26,8 @@ const (
 	reexecBuild    = "make " + reexecName // go build -tags libcuda, with the headers of CUDA
 )
 
-// reexec replaces this process by pesti-cuda, with the same arguments, files and signals. It returns only on an
-// error.
+// reexec replaces this process by pesti-cuda, with the same arguments, files and signals. It
+// returns only on an error.
 func (a *app) reexec() error {
 	path, err := a.reexecPath()
 	if err != nil {
@@ -36,7 +37,7 @@ func (a *app) reexec() error {
 	return cannot("started", path, err)
 }
 
-// reexecPath returns the path of pesti-cuda after it has checked that the program starts on this machine.
+// reexecPath returns the path of pesti-cuda after checking that it starts on this machine.
 func (a *app) reexecPath() (string, error) {
 	if runtime.GOOS != "linux" {
 		return "", fmt.Errorf("a CUDA device needs Linux, and this is %s; use --%s virtual", runtime.GOOS, deviceFlag)
@@ -62,9 +63,10 @@ func (a *app) reexecPath() (string, error) {
 	return path, starts(path)
 }
 
-// starts returns an error if the dynamic linker lacks a library of the program at path. It asks the linker first,
-// because the linker's own error at the start would not say what to do. A linker that does not know the variable
-// runs the program, which without arguments only prints its help.
+// starts returns an error if the dynamic linker lacks a library that the program at path needs. It
+// asks the linker beforehand, because the linker's own message at a failed start gives no advice. A
+// linker that does not know the variable runs the program, which without arguments only prints its
+// help.
 func starts(path string) error {
 	cmd := exec.Command(path)
 	cmd.Env = append(os.Environ(), "LD_TRACE_LOADED_OBJECTS=1")
@@ -78,7 +80,7 @@ func starts(path string) error {
 	return nil
 }
 
-// lacking returns the library that is not found in the list of the dynamic linker, "" if there is none.
+// lacking returns the first library that is "not found" in the dynamic linker's list, or "".
 func lacking(list string) string {
 	for line := range strings.Lines(list) {
 		if name, missing := strings.CutSuffix(strings.TrimSpace(line), " => not found"); missing {

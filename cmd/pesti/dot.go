@@ -43,7 +43,7 @@ func (a *app) dot() *cobra.Command {
 				return err
 			}
 			if o.program != "" && o.stage.word != "plan" {
-				return usagef("--program is of a plan, and --stage is %s", o.stage.word)
+				return usagef("--program names a program of a plan, and --stage is %s", o.stage.word)
 			}
 			if o.profile != "" && (o.stage.word != "plan" || o.view.word != "flow") {
 				return usagef("--profile colors the steps of a plan, expected --stage plan and --view flow")
@@ -72,7 +72,7 @@ arena of a plan, as .svg or .png: each buffer is a rectangle, with steps to the 
 Equal layers are drawn once. --all draws every layer, which takes some seconds, and ten or more for a .png.`
 	f := cmd.Flags()
 	f.StringVarP(&o.out, "output", "o", "", "`FILE` to write, which ends in .dot, .svg or .png (default standard output: dot text, or svg for --view memory)")
-	f.Var(&o.view, "view", "flow is nodes or steps with the values between them, memory is the arena")
+	f.Var(&o.view, "view", "flow draws nodes or steps with the values between them, memory draws the arena")
 	f.Var(&o.stage, "stage", "graph is the graph as built, fused the graph after passes, plan the plan")
 	f.Var(&o.layer, "layer", "draw block N alone")
 	f.BoolVar(&o.all, "all", false, "draw every layer and every program")
@@ -83,20 +83,20 @@ Equal layers are drawn once. --all draws every layer, which takes some seconds, 
 	return cmd
 }
 
-// dotText is the format of pictures that are not laid out yet.
+// dotText is the format of pictures without a layout.
 const dotText = "dot"
 
-// viewFormats are the formats of each view; what goes to standard output is of the first.
+// viewFormats are the formats of each view. The first is the format for standard output.
 var viewFormats = map[string][]string{
 	"flow":   {dotText, "svg", "png"},
 	"memory": {"svg", "png"},
 }
 
-// format returns the format that the name of the file asks for.
+// format returns the format for the file's extension.
 func (o *dotOptions) format() (string, error) {
 	formats := viewFormats[o.view.word]
 	if o.view.word == "memory" && o.stage.word != "plan" {
-		return "", usagef("--view memory is of a plan, and --stage is %s", o.stage.word)
+		return "", usagef("--view memory draws a plan, and --stage is %s", o.stage.word)
 	}
 	if o.out == "" || o.out == standardStream {
 		return formats[0], nil
@@ -115,7 +115,7 @@ type renderer func(format string, w io.Writer) error
 func (a *app) draw(ctx context.Context, name string, o *dotOptions, flags *compileFlags) (renderer, error) {
 	options := draw.Options{All: o.all, Layer: int(o.layer.n), Program: o.program}
 	res := &lower.Result{}
-	if isPlan(name) { // which is drawn without its model
+	if isPlan(name) { // a plan is drawn without its model
 		if o.stage.word != "plan" {
 			return nil, usagef("--stage %s: %s is a plan, which has no graph; expected --stage plan, or a model", o.stage.word, name)
 		}

@@ -11,10 +11,10 @@ import (
 	"pesti/lower"
 )
 
-// explain prints where each pass applied, and where and why it declined, in the order of the passes. Layers with the
-// same result are one line.
+// explain prints where each pass applied, or why it declined, in the order of the passes. Layers
+// with the same result share a line.
 func explain(w io.Writer, res *lower.Result, off string) {
-	set, _ := lower.ParsePasses(off) // which compiling has checked
+	set, _ := lower.ParsePasses(off) // Compile has checked the list
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	printed := map[string]bool{}
 	for _, p := range res.Passes {
@@ -49,7 +49,7 @@ func explain(w io.Writer, res *lower.Result, off string) {
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", l.Pass, oneLine(l.Place), layers, oneLine(l.Why))
 	}
-	t.Flush() // errors of standard error are not reported
+	t.Flush() // write errors on standard error are not reported
 }
 
 // fallbackNotes returns a note for each fallback step.
@@ -61,7 +61,8 @@ func fallbackNotes(res *lower.Result) []lower.Note {
 	return notes
 }
 
-// sayFallbacks prints how many steps run reference kernels, for which ops and why.
+// sayFallbacks prints the number of steps that run reference kernels, with their ops and the
+// reasons.
 func (a *app) sayFallbacks(res *lower.Result) {
 	if len(res.Fallbacks) == 0 {
 		return
@@ -76,16 +77,16 @@ func (a *app) sayFallbacks(res *lower.Result) {
 	}
 }
 
-// A layersNote is a note for places that differ only in the layer.
+// A layersNote is a note for places that differ only in their layer.
 type layersNote struct {
 	lower.Note
 	layers []int // none for a place outside all layers
 }
 
-// anyLayer begins the place of several layers.
+// anyLayer is the prefix of a place in several layers.
 const anyLayer = "blk.N."
 
-// alikeNotes returns the notes of one pass. Layers with equal notes share one.
+// alikeNotes returns the notes of one pass. Equal notes of several layers are merged.
 func alikeNotes(notes []lower.Note, name string) []layersNote {
 	var lines []layersNote
 	at := map[lower.Note]int{}

@@ -9,13 +9,13 @@ import (
 	"pesti/lower"
 )
 
-// fieldFlags has the flag of each field that errors of packages name.
+// fieldFlags maps fields in errors of packages to flags.
 var fieldFlags = map[string]string{
 	"Temp": "temp", "TopK": "top-k", "TopP": "top-p", "MinP": "min-p", "RepeatPenalty": "repeat-penalty", "RepeatLast": "repeat-last",
 	"Passes": "passes", "Target": "target", "Split": "split", "Devices": "devices", "Activations": "activations", "Precision": "precision", "Tiles": "tiles", "Ubatch": "ubatch", "Sequences": "sequences", "Outputs": "values", "Threads": "threads", "GPULayers": "gpu-layers", "KV": "kv", "Ctx": "ctx", "Rows": "rows", "ISA": "isa",
 }
 
-// withFlag turns an error about a field into one about its flag.
+// withFlag converts an error about a field to an error about its flag.
 func withFlag(err error) error {
 	var p *sample.ParamError
 	if errors.As(err, &p) {
@@ -28,7 +28,7 @@ func withFlag(err error) error {
 	return err
 }
 
-// flagsHint returns the flags that change the limit in an error, or the command to try next. It returns "" for
+// flagsHint returns a hint for an error: the flags that change the limit, or a command; "" for
 // other errors.
 func flagsHint(err error) string {
 	switch {

@@ -36,8 +36,8 @@ func cannot(verb, path string, err error) error {
 	return fmt.Errorf("%s: cannot be %s: %w", path, verb, err)
 }
 
-// aboutWriting returns a failed write as an error about the file, or standard output. The writer does not
-// know the name.
+// aboutWriting adds the name of the file, or standard output, to a write error, since the writer
+// does not know the name.
 func aboutWriting(err error) error {
 	var of *os.PathError
 	if !errors.As(err, &of) || of.Op != "write" {
@@ -74,7 +74,7 @@ func (a *app) output(ctx context.Context, path string, write func(io.Writer) err
 	return b.Flush()
 }
 
-// spareInputs returns an error if the file at path is one that was read.
+// spareInputs returns an error if the file at path was read as an input.
 func (a *app) spareInputs(path string) error {
 	if slices.ContainsFunc(a.inputs, func(input string) bool { return sameFile(input, path) }) {
 		return usagef("%s: is read by this command, expected another file to write", path)
@@ -91,9 +91,9 @@ func (a *app) writeFile(ctx context.Context, path string, write func(io.Writer) 
 	return a.replaceFile(ctx, path, write)
 }
 
-// replaceFile has write fill the file at path. An existing file is replaced when the new one is complete, so that
-// no reader sees a part of it, and an interrupt leaves it unchanged. A path that is no regular file, such as
-// /dev/stdout, is written to directly.
+// replaceFile has write fill the file at path. An existing file is replaced only after everything
+// is written, so that no reader sees a part, and an interrupt leaves it unchanged. A path that is
+// no regular file, such as /dev/stdout, is written to directly.
 func (a *app) replaceFile(ctx context.Context, path string, write func(io.Writer) error) error {
 	s, err := a.stage(ctx, path, write)
 	if err != nil {
@@ -102,13 +102,14 @@ func (a *app) replaceFile(ctx context.Context, path string, write func(io.Writer
 	return a.place(s)
 }
 
-// A staged file is complete, but still has a temporary path.
+// A staged file is complete, but not renamed to its final path yet.
 type staged struct {
 	part string // the temporary path, "" for a file that was written directly
 	path string
 }
 
-// stage has write fill a temporary file, which place then moves to path. On an error it removes the file.
+// stage has write fill a temporary file, which place then renames to path. On an error it removes
+// the file.
 func (a *app) stage(ctx context.Context, path string, write func(io.Writer) error) (*staged, error) {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real // replace the file, not the link to it
@@ -144,7 +145,7 @@ func (a *app) stage(ctx context.Context, path string, write func(io.Writer) erro
 	return nil, err
 }
 
-// place moves a staged file to its path.
+// place renames a staged file to its path.
 func (a *app) place(s *staged) error {
 	if s.part == "" {
 		return nil
@@ -175,8 +176,9 @@ func (a *app) forgetPart(part string) {
 	a.parts = slices.DeleteFunc(a.parts, func(p string) bool { return p == part })
 }
 
-// writeFolder writes all of the files to dir, or none. If one cannot be written, for example on a full disk, older
-// files with these names stay unchanged. It makes the folder, and removes it again if it fails.
+// writeFolder writes all of the files to dir, or none. If one cannot be written, for example on a
+// full disk, existing files of these names stay unchanged. It creates the folder, and removes it
+// again if it fails.
 func (a *app) writeFolder(ctx context.Context, dir string, files []compare.DumpFile) (err error) {
 	made, err := makeFolder(dir)
 	var all []*staged
@@ -188,7 +190,7 @@ func (a *app) writeFolder(ctx context.Context, dir string, files []compare.DumpF
 			a.discard(s)
 		}
 		for _, d := range made {
-			os.Remove(d) // a folder that others write to is not empty, and stays
+			os.Remove(d) // fails, as it should, if the folder is not empty
 		}
 	}()
 	if err != nil {
@@ -216,7 +218,8 @@ func (a *app) writeFolder(ctx context.Context, dir string, files []compare.DumpF
 	return nil
 }
 
-// makeFolder makes a folder and its missing parents, and returns what it made, the innermost first.
+// makeFolder creates a folder and its missing parents, and returns the created folders, the
+// innermost first.
 func makeFolder(dir string) (made []string, err error) {
 	for d := filepath.Clean(dir); ; d = filepath.Dir(d) {
 		if _, err := os.Stat(d); !errors.Is(err, fs.ErrNotExist) {
@@ -227,8 +230,8 @@ func makeFolder(dir string) (made []string, err error) {
 	return made, os.MkdirAll(dir, 0o777)
 }
 
-// spareModel returns an error if the file at path is a model and its replacement is not, because a user rarely wants
-// to lose a model.
+// spareModel returns an error if the file at path is a model and its replacement is none, because
+// users rarely intend to overwrite a model.
 func spareModel(path, by string) error {
 	if isModel(path) && !isModel(by) {
 		return usagef("%s: is a GGUF model, which only a model may replace; expected another file to write", path)
@@ -246,7 +249,7 @@ func sameFile(a, b string) bool {
 	return err == nil && os.SameFile(x, y)
 }
 
-// createPart creates the temporary file that replaces the one at path when it is complete.
+// createPart creates the temporary file that is renamed to path after everything is written.
 func (a *app) createPart(path string) (*os.File, error) {
 	a.files.Lock()
 	defer a.files.Unlock()
@@ -257,7 +260,7 @@ func (a *app) createPart(path string) (*os.File, error) {
 	return f, err
 }
 
-// abandonFiles removes temporary files, and prevents that others are created or moved.
+// abandonFiles removes the temporary files, and blocks all later creation and renaming of files.
 func (a *app) abandonFiles() {
 	a.files.Lock()
 	for _, part := range a.parts {
@@ -265,7 +268,7 @@ func (a *app) abandonFiles() {
 	}
 }
 
-// tellPromised prints the names of files that a run would have written at its end.
+// tellPromised prints the files that the run was to write at its end.
 func (a *app) tellPromised() {
 	for _, path := range a.promised {
 		a.say("pesti: %s is not written, since the run did not end", path)
@@ -277,7 +280,7 @@ func (a *app) kept(path string) {
 	a.promised = slices.DeleteFunc(a.promised, func(p string) bool { return p == path })
 }
 
-// tellWritten prints how many files an interrupted verb has written.
+// tellWritten prints the number of files that an interrupted verb has written.
 func (a *app) tellWritten(verb *cobra.Command) {
 	f := verb.Flags().Lookup("output")
 	if f == nil || f.Value.String() == "" || f.Value.String() == standardStream {
@@ -293,7 +296,7 @@ func (a *app) tellWritten(verb *cobra.Command) {
 	a.say("pesti: interrupted; %s written to %s", what, f.Value)
 }
 
-// writeSize is the number of bytes in one write.
+// writeSize is the number of bytes that are written at a time.
 const writeSize = 1 << 18
 
 // fill has write fill f, and closes it.

@@ -148,7 +148,7 @@ func TestTraceInterrupted(t *testing.T) {
 		if err := json.Unmarshal([]byte(readFile(t, trace)), &events); err != nil || len(events.TraceEvents) < 40 {
 			t.Errorf("%s: a trace of %d events, %v", c.args, len(events.TraceEvents), err)
 		}
-		if !strings.Contains(said.String(), trace+" has what ran until then\n") {
+		if !strings.Contains(said.String(), trace+" has the trace up to that point\n") {
 			t.Errorf("%s: says %q", c.args, &said)
 		}
 	}

@@ -10,14 +10,14 @@ import (
 	"pesti/frontend/tokenizer"
 )
 
-// Why a generation stopped, beyond what package pesti says.
+// Reasons why a generation stopped, in addition to those of package pesti.
 const (
 	stopInterrupt = "interrupt" // by the user
 	stopClosed    = "closed"    // the reader of the output closed it
 )
 
-// generate writes the continuation of a prompt as it is generated. On an error too, the text up to there has
-// been written and the result has what was counted.
+// generate writes the continuation of a prompt as it is generated. Also after an error, the text up
+// to there is written and the result holds the counts so far.
 func (a *app) generate(ctx context.Context, s *lib.Session, prompt []int32, o *runOptions) (lib.Result, error) {
 	if o.tokens.n == 0 {
 		begin := time.Now()
@@ -37,7 +37,7 @@ func (a *app) generate(ctx context.Context, s *lib.Session, prompt []int32, o *r
 	return s.Result(), nil
 }
 
-// generation returns the parameters of a generation that the flags ask for.
+// generation returns the parameters of a generation from the flags.
 func (o *runOptions) generation() lib.Params {
 	p := lib.Params{
 		Temp: o.params.Temp, TopK: max(o.params.TopK, 0), TopP: o.params.TopP, MinP: o.params.MinP,

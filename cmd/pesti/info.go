@@ -25,7 +25,7 @@ func (a *app) version() *cobra.Command {
 		})
 }
 
-// versionText returns the version of the module, and the commit where the build knows it.
+// versionText returns the version of the module, and the commit if the build has it.
 func versionText() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -81,7 +81,7 @@ func (a *app) info() *cobra.Command {
 		})
 }
 
-// useOf says whether an instruction set is used, and why not.
+// useOf returns a text that says whether an instruction set is used, and if not, why.
 func (a *app) useOf(s exec.InstructionSet, usable []string) string {
 	switch {
 	case !slices.Contains(exec.BuiltISAs(), s.Name):
@@ -96,7 +96,7 @@ func (a *app) useOf(s exec.InstructionSet, usable []string) string {
 
 // tensorTypes returns the names of the types that can be computed with.
 func tensorTypes() []string {
-	const last = 64 // beyond all ids of the format
+	const last = 64 // above all ids of the format
 	var names []string
 	for id := range quant.Type(last) {
 		if t, ok := quant.Lookup(id); ok && t.Dequantize != nil {

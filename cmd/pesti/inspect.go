@@ -103,8 +103,8 @@ type typeReport struct {
 	Bytes   int64  `json:"bytes"`
 }
 
-// A keyReport is one key of the metadata. Arrays of more than longArray elements, such as a
-// vocabulary, are left out of JSON but for their type.
+// A keyReport is one key of the metadata. JSON has only the type of arrays with more than longArray
+// elements, such as a vocabulary.
 type keyReport struct {
 	Key   string      `json:"key"`
 	Type  string      `json:"type"`
@@ -117,13 +117,13 @@ const longArray = 256
 type tensorReport struct {
 	Name   string  `json:"name"`
 	Type   string  `json:"type"`
-	Dims   []int64 `json:"dims"` // as the file has them, contiguous first
+	Dims   []int64 `json:"dims"` // in the file's order, contiguous first
 	Bytes  int64   `json:"bytes"`
 	Offset int64   `json:"offset"` // from the start of its file
 	Shard  int     `json:"shard"`
 }
 
-// describe collects the report. It needs no key to be there: it is for files that do not load.
+// describe collects the report. It requires no key, so that it works for files that do not load.
 func describe(f *gguf.File, tensors bool) *fileReport {
 	r := &fileReport{
 		File: f.Path, Size: f.Size, Version: f.Version,
@@ -166,7 +166,7 @@ func describe(f *gguf.File, tensors bool) *fileReport {
 	return r
 }
 
-// printFile prints a report for people.
+// printFile prints a report as text.
 func printFile(w io.Writer, r *fileReport) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	arch := cmp.Or(oneLine(r.Architecture), "unknown")
@@ -201,8 +201,7 @@ func dimsText(dims []int64) string {
 	return strings.ReplaceAll(fmt.Sprint(dims), " ", ", ")
 }
 
-// checkFile prints what is wrong with a file, a line for each finding; if there is any, it
-// returns an error.
+// checkFile prints a line for each fault of a file, and returns an error if there is one.
 func (a *app) checkFile(f *gguf.File) error {
 	a.progress("reading the weights of %s", f.Path)
 	var found []string
@@ -210,7 +209,7 @@ func (a *app) checkFile(f *gguf.File) error {
 		found = append(found, f.Path+": "+d.String())
 	}
 	a.progress("")
-	// A vocabulary without tensors, or an architecture that has no front end, is no fault.
+	// A vocabulary without tensors, or an unsupported architecture, is no fault.
 	arch, err := f.Str("general.architecture")
 	switch {
 	case err != nil:

@@ -1,7 +1,7 @@
 // Command pesti compiles GGUF models to execution plans, and draws, verifies and runs them.
 //
-// It owns the command line: what each verb reads and writes, flags, messages and exit codes.
-// One file holds one verb. It computes nothing itself.
+// It implements the command line: the inputs and outputs of verbs, flags, messages and exit codes.
+// Each verb has its file. The computation is in other packages.
 package main
 
 import (
@@ -52,7 +52,7 @@ type app struct {
 	promised []string   // files that will be written at the end of a run
 }
 
-// run is the program: it runs one command line and returns its exit code.
+// run runs one command line and returns its exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func(string) string) int {
 	a := &app{args: args, stdin: stdin, stdout: stdout, stderr: stderr, getenv: getenv}
 	root := a.root()
@@ -127,8 +127,8 @@ func (a *app) help(root *cobra.Command) *cobra.Command {
 	}
 }
 
-// checkVerb returns an error if args name a verb that does not exist, with the command that lacks it. Cobra
-// ignores such a verb if args ask for help.
+// checkVerb returns an error if args name a verb that does not exist, and the command without that
+// verb. Cobra does not check this if args ask for help.
 func checkVerb(root *cobra.Command, args []string) (*cobra.Command, error) {
 	root.InitDefaultHelpCmd()
 	cmd, rest, err := root.Find(args)
@@ -146,7 +146,7 @@ func checkVerb(root *cobra.Command, args []string) (*cobra.Command, error) {
 	return cmd, err
 }
 
-// group returns a command that only has verbs below it.
+// group returns a command that consists of verbs.
 func (a *app) group(use, short string, verbs ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   use,
@@ -164,8 +164,8 @@ func (a *app) group(use, short string, verbs ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// verb returns the command for one verb. It marks errors of body as failures. All other errors that cobra
-// returns are usage errors.
+// verb returns the command for one verb. Errors of body are wrapped in failure; all other errors
+// that cobra returns are usage errors.
 func (a *app) verb(use, short, example string, args arity, body func(cmd *cobra.Command, args []string) error) *cobra.Command {
 	return &cobra.Command{
 		Use:     use,
@@ -189,8 +189,8 @@ func (a *app) verb(use, short, example string, args arity, body func(cmd *cobra.
 	}
 }
 
-// checkSaid returns an error for a flag with an empty value, which often is a shell variable that is not set. A
-// text or a list may be empty.
+// checkSaid returns an error for a flag with an empty value, for example from an unset shell
+// variable. A text or a list may be empty.
 func checkSaid(set *pflag.FlagSet) (err error) {
 	set.Visit(func(f *pflag.Flag) {
 		name, _ := pflag.UnquoteUsage(f)
@@ -201,8 +201,8 @@ func checkSaid(set *pflag.FlagSet) (err error) {
 	return err
 }
 
-// interruptible lets an interrupt end a body that does not check the context. It removes files that are not
-// complete.
+// interruptible lets an interrupt end a body that does not watch the context. It removes files that
+// are being written.
 func (a *app) interruptible(body func(cmd *cobra.Command, args []string) error) func(cmd *cobra.Command, args []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		done := make(chan error, 1)
@@ -217,7 +217,7 @@ func (a *app) interruptible(body func(cmd *cobra.Command, args []string) error) 
 	}
 }
 
-// An arity is the number of arguments that a verb takes.
+// An arity is the number of arguments of a verb.
 type arity struct {
 	least, most int
 	what        string
@@ -235,14 +235,14 @@ type failure struct{ error }
 
 func (f failure) Unwrap() error { return f.error }
 
-// A usage is an error about the command line that a verb's body finds.
+// A usage is an error of the command line that a verb's body finds.
 type usage struct{ error }
 
 func (u usage) Unwrap() error { return u.error }
 
 func usagef(format string, args ...any) error { return usage{fmt.Errorf(format, args...)} }
 
-// verdict returns the exit code for an error, and whether to print it.
+// verdict returns the exit code for an error, and whether to print the error.
 func verdict(err error) (code int, message bool) {
 	var u usage
 	var o *lower.OptionError
@@ -258,8 +258,8 @@ func verdict(err error) (code int, message bool) {
 	return exitError, true
 }
 
-// about returns err with the name of the file that it is about, unless its text begins with the name. Errors of
-// the executor say "plan" for a plan, whose file only this package knows.
+// about adds the file's name to err unless err has it. The executor calls a plan "plan", since only
+// this package knows its file.
 func about(name string, err error) error {
 	err = withFlag(err)
 	text := err.Error()

@@ -14,7 +14,7 @@ import (
 	"pesti/lower"
 )
 
-// memoryFlags are the options of a compilation on which the memory of a plan depends.
+// memoryFlags are the compile options that affect the memory of a plan.
 var memoryFlags = []string{"precision", "kv", "ctx", "ubatch", "sequences", "threads", "isa", "activations", "tiles", "passes", "planner", "weights"}
 
 const memoryHelp = `With --memory the model is compiled for contexts of 512, 1024, 2048, … positions, up to --ctx or the length
@@ -40,14 +40,14 @@ const firstCtx = 512
 // A memoryReport is the result of inspect --memory, as --json prints it. All sizes are in bytes.
 type memoryReport struct {
 	File      string      `json:"file"`
-	RAM       exec.RAM    `json:"ram"` // zero where the system does not report it
+	RAM       exec.RAM    `json:"ram"` // zero if the system does not report it
 	Ubatch    int64       `json:"ubatch"`
 	Sequences int64       `json:"sequences"`
 	Threads   int         `json:"threads"`
 	Plans     []memoryRow `json:"plans"`
 }
 
-// A memoryRow is what one plan needs.
+// A memoryRow is the memory that one plan needs.
 type memoryRow struct {
 	Precision string `json:"precision"`
 	KV        string `json:"kv"`
@@ -56,12 +56,12 @@ type memoryRow struct {
 	Packed    int64  `json:"packed"`
 	State     int64  `json:"state"`
 	Arena     int64  `json:"arena"`   // values and scratch
-	Values    int64  `json:"values"`  // at their peak
+	Values    int64  `json:"values"`  // peak of values
 	Scratch   int64  `json:"scratch"` // the rest of the arena
 	IO        int64  `json:"io"`
 	Program   int64  `json:"program"` // the process: vocabulary, plan, Go runtime
 	Total     int64  `json:"total"`
-	Fits      *bool  `json:"fits"` // null where the system does not report memory
+	Fits      *bool  `json:"fits"` // null if the system does not report memory
 }
 
 // inspectMemory prints how much memory the model called name needs.
@@ -83,10 +83,10 @@ func (a *app) inspectMemory(name string, flags *compileFlags, asJSON bool) error
 	if o.Sidecar != nil {
 		defer o.Sidecar.Close()
 	}
-	tok, _ := tokenizer.FromGGUF(f) // a model without one has a table too
+	tok, _ := tokenizer.FromGGUF(f) // a model without a vocabulary has a table too
 	r := &memoryReport{File: f.Path, RAM: exec.DetectRAM()}
 	program := int64(0)
-	if trained := m.Params.Context; flags.ctx.n > trained { // before another context is compiled
+	if trained := m.Params.Context; flags.ctx.n > trained { // checked before other contexts are compiled
 		return usagef("%s: --ctx is %d, expected 1 to %d, the context that the model was trained for", f.Path, flags.ctx.n, trained)
 	}
 	for _, o.Precision = range precisions(o.Precision) {
@@ -96,7 +96,7 @@ func (a *app) inspectMemory(name string, flags *compileFlags, asJSON bool) error
 			if err != nil {
 				return about(f.Path, err)
 			}
-			if len(r.Plans) == 0 { // as at the start of run
+			if len(r.Plans) == 0 { // like run, at its start
 				program = max(ownMemory()-start, 0)
 				runtime.KeepAlive(tok)
 			}
@@ -151,7 +151,7 @@ func (r *memoryReport) add(p *plan.Plan, program int64) {
 	r.Plans = append(r.Plans, row)
 }
 
-// ramText says how much memory there is.
+// ramText returns a text with the machine's memory.
 func ramText(ram exec.RAM) string {
 	if ram.Total == 0 {
 		return "unknown, since the system does not report it"

@@ -15,10 +15,10 @@ import (
 	"pesti/gguf/sidecar"
 )
 
-// demoName stands for the embedded model wherever a MODEL stands.
+// demoName is the MODEL argument that means the embedded model.
 const demoName = "demo"
 
-// openModel opens a MODEL and keeps its warnings.
+// openModel opens a MODEL and keeps its warnings for loaded.
 func (a *app) openModel(name string) (*gguf.File, error) {
 	if name == demoName {
 		return gguf.Parse(demoName, demo.GGUF())
@@ -38,7 +38,8 @@ func (a *app) openModel(name string) (*gguf.File, error) {
 	return f, nil
 }
 
-// loadModel opens a MODEL, reads its parameters, and keeps the warnings of both. The caller closes the file.
+// loadModel opens a MODEL, loads its hyper-parameters, and keeps the warnings of both. The caller
+// closes the file.
 func (a *app) loadModel(name string) (*frontend.Model, error) {
 	f, err := a.openModel(name)
 	if err != nil {
@@ -53,8 +54,8 @@ func (a *app) loadModel(name string) (*frontend.Model, error) {
 	return m, nil
 }
 
-// isPlan reports whether the file at path begins like a plan. A file that cannot be read is no plan: opening it
-// as a model reports the error.
+// isPlan reports whether the file at path begins like a plan. It returns false for an unreadable
+// file; opening it as a model then reports the error.
 func isPlan(path string) bool { return path != demoName && plan.IsPlan(headOf(path)) }
 
 // isModel reports whether the file at path begins like a model.
@@ -80,7 +81,8 @@ func headOf(path string) []byte {
 	return head[:n]
 }
 
-// planModel opens the model of the plan at path: the given one, or else the one that the plan names.
+// planModel opens the model of the plan at path: the given one, or else the one that the plan
+// names.
 func (a *app) planModel(path string, p *plan.Plan, given string) (*gguf.File, error) {
 	switch {
 	case given != "":
@@ -95,8 +97,8 @@ func (a *app) planModel(path string, p *plan.Plan, given string) (*gguf.File, er
 	return f, nil
 }
 
-// modelPath returns the path of the model to write into a plan at planPath: see pathFrom, or "" for the embedded
-// model.
+// modelPath returns the path of its model that a plan at planPath records: pathFrom, or "" for the
+// embedded model.
 func modelPath(planPath, model string) (string, error) {
 	if model == demoName {
 		return "", nil
@@ -104,8 +106,8 @@ func modelPath(planPath, model string) (string, error) {
 	return pathFrom(planPath, model)
 }
 
-// pathFrom returns the path to a file relative to the folder of a plan, or the absolute path if there is no
-// relative one.
+// pathFrom returns the path of a file relative to the plan's folder, or its absolute path if there
+// is no relative one.
 func pathFrom(planPath, path string) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -121,7 +123,7 @@ func pathFrom(planPath, path string) (string, error) {
 	return filepath.ToSlash(path), nil
 }
 
-// openSidecar opens the file at path with the matrices of model in FP8.
+// openSidecar opens the sidecar at path, which holds model's matrices in FP8.
 func (a *app) openSidecar(path string, model *gguf.File) (*sidecar.File, error) {
 	f, err := sidecar.Open(path, model)
 	if err != nil {
@@ -131,8 +133,8 @@ func (a *app) openSidecar(path string, model *gguf.File) (*sidecar.File, error) 
 	return f, nil
 }
 
-// planSidecar opens the sidecar of the plan at path: the given one, or else the one that the plan names. It
-// returns nil if the plan needs none.
+// planSidecar opens the sidecar of the plan at path: the given one, or else the one that the plan
+// names; nil if the plan needs none.
 func (a *app) planSidecar(path string, p *plan.Plan, given string, model *gguf.File) (*sidecar.File, error) {
 	switch {
 	case p.Sidecar == (plan.Sidecar{}) && given != "":
@@ -149,8 +151,8 @@ func (a *app) planSidecar(path string, p *plan.Plan, given string, model *gguf.F
 	return f, nil
 }
 
-// digestSidecar returns the digest of the weights of a sidecar, unless the file says that they were
-// made of other weights than the model's digest covers.
+// digestSidecar returns the digest of a sidecar's weights. It is an error if they were quantized
+// from weights with another digest than the model's.
 func digestSidecar(f *sidecar.File, model string) (string, error) {
 	if err := f.CheckData(model); err != nil {
 		return "", err
@@ -159,10 +161,10 @@ func digestSidecar(f *sidecar.File, model string) (string, error) {
 	return fmt.Sprintf("sha256:%x", sum), err
 }
 
-// sampled begins the digest of samples of the weights.
+// sampled is the prefix of a digest of samples of the weights.
 const sampled = "samples-"
 
-// digestWeights returns the digest of a model's weights for a plan, of all weights or of samples.
+// digestWeights returns the digest of a model's weights for a plan: of all weights, or of samples.
 func digestWeights(f *gguf.File, whole bool) (string, error) {
 	if whole {
 		sum, err := f.HashData()

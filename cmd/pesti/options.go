@@ -18,7 +18,8 @@ import (
 // isaVariable is the environment variable that caps the instruction set.
 const isaVariable = "PESTI_ISA"
 
-// compileFlags are the options of a compilation. All verbs that compile have them, and some have --values too.
+// compileFlags are the options of a compilation. All verbs that compile have them; some also have
+// --values.
 type compileFlags struct {
 	target, precision, kv, isa      choice
 	planner, tiles, activations     choice
@@ -100,7 +101,7 @@ func optionalPasses() []string {
 	return names
 }
 
-// addValues gives cmd the option that names values to keep, for verbs whose plan or output shows them.
+// addValues gives cmd the option that names extra output values of the plan.
 func (c *compileFlags) addValues(cmd *cobra.Command, help string) {
 	c.set.StringSliceVar(&c.values, "values", nil, help)
 	cmd.Flags().AddFlag(c.set.Lookup("values"))
@@ -117,7 +118,7 @@ func (c *compileFlags) withDevice() {
 	c.set.Var(&c.on, deviceFlag, "where to run: the CPU, a virtual GPU in software, or a GPU by number; cuda:0,cuda:1 names several (default cpu, or for target cuda cuda:0)")
 }
 
-// modelOnly returns a usage error if an option is given that a finished plan cannot take.
+// modelOnly returns a usage error if an option is given that only applies to compiling.
 func (c *compileFlags) modelOnly(path string) error {
 	var err error
 	c.set.VisitAll(func(f *pflag.Flag) {
@@ -153,8 +154,8 @@ func (c *compileFlags) withoutDevice() *compileFlags {
 	return &p
 }
 
-// options returns the options of lower.Compile, which checks them. An error is about an instruction
-// set that is not available.
+// options returns the options for lower.Compile, which checks them. Its own errors are about
+// unavailable instruction sets and devices.
 func (c *compileFlags) options(a *app) (lower.Options, error) {
 	target := c.target.word
 	if c.on.onDevice() && !c.set.Changed("target") {
@@ -197,7 +198,7 @@ func (c *compileFlags) host(a *app) (*lower.Host, error) {
 	return &lower.Host{GPULayers: int(c.gpuLayers.n), ISA: set, Threads: int(c.threads.n)}, err
 }
 
-// cacheFormat returns the name that plans have for a value of --kv.
+// cacheFormat returns the plan's name of the cache format for a value of --kv.
 func cacheFormat(kv string) string {
 	if kv == "fp8" {
 		return "f8_e4m3"
@@ -216,8 +217,8 @@ func withheld(sets []exec.InstructionSet, most, chosen string) string {
 	return ""
 }
 
-// chooseISA returns the instruction set to compile for: asked, or if that is "" the best one. Either must be
-// in the machine and in the build, and not above the cap.
+// chooseISA returns the instruction set to compile for: asked, or the best one if asked is "". The
+// machine and the build must have it, and it must not exceed the cap.
 func chooseISA(asked, most string) (string, error) {
 	best, err := exec.BestISA(most)
 	if err != nil {

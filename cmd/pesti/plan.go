@@ -113,7 +113,7 @@ func printPlan(w io.Writer, name string, p *plan.Plan) error {
 	return nil
 }
 
-// printSpread prints how the devices of a plan share it, if there are several.
+// printSpread prints how devices share a plan, if there are several.
 func printSpread(w io.Writer, name string, p *plan.Plan) error {
 	if len(p.Devices) == 0 {
 		return nil
@@ -157,8 +157,8 @@ func loadPlan(path string) (*plan.Plan, error) {
 	return parsePlan(path, text)
 }
 
-// readPlanText returns the text of the PLAN at path. A model is an error. If the file does not begin like a plan,
-// it returns only the beginning, since the file may be large and the parser needs no more for its error.
+// readPlanText returns the contents of the PLAN at path; a model is an error. If the file does not
+// begin like a plan, it returns only the beginning, which is enough for the error message.
 func readPlanText(path string) ([]byte, error) {
 	isModel := usagef("%s: is a GGUF model, expected a plan", path)
 	if path == demoName {
@@ -241,7 +241,7 @@ func (a *app) verifyPlan(ctx context.Context, path, model, weights string, seal 
 		}
 		compared = ", for " + model
 		if strings.HasPrefix(p.Model.WeightsDigest, sampled) {
-			compared += " (samples of its weights; compile --hash keeps a digest of all)"
+			compared += " (samples of its weights; compile --hash stores a digest of all)"
 		}
 	}
 	if seal {
@@ -258,8 +258,8 @@ func (a *app) verifyPlan(ctx context.Context, path, model, weights string, seal 
 	return err
 }
 
-// checkSidecar returns an error if the sidecar of the plan at path has changed since the plan was compiled. The
-// sidecar is the given one, or the one that the plan names.
+// checkSidecar returns an error if the plan's sidecar, or the given one, has changed since the plan
+// was compiled.
 func (a *app) checkSidecar(path string, p *plan.Plan, given string, f *gguf.File) error {
 	s, err := a.planSidecar(path, p, given, f)
 	if err != nil || s == nil {
@@ -276,7 +276,7 @@ func (a *app) checkSidecar(path string, p *plan.Plan, given string, f *gguf.File
 	return err
 }
 
-// checkModel returns an error unless p was compiled for the model f, with the same weights.
+// checkModel returns an error unless f is the model of p, including the weights.
 func checkModel(p *plan.Plan, f *gguf.File) error {
 	if err := exec.CheckModel(p, f); err != nil {
 		return err

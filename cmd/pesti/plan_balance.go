@@ -10,10 +10,10 @@ import (
 	"pesti/exec/plan"
 )
 
-// mostColumns is the number of workers up to which each has a column.
+// mostColumns is the largest number of workers with separate columns.
 const mostColumns = 8
 
-// A waveKind is all waves of a program that run the same kernels.
+// A waveKind groups the waves of a program that run the same kernels.
 type waveKind struct {
 	device    int
 	kernels   string
@@ -54,7 +54,7 @@ func printBalance(w io.Writer, program string, b *plan.Balance) error {
 		}
 		imbalance, columns := fmt.Sprintf("%.1f %%", 100*k.imbalance), workers
 		if len(k.bytes) == 1 {
-			imbalance = "" // alone
+			imbalance = "" // a single worker
 		}
 		if workers > mostColumns {
 			k.bytes, columns = []int64{slices.Min(k.bytes), slices.Max(k.bytes)}, 2
@@ -67,7 +67,7 @@ func printBalance(w io.Writer, program string, b *plan.Balance) error {
 	return t.Flush()
 }
 
-// waveKinds adds up the waves that run the same kernels, in the order of their first ones.
+// waveKinds sums the waves that run the same kernels, in order of first occurrence.
 func waveKinds(b *plan.Balance) []waveKind {
 	var kinds []waveKind
 	for i := range b.Waves {

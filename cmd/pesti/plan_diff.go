@@ -52,7 +52,7 @@ The exit code is 0 if the plans are equal and 1 if they differ.`
 
 // withoutPlacement drops differences of placement, and counts them by layer.
 func withoutPlacement(list []plan.Difference) (shown []plan.Difference, hidden int) {
-	shown = []plan.Difference{} // in JSON a list, not null
+	shown = []plan.Difference{} // so that JSON has a list and not null
 	for _, d := range list {
 		if d.Placement {
 			hidden += max(1, len(d.Layers))
@@ -63,8 +63,8 @@ func withoutPlacement(list []plan.Difference) (shown []plan.Difference, hidden i
 	return shown, hidden
 }
 
-// printDifferences prints differences as text, each section under its name. Programs that differ in the same way
-// share a section.
+// printDifferences prints differences as text, each section under its name. Programs with equal
+// differences share a section.
 func printDifferences(w io.Writer, list []plan.Difference, hidden int) error {
 	var heads, bodies []string
 	for len(list) > 0 {

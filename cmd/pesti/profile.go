@@ -46,7 +46,7 @@ func addProfileFlags(cmd *cobra.Command) *profileFlags {
 // profileFlag is the name of the flag whose value may be left out.
 const profileFlag = "profile"
 
-// An optionalFile is the value of a flag that names a file, or none.
+// An optionalFile is the value of a flag with an optional file name.
 type optionalFile struct {
 	asked bool
 	path  string
@@ -56,7 +56,7 @@ func (o *optionalFile) String() string     { return o.path }
 func (o *optionalFile) Type() string       { return "FILE" }
 func (o *optionalFile) Set(s string) error { o.asked, o.path = true, s; return nil }
 
-// withoutFile turns --profile into --profile= if no file name follows.
+// withoutFile allows --profile without a value at the end or before another flag.
 func withoutFile(args []string) []string {
 	args = slices.Clone(args)
 	for i, arg := range args {
@@ -75,8 +75,8 @@ func (p *profileFlags) counts(s *source) bool {
 	return p.profile.asked && s.on.word == backends.Virtual
 }
 
-// prepare checks the options and makes the engine of the source measure times. It checks that files can be written
-// before a long run, not after it.
+// prepare checks the options and makes the source's engine measure times. It checks before a long
+// run that files are writable.
 func (p *profileFlags) prepare(s *source) error {
 	if p.steps && !p.profile.asked {
 		return usagef("--profile-steps needs a profile, expected --profile too")
@@ -118,7 +118,7 @@ func (p *profileFlags) prepare(s *source) error {
 	return nil
 }
 
-// checkWritable returns an error if a file cannot be created where path says.
+// checkWritable returns an error if a file cannot be created at path.
 func (a *app) checkWritable(path string) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
 		return nil // a device or a pipe, which is written to directly
@@ -134,7 +134,7 @@ func (a *app) checkWritable(path string) error {
 	return err
 }
 
-// write writes the trace and the profile of the engine's runs, and prints the profile.
+// write writes the requested files about the engine's runs, and prints the profile.
 func (p *profileFlags) write(ctx context.Context, a *app, e *exec.Engine, to io.Writer) error {
 	if err := p.writeTrace(ctx, a, e); err != nil {
 		return err
@@ -173,7 +173,7 @@ func (p *profileFlags) write(ctx context.Context, a *app, e *exec.Engine, to io.
 	return show()
 }
 
-// writeTrace writes the trace if there is a --trace.
+// writeTrace writes the trace if it was requested.
 func (p *profileFlags) writeTrace(ctx context.Context, a *app, e *exec.Engine) error {
 	if p.trace == "" {
 		return nil
@@ -185,8 +185,8 @@ func (p *profileFlags) writeTrace(ctx context.Context, a *app, e *exec.Engine) e
 	return err
 }
 
-// writeStopped writes the trace of a run that was interrupted. It writes no profile, which needs the roofline, and
-// measuring that takes long.
+// writeStopped writes the trace of a run that was stopped, if anything ran. It writes no profile,
+// since that needs the roofline, which takes long to measure.
 func (p *profileFlags) writeStopped(ctx context.Context, a *app, e *exec.Engine) error {
 	if p.trace == "" || len(e.Trace()) == 0 {
 		return nil
@@ -194,7 +194,7 @@ func (p *profileFlags) writeStopped(ctx context.Context, a *app, e *exec.Engine)
 	if err := p.writeTrace(context.WithoutCancel(ctx), a, e); err != nil {
 		return err
 	}
-	a.say("pesti: %s has what ran until then", p.trace)
+	a.say("pesti: %s has the trace up to that point", p.trace)
 	return nil
 }
 
@@ -244,7 +244,7 @@ func printMeasured(w io.Writer, m *profile.Measured, name string) {
 		m.Calls, 1e3*m.Seconds, 100*m.Share, m.BytesS/1e9, m.MACsS/1e9, 100*m.OfLimit, 1e3*m.Predicted, 100*m.Imbalance, name)
 }
 
-// rooflineText describes the limits of a machine.
+// rooflineText returns a machine's peak rates as text.
 func rooflineText(r *profile.Roofline) string {
 	parts := []string{fmt.Sprintf("reads %.1f GB/s of %s, %.1f GB/s near a core", r.Read/1e9, plan.HumanBytes(int64(r.ReadBytes)), r.Near/1e9)}
 	for _, name := range []string{"f32", "int16", "int8"} {

@@ -10,7 +10,7 @@ import (
 	"pesti/exec/profile"
 )
 
-// This file prints the counts of the virtual device, which has no time.
+// This file prints the counts of the virtual device, which does not measure time.
 
 // countReport compares the engine's profile with the GPU of --gpu.
 func (p *profileFlags) countReport(e *exec.Engine) (*profile.CountReport, error) {
@@ -48,7 +48,7 @@ func printCounts(w io.Writer, r *profile.CountReport, steps bool) error {
 	return nil
 }
 
-// A countTable is a table of counts, with a row for each kernel or step.
+// A countTable is a printed table of counts, with a row for each kernel or step.
 type countTable struct {
 	title   string
 	columns []countColumn

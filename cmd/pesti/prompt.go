@@ -19,7 +19,7 @@ type promptFlags struct {
 	given            *pflag.FlagSet // to ask which flags were given
 }
 
-// promptWords names them in messages.
+// promptWords names these flags in messages.
 const promptWords = "one of -p TEXT, -f FILE and --ids LIST"
 
 // addPromptFlags gives cmd the flags for the tokens to evaluate.
@@ -32,7 +32,7 @@ func addPromptFlags(cmd *cobra.Command) *promptFlags {
 	return p
 }
 
-// count returns how many of them are given.
+// count returns how many of the flags are given.
 func (p *promptFlags) count() int {
 	n := 0
 	for _, name := range []string{"prompt", "file", "ids"} {
@@ -43,7 +43,7 @@ func (p *promptFlags) count() int {
 	return n
 }
 
-// read returns the ids that are given, or the text. Both are nil where none is.
+// read returns the given ids or the given text. Both are nil if no flag is given.
 func (p *promptFlags) read(a *app) (ids []int32, text []byte, err error) {
 	switch {
 	case p.given.Changed("ids"):
@@ -61,7 +61,7 @@ func (p *promptFlags) read(a *app) (ids []int32, text []byte, err error) {
 	return ids, text, err
 }
 
-// tokens returns the ids to evaluate on s, of which there must be some.
+// tokens returns the ids to evaluate on s. It is an error if there are none.
 func (p *promptFlags) tokens(s *source) ([]int32, error) {
 	if p.count() != 1 {
 		return nil, usagef("expected %s", promptWords)

@@ -31,7 +31,7 @@ func (a *app) quantize() *cobra.Command {
 			if err := a.binaryTo(out); err != nil {
 				return err
 			}
-			m, err := a.loadModel(args[0]) // a model that cannot be compiled has no use for the file
+			m, err := a.loadModel(args[0]) // the file is useless for a model that cannot be compiled
 			if err != nil {
 				return err
 			}

@@ -203,7 +203,7 @@ func (a *app) continueText(ctx context.Context, name string, text []byte, o *run
 	return o.profile.write(ctx, a, engine, a.stderr)
 }
 
-// firstFallback returns the name and kernel of the first fallback step.
+// firstFallback names the first fallback step of a plan.
 func firstFallback(p *plan.Plan) string {
 	for _, st := range p.Steps() {
 		if plan.IsReference(st.Kernel) {
@@ -213,7 +213,8 @@ func firstFallback(p *plan.Plan) string {
 	return ""
 }
 
-// printStats prints statistics as JSON if asked, and otherwise as a line on a terminal or after an interrupt.
+// printStats prints statistics: as JSON if format is json, otherwise as a line if standard error is
+// a terminal or after an interrupt.
 func (a *app) printStats(s *runStats, format string) {
 	switch {
 	case format == "json":

@@ -138,7 +138,7 @@ func TestInterruptedVerbs(t *testing.T) {
 	if text := printed.String(); code != exitInterrupted || !strings.Contains(text, "pp1") || strings.Contains(text, "tg1") {
 		t.Errorf("bench: exit code %d, prints %q, expected the first test alone", code, text)
 	}
-	if want := "pesti: " + out + " has what ran until then\n"; said.String() != want {
+	if want := "pesti: " + out + " has the trace up to that point\n"; said.String() != want {
 		t.Errorf("bench says %q, expected %q", &said, want)
 	}
 }

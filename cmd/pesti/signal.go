@@ -12,11 +12,11 @@ type stopped syscall.Signal
 
 func (s stopped) Error() string { return syscall.Signal(s).String() }
 
-// untilSignal returns a context that ends when the user or the system asks the program to. A second
+// untilSignal returns a context that the first interrupt or termination signal ends. A second
 // signal ends the process at once.
 func untilSignal() context.Context {
 	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // as it is under nohup
+	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it
 		ends = append(ends, syscall.SIGHUP)
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -30,8 +30,8 @@ func untilSignal() context.Context {
 	return ctx
 }
 
-// stoppedCode returns the exit code of a verb that ended because its context did: 128 and the number
-// of the signal, as shells have it.
+// stoppedCode returns the exit code of a verb whose context ended: 128 plus the signal's number, as
+// in shells.
 func stoppedCode(ctx context.Context) int {
 	if s, ok := context.Cause(ctx).(stopped); ok {
 		return 128 + int(s)

@@ -24,8 +24,8 @@ type source struct {
 	app     *app
 	name    string // of the MODEL or PLAN, as given
 	file    *gguf.File
-	sidecar *sidecar.File   // nil where all weights are in the model
-	options lower.Options   // of a MODEL, to which verbs add what they need
+	sidecar *sidecar.File   // nil if all weights are in the model
+	options lower.Options   // compile options of a MODEL, to which verbs add theirs
 	plan    *plan.Plan      // nil for a MODEL that is not compiled yet
 	threads int             // --threads for a PLAN; 0: the engine's default
 	profile bool            // whether the engine of start keeps a profile
@@ -86,7 +86,8 @@ func (a *app) open(ctx context.Context, name, model string, flags *compileFlags)
 	return s, nil
 }
 
-// choose opens the driver of the device to run on: the one of --device, or the default of the backend.
+// choose opens the driver of the device to run on: the requested device, or else the default for
+// the backend.
 func (s *source) choose(ctx context.Context, flags *compileFlags, backend string) (err error) {
 	if !flags.runs {
 		return nil
@@ -118,7 +119,7 @@ func (s *source) release() {
 	}
 }
 
-// orPlan adds to an error of package gguf that a plan would also be accepted.
+// orPlan rewrites an error of package gguf for an argument that can also be a plan.
 func orPlan(err error) error {
 	text := err.Error()
 	for _, expected := range []string{"expected a GGUF file", `expected "GGUF"`} {
@@ -129,8 +130,8 @@ func orPlan(err error) error {
 	return err
 }
 
-// readPlan reads a PLAN for a verb with the options of compile. Of these, a plan takes only the number of threads,
-// which readPlan returns too; 0 if it was not given.
+// readPlan reads a PLAN for a verb with compile's options. Only the number of threads applies to a
+// plan; readPlan returns it too, 0 if it is not given.
 func (a *app) readPlan(name string, flags *compileFlags) (p *plan.Plan, threads int, err error) {
 	if err := flags.modelOnly(name); err != nil {
 		return nil, 0, err
@@ -149,7 +150,7 @@ func (a *app) readPlan(name string, flags *compileFlags) (p *plan.Plan, threads 
 	return p, min(threads, exec.UsableCores()), nil
 }
 
-// compile compiles a MODEL. For a PLAN it does nothing, and the result is nil.
+// compile compiles a MODEL. For a PLAN it does nothing and returns nil.
 func (s *source) compile() (*lower.Result, error) {
 	if s.plan != nil {
 		return nil, nil
@@ -167,19 +168,19 @@ func (s *source) compile() (*lower.Result, error) {
 	return res, nil
 }
 
-// execOptions returns the options of an engine for the plan. It gives the memory that compiling left back
-// to the system, where it would stay resident in addition to the weights.
+// execOptions returns the options of an engine for the plan. It also returns the compiler's freed
+// memory to the system, which would otherwise stay resident in addition to the weights.
 func (s *source) execOptions() exec.Options {
 	debug.FreeOSMemory()
 	return exec.Options{Sidecar: s.sidecar, Driver: s.driver, Devices: s.devices, Threads: s.threads, Profile: s.profile, Trace: s.trace}
 }
 
-// input returns what package compare needs to run the plan.
+// input returns the input for package compare to run the plan.
 func (s *source) input() compare.Input {
 	return compare.Input{Plan: s.plan, Model: s.file, Options: s.execOptions()}
 }
 
-// start makes an engine for the plan.
+// start opens an engine for the plan.
 func (s *source) start(ctx context.Context) (*exec.Engine, error) {
 	e, err := exec.Open(s.plan, s.file, s.execOptions())
 	if err != nil {

@@ -20,7 +20,7 @@ func addGuessing(cmd *cobra.Command, help string) *guessing {
 	return g
 }
 
-// prepare has a MODEL compiled for so many rows of logits in a step.
+// prepare raises the rows of logits that a MODEL is compiled for, if needed.
 func (g *guessing) prepare(s *source) error {
 	if g.most.n > maxGuesses {
 		return usagef("--speculate is %d, expected at most %d", g.most.n, maxGuesses)
@@ -31,7 +31,7 @@ func (g *guessing) prepare(s *source) error {
 	return nil
 }
 
-// check returns an error if the plan does not allow as many guesses.
+// check returns an error if the plan does not allow drafts of that length.
 func (g *guessing) check(s *source) error {
 	t := &s.plan.Target
 	if limit := min(t.Rows, t.Ubatch) - 1; g.most.n > limit {
@@ -45,5 +45,5 @@ func guesses(proposed, accepted int) string {
 	if proposed == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", %d of %d guesses right", accepted, proposed)
+	return fmt.Sprintf(", %d of %d draft tokens accepted", accepted, proposed)
 }

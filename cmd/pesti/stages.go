@@ -16,15 +16,15 @@ import (
 	"pesti/lower"
 )
 
-// A stageDump writes the stages of a compilation into a folder: a file for each stage, and one page.
+// A stageDump writes the stages of a compilation to a folder: a text file for each, and one page.
 type stageDump struct {
 	save   func(path string, write func(io.Writer) error) error
 	dir    string
 	stages []page.Stage
-	err    error // the first
+	err    error // the first error
 }
 
-// newStageDump makes the folder, if it is not there.
+// newStageDump creates the folder if it does not exist.
 func (a *app) newStageDump(ctx context.Context, dir string) (*stageDump, error) {
 	save := func(path string, write func(io.Writer) error) error { return a.writeFile(ctx, path, write) }
 	return &stageDump{save: save, dir: dir}, cannot("made", dir, os.MkdirAll(dir, 0o777))

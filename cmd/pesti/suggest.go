@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// flagValues describe the values of flags with types of package pflag, whose errors use terms of Go. Types of this
-// package have errors of their own.
+// flagValues describes the values of package pflag's flag types, because pflag's errors use Go's
+// terms. Flag types of this program have their own texts.
 var flagValues = map[string]string{
 	"bool":     "true or false",
 	"float64":  "a number such as 0.5",
@@ -20,7 +20,7 @@ var flagValues = map[string]string{
 	"intSlice": "integers such as 128,512",
 }
 
-// flagMistake rewords an error of pflag about the flags of cmd.
+// flagMistake rewords an error of pflag about cmd's flags.
 func flagMistake(cmd *cobra.Command, err error) error {
 	var value *pflag.InvalidValueError
 	var unknown *pflag.NotExistError
@@ -58,7 +58,8 @@ func unknownVerb(group *cobra.Command, name string) error {
 	return fmt.Errorf("unknown verb %q%s", name, didYouMean("", name, names))
 }
 
-// didYouMean suggests the name that is closest to the typed one. It returns "" if none is close.
+// didYouMean returns a suggestion of the name most similar to the typed one, or "" if none is
+// similar.
 func didYouMean(sign, typed string, names []string) string {
 	best, least := "", 3
 	for _, name := range names {
@@ -76,8 +77,8 @@ func didYouMean(sign, typed string, names []string) string {
 	return fmt.Sprintf("; did you mean %s%s?", sign, best)
 }
 
-// editDistance returns how many bytes must be inserted, removed or replaced, or neighbours swapped,
-// to make b of a.
+// editDistance returns the number of edits from a to b, where an edit inserts, removes or replaces
+// a byte or swaps two adjacent bytes.
 func editDistance(a, b string) int {
 	rows := make([][]int, len(a)+1) // distances of prefixes of a and b
 	for i := range rows {
@@ -100,7 +101,7 @@ func editDistance(a, b string) int {
 	return rows[len(a)][len(b)]
 }
 
-// hint adds the command that prints help to a message about a wrong command line.
+// hint returns a message about a mistake in a command line for cmd, with a reference to the help.
 func hint(cmd *cobra.Command, message string) string {
 	if strings.Contains(message, " --help") {
 		return message

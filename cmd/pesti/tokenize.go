@@ -116,7 +116,7 @@ func idsText(ids []int32) string {
 	return "[" + strings.Join(words, ", ") + "]"
 }
 
-// encodePrompt returns the ids of a prompt. For an empty prompt that is the BOS token.
+// encodePrompt returns the ids of a prompt. An empty prompt becomes the BOS token.
 func encodePrompt(tok *tokenizer.Tokenizer, text []byte) ([]int32, error) {
 	ids, err := tok.Encode(text, tokenizer.Options{BOS: true, ParseSpecial: true})
 	if err != nil || len(ids) > 0 {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A choice is the value of a flag that takes one of a few words, in any case; "" stands for the default.
+// A choice is the value of a flag that takes one of a few words, in any case; "" means the default.
 type choice struct {
 	word    string
 	allowed []string
@@ -40,8 +40,8 @@ func (c *count) Set(s string) error {
 	return nil
 }
 
-// A byteCount is the value of a flag that takes a number of bytes, in millions or billions as llama.cpp's
-// gguf-split takes it.
+// A byteCount is the value of a flag that takes a number of bytes in millions or billions, like
+// llama.cpp's gguf-split.
 type byteCount struct{ n int64 }
 
 func (b *byteCount) String() string { return strconv.FormatInt(b.n, 10) }
@@ -52,7 +52,7 @@ func (b *byteCount) Set(s string) error {
 	unit := map[string]int64{"M": 1e6, "G": 1e9}[s[len(number):]]
 	n, err := strconv.ParseUint(number, 10, 32) // so that the product is an int64
 	if err != nil || n == 0 || unit == 0 {
-		return fmt.Errorf("expected a number with M or G behind it, such as 500M")
+		return fmt.Errorf("expected a number followed by M or G, such as 500M")
 	}
 	b.n = int64(n) * unit
 	return nil
@@ -66,14 +66,14 @@ func (b *bound) Type() string   { return "X" }
 
 func (b *bound) Set(s string) error {
 	x, err := strconv.ParseFloat(s, 64)
-	if err != nil || !(x >= 0) || strings.Trim(s, "0123456789.eE+-") != "" { // in Go 0x1p-3, 1_0 and inf are numbers too
+	if err != nil || !(x >= 0) || strings.Trim(s, "0123456789.eE+-") != "" { // Go also accepts 0x1p-3, 1_0 and inf
 		return fmt.Errorf("expected a number, 0 or more, such as 1e-4")
 	}
 	b.x = x
 	return nil
 }
 
-// parseIDs reads token ids: a JSON array, or ids with commas, spaces or line breaks between.
+// parseIDs parses token ids: a JSON array, or ids separated by commas, spaces or line breaks.
 func parseIDs(s string) ([]int32, error) {
 	s = strings.TrimSpace(s)
 	if inner, ok := strings.CutPrefix(s, "["); ok {
