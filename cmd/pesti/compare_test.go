@@ -309,9 +309,9 @@ func TestCompareRefuses(t *testing.T) {
 		{[]string{"demo", put("tokens.npy", "<f4", 3)}, 1, "tokens.npy: elements of type"},
 		{[]string{"demo", put("tokens.npy", "<i8", 3)}, 1, "tokens.npy: shape (3,), expected at least one and at most the 1 elements"},
 		{[]string{"demo", put("layer_01.npy", "<f4", 3, 128)}, 1, ": layer 1 is 128 wide, expected 256 as in A demo"},
-		{[]string{"demo", remove("layer_00.npy")}, 1, "layer_00.npy: is not there, and layer_03.npy is"},
-		{[]string{remove("layer_02.npy"), "demo"}, 1, "layer_02.npy: is not there, and layer_03.npy is"},
-		{[]string{"demo", put("layer_3.npy", "<f4", 3, 256)}, 1, "layer_04.npy: is not there, and layer_3.npy is"},
+		{[]string{"demo", remove("layer_00.npy")}, 1, "layer_00.npy: is missing, and layer_03.npy is present"},
+		{[]string{remove("layer_02.npy"), "demo"}, 1, "layer_02.npy: is missing, and layer_03.npy is present"},
+		{[]string{"demo", put("layer_3.npy", "<f4", 3, 256)}, 1, "layer_04.npy: is missing, and layer_3.npy is present"},
 		{[]string{"demo", remove("layer_00.npy", "layer_01.npy", "layer_02.npy", "layer_03.npy"), "--max-d", "1"}, 1, "no layers to compare"},
 	} {
 		r := pesti(append([]string{"compare"}, c.args...)...)

@@ -128,7 +128,7 @@ func (a *app) convertTo(ctx context.Context, f *gguf.File, o *convertOptions) er
 	return nil
 }
 
-// countStored returns a text with the number of matrices, and of those that typ can store.
+// countStored returns a text with the number of matrices and the number that typ can store.
 func countStored(tensors []gguf.Tensor, typ quant.Type) string {
 	matrices, stored := 0, 0
 	for i := range tensors {

@@ -9,7 +9,7 @@
 // The vocabularies come from the folder of models, where make models puts them. Values have the sizes
 // of weights before training: activations stay finite and logits differ, but the text means nothing.
 //
-// It owns the shapes and the values. It imports gguf and gguf/quant, to write the files, and
+// It defines the shapes and the values. It imports gguf and gguf/quant, to write the files, and
 // conformance/testenv.
 package main
 

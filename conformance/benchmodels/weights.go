@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// unit is how many values are copied at once. All types have blocks of a divisor of it.
+	// unit is the number of values that are copied at once, a multiple of every block length.
 	unit = 256
-	// poolUnits is how many different units the matrices of one type and spread consist of.
+	// poolUnits is the number of different units in the pool of one type and spread.
 	poolUnits = 1024
 )
 
-// A poolKey is what matrices that share a pool have in common.
+// A poolKey identifies the pool of a matrix.
 type poolKey struct {
 	typ    quant.Type
 	spread float64

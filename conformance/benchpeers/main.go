@@ -11,9 +11,9 @@
 // name for the tables. Targets are for the first peer. Without -peer only pesti is measured. With -from
 // nothing is measured: tables and picture are made from an earlier measurement.
 //
-// It owns the order of measurements, the tables, the picture, and the targets. It uses the programs
-// only through their command lines, and imports exec/cpu and exec/cpu/isa for the
-// read bandwidth, and exec/load.
+// It contains the order of measurements, the tables, the picture, and the targets. It uses the
+// programs only through their command lines, and imports exec/cpu and exec/cpu/isa for the read
+// bandwidth, and exec/load.
 package main
 
 import (

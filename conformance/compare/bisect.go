@@ -16,20 +16,20 @@ type Bisection struct {
 	B        *Description `json:"b"`
 	Tokens   int          `json:"tokens"`
 	MaxD     float64      `json:"max_d"`
-	Programs []string     `json:"programs"` // of either plan that ran
+	Programs []string     `json:"programs"` // programs of either plan that ran
 	Skipped  []Skipped    `json:"left_out"`
-	Values   int          `json:"values"` // that both plans compute, each as often as it was compared
-	First    *Difference  `json:"first"`  // null where nothing differs
+	Values   int          `json:"values"` // number of comparisons of values that both plans compute
+	First    *Difference  `json:"first"`  // null if nothing differs
 }
 
 // A Difference is a value that differs by more than the bound.
 type Difference struct {
 	Value    string    `json:"value"`
 	Layer    int       `json:"layer"` // −1 outside all layers
-	D        Number    `json:"d"`     // the largest of the value
+	D        Number    `json:"d"`     // largest d of the value
 	Position int       `json:"position"`
 	Dim      int       `json:"dim"`
-	Steps    [2]StepAt `json:"steps"`   // those of A and B that compute it
+	Steps    [2]StepAt `json:"steps"`   // steps of A and B that compute it
 	Element  Element   `json:"element"` // the first one above the bound
 }
 
@@ -48,8 +48,8 @@ type StepAt struct {
 	Kernel  string `json:"kernel"`
 }
 
-// Bisect runs the tokens ids through each program of either plan, on both plans in steps of the same
-// sizes, and returns the first value, in the order of B's steps, of which d is above maxD. progress
+// Bisect runs the tokens ids through each program of either plan, in steps of the same sizes on
+// both plans. It returns the first value, in the order of B's steps, whose d exceeds maxD. progress
 // may be nil.
 func Bisect(ctx context.Context, a, b *PlanOperand, ids []int32, maxD float64, progress func(Progress)) (*Bisection, error) {
 	if err := checkComparable([2]Operand{a, b}, ids); err != nil {
@@ -78,8 +78,8 @@ func Bisect(ctx context.Context, a, b *PlanOperand, ids []int32, maxD float64, p
 	return r, nil
 }
 
-// DefaultBound returns the d by which values of two plans may differ: 0 where they were compiled
-// alike, since bounds and the number of workers change no bit.
+// DefaultBound returns the largest allowed d between two plans. It is 0 if their options differ
+// only in bounds and the number of workers, which change no bit.
 func DefaultBound(a, b *plan.Plan) float64 {
 	x, y := a.Target, b.Target
 	if x.Backend == y.Backend && x.ISA == y.ISA && x.Precision == y.Precision && x.KV == y.KV && a.Passes == b.Passes && a.Chunk() == b.Chunk() {
@@ -88,7 +88,7 @@ func DefaultBound(a, b *plan.Plan) float64 {
 	return metrics.Tolerance
 }
 
-// Check returns an error where a value differs, or a program did not run.
+// Check returns an error if a value differs or a program did not run.
 func (r *Bisection) Check() error {
 	if d := r.First; d != nil {
 		return fmt.Errorf("%s: d of %s from %s is %.2e, expected at most %g", r.B, d.Value, r.A, d.D, r.MaxD)
@@ -99,7 +99,7 @@ func (r *Bisection) Check() error {
 	return nil
 }
 
-// An observed value is one that a step computed.
+// An observed is a value that a step computed.
 type observed struct {
 	at   StepAt
 	data []float32
@@ -110,13 +110,13 @@ func observedOf(v exec.Observation) observed {
 	return observed{StepAt{v.Program.Name, v.Wave, v.Step.ID, v.Step.Kernel}, v.Data, len(v.Data) / v.Rows}
 }
 
-// run evaluates ids[from:to] on both plans and notes the first difference.
+// run evaluates ids[from:to] on both plans and records the first difference.
 func (r *Bisection) run(ctx context.Context, plans [2]*PlanOperand, ids []int32, from, to int) error {
 	rows := min(to-from, plans[0].maxRows(from, to), plans[1].maxRows(from, to))
 	ofA := map[string]observed{}
 	plans[0].observe = func(v exec.Observation) {
 		key := valueName(v.Name)
-		if _, twice := ofA[key]; !twice { // otherwise it is a selection of rows
+		if _, twice := ofA[key]; !twice { // a second value of the name is a selection of rows
 			s := observedOf(v)
 			s.data = slices.Clone(s.data)
 			ofA[key] = s
@@ -128,7 +128,7 @@ func (r *Bisection) run(ctx context.Context, plans [2]*PlanOperand, ids []int32,
 		if !ok || r.First != nil || got.cols != want.cols {
 			return
 		}
-		// Where only one plan computes all rows, the requested ones are compared: the last ones.
+		// If only one plan computes all rows, compare the requested ones, which are the last.
 		common := min(len(got.data), len(want.data))
 		got.data, want.data = got.data[len(got.data)-common:], want.data[len(want.data)-common:]
 		r.Values++

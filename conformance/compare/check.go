@@ -14,27 +14,27 @@ import (
 	"pesti/exec/plan"
 )
 
-// A Bound is how far a plan may be from what gorgonia computes.
+// A Bound holds the largest allowed differences between a plan and gorgonia.
 type Bound struct {
 	D      Number `json:"d"`      // of a layer, at any position
-	Logits Number `json:"logits"` // |Δ| of any logit, where none of its position is above largeLogit
+	Logits Number `json:"logits"` // |Δ| of any logit, if no logit of its position exceeds largeLogit
 	KL     Number `json:"kl"`     // mean divergence of the logits
 }
 
-// Bounds are those of plans that compute in float32, with weights as they are and a float32 cache
-// (Exact), of plans some of whose activations have one plane of int8 (OnePlane), and of all others
-// (Fast). The first are CONFORMANCE.md's. Of the others, d and logits are about four times what correct
-// plans reach on three models and two texts (fast d 0.06, logits 0.072, with one plane 3.2 and 2.6, those
-// of gemma, where few dims are large), since both are about the worst element alone. The divergence is a
-// mean, and sees an epsilon or a scale that is wrong everywhere: correct plans reach 2e-7 to 1e-5, with
-// one plane 2e-4 to 8e-3.
+// Bounds are the bounds of three kinds of plans. Exact is for plans that compute in float32 with a
+// float32 cache; its bounds are CONFORMANCE.md's. OnePlane is for plans with activations in one
+// plane of int8, and Fast for all others. Their bounds on d and logits are about four times the
+// largest values of correct plans on three models and two texts (fast: d 0.06, logits 0.072; one
+// plane: 3.2 and 2.6; all on gemma, which has few large dims), because both depend on the worst
+// element alone. The KL divergence is a mean and detects an epsilon or a scale that is wrong
+// everywhere: correct plans reach 2e-7 to 1e-5, with one plane 2e-4 to 8e-3.
 var Bounds = struct{ Exact, Fast, OnePlane Bound }{
 	Exact:    Bound{metrics.Tolerance, 1e-3, 1e-4},
 	Fast:     Bound{0.25, 0.25, 1e-4},
 	OnePlane: Bound{12, 10, 2e-2},
 }
 
-// boundOf returns the bound that a plan must meet.
+// boundOf returns the bound for a plan.
 func boundOf(p *plan.Plan) Bound {
 	if p.Target.Precision == "exact" && p.Target.KV == "f32" {
 		return Bounds.Exact
@@ -47,15 +47,15 @@ func boundOf(p *plan.Plan) Bound {
 	return Bounds.Fast
 }
 
-// largeLogit is a logit far above those of usual models, of which float32 can keep no more than about
-// 1e-3 after so many sums. The allowed difference grows with logits beyond it.
+// largeLogit is far above the logits of usual models. Of such a logit, float32 sums keep an
+// absolute accuracy of only about 1e-3, so the allowed difference grows with larger logits.
 const largeLogit = 100
 
-// allowed is by how much the logits of a position may differ. row has gorgonia's.
+// allowed returns the allowed difference of the logits of a position. row has gorgonia's logits.
 func (b *Bound) allowed(row []float64) float64 {
 	largest := 0.0
 	for _, x := range row {
-		largest = max(largest, math.Abs(x)) // NaN stays
+		largest = max(largest, math.Abs(x)) // keeps a NaN
 	}
 	if times := largest / largeLogit; times > 1 && !math.IsInf(times, 1) {
 		return float64(b.Logits) * times
@@ -67,13 +67,13 @@ func (b Bound) String() string {
 	return fmt.Sprintf("d %g, logits %g, mean KL divergence %g", b.D, b.Logits, b.KL)
 }
 
-// A CheckReport is how far a plan is from what gorgonia computes.
+// A CheckReport holds the differences between a plan and gorgonia.
 type CheckReport struct {
 	Name      string         `json:"subject"`
 	Precision string         `json:"precision"`
 	KV        string         `json:"kv"`
 	Tokens    int            `json:"tokens"`
-	Programs  []string       `json:"programs"` // of the plan that ran
+	Programs  []string       `json:"programs"` // programs of the plan that ran
 	Skipped   []Skipped      `json:"left_out"`
 	Layers    []CheckedLayer `json:"layers"`
 	Logits    CheckedLogits  `json:"logits"`
@@ -81,27 +81,29 @@ type CheckReport struct {
 	OK        bool           `json:"ok"`
 }
 
-// A CheckedLayer is where a residual stream differs most, of all programs, and what is allowed.
+// A CheckedLayer is the largest difference of a residual stream over all programs, with the allowed
+// one.
 type CheckedLayer struct {
 	LayerDeviation
 	Allowed Number `json:"allowed"`
-	Floor   Number `json:"float32_d,omitempty"` // d of gorgonia in float32, where it was computed
+	Floor   Number `json:"float32_d,omitempty"` // d of gorgonia in float32, if it was computed
 }
 
-// A CheckedLogits is where the logits differ most, and whether that changes the most likely token.
+// A CheckedLogits is the largest difference of the logits, with the number of positions where the
+// most likely token differs.
 type CheckedLogits struct {
 	Delta    Number `json:"delta"`
-	Allowed  Number `json:"allowed"` // there
+	Allowed  Number `json:"allowed"` // at that position
 	Position int    `json:"position"`
 	Token    int    `json:"token"`
 	Program  string `json:"program"`
 	Wrong    int    `json:"argmax_wrong"` // positions with another most likely token
-	Close    int    `json:"argmax_close"` // the same, but gorgonia's best two are closer than the bound
-	KL       Number `json:"kl"`           // the mean of the program that has the largest
+	Close    int    `json:"argmax_close"` // the same, if gorgonia's best two logits are closer than the bound
+	KL       Number `json:"kl"`           // largest mean of a program
 }
 
-// A Checker compares a plan with what gorgonia computes for the same tokens from the model's graph
-// before any pass.
+// A Checker compares a plan with gorgonia, which computes the model's unfused graph for the same
+// tokens.
 type Checker struct {
 	in  Input
 	is  Description
@@ -121,8 +123,8 @@ func NewChecker(in Input, is Description, ids []int32) (*Checker, error) {
 	return &Checker{in, is, ids, ref}, nil
 }
 
-// Check runs every program of the plan and returns how far each layer and the logits are from
-// gorgonia's. progress may be nil.
+// Check runs every program of the plan and compares each layer and the logits with gorgonia's.
+// progress may be nil.
 func (c *Checker) Check(ctx context.Context, progress func(Progress)) (*CheckReport, error) {
 	t := &c.in.Plan.Target
 	r := &CheckReport{Name: c.is.String(), Precision: t.Precision, KV: t.KV, Tokens: len(c.ids), Bound: boundOf(c.in.Plan)}
@@ -136,8 +138,8 @@ func (c *Checker) Check(ctx context.Context, progress func(Progress)) (*CheckRep
 	return r, nil
 }
 
-// evaluate runs every program of the plan, step by step, and returns what each computes for all
-// tokens.
+// evaluate runs every program of the plan, step by step, and returns the values of each program for
+// all tokens.
 func (c *Checker) evaluate(ctx context.Context, r *CheckReport, progress func(Progress)) ([]*values, error) {
 	p, err := OpenPlan(c.in, c.is)
 	if err != nil {
@@ -164,9 +166,9 @@ func (c *Checker) evaluate(ctx context.Context, r *CheckReport, progress func(Pr
 	return ours, nil
 }
 
-// compare notes how far the values of ours, one of each program, are from what gorgonia computes.
+// compare records the differences between ours, the values of each program, and gorgonia's.
 func (r *CheckReport) compare(ctx context.Context, ref *reference, ours []*values, progress func(Progress)) error {
-	exceed := map[int]gorgoniaref.Value{} // by layer, those beyond a bound that float32 may widen
+	exceed := map[int]gorgoniaref.Value{} // by layer: values that exceed a bound which the float32 floor may raise
 	err := ref.run(ctx, gorgoniaref.Run, ref.layers, func(v gorgoniaref.Value) error {
 		layer := len(r.Layers)
 		tell(progress, "gorgonia", layer, ref.layers, "layers")
@@ -202,8 +204,8 @@ func (r *CheckReport) compare(ctx context.Context, ref *reference, ours []*value
 	return err
 }
 
-// allowFloor computes in float32 the layers up to the last one that exceeds its bound, and adds to
-// these bounds what float32 loses.
+// allowFloor runs gorgonia in float32 up to the last layer that exceeds its bound, and raises these
+// bounds by the float32 floor.
 func (r *CheckReport) allowFloor(ctx context.Context, ref *reference, exceed map[int]gorgoniaref.Value, progress func(Progress)) error {
 	layer, last := 0, slices.Max(slices.Collect(maps.Keys(exceed)))
 	err := ref.run(ctx, gorgoniaref.RunFloat32, last, func(v gorgoniaref.Value) error {
@@ -224,14 +226,14 @@ func (r *CheckReport) allowFloor(ctx context.Context, ref *reference, exceed map
 	return err
 }
 
-// errEnough ends a run of gorgonia once it has computed all that is needed.
+// errEnough ends a run of gorgonia after the last needed value.
 var errEnough = errors.New("enough")
 
 // logitsName is the name of the graph's output.
 const logitsName = "logits"
 
-// addWorst notes where the logits of a program are farthest from gorgonia's, relative to what is
-// allowed, and the divergence of their distributions.
+// addWorst records the largest difference between a program's and gorgonia's logits, relative to
+// the allowed one, and the KL divergence of their distributions.
 func (l *CheckedLogits) addWorst(ours []float32, v gorgoniaref.Value, program string, bound *Bound) {
 	sum := 0.0
 	for at := 0; at < len(v.Data); at += v.Cols {
@@ -256,7 +258,7 @@ func (l *CheckedLogits) addWorst(ours []float32, v gorgoniaref.Value, program st
 	l.KL = max(l.KL, Number(sum/float64(len(v.Data)/v.Cols)))
 }
 
-// addArgmax counts the positions where a program has another most likely token than gorgonia.
+// addArgmax counts the positions at which a program's most likely token is not gorgonia's.
 func (l *CheckedLogits) addArgmax(ours []*values, v gorgoniaref.Value, bound *Bound) {
 	for at := 0; at < len(v.Data); at += v.Cols {
 		best, margin := metrics.Top(v.Data[at : at+v.Cols])
@@ -273,8 +275,8 @@ func (l *CheckedLogits) addArgmax(ours []*values, v gorgoniaref.Value, bound *Bo
 	}
 }
 
-// Check returns an error where a bound does not hold. Of several layers it names the first one, which
-// causes the others.
+// Check returns an error if a bound is exceeded. It names the first such layer, which causes the
+// later ones.
 func (r *CheckReport) Check() error {
 	for _, l := range r.Layers {
 		if !(l.D <= l.Allowed) {

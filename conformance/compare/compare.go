@@ -10,18 +10,18 @@ import (
 	"pesti/conformance/metrics"
 )
 
-// A Comparison is how far B differs from A.
+// A Comparison holds the differences of B from A.
 type Comparison struct {
 	A          *Description        `json:"a"`
 	B          *Description        `json:"b"`
 	Tokens     int                 `json:"tokens"`
-	Divergence                     // that of the program with the largest mean
-	Programs   []ProgramDivergence `json:"programs"` // of either plan that ran; one without a name for folders
+	Divergence                     // of the program with the largest mean
+	Programs   []ProgramDivergence `json:"programs"` // for each program of either plan that ran; one without a name for folders
 	Skipped    []Skipped           `json:"left_out"`
-	Layers     []LayerDeviation    `json:"layers"` // none where a folder has none
+	Layers     []LayerDeviation    `json:"layers"` // empty if a folder has no layers
 }
 
-// A Divergence is how far B's logits are from A's.
+// A Divergence compares B's logits with A's.
 type Divergence struct {
 	MeanKL   Number  `json:"mean_kl"` // nats per token
 	MaxKL    Number  `json:"max_kl"`
@@ -30,23 +30,23 @@ type Divergence struct {
 	Top1     float64 `json:"top1"`     // their fraction of all positions
 }
 
-// A ProgramDivergence is the divergence in the steps of one program.
+// A ProgramDivergence is the divergence in the runs of one program.
 type ProgramDivergence struct {
 	Program string `json:"program"`
 	Divergence
 }
 
-// A LayerDeviation is where a residual stream differs most.
+// A LayerDeviation is the largest difference of a residual stream.
 type LayerDeviation struct {
 	Layer    int    `json:"layer"`
 	D        Number `json:"d"`
 	Position int    `json:"position"`
 	Dim      int    `json:"dim"`
-	Program  string `json:"program,omitempty"` // whose steps computed it
+	Program  string `json:"program,omitempty"` // program that computed it
 }
 
 // Compare evaluates the tokens ids on both operands, once for every program of either plan, and
-// returns how far B differs from A. A is the one to trust. progress may be nil.
+// returns the differences of B from A, the reference. progress may be nil.
 func Compare(ctx context.Context, a, b Operand, ids []int32, progress func(Progress)) (*Comparison, error) {
 	operands := [2]Operand{a, b}
 	if err := checkComparable(operands, ids); err != nil {
@@ -88,7 +88,8 @@ func checkComparable(operands [2]Operand, ids []int32) error {
 	return nil
 }
 
-// SameVocabulary returns an error unless both operands have as many logits for a position.
+// SameVocabulary returns an error unless both operands have the same number of logits for a
+// position.
 func SameVocabulary(a, b Operand) error {
 	if va, vb := a.Vocabulary(), b.Vocabulary(); va != vb {
 		return fmt.Errorf("%s: a vocabulary of %d tokens, expected the %d of %s", b.Describe(), vb, va, a.Describe())
@@ -96,7 +97,7 @@ func SameVocabulary(a, b Operand) error {
 	return nil
 }
 
-// addSchedule adds the differences in the steps of one schedule.
+// addSchedule adds the differences in the runs of one schedule.
 func (c *Comparison) addSchedule(ctx context.Context, operands [2]Operand, ids []int32, s *schedule, progress func(Progress)) error {
 	var logits metrics.Logits
 	vocab := operands[0].Vocabulary()
@@ -125,7 +126,7 @@ func (c *Comparison) addSchedule(ctx context.Context, operands [2]Operand, ids [
 	return nil
 }
 
-// addLayers compares the residual streams of the tokens from a position on, where both operands have
+// addLayers compares the residual streams of the tokens from a position on, if both operands have
 // them.
 func (c *Comparison) addLayers(v [2]*values, program string, from, tokens int) error {
 	want, got := v[0].layers, v[1].layers
@@ -150,7 +151,7 @@ func (c *Comparison) addLayers(v [2]*values, program string, from, tokens int) e
 	return nil
 }
 
-// CheckKL returns an error where the mean divergence is above a bound.
+// CheckKL returns an error if the mean divergence exceeds a bound.
 func (c *Comparison) CheckKL(bound float64) error {
 	if !(float64(c.MeanKL) <= bound) {
 		return fmt.Errorf("%s: mean KL divergence from %s is %.2e, expected at most %g", c.B, c.A, c.MeanKL, bound)
@@ -158,7 +159,7 @@ func (c *Comparison) CheckKL(bound float64) error {
 	return nil
 }
 
-// CheckD returns an error where d of a layer is above a bound, or where there are no layers.
+// CheckD returns an error if d of a layer exceeds a bound, or if there are no layers.
 func (c *Comparison) CheckD(bound float64) error {
 	if len(c.Layers) == 0 {
 		return fmt.Errorf("%s and %s: no layers to compare, expected some for a bound on d", c.A, c.B)

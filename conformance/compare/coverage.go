@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// A schedule evaluates all tokens in steps that run one program of a plan. Schedules for all programs
-// cover a plan: with steps of a single size, it may run no more than one of its programs.
+// A schedule evaluates all tokens in runs of one program of a plan. Schedules for all programs
+// cover a plan, since runs of a single size may use only one of its programs.
 type schedule struct {
 	program string
-	ends    []int // of the steps
+	ends    []int // ends of the runs, as token indices
 }
 
 // A Skipped is a program for which there is no schedule.
@@ -19,14 +19,14 @@ type Skipped struct {
 	Why     string `json:"why"`
 }
 
-// StepTokens bounds how many tokens' values are in memory at a time. A plan that returns so many rows
-// of logits runs no step twice.
+// StepTokens is the largest number of tokens whose values are in memory at a time. With a plan that
+// returns that many rows of logits, no pass is repeated.
 const StepTokens = 64
 
-// coverage returns the schedules of a number of tokens for every program of the plans. Where most is
-// not 0, no step has more tokens.
+// coverage returns schedules of a number of tokens for every program of the plans. most is the
+// largest number of tokens in a run, 0 for no limit.
 func coverage(tokens int, most int64, plans ...*PlanOperand) (schedules []schedule, skipped []Skipped) {
-	skipped = []Skipped{} // in JSON a list, not null
+	skipped = []Skipped{} // so that JSON has a list and not null
 	known := map[string]bool{}
 	chunk := leastChunk(plans)
 	for _, p := range plans {
@@ -64,8 +64,8 @@ func coverage(tokens int, most int64, plans ...*PlanOperand) (schedules []schedu
 	return schedules, skipped
 }
 
-// divide returns the ends of the fewest steps of least to most tokens, of about equal size, or says
-// why there are none.
+// divide returns the ends of the fewest runs of least to most tokens, of about equal size, or why
+// there are none.
 func divide(tokens int, least, most int64) (ends []int, why string) {
 	if most < least {
 		return nil, fmt.Sprintf("takes %d tokens or more at a time, and the other plan at most %d", least, most)
@@ -83,8 +83,8 @@ func divide(tokens int, least, most int64) (ends []int, why string) {
 	return ends, ""
 }
 
-// divideChunks returns the ends of steps of whole chunks, and of a last step with the remaining tokens,
-// which another program runs; or it says why there are none.
+// divideChunks returns the ends of runs of whole chunks, and of a last run with the remaining
+// tokens on another program; or why there are none.
 func divideChunks(tokens int, chunk, most int64) (ends []int, why string) {
 	if most < chunk || tokens < int(chunk) {
 		return nil, fmt.Sprintf("takes chunks of %d tokens at a time", chunk)
@@ -102,7 +102,7 @@ func divideChunks(tokens int, chunk, most int64) (ends []int, why string) {
 	return ends, ""
 }
 
-// leastChunk returns the smallest chunk of the plans' programs, 0 where none has one.
+// leastChunk returns the smallest chunk of the plans' programs, 0 if no program has a chunk.
 func leastChunk(plans []*PlanOperand) (least int64) {
 	for _, p := range plans {
 		if c := p.plan.Chunk(); c > 0 && (least == 0 || c < least) {
@@ -112,13 +112,13 @@ func leastChunk(plans []*PlanOperand) (least int64) {
 	return least
 }
 
-// folderSchedule is the schedule where both operands are folders, which run no program.
+// folderSchedule returns the schedule for two folders, which run no program.
 func folderSchedule(tokens int) schedule {
 	ends, _ := divide(tokens, 1, StepTokens)
 	return schedule{"", ends}
 }
 
-// each calls step for all steps of the schedule, until ctx ends.
+// each calls step for all runs of the schedule, until ctx ends.
 func (s *schedule) each(ctx context.Context, step func(from, to int) error) error {
 	from := 0
 	for _, to := range s.ends {

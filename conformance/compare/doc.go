@@ -3,14 +3,14 @@
 // import it, use it.
 //
 // An Operand is a plan that runs, or a folder of values that another program has written. Compare
-// measures the divergence of the logits and d of each layer. Bisect finds the first step of a plan that
-// computes another value. A Checker compares a plan with the model's unfused graph, which gorgonia
-// computes in float64.
+// measures the divergence of the logits and d of each layer. Bisect finds the first step whose
+// value differs. A Checker compares a plan with the model's unfused graph, which gorgonia computes
+// in float64.
 //
-// It owns the schedule by which every program of a plan runs (coverage), the bounds of check, and the
-// names of the files in a folder of values. What d and the divergence are is package metrics'. It may
-// import every package of this module but cmd, and gorgonia through conformance/gorgoniaref. It prints
-// nothing.
+// It contains the schedules that run every program of a plan (coverage), the bounds of check, and
+// the names of the files in a folder of values. Package metrics defines d and the divergence. It
+// may import every package of this module except cmd, and gorgonia through conformance/gorgoniaref.
+// It prints nothing.
 package compare
 
 import (
@@ -20,7 +20,7 @@ import (
 	"strings"
 )
 
-// A Progress says how far a computation has come.
+// A Progress reports the progress of a computation.
 type Progress struct {
 	Part        string // what is computed, such as "program decode"
 	Done, Total int
@@ -31,7 +31,7 @@ func (p Progress) String() string {
 	return fmt.Sprintf("%s: %d of %d %s", p.Part, p.Done, p.Total, p.Unit)
 }
 
-// tell reports a progress, unless nobody listens.
+// tell reports a progress if report is set.
 func tell(report func(Progress), part string, done, total int, unit string) {
 	if report != nil {
 		report(Progress{part, done, total, unit})
@@ -65,8 +65,7 @@ type OperandError struct {
 
 func (e *OperandError) Unwrap() error { return e.Err }
 
-// Error puts the operand's name before the error. The executor calls each plan "plan"; the name takes
-// the place of that.
+// Error puts the operand's name before the error. It replaces the executor's prefix "plan".
 func (e *OperandError) Error() string {
 	text := e.Err.Error()
 	if strings.HasPrefix(text, e.Operand+": ") {

@@ -16,34 +16,34 @@ import (
 	"pesti/gguf/dense"
 )
 
-// A Dump collects the values of some tokens that a plan returns: the logits, the residual stream after
+// A Dump collects a plan's output values for some tokens: the logits, the residual stream after
 // each block, and all others.
 type Dump struct {
 	IDs    []int32
 	Logits *DumpedValue
 	Layers []*DumpedValue
-	Values []*DumpedValue // all, the logits first
+	Values []*DumpedValue // all values, the logits first
 
 	plan *plan.Plan
 }
 
-// A DumpedValue is one value, with a row for each token, or several.
+// A DumpedValue is one value, with one or more rows for each token.
 type DumpedValue struct {
 	Name string
 	File string   // its name in a folder
-	dims []string // of a row, as the plan writes them; C is the positions of a sequence
+	dims []string // dims of a row as the plan has them; C is the positions of a sequence
 	rows int
 	data []float32
 }
 
-// An OutputError is the error of a plan that does not return a value.
+// An OutputError reports that a plan does not return a needed value.
 type OutputError struct{ Value string }
 
 func (e *OutputError) Error() string {
 	return fmt.Sprintf("the plan does not return %s, expected the residual stream after every block", e.Value)
 }
 
-// An OtherFileError is the error of a folder that holds values of another dump.
+// An OtherFileError reports a folder with values of another dump.
 type OtherFileError struct{ Dir, File string }
 
 func (e *OtherFileError) Error() string {
@@ -79,8 +79,8 @@ func NewDump(p *plan.Plan) (*Dump, error) {
 	return d, nil
 }
 
-// CheckFolder returns an OtherFileError where a folder exists and has .npy files that the dump does not
-// write. A reader of the folder would take them for values of the same tokens.
+// CheckFolder returns an OtherFileError if a folder exists and has .npy files that the dump does
+// not write, since a reader of the folder would treat them as values of the same tokens.
 func (d *Dump) CheckFolder(dir string) error {
 	names, err := NpyFiles(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -135,10 +135,10 @@ func (d *Dump) Files() []DumpFile {
 	return files
 }
 
-// positions is the dim whose extent is the context, of which a dump has the part that is used.
+// positions is the dim whose extent is the context. A dump has only the used positions.
 const positions = "C"
 
-// add appends the rows of a step, of a plan for ctx positions of which used are in use.
+// add appends the rows of a pass. ctx is the plan's context, used the number of used positions.
 func (v *DumpedValue) add(rows exec.Value, used, ctx int) {
 	data := rows.Data
 	v.rows += rows.Rows
@@ -157,7 +157,7 @@ func (v *DumpedValue) shape() []int {
 	for _, dim := range v.dims[:max(len(v.dims)-1, 0)] {
 		n, err := strconv.Atoi(dim)
 		if err != nil || n < 1 || rest%n != 0 {
-			break // no plain extent: the rest stays one dim
+			break // not a plain extent, so the rest is one dim
 		}
 		shape, rest = append(shape, n), rest/n
 	}
@@ -169,7 +169,8 @@ func (v *DumpedValue) width() int { return len(v.data) / v.rows }
 // Last returns the row of the last position.
 func (v *DumpedValue) Last() []float32 { return v.data[len(v.data)-v.width():] }
 
-// Ranked returns the indices of the n largest elements, the largest first and of equals the first.
+// Ranked returns the indices of the n largest elements in descending order, equal elements by
+// ascending index.
 func Ranked(row []float32, n int) []int {
 	ids := make([]int, len(row))
 	for i := range ids {

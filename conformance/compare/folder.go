@@ -24,18 +24,19 @@ const (
 // LayerFile returns the name of the file with the residual stream after a block.
 func LayerFile(block int) string { return fmt.Sprintf(layerPrefix+"%02d.npy", block) }
 
-// A FolderOperand is a folder of values that the verb dump, or the oracle, has written. It reads rows
-// when they are compared.
+// A FolderOperand is a folder of values that the verb dump, or the oracle, has written. It reads
+// rows only when they are compared.
 type FolderOperand struct {
 	is     Description
 	ids    []int32
 	layers []*dense.Npy
 	logits *dense.Npy
-	files  []*dense.Npy // all open ones
+	files  []*dense.Npy // all open files
 }
 
-// OpenFolder opens tokens.npy, logits.npy and the files layer_NN.npy, of which all or none must be
-// there. Each has a row for each token. The folder's path is the Name of the description.
+// OpenFolder opens tokens.npy, logits.npy and the files layer_NN.npy; either all layers or none
+// must be present. Each file has a row for each token. The folder's path is the Name of the
+// description.
 func OpenFolder(is Description) (*FolderOperand, error) {
 	f := &FolderOperand{is: is}
 	err := f.open()
@@ -72,7 +73,7 @@ func (f *FolderOperand) open() error {
 	for n := range names {
 		name := LayerFile(n)
 		if !slices.Contains(names, name) {
-			return fmt.Errorf("%s: is not there, and %s is; dump all layers, or remove the others", filepath.Join(f.is.Name, name), names[len(names)-1])
+			return fmt.Errorf("%s: is missing, and %s is present; dump all layers, or remove the others", filepath.Join(f.is.Name, name), names[len(names)-1])
 		}
 		layer, err := f.rows(name)
 		if err != nil {
@@ -119,10 +120,10 @@ func (f *FolderOperand) rows(name string) (*dense.Npy, error) {
 	return a, err
 }
 
-// Describe returns what the operand is.
+// Describe returns the description of the operand.
 func (f *FolderOperand) Describe() *Description { return &f.is }
 
-// Vocabulary returns how many logits a position has.
+// Vocabulary returns the number of logits for a position.
 func (f *FolderOperand) Vocabulary() int { return f.logits.Shape[1] }
 
 // IDs returns the tokens that the folder has values for.
@@ -135,7 +136,7 @@ func (f *FolderOperand) Close() {
 	}
 }
 
-// checkIDs refuses other tokens than the folder's.
+// checkIDs returns an error for tokens other than the folder's.
 func (f *FolderOperand) checkIDs(ids []int32) error {
 	if !slices.Equal(ids, f.ids) {
 		return &OperandError{f.is.String(), fmt.Errorf("its token ids are %s, expected %s", AbbreviateIDs(f.ids), AbbreviateIDs(ids))}
@@ -143,7 +144,7 @@ func (f *FolderOperand) checkIDs(ids []int32) error {
 	return nil
 }
 
-// AbbreviateIDs prints ids: of many, the number and the first ones.
+// AbbreviateIDs prints ids, or only their number and the first ones if there are many.
 func AbbreviateIDs(ids []int32) string {
 	const most = 8
 	if len(ids) <= most {

@@ -5,34 +5,34 @@ import (
 	"strings"
 )
 
-// An Operand is one of the two things to compare: a plan that runs, or a folder of values.
+// An Operand is one of the two inputs of a comparison: a plan that runs, or a folder of values.
 type Operand interface {
 	Describe() *Description
-	Vocabulary() int // logits of a position
+	Vocabulary() int // number of logits for a position
 
-	// values returns what the operand computes for ids[from:to], after those before.
+	// values returns the operand's values for ids[from:to], after the tokens before them.
 	values(ctx context.Context, ids []int32, from, to int) (*values, error)
 
-	// checkIDs returns an error where the operand has values for other tokens than these.
+	// checkIDs returns an error if the operand only has values for other tokens.
 	checkIDs(ids []int32) error
 
 	Close()
 }
 
-// values are what an operand computes for some tokens: each slice has a row for each of them.
+// values are an operand's values for some tokens: each slice has a row for each token.
 type values struct {
 	layers [][]float32 // the residual stream after each block
 	logits []float32
 }
 
-// A Description says what an operand is.
+// A Description identifies an operand.
 type Description struct {
 	Letter    string   `json:"-"`                   // A or B; "" where there is only one
 	Name      string   `json:"name"`                // of the model, plan or folder
-	But       []string `json:"but,omitempty"`       // options of the compilation that B has instead of those of A
+	But       []string `json:"but,omitempty"`       // compile options of B that differ from A's
 	Precision string   `json:"precision,omitempty"` // of a plan, like the following
 	KV        string   `json:"kv,omitempty"`
-	Passes    string   `json:"passes,omitempty"` // those left out
+	Passes    string   `json:"passes,omitempty"` // passes that are switched off
 }
 
 // String names the operand, and distinguishes it from the other one, which may have the same name.

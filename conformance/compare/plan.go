@@ -10,11 +10,11 @@ import (
 	"pesti/gguf"
 )
 
-// An Input is a plan and what it needs to run.
+// An Input is a plan with the files and options to run it.
 type Input struct {
 	Plan    *plan.Plan
 	Model   *gguf.File
-	Options exec.Options // of its engine, with the sidecar where the plan has one; Observe is replaced
+	Options exec.Options // of its engine, with the sidecar if the plan has one; Observe is replaced
 }
 
 // A PlanOperand runs a plan.
@@ -25,8 +25,8 @@ type PlanOperand struct {
 	observe func(exec.Observation) // receives the values of the step in progress
 }
 
-// OpenPlan starts an engine for the plan of an input. It fills in the fields of the description that the
-// plan has itself. Errors name the operand as the description does.
+// OpenPlan opens an engine for the plan of an input. It sets the fields of the description that
+// follow from the plan. Errors name the operand by the description.
 func OpenPlan(in Input, is Description) (*PlanOperand, error) {
 	t := &in.Plan.Target
 	is.Precision, is.KV, is.Passes = t.Precision, t.KV, in.Plan.Passes
@@ -41,19 +41,19 @@ func OpenPlan(in Input, is Description) (*PlanOperand, error) {
 
 func (p *PlanOperand) name() string { return p.is.String() }
 
-// Describe returns what the operand is.
+// Describe returns the description of the operand.
 func (p *PlanOperand) Describe() *Description { return &p.is }
 
 // Close closes the engine. It does not close the files of the input.
 func (p *PlanOperand) Close() { p.engine.Close() }
 
-// Vocabulary returns how many logits a position has.
+// Vocabulary returns the number of logits for a position.
 func (p *PlanOperand) Vocabulary() int {
 	_, width, _ := p.plan.Logits() // the engine has checked it
 	return int(width)
 }
 
-// checkIDs refuses more tokens than the context holds.
+// checkIDs returns an error for more tokens than the context has positions.
 func (p *PlanOperand) checkIDs(ids []int32) error {
 	if ctx := p.plan.Target.Ctx; int64(len(ids)) > ctx {
 		return &OperandError{p.name(), fmt.Errorf("found %d tokens, expected at most %d, the context of the plan", len(ids), ctx)}
@@ -61,7 +61,7 @@ func (p *PlanOperand) checkIDs(ids []int32) error {
 	return nil
 }
 
-// values runs one step, or as few as the plan allows.
+// values runs one forward pass, or as few as the plan allows.
 func (p *PlanOperand) values(ctx context.Context, ids []int32, from, to int) (*values, error) {
 	var v values
 	for to-from > int(p.plan.Target.Ubatch) {
@@ -74,8 +74,8 @@ func (p *PlanOperand) values(ctx context.Context, ids []int32, from, to int) (*v
 	return &v, p.addStep(ctx, ids, from, to, &v)
 }
 
-// addStep runs one step and appends what it computes. Where the plan returns the logits of fewer
-// tokens at a time, it runs the step again for the next ones, which computes the rest as before.
+// addStep runs one forward pass and appends its values. If the plan returns the logits of fewer
+// tokens at a time, it repeats the pass for the other logits; the other values stay the same.
 func (p *PlanOperand) addStep(ctx context.Context, ids []int32, from, to int, all *values) error {
 	for first, last := from, 0; first < to; first = last {
 		last = min(first+p.maxRows(from, to), to)
@@ -87,7 +87,7 @@ func (p *PlanOperand) addStep(ctx context.Context, ids []int32, from, to int, al
 			}
 			seen[n] = true // later values of that name are a selection of its rows
 			if v.Rows == to-from && first > from {
-				return // all rows came with the first part
+				return // the first part already has all rows
 			}
 			for len(all.layers) <= n {
 				all.layers = append(all.layers, nil)
@@ -104,7 +104,8 @@ func (p *PlanOperand) addStep(ctx context.Context, ids []int32, from, to int, al
 	return nil
 }
 
-// maxRows returns how many rows of logits a step of the tokens from ≤ t < to can return.
+// maxRows returns the number of rows of logits that a pass over the tokens from ≤ t < to can
+// return.
 func (p *PlanOperand) maxRows(from, to int) int {
 	return int(p.plan.ProgramFor(plan.Workload{T: int64(to - from), Seqs: 1, Pos: int64(from)}).MaxR)
 }
@@ -117,8 +118,8 @@ func (p *PlanOperand) step(ctx context.Context, ids []int32, from, to, first, la
 	return nil
 }
 
-// BatchOf returns the batch that evaluates ids[from:to] of one sequence, which begins with ids, and
-// requests the logits of ids[first:last].
+// BatchOf returns the batch that evaluates ids[from:to] of one sequence of ids, and requests the
+// logits of ids[first:last].
 func BatchOf(ids []int32, from, to, first, last int) *exec.Batch {
 	b := &exec.Batch{Tokens: ids[from:to], Seq: make([]int32, to-from)}
 	for t := from; t < to; t++ {
@@ -133,6 +134,6 @@ func BatchOf(ids []int32, from, to, first, last int) *exec.Batch {
 // ResidualName is the name of the value that holds the residual stream after a block.
 func ResidualName(block int) string { return fmt.Sprintf("blk.%d.out", block) }
 
-// valueName returns the name of a value without the mark that pass sink_rows adds, where only the rows
-// are computed whose logits are requested.
+// valueName returns the name of a value without the suffix of pass sink_rows, which marks values of
+// the selected rows.
 func valueName(name string) string { return strings.Replace(name, ".rows", "", 1) }

@@ -11,7 +11,7 @@ import (
 	"pesti/graph"
 )
 
-// A reference is the unfused graph of a model, which gorgonia computes for some tokens.
+// A reference computes the unfused graph of a model for some tokens on gorgonia.
 type reference struct {
 	in     Input
 	name   string // of the input, in errors
@@ -33,8 +33,8 @@ func newReference(in Input, name string, ids []int32) (*reference, error) {
 	return &reference{in, name, g, ids, m.Params.Blocks}, nil
 }
 
-// checkFit refuses what needs more memory than is available. The logits of every program of the plan
-// count too.
+// checkFit returns an error if the run needs more memory than is available. The logits of every
+// program of the plan count too.
 func (r *reference) checkFit(ram exec.RAM) error {
 	need, err := gorgoniaref.NeedOf(r.graph, r.names(r.layers))
 	if err != nil {
@@ -55,8 +55,8 @@ func (r *reference) checkFit(ram exec.RAM) error {
 		r.name, len(r.ids), h(total), h(need.Attention), h(need.Logits), h(need.Weights), h(ours), limit)
 }
 
-// names returns those of the residual streams up to layer last, and of the logits where last is the
-// number of layers.
+// names returns the names of the residual streams up to layer last, and of the logits if last is
+// the number of layers.
 func (r *reference) names(last int) []string {
 	var names []string
 	for layer := range min(last+1, r.layers) {

@@ -1,8 +1,8 @@
 // Package demo has the embedded model: a small model of architecture qwen2 that tells short
 // stories, so that everything can be tried without a download.
 //
-// It owns the bytes of one GGUF file and imports nothing of ours. README.md in this folder
-// describes how the model was made and how to make it again.
+// It contains the bytes of one GGUF file and imports no package of this module. README.md in this
+// folder describes how the model was made and how to make it again.
 package demo
 
 import _ "embed"

@@ -33,18 +33,19 @@ const (
 	loaderCore = "/usr/lib/syslinux/modules/bios/ldlinux.c32"
 )
 
-// options of the kernel. They switch off what takes long: tests of ciphers, certificates, names for
-// traces. Bochs reports fast short copies (fsrm) although it does not report fast copies; with that
-// combination Linux 6.1 copies too many bytes.
+// options are boot options of the kernel. They switch off slow parts: tests of ciphers,
+// certificates, names for traces. Bochs reports fast short copies (fsrm) although it does not
+// report fast copies; with that combination Linux 6.1 copies too many bytes.
 const options = "console=ttyS0,115200 loglevel=1 panic=-1 nosmp acpi=off mitigations=off tsc=reliable lsm= " +
 	"clearcpuid=fsrm cryptomgr.notests initcall_blacklist=load_system_certificate_list,trace_eval_init"
 
-// debian are options against features that Debian's Bochs 2.7 reports but does not have: protection
-// keys have no place among the saved registers, and the compact form of these has a wrong size.
+// debian are boot options that switch off features which Debian's Bochs 2.7 reports but does not
+// implement correctly: saved registers lack the protection keys, and their compact form has a wrong
+// size.
 const debian = " nopku clearcpuid=pku,ospke,xsavec,xsaves,fsrm"
 
-// configuration of Bochs. A second of the machine is ten million instructions, which is few, so
-// that waiting for the clock is short. The machine prints to the file serial.
+// configuration is the configuration of Bochs. A second of the machine is ten million instructions,
+// which is few, so that waiting for the clock is short. The machine prints to the file serial.
 const configuration = `
 config_interface: textconfig
 display_library: term
@@ -225,9 +226,9 @@ func (m *machine) build(dir, program string, args []string) error {
 	return nil
 }
 
-// environment returns the variables of the host that the program gets, which this project's tests
-// read. Bochs fails at the instructions with which Go's garbage collector scans memory on AVX-512
-// DQ, so they are switched off.
+// environment returns the host's variables for the program: those variables that this project's
+// tests read. Bochs fails at the instructions with which Go's garbage collector scans memory on
+// AVX-512 DQ, so they are switched off.
 func environment(host []string) []string {
 	env := []string{"HOME=/tmp", "TMPDIR=/tmp", "GODEBUG=cpu.avx512dq=off"}
 	for _, v := range host {

@@ -2,8 +2,8 @@
 // gorgonia.org/gorgonia. It runs in float64, so that its own rounding lies far below that of what it
 // checks, or in float32, to show how much that precision loses.
 //
-// It owns the translation: a table with one row for each op that frontends emit, which says how to
-// write the op in gorgonia's terms. It must not import ops/ref, lower or exec: it shares no
+// It contains the translation: a table with one row for each op that frontends emit, which builds
+// the op from gorgonia's operations. It must not import ops/ref, lower or exec: it shares no
 // arithmetic with what it checks. Only the weights come through our own reader and its
 // dequantization, which other tests prove byte by byte.
 //

@@ -1,10 +1,10 @@
-// Command inputs prints a digest of what tests depend on and Go's test cache does not see: the
+// Command inputs prints a digest of the inputs of tests that Go's test cache does not track: the
 // models, the Python scripts and their requirements, and the machine (its processors and its
 // kernel). It runs in the module's root:
 //
 //	PESTI_INPUTS=$(go run ./conformance/inputs) go test ./...
 //
-// It owns what counts as an input, and imports conformance/testenv, which reads the variable.
+// It defines the inputs, and imports conformance/testenv, which reads the variable.
 package main
 
 import (
@@ -27,7 +27,7 @@ func main() {
 	h := sha256.New()
 	machine(h)
 	err := scripts(h, ".")
-	if folder, none := testenv.ModelsFolder(); none == nil { // else tests find no models either
+	if folder, none := testenv.ModelsFolder(); none == nil { // without a folder, tests find no models either
 		err = errors.Join(err, models(h, folder))
 	}
 	if err != nil {
@@ -37,7 +37,7 @@ func main() {
 	fmt.Printf("%x\n", h.Sum(nil))
 }
 
-// machine adds what tests depend on of the machine.
+// machine adds the properties of the machine that tests depend on.
 func machine(h hash.Hash) {
 	fmt.Fprintln(h, runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
 	release, _ := os.ReadFile("/proc/sys/kernel/osrelease") // nothing on other systems
@@ -53,13 +53,13 @@ func machine(h hash.Hash) {
 	fmt.Fprintln(h, slices.Compact(facts))
 }
 
-// models adds the files of the folder of models, except the ones that are only measured.
+// models adds the files of the folder of models, except models that only benchmarks read.
 func models(h hash.Hash, folder string) error {
 	measured := filepath.Join(folder, testenv.BenchModels) + string(filepath.Separator)
 	return files(h, folder, func(path string) bool { return !strings.HasPrefix(path, measured) })
 }
 
-// scripts adds the Python of the module and what it requires.
+// scripts adds the module's Python scripts and their requirements.
 func scripts(h hash.Hash, root string) error {
 	return files(h, root, func(path string) bool {
 		return strings.HasSuffix(path, ".py") || strings.HasPrefix(filepath.Base(path), "requirements") && strings.HasSuffix(path, ".txt")
@@ -80,7 +80,7 @@ func files(h hash.Hash, root string, wanted func(path string) bool) error {
 		case !wanted(path):
 			return nil
 		}
-		info, err := os.Stat(path) // of what a link leads to
+		info, err := os.Stat(path) // follows links
 		if err != nil || !info.Mode().IsRegular() {
 			return err
 		}

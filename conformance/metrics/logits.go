@@ -16,7 +16,7 @@ func KL[A, B Float](p []A, q []B) float64 {
 	kl := 0.0
 	for i := range p {
 		x := float64(p[i]) - lp
-		if w := math.Exp(x); w > 0 { // else 0 · ∞
+		if w := math.Exp(x); w > 0 { // avoids 0 · ∞
 			kl += w * (x - (float64(q[i]) - lq))
 		}
 	}

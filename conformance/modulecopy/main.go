@@ -1,11 +1,11 @@
-// Command modulecopy copies the files of this module that git tracks into a new folder, where the
-// module has another path:
+// Command modulecopy copies the files of this module that git tracks into a new folder, and gives
+// the module another path:
 //
 //	go run ./conformance/modulecopy -module example.org/you/pesti -o ../copy
 //
-// It rewrites the module's path in go.mod files (nested modules too), in imports, and wherever a text
-// names a package of the module by its full path. Nothing else changes: names of programs, of
-// environment variables and of folders stay.
+// It rewrites the module's path in go.mod files (nested modules too), in imports, and wherever a
+// text names a package of the module by its full path. The names of programs, environment variables
+// and folders stay the same.
 package main
 
 import (
@@ -53,7 +53,7 @@ func run(root, module, dir string, args int) error {
 	return copyModule(root, files, module, dir)
 }
 
-// modulePath matches what this program takes for a module path; go.mod may hold a little more.
+// modulePath matches the module paths that this program accepts; go.mod allows a few more.
 var modulePath = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._~-]*(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*$`)
 
 // tracked lists the files below root that git tracks, with slashes.
@@ -108,10 +108,10 @@ func copyModule(root string, files []string, module, dir string) (err error) {
 // A renamer rewrites the path of a module.
 type renamer struct {
 	from, to string
-	packages *regexp.Regexp // the full path of a package of the module, after what stands before it
+	packages *regexp.Regexp // matches the full path of a package of the module, with the character before it
 }
 
-// newRenamer finds the packages among files: the folders that hold Go files.
+// newRenamer finds the module's packages: the folders with Go files.
 func newRenamer(root string, files []string, module string) (*renamer, error) {
 	data, err := os.ReadFile(filepath.Join(root, "go.mod"))
 	if err != nil {
@@ -134,7 +134,7 @@ func newRenamer(root string, files []string, module string) (*renamer, error) {
 	for folder := range folders {
 		names = append(names, folder)
 	}
-	slices.SortFunc(names, func(a, b string) int { return len(b) - len(a) }) // the longest that matches
+	slices.SortFunc(names, func(a, b string) int { return len(b) - len(a) }) // the longest match first
 	r := &renamer{from: from, to: module}
 	if len(names) > 0 {
 		r.packages = regexp.MustCompile(`(^|[^\w/.-])` + regexp.QuoteMeta(from) + `/(` + strings.Join(names, "|") + `)\b`)
@@ -192,8 +192,8 @@ func (r *renamer) rewrite(name string, data []byte) ([]byte, error) {
 	return text, nil
 }
 
-// goFile rewrites imports of the module's root package, whose path may be a word that means something
-// else elsewhere, and sorts the imports again where a path has changed.
+// goFile rewrites imports of the module's root package, whose path may be an ordinary word
+// elsewhere in the text, and sorts the imports again if a path has changed.
 func (r *renamer) goFile(name string, text []byte, changed bool) ([]byte, error) {
 	files := token.NewFileSet()
 	f, err := parser.ParseFile(files, name, text, parser.ImportsOnly)

@@ -5,12 +5,12 @@
 //	go test -json ./... | go run ./conformance/skipreport -all -elsewhere 'runs in make prove' -times bin/times/test.txt
 //	go run ./conformance/skipreport -slowest 20 bin/times/*.txt
 //
-// With -all it exits with 1 also if a test was skipped. With -elsewhere, a test whose reason for
-// being skipped begins with that text does not count as skipped: another run has it. With -times,
-// the time of each test that has no subtests goes to a file; -slowest prints the slowest tests of
-// such files.
+// With -all it exits with 1 also if a test was skipped. With -elsewhere, a test whose skip reason
+// begins with that text does not count as skipped, since another run includes it. With -times, the
+// time of each test that has no subtests goes to a file; -slowest prints the slowest tests of such
+// files.
 //
-// It owns that report, and imports nothing of this module.
+// It imports no package of this module.
 package main
 
 import (
@@ -30,7 +30,7 @@ func main() {
 	all := flag.Bool("all", false, "fail if a test is skipped")
 	elsewhere := flag.String("elsewhere", "", "reason of tests that are skipped because another run has them")
 	times := flag.String("times", "", "file to write the time of each test to")
-	slow := flag.Int("slowest", 0, "print so many tests that took longest, from files that -times wrote")
+	slow := flag.Int("slowest", 0, "print this many of the slowest tests, from files that -times wrote")
 	flag.Parse()
 	var failed bool
 	var err error
@@ -58,26 +58,27 @@ type event struct {
 	Elapsed                       float64 // seconds
 }
 
-// A test is one of a package, or the package itself where its name is "".
+// A test is a test of a package, or the package itself if its name is "".
 type test struct{ pkg, name string }
 
-// A timed test took some seconds.
+// A timed is a test with its time in seconds.
 type timed struct {
 	test
 	seconds float64
 }
 
-// results count tests. Failed ones are also packages that do not build or end early.
+// results counts tests. failed includes packages that do not build or end early.
 type results struct {
 	passed, failed, skipped int
 	times                   []timed // of tests without subtests
 }
 
-// report writes the report of the events in r. Events that end before a package does are an error.
+// report writes the report of the events in r. It is an error if the events end before a package's
+// result.
 func report(r io.Reader, w io.Writer, elsewhere string) (results, error) {
 	var sum results
 	output := map[test][]string{}
-	reasons := map[string][]string{} // tests by why they were skipped
+	reasons := map[string][]string{} // tests by skip reason
 	parents, running := map[test]bool{}, map[string]bool{}
 	other, d := 0, json.NewDecoder(r)
 	for n := 0; ; n++ {
@@ -105,12 +106,12 @@ func report(r io.Reader, w io.Writer, elsewhere string) (results, error) {
 		case "build-output":
 			fmt.Fprint(w, e.Output)
 		case "fail", "build-fail":
-			if e.Test != "" || !parents[id] { // a package fails by itself where none of its tests does
+			if e.Test != "" || !parents[id] { // a package counts as failed if none of its tests failed
 				sum.failed++
 			}
 			parents[test{e.Package, ""}] = true
 			for _, line := range output[id] {
-				if e.Test != "" || !strings.HasPrefix(line, "FAIL") { // of which one is printed
+				if e.Test != "" || !strings.HasPrefix(line, "FAIL") { // report prints its own such line
 					fmt.Fprint(w, line)
 				}
 			}
@@ -161,7 +162,7 @@ func report(r io.Reader, w io.Writer, elsewhere string) (results, error) {
 	return sum, nil
 }
 
-// reason returns what a test that was skipped said last, without where it said that.
+// reason returns the last message of a skipped test, without its source position.
 func reason(output []string) string {
 	for _, line := range slices.Backward(output) {
 		line = strings.TrimSpace(line)
@@ -176,7 +177,7 @@ func reason(output []string) string {
 	return "no reason given"
 }
 
-// writeTimes writes a line for each test to a file, whose folder it makes.
+// writeTimes writes a line for each test to a file, and creates its folder.
 func writeTimes(path string, times []timed) error {
 	var b strings.Builder
 	for _, t := range times {
@@ -188,7 +189,7 @@ func writeTimes(path string, times []timed) error {
 	return os.WriteFile(path, []byte(b.String()), 0o644)
 }
 
-// slowest prints the n tests of the files that took longest, with the name of each one's file.
+// slowest prints the n slowest tests of the files, each with its file's name.
 func slowest(paths []string, n int, w io.Writer) error {
 	type line struct {
 		timed

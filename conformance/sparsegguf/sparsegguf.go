@@ -1,7 +1,7 @@
 // Package sparsegguf writes sparse model files: the header of a large model, followed by a hole
-// instead of weights. A hole reads as zeros and takes no space on disk. The files are for tests of
-// what happens before a weight is read, in files of any size. The frequency factors of RoPE are
-// read together with the header, so they are written: all ones.
+// instead of weights. A hole reads as zeros and takes no space on disk. The files serve tests of
+// code that runs before a weight is read, with models of any size. The frequency factors of RoPE
+// are read together with the header, so they are written: all ones.
 //
 // It imports gguf and gguf/quant, to write the files, and conformance/testenv.
 package sparsegguf
@@ -38,8 +38,8 @@ var Shapes = [...]Shape{
 	{Name: "Llama-3.1-405B", Layers: 126, Embd: 16384, Heads: 128, KVHeads: 8, FF: 53248, Vocab: 128256, Context: 131072, RopeBase: 500000, RopeFreqs: true, Type: quant.F16},
 }
 
-// File writes a model of the shape and returns the path of its first file. More than one shard
-// makes a split file of about that many.
+// File writes a model of the shape and returns the path of its first file. With more than one
+// shard, it is a split file of about that many shards.
 func File(t testing.TB, s *Shape, shards int) string {
 	t.Helper()
 	w := gguf.NewWriter()

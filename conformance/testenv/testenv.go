@@ -22,7 +22,7 @@ const (
 	Gemma   = "gemma-3-270m-q4_k_m.gguf"
 )
 
-// Models are all of them.
+// Models lists the real models.
 var Models = [...]string{SmolLM2, Qwen, Gemma}
 
 // ModelsFolder returns the folder of models: PESTI_MODELS, or pesti/models in the
@@ -35,7 +35,7 @@ func ModelsFolder() (string, error) {
 	return filepath.Join(cache, "pesti", "models"), err
 }
 
-// BenchModels is the folder, in that of models, with models that are measured and that no test reads.
+// BenchModels is the subfolder of models that only benchmarks read.
 const BenchModels = "bench"
 
 // Model returns the path of a file in the folder of models. The file becomes an
@@ -54,8 +54,8 @@ func Model(t testing.TB, name string) string {
 	return path
 }
 
-// Vocabularies returns the paths of the files with nothing but a tokenizer, which
-// make models puts into the folder of the models.
+// Vocabularies returns the paths of the GGUF files that contain only a tokenizer. make models puts
+// them into the folder of models.
 func Vocabularies(t testing.TB) []string {
 	t.Helper()
 	dir := Model(t, "vocab")
@@ -67,17 +67,16 @@ func Vocabularies(t testing.TB) []string {
 	return paths
 }
 
-// Python returns a command that runs Python with the given arguments, of which the
-// first is mostly a script: PESTI_PYTHON, or the virtual environment in the
-// repository's root. The interpreter, its packages and the scripts become inputs
-// of the test.
+// Python returns a command that runs Python with the given arguments, usually a script and its
+// arguments. The interpreter is PESTI_PYTHON, or the virtual environment in the repository's root.
+// The interpreter, its packages and the scripts become inputs of the test.
 func Python(t testing.TB, args ...string) *exec.Cmd {
 	t.Helper()
 	return python(t, models, "PESTI_PYTHON", ".venv", "set PESTI_PYTHON or run make venv, which installs it", args)
 }
 
-// LlamaCpp is Python with llama.cpp: PESTI_PEER, or the environment that make peer
-// builds in the repository's root.
+// LlamaCpp is like Python for an interpreter with llama.cpp: PESTI_PEER, or the environment that
+// make peer builds in the repository's root.
 func LlamaCpp(t testing.TB, args ...string) *exec.Cmd {
 	t.Helper()
 	return python(t, llamaCpp, "PESTI_PEER", ".peer", "run make peer, which compiles llama.cpp", args)
@@ -95,7 +94,7 @@ func python(t testing.TB, what, variable, folder, remedy string, args []string) 
 	}
 	Inputs(t, append(packages, path)...)
 	for _, arg := range args {
-		if strings.HasSuffix(arg, ".py") { // with the modules that it may import
+		if strings.HasSuffix(arg, ".py") { // also the modules that it may import
 			scripts, err := filepath.Glob(filepath.Join(filepath.Dir(arg), "*.py"))
 			if err != nil {
 				t.Fatal(err)
@@ -111,17 +110,16 @@ func python(t testing.TB, what, variable, folder, remedy string, args []string) 
 	return cmd
 }
 
-// Inputs makes the result that Go keeps of a test that passed depend on the files:
-// the test runs again when the size or the time of one differs, or when one comes
-// or goes. The go tool does so for files in the module that a test opens itself,
-// but neither for files elsewhere nor for what other programs read, nor for the
-// processor. A name that begins with the module's folder and leaves it by ".." is
-// one in the module to the tool. The variable PESTI_INPUTS, which make sets, is a
-// digest of the bytes of all such files and of the machine. A test that depends on
-// the machine alone names no file.
+// Inputs makes Go's cached result of a passed test depend on the files: the test runs again if the
+// size or time of a file changes, or if a file appears or disappears. The go tool tracks files in
+// the module that a test opens itself, but neither files elsewhere, nor files that other programs
+// read, nor the processor. It treats a path that begins with the module's folder and leaves it by
+// ".." as a path in the module. The variable PESTI_INPUTS, which make sets, is a digest of the
+// bytes of all such files and of the machine. A test that depends on the machine alone names no
+// file.
 func Inputs(t testing.TB, paths ...string) {
 	t.Helper()
-	os.Getenv("PESTI_INPUTS") // the tool notes the variable's value
+	os.Getenv("PESTI_INPUTS") // the tool records the variable's value
 	if len(paths) == 0 {
 		return
 	}
@@ -134,8 +132,8 @@ func Inputs(t testing.TB, paths ...string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if path, err = filepath.Rel(module, path); err == nil { // on Windows not where the volume is another
-			os.Stat(module + string(filepath.Separator) + path) // the tool notes the name
+		if path, err = filepath.Rel(module, path); err == nil { // fails on Windows for another volume
+			os.Stat(module + string(filepath.Separator) + path) // the tool records the name
 		}
 	}
 }
@@ -159,20 +157,20 @@ func root(t testing.TB) string {
 	}
 }
 
-// Prove marks a test that takes long: it runs if the variable PESTI_PROVE is set,
-// as it is in make prove. That selects tests by name, hence the prefix.
+// Prove marks a slow test, which runs only if the variable PESTI_PROVE is set, as in make prove.
+// make prove selects tests by the prefix TestProve of their names.
 func Prove(t testing.TB) {
 	t.Helper()
 	if !strings.HasPrefix(t.Name(), "TestProve") {
 		t.Fatalf("%s calls testenv.Prove, expected a name that begins with TestProve: make prove runs no other", t.Name())
 	}
 	if os.Getenv("PESTI_PROVE") == "" {
-		t.Skip("runs in make prove, or where PESTI_PROVE is set")
+		t.Skip("runs in make prove, or if PESTI_PROVE is set")
 	}
 }
 
-// Lacks ends a test that needs something that the system does not have or allow, such as links.
-// Where the variable CI is set the test fails: CI runs where all of it is there.
+// Lacks skips a test that needs something which the system lacks or forbids, such as links. If the
+// variable CI is set, the test fails instead, since CI machines must have everything.
 func Lacks(t testing.TB, why any) {
 	t.Helper()
 	if os.Getenv("CI") != "" {
@@ -181,9 +179,9 @@ func Lacks(t testing.TB, why any) {
 	t.Skip(why)
 }
 
-// What PESTI_REQUIRE can name.
+// Words that PESTI_REQUIRE can contain.
 const (
-	models   = "models" // and the Python that reads them
+	models   = "models" // models, and the Python that reads them
 	llamaCpp = "peer"
 )
 

@@ -6,6 +6,6 @@ import "time"
 
 var start = time.Now()
 
-// ProcessorTime returns the time since the program began, for want of the time that it has spent on
-// processors.
+// ProcessorTime returns the time since the program began, because this system does not report
+// processor time.
 func ProcessorTime() time.Duration { return time.Since(start) }

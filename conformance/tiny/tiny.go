@@ -1,8 +1,8 @@
 // Package tiny builds small models with random weights in memory, of every architecture and tensor
 // type, for tests that need a whole model but no meaningful text.
 //
-// It owns the shapes and names of their tensors, and imports only gguf and gguf/quant. It must not
-// know the frontend, which is tested on its output.
+// It defines the shapes and names of their tensors, and imports only gguf and gguf/quant. It must
+// not import the frontend, which is tested on its output.
 package tiny
 
 import (
