@@ -41,7 +41,7 @@ func (e *Engine) bindStep(g *plan.Program, st *plan.Step, weights map[string]wei
 	scope := e.plan.Scope(g)
 	b := kernel.Binding{
 		Step: st, Operands: make(map[string]kernel.Operand, len(st.Args)),
-		Worker: worker, Workers: workers, Ctx: e.ctx, SeqPages: int(scope.P),
+		Worker: worker, Workers: workers, Ctx: e.ctx, SeqPages: int(scope.P), Choices: &e.choices,
 	}
 	for _, a := range st.Args {
 		if a.Weight != "" {

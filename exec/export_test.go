@@ -1,7 +1,9 @@
 package exec
 
 import (
+	"context"
 	"slices"
+	"time"
 
 	"pesti/exec/cpu/kernel"
 )
@@ -32,4 +34,10 @@ func (e *Engine) PackedWeight(name string) []byte {
 		}
 	}
 	return nil
+}
+
+// TuneAll is Tune for weights of any size, with short samples. An order is chosen if it is gain times as fast as
+// the default.
+func (e *Engine) TuneAll(ctx context.Context, limit time.Duration, gain float64) ([]Tuned, error) {
+	return e.tuneWithin(ctx, limit, &tuneLimits{sample: 1, rounds: 5, gain: gain})
 }

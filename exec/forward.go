@@ -77,7 +77,7 @@ func (e *Engine) Forward(ctx context.Context, b *Batch) error {
 	if g == nil {
 		return fmt.Errorf("batch of %d tokens and %d rows of logits: the plan is for up to %d and %d", r.T, r.R, e.plan.Target.Ubatch, e.plan.Target.Rows)
 	}
-	if err := e.readStaged(b.Tokens); err != nil {
+	if err := errors.Join(e.readStaged(b.Tokens), e.tuneOnce(ctx, len(b.Tokens))); err != nil {
 		return err
 	}
 	e.passes++

@@ -23,6 +23,8 @@ type Matmul struct {
 	tile func(y []float32, w []byte, n int, x *activation)
 
 	pairs pairPacker // used instead of tile for bf16 activations, see tiles.go
+
+	usual *Reading // how one token reads weights by default; nil if there is no choice
 }
 
 // A tileFunc is the function of a Matmul that computes a tile.
@@ -78,7 +80,7 @@ func gemvAndGemm(isa string, t quant.Type, layout, act string, f func([]float32,
 	if layout != "" {
 		name += layout + "."
 	}
-	return []Matmul{{"gemv" + name + act, isa, t, layout, act, f, nil}, {"gemm" + name + act, isa, t, layout, act, f, nil}}
+	return []Matmul{{"gemv" + name + act, isa, t, layout, act, f, nil, nil}, {"gemm" + name + act, isa, t, layout, act, f, nil, nil}}
 }
 
 // gemvAndGemmPairs is gemvAndGemm for bf16 activations.
@@ -167,16 +169,21 @@ type boundWeight struct {
 	pairs    pairPacker
 }
 
+// lookupMatmul returns the best variant of a matmul kernel whose instruction set is in isas, or nil.
+func lookupMatmul(name string, isas []string) (best *Matmul) {
+	for i := range matmuls {
+		if m := &matmuls[i]; m.Name == name && slices.Contains(isas, m.ISA) {
+			best = m // later rows are better
+		}
+	}
+	return best
+}
+
 // boundWeight binds the weight of a role to the matmul kernel that the plan names for it.
 func (b *binder) boundWeight(role, act string, k int) boundWeight {
 	w := b.weight(role)
 	name, layout := b.operand(role).Kernel, b.operand(role).Layout
-	var mm *Matmul
-	for i := range matmuls {
-		if m := &matmuls[i]; m.Name == name && slices.Contains(b.isas, m.ISA) {
-			mm = m // later rows are better
-		}
-	}
+	mm := lookupMatmul(name, b.isas)
 	block := w.BlockLen
 	l, packed := LookupLayout(layout, w.Type)
 	if packed {

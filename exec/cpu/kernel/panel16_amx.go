@@ -16,7 +16,7 @@ func amxMatmuls() (all []Matmul) {
 		all = append(all, gemvAndGemm("amx", k.kind, "r16", "q8x2", panel16amxTile(k.kind, k.q8x2, fewer.q8x2.add(k.kind, FourStreamsAhead)))...)
 		all = append(all, gemvAndGemm("amx", k.kind, "r16", "q8", panel16amxTile(k.kind, k.q8, fewer.q8.add(k.kind, FourStreamsAhead)))...)
 	}
-	return all
+	return withReading(all, FourStreamsAhead)
 }
 
 // panel16amxKernels has the types of panel16avx512Kernels, in that order.

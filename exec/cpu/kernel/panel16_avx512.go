@@ -15,7 +15,15 @@ func avx512Matmuls() (all []Matmul) {
 		all = append(all, gemvAndGemm("avx512vnni", k.kind, "r16", "q8x2", cleared(k.q8x2.add(k.kind, OneStream)))...)
 		all = append(all, gemvAndGemm("avx512vnni", k.kind, "r16", "q8", cleared(k.q8.add(k.kind, OneStream)))...)
 	}
-	return all
+	return withReading(all, OneStream)
+}
+
+// withReading notes which reading kernels have by default.
+func withReading(rows []Matmul, usual Reading) []Matmul {
+	for i := range rows {
+		rows[i].usual = &usual
+	}
+	return rows
 }
 
 var panel16avx512Kernels = []struct {

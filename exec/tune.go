@@ -1,0 +1,225 @@
+package exec
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"pesti/exec/cpu"
+	"pesti/exec/cpu/isa"
+	"pesti/exec/cpu/kernel"
+	"pesti/exec/plan"
+	"pesti/gguf/quant"
+)
+
+// TuneTime is how long an engine tunes itself at most.
+const TuneTime = 150 * time.Millisecond
+
+// tuneLimits are limits of tuning.
+type tuneLimits struct {
+	least  int64   // bytes of weights of a type; fewer stay in caches, where no order matters
+	sample int64   // bytes that a sample reads, unless a step has more
+	rounds int     // samples of each order
+	gain   float64 // by which the default must be beaten
+}
+
+var usualLimits = tuneLimits{least: 32 << 20, sample: 16 << 20, rounds: 5, gain: 1.05}
+
+// A Tuned is the choice of an order in which one token reads the weights of a type. All orders give the same bits.
+type Tuned struct {
+	Type    string        `json:"type"`    // of the weights, in lower case
+	Bytes   int64         `json:"bytes"`   // of these weights in the plan
+	Reading string        `json:"reading"` // chosen
+	Tried   []TunedSample `json:"tried"`   // the default first
+}
+
+// A TunedSample is an order that was measured.
+type TunedSample struct {
+	Reading string  `json:"reading"`
+	GBs     float64 `json:"gb_s"`   // median of five, 10⁹ bytes of weights a second; 0: there was no time for it
+	GMACs   float64 `json:"gmac_s"` // 10⁹ products a second
+}
+
+// CheckReading returns an error unless there is such an order and such a type of weights.
+func CheckReading(kind, reading string) error {
+	if _, ok := quant.ByName(kind); !ok {
+		return fmt.Errorf("type %q of weights is unknown", kind)
+	}
+	_, err := kernel.ParseReading(reading)
+	return err
+}
+
+// useReadings sets the orders in which one token reads weights.
+func (e *Engine) useReadings(byType map[string]string) error {
+	e.choices.Reading, e.given = map[quant.Type]kernel.Reading{}, map[quant.Type]bool{}
+	for kind, reading := range byType {
+		if err := CheckReading(kind, reading); err != nil {
+			return err
+		}
+		info, _ := quant.ByName(kind)
+		e.choices.Reading[info.Type], _ = kernel.ParseReading(reading)
+		e.given[info.Type] = true
+	}
+	return nil
+}
+
+// Tune measures in which order one token reads the weights of each type fastest, and uses that order from then on.
+// It runs products of the plan on this engine's workers for about the given time. A type keeps its order if it has
+// less than 32 MiB of weights, if no other order is at least 5 % faster by the medians of five, or if the time or
+// ctx is over before; there is one order only except with AVX-512 VNNI. The logits of the last pass are overwritten.
+func (e *Engine) Tune(ctx context.Context, limit time.Duration) ([]Tuned, error) {
+	return e.tuneWithin(ctx, limit, &usualLimits)
+}
+
+func (e *Engine) tuneWithin(ctx context.Context, limit time.Duration, l *tuneLimits) ([]Tuned, error) {
+	if e.closed {
+		return nil, ErrEngineClosed
+	}
+	if e.machine == nil || e.profiler != nil || e.plan.Target.Backend == plan.CUDA {
+		return nil, nil
+	}
+	sets, err := isa.UpTo(e.plan.Target.ISA)
+	if err != nil {
+		return nil, err
+	}
+	e.last = kernel.Run{}
+	end := time.Now().Add(limit)
+	var all []Tuned
+	for _, p := range e.tunable(sets) {
+		if e.given[p.kind] {
+			continue
+		}
+		t, err := e.tuneType(ctx, &p, end, l)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, t)
+	}
+	return all, nil
+}
+
+// A tunedProducts has the products of one token whose weights are mostly of one type.
+type tunedProducts struct {
+	kind     quant.Type
+	readings []kernel.Reading // the default first
+	steps    []tunedStep
+	bytes    int64
+}
+
+// A tunedStep is a step of products, as a schedule of its own.
+type tunedStep struct {
+	schedule cpu.Schedule
+	bytes    int64
+	macs     int64
+}
+
+// tunable returns the products of the program for one token for which there is a choice, the type with most weights
+// first.
+func (e *Engine) tunable(sets []string) []tunedProducts {
+	selected := e.plan.SelectProgram(1, 1, func(int64) bool { return false })
+	at := slices.IndexFunc(e.programs, func(g program) bool { return g.Program == selected })
+	if at < 0 {
+		return nil
+	}
+	g := &e.programs[at]
+	weights := map[string]*plan.Weight{}
+	for i := range e.plan.Weights {
+		weights[e.plan.Weights[i].Name] = &e.plan.Weights[i]
+	}
+	var all []tunedProducts
+	for wave := range g.Waves {
+		for i := range g.Waves[wave].Steps {
+			st, most := tunedStep{}, tunedProducts{}
+			for _, a := range g.Waves[wave].Steps[i].Args {
+				w, readings := weights[a.Weight], kernel.Readings(a.Kernel, sets)
+				if w == nil || readings == nil {
+					continue
+				}
+				info, _ := quant.ByName(w.Type) // as CheckModel has seen
+				st.bytes, st.macs = st.bytes+w.Packed, st.macs+w.Dims[0]*w.Dims[1]
+				if w.Packed > most.bytes {
+					most = tunedProducts{kind: info.Type, readings: readings, bytes: w.Packed}
+				}
+			}
+			if most.readings == nil {
+				continue
+			}
+			for _, worker := range g.schedule {
+				st.schedule = append(st.schedule, [][]kernel.Func{{worker[wave][i]}})
+			}
+			same := slices.IndexFunc(all, func(p tunedProducts) bool { return p.kind == most.kind })
+			if same < 0 {
+				most.bytes = 0
+				all, same = append(all, most), len(all)
+			}
+			all[same].bytes += st.bytes
+			all[same].steps = append(all[same].steps, st)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b tunedProducts) int { return int(min(max(b.bytes-a.bytes, -1), 1)) })
+	return all
+}
+
+// tuneType measures the orders for one type, each with other weights than the last, since a token does not find
+// weights in caches either.
+func (e *Engine) tuneType(ctx context.Context, p *tunedProducts, end time.Time, l *tuneLimits) (Tuned, error) {
+	t := Tuned{Type: strings.ToLower(p.kind.String()), Bytes: p.bytes}
+	before, chosen := e.choices.Reading[p.kind]
+	if !chosen {
+		before = p.readings[0]
+	}
+	t.Reading = before.String()
+	if p.bytes < l.least {
+		return t, nil
+	}
+	rates, perByte, next := make([][]float64, len(p.readings)), 0.0, 0
+	for range l.rounds {
+		for i, r := range p.readings {
+			if ctx.Err() != nil || time.Now().After(end) {
+				e.choices.Reading[p.kind] = before
+				return t, nil
+			}
+			e.choices.Reading[p.kind] = r
+			begin, bytes, macs := time.Now(), int64(0), int64(0)
+			for bytes < l.sample {
+				st := &p.steps[next%len(p.steps)]
+				if err := e.machine.Run(nil, st.schedule, kernel.Run{T: 1, R: 1}); err != nil {
+					return t, e.fault(err)
+				}
+				bytes, macs, next = bytes+st.bytes, macs+st.macs, next+1
+			}
+			rates[i] = append(rates[i], float64(bytes)/time.Since(begin).Seconds()/1e9)
+			perByte = float64(macs) / float64(bytes)
+		}
+	}
+	best := 0
+	for i, r := range p.readings {
+		slices.Sort(rates[i])
+		median := rates[i][len(rates[i])/2]
+		t.Tried = append(t.Tried, TunedSample{r.String(), median, median * perByte})
+		if median > t.Tried[best].GBs {
+			best = i
+		}
+	}
+	if t.Tried[best].GBs < l.gain*t.Tried[0].GBs {
+		best = 0
+	}
+	e.choices.Reading[p.kind], t.Reading = p.readings[best], t.Tried[best].Reading
+	return t, nil
+}
+
+// tuneOnce tunes before the second token, as Options.Tune says.
+func (e *Engine) tuneOnce(ctx context.Context, tokens int) error {
+	if !e.tune || e.passes == 0 || tokens > 1 {
+		return nil
+	}
+	e.tune = false
+	var err error
+	e.tuned, err = e.Tune(ctx, TuneTime)
+	return err
+}
+
+// Tuned returns the choices that were measured because Options.Tune says so.
+func (e *Engine) Tuned() []Tuned { return e.tuned }

@@ -1,0 +1,150 @@
+package exec_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pesti/exec"
+	"pesti/exec/cpu/isa"
+	"pesti/exec/cpu/kernel"
+	"pesti/exec/plan"
+	"pesti/lower"
+)
+
+// readingsOf returns the orders that there are for the products of a plan, by type of the weights.
+func readingsOf(t *testing.T, p *plan.Plan) map[string][]kernel.Reading {
+	t.Helper()
+	sets, err := isa.UpTo(p.Target.ISA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	types, all := map[string]string{}, map[string][]kernel.Reading{}
+	for i := range p.Weights {
+		types[p.Weights[i].Name] = p.Weights[i].Type
+	}
+	for _, st := range p.Steps() {
+		for _, a := range st.Args {
+			if r := kernel.Readings(a.Kernel, sets); r != nil {
+				all[types[a.Weight]] = r
+			}
+		}
+	}
+	return all
+}
+
+// Whatever an engine measures and chooses, and whatever it is told to use, the bits are the same.
+func TestTune(t *testing.T) {
+	m := load(t, configs["k-quant"])
+	p := compile(t, m, lower.Options{Precision: "fast"}).Plan
+	choices := readingsOf(t, p)
+	want := func() []float32 {
+		s := session(t, open(t, m, p, 2))
+		feed(t, s, prompt(5))
+		return feed(t, s, []int32{3})
+	}()
+
+	for _, gain := range []float64{0, 1e9} { // whichever is fastest, and the default
+		e := open(t, m, p, 2)
+		s := session(t, e)
+		feed(t, s, prompt(5))
+		tuned, err := e.TuneAll(context.Background(), time.Minute, gain)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(choices) == 0 && len(tuned) != 0 || len(choices) > 0 && len(tuned) == 0 {
+			t.Fatalf("%+v were tuned, where there are choices for %v", tuned, choices)
+		}
+		for _, r := range tuned {
+			orders := choices[r.Type]
+			if len(r.Tried) != len(orders) || r.Bytes <= 0 {
+				t.Fatalf("%+v, expected measurements of %v", r, orders)
+			}
+			best := r.Tried[0]
+			for i, tried := range r.Tried {
+				if tried.Reading != orders[i].String() || !(tried.GBs > 0) || !(tried.GMACs > 0) {
+					t.Errorf("%s: tried %+v, expected a rate of %v", r.Type, tried, orders[i])
+				}
+				if gain == 0 && tried.GBs > best.GBs {
+					best = tried
+				}
+			}
+			if r.Reading != best.Reading {
+				t.Errorf("%+v chose %s, expected %s", r, r.Reading, best.Reading)
+			}
+		}
+		if e.Logits(0) != nil {
+			t.Error("there are logits after products that overwrote them")
+		}
+		if got := feed(t, s, []int32{3}); !slices.Equal(got, want) {
+			t.Errorf("gain of %g: other logits than without tuning", gain)
+		}
+	}
+
+	for _, r := range []kernel.Reading{kernel.OneStream, kernel.FourStreams, kernel.FourStreamsAhead} {
+		byType := map[string]string{"q4_k": r.String(), "Q5_K": r.String(), "q6_k": r.String()}
+		e, err := exec.Open(p, m.File, exec.Options{Threads: 2, Readings: byType, Tune: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := session(t, e)
+		feed(t, s, prompt(5))
+		if got := feed(t, s, []int32{3}); !slices.Equal(got, want) {
+			t.Errorf("%v: other logits than by default", r)
+		}
+		if e.Tuned() != nil {
+			t.Errorf("%+v were tuned, though all are given", e.Tuned())
+		}
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Without time, and with few weights, every type keeps its default, and nothing counts as measured.
+func TestTuneLimits(t *testing.T) {
+	m := load(t, configs["k-quant"])
+	p := compile(t, m, lower.Options{Precision: "fast"}).Plan
+	e, err := exec.Open(p, m.File, exec.Options{Threads: 2, Tune: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := session(t, e)
+	feed(t, s, prompt(5))
+	feed(t, s, []int32{3})
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	late, err := e.TuneAll(context.Background(), 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancelled, err := e.TuneAll(ended, time.Minute, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	choices := readingsOf(t, p)
+	for name, tuned := range map[string][]exec.Tuned{"by itself": e.Tuned(), "without time": late, "cancelled": cancelled} {
+		if (len(tuned) == 0) != (len(choices) == 0) {
+			t.Errorf("%s: %+v, where there are choices for %v", name, tuned, choices)
+		}
+		for _, r := range tuned {
+			if len(r.Tried) > 0 || r.Reading != choices[r.Type][0].String() {
+				t.Errorf("%s: %+v, expected the default, not measured", name, r)
+			}
+		}
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := e.Tune(context.Background(), time.Second); err == nil {
+		t.Error("a closed engine was tuned")
+	}
+	for kind, reading := range map[string]string{"q4_x": "one stream", "q4_k": "two streams"} {
+		_, err := exec.Open(p, m.File, exec.Options{Readings: map[string]string{kind: reading}})
+		if err == nil || !strings.Contains(err.Error(), "q4_x") && !strings.Contains(err.Error(), `"two streams", expected one of "one stream"`) {
+			t.Errorf("%s of %s: error %v", reading, kind, err)
+		}
+	}
+}
