@@ -27,6 +27,7 @@ type benchOptions struct {
 	roofline              bool
 	profile               *profileFlags
 	guess                 *guessing
+	tune                  *tuning
 }
 
 func (a *app) bench() *cobra.Command {
@@ -84,7 +85,7 @@ one generated token), and the output has the work of each kernel with a lower bo
 	f.BoolVar(&o.roofline, "roofline", false, "measure the memory bandwidth and arithmetic of the machine between the runs, and print the fraction of both that each test reaches")
 	o.guess = addGuessing(cmd, "measure speculative decoding too, with drafts of up to `N` tokens; at most 30 (default 0, off)")
 	f.StringVarP(&o.text, "file", "f", "", "`FILE` with the text that speculative decoding continues, read as bytes; - is standard input (default a text that repeats itself)")
-	o.profile = addProfileFlags(cmd)
+	o.profile, o.tune = addProfileFlags(cmd), addTuneFlag(cmd)
 	f.StringVar(&o.model, "model", "", "`MODEL` that a PLAN was compiled from, if it is not where the plan says")
 	flags = addCompileFlags(cmd, "fast")
 	flags.addDevice(cmd)
@@ -118,7 +119,7 @@ func (a *app) runBench(ctx context.Context, name string, tests []bench.Test, o *
 			return fmt.Errorf("test %s: %w", tests[i].Name, err)
 		}
 	}
-	if err := o.profile.prepare(s); err != nil {
+	if err := cmp.Or(o.profile.prepare(s), o.tune.prepare(s)); err != nil {
 		return err
 	}
 	engine, err := s.start(ctx)
@@ -132,6 +133,7 @@ func (a *app) runBench(ctx context.Context, name string, tests []bench.Test, o *
 	}
 	a.loaded()
 	tests, stopped, err := b.Run(ctx, tests)
+	o.tune.keep(a, engine)
 	interrupt := err
 	if err != nil && (!errors.Is(err, context.Canceled) || len(tests) == 0 && stopped == "") {
 		return err

@@ -27,7 +27,7 @@ var flagGroups = []flagGroup{
 	{"Compilation", []string{
 		"precision", "ctx", "threads", "kv", "sequences", "ubatch", "activations", "isa", "passes", "planner", "tiles",
 	}},
-	{"Device", []string{"device", "target", "devices", "split", "gpu-layers"}},
+	{"Device", []string{"device", "target", "devices", "split", "gpu-layers", "tune"}},
 	{"Profile", []string{"profile", "profile-steps", "trace", "trace-runs", "roofline", "gpu"}},
 }
 

@@ -72,6 +72,7 @@ func (a *app) info() *cobra.Command {
 				fmt.Fprintf(t, "%s\t%s\n", s.Name, a.useOf(s, usable))
 			}
 			fmt.Fprintf(t, "activations in fast\t%s\n", lower.Targets()[0].DefaultRounding(best))
+			fmt.Fprintf(t, "tuned\t%s\n", a.tunedText(best))
 			fmt.Fprintln(t)
 			fmt.Fprintf(t, "kernel\tused\tvariants\n")
 			for _, k := range exec.CPUKernels() {

@@ -96,7 +96,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 
 func (a *app) root() *cobra.Command {
 	root := a.group("pesti", "Compile GGUF models to execution plans, inspect the plans, and run them",
-		a.run(), a.inspect(), a.convert(), a.quantize(), a.compile(), a.plan(), a.dot(), a.tokenize(), a.dump(), a.compare(), a.check(), a.bench(), a.completion(), a.info(), a.version())
+		a.run(), a.inspect(), a.convert(), a.quantize(), a.compile(), a.plan(), a.dot(), a.tokenize(), a.dump(), a.compare(), a.check(), a.bench(), a.tune(), a.completion(), a.info(), a.version())
 	root.Long = root.Short + `.
 
 MODEL is a GGUF file, or the word demo for the small embedded model. PLAN is a file that compile wrote.`

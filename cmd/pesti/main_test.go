@@ -40,7 +40,12 @@ func (c call) run() result {
 	if c.ctx == nil {
 		c.ctx = context.Background()
 	}
-	code := run(c.ctx, c.args, strings.NewReader(c.stdin), &out, &errs, func(key string) string { return c.env[key] })
+	code := run(c.ctx, c.args, strings.NewReader(c.stdin), &out, &errs, func(key string) string {
+		if v, ok := c.env[key]; ok || key != tuneVariable {
+			return v
+		}
+		return tuneOff
+	})
 	return result{code, out.String(), errs.String()}
 }
 

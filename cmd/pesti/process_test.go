@@ -30,6 +30,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(mainVariable) != "" {
 		main()
 	}
+	os.Setenv(tuneVariable, tuneOff) // of processes that tests start
 	os.Exit(m.Run())
 }
 

@@ -30,6 +30,7 @@ type runOptions struct {
 	strict                    bool
 	profile                   *profileFlags
 	guess                     *guessing
+	tune                      *tuning
 }
 
 func (a *app) run() *cobra.Command {
@@ -87,7 +88,7 @@ The output is the generated text alone, without the prompt. A line break follows
 	f.Var(&o.stats, "stats", "print statistics on standard error")
 	f.BoolVar(&o.strict, "strict", false, "fail if the plan has a fallback, a step that runs a reference kernel because the target has none")
 	o.guess = addGuessing(cmd, "speculative decoding by prompt lookup, with drafts of up to `N` tokens: the text stays the same, and repeated passages come faster; at most 30 (default 0, off)")
-	o.profile = addProfileFlags(cmd)
+	o.profile, o.tune = addProfileFlags(cmd), addTuneFlag(cmd)
 	f.StringVar(&o.model, "model", "", "`MODEL` that a PLAN was compiled from, if it is not where the plan says")
 	flags = addCompileFlags(cmd, "fast")
 	flags.addDevice(cmd)
@@ -153,7 +154,7 @@ func (a *app) continueText(ctx context.Context, name string, text []byte, o *run
 	if err := s.checkLength(len(ids)); err != nil {
 		return err
 	}
-	if err := o.profile.prepare(s); err != nil {
+	if err := cmp.Or(o.profile.prepare(s), o.tune.prepare(s)); err != nil {
 		return err
 	}
 	model, err := s.library(tok)
@@ -181,6 +182,7 @@ func (a *app) continueText(ctx context.Context, name string, text []byte, o *run
 	}
 
 	r, err := a.generate(ctx, session, ids, o)
+	o.tune.keep(a, engine)
 	stats.Stop = r.Stop
 	if isTerminal(a.stdout) {
 		fmt.Fprintln(a.stdout)

@@ -28,6 +28,7 @@ type source struct {
 	options lower.Options   // compile options of a MODEL, to which verbs add theirs
 	plan    *plan.Plan      // nil for a MODEL that is not compiled yet
 	threads int             // --threads for a PLAN; 0: the engine's default
+	tuning  *tuning         // of start's engine; nil: it measures nothing
 	profile bool            // whether the engine of start keeps a profile
 	on      device          // where the engine of start runs
 	driver  backends.Driver // of the devices to run on; nil for the CPU
@@ -172,7 +173,11 @@ func (s *source) compile() (*lower.Result, error) {
 // memory to the system, which would otherwise stay resident in addition to the weights.
 func (s *source) execOptions() exec.Options {
 	debug.FreeOSMemory()
-	return exec.Options{Sidecar: s.sidecar, Driver: s.driver, Devices: s.devices, Threads: s.threads, Profile: s.profile, Trace: s.trace}
+	o := exec.Options{Sidecar: s.sidecar, Driver: s.driver, Devices: s.devices, Threads: s.threads, Profile: s.profile, Trace: s.trace}
+	if s.tuning != nil {
+		o.Readings, o.Tune = s.tuning.readings, s.tuning.path != ""
+	}
+	return o
 }
 
 // input returns the input for package compare to run the plan.

@@ -58,6 +58,7 @@ var imports = map[string][]string{
 	"exec/load":             {},
 	"exec/sample":           {},
 	"exec/speculate":        {"exec"},
+	"exec/tunefile":         {"exec"},
 	"exec/cpu":              {"exec/cpu/kernel"},
 	"exec/cpu/isa":          {},
 	"exec/cpu/kernel":       {"gguf/numfmt", "gguf/quant", "ops/ref", "exec/plan"},
@@ -67,7 +68,7 @@ var imports = map[string][]string{
 	"exec/cuda/driver":      {"exec/cuda", "exec/plan"},
 	"exec/cuda/kernels":     {},
 	// The command line computes nothing: it imports no kernels, devices, passes or parts of the lowering.
-	"cmd": {".", "conformance/compare", "conformance/demo", "exec", "exec/backends", "exec/bench", "exec/load", "exec/plan", "exec/profile", "exec/sample", "exec/speculate",
+	"cmd": {".", "conformance/compare", "conformance/demo", "exec", "exec/backends", "exec/bench", "exec/load", "exec/plan", "exec/profile", "exec/sample", "exec/speculate", "exec/tunefile",
 		"frontend", "frontend/tokenizer", "gguf", "gguf/dense", "gguf/quant", "gguf/sidecar", "graph/draw", "graph/page", "lower"},
 	"conformance":                  {"*"},
 	"conformance/benchmodels":      {"gguf", "gguf/quant", "conformance/testenv"},

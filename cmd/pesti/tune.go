@@ -1,0 +1,207 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"pesti/exec"
+	"pesti/exec/plan"
+	"pesti/exec/tunefile"
+)
+
+const (
+	// tuneVariable is the environment variable with the default of --tune.
+	tuneVariable = "PESTI_TUNE"
+	tuneOff      = "off"
+
+	tuneFlagHelp = "measure once, in up to 0.15 s after the first token, in which order this machine reads weights fastest, and keep the result in `FILE`; off measures nothing; no order changes a result (default " + tuneVariable + ", or else a file in the user's cache)"
+)
+
+// A tuning says where an engine takes its choices of orders from, and where it keeps what it measures.
+type tuning struct {
+	word string // of --tune, "" for the default
+
+	path     string // "" where nothing is read or kept
+	key      tunefile.Key
+	readings map[string]string
+}
+
+func addTuneFlag(cmd *cobra.Command) *tuning {
+	t := &tuning{}
+	cmd.Flags().StringVar(&t.word, "tune", "", tuneFlagHelp)
+	return t
+}
+
+// prepare reads what was measured before for the plan of a source. A file that --tune names must be whole. The one
+// in the cache is only for speed: if it is not whole, a notice says so, and it is measured and written again.
+func (t *tuning) prepare(s *source) error {
+	s.tuning = t
+	word := cmp.Or(t.word, s.app.getenv(tuneVariable))
+	target := s.plan.Device(0)
+	if word == tuneOff || target.Backend == plan.CUDA || s.plan.Target.Backend == plan.CUDA {
+		return nil
+	}
+	threads := s.threads
+	if threads == 0 {
+		threads = min(int(target.Threads), exec.DefaultThreads())
+	}
+	t.key, t.path = tunefile.NewKey(target.ISA, threads), word
+	if word == "" {
+		path, err := tunefile.Path(t.key)
+		if err != nil { // there is no home
+			return nil
+		}
+		t.path = path
+	}
+	readings, err := tunefile.Load(t.path, t.key)
+	switch {
+	case err == nil:
+		t.readings = readings
+	case word != "":
+		return err
+	default:
+		s.app.warn([]string{err.Error()})
+	}
+	return nil
+}
+
+// tunedText says what run and bench use of what was measured for an instruction set.
+func (a *app) tunedText(isa string) string {
+	t := tuning{path: a.getenv(tuneVariable), key: tunefile.NewKey(isa, exec.DefaultThreads())}
+	if t.path == tuneOff {
+		return "no: " + tuneVariable + " is " + tuneOff
+	}
+	if t.path == "" {
+		var err error
+		if t.path, err = tunefile.Path(t.key); err != nil {
+			return "no: " + err.Error()
+		}
+	}
+	readings, err := tunefile.Load(t.path, t.key)
+	if err != nil {
+		return "no: " + err.Error()
+	}
+	var all []string
+	for _, kind := range slices.Sorted(maps.Keys(readings)) {
+		all = append(all, kind+": "+readings[kind])
+	}
+	if all == nil {
+		return "nothing yet: run, bench or tune with a model measure"
+	}
+	return strings.Join(all, "; ") + " (" + t.path + ")"
+}
+
+// keep writes what an engine measured.
+func (t *tuning) keep(a *app, e *exec.Engine) {
+	if t.path == "" {
+		return
+	}
+	if err := tunefile.Save(t.path, t.key, e.Tuned()); err != nil {
+		a.warn([]string{err.Error()})
+	}
+}
+
+// tuneTime is how long the verb tune measures at most.
+const tuneTime = 5 * time.Second
+
+func (a *app) tune() *cobra.Command {
+	var model string
+	var asJSON bool
+	var flags *compileFlags
+	t := &tuning{}
+	cmd := a.verb("tune MODEL|PLAN", "Measure in which order this machine reads weights fastest",
+		`  pesti tune model.gguf
+  pesti tune model.gguf --tune tuned.json
+  pesti run model.gguf -p "Once upon a time" --tune tuned.json`,
+		arity{1, 1, "MODEL or PLAN"}, func(cmd *cobra.Command, args []string) error {
+			s, err := a.open(cmd.Context(), args[0], model, flags)
+			if err != nil {
+				return err
+			}
+			defer s.release()
+			if _, err := s.compile(); err != nil {
+				return err
+			}
+			return a.runTune(cmd.Context(), s, t, asJSON)
+		})
+	cmd.Long = cmd.Short + `.
+
+The products of one token are limited by memory. On a processor with AVX-512 VNNI they can read a weight one
+panel after the other, or four panels at a time, with or without prefetch; which is fastest depends on the
+processor, on the type of the weights and on their shape. All orders give the same bits. Other instruction
+sets have one order.
+
+The verb measures every order for each type of which the model has 32 MiB or more, prints the medians of
+five, and keeps the choices for run and bench. An order other than the default is chosen if it is at least
+5 % faster. run and bench measure by themselves if nothing was measured before.`
+	f := cmd.Flags()
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	f.StringVar(&t.word, "tune", "", "keep the choices in `FILE`; off keeps nothing (default "+tuneVariable+", or else a file in the user's cache)")
+	f.StringVar(&model, "model", "", "`MODEL` that a PLAN was compiled from, if it is not where the plan says")
+	flags = addCompileFlags(cmd, "fast")
+	return cmd
+}
+
+func (a *app) runTune(ctx context.Context, s *source, t *tuning, asJSON bool) error {
+	if err := t.prepare(s); err != nil {
+		a.warn([]string{err.Error()}) // it is written again
+	}
+	t.readings = nil
+	e, err := s.start(ctx)
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	a.loaded()
+	a.progress("measuring")
+	tuned, err := e.Tune(ctx, tuneTime)
+	a.progress("")
+	if err != nil {
+		return about(s.name, err)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if t.path != "" {
+		if err := tunefile.Save(t.path, t.key, tuned); err != nil {
+			return err
+		}
+	}
+	if asJSON {
+		return a.printJSON(struct {
+			Key   tunefile.Key `json:"key"`
+			Types []exec.Tuned `json:"types"`
+		}{t.key, tuned})
+	}
+	if len(tuned) == 0 {
+		_, err := fmt.Fprintf(a.stdout, "%s: no weights with a choice of order on %s\n", s.name, s.plan.Device(0).ISA)
+		return err
+	}
+	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "type\tweights\torder\tGB/s\tGMAC/s\t\n")
+	for i := range tuned {
+		r := &tuned[i]
+		if len(r.Tried) == 0 {
+			fmt.Fprintf(w, "%s\t%s\t%s\t\t\tnot measured: there are few\n", r.Type, plan.HumanBytes(r.Bytes), r.Reading)
+		}
+		for k, tried := range r.Tried {
+			note := ""
+			if tried.Reading == r.Reading {
+				note = "chosen"
+			}
+			if k == 0 {
+				note = "default" + map[bool]string{true: ", kept", false: ""}[note != ""]
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%.1f\t%.1f\t%s\n", r.Type, plan.HumanBytes(r.Bytes), tried.Reading, tried.GBs, tried.GMACs, note)
+		}
+	}
+	return w.Flush()
+}

@@ -1,0 +1,171 @@
+// Package tunefile keeps what engines measured (exec.Tuned) in a file, so that later processes need not measure
+// again. It owns the format and the place of such files. It imports exec and nothing else of this module.
+package tunefile
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"pesti/exec"
+)
+
+// A Key says for what choices hold: another processor, number of workers or build is measured anew.
+type Key struct {
+	Processor string `json:"processor"`
+	ISA       string `json:"isa"`
+	Threads   int    `json:"threads"`
+	Build     string `json:"build"`
+}
+
+// NewKey returns the key of this process for an instruction set and a number of workers.
+func NewKey(isa string, threads int) Key {
+	k := Key{Processor: processor(), ISA: isa, Threads: threads, Build: runtime.Version()}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		k.Build += " " + info.Main.Version
+		for _, s := range info.Settings {
+			if strings.HasPrefix(s.Key, "vcs.") && s.Key != "vcs" || s.Key == "GOAMD64" {
+				k.Build += " " + s.Value
+			}
+		}
+	}
+	return k
+}
+
+// String describes a key in an error.
+func (k Key) String() string {
+	return fmt.Sprintf("%s, %s, %d threads, build %s", k.Processor, k.ISA, k.Threads, k.Build)
+}
+
+// Path returns the file for a key in the user's folder of caches.
+func Path(k Key) (string, error) {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256([]byte(k.String()))
+	return filepath.Join(dir, "pesti", "tune", hex.EncodeToString(sum[:8])+".json"), nil
+}
+
+// format is the number of the format of files.
+const format = 1
+
+// contents is a file.
+type contents struct {
+	Format   int               `json:"tune_format"`
+	Key      Key               `json:"key"`
+	Readings map[string]string `json:"readings"` // by type of the weights, as in exec.Options
+}
+
+// ErrForeign is the error of a file that was measured for another key.
+var ErrForeign = errors.New("was measured for something else")
+
+// Load returns the choices in a file. A file that does not exist has none. Its error names the file, and is
+// ErrForeign if the file holds for another key.
+func Load(path string, k Key) (map[string]string, error) {
+	const most = 1 << 16
+	f, err := os.Open(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("%s: cannot be opened: %w", path, cause(err))
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err != nil {
+		return nil, fmt.Errorf("%s: cannot be read: %w", path, cause(err))
+	}
+	var c contents
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	switch err := d.Decode(&c); {
+	case len(text) > most || err != nil || d.More():
+		return nil, fmt.Errorf("%s: is damaged or no tune file; delete it, to have it measured again", path)
+	case c.Format != format:
+		return nil, fmt.Errorf("%s: has tune format %d, expected %d; delete it, to have it measured again", path, c.Format, format)
+	case c.Key != k:
+		return nil, fmt.Errorf("%s: %w: %s; expected %s; delete it, to have it measured again", path, ErrForeign, c.Key, k)
+	}
+	for kind, reading := range c.Readings {
+		if err := exec.CheckReading(kind, reading); err != nil {
+			return nil, fmt.Errorf("%s: %w; delete it, to have it measured again", path, err)
+		}
+	}
+	return c.Readings, nil
+}
+
+// Save adds choices that were measured to those in a file. It replaces a file that Load refuses. Several processes
+// may save at the same time: the file is whole at any time, and the choices of one of them may be lost.
+func Save(path string, k Key, tuned []exec.Tuned) (err error) {
+	readings := map[string]string{}
+	if known, err := Load(path, k); err == nil {
+		maps.Copy(readings, known)
+	}
+	measured := false
+	for _, t := range tuned {
+		if len(t.Tried) > 0 {
+			readings[t.Type], measured = t.Reading, true
+		}
+	}
+	if !measured {
+		return nil
+	}
+	text, err := json.MarshalIndent(contents{format, k, readings}, "", "  ") // with sorted keys
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("%s: cannot be written: %w", path, cause(err))
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return fmt.Errorf("%s: cannot be written: %w", path, cause(err))
+	}
+	_, err = f.Write(append(text, '\n'))
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("%s: cannot be written: %w", path, cause(err)), os.Remove(f.Name()))
+	}
+	return nil
+}
+
+// processor returns the name of the processor, as far as the system tells it (Linux: /proc/cpuinfo).
+func processor() string {
+	name := runtime.GOOS + "/" + runtime.GOARCH
+	text, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return name
+	}
+	first, _, _ := strings.Cut(string(text), "\n\n")
+	for line := range strings.Lines(first) {
+		field, value, _ := strings.Cut(line, ":")
+		switch strings.TrimSpace(field) {
+		case "model name", "cpu family", "model", "stepping", "CPU implementer", "CPU part":
+			name += " " + strings.TrimSpace(value)
+		}
+	}
+	return name
+}
+
+// cause removes the operation and the path that package os puts before an error.
+func cause(err error) error {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return pe.Err
+	}
+	return err
+}

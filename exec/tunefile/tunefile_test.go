@@ -1,0 +1,136 @@
+package tunefile
+
+import (
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"pesti/exec"
+)
+
+var key = Key{"processor", "avx512vnni", 2, "build"}
+
+func tuned(kind, reading string) exec.Tuned {
+	return exec.Tuned{Type: kind, Reading: reading, Tried: []exec.TunedSample{{Reading: reading, GBs: 1}}}
+}
+
+func TestSaveAndLoad(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "new", "tune.json")
+	if got, err := Load(path, key); err != nil || got != nil {
+		t.Errorf("no file: %v, %v", got, err)
+	}
+	if err := Save(path, key, []exec.Tuned{{Type: "q4_0", Reading: "one stream"}}); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(path); err == nil {
+		t.Error("a choice that was not measured is saved")
+	}
+	for _, all := range [][]exec.Tuned{{tuned("q4_k", "one stream"), tuned("q6_k", "four streams")}, {tuned("q4_k", "four streams, prefetch")}} {
+		if err := Save(path, key, all); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := map[string]string{"q4_k": "four streams, prefetch", "q6_k": "four streams"}
+	if got, err := Load(path, key); err != nil || !maps.Equal(got, want) {
+		t.Errorf("%v, %v, expected %v", got, err, want)
+	}
+	others, err := os.ReadDir(filepath.Dir(path))
+	if err != nil || len(others) != 1 {
+		t.Errorf("%d files, %v, expected one", len(others), err)
+	}
+	other := key
+	other.Threads++
+	if _, err := Load(path, other); !errors.Is(err, ErrForeign) || !strings.HasPrefix(err.Error(), path+": was measured for something else: processor, avx512vnni, 2 threads") {
+		t.Errorf("a file of another key: %v", err)
+	}
+	if err := Save(path, other, []exec.Tuned{tuned("q4_k", "one stream")}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Load(path, other); err != nil || len(got) != 1 {
+		t.Errorf("after another key replaced the file: %v, %v", got, err)
+	}
+}
+
+func TestDamaged(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tune.json")
+	if err := Save(path, key, []exec.Tuned{tuned("q4_k", "one stream")}); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(whole)
+	for name, damaged := range map[string]string{
+		"empty":            "",
+		"cut":              text[:len(text)/2],
+		"doubled":          text + text,
+		"another format":   strings.Replace(text, `"tune_format": 1`, `"tune_format": 2`, 1),
+		"unknown field":    strings.Replace(text, `"readings"`, `"writings"`, 1),
+		"unknown type":     strings.Replace(text, "q4_k", "q4_x", 1),
+		"unknown reading":  strings.Replace(text, "one stream", "two streams", 1),
+		"large":            strings.Repeat(" ", 1<<17) + text,
+		"not text":         "\x00\xff",
+		"another language": "tune: yes",
+	} {
+		if err := os.WriteFile(path, []byte(damaged), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := Load(path, key)
+		if err == nil || !strings.HasPrefix(err.Error(), path+": ") || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v, %v, expected one line with the file", name, got, err)
+		}
+		if err := Save(path, key, []exec.Tuned{tuned("q6_k", "one stream")}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got, err := Load(path, key); err != nil || !maps.Equal(got, map[string]string{"q6_k": "one stream"}) {
+			t.Errorf("%s, saved again: %v, %v", name, got, err)
+		}
+	}
+	if _, err := Load(t.TempDir(), key); err == nil {
+		t.Error("a folder is taken for a tune file")
+	}
+	if err := Save(filepath.Join(path, "below.json"), key, []exec.Tuned{tuned("q6_k", "one stream")}); err == nil || strings.Contains(err.Error(), "\n") {
+		t.Errorf("below a file: %v", err)
+	}
+}
+
+// A reader sees a whole file while others save.
+func TestTogether(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tune.json")
+	if err := Save(path, key, []exec.Tuned{tuned("q4_k", "one stream")}); err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 50 {
+				if err := Save(path, key, []exec.Tuned{tuned("q4_k", "four streams")}); err != nil {
+					t.Error(err)
+				}
+				if got, err := Load(path, key); err != nil || len(got) != 1 {
+					t.Errorf("%v, %v", got, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestNewKey(t *testing.T) {
+	a, b := NewKey("avx2", 2), NewKey("avx2", 3)
+	if a.Processor == "" || a.Build == "" || a.Threads != 2 || a.ISA != "avx2" {
+		t.Errorf("%+v", a)
+	}
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	t.Setenv("HOME", t.TempDir())
+	pa, errA := Path(a)
+	pb, errB := Path(b)
+	if errA != nil || errB != nil || pa == pb {
+		t.Errorf("%s and %s, %v, %v", pa, pb, errA, errB)
+	}
+}
