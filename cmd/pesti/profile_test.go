@@ -128,7 +128,7 @@ func TestProfileOfCounts(t *testing.T) {
 	for args, words := range map[string]string{
 		"--gpu t4":          "expected --profile and --device virtual",
 		"--profile --gpu x": "h200",
-		"--trace x":         "the virtual device does not measure",
+		"--trace x":         "the virtual device has none",
 	} {
 		pesti(append([]string{"bench", plan, "--device", "virtual", "-p", "0", "-n", "1"}, strings.Fields(args)...)...).fails(t, 2, words)
 	}
