@@ -10,18 +10,18 @@ PEER        := .peer
 PEER_PYTHON := $(PEER)/bin/python
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 PLATFORMS   := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
-# Where goroutines meet, and what they compute with.
+# Packages for the race detector: code with goroutines, and the code that runs on them.
 CONCURRENT  := . ./exec/... ./graph/... ./ops/... ./lower/...
-# What depends on how Go compiles for the processor, and on which kernels are built in.
+# Packages whose results could depend on how Go compiles for the processor, or on the kernels in the build.
 COMPUTING   := ./gguf/... ./ops/... ./exec/... ./lower/...
-# The packages whose tests take -update: they declare the flag, or use the package that does.
+# Packages whose tests have the flag -update: they declare it, or import the package that declares it.
 GOLDEN       = $(shell grep -rlE --include='*_test.go' 'flag\.Bool.*"update"|/graph/pass/passtest"' . | xargs -r -n1 dirname | sort -u)
 
-# The programs that write the assembly of the kernels, each one file into the folder above theirs.
+# Programs that generate the kernels' assembly. Each writes one file to the folder above _asm.
 ASM         := exec/cpu/kernel/_asm
 ASSEMBLERS   = $(notdir $(patsubst %/main.go,%,$(wildcard $(ASM)/*/main.go)))
 
-# Where `make bench-peers` puts what it measures, and what else it is told, such as -rounds 1.
+# Folder for the results of `make bench-peers`, and more flags for it, such as -rounds 1.
 BENCH       ?= docs/bench
 BENCH_FLAGS ?=
 
@@ -29,29 +29,29 @@ BENCH_FLAGS ?=
 # `go run ./conformance/benchmodels -list` prints, or all (11 GB).
 BENCH_MODELS ?=
 
-# Of CUDA: cuda.h, from a pinned wheel, and a libcuda that needs no GPU, to link with; what a program
-# with the driver in it is built with.
+# For CUDA: the folder of cuda.h, from a pinned wheel; the folder of a stub of libcuda to link with; and
+# the environment of a build with the driver.
 CUDA_KERNELS := exec/cuda/kernels
 CUDA_HEADERS := .cuda/headers
 CUDA_STUB    := bin/stub
 LIBCUDA       = CGO_ENABLED=1 CGO_CFLAGS='-O2 -g -I$(CURDIR)/$(CUDA_HEADERS)/nvidia/cuda_runtime/include' CGO_LDFLAGS='-L$(CURDIR)/$(CUDA_STUB)'
 
-# The packages with fuzz targets, and how long `make fuzz` gives each target.
+# Packages with fuzz targets, and the time of `make fuzz` for each target.
 FUZZED       = $(shell grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n1 dirname | sort -u)
 FUZZTIME    ?= 20m
 
 export PESTI_PYTHON ?= $(CURDIR)/$(VENV_PYTHON)
 export PESTI_PEER   ?= $(CURDIR)/$(PEER_PYTHON)
 
-# llama.cpp is compiled from source. Where there is no compiler, tests that compare with it are skipped,
-# except in CI.
+# llama.cpp is compiled from source. Without a compiler, tests that compare with it are skipped, except
+# in CI.
 PEER_IF_ANY := $(if $(CI)$(shell command -v $(CXX)),peer)
-# Kernels for other processors run on emulators. Where these are missing they are not tested, except in CI.
+# Kernels for other processors run on emulators. Without an emulator they are not tested, except in CI.
 EMULATED    := $(if $(CI)$(shell command -v qemu-aarch64),test-arm64) $(if $(CI)$(shell command -v bochs-bin),test-avx512)
 # The real driver is C, so this needs a compiler.
 DRIVEN      := $(if $(CI)$(shell command -v $(CC)),test-libcuda)
-# Its library alone. Instruction sets are named, so that a build that pip keeps serves everywhere;
-# AMX is not among them, since gcc 12 miscompiles it.
+# Build flags for only the library of llama.cpp. The instruction sets are fixed, so that pip's cached build
+# runs on other machines too. AMX is not among them, because gcc 12 miscompiles it.
 PEER_BUILD  := -DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON -DLLAVA_BUILD=OFF \
 	-DCMAKE_PROJECT_llama.cpp_INCLUDE='$(CURDIR)/conformance/llamacpp/libllama.cmake'
 
@@ -61,8 +61,8 @@ PEER_BUILD  := -DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DG
 build:
 	$(GO) build -o bin/pesti ./cmd/pesti
 
-# The same program with the CUDA driver in it. What it links is a stub, in whose place the driver's own
-# library stands where it runs.
+# The same program with the CUDA driver. It links a stub of libcuda; at run time the driver's own library
+# is loaded instead.
 pesti-cuda: build cuda-stub
 	$(LIBCUDA) $(GO) build -tags libcuda -o bin/pesti-cuda ./cmd/pesti
 
@@ -73,7 +73,7 @@ $(CUDA_HEADERS)/requirements.txt: conformance/cudastub/requirements.txt
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --no-deps --require-hashes --upgrade --target $(CUDA_HEADERS) -r $<
 	cp $< $@
 
-# --- what needs no model ---
+# --- checks without a model ---
 
 check: gofmt vet staticcheck cross check-asm check-cuda
 
@@ -95,8 +95,8 @@ cross:
 	@$(GO) vet -tags purego ./exec/...
 	@CGO_ENABLED=0 GOOS=linux GOARCH=arm64 $(GO) vet ./exec/...
 
-# The programs that write assembly are a module of their own, which ./... does not reach. What they
-# write is compared in a copy, so that it does not matter what else is changed here.
+# The programs that generate assembly are a separate module, which ./... does not include. They write to a
+# copy, which is compared with the files here, so that other changes here do not matter.
 check-asm:
 	@cd $(ASM) && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./... && $(GO) test ./...
 	@copy=$$(mktemp -d) && trap 'rm -r "$$copy"' EXIT && cp -r $(ASM) "$$copy/_asm" && \
@@ -106,28 +106,28 @@ check-asm:
 		cmp "$$copy/$$name" "$(ASM)/../$$name" || { echo "check-asm: $$name is not what $(ASM) writes; run make asm"; exit 1; }; \
 	done
 
-# Compiles the CUDA kernels again, for a difference, and assembles them for all GPUs that ptxas knows.
+# Compiles the CUDA kernels again, compares the results, and assembles them for all GPUs that ptxas knows.
 check-cuda:
 	$(PYTHON) $(CUDA_KERNELS)/build.py --check
 	$(PYTHON) $(CUDA_KERNELS)/build.py --ptxas --check
 
 # --- tests: what users rely on is in test, the rest in prove ---
 
-# Reports what go test -json prints, and keeps the times of tests for `make times`. COMPLETE fails in CI
-# where a test is skipped.
+# REPORT summarizes the output of go test -json, and stores the times of tests for `make times`. COMPLETE
+# makes a skipped test a failure in CI.
 REPORT       = $(GO) run ./conformance/skipreport -times bin/times/$@.txt
 COMPLETE    := $(if $(CI),-all)
-# Names of slow tests begin so (testenv.Prove). They run in prove, and skip elsewhere with this reason.
+# Prefix of the names of slow tests (testenv.Prove), and their skip reason outside prove.
 SLOW        := ^TestProve
 ELSEWHERE   := runs in make prove
 
-# One package at a time: each pins workers to all processors. PESTI_INPUTS has Go run a test again
-# when a model, a script or the machine is another.
+# One package at a time, because each uses all processors. PESTI_INPUTS makes Go rerun a test after a change
+# of a model, a script or the machine.
 test: venv models
 	@inputs=$$($(GO) run ./conformance/inputs) && PESTI_INPUTS=$$inputs PESTI_REQUIRE=models PESTI_PROVE= \
 	$(GO) test -json -p 1 -timeout 30m ./... | $(REPORT) $(COMPLETE) -elsewhere '$(ELSEWHERE)'
 
-# Slow tests come last, so that the last line counts them. Never from Go's cache.
+# Slow tests run last, so that the last line is their summary. They never come from Go's cache.
 prove: test-one-processor test-variants $(EMULATED) $(DRIVEN) test-module race test-fuzz
 	$(MAKE) --no-print-directory prove-slow
 
@@ -142,12 +142,12 @@ times:
 test-oracle: venv models
 	PESTI_REQUIRE=models $(GO) test ./conformance/oracle
 
-# Spinning workers must let each other run where there is one processor. And what runs where no
-# kernels in assembly do, though they are built in.
+# With one processor, spinning workers must yield to each other. The portable kernels must work in a build
+# that also has kernels in assembly.
 test-one-processor: venv
 	@GOMAXPROCS=1 PESTI_ISA=portable PESTI_MODELS=$(CURDIR)/no-models $(GO) test -json -p 1 -timeout 10m $(CONCURRENT) | $(REPORT) -elsewhere '$(ELSEWHERE)'
 
-# Other instructions, such as fused multiply-add, and no assembly: the same results.
+# The results must be the same with other instructions, such as fused multiply-add, and without assembly.
 test-variants: test-goamd64 test-purego
 
 test-goamd64: venv
@@ -165,23 +165,24 @@ test-avx512:
 test-arm64:
 	GOARCH=arm64 CGO_ENABLED=0 $(GO) test -count=1 -short -timeout 30m -exec qemu-aarch64 ./exec/cpu/kernel -run 'ISA|Packed|Matmul' -isa neondot
 
-# The real driver's calls, on the virtual device behind a libcuda of ours.
+# Tests the calls of the real driver with a libcuda that is backed by the virtual device.
 test-libcuda: gpu-tools
 	$(LIBCUDA) $(GO) vet -tags libcuda ./exec/cuda/driver ./cmd/pesti ./conformance/gpucheck ./conformance/cudastub/...
 	CUDASTUB=virtual LD_LIBRARY_PATH=$(CURDIR)/$(CUDA_STUB) PESTI_BIN=$(CURDIR)/bin $(LIBCUDA) \
 		$(GO) test -count=1 -tags libcuda ./exec/cuda/driver ./conformance/cudastub
 	CUDASTUB=virtual LD_LIBRARY_PATH=$(CURDIR)/$(CUDA_STUB) bin/gpucheck -device cuda:0 -quick -pesti bin/pesti -kernels bin/kernels.test -o bin/gpu-check.json demo
 
-# What somebody has who has only Go: no models, no Python, no llama.cpp, no network, no home folder.
-# It ends with what that leaves out.
+# Tests with only Go: no models, no Python, no llama.cpp, no network, no home folder. The output ends with
+# the skipped tests.
 test-offline:
 	@cache=$$($(GO) env GOCACHE) modules=$$($(GO) env GOMODCACHE) && \
 	HOME= XDG_CACHE_HOME= GOCACHE=$$cache GOMODCACHE=$$modules GOPROXY=off \
 	PESTI_REQUIRE= PESTI_MODELS=$(CURDIR)/no-models PESTI_PYTHON=$(CURDIR)/no-python PESTI_PEER=$(CURDIR)/no-python \
 	sh -c '$(GO) test -json -p 1 -timeout 20m $(or $(PACKAGES),./...) | $(GO) run ./conformance/skipreport -elsewhere "$(ELSEWHERE)"'
 
-# The detector is C: where there is no compiler, Go cannot link it. CI may not go without. Tests of CUDA
-# kernels take it minutes, and kernels are no goroutines: the virtual device has tests of its own.
+# The race detector is C, so without a compiler Go cannot link it, and only CI fails then. Tests of CUDA
+# kernels would take minutes under it and are left out: kernels are not goroutines, and the virtual device
+# has its own tests.
 race: venv
 	@if command -v "$$($(GO) env CC)" >/dev/null; then \
 		packages=$$($(GO) list $(CONCURRENT)) || exit 1; \
@@ -193,13 +194,13 @@ race: venv
 		echo "race: skipped, there is no C compiler"; \
 	fi
 
-# Long enough to see that the targets work and that nothing falls out at once.
+# Long enough to check that the targets work and find nothing at once.
 test-fuzz:
 	$(MAKE) --no-print-directory fuzz FUZZTIME=5s
 
 # --- fuzzed: every target, one at a time; findings are kept in testdata/fuzz of its package ---
 
-# Minimising each new input would take most of the time, up to a minute for one.
+# Minimizing each new input would take most of the time, up to a minute for one input.
 fuzz: venv models
 	@for package in $(FUZZED); do \
 		list=$$($(GO) test $$package -list '^Fuzz') || { echo "$$list"; exit 1; }; \
@@ -219,7 +220,7 @@ bench: build models
 bench-models: models
 	$(GO) run ./conformance/benchmodels $(BENCH_MODELS)
 
-# Where llama.cpp cannot be built, pesti is measured alone.
+# If llama.cpp cannot be built, only pesti is measured.
 bench-peers: build venv models
 	@peer=$$($(PESTI_PYTHON) conformance/llamacpp/build.py) || echo "bench-peers: measures without llama.cpp"; \
 	list=$$($(PESTI_PYTHON) conformance/models.py --list) || exit 1; \
@@ -230,12 +231,12 @@ bench-peers: build venv models
 bench-accuracy: build venv models $(PEER_IF_ANY)
 	$(PESTI_PYTHON) conformance/accuracy.py
 
-# The bandwidth that `bench --roofline` measures, against a program in C. On a machine that does
-# nothing else.
+# Compares the bandwidth of `bench --roofline` with a program in C. Needs an idle machine.
 roofline-check:
 	$(GO) run ./conformance/roofline
 
-# On a machine with a GPU, with what gpu-tools has built and models in GPU_MODELS: nothing is built here.
+# For a machine with a GPU: runs the programs that gpu-tools has built, on the models in GPU_MODELS. It builds
+# nothing.
 gpu-check:
 	bin/gpucheck -device cuda:0 -pesti bin/pesti -kernels bin/kernels.test -o bin/gpu-check.json demo $(GPU_MODELS)
 
@@ -246,7 +247,7 @@ gpu-tools: pesti-cuda
 conformance: build venv models
 	$(PESTI_PYTHON) conformance/report.py --write CONFORMANCE.md
 
-# --- made again from source ---
+# --- generated files ---
 
 golden:
 	$(GO) test -p 1 $(GOLDEN) -update
@@ -260,7 +261,7 @@ asm:
 		$(GO) run ./$$program -out ../$${program}_$$arch.s -stubs ../$${program}_$$arch.go -pkg kernel || exit 1; \
 	done
 
-# The PTX of the CUDA kernels, by compilers that pip fetches, and what they take of a GPU.
+# Compiles the CUDA kernels to PTX with compilers from pip, and writes their registers and shared memory.
 cuda:
 	$(PYTHON) $(CUDA_KERNELS)/build.py
 	$(PYTHON) $(CUDA_KERNELS)/build.py --ptxas
@@ -268,7 +269,7 @@ cuda:
 demo:
 	conformance/demo/make.sh
 
-# The layout engine, out of the module that go.mod pins.
+# Extracts the layout engine from the module that go.mod pins.
 graphviz:
 	gzip -9n < $$($(GO) list -m -f '{{.Dir}}' github.com/goccy/go-graphviz)/internal/wasm/graphviz.wasm > graph/draw/graphviz/graphviz.wasm.gz
 
@@ -289,7 +290,7 @@ test-module:
 	$(GO) vet ./... && PESTI_MODELS="$$copy/no-models" $(GO) test -short -p 1 -timeout 20m ./... && \
 	cd $(ASM) && $(GO) vet ./... && $(GO) test ./...
 
-# --- what tests run on ---
+# --- inputs of tests ---
 
 models: venv
 	$(PESTI_PYTHON) conformance/models.py
