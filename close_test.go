@@ -57,7 +57,8 @@ func TestClosedMeanwhile(t *testing.T) {
 	settled(t, before)
 }
 
-// TestClosed: what needs no memory of the model's file works after Close, and gives the same.
+// TestClosed checks that methods which do not need the model file's memory work after Close with
+// the same results.
 func TestClosed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m.gguf")
 	if err := os.WriteFile(path, demo.GGUF(), 0o600); err != nil {

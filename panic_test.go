@@ -95,8 +95,8 @@ func TestDrafts(t *testing.T) {
 	}
 }
 
-// TestPanics: after a panic of the caller's code in a generation, wherever it is called, the sequence is free and
-// the next generation has the same tokens.
+// TestPanics checks that after a panic of any of the caller's functions in a generation, the
+// sequence is free and the next generation has the same tokens.
 func TestPanics(t *testing.T) {
 	where := ""
 	at := func(place string) {

@@ -136,7 +136,8 @@ func TestStops(t *testing.T) {
 	if slices.Equal(ids, penalised) {
 		t.Error("a repeat penalty changes nothing")
 	}
-	// The penalty sees the prompt: of a prompt that repeats the first token, that token becomes unlikely.
+	// The penalty includes the prompt: a prompt that repeats the first token makes that token
+	// unlikely.
 	first, err := m.Detokenize(ids[:1])
 	if err != nil {
 		t.Fatal(err)
@@ -148,7 +149,8 @@ func TestStops(t *testing.T) {
 	}
 }
 
-// TestSampled: a seed gives the same tokens again, with drafts too, and probabilities are those of the logits.
+// TestSampled checks that a seed reproduces the tokens, also with drafts, and that probabilities
+// follow from the logits.
 func TestSampled(t *testing.T) {
 	m := open(t, pesti.Options{Compile: lower.Options{Rows: 8}})
 	p := pesti.Params{MaxTokens: 60, Temp: 0.9, TopK: 20, TopP: 0.9, MinP: 0.02, Seed: 7}
@@ -240,7 +242,8 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
-// TestCancelled: the cause of a context is reported, the session keeps what it had, and the model lives on.
+// TestCancelled checks that the cause of a context is reported, that the session keeps its tokens,
+// and that the model stays usable.
 func TestCancelled(t *testing.T) {
 	m := open(t, pesti.Options{Compile: lower.Options{Sequences: 2, Ctx: 256}})
 	text, ids, _ := collect(t, m, once, pesti.Params{MaxTokens: 30})
@@ -350,7 +353,8 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// TestBadInput: each is an error that says what is wrong before anything is computed, and the model goes on.
+// TestBadInput checks that each invalid input is an error before anything is computed, and that the
+// model stays usable.
 func TestBadInput(t *testing.T) {
 	steps := 0
 	m := open(t, pesti.Options{Compile: lower.Options{Ctx: 64, Rows: 8}, Engine: exec.Options{Observe: func(exec.Observation) { steps++ }}})

@@ -11,8 +11,9 @@ import (
 	"pesti/lower"
 )
 
-// TestUnfinishedText generates random bytes. Text is held back while it ends within a character, or with the
-// beginning of a stop text. What is held back at the end comes with the last piece, as it is.
+// TestUnfinishedText generates random bytes. Text is held back while it ends within a character, or
+// with the beginning of a stop text. Text that is still held back at the end comes unchanged with
+// the last piece.
 func TestUnfinishedText(t *testing.T) {
 	f := tiny.File(t, tiny.Config{})
 	r := must(lower.Compile(must(frontend.Load(f)), lower.Options{Ctx: 64}))

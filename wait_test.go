@@ -52,7 +52,7 @@ func (g *gate) hold(t *testing.T, s *pesti.Session) (end func()) {
 	}
 }
 
-// returns fails where f does not return while a pass is held.
+// returns fails the test if f does not return while a forward pass is blocked.
 func returns(t *testing.T, what string, f func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -67,8 +67,8 @@ func returns(t *testing.T, what string, f func()) {
 	}
 }
 
-// TestNobodyWaits: while another sequence's forward pass runs, a cancelled generation returns, and so does
-// everything that computes nothing. What was called meanwhile has its effect after the pass.
+// TestNobodyWaits checks that during another sequence's forward pass a cancelled generation
+// returns, and so do all calls that compute nothing. Their effects apply after the pass.
 func TestNobodyWaits(t *testing.T) {
 	g := newGate()
 	m := open(t, pesti.Options{Compile: lower.Options{Sequences: 3, Ctx: 128, Rows: 8}, Engine: exec.Options{Observe: g.observe}})

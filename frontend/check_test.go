@@ -275,8 +275,8 @@ func TestQwenBiases(t *testing.T) {
 	}
 }
 
-// TestQwen3 holds what tells qwen3 from qwen2: a norm for q and one for k as long as a head, and no
-// biases.
+// TestQwen3 checks the differences of qwen3 from qwen2: norms of q and of k with the length of a
+// head, and no biases.
 func TestQwen3(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -343,8 +343,8 @@ func TestUnusedTensorsWarn(t *testing.T) {
 	}
 }
 
-// TestKeys: a key that changes what is computed is refused by name unless its value changes
-// nothing, one that nobody knows is warned of, and one that only describes is passed over.
+// TestKeys checks that a key which changes the computation is refused by name unless its value has
+// no effect, that an unknown key causes a warning, and that a descriptive key is ignored.
 func TestKeys(t *testing.T) {
 	with := func(key string, v any) (*Model, error) {
 		return load(t, tiny.Config{Arch: "llama", Edit: func(m *tiny.Model) { set("llama."+key, v)(m.Meta) }})
@@ -358,7 +358,7 @@ func TestKeys(t *testing.T) {
 			}
 		}
 	}
-	// What is known to change the text, whatever becomes of the table.
+	// Keys that are known to change the text, independent of the table.
 	for key, v := range map[string]any{
 		"attn_logit_softcapping": float32(50), "final_logit_softcapping": float32(30), "logit_scale": float32(0.0625),
 		"residual_scale": float32(0.22), "embedding_scale": float32(12), "expert_count": float32(8), "attention.causal": false,

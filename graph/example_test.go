@@ -8,7 +8,8 @@ import (
 	"pesti/ops"
 )
 
-// A graph in its text form: weights begin with @, results with %, and _ is an operand left out.
+// A graph in its text form: names of weights begin with @, names of results with %, and _ is an
+// absent operand.
 func ExampleParse() {
 	g, err := graph.Parse(`
 graph gate (T <= 4)

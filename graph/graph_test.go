@@ -62,7 +62,7 @@ func TestTextRoundTrip(t *testing.T) {
 	}
 }
 
-// A node says its device where that is not 0, with attributes or without.
+// A node prints its device if it is not 0, with or without attributes.
 func TestDevicesRoundTrip(t *testing.T) {
 	const far = `graph far (T <= 8, C <= 8)
   @table : f32[9, 4]
@@ -140,7 +140,7 @@ func TestAttrsEqualIsStrict(t *testing.T) {
 	}
 }
 
-// Each edit of the sample must be refused with a message that holds the wanted words.
+// Each edit of the sample must be refused with an error that contains the given words.
 func TestParseErrors(t *testing.T) {
 	for _, c := range []struct{ old, new, want string }{
 		{"graph sample", "grph sample", "1:1: found grph, expected the word graph"},
@@ -259,7 +259,7 @@ func TestVerifyStates(t *testing.T) {
 	}
 }
 
-// What a text cannot say but a pass can do wrong.
+// Faults that a text cannot express but a pass can make.
 func TestVerifyStructure(t *testing.T) {
 	for _, c := range []struct {
 		name, want string
@@ -329,7 +329,7 @@ func TestBuild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	y, err := g.Add(ops.Matmul, []*graph.Value{x[0], w}, nil, "y") // the residual operand is left out
+	y, err := g.Add(ops.Matmul, []*graph.Value{x[0], w}, nil, "y") // without the residual operand
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -423,7 +423,7 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// Whatever Parse takes, Print gives back, and Verify survives.
+// Print inverts Parse on every text that Parse accepts, and Verify does not panic.
 func FuzzParse(f *testing.F) {
 	f.Add(text)
 	f.Add("graph g ()")

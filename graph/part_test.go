@@ -69,7 +69,7 @@ func TestPartsRoundTrip(t *testing.T) {
 	}
 }
 
-// noOps knows no op, which texts that end before one need not.
+// noOps finds no op. It serves texts without nodes.
 func noOps(string) (*graph.Op, bool) { return nil, false }
 
 func TestPartOf(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"pesti/ops"
 )
 
-// model is two small blocks of basic ops, with all that real ones have: grouped heads, biases,
+// model has two small blocks of basic ops with all features of real models: grouped heads, biases,
 // head norms, both layouts of RoPE, frequencies, a window, and the three activations.
 const model = `graph tiny (T <= 8, S <= 2, R <= 8, C <= 32)
   @embd    : f32[11, 32]
@@ -68,7 +68,7 @@ func parse(t *testing.T, text string) *graph.Graph {
 	return g
 }
 
-// weights gives every weight random elements that depend on its name alone.
+// weights returns random elements of a weight that depend only on its name.
 func weights(w *graph.Value) ([]float32, error) {
 	seed, size := uint64(0), int64(1)
 	for _, c := range w.Name {
@@ -126,7 +126,7 @@ func TestChunkedEvaluation(t *testing.T) {
 	}
 }
 
-// The caches matter: forgetting them changes the next logits, and a window of 5 forgets by itself.
+// Clearing the caches changes the next logits, except where a window of 5 no longer sees them.
 func TestStates(t *testing.T) {
 	g := parse(t, model)
 	env := &ops.Env{Weights: weights}
@@ -317,7 +317,8 @@ func TestEvalErrors(t *testing.T) {
 	}
 }
 
-// The table is sound: names are unique, a row has one meaning, pairs point at operands.
+// The table is consistent: names are unique, a row has either Eval or Expand, and pairs refer to
+// operands.
 func TestTable(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, row := range ops.Table() {
@@ -367,7 +368,7 @@ func TestCost(t *testing.T) {
 		name         string
 		flops, bytes int64
 	}{
-		{"embd", 3 * 32, 4 * (3*32 + 3 + 3*32)}, // three rows of the table, not all of it
+		{"embd", 3 * 32, 4 * (3*32 + 3 + 3*32)}, // three rows of the table, not the whole table
 		{"blk.0.q", 2 * 3 * 32 * 64, 4 * (3*32 + 64*32 + 48 + 3*64)},
 		{"blk.1.q", 2 * 3 * 32 * 64, 3*76 + 4*(64*32+3*64)}, // q8x2 activations
 		{"blk.0.attn", 4 * 3 * 32 * 5, 4 * (3*64 + 6 + 8 + 8 + 3 + 3*32)},
@@ -404,7 +405,7 @@ func TestCost(t *testing.T) {
 	}
 }
 
-// What shape inference refuses, beyond what the graph's own tests show.
+// Inputs that shape inference refuses, in addition to the cases in package graph.
 func TestInferErrors(t *testing.T) {
 	for _, c := range []struct{ old, new, want string }{
 		{"layout: \"pairs\", rot: 6", "layout: \"pairs\", rot: 10", "rot is 10, expected an even number up to head_dim = 8"},

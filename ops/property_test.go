@@ -27,8 +27,8 @@ func run(t *rapid.T, g *graph.Graph, steps []graphtest.Step, f16 bool) []map[str
 	return all
 }
 
-// TestPrintParse prints and parses random graphs: the text says all that there is, and a graph
-// read back computes the same bits.
+// TestPrintParse prints and parses random graphs. The text is complete, and the parsed graph
+// computes the same bits.
 func TestPrintParse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := graphtest.Draw(t, graphtest.Options{Quantized: true})
@@ -52,8 +52,8 @@ func TestPrintParse(t *testing.T) {
 	})
 }
 
-// TestExpand replaces all fused nodes by what they stand for: the results keep names and
-// types, and no name is given twice.
+// TestExpand expands all fused nodes. The results keep their names and types, and no name occurs
+// twice.
 func TestExpand(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := graphtest.Draw(t, graphtest.Options{Quantized: true})
@@ -118,7 +118,7 @@ func sameBits(a, b []float32) bool {
 	return slices.EqualFunc(a, b, func(x, y float32) bool { return math.Float32bits(x) == math.Float32bits(y) })
 }
 
-// TestRecipes sees that every op of the table is drawn.
+// TestRecipes checks that the recipes draw every op of the table.
 func TestRecipes(t *testing.T) {
 	drawn := map[*graph.Op]int{}
 	gen := rapid.Custom(func(t *rapid.T) *graph.Graph { return graphtest.Draw(t, graphtest.Options{Quantized: true}) })

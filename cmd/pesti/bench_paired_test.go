@@ -46,7 +46,8 @@ func TestBenchPaired(t *testing.T) {
 	pesti("bench", plan, "-p", "0", "-n", "20", "--speculate", "8").fails(t, 2, "--speculate is 8, expected at most 7")
 }
 
-// A text to continue with guesses stands behind the depth and takes its tokens of the context.
+// The text that speculative decoding continues comes after the depth and uses positions of the
+// context, too.
 func TestBenchContinuesText(t *testing.T) {
 	file, text := filepath.Join(t.TempDir(), "text"), strings.Repeat("Once upon a time there was a fox. ", 6)
 	saveFile(t, file, text)

@@ -62,7 +62,8 @@ func TestBench(t *testing.T) {
 	}
 }
 
-// TestBenchBusy sees that there is no share and no ratio of a test on a busy machine, and the load instead.
+// TestBenchBusy checks that on a busy machine a test has no share and no ratio, and that the load
+// is printed instead.
 func TestBenchBusy(t *testing.T) {
 	roof := &bench.Roofline{TokenBytes: 5, ReadTS: 4, OfRead: 0.5, ComputeTS: 8, OfCompute: 0.25, Machine: &profile.Roofline{}}
 	tests := []bench.Test{

@@ -24,7 +24,7 @@ import (
 	"pesti/gguf"
 )
 
-// A hostileFile is one that no verb can work with.
+// A hostileFile is a file that no verb can use.
 type hostileFile struct {
 	name string
 	path string
@@ -209,11 +209,11 @@ func TestHostileFiles(t *testing.T) {
 	}
 }
 
-// mistakes are what is wrong with the command line, not with a file: one of the other kind, an
-// option that a plan does not take, or a folder for a verb that takes folders too.
+// wrongKind matches errors of the command line and not of a file: a file of the other kind, an
+// option that does not apply to a plan, or a folder for a verb that also takes folders.
 var wrongKind = regexp.MustCompile(`is a GGUF model, expected a plan|is a plan that is compiled already|is a plan, expected a model|is a folder`)
 
-// checkHostile checks what a verb said of a hostile file against what it must say.
+// checkHostile checks a verb's error for a hostile file.
 func checkHostile(t *testing.T, r result, f *hostileFile, c *fileCommand) {
 	t.Helper()
 	path := oneLine(f.path)
@@ -230,7 +230,7 @@ func checkHostile(t *testing.T, r result, f *hostileFile, c *fileCommand) {
 	}
 }
 
-// What a file says reaches a terminal as text, not as an order, in what is printed too.
+// Control sequences in a file reach a terminal only as text, in errors and in output.
 func TestNamesForATerminal(t *testing.T) {
 	const order = "x\x1b[2J\a\r\u202e\x00\xff\vy"
 	w := gguf.NewWriter()
@@ -264,8 +264,8 @@ func TestNamesForATerminal(t *testing.T) {
 	}
 }
 
-// peakVariable names the file in which a process of the program leaves the most memory that it had
-// resident. What the system reports about a process that ended includes the memory of its parent.
+// peakVariable names the file to which a process of the program writes its peak resident memory.
+// The system's own report about an ended process includes the memory of its parent.
 const peakVariable = "PESTI_TEST_PEAK"
 
 // leavePeak writes that file.
@@ -328,7 +328,7 @@ func TestEmptyModel(t *testing.T) {
 	pesti("compile", path, "-o", path+".plan").fails(t, 1, path, "general.architecture", "no such key")
 }
 
-// Files of a vocabulary and no tensors are for tokenize; the others say what they lack.
+// Vocabulary files without tensors work with tokenize; other verbs report the missing tensors.
 func TestVocabularyFiles(t *testing.T) {
 	for _, c := range []struct{ name, text, ids, lacks string }{
 		{"qwen2", "Hello", "[9707]", "no tensors"},

@@ -13,9 +13,9 @@ import (
 	"pesti/gguf"
 )
 
-// TestLargeModels has the headers of models of up to 812 GB, one also split. To open, compile and
-// draw them takes no more than reading the header, and a picture has few nodes, however many
-// layers there are. Times are those of the processor, which a busy machine changes little.
+// TestLargeModels opens, compiles and draws headers of models of up to 812 GB, one also split. The
+// verbs read only the header, and a picture has few nodes for any number of layers. Times are
+// processor times, which depend little on other load.
 func TestLargeModels(t *testing.T) {
 	draw := func(t *testing.T, args ...string) {
 		if n := nodes(timed(t, append([]string{"dot"}, args...)...)); n < 10 || n > 30 {
@@ -57,8 +57,8 @@ func TestLargeModels(t *testing.T) {
 	t.Run("split", func(t *testing.T) { check(t, &sparsegguf.Shapes[1], 3) })
 }
 
-// timed runs the program in a process of its own, which must succeed within a second of its
-// processors, and returns what it prints.
+// timed runs the program in a separate process, which must succeed within a second of processor
+// time, and returns its output.
 func timed(t *testing.T, args ...string) string {
 	t.Helper()
 	p := start(t, args...)

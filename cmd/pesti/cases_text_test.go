@@ -10,8 +10,8 @@ import (
 	"pesti/gguf"
 )
 
-// A tokenizer that would give another text than its model was trained on is refused by every verb
-// that reads text; one that may be wrong is warned about, and works.
+// Every verb that reads text refuses a tokenizer that differs from the model's; a doubtful
+// tokenizer works with a warning.
 func TestDoubtfulTokenizers(t *testing.T) {
 	unknown := rewrittenDemo(t, true, func(w *gguf.Writer) { w.SetStr("tokenizer.ggml.pre", "klingon") })
 	noBOS := rewrittenDemo(t, true, func(w *gguf.Writer) { w.SetBool("tokenizer.ggml.add_bos_token", true) }, "tokenizer.ggml.bos_token_id")
@@ -26,7 +26,7 @@ func TestDoubtfulTokenizers(t *testing.T) {
 	}
 }
 
-// An empty text is BOS alone where the model begins texts with one, and nothing where not.
+// An empty text becomes the BOS token if the model uses one, and no tokens otherwise.
 func TestEmptyTexts(t *testing.T) {
 	for _, c := range []struct {
 		model, ids string

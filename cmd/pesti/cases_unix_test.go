@@ -16,8 +16,8 @@ import (
 	"pesti/conformance/testenv"
 )
 
-// A file that may not be read says so. Root may read all, so that for root the program runs as
-// nobody.
+// A file without read permission is an error that says so. Root may read all files, so for root the
+// program runs as nobody.
 func TestUnreadableFile(t *testing.T) {
 	dir := t.TempDir()
 	secret := filepath.Join(dir, "secret.gguf")
@@ -42,7 +42,8 @@ func TestUnreadableFile(t *testing.T) {
 	}
 }
 
-// asNobody runs the program without any rights but to dir, where it keeps temporary files.
+// asNobody runs the program as a user with access only to dir, which also holds its temporary
+// files.
 func asNobody(t *testing.T, dir string, args ...string) result {
 	t.Helper()
 	p := &process{Cmd: exec.Command("/proc/self/exe", args...)} // whose folder nobody may enter

@@ -10,8 +10,8 @@ import (
 	"pesti/exec/plan"
 )
 
-// TestCheckFast has faults that change every element a little and none much: the divergence of the
-// logits sees them.
+// TestCheckFast seeds faults that change every element a little and none much. The KL divergence of
+// the logits detects them.
 func TestCheckFast(t *testing.T) {
 	_, text := demoPlan(t, "--activations", "q8x2", "--ctx", "64")
 	for _, c := range []struct{ name, old, new string }{
@@ -30,7 +30,7 @@ func TestCheckFast(t *testing.T) {
 	}
 }
 
-// differs holds that check finds a plan wrong, and says what is.
+// differs requires that check reports a fault of a plan with the given words.
 func differs(t *testing.T, plan, words string, args ...string) {
 	t.Helper()
 	r := pesti(append([]string{"check", plan}, args...)...)
@@ -39,8 +39,8 @@ func differs(t *testing.T, plan, words string, args ...string) {
 	}
 }
 
-// TestCheckLargeLogits: float32 has so many digits, wherever the point is. A model whose logits are
-// large is no worse for it, and a fault in its plan no better.
+// TestCheckLargeLogits checks that a model with large logits passes, since the precision of float32
+// is relative, and that a fault in its plan is still found.
 func TestCheckLargeLogits(t *testing.T) {
 	data, err := tiny.GGUF(tiny.Config{Arch: "llama", Edit: func(m *tiny.Model) {
 		w := m.Tensor("output_norm.weight").Data

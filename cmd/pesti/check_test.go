@@ -17,13 +17,14 @@ import (
 	"pesti/gguf/quant"
 )
 
-// report runs check, which must succeed, and reads what it found.
+// report runs check, which must succeed, and returns its report.
 func report(t *testing.T, args ...string) *compare.CheckReport {
 	t.Helper()
 	return decoded[compare.CheckReport](t, append([]string{"check", "--json"}, args...)...)
 }
 
-// TestCheck: about what CONFORMANCE.md says of this model and text, which it has from the numpy oracle.
+// TestCheck compares check's figures with CONFORMANCE.md's for this model and text, which come from
+// the numpy oracle.
 func TestCheck(t *testing.T) {
 	r := report(t, "demo", "-p", fox)
 	if r.Tokens != 19 || len(r.Layers) != 4 || !r.OK || r.Precision != "exact" || r.KV != "f32" || r.Bound != compare.Bounds.Exact {
@@ -48,7 +49,7 @@ func TestCheck(t *testing.T) {
 		!strings.HasPrefix(lines[7], "ok: 19 tokens in decode, small, precision exact, cache f32") {
 		t.Errorf("check prints:\n%s", text)
 	}
-	// However the prompt comes, and in steps of any size, it finds the same.
+	// The result does not depend on the form of the prompt or on the size of steps.
 	file := filepath.Join(t.TempDir(), "prompt.txt")
 	saveFile(t, file, fox)
 	ids := call{stdin: fox, args: []string{"tokenize", "demo", "--ids"}}.run().out
@@ -80,7 +81,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// A plan is checked as it is, whatever it was compiled to show.
+// A plan is checked unchanged, with any output values.
 func TestCheckPlan(t *testing.T) {
 	plan, text := demoPlan(t, "--precision", "exact", "--ctx", "64")
 	if got, want := ok(t, "check", plan, "-p", fox), ok(t, "check", "demo", "-p", fox, "--ctx", "64"); got != want {
@@ -92,7 +93,7 @@ func TestCheckPlan(t *testing.T) {
 		t.Errorf("check of a fast plan finds %+v", r)
 	}
 
-	// Faults in one layer, or in the step behind the last, are found where they are.
+	// Faults in one layer, or in the step after the last layer, are reported at their place.
 	spoil := func(old, new, near string) string {
 		t.Helper()
 		lines := strings.SplitAfter(text, "\n")
@@ -168,8 +169,8 @@ func cancellingDemo(t *testing.T, size float32) string {
 	return path
 }
 
-// TestCheckFloor has a layer in which float32 itself loses more than the bound: a sound plan passes,
-// which is told, and a faulty one does not.
+// TestCheckFloor has a layer in which float32 itself exceeds the bound. A correct plan passes with
+// a note, a faulty one fails.
 func TestCheckFloor(t *testing.T) {
 	model := cancellingDemo(t, 700)
 	r := report(t, model, "-p", fox)

@@ -17,7 +17,7 @@ import (
 	planfile "pesti/exec/plan"
 )
 
-// compared returns what compare --json prints.
+// compared returns the output of compare --json.
 func compared(t *testing.T, args ...string) *compare.Comparison {
 	t.Helper()
 	return decoded[compare.Comparison](t, append([]string{"compare", "--json"}, args...)...)
@@ -88,8 +88,8 @@ func plainly(t *testing.T, dirA, dirB string) *compare.Comparison {
 
 func near(a, b compare.Number) bool { return math.Abs(float64(a-b)) <= 1e-6*math.Abs(float64(b))+1e-15 }
 
-// Two plans, two sets of options, a plan and a folder, two folders: the same numbers, which are
-// those of a plain comparison of dumps.
+// Two plans, two sets of options, a plan and a folder, two folders: the numbers equal those of a
+// direct comparison of dumps.
 func TestCompare(t *testing.T) {
 	a, b := filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "b")
 	ok(t, "dump", "demo", "-p", fox, "-o", a)
@@ -148,7 +148,8 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// Two operands of the same name are distinguished, in JSON too, by the options of B and by what they compute.
+// Two operands of the same name are distinguished, in JSON too, by the options of B and by the
+// properties of their plans.
 func TestCompareOperands(t *testing.T) {
 	dir := t.TempDir()
 	ok(t, "dump", "demo", "--ids", "1,2,3", "-o", dir)
@@ -186,7 +187,7 @@ func TestCompareAsPython(t *testing.T) {
 	}
 }
 
-// What is equal has no distance, and a bound of 0 holds for it alone.
+// Equal operands have distance 0, and only they meet a bound of 0.
 func TestCompareBounds(t *testing.T) {
 	plan, _ := demoPlan(t, "--precision", "exact")
 	dir := t.TempDir()
@@ -322,14 +323,13 @@ func TestCompareRefuses(t *testing.T) {
 	}
 }
 
-// bisected returns what compare --bisect --json prints.
+// bisected returns the output of compare --bisect --json.
 func bisected(t *testing.T, args ...string) *compare.Bisection {
 	t.Helper()
 	return decoded[compare.Bisection](t, append([]string{"compare", "--bisect", "--json", "-p", fox + fox}, args...)...)
 }
 
-// A fault in one step of one program is found there, in either direction, by what the plan's text
-// says of the step.
+// A fault in one step of one program is found at that step, in either direction.
 func TestBisect(t *testing.T) {
 	texts := map[string]string{}
 	paths := map[string]string{}
@@ -401,7 +401,7 @@ func TestBisect(t *testing.T) {
 	}
 }
 
-// The page says what JSON does.
+// The text output agrees with JSON.
 func TestBisectPage(t *testing.T) {
 	path, text := demoPlan(t)
 	faulty := filepath.Join(t.TempDir(), "faulty.plan")
@@ -418,8 +418,8 @@ func TestBisectPage(t *testing.T) {
 	}
 }
 
-// Nothing differs between a plan and itself, and between plans for one and for two threads; and
-// not by more than rounding between plans of different passes, whose last block has other rows.
+// A plan does not differ from itself, nor plans for one and for two threads. Plans of different
+// passes, whose last block has other rows, differ only by rounding.
 func TestBisectEqual(t *testing.T) {
 	exact, _ := demoPlan(t, "--precision", "exact")
 	all := bisected(t, exact, exact)
@@ -453,8 +453,8 @@ func TestBisectEqual(t *testing.T) {
 	}
 }
 
-// A fault in one program alone is seen by every verb, whichever plan has the program, though plans
-// as compile makes them hand out 8 rows of logits at a time.
+// Every verb detects a fault in a single program, whichever plan has the program, although compiled
+// plans return only 8 rows of logits at a time.
 func TestEveryProgram(t *testing.T) {
 	plan, text := demoPlan(t, "--precision", "exact", "--ctx", "128")
 	ids := "--ids=" + strings.Trim(strings.Repeat("7,300,41,9,", 10), ",") // 40
@@ -503,7 +503,7 @@ func TestEveryProgram(t *testing.T) {
 		}
 	}
 
-	// The right reason where a program did not run, and no success for a bound.
+	// A program that did not run is listed with the right reason, and a bound then fails.
 	short, _ := demoPlan(t, "--precision", "exact", "--ctx", "128", "--ubatch", "16")
 	for _, c := range []struct {
 		args  []string
@@ -519,13 +519,13 @@ func TestEveryProgram(t *testing.T) {
 		}
 		failsAfterOutput(t, pesti(append(args, "--max-d", "0")...), c.words)
 	}
-	// Without --bisect each plan may take the steps of the other in smaller ones.
+	// Without --bisect each plan may divide the other's steps.
 	if c := compared(t, short, plan, ids); len(c.Programs) != 4 || c.Programs[2].Program != "small of B "+plan || c.Programs[3].Program != "prefill" || c.MaxKL != 0 || c.Layers[3].D != 0 {
 		t.Errorf("%+v, want all programs of both", c)
 	}
 }
 
-// failsAfterOutput checks a failure of a verb that has printed what it found.
+// failsAfterOutput checks a verb that prints its results and then fails.
 func failsAfterOutput(t *testing.T, r result, words ...string) {
 	t.Helper()
 	r.out = ""

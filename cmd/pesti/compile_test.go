@@ -45,7 +45,7 @@ func TestCompile(t *testing.T) {
 		t.Errorf("compile left %q, want two plans", files)
 	}
 
-	// The plan finds its model wherever the caller stands, and both may move together.
+	// The plan finds its model from any working folder, and both may move together.
 	want, _ := runs(t, "demo", "-p", story, "--temp", "0", "-n", "8")
 	t.Chdir(path("plans"))
 	for _, p := range []string{"a.plan", path("plans", "a.plan")} {
@@ -63,7 +63,7 @@ func TestCompile(t *testing.T) {
 		t.Errorf("with --model %q, want %q", got, want)
 	}
 
-	// Also where neither path is absolute.
+	// The same with relative paths.
 	ok(t, "compile", filepath.Join("..", "models", "m.gguf"), "-o", "here.plan")
 	if !strings.Contains(readFile(t, "here.plan"), "../models/m.gguf") {
 		t.Errorf("a plan in the current folder does not say where its model is from it")
@@ -96,8 +96,8 @@ func TestCompileOptions(t *testing.T) {
 	}
 }
 
-// TestCompileWithPlanner has each planner of buffers place those of the demo: where they lie differs,
-// and what they hold does not. By default it is the smallest arena.
+// TestCompileWithPlanner places the demo's buffers with each planner. Only the placement differs,
+// and the default has the smallest arena.
 func TestCompileWithPlanner(t *testing.T) {
 	dir := t.TempDir()
 	compiled := func(args ...string) *plan.Plan {
@@ -159,7 +159,7 @@ func TestCompileDumpsAndExplains(t *testing.T) {
 			t.Errorf("the page has no %s", anchor)
 		}
 	}
-	// What an earlier dump left goes, and nothing else.
+	// Files of an earlier dump are removed, and no others.
 	for _, name := range []string{"99-decode.fuse_qkv.txt", "07-graph.txt", "notes.txt", "01-notes.txt", "1-cse.txt", "01-cse.txt.bak"} {
 		saveFile(t, filepath.Join(dir, name), "")
 	}
@@ -200,8 +200,8 @@ func TestCompileDumpsAndExplains(t *testing.T) {
 	pesti("compile", "demo", "-o", plan, "--dump", filepath.Join(dir, "file")).fails(t, 1, filepath.Join(dir, "file"))
 }
 
-// TestExplain holds what passes say, about a whole compilation and with some passes left out, to a
-// golden file, for one instruction set, so that it is the same on all machines.
+// TestExplain compares the notes of passes with a golden file, for all passes and with some
+// switched off. It uses one instruction set, so that the notes are the same on all machines.
 func TestExplain(t *testing.T) {
 	plan := filepath.Join(t.TempDir(), "x.plan")
 	var page strings.Builder
@@ -228,8 +228,8 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestCompileSaysFallbacks: compile says on standard error how many steps are fallbacks, of what and why, and
-// says nothing where there is none.
+// TestCompileSaysFallbacks checks that compile prints the number of fallbacks with ops and reasons
+// on standard error, and nothing if there are none.
 func TestCompileSaysFallbacks(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.plan")
 	r := pesti("compile", "demo", "--target", "cuda", "--passes", "-fuse_attention", "-o", path)
@@ -346,7 +346,7 @@ func TestISA(t *testing.T) {
 	with("portable", "run", beyond, "-p", "a").fails(t, 1, "beyond.plan", "PESTI_ISA allows no more than portable", "pesti compile MODEL -o PLAN")
 }
 
-// A model whose vocabulary is spoilt has a plan, for ids, with a word on what will not work.
+// A model with a damaged vocabulary compiles, with a warning about verbs that will refuse it.
 func TestCompileSpoiltVocabulary(t *testing.T) {
 	file := rewrittenDemo(t, true, func(w *gguf.Writer) { w.SetUint32("tokenizer.ggml.eos_token_id", 1536) })
 	r := pesti("compile", file, "-o", filepath.Join(t.TempDir(), "x.plan"))

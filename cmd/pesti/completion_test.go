@@ -10,7 +10,7 @@ import (
 	"pesti/conformance/testenv"
 )
 
-// What shells are told can come next, and whether files can.
+// Completions that shells get, and whether they include files.
 func TestCompletions(t *testing.T) {
 	const noFiles, endings, folders, files = ":4", ":8", ":16", ":0"
 	t.Chdir(t.TempDir())

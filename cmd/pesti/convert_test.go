@@ -89,7 +89,7 @@ func floatsOf(t *testing.T, f *gguf.File, name string) []float32 {
 	return values
 }
 
-// TestConvertTypes holds the choices of --type to the types that can be written.
+// TestConvertTypes checks that --type accepts exactly the types that can be written.
 func TestConvertTypes(t *testing.T) {
 	for typ := quant.Type(0); ; typ++ {
 		in, known := quant.Lookup(typ)
@@ -151,7 +151,8 @@ func TestConvertKeeps(t *testing.T) {
 	}
 }
 
-// A model is split within the limits, opens from any of the files, and becomes the one it was.
+// A model is split within the limits, opens from any of its files, and can be joined to the
+// original.
 func TestConvertSplit(t *testing.T) {
 	model := demoFile(t, nil)
 	from := openGGUF(t, model)
@@ -225,8 +226,8 @@ func TestConvertSplit(t *testing.T) {
 	}
 }
 
-// Layers that fare alike are one line, and the last line counts what was stored. The type may be in
-// capitals, as inspect prints it.
+// Layers with the same result share a line, and the last line counts the stored matrices. The type
+// may be in capitals, as inspect prints it.
 func TestConvertFoldsLayers(t *testing.T) {
 	path := rewrittenDemo(t, false, func(w *gguf.Writer) {
 		for n := range 30 {
@@ -270,7 +271,7 @@ func TestConvertRefuses(t *testing.T) {
 	if readFile(t, model) != string(demo.GGUF()) {
 		t.Error("the model was changed")
 	}
-	// What cannot be written leaves nothing behind.
+	// A failed conversion leaves no file.
 	if r := pesti("convert", model, "--type", "f32", "-o", filepath.Join(dir, "no", "out.gguf")); r.code != 1 {
 		t.Errorf("into a folder that is missing: %+v", r)
 	}

@@ -10,8 +10,8 @@ import (
 	planfile "pesti/exec/plan"
 )
 
-// TestFP8OnDevice: matrices in FP8, a cache in FP8 and both together, in a plan for CUDA devices, continue a text as on
-// the processor, with no step left to the host, and compare tells what they cost.
+// TestFP8OnDevice checks plans for CUDA with FP8 matrices, an FP8 cache, and both: the text is the
+// same as on the processor, no step runs on the host, and compare reports the loss.
 func TestFP8OnDevice(t *testing.T) {
 	dir := t.TempDir()
 	weights, path := filepath.Join(dir, "w.safetensors"), filepath.Join(dir, "cuda.plan")

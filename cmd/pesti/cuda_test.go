@@ -14,8 +14,8 @@ import (
 	planfile "pesti/exec/plan"
 )
 
-// TestCheckOnDevice holds what every program computes on the virtual device to gorgonia's float64, by
-// the bounds of the processor's.
+// TestCheckOnDevice compares every program on the virtual device with gorgonia's float64, by the
+// processor's bounds.
 func TestCheckOnDevice(t *testing.T) {
 	for _, precision := range []string{"exact", "fast"} {
 		ok(t, "check", "demo", "--device", "virtual", "--precision", precision, "--ids", "1,20,300,4,5")
@@ -50,8 +50,8 @@ func TestRunOnDevice(t *testing.T) {
 	}
 }
 
-// TestRunOnDevices: a plan for two devices gives the text of one, in each way to name them, and says what
-// lies where and crosses between them.
+// TestRunOnDevices checks that a plan for two devices gives the text of one device, for each way to
+// name them, and that plan show lists each device and link.
 func TestRunOnDevices(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "two.plan")
 	ok(t, "compile", "demo", "--target", "cuda", "--devices", "2", "-o", path)
@@ -103,7 +103,8 @@ func TestRunWithHostLayers(t *testing.T) {
 	}
 }
 
-// TestDumpOnDevice: the files are those of the processor, and their shapes.
+// TestDumpOnDevice checks that a device writes the same files with the same shapes as the
+// processor.
 func TestDumpOnDevice(t *testing.T) {
 	var names [2][]string
 	for i, args := range [][]string{nil, {"--target", "cuda", "--device", "virtual"}} {
@@ -126,7 +127,8 @@ func TestDumpOnDevice(t *testing.T) {
 	}
 }
 
-// TestCompareAcrossTargets: a plan for the processor is compared with one for a device, which --device names.
+// TestCompareAcrossTargets compares a plan for the processor with a plan for the device that
+// --device names.
 func TestCompareAcrossTargets(t *testing.T) {
 	dir := t.TempDir()
 	cpu, cuda := filepath.Join(dir, "cpu.plan"), filepath.Join(dir, "cuda.plan")
@@ -139,7 +141,7 @@ func TestCompareAcrossTargets(t *testing.T) {
 	pesti("compare", cpu, cpu, "--device", "virtual", "--ids", "1").fails(t, 1, "is for the CPU")
 }
 
-// TestDeviceErrors: where plan, target and device do not go together, one line says so.
+// TestDeviceErrors checks that a mismatch of plan, target and device is a one-line error.
 func TestDeviceErrors(t *testing.T) {
 	dir := t.TempDir()
 	cpu, cuda, two := filepath.Join(dir, "cpu.plan"), filepath.Join(dir, "cuda.plan"), filepath.Join(dir, "two.plan")

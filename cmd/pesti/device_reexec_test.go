@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// standIn writes a program that takes the place of pesti-cuda, and returns its path.
+// standIn writes a program that replaces pesti-cuda, and returns its path.
 func standIn(t *testing.T, script string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "stand-in")

@@ -46,7 +46,7 @@ func TestDot(t *testing.T) {
 	pesti("dot", "demo", "-o", filepath.Join(dir, "no", "p.svg")).fails(t, 1, "p.svg")
 }
 
-// TestDotMemory draws where buffers lie, of a model and of its plan.
+// TestDotMemory draws the arena of a model and of its plan.
 func TestDotMemory(t *testing.T) {
 	plan, _ := demoPlan(t)
 	svg := ok(t, "dot", plan, "--view", "memory")
@@ -66,7 +66,7 @@ func TestDotMemory(t *testing.T) {
 	}
 }
 
-// TestPictureInDocs holds the README's pictures to what draws them.
+// TestPictureInDocs checks that the README's pictures equal newly drawn ones.
 func TestPictureInDocs(t *testing.T) {
 	for name, args := range map[string][]string{"demo-plan.svg": nil, "demo-memory.svg": {"--view", "memory"}} {
 		file := filepath.Join(t.TempDir(), name)

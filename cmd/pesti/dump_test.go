@@ -36,7 +36,7 @@ func TestDump(t *testing.T) {
 		t.Errorf("logits have shape %v, want [%d, vocabulary]", s, n)
 	}
 
-	// What is printed is what the files say of the last position.
+	// The printed values equal the last position in the files.
 	var want strings.Builder
 	for layer := range 4 {
 		d := readNpy(t, filepath.Join(dir, fmt.Sprintf("layer_%02d.npy", layer)))
@@ -92,7 +92,7 @@ for name in ["tokens", "layer_00", "logits"]:
 	}
 }
 
-// python runs Python, which must succeed, and returns what it printed.
+// python runs Python, which must succeed, and returns its output.
 func python(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := testenv.Python(t, args...).Output()
@@ -119,8 +119,8 @@ func TestDumpValues(t *testing.T) {
 	pesti("dump", "demo", "-p", story, "-o", file).fails(t, 1, file)
 }
 
-// A folder holds the values of one dump: files that a new one would not replace are neither left next to
-// it nor removed.
+// A folder holds the values of one dump: if it has files that a new dump would not replace, the
+// dump is refused.
 func TestDumpInUsedFolder(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "values")
 	dump := func(args ...string) result { return pesti(append([]string{"dump", "demo", "-o", dir}, args...)...) }
@@ -155,8 +155,8 @@ func TestDumpInUsedFolder(t *testing.T) {
 	ok(t, "compare", "demo", dir, "--max-d", "0")
 }
 
-// Values of three dims keep them; of the context's positions those in use are written, whatever
-// the steps and wherever the shape comes from.
+// Values of three dims keep their dims, and only the used positions of the context are written, for
+// any steps and any source of the shape.
 func TestDumpShapes(t *testing.T) {
 	plan, _ := demoPlan(t, "--precision", "exact", "--values", "blk.1.probs", "--values", "blk.*.out")
 	for _, args := range [][]string{{"demo", "--values", "blk.1.probs"}, {"demo", "--values", "blk.1.probs", "--ubatch", "2"}, {plan}} {
@@ -181,7 +181,7 @@ func TestDumpShapes(t *testing.T) {
 	}
 }
 
-// A plan shows what it was compiled to show.
+// A plan returns the values that it was compiled with.
 func TestDumpPlan(t *testing.T) {
 	dir := t.TempDir()
 	plan := filepath.Join(dir, "p.plan")

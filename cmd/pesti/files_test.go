@@ -12,7 +12,7 @@ import (
 	"pesti/conformance/testenv"
 )
 
-// What takes no more is told of by its name, by every verb, for help too.
+// Every verb, including help, reports a full output by its name.
 func TestFullOutput(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
@@ -48,7 +48,7 @@ func TestFullOutput(t *testing.T) {
 	}
 }
 
-// Names of files are told on one line, and a file may have no name.
+// Errors with odd file names take one line, also with an empty name.
 func TestOddNames(t *testing.T) {
 	odd := filepath.Join(t.TempDir(), "a\n\x1bb")
 	for _, args := range [][]string{
@@ -74,7 +74,7 @@ func TestOddNames(t *testing.T) {
 	}
 }
 
-// What a model is warned of is told before the work on it, and not at all where it does not load.
+// Warnings about a model come before the work on it, and not at all if it does not load.
 func TestWarnings(t *testing.T) {
 	model := demoFile(t, nil)
 	saveFile(t, model, readFile(t, model)+strings.Repeat("x", 100))
@@ -109,7 +109,7 @@ func TestWarnings(t *testing.T) {
 		}
 	}
 
-	// A verb that works for long has told them before: here both go to one place.
+	// A long-running verb prints its warnings first: here both outputs go to the same buffer.
 	var both bytes.Buffer
 	code := run(context.Background(), []string{"run", model, "-p", "a", "-n", "1"}, strings.NewReader(""), &both, &both, os.Getenv)
 	if code != 0 || !strings.HasPrefix(both.String(), warning) {

@@ -16,8 +16,8 @@ import (
 	"pesti/exec/profile"
 )
 
-// TestWriteFolder has a disk that is full after some bytes of the last file: of the folder nothing is
-// left, and what was there before is unchanged.
+// TestWriteFolder simulates a disk that is full after some bytes of the last file. No new file is
+// left, and existing files are unchanged.
 func TestWriteFolder(t *testing.T) {
 	full := func(w io.Writer) error {
 		if _, err := w.Write(make([]byte, 2*writeSize)); err != nil {
@@ -58,7 +58,7 @@ func TestWriteFolder(t *testing.T) {
 	}
 }
 
-// tree returns all files and folders under a folder, with what files hold.
+// tree returns all files and folders under a folder, with the files' contents.
 func tree(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -76,14 +76,14 @@ func tree(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// TestDumpLeavesNoPart: where a file of a dump cannot be written, none is.
+// TestDumpLeavesNoPart checks that if one file of a dump cannot be written, none is.
 func TestDumpLeavesNoPart(t *testing.T) {
 	dir := t.TempDir()
 	fresh := filepath.Join(dir, "fresh")
 	ok(t, "dump", "demo", "--ids", "1,2", "-o", fresh)
 	want := contents(t, fresh)
 	for _, file := range []string{"tokens.npy", "logits.npy", "layer_03.npy"} {
-		// A folder takes the name that the file has while it is written.
+		// A folder has the file's temporary name.
 		block := filepath.Join(fresh, fmt.Sprintf("%s.%d.tmp", file, os.Getpid()))
 		if err := os.Mkdir(block, 0o777); err != nil {
 			t.Fatal(err)
@@ -103,8 +103,8 @@ type stopper struct{ cancel func() }
 
 func (s stopper) Write(b []byte) (int, error) { s.cancel(); return len(b), nil }
 
-// TestTraceInterrupted: an interrupted command writes the trace of what ran, or says that it writes
-// none.
+// TestTraceInterrupted checks that an interrupted command writes the trace so far, or says that it
+// writes none.
 func TestTraceInterrupted(t *testing.T) {
 	dir := t.TempDir()
 	for i, c := range []struct {

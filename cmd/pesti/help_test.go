@@ -11,7 +11,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestFlagGroups: every flag of every verb is in one group, and every name of a group is a flag.
+// TestFlagGroups checks that every flag of every verb is in exactly one group, and that every name
+// in a group is a flag.
 func TestFlagGroups(t *testing.T) {
 	groups := map[string][]string{}
 	for _, g := range flagGroups {

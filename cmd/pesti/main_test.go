@@ -21,7 +21,7 @@ import (
 	"pesti/gguf"
 )
 
-// A result is what one command line left behind.
+// A result holds the outputs and the exit code of a command line.
 type result struct {
 	code     int
 	out, err string
@@ -52,7 +52,7 @@ func (c call) run() result {
 // pesti runs a command line.
 func pesti(args ...string) result { return call{args: args}.run() }
 
-// ok runs a command line that must succeed, and returns what it printed.
+// ok runs a command line that must succeed, and returns its output.
 func ok(t *testing.T, args ...string) string {
 	t.Helper()
 	r := pesti(args...)
@@ -62,7 +62,7 @@ func ok(t *testing.T, args ...string) string {
 	return r.out
 }
 
-// decoded returns what a command prints as JSON.
+// decoded returns a command's JSON output.
 func decoded[T any](t *testing.T, args ...string) *T {
 	t.Helper()
 	found := new(T)
@@ -439,8 +439,8 @@ func TestInfoAndVersion(t *testing.T) {
 	}
 }
 
-// TestInfoOfISAs sees that info prints of each instruction set whether it is used, and why not, and
-// of kernels which variant is.
+// TestInfoOfISAs checks that info prints whether each instruction set is used, and if not, why, and
+// the variant in use of each kernel.
 func TestInfoOfISAs(t *testing.T) {
 	use := func(most string) map[string]string {
 		r := call{args: []string{"info"}, env: map[string]string{isaVariable: most}}.run()

@@ -17,7 +17,7 @@ import (
 	"pesti/frontend/tokenizer"
 )
 
-// memoryOf returns what inspect --memory prints.
+// memoryOf returns the output of inspect --memory.
 func memoryOf(t *testing.T, args ...string) (r memoryReport) {
 	t.Helper()
 	p := start(t, append([]string{"inspect", "--memory", "--json"}, args...)...)
@@ -102,7 +102,7 @@ func TestInspectMemory(t *testing.T) {
 				t.Fatal(err)
 			}
 			m := &p.Memory
-			// What is packed is not read in the file.
+			// A packed weight is not read from the file.
 			weights := int64(0)
 			for _, w := range p.Weights {
 				if w.Layout == "" {
@@ -115,7 +115,8 @@ func TestInspectMemory(t *testing.T) {
 			if sum := row.Weights + row.Packed + row.State + row.Values + row.Scratch + row.IO + row.Program; sum != row.Total || row.Program < 1<<20 {
 				t.Errorf("%s: the total of %+v, expected %d", c.args, row, sum)
 			}
-			// By wave, in which a buffer lives if one of the steps is within its life; add goes by buffer.
+			// Sum by wave: a buffer is live in a wave if a step of the wave is in its lifetime. The
+			// code under test sums by buffer.
 			values := int64(0)
 			for _, g := range p.Programs {
 				scratch := map[int]bool{}
@@ -201,7 +202,7 @@ func TestRefusedForMemory(t *testing.T) {
 	}
 }
 
-// Where a system does not tell its memory, that is said.
+// If the system does not report its memory, the text says so.
 func TestRAMText(t *testing.T) {
 	for ram, want := range map[cpu.RAM]string{
 		{}:                                   "unknown, since the system does not report it",

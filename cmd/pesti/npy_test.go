@@ -26,7 +26,7 @@ func saveNpy(t *testing.T, path, kind string, shape []int, data []byte) {
 	saveFile(t, path, "\x93NUMPY\x01\x00"+string([]byte{byte(len(header)), byte(len(header) >> 8)})+header+string(data))
 }
 
-// An npyFile is what one holds.
+// An npyFile holds the contents of an .npy file.
 type npyFile struct {
 	shape  []int
 	floats []float32 // of a file of floats

@@ -13,8 +13,8 @@ import (
 	"pesti/gguf"
 )
 
-// overwriting are command lines of all verbs that write files: MODEL is read, OUT is written. Of a
-// verb that names its files itself, one of them is a link to OUT.
+// overwriting are command lines of all verbs that write files: MODEL is read, OUT is written. For a
+// verb that chooses file names itself, one of its files is a link to OUT.
 var overwriting = []struct {
 	args, ext, link string
 	models          bool // it writes a model, which may replace another
@@ -30,8 +30,8 @@ var overwriting = []struct {
 	{args: "quantize MODEL --type fp8_e4m3 -o OUT"},
 }
 
-// No verb writes over the model that it reads, by any of its names, nor puts anything but a model in
-// the place of another one.
+// No verb overwrites the model that it reads, under any of its names, nor replaces a model by
+// another kind of file.
 func TestNoModelIsLost(t *testing.T) {
 	f, err := gguf.Parse(demoName, demo.GGUF())
 	if err != nil {
@@ -119,7 +119,7 @@ func link(t *testing.T, to, from string) {
 	}
 }
 
-// writeShards writes the model in shards, of which it returns the paths.
+// writeShards writes the model in shards and returns their paths.
 func writeShards(t *testing.T, f *gguf.File, prefix string) []string {
 	t.Helper()
 	w := gguf.NewWriter()
@@ -134,7 +134,7 @@ func writeShards(t *testing.T, f *gguf.File, prefix string) []string {
 	return paths
 }
 
-// contents returns what the files of a folder hold, by name.
+// contents returns the contents of a folder's files, by name.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)

@@ -10,8 +10,8 @@ import (
 	planfile "pesti/exec/plan"
 )
 
-// What workers read in a wave of a decoded token differs by at most 3 % from their mean, on two
-// workers and every model; and plan show tells.
+// The bytes that two workers read in a wave of a decoded token differ by at most 3 % from their
+// mean, on every model, and plan show prints this.
 func TestPlanShowBalance(t *testing.T) {
 	for _, name := range []string{demoName, "smollm2-135m-instruct-q4_1.gguf", "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf", "gemma-3-270m-q4_k_m.gguf"} {
 		t.Run(name, func(t *testing.T) {
@@ -47,8 +47,8 @@ func TestPlanShowBalance(t *testing.T) {
 	}
 }
 
-// TestPlanShowBalanceOfDevices: waves of the processor have its workers, those of a device one, without a
-// balance.
+// TestPlanShowBalanceOfDevices checks that waves of the processor list its workers, and waves of a
+// device a single one without a balance.
 func TestPlanShowBalanceOfDevices(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "hybrid.plan")
 	ok(t, "compile", "demo", "--target", "cuda", "--gpu-layers", "2", "-t", "2", "--ctx", "64", "-o", path)

@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// golden holds a text to a file.
+// golden compares a text with a golden file.
 func golden(t *testing.T, path, text string) {
 	t.Helper()
 	if *update {
@@ -28,7 +28,7 @@ func golden(t *testing.T, path, text string) {
 	}
 }
 
-// TestPlanDiff tells what one option changes, in words that a golden file keeps.
+// TestPlanDiff compares the diffs of single options with golden files.
 func TestPlanDiff(t *testing.T) {
 	// For one instruction set, so that the file is the same on all machines.
 	compiled := func(args string) (path, text string) {
@@ -46,7 +46,7 @@ func TestPlanDiff(t *testing.T) {
 		fmt.Fprintf(&page, "# %s\n%s", args, r.out)
 	}
 
-	// One step in one program, as a hand would edit it.
+	// One step in one program, like an edit by hand.
 	edited := regexp.MustCompile(`(step 7 .*blk\.0\.ffn_out\.x .*split=rows/)32`).ReplaceAllString(text, "${1}64")
 	if edited == text {
 		t.Error("the plan has no such step 7")

@@ -99,7 +99,7 @@ func TestPlanVerify(t *testing.T) {
 	saveFile(t, page, "<html>")
 	pesti("plan", "verify", page).fails(t, 1, page, "pesti-plan")
 
-	// A model with one weight changed is another model only to who reads the weights.
+	// A model with one changed weight differs only for a reader of the weights.
 	changed := demoFile(t, func(b []byte) { b[len(b)-100] ^= 1 })
 	pesti("plan", "verify", path, "--model", changed).fails(t, 1, path, changed, "weights")
 	runs(t, path, "--model", changed, "-p", story, "-n", "1")

@@ -76,7 +76,7 @@ func (p *process) read(t *testing.T, n int) string {
 	return string(b)
 }
 
-// exitCode waits for the end; −1 stands for a signal.
+// exitCode waits for the end; −1 means that a signal ended it.
 func (p *process) exitCode() int {
 	p.Wait()
 	return p.ProcessState.ExitCode()
@@ -123,7 +123,7 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// An interrupt leaves neither half a file nor a part of one.
+// An interrupt leaves neither an incomplete file nor a temporary file.
 func TestInterruptWhileWriting(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x")
@@ -190,7 +190,7 @@ func TestInterruptible(t *testing.T) {
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
-	// The pipe holds 64 KiB; once more than that is taken, the program is reading.
+	// The pipe holds 64 KiB, so once more than that is written, the program is reading.
 	if _, err := in.Write(bytes.Repeat([]byte("story "), 40_000)); err != nil {
 		t.Fatal(err)
 	}

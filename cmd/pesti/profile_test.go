@@ -91,8 +91,8 @@ func TestProfile(t *testing.T) {
 	}
 }
 
-// TestProfileOfCounts: of the virtual device a profile has what kernels did, the same each time, and a plan is
-// coloured by what is predicted of it.
+// TestProfileOfCounts checks that a profile of the virtual device has reproducible counts of
+// kernels, and that dot colours a plan by the predictions.
 func TestProfileOfCounts(t *testing.T) {
 	dir := t.TempDir()
 	plan, file := filepath.Join(dir, "cuda.plan"), filepath.Join(dir, "counts.json")
@@ -134,7 +134,8 @@ func TestProfileOfCounts(t *testing.T) {
 	}
 }
 
-// TestWithoutFile: --profile takes what follows, unless that is a flag or nothing.
+// TestWithoutFile checks that --profile takes the next argument as its value unless that is a flag
+// or missing.
 func TestWithoutFile(t *testing.T) {
 	for in, want := range map[string]string{
 		"": "", "run": "run", "run --profile": "run --profile=", "run --profile x -n 1": "run --profile x -n 1",
@@ -178,7 +179,7 @@ func TestDotProfile(t *testing.T) {
 	}
 }
 
-// TestTraceFile sees that a trace is JSON in which the events of a lane come one after the other.
+// TestTraceFile checks that a trace is JSON and that the events of a lane do not overlap.
 func TestTraceFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "trace.json")
 	if r := pesti("run", "demo", "-p", "Once upon a time", "-n", "6", "-t", "2", "--trace", file, "--trace-runs", "3"); r.code != 0 || r.err != "" {
@@ -219,7 +220,7 @@ func TestTraceFile(t *testing.T) {
 	}
 }
 
-// TestBenchRoofline sees that limits are those of the bytes that tokens read.
+// TestBenchRoofline checks that limits follow from the bytes that tokens read.
 func TestBenchRoofline(t *testing.T) {
 	out := ok(t, "bench", "demo", "-p", "40", "-n", "4", "-d", "8", "-r", "2", "--roofline", "--json", "-t", "1")
 	var tests []bench.Test

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestQuantize: the verbs that compile take the file, and verbs that run a plan take it with the plan, from
-// another folder too; the verb check compares the values in it with those of gorgonia.
+// TestQuantize checks that verbs that compile accept the sidecar, that verbs that run a plan find
+// it, also from another folder, and that check compares its values with gorgonia's.
 func TestQuantize(t *testing.T) {
 	dir := t.TempDir()
 	weights, path := filepath.Join(dir, "w.safetensors"), filepath.Join(dir, "m.plan")
@@ -52,7 +52,7 @@ func TestQuantize(t *testing.T) {
 	}
 }
 
-// TestQuantizeBad gives --weights what is no file of this model's weights.
+// TestQuantizeBad passes files to --weights that are no sidecars of this model.
 func TestQuantizeBad(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
@@ -72,7 +72,7 @@ func TestQuantizeBad(t *testing.T) {
 	ok(t, "compile", demoName, "--weights", at("good"), "-o", at("m.plan"))
 	ok(t, "compile", demoName, "-o", at("plain.plan"))
 
-	// Another fine-tune has the same header: only the numbers tell.
+	// Another fine-tune has the same header and differs only in the weights.
 	tuned := demoFile(t, func(b []byte) { b[len(b)-1000] ^= 1 })
 	for _, c := range []struct {
 		args string

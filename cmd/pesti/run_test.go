@@ -158,7 +158,7 @@ func TestRunPrompts(t *testing.T) {
 	}
 	pesti("run", "-f", filepath.Join(dir, "none")).fails(t, 1, filepath.Join(dir, "none"))
 
-	// An empty prompt begins with BOS where the model has one.
+	// An empty prompt becomes the BOS token if the model has one.
 	if _, s := runs(t, "-p", "", "-n", "0"); s.PromptTokens != 1 {
 		t.Errorf("an empty prompt has %d tokens, want BOS alone", s.PromptTokens)
 	}
@@ -191,7 +191,7 @@ func TestRunStreams(t *testing.T) {
 	env := func(string) string { return "" }
 	args := []string{"run", "-p", story, "--temp", "0", "-n", "30", "--stats", "json"}
 
-	// Who reads the output goes away.
+	// The reader of the output closes it.
 	out := &slowPipe{most: 3, full: func() error { return &os.PathError{Op: "write", Path: "|1", Err: syscall.EPIPE} }}
 	if code := run(context.Background(), args, nil, out, &errs, env); code != 0 {
 		t.Errorf("a closed pipe: exit code %d, want 0: %s", code, &errs)
@@ -239,7 +239,7 @@ func TestRunStreams(t *testing.T) {
 	}
 }
 
-// Guesses change neither the text nor where it stops.
+// Drafts change neither the text nor where it stops.
 func TestRunSpeculates(t *testing.T) {
 	plan := filepath.Join(t.TempDir(), "demo.plan")
 	ok(t, "compile", "demo", "-o", plan)

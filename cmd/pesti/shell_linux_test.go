@@ -15,8 +15,8 @@ import (
 	"pesti/gguf/quant"
 )
 
-// Where a disk is full, or a file may not grow, the file that was there stays, and no part of the
-// new one is left.
+// If a disk is full, or a file may not grow, the existing file stays, and no part of the new one is
+// left.
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	model := demoFile(t, nil)
@@ -63,7 +63,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// What is no text does not go to a terminal.
+// Binary output does not go to a terminal.
 func TestBinaryToTerminal(t *testing.T) {
 	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
@@ -86,8 +86,8 @@ func TestBinaryToTerminal(t *testing.T) {
 	}
 }
 
-// limited runs the program in a process of its own that can write no file of more than 4 KiB. The
-// shell sets the limit: in this process it would also stop what package testing writes for the go tool.
+// limited runs the program in a separate process that cannot write files of more than 4 KiB. The
+// shell sets the limit, since in this process it would also apply to the files of package testing.
 func limited(t *testing.T, args ...string) result {
 	t.Helper()
 	p := startUnder(t, []string{"/bin/sh", "-c", `ulimit -f 8 && exec "$@"`, "sh"}, args...) // blocks of 512 bytes
@@ -98,8 +98,8 @@ func limited(t *testing.T, args ...string) result {
 	return result{p.exitCode(), string(out), p.err.String()}
 }
 
-// A folder that may not be written to says so, and a model in it runs. Root may write to all, so
-// that for root the program runs as nobody.
+// Writing to a read-only folder is an error that says so, and a model in it runs. Root may write
+// everywhere, so for root the program runs as nobody.
 func TestReadOnlyFolder(t *testing.T) {
 	dir := t.TempDir()
 	folder := filepath.Join(dir, "folder")

@@ -24,8 +24,8 @@ func longDemo(t *testing.T, path string) {
 	saveFile(t, path, readFile(t, long))
 }
 
-// TestExamples runs what the help of each verb gives as examples, in a folder with the files that
-// they read. A verb that has no example is an error.
+// TestExamples runs the examples in the help of each verb, in a folder with their input files. A
+// verb without an example fails the test.
 func TestExamples(t *testing.T) {
 	t.Chdir(t.TempDir())
 	longDemo(t, "demo.gguf")
@@ -84,8 +84,8 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// An interrupt ends verbs that work for long with 130, tells what they have measured, and leaves no
-// file behind.
+// An interrupt ends long-running verbs with exit code 130 and their results so far, and leaves no
+// file.
 func TestInterruptedVerbs(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	ids := strings.TrimSuffix(strings.Repeat("1,", 500), ",")
@@ -119,7 +119,7 @@ func TestInterruptedVerbs(t *testing.T) {
 			t.Errorf("pesti %.60q left %s", c.args, out)
 		}
 	}
-	// So is what was written before.
+	// Earlier output is kept, too.
 	var errs bytes.Buffer
 	a := &app{stderr: &errs, written: 3}
 	verb := a.dump()
@@ -129,7 +129,7 @@ func TestInterruptedVerbs(t *testing.T) {
 	if a.tellWritten(verb); errs.String() != "pesti: interrupted; 3 files were written to "+out+"\n" {
 		t.Errorf("after three files it says %q", &errs)
 	}
-	// What was measured before is printed, and the trace has it.
+	// Earlier measurements are printed and are in the trace.
 	var printed, said bytes.Buffer
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -164,7 +164,7 @@ func TestClosedPipes(t *testing.T) {
 	}
 }
 
-// Names of any kind reach what they name: with spaces, beyond ASCII, and with a dash in front.
+// File names of any kind work: with spaces, non-ASCII characters, and a leading dash.
 func TestFileNames(t *testing.T) {
 	t.Chdir(t.TempDir())
 	model := readFile(t, demoFile(t, nil))
@@ -210,7 +210,7 @@ func TestPlainOutput(t *testing.T) {
 	}
 }
 
-// A plan to standard output is the plan that a file gets, but for where its model is.
+// A plan on standard output equals a plan in a file, except for the path of its model.
 func TestPlanToStandardOutput(t *testing.T) {
 	t.Chdir(t.TempDir())
 	saveFile(t, "m.gguf", readFile(t, demoFile(t, nil)))

@@ -37,7 +37,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// What a flag cannot take is told in the words of the program, for every flag of every verb.
+// Every flag of every verb reports an invalid value in this program's words.
 func TestEveryFlagTellsWhatItTakes(t *testing.T) {
 	tried := 0
 	var walk func(cmd *cobra.Command)

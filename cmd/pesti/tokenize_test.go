@@ -30,7 +30,7 @@ func TestTokenize(t *testing.T) {
 		t.Errorf("--ids of nothing prints %q", out)
 	}
 
-	// One line for each token: its id and what it stands for.
+	// One line for each token: its id and its text.
 	lines := strings.Split(strings.TrimSuffix(tokenize("a \"b\"\n", "demo"), "\n"), "\n")
 	text := ""
 	for _, l := range lines {

@@ -7,7 +7,8 @@ import (
 	"pesti/exec/cpu/isa"
 )
 
-// TestWithheld sees that a set which the system keeps back is told of, unless nobody wants it.
+// TestWithheld checks that an instruction set which the system withholds is reported, unless the
+// cap excludes it.
 func TestWithheld(t *testing.T) {
 	sets := []isa.Set{{Name: "avx512vnni", Has: true}, {Name: "amx", Why: "lacks the system's permission for AMX", Withheld: true}}
 	for most, told := range map[string]bool{"": true, "amx": true, "avx2": false} {

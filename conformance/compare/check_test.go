@@ -9,7 +9,8 @@ import (
 	"pesti/lower"
 )
 
-// What gorgonia has no memory for is refused before anything is computed, with the numbers.
+// A run that needs more memory than available is refused with the numbers before anything is
+// computed.
 func TestCheckFit(t *testing.T) {
 	in := demoInput(t, lower.Options{Precision: "exact"})
 	for _, c := range []struct {

@@ -106,8 +106,8 @@ func TestCompareRefuses(t *testing.T) {
 	}
 }
 
-// TestDump: a folder that a dump has written holds what the plan computes, to the bit, and is refused for
-// other tokens.
+// TestDump checks that a dump's folder holds the plan's values bit by bit, and is refused for other
+// tokens.
 func TestDump(t *testing.T) {
 	o := lower.Options{Precision: "exact", Ctx: 64, Ubatch: 3, Outputs: []string{"blk.*.out"}}
 	in := demoInput(t, o)

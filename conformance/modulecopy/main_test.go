@@ -133,7 +133,7 @@ func TestRefuses(t *testing.T) {
 	if err := copyModule(root, names, "example.org/x", there); err == nil || !strings.Contains(err.Error(), "exists") {
 		t.Errorf("a folder that exists: error %v", err)
 	}
-	// What cannot be copied in full is not copied at all.
+	// If a file cannot be copied, nothing is copied.
 	dir := fresh()
 	if err := copyModule(root, append(names, "absent"), "example.org/x", dir); err == nil {
 		t.Error("a missing file: no error")
@@ -143,8 +143,8 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// TestThisModule renames this module and looks for what has kept the old path: a quoted path of one of
-// its packages, in whatever file.
+// TestThisModule renames this module and searches all files for quoted package paths with the old
+// module path.
 func TestThisModule(t *testing.T) {
 	const root = "../.."
 	if _, err := os.Stat(filepath.Join(root, ".git")); err != nil {

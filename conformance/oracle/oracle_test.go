@@ -10,7 +10,7 @@ import (
 	"pesti/conformance/testenv"
 )
 
-// ran matches what unittest prints after one test or more.
+// ran matches the output of unittest after at least one test.
 var ran = regexp.MustCompile(`(?m)^Ran [1-9]\d* tests? in `)
 
 // TestOracle runs test_oracle.py.

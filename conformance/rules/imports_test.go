@@ -109,7 +109,7 @@ var libraries = map[string][]string{
 	"github.com/emicklei/dot": {"graph/draw"},                            // dot, and the picture of compile --dump
 }
 
-// A goPackage is what go list -json says about a package of the module.
+// A goPackage holds the output of go list -json for a package of the module.
 type goPackage struct {
 	ImportPath string
 	Imports    []string // directly

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestInputs runs tests of a module that is made for the purpose with Go's cache: what they read
-// outside the module makes them run again when it differs, and only then.
+// TestInputs runs the tests of a temporary module with Go's cache. They run again if and only if a
+// file changes that they read outside the module.
 func TestInputs(t *testing.T) {
 	module, outside := t.TempDir(), t.TempDir()
 	source, err := os.ReadFile("testenv.go")

@@ -12,12 +12,11 @@ import (
 
 var update = flag.Bool("update", false, "write what generated files should hold")
 
-// structs are the parameters of kernels and what they are made of, which comes first.
+// structs lists the parameter structs of kernels, after the structs that they contain.
 var structs = []any{Weight{}, Operand{}, Embed{}, Product{}, Norm{}, Attention{}, Select{}, Sum{}, Concat{}, Top{}}
 
-// TestHeader checks that the header which the kernels include says what the structs of this package
-// do. There is no padding in them, and the compiler of the kernels sees by their sizes that there is none in
-// its own: so offsets agree.
+// TestHeader checks that the kernels' header matches the structs of this package. These have no
+// padding, and the header asserts the sizes of its structs, so the offsets agree.
 func TestHeader(t *testing.T) {
 	const file = "kernels/abi.cuh"
 	want := header(t)
@@ -105,7 +104,8 @@ func snake(name string) string {
 	return b.String()
 }
 
-// TestEncode checks that a struct is encoded as it lies in memory on a little-endian machine.
+// TestEncode checks that the encoding of a struct equals its memory layout on a little-endian
+// machine.
 func TestEncode(t *testing.T) {
 	got, err := encode(Operand{Weight{0x0102030405060708, 13, 9, 10}, 11, 12})
 	want := []byte{8, 7, 6, 5, 4, 3, 2, 1, 13, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 10, 0, 0, 0, 11, 0, 0, 0, 0, 0, 0, 0, 12, 0, 0, 0, 0, 0, 0, 0}

@@ -75,9 +75,9 @@ func (l *layer) table(positions int) []float32 {
 	return t
 }
 
-// TestAttention runs two sequences in steps of several sizes and checks what comes out against the reference; where
-// steps store keys and values ahead, and where tokens come one at a time, bits are the same. The kernel for many
-// tokens is held to the same, among steps of its own.
+// TestAttention runs two sequences in steps of several sizes and compares the results with the
+// reference. The bits are the same if a separate launch stores keys and values, and if tokens come
+// one at a time. The kernel for many tokens meets the same requirements, for its own steps.
 func TestAttention(t *testing.T) {
 	earliest, latest := newBench(t, "sm_75"), newBench(t, "sm_89")
 	for i, l := range []layer{
@@ -185,7 +185,7 @@ const (
 	prefilled
 )
 
-// run runs both sequences in steps, on a new cache with its pages anywhere, and returns what comes out.
+// run runs both sequences in steps, on a new cache with shuffled pages, and returns the results.
 func (l *layer) run(b *bench, rng *rand.Rand, steps []int, how way, q, k, v [2][]float32) (out [2][]float32) {
 	qw, kw := l.heads*l.headDim, l.kvHeads*l.headDim
 	size := map[string]int{"f32": 4, "f16": 2, "f8_e4m3": 1}[l.kv]

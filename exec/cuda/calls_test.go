@@ -2,7 +2,8 @@ package cuda
 
 import "testing"
 
-// TestCalls checks that launches stay within what every GPU allows, and that what does not fit is an error.
+// TestCalls checks that launches stay within the limits of every GPU, and that parameters which do
+// not fit are an error.
 func TestCalls(t *testing.T) {
 	turing := Properties{Name: "a GPU", Major: 7, Minor: 5, SMs: 40, Shared: 64 << 10}
 	product := func(k, m, rows int) Product {

@@ -108,7 +108,7 @@ func (b *bench) launch(call cuda.Call, err error) {
 	b.check(b.stream.Wait())
 }
 
-// A matrix is a weight as in the file, and what its values are.
+// A matrix is a weight in the file's layout, with its values.
 type matrix struct {
 	kind   string
 	n, k   int

@@ -9,7 +9,7 @@ import (
 	"pesti/gguf/numfmt"
 )
 
-// allE4M3 are the bytes of every E4M3 number, and what they mean.
+// allE4M3 returns the bytes and the values of all E4M3 numbers.
 func allE4M3() (codes []byte, values []float32) {
 	for i := range 256 {
 		codes, values = append(codes, byte(i)), append(values, numfmt.E4M3ToF32(byte(i)))
@@ -24,8 +24,8 @@ func eachSet(t *testing.T, test func(b *bench)) {
 	}
 }
 
-// TestE4M3Weights checks that every product of float32 reads all FP8 numbers, NaN and subnormals among them, as what
-// they are: each is the one element of a row that is not zero, and x is ones.
+// TestE4M3Weights checks that every float32 product decodes all FP8 numbers, including NaN and
+// subnormals: each is the only nonzero element of a row, and x is all ones.
 func TestE4M3Weights(t *testing.T) {
 	codes, want := allE4M3()
 	w := &matrix{kind: "f8_e4m3", n: len(codes), k: 32, file: make([]byte, 32*len(codes))}
@@ -77,8 +77,8 @@ func e4m3Cases() []float32 {
 	return x
 }
 
-// TestE4M3Cache checks that a cache in FP8 holds the bytes that the CPU rounds to, and that both kernels of attention
-// read every number as what it is: of a token that sees itself alone, the value is the result.
+// TestE4M3Cache checks that an FP8 cache holds the bytes of the CPU's rounding, and that both
+// attention kernels decode every number: the result of a token that sees only itself is its value.
 func TestE4M3Cache(t *testing.T) {
 	const d = 256
 	x := e4m3Cases()

@@ -72,8 +72,9 @@ func extremeMatrix(rng *rand.Rand, kind string, k int) *matrix {
 	return m
 }
 
-// TestExtremes holds products of every type, for few columns and for many, to sums in float64: what is finite
-// there is near, what overflows or is no number there is not finite, and nothing goes to another row or column.
+// TestExtremes compares products of every type, for few and for many columns, with sums in float64.
+// Finite results are close, overflow and NaN give results that are not finite, and no other row or
+// column is affected.
 func TestExtremes(t *testing.T) {
 	for _, isa := range []string{"sm_75", "sm_80", "sm_89"} {
 		b := newBench(t, isa)
@@ -135,9 +136,9 @@ func testExtremes(b *bench, w *matrix, x []float32, m int, exact, tiles bool) {
 
 func finite(x float64) bool { return x-x == 0 }
 
-// TestAttentionExtremes holds attention to the reference where scores are all alike, where they are so large that one
-// position takes all, and where a query, a key or a value is no number: that reaches the tokens which see it,
-// and no other.
+// TestAttentionExtremes compares attention with the reference for equal scores, for scores so large
+// that one position has all the weight, and for a NaN in a query, key or value, which must reach
+// exactly the tokens that see it.
 func TestAttentionExtremes(t *testing.T) {
 	b := newBench(t, "sm_75")
 	const bad = 21 // the token that is changed, in the middle of what kernels take at a time

@@ -27,7 +27,7 @@ func TestGPUs(t *testing.T) {
 	}
 }
 
-// TestBound holds each limit to a millisecond of what a GPU does.
+// TestBound checks each limit with the counts of one millisecond of a GPU's peak rate.
 func TestBound(t *testing.T) {
 	g, _ := cuda.LookupGPU("H200")
 	for _, test := range []struct {

@@ -19,7 +19,7 @@ func activated(name string, gate, up float64) float64 {
 	return float64(y[0]) * up
 }
 
-// dot is x·w and the sum of the products' magnitudes, which bounds what rounding may do.
+// dot returns x·w and the sum of the products' magnitudes, which bounds the rounding error.
 func dot(x, w []float32) (sum, size float64) {
 	for i, v := range x {
 		p := float64(v) * float64(w[i])
@@ -153,7 +153,7 @@ func (c *productCase) test(call func(cuda.Product) (cuda.Call, error)) {
 	}
 }
 
-// TestFP8 holds products by FP8 weights where the GPU has instructions for these.
+// TestFP8 checks products with FP8 weights for GPUs with FP8 instructions.
 func TestFP8(t *testing.T) {
 	b := newBench(t, "sm_89")
 	for m := range 3 {
@@ -161,8 +161,8 @@ func TestFP8(t *testing.T) {
 	}
 }
 
-// TestProductGroup checks that three weights of different types and a norm give what each gives by itself of a normed x,
-// bit for bit, and that a column has the same bits alone.
+// TestProductGroup checks that a group of three weights of different types with a norm has the bits
+// of each product alone on a normed x, and that a column has the same bits alone.
 func TestProductGroup(t *testing.T) {
 	b := newBench(t, "sm_75")
 	rng := rand.New(rand.NewPCG(6, 0))
@@ -245,7 +245,7 @@ func TestGated(t *testing.T) {
 	}
 }
 
-// TestNaN checks that what is not a number stays in its column, and that zeros and huge values are no trouble.
+// TestNaN checks that a NaN stays in its column, and that zeros and huge values work.
 func TestNaN(t *testing.T) {
 	b := newBench(t, "sm_75")
 	rng := rand.New(rand.NewPCG(8, 0))

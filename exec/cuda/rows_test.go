@@ -36,7 +36,7 @@ func TestEmbed(t *testing.T) {
 	}
 }
 
-// TestEmbedTaken checks that tokens below 0 stand for tokens that were taken before.
+// TestEmbedTaken checks that negative tokens refer to tokens in Taken.
 func TestEmbedTaken(t *testing.T) {
 	b := newBench(t, "sm_75")
 	table, y := newMatrix(rand.New(rand.NewPCG(1, 3)), "f32", 5, 32), b.put(make([]float32, 4*32))
@@ -81,8 +81,8 @@ func q8x2(data []byte, m, n int) []byte {
 	return rows
 }
 
-// TestNorm checks norms, with and without what they are added to, against the reference, and rounding to q8x2
-// against that of the CPU, bit for bit.
+// TestNorm compares norms, with and without Add, with the reference, and rounding to q8x2 with the
+// CPU's, bit by bit.
 func TestNorm(t *testing.T) {
 	b := newBench(t, "sm_75")
 	for i, n := range []int{32, 96, 896, 2080} {

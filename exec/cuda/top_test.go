@@ -65,7 +65,7 @@ func TestTop(t *testing.T) {
 	}
 }
 
-// TestTopTooMany: what parts have found must fit into a block.
+// TestTopTooMany checks the limit on k: one block must be able to merge the results of all parts.
 func TestTopTooMany(t *testing.T) {
 	for _, p := range []cuda.Top{{N: 5, M: 1, K: 6}, {N: 64*plan.CUDATop + 1, M: 1, K: 64}} {
 		if _, err := p.Call(); err == nil || !strings.Contains(err.Error(), "expected at most") {

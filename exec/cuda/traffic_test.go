@@ -45,7 +45,7 @@ func TestTraffic(t *testing.T) {
 	}
 }
 
-// counter is what a kernel did so far.
+// counter returns the counts of a kernel so far.
 func counter(dev *virtual.Device, kernel string) cuda.Counts {
 	for _, c := range dev.Counters() {
 		if c.Kernel == kernel {

@@ -12,8 +12,8 @@ import (
 	"pesti/exec/profile"
 )
 
-// TestReport holds a report to what follows by hand from made-up times, costs known from the shapes
-// of plantest, and a round roofline.
+// TestReport compares a report with figures computed by hand from made-up times, known costs of
+// plantest's shapes, and a roofline of round numbers.
 func TestReport(t *testing.T) {
 	p := plantest.Plan(1)
 	g := &p.Programs[0]
@@ -63,7 +63,7 @@ func TestReport(t *testing.T) {
 	near("logits of limit", s.OfLimit, runs*moving/0.02)
 	near("prediction of logits", s.Predicted, runs*2*(52*64/1e6+(2*76+4*52)/1e7))
 
-	// What kinds and waves say is what their steps say.
+	// The sums over kinds and over waves equal the sum over steps.
 	var kinds, inWaves, inSteps float64
 	calls := int64(0)
 	for _, k := range d.Kernels {

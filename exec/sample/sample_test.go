@@ -424,7 +424,7 @@ func TestSeedIsPortable(t *testing.T) {
 	}
 }
 
-// Where two settings keep the same tokens, a seed draws the same ones, whatever the filters did on the way.
+// If two settings keep the same tokens, a seed draws the same ones, however the filters found them.
 func TestDrawDependsOnKeptTokensOnly(t *testing.T) {
 	a, b := off(), off()
 	a.TopK = 1000
@@ -449,7 +449,7 @@ func TestProbsLeavesSamplerAsItWas(t *testing.T) {
 	}
 }
 
-// settings are those of the allocation test and the benchmark.
+// settings are the settings of the allocation test and the benchmark.
 var settings = []struct {
 	name   string
 	params Params
@@ -463,7 +463,8 @@ var settings = []struct {
 	{"all off", off()},
 }
 
-// likeModel returns logits that are spread like those of a language model: most around 0, a hundred well above.
+// likeModel returns logits with a distribution like a language model's: most around 0, a hundred
+// well above.
 func likeModel(n int) []float32 {
 	rng := rand.New(rand.NewPCG(1, 1))
 	logits := make([]float32, n)

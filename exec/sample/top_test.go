@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestSampleTop: from the greatest logits come the tokens that come from all, step after step, whatever is
-// equal among them or −Inf.
+// TestSampleTop checks that the greatest logits give the same tokens as all logits, step after
+// step, also with equal logits and −Inf.
 func TestSampleTop(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		vocab := rapid.SampledFrom([]int{1, 2, 7, 100, 1000}).Draw(t, "vocab")

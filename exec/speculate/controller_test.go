@@ -2,8 +2,9 @@ package speculate
 
 import "testing"
 
-// simulate runs a controller for so many tokens on a machine whose step of n tokens takes cost(n), with
-// guesses of which right(i, guess) are right from token i on. It returns the time of all steps.
+// simulate runs a controller for a number of tokens on a machine whose pass of n tokens takes
+// cost(n). right(i, n) returns how many of n draft tokens from token i on are accepted. simulate
+// returns the time of all passes.
 func simulate(c *draftController, tokens int, cost func(n int) float64, right func(i, guesses int) int) (seconds float64) {
 	for i := 0; i < tokens; {
 		guesses := c.next()
@@ -105,8 +106,8 @@ func TestDraftControllerFindsTheBest(t *testing.T) {
 	}
 }
 
-// TestDraftControllerBegins sees that nothing is guessed before it is known what a step takes without, and
-// that one slow step does not end it.
+// TestDraftControllerBegins checks that there is no draft before a pass without one was timed, and
+// that one slow pass does not stop drafting.
 func TestDraftControllerBegins(t *testing.T) {
 	control := newDraftController(7)
 	for range 3 {

@@ -114,8 +114,8 @@ func (p *prophet) Draft(dst []int32, n int) []int32 {
 	return dst
 }
 
-// TestSameTokens sees that whatever is guessed, and whether it is worth it or not, the tokens and
-// the bits of their logits are those without guesses, also where the caches are rings.
+// TestSameTokens checks that with any drafts, useful or not, the tokens and the bits of their
+// logits are the same as without, also with ring caches.
 func TestSameTokens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := lower.Options{
@@ -169,7 +169,8 @@ func sameBits(a, b []float32) bool {
 	return slices.EqualFunc(a, b, func(x, y float32) bool { return math.Float32bits(x) == math.Float32bits(y) })
 }
 
-// TestCounts checks what guesses cost and save against what the drafter is known to do.
+// TestCounts compares the counts of verified and accepted draft tokens with the known behavior of a
+// drafter.
 func TestCounts(t *testing.T) {
 	e := engine(t, "llama", lower.Options{})
 	defer e.Close()
@@ -199,7 +200,7 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// TestSettle sees that wrong guesses leave the session.
+// TestSettle checks that wrong draft tokens are removed from the session.
 func TestSettle(t *testing.T) {
 	e := engine(t, "gemma3", lower.Options{})
 	defer e.Close()
@@ -258,7 +259,7 @@ func TestOthersBetween(t *testing.T) {
 	}
 }
 
-// A listener counts what it is told.
+// A listener counts the tokens that it accepts.
 type listener struct {
 	*speculate.Lookup
 	told int
@@ -300,7 +301,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestNoAllocations sees that neither guesses nor their verification allocate.
+// TestNoAllocations checks that neither drafts nor their verification allocate.
 func TestNoAllocations(t *testing.T) {
 	e := engine(t, "llama", lower.Options{})
 	defer e.Close()

@@ -22,7 +22,7 @@ import (
 
 var everything = Options{All: true, Layer: -1}
 
-// A drawing is what Graphviz itself reads from a dot text.
+// A drawing is a dot text as parsed by Graphviz.
 type drawing struct {
 	nodes []string            // ids
 	attrs map[string]string   // of nodes, label
@@ -31,8 +31,7 @@ type drawing struct {
 
 type style struct{ style, label string }
 
-// read parses a dot text. Links that are there for the layout only, which nobody sees, are left
-// out.
+// read parses a dot text. It leaves out invisible links, which only affect the layout.
 func read(t *testing.T, text string) drawing {
 	t.Helper()
 	g, err := graphviz.ParseBytes([]byte(text))
@@ -81,9 +80,9 @@ func draw(t *testing.T, p *plan.Plan, o Options) string {
 	return text
 }
 
-// conflictsByByte computes, for each pair of steps, whether the later one takes a value from the
-// earlier (data), and whether they touch a byte that one of them writes (order). It plays the
-// program on a memory in which every 4 bytes remember who touched them.
+// conflictsByByte computes, for each pair of steps, whether the later one reads a value of the
+// earlier one (data), and whether they access a byte that one of them writes (order). It simulates
+// the program on a memory that records the accesses to every 4 bytes.
 func conflictsByByte(p *plan.Plan, g *plan.Program) (data, order map[[2]int]bool) {
 	data, order = map[[2]int]bool{}, map[[2]int]bool{}
 	type cell struct{ readers, writers []int }
@@ -160,7 +159,7 @@ func conflictsByByte(p *plan.Plan, g *plan.Program) (data, order map[[2]int]bool
 	return data, order
 }
 
-// reaches computes which steps come before which along links, without one of them.
+// reaches computes which steps are reachable from which along links, without one of the links.
 func reaches(n int, links map[[2]int]bool, without [2]int) map[[2]int]bool {
 	before := map[[2]int]bool{}
 	for to := range n {
@@ -178,9 +177,8 @@ func reaches(n int, links map[[2]int]bool, without [2]int) map[[2]int]bool {
 	return before
 }
 
-// The picture of everything has a node for each step, a solid link for each value that goes from
-// a step to another, a dashed one wherever memory forces an order that nothing else does, and
-// nothing else.
+// The picture of everything has a node for each step, a solid link for each value that one step
+// passes to another, a dashed link wherever only memory forces an order, and nothing else.
 func TestPlanOfEverything(t *testing.T) {
 	p := plantest.DumpingPlan(3)
 	d := read(t, draw(t, p, everything))
@@ -261,7 +259,7 @@ func TestReuseLinks(t *testing.T) {
 	steps := [][]touch{
 		{use(0, false, true)},                      // 0 writes a
 		{use(0, true, false), use(2, false, true)}, // 1 reads a, writes c
-		{use(1, false, true)},                      // 2 writes b over a: after 1 for no other reason
+		{use(1, false, true)},                      // 2 writes b over a, so it comes after 1 only because of memory
 		{use(1, true, false)},                      // 3 reads b
 		{use(3, true, true), use(4, false, true)},  // 4 writes a state and on another device: free
 		{use(2, true, false), use(0, false, true)}, // 5 reads c, writes a over b: after 3 as well
@@ -428,7 +426,7 @@ func TestFoldFindsPatterns(t *testing.T) {
 	}
 }
 
-// A model of which every layer is different has too much to show.
+// A model whose layers all differ exceeds the limit.
 func TestLimit(t *testing.T) {
 	p := &picture{title: []string{"many"}}
 	for l := range 500 {
@@ -541,7 +539,7 @@ func TestGraphFolds(t *testing.T) {
 	}
 }
 
-// A selection that is named after one block and serves the next does not make the two differ.
+// A selection that is named after one block and read by the next does not make the blocks differ.
 func TestSelectionBelongsToItsTaker(t *testing.T) {
 	p := &picture{boxes: []box{
 		{layer: 0, kind: "elementwise"}, {layer: 0, kind: rowsKind}, {layer: 1, kind: "matmul"}, {layer: 1, kind: rowsKind}, {layer: outside, kind: "norm"},
@@ -585,7 +583,7 @@ func TestOneLayer(t *testing.T) {
 	}
 }
 
-// What a link or a border means is in the legend, if it occurs.
+// The legend explains each kind of link and border that occurs.
 func TestLegend(t *testing.T) {
 	const output, reuse = ">output<", "only reuse of memory"
 	for _, c := range []struct {
@@ -609,7 +607,7 @@ func TestLegend(t *testing.T) {
 	}
 }
 
-// A plan made by hand may number its blocks as it likes.
+// A plan made by hand may have arbitrary block numbers.
 func TestAbsurdLayers(t *testing.T) {
 	const far = math.MaxInt
 	p := &picture{boxes: []box{{id: "a", layer: 3, shape: "x"}, {id: "b", layer: far - 1, shape: "y"}, {id: "c", layer: far, shape: "z"}}}
@@ -626,7 +624,7 @@ func TestAbsurdLayers(t *testing.T) {
 	}
 }
 
-// The blocks of a graph stand side by side: the second is not below the first.
+// The blocks of a graph are next to each other: the second is not below the first.
 func TestBlocksSideBySide(t *testing.T) {
 	g := parseGraph(t, strings.ReplaceAll(layered(2), "%blk.1.out : f32[T, 64] = add %blk.0.out, %blk.1.values",
 		"%blk.1.sum : f32[T, 64] = add %blk.0.out, %blk.1.values\n  %blk.1.out : f32[T, 64] = add %blk.1.sum, %blk.1.values"))
@@ -765,8 +763,8 @@ func TestRender(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Both the fill and the line of a product must be there, and most of the rest is ground: the
-	// engine's own png fills curves, which this would show.
+	// The picture must have the fill and the line of a product, and most other pixels must be
+	// background. This detects filled curves, which the engine's own png has.
 	matmul := styleOf("matmul")
 	count := map[[3]uint32]int{}
 	b := m.Bounds()
@@ -809,7 +807,7 @@ func TestEverythingHasAKind(t *testing.T) {
 	}
 }
 
-// A dot text is named after the model and what of it is drawn, whatever the name is.
+// A dot text is named after the model and the drawn part, for any model name.
 func TestNameOfText(t *testing.T) {
 	p := plantest.Plan(1)
 	for name, want := range map[string]string{"tiny": "tiny", `a "b" \`: `a "b" /`, "\x00": "\uFFFD"} {

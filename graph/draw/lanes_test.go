@@ -13,7 +13,7 @@ import (
 	"pesti/lower"
 )
 
-// onDevices compiles the embedded model for so many devices.
+// onDevices compiles the embedded model for a number of devices.
 func onDevices(t *testing.T, devices int) *lower.Result {
 	t.Helper()
 	f, err := gguf.Parse("demo", demo.GGUF())
@@ -31,8 +31,8 @@ func onDevices(t *testing.T, devices int) *lower.Result {
 	return res
 }
 
-// TestLanes: a picture of a plan or graph has a frame for each device, where there are several, and
-// equal layers fold in each by themselves.
+// TestLanes checks that a picture for several devices has a frame for each device, and that equal
+// layers are folded per device.
 func TestLanes(t *testing.T) {
 	for devices := 1; devices <= 3; devices++ {
 		res := onDevices(t, devices)

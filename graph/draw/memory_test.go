@@ -14,7 +14,7 @@ import (
 	"pesti/exec/plan/plantest"
 )
 
-// A svgPicture is what a reader of XML finds in a chart.
+// A svgPicture is a chart parsed as XML.
 type svgPicture struct {
 	Width  float64 `xml:"width,attr"`
 	Height float64 `xml:"height,attr"`
@@ -105,7 +105,7 @@ func (s *svgPicture) rects(t *testing.T) map[string]placedRect {
 }
 
 // TestMemoryPlacesBuffers reads the rectangles back: each buffer has one, at its offset and
-// lifetime by scales that the axes' labels give, and no two overlap.
+// lifetime on the labelled axes, and no two overlap.
 func TestMemoryPlacesBuffers(t *testing.T) {
 	p := plantest.Plan(3)
 	for _, g := range p.Programs {
@@ -119,7 +119,7 @@ func TestMemoryPlacesBuffers(t *testing.T) {
 		for _, b := range g.Buffers {
 			top = max(top, b.Offset+b.Size)
 		}
-		// Two buffers give the scales, all must obey them: the one that begins first, and the axis.
+		// The scales follow from the first buffer and the axis; all buffers must agree with them.
 		left, right := math.Inf(1), math.Inf(-1)
 		low, high := math.Inf(-1), math.Inf(1)
 		for _, r := range got {
@@ -169,7 +169,7 @@ func TestMemoryPlacesBuffers(t *testing.T) {
 	}
 }
 
-// Everything lies on the paper, folded or not.
+// Everything is inside the picture, folded or not.
 func TestMemoryStaysOnPaper(t *testing.T) {
 	for _, o := range []Options{{Layer: -1}, {All: true, Layer: -1}, {Layer: 2}, {Layer: -1, Program: "prefill"}} {
 		s, _ := memorySVG(t, plantest.Plan(6), o)
@@ -186,8 +186,8 @@ func TestMemoryStaysOnPaper(t *testing.T) {
 	}
 }
 
-// alikeLayers is a program of layers that are placed alike, as the planner places those of real
-// models, but for the last one. A buffer lives through all of them.
+// alikeLayers returns a program of layers with equal placement, as in real models, except for the
+// last one. One buffer is live in all of them.
 func alikeLayers(n int) *plan.Program {
 	g := &plan.Program{Name: "decode"}
 	buffer := func(name string, offset int64, first, last int) {
@@ -218,7 +218,7 @@ func alikeLayers(n int) *plan.Program {
 func TestMemoryFolds(t *testing.T) {
 	for n, want := range map[int][]int{
 		1:  {0},
-		3:  {0, 1, 2}, // two alike are drawn both
+		3:  {0, 1, 2}, // two equal layers are both drawn
 		4:  {0, 3},
 		30: {0, 29},
 	} {
@@ -273,9 +273,9 @@ func (r placedRect) near(x, y float64) float64 {
 	return math.Hypot(max(r.x0-x, 0, x-r.x1), max(r.y0-y, 0, y-r.y1))
 }
 
-// names returns the texts of the chart in which each rectangle's name is: a text in it that is its
-// name, or one to which a line leads from its border. A name never runs over another name, nor out
-// of its rectangle, nor into another one next to it.
+// names returns the text with the name of each rectangle: a text inside it, or a text at the end of
+// a line from its border. A name never runs over another name, nor out of its rectangle, nor into
+// another one next to it.
 func (s *svgPicture) names(t *testing.T, what string, all []part) {
 	t.Helper()
 	type placedText struct {
@@ -336,14 +336,14 @@ func (s *svgPicture) names(t *testing.T, what string, all []part) {
 	}
 }
 
-// Every rectangle has the name of its value in the picture, also a flat or narrow one, and what is
-// written in place has a rectangle for each value.
+// Every rectangle has its value's name in the picture, even a flat or narrow one, and a buffer that
+// is written in place has a rectangle for each value.
 func TestMemoryNamesEverything(t *testing.T) {
 	p := plantest.Plan(4)
 	for _, o := range []Options{{Layer: -1}, {Layer: -1, Program: "prefill"}, {Layer: 1}, {Layer: -1, All: true}} {
 		s, _ := memorySVG(t, p, o)
 		all := s.parts()
-		if o.All { // nothing is hidden, so every value that is written has a rectangle
+		if o.All { // nothing is hidden, so every written value has a rectangle
 			want := map[string]bool{}
 			for i := range p.Programs {
 				g := &p.Programs[i]
@@ -371,7 +371,7 @@ func TestMemoryNamesEverything(t *testing.T) {
 		}
 		s.names(t, fmt.Sprintf("%+v", o), all)
 	}
-	// As flat as can be, and many on top of each other.
+	// Rectangles of minimal height, many on top of each other.
 	g := &plan.Program{Name: "decode"}
 	for i := range 12 {
 		g.Buffers = append(g.Buffers, plan.Buffer{ID: i, Name: fmt.Sprint("v", i), Class: plan.Arena, Offset: int64(i) * 64, Size: 64, First: i, Last: 14})
@@ -415,7 +415,7 @@ func TestMemoryErrors(t *testing.T) {
 	}
 }
 
-// The same bytes twice, in both formats, and a png as large as the chart.
+// Rendering is deterministic in both formats, and a png has the size of the chart.
 func TestMemoryRenders(t *testing.T) {
 	for _, format := range []string{"svg", "png"} {
 		var twice [2]bytes.Buffer

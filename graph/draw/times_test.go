@@ -7,8 +7,8 @@ import (
 	"pesti/exec/plan/plantest"
 )
 
-// TestTimes draws a plan by the time of its steps: a box of folded layers has the time of all of
-// them, and shares are of the program.
+// TestTimes draws a plan with the times of its steps. A folded box has the time of all its layers,
+// and shares are of the program's time.
 func TestTimes(t *testing.T) {
 	p := plantest.Plan(3)
 	g := &p.Programs[0]

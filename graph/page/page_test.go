@@ -18,7 +18,7 @@ var stages = []Stage{
 	{"prefill", "plan", "steps", "wave 0\n  %z = twice[T] x=%x w=gemm.f32 @w y=%z\n", "steps", 1},
 }
 
-// digit is where a count begins.
+// digit matches the beginning of a count.
 var digit = regexp.MustCompile(`^\d`)
 
 func write(t *testing.T, title string, stages []Stage) string {
@@ -30,17 +30,18 @@ func write(t *testing.T, title string, stages []Stage) string {
 	return b.String()
 }
 
-// A shownColumn is what a reader of XML finds in a column.
+// A shownColumn is a column parsed as XML.
 type shownColumn struct {
 	group, text string
 	hidden      bool
-	anchors     []string // names that have one
+	anchors     []string // names with an anchor
 	names       []string
 	changed     []string // lines
 	counts      string
 }
 
-// columns reads a page back. It is well-formed XML, so that nothing in a name can break out.
+// columns parses a page. The page must be well-formed XML, so that no name can break out of its
+// element.
 func columns(t *testing.T, page string) []shownColumn {
 	t.Helper()
 	var all []shownColumn
@@ -146,12 +147,12 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// squeeze drops empty lines and those at the ends, which are the page's own.
+// squeeze drops empty lines, which the page adds.
 func squeeze(s string) string {
 	return strings.Trim(regexp.MustCompile(`\n\n+`).ReplaceAllString(s, "\n"), "\n")
 }
 
-// The page reaches for nothing, and is the same twice.
+// The page loads nothing, and is deterministic.
 func TestPageStandsAlone(t *testing.T) {
 	text := write(t, "title", stages)
 	if text != write(t, "title", stages) {
@@ -180,7 +181,7 @@ func TestPageOfNothing(t *testing.T) {
 	if got := columns(t, write(t, "", []Stage{{Lines: "nodes", From: -1}})); len(got) != 1 || got[0].counts != "0 nodes" {
 		t.Errorf("an empty stage gives %+v", got)
 	}
-	for from := range 2 { // itself, and one to come
+	for from := range 2 { // the stage itself, and a later one
 		if err := Write(io.Discard, "", []Stage{{From: from}, {From: -1}}); err == nil {
 			t.Errorf("a stage may be derived from stage %d", from)
 		}

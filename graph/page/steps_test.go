@@ -9,8 +9,8 @@ import (
 	"pesti/exec/plan/plantest"
 )
 
-// TestWithPlan: shared stages come first, then those of each program with its steps, and each stage is a
-// change of the one before in its group, the first of a program of the last shared one.
+// TestWithPlan checks that shared stages come first, then each program's stages and steps, and that
+// each stage derives from the one before in its group, or from the last shared one.
 func TestWithPlan(t *testing.T) {
 	p := plantest.Plan(1)
 	program := p.Programs[0].Name

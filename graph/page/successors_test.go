@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestSuccessors removes values in the ways that passes do.
+// TestSuccessors removes values in the same ways as passes.
 func TestSuccessors(t *testing.T) {
 	for name, c := range map[string]struct {
 		before, after string
@@ -30,7 +30,8 @@ func TestSuccessors(t *testing.T) {
 	}
 }
 
-// The script gets what each column lost against the one before, and steps against the last graph.
+// The script gets the values that each column lost relative to the one before, and that steps lost
+// relative to the last graph.
 func TestPageTellsAncestry(t *testing.T) {
 	text := regexp.MustCompile(`const ancestry = (.*);`).FindStringSubmatch(write(t, "title", append(stages, Stage{"prefill", "plan", "steps", "  %x = y\n", "steps", -1})))
 	var got []ancestry

@@ -9,8 +9,8 @@ import (
 	"pesti/ops"
 )
 
-// A feed-forward whose gate and up become one op. The notes tell what each pass did, and what
-// it declined to do and why.
+// A feed-forward whose gate and up become one op. The notes say where each pass applied, and where
+// and why it declined.
 func ExampleRun() {
 	g, err := graph.Parse(`
 graph feed_forward (T <= 4)

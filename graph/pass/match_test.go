@@ -8,9 +8,9 @@ import (
 	"pesti/ops"
 )
 
-// TestMatcherOrder replaces nodes whose operands are new nodes themselves, all of which come to stand
-// behind one old node: each has to stand behind the last of its operands, in whatever order they are
-// given, and what comes behind the same node later stands in front.
+// TestMatcherOrder replaces nodes whose operands are new nodes, too, all inserted after the same
+// old node. Each has to come after the last of its operands, for any order of operands; among
+// independent ones, a later insertion comes first.
 func TestMatcherOrder(t *testing.T) {
 	for _, swap := range []bool{false, true} {
 		g, err := graph.Parse(`graph order (T <= 4, S <= 1, R <= 4, C <= 4)
@@ -79,7 +79,7 @@ func TestMatcherOrder(t *testing.T) {
 	}
 }
 
-// TestMatcherFront puts a node without operands from nodes in front of all.
+// TestMatcherFront inserts a node without operands from other nodes before all others.
 func TestMatcherFront(t *testing.T) {
 	g := graph.New("front", graph.Bound{Sym: graph.T, Max: 1})
 	attr := graph.Attrs{"dtype": "i32", "sym": "T"}

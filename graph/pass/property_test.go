@@ -31,7 +31,8 @@ func draw(t *rapid.T) instance {
 	return in
 }
 
-// holds runs passes on a copy of the graph and compares all outputs of all steps.
+// holds runs passes on a copy of the graph and compares all outputs of all steps with the unchanged
+// graph's.
 func (in instance) holds(passes []pass.Pass) error {
 	g := in.g.Clone()
 	if _, err := pass.Run(g, passes, pass.Options{Verify: true}); err != nil {
@@ -52,8 +53,8 @@ func (in instance) holds(passes []pass.Pass) error {
 	return nil
 }
 
-// TestPassesKeepMeaning runs any passes in any order, which GraphOrder says keeps the meaning of a
-// graph.
+// TestPassesKeepMeaning runs random passes in random order, which must keep the meaning of a graph
+// (see GraphOrder).
 func TestPassesKeepMeaning(t *testing.T) {
 	table := pass.Graph()
 	rapid.Check(t, func(t *rapid.T) {

@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestBalance holds the cuts of a list to all there are: the largest part is as small as it can be, and no
-// part is empty.
+// TestBalance compares the cuts of a list with all possible cuts: the largest part is minimal, and
+// no part is empty.
 func TestBalance(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sizes := rapid.SliceOfN(rapid.Int64Range(0, 9), 1, 9).Draw(t, "sizes")
@@ -62,7 +62,7 @@ func TestBalance(t *testing.T) {
 			}
 			return sum
 		}
-		for k := range n - 1 { // moving one cut by an element makes neither smaller
+		for k := range n - 1 { // moving a cut by one element improves neither criterion
 			for _, by := range []int{-1, 1} {
 				other := slices.Clone(ends)
 				other[k] += by
@@ -80,12 +80,13 @@ func TestBalance(t *testing.T) {
 	})
 }
 
-// TestShare: embedding and output are on the first and the last device, or on the host, and count there.
+// TestShare checks that the embedding and the output are on the first and the last device, or on
+// the host, and that their bytes count there.
 func TestShare(t *testing.T) {
 	for _, c := range []struct {
 		bytes           []int64
 		devices, onHost int
-		want            []int // nil for an error
+		want            []int // nil if an error is expected
 	}{
 		{[]int64{0, 1, 1, 1, 1, 0}, 1, -1, []int{0, 0, 0, 0, 0, 0}},
 		{[]int64{0, 1, 1, 1, 1, 0}, 2, -1, []int{0, 0, 0, 1, 1, 1}},

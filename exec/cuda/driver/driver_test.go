@@ -17,8 +17,8 @@ import (
 	"pesti/exec/cuda/virtual"
 )
 
-// These tests run against the library that conformance/cudastub makes, which notes what it is told:
-// see the Makefile. It is the virtual device that does what it is told, and so these are its errors.
+// These tests run against the library of conformance/cudastub, which records its calls: see the
+// Makefile. The virtual device executes the calls, so the errors are the virtual device's.
 
 const ptx = `.version 7.0
 .target sm_75
@@ -26,7 +26,7 @@ const ptx = `.version 7.0
 .visible .entry fill(.param .align 8 .b8 p[16]) { ret; }
 `
 
-// A script is a stub that notes what it is told.
+// A script is a stub that records its calls.
 type script struct {
 	path string
 	read int
@@ -116,7 +116,7 @@ func TestProperties(t *testing.T) {
 	}
 }
 
-// What the interface says becomes these calls, in this order, with these arguments.
+// Methods of the interface make these calls, in this order, with these arguments.
 func TestCalls(t *testing.T) {
 	d := open(t)
 	s := newScript(t)
@@ -269,7 +269,7 @@ func TestEvents(t *testing.T) {
 	check(t, to.Close())
 }
 
-// Each error says in one line what was tried and what the driver said of it.
+// Each error states in one line the failed operation and the driver's message.
 func TestErrors(t *testing.T) {
 	d := open(t)
 	defer d.Close()

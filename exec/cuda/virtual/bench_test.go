@@ -10,8 +10,8 @@ import (
 	"pesti/exec/cuda/kernels"
 )
 
-// BenchmarkKernels runs kernels on one processor, with a 135M model's shapes, and tells the nanoseconds of
-// an instruction of a warp.
+// BenchmarkKernels runs kernels on one processor, with a 135M model's shapes, and reports
+// nanoseconds per warp instruction.
 func BenchmarkKernels(b *testing.B) {
 	const k, n = 576, 1536
 	for _, kind := range []string{"q4_1", "q4_k", "q8_0", "f16"} {

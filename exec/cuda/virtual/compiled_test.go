@@ -17,7 +17,7 @@ func testdata(t testing.TB, name string) string {
 	return string(b)
 }
 
-// TestNorm runs what a compiler made of RMSNorm: divergent loops, shuffles, two barriers.
+// TestNorm runs a compiled RMSNorm, which has divergent loops, shuffles and two barriers.
 func TestNorm(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, n := range []int{1, 31, 32, 33, 200, 576} {

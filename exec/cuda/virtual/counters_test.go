@@ -8,13 +8,13 @@ import (
 	"pesti/exec/cuda"
 )
 
-// strided is a kernel of 13 instructions of which each thread loads 4 bytes at a + step·thread and stores 4
-// of shared memory at step·thread.
+// strided is a kernel of 13 instructions. Each thread loads 4 bytes at a + step·thread and stores 4
+// bytes to shared memory at step·thread.
 var strided = entry(`mul.lo.u32 %r1, %t, %n; cvt.u64.u32 %rd1, %r1; add.u64 %rd2, %a, %rd1; ld.global.f32 %f1, [%rd2];
 	fma.rn.f32 %f1, %f1, %f1, %f1; dp4a.s32.s32 %r2, %r1, %r1, %r1; st.shared.f32 [%r1], 0f00000000; ret;`)
 
-// TestCounters holds counters to figures found by hand, of two blocks of a warp: its requests touch a sector for
-// each 32 bytes; a launch fetches those once, whichever block asks.
+// TestCounters compares counters with figures computed by hand, for two blocks of one warp. A
+// request touches a sector for each 32 bytes; a launch fetches each sector once, for all blocks.
 func TestCounters(t *testing.T) {
 	for _, test := range []struct {
 		name            string
@@ -61,7 +61,8 @@ func TestCounters(t *testing.T) {
 	}
 }
 
-// TestCountersOfKinds holds what other instructions count to figures found by hand, of a block of a warp.
+// TestCountersOfKinds compares the counts of other instructions with figures computed by hand, for
+// one block of one warp.
 func TestCountersOfKinds(t *testing.T) {
 	words := func(requests, bytes, parts, least int64) cuda.Traffic {
 		return cuda.Traffic{Requests: requests, Read: bytes, Parts: parts, Least: least}

@@ -72,7 +72,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestUnwritten: what was never written is reported where it comes back to the host, also by way of a copy.
+// TestUnwritten checks that downloading memory that was never written is an error, also after a
+// copy.
 func TestUnwritten(t *testing.T) {
 	for _, copied := range []bool{false, true} {
 		b := newBench(t, Config{})
@@ -176,7 +177,7 @@ func TestLaunchLimits(t *testing.T) {
 	fails(t, b.stream.Launch(cuda.Launch{Function: tuned, Grid: dim(1), Block: dim(129), Params: make([]byte, 32)}), "it may have 128")
 }
 
-// TestLoadErrors: what the interpreter does not know is named, with its line.
+// TestLoadErrors checks that an unsupported instruction is an error with its name and line.
 func TestLoadErrors(t *testing.T) {
 	old := Default()
 	old.Major, old.Minor = 7, 0
@@ -214,7 +215,8 @@ func TestLoadErrors(t *testing.T) {
 	}
 }
 
-// TestStreamIsLate: what a stream was given is done when it must be: a host that does not wait sees nothing.
+// TestStreamIsLate checks that a stream executes its operations as late as possible, so that a host
+// that does not wait sees no results.
 func TestStreamIsLate(t *testing.T) {
 	b := newBench(t, Config{})
 	a := b.upload([]byte{1, 2, 3, 4})
@@ -252,8 +254,8 @@ func TestStreamIsLate(t *testing.T) {
 	}
 }
 
-// TestEventAgain: a stream that awaits an event awaits what was recorded before, each time that one is
-// recorded again, and no more.
+// TestEventAgain checks that a stream awaits the most recent recording of an event, each time that
+// it is recorded again, and no later one.
 func TestEventAgain(t *testing.T) {
 	b := newBench(t, Config{})
 	second, err := b.device.NewStream()
@@ -281,7 +283,7 @@ func TestEventAgain(t *testing.T) {
 	}
 }
 
-// TestGraph notes launches and copies, and replays them with what is in memory then.
+// TestGraph captures launches and copies, and replays them on changed memory.
 func TestGraph(t *testing.T) {
 	b := newBench(t, Config{})
 	f := b.kernel(entry("ld.global.u32 %r1, [%a]; add.u32 %r1, %r1, %n; st.global.u32 [%b], %r1; ret;"), "k", 0)
@@ -310,7 +312,8 @@ func TestGraph(t *testing.T) {
 	fails(t, b.stream.Replay(g), "closed graph")
 }
 
-// TestGraphTouchesOnlyWhatItNames: a pointer in memory leads a replay to what its launches do not name.
+// TestGraphTouchesOnlyWhatItNames checks that a replay faults if a pointer in memory leads to an
+// allocation that its launches do not name.
 func TestGraphTouchesOnlyWhatItNames(t *testing.T) {
 	b := newBench(t, Config{})
 	f := b.kernel(entry("ld.global.u64 %rd1, [%a]; ld.global.u32 %r1, [%rd1]; st.global.u32 [%b], %r1; ret;"), "k", 0)
@@ -326,7 +329,7 @@ func TestGraphTouchesOnlyWhatItNames(t *testing.T) {
 	b.check(b.stream.Replay(g))
 	fails(t, b.stream.Wait(), "memory that the graph's launches do not name when they are captured")
 
-	// And what it names must still be there.
+	// A replay also faults if a named allocation has been freed.
 	b = newBench(t, Config{})
 	f = b.kernel(entry("ld.global.u32 %r1, [%a]; ret;"), "k", 0)
 	a = b.upload(words(1))

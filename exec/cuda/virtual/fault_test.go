@@ -9,9 +9,9 @@ import (
 	"pesti/exec/cuda"
 )
 
-// TestFaults provokes each report: each names kernel, block, thread and line, and says what happened.
-// %a is 256 bytes of which the first 128 are written, %b is memory that was freed, %c is the address of
-// another device's memory.
+// TestFaults provokes each fault. A report names kernel, block, thread and line, and describes the
+// fault. %a is 256 bytes of which the first 128 are written, %b is memory that was freed, %c is the
+// address of another device's memory.
 func TestFaults(t *testing.T) {
 	for _, test := range []struct {
 		name, body, want string
@@ -104,7 +104,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestNoFaults are the neighbours of what TestFaults reports, which are right.
+// TestNoFaults runs correct kernels that are similar to the faulty ones of TestFaults.
 func TestNoFaults(t *testing.T) {
 	for name, body := range map[string]string{
 		"barrier between":     "setp.eq.u32 %p1, %t, 0; @%p1 st.shared.u32 [sm], 5; bar.sync 0; ld.shared.u32 %r1, [sm]; ret;",
@@ -130,7 +130,8 @@ func TestNoFaults(t *testing.T) {
 	}
 }
 
-// TestUninitialisedAcrossBlocks: what another block left in shared memory is not written for the next.
+// TestUninitialisedAcrossBlocks checks that shared memory which another block has written counts as
+// unwritten for the next block.
 func TestUninitialisedAcrossBlocks(t *testing.T) {
 	b := newBench(t, Config{Workers: 1})
 	f := b.kernel(entry("mov.u32 %r1, %ctaid.x; setp.ne.u32 %p1, %r1, 0; @%p1 bra A; st.shared.u32 [sm], 1; ret; A: ld.shared.u32 %r1, [sm]; ret;"), "k", 0)
@@ -140,7 +141,8 @@ func TestUninitialisedAcrossBlocks(t *testing.T) {
 	}
 }
 
-// TestAcrossBlocks: nothing of what a block did to shared memory holds for the next on the same worker.
+// TestAcrossBlocks checks that a block's accesses to shared memory do not affect the checks of the
+// next block on the same worker.
 func TestAcrossBlocks(t *testing.T) {
 	for name, body := range map[string]string{
 		// The first block writes 16 bytes, the second 4 of them, looks at these, and then at others.

@@ -121,7 +121,7 @@ func TestWarps(t *testing.T) {
 	}
 }
 
-// TestAtomics: each block and thread takes a number; none comes twice, whatever the order.
+// TestAtomics lets each thread of each block take a number. No number occurs twice, in any order.
 func TestAtomics(t *testing.T) {
 	for _, workers := range []int{1, 2, 5} {
 		b := newBench(t, Config{Workers: workers})
@@ -144,7 +144,7 @@ func TestAtomics(t *testing.T) {
 	}
 }
 
-// TestLastBlock: the last block to arrive adds what the others left, whatever the order.
+// TestLastBlock checks that the last block to arrive sums the results of the others, in any order.
 func TestLastBlock(t *testing.T) {
 	const blocks, threads = 37, 64
 	b := newBench(t, Config{Workers: 3})
