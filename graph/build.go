@@ -101,11 +101,17 @@ func (g *Graph) Remove(nodes ...*Node) {
 // Uses returns, for each value, the nodes that read it in execution order, once for each operand.
 // An output of the graph is no use: see IsOutput.
 func (g *Graph) Uses() map[*Value][]*Node {
-	uses := make(map[*Value][]*Node)
-	for _, n := range g.Nodes {
+	uses := make(map[*Value][]*Node, len(g.Nodes))
+	// Most values have one use: their lists share the memory of a list of the nodes.
+	nodes := slices.Clone(g.Nodes)
+	for i, n := range g.Nodes {
 		for _, v := range n.In {
-			if v != nil {
-				uses[v] = append(uses[v], n)
+			switch list := uses[v]; {
+			case v == nil:
+			case list == nil:
+				uses[v] = nodes[i : i+1 : i+1]
+			default:
+				uses[v] = append(list, n)
 			}
 		}
 	}

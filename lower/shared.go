@@ -147,19 +147,12 @@ func addBuffer(p *plan.Plan, b plan.Buffer) (int, error) {
 // each token and head of keys, and each row of logits.
 func addTables(p *plan.Plan, g *graph.Graph, o *Options, s *shared, reference bool) error {
 	targets := o.deviceTargets(o.target.Programs(target.Bounds{Ubatch: o.Ubatch, Sequences: o.Sequences})[0], nil)
-	g, _, err := lowerable(g, targets, reference)
-	if err != nil {
-		return err
-	}
 	s.sines = map[tableOf]int{}
 	heads := make([]int64, p.NumDevices())
 	if s.top > 0 {
 		heads[p.Buffers[s.io[plan.Argmax]].Device] = 1
 	}
-	for _, n := range g.Nodes {
-		if n.Op != ops.Attention {
-			continue
-		}
+	for _, n := range fusedAttention(g, targets, reference) {
 		at := targets.at(n)
 		low, _ := at.target.Lower(&at.program, n, false)
 		sig, ok := plan.LookupKernel(low.Kernel)
@@ -189,9 +182,11 @@ func addTables(p *plan.Plan, g *graph.Graph, o *Options, s *shared, reference bo
 		if d > 0 {
 			name = fmt.Sprintf("counters.%d", d)
 		}
-		if s.counters[d], err = addBuffer(p, plan.Buffer{Class: plan.Table, Name: name, Format: "i32", Elems: fmt.Sprintf("T*%d", n), Device: d}); err != nil {
+		id, err := addBuffer(p, plan.Buffer{Class: plan.Table, Name: name, Format: "i32", Elems: fmt.Sprintf("T*%d", n), Device: d})
+		if err != nil {
 			return err
 		}
+		s.counters[d] = id
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"io"
+	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
@@ -52,6 +53,7 @@ const wholeDigest = 1 << 30
 
 // compileTo compiles the model called name and writes the plan, with a digest of the weights.
 func (a *app) compileTo(ctx context.Context, name string, o *compileOptions) error {
+	defer collectLess()()
 	options, err := o.flags.options(a)
 	if err != nil {
 		return err
@@ -63,9 +65,6 @@ func (a *app) compileTo(ctx context.Context, name string, o *compileOptions) err
 	}
 	f := m.File
 	defer f.Close()
-	if _, err := tokenizer.FromGGUF(f); err != nil { // the plan can still run on ids
-		a.warn([]string{err.Error() + "; run and tokenize will refuse this model"})
-	}
 	if options.File, err = modelPath(o.out, name); err != nil {
 		return err
 	}
@@ -89,10 +88,18 @@ func (a *app) compileTo(ctx context.Context, name string, o *compileOptions) err
 		text, err := digestWeights(f, o.hash || f.Size <= wholeDigest)
 		data <- digest{text, err}
 	}()
+	noTokenizer := make(chan error, 1)
+	go func() {
+		_, err := tokenizer.FromGGUF(f)
+		noTokenizer <- err
+	}()
 	res, err := a.compileStages(ctx, m, options, o)
 	a.progress("reading the weights of %s", name)
-	d := <-data // wait for it before f is closed
+	d, unread := <-data, <-noTokenizer // wait for both before f is closed
 	a.progress("")
+	if unread != nil { // the plan can still run on ids
+		a.warn([]string{unread.Error() + "; run and tokenize will refuse this model"})
+	}
 	if err != nil {
 		return err
 	}
@@ -122,6 +129,14 @@ func (a *app) compileTo(ctx context.Context, name string, o *compileOptions) err
 	a.say("%s: %d programs, %d steps, arena %s (bound %s), KV cache %s",
 		o.out, len(p.Programs), steps, plan.HumanBytes(memory.Arena), plan.HumanBytes(memory.ArenaLowerBound), plan.HumanBytes(memory.State))
 	return nil
+}
+
+// collectLess makes garbage collections rarer until restore is called. Compiling 126 layers allocates 80 MB
+// in a fraction of a second, and collecting it took a third of the processor time.
+func collectLess() (restore func()) {
+	const percent = 400
+	before := debug.SetGCPercent(percent)
+	return func() { debug.SetGCPercent(before) }
 }
 
 // compileStages compiles m, with the reports that --dump and --explain ask for.

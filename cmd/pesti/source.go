@@ -156,6 +156,7 @@ func (s *source) compile() (*lower.Result, error) {
 	if s.plan != nil {
 		return nil, nil
 	}
+	defer collectLess()()
 	m, err := frontend.Load(s.file)
 	if err != nil {
 		return nil, err

@@ -21,6 +21,7 @@ const (
 // The last line is a digest of the text before it.
 func Print(p *Plan) []byte {
 	w := &printer{}
+	w.Grow(sizeHint(p))
 	w.linef("%s %d", magic, p.Version)
 	w.head(p)
 	w.weights(p.Weights)
@@ -32,6 +33,19 @@ func Print(p *Plan) []byte {
 	}
 	w.blank()
 	return Seal([]byte(w.String()))
+}
+
+// sizeHint returns about how many bytes the text of a plan has.
+func sizeHint(p *Plan) int {
+	const line = 160
+	n := 30 + len(p.Weights) + len(p.Buffers)
+	for i := range p.Programs {
+		n += len(p.Programs[i].Buffers)
+		for _, wave := range p.Programs[i].Waves {
+			n += 1 + len(wave.Steps)
+		}
+	}
+	return n * line
 }
 
 // Seal ends a text with a line that holds its digest. An older digest line is replaced.
@@ -140,14 +154,14 @@ func (w *printer) buffers(indent string, buffers []Buffer) {
 		b := &buffers[i]
 		row := []string{
 			"buffer b" + strconv.Itoa(b.ID), quote(string(b.Class)), quote(b.Format), quote(b.Elems),
-			fmt.Sprintf("size=%d", b.Size),
+			"size=" + digits(b.Size),
 		}
 		if b.Class == Arena {
 			each := ""
 			if b.Each {
-				each = fmt.Sprintf("each=%d", b.Stride)
+				each = "each=" + digits(b.Stride)
 			}
-			row = append(row, each, fmt.Sprintf("offset=%d", b.Offset), fmt.Sprintf("steps=[%d,%d)", b.First, b.Last))
+			row = append(row, each, "offset="+digits(b.Offset), "steps=["+digits(b.First)+","+digits(b.Last)+")")
 		}
 		row = append(row, quote(b.Name))
 		if on := onDevice(b.Device); on != "" {
@@ -174,9 +188,7 @@ func (w *printer) program(g *Program) {
 	for i := range g.Waves {
 		w.linef("  wave %d", i)
 		n := len(g.Waves[i].Steps)
-		for _, l := range lines[:n] {
-			w.linef("%s", l)
-		}
+		w.lines(lines[:n])
 		lines = lines[n:]
 	}
 }
@@ -184,15 +196,15 @@ func (w *printer) program(g *Program) {
 func stepRow(s *Step) []string {
 	layer := ""
 	if s.Layer != noLayer {
-		layer = fmt.Sprintf("layer=%d", s.Layer)
+		layer = "layer=" + digits(s.Layer)
 	}
 	split := "split=" + quote(s.Split.By)
 	if s.Split.Unit != 0 {
-		split += fmt.Sprintf("/%d", s.Split.Unit)
+		split += "/" + digits(s.Split.Unit)
 	}
 	return []string{
-		fmt.Sprintf("step %d", s.ID), quote(s.Name), layer,
-		fmt.Sprintf("%s[%s]", quote(s.Kernel), quote(s.Rows)), split, operands(s),
+		"step " + digits(s.ID), quote(s.Name), layer,
+		quote(s.Kernel) + "[" + quote(s.Rows) + "]", split, operands(s),
 	}
 }
 
@@ -209,30 +221,39 @@ func operands(s *Step) string {
 			arrow = true
 		}
 		if a.Buffer != noBuffer {
-			fmt.Fprintf(&b, "%s=b%d ", quote(a.Role), a.Buffer)
+			writeAll(&b, quote(a.Role), "=b", digits(a.Buffer), " ")
 			continue
 		}
 		kernel := ""
 		if a.Kernel != "" {
 			kernel = quote(a.Kernel)
 		}
-		fmt.Fprintf(&b, "%s=%s@%s ", quote(a.Role), kernel, quote(a.Weight))
+		writeAll(&b, quote(a.Role), "=", kernel, "@", quote(a.Weight), " ")
 	}
 	b.WriteString("{")
 	for i, p := range s.Params {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		fmt.Fprintf(&b, "%s=%s", quote(p.Name), literal(p.Value))
+		writeAll(&b, quote(p.Name), "=", literal(p.Value))
 	}
 	b.WriteString("}")
 	if s.Scratch != noBuffer {
-		fmt.Fprintf(&b, " scratch=b%d", s.Scratch)
+		writeAll(&b, " scratch=b", digits(s.Scratch))
 	}
 	if on := onDevice(s.Device); on != "" {
 		b.WriteString(" " + on)
 	}
 	return b.String()
+}
+
+// digits returns n in decimal.
+func digits[T ~int | ~int64](n T) string { return strconv.FormatInt(int64(n), 10) }
+
+func writeAll(b *strings.Builder, words ...string) {
+	for _, w := range words {
+		b.WriteString(w)
+	}
 }
 
 // literal prints a parameter in a form that shows its kind.
@@ -293,8 +314,13 @@ func HumanBytes(n int64) string {
 }
 
 func (w *printer) table(indent string, rows [][]string) {
-	for _, l := range align(indent, rows) {
-		w.linef("%s", l)
+	w.lines(align(indent, rows))
+}
+
+func (w *printer) lines(lines []string) {
+	for _, l := range lines {
+		w.WriteString(l)
+		w.blank()
 	}
 }
 
@@ -312,11 +338,18 @@ func align(indent string, rows [][]string) []string {
 	lines := make([]string, len(rows))
 	for i, r := range rows {
 		var b strings.Builder
+		room := len(indent)
+		for j := range r[:len(r)-1] {
+			room += width[j] + 1
+		}
+		b.Grow(room + len(r[len(r)-1]))
 		b.WriteString(indent)
 		for j, c := range r {
 			b.WriteString(c)
 			if j < len(r)-1 && width[j] > 0 {
-				b.WriteString(strings.Repeat(" ", width[j]-len(c)+1))
+				for range width[j] - len(c) + 1 {
+					b.WriteByte(' ')
+				}
 			}
 		}
 		lines[i] = b.String()
