@@ -38,11 +38,7 @@ func (e *Engine) bind(threads int, sets []string) error {
 }
 
 func (e *Engine) bindStep(g *plan.Program, st *plan.Step, weights map[string]weight, worker, workers int, sets []string) (kernel.Func, error) {
-	scope := e.plan.Scope(g)
-	b := kernel.Binding{
-		Step: st, Operands: make(map[string]kernel.Operand, len(st.Args)),
-		Worker: worker, Workers: workers, Ctx: e.ctx, SeqPages: int(scope.P), Choices: &e.choices,
-	}
+	b := e.binding(g, st, worker, workers)
 	for _, a := range st.Args {
 		if a.Weight != "" {
 			b.Operands[a.Role] = weights[a.Weight].operand(a.Kernel, plan.ReadsCopy(st, &a))
@@ -56,6 +52,15 @@ func (e *Engine) bindStep(g *plan.Program, st *plan.Step, weights map[string]wei
 	}
 	e.note(st)
 	return kernel.Bind(&b, sets)
+}
+
+// binding returns the binding of a step for a worker, without its operands and scratch.
+func (e *Engine) binding(g *plan.Program, st *plan.Step, worker, workers int) kernel.Binding {
+	scope := e.plan.Scope(g)
+	return kernel.Binding{
+		Step: st, Operands: make(map[string]kernel.Operand, len(st.Args)),
+		Worker: worker, Workers: workers, Ctx: e.ctx, SeqPages: int(scope.P), Choices: &e.choices,
+	}
 }
 
 // note records the limits on tokens and positions that a step implies.

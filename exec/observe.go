@@ -12,6 +12,7 @@ type Observation struct {
 	Wave    int
 	Step    *plan.Step
 	Name    string    // of the value: the step's name for its first output, and buffer names for the others
+	Buffer  int       // that holds it
 	Rows    int       // tokens, or wanted logits if Step.Rows is R; at least one
 	Data    []float32 // Rows rows, dequantized; valid until Observe returns
 }
@@ -55,6 +56,7 @@ func (e *Engine) show(g *plan.Program, wave int, st *plan.Step) error {
 		if o.Name == "" {
 			o.Name = e.plan.Buffer(g, a.Buffer).Name
 		}
+		o.Buffer = a.Buffer
 		format, data, err := e.backend.contents(g, a.Buffer, o.Rows, int(n)/o.Rows)
 		if err != nil {
 			return err

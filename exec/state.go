@@ -3,6 +3,7 @@ package exec
 import (
 	"fmt"
 
+	"pesti/exec/cpu/kernel"
 	"pesti/exec/plan"
 )
 
@@ -22,4 +23,35 @@ func (e *Engine) State(name string) ([]byte, error) {
 		}
 	}
 	return nil, fmt.Errorf("state %q: the plan has none of that name", name)
+}
+
+// Written returns what the last forward pass wrote to one layer's cache of keys or values, such as
+// "blk.3.cache_k": a row for each token of the batch, rounded as the cache stores it. Only caches on the
+// processor are read.
+func (e *Engine) Written(name string) (Value, error) {
+	for g, st := range e.plan.Steps() {
+		sig, _ := plan.LookupKernel(st.Kernel) // as Verify has seen
+		for _, a := range st.Args {
+			if b := e.plan.Buffer(g, a.Buffer); b == nil || b.Class != plan.State || b.Name != name || !sig.Operand(a.Role).Dir.Writes() {
+				continue
+			}
+			binding := e.binding(g, st, 0, 1)
+			for _, a := range st.Args {
+				if a.Weight == "" {
+					format, data := e.buffer(g, a.Buffer, 0)
+					binding.Operands[a.Role] = kernel.Operand{Format: format, Data: data}
+				}
+			}
+			c, err := kernel.BindCacheReader(&binding, a.Role)
+			if err != nil {
+				return Value{}, fmt.Errorf("state %q: %w", name, err)
+			}
+			v := Value{e.last.T, c.Width, make([]float32, e.last.T*c.Width)}
+			for t := range v.Rows {
+				c.Read(v.Data[t*c.Width:(t+1)*c.Width], int(e.seq[t]), int(e.pos[t]))
+			}
+			return v, nil
+		}
+	}
+	return Value{}, fmt.Errorf("state %q: no step of the plan writes it", name)
 }

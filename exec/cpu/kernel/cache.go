@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"fmt"
 	"unsafe"
 
 	"pesti/exec/plan"
@@ -30,6 +31,61 @@ func (c *cache) part(seq, page, head int) []byte {
 	}
 	at = (at*c.heads + head) * c.bytes
 	return c.data[at : at+c.bytes]
+}
+
+// A CacheReader reads the rows of a cache, one of each position, as attention reads them.
+type CacheReader struct {
+	Width int // elements of a row, one head after the other
+	Read  func(row []float32, seq, pos int)
+}
+
+// BindCacheReader returns a reader of the cache that the step of a binding writes as the operand role.
+func BindCacheReader(b *Binding, role string) (CacheReader, error) {
+	bb := &binder{Binding: b}
+	var r CacheReader
+	switch b.Step.Kernel {
+	case "attention":
+		c := bb.cache(role, bb.int("kv_heads"), bb.int("head_dim"))
+		if bb.err != nil {
+			break
+		}
+		if r = (CacheReader{c.heads * c.dim, c.keyReader()}); role == "vcache" {
+			r.Read = c.valueReader()
+		}
+	case "ref.kv_write":
+		c := bb.refCache(role, bb.int("width"))
+		r = CacheReader{c.Width, c.Load}
+	default:
+		bb.fail("found kernel %s, expected one that writes a cache of the processor", b.Step.Kernel)
+	}
+	if bb.err != nil {
+		return CacheReader{}, fmt.Errorf("step %q: %w", b.Step.Name, bb.err)
+	}
+	return r, nil
+}
+
+func (c *cache) keyReader() func(row []float32, seq, pos int) {
+	tile := make([]float32, c.dim*plan.PageTokens)
+	return func(row []float32, seq, pos int) {
+		page, at := pos/plan.PageTokens, pos%plan.PageTokens
+		for head := range c.heads {
+			c.keys(tile, c.part(seq, page, head), at, at+1)
+			for i := range c.dim {
+				row[head*c.dim+i] = tile[i*plan.PageTokens+at]
+			}
+		}
+	}
+}
+
+func (c *cache) valueReader() func(row []float32, seq, pos int) {
+	tile := make([]float32, c.dim*plan.PageTokens)
+	return func(row []float32, seq, pos int) {
+		page, at := pos/plan.PageTokens, pos%plan.PageTokens
+		for head := range c.heads {
+			c.values(tile, c.dim, c.part(seq, page, head), at, at+1)
+			copy(row[head*c.dim:], tile[at*c.dim:(at+1)*c.dim])
+		}
+	}
 }
 
 // A cacheFormat reads and writes a head's part of a page, with dim elements for each position, in one
