@@ -7,6 +7,7 @@ import (
 	G "gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 
+	"pesti/gguf/dense"
 	"pesti/graph"
 )
 
@@ -100,8 +101,18 @@ func (e *expr) ints(v *graph.Value) []int32 {
 	return x
 }
 
-// rows reads rows of a weight.
+// rows reads rows of a weight as float64.
 func (e *expr) rows(w *graph.Value, first, end int) []float64 {
+	x := e.weights(w, first, end)
+	wide := make([]float64, len(x))
+	for i, v := range x {
+		wide[i] = float64(v)
+	}
+	return wide
+}
+
+// weights reads rows of a weight.
+func (e *expr) weights(w *graph.Value, first, end int) []float32 {
 	if e.err != nil {
 		return nil
 	}
@@ -114,11 +125,7 @@ func (e *expr) rows(w *graph.Value, first, end int) []float64 {
 		e.fail("%w", err)
 		return nil
 	}
-	wide := make([]float64, len(x))
-	for i, v := range x {
-		wide[i] = float64(v)
-	}
-	return wide
+	return x
 }
 
 // vector is a weight with one dim.
@@ -134,7 +141,18 @@ func (e *expr) matrix(w *graph.Value) *G.Node {
 	if e.slice != nil {
 		s = *e.slice
 	}
-	return e.leaf(e.rows(w, s.first, s.end), 1, s.end-s.first, cols)
+	x, shape := e.weights(w, s.first, s.end), []int{1, s.end - s.first, cols}
+	if e.err != nil || !e.broad(shape) {
+		return nil
+	}
+	if e.run.narrow {
+		return e.dense(dense.New(x, shape...))
+	}
+	wide := e.run.memory(len(x))
+	for i, v := range x {
+		wide[i] = float64(v)
+	}
+	return e.dense(dense.New(wide, shape...))
 }
 
 // number is a scalar.

@@ -24,7 +24,7 @@ func TestFloat32(t *testing.T) {
 		// Also with the vocabulary in slices.
 		for _, most := range []int{sliceElements, 32 * 100} {
 			r := run{narrow: true, weights: FromFile(f), most: most, tokens: len(ids), ids: ids}
-			if err := r.graph(context.Background(), g, names, func(v Value) error { narrow[v.Name] = v; return nil }); err != nil {
+			if err := r.graph(context.Background(), g, names, keep(func(v Value) error { narrow[v.Name] = v; return nil })); err != nil {
 				t.Fatal(err)
 			}
 			for _, name := range names {

@@ -38,14 +38,33 @@ type Value struct {
 // cannot compute.
 func Run(ctx context.Context, g *graph.Graph, weights Weights, ids []int32, want []string, visit func(Value) error) error {
 	r := &run{weights: weights, most: sliceElements, tokens: len(ids), ids: ids}
-	return r.graph(ctx, g, want, visit)
+	return r.graph(ctx, g, want, keep(visit))
 }
 
 // RunFloat32 is Run in float32. The difference between its values and those of Run shows how much
 // any float32 program may lose.
 func RunFloat32(ctx context.Context, g *graph.Graph, weights Weights, ids []int32, want []string, visit func(Value) error) error {
 	r := &run{narrow: true, weights: weights, most: sliceElements, tokens: len(ids), ids: ids}
+	return r.graph(ctx, g, want, keep(visit))
+}
+
+// Force computes g as Run does, but continues with the data that visit returns in place of each wanted
+// value. So it computes each wanted value from those returned for the values before it, and the
+// difference between the two is that of one step (teacher forcing). Nil keeps the computed data.
+func Force(ctx context.Context, g *graph.Graph, weights Weights, ids []int32, want []string, visit func(Value) ([]float32, error)) error {
+	r := &run{weights: weights, most: sliceElements, tokens: len(ids), ids: ids}
 	return r.graph(ctx, g, want, visit)
+}
+
+// ForceFloat32 is Force in float32.
+func ForceFloat32(ctx context.Context, g *graph.Graph, weights Weights, ids []int32, want []string, visit func(Value) ([]float32, error)) error {
+	r := &run{narrow: true, weights: weights, most: sliceElements, tokens: len(ids), ids: ids}
+	return r.graph(ctx, g, want, visit)
+}
+
+// keep makes a visitor that keeps all data.
+func keep(visit func(Value) error) func(Value) ([]float32, error) {
+	return func(v Value) ([]float32, error) { return nil, visit(v) }
 }
 
 // A run is one pass over a graph.
@@ -58,9 +77,31 @@ type run struct {
 	wanted  map[*graph.Value]bool
 	ints    map[*graph.Value][]int32       // inputs
 	live    map[*graph.Value]*tensor.Dense // values that later parts need
+
+	// Matrices of weights are in memory that the next part uses again.
+	arena []float64
+	used  int // of arena by the current part, or more than there is
 }
 
-func (r *run) graph(ctx context.Context, g *graph.Graph, want []string, visit func(Value) error) error {
+// memory returns room for a matrix of weights of the current part.
+func (r *run) memory(n int) []float64 {
+	r.used += n
+	if r.used > len(r.arena) {
+		return make([]float64, n)
+	}
+	return r.arena[r.used-n : r.used : r.used]
+}
+
+// nextPart frees the memory of the current part's weights.
+func (r *run) nextPart() {
+	if r.used > len(r.arena) {
+		r.arena = nil // before there is another one
+		r.arena = make([]float64, r.used)
+	}
+	r.used = 0
+}
+
+func (r *run) graph(ctx context.Context, g *graph.Graph, want []string, visit func(Value) ([]float32, error)) error {
 	if err := graph.Verify(g); err != nil {
 		return err
 	}
@@ -92,7 +133,11 @@ func (r *run) graph(ctx context.Context, g *graph.Graph, want []string, visit fu
 		}
 		// Only the last node of a part can have a wanted value.
 		if v := g.Nodes[end-1].Out[0]; r.wanted[v] {
-			if err := visit(r.value(v)); err != nil {
+			instead, err := visit(r.value(v))
+			if err == nil && instead != nil {
+				err = r.replace(v, instead)
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -184,6 +229,7 @@ type slice struct{ first, end int }
 // evaluate builds an expression from nodes, computes it on a tape machine, and keeps the values
 // that are needed later.
 func (r *run) evaluate(nodes []*graph.Node, s *slice, keep func(*graph.Value) bool) (err error) {
+	r.nextPart()
 	name := nodes[len(nodes)-1].Name()
 	// gorgonia should not panic on verified graphs with checked shapes. If it panics while it builds or
 	// compiles an expression, the program must not end.
@@ -226,6 +272,20 @@ func (r *run) value(v *graph.Value) Value {
 	x := r.live[v]
 	cols := x.Shape()[1]
 	return Value{v.Name, r.tokens, cols, float64s(x)[:r.tokens*cols]}
+}
+
+// replace sets the data of a wanted value.
+func (r *run) replace(v *graph.Value, data []float32) error {
+	cols := r.live[v].Shape()[1]
+	if len(data) != r.tokens*cols {
+		return fmt.Errorf("node %s: found %d elements in place of the computed ones, expected %d", v.Name, len(data), r.tokens*cols)
+	}
+	wide := make([]float64, len(r.ids)*cols)
+	for i := range wide {
+		wide[i] = float64(data[i%len(data)]) // the row that was added for a single token is the same
+	}
+	r.live[v] = r.dense(wide, len(r.ids), cols)
+	return nil
 }
 
 // dense returns a tensor in the precision of the run.

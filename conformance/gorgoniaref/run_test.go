@@ -206,7 +206,7 @@ func TestParts(t *testing.T) {
 		for _, names := range [][]string{{"logits"}, {"blk.0.out", "blk.1.out", "logits"}, matrices(g)} {
 			r := run{weights: FromFile(f), most: most, tokens: len(ids), ids: ids}
 			var visited []string
-			err := r.graph(context.Background(), g, names, func(v Value) error {
+			err := r.graph(context.Background(), g, names, keep(func(v Value) error {
 				visited = append(visited, v.Name)
 				for i, x := range v.Data {
 					// Products of fewer rows may be summed in another order.
@@ -215,7 +215,7 @@ func TestParts(t *testing.T) {
 					}
 				}
 				return nil
-			})
+			}))
 			if err != nil || !slices.Equal(visited, names) {
 				t.Errorf("most %d: visits %v, expected %v: %v", most, visited, names, err)
 			}
@@ -348,6 +348,46 @@ func TestTable(t *testing.T) {
 		for _, n := range unfused(t, tiny.File(t, tiny.Config{Arch: arch}), 2).Nodes {
 			if rows[n.Op] != 1 {
 				t.Errorf("%s: %s has %d rows", arch, n.Op.Name, rows[n.Op])
+			}
+		}
+	}
+}
+
+// TestForce checks that a value is computed from the data that visit returned for those before it.
+func TestForce(t *testing.T) {
+	f := tiny.File(t, tiny.Config{Arch: "llama"})
+	for _, n := range []int{1, 5} {
+		g, ids := unfused(t, f, n), tokens(n, 256)
+		names := matrices(g)
+		free, err := compute(g, FromFile(f), ids, names)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, force := range []func(context.Context, *graph.Graph, Weights, []int32, []string, func(Value) ([]float32, error)) error{Force, ForceFloat32} {
+			// The first block's result becomes zero, so what the second computes from it does too.
+			changed := false
+			err = force(context.Background(), g, FromFile(f), ids, names, func(v Value) ([]float32, error) {
+				for i, x := range v.Data {
+					want := free[v.Name].Data[i]
+					if changed && strings.HasPrefix(v.Name, "blk.1.") {
+						want = 0
+					}
+					if (!changed || strings.HasPrefix(v.Name, "blk.1.")) && !(math.Abs(x-want) <= 1e-5*(1+math.Abs(want))) {
+						return nil, fmt.Errorf("%s: element %d is %v, expected %v", v.Name, i, x, want)
+					}
+				}
+				if v.Name == "blk.0.out" {
+					changed = true
+					return make([]float32, len(v.Data)), nil
+				}
+				return nil, nil
+			})
+			if err != nil || !changed {
+				t.Errorf("%d tokens: %v", n, err)
+			}
+			err = force(context.Background(), g, FromFile(f), ids, names, func(v Value) ([]float32, error) { return make([]float32, 3), nil })
+			if want := fmt.Sprintf("found 3 elements in place of the computed ones, expected %d", 64*n); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%d tokens: error %v, expected %q", n, err, want)
 			}
 		}
 	}
