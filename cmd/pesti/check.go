@@ -49,8 +49,11 @@ tokens are closer than the bound. If the largest logit of a position exceeds 100
 grows in proportion. If a layer exceeds 1e-4 in exact, gorgonia computes it again in float32; if the d of
 that result exceeds 3e-5, three times that d is the layer's bound.
 
-With --activations mixed or q8 the check detects gross faults only, because rounding to 8 bits causes errors
-of the same size. Compile with --activations q8x2 or --precision exact to detect smaller faults.
+With --activations mixed or q8, rounding to 8 bits adds up over the layers, so the bounds above are wide.
+The check then also compares each value that a step stores with what gorgonia computes from the values that
+the plan stored before it. Rounding to the value's format does not count: the d of one step is at most 1e-4,
+or three times that of float32, as in exact. The error names the first value that exceeds it. gorgonia
+computes such plans in float32, and in float64 the values that exceed 1e-4.
 
 The prompt is one sequence that begins at position 0. A program for more tokens than the prompt has is not
 run, and the output names it. gorgonia is slow, and its memory grows with the square of the number of
@@ -107,11 +110,15 @@ func (r checkReport) print(w io.Writer) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	var floors strings.Builder
+	var notes strings.Builder
 	for _, l := range r.Layers {
 		if l.Allowed > r.Bound.D {
-			fmt.Fprintf(&floors, "layer %02d: gorgonia in float32 has d %.1e, so that %.1e is allowed\n", l.Layer, l.Floor, l.Allowed)
+			fmt.Fprintf(&notes, "layer %02d: gorgonia in float32 has d %.1e, so that %.1e is allowed\n", l.Layer, l.Floor, l.Allowed)
 		}
+	}
+	if step := r.WorstStep(); step != nil {
+		fmt.Fprintf(&notes, "%d values, each compared with what gorgonia computes from those before it: worst d %.1e of %s at position %d, dim %d, program %s, where %.1e is allowed\n",
+			len(r.Steps), step.D, oneLine(step.Value), step.Position, step.Dim, oneLine(step.Program), step.Allowed)
 	}
 	argmax := fmt.Sprintf("the same most likely token at %d of %d positions", r.Tokens-r.Logits.Wrong-r.Logits.Close, r.Tokens)
 	if r.Logits.Close > 0 {
@@ -122,7 +129,7 @@ func (r checkReport) print(w io.Writer) error {
 		verdict = "differs"
 	}
 	_, err := fmt.Fprintf(w, "%slogits |Δ| %.1e at position %d, token %d; mean KL divergence %.1e; %s\n%s%s: %d tokens in %s, precision %s, cache %s; bounds: %s\n",
-		&floors, r.Logits.Delta, r.Logits.Position, r.Logits.Token, r.Logits.KL, argmax,
+		&notes, r.Logits.Delta, r.Logits.Position, r.Logits.Token, r.Logits.KL, argmax,
 		skippedLines(r.Skipped), verdict, r.Tokens, oneLine(strings.Join(r.Programs, ", ")), r.Precision, r.KV, r.Bound)
 	return err
 }

@@ -30,6 +30,22 @@ func TestCheckFast(t *testing.T) {
 	}
 }
 
+// TestCheckStep has a fault that the bounds for one plane of activations let pass: the comparison of steps
+// names the value.
+func TestCheckStep(t *testing.T) {
+	sound, text := demoPlan(t, "--activations", "mixed", "--ctx", "64")
+	if out := ok(t, "check", sound, "-p", fox); !strings.Contains(out, "\n51 values, each compared with what gorgonia computes from those before it: worst d ") {
+		t.Errorf("check of a sound plan prints:\n%s", out)
+	}
+	faulty := regexp.MustCompile(`(blk\.2\.attn .*) scale=0\.125`).ReplaceAllString(text, "$1 scale=0.13")
+	if faulty == text {
+		t.Fatal("no step of blk.2.attn has the scale")
+	}
+	path := filepath.Join(t.TempDir(), "spoilt.plan")
+	saveFile(t, path, string(plan.Seal([]byte(faulty))))
+	differs(t, path, "d of blk.2.attn from what gorgonia computes", "-p", fox)
+}
+
 // differs requires that check reports a fault of a plan with the given words.
 func differs(t *testing.T, plan, words string, args ...string) {
 	t.Helper()

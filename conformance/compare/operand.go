@@ -23,6 +23,7 @@ type Operand interface {
 type values struct {
 	layers [][]float32 // the residual stream after each block
 	logits []float32
+	steps  stepValues // all values of a plan; nil where they are not wanted
 }
 
 // A Description identifies an operand.

@@ -79,15 +79,19 @@ func (p *PlanOperand) values(ctx context.Context, ids []int32, from, to int) (*v
 func (p *PlanOperand) addStep(ctx context.Context, ids []int32, from, to int, all *values) error {
 	for first, last := from, 0; first < to; first = last {
 		last = min(first+p.maxRows(from, to), to)
-		seen := map[int]bool{}
+		seen := map[string]bool{}
 		p.observe = func(v exec.Observation) {
-			n := v.Step.Layer
-			if n < 0 || seen[n] || valueName(v.Name) != ResidualName(n) {
+			name, n := valueName(v.Name), v.Step.Layer
+			again := seen[name] // a later value of that name is a selection of its rows
+			seen[name] = true
+			if again || v.Rows == to-from && first > from { // all rows came with the first part
 				return
 			}
-			seen[n] = true // later values of that name are a selection of its rows
-			if v.Rows == to-from && first > from {
-				return // the first part already has all rows
+			if all.steps != nil {
+				all.steps.add(p.plan, name, v)
+			}
+			if name != ResidualName(n) {
+				return
 			}
 			for len(all.layers) <= n {
 				all.layers = append(all.layers, nil)
@@ -101,14 +105,19 @@ func (p *PlanOperand) addStep(ctx context.Context, ids []int32, from, to int, al
 			all.logits = append(all.logits, p.engine.Logits(row)...)
 		}
 	}
+	if all.steps != nil {
+		return all.steps.addCaches(p.plan, p.engine)
+	}
 	return nil
 }
 
-// maxRows returns the number of rows of logits that a pass over the tokens from ≤ t < to can
-// return.
-func (p *PlanOperand) maxRows(from, to int) int {
-	return int(p.plan.ProgramFor(plan.Workload{T: int64(to - from), Seqs: 1, Pos: int64(from)}).MaxR)
+// program returns the program that a step of the tokens from ≤ t < to runs.
+func (p *PlanOperand) program(from, to int) *plan.Program {
+	return p.plan.ProgramFor(plan.Workload{T: int64(to - from), Seqs: 1, Pos: int64(from)})
 }
+
+// maxRows returns how many rows of logits such a step can return.
+func (p *PlanOperand) maxRows(from, to int) int { return int(p.program(from, to).MaxR) }
 
 // step runs ids[from:to] and requests the logits of ids[first:last].
 func (p *PlanOperand) step(ctx context.Context, ids []int32, from, to, first, last int) error {

@@ -13,11 +13,12 @@ import (
 
 // A reference computes the unfused graph of a model for some tokens on gorgonia.
 type reference struct {
-	in     Input
-	name   string // of the input, in errors
-	graph  *graph.Graph
-	ids    []int32
-	layers int
+	in      Input
+	name    string // of the input, in errors
+	graph   *graph.Graph
+	weights gorgoniaref.Weights
+	ids     []int32
+	layers  int
 }
 
 func newReference(in Input, name string, ids []int32) (*reference, error) {
@@ -30,11 +31,15 @@ func newReference(in Input, name string, ids []int32) (*reference, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &reference{in, name, g, ids, m.Params.Blocks}, nil
+	weights := gorgoniaref.FromFile(in.Model)
+	if s := in.Options.Sidecar; s != nil {
+		weights = gorgoniaref.WithSidecar(in.Model, s)
+	}
+	return &reference{in, name, g, weights, ids, m.Params.Blocks}, nil
 }
 
 // checkFit returns an error if the run needs more memory than is available. The logits of every
-// program of the plan count too.
+// program of the plan count too, and so do the values of its steps if they are compared.
 func (r *reference) checkFit(ram exec.RAM) error {
 	need, err := gorgoniaref.NeedOf(r.graph, r.names(r.layers))
 	if err != nil {
@@ -45,14 +50,28 @@ func (r *reference) checkFit(ram exec.RAM) error {
 		return &OperandError{r.name, err}
 	}
 	ours := int64(len(r.in.Plan.Programs)) * int64(len(r.ids)) * width * 4
-	total := need.Total() + ours
+	steps := int64(0)
+	for i := range r.in.Plan.Programs {
+		if boundOf(r.in.Plan).Step > 0 {
+			bytes, err := stepBytes(r.in.Plan, &r.in.Plan.Programs[i], len(r.ids))
+			if err != nil {
+				return &OperandError{r.name, err}
+			}
+			steps = max(steps, bytes)
+		}
+	}
+	total := need.Total() + ours + steps
 	limit := exec.OverRAM(ram, total)
 	if limit == "" {
 		return nil
 	}
 	h := plan.HumanBytes
-	return fmt.Errorf("%s: checking %d tokens against gorgonia needs about %s of memory (its attention %s, logits %s and weights %s, the plan's logits %s), expected at most %s; take a shorter prompt",
-		r.name, len(r.ids), h(total), h(need.Attention), h(need.Logits), h(need.Weights), h(ours), limit)
+	plans := "the plan's logits " + h(ours)
+	if steps > 0 {
+		plans += " and steps " + h(steps)
+	}
+	return fmt.Errorf("%s: checking %d tokens against gorgonia needs about %s of memory (its attention %s, logits %s and weights %s, %s), expected at most %s; take a shorter prompt",
+		r.name, len(r.ids), h(total), h(need.Attention), h(need.Logits), h(need.Weights), plans, limit)
 }
 
 // names returns the names of the residual streams up to layer last, and of the logits if last is
@@ -73,9 +92,5 @@ type runner func(context.Context, *graph.Graph, gorgoniaref.Weights, []int32, []
 
 // run computes the values up to layer last.
 func (r *reference) run(ctx context.Context, run runner, last int, visit func(gorgoniaref.Value) error) error {
-	weights := gorgoniaref.FromFile(r.in.Model)
-	if s := r.in.Options.Sidecar; s != nil {
-		weights = gorgoniaref.WithSidecar(r.in.Model, s)
-	}
-	return run(ctx, r.graph, weights, r.ids, r.names(last), visit)
+	return run(ctx, r.graph, r.weights, r.ids, r.names(last), visit)
 }
