@@ -48,6 +48,7 @@ type options struct {
 	prompts, depths  []int
 	gen              int
 	json, svg, from  string
+	probe            int64 // bytes
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
@@ -70,7 +71,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	f.StringVar(&o.json, "json", "", "`FILE` for the measurements")
 	f.StringVar(&o.svg, "svg", "", "`FILE` for the picture")
 	f.StringVar(&o.from, "from", "", "measure nothing and read a `FILE` that -json wrote")
+	f.Int64Var(&o.probe, probeFlag[1:], 0, "print only the bytes a second that the threads read from a buffer of `BYTES`")
 	if err := f.Parse(args); err != nil {
+		return err
+	}
+	if o.probe > 0 && o.threads > 0 {
+		read, err := readBandwidth(ctx, o.threads, o.probe)
+		if err == nil {
+			_, err = fmt.Fprintln(stdout, read)
+		}
 		return err
 	}
 	r, err := o.report(ctx, f.Args(), stderr)

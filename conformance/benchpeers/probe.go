@@ -7,6 +7,9 @@ import (
 	"pesti/exec/cpu/isa"
 )
 
+// probeFlag is the flag with which this program measures the read bandwidth and nothing else.
+const probeFlag = "-probe"
+
 // probeSamples is how often reading is measured before and after the programs. The median counts.
 const probeSamples = 5
 

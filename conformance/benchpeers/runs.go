@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,7 +23,7 @@ type pairedRunner struct {
 	ours     *engine
 	peers    []*engine
 	progress io.Writer
-	cpu      time.Duration // used by child processes and by probes
+	cpu      time.Duration // used by child processes
 }
 
 // measureModels measures all models.
@@ -113,15 +114,23 @@ func (f *pairedRunner) model(ctx context.Context, path string) (*modelReport, er
 	return m, nil
 }
 
-// probe measures the read bandwidth with a buffer like a model of size bytes.
+// probe measures the read bandwidth with a buffer like a model of size bytes. It runs this program again:
+// on Linux a process counts the peak memory of the one that started it as its own.
 func (f *pairedRunner) probe(ctx context.Context, size int64, to *measured) error {
-	before := load.Own()
-	read, err := readBandwidth(ctx, f.threads, size)
-	f.cpu += load.Own() - before
-	if err == nil {
-		to.Read = append(to.Read, read)
+	own, err := os.Executable()
+	if err != nil {
+		return err
 	}
-	return err
+	c, err := f.child(ctx, []string{own, probeFlag, strconv.FormatInt(max(size, 1), 10), "-threads", strconv.Itoa(f.threads)})
+	if err != nil {
+		return err
+	}
+	read, err := strconv.ParseFloat(strings.TrimSpace(string(c.out)), 64)
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", own, probeFlag, err)
+	}
+	to.Read = append(to.Read, read)
+	return nil
 }
 
 // runStart starts each program once.

@@ -15,6 +15,10 @@ import (
 // TestMain lets the test binary act as the measured programs. The name of the executable selects
 // the program. A file in its folder records the command lines.
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == probeFlag { // benchpeers runs itself
+		main()
+		return
+	}
 	if play, ok := parts[filepath.Base(os.Args[0])]; ok {
 		os.Exit(play(os.Args[1:]))
 	}
@@ -177,6 +181,22 @@ func TestPairedRuns(t *testing.T) {
 		if len(x.Read) != 4 || slices.Min(x.Read) <= 0 {
 			t.Errorf("%s: the read bandwidths are %v", x.test, x.Read)
 		}
+	}
+}
+
+// TestPeakWithoutProbe checks that the probe's buffer does not count in the peak memory of the programs.
+func TestPeakWithoutProbe(t *testing.T) {
+	stage(t)
+	const size = 256 << 20
+	if err := os.Truncate("m.gguf", size); err != nil {
+		t.Fatal(err)
+	}
+	r, _, err := measureStaged("-peer", ".", "-rounds", "1", "-prompts", "512,32", "-depths", "0", "m.gguf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ours, theirs := r.Models[0].peaks(); ours > size/2 || theirs > size/2 {
+		t.Errorf("the peaks are %d and %d bytes, and the buffer has %d", ours, theirs, size)
 	}
 }
 
