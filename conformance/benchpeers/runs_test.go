@@ -187,7 +187,7 @@ func TestPairedRuns(t *testing.T) {
 // TestPeakWithoutProbe checks that the probe's buffer does not count in the peak memory of the programs.
 func TestPeakWithoutProbe(t *testing.T) {
 	stage(t)
-	const size = 256 << 20
+	const size = 96 << 20
 	if err := os.Truncate("m.gguf", size); err != nil {
 		t.Fatal(err)
 	}
