@@ -20,7 +20,7 @@ type Batch struct {
 	Tokens []int32 // ids
 	Pos    []int32 // position of each token in its sequence
 	Seq    []int32 // sequence of each token, below the plan's bound
-	Rows   []int32 // indices of the tokens whose logits are wanted
+	Rows   []int32 // indices of the tokens whose logits the pass returns
 	TopK   int     // number of greatest logits of each row that the caller needs; 0: all
 }
 

@@ -5,9 +5,9 @@ import (
 	"pesti/gguf"
 )
 
-// A stagedTable is a table of embeddings of which steps only gather rows. Forward copies the rows of the
-// batch's tokens from the file, so that a run does not touch the mapping: a newer Linux maps the whole
-// folio of the page cache, up to 2 MiB, for each row that is touched.
+// A stagedTable is an embedding table that steps only gather rows from. Forward copies the rows of
+// the batch's tokens from the file, so that a run does not touch the mapping: a newer Linux maps
+// the whole folio of the page cache, up to 2 MiB, for each row that is touched.
 type stagedTable struct {
 	name   string
 	tensor *gguf.Tensor
@@ -22,7 +22,7 @@ func (e *Engine) stagedRows(w *plan.Weight, size int64) []byte {
 			return e.staged[i].data
 		}
 	}
-	t, _ := e.file.Tensor(w.Tensor()) // as CheckModel has seen
+	t, _ := e.file.Tensor(w.Tensor()) // CheckModel has checked it
 	s := stagedTable{w.Name, t, int(w.Size / w.Dims[0]), make([]byte, size)}
 	e.staged = append(e.staged, s)
 	return s.data

@@ -14,7 +14,7 @@ import (
 	"pesti/gguf/quant"
 )
 
-// TuneTime is how long an engine tunes itself at most.
+// TuneTime is the longest time that an engine tunes itself.
 const TuneTime = 150 * time.Millisecond
 
 // tuneLimits are limits of tuning.
@@ -22,12 +22,13 @@ type tuneLimits struct {
 	least  int64   // bytes of weights of a type; fewer stay in caches, where no order matters
 	sample int64   // bytes that a sample reads, unless a step has more
 	rounds int     // samples of each order
-	gain   float64 // by which the default must be beaten
+	gain   float64 // smallest gain over the default
 }
 
 var usualLimits = tuneLimits{least: 32 << 20, sample: 16 << 20, rounds: 5, gain: 1.05}
 
-// A Tuned is the choice of an order in which one token reads the weights of a type. All orders give the same bits.
+// A Tuned is a choice of the order in which the products of one token read the weights of a type.
+// All orders give the same bits.
 type Tuned struct {
 	Type    string        `json:"type"`    // of the weights, in lower case
 	Bytes   int64         `json:"bytes"`   // of these weights in the plan
@@ -42,7 +43,7 @@ type TunedSample struct {
 	GMACs   float64 `json:"gmac_s"` // 10⁹ products a second
 }
 
-// CheckReading returns an error unless there is such an order and such a type of weights.
+// CheckReading returns an error for an unknown order or an unknown type of weights.
 func CheckReading(kind, reading string) error {
 	if _, ok := quant.ByName(kind); !ok {
 		return fmt.Errorf("type %q of weights is unknown", kind)
@@ -65,10 +66,11 @@ func (e *Engine) useReadings(byType map[string]string) error {
 	return nil
 }
 
-// Tune measures in which order one token reads the weights of each type fastest, and uses that order from then on.
-// It runs products of the plan on this engine's workers for about the given time. A type keeps its order if it has
-// less than 32 MiB of weights, if no other order is at least 5 % faster by the medians of five, or if the time or
-// ctx is over before; there is one order only except with AVX-512 VNNI. The logits of the last pass are overwritten.
+// Tune measures which order of reading is fastest for one token, for the weights of each type, and
+// uses that order from then on. It runs products of the plan on this engine's workers for about the
+// given time. A type keeps its order if it has less than 32 MiB of weights, if no other order is at
+// least 5 % faster by the medians of five, or if the time or ctx ends first. Only AVX-512 VNNI has
+// more than one order. The logits of the last pass are overwritten.
 func (e *Engine) Tune(ctx context.Context, limit time.Duration) ([]Tuned, error) {
 	return e.tuneWithin(ctx, limit, &usualLimits)
 }
@@ -137,7 +139,7 @@ func (e *Engine) tunable(sets []string) []tunedProducts {
 				if w == nil || readings == nil {
 					continue
 				}
-				info, _ := quant.ByName(w.Type) // as CheckModel has seen
+				info, _ := quant.ByName(w.Type) // CheckModel has checked it
 				st.bytes, st.macs = st.bytes+w.Packed, st.macs+w.Dims[0]*w.Dims[1]
 				if w.Packed > most.bytes {
 					most = tunedProducts{kind: info.Type, readings: readings, bytes: w.Packed}
@@ -162,8 +164,8 @@ func (e *Engine) tunable(sets []string) []tunedProducts {
 	return all
 }
 
-// tuneType measures the orders for one type, each with other weights than the last, since a token does not find
-// weights in caches either.
+// tuneType measures the orders for one type. Each sample reads other weights than the one before,
+// since in a forward pass the weights are not in caches either.
 func (e *Engine) tuneType(ctx context.Context, p *tunedProducts, end time.Time, l *tuneLimits) (Tuned, error) {
 	t := Tuned{Type: strings.ToLower(p.kind.String()), Bytes: p.bytes}
 	before, chosen := e.choices.Reading[p.kind]
@@ -210,7 +212,7 @@ func (e *Engine) tuneType(ctx context.Context, p *tunedProducts, end time.Time, 
 	return t, nil
 }
 
-// tuneOnce tunes before the second token, as Options.Tune says.
+// tuneOnce tunes before the second token if Options.Tune is set.
 func (e *Engine) tuneOnce(ctx context.Context, tokens int) error {
 	if !e.tune || e.passes == 0 || tokens > 1 {
 		return nil
@@ -221,5 +223,5 @@ func (e *Engine) tuneOnce(ctx context.Context, tokens int) error {
 	return err
 }
 
-// Tuned returns the choices that were measured because Options.Tune says so.
+// Tuned returns the choices that the engine has measured because of Options.Tune.
 func (e *Engine) Tuned() []Tuned { return e.tuned }

@@ -234,7 +234,7 @@ func (f *File) SampleData() (sum [32]byte, err error) {
 	return sum, nil
 }
 
-// read calls use with the data of t, all of which it may read.
+// read calls use with the data of t. use may read all of it.
 func (f *File) read(t *Tensor, use func(data []byte)) error {
 	s := f.shards[t.Shard]
 	if s.close == nil {

@@ -25,7 +25,8 @@ const (
 	tuneFlagHelp = "measure once, in up to 0.15 s after the first token, in which order this machine reads weights fastest, and keep the result in `FILE`; off measures nothing; no order changes a result (default " + tuneVariable + ", or else a file in the user's cache)"
 )
 
-// A tuning says where an engine takes its choices of orders from, and where it keeps what it measures.
+// A tuning holds the file from which an engine takes its choices of orders, and to which it saves
+// new ones.
 type tuning struct {
 	word string // of --tune, "" for the default
 
@@ -40,8 +41,9 @@ func addTuneFlag(cmd *cobra.Command) *tuning {
 	return t
 }
 
-// prepare reads what was measured before for the plan of a source. A file that --tune names must be whole. The one
-// in the cache is only for speed: if it is not whole, a notice says so, and it is measured and written again.
+// prepare reads earlier choices for the plan of a source. A file that --tune names must be valid.
+// The file in the cache only saves time: if it is invalid, a notice says so, and it is measured and
+// written again.
 func (t *tuning) prepare(s *source) error {
 	s.tuning = t
 	word := cmp.Or(t.word, s.app.getenv(tuneVariable))
@@ -56,7 +58,7 @@ func (t *tuning) prepare(s *source) error {
 	t.key, t.path = tunefile.NewKey(target.ISA, threads), word
 	if word == "" {
 		path, err := tunefile.Path(t.key)
-		if err != nil { // there is no home
+		if err != nil { // there is no cache folder
 			return nil
 		}
 		t.path = path
@@ -73,7 +75,7 @@ func (t *tuning) prepare(s *source) error {
 	return nil
 }
 
-// tunedText says what run and bench use of what was measured for an instruction set.
+// tunedText describes the measured choices that run and bench use for an instruction set.
 func (a *app) tunedText(isa string) string {
 	t := tuning{path: a.getenv(tuneVariable), key: tunefile.NewKey(isa, exec.DefaultThreads())}
 	if t.path == tuneOff {
@@ -99,7 +101,7 @@ func (a *app) tunedText(isa string) string {
 	return strings.Join(all, "; ") + " (" + t.path + ")"
 }
 
-// keep writes what an engine measured.
+// keep saves an engine's measured choices.
 func (t *tuning) keep(a *app, e *exec.Engine) {
 	if t.path == "" {
 		return
@@ -109,7 +111,7 @@ func (t *tuning) keep(a *app, e *exec.Engine) {
 	}
 }
 
-// tuneTime is how long the verb tune measures at most.
+// tuneTime is the longest time that the verb tune measures.
 const tuneTime = 5 * time.Second
 
 func (a *app) tune() *cobra.Command {
@@ -152,7 +154,7 @@ five, and keeps the choices for run and bench. An order other than the default i
 
 func (a *app) runTune(ctx context.Context, s *source, t *tuning, asJSON bool) error {
 	if err := t.prepare(s); err != nil {
-		a.warn([]string{err.Error()}) // it is written again
+		a.warn([]string{err.Error()}) // the file is written again
 	}
 	t.readings = nil
 	e, err := s.start(ctx)

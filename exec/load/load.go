@@ -1,5 +1,6 @@
-// Package load measures how busy the machine is with other programs. Speeds measured on a busy machine mean
-// little: programs that spin at barriers, as ours, lose far more there than others.
+// Package load measures how busy the machine is with other programs. Speeds measured on a busy
+// machine mean little: programs that spin at barriers, like this one, lose far more speed than
+// others.
 //
 // It reads /proc of Linux. Elsewhere the load is not known. It imports nothing of this module.
 package load
@@ -26,7 +27,8 @@ type Load struct {
 // Quiet is the largest value of Others that needs no warning.
 const Quiet = 0.05
 
-// Busy reports whether other programs used so much that speeds mean little, and whether that is known.
+// Busy reports whether other programs used so many processors that speeds mean little, and whether
+// that is known.
 func (l *Load) Busy() (busy, known bool) {
 	if l.Others == nil {
 		return false, false
@@ -50,7 +52,7 @@ func Start() *Watch {
 	return w
 }
 
-// resolution is how far the system's counters of one moment can be apart: some of its ticks.
+// resolution is the largest inconsistency of the system's counters, a few of its ticks.
 const resolution = 30 * time.Millisecond
 
 // Stop returns the load. measured is the processor time of the measured programs.
@@ -101,7 +103,7 @@ func average() string {
 	return strings.Join(strings.Fields(string(text))[:3], " ")
 }
 
-// busyTime returns how long all processors were busy since the system started.
+// busyTime returns the total busy time of all processors since the system started.
 func busyTime() (time.Duration, bool) {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {

@@ -103,8 +103,9 @@ func FileReads(p *Plan) map[string]FileRead {
 	return reads
 }
 
-// StagedBytes returns the bytes of the rows that a batch of Ubatch tokens gathers from a weight in the file, if
-// an engine is to copy those rows instead of mapping the weight: nothing else reads it there, and it has more rows.
+// StagedBytes returns the bytes of the rows that a batch of Ubatch tokens gathers from a weight in
+// the file, and whether an engine copies these rows instead of mapping the weight. It does so if no
+// other step reads the weight in the file and the weight has more rows than that.
 func (p *Plan) StagedBytes(w *Weight, r FileRead) (int64, bool) {
 	if !r.Rows || r.Whole || w.Part.Of != "" || w.Type == SidecarType || p.Target.Ubatch >= w.Dims[0] {
 		return 0, false

@@ -108,7 +108,7 @@ type Weight struct {
 	Devices []int // that have the weight, ascending; empty for device 0 alone
 }
 
-// A Class says where a buffer lives.
+// A Class is the kind of memory of a buffer.
 type Class string
 
 // The memory classes of buffers.

@@ -1,5 +1,6 @@
-// Package tunefile keeps what engines measured (exec.Tuned) in a file, so that later processes need not measure
-// again. It owns the format and the place of such files. It imports exec and nothing else of this module.
+// Package tunefile stores engines' measured choices (exec.Tuned) in a file, so that later processes
+// need not measure again. It defines the format and the location of such files. It imports exec and
+// nothing else of this module.
 package tunefile
 
 import (
@@ -21,7 +22,7 @@ import (
 	"pesti/exec"
 )
 
-// A Key says for what choices hold: another processor, number of workers or build is measured anew.
+// A Key identifies what choices are valid for: a processor, a number of workers and a build.
 type Key struct {
 	Processor string `json:"processor"`
 	ISA       string `json:"isa"`
@@ -48,7 +49,7 @@ func (k Key) String() string {
 	return fmt.Sprintf("%s, %s, %d threads, build %s", k.Processor, k.ISA, k.Threads, k.Build)
 }
 
-// Path returns the file for a key in the user's folder of caches.
+// Path returns the file for a key in the user's cache folder.
 func Path(k Key) (string, error) {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -58,21 +59,21 @@ func Path(k Key) (string, error) {
 	return filepath.Join(dir, "pesti", "tune", hex.EncodeToString(sum[:8])+".json"), nil
 }
 
-// format is the number of the format of files.
+// format is the version of the file format.
 const format = 1
 
-// contents is a file.
+// contents is the JSON form of a file.
 type contents struct {
 	Format   int               `json:"tune_format"`
 	Key      Key               `json:"key"`
 	Readings map[string]string `json:"readings"` // by type of the weights, as in exec.Options
 }
 
-// ErrForeign is the error of a file that was measured for another key.
+// ErrForeign reports a file with choices for another key.
 var ErrForeign = errors.New("was measured for something else")
 
-// Load returns the choices in a file. A file that does not exist has none. Its error names the file, and is
-// ErrForeign if the file holds for another key.
+// Load returns the choices in a file. A file that does not exist has none. Its error names the
+// file, and is ErrForeign if the choices are for another key.
 func Load(path string, k Key) (map[string]string, error) {
 	const most = 1 << 16
 	f, err := os.Open(path)
@@ -106,8 +107,9 @@ func Load(path string, k Key) (map[string]string, error) {
 	return c.Readings, nil
 }
 
-// Save adds choices that were measured to those in a file. It replaces a file that Load refuses. Several processes
-// may save at the same time: the file is whole at any time, and the choices of one of them may be lost.
+// Save adds measured choices to a file. It replaces a file that Load refuses. Several processes may
+// save at the same time: the file is complete at any time, but the choices of one process may be
+// lost.
 func Save(path string, k Key, tuned []exec.Tuned) (err error) {
 	readings := map[string]string{}
 	if known, err := Load(path, k); err == nil {
@@ -143,7 +145,7 @@ func Save(path string, k Key, tuned []exec.Tuned) (err error) {
 	return nil
 }
 
-// processor returns the name of the processor, as far as the system tells it (Linux: /proc/cpuinfo).
+// processor returns the name of the processor if the system reports it (Linux: /proc/cpuinfo).
 func processor() string {
 	name := runtime.GOOS + "/" + runtime.GOARCH
 	text, err := os.ReadFile("/proc/cpuinfo")

@@ -61,8 +61,8 @@ func TestGemma4(t *testing.T) {
 	}
 }
 
-// Vocabularies without tokens for some bytes still have all characters: what they lack are control
-// characters, planes without characters, and bytes that occur in no UTF-8.
+// Vocabularies without tokens for some bytes still encode all characters: the missing bytes belong
+// to control characters, to planes without characters, or never occur in UTF-8.
 func TestAllCharacters(t *testing.T) {
 	var text []byte
 	for r := rune(' '); r <= unicode.MaxRune; r++ {

@@ -14,9 +14,9 @@ import (
 	"strings"
 )
 
-// An Npy is an open .npy file, as numpy.save and WriteNpy write it, with elements in C order. Elements
-// are read when they are asked for, and memory is allocated for no more than that, whatever the
-// header says.
+// An Npy is an open .npy file, as numpy.save and WriteNpy write it, with elements in C order.
+// Elements are read on request, and memory is allocated only for the requested ones, whatever the
+// header states.
 type Npy struct {
 	Path  string
 	Shape []int  // empty for a scalar

@@ -19,8 +19,8 @@ func GELUTanh(dst, x []float32) {
 	}
 }
 
-// GELUErf is x·Φ(x) with the exact normal distribution function. It goes through erfc, which
-// keeps its relative precision where Φ(x) is small.
+// GELUErf is x·Φ(x) with the exact normal distribution function. It uses erfc, which keeps its
+// relative precision for small Φ(x).
 func GELUErf(dst, x []float32) {
 	for i, v := range x {
 		x := float64(v)

@@ -3,8 +3,8 @@ package ref
 import "math"
 
 // Heads is the geometry of an attention: Heads query heads share KVHeads key and value heads in
-// equal groups. A token at position p sees the cached positions j with p − Window < j ≤ p, or all
-// j ≤ p where Window is 0. Scores have a column for each of Positions positions.
+// equal groups. A token at position p sees the cached positions j with p − Window < j ≤ p, or all j
+// ≤ p if Window is 0. Scores have Positions columns.
 type Heads struct {
 	Heads, KVHeads, HeadDim int
 	Window, Positions       int
@@ -24,8 +24,8 @@ func (h *Heads) kv(row []float32, i int) []float32 {
 	return row[at : at+h.HeadDim]
 }
 
-// AttnScores writes scale · q·k to dst [T, Heads, Positions], −Inf where a token does not see a
-// position. q is [T, Heads·HeadDim]; row is scratch for one cached row.
+// AttnScores writes scale · q·k to dst [T, Heads, Positions], and −Inf for positions that a token
+// does not see. q is [T, Heads·HeadDim]; row is scratch for one cached row.
 func AttnScores(dst, q []float32, keys *KV, pos, seq []int32, h Heads, scale float64, row []float32) {
 	masked := float32(math.Inf(-1))
 	for i := range dst {
@@ -43,8 +43,8 @@ func AttnScores(dst, q []float32, keys *KV, pos, seq []int32, h Heads, scale flo
 	}
 }
 
-// Softmax is exp(x − max) / Σ exp(x − max) over each row of n elements. A row of −Inf alone gives
-// zeros; NaN spreads over its row.
+// Softmax is exp(x − max) / Σ exp(x − max) over each row of n elements. A row of only −Inf gives
+// zeros; a NaN makes its whole row NaN.
 func Softmax(dst, x []float32, n int) {
 	for at := 0; at < len(x); at += n {
 		softmax(dst[at:at+n], x[at:at+n])
@@ -70,8 +70,7 @@ func softmax(dst, x []float32) {
 }
 
 // AttnValues writes to dst [T, Heads·HeadDim] the sums of the cached values that each token sees,
-// by the probabilities probs [T, Heads, Positions]. row is scratch for one cached row, acc for
-// HeadDim sums.
+// weighted by probs [T, Heads, Positions]. row is scratch for one cached row, acc for HeadDim sums.
 func AttnValues(dst, probs []float32, values *KV, pos, seq []int32, h Heads, row []float32, acc []float64) {
 	acc = acc[:h.HeadDim]
 	for t := range pos {

@@ -16,7 +16,7 @@ type KV struct {
 	Positions int     // of each sequence, a multiple of PageTokens
 	Pages     []int32 // [S·P] page numbers; nil: page p of sequence s is s·Positions/PageTokens + p
 	P         int     // pages of one sequence in Pages
-	Ring      bool    // position p lives at p mod Positions; Pages is ignored
+	Ring      bool    // position p is stored at p mod Positions; Pages is ignored
 }
 
 // offset returns where the row of a position starts.

@@ -1,6 +1,6 @@
 package ref
 
-// Sum adds the elements of xs, all as long as dst, in their order.
+// Sum adds the elements of xs, in order. All have the length of dst.
 func Sum(dst []float32, xs ...[]float32) {
 	for i := range dst {
 		sum := 0.0
@@ -11,8 +11,8 @@ func Sum(dst []float32, xs ...[]float32) {
 	}
 }
 
-// GetPart is GetRows where table has only the rows from first on, of which there may be fewer than ids
-// name: missing rows are zeros.
+// GetPart is GetRows for a part of a table that begins at row first. Rows outside the part are
+// zeros.
 func GetPart(dst, table []float32, ids []int32, n, first int, scale float64) {
 	for i, id := range ids {
 		row := dst[i*n : (i+1)*n]
@@ -25,8 +25,8 @@ func GetPart(dst, table []float32, ids []int32, n, first int, scale float64) {
 	}
 }
 
-// Concat puts the rows of xs side by side: row m of dst is row m of each, in their order. widths are the
-// lengths of their rows. dst must not overlap an operand.
+// Concat concatenates rows: row m of dst is row m of each of xs, in order. widths are their row
+// lengths. dst must not overlap an operand.
 func Concat(dst []float32, widths []int, xs ...[]float32) {
 	width, at := 0, 0
 	for _, n := range widths {

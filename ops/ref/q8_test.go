@@ -7,8 +7,8 @@ import (
 	"pesti/gguf/numfmt"
 )
 
-// TestQ8 sees that a cache of q8_0 blocks gives each row back within half a step of its block's
-// largest element, wherever it lies, and NaN where a block held something that is no number.
+// TestQ8 checks that a cache of q8_0 blocks returns each row within half a quantization step, at
+// any position, and NaN for blocks with a NaN or an infinity.
 func TestQ8(t *testing.T) {
 	const width, positions = 64, 32
 	for _, layout := range []string{"plain", "paged", "ring"} {

@@ -1,9 +1,10 @@
-// Package ref holds the reference kernels: what each op means, as plain functions on slices.
+// Package ref holds the reference kernels: plain functions on slices that define the meaning of
+// each op.
 //
-// Matrices are row-major. Sums are taken in float64, in index order, and rounded once, so that
-// machines differ at most where their math.Exp and its like do. A destination may be the operand
-// of the same length, unless a function says otherwise. Nothing allocates. Slices
-// of the wrong length are a fault of the caller and panic. The package imports gguf/numfmt and nothing
+// Matrices are row-major. Sums are computed in float64, in index order, and rounded once, so that
+// results differ between machines only if functions such as math.Exp do. The destination may be an
+// operand of the same length, unless a function's comment excludes that. Nothing allocates. Slices
+// of a wrong length are a bug of the caller and panic. The package imports gguf/numfmt and nothing
 // else of this module.
 package ref
 

@@ -161,7 +161,7 @@ func TestActivations(t *testing.T) {
 	near(t, "gelu_erf keeps its relative precision", far[0], -7.6198530241605261e-23)
 }
 
-// Rope turns pairs of dims, which is complex multiplication by e^(i·angle).
+// Rope rotates pairs of dims, like a complex multiplication by e^(i·angle).
 func TestRope(t *testing.T) {
 	const heads, dim, rot = 3, 10, 8
 	pos := []int32{0, 1, 7, 4095}
@@ -204,8 +204,8 @@ func TestRope(t *testing.T) {
 	equal(t, "no rotation", quarter, 5, 6)
 }
 
-// TestRamp: YaRN leaves pairs up to the ramp's foot alone, slows those from its top on in full, and
-// stretches what is turned, but nothing else.
+// TestRamp checks YaRN: pairs up to the ramp's begin keep their speed, pairs from its end on are
+// scaled in full, and only rotated dims are multiplied by the magnitude.
 func TestRamp(t *testing.T) {
 	r := Rotary{HeadDim: 14, Rot: 12, Base: 16, FreqScale: 0.25, Freqs: []float32{1, 1, 1, 1, 1, 2}, RampLow: 1, RampHigh: 4, Magnitude: 1.5}
 	// 1/4 of the speed is lost by 0, 0, 1/3, 2/3, 1, 1.

@@ -2,23 +2,23 @@ package ref
 
 import "math"
 
-// A Rotary says how a rotary position embedding (Su et al. 2021, arXiv:2104.09864) turns the
-// first Rot dims of each head: dims (2i, 2i+1), or (i, i + Rot/2) where Halves is set, by the angle
-// pos · Speed(i), and stretches them by Magnitude.
+// A Rotary holds the parameters of a rotary position embedding (Su et al. 2021, arXiv:2104.09864).
+// It rotates the first Rot dims of each head in pairs (2i, 2i+1), or (i, i + Rot/2) if Halves is
+// set, by the angle pos · Speed(i), and multiplies them by Magnitude.
 type Rotary struct {
 	HeadDim, Rot    int
 	Base, FreqScale float64
 	Freqs           []float32 // Rot/2 divisors of the speeds, or none
 	Halves          bool
 
-	// FreqScale slows every pair, or, where RampHigh is above RampLow, those from RampHigh on in full,
-	// those up to RampLow not at all, and those between by a share that grows with i: YaRN
-	// (Peng et al. 2023, arXiv:2309.00071).
+	// FreqScale scales the speed of every pair. If RampHigh is above RampLow, it applies in full to
+	// pairs from RampHigh on, not to pairs up to RampLow, and to pairs between in a share that
+	// grows with i: YaRN (Peng et al. 2023, arXiv:2309.00071).
 	RampLow, RampHigh float64
-	Magnitude         float64 // 1 but for YaRN
+	Magnitude         float64 // 1 without YaRN
 }
 
-// Speed is the angle per position of pair i < Rot/2: Base^(−2i/Rot) / Freqs[i], slowed by
+// Speed returns the angle per position of pair i < Rot/2: Base^(−2i/Rot) / Freqs[i], scaled by
 // FreqScale.
 func (r *Rotary) Speed(i int) float64 {
 	speed := math.Pow(r.Base, -2*float64(i)/float64(r.Rot))
@@ -32,7 +32,7 @@ func (r *Rotary) Speed(i int) float64 {
 	return speed * r.FreqScale
 }
 
-// Rope turns every head of x [len(pos), heads·HeadDim].
+// Rope rotates every head of x [len(pos), heads·HeadDim].
 func (r *Rotary) Rope(dst, x []float32, pos []int32) {
 	if len(pos) == 0 {
 		return
@@ -51,7 +51,7 @@ func (r *Rotary) Rope(dst, x []float32, pos []int32) {
 			}
 			for ; a < width; a, b = a+r.HeadDim, b+r.HeadDim {
 				x, y := float64(row[a]), float64(row[b])
-				// The conversions keep compilers from fusing, which would change the last bit.
+				// The conversions prevent fused multiply-adds, which would change the last bit.
 				row[a] = float32(float64(x*cos) - float64(y*sin))
 				row[b] = float32(float64(x*sin) + float64(y*cos))
 			}

@@ -100,7 +100,7 @@ type Func func(r *Run)
 // A Run has the values that change from one execution of a program to the next.
 type Run struct {
 	T int // number of tokens
-	R int // number of rows whose logits are wanted
+	R int // number of rows of logits
 }
 
 // A Row is one kernel in one variant.

@@ -24,7 +24,7 @@ func bindEmbed(b *binder) Func {
 	}
 }
 
-// bindSelect copies the rows whose logits are wanted.
+// bindSelect copies the rows that the input "rows" names.
 func bindSelect(b *binder) Func {
 	x, rows, y, n, split := b.f32("x"), b.i32("rows"), b.f32("y"), b.int("n"), b.split()
 	return func(r *Run) {

@@ -1,12 +1,11 @@
-// Package graphviz owns the layout engine: Graphviz, compiled to WebAssembly, run by wazero in
-// this process. Nothing need be installed, and nothing is touched before the first picture.
+// Package graphviz contains the layout engine: Graphviz, compiled to WebAssembly and run by wazero
+// in this process. Nothing has to be installed, and nothing is loaded before the first picture.
 //
-// The module is the one that github.com/goccy/go-graphviz v0.2.10 embeds (Graphviz under the
-// Eclipse Public License 2.0). That package itself is not linked: it compiles the module when a
-// program starts, whatever the program is started for, and keeps the machine code in a folder of
-// the system's temporary folder that any user can prepare.
+// The WebAssembly module comes from github.com/goccy/go-graphviz v0.2.10 (Graphviz has the Eclipse
+// Public License 2.0). That package itself is not linked: it compiles the module at every start of
+// a program, and keeps the machine code in a shared temporary folder that any user can prepare.
 //
-// It imports nothing of this module and must not know graphs, plans or ops.
+// It imports no package of this module.
 package graphviz
 
 import (
@@ -59,9 +58,8 @@ func module() ([]byte, error) {
 	return io.ReadAll(z)
 }
 
-// machineCode is where compiled code is kept between runs, in the user's own cache folder:
-// compiling takes a second, reading what was compiled a tenth of that. It is nil where there is
-// no such folder.
+// machineCode returns the cache of compiled code in the user's cache folder, or nil if there is no
+// such folder. Compiling takes a second, reading the compiled code a tenth of that.
 func machineCode() wazero.CompilationCache {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -74,16 +72,16 @@ func machineCode() wazero.CompilationCache {
 	return cache
 }
 
-// A host is Graphviz, started. It keeps the first error, after which its calls do nothing.
+// A host is a running Graphviz. It keeps the first error. After an error its calls do nothing.
 type host struct {
 	ctx      context.Context
 	mod      api.Module
-	messages bytes.Buffer // what it says: errors, and warnings of fonts that it has no metrics for
+	messages bytes.Buffer // Graphviz's errors, and warnings about fonts without metrics
 	err      error
 }
 
-// start gives the module what it imports. Besides the system's interface those are callbacks for
-// plug-ins written in Go, of which there are none.
+// start provides the module's imports: the system interface, and callbacks for plug-ins written in
+// Go, which are not used.
 func start(ctx context.Context, r wazero.Runtime, code []byte) (*host, error) {
 	compiled, err := r.CompileModule(ctx, code)
 	if err != nil {
@@ -93,7 +91,7 @@ func start(ctx context.Context, r wazero.Runtime, code []byte) (*host, error) {
 	for _, f := range compiled.ImportedFunctions() {
 		if from, name, _ := f.Import(); from == "env" {
 			absent := api.GoFunc(func(context.Context, []uint64) {
-				panic(errors.New(name + " is not there")) // becomes the error of the call into the module
+				panic(errors.New(name + " is not there")) // becomes the error of the call
 			})
 			env.NewFunctionBuilder().WithGoFunction(absent, f.ParamTypes(), f.ResultTypes()).Export(name)
 		}
@@ -109,8 +107,8 @@ func start(ctx context.Context, r wazero.Runtime, code []byte) (*host, error) {
 	return h, err
 }
 
-// render calls Graphviz's C interface (https://graphviz.org/pdf/libguide.pdf). Memory is not
-// given back: it goes with the module.
+// render calls Graphviz's C interface (https://graphviz.org/pdf/libguide.pdf). Memory is freed only
+// with the module.
 func (h *host) render(text, format string) []byte {
 	context := h.call("gvContextPlugins", h.builtins(), 0)
 	graph := h.call("agmemread", h.string(text))
@@ -164,7 +162,7 @@ func (h *host) fail(format string, args ...any) {
 	}
 }
 
-// call returns the result of an exported function, 0 where it has none.
+// call returns the result of an exported function, 0 if it has no result.
 func (h *host) call(name string, args ...uint64) uint64 {
 	if h.err != nil {
 		return 0

@@ -14,7 +14,7 @@ import (
 
 const small = `digraph { rankdir=LR; a [label="blk.0.ä" shape=box]; a -> b -> c; a -> c; subgraph cluster_x { label="x"; b; c } }`
 
-// TestRender compares each format with what the package that the module comes from makes of it.
+// TestRender compares each format with the output of the package that the module comes from.
 func TestRender(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	ctx := context.Background()
@@ -56,7 +56,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestWithoutCache draws where no cache folder can be made.
+// TestWithoutCache draws without a cache folder.
 func TestWithoutCache(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -69,7 +69,7 @@ func TestWithoutCache(t *testing.T) {
 	}
 }
 
-// TestModule sees that the module is the one that the named package embeds.
+// TestModule checks that the module equals the one in the named package.
 func TestModule(t *testing.T) {
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/goccy/go-graphviz").Output()
 	if err != nil {

@@ -21,10 +21,10 @@ import (
 
 var update = flag.Bool("update", false, "rewrite golden files")
 
-// Golden runs every testdata/*.txt of the calling package. A file is named after its pass, or
-// names it in a line "# pass: NAME". It holds the graph before, the graph after, and the notes.
-// Both graphs are verified and interpreted; their outputs agree within tolerance of the row's
-// largest value, which is 1e-5 for passes that keep the arithmetic.
+// Golden runs every testdata/*.txt of the calling package. A file is named after its pass, or has a
+// line "# pass: NAME". It holds the graph before the pass, the graph after it, and the notes. Both
+// graphs are verified and interpreted; their outputs agree within tolerance of the row's largest
+// value, which is 1e-5 for passes that keep the arithmetic.
 func Golden(t *testing.T, passes []pass.Pass, tolerance map[string]float64) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -80,9 +80,9 @@ func Golden(t *testing.T, passes []pass.Pass, tolerance map[string]float64) {
 // Unknown is an attribute that no op has and no pass knows.
 const Unknown = "unheard_of"
 
-// UnknownAttributes gives each node of each golden file's graph, one at a time, an attribute that the
-// pass cannot know. The attribute has to be on some node afterwards; a fusion that would have replaced
-// the node has to decline and to name it.
+// UnknownAttributes adds an attribute that no pass knows to one node at a time of each golden
+// file's graph. After the pass some node must still have it; a fusion that would have replaced the
+// node must decline and name the attribute.
 func UnknownAttributes(t *testing.T, passes []pass.Pass) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -109,7 +109,7 @@ func UnknownAttributes(t *testing.T, passes []pass.Pass) {
 		}
 		for i := range nodes {
 			if p.Name == "dce" {
-				continue // what nothing uses may have any attribute
+				continue // dead nodes may have any attribute
 			}
 			g, n, notes, err := run(i)
 			if !slices.ContainsFunc(g.Nodes, func(n *graph.Node) bool { return n.Attr[Unknown] != nil }) {
@@ -126,7 +126,7 @@ func UnknownAttributes(t *testing.T, passes []pass.Pass) {
 	}
 }
 
-// read returns the pass that a golden file is about and the graph before it.
+// read returns the pass of a golden file and the graph before it.
 func read(t *testing.T, file string) (passName string, before *graph.Graph) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -183,7 +183,7 @@ func SameOutputs(a, b *graph.Graph, seed uint64, tol float64) error {
 	return nil
 }
 
-// rows are the values of one output, a row for each wanted or each token.
+// rows are the values of one output: a row for each token, or for each row of logits.
 type rows [][]float32
 
 func sameRows(a, b rows, tol float64) error {
@@ -204,7 +204,8 @@ func sameRows(a, b rows, tol float64) error {
 	return nil
 }
 
-// evaluate feeds the graph's bound of tokens in chunks and collects the outputs, all rows wanted.
+// evaluate feeds the graph's largest number of tokens in chunks and collects the outputs, with
+// logits of all rows.
 func evaluate(g *graph.Graph, seed uint64, chunk int) (map[string]rows, error) {
 	total := int(g.Max(graph.T))
 	vocab := 8
@@ -258,9 +259,9 @@ func evaluate(g *graph.Graph, seed uint64, chunk int) (map[string]rows, error) {
 	return out, nil
 }
 
-// OrderMatters shows for each constraint that its reason is true: testdata/order/BEFORE_AFTER.txt has a graph
-// of which the two passes make other ops in the order of the constraint than in the other one. The file says
-// which: a line "# ops: " and a line "# reversed: ".
+// OrderMatters checks that each constraint is needed: for the graph in
+// testdata/order/BEFORE_AFTER.txt, the two passes give different ops in the two orders. The file
+// lists the ops of both orders in the lines "# ops: " and "# reversed: ".
 func OrderMatters(t *testing.T, passes []pass.Pass, constraints []pass.Order) {
 	for _, c := range constraints {
 		file := filepath.Join("testdata", "order", c.Before+"_"+c.After+".txt")
@@ -312,8 +313,8 @@ func opsAfter(t *testing.T, file, text string, passes ...pass.Pass) string {
 	return strings.Join(names, " ")
 }
 
-// Order checks a table of passes against its constraints: some run of Before stands ahead of
-// some run of After, and every constraint has a reason.
+// Order checks a table of passes against its constraints: some run of Before comes before some run
+// of After, and every constraint has a reason.
 func Order(t *testing.T, passes []pass.Pass, constraints []pass.Order) {
 	first, last := map[string]int{}, map[string]int{}
 	for i, p := range passes {
