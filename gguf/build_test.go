@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// Builders of files by the byte, independent of Writer, so that what no writer
-// would write can be written.
+// Builders of files byte by byte, independent of Writer, for files that Writer would not produce.
 
 // num is v as a little-endian number of its own width.
 func num[N uint8 | uint16 | uint32 | uint64](v N) string {

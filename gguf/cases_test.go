@@ -164,8 +164,8 @@ func fileCases() []fileCase {
 	return files
 }
 
-// TestFileCases holds each file to its verdict, which must come at once and
-// without allocating for what a count or a length merely claims.
+// TestFileCases checks the verdict on each file. It must come at once, without allocating the
+// amount that a count or a length states.
 func TestFileCases(t *testing.T) {
 	for _, f := range fileCases() {
 		t.Run(f.name, func(t *testing.T) {
@@ -203,9 +203,8 @@ func TestFileCases(t *testing.T) {
 	}
 }
 
-// TestHugeCounts has files in which a count of entries is possible, as far as
-// the bytes go, and wrong: what a count claims must not be allocated, however
-// large the file is.
+// TestHugeCounts has files with a wrong count of entries that would fit in the file's bytes. Memory
+// for that count must not be allocated, however large the file is.
 func TestHugeCounts(t *testing.T) {
 	data := make([]byte, 256<<20)
 	for _, h := range []string{
@@ -252,8 +251,8 @@ func TestManyEntries(t *testing.T) {
 	}
 }
 
-// TestOneRecover checks the readers of files to the one guard, against a mapped
-// file that shrinks: a recover elsewhere would hide what the checks overlook.
+// TestOneRecover checks that only the guard for truncated mapped files recovers from panics. A
+// recover elsewhere would hide faults that the checks overlook.
 func TestOneRecover(t *testing.T) {
 	var files []string
 	for _, pattern := range []string{"*.go", "mapped/*.go", "safetensors/*.go"} {

@@ -28,7 +28,7 @@ func asBytes(typ quant.Type, x []float32) []byte {
 }
 
 func TestAddConverted(t *testing.T) {
-	// One row more than what is converted at once, and a last piece that is smaller.
+	// One row more than is converted at once, so that the last piece is smaller.
 	dims := []int64{256, convertAtOnce/256 + 1}
 	x := ramp(int(dims[0] * dims[1]))
 	source := NewWriter()
@@ -81,7 +81,7 @@ func TestAddConvertedRefuses(t *testing.T) {
 			t.Errorf("%s: error %v, want %q", typ, err, word)
 		}
 	}
-	// What goes wrong later is told by Write.
+	// Write returns later errors.
 	w := NewWriter()
 	if err := w.AddConverted(f, m, quant.F16); err != nil {
 		t.Fatal(err)

@@ -247,8 +247,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestFileBecomesShorter cuts an open file: what was mapped is gone, and reading
-// it must fail with an error, not a fault.
+// TestFileBecomesShorter truncates an open file. Reading the missing part must return an error and
+// not fault.
 func TestFileBecomesShorter(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("what a shortened mapping does is known for Linux")

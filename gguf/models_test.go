@@ -17,7 +17,7 @@ import (
 	"pesti/gguf/quant"
 )
 
-// described is what testdata/describe.py prints.
+// described is the output of testdata/describe.py.
 type described struct {
 	Metadata []struct {
 		Key   string
@@ -38,8 +38,8 @@ var pythonKinds = map[Kind]string{
 	Float32: "FLOAT32", Bool: "BOOL", String: "STRING", Array: "ARRAY", Uint64: "UINT64", Int64: "INT64", Float64: "FLOAT64",
 }
 
-// compareWithPython compares all that f says and holds with what the Python
-// package reads from the same file.
+// compareWithPython compares metadata, directory and data of f with those that the Python package
+// reads from the same file.
 func compareWithPython(t *testing.T, f *File) {
 	t.Helper()
 	out, err := testenv.Python(t, "testdata/describe.py", f.Path).Output()
@@ -83,9 +83,8 @@ func compareWithPython(t *testing.T, f *File) {
 	}
 }
 
-// canonical turns what Value.Any gives into the form of describe.py: strings in
-// hex, arrays of strings as a digest. All numbers become float64, which those
-// of the tests fit in.
+// canonical converts a result of Value.Any to the form of describe.py: strings in hex, arrays of
+// strings as a digest. All numbers become float64, which represents the tests' numbers exactly.
 func canonical(x any) any {
 	switch x := x.(type) {
 	case []any:
@@ -158,7 +157,7 @@ func TestModels(t *testing.T) {
 	}
 }
 
-// TestWriterAgainstPython has the Python package read what Writer wrote.
+// TestWriterAgainstPython reads Writer's output with the Python package.
 func TestWriterAgainstPython(t *testing.T) {
 	for _, align := range []uint32{8, 32, 4096} {
 		w := NewWriter()

@@ -6,8 +6,8 @@ import (
 	"unicode"
 )
 
-// useAll calls every method that reads f. Whatever a file holds, none may panic,
-// and no data may lie outside the file.
+// useAll calls every method that reads f. For any file, none may panic, and no data may be outside
+// the file.
 func useAll(t testing.TB, f *File) {
 	t.Helper()
 	for _, k := range f.Keys() {
@@ -87,8 +87,8 @@ func printable(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// FuzzParse looks for a file that panics, or that gives what useAll refuses.
-// Its seeds are the cases; what it once found lies in testdata/fuzz/FuzzParse.
+// FuzzParse searches for a file that panics or that useAll rejects. Its seeds are the cases;
+// earlier findings are in testdata/fuzz/FuzzParse.
 func FuzzParse(f *testing.F) {
 	for _, c := range fileCases() {
 		if len(c.data) < 8<<10 {

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestOpenRefusesPipe has a pipe that nobody writes to, as the file and as the
-// second of two shards: opening must not wait.
+// TestOpenRefusesPipe opens a pipe without a writer, as the file and as the second of two shards.
+// Open must not wait.
 func TestOpenRefusesPipe(t *testing.T) {
 	dir := t.TempDir()
 	if err := shardOf(0, 2, 2).WriteFile(filepath.Join(dir, shardName(0, 2))); err != nil {

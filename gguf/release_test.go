@@ -9,8 +9,8 @@ import (
 	"pesti/gguf/quant"
 )
 
-// TestRelease: what is released can be read again; rows at both ends may share a page with others,
-// and of a file that lies in memory nothing may be lost.
+// TestRelease checks that released rows can be read again. Rows at both ends may share a page with
+// others, and a file in memory must not lose data.
 func TestRelease(t *testing.T) {
 	const rows, cols = 300, 200
 	data := make([]byte, 4*rows*cols)

@@ -56,8 +56,9 @@ func fileOf(t *testing.T, w *Writer, from, to, no int) []byte {
 	return out.Bytes()
 }
 
-// TestSplitWritten writes split files under many limits and opens them from every shard: what they
-// hold is what one file holds, no shard exceeds its limit, and none could have held one tensor more.
+// TestSplitWritten writes split files under many limits and opens them from every shard: their
+// contents equal a single file's, no shard exceeds its limit, and no shard has room for one more
+// tensor.
 func TestSplitWritten(t *testing.T) {
 	w := eleven()
 	whole := reopen(t, w)
@@ -186,7 +187,7 @@ func TestSplitWrittenPython(t *testing.T) {
 	}
 }
 
-// TestSplitAgain splits what was split: the new set has its own numbers.
+// TestSplitAgain splits a split model. The new set has its own shard numbers.
 func TestSplitAgain(t *testing.T) {
 	dir := t.TempDir()
 	paths, err := eleven().WriteSplit(t.Context(), filepath.Join(dir, "m"), SplitLimit{Tensors: 2})
@@ -220,8 +221,8 @@ func TestSplitAgain(t *testing.T) {
 	}
 }
 
-// TestSplitWriteFails sees that a set which cannot be written leaves nothing of itself, under its
-// names or others.
+// TestSplitWriteFails checks that a failed split leaves no files, neither shards nor temporary
+// files.
 func TestSplitWriteFails(t *testing.T) {
 	for _, c := range []struct {
 		name  string

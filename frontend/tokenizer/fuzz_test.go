@@ -11,7 +11,7 @@ import (
 var texts = []string{"", "a", " a  b\n", "aaaa", "é世界😀", "\xff\xf0\x9f", "<u>x</s>", "I'll 12345", "\r\n\t \n x",
 	"▁▁ ▁a", "<0x0A>", "<|im_start|>user\nHi<|im_end|>", "\x00\x01\xc0\xf8", "'S'Re ½Ⅷ²", "Ġa Ċ"}
 
-// holds checks what is true of every vocabulary and every text.
+// holds checks properties of every vocabulary and every text.
 func holds(t *testing.T, tok *Tokenizer, text []byte) {
 	t.Helper()
 	var words []byte
@@ -120,8 +120,8 @@ func FuzzModels(f *testing.F) {
 	})
 }
 
-// FuzzVocabulary makes a vocabulary of the lines of a text. Whatever it is, it is refused in one
-// line, or its ids are in range and no text makes it panic.
+// FuzzVocabulary makes a vocabulary from the lines of a text. It is either refused with a one-line
+// error, or its ids are in range and no text makes it panic.
 func FuzzVocabulary(f *testing.F) {
 	for model := range byte(3) {
 		f.Add(model, byte(0), "1a\n1b\n3<s>\n1ab\n4<u>\n6<0x61>\n2?\n1▁\n1\n\n", "a b\nab ab\n▁ a", []byte("aab <u><s>?"))

@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// realModels are what the whole line is tested on. The ids of the prompt are
-// those of llama.cpp.
+// realModels are the models for end-to-end tests. The ids of the prompt come from llama.cpp.
 var realModels = []struct {
 	file  string
 	fox   []int32

@@ -11,7 +11,7 @@ import (
 	"pesti/conformance/testenv"
 )
 
-// TestSpecials checks what the automaton finds against a search that tries all tokens everywhere.
+// TestSpecials compares the automaton with a search that tries all tokens at every position.
 func TestSpecials(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	draw := func(most int) string {

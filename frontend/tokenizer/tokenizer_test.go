@@ -261,7 +261,7 @@ func TestSpaceFirstOnce(t *testing.T) {
 	if back, _ := tok.Decode(ids); string(back) != "<s>a</s>b" {
 		t.Errorf("decoded %q", back)
 	}
-	// Generated text goes on where the prompt ends: its space is its own.
+	// Generated text continues the prompt, so a leading space of a token stays.
 	if got := tok.Piece(tok.ids["▁a"]); string(got) != " a" {
 		t.Errorf("piece of ▁a: %q; want \" a\"", got)
 	}

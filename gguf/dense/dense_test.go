@@ -15,7 +15,7 @@ import (
 	"pesti/gguf/quant"
 )
 
-// reopen writes what w has to a file and opens it.
+// reopen writes w to a file and opens it.
 func reopen(t *testing.T, w *gguf.Writer) *gguf.File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "t.gguf")
@@ -101,7 +101,7 @@ func TestReadTruncated(t *testing.T) {
 	}
 }
 
-// TestWriteNpy reads back what WriteNpy writes of tensors of each element type and of several shapes.
+// TestWriteNpy reads back WriteNpy's files for each element type and several shapes.
 func TestWriteNpy(t *testing.T) {
 	six := []float32{1, 2, 3, 4, 5, 6}
 	for _, c := range []struct {

@@ -11,7 +11,7 @@ import (
 	"pesti/conformance/testenv"
 )
 
-// A pipe that nobody writes to is refused, not waited for.
+// A pipe without a writer is refused at once.
 func TestNpyPipe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.npy")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {

@@ -79,7 +79,7 @@ func TestParseNpy(t *testing.T) {
 			}
 		}
 	}
-	// Whatever the bytes, no panic.
+	// No bytes cause a panic.
 	for i := range plain {
 		for _, x := range []byte{0, 1, 0x7f, 0xff, '0', '9', ','} {
 			b := slices.Clone(plain)
@@ -115,7 +115,7 @@ func TestNpyElements(t *testing.T) {
 			t.Errorf("%s %v: floats %v, %v, want %q", c.kind, c.data, x, err, c.floats)
 		}
 	}
-	// Parts of a file longer than what is read at a time.
+	// Parts that are longer than the amount read at a time.
 	var x []float32
 	for i := range 20000 {
 		x = append(x, float32(i))
@@ -131,7 +131,7 @@ func TestNpyElements(t *testing.T) {
 	}
 }
 
-// What numpy writes is read, from a file of any name.
+// Files of numpy are read, with any name.
 func TestNpyFromPython(t *testing.T) {
 	dir := t.TempDir()
 	if err := testenv.Python(t, "-c", `

@@ -34,8 +34,8 @@ func TestEveryF16(t *testing.T) {
 	}
 }
 
-// Between two neighbours, and just next to their middle, F16 takes the nearest; the middle goes to
-// the even one.
+// F16 rounds numbers between two neighbours to the nearest, also close to the midpoint; the
+// midpoint goes to the even neighbour.
 func TestF16RoundsToNearestEven(t *testing.T) {
 	for h := uint16(0); h < 0x7c00; h++ {
 		a, b := value(h), value(h+1)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestQ8 checks rows against their definition in float64: q, scales, sums, and what comes back.
+// TestQ8 compares rows with their definition in float64: q, scales, sums, and dequantized values.
 func TestQ8(t *testing.T) {
 	if Q8Bytes(32) != 44 || Q8Bytes(96) != 132 || Q8Bytes(0) != 0 {
 		t.Error("a block of 32 takes 44 bytes")

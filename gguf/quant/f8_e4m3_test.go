@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestF8E4M3 checks every number against the definition of the format, and sees that no file can have
-// the type.
+// TestF8E4M3 compares every number with the definition of the format, and checks that no file can
+// have the type.
 func TestF8E4M3(t *testing.T) {
 	info, ok := ByName("f8_e4m3")
 	if !ok || info.Type != F8E4M3 || info.Type.String() != "F8_E4M3" {

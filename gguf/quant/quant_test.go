@@ -133,9 +133,9 @@ func TestWholeBlocksOnly(t *testing.T) {
 	}
 }
 
-// TestQuantizeError bounds the relative error, √(Σ(x−y)²/Σx²), on normal and on
-// uniform values. The bounds leave 2 % above what was measured; rounding to the
-// full range of each sub-block, without a search, exceeds them.
+// TestQuantizeError bounds the relative error, √(Σ(x−y)²/Σx²), on normal and on uniform values. The
+// bounds are 2 % above the measured errors. Rounding to the full range of each sub-block, without a
+// search, exceeds them.
 func TestQuantizeError(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	normal, uniform := make([]float32, 1<<16), make([]float32, 1<<16)

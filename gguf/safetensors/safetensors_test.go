@@ -20,7 +20,7 @@ func file(header, data string) []byte {
 	return append(append(b, header...), data...)
 }
 
-// given returns what writes b.
+// given returns a function that writes b.
 func given(b []byte) func(io.Writer) error {
 	return func(w io.Writer) error {
 		_, err := w.Write(b)
@@ -135,7 +135,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestAligned: what comes behind the header is aligned for float32 and more.
+// TestAligned checks that the data after the header is aligned for float32 and more.
 func TestAligned(t *testing.T) {
 	for n := range 130 {
 		w := NewWriter(map[string]string{"x": strings.Repeat("x", n)})
@@ -257,8 +257,8 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// FuzzParse: whatever the bytes, Parse says no or gives tensors that lie in the data one after
-// another, which a writer can write again.
+// FuzzParse checks that for any bytes Parse returns an error, or consecutive tensors that a writer
+// can write again.
 func FuzzParse(f *testing.F) {
 	w, _ := sample()
 	var b bytes.Buffer

@@ -12,8 +12,8 @@ import (
 	"pesti/gguf/quant"
 )
 
-// TestAgainstPython has other programs read what is written, and round the same weights: each scale
-// and each code must be the same bytes.
+// TestAgainstPython lets other programs read the written file and round the same weights. Each
+// scale and each code must have the same bytes.
 func TestAgainstPython(t *testing.T) {
 	for _, c := range []tiny.Config{
 		{Tied: true, Embd: 256, FF: 512, Types: []quant.Type{quant.Q4_K, quant.Q6_K, quant.Q5_0}},

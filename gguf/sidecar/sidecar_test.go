@@ -213,7 +213,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// TestWriterRefuses: what is no number has no scale.
+// TestWriterRefuses checks that weights with NaN are refused.
 func TestWriterRefuses(t *testing.T) {
 	for _, x := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
 		m := model(t, tiny.Config{Edit: func(m *tiny.Model) {
