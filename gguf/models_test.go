@@ -38,8 +38,8 @@ var pythonKinds = map[Kind]string{
 	Float32: "FLOAT32", Bool: "BOOL", String: "STRING", Array: "ARRAY", Uint64: "UINT64", Int64: "INT64", Float64: "FLOAT64",
 }
 
-// compareWithPython compares metadata, directory and data of f with those that the Python package
-// reads from the same file.
+// compareWithPython compares metadata, directory and data of f with the results of the Python
+// package for the same file.
 func compareWithPython(t *testing.T, f *File) {
 	t.Helper()
 	out, err := testenv.Python(t, "testdata/describe.py", f.Path).Output()
