@@ -46,33 +46,38 @@ func addTuneFlag(cmd *cobra.Command) *tuning {
 // written again.
 func (t *tuning) prepare(s *source) error {
 	s.tuning = t
-	word := cmp.Or(t.word, s.app.getenv(tuneVariable))
 	target := s.plan.Device(0)
-	if word == tuneOff || target.Backend == plan.CUDA || s.plan.Target.Backend == plan.CUDA {
+	if target.Backend == plan.CUDA || s.plan.Target.Backend == plan.CUDA {
 		return nil
 	}
 	threads := s.threads
 	if threads == 0 {
 		threads = min(int(target.Threads), exec.DefaultThreads())
 	}
-	t.key, t.path = tunefile.NewKey(target.ISA, threads), word
-	if word == "" {
+	return t.locate(s.app, target.ISA, threads)
+}
+
+// locate is prepare for an instruction set and a number of workers.
+func (t *tuning) locate(a *app, isa string, threads int) error {
+	t.key, t.path = tunefile.NewKey(isa, threads), cmp.Or(t.word, a.getenv(tuneVariable))
+	switch t.path {
+	case tuneOff:
+		t.path = ""
+		return nil
+	case "":
 		path, err := tunefile.Path(t.key)
 		if err != nil { // there is no cache folder
 			return nil
 		}
 		t.path = path
+		if t.readings, err = tunefile.Load(path, t.key); err != nil {
+			a.warn([]string{err.Error()})
+		}
+		return nil
 	}
 	readings, err := tunefile.Load(t.path, t.key)
-	switch {
-	case err == nil:
-		t.readings = readings
-	case word != "":
-		return err
-	default:
-		s.app.warn([]string{err.Error()})
-	}
-	return nil
+	t.readings = readings
+	return err
 }
 
 // tunedText describes the measured choices that run and bench use for an instruction set.
@@ -119,20 +124,25 @@ func (a *app) tune() *cobra.Command {
 	var asJSON bool
 	var flags *compileFlags
 	t := &tuning{}
-	cmd := a.verb("tune MODEL|PLAN", "Measure in which order this machine reads weights fastest",
-		`  pesti tune model.gguf
+	cmd := a.verb("tune [MODEL|PLAN]", "Measure in which order this machine reads weights fastest",
+		`  pesti tune
+  pesti tune model.gguf
   pesti tune model.gguf --tune tuned.json
   pesti run model.gguf -p "Once upon a time" --tune tuned.json`,
-		arity{1, 1, "MODEL or PLAN"}, func(cmd *cobra.Command, args []string) error {
-			s, err := a.open(cmd.Context(), args[0], model, flags)
-			if err != nil {
+		arity{0, 1, "at most one, MODEL or PLAN"}, func(cmd *cobra.Command, args []string) error {
+			measure := a.tuneMachine
+			if len(args) > 0 {
+				measure = func(ctx context.Context, t *tuning, flags *compileFlags) ([]exec.Tuned, error) {
+					return a.tuneModel(ctx, args[0], model, t, flags)
+				}
+			} else if model != "" {
+				return usagef("--model names the model of a plan, and there is no PLAN")
+			}
+			tuned, err := measure(cmd.Context(), t, flags)
+			if err = cmp.Or(err, cmd.Context().Err()); err != nil {
 				return err
 			}
-			defer s.release()
-			if _, err := s.compile(); err != nil {
-				return err
-			}
-			return a.runTune(cmd.Context(), s, t, asJSON)
+			return a.showTuned(tuned, t, asJSON)
 		})
 	cmd.Long = cmd.Short + `.
 
@@ -141,9 +151,10 @@ panel after the other, or four panels at a time, with or without prefetch; which
 processor, on the type of the weights and on their shape. All orders give the same bits. Other instruction
 sets have one order.
 
-The verb measures every order for each type of which the model has 32 MiB or more, prints the medians of
-five, and keeps the choices for run and bench. An order other than the default is chosen if it is at least
-5 % faster. run and bench measure by themselves if nothing was measured before.`
+The verb measures every order for each type of weights, prints the medians of five, and keeps the choices for
+run and bench. With MODEL or PLAN it measures products of that model, for types of which it has 32 MiB or
+more; without, products with 6144 x 4096 weights. An order other than the default is chosen if it is at least
+5 % faster, by the median and by the fastest sample. run and bench measure by themselves if nothing was measured before.`
 	f := cmd.Flags()
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	f.StringVar(&t.word, "tune", "", "keep the choices in `FILE`; off keeps nothing (default "+tuneVariable+", or else a file in the user's cache)")
@@ -152,26 +163,55 @@ five, and keeps the choices for run and bench. An order other than the default i
 	return cmd
 }
 
-func (a *app) runTune(ctx context.Context, s *source, t *tuning, asJSON bool) error {
+// tuneModel measures products of a model.
+func (a *app) tuneModel(ctx context.Context, name, model string, t *tuning, flags *compileFlags) ([]exec.Tuned, error) {
+	s, err := a.open(ctx, name, model, flags)
+	if err != nil {
+		return nil, err
+	}
+	defer s.release()
+	if _, err := s.compile(); err != nil {
+		return nil, err
+	}
 	if err := t.prepare(s); err != nil {
 		a.warn([]string{err.Error()}) // the file is written again
 	}
 	t.readings = nil
 	e, err := s.start(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer e.Close()
 	a.loaded()
 	a.progress("measuring")
+	defer a.progress("")
 	tuned, err := e.Tune(ctx, tuneTime)
-	a.progress("")
 	if err != nil {
-		return about(s.name, err)
+		return nil, about(s.name, err)
 	}
-	if err := ctx.Err(); err != nil {
-		return err
+	return tuned, nil
+}
+
+// tuneMachine measures products without a model, with the instruction set and the number of workers of the flags.
+func (a *app) tuneMachine(ctx context.Context, t *tuning, flags *compileFlags) ([]exec.Tuned, error) {
+	o, err := flags.options(a)
+	if err != nil {
+		return nil, err
 	}
+	if o.Target == plan.CUDA {
+		return nil, usagef("--target is cuda, expected cpu: the verb measures the processor")
+	}
+	set := cmp.Or(o.ISA, "portable")
+	if err := t.locate(a, set, min(o.Threads, exec.UsableCores())); err != nil {
+		return nil, err
+	}
+	a.progress("measuring")
+	defer a.progress("")
+	return exec.TuneMachine(ctx, set, t.key.Threads, tuneTime)
+}
+
+// showTuned keeps and prints what was measured.
+func (a *app) showTuned(tuned []exec.Tuned, t *tuning, asJSON bool) error {
 	if t.path != "" {
 		if err := tunefile.Save(t.path, t.key, tuned); err != nil {
 			return err
@@ -184,7 +224,7 @@ func (a *app) runTune(ctx context.Context, s *source, t *tuning, asJSON bool) er
 		}{t.key, tuned})
 	}
 	if len(tuned) == 0 {
-		_, err := fmt.Fprintf(a.stdout, "%s: no weights with a choice of order on %s\n", s.name, s.plan.Device(0).ISA)
+		_, err := fmt.Fprintf(a.stdout, "no weights with a choice of order on %s\n", t.key.ISA)
 		return err
 	}
 	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)

@@ -20,9 +20,14 @@ func TestTuneVerb(t *testing.T) {
 	if _, err := os.Stat(file); err == nil {
 		t.Error("tune demo keeps choices that it did not measure")
 	}
-	if out := ok(t, "tune", "demo", "--isa", "portable"); out != "demo: no weights with a choice of order on portable\n" {
+	if out := ok(t, "tune", "demo", "--isa", "portable"); out != "no weights with a choice of order on portable\n" {
 		t.Errorf("tune demo --isa portable prints %q", out)
 	}
+	if out := ok(t, "tune", "--isa", "portable"); out != "no weights with a choice of order on portable\n" {
+		t.Errorf("tune --isa portable prints %q", out)
+	}
+	pesti("tune", "--target", "cuda").fails(t, exitUsage, "expected cpu")
+	pesti("tune", "--model", "x").fails(t, exitUsage, "there is no PLAN")
 	r := decoded[struct {
 		Key   tunefile.Key
 		Types []exec.Tuned
