@@ -75,6 +75,13 @@ func runnable() []Matmul {
 	})
 }
 
+// runnableAndPortable is runnable, and before it the portable kernels if -isa leaves them out.
+func runnableAndPortable() []Matmul {
+	portable := slices.DeleteFunc(Matmuls(), func(mm Matmul) bool { return mm.ISA != "portable" })
+	others := slices.DeleteFunc(runnable(), func(mm Matmul) bool { return mm.ISA == "portable" })
+	return append(portable, others...)
+}
+
 // TestISA checks that the instruction set given by -isa is tested.
 func TestISA(t *testing.T) {
 	testenv.Inputs(t)

@@ -100,11 +100,12 @@ func TestMatmul(t *testing.T) {
 	}
 }
 
-// TestReadings checks that the order in which weights are read changes no bit.
-func TestReadings(t *testing.T) {
+// TestReadOrders checks that the order in which weights are read changes no bit.
+func TestReadOrders(t *testing.T) {
 	const n, k = 9*panelRows - 3, 1024
 	for _, mm := range runnable() {
-		if mm.Layout == "" || mm.Act != "q8x2" && mm.Act != "q8" {
+		orders := ReadOrders(mm.Name, []string{mm.ISA})
+		if orders == nil {
 			continue
 		}
 		t.Run(mm.Name+" "+mm.ISA, func(t *testing.T) {
@@ -114,13 +115,35 @@ func TestReadings(t *testing.T) {
 			out := c.mem["out0"].f32()
 			c.run(t, 1, Run{T: 1}, "out0")
 			want := slices.Clone(out)
-			for r := range readings {
-				c.choices = &Choices{Reading: map[quant.Type]Reading{mm.Type: r}}
+			for _, r := range orders {
+				c.choices = &Choices{ReadOrder: map[quant.Type]ReadOrder{mm.Type: r}}
 				if c.run(t, 1, Run{T: 1}, "out0"); !sameBits(out, want) {
 					t.Errorf("%v: other bits than with the default", r)
 				}
 			}
 		})
+	}
+}
+
+// TestMatmulLongRows checks that rows which take several calls of assembly have the bits of the portable kernel.
+func TestMatmulLongRows(t *testing.T) {
+	const n, k = 5*panelRows + 3, 1<<14 + 512
+	portable := map[string][]float32{}
+	for _, mm := range runnableAndPortable() {
+		if mm.Layout == "" || mm.Act != "q8x2" && mm.Act != "q8" {
+			continue
+		}
+		for _, m := range []int{1, 9} {
+			c := newGroup(t, rand.New(rand.NewPCG(7, 8)), mm, m, k, []int{n})
+			c.isa = mm.ISA
+			c.run(t, 1, Run{T: m}, "out0")
+			name, got := fmt.Sprintf("%s of %d", mm.Name, m), c.mem["out0"].f32()
+			if mm.ISA == "portable" {
+				portable[name] = slices.Clone(got)
+			} else if !sameBits(got, portable[name]) {
+				t.Errorf("%s %s: other bits than the portable kernel", name, mm.ISA)
+			}
+		}
 	}
 }
 
@@ -155,11 +178,12 @@ func TestMatmulExtremes(t *testing.T) {
 		for _, value := range []float32{1e4, -1e4, 1e30} {
 			for _, fill := range []byte{0, 0x7f, 0x80, 0xff} {
 				info, _ := quant.Lookup(mm.Type)
+				const m, n = 9, 2*panelRows + 2
 				k := 3 * info.BlockLen
-				c := newCall("matmul_group", "T", "rows", 16, intParam("k", k), intParam("n0", 2))
-				c.isa, c.scratch = mm.ISA, scratchOf(mm.Act, 1, k)
-				x := c.setActivations(mm.Act, 1, k, slices.Repeat([]float32{value}, k))
-				c.putWeight(rand.New(rand.NewPCG(1, 2)), "w0", mm.Name, mm.Type, 2, k)
+				c := newCall("matmul_group", "T", "rows", 16, intParam("k", k), intParam("n0", n))
+				c.isa, c.scratch = mm.ISA, scratchOf(mm.Act, m, k)
+				x := c.setActivations(mm.Act, m, k, slices.Repeat([]float32{value}, m*k))
+				c.putWeight(rand.New(rand.NewPCG(1, 2)), "w0", mm.Name, mm.Type, n, k)
 				data := c.mem["w0"].data()
 				for at := 0; at < len(data); at += info.BlockBytes {
 					block := data[at : at+info.BlockBytes]
@@ -170,16 +194,18 @@ func TestMatmulExtremes(t *testing.T) {
 						block[s.At], block[s.At+1] = 0x00, 0x3c // 1.0
 					}
 				}
-				w := make([]float32, 2*k)
+				w := make([]float32, n*k)
 				info.Dequantize(w, data)
 				asUsed(mm.Act, w)
-				c.pack("w0", mm, 2, k)
-				c.put("out0", make([]float32, 2))
-				c.run(t, 1, Run{T: 1}, "out0")
-				for j, got := range c.mem["out0"].f32() {
-					sum, bound := product(x, w[j*k:(j+1)*k], 8)
-					if !(math.Abs(float64(got)-sum) <= bound) {
-						t.Errorf("%s: weights of bytes %#x times %g: %v, expected %v ± %v", mm.Name, fill, value, got, sum, bound)
+				c.pack("w0", mm, n, k)
+				c.put("out0", make([]float32, m*n))
+				for _, tokens := range []int{1, m} {
+					c.run(t, 1, Run{T: tokens}, "out0")
+					for j, got := range c.mem["out0"].f32()[:tokens*n] {
+						sum, bound := product(x[:k], w[j%n*k:(j%n+1)*k], 8) // all rows are equal
+						if !(math.Abs(float64(got)-sum) <= bound) {
+							t.Fatalf("%s: %d tokens, weights of bytes %#x times %g: %v, expected %v ± %v", mm.Name, tokens, fill, value, got, sum, bound)
+						}
 					}
 				}
 			}
@@ -195,7 +221,7 @@ func TestMatmulNaN(t *testing.T) {
 		if !slices.Contains([]quant.Type{quant.F32, quant.F8E4M3, quant.Q4_0, quant.Q4_1, quant.Q5_0, quant.Q5_1, quant.Q8_0, quant.Q4_K, quant.Q5_K, quant.Q6_K}, mm.Type) {
 			continue
 		}
-		const n, m = 5, 3
+		const n, m = 2*panelRows + 5, 9
 		k := 256
 		rng := rand.New(rand.NewPCG(3, 4))
 		c := newCall("matmul_group", "T", "rows", 16, intParam("k", k), intParam("n0", n))

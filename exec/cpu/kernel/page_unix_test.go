@@ -46,8 +46,12 @@ func TestMatmulReads(t *testing.T) {
 			block = l.Block
 		}
 		k := max(96, 2*block)
-		for _, m := range []int{1, 2, 5} {
-			c := newGroup(t, rand.New(rand.NewPCG(1, uint64(m))), mm, m, k, []int{19})
+		orders := ReadOrders(mm.Name, []string{mm.ISA})
+		if orders == nil {
+			orders = make([]ReadOrder, 1)
+		}
+		for _, m := range []int{1, 2, 5, 8, 17} {
+			c := newGroup(t, rand.New(rand.NewPCG(1, uint64(m))), mm, m, k, []int{5*panelRows + 3})
 			c.isa = mm.ISA
 			c.run(t, 1, Run{T: m}, "out0")
 			want := bytes.Clone(c.mem["out0"].data())
@@ -56,9 +60,15 @@ func TestMatmulReads(t *testing.T) {
 				o.Data = beforePage(t, o.Data)
 				c.ops[role] = o
 			}
-			c.run(t, 2, Run{T: m}, "out0")
-			if !bytes.Equal(c.mem["out0"].data(), want) {
-				t.Errorf("%s %s: %d rows differ at the end of memory", mm.Name, mm.ISA, m)
+			for _, order := range orders {
+				c.choices = &Choices{ReadOrder: map[quant.Type]ReadOrder{mm.Type: order}}
+				c.run(t, 2, Run{T: m}, "out0")
+				if !bytes.Equal(c.mem["out0"].data(), want) {
+					t.Errorf("%s %s: %d rows differ at the end of memory", mm.Name, mm.ISA, m)
+				}
+				if m > 1 {
+					break
+				}
 			}
 		}
 	}

@@ -8,40 +8,41 @@ import (
 	"pesti/gguf/quant"
 )
 
-// amxMatmuls are the matmul kernels for several tokens with TDPBSSD. They have the bits of avx512Matmuls. On
-// processors with AMX (Emerald Rapids was measured) one token is fastest with four streams and prefetch.
+// amxMatmuls are the matmul kernels for several tokens with TDPBSSD. They have the bits of avx512Matmuls, which
+// compute one token. On processors with AMX (Emerald Rapids was measured) one token is fastest with four streams and
+// prefetch.
 func amxMatmuls() (all []Matmul) {
-	for i, k := range panel16amxKernels {
-		fewer := panel16avx512Kernels[i]
-		all = append(all, gemvAndGemm("amx", k.kind, "r16", "q8x2", panel16amxTile(k.kind, k.q8x2, fewer.q8x2.add(k.kind, FourStreamsAhead)))...)
-		all = append(all, gemvAndGemm("amx", k.kind, "r16", "q8", panel16amxTile(k.kind, k.q8, fewer.q8.add(k.kind, FourStreamsAhead)))...)
+	for _, k := range panel16avx512Kernels {
+		amx := panel16amxKernels[k.kind]
+		q8x2 := amx.q8x2.add(k.kind, k.q8x2.add(k.kind, FourStreamsAhead))
+		q8 := amx.q8.add(k.kind, k.q8.add(k.kind, FourStreamsAhead))
+		all = append(all, gemvAndGemmInOrder("amx", k.kind, "q8x2", FourStreamsAhead, q8x2)...)
+		all = append(all, gemvAndGemmInOrder("amx", k.kind, "q8", FourStreamsAhead, q8)...)
 	}
-	return withReading(all, FourStreamsAhead)
+	return all
 }
 
-// panel16amxKernels has the types of panel16avx512Kernels, in that order.
-var panel16amxKernels = []struct {
-	kind     quant.Type
-	q8x2, q8 panel16amx
-}{
-	{quant.Q4_0, panel16amxQ4_0, panel16amxQ4_0_q8},
-	{quant.Q4_1, panel16amxQ4_1, panel16amxQ4_1_q8},
-	{quant.Q5_0, panel16amxQ5_0, panel16amxQ5_0_q8},
-	{quant.Q5_1, panel16amxQ5_1, panel16amxQ5_1_q8},
-	{quant.Q8_0, panel16amxQ8_0, panel16amxQ8_0_q8},
-	{quant.Q4_K, panel16amxQ4_K, panel16amxQ4_K_q8},
-	{quant.Q5_K, panel16amxQ5_K, panel16amxQ5_K_q8},
-	{quant.Q6_K, panel16amxQ6_K, panel16amxQ6_K_q8},
+// panel16amxKernels has a kernel for each type of panel16avx512Kernels.
+var panel16amxKernels = map[quant.Type]struct{ q8x2, q8 panel16amx }{
+	quant.Q4_0: {panel16amxQ4_0, panel16amxQ4_0_q8},
+	quant.Q4_1: {panel16amxQ4_1, panel16amxQ4_1_q8},
+	quant.Q5_0: {panel16amxQ5_0, panel16amxQ5_0_q8},
+	quant.Q5_1: {panel16amxQ5_1, panel16amxQ5_1_q8},
+	quant.Q8_0: {panel16amxQ8_0, panel16amxQ8_0_q8},
+	quant.Q4_K: {panel16amxQ4_K, panel16amxQ4_K_q8},
+	quant.Q5_K: {panel16amxQ5_K, panel16amxQ5_K_q8},
+	quant.Q6_K: {panel16amxQ6_K, panel16amxQ6_K_q8},
 }
 
 // A panel16amx adds the products of blocks of two panels with up to 16 tokens to y; see _asm/panel16amx.
-type panel16amx func(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, qStep, planeStep, tokens, blocks int, config *byte)
+type panel16amx func(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, rowStep, planeStep, tokens, blocks int, config *byte)
 
 // amxTokens is the number of tokens from which tiles are faster than VPDPBUSD.
 const amxTokens = 8
 
-// panel16amxTile returns a tile kernel. Few tokens, and a last panel without a second one, are left to rest.
-func panel16amxTile(kind quant.Type, products panel16amx, rest tileFunc) tileFunc {
+// add returns a function that adds products to a tile. It leaves fewer tokens, and a last panel without a second one,
+// to fewer.
+func (f panel16amx) add(kind quant.Type, fewer tileFunc) tileFunc {
 	const call = 1 << 13 // elements of a row in a call; limited because assembly cannot be preempted
 	layout, _ := LookupLayout("r16", kind)
 	block, units := layout.Block, 8 // units of the same scale
@@ -56,19 +57,18 @@ func panel16amxTile(kind quant.Type, products panel16amx, rest tileFunc) tileFun
 		blocks, panels := x.k/block, (n+panelRows-1)/panelRows
 		panelBytes := len(w) / panels
 		blockBytes := panelBytes / blocks
-		xStep, qStep := x.k/32*int(unsafe.Sizeof(qblock{})), len(x.planes.row(0))
-		clear(y[:x.m*x.width])
+		xStep, rowStep := x.k/32*int(unsafe.Sizeof(qblock{})), len(x.planes.row(0))
 		p := 0
 		for ; p+2 <= panels && x.m >= amxTokens; p += 2 {
 			y, w := &y[p*panelRows], w[p*panelBytes:(p+2)*panelBytes]
 			for at := 0; at < blocks; at += call / block {
 				q, _ := x.planes.split(x.first)
-				products(y, 4*x.width, &w[at*blockBytes], panelBytes, (*byte)(unsafe.Pointer(&x.q[at*block/32])), xStep,
-					&q[at*block], qStep, x.k, x.m, min(call/block, blocks-at), &configs[x.m][0])
+				f(y, 4*x.width, &w[at*blockBytes], panelBytes, (*byte)(unsafe.Pointer(&x.q[at*block/32])), xStep,
+					&q[at*block], rowStep, x.k, x.m, min(call/block, blocks-at), &configs[x.m][0])
 			}
 		}
 		if p < panels {
-			rest(y[p*panelRows:], w[p*panelBytes:], n-p*panelRows, x)
+			fewer(y[p*panelRows:], w[p*panelBytes:], n-p*panelRows, x)
 		}
 	}
 }

@@ -4,82 +4,82 @@
 
 package kernel
 
-// panel16amxQ4_0 adds to 32 float32 at y, and each yStep bytes behind them, the products of blocks of two panels, wStep bytes apart, with tokens, whose parts are xStep and qStep bytes apart. config has the shapes of tiles for so many tokens.
+// panel16amxQ4_0 adds to 32 float32 at y, and each yStep bytes behind them, the products of blocks of two panels, wStep bytes apart, with tokens, whose parts are xStep and rowStep bytes apart. config has the shapes of tiles for so many tokens.
 //
 //go:noescape
-func panel16amxQ4_0(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, qStep int, planeStep int, tokens int, blocks int, config *byte)
+func panel16amxQ4_0(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, rowStep int, planeStep int, tokens int, blocks int, config *byte)
 
-// panel16amxQ4_0_q8 adds to 32 float32 at y, and each yStep bytes behind them, the products of blocks of two panels, wStep bytes apart, with tokens, whose parts are xStep and qStep bytes apart. config has the shapes of tiles for so many tokens.
+// panel16amxQ4_0_q8 adds to 32 float32 at y, and each yStep bytes behind them, the products of blocks of two panels, wStep bytes apart, with tokens, whose parts are xStep and rowStep bytes apart. config has the shapes of tiles for so many tokens.
 //
 //go:noescape
-func panel16amxQ4_0_q8(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, qStep int, planeStep int, tokens int, blocks int, config *byte)
+func panel16amxQ4_0_q8(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, rowStep int, planeStep int, tokens int, blocks int, config *byte)
 
-// panel16amxQ4_1 adds to 32 float32 at y, and each yStep bytes behind them, the products of blocks of two panels, wStep bytes apart, with tokens, whose parts are xStep and qStep bytes apart. config has the shapes of tiles for so many tokens.
+// panel16amxQ4_1 adds to 32 float32 at y, and each yStep bytes behind them, the products of blocks of two panels, wStep bytes apart, with tokens, whose parts are xStep and rowStep bytes apart. config has the shapes of tiles for so many tokens.
 //
 //go:noescape
-func panel16amxQ4_1(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, qStep int, planeStep int, tokens int, blocks int, config *byte)
+func panel16amxQ4_1(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, rowStep int, planeStep int, tokens int, blocks int, config *byte)
 
-// panel16amxQ4_1_q8 adds to 32 float32 at y, and each yStep bytes behind them, the products of blocks of two panels, wStep bytes apart, with tokens, whose parts are xStep and qStep bytes apart. config has the shapes of tiles for so many tokens.
+// panel16amxQ4_1_q8 adds to 32 float32 at y, and each yStep bytes behind them, the products of blocks of two panels, wStep bytes apart, with tokens, whose parts are xStep and rowStep bytes apart. config has the shapes of tiles for so many tokens.
 //
 //go:noescape
-func panel16amxQ4_1_q8(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, qStep int, planeStep int, tokens int, blocks int, config *byte)
+func panel16amxQ4_1_q8(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, rowStep int, planeStep int, tokens int, blocks int, config *byte)
 
-// panel16amxQ5_0 adds to 32 float32 at y, and each yStep bytes behind them, the products of blocks of two panels, wStep bytes apart, with tokens, whose parts are xStep and qStep bytes apart. config has the shapes of tiles for so many tokens.
+// panel16amxQ5_0 adds to 32 float32 at y, and each yStep bytes behind them, the products of blocks of two panels, wStep bytes apart, with tokens, whose parts are xStep and rowStep bytes apart. config has the shapes of tiles for so many tokens.
 //
 //go:noescape
-func panel16amxQ5_0(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, qStep int, planeStep int, tokens int, blocks int, config *byte)
+func panel16amxQ5_0(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, rowStep int, planeStep int, tokens int, blocks int, config *byte)
 
-// panel16amxQ5_0_q8 adds to 32 float32 at y, and each yStep bytes behind them, the products of blocks of two panels, wStep bytes apart, with tokens, whose parts are xStep and qStep bytes apart. config has the shapes of tiles for so many tokens.
+// panel16amxQ5_0_q8 adds to 32 float32 at y, and each yStep bytes behind them, the products of blocks of two panels, wStep bytes apart, with tokens, whose parts are xStep and rowStep bytes apart. config has the shapes of tiles for so many tokens.
 //
 //go:noescape
-func panel16amxQ5_0_q8(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, qStep int, planeStep int, tokens int, blocks int, config *byte)
+func panel16amxQ5_0_q8(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, rowStep int, planeStep int, tokens int, blocks int, config *byte)
 
-// panel16amxQ5_1 adds to 32 float32 at y, and each yStep bytes behind them, the products of blocks of two panels, wStep bytes apart, with tokens, whose parts are xStep and qStep bytes apart. config has the shapes of tiles for so many tokens.
+// panel16amxQ5_1 adds to 32 float32 at y, and each yStep bytes behind them, the products of blocks of two panels, wStep bytes apart, with tokens, whose parts are xStep and rowStep bytes apart. config has the shapes of tiles for so many tokens.
 //
 //go:noescape
-func panel16amxQ5_1(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, qStep int, planeStep int, tokens int, blocks int, config *byte)
+func panel16amxQ5_1(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, rowStep int, planeStep int, tokens int, blocks int, config *byte)
 
-// panel16amxQ5_1_q8 adds to 32 float32 at y, and each yStep bytes behind them, the products of blocks of two panels, wStep bytes apart, with tokens, whose parts are xStep and qStep bytes apart. config has the shapes of tiles for so many tokens.
+// panel16amxQ5_1_q8 adds to 32 float32 at y, and each yStep bytes behind them, the products of blocks of two panels, wStep bytes apart, with tokens, whose parts are xStep and rowStep bytes apart. config has the shapes of tiles for so many tokens.
 //
 //go:noescape
-func panel16amxQ5_1_q8(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, qStep int, planeStep int, tokens int, blocks int, config *byte)
+func panel16amxQ5_1_q8(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, rowStep int, planeStep int, tokens int, blocks int, config *byte)
 
-// panel16amxQ8_0 adds to 32 float32 at y, and each yStep bytes behind them, the products of blocks of two panels, wStep bytes apart, with tokens, whose parts are xStep and qStep bytes apart. config has the shapes of tiles for so many tokens.
+// panel16amxQ8_0 adds to 32 float32 at y, and each yStep bytes behind them, the products of blocks of two panels, wStep bytes apart, with tokens, whose parts are xStep and rowStep bytes apart. config has the shapes of tiles for so many tokens.
 //
 //go:noescape
-func panel16amxQ8_0(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, qStep int, planeStep int, tokens int, blocks int, config *byte)
+func panel16amxQ8_0(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, rowStep int, planeStep int, tokens int, blocks int, config *byte)
 
-// panel16amxQ8_0_q8 adds to 32 float32 at y, and each yStep bytes behind them, the products of blocks of two panels, wStep bytes apart, with tokens, whose parts are xStep and qStep bytes apart. config has the shapes of tiles for so many tokens.
+// panel16amxQ8_0_q8 adds to 32 float32 at y, and each yStep bytes behind them, the products of blocks of two panels, wStep bytes apart, with tokens, whose parts are xStep and rowStep bytes apart. config has the shapes of tiles for so many tokens.
 //
 //go:noescape
-func panel16amxQ8_0_q8(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, qStep int, planeStep int, tokens int, blocks int, config *byte)
+func panel16amxQ8_0_q8(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, rowStep int, planeStep int, tokens int, blocks int, config *byte)
 
-// panel16amxQ4_K adds to 32 float32 at y, and each yStep bytes behind them, the products of blocks of two panels, wStep bytes apart, with tokens, whose parts are xStep and qStep bytes apart. config has the shapes of tiles for so many tokens.
+// panel16amxQ4_K adds to 32 float32 at y, and each yStep bytes behind them, the products of blocks of two panels, wStep bytes apart, with tokens, whose parts are xStep and rowStep bytes apart. config has the shapes of tiles for so many tokens.
 //
 //go:noescape
-func panel16amxQ4_K(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, qStep int, planeStep int, tokens int, blocks int, config *byte)
+func panel16amxQ4_K(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, rowStep int, planeStep int, tokens int, blocks int, config *byte)
 
-// panel16amxQ4_K_q8 adds to 32 float32 at y, and each yStep bytes behind them, the products of blocks of two panels, wStep bytes apart, with tokens, whose parts are xStep and qStep bytes apart. config has the shapes of tiles for so many tokens.
+// panel16amxQ4_K_q8 adds to 32 float32 at y, and each yStep bytes behind them, the products of blocks of two panels, wStep bytes apart, with tokens, whose parts are xStep and rowStep bytes apart. config has the shapes of tiles for so many tokens.
 //
 //go:noescape
-func panel16amxQ4_K_q8(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, qStep int, planeStep int, tokens int, blocks int, config *byte)
+func panel16amxQ4_K_q8(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, rowStep int, planeStep int, tokens int, blocks int, config *byte)
 
-// panel16amxQ5_K adds to 32 float32 at y, and each yStep bytes behind them, the products of blocks of two panels, wStep bytes apart, with tokens, whose parts are xStep and qStep bytes apart. config has the shapes of tiles for so many tokens.
+// panel16amxQ5_K adds to 32 float32 at y, and each yStep bytes behind them, the products of blocks of two panels, wStep bytes apart, with tokens, whose parts are xStep and rowStep bytes apart. config has the shapes of tiles for so many tokens.
 //
 //go:noescape
-func panel16amxQ5_K(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, qStep int, planeStep int, tokens int, blocks int, config *byte)
+func panel16amxQ5_K(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, rowStep int, planeStep int, tokens int, blocks int, config *byte)
 
-// panel16amxQ5_K_q8 adds to 32 float32 at y, and each yStep bytes behind them, the products of blocks of two panels, wStep bytes apart, with tokens, whose parts are xStep and qStep bytes apart. config has the shapes of tiles for so many tokens.
+// panel16amxQ5_K_q8 adds to 32 float32 at y, and each yStep bytes behind them, the products of blocks of two panels, wStep bytes apart, with tokens, whose parts are xStep and rowStep bytes apart. config has the shapes of tiles for so many tokens.
 //
 //go:noescape
-func panel16amxQ5_K_q8(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, qStep int, planeStep int, tokens int, blocks int, config *byte)
+func panel16amxQ5_K_q8(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, rowStep int, planeStep int, tokens int, blocks int, config *byte)
 
-// panel16amxQ6_K adds to 32 float32 at y, and each yStep bytes behind them, the products of blocks of two panels, wStep bytes apart, with tokens, whose parts are xStep and qStep bytes apart. config has the shapes of tiles for so many tokens.
+// panel16amxQ6_K adds to 32 float32 at y, and each yStep bytes behind them, the products of blocks of two panels, wStep bytes apart, with tokens, whose parts are xStep and rowStep bytes apart. config has the shapes of tiles for so many tokens.
 //
 //go:noescape
-func panel16amxQ6_K(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, qStep int, planeStep int, tokens int, blocks int, config *byte)
+func panel16amxQ6_K(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, rowStep int, planeStep int, tokens int, blocks int, config *byte)
 
-// panel16amxQ6_K_q8 adds to 32 float32 at y, and each yStep bytes behind them, the products of blocks of two panels, wStep bytes apart, with tokens, whose parts are xStep and qStep bytes apart. config has the shapes of tiles for so many tokens.
+// panel16amxQ6_K_q8 adds to 32 float32 at y, and each yStep bytes behind them, the products of blocks of two panels, wStep bytes apart, with tokens, whose parts are xStep and rowStep bytes apart. config has the shapes of tiles for so many tokens.
 //
 //go:noescape
-func panel16amxQ6_K_q8(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, qStep int, planeStep int, tokens int, blocks int, config *byte)
+func panel16amxQ6_K_q8(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, rowStep int, planeStep int, tokens int, blocks int, config *byte)

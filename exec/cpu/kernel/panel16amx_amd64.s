@@ -2,7 +2,7 @@
 
 //go:build !purego
 
-// func panel16amxQ4_0(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, qStep int, planeStep int, tokens int, blocks int, config *byte)
+// func panel16amxQ4_0(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, rowStep int, planeStep int, tokens int, blocks int, config *byte)
 // Requires: AVX, AVX512BW, AVX512F
 TEXT ·panel16amxQ4_0(SB), $5208-96
 	MOVL         $0x08080808, AX
@@ -25,7 +25,7 @@ TEXT ·panel16amxQ4_0(SB), $5208-96
 	BYTE         $0x00
 	BYTE         $0x00
 	MOVQ         $0x00000040, AX
-	MOVQ         qStep+56(FP), CX
+	MOVQ         rowStep+56(FP), CX
 	MOVQ         q+48(FP), DI
 	MOVQ         planeStep+64(FP), DX
 	ADDQ         DI, DX
@@ -298,7 +298,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func panel16amxQ4_0_q8(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, qStep int, planeStep int, tokens int, blocks int, config *byte)
+// func panel16amxQ4_0_q8(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, rowStep int, planeStep int, tokens int, blocks int, config *byte)
 // Requires: AVX, AVX512BW, AVX512F
 TEXT ·panel16amxQ4_0_q8(SB), $3160-96
 	MOVL         $0x08080808, AX
@@ -321,7 +321,7 @@ TEXT ·panel16amxQ4_0_q8(SB), $3160-96
 	BYTE         $0x00
 	BYTE         $0x00
 	MOVQ         $0x00000040, AX
-	MOVQ         qStep+56(FP), CX
+	MOVQ         rowStep+56(FP), CX
 	MOVQ         q+48(FP), DI
 	MOVQ         tokens+72(FP), DX
 	SHLQ         $0x06, DX
@@ -533,7 +533,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func panel16amxQ4_1(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, qStep int, planeStep int, tokens int, blocks int, config *byte)
+// func panel16amxQ4_1(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, rowStep int, planeStep int, tokens int, blocks int, config *byte)
 // Requires: AVX, AVX512BW, AVX512F
 TEXT ·panel16amxQ4_1(SB), $5208-96
 	MOVL         $0x0f0f0f0f, AX
@@ -554,7 +554,7 @@ TEXT ·panel16amxQ4_1(SB), $5208-96
 	BYTE         $0x00
 	BYTE         $0x00
 	MOVQ         $0x00000040, AX
-	MOVQ         qStep+56(FP), CX
+	MOVQ         rowStep+56(FP), CX
 	MOVQ         q+48(FP), DI
 	MOVQ         planeStep+64(FP), DX
 	ADDQ         DI, DX
@@ -823,7 +823,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func panel16amxQ4_1_q8(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, qStep int, planeStep int, tokens int, blocks int, config *byte)
+// func panel16amxQ4_1_q8(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, rowStep int, planeStep int, tokens int, blocks int, config *byte)
 // Requires: AVX, AVX512BW, AVX512F
 TEXT ·panel16amxQ4_1_q8(SB), $3160-96
 	MOVL         $0x0f0f0f0f, AX
@@ -844,7 +844,7 @@ TEXT ·panel16amxQ4_1_q8(SB), $3160-96
 	BYTE         $0x00
 	BYTE         $0x00
 	MOVQ         $0x00000040, AX
-	MOVQ         qStep+56(FP), CX
+	MOVQ         rowStep+56(FP), CX
 	MOVQ         q+48(FP), DI
 	MOVQ         tokens+72(FP), DX
 	SHLQ         $0x06, DX
@@ -1052,7 +1052,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func panel16amxQ5_0(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, qStep int, planeStep int, tokens int, blocks int, config *byte)
+// func panel16amxQ5_0(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, rowStep int, planeStep int, tokens int, blocks int, config *byte)
 // Requires: AVX, AVX512BW, AVX512F
 TEXT ·panel16amxQ5_0(SB), $5208-96
 	MOVL         $0x10101010, AX
@@ -1081,7 +1081,7 @@ TEXT ·panel16amxQ5_0(SB), $5208-96
 	BYTE         $0x00
 	BYTE         $0x00
 	MOVQ         $0x00000040, AX
-	MOVQ         qStep+56(FP), CX
+	MOVQ         rowStep+56(FP), CX
 	MOVQ         q+48(FP), DI
 	MOVQ         planeStep+64(FP), DX
 	ADDQ         DI, DX
@@ -1368,7 +1368,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func panel16amxQ5_0_q8(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, qStep int, planeStep int, tokens int, blocks int, config *byte)
+// func panel16amxQ5_0_q8(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, rowStep int, planeStep int, tokens int, blocks int, config *byte)
 // Requires: AVX, AVX512BW, AVX512F
 TEXT ·panel16amxQ5_0_q8(SB), $3160-96
 	MOVL         $0x10101010, AX
@@ -1397,7 +1397,7 @@ TEXT ·panel16amxQ5_0_q8(SB), $3160-96
 	BYTE         $0x00
 	BYTE         $0x00
 	MOVQ         $0x00000040, AX
-	MOVQ         qStep+56(FP), CX
+	MOVQ         rowStep+56(FP), CX
 	MOVQ         q+48(FP), DI
 	MOVQ         tokens+72(FP), DX
 	SHLQ         $0x06, DX
@@ -1623,7 +1623,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func panel16amxQ5_1(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, qStep int, planeStep int, tokens int, blocks int, config *byte)
+// func panel16amxQ5_1(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, rowStep int, planeStep int, tokens int, blocks int, config *byte)
 // Requires: AVX, AVX512BW, AVX512F
 TEXT ·panel16amxQ5_1(SB), $5208-96
 	MOVL         $0x1f1f1f1f, AX
@@ -1652,7 +1652,7 @@ TEXT ·panel16amxQ5_1(SB), $5208-96
 	BYTE         $0x00
 	BYTE         $0x00
 	MOVQ         $0x00000040, AX
-	MOVQ         qStep+56(FP), CX
+	MOVQ         rowStep+56(FP), CX
 	MOVQ         q+48(FP), DI
 	MOVQ         planeStep+64(FP), DX
 	ADDQ         DI, DX
@@ -1935,7 +1935,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func panel16amxQ5_1_q8(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, qStep int, planeStep int, tokens int, blocks int, config *byte)
+// func panel16amxQ5_1_q8(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, rowStep int, planeStep int, tokens int, blocks int, config *byte)
 // Requires: AVX, AVX512BW, AVX512F
 TEXT ·panel16amxQ5_1_q8(SB), $3160-96
 	MOVL         $0x1f1f1f1f, AX
@@ -1964,7 +1964,7 @@ TEXT ·panel16amxQ5_1_q8(SB), $3160-96
 	BYTE         $0x00
 	BYTE         $0x00
 	MOVQ         $0x00000040, AX
-	MOVQ         qStep+56(FP), CX
+	MOVQ         rowStep+56(FP), CX
 	MOVQ         q+48(FP), DI
 	MOVQ         tokens+72(FP), DX
 	SHLQ         $0x06, DX
@@ -2186,7 +2186,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func panel16amxQ8_0(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, qStep int, planeStep int, tokens int, blocks int, config *byte)
+// func panel16amxQ8_0(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, rowStep int, planeStep int, tokens int, blocks int, config *byte)
 // Requires: AVX, AVX512F
 TEXT ·panel16amxQ8_0(SB), $5208-96
 	LEAQ 24(SP), SI
@@ -2205,7 +2205,7 @@ TEXT ·panel16amxQ8_0(SB), $5208-96
 	BYTE $0x00
 	BYTE $0x00
 	MOVQ $0x00000040, AX
-	MOVQ qStep+56(FP), CX
+	MOVQ rowStep+56(FP), CX
 	MOVQ q+48(FP), DI
 	MOVQ planeStep+64(FP), DX
 	ADDQ DI, DX
@@ -2454,7 +2454,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func panel16amxQ8_0_q8(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, qStep int, planeStep int, tokens int, blocks int, config *byte)
+// func panel16amxQ8_0_q8(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, rowStep int, planeStep int, tokens int, blocks int, config *byte)
 // Requires: AVX, AVX512F
 TEXT ·panel16amxQ8_0_q8(SB), $3160-96
 	LEAQ 24(SP), SI
@@ -2473,7 +2473,7 @@ TEXT ·panel16amxQ8_0_q8(SB), $3160-96
 	BYTE $0x00
 	BYTE $0x00
 	MOVQ $0x00000040, AX
-	MOVQ qStep+56(FP), CX
+	MOVQ rowStep+56(FP), CX
 	MOVQ q+48(FP), DI
 	MOVQ tokens+72(FP), DX
 	SHLQ $0x06, DX
@@ -2661,7 +2661,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func panel16amxQ4_K(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, qStep int, planeStep int, tokens int, blocks int, config *byte)
+// func panel16amxQ4_K(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, rowStep int, planeStep int, tokens int, blocks int, config *byte)
 // Requires: AVX, AVX512BW, AVX512F
 TEXT ·panel16amxQ4_K(SB), $5208-96
 	MOVL         $0x0f0f0f0f, AX
@@ -2682,7 +2682,7 @@ TEXT ·panel16amxQ4_K(SB), $5208-96
 	BYTE         $0x00
 	BYTE         $0x00
 	MOVQ         $0x00000040, AX
-	MOVQ         qStep+56(FP), CX
+	MOVQ         rowStep+56(FP), CX
 	MOVQ         q+48(FP), DI
 	MOVQ         planeStep+64(FP), DX
 	ADDQ         DI, DX
@@ -2972,7 +2972,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func panel16amxQ4_K_q8(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, qStep int, planeStep int, tokens int, blocks int, config *byte)
+// func panel16amxQ4_K_q8(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, rowStep int, planeStep int, tokens int, blocks int, config *byte)
 // Requires: AVX, AVX512BW, AVX512F
 TEXT ·panel16amxQ4_K_q8(SB), $3160-96
 	MOVL         $0x0f0f0f0f, AX
@@ -2993,7 +2993,7 @@ TEXT ·panel16amxQ4_K_q8(SB), $3160-96
 	BYTE         $0x00
 	BYTE         $0x00
 	MOVQ         $0x00000040, AX
-	MOVQ         qStep+56(FP), CX
+	MOVQ         rowStep+56(FP), CX
 	MOVQ         q+48(FP), DI
 	MOVQ         tokens+72(FP), DX
 	SHLQ         $0x06, DX
@@ -3222,7 +3222,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func panel16amxQ5_K(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, qStep int, planeStep int, tokens int, blocks int, config *byte)
+// func panel16amxQ5_K(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, rowStep int, planeStep int, tokens int, blocks int, config *byte)
 // Requires: AVX, AVX512BW, AVX512F
 TEXT ·panel16amxQ5_K(SB), $5208-96
 	MOVL         $0x1f1f1f1f, AX
@@ -3251,7 +3251,7 @@ TEXT ·panel16amxQ5_K(SB), $5208-96
 	BYTE         $0x00
 	BYTE         $0x00
 	MOVQ         $0x00000040, AX
-	MOVQ         qStep+56(FP), CX
+	MOVQ         rowStep+56(FP), CX
 	MOVQ         q+48(FP), DI
 	MOVQ         planeStep+64(FP), DX
 	ADDQ         DI, DX
@@ -3555,7 +3555,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func panel16amxQ5_K_q8(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, qStep int, planeStep int, tokens int, blocks int, config *byte)
+// func panel16amxQ5_K_q8(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, rowStep int, planeStep int, tokens int, blocks int, config *byte)
 // Requires: AVX, AVX512BW, AVX512F
 TEXT ·panel16amxQ5_K_q8(SB), $3160-96
 	MOVL         $0x1f1f1f1f, AX
@@ -3584,7 +3584,7 @@ TEXT ·panel16amxQ5_K_q8(SB), $3160-96
 	BYTE         $0x00
 	BYTE         $0x00
 	MOVQ         $0x00000040, AX
-	MOVQ         qStep+56(FP), CX
+	MOVQ         rowStep+56(FP), CX
 	MOVQ         q+48(FP), DI
 	MOVQ         tokens+72(FP), DX
 	SHLQ         $0x06, DX
@@ -3827,7 +3827,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func panel16amxQ6_K(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, qStep int, planeStep int, tokens int, blocks int, config *byte)
+// func panel16amxQ6_K(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, rowStep int, planeStep int, tokens int, blocks int, config *byte)
 // Requires: AVX, AVX512BW, AVX512F
 TEXT ·panel16amxQ6_K(SB), $5208-96
 	MOVL         $0x20202020, AX
@@ -3856,7 +3856,7 @@ TEXT ·panel16amxQ6_K(SB), $5208-96
 	BYTE         $0x00
 	BYTE         $0x00
 	MOVQ         $0x00000040, AX
-	MOVQ         qStep+56(FP), CX
+	MOVQ         rowStep+56(FP), CX
 	MOVQ         q+48(FP), DI
 	MOVQ         planeStep+64(FP), DX
 	ADDQ         DI, DX
@@ -4312,7 +4312,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func panel16amxQ6_K_q8(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, qStep int, planeStep int, tokens int, blocks int, config *byte)
+// func panel16amxQ6_K_q8(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, rowStep int, planeStep int, tokens int, blocks int, config *byte)
 // Requires: AVX, AVX512BW, AVX512F
 TEXT ·panel16amxQ6_K_q8(SB), $3160-96
 	MOVL         $0x20202020, AX
@@ -4341,7 +4341,7 @@ TEXT ·panel16amxQ6_K_q8(SB), $3160-96
 	BYTE         $0x00
 	BYTE         $0x00
 	MOVQ         $0x00000040, AX
-	MOVQ         qStep+56(FP), CX
+	MOVQ         rowStep+56(FP), CX
 	MOVQ         q+48(FP), DI
 	MOVQ         tokens+72(FP), DX
 	SHLQ         $0x06, DX

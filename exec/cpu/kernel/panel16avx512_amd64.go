@@ -13,8 +13,8 @@ func panel16avx512Q4_0_t1x4(y *float32, w *byte, wStep int, x *byte, hi *int8, l
 // panel16avx512Q4_0_t1x4ahead adds to 64 float32 at y the products of blocks of 4 panels, wStep bytes apart, with a token.
 func panel16avx512Q4_0_t1x4ahead(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
-// panel16avx512Q4_0_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and planeStep bytes apart.
-func panel16avx512Q4_0_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, planeStep int, tokens int, blocks int)
+// panel16avx512Q4_0_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and rowStep bytes apart.
+func panel16avx512Q4_0_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
 
 // panel16avx512Q4_0_q8_t1 adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
 func panel16avx512Q4_0_q8_t1(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
@@ -25,8 +25,8 @@ func panel16avx512Q4_0_q8_t1x4(y *float32, w *byte, wStep int, x *byte, hi *int8
 // panel16avx512Q4_0_q8_t1x4ahead adds to 64 float32 at y the products of blocks of 4 panels, wStep bytes apart, with a token.
 func panel16avx512Q4_0_q8_t1x4ahead(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
-// panel16avx512Q4_0_q8_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and planeStep bytes apart.
-func panel16avx512Q4_0_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, planeStep int, tokens int, blocks int)
+// panel16avx512Q4_0_q8_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and rowStep bytes apart.
+func panel16avx512Q4_0_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
 
 // panel16avx512Q4_1_t1 adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
 func panel16avx512Q4_1_t1(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
@@ -37,8 +37,8 @@ func panel16avx512Q4_1_t1x4(y *float32, w *byte, wStep int, x *byte, hi *int8, l
 // panel16avx512Q4_1_t1x4ahead adds to 64 float32 at y the products of blocks of 4 panels, wStep bytes apart, with a token.
 func panel16avx512Q4_1_t1x4ahead(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
-// panel16avx512Q4_1_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and planeStep bytes apart.
-func panel16avx512Q4_1_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, planeStep int, tokens int, blocks int)
+// panel16avx512Q4_1_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and rowStep bytes apart.
+func panel16avx512Q4_1_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
 
 // panel16avx512Q4_1_q8_t1 adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
 func panel16avx512Q4_1_q8_t1(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
@@ -49,8 +49,8 @@ func panel16avx512Q4_1_q8_t1x4(y *float32, w *byte, wStep int, x *byte, hi *int8
 // panel16avx512Q4_1_q8_t1x4ahead adds to 64 float32 at y the products of blocks of 4 panels, wStep bytes apart, with a token.
 func panel16avx512Q4_1_q8_t1x4ahead(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
-// panel16avx512Q4_1_q8_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and planeStep bytes apart.
-func panel16avx512Q4_1_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, planeStep int, tokens int, blocks int)
+// panel16avx512Q4_1_q8_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and rowStep bytes apart.
+func panel16avx512Q4_1_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
 
 // panel16avx512Q5_0_t1 adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
 func panel16avx512Q5_0_t1(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
@@ -61,8 +61,8 @@ func panel16avx512Q5_0_t1x4(y *float32, w *byte, wStep int, x *byte, hi *int8, l
 // panel16avx512Q5_0_t1x4ahead adds to 64 float32 at y the products of blocks of 4 panels, wStep bytes apart, with a token.
 func panel16avx512Q5_0_t1x4ahead(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
-// panel16avx512Q5_0_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and planeStep bytes apart.
-func panel16avx512Q5_0_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, planeStep int, tokens int, blocks int)
+// panel16avx512Q5_0_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and rowStep bytes apart.
+func panel16avx512Q5_0_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
 
 // panel16avx512Q5_0_q8_t1 adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
 func panel16avx512Q5_0_q8_t1(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
@@ -73,8 +73,8 @@ func panel16avx512Q5_0_q8_t1x4(y *float32, w *byte, wStep int, x *byte, hi *int8
 // panel16avx512Q5_0_q8_t1x4ahead adds to 64 float32 at y the products of blocks of 4 panels, wStep bytes apart, with a token.
 func panel16avx512Q5_0_q8_t1x4ahead(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
-// panel16avx512Q5_0_q8_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and planeStep bytes apart.
-func panel16avx512Q5_0_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, planeStep int, tokens int, blocks int)
+// panel16avx512Q5_0_q8_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and rowStep bytes apart.
+func panel16avx512Q5_0_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
 
 // panel16avx512Q5_1_t1 adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
 func panel16avx512Q5_1_t1(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
@@ -85,8 +85,8 @@ func panel16avx512Q5_1_t1x4(y *float32, w *byte, wStep int, x *byte, hi *int8, l
 // panel16avx512Q5_1_t1x4ahead adds to 64 float32 at y the products of blocks of 4 panels, wStep bytes apart, with a token.
 func panel16avx512Q5_1_t1x4ahead(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
-// panel16avx512Q5_1_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and planeStep bytes apart.
-func panel16avx512Q5_1_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, planeStep int, tokens int, blocks int)
+// panel16avx512Q5_1_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and rowStep bytes apart.
+func panel16avx512Q5_1_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
 
 // panel16avx512Q5_1_q8_t1 adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
 func panel16avx512Q5_1_q8_t1(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
@@ -97,8 +97,8 @@ func panel16avx512Q5_1_q8_t1x4(y *float32, w *byte, wStep int, x *byte, hi *int8
 // panel16avx512Q5_1_q8_t1x4ahead adds to 64 float32 at y the products of blocks of 4 panels, wStep bytes apart, with a token.
 func panel16avx512Q5_1_q8_t1x4ahead(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
-// panel16avx512Q5_1_q8_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and planeStep bytes apart.
-func panel16avx512Q5_1_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, planeStep int, tokens int, blocks int)
+// panel16avx512Q5_1_q8_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and rowStep bytes apart.
+func panel16avx512Q5_1_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
 
 // panel16avx512Q8_0_t1 adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
 func panel16avx512Q8_0_t1(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
@@ -109,8 +109,8 @@ func panel16avx512Q8_0_t1x4(y *float32, w *byte, wStep int, x *byte, hi *int8, l
 // panel16avx512Q8_0_t1x4ahead adds to 64 float32 at y the products of blocks of 4 panels, wStep bytes apart, with a token.
 func panel16avx512Q8_0_t1x4ahead(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
-// panel16avx512Q8_0_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and planeStep bytes apart.
-func panel16avx512Q8_0_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, planeStep int, tokens int, blocks int)
+// panel16avx512Q8_0_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and rowStep bytes apart.
+func panel16avx512Q8_0_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
 
 // panel16avx512Q8_0_q8_t1 adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
 func panel16avx512Q8_0_q8_t1(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
@@ -121,8 +121,8 @@ func panel16avx512Q8_0_q8_t1x4(y *float32, w *byte, wStep int, x *byte, hi *int8
 // panel16avx512Q8_0_q8_t1x4ahead adds to 64 float32 at y the products of blocks of 4 panels, wStep bytes apart, with a token.
 func panel16avx512Q8_0_q8_t1x4ahead(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
-// panel16avx512Q8_0_q8_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and planeStep bytes apart.
-func panel16avx512Q8_0_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, planeStep int, tokens int, blocks int)
+// panel16avx512Q8_0_q8_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and rowStep bytes apart.
+func panel16avx512Q8_0_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
 
 // panel16avx512Q4_K_t1 adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
 func panel16avx512Q4_K_t1(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
@@ -133,8 +133,8 @@ func panel16avx512Q4_K_t1x4(y *float32, w *byte, wStep int, x *byte, hi *int8, l
 // panel16avx512Q4_K_t1x4ahead adds to 64 float32 at y the products of blocks of 4 panels, wStep bytes apart, with a token.
 func panel16avx512Q4_K_t1x4ahead(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
-// panel16avx512Q4_K_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and planeStep bytes apart.
-func panel16avx512Q4_K_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, planeStep int, tokens int, blocks int)
+// panel16avx512Q4_K_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and rowStep bytes apart.
+func panel16avx512Q4_K_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
 
 // panel16avx512Q4_K_q8_t1 adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
 func panel16avx512Q4_K_q8_t1(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
@@ -145,8 +145,8 @@ func panel16avx512Q4_K_q8_t1x4(y *float32, w *byte, wStep int, x *byte, hi *int8
 // panel16avx512Q4_K_q8_t1x4ahead adds to 64 float32 at y the products of blocks of 4 panels, wStep bytes apart, with a token.
 func panel16avx512Q4_K_q8_t1x4ahead(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
-// panel16avx512Q4_K_q8_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and planeStep bytes apart.
-func panel16avx512Q4_K_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, planeStep int, tokens int, blocks int)
+// panel16avx512Q4_K_q8_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and rowStep bytes apart.
+func panel16avx512Q4_K_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
 
 // panel16avx512Q5_K_t1 adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
 func panel16avx512Q5_K_t1(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
@@ -157,8 +157,8 @@ func panel16avx512Q5_K_t1x4(y *float32, w *byte, wStep int, x *byte, hi *int8, l
 // panel16avx512Q5_K_t1x4ahead adds to 64 float32 at y the products of blocks of 4 panels, wStep bytes apart, with a token.
 func panel16avx512Q5_K_t1x4ahead(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
-// panel16avx512Q5_K_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and planeStep bytes apart.
-func panel16avx512Q5_K_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, planeStep int, tokens int, blocks int)
+// panel16avx512Q5_K_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and rowStep bytes apart.
+func panel16avx512Q5_K_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
 
 // panel16avx512Q5_K_q8_t1 adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
 func panel16avx512Q5_K_q8_t1(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
@@ -169,8 +169,8 @@ func panel16avx512Q5_K_q8_t1x4(y *float32, w *byte, wStep int, x *byte, hi *int8
 // panel16avx512Q5_K_q8_t1x4ahead adds to 64 float32 at y the products of blocks of 4 panels, wStep bytes apart, with a token.
 func panel16avx512Q5_K_q8_t1x4ahead(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
-// panel16avx512Q5_K_q8_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and planeStep bytes apart.
-func panel16avx512Q5_K_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, planeStep int, tokens int, blocks int)
+// panel16avx512Q5_K_q8_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and rowStep bytes apart.
+func panel16avx512Q5_K_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
 
 // panel16avx512Q6_K_t1 adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
 func panel16avx512Q6_K_t1(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
@@ -181,8 +181,8 @@ func panel16avx512Q6_K_t1x4(y *float32, w *byte, wStep int, x *byte, hi *int8, l
 // panel16avx512Q6_K_t1x4ahead adds to 64 float32 at y the products of blocks of 4 panels, wStep bytes apart, with a token.
 func panel16avx512Q6_K_t1x4ahead(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
-// panel16avx512Q6_K_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and planeStep bytes apart.
-func panel16avx512Q6_K_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, planeStep int, tokens int, blocks int)
+// panel16avx512Q6_K_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and rowStep bytes apart.
+func panel16avx512Q6_K_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
 
 // panel16avx512Q6_K_q8_t1 adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
 func panel16avx512Q6_K_q8_t1(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
@@ -193,5 +193,5 @@ func panel16avx512Q6_K_q8_t1x4(y *float32, w *byte, wStep int, x *byte, hi *int8
 // panel16avx512Q6_K_q8_t1x4ahead adds to 64 float32 at y the products of blocks of 4 panels, wStep bytes apart, with a token.
 func panel16avx512Q6_K_q8_t1x4ahead(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
-// panel16avx512Q6_K_q8_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and planeStep bytes apart.
-func panel16avx512Q6_K_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, planeStep int, tokens int, blocks int)
+// panel16avx512Q6_K_q8_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and rowStep bytes apart.
+func panel16avx512Q6_K_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)

@@ -480,7 +480,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func panel16avx512Q4_0_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, planeStep int, tokens int, blocks int)
+// func panel16avx512Q4_0_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VNNI
 TEXT ·panel16avx512Q4_0_tn(SB), NOSPLIT, $0-80
 	VPXORD       Z0, Z0, Z0
@@ -546,7 +546,7 @@ token:
 	VMOVUPS       Z12, (DI)
 	ADDQ          yStep+8(FP), DI
 	ADDQ          xStep+32(FP), R8
-	ADDQ          planeStep+56(FP), R9
+	ADDQ          rowStep+56(FP), R9
 	JMP           token
 
 next:
@@ -954,7 +954,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func panel16avx512Q4_0_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, planeStep int, tokens int, blocks int)
+// func panel16avx512Q4_0_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VNNI
 TEXT ·panel16avx512Q4_0_q8_tn(SB), NOSPLIT, $0-80
 	VPXORD       Z0, Z0, Z0
@@ -1011,7 +1011,7 @@ token:
 	VMOVUPS       Z12, (BX)
 	ADDQ          yStep+8(FP), BX
 	ADDQ          xStep+32(FP), DI
-	ADDQ          planeStep+56(FP), R8
+	ADDQ          rowStep+56(FP), R8
 	JMP           token
 
 next:
@@ -1509,7 +1509,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func panel16avx512Q4_1_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, planeStep int, tokens int, blocks int)
+// func panel16avx512Q4_1_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VNNI
 TEXT ·panel16avx512Q4_1_tn(SB), NOSPLIT, $0-80
 	VPXORD       Z0, Z0, Z0
@@ -1576,7 +1576,7 @@ token:
 	VMOVUPS       Z2, (DI)
 	ADDQ          yStep+8(FP), DI
 	ADDQ          xStep+32(FP), R8
-	ADDQ          planeStep+56(FP), R9
+	ADDQ          rowStep+56(FP), R9
 	JMP           token
 
 next:
@@ -1993,7 +1993,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func panel16avx512Q4_1_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, planeStep int, tokens int, blocks int)
+// func panel16avx512Q4_1_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VNNI
 TEXT ·panel16avx512Q4_1_q8_tn(SB), NOSPLIT, $0-80
 	VPXORD       Z0, Z0, Z0
@@ -2051,7 +2051,7 @@ token:
 	VMOVUPS       Z2, (BX)
 	ADDQ          yStep+8(FP), BX
 	ADDQ          xStep+32(FP), DI
-	ADDQ          planeStep+56(FP), R8
+	ADDQ          rowStep+56(FP), R8
 	JMP           token
 
 next:
@@ -2631,7 +2631,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func panel16avx512Q5_0_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, planeStep int, tokens int, blocks int)
+// func panel16avx512Q5_0_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VNNI
 TEXT ·panel16avx512Q5_0_tn(SB), NOSPLIT, $0-80
 	VPXORD       Z0, Z0, Z0
@@ -2712,7 +2712,7 @@ token:
 	VMOVUPS       Z16, (DI)
 	ADDQ          yStep+8(FP), DI
 	ADDQ          xStep+32(FP), R8
-	ADDQ          planeStep+56(FP), R9
+	ADDQ          rowStep+56(FP), R9
 	JMP           token
 
 next:
@@ -3211,7 +3211,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func panel16avx512Q5_0_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, planeStep int, tokens int, blocks int)
+// func panel16avx512Q5_0_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VNNI
 TEXT ·panel16avx512Q5_0_q8_tn(SB), NOSPLIT, $0-80
 	VPXORD       Z0, Z0, Z0
@@ -3283,7 +3283,7 @@ token:
 	VMOVUPS       Z16, (BX)
 	ADDQ          yStep+8(FP), BX
 	ADDQ          xStep+32(FP), DI
-	ADDQ          planeStep+56(FP), R8
+	ADDQ          rowStep+56(FP), R8
 	JMP           token
 
 next:
@@ -3872,7 +3872,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func panel16avx512Q5_1_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, planeStep int, tokens int, blocks int)
+// func panel16avx512Q5_1_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VNNI
 TEXT ·panel16avx512Q5_1_tn(SB), NOSPLIT, $0-80
 	VPXORD       Z0, Z0, Z0
@@ -3954,7 +3954,7 @@ token:
 	VMOVUPS       Z2, (DI)
 	ADDQ          yStep+8(FP), DI
 	ADDQ          xStep+32(FP), R8
-	ADDQ          planeStep+56(FP), R9
+	ADDQ          rowStep+56(FP), R9
 	JMP           token
 
 next:
@@ -4462,7 +4462,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func panel16avx512Q5_1_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, planeStep int, tokens int, blocks int)
+// func panel16avx512Q5_1_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VNNI
 TEXT ·panel16avx512Q5_1_q8_tn(SB), NOSPLIT, $0-80
 	VPXORD       Z0, Z0, Z0
@@ -4535,7 +4535,7 @@ token:
 	VMOVUPS       Z2, (BX)
 	ADDQ          yStep+8(FP), BX
 	ADDQ          xStep+32(FP), DI
-	ADDQ          planeStep+56(FP), R8
+	ADDQ          rowStep+56(FP), R8
 	JMP           token
 
 next:
@@ -5004,7 +5004,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func panel16avx512Q8_0_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, planeStep int, tokens int, blocks int)
+// func panel16avx512Q8_0_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
 // Requires: AVX, AVX512F, AVX512VNNI
 TEXT ·panel16avx512Q8_0_tn(SB), NOSPLIT, $0-80
 	VPXORD       Z0, Z0, Z0
@@ -5066,7 +5066,7 @@ token:
 	VMOVUPS       Z12, (DI)
 	ADDQ          yStep+8(FP), DI
 	ADDQ          xStep+32(FP), R8
-	ADDQ          planeStep+56(FP), R9
+	ADDQ          rowStep+56(FP), R9
 	JMP           token
 
 next:
@@ -5454,7 +5454,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func panel16avx512Q8_0_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, planeStep int, tokens int, blocks int)
+// func panel16avx512Q8_0_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
 // Requires: AVX, AVX512F, AVX512VNNI
 TEXT ·panel16avx512Q8_0_q8_tn(SB), NOSPLIT, $0-80
 	VPXORD       Z0, Z0, Z0
@@ -5507,7 +5507,7 @@ token:
 	VMOVUPS       Z12, (BX)
 	ADDQ          yStep+8(FP), BX
 	ADDQ          xStep+32(FP), DI
-	ADDQ          planeStep+56(FP), R8
+	ADDQ          rowStep+56(FP), R8
 	JMP           token
 
 next:
@@ -6086,7 +6086,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func panel16avx512Q4_K_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, planeStep int, tokens int, blocks int)
+// func panel16avx512Q4_K_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VNNI
 TEXT ·panel16avx512Q4_K_tn(SB), NOSPLIT, $0-80
 	VPXORD       Z0, Z0, Z0
@@ -6165,7 +6165,7 @@ token:
 	VMOVUPS       Z2, (R10)
 	ADDQ          yStep+8(FP), R10
 	ADDQ          xStep+32(FP), R11
-	ADDQ          planeStep+56(FP), R12
+	ADDQ          rowStep+56(FP), R12
 	JMP           token
 
 next:
@@ -6666,7 +6666,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func panel16avx512Q4_K_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, planeStep int, tokens int, blocks int)
+// func panel16avx512Q4_K_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VNNI
 TEXT ·panel16avx512Q4_K_q8_tn(SB), NOSPLIT, $0-80
 	VPXORD       Z0, Z0, Z0
@@ -6736,7 +6736,7 @@ token:
 	VMOVUPS       Z2, (R9)
 	ADDQ          yStep+8(FP), R9
 	ADDQ          xStep+32(FP), R10
-	ADDQ          planeStep+56(FP), R11
+	ADDQ          rowStep+56(FP), R11
 	JMP           token
 
 next:
@@ -7409,7 +7409,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func panel16avx512Q5_K_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, planeStep int, tokens int, blocks int)
+// func panel16avx512Q5_K_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VNNI
 TEXT ·panel16avx512Q5_K_tn(SB), NOSPLIT, $0-80
 	VPXORD       Z0, Z0, Z0
@@ -7503,7 +7503,7 @@ token:
 	VMOVUPS       Z2, (R10)
 	ADDQ          yStep+8(FP), R10
 	ADDQ          xStep+32(FP), R11
-	ADDQ          planeStep+56(FP), R12
+	ADDQ          rowStep+56(FP), R12
 	JMP           token
 
 next:
@@ -8095,7 +8095,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func panel16avx512Q5_K_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, planeStep int, tokens int, blocks int)
+// func panel16avx512Q5_K_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VNNI
 TEXT ·panel16avx512Q5_K_q8_tn(SB), NOSPLIT, $0-80
 	VPXORD       Z0, Z0, Z0
@@ -8180,7 +8180,7 @@ token:
 	VMOVUPS       Z2, (R9)
 	ADDQ          yStep+8(FP), R9
 	ADDQ          xStep+32(FP), R10
-	ADDQ          planeStep+56(FP), R11
+	ADDQ          rowStep+56(FP), R11
 	JMP           token
 
 next:
@@ -8950,7 +8950,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func panel16avx512Q6_K_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, planeStep int, tokens int, blocks int)
+// func panel16avx512Q6_K_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VNNI
 TEXT ·panel16avx512Q6_K_tn(SB), NOSPLIT, $0-80
 	VPXORD       Z0, Z0, Z0
@@ -9052,7 +9052,7 @@ token:
 	VMOVUPS       Z18, (R10)
 	ADDQ          yStep+8(FP), R10
 	ADDQ          xStep+32(FP), R11
-	ADDQ          planeStep+56(FP), R12
+	ADDQ          rowStep+56(FP), R12
 	JMP           token
 
 next:
@@ -9732,7 +9732,7 @@ done:
 	VZEROUPPER
 	RET
 
-// func panel16avx512Q6_K_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, planeStep int, tokens int, blocks int)
+// func panel16avx512Q6_K_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VNNI
 TEXT ·panel16avx512Q6_K_q8_tn(SB), NOSPLIT, $0-80
 	VPXORD       Z0, Z0, Z0
@@ -9824,7 +9824,7 @@ token:
 	VMOVUPS       Z18, (R9)
 	ADDQ          yStep+8(FP), R9
 	ADDQ          xStep+32(FP), R10
-	ADDQ          planeStep+56(FP), R11
+	ADDQ          rowStep+56(FP), R11
 	JMP           token
 
 next:

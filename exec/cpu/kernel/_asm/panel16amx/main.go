@@ -43,13 +43,13 @@ func products(f format.Format, planes int) {
 	if planes == 1 {
 		name += "_q8"
 	}
-	TEXT(name, 0, "func(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, qStep, planeStep, tokens, blocks int, config *byte)")
+	TEXT(name, 0, "func(y *float32, yStep int, w *byte, wStep int, x *byte, xStep int, q *int8, rowStep, planeStep, tokens, blocks int, config *byte)")
 	Pragma("noescape")
-	Doc(name + " adds to 32 float32 at y, and each yStep bytes behind them, the products of blocks of two panels, wStep bytes apart, with tokens, whose parts are xStep and qStep bytes apart. config has the shapes of tiles for so many tokens.")
+	Doc(name + " adds to 32 float32 at y, and each yStep bytes behind them, the products of blocks of two panels, wStep bytes apart, with tokens, whose parts are xStep and rowStep bytes apart. config has the shapes of tiles for so many tokens.")
 	k := units512.New(f, true)
 
 	// Units and products lie on the stack, aligned to the lines of the cache.
-	buffer, rowStep, qStep, plane := reg.RSI, reg.RAX, reg.RCX, [2]reg.GPPhysical{reg.RDI, reg.RDX}
+	buffer, unitStep, rowStep, plane := reg.RSI, reg.RAX, reg.RCX, [2]reg.GPPhysical{reg.RDI, reg.RDX}
 	blocks, tokens, pending := AllocLocal(8), AllocLocal(8), AllocLocal(8) // of which tokens counts bytes of a tile's rows
 	LEAQ(AllocLocal(panels*span+panels*planes*tile+unit), buffer)
 	ADDQ(U8(unit-1), buffer)
@@ -61,8 +61,8 @@ func products(f format.Format, planes int) {
 	Load(Param("config"), config)
 	MOVQ(config, reg.RBX)
 	amx.Emit(amx.LDTILECFG(amx.Mem{Base: reg.RBX}), reg.RBX)
-	MOVQ(U32(unit), rowStep)
-	Load(Param("qStep"), qStep)
+	MOVQ(U32(unit), unitStep)
+	Load(Param("rowStep"), rowStep)
 	Load(Param("q"), plane[0])
 	if planes == 2 {
 		Load(Param("planeStep"), plane[1])
@@ -87,11 +87,11 @@ func products(f format.Format, planes int) {
 	// multiply computes the products of a part of the units with all tokens.
 	multiply := func(p units512.Part) {
 		for i := range planes {
-			amx.Emit(amx.TILELOADD(tokenTile+amx.Tile(i), at(plane[i], qStep, 4*p.First)), plane[i], qStep)
+			amx.Emit(amx.TILELOADD(tokenTile+amx.Tile(i), at(plane[i], rowStep, 4*p.First)), plane[i], rowStep)
 		}
 		for panel := range panels {
 			weights := weightTile + amx.Tile(panel)
-			amx.Emit(amx.TILELOADD(weights, at(buffer, rowStep, units(panel, p.First))), buffer, rowStep)
+			amx.Emit(amx.TILELOADD(weights, at(buffer, unitStep, units(panel, p.First))), buffer, unitStep)
 			for i := range planes {
 				amx.Emit(amx.TILEZERO(product(panel, i)))
 				amx.Emit(amx.TDPBSSD(product(panel, i), tokenTile+amx.Tile(i), weights))
@@ -101,7 +101,7 @@ func products(f format.Format, planes int) {
 	store := func() {
 		for panel := range panels {
 			for i := range planes {
-				amx.Emit(amx.TILESTORED(at(buffer, rowStep, result(panel, i)), product(panel, i)), buffer, rowStep)
+				amx.Emit(amx.TILESTORED(at(buffer, unitStep, result(panel, i)), product(panel, i)), buffer, unitStep)
 			}
 		}
 	}
@@ -112,28 +112,17 @@ func products(f format.Format, planes int) {
 		XORQ(from, from)
 		Label(label)
 		for panel, p := range parts {
-			sum, f := ZMM(), ZMM()
+			sum := ZMM()
 			VMOVDQU64(Mem{Base: buffer, Index: from, Scale: 1, Disp: result(panel, 0)}, sum)
 			if planes == 2 {
 				VPSLLD(U8(7), sum, sum)
 				VPADDD(Mem{Base: buffer, Index: from, Scale: 1, Disp: result(panel, 1)}, sum, sum)
 			}
-			VCVTDQ2PS(sum, sum)
-			VMULPS_BCST(Mem{Base: at, Disp: format.Scale}, p.D, f)
-			VMULPS(f, sum, sum)
-			VADDPS(Mem{Base: y, Disp: unit * panel}, sum, sum)
-			if k.Min {
-				VMULPS_BCST(Mem{Base: at, Disp: format.Offset}, p.M, f)
-				if k.Sub > 0 {
-					VSUBPS(f, sum, sum) // these types subtract the minimum
-				} else {
-					VADDPS(f, sum, sum)
-				}
-			}
+			sum = k.AddScaled(Mem{Base: y, Disp: unit * panel}, sum, p, Mem{Base: at})
 			VMOVUPS(sum, Mem{Base: y, Disp: unit * panel})
 		}
-		advance("yStep", y)
-		advance("xStep", at)
+		units512.Advance("yStep", y)
+		units512.Advance("xStep", at)
 		ADDQ(U8(unit), from)
 		CMPQ(from, tokens)
 		JNE(LabelRef(label))
@@ -192,13 +181,4 @@ func products(f format.Format, planes int) {
 	amx.Emit(amx.TILERELEASE())
 	VZEROUPPER()
 	RET()
-}
-
-// advance adds a parameter to a pointer, without keeping the parameter in a register.
-func advance(name string, to reg.Register) {
-	at, err := Param(name).Resolve()
-	if err != nil {
-		panic(err)
-	}
-	ADDQ(at.Addr, to)
 }

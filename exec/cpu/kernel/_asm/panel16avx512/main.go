@@ -21,10 +21,10 @@ func main() {
 	ConstraintExpr("!purego")
 	for _, f := range format.Formats {
 		for _, planes := range []int{2, 1} {
-			for _, r := range readings {
+			for _, r := range orders {
 				one(f, planes, r)
 			}
-			some(f, planes)
+			several(f, planes)
 		}
 	}
 	Generate()
@@ -88,21 +88,7 @@ func (k *kernel) add(sum Op, u [8]reg.VecVirtual, p units512.Part, x token) reg.
 	}
 	VPADDD(hi, lo, lo)
 
-	VCVTDQ2PS(lo, lo)
-	f := ZMM()
-	VMULPS_BCST(x.x.Offset(format.Scale), p.D, f)
-	VMULPS(f, lo, lo)
-	VADDPS(sum, lo, lo)
-	if !k.Min {
-		return lo
-	}
-	VMULPS_BCST(x.x.Offset(format.Offset), p.M, f)
-	if k.Sub > 0 {
-		VSUBPS(f, lo, lo) // these types subtract the minimum
-	} else {
-		VADDPS(f, lo, lo)
-	}
-	return lo
+	return k.AddScaled(sum, lo, p, x.x)
 }
 
 // total sets z to the sum of a token's activations in the part.
@@ -118,18 +104,18 @@ func (k *kernel) total(z reg.VecVirtual, p units512.Part, x Mem) {
 	}
 }
 
-// A reading is an order in which weights are read for one token, where products are limited by memory bandwidth.
-// Which is best depends on the processor, and on type and shape (RATIONALE).
-type reading struct {
+// An order is one in which weights are read for one token, where products are limited by memory bandwidth. Which is
+// fastest depends on the processor, and on type and shape (RATIONALE).
+type order struct {
 	name   string
 	panels int // at a time
 	ahead  int // bytes to prefetch, or 0; hardware prefetchers do not cross pages of 4 KiB
 }
 
-var readings = []reading{{"t1", 1, 0}, {"t1x4", 4, 0}, {"t1x4ahead", 4, 2048}}
+var orders = []order{{"t1", 1, 0}, {"t1x4", 4, 0}, {"t1x4ahead", 4, 2048}}
 
 // one writes a kernel for one token. The activations stay in the cache.
-func one(f format.Format, planes int, r reading) {
+func one(f format.Format, planes int, r order) {
 	name := name(f, planes, r.name)
 	TEXT(name, NOSPLIT, "func(y *float32, w *byte, wStep int, x *byte, hi, lo *int8, blocks int)")
 	Doc(fmt.Sprintf("%s adds to %d float32 at y the products of blocks of %d panels, wStep bytes apart, with a token.", name, 16*r.panels, r.panels))
@@ -184,12 +170,12 @@ func one(f format.Format, planes int, r reading) {
 	RET()
 }
 
-// some writes the kernel for one panel and any number of tokens. It unpacks a span of the panel once for
+// several writes the kernel for one panel and any number of tokens. It unpacks a span of the panel once for
 // all of them. Tokens are independent, so the processor can overlap them.
-func some(f format.Format, planes int) {
+func several(f format.Format, planes int) {
 	name := name(f, planes, "tn")
-	TEXT(name, NOSPLIT, "func(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, tokens, blocks int)")
-	Doc(name + " adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and planeStep bytes apart.")
+	TEXT(name, NOSPLIT, "func(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, rowStep, tokens, blocks int)")
+	Doc(name + " adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and rowStep bytes apart.")
 	k := newKernel(f, planes)
 	w := units512.Panels{W: GP64(), At: []func(base reg.GPVirtual, disp int) Mem{
 		func(base reg.GPVirtual, disp int) Mem { return Mem{Base: base, Disp: disp} },
@@ -215,9 +201,9 @@ func some(f format.Format, planes int) {
 			sum = k.add(sum, u, p, token{Mem{Base: at}, Mem{Base: plane}, Mem{Base: plane, Index: lo, Scale: 1}})
 		}
 		VMOVUPS(sum, Mem{Base: y})
-		step("yStep", y)
-		step("xStep", at)
-		step("planeStep", plane)
+		units512.Advance("yStep", y)
+		units512.Advance("xStep", at)
+		units512.Advance("rowStep", plane)
 		JMP(LabelRef("token"))
 		Label("next")
 	}, func() {
@@ -229,13 +215,4 @@ func some(f format.Format, planes int) {
 	Label("done")
 	VZEROUPPER()
 	RET()
-}
-
-// step adds a parameter to a pointer, without keeping the parameter in a register.
-func step(name string, to reg.Register) {
-	at, err := Param(name).Resolve()
-	if err != nil {
-		panic(err)
-	}
-	ADDQ(at.Addr, to)
 }

@@ -165,3 +165,33 @@ func product(half, bytes Mem, extend func(ops ...Op)) reg.VecVirtual {
 	VMULPS(z, d, d)
 	return d
 }
+
+// AddScaled adds the integer products of a part with a token, whose qblock is at x, to sum, a float32 vector in memory
+// or in a register, and returns the register of the result: sum + products·(d·scale) + m·offset, with each operation
+// rounded as in swar_products.go. It overwrites the products.
+func (k *Kernel) AddScaled(sum Op, products reg.VecVirtual, p Part, x Mem) reg.VecVirtual {
+	f := ZMM()
+	VCVTDQ2PS(products, products)
+	VMULPS_BCST(x.Offset(format.Scale), p.D, f)
+	VMULPS(f, products, products)
+	VADDPS(sum, products, products)
+	if !k.Min {
+		return products
+	}
+	VMULPS_BCST(x.Offset(format.Offset), p.M, f)
+	if k.Sub > 0 {
+		VSUBPS(f, products, products) // these types subtract the minimum
+	} else {
+		VADDPS(f, products, products)
+	}
+	return products
+}
+
+// Advance adds a parameter to a pointer, without keeping the parameter in a register.
+func Advance(param string, pointer reg.Register) {
+	at, err := Param(param).Resolve()
+	if err != nil {
+		panic(err)
+	}
+	ADDQ(at.Addr, pointer)
+}
