@@ -42,11 +42,11 @@ type Options struct {
 	// step. The steps of a wave then run one after another, which changes no bit.
 	Observe func(Observation)
 
-	// Readings are the orders in which one token reads weights, by type, as Tuned names them. Tune lets the
-	// engine measure, before the second token and for at most TuneTime, which orders are fastest for the types
-	// that Readings lacks; Engine.Tuned returns them. No choice changes a bit.
-	Readings map[string]string
-	Tune     bool
+	// ReadOrders are the orders in which one token reads weights, by type, as Tuned names them. Tune lets the
+	// engine measure, before the second token and for at most 150 ms, which orders are fastest for the types
+	// that ReadOrders lacks; Engine.Tuned returns them. No choice changes a bit.
+	ReadOrders map[string]string
+	Tune       bool
 
 	// Profile makes every worker record when it begins and ends each step, for Engine.Profile.
 	// Trace is the number of last runs whose times are kept for Engine.Trace. With false and 0,
@@ -89,7 +89,7 @@ type Engine struct {
 	packings               []packing
 	staged                 []stagedTable
 	choices                kernel.Choices
-	given                  map[quant.Type]bool // types whose Reading the options give
+	given                  map[quant.Type]bool // types whose order the options give
 	tune                   bool                // before the second token
 	tuned                  []Tuned
 	passes                 int32 // counts forward passes
@@ -127,7 +127,7 @@ func Open(p *plan.Plan, f *gguf.File, o Options) (*Engine, error) {
 	e := &Engine{plan: p, file: f, sidecar: o.Sidecar, poison: o.Poison, observe: o.Observe, ctx: int(p.Target.Ctx)}
 	e.sequences = make([]sequence, p.Target.Sequences)
 	e.tune = o.Tune
-	if err := e.useReadings(o.Readings); err != nil {
+	if err := e.useReadOrders(o.ReadOrders); err != nil {
 		return nil, err
 	}
 	open := e.openProcessor

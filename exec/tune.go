@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -14,8 +15,8 @@ import (
 	"pesti/gguf/quant"
 )
 
-// TuneTime is the longest time that an engine tunes itself.
-const TuneTime = 150 * time.Millisecond
+// tuneTime is the longest time that an engine tunes itself.
+const tuneTime = 150 * time.Millisecond
 
 // tuneLimits are limits of tuning.
 type tuneLimits struct {
@@ -27,40 +28,41 @@ type tuneLimits struct {
 
 var usualLimits = tuneLimits{least: 32 << 20, sample: 16 << 20, rounds: 5, gain: 1.05}
 
-// A Tuned is a choice of the order in which the products of one token read the weights of a type.
-// All orders give the same bits.
+// A Tuned is a choice of the order in which the products of one token read the weights of a type. All orders give
+// the same bits.
 type Tuned struct {
-	Type    string        `json:"type"`    // of the weights, in lower case
-	Bytes   int64         `json:"bytes"`   // of these weights in the plan
-	Reading string        `json:"reading"` // chosen
-	Tried   []TunedSample `json:"tried"`   // the default first
+	Type  string       `json:"type"`          // of the weights, in lower case
+	Bytes int64        `json:"bytes"`         // of the weights that were to be measured
+	Order string       `json:"order"`         // chosen
+	Tried []TunedOrder `json:"tried"`         // the default first; empty if nothing was measured
+	Why   string       `json:"why,omitempty"` // why the default was kept without five samples of each order
 }
 
-// A TunedSample is an order that was measured.
-type TunedSample struct {
-	Reading string  `json:"reading"`
-	GBs     float64 `json:"gb_s"`   // median of five, 10⁹ bytes of weights a second; 0: there was no time for it
-	GMACs   float64 `json:"gmac_s"` // 10⁹ products a second
+// A TunedOrder is an order that was measured.
+type TunedOrder struct {
+	Order string  `json:"order"`
+	GBs   float64 `json:"gb_s"`   // 10⁹ bytes of weights a second, median of five samples, or of fewer if the time ended
+	GMACs float64 `json:"gmac_s"` // 10⁹ products a second
 }
 
-// CheckReading returns an error for an unknown order or an unknown type of weights.
-func CheckReading(kind, reading string) error {
+// CheckReadOrder returns an error for an unknown order or an unknown type of weights.
+func CheckReadOrder(kind, order string) error {
 	if _, ok := quant.ByName(kind); !ok {
 		return fmt.Errorf("type %q of weights is unknown", kind)
 	}
-	_, err := kernel.ParseReading(reading)
+	_, err := kernel.ParseReadOrder(order)
 	return err
 }
 
-// useReadings sets the orders in which one token reads weights.
-func (e *Engine) useReadings(byType map[string]string) error {
-	e.choices.Reading, e.given = map[quant.Type]kernel.Reading{}, map[quant.Type]bool{}
-	for kind, reading := range byType {
-		if err := CheckReading(kind, reading); err != nil {
+// useReadOrders sets the orders in which one token reads weights.
+func (e *Engine) useReadOrders(byType map[string]string) error {
+	e.choices.ReadOrder, e.given = map[quant.Type]kernel.ReadOrder{}, map[quant.Type]bool{}
+	for kind, order := range byType {
+		if err := CheckReadOrder(kind, order); err != nil {
 			return err
 		}
 		info, _ := quant.ByName(kind)
-		e.choices.Reading[info.Type], _ = kernel.ParseReading(reading)
+		e.choices.ReadOrder[info.Type], _ = kernel.ParseReadOrder(order)
 		e.given[info.Type] = true
 	}
 	return nil
@@ -69,8 +71,8 @@ func (e *Engine) useReadings(byType map[string]string) error {
 // Tune measures which order of reading is fastest for one token, for the weights of each type, and
 // uses that order from then on. It runs products of the plan on this engine's workers for about the
 // given time. A type keeps its order if it has less than 32 MiB of weights, if no other order is at
-// least 5 % faster by the median and by the fastest of five samples, or if the time or ctx ends first. Only AVX-512 VNNI has
-// more than one order. The logits of the last pass are overwritten.
+// least 5 % faster by the median and by the fastest of five samples, or if the time or ctx ends first.
+// Only AVX-512 VNNI has more than one order. The logits of the last pass are overwritten.
 func (e *Engine) Tune(ctx context.Context, limit time.Duration) ([]Tuned, error) {
 	return e.tuneWithin(ctx, limit, &usualLimits)
 }
@@ -102,12 +104,12 @@ func (e *Engine) tuneWithin(ctx context.Context, limit time.Duration, l *tuneLim
 	return all, nil
 }
 
-// A tunedProducts has the products of one token whose weights are mostly of one type.
+// A tunedProducts has the products of one token with weights of one type.
 type tunedProducts struct {
-	kind     quant.Type
-	readings []kernel.Reading // the default first
-	steps    []tunedStep
-	bytes    int64
+	kind   quant.Type
+	orders []kernel.ReadOrder // the default first
+	steps  []tunedStep
+	bytes  int64
 }
 
 // A tunedStep is a step of products, as a schedule of its own.
@@ -118,7 +120,7 @@ type tunedStep struct {
 }
 
 // tunable returns the products of the program for one token for which there is a choice, the type with most weights
-// first.
+// first. Steps with weights of several types are left out.
 func (e *Engine) tunable(sets []string) []tunedProducts {
 	selected := e.plan.SelectProgram(1, 1, func(int64) bool { return false })
 	at := slices.IndexFunc(e.programs, func(g program) bool { return g.Program == selected })
@@ -133,95 +135,109 @@ func (e *Engine) tunable(sets []string) []tunedProducts {
 	var all []tunedProducts
 	for wave := range g.Waves {
 		for i := range g.Waves[wave].Steps {
-			st, most := tunedStep{}, tunedProducts{}
+			var st tunedStep
+			var kinds []string
+			var orders []kernel.ReadOrder
 			for _, a := range g.Waves[wave].Steps[i].Args {
-				w, readings := weights[a.Weight], kernel.Readings(a.Kernel, sets)
-				if w == nil || readings == nil {
+				if a.Kernel == "" {
 					continue
 				}
-				info, _ := quant.ByName(w.Type) // CheckModel has checked it
+				w := weights[a.Weight]
 				st.bytes, st.macs = st.bytes+w.Packed, st.macs+w.Dims[0]*w.Dims[1]
-				if w.Packed > most.bytes {
-					most = tunedProducts{kind: info.Type, readings: readings, bytes: w.Packed}
-				}
+				orders = kernel.ReadOrders(a.Kernel, sets)
+				kinds = append(kinds, w.Type)
 			}
-			if most.readings == nil {
+			if kinds = slices.Compact(kinds); len(kinds) != 1 || orders == nil {
 				continue
 			}
 			for _, worker := range g.schedule {
 				st.schedule = append(st.schedule, [][]kernel.Func{{worker[wave][i]}})
 			}
-			same := slices.IndexFunc(all, func(p tunedProducts) bool { return p.kind == most.kind })
+			info, _ := quant.ByName(kinds[0]) // CheckModel has checked it
+			same := slices.IndexFunc(all, func(p tunedProducts) bool { return p.kind == info.Type })
 			if same < 0 {
-				most.bytes = 0
-				all, same = append(all, most), len(all)
+				all, same = append(all, tunedProducts{kind: info.Type, orders: orders}), len(all)
 			}
 			all[same].bytes += st.bytes
 			all[same].steps = append(all[same].steps, st)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b tunedProducts) int { return int(min(max(b.bytes-a.bytes, -1), 1)) })
+	slices.SortStableFunc(all, func(a, b tunedProducts) int { return cmp.Compare(b.bytes, a.bytes) })
 	return all
 }
 
-// tuneType measures the orders for one type. Each sample reads other weights than the one before,
-// since in a forward pass the weights are not in caches either.
+// tuneType measures the orders for one type. Each sample reads other weights than the one before, since in a
+// forward pass the weights are not in caches either. In each round an order reads other steps than in the last, so
+// that no order has the steps of one shape.
 func (e *Engine) tuneType(ctx context.Context, p *tunedProducts, end time.Time, l *tuneLimits) (Tuned, error) {
 	t := Tuned{Type: lowerName(p.kind), Bytes: p.bytes}
-	before, chosen := e.choices.Reading[p.kind]
+	before, chosen := e.choices.ReadOrder[p.kind]
 	if !chosen {
-		before = p.readings[0]
+		before = p.orders[0]
 	}
-	t.Reading = before.String()
+	t.Order = before.String()
 	if p.bytes < l.least {
+		t.Why = fmt.Sprintf("fewer than %s, which stay in caches", plan.HumanBytes(l.least))
 		return t, nil
 	}
-	rates, perByte, next := make([][]float64, len(p.readings)), 0.0, 0
+	rates := make([][]float64, len(p.orders)) // bytes a second
+	var bytes, macs int64                     // of all samples
+	next := 0
+rounds:
 	for range l.rounds {
-		for i, r := range p.readings {
-			if ctx.Err() != nil || time.Now().After(end) {
-				e.choices.Reading[p.kind] = before
-				return t, nil
+		for i, r := range p.orders {
+			switch {
+			case ctx.Err() != nil:
+				t.Why = "cancelled"
+				break rounds
+			case time.Now().After(end):
+				t.Why = "no time for five samples"
+				break rounds
 			}
-			e.choices.Reading[p.kind] = r
-			begin, bytes, macs := time.Now(), int64(0), int64(0)
-			for bytes < l.sample {
+			e.choices.ReadOrder[p.kind] = r
+			begin, sample := time.Now(), int64(0)
+			for sample < max(l.sample, 1) {
 				st := &p.steps[next%len(p.steps)]
 				if err := e.machine.Run(nil, st.schedule, kernel.Run{T: 1, R: 1}); err != nil {
 					return t, e.fault(err)
 				}
-				bytes, macs, next = bytes+st.bytes, macs+st.macs, next+1
+				sample, macs, next = sample+st.bytes, macs+st.macs, next+1
 			}
-			rates[i] = append(rates[i], float64(bytes)/time.Since(begin).Seconds()/1e9)
-			perByte = float64(macs) / float64(bytes)
+			bytes += sample
+			rates[i] = append(rates[i], float64(sample)/time.Since(begin).Seconds())
 		}
+		next++
 	}
+	e.choices.ReadOrder[p.kind] = before
 	best := 0
-	for i, r := range p.readings {
+	for i, r := range p.orders {
+		if len(rates[i]) == 0 { // there was no time for a single round
+			t.Tried = nil
+			return t, nil
+		}
 		slices.Sort(rates[i])
-		median := rates[i][len(rates[i])/2]
-		t.Tried = append(t.Tried, TunedSample{r.String(), median, median * perByte})
+		median := rates[i][len(rates[i])/2] / 1e9
+		t.Tried = append(t.Tried, TunedOrder{r.String(), median, median * float64(macs) / float64(bytes)})
 		if median > t.Tried[best].GBs {
 			best = i
 		}
 	}
 	// Other programs slow some samples down, the fastest ones least: both must be faster than the default.
 	fastest := func(i int) float64 { return rates[i][len(rates[i])-1] }
-	if t.Tried[best].GBs < l.gain*t.Tried[0].GBs || fastest(best) < l.gain*fastest(0) {
-		best = 0
+	if t.Why == "" && t.Tried[best].GBs >= l.gain*t.Tried[0].GBs && fastest(best) >= l.gain*fastest(0) {
+		e.choices.ReadOrder[p.kind], t.Order = p.orders[best], t.Tried[best].Order
 	}
-	e.choices.Reading[p.kind], t.Reading = p.readings[best], t.Tried[best].Reading
 	return t, nil
 }
 
 // tuneOnce tunes before the second token if Options.Tune is set.
 func (e *Engine) tuneOnce(ctx context.Context, tokens int) error {
-	if !e.tune || e.passes == 0 || tokens > 1 {
+	if !e.tune || e.passes == 0 || tokens > 1 || ctx.Err() != nil {
 		return nil
 	}
 	e.tune = false
 	var err error
-	e.tuned, err = e.Tune(ctx, TuneTime)
+	e.tuned, err = e.Tune(ctx, tuneTime)
 	return err
 }
 

@@ -32,7 +32,7 @@ func TuneMachine(ctx context.Context, set string, threads int, limit time.Durati
 	var layouts []kernel.Layout
 	size := 0
 	for _, l := range kernel.Layouts() {
-		if kernel.Readings(gemv(&l), sets) != nil {
+		if kernel.ReadOrders(gemv(&l), sets) != nil {
 			layouts, size = append(layouts, l), max(size, machineSamples*l.Size(machineN, machineK))
 		}
 	}
@@ -52,7 +52,7 @@ func TuneMachine(ctx context.Context, set string, threads int, limit time.Durati
 		err = errors.Join(err, memory.Free())
 	}()
 	e := &Engine{machine: m}
-	if err := e.useReadings(nil); err != nil {
+	if err := e.useReadOrders(nil); err != nil {
 		return nil, err
 	}
 	end := time.Now().Add(limit)
@@ -80,7 +80,7 @@ func (e *Engine) machineProducts(l *kernel.Layout, memory []byte, sets []string)
 		Name: "tune", Kernel: "matmul_group", Rows: "T", Split: plan.Split{By: "rows", Unit: said.Rows},
 		Params: []plan.Param{{Name: "k", Value: int64(machineK)}, {Name: "n0", Value: int64(machineN)}},
 	}
-	p := &tunedProducts{kind: l.Type, readings: kernel.Readings(gemv(l), sets)}
+	p := &tunedProducts{kind: l.Type, orders: kernel.ReadOrders(gemv(l), sets)}
 	x, y := slices.Repeat([]byte{0x11}, numfmt.Q8x2Bytes(machineK)), make([]float32, machineN)
 	out := kernel.Operand{Format: "f32", Data: floatBytes(y)}
 	for i := range machineSamples {

@@ -14,20 +14,20 @@ import (
 	"pesti/lower"
 )
 
-// readingsOf returns the orders that there are for the products of a plan, by type of the weights.
-func readingsOf(t *testing.T, p *plan.Plan) map[string][]kernel.Reading {
+// ordersOf returns the orders that there are for the products of a plan, by type of the weights.
+func ordersOf(t *testing.T, p *plan.Plan) map[string][]kernel.ReadOrder {
 	t.Helper()
 	sets, err := isa.UpTo(p.Target.ISA)
 	if err != nil {
 		t.Fatal(err)
 	}
-	types, all := map[string]string{}, map[string][]kernel.Reading{}
+	types, all := map[string]string{}, map[string][]kernel.ReadOrder{}
 	for i := range p.Weights {
 		types[p.Weights[i].Name] = p.Weights[i].Type
 	}
 	for _, st := range p.Steps() {
 		for _, a := range st.Args {
-			if r := kernel.Readings(a.Kernel, sets); r != nil {
+			if r := kernel.ReadOrders(a.Kernel, sets); r != nil {
 				all[types[a.Weight]] = r
 			}
 		}
@@ -39,7 +39,7 @@ func readingsOf(t *testing.T, p *plan.Plan) map[string][]kernel.Reading {
 func TestTune(t *testing.T) {
 	m := load(t, configs["k-quant"])
 	p := compile(t, m, lower.Options{Precision: "fast"}).Plan
-	choices := readingsOf(t, p)
+	choices := ordersOf(t, p)
 	want := func() []float32 {
 		s := session(t, open(t, m, p, 2))
 		feed(t, s, prompt(5))
@@ -64,15 +64,15 @@ func TestTune(t *testing.T) {
 			}
 			best := r.Tried[0]
 			for i, tried := range r.Tried {
-				if tried.Reading != orders[i].String() || !(tried.GBs > 0) || !(tried.GMACs > 0) {
+				if tried.Order != orders[i].String() || !(tried.GBs > 0) || !(tried.GMACs > 0) {
 					t.Errorf("%s: tried %+v, expected a rate of %v", r.Type, tried, orders[i])
 				}
 				if gain == 0 && tried.GBs > best.GBs {
 					best = tried
 				}
 			}
-			if r.Reading != best.Reading && r.Reading != r.Tried[0].Reading {
-				t.Errorf("%+v chose %s, expected %s", r, r.Reading, best.Reading)
+			if r.Order != best.Order && r.Order != r.Tried[0].Order {
+				t.Errorf("%+v chose %s, expected %s", r, r.Order, best.Order)
 			}
 		}
 		if e.Logits(0) != nil {
@@ -83,9 +83,9 @@ func TestTune(t *testing.T) {
 		}
 	}
 
-	for _, r := range []kernel.Reading{kernel.OneStream, kernel.FourStreams, kernel.FourStreamsAhead} {
+	for _, r := range []kernel.ReadOrder{kernel.OneStream, kernel.FourStreams, kernel.FourStreamsAhead} {
 		byType := map[string]string{"q4_k": r.String(), "Q5_K": r.String(), "q6_k": r.String()}
-		e, err := exec.Open(p, m.File, exec.Options{Threads: 2, Readings: byType, Tune: true})
+		e, err := exec.Open(p, m.File, exec.Options{Threads: 2, ReadOrders: byType, Tune: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,13 +124,13 @@ func TestTuneLimits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	choices := readingsOf(t, p)
+	choices := ordersOf(t, p)
 	for name, tuned := range map[string][]exec.Tuned{"by itself": e.Tuned(), "without time": late, "cancelled": cancelled} {
 		if (len(tuned) == 0) != (len(choices) == 0) {
 			t.Errorf("%s: %+v, where there are choices for %v", name, tuned, choices)
 		}
 		for _, r := range tuned {
-			if len(r.Tried) > 0 || r.Reading != choices[r.Type][0].String() {
+			if len(r.Tried) > 0 || r.Order != choices[r.Type][0].String() {
 				t.Errorf("%s: %+v, expected the default, not measured", name, r)
 			}
 		}
@@ -141,10 +141,10 @@ func TestTuneLimits(t *testing.T) {
 	if _, err := e.Tune(context.Background(), time.Second); err == nil {
 		t.Error("a closed engine was tuned")
 	}
-	for kind, reading := range map[string]string{"q4_x": "one stream", "q4_k": "two streams"} {
-		_, err := exec.Open(p, m.File, exec.Options{Readings: map[string]string{kind: reading}})
-		if err == nil || !strings.Contains(err.Error(), "q4_x") && !strings.Contains(err.Error(), `"two streams", expected one of "one stream"`) {
-			t.Errorf("%s of %s: error %v", reading, kind, err)
+	for kind, order := range map[string]string{"q4_x": "one-stream", "q4_k": "two-streams"} {
+		_, err := exec.Open(p, m.File, exec.Options{ReadOrders: map[string]string{kind: order}})
+		if err == nil || !strings.Contains(err.Error(), "q4_x") && !strings.Contains(err.Error(), `"two-streams", expected one of "one-stream"`) {
+			t.Errorf("%s of %s: error %v", order, kind, err)
 		}
 	}
 }
@@ -166,7 +166,7 @@ func TestTuneMachine(t *testing.T) {
 		types := map[string]bool{}
 		for _, l := range kernel.Layouts() {
 			kind := strings.ToLower(l.Type.String())
-			if kernel.Readings("gemv."+kind+".r16.q8x2", sets) != nil {
+			if kernel.ReadOrders("gemv."+kind+".r16.q8x2", sets) != nil {
 				types[kind] = true
 			}
 		}

@@ -133,7 +133,7 @@ func (a *app) runBench(ctx context.Context, name string, tests []bench.Test, o *
 	}
 	a.loaded()
 	tests, stopped, err := b.Run(ctx, tests)
-	o.tune.keep(a, engine)
+	o.tune.save(a, engine)
 	interrupt := err
 	if err != nil && (!errors.Is(err, context.Canceled) || len(tests) == 0 && stopped == "") {
 		return err

@@ -182,7 +182,7 @@ func (a *app) continueText(ctx context.Context, name string, text []byte, o *run
 	}
 
 	r, err := a.generate(ctx, session, ids, o)
-	o.tune.keep(a, engine)
+	o.tune.save(a, engine)
 	stats.Stop = r.Stop
 	if isTerminal(a.stdout) {
 		fmt.Fprintln(a.stdout)

@@ -176,7 +176,7 @@ func (s *source) execOptions() exec.Options {
 	debug.FreeOSMemory()
 	o := exec.Options{Sidecar: s.sidecar, Driver: s.driver, Devices: s.devices, Threads: s.threads, Profile: s.profile, Trace: s.trace}
 	if s.tuning != nil {
-		o.Readings, o.Tune = s.tuning.readings, s.tuning.path != ""
+		o.ReadOrders, o.Tune = s.tuning.orders, s.tuning.path != ""
 	}
 	return o
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -30,9 +31,9 @@ const (
 type tuning struct {
 	word string // of --tune, "" for the default
 
-	path     string // "" where nothing is read or kept
-	key      tunefile.Key
-	readings map[string]string
+	path   string // "" if no file is used
+	key    tunefile.Key
+	orders map[string]string
 }
 
 func addTuneFlag(cmd *cobra.Command) *tuning {
@@ -41,9 +42,7 @@ func addTuneFlag(cmd *cobra.Command) *tuning {
 	return t
 }
 
-// prepare reads earlier choices for the plan of a source. A file that --tune names must be valid.
-// The file in the cache only saves time: if it is invalid, a notice says so, and it is measured and
-// written again.
+// prepare reads earlier choices for the plan of a source.
 func (t *tuning) prepare(s *source) error {
 	s.tuning = t
 	target := s.plan.Device(0)
@@ -54,30 +53,33 @@ func (t *tuning) prepare(s *source) error {
 	if threads == 0 {
 		threads = min(int(target.Threads), exec.DefaultThreads())
 	}
-	return t.locate(s.app, target.ISA, threads)
+	return t.load(s.app, target.ISA, threads)
 }
 
-// locate is prepare for an instruction set and a number of workers.
-func (t *tuning) locate(a *app, isa string, threads int) error {
+// load reads earlier choices for an instruction set and a number of workers. A file that --tune names must be valid.
+// Other files only save time: if one is invalid, a notice says so, and it is measured and written again. In the cache
+// a file of another build is replaced without a notice.
+func (t *tuning) load(a *app, isa string, threads int) (err error) {
 	t.key, t.path = tunefile.NewKey(isa, threads), cmp.Or(t.word, a.getenv(tuneVariable))
-	switch t.path {
-	case tuneOff:
+	inCache := t.path == ""
+	if inCache {
+		if t.path, err = tunefile.Path(t.key); err != nil { // there is no cache folder
+			t.path = tuneOff
+		}
+	}
+	if t.path == tuneOff {
 		t.path = ""
 		return nil
-	case "":
-		path, err := tunefile.Path(t.key)
-		if err != nil { // there is no cache folder
-			return nil
-		}
-		t.path = path
-		if t.readings, err = tunefile.Load(path, t.key); err != nil {
-			a.warn([]string{err.Error()})
-		}
-		return nil
 	}
-	readings, err := tunefile.Load(t.path, t.key)
-	t.readings = readings
-	return err
+	t.orders, err = tunefile.Load(t.path, t.key)
+	switch {
+	case err == nil || inCache && errors.Is(err, tunefile.ErrOtherKey):
+		return nil
+	case t.word != "":
+		return err
+	}
+	a.warn([]string{err.Error()})
+	return nil
 }
 
 // tunedText describes the measured choices that run and bench use for an instruction set.
@@ -92,22 +94,22 @@ func (a *app) tunedText(isa string) string {
 			return "no: " + err.Error()
 		}
 	}
-	readings, err := tunefile.Load(t.path, t.key)
+	orders, err := tunefile.Load(t.path, t.key)
 	if err != nil {
 		return "no: " + err.Error()
 	}
 	var all []string
-	for _, kind := range slices.Sorted(maps.Keys(readings)) {
-		all = append(all, kind+": "+readings[kind])
+	for _, kind := range slices.Sorted(maps.Keys(orders)) {
+		all = append(all, kind+": "+orders[kind])
 	}
 	if all == nil {
-		return "nothing yet: run, bench or tune with a model measure"
+		return "nothing: run and bench measure by themselves, and tune does"
 	}
 	return strings.Join(all, "; ") + " (" + t.path + ")"
 }
 
-// keep saves an engine's measured choices.
-func (t *tuning) keep(a *app, e *exec.Engine) {
+// save saves an engine's measured choices.
+func (t *tuning) save(a *app, e *exec.Engine) {
 	if t.path == "" {
 		return
 	}
@@ -154,7 +156,8 @@ sets have one order.
 The verb measures every order for each type of weights, prints the medians of five, and keeps the choices for
 run and bench. With MODEL or PLAN it measures products of that model, for types of which it has 32 MiB or
 more; without, products with 6144 x 4096 weights. An order other than the default is chosen if it is at least
-5 % faster, by the median and by the fastest sample. run and bench measure by themselves if nothing was measured before.`
+5 % faster, by the median and by the fastest sample. run and bench measure by themselves if nothing was
+measured before.`
 	f := cmd.Flags()
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	f.StringVar(&t.word, "tune", "", "keep the choices in `FILE`; off keeps nothing (default "+tuneVariable+", or else a file in the user's cache)")
@@ -176,7 +179,7 @@ func (a *app) tuneModel(ctx context.Context, name, model string, t *tuning, flag
 	if err := t.prepare(s); err != nil {
 		a.warn([]string{err.Error()}) // the file is written again
 	}
-	t.readings = nil
+	t.orders = nil // measure all
 	e, err := s.start(ctx)
 	if err != nil {
 		return nil, err
@@ -202,8 +205,8 @@ func (a *app) tuneMachine(ctx context.Context, t *tuning, flags *compileFlags) (
 		return nil, usagef("--target is cuda, expected cpu: the verb measures the processor")
 	}
 	set := cmp.Or(o.ISA, "portable")
-	if err := t.locate(a, set, min(o.Threads, exec.UsableCores())); err != nil {
-		return nil, err
+	if err := t.load(a, set, min(o.Threads, exec.UsableCores())); err != nil {
+		a.warn([]string{err.Error()}) // the file is written again
 	}
 	a.progress("measuring")
 	defer a.progress("")
@@ -232,17 +235,19 @@ func (a *app) showTuned(tuned []exec.Tuned, t *tuning, asJSON bool) error {
 	for i := range tuned {
 		r := &tuned[i]
 		if len(r.Tried) == 0 {
-			fmt.Fprintf(w, "%s\t%s\t%s\t\t\tnot measured: there are few\n", r.Type, plan.HumanBytes(r.Bytes), r.Reading)
+			fmt.Fprintf(w, "%s\t%s\t%s\t\t\tnot measured: %s\n", r.Type, plan.HumanBytes(r.Bytes), r.Order, r.Why)
 		}
 		for k, tried := range r.Tried {
 			note := ""
-			if tried.Reading == r.Reading {
+			switch chosen := tried.Order == r.Order; {
+			case k == 0 && chosen:
+				note = strings.TrimSuffix("default, kept: "+r.Why, ": ")
+			case k == 0:
+				note = "default"
+			case chosen:
 				note = "chosen"
 			}
-			if k == 0 {
-				note = "default" + map[bool]string{true: ", kept", false: ""}[note != ""]
-			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%.1f\t%.1f\t%s\n", r.Type, plan.HumanBytes(r.Bytes), tried.Reading, tried.GBs, tried.GMACs, note)
+			fmt.Fprintf(w, "%s\t%s\t%s\t%.1f\t%.1f\t%s\n", r.Type, plan.HumanBytes(r.Bytes), tried.Order, tried.GBs, tried.GMACs, note)
 		}
 	}
 	return w.Flush()

@@ -14,7 +14,7 @@ import (
 func TestTuneVerb(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tune.json")
 	out := ok(t, "tune", "demo", "--tune", file)
-	if !strings.Contains(out, "not measured: there are few") && !strings.Contains(out, "no weights with a choice of order") {
+	if !strings.Contains(out, "not measured: fewer than 32.0 MiB") && !strings.Contains(out, "no weights with a choice of order") {
 		t.Errorf("tune demo prints %q", out)
 	}
 	if _, err := os.Stat(file); err == nil {
@@ -51,12 +51,15 @@ func TestTuneFiles(t *testing.T) {
 	if err := os.WriteFile(damaged, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	measured := exec.Tuned{Type: "q4_k", Reading: "one stream", Tried: []exec.TunedSample{{Reading: "one stream", GBs: 1}}}
+	measured := exec.Tuned{Type: "q4_k", Order: "one-stream", Tried: []exec.TunedOrder{{Order: "one-stream", GBs: 1}}}
 	if err := tunefile.Save(foreign, tunefile.Key{Processor: "another"}, []exec.Tuned{measured}); err != nil {
 		t.Fatal(err)
 	}
 	run(nil, "--tune", damaged).fails(t, exitError, damaged+": is damaged or no tune file; delete it")
-	run(map[string]string{tuneVariable: foreign}).fails(t, exitError, foreign+": was measured for something else: another")
+	run(nil, "--tune", foreign).fails(t, exitError, foreign+": was measured for something else: another")
+	if r := run(map[string]string{tuneVariable: foreign}); r.code != 0 || r.out != want.out || !strings.Contains(r.err, foreign+": was measured for") {
+		t.Errorf("%s=%s: exit code %d, %q, %s", tuneVariable, foreign, r.code, r.out, r.err)
+	}
 	run(nil, "--tune", dir).fails(t, exitError, dir)
 	for _, args := range [][]string{{"--tune", missing}, {"--tune", "off"}} {
 		if r := run(nil, args...); r.code != 0 || r.out != want.out || r.err != "" {
@@ -64,6 +67,9 @@ func TestTuneFiles(t *testing.T) {
 		}
 	}
 
+	if out := ok(t, "tune", "demo", "--json", "--tune", "off"); !strings.Contains(out, `"threads":`) || strings.Contains(out, `"threads": 0`) {
+		t.Errorf("tune --tune off prints %s", out)
+	}
 	t.Setenv("XDG_CACHE_HOME", dir)
 	t.Setenv("HOME", dir)
 	best, err := exec.BestISA("")
@@ -83,7 +89,7 @@ func TestTuneFiles(t *testing.T) {
 	if path, err := tunefile.Path(forInfo); err != nil || tunefile.Save(path, forInfo, []exec.Tuned{measured}) != nil {
 		t.Fatal(err)
 	}
-	if r := (call{args: []string{"info"}, env: inCache}).run(); !strings.Contains(r.out, "q4_k: one stream (") {
+	if r := (call{args: []string{"info"}, env: inCache}).run(); !strings.Contains(r.out, "q4_k: one-stream (") {
 		t.Errorf("info does not say what was measured: %s%s", r.out, r.err)
 	}
 	if out := ok(t, "info"); !strings.Contains(out, "no: PESTI_TUNE is off") {

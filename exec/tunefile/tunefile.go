@@ -55,6 +55,7 @@ func Path(k Key) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	k.Build = ""
 	sum := sha256.Sum256([]byte(k.String()))
 	return filepath.Join(dir, "pesti", "tune", hex.EncodeToString(sum[:8])+".json"), nil
 }
@@ -64,16 +65,16 @@ const format = 1
 
 // contents is the JSON form of a file.
 type contents struct {
-	Format   int               `json:"tune_format"`
-	Key      Key               `json:"key"`
-	Readings map[string]string `json:"readings"` // by type of the weights, as in exec.Options
+	Format     int               `json:"tune_format"`
+	Key        Key               `json:"key"`
+	ReadOrders map[string]string `json:"read_orders"` // by type of the weights, as in exec.Options
 }
 
-// ErrForeign reports a file with choices for another key.
-var ErrForeign = errors.New("was measured for something else")
+// ErrOtherKey reports a file with choices for another key.
+var ErrOtherKey = errors.New("was measured for something else")
 
 // Load returns the choices in a file. A file that does not exist has none. Its error names the
-// file, and is ErrForeign if the choices are for another key.
+// file, and is ErrOtherKey if the choices are for another key.
 func Load(path string, k Key) (map[string]string, error) {
 	const most = 1 << 16
 	f, err := os.Open(path)
@@ -97,34 +98,34 @@ func Load(path string, k Key) (map[string]string, error) {
 	case c.Format != format:
 		return nil, fmt.Errorf("%s: has tune format %d, expected %d; delete it, to have it measured again", path, c.Format, format)
 	case c.Key != k:
-		return nil, fmt.Errorf("%s: %w: %s; expected %s; delete it, to have it measured again", path, ErrForeign, c.Key, k)
+		return nil, fmt.Errorf("%s: %w: %s; expected %s; delete it, to have it measured again", path, ErrOtherKey, c.Key, k)
 	}
-	for kind, reading := range c.Readings {
-		if err := exec.CheckReading(kind, reading); err != nil {
+	for kind, order := range c.ReadOrders {
+		if err := exec.CheckReadOrder(kind, order); err != nil {
 			return nil, fmt.Errorf("%s: %w; delete it, to have it measured again", path, err)
 		}
 	}
-	return c.Readings, nil
+	return c.ReadOrders, nil
 }
 
 // Save adds measured choices to a file. It replaces a file that Load refuses. Several processes may
 // save at the same time: the file is complete at any time, but the choices of one process may be
 // lost.
 func Save(path string, k Key, tuned []exec.Tuned) (err error) {
-	readings := map[string]string{}
+	orders := map[string]string{}
 	if known, err := Load(path, k); err == nil {
-		maps.Copy(readings, known)
+		maps.Copy(orders, known)
 	}
 	measured := false
 	for _, t := range tuned {
 		if len(t.Tried) > 0 {
-			readings[t.Type], measured = t.Reading, true
+			orders[t.Type], measured = t.Order, true
 		}
 	}
 	if !measured {
 		return nil
 	}
-	text, err := json.MarshalIndent(contents{format, k, readings}, "", "  ") // with sorted keys
+	text, err := json.MarshalIndent(contents{format, k, orders}, "", "  ") // with sorted keys
 	if err != nil {
 		return err
 	}

@@ -14,8 +14,8 @@ import (
 
 var key = Key{"processor", "avx512vnni", 2, "build"}
 
-func tuned(kind, reading string) exec.Tuned {
-	return exec.Tuned{Type: kind, Reading: reading, Tried: []exec.TunedSample{{Reading: reading, GBs: 1}}}
+func tuned(kind, order string) exec.Tuned {
+	return exec.Tuned{Type: kind, Order: order, Tried: []exec.TunedOrder{{Order: order, GBs: 1}}}
 }
 
 func TestSaveAndLoad(t *testing.T) {
@@ -23,18 +23,18 @@ func TestSaveAndLoad(t *testing.T) {
 	if got, err := Load(path, key); err != nil || got != nil {
 		t.Errorf("no file: %v, %v", got, err)
 	}
-	if err := Save(path, key, []exec.Tuned{{Type: "q4_0", Reading: "one stream"}}); err != nil {
+	if err := Save(path, key, []exec.Tuned{{Type: "q4_0", Order: "one-stream"}}); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(path); err == nil {
 		t.Error("a choice that was not measured is saved")
 	}
-	for _, all := range [][]exec.Tuned{{tuned("q4_k", "one stream"), tuned("q6_k", "four streams")}, {tuned("q4_k", "four streams, prefetch")}} {
+	for _, all := range [][]exec.Tuned{{tuned("q4_k", "one-stream"), tuned("q6_k", "four-streams")}, {tuned("q4_k", "four-streams-prefetch")}} {
 		if err := Save(path, key, all); err != nil {
 			t.Fatal(err)
 		}
 	}
-	want := map[string]string{"q4_k": "four streams, prefetch", "q6_k": "four streams"}
+	want := map[string]string{"q4_k": "four-streams-prefetch", "q6_k": "four-streams"}
 	if got, err := Load(path, key); err != nil || !maps.Equal(got, want) {
 		t.Errorf("%v, %v, expected %v", got, err, want)
 	}
@@ -44,10 +44,10 @@ func TestSaveAndLoad(t *testing.T) {
 	}
 	other := key
 	other.Threads++
-	if _, err := Load(path, other); !errors.Is(err, ErrForeign) || !strings.HasPrefix(err.Error(), path+": was measured for something else: processor, avx512vnni, 2 threads") {
+	if _, err := Load(path, other); !errors.Is(err, ErrOtherKey) || !strings.HasPrefix(err.Error(), path+": was measured for something else: processor, avx512vnni, 2 threads") {
 		t.Errorf("a file of another key: %v", err)
 	}
-	if err := Save(path, other, []exec.Tuned{tuned("q4_k", "one stream")}); err != nil {
+	if err := Save(path, other, []exec.Tuned{tuned("q4_k", "one-stream")}); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := Load(path, other); err != nil || len(got) != 1 {
@@ -57,7 +57,7 @@ func TestSaveAndLoad(t *testing.T) {
 
 func TestDamaged(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tune.json")
-	if err := Save(path, key, []exec.Tuned{tuned("q4_k", "one stream")}); err != nil {
+	if err := Save(path, key, []exec.Tuned{tuned("q4_k", "one-stream")}); err != nil {
 		t.Fatal(err)
 	}
 	whole, err := os.ReadFile(path)
@@ -70,9 +70,9 @@ func TestDamaged(t *testing.T) {
 		"cut":              text[:len(text)/2],
 		"doubled":          text + text,
 		"another format":   strings.Replace(text, `"tune_format": 1`, `"tune_format": 2`, 1),
-		"unknown field":    strings.Replace(text, `"readings"`, `"writings"`, 1),
+		"unknown field":    strings.Replace(text, `"read_orders"`, `"write_orders"`, 1),
 		"unknown type":     strings.Replace(text, "q4_k", "q4_x", 1),
-		"unknown reading":  strings.Replace(text, "one stream", "two streams", 1),
+		"unknown order":    strings.Replace(text, "one-stream", "two-streams", 1),
 		"large":            strings.Repeat(" ", 1<<17) + text,
 		"not text":         "\x00\xff",
 		"another language": "tune: yes",
@@ -84,17 +84,17 @@ func TestDamaged(t *testing.T) {
 		if err == nil || !strings.HasPrefix(err.Error(), path+": ") || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v, %v, expected one line with the file", name, got, err)
 		}
-		if err := Save(path, key, []exec.Tuned{tuned("q6_k", "one stream")}); err != nil {
+		if err := Save(path, key, []exec.Tuned{tuned("q6_k", "one-stream")}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if got, err := Load(path, key); err != nil || !maps.Equal(got, map[string]string{"q6_k": "one stream"}) {
+		if got, err := Load(path, key); err != nil || !maps.Equal(got, map[string]string{"q6_k": "one-stream"}) {
 			t.Errorf("%s, saved again: %v, %v", name, got, err)
 		}
 	}
 	if _, err := Load(t.TempDir(), key); err == nil {
 		t.Error("a folder is taken for a tune file")
 	}
-	if err := Save(filepath.Join(path, "below.json"), key, []exec.Tuned{tuned("q6_k", "one stream")}); err == nil || strings.Contains(err.Error(), "\n") {
+	if err := Save(filepath.Join(path, "below.json"), key, []exec.Tuned{tuned("q6_k", "one-stream")}); err == nil || strings.Contains(err.Error(), "\n") {
 		t.Errorf("below a file: %v", err)
 	}
 }
@@ -102,14 +102,14 @@ func TestDamaged(t *testing.T) {
 // A reader sees a whole file while others save.
 func TestTogether(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tune.json")
-	if err := Save(path, key, []exec.Tuned{tuned("q4_k", "one stream")}); err != nil {
+	if err := Save(path, key, []exec.Tuned{tuned("q4_k", "one-stream")}); err != nil {
 		t.Fatal(err)
 	}
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
 			for range 50 {
-				if err := Save(path, key, []exec.Tuned{tuned("q4_k", "four streams")}); err != nil {
+				if err := Save(path, key, []exec.Tuned{tuned("q4_k", "four-streams")}); err != nil {
 					t.Error(err)
 				}
 				if got, err := Load(path, key); err != nil || len(got) != 1 {
@@ -132,5 +132,10 @@ func TestNewKey(t *testing.T) {
 	pb, errB := Path(b)
 	if errA != nil || errB != nil || pa == pb {
 		t.Errorf("%s and %s, %v, %v", pa, pb, errA, errB)
+	}
+	b = a
+	b.Build = "another"
+	if pb, errB = Path(b); errB != nil || pa != pb {
+		t.Errorf("files of two builds: %s and %s, %v", pa, pb, errB)
 	}
 }
