@@ -3,6 +3,7 @@ package pesti
 import (
 	"cmp"
 	"fmt"
+	"path/filepath"
 
 	"pesti/conformance/demo"
 	"pesti/exec"
@@ -25,6 +26,14 @@ type Compiled struct {
 }
 
 // Compile compiles a model file, or Demo, and runs nothing. It may be called from any goroutine.
+//
+// The text of the plan is plan.Print(c.Plan), of package exec/plan. Written to a file, it opens again with
+// OpenPlan, and in "pesti run". It names the model by its absolute path, unless o.Compile.File has another
+// path, and likewise the sidecar, see o.Compile.SidecarFile.
+//
+// The plan has no digest of the weights, since that needs all of them to be read. Only "pesti plan verify
+// --model" compares it. To store it, set c.Plan.Model.WeightsDigest to "sha256:" and the sum, in
+// hexadecimal, that [gguf.File.HashData] returns.
 func Compile(name string, o Options) (*Compiled, error) {
 	f, err := openFile(name, &o)
 	if err != nil {
@@ -39,7 +48,7 @@ func Compile(name string, o Options) (*Compiled, error) {
 	if weights != nil {
 		defer weights.Close()
 	}
-	return compile(f, weights, &o)
+	return compile(name, f, weights, &o)
 }
 
 // openFile opens a model file.
@@ -59,8 +68,8 @@ func openWeights(path string, model *gguf.File) (*sidecar.File, error) {
 	return sidecar.Open(path, model)
 }
 
-// compile compiles an open model with the defaults of this package.
-func compile(f *gguf.File, weights *sidecar.File, o *Options) (*Compiled, error) {
+// compile compiles an open model with the defaults of this package. name is the path of f, or Demo.
+func compile(name string, f *gguf.File, weights *sidecar.File, o *Options) (*Compiled, error) {
 	o.progress("compile", 0, 0)
 	m, err := frontend.Load(f)
 	if err != nil {
@@ -74,8 +83,18 @@ func compile(f *gguf.File, weights *sidecar.File, o *Options) (*Compiled, error)
 		}
 	}
 	options.Threads = cmp.Or(options.Threads, exec.DefaultThreads())
+	if options.File == "" && name != Demo {
+		if options.File, err = filepath.Abs(name); err != nil {
+			return nil, err
+		}
+	}
 	if weights != nil {
 		options.Sidecar = weights
+		if options.SidecarFile == "" {
+			if options.SidecarFile, err = filepath.Abs(o.Weights); err != nil {
+				return nil, err
+			}
+		}
 	}
 	r, err := lower.Compile(m, options)
 	if err != nil {

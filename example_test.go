@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 
 	"pesti"
+	"pesti/exec/plan"
 	"pesti/lower"
 )
 
@@ -79,6 +82,36 @@ func ExampleCompile() {
 	// layers run in waves: true - bytes of arena: true
 	// nodes before and after fusion: true
 	// first note is of pass canonicalise
+}
+
+// Compile a model, save the plan, and open it again. Opening a plan does not compile.
+func ExampleOpenPlan() {
+	dir, err := os.MkdirTemp("", "plans")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	c, err := pesti.Compile(pesti.Demo, pesti.Options{Compile: lower.Options{Ctx: 128}}) // or a GGUF file
+	if err != nil {
+		log.Fatal(err)
+	}
+	path := filepath.Join(dir, "demo.plan")
+	if err := os.WriteFile(path, plan.Print(c.Plan), 0o666); err != nil {
+		log.Fatal(err)
+	}
+	model, err := pesti.OpenPlan(path, "", pesti.Options{}) // "": the model that the plan names
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer model.Close()
+	for piece, err := range model.Generate(context.Background(), "Once upon a time", pesti.Params{MaxTokens: 5}) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Print(piece.Text)
+	}
+	// Output:
+	// , there was a clever
 }
 
 // Compare the logits of two models, here of one model in two precisions.

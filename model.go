@@ -41,7 +41,7 @@ func Open(name string, o Options) (*Model, error) {
 		if err := m.load(name); err != nil {
 			return nil, err
 		}
-		c, err := compile(m.file, m.weights, &o)
+		c, err := compile(name, m.file, m.weights, &o)
 		if err != nil {
 			return nil, err
 		}
@@ -49,8 +49,9 @@ func Open(name string, o Options) (*Model, error) {
 	})
 }
 
-// OpenPlan opens a compiled plan with its model file. If model is "", it is the file that the plan
-// names. If the file is another model, the error is ErrWrongModel.
+// OpenPlan opens the plan in the file at path, which Compile or "pesti compile" made, with its model. If
+// model is "", it is the file that the plan names, relative to the plan's folder, or Demo if the plan names
+// none. If the file is another model, the error is ErrWrongModel.
 func OpenPlan(path, model string, o Options) (*Model, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -72,6 +73,9 @@ func OpenPlan(path, model string, o Options) (*Model, error) {
 	}
 	m, err := open(o, func(m *Model) (*plan.Plan, error) { return p, m.load(model) })
 	if err != nil {
+		if model == Demo && errors.Is(err, ErrWrongModel) {
+			err = fmt.Errorf("%w, or open the plan with its model", err)
+		}
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return m, nil

@@ -15,7 +15,8 @@
 // A [Model] may be used from any number of goroutines, a [Session] from one at a time. The tokens
 // of a sequence do not depend on what else runs at the same time.
 //
-// [Compile] returns plans and graphs. Packages exec, lower and frontend offer the parts of this
+// [Compile] returns plans and graphs. To save a plan, write plan.Print of package exec/plan to a file;
+// [OpenPlan] opens it again. Packages exec, lower and frontend offer the parts of this
 // package separately. Apart from packages of this module, it depends only on the standard library
 // and golang.org/x. In this module, only commands and tests import it.
 package pesti

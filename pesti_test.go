@@ -17,6 +17,7 @@ import (
 
 	"pesti"
 	"pesti/conformance/demo"
+	"pesti/conformance/tiny"
 	"pesti/exec"
 	"pesti/exec/plan"
 	"pesti/gguf"
@@ -570,6 +571,62 @@ func TestOpenPlan(t *testing.T) {
 	write(c.Plan)
 	if _, err := pesti.OpenPlan(path, "", pesti.Options{}); !errors.Is(err, pesti.ErrWrongModel) {
 		t.Errorf("a plan of another model: error %v, expected %v", err, pesti.ErrWrongModel)
+	}
+}
+
+// TestSavedPlan saves plans that Compile made of relative paths, in another folder. They open with the model and
+// the sidecar that they name, also from another working folder, with the logits of the model.
+func TestSavedPlan(t *testing.T) {
+	models, plans := t.TempDir(), t.TempDir()
+	t.Chdir(models)
+	data := must(tiny.GGUF(tiny.Config{}))
+	if err := os.WriteFile("m.gguf", data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	writeWeights(t, "m.safetensors", must(gguf.Parse("m.gguf", data)))
+	ids := []int32{1, 2, 3, 4, 5}
+	for _, weights := range []string{"", "m.safetensors"} {
+		o := pesti.Options{Weights: weights, Compile: lower.Options{Ctx: 64}}
+		m := must(pesti.Open("m.gguf", o))
+		want := must(m.Logits(t.Context(), ids))
+		named := m.Plan().Model.File
+		if err := m.Close(); err != nil {
+			t.Fatal(err)
+		}
+		c := must(pesti.Compile("m.gguf", o))
+		if c.Plan.Model.File != named || !filepath.IsAbs(filepath.FromSlash(named)) {
+			t.Errorf("the plans of Compile and Open name %q and %q, expected one absolute path", c.Plan.Model.File, named)
+		}
+		path := filepath.Join(plans, "m.plan")
+		if err := os.WriteFile(path, plan.Print(c.Plan), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		t.Chdir(plans)
+		m, err := pesti.OpenPlan("m.plan", "", pesti.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := must(m.Logits(t.Context(), ids)); !slices.Equal(got, want) {
+			t.Errorf("with weights %q: the saved plan has other logits", weights)
+		}
+		if err := m.Close(); err != nil {
+			t.Fatal(err)
+		}
+		t.Chdir(models)
+	}
+	// A plan keeps the path that the options name. One that names no model is opened with Demo.
+	c := must(pesti.Compile("m.gguf", pesti.Options{Compile: lower.Options{Ctx: 64, File: "../here/m.gguf"}}))
+	if got := c.Plan.Model.File; got != "../here/m.gguf" {
+		t.Errorf("the plan names %q, expected the path of the options", got)
+	}
+	c.Plan.Model.File = ""
+	path := filepath.Join(plans, "unnamed.plan")
+	if err := os.WriteFile(path, plan.Print(c.Plan), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := pesti.OpenPlan(path, "", pesti.Options{})
+	if !errors.Is(err, pesti.ErrWrongModel) || !strings.Contains(err.Error(), "open the plan with its model") {
+		t.Errorf("a plan without the name of its model: error %v", err)
 	}
 }
 

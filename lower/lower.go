@@ -49,10 +49,10 @@ type Options struct {
 	Host *Host // what stays on the processor, for target "cuda"; nil for nothing
 
 	Planner string // places buffers: one of memplan.Planners, for experiments; by default the best of all
-	File    string // path of the model to write into the plan
+	File    string // path of the model to write into the plan: absolute, or relative to the folder of the plan's file; "": the embedded model, and with package pesti the absolute path of the model
 
 	Sidecar     *sidecar.File // FP8 matrices that replace the model's, or nil
-	SidecarFile string        // path of the sidecar to write into the plan
+	SidecarFile string        // path of the sidecar to write into the plan, like File
 
 	Outputs []string // patterns of extra output values, such as blk.*.out
 

@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"pesti/conformance/demo"
+	"pesti/exec"
 	"pesti/exec/plan"
 	"pesti/frontend"
 	"pesti/gguf"
@@ -88,7 +89,15 @@ func (a *app) planModel(path string, p *plan.Plan, given string) (*gguf.File, er
 	case given != "":
 		return a.openModel(given)
 	case p.Model.File == "":
-		return a.openModel(demoName)
+		f, err := a.openModel(demoName)
+		if err != nil {
+			return nil, err
+		}
+		if err := exec.CheckModel(p, f); err != nil {
+			f.Close()
+			return nil, fmt.Errorf("%s: names no model, so it is opened with demo: %w, or name its model with --model", path, err)
+		}
+		return f, nil
 	}
 	f, err := a.openModel(plan.ResolveFile(path, p.Model.File))
 	if err != nil {

@@ -282,7 +282,7 @@ func checkModel(p *plan.Plan, f *gguf.File) error {
 		return err
 	}
 	if p.Model.WeightsDigest == "" {
-		return fmt.Errorf("the plan has no digest of the weights, expected one to compare with; compile the model again")
+		return fmt.Errorf("the plan has no digest of the weights, expected one to compare with; pesti compile stores one, and a Go program gets it from gguf.File.HashData")
 	}
 	found, err := digestWeights(f, !strings.HasPrefix(p.Model.WeightsDigest, sampled))
 	if err != nil {

@@ -105,7 +105,7 @@ func TestPlanVerify(t *testing.T) {
 	runs(t, path, "--model", changed, "-p", story, "-n", "1")
 	// A plan without a digest of the weights cannot be compared.
 	saveFile(t, path, string(plan.Seal([]byte(regexp.MustCompile(`data=\S+`).ReplaceAllString(text, `data=""`)))))
-	pesti("plan", "verify", path, "--model", "demo").fails(t, 1, path, "no digest")
+	pesti("plan", "verify", path, "--model", "demo").fails(t, 1, path, "no digest", "pesti compile", "HashData")
 }
 
 // otherName makes another model of the demo.
@@ -140,7 +140,7 @@ func TestPlanIsRefused(t *testing.T) {
 	if missing := missingISA(); missing != "" {
 		refused(sealed("cpu portable", "cpu "+missing), missing)
 	}
-	refused(sealed("sha256:", "sha256:0"), "directory")
+	refused(sealed("sha256:", "sha256:0"), "directory", "names no model", "--model")
 	saveFile(t, path, text)
 	r := call{args: []string{"run", path, "-p", story}, env: map[string]string{isaVariable: "sse2"}}.run()
 	r.fails(t, 1, path, isaVariable)

@@ -32,7 +32,7 @@ type Plan struct {
 type Model struct {
 	Arch          string
 	Name          string
-	File          string // relative to the plan file; "" when embedded ("demo")
+	File          string // absolute, or relative to the folder of the plan's file; "" for the embedded model
 	Size          int64  // bytes, all shards
 	HeaderDigest  string // "sha256:…" of header, metadata and tensor directory
 	WeightsDigest string // "sha256:…" of the tensor data, "samples-sha256:…" of samples of it, "" if not computed
@@ -44,7 +44,7 @@ const SidecarType = "f8_e4m3"
 // A Sidecar identifies the file that holds a plan's weights of SidecarType. Its size is 0 if the
 // plan has no sidecar.
 type Sidecar struct {
-	File          string // relative to the plan file
+	File          string // absolute, or relative to the folder of the plan's file
 	Size          int64  // bytes
 	HeaderDigest  string // "sha256:…" of what stands before the data
 	WeightsDigest string // "sha256:…" of the data, "" if not computed
