@@ -186,15 +186,16 @@ func (c *Coster) share(s *Scope, st *Step, worker, workers int64) bool {
 	return true
 }
 
-// queryBlock is the number of tokens in a block of attention. Workers share whole blocks.
-const queryBlock = 16
+// QueryBlock is the number of tokens in a block of the CPU kernels of attention. Workers share whole
+// blocks.
+const QueryBlock = 16
 
 // ofHeads returns a worker's part of the cost of attention. Workers share (head, token block)
 // pairs, ordered so that the heads of one key-value head are adjacent. The model takes all pairs as
 // equally expensive. A worker reads the caches of its pairs' heads.
 func (c Cost) ofHeads(s *Scope, worker, workers int64) Cost {
 	heads, kv := s.param("heads"), max(s.param("kv_heads"), 1)
-	blocks := product(s.S, max((s.T/s.S+queryBlock-1)/queryBlock, 1))
+	blocks := product(s.S, max((s.T/s.S+QueryBlock-1)/QueryBlock, 1))
 	pairs := product(heads, blocks)
 	each := max(pairs/kv, 1) // pairs with the same keys and values
 	r := Split{By: "heads"}.ShareGroup([]int64{pairs}, []int64{1}, worker, workers)[0]

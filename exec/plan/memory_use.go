@@ -12,67 +12,60 @@ type MemoryUse struct {
 
 // Total returns the sum, saturated at the largest int64.
 func (n *MemoryUse) Total() int64 {
-	sum := int64(0)
-	for _, bytes := range []int64{n.Weights, n.Packed, n.State, n.Tables, n.Arena, n.IO} {
-		sum = saturated(sum, bytes)
-	}
-	return sum
+	return plus(n.Weights, plus(n.Packed, plus(n.State, plus(n.Tables, plus(n.Arena, n.IO)))))
 }
 
-// saturated returns a + b of numbers that are not negative, saturated at the largest int64.
-func saturated(a, b int64) int64 { return a + min(b, maxInt-a) }
-
-// MemoryUseOf returns the memory that a plan needs. The plan must verify.
+// MemoryUseOf returns the memory that a plan needs on all its devices, and on the host for steps
+// that run there instead of on their CUDA device. The plan must verify.
 func MemoryUseOf(p *Plan) MemoryUse {
-	m := &p.Memory
-	n := MemoryUse{Weights: m.Weight, Packed: m.Packed, State: m.State, Tables: m.Tables, Arena: m.Arena, IO: m.IO}
-	reads := FileReads(p)
-	for _, w := range DeviceWeights(p) {
-		n.Packed = saturated(n.Packed, w.DeviceBytes()-w.Packed)
-	}
-	for i := range p.Weights {
-		w := &p.Weights[i]
-		switch r := reads[w.Name]; r {
-		case FileRead{}: // the packed copy replaces the mapping
-			n.Weights -= w.Size
-		default:
-			if staged, ok := p.StagedBytes(w, r); ok {
-				n.Weights += staged - w.Size
-			}
+	var n MemoryUse
+	for d := range p.NumDevices() {
+		use := DeviceMemoryUse(p, d)
+		n = MemoryUse{
+			Packed: plus(n.Packed, use.Packed), State: plus(n.State, use.State), Tables: plus(n.Tables, use.Tables),
+			Arena: plus(n.Arena, use.Arena), IO: plus(n.IO, use.IO),
 		}
 	}
+	n.Weights = fileBytes(p, func(*Weight) bool { return true })
 	return n
 }
 
 // DeviceMemoryUse returns the memory that a plan needs on one of several devices. A CUDA device
-// holds the weights that its steps read; the host maps or packs all of its weights.
+// holds the weights that its steps read; the processor reads its weights in the file or packs them.
 func DeviceMemoryUse(p *Plan, device int) MemoryUse {
 	d := p.Device(device)
-	use := MemoryUse{State: d.Memory.State, Arena: d.Memory.Arena, IO: d.Memory.IO}
-	if d.Backend == CUDA {
-		use.Tables = d.Memory.Tables
-		for _, w := range DeviceWeights(p) {
-			if w.LiesOn(device) {
-				use.addWeight(w, w.DeviceBytes())
-			}
-		}
+	m := &d.Memory
+	use := MemoryUse{Packed: m.Packed, State: m.State, Tables: m.Tables, Arena: m.Arena, IO: m.IO}
+	if d.Backend != CUDA {
+		use.Weights = fileBytes(p, func(w *Weight) bool { return w.LiesOn(device) })
 		return use
 	}
-	for i := range p.Weights {
-		if w := &p.Weights[i]; w.LiesOn(device) {
-			use.addWeight(w, w.Packed)
+	use.Packed = 0
+	for _, w := range DeviceWeights(p) {
+		if w.LiesOn(device) {
+			use.Packed = plus(use.Packed, w.DeviceBytes())
 		}
 	}
 	return use
 }
 
-// addWeight adds a weight, which takes packed bytes if it has a layout.
-func (n *MemoryUse) addWeight(w *Weight, packed int64) {
-	if w.Layout == "" {
-		n.Weights = saturated(n.Weights, w.Size)
-	} else {
-		n.Packed = saturated(n.Packed, packed)
+// fileBytes returns the bytes of the selected weights that become resident because CPU kernels read
+// them in the file: all of a mapped weight, and the copied rows of a staged one.
+func fileBytes(p *Plan, selects func(*Weight) bool) (bytes int64) {
+	reads := FileReads(p)
+	for i := range p.Weights {
+		w := &p.Weights[i]
+		r := reads[w.Name]
+		if r == (FileRead{}) || !selects(w) { // a packed copy replaces the mapping
+			continue
+		}
+		if staged, ok := p.StagedBytes(w, r); ok {
+			bytes = plus(bytes, staged)
+		} else {
+			bytes = plus(bytes, w.Size)
+		}
 	}
+	return bytes
 }
 
 // A FileRead says how steps read a weight in the file: whole, or only the rows that tokens name.

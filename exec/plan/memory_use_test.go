@@ -7,6 +7,7 @@ import (
 
 // If steps only gather from a table, the rows of a full batch count. If a product reads it too, or if it
 // has no more rows than a batch, all of it counts. If both read a packed copy, nothing counts.
+// The same holds on the processor of a plan for several devices.
 func TestNeed(t *testing.T) {
 	const rows, row = 1000, 512
 	embed := Step{Kernel: "embed", Args: []Arg{{Role: "tokens", Buffer: 0}, {Role: "table", Buffer: noBuffer, Weight: "table"}}}
@@ -41,6 +42,21 @@ func TestNeed(t *testing.T) {
 		want := MemoryUse{Weights: c.table + output, Packed: 2, State: 30, Arena: 5000, IO: 400}
 		if got := MemoryUseOf(p); got != want || got.Total() != c.table+output+2+30+5000+400 {
 			t.Errorf("%s: %+v, in total %d, expected %+v", c.name, got, got.Total(), want)
+		}
+		// The same weights on the first of two devices, a processor.
+		p.Target.Backend = CUDA
+		p.Devices = []Device{{Backend: "cpu", Memory: p.Memory}, {Backend: CUDA, Memory: Memory{Weight: unused, State: 7}}}
+		p.Weights = append(p.Weights, Weight{Name: "elsewhere", Size: unused, Devices: []int{1}})
+		p.Programs[0].Waves = append(p.Programs[0].Waves, Wave{Steps: []Step{{Kernel: CUDA + ".matmul", Device: 1, Args: []Arg{{Role: "w", Buffer: noBuffer, Weight: "elsewhere"}}}}})
+		if got := DeviceMemoryUse(p, 0); got != want {
+			t.Errorf("%s, on the host: %+v, expected %+v", c.name, got, want)
+		}
+		if got, want := DeviceMemoryUse(p, 1), (MemoryUse{Packed: unused, State: 7}); got != want {
+			t.Errorf("%s, on the CUDA device: %+v, expected %+v", c.name, got, want)
+		}
+		want.Packed, want.State = want.Packed+unused, want.State+7
+		if got := MemoryUseOf(p); got != want {
+			t.Errorf("%s, on both: %+v, expected %+v", c.name, got, want)
 		}
 	}
 }
