@@ -85,7 +85,7 @@ func TestRunOnDevices(t *testing.T) {
 // with more layers on the device than there are, it is that of the device alone.
 func TestRunWithHostLayers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "both.plan")
-	ok(t, "compile", "demo", "--target", "cuda", "--gpu-layers", "2", "--precision", "exact", "-o", path)
+	ok(t, "compile", "demo", "--target", "cuda", "--gpu-layers", "2", "--precision", "exact", "-t", "2", "-o", path)
 	args := []string{"-p", story, "-n", "4", "--temp", "0"}
 	want := ok(t, append([]string{"run", "demo", "--precision", "exact"}, args...)...)
 	for _, threads := range []string{"1", "2"} {
