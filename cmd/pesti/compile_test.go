@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -354,4 +355,22 @@ func TestCompileSpoiltVocabulary(t *testing.T) {
 		t.Errorf("compile: exit code %d, %q", r.code, r.err)
 	}
 	pesti("run", file, "-p", "a").fails(t, 1, file, "tokenizer.ggml.eos_token_id")
+}
+
+// TestCollectLess checks that compiling collects garbage less often, and leaves a percentage alone that the user
+// has set.
+func TestCollectLess(t *testing.T) {
+	for _, c := range []struct {
+		env         string
+		set, during int
+	}{{"", 100, 400}, {"100", 100, 100}, {"", 50, 50}, {"", 800, 800}, {"", -1, -1}} {
+		t.Setenv("GOGC", c.env)
+		old := debug.SetGCPercent(c.set)
+		restore := collectLess()
+		during := debug.SetGCPercent(c.during)
+		restore()
+		if after := debug.SetGCPercent(old); during != c.during || after != c.set {
+			t.Errorf("GOGC %q, percentage %d: %d while it compiles, expected %d, and %d afterwards", c.env, c.set, during, c.during, after)
+		}
+	}
 }
