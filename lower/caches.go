@@ -47,25 +47,6 @@ func lowerable(g *graph.Graph, targets deviceTargets, reference bool) (*graph.Gr
 	return c, reasons, err
 }
 
-// fusedAttention returns the attention nodes that lowerable does not expand.
-func fusedAttention(g *graph.Graph, targets deviceTargets, reference bool) []*graph.Node {
-	if reference {
-		return nil
-	}
-	shared := sharedCaches(g)
-	var fused []*graph.Node
-	for _, n := range g.Nodes {
-		if n.Op != ops.Attention || slices.Contains(shared, n) {
-			continue
-		}
-		at := targets.at(n)
-		if ok, _ := at.target.Lowers(&at.program, n); ok {
-			fused = append(fused, n)
-		}
-	}
-	return fused
-}
-
 // sharedCaches returns the fused attention nodes whose caches other nodes use too. The fused kernel
 // groups pages by head, which the kernels of basic ops cannot read.
 func sharedCaches(g *graph.Graph) []*graph.Node {

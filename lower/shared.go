@@ -147,12 +147,19 @@ func addBuffer(p *plan.Plan, b plan.Buffer) (int, error) {
 // each token and head of keys, and each row of logits.
 func addTables(p *plan.Plan, g *graph.Graph, o *Options, s *shared, reference bool) error {
 	targets := o.deviceTargets(o.target.Programs(target.Bounds{Ubatch: o.Ubatch, Sequences: o.Sequences})[0], nil)
+	g, _, err := lowerable(g, targets, reference)
+	if err != nil {
+		return err
+	}
 	s.sines = map[tableOf]int{}
 	heads := make([]int64, p.NumDevices())
 	if s.top > 0 {
 		heads[p.Buffers[s.io[plan.Argmax]].Device] = 1
 	}
-	for _, n := range fusedAttention(g, targets, reference) {
+	for _, n := range g.Nodes {
+		if n.Op != ops.Attention {
+			continue
+		}
 		at := targets.at(n)
 		low, _ := at.target.Lower(&at.program, n, false)
 		sig, ok := plan.LookupKernel(low.Kernel)
