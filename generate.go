@@ -35,10 +35,10 @@ const (
 type Result struct {
 	Stop         string        // one of the constants above
 	PromptTokens int           // that were evaluated
-	PromptTime   time.Duration // of their forward passes
+	PromptTime   time.Duration // of their forward passes, without waiting for other sequences
 	Tokens       int           // that were generated
 	Evaluated    int           // number of evaluated tokens among them: all but the last one
-	DecodeTime   time.Duration // of their forward passes
+	DecodeTime   time.Duration // of their forward passes, without waiting for other sequences
 	Proposed     int           // draft tokens, with Params.Speculate
 	Accepted     int           // accepted draft tokens
 }
@@ -172,17 +172,17 @@ func (g *generation) run(ctx context.Context, prompt []int32, yield func(Piece, 
 // prompt evaluates the prompt and draws the first token.
 func (g *generation) prompt(ctx context.Context, prompt []int32) error {
 	s, r := g.session, &g.session.result
-	begin := time.Now()
+	var spent time.Duration
 	s.model.options.progress("prompt", 0, len(prompt))
 	for done := 0; done < len(prompt); {
-		n, err := s.feedChunk(ctx, prompt[done:], g.topK, g.takeFirst(prompt))
+		n, took, err := s.feedChunk(ctx, prompt[done:], g.topK, g.takeFirst(prompt))
 		if err != nil {
 			return translate(err)
 		}
-		done += n
+		done, spent = done+n, spent+took
 		s.model.options.progress("prompt", done, len(prompt))
 	}
-	r.PromptTokens, r.PromptTime = len(prompt), time.Since(begin)
+	r.PromptTokens, r.PromptTime = len(prompt), spent
 	return nil
 }
 
@@ -205,11 +205,11 @@ func (g *generation) takeFirst(prompt []int32) func(exec.Row) error {
 // decode evaluates the token that was drawn and draws the next one.
 func (g *generation) decode(ctx context.Context) error {
 	s := g.session
-	begin := time.Now()
 	if err := s.model.take(ctx); err != nil {
 		return err
 	}
 	defer s.model.release()
+	begin := time.Now()
 	var row exec.Row
 	var err error
 	if d := g.decoder; d != nil {

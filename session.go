@@ -7,6 +7,7 @@ import (
 	"iter"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"pesti/exec"
 )
@@ -70,7 +71,7 @@ func (s *Session) Feed(ctx context.Context, ids []int32) error {
 	}
 	s.logits = s.logits[:0]
 	for done := 0; done < len(ids); {
-		n, err := s.feedChunk(ctx, ids[done:], 0, func(row exec.Row) error {
+		n, _, err := s.feedChunk(ctx, ids[done:], 0, func(row exec.Row) error {
 			s.logits = append(s.logits, row.Logits...)
 			return nil
 		})
@@ -98,25 +99,27 @@ func (s *Session) check(ids []int32) error {
 
 // feedChunk appends as many of the tokens as one forward pass takes, and returns their number. Other sessions
 // run between the chunks of a prompt. If the last token is among them, feedChunk calls use with its logits, a
-// view, before another pass can overwrite them.
-func (s *Session) feedChunk(ctx context.Context, ids []int32, topK int, use func(exec.Row) error) (n int, err error) {
+// view, before another pass can overwrite them. took is the time of the pass, without waiting for other sessions.
+func (s *Session) feedChunk(ctx context.Context, ids []int32, topK int, use func(exec.Row) error) (n int, took time.Duration, err error) {
 	if err := s.model.take(ctx); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer s.model.release()
+	begin := time.Now()
 	if err := s.settle(); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	n = s.session.NextChunk(len(ids))
 	row, err := s.session.FeedTopK(ctx, ids[:n], topK)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
+	took = time.Since(begin)
 	s.pos.Add(int64(n))
 	if n == len(ids) {
 		err = use(row)
 	}
-	return n, err
+	return n, took, err
 }
 
 // settle removes the tokens from the engine's sequence that the session does not have: the tokens of an

@@ -176,3 +176,36 @@ func TestNobodyWaits(t *testing.T) {
 		t.Errorf("a sequence that was given back during another pass: error %v, or other logits", err)
 	}
 }
+
+// TestTimesOfPasses checks that the times of a generation do not include waiting for the forward passes of another
+// sequence. A pass begins at the earliest when the other one may go on.
+func TestTimesOfPasses(t *testing.T) {
+	g := newGate()
+	m := open(t, pesti.Options{Compile: lower.Options{Sequences: 2, Ctx: 128, Ubatch: 2}, Engine: exec.Options{Observe: g.observe}})
+	other := must(m.NewSession())
+	block := func() (began <-chan time.Time) {
+		end, at := g.hold(t, other), make(chan time.Time, 1)
+		go func() {
+			time.Sleep(300 * time.Millisecond)
+			now := time.Now()
+			end()
+			at <- now
+		}()
+		return at
+	}
+	began := block()
+	var prompt, decode time.Duration
+	for piece, err := range m.Generate(t.Context(), once, pesti.Params{MaxTokens: 2}) {
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case prompt == 0:
+			prompt, began = time.Since(<-began), block()
+		case decode == 0:
+			decode = time.Since(<-began)
+		}
+		if r := piece.Result; r != nil && (r.PromptTime <= 0 || r.PromptTime > prompt || r.DecodeTime <= 0 || r.DecodeTime > decode) {
+			t.Errorf("prompt %v and decode %v, expected at most %v and %v", r.PromptTime, r.DecodeTime, prompt, decode)
+		}
+	}
+}
