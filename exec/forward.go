@@ -60,7 +60,8 @@ func (e *Engine) noteRing(st *plan.Step) {
 // Forward evaluates the tokens of a batch. It runs the plan's program for whole chunks of tokens,
 // if it has one and the batch consists of such chunks, and otherwise the smallest program that fits
 // the batch: see plan.Program. An invalid batch is an error and changes nothing. After any other
-// error, each sequence is truncated to the position where its tokens of the batch began.
+// error, each sequence is truncated to the position where its tokens of the batch began, and Logits
+// returns nil.
 //
 // The end of ctx cancels the pass: on the processor, workers finish their wave and skip the others.
 // Forward then returns an error that wraps context.Cause(ctx), and rolls the whole batch back. The
@@ -77,7 +78,12 @@ func (e *Engine) Forward(ctx context.Context, b *Batch) error {
 	if g == nil {
 		return fmt.Errorf("batch of %d tokens and %d rows of logits: the plan is for up to %d and %d", r.T, r.R, e.plan.Target.Ubatch, e.plan.Target.Rows)
 	}
-	if err := errors.Join(e.readStaged(b.Tokens), e.tuneOnce(ctx, len(b.Tokens))); err != nil {
+	err := e.readStaged(b.Tokens)
+	if err == nil {
+		err = e.tuneOnce(ctx, len(b.Tokens))
+	}
+	if err != nil {
+		e.undo(b)
 		return err
 	}
 	e.passes++
@@ -97,7 +103,6 @@ func (e *Engine) Forward(ctx context.Context, b *Batch) error {
 	e.last, e.top = r, e.topKFor(b.TopK)
 	e.cancelOn(ctx.Done())
 	defer e.cancelOn(nil)
-	err := error(nil)
 	if e.poison {
 		err = e.backend.poison()
 	}

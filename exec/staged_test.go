@@ -5,9 +5,11 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"pesti/conformance/tiny"
+	"pesti/exec"
 	"pesti/exec/plan"
 	"pesti/frontend"
 	"pesti/lower"
@@ -60,6 +62,39 @@ func TestStagedRows(t *testing.T) {
 	}
 	if got = append(got, feed(t, staged, []int32{3})...); !slices.Equal(got, want) {
 		t.Error("logits differ from those of an engine that maps the table")
+	}
+
+	// A failed batch that starts before the end of its sequence truncates it, and leaves no logits.
+	e := open(t, m, compiled(4), 2)
+	step := func(e *exec.Engine, pos int32) ([]float32, error) {
+		err := e.Forward(t.Context(), &exec.Batch{Tokens: one, Pos: []int32{pos}, Seq: []int32{0}, Rows: []int32{0}})
+		return slices.Clone(e.Logits(0)), err
+	}
+	for pos := range int32(4) {
+		if got, err = step(e, pos); err != nil || len(got) == 0 {
+			t.Fatalf("position %d: %d logits, error %v", pos, len(got), err)
+		}
+	}
+	if err := os.Truncate(f.Path, tensor.Offset); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := step(e, 2); err == nil || got != nil {
+		t.Errorf("a batch whose rows are gone: %d logits, error %v", len(got), err)
+	}
+	if err := os.WriteFile(f.Path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := step(e, 3); err == nil || !strings.Contains(err.Error(), "position 3, expected at most 2") {
+		t.Errorf("after a batch that failed at 2, a token at 3 gives the error %v", err)
+	}
+	if _, err = step(e, 2); err == nil {
+		_, err = step(e, 3)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	if again, err := step(e, 3); err != nil || !slices.Equal(again, got) {
+		t.Errorf("after a batch that failed, the logits differ; error %v", err)
 	}
 	if n := testing.AllocsPerRun(5, func() { staged.Truncate(5); staged.Feed(context.Background(), one) }); n > 0 {
 		t.Errorf("%.0f allocations for a token, expected none", n)
