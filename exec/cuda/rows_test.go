@@ -128,7 +128,7 @@ func TestNorm(t *testing.T) {
 	}
 }
 
-// TestQuantiseNaN checks that a block that is not finite has a scale that is NaN, and others are as they are.
+// TestQuantizeNaN checks that a block with NaN or an infinity has a scale that is NaN, and that other blocks do not change.
 func TestQuantizeNaN(t *testing.T) {
 	b := newBench(t, "sm_75")
 	x := randoms(rand.New(rand.NewPCG(2, 9)), 128)

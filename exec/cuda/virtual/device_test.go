@@ -360,7 +360,7 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-// TestBadHostLaunch: errors of the host do not end a device; those of kernels do.
+// TestHostErrorsPass checks that a device stays usable after an error of the host, and not after one of a kernel.
 func TestHostErrorsPass(t *testing.T) {
 	b := newBench(t, Config{})
 	a := b.upload(words(1, 2))
