@@ -57,6 +57,52 @@ func TestPackageDocs(t *testing.T) {
 	}
 }
 
+// TestWhereThingsAre checks that the table of folders in CONTRIBUTING.md has every package up to two levels
+// deep, and every folder in it exists. conformance has one row for all of it.
+func TestWhereThingsAre(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join(root, "CONTRIBUTING.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(data), "\n## Where things are\n")
+	text, _, _ = strings.Cut(text, "\n## ")
+	named := map[string]bool{}
+	for line := range strings.Lines(text) {
+		if cells := strings.Split(line, "|"); len(cells) > 2 {
+			for _, quoted := range regexp.MustCompile("`[^`]+`").FindAllString(cells[1], -1) {
+				named[strings.Trim(quoted, "`")] = true
+			}
+		}
+	}
+	for folder := range named {
+		if info, err := os.Stat(filepath.Join(root, folder)); err != nil || !info.IsDir() {
+			t.Errorf("CONTRIBUTING.md names the folder %s, which does not exist", folder)
+		}
+	}
+	n := 0
+	for _, pattern := range []string{"*.go", "*/*.go", "*/*/*.go"} {
+		files, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			folder, err := filepath.Rel(root, filepath.Dir(file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			folder = filepath.ToSlash(folder)
+			if n++; named[folder] || strings.HasPrefix(folder, "conformance/") || strings.HasSuffix(folder, "test") {
+				continue
+			}
+			t.Errorf("the table of folders in CONTRIBUTING.md lacks %s", folder)
+			named[folder] = true // one error for each
+		}
+	}
+	if n < 100 {
+		t.Errorf("found %d Go files: the patterns do not see the module", n)
+	}
+}
+
 // TestReadme: the README is short, and its Go program compiles and prints a story.
 func TestReadme(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(root, "README.md"))
