@@ -12,21 +12,25 @@
 //
 //  1. ops/ref: the function on slices, with its formula and source, and a case in ref_test.go
 //     whose expected values come from elsewhere.
-//  2. Here: the op, made by define from specs (see [spec]) or by unary or binary, its eval
-//     function, and a row in the table below. List in alias the operands whose memory a result may
-//     take, and in writes the states that it writes.
-//  3. graph/graphtest/recipes.go: a recipe that draws it, in the list recipes.
-//  4. Its reference kernel, ref.relu: the signature in exec/plan/kernels.go (refUnary, refBinary or
-//     a row of its own) with its range of each parameter, its operation count in exec/plan/cost.go,
-//     the function in exec/cpu/kernel/reference.go with its row in kernel.go and a case in rowCases
-//     of rows_test.go, and a row in Reference of lower/cpu/cpu.go. If the result may take an
-//     operand's place, add the kernel to the map in testInPlace of rows_test.go; no test asks for it.
-//  5. graph/draw/kind.go: its name in the list of one colour.
-//  6. If a frontend emits it: a row in conformance/gorgoniaref/ops.go, and the step in
-//     conformance/oracle/blocks.py, written from the source of the op and not from step 1.
+//  2. Here: the op, made by define from specs (see [spec]) or by unary or binary, and its eval
+//     function. List in alias the operands whose memory a result may take, and in writes the
+//     states that it writes.
+//  3. A row in the table below, with the family by which pictures color it (the names are in
+//     graph/draw/kind.go) and its operation count, if it is not one for each element.
+//  4. graph/graphtest/recipes.go: a recipe that draws it, in the list recipes.
+//  5. exec/plan/kernels.go: the signature of its reference kernel, ref.relu (refUnary, refBinary or
+//     a row of its own), with the range of each parameter and its operation count.
+//  6. exec/cpu/kernel/reference.go: the function with its row in referenceRows, and a case in
+//     rowCases of rows_test.go. If the result may take an operand's place, add the kernel to the
+//     map in testInPlace of rows_test.go; no test asks for it.
+//  7. lower/cpu/cpu.go: a row in Reference.
+//  8. conformance/gorgoniaref/ops.go: a row, for pesti check and tests.
 //
-// A fused op has expand instead of eval: basic nodes with the same meaning. Instead of steps 1, 4
-// and 6 it needs a kernel (see package exec/cpu/kernel) with a row in Kernels of lower/cpu/cpu.go,
+// The frontend that emits the op is a change of its own. It needs the step in
+// conformance/oracle/blocks.py, written from the source of the op and not from step 1.
+//
+// A fused op has Expand instead of Eval: basic nodes with the same meaning. Instead of steps 1 and
+// 5 to 8 it needs a kernel (see package exec/cpu/kernel) with a row in Kernels of lower/cpu/cpu.go,
 // and a pass that creates it (see package graph/pass). If it multiplies by weights, it takes the
 // attribute kernels and a case in matmulWeights of lower/passes.go.
 //
@@ -36,8 +40,8 @@
 //	go test ./conformance/gorgoniaref
 //	go test ./conformance -run 'TablesAgree|EveryOpLowers'
 //
-// TestRecipes, TestEverythingHasAKind, TestEveryOpLowers and TestWorks (the operation count) fail
-// for a step that you left out, and name it.
+// TestRecipes, TestEverythingHasAKind, TestEveryOpLowers and TestCostModels (the kernel's operation
+// count) fail for a step that you left out, and name it.
 //
 // Traps:
 //   - The shapes determine whether an op is row-wise, and sink_rows relies on them. An op whose row
