@@ -109,7 +109,7 @@ func (a *app) runBench(ctx context.Context, name string, tests []bench.Test, o *
 	}
 	options := bench.Options{Repeat: int(o.repeat.n), Roofline: o.roofline, Progress: a.benchProgress}
 	if o.text != "" {
-		if options.Text, err = a.benchText(s, o.text); err != nil {
+		if options.Text, err = a.benchText(ctx, s, o.text); err != nil {
 			return err
 		}
 	}
@@ -119,7 +119,7 @@ func (a *app) runBench(ctx context.Context, name string, tests []bench.Test, o *
 			return fmt.Errorf("test %s: %w", tests[i].Name, err)
 		}
 	}
-	if err := cmp.Or(o.profile.prepare(s), o.tune.prepare(s)); err != nil {
+	if err := cmp.Or(o.profile.prepare(s), o.tune.prepare(s, o.tune.load)); err != nil {
 		return err
 	}
 	engine, err := s.start(ctx)
@@ -164,8 +164,8 @@ func (a *app) benchProgress(test string, run, of int) {
 }
 
 // benchText returns the tokens of the text in the file at path.
-func (a *app) benchText(s *source, path string) ([]int32, error) {
-	text, err := a.promptFile(path)
+func (a *app) benchText(ctx context.Context, s *source, path string) ([]int32, error) {
+	text, err := a.promptFile(ctx, path)
 	if err != nil {
 		return nil, err
 	}

@@ -74,7 +74,7 @@ func boundsText() string {
 }
 
 func (a *app) checkSource(ctx context.Context, s *source, o *checkOptions) error {
-	ids, err := o.prompt.tokens(s)
+	ids, err := o.prompt.tokens(ctx, s)
 	if err != nil {
 		return err
 	}

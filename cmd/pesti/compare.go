@@ -136,7 +136,7 @@ func (a *app) compareOperands(ctx context.Context, nameA, nameB string, o *compa
 	if err := compare.SameVocabulary(opened[0], opened[1]); err != nil {
 		return err
 	}
-	ids, err := a.comparedTokens(opened, o)
+	ids, err := a.comparedTokens(ctx, opened, o)
 	if err != nil {
 		return err
 	}
@@ -199,8 +199,8 @@ func (a *app) openOperand(ctx context.Context, is compare.Description, o *compar
 }
 
 // comparedTokens returns the ids to evaluate, which must be the same for both operands.
-func (a *app) comparedTokens(operands [2]*openedOperand, o *compareOptions) ([]int32, error) {
-	ids, text, err := o.prompt.read(a)
+func (a *app) comparedTokens(ctx context.Context, operands [2]*openedOperand, o *compareOptions) ([]int32, error) {
+	ids, text, err := o.prompt.read(ctx, a)
 	if err != nil {
 		return nil, err
 	}

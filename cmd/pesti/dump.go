@@ -28,7 +28,7 @@ func (a *app) dump() *cobra.Command {
 				return err
 			}
 			defer s.release()
-			ids, err := prompt.tokens(s)
+			ids, err := prompt.tokens(cmd.Context(), s)
 			if err != nil {
 				return err
 			}

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -175,29 +176,39 @@ func TestInterruptible(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("there are no signals")
 	}
-	p := &process{}
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Cmd = exec.Command(self, "tokenize", "demo")
-	p.Env = append(os.Environ(), mainVariable+"=1")
-	in, err := p.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer in.Close()
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
-	// The pipe holds 64 KiB, so once more than that is written, the program is reading.
-	if _, err := in.Write(bytes.Repeat([]byte("story "), 40_000)); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
-	if code := p.exitCode(); code != exitInterrupted {
-		t.Errorf("exit code %d, want %d", code, exitInterrupted)
+	for _, args := range [][]string{
+		{"tokenize", "demo"},
+		{"run", "demo", "-f", "-"},
+		{"dump", "demo", "-f", "-", "-o", filepath.Join(t.TempDir(), "values")},
+		{"check", "demo", "-f", "-"},
+		{"compare", "demo", "demo", "--but", "precision=fast", "-f", "-"},
+		{"bench", "demo", "--speculate", "2", "--file", "-"},
+	} {
+		p := &process{Cmd: exec.Command(self, args...)}
+		p.Env = append(os.Environ(), mainVariable+"=1")
+		in, err := p.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Start(); err != nil {
+			t.Fatal(err)
+		}
+		// The pipe holds 64 KiB, so once more than that is written, the program is reading.
+		if _, err := in.Write(bytes.Repeat([]byte("story "), 40_000)); err != nil {
+			t.Fatalf("%q: %v", args, err)
+		}
+		if err := p.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+		stuck := time.AfterFunc(20*time.Second, func() { p.Process.Kill() })
+		if code := p.exitCode(); code != exitInterrupted {
+			t.Errorf("%q: exit code %d, want %d", args, code, exitInterrupted)
+		}
+		stuck.Stop()
+		in.Close()
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -44,7 +45,7 @@ func (p *promptFlags) count() int {
 }
 
 // read returns the given ids or the given text. Both are nil if no flag is given.
-func (p *promptFlags) read(a *app) (ids []int32, text []byte, err error) {
+func (p *promptFlags) read(ctx context.Context, a *app) (ids []int32, text []byte, err error) {
 	switch {
 	case p.given.Changed("ids"):
 		if ids, err = parseIDs(p.list); err != nil {
@@ -54,7 +55,7 @@ func (p *promptFlags) read(a *app) (ids []int32, text []byte, err error) {
 			return nil, nil, usagef("--ids is empty, expected at least one token id")
 		}
 	case p.given.Changed("file"):
-		text, err = a.promptFile(p.file)
+		text, err = a.promptFile(ctx, p.file)
 	case p.given.Changed("prompt"):
 		text = []byte(p.text)
 	}
@@ -62,11 +63,11 @@ func (p *promptFlags) read(a *app) (ids []int32, text []byte, err error) {
 }
 
 // tokens returns the ids to evaluate on s. It is an error if there are none.
-func (p *promptFlags) tokens(s *source) ([]int32, error) {
+func (p *promptFlags) tokens(ctx context.Context, s *source) ([]int32, error) {
 	if p.count() != 1 {
 		return nil, usagef("expected %s", promptWords)
 	}
-	ids, text, err := p.read(s.app)
+	ids, text, err := p.read(ctx, s.app)
 	if err != nil || ids != nil {
 		return ids, err
 	}
@@ -87,18 +88,33 @@ func promptIDs(s *source, text []byte) ([]int32, error) {
 	return ids, nil
 }
 
-// promptFile returns the bytes of the file at path.
-func (a *app) promptFile(path string) ([]byte, error) {
-	if path == standardStream {
-		return readPrompt(a.stdin, "standard input")
+// promptFile returns the bytes of the file at path. The end of ctx ends it: a pipe can keep a reader waiting.
+func (a *app) promptFile(ctx context.Context, path string) ([]byte, error) {
+	read := func() ([]byte, error) { return readPrompt(a.stdin, "standard input") }
+	if path != standardStream {
+		a.inputs = append(a.inputs, path)
+		read = func() ([]byte, error) {
+			f, err := os.Open(path)
+			if err != nil {
+				return nil, cannot("opened", path, err)
+			}
+			text, err := readPrompt(f, path)
+			return text, errors.Join(err, f.Close())
+		}
 	}
-	a.inputs = append(a.inputs, path)
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, cannot("opened", path, err)
+	var text []byte
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		text, err = read()
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		return text, err
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
-	text, err := readPrompt(f, path)
-	return text, errors.Join(err, f.Close())
 }
 
 // mostPrompt is the maximum size of a prompt in bytes, far beyond any context. A device file may be endless.

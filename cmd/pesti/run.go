@@ -61,7 +61,7 @@ func (a *app) run() *cobra.Command {
 			text := []byte(o.prompt)
 			if cmd.Flags().Changed("file") {
 				var err error
-				if text, err = a.promptFile(o.promptFile); err != nil {
+				if text, err = a.promptFile(cmd.Context(), o.promptFile); err != nil {
 					return err
 				}
 			}
@@ -154,7 +154,7 @@ func (a *app) continueText(ctx context.Context, name string, text []byte, o *run
 	if err := s.checkLength(len(ids)); err != nil {
 		return err
 	}
-	if err := cmp.Or(o.profile.prepare(s), o.tune.prepare(s)); err != nil {
+	if err := cmp.Or(o.profile.prepare(s), o.tune.prepare(s, o.tune.load)); err != nil {
 		return err
 	}
 	model, err := s.library(tok)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -43,7 +44,7 @@ func addTuneFlag(cmd *cobra.Command) *tuning {
 }
 
 // prepare reads earlier choices for the plan of a source.
-func (t *tuning) prepare(s *source) error {
+func (t *tuning) prepare(s *source, load func(a *app, isa string, threads int) error) error {
 	s.tuning = t
 	target := s.plan.Device(0)
 	if target.Backend == plan.CUDA || s.plan.Target.Backend == plan.CUDA {
@@ -53,12 +54,12 @@ func (t *tuning) prepare(s *source) error {
 	if threads == 0 {
 		threads = min(int(target.Threads), exec.DefaultThreads())
 	}
-	return t.load(s.app, target.ISA, threads)
+	return load(s.app, target.ISA, threads)
 }
 
-// load reads earlier choices for an instruction set and a number of workers. A file that --tune names must be valid.
-// Other files only save time: if one is invalid, a notice says so, and it is measured and written again. In the cache
-// a file of another build is replaced without a notice.
+// load reads earlier choices for an instruction set and a number of workers. A file that is named must be a tune file,
+// and one that --tune names must be for this machine. Otherwise files only save time: a notice says that one is for
+// another machine, and it is measured and written again. In the cache there is a notice of damaged files only.
 func (t *tuning) load(a *app, isa string, threads int) (err error) {
 	t.key, t.path = tunefile.NewKey(isa, threads), cmp.Or(t.word, a.getenv(tuneVariable))
 	inCache := t.path == ""
@@ -71,15 +72,33 @@ func (t *tuning) load(a *app, isa string, threads int) (err error) {
 		t.path = ""
 		return nil
 	}
-	t.orders, err = tunefile.Load(t.path, t.key)
-	switch {
-	case err == nil || inCache && errors.Is(err, tunefile.ErrOtherKey):
-		return nil
-	case t.word != "":
-		return err
+	if slices.ContainsFunc(a.promised, func(path string) bool { return path == t.path || sameFile(path, t.path) }) {
+		return usagef("--tune and another flag both name %s, expected two files", t.path)
 	}
-	a.warn([]string{err.Error()})
-	return nil
+	t.orders, err = tunefile.Load(t.path, t.key)
+	other := errors.Is(err, tunefile.ErrOtherKey)
+	switch {
+	case err == nil || other && inCache:
+		return nil
+	case inCache:
+		a.warn([]string{err.Error() + "; it is deleted, and measured again"})
+		return os.Remove(t.path)
+	case other && t.word == "":
+		a.warn([]string{err.Error() + "; it is measured again"})
+		return nil
+	}
+	return fmt.Errorf("%w; delete it, to have it measured again", err)
+}
+
+// loadToReplace is load for a verb that measures everything again.
+func (t *tuning) loadToReplace(a *app, isa string, threads int) error {
+	err := t.load(a, isa, threads)
+	t.orders = nil
+	if errors.Is(err, tunefile.ErrOtherKey) {
+		a.warn([]string{err.Error()})
+		return nil
+	}
+	return err
 }
 
 // tunedText describes the measured choices that run and bench use for an instruction set.
@@ -176,10 +195,9 @@ func (a *app) tuneModel(ctx context.Context, name, model string, t *tuning, flag
 	if _, err := s.compile(); err != nil {
 		return nil, err
 	}
-	if err := t.prepare(s); err != nil {
-		a.warn([]string{err.Error()}) // the file is written again
+	if err := t.prepare(s, t.loadToReplace); err != nil {
+		return nil, err
 	}
-	t.orders = nil // measure all
 	e, err := s.start(ctx)
 	if err != nil {
 		return nil, err
@@ -205,8 +223,8 @@ func (a *app) tuneMachine(ctx context.Context, t *tuning, flags *compileFlags) (
 		return nil, usagef("--target is cuda, expected cpu: the verb measures the processor")
 	}
 	set := cmp.Or(o.ISA, "portable")
-	if err := t.load(a, set, min(o.Threads, exec.UsableCores())); err != nil {
-		a.warn([]string{err.Error()}) // the file is written again
+	if err := t.loadToReplace(a, set, min(o.Threads, exec.UsableCores())); err != nil {
+		return nil, err
 	}
 	a.progress("measuring")
 	defer a.progress("")

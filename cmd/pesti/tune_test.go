@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -55,12 +56,23 @@ func TestTuneFiles(t *testing.T) {
 	if err := tunefile.Save(foreign, tunefile.Key{Processor: "another"}, []exec.Tuned{measured}); err != nil {
 		t.Fatal(err)
 	}
-	run(nil, "--tune", damaged).fails(t, exitError, damaged+": is damaged or no tune file; delete it")
+	run(nil, "--tune", damaged).fails(t, exitError, damaged+": is damaged or no tune file (unexpected EOF); delete it")
 	run(nil, "--tune", foreign).fails(t, exitError, foreign+": was measured for something else: another")
 	if r := run(map[string]string{tuneVariable: foreign}); r.code != 0 || r.out != want.out || !strings.Contains(r.err, foreign+": was measured for") {
 		t.Errorf("%s=%s: exit code %d, %q, %s", tuneVariable, foreign, r.code, r.out, r.err)
 	}
-	run(nil, "--tune", dir).fails(t, exitError, dir)
+	run(nil, "--tune", dir).fails(t, exitError, dir+": is not a regular file")
+	run(nil, "--tune", missing, "--trace", missing).fails(t, exitUsage, "--tune and another flag both name "+missing)
+	model := demoFile(t, nil)
+	before, err := os.ReadFile(model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	call{args: []string{"tune", model, "--tune", model}}.run().fails(t, exitError, model+": is damaged or no tune file")
+	call{args: []string{"tune", model}, env: map[string]string{tuneVariable: model}}.run().fails(t, exitError, model+": is damaged or no tune file")
+	if after, err := os.ReadFile(model); err != nil || !bytes.Equal(after, before) {
+		t.Errorf("tune replaced a model, %v", err)
+	}
 	for _, args := range [][]string{{"--tune", missing}, {"--tune", "off"}} {
 		if r := run(nil, args...); r.code != 0 || r.out != want.out || r.err != "" {
 			t.Errorf("%q: exit code %d, %q, %s", args, r.code, r.out, r.err)

@@ -70,53 +70,79 @@ type contents struct {
 	ReadOrders map[string]string `json:"read_orders"` // by type of the weights, as in exec.Options
 }
 
-// ErrOtherKey reports a file with choices for another key.
+// ErrOtherKey reports a file with choices for another key, or of another version of the format.
 var ErrOtherKey = errors.New("was measured for something else")
+
+// mostBytes is the largest size of a file.
+const mostBytes = 1 << 16
 
 // Load returns the choices in a file. A file that does not exist has none. Its error names the
 // file, and is ErrOtherKey if the choices are for another key.
 func Load(path string, k Key) (map[string]string, error) {
-	const most = 1 << 16
-	f, err := os.Open(path)
-	switch {
+	switch st, err := os.Stat(path); { // before Open, which would block on a pipe
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("%s: cannot be opened: %w", path, cause(err))
+	case !st.Mode().IsRegular():
+		return nil, fmt.Errorf("%s: is not a regular file, expected a tune file", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: cannot be opened: %w", path, cause(err))
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, most+1))
+	text, err := io.ReadAll(io.LimitReader(f, mostBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("%s: cannot be read: %w", path, cause(err))
 	}
-	var c contents
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	switch err := d.Decode(&c); {
-	case len(text) > most || err != nil || d.More():
-		return nil, fmt.Errorf("%s: is damaged or no tune file; delete it, to have it measured again", path)
+	c, err := parse(text)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: is damaged or no tune file (%w)", path, err)
 	case c.Format != format:
-		return nil, fmt.Errorf("%s: has tune format %d, expected %d; delete it, to have it measured again", path, c.Format, format)
+		return nil, fmt.Errorf("%s: %w: has tune format %d, expected %d", path, ErrOtherKey, c.Format, format)
 	case c.Key != k:
-		return nil, fmt.Errorf("%s: %w: %s; expected %s; delete it, to have it measured again", path, ErrOtherKey, c.Key, k)
-	}
-	for kind, order := range c.ReadOrders {
-		if err := exec.CheckReadOrder(kind, order); err != nil {
-			return nil, fmt.Errorf("%s: %w; delete it, to have it measured again", path, err)
-		}
+		return nil, fmt.Errorf("%s: %w: %s; expected %s", path, ErrOtherKey, c.Key, k)
 	}
 	return c.ReadOrders, nil
 }
 
-// Save adds measured choices to a file. It replaces a file that Load refuses. Several processes may
-// save at the same time: the file is complete at any time, but the choices of one process may be
-// lost.
-func Save(path string, k Key, tuned []exec.Tuned) (err error) {
-	orders := map[string]string{}
-	if known, err := Load(path, k); err == nil {
-		maps.Copy(orders, known)
+// parse returns the contents of a file.
+func parse(text []byte) (c contents, err error) {
+	if len(text) > mostBytes {
+		return c, fmt.Errorf("it has more than %d bytes", mostBytes)
 	}
-	measured := false
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&c); err != nil {
+		return c, err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return c, errors.New("something follows its contents")
+	}
+	for kind, order := range c.ReadOrders {
+		err := exec.CheckReadOrder(kind, order)
+		if err == nil && kind != strings.ToLower(kind) {
+			err = fmt.Errorf("type %q of weights is not in lower case", kind)
+		}
+		if err != nil {
+			return c, err
+		}
+	}
+	return c, nil
+}
+
+// Save adds measured choices to a file. It replaces the choices for another key. A file that Load refuses for another
+// reason stays, since it may be anything: Save returns that error. Several processes may save at the same time: the
+// file is complete at any time, but the choices of one process may be lost.
+func Save(path string, k Key, tuned []exec.Tuned) (err error) {
+	known, err := Load(path, k)
+	if err != nil && !errors.Is(err, ErrOtherKey) {
+		return err
+	}
+	orders, measured := map[string]string{}, false
+	maps.Copy(orders, known)
 	for _, t := range tuned {
 		if len(t.Tried) > 0 {
 			orders[t.Type], measured = t.Order, true
@@ -129,21 +155,33 @@ func Save(path string, k Key, tuned []exec.Tuned) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := replace(path, append(text, '\n')); err != nil {
 		return fmt.Errorf("%s: cannot be written: %w", path, cause(err))
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	return nil
+}
+
+// replace gives a file new contents at once. It keeps a symbolic link.
+func replace(path string, text []byte) error {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	}
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+"-*")
 	if err != nil {
-		return fmt.Errorf("%s: cannot be written: %w", path, cause(err))
+		return err
 	}
-	_, err = f.Write(append(text, '\n'))
-	if err = errors.Join(err, f.Close()); err == nil {
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err == nil {
 		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("%s: cannot be written: %w", path, cause(err)), os.Remove(f.Name()))
+		os.Remove(f.Name())
 	}
-	return nil
+	return err
 }
 
 // processor returns the name of the processor if the system reports it (Linux: /proc/cpuinfo).
@@ -167,8 +205,12 @@ func processor() string {
 // cause removes the operation and the path that package os puts before an error.
 func cause(err error) error {
 	var pe *fs.PathError
-	if errors.As(err, &pe) {
+	var le *os.LinkError
+	switch {
+	case errors.As(err, &pe):
 		return pe.Err
+	case errors.As(err, &le):
+		return le.Err
 	}
 	return err
 }

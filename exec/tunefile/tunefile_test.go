@@ -55,6 +55,7 @@ func TestSaveAndLoad(t *testing.T) {
 	}
 }
 
+// A file that is damaged, or is something else, is refused and stays as it is.
 func TestDamaged(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tune.json")
 	if err := Save(path, key, []exec.Tuned{tuned("q4_k", "one-stream")}); err != nil {
@@ -69,33 +70,56 @@ func TestDamaged(t *testing.T) {
 		"empty":            "",
 		"cut":              text[:len(text)/2],
 		"doubled":          text + text,
-		"another format":   strings.Replace(text, `"tune_format": 1`, `"tune_format": 2`, 1),
+		"closed again":     text + "}",
 		"unknown field":    strings.Replace(text, `"read_orders"`, `"write_orders"`, 1),
 		"unknown type":     strings.Replace(text, "q4_k", "q4_x", 1),
+		"another case":     strings.Replace(text, "q4_k", "Q4_K", 1),
 		"unknown order":    strings.Replace(text, "one-stream", "two-streams", 1),
 		"large":            strings.Repeat(" ", 1<<17) + text,
 		"not text":         "\x00\xff",
+		"a model":          "GGUF\x03\x00\x00\x00",
 		"another language": "tune: yes",
 	} {
 		if err := os.WriteFile(path, []byte(damaged), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		got, err := Load(path, key)
-		if err == nil || !strings.HasPrefix(err.Error(), path+": ") || strings.Contains(err.Error(), "\n") {
+		if err == nil || !strings.HasPrefix(err.Error(), path+": is damaged or no tune file (") || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v, %v, expected one line with the file", name, got, err)
 		}
-		if err := Save(path, key, []exec.Tuned{tuned("q6_k", "one-stream")}); err != nil {
-			t.Errorf("%s: %v", name, err)
+		if saved := Save(path, key, []exec.Tuned{tuned("q6_k", "one-stream")}); saved == nil || saved.Error() != err.Error() {
+			t.Errorf("%s: saving: %v, expected %v", name, saved, err)
 		}
-		if got, err := Load(path, key); err != nil || !maps.Equal(got, map[string]string{"q6_k": "one-stream"}) {
-			t.Errorf("%s, saved again: %v, %v", name, got, err)
+		if after, err := os.ReadFile(path); err != nil || string(after) != damaged {
+			t.Errorf("%s: the file is %q now, %v", name, after, err)
 		}
 	}
-	if _, err := Load(t.TempDir(), key); err == nil {
-		t.Error("a folder is taken for a tune file")
+	if err := os.WriteFile(path, []byte(strings.Replace(text, `"tune_format": 1`, `"tune_format": 2`, 1)), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	if err := Save(filepath.Join(path, "below.json"), key, []exec.Tuned{tuned("q6_k", "one-stream")}); err == nil || strings.Contains(err.Error(), "\n") {
-		t.Errorf("below a file: %v", err)
+	if _, err := Load(path, key); !errors.Is(err, ErrOtherKey) || !strings.Contains(err.Error(), "has tune format 2, expected 1") {
+		t.Errorf("another format: %v", err)
+	}
+	dir := t.TempDir()
+	for name, err := range map[string]error{
+		"a folder":     func() error { _, err := Load(dir, key); return err }(),
+		"to a folder":  Save(dir, key, []exec.Tuned{tuned("q6_k", "one-stream")}),
+		"below a file": Save(filepath.Join(path, "below.json"), key, []exec.Tuned{tuned("q6_k", "one-stream")}),
+	} {
+		if err == nil || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+	link := filepath.Join(dir, "link.json")
+	if err := os.Symlink(path, link); err != nil {
+		t.Skip(err)
+	}
+	if err := Save(link, key, []exec.Tuned{tuned("q6_k", "one-stream")}); err != nil {
+		t.Error(err)
+	}
+	st, err := os.Lstat(link)
+	if got, loaded := Load(path, key); err != nil || loaded != nil || st.Mode()&os.ModeSymlink == 0 || got["q6_k"] == "" {
+		t.Errorf("saved through a link: %v, %v, %v", got, err, loaded)
 	}
 }
 
