@@ -84,3 +84,35 @@ func TestClosed(t *testing.T) {
 		t.Errorf("at %d after Close, expected %d with the same logits and plan", s.Pos(), len(ids))
 	}
 }
+
+// A model and a session that were never open are like closed ones.
+func TestZeroValues(t *testing.T) {
+	var m pesti.Model
+	if err := m.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := m.NewSession(); !errors.Is(err, pesti.ErrClosed) {
+		t.Errorf("a session of a zero model: %v", err)
+	}
+	yielded := 0
+	for _, err := range m.Generate(t.Context(), once, pesti.Params{}) {
+		if yielded++; !errors.Is(err, pesti.ErrClosed) {
+			t.Errorf("a generation of a zero model: %v", err)
+		}
+	}
+	var s pesti.Session
+	if err := s.Feed(t.Context(), []int32{1}); !errors.Is(err, pesti.ErrClosed) {
+		t.Errorf("a zero session: %v", err)
+	}
+	for _, err := range s.GenerateIDs(t.Context(), []int32{1}, pesti.Params{}) {
+		if yielded++; !errors.Is(err, pesti.ErrClosed) {
+			t.Errorf("a generation of a zero session: %v", err)
+		}
+	}
+	if yielded != 2 {
+		t.Errorf("%d errors of generations, expected 2", yielded)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -169,6 +169,9 @@ func (m *Model) closeAll() error {
 // Close ends the workers and frees the memory. It first waits for a forward pass in progress;
 // sessions and generations then return ErrClosed. A second call does nothing.
 func (m *Model) Close() error {
+	if m.turn == nil { // it was never open
+		return nil
+	}
 	m.turn <- struct{}{}
 	defer m.release()
 	if m.usable() != nil {
@@ -182,7 +185,7 @@ func (m *Model) Close() error {
 
 // usable returns an error if the model is closed.
 func (m *Model) usable() error {
-	if m.closed.Load() {
+	if m.closed.Load() || m.turn == nil {
 		return fmt.Errorf("the model is %w", ErrClosed)
 	}
 	return nil

@@ -40,6 +40,9 @@ func (s *Session) begin(ctx context.Context) error {
 	if ctx == nil {
 		return exec.ErrNilContext
 	}
+	if s.model == nil {
+		return fmt.Errorf("the session is %w", ErrClosed) // it was never open
+	}
 	if err := s.lock(); err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ type Options struct {
 	Target    string // "cpu" or "cuda"
 	ISA       string // instruction set, one of the target's; by default its least, "portable" or "sm_75"
 	Precision string // "fast" or "exact"
-	KV        string // one of plan.CacheFormats; by default f16 in fast, f32 in exact
+	KV        string // one of plan.CacheFormats, of which f8_e4m3 may be called fp8; by default f16 in fast, f32 in exact
 	Ctx       int64  // positions of a sequence; by default 4096, or what the model was trained for
 	Ubatch    int64  // most tokens in a step; by default 512
 	Sequences int64  // by default 1
@@ -246,12 +246,15 @@ func compileGraph(m *frontend.Model, g *graph.Graph, o Options, passes tables) (
 	return res, nil
 }
 
+// fp8 is the word for sidecar.Type in options.
+const fp8 = "fp8"
+
 // anyOf lists the accepted words of an option.
 func anyOf(words []string) string {
 	words = slices.Clone(words)
 	for i, w := range words {
-		if w == sidecar.Type { // its word in options is fp8
-			words[i] = "fp8"
+		if w == sidecar.Type {
+			words[i] = fp8
 		}
 	}
 	if last := len(words) - 1; last > 0 {
@@ -292,6 +295,9 @@ func (o *Options) complete(p *frontend.Params) error {
 	threads, devices := int64(o.Threads), int64(o.Devices)
 	if most := int64(o.target.Threads); most > 0 {
 		threads = min(threads, most)
+	}
+	if o.KV == fp8 {
+		o.KV = sidecar.Type
 	}
 	for _, err := range []error{
 		set(&o.ISA, o.target.ISAs[0], "ISA", o.target.ISAs...),

@@ -530,3 +530,14 @@ func TestSquare(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The word fp8 of options is the format f8_e4m3 of plans.
+func TestFP8Word(t *testing.T) {
+	m := tinyModel(t, tiny.Config{})
+	for _, word := range []string{"fp8", "f8_e4m3"} {
+		r, err := Compile(m, Options{KV: word, Ctx: 32})
+		if err != nil || r.Plan.Target.KV != "f8_e4m3" {
+			t.Errorf("KV %s: %v", word, err)
+		}
+	}
+}

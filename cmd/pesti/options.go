@@ -181,7 +181,7 @@ func (c *compileFlags) options(a *app) (lower.Options, error) {
 		return lower.Options{}, err
 	}
 	return lower.Options{
-		Target: target, Host: host, ISA: set, Precision: c.precision.word, KV: cacheFormat(c.kv.word),
+		Target: target, Host: host, ISA: set, Precision: c.precision.word, KV: c.kv.word,
 		Ctx: c.ctx.n, Ubatch: c.ubatch.n, Sequences: c.sequences.n, Threads: int(c.threads.n),
 		Passes: c.passes, Planner: c.planner.word, Tiles: c.tiles.word, Outputs: c.values,
 		Activations: c.activations.word,
@@ -196,14 +196,6 @@ func (c *compileFlags) host(a *app) (*lower.Host, error) {
 	}
 	set, err := chooseISA("", a.getenv(isaVariable))
 	return &lower.Host{GPULayers: int(c.gpuLayers.n), ISA: set, Threads: int(c.threads.n)}, err
-}
-
-// cacheFormat returns the plan's name of the cache format for a value of --kv.
-func cacheFormat(kv string) string {
-	if kv == "fp8" {
-		return "f8_e4m3"
-	}
-	return kv
 }
 
 // withheld returns a notice if the processor has a better instruction set than the chosen one and the system
