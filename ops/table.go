@@ -21,8 +21,7 @@
 //  5. exec/plan/kernels.go: the signature of its reference kernel, ref.relu (refUnary, refBinary or
 //     a row of its own), with the range of each parameter and its operation count.
 //  6. exec/cpu/kernel/reference.go: the function with its row in referenceRows, and a case in
-//     rowCases of rows_test.go. If the result may take an operand's place, add the kernel to the
-//     map in testInPlace of rows_test.go; no test asks for it.
+//     rowCases of rows_test.go.
 //  7. lower/cpu/cpu.go: a row in Reference.
 //  8. conformance/gorgoniaref/ops.go: a row, for pesti check and tests.
 //
@@ -40,8 +39,8 @@
 //	go test ./conformance/gorgoniaref
 //	go test ./conformance -run 'TablesAgree|EveryOpLowers'
 //
-// TestRecipes, TestEverythingHasAKind, TestEveryOpLowers and TestCostModels (the kernel's operation
-// count) fail for a step that you left out, and name it.
+// TestRecipes, TestEverythingHasAKind, TestEveryOpLowers, TestEveryKernelHasACase and TestCostModels
+// (the kernel's operation count) fail for a step that you left out, and name it.
 //
 // Traps:
 //   - The shapes determine whether an op is row-wise, and sink_rows relies on them. An op whose row
@@ -49,7 +48,8 @@
 //   - An absent optional attribute has the default of its row. Read an attribute whose default is
 //     not zero by Node.Float or Node.Attribute, since Attrs.Float and similar methods ignore
 //     defaults.
-//   - A kernel runs in place wherever alias allows it; see TestInPlace for the test.
+//   - A kernel runs in place wherever alias of its signature allows it. TestInPlace tests the kernels
+//     in rowCases.
 //   - Names of ops and attributes are part of the text form, and occur in golden files.
 package ops
 

@@ -20,12 +20,14 @@
 //     the conditions on its parameters that make this true. Its cost is for profiles: the operation
 //     count, and what it reads of operands of which it does not read all.
 //  2. Here: a bind function, which reads a binder and returns a Func, in the file with similar
-//     kernels; a row in the table below; and test cases that compare it with ops/ref or float64
-//     (for a kernel that works row by row, in rowCases of rows_test.go).
+//     kernels; a row in the table below (in reference.go for a reference kernel); and test cases that
+//     compare it with ops/ref or float64: for a kernel that works row by row, in rowCases of
+//     rows_test.go. TestEveryKernelHasACase fails for a kernel without one.
 //  3. lower/cpu/cpu.go: a row in Kernels for the op that it computes. Its parameters follow from the
 //     signature: each is an attribute of the op, or computed from the operands in
 //     lower/target/params.go, or stated in the row.
-//  4. graph/draw/kind.go: its name in the list of one color.
+//  4. graph/draw/kind.go: its name in the row of its kind, which gives the color in pictures. A
+//     reference kernel (ref.*) needs none: they all have one kind.
 //
 // Then run
 //
