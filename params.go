@@ -44,8 +44,6 @@ func (p *Params) check(session *exec.Session) (*sample.Sampler, error) {
 	switch limit := session.MaxLogitRows() - 1; {
 	case p.MaxTokens < 0:
 		return nil, optionErrorf("MaxTokens", "is %d, expected 0 or more", p.MaxTokens)
-	case p.TopK < 0:
-		return nil, optionErrorf("TopK", "is %d, expected 0 or more", p.TopK)
 	case p.Speculate < 0:
 		return nil, optionErrorf("Speculate", "is %d, expected 0 or more", p.Speculate)
 	case p.Speculate > max(limit, 0):

@@ -40,7 +40,7 @@ func (a *app) generate(ctx context.Context, s *lib.Session, prompt []int32, o *r
 // generation returns the parameters of a generation from the flags.
 func (o *runOptions) generation() lib.Params {
 	p := lib.Params{
-		Temp: o.params.Temp, TopK: max(o.params.TopK, 0), TopP: o.params.TopP, MinP: o.params.MinP,
+		Temp: o.params.Temp, TopK: o.params.TopK, TopP: o.params.TopP, MinP: o.params.MinP,
 		RepeatPenalty: o.params.RepeatPenalty, RepeatLast: o.params.RepeatLast, Seed: o.params.Seed,
 		Stop: o.stops, IgnoreEOG: o.ignoreEOS, Speculate: int(o.guess.most.n),
 	}

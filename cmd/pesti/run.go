@@ -71,16 +71,20 @@ func (a *app) run() *cobra.Command {
 
 Without MODEL or PLAN it runs demo, the embedded model.
 
-The output is the generated text alone, without the prompt. A line break follows it only on a terminal.`
+The output is the generated text alone, without the prompt. A line break follows it only on a terminal.
+
+--stats json prints one line of JSON on standard error. prefill_ts and decode_ts are tokens per second, of
+the prompt and of the generated tokens; load_ms is the time before the first forward pass, in milliseconds;
+start_resident and peak_resident are bytes of memory of the process. The other numbers are counts.`
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVarP(&o.prompt, "prompt", "p", "", "`TEXT` to continue")
 	f.StringVarP(&o.promptFile, "file", "f", "", "`FILE` with the text to continue, read as bytes; - is standard input")
 	f.VarP(&o.tokens, "tokens", "n", "maximum number of tokens to generate; -1 generates until the model ends or the context is full")
-	f.Float64Var(&o.params.Temp, "temp", o.params.Temp, "temperature `T`; 0 always takes the most likely token")
+	f.Float64Var(&o.params.Temp, "temp", o.params.Temp, "temperature `T`, 0 or more; 0 always takes the most likely token")
 	f.IntVar(&o.params.TopK, "top-k", o.params.TopK, "sample from the `K` most likely tokens; 0 is all")
-	f.Float64Var(&o.params.TopP, "top-p", o.params.TopP, "sample from the smallest set of tokens whose probabilities add up to `P`")
-	f.Float64Var(&o.params.MinP, "min-p", o.params.MinP, "sample from tokens that are at least `P` times as likely as the most likely one")
+	f.Float64Var(&o.params.TopP, "top-p", o.params.TopP, "sample from the smallest set of tokens whose probabilities add up to `P`, 0 to 1; 1 is all")
+	f.Float64Var(&o.params.MinP, "min-p", o.params.MinP, "sample from tokens that are at least `P` times as likely as the most likely one, 0 to 1; 0 is all")
 	f.Float64Var(&o.params.RepeatPenalty, "repeat-penalty", o.params.RepeatPenalty, "make recent tokens less likely by the factor `R`; 1 is off")
 	f.Int64Var(&o.params.Seed, "seed", o.params.Seed, "`SEED` of the random numbers; -1 takes another one each time")
 	f.StringArrayVar(&o.stops, "stop", nil, "end before this `TEXT`; may be given more than once")

@@ -63,7 +63,7 @@ func (s *Sampler) weighed(left []candidate) []candidate {
 	if s.topP < 1 {
 		left = s.cut(left, float64(s.topP*total(left)))
 	}
-	if s.minP > 0 && s.minP <= 1 { // the most likely candidate has weight 1 and always stays
+	if s.minP > 0 { // the most likely candidate has weight 1 and always stays
 		left = slices.DeleteFunc(left, func(c candidate) bool { return c.weight < s.minP })
 	}
 	if s.temp != 1 {

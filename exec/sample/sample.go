@@ -23,8 +23,8 @@ import (
 
 // Params are the settings of a Sampler.
 type Params struct {
-	Temp          float64 // divides the logits; 0 or less: take the most likely token, the lowest id among equals
-	TopK          int     // keep the K most likely tokens; 0 or less: all
+	Temp          float64 // divides the logits; 0: take the most likely token, the lowest id among equals
+	TopK          int     // keep the K most likely tokens; 0: all
 	TopP          float64 // keep the smallest set of most likely tokens with at least this total probability (Holtzman et al., 2020); 1: all
 	MinP          float64 // keep tokens with at least this fraction of the highest probability (Nguyen et al., 2024); 0: all
 	RepeatPenalty float64 // divides positive and multiplies negative logits of recent tokens (Keskar et al., 2019); 0.01 to 100; 1: off
@@ -55,9 +55,10 @@ func (p Params) validate() error {
 		ok    bool
 		want  string
 	}{
-		{"Temp", p.Temp, finite(p.Temp), "a finite number"},
+		{"Temp", p.Temp, 0 <= p.Temp && finite(p.Temp), "0 or more"},
+		{"TopK", p.TopK, 0 <= p.TopK, "0 or more"},
 		{"TopP", p.TopP, 0 <= p.TopP && p.TopP <= 1, "0 to 1"},
-		{"MinP", p.MinP, 0 <= p.MinP && finite(p.MinP), "0 or more"},
+		{"MinP", p.MinP, 0 <= p.MinP && p.MinP <= 1, "0 to 1"},
 		{"RepeatPenalty", p.RepeatPenalty, 1.0/maxPenalty <= p.RepeatPenalty && p.RepeatPenalty <= maxPenalty, fmt.Sprintf("%v to %v; 1 switches it off", 1.0/maxPenalty, maxPenalty)},
 		{"RepeatLast", p.RepeatLast, 0 <= p.RepeatLast && p.RepeatLast <= maxRepeatLast, fmt.Sprintf("0 to %d", maxRepeatLast)},
 	} {
@@ -105,10 +106,10 @@ func New(p Params, vocab int) (*Sampler, error) {
 		return nil, fmt.Errorf("vocabulary of %d tokens, expected 1 to %d", vocab, math.MaxInt32)
 	}
 	s := &Sampler{temp: p.Temp, topP: p.TopP, minP: p.MinP, penalty: p.RepeatPenalty, topK: p.TopK, vocab: vocab}
-	if s.topK <= 0 || s.topK > vocab {
+	if s.topK == 0 || s.topK > vocab {
 		s.topK = vocab
 	}
-	if s.temp <= 0 || s.minP > 1 { // both keep only the most likely token
+	if s.temp == 0 { // keep only the most likely token
 		s.temp, s.topK = 1, 1
 	}
 	seed := uint64(p.Seed)

@@ -22,7 +22,7 @@ func TestSampleTop(t *testing.T) {
 			Temp:          rapid.SampledFrom([]float64{0, .1, .8, 1.5}).Draw(t, "temp"),
 			TopK:          rapid.SampledFrom([]int{0, 1, 2, 40, 64, 500}).Draw(t, "top-k"),
 			TopP:          rapid.SampledFrom([]float64{0, .3, .95, 1}).Draw(t, "top-p"),
-			MinP:          rapid.SampledFrom([]float64{0, .05, .5, 1.05}).Draw(t, "min-p"),
+			MinP:          rapid.SampledFrom([]float64{0, .05, .5, 1}).Draw(t, "min-p"),
 			RepeatPenalty: rapid.SampledFrom([]float64{1, 1.3}).Draw(t, "repeat-penalty"),
 			RepeatLast:    rapid.IntRange(0, 2).Draw(t, "repeat-last"),
 			Seed:          7,
