@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -56,9 +55,9 @@ func (o *optionalFile) String() string     { return o.path }
 func (o *optionalFile) Type() string       { return "FILE" }
 func (o *optionalFile) Set(s string) error { o.asked, o.path = true, s; return nil }
 
-// withoutFile allows --profile without a value at the end or before another flag.
+// withoutFile allows --profile without a value at the end or before another flag. Its result is not nil.
 func withoutFile(args []string) []string {
-	args = slices.Clone(args)
+	args = append([]string{}, args...)
 	for i, arg := range args {
 		if arg == "--" {
 			break
