@@ -2,7 +2,6 @@ package compare
 
 import (
 	"math"
-	"slices"
 
 	"pesti/conformance/metrics"
 	"pesti/gguf/numfmt"
@@ -55,34 +54,16 @@ func blockRounding(steps, relative, absolute float64) func(lost, row []float64) 
 // deviation returns the worst d of rows of cols elements, as metrics.Layer, but counts only what differs
 // beyond the rounding of the format. Of a sum, base has the first operand: d is relative to what was added
 // to it, since a residual stream is far larger, and the rounding of the sum does not count.
-func deviation[A float32 | float64](got []A, want []float64, cols int, format string, base *stepValue) metrics.Deviation {
-	var worst metrics.Deviation
-	lost, sizes := make([]float64, cols), make([]float64, cols)
-	for at := 0; at < len(want); at += cols {
+func deviation[A metrics.Float](got []A, want []float64, cols int, format string, base *stepValue) metrics.Deviation {
+	return metrics.Beyond(got, want, cols, func(at int, lost, size []float64) {
 		row := want[at : at+cols]
 		roundings[format](lost, row)
-		for i, x := range row {
-			if base != nil {
-				lost[i] += math.Abs(x) * 0x1p-24
-				x -= float64(base.data[at+i])
-			}
-			sizes[i] = math.Abs(x)
+		if base == nil {
+			return
 		}
-		sorted := slices.Sorted(slices.Values(sizes))
-		median := (sorted[(cols-1)/2] + sorted[cols/2]) / 2
 		for i, x := range row {
-			beyond := math.Abs(float64(got[at+i])-x) - lost[i]
-			if beyond <= 0 {
-				continue
-			}
-			d := beyond / (sizes[i] + median)
-			if !(d <= math.MaxFloat64) {
-				d = math.Inf(1)
-			}
-			if d > worst.D {
-				worst = metrics.Deviation{D: d, Row: at / cols, Dim: i}
-			}
+			lost[i] += math.Abs(x) * 0x1p-24
+			size[i] = x - float64(base.data[at+i])
 		}
-	}
-	return worst
+	})
 }

@@ -39,9 +39,18 @@ type Deviation struct {
 // An element that is NaN or infinite on either side has an infinite d. Equal infinities, such as
 // masked scores, do not differ and are not part of the median. got and want have the same length, a
 // multiple of cols.
-func Layer[A, B Float](got []A, want []B, cols int) Deviation {
+func Layer[A, B Float](got []A, want []B, cols int) Deviation { return Beyond(got, want, cols, nil) }
+
+// Beyond returns the worst d as Layer does, but counts only what differs by more than lost, and
+// relative to size:
+//
+//	d = max (|got − want| − lost) / (|size| + median |size|)
+//
+// adjust sets both for the row that begins at an element. Before, lost is 0 and size is want. nil
+// leaves them so.
+func Beyond[A, B Float](got []A, want []B, cols int, adjust func(at int, lost, size []float64)) Deviation {
 	var worst Deviation
-	each(got, want, cols, func(d Deviation) bool {
+	each(got, want, cols, adjust, func(d Deviation) bool {
 		if d.D > worst.D {
 			worst = d
 		}
@@ -52,7 +61,7 @@ func Layer[A, B Float](got []A, want []B, cols int) Deviation {
 
 // First returns the first element whose d is above the bound, and whether there is one.
 func First[A, B Float](got []A, want []B, cols int, bound float64) (first Deviation, found bool) {
-	each(got, want, cols, func(d Deviation) bool {
+	each(got, want, cols, nil, func(d Deviation) bool {
 		if d.D > bound {
 			first, found = d, true
 		}
@@ -62,31 +71,42 @@ func First[A, B Float](got []A, want []B, cols int, bound float64) (first Deviat
 }
 
 // each yields d of every element that differs.
-func each[A, B Float](got []A, want []B, cols int, yield func(Deviation) bool) {
-	size := make([]float64, 0, cols)
+func each[A, B Float](got []A, want []B, cols int, adjust func(at int, lost, size []float64), yield func(Deviation) bool) {
+	lost, size, sizes := make([]float64, cols), make([]float64, cols), make([]float64, 0, cols)
 	for at := 0; at < len(want); at += cols {
-		size = size[:0]
+		clear(lost)
 		for i, x := range want[at : at+cols] {
+			size[i] = float64(x)
+		}
+		if adjust != nil {
+			adjust(at, lost, size)
+		}
+		sizes = sizes[:0]
+		for i, x := range want[at : at+cols] {
+			size[i] = math.Abs(size[i])
 			if g, w := float64(got[at+i]), float64(x); !math.IsInf(w, 0) || g != w {
-				size = append(size, math.Abs(w))
+				sizes = append(sizes, size[i])
 			}
 		}
-		median := median(size)
+		median := median(sizes)
 		for i, x := range want[at : at+cols] {
-			if g, w := float64(got[at+i]), float64(x); g != w && !yield(Deviation{deviation(g, w, median), at / cols, i}) {
+			if g, w := float64(got[at+i]), float64(x); g != w && !yield(Deviation{deviation(math.Abs(g-w)-lost[i], size[i]+median), at / cols, i}) {
 				return
 			}
 		}
 	}
 }
 
-// deviation is d of one element whose values differ.
-func deviation(got, want, median float64) float64 {
-	diff := math.Abs(got - want)
-	if !(diff <= math.MaxFloat64) {
-		return math.Inf(1)
+// deviation is d of one element, from its difference and the divisor. It is infinite if one of them is
+// NaN, or if the divisor is 0.
+func deviation(diff, divisor float64) float64 {
+	if diff <= 0 {
+		return 0
 	}
-	return diff / (math.Abs(want) + median) // infinite if the divisor is 0
+	if d := diff / divisor; d <= math.MaxFloat64 {
+		return d
+	}
+	return math.Inf(1)
 }
 
 // median sorts x and returns its median, or 0 if x is empty.
