@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"pesti/exec"
+	"pesti/exec/plan"
 	"pesti/lower"
 )
 
@@ -39,6 +40,27 @@ func TestCheckFit(t *testing.T) {
 		if err := g.checkFit(exec.RAM{}); err != nil {
 			t.Errorf("where the system does not tell: %v", err)
 		}
+	}
+}
+
+// Values of steps count twice: the plan's, and gorgonia's of each value that exceeds a bound, which may be all.
+func TestCheckFitSteps(t *testing.T) {
+	in := demoInput(t, lower.Options{Activations: "mixed"})
+	g, err := newReference(in, "demo", make([]int32, 100))
+	if err != nil {
+		t.Fatal(err)
+	}
+	most := int64(0)
+	for i := range in.Plan.Programs {
+		bytes, err := stepBytes(in.Plan, &in.Plan.Programs[i], 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		most = max(most, bytes)
+	}
+	err = g.checkFit(exec.RAM{Total: 1 << 20, Available: 1 << 19})
+	if want := " and steps " + plan.HumanBytes(2*most); most == 0 || err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %v, expected %q", err, want)
 	}
 }
 

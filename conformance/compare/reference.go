@@ -39,7 +39,8 @@ func newReference(in Input, name string, ids []int32) (*reference, error) {
 }
 
 // checkFit returns an error if the run needs more memory than is available. The logits of every
-// program of the plan count too, and so do the values of its steps if they are compared.
+// program of the plan count too. So do the values of its steps if they are compared, twice, because
+// addSteps keeps gorgonia's value too if one exceeds its bound.
 func (r *reference) checkFit(ram exec.RAM) error {
 	need, err := gorgoniaref.NeedOf(r.graph, r.names(r.layers))
 	if err != nil {
@@ -57,7 +58,7 @@ func (r *reference) checkFit(ram exec.RAM) error {
 			if err != nil {
 				return &OperandError{r.name, err}
 			}
-			steps = max(steps, bytes)
+			steps = max(steps, 2*bytes)
 		}
 	}
 	total := need.Total() + ours + steps

@@ -26,7 +26,7 @@ type CheckedStep struct {
 	Value    string `json:"value"`
 	Program  string `json:"program"`
 	Format   string `json:"format"`
-	D        Number `json:"d"` // beyond what the format rounds
+	D        Number `json:"d"` // beyond what the format rounds; against gorgonia in float64 where Floor is set, else float32
 	Position int    `json:"position"`
 	Dim      int    `json:"dim"`
 	Allowed  Number `json:"allowed"`
@@ -235,20 +235,21 @@ func (f *forcing) run(ctx context.Context, run forcer, visit func(v gorgoniaref.
 }
 
 // addSteps compares the values that the steps of a program have stored. gorgonia computes in float32,
-// which takes half the time of float64. Where a value exceeds its bound, float64 decides.
+// which takes half the time of float64. Where a value exceeds its bound, float64 decides, up to the first
+// value that exceeds it there too: later ones are computed in float32 alone.
 func (r *CheckReport) addSteps(ctx context.Context, ref *reference, ids []int32, program string, ours stepValues, progress func(Progress)) error {
 	f, err := newForcing(ref, ids, ours)
 	if err != nil {
 		return err
 	}
 	var steps []CheckedStep
-	exceed := map[string]gorgoniaref.Value{}
+	exceed := map[string][]float32{}
 	err = f.run(ctx, gorgoniaref.ForceFloat32, func(v gorgoniaref.Value, ours *stepValue) error {
 		tell(progress, "gorgonia, steps of "+program, len(steps), len(f.names), "values")
 		s := CheckedStep{Value: v.Name, Program: program, Format: ours.format, Allowed: r.Bound.Step}
 		d := deviation(ours.data, v.Data, v.Cols, ours.format, f.bases[v.Name])
 		if s.D, s.Position, s.Dim = Number(d.D), d.Row, d.Dim; s.D > s.Allowed {
-			exceed[v.Name] = v
+			exceed[v.Name] = narrowed(v.Data)
 		}
 		steps = append(steps, s)
 		return nil
@@ -260,9 +261,18 @@ func (r *CheckReport) addSteps(ctx context.Context, ref *reference, ids []int32,
 	return err
 }
 
+// narrowed returns the float32 of a computation in float32.
+func narrowed(data []float64) []float32 {
+	x := make([]float32, len(data))
+	for i, v := range data {
+		x[i] = float32(v)
+	}
+	return x
+}
+
 // decide computes in float64 the values up to the last one that exceeds its bound, or the first one that
 // still does. exceed has them in float32: what that loses is added to their bounds.
-func (f *forcing) decide(ctx context.Context, steps []CheckedStep, exceed map[string]gorgoniaref.Value) error {
+func (f *forcing) decide(ctx context.Context, steps []CheckedStep, exceed map[string][]float32) error {
 	i := 0
 	err := f.run(ctx, gorgoniaref.Force, func(v gorgoniaref.Value, ours *stepValue) error {
 		s := &steps[i]
@@ -274,7 +284,7 @@ func (f *forcing) decide(ctx context.Context, steps []CheckedStep, exceed map[st
 		delete(exceed, v.Name)
 		d := deviation(ours.data, v.Data, v.Cols, ours.format, f.bases[v.Name])
 		s.D, s.Position, s.Dim = Number(d.D), d.Row, d.Dim
-		floor := deviation(narrow.Data, v.Data, v.Cols, ours.format, f.bases[v.Name]).D
+		floor := deviation(narrow, v.Data, v.Cols, ours.format, f.bases[v.Name]).D
 		s.Floor, s.Allowed = Number(floor), Number(metrics.Allowed(floor))
 		if len(exceed) == 0 || s.D > s.Allowed {
 			return errEnough
@@ -289,21 +299,28 @@ func (f *forcing) decide(ctx context.Context, steps []CheckedStep, exceed map[st
 
 // checkSteps returns an error for the first value, in the order of the graph, whose step differs.
 func (r *CheckReport) checkSteps() error {
-	for _, s := range r.Steps {
-		if !(s.D <= s.Allowed) {
-			return fmt.Errorf("%s: d of %s from what gorgonia computes of the plan's values before it is %.1e at position %d, dim %d, program %s, expected at most %.2g",
-				r.Name, s.Value, s.D, s.Position, s.Dim, s.Program, s.Allowed)
-		}
+	i := slices.IndexFunc(r.Steps, CheckedStep.exceeds)
+	if i < 0 {
+		return nil
 	}
-	return nil
+	s := &r.Steps[i]
+	return fmt.Errorf("%s: d of %s from what gorgonia computes of the plan's values before it is %.1e at position %d, dim %d, program %s, expected at most %.2g",
+		r.Name, s.Value, s.D, s.Position, s.Dim, s.Program, s.Allowed)
 }
 
-// WorstStep returns the value whose step differs most, relative to what is allowed, or nil where steps were
-// not compared.
+func (s CheckedStep) exceeds() bool { return !(s.D <= s.Allowed) }
+
+// WorstStep returns the first value whose step differs by more than is allowed, which is the one that Check
+// names. If there is none, it returns the value that differs most, relative to what is allowed, or nil where
+// steps were not compared.
 func (r *CheckReport) WorstStep() *CheckedStep {
 	var worst *CheckedStep
 	for i := range r.Steps {
-		if s := &r.Steps[i]; worst == nil || s.D*worst.Allowed > worst.D*s.Allowed {
+		s := &r.Steps[i]
+		if s.exceeds() {
+			return s
+		}
+		if worst == nil || s.D*worst.Allowed > worst.D*s.Allowed {
 			worst = s
 		}
 	}

@@ -282,7 +282,37 @@ func seesFault(t *testing.T, in Input, ids []int32, fault *stepFault) {
 	if err == nil || !slices.ContainsFunc(strings.Split(fault.value, "|"), func(v string) bool { return strings.Contains(err.Error(), "d of "+v+" ") }) {
 		t.Errorf("error %v, expected d of %s", err, fault.value)
 	}
+	if worst := r.WorstStep(); err != nil && !strings.Contains(err.Error(), "d of "+worst.Value+" ") {
+		t.Errorf("the worst step is that of %s, and the error names another one: %v", worst.Value, err)
+	}
 	t.Log(err)
+}
+
+// TestWorstStep: the worst step is the one that the error names, also if a later value differs more in float32
+// alone.
+func TestWorstStep(t *testing.T) {
+	step := func(value string, d, allowed Number) CheckedStep {
+		return CheckedStep{Value: value, D: d, Allowed: allowed}
+	}
+	for _, c := range []struct {
+		want  string
+		steps []CheckedStep
+	}{
+		{"b", []CheckedStep{step("a", 1, 4), step("b", 2, 4), step("c", 3, 8)}},
+		{"b", []CheckedStep{step("a", 1, 4), step("b", 5, 4), step("c", 50, 4)}},
+		{"a", []CheckedStep{step("a", Number(math.Inf(1)), 4), step("b", 5, 4)}},
+	} {
+		r := CheckReport{Steps: c.steps}
+		if got := r.WorstStep(); got.Value != c.want {
+			t.Errorf("%v: the worst step is that of %s, expected %s", c.steps, got.Value, c.want)
+		}
+		if err := r.checkSteps(); err != nil && !strings.Contains(err.Error(), "d of "+c.want+" ") {
+			t.Errorf("%v: error %v, expected d of %s", c.steps, err, c.want)
+		}
+	}
+	if (&CheckReport{}).WorstStep() != nil {
+		t.Error("without steps there is a worst one")
+	}
 }
 
 // TestStepsOfEveryPlan: steps are sound whatever options a plan with one plane is compiled with.
