@@ -145,6 +145,9 @@ func (a *app) runBench(ctx context.Context, name string, tests []bench.Test, o *
 	if err := a.printBench(tests, stopped, o.json); err != nil {
 		return err
 	}
+	for i := range tests {
+		o.profile.addLoad(tests[i].Others)
+	}
 	if interrupt != nil {
 		return cmp.Or(o.profile.writeStopped(ctx, a, engine), interrupt)
 	}

@@ -10,12 +10,14 @@ import (
 	"os"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"pesti/exec"
 	"pesti/exec/backends"
+	"pesti/exec/load"
 	"pesti/exec/plan"
 	"pesti/exec/profile"
 )
@@ -29,6 +31,10 @@ type profileFlags struct {
 	runs    count
 
 	set *pflag.FlagSet // the verb's
+
+	watch  *load.Watch   // measures the load of the machine since prepare
+	own    time.Duration // processor time of this process at prepare
+	others *float64      // processors that other programs used, at most; nil if that is not known
 }
 
 func addProfileFlags(cmd *cobra.Command) *profileFlags {
@@ -111,6 +117,7 @@ func (p *profileFlags) prepare(s *source) error {
 		return usagef("--trace and --%s both name %s, expected two files", profileFlag, p.trace)
 	}
 	s.profile = p.profile.asked
+	p.watch, p.own = load.Start(), load.Own()
 	if p.trace != "" {
 		s.trace = int(p.runs.n)
 	}
@@ -154,6 +161,12 @@ func (p *profileFlags) write(ctx context.Context, a *app, e *exec.Engine, to io.
 		a.progress("measuring the limits of the machine")
 		r, e := e.ProfileReport(ctx)
 		a.progress("")
+		if e == nil && r.Roofline != nil && r.Roofline.Near > 0 { // of the processor
+			p.addLoad(p.watch.Stop(load.Own() - p.own).Others)
+			l := load.Load{Others: p.others}
+			r.Others = l.Others
+			r.Busy, _ = l.Busy()
+		}
 		report, err, show = r, e, func() error { return printProfile(to, r, p.steps) }
 	}
 	if err == nil && p.profile.path != "" {
@@ -170,6 +183,13 @@ func (p *profileFlags) write(ctx context.Context, a *app, e *exec.Engine, to io.
 		return err
 	}
 	return show()
+}
+
+// addLoad keeps the largest number of processors that other programs used during a part of the run.
+func (p *profileFlags) addLoad(others *float64) {
+	if others != nil && (p.others == nil || *others > *p.others) {
+		p.others = others
+	}
 }
 
 // writeTrace writes the trace if it was requested.
@@ -197,7 +217,7 @@ func (p *profileFlags) writeStopped(ctx context.Context, a *app, e *exec.Engine)
 	return nil
 }
 
-// printProfile prints a report as text.
+// printProfile prints a report as text. On a busy machine it has no fractions of the limit.
 func printProfile(w io.Writer, r *profile.Report, steps bool) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	switch {
@@ -210,10 +230,10 @@ func printProfile(w io.Writer, r *profile.Report, steps bool) error {
 	}
 	for i := range r.Programs {
 		g := &r.Programs[i]
-		fmt.Fprintf(w, "\n%s: %d runs of %d tokens in %.1f ms, predicted %.1f ms\n", g.Program, g.Runs, g.Tokens, 1e3*g.Seconds, 1e3*g.Predicted)
+		fmt.Fprintf(w, "\n%s: %s in %.1f ms, predicted %.1f ms\n", g.Program, runsText(g.Runs, g.Tokens), 1e3*g.Seconds, 1e3*g.Predicted)
 		fmt.Fprintf(t, "calls\tms\tshare\tGB/s\tGMAC/s\tof limit\tpredicted ms\timbalance\t  kernel\n")
 		for j := range g.Kernels {
-			printMeasured(t, &g.Kernels[j], g.Kernels[j].Name)
+			printMeasured(t, &g.Kernels[j], g.Kernels[j].Name, r.Busy)
 		}
 		for _, rest := range []struct {
 			name    string
@@ -228,19 +248,35 @@ func printProfile(w io.Writer, r *profile.Report, steps bool) error {
 			fmt.Fprintf(t, "\ncalls\tms\tshare\tGB/s\tGMAC/s\tof limit\tpredicted ms\timbalance\t  step\n")
 			for j := range g.Steps {
 				m := &g.Steps[j]
-				printMeasured(t, m, fmt.Sprintf("wave %d  step %d  %s  %s", m.Wave, m.Step, oneLine(m.Name), m.Kernel))
+				printMeasured(t, m, fmt.Sprintf("wave %d  step %d  %s  %s", m.Wave, m.Step, oneLine(m.Name), m.Kernel), r.Busy)
 			}
 		}
 		if err := t.Flush(); err != nil {
 			return err
 		}
 	}
-	return nil
+	if !r.Busy {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "\nbusy: other programs used %.2f processors (at most %.2f is quiet), so the times and the roofline say little; measure again when the machine is idle\n", *r.Others, load.Quiet)
+	return err
 }
 
-func printMeasured(w io.Writer, m *profile.Measured, name string) {
-	fmt.Fprintf(w, "%d\t%.2f\t%.1f %%\t%.2f\t%.2f\t%.0f %%\t%.2f\t%.1f %%\t  %s\n",
-		m.Calls, 1e3*m.Seconds, 100*m.Share, m.BytesS/1e9, m.MACsS/1e9, 100*m.OfLimit, 1e3*m.Predicted, 100*m.Imbalance, name)
+// runsText returns the number of runs of a program and of the tokens that they evaluated together.
+func runsText(runs, tokens int64) string {
+	if runs == 1 {
+		return fmt.Sprintf("1 run of %d tokens", tokens)
+	}
+	return fmt.Sprintf("%d runs, together %d tokens,", runs, tokens)
+}
+
+func printMeasured(w io.Writer, m *profile.Measured, name string, busy bool) {
+	of := fmt.Sprintf("%.0f %%", 100*m.OfLimit)
+	if busy {
+		of = "busy"
+	}
+	fmt.Fprintf(w, "%d\t%.2f\t%.1f %%\t%.2f\t%.2f\t%s\t%.2f\t%.1f %%\t  %s\n",
+		m.Calls, 1e3*m.Seconds, 100*m.Share, m.BytesS/1e9, m.MACsS/1e9, of, 1e3*m.Predicted, 100*m.Imbalance, name)
 }
 
 // rooflineText returns a machine's peak rates as text.

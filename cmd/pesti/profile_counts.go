@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 
 	"pesti/exec"
@@ -25,8 +26,8 @@ func printCounts(w io.Writer, r *profile.CountReport, steps bool) error {
 		g.Bandwidth/1e9, g.Flops/1e12, g.TensorInts/1e12, g.TensorFloats/1e12, g.SMs, g.Clock/1e9)
 	for i := range r.Programs {
 		c := &r.Programs[i]
-		fmt.Fprintf(w, "\n%s: %d runs of %d tokens; kernels are predicted to take %.1f µs, which without launches is %.0f tokens/s; memory allows %.0f, for %s that are needed\n",
-			c.Program, c.Runs, c.Tokens, 1e6*c.Total.Predicted, c.TokensS, c.MemoryTS, plan.HumanBytes(c.Total.Needed))
+		fmt.Fprintf(w, "\n%s: %s; kernels are predicted to take %.1f µs, which without launches is %.0f tokens/s; memory allows %.0f, for %s that are needed\n",
+			c.Program, strings.TrimSuffix(runsText(c.Runs, c.Tokens), ","), 1e6*c.Total.Predicted, c.TokensS, c.MemoryTS, plan.HumanBytes(c.Total.Needed))
 		rows := append([]profile.Counted{c.Total}, c.Kernels...)
 		for _, t := range countTables {
 			if err := printCountTable(w, &t, rows); err != nil {

@@ -35,7 +35,7 @@ func TestProfile(t *testing.T) {
 	if r.code != 0 || r.out != plain {
 		t.Fatalf("with a profile the text is %q, without %q: %s", r.out, plain, r.err)
 	}
-	for _, word := range []string{"roofline of", "decode: 4 runs of 4 tokens", "small: 1 runs of", "waiting at barriers", "matmul_group", "attention"} {
+	for _, word := range []string{"roofline of", "decode: 4 runs, together 4 tokens, in ", "small: 1 run of 4 tokens in ", "waiting at barriers", "matmul_group", "attention"} {
 		if !strings.Contains(r.err, word) {
 			t.Errorf("the table lacks %q:\n%s", word, r.err)
 		}
@@ -66,7 +66,7 @@ func TestProfile(t *testing.T) {
 		t.Errorf("bench profiles %+v and prints\n%s", rep.Programs, out)
 	}
 	out = ok(t, "bench", "demo", "-p", "0", "-n", "4", "-d", "64", "-r", "1", "--sequences", "2", "--profile")
-	if !strings.Contains(out, "decode: 8 runs of 12 tokens") || strings.Contains(out, "prefill:") || strings.Contains(out, "small:") {
+	if !strings.Contains(out, "decode: 8 runs, together 12 tokens, in ") || strings.Contains(out, "prefill:") || strings.Contains(out, "small:") {
 		t.Errorf("a profile of 4 tokens behind others, and of 8 in two sequences, is\n%s", out)
 	}
 	var tests []bench.Test
@@ -93,6 +93,36 @@ func TestProfile(t *testing.T) {
 	}
 }
 
+// TestBusyProfile checks that a profile of a busy machine has no fraction of the limit, and says why.
+func TestBusyProfile(t *testing.T) {
+	others := 1.25
+	r := &profile.Report{Workers: 2, Roofline: &profile.Roofline{Read: 1e10, Near: 1e11}, Programs: []profile.ProgramReport{{
+		Program: "decode", Runs: 2, Tokens: 2, Seconds: 1,
+		Kernels: []profile.Measured{{Name: "gated", Calls: 2, Seconds: 0.5, OfLimit: 1.78}},
+		Steps:   []profile.Measured{{Name: "blk.0", Calls: 2, Seconds: 0.5, OfLimit: 1.78}},
+	}}}
+	for _, busy := range []bool{false, true} {
+		if r.Busy = busy; busy {
+			r.Others = &others
+		}
+		var b strings.Builder
+		if err := printProfile(&b, r, true); err != nil {
+			t.Fatal(err)
+		}
+		text := b.String()
+		if strings.Contains(text, "178 %") == busy || strings.Contains(text, "\nbusy: other programs used 1.25 processors (at most 0.05 is quiet)") != busy {
+			t.Errorf("with busy = %v the profile is\n%s", busy, text)
+		}
+	}
+	p := &profileFlags{}
+	for _, o := range []*float64{nil, new(0.5), new(1.5), new(1.0), nil} {
+		p.addLoad(o)
+	}
+	if *p.others != 1.5 {
+		t.Errorf("the load is %v, expected the largest, 1.5", *p.others)
+	}
+}
+
 // TestProfileOfCounts checks that a profile of the virtual device has reproducible counts of
 // kernels, and that dot colours a plan by the predictions.
 func TestProfileOfCounts(t *testing.T) {
@@ -101,7 +131,7 @@ func TestProfileOfCounts(t *testing.T) {
 	ok(t, "compile", "demo", "--target", "cuda", "--ctx", "128", "-o", plan)
 	bench := []string{"bench", plan, "--device", "virtual", "-p", "3", "--profile"}
 	out := ok(t, bench...)
-	for _, words := range []string{"predicted for H200", "decode: 1 runs of 1 tokens", "small: 1 runs of 3", "memory allows", "gemv_1", "sectors", "passes", "dp4a"} {
+	for _, words := range []string{"predicted for H200", "decode: 1 run of 1 tokens;", "small: 1 run of 3 tokens;", "memory allows", "gemv_1", "sectors", "passes", "dp4a"} {
 		if !strings.Contains(out, words) {
 			t.Errorf("the table lacks %q:\n%s", words, out)
 		}

@@ -22,6 +22,11 @@ type Report struct {
 	Workers   int             `json:"workers"`
 	Roofline  *cpu.Roofline   `json:"roofline"`
 	Programs  []ProgramReport `json:"programs"`
+
+	// Others is the number of processors that other programs used meanwhile, nil if that is not known. Busy
+	// says that they used so many that times say little about the machine. The caller sets both.
+	Others *float64 `json:"others,omitempty"`
+	Busy   bool     `json:"busy,omitempty"`
 }
 
 // A ProgramReport holds the times of one program's runs. Costs are for the mean workload.
