@@ -123,17 +123,21 @@ func (s stepValues) digest() [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// stepBytes returns how large the values are that the steps of a program store for a number of tokens.
+// stepBytes returns how large the stepValues are that a program stores for a number of tokens.
 func stepBytes(p *plan.Plan, g *plan.Program, tokens int) (bytes int64, err error) {
 	for _, st := range g.Steps() {
 		scope := p.Scope(g).Of(st)
 		scope.T, scope.R = int64(tokens), int64(tokens)
 		sig, _ := plan.LookupKernel(st.Kernel) // as Verify has seen
 		for _, a := range st.Args {
-			if sig.Operand(a.Role).Dir != plan.Out {
-				continue
+			o := sig.Operand(a.Role)
+			var n int64
+			switch {
+			case o.Width != "" && o.Dir.Writes(): // the rows of a cache for the tokens
+				n, err = scope.Eval("M*" + o.Width)
+			case o.Dir == plan.Out:
+				n, err = sig.Elems(scope, a.Role)
 			}
-			n, err := sig.Elems(scope, a.Role)
 			if err != nil {
 				return 0, err
 			}

@@ -288,6 +288,34 @@ func seesFault(t *testing.T, in Input, ids []int32, fault *stepFault) {
 	t.Log(err)
 }
 
+// TestStepBytes compares the size of the values that a program stores with the estimate of it.
+func TestStepBytes(t *testing.T) {
+	const tokens = 40
+	ids := make([]int32, tokens)
+	for _, passes := range []string{"", "-fuse_attention,-fuse_qkv"} {
+		for _, kv := range []string{"f16", "q8_0"} {
+			in := demoInput(t, lower.Options{Activations: "mixed", Rows: tokens, Ctx: 64, KV: kv, Passes: passes})
+			p, err := OpenPlan(in, Description{Name: "demo"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			steps := stepValues{}
+			if err := p.addStep(t.Context(), ids, 0, tokens, &values{steps: steps}); err != nil {
+				t.Fatal(err)
+			}
+			stored := 0
+			for _, v := range steps {
+				stored += 4 * len(v.data)
+			}
+			got, err := stepBytes(in.Plan, p.program(0, tokens), tokens)
+			if err != nil || got < int64(stored) || got > int64(stored)*11/10 {
+				t.Errorf("passes %q, cache %s: %d bytes, error %v, expected at least the %d that are stored, and hardly more", passes, kv, got, err, stored)
+			}
+			p.Close()
+		}
+	}
+}
+
 // TestWorstStep: the worst step is the one that the error names, also if a later value differs more in float32
 // alone.
 func TestWorstStep(t *testing.T) {
