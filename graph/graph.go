@@ -3,6 +3,33 @@
 // It contains graphs, nodes, values, types and symbols, their verifier, their text form (which
 // round-trips) and structural equality. It has no concrete operations: package ops supplies them as
 // rows of type Op. Its only import of this module is gguf/quant, for the element types of weights.
+//
+// # The text form
+//
+// Print writes it, Parse reads it. Each line defines something; a comment runs from # to the end of its
+// line. In this grammar, [ ] is optional, { } repeats, | separates choices, and all else is as it stands
+// in quotes:
+//
+//	graph   = "graph" name "(" [ bound { "," bound } ] ")" line { ( weight | node | outputs ) line }
+//	bound   = symbol "<=" integer
+//	weight  = "@" name ":" type [ "=" part ]
+//	node    = result { "," result } ":" type { "," type } "=" op
+//	          [ operand { "," operand } ] [ "{" attr { "," attr } "}" ] [ "on" device ]
+//	outputs = "output" operand { "," operand }
+//	result  = "%" name
+//	operand = "%" name | "@" name | "_"
+//	attr    = name ":" ( integer | number | string | "true" | "false" )
+//	type    = element "[" [ dim { "," dim } ] "]"
+//	dim     = integer | symbol
+//	part    = ( "rows" | "columns" ) "of" name "[" [ dim { "," dim } ] "]" "from" integer
+//	symbol  = "T" | "S" | "R" | "C"
+//
+// A name is a string in double quotes, as in Go, or a word: letters, digits and _ . - + /. An op is a name of
+// package ops, an element a DType, a device an integer (0 if it is left out), and a line the end of the line.
+// An operand @name is a weight, %name a result of a node above, and _ an absent operand, which an output
+// cannot be. A node has a type for each result. A number without a point and an exponent is an integer, so
+// a floating-point attribute of one is 1.0. A part is a range of a tensor's rows or columns that begins at
+// the integer; the weight's type gives its length. The example of Parse has a graph.
 package graph
 
 import "fmt"

@@ -63,7 +63,7 @@ func TestHelpGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got != string(want) {
-		t.Errorf("run --help prints:\n%s\nwant %s; read the difference, then go test -update", got, path)
+		t.Errorf("run --help prints:\n%s\nwant %s; read the difference, then go test ./cmd/pesti -run 'Help|Explain' -update", got, path)
 	}
 	var titles []string
 	for line := range strings.Lines(got) {

@@ -14,7 +14,8 @@
 //     reason. A pass that knows the target or the precision goes into loweringPasses and
 //     LoweringOrder of lower/passes.go instead.
 //  3. testdata/NAME.txt: a sentence on what the file tests, a line "-- in --", and a graph. Further
-//     files are called NAME_what.txt and begin with a line "# pass: NAME". The graphs have at least
+//     files are called NAME_what.txt and begin with a line "# pass: NAME". Package graph documents
+//     the grammar of graphs. The graphs have at least
 //     one place where the pass applies, and one where it declines or has nothing to do. The first
 //     command below writes the rest; read it before you commit it. (For a lowering pass, run it in
 //     ./lower.)
