@@ -7,8 +7,8 @@
 // # The text form
 //
 // Print writes it, Parse reads it. Each line defines something; a comment runs from # to the end of its
-// line. In this grammar, [ ] is optional, { } repeats, | separates choices, and all else is as it stands
-// in quotes:
+// line. In this grammar, [ ] is optional, { } repeats any number of times, | separates choices, and text in
+// quotes is literal:
 //
 //	graph   = "graph" name "(" [ bound { "," bound } ] ")" line { ( weight | node | outputs ) line }
 //	bound   = symbol "<=" integer
@@ -25,10 +25,11 @@
 //	symbol  = "T" | "S" | "R" | "C"
 //
 // A name is a string in double quotes, as in Go, or a word: letters, digits and _ . - + /. An op is a name of
-// package ops, an element a DType, a device an integer (0 if it is left out), and a line the end of the line.
+// package ops, an element a DType, a device an integer (0 if it is left out), and a line the end of a line or of the
+// text.
 // An operand @name is a weight, %name a result of a node above, and _ an absent operand, which an output
-// cannot be. A node has a type for each result. A number without a point and an exponent is an integer, so
-// a floating-point attribute of one is 1.0. A part is a range of a tensor's rows or columns that begins at
+// cannot be. A node has a type for each result. The attribute 1 is an integer, 1.0 a floating-point number.
+// A part is a range of a tensor's rows or columns that begins at
 // the integer; the weight's type gives its length. The example of Parse has a graph.
 package graph
 

@@ -24,7 +24,7 @@ func golden(t *testing.T, path, text string) {
 		}
 	}
 	if readFile(t, path) != text {
-		t.Errorf("the text differs from %s; if on purpose, make golden writes it anew. Got:\n%s", path, text)
+		t.Errorf("the text differs from %s; if on purpose, go test ./cmd/pesti -run %s -update writes it anew. Got:\n%s", path, t.Name(), text)
 	}
 }
 
