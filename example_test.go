@@ -81,7 +81,7 @@ func ExampleCompile() {
 	// Output:
 	// layers run in waves: true - bytes of arena: true
 	// nodes before and after fusion: true
-	// first note is of pass canonicalise
+	// first note is of pass canonicalize
 }
 
 // Compile a model, save the plan, and open it again. Opening a plan does not compile.

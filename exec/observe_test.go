@@ -77,7 +77,7 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// checkQuantized compares the outputs of quantise steps with their inputs: the error is at most one step of
+// checkQuantized compares the outputs of quantize steps with their inputs: the error is at most one step of
 // 15 or 8 bits, relative to the largest of each 32 elements.
 func checkQuantized(t *testing.T, g *plan.Program, shared []plan.Buffer, seen map[string][]float32) {
 	t.Helper()
@@ -89,7 +89,7 @@ func checkQuantized(t *testing.T, g *plan.Program, shared []plan.Buffer, seen ma
 	}
 	for _, w := range g.Waves {
 		for _, st := range w.Steps {
-			if st.Kernel == "quantise" && from[st.Args[0].Buffer] != "" {
+			if st.Kernel == "quantize" && from[st.Args[0].Buffer] != "" {
 				x, y := seen[from[st.Args[0].Buffer]], seen[st.Name]
 				if len(x) != len(y) || len(x) == 0 {
 					t.Errorf("%s has %d elements, of %d", st.Name, len(y), len(x))

@@ -235,7 +235,7 @@ func TestFoundGraphs(t *testing.T) {
 		name, nodes, precision, activations, passes string
 	}{
 		{"the reference matmul left the residual out", "  %y : f32[T, 64] = matmul %x, @w, %x\n", "exact", "", "none"},
-		{"kernels on integers where nothing quantizes", "  %y : f32[T, 64] = matmul %x, @w, _\n", "fast", "q8x2", "-insert_quantise"},
+		{"kernels on integers where nothing quantizes", "  %y : f32[T, 64] = matmul %x, @w, _\n", "fast", "q8x2", "-insert_quantize"},
 		{"a value had the name of a quantized one", "  %y.x : f32[T, 64] = silu %x\n  %y : f32[T, 64] = matmul %y.x, @w, _\n", "fast", "q8x2", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -25,7 +25,7 @@
 //
 //  3. conformance/tiny/tiny.go: a case in tensors with the additional weights. Tests of lower, exec
 //     and conformance/gorgoniaref generate random models of every architecture and fail without it.
-//     TestArchitectures in lower expects qkv, swiglu and attention to be fused in every block, and
+//     TestArchitectures in lower expects qkv, gated_mlp and attention to be fused in every block, and
 //     five waves in a decode layer.
 //  4. conformance/oracle/model.py: a row in ARCHITECTURES with the facts that files do not state.
 //     ref_forward.py: the steps that it lacks, under the value names listed there. Write both from

@@ -202,7 +202,7 @@ func compileGraph(m *frontend.Model, g *graph.Graph, o Options, passes tables) (
 		return nil, fmt.Errorf("%s: %w", m.File.Path, err)
 	}
 	var rounded *target.Rounding // choice of integer formats for activations
-	if o.Precision == "fast" && !off.Has("insert_quantise") {
+	if o.Precision == "fast" && !off.Has("insert_quantize") {
 		rounded = &o.target.Integers[slices.Index(o.target.RoundingNames(), o.Activations)]
 	}
 	var layouts []*layout

@@ -255,7 +255,7 @@ func TestSwitchingOff(t *testing.T) {
 				if s.Fusions.QKV != 0 || s.Fusions.Attention != all.Fusions.Attention {
 					t.Errorf("%s without %s: %+v", shape.Arch, p.Name, s.Fusions)
 				}
-			case "fuse_swiglu":
+			case "fuse_gated_mlp":
 				if s.Fusions.GatedMLP != 0 || s.Fallbacks == 0 {
 					t.Errorf("%s without %s: %+v, %d fallbacks", shape.Arch, p.Name, s.Fusions, s.Fallbacks)
 				}

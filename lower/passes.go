@@ -39,10 +39,10 @@ func loweringPasses(l deviceTargets) []pass.Pass {
 	var steps []pass.Pass
 	if l.prologue(false) {
 		steps = []pass.Pass{
-			{Name: "insert_quantise", Doc: "round activations for kernels that take integers or bf16", Run: l.insertQuantize},
+			{Name: "insert_quantize", Doc: "round activations for kernels that take integers or bf16", Run: l.insertQuantize},
 			pass.CSE(),
 			{Name: "fuse_norm", Doc: "norm and quantization in one step", Run: fuseNormQuantize},
-			{Name: "fuse_gate", Doc: "gate, up, activation and quantization in one step", Run: l.fuseGatedQuantize},
+			{Name: "fuse_gated_quantize", Doc: "gate, up, activation and quantization in one step", Run: l.fuseGatedQuantize},
 		}
 	}
 	if l.prologue(true) {
@@ -61,10 +61,10 @@ func loweringPasses(l deviceTargets) []pass.Pass {
 // LoweringOrder returns the constraints on the order of the lowering passes.
 func LoweringOrder() []pass.Order {
 	return []pass.Order{
-		{Before: "choose_kernels", After: "insert_quantise", Why: "the kernel says which format its activations have"},
-		{Before: "insert_quantise", After: "cse", Why: "consumers of one value share its quantized copy"},
+		{Before: "choose_kernels", After: "insert_quantize", Why: "the kernel says which format its activations have"},
+		{Before: "insert_quantize", After: "cse", Why: "consumers of one value share its quantized copy"},
 		{Before: "cse", After: "fuse_norm", Why: "a norm fuses with its quantization if that is its only use"},
-		{Before: "cse", After: "fuse_gate", Why: "a gate fuses with its quantization if that is its only use"},
+		{Before: "cse", After: "fuse_gated_quantize", Why: "a gate fuses with its quantization if that is its only use"},
 	}
 }
 

@@ -23,7 +23,7 @@ var fastDecode = deviceTargets{{target: cuda.Target(), program: cuda.Target().Pr
 const q8x2Step = 1.0 / 32512
 
 func TestGolden(t *testing.T) {
-	passtest.Golden(t, append(loweringPasses(fastPrefill), prologuePasses()...), map[string]float64{"insert_quantise": 64 * q8x2Step})
+	passtest.Golden(t, append(loweringPasses(fastPrefill), prologuePasses()...), map[string]float64{"insert_quantize": 64 * q8x2Step})
 }
 
 func TestUnknownAttributes(t *testing.T) {

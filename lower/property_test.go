@@ -67,7 +67,7 @@ func drawModel(t *rapid.T) *frontend.Model {
 	if c.Arch == "gemma3" {
 		c.Window = one("window", 0, 5, 20)
 	}
-	if rapid.Bool().Draw(t, "quantised") {
+	if rapid.Bool().Draw(t, "quantized") {
 		c.Types = []quant.Type{quant.Q4_0, quant.Q8_0, quant.F16, quant.Q5_1}
 	}
 	rot := one("rot", c.HeadDim, c.HeadDim/4*2, 2)

@@ -6,8 +6,8 @@ import (
 	"pesti/graph"
 )
 
-// GatedMLPQuantize is quantise(swiglu(x, gate, up)).
-var GatedMLPQuantize = define("swiglu_quantise",
+// GatedMLPQuantize is quantize(gated_mlp(x, gate, up)).
+var GatedMLPQuantize = define("gated_mlp_quantize",
 	[]spec{{"x", activation, "M k"}, {"gate", weight, "n k"}, {"up", weight, "n k"}},
 	[]spec{{"y", graph.Q8x2, "M n"}},
 	[]graph.AttrSpec{need("act", ""), kernels}, checkGated)
@@ -16,8 +16,8 @@ func expandGatedMLPQuantize(e *expander, n *graph.Node) []*graph.Value {
 	return []*graph.Value{e.rounded(n, Quantize)}
 }
 
-// GatedMLPQuantizeQ8 is quantise_q8(swiglu(x, gate, up)).
-var GatedMLPQuantizeQ8 = define("swiglu_quantise_q8",
+// GatedMLPQuantizeQ8 is quantize_q8(gated_mlp(x, gate, up)).
+var GatedMLPQuantizeQ8 = define("gated_mlp_quantize_q8",
 	[]spec{{"x", activation, "M k"}, {"gate", weight, "n k"}, {"up", weight, "n k"}},
 	[]spec{{"y", graph.Q8, "M n"}},
 	[]graph.AttrSpec{need("act", ""), kernels}, checkGated)
@@ -26,8 +26,8 @@ func expandGatedMLPQuantizeQ8(e *expander, n *graph.Node) []*graph.Value {
 	return []*graph.Value{e.rounded(n, QuantizeQ8)}
 }
 
-// GatedMLPRound is round(swiglu(x, gate, up)).
-var GatedMLPRound = define("swiglu_round",
+// GatedMLPRound is round(gated_mlp(x, gate, up)).
+var GatedMLPRound = define("gated_mlp_round",
 	[]spec{{"x", activation, "M k"}, {"gate", weight, "n k"}, {"up", weight, "n k"}},
 	[]spec{{"y", graph.BF16, "M n"}},
 	[]graph.AttrSpec{need("act", ""), kernels}, checkGated)

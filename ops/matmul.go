@@ -50,9 +50,8 @@ func (e *expander) qkv(n *graph.Node, x *graph.Value, weights, biases []*graph.V
 	return out
 }
 
-// GatedMLP is act(x·gateᵀ) ⊙ (x·upᵀ) (Shazeer 2020), with any of the three activations. Its name in
-// graphs, swiglu, is the name of the variant with SiLU.
-var GatedMLP = define("swiglu",
+// GatedMLP is act(x·gateᵀ) ⊙ (x·upᵀ) (Shazeer 2020), with any of the three activations. With SiLU it is SwiGLU.
+var GatedMLP = define("gated_mlp",
 	[]spec{{"x", activation, "M k"}, {"gate", weight, "n k"}, {"up", weight, "n k"}},
 	[]spec{{"y", graph.F32, "M n"}},
 	[]graph.AttrSpec{need("act", ""), kernels}, checkAct)

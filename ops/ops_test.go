@@ -40,14 +40,14 @@ const model = `graph tiny (T <= 8, S <= 2, R <= 8, C <= 32)
   %blk.0.attn, %blk.0.cache_k.new, %blk.0.cache_v.new : f32[T, 32], kv[C, 16], kv[C, 16] = attention %blk.0.q, %blk.0.k, %blk.0.v, %pos, %seq, %blk.0.cache_k, %blk.0.cache_v, @headnorm, @headnorm, @freqs {base: 10000.0, eps: 1e-06, freq_scale: 0.5, head_dim: 8, heads: 4, kv_heads: 2, layout: "pairs", rot: 6, magnitude: 1.25, ramp_high: 2.0, ramp_low: 0.5, scale: 0.35, window: 5}
   %blk.0.x : f32[T, 32] = norm_add %blk.0.attn, @norm, %embd {eps: 1e-06}
 
-  %blk.1.normed : q8x2[T, 32] = norm_quantise %blk.0.x, @norm {eps: 1e-06}
+  %blk.1.normed : q8x2[T, 32] = norm_quantize %blk.0.x, @norm {eps: 1e-06}
   %blk.1.q, %blk.1.k, %blk.1.v : f32[T, 32], f32[T, 16], f32[T, 16] = qkv %blk.1.normed, @wq, @wk, @wv, _, _, _
   %blk.1.cache_k : kv[C, 16] = state {width: 16}
   %blk.1.cache_v : kv[C, 16] = state {width: 16}
   %blk.1.attn, %blk.1.cache_k.new, %blk.1.cache_v.new : f32[T, 32], kv[C, 16], kv[C, 16] = attention %blk.1.q, %blk.1.k, %blk.1.v, %pos, %seq, %blk.1.cache_k, %blk.1.cache_v, _, _, _ {base: 100.0, head_dim: 8, heads: 4, kv_heads: 2, layout: "halves", rot: 8, scale: 0.35}
-  %blk.1.attn_q : q8x2[T, 32] = quantise %blk.1.attn
+  %blk.1.attn_q : q8x2[T, 32] = quantize %blk.1.attn
   %blk.1.x : f32[T, 32] = matmul %blk.1.attn_q, @wq, %blk.0.x
-  %blk.1.gated : f32[T, 64] = swiglu %blk.1.x, @gate, @up {act: "gelu_tanh"}
+  %blk.1.gated : f32[T, 64] = gated_mlp %blk.1.x, @gate, @up {act: "gelu_tanh"}
   %blk.1.down : f32[T, 32] = matmul %blk.1.gated, @down, _
   %blk.1.out : f32[T, 32] = add %blk.1.x, %blk.1.down
 
@@ -245,17 +245,17 @@ func TestFusedOps(t *testing.T) {
 		tol  float64
 		want func(i int) float64
 	}{
-		{`%y : f32[T, 8] = swiglu %x, @a, @b {act: "silu"}`, 8, 1e-6, func(i int) float64 { return dot(a, i) * sigmoid(dot(a, i)) * dot(b, i) }},
-		{`%y : f32[T, 8] = swiglu %x, @a, @b {act: "gelu_erf"}`, 8, 1e-6, func(i int) float64 {
+		{`%y : f32[T, 8] = gated_mlp %x, @a, @b {act: "silu"}`, 8, 1e-6, func(i int) float64 { return dot(a, i) * sigmoid(dot(a, i)) * dot(b, i) }},
+		{`%y : f32[T, 8] = gated_mlp %x, @a, @b {act: "gelu_erf"}`, 8, 1e-6, func(i int) float64 {
 			return dot(a, i) * (1 + math.Erf(dot(a, i)/math.Sqrt2)) / 2 * dot(b, i)
 		}},
-		{`%y : f32[T, 8] = swiglu %x, @a, @b {act: "gelu_tanh"}`, 8, 1e-6, func(i int) float64 {
+		{`%y : f32[T, 8] = gated_mlp %x, @a, @b {act: "gelu_tanh"}`, 8, 1e-6, func(i int) float64 {
 			g := dot(a, i)
 			return g * sigmoid(2*math.Sqrt(2/math.Pi)*(g+0.044715*g*g*g)) * dot(b, i) // tanh by the sigmoid
 		}},
 		{`%y : f32[T, 32] = norm_add %x, @n, %x {eps: 0.01}`, 32, 1e-6, func(i int) float64 { return x[i] + norm(i) }},
-		{`%y : q8x2[T, 32] = norm_quantise %x, @n {eps: 0.01}`, 32, 1e-4, norm},
-		{`%y : q8[T, 32] = norm_quantise_q8 %x, @n {eps: 0.01}`, 32, 1e-2, norm},
+		{`%y : q8x2[T, 32] = norm_quantize %x, @n {eps: 0.01}`, 32, 1e-4, norm},
+		{`%y : q8[T, 32] = norm_quantize_q8 %x, @n {eps: 0.01}`, 32, 1e-2, norm},
 		{`%y : f32[T, 32] = scale %x {factor: -2.5}`, 32, 1e-6, func(i int) float64 { return -2.5 * x[i] }},
 		{`%y : f32[T, 32] = mul %x, %x`, 32, 1e-6, func(i int) float64 { return x[i] * x[i] }},
 		{`%y : f32[T, 32] = add_bias %x, @n`, 32, 1e-6, func(i int) float64 { return x[i] + n[i] }},
@@ -425,8 +425,8 @@ func TestInferErrors(t *testing.T) {
 		{"matmul %last, @embd, _", "matmul %last, @embd, %last", "operand res is %last of type f32[R, 32], expected dim 1 (n) = 11"},
 		{"matmul %last, @embd, _", "matmul %last, @norm, _", "operand w is @norm of type f32[32], expected 2 dims [n, k]"},
 		{"matmul %last, @embd, _", "matmul %last, %tokens, _", "expected element type weight"},
-		{"quantise %blk.1.attn", "quantise %blk.1.normed", "operand x is %blk.1.normed of type q8x2[T, 32], expected element type f32"},
-		{"quantise %blk.1.attn", "quantise %blk.1.k", "expected a row length that is a multiple of 32"},
+		{"quantize %blk.1.attn", "quantize %blk.1.normed", "operand x is %blk.1.normed of type q8x2[T, 32], expected element type f32"},
+		{"quantize %blk.1.attn", "quantize %blk.1.k", "expected a row length that is a multiple of 32"},
 	} {
 		edited := strings.Replace(model, c.old, c.new, 1)
 		if edited == model {

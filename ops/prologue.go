@@ -28,8 +28,8 @@ func expandNormQKV(e *expander, n *graph.Node) []*graph.Value {
 	return e.qkv(n, e.normed(n, n.Out[0].Name), n.In[2:5], n.In[5:])
 }
 
-// NormGatedMLP is swiglu(rms_norm(x, norm), gate, up).
-var NormGatedMLP = define("norm_swiglu",
+// NormGatedMLP is gated_mlp(rms_norm(x, norm), gate, up).
+var NormGatedMLP = define("norm_gated_mlp",
 	[]spec{{"x", graph.F32, "M k"}, {"norm", graph.F32, "k"}, {"gate", weight, "n k"}, {"up", weight, "n k"}},
 	[]spec{{"y", graph.F32, "M n"}},
 	[]graph.AttrSpec{need("eps", 0.0), need("act", ""), kernels}, checkAct)

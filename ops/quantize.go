@@ -8,12 +8,12 @@ import (
 )
 
 // Quantize stores activations in the q8x2 format. The interpreter keeps the dequantized values.
-var Quantize = define("quantise",
+var Quantize = define("quantize",
 	[]spec{{"x", graph.F32, "M n"}},
 	[]spec{{"y", graph.Q8x2, "M n"}}, nil, checkBlocks)
 
 // QuantizeQ8 stores activations in the q8 format. The interpreter keeps the dequantized values.
-var QuantizeQ8 = define("quantise_q8",
+var QuantizeQ8 = define("quantize_q8",
 	[]spec{{"x", graph.F32, "M n"}},
 	[]spec{{"y", graph.Q8, "M n"}}, nil, checkBlocks)
 
@@ -44,14 +44,14 @@ func evalQuantizeQ8(_ *graph.Node, in, out []*Value) error {
 	return nil
 }
 
-// NormQuantize is quantise(rms_norm(x, w)).
-var NormQuantize = define("norm_quantise",
+// NormQuantize is quantize(rms_norm(x, w)).
+var NormQuantize = define("norm_quantize",
 	[]spec{{"x", graph.F32, "M n"}, {"w", graph.F32, "n"}},
 	[]spec{{"y", graph.Q8x2, "M n"}},
 	[]graph.AttrSpec{need("eps", 0.0)}, checkBlocks)
 
-// NormQuantizeQ8 is quantise_q8(rms_norm(x, w)).
-var NormQuantizeQ8 = define("norm_quantise_q8",
+// NormQuantizeQ8 is quantize_q8(rms_norm(x, w)).
+var NormQuantizeQ8 = define("norm_quantize_q8",
 	[]spec{{"x", graph.F32, "M n"}, {"w", graph.F32, "n"}},
 	[]spec{{"y", graph.Q8, "M n"}},
 	[]graph.AttrSpec{need("eps", 0.0)}, checkBlocks)

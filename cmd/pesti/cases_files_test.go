@@ -75,7 +75,7 @@ func hostileFiles(t *testing.T) []hostileFile {
 	add("cut by a byte", whole[:len(whole)-32], "truncated") // the last 31 bytes may be padding
 	add("cut at half", whole[:len(whole)/2], "truncated")
 	add("cut in its metadata", whole[:1000], "truncated")
-	add("a text that begins as a plan", "pesti plan 1\n"+strings.Repeat("\x00\x1b[2J", 100))
+	add("a text that begins as a plan", "pesti plan 2\n"+strings.Repeat("\x00\x1b[2J", 100))
 	plan := filepath.Join(t.TempDir(), "demo.plan")
 	ok(t, "compile", "demo", "-o", plan, "-t", "1", "--ctx", "64")
 	text := readFile(t, plan)

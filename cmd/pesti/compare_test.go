@@ -410,7 +410,7 @@ func TestBisectPage(t *testing.T) {
 	want := fmt.Sprintf("%s differs: d %.2e at position %d, dim %d\n", d.Value, float64(d.D), d.Position, d.Dim)
 	want = "A " + path + ": fast, KV cache in f16\nB " + faulty + ": fast, KV cache in f16\n\n" + want
 	for i, letter := range []string{"A", "B"} {
-		want += fmt.Sprintf("  %s: program decode, wave %d, step %d, gated\n", letter, d.Steps[i].Wave, d.Steps[i].Step)
+		want += fmt.Sprintf("  %s: program decode, wave %d, step %d, gated_mlp\n", letter, d.Steps[i].Wave, d.Steps[i].Step)
 	}
 	want += fmt.Sprintf("  first element above 0: position %d, dim %d: ", d.Element.Position, d.Element.Dim)
 	if page := ok(t, "compare", "--bisect", path, faulty, "-p", fox+fox); !strings.HasPrefix(page, want) || strings.Count(page, "\n") != 7 {

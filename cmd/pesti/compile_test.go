@@ -86,7 +86,7 @@ func TestCompileOptions(t *testing.T) {
 		{"--ctx 100 --ubatch 50 --sequences 3", "ctx=100 ubatch=50 sequences=3"},
 		{"--threads 5", "threads<=5"},
 		{"-t 7 --target cpu --isa portable --verify", "target  cpu portable precision=fast kv=f16 threads<=7"},
-		{"--passes=-fuse_swiglu,-cse", `passes  "-fuse_swiglu,-cse"`},
+		{"--passes=-fuse_gated_mlp,-cse", `passes  "-fuse_gated_mlp,-cse"`},
 		{"--passes none", `passes  "none"`},
 		{"--values blk.1.out", "blk.1.out"},
 	} {
@@ -144,7 +144,7 @@ func TestCompileDumpsAndExplains(t *testing.T) {
 	plan := filepath.Join(t.TempDir(), "x.plan")
 	// How many programs there are depends on the instruction set, and names of kernels do.
 	r := pesti("compile", "demo", "--isa", "portable", "-o", plan, "--dump", dir, "--explain")
-	if r.code != 0 || r.out != "" || !strings.Contains(r.err, "fuse_swiglu") {
+	if r.code != 0 || r.out != "" || !strings.Contains(r.err, "fuse_gated_mlp") {
 		t.Errorf("--explain: %+v", r)
 	}
 	names, _ := filepath.Glob(filepath.Join(dir, "*.txt"))
@@ -224,7 +224,7 @@ func TestExplain(t *testing.T) {
 	}
 	golden(t, "testdata/explain.golden", page.String())
 	r := pesti("compile", "demo", "--target", "cuda", "-o", plan, "--explain")
-	if told := strings.Contains(r.err, "\ninsert_quantise "); told || !strings.Contains(r.err, "\nfuse_prologue   blk.N.q ") {
+	if told := strings.Contains(r.err, "\ninsert_quantize "); told || !strings.Contains(r.err, "\nfuse_prologue   blk.N.q ") {
 		t.Errorf("of target cuda, expected its passes alone:\n%s", r.err)
 	}
 }

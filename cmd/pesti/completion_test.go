@@ -52,8 +52,8 @@ func TestCompletions(t *testing.T) {
 		{"run --model _", "gguf " + endings},
 		{"compile demo -o _", files},
 		{"compile demo --dump _", folders},
-		{"run --passes=_", "none -cse -fuse_swiglu :6"},
-		{"run --passes=-cse,-f", "-cse,-fold -cse,-fuse_swiglu :6"},
+		{"run --passes=_", "none -cse -fuse_gated_mlp :6"},
+		{"run --passes=-cse,-f", "-cse,-fold -cse,-fuse_gated_mlp :6"},
 	} {
 		args := append([]string{"__completeNoDesc"}, strings.Fields(strings.ReplaceAll(c.line, "_", " _"))...)
 		if last := &args[len(args)-1]; strings.HasSuffix(c.line, "=_") {

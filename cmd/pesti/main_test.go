@@ -216,7 +216,7 @@ func TestUsageErrors(t *testing.T) {
 		{"run -p a --ubatch 0", "1 or more"},
 		{"run -p a --sequences 0", "1 or more"},
 		{"run -p a --ubatch 2 --sequences 3", "at most --ubatch 2"},
-		{"run -p a --passes fuse_swiglu", "-fuse_swiglu"},
+		{"run -p a --passes fuse_gated_mlp", "-fuse_gated_mlp"},
 		{"run -p a --passes -bogus", "demo: --passes: "},
 		{"run demo -p a --model demo", "no plan"},
 		{"run PLAN -p a --ctx 32", "--ctx"},

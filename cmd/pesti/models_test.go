@@ -38,13 +38,17 @@ func TestModels(t *testing.T) {
 			ok(t, "compile", file, "-o", plan, "--verify")
 			ok(t, "plan", "verify", plan, "--model", file)
 			var s struct {
-				Fusions   struct{ QKV, SwiGLU, Attention int }
+				Fusions struct {
+					QKV       int
+					GatedMLP  int `json:"gated_mlp"`
+					Attention int
+				}
 				Fallbacks int
 			}
 			if err := json.Unmarshal([]byte(ok(t, "plan", "show", plan, "--json")), &s); err != nil {
 				t.Fatal(err)
 			}
-			if f := s.Fusions; s.Fallbacks != 0 || f.QKV != c.layers || f.SwiGLU != c.layers || f.Attention != c.layers {
+			if f := s.Fusions; s.Fallbacks != 0 || f.QKV != c.layers || f.GatedMLP != c.layers || f.Attention != c.layers {
 				t.Errorf("%+v, want no fallbacks and every one of %d layers fused", s, c.layers)
 			}
 			text, stats := runs(t, plan, "-p", "The capital of France is", "--temp", "0", "-n", "2")

@@ -67,7 +67,7 @@ func printPlan(w io.Writer, name string, p *plan.Plan) error {
 	}
 	fmt.Fprintf(t, "memory\tweights %s, packed %s, KV cache %s%s, io %s\n", plan.HumanBytes(m.Weight), plan.HumanBytes(m.Packed), plan.HumanBytes(m.State), tables, plan.HumanBytes(m.IO))
 	fmt.Fprintf(t, "arena\t%s (lower bound %s, without reuse %s)\n", plan.HumanBytes(m.Arena), plan.HumanBytes(m.ArenaLowerBound), plan.HumanBytes(m.ArenaUnshared))
-	fmt.Fprintf(t, "fusions\tqkv %d, swiglu %d, attention %d\n", s.Fusions.QKV, s.Fusions.GatedMLP, s.Fusions.Attention)
+	fmt.Fprintf(t, "fusions\tqkv %d, gated_mlp %d, attention %d\n", s.Fusions.QKV, s.Fusions.GatedMLP, s.Fusions.Attention)
 	fmt.Fprintf(t, "fallbacks\t%d\n", s.Fallbacks)
 	if err := t.Flush(); err != nil {
 		return err

@@ -34,7 +34,7 @@ func TestPlanShowBalance(t *testing.T) {
 				}
 			}
 			page := ok(t, "plan", "show", file)
-			for _, words := range []string{"decode, 1 tokens at position", "worker 1", "imbalance", "norm, gated"} {
+			for _, words := range []string{"decode, 1 tokens at position", "worker 1", "imbalance", "norm, gated_mlp"} {
 				if !strings.Contains(page, words) {
 					t.Errorf("plan show does not print %q:\n%s", words, page)
 				}

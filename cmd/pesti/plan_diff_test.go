@@ -37,7 +37,7 @@ func TestPlanDiff(t *testing.T) {
 	}
 	base, text := compiled("-t 2")
 	var page strings.Builder
-	for _, args := range []string{"-t 2 --precision exact", "-t 2 --passes=-fuse_swiglu", "-t 2 --ctx 256", "-t 3", "-t 2 --ubatch 1", "-t 2 --kv f32"} {
+	for _, args := range []string{"-t 2 --precision exact", "-t 2 --passes=-fuse_gated_mlp", "-t 2 --ctx 256", "-t 3", "-t 2 --ubatch 1", "-t 2 --kv f32"} {
 		other, _ := compiled(args)
 		r := pesti("plan", "diff", base, other)
 		if r.code != exitError || r.err != fmt.Sprintf("pesti: %s and %s differ\n", base, other) {

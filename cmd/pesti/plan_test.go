@@ -52,7 +52,7 @@ func TestPlanShow(t *testing.T) {
 			}
 		}
 	}
-	if f := got["fusions"].(map[string]any); f["qkv"] != 4.0 || f["swiglu"] != 4.0 || f["attention"] != 4.0 {
+	if f := got["fusions"].(map[string]any); f["qkv"] != 4.0 || f["gated_mlp"] != 4.0 || f["attention"] != 4.0 {
 		t.Errorf("fusions are %v, want 4 of each, the layers", f)
 	}
 	if got["fallbacks"] != 0.0 {
@@ -133,7 +133,8 @@ func TestPlanIsRefused(t *testing.T) {
 		pesti("run", path, "-p", story).fails(t, 1, words...)
 		pesti("bench", path).fails(t, 1, words...)
 	}
-	refused(sealed("pesti-plan 1\n", "pesti-plan 2\n"), "plan format 2", "up to 1")
+	refused(sealed("pesti-plan 2\n", "pesti-plan 3\n"), "plan format 3", "reads 2")
+	refused(sealed("pesti-plan 2\n", "pesti-plan 1\n"), "plan format 1 of an older program", "compile the model again")
 	refused(strings.Replace(text, "sequences=1", "sequences=2", 1), "changed", "--seal")
 	refused(text[:len(text)/2], "--seal")
 	refused(sealed("cpu portable", "cpu neondot+"), "neondot+")

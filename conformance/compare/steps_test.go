@@ -354,7 +354,7 @@ func TestStepsOfEveryPlan(t *testing.T) {
 	for i := range ids {
 		ids[i] = int32(i*37%1500 + 1)
 	}
-	const unfused = "-fuse_attention,-fuse_qkv,-fuse_swiglu,-fuse_norm,-fuse_gate,-fuse_residual,-sink_rows"
+	const unfused = "-fuse_attention,-fuse_qkv,-fuse_gated_mlp,-fuse_norm,-fuse_gated_quantize,-fuse_residual,-sink_rows"
 	options := []lower.Options{{ISA: "portable"}, {Rows: 3}, {Ubatch: 5}, {Tiles: "on"}}
 	for _, kv := range plan.CacheFormats() {
 		options = append(options, lower.Options{KV: kv}, lower.Options{KV: kv, Passes: unfused})

@@ -63,7 +63,7 @@ func TestStart(t *testing.T) {
 	// If a driver's devices have no counters, events measure each step.
 	profile, trace := filepath.Join(t.TempDir(), "profile.json"), filepath.Join(t.TempDir(), "trace.json")
 	code, got, says = run([]string{library, "CUDASTUB=virtual"}, append(text, "cuda:0", "--profile", profile, "--trace", trace)...)
-	if code != 0 || got != want || !strings.Contains(says, "cuda.gated") {
+	if code != 0 || got != want || !strings.Contains(says, "cuda.gated_mlp") {
 		t.Errorf("with a profile: exit code %d, prints %q, says %q", code, got, says)
 	}
 	var report struct {

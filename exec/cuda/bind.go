@@ -39,7 +39,7 @@ var binders = map[string]func(b *binder, m uint32) ([]Call, error){
 	"cuda.norm": func(b *binder, m uint32) ([]Call, error) {
 		return one(Norm{X: b.ptr("x"), W: b.ptr("w"), Y: b.ptr("y"), N: b.int("n"), M: m, Quantized: b.rounds("y"), Eps: b.float("eps")}.Call())
 	},
-	"cuda.quantise": func(b *binder, m uint32) ([]Call, error) {
+	"cuda.quantize": func(b *binder, m uint32) ([]Call, error) {
 		return one(Norm{X: b.ptr("x"), Y: b.ptr("y"), N: b.int("n"), M: m, Quantized: b.rounds("y")}.Call())
 	},
 	"cuda.norm_add": func(b *binder, m uint32) ([]Call, error) {
@@ -49,10 +49,10 @@ var binders = map[string]func(b *binder, m uint32) ([]Call, error){
 		return one(b.group(m).Call(b.On, b.exact()))
 	},
 	"cuda.gemm": func(b *binder, m uint32) ([]Call, error) { return one(b.group(m).Tiles(b.exact())) },
-	"cuda.gated": func(b *binder, m uint32) ([]Call, error) {
+	"cuda.gated_mlp": func(b *binder, m uint32) ([]Call, error) {
 		return one(b.gated(m).Call(b.On, b.exact()))
 	},
-	"cuda.gemm_gated": func(b *binder, m uint32) ([]Call, error) { return one(b.gated(m).Tiles(b.exact())) },
+	"cuda.gemm_gated_mlp": func(b *binder, m uint32) ([]Call, error) { return one(b.gated(m).Tiles(b.exact())) },
 	"cuda.attention": func(b *binder, m uint32) ([]Call, error) {
 		a, format := b.attention(m), b.Operands["kcache"].Format
 		a.Work, a.Arrived = b.Scratch, b.ptr("arrived")

@@ -112,7 +112,7 @@ var header = []fact[*Plan]{
 	{"target", "devices", func(p *Plan) any { return int64(p.NumDevices()) }, false},
 	{"passes", "list", func(p *Plan) any { return strconv.Quote(p.Passes) }, false},
 	{"fusions", "qkv", func(p *Plan) any { return int64(p.Fusions.QKV) }, false},
-	{"fusions", "swiglu", func(p *Plan) any { return int64(p.Fusions.GatedMLP) }, false},
+	{"fusions", "gated_mlp", func(p *Plan) any { return int64(p.Fusions.GatedMLP) }, false},
 	{"fusions", "attention", func(p *Plan) any { return int64(p.Fusions.Attention) }, false},
 	{"memory", "weight", func(p *Plan) any { return p.Memory.Weight }, true},
 	{"memory", "packed", func(p *Plan) any { return p.Memory.Packed }, true},

@@ -45,7 +45,7 @@ type MemorySummary struct {
 // A FusionsSummary is the JSON form of Fusions.
 type FusionsSummary struct {
 	QKV       int `json:"qkv"`
-	GatedMLP  int `json:"swiglu"`
+	GatedMLP  int `json:"gated_mlp"`
 	Attention int `json:"attention"`
 }
 

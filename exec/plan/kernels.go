@@ -70,7 +70,7 @@ var cpuKernels = []Signature{
 	},
 	// y[m] = x[m] as q8x2, q8 or bf16
 	{
-		Name: "quantise",
+		Name: "quantize",
 		Operands: []Operand{
 			{Role: "x", Formats: []string{"f32"}, Extent: "M*n"},
 			{Role: "y", Dir: Out, Formats: []string{"q8x2", "q8", "bf16"}, Extent: "M*n"},
@@ -97,7 +97,7 @@ var cpuKernels = []Signature{
 	},
 	// y[m] = act(gate · x[m]) ⊙ (up · x[m]), rounded if y is q8x2, q8 or bf16; w0 is gate, w1 is up
 	{
-		Name: "gated",
+		Name: "gated_mlp",
 		Operands: []Operand{
 			{Role: "x", Formats: []string{"f32", "q8x2", "q8", "bf16"}, Extent: "M*k"},
 			{Role: "w0", Dir: WeightIn, Extent: "n,k", Matmul: true},

@@ -48,7 +48,7 @@ var cudaKernels = []Signature{
 	},
 	// y[m] = x[m] as q8x2
 	{
-		Name: "cuda.quantise",
+		Name: "cuda.quantize",
 		Operands: []Operand{
 			{Role: "x", Formats: []string{"f32"}, Extent: "M*n"},
 			{Role: "y", Dir: Out, Formats: []string{"q8x2"}, Extent: "M*n"},
@@ -90,7 +90,7 @@ var cudaKernels = []Signature{
 	},
 	// y[m] = act(w0 · x[m]) ⊙ (w1 · x[m]), after the step's norm of x[m] if it has one
 	{
-		Name: "cuda.gated",
+		Name: "cuda.gated_mlp",
 		Operands: []Operand{
 			{Role: "x", Formats: []string{"f32"}, Extent: "M*k"},
 			{Role: "norm", Dir: WeightIn, Formats: []string{"f32"}, Extent: "k", Optional: true},
@@ -119,7 +119,7 @@ var cudaKernels = []Signature{
 		cost:   costModel{macs: "M*n#*k"},
 	},
 	{
-		Name: "cuda.gemm_gated",
+		Name: "cuda.gemm_gated_mlp",
 		Operands: []Operand{
 			{Role: "x", Formats: []string{"f32", "q8x2"}, Extent: "M*k"},
 			{Role: "w0", Dir: WeightIn, Extent: "n,k", Matmul: true, Layout: SOA},

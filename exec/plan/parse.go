@@ -56,10 +56,13 @@ func parseVersion(line string) (int, error) {
 	}
 	v, err := strconv.Atoi(s)
 	if err != nil || v < 1 {
-		return 0, fmt.Errorf("line 1: found version %q, expected a number from 1 to %d", clip(s), Version)
+		return 0, fmt.Errorf("line 1: found version %q, expected %d", clip(s), Version)
 	}
 	if v > Version {
-		return 0, fmt.Errorf("plan format %d, this program reads up to %d; compile the model again or use a newer program", v, Version)
+		return 0, fmt.Errorf("plan format %d, this program reads %d; compile the model again or use a newer program", v, Version)
+	}
+	if v < Version {
+		return 0, fmt.Errorf("plan format %d of an older program, this one reads %d; compile the model again", v, Version)
 	}
 	return v, nil
 }
@@ -171,7 +174,7 @@ func (r *reader) passes(s *scanner) { r.plan.Passes = s.word("a list of passes")
 func (r *reader) fusions(s *scanner) {
 	r.plan.Fusions = Fusions{
 		QKV:       s.key("qkv=").small(),
-		GatedMLP:  s.key("swiglu=").small(),
+		GatedMLP:  s.key("gated_mlp=").small(),
 		Attention: s.key("attention=").small(),
 	}
 }

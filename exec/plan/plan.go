@@ -7,8 +7,8 @@
 // nothing of this module.
 package plan
 
-// Version is the plan format that this package writes, and the newest that it reads.
-const Version = 1
+// Version is the plan format that this package writes and reads.
+const Version = 2
 
 // PageTokens is the number of positions in one page of a KV cache.
 const PageTokens = 16

@@ -98,7 +98,7 @@ func (w *printer) head(p *Plan) {
 	w.linef("target  %s %s precision=%s kv=%s threads<=%d ctx=%d ubatch=%d sequences=%d rows=%d%s",
 		quote(t.Backend), quote(t.ISA), quote(t.Precision), quote(t.KV), t.Threads, t.Ctx, t.Ubatch, t.Sequences, t.Rows, devices)
 	w.linef("passes  %s", strconv.Quote(p.Passes))
-	w.linef("fusions qkv=%d swiglu=%d attention=%d", f.QKV, f.GatedMLP, f.Attention)
+	w.linef("fusions qkv=%d gated_mlp=%d attention=%d", f.QKV, f.GatedMLP, f.Attention)
 	w.blank()
 	tables := ""
 	if mem.Tables != 0 {

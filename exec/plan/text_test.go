@@ -25,7 +25,7 @@ func awkward() *plan.Plan {
 			Size: math.MaxInt64, HeaderDigest: "sha256:0", WeightsDigest: "sha256:1"},
 		Sidecar: plan.Sidecar{File: "a b", Size: -1, WeightsDigest: "x\n"},
 		Target:  plan.Target{Backend: "c p u", ISA: "avx512vnni+amx", Precision: "exact", KV: "f32", Threads: math.MaxInt, Ctx: math.MinInt64, Ubatch: -1, Rows: 1},
-		Passes:  "-fuse_swiglu,-fuse_qkv",
+		Passes:  "-fuse_gated_mlp,-fuse_qkv",
 		Memory:  plan.Memory{Weight: -1, Packed: 2, State: 3, IO: 4, Arena: 5, ArenaLowerBound: 6, ArenaUnshared: math.MaxInt64},
 		Weights: []plan.Weight{
 			{Name: "@=[]{} ", Type: "f32", Dims: []int64{0}, Size: 1},
@@ -178,10 +178,11 @@ func TestParseNoticesEveryByte(t *testing.T) {
 func TestParseErrors(t *testing.T) {
 	text := string(plan.Print(plantest.Plan(1)))
 	for _, c := range []struct{ name, old, new, want string }{
-		{"newer format", "pesti-plan 1", "pesti-plan 2", "plan format 2, this program reads up to 1"},
-		{"format 0", "pesti-plan 1", "pesti-plan 0", `line 1: found version "0", expected a number from 1 to 1`},
-		{"no number", "pesti-plan 1", "pesti-plan one", `line 1: found version "one"`},
-		{"no plan", "pesti-plan 1", "GGUF", `line 1: found "GGUF", expected "pesti-plan" and a version`},
+		{"newer format", "pesti-plan 2", "pesti-plan 3", "plan format 3, this program reads 2; compile the model again or use a newer program"},
+		{"older format", "pesti-plan 2", "pesti-plan 1", "plan format 1 of an older program, this one reads 2; compile the model again"},
+		{"format 0", "pesti-plan 2", "pesti-plan 0", `line 1: found version "0", expected 2`},
+		{"no number", "pesti-plan 2", "pesti-plan one", `line 1: found version "one"`},
+		{"no plan", "pesti-plan 2", "GGUF", `line 1: found "GGUF", expected "pesti-plan" and a version`},
 		{"unknown line", "passes ", "passe ", `line 6: found "passe  \"\"", expected one of model, digest`},
 		{"sidecar twice", "target ", "sidecar file=a size=1 directory=b data=c\nsidecar file=a size=1 directory=b data=c\ntarget ", "expected one line for a sidecar at most"},
 		{"line twice", "passes ", "passes \"\"\npasses ", `line 7: found a second line "passes", expected one`},
@@ -224,8 +225,8 @@ func TestParseErrors(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add(plan.Print(plantest.Plan(1)))
 	f.Add(plan.Print(awkward()))
-	f.Add([]byte("pesti-plan 1\nprogram a 1 <= T <= 1, R <= 1\nwave 0\nstep 0 a b[T] split=c/1 x=b0 y=k@w -> {a=1, b=\"c\"} scratch=b1\n"))
-	f.Add([]byte("pesti-plan 1\nweight @\"\\xff\" q[1] size=1\nbuffer b0 arena f32 T size=1 each=1 offset=0 steps=[0,1) x\n"))
+	f.Add([]byte("pesti-plan 2\nprogram a 1 <= T <= 1, R <= 1\nwave 0\nstep 0 a b[T] split=c/1 x=b0 y=k@w -> {a=1, b=\"c\"} scratch=b1\n"))
+	f.Add([]byte("pesti-plan 2\nweight @\"\\xff\" q[1] size=1\nbuffer b0 arena f32 T size=1 each=1 offset=0 steps=[0,1) x\n"))
 	f.Add([]byte("end \nend \n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		_, _ = plan.Parse(text) // the digest rejects most of them
@@ -281,7 +282,7 @@ func TestJSON(t *testing.T) {
 	if g.Tokens != [2]int64{2, plantest.Ubatch} || g.Steps != 1+3*9+3 || g.Waves != 1+3*5 || g.StepsPerLayer != 9 || g.WavesPerLayer != 5 {
 		t.Errorf("program prefill: %+v", g)
 	}
-	if small, has := got.Programs["small"]; len(got.Programs) != 4 || !has || small != nil || !reflect.DeepEqual(got.Fusions, map[string]int{"qkv": 3, "swiglu": 3, "attention": 3}) {
+	if small, has := got.Programs["small"]; len(got.Programs) != 4 || !has || small != nil || !reflect.DeepEqual(got.Fusions, map[string]int{"qkv": 3, "gated_mlp": 3, "attention": 3}) {
 		t.Errorf("programs %v, fusions %v", got.Programs, got.Fusions)
 	}
 	if got.Fallbacks == nil || *got.Fallbacks != 1 {
@@ -301,7 +302,7 @@ func TestIsPlan(t *testing.T) {
 		{"pesti-plan", true},
 		{"pesti-pla", false},
 		{"GGUF", false},
-		{" pesti-plan 1", false},
+		{" pesti-plan 2", false},
 		{"", false},
 	} {
 		if got := plan.IsPlan([]byte(c.head)); got != c.want {

@@ -399,7 +399,7 @@ func CountFusions(p *Plan) Fusions {
 			if slices.ContainsFunc(st.Args, func(a Arg) bool { return a.Role == "w2" }) {
 				f.QKV++
 			}
-		case "gated", "cuda.gated", "cuda.gemm_gated":
+		case "gated_mlp", "cuda.gated_mlp", "cuda.gemm_gated_mlp":
 			f.GatedMLP++
 		case "attention", "cuda.attention", "cuda.prefill":
 			f.Attention++

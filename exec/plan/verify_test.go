@@ -172,7 +172,7 @@ var broken = []struct {
 	want []string // parts of the message
 }{
 	// Plan.
-	{"version", func(e editor) { e.Version = 2 }, []string{"version is 2, expected 1"}},
+	{"version", func(e editor) { e.Version = 1 }, []string{"version is 1, expected 2"}},
 	{"no model size", func(e editor) { e.Model.Size = 0 }, []string{"model", "size is 0"}},
 	{"backend", func(e editor) { e.Target.Backend = "tpu" }, []string{"backend", `"tpu"`, "cpu"}},
 	{"instruction set", func(e editor) { e.Target.ISA = "amx9" }, []string{"instruction set", `"amx9"`, "portable"}},

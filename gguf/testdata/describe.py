@@ -1,5 +1,5 @@
 """Prints as JSON what the Python package gguf reads from a GGUF file: metadata,
-tensor directory, and the SHA-256 of each tensor's dequantised float32 values.
+tensor directory, and the SHA-256 of each tensor's dequantized float32 values.
 NaNs are all written as 0x7fc00000, since their payload is not compared."""
 
 import hashlib
@@ -10,7 +10,7 @@ import sys
 import gguf
 import numpy as np
 
-ROWS = 512  # dequantised at a time, as one long row: fast, and little memory
+ROWS = 512  # dequantized at a time, as one long row: fast, and little memory
 
 
 class Reader(gguf.GGUFReader):

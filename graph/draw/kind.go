@@ -18,10 +18,10 @@ type kind struct {
 
 // kinds is the table of colors: light fills, borders of the same hue.
 var kinds = []kind{
-	{"matmul", "#DCEBFB", "#3B78B8", []string{"matmul_group", "gated", "cuda.gemv", "cuda.gated", "cuda.gemm", "cuda.gemm_gated"}},
+	{"matmul", "#DCEBFB", "#3B78B8", []string{"matmul_group", "gated_mlp", "cuda.gemv", "cuda.gated_mlp", "cuda.gemm", "cuda.gemm_gated_mlp"}},
 	{"attention", "#FDE6D3", "#D07A2D", []string{"attention", "cuda.attention", "cuda.prefill"}},
 	{"norm", "#DDF3E1", "#3F9757", []string{"norm", "norm_add", "cuda.norm", "cuda.norm_add"}},
-	{"quantise", "#FBF3CC", "#B39A1E", []string{"quantise", "cuda.quantise"}},
+	{"quantize", "#FBF3CC", "#B39A1E", []string{"quantize", "cuda.quantize"}},
 	{"embed", "#EBE1F8", "#7D5BB5", []string{"embed", "cuda.embed", "cuda.embed_part"}},
 	{"elementwise", "#E2F3F3", "#3C9191", nil},
 	{rowsKind, "#F9E1EC", "#BC4F83", []string{"select", "copy", "cuda.select", "cuda.copy", "cuda.top"}},

@@ -12,7 +12,7 @@ import (
 // and the patterns that passes match.
 var recipes = []func(*builder){
 	lookUp, scale, norm, matmul, addBias, add, mul, activate, rope, write, attend, selectRows,
-	twin, twin, gate, swiglu, qkv, block, attention, normAdd,
+	twin, twin, gate, gatedMLP, qkv, block, attention, normAdd,
 }
 
 // quantized append nodes that only lowering produces.
@@ -20,7 +20,7 @@ var quantized = []func(*builder){
 	rounds(ops.Quantize), rounds(ops.QuantizeQ8), rounds(ops.Round),
 	roundsNorm(ops.NormQuantize), roundsNorm(ops.NormQuantizeQ8), roundsNorm(ops.NormRound),
 	roundsGate(ops.GatedMLPQuantize), roundsGate(ops.GatedMLPQuantizeQ8), roundsGate(ops.GatedMLPRound), matmulOfRounded,
-	normMatmul, normQKV, normSwiGLU, transfer, getPart, sum, concat,
+	normMatmul, normQKV, normGatedMLP, transfer, getPart, sum, concat,
 }
 
 func lookUp(b *builder) {
@@ -265,7 +265,7 @@ func gate(b *builder) {
 	b.add(ops.Mul, nil, a, u)
 }
 
-func swiglu(b *builder) {
+func gatedMLP(b *builder) {
 	x := b.tame(b.float("x", nil))
 	n := b.size()
 	b.add(ops.GatedMLP, graph.Attrs{"act": b.act().Name}, x, b.matrix(n, width(x)), b.matrix(n, width(x)))
@@ -397,7 +397,7 @@ func normQKV(b *builder) {
 		b.matrix(nq, width(x)), b.matrix(nk, width(x)), b.matrix(nv, width(x)), b.bias(nq), b.bias(nk), b.bias(nv))
 }
 
-func normSwiGLU(b *builder) {
+func normGatedMLP(b *builder) {
 	x := b.float("x", nil)
 	n := b.size()
 	b.add(ops.NormGatedMLP, graph.Attrs{"act": b.act().Name, "eps": 1e-6}, x, b.vector(width(x)), b.matrix(n, width(x)), b.matrix(n, width(x)))

@@ -14,7 +14,7 @@ func TestSuccessors(t *testing.T) {
 		want          map[string]string
 	}{
 		"nothing":              {"  %x = a\n", "  %x = b\n  %y = c %x\n", map[string]string{}},
-		"fused with its taker": {"  %n : f32[T] = norm %e, @w\n  %q : q8[T] = quantise %n\n", "  %q : q8[T] = norm_quantise %e, @w\n", map[string]string{"%n": "%q"}},
+		"fused with its taker": {"  %n : f32[T] = norm %e, @w\n  %q : q8[T] = quantize %n\n", "  %q : q8[T] = norm_quantize %e, @w\n", map[string]string{"%n": "%q"}},
 		"through a chain":      {"  %a = f %e\n  %b = g %a\n  %c = h %b\n", "  %c = all %e\n", map[string]string{"%a": "%c", "%b": "%c"}},
 		"one of several":       {"  %p = f %e\n  %k = g %p\n", "  %q, %k : f32, f32 = qk %e\n", map[string]string{"%p": "%k"}},
 		"a namesake":           {"  %o = f %e\n  %r = add %o, %e\n", "  %o.rows = f %e.rows\n  %r.rows = add %o.rows\n", map[string]string{"%o": "%o.rows", "%r": "%r.rows"}},

@@ -41,7 +41,7 @@ graph feed_forward (T <= 4)
 	}
 	fmt.Print(graph.Print(g))
 	// Output:
-	// fuse_swiglu made h
+	// fuse_gated_mlp made h
 	// graph feed_forward (T <= 4)
 	//   @emb  : f32[100, 8]
 	//   @gate : f32[6, 8]
@@ -49,7 +49,7 @@ graph feed_forward (T <= 4)
 	//
 	//   %tokens : i32[T]    = input {dtype: "i32", sym: "T"}
 	//   %x      : f32[T, 8] = get_rows @emb, %tokens
-	//   %h      : f32[T, 6] = swiglu %x, @gate, @up {act: "silu"}
+	//   %h      : f32[T, 6] = gated_mlp %x, @gate, @up {act: "silu"}
 	//
 	//   output %h
 }

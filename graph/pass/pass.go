@@ -19,7 +19,7 @@
 //     one place where the pass applies, and one where it declines or has nothing to do. The first
 //     command below writes the rest; read it before you commit it. (For a lowering pass, run it in
 //     ./lower.)
-//  4. If no recipe in graph/graphtest/recipes.go draws its pattern, add one, as swiglu and qkv are:
+//  4. If no recipe in graph/graphtest/recipes.go draws its pattern, add one, as gated_mlp and qkv are:
 //     TestPassesKeepMeaning does not test a pattern that is never drawn.
 //
 // Then run
@@ -67,12 +67,12 @@ type Pass struct {
 func Graph() []Pass {
 	return []Pass{
 		Fold(),
-		{Name: "canonicalise", Doc: "order the operands of commutative ops", Run: canonicalise},
+		{Name: "canonicalize", Doc: "order the operands of commutative ops", Run: canonicalize},
 		CSE(),
 		DCE(),
 		{Name: "sink_rows", Doc: "compute the tail only for the rows of logits", Run: sinkRows},
 		{Name: "fuse_qkv", Doc: "q, k and v projections with their biases in one op", Run: fuseQKV},
-		{Name: "fuse_swiglu", Doc: "gate, up and activation in one op", Run: fuseGatedMLP},
+		{Name: "fuse_gated_mlp", Doc: "gate, up and activation in one op", Run: fuseGatedMLP},
 		{Name: "fuse_attention", Doc: "norms, RoPE, cache, scores, softmax and values in one op", Run: fuseAttention},
 		CSE(),
 		DCE(),
@@ -100,7 +100,7 @@ type Order struct{ Before, After, Why string }
 func GraphOrder() []Order {
 	return []Order{
 		{"fold", "cse", "scales folded into a look-up make equal look-ups equal nodes"},
-		{"canonicalise", "cse", "a + b and b + a are shared only in one order of operands"},
+		{"canonicalize", "cse", "a + b and b + a are shared only in one order of operands"},
 		{"dce", "sink_rows", "a dead use of a value's other rows would hold it back"},
 		{"dce", "fuse_qkv", "a dead use of a projection would keep it from fusing"},
 	}
@@ -181,7 +181,7 @@ func (s Set) Has(name string) bool { return s.all || slices.Contains(s.names, na
 func (s Set) has(p Pass) bool { return !p.Required && s.Has(p.Name) }
 
 // ParseSet reads a --passes list: "" (all run), "none", or names with a minus sign separated by
-// commas: "-fuse_swiglu,-cse". passes holds the rows of all tables, since one list applies to all.
+// commas: "-fuse_gated_mlp,-cse". passes holds the rows of all tables, since one list applies to all.
 func ParseSet(list string, passes []Pass) (Set, error) {
 	switch list {
 	case "":

@@ -31,7 +31,7 @@ func TestParseSet(t *testing.T) {
 		{list: "", on: "cse"},
 		{list: "none", off: "cse"},
 		{list: "-cse", off: "cse", on: "dce"},
-		{list: "-cse,-fuse_qkv", off: "fuse_qkv", on: "fuse_swiglu"},
+		{list: "-cse,-fuse_qkv", off: "fuse_qkv", on: "fuse_gated_mlp"},
 		{list: "cse", err: `found "cse", expected none or a list of -`},
 		{list: "-cse,", err: `found ""`},
 		{list: "-nothing", err: `found "-nothing"`},

@@ -87,18 +87,18 @@ var Kernels = []target.Lowering{
 	{Op: ops.NormMatmul, Kernel: "cuda.gemv", In: []string{"x", "norm", "w0"}, Out: []string{"out0"}, Split: one, Matmuls: []string{"w0"}},
 	{Op: ops.QKV, Kernel: "cuda.gemv", In: []string{"x", "w0", "w1", "w2", "bias0", "bias1", "bias2"}, Out: []string{"out0", "out1", "out2"}, Split: one, Matmuls: []string{"w0", "w1", "w2"}},
 	{Op: ops.NormQKV, Kernel: "cuda.gemv", In: []string{"x", "norm", "w0", "w1", "w2", "bias0", "bias1", "bias2"}, Out: []string{"out0", "out1", "out2"}, Split: one, Matmuls: []string{"w0", "w1", "w2"}},
-	{Op: ops.GatedMLP, Kernel: "cuda.gated", In: []string{"x", "w0", "w1"}, Out: []string{"y"}, Split: one, Matmuls: []string{"w0", "w1"}},
-	{Op: ops.NormGatedMLP, Kernel: "cuda.gated", In: []string{"x", "norm", "w0", "w1"}, Out: []string{"y"}, Split: one, Matmuls: []string{"w0", "w1"}},
+	{Op: ops.GatedMLP, Kernel: "cuda.gated_mlp", In: []string{"x", "w0", "w1"}, Out: []string{"y"}, Split: one, Matmuls: []string{"w0", "w1"}},
+	{Op: ops.NormGatedMLP, Kernel: "cuda.gated_mlp", In: []string{"x", "norm", "w0", "w1"}, Out: []string{"y"}, Split: one, Matmuls: []string{"w0", "w1"}},
 	{Op: ops.Attention, Kernel: "cuda.attention", In: []string{"q", "k", "v", "pos", "seq", "kcache", "vcache", "qnorm", "knorm", "freqs"}, Out: []string{"out", "", ""}, Split: one, Params: map[string]target.Value{"splits": splits}},
 }
 
 // Chunked maps ops to their kernels in the program for chunks, where these differ.
 var Chunked = []target.Lowering{
-	{Op: ops.Quantize, Kernel: "cuda.quantise", In: []string{"x"}, Out: []string{"y"}, Split: one},
+	{Op: ops.Quantize, Kernel: "cuda.quantize", In: []string{"x"}, Out: []string{"y"}, Split: one},
 	{Op: ops.NormQuantize, Kernel: "cuda.norm", In: []string{"x", "w"}, Out: []string{"y"}, Split: one},
 	{Op: ops.Matmul, Kernel: "cuda.gemm", In: []string{"x", "w0", "res"}, Out: []string{"out0"}, Split: one, Matmuls: []string{"w0"}},
 	{Op: ops.QKV, Kernel: "cuda.gemm", In: []string{"x", "w0", "w1", "w2", "bias0", "bias1", "bias2"}, Out: []string{"out0", "out1", "out2"}, Split: one, Matmuls: []string{"w0", "w1", "w2"}},
-	{Op: ops.GatedMLP, Kernel: "cuda.gemm_gated", In: []string{"x", "w0", "w1"}, Out: []string{"y"}, Split: one, Matmuls: []string{"w0", "w1"}},
+	{Op: ops.GatedMLP, Kernel: "cuda.gemm_gated_mlp", In: []string{"x", "w0", "w1"}, Out: []string{"y"}, Split: one, Matmuls: []string{"w0", "w1"}},
 	{Op: ops.Attention, Kernel: "cuda.prefill", In: []string{"q", "k", "v", "pos", "seq", "kcache", "vcache", "qnorm", "knorm", "freqs"}, Out: []string{"out", "", ""}, Split: one},
 }
 

@@ -130,15 +130,15 @@ func vectorRows() (rows []Row) {
 }
 
 // vectorKernels lists the kernels that are written on top of inner loops (binder.vectors).
-var vectorKernels = []string{"norm", "norm_add", "quantise", "gated", "attention"}
+var vectorKernels = []string{"norm", "norm_add", "quantize", "gated_mlp", "attention"}
 
 var portableRows = []Row{
 	{"embed", "portable", bindEmbed},
 	{"norm", "portable", bindNorm},
 	{"norm_add", "portable", bindNormAdd},
-	{"quantise", "portable", bindQuantize},
+	{"quantize", "portable", bindQuantize},
 	{"matmul_group", "portable", bindMatmulGroup},
-	{"gated", "portable", bindGated},
+	{"gated_mlp", "portable", bindGated},
 	{"attention", "portable", bindAttention},
 	{"select", "portable", bindSelect},
 	{"copy", "portable", bindCopy},

@@ -335,7 +335,7 @@ func TestGated(t *testing.T) {
 		for _, format := range []string{"f32", "q8x2", "q8", "bf16"} {
 			const m, k, n = 9, 96, 37
 			rng := rand.New(rand.NewPCG(7, 8))
-			c := newCall("gated", "T", "rows", 16, intParam("k", k), intParam("n", n), plan.Param{Name: "act", Value: act})
+			c := newCall("gated_mlp", "T", "rows", 16, intParam("k", k), intParam("n", n), plan.Param{Name: "act", Value: act})
 			c.scratch = scratchOf(format, m, k)
 			x := c.putActivations(rng, format, m, k)
 			gate := asUsed(format, c.putWeight(rng, "w0", "gemm.q4_0."+format, quant.Q4_0, n, k))
@@ -375,7 +375,7 @@ func TestGatedRounds(t *testing.T) {
 			continue
 		}
 		for _, format := range []string{"f32", "q8x2", "q8", "bf16"} {
-			c := newCall("gated", "T", "rows", 32, intParam("k", k), intParam("n", n), plan.Param{Name: "act", Value: "silu"})
+			c := newCall("gated_mlp", "T", "rows", 32, intParam("k", k), intParam("n", n), plan.Param{Name: "act", Value: "silu"})
 			c.isa, c.scratch = set, scratchOf(format, most, k)
 			rng := rand.New(rand.NewPCG(7, 8))
 			c.putActivations(rng, format, most, k)

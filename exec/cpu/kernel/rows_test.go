@@ -311,7 +311,7 @@ func testQuantizedRows(t *testing.T, v *vectors) {
 		{"bf16", 2 * rowN, numfmt.EncodeBF16},
 	}
 	rng := rand.New(rand.NewPCG(11, 12))
-	for _, kernel := range []string{"norm", "quantise"} {
+	for _, kernel := range []string{"norm", "quantize"} {
 		for _, f := range formats {
 			c := newCall(kernel, "T", "tokens", 1, intParam("n", rowN), floatParam("eps", 1e-6))
 			c.isa, c.scratch = v.isa, 4*rowN

@@ -104,8 +104,8 @@ func BenchmarkVectors(b *testing.B) {
 			run  func()
 		}{
 			{"norm", func() { v.rmsNorm(y, x, w, 1e-6) }},
-			{"quantise to q8x2", func() { v.quantize["q8x2"](row, x) }},
-			{"quantise to q8", func() { v.quantize["q8"](row, x) }},
+			{"quantize to q8x2", func() { v.quantize["q8x2"](row, x) }},
+			{"quantize to q8", func() { v.quantize["q8"](row, x) }},
 			{"silu", func() { v.gates["silu"](y, x, w) }},
 			{"gelu_tanh", func() { v.gates["gelu_tanh"](y, x, w) }},
 			{"widen", func() { v.widen(y, halves) }},

@@ -1,4 +1,4 @@
-// Products of many columns in float32 over dequantised weights. A block of 256 threads computes 64 rows of a weight
+// Products of many columns in float32 over dequantized weights. A block of 256 threads computes 64 rows of a weight
 // for 64 columns, in steps of two blocks of 32; a thread has four rows and four columns.
 #include "abi.cuh"
 #include "weights.cuh"

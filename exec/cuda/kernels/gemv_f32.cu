@@ -1,4 +1,4 @@
-// Products of few columns in float32 over dequantised weights: precision exact, and weights that are no integers.
+// Products of few columns in float32 over dequantized weights: precision exact, and weights that are no integers.
 // A column's bits do not depend on how many there are, nor on the grid.
 #include "abi.cuh"
 #include "weights.cuh"

@@ -218,7 +218,7 @@ func (b *builder) model(layers int, dump bool) {
 			x("base", 1e6), x("freq_scale", 1.0), x("ramp_low", 0.0), x("ramp_high", 0.0), x("magnitude", 1.0), x("scale", 0.25), x("eps", 0.0), x("layout", "halves"))
 		b.wave()
 		quant := b.buffer(name("attn.q8"), "q8x2", f("T", wide), true)
-		b.step(name("attn.q8"), "quantise", "T", "each", 0, []plan.Arg{buf("x", attn), buf("y", quant)}, n("n", wide))
+		b.step(name("attn.q8"), "quantize", "T", "each", 0, []plan.Arg{buf("x", attn), buf("y", quant)}, n("n", wide))
 		mid := b.buffer(name("attn_out"), "f32", f("T", Hidden), false)
 		b.step(name("attn_out"), "matmul_group", "T", "rows", 16, []plan.Arg{buf("x", quant),
 			mat("w0", kind+"q5_0.q8x2", b.weight(name("attn_output.weight"), "q5_0", Hidden, wide)), buf("res", stream), buf("out0", mid)},
@@ -228,13 +228,13 @@ func (b *builder) model(layers int, dump bool) {
 		b.step(name("ffn_norm"), "norm", "T", "each", 0, []plan.Arg{buf("x", mid), mat("w", "", b.weight(name("ffn_norm.weight"), "f32", Hidden)), buf("y", ffNorm)},
 			n("n", Hidden), x("eps", eps))
 		act := b.buffer(name("ffn_act"), "f32", f("T", FF), false)
-		b.step(name("ffn_act"), "gated", "T", "rows", 16, []plan.Arg{buf("x", ffNorm),
+		b.step(name("ffn_act"), "gated_mlp", "T", "rows", 16, []plan.Arg{buf("x", ffNorm),
 			mat("w0", kind+"q5_0.q8x2", b.weight(name("ffn_gate.weight"), "q5_0", FF, Hidden)),
 			mat("w1", kind+"q5_0.q8x2", b.weight(name("ffn_up.weight"), "q5_0", FF, Hidden)), buf("y", act)},
 			n("k", Hidden), n("n", FF), x("act", "silu"))
 		b.wave()
 		actQ := b.buffer(name("ffn_act.q8"), "q8x2", f("T", FF), true)
-		b.step(name("ffn_act.q8"), "quantise", "T", "each", 0, []plan.Arg{buf("x", act), buf("y", actQ)}, n("n", FF))
+		b.step(name("ffn_act.q8"), "quantize", "T", "each", 0, []plan.Arg{buf("x", act), buf("y", actQ)}, n("n", FF))
 		b.step(name("ffn_out"), "matmul_group", "T", "rows", 16, []plan.Arg{buf("x", actQ),
 			mat("w0", kind+"q8_0.q8x2", b.weight(name("ffn_down.weight"), "q8_0", Hidden, FF)), buf("res", mid), buf("out0", mid)},
 			n("k", FF), n("n0", Hidden))

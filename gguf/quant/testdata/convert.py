@@ -3,7 +3,7 @@
 convert.py DIR: each DIR/TYPE.blocks becomes float32 values in DIR/TYPE.values;
 each DIR/TYPE.floats, float32 values, becomes blocks in DIR/TYPE.quantized;
 DIR/sizes.json tells block length and size of every type, and DIR/reads.json
-the types that the package dequantises."""
+the types that the package dequantizes."""
 
 import json
 import pathlib

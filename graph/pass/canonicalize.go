@@ -5,9 +5,9 @@ import (
 	"pesti/ops"
 )
 
-// canonicalise sorts the operands of commutative ops by definition, so that equal sums become equal
+// canonicalize sorts the operands of commutative ops by definition, so that equal sums become equal
 // nodes and the residual stream is the first operand of its additions.
-func canonicalise(c *Context, g *graph.Graph) error {
+func canonicalize(c *Context, g *graph.Graph) error {
 	order := make(map[*graph.Value]int)
 	for i, n := range g.Nodes {
 		if (n.Op == ops.Add || n.Op == ops.Mul) && order[n.In[0]] > order[n.In[1]] {
