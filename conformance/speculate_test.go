@@ -18,7 +18,7 @@ import (
 //
 //	pesti bench MODEL -p 0 -n 160 --speculate 7 --file conformance/testdata/edit.txt
 func TestGuessesAtRepetition(t *testing.T) {
-	const tokens, guesses = 64, 7
+	const tokens, draftTokens = 64, 7
 	for _, c := range []struct {
 		model, text string
 		least       float64 // tokens per step
@@ -33,12 +33,12 @@ func TestGuessesAtRepetition(t *testing.T) {
 				t.Fatal(err)
 			}
 			prompt := m.encode(t, string(text))
-			s := m.session(t, lower.Options{Rows: int64(guesses + 1)})
+			s := m.session(t, lower.Options{Rows: int64(draftTokens + 1)})
 			logits, err := s.Feed(t.Context(), prompt)
 			if err != nil {
 				t.Fatal(err)
 			}
-			d, err := speculate.New(s, speculate.NewLookup(prompt, 0), guesses)
+			d, err := speculate.New(s, speculate.NewLookup(prompt, 0), draftTokens)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -55,7 +55,7 @@ func TestGuessesAtRepetition(t *testing.T) {
 				t.Errorf("with drafts the tokens are %v, without %v", out[len(prompt):], want[len(prompt):])
 			}
 			each := tokens / float64(tokens-d.Accepted())
-			t.Logf("%s with drafts of %d: %d of %d tokens accepted, %.2f tokens per step", c.text, guesses, d.Accepted(), d.Proposed(), each)
+			t.Logf("%s with drafts of %d: %d of %d tokens accepted, %.2f tokens per step", c.text, draftTokens, d.Accepted(), d.Proposed(), each)
 			if each < c.least {
 				t.Errorf("%.2f tokens per step, expected at least %.2f", each, c.least)
 			}

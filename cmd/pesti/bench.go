@@ -26,7 +26,7 @@ type benchOptions struct {
 	json                  bool
 	roofline              bool
 	profile               *profileFlags
-	guess                 *guessing
+	drafts                *drafting
 	tune                  *tuning
 }
 
@@ -53,7 +53,7 @@ func (a *app) bench() *cobra.Command {
 				return usagef("found no test, expected -p or -n above 0")
 			}
 			switch profiled := o.profile.profile.asked; {
-			case o.text != "" && o.guess.most.n == 0:
+			case o.text != "" && o.drafts.most.n == 0:
 				return usagef("--file is the text of speculative decoding, expected --speculate too")
 			case profiled && len(o.depths) > 1:
 				return usagef("--profile takes one depth, found %d in --depth", len(o.depths))
@@ -70,7 +70,7 @@ func (a *app) bench() *cobra.Command {
 
 Tests have the names of llama-bench: pp512 evaluates a prompt of 512 tokens, tg128 generates 128 tokens.
 --sequences and --speculate add a test for each tg test. "x8" decodes 8 sequences of different lengths,
-one token of each in a forward pass. "guess7" is speculative decoding with drafts of up to 7 tokens, on a
+one token of each in a forward pass. "draft7" is speculative decoding with drafts of up to 7 tokens, on a
 text that repeats itself or on the text of --file. The runs of an added test alternate with plain decoding
 of one sequence, and the result includes the speed-up.
 
@@ -83,7 +83,7 @@ one generated token), and the output has the work of each kernel with a lower bo
 	f.VarP(&o.repeat, "repeat", "r", "number of measured runs of each test, after one warm-up run")
 	f.BoolVar(&o.json, "json", false, "print JSON")
 	f.BoolVar(&o.roofline, "roofline", false, "measure the memory bandwidth and arithmetic of the machine between the runs, and print the fraction of both that each test reaches")
-	o.guess = addGuessing(cmd, "measure speculative decoding too, with drafts of up to `N` tokens; at most 30 (default 0, off)")
+	o.drafts = addDrafting(cmd, "measure speculative decoding too, with drafts of up to `N` tokens; at most 30 (default 0, off)")
 	f.StringVarP(&o.text, "file", "f", "", "`FILE` with the text that speculative decoding continues, read as bytes; - is standard input (default a text that repeats itself)")
 	o.profile, o.tune = addProfileFlags(cmd), addTuneFlag(cmd)
 	f.StringVar(&o.model, "model", "", "`MODEL` that a PLAN was compiled from, if it is not where the plan says")
@@ -98,13 +98,13 @@ func (a *app) runBench(ctx context.Context, name string, tests []bench.Test, o *
 		return err
 	}
 	defer s.release()
-	if err := o.guess.prepare(s); err != nil {
+	if err := o.drafts.prepare(s); err != nil {
 		return err
 	}
 	if _, err := s.compile(); err != nil {
 		return err
 	}
-	if err := o.guess.check(s); err != nil {
+	if err := o.drafts.check(s); err != nil {
 		return err
 	}
 	options := bench.Options{Repeat: int(o.repeat.n), Roofline: o.roofline, Progress: a.benchProgress}
@@ -113,7 +113,7 @@ func (a *app) runBench(ctx context.Context, name string, tests []bench.Test, o *
 			return err
 		}
 	}
-	tests = bench.AddPaired(tests, int(o.guess.most.n), len(options.Text), int(s.plan.Target.Sequences))
+	tests = bench.AddPaired(tests, int(o.drafts.most.n), len(options.Text), int(s.plan.Target.Sequences))
 	for i := range tests {
 		if err := s.checkLength(tests[i].Positions()); err != nil {
 			return fmt.Errorf("test %s: %w", tests[i].Name, err)
@@ -249,7 +249,7 @@ func pairedCells(t *bench.Test) string {
 	if t.Busy {
 		ratio = fmt.Sprintf("busy; %.2f tokens/s", p.PlainTS)
 	}
-	return fmt.Sprintf("\t%s of plain decoding%s", ratio, guesses(p.Proposed, p.Accepted))
+	return fmt.Sprintf("\t%s of plain decoding%s", ratio, draftText(p.Proposed, p.Accepted))
 }
 
 // onlyOnce sets a single run for each test, and shorter default tests.

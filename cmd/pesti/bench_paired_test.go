@@ -16,7 +16,7 @@ func TestBenchPaired(t *testing.T) {
 	var names []string
 	for _, r := range tests {
 		names = append(names, r.Name)
-		if paired := r.Guesses > 0 || r.Sequences > 0; paired != (r.Paired != nil) {
+		if paired := r.DraftTokens > 0 || r.Sequences > 0; paired != (r.Paired != nil) {
 			t.Errorf("%s: paired: %+v", r.Name, r.Paired)
 		}
 		if len(r.SamplesTS) != 1 || r.AvgTS <= 0 {
@@ -25,7 +25,7 @@ func TestBenchPaired(t *testing.T) {
 		if r.Paired == nil {
 			continue
 		}
-		if x := r.Paired; x.PlainTS <= 0 || x.Ratio <= 0 || x.Accepted > x.Proposed || r.Guesses == 0 && x.Proposed > 0 {
+		if x := r.Paired; x.PlainTS <= 0 || x.Ratio <= 0 || x.Accepted > x.Proposed || r.DraftTokens == 0 && x.Proposed > 0 {
 			t.Errorf("%s: %+v", r.Name, x)
 		}
 		if ratio := r.AvgTS / r.Paired.PlainTS; ratio/r.Paired.Ratio > 1.001 || r.Paired.Ratio/ratio > 1.001 {
@@ -34,13 +34,13 @@ func TestBenchPaired(t *testing.T) {
 	}
 	want := []string{
 		"pp8", "tg40", "tg1", "pp8 @ d5", "tg40 @ d5", "tg1 @ d5",
-		"tg40 guess7", "tg40 x3", "tg1 guess7", "tg1 x3", "tg40 @ d5 guess7", "tg40 @ d5 x3", "tg1 @ d5 guess7", "tg1 @ d5 x3",
+		"tg40 draft7", "tg40 x3", "tg1 draft7", "tg1 x3", "tg40 @ d5 draft7", "tg40 @ d5 x3", "tg1 @ d5 draft7", "tg1 @ d5 x3",
 	}
 	if !slices.Equal(names, want) {
 		t.Errorf("tests are %q, want %q", names, want)
 	}
 	pesti("bench", "demo", "-p", "0", "-n", "20", "--sequences", "3", "--ctx", "25").fails(t, 1, "test tg20 x3", "26 tokens", "at most 25")
-	pesti("bench", "demo", "-p", "0", "-n", "20", "--speculate", "7", "--ctx", "115").fails(t, 1, "test tg20 guess7", "116 tokens", "at most 115")
+	pesti("bench", "demo", "-p", "0", "-n", "20", "--speculate", "7", "--ctx", "115").fails(t, 1, "test tg20 draft7", "116 tokens", "at most 115")
 	pesti("bench", "demo", "-p", "0", "-n", "20", "--speculate", "31").fails(t, 2, "--speculate is 31, expected at most 30")
 	plan, _ := demoPlan(t)
 	pesti("bench", plan, "-p", "0", "-n", "20", "--speculate", "8").fails(t, 2, "--speculate is 8, expected at most 7")
@@ -62,10 +62,10 @@ func TestBenchContinuesText(t *testing.T) {
 		}
 	}
 	if tests[2].Paired.Proposed == 0 {
-		t.Error("nothing is guessed behind a text that repeats itself")
+		t.Error("no draft is accepted after a text that repeats itself")
 	}
 	bench := []string{"bench", "demo", "-p", "0", "-n", "40", "-f", file}
 	pesti(bench...).fails(t, 2, "--file", "--speculate")
-	pesti(append(bench, "--speculate", "7", "--ctx", "60")...).fails(t, 1, "test tg40 guess7", "at most 60")
+	pesti(append(bench, "--speculate", "7", "--ctx", "60")...).fails(t, 1, "test tg40 draft7", "at most 60")
 	pesti("bench", "demo", "--speculate", "7", "-f", file+"x").fails(t, 1, file+"x", "cannot be opened")
 }

@@ -42,7 +42,7 @@ func (o *runOptions) generation() lib.Params {
 	p := lib.Params{
 		Temp: o.params.Temp, TopK: o.params.TopK, TopP: o.params.TopP, MinP: o.params.MinP,
 		RepeatPenalty: o.params.RepeatPenalty, RepeatLast: o.params.RepeatLast, Seed: o.params.Seed,
-		Stop: o.stops, IgnoreEOG: o.ignoreEOS, Speculate: int(o.guess.most.n),
+		Stop: o.stops, IgnoreEOG: o.ignoreEOS, Speculate: int(o.drafts.most.n),
 	}
 	if p.TopP == 0 { // which is "off" in Params, and here the most likely token
 		p.TopP = math.SmallestNonzeroFloat64

@@ -12,7 +12,7 @@ import (
 )
 
 // A token that is generated allocates nothing, from the step to the text, whether it is drawn or
-// guessed.
+// drafted.
 func TestGenerateAllocatesNothing(t *testing.T) {
 	a := &app{stdout: io.Discard, stderr: io.Discard, getenv: func(string) string { return "" }}
 	s, err := a.open(t.Context(), "demo", "", newCompileFlags("fast"))
@@ -39,7 +39,7 @@ func TestGenerateAllocatesNothing(t *testing.T) {
 
 	params := sample.Default()
 	params.RepeatPenalty, params.Seed = 1.1, 5
-	o := &runOptions{params: params, stops: []string{"a text that does not come", "e\x00"}, ignoreEOS: true, guess: &guessing{}}
+	o := &runOptions{params: params, stops: []string{"a text that does not come", "e\x00"}, ignoreEOS: true, drafts: &drafting{}}
 	// count returns the allocations of a whole generation, the fewest of several runs: the runtime has
 	// some of its own.
 	count := func(tokens int64) uint64 {
@@ -63,7 +63,7 @@ func TestGenerateAllocatesNothing(t *testing.T) {
 		return fewest
 	}
 	for _, most := range []int64{0, 7} {
-		o.guess.most.n = most
+		o.drafts.most.n = most
 		few, many := count(20), count(220)
 		if many > few+8 { // buffers of text grow once or twice
 			t.Errorf("--speculate %d: 20 tokens take %d allocations, 220 take %d, expected as many", most, few, many)

@@ -61,7 +61,7 @@ func TestModels(t *testing.T) {
 			again := strings.Repeat("one two three four five, ", 4)
 			text, stats = runs(t, plan, "-p", again, "-n", "12", "--seed", "3")
 			if other, s := runs(t, plan, "-p", again, "-n", "12", "--seed", "3", "--speculate", "5"); other != text || s.Proposed == 0 {
-				t.Errorf("with guesses it continues %q, %+v, want %q, %+v", other, s, text, stats)
+				t.Errorf("with drafts it continues %q, %+v, want %q, %+v", other, s, text, stats)
 			}
 			for _, stage := range []string{"graph", "fused", "plan"} {
 				svg := filepath.Join(t.TempDir(), stage+".svg")

@@ -29,7 +29,7 @@ type runOptions struct {
 	stats                     choice
 	strict                    bool
 	profile                   *profileFlags
-	guess                     *guessing
+	drafts                    *drafting
 	tune                      *tuning
 }
 
@@ -91,7 +91,7 @@ start_resident and peak_resident are bytes of memory of the process. The other n
 	f.BoolVar(&o.ignoreEOS, "ignore-eos", false, "continue after the end-of-generation token")
 	f.Var(&o.stats, "stats", "print statistics on standard error")
 	f.BoolVar(&o.strict, "strict", false, "fail if the plan has a fallback, a step that runs a reference kernel because the target has none")
-	o.guess = addGuessing(cmd, "speculative decoding by prompt lookup, with drafts of up to `N` tokens: the text stays the same, and repeated passages come faster; at most 30 (default 0, off)")
+	o.drafts = addDrafting(cmd, "speculative decoding by prompt lookup, with drafts of up to `N` tokens: the text stays the same, and repeated passages come faster; at most 30 (default 0, off)")
 	o.profile, o.tune = addProfileFlags(cmd), addTuneFlag(cmd)
 	f.StringVar(&o.model, "model", "", "`MODEL` that a PLAN was compiled from, if it is not where the plan says")
 	flags = addCompileFlags(cmd, "fast")
@@ -106,12 +106,12 @@ type runStats struct {
 	LoadMS          float64  `json:"load_ms"` // time before the first forward pass
 	PrefillTS       float64  `json:"prefill_ts"`
 	DecodeTS        float64  `json:"decode_ts"`
-	Stop            string   `json:"stop"`               // one of the stop constants
-	Fallbacks       int      `json:"fallbacks"`          // steps of the plan that run reference kernels; for a device, on the host
-	Launches        int      `json:"launches_per_layer"` // of the decode program on a device; 0 on the CPU
-	Detours         [][2]int `json:"detours,omitempty"`  // pairs of devices whose copies go through the host
-	Proposed        int      `json:"proposed"`           // draft tokens
-	Accepted        int      `json:"accepted"`           // draft tokens that were accepted
+	Stop            string   `json:"stop"`                        // one of the stop constants
+	Fallbacks       int      `json:"fallbacks"`                   // steps of the plan that run reference kernels; for a device, on the host
+	Launches        int      `json:"launches_per_layer"`          // of the decode program on a device; 0 on the CPU
+	Detours         [][2]int `json:"host_staged_pairs,omitempty"` // pairs of devices whose copies go through the host
+	Proposed        int      `json:"proposed"`                    // draft tokens
+	Accepted        int      `json:"accepted"`                    // draft tokens that were accepted
 
 	// Resident bytes of the process before it opened the model, and at the peak; 0 if the system does not
 	// report them.
@@ -133,13 +133,13 @@ func (a *app) continueText(ctx context.Context, name string, text []byte, o *run
 	vocabulary := sync.OnceValues(func() (*tokenizer.Tokenizer, error) { return tokenizer.FromGGUF(s.file) })
 	go vocabulary()
 	defer vocabulary() // wait, since it reads the file
-	if err := o.guess.prepare(s); err != nil {
+	if err := o.drafts.prepare(s); err != nil {
 		return err
 	}
 	if _, err := s.compile(); err != nil {
 		return err
 	}
-	if err := o.guess.check(s); err != nil {
+	if err := o.drafts.check(s); err != nil {
 		return err
 	}
 	summary := plan.Summarise(s.plan)
@@ -230,7 +230,7 @@ func (a *app) printStats(s *runStats, format string) {
 		}
 	case s.Stop == stopInterrupt, isTerminal(a.stderr) && s.Stop != stopClosed:
 		fmt.Fprintf(a.stderr, "prompt %d tokens at %.1f/s, generated %d at %.1f/s%s, loaded in %.0f ms, stopped by %s\n",
-			s.PromptTokens, s.PrefillTS, s.GeneratedTokens, s.DecodeTS, guesses(s.Proposed, s.Accepted), s.LoadMS, s.Stop)
+			s.PromptTokens, s.PrefillTS, s.GeneratedTokens, s.DecodeTS, draftText(s.Proposed, s.Accepted), s.LoadMS, s.Stop)
 	}
 }
 

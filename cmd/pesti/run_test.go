@@ -244,7 +244,7 @@ func TestRunSpeculates(t *testing.T) {
 	plan := filepath.Join(t.TempDir(), "demo.plan")
 	ok(t, "compile", "demo", "-o", plan)
 	again := strings.Repeat(story+", there was a clever little girl. ", 3)
-	guessed := 0
+	accepted := 0
 	for _, how := range [][]string{
 		{"--temp", "0", "-n", "0"},
 		{"--temp", "0", "-n", "1"},
@@ -258,7 +258,7 @@ func TestRunSpeculates(t *testing.T) {
 		args := append(how, "demo", "-p", again)
 		want, plain := runs(t, args...)
 		if plain.Proposed != 0 || plain.Accepted != 0 {
-			t.Errorf("%q: %+v, want no guesses", how, plain)
+			t.Errorf("%q: %+v, want no drafts", how, plain)
 		}
 		for _, most := range []string{"0", "1", "7", "30"} {
 			got, s := runs(t, append(args, "--speculate", most)...)
@@ -266,13 +266,13 @@ func TestRunSpeculates(t *testing.T) {
 				t.Errorf("%q --speculate %s gives %q, %+v, want %q, %+v", how, most, got, s, want, plain)
 			}
 			if s.Accepted < 0 || s.Accepted > s.Proposed || most == "0" && s.Proposed > 0 {
-				t.Errorf("%q --speculate %s: %d of %d guesses", how, most, s.Accepted, s.Proposed)
+				t.Errorf("%q --speculate %s: %d of %d draft tokens", how, most, s.Accepted, s.Proposed)
 			}
-			guessed += s.Accepted
+			accepted += s.Accepted
 		}
 	}
-	if guessed == 0 {
-		t.Error("no guess was right in texts that repeat themselves")
+	if accepted == 0 {
+		t.Error("no draft was right in texts that repeat themselves")
 	}
 	want, _ := runs(t, plan, "-p", again, "-n", "30", "--temp", "0")
 	if got, s := runs(t, plan, "-p", again, "-n", "30", "--temp", "0", "--speculate", "7"); got != want || s.GeneratedTokens != 30 {

@@ -10,18 +10,18 @@ import (
 // tokens, and the logits of so many rows stay small compared with the weights.
 const maxGuesses = 30
 
-// A guessing is the option of verbs for speculative decoding.
-type guessing struct{ most count }
+// A drafting is the option of verbs for speculative decoding.
+type drafting struct{ most count }
 
-func addGuessing(cmd *cobra.Command, help string) *guessing {
-	g := &guessing{}
+func addDrafting(cmd *cobra.Command, help string) *drafting {
+	g := &drafting{}
 	cmd.Flags().Var(&g.most, "speculate", help)
 	cmd.Flags().Lookup("speculate").DefValue = "" // 0, which is off
 	return g
 }
 
 // prepare raises the rows of logits that a MODEL is compiled for, if needed.
-func (g *guessing) prepare(s *source) error {
+func (g *drafting) prepare(s *source) error {
 	if g.most.n > maxGuesses {
 		return usagef("--speculate is %d, expected at most %d", g.most.n, maxGuesses)
 	}
@@ -32,7 +32,7 @@ func (g *guessing) prepare(s *source) error {
 }
 
 // check returns an error if the plan does not allow drafts of that length.
-func (g *guessing) check(s *source) error {
+func (g *drafting) check(s *source) error {
 	t := &s.plan.Target
 	if limit := min(t.Rows, t.Ubatch) - 1; g.most.n > limit {
 		return usagef("--speculate is %d, expected at most %d: the plan of %s evaluates up to %d tokens in a step and gives the logits of %d", g.most.n, limit, s.name, t.Ubatch, t.Rows)
@@ -40,8 +40,8 @@ func (g *guessing) check(s *source) error {
 	return nil
 }
 
-// guesses describes the drafts that were verified; it is "" if there were none.
-func guesses(proposed, accepted int) string {
+// draftText describes the drafts that were verified; it is "" if there were none.
+func draftText(proposed, accepted int) string {
 	if proposed == 0 {
 		return ""
 	}

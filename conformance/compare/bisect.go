@@ -17,7 +17,7 @@ type Bisection struct {
 	Tokens   int          `json:"tokens"`
 	MaxD     float64      `json:"max_d"`
 	Programs []string     `json:"programs"` // programs of either plan that ran
-	Skipped  []Skipped    `json:"left_out"`
+	Skipped  []Skipped    `json:"skipped"`
 	Values   int          `json:"values"` // number of comparisons of values that both plans compute
 	First    *Difference  `json:"first"`  // null if nothing differs
 }

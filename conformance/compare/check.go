@@ -80,12 +80,12 @@ func (b Bound) String() string {
 
 // A CheckReport holds the differences between a plan and gorgonia.
 type CheckReport struct {
-	Name      string         `json:"subject"`
+	Name      string         `json:"plan"`
 	Precision string         `json:"precision"`
 	KV        string         `json:"kv"`
 	Tokens    int            `json:"tokens"`
 	Programs  []string       `json:"programs"` // programs of the plan that ran
-	Skipped   []Skipped      `json:"left_out"`
+	Skipped   []Skipped      `json:"skipped"`
 	Steps     []CheckedStep  `json:"steps,omitempty"` // of programs that compute the same, those of the first
 	Layers    []CheckedLayer `json:"layers"`
 	Logits    CheckedLogits  `json:"logits"`

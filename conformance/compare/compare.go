@@ -17,7 +17,7 @@ type Comparison struct {
 	Tokens     int                 `json:"tokens"`
 	Divergence                     // of the program with the largest mean
 	Programs   []ProgramDivergence `json:"programs"` // for each program of either plan that ran; one without a name for folders
-	Skipped    []Skipped           `json:"left_out"`
+	Skipped    []Skipped           `json:"skipped"`
 	Layers     []LayerDeviation    `json:"layers"` // empty if a folder has no layers
 }
 

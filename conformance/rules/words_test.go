@@ -66,6 +66,8 @@ var identifiers = []struct{ folder, pattern, instead string }{
 	{"conformance", `(?i)^(subject|side|trusted|rounds|mistakes|sibling|turns|referee)$`, "source, operand, reference, coverage, suggest, reexec, pairedRuns"},
 	{"conformance", `^(hollow|leftout|peer|tape|measure)$`, "sparsegguf, skipreport, llamacpp, gorgoniaref, metrics"},
 	{"", `(?i)quantise`, "quantize"},
+	{"", `(?i)swiglu`, "GatedMLP"},
+	{"", `(?i)^guess`, "draft"},
 }
 
 // sourceFiles returns the paths of all files of the module but those of hidden folders and test data, from

@@ -31,9 +31,9 @@ type Test struct {
 	StddevTS  float64   `json:"stddev_ts"`
 	SamplesTS []float64 `json:"samples_ts"` // one for each measured run
 
-	Guesses   int     `json:"guesses,omitempty"`   // most draft tokens of a forward pass
-	Sequences int     `json:"sequences,omitempty"` // sequences that each forward pass evaluates a token of, if several
-	Paired    *Paired `json:"turns,omitempty"`
+	DraftTokens int     `json:"draft_tokens,omitempty"` // most draft tokens of a forward pass
+	Sequences   int     `json:"sequences,omitempty"`    // sequences that each forward pass evaluates a token of, if several
+	Paired      *Paired `json:"paired,omitempty"`
 
 	Roofline *Roofline `json:"roofline,omitempty"`
 
@@ -198,8 +198,8 @@ func (b *Bencher) repeat(ctx context.Context, t *Test, roof *testRoof) error {
 // clock returns the time of a test, without the time to reach its depth.
 func (b *Bencher) clock(ctx context.Context, t *Test) (seconds float64, err error) {
 	switch {
-	case t.Guesses > 0:
-		return b.clockGreedy(ctx, t, t.Guesses)
+	case t.DraftTokens > 0:
+		return b.clockGreedy(ctx, t, t.DraftTokens)
 	case t.Sequences > 0:
 		return b.clockSequences(ctx, t)
 	}

@@ -20,9 +20,9 @@ type Paired struct {
 }
 
 // AddPaired appends paired tests for each test that generates tokens: one with drafts of up to
-// guesses tokens, and one with several sequences if sequences is more than 1. text is the number of
+// draftTokens tokens, and one with several sequences if sequences is more than 1. text is the number of
 // tokens in Options.Text, 0 if it is nil.
-func AddPaired(tests []Test, guesses, text, sequences int) []Test {
+func AddPaired(tests []Test, draftTokens, text, sequences int) []Test {
 	if text == 0 {
 		text = repeated
 	}
@@ -30,9 +30,9 @@ func AddPaired(tests []Test, guesses, text, sequences int) []Test {
 		if t.NGen == 0 {
 			continue
 		}
-		if guesses > 0 {
+		if draftTokens > 0 {
 			g := t
-			g.Name, g.Guesses, g.NDepth = t.Name+fmt.Sprintf(" guess%d", guesses), guesses, t.NDepth+text
+			g.Name, g.DraftTokens, g.NDepth = t.Name+fmt.Sprintf(" draft%d", draftTokens), draftTokens, t.NDepth+text
 			tests = append(tests, g)
 		}
 		if sequences > 1 {
@@ -45,7 +45,7 @@ func AddPaired(tests []Test, guesses, text, sequences int) []Test {
 }
 
 // isPaired reports whether the runs of a test alternate with plain decoding.
-func (t *Test) isPaired() bool { return t.Guesses > 0 || t.Sequences > 0 }
+func (t *Test) isPaired() bool { return t.DraftTokens > 0 || t.Sequences > 0 }
 
 // apart is the difference in length, in tokens, of successive sequences.
 const apart = 3
@@ -59,7 +59,7 @@ const (
 // clockPlain returns the time of plain decoding for the test's tokens, or for one sequence's tokens
 // if the test has several.
 func (b *Bencher) clockPlain(ctx context.Context, t *Test) (seconds float64, err error) {
-	if t.Guesses > 0 {
+	if t.DraftTokens > 0 {
 		return b.clockGreedy(ctx, t, 0)
 	}
 	one := *t
@@ -79,9 +79,9 @@ func (b *Bencher) prompt(n int) []int32 {
 	return ids
 }
 
-// clockGreedy continues a text greedily, with drafts of up to guesses tokens. The tokens are the same with
+// clockGreedy continues a text greedily, with drafts of up to draftTokens tokens. The tokens are the same with
 // and without drafts.
-func (b *Bencher) clockGreedy(ctx context.Context, t *Test, guesses int) (seconds float64, err error) {
+func (b *Bencher) clockGreedy(ctx context.Context, t *Test, draftTokens int) (seconds float64, err error) {
 	s := b.sessions[0]
 	text := b.prompt(t.NDepth)
 	s.Reset()
@@ -91,8 +91,8 @@ func (b *Bencher) clockGreedy(ctx context.Context, t *Test, guesses int) (second
 	}
 	follow := func(next []int32) (exec.Row, error) { return s.FeedTopK(ctx, next, 1) }
 	var decoder *speculate.Decoder
-	if guesses > 0 {
-		if decoder, err = speculate.New(s, speculate.NewLookup(text, len(text)+s.Remaining()), guesses); err != nil {
+	if draftTokens > 0 {
+		if decoder, err = speculate.New(s, speculate.NewLookup(text, len(text)+s.Remaining()), draftTokens); err != nil {
 			return 0, err
 		}
 		follow = func(next []int32) (exec.Row, error) {
