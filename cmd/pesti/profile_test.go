@@ -98,7 +98,7 @@ func TestBusyProfile(t *testing.T) {
 	others := 1.25
 	r := &profile.Report{Workers: 2, Roofline: &profile.Roofline{Read: 1e10, Near: 1e11}, Programs: []profile.ProgramReport{{
 		Program: "decode", Runs: 2, Tokens: 2, Seconds: 1,
-		Kernels: []profile.Measured{{Name: "gated", Calls: 2, Seconds: 0.5, OfLimit: 1.78}},
+		Kernels: []profile.Measured{{Name: "gated_mlp", Calls: 2, Seconds: 0.5, OfLimit: 1.78}},
 		Steps:   []profile.Measured{{Name: "blk.0", Calls: 2, Seconds: 0.5, OfLimit: 1.78}},
 	}}}
 	for _, busy := range []bool{false, true} {

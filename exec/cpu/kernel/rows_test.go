@@ -254,10 +254,10 @@ func testRowKernels(t *testing.T, v *vectors) {
 
 // otherCases names the tests that compare a kernel with ops/ref or float64, for kernels without a rowCase.
 var otherCases = map[string]string{
-	"quantise":     "TestQuantizedRows",
+	"quantize":     "TestQuantizedRows",
 	"select":       "TestSelect",
 	"matmul_group": "TestMatmul",
-	"gated":        "TestGated",
+	"gated_mlp":        "TestGated",
 	"attention":    "TestAttention",
 
 	"ref.rope":        "TestRefAttention",
