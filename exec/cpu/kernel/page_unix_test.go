@@ -46,12 +46,15 @@ func TestMatmulReads(t *testing.T) {
 			block = l.Block
 		}
 		k := max(96, 2*block)
+		n := 2*panelRows + 3 // more than AMX multiplies at a time
 		orders := ReadOrders(mm.Name, []string{mm.ISA})
-		if orders == nil {
+		if orders != nil {
+			n = 5*panelRows + 3 // more than all orders read at a time
+		} else {
 			orders = make([]ReadOrder, 1)
 		}
 		for _, m := range []int{1, 2, 5, 8, 17} {
-			c := newGroup(t, rand.New(rand.NewPCG(1, uint64(m))), mm, m, k, []int{5*panelRows + 3})
+			c := newGroup(t, rand.New(rand.NewPCG(1, uint64(m))), mm, m, k, []int{n})
 			c.isa = mm.ISA
 			c.run(t, 1, Run{T: m}, "out0")
 			want := bytes.Clone(c.mem["out0"].data())

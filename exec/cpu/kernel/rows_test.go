@@ -257,7 +257,7 @@ var otherCases = map[string]string{
 	"quantize":     "TestQuantizedRows",
 	"select":       "TestSelect",
 	"matmul_group": "TestMatmul",
-	"gated_mlp":        "TestGated",
+	"gated_mlp":    "TestGated",
 	"attention":    "TestAttention",
 
 	"ref.rope":        "TestRefAttention",
