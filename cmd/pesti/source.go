@@ -63,7 +63,7 @@ func (a *app) open(ctx context.Context, name, model string, flags *compileFlags)
 		return s, nil
 	}
 	if model != "" {
-		return nil, usagef("--model names the model of a plan, and %s is no plan", name)
+		return nil, usagef("--model names the model of a plan, and %s is no plan; a model to run is the argument MODEL", name)
 	}
 	if s.options, err = flags.options(a); err != nil {
 		return nil, err

@@ -20,6 +20,32 @@ var flagValues = map[string]string{
 	"intSlice": "integers such as 128,512",
 }
 
+// llamaFlags maps flags of llama.cpp to the flags of this program, where the names are not similar.
+var llamaFlags = map[string]string{
+	"ngl": "gpu-layers", "n-gpu-layers": "gpu-layers",
+	"n-predict": "tokens", "predict": "tokens", "n-gen": "tokens",
+	"prompt-file": "file", "n-prompt": "prompt",
+	"b": "ubatch", "ub": "ubatch", "batch-size": "ubatch",
+	"np": "sequences", "parallel": "sequences",
+	"ctk": "kv", "ctv": "kv", "cache-type-k": "kv", "cache-type-v": "kv",
+	"s": "seed",
+}
+
+// fromLlama returns a hint for the name of a flag of llama.cpp, or "" if cmd has no such flag under another name.
+func fromLlama(cmd *cobra.Command, name string) string {
+	if (name == "m" || name == "model") && strings.Contains(cmd.Use, "MODEL") {
+		return "; the model is an argument: " + strings.TrimSuffix(cmd.UseLine(), " [flags]")
+	}
+	f := cmd.Flags().Lookup(llamaFlags[name])
+	switch {
+	case f == nil:
+		return ""
+	case f.Shorthand != "":
+		return fmt.Sprintf("; did you mean -%s, --%s?", f.Shorthand, f.Name)
+	}
+	return fmt.Sprintf("; did you mean --%s?", f.Name)
+}
+
 // flagMistake rewords an error of pflag about cmd's flags.
 func flagMistake(cmd *cobra.Command, err error) error {
 	var value *pflag.InvalidValueError
@@ -33,14 +59,24 @@ func flagMistake(cmd *cobra.Command, err error) error {
 		if errors.As(err, &number) {
 			why = "expected " + flagValues[f.Value.Type()]
 		}
-		return fmt.Errorf("--%s: found %.40q, %s", f.Name, value.GetValue(), why)
+		hint := ""
+		if f.Shorthand != "" { // -ngl reads as -n with the value gl
+			hint = fromLlama(cmd, f.Shorthand+value.GetValue())
+		}
+		return fmt.Errorf("--%s: found %.40q, %s%s", f.Name, value.GetValue(), why, hint)
 	case errors.As(err, &bare):
 		kind, _ := pflag.UnquoteUsage(bare.GetFlag())
 		return fmt.Errorf("--%s: found nothing after it, expected %s", bare.GetFlag().Name, kind)
 	case errors.As(err, &unknown):
 		name := unknown.GetSpecifiedName()
 		if in := unknown.GetSpecifiedShortnames(); in != "" {
+			if hint := fromLlama(cmd, in); hint != "" {
+				return fmt.Errorf("unknown flag -%s%s", in, hint)
+			}
 			return fmt.Errorf("unknown flag -%s", name)
+		}
+		if hint := fromLlama(cmd, name); hint != "" {
+			return fmt.Errorf("unknown flag --%s%s", name, hint)
 		}
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
