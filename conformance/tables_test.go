@@ -1,10 +1,7 @@
 package conformance
 
 import (
-	"os"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -204,18 +201,6 @@ func TestSharedConstants(t *testing.T) {
 				t.Errorf("%d activations of %s take %d bytes (%v) in plans, %d in graphs, %d in kernels", n, format, size, err, inGraph, want)
 			}
 		}
-	}
-}
-
-// TestAttentionBlock checks that the cost model divides attention as its kernel does.
-func TestAttentionBlock(t *testing.T) {
-	source, err := os.ReadFile("../exec/cpu/kernel/attention.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := regexp.MustCompile(`(?m)^const tokenBlock = (\S+)$`).FindSubmatch(source)
-	if len(m) < 2 || string(m[1]) != "plan.QueryBlock" && string(m[1]) != strconv.Itoa(plan.QueryBlock) {
-		t.Errorf("the kernel has %q, expected blocks of plan.QueryBlock = %d tokens", m, plan.QueryBlock)
 	}
 }
 

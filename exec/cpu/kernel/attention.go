@@ -7,7 +7,7 @@ import (
 )
 
 // tokenBlock is the number of query tokens that share one read of a page.
-const tokenBlock = 16
+const tokenBlock = plan.QueryBlock
 
 // fewQueries is the largest number of queries that read a float16 page directly, instead of converting
 // it to float32 first. It is the number of queries that the inner loops process at a time.

@@ -43,8 +43,9 @@
 // the type's name in integerTypes of lower/cpu/cpu.go; TestMatmulKernels fails if one is missing.
 //
 // For panels of 16 rows (layout r16), add a row in layouts of panel16.go, which creates the portable
-// kernels, and a row in the table of exec/plan/layout.go. For AVX2, add a row in Formats of _asm/format
-// and rows in assemblyMatmuls of panel16_avx2.go. Run
+// kernels, and a row in the table of exec/plan/layout.go. In assembly, add a row in Formats of
+// _asm/format, which generates kernels for AVX2, AVX-512 and AMX, and rows in assemblyMatmuls of
+// panel16_avx2.go, panel16avx512Kernels and panel16amxKernels. Run
 //
 //	go test ./exec/cpu/kernel -run Matmul
 //	go test ./conformance -run 'MatmulKernels|TensorTypes'
