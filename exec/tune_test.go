@@ -166,7 +166,7 @@ func TestTuneMachine(t *testing.T) {
 		types := map[string]bool{}
 		for _, l := range kernel.Layouts() {
 			kind := strings.ToLower(l.Type.String())
-			if kernel.ReadOrders("gemv."+kind+".r16.q8x2", sets) != nil {
+			if kernel.ReadOrders("gemv."+kind+".panel16.q8x2", sets) != nil {
 				types[kind] = true
 			}
 		}

@@ -406,7 +406,7 @@ func TestLayouts(t *testing.T) {
 		{Options{ISA: "avx2", Precision: "exact"}, true},
 		{Options{ISA: "portable"}, false},
 	} {
-		if text := string(plan.Print(compile(t, m, c.o))); strings.Contains(text, ".r16.") != c.packed {
+		if text := string(plan.Print(compile(t, m, c.o))); strings.Contains(text, ".panel16.") != c.packed {
 			t.Errorf("%s, %s, %s: weights are packed: %v, want %v", c.o.ISA, c.o.Precision, c.o.Activations, !c.packed, c.packed)
 		}
 	}

@@ -75,7 +75,7 @@ func TestStepCost(t *testing.T) {
 	}
 	// Products read the packed copy of a weight, row gathers do not.
 	w := &p.Weights[0]
-	w.Layout, w.Packed = "r16", 7000
+	w.Layout, w.Packed = "panel16", 7000
 	for name, want := range map[string]int64{"logits": 7000, "embd": 64} {
 		if got, err := costs.Step(decode, step(t, decode, name), one, 0, 1); err != nil || got.Weights != want {
 			t.Errorf("%s reads %d bytes of a packed weight, %v; want %d", name, got.Weights, err, want)

@@ -117,7 +117,7 @@ func TestRules(t *testing.T) {
 }
 
 func TestParseMatmul(t *testing.T) {
-	for _, layout := range []string{"", "r16"} {
+	for _, layout := range []string{"", "panel16"} {
 		want := MatmulKernel{"gemv", "q5_0", layout, "q8x2"}
 		if got, ok := ParseMatmul(MatmulName("gemv", "q5_0", layout, "q8x2")); !ok || got != want {
 			t.Errorf("found %+v, %v, want %+v", got, ok, want)

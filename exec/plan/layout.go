@@ -7,7 +7,7 @@ import "fmt"
 // panel is divided into blocks, each with Block elements of every row of the panel, Bytes long in
 // all. The kernels define the order inside a block.
 type Layout struct {
-	Name  string // as in the names of kernels: "r16"
+	Name  string // as in the names of kernels: "panel16"
 	Type  string // of the weight: "q5_0"
 	Rows  int64
 	Block int64
@@ -17,18 +17,18 @@ type Layout struct {
 // layouts has a row for each layout and type. Blocks are as large as in the file, except that
 // scales of q4_k and q5_k take eight bits instead of six.
 var layouts = []Layout{
-	{"r16", "f32", 16, 1, 64},
-	{"r16", "f16", 16, 1, 32},
-	{"r16", "bf16", 16, 1, 32},
-	{"r16", "f8_e4m3", 16, 1, 16},
-	{"r16", "q4_0", 16, 32, 288},
-	{"r16", "q4_1", 16, 32, 320},
-	{"r16", "q5_0", 16, 32, 352},
-	{"r16", "q5_1", 16, 32, 384},
-	{"r16", "q8_0", 16, 32, 544},
-	{"r16", "q4_k", 16, 256, 2368},
-	{"r16", "q5_k", 16, 256, 2880},
-	{"r16", "q6_k", 16, 256, 3360},
+	{"panel16", "f32", 16, 1, 64},
+	{"panel16", "f16", 16, 1, 32},
+	{"panel16", "bf16", 16, 1, 32},
+	{"panel16", "f8_e4m3", 16, 1, 16},
+	{"panel16", "q4_0", 16, 32, 288},
+	{"panel16", "q4_1", 16, 32, 320},
+	{"panel16", "q5_0", 16, 32, 352},
+	{"panel16", "q5_1", 16, 32, 384},
+	{"panel16", "q8_0", 16, 32, 544},
+	{"panel16", "q4_k", 16, 256, 2368},
+	{"panel16", "q5_k", 16, 256, 2880},
+	{"panel16", "q6_k", 16, 256, 3360},
 
 	{SOA, "q4_0", 1, 32, 18},
 	{SOA, "q4_1", 1, 32, 20},

@@ -27,7 +27,7 @@ func TestNeed(t *testing.T) {
 		{"all rows", rows, "output", rows * row, ""},
 		{"a larger batch", rows + 1, "output", rows * row, ""},
 		{"tied", 32, "table", rows * row, ""},
-		{"packed", 32, "table", 0, "r16"},
+		{"packed", 32, "table", 0, "panel16"},
 	} {
 		const output, unused = 1000, 10_000_000
 		p := &Plan{

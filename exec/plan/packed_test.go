@@ -9,7 +9,7 @@ import (
 	"pesti/exec/plan/plantest"
 )
 
-// packed returns a plan of one layer whose products read their weights in layout r16.
+// packed returns a plan of one layer whose products read their weights in layout panel16.
 func packed(t *testing.T) editor {
 	e := editor{plantest.Plan(1), t}
 	for i := range e.Programs {
@@ -31,7 +31,7 @@ func packed(t *testing.T) editor {
 
 func (e editor) pack(a *plan.Arg) {
 	w := e.weight(a.Weight)
-	l, ok := plan.LookupLayout("r16", w.Type)
+	l, ok := plan.LookupLayout("panel16", w.Type)
 	if !ok {
 		return
 	}
@@ -73,14 +73,14 @@ func TestPackedRefused(t *testing.T) {
 		{"size without layout", func(e editor) { e.weight("blk.0.attn_norm.weight").Packed = 64 }, []string{"attn_norm", "packed is 64", "without a layout"}},
 		{"layout", func(e editor) { e.weight(name).Layout = "r17" }, []string{name, `"r17"`}},
 		{"layout of a type without", func(e editor) { w := e.weight(name); w.Type = "iq1_s" }, []string{name, "iq1_s"}},
-		{"layout of a row", func(e editor) { e.weight("blk.0.attn_norm.weight").Layout = "r16" }, []string{"attn_norm", "rows and their length"}},
+		{"layout of a row", func(e editor) { e.weight("blk.0.attn_norm.weight").Layout = "panel16" }, []string{"attn_norm", "rows and their length"}},
 		{"sum", func(e editor) { e.Memory.Packed++ }, []string{"packed", "expected the sum"}},
-		{"kernel for the file's order", func(e editor) { a := product(e); a.Kernel = strings.Replace(a.Kernel, ".r16", "", 1) }, []string{"w0", "kernel is", "r16"}},
+		{"kernel for the file's order", func(e editor) { a := product(e); a.Kernel = strings.Replace(a.Kernel, ".panel16", "", 1) }, []string{"w0", "kernel is", "panel16"}},
 		{"kernel for a layout", func(e editor) {
 			w := e.weight(name)
 			e.Memory.Packed -= w.Packed
 			w.Layout, w.Packed = "", 0
-		}, []string{"w0", "r16"}},
+		}, []string{"w0", "panel16"}},
 		{"layout that no product reads", func(e editor) {
 			w := *e.weight("token_embd.weight")
 			w.Name = "table.weight"
@@ -123,9 +123,9 @@ func TestPackedNeed(t *testing.T) {
 }
 
 func TestLayoutSize(t *testing.T) {
-	l, ok := plan.LookupLayout("r16", "q5_0")
+	l, ok := plan.LookupLayout("panel16", "q5_0")
 	if !ok {
-		t.Fatal("no layout r16 of q5_0")
+		t.Fatal("no layout panel16 of q5_0")
 	}
 	for _, c := range []struct{ n, k, want int64 }{{1, 32, 352}, {16, 32, 352}, {17, 64, 4 * 352}} {
 		if got, err := l.Size(c.n, c.k); err != nil || got != c.want {

@@ -141,7 +141,7 @@ func LookupKernel(name string) (*Signature, bool) {
 var matmulKernels = []string{"gemv", "gemm"}
 
 // MatmulName returns the name of a matmul kernel of a kind for weights of a type, in a layout if
-// it is not "", and activations of a format: "gemv.q5_0.q8x2", "gemm.q5_0.r16.q8x2".
+// it is not "", and activations of a format: "gemv.q5_0.q8x2", "gemm.q5_0.panel16.q8x2".
 func MatmulName(kind, weight, layout, activations string) string {
 	if layout != "" {
 		weight += "." + layout

@@ -89,7 +89,7 @@ var integerTypes = map[graph.DType]bool{
 func Integer(t graph.DType) bool { return integerTypes[t] }
 
 // layouts maps an instruction set to the layout in which its kernels read weights.
-var layouts = map[string]string{"neondot": "r16", "avx2": "r16", "avx512vnni": "r16", "amx": "r16"}
+var layouts = map[string]string{"neondot": "panel16", "avx2": "panel16", "avx512vnni": "panel16", "amx": "panel16"}
 
 // packedTypes are the weight types that have kernels on packed weights, by the format of the
 // activations.

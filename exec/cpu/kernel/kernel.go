@@ -42,7 +42,7 @@
 // For integer activations (q8, q8x2), add a row in swarTypes of swar.go with an unpack function, and
 // the type's name in integerTypes of lower/cpu/cpu.go; TestMatmulKernels fails if one is missing.
 //
-// For panels of 16 rows (layout r16), add a row in layouts of panel16.go, which creates the portable
+// For panels of 16 rows (layout panel16), add a row in layouts of panel16.go, which creates the portable
 // kernels, and a row in the table of exec/plan/layout.go. In assembly, add a row in Formats of
 // _asm/format, which generates kernels for AVX2, AVX-512 and AMX, and rows in assemblyMatmuls of
 // panel16_avx2.go, panel16avx512Kernels and panel16amxKernels. Run

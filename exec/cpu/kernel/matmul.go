@@ -12,7 +12,7 @@ import (
 // format of activations. It computes tiles of products. The step's kernel then applies bias, residual
 // or gate to each tile.
 type Matmul struct {
-	Name   string // "gemv.q5_0.q8x2", "gemm.q5_0.r16.q8x2"
+	Name   string // "gemv.q5_0.q8x2", "gemm.q5_0.panel16.q8x2"
 	ISA    string
 	Type   quant.Type
 	Layout string // of the weights: "" for that of the file, or a name in Layouts

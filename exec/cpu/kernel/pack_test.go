@@ -24,7 +24,7 @@ func runnablePacks() (some []*packKernel) {
 // are longer than a call, and parts packed by several workers.
 func TestPackers(t *testing.T) {
 	for _, p := range runnablePacks() {
-		l, _ := LookupLayout("r16", p.kind)
+		l, _ := LookupLayout("panel16", p.kind)
 		info := l.info()
 		pack := l.packer(p)
 		for _, k := range []int{l.Block, p.group, 3 * p.group, 3*p.group + l.Block, 1<<12 + p.group} {

@@ -81,7 +81,7 @@ func TestMatmulReads(t *testing.T) {
 // that an access beyond their end crashes.
 func TestPackersRead(t *testing.T) {
 	for _, p := range runnablePacks() {
-		l, _ := LookupLayout("r16", p.kind)
+		l, _ := LookupLayout("panel16", p.kind)
 		info, _ := quant.Lookup(p.kind)
 		const n = 2 * panelRows
 		k := 3 * p.group

@@ -11,7 +11,7 @@ import (
 // panels of 16 rows; rows missing in the last one are zero. A panel is a sequence of blocks along k,
 // each with Block elements of all 16 rows. The table of exec/plan/layout.go has the same sizes.
 type Layout struct {
-	Name  string // as in names of kernels: "r16"
+	Name  string // as in names of kernels: "panel16"
 	Type  quant.Type
 	Block int // elements of a row in a block
 	Bytes int // of a panel's block
@@ -26,7 +26,7 @@ const (
 	unitBytes = 4 * panelRows
 )
 
-// Layout r16 stores integers in units. A unit has four elements of each of the 16 rows: it is a vector
+// Layout panel16 stores integers in units. A unit has four elements of each of the 16 rows: it is a vector
 // of 64 bytes whose 32-bit lane r belongs to row r. The same four activations multiply all lanes of a
 // unit, whatever the width of the machine's vectors. Every 32 elements of k are eight units; unit t has
 // elements 4t to 4t+3. The eight units of elements of b bits are packed into b vectors: unit t < b is in
@@ -38,18 +38,18 @@ const (
 // is one, of each sub-block and row. For float types, a block is one element of each row. The row scales
 // of f8_e4m3 are not part of the layout.
 var layouts = []Layout{
-	{Name: "r16", Type: quant.F32, Block: 1, Bytes: 64},
-	{Name: "r16", Type: quant.F16, Block: 1, Bytes: 32},
-	{Name: "r16", Type: quant.BF16, Block: 1, Bytes: 32},
-	{Name: "r16", Type: quant.F8E4M3, Block: 1, Bytes: 16},
-	{"r16", quant.Q4_0, 32, 288, 4, &scaleOnly},
-	{"r16", quant.Q4_1, 32, 320, 4, &scaleAndMin},
-	{"r16", quant.Q5_0, 32, 352, 5, &scaleOnly},
-	{"r16", quant.Q5_1, 32, 384, 5, &scaleAndMin},
-	{"r16", quant.Q8_0, 32, 544, 8, &scaleOnly},
-	{"r16", quant.Q4_K, 256, 2368, 4, &scalesK},
-	{"r16", quant.Q5_K, 256, 2880, 5, &scalesK},
-	{"r16", quant.Q6_K, 256, 3360, 6, &scalesQ6_K},
+	{Name: "panel16", Type: quant.F32, Block: 1, Bytes: 64},
+	{Name: "panel16", Type: quant.F16, Block: 1, Bytes: 32},
+	{Name: "panel16", Type: quant.BF16, Block: 1, Bytes: 32},
+	{Name: "panel16", Type: quant.F8E4M3, Block: 1, Bytes: 16},
+	{"panel16", quant.Q4_0, 32, 288, 4, &scaleOnly},
+	{"panel16", quant.Q4_1, 32, 320, 4, &scaleAndMin},
+	{"panel16", quant.Q5_0, 32, 352, 5, &scaleOnly},
+	{"panel16", quant.Q5_1, 32, 384, 5, &scaleAndMin},
+	{"panel16", quant.Q8_0, 32, 544, 8, &scaleOnly},
+	{"panel16", quant.Q4_K, 256, 2368, 4, &scalesK},
+	{"panel16", quant.Q5_K, 256, 2880, 5, &scalesK},
+	{"panel16", quant.Q6_K, 256, 3360, 6, &scalesQ6_K},
 }
 
 // Layouts returns the layouts, one row per layout and type.

@@ -44,7 +44,7 @@ const amxTokens = 8
 // to fewer.
 func (f panel16amx) add(kind quant.Type, fewer tileFunc) tileFunc {
 	const call = 1 << 13 // elements of a row in a call; limited because assembly cannot be preempted
-	layout, _ := LookupLayout("r16", kind)
+	layout, _ := LookupLayout("panel16", kind)
 	block, units := layout.Block, 8 // units of the same scale
 	if swarTypeOf(kind).block == narrow16 {
 		units = 4

@@ -18,10 +18,10 @@ func avx512Matmuls() (all []Matmul) {
 	return all
 }
 
-// gemvAndGemmInOrder is gemvAndGemm for layout r16 and a function that adds to a tile, with the order in which one
+// gemvAndGemmInOrder is gemvAndGemm for layout panel16 and a function that adds to a tile, with the order in which one
 // token reads weights by default.
 func gemvAndGemmInOrder(isa string, kind quant.Type, act string, order ReadOrder, add tileFunc) []Matmul {
-	rows := gemvAndGemm(isa, kind, "r16", act, func(y []float32, w []byte, n int, x *activation) {
+	rows := gemvAndGemm(isa, kind, "panel16", act, func(y []float32, w []byte, n int, x *activation) {
 		clear(y[:x.m*x.width])
 		add(y, w, n, x)
 	})
@@ -61,7 +61,7 @@ func (k panel16avx512) add(kind quant.Type, byDefault ReadOrder) tileFunc {
 		call    = 1 << 13 // elements of a row in a call; limited because assembly cannot be preempted
 		abreast = 4       // panels that all orders but OneStream read
 	)
-	layout, _ := LookupLayout("r16", kind)
+	layout, _ := LookupLayout("panel16", kind)
 	block := layout.Block
 	return func(y []float32, w []byte, n int, x *activation) {
 		blocks, panels := x.k/block, (n+panelRows-1)/panelRows

@@ -12,14 +12,14 @@ import (
 // assemblyMatmuls are the matmul kernels with SDOT. They have run on an emulated processor only, and
 // their speed has not been measured.
 var assemblyMatmuls = slices.Concat(
-	gemvAndGemm("neondot", quant.Q4_0, "r16", "q8x2", neondotTile(32, neondotQ4_0_t1, neondotQ4_0_t2)),
-	gemvAndGemm("neondot", quant.Q4_1, "r16", "q8x2", neondotTile(32, neondotQ4_1_t1, neondotQ4_1_t2)),
-	gemvAndGemm("neondot", quant.Q5_0, "r16", "q8x2", neondotTile(32, neondotQ5_0_t1, neondotQ5_0_t2)),
-	gemvAndGemm("neondot", quant.Q5_1, "r16", "q8x2", neondotTile(32, neondotQ5_1_t1, neondotQ5_1_t2)),
-	gemvAndGemm("neondot", quant.Q8_0, "r16", "q8x2", neondotTile(32, neondotQ8_0_t1, neondotQ8_0_t2)),
-	gemvAndGemm("neondot", quant.Q4_K, "r16", "q8x2", neondotTile(256, neondotQ4_K_t1, neondotQ4_K_t2)),
-	gemvAndGemm("neondot", quant.Q5_K, "r16", "q8x2", neondotTile(256, neondotQ5_K_t1, neondotQ5_K_t2)),
-	gemvAndGemm("neondot", quant.Q6_K, "r16", "q8x2", neondotTile(256, neondotQ6_K_t1, neondotQ6_K_t2)),
+	gemvAndGemm("neondot", quant.Q4_0, "panel16", "q8x2", neondotTile(32, neondotQ4_0_t1, neondotQ4_0_t2)),
+	gemvAndGemm("neondot", quant.Q4_1, "panel16", "q8x2", neondotTile(32, neondotQ4_1_t1, neondotQ4_1_t2)),
+	gemvAndGemm("neondot", quant.Q5_0, "panel16", "q8x2", neondotTile(32, neondotQ5_0_t1, neondotQ5_0_t2)),
+	gemvAndGemm("neondot", quant.Q5_1, "panel16", "q8x2", neondotTile(32, neondotQ5_1_t1, neondotQ5_1_t2)),
+	gemvAndGemm("neondot", quant.Q8_0, "panel16", "q8x2", neondotTile(32, neondotQ8_0_t1, neondotQ8_0_t2)),
+	gemvAndGemm("neondot", quant.Q4_K, "panel16", "q8x2", neondotTile(256, neondotQ4_K_t1, neondotQ4_K_t2)),
+	gemvAndGemm("neondot", quant.Q5_K, "panel16", "q8x2", neondotTile(256, neondotQ5_K_t1, neondotQ5_K_t2)),
+	gemvAndGemm("neondot", quant.Q6_K, "panel16", "q8x2", neondotTile(256, neondotQ6_K_t1, neondotQ6_K_t2)),
 )
 
 var assemblyQblocks qblockFunc

@@ -16,7 +16,7 @@ import (
 func TestLayouts(t *testing.T) {
 	for _, p := range plan.Layouts() {
 		// The other layouts are for CUDA devices.
-		if info, ok := quant.ByName(p.Type); !ok || p.Name == "r16" && !slices.ContainsFunc(Layouts(), func(l Layout) bool { return l.Type == info.Type }) {
+		if info, ok := quant.ByName(p.Type); !ok || p.Name == "panel16" && !slices.ContainsFunc(Layouts(), func(l Layout) bool { return l.Type == info.Type }) {
 			t.Errorf("plans have layout %s of %s, kernels have none", p.Name, p.Type)
 		}
 	}
@@ -26,7 +26,7 @@ func TestLayouts(t *testing.T) {
 			t.Errorf("%s of %s: blocks of %d rows, %d elements, %d bytes; in plans %+v", l.Name, l.Type, panelRows, l.Block, l.Bytes, p)
 		}
 	}
-	if _, ok := LookupLayout("r16", quant.IQ4_XS); ok {
+	if _, ok := LookupLayout("panel16", quant.IQ4_XS); ok {
 		t.Error("a type without a layout has one")
 	}
 }

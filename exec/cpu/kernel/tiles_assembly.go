@@ -31,7 +31,7 @@ func pairsFor(isa string, round func(dst *uint32, src *float32, pairs int)) []Ma
 		{quant.Q5_K, panel16DequantizeQ5_K},
 		{quant.Q6_K, panel16DequantizeQ6_K},
 	} {
-		l, _ := LookupLayout("r16", t.kind)
+		l, _ := LookupLayout("panel16", t.kind)
 		all = append(all, gemvAndGemmPairs(isa, t.kind, l.Name, func(dst []uint32, w []byte, _, from, to int, tiles *tiles) {
 			for at := from; at < to; at += panelPart {
 				part := w[at/l.Block*l.Bytes:]

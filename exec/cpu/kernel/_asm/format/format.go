@@ -1,4 +1,4 @@
-// Package format describes the integer types in layout r16 (panel16.go of package kernel) for the
+// Package format describes the integer types in layout panel16 (panel16.go of package kernel) for the
 // generators. It imports nothing.
 package format
 

@@ -1,4 +1,4 @@
-// Command neondot generates the arm64 kernels for weights in layout r16 (panel16.go) and activations in
+// Command neondot generates the arm64 kernels for weights in layout panel16 (panel16.go) and activations in
 // q8x2. SDOT multiplies 16 bytes, which are four elements of four rows, with four activations and adds the
 // products of each row to the row's lane, exactly. A unit has four such groups of rows, and activations
 // have two planes, hi and lo, so a unit takes eight SDOT for a token.

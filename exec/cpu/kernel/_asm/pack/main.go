@@ -1,4 +1,4 @@
-// Command pack generates the AVX2 kernels that pack weights into layout r16 (panel16.go). They store the
+// Command pack generates the AVX2 kernels that pack weights into layout panel16 (panel16.go). They store the
 // same bytes as the portable code there.
 package main
 

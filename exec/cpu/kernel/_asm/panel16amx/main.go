@@ -1,4 +1,4 @@
-// Command panel16amx generates the AMX kernels for weights in layout r16 (panel16.go) and activations in q8x2
+// Command panel16amx generates the AMX kernels for weights in layout panel16 (panel16.go) and activations in q8x2
 // and q8. TDPBSSD multiplies up to 16 tokens with 16 rows of weights at a time, exactly, and has the bits of
 // VPDPBUSD. A unit of weights is a row of a tile.
 package main

@@ -1,4 +1,4 @@
-// Command panel16avx512 generates the AVX-512 VNNI kernels for weights in layout r16 (panel16.go) and
+// Command panel16avx512 generates the AVX-512 VNNI kernels for weights in layout panel16 (panel16.go) and
 // activations in q8x2 and q8. VPDPBUSD multiplies the 64 bytes of a unit, which are four elements of 16 rows, with
 // the same four activations for all rows, and adds the products of each row to the row's lane, exactly.
 // Activations in q8x2 have two planes, hi and lo, so a unit takes two VPDPBUSD.

@@ -1,4 +1,4 @@
-// Package units512 loads blocks of panels in layout r16 (panel16.go of package kernel) into 512-bit vectors: the
+// Package units512 loads blocks of panels in layout panel16 (panel16.go of package kernel) into 512-bit vectors: the
 // units of a span of 32 elements, and the scales of its parts.
 package units512
 
