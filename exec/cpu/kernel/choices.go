@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,13 +15,15 @@ type ReadOrder uint8
 
 const (
 	OneStream        ReadOrder = iota // a panel after the other
+	OneStreamAhead                    // the same, prefetched 2 KiB ahead into all caches
+	OneStreamNTA                      // the same, prefetched 2 KiB ahead past the outer caches (PREFETCHNTA)
 	FourStreams                       // four panels at a time
 	FourStreamsAhead                  // four panels at a time, each prefetched 2 KiB ahead
 	readOrders
 )
 
 // readOrderNames are the names in files and tables.
-var readOrderNames = [readOrders]string{"one-stream", "four-streams", "four-streams-prefetch"}
+var readOrderNames = [readOrders]string{"one-stream", "one-stream-prefetch", "one-stream-nta", "four-streams", "four-streams-prefetch"}
 
 func (r ReadOrder) String() string { return readOrderNames[r] }
 
@@ -39,17 +42,10 @@ func ParseReadOrder(name string) (ReadOrder, error) {
 // ReadOrders returns the orders that the matmul kernel of that name has for one token, the default first, in the
 // best variant whose instruction set is in isas. It returns nil if there is only one.
 func ReadOrders(name string, isas []string) []ReadOrder {
-	mm := lookupMatmul(name, isas)
-	if mm == nil || mm.order == nil {
-		return nil
+	if mm := lookupMatmul(name, isas); mm != nil {
+		return slices.Clone(mm.orders)
 	}
-	all := []ReadOrder{*mm.order}
-	for r := range readOrders {
-		if r != *mm.order {
-			all = append(all, r)
-		}
-	}
-	return all
+	return nil
 }
 
 // Choices are choices among kernels that give the same bits. An engine may change them between runs.
@@ -57,10 +53,10 @@ type Choices struct {
 	ReadOrder map[quant.Type]ReadOrder // by type of the weights; a missing one is the default of the kernel
 }
 
-// readOrder returns the choice for weights of a type, or the default if there is none.
-func (c *Choices) readOrder(kind quant.Type, byDefault ReadOrder) ReadOrder {
-	if r, ok := c.ReadOrder[kind]; ok {
+// readOrder returns the choice for weights of a type, if it is one of orders, or the first of them.
+func (c *Choices) readOrder(kind quant.Type, orders []ReadOrder) ReadOrder {
+	if r, ok := c.ReadOrder[kind]; ok && slices.Contains(orders, r) {
 		return r
 	}
-	return byDefault
+	return orders[0]
 }

@@ -24,7 +24,7 @@ type Matmul struct {
 
 	pairs pairPacker // used instead of tile for bf16 activations, see tiles.go
 
-	order *ReadOrder // in which one token reads weights by default; nil if there is no choice
+	orders []ReadOrder // in which one token can read weights, the default first; nil if there is no choice
 }
 
 // A tileFunc is the function of a Matmul that computes a tile.

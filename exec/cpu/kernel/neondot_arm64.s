@@ -3037,11 +3037,14 @@ block:
 	SUB $1, R3
 	MOVD R0, R2
 	ADD $64, R0
-	MOVD R0, R1
-	ADD $256, R0
 	MOVD $8, R4
 
 span:
+	TBNZ $0, R4, second
+	MOVD R0, R1
+	ADD $64, R0
+
+second:
 	FMOVQ 0(R10), F16
 	FMOVQ 0(R12), F18
 	FMOVQ 16(R10), F17
@@ -3194,7 +3197,7 @@ span:
 	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
 	FMOVD 32(R2), F29
 	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
-	FMOVS 128(R1), F30
+	FMOVS 32(R1), F30
 	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
 	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
 	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
@@ -3218,7 +3221,7 @@ span:
 	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
 	FMOVD 40(R2), F29
 	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
-	FMOVS 132(R1), F30
+	FMOVS 36(R1), F30
 	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
 	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
 	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
@@ -3242,7 +3245,7 @@ span:
 	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
 	FMOVD 48(R2), F29
 	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
-	FMOVS 136(R1), F30
+	FMOVS 40(R1), F30
 	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
 	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
 	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
@@ -3266,7 +3269,7 @@ span:
 	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
 	FMOVD 56(R2), F29
 	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
-	FMOVS 140(R1), F30
+	FMOVS 44(R1), F30
 	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
 	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
 	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
@@ -3316,11 +3319,14 @@ block:
 	SUB $1, R3
 	MOVD R0, R2
 	ADD $64, R0
-	MOVD R0, R1
-	ADD $256, R0
 	MOVD $8, R4
 
 span:
+	TBNZ $0, R4, second
+	MOVD R0, R1
+	ADD $64, R0
+
+second:
 	FMOVQ 0(R10), F16
 	FMOVQ 0(R12), F18
 	FMOVQ 16(R10), F17
@@ -3551,7 +3557,7 @@ span:
 	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
 	FMOVD 32(R2), F29
 	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
-	FMOVS 128(R1), F30
+	FMOVS 32(R1), F30
 	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
 	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
 	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
@@ -3585,7 +3591,7 @@ span:
 	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
 	FMOVD 40(R2), F29
 	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
-	FMOVS 132(R1), F30
+	FMOVS 36(R1), F30
 	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
 	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
 	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
@@ -3619,7 +3625,7 @@ span:
 	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
 	FMOVD 48(R2), F29
 	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
-	FMOVS 136(R1), F30
+	FMOVS 40(R1), F30
 	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
 	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
 	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
@@ -3653,7 +3659,7 @@ span:
 	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
 	FMOVD 56(R2), F29
 	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
-	FMOVS 140(R1), F30
+	FMOVS 44(R1), F30
 	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
 	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
 	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
@@ -3708,11 +3714,14 @@ block:
 	SUB $1, R3
 	MOVD R0, R2
 	ADD $64, R0
-	MOVD R0, R1
-	ADD $256, R0
 	MOVD $8, R4
 
 span:
+	TBNZ $0, R4, second
+	MOVD R0, R1
+	ADD $64, R0
+
+second:
 	FMOVQ 0(R10), F16
 	FMOVQ 0(R12), F18
 	FMOVQ 16(R10), F17
@@ -3945,7 +3954,7 @@ span:
 	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
 	FMOVD 32(R2), F29
 	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
-	FMOVS 128(R1), F30
+	FMOVS 32(R1), F30
 	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
 	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
 	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
@@ -3969,7 +3978,7 @@ span:
 	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
 	FMOVD 40(R2), F29
 	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
-	FMOVS 132(R1), F30
+	FMOVS 36(R1), F30
 	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
 	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
 	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
@@ -3993,7 +4002,7 @@ span:
 	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
 	FMOVD 48(R2), F29
 	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
-	FMOVS 136(R1), F30
+	FMOVS 40(R1), F30
 	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
 	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
 	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
@@ -4017,7 +4026,7 @@ span:
 	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
 	FMOVD 56(R2), F29
 	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
-	FMOVS 140(R1), F30
+	FMOVS 44(R1), F30
 	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
 	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
 	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
@@ -4067,11 +4076,14 @@ block:
 	SUB $1, R3
 	MOVD R0, R2
 	ADD $64, R0
-	MOVD R0, R1
-	ADD $256, R0
 	MOVD $8, R4
 
 span:
+	TBNZ $0, R4, second
+	MOVD R0, R1
+	ADD $64, R0
+
+second:
 	FMOVQ 0(R10), F16
 	FMOVQ 0(R12), F18
 	FMOVQ 16(R10), F17
@@ -4382,7 +4394,7 @@ span:
 	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
 	FMOVD 32(R2), F29
 	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
-	FMOVS 128(R1), F30
+	FMOVS 32(R1), F30
 	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
 	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
 	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
@@ -4416,7 +4428,7 @@ span:
 	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
 	FMOVD 40(R2), F29
 	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
-	FMOVS 132(R1), F30
+	FMOVS 36(R1), F30
 	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
 	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
 	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
@@ -4450,7 +4462,7 @@ span:
 	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
 	FMOVD 48(R2), F29
 	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
-	FMOVS 136(R1), F30
+	FMOVS 40(R1), F30
 	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
 	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
 	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
@@ -4484,7 +4496,7 @@ span:
 	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
 	FMOVD 56(R2), F29
 	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
-	FMOVS 140(R1), F30
+	FMOVS 44(R1), F30
 	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
 	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
 	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
@@ -4539,11 +4551,14 @@ block:
 	SUB $1, R3
 	MOVD R0, R2
 	ADD $32, R0
-	MOVD R0, R1
-	ADD $256, R0
 	MOVD $8, R4
 
 span:
+	TBNZ $0, R4, second
+	MOVD R0, R1
+	ADD $64, R0
+
+second:
 	FMOVQ 0(R10), F16
 	FMOVQ 0(R12), F18
 	FMOVQ 16(R10), F17
@@ -4940,11 +4955,14 @@ block:
 	SUB $1, R3
 	MOVD R0, R2
 	ADD $32, R0
-	MOVD R0, R1
-	ADD $256, R0
 	MOVD $8, R4
 
 span:
+	TBNZ $0, R4, second
+	MOVD R0, R1
+	ADD $64, R0
+
+second:
 	FMOVQ 0(R10), F16
 	FMOVQ 0(R12), F18
 	FMOVQ 16(R10), F17

@@ -743,40 +743,40 @@ rows:
 	VMOVQ          X5, 64(AX)(R8*1)
 	VMOVHPS        X5, 80(AX)(R8*1)
 	VPUNPCKHDQ     X4, X1, X1
-	VMOVQ          X1, 96(AX)(R8*1)
-	VMOVHPS        X1, 112(AX)(R8*1)
+	VMOVQ          X1, 640(AX)(R8*1)
+	VMOVHPS        X1, 656(AX)(R8*1)
 	VPAND          packBytes0f<>+0(SB), Y0, Y1
 	VPOR           Y3, Y1, Y1
 	VPSHUFB        packFours<>+0(SB), Y1, Y1
 	VEXTRACTI128   $0x01, Y1, X3
 	VPUNPCKLDQ     X3, X1, X4
-	VMOVQ          X4, 128(AX)(R8*1)
-	VMOVHPS        X4, 144(AX)(R8*1)
+	VMOVQ          X4, 1216(AX)(R8*1)
+	VMOVHPS        X4, 1232(AX)(R8*1)
 	VPUNPCKHDQ     X3, X1, X1
-	VMOVQ          X1, 160(AX)(R8*1)
-	VMOVHPS        X1, 176(AX)(R8*1)
+	VMOVQ          X1, 1792(AX)(R8*1)
+	VMOVHPS        X1, 1808(AX)(R8*1)
 	VPSRLD         $0x02, Y2, Y1
 	VPAND          packBytes30<>+0(SB), Y1, Y1
 	VPAND          packBytes3f<>+0(SB), Y2, Y2
 	VPSHUFB        packFours<>+0(SB), Y2, Y2
 	VEXTRACTI128   $0x01, Y2, X3
 	VPUNPCKLDQ     X3, X2, X4
-	VMOVQ          X4, 192(AX)(R8*1)
-	VMOVHPS        X4, 208(AX)(R8*1)
+	VMOVQ          X4, 96(AX)(R8*1)
+	VMOVHPS        X4, 112(AX)(R8*1)
 	VPUNPCKHDQ     X3, X2, X2
-	VMOVQ          X2, 224(AX)(R8*1)
-	VMOVHPS        X2, 240(AX)(R8*1)
+	VMOVQ          X2, 672(AX)(R8*1)
+	VMOVHPS        X2, 688(AX)(R8*1)
 	VPSRLD         $0x04, Y0, Y0
 	VPAND          packBytes0f<>+0(SB), Y0, Y0
 	VPOR           Y1, Y0, Y0
 	VPSHUFB        packFours<>+0(SB), Y0, Y0
 	VEXTRACTI128   $0x01, Y0, X1
 	VPUNPCKLDQ     X1, X0, X2
-	VMOVQ          X2, 256(AX)(R8*1)
-	VMOVHPS        X2, 272(AX)(R8*1)
+	VMOVQ          X2, 1248(AX)(R8*1)
+	VMOVHPS        X2, 1264(AX)(R8*1)
 	VPUNPCKHDQ     X1, X0, X0
-	VMOVQ          X0, 288(AX)(R8*1)
-	VMOVHPS        X0, 304(AX)(R8*1)
+	VMOVQ          X0, 1824(AX)(R8*1)
+	VMOVHPS        X0, 1840(AX)(R8*1)
 	VBROADCASTI128 32(CX), Y0
 	VINSERTI128    $0x01, 32(CX)(DX*4), Y0, Y0
 	VBROADCASTI128 32(CX)(DX*1), Y1
@@ -826,13 +826,13 @@ rows:
 	VPAND          packBytes0f<>+0(SB), Y8, Y7
 	VPAND          packBytes0f<>+0(SB), Y4, Y4
 	VPOR           Y2, Y6, Y6
-	VMOVDQU        Y6, 320(AX)(R8*4)
+	VMOVDQU        Y6, 128(AX)(R8*4)
 	VPOR           Y1, Y5, Y5
-	VMOVDQU        Y5, 384(AX)(R8*4)
+	VMOVDQU        Y5, 192(AX)(R8*4)
 	VPOR           Y3, Y7, Y7
-	VMOVDQU        Y7, 448(AX)(R8*4)
+	VMOVDQU        Y7, 256(AX)(R8*4)
 	VPOR           Y0, Y4, Y4
-	VMOVDQU        Y4, 512(AX)(R8*4)
+	VMOVDQU        Y4, 320(AX)(R8*4)
 	VBROADCASTI128 32(CX), Y0
 	VINSERTI128    $0x01, 32(CX)(DX*4), Y0, Y0
 	VBROADCASTI128 32(CX)(DX*1), Y1
@@ -890,13 +890,13 @@ rows:
 	VPSRLD         $0x04, Y4, Y4
 	VPAND          packBytes0f<>+0(SB), Y4, Y4
 	VPOR           Y2, Y6, Y6
-	VMOVDQU        Y6, 576(AX)(R8*4)
+	VMOVDQU        Y6, 384(AX)(R8*4)
 	VPOR           Y1, Y5, Y5
-	VMOVDQU        Y5, 640(AX)(R8*4)
+	VMOVDQU        Y5, 448(AX)(R8*4)
 	VPOR           Y3, Y7, Y7
-	VMOVDQU        Y7, 704(AX)(R8*4)
+	VMOVDQU        Y7, 512(AX)(R8*4)
 	VPOR           Y0, Y4, Y4
-	VMOVDQU        Y4, 768(AX)(R8*4)
+	VMOVDQU        Y4, 576(AX)(R8*4)
 	VBROADCASTI128 64(CX), Y0
 	VINSERTI128    $0x01, 64(CX)(DX*4), Y0, Y0
 	VBROADCASTI128 64(CX)(DX*1), Y1
@@ -946,13 +946,13 @@ rows:
 	VPAND          packBytes0f<>+0(SB), Y8, Y7
 	VPAND          packBytes0f<>+0(SB), Y4, Y4
 	VPOR           Y2, Y6, Y6
-	VMOVDQU        Y6, 832(AX)(R8*4)
+	VMOVDQU        Y6, 704(AX)(R8*4)
 	VPOR           Y1, Y5, Y5
-	VMOVDQU        Y5, 896(AX)(R8*4)
+	VMOVDQU        Y5, 768(AX)(R8*4)
 	VPOR           Y3, Y7, Y7
-	VMOVDQU        Y7, 960(AX)(R8*4)
+	VMOVDQU        Y7, 832(AX)(R8*4)
 	VPOR           Y0, Y4, Y4
-	VMOVDQU        Y4, 1024(AX)(R8*4)
+	VMOVDQU        Y4, 896(AX)(R8*4)
 	VBROADCASTI128 64(CX), Y0
 	VINSERTI128    $0x01, 64(CX)(DX*4), Y0, Y0
 	VBROADCASTI128 64(CX)(DX*1), Y1
@@ -1010,13 +1010,13 @@ rows:
 	VPSRLD         $0x04, Y4, Y4
 	VPAND          packBytes0f<>+0(SB), Y4, Y4
 	VPOR           Y2, Y6, Y6
-	VMOVDQU        Y6, 1088(AX)(R8*4)
+	VMOVDQU        Y6, 960(AX)(R8*4)
 	VPOR           Y1, Y5, Y5
-	VMOVDQU        Y5, 1152(AX)(R8*4)
+	VMOVDQU        Y5, 1024(AX)(R8*4)
 	VPOR           Y3, Y7, Y7
-	VMOVDQU        Y7, 1216(AX)(R8*4)
+	VMOVDQU        Y7, 1088(AX)(R8*4)
 	VPOR           Y0, Y4, Y4
-	VMOVDQU        Y4, 1280(AX)(R8*4)
+	VMOVDQU        Y4, 1152(AX)(R8*4)
 	VBROADCASTI128 96(CX), Y0
 	VINSERTI128    $0x01, 96(CX)(DX*4), Y0, Y0
 	VBROADCASTI128 96(CX)(DX*1), Y1
@@ -1066,13 +1066,13 @@ rows:
 	VPAND          packBytes0f<>+0(SB), Y8, Y7
 	VPAND          packBytes0f<>+0(SB), Y4, Y4
 	VPOR           Y2, Y6, Y6
-	VMOVDQU        Y6, 1344(AX)(R8*4)
+	VMOVDQU        Y6, 1280(AX)(R8*4)
 	VPOR           Y1, Y5, Y5
-	VMOVDQU        Y5, 1408(AX)(R8*4)
+	VMOVDQU        Y5, 1344(AX)(R8*4)
 	VPOR           Y3, Y7, Y7
-	VMOVDQU        Y7, 1472(AX)(R8*4)
+	VMOVDQU        Y7, 1408(AX)(R8*4)
 	VPOR           Y0, Y4, Y4
-	VMOVDQU        Y4, 1536(AX)(R8*4)
+	VMOVDQU        Y4, 1472(AX)(R8*4)
 	VBROADCASTI128 96(CX), Y0
 	VINSERTI128    $0x01, 96(CX)(DX*4), Y0, Y0
 	VBROADCASTI128 96(CX)(DX*1), Y1
@@ -1130,13 +1130,13 @@ rows:
 	VPSRLD         $0x04, Y4, Y4
 	VPAND          packBytes0f<>+0(SB), Y4, Y4
 	VPOR           Y2, Y6, Y6
-	VMOVDQU        Y6, 1600(AX)(R8*4)
+	VMOVDQU        Y6, 1536(AX)(R8*4)
 	VPOR           Y1, Y5, Y5
-	VMOVDQU        Y5, 1664(AX)(R8*4)
+	VMOVDQU        Y5, 1600(AX)(R8*4)
 	VPOR           Y3, Y7, Y7
-	VMOVDQU        Y7, 1728(AX)(R8*4)
+	VMOVDQU        Y7, 1664(AX)(R8*4)
 	VPOR           Y0, Y4, Y4
-	VMOVDQU        Y4, 1792(AX)(R8*4)
+	VMOVDQU        Y4, 1728(AX)(R8*4)
 	VBROADCASTI128 128(CX), Y0
 	VINSERTI128    $0x01, 128(CX)(DX*4), Y0, Y0
 	VBROADCASTI128 128(CX)(DX*1), Y1
@@ -1335,40 +1335,40 @@ rows:
 	VMOVQ          X5, 64(AX)(R8*1)
 	VMOVHPS        X5, 80(AX)(R8*1)
 	VPUNPCKHDQ     X4, X1, X1
-	VMOVQ          X1, 96(AX)(R8*1)
-	VMOVHPS        X1, 112(AX)(R8*1)
+	VMOVQ          X1, 768(AX)(R8*1)
+	VMOVHPS        X1, 784(AX)(R8*1)
 	VPAND          packBytes0f<>+0(SB), Y0, Y1
 	VPOR           Y3, Y1, Y1
 	VPSHUFB        packFours<>+0(SB), Y1, Y1
 	VEXTRACTI128   $0x01, Y1, X3
 	VPUNPCKLDQ     X3, X1, X4
-	VMOVQ          X4, 128(AX)(R8*1)
-	VMOVHPS        X4, 144(AX)(R8*1)
+	VMOVQ          X4, 1472(AX)(R8*1)
+	VMOVHPS        X4, 1488(AX)(R8*1)
 	VPUNPCKHDQ     X3, X1, X1
-	VMOVQ          X1, 160(AX)(R8*1)
-	VMOVHPS        X1, 176(AX)(R8*1)
+	VMOVQ          X1, 2176(AX)(R8*1)
+	VMOVHPS        X1, 2192(AX)(R8*1)
 	VPSRLD         $0x02, Y2, Y1
 	VPAND          packBytes30<>+0(SB), Y1, Y1
 	VPAND          packBytes3f<>+0(SB), Y2, Y2
 	VPSHUFB        packFours<>+0(SB), Y2, Y2
 	VEXTRACTI128   $0x01, Y2, X3
 	VPUNPCKLDQ     X3, X2, X4
-	VMOVQ          X4, 192(AX)(R8*1)
-	VMOVHPS        X4, 208(AX)(R8*1)
+	VMOVQ          X4, 96(AX)(R8*1)
+	VMOVHPS        X4, 112(AX)(R8*1)
 	VPUNPCKHDQ     X3, X2, X2
-	VMOVQ          X2, 224(AX)(R8*1)
-	VMOVHPS        X2, 240(AX)(R8*1)
+	VMOVQ          X2, 800(AX)(R8*1)
+	VMOVHPS        X2, 816(AX)(R8*1)
 	VPSRLD         $0x04, Y0, Y0
 	VPAND          packBytes0f<>+0(SB), Y0, Y0
 	VPOR           Y1, Y0, Y0
 	VPSHUFB        packFours<>+0(SB), Y0, Y0
 	VEXTRACTI128   $0x01, Y0, X1
 	VPUNPCKLDQ     X1, X0, X2
-	VMOVQ          X2, 256(AX)(R8*1)
-	VMOVHPS        X2, 272(AX)(R8*1)
+	VMOVQ          X2, 1504(AX)(R8*1)
+	VMOVHPS        X2, 1520(AX)(R8*1)
 	VPUNPCKHDQ     X1, X0, X0
-	VMOVQ          X0, 288(AX)(R8*1)
-	VMOVHPS        X0, 304(AX)(R8*1)
+	VMOVQ          X0, 2208(AX)(R8*1)
+	VMOVHPS        X0, 2224(AX)(R8*1)
 	VBROADCASTI128 64(CX), Y0
 	VINSERTI128    $0x01, 64(CX)(DX*4), Y0, Y0
 	VBROADCASTI128 64(CX)(DX*1), Y1
@@ -1434,7 +1434,7 @@ rows:
 	VPAND          packBytes10<>+0(SB), Y3, Y3
 	VPSLLD         $0x03, Y3, Y3
 	VPOR           Y3, Y1, Y1
-	VMOVDQU        Y6, 576(AX)(R8*4)
+	VMOVDQU        Y6, 384(AX)(R8*4)
 	VBROADCASTI128 48(CX), Y3
 	VINSERTI128    $0x01, 48(CX)(DX*4), Y3, Y3
 	VBROADCASTI128 48(CX)(DX*1), Y5
@@ -1484,13 +1484,13 @@ rows:
 	VPAND          packBytes10<>+0(SB), Y7, Y7
 	VPOR           Y3, Y7, Y7
 	VPOR           Y0, Y10, Y10
-	VMOVDQU        Y10, 320(AX)(R8*4)
+	VMOVDQU        Y10, 128(AX)(R8*4)
 	VPOR           Y2, Y6, Y6
-	VMOVDQU        Y6, 384(AX)(R8*4)
+	VMOVDQU        Y6, 192(AX)(R8*4)
 	VPOR           Y4, Y5, Y5
-	VMOVDQU        Y5, 448(AX)(R8*4)
+	VMOVDQU        Y5, 256(AX)(R8*4)
 	VPOR           Y1, Y7, Y7
-	VMOVDQU        Y7, 512(AX)(R8*4)
+	VMOVDQU        Y7, 320(AX)(R8*4)
 	VBROADCASTI128 64(CX), Y0
 	VINSERTI128    $0x01, 64(CX)(DX*4), Y0, Y0
 	VBROADCASTI128 64(CX)(DX*1), Y1
@@ -1560,7 +1560,7 @@ rows:
 	VPAND          packBytes10<>+0(SB), Y3, Y3
 	VPSLLD         $0x03, Y3, Y3
 	VPOR           Y3, Y1, Y1
-	VMOVDQU        Y6, 896(AX)(R8*4)
+	VMOVDQU        Y6, 704(AX)(R8*4)
 	VBROADCASTI128 48(CX), Y3
 	VINSERTI128    $0x01, 48(CX)(DX*4), Y3, Y3
 	VBROADCASTI128 48(CX)(DX*1), Y5
@@ -1614,13 +1614,13 @@ rows:
 	VPAND          packBytes10<>+0(SB), Y7, Y7
 	VPOR           Y3, Y7, Y7
 	VPOR           Y0, Y10, Y10
-	VMOVDQU        Y10, 640(AX)(R8*4)
+	VMOVDQU        Y10, 448(AX)(R8*4)
 	VPOR           Y2, Y6, Y6
-	VMOVDQU        Y6, 704(AX)(R8*4)
+	VMOVDQU        Y6, 512(AX)(R8*4)
 	VPOR           Y4, Y5, Y5
-	VMOVDQU        Y5, 768(AX)(R8*4)
+	VMOVDQU        Y5, 576(AX)(R8*4)
 	VPOR           Y1, Y7, Y7
-	VMOVDQU        Y7, 832(AX)(R8*4)
+	VMOVDQU        Y7, 640(AX)(R8*4)
 	VBROADCASTI128 96(CX), Y0
 	VINSERTI128    $0x01, 96(CX)(DX*4), Y0, Y0
 	VBROADCASTI128 96(CX)(DX*1), Y1
@@ -1686,7 +1686,7 @@ rows:
 	VPAND          packBytes10<>+0(SB), Y3, Y3
 	VPSLLD         $0x03, Y3, Y3
 	VPOR           Y3, Y1, Y1
-	VMOVDQU        Y6, 1216(AX)(R8*4)
+	VMOVDQU        Y6, 1088(AX)(R8*4)
 	VBROADCASTI128 80(CX), Y3
 	VINSERTI128    $0x01, 80(CX)(DX*4), Y3, Y3
 	VBROADCASTI128 80(CX)(DX*1), Y5
@@ -1736,13 +1736,13 @@ rows:
 	VPAND          packBytes10<>+0(SB), Y7, Y7
 	VPOR           Y3, Y7, Y7
 	VPOR           Y0, Y10, Y10
-	VMOVDQU        Y10, 960(AX)(R8*4)
+	VMOVDQU        Y10, 832(AX)(R8*4)
 	VPOR           Y2, Y6, Y6
-	VMOVDQU        Y6, 1024(AX)(R8*4)
+	VMOVDQU        Y6, 896(AX)(R8*4)
 	VPOR           Y4, Y5, Y5
-	VMOVDQU        Y5, 1088(AX)(R8*4)
+	VMOVDQU        Y5, 960(AX)(R8*4)
 	VPOR           Y1, Y7, Y7
-	VMOVDQU        Y7, 1152(AX)(R8*4)
+	VMOVDQU        Y7, 1024(AX)(R8*4)
 	VBROADCASTI128 96(CX), Y0
 	VINSERTI128    $0x01, 96(CX)(DX*4), Y0, Y0
 	VBROADCASTI128 96(CX)(DX*1), Y1
@@ -1812,7 +1812,7 @@ rows:
 	VPAND          packBytes10<>+0(SB), Y3, Y3
 	VPSLLD         $0x03, Y3, Y3
 	VPOR           Y3, Y1, Y1
-	VMOVDQU        Y6, 1536(AX)(R8*4)
+	VMOVDQU        Y6, 1408(AX)(R8*4)
 	VBROADCASTI128 80(CX), Y3
 	VINSERTI128    $0x01, 80(CX)(DX*4), Y3, Y3
 	VBROADCASTI128 80(CX)(DX*1), Y5
@@ -1866,13 +1866,13 @@ rows:
 	VPAND          packBytes10<>+0(SB), Y7, Y7
 	VPOR           Y3, Y7, Y7
 	VPOR           Y0, Y10, Y10
-	VMOVDQU        Y10, 1280(AX)(R8*4)
+	VMOVDQU        Y10, 1152(AX)(R8*4)
 	VPOR           Y2, Y6, Y6
-	VMOVDQU        Y6, 1344(AX)(R8*4)
+	VMOVDQU        Y6, 1216(AX)(R8*4)
 	VPOR           Y4, Y5, Y5
-	VMOVDQU        Y5, 1408(AX)(R8*4)
+	VMOVDQU        Y5, 1280(AX)(R8*4)
 	VPOR           Y1, Y7, Y7
-	VMOVDQU        Y7, 1472(AX)(R8*4)
+	VMOVDQU        Y7, 1344(AX)(R8*4)
 	VBROADCASTI128 128(CX), Y0
 	VINSERTI128    $0x01, 128(CX)(DX*4), Y0, Y0
 	VBROADCASTI128 128(CX)(DX*1), Y1
@@ -1934,7 +1934,7 @@ rows:
 	VPAND          packBytes10<>+0(SB), Y3, Y3
 	VPSLLD         $0x03, Y3, Y3
 	VPOR           Y3, Y1, Y1
-	VMOVDQU        Y6, 1856(AX)(R8*4)
+	VMOVDQU        Y6, 1792(AX)(R8*4)
 	VBROADCASTI128 112(CX), Y3
 	VINSERTI128    $0x01, 112(CX)(DX*4), Y3, Y3
 	VBROADCASTI128 112(CX)(DX*1), Y5
@@ -1980,13 +1980,13 @@ rows:
 	VPAND          packBytes10<>+0(SB), Y8, Y7
 	VPOR           Y3, Y7, Y7
 	VPOR           Y0, Y10, Y10
-	VMOVDQU        Y10, 1600(AX)(R8*4)
+	VMOVDQU        Y10, 1536(AX)(R8*4)
 	VPOR           Y2, Y6, Y6
-	VMOVDQU        Y6, 1664(AX)(R8*4)
+	VMOVDQU        Y6, 1600(AX)(R8*4)
 	VPOR           Y4, Y5, Y5
-	VMOVDQU        Y5, 1728(AX)(R8*4)
+	VMOVDQU        Y5, 1664(AX)(R8*4)
 	VPOR           Y1, Y7, Y7
-	VMOVDQU        Y7, 1792(AX)(R8*4)
+	VMOVDQU        Y7, 1728(AX)(R8*4)
 	VBROADCASTI128 128(CX), Y0
 	VINSERTI128    $0x01, 128(CX)(DX*4), Y0, Y0
 	VBROADCASTI128 128(CX)(DX*1), Y1
@@ -2056,7 +2056,7 @@ rows:
 	VPAND          packBytes10<>+0(SB), Y3, Y3
 	VPSLLD         $0x03, Y3, Y3
 	VPOR           Y3, Y1, Y1
-	VMOVDQU        Y6, 2176(AX)(R8*4)
+	VMOVDQU        Y6, 2112(AX)(R8*4)
 	VBROADCASTI128 112(CX), Y3
 	VINSERTI128    $0x01, 112(CX)(DX*4), Y3, Y3
 	VBROADCASTI128 112(CX)(DX*1), Y5
@@ -2110,13 +2110,13 @@ rows:
 	VPAND          packBytes10<>+0(SB), Y7, Y7
 	VPOR           Y3, Y7, Y7
 	VPOR           Y0, Y10, Y10
-	VMOVDQU        Y10, 1920(AX)(R8*4)
+	VMOVDQU        Y10, 1856(AX)(R8*4)
 	VPOR           Y2, Y6, Y6
-	VMOVDQU        Y6, 1984(AX)(R8*4)
+	VMOVDQU        Y6, 1920(AX)(R8*4)
 	VPOR           Y4, Y5, Y5
-	VMOVDQU        Y5, 2048(AX)(R8*4)
+	VMOVDQU        Y5, 1984(AX)(R8*4)
 	VPOR           Y1, Y7, Y7
-	VMOVDQU        Y7, 2112(AX)(R8*4)
+	VMOVDQU        Y7, 2048(AX)(R8*4)
 	VBROADCASTI128 160(CX), Y0
 	VINSERTI128    $0x01, 160(CX)(DX*4), Y0, Y0
 	VBROADCASTI128 160(CX)(DX*1), Y1
@@ -2439,27 +2439,27 @@ rows:
 	VPSHUFB        packFours<>+0(SB), Y1, Y1
 	VEXTRACTI128   $0x01, Y1, X2
 	VPUNPCKLDQ     X2, X1, X3
-	VMOVQ          X3, 96(AX)(R8*1)
-	VMOVHPS        X3, 112(AX)(R8*1)
+	VMOVQ          X3, 864(AX)(R8*1)
+	VMOVHPS        X3, 880(AX)(R8*1)
 	VPUNPCKHDQ     X2, X1, X1
-	VMOVQ          X1, 128(AX)(R8*1)
-	VMOVHPS        X1, 144(AX)(R8*1)
+	VMOVQ          X1, 896(AX)(R8*1)
+	VMOVHPS        X1, 912(AX)(R8*1)
 	VPSHUFB        packFours<>+0(SB), Y4, Y4
 	VEXTRACTI128   $0x01, Y4, X1
 	VPUNPCKLDQ     X1, X4, X2
-	VMOVQ          X2, 160(AX)(R8*1)
-	VMOVHPS        X2, 176(AX)(R8*1)
+	VMOVQ          X2, 1696(AX)(R8*1)
+	VMOVHPS        X2, 1712(AX)(R8*1)
 	VPUNPCKHDQ     X1, X4, X1
-	VMOVQ          X1, 192(AX)(R8*1)
-	VMOVHPS        X1, 208(AX)(R8*1)
+	VMOVQ          X1, 1728(AX)(R8*1)
+	VMOVHPS        X1, 1744(AX)(R8*1)
 	VPSHUFB        packFours<>+0(SB), Y0, Y0
 	VEXTRACTI128   $0x01, Y0, X1
 	VPUNPCKLDQ     X1, X0, X2
-	VMOVQ          X2, 224(AX)(R8*1)
-	VMOVHPS        X2, 240(AX)(R8*1)
+	VMOVQ          X2, 2528(AX)(R8*1)
+	VMOVHPS        X2, 2544(AX)(R8*1)
 	VPUNPCKHDQ     X1, X0, X0
-	VMOVQ          X0, 256(AX)(R8*1)
-	VMOVHPS        X0, 272(AX)(R8*1)
+	VMOVQ          X0, 2560(AX)(R8*1)
+	VMOVHPS        X0, 2576(AX)(R8*1)
 	VBROADCASTI128 16(CX), Y0
 	VINSERTI128    $0x01, 16(CX)(DX*4), Y0, Y0
 	VBROADCASTI128 16(CX)(DX*1), Y1
@@ -2522,8 +2522,8 @@ rows:
 	VPAND          packBytes30<>+0(SB), Y3, Y3
 	VPSLLD         $0x02, Y3, Y3
 	VPOR           Y3, Y2, Y2
-	VMOVDQU        Y6, 544(AX)(R8*4)
-	VMOVDQU        Y2, 608(AX)(R8*4)
+	VMOVDQU        Y6, 352(AX)(R8*4)
+	VMOVDQU        Y2, 416(AX)(R8*4)
 	VBROADCASTI128 (CX), Y2
 	VINSERTI128    $0x01, (CX)(DX*4), Y2, Y2
 	VBROADCASTI128 (CX)(DX*1), Y3
@@ -2573,13 +2573,13 @@ rows:
 	VPAND          packBytes30<>+0(SB), Y7, Y7
 	VPOR           Y2, Y7, Y7
 	VPOR           Y0, Y10, Y10
-	VMOVDQU        Y10, 288(AX)(R8*4)
+	VMOVDQU        Y10, 96(AX)(R8*4)
 	VPOR           Y4, Y6, Y6
-	VMOVDQU        Y6, 352(AX)(R8*4)
+	VMOVDQU        Y6, 160(AX)(R8*4)
 	VPOR           Y1, Y3, Y3
-	VMOVDQU        Y3, 416(AX)(R8*4)
+	VMOVDQU        Y3, 224(AX)(R8*4)
 	VPOR           Y5, Y7, Y7
-	VMOVDQU        Y7, 480(AX)(R8*4)
+	VMOVDQU        Y7, 288(AX)(R8*4)
 	VBROADCASTI128 48(CX), Y0
 	VINSERTI128    $0x01, 48(CX)(DX*4), Y0, Y0
 	VBROADCASTI128 48(CX)(DX*1), Y1
@@ -2642,8 +2642,8 @@ rows:
 	VPAND          packBytes30<>+0(SB), Y3, Y3
 	VPSLLD         $0x02, Y3, Y3
 	VPOR           Y3, Y2, Y2
-	VMOVDQU        Y6, 928(AX)(R8*4)
-	VMOVDQU        Y2, 992(AX)(R8*4)
+	VMOVDQU        Y6, 736(AX)(R8*4)
+	VMOVDQU        Y2, 800(AX)(R8*4)
 	VBROADCASTI128 32(CX), Y2
 	VINSERTI128    $0x01, 32(CX)(DX*4), Y2, Y2
 	VBROADCASTI128 32(CX)(DX*1), Y3
@@ -2693,13 +2693,13 @@ rows:
 	VPAND          packBytes30<>+0(SB), Y7, Y7
 	VPOR           Y2, Y7, Y7
 	VPOR           Y0, Y10, Y10
-	VMOVDQU        Y10, 672(AX)(R8*4)
+	VMOVDQU        Y10, 480(AX)(R8*4)
 	VPOR           Y4, Y6, Y6
-	VMOVDQU        Y6, 736(AX)(R8*4)
+	VMOVDQU        Y6, 544(AX)(R8*4)
 	VPOR           Y1, Y3, Y3
-	VMOVDQU        Y3, 800(AX)(R8*4)
+	VMOVDQU        Y3, 608(AX)(R8*4)
 	VPOR           Y5, Y7, Y7
-	VMOVDQU        Y7, 864(AX)(R8*4)
+	VMOVDQU        Y7, 672(AX)(R8*4)
 	VBROADCASTI128 16(CX), Y0
 	VINSERTI128    $0x01, 16(CX)(DX*4), Y0, Y0
 	VBROADCASTI128 16(CX)(DX*1), Y1
@@ -2762,8 +2762,8 @@ rows:
 	VPAND          packBytes30<>+0(SB), Y3, Y3
 	VPSLLD         $0x02, Y3, Y3
 	VPOR           Y3, Y2, Y2
-	VMOVDQU        Y6, 1312(AX)(R8*4)
-	VMOVDQU        Y2, 1376(AX)(R8*4)
+	VMOVDQU        Y6, 1184(AX)(R8*4)
+	VMOVDQU        Y2, 1248(AX)(R8*4)
 	VBROADCASTI128 (CX), Y2
 	VINSERTI128    $0x01, (CX)(DX*4), Y2, Y2
 	VBROADCASTI128 (CX)(DX*1), Y3
@@ -2813,13 +2813,13 @@ rows:
 	VPAND          packBytes30<>+0(SB), Y8, Y7
 	VPOR           Y2, Y7, Y7
 	VPOR           Y0, Y10, Y10
-	VMOVDQU        Y10, 1056(AX)(R8*4)
+	VMOVDQU        Y10, 928(AX)(R8*4)
 	VPOR           Y4, Y6, Y6
-	VMOVDQU        Y6, 1120(AX)(R8*4)
+	VMOVDQU        Y6, 992(AX)(R8*4)
 	VPOR           Y1, Y3, Y3
-	VMOVDQU        Y3, 1184(AX)(R8*4)
+	VMOVDQU        Y3, 1056(AX)(R8*4)
 	VPOR           Y5, Y7, Y7
-	VMOVDQU        Y7, 1248(AX)(R8*4)
+	VMOVDQU        Y7, 1120(AX)(R8*4)
 	VBROADCASTI128 48(CX), Y0
 	VINSERTI128    $0x01, 48(CX)(DX*4), Y0, Y0
 	VBROADCASTI128 48(CX)(DX*1), Y1
@@ -2886,8 +2886,8 @@ rows:
 	VPAND          packBytes30<>+0(SB), Y3, Y3
 	VPSLLD         $0x02, Y3, Y3
 	VPOR           Y3, Y2, Y2
-	VMOVDQU        Y6, 1696(AX)(R8*4)
-	VMOVDQU        Y2, 1760(AX)(R8*4)
+	VMOVDQU        Y6, 1568(AX)(R8*4)
+	VMOVDQU        Y2, 1632(AX)(R8*4)
 	VBROADCASTI128 32(CX), Y2
 	VINSERTI128    $0x01, 32(CX)(DX*4), Y2, Y2
 	VBROADCASTI128 32(CX)(DX*1), Y3
@@ -2941,13 +2941,13 @@ rows:
 	VPAND          packBytes30<>+0(SB), Y7, Y7
 	VPOR           Y2, Y7, Y7
 	VPOR           Y0, Y10, Y10
-	VMOVDQU        Y10, 1440(AX)(R8*4)
+	VMOVDQU        Y10, 1312(AX)(R8*4)
 	VPOR           Y4, Y6, Y6
-	VMOVDQU        Y6, 1504(AX)(R8*4)
+	VMOVDQU        Y6, 1376(AX)(R8*4)
 	VPOR           Y1, Y3, Y3
-	VMOVDQU        Y3, 1568(AX)(R8*4)
+	VMOVDQU        Y3, 1440(AX)(R8*4)
 	VPOR           Y5, Y7, Y7
-	VMOVDQU        Y7, 1632(AX)(R8*4)
+	VMOVDQU        Y7, 1504(AX)(R8*4)
 	VBROADCASTI128 80(CX), Y0
 	VINSERTI128    $0x01, 80(CX)(DX*4), Y0, Y0
 	VBROADCASTI128 80(CX)(DX*1), Y1
@@ -3010,8 +3010,8 @@ rows:
 	VPAND          packBytes30<>+0(SB), Y3, Y3
 	VPSLLD         $0x02, Y3, Y3
 	VPOR           Y3, Y2, Y2
-	VMOVDQU        Y6, 2080(AX)(R8*4)
-	VMOVDQU        Y2, 2144(AX)(R8*4)
+	VMOVDQU        Y6, 2016(AX)(R8*4)
+	VMOVDQU        Y2, 2080(AX)(R8*4)
 	VBROADCASTI128 64(CX), Y2
 	VINSERTI128    $0x01, 64(CX)(DX*4), Y2, Y2
 	VBROADCASTI128 64(CX)(DX*1), Y3
@@ -3061,13 +3061,13 @@ rows:
 	VPAND          packBytes30<>+0(SB), Y7, Y7
 	VPOR           Y2, Y7, Y7
 	VPOR           Y0, Y10, Y10
-	VMOVDQU        Y10, 1824(AX)(R8*4)
+	VMOVDQU        Y10, 1760(AX)(R8*4)
 	VPOR           Y4, Y6, Y6
-	VMOVDQU        Y6, 1888(AX)(R8*4)
+	VMOVDQU        Y6, 1824(AX)(R8*4)
 	VPOR           Y1, Y3, Y3
-	VMOVDQU        Y3, 1952(AX)(R8*4)
+	VMOVDQU        Y3, 1888(AX)(R8*4)
 	VPOR           Y5, Y7, Y7
-	VMOVDQU        Y7, 2016(AX)(R8*4)
+	VMOVDQU        Y7, 1952(AX)(R8*4)
 	VBROADCASTI128 112(CX), Y0
 	VINSERTI128    $0x01, 112(CX)(DX*4), Y0, Y0
 	VBROADCASTI128 112(CX)(DX*1), Y1
@@ -3130,8 +3130,8 @@ rows:
 	VPAND          packBytes30<>+0(SB), Y3, Y3
 	VPSLLD         $0x02, Y3, Y3
 	VPOR           Y3, Y2, Y2
-	VMOVDQU        Y6, 2464(AX)(R8*4)
-	VMOVDQU        Y2, 2528(AX)(R8*4)
+	VMOVDQU        Y6, 2400(AX)(R8*4)
+	VMOVDQU        Y2, 2464(AX)(R8*4)
 	VBROADCASTI128 96(CX), Y2
 	VINSERTI128    $0x01, 96(CX)(DX*4), Y2, Y2
 	VBROADCASTI128 96(CX)(DX*1), Y3
@@ -3181,13 +3181,13 @@ rows:
 	VPAND          packBytes30<>+0(SB), Y7, Y7
 	VPOR           Y2, Y7, Y7
 	VPOR           Y0, Y10, Y10
-	VMOVDQU        Y10, 2208(AX)(R8*4)
+	VMOVDQU        Y10, 2144(AX)(R8*4)
 	VPOR           Y4, Y6, Y6
-	VMOVDQU        Y6, 2272(AX)(R8*4)
+	VMOVDQU        Y6, 2208(AX)(R8*4)
 	VPOR           Y1, Y3, Y3
-	VMOVDQU        Y3, 2336(AX)(R8*4)
+	VMOVDQU        Y3, 2272(AX)(R8*4)
 	VPOR           Y5, Y7, Y7
-	VMOVDQU        Y7, 2400(AX)(R8*4)
+	VMOVDQU        Y7, 2336(AX)(R8*4)
 	VBROADCASTI128 80(CX), Y0
 	VINSERTI128    $0x01, 80(CX)(DX*4), Y0, Y0
 	VBROADCASTI128 80(CX)(DX*1), Y1

@@ -33,10 +33,11 @@ const (
 // the low bits of the bytes of vector t, and the other units are in the unused high bits, as packUnits
 // shows. q8_0 is signed; other types are stored as in the file.
 //
-// A block is its scales followed by its units. The scales are d as 16 float16; m or dmin as 16 float16,
-// if the type has it; and for types with sub-blocks, a byte for the scale, and for the minimum if there
-// is one, of each sub-block and row. For float types, a block is one element of each row. The row scales
-// of f8_e4m3 are not part of the layout.
+// A block is stored in the order in which kernels read it, because loads at ascending addresses are the
+// fastest. It begins with d as 16 float16, and m or dmin as 16 float16 if the type has it. Then come the
+// units. In types with sub-blocks, a vector of scales precedes the units of every 64 elements: a byte of
+// each row for each of their sub-blocks, and then for each minimum if there is one. For float types, a
+// block is one element of each row. The row scales of f8_e4m3 are not part of the layout.
 var layouts = []Layout{
 	{Name: "panel16", Type: quant.F32, Block: 1, Bytes: 64},
 	{Name: "panel16", Type: quant.F16, Block: 1, Bytes: 32},
@@ -63,6 +64,16 @@ func LookupLayout(name string, t quant.Type) (*Layout, bool) {
 		}
 	}
 	return nil, false
+}
+
+// units returns the offset in a block of its units from element 32·i on.
+func (l *Layout) units(i int) int {
+	return l.scales.head + (i/2+1)*l.scales.vector + i*l.bits*unitBytes
+}
+
+// scaleVector returns the vector of scales that precedes the units from element 64·i on.
+func (l *Layout) scaleVector(block []byte, i int) []byte {
+	return block[l.units(2*i)-unitBytes:][:unitBytes]
 }
 
 // panel returns the size in bytes of a panel whose rows have k elements.
@@ -141,9 +152,9 @@ func (l *Layout) packIntegers(panel, file []byte, rows int, u *swarSpan) {
 			t.unpack(u, r0[:n], r1[:n])
 			l.packSpan(rest, u, n/info.BlockBytes*info.BlockLen, r, both)
 			for at, block := 0, rest; at < n; at += info.BlockBytes {
-				l.scales.pack(block, r0[at:], r)
+				l.scales.pack(l, block, r0[at:], r)
 				if r+1 < rows {
-					l.scales.pack(block, r1[at:], r+1)
+					l.scales.pack(l, block, r1[at:], r+1)
 				}
 				block = block[l.Bytes:]
 			}
@@ -155,10 +166,8 @@ func (l *Layout) packIntegers(panel, file []byte, rows int, u *swarSpan) {
 // packSpan stores n elements of rows r and r+1. The mask both clears a missing row.
 func (l *Layout) packSpan(panel []byte, u *swarSpan, n, r int, both uint64) {
 	for b := 0; b < n/32; panel = panel[l.Bytes:] {
-		units := panel[l.scales.bytes+4*r : l.Bytes]
-		for range l.Block / 32 {
-			l.packUnits(units, &u.u[b], both)
-			units = units[min(l.bits*unitBytes, len(units)):]
+		for i := range l.Block / 32 {
+			l.packUnits(panel[l.units(i)+4*r:], &u.u[b], both)
 			b++
 		}
 	}
@@ -201,10 +210,10 @@ func (l *Layout) unpack(u *swarSpan, panel []byte, r int) {
 	for at, b := 0, 0; at < len(panel); at += l.Bytes {
 		block := panel[at : at+l.Bytes]
 		for i := range 2 {
-			l.scales.read(u.d[i][b:], u.m[i][b:], block, r+i)
+			l.scales.read(l, u.d[i][b:], u.m[i][b:], block, r+i)
 		}
-		for units := block[l.scales.bytes:]; len(units) > 0; units = units[l.bits*unitBytes:] {
-			l.unpackUnits(&u.u[b], units[4*r:])
+		for i := range l.Block / 32 {
+			l.unpackUnits(&u.u[b], block[l.units(i)+4*r:])
 			b++
 		}
 	}
@@ -286,59 +295,64 @@ func put64(b []byte, v uint64) { binary.LittleEndian.PutUint64(b, v) }
 
 // scales is the format of the scales of a panel's block.
 type scales struct {
-	bytes int
+	head   int // bytes of the float16 scales, at the beginning
+	vector int // bytes of scales and minima before the units of every 64 elements: 64, or 0 if there are none
 	// pack stores the scales of row r from a block of the file. read sets d and m of each sub-block to
 	// the values of a swarType's unpack function.
-	pack func(panel, file []byte, r int)
-	read func(d, m []float32, panel []byte, r int)
+	pack func(l *Layout, panel, file []byte, r int)
+	read func(l *Layout, d, m []float32, panel []byte, r int)
 }
 
 var scaleOnly = scales{
-	bytes: 32,
-	pack:  func(panel, file []byte, r int) { put16(panel[2*r:], le16(file)) },
-	read:  func(d, m []float32, panel []byte, r int) { d[0] = f16(le16(panel[2*r:])) },
+	head: 32,
+	pack: func(_ *Layout, panel, file []byte, r int) { put16(panel[2*r:], le16(file)) },
+	read: func(_ *Layout, d, m []float32, panel []byte, r int) { d[0] = f16(le16(panel[2*r:])) },
 }
 
 var scaleAndMin = scales{
-	bytes: 64,
-	pack: func(panel, file []byte, r int) {
+	head: 64,
+	pack: func(_ *Layout, panel, file []byte, r int) {
 		put16(panel[2*r:], le16(file))
 		put16(panel[32+2*r:], le16(file[2:]))
 	},
-	read: func(d, m []float32, panel []byte, r int) {
+	read: func(_ *Layout, d, m []float32, panel []byte, r int) {
 		d[0], m[0] = f16(le16(panel[2*r:])), f16(le16(panel[32+2*r:]))
 	},
 }
 
 var scalesK = scales{
-	bytes: 64 + 2*8*panelRows,
-	pack: func(panel, file []byte, r int) {
-		scaleAndMin.pack(panel, file, r)
+	head:   64,
+	vector: unitBytes,
+	pack: func(l *Layout, panel, file []byte, r int) {
+		scaleAndMin.pack(l, panel, file, r)
 		scale, low := sixBits((*[12]byte)(file[4:]))
 		for j := range 8 {
-			panel[64+16*j+r], panel[192+16*j+r] = scale[j], low[j]
+			v := l.scaleVector(panel, j/2)
+			v[16*(j%2)+r], v[32+16*(j%2)+r] = scale[j], low[j]
 		}
 	},
-	read: func(d, m []float32, panel []byte, r int) {
+	read: func(l *Layout, d, m []float32, panel []byte, r int) {
 		scale, low := f16(le16(panel[2*r:])), -f16(le16(panel[32+2*r:]))
 		for j := range 8 {
-			d[j], m[j] = scale*float32(panel[64+16*j+r]), low*float32(panel[192+16*j+r])
+			v := l.scaleVector(panel, j/2)
+			d[j], m[j] = scale*float32(v[16*(j%2)+r]), low*float32(v[32+16*(j%2)+r])
 		}
 	},
 }
 
 var scalesQ6_K = scales{
-	bytes: 32 + 16*panelRows,
-	pack: func(panel, file []byte, r int) {
+	head:   32,
+	vector: unitBytes,
+	pack: func(l *Layout, panel, file []byte, r int) {
 		for j, s := range file[192:208] {
-			panel[32+16*j+r] = s
+			l.scaleVector(panel, j/4)[16*(j%4)+r] = s
 		}
 		put16(panel[2*r:], le16(file[208:]))
 	},
-	read: func(d, m []float32, panel []byte, r int) {
+	read: func(l *Layout, d, m []float32, panel []byte, r int) {
 		scale := f16(le16(panel[2*r:]))
 		for j := range 16 {
-			d[j] = scale * float32(int8(panel[32+16*j+r]))
+			d[j] = scale * float32(int8(l.scaleVector(panel, j/4)[16*(j%4)+r]))
 		}
 	},
 }

@@ -7,6 +7,12 @@ package kernel
 // panel16Q4_0_t1 adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
 func panel16Q4_0_t1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
 
+// panel16Q4_0_t1ahead adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
+func panel16Q4_0_t1ahead(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+
+// panel16Q4_0_t1nta adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
+func panel16Q4_0_t1nta(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+
 // panel16Q4_0_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 2 tokens, xStep bytes apart.
 func panel16Q4_0_t2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
 
@@ -15,6 +21,12 @@ func panel16Q4_0_t4(y *float32, yStep int, w *byte, x *byte, xStep int, blocks i
 
 // panel16Q4_0_q8_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
 func panel16Q4_0_q8_t1(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+
+// panel16Q4_0_q8_t1ahead adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
+func panel16Q4_0_q8_t1ahead(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+
+// panel16Q4_0_q8_t1nta adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
+func panel16Q4_0_q8_t1nta(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
 
 // panel16Q4_0_q8_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 2 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
 func panel16Q4_0_q8_t2(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
@@ -28,6 +40,12 @@ func panel16DequantizeQ4_0(dst *float32, w *byte, blocks int)
 // panel16Q4_1_t1 adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
 func panel16Q4_1_t1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
 
+// panel16Q4_1_t1ahead adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
+func panel16Q4_1_t1ahead(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+
+// panel16Q4_1_t1nta adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
+func panel16Q4_1_t1nta(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+
 // panel16Q4_1_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 2 tokens, xStep bytes apart.
 func panel16Q4_1_t2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
 
@@ -36,6 +54,12 @@ func panel16Q4_1_t4(y *float32, yStep int, w *byte, x *byte, xStep int, blocks i
 
 // panel16Q4_1_q8_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
 func panel16Q4_1_q8_t1(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+
+// panel16Q4_1_q8_t1ahead adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
+func panel16Q4_1_q8_t1ahead(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+
+// panel16Q4_1_q8_t1nta adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
+func panel16Q4_1_q8_t1nta(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
 
 // panel16Q4_1_q8_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 2 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
 func panel16Q4_1_q8_t2(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
@@ -49,6 +73,12 @@ func panel16DequantizeQ4_1(dst *float32, w *byte, blocks int)
 // panel16Q5_0_t1 adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
 func panel16Q5_0_t1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
 
+// panel16Q5_0_t1ahead adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
+func panel16Q5_0_t1ahead(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+
+// panel16Q5_0_t1nta adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
+func panel16Q5_0_t1nta(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+
 // panel16Q5_0_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 2 tokens, xStep bytes apart.
 func panel16Q5_0_t2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
 
@@ -57,6 +87,12 @@ func panel16Q5_0_t4(y *float32, yStep int, w *byte, x *byte, xStep int, blocks i
 
 // panel16Q5_0_q8_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
 func panel16Q5_0_q8_t1(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+
+// panel16Q5_0_q8_t1ahead adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
+func panel16Q5_0_q8_t1ahead(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+
+// panel16Q5_0_q8_t1nta adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
+func panel16Q5_0_q8_t1nta(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
 
 // panel16Q5_0_q8_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 2 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
 func panel16Q5_0_q8_t2(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
@@ -70,6 +106,12 @@ func panel16DequantizeQ5_0(dst *float32, w *byte, blocks int)
 // panel16Q5_1_t1 adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
 func panel16Q5_1_t1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
 
+// panel16Q5_1_t1ahead adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
+func panel16Q5_1_t1ahead(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+
+// panel16Q5_1_t1nta adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
+func panel16Q5_1_t1nta(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+
 // panel16Q5_1_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 2 tokens, xStep bytes apart.
 func panel16Q5_1_t2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
 
@@ -78,6 +120,12 @@ func panel16Q5_1_t4(y *float32, yStep int, w *byte, x *byte, xStep int, blocks i
 
 // panel16Q5_1_q8_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
 func panel16Q5_1_q8_t1(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+
+// panel16Q5_1_q8_t1ahead adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
+func panel16Q5_1_q8_t1ahead(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+
+// panel16Q5_1_q8_t1nta adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
+func panel16Q5_1_q8_t1nta(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
 
 // panel16Q5_1_q8_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 2 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
 func panel16Q5_1_q8_t2(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
@@ -91,6 +139,12 @@ func panel16DequantizeQ5_1(dst *float32, w *byte, blocks int)
 // panel16Q8_0_t1 adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
 func panel16Q8_0_t1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
 
+// panel16Q8_0_t1ahead adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
+func panel16Q8_0_t1ahead(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+
+// panel16Q8_0_t1nta adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
+func panel16Q8_0_t1nta(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+
 // panel16Q8_0_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 2 tokens, xStep bytes apart.
 func panel16Q8_0_t2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
 
@@ -103,6 +157,12 @@ func panel16DequantizeQ8_0(dst *float32, w *byte, blocks int)
 // panel16Q4_K_t1 adds to 16 float32 at y the products of blocks of 256 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
 func panel16Q4_K_t1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
 
+// panel16Q4_K_t1ahead adds to 16 float32 at y the products of blocks of 256 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
+func panel16Q4_K_t1ahead(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+
+// panel16Q4_K_t1nta adds to 16 float32 at y the products of blocks of 256 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
+func panel16Q4_K_t1nta(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+
 // panel16Q4_K_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 2 tokens, xStep bytes apart.
 func panel16Q4_K_t2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
 
@@ -111,6 +171,12 @@ func panel16Q4_K_t4(y *float32, yStep int, w *byte, x *byte, xStep int, blocks i
 
 // panel16Q4_K_q8_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
 func panel16Q4_K_q8_t1(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+
+// panel16Q4_K_q8_t1ahead adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
+func panel16Q4_K_q8_t1ahead(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+
+// panel16Q4_K_q8_t1nta adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
+func panel16Q4_K_q8_t1nta(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
 
 // panel16Q4_K_q8_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 2 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
 func panel16Q4_K_q8_t2(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
@@ -124,6 +190,12 @@ func panel16DequantizeQ4_K(dst *float32, w *byte, blocks int)
 // panel16Q5_K_t1 adds to 16 float32 at y the products of blocks of 256 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
 func panel16Q5_K_t1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
 
+// panel16Q5_K_t1ahead adds to 16 float32 at y the products of blocks of 256 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
+func panel16Q5_K_t1ahead(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+
+// panel16Q5_K_t1nta adds to 16 float32 at y the products of blocks of 256 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
+func panel16Q5_K_t1nta(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+
 // panel16Q5_K_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 2 tokens, xStep bytes apart.
 func panel16Q5_K_t2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
 
@@ -132,6 +204,12 @@ func panel16Q5_K_t4(y *float32, yStep int, w *byte, x *byte, xStep int, blocks i
 
 // panel16Q5_K_q8_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
 func panel16Q5_K_q8_t1(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+
+// panel16Q5_K_q8_t1ahead adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
+func panel16Q5_K_q8_t1ahead(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+
+// panel16Q5_K_q8_t1nta adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
+func panel16Q5_K_q8_t1nta(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
 
 // panel16Q5_K_q8_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 2 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
 func panel16Q5_K_q8_t2(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
@@ -145,6 +223,12 @@ func panel16DequantizeQ5_K(dst *float32, w *byte, blocks int)
 // panel16Q6_K_t1 adds to 16 float32 at y the products of blocks of 256 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
 func panel16Q6_K_t1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
 
+// panel16Q6_K_t1ahead adds to 16 float32 at y the products of blocks of 256 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
+func panel16Q6_K_t1ahead(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+
+// panel16Q6_K_t1nta adds to 16 float32 at y the products of blocks of 256 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
+func panel16Q6_K_t1nta(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+
 // panel16Q6_K_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 2 tokens, xStep bytes apart.
 func panel16Q6_K_t2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
 
@@ -153,6 +237,12 @@ func panel16Q6_K_t4(y *float32, yStep int, w *byte, x *byte, xStep int, blocks i
 
 // panel16Q6_K_q8_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
 func panel16Q6_K_q8_t1(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+
+// panel16Q6_K_q8_t1ahead adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
+func panel16Q6_K_q8_t1ahead(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+
+// panel16Q6_K_q8_t1nta adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
+func panel16Q6_K_q8_t1nta(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
 
 // panel16Q6_K_q8_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 2 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
 func panel16Q6_K_q8_t2(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)

@@ -101,8 +101,164 @@ DATA panel16E4M3Bias<>+24(SB)/8, $0x4380000043800000
 GLOBL panel16E4M3Bias<>(SB), RODATA|NOPTR, $32
 
 // func panel16Q4_0_t1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
-// Requires: AVX, AVX2, F16C, MMX+
+// Requires: AVX, AVX2, F16C
 TEXT ·panel16Q4_0_t1(SB), NOSPLIT, $0-48
+	MOVQ    y+0(FP), AX
+	MOVQ    x+16(FP), CX
+	MOVQ    w+8(FP), DX
+	MOVQ    hi+24(FP), BX
+	MOVQ    lo+32(FP), SI
+	VMOVDQU panel16Bytes0f<>+0(SB), Y0
+	MOVQ    blocks+40(FP), DI
+
+block:
+	CMPQ         DI, $0x00
+	JLE          done
+	VPBROADCASTD (BX), Y2
+	VPBROADCASTD (SI), Y4
+	VPAND        32(DX), Y0, Y3
+	VPMADDUBSW   Y2, Y3, Y1
+	VPMADDUBSW   Y4, Y3, Y3
+	VPAND        64(DX), Y0, Y5
+	VPMADDUBSW   Y2, Y5, Y2
+	VPMADDUBSW   Y4, Y5, Y4
+	VPBROADCASTD 4(BX), Y5
+	VPBROADCASTD 4(SI), Y6
+	VPAND        96(DX), Y0, Y7
+	VPMADDUBSW   Y5, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   Y6, Y7, Y7
+	VPADDW       Y7, Y3, Y3
+	VPAND        128(DX), Y0, Y7
+	VPMADDUBSW   Y5, Y7, Y5
+	VPADDW       Y5, Y2, Y2
+	VPMADDUBSW   Y6, Y7, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 8(BX), Y5
+	VPBROADCASTD 8(SI), Y6
+	VPAND        160(DX), Y0, Y7
+	VPMADDUBSW   Y5, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   Y6, Y7, Y7
+	VPADDW       Y7, Y3, Y3
+	VPAND        192(DX), Y0, Y7
+	VPMADDUBSW   Y5, Y7, Y5
+	VPADDW       Y5, Y2, Y2
+	VPMADDUBSW   Y6, Y7, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 12(BX), Y5
+	VPBROADCASTD 12(SI), Y6
+	VPAND        224(DX), Y0, Y7
+	VPMADDUBSW   Y5, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   Y6, Y7, Y7
+	VPADDW       Y7, Y3, Y3
+	VPAND        256(DX), Y0, Y7
+	VPMADDUBSW   Y5, Y7, Y5
+	VPADDW       Y5, Y2, Y2
+	VPMADDUBSW   Y6, Y7, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 16(BX), Y5
+	VPBROADCASTD 16(SI), Y6
+	VMOVDQU      32(DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   Y6, Y7, Y7
+	VPADDW       Y7, Y3, Y3
+	VMOVDQU      64(DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y5
+	VPADDW       Y5, Y2, Y2
+	VPMADDUBSW   Y6, Y7, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 20(BX), Y5
+	VPBROADCASTD 20(SI), Y6
+	VMOVDQU      96(DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   Y6, Y7, Y7
+	VPADDW       Y7, Y3, Y3
+	VMOVDQU      128(DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y5
+	VPADDW       Y5, Y2, Y2
+	VPMADDUBSW   Y6, Y7, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 24(BX), Y5
+	VPBROADCASTD 24(SI), Y6
+	VMOVDQU      160(DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   Y6, Y7, Y7
+	VPADDW       Y7, Y3, Y3
+	VMOVDQU      192(DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y5
+	VPADDW       Y5, Y2, Y2
+	VPMADDUBSW   Y6, Y7, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 28(BX), Y5
+	VPBROADCASTD 28(SI), Y6
+	VMOVDQU      224(DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   Y6, Y7, Y7
+	VPADDW       Y7, Y3, Y3
+	VMOVDQU      256(DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y5
+	VPADDW       Y5, Y2, Y2
+	VPMADDUBSW   Y6, Y7, Y5
+	VPADDW       Y5, Y4, Y4
+	VPMADDWD     panel16Plane<>+0(SB), Y1, Y1
+	VPMADDWD     panel16Plane<>+0(SB), Y2, Y2
+	VPMADDWD     panel16One<>+0(SB), Y3, Y3
+	VPADDD       Y3, Y1, Y1
+	VPMADDWD     panel16One<>+0(SB), Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VCVTPH2PS    (DX), Y3
+	VCVTPH2PS    16(DX), Y4
+	VBROADCASTSS 64(CX), Y5
+	VPBROADCASTD 72(CX), Y6
+	VPSLLD       $0x03, Y6, Y6
+	VPSUBD       Y6, Y1, Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y5, Y3, Y3
+	VMULPS       Y3, Y1, Y1
+	VADDPS       (AX), Y1, Y1
+	VMOVUPS      Y1, (AX)
+	VPSUBD       Y6, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y5, Y4, Y1
+	VMULPS       Y1, Y2, Y2
+	VADDPS       32(AX), Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	ADDQ         $0x00000120, DX
+	ADDQ         $0x50, CX
+	ADDQ         $0x20, BX
+	ADDQ         $0x20, SI
+	DECQ         DI
+	JMP          block
+
+done:
+	VZEROUPPER
+	RET
+
+// func panel16Q4_0_t1ahead(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·panel16Q4_0_t1ahead(SB), NOSPLIT, $0-48
 	MOVQ    y+0(FP), AX
 	MOVQ    x+16(FP), CX
 	MOVQ    w+8(FP), DX
@@ -118,6 +274,166 @@ block:
 	PREFETCHT0   2144(DX)
 	PREFETCHT0   2208(DX)
 	PREFETCHT0   2272(DX)
+	VPBROADCASTD (BX), Y2
+	VPBROADCASTD (SI), Y4
+	VPAND        32(DX), Y0, Y3
+	VPMADDUBSW   Y2, Y3, Y1
+	VPMADDUBSW   Y4, Y3, Y3
+	VPAND        64(DX), Y0, Y5
+	VPMADDUBSW   Y2, Y5, Y2
+	VPMADDUBSW   Y4, Y5, Y4
+	VPBROADCASTD 4(BX), Y5
+	VPBROADCASTD 4(SI), Y6
+	VPAND        96(DX), Y0, Y7
+	VPMADDUBSW   Y5, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   Y6, Y7, Y7
+	VPADDW       Y7, Y3, Y3
+	VPAND        128(DX), Y0, Y7
+	VPMADDUBSW   Y5, Y7, Y5
+	VPADDW       Y5, Y2, Y2
+	VPMADDUBSW   Y6, Y7, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 8(BX), Y5
+	VPBROADCASTD 8(SI), Y6
+	VPAND        160(DX), Y0, Y7
+	VPMADDUBSW   Y5, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   Y6, Y7, Y7
+	VPADDW       Y7, Y3, Y3
+	VPAND        192(DX), Y0, Y7
+	VPMADDUBSW   Y5, Y7, Y5
+	VPADDW       Y5, Y2, Y2
+	VPMADDUBSW   Y6, Y7, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 12(BX), Y5
+	VPBROADCASTD 12(SI), Y6
+	VPAND        224(DX), Y0, Y7
+	VPMADDUBSW   Y5, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   Y6, Y7, Y7
+	VPADDW       Y7, Y3, Y3
+	VPAND        256(DX), Y0, Y7
+	VPMADDUBSW   Y5, Y7, Y5
+	VPADDW       Y5, Y2, Y2
+	VPMADDUBSW   Y6, Y7, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 16(BX), Y5
+	VPBROADCASTD 16(SI), Y6
+	VMOVDQU      32(DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   Y6, Y7, Y7
+	VPADDW       Y7, Y3, Y3
+	VMOVDQU      64(DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y5
+	VPADDW       Y5, Y2, Y2
+	VPMADDUBSW   Y6, Y7, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 20(BX), Y5
+	VPBROADCASTD 20(SI), Y6
+	VMOVDQU      96(DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   Y6, Y7, Y7
+	VPADDW       Y7, Y3, Y3
+	VMOVDQU      128(DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y5
+	VPADDW       Y5, Y2, Y2
+	VPMADDUBSW   Y6, Y7, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 24(BX), Y5
+	VPBROADCASTD 24(SI), Y6
+	VMOVDQU      160(DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   Y6, Y7, Y7
+	VPADDW       Y7, Y3, Y3
+	VMOVDQU      192(DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y5
+	VPADDW       Y5, Y2, Y2
+	VPMADDUBSW   Y6, Y7, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 28(BX), Y5
+	VPBROADCASTD 28(SI), Y6
+	VMOVDQU      224(DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   Y6, Y7, Y7
+	VPADDW       Y7, Y3, Y3
+	VMOVDQU      256(DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y5
+	VPADDW       Y5, Y2, Y2
+	VPMADDUBSW   Y6, Y7, Y5
+	VPADDW       Y5, Y4, Y4
+	VPMADDWD     panel16Plane<>+0(SB), Y1, Y1
+	VPMADDWD     panel16Plane<>+0(SB), Y2, Y2
+	VPMADDWD     panel16One<>+0(SB), Y3, Y3
+	VPADDD       Y3, Y1, Y1
+	VPMADDWD     panel16One<>+0(SB), Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VCVTPH2PS    (DX), Y3
+	VCVTPH2PS    16(DX), Y4
+	VBROADCASTSS 64(CX), Y5
+	VPBROADCASTD 72(CX), Y6
+	VPSLLD       $0x03, Y6, Y6
+	VPSUBD       Y6, Y1, Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y5, Y3, Y3
+	VMULPS       Y3, Y1, Y1
+	VADDPS       (AX), Y1, Y1
+	VMOVUPS      Y1, (AX)
+	VPSUBD       Y6, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y5, Y4, Y1
+	VMULPS       Y1, Y2, Y2
+	VADDPS       32(AX), Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	ADDQ         $0x00000120, DX
+	ADDQ         $0x50, CX
+	ADDQ         $0x20, BX
+	ADDQ         $0x20, SI
+	DECQ         DI
+	JMP          block
+
+done:
+	VZEROUPPER
+	RET
+
+// func panel16Q4_0_t1nta(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·panel16Q4_0_t1nta(SB), NOSPLIT, $0-48
+	MOVQ    y+0(FP), AX
+	MOVQ    x+16(FP), CX
+	MOVQ    w+8(FP), DX
+	MOVQ    hi+24(FP), BX
+	MOVQ    lo+32(FP), SI
+	VMOVDQU panel16Bytes0f<>+0(SB), Y0
+	MOVQ    blocks+40(FP), DI
+
+block:
+	CMPQ         DI, $0x00
+	JLE          done
+	PREFETCHNTA  2080(DX)
+	PREFETCHNTA  2144(DX)
+	PREFETCHNTA  2208(DX)
+	PREFETCHNTA  2272(DX)
 	VPBROADCASTD (BX), Y2
 	VPBROADCASTD (SI), Y4
 	VPAND        32(DX), Y0, Y3
@@ -1014,8 +1330,123 @@ done:
 	RET
 
 // func panel16Q4_0_q8_t1(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
-// Requires: AVX, AVX2, F16C, MMX+
+// Requires: AVX, AVX2, F16C
 TEXT ·panel16Q4_0_q8_t1(SB), NOSPLIT, $0-64
+	MOVQ    y+0(FP), AX
+	MOVQ    yStep+8(FP), CX
+	MOVQ    x+24(FP), CX
+	MOVQ    xStep+32(FP), DX
+	MOVQ    q+40(FP), DX
+	MOVQ    qStep+48(FP), BX
+	MOVQ    w+16(FP), BX
+	VMOVDQU panel16Bytes0f<>+0(SB), Y0
+	MOVQ    blocks+56(FP), SI
+
+block:
+	CMPQ         SI, $0x00
+	JLE          done
+	VPAND        32(BX), Y0, Y1
+	VPAND        64(BX), Y0, Y2
+	VPBROADCASTD (DX), Y3
+	VPMADDUBSW   Y3, Y1, Y1
+	VPMADDUBSW   Y3, Y2, Y2
+	VPAND        96(BX), Y0, Y3
+	VPAND        128(BX), Y0, Y4
+	VPBROADCASTD 4(DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y1, Y1
+	VPMADDUBSW   Y5, Y4, Y3
+	VPADDW       Y3, Y2, Y2
+	VPAND        160(BX), Y0, Y3
+	VPAND        192(BX), Y0, Y4
+	VPBROADCASTD 8(DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y1, Y1
+	VPMADDUBSW   Y5, Y4, Y3
+	VPADDW       Y3, Y2, Y2
+	VPAND        224(BX), Y0, Y3
+	VPAND        256(BX), Y0, Y4
+	VPBROADCASTD 12(DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y1, Y1
+	VPMADDUBSW   Y5, Y4, Y3
+	VPADDW       Y3, Y2, Y2
+	VMOVDQU      32(BX), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VMOVDQU      64(BX), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPBROADCASTD 16(DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y1, Y1
+	VPMADDUBSW   Y5, Y4, Y3
+	VPADDW       Y3, Y2, Y2
+	VMOVDQU      96(BX), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VMOVDQU      128(BX), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPBROADCASTD 20(DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y1, Y1
+	VPMADDUBSW   Y5, Y4, Y3
+	VPADDW       Y3, Y2, Y2
+	VMOVDQU      160(BX), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VMOVDQU      192(BX), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPBROADCASTD 24(DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y1, Y1
+	VPMADDUBSW   Y5, Y4, Y3
+	VPADDW       Y3, Y2, Y2
+	VMOVDQU      224(BX), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VMOVDQU      256(BX), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPBROADCASTD 28(DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y1, Y1
+	VPMADDUBSW   Y5, Y4, Y3
+	VPADDW       Y3, Y2, Y2
+	VPMADDWD     panel16One<>+0(SB), Y1, Y1
+	VPMADDWD     panel16One<>+0(SB), Y2, Y2
+	VCVTPH2PS    (BX), Y3
+	VCVTPH2PS    16(BX), Y4
+	VBROADCASTSS 64(CX), Y5
+	VPBROADCASTD 72(CX), Y6
+	VPSLLD       $0x03, Y6, Y6
+	VPSUBD       Y6, Y1, Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y5, Y3, Y3
+	VMULPS       Y3, Y1, Y1
+	VADDPS       (AX), Y1, Y1
+	VMOVUPS      Y1, (AX)
+	VPSUBD       Y6, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y5, Y4, Y1
+	VMULPS       Y1, Y2, Y2
+	VADDPS       32(AX), Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	ADDQ         $0x00000120, BX
+	ADDQ         $0x50, CX
+	ADDQ         $0x20, DX
+	DECQ         SI
+	JMP          block
+
+done:
+	VZEROUPPER
+	RET
+
+// func panel16Q4_0_q8_t1ahead(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·panel16Q4_0_q8_t1ahead(SB), NOSPLIT, $0-64
 	MOVQ    y+0(FP), AX
 	MOVQ    yStep+8(FP), CX
 	MOVQ    x+24(FP), CX
@@ -1033,6 +1464,125 @@ block:
 	PREFETCHT0   2144(BX)
 	PREFETCHT0   2208(BX)
 	PREFETCHT0   2272(BX)
+	VPAND        32(BX), Y0, Y1
+	VPAND        64(BX), Y0, Y2
+	VPBROADCASTD (DX), Y3
+	VPMADDUBSW   Y3, Y1, Y1
+	VPMADDUBSW   Y3, Y2, Y2
+	VPAND        96(BX), Y0, Y3
+	VPAND        128(BX), Y0, Y4
+	VPBROADCASTD 4(DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y1, Y1
+	VPMADDUBSW   Y5, Y4, Y3
+	VPADDW       Y3, Y2, Y2
+	VPAND        160(BX), Y0, Y3
+	VPAND        192(BX), Y0, Y4
+	VPBROADCASTD 8(DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y1, Y1
+	VPMADDUBSW   Y5, Y4, Y3
+	VPADDW       Y3, Y2, Y2
+	VPAND        224(BX), Y0, Y3
+	VPAND        256(BX), Y0, Y4
+	VPBROADCASTD 12(DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y1, Y1
+	VPMADDUBSW   Y5, Y4, Y3
+	VPADDW       Y3, Y2, Y2
+	VMOVDQU      32(BX), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VMOVDQU      64(BX), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPBROADCASTD 16(DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y1, Y1
+	VPMADDUBSW   Y5, Y4, Y3
+	VPADDW       Y3, Y2, Y2
+	VMOVDQU      96(BX), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VMOVDQU      128(BX), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPBROADCASTD 20(DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y1, Y1
+	VPMADDUBSW   Y5, Y4, Y3
+	VPADDW       Y3, Y2, Y2
+	VMOVDQU      160(BX), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VMOVDQU      192(BX), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPBROADCASTD 24(DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y1, Y1
+	VPMADDUBSW   Y5, Y4, Y3
+	VPADDW       Y3, Y2, Y2
+	VMOVDQU      224(BX), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VMOVDQU      256(BX), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPBROADCASTD 28(DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y1, Y1
+	VPMADDUBSW   Y5, Y4, Y3
+	VPADDW       Y3, Y2, Y2
+	VPMADDWD     panel16One<>+0(SB), Y1, Y1
+	VPMADDWD     panel16One<>+0(SB), Y2, Y2
+	VCVTPH2PS    (BX), Y3
+	VCVTPH2PS    16(BX), Y4
+	VBROADCASTSS 64(CX), Y5
+	VPBROADCASTD 72(CX), Y6
+	VPSLLD       $0x03, Y6, Y6
+	VPSUBD       Y6, Y1, Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y5, Y3, Y3
+	VMULPS       Y3, Y1, Y1
+	VADDPS       (AX), Y1, Y1
+	VMOVUPS      Y1, (AX)
+	VPSUBD       Y6, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y5, Y4, Y1
+	VMULPS       Y1, Y2, Y2
+	VADDPS       32(AX), Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	ADDQ         $0x00000120, BX
+	ADDQ         $0x50, CX
+	ADDQ         $0x20, DX
+	DECQ         SI
+	JMP          block
+
+done:
+	VZEROUPPER
+	RET
+
+// func panel16Q4_0_q8_t1nta(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·panel16Q4_0_q8_t1nta(SB), NOSPLIT, $0-64
+	MOVQ    y+0(FP), AX
+	MOVQ    yStep+8(FP), CX
+	MOVQ    x+24(FP), CX
+	MOVQ    xStep+32(FP), DX
+	MOVQ    q+40(FP), DX
+	MOVQ    qStep+48(FP), BX
+	MOVQ    w+16(FP), BX
+	VMOVDQU panel16Bytes0f<>+0(SB), Y0
+	MOVQ    blocks+56(FP), SI
+
+block:
+	CMPQ         SI, $0x00
+	JLE          done
+	PREFETCHNTA  2080(BX)
+	PREFETCHNTA  2144(BX)
+	PREFETCHNTA  2208(BX)
+	PREFETCHNTA  2272(BX)
 	VPAND        32(BX), Y0, Y1
 	VPAND        64(BX), Y0, Y2
 	VPBROADCASTD (DX), Y3
@@ -2016,8 +2566,167 @@ done:
 	RET
 
 // func panel16Q4_1_t1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
-// Requires: AVX, AVX2, F16C, MMX+
+// Requires: AVX, AVX2, F16C
 TEXT ·panel16Q4_1_t1(SB), NOSPLIT, $0-48
+	MOVQ    y+0(FP), AX
+	MOVQ    x+16(FP), CX
+	MOVQ    w+8(FP), DX
+	MOVQ    hi+24(FP), BX
+	MOVQ    lo+32(FP), SI
+	VMOVDQU panel16Bytes0f<>+0(SB), Y0
+	MOVQ    blocks+40(FP), DI
+
+block:
+	CMPQ         DI, $0x00
+	JLE          done
+	VPBROADCASTD (BX), Y2
+	VPBROADCASTD (SI), Y4
+	VPAND        64(DX), Y0, Y3
+	VPMADDUBSW   Y2, Y3, Y1
+	VPMADDUBSW   Y4, Y3, Y3
+	VPAND        96(DX), Y0, Y5
+	VPMADDUBSW   Y2, Y5, Y2
+	VPMADDUBSW   Y4, Y5, Y4
+	VPBROADCASTD 4(BX), Y5
+	VPBROADCASTD 4(SI), Y6
+	VPAND        128(DX), Y0, Y7
+	VPMADDUBSW   Y5, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   Y6, Y7, Y7
+	VPADDW       Y7, Y3, Y3
+	VPAND        160(DX), Y0, Y7
+	VPMADDUBSW   Y5, Y7, Y5
+	VPADDW       Y5, Y2, Y2
+	VPMADDUBSW   Y6, Y7, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 8(BX), Y5
+	VPBROADCASTD 8(SI), Y6
+	VPAND        192(DX), Y0, Y7
+	VPMADDUBSW   Y5, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   Y6, Y7, Y7
+	VPADDW       Y7, Y3, Y3
+	VPAND        224(DX), Y0, Y7
+	VPMADDUBSW   Y5, Y7, Y5
+	VPADDW       Y5, Y2, Y2
+	VPMADDUBSW   Y6, Y7, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 12(BX), Y5
+	VPBROADCASTD 12(SI), Y6
+	VPAND        256(DX), Y0, Y7
+	VPMADDUBSW   Y5, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   Y6, Y7, Y7
+	VPADDW       Y7, Y3, Y3
+	VPAND        288(DX), Y0, Y7
+	VPMADDUBSW   Y5, Y7, Y5
+	VPADDW       Y5, Y2, Y2
+	VPMADDUBSW   Y6, Y7, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 16(BX), Y5
+	VPBROADCASTD 16(SI), Y6
+	VMOVDQU      64(DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   Y6, Y7, Y7
+	VPADDW       Y7, Y3, Y3
+	VMOVDQU      96(DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y5
+	VPADDW       Y5, Y2, Y2
+	VPMADDUBSW   Y6, Y7, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 20(BX), Y5
+	VPBROADCASTD 20(SI), Y6
+	VMOVDQU      128(DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   Y6, Y7, Y7
+	VPADDW       Y7, Y3, Y3
+	VMOVDQU      160(DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y5
+	VPADDW       Y5, Y2, Y2
+	VPMADDUBSW   Y6, Y7, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 24(BX), Y5
+	VPBROADCASTD 24(SI), Y6
+	VMOVDQU      192(DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   Y6, Y7, Y7
+	VPADDW       Y7, Y3, Y3
+	VMOVDQU      224(DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y5
+	VPADDW       Y5, Y2, Y2
+	VPMADDUBSW   Y6, Y7, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 28(BX), Y5
+	VPBROADCASTD 28(SI), Y6
+	VMOVDQU      256(DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   Y6, Y7, Y7
+	VPADDW       Y7, Y3, Y3
+	VMOVDQU      288(DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y5
+	VPADDW       Y5, Y2, Y2
+	VPMADDUBSW   Y6, Y7, Y5
+	VPADDW       Y5, Y4, Y4
+	VPMADDWD     panel16Plane<>+0(SB), Y1, Y1
+	VPMADDWD     panel16Plane<>+0(SB), Y2, Y2
+	VPMADDWD     panel16One<>+0(SB), Y3, Y3
+	VPADDD       Y3, Y1, Y1
+	VPMADDWD     panel16One<>+0(SB), Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VCVTPH2PS    (DX), Y3
+	VCVTPH2PS    32(DX), Y4
+	VCVTPH2PS    16(DX), Y5
+	VCVTPH2PS    48(DX), Y6
+	VBROADCASTSS 64(CX), Y7
+	VBROADCASTSS 68(CX), Y8
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y7, Y3, Y3
+	VMULPS       Y3, Y1, Y1
+	VADDPS       (AX), Y1, Y1
+	VMULPS       Y8, Y4, Y3
+	VADDPS       Y3, Y1, Y1
+	VMOVUPS      Y1, (AX)
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y7, Y5, Y1
+	VMULPS       Y1, Y2, Y2
+	VADDPS       32(AX), Y2, Y2
+	VMULPS       Y8, Y6, Y1
+	VADDPS       Y1, Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	ADDQ         $0x00000140, DX
+	ADDQ         $0x50, CX
+	ADDQ         $0x20, BX
+	ADDQ         $0x20, SI
+	DECQ         DI
+	JMP          block
+
+done:
+	VZEROUPPER
+	RET
+
+// func panel16Q4_1_t1ahead(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·panel16Q4_1_t1ahead(SB), NOSPLIT, $0-48
 	MOVQ    y+0(FP), AX
 	MOVQ    x+16(FP), CX
 	MOVQ    w+8(FP), DX
@@ -2033,6 +2742,169 @@ block:
 	PREFETCHT0   2176(DX)
 	PREFETCHT0   2240(DX)
 	PREFETCHT0   2304(DX)
+	VPBROADCASTD (BX), Y2
+	VPBROADCASTD (SI), Y4
+	VPAND        64(DX), Y0, Y3
+	VPMADDUBSW   Y2, Y3, Y1
+	VPMADDUBSW   Y4, Y3, Y3
+	VPAND        96(DX), Y0, Y5
+	VPMADDUBSW   Y2, Y5, Y2
+	VPMADDUBSW   Y4, Y5, Y4
+	VPBROADCASTD 4(BX), Y5
+	VPBROADCASTD 4(SI), Y6
+	VPAND        128(DX), Y0, Y7
+	VPMADDUBSW   Y5, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   Y6, Y7, Y7
+	VPADDW       Y7, Y3, Y3
+	VPAND        160(DX), Y0, Y7
+	VPMADDUBSW   Y5, Y7, Y5
+	VPADDW       Y5, Y2, Y2
+	VPMADDUBSW   Y6, Y7, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 8(BX), Y5
+	VPBROADCASTD 8(SI), Y6
+	VPAND        192(DX), Y0, Y7
+	VPMADDUBSW   Y5, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   Y6, Y7, Y7
+	VPADDW       Y7, Y3, Y3
+	VPAND        224(DX), Y0, Y7
+	VPMADDUBSW   Y5, Y7, Y5
+	VPADDW       Y5, Y2, Y2
+	VPMADDUBSW   Y6, Y7, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 12(BX), Y5
+	VPBROADCASTD 12(SI), Y6
+	VPAND        256(DX), Y0, Y7
+	VPMADDUBSW   Y5, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   Y6, Y7, Y7
+	VPADDW       Y7, Y3, Y3
+	VPAND        288(DX), Y0, Y7
+	VPMADDUBSW   Y5, Y7, Y5
+	VPADDW       Y5, Y2, Y2
+	VPMADDUBSW   Y6, Y7, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 16(BX), Y5
+	VPBROADCASTD 16(SI), Y6
+	VMOVDQU      64(DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   Y6, Y7, Y7
+	VPADDW       Y7, Y3, Y3
+	VMOVDQU      96(DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y5
+	VPADDW       Y5, Y2, Y2
+	VPMADDUBSW   Y6, Y7, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 20(BX), Y5
+	VPBROADCASTD 20(SI), Y6
+	VMOVDQU      128(DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   Y6, Y7, Y7
+	VPADDW       Y7, Y3, Y3
+	VMOVDQU      160(DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y5
+	VPADDW       Y5, Y2, Y2
+	VPMADDUBSW   Y6, Y7, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 24(BX), Y5
+	VPBROADCASTD 24(SI), Y6
+	VMOVDQU      192(DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   Y6, Y7, Y7
+	VPADDW       Y7, Y3, Y3
+	VMOVDQU      224(DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y5
+	VPADDW       Y5, Y2, Y2
+	VPMADDUBSW   Y6, Y7, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 28(BX), Y5
+	VPBROADCASTD 28(SI), Y6
+	VMOVDQU      256(DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   Y6, Y7, Y7
+	VPADDW       Y7, Y3, Y3
+	VMOVDQU      288(DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y5
+	VPADDW       Y5, Y2, Y2
+	VPMADDUBSW   Y6, Y7, Y5
+	VPADDW       Y5, Y4, Y4
+	VPMADDWD     panel16Plane<>+0(SB), Y1, Y1
+	VPMADDWD     panel16Plane<>+0(SB), Y2, Y2
+	VPMADDWD     panel16One<>+0(SB), Y3, Y3
+	VPADDD       Y3, Y1, Y1
+	VPMADDWD     panel16One<>+0(SB), Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VCVTPH2PS    (DX), Y3
+	VCVTPH2PS    32(DX), Y4
+	VCVTPH2PS    16(DX), Y5
+	VCVTPH2PS    48(DX), Y6
+	VBROADCASTSS 64(CX), Y7
+	VBROADCASTSS 68(CX), Y8
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y7, Y3, Y3
+	VMULPS       Y3, Y1, Y1
+	VADDPS       (AX), Y1, Y1
+	VMULPS       Y8, Y4, Y3
+	VADDPS       Y3, Y1, Y1
+	VMOVUPS      Y1, (AX)
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y7, Y5, Y1
+	VMULPS       Y1, Y2, Y2
+	VADDPS       32(AX), Y2, Y2
+	VMULPS       Y8, Y6, Y1
+	VADDPS       Y1, Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	ADDQ         $0x00000140, DX
+	ADDQ         $0x50, CX
+	ADDQ         $0x20, BX
+	ADDQ         $0x20, SI
+	DECQ         DI
+	JMP          block
+
+done:
+	VZEROUPPER
+	RET
+
+// func panel16Q4_1_t1nta(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·panel16Q4_1_t1nta(SB), NOSPLIT, $0-48
+	MOVQ    y+0(FP), AX
+	MOVQ    x+16(FP), CX
+	MOVQ    w+8(FP), DX
+	MOVQ    hi+24(FP), BX
+	MOVQ    lo+32(FP), SI
+	VMOVDQU panel16Bytes0f<>+0(SB), Y0
+	MOVQ    blocks+40(FP), DI
+
+block:
+	CMPQ         DI, $0x00
+	JLE          done
+	PREFETCHNTA  2112(DX)
+	PREFETCHNTA  2176(DX)
+	PREFETCHNTA  2240(DX)
+	PREFETCHNTA  2304(DX)
 	VPBROADCASTD (BX), Y2
 	VPBROADCASTD (SI), Y4
 	VPAND        64(DX), Y0, Y3
@@ -2942,8 +3814,126 @@ done:
 	RET
 
 // func panel16Q4_1_q8_t1(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
-// Requires: AVX, AVX2, F16C, MMX+
+// Requires: AVX, AVX2, F16C
 TEXT ·panel16Q4_1_q8_t1(SB), NOSPLIT, $0-64
+	MOVQ    y+0(FP), AX
+	MOVQ    yStep+8(FP), CX
+	MOVQ    x+24(FP), CX
+	MOVQ    xStep+32(FP), DX
+	MOVQ    q+40(FP), DX
+	MOVQ    qStep+48(FP), BX
+	MOVQ    w+16(FP), BX
+	VMOVDQU panel16Bytes0f<>+0(SB), Y0
+	MOVQ    blocks+56(FP), SI
+
+block:
+	CMPQ         SI, $0x00
+	JLE          done
+	VPAND        64(BX), Y0, Y1
+	VPAND        96(BX), Y0, Y2
+	VPBROADCASTD (DX), Y3
+	VPMADDUBSW   Y3, Y1, Y1
+	VPMADDUBSW   Y3, Y2, Y2
+	VPAND        128(BX), Y0, Y3
+	VPAND        160(BX), Y0, Y4
+	VPBROADCASTD 4(DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y1, Y1
+	VPMADDUBSW   Y5, Y4, Y3
+	VPADDW       Y3, Y2, Y2
+	VPAND        192(BX), Y0, Y3
+	VPAND        224(BX), Y0, Y4
+	VPBROADCASTD 8(DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y1, Y1
+	VPMADDUBSW   Y5, Y4, Y3
+	VPADDW       Y3, Y2, Y2
+	VPAND        256(BX), Y0, Y3
+	VPAND        288(BX), Y0, Y4
+	VPBROADCASTD 12(DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y1, Y1
+	VPMADDUBSW   Y5, Y4, Y3
+	VPADDW       Y3, Y2, Y2
+	VMOVDQU      64(BX), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VMOVDQU      96(BX), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPBROADCASTD 16(DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y1, Y1
+	VPMADDUBSW   Y5, Y4, Y3
+	VPADDW       Y3, Y2, Y2
+	VMOVDQU      128(BX), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VMOVDQU      160(BX), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPBROADCASTD 20(DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y1, Y1
+	VPMADDUBSW   Y5, Y4, Y3
+	VPADDW       Y3, Y2, Y2
+	VMOVDQU      192(BX), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VMOVDQU      224(BX), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPBROADCASTD 24(DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y1, Y1
+	VPMADDUBSW   Y5, Y4, Y3
+	VPADDW       Y3, Y2, Y2
+	VMOVDQU      256(BX), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VMOVDQU      288(BX), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPBROADCASTD 28(DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y1, Y1
+	VPMADDUBSW   Y5, Y4, Y3
+	VPADDW       Y3, Y2, Y2
+	VPMADDWD     panel16One<>+0(SB), Y1, Y1
+	VPMADDWD     panel16One<>+0(SB), Y2, Y2
+	VCVTPH2PS    (BX), Y3
+	VCVTPH2PS    32(BX), Y4
+	VCVTPH2PS    16(BX), Y5
+	VCVTPH2PS    48(BX), Y6
+	VBROADCASTSS 64(CX), Y7
+	VBROADCASTSS 68(CX), Y8
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y7, Y3, Y3
+	VMULPS       Y3, Y1, Y1
+	VADDPS       (AX), Y1, Y1
+	VMULPS       Y8, Y4, Y3
+	VADDPS       Y3, Y1, Y1
+	VMOVUPS      Y1, (AX)
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y7, Y5, Y1
+	VMULPS       Y1, Y2, Y2
+	VADDPS       32(AX), Y2, Y2
+	VMULPS       Y8, Y6, Y1
+	VADDPS       Y1, Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	ADDQ         $0x00000140, BX
+	ADDQ         $0x50, CX
+	ADDQ         $0x20, DX
+	DECQ         SI
+	JMP          block
+
+done:
+	VZEROUPPER
+	RET
+
+// func panel16Q4_1_q8_t1ahead(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·panel16Q4_1_q8_t1ahead(SB), NOSPLIT, $0-64
 	MOVQ    y+0(FP), AX
 	MOVQ    yStep+8(FP), CX
 	MOVQ    x+24(FP), CX
@@ -2961,6 +3951,128 @@ block:
 	PREFETCHT0   2176(BX)
 	PREFETCHT0   2240(BX)
 	PREFETCHT0   2304(BX)
+	VPAND        64(BX), Y0, Y1
+	VPAND        96(BX), Y0, Y2
+	VPBROADCASTD (DX), Y3
+	VPMADDUBSW   Y3, Y1, Y1
+	VPMADDUBSW   Y3, Y2, Y2
+	VPAND        128(BX), Y0, Y3
+	VPAND        160(BX), Y0, Y4
+	VPBROADCASTD 4(DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y1, Y1
+	VPMADDUBSW   Y5, Y4, Y3
+	VPADDW       Y3, Y2, Y2
+	VPAND        192(BX), Y0, Y3
+	VPAND        224(BX), Y0, Y4
+	VPBROADCASTD 8(DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y1, Y1
+	VPMADDUBSW   Y5, Y4, Y3
+	VPADDW       Y3, Y2, Y2
+	VPAND        256(BX), Y0, Y3
+	VPAND        288(BX), Y0, Y4
+	VPBROADCASTD 12(DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y1, Y1
+	VPMADDUBSW   Y5, Y4, Y3
+	VPADDW       Y3, Y2, Y2
+	VMOVDQU      64(BX), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VMOVDQU      96(BX), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPBROADCASTD 16(DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y1, Y1
+	VPMADDUBSW   Y5, Y4, Y3
+	VPADDW       Y3, Y2, Y2
+	VMOVDQU      128(BX), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VMOVDQU      160(BX), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPBROADCASTD 20(DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y1, Y1
+	VPMADDUBSW   Y5, Y4, Y3
+	VPADDW       Y3, Y2, Y2
+	VMOVDQU      192(BX), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VMOVDQU      224(BX), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPBROADCASTD 24(DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y1, Y1
+	VPMADDUBSW   Y5, Y4, Y3
+	VPADDW       Y3, Y2, Y2
+	VMOVDQU      256(BX), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VMOVDQU      288(BX), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPBROADCASTD 28(DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y1, Y1
+	VPMADDUBSW   Y5, Y4, Y3
+	VPADDW       Y3, Y2, Y2
+	VPMADDWD     panel16One<>+0(SB), Y1, Y1
+	VPMADDWD     panel16One<>+0(SB), Y2, Y2
+	VCVTPH2PS    (BX), Y3
+	VCVTPH2PS    32(BX), Y4
+	VCVTPH2PS    16(BX), Y5
+	VCVTPH2PS    48(BX), Y6
+	VBROADCASTSS 64(CX), Y7
+	VBROADCASTSS 68(CX), Y8
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y7, Y3, Y3
+	VMULPS       Y3, Y1, Y1
+	VADDPS       (AX), Y1, Y1
+	VMULPS       Y8, Y4, Y3
+	VADDPS       Y3, Y1, Y1
+	VMOVUPS      Y1, (AX)
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y7, Y5, Y1
+	VMULPS       Y1, Y2, Y2
+	VADDPS       32(AX), Y2, Y2
+	VMULPS       Y8, Y6, Y1
+	VADDPS       Y1, Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	ADDQ         $0x00000140, BX
+	ADDQ         $0x50, CX
+	ADDQ         $0x20, DX
+	DECQ         SI
+	JMP          block
+
+done:
+	VZEROUPPER
+	RET
+
+// func panel16Q4_1_q8_t1nta(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·panel16Q4_1_q8_t1nta(SB), NOSPLIT, $0-64
+	MOVQ    y+0(FP), AX
+	MOVQ    yStep+8(FP), CX
+	MOVQ    x+24(FP), CX
+	MOVQ    xStep+32(FP), DX
+	MOVQ    q+40(FP), DX
+	MOVQ    qStep+48(FP), BX
+	MOVQ    w+16(FP), BX
+	VMOVDQU panel16Bytes0f<>+0(SB), Y0
+	MOVQ    blocks+56(FP), SI
+
+block:
+	CMPQ         SI, $0x00
+	JLE          done
+	PREFETCHNTA  2112(BX)
+	PREFETCHNTA  2176(BX)
+	PREFETCHNTA  2240(BX)
+	PREFETCHNTA  2304(BX)
 	VPAND        64(BX), Y0, Y1
 	VPAND        96(BX), Y0, Y2
 	VPBROADCASTD (DX), Y3
@@ -3955,8 +5067,194 @@ done:
 	RET
 
 // func panel16Q5_0_t1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
-// Requires: AVX, AVX2, F16C, MMX+
+// Requires: AVX, AVX2, F16C
 TEXT ·panel16Q5_0_t1(SB), NOSPLIT, $0-48
+	MOVQ    y+0(FP), AX
+	MOVQ    x+16(FP), CX
+	MOVQ    w+8(FP), DX
+	MOVQ    hi+24(FP), BX
+	MOVQ    lo+32(FP), SI
+	VMOVDQU panel16Bytes1f<>+0(SB), Y0
+	MOVQ    blocks+40(FP), DI
+
+block:
+	CMPQ         DI, $0x00
+	JLE          done
+	VPBROADCASTD (BX), Y5
+	VPBROADCASTD (SI), Y1
+	VPAND        32(DX), Y0, Y2
+	VPMADDUBSW   Y5, Y2, Y3
+	VPMADDUBSW   Y1, Y2, Y4
+	VPAND        64(DX), Y0, Y2
+	VPMADDUBSW   Y5, Y2, Y5
+	VPMADDUBSW   Y1, Y2, Y6
+	VPBROADCASTD 4(BX), Y1
+	VPBROADCASTD 4(SI), Y2
+	VPAND        96(DX), Y0, Y7
+	VPMADDUBSW   Y1, Y7, Y8
+	VPADDW       Y8, Y3, Y3
+	VPMADDUBSW   Y2, Y7, Y7
+	VPADDW       Y7, Y4, Y4
+	VPAND        128(DX), Y0, Y7
+	VPMADDUBSW   Y1, Y7, Y1
+	VPADDW       Y1, Y5, Y5
+	VPMADDUBSW   Y2, Y7, Y1
+	VPADDW       Y1, Y6, Y6
+	VPBROADCASTD 8(BX), Y1
+	VPBROADCASTD 8(SI), Y2
+	VPAND        160(DX), Y0, Y7
+	VPMADDUBSW   Y1, Y7, Y8
+	VPADDW       Y8, Y3, Y3
+	VPMADDUBSW   Y2, Y7, Y7
+	VPADDW       Y7, Y4, Y4
+	VPAND        192(DX), Y0, Y7
+	VPMADDUBSW   Y1, Y7, Y1
+	VPADDW       Y1, Y5, Y5
+	VPMADDUBSW   Y2, Y7, Y1
+	VPADDW       Y1, Y6, Y6
+	VPBROADCASTD 12(BX), Y1
+	VPBROADCASTD 12(SI), Y2
+	VPAND        224(DX), Y0, Y7
+	VPMADDUBSW   Y1, Y7, Y8
+	VPADDW       Y8, Y3, Y3
+	VPMADDUBSW   Y2, Y7, Y7
+	VPADDW       Y7, Y4, Y4
+	VPAND        256(DX), Y0, Y7
+	VPMADDUBSW   Y1, Y7, Y1
+	VPADDW       Y1, Y5, Y5
+	VPMADDUBSW   Y2, Y7, Y1
+	VPADDW       Y1, Y6, Y6
+	VPMADDWD     panel16Plane<>+0(SB), Y3, Y1
+	VPMADDWD     panel16Plane<>+0(SB), Y5, Y2
+	VPBROADCASTD 16(BX), Y5
+	VPBROADCASTD 16(SI), Y7
+	VPAND        288(DX), Y0, Y8
+	VPMADDUBSW   Y5, Y8, Y3
+	VPMADDUBSW   Y7, Y8, Y8
+	VPADDW       Y8, Y4, Y4
+	VPAND        320(DX), Y0, Y8
+	VPMADDUBSW   Y5, Y8, Y5
+	VPMADDUBSW   Y7, Y8, Y7
+	VPADDW       Y7, Y6, Y6
+	VPBROADCASTD 20(BX), Y7
+	VPBROADCASTD 20(SI), Y8
+	VMOVDQU      32(DX), Y9
+	VPSRLW       $0x05, Y9, Y9
+	VPAND        panel16Bytes07<>+0(SB), Y9, Y9
+	VMOVDQU      96(DX), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        panel16Bytes18<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   Y7, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VPMADDUBSW   Y8, Y9, Y9
+	VPADDW       Y9, Y4, Y4
+	VMOVDQU      64(DX), Y9
+	VPSRLW       $0x05, Y9, Y9
+	VPAND        panel16Bytes07<>+0(SB), Y9, Y9
+	VMOVDQU      128(DX), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        panel16Bytes18<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   Y7, Y9, Y7
+	VPADDW       Y7, Y5, Y5
+	VPMADDUBSW   Y8, Y9, Y7
+	VPADDW       Y7, Y6, Y6
+	VPBROADCASTD 24(BX), Y7
+	VPBROADCASTD 24(SI), Y8
+	VMOVDQU      160(DX), Y9
+	VPSRLW       $0x05, Y9, Y9
+	VPAND        panel16Bytes07<>+0(SB), Y9, Y9
+	VMOVDQU      224(DX), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        panel16Bytes18<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   Y7, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VPMADDUBSW   Y8, Y9, Y9
+	VPADDW       Y9, Y4, Y4
+	VMOVDQU      192(DX), Y9
+	VPSRLW       $0x05, Y9, Y9
+	VPAND        panel16Bytes07<>+0(SB), Y9, Y9
+	VMOVDQU      256(DX), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        panel16Bytes18<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   Y7, Y9, Y7
+	VPADDW       Y7, Y5, Y5
+	VPMADDUBSW   Y8, Y9, Y7
+	VPADDW       Y7, Y6, Y6
+	VPBROADCASTD 28(BX), Y7
+	VPBROADCASTD 28(SI), Y8
+	VMOVDQU      288(DX), Y9
+	VPSRLW       $0x05, Y9, Y9
+	VPAND        panel16Bytes07<>+0(SB), Y9, Y9
+	VMOVDQU      96(DX), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        panel16Bytes08<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VMOVDQU      224(DX), Y10
+	VPSRLW       $0x03, Y10, Y10
+	VPAND        panel16Bytes10<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   Y7, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VPMADDUBSW   Y8, Y9, Y9
+	VPADDW       Y9, Y4, Y4
+	VMOVDQU      320(DX), Y9
+	VPSRLW       $0x05, Y9, Y9
+	VPAND        panel16Bytes07<>+0(SB), Y9, Y9
+	VMOVDQU      128(DX), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        panel16Bytes08<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VMOVDQU      256(DX), Y10
+	VPSRLW       $0x03, Y10, Y10
+	VPAND        panel16Bytes10<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   Y7, Y9, Y7
+	VPADDW       Y7, Y5, Y5
+	VPMADDUBSW   Y8, Y9, Y7
+	VPADDW       Y7, Y6, Y6
+	VPMADDWD     panel16Plane<>+0(SB), Y3, Y3
+	VPADDD       Y3, Y1, Y1
+	VPMADDWD     panel16Plane<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VPMADDWD     panel16One<>+0(SB), Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VPMADDWD     panel16One<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y2, Y2
+	VCVTPH2PS    (DX), Y3
+	VCVTPH2PS    16(DX), Y4
+	VBROADCASTSS 64(CX), Y5
+	VPBROADCASTD 72(CX), Y6
+	VPSLLD       $0x04, Y6, Y6
+	VPSUBD       Y6, Y1, Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y5, Y3, Y3
+	VMULPS       Y3, Y1, Y1
+	VADDPS       (AX), Y1, Y1
+	VMOVUPS      Y1, (AX)
+	VPSUBD       Y6, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y5, Y4, Y1
+	VMULPS       Y1, Y2, Y2
+	VADDPS       32(AX), Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	ADDQ         $0x00000160, DX
+	ADDQ         $0x50, CX
+	ADDQ         $0x20, BX
+	ADDQ         $0x20, SI
+	DECQ         DI
+	JMP          block
+
+done:
+	VZEROUPPER
+	RET
+
+// func panel16Q5_0_t1ahead(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·panel16Q5_0_t1ahead(SB), NOSPLIT, $0-48
 	MOVQ    y+0(FP), AX
 	MOVQ    x+16(FP), CX
 	MOVQ    w+8(FP), DX
@@ -3973,6 +5271,197 @@ block:
 	PREFETCHT0   2208(DX)
 	PREFETCHT0   2272(DX)
 	PREFETCHT0   2336(DX)
+	VPBROADCASTD (BX), Y5
+	VPBROADCASTD (SI), Y1
+	VPAND        32(DX), Y0, Y2
+	VPMADDUBSW   Y5, Y2, Y3
+	VPMADDUBSW   Y1, Y2, Y4
+	VPAND        64(DX), Y0, Y2
+	VPMADDUBSW   Y5, Y2, Y5
+	VPMADDUBSW   Y1, Y2, Y6
+	VPBROADCASTD 4(BX), Y1
+	VPBROADCASTD 4(SI), Y2
+	VPAND        96(DX), Y0, Y7
+	VPMADDUBSW   Y1, Y7, Y8
+	VPADDW       Y8, Y3, Y3
+	VPMADDUBSW   Y2, Y7, Y7
+	VPADDW       Y7, Y4, Y4
+	VPAND        128(DX), Y0, Y7
+	VPMADDUBSW   Y1, Y7, Y1
+	VPADDW       Y1, Y5, Y5
+	VPMADDUBSW   Y2, Y7, Y1
+	VPADDW       Y1, Y6, Y6
+	VPBROADCASTD 8(BX), Y1
+	VPBROADCASTD 8(SI), Y2
+	VPAND        160(DX), Y0, Y7
+	VPMADDUBSW   Y1, Y7, Y8
+	VPADDW       Y8, Y3, Y3
+	VPMADDUBSW   Y2, Y7, Y7
+	VPADDW       Y7, Y4, Y4
+	VPAND        192(DX), Y0, Y7
+	VPMADDUBSW   Y1, Y7, Y1
+	VPADDW       Y1, Y5, Y5
+	VPMADDUBSW   Y2, Y7, Y1
+	VPADDW       Y1, Y6, Y6
+	VPBROADCASTD 12(BX), Y1
+	VPBROADCASTD 12(SI), Y2
+	VPAND        224(DX), Y0, Y7
+	VPMADDUBSW   Y1, Y7, Y8
+	VPADDW       Y8, Y3, Y3
+	VPMADDUBSW   Y2, Y7, Y7
+	VPADDW       Y7, Y4, Y4
+	VPAND        256(DX), Y0, Y7
+	VPMADDUBSW   Y1, Y7, Y1
+	VPADDW       Y1, Y5, Y5
+	VPMADDUBSW   Y2, Y7, Y1
+	VPADDW       Y1, Y6, Y6
+	VPMADDWD     panel16Plane<>+0(SB), Y3, Y1
+	VPMADDWD     panel16Plane<>+0(SB), Y5, Y2
+	VPBROADCASTD 16(BX), Y5
+	VPBROADCASTD 16(SI), Y7
+	VPAND        288(DX), Y0, Y8
+	VPMADDUBSW   Y5, Y8, Y3
+	VPMADDUBSW   Y7, Y8, Y8
+	VPADDW       Y8, Y4, Y4
+	VPAND        320(DX), Y0, Y8
+	VPMADDUBSW   Y5, Y8, Y5
+	VPMADDUBSW   Y7, Y8, Y7
+	VPADDW       Y7, Y6, Y6
+	VPBROADCASTD 20(BX), Y7
+	VPBROADCASTD 20(SI), Y8
+	VMOVDQU      32(DX), Y9
+	VPSRLW       $0x05, Y9, Y9
+	VPAND        panel16Bytes07<>+0(SB), Y9, Y9
+	VMOVDQU      96(DX), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        panel16Bytes18<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   Y7, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VPMADDUBSW   Y8, Y9, Y9
+	VPADDW       Y9, Y4, Y4
+	VMOVDQU      64(DX), Y9
+	VPSRLW       $0x05, Y9, Y9
+	VPAND        panel16Bytes07<>+0(SB), Y9, Y9
+	VMOVDQU      128(DX), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        panel16Bytes18<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   Y7, Y9, Y7
+	VPADDW       Y7, Y5, Y5
+	VPMADDUBSW   Y8, Y9, Y7
+	VPADDW       Y7, Y6, Y6
+	VPBROADCASTD 24(BX), Y7
+	VPBROADCASTD 24(SI), Y8
+	VMOVDQU      160(DX), Y9
+	VPSRLW       $0x05, Y9, Y9
+	VPAND        panel16Bytes07<>+0(SB), Y9, Y9
+	VMOVDQU      224(DX), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        panel16Bytes18<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   Y7, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VPMADDUBSW   Y8, Y9, Y9
+	VPADDW       Y9, Y4, Y4
+	VMOVDQU      192(DX), Y9
+	VPSRLW       $0x05, Y9, Y9
+	VPAND        panel16Bytes07<>+0(SB), Y9, Y9
+	VMOVDQU      256(DX), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        panel16Bytes18<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   Y7, Y9, Y7
+	VPADDW       Y7, Y5, Y5
+	VPMADDUBSW   Y8, Y9, Y7
+	VPADDW       Y7, Y6, Y6
+	VPBROADCASTD 28(BX), Y7
+	VPBROADCASTD 28(SI), Y8
+	VMOVDQU      288(DX), Y9
+	VPSRLW       $0x05, Y9, Y9
+	VPAND        panel16Bytes07<>+0(SB), Y9, Y9
+	VMOVDQU      96(DX), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        panel16Bytes08<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VMOVDQU      224(DX), Y10
+	VPSRLW       $0x03, Y10, Y10
+	VPAND        panel16Bytes10<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   Y7, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VPMADDUBSW   Y8, Y9, Y9
+	VPADDW       Y9, Y4, Y4
+	VMOVDQU      320(DX), Y9
+	VPSRLW       $0x05, Y9, Y9
+	VPAND        panel16Bytes07<>+0(SB), Y9, Y9
+	VMOVDQU      128(DX), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        panel16Bytes08<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VMOVDQU      256(DX), Y10
+	VPSRLW       $0x03, Y10, Y10
+	VPAND        panel16Bytes10<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   Y7, Y9, Y7
+	VPADDW       Y7, Y5, Y5
+	VPMADDUBSW   Y8, Y9, Y7
+	VPADDW       Y7, Y6, Y6
+	VPMADDWD     panel16Plane<>+0(SB), Y3, Y3
+	VPADDD       Y3, Y1, Y1
+	VPMADDWD     panel16Plane<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VPMADDWD     panel16One<>+0(SB), Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VPMADDWD     panel16One<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y2, Y2
+	VCVTPH2PS    (DX), Y3
+	VCVTPH2PS    16(DX), Y4
+	VBROADCASTSS 64(CX), Y5
+	VPBROADCASTD 72(CX), Y6
+	VPSLLD       $0x04, Y6, Y6
+	VPSUBD       Y6, Y1, Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y5, Y3, Y3
+	VMULPS       Y3, Y1, Y1
+	VADDPS       (AX), Y1, Y1
+	VMOVUPS      Y1, (AX)
+	VPSUBD       Y6, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y5, Y4, Y1
+	VMULPS       Y1, Y2, Y2
+	VADDPS       32(AX), Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	ADDQ         $0x00000160, DX
+	ADDQ         $0x50, CX
+	ADDQ         $0x20, BX
+	ADDQ         $0x20, SI
+	DECQ         DI
+	JMP          block
+
+done:
+	VZEROUPPER
+	RET
+
+// func panel16Q5_0_t1nta(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·panel16Q5_0_t1nta(SB), NOSPLIT, $0-48
+	MOVQ    y+0(FP), AX
+	MOVQ    x+16(FP), CX
+	MOVQ    w+8(FP), DX
+	MOVQ    hi+24(FP), BX
+	MOVQ    lo+32(FP), SI
+	VMOVDQU panel16Bytes1f<>+0(SB), Y0
+	MOVQ    blocks+40(FP), DI
+
+block:
+	CMPQ         DI, $0x00
+	JLE          done
+	PREFETCHNTA  2080(DX)
+	PREFETCHNTA  2144(DX)
+	PREFETCHNTA  2208(DX)
+	PREFETCHNTA  2272(DX)
+	PREFETCHNTA  2336(DX)
 	VPBROADCASTD (BX), Y5
 	VPBROADCASTD (SI), Y1
 	VPAND        32(DX), Y0, Y2
@@ -4958,8 +6447,153 @@ done:
 	RET
 
 // func panel16Q5_0_q8_t1(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
-// Requires: AVX, AVX2, F16C, MMX+
+// Requires: AVX, AVX2, F16C
 TEXT ·panel16Q5_0_q8_t1(SB), NOSPLIT, $0-64
+	MOVQ    y+0(FP), AX
+	MOVQ    yStep+8(FP), CX
+	MOVQ    x+24(FP), CX
+	MOVQ    xStep+32(FP), DX
+	MOVQ    q+40(FP), DX
+	MOVQ    qStep+48(FP), BX
+	MOVQ    w+16(FP), BX
+	VMOVDQU panel16Bytes1f<>+0(SB), Y0
+	MOVQ    blocks+56(FP), SI
+
+block:
+	CMPQ         SI, $0x00
+	JLE          done
+	VPAND        32(BX), Y0, Y8
+	VPAND        64(BX), Y0, Y2
+	VPAND        96(BX), Y0, Y1
+	VPAND        128(BX), Y0, Y3
+	VPAND        160(BX), Y0, Y4
+	VPAND        192(BX), Y0, Y5
+	VPAND        224(BX), Y0, Y6
+	VPAND        256(BX), Y0, Y7
+	VPBROADCASTD (DX), Y9
+	VPMADDUBSW   Y9, Y8, Y8
+	VPMADDUBSW   Y9, Y2, Y2
+	VPBROADCASTD 4(DX), Y9
+	VPMADDUBSW   Y9, Y1, Y1
+	VPADDW       Y1, Y8, Y8
+	VPMADDUBSW   Y9, Y3, Y1
+	VPADDW       Y1, Y2, Y2
+	VPBROADCASTD 8(DX), Y1
+	VPMADDUBSW   Y1, Y4, Y3
+	VPADDW       Y3, Y8, Y8
+	VPMADDUBSW   Y1, Y5, Y1
+	VPADDW       Y1, Y2, Y2
+	VPBROADCASTD 12(DX), Y1
+	VPMADDUBSW   Y1, Y6, Y3
+	VPADDW       Y3, Y8, Y8
+	VPMADDUBSW   Y1, Y7, Y1
+	VPADDW       Y1, Y2, Y2
+	VPMADDWD     panel16One<>+0(SB), Y8, Y1
+	VPMADDWD     panel16One<>+0(SB), Y2, Y2
+	VPAND        288(BX), Y0, Y3
+	VPAND        320(BX), Y0, Y4
+	VMOVDQU      32(BX), Y5
+	VPSRLW       $0x05, Y5, Y5
+	VPAND        panel16Bytes07<>+0(SB), Y5, Y5
+	VMOVDQU      96(BX), Y6
+	VPSRLW       $0x02, Y6, Y6
+	VPAND        panel16Bytes18<>+0(SB), Y6, Y6
+	VPOR         Y6, Y5, Y5
+	VMOVDQU      64(BX), Y6
+	VPSRLW       $0x05, Y6, Y6
+	VPAND        panel16Bytes07<>+0(SB), Y6, Y6
+	VMOVDQU      128(BX), Y7
+	VPSRLW       $0x02, Y7, Y7
+	VPAND        panel16Bytes18<>+0(SB), Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VMOVDQU      160(BX), Y7
+	VPSRLW       $0x05, Y7, Y7
+	VPAND        panel16Bytes07<>+0(SB), Y7, Y7
+	VMOVDQU      224(BX), Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        panel16Bytes18<>+0(SB), Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VMOVDQU      192(BX), Y8
+	VPSRLW       $0x05, Y8, Y8
+	VPAND        panel16Bytes07<>+0(SB), Y8, Y8
+	VMOVDQU      256(BX), Y9
+	VPSRLW       $0x02, Y9, Y9
+	VPAND        panel16Bytes18<>+0(SB), Y9, Y9
+	VPOR         Y9, Y8, Y8
+	VMOVDQU      288(BX), Y9
+	VPSRLW       $0x05, Y9, Y9
+	VPAND        panel16Bytes07<>+0(SB), Y9, Y9
+	VMOVDQU      96(BX), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        panel16Bytes08<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VMOVDQU      224(BX), Y10
+	VPSRLW       $0x03, Y10, Y10
+	VPAND        panel16Bytes10<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VMOVDQU      320(BX), Y10
+	VPSRLW       $0x05, Y10, Y10
+	VPAND        panel16Bytes07<>+0(SB), Y10, Y10
+	VMOVDQU      128(BX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        panel16Bytes08<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VMOVDQU      256(BX), Y11
+	VPSRLW       $0x03, Y11, Y11
+	VPAND        panel16Bytes10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPBROADCASTD 16(DX), Y11
+	VPMADDUBSW   Y11, Y3, Y3
+	VPMADDUBSW   Y11, Y4, Y4
+	VPBROADCASTD 20(DX), Y11
+	VPMADDUBSW   Y11, Y5, Y5
+	VPADDW       Y5, Y3, Y3
+	VPMADDUBSW   Y11, Y6, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 24(DX), Y5
+	VPMADDUBSW   Y5, Y7, Y6
+	VPADDW       Y6, Y3, Y3
+	VPMADDUBSW   Y5, Y8, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 28(DX), Y5
+	VPMADDUBSW   Y5, Y9, Y6
+	VPADDW       Y6, Y3, Y3
+	VPMADDUBSW   Y5, Y10, Y5
+	VPADDW       Y5, Y4, Y4
+	VPMADDWD     panel16One<>+0(SB), Y3, Y3
+	VPADDD       Y3, Y1, Y1
+	VPMADDWD     panel16One<>+0(SB), Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VCVTPH2PS    (BX), Y3
+	VCVTPH2PS    16(BX), Y4
+	VBROADCASTSS 64(CX), Y5
+	VPBROADCASTD 72(CX), Y6
+	VPSLLD       $0x04, Y6, Y6
+	VPSUBD       Y6, Y1, Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y5, Y3, Y3
+	VMULPS       Y3, Y1, Y1
+	VADDPS       (AX), Y1, Y1
+	VMOVUPS      Y1, (AX)
+	VPSUBD       Y6, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y5, Y4, Y1
+	VMULPS       Y1, Y2, Y2
+	VADDPS       32(AX), Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	ADDQ         $0x00000160, BX
+	ADDQ         $0x50, CX
+	ADDQ         $0x20, DX
+	DECQ         SI
+	JMP          block
+
+done:
+	VZEROUPPER
+	RET
+
+// func panel16Q5_0_q8_t1ahead(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·panel16Q5_0_q8_t1ahead(SB), NOSPLIT, $0-64
 	MOVQ    y+0(FP), AX
 	MOVQ    yStep+8(FP), CX
 	MOVQ    x+24(FP), CX
@@ -4978,6 +6612,156 @@ block:
 	PREFETCHT0   2208(BX)
 	PREFETCHT0   2272(BX)
 	PREFETCHT0   2336(BX)
+	VPAND        32(BX), Y0, Y8
+	VPAND        64(BX), Y0, Y2
+	VPAND        96(BX), Y0, Y1
+	VPAND        128(BX), Y0, Y3
+	VPAND        160(BX), Y0, Y4
+	VPAND        192(BX), Y0, Y5
+	VPAND        224(BX), Y0, Y6
+	VPAND        256(BX), Y0, Y7
+	VPBROADCASTD (DX), Y9
+	VPMADDUBSW   Y9, Y8, Y8
+	VPMADDUBSW   Y9, Y2, Y2
+	VPBROADCASTD 4(DX), Y9
+	VPMADDUBSW   Y9, Y1, Y1
+	VPADDW       Y1, Y8, Y8
+	VPMADDUBSW   Y9, Y3, Y1
+	VPADDW       Y1, Y2, Y2
+	VPBROADCASTD 8(DX), Y1
+	VPMADDUBSW   Y1, Y4, Y3
+	VPADDW       Y3, Y8, Y8
+	VPMADDUBSW   Y1, Y5, Y1
+	VPADDW       Y1, Y2, Y2
+	VPBROADCASTD 12(DX), Y1
+	VPMADDUBSW   Y1, Y6, Y3
+	VPADDW       Y3, Y8, Y8
+	VPMADDUBSW   Y1, Y7, Y1
+	VPADDW       Y1, Y2, Y2
+	VPMADDWD     panel16One<>+0(SB), Y8, Y1
+	VPMADDWD     panel16One<>+0(SB), Y2, Y2
+	VPAND        288(BX), Y0, Y3
+	VPAND        320(BX), Y0, Y4
+	VMOVDQU      32(BX), Y5
+	VPSRLW       $0x05, Y5, Y5
+	VPAND        panel16Bytes07<>+0(SB), Y5, Y5
+	VMOVDQU      96(BX), Y6
+	VPSRLW       $0x02, Y6, Y6
+	VPAND        panel16Bytes18<>+0(SB), Y6, Y6
+	VPOR         Y6, Y5, Y5
+	VMOVDQU      64(BX), Y6
+	VPSRLW       $0x05, Y6, Y6
+	VPAND        panel16Bytes07<>+0(SB), Y6, Y6
+	VMOVDQU      128(BX), Y7
+	VPSRLW       $0x02, Y7, Y7
+	VPAND        panel16Bytes18<>+0(SB), Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VMOVDQU      160(BX), Y7
+	VPSRLW       $0x05, Y7, Y7
+	VPAND        panel16Bytes07<>+0(SB), Y7, Y7
+	VMOVDQU      224(BX), Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        panel16Bytes18<>+0(SB), Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VMOVDQU      192(BX), Y8
+	VPSRLW       $0x05, Y8, Y8
+	VPAND        panel16Bytes07<>+0(SB), Y8, Y8
+	VMOVDQU      256(BX), Y9
+	VPSRLW       $0x02, Y9, Y9
+	VPAND        panel16Bytes18<>+0(SB), Y9, Y9
+	VPOR         Y9, Y8, Y8
+	VMOVDQU      288(BX), Y9
+	VPSRLW       $0x05, Y9, Y9
+	VPAND        panel16Bytes07<>+0(SB), Y9, Y9
+	VMOVDQU      96(BX), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        panel16Bytes08<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VMOVDQU      224(BX), Y10
+	VPSRLW       $0x03, Y10, Y10
+	VPAND        panel16Bytes10<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VMOVDQU      320(BX), Y10
+	VPSRLW       $0x05, Y10, Y10
+	VPAND        panel16Bytes07<>+0(SB), Y10, Y10
+	VMOVDQU      128(BX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        panel16Bytes08<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VMOVDQU      256(BX), Y11
+	VPSRLW       $0x03, Y11, Y11
+	VPAND        panel16Bytes10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPBROADCASTD 16(DX), Y11
+	VPMADDUBSW   Y11, Y3, Y3
+	VPMADDUBSW   Y11, Y4, Y4
+	VPBROADCASTD 20(DX), Y11
+	VPMADDUBSW   Y11, Y5, Y5
+	VPADDW       Y5, Y3, Y3
+	VPMADDUBSW   Y11, Y6, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 24(DX), Y5
+	VPMADDUBSW   Y5, Y7, Y6
+	VPADDW       Y6, Y3, Y3
+	VPMADDUBSW   Y5, Y8, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 28(DX), Y5
+	VPMADDUBSW   Y5, Y9, Y6
+	VPADDW       Y6, Y3, Y3
+	VPMADDUBSW   Y5, Y10, Y5
+	VPADDW       Y5, Y4, Y4
+	VPMADDWD     panel16One<>+0(SB), Y3, Y3
+	VPADDD       Y3, Y1, Y1
+	VPMADDWD     panel16One<>+0(SB), Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VCVTPH2PS    (BX), Y3
+	VCVTPH2PS    16(BX), Y4
+	VBROADCASTSS 64(CX), Y5
+	VPBROADCASTD 72(CX), Y6
+	VPSLLD       $0x04, Y6, Y6
+	VPSUBD       Y6, Y1, Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y5, Y3, Y3
+	VMULPS       Y3, Y1, Y1
+	VADDPS       (AX), Y1, Y1
+	VMOVUPS      Y1, (AX)
+	VPSUBD       Y6, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y5, Y4, Y1
+	VMULPS       Y1, Y2, Y2
+	VADDPS       32(AX), Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	ADDQ         $0x00000160, BX
+	ADDQ         $0x50, CX
+	ADDQ         $0x20, DX
+	DECQ         SI
+	JMP          block
+
+done:
+	VZEROUPPER
+	RET
+
+// func panel16Q5_0_q8_t1nta(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·panel16Q5_0_q8_t1nta(SB), NOSPLIT, $0-64
+	MOVQ    y+0(FP), AX
+	MOVQ    yStep+8(FP), CX
+	MOVQ    x+24(FP), CX
+	MOVQ    xStep+32(FP), DX
+	MOVQ    q+40(FP), DX
+	MOVQ    qStep+48(FP), BX
+	MOVQ    w+16(FP), BX
+	VMOVDQU panel16Bytes1f<>+0(SB), Y0
+	MOVQ    blocks+56(FP), SI
+
+block:
+	CMPQ         SI, $0x00
+	JLE          done
+	PREFETCHNTA  2080(BX)
+	PREFETCHNTA  2144(BX)
+	PREFETCHNTA  2208(BX)
+	PREFETCHNTA  2272(BX)
+	PREFETCHNTA  2336(BX)
 	VPAND        32(BX), Y0, Y8
 	VPAND        64(BX), Y0, Y2
 	VPAND        96(BX), Y0, Y1
@@ -6124,8 +7908,197 @@ done:
 	RET
 
 // func panel16Q5_1_t1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
-// Requires: AVX, AVX2, F16C, MMX+
+// Requires: AVX, AVX2, F16C
 TEXT ·panel16Q5_1_t1(SB), NOSPLIT, $0-48
+	MOVQ    y+0(FP), AX
+	MOVQ    x+16(FP), CX
+	MOVQ    w+8(FP), DX
+	MOVQ    hi+24(FP), BX
+	MOVQ    lo+32(FP), SI
+	VMOVDQU panel16Bytes1f<>+0(SB), Y0
+	MOVQ    blocks+40(FP), DI
+
+block:
+	CMPQ         DI, $0x00
+	JLE          done
+	VPBROADCASTD (BX), Y5
+	VPBROADCASTD (SI), Y1
+	VPAND        64(DX), Y0, Y2
+	VPMADDUBSW   Y5, Y2, Y3
+	VPMADDUBSW   Y1, Y2, Y4
+	VPAND        96(DX), Y0, Y2
+	VPMADDUBSW   Y5, Y2, Y5
+	VPMADDUBSW   Y1, Y2, Y6
+	VPBROADCASTD 4(BX), Y1
+	VPBROADCASTD 4(SI), Y2
+	VPAND        128(DX), Y0, Y7
+	VPMADDUBSW   Y1, Y7, Y8
+	VPADDW       Y8, Y3, Y3
+	VPMADDUBSW   Y2, Y7, Y7
+	VPADDW       Y7, Y4, Y4
+	VPAND        160(DX), Y0, Y7
+	VPMADDUBSW   Y1, Y7, Y1
+	VPADDW       Y1, Y5, Y5
+	VPMADDUBSW   Y2, Y7, Y1
+	VPADDW       Y1, Y6, Y6
+	VPBROADCASTD 8(BX), Y1
+	VPBROADCASTD 8(SI), Y2
+	VPAND        192(DX), Y0, Y7
+	VPMADDUBSW   Y1, Y7, Y8
+	VPADDW       Y8, Y3, Y3
+	VPMADDUBSW   Y2, Y7, Y7
+	VPADDW       Y7, Y4, Y4
+	VPAND        224(DX), Y0, Y7
+	VPMADDUBSW   Y1, Y7, Y1
+	VPADDW       Y1, Y5, Y5
+	VPMADDUBSW   Y2, Y7, Y1
+	VPADDW       Y1, Y6, Y6
+	VPBROADCASTD 12(BX), Y1
+	VPBROADCASTD 12(SI), Y2
+	VPAND        256(DX), Y0, Y7
+	VPMADDUBSW   Y1, Y7, Y8
+	VPADDW       Y8, Y3, Y3
+	VPMADDUBSW   Y2, Y7, Y7
+	VPADDW       Y7, Y4, Y4
+	VPAND        288(DX), Y0, Y7
+	VPMADDUBSW   Y1, Y7, Y1
+	VPADDW       Y1, Y5, Y5
+	VPMADDUBSW   Y2, Y7, Y1
+	VPADDW       Y1, Y6, Y6
+	VPMADDWD     panel16Plane<>+0(SB), Y3, Y1
+	VPMADDWD     panel16Plane<>+0(SB), Y5, Y2
+	VPBROADCASTD 16(BX), Y5
+	VPBROADCASTD 16(SI), Y7
+	VPAND        320(DX), Y0, Y8
+	VPMADDUBSW   Y5, Y8, Y3
+	VPMADDUBSW   Y7, Y8, Y8
+	VPADDW       Y8, Y4, Y4
+	VPAND        352(DX), Y0, Y8
+	VPMADDUBSW   Y5, Y8, Y5
+	VPMADDUBSW   Y7, Y8, Y7
+	VPADDW       Y7, Y6, Y6
+	VPBROADCASTD 20(BX), Y7
+	VPBROADCASTD 20(SI), Y8
+	VMOVDQU      64(DX), Y9
+	VPSRLW       $0x05, Y9, Y9
+	VPAND        panel16Bytes07<>+0(SB), Y9, Y9
+	VMOVDQU      128(DX), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        panel16Bytes18<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   Y7, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VPMADDUBSW   Y8, Y9, Y9
+	VPADDW       Y9, Y4, Y4
+	VMOVDQU      96(DX), Y9
+	VPSRLW       $0x05, Y9, Y9
+	VPAND        panel16Bytes07<>+0(SB), Y9, Y9
+	VMOVDQU      160(DX), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        panel16Bytes18<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   Y7, Y9, Y7
+	VPADDW       Y7, Y5, Y5
+	VPMADDUBSW   Y8, Y9, Y7
+	VPADDW       Y7, Y6, Y6
+	VPBROADCASTD 24(BX), Y7
+	VPBROADCASTD 24(SI), Y8
+	VMOVDQU      192(DX), Y9
+	VPSRLW       $0x05, Y9, Y9
+	VPAND        panel16Bytes07<>+0(SB), Y9, Y9
+	VMOVDQU      256(DX), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        panel16Bytes18<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   Y7, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VPMADDUBSW   Y8, Y9, Y9
+	VPADDW       Y9, Y4, Y4
+	VMOVDQU      224(DX), Y9
+	VPSRLW       $0x05, Y9, Y9
+	VPAND        panel16Bytes07<>+0(SB), Y9, Y9
+	VMOVDQU      288(DX), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        panel16Bytes18<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   Y7, Y9, Y7
+	VPADDW       Y7, Y5, Y5
+	VPMADDUBSW   Y8, Y9, Y7
+	VPADDW       Y7, Y6, Y6
+	VPBROADCASTD 28(BX), Y7
+	VPBROADCASTD 28(SI), Y8
+	VMOVDQU      320(DX), Y9
+	VPSRLW       $0x05, Y9, Y9
+	VPAND        panel16Bytes07<>+0(SB), Y9, Y9
+	VMOVDQU      128(DX), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        panel16Bytes08<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VMOVDQU      256(DX), Y10
+	VPSRLW       $0x03, Y10, Y10
+	VPAND        panel16Bytes10<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   Y7, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VPMADDUBSW   Y8, Y9, Y9
+	VPADDW       Y9, Y4, Y4
+	VMOVDQU      352(DX), Y9
+	VPSRLW       $0x05, Y9, Y9
+	VPAND        panel16Bytes07<>+0(SB), Y9, Y9
+	VMOVDQU      160(DX), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        panel16Bytes08<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VMOVDQU      288(DX), Y10
+	VPSRLW       $0x03, Y10, Y10
+	VPAND        panel16Bytes10<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   Y7, Y9, Y7
+	VPADDW       Y7, Y5, Y5
+	VPMADDUBSW   Y8, Y9, Y7
+	VPADDW       Y7, Y6, Y6
+	VPMADDWD     panel16Plane<>+0(SB), Y3, Y3
+	VPADDD       Y3, Y1, Y1
+	VPMADDWD     panel16Plane<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VPMADDWD     panel16One<>+0(SB), Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VPMADDWD     panel16One<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y2, Y2
+	VCVTPH2PS    (DX), Y3
+	VCVTPH2PS    32(DX), Y4
+	VCVTPH2PS    16(DX), Y5
+	VCVTPH2PS    48(DX), Y6
+	VBROADCASTSS 64(CX), Y7
+	VBROADCASTSS 68(CX), Y8
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y7, Y3, Y3
+	VMULPS       Y3, Y1, Y1
+	VADDPS       (AX), Y1, Y1
+	VMULPS       Y8, Y4, Y3
+	VADDPS       Y3, Y1, Y1
+	VMOVUPS      Y1, (AX)
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y7, Y5, Y1
+	VMULPS       Y1, Y2, Y2
+	VADDPS       32(AX), Y2, Y2
+	VMULPS       Y8, Y6, Y1
+	VADDPS       Y1, Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	ADDQ         $0x00000180, DX
+	ADDQ         $0x50, CX
+	ADDQ         $0x20, BX
+	ADDQ         $0x20, SI
+	DECQ         DI
+	JMP          block
+
+done:
+	VZEROUPPER
+	RET
+
+// func panel16Q5_1_t1ahead(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·panel16Q5_1_t1ahead(SB), NOSPLIT, $0-48
 	MOVQ    y+0(FP), AX
 	MOVQ    x+16(FP), CX
 	MOVQ    w+8(FP), DX
@@ -6142,6 +8115,200 @@ block:
 	PREFETCHT0   2240(DX)
 	PREFETCHT0   2304(DX)
 	PREFETCHT0   2368(DX)
+	VPBROADCASTD (BX), Y5
+	VPBROADCASTD (SI), Y1
+	VPAND        64(DX), Y0, Y2
+	VPMADDUBSW   Y5, Y2, Y3
+	VPMADDUBSW   Y1, Y2, Y4
+	VPAND        96(DX), Y0, Y2
+	VPMADDUBSW   Y5, Y2, Y5
+	VPMADDUBSW   Y1, Y2, Y6
+	VPBROADCASTD 4(BX), Y1
+	VPBROADCASTD 4(SI), Y2
+	VPAND        128(DX), Y0, Y7
+	VPMADDUBSW   Y1, Y7, Y8
+	VPADDW       Y8, Y3, Y3
+	VPMADDUBSW   Y2, Y7, Y7
+	VPADDW       Y7, Y4, Y4
+	VPAND        160(DX), Y0, Y7
+	VPMADDUBSW   Y1, Y7, Y1
+	VPADDW       Y1, Y5, Y5
+	VPMADDUBSW   Y2, Y7, Y1
+	VPADDW       Y1, Y6, Y6
+	VPBROADCASTD 8(BX), Y1
+	VPBROADCASTD 8(SI), Y2
+	VPAND        192(DX), Y0, Y7
+	VPMADDUBSW   Y1, Y7, Y8
+	VPADDW       Y8, Y3, Y3
+	VPMADDUBSW   Y2, Y7, Y7
+	VPADDW       Y7, Y4, Y4
+	VPAND        224(DX), Y0, Y7
+	VPMADDUBSW   Y1, Y7, Y1
+	VPADDW       Y1, Y5, Y5
+	VPMADDUBSW   Y2, Y7, Y1
+	VPADDW       Y1, Y6, Y6
+	VPBROADCASTD 12(BX), Y1
+	VPBROADCASTD 12(SI), Y2
+	VPAND        256(DX), Y0, Y7
+	VPMADDUBSW   Y1, Y7, Y8
+	VPADDW       Y8, Y3, Y3
+	VPMADDUBSW   Y2, Y7, Y7
+	VPADDW       Y7, Y4, Y4
+	VPAND        288(DX), Y0, Y7
+	VPMADDUBSW   Y1, Y7, Y1
+	VPADDW       Y1, Y5, Y5
+	VPMADDUBSW   Y2, Y7, Y1
+	VPADDW       Y1, Y6, Y6
+	VPMADDWD     panel16Plane<>+0(SB), Y3, Y1
+	VPMADDWD     panel16Plane<>+0(SB), Y5, Y2
+	VPBROADCASTD 16(BX), Y5
+	VPBROADCASTD 16(SI), Y7
+	VPAND        320(DX), Y0, Y8
+	VPMADDUBSW   Y5, Y8, Y3
+	VPMADDUBSW   Y7, Y8, Y8
+	VPADDW       Y8, Y4, Y4
+	VPAND        352(DX), Y0, Y8
+	VPMADDUBSW   Y5, Y8, Y5
+	VPMADDUBSW   Y7, Y8, Y7
+	VPADDW       Y7, Y6, Y6
+	VPBROADCASTD 20(BX), Y7
+	VPBROADCASTD 20(SI), Y8
+	VMOVDQU      64(DX), Y9
+	VPSRLW       $0x05, Y9, Y9
+	VPAND        panel16Bytes07<>+0(SB), Y9, Y9
+	VMOVDQU      128(DX), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        panel16Bytes18<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   Y7, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VPMADDUBSW   Y8, Y9, Y9
+	VPADDW       Y9, Y4, Y4
+	VMOVDQU      96(DX), Y9
+	VPSRLW       $0x05, Y9, Y9
+	VPAND        panel16Bytes07<>+0(SB), Y9, Y9
+	VMOVDQU      160(DX), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        panel16Bytes18<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   Y7, Y9, Y7
+	VPADDW       Y7, Y5, Y5
+	VPMADDUBSW   Y8, Y9, Y7
+	VPADDW       Y7, Y6, Y6
+	VPBROADCASTD 24(BX), Y7
+	VPBROADCASTD 24(SI), Y8
+	VMOVDQU      192(DX), Y9
+	VPSRLW       $0x05, Y9, Y9
+	VPAND        panel16Bytes07<>+0(SB), Y9, Y9
+	VMOVDQU      256(DX), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        panel16Bytes18<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   Y7, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VPMADDUBSW   Y8, Y9, Y9
+	VPADDW       Y9, Y4, Y4
+	VMOVDQU      224(DX), Y9
+	VPSRLW       $0x05, Y9, Y9
+	VPAND        panel16Bytes07<>+0(SB), Y9, Y9
+	VMOVDQU      288(DX), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        panel16Bytes18<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   Y7, Y9, Y7
+	VPADDW       Y7, Y5, Y5
+	VPMADDUBSW   Y8, Y9, Y7
+	VPADDW       Y7, Y6, Y6
+	VPBROADCASTD 28(BX), Y7
+	VPBROADCASTD 28(SI), Y8
+	VMOVDQU      320(DX), Y9
+	VPSRLW       $0x05, Y9, Y9
+	VPAND        panel16Bytes07<>+0(SB), Y9, Y9
+	VMOVDQU      128(DX), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        panel16Bytes08<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VMOVDQU      256(DX), Y10
+	VPSRLW       $0x03, Y10, Y10
+	VPAND        panel16Bytes10<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   Y7, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VPMADDUBSW   Y8, Y9, Y9
+	VPADDW       Y9, Y4, Y4
+	VMOVDQU      352(DX), Y9
+	VPSRLW       $0x05, Y9, Y9
+	VPAND        panel16Bytes07<>+0(SB), Y9, Y9
+	VMOVDQU      160(DX), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        panel16Bytes08<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VMOVDQU      288(DX), Y10
+	VPSRLW       $0x03, Y10, Y10
+	VPAND        panel16Bytes10<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   Y7, Y9, Y7
+	VPADDW       Y7, Y5, Y5
+	VPMADDUBSW   Y8, Y9, Y7
+	VPADDW       Y7, Y6, Y6
+	VPMADDWD     panel16Plane<>+0(SB), Y3, Y3
+	VPADDD       Y3, Y1, Y1
+	VPMADDWD     panel16Plane<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VPMADDWD     panel16One<>+0(SB), Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VPMADDWD     panel16One<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y2, Y2
+	VCVTPH2PS    (DX), Y3
+	VCVTPH2PS    32(DX), Y4
+	VCVTPH2PS    16(DX), Y5
+	VCVTPH2PS    48(DX), Y6
+	VBROADCASTSS 64(CX), Y7
+	VBROADCASTSS 68(CX), Y8
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y7, Y3, Y3
+	VMULPS       Y3, Y1, Y1
+	VADDPS       (AX), Y1, Y1
+	VMULPS       Y8, Y4, Y3
+	VADDPS       Y3, Y1, Y1
+	VMOVUPS      Y1, (AX)
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y7, Y5, Y1
+	VMULPS       Y1, Y2, Y2
+	VADDPS       32(AX), Y2, Y2
+	VMULPS       Y8, Y6, Y1
+	VADDPS       Y1, Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	ADDQ         $0x00000180, DX
+	ADDQ         $0x50, CX
+	ADDQ         $0x20, BX
+	ADDQ         $0x20, SI
+	DECQ         DI
+	JMP          block
+
+done:
+	VZEROUPPER
+	RET
+
+// func panel16Q5_1_t1nta(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·panel16Q5_1_t1nta(SB), NOSPLIT, $0-48
+	MOVQ    y+0(FP), AX
+	MOVQ    x+16(FP), CX
+	MOVQ    w+8(FP), DX
+	MOVQ    hi+24(FP), BX
+	MOVQ    lo+32(FP), SI
+	VMOVDQU panel16Bytes1f<>+0(SB), Y0
+	MOVQ    blocks+40(FP), DI
+
+block:
+	CMPQ         DI, $0x00
+	JLE          done
+	PREFETCHNTA  2112(DX)
+	PREFETCHNTA  2176(DX)
+	PREFETCHNTA  2240(DX)
+	PREFETCHNTA  2304(DX)
+	PREFETCHNTA  2368(DX)
 	VPBROADCASTD (BX), Y5
 	VPBROADCASTD (SI), Y1
 	VPAND        64(DX), Y0, Y2
@@ -7140,8 +9307,156 @@ done:
 	RET
 
 // func panel16Q5_1_q8_t1(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
-// Requires: AVX, AVX2, F16C, MMX+
+// Requires: AVX, AVX2, F16C
 TEXT ·panel16Q5_1_q8_t1(SB), NOSPLIT, $0-64
+	MOVQ    y+0(FP), AX
+	MOVQ    yStep+8(FP), CX
+	MOVQ    x+24(FP), CX
+	MOVQ    xStep+32(FP), DX
+	MOVQ    q+40(FP), DX
+	MOVQ    qStep+48(FP), BX
+	MOVQ    w+16(FP), BX
+	VMOVDQU panel16Bytes1f<>+0(SB), Y0
+	MOVQ    blocks+56(FP), SI
+
+block:
+	CMPQ         SI, $0x00
+	JLE          done
+	VPAND        64(BX), Y0, Y8
+	VPAND        96(BX), Y0, Y2
+	VPAND        128(BX), Y0, Y1
+	VPAND        160(BX), Y0, Y3
+	VPAND        192(BX), Y0, Y4
+	VPAND        224(BX), Y0, Y5
+	VPAND        256(BX), Y0, Y6
+	VPAND        288(BX), Y0, Y7
+	VPBROADCASTD (DX), Y9
+	VPMADDUBSW   Y9, Y8, Y8
+	VPMADDUBSW   Y9, Y2, Y2
+	VPBROADCASTD 4(DX), Y9
+	VPMADDUBSW   Y9, Y1, Y1
+	VPADDW       Y1, Y8, Y8
+	VPMADDUBSW   Y9, Y3, Y1
+	VPADDW       Y1, Y2, Y2
+	VPBROADCASTD 8(DX), Y1
+	VPMADDUBSW   Y1, Y4, Y3
+	VPADDW       Y3, Y8, Y8
+	VPMADDUBSW   Y1, Y5, Y1
+	VPADDW       Y1, Y2, Y2
+	VPBROADCASTD 12(DX), Y1
+	VPMADDUBSW   Y1, Y6, Y3
+	VPADDW       Y3, Y8, Y8
+	VPMADDUBSW   Y1, Y7, Y1
+	VPADDW       Y1, Y2, Y2
+	VPMADDWD     panel16One<>+0(SB), Y8, Y1
+	VPMADDWD     panel16One<>+0(SB), Y2, Y2
+	VPAND        320(BX), Y0, Y3
+	VPAND        352(BX), Y0, Y4
+	VMOVDQU      64(BX), Y5
+	VPSRLW       $0x05, Y5, Y5
+	VPAND        panel16Bytes07<>+0(SB), Y5, Y5
+	VMOVDQU      128(BX), Y6
+	VPSRLW       $0x02, Y6, Y6
+	VPAND        panel16Bytes18<>+0(SB), Y6, Y6
+	VPOR         Y6, Y5, Y5
+	VMOVDQU      96(BX), Y6
+	VPSRLW       $0x05, Y6, Y6
+	VPAND        panel16Bytes07<>+0(SB), Y6, Y6
+	VMOVDQU      160(BX), Y7
+	VPSRLW       $0x02, Y7, Y7
+	VPAND        panel16Bytes18<>+0(SB), Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VMOVDQU      192(BX), Y7
+	VPSRLW       $0x05, Y7, Y7
+	VPAND        panel16Bytes07<>+0(SB), Y7, Y7
+	VMOVDQU      256(BX), Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        panel16Bytes18<>+0(SB), Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VMOVDQU      224(BX), Y8
+	VPSRLW       $0x05, Y8, Y8
+	VPAND        panel16Bytes07<>+0(SB), Y8, Y8
+	VMOVDQU      288(BX), Y9
+	VPSRLW       $0x02, Y9, Y9
+	VPAND        panel16Bytes18<>+0(SB), Y9, Y9
+	VPOR         Y9, Y8, Y8
+	VMOVDQU      320(BX), Y9
+	VPSRLW       $0x05, Y9, Y9
+	VPAND        panel16Bytes07<>+0(SB), Y9, Y9
+	VMOVDQU      128(BX), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        panel16Bytes08<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VMOVDQU      256(BX), Y10
+	VPSRLW       $0x03, Y10, Y10
+	VPAND        panel16Bytes10<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VMOVDQU      352(BX), Y10
+	VPSRLW       $0x05, Y10, Y10
+	VPAND        panel16Bytes07<>+0(SB), Y10, Y10
+	VMOVDQU      160(BX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        panel16Bytes08<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VMOVDQU      288(BX), Y11
+	VPSRLW       $0x03, Y11, Y11
+	VPAND        panel16Bytes10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPBROADCASTD 16(DX), Y11
+	VPMADDUBSW   Y11, Y3, Y3
+	VPMADDUBSW   Y11, Y4, Y4
+	VPBROADCASTD 20(DX), Y11
+	VPMADDUBSW   Y11, Y5, Y5
+	VPADDW       Y5, Y3, Y3
+	VPMADDUBSW   Y11, Y6, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 24(DX), Y5
+	VPMADDUBSW   Y5, Y7, Y6
+	VPADDW       Y6, Y3, Y3
+	VPMADDUBSW   Y5, Y8, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 28(DX), Y5
+	VPMADDUBSW   Y5, Y9, Y6
+	VPADDW       Y6, Y3, Y3
+	VPMADDUBSW   Y5, Y10, Y5
+	VPADDW       Y5, Y4, Y4
+	VPMADDWD     panel16One<>+0(SB), Y3, Y3
+	VPADDD       Y3, Y1, Y1
+	VPMADDWD     panel16One<>+0(SB), Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VCVTPH2PS    (BX), Y3
+	VCVTPH2PS    32(BX), Y4
+	VCVTPH2PS    16(BX), Y5
+	VCVTPH2PS    48(BX), Y6
+	VBROADCASTSS 64(CX), Y7
+	VBROADCASTSS 68(CX), Y8
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y7, Y3, Y3
+	VMULPS       Y3, Y1, Y1
+	VADDPS       (AX), Y1, Y1
+	VMULPS       Y8, Y4, Y3
+	VADDPS       Y3, Y1, Y1
+	VMOVUPS      Y1, (AX)
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y7, Y5, Y1
+	VMULPS       Y1, Y2, Y2
+	VADDPS       32(AX), Y2, Y2
+	VMULPS       Y8, Y6, Y1
+	VADDPS       Y1, Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	ADDQ         $0x00000180, BX
+	ADDQ         $0x50, CX
+	ADDQ         $0x20, DX
+	DECQ         SI
+	JMP          block
+
+done:
+	VZEROUPPER
+	RET
+
+// func panel16Q5_1_q8_t1ahead(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·panel16Q5_1_q8_t1ahead(SB), NOSPLIT, $0-64
 	MOVQ    y+0(FP), AX
 	MOVQ    yStep+8(FP), CX
 	MOVQ    x+24(FP), CX
@@ -7160,6 +9475,159 @@ block:
 	PREFETCHT0   2240(BX)
 	PREFETCHT0   2304(BX)
 	PREFETCHT0   2368(BX)
+	VPAND        64(BX), Y0, Y8
+	VPAND        96(BX), Y0, Y2
+	VPAND        128(BX), Y0, Y1
+	VPAND        160(BX), Y0, Y3
+	VPAND        192(BX), Y0, Y4
+	VPAND        224(BX), Y0, Y5
+	VPAND        256(BX), Y0, Y6
+	VPAND        288(BX), Y0, Y7
+	VPBROADCASTD (DX), Y9
+	VPMADDUBSW   Y9, Y8, Y8
+	VPMADDUBSW   Y9, Y2, Y2
+	VPBROADCASTD 4(DX), Y9
+	VPMADDUBSW   Y9, Y1, Y1
+	VPADDW       Y1, Y8, Y8
+	VPMADDUBSW   Y9, Y3, Y1
+	VPADDW       Y1, Y2, Y2
+	VPBROADCASTD 8(DX), Y1
+	VPMADDUBSW   Y1, Y4, Y3
+	VPADDW       Y3, Y8, Y8
+	VPMADDUBSW   Y1, Y5, Y1
+	VPADDW       Y1, Y2, Y2
+	VPBROADCASTD 12(DX), Y1
+	VPMADDUBSW   Y1, Y6, Y3
+	VPADDW       Y3, Y8, Y8
+	VPMADDUBSW   Y1, Y7, Y1
+	VPADDW       Y1, Y2, Y2
+	VPMADDWD     panel16One<>+0(SB), Y8, Y1
+	VPMADDWD     panel16One<>+0(SB), Y2, Y2
+	VPAND        320(BX), Y0, Y3
+	VPAND        352(BX), Y0, Y4
+	VMOVDQU      64(BX), Y5
+	VPSRLW       $0x05, Y5, Y5
+	VPAND        panel16Bytes07<>+0(SB), Y5, Y5
+	VMOVDQU      128(BX), Y6
+	VPSRLW       $0x02, Y6, Y6
+	VPAND        panel16Bytes18<>+0(SB), Y6, Y6
+	VPOR         Y6, Y5, Y5
+	VMOVDQU      96(BX), Y6
+	VPSRLW       $0x05, Y6, Y6
+	VPAND        panel16Bytes07<>+0(SB), Y6, Y6
+	VMOVDQU      160(BX), Y7
+	VPSRLW       $0x02, Y7, Y7
+	VPAND        panel16Bytes18<>+0(SB), Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VMOVDQU      192(BX), Y7
+	VPSRLW       $0x05, Y7, Y7
+	VPAND        panel16Bytes07<>+0(SB), Y7, Y7
+	VMOVDQU      256(BX), Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        panel16Bytes18<>+0(SB), Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VMOVDQU      224(BX), Y8
+	VPSRLW       $0x05, Y8, Y8
+	VPAND        panel16Bytes07<>+0(SB), Y8, Y8
+	VMOVDQU      288(BX), Y9
+	VPSRLW       $0x02, Y9, Y9
+	VPAND        panel16Bytes18<>+0(SB), Y9, Y9
+	VPOR         Y9, Y8, Y8
+	VMOVDQU      320(BX), Y9
+	VPSRLW       $0x05, Y9, Y9
+	VPAND        panel16Bytes07<>+0(SB), Y9, Y9
+	VMOVDQU      128(BX), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        panel16Bytes08<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VMOVDQU      256(BX), Y10
+	VPSRLW       $0x03, Y10, Y10
+	VPAND        panel16Bytes10<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VMOVDQU      352(BX), Y10
+	VPSRLW       $0x05, Y10, Y10
+	VPAND        panel16Bytes07<>+0(SB), Y10, Y10
+	VMOVDQU      160(BX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        panel16Bytes08<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VMOVDQU      288(BX), Y11
+	VPSRLW       $0x03, Y11, Y11
+	VPAND        panel16Bytes10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPBROADCASTD 16(DX), Y11
+	VPMADDUBSW   Y11, Y3, Y3
+	VPMADDUBSW   Y11, Y4, Y4
+	VPBROADCASTD 20(DX), Y11
+	VPMADDUBSW   Y11, Y5, Y5
+	VPADDW       Y5, Y3, Y3
+	VPMADDUBSW   Y11, Y6, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 24(DX), Y5
+	VPMADDUBSW   Y5, Y7, Y6
+	VPADDW       Y6, Y3, Y3
+	VPMADDUBSW   Y5, Y8, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 28(DX), Y5
+	VPMADDUBSW   Y5, Y9, Y6
+	VPADDW       Y6, Y3, Y3
+	VPMADDUBSW   Y5, Y10, Y5
+	VPADDW       Y5, Y4, Y4
+	VPMADDWD     panel16One<>+0(SB), Y3, Y3
+	VPADDD       Y3, Y1, Y1
+	VPMADDWD     panel16One<>+0(SB), Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VCVTPH2PS    (BX), Y3
+	VCVTPH2PS    32(BX), Y4
+	VCVTPH2PS    16(BX), Y5
+	VCVTPH2PS    48(BX), Y6
+	VBROADCASTSS 64(CX), Y7
+	VBROADCASTSS 68(CX), Y8
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y7, Y3, Y3
+	VMULPS       Y3, Y1, Y1
+	VADDPS       (AX), Y1, Y1
+	VMULPS       Y8, Y4, Y3
+	VADDPS       Y3, Y1, Y1
+	VMOVUPS      Y1, (AX)
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y7, Y5, Y1
+	VMULPS       Y1, Y2, Y2
+	VADDPS       32(AX), Y2, Y2
+	VMULPS       Y8, Y6, Y1
+	VADDPS       Y1, Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	ADDQ         $0x00000180, BX
+	ADDQ         $0x50, CX
+	ADDQ         $0x20, DX
+	DECQ         SI
+	JMP          block
+
+done:
+	VZEROUPPER
+	RET
+
+// func panel16Q5_1_q8_t1nta(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·panel16Q5_1_q8_t1nta(SB), NOSPLIT, $0-64
+	MOVQ    y+0(FP), AX
+	MOVQ    yStep+8(FP), CX
+	MOVQ    x+24(FP), CX
+	MOVQ    xStep+32(FP), DX
+	MOVQ    q+40(FP), DX
+	MOVQ    qStep+48(FP), BX
+	MOVQ    w+16(FP), BX
+	VMOVDQU panel16Bytes1f<>+0(SB), Y0
+	MOVQ    blocks+56(FP), SI
+
+block:
+	CMPQ         SI, $0x00
+	JLE          done
+	PREFETCHNTA  2112(BX)
+	PREFETCHNTA  2176(BX)
+	PREFETCHNTA  2240(BX)
+	PREFETCHNTA  2304(BX)
+	PREFETCHNTA  2368(BX)
 	VPAND        64(BX), Y0, Y8
 	VPAND        96(BX), Y0, Y2
 	VPAND        128(BX), Y0, Y1
@@ -8317,8 +10785,190 @@ done:
 	RET
 
 // func panel16Q8_0_t1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
-// Requires: AVX, AVX2, F16C, MMX+
+// Requires: AVX, AVX2, F16C
 TEXT ·panel16Q8_0_t1(SB), NOSPLIT, $0-48
+	MOVQ     y+0(FP), AX
+	MOVQ     x+16(FP), CX
+	MOVQ     w+8(FP), DX
+	VPCMPEQW Y0, Y0, Y0
+	VPSRLW   $0x08, Y0, Y0
+	VMOVDQU  panel16Bytes80<>+0(SB), Y1
+	MOVQ     blocks+40(FP), BX
+
+block:
+	CMPQ         BX, $0x00
+	JLE          done
+	VMOVDQU      32(DX), Y4
+	VPXOR        Y1, Y4, Y4
+	VPAND        Y0, Y4, Y2
+	VPSRLW       $0x08, Y4, Y4
+	VMOVDQU      64(DX), Y5
+	VPXOR        Y1, Y5, Y5
+	VPAND        Y0, Y5, Y3
+	VPSRLW       $0x08, Y5, Y5
+	VPBROADCASTD (CX), Y6
+	VPMADDWD     Y6, Y2, Y2
+	VPMADDWD     Y6, Y3, Y3
+	VPBROADCASTD 4(CX), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VPMADDWD     Y6, Y5, Y4
+	VPADDD       Y4, Y3, Y3
+	VMOVDQU      96(DX), Y5
+	VPXOR        Y1, Y5, Y5
+	VPAND        Y0, Y5, Y4
+	VPSRLW       $0x08, Y5, Y5
+	VMOVDQU      128(DX), Y7
+	VPXOR        Y1, Y7, Y7
+	VPAND        Y0, Y7, Y6
+	VPSRLW       $0x08, Y7, Y7
+	VPBROADCASTD 8(CX), Y8
+	VPMADDWD     Y8, Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VPMADDWD     Y8, Y6, Y4
+	VPADDD       Y4, Y3, Y3
+	VPBROADCASTD 12(CX), Y4
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VPMADDWD     Y4, Y7, Y4
+	VPADDD       Y4, Y3, Y3
+	VMOVDQU      160(DX), Y5
+	VPXOR        Y1, Y5, Y5
+	VPAND        Y0, Y5, Y4
+	VPSRLW       $0x08, Y5, Y5
+	VMOVDQU      192(DX), Y7
+	VPXOR        Y1, Y7, Y7
+	VPAND        Y0, Y7, Y6
+	VPSRLW       $0x08, Y7, Y7
+	VPBROADCASTD 16(CX), Y8
+	VPMADDWD     Y8, Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VPMADDWD     Y8, Y6, Y4
+	VPADDD       Y4, Y3, Y3
+	VPBROADCASTD 20(CX), Y4
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VPMADDWD     Y4, Y7, Y4
+	VPADDD       Y4, Y3, Y3
+	VMOVDQU      224(DX), Y5
+	VPXOR        Y1, Y5, Y5
+	VPAND        Y0, Y5, Y4
+	VPSRLW       $0x08, Y5, Y5
+	VMOVDQU      256(DX), Y7
+	VPXOR        Y1, Y7, Y7
+	VPAND        Y0, Y7, Y6
+	VPSRLW       $0x08, Y7, Y7
+	VPBROADCASTD 24(CX), Y8
+	VPMADDWD     Y8, Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VPMADDWD     Y8, Y6, Y4
+	VPADDD       Y4, Y3, Y3
+	VPBROADCASTD 28(CX), Y4
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VPMADDWD     Y4, Y7, Y4
+	VPADDD       Y4, Y3, Y3
+	VMOVDQU      288(DX), Y5
+	VPXOR        Y1, Y5, Y5
+	VPAND        Y0, Y5, Y4
+	VPSRLW       $0x08, Y5, Y5
+	VMOVDQU      320(DX), Y7
+	VPXOR        Y1, Y7, Y7
+	VPAND        Y0, Y7, Y6
+	VPSRLW       $0x08, Y7, Y7
+	VPBROADCASTD 32(CX), Y8
+	VPMADDWD     Y8, Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VPMADDWD     Y8, Y6, Y4
+	VPADDD       Y4, Y3, Y3
+	VPBROADCASTD 36(CX), Y4
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VPMADDWD     Y4, Y7, Y4
+	VPADDD       Y4, Y3, Y3
+	VMOVDQU      352(DX), Y5
+	VPXOR        Y1, Y5, Y5
+	VPAND        Y0, Y5, Y4
+	VPSRLW       $0x08, Y5, Y5
+	VMOVDQU      384(DX), Y7
+	VPXOR        Y1, Y7, Y7
+	VPAND        Y0, Y7, Y6
+	VPSRLW       $0x08, Y7, Y7
+	VPBROADCASTD 40(CX), Y8
+	VPMADDWD     Y8, Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VPMADDWD     Y8, Y6, Y4
+	VPADDD       Y4, Y3, Y3
+	VPBROADCASTD 44(CX), Y4
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VPMADDWD     Y4, Y7, Y4
+	VPADDD       Y4, Y3, Y3
+	VMOVDQU      416(DX), Y5
+	VPXOR        Y1, Y5, Y5
+	VPAND        Y0, Y5, Y4
+	VPSRLW       $0x08, Y5, Y5
+	VMOVDQU      448(DX), Y7
+	VPXOR        Y1, Y7, Y7
+	VPAND        Y0, Y7, Y6
+	VPSRLW       $0x08, Y7, Y7
+	VPBROADCASTD 48(CX), Y8
+	VPMADDWD     Y8, Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VPMADDWD     Y8, Y6, Y4
+	VPADDD       Y4, Y3, Y3
+	VPBROADCASTD 52(CX), Y4
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VPMADDWD     Y4, Y7, Y4
+	VPADDD       Y4, Y3, Y3
+	VMOVDQU      480(DX), Y5
+	VPXOR        Y1, Y5, Y5
+	VPAND        Y0, Y5, Y4
+	VPSRLW       $0x08, Y5, Y5
+	VMOVDQU      512(DX), Y7
+	VPXOR        Y1, Y7, Y7
+	VPAND        Y0, Y7, Y6
+	VPSRLW       $0x08, Y7, Y7
+	VPBROADCASTD 56(CX), Y8
+	VPMADDWD     Y8, Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VPMADDWD     Y8, Y6, Y4
+	VPADDD       Y4, Y3, Y3
+	VPBROADCASTD 60(CX), Y4
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VPMADDWD     Y4, Y7, Y4
+	VPADDD       Y4, Y3, Y3
+	VCVTPH2PS    (DX), Y4
+	VCVTPH2PS    16(DX), Y5
+	VBROADCASTSS 64(CX), Y6
+	VPBROADCASTD 72(CX), Y7
+	VPSLLD       $0x07, Y7, Y7
+	VPSUBD       Y7, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y6, Y4, Y4
+	VMULPS       Y4, Y2, Y2
+	VADDPS       (AX), Y2, Y2
+	VMOVUPS      Y2, (AX)
+	VPSUBD       Y7, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y6, Y5, Y2
+	VMULPS       Y2, Y3, Y3
+	VADDPS       32(AX), Y3, Y3
+	VMOVUPS      Y3, 32(AX)
+	ADDQ         $0x00000220, DX
+	ADDQ         $0x50, CX
+	DECQ         BX
+	JMP          block
+
+done:
+	VZEROUPPER
+	RET
+
+// func panel16Q8_0_t1ahead(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·panel16Q8_0_t1ahead(SB), NOSPLIT, $0-48
 	MOVQ     y+0(FP), AX
 	MOVQ     x+16(FP), CX
 	MOVQ     w+8(FP), DX
@@ -8338,6 +10988,196 @@ block:
 	PREFETCHT0   2400(DX)
 	PREFETCHT0   2464(DX)
 	PREFETCHT0   2528(DX)
+	VMOVDQU      32(DX), Y4
+	VPXOR        Y1, Y4, Y4
+	VPAND        Y0, Y4, Y2
+	VPSRLW       $0x08, Y4, Y4
+	VMOVDQU      64(DX), Y5
+	VPXOR        Y1, Y5, Y5
+	VPAND        Y0, Y5, Y3
+	VPSRLW       $0x08, Y5, Y5
+	VPBROADCASTD (CX), Y6
+	VPMADDWD     Y6, Y2, Y2
+	VPMADDWD     Y6, Y3, Y3
+	VPBROADCASTD 4(CX), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VPMADDWD     Y6, Y5, Y4
+	VPADDD       Y4, Y3, Y3
+	VMOVDQU      96(DX), Y5
+	VPXOR        Y1, Y5, Y5
+	VPAND        Y0, Y5, Y4
+	VPSRLW       $0x08, Y5, Y5
+	VMOVDQU      128(DX), Y7
+	VPXOR        Y1, Y7, Y7
+	VPAND        Y0, Y7, Y6
+	VPSRLW       $0x08, Y7, Y7
+	VPBROADCASTD 8(CX), Y8
+	VPMADDWD     Y8, Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VPMADDWD     Y8, Y6, Y4
+	VPADDD       Y4, Y3, Y3
+	VPBROADCASTD 12(CX), Y4
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VPMADDWD     Y4, Y7, Y4
+	VPADDD       Y4, Y3, Y3
+	VMOVDQU      160(DX), Y5
+	VPXOR        Y1, Y5, Y5
+	VPAND        Y0, Y5, Y4
+	VPSRLW       $0x08, Y5, Y5
+	VMOVDQU      192(DX), Y7
+	VPXOR        Y1, Y7, Y7
+	VPAND        Y0, Y7, Y6
+	VPSRLW       $0x08, Y7, Y7
+	VPBROADCASTD 16(CX), Y8
+	VPMADDWD     Y8, Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VPMADDWD     Y8, Y6, Y4
+	VPADDD       Y4, Y3, Y3
+	VPBROADCASTD 20(CX), Y4
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VPMADDWD     Y4, Y7, Y4
+	VPADDD       Y4, Y3, Y3
+	VMOVDQU      224(DX), Y5
+	VPXOR        Y1, Y5, Y5
+	VPAND        Y0, Y5, Y4
+	VPSRLW       $0x08, Y5, Y5
+	VMOVDQU      256(DX), Y7
+	VPXOR        Y1, Y7, Y7
+	VPAND        Y0, Y7, Y6
+	VPSRLW       $0x08, Y7, Y7
+	VPBROADCASTD 24(CX), Y8
+	VPMADDWD     Y8, Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VPMADDWD     Y8, Y6, Y4
+	VPADDD       Y4, Y3, Y3
+	VPBROADCASTD 28(CX), Y4
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VPMADDWD     Y4, Y7, Y4
+	VPADDD       Y4, Y3, Y3
+	VMOVDQU      288(DX), Y5
+	VPXOR        Y1, Y5, Y5
+	VPAND        Y0, Y5, Y4
+	VPSRLW       $0x08, Y5, Y5
+	VMOVDQU      320(DX), Y7
+	VPXOR        Y1, Y7, Y7
+	VPAND        Y0, Y7, Y6
+	VPSRLW       $0x08, Y7, Y7
+	VPBROADCASTD 32(CX), Y8
+	VPMADDWD     Y8, Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VPMADDWD     Y8, Y6, Y4
+	VPADDD       Y4, Y3, Y3
+	VPBROADCASTD 36(CX), Y4
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VPMADDWD     Y4, Y7, Y4
+	VPADDD       Y4, Y3, Y3
+	VMOVDQU      352(DX), Y5
+	VPXOR        Y1, Y5, Y5
+	VPAND        Y0, Y5, Y4
+	VPSRLW       $0x08, Y5, Y5
+	VMOVDQU      384(DX), Y7
+	VPXOR        Y1, Y7, Y7
+	VPAND        Y0, Y7, Y6
+	VPSRLW       $0x08, Y7, Y7
+	VPBROADCASTD 40(CX), Y8
+	VPMADDWD     Y8, Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VPMADDWD     Y8, Y6, Y4
+	VPADDD       Y4, Y3, Y3
+	VPBROADCASTD 44(CX), Y4
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VPMADDWD     Y4, Y7, Y4
+	VPADDD       Y4, Y3, Y3
+	VMOVDQU      416(DX), Y5
+	VPXOR        Y1, Y5, Y5
+	VPAND        Y0, Y5, Y4
+	VPSRLW       $0x08, Y5, Y5
+	VMOVDQU      448(DX), Y7
+	VPXOR        Y1, Y7, Y7
+	VPAND        Y0, Y7, Y6
+	VPSRLW       $0x08, Y7, Y7
+	VPBROADCASTD 48(CX), Y8
+	VPMADDWD     Y8, Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VPMADDWD     Y8, Y6, Y4
+	VPADDD       Y4, Y3, Y3
+	VPBROADCASTD 52(CX), Y4
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VPMADDWD     Y4, Y7, Y4
+	VPADDD       Y4, Y3, Y3
+	VMOVDQU      480(DX), Y5
+	VPXOR        Y1, Y5, Y5
+	VPAND        Y0, Y5, Y4
+	VPSRLW       $0x08, Y5, Y5
+	VMOVDQU      512(DX), Y7
+	VPXOR        Y1, Y7, Y7
+	VPAND        Y0, Y7, Y6
+	VPSRLW       $0x08, Y7, Y7
+	VPBROADCASTD 56(CX), Y8
+	VPMADDWD     Y8, Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VPMADDWD     Y8, Y6, Y4
+	VPADDD       Y4, Y3, Y3
+	VPBROADCASTD 60(CX), Y4
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VPMADDWD     Y4, Y7, Y4
+	VPADDD       Y4, Y3, Y3
+	VCVTPH2PS    (DX), Y4
+	VCVTPH2PS    16(DX), Y5
+	VBROADCASTSS 64(CX), Y6
+	VPBROADCASTD 72(CX), Y7
+	VPSLLD       $0x07, Y7, Y7
+	VPSUBD       Y7, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y6, Y4, Y4
+	VMULPS       Y4, Y2, Y2
+	VADDPS       (AX), Y2, Y2
+	VMOVUPS      Y2, (AX)
+	VPSUBD       Y7, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y6, Y5, Y2
+	VMULPS       Y2, Y3, Y3
+	VADDPS       32(AX), Y3, Y3
+	VMOVUPS      Y3, 32(AX)
+	ADDQ         $0x00000220, DX
+	ADDQ         $0x50, CX
+	DECQ         BX
+	JMP          block
+
+done:
+	VZEROUPPER
+	RET
+
+// func panel16Q8_0_t1nta(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·panel16Q8_0_t1nta(SB), NOSPLIT, $0-48
+	MOVQ     y+0(FP), AX
+	MOVQ     x+16(FP), CX
+	MOVQ     w+8(FP), DX
+	VPCMPEQW Y0, Y0, Y0
+	VPSRLW   $0x08, Y0, Y0
+	VMOVDQU  panel16Bytes80<>+0(SB), Y1
+	MOVQ     blocks+40(FP), BX
+
+block:
+	CMPQ         BX, $0x00
+	JLE          done
+	PREFETCHNTA  2080(DX)
+	PREFETCHNTA  2144(DX)
+	PREFETCHNTA  2208(DX)
+	PREFETCHNTA  2272(DX)
+	PREFETCHNTA  2336(DX)
+	PREFETCHNTA  2400(DX)
+	PREFETCHNTA  2464(DX)
+	PREFETCHNTA  2528(DX)
 	VMOVDQU      32(DX), Y4
 	VPXOR        Y1, Y4, Y4
 	VPAND        Y0, Y4, Y2
@@ -9668,7 +12508,7 @@ done:
 	RET
 
 // func panel16Q4_K_t1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
-// Requires: AVX, AVX2, F16C, MMX+
+// Requires: AVX, AVX2, F16C
 TEXT ·panel16Q4_K_t1(SB), NOSPLIT, $0-48
 	MOVQ    y+0(FP), AX
 	MOVQ    x+16(FP), CX
@@ -9682,11 +12522,201 @@ block:
 	CMPQ DI, $0x00
 	JLE  done
 	MOVQ DX, R8
-	LEAQ 64(DX), R9
-	ADDQ $0x00000140, DX
+	ADDQ $0x40, DX
 	MOVQ $0x00000008, R10
 
 sub:
+	TESTB $0x01, R10
+	JNE   second
+	MOVQ  DX, R9
+	ADDQ  $0x40, DX
+
+second:
+	VPBROADCASTD (BX), Y2
+	VPBROADCASTD (SI), Y4
+	VPAND        (DX), Y0, Y3
+	VPMADDUBSW   Y2, Y3, Y1
+	VPMADDUBSW   Y4, Y3, Y3
+	VPAND        32(DX), Y0, Y5
+	VPMADDUBSW   Y2, Y5, Y2
+	VPMADDUBSW   Y4, Y5, Y4
+	VPBROADCASTD 4(BX), Y5
+	VPBROADCASTD 4(SI), Y6
+	VPAND        64(DX), Y0, Y7
+	VPMADDUBSW   Y5, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   Y6, Y7, Y7
+	VPADDW       Y7, Y3, Y3
+	VPAND        96(DX), Y0, Y7
+	VPMADDUBSW   Y5, Y7, Y5
+	VPADDW       Y5, Y2, Y2
+	VPMADDUBSW   Y6, Y7, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 8(BX), Y5
+	VPBROADCASTD 8(SI), Y6
+	VPAND        128(DX), Y0, Y7
+	VPMADDUBSW   Y5, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   Y6, Y7, Y7
+	VPADDW       Y7, Y3, Y3
+	VPAND        160(DX), Y0, Y7
+	VPMADDUBSW   Y5, Y7, Y5
+	VPADDW       Y5, Y2, Y2
+	VPMADDUBSW   Y6, Y7, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 12(BX), Y5
+	VPBROADCASTD 12(SI), Y6
+	VPAND        192(DX), Y0, Y7
+	VPMADDUBSW   Y5, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   Y6, Y7, Y7
+	VPADDW       Y7, Y3, Y3
+	VPAND        224(DX), Y0, Y7
+	VPMADDUBSW   Y5, Y7, Y5
+	VPADDW       Y5, Y2, Y2
+	VPMADDUBSW   Y6, Y7, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 16(BX), Y5
+	VPBROADCASTD 16(SI), Y6
+	VMOVDQU      (DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   Y6, Y7, Y7
+	VPADDW       Y7, Y3, Y3
+	VMOVDQU      32(DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y5
+	VPADDW       Y5, Y2, Y2
+	VPMADDUBSW   Y6, Y7, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 20(BX), Y5
+	VPBROADCASTD 20(SI), Y6
+	VMOVDQU      64(DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   Y6, Y7, Y7
+	VPADDW       Y7, Y3, Y3
+	VMOVDQU      96(DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y5
+	VPADDW       Y5, Y2, Y2
+	VPMADDUBSW   Y6, Y7, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 24(BX), Y5
+	VPBROADCASTD 24(SI), Y6
+	VMOVDQU      128(DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   Y6, Y7, Y7
+	VPADDW       Y7, Y3, Y3
+	VMOVDQU      160(DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y5
+	VPADDW       Y5, Y2, Y2
+	VPMADDUBSW   Y6, Y7, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 28(BX), Y5
+	VPBROADCASTD 28(SI), Y6
+	VMOVDQU      192(DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   Y6, Y7, Y7
+	VPADDW       Y7, Y3, Y3
+	VMOVDQU      224(DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y5
+	VPADDW       Y5, Y2, Y2
+	VPMADDUBSW   Y6, Y7, Y5
+	VPADDW       Y5, Y4, Y4
+	VPMADDWD     panel16Plane<>+0(SB), Y1, Y1
+	VPMADDWD     panel16Plane<>+0(SB), Y2, Y2
+	VPMADDWD     panel16One<>+0(SB), Y3, Y3
+	VPADDD       Y3, Y1, Y1
+	VPMADDWD     panel16One<>+0(SB), Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VPMOVZXBD    (R9), Y4
+	VCVTDQ2PS    Y4, Y4
+	VCVTPH2PS    (R8), Y3
+	VMULPS       Y4, Y3, Y3
+	VPMOVZXBD    32(R9), Y5
+	VCVTDQ2PS    Y5, Y5
+	VCVTPH2PS    32(R8), Y4
+	VMULPS       Y5, Y4, Y4
+	VPMOVZXBD    8(R9), Y6
+	VCVTDQ2PS    Y6, Y6
+	VCVTPH2PS    16(R8), Y5
+	VMULPS       Y6, Y5, Y5
+	VPMOVZXBD    40(R9), Y7
+	VCVTDQ2PS    Y7, Y7
+	VCVTPH2PS    48(R8), Y6
+	VMULPS       Y7, Y6, Y6
+	VBROADCASTSS 64(CX), Y7
+	VBROADCASTSS 68(CX), Y8
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y7, Y3, Y3
+	VMULPS       Y3, Y1, Y1
+	VADDPS       (AX), Y1, Y1
+	VMULPS       Y8, Y4, Y3
+	VSUBPS       Y3, Y1, Y1
+	VMOVUPS      Y1, (AX)
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y7, Y5, Y1
+	VMULPS       Y1, Y2, Y2
+	VADDPS       32(AX), Y2, Y2
+	VMULPS       Y8, Y6, Y1
+	VSUBPS       Y1, Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	ADDQ         $0x10, R9
+	ADDQ         $0x00000100, DX
+	ADDQ         $0x50, CX
+	ADDQ         $0x20, BX
+	ADDQ         $0x20, SI
+	DECQ         R10
+	JNE          sub
+	DECQ         DI
+	JMP          block
+
+done:
+	VZEROUPPER
+	RET
+
+// func panel16Q4_K_t1ahead(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·panel16Q4_K_t1ahead(SB), NOSPLIT, $0-48
+	MOVQ    y+0(FP), AX
+	MOVQ    x+16(FP), CX
+	MOVQ    w+8(FP), DX
+	MOVQ    hi+24(FP), BX
+	MOVQ    lo+32(FP), SI
+	VMOVDQU panel16Bytes0f<>+0(SB), Y0
+	MOVQ    blocks+40(FP), DI
+
+block:
+	CMPQ DI, $0x00
+	JLE  done
+	MOVQ DX, R8
+	ADDQ $0x40, DX
+	MOVQ $0x00000008, R10
+
+sub:
+	TESTB $0x01, R10
+	JNE   second
+	MOVQ  DX, R9
+	ADDQ  $0x40, DX
+
+second:
 	PREFETCHT0   2048(DX)
 	PREFETCHT0   2112(DX)
 	PREFETCHT0   2176(DX)
@@ -9809,7 +12839,7 @@ sub:
 	VCVTDQ2PS    Y4, Y4
 	VCVTPH2PS    (R8), Y3
 	VMULPS       Y4, Y3, Y3
-	VPMOVZXBD    128(R9), Y5
+	VPMOVZXBD    32(R9), Y5
 	VCVTDQ2PS    Y5, Y5
 	VCVTPH2PS    32(R8), Y4
 	VMULPS       Y5, Y4, Y4
@@ -9817,7 +12847,196 @@ sub:
 	VCVTDQ2PS    Y6, Y6
 	VCVTPH2PS    16(R8), Y5
 	VMULPS       Y6, Y5, Y5
-	VPMOVZXBD    136(R9), Y7
+	VPMOVZXBD    40(R9), Y7
+	VCVTDQ2PS    Y7, Y7
+	VCVTPH2PS    48(R8), Y6
+	VMULPS       Y7, Y6, Y6
+	VBROADCASTSS 64(CX), Y7
+	VBROADCASTSS 68(CX), Y8
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y7, Y3, Y3
+	VMULPS       Y3, Y1, Y1
+	VADDPS       (AX), Y1, Y1
+	VMULPS       Y8, Y4, Y3
+	VSUBPS       Y3, Y1, Y1
+	VMOVUPS      Y1, (AX)
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y7, Y5, Y1
+	VMULPS       Y1, Y2, Y2
+	VADDPS       32(AX), Y2, Y2
+	VMULPS       Y8, Y6, Y1
+	VSUBPS       Y1, Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	ADDQ         $0x10, R9
+	ADDQ         $0x00000100, DX
+	ADDQ         $0x50, CX
+	ADDQ         $0x20, BX
+	ADDQ         $0x20, SI
+	DECQ         R10
+	JNE          sub
+	DECQ         DI
+	JMP          block
+
+done:
+	VZEROUPPER
+	RET
+
+// func panel16Q4_K_t1nta(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·panel16Q4_K_t1nta(SB), NOSPLIT, $0-48
+	MOVQ    y+0(FP), AX
+	MOVQ    x+16(FP), CX
+	MOVQ    w+8(FP), DX
+	MOVQ    hi+24(FP), BX
+	MOVQ    lo+32(FP), SI
+	VMOVDQU panel16Bytes0f<>+0(SB), Y0
+	MOVQ    blocks+40(FP), DI
+
+block:
+	CMPQ DI, $0x00
+	JLE  done
+	MOVQ DX, R8
+	ADDQ $0x40, DX
+	MOVQ $0x00000008, R10
+
+sub:
+	TESTB $0x01, R10
+	JNE   second
+	MOVQ  DX, R9
+	ADDQ  $0x40, DX
+
+second:
+	PREFETCHNTA  2048(DX)
+	PREFETCHNTA  2112(DX)
+	PREFETCHNTA  2176(DX)
+	PREFETCHNTA  2240(DX)
+	VPBROADCASTD (BX), Y2
+	VPBROADCASTD (SI), Y4
+	VPAND        (DX), Y0, Y3
+	VPMADDUBSW   Y2, Y3, Y1
+	VPMADDUBSW   Y4, Y3, Y3
+	VPAND        32(DX), Y0, Y5
+	VPMADDUBSW   Y2, Y5, Y2
+	VPMADDUBSW   Y4, Y5, Y4
+	VPBROADCASTD 4(BX), Y5
+	VPBROADCASTD 4(SI), Y6
+	VPAND        64(DX), Y0, Y7
+	VPMADDUBSW   Y5, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   Y6, Y7, Y7
+	VPADDW       Y7, Y3, Y3
+	VPAND        96(DX), Y0, Y7
+	VPMADDUBSW   Y5, Y7, Y5
+	VPADDW       Y5, Y2, Y2
+	VPMADDUBSW   Y6, Y7, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 8(BX), Y5
+	VPBROADCASTD 8(SI), Y6
+	VPAND        128(DX), Y0, Y7
+	VPMADDUBSW   Y5, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   Y6, Y7, Y7
+	VPADDW       Y7, Y3, Y3
+	VPAND        160(DX), Y0, Y7
+	VPMADDUBSW   Y5, Y7, Y5
+	VPADDW       Y5, Y2, Y2
+	VPMADDUBSW   Y6, Y7, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 12(BX), Y5
+	VPBROADCASTD 12(SI), Y6
+	VPAND        192(DX), Y0, Y7
+	VPMADDUBSW   Y5, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   Y6, Y7, Y7
+	VPADDW       Y7, Y3, Y3
+	VPAND        224(DX), Y0, Y7
+	VPMADDUBSW   Y5, Y7, Y5
+	VPADDW       Y5, Y2, Y2
+	VPMADDUBSW   Y6, Y7, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 16(BX), Y5
+	VPBROADCASTD 16(SI), Y6
+	VMOVDQU      (DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   Y6, Y7, Y7
+	VPADDW       Y7, Y3, Y3
+	VMOVDQU      32(DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y5
+	VPADDW       Y5, Y2, Y2
+	VPMADDUBSW   Y6, Y7, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 20(BX), Y5
+	VPBROADCASTD 20(SI), Y6
+	VMOVDQU      64(DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   Y6, Y7, Y7
+	VPADDW       Y7, Y3, Y3
+	VMOVDQU      96(DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y5
+	VPADDW       Y5, Y2, Y2
+	VPMADDUBSW   Y6, Y7, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 24(BX), Y5
+	VPBROADCASTD 24(SI), Y6
+	VMOVDQU      128(DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   Y6, Y7, Y7
+	VPADDW       Y7, Y3, Y3
+	VMOVDQU      160(DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y5
+	VPADDW       Y5, Y2, Y2
+	VPMADDUBSW   Y6, Y7, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 28(BX), Y5
+	VPBROADCASTD 28(SI), Y6
+	VMOVDQU      192(DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   Y6, Y7, Y7
+	VPADDW       Y7, Y3, Y3
+	VMOVDQU      224(DX), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   Y5, Y7, Y5
+	VPADDW       Y5, Y2, Y2
+	VPMADDUBSW   Y6, Y7, Y5
+	VPADDW       Y5, Y4, Y4
+	VPMADDWD     panel16Plane<>+0(SB), Y1, Y1
+	VPMADDWD     panel16Plane<>+0(SB), Y2, Y2
+	VPMADDWD     panel16One<>+0(SB), Y3, Y3
+	VPADDD       Y3, Y1, Y1
+	VPMADDWD     panel16One<>+0(SB), Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VPMOVZXBD    (R9), Y4
+	VCVTDQ2PS    Y4, Y4
+	VCVTPH2PS    (R8), Y3
+	VMULPS       Y4, Y3, Y3
+	VPMOVZXBD    32(R9), Y5
+	VCVTDQ2PS    Y5, Y5
+	VCVTPH2PS    32(R8), Y4
+	VMULPS       Y5, Y4, Y4
+	VPMOVZXBD    8(R9), Y6
+	VCVTDQ2PS    Y6, Y6
+	VCVTPH2PS    16(R8), Y5
+	VMULPS       Y6, Y5, Y5
+	VPMOVZXBD    40(R9), Y7
 	VCVTDQ2PS    Y7, Y7
 	VCVTPH2PS    48(R8), Y6
 	VMULPS       Y7, Y6, Y6
@@ -9868,11 +13087,16 @@ block:
 	CMPQ DI, $0x00
 	JLE  done
 	MOVQ SI, R8
-	LEAQ 64(SI), R9
-	ADDQ $0x00000140, SI
+	ADDQ $0x40, SI
 	MOVQ $0x00000008, R10
 
 sub:
+	TESTB $0x01, R10
+	JNE   second
+	MOVQ  SI, R9
+	ADDQ  $0x40, SI
+
+second:
 	PREFETCHT0   2048(SI)
 	PREFETCHT0   2112(SI)
 	PREFETCHT0   2176(SI)
@@ -10101,7 +13325,7 @@ sub:
 	VCVTDQ2PS    Y7, Y7
 	VCVTPH2PS    (R8), Y6
 	VMULPS       Y7, Y6, Y6
-	VPMOVZXBD    128(R9), Y8
+	VPMOVZXBD    32(R9), Y8
 	VCVTDQ2PS    Y8, Y8
 	VCVTPH2PS    32(R8), Y7
 	VMULPS       Y8, Y7, Y7
@@ -10109,7 +13333,7 @@ sub:
 	VCVTDQ2PS    Y9, Y9
 	VCVTPH2PS    16(R8), Y8
 	VMULPS       Y9, Y8, Y8
-	VPMOVZXBD    136(R9), Y10
+	VPMOVZXBD    40(R9), Y10
 	VCVTDQ2PS    Y10, Y10
 	VCVTPH2PS    48(R8), Y9
 	VMULPS       Y10, Y9, Y9
@@ -10175,11 +13399,16 @@ block:
 	CMPQ R9, $0x00
 	JLE  done
 	MOVQ R8, R10
-	LEAQ 64(R8), R11
-	ADDQ $0x00000140, R8
+	ADDQ $0x40, R8
 	MOVQ $0x00000008, R12
 
 sub:
+	TESTB $0x01, R12
+	JNE   second
+	MOVQ  R8, R11
+	ADDQ  $0x40, R8
+
+second:
 	VMOVDQU      (R8), Y9
 	VPAND        panel16Bytes0f<>+0(SB), Y9, Y9
 	VPAND        Y0, Y9, Y7
@@ -10568,7 +13797,7 @@ sub:
 	VCVTDQ2PS    Y10, Y10
 	VCVTPH2PS    (R10), Y9
 	VMULPS       Y10, Y9, Y9
-	VPMOVZXBD    128(R11), Y11
+	VPMOVZXBD    32(R11), Y11
 	VCVTDQ2PS    Y11, Y11
 	VCVTPH2PS    32(R10), Y10
 	VMULPS       Y11, Y10, Y10
@@ -10576,7 +13805,7 @@ sub:
 	VCVTDQ2PS    Y12, Y12
 	VCVTPH2PS    16(R10), Y11
 	VMULPS       Y12, Y11, Y11
-	VPMOVZXBD    136(R11), Y13
+	VPMOVZXBD    40(R11), Y13
 	VCVTDQ2PS    Y13, Y13
 	VCVTPH2PS    48(R10), Y12
 	VMULPS       Y13, Y12, Y12
@@ -10657,118 +13886,119 @@ done:
 	RET
 
 // func panel16Q4_K_q8_t1(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
-// Requires: AVX, AVX2, F16C, MMX+
+// Requires: AVX, AVX2, F16C
 TEXT ·panel16Q4_K_q8_t1(SB), NOSPLIT, $0-64
 	MOVQ    y+0(FP), AX
 	MOVQ    yStep+8(FP), CX
 	MOVQ    x+24(FP), CX
-	MOVQ    xStep+32(FP), DX
-	MOVQ    q+40(FP), DX
-	MOVQ    qStep+48(FP), BX
-	MOVQ    w+16(FP), BX
+	MOVQ    xStep+32(FP), BX
+	MOVQ    q+40(FP), BX
+	MOVQ    qStep+48(FP), SI
+	MOVQ    w+16(FP), SI
 	VMOVDQU panel16Bytes0f<>+0(SB), Y0
-	MOVQ    blocks+56(FP), SI
+	MOVQ    blocks+56(FP), DI
 
 block:
-	CMPQ SI, $0x00
+	CMPQ DI, $0x00
 	JLE  done
-	MOVQ BX, DI
-	LEAQ 64(BX), R8
-	ADDQ $0x00000140, BX
+	MOVQ SI, R8
+	ADDQ $0x40, SI
 	MOVQ $0x00000008, R9
 
 sub:
-	PREFETCHT0   2048(BX)
-	PREFETCHT0   2112(BX)
-	PREFETCHT0   2176(BX)
-	PREFETCHT0   2240(BX)
-	VPAND        (BX), Y0, Y1
-	VPAND        32(BX), Y0, Y2
-	VPBROADCASTD (DX), Y3
+	TESTB $0x01, R9
+	JNE   second
+	MOVQ  SI, DX
+	ADDQ  $0x40, SI
+
+second:
+	VPAND        (SI), Y0, Y1
+	VPAND        32(SI), Y0, Y2
+	VPBROADCASTD (BX), Y3
 	VPMADDUBSW   Y3, Y1, Y1
 	VPMADDUBSW   Y3, Y2, Y2
-	VPAND        64(BX), Y0, Y3
-	VPAND        96(BX), Y0, Y4
-	VPBROADCASTD 4(DX), Y5
+	VPAND        64(SI), Y0, Y3
+	VPAND        96(SI), Y0, Y4
+	VPBROADCASTD 4(BX), Y5
 	VPMADDUBSW   Y5, Y3, Y3
 	VPADDW       Y3, Y1, Y1
 	VPMADDUBSW   Y5, Y4, Y3
 	VPADDW       Y3, Y2, Y2
-	VPAND        128(BX), Y0, Y3
-	VPAND        160(BX), Y0, Y4
-	VPBROADCASTD 8(DX), Y5
+	VPAND        128(SI), Y0, Y3
+	VPAND        160(SI), Y0, Y4
+	VPBROADCASTD 8(BX), Y5
 	VPMADDUBSW   Y5, Y3, Y3
 	VPADDW       Y3, Y1, Y1
 	VPMADDUBSW   Y5, Y4, Y3
 	VPADDW       Y3, Y2, Y2
-	VPAND        192(BX), Y0, Y3
-	VPAND        224(BX), Y0, Y4
-	VPBROADCASTD 12(DX), Y5
+	VPAND        192(SI), Y0, Y3
+	VPAND        224(SI), Y0, Y4
+	VPBROADCASTD 12(BX), Y5
 	VPMADDUBSW   Y5, Y3, Y3
 	VPADDW       Y3, Y1, Y1
 	VPMADDUBSW   Y5, Y4, Y3
 	VPADDW       Y3, Y2, Y2
-	VMOVDQU      (BX), Y3
+	VMOVDQU      (SI), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        Y0, Y3, Y3
-	VMOVDQU      32(BX), Y4
+	VMOVDQU      32(SI), Y4
 	VPSRLW       $0x04, Y4, Y4
 	VPAND        Y0, Y4, Y4
-	VPBROADCASTD 16(DX), Y5
+	VPBROADCASTD 16(BX), Y5
 	VPMADDUBSW   Y5, Y3, Y3
 	VPADDW       Y3, Y1, Y1
 	VPMADDUBSW   Y5, Y4, Y3
 	VPADDW       Y3, Y2, Y2
-	VMOVDQU      64(BX), Y3
+	VMOVDQU      64(SI), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        Y0, Y3, Y3
-	VMOVDQU      96(BX), Y4
+	VMOVDQU      96(SI), Y4
 	VPSRLW       $0x04, Y4, Y4
 	VPAND        Y0, Y4, Y4
-	VPBROADCASTD 20(DX), Y5
+	VPBROADCASTD 20(BX), Y5
 	VPMADDUBSW   Y5, Y3, Y3
 	VPADDW       Y3, Y1, Y1
 	VPMADDUBSW   Y5, Y4, Y3
 	VPADDW       Y3, Y2, Y2
-	VMOVDQU      128(BX), Y3
+	VMOVDQU      128(SI), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        Y0, Y3, Y3
-	VMOVDQU      160(BX), Y4
+	VMOVDQU      160(SI), Y4
 	VPSRLW       $0x04, Y4, Y4
 	VPAND        Y0, Y4, Y4
-	VPBROADCASTD 24(DX), Y5
+	VPBROADCASTD 24(BX), Y5
 	VPMADDUBSW   Y5, Y3, Y3
 	VPADDW       Y3, Y1, Y1
 	VPMADDUBSW   Y5, Y4, Y3
 	VPADDW       Y3, Y2, Y2
-	VMOVDQU      192(BX), Y3
+	VMOVDQU      192(SI), Y3
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        Y0, Y3, Y3
-	VMOVDQU      224(BX), Y4
+	VMOVDQU      224(SI), Y4
 	VPSRLW       $0x04, Y4, Y4
 	VPAND        Y0, Y4, Y4
-	VPBROADCASTD 28(DX), Y5
+	VPBROADCASTD 28(BX), Y5
 	VPMADDUBSW   Y5, Y3, Y3
 	VPADDW       Y3, Y1, Y1
 	VPMADDUBSW   Y5, Y4, Y3
 	VPADDW       Y3, Y2, Y2
 	VPMADDWD     panel16One<>+0(SB), Y1, Y1
 	VPMADDWD     panel16One<>+0(SB), Y2, Y2
-	VPMOVZXBD    (R8), Y4
+	VPMOVZXBD    (DX), Y4
 	VCVTDQ2PS    Y4, Y4
-	VCVTPH2PS    (DI), Y3
+	VCVTPH2PS    (R8), Y3
 	VMULPS       Y4, Y3, Y3
-	VPMOVZXBD    128(R8), Y5
+	VPMOVZXBD    32(DX), Y5
 	VCVTDQ2PS    Y5, Y5
-	VCVTPH2PS    32(DI), Y4
+	VCVTPH2PS    32(R8), Y4
 	VMULPS       Y5, Y4, Y4
-	VPMOVZXBD    8(R8), Y6
+	VPMOVZXBD    8(DX), Y6
 	VCVTDQ2PS    Y6, Y6
-	VCVTPH2PS    16(DI), Y5
+	VCVTPH2PS    16(R8), Y5
 	VMULPS       Y6, Y5, Y5
-	VPMOVZXBD    136(R8), Y7
+	VPMOVZXBD    40(DX), Y7
 	VCVTDQ2PS    Y7, Y7
-	VCVTPH2PS    48(DI), Y6
+	VCVTPH2PS    48(R8), Y6
 	VMULPS       Y7, Y6, Y6
 	VBROADCASTSS 64(CX), Y7
 	VBROADCASTSS 68(CX), Y8
@@ -10786,13 +14016,309 @@ sub:
 	VMULPS       Y8, Y6, Y1
 	VSUBPS       Y1, Y2, Y2
 	VMOVUPS      Y2, 32(AX)
-	ADDQ         $0x10, R8
-	ADDQ         $0x00000100, BX
+	ADDQ         $0x10, DX
+	ADDQ         $0x00000100, SI
 	ADDQ         $0x50, CX
-	ADDQ         $0x20, DX
+	ADDQ         $0x20, BX
 	DECQ         R9
 	JNE          sub
-	DECQ         SI
+	DECQ         DI
+	JMP          block
+
+done:
+	VZEROUPPER
+	RET
+
+// func panel16Q4_K_q8_t1ahead(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·panel16Q4_K_q8_t1ahead(SB), NOSPLIT, $0-64
+	MOVQ    y+0(FP), AX
+	MOVQ    yStep+8(FP), CX
+	MOVQ    x+24(FP), CX
+	MOVQ    xStep+32(FP), BX
+	MOVQ    q+40(FP), BX
+	MOVQ    qStep+48(FP), SI
+	MOVQ    w+16(FP), SI
+	VMOVDQU panel16Bytes0f<>+0(SB), Y0
+	MOVQ    blocks+56(FP), DI
+
+block:
+	CMPQ DI, $0x00
+	JLE  done
+	MOVQ SI, R8
+	ADDQ $0x40, SI
+	MOVQ $0x00000008, R9
+
+sub:
+	TESTB $0x01, R9
+	JNE   second
+	MOVQ  SI, DX
+	ADDQ  $0x40, SI
+
+second:
+	PREFETCHT0   2048(SI)
+	PREFETCHT0   2112(SI)
+	PREFETCHT0   2176(SI)
+	PREFETCHT0   2240(SI)
+	VPAND        (SI), Y0, Y1
+	VPAND        32(SI), Y0, Y2
+	VPBROADCASTD (BX), Y3
+	VPMADDUBSW   Y3, Y1, Y1
+	VPMADDUBSW   Y3, Y2, Y2
+	VPAND        64(SI), Y0, Y3
+	VPAND        96(SI), Y0, Y4
+	VPBROADCASTD 4(BX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y1, Y1
+	VPMADDUBSW   Y5, Y4, Y3
+	VPADDW       Y3, Y2, Y2
+	VPAND        128(SI), Y0, Y3
+	VPAND        160(SI), Y0, Y4
+	VPBROADCASTD 8(BX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y1, Y1
+	VPMADDUBSW   Y5, Y4, Y3
+	VPADDW       Y3, Y2, Y2
+	VPAND        192(SI), Y0, Y3
+	VPAND        224(SI), Y0, Y4
+	VPBROADCASTD 12(BX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y1, Y1
+	VPMADDUBSW   Y5, Y4, Y3
+	VPADDW       Y3, Y2, Y2
+	VMOVDQU      (SI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VMOVDQU      32(SI), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPBROADCASTD 16(BX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y1, Y1
+	VPMADDUBSW   Y5, Y4, Y3
+	VPADDW       Y3, Y2, Y2
+	VMOVDQU      64(SI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VMOVDQU      96(SI), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPBROADCASTD 20(BX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y1, Y1
+	VPMADDUBSW   Y5, Y4, Y3
+	VPADDW       Y3, Y2, Y2
+	VMOVDQU      128(SI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VMOVDQU      160(SI), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPBROADCASTD 24(BX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y1, Y1
+	VPMADDUBSW   Y5, Y4, Y3
+	VPADDW       Y3, Y2, Y2
+	VMOVDQU      192(SI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VMOVDQU      224(SI), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPBROADCASTD 28(BX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y1, Y1
+	VPMADDUBSW   Y5, Y4, Y3
+	VPADDW       Y3, Y2, Y2
+	VPMADDWD     panel16One<>+0(SB), Y1, Y1
+	VPMADDWD     panel16One<>+0(SB), Y2, Y2
+	VPMOVZXBD    (DX), Y4
+	VCVTDQ2PS    Y4, Y4
+	VCVTPH2PS    (R8), Y3
+	VMULPS       Y4, Y3, Y3
+	VPMOVZXBD    32(DX), Y5
+	VCVTDQ2PS    Y5, Y5
+	VCVTPH2PS    32(R8), Y4
+	VMULPS       Y5, Y4, Y4
+	VPMOVZXBD    8(DX), Y6
+	VCVTDQ2PS    Y6, Y6
+	VCVTPH2PS    16(R8), Y5
+	VMULPS       Y6, Y5, Y5
+	VPMOVZXBD    40(DX), Y7
+	VCVTDQ2PS    Y7, Y7
+	VCVTPH2PS    48(R8), Y6
+	VMULPS       Y7, Y6, Y6
+	VBROADCASTSS 64(CX), Y7
+	VBROADCASTSS 68(CX), Y8
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y7, Y3, Y3
+	VMULPS       Y3, Y1, Y1
+	VADDPS       (AX), Y1, Y1
+	VMULPS       Y8, Y4, Y3
+	VSUBPS       Y3, Y1, Y1
+	VMOVUPS      Y1, (AX)
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y7, Y5, Y1
+	VMULPS       Y1, Y2, Y2
+	VADDPS       32(AX), Y2, Y2
+	VMULPS       Y8, Y6, Y1
+	VSUBPS       Y1, Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	ADDQ         $0x10, DX
+	ADDQ         $0x00000100, SI
+	ADDQ         $0x50, CX
+	ADDQ         $0x20, BX
+	DECQ         R9
+	JNE          sub
+	DECQ         DI
+	JMP          block
+
+done:
+	VZEROUPPER
+	RET
+
+// func panel16Q4_K_q8_t1nta(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·panel16Q4_K_q8_t1nta(SB), NOSPLIT, $0-64
+	MOVQ    y+0(FP), AX
+	MOVQ    yStep+8(FP), CX
+	MOVQ    x+24(FP), CX
+	MOVQ    xStep+32(FP), BX
+	MOVQ    q+40(FP), BX
+	MOVQ    qStep+48(FP), SI
+	MOVQ    w+16(FP), SI
+	VMOVDQU panel16Bytes0f<>+0(SB), Y0
+	MOVQ    blocks+56(FP), DI
+
+block:
+	CMPQ DI, $0x00
+	JLE  done
+	MOVQ SI, R8
+	ADDQ $0x40, SI
+	MOVQ $0x00000008, R9
+
+sub:
+	TESTB $0x01, R9
+	JNE   second
+	MOVQ  SI, DX
+	ADDQ  $0x40, SI
+
+second:
+	PREFETCHNTA  2048(SI)
+	PREFETCHNTA  2112(SI)
+	PREFETCHNTA  2176(SI)
+	PREFETCHNTA  2240(SI)
+	VPAND        (SI), Y0, Y1
+	VPAND        32(SI), Y0, Y2
+	VPBROADCASTD (BX), Y3
+	VPMADDUBSW   Y3, Y1, Y1
+	VPMADDUBSW   Y3, Y2, Y2
+	VPAND        64(SI), Y0, Y3
+	VPAND        96(SI), Y0, Y4
+	VPBROADCASTD 4(BX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y1, Y1
+	VPMADDUBSW   Y5, Y4, Y3
+	VPADDW       Y3, Y2, Y2
+	VPAND        128(SI), Y0, Y3
+	VPAND        160(SI), Y0, Y4
+	VPBROADCASTD 8(BX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y1, Y1
+	VPMADDUBSW   Y5, Y4, Y3
+	VPADDW       Y3, Y2, Y2
+	VPAND        192(SI), Y0, Y3
+	VPAND        224(SI), Y0, Y4
+	VPBROADCASTD 12(BX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y1, Y1
+	VPMADDUBSW   Y5, Y4, Y3
+	VPADDW       Y3, Y2, Y2
+	VMOVDQU      (SI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VMOVDQU      32(SI), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPBROADCASTD 16(BX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y1, Y1
+	VPMADDUBSW   Y5, Y4, Y3
+	VPADDW       Y3, Y2, Y2
+	VMOVDQU      64(SI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VMOVDQU      96(SI), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPBROADCASTD 20(BX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y1, Y1
+	VPMADDUBSW   Y5, Y4, Y3
+	VPADDW       Y3, Y2, Y2
+	VMOVDQU      128(SI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VMOVDQU      160(SI), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPBROADCASTD 24(BX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y1, Y1
+	VPMADDUBSW   Y5, Y4, Y3
+	VPADDW       Y3, Y2, Y2
+	VMOVDQU      192(SI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VMOVDQU      224(SI), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPBROADCASTD 28(BX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y1, Y1
+	VPMADDUBSW   Y5, Y4, Y3
+	VPADDW       Y3, Y2, Y2
+	VPMADDWD     panel16One<>+0(SB), Y1, Y1
+	VPMADDWD     panel16One<>+0(SB), Y2, Y2
+	VPMOVZXBD    (DX), Y4
+	VCVTDQ2PS    Y4, Y4
+	VCVTPH2PS    (R8), Y3
+	VMULPS       Y4, Y3, Y3
+	VPMOVZXBD    32(DX), Y5
+	VCVTDQ2PS    Y5, Y5
+	VCVTPH2PS    32(R8), Y4
+	VMULPS       Y5, Y4, Y4
+	VPMOVZXBD    8(DX), Y6
+	VCVTDQ2PS    Y6, Y6
+	VCVTPH2PS    16(R8), Y5
+	VMULPS       Y6, Y5, Y5
+	VPMOVZXBD    40(DX), Y7
+	VCVTDQ2PS    Y7, Y7
+	VCVTPH2PS    48(R8), Y6
+	VMULPS       Y7, Y6, Y6
+	VBROADCASTSS 64(CX), Y7
+	VBROADCASTSS 68(CX), Y8
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y7, Y3, Y3
+	VMULPS       Y3, Y1, Y1
+	VADDPS       (AX), Y1, Y1
+	VMULPS       Y8, Y4, Y3
+	VSUBPS       Y3, Y1, Y1
+	VMOVUPS      Y1, (AX)
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y7, Y5, Y1
+	VMULPS       Y1, Y2, Y2
+	VADDPS       32(AX), Y2, Y2
+	VMULPS       Y8, Y6, Y1
+	VSUBPS       Y1, Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	ADDQ         $0x10, DX
+	ADDQ         $0x00000100, SI
+	ADDQ         $0x50, CX
+	ADDQ         $0x20, BX
+	DECQ         R9
+	JNE          sub
+	DECQ         DI
 	JMP          block
 
 done:
@@ -10815,11 +14341,16 @@ block:
 	CMPQ R9, $0x00
 	JLE  done
 	MOVQ R8, R10
-	LEAQ 64(R8), R11
-	ADDQ $0x00000140, R8
+	ADDQ $0x40, R8
 	MOVQ $0x00000008, R12
 
 sub:
+	TESTB $0x01, R12
+	JNE   second
+	MOVQ  R8, R11
+	ADDQ  $0x40, R8
+
+second:
 	PREFETCHT0   2048(R8)
 	PREFETCHT0   2112(R8)
 	PREFETCHT0   2176(R8)
@@ -10948,7 +14479,7 @@ sub:
 	VCVTDQ2PS    Y5, Y5
 	VCVTPH2PS    (R10), Y4
 	VMULPS       Y5, Y4, Y4
-	VPMOVZXBD    128(R11), Y6
+	VPMOVZXBD    32(R11), Y6
 	VCVTDQ2PS    Y6, Y6
 	VCVTPH2PS    32(R10), Y5
 	VMULPS       Y6, Y5, Y5
@@ -10956,7 +14487,7 @@ sub:
 	VCVTDQ2PS    Y7, Y7
 	VCVTPH2PS    16(R10), Y6
 	VMULPS       Y7, Y6, Y6
-	VPMOVZXBD    136(R11), Y8
+	VPMOVZXBD    40(R11), Y8
 	VCVTDQ2PS    Y8, Y8
 	VCVTPH2PS    48(R10), Y7
 	VMULPS       Y8, Y7, Y7
@@ -11024,11 +14555,16 @@ block:
 	CMPQ R12, $0x00
 	JLE  done
 	MOVQ R11, R13
-	LEAQ 64(R11), R14
-	ADDQ $0x00000140, R11
+	ADDQ $0x40, R11
 	MOVQ $0x00000008, R15
 
 sub:
+	TESTB $0x01, R15
+	JNE   second
+	MOVQ  R11, R14
+	ADDQ  $0x40, R11
+
+second:
 	VMOVDQU      (R11), Y6
 	VPAND        panel16Bytes0f<>+0(SB), Y6, Y6
 	VMOVDQU      32(R11), Y7
@@ -11233,7 +14769,7 @@ sub:
 	VCVTDQ2PS    Y9, Y9
 	VCVTPH2PS    (R13), Y8
 	VMULPS       Y9, Y8, Y8
-	VPMOVZXBD    128(R14), Y10
+	VPMOVZXBD    32(R14), Y10
 	VCVTDQ2PS    Y10, Y10
 	VCVTPH2PS    32(R13), Y9
 	VMULPS       Y10, Y9, Y9
@@ -11241,7 +14777,7 @@ sub:
 	VCVTDQ2PS    Y11, Y11
 	VCVTPH2PS    16(R13), Y10
 	VMULPS       Y11, Y10, Y10
-	VPMOVZXBD    136(R14), Y12
+	VPMOVZXBD    40(R14), Y12
 	VCVTDQ2PS    Y12, Y12
 	VCVTPH2PS    48(R13), Y11
 	VMULPS       Y12, Y11, Y11
@@ -11336,16 +14872,21 @@ block:
 	CMPQ DX, $0x00
 	JLE  done
 	MOVQ CX, BX
-	LEAQ 64(CX), SI
-	ADDQ $0x00000140, CX
+	ADDQ $0x40, CX
 	MOVQ $0x00000008, DI
 
 sub:
+	TESTB $0x01, DI
+	JNE   second
+	MOVQ  CX, SI
+	ADDQ  $0x40, CX
+
+second:
 	VPMOVZXBD (SI), Y3
 	VCVTDQ2PS Y3, Y3
 	VCVTPH2PS (BX), Y2
 	VMULPS    Y3, Y2, Y2
-	VPMOVZXBD 128(SI), Y4
+	VPMOVZXBD 32(SI), Y4
 	VCVTDQ2PS Y4, Y4
 	VCVTPH2PS 32(BX), Y3
 	VMULPS    Y4, Y3, Y3
@@ -11353,7 +14894,7 @@ sub:
 	VCVTDQ2PS Y5, Y5
 	VCVTPH2PS 16(BX), Y4
 	VMULPS    Y5, Y4, Y4
-	VPMOVZXBD 136(SI), Y6
+	VPMOVZXBD 40(SI), Y6
 	VCVTDQ2PS Y6, Y6
 	VCVTPH2PS 48(BX), Y5
 	VMULPS    Y6, Y5, Y5
@@ -11754,7 +15295,7 @@ done:
 	RET
 
 // func panel16Q5_K_t1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
-// Requires: AVX, AVX2, F16C, MMX+
+// Requires: AVX, AVX2, F16C
 TEXT ·panel16Q5_K_t1(SB), NOSPLIT, $0-48
 	MOVQ    y+0(FP), AX
 	MOVQ    x+16(FP), CX
@@ -11768,11 +15309,231 @@ block:
 	CMPQ DI, $0x00
 	JLE  done
 	MOVQ DX, R8
-	LEAQ 64(DX), R9
-	ADDQ $0x00000140, DX
+	ADDQ $0x40, DX
 	MOVQ $0x00000008, R10
 
 sub:
+	TESTB $0x01, R10
+	JNE   second
+	MOVQ  DX, R9
+	ADDQ  $0x40, DX
+
+second:
+	VPBROADCASTD (BX), Y5
+	VPBROADCASTD (SI), Y1
+	VPAND        (DX), Y0, Y2
+	VPMADDUBSW   Y5, Y2, Y3
+	VPMADDUBSW   Y1, Y2, Y4
+	VPAND        32(DX), Y0, Y2
+	VPMADDUBSW   Y5, Y2, Y5
+	VPMADDUBSW   Y1, Y2, Y6
+	VPBROADCASTD 4(BX), Y1
+	VPBROADCASTD 4(SI), Y2
+	VPAND        64(DX), Y0, Y7
+	VPMADDUBSW   Y1, Y7, Y8
+	VPADDW       Y8, Y3, Y3
+	VPMADDUBSW   Y2, Y7, Y7
+	VPADDW       Y7, Y4, Y4
+	VPAND        96(DX), Y0, Y7
+	VPMADDUBSW   Y1, Y7, Y1
+	VPADDW       Y1, Y5, Y5
+	VPMADDUBSW   Y2, Y7, Y1
+	VPADDW       Y1, Y6, Y6
+	VPBROADCASTD 8(BX), Y1
+	VPBROADCASTD 8(SI), Y2
+	VPAND        128(DX), Y0, Y7
+	VPMADDUBSW   Y1, Y7, Y8
+	VPADDW       Y8, Y3, Y3
+	VPMADDUBSW   Y2, Y7, Y7
+	VPADDW       Y7, Y4, Y4
+	VPAND        160(DX), Y0, Y7
+	VPMADDUBSW   Y1, Y7, Y1
+	VPADDW       Y1, Y5, Y5
+	VPMADDUBSW   Y2, Y7, Y1
+	VPADDW       Y1, Y6, Y6
+	VPBROADCASTD 12(BX), Y1
+	VPBROADCASTD 12(SI), Y2
+	VPAND        192(DX), Y0, Y7
+	VPMADDUBSW   Y1, Y7, Y8
+	VPADDW       Y8, Y3, Y3
+	VPMADDUBSW   Y2, Y7, Y7
+	VPADDW       Y7, Y4, Y4
+	VPAND        224(DX), Y0, Y7
+	VPMADDUBSW   Y1, Y7, Y1
+	VPADDW       Y1, Y5, Y5
+	VPMADDUBSW   Y2, Y7, Y1
+	VPADDW       Y1, Y6, Y6
+	VPMADDWD     panel16Plane<>+0(SB), Y3, Y1
+	VPMADDWD     panel16Plane<>+0(SB), Y5, Y2
+	VPBROADCASTD 16(BX), Y5
+	VPBROADCASTD 16(SI), Y7
+	VPAND        256(DX), Y0, Y8
+	VPMADDUBSW   Y5, Y8, Y3
+	VPMADDUBSW   Y7, Y8, Y8
+	VPADDW       Y8, Y4, Y4
+	VPAND        288(DX), Y0, Y8
+	VPMADDUBSW   Y5, Y8, Y5
+	VPMADDUBSW   Y7, Y8, Y7
+	VPADDW       Y7, Y6, Y6
+	VPBROADCASTD 20(BX), Y7
+	VPBROADCASTD 20(SI), Y8
+	VMOVDQU      (DX), Y9
+	VPSRLW       $0x05, Y9, Y9
+	VPAND        panel16Bytes07<>+0(SB), Y9, Y9
+	VMOVDQU      64(DX), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        panel16Bytes18<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   Y7, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VPMADDUBSW   Y8, Y9, Y9
+	VPADDW       Y9, Y4, Y4
+	VMOVDQU      32(DX), Y9
+	VPSRLW       $0x05, Y9, Y9
+	VPAND        panel16Bytes07<>+0(SB), Y9, Y9
+	VMOVDQU      96(DX), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        panel16Bytes18<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   Y7, Y9, Y7
+	VPADDW       Y7, Y5, Y5
+	VPMADDUBSW   Y8, Y9, Y7
+	VPADDW       Y7, Y6, Y6
+	VPBROADCASTD 24(BX), Y7
+	VPBROADCASTD 24(SI), Y8
+	VMOVDQU      128(DX), Y9
+	VPSRLW       $0x05, Y9, Y9
+	VPAND        panel16Bytes07<>+0(SB), Y9, Y9
+	VMOVDQU      192(DX), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        panel16Bytes18<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   Y7, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VPMADDUBSW   Y8, Y9, Y9
+	VPADDW       Y9, Y4, Y4
+	VMOVDQU      160(DX), Y9
+	VPSRLW       $0x05, Y9, Y9
+	VPAND        panel16Bytes07<>+0(SB), Y9, Y9
+	VMOVDQU      224(DX), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        panel16Bytes18<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   Y7, Y9, Y7
+	VPADDW       Y7, Y5, Y5
+	VPMADDUBSW   Y8, Y9, Y7
+	VPADDW       Y7, Y6, Y6
+	VPBROADCASTD 28(BX), Y7
+	VPBROADCASTD 28(SI), Y8
+	VMOVDQU      256(DX), Y9
+	VPSRLW       $0x05, Y9, Y9
+	VPAND        panel16Bytes07<>+0(SB), Y9, Y9
+	VMOVDQU      64(DX), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        panel16Bytes08<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VMOVDQU      192(DX), Y10
+	VPSRLW       $0x03, Y10, Y10
+	VPAND        panel16Bytes10<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   Y7, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VPMADDUBSW   Y8, Y9, Y9
+	VPADDW       Y9, Y4, Y4
+	VMOVDQU      288(DX), Y9
+	VPSRLW       $0x05, Y9, Y9
+	VPAND        panel16Bytes07<>+0(SB), Y9, Y9
+	VMOVDQU      96(DX), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        panel16Bytes08<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VMOVDQU      224(DX), Y10
+	VPSRLW       $0x03, Y10, Y10
+	VPAND        panel16Bytes10<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   Y7, Y9, Y7
+	VPADDW       Y7, Y5, Y5
+	VPMADDUBSW   Y8, Y9, Y7
+	VPADDW       Y7, Y6, Y6
+	VPMADDWD     panel16Plane<>+0(SB), Y3, Y3
+	VPADDD       Y3, Y1, Y1
+	VPMADDWD     panel16Plane<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VPMADDWD     panel16One<>+0(SB), Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VPMADDWD     panel16One<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y2, Y2
+	VPMOVZXBD    (R9), Y4
+	VCVTDQ2PS    Y4, Y4
+	VCVTPH2PS    (R8), Y3
+	VMULPS       Y4, Y3, Y3
+	VPMOVZXBD    32(R9), Y5
+	VCVTDQ2PS    Y5, Y5
+	VCVTPH2PS    32(R8), Y4
+	VMULPS       Y5, Y4, Y4
+	VPMOVZXBD    8(R9), Y6
+	VCVTDQ2PS    Y6, Y6
+	VCVTPH2PS    16(R8), Y5
+	VMULPS       Y6, Y5, Y5
+	VPMOVZXBD    40(R9), Y7
+	VCVTDQ2PS    Y7, Y7
+	VCVTPH2PS    48(R8), Y6
+	VMULPS       Y7, Y6, Y6
+	VBROADCASTSS 64(CX), Y7
+	VBROADCASTSS 68(CX), Y8
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y7, Y3, Y3
+	VMULPS       Y3, Y1, Y1
+	VADDPS       (AX), Y1, Y1
+	VMULPS       Y8, Y4, Y3
+	VSUBPS       Y3, Y1, Y1
+	VMOVUPS      Y1, (AX)
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y7, Y5, Y1
+	VMULPS       Y1, Y2, Y2
+	VADDPS       32(AX), Y2, Y2
+	VMULPS       Y8, Y6, Y1
+	VSUBPS       Y1, Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	ADDQ         $0x10, R9
+	ADDQ         $0x00000140, DX
+	ADDQ         $0x50, CX
+	ADDQ         $0x20, BX
+	ADDQ         $0x20, SI
+	DECQ         R10
+	JNE          sub
+	DECQ         DI
+	JMP          block
+
+done:
+	VZEROUPPER
+	RET
+
+// func panel16Q5_K_t1ahead(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·panel16Q5_K_t1ahead(SB), NOSPLIT, $0-48
+	MOVQ    y+0(FP), AX
+	MOVQ    x+16(FP), CX
+	MOVQ    w+8(FP), DX
+	MOVQ    hi+24(FP), BX
+	MOVQ    lo+32(FP), SI
+	VMOVDQU panel16Bytes1f<>+0(SB), Y0
+	MOVQ    blocks+40(FP), DI
+
+block:
+	CMPQ DI, $0x00
+	JLE  done
+	MOVQ DX, R8
+	ADDQ $0x40, DX
+	MOVQ $0x00000008, R10
+
+sub:
+	TESTB $0x01, R10
+	JNE   second
+	MOVQ  DX, R9
+	ADDQ  $0x40, DX
+
+second:
 	PREFETCHT0   2048(DX)
 	PREFETCHT0   2112(DX)
 	PREFETCHT0   2176(DX)
@@ -11926,7 +15687,7 @@ sub:
 	VCVTDQ2PS    Y4, Y4
 	VCVTPH2PS    (R8), Y3
 	VMULPS       Y4, Y3, Y3
-	VPMOVZXBD    128(R9), Y5
+	VPMOVZXBD    32(R9), Y5
 	VCVTDQ2PS    Y5, Y5
 	VCVTPH2PS    32(R8), Y4
 	VMULPS       Y5, Y4, Y4
@@ -11934,7 +15695,227 @@ sub:
 	VCVTDQ2PS    Y6, Y6
 	VCVTPH2PS    16(R8), Y5
 	VMULPS       Y6, Y5, Y5
-	VPMOVZXBD    136(R9), Y7
+	VPMOVZXBD    40(R9), Y7
+	VCVTDQ2PS    Y7, Y7
+	VCVTPH2PS    48(R8), Y6
+	VMULPS       Y7, Y6, Y6
+	VBROADCASTSS 64(CX), Y7
+	VBROADCASTSS 68(CX), Y8
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y7, Y3, Y3
+	VMULPS       Y3, Y1, Y1
+	VADDPS       (AX), Y1, Y1
+	VMULPS       Y8, Y4, Y3
+	VSUBPS       Y3, Y1, Y1
+	VMOVUPS      Y1, (AX)
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y7, Y5, Y1
+	VMULPS       Y1, Y2, Y2
+	VADDPS       32(AX), Y2, Y2
+	VMULPS       Y8, Y6, Y1
+	VSUBPS       Y1, Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	ADDQ         $0x10, R9
+	ADDQ         $0x00000140, DX
+	ADDQ         $0x50, CX
+	ADDQ         $0x20, BX
+	ADDQ         $0x20, SI
+	DECQ         R10
+	JNE          sub
+	DECQ         DI
+	JMP          block
+
+done:
+	VZEROUPPER
+	RET
+
+// func panel16Q5_K_t1nta(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·panel16Q5_K_t1nta(SB), NOSPLIT, $0-48
+	MOVQ    y+0(FP), AX
+	MOVQ    x+16(FP), CX
+	MOVQ    w+8(FP), DX
+	MOVQ    hi+24(FP), BX
+	MOVQ    lo+32(FP), SI
+	VMOVDQU panel16Bytes1f<>+0(SB), Y0
+	MOVQ    blocks+40(FP), DI
+
+block:
+	CMPQ DI, $0x00
+	JLE  done
+	MOVQ DX, R8
+	ADDQ $0x40, DX
+	MOVQ $0x00000008, R10
+
+sub:
+	TESTB $0x01, R10
+	JNE   second
+	MOVQ  DX, R9
+	ADDQ  $0x40, DX
+
+second:
+	PREFETCHNTA  2048(DX)
+	PREFETCHNTA  2112(DX)
+	PREFETCHNTA  2176(DX)
+	PREFETCHNTA  2240(DX)
+	PREFETCHNTA  2304(DX)
+	VPBROADCASTD (BX), Y5
+	VPBROADCASTD (SI), Y1
+	VPAND        (DX), Y0, Y2
+	VPMADDUBSW   Y5, Y2, Y3
+	VPMADDUBSW   Y1, Y2, Y4
+	VPAND        32(DX), Y0, Y2
+	VPMADDUBSW   Y5, Y2, Y5
+	VPMADDUBSW   Y1, Y2, Y6
+	VPBROADCASTD 4(BX), Y1
+	VPBROADCASTD 4(SI), Y2
+	VPAND        64(DX), Y0, Y7
+	VPMADDUBSW   Y1, Y7, Y8
+	VPADDW       Y8, Y3, Y3
+	VPMADDUBSW   Y2, Y7, Y7
+	VPADDW       Y7, Y4, Y4
+	VPAND        96(DX), Y0, Y7
+	VPMADDUBSW   Y1, Y7, Y1
+	VPADDW       Y1, Y5, Y5
+	VPMADDUBSW   Y2, Y7, Y1
+	VPADDW       Y1, Y6, Y6
+	VPBROADCASTD 8(BX), Y1
+	VPBROADCASTD 8(SI), Y2
+	VPAND        128(DX), Y0, Y7
+	VPMADDUBSW   Y1, Y7, Y8
+	VPADDW       Y8, Y3, Y3
+	VPMADDUBSW   Y2, Y7, Y7
+	VPADDW       Y7, Y4, Y4
+	VPAND        160(DX), Y0, Y7
+	VPMADDUBSW   Y1, Y7, Y1
+	VPADDW       Y1, Y5, Y5
+	VPMADDUBSW   Y2, Y7, Y1
+	VPADDW       Y1, Y6, Y6
+	VPBROADCASTD 12(BX), Y1
+	VPBROADCASTD 12(SI), Y2
+	VPAND        192(DX), Y0, Y7
+	VPMADDUBSW   Y1, Y7, Y8
+	VPADDW       Y8, Y3, Y3
+	VPMADDUBSW   Y2, Y7, Y7
+	VPADDW       Y7, Y4, Y4
+	VPAND        224(DX), Y0, Y7
+	VPMADDUBSW   Y1, Y7, Y1
+	VPADDW       Y1, Y5, Y5
+	VPMADDUBSW   Y2, Y7, Y1
+	VPADDW       Y1, Y6, Y6
+	VPMADDWD     panel16Plane<>+0(SB), Y3, Y1
+	VPMADDWD     panel16Plane<>+0(SB), Y5, Y2
+	VPBROADCASTD 16(BX), Y5
+	VPBROADCASTD 16(SI), Y7
+	VPAND        256(DX), Y0, Y8
+	VPMADDUBSW   Y5, Y8, Y3
+	VPMADDUBSW   Y7, Y8, Y8
+	VPADDW       Y8, Y4, Y4
+	VPAND        288(DX), Y0, Y8
+	VPMADDUBSW   Y5, Y8, Y5
+	VPMADDUBSW   Y7, Y8, Y7
+	VPADDW       Y7, Y6, Y6
+	VPBROADCASTD 20(BX), Y7
+	VPBROADCASTD 20(SI), Y8
+	VMOVDQU      (DX), Y9
+	VPSRLW       $0x05, Y9, Y9
+	VPAND        panel16Bytes07<>+0(SB), Y9, Y9
+	VMOVDQU      64(DX), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        panel16Bytes18<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   Y7, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VPMADDUBSW   Y8, Y9, Y9
+	VPADDW       Y9, Y4, Y4
+	VMOVDQU      32(DX), Y9
+	VPSRLW       $0x05, Y9, Y9
+	VPAND        panel16Bytes07<>+0(SB), Y9, Y9
+	VMOVDQU      96(DX), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        panel16Bytes18<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   Y7, Y9, Y7
+	VPADDW       Y7, Y5, Y5
+	VPMADDUBSW   Y8, Y9, Y7
+	VPADDW       Y7, Y6, Y6
+	VPBROADCASTD 24(BX), Y7
+	VPBROADCASTD 24(SI), Y8
+	VMOVDQU      128(DX), Y9
+	VPSRLW       $0x05, Y9, Y9
+	VPAND        panel16Bytes07<>+0(SB), Y9, Y9
+	VMOVDQU      192(DX), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        panel16Bytes18<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   Y7, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VPMADDUBSW   Y8, Y9, Y9
+	VPADDW       Y9, Y4, Y4
+	VMOVDQU      160(DX), Y9
+	VPSRLW       $0x05, Y9, Y9
+	VPAND        panel16Bytes07<>+0(SB), Y9, Y9
+	VMOVDQU      224(DX), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        panel16Bytes18<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   Y7, Y9, Y7
+	VPADDW       Y7, Y5, Y5
+	VPMADDUBSW   Y8, Y9, Y7
+	VPADDW       Y7, Y6, Y6
+	VPBROADCASTD 28(BX), Y7
+	VPBROADCASTD 28(SI), Y8
+	VMOVDQU      256(DX), Y9
+	VPSRLW       $0x05, Y9, Y9
+	VPAND        panel16Bytes07<>+0(SB), Y9, Y9
+	VMOVDQU      64(DX), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        panel16Bytes08<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VMOVDQU      192(DX), Y10
+	VPSRLW       $0x03, Y10, Y10
+	VPAND        panel16Bytes10<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   Y7, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VPMADDUBSW   Y8, Y9, Y9
+	VPADDW       Y9, Y4, Y4
+	VMOVDQU      288(DX), Y9
+	VPSRLW       $0x05, Y9, Y9
+	VPAND        panel16Bytes07<>+0(SB), Y9, Y9
+	VMOVDQU      96(DX), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        panel16Bytes08<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VMOVDQU      224(DX), Y10
+	VPSRLW       $0x03, Y10, Y10
+	VPAND        panel16Bytes10<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   Y7, Y9, Y7
+	VPADDW       Y7, Y5, Y5
+	VPMADDUBSW   Y8, Y9, Y7
+	VPADDW       Y7, Y6, Y6
+	VPMADDWD     panel16Plane<>+0(SB), Y3, Y3
+	VPADDD       Y3, Y1, Y1
+	VPMADDWD     panel16Plane<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VPMADDWD     panel16One<>+0(SB), Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VPMADDWD     panel16One<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y2, Y2
+	VPMOVZXBD    (R9), Y4
+	VCVTDQ2PS    Y4, Y4
+	VCVTPH2PS    (R8), Y3
+	VMULPS       Y4, Y3, Y3
+	VPMOVZXBD    32(R9), Y5
+	VCVTDQ2PS    Y5, Y5
+	VCVTPH2PS    32(R8), Y4
+	VMULPS       Y5, Y4, Y4
+	VPMOVZXBD    8(R9), Y6
+	VCVTDQ2PS    Y6, Y6
+	VCVTPH2PS    16(R8), Y5
+	VMULPS       Y6, Y5, Y5
+	VPMOVZXBD    40(R9), Y7
 	VCVTDQ2PS    Y7, Y7
 	VCVTPH2PS    48(R8), Y6
 	VMULPS       Y7, Y6, Y6
@@ -11985,11 +15966,16 @@ block:
 	CMPQ DI, $0x00
 	JLE  done
 	MOVQ SI, R8
-	LEAQ 64(SI), R9
-	ADDQ $0x00000140, SI
+	ADDQ $0x40, SI
 	MOVQ $0x00000008, R10
 
 sub:
+	TESTB $0x01, R10
+	JNE   second
+	MOVQ  SI, R9
+	ADDQ  $0x40, SI
+
+second:
 	PREFETCHT0   2048(SI)
 	PREFETCHT0   2112(SI)
 	PREFETCHT0   2176(SI)
@@ -12247,7 +16233,7 @@ sub:
 	VCVTDQ2PS    Y7, Y7
 	VCVTPH2PS    (R8), Y6
 	VMULPS       Y7, Y6, Y6
-	VPMOVZXBD    128(R9), Y8
+	VPMOVZXBD    32(R9), Y8
 	VCVTDQ2PS    Y8, Y8
 	VCVTPH2PS    32(R8), Y7
 	VMULPS       Y8, Y7, Y7
@@ -12255,7 +16241,7 @@ sub:
 	VCVTDQ2PS    Y9, Y9
 	VCVTPH2PS    16(R8), Y8
 	VMULPS       Y9, Y8, Y8
-	VPMOVZXBD    136(R9), Y10
+	VPMOVZXBD    40(R9), Y10
 	VCVTDQ2PS    Y10, Y10
 	VCVTPH2PS    48(R8), Y9
 	VMULPS       Y10, Y9, Y9
@@ -12321,11 +16307,16 @@ block:
 	CMPQ R9, $0x00
 	JLE  done
 	MOVQ R8, R10
-	LEAQ 64(R8), R11
-	ADDQ $0x00000140, R8
+	ADDQ $0x40, R8
 	MOVQ $0x00000008, R12
 
 sub:
+	TESTB $0x01, R12
+	JNE   second
+	MOVQ  R8, R11
+	ADDQ  $0x40, R8
+
+second:
 	VMOVDQU      (R8), Y9
 	VPAND        panel16Bytes1f<>+0(SB), Y9, Y9
 	VPAND        Y0, Y9, Y7
@@ -12744,7 +16735,7 @@ sub:
 	VCVTDQ2PS    Y10, Y10
 	VCVTPH2PS    (R10), Y9
 	VMULPS       Y10, Y9, Y9
-	VPMOVZXBD    128(R11), Y11
+	VPMOVZXBD    32(R11), Y11
 	VCVTDQ2PS    Y11, Y11
 	VCVTPH2PS    32(R10), Y10
 	VMULPS       Y11, Y10, Y10
@@ -12752,7 +16743,7 @@ sub:
 	VCVTDQ2PS    Y12, Y12
 	VCVTPH2PS    16(R10), Y11
 	VMULPS       Y12, Y11, Y11
-	VPMOVZXBD    136(R11), Y13
+	VPMOVZXBD    40(R11), Y13
 	VCVTDQ2PS    Y13, Y13
 	VCVTPH2PS    48(R10), Y12
 	VMULPS       Y13, Y12, Y12
@@ -12833,126 +16824,126 @@ done:
 	RET
 
 // func panel16Q5_K_q8_t1(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
-// Requires: AVX, AVX2, F16C, MMX+
+// Requires: AVX, AVX2, F16C
 TEXT ·panel16Q5_K_q8_t1(SB), NOSPLIT, $0-64
 	MOVQ    y+0(FP), AX
 	MOVQ    yStep+8(FP), CX
 	MOVQ    x+24(FP), CX
-	MOVQ    xStep+32(FP), DX
-	MOVQ    q+40(FP), DX
-	MOVQ    qStep+48(FP), BX
-	MOVQ    w+16(FP), BX
+	MOVQ    xStep+32(FP), BX
+	MOVQ    q+40(FP), BX
+	MOVQ    qStep+48(FP), SI
+	MOVQ    w+16(FP), SI
 	VMOVDQU panel16Bytes1f<>+0(SB), Y0
-	MOVQ    blocks+56(FP), SI
+	MOVQ    blocks+56(FP), DI
 
 block:
-	CMPQ SI, $0x00
+	CMPQ DI, $0x00
 	JLE  done
-	MOVQ BX, DI
-	LEAQ 64(BX), R8
-	ADDQ $0x00000140, BX
+	MOVQ SI, R8
+	ADDQ $0x40, SI
 	MOVQ $0x00000008, R9
 
 sub:
-	PREFETCHT0   2048(BX)
-	PREFETCHT0   2112(BX)
-	PREFETCHT0   2176(BX)
-	PREFETCHT0   2240(BX)
-	PREFETCHT0   2304(BX)
-	VPAND        (BX), Y0, Y8
-	VPAND        32(BX), Y0, Y2
-	VPAND        64(BX), Y0, Y1
-	VPAND        96(BX), Y0, Y3
-	VPAND        128(BX), Y0, Y4
-	VPAND        160(BX), Y0, Y5
-	VPAND        192(BX), Y0, Y6
-	VPAND        224(BX), Y0, Y7
-	VPBROADCASTD (DX), Y9
+	TESTB $0x01, R9
+	JNE   second
+	MOVQ  SI, DX
+	ADDQ  $0x40, SI
+
+second:
+	VPAND        (SI), Y0, Y8
+	VPAND        32(SI), Y0, Y2
+	VPAND        64(SI), Y0, Y1
+	VPAND        96(SI), Y0, Y3
+	VPAND        128(SI), Y0, Y4
+	VPAND        160(SI), Y0, Y5
+	VPAND        192(SI), Y0, Y6
+	VPAND        224(SI), Y0, Y7
+	VPBROADCASTD (BX), Y9
 	VPMADDUBSW   Y9, Y8, Y8
 	VPMADDUBSW   Y9, Y2, Y2
-	VPBROADCASTD 4(DX), Y9
+	VPBROADCASTD 4(BX), Y9
 	VPMADDUBSW   Y9, Y1, Y1
 	VPADDW       Y1, Y8, Y8
 	VPMADDUBSW   Y9, Y3, Y1
 	VPADDW       Y1, Y2, Y2
-	VPBROADCASTD 8(DX), Y1
+	VPBROADCASTD 8(BX), Y1
 	VPMADDUBSW   Y1, Y4, Y3
 	VPADDW       Y3, Y8, Y8
 	VPMADDUBSW   Y1, Y5, Y1
 	VPADDW       Y1, Y2, Y2
-	VPBROADCASTD 12(DX), Y1
+	VPBROADCASTD 12(BX), Y1
 	VPMADDUBSW   Y1, Y6, Y3
 	VPADDW       Y3, Y8, Y8
 	VPMADDUBSW   Y1, Y7, Y1
 	VPADDW       Y1, Y2, Y2
 	VPMADDWD     panel16One<>+0(SB), Y8, Y1
 	VPMADDWD     panel16One<>+0(SB), Y2, Y2
-	VPAND        256(BX), Y0, Y3
-	VPAND        288(BX), Y0, Y4
-	VMOVDQU      (BX), Y5
+	VPAND        256(SI), Y0, Y3
+	VPAND        288(SI), Y0, Y4
+	VMOVDQU      (SI), Y5
 	VPSRLW       $0x05, Y5, Y5
 	VPAND        panel16Bytes07<>+0(SB), Y5, Y5
-	VMOVDQU      64(BX), Y6
+	VMOVDQU      64(SI), Y6
 	VPSRLW       $0x02, Y6, Y6
 	VPAND        panel16Bytes18<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VMOVDQU      32(BX), Y6
+	VMOVDQU      32(SI), Y6
 	VPSRLW       $0x05, Y6, Y6
 	VPAND        panel16Bytes07<>+0(SB), Y6, Y6
-	VMOVDQU      96(BX), Y7
+	VMOVDQU      96(SI), Y7
 	VPSRLW       $0x02, Y7, Y7
 	VPAND        panel16Bytes18<>+0(SB), Y7, Y7
 	VPOR         Y7, Y6, Y6
-	VMOVDQU      128(BX), Y7
+	VMOVDQU      128(SI), Y7
 	VPSRLW       $0x05, Y7, Y7
 	VPAND        panel16Bytes07<>+0(SB), Y7, Y7
-	VMOVDQU      192(BX), Y8
+	VMOVDQU      192(SI), Y8
 	VPSRLW       $0x02, Y8, Y8
 	VPAND        panel16Bytes18<>+0(SB), Y8, Y8
 	VPOR         Y8, Y7, Y7
-	VMOVDQU      160(BX), Y8
+	VMOVDQU      160(SI), Y8
 	VPSRLW       $0x05, Y8, Y8
 	VPAND        panel16Bytes07<>+0(SB), Y8, Y8
-	VMOVDQU      224(BX), Y9
+	VMOVDQU      224(SI), Y9
 	VPSRLW       $0x02, Y9, Y9
 	VPAND        panel16Bytes18<>+0(SB), Y9, Y9
 	VPOR         Y9, Y8, Y8
-	VMOVDQU      256(BX), Y9
+	VMOVDQU      256(SI), Y9
 	VPSRLW       $0x05, Y9, Y9
 	VPAND        panel16Bytes07<>+0(SB), Y9, Y9
-	VMOVDQU      64(BX), Y10
+	VMOVDQU      64(SI), Y10
 	VPSRLW       $0x04, Y10, Y10
 	VPAND        panel16Bytes08<>+0(SB), Y10, Y10
 	VPOR         Y10, Y9, Y9
-	VMOVDQU      192(BX), Y10
+	VMOVDQU      192(SI), Y10
 	VPSRLW       $0x03, Y10, Y10
 	VPAND        panel16Bytes10<>+0(SB), Y10, Y10
 	VPOR         Y10, Y9, Y9
-	VMOVDQU      288(BX), Y10
+	VMOVDQU      288(SI), Y10
 	VPSRLW       $0x05, Y10, Y10
 	VPAND        panel16Bytes07<>+0(SB), Y10, Y10
-	VMOVDQU      96(BX), Y11
+	VMOVDQU      96(SI), Y11
 	VPSRLW       $0x04, Y11, Y11
 	VPAND        panel16Bytes08<>+0(SB), Y11, Y11
 	VPOR         Y11, Y10, Y10
-	VMOVDQU      224(BX), Y11
+	VMOVDQU      224(SI), Y11
 	VPSRLW       $0x03, Y11, Y11
 	VPAND        panel16Bytes10<>+0(SB), Y11, Y11
 	VPOR         Y11, Y10, Y10
-	VPBROADCASTD 16(DX), Y11
+	VPBROADCASTD 16(BX), Y11
 	VPMADDUBSW   Y11, Y3, Y3
 	VPMADDUBSW   Y11, Y4, Y4
-	VPBROADCASTD 20(DX), Y11
+	VPBROADCASTD 20(BX), Y11
 	VPMADDUBSW   Y11, Y5, Y5
 	VPADDW       Y5, Y3, Y3
 	VPMADDUBSW   Y11, Y6, Y5
 	VPADDW       Y5, Y4, Y4
-	VPBROADCASTD 24(DX), Y5
+	VPBROADCASTD 24(BX), Y5
 	VPMADDUBSW   Y5, Y7, Y6
 	VPADDW       Y6, Y3, Y3
 	VPMADDUBSW   Y5, Y8, Y5
 	VPADDW       Y5, Y4, Y4
-	VPBROADCASTD 28(DX), Y5
+	VPBROADCASTD 28(BX), Y5
 	VPMADDUBSW   Y5, Y9, Y6
 	VPADDW       Y6, Y3, Y3
 	VPMADDUBSW   Y5, Y10, Y5
@@ -12961,21 +16952,21 @@ sub:
 	VPADDD       Y3, Y1, Y1
 	VPMADDWD     panel16One<>+0(SB), Y4, Y4
 	VPADDD       Y4, Y2, Y2
-	VPMOVZXBD    (R8), Y4
+	VPMOVZXBD    (DX), Y4
 	VCVTDQ2PS    Y4, Y4
-	VCVTPH2PS    (DI), Y3
+	VCVTPH2PS    (R8), Y3
 	VMULPS       Y4, Y3, Y3
-	VPMOVZXBD    128(R8), Y5
+	VPMOVZXBD    32(DX), Y5
 	VCVTDQ2PS    Y5, Y5
-	VCVTPH2PS    32(DI), Y4
+	VCVTPH2PS    32(R8), Y4
 	VMULPS       Y5, Y4, Y4
-	VPMOVZXBD    8(R8), Y6
+	VPMOVZXBD    8(DX), Y6
 	VCVTDQ2PS    Y6, Y6
-	VCVTPH2PS    16(DI), Y5
+	VCVTPH2PS    16(R8), Y5
 	VMULPS       Y6, Y5, Y5
-	VPMOVZXBD    136(R8), Y7
+	VPMOVZXBD    40(DX), Y7
 	VCVTDQ2PS    Y7, Y7
-	VCVTPH2PS    48(DI), Y6
+	VCVTPH2PS    48(R8), Y6
 	VMULPS       Y7, Y6, Y6
 	VBROADCASTSS 64(CX), Y7
 	VBROADCASTSS 68(CX), Y8
@@ -12993,13 +16984,371 @@ sub:
 	VMULPS       Y8, Y6, Y1
 	VSUBPS       Y1, Y2, Y2
 	VMOVUPS      Y2, 32(AX)
-	ADDQ         $0x10, R8
-	ADDQ         $0x00000140, BX
+	ADDQ         $0x10, DX
+	ADDQ         $0x00000140, SI
 	ADDQ         $0x50, CX
-	ADDQ         $0x20, DX
+	ADDQ         $0x20, BX
 	DECQ         R9
 	JNE          sub
-	DECQ         SI
+	DECQ         DI
+	JMP          block
+
+done:
+	VZEROUPPER
+	RET
+
+// func panel16Q5_K_q8_t1ahead(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·panel16Q5_K_q8_t1ahead(SB), NOSPLIT, $0-64
+	MOVQ    y+0(FP), AX
+	MOVQ    yStep+8(FP), CX
+	MOVQ    x+24(FP), CX
+	MOVQ    xStep+32(FP), BX
+	MOVQ    q+40(FP), BX
+	MOVQ    qStep+48(FP), SI
+	MOVQ    w+16(FP), SI
+	VMOVDQU panel16Bytes1f<>+0(SB), Y0
+	MOVQ    blocks+56(FP), DI
+
+block:
+	CMPQ DI, $0x00
+	JLE  done
+	MOVQ SI, R8
+	ADDQ $0x40, SI
+	MOVQ $0x00000008, R9
+
+sub:
+	TESTB $0x01, R9
+	JNE   second
+	MOVQ  SI, DX
+	ADDQ  $0x40, SI
+
+second:
+	PREFETCHT0   2048(SI)
+	PREFETCHT0   2112(SI)
+	PREFETCHT0   2176(SI)
+	PREFETCHT0   2240(SI)
+	PREFETCHT0   2304(SI)
+	VPAND        (SI), Y0, Y8
+	VPAND        32(SI), Y0, Y2
+	VPAND        64(SI), Y0, Y1
+	VPAND        96(SI), Y0, Y3
+	VPAND        128(SI), Y0, Y4
+	VPAND        160(SI), Y0, Y5
+	VPAND        192(SI), Y0, Y6
+	VPAND        224(SI), Y0, Y7
+	VPBROADCASTD (BX), Y9
+	VPMADDUBSW   Y9, Y8, Y8
+	VPMADDUBSW   Y9, Y2, Y2
+	VPBROADCASTD 4(BX), Y9
+	VPMADDUBSW   Y9, Y1, Y1
+	VPADDW       Y1, Y8, Y8
+	VPMADDUBSW   Y9, Y3, Y1
+	VPADDW       Y1, Y2, Y2
+	VPBROADCASTD 8(BX), Y1
+	VPMADDUBSW   Y1, Y4, Y3
+	VPADDW       Y3, Y8, Y8
+	VPMADDUBSW   Y1, Y5, Y1
+	VPADDW       Y1, Y2, Y2
+	VPBROADCASTD 12(BX), Y1
+	VPMADDUBSW   Y1, Y6, Y3
+	VPADDW       Y3, Y8, Y8
+	VPMADDUBSW   Y1, Y7, Y1
+	VPADDW       Y1, Y2, Y2
+	VPMADDWD     panel16One<>+0(SB), Y8, Y1
+	VPMADDWD     panel16One<>+0(SB), Y2, Y2
+	VPAND        256(SI), Y0, Y3
+	VPAND        288(SI), Y0, Y4
+	VMOVDQU      (SI), Y5
+	VPSRLW       $0x05, Y5, Y5
+	VPAND        panel16Bytes07<>+0(SB), Y5, Y5
+	VMOVDQU      64(SI), Y6
+	VPSRLW       $0x02, Y6, Y6
+	VPAND        panel16Bytes18<>+0(SB), Y6, Y6
+	VPOR         Y6, Y5, Y5
+	VMOVDQU      32(SI), Y6
+	VPSRLW       $0x05, Y6, Y6
+	VPAND        panel16Bytes07<>+0(SB), Y6, Y6
+	VMOVDQU      96(SI), Y7
+	VPSRLW       $0x02, Y7, Y7
+	VPAND        panel16Bytes18<>+0(SB), Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VMOVDQU      128(SI), Y7
+	VPSRLW       $0x05, Y7, Y7
+	VPAND        panel16Bytes07<>+0(SB), Y7, Y7
+	VMOVDQU      192(SI), Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        panel16Bytes18<>+0(SB), Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VMOVDQU      160(SI), Y8
+	VPSRLW       $0x05, Y8, Y8
+	VPAND        panel16Bytes07<>+0(SB), Y8, Y8
+	VMOVDQU      224(SI), Y9
+	VPSRLW       $0x02, Y9, Y9
+	VPAND        panel16Bytes18<>+0(SB), Y9, Y9
+	VPOR         Y9, Y8, Y8
+	VMOVDQU      256(SI), Y9
+	VPSRLW       $0x05, Y9, Y9
+	VPAND        panel16Bytes07<>+0(SB), Y9, Y9
+	VMOVDQU      64(SI), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        panel16Bytes08<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VMOVDQU      192(SI), Y10
+	VPSRLW       $0x03, Y10, Y10
+	VPAND        panel16Bytes10<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VMOVDQU      288(SI), Y10
+	VPSRLW       $0x05, Y10, Y10
+	VPAND        panel16Bytes07<>+0(SB), Y10, Y10
+	VMOVDQU      96(SI), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        panel16Bytes08<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VMOVDQU      224(SI), Y11
+	VPSRLW       $0x03, Y11, Y11
+	VPAND        panel16Bytes10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPBROADCASTD 16(BX), Y11
+	VPMADDUBSW   Y11, Y3, Y3
+	VPMADDUBSW   Y11, Y4, Y4
+	VPBROADCASTD 20(BX), Y11
+	VPMADDUBSW   Y11, Y5, Y5
+	VPADDW       Y5, Y3, Y3
+	VPMADDUBSW   Y11, Y6, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 24(BX), Y5
+	VPMADDUBSW   Y5, Y7, Y6
+	VPADDW       Y6, Y3, Y3
+	VPMADDUBSW   Y5, Y8, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 28(BX), Y5
+	VPMADDUBSW   Y5, Y9, Y6
+	VPADDW       Y6, Y3, Y3
+	VPMADDUBSW   Y5, Y10, Y5
+	VPADDW       Y5, Y4, Y4
+	VPMADDWD     panel16One<>+0(SB), Y3, Y3
+	VPADDD       Y3, Y1, Y1
+	VPMADDWD     panel16One<>+0(SB), Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VPMOVZXBD    (DX), Y4
+	VCVTDQ2PS    Y4, Y4
+	VCVTPH2PS    (R8), Y3
+	VMULPS       Y4, Y3, Y3
+	VPMOVZXBD    32(DX), Y5
+	VCVTDQ2PS    Y5, Y5
+	VCVTPH2PS    32(R8), Y4
+	VMULPS       Y5, Y4, Y4
+	VPMOVZXBD    8(DX), Y6
+	VCVTDQ2PS    Y6, Y6
+	VCVTPH2PS    16(R8), Y5
+	VMULPS       Y6, Y5, Y5
+	VPMOVZXBD    40(DX), Y7
+	VCVTDQ2PS    Y7, Y7
+	VCVTPH2PS    48(R8), Y6
+	VMULPS       Y7, Y6, Y6
+	VBROADCASTSS 64(CX), Y7
+	VBROADCASTSS 68(CX), Y8
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y7, Y3, Y3
+	VMULPS       Y3, Y1, Y1
+	VADDPS       (AX), Y1, Y1
+	VMULPS       Y8, Y4, Y3
+	VSUBPS       Y3, Y1, Y1
+	VMOVUPS      Y1, (AX)
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y7, Y5, Y1
+	VMULPS       Y1, Y2, Y2
+	VADDPS       32(AX), Y2, Y2
+	VMULPS       Y8, Y6, Y1
+	VSUBPS       Y1, Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	ADDQ         $0x10, DX
+	ADDQ         $0x00000140, SI
+	ADDQ         $0x50, CX
+	ADDQ         $0x20, BX
+	DECQ         R9
+	JNE          sub
+	DECQ         DI
+	JMP          block
+
+done:
+	VZEROUPPER
+	RET
+
+// func panel16Q5_K_q8_t1nta(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·panel16Q5_K_q8_t1nta(SB), NOSPLIT, $0-64
+	MOVQ    y+0(FP), AX
+	MOVQ    yStep+8(FP), CX
+	MOVQ    x+24(FP), CX
+	MOVQ    xStep+32(FP), BX
+	MOVQ    q+40(FP), BX
+	MOVQ    qStep+48(FP), SI
+	MOVQ    w+16(FP), SI
+	VMOVDQU panel16Bytes1f<>+0(SB), Y0
+	MOVQ    blocks+56(FP), DI
+
+block:
+	CMPQ DI, $0x00
+	JLE  done
+	MOVQ SI, R8
+	ADDQ $0x40, SI
+	MOVQ $0x00000008, R9
+
+sub:
+	TESTB $0x01, R9
+	JNE   second
+	MOVQ  SI, DX
+	ADDQ  $0x40, SI
+
+second:
+	PREFETCHNTA  2048(SI)
+	PREFETCHNTA  2112(SI)
+	PREFETCHNTA  2176(SI)
+	PREFETCHNTA  2240(SI)
+	PREFETCHNTA  2304(SI)
+	VPAND        (SI), Y0, Y8
+	VPAND        32(SI), Y0, Y2
+	VPAND        64(SI), Y0, Y1
+	VPAND        96(SI), Y0, Y3
+	VPAND        128(SI), Y0, Y4
+	VPAND        160(SI), Y0, Y5
+	VPAND        192(SI), Y0, Y6
+	VPAND        224(SI), Y0, Y7
+	VPBROADCASTD (BX), Y9
+	VPMADDUBSW   Y9, Y8, Y8
+	VPMADDUBSW   Y9, Y2, Y2
+	VPBROADCASTD 4(BX), Y9
+	VPMADDUBSW   Y9, Y1, Y1
+	VPADDW       Y1, Y8, Y8
+	VPMADDUBSW   Y9, Y3, Y1
+	VPADDW       Y1, Y2, Y2
+	VPBROADCASTD 8(BX), Y1
+	VPMADDUBSW   Y1, Y4, Y3
+	VPADDW       Y3, Y8, Y8
+	VPMADDUBSW   Y1, Y5, Y1
+	VPADDW       Y1, Y2, Y2
+	VPBROADCASTD 12(BX), Y1
+	VPMADDUBSW   Y1, Y6, Y3
+	VPADDW       Y3, Y8, Y8
+	VPMADDUBSW   Y1, Y7, Y1
+	VPADDW       Y1, Y2, Y2
+	VPMADDWD     panel16One<>+0(SB), Y8, Y1
+	VPMADDWD     panel16One<>+0(SB), Y2, Y2
+	VPAND        256(SI), Y0, Y3
+	VPAND        288(SI), Y0, Y4
+	VMOVDQU      (SI), Y5
+	VPSRLW       $0x05, Y5, Y5
+	VPAND        panel16Bytes07<>+0(SB), Y5, Y5
+	VMOVDQU      64(SI), Y6
+	VPSRLW       $0x02, Y6, Y6
+	VPAND        panel16Bytes18<>+0(SB), Y6, Y6
+	VPOR         Y6, Y5, Y5
+	VMOVDQU      32(SI), Y6
+	VPSRLW       $0x05, Y6, Y6
+	VPAND        panel16Bytes07<>+0(SB), Y6, Y6
+	VMOVDQU      96(SI), Y7
+	VPSRLW       $0x02, Y7, Y7
+	VPAND        panel16Bytes18<>+0(SB), Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VMOVDQU      128(SI), Y7
+	VPSRLW       $0x05, Y7, Y7
+	VPAND        panel16Bytes07<>+0(SB), Y7, Y7
+	VMOVDQU      192(SI), Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        panel16Bytes18<>+0(SB), Y8, Y8
+	VPOR         Y8, Y7, Y7
+	VMOVDQU      160(SI), Y8
+	VPSRLW       $0x05, Y8, Y8
+	VPAND        panel16Bytes07<>+0(SB), Y8, Y8
+	VMOVDQU      224(SI), Y9
+	VPSRLW       $0x02, Y9, Y9
+	VPAND        panel16Bytes18<>+0(SB), Y9, Y9
+	VPOR         Y9, Y8, Y8
+	VMOVDQU      256(SI), Y9
+	VPSRLW       $0x05, Y9, Y9
+	VPAND        panel16Bytes07<>+0(SB), Y9, Y9
+	VMOVDQU      64(SI), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        panel16Bytes08<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VMOVDQU      192(SI), Y10
+	VPSRLW       $0x03, Y10, Y10
+	VPAND        panel16Bytes10<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VMOVDQU      288(SI), Y10
+	VPSRLW       $0x05, Y10, Y10
+	VPAND        panel16Bytes07<>+0(SB), Y10, Y10
+	VMOVDQU      96(SI), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        panel16Bytes08<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VMOVDQU      224(SI), Y11
+	VPSRLW       $0x03, Y11, Y11
+	VPAND        panel16Bytes10<>+0(SB), Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPBROADCASTD 16(BX), Y11
+	VPMADDUBSW   Y11, Y3, Y3
+	VPMADDUBSW   Y11, Y4, Y4
+	VPBROADCASTD 20(BX), Y11
+	VPMADDUBSW   Y11, Y5, Y5
+	VPADDW       Y5, Y3, Y3
+	VPMADDUBSW   Y11, Y6, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 24(BX), Y5
+	VPMADDUBSW   Y5, Y7, Y6
+	VPADDW       Y6, Y3, Y3
+	VPMADDUBSW   Y5, Y8, Y5
+	VPADDW       Y5, Y4, Y4
+	VPBROADCASTD 28(BX), Y5
+	VPMADDUBSW   Y5, Y9, Y6
+	VPADDW       Y6, Y3, Y3
+	VPMADDUBSW   Y5, Y10, Y5
+	VPADDW       Y5, Y4, Y4
+	VPMADDWD     panel16One<>+0(SB), Y3, Y3
+	VPADDD       Y3, Y1, Y1
+	VPMADDWD     panel16One<>+0(SB), Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VPMOVZXBD    (DX), Y4
+	VCVTDQ2PS    Y4, Y4
+	VCVTPH2PS    (R8), Y3
+	VMULPS       Y4, Y3, Y3
+	VPMOVZXBD    32(DX), Y5
+	VCVTDQ2PS    Y5, Y5
+	VCVTPH2PS    32(R8), Y4
+	VMULPS       Y5, Y4, Y4
+	VPMOVZXBD    8(DX), Y6
+	VCVTDQ2PS    Y6, Y6
+	VCVTPH2PS    16(R8), Y5
+	VMULPS       Y6, Y5, Y5
+	VPMOVZXBD    40(DX), Y7
+	VCVTDQ2PS    Y7, Y7
+	VCVTPH2PS    48(R8), Y6
+	VMULPS       Y7, Y6, Y6
+	VBROADCASTSS 64(CX), Y7
+	VBROADCASTSS 68(CX), Y8
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y7, Y3, Y3
+	VMULPS       Y3, Y1, Y1
+	VADDPS       (AX), Y1, Y1
+	VMULPS       Y8, Y4, Y3
+	VSUBPS       Y3, Y1, Y1
+	VMOVUPS      Y1, (AX)
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y7, Y5, Y1
+	VMULPS       Y1, Y2, Y2
+	VADDPS       32(AX), Y2, Y2
+	VMULPS       Y8, Y6, Y1
+	VSUBPS       Y1, Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	ADDQ         $0x10, DX
+	ADDQ         $0x00000140, SI
+	ADDQ         $0x50, CX
+	ADDQ         $0x20, BX
+	DECQ         R9
+	JNE          sub
+	DECQ         DI
 	JMP          block
 
 done:
@@ -13022,11 +17371,16 @@ block:
 	CMPQ R9, $0x00
 	JLE  done
 	MOVQ R8, R10
-	LEAQ 64(R8), R11
-	ADDQ $0x00000140, R8
+	ADDQ $0x40, R8
 	MOVQ $0x00000008, R12
 
 sub:
+	TESTB $0x01, R12
+	JNE   second
+	MOVQ  R8, R11
+	ADDQ  $0x40, R8
+
+second:
 	PREFETCHT0   2048(R8)
 	PREFETCHT0   2112(R8)
 	PREFETCHT0   2176(R8)
@@ -13190,7 +17544,7 @@ sub:
 	VCVTDQ2PS    Y5, Y5
 	VCVTPH2PS    (R10), Y4
 	VMULPS       Y5, Y4, Y4
-	VPMOVZXBD    128(R11), Y6
+	VPMOVZXBD    32(R11), Y6
 	VCVTDQ2PS    Y6, Y6
 	VCVTPH2PS    32(R10), Y5
 	VMULPS       Y6, Y5, Y5
@@ -13198,7 +17552,7 @@ sub:
 	VCVTDQ2PS    Y7, Y7
 	VCVTPH2PS    16(R10), Y6
 	VMULPS       Y7, Y6, Y6
-	VPMOVZXBD    136(R11), Y8
+	VPMOVZXBD    40(R11), Y8
 	VCVTDQ2PS    Y8, Y8
 	VCVTPH2PS    48(R10), Y7
 	VMULPS       Y8, Y7, Y7
@@ -13266,11 +17620,16 @@ block:
 	CMPQ R12, $0x00
 	JLE  done
 	MOVQ R11, R13
-	LEAQ 64(R11), R14
-	ADDQ $0x00000140, R11
+	ADDQ $0x40, R11
 	MOVQ $0x00000008, R15
 
 sub:
+	TESTB $0x01, R15
+	JNE   second
+	MOVQ  R11, R14
+	ADDQ  $0x40, R11
+
+second:
 	VMOVDQU      (R11), Y1
 	VPAND        panel16Bytes1f<>+0(SB), Y1, Y1
 	VMOVDQU      64(R11), Y3
@@ -13545,7 +17904,7 @@ sub:
 	VCVTDQ2PS    Y9, Y9
 	VCVTPH2PS    (R13), Y8
 	VMULPS       Y9, Y8, Y8
-	VPMOVZXBD    128(R14), Y10
+	VPMOVZXBD    32(R14), Y10
 	VCVTDQ2PS    Y10, Y10
 	VCVTPH2PS    32(R13), Y9
 	VMULPS       Y10, Y9, Y9
@@ -13553,7 +17912,7 @@ sub:
 	VCVTDQ2PS    Y11, Y11
 	VCVTPH2PS    16(R13), Y10
 	VMULPS       Y11, Y10, Y10
-	VPMOVZXBD    136(R14), Y12
+	VPMOVZXBD    40(R14), Y12
 	VCVTDQ2PS    Y12, Y12
 	VCVTPH2PS    48(R13), Y11
 	VMULPS       Y12, Y11, Y11
@@ -13648,16 +18007,21 @@ block:
 	CMPQ DX, $0x00
 	JLE  done
 	MOVQ CX, BX
-	LEAQ 64(CX), SI
-	ADDQ $0x00000140, CX
+	ADDQ $0x40, CX
 	MOVQ $0x00000008, DI
 
 sub:
+	TESTB $0x01, DI
+	JNE   second
+	MOVQ  CX, SI
+	ADDQ  $0x40, CX
+
+second:
 	VPMOVZXBD (SI), Y3
 	VCVTDQ2PS Y3, Y3
 	VCVTPH2PS (BX), Y2
 	VMULPS    Y3, Y2, Y2
-	VPMOVZXBD 128(SI), Y4
+	VPMOVZXBD 32(SI), Y4
 	VCVTDQ2PS Y4, Y4
 	VCVTPH2PS 32(BX), Y3
 	VMULPS    Y4, Y3, Y3
@@ -13665,7 +18029,7 @@ sub:
 	VCVTDQ2PS Y5, Y5
 	VCVTPH2PS 16(BX), Y4
 	VMULPS    Y5, Y4, Y4
-	VPMOVZXBD 136(SI), Y6
+	VPMOVZXBD 40(SI), Y6
 	VCVTDQ2PS Y6, Y6
 	VCVTPH2PS 48(BX), Y5
 	VMULPS    Y6, Y5, Y5
@@ -14094,7 +18458,7 @@ done:
 	RET
 
 // func panel16Q6_K_t1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
-// Requires: AVX, AVX2, F16C, MMX+
+// Requires: AVX, AVX2, F16C
 TEXT ·panel16Q6_K_t1(SB), NOSPLIT, $0-48
 	MOVQ    y+0(FP), AX
 	MOVQ    x+16(FP), CX
@@ -14108,17 +18472,490 @@ block:
 	CMPQ DI, $0x00
 	JLE  done
 	MOVQ DX, R8
-	LEAQ 32(DX), R9
-	ADDQ $0x00000120, DX
+	ADDQ $0x20, DX
 	MOVQ $0x00000008, R10
 
 sub:
+	TESTB $0x01, R10
+	JNE   second
+	MOVQ  DX, R9
+	ADDQ  $0x40, DX
+
+second:
+	VPBROADCASTD (BX), Y5
+	VPBROADCASTD (SI), Y1
+	VPAND        (DX), Y0, Y2
+	VPMADDUBSW   Y5, Y2, Y3
+	VPMADDUBSW   Y1, Y2, Y4
+	VPAND        32(DX), Y0, Y2
+	VPMADDUBSW   Y5, Y2, Y5
+	VPMADDUBSW   Y1, Y2, Y6
+	VPBROADCASTD 4(BX), Y1
+	VPBROADCASTD 4(SI), Y2
+	VPAND        64(DX), Y0, Y7
+	VPMADDUBSW   Y1, Y7, Y8
+	VPADDW       Y8, Y3, Y3
+	VPMADDUBSW   Y2, Y7, Y7
+	VPADDW       Y7, Y4, Y4
+	VPAND        96(DX), Y0, Y7
+	VPMADDUBSW   Y1, Y7, Y1
+	VPADDW       Y1, Y5, Y5
+	VPMADDUBSW   Y2, Y7, Y1
+	VPADDW       Y1, Y6, Y6
+	VPMADDWD     panel16Plane<>+0(SB), Y3, Y1
+	VPMADDWD     panel16Plane<>+0(SB), Y5, Y2
+	VPBROADCASTD 8(BX), Y5
+	VPBROADCASTD 8(SI), Y7
+	VPAND        128(DX), Y0, Y8
+	VPMADDUBSW   Y5, Y8, Y3
+	VPMADDUBSW   Y7, Y8, Y8
+	VPADDW       Y8, Y4, Y4
+	VPAND        160(DX), Y0, Y8
+	VPMADDUBSW   Y5, Y8, Y5
+	VPMADDUBSW   Y7, Y8, Y7
+	VPADDW       Y7, Y6, Y6
+	VPBROADCASTD 12(BX), Y7
+	VPBROADCASTD 12(SI), Y8
+	VPAND        192(DX), Y0, Y9
+	VPMADDUBSW   Y7, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VPMADDUBSW   Y8, Y9, Y9
+	VPADDW       Y9, Y4, Y4
+	VPAND        224(DX), Y0, Y9
+	VPMADDUBSW   Y7, Y9, Y7
+	VPADDW       Y7, Y5, Y5
+	VPMADDUBSW   Y8, Y9, Y7
+	VPADDW       Y7, Y6, Y6
+	VPMADDWD     panel16Plane<>+0(SB), Y3, Y3
+	VPADDD       Y3, Y1, Y1
+	VPMADDWD     panel16Plane<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VPMADDWD     panel16One<>+0(SB), Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VPMADDWD     panel16One<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y2, Y2
+	VPMOVSXBD    (R9), Y4
+	VCVTDQ2PS    Y4, Y4
+	VCVTPH2PS    (R8), Y3
+	VMULPS       Y4, Y3, Y3
+	VPMOVSXBD    8(R9), Y5
+	VCVTDQ2PS    Y5, Y5
+	VCVTPH2PS    16(R8), Y4
+	VMULPS       Y5, Y4, Y4
+	VBROADCASTSS 64(CX), Y5
+	VPBROADCASTD 76(CX), Y6
+	VPSLLD       $0x05, Y6, Y6
+	VPSUBD       Y6, Y1, Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y5, Y3, Y3
+	VMULPS       Y3, Y1, Y1
+	VADDPS       (AX), Y1, Y1
+	VMOVUPS      Y1, (AX)
+	VPSUBD       Y6, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y5, Y4, Y1
+	VMULPS       Y1, Y2, Y2
+	VADDPS       32(AX), Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	VPBROADCASTD 16(BX), Y5
+	VPBROADCASTD 16(SI), Y1
+	VPAND        256(DX), Y0, Y2
+	VPMADDUBSW   Y5, Y2, Y3
+	VPMADDUBSW   Y1, Y2, Y4
+	VPAND        288(DX), Y0, Y2
+	VPMADDUBSW   Y5, Y2, Y5
+	VPMADDUBSW   Y1, Y2, Y6
+	VPBROADCASTD 20(BX), Y1
+	VPBROADCASTD 20(SI), Y2
+	VPAND        320(DX), Y0, Y7
+	VPMADDUBSW   Y1, Y7, Y8
+	VPADDW       Y8, Y3, Y3
+	VPMADDUBSW   Y2, Y7, Y7
+	VPADDW       Y7, Y4, Y4
+	VPAND        352(DX), Y0, Y7
+	VPMADDUBSW   Y1, Y7, Y1
+	VPADDW       Y1, Y5, Y5
+	VPMADDUBSW   Y2, Y7, Y1
+	VPADDW       Y1, Y6, Y6
+	VPMADDWD     panel16Plane<>+0(SB), Y3, Y1
+	VPMADDWD     panel16Plane<>+0(SB), Y5, Y2
+	VPBROADCASTD 24(BX), Y5
+	VPBROADCASTD 24(SI), Y7
+	VMOVDQU      (DX), Y8
+	VPSRLW       $0x06, Y8, Y8
+	VPAND        panel16Bytes03<>+0(SB), Y8, Y8
+	VMOVDQU      64(DX), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        panel16Bytes0c<>+0(SB), Y3, Y3
+	VPOR         Y3, Y8, Y8
+	VMOVDQU      128(DX), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        panel16Bytes30<>+0(SB), Y3, Y3
+	VPOR         Y3, Y8, Y8
+	VPMADDUBSW   Y5, Y8, Y3
+	VPMADDUBSW   Y7, Y8, Y8
+	VPADDW       Y8, Y4, Y4
+	VMOVDQU      32(DX), Y8
+	VPSRLW       $0x06, Y8, Y8
+	VPAND        panel16Bytes03<>+0(SB), Y8, Y8
+	VMOVDQU      96(DX), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        panel16Bytes0c<>+0(SB), Y9, Y9
+	VPOR         Y9, Y8, Y8
+	VMOVDQU      160(DX), Y9
+	VPSRLW       $0x02, Y9, Y9
+	VPAND        panel16Bytes30<>+0(SB), Y9, Y9
+	VPOR         Y9, Y8, Y8
+	VPMADDUBSW   Y5, Y8, Y5
+	VPMADDUBSW   Y7, Y8, Y7
+	VPADDW       Y7, Y6, Y6
+	VPBROADCASTD 28(BX), Y7
+	VPBROADCASTD 28(SI), Y8
+	VMOVDQU      192(DX), Y9
+	VPSRLW       $0x06, Y9, Y9
+	VPAND        panel16Bytes03<>+0(SB), Y9, Y9
+	VMOVDQU      256(DX), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        panel16Bytes0c<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VMOVDQU      320(DX), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        panel16Bytes30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   Y7, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VPMADDUBSW   Y8, Y9, Y9
+	VPADDW       Y9, Y4, Y4
+	VMOVDQU      224(DX), Y9
+	VPSRLW       $0x06, Y9, Y9
+	VPAND        panel16Bytes03<>+0(SB), Y9, Y9
+	VMOVDQU      288(DX), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        panel16Bytes0c<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VMOVDQU      352(DX), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        panel16Bytes30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   Y7, Y9, Y7
+	VPADDW       Y7, Y5, Y5
+	VPMADDUBSW   Y8, Y9, Y7
+	VPADDW       Y7, Y6, Y6
+	VPMADDWD     panel16Plane<>+0(SB), Y3, Y3
+	VPADDD       Y3, Y1, Y1
+	VPMADDWD     panel16Plane<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VPMADDWD     panel16One<>+0(SB), Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VPMADDWD     panel16One<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y2, Y2
+	VPMOVSXBD    16(R9), Y4
+	VCVTDQ2PS    Y4, Y4
+	VCVTPH2PS    (R8), Y3
+	VMULPS       Y4, Y3, Y3
+	VPMOVSXBD    24(R9), Y5
+	VCVTDQ2PS    Y5, Y5
+	VCVTPH2PS    16(R8), Y4
+	VMULPS       Y5, Y4, Y4
+	VBROADCASTSS 64(CX), Y5
+	VPBROADCASTD 72(CX), Y6
+	VPBROADCASTD 76(CX), Y7
+	VPSUBD       Y7, Y6, Y6
+	VPSLLD       $0x05, Y6, Y6
+	VPSUBD       Y6, Y1, Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y5, Y3, Y3
+	VMULPS       Y3, Y1, Y1
+	VADDPS       (AX), Y1, Y1
+	VMOVUPS      Y1, (AX)
+	VPSUBD       Y6, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y5, Y4, Y1
+	VMULPS       Y1, Y2, Y2
+	VADDPS       32(AX), Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	ADDQ         $0x20, R9
+	ADDQ         $0x00000180, DX
+	ADDQ         $0x50, CX
+	ADDQ         $0x20, BX
+	ADDQ         $0x20, SI
+	DECQ         R10
+	JNE          sub
+	DECQ         DI
+	JMP          block
+
+done:
+	VZEROUPPER
+	RET
+
+// func panel16Q6_K_t1ahead(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·panel16Q6_K_t1ahead(SB), NOSPLIT, $0-48
+	MOVQ    y+0(FP), AX
+	MOVQ    x+16(FP), CX
+	MOVQ    w+8(FP), DX
+	MOVQ    hi+24(FP), BX
+	MOVQ    lo+32(FP), SI
+	VMOVDQU panel16Bytes3f<>+0(SB), Y0
+	MOVQ    blocks+40(FP), DI
+
+block:
+	CMPQ DI, $0x00
+	JLE  done
+	MOVQ DX, R8
+	ADDQ $0x20, DX
+	MOVQ $0x00000008, R10
+
+sub:
+	TESTB $0x01, R10
+	JNE   second
+	MOVQ  DX, R9
+	ADDQ  $0x40, DX
+
+second:
 	PREFETCHT0   2048(DX)
 	PREFETCHT0   2112(DX)
 	PREFETCHT0   2176(DX)
 	PREFETCHT0   2240(DX)
 	PREFETCHT0   2304(DX)
 	PREFETCHT0   2368(DX)
+	VPBROADCASTD (BX), Y5
+	VPBROADCASTD (SI), Y1
+	VPAND        (DX), Y0, Y2
+	VPMADDUBSW   Y5, Y2, Y3
+	VPMADDUBSW   Y1, Y2, Y4
+	VPAND        32(DX), Y0, Y2
+	VPMADDUBSW   Y5, Y2, Y5
+	VPMADDUBSW   Y1, Y2, Y6
+	VPBROADCASTD 4(BX), Y1
+	VPBROADCASTD 4(SI), Y2
+	VPAND        64(DX), Y0, Y7
+	VPMADDUBSW   Y1, Y7, Y8
+	VPADDW       Y8, Y3, Y3
+	VPMADDUBSW   Y2, Y7, Y7
+	VPADDW       Y7, Y4, Y4
+	VPAND        96(DX), Y0, Y7
+	VPMADDUBSW   Y1, Y7, Y1
+	VPADDW       Y1, Y5, Y5
+	VPMADDUBSW   Y2, Y7, Y1
+	VPADDW       Y1, Y6, Y6
+	VPMADDWD     panel16Plane<>+0(SB), Y3, Y1
+	VPMADDWD     panel16Plane<>+0(SB), Y5, Y2
+	VPBROADCASTD 8(BX), Y5
+	VPBROADCASTD 8(SI), Y7
+	VPAND        128(DX), Y0, Y8
+	VPMADDUBSW   Y5, Y8, Y3
+	VPMADDUBSW   Y7, Y8, Y8
+	VPADDW       Y8, Y4, Y4
+	VPAND        160(DX), Y0, Y8
+	VPMADDUBSW   Y5, Y8, Y5
+	VPMADDUBSW   Y7, Y8, Y7
+	VPADDW       Y7, Y6, Y6
+	VPBROADCASTD 12(BX), Y7
+	VPBROADCASTD 12(SI), Y8
+	VPAND        192(DX), Y0, Y9
+	VPMADDUBSW   Y7, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VPMADDUBSW   Y8, Y9, Y9
+	VPADDW       Y9, Y4, Y4
+	VPAND        224(DX), Y0, Y9
+	VPMADDUBSW   Y7, Y9, Y7
+	VPADDW       Y7, Y5, Y5
+	VPMADDUBSW   Y8, Y9, Y7
+	VPADDW       Y7, Y6, Y6
+	VPMADDWD     panel16Plane<>+0(SB), Y3, Y3
+	VPADDD       Y3, Y1, Y1
+	VPMADDWD     panel16Plane<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VPMADDWD     panel16One<>+0(SB), Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VPMADDWD     panel16One<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y2, Y2
+	VPMOVSXBD    (R9), Y4
+	VCVTDQ2PS    Y4, Y4
+	VCVTPH2PS    (R8), Y3
+	VMULPS       Y4, Y3, Y3
+	VPMOVSXBD    8(R9), Y5
+	VCVTDQ2PS    Y5, Y5
+	VCVTPH2PS    16(R8), Y4
+	VMULPS       Y5, Y4, Y4
+	VBROADCASTSS 64(CX), Y5
+	VPBROADCASTD 76(CX), Y6
+	VPSLLD       $0x05, Y6, Y6
+	VPSUBD       Y6, Y1, Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y5, Y3, Y3
+	VMULPS       Y3, Y1, Y1
+	VADDPS       (AX), Y1, Y1
+	VMOVUPS      Y1, (AX)
+	VPSUBD       Y6, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y5, Y4, Y1
+	VMULPS       Y1, Y2, Y2
+	VADDPS       32(AX), Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	VPBROADCASTD 16(BX), Y5
+	VPBROADCASTD 16(SI), Y1
+	VPAND        256(DX), Y0, Y2
+	VPMADDUBSW   Y5, Y2, Y3
+	VPMADDUBSW   Y1, Y2, Y4
+	VPAND        288(DX), Y0, Y2
+	VPMADDUBSW   Y5, Y2, Y5
+	VPMADDUBSW   Y1, Y2, Y6
+	VPBROADCASTD 20(BX), Y1
+	VPBROADCASTD 20(SI), Y2
+	VPAND        320(DX), Y0, Y7
+	VPMADDUBSW   Y1, Y7, Y8
+	VPADDW       Y8, Y3, Y3
+	VPMADDUBSW   Y2, Y7, Y7
+	VPADDW       Y7, Y4, Y4
+	VPAND        352(DX), Y0, Y7
+	VPMADDUBSW   Y1, Y7, Y1
+	VPADDW       Y1, Y5, Y5
+	VPMADDUBSW   Y2, Y7, Y1
+	VPADDW       Y1, Y6, Y6
+	VPMADDWD     panel16Plane<>+0(SB), Y3, Y1
+	VPMADDWD     panel16Plane<>+0(SB), Y5, Y2
+	VPBROADCASTD 24(BX), Y5
+	VPBROADCASTD 24(SI), Y7
+	VMOVDQU      (DX), Y8
+	VPSRLW       $0x06, Y8, Y8
+	VPAND        panel16Bytes03<>+0(SB), Y8, Y8
+	VMOVDQU      64(DX), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        panel16Bytes0c<>+0(SB), Y3, Y3
+	VPOR         Y3, Y8, Y8
+	VMOVDQU      128(DX), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        panel16Bytes30<>+0(SB), Y3, Y3
+	VPOR         Y3, Y8, Y8
+	VPMADDUBSW   Y5, Y8, Y3
+	VPMADDUBSW   Y7, Y8, Y8
+	VPADDW       Y8, Y4, Y4
+	VMOVDQU      32(DX), Y8
+	VPSRLW       $0x06, Y8, Y8
+	VPAND        panel16Bytes03<>+0(SB), Y8, Y8
+	VMOVDQU      96(DX), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        panel16Bytes0c<>+0(SB), Y9, Y9
+	VPOR         Y9, Y8, Y8
+	VMOVDQU      160(DX), Y9
+	VPSRLW       $0x02, Y9, Y9
+	VPAND        panel16Bytes30<>+0(SB), Y9, Y9
+	VPOR         Y9, Y8, Y8
+	VPMADDUBSW   Y5, Y8, Y5
+	VPMADDUBSW   Y7, Y8, Y7
+	VPADDW       Y7, Y6, Y6
+	VPBROADCASTD 28(BX), Y7
+	VPBROADCASTD 28(SI), Y8
+	VMOVDQU      192(DX), Y9
+	VPSRLW       $0x06, Y9, Y9
+	VPAND        panel16Bytes03<>+0(SB), Y9, Y9
+	VMOVDQU      256(DX), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        panel16Bytes0c<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VMOVDQU      320(DX), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        panel16Bytes30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   Y7, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VPMADDUBSW   Y8, Y9, Y9
+	VPADDW       Y9, Y4, Y4
+	VMOVDQU      224(DX), Y9
+	VPSRLW       $0x06, Y9, Y9
+	VPAND        panel16Bytes03<>+0(SB), Y9, Y9
+	VMOVDQU      288(DX), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        panel16Bytes0c<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VMOVDQU      352(DX), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        panel16Bytes30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   Y7, Y9, Y7
+	VPADDW       Y7, Y5, Y5
+	VPMADDUBSW   Y8, Y9, Y7
+	VPADDW       Y7, Y6, Y6
+	VPMADDWD     panel16Plane<>+0(SB), Y3, Y3
+	VPADDD       Y3, Y1, Y1
+	VPMADDWD     panel16Plane<>+0(SB), Y5, Y5
+	VPADDD       Y5, Y2, Y2
+	VPMADDWD     panel16One<>+0(SB), Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VPMADDWD     panel16One<>+0(SB), Y6, Y6
+	VPADDD       Y6, Y2, Y2
+	VPMOVSXBD    16(R9), Y4
+	VCVTDQ2PS    Y4, Y4
+	VCVTPH2PS    (R8), Y3
+	VMULPS       Y4, Y3, Y3
+	VPMOVSXBD    24(R9), Y5
+	VCVTDQ2PS    Y5, Y5
+	VCVTPH2PS    16(R8), Y4
+	VMULPS       Y5, Y4, Y4
+	VBROADCASTSS 64(CX), Y5
+	VPBROADCASTD 72(CX), Y6
+	VPBROADCASTD 76(CX), Y7
+	VPSUBD       Y7, Y6, Y6
+	VPSLLD       $0x05, Y6, Y6
+	VPSUBD       Y6, Y1, Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y5, Y3, Y3
+	VMULPS       Y3, Y1, Y1
+	VADDPS       (AX), Y1, Y1
+	VMOVUPS      Y1, (AX)
+	VPSUBD       Y6, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y5, Y4, Y1
+	VMULPS       Y1, Y2, Y2
+	VADDPS       32(AX), Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	ADDQ         $0x20, R9
+	ADDQ         $0x00000180, DX
+	ADDQ         $0x50, CX
+	ADDQ         $0x20, BX
+	ADDQ         $0x20, SI
+	DECQ         R10
+	JNE          sub
+	DECQ         DI
+	JMP          block
+
+done:
+	VZEROUPPER
+	RET
+
+// func panel16Q6_K_t1nta(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·panel16Q6_K_t1nta(SB), NOSPLIT, $0-48
+	MOVQ    y+0(FP), AX
+	MOVQ    x+16(FP), CX
+	MOVQ    w+8(FP), DX
+	MOVQ    hi+24(FP), BX
+	MOVQ    lo+32(FP), SI
+	VMOVDQU panel16Bytes3f<>+0(SB), Y0
+	MOVQ    blocks+40(FP), DI
+
+block:
+	CMPQ DI, $0x00
+	JLE  done
+	MOVQ DX, R8
+	ADDQ $0x20, DX
+	MOVQ $0x00000008, R10
+
+sub:
+	TESTB $0x01, R10
+	JNE   second
+	MOVQ  DX, R9
+	ADDQ  $0x40, DX
+
+second:
+	PREFETCHNTA  2048(DX)
+	PREFETCHNTA  2112(DX)
+	PREFETCHNTA  2176(DX)
+	PREFETCHNTA  2240(DX)
+	PREFETCHNTA  2304(DX)
+	PREFETCHNTA  2368(DX)
 	VPBROADCASTD (BX), Y5
 	VPBROADCASTD (SI), Y1
 	VPAND        (DX), Y0, Y2
@@ -14342,11 +19179,16 @@ block:
 	CMPQ DI, $0x00
 	JLE  done
 	MOVQ SI, R8
-	LEAQ 32(SI), R9
-	ADDQ $0x00000120, SI
+	ADDQ $0x20, SI
 	MOVQ $0x00000008, R10
 
 sub:
+	TESTB $0x01, R10
+	JNE   second
+	MOVQ  SI, R9
+	ADDQ  $0x40, SI
+
+second:
 	PREFETCHT0   2048(SI)
 	PREFETCHT0   2112(SI)
 	PREFETCHT0   2176(SI)
@@ -14703,11 +19545,16 @@ block:
 	CMPQ R9, $0x00
 	JLE  done
 	MOVQ R8, R10
-	LEAQ 32(R8), R11
-	ADDQ $0x00000120, R8
+	ADDQ $0x20, R8
 	MOVQ $0x00000008, R12
 
 sub:
+	TESTB $0x01, R12
+	JNE   second
+	MOVQ  R8, R11
+	ADDQ  $0x40, R8
+
+second:
 	VMOVDQU      (R8), Y9
 	VPAND        panel16Bytes3f<>+0(SB), Y9, Y9
 	VPAND        Y0, Y9, Y7
@@ -15269,55 +20116,54 @@ done:
 	RET
 
 // func panel16Q6_K_q8_t1(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
-// Requires: AVX, AVX2, F16C, MMX+
+// Requires: AVX, AVX2, F16C
 TEXT ·panel16Q6_K_q8_t1(SB), NOSPLIT, $0-64
 	MOVQ    y+0(FP), AX
 	MOVQ    yStep+8(FP), CX
 	MOVQ    x+24(FP), CX
-	MOVQ    xStep+32(FP), DX
-	MOVQ    q+40(FP), DX
-	MOVQ    qStep+48(FP), BX
-	MOVQ    w+16(FP), BX
+	MOVQ    xStep+32(FP), BX
+	MOVQ    q+40(FP), BX
+	MOVQ    qStep+48(FP), SI
+	MOVQ    w+16(FP), SI
 	VMOVDQU panel16Bytes3f<>+0(SB), Y0
-	MOVQ    blocks+56(FP), SI
+	MOVQ    blocks+56(FP), DI
 
 block:
-	CMPQ SI, $0x00
+	CMPQ DI, $0x00
 	JLE  done
-	MOVQ BX, DI
-	LEAQ 32(BX), R8
-	ADDQ $0x00000120, BX
+	MOVQ SI, R8
+	ADDQ $0x20, SI
 	MOVQ $0x00000008, R9
 
 sub:
-	PREFETCHT0   2048(BX)
-	PREFETCHT0   2112(BX)
-	PREFETCHT0   2176(BX)
-	PREFETCHT0   2240(BX)
-	PREFETCHT0   2304(BX)
-	PREFETCHT0   2368(BX)
-	VPAND        (BX), Y0, Y4
-	VPAND        32(BX), Y0, Y2
-	VPAND        64(BX), Y0, Y1
-	VPAND        96(BX), Y0, Y3
-	VPBROADCASTD (DX), Y5
+	TESTB $0x01, R9
+	JNE   second
+	MOVQ  SI, DX
+	ADDQ  $0x40, SI
+
+second:
+	VPAND        (SI), Y0, Y4
+	VPAND        32(SI), Y0, Y2
+	VPAND        64(SI), Y0, Y1
+	VPAND        96(SI), Y0, Y3
+	VPBROADCASTD (BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VPMADDUBSW   Y5, Y2, Y2
-	VPBROADCASTD 4(DX), Y5
+	VPBROADCASTD 4(BX), Y5
 	VPMADDUBSW   Y5, Y1, Y1
 	VPADDW       Y1, Y4, Y4
 	VPMADDUBSW   Y5, Y3, Y1
 	VPADDW       Y1, Y2, Y2
 	VPMADDWD     panel16One<>+0(SB), Y4, Y1
 	VPMADDWD     panel16One<>+0(SB), Y2, Y2
-	VPAND        128(BX), Y0, Y3
-	VPAND        160(BX), Y0, Y4
-	VPAND        192(BX), Y0, Y5
-	VPAND        224(BX), Y0, Y6
-	VPBROADCASTD 8(DX), Y7
+	VPAND        128(SI), Y0, Y3
+	VPAND        160(SI), Y0, Y4
+	VPAND        192(SI), Y0, Y5
+	VPAND        224(SI), Y0, Y6
+	VPBROADCASTD 8(BX), Y7
 	VPMADDUBSW   Y7, Y3, Y3
 	VPMADDUBSW   Y7, Y4, Y4
-	VPBROADCASTD 12(DX), Y7
+	VPBROADCASTD 12(BX), Y7
 	VPMADDUBSW   Y7, Y5, Y5
 	VPADDW       Y5, Y3, Y3
 	VPMADDUBSW   Y7, Y6, Y5
@@ -15326,13 +20172,13 @@ sub:
 	VPADDD       Y3, Y1, Y1
 	VPMADDWD     panel16One<>+0(SB), Y4, Y4
 	VPADDD       Y4, Y2, Y2
-	VPMOVSXBD    (R8), Y4
+	VPMOVSXBD    (DX), Y4
 	VCVTDQ2PS    Y4, Y4
-	VCVTPH2PS    (DI), Y3
+	VCVTPH2PS    (R8), Y3
 	VMULPS       Y4, Y3, Y3
-	VPMOVSXBD    8(R8), Y5
+	VPMOVSXBD    8(DX), Y5
 	VCVTDQ2PS    Y5, Y5
-	VCVTPH2PS    16(DI), Y4
+	VCVTPH2PS    16(R8), Y4
 	VMULPS       Y5, Y4, Y4
 	VBROADCASTSS 64(CX), Y5
 	VPBROADCASTD 76(CX), Y6
@@ -15349,68 +20195,68 @@ sub:
 	VMULPS       Y1, Y2, Y2
 	VADDPS       32(AX), Y2, Y2
 	VMOVUPS      Y2, 32(AX)
-	VPAND        256(BX), Y0, Y4
-	VPAND        288(BX), Y0, Y2
-	VPAND        320(BX), Y0, Y1
-	VPAND        352(BX), Y0, Y3
-	VPBROADCASTD 16(DX), Y5
+	VPAND        256(SI), Y0, Y4
+	VPAND        288(SI), Y0, Y2
+	VPAND        320(SI), Y0, Y1
+	VPAND        352(SI), Y0, Y3
+	VPBROADCASTD 16(BX), Y5
 	VPMADDUBSW   Y5, Y4, Y4
 	VPMADDUBSW   Y5, Y2, Y2
-	VPBROADCASTD 20(DX), Y5
+	VPBROADCASTD 20(BX), Y5
 	VPMADDUBSW   Y5, Y1, Y1
 	VPADDW       Y1, Y4, Y4
 	VPMADDUBSW   Y5, Y3, Y1
 	VPADDW       Y1, Y2, Y2
 	VPMADDWD     panel16One<>+0(SB), Y4, Y1
 	VPMADDWD     panel16One<>+0(SB), Y2, Y2
-	VMOVDQU      (BX), Y3
+	VMOVDQU      (SI), Y3
 	VPSRLW       $0x06, Y3, Y3
 	VPAND        panel16Bytes03<>+0(SB), Y3, Y3
-	VMOVDQU      64(BX), Y4
+	VMOVDQU      64(SI), Y4
 	VPSRLW       $0x04, Y4, Y4
 	VPAND        panel16Bytes0c<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VMOVDQU      128(BX), Y4
+	VMOVDQU      128(SI), Y4
 	VPSRLW       $0x02, Y4, Y4
 	VPAND        panel16Bytes30<>+0(SB), Y4, Y4
 	VPOR         Y4, Y3, Y3
-	VMOVDQU      32(BX), Y4
+	VMOVDQU      32(SI), Y4
 	VPSRLW       $0x06, Y4, Y4
 	VPAND        panel16Bytes03<>+0(SB), Y4, Y4
-	VMOVDQU      96(BX), Y5
+	VMOVDQU      96(SI), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        panel16Bytes0c<>+0(SB), Y5, Y5
 	VPOR         Y5, Y4, Y4
-	VMOVDQU      160(BX), Y5
+	VMOVDQU      160(SI), Y5
 	VPSRLW       $0x02, Y5, Y5
 	VPAND        panel16Bytes30<>+0(SB), Y5, Y5
 	VPOR         Y5, Y4, Y4
-	VMOVDQU      192(BX), Y5
+	VMOVDQU      192(SI), Y5
 	VPSRLW       $0x06, Y5, Y5
 	VPAND        panel16Bytes03<>+0(SB), Y5, Y5
-	VMOVDQU      256(BX), Y6
+	VMOVDQU      256(SI), Y6
 	VPSRLW       $0x04, Y6, Y6
 	VPAND        panel16Bytes0c<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VMOVDQU      320(BX), Y6
+	VMOVDQU      320(SI), Y6
 	VPSRLW       $0x02, Y6, Y6
 	VPAND        panel16Bytes30<>+0(SB), Y6, Y6
 	VPOR         Y6, Y5, Y5
-	VMOVDQU      224(BX), Y6
+	VMOVDQU      224(SI), Y6
 	VPSRLW       $0x06, Y6, Y6
 	VPAND        panel16Bytes03<>+0(SB), Y6, Y6
-	VMOVDQU      288(BX), Y7
+	VMOVDQU      288(SI), Y7
 	VPSRLW       $0x04, Y7, Y7
 	VPAND        panel16Bytes0c<>+0(SB), Y7, Y7
 	VPOR         Y7, Y6, Y6
-	VMOVDQU      352(BX), Y7
+	VMOVDQU      352(SI), Y7
 	VPSRLW       $0x02, Y7, Y7
 	VPAND        panel16Bytes30<>+0(SB), Y7, Y7
 	VPOR         Y7, Y6, Y6
-	VPBROADCASTD 24(DX), Y7
+	VPBROADCASTD 24(BX), Y7
 	VPMADDUBSW   Y7, Y3, Y3
 	VPMADDUBSW   Y7, Y4, Y4
-	VPBROADCASTD 28(DX), Y7
+	VPBROADCASTD 28(BX), Y7
 	VPMADDUBSW   Y7, Y5, Y5
 	VPADDW       Y5, Y3, Y3
 	VPMADDUBSW   Y7, Y6, Y5
@@ -15419,13 +20265,13 @@ sub:
 	VPADDD       Y3, Y1, Y1
 	VPMADDWD     panel16One<>+0(SB), Y4, Y4
 	VPADDD       Y4, Y2, Y2
-	VPMOVSXBD    16(R8), Y4
+	VPMOVSXBD    16(DX), Y4
 	VCVTDQ2PS    Y4, Y4
-	VCVTPH2PS    (DI), Y3
+	VCVTPH2PS    (R8), Y3
 	VMULPS       Y4, Y3, Y3
-	VPMOVSXBD    24(R8), Y5
+	VPMOVSXBD    24(DX), Y5
 	VCVTDQ2PS    Y5, Y5
-	VCVTPH2PS    16(DI), Y4
+	VCVTPH2PS    16(R8), Y4
 	VMULPS       Y5, Y4, Y4
 	VBROADCASTSS 64(CX), Y5
 	VPBROADCASTD 72(CX), Y6
@@ -15444,13 +20290,401 @@ sub:
 	VMULPS       Y1, Y2, Y2
 	VADDPS       32(AX), Y2, Y2
 	VMOVUPS      Y2, 32(AX)
-	ADDQ         $0x20, R8
-	ADDQ         $0x00000180, BX
-	ADDQ         $0x50, CX
 	ADDQ         $0x20, DX
+	ADDQ         $0x00000180, SI
+	ADDQ         $0x50, CX
+	ADDQ         $0x20, BX
 	DECQ         R9
 	JNE          sub
-	DECQ         SI
+	DECQ         DI
+	JMP          block
+
+done:
+	VZEROUPPER
+	RET
+
+// func panel16Q6_K_q8_t1ahead(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·panel16Q6_K_q8_t1ahead(SB), NOSPLIT, $0-64
+	MOVQ    y+0(FP), AX
+	MOVQ    yStep+8(FP), CX
+	MOVQ    x+24(FP), CX
+	MOVQ    xStep+32(FP), BX
+	MOVQ    q+40(FP), BX
+	MOVQ    qStep+48(FP), SI
+	MOVQ    w+16(FP), SI
+	VMOVDQU panel16Bytes3f<>+0(SB), Y0
+	MOVQ    blocks+56(FP), DI
+
+block:
+	CMPQ DI, $0x00
+	JLE  done
+	MOVQ SI, R8
+	ADDQ $0x20, SI
+	MOVQ $0x00000008, R9
+
+sub:
+	TESTB $0x01, R9
+	JNE   second
+	MOVQ  SI, DX
+	ADDQ  $0x40, SI
+
+second:
+	PREFETCHT0   2048(SI)
+	PREFETCHT0   2112(SI)
+	PREFETCHT0   2176(SI)
+	PREFETCHT0   2240(SI)
+	PREFETCHT0   2304(SI)
+	PREFETCHT0   2368(SI)
+	VPAND        (SI), Y0, Y4
+	VPAND        32(SI), Y0, Y2
+	VPAND        64(SI), Y0, Y1
+	VPAND        96(SI), Y0, Y3
+	VPBROADCASTD (BX), Y5
+	VPMADDUBSW   Y5, Y4, Y4
+	VPMADDUBSW   Y5, Y2, Y2
+	VPBROADCASTD 4(BX), Y5
+	VPMADDUBSW   Y5, Y1, Y1
+	VPADDW       Y1, Y4, Y4
+	VPMADDUBSW   Y5, Y3, Y1
+	VPADDW       Y1, Y2, Y2
+	VPMADDWD     panel16One<>+0(SB), Y4, Y1
+	VPMADDWD     panel16One<>+0(SB), Y2, Y2
+	VPAND        128(SI), Y0, Y3
+	VPAND        160(SI), Y0, Y4
+	VPAND        192(SI), Y0, Y5
+	VPAND        224(SI), Y0, Y6
+	VPBROADCASTD 8(BX), Y7
+	VPMADDUBSW   Y7, Y3, Y3
+	VPMADDUBSW   Y7, Y4, Y4
+	VPBROADCASTD 12(BX), Y7
+	VPMADDUBSW   Y7, Y5, Y5
+	VPADDW       Y5, Y3, Y3
+	VPMADDUBSW   Y7, Y6, Y5
+	VPADDW       Y5, Y4, Y4
+	VPMADDWD     panel16One<>+0(SB), Y3, Y3
+	VPADDD       Y3, Y1, Y1
+	VPMADDWD     panel16One<>+0(SB), Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VPMOVSXBD    (DX), Y4
+	VCVTDQ2PS    Y4, Y4
+	VCVTPH2PS    (R8), Y3
+	VMULPS       Y4, Y3, Y3
+	VPMOVSXBD    8(DX), Y5
+	VCVTDQ2PS    Y5, Y5
+	VCVTPH2PS    16(R8), Y4
+	VMULPS       Y5, Y4, Y4
+	VBROADCASTSS 64(CX), Y5
+	VPBROADCASTD 76(CX), Y6
+	VPSLLD       $0x05, Y6, Y6
+	VPSUBD       Y6, Y1, Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y5, Y3, Y3
+	VMULPS       Y3, Y1, Y1
+	VADDPS       (AX), Y1, Y1
+	VMOVUPS      Y1, (AX)
+	VPSUBD       Y6, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y5, Y4, Y1
+	VMULPS       Y1, Y2, Y2
+	VADDPS       32(AX), Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	VPAND        256(SI), Y0, Y4
+	VPAND        288(SI), Y0, Y2
+	VPAND        320(SI), Y0, Y1
+	VPAND        352(SI), Y0, Y3
+	VPBROADCASTD 16(BX), Y5
+	VPMADDUBSW   Y5, Y4, Y4
+	VPMADDUBSW   Y5, Y2, Y2
+	VPBROADCASTD 20(BX), Y5
+	VPMADDUBSW   Y5, Y1, Y1
+	VPADDW       Y1, Y4, Y4
+	VPMADDUBSW   Y5, Y3, Y1
+	VPADDW       Y1, Y2, Y2
+	VPMADDWD     panel16One<>+0(SB), Y4, Y1
+	VPMADDWD     panel16One<>+0(SB), Y2, Y2
+	VMOVDQU      (SI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        panel16Bytes03<>+0(SB), Y3, Y3
+	VMOVDQU      64(SI), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        panel16Bytes0c<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VMOVDQU      128(SI), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        panel16Bytes30<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VMOVDQU      32(SI), Y4
+	VPSRLW       $0x06, Y4, Y4
+	VPAND        panel16Bytes03<>+0(SB), Y4, Y4
+	VMOVDQU      96(SI), Y5
+	VPSRLW       $0x04, Y5, Y5
+	VPAND        panel16Bytes0c<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VMOVDQU      160(SI), Y5
+	VPSRLW       $0x02, Y5, Y5
+	VPAND        panel16Bytes30<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VMOVDQU      192(SI), Y5
+	VPSRLW       $0x06, Y5, Y5
+	VPAND        panel16Bytes03<>+0(SB), Y5, Y5
+	VMOVDQU      256(SI), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        panel16Bytes0c<>+0(SB), Y6, Y6
+	VPOR         Y6, Y5, Y5
+	VMOVDQU      320(SI), Y6
+	VPSRLW       $0x02, Y6, Y6
+	VPAND        panel16Bytes30<>+0(SB), Y6, Y6
+	VPOR         Y6, Y5, Y5
+	VMOVDQU      224(SI), Y6
+	VPSRLW       $0x06, Y6, Y6
+	VPAND        panel16Bytes03<>+0(SB), Y6, Y6
+	VMOVDQU      288(SI), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        panel16Bytes0c<>+0(SB), Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VMOVDQU      352(SI), Y7
+	VPSRLW       $0x02, Y7, Y7
+	VPAND        panel16Bytes30<>+0(SB), Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPBROADCASTD 24(BX), Y7
+	VPMADDUBSW   Y7, Y3, Y3
+	VPMADDUBSW   Y7, Y4, Y4
+	VPBROADCASTD 28(BX), Y7
+	VPMADDUBSW   Y7, Y5, Y5
+	VPADDW       Y5, Y3, Y3
+	VPMADDUBSW   Y7, Y6, Y5
+	VPADDW       Y5, Y4, Y4
+	VPMADDWD     panel16One<>+0(SB), Y3, Y3
+	VPADDD       Y3, Y1, Y1
+	VPMADDWD     panel16One<>+0(SB), Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VPMOVSXBD    16(DX), Y4
+	VCVTDQ2PS    Y4, Y4
+	VCVTPH2PS    (R8), Y3
+	VMULPS       Y4, Y3, Y3
+	VPMOVSXBD    24(DX), Y5
+	VCVTDQ2PS    Y5, Y5
+	VCVTPH2PS    16(R8), Y4
+	VMULPS       Y5, Y4, Y4
+	VBROADCASTSS 64(CX), Y5
+	VPBROADCASTD 72(CX), Y6
+	VPBROADCASTD 76(CX), Y7
+	VPSUBD       Y7, Y6, Y6
+	VPSLLD       $0x05, Y6, Y6
+	VPSUBD       Y6, Y1, Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y5, Y3, Y3
+	VMULPS       Y3, Y1, Y1
+	VADDPS       (AX), Y1, Y1
+	VMOVUPS      Y1, (AX)
+	VPSUBD       Y6, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y5, Y4, Y1
+	VMULPS       Y1, Y2, Y2
+	VADDPS       32(AX), Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	ADDQ         $0x20, DX
+	ADDQ         $0x00000180, SI
+	ADDQ         $0x50, CX
+	ADDQ         $0x20, BX
+	DECQ         R9
+	JNE          sub
+	DECQ         DI
+	JMP          block
+
+done:
+	VZEROUPPER
+	RET
+
+// func panel16Q6_K_q8_t1nta(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·panel16Q6_K_q8_t1nta(SB), NOSPLIT, $0-64
+	MOVQ    y+0(FP), AX
+	MOVQ    yStep+8(FP), CX
+	MOVQ    x+24(FP), CX
+	MOVQ    xStep+32(FP), BX
+	MOVQ    q+40(FP), BX
+	MOVQ    qStep+48(FP), SI
+	MOVQ    w+16(FP), SI
+	VMOVDQU panel16Bytes3f<>+0(SB), Y0
+	MOVQ    blocks+56(FP), DI
+
+block:
+	CMPQ DI, $0x00
+	JLE  done
+	MOVQ SI, R8
+	ADDQ $0x20, SI
+	MOVQ $0x00000008, R9
+
+sub:
+	TESTB $0x01, R9
+	JNE   second
+	MOVQ  SI, DX
+	ADDQ  $0x40, SI
+
+second:
+	PREFETCHNTA  2048(SI)
+	PREFETCHNTA  2112(SI)
+	PREFETCHNTA  2176(SI)
+	PREFETCHNTA  2240(SI)
+	PREFETCHNTA  2304(SI)
+	PREFETCHNTA  2368(SI)
+	VPAND        (SI), Y0, Y4
+	VPAND        32(SI), Y0, Y2
+	VPAND        64(SI), Y0, Y1
+	VPAND        96(SI), Y0, Y3
+	VPBROADCASTD (BX), Y5
+	VPMADDUBSW   Y5, Y4, Y4
+	VPMADDUBSW   Y5, Y2, Y2
+	VPBROADCASTD 4(BX), Y5
+	VPMADDUBSW   Y5, Y1, Y1
+	VPADDW       Y1, Y4, Y4
+	VPMADDUBSW   Y5, Y3, Y1
+	VPADDW       Y1, Y2, Y2
+	VPMADDWD     panel16One<>+0(SB), Y4, Y1
+	VPMADDWD     panel16One<>+0(SB), Y2, Y2
+	VPAND        128(SI), Y0, Y3
+	VPAND        160(SI), Y0, Y4
+	VPAND        192(SI), Y0, Y5
+	VPAND        224(SI), Y0, Y6
+	VPBROADCASTD 8(BX), Y7
+	VPMADDUBSW   Y7, Y3, Y3
+	VPMADDUBSW   Y7, Y4, Y4
+	VPBROADCASTD 12(BX), Y7
+	VPMADDUBSW   Y7, Y5, Y5
+	VPADDW       Y5, Y3, Y3
+	VPMADDUBSW   Y7, Y6, Y5
+	VPADDW       Y5, Y4, Y4
+	VPMADDWD     panel16One<>+0(SB), Y3, Y3
+	VPADDD       Y3, Y1, Y1
+	VPMADDWD     panel16One<>+0(SB), Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VPMOVSXBD    (DX), Y4
+	VCVTDQ2PS    Y4, Y4
+	VCVTPH2PS    (R8), Y3
+	VMULPS       Y4, Y3, Y3
+	VPMOVSXBD    8(DX), Y5
+	VCVTDQ2PS    Y5, Y5
+	VCVTPH2PS    16(R8), Y4
+	VMULPS       Y5, Y4, Y4
+	VBROADCASTSS 64(CX), Y5
+	VPBROADCASTD 76(CX), Y6
+	VPSLLD       $0x05, Y6, Y6
+	VPSUBD       Y6, Y1, Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y5, Y3, Y3
+	VMULPS       Y3, Y1, Y1
+	VADDPS       (AX), Y1, Y1
+	VMOVUPS      Y1, (AX)
+	VPSUBD       Y6, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y5, Y4, Y1
+	VMULPS       Y1, Y2, Y2
+	VADDPS       32(AX), Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	VPAND        256(SI), Y0, Y4
+	VPAND        288(SI), Y0, Y2
+	VPAND        320(SI), Y0, Y1
+	VPAND        352(SI), Y0, Y3
+	VPBROADCASTD 16(BX), Y5
+	VPMADDUBSW   Y5, Y4, Y4
+	VPMADDUBSW   Y5, Y2, Y2
+	VPBROADCASTD 20(BX), Y5
+	VPMADDUBSW   Y5, Y1, Y1
+	VPADDW       Y1, Y4, Y4
+	VPMADDUBSW   Y5, Y3, Y1
+	VPADDW       Y1, Y2, Y2
+	VPMADDWD     panel16One<>+0(SB), Y4, Y1
+	VPMADDWD     panel16One<>+0(SB), Y2, Y2
+	VMOVDQU      (SI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        panel16Bytes03<>+0(SB), Y3, Y3
+	VMOVDQU      64(SI), Y4
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        panel16Bytes0c<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VMOVDQU      128(SI), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        panel16Bytes30<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VMOVDQU      32(SI), Y4
+	VPSRLW       $0x06, Y4, Y4
+	VPAND        panel16Bytes03<>+0(SB), Y4, Y4
+	VMOVDQU      96(SI), Y5
+	VPSRLW       $0x04, Y5, Y5
+	VPAND        panel16Bytes0c<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VMOVDQU      160(SI), Y5
+	VPSRLW       $0x02, Y5, Y5
+	VPAND        panel16Bytes30<>+0(SB), Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VMOVDQU      192(SI), Y5
+	VPSRLW       $0x06, Y5, Y5
+	VPAND        panel16Bytes03<>+0(SB), Y5, Y5
+	VMOVDQU      256(SI), Y6
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        panel16Bytes0c<>+0(SB), Y6, Y6
+	VPOR         Y6, Y5, Y5
+	VMOVDQU      320(SI), Y6
+	VPSRLW       $0x02, Y6, Y6
+	VPAND        panel16Bytes30<>+0(SB), Y6, Y6
+	VPOR         Y6, Y5, Y5
+	VMOVDQU      224(SI), Y6
+	VPSRLW       $0x06, Y6, Y6
+	VPAND        panel16Bytes03<>+0(SB), Y6, Y6
+	VMOVDQU      288(SI), Y7
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        panel16Bytes0c<>+0(SB), Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VMOVDQU      352(SI), Y7
+	VPSRLW       $0x02, Y7, Y7
+	VPAND        panel16Bytes30<>+0(SB), Y7, Y7
+	VPOR         Y7, Y6, Y6
+	VPBROADCASTD 24(BX), Y7
+	VPMADDUBSW   Y7, Y3, Y3
+	VPMADDUBSW   Y7, Y4, Y4
+	VPBROADCASTD 28(BX), Y7
+	VPMADDUBSW   Y7, Y5, Y5
+	VPADDW       Y5, Y3, Y3
+	VPMADDUBSW   Y7, Y6, Y5
+	VPADDW       Y5, Y4, Y4
+	VPMADDWD     panel16One<>+0(SB), Y3, Y3
+	VPADDD       Y3, Y1, Y1
+	VPMADDWD     panel16One<>+0(SB), Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VPMOVSXBD    16(DX), Y4
+	VCVTDQ2PS    Y4, Y4
+	VCVTPH2PS    (R8), Y3
+	VMULPS       Y4, Y3, Y3
+	VPMOVSXBD    24(DX), Y5
+	VCVTDQ2PS    Y5, Y5
+	VCVTPH2PS    16(R8), Y4
+	VMULPS       Y5, Y4, Y4
+	VBROADCASTSS 64(CX), Y5
+	VPBROADCASTD 72(CX), Y6
+	VPBROADCASTD 76(CX), Y7
+	VPSUBD       Y7, Y6, Y6
+	VPSLLD       $0x05, Y6, Y6
+	VPSUBD       Y6, Y1, Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y5, Y3, Y3
+	VMULPS       Y3, Y1, Y1
+	VADDPS       (AX), Y1, Y1
+	VMOVUPS      Y1, (AX)
+	VPSUBD       Y6, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y5, Y4, Y1
+	VMULPS       Y1, Y2, Y2
+	VADDPS       32(AX), Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	ADDQ         $0x20, DX
+	ADDQ         $0x00000180, SI
+	ADDQ         $0x50, CX
+	ADDQ         $0x20, BX
+	DECQ         R9
+	JNE          sub
+	DECQ         DI
 	JMP          block
 
 done:
@@ -15473,11 +20707,16 @@ block:
 	CMPQ R9, $0x00
 	JLE  done
 	MOVQ R8, R10
-	LEAQ 32(R8), R11
-	ADDQ $0x00000120, R8
+	ADDQ $0x20, R8
 	MOVQ $0x00000008, R12
 
 sub:
+	TESTB $0x01, R12
+	JNE   second
+	MOVQ  R8, R11
+	ADDQ  $0x40, R8
+
+second:
 	PREFETCHT0   2048(R8)
 	PREFETCHT0   2112(R8)
 	PREFETCHT0   2176(R8)
@@ -15752,11 +20991,16 @@ block:
 	CMPQ R12, $0x00
 	JLE  done
 	MOVQ R11, R13
-	LEAQ 32(R11), R14
-	ADDQ $0x00000120, R11
+	ADDQ $0x20, R11
 	MOVQ $0x00000008, R15
 
 sub:
+	TESTB $0x01, R15
+	JNE   second
+	MOVQ  R11, R14
+	ADDQ  $0x40, R11
+
+second:
 	VMOVDQU      (R11), Y9
 	VPAND        panel16Bytes3f<>+0(SB), Y9, Y9
 	VMOVDQU      32(R11), Y7
@@ -16176,11 +21420,16 @@ block:
 	CMPQ DX, $0x00
 	JLE  done
 	MOVQ CX, BX
-	LEAQ 32(CX), SI
-	ADDQ $0x00000120, CX
+	ADDQ $0x20, CX
 	MOVQ $0x00000008, DI
 
 sub:
+	TESTB $0x01, DI
+	JNE   second
+	MOVQ  CX, SI
+	ADDQ  $0x40, CX
+
+second:
 	VPMOVSXBD (SI), Y4
 	VCVTDQ2PS Y4, Y4
 	VCVTPH2PS (BX), Y3

@@ -14,13 +14,15 @@ import (
 func amxMatmuls() (all []Matmul) {
 	for _, k := range panel16avx512Kernels {
 		amx := panel16amxKernels[k.kind]
-		q8x2 := amx.q8x2.add(k.kind, k.q8x2.add(k.kind, FourStreamsAhead))
-		q8 := amx.q8.add(k.kind, k.q8.add(k.kind, FourStreamsAhead))
-		all = append(all, gemvAndGemmInOrder("amx", k.kind, "q8x2", FourStreamsAhead, q8x2)...)
-		all = append(all, gemvAndGemmInOrder("amx", k.kind, "q8", FourStreamsAhead, q8)...)
+		q8x2 := amx.q8x2.add(k.kind, k.q8x2.add(k.kind, amxOrders))
+		q8 := amx.q8.add(k.kind, k.q8.add(k.kind, amxOrders))
+		all = append(all, inOrders(amxOrders, gemvAndGemm("amx", k.kind, "panel16", "q8x2", cleared(q8x2)))...)
+		all = append(all, inOrders(amxOrders, gemvAndGemm("amx", k.kind, "panel16", "q8", cleared(q8)))...)
 	}
 	return all
 }
+
+var amxOrders = []ReadOrder{FourStreamsAhead, OneStream, OneStreamNTA, FourStreams}
 
 // panel16amxKernels has a kernel for each type of panel16avx512Kernels.
 var panel16amxKernels = map[quant.Type]struct{ q8x2, q8 panel16amx }{

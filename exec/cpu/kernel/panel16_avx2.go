@@ -11,23 +11,23 @@ import (
 
 // assemblyMatmuls are the matmul kernels in assembly.
 var assemblyMatmuls = slices.Concat(
-	gemvAndGemm("avx2", quant.Q4_0, "panel16", "q8x2", panel16Tile(32, panel16Q4_0_t1, panel16Q4_0_t2, panel16Q4_0_t4)),
-	gemvAndGemm("avx2", quant.Q4_1, "panel16", "q8x2", panel16Tile(32, panel16Q4_1_t1, panel16Q4_1_t2, panel16Q4_1_t4)),
-	gemvAndGemm("avx2", quant.Q5_0, "panel16", "q8x2", panel16Tile(32, panel16Q5_0_t1, panel16Q5_0_t2, panel16Q5_0_t4)),
-	gemvAndGemm("avx2", quant.Q5_1, "panel16", "q8x2", panel16Tile(32, panel16Q5_1_t1, panel16Q5_1_t2, panel16Q5_1_t4)),
-	gemvAndGemm("avx2", quant.Q8_0, "panel16", "q8x2", panel16Tile(32, panel16Q8_0_t1, panel16Q8_0_t2, panel16Q8_0_t4)),
-	gemvAndGemm("avx2", quant.Q4_K, "panel16", "q8x2", panel16Tile(256, panel16Q4_K_t1, panel16Q4_K_t2, panel16Q4_K_t4)),
-	gemvAndGemm("avx2", quant.Q5_K, "panel16", "q8x2", panel16Tile(256, panel16Q5_K_t1, panel16Q5_K_t2, panel16Q5_K_t4)),
-	gemvAndGemm("avx2", quant.Q6_K, "panel16", "q8x2", panel16Tile(256, panel16Q6_K_t1, panel16Q6_K_t2, panel16Q6_K_t4)),
+	inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q4_0, "panel16", "q8x2", panel16Tile(quant.Q4_0, [readOrders]panel16One{panel16Q4_0_t1, panel16Q4_0_t1ahead, panel16Q4_0_t1nta}, panel16Q4_0_t2, panel16Q4_0_t4))),
+	inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q4_1, "panel16", "q8x2", panel16Tile(quant.Q4_1, [readOrders]panel16One{panel16Q4_1_t1, panel16Q4_1_t1ahead, panel16Q4_1_t1nta}, panel16Q4_1_t2, panel16Q4_1_t4))),
+	inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q5_0, "panel16", "q8x2", panel16Tile(quant.Q5_0, [readOrders]panel16One{panel16Q5_0_t1, panel16Q5_0_t1ahead, panel16Q5_0_t1nta}, panel16Q5_0_t2, panel16Q5_0_t4))),
+	inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q5_1, "panel16", "q8x2", panel16Tile(quant.Q5_1, [readOrders]panel16One{panel16Q5_1_t1, panel16Q5_1_t1ahead, panel16Q5_1_t1nta}, panel16Q5_1_t2, panel16Q5_1_t4))),
+	inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q8_0, "panel16", "q8x2", panel16Tile(quant.Q8_0, [readOrders]panel16One{panel16Q8_0_t1, panel16Q8_0_t1ahead, panel16Q8_0_t1nta}, panel16Q8_0_t2, panel16Q8_0_t4))),
+	inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q4_K, "panel16", "q8x2", panel16Tile(quant.Q4_K, [readOrders]panel16One{panel16Q4_K_t1, panel16Q4_K_t1ahead, panel16Q4_K_t1nta}, panel16Q4_K_t2, panel16Q4_K_t4))),
+	inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q5_K, "panel16", "q8x2", panel16Tile(quant.Q5_K, [readOrders]panel16One{panel16Q5_K_t1, panel16Q5_K_t1ahead, panel16Q5_K_t1nta}, panel16Q5_K_t2, panel16Q5_K_t4))),
+	inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q6_K, "panel16", "q8x2", panel16Tile(quant.Q6_K, [readOrders]panel16One{panel16Q6_K_t1, panel16Q6_K_t1ahead, panel16Q6_K_t1nta}, panel16Q6_K_t2, panel16Q6_K_t4))),
 
-	gemvAndGemm("avx2", quant.Q4_0, "panel16", "q8", panel16Q8Tile(32, panel16Q4_0_q8_t1, panel16Q4_0_q8_t2, panel16Q4_0_q8_t4)),
-	gemvAndGemm("avx2", quant.Q4_1, "panel16", "q8", panel16Q8Tile(32, panel16Q4_1_q8_t1, panel16Q4_1_q8_t2, panel16Q4_1_q8_t4)),
-	gemvAndGemm("avx2", quant.Q5_0, "panel16", "q8", panel16Q8Tile(32, panel16Q5_0_q8_t1, panel16Q5_0_q8_t2, panel16Q5_0_q8_t4)),
-	gemvAndGemm("avx2", quant.Q5_1, "panel16", "q8", panel16Q8Tile(32, panel16Q5_1_q8_t1, panel16Q5_1_q8_t2, panel16Q5_1_q8_t4)),
-	gemvAndGemm("avx2", quant.Q8_0, "panel16", "q8", panel16Tile(32, panel16Q8_0_t1, panel16Q8_0_t2, panel16Q8_0_t4)),
-	gemvAndGemm("avx2", quant.Q4_K, "panel16", "q8", panel16Q8Tile(256, panel16Q4_K_q8_t1, panel16Q4_K_q8_t2, panel16Q4_K_q8_t4)),
-	gemvAndGemm("avx2", quant.Q5_K, "panel16", "q8", panel16Q8Tile(256, panel16Q5_K_q8_t1, panel16Q5_K_q8_t2, panel16Q5_K_q8_t4)),
-	gemvAndGemm("avx2", quant.Q6_K, "panel16", "q8", panel16Q8Tile(256, panel16Q6_K_q8_t1, panel16Q6_K_q8_t2, panel16Q6_K_q8_t4)),
+	inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q4_0, "panel16", "q8", panel16Q8Tile(quant.Q4_0, [readOrders]panel16Q8{panel16Q4_0_q8_t1, panel16Q4_0_q8_t1ahead, panel16Q4_0_q8_t1nta}, panel16Q4_0_q8_t2, panel16Q4_0_q8_t4))),
+	inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q4_1, "panel16", "q8", panel16Q8Tile(quant.Q4_1, [readOrders]panel16Q8{panel16Q4_1_q8_t1, panel16Q4_1_q8_t1ahead, panel16Q4_1_q8_t1nta}, panel16Q4_1_q8_t2, panel16Q4_1_q8_t4))),
+	inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q5_0, "panel16", "q8", panel16Q8Tile(quant.Q5_0, [readOrders]panel16Q8{panel16Q5_0_q8_t1, panel16Q5_0_q8_t1ahead, panel16Q5_0_q8_t1nta}, panel16Q5_0_q8_t2, panel16Q5_0_q8_t4))),
+	inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q5_1, "panel16", "q8", panel16Q8Tile(quant.Q5_1, [readOrders]panel16Q8{panel16Q5_1_q8_t1, panel16Q5_1_q8_t1ahead, panel16Q5_1_q8_t1nta}, panel16Q5_1_q8_t2, panel16Q5_1_q8_t4))),
+	inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q8_0, "panel16", "q8", panel16Tile(quant.Q8_0, [readOrders]panel16One{panel16Q8_0_t1, panel16Q8_0_t1ahead, panel16Q8_0_t1nta}, panel16Q8_0_t2, panel16Q8_0_t4))),
+	inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q4_K, "panel16", "q8", panel16Q8Tile(quant.Q4_K, [readOrders]panel16Q8{panel16Q4_K_q8_t1, panel16Q4_K_q8_t1ahead, panel16Q4_K_q8_t1nta}, panel16Q4_K_q8_t2, panel16Q4_K_q8_t4))),
+	inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q5_K, "panel16", "q8", panel16Q8Tile(quant.Q5_K, [readOrders]panel16Q8{panel16Q5_K_q8_t1, panel16Q5_K_q8_t1ahead, panel16Q5_K_q8_t1nta}, panel16Q5_K_q8_t2, panel16Q5_K_q8_t4))),
+	inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q6_K, "panel16", "q8", panel16Q8Tile(quant.Q6_K, [readOrders]panel16Q8{panel16Q6_K_q8_t1, panel16Q6_K_q8_t1ahead, panel16Q6_K_q8_t1nta}, panel16Q6_K_q8_t2, panel16Q6_K_q8_t4))),
 
 	gemvAndGemm("avx2", quant.F32, "panel16", "f32", panel16F32Tile(1, nil)),
 	gemvAndGemm("avx2", quant.F16, "panel16", "f32", panel16F32Tile(1, panel16DequantizeF16)),
@@ -46,6 +46,17 @@ var assemblyMatmuls = slices.Concat(
 	avx512Matmuls(),
 	amxMatmuls(),
 )
+
+// avx2Orders begin with the order that was fastest on the processor that was measured (Zen 1).
+var avx2Orders = []ReadOrder{OneStreamAhead, OneStream, OneStreamNTA}
+
+// inOrders returns matmul kernels in which one token reads weights in one of orders.
+func inOrders(orders []ReadOrder, rows []Matmul) []Matmul {
+	for i := range rows {
+		rows[i].orders = orders
+	}
+	return rows
+}
 
 var assemblyQblocks qblockFunc = func(dst []qblock, hi, lo []int8, scale []float32, sum []int32) {
 	n := len(dst)
@@ -68,13 +79,16 @@ type (
 	panel16Some func(y *float32, yStep int, w, x *byte, xStep int, blocks int)
 )
 
-// panel16Tile returns the tile kernel for types with block elements in a block, from kernels for one,
-// two and four tokens. All of them give a token the same bits.
-func panel16Tile(block int, x1 panel16One, x2, x4 panel16Some) func(y []float32, w []byte, n int, x *activation) {
+// panel16Tile returns the tile kernel for a type, from kernels for one token by the order in which it reads weights, and
+// for two and four tokens. All of them give a token the same bits.
+func panel16Tile(kind quant.Type, one [readOrders]panel16One, x2, x4 panel16Some) tileFunc {
 	const call = 1 << 14 // elements of a row in a call; limited because assembly cannot be preempted
+	layout, _ := LookupLayout("panel16", kind)
+	block := layout.Block
 	return func(y []float32, w []byte, n int, x *activation) {
 		blocks := x.k / block
 		panelBytes := len(w) / ((n + panelRows - 1) / panelRows)
+		x1 := one[x.choices.readOrder(kind, avx2Orders)]
 		clear(y[:x.m*x.width])
 		for i := 0; i < n; i += panelRows {
 			panel := w[i/panelRows*panelBytes:][:panelBytes]
@@ -104,12 +118,15 @@ func panel16Tile(block int, x1 panel16One, x2, x4 panel16Some) func(y []float32,
 }
 
 // panel16Q8Tile is panel16Tile for q8 activations.
-func panel16Q8Tile(block int, x1, x2, x4 panel16Q8) func(y []float32, w []byte, n int, x *activation) {
+func panel16Q8Tile(kind quant.Type, one [readOrders]panel16Q8, x2, x4 panel16Q8) tileFunc {
 	const call = 1 << 14 // as in panel16Tile
+	layout, _ := LookupLayout("panel16", kind)
+	block := layout.Block
 	return func(y []float32, w []byte, n int, x *activation) {
 		blocks := x.k / block
 		panelBytes := len(w) / ((n + panelRows - 1) / panelRows)
 		xStep, planeStep := x.k/32*int(unsafe.Sizeof(qblock{})), len(x.planes.row(0))
+		x1 := one[x.choices.readOrder(kind, avx2Orders)]
 		clear(y[:x.m*x.width])
 		for i := 0; i < n; i += panelRows {
 			panel := w[i/panelRows*panelBytes:][:panelBytes]

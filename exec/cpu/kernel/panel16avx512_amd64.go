@@ -7,6 +7,9 @@ package kernel
 // panel16avx512Q4_0_t1 adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
 func panel16avx512Q4_0_t1(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
+// panel16avx512Q4_0_t1nta adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
+func panel16avx512Q4_0_t1nta(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
+
 // panel16avx512Q4_0_t1x4 adds to 64 float32 at y the products of blocks of 4 panels, wStep bytes apart, with a token.
 func panel16avx512Q4_0_t1x4(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
@@ -18,6 +21,9 @@ func panel16avx512Q4_0_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi
 
 // panel16avx512Q4_0_q8_t1 adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
 func panel16avx512Q4_0_q8_t1(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
+
+// panel16avx512Q4_0_q8_t1nta adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
+func panel16avx512Q4_0_q8_t1nta(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
 // panel16avx512Q4_0_q8_t1x4 adds to 64 float32 at y the products of blocks of 4 panels, wStep bytes apart, with a token.
 func panel16avx512Q4_0_q8_t1x4(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
@@ -31,6 +37,9 @@ func panel16avx512Q4_0_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int,
 // panel16avx512Q4_1_t1 adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
 func panel16avx512Q4_1_t1(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
+// panel16avx512Q4_1_t1nta adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
+func panel16avx512Q4_1_t1nta(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
+
 // panel16avx512Q4_1_t1x4 adds to 64 float32 at y the products of blocks of 4 panels, wStep bytes apart, with a token.
 func panel16avx512Q4_1_t1x4(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
@@ -42,6 +51,9 @@ func panel16avx512Q4_1_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi
 
 // panel16avx512Q4_1_q8_t1 adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
 func panel16avx512Q4_1_q8_t1(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
+
+// panel16avx512Q4_1_q8_t1nta adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
+func panel16avx512Q4_1_q8_t1nta(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
 // panel16avx512Q4_1_q8_t1x4 adds to 64 float32 at y the products of blocks of 4 panels, wStep bytes apart, with a token.
 func panel16avx512Q4_1_q8_t1x4(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
@@ -55,6 +67,9 @@ func panel16avx512Q4_1_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int,
 // panel16avx512Q5_0_t1 adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
 func panel16avx512Q5_0_t1(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
+// panel16avx512Q5_0_t1nta adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
+func panel16avx512Q5_0_t1nta(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
+
 // panel16avx512Q5_0_t1x4 adds to 64 float32 at y the products of blocks of 4 panels, wStep bytes apart, with a token.
 func panel16avx512Q5_0_t1x4(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
@@ -66,6 +81,9 @@ func panel16avx512Q5_0_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi
 
 // panel16avx512Q5_0_q8_t1 adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
 func panel16avx512Q5_0_q8_t1(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
+
+// panel16avx512Q5_0_q8_t1nta adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
+func panel16avx512Q5_0_q8_t1nta(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
 // panel16avx512Q5_0_q8_t1x4 adds to 64 float32 at y the products of blocks of 4 panels, wStep bytes apart, with a token.
 func panel16avx512Q5_0_q8_t1x4(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
@@ -79,6 +97,9 @@ func panel16avx512Q5_0_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int,
 // panel16avx512Q5_1_t1 adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
 func panel16avx512Q5_1_t1(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
+// panel16avx512Q5_1_t1nta adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
+func panel16avx512Q5_1_t1nta(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
+
 // panel16avx512Q5_1_t1x4 adds to 64 float32 at y the products of blocks of 4 panels, wStep bytes apart, with a token.
 func panel16avx512Q5_1_t1x4(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
@@ -90,6 +111,9 @@ func panel16avx512Q5_1_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi
 
 // panel16avx512Q5_1_q8_t1 adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
 func panel16avx512Q5_1_q8_t1(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
+
+// panel16avx512Q5_1_q8_t1nta adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
+func panel16avx512Q5_1_q8_t1nta(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
 // panel16avx512Q5_1_q8_t1x4 adds to 64 float32 at y the products of blocks of 4 panels, wStep bytes apart, with a token.
 func panel16avx512Q5_1_q8_t1x4(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
@@ -103,6 +127,9 @@ func panel16avx512Q5_1_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int,
 // panel16avx512Q8_0_t1 adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
 func panel16avx512Q8_0_t1(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
+// panel16avx512Q8_0_t1nta adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
+func panel16avx512Q8_0_t1nta(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
+
 // panel16avx512Q8_0_t1x4 adds to 64 float32 at y the products of blocks of 4 panels, wStep bytes apart, with a token.
 func panel16avx512Q8_0_t1x4(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
@@ -114,6 +141,9 @@ func panel16avx512Q8_0_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi
 
 // panel16avx512Q8_0_q8_t1 adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
 func panel16avx512Q8_0_q8_t1(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
+
+// panel16avx512Q8_0_q8_t1nta adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
+func panel16avx512Q8_0_q8_t1nta(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
 // panel16avx512Q8_0_q8_t1x4 adds to 64 float32 at y the products of blocks of 4 panels, wStep bytes apart, with a token.
 func panel16avx512Q8_0_q8_t1x4(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
@@ -127,6 +157,9 @@ func panel16avx512Q8_0_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int,
 // panel16avx512Q4_K_t1 adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
 func panel16avx512Q4_K_t1(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
+// panel16avx512Q4_K_t1nta adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
+func panel16avx512Q4_K_t1nta(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
+
 // panel16avx512Q4_K_t1x4 adds to 64 float32 at y the products of blocks of 4 panels, wStep bytes apart, with a token.
 func panel16avx512Q4_K_t1x4(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
@@ -138,6 +171,9 @@ func panel16avx512Q4_K_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi
 
 // panel16avx512Q4_K_q8_t1 adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
 func panel16avx512Q4_K_q8_t1(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
+
+// panel16avx512Q4_K_q8_t1nta adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
+func panel16avx512Q4_K_q8_t1nta(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
 // panel16avx512Q4_K_q8_t1x4 adds to 64 float32 at y the products of blocks of 4 panels, wStep bytes apart, with a token.
 func panel16avx512Q4_K_q8_t1x4(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
@@ -151,6 +187,9 @@ func panel16avx512Q4_K_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int,
 // panel16avx512Q5_K_t1 adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
 func panel16avx512Q5_K_t1(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
+// panel16avx512Q5_K_t1nta adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
+func panel16avx512Q5_K_t1nta(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
+
 // panel16avx512Q5_K_t1x4 adds to 64 float32 at y the products of blocks of 4 panels, wStep bytes apart, with a token.
 func panel16avx512Q5_K_t1x4(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
@@ -162,6 +201,9 @@ func panel16avx512Q5_K_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi
 
 // panel16avx512Q5_K_q8_t1 adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
 func panel16avx512Q5_K_q8_t1(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
+
+// panel16avx512Q5_K_q8_t1nta adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
+func panel16avx512Q5_K_q8_t1nta(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
 // panel16avx512Q5_K_q8_t1x4 adds to 64 float32 at y the products of blocks of 4 panels, wStep bytes apart, with a token.
 func panel16avx512Q5_K_q8_t1x4(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
@@ -175,6 +217,9 @@ func panel16avx512Q5_K_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int,
 // panel16avx512Q6_K_t1 adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
 func panel16avx512Q6_K_t1(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
+// panel16avx512Q6_K_t1nta adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
+func panel16avx512Q6_K_t1nta(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
+
 // panel16avx512Q6_K_t1x4 adds to 64 float32 at y the products of blocks of 4 panels, wStep bytes apart, with a token.
 func panel16avx512Q6_K_t1x4(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
@@ -186,6 +231,9 @@ func panel16avx512Q6_K_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi
 
 // panel16avx512Q6_K_q8_t1 adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
 func panel16avx512Q6_K_q8_t1(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
+
+// panel16avx512Q6_K_q8_t1nta adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
+func panel16avx512Q6_K_q8_t1nta(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
 // panel16avx512Q6_K_q8_t1x4 adds to 64 float32 at y the products of blocks of 4 panels, wStep bytes apart, with a token.
 func panel16avx512Q6_K_q8_t1x4(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)

@@ -23,11 +23,61 @@ var Formats = []Format{
 	{Name: "Q6_K", Bits: 6, Zero: 5, Sub: 16},
 }
 
+// A block of 256 elements has a vector of Vector bytes of scales before the units of every 64 elements: 16 bytes
+// for each sub-block, and then for each minimum.
+const Vector = 64
+
+// Head returns the bytes of float16 scales at the beginning of a block.
+func (f Format) Head() int {
+	if f.Min {
+		return 64
+	}
+	return 32
+}
+
+// Units returns the offset in a block of the units from element 32·i on.
+func (f Format) Units(i int) int {
+	at := f.Head() + 64*f.Bits*i
+	if f.Sub > 0 {
+		at += Vector * (i/2 + 1)
+	}
+	return at
+}
+
+// Size returns the bytes of a block of a panel.
+func (f Format) Size() int {
+	if f.Sub > 0 {
+		return f.Units(8) - Vector
+	}
+	return f.Units(1)
+}
+
+// ScaleAt returns the offset in a block of 256 of the scales of sub-block j, and MinAt of its minima.
+func (f Format) ScaleAt(j int) int {
+	n := 64 / f.Sub
+	return f.Units(2*(j/n)) - Vector + 16*(j%n)
+}
+
+func (f Format) MinAt(j int) int { return f.ScaleAt(j) + Vector/2 }
+
+// Ahead is the distance in bytes of prefetches. Hardware prefetchers do not cross pages of 4 KiB.
+const Ahead = 2048
+
 // A Piece is a part of a unit that is stored in the high bits of another unit's vector.
 type Piece struct {
 	Vector int
 	Right  int    // right shift of the vector
 	Mask   uint64 // of the piece after the shift
+}
+
+// Named returns the format of a type.
+func Named(name string) Format {
+	for _, f := range Formats {
+		if f.Name == name {
+			return f
+		}
+	}
+	panic("no format " + name)
 }
 
 // Pieces has the pieces of the units that have no vector of their own, by bits of an element and by unit.

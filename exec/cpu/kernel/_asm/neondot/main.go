@@ -132,21 +132,19 @@ func (k *kernel) write() {
 
 // block adds the products of a block and advances all pointers.
 func (k *kernel) block() {
-	// d, and m or dmin, then a byte for each scale and minimum of a sub-block.
-	bytes := 32
-	if k.Min {
-		bytes = 64
-	}
+	// d, and m or dmin; of types with sub-blocks, a byte for each scale and minimum of 64 elements before their units.
 	k.line("MOVD %s, %s", w, head)
-	k.line("ADD $%d, %s", bytes, w)
+	k.line("ADD $%d, %s", k.Head(), w)
 	if k.Sub == 0 {
 		k.span()
 		return
 	}
-	k.line("MOVD %s, %s", w, scales)
-	k.line("ADD $256, %s", w)
 	k.line("MOVD $8, %s", left)
 	k.label("span")
+	k.line("TBNZ $0, %s, second", left)
+	k.line("MOVD %s, %s", w, scales)
+	k.line("ADD $%d, %s", format.Vector, w)
+	k.label("second")
 	k.span()
 	k.line("ADD $%d, %s", 512/k.Sub, scales)
 	k.line("SUBS $1, %s", left)
@@ -294,7 +292,7 @@ func (k *kernel) scale(to v, g, which, first int) {
 	if k.Sub == 0 {
 		return
 	}
-	k.line("FMOVS %d(%s), F%d", 128*which+4*first+4*g, scales, factor)
+	k.line("FMOVS %d(%s), F%d", format.Vector/2*which+4*first+4*g, scales, factor)
 	k.widen(factor, !k.Min)
 	k.scvtf(factor, factor)
 	k.fmul(to, to, factor)

@@ -12,18 +12,15 @@ import (
 	"pesti/exec/cpu/kernel/_asm/format"
 )
 
-// A kind describes an integer type: where a row's block has the bits and the scales, and how many bytes of
-// scales precede the units in a panel's block.
+// A kind describes an integer type: where a row's block has the bits and the scales.
 type kind struct {
-	name    string
+	format.Format
 	file    int // bytes of a row's block
 	subs    int // sub-blocks of 32 elements in it
-	bits    int // of an element
-	front   int // bytes of a panel's block before the units
 	units   func(sub, half int) []bits
 	fifth   int   // offset of the 32 highest bits, in order of the elements, or 0
 	scales  []int // offsets of float16 scales
-	reorder func(p *packer)
+	reorder func(p *packer, f format.Format)
 }
 
 // bits describes where a row's block has bits of the 16 elements of half a sub-block.
@@ -34,19 +31,19 @@ type bits struct {
 }
 
 var kinds = []kind{
-	{name: "Q4_0", file: 18, subs: 1, bits: 4, front: 32, units: nibbles(2), scales: []int{0}},
-	{name: "Q4_1", file: 20, subs: 1, bits: 4, front: 64, units: nibbles(4), scales: []int{0, 2}},
-	{name: "Q5_0", file: 22, subs: 1, bits: 5, front: 32, units: nibbles(6), fifth: 2, scales: []int{0}},
-	{name: "Q5_1", file: 24, subs: 1, bits: 5, front: 64, units: nibbles(8), fifth: 4, scales: []int{0, 2}},
-	{name: "Q8_0", file: 34, subs: 1, bits: 8, front: 32, scales: []int{0},
+	{Format: format.Named("Q4_0"), file: 18, subs: 1, units: nibbles(2), scales: []int{0}},
+	{Format: format.Named("Q4_1"), file: 20, subs: 1, units: nibbles(4), scales: []int{0, 2}},
+	{Format: format.Named("Q5_0"), file: 22, subs: 1, units: nibbles(6), fifth: 2, scales: []int{0}},
+	{Format: format.Named("Q5_1"), file: 24, subs: 1, units: nibbles(8), fifth: 4, scales: []int{0, 2}},
+	{Format: format.Named("Q8_0"), file: 34, subs: 1, scales: []int{0},
 		units: func(_, half int) []bits { return []bits{{at: 2 + 16*half}} }},
-	{name: "Q4_K", file: 144, subs: 8, bits: 4, front: 320, scales: []int{0, 2}, reorder: (*packer).sixBits,
+	{Format: format.Named("Q4_K"), file: 144, subs: 8, scales: []int{0, 2}, reorder: (*packer).sixBits,
 		units: func(sub, half int) []bits { return []bits{nibbleK(16, sub, half)} }},
-	{name: "Q5_K", file: 176, subs: 8, bits: 5, front: 320, scales: []int{0, 2}, reorder: (*packer).sixBits,
+	{Format: format.Named("Q5_K"), file: 176, subs: 8, scales: []int{0, 2}, reorder: (*packer).sixBits,
 		units: func(sub, half int) []bits {
 			return []bits{nibbleK(48, sub, half), {at: 16 + 16*half, left: 4 - sub, mask: 0x10}}
 		}},
-	{name: "Q6_K", file: 210, subs: 8, bits: 6, front: 288, scales: []int{208}, reorder: (*packer).eightBits,
+	{Format: format.Named("Q6_K"), file: 210, subs: 8, scales: []int{208}, reorder: (*packer).eightBits,
 		units: func(sub, half int) []bits {
 			n, j := sub/4, sub%4
 			return []bits{
@@ -181,17 +178,17 @@ func (p *packer) columns(at int) [4]reg.VecVirtual {
 
 // write writes the kernel of an integer type.
 func (k *kind) write(c constants) {
-	p := begin(k.name, k.name, c)
-	p.loop(k.file, k.front+k.subs*k.bits*64, func() {
+	p := begin(k.Name, k.Name, c)
+	p.loop(k.file, k.Size(), func() {
 		for i, at := range k.scales {
 			VMOVDQU(p.halves(at), p.lanes(2, 32*i))
 		}
 		if k.reorder != nil {
-			k.reorder(p)
+			k.reorder(p, k.Format)
 		}
 		for sub := range k.subs {
-			units := func(v int) Mem { return p.lanes(4, k.front+64*(k.bits*sub+v)) }
-			if k.bits == 8 {
+			units := func(v int) Mem { return p.lanes(4, k.Units(sub)+64*v) }
+			if k.Bits == 8 {
 				for half := range 2 {
 					for i, v := range k.quad(p, sub, half) {
 						VMOVDQU(v, units(4*half+i))
@@ -211,14 +208,14 @@ func (k *kind) write(c constants) {
 			// First the units without a vector of their own, in pieces in the high bits of the others.
 			above := map[int]reg.VecVirtual{}
 			for i, u := range quad(1) {
-				for _, piece := range format.Pieces[k.bits][4+i] {
+				for _, piece := range format.Pieces[k.Bits][4+i] {
 					p.put(above, piece, u)
 				}
-				if 4+i < k.bits {
+				if 4+i < k.Bits {
 					p.or(above, 4+i, u)
 				}
 			}
-			for v := 4; v < k.bits; v++ {
+			for v := 4; v < k.Bits; v++ {
 				VMOVDQU(above[v], units(v))
 			}
 			for v, u := range quad(0) {
@@ -313,14 +310,18 @@ func (p *packer) halves(at int) reg.VecVirtual {
 }
 
 // sixBits unpacks the scales and minima of a block, see sixBits of swar.go.
-func (p *packer) sixBits() {
+func (p *packer) sixBits(f format.Format) {
 	c := p.columns(0)
 	for i, first := range c[1:3] {
 		v, high := YMM(), YMM()
 		VPSRLD(U8(2), first, high)
 		VPAND(p.bytes[0x30], high, high)
 		VPAND(p.bytes[0x3f], first, first)
-		p.turn(first, 64+128*i)
+		at := f.ScaleAt
+		if i == 1 {
+			at = f.MinAt
+		}
+		p.turn(first, at(0), at(1), at(2), at(3))
 		if i == 0 {
 			VPAND(p.bytes[0x0f], c[3], v)
 		} else {
@@ -328,19 +329,19 @@ func (p *packer) sixBits() {
 			VPAND(p.bytes[0x0f], v, v)
 		}
 		VPOR(high, v, v)
-		p.turn(v, 64+128*i+64)
+		p.turn(v, at(4), at(5), at(6), at(7))
 	}
 }
 
 // eightBits copies 16 scales.
-func (p *packer) eightBits() {
+func (p *packer) eightBits(f format.Format) {
 	for i, v := range p.columns(192) {
-		p.turn(v, 32+64*i)
+		p.turn(v, f.ScaleAt(4*i), f.ScaleAt(4*i+1), f.ScaleAt(4*i+2), f.ScaleAt(4*i+3))
 	}
 }
 
 // turn transposes four bytes of each row and stores four vectors with a byte of each row.
-func (p *packer) turn(v reg.VecVirtual, at int) {
+func (p *packer) turn(v reg.VecVirtual, at ...int) {
 	high := XMM()
 	VPSHUFB(p.fours, v, v)
 	VEXTRACTI128(U8(1), v, high)
@@ -350,8 +351,8 @@ func (p *packer) turn(v reg.VecVirtual, at int) {
 	} {
 		both := XMM()
 		unpack(high, v.AsX(), both)
-		VMOVQ(both, p.lanes(1, at+32*i))
-		VMOVHPS(both, p.lanes(1, at+32*i+16))
+		VMOVQ(both, p.lanes(1, at[2*i]))
+		VMOVHPS(both, p.lanes(1, at[2*i+1]))
 	}
 }
 

@@ -24,13 +24,19 @@ func main() {
 	ConstraintExpr("!purego")
 	constants := newConstants()
 	for _, f := range format.Formats {
-		for _, tokens := range []int{1, 2, 4} {
-			k := &product{unpacker: unpacker{Format: f, constants: constants}, tokens: tokens}
-			k.write()
-		}
-		if f.Bits < 8 {
-			for _, tokens := range []int{1, 2, 4} {
-				k := &product{unpacker: unpacker{Format: f, constants: constants}, tokens: tokens, single: true}
+		for _, single := range []bool{false, true} {
+			if single && f.Bits == 8 { // one plane and two have the same kernels
+				continue
+			}
+			for _, o := range orders {
+				k := &product{unpacker: unpacker{Format: f, constants: constants}, tokens: 1, single: single, order: o}
+				k.write()
+			}
+			for _, tokens := range []int{2, 4} {
+				k := &product{unpacker: unpacker{Format: f, constants: constants}, tokens: tokens, single: single}
+				if tokens == 2 {
+					k.prefetch = PREFETCHT0
+				}
 				k.write()
 			}
 		}
@@ -145,10 +151,7 @@ func (p *unpacker) block(w reg.GPVirtual, visit func(part), next func()) {
 		return
 	}
 	// d and m of 16 rows, and the units.
-	head := vector
-	if p.Min {
-		head = 2 * vector
-	}
+	head := p.Head()
 	base := Mem{Base: w}
 	visit(part{base.Offset(head), 0, 8, func() (d, m [groups]reg.VecVirtual) {
 		for g := range groups {
@@ -165,30 +168,30 @@ func (p *unpacker) block(w reg.GPVirtual, visit func(part), next func()) {
 	next()
 }
 
-// block256 is block for 256 elements: d and dmin, then a byte for each scale and minimum, then eight times
-// the units of 32 elements.
+// block256 is block for 256 elements: d and dmin, then four times the scales and minima of 64 elements and their
+// units.
 func (p *unpacker) block256(w reg.GPVirtual, visit func(part), next func()) {
 	head, scales, left := GP64(), GP64(), GP64()
 	MOVQ(w, head)
-	at := vector
-	if p.Min {
-		at = 2 * vector
-	}
-	LEAQ(Mem{Base: w, Disp: at}, scales)
-	ADDQ(U32(at+256), w) // all types have 16 bytes of scales and minima per row
+	ADDQ(U8(p.Head()), w)
 	MOVQ(U32(8), left)
 	extend := VPMOVZXBD
 	if !p.Min {
 		extend = VPMOVSXBD
 	}
 	Label("sub")
+	TESTB(U8(1), left.As8())
+	JNE(LabelRef("second"))
+	MOVQ(w, scales)
+	ADDQ(U8(format.Vector), w)
+	Label("second")
 	for first := 0; first < 8; first += p.Sub / 4 {
 		visit(part{Mem{Base: w}, first, p.Sub / 4, func() (d, m [groups]reg.VecVirtual) {
 			for g := range groups {
 				at := 4*first + 8*g
 				d[g] = byteScale(Mem{Base: head, Disp: 16 * g}, Mem{Base: scales, Disp: at}, extend)
 				if p.Min {
-					m[g] = byteScale(Mem{Base: head, Disp: vector + 16*g}, Mem{Base: scales, Disp: 128 + at}, extend)
+					m[g] = byteScale(Mem{Base: head, Disp: vector + 16*g}, Mem{Base: scales, Disp: format.Vector/2 + at}, extend)
 				}
 			}
 			return d, m

@@ -29,6 +29,7 @@ type product struct {
 	unpacker
 	tokens int
 	single bool // activations have one plane (q8)
+	order
 
 	y, x   [4]Mem // of each token
 	q      [4]Mem // its plane, for q8
@@ -39,19 +40,28 @@ type product struct {
 	d, m   [groups]reg.VecVirtual
 }
 
+// An order is one in which weights are read for one token, where products are limited by memory bandwidth. Which is
+// fastest depends on the processor, and on type and shape.
+type order struct {
+	suffix   string     // of the function's name
+	prefetch func(m Op) // of weights format.Ahead bytes ahead, or nil
+}
+
+var orders = []order{{"", nil}, {"ahead", PREFETCHT0}, {"nta", PREFETCHNTA}}
+
 // bytewise reports whether bytes are multiplied with the planes of a single token in q8x2. 8-bit weights
 // are too large for that.
 func (k *product) bytewise() bool { return k.tokens == 1 && k.Bits < 8 && !k.single }
 
 func (k *product) write() {
-	name := fmt.Sprintf("panel16%s_t%d", k.Name, k.tokens)
+	name := fmt.Sprintf("panel16%s_t%d%s", k.Name, k.tokens, k.suffix)
 	block := 32
 	if k.Sub > 0 {
 		block = 256
 	}
 	switch {
 	case k.single:
-		name = fmt.Sprintf("panel16%s_q8_t%d", k.Name, k.tokens)
+		name = fmt.Sprintf("panel16%s_q8_t%d%s", k.Name, k.tokens, k.suffix)
 		TEXT(name, NOSPLIT, "func(y *float32, yStep int, w, x *byte, xStep int, q *int8, qStep, blocks int)")
 		Doc(fmt.Sprintf("%s adds to %d × 16 float32, yStep bytes apart, the products of blocks of %d elements of a panel at w with the qblocks of %d tokens, xStep bytes apart, whose planes at q are qStep bytes apart.", name, k.tokens, block, k.tokens))
 		rows := func(first, apart string) [4]Mem {
@@ -117,21 +127,14 @@ func steps(base, step reg.Register, tokens int) (m [4]Mem) {
 
 // part adds the products of a part of a block to y.
 func (k *product) part(p part) {
-	if p.first == 0 && k.tokens < 4 {
-		k.prefetch(p.w)
+	if p.first == 0 && k.prefetch != nil {
+		for at := 0; at < unit*k.Bits; at += unit {
+			k.prefetch(p.w.Offset(format.Ahead + at)) // beyond the last weight this does nothing
+		}
 	}
 	k.multiply(p.w, p.first, p.n)
 	k.d, k.m = p.scales()
 	k.scale(p)
-}
-
-// prefetch prefetches the units of 32 elements some blocks ahead. With few tokens, products are limited by
-// memory bandwidth, and the hardware prefetcher does not cross pages of 4 KiB.
-func (k *product) prefetch(w Mem) {
-	const ahead = 2048 // bytes; prefetching beyond the last weight is harmless
-	for at := 0; at < unit*k.Bits; at += unit {
-		PREFETCHT0(w.Offset(ahead + at))
-	}
 }
 
 // next advances to the next 32 activations.

@@ -107,12 +107,12 @@ func (k *kernel) total(z reg.VecVirtual, p units512.Part, x Mem) {
 // An order is one in which weights are read for one token, where products are limited by memory bandwidth. Which is
 // fastest depends on the processor, and on type and shape (RATIONALE).
 type order struct {
-	name   string
-	panels int // at a time
-	ahead  int // bytes to prefetch, or 0; hardware prefetchers do not cross pages of 4 KiB
+	name     string
+	panels   int        // at a time
+	prefetch func(m Op) // of weights format.Ahead bytes ahead, or nil
 }
 
-var orders = []order{{"t1", 1, 0}, {"t1x4", 4, 0}, {"t1x4ahead", 4, 2048}}
+var orders = []order{{"t1", 1, nil}, {"t1nta", 1, PREFETCHNTA}, {"t1x4", 4, nil}, {"t1x4ahead", 4, PREFETCHT0}}
 
 // one writes a kernel for one token. The activations stay in the cache.
 func one(f format.Format, planes int, r order) {
@@ -146,13 +146,14 @@ func one(f format.Format, planes int, r order) {
 	SUBQ(U8(1), blocks)
 	JL(LabelRef("done"))
 	k.Block(w, func(i int, units Mem, parts func() []units512.Part) {
-		if r.ahead > 0 {
+		if r.prefetch != nil {
 			for at := 0; at < unit*k.Bits; at += unit {
-				PREFETCHT0(units.Offset(r.ahead + at)) // beyond the last weight this does nothing
+				r.prefetch(units.Offset(format.Ahead + at)) // beyond the last weight this does nothing
 			}
 		}
+		scaled := parts() // before the units, because scales precede them in memory
 		u := k.Units(units)
-		for _, p := range parts() {
+		for _, p := range scaled {
 			VMOVAPS(k.add(sum[i], u, p, token{Mem{Base: x}, Mem{Base: hi}, Mem{Base: lo}}), sum[i])
 		}
 	}, func() {
@@ -189,7 +190,8 @@ func several(f format.Format, planes int) {
 	SUBQ(U8(1), blocks)
 	JL(LabelRef("done"))
 	k.Block(w, func(_ int, units Mem, parts func() []units512.Part) {
-		u, parts32 := k.Units(units), parts()
+		parts32 := parts()
+		u := k.Units(units)
 		y, at, plane, tokens := Load(Param("y"), GP64()), GP64(), GP64(), Load(Param("tokens"), GP64())
 		MOVQ(x, at)
 		MOVQ(hi, plane)

@@ -98,14 +98,11 @@ type Panels struct {
 // Block visits the spans of 32 elements of a block of each panel, advances w, and calls next after each
 // span. units are the units of the span in panel i, and parts loads their scales.
 func (k *Kernel) Block(w Panels, visit func(i int, units Mem, parts func() []Part), next func()) {
-	head := halves
-	if k.Min {
-		head = 2 * halves
-	}
 	if k.Sub > 0 {
-		k.block256(w, head, visit, next)
+		k.block256(w, visit, next)
 		return
 	}
+	head := k.Head()
 	for i, at := range w.At {
 		visit(i, at(w.W, head), func() []Part {
 			p := Part{N: 8, D: scale(at(w.W, 0))}
@@ -119,22 +116,25 @@ func (k *Kernel) Block(w Panels, visit func(i int, units Mem, parts func() []Par
 	next()
 }
 
-// block256 is Block for 256 elements: d and dmin, a byte for each scale and minimum, and the spans.
-func (k *Kernel) block256(w Panels, head int, visit func(i int, units Mem, parts func() []Part), next func()) {
-	const bytes = 16 * 16 // of scales and minima
+// block256 is Block for 256 elements: d and dmin, and then two spans at a time, after their scales and minima.
+func (k *Kernel) block256(w Panels, visit func(i int, units Mem, parts func() []Part), next func()) {
 	start, scales, left := GP64(), GP64(), GP64()
 	MOVQ(w.W, start)
-	LEAQ(Mem{Base: w.W, Disp: head}, scales)
-	ADDQ(U32(head+bytes), w.W)
+	ADDQ(U8(k.Head()), w.W)
 	MOVQ(U32(8), left)
 	Label("span")
+	TESTB(U8(1), left.As8())
+	JNE(LabelRef("second"))
+	MOVQ(w.W, scales)
+	ADDQ(U8(format.Vector), w.W)
+	Label("second")
 	for i, at := range w.At {
 		visit(i, at(w.W, 0), func() (parts []Part) {
 			for n := range 32 / k.Sub {
 				p := Part{First: n * k.Sub / 4, N: k.Sub / 4}
 				if k.Min {
 					p.D = product(at(start, 0), at(scales, 16*n), VPMOVZXBD)
-					p.M = product(at(start, halves), at(scales, bytes/2+16*n), VPMOVZXBD)
+					p.M = product(at(start, halves), at(scales, format.Vector/2+16*n), VPMOVZXBD)
 				} else {
 					p.D = product(at(start, 0), at(scales, 16*n), VPMOVSXBD)
 				}
