@@ -72,7 +72,7 @@ func (e *Engine) useReadOrders(byType map[string]string) error {
 // uses that order from then on. It runs products of the plan on this engine's workers for about the
 // given time. A type keeps its order if it has less than 32 MiB of weights, if no other order is at
 // least 5 % faster by the median and by the fastest of five samples, or if the time or ctx ends first.
-// Only AVX-512 VNNI has more than one order. The logits of the last pass are overwritten.
+// On AVX2, AVX-512 VNNI and AMX integer products have several orders. The logits of the last pass are overwritten.
 func (e *Engine) Tune(ctx context.Context, limit time.Duration) ([]Tuned, error) {
 	return e.tuneWithin(ctx, limit, &usualLimits)
 }
