@@ -32,20 +32,22 @@ var panel16avx512Kernels = []struct {
 	kind     quant.Type
 	q8x2, q8 panel16avx512
 }{
-	{quant.Q4_0, panel16avx512{[readOrders]panel16avx512One{panel16avx512Q4_0_t1, nil, panel16avx512Q4_0_t1nta, panel16avx512Q4_0_t1x4, panel16avx512Q4_0_t1x4ahead}, panel16avx512Q4_0_tn}, panel16avx512{[readOrders]panel16avx512One{panel16avx512Q4_0_q8_t1, nil, panel16avx512Q4_0_q8_t1nta, panel16avx512Q4_0_q8_t1x4, panel16avx512Q4_0_q8_t1x4ahead}, panel16avx512Q4_0_q8_tn}},
-	{quant.Q4_1, panel16avx512{[readOrders]panel16avx512One{panel16avx512Q4_1_t1, nil, panel16avx512Q4_1_t1nta, panel16avx512Q4_1_t1x4, panel16avx512Q4_1_t1x4ahead}, panel16avx512Q4_1_tn}, panel16avx512{[readOrders]panel16avx512One{panel16avx512Q4_1_q8_t1, nil, panel16avx512Q4_1_q8_t1nta, panel16avx512Q4_1_q8_t1x4, panel16avx512Q4_1_q8_t1x4ahead}, panel16avx512Q4_1_q8_tn}},
-	{quant.Q5_0, panel16avx512{[readOrders]panel16avx512One{panel16avx512Q5_0_t1, nil, panel16avx512Q5_0_t1nta, panel16avx512Q5_0_t1x4, panel16avx512Q5_0_t1x4ahead}, panel16avx512Q5_0_tn}, panel16avx512{[readOrders]panel16avx512One{panel16avx512Q5_0_q8_t1, nil, panel16avx512Q5_0_q8_t1nta, panel16avx512Q5_0_q8_t1x4, panel16avx512Q5_0_q8_t1x4ahead}, panel16avx512Q5_0_q8_tn}},
-	{quant.Q5_1, panel16avx512{[readOrders]panel16avx512One{panel16avx512Q5_1_t1, nil, panel16avx512Q5_1_t1nta, panel16avx512Q5_1_t1x4, panel16avx512Q5_1_t1x4ahead}, panel16avx512Q5_1_tn}, panel16avx512{[readOrders]panel16avx512One{panel16avx512Q5_1_q8_t1, nil, panel16avx512Q5_1_q8_t1nta, panel16avx512Q5_1_q8_t1x4, panel16avx512Q5_1_q8_t1x4ahead}, panel16avx512Q5_1_q8_tn}},
-	{quant.Q8_0, panel16avx512{[readOrders]panel16avx512One{panel16avx512Q8_0_t1, nil, panel16avx512Q8_0_t1nta, panel16avx512Q8_0_t1x4, panel16avx512Q8_0_t1x4ahead}, panel16avx512Q8_0_tn}, panel16avx512{[readOrders]panel16avx512One{panel16avx512Q8_0_q8_t1, nil, panel16avx512Q8_0_q8_t1nta, panel16avx512Q8_0_q8_t1x4, panel16avx512Q8_0_q8_t1x4ahead}, panel16avx512Q8_0_q8_tn}},
-	{quant.Q4_K, panel16avx512{[readOrders]panel16avx512One{panel16avx512Q4_K_t1, nil, panel16avx512Q4_K_t1nta, panel16avx512Q4_K_t1x4, panel16avx512Q4_K_t1x4ahead}, panel16avx512Q4_K_tn}, panel16avx512{[readOrders]panel16avx512One{panel16avx512Q4_K_q8_t1, nil, panel16avx512Q4_K_q8_t1nta, panel16avx512Q4_K_q8_t1x4, panel16avx512Q4_K_q8_t1x4ahead}, panel16avx512Q4_K_q8_tn}},
-	{quant.Q5_K, panel16avx512{[readOrders]panel16avx512One{panel16avx512Q5_K_t1, nil, panel16avx512Q5_K_t1nta, panel16avx512Q5_K_t1x4, panel16avx512Q5_K_t1x4ahead}, panel16avx512Q5_K_tn}, panel16avx512{[readOrders]panel16avx512One{panel16avx512Q5_K_q8_t1, nil, panel16avx512Q5_K_q8_t1nta, panel16avx512Q5_K_q8_t1x4, panel16avx512Q5_K_q8_t1x4ahead}, panel16avx512Q5_K_q8_tn}},
-	{quant.Q6_K, panel16avx512{[readOrders]panel16avx512One{panel16avx512Q6_K_t1, nil, panel16avx512Q6_K_t1nta, panel16avx512Q6_K_t1x4, panel16avx512Q6_K_t1x4ahead}, panel16avx512Q6_K_tn}, panel16avx512{[readOrders]panel16avx512One{panel16avx512Q6_K_q8_t1, nil, panel16avx512Q6_K_q8_t1nta, panel16avx512Q6_K_q8_t1x4, panel16avx512Q6_K_q8_t1x4ahead}, panel16avx512Q6_K_q8_tn}},
+	{quant.Q4_0, panel16avx512{[readOrders]panel16avx512One{panel16avx512Q4_0_t1, nil, panel16avx512Q4_0_t1nta, panel16avx512Q4_0_t1x4, panel16avx512Q4_0_t1x4ahead}, panel16avx512Q4_0_t8, panel16avx512Q4_0_tn}, panel16avx512{[readOrders]panel16avx512One{panel16avx512Q4_0_q8_t1, nil, panel16avx512Q4_0_q8_t1nta, panel16avx512Q4_0_q8_t1x4, panel16avx512Q4_0_q8_t1x4ahead}, panel16avx512Q4_0_q8_t8, panel16avx512Q4_0_q8_tn}},
+	{quant.Q4_1, panel16avx512{[readOrders]panel16avx512One{panel16avx512Q4_1_t1, nil, panel16avx512Q4_1_t1nta, panel16avx512Q4_1_t1x4, panel16avx512Q4_1_t1x4ahead}, panel16avx512Q4_1_t8, panel16avx512Q4_1_tn}, panel16avx512{[readOrders]panel16avx512One{panel16avx512Q4_1_q8_t1, nil, panel16avx512Q4_1_q8_t1nta, panel16avx512Q4_1_q8_t1x4, panel16avx512Q4_1_q8_t1x4ahead}, panel16avx512Q4_1_q8_t8, panel16avx512Q4_1_q8_tn}},
+	{quant.Q5_0, panel16avx512{[readOrders]panel16avx512One{panel16avx512Q5_0_t1, nil, panel16avx512Q5_0_t1nta, panel16avx512Q5_0_t1x4, panel16avx512Q5_0_t1x4ahead}, panel16avx512Q5_0_t8, panel16avx512Q5_0_tn}, panel16avx512{[readOrders]panel16avx512One{panel16avx512Q5_0_q8_t1, nil, panel16avx512Q5_0_q8_t1nta, panel16avx512Q5_0_q8_t1x4, panel16avx512Q5_0_q8_t1x4ahead}, panel16avx512Q5_0_q8_t8, panel16avx512Q5_0_q8_tn}},
+	{quant.Q5_1, panel16avx512{[readOrders]panel16avx512One{panel16avx512Q5_1_t1, nil, panel16avx512Q5_1_t1nta, panel16avx512Q5_1_t1x4, panel16avx512Q5_1_t1x4ahead}, panel16avx512Q5_1_t8, panel16avx512Q5_1_tn}, panel16avx512{[readOrders]panel16avx512One{panel16avx512Q5_1_q8_t1, nil, panel16avx512Q5_1_q8_t1nta, panel16avx512Q5_1_q8_t1x4, panel16avx512Q5_1_q8_t1x4ahead}, panel16avx512Q5_1_q8_t8, panel16avx512Q5_1_q8_tn}},
+	{quant.Q8_0, panel16avx512{[readOrders]panel16avx512One{panel16avx512Q8_0_t1, nil, panel16avx512Q8_0_t1nta, panel16avx512Q8_0_t1x4, panel16avx512Q8_0_t1x4ahead}, panel16avx512Q8_0_t8, panel16avx512Q8_0_tn}, panel16avx512{[readOrders]panel16avx512One{panel16avx512Q8_0_q8_t1, nil, panel16avx512Q8_0_q8_t1nta, panel16avx512Q8_0_q8_t1x4, panel16avx512Q8_0_q8_t1x4ahead}, panel16avx512Q8_0_q8_t8, panel16avx512Q8_0_q8_tn}},
+	{quant.Q4_K, panel16avx512{[readOrders]panel16avx512One{panel16avx512Q4_K_t1, nil, panel16avx512Q4_K_t1nta, panel16avx512Q4_K_t1x4, panel16avx512Q4_K_t1x4ahead}, panel16avx512Q4_K_t8, panel16avx512Q4_K_tn}, panel16avx512{[readOrders]panel16avx512One{panel16avx512Q4_K_q8_t1, nil, panel16avx512Q4_K_q8_t1nta, panel16avx512Q4_K_q8_t1x4, panel16avx512Q4_K_q8_t1x4ahead}, panel16avx512Q4_K_q8_t8, panel16avx512Q4_K_q8_tn}},
+	{quant.Q5_K, panel16avx512{[readOrders]panel16avx512One{panel16avx512Q5_K_t1, nil, panel16avx512Q5_K_t1nta, panel16avx512Q5_K_t1x4, panel16avx512Q5_K_t1x4ahead}, panel16avx512Q5_K_t8, panel16avx512Q5_K_tn}, panel16avx512{[readOrders]panel16avx512One{panel16avx512Q5_K_q8_t1, nil, panel16avx512Q5_K_q8_t1nta, panel16avx512Q5_K_q8_t1x4, panel16avx512Q5_K_q8_t1x4ahead}, panel16avx512Q5_K_q8_t8, panel16avx512Q5_K_q8_tn}},
+	{quant.Q6_K, panel16avx512{[readOrders]panel16avx512One{panel16avx512Q6_K_t1, nil, panel16avx512Q6_K_t1nta, panel16avx512Q6_K_t1x4, panel16avx512Q6_K_t1x4ahead}, panel16avx512Q6_K_t8, panel16avx512Q6_K_tn}, panel16avx512{[readOrders]panel16avx512One{panel16avx512Q6_K_q8_t1, nil, panel16avx512Q6_K_q8_t1nta, panel16avx512Q6_K_q8_t1x4, panel16avx512Q6_K_q8_t1x4ahead}, panel16avx512Q6_K_q8_t8, panel16avx512Q6_K_q8_tn}},
 }
 
-// A panel16avx512 has the kernels for one token by ReadOrder, nil for the orders that are not in avx512Orders, and the one for several tokens, which reads one panel.
-// They add the products of blocks to y; see _asm/panel16avx512. For one plane, lo is not read.
+// A panel16avx512 has the kernels for one token by ReadOrder, nil for the orders that are not in avx512Orders, and those
+// for eight and for fewer tokens, which read one panel. They add the products of blocks to y; see _asm/panel16avx512.
+// For one plane, lo is not read.
 type panel16avx512 struct {
 	one     [readOrders]panel16avx512One
+	eight   func(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, rowStep, blocks int)
 	several func(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, rowStep, tokens, blocks int)
 }
 
@@ -77,18 +79,25 @@ func (k panel16avx512) add(kind quant.Type, orders []ReadOrder) tileFunc {
 			}
 			_ = w[(p+together)*panelBytes-1]
 			for at := 0; at < blocks; at += call / block {
-				y, part := &y[p*panelRows], &w[p*panelBytes+at*blockBytes]
-				q := (*byte)(unsafe.Pointer(&x.q[at*block/32]))
-				hi, lo := x.planes.split(x.first)
-				if lo == nil {
-					lo = hi
-				}
-				hi, lo = hi[at*block:], lo[at*block:]
-				n := min(call/block, blocks-at)
-				if x.m == 1 {
-					one(y, part, panelBytes, q, &hi[0], &lo[0], n)
-				} else {
-					k.several(y, 4*x.width, part, q, xStep, &hi[0], &lo[0], rowStep, x.m, n)
+				part, some := &w[p*panelBytes+at*blockBytes], min(call/block, blocks-at)
+				for m := 0; m < x.m; {
+					y, q := &y[m*x.width+p*panelRows], (*byte)(unsafe.Pointer(&x.q[(m*x.k+at*block)/32]))
+					hi, lo := x.planes.split(x.first + m)
+					if lo == nil {
+						lo = hi
+					}
+					hi, lo = hi[at*block:], lo[at*block:]
+					switch tokens := x.m - m; {
+					case x.m == 1:
+						one(y, part, panelBytes, q, &hi[0], &lo[0], some)
+						m++
+					case tokens >= 8:
+						k.eight(y, 4*x.width, part, q, xStep, &hi[0], &lo[0], rowStep, some)
+						m += 8
+					default:
+						k.several(y, 4*x.width, part, q, xStep, &hi[0], &lo[0], rowStep, tokens, some)
+						m += tokens
+					}
 				}
 			}
 			p += together

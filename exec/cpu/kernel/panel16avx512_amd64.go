@@ -19,6 +19,9 @@ func panel16avx512Q4_0_t1x4ahead(y *float32, w *byte, wStep int, x *byte, hi *in
 // panel16avx512Q4_0_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and rowStep bytes apart.
 func panel16avx512Q4_0_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
 
+// panel16avx512Q4_0_t8 adds to 16 float32 at y, and at each of 7 times yStep bytes behind them, the products of blocks of a panel with eight tokens, whose parts are xStep and rowStep bytes apart.
+func panel16avx512Q4_0_t8(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, blocks int)
+
 // panel16avx512Q4_0_q8_t1 adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
 func panel16avx512Q4_0_q8_t1(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
@@ -33,6 +36,9 @@ func panel16avx512Q4_0_q8_t1x4ahead(y *float32, w *byte, wStep int, x *byte, hi 
 
 // panel16avx512Q4_0_q8_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and rowStep bytes apart.
 func panel16avx512Q4_0_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
+
+// panel16avx512Q4_0_q8_t8 adds to 16 float32 at y, and at each of 7 times yStep bytes behind them, the products of blocks of a panel with eight tokens, whose parts are xStep and rowStep bytes apart.
+func panel16avx512Q4_0_q8_t8(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, blocks int)
 
 // panel16avx512Q4_1_t1 adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
 func panel16avx512Q4_1_t1(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
@@ -49,6 +55,9 @@ func panel16avx512Q4_1_t1x4ahead(y *float32, w *byte, wStep int, x *byte, hi *in
 // panel16avx512Q4_1_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and rowStep bytes apart.
 func panel16avx512Q4_1_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
 
+// panel16avx512Q4_1_t8 adds to 16 float32 at y, and at each of 7 times yStep bytes behind them, the products of blocks of a panel with eight tokens, whose parts are xStep and rowStep bytes apart.
+func panel16avx512Q4_1_t8(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, blocks int)
+
 // panel16avx512Q4_1_q8_t1 adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
 func panel16avx512Q4_1_q8_t1(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
@@ -63,6 +72,9 @@ func panel16avx512Q4_1_q8_t1x4ahead(y *float32, w *byte, wStep int, x *byte, hi 
 
 // panel16avx512Q4_1_q8_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and rowStep bytes apart.
 func panel16avx512Q4_1_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
+
+// panel16avx512Q4_1_q8_t8 adds to 16 float32 at y, and at each of 7 times yStep bytes behind them, the products of blocks of a panel with eight tokens, whose parts are xStep and rowStep bytes apart.
+func panel16avx512Q4_1_q8_t8(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, blocks int)
 
 // panel16avx512Q5_0_t1 adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
 func panel16avx512Q5_0_t1(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
@@ -79,6 +91,9 @@ func panel16avx512Q5_0_t1x4ahead(y *float32, w *byte, wStep int, x *byte, hi *in
 // panel16avx512Q5_0_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and rowStep bytes apart.
 func panel16avx512Q5_0_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
 
+// panel16avx512Q5_0_t8 adds to 16 float32 at y, and at each of 7 times yStep bytes behind them, the products of blocks of a panel with eight tokens, whose parts are xStep and rowStep bytes apart.
+func panel16avx512Q5_0_t8(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, blocks int)
+
 // panel16avx512Q5_0_q8_t1 adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
 func panel16avx512Q5_0_q8_t1(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
@@ -93,6 +108,9 @@ func panel16avx512Q5_0_q8_t1x4ahead(y *float32, w *byte, wStep int, x *byte, hi 
 
 // panel16avx512Q5_0_q8_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and rowStep bytes apart.
 func panel16avx512Q5_0_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
+
+// panel16avx512Q5_0_q8_t8 adds to 16 float32 at y, and at each of 7 times yStep bytes behind them, the products of blocks of a panel with eight tokens, whose parts are xStep and rowStep bytes apart.
+func panel16avx512Q5_0_q8_t8(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, blocks int)
 
 // panel16avx512Q5_1_t1 adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
 func panel16avx512Q5_1_t1(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
@@ -109,6 +127,9 @@ func panel16avx512Q5_1_t1x4ahead(y *float32, w *byte, wStep int, x *byte, hi *in
 // panel16avx512Q5_1_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and rowStep bytes apart.
 func panel16avx512Q5_1_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
 
+// panel16avx512Q5_1_t8 adds to 16 float32 at y, and at each of 7 times yStep bytes behind them, the products of blocks of a panel with eight tokens, whose parts are xStep and rowStep bytes apart.
+func panel16avx512Q5_1_t8(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, blocks int)
+
 // panel16avx512Q5_1_q8_t1 adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
 func panel16avx512Q5_1_q8_t1(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
@@ -123,6 +144,9 @@ func panel16avx512Q5_1_q8_t1x4ahead(y *float32, w *byte, wStep int, x *byte, hi 
 
 // panel16avx512Q5_1_q8_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and rowStep bytes apart.
 func panel16avx512Q5_1_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
+
+// panel16avx512Q5_1_q8_t8 adds to 16 float32 at y, and at each of 7 times yStep bytes behind them, the products of blocks of a panel with eight tokens, whose parts are xStep and rowStep bytes apart.
+func panel16avx512Q5_1_q8_t8(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, blocks int)
 
 // panel16avx512Q8_0_t1 adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
 func panel16avx512Q8_0_t1(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
@@ -139,6 +163,9 @@ func panel16avx512Q8_0_t1x4ahead(y *float32, w *byte, wStep int, x *byte, hi *in
 // panel16avx512Q8_0_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and rowStep bytes apart.
 func panel16avx512Q8_0_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
 
+// panel16avx512Q8_0_t8 adds to 16 float32 at y, and at each of 7 times yStep bytes behind them, the products of blocks of a panel with eight tokens, whose parts are xStep and rowStep bytes apart.
+func panel16avx512Q8_0_t8(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, blocks int)
+
 // panel16avx512Q8_0_q8_t1 adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
 func panel16avx512Q8_0_q8_t1(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
@@ -153,6 +180,9 @@ func panel16avx512Q8_0_q8_t1x4ahead(y *float32, w *byte, wStep int, x *byte, hi 
 
 // panel16avx512Q8_0_q8_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and rowStep bytes apart.
 func panel16avx512Q8_0_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
+
+// panel16avx512Q8_0_q8_t8 adds to 16 float32 at y, and at each of 7 times yStep bytes behind them, the products of blocks of a panel with eight tokens, whose parts are xStep and rowStep bytes apart.
+func panel16avx512Q8_0_q8_t8(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, blocks int)
 
 // panel16avx512Q4_K_t1 adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
 func panel16avx512Q4_K_t1(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
@@ -169,6 +199,9 @@ func panel16avx512Q4_K_t1x4ahead(y *float32, w *byte, wStep int, x *byte, hi *in
 // panel16avx512Q4_K_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and rowStep bytes apart.
 func panel16avx512Q4_K_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
 
+// panel16avx512Q4_K_t8 adds to 16 float32 at y, and at each of 7 times yStep bytes behind them, the products of blocks of a panel with eight tokens, whose parts are xStep and rowStep bytes apart.
+func panel16avx512Q4_K_t8(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, blocks int)
+
 // panel16avx512Q4_K_q8_t1 adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
 func panel16avx512Q4_K_q8_t1(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
@@ -183,6 +216,9 @@ func panel16avx512Q4_K_q8_t1x4ahead(y *float32, w *byte, wStep int, x *byte, hi 
 
 // panel16avx512Q4_K_q8_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and rowStep bytes apart.
 func panel16avx512Q4_K_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
+
+// panel16avx512Q4_K_q8_t8 adds to 16 float32 at y, and at each of 7 times yStep bytes behind them, the products of blocks of a panel with eight tokens, whose parts are xStep and rowStep bytes apart.
+func panel16avx512Q4_K_q8_t8(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, blocks int)
 
 // panel16avx512Q5_K_t1 adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
 func panel16avx512Q5_K_t1(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
@@ -199,6 +235,9 @@ func panel16avx512Q5_K_t1x4ahead(y *float32, w *byte, wStep int, x *byte, hi *in
 // panel16avx512Q5_K_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and rowStep bytes apart.
 func panel16avx512Q5_K_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
 
+// panel16avx512Q5_K_t8 adds to 16 float32 at y, and at each of 7 times yStep bytes behind them, the products of blocks of a panel with eight tokens, whose parts are xStep and rowStep bytes apart.
+func panel16avx512Q5_K_t8(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, blocks int)
+
 // panel16avx512Q5_K_q8_t1 adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
 func panel16avx512Q5_K_q8_t1(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
@@ -213,6 +252,9 @@ func panel16avx512Q5_K_q8_t1x4ahead(y *float32, w *byte, wStep int, x *byte, hi 
 
 // panel16avx512Q5_K_q8_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and rowStep bytes apart.
 func panel16avx512Q5_K_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
+
+// panel16avx512Q5_K_q8_t8 adds to 16 float32 at y, and at each of 7 times yStep bytes behind them, the products of blocks of a panel with eight tokens, whose parts are xStep and rowStep bytes apart.
+func panel16avx512Q5_K_q8_t8(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, blocks int)
 
 // panel16avx512Q6_K_t1 adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
 func panel16avx512Q6_K_t1(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
@@ -229,6 +271,9 @@ func panel16avx512Q6_K_t1x4ahead(y *float32, w *byte, wStep int, x *byte, hi *in
 // panel16avx512Q6_K_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and rowStep bytes apart.
 func panel16avx512Q6_K_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
 
+// panel16avx512Q6_K_t8 adds to 16 float32 at y, and at each of 7 times yStep bytes behind them, the products of blocks of a panel with eight tokens, whose parts are xStep and rowStep bytes apart.
+func panel16avx512Q6_K_t8(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, blocks int)
+
 // panel16avx512Q6_K_q8_t1 adds to 16 float32 at y the products of blocks of 1 panels, wStep bytes apart, with a token.
 func panel16avx512Q6_K_q8_t1(y *float32, w *byte, wStep int, x *byte, hi *int8, lo *int8, blocks int)
 
@@ -243,3 +288,6 @@ func panel16avx512Q6_K_q8_t1x4ahead(y *float32, w *byte, wStep int, x *byte, hi 
 
 // panel16avx512Q6_K_q8_tn adds to 16 float32 at y, and each yStep bytes behind them, the products of blocks of a panel with tokens, whose parts are xStep and rowStep bytes apart.
 func panel16avx512Q6_K_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, tokens int, blocks int)
+
+// panel16avx512Q6_K_q8_t8 adds to 16 float32 at y, and at each of 7 times yStep bytes behind them, the products of blocks of a panel with eight tokens, whose parts are xStep and rowStep bytes apart.
+func panel16avx512Q6_K_q8_t8(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, blocks int)

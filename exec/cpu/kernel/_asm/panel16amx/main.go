@@ -118,7 +118,7 @@ func products(f format.Format, planes int) {
 				VPSLLD(U8(7), sum, sum)
 				VPADDD(Mem{Base: buffer, Index: from, Scale: 1, Disp: result(panel, 1)}, sum, sum)
 			}
-			sum = k.AddScaled(Mem{Base: y, Disp: unit * panel}, sum, p, Mem{Base: at})
+			k.AddScaled(sum, Mem{Base: y, Disp: unit * panel}, sum, p, Mem{Base: at})
 			VMOVUPS(sum, Mem{Base: y, Disp: unit * panel})
 		}
 		units512.Advance("yStep", y)

@@ -25,6 +25,7 @@ func main() {
 				one(f, planes, r)
 			}
 			several(f, planes)
+			eight(f, planes)
 		}
 	}
 	Generate()
@@ -88,7 +89,8 @@ func (k *kernel) add(sum Op, u [8]reg.VecVirtual, p units512.Part, x token) reg.
 	}
 	VPADDD(hi, lo, lo)
 
-	return k.AddScaled(sum, lo, p, x.x)
+	k.AddScaled(lo, sum, lo, p, x.x)
+	return lo
 }
 
 // total sets z to the sum of a token's activations in the part.
@@ -217,4 +219,100 @@ func several(f format.Format, planes int) {
 	Label("done")
 	VZEROUPPER()
 	RET()
+}
+
+// tokens8 is the number of tokens whose sums are in registers.
+const tokens8 = 8
+
+// eight writes the kernel for one panel and eight tokens, whose sums stay in registers for the whole call. The
+// products with a unit of all tokens are independent of each other.
+func eight(f format.Format, planes int) {
+	name := name(f, planes, "t8")
+	TEXT(name, NOSPLIT, "func(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, rowStep, blocks int)")
+	Doc(name + " adds to 16 float32 at y, and at each of 7 times yStep bytes behind them, the products of blocks of a panel with eight tokens, whose parts are xStep and rowStep bytes apart.")
+	k := newKernel(f, planes)
+	w := units512.Panels{W: GP64(), At: []func(base reg.GPVirtual, disp int) Mem{
+		func(base reg.GPVirtual, disp int) Mem { return Mem{Base: base, Disp: disp} },
+	}}
+	var sum, dot [tokens8]reg.VecVirtual
+	for i, m := range rows8("y", "yStep") {
+		sum[i], dot[i] = ZMM(), ZMM()
+		VMOVUPS(m, sum[i])
+	}
+	Load(Param("w"), w.W)
+	x, q := rows8("x", "xStep"), rows8("hi", "rowStep")
+	between := AllocLocal(8) // of the planes
+	if planes == 2 {
+		distance := Load(Param("lo"), GP64())
+		SUBQ(q[0].Base, distance)
+		MOVQ(distance, between)
+	}
+	left := AllocLocal(8)
+	MOVQ(Load(Param("blocks"), GP64()), left)
+
+	Label("block")
+	SUBQ(U8(1), left)
+	JL(LabelRef("done"))
+	k.Block(w, func(_ int, at Mem, parts func() []units512.Part) {
+		scaled := parts()
+		u := k.Units(at)
+		for _, p := range scaled {
+			multiply := func() {
+				for t := p.First; t < p.First+p.N; t++ {
+					for i := range dot {
+						VPDPBUSD_BCST(q[i].Offset(4*t), u[t], dot[i])
+					}
+				}
+			}
+			for i := range dot {
+				VPXORD(dot[i], dot[i], dot[i])
+			}
+			multiply()
+			if planes == 2 {
+				ADDQ(between, q[0].Base)
+				for i := range dot {
+					VPSLLD(U8(7), dot[i], dot[i])
+				}
+				multiply()
+				SUBQ(between, q[0].Base)
+			}
+			for i := range dot {
+				if k.Zero > 0 {
+					z := ZMM()
+					k.total(z, p, x[i])
+					VPSLLD(U8(k.Zero), z, z)
+					VPSUBD(z, dot[i], dot[i])
+				}
+				k.AddScaled(sum[i], sum[i], dot[i], p, x[i])
+			}
+		}
+	}, func() {
+		ADDQ(U8(format.Bytes), x[0].Base)
+		ADDQ(U8(32), q[0].Base)
+	})
+	JMP(LabelRef("block"))
+
+	Label("done")
+	for i, m := range rows8("y", "yStep") {
+		VMOVUPS(sum[i], m)
+	}
+	VZEROUPPER()
+	RET()
+}
+
+// rows8 returns the addresses of eight rows, from the parameters of the first one and of the distance.
+func rows8(first, step string) (m [tokens8]Mem) {
+	base, one := Load(Param(first), GP64()), Load(Param(step), GP64())
+	three, five, seven := GP64(), GP64(), GP64()
+	LEAQ(Mem{Base: one, Index: one, Scale: 2}, three)
+	LEAQ(Mem{Base: one, Index: one, Scale: 4}, five)
+	LEAQ(Mem{Base: three, Index: one, Scale: 4}, seven)
+	m[0] = Mem{Base: base}
+	for i, r := range []struct {
+		index reg.Register
+		scale uint8
+	}{{one, 1}, {one, 2}, {three, 1}, {one, 4}, {five, 1}, {three, 2}, {seven, 1}} {
+		m[i+1] = Mem{Base: base, Index: r.index, Scale: r.scale}
+	}
+	return m
 }

@@ -167,24 +167,23 @@ func product(half, bytes Mem, extend func(ops ...Op)) reg.VecVirtual {
 }
 
 // AddScaled adds the integer products of a part with a token, whose qblock is at x, to sum, a float32 vector in memory
-// or in a register, and returns the register of the result: sum + products·(d·scale) + m·offset, with each operation
-// rounded as in swar_products.go. It overwrites the products.
-func (k *Kernel) AddScaled(sum Op, products reg.VecVirtual, p Part, x Mem) reg.VecVirtual {
+// or in a register, and stores the result in to: sum + products·(d·scale) + m·offset, with each operation rounded as in
+// swar_products.go. It overwrites the products.
+func (k *Kernel) AddScaled(to reg.VecVirtual, sum Op, products reg.VecVirtual, p Part, x Mem) {
 	f := ZMM()
 	VCVTDQ2PS(products, products)
 	VMULPS_BCST(x.Offset(format.Scale), p.D, f)
 	VMULPS(f, products, products)
-	VADDPS(sum, products, products)
+	VADDPS(sum, products, to)
 	if !k.Min {
-		return products
+		return
 	}
 	VMULPS_BCST(x.Offset(format.Offset), p.M, f)
 	if k.Sub > 0 {
-		VSUBPS(f, products, products) // these types subtract the minimum
+		VSUBPS(f, to, to) // these types subtract the minimum
 	} else {
-		VADDPS(f, products, products)
+		VADDPS(f, to, to)
 	}
-	return products
 }
 
 // Advance adds a parameter to a pointer, without keeping the parameter in a register.
