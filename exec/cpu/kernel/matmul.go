@@ -24,6 +24,8 @@ type Matmul struct {
 
 	pairs pairPacker // used instead of tile for bf16 activations, see tiles.go
 
+	words bool // the tile function reads q8x2 or q8 activations as words
+
 	orders []ReadOrder // in which one token can read weights, the default first; nil if there is no choice
 }
 
@@ -55,15 +57,15 @@ func portableMatmuls() []Matmul {
 	all = append(all, gemvAndGemm("portable", f8.Type, "", "f32", dequantTile(fileRow(f8)))...)
 	for i := range swarTypes {
 		t := &swarTypes[i]
-		all = append(all, gemvAndGemm("portable", t.typ, "", "q8x2", swarTile(t, t.fileRows()))...)
-		all = append(all, gemvAndGemm("portable", t.typ, "", "q8", swarTile(t, t.fileRows()))...)
+		all = append(all, withWords(gemvAndGemm("portable", t.typ, "", "q8x2", swarTile(t, t.fileRows())))...)
+		all = append(all, withWords(gemvAndGemm("portable", t.typ, "", "q8", swarTile(t, t.fileRows())))...)
 	}
 	for i := range layouts {
 		l := &layouts[i]
 		all = append(all, gemvAndGemm("portable", l.Type, l.Name, "f32", dequantTile(l.row))...)
 		if t := swarTypeOf(l.Type); t != nil {
-			all = append(all, gemvAndGemm("portable", l.Type, l.Name, "q8x2", swarTile(t, l.rows))...)
-			all = append(all, gemvAndGemm("portable", l.Type, l.Name, "q8", swarTile(t, l.rows))...)
+			all = append(all, withWords(gemvAndGemm("portable", l.Type, l.Name, "q8x2", swarTile(t, l.rows)))...)
+			all = append(all, withWords(gemvAndGemm("portable", l.Type, l.Name, "q8", swarTile(t, l.rows)))...)
 		}
 		if l.Type == quant.F8E4M3 { // the bf16 kernels do not support row scales
 			continue
@@ -80,7 +82,18 @@ func gemvAndGemm(isa string, t quant.Type, layout, act string, f func([]float32,
 	if layout != "" {
 		name += layout + "."
 	}
-	return []Matmul{{"gemv" + name + act, isa, t, layout, act, f, nil, nil}, {"gemm" + name + act, isa, t, layout, act, f, nil, nil}}
+	row := Matmul{Name: "gemv" + name + act, ISA: isa, Type: t, Layout: layout, Act: act, tile: f}
+	rows := []Matmul{row, row}
+	rows[1].Name = "gemm" + name + act
+	return rows
+}
+
+// withWords marks matmul kernels that read words.
+func withWords(rows []Matmul) []Matmul {
+	for i := range rows {
+		rows[i].words = true
+	}
+	return rows
 }
 
 // gemvAndGemmPairs is gemvAndGemm for bf16 activations.
@@ -93,20 +106,21 @@ func gemvAndGemmPairs(isa string, t quant.Type, layout string, f pairPacker) []M
 }
 
 // A tile holds products of weight rows (the fast index) and tokens: 32 rows and 16 tokens, or more
-// rows if there are fewer tokens. Workers share rows in units of 16 or 32; panels have 16.
+// rows if there are fewer tokens, or more tokens if kernels need no copies of them (plainTokens). Workers share rows
+// in units of 16 or 32; panels have 16.
 const (
 	tileRows     = 32
 	tileTokens   = 16
-	tileProducts = tileRows * tileTokens
+	tileProducts = tileRows * tileTokens // of up to tileTokens tokens
+	plainTokens  = 64
 )
-
-type tile [tileProducts]float32
 
 // An activation is a block of activation rows, prepared for a tile kernel.
 type activation struct {
 	k     int
 	first int // first row of this block
-	m     int // rows in this block, at most tileTokens
+	most  int // rows in a block: tileTokens, or plainTokens if kernels read planes and no words
+	m     int // rows in this block
 	width int // weight rows in a tile, a multiple of tileRows
 
 	x    []float32 // f32: all rows of the operand
@@ -115,9 +129,10 @@ type activation struct {
 
 	panel *[panelPart * panelRows]float32 // f32: part of a panel, dequantized
 
-	planes planar     // q8x2, q8: all rows of the operand
-	blocks qblockFunc // q8x2, q8: converts a row to qblocks
-	q      []qblock   // q8x2, q8: the rows of this block
+	planes planar    // q8x2, q8: all rows of the operand
+	scales []qscale  // q8x2, q8: of the rows of this block
+	word   wordsFunc // q8x2, q8: converts a row to words
+	words  []int16   // q8x2, q8: the rows of this block, if kernels need words
 
 	swar *swarSpan // two unpacked weight rows
 
@@ -130,7 +145,7 @@ const panelPart = 256
 // activation binds operand x. It needs 768 bytes of scratch for a swarSpan. Besides, f32 activations
 // need 16 bytes for each element of a row plus 16 KiB, and q8x2 or q8 activations 40 bytes for each.
 func (b *binder) activation(rest *[]byte) *activation {
-	a := &activation{k: b.int("k"), swar: scratchOne[swarSpan](b, rest), choices: b.Choices}
+	a := &activation{k: b.int("k"), most: tileTokens, swar: scratchOne[swarSpan](b, rest), choices: b.Choices}
 	if a.choices == nil {
 		a.choices = new(Choices)
 	}
@@ -139,23 +154,47 @@ func (b *binder) activation(rest *[]byte) *activation {
 		a.panel = scratchOne[[panelPart * panelRows]float32](b, rest)
 		a.x, a.w = b.f32("x"), scratch[float32](b, rest, 4*a.k)
 	case "q8x2", "q8":
-		a.planes, a.blocks, a.q = b.planar("x"), b.qblockFunc(), scratch[qblock](b, rest, tileTokens*(a.k/32))
+		a.planes, a.word = b.planar("x"), b.wordsFunc()
+		if !b.needsWords() {
+			a.most = plainTokens
+		} else {
+			a.words = scratch[int16](b, rest, tileTokens*a.k)
+		}
+		a.scales = scratch[qscale](b, rest, a.most*(a.k/32))
 	default:
 		b.fail("operand x is %s, expected f32, q8x2, q8 or bf16", b.operand("x").Format)
 	}
 	return a
 }
 
-// load prepares the rows from m0 to end, at most tileTokens of them.
+// tile returns memory for the products of a tile.
+func (a *activation) tile(b *binder, rest *[]byte) []float32 {
+	return scratch[float32](b, rest, tileRows*a.most)
+}
+
+// needsWords reports whether one of the step's matmul kernels reads words.
+func (b *binder) needsWords() bool {
+	for _, o := range b.Operands {
+		if mm := lookupMatmul(o.Kernel, b.isas); mm != nil && mm.words {
+			return true
+		}
+	}
+	return false
+}
+
+// load prepares the rows from m0 to end, at most a.most of them.
 func (a *activation) load(m0, end int) {
-	a.first, a.m = m0, min(tileTokens, end-m0)
-	a.width = tileTokens / a.m * tileRows
+	a.first, a.m = m0, min(a.most, end-m0)
+	a.width = max(tileTokens/a.m, 1) * tileRows
 	if a.x != nil {
 		a.rows = a.x[m0*a.k : (m0+a.m)*a.k]
 		return
 	}
 	for m := range a.m {
-		a.planes.blocks(a.blocks, a.q[m*(a.k/32):][:a.k/32], m0+m)
+		a.planes.scales(a.scales[m*(a.k/32):][:a.k/32], m0+m)
+		if a.words != nil {
+			a.planes.words(a.word, a.words[m*a.k:][:a.k], m0+m)
+		}
 	}
 }
 
@@ -269,20 +308,20 @@ func bindMatmulGroup(b *binder) Func {
 	}
 	rest := b.Scratch
 	x, rows := b.activation(&rest), b.rows()
-	y := scratchOne[tile](b, &rest)
+	y := x.tile(b, &rest)
 	members := b.members(x.k)
 	if b.err != nil {
 		return nil
 	}
 	return func(r *Run) {
 		end := rows(r)
-		for m0 := 0; m0 < end; m0 += tileTokens {
+		for m0 := 0; m0 < end; m0 += x.m {
 			x.load(m0, end)
 			for i := range members {
 				g := &members[i]
 				for lo := g.lo; lo < g.hi; lo += x.width {
 					n := min(x.width, g.hi-lo)
-					g.rowsOf(y[:], lo, n, x)
+					g.rowsOf(y, lo, n, x)
 					for m := range x.m {
 						g.finish(y[m*x.width:][:n], (m0+m)*g.n+lo, lo)
 					}
@@ -334,18 +373,18 @@ func bindGated(b *binder) Func {
 	}
 	rest := b.Scratch
 	x, n, split, rows := b.activation(&rest), b.int("n"), b.split(), b.rows()
-	g, u := scratchOne[tile](b, &rest), scratchOne[tile](b, &rest)
+	g, u := x.tile(b, &rest), x.tile(b, &rest)
 	gate, up := b.boundWeight("w0", b.operand("x").Format, x.k), b.boundWeight("w1", b.operand("x").Format, x.k)
 	put := b.gatedStore(&rest, tileProducts, n)
 	return func(r *Run) {
 		end := rows(r)
 		first, last := split.of(n)
-		for m0 := 0; m0 < end; m0 += tileTokens {
+		for m0 := 0; m0 < end; m0 += x.m {
 			x.load(m0, end)
 			for lo := first; lo < last; lo += x.width {
 				n1 := min(x.width, last-lo)
-				gate.rowsOf(g[:], lo, n1, x)
-				up.rowsOf(u[:], lo, n1, x)
+				gate.rowsOf(g, lo, n1, x)
+				up.rowsOf(u, lo, n1, x)
 				for m := range x.m {
 					put(m0+m, lo, g[m*x.width:][:n1], u[m*x.width:][:n1])
 				}

@@ -5,97 +5,97 @@
 package kernel
 
 // neondotQ4_0_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel
-// at w with the qblocks of 1 tokens, xStep bytes apart, whose planes are planeStep bytes apart.
+// at w with 1 tokens, whose scales are xStep bytes apart, and whose planes are planeStep bytes apart.
 //
 //go:noescape
 func neondotQ4_0_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
 
 // neondotQ4_0_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel
-// at w with the qblocks of 2 tokens, xStep bytes apart, whose planes are planeStep bytes apart.
+// at w with 2 tokens, whose scales are xStep bytes apart, and whose planes are planeStep bytes apart.
 //
 //go:noescape
 func neondotQ4_0_t2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
 
 // neondotQ4_1_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel
-// at w with the qblocks of 1 tokens, xStep bytes apart, whose planes are planeStep bytes apart.
+// at w with 1 tokens, whose scales are xStep bytes apart, and whose planes are planeStep bytes apart.
 //
 //go:noescape
 func neondotQ4_1_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
 
 // neondotQ4_1_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel
-// at w with the qblocks of 2 tokens, xStep bytes apart, whose planes are planeStep bytes apart.
+// at w with 2 tokens, whose scales are xStep bytes apart, and whose planes are planeStep bytes apart.
 //
 //go:noescape
 func neondotQ4_1_t2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
 
 // neondotQ5_0_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel
-// at w with the qblocks of 1 tokens, xStep bytes apart, whose planes are planeStep bytes apart.
+// at w with 1 tokens, whose scales are xStep bytes apart, and whose planes are planeStep bytes apart.
 //
 //go:noescape
 func neondotQ5_0_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
 
 // neondotQ5_0_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel
-// at w with the qblocks of 2 tokens, xStep bytes apart, whose planes are planeStep bytes apart.
+// at w with 2 tokens, whose scales are xStep bytes apart, and whose planes are planeStep bytes apart.
 //
 //go:noescape
 func neondotQ5_0_t2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
 
 // neondotQ5_1_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel
-// at w with the qblocks of 1 tokens, xStep bytes apart, whose planes are planeStep bytes apart.
+// at w with 1 tokens, whose scales are xStep bytes apart, and whose planes are planeStep bytes apart.
 //
 //go:noescape
 func neondotQ5_1_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
 
 // neondotQ5_1_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel
-// at w with the qblocks of 2 tokens, xStep bytes apart, whose planes are planeStep bytes apart.
+// at w with 2 tokens, whose scales are xStep bytes apart, and whose planes are planeStep bytes apart.
 //
 //go:noescape
 func neondotQ5_1_t2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
 
 // neondotQ8_0_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel
-// at w with the qblocks of 1 tokens, xStep bytes apart, whose planes are planeStep bytes apart.
+// at w with 1 tokens, whose scales are xStep bytes apart, and whose planes are planeStep bytes apart.
 //
 //go:noescape
 func neondotQ8_0_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
 
 // neondotQ8_0_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel
-// at w with the qblocks of 2 tokens, xStep bytes apart, whose planes are planeStep bytes apart.
+// at w with 2 tokens, whose scales are xStep bytes apart, and whose planes are planeStep bytes apart.
 //
 //go:noescape
 func neondotQ8_0_t2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
 
 // neondotQ4_K_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel
-// at w with the qblocks of 1 tokens, xStep bytes apart, whose planes are planeStep bytes apart.
+// at w with 1 tokens, whose scales are xStep bytes apart, and whose planes are planeStep bytes apart.
 //
 //go:noescape
 func neondotQ4_K_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
 
 // neondotQ4_K_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel
-// at w with the qblocks of 2 tokens, xStep bytes apart, whose planes are planeStep bytes apart.
+// at w with 2 tokens, whose scales are xStep bytes apart, and whose planes are planeStep bytes apart.
 //
 //go:noescape
 func neondotQ4_K_t2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
 
 // neondotQ5_K_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel
-// at w with the qblocks of 1 tokens, xStep bytes apart, whose planes are planeStep bytes apart.
+// at w with 1 tokens, whose scales are xStep bytes apart, and whose planes are planeStep bytes apart.
 //
 //go:noescape
 func neondotQ5_K_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
 
 // neondotQ5_K_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel
-// at w with the qblocks of 2 tokens, xStep bytes apart, whose planes are planeStep bytes apart.
+// at w with 2 tokens, whose scales are xStep bytes apart, and whose planes are planeStep bytes apart.
 //
 //go:noescape
 func neondotQ5_K_t2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
 
 // neondotQ6_K_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel
-// at w with the qblocks of 1 tokens, xStep bytes apart, whose planes are planeStep bytes apart.
+// at w with 1 tokens, whose scales are xStep bytes apart, and whose planes are planeStep bytes apart.
 //
 //go:noescape
 func neondotQ6_K_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
 
 // neondotQ6_K_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel
-// at w with the qblocks of 2 tokens, xStep bytes apart, whose planes are planeStep bytes apart.
+// at w with 2 tokens, whose scales are xStep bytes apart, and whose planes are planeStep bytes apart.
 //
 //go:noescape
 func neondotQ6_K_t2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)

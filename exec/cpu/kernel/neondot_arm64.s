@@ -23,7 +23,7 @@ block:
 	FMOVQ 0(R12), F18
 	FMOVQ 16(R10), F17
 	FMOVQ 16(R12), F19
-	MOVW 72(R8), R5
+	MOVW 8(R8), R5
 	NEGW R5, R5
 	LSLW $3, R5, R5
 	VEOR V0.B16, V0.B16, V0.B16
@@ -163,7 +163,7 @@ block:
 	WORD $0x4fb3eb46 // sdot v6.4s, v26.16b, v19.4b[3]
 	WORD $0x4fb1eb63 // sdot v3.4s, v27.16b, v17.4b[3]
 	WORD $0x4fb3eb67 // sdot v7.4s, v27.16b, v19.4b[3]
-	FMOVS 64(R8), F24
+	FMOVS 0(R8), F24
 	FMOVD 0(R2), F28
 	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
 	VSHL $7, V0.S4, V0.S4
@@ -205,7 +205,7 @@ block:
 	WORD $0x4e27d7ff // fadd v31.4s, v31.4s, v7.4s
 	FMOVQ F31, 48(R6)
 	ADD $256, R0
-	ADD $80, R8
+	ADD $16, R8
 	ADD $32, R10
 	ADD $32, R12
 	B block
@@ -244,7 +244,7 @@ block:
 	FMOVQ 0(R13), F22
 	FMOVQ 16(R11), F21
 	FMOVQ 16(R13), F23
-	MOVW 72(R8), R5
+	MOVW 8(R8), R5
 	NEGW R5, R5
 	LSLW $3, R5, R5
 	VEOR V0.B16, V0.B16, V0.B16
@@ -255,7 +255,7 @@ block:
 	VDUP R5, V6.S4
 	VEOR V3.B16, V3.B16, V3.B16
 	VDUP R5, V7.S4
-	MOVW 72(R9), R5
+	MOVW 8(R9), R5
 	NEGW R5, R5
 	LSLW $3, R5, R5
 	VEOR V8.B16, V8.B16, V8.B16
@@ -459,8 +459,8 @@ block:
 	WORD $0x4fb7eb4e // sdot v14.4s, v26.16b, v23.4b[3]
 	WORD $0x4fb5eb6b // sdot v11.4s, v27.16b, v21.4b[3]
 	WORD $0x4fb7eb6f // sdot v15.4s, v27.16b, v23.4b[3]
-	FMOVS 64(R8), F24
-	FMOVS 64(R9), F25
+	FMOVS 0(R8), F24
+	FMOVS 0(R9), F25
 	FMOVD 0(R2), F28
 	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
 	VSHL $7, V0.S4, V0.S4
@@ -534,10 +534,10 @@ block:
 	WORD $0x4e2fd7ff // fadd v31.4s, v31.4s, v15.4s
 	FMOVQ F31, 48(R7)
 	ADD $256, R0
-	ADD $80, R8
+	ADD $16, R8
 	ADD $32, R10
 	ADD $32, R12
-	ADD $80, R9
+	ADD $16, R9
 	ADD $32, R11
 	ADD $32, R13
 	B block
@@ -701,8 +701,8 @@ block:
 	WORD $0x4fb3eb46 // sdot v6.4s, v26.16b, v19.4b[3]
 	WORD $0x4fb1eb63 // sdot v3.4s, v27.16b, v17.4b[3]
 	WORD $0x4fb3eb67 // sdot v7.4s, v27.16b, v19.4b[3]
-	FMOVS 64(R8), F24
-	FMOVS 68(R8), F26
+	FMOVS 0(R8), F24
+	FMOVS 4(R8), F26
 	FMOVD 0(R2), F28
 	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
 	FMOVD 32(R2), F29
@@ -760,7 +760,7 @@ block:
 	WORD $0x4e3ed7ff // fadd v31.4s, v31.4s, v30.4s
 	FMOVQ F31, 48(R6)
 	ADD $256, R0
-	ADD $80, R8
+	ADD $16, R8
 	ADD $32, R10
 	ADD $32, R12
 	B block
@@ -1008,10 +1008,10 @@ block:
 	WORD $0x4fb7eb4e // sdot v14.4s, v26.16b, v23.4b[3]
 	WORD $0x4fb5eb6b // sdot v11.4s, v27.16b, v21.4b[3]
 	WORD $0x4fb7eb6f // sdot v15.4s, v27.16b, v23.4b[3]
-	FMOVS 64(R8), F24
-	FMOVS 68(R8), F26
-	FMOVS 64(R9), F25
-	FMOVS 68(R9), F27
+	FMOVS 0(R8), F24
+	FMOVS 4(R8), F26
+	FMOVS 0(R9), F25
+	FMOVS 4(R9), F27
 	FMOVD 0(R2), F28
 	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
 	FMOVD 32(R2), F29
@@ -1109,10 +1109,10 @@ block:
 	WORD $0x4e3ed7ff // fadd v31.4s, v31.4s, v30.4s
 	FMOVQ F31, 48(R7)
 	ADD $256, R0
-	ADD $80, R8
+	ADD $16, R8
 	ADD $32, R10
 	ADD $32, R12
-	ADD $80, R9
+	ADD $16, R9
 	ADD $32, R11
 	ADD $32, R13
 	B block
@@ -1139,7 +1139,7 @@ block:
 	FMOVQ 0(R12), F18
 	FMOVQ 16(R10), F17
 	FMOVQ 16(R12), F19
-	MOVW 72(R8), R5
+	MOVW 8(R8), R5
 	NEGW R5, R5
 	LSLW $4, R5, R5
 	VEOR V0.B16, V0.B16, V0.B16
@@ -1359,7 +1359,7 @@ block:
 	WORD $0x4fb3eb46 // sdot v6.4s, v26.16b, v19.4b[3]
 	WORD $0x4fb1eb63 // sdot v3.4s, v27.16b, v17.4b[3]
 	WORD $0x4fb3eb67 // sdot v7.4s, v27.16b, v19.4b[3]
-	FMOVS 64(R8), F24
+	FMOVS 0(R8), F24
 	FMOVD 0(R2), F28
 	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
 	VSHL $7, V0.S4, V0.S4
@@ -1401,7 +1401,7 @@ block:
 	WORD $0x4e27d7ff // fadd v31.4s, v31.4s, v7.4s
 	FMOVQ F31, 48(R6)
 	ADD $320, R0
-	ADD $80, R8
+	ADD $16, R8
 	ADD $32, R10
 	ADD $32, R12
 	B block
@@ -1440,7 +1440,7 @@ block:
 	FMOVQ 0(R13), F22
 	FMOVQ 16(R11), F21
 	FMOVQ 16(R13), F23
-	MOVW 72(R8), R5
+	MOVW 8(R8), R5
 	NEGW R5, R5
 	LSLW $4, R5, R5
 	VEOR V0.B16, V0.B16, V0.B16
@@ -1451,7 +1451,7 @@ block:
 	VDUP R5, V6.S4
 	VEOR V3.B16, V3.B16, V3.B16
 	VDUP R5, V7.S4
-	MOVW 72(R9), R5
+	MOVW 8(R9), R5
 	NEGW R5, R5
 	LSLW $4, R5, R5
 	VEOR V8.B16, V8.B16, V8.B16
@@ -1735,8 +1735,8 @@ block:
 	WORD $0x4fb7eb4e // sdot v14.4s, v26.16b, v23.4b[3]
 	WORD $0x4fb5eb6b // sdot v11.4s, v27.16b, v21.4b[3]
 	WORD $0x4fb7eb6f // sdot v15.4s, v27.16b, v23.4b[3]
-	FMOVS 64(R8), F24
-	FMOVS 64(R9), F25
+	FMOVS 0(R8), F24
+	FMOVS 0(R9), F25
 	FMOVD 0(R2), F28
 	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
 	VSHL $7, V0.S4, V0.S4
@@ -1810,10 +1810,10 @@ block:
 	WORD $0x4e2fd7ff // fadd v31.4s, v31.4s, v15.4s
 	FMOVQ F31, 48(R7)
 	ADD $320, R0
-	ADD $80, R8
+	ADD $16, R8
 	ADD $32, R10
 	ADD $32, R12
-	ADD $80, R9
+	ADD $16, R9
 	ADD $32, R11
 	ADD $32, R13
 	B block
@@ -2057,8 +2057,8 @@ block:
 	WORD $0x4fb3eb46 // sdot v6.4s, v26.16b, v19.4b[3]
 	WORD $0x4fb1eb63 // sdot v3.4s, v27.16b, v17.4b[3]
 	WORD $0x4fb3eb67 // sdot v7.4s, v27.16b, v19.4b[3]
-	FMOVS 64(R8), F24
-	FMOVS 68(R8), F26
+	FMOVS 0(R8), F24
+	FMOVS 4(R8), F26
 	FMOVD 0(R2), F28
 	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
 	FMOVD 32(R2), F29
@@ -2116,7 +2116,7 @@ block:
 	WORD $0x4e3ed7ff // fadd v31.4s, v31.4s, v30.4s
 	FMOVQ F31, 48(R6)
 	ADD $320, R0
-	ADD $80, R8
+	ADD $16, R8
 	ADD $32, R10
 	ADD $32, R12
 	B block
@@ -2444,10 +2444,10 @@ block:
 	WORD $0x4fb7eb4e // sdot v14.4s, v26.16b, v23.4b[3]
 	WORD $0x4fb5eb6b // sdot v11.4s, v27.16b, v21.4b[3]
 	WORD $0x4fb7eb6f // sdot v15.4s, v27.16b, v23.4b[3]
-	FMOVS 64(R8), F24
-	FMOVS 68(R8), F26
-	FMOVS 64(R9), F25
-	FMOVS 68(R9), F27
+	FMOVS 0(R8), F24
+	FMOVS 4(R8), F26
+	FMOVS 0(R9), F25
+	FMOVS 4(R9), F27
 	FMOVD 0(R2), F28
 	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
 	FMOVD 32(R2), F29
@@ -2545,10 +2545,10 @@ block:
 	WORD $0x4e3ed7ff // fadd v31.4s, v31.4s, v30.4s
 	FMOVQ F31, 48(R7)
 	ADD $320, R0
-	ADD $80, R8
+	ADD $16, R8
 	ADD $32, R10
 	ADD $32, R12
-	ADD $80, R9
+	ADD $16, R9
 	ADD $32, R11
 	ADD $32, R13
 	B block
@@ -2679,7 +2679,7 @@ block:
 	WORD $0x4fb3eb46 // sdot v6.4s, v26.16b, v19.4b[3]
 	WORD $0x4fb1eb63 // sdot v3.4s, v27.16b, v17.4b[3]
 	WORD $0x4fb3eb67 // sdot v7.4s, v27.16b, v19.4b[3]
-	FMOVS 64(R8), F24
+	FMOVS 0(R8), F24
 	FMOVD 0(R2), F28
 	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
 	VSHL $7, V0.S4, V0.S4
@@ -2721,7 +2721,7 @@ block:
 	WORD $0x4e27d7ff // fadd v31.4s, v31.4s, v7.4s
 	FMOVQ F31, 48(R6)
 	ADD $512, R0
-	ADD $80, R8
+	ADD $16, R8
 	ADD $32, R10
 	ADD $32, R12
 	B block
@@ -2936,8 +2936,8 @@ block:
 	WORD $0x4fb7eb4e // sdot v14.4s, v26.16b, v23.4b[3]
 	WORD $0x4fb5eb6b // sdot v11.4s, v27.16b, v21.4b[3]
 	WORD $0x4fb7eb6f // sdot v15.4s, v27.16b, v23.4b[3]
-	FMOVS 64(R8), F24
-	FMOVS 64(R9), F25
+	FMOVS 0(R8), F24
+	FMOVS 0(R9), F25
 	FMOVD 0(R2), F28
 	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
 	VSHL $7, V0.S4, V0.S4
@@ -3011,10 +3011,10 @@ block:
 	WORD $0x4e2fd7ff // fadd v31.4s, v31.4s, v15.4s
 	FMOVQ F31, 48(R7)
 	ADD $512, R0
-	ADD $80, R8
+	ADD $16, R8
 	ADD $32, R10
 	ADD $32, R12
-	ADD $80, R9
+	ADD $16, R9
 	ADD $32, R11
 	ADD $32, R13
 	B block
@@ -3186,8 +3186,8 @@ second:
 	WORD $0x4fb3eb46 // sdot v6.4s, v26.16b, v19.4b[3]
 	WORD $0x4fb1eb63 // sdot v3.4s, v27.16b, v17.4b[3]
 	WORD $0x4fb3eb67 // sdot v7.4s, v27.16b, v19.4b[3]
-	FMOVS 64(R8), F24
-	FMOVS 68(R8), F26
+	FMOVS 0(R8), F24
+	FMOVS 4(R8), F26
 	FMOVD 0(R2), F28
 	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
 	FMOVS 0(R1), F30
@@ -3285,7 +3285,7 @@ second:
 	WORD $0x4ebed7ff // fsub v31.4s, v31.4s, v30.4s
 	FMOVQ F31, 48(R6)
 	ADD $256, R0
-	ADD $80, R8
+	ADD $16, R8
 	ADD $32, R10
 	ADD $32, R12
 	ADD $16, R1
@@ -3544,10 +3544,10 @@ second:
 	WORD $0x4fb7eb4e // sdot v14.4s, v26.16b, v23.4b[3]
 	WORD $0x4fb5eb6b // sdot v11.4s, v27.16b, v21.4b[3]
 	WORD $0x4fb7eb6f // sdot v15.4s, v27.16b, v23.4b[3]
-	FMOVS 64(R8), F24
-	FMOVS 68(R8), F26
-	FMOVS 64(R9), F25
-	FMOVS 68(R9), F27
+	FMOVS 0(R8), F24
+	FMOVS 4(R8), F26
+	FMOVS 0(R9), F25
+	FMOVS 4(R9), F27
 	FMOVD 0(R2), F28
 	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
 	FMOVS 0(R1), F30
@@ -3685,10 +3685,10 @@ second:
 	WORD $0x4ebed7ff // fsub v31.4s, v31.4s, v30.4s
 	FMOVQ F31, 48(R7)
 	ADD $256, R0
-	ADD $80, R8
+	ADD $16, R8
 	ADD $32, R10
 	ADD $32, R12
-	ADD $80, R9
+	ADD $16, R9
 	ADD $32, R11
 	ADD $32, R13
 	ADD $16, R1
@@ -3943,8 +3943,8 @@ second:
 	WORD $0x4fb3eb46 // sdot v6.4s, v26.16b, v19.4b[3]
 	WORD $0x4fb1eb63 // sdot v3.4s, v27.16b, v17.4b[3]
 	WORD $0x4fb3eb67 // sdot v7.4s, v27.16b, v19.4b[3]
-	FMOVS 64(R8), F24
-	FMOVS 68(R8), F26
+	FMOVS 0(R8), F24
+	FMOVS 4(R8), F26
 	FMOVD 0(R2), F28
 	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
 	FMOVS 0(R1), F30
@@ -4042,7 +4042,7 @@ second:
 	WORD $0x4ebed7ff // fsub v31.4s, v31.4s, v30.4s
 	FMOVQ F31, 48(R6)
 	ADD $320, R0
-	ADD $80, R8
+	ADD $16, R8
 	ADD $32, R10
 	ADD $32, R12
 	ADD $16, R1
@@ -4381,10 +4381,10 @@ second:
 	WORD $0x4fb7eb4e // sdot v14.4s, v26.16b, v23.4b[3]
 	WORD $0x4fb5eb6b // sdot v11.4s, v27.16b, v21.4b[3]
 	WORD $0x4fb7eb6f // sdot v15.4s, v27.16b, v23.4b[3]
-	FMOVS 64(R8), F24
-	FMOVS 68(R8), F26
-	FMOVS 64(R9), F25
-	FMOVS 68(R9), F27
+	FMOVS 0(R8), F24
+	FMOVS 4(R8), F26
+	FMOVS 0(R9), F25
+	FMOVS 4(R9), F27
 	FMOVD 0(R2), F28
 	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
 	FMOVS 0(R1), F30
@@ -4522,10 +4522,10 @@ second:
 	WORD $0x4ebed7ff // fsub v31.4s, v31.4s, v30.4s
 	FMOVQ F31, 48(R7)
 	ADD $320, R0
-	ADD $80, R8
+	ADD $16, R8
 	ADD $32, R10
 	ADD $32, R12
-	ADD $80, R9
+	ADD $16, R9
 	ADD $32, R11
 	ADD $32, R13
 	ADD $16, R1
@@ -4563,8 +4563,8 @@ second:
 	FMOVQ 0(R12), F18
 	FMOVQ 16(R10), F17
 	FMOVQ 16(R12), F19
-	MOVW 72(R8), R5
-	MOVW 76(R8), R5
+	MOVW 8(R8), R5
+	MOVW 12(R8), R5
 	NEGW R5, R5
 	LSLW $5, R5, R5
 	VEOR V0.B16, V0.B16, V0.B16
@@ -4640,7 +4640,7 @@ second:
 	WORD $0x4fb2eb46 // sdot v6.4s, v26.16b, v18.4b[3]
 	WORD $0x4fb0eb63 // sdot v3.4s, v27.16b, v16.4b[3]
 	WORD $0x4fb2eb67 // sdot v7.4s, v27.16b, v18.4b[3]
-	FMOVS 64(R8), F24
+	FMOVS 0(R8), F24
 	FMOVD 0(R2), F28
 	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
 	FMOVS 0(R1), F30
@@ -4701,8 +4701,8 @@ second:
 	FMOVQ 48(R6), F31
 	WORD $0x4e27d7ff // fadd v31.4s, v31.4s, v7.4s
 	FMOVQ F31, 48(R6)
-	MOVW 72(R8), R5
-	MOVW 76(R8), R14
+	MOVW 8(R8), R5
+	MOVW 12(R8), R14
 	SUBW R14, R5, R5
 	NEGW R5, R5
 	LSLW $5, R5, R5
@@ -4859,7 +4859,7 @@ second:
 	WORD $0x4fb3eb46 // sdot v6.4s, v26.16b, v19.4b[3]
 	WORD $0x4fb1eb63 // sdot v3.4s, v27.16b, v17.4b[3]
 	WORD $0x4fb3eb67 // sdot v7.4s, v27.16b, v19.4b[3]
-	FMOVS 64(R8), F24
+	FMOVS 0(R8), F24
 	FMOVD 0(R2), F28
 	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
 	FMOVS 16(R1), F30
@@ -4921,7 +4921,7 @@ second:
 	WORD $0x4e27d7ff // fadd v31.4s, v31.4s, v7.4s
 	FMOVQ F31, 48(R6)
 	ADD $384, R0
-	ADD $80, R8
+	ADD $16, R8
 	ADD $32, R10
 	ADD $32, R12
 	ADD $32, R1
@@ -4971,8 +4971,8 @@ second:
 	FMOVQ 0(R13), F22
 	FMOVQ 16(R11), F21
 	FMOVQ 16(R13), F23
-	MOVW 72(R8), R5
-	MOVW 76(R8), R5
+	MOVW 8(R8), R5
+	MOVW 12(R8), R5
 	NEGW R5, R5
 	LSLW $5, R5, R5
 	VEOR V0.B16, V0.B16, V0.B16
@@ -4983,8 +4983,8 @@ second:
 	VDUP R5, V6.S4
 	VEOR V3.B16, V3.B16, V3.B16
 	VDUP R5, V7.S4
-	MOVW 72(R9), R5
-	MOVW 76(R9), R5
+	MOVW 8(R9), R5
+	MOVW 12(R9), R5
 	NEGW R5, R5
 	LSLW $5, R5, R5
 	VEOR V8.B16, V8.B16, V8.B16
@@ -5092,8 +5092,8 @@ second:
 	WORD $0x4fb6eb4e // sdot v14.4s, v26.16b, v22.4b[3]
 	WORD $0x4fb4eb6b // sdot v11.4s, v27.16b, v20.4b[3]
 	WORD $0x4fb6eb6f // sdot v15.4s, v27.16b, v22.4b[3]
-	FMOVS 64(R8), F24
-	FMOVS 64(R9), F25
+	FMOVS 0(R8), F24
+	FMOVS 0(R9), F25
 	FMOVD 0(R2), F28
 	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
 	FMOVS 0(R1), F30
@@ -5186,8 +5186,8 @@ second:
 	FMOVQ 48(R7), F31
 	WORD $0x4e2fd7ff // fadd v31.4s, v31.4s, v15.4s
 	FMOVQ F31, 48(R7)
-	MOVW 72(R8), R5
-	MOVW 76(R8), R14
+	MOVW 8(R8), R5
+	MOVW 12(R8), R14
 	SUBW R14, R5, R5
 	NEGW R5, R5
 	LSLW $5, R5, R5
@@ -5199,8 +5199,8 @@ second:
 	VDUP R5, V6.S4
 	VEOR V3.B16, V3.B16, V3.B16
 	VDUP R5, V7.S4
-	MOVW 72(R9), R5
-	MOVW 76(R9), R14
+	MOVW 8(R9), R5
+	MOVW 12(R9), R14
 	SUBW R14, R5, R5
 	NEGW R5, R5
 	LSLW $5, R5, R5
@@ -5389,8 +5389,8 @@ second:
 	WORD $0x4fb7eb4e // sdot v14.4s, v26.16b, v23.4b[3]
 	WORD $0x4fb5eb6b // sdot v11.4s, v27.16b, v21.4b[3]
 	WORD $0x4fb7eb6f // sdot v15.4s, v27.16b, v23.4b[3]
-	FMOVS 64(R8), F24
-	FMOVS 64(R9), F25
+	FMOVS 0(R8), F24
+	FMOVS 0(R9), F25
 	FMOVD 0(R2), F28
 	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
 	FMOVS 16(R1), F30
@@ -5484,10 +5484,10 @@ second:
 	WORD $0x4e2fd7ff // fadd v31.4s, v31.4s, v15.4s
 	FMOVQ F31, 48(R7)
 	ADD $384, R0
-	ADD $80, R8
+	ADD $16, R8
 	ADD $32, R10
 	ADD $32, R12
-	ADD $80, R9
+	ADD $16, R9
 	ADD $32, R11
 	ADD $32, R13
 	ADD $32, R1

@@ -4,251 +4,251 @@
 
 package kernel
 
-// panel16Q4_0_t1 adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
-func panel16Q4_0_t1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+// panel16Q4_0_t1 adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with a token, whose scales are at x and whose planes are hi and lo.
+func panel16Q4_0_t1(y *byte, w *byte, x *byte, hi *byte, lo *byte, blocks int)
 
-// panel16Q4_0_t1ahead adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
-func panel16Q4_0_t1ahead(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+// panel16Q4_0_t1ahead adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with a token, whose scales are at x and whose planes are hi and lo.
+func panel16Q4_0_t1ahead(y *byte, w *byte, x *byte, hi *byte, lo *byte, blocks int)
 
-// panel16Q4_0_t1nta adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
-func panel16Q4_0_t1nta(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+// panel16Q4_0_t1nta adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with a token, whose scales are at x and whose planes are hi and lo.
+func panel16Q4_0_t1nta(y *byte, w *byte, x *byte, hi *byte, lo *byte, blocks int)
 
-// panel16Q4_0_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 2 tokens, xStep bytes apart.
-func panel16Q4_0_t2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
+// panel16Q4_0_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with 2 tokens, whose scales at x are xStep bytes apart, and whose words at q are qStep bytes apart.
+func panel16Q4_0_t2(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16Q4_0_t4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 4 tokens, xStep bytes apart.
-func panel16Q4_0_t4(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
+// panel16Q4_0_t4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with 4 tokens, whose scales at x are xStep bytes apart, and whose words at q are qStep bytes apart.
+func panel16Q4_0_t4(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16Q4_0_q8_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
-func panel16Q4_0_q8_t1(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// panel16Q4_0_q8_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with 1 tokens, whose scales at x are xStep bytes apart, and whose planes at q are qStep bytes apart.
+func panel16Q4_0_q8_t1(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16Q4_0_q8_t1ahead adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
-func panel16Q4_0_q8_t1ahead(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// panel16Q4_0_q8_t1ahead adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with 1 tokens, whose scales at x are xStep bytes apart, and whose planes at q are qStep bytes apart.
+func panel16Q4_0_q8_t1ahead(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16Q4_0_q8_t1nta adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
-func panel16Q4_0_q8_t1nta(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// panel16Q4_0_q8_t1nta adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with 1 tokens, whose scales at x are xStep bytes apart, and whose planes at q are qStep bytes apart.
+func panel16Q4_0_q8_t1nta(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16Q4_0_q8_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 2 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
-func panel16Q4_0_q8_t2(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// panel16Q4_0_q8_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with 2 tokens, whose scales at x are xStep bytes apart, and whose planes at q are qStep bytes apart.
+func panel16Q4_0_q8_t2(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16Q4_0_q8_t4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 4 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
-func panel16Q4_0_q8_t4(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// panel16Q4_0_q8_t4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with 4 tokens, whose scales at x are xStep bytes apart, and whose planes at q are qStep bytes apart.
+func panel16Q4_0_q8_t4(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
 // panel16DequantizeQ4_0 sets dst to the values of blocks of a panel at w: of each element of k the 16 rows.
 func panel16DequantizeQ4_0(dst *float32, w *byte, blocks int)
 
-// panel16Q4_1_t1 adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
-func panel16Q4_1_t1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+// panel16Q4_1_t1 adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with a token, whose scales are at x and whose planes are hi and lo.
+func panel16Q4_1_t1(y *byte, w *byte, x *byte, hi *byte, lo *byte, blocks int)
 
-// panel16Q4_1_t1ahead adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
-func panel16Q4_1_t1ahead(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+// panel16Q4_1_t1ahead adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with a token, whose scales are at x and whose planes are hi and lo.
+func panel16Q4_1_t1ahead(y *byte, w *byte, x *byte, hi *byte, lo *byte, blocks int)
 
-// panel16Q4_1_t1nta adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
-func panel16Q4_1_t1nta(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+// panel16Q4_1_t1nta adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with a token, whose scales are at x and whose planes are hi and lo.
+func panel16Q4_1_t1nta(y *byte, w *byte, x *byte, hi *byte, lo *byte, blocks int)
 
-// panel16Q4_1_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 2 tokens, xStep bytes apart.
-func panel16Q4_1_t2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
+// panel16Q4_1_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with 2 tokens, whose scales at x are xStep bytes apart, and whose words at q are qStep bytes apart.
+func panel16Q4_1_t2(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16Q4_1_t4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 4 tokens, xStep bytes apart.
-func panel16Q4_1_t4(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
+// panel16Q4_1_t4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with 4 tokens, whose scales at x are xStep bytes apart, and whose words at q are qStep bytes apart.
+func panel16Q4_1_t4(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16Q4_1_q8_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
-func panel16Q4_1_q8_t1(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// panel16Q4_1_q8_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with 1 tokens, whose scales at x are xStep bytes apart, and whose planes at q are qStep bytes apart.
+func panel16Q4_1_q8_t1(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16Q4_1_q8_t1ahead adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
-func panel16Q4_1_q8_t1ahead(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// panel16Q4_1_q8_t1ahead adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with 1 tokens, whose scales at x are xStep bytes apart, and whose planes at q are qStep bytes apart.
+func panel16Q4_1_q8_t1ahead(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16Q4_1_q8_t1nta adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
-func panel16Q4_1_q8_t1nta(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// panel16Q4_1_q8_t1nta adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with 1 tokens, whose scales at x are xStep bytes apart, and whose planes at q are qStep bytes apart.
+func panel16Q4_1_q8_t1nta(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16Q4_1_q8_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 2 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
-func panel16Q4_1_q8_t2(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// panel16Q4_1_q8_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with 2 tokens, whose scales at x are xStep bytes apart, and whose planes at q are qStep bytes apart.
+func panel16Q4_1_q8_t2(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16Q4_1_q8_t4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 4 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
-func panel16Q4_1_q8_t4(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// panel16Q4_1_q8_t4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with 4 tokens, whose scales at x are xStep bytes apart, and whose planes at q are qStep bytes apart.
+func panel16Q4_1_q8_t4(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
 // panel16DequantizeQ4_1 sets dst to the values of blocks of a panel at w: of each element of k the 16 rows.
 func panel16DequantizeQ4_1(dst *float32, w *byte, blocks int)
 
-// panel16Q5_0_t1 adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
-func panel16Q5_0_t1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+// panel16Q5_0_t1 adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with a token, whose scales are at x and whose planes are hi and lo.
+func panel16Q5_0_t1(y *byte, w *byte, x *byte, hi *byte, lo *byte, blocks int)
 
-// panel16Q5_0_t1ahead adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
-func panel16Q5_0_t1ahead(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+// panel16Q5_0_t1ahead adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with a token, whose scales are at x and whose planes are hi and lo.
+func panel16Q5_0_t1ahead(y *byte, w *byte, x *byte, hi *byte, lo *byte, blocks int)
 
-// panel16Q5_0_t1nta adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
-func panel16Q5_0_t1nta(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+// panel16Q5_0_t1nta adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with a token, whose scales are at x and whose planes are hi and lo.
+func panel16Q5_0_t1nta(y *byte, w *byte, x *byte, hi *byte, lo *byte, blocks int)
 
-// panel16Q5_0_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 2 tokens, xStep bytes apart.
-func panel16Q5_0_t2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
+// panel16Q5_0_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with 2 tokens, whose scales at x are xStep bytes apart, and whose words at q are qStep bytes apart.
+func panel16Q5_0_t2(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16Q5_0_t4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 4 tokens, xStep bytes apart.
-func panel16Q5_0_t4(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
+// panel16Q5_0_t4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with 4 tokens, whose scales at x are xStep bytes apart, and whose words at q are qStep bytes apart.
+func panel16Q5_0_t4(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16Q5_0_q8_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
-func panel16Q5_0_q8_t1(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// panel16Q5_0_q8_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with 1 tokens, whose scales at x are xStep bytes apart, and whose planes at q are qStep bytes apart.
+func panel16Q5_0_q8_t1(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16Q5_0_q8_t1ahead adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
-func panel16Q5_0_q8_t1ahead(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// panel16Q5_0_q8_t1ahead adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with 1 tokens, whose scales at x are xStep bytes apart, and whose planes at q are qStep bytes apart.
+func panel16Q5_0_q8_t1ahead(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16Q5_0_q8_t1nta adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
-func panel16Q5_0_q8_t1nta(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// panel16Q5_0_q8_t1nta adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with 1 tokens, whose scales at x are xStep bytes apart, and whose planes at q are qStep bytes apart.
+func panel16Q5_0_q8_t1nta(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16Q5_0_q8_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 2 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
-func panel16Q5_0_q8_t2(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// panel16Q5_0_q8_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with 2 tokens, whose scales at x are xStep bytes apart, and whose planes at q are qStep bytes apart.
+func panel16Q5_0_q8_t2(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16Q5_0_q8_t4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 4 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
-func panel16Q5_0_q8_t4(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// panel16Q5_0_q8_t4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with 4 tokens, whose scales at x are xStep bytes apart, and whose planes at q are qStep bytes apart.
+func panel16Q5_0_q8_t4(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
 // panel16DequantizeQ5_0 sets dst to the values of blocks of a panel at w: of each element of k the 16 rows.
 func panel16DequantizeQ5_0(dst *float32, w *byte, blocks int)
 
-// panel16Q5_1_t1 adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
-func panel16Q5_1_t1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+// panel16Q5_1_t1 adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with a token, whose scales are at x and whose planes are hi and lo.
+func panel16Q5_1_t1(y *byte, w *byte, x *byte, hi *byte, lo *byte, blocks int)
 
-// panel16Q5_1_t1ahead adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
-func panel16Q5_1_t1ahead(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+// panel16Q5_1_t1ahead adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with a token, whose scales are at x and whose planes are hi and lo.
+func panel16Q5_1_t1ahead(y *byte, w *byte, x *byte, hi *byte, lo *byte, blocks int)
 
-// panel16Q5_1_t1nta adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
-func panel16Q5_1_t1nta(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+// panel16Q5_1_t1nta adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with a token, whose scales are at x and whose planes are hi and lo.
+func panel16Q5_1_t1nta(y *byte, w *byte, x *byte, hi *byte, lo *byte, blocks int)
 
-// panel16Q5_1_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 2 tokens, xStep bytes apart.
-func panel16Q5_1_t2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
+// panel16Q5_1_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with 2 tokens, whose scales at x are xStep bytes apart, and whose words at q are qStep bytes apart.
+func panel16Q5_1_t2(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16Q5_1_t4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 4 tokens, xStep bytes apart.
-func panel16Q5_1_t4(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
+// panel16Q5_1_t4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with 4 tokens, whose scales at x are xStep bytes apart, and whose words at q are qStep bytes apart.
+func panel16Q5_1_t4(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16Q5_1_q8_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
-func panel16Q5_1_q8_t1(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// panel16Q5_1_q8_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with 1 tokens, whose scales at x are xStep bytes apart, and whose planes at q are qStep bytes apart.
+func panel16Q5_1_q8_t1(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16Q5_1_q8_t1ahead adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
-func panel16Q5_1_q8_t1ahead(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// panel16Q5_1_q8_t1ahead adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with 1 tokens, whose scales at x are xStep bytes apart, and whose planes at q are qStep bytes apart.
+func panel16Q5_1_q8_t1ahead(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16Q5_1_q8_t1nta adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
-func panel16Q5_1_q8_t1nta(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// panel16Q5_1_q8_t1nta adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with 1 tokens, whose scales at x are xStep bytes apart, and whose planes at q are qStep bytes apart.
+func panel16Q5_1_q8_t1nta(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16Q5_1_q8_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 2 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
-func panel16Q5_1_q8_t2(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// panel16Q5_1_q8_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with 2 tokens, whose scales at x are xStep bytes apart, and whose planes at q are qStep bytes apart.
+func panel16Q5_1_q8_t2(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16Q5_1_q8_t4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 4 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
-func panel16Q5_1_q8_t4(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// panel16Q5_1_q8_t4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with 4 tokens, whose scales at x are xStep bytes apart, and whose planes at q are qStep bytes apart.
+func panel16Q5_1_q8_t4(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
 // panel16DequantizeQ5_1 sets dst to the values of blocks of a panel at w: of each element of k the 16 rows.
 func panel16DequantizeQ5_1(dst *float32, w *byte, blocks int)
 
-// panel16Q8_0_t1 adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
-func panel16Q8_0_t1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+// panel16Q8_0_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with 1 tokens, whose scales at x are xStep bytes apart, and whose words at q are qStep bytes apart.
+func panel16Q8_0_t1(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16Q8_0_t1ahead adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
-func panel16Q8_0_t1ahead(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+// panel16Q8_0_t1ahead adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with 1 tokens, whose scales at x are xStep bytes apart, and whose words at q are qStep bytes apart.
+func panel16Q8_0_t1ahead(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16Q8_0_t1nta adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
-func panel16Q8_0_t1nta(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+// panel16Q8_0_t1nta adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with 1 tokens, whose scales at x are xStep bytes apart, and whose words at q are qStep bytes apart.
+func panel16Q8_0_t1nta(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16Q8_0_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 2 tokens, xStep bytes apart.
-func panel16Q8_0_t2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
+// panel16Q8_0_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with 2 tokens, whose scales at x are xStep bytes apart, and whose words at q are qStep bytes apart.
+func panel16Q8_0_t2(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16Q8_0_t4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with the qblocks of 4 tokens, xStep bytes apart.
-func panel16Q8_0_t4(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
+// panel16Q8_0_t4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with 4 tokens, whose scales at x are xStep bytes apart, and whose words at q are qStep bytes apart.
+func panel16Q8_0_t4(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
 // panel16DequantizeQ8_0 sets dst to the values of blocks of a panel at w: of each element of k the 16 rows.
 func panel16DequantizeQ8_0(dst *float32, w *byte, blocks int)
 
-// panel16Q4_K_t1 adds to 16 float32 at y the products of blocks of 256 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
-func panel16Q4_K_t1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+// panel16Q4_K_t1 adds to 16 float32 at y the products of blocks of 256 elements of a panel at w with a token, whose scales are at x and whose planes are hi and lo.
+func panel16Q4_K_t1(y *byte, w *byte, x *byte, hi *byte, lo *byte, blocks int)
 
-// panel16Q4_K_t1ahead adds to 16 float32 at y the products of blocks of 256 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
-func panel16Q4_K_t1ahead(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+// panel16Q4_K_t1ahead adds to 16 float32 at y the products of blocks of 256 elements of a panel at w with a token, whose scales are at x and whose planes are hi and lo.
+func panel16Q4_K_t1ahead(y *byte, w *byte, x *byte, hi *byte, lo *byte, blocks int)
 
-// panel16Q4_K_t1nta adds to 16 float32 at y the products of blocks of 256 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
-func panel16Q4_K_t1nta(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+// panel16Q4_K_t1nta adds to 16 float32 at y the products of blocks of 256 elements of a panel at w with a token, whose scales are at x and whose planes are hi and lo.
+func panel16Q4_K_t1nta(y *byte, w *byte, x *byte, hi *byte, lo *byte, blocks int)
 
-// panel16Q4_K_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 2 tokens, xStep bytes apart.
-func panel16Q4_K_t2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
+// panel16Q4_K_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with 2 tokens, whose scales at x are xStep bytes apart, and whose words at q are qStep bytes apart.
+func panel16Q4_K_t2(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16Q4_K_t4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 4 tokens, xStep bytes apart.
-func panel16Q4_K_t4(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
+// panel16Q4_K_t4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with 4 tokens, whose scales at x are xStep bytes apart, and whose words at q are qStep bytes apart.
+func panel16Q4_K_t4(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16Q4_K_q8_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
-func panel16Q4_K_q8_t1(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// panel16Q4_K_q8_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with 1 tokens, whose scales at x are xStep bytes apart, and whose planes at q are qStep bytes apart.
+func panel16Q4_K_q8_t1(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16Q4_K_q8_t1ahead adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
-func panel16Q4_K_q8_t1ahead(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// panel16Q4_K_q8_t1ahead adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with 1 tokens, whose scales at x are xStep bytes apart, and whose planes at q are qStep bytes apart.
+func panel16Q4_K_q8_t1ahead(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16Q4_K_q8_t1nta adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
-func panel16Q4_K_q8_t1nta(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// panel16Q4_K_q8_t1nta adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with 1 tokens, whose scales at x are xStep bytes apart, and whose planes at q are qStep bytes apart.
+func panel16Q4_K_q8_t1nta(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16Q4_K_q8_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 2 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
-func panel16Q4_K_q8_t2(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// panel16Q4_K_q8_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with 2 tokens, whose scales at x are xStep bytes apart, and whose planes at q are qStep bytes apart.
+func panel16Q4_K_q8_t2(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16Q4_K_q8_t4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 4 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
-func panel16Q4_K_q8_t4(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// panel16Q4_K_q8_t4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with 4 tokens, whose scales at x are xStep bytes apart, and whose planes at q are qStep bytes apart.
+func panel16Q4_K_q8_t4(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
 // panel16DequantizeQ4_K sets dst to the values of blocks of a panel at w: of each element of k the 16 rows.
 func panel16DequantizeQ4_K(dst *float32, w *byte, blocks int)
 
-// panel16Q5_K_t1 adds to 16 float32 at y the products of blocks of 256 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
-func panel16Q5_K_t1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+// panel16Q5_K_t1 adds to 16 float32 at y the products of blocks of 256 elements of a panel at w with a token, whose scales are at x and whose planes are hi and lo.
+func panel16Q5_K_t1(y *byte, w *byte, x *byte, hi *byte, lo *byte, blocks int)
 
-// panel16Q5_K_t1ahead adds to 16 float32 at y the products of blocks of 256 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
-func panel16Q5_K_t1ahead(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+// panel16Q5_K_t1ahead adds to 16 float32 at y the products of blocks of 256 elements of a panel at w with a token, whose scales are at x and whose planes are hi and lo.
+func panel16Q5_K_t1ahead(y *byte, w *byte, x *byte, hi *byte, lo *byte, blocks int)
 
-// panel16Q5_K_t1nta adds to 16 float32 at y the products of blocks of 256 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
-func panel16Q5_K_t1nta(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+// panel16Q5_K_t1nta adds to 16 float32 at y the products of blocks of 256 elements of a panel at w with a token, whose scales are at x and whose planes are hi and lo.
+func panel16Q5_K_t1nta(y *byte, w *byte, x *byte, hi *byte, lo *byte, blocks int)
 
-// panel16Q5_K_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 2 tokens, xStep bytes apart.
-func panel16Q5_K_t2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
+// panel16Q5_K_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with 2 tokens, whose scales at x are xStep bytes apart, and whose words at q are qStep bytes apart.
+func panel16Q5_K_t2(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16Q5_K_t4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 4 tokens, xStep bytes apart.
-func panel16Q5_K_t4(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
+// panel16Q5_K_t4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with 4 tokens, whose scales at x are xStep bytes apart, and whose words at q are qStep bytes apart.
+func panel16Q5_K_t4(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16Q5_K_q8_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
-func panel16Q5_K_q8_t1(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// panel16Q5_K_q8_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with 1 tokens, whose scales at x are xStep bytes apart, and whose planes at q are qStep bytes apart.
+func panel16Q5_K_q8_t1(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16Q5_K_q8_t1ahead adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
-func panel16Q5_K_q8_t1ahead(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// panel16Q5_K_q8_t1ahead adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with 1 tokens, whose scales at x are xStep bytes apart, and whose planes at q are qStep bytes apart.
+func panel16Q5_K_q8_t1ahead(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16Q5_K_q8_t1nta adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
-func panel16Q5_K_q8_t1nta(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// panel16Q5_K_q8_t1nta adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with 1 tokens, whose scales at x are xStep bytes apart, and whose planes at q are qStep bytes apart.
+func panel16Q5_K_q8_t1nta(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16Q5_K_q8_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 2 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
-func panel16Q5_K_q8_t2(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// panel16Q5_K_q8_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with 2 tokens, whose scales at x are xStep bytes apart, and whose planes at q are qStep bytes apart.
+func panel16Q5_K_q8_t2(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16Q5_K_q8_t4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 4 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
-func panel16Q5_K_q8_t4(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// panel16Q5_K_q8_t4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with 4 tokens, whose scales at x are xStep bytes apart, and whose planes at q are qStep bytes apart.
+func panel16Q5_K_q8_t4(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
 // panel16DequantizeQ5_K sets dst to the values of blocks of a panel at w: of each element of k the 16 rows.
 func panel16DequantizeQ5_K(dst *float32, w *byte, blocks int)
 
-// panel16Q6_K_t1 adds to 16 float32 at y the products of blocks of 256 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
-func panel16Q6_K_t1(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+// panel16Q6_K_t1 adds to 16 float32 at y the products of blocks of 256 elements of a panel at w with a token, whose scales are at x and whose planes are hi and lo.
+func panel16Q6_K_t1(y *byte, w *byte, x *byte, hi *byte, lo *byte, blocks int)
 
-// panel16Q6_K_t1ahead adds to 16 float32 at y the products of blocks of 256 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
-func panel16Q6_K_t1ahead(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+// panel16Q6_K_t1ahead adds to 16 float32 at y the products of blocks of 256 elements of a panel at w with a token, whose scales are at x and whose planes are hi and lo.
+func panel16Q6_K_t1ahead(y *byte, w *byte, x *byte, hi *byte, lo *byte, blocks int)
 
-// panel16Q6_K_t1nta adds to 16 float32 at y the products of blocks of 256 elements of a panel at w with the qblocks at x, whose planes are hi and lo.
-func panel16Q6_K_t1nta(y *float32, w *byte, x *byte, hi *int8, lo *int8, blocks int)
+// panel16Q6_K_t1nta adds to 16 float32 at y the products of blocks of 256 elements of a panel at w with a token, whose scales are at x and whose planes are hi and lo.
+func panel16Q6_K_t1nta(y *byte, w *byte, x *byte, hi *byte, lo *byte, blocks int)
 
-// panel16Q6_K_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 2 tokens, xStep bytes apart.
-func panel16Q6_K_t2(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
+// panel16Q6_K_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with 2 tokens, whose scales at x are xStep bytes apart, and whose words at q are qStep bytes apart.
+func panel16Q6_K_t2(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16Q6_K_t4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 4 tokens, xStep bytes apart.
-func panel16Q6_K_t4(y *float32, yStep int, w *byte, x *byte, xStep int, blocks int)
+// panel16Q6_K_t4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with 4 tokens, whose scales at x are xStep bytes apart, and whose words at q are qStep bytes apart.
+func panel16Q6_K_t4(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16Q6_K_q8_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
-func panel16Q6_K_q8_t1(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// panel16Q6_K_q8_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with 1 tokens, whose scales at x are xStep bytes apart, and whose planes at q are qStep bytes apart.
+func panel16Q6_K_q8_t1(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16Q6_K_q8_t1ahead adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
-func panel16Q6_K_q8_t1ahead(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// panel16Q6_K_q8_t1ahead adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with 1 tokens, whose scales at x are xStep bytes apart, and whose planes at q are qStep bytes apart.
+func panel16Q6_K_q8_t1ahead(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16Q6_K_q8_t1nta adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 1 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
-func panel16Q6_K_q8_t1nta(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// panel16Q6_K_q8_t1nta adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with 1 tokens, whose scales at x are xStep bytes apart, and whose planes at q are qStep bytes apart.
+func panel16Q6_K_q8_t1nta(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16Q6_K_q8_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 2 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
-func panel16Q6_K_q8_t2(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// panel16Q6_K_q8_t2 adds to 2 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with 2 tokens, whose scales at x are xStep bytes apart, and whose planes at q are qStep bytes apart.
+func panel16Q6_K_q8_t2(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16Q6_K_q8_t4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with the qblocks of 4 tokens, xStep bytes apart, whose planes at q are qStep bytes apart.
-func panel16Q6_K_q8_t4(y *float32, yStep int, w *byte, x *byte, xStep int, q *int8, qStep int, blocks int)
+// panel16Q6_K_q8_t4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with 4 tokens, whose scales at x are xStep bytes apart, and whose planes at q are qStep bytes apart.
+func panel16Q6_K_q8_t4(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
 // panel16DequantizeQ6_K sets dst to the values of blocks of a panel at w: of each element of k the 16 rows.
 func panel16DequantizeQ6_K(dst *float32, w *byte, blocks int)

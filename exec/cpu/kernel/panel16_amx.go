@@ -59,14 +59,18 @@ func (f panel16amx) add(kind quant.Type, fewer tileFunc) tileFunc {
 		blocks, panels := x.k/block, (n+panelRows-1)/panelRows
 		panelBytes := len(w) / panels
 		blockBytes := panelBytes / blocks
-		xStep, rowStep := x.k/32*int(unsafe.Sizeof(qblock{})), len(x.planes.row(0))
+		xStep, rowStep := x.k/32*int(unsafe.Sizeof(qscale{})), len(x.planes.row(0))
 		p := 0
 		for ; p+2 <= panels && x.m >= amxTokens; p += 2 {
-			y, w := &y[p*panelRows], w[p*panelBytes:(p+2)*panelBytes]
+			w := w[p*panelBytes : (p+2)*panelBytes]
 			for at := 0; at < blocks; at += call / block {
-				q, _ := x.planes.split(x.first)
-				f(y, 4*x.width, &w[at*blockBytes], panelBytes, (*byte)(unsafe.Pointer(&x.q[at*block/32])), xStep,
-					&q[at*block], rowStep, x.k, x.m, min(call/block, blocks-at), &configs[x.m][0])
+				for m := 0; m < x.m; m += tileTokens {
+					y, scales := &y[m*x.width+p*panelRows], (*byte)(unsafe.Pointer(&x.scales[(m*x.k+at*block)/32]))
+					q, _ := x.planes.split(x.first + m)
+					tokens := min(tileTokens, x.m-m)
+					f(y, 4*x.width, &w[at*blockBytes], panelBytes, scales, xStep,
+						&q[at*block], rowStep, x.k, tokens, min(call/block, blocks-at), &configs[tokens][0])
+				}
 			}
 		}
 		if p < panels {

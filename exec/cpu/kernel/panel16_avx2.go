@@ -11,23 +11,23 @@ import (
 
 // assemblyMatmuls are the matmul kernels in assembly.
 var assemblyMatmuls = slices.Concat(
-	inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q4_0, "panel16", "q8x2", panel16Tile(quant.Q4_0, [readOrders]panel16One{panel16Q4_0_t1, panel16Q4_0_t1ahead, panel16Q4_0_t1nta}, panel16Q4_0_t2, panel16Q4_0_t4))),
-	inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q4_1, "panel16", "q8x2", panel16Tile(quant.Q4_1, [readOrders]panel16One{panel16Q4_1_t1, panel16Q4_1_t1ahead, panel16Q4_1_t1nta}, panel16Q4_1_t2, panel16Q4_1_t4))),
-	inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q5_0, "panel16", "q8x2", panel16Tile(quant.Q5_0, [readOrders]panel16One{panel16Q5_0_t1, panel16Q5_0_t1ahead, panel16Q5_0_t1nta}, panel16Q5_0_t2, panel16Q5_0_t4))),
-	inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q5_1, "panel16", "q8x2", panel16Tile(quant.Q5_1, [readOrders]panel16One{panel16Q5_1_t1, panel16Q5_1_t1ahead, panel16Q5_1_t1nta}, panel16Q5_1_t2, panel16Q5_1_t4))),
-	inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q8_0, "panel16", "q8x2", panel16Tile(quant.Q8_0, [readOrders]panel16One{panel16Q8_0_t1, panel16Q8_0_t1ahead, panel16Q8_0_t1nta}, panel16Q8_0_t2, panel16Q8_0_t4))),
-	inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q4_K, "panel16", "q8x2", panel16Tile(quant.Q4_K, [readOrders]panel16One{panel16Q4_K_t1, panel16Q4_K_t1ahead, panel16Q4_K_t1nta}, panel16Q4_K_t2, panel16Q4_K_t4))),
-	inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q5_K, "panel16", "q8x2", panel16Tile(quant.Q5_K, [readOrders]panel16One{panel16Q5_K_t1, panel16Q5_K_t1ahead, panel16Q5_K_t1nta}, panel16Q5_K_t2, panel16Q5_K_t4))),
-	inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q6_K, "panel16", "q8x2", panel16Tile(quant.Q6_K, [readOrders]panel16One{panel16Q6_K_t1, panel16Q6_K_t1ahead, panel16Q6_K_t1nta}, panel16Q6_K_t2, panel16Q6_K_t4))),
+	withWords(inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q4_0, "panel16", "q8x2", panel16Q8x2(quant.Q4_0, [readOrders]panel16One{panel16Q4_0_t1, panel16Q4_0_t1ahead, panel16Q4_0_t1nta}, panel16Q4_0_t2, panel16Q4_0_t4)))),
+	withWords(inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q4_1, "panel16", "q8x2", panel16Q8x2(quant.Q4_1, [readOrders]panel16One{panel16Q4_1_t1, panel16Q4_1_t1ahead, panel16Q4_1_t1nta}, panel16Q4_1_t2, panel16Q4_1_t4)))),
+	withWords(inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q5_0, "panel16", "q8x2", panel16Q8x2(quant.Q5_0, [readOrders]panel16One{panel16Q5_0_t1, panel16Q5_0_t1ahead, panel16Q5_0_t1nta}, panel16Q5_0_t2, panel16Q5_0_t4)))),
+	withWords(inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q5_1, "panel16", "q8x2", panel16Q8x2(quant.Q5_1, [readOrders]panel16One{panel16Q5_1_t1, panel16Q5_1_t1ahead, panel16Q5_1_t1nta}, panel16Q5_1_t2, panel16Q5_1_t4)))),
+	withWords(inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q8_0, "panel16", "q8x2", panel16Words(quant.Q8_0, [readOrders]panel16Some{panel16Q8_0_t1, panel16Q8_0_t1ahead, panel16Q8_0_t1nta}, panel16Q8_0_t2, panel16Q8_0_t4)))),
+	withWords(inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q4_K, "panel16", "q8x2", panel16Q8x2(quant.Q4_K, [readOrders]panel16One{panel16Q4_K_t1, panel16Q4_K_t1ahead, panel16Q4_K_t1nta}, panel16Q4_K_t2, panel16Q4_K_t4)))),
+	withWords(inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q5_K, "panel16", "q8x2", panel16Q8x2(quant.Q5_K, [readOrders]panel16One{panel16Q5_K_t1, panel16Q5_K_t1ahead, panel16Q5_K_t1nta}, panel16Q5_K_t2, panel16Q5_K_t4)))),
+	withWords(inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q6_K, "panel16", "q8x2", panel16Q8x2(quant.Q6_K, [readOrders]panel16One{panel16Q6_K_t1, panel16Q6_K_t1ahead, panel16Q6_K_t1nta}, panel16Q6_K_t2, panel16Q6_K_t4)))),
 
-	inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q4_0, "panel16", "q8", panel16Q8Tile(quant.Q4_0, [readOrders]panel16Q8{panel16Q4_0_q8_t1, panel16Q4_0_q8_t1ahead, panel16Q4_0_q8_t1nta}, panel16Q4_0_q8_t2, panel16Q4_0_q8_t4))),
-	inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q4_1, "panel16", "q8", panel16Q8Tile(quant.Q4_1, [readOrders]panel16Q8{panel16Q4_1_q8_t1, panel16Q4_1_q8_t1ahead, panel16Q4_1_q8_t1nta}, panel16Q4_1_q8_t2, panel16Q4_1_q8_t4))),
-	inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q5_0, "panel16", "q8", panel16Q8Tile(quant.Q5_0, [readOrders]panel16Q8{panel16Q5_0_q8_t1, panel16Q5_0_q8_t1ahead, panel16Q5_0_q8_t1nta}, panel16Q5_0_q8_t2, panel16Q5_0_q8_t4))),
-	inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q5_1, "panel16", "q8", panel16Q8Tile(quant.Q5_1, [readOrders]panel16Q8{panel16Q5_1_q8_t1, panel16Q5_1_q8_t1ahead, panel16Q5_1_q8_t1nta}, panel16Q5_1_q8_t2, panel16Q5_1_q8_t4))),
-	inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q8_0, "panel16", "q8", panel16Tile(quant.Q8_0, [readOrders]panel16One{panel16Q8_0_t1, panel16Q8_0_t1ahead, panel16Q8_0_t1nta}, panel16Q8_0_t2, panel16Q8_0_t4))),
-	inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q4_K, "panel16", "q8", panel16Q8Tile(quant.Q4_K, [readOrders]panel16Q8{panel16Q4_K_q8_t1, panel16Q4_K_q8_t1ahead, panel16Q4_K_q8_t1nta}, panel16Q4_K_q8_t2, panel16Q4_K_q8_t4))),
-	inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q5_K, "panel16", "q8", panel16Q8Tile(quant.Q5_K, [readOrders]panel16Q8{panel16Q5_K_q8_t1, panel16Q5_K_q8_t1ahead, panel16Q5_K_q8_t1nta}, panel16Q5_K_q8_t2, panel16Q5_K_q8_t4))),
-	inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q6_K, "panel16", "q8", panel16Q8Tile(quant.Q6_K, [readOrders]panel16Q8{panel16Q6_K_q8_t1, panel16Q6_K_q8_t1ahead, panel16Q6_K_q8_t1nta}, panel16Q6_K_q8_t2, panel16Q6_K_q8_t4))),
+	inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q4_0, "panel16", "q8", panel16Q8(quant.Q4_0, [readOrders]panel16Some{panel16Q4_0_q8_t1, panel16Q4_0_q8_t1ahead, panel16Q4_0_q8_t1nta}, panel16Q4_0_q8_t2, panel16Q4_0_q8_t4))),
+	inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q4_1, "panel16", "q8", panel16Q8(quant.Q4_1, [readOrders]panel16Some{panel16Q4_1_q8_t1, panel16Q4_1_q8_t1ahead, panel16Q4_1_q8_t1nta}, panel16Q4_1_q8_t2, panel16Q4_1_q8_t4))),
+	inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q5_0, "panel16", "q8", panel16Q8(quant.Q5_0, [readOrders]panel16Some{panel16Q5_0_q8_t1, panel16Q5_0_q8_t1ahead, panel16Q5_0_q8_t1nta}, panel16Q5_0_q8_t2, panel16Q5_0_q8_t4))),
+	inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q5_1, "panel16", "q8", panel16Q8(quant.Q5_1, [readOrders]panel16Some{panel16Q5_1_q8_t1, panel16Q5_1_q8_t1ahead, panel16Q5_1_q8_t1nta}, panel16Q5_1_q8_t2, panel16Q5_1_q8_t4))),
+	withWords(inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q8_0, "panel16", "q8", panel16Words(quant.Q8_0, [readOrders]panel16Some{panel16Q8_0_t1, panel16Q8_0_t1ahead, panel16Q8_0_t1nta}, panel16Q8_0_t2, panel16Q8_0_t4)))),
+	inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q4_K, "panel16", "q8", panel16Q8(quant.Q4_K, [readOrders]panel16Some{panel16Q4_K_q8_t1, panel16Q4_K_q8_t1ahead, panel16Q4_K_q8_t1nta}, panel16Q4_K_q8_t2, panel16Q4_K_q8_t4))),
+	inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q5_K, "panel16", "q8", panel16Q8(quant.Q5_K, [readOrders]panel16Some{panel16Q5_K_q8_t1, panel16Q5_K_q8_t1ahead, panel16Q5_K_q8_t1nta}, panel16Q5_K_q8_t2, panel16Q5_K_q8_t4))),
+	inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q6_K, "panel16", "q8", panel16Q8(quant.Q6_K, [readOrders]panel16Some{panel16Q6_K_q8_t1, panel16Q6_K_q8_t1ahead, panel16Q6_K_q8_t1nta}, panel16Q6_K_q8_t2, panel16Q6_K_q8_t4))),
 
 	gemvAndGemm("avx2", quant.F32, "panel16", "f32", panel16F32Tile(1, nil)),
 	gemvAndGemm("avx2", quant.F16, "panel16", "f32", panel16F32Tile(1, panel16DequantizeF16)),
@@ -58,95 +58,120 @@ func inOrders(orders []ReadOrder, rows []Matmul) []Matmul {
 	return rows
 }
 
-var assemblyQblocks qblockFunc = func(dst []qblock, hi, lo []int8, scale []float32, sum []int32) {
-	n := len(dst)
+var assemblyWords wordsFunc = func(dst []int16, hi, lo []int8) {
+	n := len(dst) / 32
 	if n == 0 {
 		return
 	}
-	_, _, _ = hi[32*n-1], scale[n-1], sum[2*n-1]
+	_ = hi[32*n-1]
 	if lo == nil {
-		qblocks8AVX2((*byte)(unsafe.Pointer(&dst[0])), &hi[0], &scale[0], &sum[0], n)
+		words8AVX2(&dst[0], &hi[0], n)
 		return
 	}
 	_ = lo[32*n-1]
-	qblocksAVX2((*byte)(unsafe.Pointer(&dst[0])), &hi[0], &lo[0], &scale[0], &sum[0], n)
+	wordsAVX2(&dst[0], &hi[0], &lo[0], n)
 }
 
-// Kernels for one token and for several. They add the products of a panel's blocks to y; see _asm/panel16.
+// Kernels for one token in two planes, and for several tokens in one plane or as words, which are at q. They add the
+// products of a panel's blocks to y; see _asm/panel16.
 type (
-	panel16Q8   func(y *float32, yStep int, w, x *byte, xStep int, q *int8, qStep, blocks int)
-	panel16One  func(y *float32, w, x *byte, hi, lo *int8, blocks int)
-	panel16Some func(y *float32, yStep int, w, x *byte, xStep int, blocks int)
+	panel16One  func(y, w, x, hi, lo *byte, blocks int)
+	panel16Some func(y *byte, yStep int, w, x *byte, xStep int, q *byte, qStep, blocks int)
 )
 
-// panel16Tile returns the tile kernel for a type, from kernels for one token by the order in which it reads weights, and
-// for two and four tokens. All of them give a token the same bits.
-func panel16Tile(kind quant.Type, one [readOrders]panel16One, x2, x4 panel16Some) tileFunc {
-	const call = 1 << 14 // elements of a row in a call; limited because assembly cannot be preempted
+// partOf returns how many elements of k a tile kernel multiplies at a time with m tokens: few, so that their activations
+// stay in the first or second cache and calls are short, because assembly cannot be preempted, but enough for calls to
+// cost little.
+func partOf(m int) int { return max(1<<14/m&^(span-1), 1024) }
+
+// A panel16Part is a part of a panel along k, with the tokens that are multiplied with it.
+type panel16Part struct {
+	y, w      *byte
+	x, q, lo  *byte // scales of the first token, and its planes
+	words     *byte // of the first token, if they are needed
+	yStep     int   // bytes from a token to the next
+	xStep     int
+	qStep     int
+	wordsStep int
+	blocks    int
+	tokens    int
+	order     ReadOrder // for one token
+}
+
+// panel16Tile returns the tile kernel for a type and a function that adds a part's products with one, two or four
+// tokens and returns how many.
+func panel16Tile(kind quant.Type, add func(p *panel16Part) int) tileFunc {
 	layout, _ := LookupLayout("panel16", kind)
-	block := layout.Block
 	return func(y []float32, w []byte, n int, x *activation) {
-		blocks := x.k / block
-		panelBytes := len(w) / ((n + panelRows - 1) / panelRows)
-		x1 := one[x.choices.readOrder(kind, avx2Orders)]
+		panelBytes, part := layout.panel(x.k), partOf(x.m)
+		planes := x.planes.data[x.first*x.planes.bytes(x.k):][:x.m*x.planes.bytes(x.k)]
+		p := panel16Part{
+			yStep: 4 * x.width, xStep: x.k / 32 * int(unsafe.Sizeof(qscale{})), qStep: x.planes.bytes(x.k), wordsStep: 2 * x.k,
+			order: x.choices.readOrder(kind, avx2Orders),
+		}
 		clear(y[:x.m*x.width])
-		for i := 0; i < n; i += panelRows {
-			panel := w[i/panelRows*panelBytes:][:panelBytes]
-			for at := 0; at < blocks; at += call / block {
-				part, some := &panel[at*(panelBytes/blocks)], min(call/block, blocks-at)
+		for at := 0; at < x.k; at += part {
+			p.blocks = min(part, x.k-at) / layout.Block
+			for i := 0; i < n; i += panelRows {
+				p.w = &w[i/panelRows*panelBytes:][:panelBytes][at/layout.Block*layout.Bytes]
 				for m := 0; m < x.m; {
-					y, q := &y[m*x.width+i], (*byte)(unsafe.Pointer(&x.q[(m*x.k+at*block)/32]))
-					switch yStep, xStep := 4*x.width, x.k/32*int(unsafe.Sizeof(qblock{})); x.m - m {
-					default:
-						x4(y, yStep, part, q, xStep, some)
-						m += 4
-					case 2, 3:
-						x2(y, yStep, part, q, xStep, some)
-						m += 2
-					case 1:
-						hi, lo := x.planes.split(x.first + m)
-						if lo == nil { // only with 8-bit weights, whose x1 reads neither plane
-							lo = hi
-						}
-						x1(y, part, q, &hi[at*block], &lo[at*block], some)
-						m++
+					p.y, p.x = (*byte)(unsafe.Pointer(&y[m*x.width+i])), (*byte)(unsafe.Pointer(&x.scales[(m*x.k+at)/32]))
+					p.q, p.lo = &planes[m*p.qStep+at], &planes[m*p.qStep+at+x.k*(x.planes.planes-1)]
+					if x.words != nil {
+						p.words = (*byte)(unsafe.Pointer(&x.words[m*x.k+at]))
 					}
+					p.tokens = x.m - m
+					m += add(&p)
 				}
 			}
 		}
 	}
 }
 
-// panel16Q8Tile is panel16Tile for q8 activations.
-func panel16Q8Tile(kind quant.Type, one [readOrders]panel16Q8, x2, x4 panel16Q8) tileFunc {
-	const call = 1 << 14 // as in panel16Tile
-	layout, _ := LookupLayout("panel16", kind)
-	block := layout.Block
-	return func(y []float32, w []byte, n int, x *activation) {
-		blocks := x.k / block
-		panelBytes := len(w) / ((n + panelRows - 1) / panelRows)
-		xStep, planeStep := x.k/32*int(unsafe.Sizeof(qblock{})), len(x.planes.row(0))
-		x1 := one[x.choices.readOrder(kind, avx2Orders)]
-		clear(y[:x.m*x.width])
-		for i := 0; i < n; i += panelRows {
-			panel := w[i/panelRows*panelBytes:][:panelBytes]
-			for at := 0; at < blocks; at += call / block {
-				part, some := &panel[at*(panelBytes/blocks)], min(call/block, blocks-at)
-				for m := 0; m < x.m; {
-					f, tokens := x1, 1
-					switch {
-					case x.m-m >= 4:
-						f, tokens = x4, 4
-					case x.m-m >= 2:
-						f, tokens = x2, 2
-					}
-					q, _ := x.planes.split(x.first + m)
-					f(&y[m*x.width+i], 4*x.width, part, (*byte)(unsafe.Pointer(&x.q[(m*x.k+at*block)/32])), xStep, &q[at*block], planeStep, some)
-					m += tokens
-				}
-			}
+// panel16Q8x2 returns the tile kernel for q8x2 activations, from kernels for one token by the order in which it reads
+// weights, and for two and four tokens. All of them give a token the same bits.
+func panel16Q8x2(kind quant.Type, one [readOrders]panel16One, x2, x4 panel16Some) tileFunc {
+	return panel16Tile(kind, func(p *panel16Part) int {
+		if p.tokens == 1 {
+			one[p.order](p.y, p.w, p.x, p.q, p.lo, p.blocks)
+			return 1
 		}
+		f, tokens := x2, 2
+		if p.tokens >= 4 {
+			f, tokens = x4, 4
+		}
+		f(p.y, p.yStep, p.w, p.x, p.xStep, p.words, p.wordsStep, p.blocks)
+		return tokens
+	})
+}
+
+// panel16Words is panel16Q8x2 for 8-bit weights, in both formats.
+func panel16Words(kind quant.Type, one [readOrders]panel16Some, x2, x4 panel16Some) tileFunc {
+	return panel16Tile(kind, func(p *panel16Part) int {
+		f, tokens := p.choose(&one, x2, x4)
+		f(p.y, p.yStep, p.w, p.x, p.xStep, p.words, p.wordsStep, p.blocks)
+		return tokens
+	})
+}
+
+// panel16Q8 is panel16Q8x2 for q8 activations.
+func panel16Q8(kind quant.Type, one [readOrders]panel16Some, x2, x4 panel16Some) tileFunc {
+	return panel16Tile(kind, func(p *panel16Part) int {
+		f, tokens := p.choose(&one, x2, x4)
+		f(p.y, p.yStep, p.w, p.x, p.xStep, p.q, p.qStep, p.blocks)
+		return tokens
+	})
+}
+
+// choose returns the kernel for the part's next tokens, and how many it multiplies.
+func (p *panel16Part) choose(one *[readOrders]panel16Some, x2, x4 panel16Some) (panel16Some, int) {
+	switch {
+	case p.tokens >= 4:
+		return x4, 4
+	case p.tokens >= 2:
+		return x2, 2
 	}
+	return one[p.order], 1
 }
 
 // panel16F32Tile returns the tile kernel for f32 activations and types with block elements in a block.

@@ -56,51 +56,45 @@ type panel16avx512One func(y *float32, w *byte, wStep int, x *byte, hi, lo *int8
 // add returns a function that adds products to a tile. orders has the order of reading for one token if none is chosen.
 // All kernels give a token the bits of the portable kernel.
 func (k panel16avx512) add(kind quant.Type, orders []ReadOrder) tileFunc {
-	const (
-		call    = 1 << 13 // elements of a row in a call; limited because assembly cannot be preempted
-		abreast = 4       // panels that FourStreams and FourStreamsAhead read at a time
-	)
+	const abreast = 4 // panels that FourStreams and FourStreamsAhead read at a time
 	layout, _ := LookupLayout("panel16", kind)
-	block := layout.Block
 	return func(y []float32, w []byte, n int, x *activation) {
-		blocks, panels := x.k/block, (n+panelRows-1)/panelRows
-		panelBytes := len(w) / panels
-		blockBytes := panelBytes / blocks
-		xStep, rowStep := x.k/32*int(unsafe.Sizeof(qblock{})), len(x.planes.row(0))
+		panels, panelBytes, part := (n+panelRows-1)/panelRows, layout.panel(x.k), partOf(x.m)
+		xStep, rowStep := x.k/32*int(unsafe.Sizeof(qscale{})), len(x.planes.row(0))
 		order := x.choices.readOrder(kind, orders)
-		for p := 0; p < panels; {
-			together, one := 1, k.one[order]
-			if order >= FourStreams {
-				if x.m == 1 && panels-p >= abreast {
-					together = abreast
-				} else {
-					one = k.one[OneStream]
+		for at := 0; at < x.k; at += part {
+			blocks := min(part, x.k-at) / layout.Block
+			for p := 0; p < panels; {
+				together, one := 1, k.one[order]
+				if order >= FourStreams {
+					if x.m == 1 && panels-p >= abreast {
+						together = abreast
+					} else {
+						one = k.one[OneStream]
+					}
 				}
-			}
-			_ = w[(p+together)*panelBytes-1]
-			for at := 0; at < blocks; at += call / block {
-				part, some := &w[p*panelBytes+at*blockBytes], min(call/block, blocks-at)
+				_ = w[(p+together)*panelBytes-1]
+				w := &w[p*panelBytes+at/layout.Block*layout.Bytes]
 				for m := 0; m < x.m; {
-					y, q := &y[m*x.width+p*panelRows], (*byte)(unsafe.Pointer(&x.q[(m*x.k+at*block)/32]))
+					y, scales := &y[m*x.width+p*panelRows], (*byte)(unsafe.Pointer(&x.scales[(m*x.k+at)/32]))
 					hi, lo := x.planes.split(x.first + m)
 					if lo == nil {
 						lo = hi
 					}
-					hi, lo = hi[at*block:], lo[at*block:]
 					switch tokens := x.m - m; {
 					case x.m == 1:
-						one(y, part, panelBytes, q, &hi[0], &lo[0], some)
+						one(y, w, panelBytes, scales, &hi[at], &lo[at], blocks)
 						m++
 					case tokens >= 8:
-						k.eight(y, 4*x.width, part, q, xStep, &hi[0], &lo[0], rowStep, some)
+						k.eight(y, 4*x.width, w, scales, xStep, &hi[at], &lo[at], rowStep, blocks)
 						m += 8
 					default:
-						k.several(y, 4*x.width, part, q, xStep, &hi[0], &lo[0], rowStep, tokens, some)
+						k.several(y, 4*x.width, w, scales, xStep, &hi[at], &lo[at], rowStep, tokens, blocks)
 						m += tokens
 					}
 				}
+				p += together
 			}
-			p += together
 		}
 	}
 }

@@ -22,7 +22,7 @@ var assemblyMatmuls = slices.Concat(
 	gemvAndGemm("neondot", quant.Q6_K, "panel16", "q8x2", neondotTile(256, neondotQ6_K_t1, neondotQ6_K_t2)),
 )
 
-var assemblyQblocks qblockFunc
+var assemblyWords wordsFunc
 
 // A neondotFunc adds the products of a panel's blocks with one or two tokens to y; see _asm/neondot.
 type neondotFunc func(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
@@ -34,7 +34,7 @@ func neondotTile(block int, x1, x2 neondotFunc) func(y []float32, w []byte, n in
 	return func(y []float32, w []byte, n int, x *activation) {
 		blocks, panels := x.k/block, (n+panelRows-1)/panelRows
 		panelBytes := len(w) / panels
-		xStep, planeStep := x.k/32*int(unsafe.Sizeof(qblock{})), len(x.planes.row(0))
+		xStep, planeStep := x.k/32*int(unsafe.Sizeof(qscale{})), len(x.planes.row(0))
 		clear(y[:x.m*x.width])
 		for p := range panels {
 			panel := w[p*panelBytes:][:panelBytes]
@@ -46,7 +46,7 @@ func neondotTile(block int, x1, x2 neondotFunc) func(y []float32, w []byte, n in
 						f, tokens = x2, 2
 					}
 					hi, lo := x.planes.split(x.first + m)
-					f(&y[m*x.width+p*panelRows], 4*x.width, part, (*byte)(unsafe.Pointer(&x.q[(m*x.k+at*block)/32])), xStep,
+					f(&y[m*x.width+p*panelRows], 4*x.width, part, (*byte)(unsafe.Pointer(&x.scales[(m*x.k+at*block)/32])), xStep,
 						&hi[at*block], &lo[at*block], planeStep, some)
 					m += tokens
 				}

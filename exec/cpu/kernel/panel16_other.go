@@ -4,5 +4,5 @@ package kernel
 
 var (
 	assemblyMatmuls []Matmul
-	assemblyQblocks qblockFunc
+	assemblyWords   wordsFunc
 )

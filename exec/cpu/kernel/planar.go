@@ -64,64 +64,53 @@ func (q planar) split(m int) (hi, lo []int8) {
 	return hi, lo
 }
 
-// A qblock has 32 activations scale·q, prepared for products. Every four are in the order 0, 2, 1, 3:
-// elements 0 and 2 are multiplied with even bytes of weights, and 1 and 3 with odd bytes.
-type qblock struct {
-	q      [32]int16 // 128·hi + lo in format q8x2, hi in q8
-	scale  float32   // of q
-	offset float32   // scale·Σq
-	sum    int32     // Σq
-	half   int32     // Σq of the first 16
+// A qscale describes 32 activations scale·q, where q is 128·hi + lo in format q8x2 and hi in q8.
+type qscale struct {
+	scale  float32 // of q
+	offset float32 // scale·Σq
+	sum    int32   // Σq
+	half   int32   // Σq of the first 16
 }
 
-// blocks converts row m to qblocks with f.
-func (q planar) blocks(f qblockFunc, dst []qblock, m int) {
-	hi, lo := q.split(m)
+// scales sets dst to the scales and sums of row m.
+func (q planar) scales(dst []qscale, m int) {
 	rest := q.row(m)[q.planes*q.n:]
-	f(dst, hi, lo, view[float32](rest[:q.n/8]), view[int32](rest[q.n/8:]))
-}
-
-// A qblockFunc converts a row to qblocks. lo is nil in format q8. All such functions give the same bits.
-type qblockFunc func(dst []qblock, hi, lo []int8, scale []float32, sum []int32)
-
-func portableQblocks(dst []qblock, hi, lo []int8, scale []float32, sum []int32) {
-	if lo == nil {
-		portableQblocks8(dst, hi, scale, sum)
-		return
+	scale, sum, unit := view[float32](rest[:q.n/8]), view[int32](rest[q.n/8:]), float32(1)
+	if q.planes == 2 {
+		unit = 1.0 / 128
 	}
 	for i := range dst {
-		b, hi, lo := &dst[i], (*[32]int8)(hi[32*i:]), (*[32]int8)(lo[32*i:])
-		for j := 0; j < 32; j += 4 {
-			b.q[j] = int16(hi[j])<<7 + int16(lo[j])
-			b.q[j+1] = int16(hi[j+2])<<7 + int16(lo[j+2])
-			b.q[j+2] = int16(hi[j+1])<<7 + int16(lo[j+1])
-			b.q[j+3] = int16(hi[j+3])<<7 + int16(lo[j+3])
+		s, first := scale[i]*unit, sum[2*i]
+		both := first + sum[2*i+1]
+		dst[i] = qscale{s, float32(both) * s, both, first}
+	}
+}
+
+// words sets dst to q of row m with f. Every four elements are in the order 0, 2, 1, 3: elements 0 and 2 are multiplied
+// with even bytes of weights, and 1 and 3 with odd bytes.
+func (q planar) words(f wordsFunc, dst []int16, m int) {
+	hi, lo := q.split(m)
+	f(dst, hi, lo)
+}
+
+// A wordsFunc converts a row to words. lo is nil in format q8. All such functions give the same values.
+type wordsFunc func(dst []int16, hi, lo []int8)
+
+func portableWords(dst []int16, hi, lo []int8) {
+	for j := 0; j < len(dst); j += 4 {
+		q, hi := (*[4]int16)(dst[j:]), (*[4]int8)(hi[j:])
+		*q = [4]int16{int16(hi[0]), int16(hi[2]), int16(hi[1]), int16(hi[3])}
+		if lo != nil {
+			lo := (*[4]int8)(lo[j:])
+			*q = [4]int16{q[0]<<7 + int16(lo[0]), q[1]<<7 + int16(lo[2]), q[2]<<7 + int16(lo[1]), q[3]<<7 + int16(lo[3])}
 		}
-		b.complete(scale[i]*(1.0/128), sum[2*i], sum[2*i+1])
 	}
 }
 
-// portableQblocks8 is portableQblocks for format q8.
-func portableQblocks8(dst []qblock, hi []int8, scale []float32, sum []int32) {
-	for i := range dst {
-		b, hi := &dst[i], (*[32]int8)(hi[32*i:])
-		for j := 0; j < 32; j += 4 {
-			b.q[j], b.q[j+1], b.q[j+2], b.q[j+3] = int16(hi[j]), int16(hi[j+2]), int16(hi[j+1]), int16(hi[j+3])
-		}
-		b.complete(scale[i], sum[2*i], sum[2*i+1])
+// wordsFunc returns the best wordsFunc whose instruction set may be used.
+func (b *binder) wordsFunc() wordsFunc {
+	if assemblyWords != nil && slices.Contains(b.isas, "avx2") {
+		return assemblyWords
 	}
-}
-
-// complete sets all fields but q, from the scale and the sums of the two halves.
-func (b *qblock) complete(scale float32, first, second int32) {
-	b.scale, b.sum, b.half = scale, first+second, first
-	b.offset = float32(b.sum) * scale
-}
-
-// qblockFunc returns the best qblockFunc whose instruction set may be used.
-func (b *binder) qblockFunc() qblockFunc {
-	if assemblyQblocks != nil && slices.Contains(b.isas, "avx2") {
-		return assemblyQblocks
-	}
-	return portableQblocks
+	return portableWords
 }

@@ -33,8 +33,8 @@ func swarTile(t *swarType, load rowLoader) func(y []float32, w []byte, n int, x 
 			for at := 0; at < x.k; at += span {
 				load(l, w, x.k, i, n, at)
 				for m := range x.m {
-					q := x.q[m*blocks+at/32:][:min(span, x.k-at)/32]
-					acc[0][m], acc[1][m] = t.add(acc[0][m], acc[1][m], l, q)
+					s := x.scales[m*blocks+at/32:][:min(span, x.k-at)/32]
+					acc[0][m], acc[1][m] = t.add(acc[0][m], acc[1][m], l, s, x.words[m*x.k+at:])
 				}
 			}
 			for m := range x.m {
@@ -49,26 +49,26 @@ func swarTile(t *swarType, load rowLoader) func(y []float32, w []byte, n int, x 
 }
 
 // add adds to a0 and a1 the products of a span with activations.
-func (t *swarType) add(a0, a1 float32, l *swarSpan, q []qblock) (float32, float32) {
+func (t *swarType) add(a0, a1 float32, l *swarSpan, s []qscale, words []int16) (float32, float32) {
 	// Compute all integer products first: they are calls, which spill registers.
 	var p [2 * span / 32]int64
 	switch t.block {
 	case narrow32:
-		for b := range q {
-			p[b] = dotNarrow(&l.u[b], &q[b].q)
+		for b := range s {
+			p[b] = dotNarrow(&l.u[b], (*[32]int16)(words[32*b:]))
 		}
 	case wide32:
-		for b := range q {
-			p[b] = dotWide(&l.u[b], &q[b].q)
+		for b := range s {
+			p[b] = dotWide(&l.u[b], (*[32]int16)(words[32*b:]))
 		}
 	case narrow16:
-		for b := range q {
-			u, q := &l.u[b], &q[b].q
+		for b := range s {
+			u, q := &l.u[b], (*[32]int16)(words[32*b:])
 			p[2*b] = dotNarrow16((*[4]uint64)(u[:4]), (*[16]int16)(q[:16]))
 			p[2*b+1] = dotNarrow16((*[4]uint64)(u[4:]), (*[16]int16)(q[16:]))
 		}
-		for b := range 2 * len(q) {
-			x := &q[b/2]
+		for b := range 2 * len(s) {
+			x := &s[b/2]
 			total := x.half
 			if b%2 == 1 {
 				total = x.sum - x.half
@@ -79,8 +79,8 @@ func (t *swarType) add(a0, a1 float32, l *swarSpan, q []qblock) (float32, float3
 		}
 		return a0, a1
 	}
-	for b := range q {
-		x := &q[b]
+	for b := range s {
+		x := &s[b]
 		p0, p1 := halves(p[b])
 		a0 += float32(float32(p0-t.zero*x.sum) * float32(l.d[0][b]*x.scale))
 		a1 += float32(float32(p1-t.zero*x.sum) * float32(l.d[1][b]*x.scale))

@@ -91,11 +91,11 @@ var Pieces = map[int]map[int][]Piece{
 	6: {6: {{0, 6, 0x03}, {1, 4, 0x0c}, {2, 2, 0x30}}, 7: {{3, 6, 0x03}, {4, 4, 0x0c}, {5, 2, 0x30}}},
 }
 
-// Offsets of the fields of a qblock (planar.go of package kernel), and its size.
+// Offsets of the fields of a qscale (planar.go of package kernel), and its size.
 const (
-	Scale  = 64
-	Offset = 68
-	Sum    = 72
-	Half   = 76
-	Bytes  = 80
+	Scale  = 0
+	Offset = 4
+	Sum    = 8
+	Half   = 12
+	Bytes  = 16
 )

@@ -66,7 +66,7 @@ const (
 // General registers of each token.
 var (
 	y  = []string{"R6", "R7"}
-	x  = []string{"R8", "R9"} // qblock
+	x  = []string{"R8", "R9"} // scales
 	hi = []string{"R10", "R11"}
 	lo = []string{"R12", "R13"}
 )
@@ -102,7 +102,7 @@ func (k *kernel) write() {
 		size = 256
 	}
 	const signature = "y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int"
-	fmt.Fprintf(&k.stubs, "\n// %s adds to %d × 16 float32, yStep bytes apart, the products of blocks of %d elements of a panel\n// at w with the qblocks of %d tokens, xStep bytes apart, whose planes are planeStep bytes apart.\n//\n//go:noescape\nfunc %s(%s)\n", name, k.tokens, size, k.tokens, name, signature)
+	fmt.Fprintf(&k.stubs, "\n// %s adds to %d × 16 float32, yStep bytes apart, the products of blocks of %d elements of a panel\n// at w with %d tokens, whose scales are xStep bytes apart, and whose planes are planeStep bytes apart.\n//\n//go:noescape\nfunc %s(%s)\n", name, k.tokens, size, k.tokens, name, signature)
 	fmt.Fprintf(&k.code, "\n// func %s(%s)\nTEXT ·%s(SB), NOSPLIT, $0-72\n", name, signature, name)
 	for _, p := range []struct {
 		name string

@@ -1,5 +1,5 @@
 // Command panel16 generates the AVX2 kernels for weights in layout panel16 (panel16.go): products with
-// activations in q8x2 or q8 as qblocks (planar.go), dequantization of panels to float32, and products of
+// activations in q8x2 or q8 (planar.go), dequantization of panels to float32, and products of
 // float32 panels.
 package main
 

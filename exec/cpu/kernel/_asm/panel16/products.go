@@ -14,14 +14,16 @@ import (
 // vector of eight int32 sums for each group of rows.
 //
 // For several tokens in q8x2, a unit of four elements is multiplied with a token's four 15-bit activations
-// in two steps: the even bytes with the first two activations of a qblock, which are the even ones, and
-// the odd bytes with the other two. VPMADDWD multiplies and adds the pairs.
+// as words (planar.go) in two steps: the even bytes with the first two words, which are the even ones, and the odd
+// bytes with the other two. VPMADDWD multiplies and adds the pairs.
 //
 // For one token in q8x2, unpacking is most of the work. Weights stay bytes, and VPMADDUBSW multiplies them
 // with the planes hi and lo of the activations. It sums in int16, which is wide enough for a few units.
 //
-// For q8, VPMADDUBSW multiplies bytes with the single plane for any number of tokens. 8-bit weights are an
-// exception, since a sum of two products would overflow int16.
+// For q8, VPMADDUBSW multiplies bytes with the single plane for any number of tokens.
+//
+// A sum of two products with 8-bit weights would overflow int16, so these are multiplied with words, for any number of
+// tokens in both formats.
 //
 // All integer arithmetic is exact. At the end of a block, sums are converted to float32, scaled and added
 // as in swar_products.go.
@@ -31,8 +33,8 @@ type product struct {
 	single bool // activations have one plane (q8)
 	order
 
-	y, x   [4]Mem // of each token
-	q      [4]Mem // its plane, for q8
+	y, x   [4]Mem // of each token; x has its scales
+	q      [4]Mem // its plane, for q8, or its words
 	w      reg.GPVirtual
 	hi, lo reg.GPVirtual  // planes of the only token, if bytewise
 	even   reg.VecVirtual // mask of the even bytes
@@ -59,25 +61,25 @@ func (k *product) write() {
 	if k.Sub > 0 {
 		block = 256
 	}
-	switch {
-	case k.single:
+	if k.single {
 		name = fmt.Sprintf("panel16%s_q8_t%d%s", k.Name, k.tokens, k.suffix)
-		TEXT(name, NOSPLIT, "func(y *float32, yStep int, w, x *byte, xStep int, q *int8, qStep, blocks int)")
-		Doc(fmt.Sprintf("%s adds to %d × 16 float32, yStep bytes apart, the products of blocks of %d elements of a panel at w with the qblocks of %d tokens, xStep bytes apart, whose planes at q are qStep bytes apart.", name, k.tokens, block, k.tokens))
+	}
+	what := fmt.Sprintf("the products of blocks of %d elements of a panel at w", block)
+	if k.bytewise() {
+		TEXT(name, NOSPLIT, "func(y, w, x, hi, lo *byte, blocks int)")
+		Doc(fmt.Sprintf("%s adds to 16 float32 at y %s with a token, whose scales are at x and whose planes are hi and lo.", name, what))
+		k.y[0], k.x[0] = Mem{Base: Load(Param("y"), GP64())}, Mem{Base: Load(Param("x"), GP64())}
+	} else {
+		q := "words"
+		if k.single {
+			q = "planes"
+		}
+		TEXT(name, NOSPLIT, "func(y *byte, yStep int, w, x *byte, xStep int, q *byte, qStep, blocks int)")
+		Doc(fmt.Sprintf("%s adds to %d × 16 float32, yStep bytes apart, %s with %d tokens, whose scales at x are xStep bytes apart, and whose %s at q are qStep bytes apart.", name, k.tokens, what, k.tokens, q))
 		rows := func(first, apart string) [4]Mem {
 			return steps(Load(Param(first), GP64()), Load(Param(apart), GP64()), k.tokens)
 		}
 		k.y, k.x, k.q = rows("y", "yStep"), rows("x", "xStep"), rows("q", "qStep")
-	case k.tokens == 1:
-		TEXT(name, NOSPLIT, "func(y *float32, w, x *byte, hi, lo *int8, blocks int)")
-		Doc(fmt.Sprintf("%s adds to 16 float32 at y the products of blocks of %d elements of a panel at w with the qblocks at x, whose planes are hi and lo.", name, block))
-		k.y[0], k.x[0] = Mem{Base: Load(Param("y"), GP64())}, Mem{Base: Load(Param("x"), GP64())}
-	default:
-		TEXT(name, NOSPLIT, "func(y *float32, yStep int, w, x *byte, xStep int, blocks int)")
-		Doc(fmt.Sprintf("%s adds to %d × 16 float32, yStep bytes apart, the products of blocks of %d elements of a panel at w with the qblocks of %d tokens, xStep bytes apart.", name, k.tokens, block, k.tokens))
-		yStep, xStep := Load(Param("yStep"), GP64()), Load(Param("xStep"), GP64())
-		k.y = steps(Load(Param("y"), GP64()), yStep, k.tokens)
-		k.x = steps(Load(Param("x"), GP64()), xStep, k.tokens)
 	}
 	k.w = GP64()
 	Load(Param("w"), k.w)
@@ -90,7 +92,7 @@ func (k *product) write() {
 		VPCMPEQW(k.even, k.even, k.even)
 		VPSRLW(U8(8), k.even, k.even)
 	}
-	k.mask(k.tokens == 1 || k.tokens == 2 && !k.single) // otherwise sums need all registers
+	k.mask(k.tokens == 1 || k.tokens == 2 && !k.single || k.tokens == 4 && k.single && k.Bits == 4) // otherwise sums need all registers
 	blocks := Load(Param("blocks"), GP64())
 	for t := range k.tokens {
 		for g := range groups {
@@ -140,12 +142,14 @@ func (k *product) part(p part) {
 // next advances to the next 32 activations.
 func (k *product) next() {
 	ADDQ(U8(format.Bytes), k.x[0].Base)
-	if k.single {
-		ADDQ(U8(32), k.q[0].Base)
-	}
-	if k.bytewise() {
+	switch {
+	case k.bytewise():
 		ADDQ(U8(32), k.hi)
 		ADDQ(U8(32), k.lo)
+	case k.single:
+		ADDQ(U8(32), k.q[0].Base)
+	default:
+		ADDQ(U8(64), k.q[0].Base)
 	}
 }
 
@@ -168,7 +172,7 @@ func (k *product) multiply(w Mem, first, n int) {
 		for m := range k.tokens {
 			for i, words := range [][groups]reg.VecVirtual{even, odd} {
 				q := YMM()
-				VPBROADCASTD(k.x[m].Offset(8*t+4*i), q)
+				VPBROADCASTD(k.q[m].Offset(8*t+4*i), q)
 				for g := range groups {
 					if t == first && i == 0 {
 						VPMADDWD(q, words[g], k.sum[m][g])

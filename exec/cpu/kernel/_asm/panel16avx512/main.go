@@ -54,7 +54,7 @@ func name(f format.Format, planes int, tokens string) string {
 
 // A token has the addresses of 32 activations.
 type token struct {
-	x      Mem // qblock
+	x      Mem // scales
 	hi, lo Mem
 }
 

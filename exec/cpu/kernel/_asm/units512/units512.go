@@ -166,7 +166,7 @@ func product(half, bytes Mem, extend func(ops ...Op)) reg.VecVirtual {
 	return d
 }
 
-// AddScaled adds the integer products of a part with a token, whose qblock is at x, to sum, a float32 vector in memory
+// AddScaled adds the integer products of a part with a token, whose scales are at x, to sum, a float32 vector in memory
 // or in a register, and stores the result in to: sum + products·(d·scale) + m·offset, with each operation rounded as in
 // swar_products.go. It overwrites the products.
 func (k *Kernel) AddScaled(to reg.VecVirtual, sum Op, products reg.VecVirtual, p Part, x Mem) {
