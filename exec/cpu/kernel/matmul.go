@@ -119,7 +119,7 @@ const (
 type activation struct {
 	k     int
 	first int // first row of this block
-	most  int // rows in a block: tileTokens, or plainTokens if kernels read planes and no words
+	limit int // rows in a block: tileTokens, or plainTokens if kernels read planes and no words
 	m     int // rows in this block
 	width int // weight rows in a tile, a multiple of tileRows
 
@@ -145,7 +145,7 @@ const panelPart = 256
 // activation binds operand x. It needs 768 bytes of scratch for a swarSpan. Besides, f32 activations
 // need 16 bytes for each element of a row plus 16 KiB, and q8x2 or q8 activations 40 bytes for each.
 func (b *binder) activation(rest *[]byte) *activation {
-	a := &activation{k: b.int("k"), most: tileTokens, swar: scratchOne[swarSpan](b, rest), choices: b.Choices}
+	a := &activation{k: b.int("k"), limit: tileTokens, swar: scratchOne[swarSpan](b, rest), choices: b.Choices}
 	if a.choices == nil {
 		a.choices = new(Choices)
 	}
@@ -156,11 +156,11 @@ func (b *binder) activation(rest *[]byte) *activation {
 	case "q8x2", "q8":
 		a.planes, a.word = b.planar("x"), b.wordsFunc()
 		if !b.needsWords() {
-			a.most = plainTokens
+			a.limit = plainTokens
 		} else {
 			a.words = scratch[int16](b, rest, tileTokens*a.k)
 		}
-		a.scales = scratch[qscale](b, rest, a.most*(a.k/32))
+		a.scales = scratch[qscale](b, rest, a.limit*(a.k/32))
 	default:
 		b.fail("operand x is %s, expected f32, q8x2, q8 or bf16", b.operand("x").Format)
 	}
@@ -169,7 +169,7 @@ func (b *binder) activation(rest *[]byte) *activation {
 
 // tile returns memory for the products of a tile.
 func (a *activation) tile(b *binder, rest *[]byte) []float32 {
-	return scratch[float32](b, rest, tileRows*a.most)
+	return scratch[float32](b, rest, tileRows*a.limit)
 }
 
 // needsWords reports whether one of the step's matmul kernels reads words.
@@ -182,9 +182,9 @@ func (b *binder) needsWords() bool {
 	return false
 }
 
-// load prepares the rows from m0 to end, at most a.most of them.
+// load prepares the rows from m0 to end, at most a.limit of them.
 func (a *activation) load(m0, end int) {
-	a.first, a.m = m0, min(a.most, end-m0)
+	a.first, a.m = m0, min(a.limit, end-m0)
 	a.width = max(tileTokens/a.m, 1) * tileRows
 	if a.x != nil {
 		a.rows = a.x[m0*a.k : (m0+a.m)*a.k]
