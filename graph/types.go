@@ -44,12 +44,28 @@ func (n *Node) Name() string {
 // Operand returns the operand with a name in the op's specification, or nil if it is absent. It
 // panics if the op has no such operand, which is a bug of the caller.
 func (n *Node) Operand(name string) *Value {
+	return n.In[n.operandIndex(name)]
+}
+
+// SetOperand replaces the operand of that name; v is nil to remove it. It panics like Operand.
+func (n *Node) SetOperand(name string, v *Value) { n.In[n.operandIndex(name)] = v }
+
+func (n *Node) operandIndex(name string) int {
 	for i := range n.Op.In {
 		if n.Op.In[i].Name == name {
-			return n.In[i]
+			return i
 		}
 	}
 	panic("op " + n.Op.Name + " has no operand " + name)
+}
+
+// Operands returns a list of operands for the op, from the value of each one by name; of returns nil for an absent one.
+func (op *Op) Operands(of func(name string) *Value) []*Value {
+	in := make([]*Value, len(op.In))
+	for i := range in {
+		in[i] = of(op.In[i].Name)
+	}
+	return in
 }
 
 // Max returns the bound of a symbol, or 0 if the graph has none.

@@ -77,16 +77,15 @@ func PrologueOrder() []pass.Order {
 
 // matmulWeights returns the weights of a node of the matmul family. Each takes a matmul kernel.
 func matmulWeights(n *graph.Node) []*graph.Value {
-	switch n.Op {
-	case ops.Matmul:
-		return n.In[1:2]
-	case ops.QKV:
-		return n.In[1:4]
-	case ops.GatedMLP:
-		return n.In[1:3]
+	var weights []*graph.Value
+	for _, role := range weightRoles[n.Op] {
+		weights = append(weights, n.Operand(role))
 	}
-	return nil
+	return weights
 }
+
+// weightRoles has the operands of matmul ops that are weights.
+var weightRoles = map[*graph.Op][]string{ops.Matmul: {"w"}, ops.QKV: {"wq", "wk", "wv"}, ops.GatedMLP: {"gate", "up"}}
 
 // activations returns the format in which a node's kernels read its activations, "" if there are no
 // kernels. The weights of a group share their activations: if one has no integer kernel, all take
@@ -178,15 +177,20 @@ func (l deviceTargets) fusePrologue(c *pass.Context, g *graph.Graph) error {
 		if to == nil || n.Attr.Str("kernels") == "" || !l.at(n).program.Prologue {
 			continue
 		}
-		norm := m.By(n.In[0], ops.RMSNorm)
-		if norm == nil || norm.Attr.Int("group") != 0 || n.Op == ops.Matmul && n.In[2] != nil {
+		norm := m.By(n.Operand("x"), ops.RMSNorm)
+		if norm == nil || norm.Attr.Int("group") != 0 || n.Op == ops.Matmul && n.Operand("res") != nil {
 			c.Declined(n.Name(), "its operand is not a norm of whole rows that only it reads")
 			continue
 		}
-		in := slices.Concat(norm.In, n.In[1:])
-		if n.Op == ops.Matmul {
-			in = in[:3] // without a residual
-		}
+		in := to.Operands(func(name string) *graph.Value {
+			switch name {
+			case "x":
+				return norm.Operand("x")
+			case "norm":
+				return norm.Operand("w")
+			}
+			return n.Operand(name)
+		})
 		f := pass.Fusion{Nodes: []*graph.Node{norm, n}, Op: to, In: in, Results: n.Out, Checked: wholeRows, After: n}
 		if err := m.Fuse(c, n.Name(), f); err != nil {
 			return err
@@ -214,7 +218,7 @@ var quantizers = []quantizer{
 func (l deviceTargets) insertQuantize(c *pass.Context, g *graph.Graph) error {
 	for _, n := range append([]*graph.Node(nil), g.Nodes...) {
 		kernels := n.Attr.Str("kernels")
-		if kernels == "" || n.In[0].Type.DType != graph.F32 || l.at(n).program.Prologue {
+		if kernels == "" || n.Operand("x").Type.DType != graph.F32 || l.at(n).program.Prologue {
 			continue
 		}
 		first, _, _ := strings.Cut(kernels, ",") // all have the same activations
@@ -224,11 +228,11 @@ func (l deviceTargets) insertQuantize(c *pass.Context, g *graph.Graph) error {
 			c.Declined(n.Name(), "its kernels take float32")
 			continue
 		}
-		out, err := g.Insert(n, quantizers[at].op, n.In[:1], nil, g.Fresh(n.Name()+".x"))
+		out, err := g.Insert(n, quantizers[at].op, []*graph.Value{n.Operand("x")}, nil, g.Fresh(n.Name()+".x"))
 		if err != nil {
 			return err
 		}
-		n.In[0] = out[0]
+		n.SetOperand("x", out[0])
 		c.Applied(n.Name())
 	}
 	return nil
@@ -261,7 +265,7 @@ func fuseQuantize(c *pass.Context, g *graph.Graph, op *graph.Op, why string, fit
 		if at < 0 {
 			continue
 		}
-		by := m.By(n.In[0], op)
+		by := m.By(n.Operand("x"), op)
 		if by == nil || !fits(by) {
 			c.Declined(n.Name(), "%s", why)
 			continue
@@ -285,7 +289,7 @@ func fusePostNorm(c *pass.Context, g *graph.Graph) error {
 			return nil
 		},
 		func(norm *graph.Node, res *graph.Value) (*graph.Op, []*graph.Value) {
-			return ops.NormAdd, []*graph.Value{norm.In[0], norm.In[1], res}
+			return ops.NormAdd, []*graph.Value{norm.Operand("x"), norm.Operand("w"), res}
 		}, wholeRows)
 }
 
@@ -294,18 +298,21 @@ func fusePostNorm(c *pass.Context, g *graph.Graph) error {
 func fuseResidual(c *pass.Context, g *graph.Graph) error {
 	return fuseAdd(c, g, "no operand is a matmul that only it reads",
 		func(m *pass.Matcher, v *graph.Value) *graph.Node {
-			if mm := m.By(v, ops.Matmul); mm != nil && mm.In[2] == nil && mm.Attr.Str("kernels") != "" {
+			if mm := m.By(v, ops.Matmul); mm != nil && mm.Operand("res") == nil && mm.Attr.Str("kernels") != "" {
 				return mm
 			}
-			if sum := m.By(v, ops.Sum); sum != nil && sum.In[3] == nil {
+			if sum := m.By(v, ops.Sum); sum != nil && sum.Operand("res") == nil {
 				return sum
 			}
 			return nil
 		},
 		func(inner *graph.Node, res *graph.Value) (*graph.Op, []*graph.Value) {
-			in := slices.Clone(inner.In)
-			in[len(in)-1] = res
-			return inner.Op, in
+			return inner.Op, inner.Op.Operands(func(name string) *graph.Value {
+				if name == "res" {
+					return res
+				}
+				return inner.Operand(name)
+			})
 		}, map[*graph.Op][]string{ops.Matmul: {"kernels"}})
 }
 
@@ -318,9 +325,10 @@ func fuseAdd(c *pass.Context, g *graph.Graph, why string, inner func(*pass.Match
 		if n.Op != ops.Add {
 			continue
 		}
-		by, res := inner(m, n.In[1]), n.In[0]
+		a, b := n.Operand("a"), n.Operand("b")
+		by, res := inner(m, b), a
 		if by == nil {
-			by, res = inner(m, n.In[0]), n.In[1]
+			by, res = inner(m, a), b
 		}
 		if by == nil {
 			c.Declined(n.Name(), "%s", why)

@@ -84,7 +84,7 @@ var AttnValues = define("attn_values",
 	[]spec{{"y", graph.F32, "M heads*head_dim"}}, headAttrs, checkProbs)
 
 func checkProbs(n *graph.Node) error {
-	if s := n.In[0].Type.Shape; len(s) == 3 && s[1] != graph.N(n.Attr.Int("heads")) {
+	if s := n.Operand("probs").Type.Shape; len(s) == 3 && s[1] != graph.N(n.Attr.Int("heads")) {
 		return errors.New("operand probs does not have the number of heads of the attribute heads")
 	}
 	return checkHeads(n)
@@ -155,7 +155,7 @@ func scoresFLOPs(n *graph.Node, size func(graph.Dim) int64) int64 {
 	if w := n.Attr.Int("window"); w > 0 {
 		positions = min(positions, w)
 	}
-	return 2 * size(n.In[0].Type.Shape[0]) * n.Attr.Int("heads") * n.Attr.Int("head_dim") * positions
+	return 2 * size(n.Out[0].Type.Shape[0]) * n.Attr.Int("heads") * n.Attr.Int("head_dim") * positions
 }
 
 func attentionFLOPs(n *graph.Node, size func(graph.Dim) int64) int64 { return 2 * scoresFLOPs(n, size) }

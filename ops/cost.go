@@ -14,7 +14,7 @@ func Cost(n *graph.Node, size func(graph.Dim) int64) (flops, bytes int64) {
 		switch {
 		case v == nil:
 		case i == 0 && (n.Op == GetRows || n.Op == GetPart || n.Op == SelectRows):
-			bytes += v.Type.Bytes(size) / max(1, size(v.Type.Shape[0])) * size(n.In[1].Type.Shape[0])
+			bytes += v.Type.Bytes(size) / max(1, size(v.Type.Shape[0])) * size(n.Out[0].Type.Shape[0])
 		default:
 			bytes += v.Type.Bytes(size)
 		}

@@ -39,7 +39,7 @@ func expandGatedMLPRound(e *expander, n *graph.Node) []*graph.Value {
 // rounded adds a gated MLP and the op that rounds its result.
 func (e *expander) rounded(n *graph.Node, op *graph.Op) *graph.Value {
 	y := n.Out[0].Name
-	return e.add(op, nil, y, e.gatedMLP(n, y+".gated", n.In[0], n.In[1], n.In[2]))
+	return e.add(op, nil, y, e.gatedMLP(n, y+".gated", n.Operand("x")))
 }
 
 // checkGated checks that the rows of the result are whole blocks.
@@ -47,8 +47,8 @@ func checkGated(n *graph.Node) error {
 	if err := checkAct(n); err != nil {
 		return err
 	}
-	if rows := n.In[1].Type.Shape[0]; rows.Sym != graph.Const || rows.N%tileBlock != 0 {
-		return fmt.Errorf("operand gate is %v of type %v, expected a number of rows that is a multiple of %d", n.In[1], n.In[1].Type, tileBlock)
+	if rows := n.Operand("gate").Type.Shape[0]; rows.Sym != graph.Const || rows.N%tileBlock != 0 {
+		return fmt.Errorf("operand gate is %v of type %v, expected a number of rows that is a multiple of %d", n.Operand("gate"), n.Operand("gate").Type, tileBlock)
 	}
 	return nil
 }

@@ -32,14 +32,14 @@ var QKV = define("qkv",
 	[]graph.AttrSpec{kernels}, nil)
 
 func expandQKV(e *expander, n *graph.Node) []*graph.Value {
-	return e.qkv(n, n.In[0], n.In[1:4], n.In[4:])
+	return e.qkv(n, n.Operand("x"))
 }
 
 // qkv adds the matmuls of x in n's expansion.
-func (e *expander) qkv(n *graph.Node, x *graph.Value, weights, biases []*graph.Value) []*graph.Value {
+func (e *expander) qkv(n *graph.Node, x *graph.Value) []*graph.Value {
 	out := make([]*graph.Value, 3)
-	for i := range out {
-		name, w, bias := n.Out[i].Name, weights[i], biases[i]
+	for i, part := range []string{"q", "k", "v"} {
+		name, w, bias := n.Out[i].Name, n.Operand("w"+part), n.Operand("b"+part)
 		if bias == nil {
 			out[i] = e.add(Matmul, nil, name, x, w)
 			continue
@@ -59,29 +59,29 @@ var GatedMLP = define("gated_mlp",
 func checkAct(n *graph.Node) error { return oneOf(n, "act", SiLU.Name, GELUTanh.Name, GELUErf.Name) }
 
 func expandGatedMLP(e *expander, n *graph.Node) []*graph.Value {
-	return []*graph.Value{e.gatedMLP(n, n.Out[0].Name, n.In[0], n.In[1], n.In[2])}
+	return []*graph.Value{e.gatedMLP(n, n.Out[0].Name, n.Operand("x"))}
 }
 
 // gatedMLP adds the basic ops of a gated MLP of x with the activation of n; the result is called y.
-func (e *expander) gatedMLP(n *graph.Node, y string, x, gateW, upW *graph.Value) *graph.Value {
+func (e *expander) gatedMLP(n *graph.Node, y string, x *graph.Value) *graph.Value {
 	act := SiLU
 	for _, op := range []*graph.Op{GELUTanh, GELUErf} {
 		if op.Name == n.Attr.Str("act") {
 			act = op
 		}
 	}
-	gate := e.add(Matmul, nil, y+".gate", x, gateW)
+	gate := e.add(Matmul, nil, y+".gate", x, n.Operand("gate"))
 	gate = e.add(act, nil, y+".act", gate)
-	up := e.add(Matmul, nil, y+".up", x, upW)
+	up := e.add(Matmul, nil, y+".up", x, n.Operand("up"))
 	return e.add(Mul, nil, y, gate, up)
 }
 
 // matmulFLOPs counts the products of x with every weight matrix of the node.
 func matmulFLOPs(n *graph.Node, size func(graph.Dim) int64) int64 {
 	total := int64(0)
-	for _, v := range n.In[1:] {
+	for _, v := range n.In {
 		if v != nil && v.IsWeight() && len(v.Type.Shape) == 2 {
-			total += 2 * size(n.In[0].Type.Shape[0]) * size(v.Type.Shape[0]) * size(v.Type.Shape[1])
+			total += 2 * size(n.Operand("x").Type.Shape[0]) * size(v.Type.Shape[0]) * size(v.Type.Shape[1])
 		}
 	}
 	return total

@@ -14,7 +14,7 @@ var RMSNorm = alias(define("rms_norm",
 	[]spec{{"y", graph.F32, "M n"}},
 	[]graph.AttrSpec{need("eps", 0.0), may("group", int64(0))},
 	func(n *graph.Node) error {
-		x, w, group := n.In[0].Type.Shape, n.In[1].Type.Shape, n.Attr.Int("group")
+		x, w, group := n.Operand("x").Type.Shape, n.Operand("w").Type.Shape, n.Attr.Int("group")
 		if len(x) != 2 || len(w) != 1 {
 			return nil // the specs report the error
 		}
@@ -26,7 +26,7 @@ var RMSNorm = alias(define("rms_norm",
 			}
 		}
 		if w[0] != want {
-			return fmt.Errorf("operand w is %v of type %v, expected %v elements", n.In[1], n.In[1].Type, want)
+			return fmt.Errorf("operand w is %v of type %v, expected %v elements", n.Operand("w"), n.Operand("w").Type, want)
 		}
 		return nil
 	}), [2]int{0, 0})
@@ -48,6 +48,6 @@ var NormAdd = alias(define("norm_add",
 
 func expandNormAdd(e *expander, n *graph.Node) []*graph.Value {
 	y := n.Out[0].Name
-	norm := e.add(RMSNorm, graph.Attrs{"eps": n.Attr.Float("eps")}, y+".norm", n.In[0], n.In[1])
-	return []*graph.Value{e.add(Add, nil, y, n.In[2], norm)}
+	norm := e.add(RMSNorm, graph.Attrs{"eps": n.Attr.Float("eps")}, y+".norm", n.Operand("d"), n.Operand("w"))
+	return []*graph.Value{e.add(Add, nil, y, n.Operand("x"), norm)}
 }

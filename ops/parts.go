@@ -18,7 +18,7 @@ var GetPart = define("get_part",
 	[]graph.AttrSpec{need("first", int64(0)), need("vocab", int64(0)), may("scale", 1.0)}, checkGetPart)
 
 func checkGetPart(n *graph.Node) error {
-	first, vocab, t := n.Attr.Int("first"), n.Attr.Int("vocab"), n.In[0].Type
+	first, vocab, t := n.Attr.Int("first"), n.Attr.Int("vocab"), n.Operand("table").Type
 	if first < 0 || len(t.Shape) == 2 && t.Shape[0].N > vocab-first {
 		return fmt.Errorf("first is %d, expected 0 or more and, with the rows of %v, at most vocab = %d", first, t, vocab)
 	}

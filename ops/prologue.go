@@ -13,7 +13,7 @@ var NormMatmul = define("norm_matmul",
 
 func expandNormMatmul(e *expander, n *graph.Node) []*graph.Value {
 	y := n.Out[0].Name
-	return []*graph.Value{e.add(Matmul, nil, y, e.normed(n, y), n.In[2])}
+	return []*graph.Value{e.add(Matmul, nil, y, e.normed(n, y), n.Operand("w"))}
 }
 
 // NormQKV is qkv(rms_norm(x, norm), wq, wk, wv, bq, bk, bv).
@@ -25,7 +25,7 @@ var NormQKV = define("norm_qkv",
 	[]graph.AttrSpec{need("eps", 0.0), kernels}, nil)
 
 func expandNormQKV(e *expander, n *graph.Node) []*graph.Value {
-	return e.qkv(n, e.normed(n, n.Out[0].Name), n.In[2:5], n.In[5:])
+	return e.qkv(n, e.normed(n, n.Out[0].Name))
 }
 
 // NormGatedMLP is gated_mlp(rms_norm(x, norm), gate, up).
@@ -36,10 +36,10 @@ var NormGatedMLP = define("norm_gated_mlp",
 
 func expandNormGatedMLP(e *expander, n *graph.Node) []*graph.Value {
 	y := n.Out[0].Name
-	return []*graph.Value{e.gatedMLP(n, y, e.normed(n, y), n.In[2], n.In[3])}
+	return []*graph.Value{e.gatedMLP(n, y, e.normed(n, y))}
 }
 
 // normed adds the norm of a node whose first operands are x and norm.
 func (e *expander) normed(n *graph.Node, y string) *graph.Value {
-	return e.add(RMSNorm, graph.Attrs{"eps": n.Attr.Float("eps")}, y+".norm", n.In[0], n.In[1])
+	return e.add(RMSNorm, graph.Attrs{"eps": n.Attr.Float("eps")}, y+".norm", n.Operand("x"), n.Operand("norm"))
 }

@@ -18,8 +18,8 @@ var QuantizeQ8 = define("quantize_q8",
 	[]spec{{"y", graph.Q8, "M n"}}, nil, checkBlocks)
 
 func checkBlocks(n *graph.Node) error {
-	if s := n.In[0].Type.Shape; len(s) == 2 && (s[1].Sym != graph.Const || s[1].N%numfmt.BlockLen != 0) {
-		return fmt.Errorf("operand x is %v of type %v, expected a row length that is a multiple of %d", n.In[0], n.In[0].Type, numfmt.BlockLen)
+	if s := n.Operand("x").Type.Shape; len(s) == 2 && (s[1].Sym != graph.Const || s[1].N%numfmt.BlockLen != 0) {
+		return fmt.Errorf("operand x is %v of type %v, expected a row length that is a multiple of %d", n.Operand("x"), n.Operand("x").Type, numfmt.BlockLen)
 	}
 	return nil
 }
@@ -67,6 +67,6 @@ func expandNormQuantizeQ8(e *expander, n *graph.Node) []*graph.Value {
 // roundedNorm adds a norm and the op that rounds it.
 func (e *expander) roundedNorm(n *graph.Node, op *graph.Op) *graph.Value {
 	y := n.Out[0].Name
-	norm := e.add(RMSNorm, graph.Attrs{"eps": n.Attr.Float("eps")}, y+".norm", n.In[0], n.In[1])
+	norm := e.add(RMSNorm, graph.Attrs{"eps": n.Attr.Float("eps")}, y+".norm", n.Operand("x"), n.Operand("w"))
 	return e.add(op, nil, y, norm)
 }

@@ -16,8 +16,8 @@ var Round = define("round",
 	[]spec{{"y", graph.BF16, "M n"}}, nil, checkRound)
 
 func checkRound(n *graph.Node) error {
-	if s := n.In[0].Type.Shape; len(s) == 2 && (s[1].Sym != graph.Const || s[1].N%tileBlock != 0) {
-		return fmt.Errorf("operand x is %v of type %v, expected a row length that is a multiple of %d", n.In[0], n.In[0].Type, tileBlock)
+	if s := n.Operand("x").Type.Shape; len(s) == 2 && (s[1].Sym != graph.Const || s[1].N%tileBlock != 0) {
+		return fmt.Errorf("operand x is %v of type %v, expected a row length that is a multiple of %d", n.Operand("x"), n.Operand("x").Type, tileBlock)
 	}
 	return nil
 }

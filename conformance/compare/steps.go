@@ -168,11 +168,11 @@ func newForcing(r *reference, ids []int32, ours stepValues) (*forcing, error) {
 		var of *graph.Value
 		var readers []*graph.Node
 		for _, n := range g.Nodes {
-			if n.Op == ops.Matmul && slices.Contains(v.reads, n.In[1].Name) && (of == nil || of == n.In[0]) {
-				of, readers = n.In[0], append(readers, n)
+			if n.Op == ops.Matmul && slices.Contains(v.reads, n.Operand("w").Name) && (of == nil || of == n.Operand("x")) {
+				of, readers = n.Operand("x"), append(readers, n)
 			}
-			if n.Op == ops.KVWrite && n.In[0].Name+writtenSuffix == name {
-				of, readers = n.In[1], []*graph.Node{n}
+			if n.Op == ops.KVWrite && n.Operand("cache").Name+writtenSuffix == name {
+				of, readers = n.Operand("x"), []*graph.Node{n}
 			}
 		}
 		if of == nil {
@@ -185,9 +185,11 @@ func newForcing(r *reference, ids []int32, ours stepValues) (*forcing, error) {
 		g.ReplaceUsesIn(readers, of, out[0])
 		for _, n := range readers {
 			if n.Op == ops.Matmul && v.format == "bf16" {
-				if n.In[1], err = g.Weight(n.In[1].Name+bf16Suffix, n.In[1].Type); err != nil {
+				w := n.Operand("w")
+				if w, err = g.Weight(w.Name+bf16Suffix, w.Type); err != nil {
 					return nil, err
 				}
+				n.SetOperand("w", w)
 			}
 		}
 	}
@@ -199,7 +201,7 @@ func newForcing(r *reference, ids []int32, ours stepValues) (*forcing, error) {
 		}
 		f.names = append(f.names, v.Name)
 		if n.Op == ops.Add {
-			f.bases[v.Name] = ours[n.In[0].Name]
+			f.bases[v.Name] = ours[n.Operand("a").Name]
 		}
 	}
 	return f, nil

@@ -43,7 +43,7 @@ func NeedOf(g *graph.Graph, want []string) (Need, error) {
 			case ops.AttnScores:
 				part.Attention += copiesOfScores * float * node.Attr.Int("heads") * tokens * tokens
 			case ops.Matmul:
-				rows, cols := extents(node.In[1].Type)
+				rows, cols := extents(node.Operand("w").Type)
 				part.Weights += copiesOfWeights * float * min(int64(rows)*int64(cols), sliceElements)
 				n.Logits = max(n.Logits, copiesOfLogits*float*tokens*int64(rows)) // the widest of all products
 			}

@@ -22,18 +22,20 @@ var table = []row{
 	{ops.Input, input},
 	{ops.State, func(*expr, *graph.Node) *G.Node { return nil }},
 	{ops.GetRows, getRows},
-	{ops.Scale, func(e *expr, n *graph.Node) *G.Node { return scaled(e, e.value(n.In[0]), n.Attr.Float("factor")) }},
+	{ops.Scale, func(e *expr, n *graph.Node) *G.Node {
+		return scaled(e, e.value(n.Operand("x")), n.Attr.Float("factor"))
+	}},
 	{ops.RMSNorm, rmsNorm},
 	{ops.Matmul, matmul},
 	{ops.AddBias, func(e *expr, n *graph.Node) *G.Node {
-		return e.eachRow(G.BroadcastAdd, e.value(n.In[0]), e.vector(n.In[1]))
+		return e.eachRow(G.BroadcastAdd, e.value(n.Operand("x")), e.vector(n.Operand("b")))
 	}},
 	{ops.Add, elementwise(G.Add)},
 	{ops.Mul, elementwise(G.HadamardProd)},
 	{ops.SiLU, silu},
 	{ops.GELUTanh, geluTanh},
 	{ops.Rope, rope},
-	{ops.KVWrite, func(e *expr, n *graph.Node) *G.Node { return e.value(n.In[1]) }}, // row t is position t
+	{ops.KVWrite, func(e *expr, n *graph.Node) *G.Node { return e.value(n.Operand("x")) }}, // row t is position t
 	{ops.AttnScores, attnScores},
 	{ops.Softmax, softmax},
 	{ops.AttnValues, attnValues},
@@ -60,15 +62,15 @@ func input(e *expr, n *graph.Node) *G.Node {
 
 // getRows reads only the wanted rows of the table.
 func getRows(e *expr, n *graph.Node) *G.Node {
-	rows, cols := extents(n.In[0].Type)
-	ids := e.ints(n.In[1])
+	rows, cols := extents(n.Operand("table").Type)
+	ids := e.ints(n.Operand("ids"))
 	var data []float64
 	for i, id := range ids {
 		if id < 0 || int(id) >= rows {
 			e.fail("token %d is %d, expected 0 ≤ token < %d", i, id, rows)
 			return nil
 		}
-		data = append(data, e.rows(n.In[0], int(id), int(id)+1)...)
+		data = append(data, e.rows(n.Operand("table"), int(id), int(id)+1)...)
 	}
 	return scaled(e, e.leaf(data, len(ids), cols), n.Float("scale"))
 }
@@ -78,11 +80,13 @@ func scaled(e *expr, x *G.Node, factor float64) *G.Node {
 }
 
 func elementwise(f func(a, b *G.Node) (*G.Node, error)) func(e *expr, n *graph.Node) *G.Node {
-	return func(e *expr, n *graph.Node) *G.Node { return e.binary(f, e.value(n.In[0]), e.value(n.In[1])) }
+	return func(e *expr, n *graph.Node) *G.Node {
+		return e.binary(f, e.value(n.Operand("a")), e.value(n.Operand("b")))
+	}
 }
 
 func rmsNorm(e *expr, n *graph.Node) *G.Node {
-	w, x := e.vector(n.In[1]), e.value(n.In[0])
+	w, x := e.vector(n.Operand("w")), e.value(n.Operand("x"))
 	if e.err != nil {
 		return nil
 	}
@@ -95,22 +99,22 @@ func rmsNorm(e *expr, n *graph.Node) *G.Node {
 }
 
 func matmul(e *expr, n *graph.Node) *G.Node {
-	y := e.linear(e.value(n.In[0]), e.matrix(n.In[1]))
-	if n.In[2] == nil {
+	y := e.linear(e.value(n.Operand("x")), e.matrix(n.Operand("w")))
+	if n.Operand("res") == nil {
 		return y
 	}
-	return e.binary(G.Add, y, e.value(n.In[2]))
+	return e.binary(G.Add, y, e.value(n.Operand("res")))
 }
 
 // silu is x / (1 + exp(−x)).
 func silu(e *expr, n *graph.Node) *G.Node {
-	x := e.value(n.In[0])
+	x := e.value(n.Operand("x"))
 	return e.binary(G.HadamardDiv, x, e.binary(G.Add, e.unary(G.Exp, e.unary(G.Neg, x)), e.number(1)))
 }
 
 // geluTanh is x/2 · (1 + tanh(√(2/π) · x · (1 + 0.044715·x²))).
 func geluTanh(e *expr, n *graph.Node) *G.Node {
-	x := e.value(n.In[0])
+	x := e.value(n.Operand("x"))
 	inner := e.binary(G.Add, scaled(e, e.unary(G.Square, x), 0.044715), e.number(1))
 	tanh := e.unary(G.Tanh, scaled(e, e.binary(G.HadamardProd, x, inner), math.Sqrt(2/math.Pi)))
 	return e.binary(G.HadamardProd, scaled(e, x, 0.5), e.binary(G.Add, tanh, e.number(1)))
@@ -119,7 +123,7 @@ func geluTanh(e *expr, n *graph.Node) *G.Node {
 // rope is x ⊙ cos + (x·turn) ⊙ sin for each head. turn maps (a, b) to (−b, a) for the two dims of
 // each pair.
 func rope(e *expr, n *graph.Node) *G.Node {
-	x, pos := e.value(n.In[0]), e.ints(n.In[1])
+	x, pos := e.value(n.Operand("x")), e.ints(n.Operand("pos"))
 	heads, dim, rot := int(n.Attr.Int("heads")), int(n.Attr.Int("head_dim")), int(n.Attr.Int("rot"))
 	speeds, magnitude := e.speeds(n), n.Float("magnitude")
 	cos, sin := make([]float64, len(pos)*heads*dim), make([]float64, len(pos)*heads*dim)
@@ -161,8 +165,8 @@ func (e *expr) speeds(n *graph.Node) []float64 {
 		}
 		speeds[i] = math.Pow(n.Attr.Float("base"), -2*float64(i)/float64(rot)) * (1 - part + part*slow)
 	}
-	if n.In[2] != nil {
-		for i, f := range e.rows(n.In[2], 0, 1) {
+	if n.Operand("freqs") != nil {
+		for i, f := range e.rows(n.Operand("freqs"), 0, 1) {
 			speeds[i] /= f
 		}
 	}
@@ -178,8 +182,8 @@ func byHead(e *expr, x *G.Node, dim int) *G.Node {
 // the positions that a token does not attend to.
 func attnScores(e *expr, n *graph.Node) *G.Node {
 	heads, kv, dim, window := int(n.Attr.Int("heads")), int(n.Attr.Int("kv_heads")), int(n.Attr.Int("head_dim")), int(n.Attr.Int("window"))
-	q := e.reshape(byHead(e, e.value(n.In[0]), dim), kv, -1, dim)
-	scores := e.product(q, byHead(e, e.value(n.In[1]), dim), true)
+	q := e.reshape(byHead(e, e.value(n.Operand("q")), dim), kv, -1, dim)
+	scores := e.product(q, byHead(e, e.value(n.Operand("cache")), dim), true)
 	tokens := len(e.run.ids)
 	hidden := make([]float64, heads*tokens*tokens)
 	for i := range hidden {
@@ -195,20 +199,20 @@ func attnScores(e *expr, n *graph.Node) *G.Node {
 // softmax is built from basic operations. gorgonia's own subtracts nearly the maximum of the first
 // row from all rows, and overflows if another row has a larger one.
 func softmax(e *expr, n *graph.Node) *G.Node {
-	x := e.value(n.In[0])
+	x := e.value(n.Operand("x"))
 	x = e.unary(G.Exp, e.eachCol(G.BroadcastSub, x, e.reduce(G.Max, x)))
 	return e.eachCol(G.BroadcastHadamardDiv, x, e.reduce(G.Sum, x))
 }
 
 func attnValues(e *expr, n *graph.Node) *G.Node {
 	heads, kv, dim := int(n.Attr.Int("heads")), int(n.Attr.Int("kv_heads")), int(n.Attr.Int("head_dim"))
-	probs := e.reshape(e.value(n.In[0]), kv, -1, len(e.run.ids))
-	y := e.product(probs, byHead(e, e.value(n.In[1]), dim), false)
+	probs := e.reshape(e.value(n.Operand("probs")), kv, -1, len(e.run.ids))
+	y := e.product(probs, byHead(e, e.value(n.Operand("cache")), dim), false)
 	return e.reshape(e.swap(e.reshape(y, heads, len(e.run.ids), dim)), len(e.run.ids), heads*dim)
 }
 
 func selectRows(e *expr, n *graph.Node) *G.Node {
-	x, wanted := e.value(n.In[0]), e.ints(n.In[1])
+	x, wanted := e.value(n.Operand("x")), e.ints(n.Operand("rows"))
 	if e.err != nil {
 		return nil
 	}

@@ -183,10 +183,10 @@ func (r *run) partEnd(nodes []*graph.Node, i int) int {
 const sliceElements = 1 << 24
 
 func (r *run) large(n *graph.Node) bool {
-	if n.Op != ops.Matmul || n.In[2] != nil {
+	if n.Op != ops.Matmul || n.Operand("res") != nil {
 		return false
 	}
-	rows, cols := extents(n.In[1].Type)
+	rows, cols := extents(n.Operand("w").Type)
 	return rows*cols > r.most
 }
 
@@ -205,7 +205,7 @@ func (r *run) part(nodes []*graph.Node, keep func(*graph.Value) bool) error {
 		return r.evaluate(nodes, nil, keep)
 	}
 	out := nodes[0].Out[0]
-	rows, cols := extents(nodes[0].In[1].Type)
+	rows, cols := extents(nodes[0].Operand("w").Type)
 	step := max(r.most/cols, 2)
 	whole := make([]float64, len(r.ids)*rows)
 	for first := 0; first < rows; first += step {

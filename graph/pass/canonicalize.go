@@ -10,7 +10,7 @@ import (
 func canonicalize(c *Context, g *graph.Graph) error {
 	order := make(map[*graph.Value]int)
 	for i, n := range g.Nodes {
-		if (n.Op == ops.Add || n.Op == ops.Mul) && order[n.In[0]] > order[n.In[1]] {
+		if (n.Op == ops.Add || n.Op == ops.Mul) && order[n.Operand("a")] > order[n.Operand("b")] {
 			if why := Unchecked(n, func(string) bool { return false }); why != "" {
 				c.Declined(n.Name(), "%s", why)
 			} else {

@@ -12,7 +12,7 @@ func fold(c *Context, g *graph.Graph) error {
 		if n.Op != ops.Scale {
 			continue
 		}
-		x, y := n.In[0], n.Out[0]
+		x, y := n.Operand("x"), n.Out[0]
 		if why := Unchecked(n, isFactor); why != "" {
 			c.Declined(y.Name, "%s", why)
 			continue
@@ -36,7 +36,7 @@ func fold(c *Context, g *graph.Graph) error {
 		m.Attr[attr] = product
 		m.Out[0], n.Out[0] = y, x
 		y.Def, x.Def = m, n
-		n.In[0] = y // dead: x has no uses
+		n.SetOperand("x", y) // dead: x has no uses
 		g.ReplaceUses(x, y)
 		c.Applied(y.Name)
 	}

@@ -42,19 +42,19 @@ func (m *Matcher) attention(scores *graph.Node) (p Fusion, why string) {
 	if values == nil {
 		return p, "the probabilities are an output or are read by other nodes than one product with values"
 	}
-	writeK, writeV := m.write(scores.In[1]), m.write(values.In[1])
+	writeK, writeV := m.write(scores.Operand("cache")), m.write(values.Operand("cache"))
 	if writeK == nil || writeV == nil {
 		return p, "keys or values are not a cache that the preceding kv_write writes"
 	}
-	q, why := m.head(scores.In[0])
+	q, why := m.head(scores.Operand("q"))
 	if why != "" {
 		return p, why
 	}
-	k, why := m.head(writeK.In[1])
+	k, why := m.head(writeK.Operand("x"))
 	if why != "" {
 		return p, why
 	}
-	pos, seq := scores.In[2], scores.In[3]
+	pos, seq := scores.Operand("pos"), scores.Operand("seq")
 	for _, n := range []*graph.Node{q.rope, k.rope, writeK, writeV, values} {
 		for _, v := range n.In {
 			if v != nil && v.Type.DType == graph.I32 && v != pos && v != seq {
@@ -62,7 +62,7 @@ func (m *Matcher) attention(scores *graph.Node) (p Fusion, why string) {
 			}
 		}
 	}
-	if q.rope.In[2] != k.rope.In[2] {
+	if q.rope.Operand("freqs") != k.rope.Operand("freqs") {
 		return p, "RoPE of q and of k have different frequencies"
 	}
 	if (q.norm == nil) != (k.norm == nil) {
@@ -73,10 +73,10 @@ func (m *Matcher) attention(scores *graph.Node) (p Fusion, why string) {
 	p.Nodes = []*graph.Node{q.rope, k.rope, writeK, writeV, scores, softmax, values}
 	var qNorm, kNorm *graph.Value
 	if q.norm != nil {
-		qNorm, kNorm = q.norm.In[1], k.norm.In[1]
+		qNorm, kNorm = q.norm.Operand("w"), k.norm.Operand("w")
 		p.Nodes = append(p.Nodes, q.norm, k.norm)
 	}
-	p.In = []*graph.Value{q.x, k.x, writeV.In[1], pos, seq, writeK.In[0], writeV.In[0], qNorm, kNorm, q.rope.In[2]}
+	p.In = []*graph.Value{q.x, k.x, writeV.Operand("x"), pos, seq, writeK.Operand("cache"), writeV.Operand("cache"), qNorm, kNorm, q.rope.Operand("freqs")}
 	p.Results = []*graph.Value{values.Out[0], writeK.Out[0], writeV.Out[0]}
 	return p, ""
 }
@@ -95,12 +95,12 @@ func (m *Matcher) head(v *graph.Value) (h headPattern, why string) {
 	if h.rope == nil {
 		return h, fmt.Sprintf("%s is an output or is not the result of RoPE", v.Name)
 	}
-	h.x = h.rope.In[0]
+	h.x = h.rope.Operand("x")
 	if n := h.x.Def; n != nil && n.Op == ops.RMSNorm {
 		if n.Attr.Int("group") != h.rope.Attr.Int("head_dim") || !m.Inner(h.x) {
 			return h, fmt.Sprintf("%s is an output or is not a norm per head", h.x.Name)
 		}
-		h.norm, h.x = n, n.In[0]
+		h.norm, h.x = n, n.Operand("x")
 	}
 	return h, ""
 }

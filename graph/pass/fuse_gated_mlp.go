@@ -17,18 +17,19 @@ func fuseGatedMLP(c *Context, g *graph.Graph) error {
 		if n.Op != ops.Mul {
 			continue
 		}
-		act, up := m.gate(n.In[0], n.In[1])
+		a, b := n.Operand("a"), n.Operand("b")
+		act, up := m.gate(a, b)
 		if act == nil {
-			act, up = m.gate(n.In[1], n.In[0])
+			act, up = m.gate(b, a)
 		}
 		if act == nil {
 			c.Declined(n.Name(), "no operand is the single use of an activation")
 			continue
 		}
-		pg, okG := m.projection(act.In[0])
+		pg, okG := m.projection(act.Operand("x"))
 		pu, okU := m.projection(up)
 		switch {
-		case !okG || !okU || pg.bias != nil || pu.bias != nil || !m.Inner(act.In[0]) || !m.Inner(up):
+		case !okG || !okU || pg.bias != nil || pu.bias != nil || !m.Inner(act.Operand("x")) || !m.Inner(up):
 			c.Declined(n.Name(), "gate and up are not plain projections with a single use")
 			continue
 		case pg.x != pu.x:

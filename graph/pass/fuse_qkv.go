@@ -14,7 +14,7 @@ func fuseQKV(c *Context, g *graph.Graph) error {
 		var q, k, v *graph.Value
 		switch n.Op {
 		case ops.Attention:
-			q, k, v = n.In[0], n.In[1], n.In[2]
+			q, k, v = n.Operand("q"), n.Operand("k"), n.Operand("v")
 		case ops.AttnScores:
 			q, k, v = m.sources(n)
 		default:
@@ -57,7 +57,7 @@ func fuseQKV(c *Context, g *graph.Graph) error {
 func (m *Matcher) sources(scores *graph.Node) (q, k, v *graph.Value) {
 	back := func(x *graph.Value) *graph.Value {
 		for x != nil && x.Def != nil && (x.Def.Op == ops.Rope || x.Def.Op == ops.RMSNorm) {
-			x = x.Def.In[0]
+			x = x.Def.Operand("x")
 		}
 		return x
 	}
@@ -65,12 +65,12 @@ func (m *Matcher) sources(scores *graph.Node) (q, k, v *graph.Value) {
 		if cache.Def == nil || cache.Def.Op != ops.KVWrite {
 			return nil
 		}
-		return cache.Def.In[1]
+		return cache.Def.Operand("x")
 	}
-	q, k = back(scores.In[0]), back(written(scores.In[1]))
+	q, k = back(scores.Operand("q")), back(written(scores.Operand("cache")))
 	if softmax := m.User(scores.Out[0], ops.Softmax); softmax != nil {
 		if values := m.User(softmax.Out[0], ops.AttnValues); values != nil {
-			v = back(written(values.In[1]))
+			v = back(written(values.Operand("cache")))
 		}
 	}
 	return q, k, v

@@ -87,15 +87,15 @@ type projection struct {
 func (m *Matcher) projection(v *graph.Value) (p projection, ok bool) {
 	n := v.Def
 	if n != nil && n.Op == ops.AddBias {
-		p.bias, p.nodes = n.In[1], []*graph.Node{n}
-		if n = m.By(n.In[0], ops.Matmul); n == nil {
+		p.bias, p.nodes = n.Operand("b"), []*graph.Node{n}
+		if n = m.By(n.Operand("x"), ops.Matmul); n == nil {
 			return p, false
 		}
 	}
-	if n == nil || n.Op != ops.Matmul || n.In[2] != nil || !n.In[1].IsWeight() {
+	if n == nil || n.Op != ops.Matmul || n.Operand("res") != nil || !n.Operand("w").IsWeight() {
 		return p, false
 	}
-	p.x, p.w, p.nodes = n.In[0], n.In[1], append(p.nodes, n)
+	p.x, p.w, p.nodes = n.Operand("x"), n.Operand("w"), append(p.nodes, n)
 	return p, true
 }
 

@@ -23,7 +23,7 @@ func sinkRows(c *Context, g *graph.Graph) error {
 		if !slices.Contains(g.Nodes, s) || holdsRows(g, s) != "" {
 			continue
 		}
-		name := s.In[0].Name
+		name := s.Operand("x").Name
 		selects, err := sink(g, s)
 		if err != nil {
 			return err
@@ -33,7 +33,7 @@ func sinkRows(c *Context, g *graph.Graph) error {
 	}
 	for _, n := range g.Nodes {
 		if n.Op == ops.SelectRows {
-			c.Declined(n.In[0].Name, "%s", holdsRows(g, n))
+			c.Declined(n.Operand("x").Name, "%s", holdsRows(g, n))
 		}
 	}
 	return nil
@@ -42,7 +42,7 @@ func sinkRows(c *Context, g *graph.Graph) error {
 // holdsRows returns why a selection has to stay after the node that computes its operand; "" if it
 // can move before the node.
 func holdsRows(g *graph.Graph, s *graph.Node) string {
-	v := s.In[0]
+	v := s.Operand("x")
 	n := v.Def
 	if !n.Op.RowWise || len(n.Out) != 1 {
 		return n.Op.Name + " mixes rows"
@@ -74,7 +74,7 @@ func hasRows(x *graph.Value) bool {
 // sink rewrites select(op(x…)) to op(select(x)…), under the selection's name, and returns the new
 // selections before op. An operand that already has a selection shares it.
 func sink(g *graph.Graph, s *graph.Node) ([]*graph.Node, error) {
-	n, rows, y := s.In[0].Def, s.In[1], s.Out[0]
+	n, rows, y := s.Operand("x").Def, s.Operand("rows"), s.Out[0]
 	ahead(g, rows.Def, n)
 	var selects []*graph.Node
 	for i, x := range n.In {
@@ -98,7 +98,7 @@ func sink(g *graph.Graph, s *graph.Node) ([]*graph.Node, error) {
 // device of x.
 func selection(g *graph.Graph, n *graph.Node, x, rows *graph.Value) (*graph.Node, error) {
 	for _, m := range g.Nodes {
-		if m.Op == ops.SelectRows && m.In[0] == x && m.In[1] == rows {
+		if m.Op == ops.SelectRows && m.Operand("x") == x && m.Operand("rows") == rows {
 			return m, nil
 		}
 	}

@@ -74,7 +74,7 @@ func (s *splitter) run() error {
 	shared := false
 	why := "it has no product whose operand can be split"
 	for _, n := range s.g.Nodes {
-		if n.Op != ops.Matmul || n.In[2] != nil || !n.In[1].IsWeight() {
+		if n.Op != ops.Matmul || n.Operand("res") != nil || !n.Operand("w").IsWeight() {
 			continue
 		}
 		cut, reason := s.decide(n)
@@ -113,7 +113,7 @@ func (s *splitter) run() error {
 // decide chooses how a product is split. If its operand can be split, its matrix is split by columns; else, if its
 // result is the logits, the result is. It returns nil for a product that is split already or stays whole.
 func (s *splitter) decide(n *graph.Node) (shardBounds, string) {
-	x, w := n.In[0], n.In[1]
+	x, w := n.Operand("x"), n.Operand("w")
 	if why := Unchecked(n, splitKnows); why != "" {
 		return nil, why
 	}
@@ -211,10 +211,10 @@ func (s *splitter) granule(v *graph.Value) int64 {
 		return 0
 	case n.Op == ops.AttnValues:
 		return n.Attr.Int("heads") / n.Attr.Int("kv_heads") * n.Attr.Int("head_dim")
-	case n.Op == ops.Matmul && n.In[2] == nil && n.In[1].IsWeight() && s.granule(n.In[0]) == 0:
+	case n.Op == ops.Matmul && n.Operand("res") == nil && n.Operand("w").IsWeight() && s.granule(n.Operand("x")) == 0:
 		return 1
 	case n.Op == ops.AddBias || slices.Contains(elementwise, n.Op):
-		return s.granule(n.In[0])
+		return s.granule(n.In[0]) // all operands are split alike
 	}
 	return 0
 }
@@ -249,10 +249,10 @@ func (s *splitter) mark(marks map[*graph.Value]shardBounds, v *graph.Value, at s
 	}
 	switch {
 	case n == nil:
-	case n.Op == ops.Matmul && n.In[2] == nil && n.In[1].IsWeight() && s.bounds[n.In[0]] == nil:
+	case n.Op == ops.Matmul && n.Operand("res") == nil && n.Operand("w").IsWeight() && s.bounds[n.Operand("x")] == nil:
 		return ""
 	case n.Op == ops.AddBias, n.Op == ops.Rope, n.Op == ops.RMSNorm && n.Attr.Int("group") > 0:
-		return all(n.In[0])
+		return all(n.Operand("x"))
 	case n.Op == ops.AttnValues:
 		return s.markAttention(marks, n, at)
 	case slices.Contains(elementwise, n.Op):
@@ -266,13 +266,13 @@ func (s *splitter) markAttention(marks map[*graph.Value]shardBounds, values *gra
 	a := values.Attr
 	dim := a.Int("head_dim")
 	cache := at.scaled(1, a.Int("heads")/a.Int("kv_heads")) // bounds of the keys and values of the head groups
-	softmax := s.m.By(values.In[0], ops.Softmax)
+	softmax := s.m.By(values.Operand("probs"), ops.Softmax)
 	if softmax == nil {
-		return values.In[0].Name + " is an output or no softmax"
+		return values.Operand("probs").Name + " is an output or no softmax"
 	}
-	scores := s.m.By(softmax.In[0], ops.AttnScores)
+	scores := s.m.By(softmax.Operand("x"), ops.AttnScores)
 	if scores == nil {
-		return softmax.In[0].Name + " is an output or no scores"
+		return softmax.Operand("x").Name + " is an output or no scores"
 	}
 	for _, n := range []*graph.Node{softmax, scores} {
 		if why := Unchecked(n, splitKnows); why != "" {
@@ -283,22 +283,22 @@ func (s *splitter) markAttention(marks map[*graph.Value]shardBounds, values *gra
 		return "scores and values have different heads"
 	}
 	marks[softmax.Out[0]], marks[scores.Out[0]] = at, at
-	for _, c := range []*graph.Value{scores.In[1], values.In[1]} {
+	for _, c := range []*graph.Value{scores.Operand("cache"), values.Operand("cache")} {
 		write := s.m.write(c)
-		if write == nil || s.m.By(write.In[0], ops.State) == nil {
+		if write == nil || s.m.By(write.Operand("cache"), ops.State) == nil {
 			return c.Name + " is not a cache that is written once and read once"
 		}
-		for _, n := range []*graph.Node{write, write.In[0].Def} {
+		for _, n := range []*graph.Node{write, write.Operand("cache").Def} {
 			if why := Unchecked(n, splitKnows); why != "" {
 				return why
 			}
 		}
-		marks[c], marks[write.In[0]] = cache, cache
-		if why := s.mark(marks, write.In[1], cache); why != "" {
+		marks[c], marks[write.Operand("cache")] = cache, cache
+		if why := s.mark(marks, write.Operand("x"), cache); why != "" {
 			return why
 		}
 	}
-	return s.mark(marks, scores.In[0], at)
+	return s.mark(marks, scores.Operand("q"), at)
 }
 
 // node replaces a node by the nodes that are needed at once: its parts, or a copy on device 0.
@@ -311,12 +311,12 @@ func (s *splitter) node(n *graph.Node) error {
 	if s.bounds[n.Out[0]] != nil {
 		return s.parts(n)
 	}
-	if n.Op == ops.Matmul && s.bounds[n.In[0]] != nil && n.In[2] == nil {
-		return s.sum(n, s.bounds[n.In[0]], s.columns)
+	if n.Op == ops.Matmul && s.bounds[n.Operand("x")] != nil && n.Operand("res") == nil {
+		return s.sum(n, s.bounds[n.Operand("x")], s.columns)
 	}
-	if n.Op == ops.GetRows && n.In[0].IsWeight() && s.gathers(n.In[0]) && Unchecked(n, splitKnows) == "" {
+	if n.Op == ops.GetRows && n.Operand("table").IsWeight() && s.gathers(n.Operand("table")) && Unchecked(n, splitKnows) == "" {
 		s.c.Applied(n.Name())
-		return s.sum(n, s.share(n.In[0].Type.Shape[0].N, logitGranule), s.lookUp)
+		return s.sum(n, s.share(n.Operand("table").Type.Shape[0].N, logitGranule), s.lookUp)
 	}
 	out, err := s.place(n, 0, "", nil)
 	if err != nil {
@@ -384,11 +384,11 @@ func (s *splitter) columns(n *graph.Node, at shardBounds, d int) ([]*graph.Value
 
 // lookUp places a look-up on a device, in the device's rows of the table.
 func (s *splitter) lookUp(n *graph.Node, at shardBounds, d int) ([]*graph.Value, error) {
-	table, err := s.g.PartOf(n.In[0], 0, at[d], at[d+1])
+	table, err := s.g.PartOf(n.Operand("table"), 0, at[d], at[d+1])
 	if err != nil {
 		return nil, err
 	}
-	ids, err := s.whole(n.In[1], d)
+	ids, err := s.whole(n.Operand("ids"), d)
 	if err != nil {
 		return nil, err
 	}
@@ -483,7 +483,7 @@ func (s *splitter) local(n *graph.Node, in []*graph.Value, d int) graph.Attrs {
 	case ops.Rope:
 		attr["heads"] = width(n.Out[0]) / dim
 	case ops.AttnScores, ops.AttnValues:
-		attr["heads"], attr["kv_heads"] = width(n.Out[0])/dim, width(n.In[1])/dim
+		attr["heads"], attr["kv_heads"] = width(n.Out[0])/dim, width(n.Operand("cache"))/dim
 	}
 	return attr
 }

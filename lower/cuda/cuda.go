@@ -127,11 +127,11 @@ func Reference() []target.Lowering {
 func fits(l *target.Lowering, n *graph.Node) string {
 	switch n.Op {
 	case ops.GetRows:
-		if !Reads(n.In[0]) {
-			return fmt.Sprintf("kernel %s reads no %v", l.Kernel, n.In[0].Type)
+		if table := n.Operand("table"); !Reads(table) {
+			return fmt.Sprintf("kernel %s reads no %v", l.Kernel, table.Type)
 		}
 	case ops.RMSNorm, ops.NormAdd:
-		if width := target.Width(n.In[0]); width%4 != 0 {
+		if width := target.Width(n.Out[0]); width%4 != 0 {
 			return fmt.Sprintf("kernel %s takes rows of a multiple of 4 elements, found %d", l.Kernel, width)
 		}
 	case ops.Attention:
@@ -152,13 +152,13 @@ func splits(n *graph.Node, env target.Env) any {
 }
 
 // concatWidths are the widths of a concatenation's operands, 0 for an absent one.
-var concatWidths = map[string]target.Value{"n0": operandWidth(0), "n1": operandWidth(1), "n2": operandWidth(2)}
+var concatWidths = map[string]target.Value{"n0": operandWidth("x0"), "n1": operandWidth("x1"), "n2": operandWidth("x2")}
 
-func operandWidth(i int) target.Value {
+func operandWidth(name string) target.Value {
 	return func(n *graph.Node, _ target.Env) any {
-		if n.In[i] == nil {
-			return int64(0)
+		if v := n.Operand(name); v != nil {
+			return target.Width(v)
 		}
-		return target.Width(n.In[i])
+		return int64(0)
 	}
 }

@@ -19,11 +19,11 @@ type Value func(n *graph.Node, env Env) any
 // computed has the parameters that follow from a node's operands and results in the same way for
 // every kernel. All others are attributes of the node.
 var computed = map[string]Value{
-	"k":         func(n *graph.Node, _ Env) any { return Width(n.In[0]) },
+	"k":         func(n *graph.Node, _ Env) any { return Width(n.Operand("x")) },
 	"n":         func(n *graph.Node, _ Env) any { return Width(n.Out[0]) },
-	"rows":      func(n *graph.Node, _ Env) any { return n.In[0].Type.Shape[0].N }, // rows of a table
-	"group":     func(n *graph.Node, _ Env) any { return Width(n.In[1]) },
-	"width":     func(n *graph.Node, _ Env) any { return Width(n.In[1]) },
+	"rows":      func(n *graph.Node, _ Env) any { return n.Operand("table").Type.Shape[0].N },
+	"group":     func(n *graph.Node, _ Env) any { return Width(n.Operand("w")) },
+	"width":     func(n *graph.Node, _ Env) any { return Width(n.Operand("x")) },
 	"eps":       func(n *graph.Node, _ Env) any { return n.Float("eps") }, // 0 for an op without a norm
 	"positions": func(n *graph.Node, env Env) any { positions, _ := env.storage(n); return positions },
 	"ring":      func(n *graph.Node, env Env) any { _, ring := env.storage(n); return flag(ring) },
