@@ -24,8 +24,8 @@ func (w *Writer) AddConverted(f *File, t *Tensor, typ quant.Type) error {
 		return fmt.Errorf("%s: tensor %q: has rows of %d, expected a multiple of %d for %s", f.Path, t.Name, cols, to.BlockLen, typ)
 	}
 	w.AddTensorFunc(t.Name, typ, slices.Clone(t.Dims), func(out io.Writer) (err error) {
-		if gone := f.read(t, func(data []byte) { err = convert(out, data, from, to) }); gone != nil {
-			return gone
+		if unread := f.read(t, func(data []byte) { err = convert(out, data, from, to) }); unread != nil {
+			return unread
 		}
 		return err
 	})
@@ -36,12 +36,24 @@ func (w *Writer) AddConverted(f *File, t *Tensor, typ quant.Type) error {
 // of every block length.
 const convertAtOnce = 1 << 14
 
+// copyAtOnce is the number of bytes that are copied at a time.
+const copyAtOnce = 1 << 20
+
 // convert writes the values in data as blocks of type to. The values must fill
-// whole blocks of both types.
+// whole blocks of both types. It passes copies to out: a system call that reads a
+// page which is gone reports a fault of the output, and only this process's own
+// read is a fault of the file.
 func convert(out io.Writer, data []byte, from, to *quant.Info) error {
 	if from == to {
-		_, err := out.Write(data)
-		return err
+		piece := make([]byte, min(copyAtOnce, len(data)))
+		for len(data) > 0 {
+			n := copy(piece, data)
+			if _, err := out.Write(piece[:n]); err != nil {
+				return err
+			}
+			data = data[n:]
+		}
+		return nil
 	}
 	values := make([]float32, convertAtOnce)
 	stored := make([]byte, convertAtOnce/to.BlockLen*to.BlockBytes)

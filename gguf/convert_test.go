@@ -3,6 +3,9 @@ package gguf
 import (
 	"bytes"
 	"math"
+	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -89,5 +92,38 @@ func TestAddConvertedRefuses(t *testing.T) {
 	f.Close()
 	if err := w.Write(&bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "closed") {
 		t.Errorf("writing from a closed file: error %v", err)
+	}
+}
+
+// A model that becomes shorter is named by the writers that read it, which leave no file.
+func TestWriteShrunk(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("what a shortened mapping does is known for Linux")
+	}
+	for _, left := range []int64{4096, 4<<16 - 1} { // whole pages are gone; a part of the last page reads as zeros
+		for _, typ := range []quant.Type{quant.F32, quant.F16} {
+			w := NewWriter()
+			w.AddTensor("t", quant.F32, []int64{1 << 16}, make([]byte, 4<<16))
+			f := reopen(t, w)
+			to := NewWriter()
+			x, _ := f.Tensor("t")
+			if err := to.AddConverted(f, x, typ); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Truncate(f.Path, left); err != nil {
+				t.Fatal(err)
+			}
+			want := f.Path + ": became shorter while it was read; open it again"
+			dir := t.TempDir()
+			if err := to.WriteFile(filepath.Join(dir, "out.gguf")); err == nil || err.Error() != want {
+				t.Errorf("%d bytes, %s: error %v, want %s", left, typ, err, want)
+			}
+			if _, err := to.WriteSplit(t.Context(), filepath.Join(dir, "out"), SplitLimit{Tensors: 1}); err == nil || err.Error() != want {
+				t.Errorf("%d bytes, %s, split: error %v, want %s", left, typ, err, want)
+			}
+			if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+				t.Errorf("files are left: %v, %v", left, err)
+			}
+		}
 	}
 }

@@ -240,8 +240,12 @@ func (f *File) read(t *Tensor, use func(data []byte)) error {
 	if s.close == nil {
 		return fmt.Errorf("%s: tensor %q: the file is closed", s.path, t.Name)
 	}
-	return mapped.Guard(s.path, func() error {
+	err := mapped.Guard(s.path, func() error {
 		use(f.Bytes(t))
 		return nil
 	})
+	if err == nil && s.mapping != nil {
+		err = s.mapping.CheckSize()
+	}
+	return err
 }

@@ -4,11 +4,13 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 
+	"pesti/gguf/mapped"
 	"pesti/gguf/quant"
 )
 
@@ -126,7 +128,9 @@ func (w *Writer) Write(out io.Writer) error {
 		if err := c.padTo(t.Offset); err != nil {
 			return err
 		}
-		if err := s.write(c); err != nil {
+		if err := s.write(c); gone(err) {
+			return err
+		} else if err != nil {
 			return fmt.Errorf("writing GGUF: tensor %q: %w", s.name, err)
 		}
 		if got := c.n - t.Offset; got != t.Size {
@@ -134,6 +138,13 @@ func (w *Writer) Write(out io.Writer) error {
 		}
 	}
 	return c.padTo(roundUp(c.n, h.align))
+}
+
+// gone reports whether a file that a tensor's data is read from became shorter.
+// Such an error names that file, and says nothing about the output.
+func gone(err error) bool {
+	var e *mapped.ShrunkError
+	return errors.As(err, &e)
 }
 
 // WriteFile writes the file to path. An existing file is replaced only after all
@@ -164,7 +175,9 @@ func (w *Writer) writeTemp(ctx context.Context, path string) (temp string, err e
 		}
 	}()
 	buf := bufio.NewWriterSize(interrupted{ctx, f}, 1<<20)
-	if err := w.Write(buf); err != nil {
+	if err := w.Write(buf); gone(err) {
+		return "", err
+	} else if err != nil {
 		return "", fmt.Errorf("%s: %w", path, cause(err))
 	}
 	if err := buf.Flush(); err != nil {

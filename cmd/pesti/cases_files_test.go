@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -328,19 +329,62 @@ func measured(t *testing.T, args ...string) result {
 	return r
 }
 
-// A model that another process cuts short ends the verb that runs it, not with a fault.
+// A model that another process cuts short ends the verb that reads it, with an error that names the model and not the
+// output.
 func TestShrinkingModel(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("what a shortened mapping does is known for Linux")
 	}
-	model := demoFile(t, nil)
-	p := start(t, "run", model, "-p", story, "--temp", "0", "--ignore-eos", "--passes", "none")
-	p.read(t, 10)
+	for _, args := range [][]string{
+		{"run", "-p", story, "--temp", "0", "--ignore-eos", "--passes", "none"},
+		{"convert", "--type", "q6_k", "-o", "-"}, // has tensors of that type
+		{"convert", "--type", "f32", "-o", "-"},
+		{"quantize", "--type", "fp8_e4m3", "-o", "-"},
+	} {
+		for _, left := range []int64{4096, int64(len(demo.GGUF())) - 1} { // the last page is cut, but does not vanish
+			if args[0] == "run" && left > 4096 {
+				continue // it may have read that page
+			}
+			model := demoFile(t, nil)
+			p := start(t, slices.Insert(slices.Clone(args), 1, model)...)
+			p.read(t, 10)
+			if err := os.Truncate(model, left); err != nil {
+				t.Fatal(err)
+			}
+			io.Copy(io.Discard, p.out)
+			r := result{code: p.exitCode(), err: p.err.String()}
+			if r.fails(t, exitError, "pesti: "+model+": became shorter while it was read"); t.Failed() {
+				t.Fatalf("%q, cut to %d bytes: %s", args, left, r.err)
+			}
+		}
+	}
+}
+
+// dump names a model that is cut short after it was opened, too: the prompt is read after that.
+func TestShrinkingModelOfDump(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("what a shortened mapping does is known for Linux")
+	}
+	dir := t.TempDir()
+	model, fifo, out := demoFile(t, nil), filepath.Join(dir, "prompt"), filepath.Join(dir, "values")
+	if err := exec.Command("mkfifo", fifo).Run(); err != nil {
+		testenv.Lacks(t, err)
+	}
+	p := start(t, "dump", model, "-f", fifo, "-o", out)
+	prompt, err := os.OpenFile(fifo, os.O_WRONLY, 0) // waits for the reader
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := os.Truncate(model, 4096); err != nil {
 		t.Fatal(err)
 	}
+	io.WriteString(prompt, story)
+	prompt.Close()
 	io.Copy(io.Discard, p.out)
-	result{code: p.exitCode(), err: p.err.String()}.fails(t, exitError, model, "shorter")
+	result{code: p.exitCode(), err: p.err.String()}.fails(t, exitError, model+": became shorter while it was read")
+	if _, err := os.Stat(out); err == nil {
+		t.Error("the folder of values exists")
+	}
 }
 
 // The file of nothing but a header is sound, and no model.

@@ -25,7 +25,11 @@ func Guard(path string, read func() error) (err error) {
 	return read()
 }
 
-// shrunk is the error for a file that another process has truncated.
-func shrunk(path string) error {
-	return fmt.Errorf("%s: became shorter while it was read; open it again", path)
+// A ShrunkError reports a file that another process has truncated.
+type ShrunkError struct{ Path string }
+
+func (e *ShrunkError) Error() string {
+	return fmt.Sprintf("%s: became shorter while it was read; open it again", e.Path)
 }
+
+func shrunk(path string) error { return &ShrunkError{path} }

@@ -63,6 +63,23 @@ func (f *File) ReadAt(p []byte, at int64) error {
 	return nil
 }
 
+// CheckSize returns a ShrunkError if the file is shorter than when it was opened. A reader of Data calls it after
+// it has read: the rest of the last page of a truncated file reads as zeros, without a memory fault.
+func (f *File) CheckSize() error {
+	file, ok := f.file.(*os.File)
+	if !ok { // Data is a copy
+		return nil
+	}
+	st, err := file.Stat()
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: its size cannot be read: %w", f.Path, cause(err))
+	case st.Size() < int64(len(f.Data)):
+		return shrunk(f.Path)
+	}
+	return nil
+}
+
 // Release tells the system that bytes from to to − 1 will not be needed for a while.
 func (f *File) Release(from, to int) { release(f.Data, from, to) }
 

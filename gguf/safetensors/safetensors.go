@@ -111,10 +111,14 @@ func (f *File) Read(t *Tensor, use func(data []byte)) error {
 	if f.data == nil {
 		return fmt.Errorf("%s: tensor %q: the file is closed", f.Path, t.Name)
 	}
-	return mapped.Guard(f.Path, func() error {
+	err := mapped.Guard(f.Path, func() error {
 		use(f.Bytes(t))
 		return nil
 	})
+	if err == nil && f.mapping != nil {
+		err = f.mapping.CheckSize()
+	}
+	return err
 }
 
 // ReadAt copies len(p) bytes of t, a tensor of f, from byte at on. Unlike a read of Bytes it maps no
