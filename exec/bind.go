@@ -192,10 +192,8 @@ func (e *Engine) keepsTokens() bool {
 
 // io returns the memory of an io buffer, or nil if the plan has no such buffer.
 func (e *Engine) io(name string) []byte {
-	for i := range e.plan.Buffers {
-		if b := &e.plan.Buffers[i]; b.Class == plan.IO && b.Name == name {
-			return e.shared[i]
-		}
+	if b := e.plan.SharedBuffer(plan.IO, name); b != nil {
+		return e.shared[b.ID]
 	}
 	return nil
 }

@@ -334,28 +334,25 @@ type Value struct {
 // Value returns a copy of the named value, if it is one of the outputs that the plan was compiled
 // with (such as "logits" or "blk.0.out").
 func (e *Engine) Value(name string) (Value, error) {
-	for i := range e.plan.Buffers {
-		b := &e.plan.Buffers[i]
-		if b.Class != plan.IO || b.Name != name || b.Format != "f32" {
-			continue
-		}
-		scope := e.plan.Scope(nil)
-		scope.T, scope.R = int64(e.last.T), int64(e.last.R)
-		n, err := scope.Eval(b.Elems)
-		if err != nil {
-			return Value{}, err
-		}
-		rows := e.last.T
-		if scope.R = 0; rowsOf(&scope, b.Elems) == 0 { // its extent depends on R
-			rows = e.last.R
-		}
-		if n == 0 || rows == 0 {
-			return Value{}, fmt.Errorf("value %q: the last batch has no rows of it", name)
-		}
-		values := append([]float32(nil), view[float32](e.shared[i])[:n]...)
-		return Value{Rows: rows, Cols: int(n) / rows, Data: values}, nil
+	b := e.plan.SharedBuffer(plan.IO, name)
+	if b == nil || b.Format != "f32" {
+		return Value{}, fmt.Errorf("value %q: it is no output of the plan; compile with it as an output", name)
 	}
-	return Value{}, fmt.Errorf("value %q: it is no output of the plan; compile with it as an output", name)
+	scope := e.plan.Scope(nil)
+	scope.T, scope.R = int64(e.last.T), int64(e.last.R)
+	n, err := scope.Eval(b.Elems)
+	if err != nil {
+		return Value{}, err
+	}
+	rows := e.last.T
+	if scope.R = 0; rowsOf(&scope, b.Elems) == 0 { // its extent depends on R
+		rows = e.last.R
+	}
+	if n == 0 || rows == 0 {
+		return Value{}, fmt.Errorf("value %q: the last batch has no rows of it", name)
+	}
+	values := append([]float32(nil), view[float32](e.shared[b.ID])[:n]...)
+	return Value{Rows: rows, Cols: int(n) / rows, Data: values}, nil
 }
 
 // rowsOf evaluates a formula that Verify has checked.

@@ -36,10 +36,7 @@ func newProfiler(p *plan.Plan, workers, traced int) *profiler {
 	most := 0
 	for i := range p.Programs {
 		g := &p.Programs[i]
-		steps := 0
-		for _, wave := range g.Waves {
-			steps += len(wave.Steps)
-		}
+		steps := g.NumSteps()
 		most = max(most, steps)
 		c.programs = append(c.programs, programClock{program: g, last: table[profile.Span](workers, steps),
 			times: profile.ProgramTimes{Program: g, Steps: table[time.Duration](steps, workers), Waits: table[time.Duration](len(g.Waves), workers), Counts: make([][]cuda.Counts, steps)}})

@@ -128,10 +128,7 @@ func (e *Engine) tunable(sets []string) []tunedProducts {
 		return nil
 	}
 	g := &e.programs[at]
-	weights := map[string]*plan.Weight{}
-	for i := range e.plan.Weights {
-		weights[e.plan.Weights[i].Name] = &e.plan.Weights[i]
-	}
+	weights := e.plan.WeightsByName()
 	var all []tunedProducts
 	for wave := range g.Waves {
 		for i := range g.Waves[wave].Steps {

@@ -74,11 +74,7 @@ type Coster struct {
 
 // NewCoster returns the coster of a plan that verifies.
 func NewCoster(p *Plan) *Coster {
-	c := &Coster{p, make(map[string]*Weight, len(p.Weights))}
-	for i := range p.Weights {
-		c.weights[p.Weights[i].Name] = &p.Weights[i]
-	}
-	return c
+	return &Coster{p, p.WeightsByName()}
 }
 
 // Step returns one worker's cost of a step of program g. For a split by tokens or by rows of the

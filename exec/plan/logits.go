@@ -17,42 +17,38 @@ const MaxTopK = 64
 // Logits returns the io buffer of a plan's logits, and the number of logits in a row. The buffer is
 // f32 with R rows; anything else is an error.
 func (p *Plan) Logits() (id int, width int64, err error) {
-	for id := range p.Buffers {
-		b := &p.Buffers[id]
-		if b.Class != IO || b.Name != "logits" {
-			continue
-		}
-		at := p.Scope(nil).corners()
-		elems, err := at.eval(b.Elems)
-		if err != nil {
-			return 0, 0, fmt.Errorf("%s: %w", bufferName(b), err)
-		}
-		row := at[least]
-		row.R = 1
-		if width, err = row.Eval(b.Elems); err != nil {
-			return 0, 0, fmt.Errorf("%s: %w", bufferName(b), err)
-		}
-		for i := range at {
-			if n, ok := mul(at[i].R, width); !ok || n != elems[i] || width < 1 || b.Format != "f32" {
-				return 0, 0, fmt.Errorf("%s: %s of %s, expected R times a number of f32", bufferName(b), b.Elems, b.Format)
-			}
-		}
-		return id, width, nil
+	b := p.SharedBuffer(IO, "logits")
+	if b == nil {
+		return 0, 0, fmt.Errorf("no io buffer %q, expected one: a plan computes logits", "logits")
 	}
-	return 0, 0, fmt.Errorf("no io buffer %q, expected one: a plan computes logits", "logits")
+	at := p.Scope(nil).corners()
+	elems, err := at.eval(b.Elems)
+	if err != nil {
+		return 0, 0, fmt.Errorf("%s: %w", bufferName(b), err)
+	}
+	row := at[least]
+	row.R = 1
+	if width, err = row.Eval(b.Elems); err != nil {
+		return 0, 0, fmt.Errorf("%s: %w", bufferName(b), err)
+	}
+	for i := range at {
+		if n, ok := mul(at[i].R, width); !ok || n != elems[i] || width < 1 || b.Format != "f32" {
+			return 0, 0, fmt.Errorf("%s: %s of %s, expected R times a number of f32", bufferName(b), b.Elems, b.Format)
+		}
+	}
+	return b.ID, width, nil
 }
 
 // TopKSize returns the number of elements per row of a named io buffer of top-k logits, 0 if there
 // is no such buffer. The plan must verify.
 func (p *Plan) TopKSize(name string) int64 {
-	for i := range p.Buffers {
-		if b := &p.Buffers[i]; b.Class == IO && b.Name == name && (b.Format == "i32") == (name != TopLogits) {
-			scope := p.Scope(nil)
-			n, err := scope.Eval(b.Elems)
-			if err == nil && n%scope.R == 0 {
-				return n / scope.R
-			}
-		}
+	b := p.SharedBuffer(IO, name)
+	if b == nil || (b.Format == "i32") != (name != TopLogits) {
+		return 0
+	}
+	scope := p.Scope(nil)
+	if n, err := scope.Eval(b.Elems); err == nil && n%scope.R == 0 {
+		return n / scope.R
 	}
 	return 0
 }

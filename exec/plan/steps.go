@@ -28,6 +28,34 @@ func (p *Plan) Steps() iter.Seq2[*Program, *Step] {
 	}
 }
 
+// NumSteps returns the number of steps of a program.
+func (g *Program) NumSteps() int {
+	n := 0
+	for i := range g.Waves {
+		n += len(g.Waves[i].Steps)
+	}
+	return n
+}
+
+// WeightsByName returns the weights of a plan by their names.
+func (p *Plan) WeightsByName() map[string]*Weight {
+	weights := make(map[string]*Weight, len(p.Weights))
+	for i := range p.Weights {
+		weights[p.Weights[i].Name] = &p.Weights[i]
+	}
+	return weights
+}
+
+// SharedBuffer returns the first state or io buffer with a name, or nil if there is none.
+func (p *Plan) SharedBuffer(class Class, name string) *Buffer {
+	for i := range p.Buffers {
+		if b := &p.Buffers[i]; b.Class == class && b.Name == name {
+			return b
+		}
+	}
+	return nil
+}
+
 // Buffer returns the buffer with an ID, shared or of program g; nil if there is none.
 func (p *Plan) Buffer(g *Program, id int) *Buffer {
 	switch n := id - len(p.Buffers); {

@@ -186,7 +186,7 @@ func TestPlanOfEverything(t *testing.T) {
 	seen := map[[2]string]bool{}
 	for i := range p.Programs {
 		g := &p.Programs[i]
-		n := countSteps(g)
+		n := g.NumSteps()
 		steps += n
 		name := func(step int) string { return fmt.Sprintf("%s.step.%d", g.Name, step) }
 		data, order := conflictsByByte(p, g)

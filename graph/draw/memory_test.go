@@ -114,7 +114,7 @@ func TestMemoryPlacesBuffers(t *testing.T) {
 		if len(got) != len(g.Buffers) {
 			t.Errorf("%s: %d rectangles, want %d, the buffers", g.Name, len(got), len(g.Buffers))
 		}
-		steps := countSteps(&g)
+		steps := g.NumSteps()
 		var top int64
 		for _, b := range g.Buffers {
 			top = max(top, b.Offset+b.Size)

@@ -104,11 +104,8 @@ func tokens(g *plan.Program) string {
 
 func (pic *picture) addProgram(p *plan.Plan, g *plan.Program) {
 	pic.title = append(pic.title, fmt.Sprintf("program %s: %s, R ≤ %s of logits · %s in %s",
-		g.Name, tokens(g), count(g.MaxR, "row"), count(countSteps(g), "step"), count(len(g.Waves), "wave")))
-	types := map[string]*plan.Weight{}
-	for i := range p.Weights {
-		types[p.Weights[i].Name] = &p.Weights[i]
-	}
+		g.Name, tokens(g), count(g.MaxR, "row"), count(g.NumSteps(), "step"), count(len(g.Waves), "wave")))
+	types := p.WeightsByName()
 	base := len(pic.boxes)
 	all := touches(p, g)
 	for i, st := range g.Steps() {
@@ -141,14 +138,6 @@ func (pic *picture) addProgram(p *plan.Plan, g *plan.Program) {
 		l.to += base
 		pic.links = append(pic.links, l)
 	}
-}
-
-func countSteps(g *plan.Program) int {
-	n := 0
-	for i := range g.Waves {
-		n += len(g.Waves[i].Steps)
-	}
-	return n
 }
 
 func stepBox(st *plan.Step, wave int, weights map[string]*plan.Weight) box {

@@ -12,7 +12,7 @@ import (
 func TestTimes(t *testing.T) {
 	p := plantest.Plan(3)
 	g := &p.Programs[0]
-	seconds := make([]float64, countSteps(g))
+	seconds := make([]float64, g.NumSteps())
 	total := 0.0
 	for i := range seconds {
 		seconds[i] = float64(i) * 1e-3
