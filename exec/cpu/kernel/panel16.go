@@ -9,7 +9,8 @@ import (
 
 // A Layout is the order of a repacked weight matrix's elements. n rows of k elements become ⌈n/16⌉
 // panels of 16 rows; rows missing in the last one are zero. A panel is a sequence of blocks along k,
-// each with Block elements of all 16 rows. The table of exec/plan/layout.go has the same sizes.
+// each with Block elements of all 16 rows. The table of exec/plan/layout.go has their sizes, which follow here from
+// the order; a test compares them.
 type Layout struct {
 	Name  string // as in names of kernels: "panel16"
 	Type  quant.Type
@@ -39,18 +40,31 @@ const (
 // each row for each of their sub-blocks, and then for each minimum if there is one. For float types, a
 // block is one element of each row. The row scales of f8_e4m3 are not part of the layout.
 var layouts = []Layout{
-	{Name: "panel16", Type: quant.F32, Block: 1, Bytes: 64},
-	{Name: "panel16", Type: quant.F16, Block: 1, Bytes: 32},
-	{Name: "panel16", Type: quant.BF16, Block: 1, Bytes: 32},
-	{Name: "panel16", Type: quant.F8E4M3, Block: 1, Bytes: 16},
-	{"panel16", quant.Q4_0, 32, 288, 4, &scaleOnly},
-	{"panel16", quant.Q4_1, 32, 320, 4, &scaleAndMin},
-	{"panel16", quant.Q5_0, 32, 352, 5, &scaleOnly},
-	{"panel16", quant.Q5_1, 32, 384, 5, &scaleAndMin},
-	{"panel16", quant.Q8_0, 32, 544, 8, &scaleOnly},
-	{"panel16", quant.Q4_K, 256, 2368, 4, &scalesK},
-	{"panel16", quant.Q5_K, 256, 2880, 5, &scalesK},
-	{"panel16", quant.Q6_K, 256, 3360, 6, &scalesQ6_K},
+	floatLayout(quant.F32),
+	floatLayout(quant.F16),
+	floatLayout(quant.BF16),
+	floatLayout(quant.F8E4M3),
+	integerLayout(quant.Q4_0, 4, &scaleOnly),
+	integerLayout(quant.Q4_1, 4, &scaleAndMin),
+	integerLayout(quant.Q5_0, 5, &scaleOnly),
+	integerLayout(quant.Q5_1, 5, &scaleAndMin),
+	integerLayout(quant.Q8_0, 8, &scaleOnly),
+	integerLayout(quant.Q4_K, 4, &scalesK),
+	integerLayout(quant.Q5_K, 5, &scalesK),
+	integerLayout(quant.Q6_K, 6, &scalesQ6_K),
+}
+
+func floatLayout(t quant.Type) Layout {
+	l := Layout{Name: "panel16", Type: t, Block: 1}
+	l.Bytes = panelRows * l.info().BlockBytes
+	return l
+}
+
+func integerLayout(t quant.Type, bits int, s *scales) Layout {
+	l := Layout{Name: "panel16", Type: t, bits: bits, scales: s}
+	l.Block = l.info().BlockLen
+	l.Bytes = l.units(l.Block/32-1) + bits*unitBytes
+	return l
 }
 
 // Layouts returns the layouts, one row per layout and type.
