@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -46,27 +47,47 @@ func TestFlagGroups(t *testing.T) {
 	}
 }
 
-// TestHelpGolden: help of run begins with the flags that people need most.
+// TestHelpGolden compares the help of the program and of each verb with a text in testdata. The default that depends
+// on the machine is N there: the number of threads.
 func TestHelpGolden(t *testing.T) {
-	const path = "testdata/run-help.golden"
-	got := ok(t, "run", "--help")
 	threads := regexp.MustCompile(`(?m)^(  -t, --threads N .*\(default )\d+(\))$`)
-	if n := len(threads.FindAllString(got, -1)); n != 1 {
-		t.Fatalf("run --help has %d lines of --threads with a default, expected 1:\n%s", n, got)
+	written := map[string]bool{}
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+		verb := strings.Fields(cmd.CommandPath())
+		path := filepath.Join("testdata", "help", strings.Join(verb, "-")+".golden")
+		written[path] = true
+		got := threads.ReplaceAllString(ok(t, append(verb[1:], "--help")...), "${1}N${2}")
+		if *update {
+			saveFile(t, path, got)
+		}
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got != string(want) {
+			t.Errorf("%s --help prints:\n%s\nwant %s; read the difference, then go test ./cmd/pesti -run Help -update", cmd.CommandPath(), got, path)
+		}
 	}
-	got = threads.ReplaceAllString(got, "${1}N${2}") // the number of cores
-	if *update {
-		saveFile(t, path, got)
-	}
-	want, err := os.ReadFile(path)
+	walk((&app{}).root())
+	files, err := filepath.Glob("testdata/help/*")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got != string(want) {
-		t.Errorf("run --help prints:\n%s\nwant %s; read the difference, then go test ./cmd/pesti -run 'Help|Explain' -update", got, path)
+	for _, path := range files {
+		if !written[path] {
+			t.Errorf("%s is the help of no verb; remove it", path)
+		}
 	}
+}
+
+// TestRunHelp: help of run begins with the flags that people need most.
+func TestRunHelp(t *testing.T) {
 	var titles []string
-	for line := range strings.Lines(got) {
+	for line := range strings.Lines(ok(t, "run", "--help")) {
 		if title, ok := strings.CutSuffix(line, " flags:\n"); ok {
 			titles = append(titles, title)
 		}
