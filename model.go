@@ -139,6 +139,9 @@ func (m *Model) use(f *gguf.File) (err error) {
 	m.file = f
 	m.vocabulary = sync.OnceValues(func() (*tokenizer.Tokenizer, error) {
 		if t := m.options.Tokenizer; t != nil {
+			if err := t.CheckModel(f); err != nil {
+				return nil, &OptionError{Field: "Tokenizer", Err: err}
+			}
 			return t, nil
 		}
 		return tokenizer.FromGGUF(f)

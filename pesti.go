@@ -46,7 +46,8 @@ type Options struct {
 	// OpenPlan uses the file that the plan names.
 	Weights string
 
-	// Tokenizer is the model's tokenizer if the caller has loaded it already; nil loads it.
+	// Tokenizer is the model's tokenizer if the caller has loaded it already; nil loads it. A tokenizer with other
+	// tokens than the model's file is an error.
 	Tokenizer *tokenizer.Tokenizer
 
 	// Log, if it is set, receives warnings about the model.

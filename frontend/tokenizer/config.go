@@ -113,6 +113,24 @@ func FromGGUF(f *gguf.File) (*Tokenizer, error) {
 	return New(f.Path, c)
 }
 
+// CheckModel returns an error if a model file has other tokens than t. A file without tokens agrees with any
+// tokenizer.
+func (t *Tokenizer) CheckModel(f *gguf.File) error {
+	var tokens []string
+	if err := optional(f.Strs, keyTokens, &tokens); err != nil || tokens == nil {
+		return err
+	}
+	if found, want := len(t.tokens), len(tokens); found != want {
+		return fmt.Errorf("is of %s, with %d tokens; expected the %d of %s", t.name, found, want, f.Path)
+	}
+	for i, want := range tokens {
+		if found := t.tokens[i]; found != want {
+			return fmt.Errorf("is of %s, where token %d of %d is %q; expected %q as in %s", t.name, i, len(tokens), found, want, f.Path)
+		}
+	}
+	return nil
+}
+
 // optional reads key into dst, or leaves dst unchanged if the key is absent.
 func optional[T any](read func(string) (T, error), key string, dst *T) error {
 	v, err := read(key)
