@@ -45,6 +45,7 @@ func optionErrorf(field, format string, args ...any) error {
 // translate converts an error of the imported packages to an error of this package.
 func translate(err error) error {
 	var compile *lower.OptionError
+	var engine *exec.OptionError
 	var param *sample.ParamError
 	switch {
 	case errors.Is(err, exec.ErrEngineClosed), errors.Is(err, exec.ErrClosed):
@@ -53,6 +54,8 @@ func translate(err error) error {
 		return &OptionError{Field: param.Field, Err: errors.New(param.Text())}
 	case errors.As(err, &compile):
 		return &OptionError{Field: compile.Field, Err: err, whole: true}
+	case errors.As(err, &engine):
+		return &OptionError{Field: engine.Field, Err: err, whole: true}
 	}
 	return err
 }

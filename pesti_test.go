@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"log/slog"
 	"math"
@@ -408,6 +409,49 @@ func TestBadInput(t *testing.T) {
 			t.Errorf("%+v: error %v, expected an OptionError about %s without flags", o, err, field)
 		}
 	}
+	least := lower.Options{Ctx: 64}
+	for _, c := range []struct {
+		o    pesti.Options
+		want string // the field first
+	}{
+		{pesti.Options{Compile: lower.Options{Ctx: math.MinInt64}}, "Ctx is -9223372036854775808, expected 1 to "},
+		{pesti.Options{Compile: lower.Options{Ubatch: -5}}, "Ubatch is -5, expected 1 to "},
+		{pesti.Options{Compile: lower.Options{Sequences: -1}}, "Sequences is -1, expected 1 to "},
+		{pesti.Options{Compile: lower.Options{Threads: -2}}, "Threads is -2, expected 1 to "},
+		{pesti.Options{Compile: lower.Options{Devices: -1}}, "Devices is -1, expected 1 to "},
+		{pesti.Options{Compile: lower.Options{Rows: -1}}, "Rows is -1, expected 1 to "},
+		{pesti.Options{Compile: lower.Options{Target: "cuda", Host: &lower.Host{GPULayers: -1}}}, "GPULayers is -1, expected at least 1"},
+		{pesti.Options{Compile: lower.Options{Target: "cuda", Host: &lower.Host{GPULayers: 1, Threads: -1}}}, "Threads is -1, expected 1 to "},
+		{pesti.Options{Compile: least, Engine: exec.Options{Threads: -2}}, "Threads is -2, expected 1 or more, or 0"},
+		{pesti.Options{Compile: least, Engine: exec.Options{Trace: -1}}, "Trace is -1, expected 0 to "},
+		{pesti.Options{Compile: least, Engine: exec.Options{Devices: []int{0, -1}}}, "Devices[1] is -1, expected 0 or more"},
+		{pesti.Options{Compile: least, Engine: exec.Options{RAM: exec.RAM{Total: -1}}}, "RAM.Total is -1, expected 0 or more"},
+		{pesti.Options{Compile: least, Engine: exec.Options{RAM: exec.RAM{Total: 1 << 40, Available: -1}}}, "RAM.Available is -1, expected 0 or more"},
+	} {
+		var wrong *pesti.OptionError
+		field, _, _ := strings.Cut(c.want, " ")
+		m, err := pesti.Open(pesti.Demo, c.o)
+		if err == nil {
+			m.Close()
+		}
+		if !errors.As(err, &wrong) || wrong.Field != field || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("error %v, expected an OptionError of one line about %s: %q", err, field, c.want)
+		}
+	}
+	nan, inf := math.NaN(), math.Inf(1)
+	s, err := m.NewSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []float64{nan, inf, -inf} {
+		for field, p := range map[string]pesti.Params{"Temp": {Temp: x}, "TopP": {TopP: x}, "MinP": {MinP: x}, "RepeatPenalty": {RepeatPenalty: x}} {
+			var wrong *pesti.OptionError
+			if err := refusal(s.GenerateIDs(t.Context(), []int32{1}, p)); !errors.As(err, &wrong) || wrong.Field != field || !strings.Contains(err.Error(), fmt.Sprintf("%s %v: expected ", field, x)) {
+				t.Errorf("%s %v: error %v", field, x, err)
+			}
+		}
+	}
+	s.Close()
 	if _, err := pesti.Open(filepath.Join(t.TempDir(), "none.gguf"), pesti.Options{}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a file that is not there: error %v", err)
 	}
@@ -415,7 +459,7 @@ func TestBadInput(t *testing.T) {
 		t.Error("no file and no plan: no error")
 	}
 	closed := open(t, pesti.Options{})
-	s := must(closed.NewSession())
+	s = must(closed.NewSession())
 	for range 2 {
 		if err := closed.Close(); err != nil {
 			t.Fatal(err)

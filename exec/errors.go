@@ -22,6 +22,14 @@ type kindError struct {
 func (e *kindError) Error() string { return e.text }
 func (e *kindError) Unwrap() error { return e.kind }
 
+// An OptionError reports a field of Options that the caller has to change.
+type OptionError struct {
+	Field string
+	text  string
+}
+
+func (e *OptionError) Error() string { return e.text }
+
 // A memoryError is the error of a device that refused memory. errors.Is takes it for ErrOutOfMemory too.
 type memoryError struct{ refused error }
 

@@ -17,6 +17,7 @@ import (
 	"pesti/exec/cpu/kernel"
 	"pesti/exec/cuda"
 	"pesti/exec/plan"
+	"pesti/exec/profile"
 	"pesti/gguf"
 	"pesti/gguf/quant"
 	"pesti/gguf/sidecar"
@@ -53,6 +54,29 @@ type Options struct {
 	// steps have no overhead.
 	Profile bool
 	Trace   int
+}
+
+// check returns an OptionError for a number that is invalid with every plan.
+func (o *Options) check() error {
+	bad := func(field string, found int64, expected string) error {
+		return &OptionError{field, fmt.Sprintf("%s is %d, expected %s", field, found, expected)}
+	}
+	switch {
+	case o.Threads < 0:
+		return bad("Threads", int64(o.Threads), "1 or more, or 0 for one for each usable core")
+	case o.Trace < 0 || o.Trace > profile.MaxTrace:
+		return bad("Trace", int64(o.Trace), fmt.Sprintf("0 to %d", profile.MaxTrace))
+	case o.RAM.Total < 0:
+		return bad("RAM.Total", o.RAM.Total, "0 or more")
+	case o.RAM.Available < 0:
+		return bad("RAM.Available", o.RAM.Available, "0 or more")
+	}
+	for i, ordinal := range o.Devices {
+		if ordinal < 0 {
+			return bad(fmt.Sprintf("Devices[%d]", i), int64(ordinal), "0 or more")
+		}
+	}
+	return nil
 }
 
 // An Engine is a plan bound to a model file, to memory and to workers. It runs one forward pass at
@@ -121,7 +145,7 @@ func Open(p *plan.Plan, f *gguf.File, o Options) (*Engine, error) {
 	if err := CheckSidecar(p, o.Sidecar); err != nil {
 		return nil, err
 	}
-	if err := checkTrace(o.Trace); err != nil {
+	if err := o.check(); err != nil {
 		return nil, err
 	}
 	e := &Engine{plan: p, file: f, sidecar: o.Sidecar, poison: o.Poison, observe: o.Observe, ctx: int(p.Target.Ctx)}
@@ -181,7 +205,7 @@ func (e *Engine) workersFor(o Options) (int, error) {
 	case threads == 0:
 		return min(most, DefaultThreads()), nil
 	case threads < 1 || threads > most:
-		return 0, fmt.Errorf("plan: %d threads, expected 1 to the %d that it was compiled for", threads, most)
+		return 0, &OptionError{"Threads", fmt.Sprintf("plan: %d threads, expected 1 to the %d that it was compiled for", threads, most)}
 	}
 	return o.Threads, nil
 }

@@ -546,7 +546,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"an unknown instruction set", `instruction set is "mmx"`, m.File, 1, func(p *plan.Plan) { p.Target.ISA = "mmx" }},
 		{"another backend", `backend is "metal"`, m.File, 1, func(p *plan.Plan) { p.Target.Backend = "metal" }},
 		{"too many threads", "4 threads, expected 1 to the 3", m.File, 4, nil},
-		{"negative threads", "-1 threads, expected 1 to the 3", m.File, -1, nil},
+		{"negative threads", "Threads is -1, expected 1 or more, or 0", m.File, -1, nil},
 		{"a plan that does not verify", "plan: ", m.File, 1, func(p *plan.Plan) { p.Memory.Arena -= 64 }},
 		{"a weight of another type", `tensor "token_embd.weight": is`, m.File, 1, func(p *plan.Plan) {
 			for i := range p.Weights {

@@ -1,7 +1,6 @@
 package exec
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -213,12 +212,4 @@ func (e *Engine) Trace() []profile.Traced {
 	}
 	at := c.runs % n
 	return append(slices.Clone(c.ring[at:]), c.ring[:at]...)
-}
-
-// checkTrace returns an error for a number of runs that cannot be traced.
-func checkTrace(runs int) error {
-	if runs < 0 || runs > profile.MaxTrace {
-		return fmt.Errorf("a trace of %d runs, expected 0 to %d", runs, profile.MaxTrace)
-	}
-	return nil
 }
