@@ -56,8 +56,8 @@ func freqs(divisors []float32) func(*tiny.Model) {
 func llama3Divisors(n int, base, factor, low, high, context float64) []float32 {
 	divisors := make([]float32, n)
 	for i := range divisors {
-		turns := context * math.Pow(base, -float64(i)/float64(n)) / (2 * math.Pi)
-		share := min(max((turns-low)/(high-low), 0), 1) // of the speed that remains
+		rotations := context * math.Pow(base, -float64(i)/float64(n)) / (2 * math.Pi)
+		share := min(max((rotations-low)/(high-low), 0), 1) // of the speed that remains
 		divisors[i] = float32(1 / (share + (1-share)/factor))
 	}
 	return divisors

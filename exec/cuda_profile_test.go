@@ -194,9 +194,9 @@ func TestEventProfile(t *testing.T) {
 			t.Errorf("%s: %d workers, busy for %v of %v", g.Program.Name, len(g.Steps[0]), busy, g.Wall)
 		}
 	}
-	card := *p.Device
-	card.Bandwidth = 1e12
-	r, err := p.Report(e.Plan(), profile.DeviceRoofline(&card))
+	properties := *p.Device
+	properties.Bandwidth = 1e12
+	r, err := p.Report(e.Plan(), profile.DeviceRoofline(&properties))
 	if err != nil {
 		t.Fatal(err)
 	}

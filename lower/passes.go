@@ -95,19 +95,19 @@ func (l *deviceTarget) activations(c *pass.Context, n *graph.Node, weights []*gr
 	if l.rounded != nil {
 		integers = l.rounded.Format(n, logits)
 	}
-	for _, way := range l.target.ActivationFormats {
-		if way.Rounds && integers == "" || way.Integers && way.Format != integers ||
-			way.For != nil && !way.For(&l.program, n) {
+	for _, f := range l.target.ActivationFormats {
+		if f.Rounds && integers == "" || f.Integers && f.Format != integers ||
+			f.For != nil && !f.For(&l.program, n) {
 			continue
 		}
-		lacks := ""
+		whyNot := ""
 		for _, w := range weights {
-			lacks = cmp.Or(lacks, way.WhyNot(l.isa, w))
+			whyNot = cmp.Or(whyNot, f.WhyNot(l.isa, w))
 		}
-		if lacks == "" {
-			return way.Format
+		if whyNot == "" {
+			return f.Format
 		}
-		c.Declined(n.Name(), "%s", lacks)
+		c.Declined(n.Name(), "%s", whyNot)
 	}
 	return ""
 }

@@ -53,12 +53,12 @@ func TestRunIsDeterministic(t *testing.T) {
 		if want == "" {
 			t.Fatalf("%q: no text", how)
 		}
-		for _, subject := range [][]string{
+		for _, input := range [][]string{
 			{"demo"}, {"demo", "-t", "1"}, {"demo", "-t", "2"}, {"demo", "--threads", "3"}, {"demo", "--ubatch", "3"},
 			{plan}, {plan, "-t", "1"}, {plan, "-t", "2"}, {plan, "-t", "3"}, {plan, "--model", "demo"},
 		} {
-			if got, _ := runs(t, slices.Concat(how, subject, []string{"-p", story, "-n", "24"})...); got != want {
-				t.Errorf("%q %q continues %q, want %q", subject, how, got, want)
+			if got, _ := runs(t, slices.Concat(how, input, []string{"-p", story, "-n", "24"})...); got != want {
+				t.Errorf("%q %q continues %q, want %q", input, how, got, want)
 			}
 		}
 	}

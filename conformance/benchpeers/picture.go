@@ -208,7 +208,7 @@ func (d *drawing) lines(p panel, m *modelReport) {
 		d.text(x, p.y+p.h+18, "small", "middle", fmt.Sprint(list[i].NDepth))
 	}
 	d.text(p.x+p.w/2, p.y+p.h+36, "small", "middle", "tokens in the context")
-	for _, side := range []struct {
+	for _, series := range []struct {
 		class string
 		of    func(*measured) float64
 	}{
@@ -218,15 +218,15 @@ func (d *drawing) lines(p panel, m *modelReport) {
 	} {
 		var points []string
 		for i := range list {
-			v := side.of(&list[i])
+			v := series.of(&list[i])
 			if v == 0 {
 				continue
 			}
 			x, y := p.x+along.at(float64(list[i].NDepth)), p.y+p.h-s.at(v)
 			points = append(points, fmt.Sprintf("%.1f,%.1f", x, y))
-			d.add(`<circle class="%s" cx="%.1f" cy="%.1f" r="3.5"/>`, side.class, x, y)
+			d.add(`<circle class="%s" cx="%.1f" cy="%.1f" r="3.5"/>`, series.class, x, y)
 		}
-		d.add(`<polyline class="%s" points="%s"/>`, side.class, strings.Join(points, " "))
+		d.add(`<polyline class="%s" points="%s"/>`, series.class, strings.Join(points, " "))
 	}
 }
 

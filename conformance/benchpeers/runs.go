@@ -194,9 +194,9 @@ func (f *pairedRunner) bench(ctx context.Context, command []string, t test) (fou
 }
 
 // runPair measures our program, then the peers.
-func (f *pairedRunner) runPair(to *pairedRuns, measure func(*engine) ([]float64, int64, error)) error {
+func (f *pairedRunner) runPair(to *pairedRuns, sample func(*engine) ([]float64, int64, error)) error {
 	for i, e := range append([]*engine{f.ours}, f.peers...) {
-		values, peak, err := measure(e)
+		values, peak, err := sample(e)
 		if err != nil {
 			return err
 		}

@@ -34,21 +34,21 @@ const allowed = 0.03
 func main() {
 	size := flag.Int("bytes", 400<<20, "`size` of the buffer to read, such as the size of a model's weights")
 	threads := flag.Int("t", runtime.GOMAXPROCS(0), "`threads` that read")
-	rounds := flag.Int("r", 15, "`samples` of each program, in alternation")
+	samples := flag.Int("r", 15, "`samples` of each program, in alternation")
 	source := flag.String("c", "conformance/roofline/read.c", "`FILE` of the C program")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := compare(ctx, *source, *size, *threads, *rounds); err != nil {
+	if err := compare(ctx, *source, *size, *threads, *samples); err != nil {
 		fmt.Fprintln(os.Stderr, "roofline:", err)
 		os.Exit(1)
 	}
 }
 
 // compare samples both programs in alternation and compares the medians.
-func compare(ctx context.Context, source string, size, threads, rounds int) error {
-	if size < 4096 || size > cpu.MaxProbe || threads < 1 || threads > runtime.NumCPU() || rounds < 1 {
-		return fmt.Errorf("%d bytes, %d threads and %d rounds, expected 4096 to %d bytes, 1 to %d threads, and at least 1 round", size, threads, rounds, cpu.MaxProbe, runtime.NumCPU())
+func compare(ctx context.Context, source string, size, threads, samples int) error {
+	if size < 4096 || size > cpu.MaxProbe || threads < 1 || threads > runtime.NumCPU() || samples < 1 {
+		return fmt.Errorf("%d bytes, %d threads and %d samples, expected 4096 to %d bytes, 1 to %d threads, and at least 1 round", size, threads, samples, cpu.MaxProbe, runtime.NumCPU())
 	}
 	c, err := startC(ctx, source, size, threads)
 	if err != nil {
@@ -67,7 +67,7 @@ func compare(ctx context.Context, source string, size, threads, rounds int) erro
 	defer machine.Close()
 
 	var ours, theirs []float64
-	for range rounds {
+	for range samples {
 		// A prober does not hand out its samples, so each round has a new one.
 		p, err := cpu.NewProber(machine, size, sets)
 		if err != nil {
@@ -91,7 +91,7 @@ func compare(ctx context.Context, source string, size, threads, rounds int) erro
 	}
 	a, b := cpu.Median(ours), cpu.Median(theirs)
 	fmt.Printf("%d threads read %d MiB, median of %d alternating samples: pesti %.2f GB/s (%s), C %.2f GB/s (%s), pesti ÷ C %.3f\n",
-		threads, size>>20, rounds, a/1e9, spread(ours), b/1e9, spread(theirs), a/b)
+		threads, size>>20, samples, a/1e9, spread(ours), b/1e9, spread(theirs), a/b)
 	if math.Abs(a/b-1) > allowed {
 		return fmt.Errorf("the two differ by %.1f %%, expected at most %.0f %%; is the machine idle?", 100*math.Abs(a/b-1), 100*allowed)
 	}

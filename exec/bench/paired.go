@@ -89,13 +89,13 @@ func (b *Bencher) clockGreedy(ctx context.Context, t *Test, draftTokens int) (se
 	if err != nil {
 		return 0, err
 	}
-	follow := func(next []int32) (exec.Row, error) { return s.FeedTopK(ctx, next, 1) }
+	feed := func(next []int32) (exec.Row, error) { return s.FeedTopK(ctx, next, 1) }
 	var decoder *speculate.Decoder
 	if draftTokens > 0 {
 		if decoder, err = speculate.New(s, speculate.NewLookup(text, len(text)+s.Remaining()), draftTokens); err != nil {
 			return 0, err
 		}
-		follow = func(next []int32) (exec.Row, error) {
+		feed = func(next []int32) (exec.Row, error) {
 			logits, err := decoder.Feed(ctx, next[0])
 			return exec.Row{Logits: logits}, err
 		}
@@ -120,7 +120,7 @@ func (b *Bencher) clockGreedy(ctx context.Context, t *Test, draftTokens int) (se
 			if err != nil {
 				return err
 			}
-			if row, err = follow(next); err != nil {
+			if row, err = feed(next); err != nil {
 				return err
 			}
 		}

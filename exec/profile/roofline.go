@@ -11,8 +11,8 @@ import (
 
 // DeviceRoofline returns the roofline of a device: only its memory bandwidth, from clock and bus
 // width. It assumes that activations stay in the cache and that products take no time.
-func DeviceRoofline(card *cuda.Properties) *cpu.Roofline {
-	return &cpu.Roofline{Workers: 1, Read: float64(card.Bandwidth)}
+func DeviceRoofline(device *cuda.Properties) *cpu.Roofline {
+	return &cpu.Roofline{Workers: 1, Read: float64(device.Bandwidth)}
 }
 
 // Limits returns lower bounds for the seconds of one run of a program under a roofline: from

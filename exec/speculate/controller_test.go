@@ -5,12 +5,12 @@ import "testing"
 // simulate runs a controller for a number of tokens on a machine whose pass of n tokens takes
 // cost(n). right(i, n) returns how many of n draft tokens from token i on are accepted. simulate
 // returns the time of all passes.
-func simulate(c *draftController, tokens int, cost func(n int) float64, right func(i, guesses int) int) (seconds float64) {
+func simulate(c *draftController, tokens int, cost func(n int) float64, right func(i, drafts int) int) (seconds float64) {
 	for i := 0; i < tokens; {
-		guesses := c.next()
-		r := right(i, guesses)
-		s := cost(1 + guesses)
-		c.record(guesses, r, s)
+		drafts := c.next()
+		r := right(i, drafts)
+		s := cost(1 + drafts)
+		c.record(drafts, r, s)
 		seconds += s
 		i += 1 + r
 	}
@@ -21,15 +21,15 @@ func simulate(c *draftController, tokens int, cost func(n int) float64, right fu
 func waits(n int) float64    { return 1 + float64(n)/50 }
 func computes(n int) float64 { return float64(n) }
 
-func all(_, guesses int) int { return guesses }
-func none(int, int) int      { return 0 }
+func all(_, drafts int) int { return drafts }
+func none(int, int) int     { return 0 }
 
 func TestDraftController(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		cost  func(int) float64
-		right func(i, guesses int) int
-		most  float64 // of the time without guesses
+		right func(i, drafts int) int
+		most  float64 // of the time without drafts
 	}{
 		{"cheap and right", waits, all, 0.2},
 		{"cheap and wrong", waits, none, 1.02},
@@ -54,7 +54,7 @@ func TestDraftController(t *testing.T) {
 		got := simulate(&control, tokens, c.cost, c.right) / (tokens * c.cost(1))
 		t.Logf("%s: %.3f", c.name, got)
 		if got > c.most {
-			t.Errorf("%s: %.3f of the time without guesses, expected at most %.3f", c.name, got, c.most)
+			t.Errorf("%s: %.3f of the time without drafts, expected at most %.3f", c.name, got, c.most)
 		}
 	}
 }
@@ -66,7 +66,7 @@ func TestDraftControllerFindsTheBest(t *testing.T) {
 		name  string
 		cost  func(int) float64
 		every int // one guess of so many is wrong
-		least int // guesses
+		least int // drafts
 		most  int
 	}{
 		{"nothing costs anything", waits, 1000, 7, 7},
@@ -79,29 +79,29 @@ func TestDraftControllerFindsTheBest(t *testing.T) {
 		control := newDraftController(7)
 		asked := 0
 		seen := map[int]int{}
-		simulate(&control, 3000, c.cost, func(i, guesses int) int {
+		simulate(&control, 3000, c.cost, func(i, drafts int) int {
 			right := 0
-			for right < guesses {
+			for right < drafts {
 				if asked++; asked%c.every == 0 {
 					break
 				}
 				right++
 			}
 			if i > 1000 {
-				seen[guesses]++
+				seen[drafts]++
 			}
 			return right
 		})
 		inside, outside := 0, 0
-		for guesses, n := range seen {
-			if c.least <= guesses && guesses <= c.most {
+		for drafts, n := range seen {
+			if c.least <= drafts && drafts <= c.most {
 				inside += n
 			} else {
 				outside += n
 			}
 		}
 		if inside < 4*outside {
-			t.Errorf("%s: steps by their number of guesses are %v, expected most to have %d to %d", c.name, seen, c.least, c.most)
+			t.Errorf("%s: steps by their number of drafts are %v, expected most to have %d to %d", c.name, seen, c.least, c.most)
 		}
 	}
 }
@@ -112,7 +112,7 @@ func TestDraftControllerBegins(t *testing.T) {
 	control := newDraftController(7)
 	for range 3 {
 		if n := control.next(); n != 0 {
-			t.Fatalf("the first step has %d guesses, expected none", n)
+			t.Fatalf("the first step has %d drafts, expected none", n)
 		}
 	}
 	control.record(0, 0, 1)
@@ -121,15 +121,15 @@ func TestDraftControllerBegins(t *testing.T) {
 		t.Fatal("the second step has no guess")
 	}
 	control.record(n, n, 1)
-	for range 7 { // at most until each number of guesses was measured
+	for range 7 { // at most until each number of drafts was measured
 		n = control.next()
 		control.record(n, n, 1)
 	}
 	if n = control.next(); n != 7 {
-		t.Errorf("%d guesses where they cost nothing and are right, expected 7", n)
+		t.Errorf("%d drafts where they cost nothing and are right, expected 7", n)
 	}
 	control.record(7, 7, 1000)
 	if n = control.next(); n != 7 {
-		t.Errorf("%d guesses after a step that something else made slow, expected 7", n)
+		t.Errorf("%d drafts after a step that something else made slow, expected 7", n)
 	}
 }

@@ -110,16 +110,16 @@ func TestDamaged(t *testing.T) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
-	link := filepath.Join(dir, "link.json")
-	if err := os.Symlink(path, link); err != nil {
+	symlink := filepath.Join(dir, "symlink.json")
+	if err := os.Symlink(path, symlink); err != nil {
 		t.Skip(err)
 	}
-	if err := Save(link, key, []exec.Tuned{tuned("q6_k", "one-stream")}); err != nil {
+	if err := Save(symlink, key, []exec.Tuned{tuned("q6_k", "one-stream")}); err != nil {
 		t.Error(err)
 	}
-	st, err := os.Lstat(link)
+	st, err := os.Lstat(symlink)
 	if got, loaded := Load(path, key); err != nil || loaded != nil || st.Mode()&os.ModeSymlink == 0 || got["q6_k"] == "" {
-		t.Errorf("saved through a link: %v, %v, %v", got, err, loaded)
+		t.Errorf("saved through a symlink: %v, %v, %v", got, err, loaded)
 	}
 }
 

@@ -99,10 +99,10 @@ func share(bytes []int64, devices, onHost int) ([]int, error) {
 		parts[0] += bytes[0]
 		parts[len(parts)-1] += bytes[layers+1]
 	}
-	cuts := balance(parts, devices-first)
+	ends := balance(parts, devices-first)
 	for i := range parts {
-		for cuts[0] <= i {
-			cuts, first = cuts[1:], first+1
+		for ends[0] <= i {
+			ends, first = ends[1:], first+1
 		}
 		owner[layers-len(parts)+1+i] = first
 	}

@@ -117,9 +117,9 @@ func (s *splitter) decide(n *graph.Node) (shardBounds, string) {
 	if why := Unchecked(n, splitKnows); why != "" {
 		return nil, why
 	}
-	if atom := s.granule(x); atom > 0 && s.bounds[n.Out[0]] == nil {
+	if granule := s.granule(x); granule > 0 && s.bounds[n.Out[0]] == nil {
 		k := x.Type.Shape[1].N
-		unit := lcm(atom, alignment(w, k))
+		unit := lcm(granule, alignment(w, k))
 		cut := s.share(k, unit)
 		marks := map[*graph.Value]shardBounds{}
 		if why := s.mark(marks, x, cut); why != "" {

@@ -146,10 +146,10 @@ func cuCtxDestroy_v2(context handle) code {
 }
 
 //export cuDeviceCanAccessPeer
-func cuDeviceCanAccessPeer(can *int32, device, peer int32) code {
-	return call("cuDeviceCanAccessPeer", fmt.Sprintf("%d %d", device, peer), func() code {
+func cuDeviceCanAccessPeer(can *int32, device, other int32) code {
+	return call("cuDeviceCanAccessPeer", fmt.Sprintf("%d %d", device, other), func() code {
 		*can = 0
-		if device != peer {
+		if device != other {
 			*can = 1
 		}
 		return success
@@ -157,9 +157,9 @@ func cuDeviceCanAccessPeer(can *int32, device, peer int32) code {
 }
 
 //export cuCtxEnablePeerAccess
-func cuCtxEnablePeerAccess(peer handle, flags uint32) code {
+func cuCtxEnablePeerAccess(other handle, flags uint32) code {
 	return call("cuCtxEnablePeerAccess", fmt.Sprintf("flags=%d", flags), func() code {
-		return with(peer, func(d cuda.Device) code { return fails(invalidValue, lib.device.EnablePeer(d)) })
+		return with(other, func(d cuda.Device) code { return fails(invalidValue, lib.device.EnablePeer(d)) })
 	})
 }
 
