@@ -16,7 +16,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"strings"
 
 	"pesti/exec"
@@ -32,16 +31,7 @@ type Key struct {
 
 // NewKey returns the key of this process for an instruction set and a number of workers.
 func NewKey(isa string, threads int) Key {
-	k := Key{Processor: processor(), ISA: isa, Threads: threads, Build: runtime.Version()}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		k.Build += " " + info.Main.Version
-		for _, s := range info.Settings {
-			if strings.HasPrefix(s.Key, "vcs.") && s.Key != "vcs" || s.Key == "GOAMD64" {
-				k.Build += " " + s.Value
-			}
-		}
-	}
-	return k
+	return Key{Processor: processor(), ISA: isa, Threads: threads, Build: build()}
 }
 
 // String describes a key in an error.
