@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -95,6 +96,56 @@ func TestCancelledInEachWave(t *testing.T) {
 		}
 		if cancelled < 10 {
 			t.Errorf("%d passes were cancelled, expected one in each wave", cancelled)
+		}
+	}
+}
+
+// TestNoStepAfterCancelledWave cancels one token and a prompt in each wave, from each worker. No worker begins a later
+// wave, the tokens are rolled back, and they give the bits of an undisturbed pass when they are fed again.
+func TestNoStepAfterCancelledWave(t *testing.T) {
+	m := load(t, configs["llama"])
+	p := compile(t, m, lower.Options{Ubatch: 16, Ctx: 64}).Plan
+	for _, threads := range []int{1, 2, 3} {
+		for _, tokens := range []int{1, 16} {
+			e := open(t, m, p, threads)
+			s := session(t, e)
+			ids := prompt(10 + tokens)
+			feed(t, s, ids[:10])
+			want := feed(t, s, ids[10:])
+			cancelled := 0
+			for done := false; !done; cancelled++ {
+				for by := range threads {
+					if err := s.Truncate(10); err != nil {
+						t.Fatal(err)
+					}
+					ctx, cancel := context.WithCancel(t.Context())
+					var latest atomic.Int64
+					restore := e.BeforeShares(func(worker, wave int) {
+						for at := latest.Load(); int64(wave) > at && !latest.CompareAndSwap(at, int64(wave)); at = latest.Load() {
+						}
+						if worker == by && wave == cancelled {
+							cancel()
+						}
+					})
+					_, err := s.Feed(ctx, ids[10:])
+					restore()
+					cancel()
+					at := int(latest.Load())
+					if err == nil && at <= cancelled { // it was the last wave
+						done = true
+						continue
+					}
+					if !errors.Is(err, context.Canceled) || at != cancelled || s.Pos() != 10 {
+						t.Fatalf("%d threads, %d tokens: worker %d cancelled in wave %d: error %v at position %d, and wave %d ran", threads, tokens, by, cancelled, err, s.Pos(), at)
+					}
+					if !slices.Equal(feed(t, s, ids[10:]), want) {
+						t.Fatalf("%d threads, %d tokens: cancelled in wave %d: logits of the same tokens again differ", threads, tokens, cancelled)
+					}
+				}
+			}
+			if cancelled < 10 {
+				t.Errorf("%d threads, %d tokens: %d waves, expected more", threads, tokens, cancelled)
+			}
 		}
 	}
 }

@@ -26,6 +26,29 @@ func (e *Engine) BeforeWaves(f func(wave int)) (restore func()) {
 	}
 }
 
+// BeforeShares makes each worker call f with its number and that of the wave before it computes its share, until
+// restore is called.
+func (e *Engine) BeforeShares(f func(worker, wave int)) (restore func()) {
+	var before [][][][]kernel.Func
+	for i := range e.programs {
+		var shares [][][]kernel.Func
+		for worker, waves := range e.programs[i].schedule {
+			shares = append(shares, slices.Clone(waves))
+			for w := range waves {
+				waves[w] = append([]kernel.Func{func(*kernel.Run) { f(worker, w) }}, waves[w]...)
+			}
+		}
+		before = append(before, shares)
+	}
+	return func() {
+		for i := range e.programs {
+			for worker, waves := range e.programs[i].schedule {
+				copy(waves, before[i][worker])
+			}
+		}
+	}
+}
+
 // PackedWeight returns the packed copy of a weight, nil if products read the file.
 func (e *Engine) PackedWeight(name string) []byte {
 	for i := range e.packings {

@@ -43,11 +43,11 @@ type Machine struct {
 	// The run in progress, written before start changes.
 	schedule Schedule
 	run      kernel.Run
-	done     <-chan struct{} // closed when the caller cancels the run; thread 0 polls it
+	done     <-chan struct{} // closed when the caller cancels the run; see poll
 
 	start atomic.Uint32 // counts runs
 	_     [60]byte
-	// fault: a worker accessed missing memory. cancelled: thread 0 saw that the run is cancelled.
+	// fault: a worker accessed missing memory. cancelled: a thread saw that the run is cancelled.
 	// skipped: a worker skipped its share because of that. In each case the threads pass the
 	// remaining barriers without computing.
 	fault, cancelled, skipped atomic.Bool
@@ -84,7 +84,7 @@ func New(workers int) *Machine {
 func (m *Machine) Workers() int { return m.workers }
 
 // Run runs a schedule, which has a share for each worker, and returns when all workers are done.
-// After done is closed, workers finish the current wave and skip the others, and Run returns
+// After done is closed, workers finish the current wave and no worker begins the next, and Run returns
 // ErrCancelled; a nil channel never cancels. It allocates nothing. Only one call may run at a time.
 func (m *Machine) Run(done <-chan struct{}, s Schedule, r kernel.Run) error {
 	if len(s) == 0 || len(s[0]) == 0 {
@@ -98,6 +98,7 @@ func (m *Machine) Run(done <-chan struct{}, s Schedule, r kernel.Run) error {
 	m.fault.Store(false)
 	m.cancelled.Store(false)
 	m.skipped.Store(false)
+	m.poll()
 	m.release()
 	m.walk(0)
 	switch {
@@ -161,17 +162,15 @@ func (m *Machine) await(thread int, seen uint32) uint32 {
 func (m *Machine) walk(thread int) {
 	first, end := thread*m.workers/m.threads, (thread+1)*m.workers/m.threads
 	for wave := range m.schedule[first] {
-		if thread == 0 {
-			m.poll()
-		}
 		for _, waves := range m.schedule[first:end] {
 			m.wave(waves[wave])
 		}
-		m.barrier.wait()
+		m.barrier.wait(m.poll)
 	}
 }
 
-// poll checks whether the caller has cancelled the run.
+// poll checks whether the caller has cancelled the run. It runs before the first wave, and between waves while all
+// threads wait, so that all workers compute the next wave or none.
 func (m *Machine) poll() {
 	select {
 	case <-m.done:
