@@ -9,7 +9,7 @@ import (
 	"pesti/lower"
 )
 
-// Errors that callers test for with errors.Is. A cancelled call returns an error that is context.Canceled
+// Errors that callers test for with errors.Is. A canceled call returns an error that is context.Canceled
 // or context.DeadlineExceeded, and the cause of the context.
 var (
 	ErrContextFull = exec.ErrContextFull // the tokens do not fit the context of the plan

@@ -27,7 +27,7 @@ func ExampleModel_Generate() {
 	tokens := 0
 	for piece, err := range model.Generate(ctx, "Once upon a time", pesti.Params{MaxTokens: 50}) {
 		if errors.Is(err, context.Canceled) {
-			fmt.Println(piece.Text, "… cancelled")
+			fmt.Println(piece.Text, "… canceled")
 			break
 		}
 		if err != nil {
@@ -39,7 +39,7 @@ func ExampleModel_Generate() {
 		}
 	}
 	// Output:
-	// , there was a clever little girl named Hazel. She lived in a cosy cottage … cancelled
+	// , there was a clever little girl named Hazel. She lived in a cosy cottage … canceled
 }
 
 // Continue several prompts at the same time. Their forward passes take turns.

@@ -23,12 +23,12 @@ type Piece struct {
 
 // Reasons why a generation ended.
 const (
-	StopEOG       = "eog"       // the model ended it
-	StopLength    = "length"    // Params.MaxTokens were generated
-	StopText      = "stop"      // a text of Params.Stop was generated
-	StopContext   = "context"   // the context is full
-	StopCancelled = "cancelled" // an error, or the end of the context.Context
-	StopBreak     = "break"     // the caller left the loop
+	StopEOG      = "eog"      // the model ended it
+	StopLength   = "length"   // Params.MaxTokens were generated
+	StopText     = "stop"     // a text of Params.Stop was generated
+	StopContext  = "context"  // the context is full
+	StopCanceled = "canceled" // an error, or the end of the context.Context
+	StopBreak    = "break"    // the caller left the loop
 )
 
 // A Result has the counts and times of a generation.
@@ -103,7 +103,7 @@ func (s *Session) generate(ctx context.Context, p Params, prompt func() ([]int32
 			return
 		}
 		if err != nil {
-			s.result.Stop = StopCancelled
+			s.result.Stop = StopCanceled
 		}
 		held := g.texts.add(g.stream.Write(g.stops.Flush())) + g.texts.add(g.stream.Flush())
 		result := s.result

@@ -134,8 +134,8 @@ func TestStops(t *testing.T) {
 		t.Errorf("%q, expected the held text at the end", held)
 	}
 	_, ids, _ := collect(t, m, once, pesti.Params{MaxTokens: 40})
-	_, penalised, _ := collect(t, m, once, pesti.Params{MaxTokens: 40, RepeatPenalty: 1.8})
-	if slices.Equal(ids, penalised) {
+	_, penalized, _ := collect(t, m, once, pesti.Params{MaxTokens: 40, RepeatPenalty: 1.8})
+	if slices.Equal(ids, penalized) {
 		t.Error("a repeat penalty changes nothing")
 	}
 	// The penalty includes the prompt: a prompt that repeats the first token makes that token
@@ -245,9 +245,9 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
-// TestCancelled checks that the cause of a context is reported, that the session keeps its tokens,
+// TestCanceled checks that the cause of a context is reported, that the session keeps its tokens,
 // and that the model stays usable.
-func TestCancelled(t *testing.T) {
+func TestCanceled(t *testing.T) {
 	m := open(t, pesti.Options{Compile: lower.Options{Sequences: 2, Ctx: 256}})
 	text, ids, _ := collect(t, m, once, pesti.Params{MaxTokens: 30})
 	enough := errors.New("enough")
@@ -268,7 +268,7 @@ func TestCancelled(t *testing.T) {
 				cancel(enough)
 			}
 		}
-		if !errors.Is(last, enough) || !errors.Is(last, context.Canceled) || r == nil || r.Stop != pesti.StopCancelled || r.Tokens != at {
+		if !errors.Is(last, enough) || !errors.Is(last, context.Canceled) || r == nil || r.Stop != pesti.StopCanceled || r.Tokens != at {
 			t.Errorf("error %v with result %+v, expected %v after %d tokens", last, r, enough, at)
 		}
 		if !slices.Equal(got, ids[:at]) {
@@ -276,7 +276,7 @@ func TestCancelled(t *testing.T) {
 		}
 		cancel(nil)
 		if again, _, _ := collect(t, m, once, pesti.Params{MaxTokens: 30}); again != text {
-			t.Errorf("after a cancelled generation: %q, expected %q", again, text)
+			t.Errorf("after a canceled generation: %q, expected %q", again, text)
 		}
 	}
 	ctx, stop := context.WithTimeout(t.Context(), 0)

@@ -67,7 +67,7 @@ func returns(t *testing.T, what string, f func()) {
 	}
 }
 
-// TestNobodyWaits checks that during another sequence's forward pass a cancelled generation
+// TestNobodyWaits checks that during another sequence's forward pass a canceled generation
 // returns, and so do all calls that compute nothing. Their effects apply after the pass.
 func TestNobodyWaits(t *testing.T) {
 	g := newGate()
@@ -85,7 +85,7 @@ func TestNobodyWaits(t *testing.T) {
 			}
 			var got []int32
 			var last error
-			returns(t, "a cancelled generation", func() {
+			returns(t, "a canceled generation", func() {
 				if at == 0 {
 					time.AfterFunc(time.Millisecond, func() { cancel(enough) })
 				}
@@ -101,13 +101,13 @@ func TestNobodyWaits(t *testing.T) {
 			})
 			end()
 			if !errors.Is(last, enough) || !errors.Is(last, context.Canceled) || !slices.Equal(got, want[:at]) {
-				t.Errorf("cancelled after %d tokens: error %v with tokens %v, expected %v with %v", at, last, got, enough, want[:at])
+				t.Errorf("canceled after %d tokens: error %v with tokens %v, expected %v with %v", at, last, got, enough, want[:at])
 			}
 			if (at == 0) != strings.Contains(last.Error(), "waiting") {
-				t.Errorf("cancelled after %d tokens: error %q, and only the first one waits for another pass", at, last)
+				t.Errorf("canceled after %d tokens: error %q, and only the first one waits for another pass", at, last)
 			}
 			if _, again, _ := collect(t, m, prompt, p); !slices.Equal(again, want) {
-				t.Errorf("cancelled after %d tokens: the next generation has other tokens", at)
+				t.Errorf("canceled after %d tokens: the next generation has other tokens", at)
 			}
 		}
 	}

@@ -48,7 +48,7 @@ func TestProveLongAgainstOracle(t *testing.T) {
 func longText() string {
 	parts := [...][]string{
 		{"Before dawn", "At noon", "After the storm", "In the first week of May", "While the tide was out", "Years later", "Without a word", "As every winter", "On the third day", "Against all advice", "To her surprise", "When the bells had stopped"},
-		{"the keeper", "an old surveyor", "the schoolmaster's sister", "one of the fishermen", "a boy of eleven", "the clockmaker", "nobody but the doctor", "a stranger in a grey coat", "the last of the pilots", "her neighbour", "the mayor", "somebody from the village"},
+		{"the keeper", "an old surveyor", "the schoolmaster's sister", "one of the fishermen", "a boy of eleven", "the clockmaker", "nobody but the doctor", "a stranger in a grey coat", "the last of the pilots", "her neighbor", "the mayor", "somebody from the village"},
 		{"counted 47 broken panes", "drew a map of the shoals", "wound up the great clock", "asked what a metre was", "carried oil up the stairs", "read the table of errors aloud", "found a letter from 1687", "forgot to close the gallery door", "set a watch by the beam", "mended nets and said nothing", "argued about the moon", "wrote it all down"},
 		{"behind the chapel", "on both sides of the paper", "with brass polish and patience", "for twelve seconds", "under a lamp that smoked", "at the foot of the tower", "among crates of instruments", "as if it were music", "in a language from the north", "below the waterline", "until the fog lifted", "and went to bed"},
 	}

@@ -24,7 +24,7 @@ func TestGuessesAtRepetition(t *testing.T) {
 		least       float64 // tokens per step
 	}{
 		{testenv.Qwen, "edit.txt", 3.2},
-		{testenv.SmolLM2, "summarise.txt", 6},
+		{testenv.SmolLM2, "summarize.txt", 6},
 	} {
 		t.Run(c.model, func(t *testing.T) {
 			m := openModel(t, c.model)

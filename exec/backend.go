@@ -12,8 +12,8 @@ import (
 // A backend runs an engine's programs on this machine's processor or on CUDA devices. It reads the
 // inputs of a run from the memory of the engine's io buffers and writes the outputs there.
 type backend interface {
-	// run runs all steps of a program. If the engine's forward pass is cancelled meanwhile, run
-	// returns cpu.ErrCancelled after all work has stopped; so do runStep, fetch and contents.
+	// run runs all steps of a program. If the engine's forward pass is canceled meanwhile, run
+	// returns cpu.ErrCanceled after all work has stopped; so do runStep, fetch and contents.
 	run(g *program, r kernel.Run) error
 	// runStep runs one step of a program. The steps before it must have run.
 	runStep(g *program, wave, step int, r kernel.Run) error

@@ -18,9 +18,9 @@ func (e *Engine) cancelOn(done <-chan struct{}) {
 	e.backend.cancelOn(done)
 }
 
-// cancelled reports whether the caller of the forward pass in progress has cancelled it. Backends
+// canceled reports whether the caller of the forward pass in progress has canceled it. Backends
 // poll it between the parts of a program; it neither blocks nor allocates.
-func (e *Engine) cancelled() bool {
+func (e *Engine) canceled() bool {
 	select {
 	case <-e.done:
 		return true
@@ -31,7 +31,7 @@ func (e *Engine) cancelled() bool {
 
 // cause returns the error of a forward pass that ctx ended, instead of the backend's error.
 func cause(ctx context.Context, err error) error {
-	if !errors.Is(err, cpu.ErrCancelled) {
+	if !errors.Is(err, cpu.ErrCanceled) {
 		return err
 	}
 	return ContextError(ctx, "forward pass")

@@ -65,7 +65,7 @@ func BenchmarkCancel(b *testing.B) {
 		whole = end.Sub(start)
 	}
 	var toReturn time.Duration
-	cancelled := 0
+	canceled := 0
 	b.ResetTimer()
 	for i := range b.N {
 		_, part := math.Modf(float64(i) * math.Phi) // spread evenly
@@ -78,7 +78,7 @@ func BenchmarkCancel(b *testing.B) {
 		end, err := run(ctx)
 		switch {
 		case errors.Is(err, context.Canceled):
-			cancelled++
+			canceled++
 			toReturn = max(toReturn, end.Sub(<-at))
 		case err != nil:
 			b.Fatal(err)
@@ -86,13 +86,13 @@ func BenchmarkCancel(b *testing.B) {
 		timer.Stop()
 		cancel()
 	}
-	if cancelled == 0 {
-		b.Fatal("no pass was cancelled")
+	if canceled == 0 {
+		b.Fatal("no pass was canceled")
 	}
 	ms := func(d time.Duration) float64 { return d.Seconds() * 1e3 }
 	b.ReportMetric(ms(toReturn), "ms-to-return")
 	b.ReportMetric(ms(longest), "ms-longest-wave")
 	b.ReportMetric(ms(toReturn-longest), "ms-beyond-wave")
 	b.ReportMetric(ms(whole), "ms-prompt")
-	b.ReportMetric(float64(cancelled), "cancelled")
+	b.ReportMetric(float64(canceled), "canceled")
 }

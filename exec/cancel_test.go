@@ -14,11 +14,11 @@ import (
 
 var errEnough = errors.New("enough")
 
-// TestCancelledInEachWave cancels a batch in each of its waves, for a model with window layers
+// TestCanceledInEachWave cancels a batch in each of its waves, for a model with window layers
 // whose rings the batch overwrites in part. No later wave runs, both sequences of the batch are
 // rolled back, a third one is not changed, and the same batch again gives the bits of an
 // undisturbed run.
-func TestCancelledInEachWave(t *testing.T) {
+func TestCanceledInEachWave(t *testing.T) {
 	m := load(t, configs["gemma3"])
 	p := compile(t, m, lower.Options{Ubatch: 16, Sequences: 3, Ctx: 128}).Plan
 	ids := prompt(100)
@@ -45,7 +45,7 @@ func TestCancelledInEachWave(t *testing.T) {
 		}
 		want := [][]float32{slices.Clone(e.Logits(0)), slices.Clone(e.Logits(1))}
 		wantThird := feed(t, third, ids[70:71])
-		cancelled := 0
+		canceled := 0
 		for wave := 0; ; wave++ {
 			for _, s := range []*exec.Session{first, second, third} {
 				if err := s.Truncate(70); err != nil {
@@ -65,44 +65,44 @@ func TestCancelledInEachWave(t *testing.T) {
 			cancel(nil)
 			if err == nil {
 				if waves > wave+1 {
-					t.Fatalf("%d threads: cancelled in wave %d of %d: no error", threads, wave, waves)
+					t.Fatalf("%d threads: canceled in wave %d of %d: no error", threads, wave, waves)
 				}
-				break // cancelled in the last wave or later
+				break // canceled in the last wave or later
 			}
-			cancelled++
+			canceled++
 			if !errors.Is(err, context.Canceled) || !errors.Is(err, errEnough) {
 				t.Fatalf("error %v, expected one that is %v and %v", err, context.Canceled, errEnough)
 			}
 			if waves != wave+1 {
-				t.Fatalf("%d threads: cancelled in wave %d: %d waves ran, expected %d", threads, wave, waves, wave+1)
+				t.Fatalf("%d threads: canceled in wave %d: %d waves ran, expected %d", threads, wave, waves, wave+1)
 			}
 			if first.Pos() != 70 || second.Pos() != 70 || third.Pos() != 70 {
 				t.Fatalf("positions %d, %d and %d, expected 70, where the batch began", first.Pos(), second.Pos(), third.Pos())
 			}
 			if _, err := e.Value("logits"); err == nil || e.Logits(0) != nil || e.Row(0).Logits != nil {
-				t.Fatal("the cancelled pass has logits, expected none")
+				t.Fatal("the canceled pass has logits, expected none")
 			}
 			if wave%2 == 0 && !slices.Equal(feed(t, third, ids[70:71]), wantThird) {
-				t.Fatalf("cancelled in wave %d: another sequence is disturbed", wave)
+				t.Fatalf("canceled in wave %d: another sequence is disturbed", wave)
 			}
 			if err := e.Forward(t.Context(), b); err != nil {
 				t.Fatal(err)
 			}
 			for r := range want {
 				if !slices.Equal(e.Logits(r), want[r]) {
-					t.Fatalf("%d threads: the batch again after one that was cancelled in wave %d: logits of row %d differ", threads, wave, r)
+					t.Fatalf("%d threads: the batch again after one that was canceled in wave %d: logits of row %d differ", threads, wave, r)
 				}
 			}
 		}
-		if cancelled < 10 {
-			t.Errorf("%d passes were cancelled, expected one in each wave", cancelled)
+		if canceled < 10 {
+			t.Errorf("%d passes were canceled, expected one in each wave", canceled)
 		}
 	}
 }
 
-// TestNoStepAfterCancelledWave cancels one token and a prompt in each wave, from each worker. No worker begins a later
+// TestNoStepAfterCanceledWave cancels one token and a prompt in each wave, from each worker. No worker begins a later
 // wave, the tokens are rolled back, and they give the bits of an undisturbed pass when they are fed again.
-func TestNoStepAfterCancelledWave(t *testing.T) {
+func TestNoStepAfterCanceledWave(t *testing.T) {
 	m := load(t, configs["llama"])
 	p := compile(t, m, lower.Options{Ubatch: 16, Ctx: 64}).Plan
 	for _, threads := range []int{1, 2, 3} {
@@ -112,8 +112,8 @@ func TestNoStepAfterCancelledWave(t *testing.T) {
 			ids := prompt(10 + tokens)
 			feed(t, s, ids[:10])
 			want := feed(t, s, ids[10:])
-			cancelled := 0
-			for done := false; !done; cancelled++ {
+			canceled := 0
+			for done := false; !done; canceled++ {
 				for by := range threads {
 					if err := s.Truncate(10); err != nil {
 						t.Fatal(err)
@@ -123,7 +123,7 @@ func TestNoStepAfterCancelledWave(t *testing.T) {
 					restore := e.BeforeShares(func(worker, wave int) {
 						for at := latest.Load(); int64(wave) > at && !latest.CompareAndSwap(at, int64(wave)); at = latest.Load() {
 						}
-						if worker == by && wave == cancelled {
+						if worker == by && wave == canceled {
 							cancel()
 						}
 					})
@@ -131,28 +131,28 @@ func TestNoStepAfterCancelledWave(t *testing.T) {
 					restore()
 					cancel()
 					at := int(latest.Load())
-					if err == nil && at <= cancelled { // it was the last wave
+					if err == nil && at <= canceled { // it was the last wave
 						done = true
 						continue
 					}
-					if !errors.Is(err, context.Canceled) || at != cancelled || s.Pos() != 10 {
-						t.Fatalf("%d threads, %d tokens: worker %d cancelled in wave %d: error %v at position %d, and wave %d ran", threads, tokens, by, cancelled, err, s.Pos(), at)
+					if !errors.Is(err, context.Canceled) || at != canceled || s.Pos() != 10 {
+						t.Fatalf("%d threads, %d tokens: worker %d canceled in wave %d: error %v at position %d, and wave %d ran", threads, tokens, by, canceled, err, s.Pos(), at)
 					}
 					if !slices.Equal(feed(t, s, ids[10:]), want) {
-						t.Fatalf("%d threads, %d tokens: cancelled in wave %d: logits of the same tokens again differ", threads, tokens, cancelled)
+						t.Fatalf("%d threads, %d tokens: canceled in wave %d: logits of the same tokens again differ", threads, tokens, canceled)
 					}
 				}
 			}
-			if cancelled < 10 {
-				t.Errorf("%d threads, %d tokens: %d waves, expected more", threads, tokens, cancelled)
+			if canceled < 10 {
+				t.Errorf("%d threads, %d tokens: %d waves, expected more", threads, tokens, canceled)
 			}
 		}
 	}
 }
 
-// TestCancelledWithinFeed cancels a prompt of several passes. The session keeps the tokens of the
+// TestCanceledWithinFeed cancels a prompt of several passes. The session keeps the tokens of the
 // completed passes, and feeding the others gives the bits of an undisturbed prompt.
-func TestCancelledWithinFeed(t *testing.T) {
+func TestCanceledWithinFeed(t *testing.T) {
 	m := load(t, configs["gemma3"])
 	e := open(t, m, compile(t, m, lower.Options{Ubatch: 16, Sequences: 2, Ctx: 128}).Plan, 2)
 	ids := prompt(90)
@@ -171,7 +171,7 @@ func TestCancelledWithinFeed(t *testing.T) {
 	_, err := s.Feed(ctx, ids)
 	restore()
 	if !errors.Is(err, context.Canceled) || s.Pos() != 48 {
-		t.Fatalf("error %v at position %d, expected a cancelled pass at 48", err, s.Pos())
+		t.Fatalf("error %v at position %d, expected a canceled pass at 48", err, s.Pos())
 	}
 	if got := feed(t, s, ids[s.Pos():]); !slices.Equal(got, want) {
 		t.Error("the other tokens of the prompt: logits differ")

@@ -177,8 +177,8 @@ func (d *cudaBackend) run(g *program, r kernel.Run) error {
 		st := &l.segments[i]
 		switch {
 		case err != nil:
-		case d.engine.cancelled():
-			err = cpu.ErrCancelled
+		case d.engine.canceled():
+			err = cpu.ErrCanceled
 		case st.host != nil:
 			err = d.engine.machine.Run(d.engine.done, st.host, r)
 		case l.host || r.T > graphTokens || st.dev == nil:
@@ -253,8 +253,8 @@ func (d *cudaBackend) begin() error {
 	if d.failed != nil {
 		return d.failed
 	}
-	if d.engine.cancelled() {
-		return cpu.ErrCancelled
+	if d.engine.canceled() {
+		return cpu.ErrCanceled
 	}
 	for _, c := range d.devices {
 		if c == nil {
@@ -286,14 +286,14 @@ func (d *cudaBackend) end(r kernel.Run, err error) error {
 func (d *cudaBackend) fetch(r kernel.Run) error { return d.end(r, nil) }
 
 // wait waits for the devices and returns err, or the devices' error if err is nil. If the pass was
-// cancelled and nothing failed, it returns cpu.ErrCancelled.
+// canceled and nothing failed, it returns cpu.ErrCanceled.
 func (d *cudaBackend) wait(err error) error {
-	cancelled := errors.Is(err, cpu.ErrCancelled)
-	if err == nil || cancelled {
+	canceled := errors.Is(err, cpu.ErrCanceled)
+	if err == nil || canceled {
 		err = d.waitAll()
 	}
-	if err == nil && (cancelled || d.engine.cancelled()) {
-		return cpu.ErrCancelled
+	if err == nil && (canceled || d.engine.canceled()) {
+		return cpu.ErrCanceled
 	}
 	err = refusedMemory(err)
 	if d.failed == nil {
@@ -311,13 +311,13 @@ func refusedMemory(err error) error {
 }
 
 // waitAll waits for all devices. It returns no error for work that a device skipped because the
-// pass was cancelled.
+// pass was canceled.
 func (d *cudaBackend) waitAll() (first error) {
 	for i, c := range d.devices {
 		if c == nil || c.stream == nil {
 			continue
 		}
-		if err := c.stream.Wait(); err != nil && !errors.Is(err, cuda.ErrCancelled) && first == nil {
+		if err := c.stream.Wait(); err != nil && !errors.Is(err, cuda.ErrCanceled) && first == nil {
 			first = d.inDevice(i, err)
 		}
 	}

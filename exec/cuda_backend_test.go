@@ -41,7 +41,7 @@ func onBoth(t *testing.T, o lower.Options, run exec.Options) (processor, device 
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s := plan.Summarise(res.Plan); target == plan.CUDA && o.Passes == "" && s.Fallbacks != 0 {
+		if s := plan.Summarize(res.Plan); target == plan.CUDA && o.Passes == "" && s.Fallbacks != 0 {
 			t.Fatalf("%d fallbacks, expected none", s.Fallbacks)
 		}
 		e, err := exec.Open(res.Plan, f, run)
@@ -283,10 +283,10 @@ func TestDeviceSameBits(t *testing.T) {
 	}
 }
 
-// TestDeviceCancelled cancels forward passes on the device: before they begin, and after each of
+// TestDeviceCanceled cancels forward passes on the device: before they begin, and after each of
 // their steps. The session keeps its tokens, and the same token again gives the bits of an
 // undisturbed engine.
-func TestDeviceCancelled(t *testing.T) {
+func TestDeviceCanceled(t *testing.T) {
 	_, quiet := onBoth(t, lower.Options{Ctx: 32}, exec.Options{})
 	undisturbed := session(t, quiet)
 	feed(t, undisturbed, []int32{1})
@@ -309,7 +309,7 @@ func TestDeviceCancelled(t *testing.T) {
 			cancel()
 		}
 		if _, err := s.Feed(ctx, []int32{2, 3}); !errors.Is(err, context.Canceled) || !errors.Is(err, errEnough) || s.Pos() != 1 {
-			t.Fatalf("after step %d: error %v at position %d, expected a cancelled pass at 1", at, err, s.Pos())
+			t.Fatalf("after step %d: error %v at position %d, expected a canceled pass at 1", at, err, s.Pos())
 		}
 		if steps > at+1 {
 			t.Fatalf("%d steps ran, expected none after step %d", steps, at)
@@ -317,13 +317,13 @@ func TestDeviceCancelled(t *testing.T) {
 		stop(nil)
 	}
 	if got := feed(t, s, []int32{2, 3}); !slices.Equal(got, want) {
-		t.Error("after cancelled passes: logits differ")
+		t.Error("after canceled passes: logits differ")
 	}
 }
 
-// TestDeviceCancelledWithin cancels passes of captured launches at any time. Wherever a pass
+// TestDeviceCanceledWithin cancels passes of captured launches at any time. Wherever a pass
 // stopped, feeding the rest gives the same bits.
-func TestDeviceCancelledWithin(t *testing.T) {
+func TestDeviceCanceledWithin(t *testing.T) {
 	_, e := onBoth(t, lower.Options{Ctx: 64, Sequences: 2}, exec.Options{})
 	quiet, s := session(t, e), session(t, e)
 	ids := prompt(2)

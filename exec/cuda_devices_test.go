@@ -194,9 +194,9 @@ func TestSeveralDevicesRefuse(t *testing.T) {
 	}
 }
 
-// TestSeveralDevicesCancelled checks that a cancelled pass ends on all devices, and that the next one gives
+// TestSeveralDevicesCanceled checks that a canceled pass ends on all devices, and that the next one gives
 // the same bits.
-func TestSeveralDevicesCancelled(t *testing.T) {
+func TestSeveralDevicesCanceled(t *testing.T) {
 	e := openOn(t, several(2), lower.Options{Ctx: 32, Devices: 2})
 	s, err := exec.NewSession(e)
 	if err != nil {
@@ -221,10 +221,10 @@ func TestSeveralDevicesCancelled(t *testing.T) {
 		if _, err := s.Feed(ctx, []int32{2}); err == nil && i > 0 {
 			continue // the pass was faster this time
 		} else if !errors.Is(err, context.Canceled) || s.Pos() != 1 {
-			t.Fatalf("error %v at position %d, expected a cancelled pass at 1", err, s.Pos())
+			t.Fatalf("error %v at position %d, expected a canceled pass at 1", err, s.Pos())
 		}
 		if got := feed(t, s, []int32{2}); !slices.Equal(got, want) {
-			t.Fatal("after a cancelled pass: logits differ")
+			t.Fatal("after a canceled pass: logits differ")
 		}
 	}
 }

@@ -131,7 +131,7 @@ func (d *cudaBackend) allocateHost() error {
 			return err
 		}
 	}
-	if plan.Summarise(e.plan).Fallbacks == 0 {
+	if plan.Summarize(e.plan).Fallbacks == 0 {
 		return nil
 	}
 	for i, c := range d.devices {

@@ -25,7 +25,7 @@ func onDevice(t *testing.T, m *frontend.Model, o lower.Options, ids []int32) []f
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s := plan.Summarise(r.Plan); s.Fallbacks != 0 {
+	if s := plan.Summarize(r.Plan); s.Fallbacks != 0 {
 		t.Errorf("%d fallbacks, expected none", s.Fallbacks)
 	}
 	e, err := exec.Open(r.Plan, m.File, exec.Options{Poison: true, Sidecar: o.Sidecar, Driver: virtual.New(virtual.Config{})})

@@ -60,7 +60,7 @@ func openSplit(t *testing.T, f *gguf.File, o lower.Options, observed bool) *spli
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s := plan.Summarise(res.Plan); s.Fallbacks != 0 && o.Passes == "" {
+	if s := plan.Summarize(res.Plan); s.Fallbacks != 0 && o.Passes == "" {
 		t.Fatalf("%d fallbacks, expected none", s.Fallbacks)
 	}
 	p, err := plan.Parse(plan.Print(res.Plan)) // as after a round trip through a file

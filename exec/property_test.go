@@ -91,7 +91,7 @@ type precision struct{ tolerance, weights float64 }
 func precisionOf(o lower.Options) precision {
 	switch {
 	case o.KV == "f16":
-		return precision{2e-3, 5e-4} // a value may round to neighbouring float16 numbers in two executors
+		return precision{2e-3, 5e-4} // a value may round to neighboring float16 numbers in two executors
 	case o.Precision == "fast":
 		return precision{2e-4, 1e-4} // 15-bit activations
 	}

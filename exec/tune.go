@@ -185,7 +185,7 @@ rounds:
 		for i, r := range p.orders {
 			switch {
 			case ctx.Err() != nil:
-				t.Why = "cancelled"
+				t.Why = "canceled"
 				break rounds
 			case time.Now().After(end):
 				t.Why = "no time for five samples"

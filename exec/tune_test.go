@@ -120,12 +120,12 @@ func TestTuneLimits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cancelled, err := e.TuneAll(ended, time.Minute, 0)
+	canceled, err := e.TuneAll(ended, time.Minute, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	choices := ordersOf(t, p)
-	for name, tuned := range map[string][]exec.Tuned{"by itself": e.Tuned(), "without time": late, "cancelled": cancelled} {
+	for name, tuned := range map[string][]exec.Tuned{"by itself": e.Tuned(), "without time": late, "canceled": canceled} {
 		if (len(tuned) == 0) != (len(choices) == 0) {
 			t.Errorf("%s: %+v, where there are choices for %v", name, tuned, choices)
 		}

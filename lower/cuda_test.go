@@ -42,7 +42,7 @@ func TestCUDA(t *testing.T) {
 	for _, precision := range []string{"exact", "fast"} {
 		for _, isa := range plan.CUDAISAs {
 			p := compileCUDA(t, Options{Precision: precision, ISA: isa})
-			s := plan.Summarise(p)
+			s := plan.Summarize(p)
 			if s.Fallbacks != 0 || s.LaunchesPerLayer != 5 {
 				t.Errorf("%s: %d fallbacks, %d launches a layer, expected 0 and 5\n%s", precision, s.Fallbacks, s.LaunchesPerLayer, plan.Print(p))
 			}
@@ -68,7 +68,7 @@ func TestCUDA(t *testing.T) {
 // and that the plan lists it as a fallback.
 func TestCUDAWithoutPasses(t *testing.T) {
 	p := compileCUDA(t, Options{Precision: "exact", Passes: "none"})
-	if s := plan.Summarise(p); s.Fallbacks == 0 {
+	if s := plan.Summarize(p); s.Fallbacks == 0 {
 		t.Errorf("no fallbacks in a plan without passes\n%s", plan.Print(p))
 	}
 }

@@ -29,7 +29,7 @@ func TestFallbacks(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}
-		if got := plan.Summarise(res.Plan).Fallbacks; got != len(res.Fallbacks) {
+		if got := plan.Summarize(res.Plan).Fallbacks; got != len(res.Fallbacks) {
 			t.Errorf("%s: %d fallbacks are listed, the plan has %d", c.name, len(res.Fallbacks), got)
 		}
 		groups := res.FallbackGroups()

@@ -94,7 +94,7 @@ func TestRealModels(t *testing.T) {
 				if float64(p.Memory.State) > state*mib {
 					t.Errorf("%s: state of %d bytes, want at most %v MiB", precision, p.Memory.State, state)
 				}
-				s := plan.Summarise(p)
+				s := plan.Summarize(p)
 				if want := (plan.FusionsSummary{QKV: c.layers, GatedMLP: c.layers, Attention: c.layers}); s.Fusions != want {
 					t.Errorf("%s: fusions %+v, want %+v", precision, s.Fusions, want)
 				}
@@ -213,7 +213,7 @@ func TestArchitectures(t *testing.T) {
 func checkFused(t *testing.T, name string, m *frontend.Model, layers int) {
 	t.Helper()
 	for _, precision := range []string{"fast", "exact"} {
-		s := plan.Summarise(compile(t, m, Options{Precision: precision, Threads: 2, Verify: true}))
+		s := plan.Summarize(compile(t, m, Options{Precision: precision, Threads: 2, Verify: true}))
 		if want := (plan.FusionsSummary{QKV: layers, GatedMLP: layers, Attention: layers}); s.Fusions != want || s.Fallbacks != 0 {
 			t.Errorf("%s, %s: fusions %+v and %d fallbacks, want %+v and none", name, precision, s.Fusions, s.Fallbacks, want)
 		}
@@ -244,12 +244,12 @@ func TestDeterministic(t *testing.T) {
 func TestSwitchingOff(t *testing.T) {
 	for _, shape := range shapes {
 		m := tinyModel(t, shape)
-		all := plan.Summarise(compile(t, m, Options{Verify: true}))
+		all := plan.Summarize(compile(t, m, Options{Verify: true}))
 		if all.Fallbacks != 0 {
 			t.Errorf("%s: %d fallbacks", shape.Arch, all.Fallbacks)
 		}
 		for _, p := range Passes() {
-			s := plan.Summarise(compile(t, m, Options{Passes: "-" + p.Name, Verify: true}))
+			s := plan.Summarize(compile(t, m, Options{Passes: "-" + p.Name, Verify: true}))
 			switch p.Name {
 			case "fuse_qkv":
 				if s.Fusions.QKV != 0 || s.Fusions.Attention != all.Fusions.Attention {
@@ -265,7 +265,7 @@ func TestSwitchingOff(t *testing.T) {
 				}
 			}
 		}
-		none := plan.Summarise(compile(t, m, Options{Passes: "none", Verify: true}))
+		none := plan.Summarize(compile(t, m, Options{Passes: "none", Verify: true}))
 		if none.Fusions != (plan.FusionsSummary{}) {
 			t.Errorf("%s without passes: %+v", shape.Arch, none.Fusions)
 		}

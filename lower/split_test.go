@@ -39,11 +39,11 @@ func TestSplitLayers(t *testing.T) {
 				}
 				at = st.Device
 			}
-			if n := plan.Summarise(one).Programs[p.Programs[i].Name].Steps; crossed != devices-1 || steps != n {
+			if n := plan.Summarize(one).Programs[p.Programs[i].Name].Steps; crossed != devices-1 || steps != n {
 				t.Errorf("%d devices: program %s has %d transfers and %d other steps, expected %d and %d", devices, p.Programs[i].Name, crossed, steps, devices-1, n)
 			}
 		}
-		s := plan.Summarise(p)
+		s := plan.Summarize(p)
 		if s.Fallbacks != 0 || s.LaunchesPerLayer != 5 {
 			t.Errorf("%d devices: %d fallbacks, %d launches a layer, expected 0 and 5", devices, s.Fallbacks, s.LaunchesPerLayer)
 		}
@@ -209,7 +209,7 @@ func TestHost(t *testing.T) {
 				}
 				continue
 			}
-			if s := plan.Summarise(p); s.Fallbacks != 0 || len(p.Devices) != 2 || p.Devices[0].Backend != "cpu" || p.Devices[0].ISA != "avx2" || p.Devices[0].Threads != 3 {
+			if s := plan.Summarize(p); s.Fallbacks != 0 || len(p.Devices) != 2 || p.Devices[0].Backend != "cpu" || p.Devices[0].ISA != "avx2" || p.Devices[0].Threads != 3 {
 				t.Errorf("%d layers: %d fallbacks, devices %+v", layers, s.Fallbacks, p.Devices)
 			}
 			for i := range p.Programs {

@@ -135,9 +135,9 @@ func TestCheckPlan(t *testing.T) {
 	}
 }
 
-// cancellingDemo is the demo with a large vector that block 2 adds to the residual stream and block 3
+// cancelingDemo is the demo with a large vector that block 2 adds to the residual stream and block 3
 // subtracts again: the rounding error of the sum in float32 is then large relative to the rest.
-func cancellingDemo(t *testing.T, size float32) string {
+func cancelingDemo(t *testing.T, size float32) string {
 	t.Helper()
 	from, err := gguf.Parse(demoName, demo.GGUF())
 	if err != nil {
@@ -162,7 +162,7 @@ func cancellingDemo(t *testing.T, size float32) string {
 		}
 		w.AddTensor(x.Name, data.Type, x.Dims, from.Bytes(&data))
 	}
-	path := filepath.Join(t.TempDir(), "cancelling.gguf")
+	path := filepath.Join(t.TempDir(), "canceling.gguf")
 	if err := w.WriteFile(path); err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +172,7 @@ func cancellingDemo(t *testing.T, size float32) string {
 // TestCheckFloor has a layer in which float32 itself exceeds the bound. A correct plan passes with
 // a note, a faulty one fails.
 func TestCheckFloor(t *testing.T) {
-	model := cancellingDemo(t, 700)
+	model := cancelingDemo(t, 700)
 	r := report(t, model, "-p", fox)
 	floor, d := r.Layers[3].Floor, r.Layers[3].D
 	if !r.OK || !(d > 1e-4) || !(floor > 3.4e-5) || r.Layers[3].Allowed != 3*floor || !(d <= 3*floor) {
@@ -188,7 +188,7 @@ func TestCheckFloor(t *testing.T) {
 		t.Errorf("check prints:\n%s\nwant it to hold %q", out, words)
 	}
 
-	plan := filepath.Join(t.TempDir(), "cancelling.plan")
+	plan := filepath.Join(t.TempDir(), "canceling.plan")
 	ok(t, "compile", model, "--precision", "exact", "-o", plan)
 	text := readFile(t, plan)
 	for _, c := range []struct{ old, new, words string }{

@@ -123,7 +123,7 @@ func (a *app) compileTo(ctx context.Context, name string, o *compileOptions) err
 		return err
 	}
 	steps, memory := 0, p.Memory
-	for _, g := range plan.Summarise(p).Programs {
+	for _, g := range plan.Summarize(p).Programs {
 		steps += g.Steps
 	}
 	a.loaded()

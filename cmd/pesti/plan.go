@@ -48,7 +48,7 @@ func (a *app) planShow() *cobra.Command {
 
 // printPlan prints the summary of the plan called name as text.
 func printPlan(w io.Writer, name string, p *plan.Plan) error {
-	s, t := plan.Summarise(p), tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	s, t := plan.Summarize(p), tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	m := s.Memory
 	file := fmt.Sprintf("%s, %s", oneLine(p.Model.File), plan.HumanBytes(p.Model.Size))
 	if p.Model.File == "" {

@@ -124,7 +124,7 @@ func TestBusyProfile(t *testing.T) {
 }
 
 // TestProfileOfCounts checks that a profile of the virtual device has reproducible counts of
-// kernels, and that dot colours a plan by the predictions.
+// kernels, and that dot colors a plan by the predictions.
 func TestProfileOfCounts(t *testing.T) {
 	dir := t.TempDir()
 	plan, file := filepath.Join(dir, "cuda.plan"), filepath.Join(dir, "counts.json")

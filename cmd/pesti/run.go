@@ -142,7 +142,7 @@ func (a *app) continueText(ctx context.Context, name string, text []byte, o *run
 	if err := o.drafts.check(s); err != nil {
 		return err
 	}
-	summary := plan.Summarise(s.plan)
+	summary := plan.Summarize(s.plan)
 	if n := summary.Fallbacks; o.strict && n > 0 {
 		return fmt.Errorf("%s: %d steps of the plan are fallbacks, such as %s; expected none with --strict", name, n, firstFallback(s.plan))
 	}

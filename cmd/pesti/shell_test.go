@@ -184,7 +184,7 @@ func TestFileNames(t *testing.T) {
 	}
 }
 
-// Without a terminal nothing is coloured and nothing moves, with and without NO_COLOR; and neither
+// Without a terminal nothing is colored and nothing moves, with and without NO_COLOR; and neither
 // a home nor a cache folder is needed.
 func TestPlainOutput(t *testing.T) {
 	model := demoFile(t, nil)

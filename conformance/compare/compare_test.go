@@ -99,7 +99,7 @@ func TestCompareRefuses(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := Compare(ctx, a, b, someIDs, nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
+		t.Errorf("canceled: %v", err)
 	}
 	if _, err := OpenFolder(Description{Letter: "B", Name: t.TempDir()}); err == nil || !strings.Contains(err.Error(), TokensFile) {
 		t.Errorf("an empty folder: %v", err)

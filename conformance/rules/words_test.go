@@ -39,6 +39,8 @@ var phrases = []struct{ pattern, instead string }{
 	{`holds? ([^.;:\n]{0,90} )?against`, "checks … against"},
 	{`holds? (it|them|that|an? [a-z]+|the [a-z]+)? ?to the`, "checks … against"},
 	{`held against`, "checked against"},
+	{`\w*(summaris|penalis|quantis|tokenis|normalis|initialis|optimis(e|ation)|recognis)\w*`, "American spelling, with z"},
+	{`\w*(colour|neighbour|favour|behaviour|cancelled|cancelling|labelled|licence|centred)\w*`, "American spelling"},
 	{`wants no more`, "stops reading"},
 	{`has had enough`, "stopped reading"},
 }

@@ -23,8 +23,8 @@ type Schedule [][][]kernel.Func
 // process truncated the file.
 var ErrFault = errors.New("mapped memory is gone")
 
-// ErrCancelled reports that the caller cancelled a run before all waves were computed.
-var ErrCancelled = errors.New("the run was cancelled")
+// ErrCanceled reports that the caller canceled a run before all waves were computed.
+var ErrCanceled = errors.New("the run was canceled")
 
 // A Machine is a set of workers that run schedules, one at a time. They run on at most as many
 // operating system threads as there are processors, since more threads would wait for each other to
@@ -47,13 +47,13 @@ type Machine struct {
 
 	start atomic.Uint32 // counts runs
 	_     [60]byte
-	// fault: a worker accessed missing memory. cancelled: a thread saw that the run is cancelled.
+	// fault: a worker accessed missing memory. canceled: a thread saw that the run is canceled.
 	// skipped: a worker skipped its share because of that. In each case the threads pass the
 	// remaining barriers without computing.
-	fault, cancelled, skipped atomic.Bool
-	_                         [52]byte
-	lots                      []lot
-	ended                     sync.WaitGroup
+	fault, canceled, skipped atomic.Bool
+	_                        [52]byte
+	lots                     []lot
+	ended                    sync.WaitGroup
 }
 
 // A lot parks a thread that has had nothing to run for some time.
@@ -85,7 +85,7 @@ func (m *Machine) Workers() int { return m.workers }
 
 // Run runs a schedule, which has a share for each worker, and returns when all workers are done.
 // After done is closed, workers finish the current wave and no worker begins the next, and Run returns
-// ErrCancelled; a nil channel never cancels. It allocates nothing. Only one call may run at a time.
+// ErrCanceled; a nil channel never cancels. It allocates nothing. Only one call may run at a time.
 func (m *Machine) Run(done <-chan struct{}, s Schedule, r kernel.Run) error {
 	if len(s) == 0 || len(s[0]) == 0 {
 		return nil
@@ -96,7 +96,7 @@ func (m *Machine) Run(done <-chan struct{}, s Schedule, r kernel.Run) error {
 
 	m.schedule, m.run, m.done = s, r, done
 	m.fault.Store(false)
-	m.cancelled.Store(false)
+	m.canceled.Store(false)
 	m.skipped.Store(false)
 	m.poll()
 	m.release()
@@ -105,7 +105,7 @@ func (m *Machine) Run(done <-chan struct{}, s Schedule, r kernel.Run) error {
 	case m.fault.Load():
 		return ErrFault
 	case m.skipped.Load():
-		return ErrCancelled
+		return ErrCanceled
 	}
 	return nil
 }
@@ -169,19 +169,19 @@ func (m *Machine) walk(thread int) {
 	}
 }
 
-// poll checks whether the caller has cancelled the run. It runs before the first wave, and between waves while all
+// poll checks whether the caller has canceled the run. It runs before the first wave, and between waves while all
 // threads wait, so that all workers compute the next wave or none.
 func (m *Machine) poll() {
 	select {
 	case <-m.done:
-		m.cancelled.Store(true)
+		m.canceled.Store(true)
 	default:
 	}
 }
 
 // wave computes the worker's share of the steps of one wave.
 func (m *Machine) wave(steps []kernel.Func) {
-	if m.cancelled.Load() {
+	if m.canceled.Load() {
 		m.skipped.Store(true)
 	}
 	if m.fault.Load() || m.skipped.Load() {

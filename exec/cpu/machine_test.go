@@ -185,14 +185,14 @@ func TestCancel(t *testing.T) {
 			done := make(chan struct{})
 			cancel = func() { close(done) }
 			waves.Store(0)
-			if err := m.Run(done, s, kernel.Run{T: 1}); !errors.Is(err, ErrCancelled) {
-				t.Errorf("%d workers: error %v, expected %v", workers, err, ErrCancelled)
+			if err := m.Run(done, s, kernel.Run{T: 1}); !errors.Is(err, ErrCanceled) {
+				t.Errorf("%d workers: error %v, expected %v", workers, err, ErrCanceled)
 			}
 			if n := waves.Load(); n != 11 {
 				t.Errorf("%d workers: %d waves ran, expected 11", workers, n)
 			}
-			if err := m.Run(done, s, kernel.Run{T: 1}); !errors.Is(err, ErrCancelled) || waves.Load() != 11 {
-				t.Errorf("%d workers: error %v after %d waves, expected %v after the 11 of the run before", workers, err, waves.Load(), ErrCancelled)
+			if err := m.Run(done, s, kernel.Run{T: 1}); !errors.Is(err, ErrCanceled) || waves.Load() != 11 {
+				t.Errorf("%d workers: error %v after %d waves, expected %v after the 11 of the run before", workers, err, waves.Load(), ErrCanceled)
 			}
 			cancel = func() {}
 			for _, open := range []chan struct{}{nil, make(chan struct{})} {
@@ -206,7 +206,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// TestCancelTooLate checks that a run that is cancelled in its last wave completes without an
+// TestCancelTooLate checks that a run that is canceled in its last wave completes without an
 // error.
 func TestCancelTooLate(t *testing.T) {
 	m := New(1)
@@ -216,8 +216,8 @@ func TestCancelTooLate(t *testing.T) {
 	if err := m.Run(done, s, kernel.Run{T: 1}); err != nil {
 		t.Errorf("all waves are done: error %v", err)
 	}
-	if err := m.Run(done, s, kernel.Run{T: 1}); !errors.Is(err, ErrCancelled) {
-		t.Errorf("the run after it: error %v, expected %v", err, ErrCancelled)
+	if err := m.Run(done, s, kernel.Run{T: 1}); !errors.Is(err, ErrCanceled) {
+		t.Errorf("the run after it: error %v, expected %v", err, ErrCanceled)
 	}
 }
 
@@ -236,6 +236,6 @@ func TestCancelAllocatesNothing(t *testing.T) {
 	}
 	cancel()
 	if n := testing.AllocsPerRun(100, run); n != 0 {
-		t.Errorf("a cancelled run allocates %v times", n)
+		t.Errorf("a canceled run allocates %v times", n)
 	}
 }

@@ -156,7 +156,7 @@ func (p *Prober) run(ctx context.Context, f func(w int) int) error {
 
 func (p *Prober) runSchedule(ctx context.Context, s Schedule) error {
 	err := p.machine.Run(ctx.Done(), s, kernel.Run{})
-	if errors.Is(err, ErrCancelled) {
+	if errors.Is(err, ErrCanceled) {
 		return context.Cause(ctx)
 	}
 	return err

@@ -42,7 +42,7 @@ func TestRoofline(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := p.Sample(ctx); !errors.Is(err, context.Canceled) {
-			t.Errorf("a sample that was cancelled: error %v", err)
+			t.Errorf("a sample that was canceled: error %v", err)
 		}
 		m.Close()
 	}

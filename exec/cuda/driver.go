@@ -20,15 +20,15 @@ type Driver interface {
 	Open(device int) (Device, error)
 }
 
-// A Canceller is a driver whose kernels can be cancelled, such as the slow kernels of the virtual
+// A Canceller is a driver whose kernels can be canceled, such as the slow kernels of the virtual
 // device. After done is closed, devices skip the queued work of streams, and a stream's Wait
-// returns ErrCancelled. Outputs of interrupted kernels are partly written. The next call replaces
+// returns ErrCanceled. Outputs of interrupted kernels are partly written. The next call replaces
 // done; nil cancels nothing. It must not be called while a stream waits.
 type Canceller interface{ CancelOn(done <-chan struct{}) }
 
-// ErrCancelled is the error of Wait if a device skipped work: see Canceller. The device stays
+// ErrCanceled is the error of Wait if a device skipped work: see Canceller. The device stays
 // usable.
-var ErrCancelled = errors.New("cancelled")
+var ErrCanceled = errors.New("canceled")
 
 // Properties of a device.
 type Properties struct {

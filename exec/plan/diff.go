@@ -130,16 +130,16 @@ var programFacts = []fact[*Program]{
 	{"", "tokens at least", func(g *Program) any { return g.MinT }, false},
 	{"", "tokens at most", func(g *Program) any { return g.MaxT }, false},
 	{"", "rows at most", func(g *Program) any { return g.MaxR }, false},
-	{"", "steps", func(g *Program) any { return int64(summarise(g).Steps) }, false},
+	{"", "steps", func(g *Program) any { return int64(summarize(g).Steps) }, false},
 	{"", "waves", func(g *Program) any { return int64(len(g.Waves)) }, false},
-	{"", "steps per layer", func(g *Program) any { return int64(summarise(g).StepsPerLayer) }, false},
-	{"", "waves per layer", func(g *Program) any { return int64(summarise(g).WavesPerLayer) }, false},
+	{"", "steps per layer", func(g *Program) any { return int64(summarize(g).StepsPerLayer) }, false},
+	{"", "waves per layer", func(g *Program) any { return int64(summarize(g).WavesPerLayer) }, false},
 }
 
 // programs compares the programs with equal names.
 func (d *differ) programs(a, b *Plan) {
 	only := func(g *Program) string {
-		s := summarise(g)
+		s := summarize(g)
 		return fmt.Sprintf("%d <= T <= %d, %d steps in %d waves", g.MinT, g.MaxT, s.Steps, s.Waves)
 	}
 	for _, g := range pair(a.Programs, b.Programs, func(g *Program) string { return g.Name }) {

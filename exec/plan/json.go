@@ -67,8 +67,8 @@ type ProgramSummary struct {
 	Kernels map[string]int `json:"kernels"` // steps by kernel
 }
 
-// Summarise counts what is in a plan.
-func Summarise(p *Plan) Summary {
+// Summarize counts what is in a plan.
+func Summarize(p *Plan) Summary {
 	t := &p.Target
 	s := Summary{
 		Format: p.Version, Model: p.Model.Name, Arch: p.Model.Arch, Sidecar: p.Sidecar.File,
@@ -79,7 +79,7 @@ func Summarise(p *Plan) Summary {
 		Fusions:  FusionsSummary(p.Fusions),
 	}
 	for i := range p.Programs {
-		g := summarise(&p.Programs[i])
+		g := summarize(&p.Programs[i])
 		s.Programs[p.Programs[i].Name] = g
 		for kernel, n := range g.Kernels {
 			if IsReference(kernel) {
@@ -97,7 +97,7 @@ func Summarise(p *Plan) Summary {
 // target fits.
 func IsReference(kernel string) bool { return strings.HasPrefix(kernel, "ref.") }
 
-func summarise(g *Program) ProgramSummary {
+func summarize(g *Program) ProgramSummary {
 	s := ProgramSummary{
 		Tokens: [2]int64{g.MinT, g.MaxT}, Chunk: g.Chunk, Rows: g.MaxR,
 		Waves: len(g.Waves), Buffers: len(g.Buffers), Kernels: map[string]int{},
@@ -143,7 +143,7 @@ func JSON(p *Plan) ([]byte, error) {
 		Summary
 		*DeviceBreakdown
 		Programs map[string]*program `json:"programs"`
-	}{Summarise(p), spread, map[string]*program{"decode": nil, "small": nil, "prefill": nil, "tiles": nil}}
+	}{Summarize(p), spread, map[string]*program{"decode": nil, "small": nil, "prefill": nil, "tiles": nil}}
 	for i := range p.Programs {
 		g := &p.Programs[i]
 		b, err := BalanceOf(p, g)

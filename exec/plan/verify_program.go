@@ -226,7 +226,7 @@ func (c *checker) overlaps(device int) (arenaUse, error) {
 
 	var sum arenaUse
 	var bytes int64   // of the live buffers
-	var living []*use // sorted by offset and disjoint, so a new one can overlap its neighbours alone
+	var living []*use // sorted by offset and disjoint, so a new one can overlap its neighbors alone
 	for wave := range c.prog.Waves {
 		living = slices.DeleteFunc(living, func(u *use) bool {
 			dead := u.lastWave < wave

@@ -46,7 +46,7 @@ func (s *Sampler) filter(logits []float32) ([]candidate, error) {
 	if len(logits) != s.vocab {
 		return nil, fmt.Errorf("%d logits, expected one for each of the vocabulary's %d tokens", len(logits), s.vocab)
 	}
-	left, err := s.top(s.penalise(logits))
+	left, err := s.top(s.penalize(logits))
 	if err != nil {
 		return nil, err
 	}
@@ -72,13 +72,13 @@ func (s *Sampler) weighed(left []candidate) []candidate {
 	return left
 }
 
-// penalise returns the logits with the penalty applied once to each recent token. A finite logit
+// penalize returns the logits with the penalty applied once to each recent token. A finite logit
 // stays finite, so any other comes from the model.
-func (s *Sampler) penalise(logits []float32) []float32 {
+func (s *Sampler) penalize(logits []float32) []float32 {
 	if len(s.recent.ids) == 0 {
 		return logits
 	}
-	copy(s.penalised, logits)
+	copy(s.penalized, logits)
 	for _, id := range s.recent.ids {
 		l := float64(logits[id])
 		if !finite(l) {
@@ -89,9 +89,9 @@ func (s *Sampler) penalise(logits []float32) []float32 {
 		} else {
 			l *= s.penalty
 		}
-		s.penalised[id] = float32(min(max(l, -math.MaxFloat32), math.MaxFloat32))
+		s.penalized[id] = float32(min(max(l, -math.MaxFloat32), math.MaxFloat32))
 	}
-	return s.penalised
+	return s.penalized
 }
 
 // top returns the topK candidates of highest rank, each of weight 1.

@@ -92,7 +92,7 @@ type Sampler struct {
 	rng    *rand.PCG
 	recent window
 
-	penalised  []float32   // logits after the repeat penalty
+	penalized  []float32   // logits after the repeat penalty
 	candidates []candidate // remaining candidates, sorted by id
 	selection  []candidate // copy that a filter permutes to find its cut
 }
@@ -119,7 +119,7 @@ func New(p Params, vocab int) (*Sampler, error) {
 	s.rng = rand.NewPCG(seed, 0)
 	if s.penalty != 1 && p.RepeatLast > 0 {
 		s.recent = newWindow(p.RepeatLast)
-		s.penalised = make([]float32, vocab)
+		s.penalized = make([]float32, vocab)
 	}
 	// Collect up to twice as many candidates as top-k keeps before each cut, so that a cut is worth
 	// its cost.

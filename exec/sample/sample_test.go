@@ -73,7 +73,7 @@ func TestStages(t *testing.T) {
 			[]int32{0, 1}, []float64{.5, .5}},
 		{"repeat counts a token once", with(func(p *Params) { p.RepeatPenalty, p.RepeatLast = 2, 64 }), []float32{2, 1}, []int32{0, 0, 0},
 			[]int32{0, 1}, []float64{.5, .5}},
-		{"repeat .5 favours", with(func(p *Params) { p.RepeatPenalty, p.RepeatLast = .5, 64 }), []float32{1, 2}, []int32{0},
+		{"repeat .5 favors", with(func(p *Params) { p.RepeatPenalty, p.RepeatLast = .5, 64 }), []float32{1, 2}, []int32{0},
 			[]int32{0, 1}, []float64{.5, .5}},
 		{"repeat forgets", with(func(p *Params) { p.RepeatPenalty, p.RepeatLast = 50, 2 }), equal, []int32{0, 1, 2, 3, 4},
 			[]int32{0, 1, 2, 3, 4}, []float64{1. / 3, 1. / 3, 1. / 3, 0, 0}},
@@ -238,12 +238,12 @@ func reference(p Params, recent []int32, logits []float32) ([]int32, []float64, 
 	for i, l := range logits {
 		all[i] = token{int32(i), float64(l)}
 	}
-	penalised := map[int32]bool{}
+	penalized := map[int32]bool{}
 	for _, id := range recent[max(0, len(recent)-p.RepeatLast):] {
-		penalised[id] = true
+		penalized[id] = true
 	}
 	for i := range all {
-		if penalised[all[i].id] {
+		if penalized[all[i].id] {
 			if all[i].l > 0 {
 				all[i].l /= p.RepeatPenalty
 			} else {

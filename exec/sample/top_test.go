@@ -29,7 +29,7 @@ func TestSampleTop(t *testing.T) {
 		}
 		all, few := mustNew(t, p, vocab), mustNew(t, p, vocab)
 		k := few.TopKNeeded()
-		if penalised := p.RepeatPenalty != 1 && p.RepeatLast > 0; (k == 0) != (penalised || all.topK == vocab) {
+		if penalized := p.RepeatPenalty != 1 && p.RepeatLast > 0; (k == 0) != (penalized || all.topK == vocab) {
 			t.Fatalf("%d logits are enough", k)
 		}
 		if k == 0 {

@@ -27,7 +27,7 @@ func byScore(e *encoder, lo, mid, hi int) (float64, bool) {
 // A span is a part of the word that is not split again: a rune at first, then
 // the result of merges. Spans form a linked list within one slice.
 type span struct {
-	lo, hi     int32 // in bytes; lo == hi when absorbed by the left neighbour
+	lo, hi     int32 // in bytes; lo == hi when absorbed by the left neighbor
 	prev, next int32 // indexes of spans, −1 at the ends
 }
 

@@ -35,7 +35,7 @@ func TestEveryE4M3(t *testing.T) {
 }
 
 // TestE4M3RoundsToNearest compares with a search for the nearest code, the even one of two: numbers of
-// every exponent, the middles between neighbours, and the numbers next to these.
+// every exponent, the middles between neighbors, and the numbers next to these.
 func TestE4M3RoundsToNearest(t *testing.T) {
 	nearest := func(x float64) uint8 {
 		best := uint8(0)

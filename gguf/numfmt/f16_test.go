@@ -34,8 +34,8 @@ func TestEveryF16(t *testing.T) {
 	}
 }
 
-// F16 rounds numbers between two neighbours to the nearest, also close to the midpoint; the
-// midpoint goes to the even neighbour.
+// F16 rounds numbers between two neighbors to the nearest, also close to the midpoint; the
+// midpoint goes to the even neighbor.
 func TestF16RoundsToNearestEven(t *testing.T) {
 	for h := uint16(0); h < 0x7c00; h++ {
 		a, b := value(h), value(h+1)
@@ -81,7 +81,7 @@ func TestF16(t *testing.T) {
 			t.Fatalf("F32ToF16(%v) = %#x, want %#x", got, back, h)
 		}
 	}
-	// Between two neighbours, the nearer one, and the even one half-way. The
+	// Between two neighbors, the nearer one, and the even one half-way. The
 	// last step is that to infinity, whose half-way point is 65520.
 	for i := range 0x7c00 {
 		a := value(uint16(i))

@@ -68,7 +68,7 @@ func TestQ8Extremes(t *testing.T) {
 			t.Errorf("%v spreads into the next block: %v", v, back[40])
 		}
 	}
-	quantize(127, -127, 0.5, 1.5, 2.5, -0.5, -1.5, 0.49) // halves go to the even neighbour
+	quantize(127, -127, 0.5, 1.5, 2.5, -0.5, -1.5, 0.49) // halves go to the even neighbor
 	for i, want := range []int8{127, -127, 0, 2, 2, 0, -2, 0} {
 		if got := int8(row[i]); got != want {
 			t.Errorf("q[%d] is %d, expected %d", i, got, want)

@@ -90,7 +90,7 @@ func TestQ8x2Extremes(t *testing.T) {
 	block := func(v ...float32) []float32 { clear(x); copy(x, v); return x }
 
 	q, scale, _, _ := quantize(t, block(1, -1, 0.5, 1.0/16256, 0.49/16256, 1.5/16256, 2.5/16256))
-	for i, want := range []int32{16256, -16256, 8128, 1, 0, 2, 2} { // halves go to the even neighbour
+	for i, want := range []int32{16256, -16256, 8128, 1, 0, 2, 2} { // halves go to the even neighbor
 		if q[i] != want {
 			t.Errorf("q[%d] is %d, expected %d", i, q[i], want)
 		}

@@ -144,7 +144,7 @@ func (l stroke) png(p *pen) {
 }
 
 // A caption is a line of text. anchor is the part of the text that is left of its point: 0 begins
-// there, 0.5 is centred, 1 ends there. An upright caption runs upwards.
+// there, 0.5 is centered, 1 ends there. An upright caption runs upwards.
 type caption struct {
 	x, y    float64
 	text    string

@@ -2,7 +2,7 @@
 // in-process, as svg or png.
 //
 // It contains the picture's model (boxes, links, ranks), the folding of equal layers into one, the
-// colours, and the rendering. It imports graph, exec/plan and two drawing libraries, and neither
+// colors, and the rendering. It imports graph, exec/plan and two drawing libraries, and neither
 // models nor the compiler.
 //
 // Graphs and plans are converted to a picture of boxes and links, on which folding and printing
@@ -24,7 +24,7 @@ type Options struct {
 	Layer   int    // only this block, −1 for all
 	Program string // program of a plan; by default the first, with All every program
 
-	// Times holds the seconds of each step, by program and step ID. If set, boxes are coloured by
+	// Times holds the seconds of each step, by program and step ID. If set, boxes are colored by
 	// time.
 	Times map[string][]float64
 }

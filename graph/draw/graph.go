@@ -13,7 +13,7 @@ import (
 )
 
 // Graph returns the dot text of a graph, a box for each node, a link for each value that a node
-// takes from another, labelled with its type. Weights are listed in the boxes that read them. A
+// takes from another, labeled with its type. Weights are listed in the boxes that read them. A
 // block that the graph does not have is an error.
 func Graph(g *graph.Graph, o Options) (string, error) {
 	title := graphTitle(g, o)

@@ -92,7 +92,7 @@ func bufferLook(kind string) (fill, line string) {
 	return k.fill, k.line
 }
 
-// memoryLegend explains the colours that occur.
+// memoryLegend explains the colors that occur.
 func (c *Chart) memoryLegend(views []*memoryView, y float64) float64 {
 	used := map[string]bool{}
 	for _, m := range views {

@@ -105,7 +105,7 @@ func (s *svgPicture) rects(t *testing.T) map[string]placedRect {
 }
 
 // TestMemoryPlacesBuffers reads the rectangles back: each buffer has one, at its offset and
-// lifetime on the labelled axes, and no two overlap.
+// lifetime on the labeled axes, and no two overlap.
 func TestMemoryPlacesBuffers(t *testing.T) {
 	p := plantest.Plan(3)
 	for _, g := range p.Programs {

@@ -7,7 +7,7 @@ import (
 	"pesti/exec/plan"
 )
 
-// timeStyles are the colours of boxes by share of the program's time, from red to pale. Each
+// timeStyles are the colors of boxes by share of the program's time, from red to pale. Each
 // applies from the share in leastShares on.
 var timeStyles = []kind{
 	{name: "20 % of the time or more", fill: "#EF8A72", line: "#8E2213"},
@@ -44,7 +44,7 @@ func (pic *picture) times(g *plan.Program, base int, o Options) error {
 	return nil
 }
 
-// colorByTime colours boxes by time and writes the time into each. A folded box has the time of all
+// colorByTime colors boxes by time and writes the time into each. A folded box has the time of all
 // its layers.
 func (pic *picture) colorByTime() {
 	for i := range pic.boxes {

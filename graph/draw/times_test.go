@@ -70,7 +70,7 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// Each share has its own colour.
+// Each share has its own color.
 func TestHeats(t *testing.T) {
 	pic := &picture{boxes: []box{{share: 0.5}, {share: 0.2}, {share: 0.1999}, {share: 0.05}, {share: 0.02}, {share: 0.0101}, {share: 0.009}, {}}}
 	pic.colorByTime()
@@ -81,6 +81,6 @@ func TestHeats(t *testing.T) {
 		}
 	}
 	if len(timeStyles) != len(leastShares) {
-		t.Errorf("%d colours for %d shares", len(timeStyles), len(leastShares))
+		t.Errorf("%d colors for %d shares", len(timeStyles), len(leastShares))
 	}
 }

@@ -38,7 +38,7 @@ func Check(bufs []Buffer, offsets []int64, size int64) error {
 		events = append(events, event{b.First, i, true}, event{b.Last, i, false})
 	}
 	// Sweep over the steps. The live buffers are disjoint and sorted by offset, so a new one can
-	// collide with its neighbours only.
+	// collide with its neighbors only.
 	slices.SortFunc(events, func(a, b event) int {
 		if c := cmp.Compare(a.step, b.step); c != 0 {
 			return c

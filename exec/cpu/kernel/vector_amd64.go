@@ -108,7 +108,7 @@ func sinesAVX2(cos *float32, sin *float32, speed *float64, pos float64, magnitud
 //go:noescape
 func rotateHalvesAVX2(x *float32, y *float32, cos *float32, sin *float32, n int)
 
-// rotatePairsAVX2 turns n pairs of neighbours, a multiple of 4.
+// rotatePairsAVX2 turns n pairs of neighbors, a multiple of 4.
 //
 //go:noescape
 func rotatePairsAVX2(x *float32, cos *float32, sin *float32, n int)

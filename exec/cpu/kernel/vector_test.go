@@ -260,7 +260,7 @@ func TestRotations(t *testing.T) {
 			portableRotatePairs(want, cos, sin)
 			v.rotatePairs(x, cos, sin)
 			if untouched(t, "rotatePairs", mem); !sameBits(x, want) {
-				t.Fatalf("%d pairs of neighbours are %v, expected %v", half, x, want)
+				t.Fatalf("%d pairs of neighbors are %v, expected %v", half, x, want)
 			}
 		}
 	})

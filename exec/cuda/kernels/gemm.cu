@@ -95,7 +95,7 @@ __device__ __forceinline__ void tile(const Product& p, const T& w, Tiles& s, uns
             w.load(min(from + at, rows - 1) * kb + b, block);
             unsigned* to = reinterpret_cast<unsigned*>(s.w + at * STRIDE + part * 32);
 #pragma unroll
-            for (int j = 0; j < 8; j++) {  // no byte borrows from its neighbour
+            for (int j = 0; j < 8; j++) {  // no byte borrows from its neighbor
                 to[j] = T::zero ? ((block.q[j] | 0x80808080) - T::zero * 0x01010101u) ^ 0x80808080 : block.q[j];
             }
             s.d[part][0][at] = block.d[0];

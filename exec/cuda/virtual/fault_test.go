@@ -130,9 +130,9 @@ func TestNoFaults(t *testing.T) {
 	}
 }
 
-// TestUninitialisedAcrossBlocks checks that shared memory which another block has written counts as
+// TestUninitializedAcrossBlocks checks that shared memory which another block has written counts as
 // unwritten for the next block.
-func TestUninitialisedAcrossBlocks(t *testing.T) {
+func TestUninitializedAcrossBlocks(t *testing.T) {
 	b := newBench(t, Config{Workers: 1})
 	f := b.kernel(entry("mov.u32 %r1, %ctaid.x; setp.ne.u32 %p1, %r1, 0; @%p1 bra A; st.shared.u32 [sm], 1; ret; A: ld.shared.u32 %r1, [sm]; ret;"), "k", 0)
 	err := b.run(f, 2, 32, 0, params(0, 0, 0, 0))
@@ -188,7 +188,7 @@ func TestCancel(t *testing.T) {
 			done := make(chan struct{})
 			b.driver.CancelOn(done)
 			time.AfterFunc(20*time.Millisecond, func() { close(done) })
-			if err := b.run(b.kernel(entry(c.body), "k", 0), c.blocks, 64, 0, params(0, 0, 0, 0)); !errors.Is(err, cuda.ErrCancelled) {
+			if err := b.run(b.kernel(entry(c.body), "k", 0), c.blocks, 64, 0, params(0, 0, 0, 0)); !errors.Is(err, cuda.ErrCanceled) {
 				t.Errorf("got %v", err)
 			}
 			b.driver.CancelOn(nil)
@@ -202,11 +202,11 @@ func TestCancel(t *testing.T) {
 	done := make(chan struct{})
 	close(done)
 	b.driver.CancelOn(done)
-	if err := b.run(f, 1, 32, 0, params(0, 0, 0, 0)); !errors.Is(err, cuda.ErrCancelled) {
-		t.Errorf("with a closed channel: got %v, expected %v", err, cuda.ErrCancelled)
+	if err := b.run(f, 1, 32, 0, params(0, 0, 0, 0)); !errors.Is(err, cuda.ErrCanceled) {
+		t.Errorf("with a closed channel: got %v, expected %v", err, cuda.ErrCanceled)
 	}
 	b.driver.CancelOn(nil)
 	if err := b.run(f, 1, 32, 0, params(0, 0, 0, 0)); err != nil {
-		t.Errorf("after a cancelled launch: got %v, expected a device that can be used on", err)
+		t.Errorf("after a canceled launch: got %v, expected a device that can be used on", err)
 	}
 }

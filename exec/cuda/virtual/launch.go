@@ -55,8 +55,8 @@ func (l *launch) do(s *stream) error {
 				if n >= failed.Load() {
 					return
 				}
-				err := cuda.ErrCancelled // blocks may be too short to poll themselves
-				if !d.driver.cancelled() {
+				err := cuda.ErrCanceled // blocks may be too short to poll themselves
+				if !d.driver.canceled() {
 					err = groups[i].run(n)
 				}
 				if err == nil {

@@ -69,7 +69,7 @@ func (s *stream) drain(n int) {
 			continue
 		}
 		switch err := c.do(s); {
-		case err == cuda.ErrCancelled:
+		case err == cuda.ErrCanceled:
 			s.device.skipped = true
 		case err != nil && s.device.err == nil:
 			s.device.err = err
@@ -88,7 +88,7 @@ func (s *stream) Wait() error {
 	s.drain(len(s.queue))
 	if s.device.skipped && s.device.err == nil {
 		s.device.skipped = false
-		return cuda.ErrCancelled
+		return cuda.ErrCanceled
 	}
 	return s.device.err
 }
@@ -163,8 +163,8 @@ func (s *stream) ends(t *transfer) (to, from *allocation, toAt, fromAt uint64, e
 }
 
 func (t *transfer) do(s *stream) error {
-	if s.device.driver.cancelled() {
-		return cuda.ErrCancelled
+	if s.device.driver.canceled() {
+		return cuda.ErrCanceled
 	}
 	to, from, toAt, fromAt, err := s.ends(t)
 	if err != nil || t.n == 0 {

@@ -64,8 +64,8 @@ func New(c Config) *Driver {
 // CancelOn implements cuda.Canceller.
 func (d *Driver) CancelOn(done <-chan struct{}) { d.done = done }
 
-// cancelled reports whether streams have to skip their work.
-func (d *Driver) cancelled() bool {
+// canceled reports whether streams have to skip their work.
+func (d *Driver) canceled() bool {
 	select {
 	case <-d.done:
 		return true

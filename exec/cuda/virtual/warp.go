@@ -199,13 +199,13 @@ func (w *warp) run() {
 	}
 }
 
-// ends reports whether the warp must stop: its launch is cancelled, or it has run for too long.
+// ends reports whether the warp must stop: its launch is canceled, or it has run for too long.
 func (w *warp) ends(line int) bool {
 	d := w.group.device.driver
 	w.line = line
 	switch {
-	case d.cancelled():
-		w.group.fault = cuda.ErrCancelled
+	case d.canceled():
+		w.group.fault = cuda.ErrCanceled
 	case w.spent > d.config.Limit:
 		w.fail(first(w.mask), "the warp has executed %d instructions without ending", w.spent)
 	}

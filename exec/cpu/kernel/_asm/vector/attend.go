@@ -261,7 +261,7 @@ func weighSome(queries int, scores, top, sum, shrink, seen reg.Register, scale v
 }
 
 // across returns, in a lane for each query, what op makes of its 16 elements: of element i of both
-// vectors, then of elements 4 apart, of elements 2 apart, and of the two remaining neighbours.
+// vectors, then of elements 4 apart, of elements 2 apart, and of the two remaining neighbors.
 // Four queries and one take the same way, so that sums are the same bits. It leaves w as it is.
 func across(w [][2]vec, op func(...Op)) vec {
 	out, upper := YMM(), XMM()

@@ -134,7 +134,7 @@ func rotatePairs() {
 		DATA(4*i, U32(uint32(i/2)))
 	}
 	function("rotatePairsAVX2", "func(x, cos, sin *float32, n int)")
-	Doc("rotatePairsAVX2 turns n pairs of neighbours, a multiple of 4.")
+	Doc("rotatePairsAVX2 turns n pairs of neighbors, a multiple of 4.")
 	x, cos, sin := Load(Param("x"), GP64()), Load(Param("cos"), GP64()), Load(Param("sin"), GP64())
 	n, at, order := Load(Param("n"), GP64()), GP64(), YMM()
 	VMOVDQU(twice, order)
