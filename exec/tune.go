@@ -206,25 +206,38 @@ rounds:
 		next++
 	}
 	e.choices.ReadOrder[p.kind] = before
-	best := 0
-	for i, r := range p.orders {
-		if len(rates[i]) == 0 { // there was no time for a single round
-			t.Tried = nil
-			return t, nil
-		}
-		slices.Sort(rates[i])
-		median := rates[i][len(rates[i])/2] / 1e9
-		t.Tried = append(t.Tried, TunedOrder{r.String(), median, median * float64(macs) / float64(bytes)})
-		if median > t.Tried[best].GBs {
-			best = i
-		}
+	if slices.ContainsFunc(rates, func(r []float64) bool { return len(r) == 0 }) { // there was no time for a single round
+		return t, nil
 	}
-	// Other programs slow some samples down, the fastest ones least: both must be faster than the default.
-	fastest := func(i int) float64 { return rates[i][len(rates[i])-1] }
-	if t.Why == "" && t.Tried[best].GBs >= l.gain*t.Tried[0].GBs && fastest(best) >= l.gain*fastest(0) {
+	for i, r := range p.orders {
+		median := median(rates[i]) / 1e9
+		t.Tried = append(t.Tried, TunedOrder{r.String(), median, median * float64(macs) / float64(bytes)})
+	}
+	if best := fastest(rates, l.gain); t.Why == "" && best > 0 {
 		e.choices.ReadOrder[p.kind], t.Order = p.orders[best], t.Tried[best].Order
 	}
 	return t, nil
+}
+
+// fastest returns the order with the highest median rate, or the default, 0, if that one is not gain times as fast as
+// the default by the median and by the fastest sample. Other programs slow some samples down, the fastest ones least.
+// rates has the samples of each order, at least one.
+func fastest(rates [][]float64, gain float64) int {
+	best := 0
+	for i := range rates {
+		if median(rates[i]) > median(rates[best]) {
+			best = i
+		}
+	}
+	if median(rates[best]) >= gain*median(rates[0]) && slices.Max(rates[best]) >= gain*slices.Max(rates[0]) {
+		return best
+	}
+	return 0
+}
+
+// median returns the middle of the values, or the upper one of two.
+func median(values []float64) float64 {
+	return slices.Sorted(slices.Values(values))[len(values)/2]
 }
 
 // tuneOnce tunes before the second token if Options.Tune is set.
