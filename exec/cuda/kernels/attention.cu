@@ -1,6 +1,6 @@
-// Attention for few tokens. A block computes all query heads of one key and value head for one token, over some of
-// the parts of SPLIT positions that the token sees; what comes of parts is put together by the block that is
-// done last, in the order of the parts. So a token's bits depend neither on the grid nor on other tokens.
+// Attention for few tokens. The positions that a token sees are divided into parts of SPLIT positions. A block
+// computes all query heads of one key and value head for one token, over some of the parts. The block that finishes
+// last merges the results of all parts, in their order. So a token's bits depend neither on the grid nor on other tokens.
 #include "attention.cuh"
 
 // The partial result of a part and a query head in Work: head_dim sums, the greatest score, and the sum of weights.
@@ -8,7 +8,7 @@ __device__ __forceinline__ float* partial(const Attention& p, unsigned token, un
     return p.work + (((size_t)token * p.heads + head) * p.splits + part) * (p.head_dim + 2);
 }
 
-// Keys are read by eight lanes a row, eight elements at a time, CHUNKS times.
+// Eight lanes read a row of keys: eight elements each at a time, CHUNKS times.
 template <class Cache, int CHUNKS>
 __device__ __forceinline__ void attention(const Attention& p) {
     using Element = typename Cache::Element;
@@ -29,7 +29,7 @@ __device__ __forceinline__ void attention(const Attention& p) {
     float* totals = tops + group;                       // [group], the sum of weights
     float* sums = totals + group;                       // [slices][group][d], and before that a head for each warp
 
-    // The rows of this token's sequence in this step begin at row `own`, at position `since`.
+    // In this step, the rows of this token's sequence begin at row `own`, and at position `since`.
     unsigned own = token;
     while (!p.stored && own > 0 && p.seq[own - 1] == seq) {
         own--;
@@ -43,8 +43,8 @@ __device__ __forceinline__ void attention(const Attention& p) {
         const unsigned base = (first + part) * SPLIT;
         const unsigned from = max(least, base), to = min(pos + 1, base + SPLIT);
 
-        // Keys and values of this step go to the cache and are read from there. Other blocks may write the same
-        // ones: the same bits.
+        // Keys and values of this step are written to the cache and read from there. Other blocks may write the
+        // same elements, with the same bits.
         for (unsigned j = max(from, since) + warp; j < to; j += 8) {
             store<Cache>(p, sums + warp * d, own + (j - since), seq, j, head);
         }
@@ -105,7 +105,7 @@ __device__ __forceinline__ void attention(const Attention& p) {
         }
         __syncthreads();
 
-        // A thread weighs four elements of the values for one query head, over every `slices`-th position.
+        // A thread sums four elements of the weighted values for one query head, over every `slices`-th position.
         const unsigned items = group * d / 4;
         unsigned slices = 1;
         while (slices * 2 * items <= blockDim.x && slices < 16) {
@@ -192,7 +192,7 @@ extern "C" __global__ void __launch_bounds__(256) attention_f8_e4m3_64(const Att
 extern "C" __global__ void __launch_bounds__(256) attention_f8_e4m3_128(const Attention p) { attention<E4M3Cache, 2>(p); }
 extern "C" __global__ void __launch_bounds__(256) attention_f8_e4m3_256(const Attention p) { attention<E4M3Cache, 4>(p); }
 
-// Keys and values of a step, a warp for each row and head.
+// Writes the keys and values of a step. One warp writes a head of a row.
 template <class Cache>
 __device__ __forceinline__ void store_kv(const Attention& p) {
     extern __shared__ float heads[];

@@ -1,4 +1,4 @@
-// What the attention kernels share: the formats of caches, where a position lies, and RoPE.
+// Functions that the attention kernels share: formats of caches, addresses of positions, and RoPE.
 #pragma once
 #include "abi.cuh"
 #include "math.cuh"
@@ -6,7 +6,7 @@
 constexpr unsigned PAGE = 16;    // positions
 constexpr unsigned SPLIT = 256;  // positions that are weighed together, between multiples of it
 
-// The formats of caches: eight elements and four at a place whose index is a multiple of that, and rounding.
+// The formats of caches. Each loads eight or four elements, whose index is a multiple of that number, and rounds.
 struct F32Cache {
     using Element = float;
     __device__ static float rounded(float x) { return x; }
@@ -47,7 +47,7 @@ struct E4M3Cache {
     __device__ static float4 four(const unsigned char* at) { return from_e4m3(*reinterpret_cast<const unsigned*>(at)); }
 };
 
-// Where the part of a head of a position of a sequence begins in a cache, in elements.
+// The index in a cache of the first element of a head, for a position of a sequence.
 __device__ __forceinline__ size_t place(const Attention& p, unsigned seq, unsigned pos, unsigned head) {
     unsigned page, at = pos % PAGE;
     if (p.ring) {
@@ -60,8 +60,8 @@ __device__ __forceinline__ size_t place(const Attention& p, unsigned seq, unsign
     return (((size_t)page * p.kv_heads + head) * PAGE + at) * p.head_dim;
 }
 
-// Sets x, a head in shared memory, to src after its norm, where there is one, and RoPE for a position. The lanes of
-// a warp call it together.
+// Sets x, a head in shared memory, to src after its norm (if there is one) and RoPE for a position. All lanes of a
+// warp call it.
 __device__ __forceinline__ void prepare(const Attention& p, float* x, const float* src, const float* norm, unsigned pos) {
     const unsigned lane = threadIdx.x % 32;
     float sum = 0.0f;
@@ -88,7 +88,7 @@ __device__ __forceinline__ void prepare(const Attention& p, float* x, const floa
     __syncwarp();
 }
 
-// Writes the key and the value of a row to the caches, by a warp; x is a head of shared memory.
+// Writes the key and the value of a row to the caches. A warp calls it; x is a head in shared memory.
 template <class Cache>
 __device__ __forceinline__ void store(const Attention& p, float* x, unsigned row, unsigned seq, unsigned pos, unsigned head) {
     const size_t from = ((size_t)row * p.kv_heads + head) * p.head_dim, to = place(p, seq, pos, head);

@@ -1,6 +1,6 @@
-// Products of many columns in precision fast: tensor cores multiply the planes of q8x2 rows by integers, exactly
-// over 32 elements, or 16 where a type has that many to a scale. A block computes 64 rows of a weight for 64 columns,
-// in steps of two blocks of 32. Its eight warps have 16 rows and 32 columns each.
+// Products of many columns in precision fast: tensor cores multiply the planes of q8x2 rows by integer weights. The
+// products of the elements that share a scale (32, or 16 in some types) are exact. A block computes 64 rows of a weight
+// for 64 columns, in steps of two blocks of 32 elements. Each of its eight warps has 16 rows and 32 columns.
 #include "abi.cuh"
 #include "weights.cuh"
 #include "q8x2.cuh"
@@ -10,8 +10,8 @@ constexpr unsigned TILE = 64;
 constexpr unsigned STEP = 2;                 // blocks of 32
 constexpr unsigned STRIDE = STEP * 32 + 16;  // bytes of a row: eight rows of four words have a bank each
 
-// sums += a · b over 16 elements: 16 rows, of which this lane has four elements of rows lane/4 and lane/4 + 8, and eight
-// columns, of which it has four of column lane/4. It has columns lane%4 · 2 and the next of the sums of its rows.
+// sums += a · b over 16 elements, for 16 rows and eight columns. This lane has four elements of rows lane/4 and
+// lane/4 + 8, and four of column lane/4. Of the sums of its rows it has columns lane%4 · 2 and the next one.
 __device__ __forceinline__ void mma_half(int (&sums)[4], unsigned a0, unsigned a1, unsigned b) {
 #if __CUDA_ARCH__ >= 800
     asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
@@ -22,7 +22,7 @@ __device__ __forceinline__ void mma_half(int (&sums)[4], unsigned a0, unsigned a
 #endif
 }
 
-// The same over 32 elements, of which the second half is in a[2], a[3] and b[1].
+// The same over 32 elements. Their second half is in a[2], a[3] and b[1].
 __device__ __forceinline__ void mma(int (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
 #if __CUDA_ARCH__ >= 800
     asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
@@ -33,7 +33,7 @@ __device__ __forceinline__ void mma(int (&sums)[4], const unsigned (&a)[4], cons
 #endif
 }
 
-// Copies 16 bytes to shared memory: where the GPU can, while the threads go on.
+// Copies 16 bytes to shared memory, asynchronously if the GPU can.
 __device__ __forceinline__ void copy16(unsigned char* to, const void* from) {
 #if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from) : "memory");
@@ -49,7 +49,7 @@ __device__ __forceinline__ void copies_end() {
 #endif
 }
 
-// Waits for all groups of this thread's copies but the last `left`.
+// Waits until at most the last `left` groups of this thread's copies are pending.
 template <int left>
 __device__ __forceinline__ void copies_wait() {
 #if __CUDA_ARCH__ >= 800
@@ -66,7 +66,7 @@ struct Tiles {
     float total[STEP][TILE];  // scale · Σ q
 };
 
-// Adds to y what tile the warp has: [8 columns][row lane/4, columns 0 and 1; row lane/4 + 8].
+// Adds the warp's tile to y. The tile is [8 columns][row lane/4, columns 0 and 1; row lane/4 + 8].
 template <class T>
 __device__ __forceinline__ void tile(const Product& p, const T& w, Tiles& s, unsigned rows, unsigned from, unsigned first, float (&y)[4][4]) {
     const unsigned kb = p.k / 32, steps = (kb + STEP - 1) / STEP;
@@ -75,7 +75,7 @@ __device__ __forceinline__ void tile(const Product& p, const T& w, Tiles& s, uns
     const unsigned row = warp / 2 * 16 + g, column = warp % 2 * 32;
 
     auto copy = [&](unsigned step) {
-        // Columns have STEP · 2 parts of 16 bytes in each plane, blocks beyond the last repeat it.
+        // A column has STEP · 2 parts of 16 bytes in each plane. Blocks beyond the last one repeat it.
         for (unsigned i = threadIdx.x; i < TILE * STEP * 2; i += 256) {
             const unsigned c = i / (STEP * 2), part = i % (STEP * 2);
             const size_t at = ((size_t)min(first + c, p.m - 1) * kb + min(step * STEP + part / 2, kb - 1)) * 32 + part % 2 * 16;
@@ -88,7 +88,7 @@ __device__ __forceinline__ void tile(const Product& p, const T& w, Tiles& s, uns
     copy(0);
 #pragma unroll 1
     for (unsigned step = 0; step < steps; step++) {
-        // A warp loads both blocks of 16 rows, which lie side by side; eight lanes that store together have the same one.
+        // A warp loads both blocks of 16 rows, which are adjacent. Eight lanes that store together have the same block.
         const unsigned at = threadIdx.x / 16 % 8 * 8 + threadIdx.x % 8, part = threadIdx.x / 8 % STEP, b = min(step * STEP + part, kb - 1);
         if (threadIdx.x < 128) {
             Block block;

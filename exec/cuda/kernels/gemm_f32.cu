@@ -1,5 +1,5 @@
-// Products of many columns in float32 over dequantized weights. A block of 256 threads computes 64 rows of a weight
-// for 64 columns, in steps of two blocks of 32; a thread has four rows and four columns.
+// Products of many columns in float32 with dequantized weights. A block of 256 threads computes 64 rows of a weight
+// for 64 columns, in steps of two blocks of 32 elements. A thread has four rows and four columns.
 #include "abi.cuh"
 #include "weights.cuh"
 #include "product.cuh"

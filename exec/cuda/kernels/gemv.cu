@@ -1,12 +1,12 @@
 // Products of few columns in precision fast: x is rounded to q8x2, weights stay integers, and the product of 32
-// elements is exact. A column's bits do not depend on how many there are, nor on the grid.
+// elements is exact. A column's bits depend neither on the number of columns nor on the grid.
 #include "abi.cuh"
 #include "weights.cuh"
 #include "q8x2.cuh"
 #include "product.cuh"
 
-// Columns are rows of x in shared memory. Eight lanes read eight consecutive blocks: so that they do not meet in a bank,
-// each of the four parts of a block, 16 bytes of a plane, lies with those of other blocks.
+// Columns are rows of x in shared memory. Eight lanes read eight consecutive blocks. A block has four parts, of 16 bytes
+// of a plane; equal parts of all blocks are adjacent, which avoids bank conflicts.
 template <int COLS>
 struct Columns {
     uint4* parts;  // [COLS][hi 0–15, hi 16–31, lo 0–15, lo 16–31][kb]
@@ -17,7 +17,7 @@ struct Columns {
     __device__ Columns(uint4* shared, unsigned kb)
         : parts(shared), scale((float*)(parts + COLS * 4 * kb)), sum((int*)(scale + COLS * kb)), kb(kb) {}
 
-    // Norms and rounds columns from `first` on, by a block of 256 threads.
+    // Normalizes and rounds the columns from `first` on, with a block of 256 threads.
     __device__ void fill(const Product& p, unsigned first) {
 #pragma unroll 1
         for (int c = 0; c < COLS; c++) {
@@ -43,7 +43,7 @@ struct Columns {
         __syncthreads();
     }
 
-    // Σ q · w over half a block.
+    // The sum of q · w over half a block.
     __device__ int half(int c, unsigned b, int half, const unsigned* w) const {
         const uint4 hi = parts[(c * 4 + half) * kb + b], lo = parts[(c * 4 + 2 + half) * kb + b];
         const int h = dp4a(hi.w, w[3], dp4a(hi.z, w[2], dp4a(hi.y, w[1], dp4a(hi.x, w[0], 0))));

@@ -1,12 +1,12 @@
-// Products of few columns in float32 over dequantized weights: precision exact, and weights that are no integers.
-// A column's bits do not depend on how many there are, nor on the grid.
+// Products of few columns in float32 with dequantized weights, for precision exact and for weights of float types.
+// A column's bits depend neither on the number of columns nor on the grid.
 #include "abi.cuh"
 #include "weights.cuh"
 #include "product.cuh"
 
 template <int COLS>
 __device__ __forceinline__ void gemv(const Product& p) {
-    // [COLS][8][kb]: four elements of a block are next to four of the next block, which another lane reads.
+    // [COLS][8][kb]: four elements of a block are adjacent to four of the next block, which another lane reads.
     extern __shared__ float4 x[];
     const unsigned kb = p.k / 32, first = blockIdx.y * COLS;
 #pragma unroll 1

@@ -1,7 +1,7 @@
-// Numbers: conversions, functions whose bits do not depend on the GPU, and sums over threads.
+// Conversions of numbers, functions whose bits do not depend on the GPU, and sums over threads.
 //
-// Everything rounds as IEEE 754 says: instructions that are approximate by an amount which the manual leaves
-// open (ex2.approx, div.approx, …) are not used, and products are fused with sums where fmaf says so.
+// Everything rounds as IEEE 754 specifies. Instructions whose error the manual leaves open (ex2.approx, div.approx, …)
+// are not used, and only fmaf fuses products with sums.
 #pragma once
 
 constexpr unsigned ALL = 0xffffffff;  // lanes of a warp
@@ -18,12 +18,12 @@ __device__ __forceinline__ unsigned short to_half(float f) {
     return h;
 }
 
-// The halves of a word, the lower first.
+// The halves of a word, the lower one first.
 __device__ __forceinline__ float2 from_halves(unsigned w) { return make_float2(from_half(w), from_half(w >> 16)); }
 
-// E4M3 is the FP8 format: a sign, four bits of exponent, three of mantissa, no infinities. Four of them, in the bytes of
-// a word. Without instructions for it: shifted into the place of a float16 a number is 2^-8 of its value, as its
-// exponent is biased by 7 and not by 15.
+// Converts four E4M3 numbers, the bytes of a word. E4M3 is an FP8 format with a sign, four bits of exponent, three of
+// mantissa, and no infinities. On GPUs without instructions for it, a number is shifted into a float16, which then is
+// 2^-8 times the value, because the exponents are biased by 7 and 15.
 __device__ __forceinline__ float4 from_e4m3(unsigned w) {
 #if __CUDA_ARCH__ >= 890
     unsigned low, high;
@@ -43,7 +43,7 @@ __device__ __forceinline__ float4 from_e4m3(unsigned w) {
 #endif
 }
 
-// Rounded to nearest even; what is beyond 448 becomes 448, and a NaN stays one.
+// Rounds to nearest even. Numbers beyond 448 become 448, and NaN stays NaN.
 __device__ __forceinline__ unsigned char to_e4m3(float f) {
 #if __CUDA_ARCH__ >= 890
     unsigned short pair;
@@ -69,7 +69,7 @@ __device__ __forceinline__ int dp4a(unsigned a, unsigned b, int sum) {
     return sum;
 }
 
-// e^x to within about 0.6 of the last place: 2^n · e^r with |r| ≤ ln 2 / 2, r in two parts.
+// e^x with an error of about 0.6 of the last place: 2^n · e^r with |r| ≤ ln 2 / 2, where r has two parts.
 __device__ __forceinline__ float exp_of(float x) {
     const float n = rintf(__fmul_rn(x, 1.44269504f));
     const float head = __fmaf_rn(n, -0.693359375f, x), tail = __fmul_rn(n, 2.12194440e-4f);  // ln 2 in two parts, the first of few bits
@@ -82,7 +82,7 @@ __device__ __forceinline__ float exp_of(float x) {
     q = __fmaf_rn(q, r, 1.6666665459e-1f);
     q = __fmaf_rn(q, r, 5.0000001201e-1f);
     const float e = __fadd_rn(1.0f, __fadd_rn(r, __fmaf_rn(q, __fmul_rn(r, r), lost)));
-    // The power in two halves, so that neither overflows where the whole does not.
+    // 2^n is two factors, so that no factor overflows if the result does not.
     const int i = (int)fminf(fmaxf(n, -200.0f), 200.0f), low = i >> 1;
     const float y = __fmul_rn(__fmul_rn(e, __int_as_float((low + 127) << 23)), __int_as_float((i - low + 127) << 23));
     return x != x ? x : x < -104.0f ? 0.0f : x > 89.0f ? __int_as_float(0x7f800000) : y;
@@ -91,13 +91,13 @@ __device__ __forceinline__ float exp_of(float x) {
 // x / (1 + e^−x).
 __device__ __forceinline__ float silu(float x) { return __fdiv_rn(x, __fadd_rn(1.0f, exp_of(-x))); }
 
-// x/2 · (1 + tanh u) is x / (1 + e^−2u), which cancels nothing where tanh u is near −1.
+// x/2 · (1 + tanh u) is x / (1 + e^−2u), which has no cancellation if tanh u is near −1.
 __device__ __forceinline__ float gelu_tanh(float x) {
     const float u = __fmul_rn(0.797884561f, __fmaf_rn(__fmul_rn(0.044715f, __fmul_rn(x, x)), x, x));
     return __fdiv_rn(x, __fadd_rn(1.0f, exp_of(-2.0f * u)));
 }
 
-// x/2 · erfc(−x/√2), erfc by a Chebyshev fit of relative error 1.2e-7 (Press et al., Numerical Recipes, 6.2).
+// x/2 · erfc(−x/√2), with a Chebyshev fit of erfc whose relative error is 1.2e-7 (Press et al., Numerical Recipes, 6.2).
 __device__ __forceinline__ float gelu_erf(float x) {
     const float u = __fmul_rn(-0.707106781f, x), z = fabsf(u), t = __fdiv_rn(1.0f, __fmaf_rn(0.5f, z, 1.0f));
     float s = 0.17087277f;
@@ -120,7 +120,7 @@ __device__ __forceinline__ float gated(unsigned act, float gate, float up) {
     return __fmul_rn(g, up);
 }
 
-// The sum over groups of n lanes, n a power of two, in each lane of the group.
+// The sum over groups of n lanes, returned in each lane of the group; n is a power of two.
 template <int n>
 __device__ __forceinline__ float lanes_sum(float x) {
 #pragma unroll
@@ -130,7 +130,7 @@ __device__ __forceinline__ float lanes_sum(float x) {
     return x;
 }
 
-// The sum over the threads of a block of `warps` warps, in each thread. All threads call it.
+// The sum over the threads of a block of `warps` warps, returned in each thread. All threads call it.
 template <int warps>
 __device__ __forceinline__ float block_sum(float x) {
     __shared__ float parts[warps];
@@ -148,8 +148,8 @@ __device__ __forceinline__ float block_sum(float x) {
     return sum;
 }
 
-// 1 / √(mean x² + eps) of a row of k elements, a multiple of 4, by a block of `warps` warps. Squares
-// are summed in float32: of a row with elements beyond 1e18 the result is 0.
+// 1 / √(mean x² + eps) of a row of k elements, a multiple of 4. A block of `warps` warps calls it. Squares are summed
+// in float32, so the result is 0 for a row with elements beyond 1e18.
 template <int warps>
 __device__ __forceinline__ float inverse_rms(const float* x, unsigned k, float eps) {
     float sum = 0.0f;
@@ -160,7 +160,7 @@ __device__ __forceinline__ float inverse_rms(const float* x, unsigned k, float e
     return __fdiv_rn(1.0f, __fsqrt_rn(__fadd_rn(__fdiv_rn(block_sum<warps>(sum), (float)k), eps)));
 }
 
-// Four elements of a row, normed where there is a norm.
+// Four elements of a row, normalized if there is a norm.
 __device__ __forceinline__ float4 normed(const float* x, const float* norm, float inverse, unsigned i) {
     float4 v = reinterpret_cast<const float4*>(x)[i];
     if (norm) {

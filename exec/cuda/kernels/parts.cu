@@ -1,7 +1,7 @@
 // Kernels that join the parts of a value that several devices have computed.
 #include "abi.cuh"
 
-// One thread an element.
+// One thread computes one element.
 extern "C" __global__ void sum(const Sum p) {
     const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= p.n) {
@@ -16,7 +16,7 @@ extern "C" __global__ void sum(const Sum p) {
     p.y[i] = y;
 }
 
-// One block a row.
+// One block computes one row.
 extern "C" __global__ void concat(const Concat p) {
     const size_t m = blockIdx.x;
     float* y = p.y + m * (p.n0 + p.n1 + p.n2);

@@ -1,13 +1,13 @@
 // Attention for many tokens, whose keys and values are in the cache already. A block computes one query head for ROWS
-// tokens, half a warp for each, over KEYS positions at a time, with a running maximum (online softmax, Milakov &
-// Gimelshein 2018). Keys lie between multiples of KEYS whatever the step, and masked keys do not change a row's
-// numbers: its bits do not depend on the other tokens.
+// tokens, with half a warp for each, over KEYS positions at a time, with a running maximum (online softmax, Milakov &
+// Gimelshein 2018). A tile of keys begins at a multiple of KEYS in every step, and masked keys do not change a row's
+// numbers. So a row's bits do not depend on the other tokens.
 #include "attention.cuh"
 
 constexpr unsigned ROWS = 16;
 constexpr unsigned KEYS = 32;
 
-// The greatest and the sum over half a warp, in each of its lanes.
+// The maximum and the sum over half a warp, returned in each of its lanes.
 __device__ __forceinline__ float half_most(float x) {
 #pragma unroll
     for (int i = 8; i > 0; i /= 2) {
@@ -16,7 +16,7 @@ __device__ __forceinline__ float half_most(float x) {
     return x;
 }
 
-// Fills a tile [KEYS][d + 4] with the positions from `base` on that lie in [from, to), and zeros.
+// Fills a tile [KEYS][d + 4] with the positions from `base` on. Positions outside [from, to) are zero.
 template <class Cache>
 __device__ __forceinline__ void load(const Attention& p, float* tile, const void* cache, unsigned seq, unsigned head, unsigned base, unsigned from, unsigned to) {
     const unsigned fours = p.head_dim / 4;
@@ -49,7 +49,7 @@ __device__ __forceinline__ void prefill(const Attention& p) {
     const unsigned least = p.window && pos >= p.window ? pos - p.window + 1 : 0;
     float top = nothing, total = 0.0f, sums[CHUNKS][4] = {};
 
-    // Rows of one sequence after the other.
+    // The rows are processed one sequence at a time.
     for (unsigned begin = 0, end; begin < rows; begin = end) {
         const unsigned seq = p.seq[first + begin];
         for (end = begin + 1; end < rows && p.seq[first + end] == seq; end++) {
@@ -102,7 +102,7 @@ __device__ __forceinline__ void prefill(const Attention& p) {
                         sums[c][i] = __fmul_rn(sums[c][i], shrink);
                     }
                 }
-                // What a row does not see may be no number.
+                // Values that a row does not see may be NaN.
                 const unsigned last = min(pos - base, KEYS - 1);
                 for (unsigned j = least > base ? least - base : 0; j <= last; j++) {
                     const float w = weights[row * KEYS + j];

@@ -1,4 +1,4 @@
-// What kernels of products share: which weight a block works on, and what becomes of a result.
+// Functions that the product kernels share: the rows of a block, and how results are stored.
 #pragma once
 #include "abi.cuh"
 #include "math.cuh"
@@ -10,7 +10,7 @@ struct Share {
     unsigned from, to;
 };
 
-// The share of a block: weights have p.part rows for each of their blocks, one weight's blocks behind the other's.
+// The share of a block. Each block of a weight has p.part rows, and the blocks of the weights follow each other.
 __device__ __forceinline__ Share share_of(const Product& p, unsigned block) {
     Share s = {p.ops[0], p.residual, 0, 0};
     if (p.act == NO_ACTIVATION) {
@@ -30,7 +30,7 @@ __device__ __forceinline__ Share share_of(const Product& p, unsigned block) {
     return s;
 }
 
-// Stores y of row `row` and column m, with what is added to it.
+// Stores y for row `row` and column m, after the additions.
 __device__ __forceinline__ void put(const Share& s, unsigned m, unsigned row, float y) {
     const size_t at = (size_t)m * s.op.weight.rows + row;
     if (s.op.bias) {
@@ -42,8 +42,8 @@ __device__ __forceinline__ void put(const Share& s, unsigned m, unsigned row, fl
     s.op.out[at] = y;
 }
 
-// The same weight, in a way that a compiler does not see through: else it computes the addresses of every type
-// ahead of the rows, for which there are not registers enough.
+// The same weight, hidden from the compiler. Otherwise it computes the addresses for every type before the rows, and
+// runs out of registers.
 __device__ __forceinline__ Weight hidden(Weight w) {
     auto data = reinterpret_cast<unsigned long long>(w.data);
     asm volatile("" : "+l"(data), "+r"(w.type), "+r"(w.rows));
@@ -51,8 +51,8 @@ __device__ __forceinline__ Weight hidden(Weight w) {
     return w;
 }
 
-// Computes the rows of a block's share for COLS columns from `first` on, 32 rows at a time, eight lanes for each.
-// dot(weight, row, y) sets y to what the lane has of the sums. Columns that are not there repeat the last one.
+// Computes the rows of a block's share for COLS columns from `first` on, 32 rows at a time, with eight lanes for each.
+// dot(weight, row, y) sets y to the lane's part of the sums. Missing columns repeat the last one.
 template <int COLS, class Dot>
 __device__ __forceinline__ void rows_of(const Product& p, unsigned first, Dot dot) {
     const Share s = share_of(p, blockIdx.x);

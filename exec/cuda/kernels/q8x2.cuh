@@ -1,8 +1,8 @@
-// Activations in format q8x2: see ops/ref/q8x2.go, whose integers and scales these are.
+// Activations in format q8x2, with the integers and scales of ops/ref/q8x2.go.
 #pragma once
 #include "math.cuh"
 
-// A Rounded is what a lane holds of a block of 32, of which eight lanes have four elements each.
+// A Rounded is a lane's part of a block of 32 elements. Eight lanes have four elements each.
 struct Rounded {
     unsigned hi, lo;  // four bytes of either plane
     int sum;          // over the lanes of a half of the block
@@ -41,7 +41,7 @@ __device__ __forceinline__ Rounded rounded(float4 v) {
     return r;
 }
 
-// Planes are rows of q8x2 in device memory: four arrays, one behind the other, for m rows of kb blocks.
+// Planes are rows of q8x2 in device memory: four consecutive arrays, for m rows of kb blocks.
 struct Planes {
     unsigned *hi, *lo;
     float* scale;
@@ -50,7 +50,7 @@ struct Planes {
     __device__ Planes(void* data, unsigned m, unsigned kb)
         : hi((unsigned*)data), lo(hi + (size_t)m * kb * 8), scale((float*)(lo + (size_t)m * kb * 8)), sum((int*)(scale + (size_t)m * kb)), kb(kb) {}
 
-    // Stores the part of this lane of block b of a row.
+    // Stores this lane's part of block b of a row.
     __device__ void store(unsigned row, unsigned b, const Rounded& r) const {
         const size_t at = (size_t)row * kb + b;
         const unsigned lane = threadIdx.x % 8;

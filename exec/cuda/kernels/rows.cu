@@ -1,9 +1,9 @@
-// Kernels that work on rows by themselves: embedding, norms, rounding, selection.
+// Kernels that work on single rows: embedding, norms, rounding, selection.
 #include "abi.cuh"
 #include "weights.cuh"
 #include "q8x2.cuh"
 
-// One block a token.
+// One block computes one token.
 extern "C" __global__ void embed(const Embed p) {
     const int token = p.tokens[blockIdx.x];
     const unsigned kb = p.n / 32, row = (token < 0 && p.taken ? p.taken[~token] : token) - p.first;
@@ -31,7 +31,7 @@ extern "C" __global__ void embed(const Embed p) {
     });
 }
 
-// One block of 256 threads a row.
+// One block of 256 threads computes one row.
 extern "C" __global__ void norm(const Norm p) {
     const float* x = p.x + (size_t)blockIdx.x * p.n;
     const float inverse = p.w ? inverse_rms<8>(x, p.n, p.eps) : 1.0f;
@@ -59,7 +59,7 @@ extern "C" __global__ void norm(const Norm p) {
     }
 }
 
-// One block a row.
+// One block computes one row.
 extern "C" __global__ void select_rows(const Select p) {
     const size_t from = p.rows ? p.rows[blockIdx.x] : blockIdx.x;
     const float* x = p.x + from * p.n;

@@ -1,5 +1,5 @@
-// The greatest elements of rows. A block finds those of a part of a row; of several parts, the block that is done
-// last finds those of all.
+// The top-k elements of rows. A block finds those of a part of a row. If a row has several parts, the block that
+// finishes last merges them.
 #include "abi.cuh"
 #include "math.cuh"
 
@@ -7,13 +7,13 @@ constexpr unsigned THREADS = 256;
 constexpr unsigned EACH = 16;              // elements of a thread
 constexpr unsigned PART = THREADS * EACH;  // of a block, as in Call
 
-// A Candidate is where an element stands, and by what it ranks. None has index −1, and comes after all others.
+// A Candidate is an element's index and the key by which it ranks. None has index −1 and ranks last.
 struct Candidate {
     float rank;
     int index;
 };
 
-// What is no number, and infinity, ranks before all numbers: rows that have some are broken, which must show.
+// NaN and infinity rank before all other numbers, so that rows that contain them are noticed.
 __device__ __forceinline__ Candidate candidate(const float* x, int index) {
     const float infinity = __int_as_float(0x7f800000), v = index < 0 ? 0.0f : x[index];
     return {v < infinity ? v : infinity, index};
@@ -23,7 +23,7 @@ __device__ __forceinline__ bool before(Candidate a, Candidate b) {
     return a.index >= 0 && (b.index < 0 || a.rank > b.rank || (a.rank == b.rank && a.index < b.index));
 }
 
-// The first of the candidates of a warp, in each lane.
+// The first of a warp's candidates, returned in each lane.
 __device__ __forceinline__ Candidate first_of_warp(Candidate c) {
 #pragma unroll
     for (int i = 16; i > 0; i /= 2) {
@@ -46,8 +46,8 @@ __device__ __forceinline__ Candidate first_of_thread(const Candidate (&mine)[EAC
     return c;
 }
 
-// Puts the indices of the k first of n candidates, the first first. Each thread holds its own and offers the first
-// of them; the one that is taken is offered no more.
+// Stores the indices of the first k of n candidates, in order. Each thread holds some candidates and offers the first
+// of them until it is taken.
 template <class At, class Put>
 __device__ __forceinline__ void first(unsigned n, unsigned k, At at, Put put) {
     __shared__ Candidate offers[THREADS / 32];

@@ -1,16 +1,16 @@
-// Weights in layout soa, which exec/cuda/layout.go describes: a struct for each type, all with the same members.
+// Weights in layout soa (exec/cuda/layout.go). There is a struct for each type; all have the same members.
 #pragma once
 #include "math.cuh"
 
-// A Block is 32 elements of a row: of integer types each is d · (q − zero) + m, with q as signed bytes in order,
-// and d of either half.
+// A Block is 32 elements of a row. For integer types an element is d · (q − zero) + m, with q as signed bytes in
+// order, and a d for each half.
 struct Block {
     unsigned q[8];
     float d[2];
     float m;
 };
 
-// The bytes of 32 elements of four bits.
+// Expands 32 elements of four bits to bytes.
 __device__ __forceinline__ void nibbles(const uint4 w, unsigned (&q)[8]) {
     const unsigned words[4] = {w.x, w.y, w.z, w.w};
 #pragma unroll
@@ -98,7 +98,7 @@ struct Q8_0 {
     }
 };
 
-// The scale and the minimum of a sub-block of 32 of q4_k and q5_k, from d and dmin of 256 and a byte for each.
+// The scale and the minimum of a sub-block of 32 elements of q4_k and q5_k: d and dmin of the 256 elements, each times a byte.
 __device__ __forceinline__ void scales_k(unsigned dd, unsigned short bytes, Block& b) {
     const float2 f = from_halves(dd);
     b.d[0] = b.d[1] = __fmul_rn(f.x, (float)(bytes & 255));
@@ -174,7 +174,7 @@ __device__ __forceinline__ void values(const T& w, unsigned i, float (&v)[32]) {
     }
 }
 
-// Types whose elements have a byte or more, in sections of 16 bytes of each block. E says what is in a word.
+// Types whose elements have a byte or more, in sections of 16 bytes of each block. E converts a word.
 template <class E>
 struct Sections {
     const uint4* data;
@@ -224,7 +224,7 @@ __device__ __forceinline__ void values(const Sections<E>& w, unsigned i, float (
     }
 }
 
-// The type of a reference's object.
+// The type that a reference refers to.
 template <class T>
 struct Object;
 template <class T>
@@ -232,7 +232,7 @@ struct Object<const T&> {
     using Type = T;
 };
 
-// Calls f with a matrix of whichever integer type it has; rows have kb blocks of 32.
+// Calls f with a matrix of the integer type that the weight has. Rows have kb blocks of 32.
 template <class F>
 __device__ __forceinline__ void with_integers(const Weight& w, unsigned kb, F f) {
     const size_t blocks = (size_t)w.rows * kb;
@@ -248,7 +248,7 @@ __device__ __forceinline__ void with_integers(const Weight& w, unsigned kb, F f)
     }
 }
 
-// Calls f with a matrix of whichever type it has.
+// Calls f with a matrix of the type that the weight has.
 template <class F>
 __device__ __forceinline__ void with_values(const Weight& w, unsigned kb, F f) {
     const size_t blocks = (size_t)w.rows * kb;
