@@ -6,6 +6,9 @@
 // A matrix of weights has one row for each output, so that matmul is x·wᵀ. M is the number of
 // rows of a step: T or R.
 //
+// Code reads the operands of a node by their names in the op's specs, with Node.Operand, so that an op can gain an
+// operand. Only loops over all operands use their positions.
+//
 // # How to add an op
 //
 // For a basic op, say relu (follow SiLU in every file named here):

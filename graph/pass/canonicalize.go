@@ -14,7 +14,9 @@ func canonicalize(c *Context, g *graph.Graph) error {
 			if why := Unchecked(n, func(string) bool { return false }); why != "" {
 				c.Declined(n.Name(), "%s", why)
 			} else {
-				n.In[0], n.In[1] = n.In[1], n.In[0]
+				a, b := n.Operand("a"), n.Operand("b")
+				n.SetOperand("a", b)
+				n.SetOperand("b", a)
 				c.Applied(n.Name())
 			}
 		}
