@@ -103,6 +103,9 @@ func open(o Options, makePlan func(*Model) (*plan.Plan, error)) (_ *Model, err e
 	if err != nil {
 		return nil, translate(err)
 	}
+	if o.Weights != "" && p.Sidecar == (plan.Sidecar{}) {
+		return nil, optionErrorf("Weights", "is %s, expected none: the plan has all weights in the model", o.Weights)
+	}
 	if m.tokenizer, err = m.vocabulary(); err != nil {
 		return nil, err
 	}

@@ -87,6 +87,13 @@ func TestWeights(t *testing.T) {
 		t.Error("OpenPlan with both files: other logits than those of lower and exec")
 	}
 
+	plain := must(pesti.Compile(path("m.gguf"), pesti.Options{Compile: lower.Options{Ctx: 64, Threads: 1}})).Plan
+	_, err := pesti.New(f, plain, pesti.Options{Weights: path("m.safetensors")})
+	var option *pesti.OptionError
+	if !errors.As(err, &option) || option.Field != "Weights" {
+		t.Errorf("weights for a plan that takes all from the model: error %v, expected an OptionError of Weights", err)
+	}
+
 	for name, call := range map[string]func(weights string) error{
 		"Open": func(weights string) error {
 			_, err := pesti.Open(path("m.gguf"), pesti.Options{Weights: weights})
