@@ -284,7 +284,7 @@ func TestUsageErrors(t *testing.T) {
 		{"--help bogus", `unknown verb "bogus"`},
 		{"-- bogus", `unknown verb "bogus"`},
 		{"plan bogus -h", `unknown verb "bogus"`},
-		{"tokenize --help", `did you mean tokenize?`},
+		{"tokenzie --help", `did you mean tokenize?`},
 		{"help bogus", `"bogus"`},
 		{"help plan bogus", `"plan bogus"`},
 		{"help run now", `"run now"`},
