@@ -29,14 +29,21 @@ type OptionError struct {
 	whole bool // Err names the field
 }
 
-func (e *OptionError) Error() string {
-	if e.whole || e.Field == "" {
-		return e.Err.Error()
-	}
-	return e.Field + " " + e.Err.Error()
-}
+func (e *OptionError) Error() string { return e.Text(func(field string) string { return field }) }
 
 func (e *OptionError) Unwrap() error { return e.Err }
+
+// Text returns the error with the caller's name for each field, such as a flag.
+func (e *OptionError) Text(name func(field string) string) string {
+	var compile *lower.OptionError
+	switch {
+	case errors.As(e.Err, &compile):
+		return compile.Text(name)
+	case e.whole || e.Field == "":
+		return e.Err.Error()
+	}
+	return name(e.Field) + " " + e.Err.Error()
+}
 
 func optionErrorf(field, format string, args ...any) error {
 	return &OptionError{Field: field, Err: fmt.Errorf(format, args...)}
@@ -59,3 +66,13 @@ func translate(err error) error {
 	}
 	return err
 }
+
+// An InputError reports a file that a plan names and that cannot be used.
+type InputError struct {
+	Plan  string // path of the plan
+	Input string // "model" or "weights"
+	Err   error
+}
+
+func (e *InputError) Error() string { return fmt.Sprintf("%s: its %s: %s", e.Plan, e.Input, e.Err) }
+func (e *InputError) Unwrap() error { return e.Err }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -13,19 +12,15 @@ import (
 	"pesti/exec/plan"
 	"pesti/frontend/tokenizer"
 	"pesti/gguf"
-	"pesti/gguf/sidecar"
 )
 
 // A Model is an open model: its plan, bound to memory and workers, and its tokenizer. All methods may be
 // called from any number of goroutines at the same time. Forward passes of several sequences take turns.
 type Model struct {
-	options    Options
-	file       *gguf.File
-	ownsFile   bool
-	weights    *sidecar.File
-	vocabulary func() (*tokenizer.Tokenizer, error) // returns the tokenizer, which a goroutine has been loading since the file was opened
-	tokenizer  *tokenizer.Tokenizer
-	ends       map[int32]bool // end of generation
+	options   Options
+	source    *Source // that Close closes; nil if the caller does
+	tokenizer *tokenizer.Tokenizer
+	ends      map[int32]bool // end of generation
 
 	turn   chan struct{} // holds one value while a goroutine uses the engine and its logits
 	engine *exec.Engine
@@ -37,15 +32,13 @@ type Model struct {
 
 // Open opens a model file, or Demo, and compiles it. Close closes it.
 func Open(name string, o Options) (*Model, error) {
-	return open(o, func(m *Model) (*plan.Plan, error) {
-		if err := m.load(name); err != nil {
-			return nil, err
-		}
-		c, err := compile(name, m.file, m.weights, &o)
-		if err != nil {
-			return nil, err
-		}
-		return c.Plan, nil
+	s, err := OpenSource(name, o)
+	if err != nil {
+		return nil, err
+	}
+	return s.run(func() error {
+		_, err := s.Compile()
+		return err
 	})
 }
 
@@ -53,29 +46,16 @@ func Open(name string, o Options) (*Model, error) {
 // model is "", it is the file that the plan names, relative to the plan's folder, or Demo if the plan names
 // none. If the file is another model, the error is ErrWrongModel.
 func OpenPlan(path, model string, o Options) (*Model, error) {
-	text, err := os.ReadFile(path)
+	p, err := plan.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	p, err := plan.Parse(text)
+	s, err := OpenPlanSource(p, path, model, o)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, err
 	}
-	switch {
-	case model != "":
-	case p.Model.File == "":
-		model = Demo
-	default:
-		model = plan.ResolveFile(path, p.Model.File)
-	}
-	if o.Weights == "" && p.Sidecar.File != "" {
-		o.Weights = plan.ResolveFile(path, p.Sidecar.File)
-	}
-	m, err := open(o, func(m *Model) (*plan.Plan, error) { return p, m.load(model) })
+	m, err := s.run(func() error { return nil })
 	if err != nil {
-		if model == Demo && errors.Is(err, ErrWrongModel) {
-			err = fmt.Errorf("%w, or open the plan with its model", err)
-		}
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return m, nil
@@ -86,90 +66,40 @@ func New(f *gguf.File, p *plan.Plan, o Options) (*Model, error) {
 	if f == nil || p == nil {
 		return nil, errors.New("no model file or no plan, expected both")
 	}
-	return open(o, func(m *Model) (*plan.Plan, error) { return p, m.use(f) })
-}
-
-// open opens files with makePlan, which calls load or use, and starts an engine for the plan. After an error or a
-// panic of a function in the options, it closes what was opened.
-func open(o Options, makePlan func(*Model) (*plan.Plan, error)) (_ *Model, err error) {
-	m := &Model{options: o, ends: map[int32]bool{}, turn: make(chan struct{}, 1)}
-	opened := false
-	defer func() {
-		if !opened {
-			err = errors.Join(err, m.closeAll())
-		}
-	}()
-	p, err := makePlan(m)
+	s := &Source{Options: o, File: f, Plan: p, name: f.Path, borrowed: true}
+	s, err := s.open(func() error { return s.use(o.Weights) })
 	if err != nil {
-		return nil, translate(err)
-	}
-	if o.Weights != "" && p.Sidecar == (plan.Sidecar{}) {
-		return nil, optionErrorf("Weights", "is %s, expected none: the plan has all weights in the model", o.Weights)
-	}
-	if m.tokenizer, err = m.vocabulary(); err != nil {
 		return nil, err
 	}
-	o.progress("pack", 0, 0)
-	engine := o.Engine
-	if m.weights != nil {
-		engine.Sidecar = m.weights
-	}
-	if m.engine, err = exec.Open(p, m.file, engine); err != nil {
-		return nil, translate(err)
-	}
-	o.warn(m.file.Path, m.tokenizer.Warnings())
-	for _, id := range m.tokenizer.EndOfGeneration() {
-		m.ends[id] = true
-	}
-	opened = true
-	return m, nil
+	return s.run(func() error { return nil })
 }
 
-// load opens a model file, which Close closes, and uses it.
-func (m *Model) load(name string) error {
-	f, err := openFile(name, &m.options)
-	if err != nil {
-		return err
-	}
-	m.ownsFile = true
-	err = m.use(f)
-	m.options.warn(name, f.Warnings())
-	return err
-}
-
-// use starts to load the vocabulary of a model file, and opens its sidecar if there is one.
-func (m *Model) use(f *gguf.File) (err error) {
-	m.file = f
-	m.vocabulary = sync.OnceValues(func() (*tokenizer.Tokenizer, error) {
-		if t := m.options.Tokenizer; t != nil {
-			if err := t.CheckModel(f); err != nil {
-				return nil, &OptionError{Field: "Tokenizer", Err: err}
-			}
-			return t, nil
+// run returns a Model that runs the source's plan, which compile sets if it is missing, and owns the source. The
+// tokenizer is loaded during compile. After an error or a panic of a function in the options, it closes the source.
+func (s *Source) run(compile func() error) (m *Model, err error) {
+	defer func() {
+		if m == nil {
+			s.Close()
 		}
-		return tokenizer.FromGGUF(f)
-	})
-	go m.vocabulary()
-	m.weights, err = openWeights(m.options.Weights, f)
-	return err
+	}()
+	s.LoadTokenizer()
+	if err := compile(); err != nil {
+		return nil, err
+	}
+	if m, err = s.Start(); err != nil {
+		return nil, err
+	}
+	m.source = s
+	return m, nil
 }
 
 // closeAll closes what is open.
 func (m *Model) closeAll() error {
-	var errs []error
-	if m.vocabulary != nil {
-		m.vocabulary() // wait for it, since it reads the file
+	err := m.engine.Close()
+	if m.source != nil {
+		err = errors.Join(err, m.source.Close())
 	}
-	if m.engine != nil {
-		errs = append(errs, m.engine.Close())
-	}
-	if m.weights != nil {
-		errs = append(errs, m.weights.Close())
-	}
-	if m.ownsFile {
-		errs = append(errs, m.file.Close())
-	}
-	return errors.Join(errs...)
+	return err
 }
 
 // Close ends the workers and frees the memory. It first waits for a forward pass in progress;

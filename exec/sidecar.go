@@ -2,10 +2,12 @@ package exec
 
 import (
 	"encoding/hex"
+	"errors"
 	"fmt"
 
 	"pesti/exec/cpu/kernel"
 	"pesti/exec/plan"
+	"pesti/gguf"
 	"pesti/gguf/sidecar"
 )
 
@@ -34,6 +36,36 @@ func CheckSidecar(p *plan.Plan, f *sidecar.File) error {
 		}
 	}
 	return nil
+}
+
+// CheckWeights compares the weights of the model f, and of the sidecar if the plan names one, with the digests in
+// the plan, after CheckModel and CheckSidecar. It reads all weights, or samples of the model's if the plan has a
+// digest of samples.
+func CheckWeights(p *plan.Plan, f *gguf.File, side *sidecar.File) error {
+	if err := CheckModel(p, f); err != nil {
+		return err
+	}
+	if err := CheckSidecar(p, side); err != nil {
+		return err
+	}
+	want := p.Model.WeightsDigest
+	if want == "" {
+		return errors.New("the plan has no digest of the weights, expected one to compare with; pesti compile stores one, and a Go program gets it from gguf.File.WeightsDigest")
+	}
+	found, err := f.WeightsDigest(gguf.SampledDigest(want))
+	if err := sameDigest(f.Path, found, want, err); err != nil || p.Sidecar == (plan.Sidecar{}) {
+		return err
+	}
+	found, err = side.WeightsDigest(want)
+	return sameDigest(side.Path, found, p.Sidecar.WeightsDigest, err)
+}
+
+// sameDigest returns err, or an error if the digest of the weights in a file is not the one of the plan.
+func sameDigest(path, found, want string, err error) error {
+	if err == nil && found != want {
+		return fmt.Errorf("the weights of %s have digest %s, the plan says %s: they changed since it was compiled", path, found, want)
+	}
+	return err
 }
 
 // sidecarOperand returns a weight of the sidecar.

@@ -3,6 +3,7 @@ package gguf
 import (
 	"bytes"
 	"crypto/sha256"
+	"fmt"
 	"io"
 	"math"
 	"os"
@@ -169,9 +170,15 @@ func TestSampleData(t *testing.T) {
 		w.AddTensor("a", quant.I8, []int64{cut}, data[:cut])
 		w.AddTensor("none", quant.I8, []int64{0}, nil)
 		w.AddTensor("b", quant.I8, []int64{size - cut}, data[cut:])
-		sum, err := reopen(t, w).SampleData()
+		f := reopen(t, w)
+		sum, err := f.SampleData()
 		if err != nil {
 			t.Fatal(err)
+		}
+		for sample, want := range map[bool]string{true: fmt.Sprintf("samples-sha256:%x", sum), false: fmt.Sprintf("sha256:%x", sha256.Sum256(data))} {
+			if got, err := f.WeightsDigest(sample); err != nil || got != want || SampledDigest(got) != sample {
+				t.Errorf("digest %s, error %v, expected %s", got, err, want)
+			}
 		}
 		return sum
 	}

@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 
 	"pesti/gguf/mapped"
@@ -233,6 +234,23 @@ func (f *File) SampleData() (sum [32]byte, err error) {
 	hash.Sum(sum[:0])
 	return sum, nil
 }
+
+// sampled is the prefix of a digest of samples of the weights.
+const sampled = "samples-"
+
+// WeightsDigest returns the digest of the weights as plans store it: "sha256:" and the sum of HashData in
+// hexadecimal, or with sample "samples-sha256:" and that of SampleData.
+func (f *File) WeightsDigest(sample bool) (string, error) {
+	if sample {
+		sum, err := f.SampleData()
+		return fmt.Sprintf(sampled+"sha256:%x", sum), err
+	}
+	sum, err := f.HashData()
+	return fmt.Sprintf("sha256:%x", sum), err
+}
+
+// SampledDigest reports whether a digest that WeightsDigest has returned is of samples.
+func SampledDigest(digest string) bool { return strings.HasPrefix(digest, sampled) }
 
 // read calls use with the data of t. use may read all of it.
 func (f *File) read(t *Tensor, use func(data []byte)) error {

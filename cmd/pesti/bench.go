@@ -93,11 +93,11 @@ one generated token), and the output has the work of each kernel with a lower bo
 }
 
 func (a *app) runBench(ctx context.Context, name string, tests []bench.Test, o *benchOptions, flags *compileFlags) error {
-	s, err := a.open(ctx, name, o.model, flags)
+	s, err := a.open(name, o.model, flags)
 	if err != nil {
 		return err
 	}
-	defer s.release()
+	defer s.Close()
 	if err := o.drafts.prepare(s); err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func (a *app) runBench(ctx context.Context, name string, tests []bench.Test, o *
 			return err
 		}
 	}
-	tests = bench.AddPaired(tests, int(o.drafts.most.n), len(options.Text), int(s.plan.Target.Sequences))
+	tests = bench.AddPaired(tests, int(o.drafts.most.n), len(options.Text), int(s.Plan.Target.Sequences))
 	for i := range tests {
 		if err := s.checkLength(tests[i].Positions()); err != nil {
 			return fmt.Errorf("test %s: %w", tests[i].Name, err)
@@ -122,7 +122,7 @@ func (a *app) runBench(ctx context.Context, name string, tests []bench.Test, o *
 	if err := cmp.Or(o.profile.prepare(s), o.tune.prepare(s, o.tune.load)); err != nil {
 		return err
 	}
-	engine, err := s.start(ctx)
+	engine, err := s.startEngine()
 	if err != nil {
 		return err
 	}

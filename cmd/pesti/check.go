@@ -28,11 +28,11 @@ func (a *app) check() *cobra.Command {
   pesti check model.gguf --precision fast --passes none --ids 1,2,3
   pesti check model.plan -f prompt.txt`,
 		arity{1, 1, "MODEL or PLAN"}, func(cmd *cobra.Command, args []string) error {
-			s, err := a.open(cmd.Context(), args[0], o.model, flags)
+			s, err := a.open(args[0], o.model, flags)
 			if err != nil {
 				return err
 			}
-			defer s.release()
+			defer s.Close()
 			return a.checkSource(cmd.Context(), s, o)
 		})
 	cmd.Long = cmd.Short + `.
@@ -78,7 +78,7 @@ func (a *app) checkSource(ctx context.Context, s *source, o *checkOptions) error
 	if err != nil {
 		return err
 	}
-	s.options.Rows = compare.StepTokens // with fewer rows, passes would be repeated for the remaining rows
+	s.Options.Compile.Rows = compare.StepTokens // with fewer rows, passes would be repeated for the remaining rows
 	if _, err = s.compile(); err != nil {
 		return err
 	}

@@ -107,7 +107,7 @@ type openedOperand struct {
 func (o *openedOperand) close() {
 	o.Close()
 	if o.source != nil {
-		o.source.release()
+		o.source.Close()
 	}
 }
 
@@ -178,21 +178,21 @@ func (a *app) openOperand(ctx context.Context, is compare.Description, o *compar
 	if !isPlan(name) {
 		model = ""
 	}
-	s, err := a.open(ctx, name, model, flags)
+	s, err := a.open(name, model, flags)
 	if err != nil {
 		return nil, err
 	}
 	if !o.bisect {
-		s.options.Rows = compare.StepTokens // with fewer rows, passes would be repeated for the remaining rows
+		s.Options.Compile.Rows = compare.StepTokens // with fewer rows, passes would be repeated for the remaining rows
 	}
 	if _, err = s.compile(); err != nil {
-		s.release()
+		s.Close()
 		return nil, err
 	}
 	s.name = is.String() // the other operand may have the same name
 	p, err := compare.OpenPlan(s.input(), is)
 	if err != nil {
-		s.release()
+		s.Close()
 		return nil, err
 	}
 	return &openedOperand{p, s}, nil
@@ -237,7 +237,7 @@ func (a *app) comparedTokens(ctx context.Context, operands [2]*openedOperand, o 
 
 // bisect prints the first step whose value differs.
 func (a *app) bisect(ctx context.Context, operands [2]*openedOperand, ids []int32, o *compareOptions) error {
-	maxD := compare.DefaultBound(operands[0].source.plan, operands[1].source.plan)
+	maxD := compare.DefaultBound(operands[0].source.Plan, operands[1].source.Plan)
 	if o.given.Changed("max-d") {
 		maxD = o.maxD.x
 	}

@@ -3,16 +3,11 @@ package main
 import (
 	"context"
 	"io"
-	"os"
-	"runtime/debug"
-	"runtime/metrics"
 
 	"github.com/spf13/cobra"
 
+	lib "pesti"
 	"pesti/exec/plan"
-	"pesti/frontend"
-	"pesti/frontend/tokenizer"
-	"pesti/lower"
 )
 
 // compileOptions are the flags of compile alone; other verbs that compile share compileFlags.
@@ -55,27 +50,25 @@ const wholeDigest = 1 << 30
 
 // compileTo compiles the model called name and writes the plan, with a digest of the weights.
 func (a *app) compileTo(ctx context.Context, name string, o *compileOptions) error {
-	defer collectLess()()
-	options, err := o.flags.options(a)
+	lo := lib.Options{Weights: o.flags.weights}
+	var err error
+	if lo.Compile, err = o.flags.options(a); err != nil {
+		return err
+	}
+	lo.Compile.Verify = o.verify
+	s, err := a.openSource(name, lo)
 	if err != nil {
 		return err
 	}
-	options.Verify = o.verify
-	m, err := a.loadModel(name)
-	if err != nil {
+	defer s.Close()
+	if _, err := s.Load(); err != nil {
 		return err
 	}
-	f := m.File
-	defer f.Close()
-	if options.File, err = modelPath(o.out, name); err != nil {
+	if s.Options.Compile.File, err = modelPath(o.out, name); err != nil {
 		return err
 	}
-	if options.Sidecar, err = o.flags.sidecar(a, f); err != nil {
-		return err
-	}
-	if options.Sidecar != nil {
-		defer options.Sidecar.Close()
-		if options.SidecarFile, err = pathFrom(o.out, o.flags.weights); err != nil {
+	if s.Weights != nil {
+		if s.Options.Compile.SidecarFile, err = pathFrom(o.out, s.Weights.Path); err != nil {
 			return err
 		}
 	}
@@ -87,17 +80,14 @@ func (a *app) compileTo(ctx context.Context, name string, o *compileOptions) err
 	}
 	data := make(chan digest, 1)
 	go func() {
-		text, err := digestWeights(f, o.hash || f.Size <= wholeDigest)
+		text, err := s.File.WeightsDigest(!o.hash && s.File.Size > wholeDigest)
 		data <- digest{text, err}
 	}()
-	noTokenizer := make(chan error, 1)
-	go func() {
-		_, err := tokenizer.FromGGUF(f)
-		noTokenizer <- err
-	}()
-	res, err := a.compileStages(ctx, m, options, o)
+	s.LoadTokenizer()
+	res, err := a.compileStages(ctx, s, o)
 	a.progress("reading the weights of %s", name)
-	d, unread := <-data, <-noTokenizer // wait for both before f is closed
+	d := <-data // wait for it before the file is closed
+	_, unread := s.Tokenizer()
 	a.progress("")
 	if unread != nil { // the plan can still run on ids
 		a.warn([]string{unread.Error() + "; run and tokenize will refuse this model"})
@@ -110,8 +100,8 @@ func (a *app) compileTo(ctx context.Context, name string, o *compileOptions) err
 	}
 	p := res.Plan
 	p.Model.WeightsDigest = d.text
-	if s := options.Sidecar; s != nil {
-		if p.Sidecar.WeightsDigest, err = digestSidecar(s, d.text); err != nil {
+	if s.Weights != nil {
+		if p.Sidecar.WeightsDigest, err = s.Weights.WeightsDigest(d.text); err != nil {
 			return err
 		}
 	}
@@ -133,41 +123,22 @@ func (a *app) compileTo(ctx context.Context, name string, o *compileOptions) err
 	return nil
 }
 
-// collectLess makes garbage collections rarer until restore is called. Compiling 126 layers allocates 80 MB
-// in a fraction of a second, and collecting it took a third of the processor time. It changes nothing if GOGC
-// is set or the percentage is not Go's default.
-func collectLess() (restore func()) {
-	const usual, percent = 100, 400
-	if os.Getenv("GOGC") != "" || gcPercent() != usual {
-		return func() {}
-	}
-	before := debug.SetGCPercent(percent)
-	return func() { debug.SetGCPercent(before) }
-}
-
-// gcPercent returns the percentage of debug.SetGCPercent without changing it.
-func gcPercent() uint64 {
-	s := []metrics.Sample{{Name: "/gc/gogc:percent"}}
-	metrics.Read(s)
-	return s[0].Value.Uint64()
-}
-
-// compileStages compiles m, with the reports that --dump and --explain ask for.
-func (a *app) compileStages(ctx context.Context, m *frontend.Model, options lower.Options, o *compileOptions) (*lower.Result, error) {
+// compileStages compiles the model of s, with the reports that --dump and --explain ask for.
+func (a *app) compileStages(ctx context.Context, s *lib.Source, o *compileOptions) (*lib.Compiled, error) {
 	var d *stageDump
 	if o.dump != "" {
 		var err error
 		if d, err = a.newStageDump(ctx, o.dump); err != nil {
 			return nil, err
 		}
-		options.Dump = d.stage
+		s.Options.Compile.Dump = d.stage
 	}
-	res, err := lower.Compile(m, options)
+	res, err := compileSource(s)
 	if err != nil {
-		return nil, about(m.File.Path, err)
+		return nil, err
 	}
 	if o.explain {
-		explain(a.stderr, res, options.Passes)
+		explain(a.stderr, res, s.Options.Compile.Passes)
 	}
 	if d != nil {
 		err = d.page(res.Plan)

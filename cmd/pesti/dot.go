@@ -124,11 +124,11 @@ func (a *app) draw(ctx context.Context, name string, o *dotOptions, flags *compi
 			return nil, err
 		}
 	} else {
-		s, err := a.open(ctx, name, "", flags)
+		s, err := a.open(name, "", flags)
 		if err != nil {
 			return nil, err
 		}
-		defer s.release()
+		defer s.Close()
 		if res, err = s.compile(); err != nil {
 			return nil, err
 		}

@@ -23,11 +23,11 @@ func (a *app) dump() *cobra.Command {
 			if dir == "" {
 				return usagef("expected -o DIR, the folder to write")
 			}
-			s, err := a.open(cmd.Context(), args[0], model, flags)
+			s, err := a.open(args[0], model, flags)
 			if err != nil {
 				return err
 			}
-			defer s.release()
+			defer s.Close()
 			ids, err := prompt.tokens(cmd.Context(), s)
 			if err != nil {
 				return err
@@ -51,15 +51,15 @@ replaced. A DIR with other .npy files is refused, because they would look like v
 
 // dumpValues evaluates ids and writes the values that the plan returns to the folder dir.
 func (a *app) dumpValues(ctx context.Context, s *source, ids []int32, dir string) error {
-	s.options.Outputs = append(s.options.Outputs, "blk.*.out")
-	s.options.Rows = int64(len(ids)) // the logits of all tokens
+	s.Options.Compile.Outputs = append(s.Options.Compile.Outputs, "blk.*.out")
+	s.Options.Compile.Rows = int64(len(ids)) // the logits of all tokens
 	if _, err := s.compile(); err != nil {
 		return err
 	}
 	if err := s.checkLength(len(ids)); err != nil {
 		return err
 	}
-	d, err := compare.NewDump(s.plan)
+	d, err := compare.NewDump(s.Plan)
 	if missing := (*compare.OutputError)(nil); errors.As(err, &missing) {
 		return fmt.Errorf("%s: %w; compile it with --values 'blk.*.out', or dump the model", s.name, missing)
 	}
@@ -73,7 +73,7 @@ func (a *app) dumpValues(ctx context.Context, s *source, ids []int32, dir string
 	if err != nil {
 		return err
 	}
-	engine, err := s.start(ctx)
+	engine, err := s.startEngine()
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	lib "pesti"
-	"pesti/frontend/tokenizer"
 )
 
 // Reasons why a generation stopped, in addition to those of package pesti.
@@ -51,25 +50,4 @@ func (o *runOptions) generation() lib.Params {
 		p.MaxTokens = int(min(o.tokens.n, math.MaxInt32))
 	}
 	return p
-}
-
-// library returns the plan of a source as a model of package pesti. Close it before the source.
-func (s *source) library(tok *tokenizer.Tokenizer) (*lib.Model, error) {
-	m, err := lib.New(s.file, s.plan, lib.Options{
-		Engine:    s.execOptions(),
-		Tokenizer: tok,
-		Progress: func(p lib.Progress) {
-			switch {
-			case p.Stage != "prompt":
-			case p.Done == p.Total:
-				s.app.progress("")
-			default:
-				s.app.progress("prompt: %d of %d tokens", p.Done, p.Total)
-			}
-		},
-	})
-	if err != nil {
-		return nil, about(s.name, err)
-	}
-	return m, nil
 }

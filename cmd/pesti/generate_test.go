@@ -8,26 +8,25 @@ import (
 	"testing"
 
 	"pesti/exec/sample"
-	"pesti/frontend/tokenizer"
 )
 
 // A token that is generated allocates nothing, from the step to the text, whether it is drawn or
 // drafted.
 func TestGenerateAllocatesNothing(t *testing.T) {
 	a := &app{stdout: io.Discard, stderr: io.Discard, getenv: func(string) string { return "" }}
-	s, err := a.open(t.Context(), "demo", "", newCompileFlags("fast"))
+	s, err := a.open("demo", "", newCompileFlags("fast"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.file.Close()
+	defer s.Close()
 	if _, err := s.compile(); err != nil {
 		t.Fatal(err)
 	}
-	tok, err := tokenizer.FromGGUF(s.file)
+	tok, err := s.Tokenizer()
 	if err != nil {
 		t.Fatal(err)
 	}
-	model, err := s.library(tok)
+	model, err := s.start()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,10 +8,9 @@ import (
 	"runtime/debug"
 	"text/tabwriter"
 
+	lib "pesti"
 	"pesti/exec"
 	"pesti/exec/plan"
-	"pesti/frontend/tokenizer"
-	"pesti/lower"
 )
 
 // memoryFlags are the compile options that affect the memory of a plan.
@@ -71,34 +70,30 @@ func (a *app) inspectMemory(name string, flags *compileFlags, asJSON bool) error
 		return err
 	}
 	start := ownMemory()
-	m, err := a.loadModel(name)
+	s, err := a.openSource(name, lib.Options{Compile: o, Weights: flags.weights})
 	if err != nil {
 		return err
 	}
-	f := m.File
-	defer f.Close()
-	if o.Sidecar, err = flags.sidecar(a, f); err != nil {
+	defer s.Close()
+	m, err := s.Load()
+	if err != nil {
 		return err
 	}
-	if o.Sidecar != nil {
-		defer o.Sidecar.Close()
-	}
-	tok, _ := tokenizer.FromGGUF(f) // a model without a vocabulary has a table too
-	r := &memoryReport{File: f.Path, RAM: exec.DetectRAM()}
+	s.Tokenizer() // for its memory; a model without a vocabulary has a table too
+	r := &memoryReport{File: s.File.Path, RAM: exec.DetectRAM()}
 	program := int64(0)
 	if trained := m.Params.Context; flags.ctx.n > trained { // checked before other contexts are compiled
-		return usagef("%s: --ctx is %d, expected 1 to %d, the context that the model was trained for", f.Path, flags.ctx.n, trained)
+		return usagef("%s: --ctx is %d, expected 1 to %d, the context that the model was trained for", s.File.Path, flags.ctx.n, trained)
 	}
-	for _, o.Precision = range precisions(o.Precision) {
-		for _, o.Ctx = range contexts(cmp.Or(flags.ctx.n, m.Params.Context)) {
-			a.progress("compiling for a context of %d", o.Ctx)
-			res, err := lower.Compile(m, o)
+	for _, s.Options.Compile.Precision = range precisions(o.Precision) {
+		for _, s.Options.Compile.Ctx = range contexts(cmp.Or(flags.ctx.n, m.Params.Context)) {
+			a.progress("compiling for a context of %d", s.Options.Compile.Ctx)
+			res, err := s.Compile()
 			if err != nil {
-				return about(f.Path, err)
+				return about(s.File.Path, err)
 			}
 			if len(r.Plans) == 0 { // like run, at its start
 				program = max(ownMemory()-start, 0)
-				runtime.KeepAlive(tok)
 			}
 			r.add(res.Plan, program)
 		}

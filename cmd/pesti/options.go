@@ -10,8 +10,6 @@ import (
 
 	"pesti/exec"
 	"pesti/exec/plan"
-	"pesti/gguf"
-	"pesti/gguf/sidecar"
 	"pesti/lower"
 )
 
@@ -127,14 +125,6 @@ func (c *compileFlags) modelOnly(path string) error {
 		}
 	})
 	return err
-}
-
-// sidecar opens the file of --weights, which has the FP8 matrices of model. It returns nil without --weights.
-func (c *compileFlags) sidecar(a *app, model *gguf.File) (*sidecar.File, error) {
-	if c.weights == "" {
-		return nil, nil
-	}
-	return a.openSidecar(c.weights, model)
 }
 
 // changed returns the name of the first of these options that the command line has, "" if it has none.

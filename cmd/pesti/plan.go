@@ -1,13 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -148,49 +146,20 @@ func printSpread(w io.Writer, name string, p *plan.Plan) error {
 	return err
 }
 
-// loadPlan reads the plan at path and verifies it.
+// loadPlan reads the PLAN at path and verifies it. A model is a usage error.
 func loadPlan(path string) (*plan.Plan, error) {
-	text, err := readPlanText(path)
-	if err != nil {
+	if err := refuseModel(path); err != nil {
 		return nil, err
 	}
-	return parsePlan(path, text)
+	return plan.ReadFile(path)
 }
 
-// readPlanText returns the contents of the PLAN at path; a model is an error. If the file does not
-// begin like a plan, it returns only the beginning, which is enough for the error message.
-func readPlanText(path string) ([]byte, error) {
-	isModel := usagef("%s: is a GGUF model, expected a plan", path)
-	if path == demoName {
-		return nil, isModel
+// refuseModel returns a usage error if path is a model.
+func refuseModel(path string) error {
+	if path == demoName || isModel(path) {
+		return usagef("%s: is a GGUF model, expected a plan", path)
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, cannot("opened", path, err)
-	}
-	defer f.Close()
-	head, err := io.ReadAll(io.LimitReader(f, headSize))
-	switch {
-	case err != nil:
-		return nil, cannot("read", path, err)
-	case bytes.HasPrefix(head, []byte(gguf.Magic)):
-		return nil, isModel
-	case !plan.IsPlan(head):
-		return head, nil
-	}
-	rest, err := io.ReadAll(f)
-	return append(head, rest...), cannot("read", path, err)
-}
-
-func parsePlan(path string, text []byte) (*plan.Plan, error) {
-	p, err := plan.Parse(text)
-	if err == nil {
-		err = plan.Verify(p)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return p, nil
+	return nil
 }
 
 func (a *app) planVerify() *cobra.Command {
@@ -211,42 +180,41 @@ func (a *app) verifyPlan(ctx context.Context, path, model, weights string, seal 
 	if weights != "" && model == "" {
 		return usagef("--weights needs --model, because both are compared with the plan")
 	}
-	text, err := readPlanText(path)
+	if err := refuseModel(path); err != nil {
+		return err
+	}
+	text, err := plan.ReadText(path)
 	if err != nil {
 		return err
 	}
-	sealed := text
 	if seal {
-		sealed = plan.Seal(text)
+		text = plan.Seal(text)
 	}
-	p, err := parsePlan(path, sealed)
+	p, err := plan.ParseVerified(text)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", path, err)
 	}
 	compared := ""
 	if model != "" {
-		f, err := a.openModel(model)
+		s, err := a.planSource(p, path, model, weights)
 		if err != nil {
 			return err
 		}
-		defer f.Close()
+		defer s.Close()
 		a.progress("reading the weights of %s", model)
-		err = checkModel(p, f)
-		if err == nil {
-			err = a.checkSidecar(path, p, weights, f)
-		}
+		err = exec.CheckWeights(p, s.File, s.Weights)
 		a.progress("")
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 		compared = ", for " + model
-		if strings.HasPrefix(p.Model.WeightsDigest, sampled) {
+		if gguf.SampledDigest(p.Model.WeightsDigest) {
 			compared += " (samples of its weights; compile --hash stores a digest of all)"
 		}
 	}
 	if seal {
 		err := a.replaceFile(ctx, path, func(w io.Writer) error {
-			_, err := w.Write(sealed)
+			_, err := w.Write(text)
 			return err
 		})
 		if err != nil {
@@ -256,40 +224,4 @@ func (a *app) verifyPlan(ctx context.Context, path, model, weights string, seal 
 	}
 	_, err = fmt.Fprintln(a.stdout, oneLine(path+": ok"+compared))
 	return err
-}
-
-// checkSidecar returns an error if the plan's sidecar, or the given one, has changed since the plan
-// was compiled.
-func (a *app) checkSidecar(path string, p *plan.Plan, given string, f *gguf.File) error {
-	s, err := a.planSidecar(path, p, given, f)
-	if err != nil || s == nil {
-		return err
-	}
-	defer s.Close()
-	if err := exec.CheckSidecar(p, s); err != nil {
-		return err
-	}
-	found, err := digestSidecar(s, p.Model.WeightsDigest)
-	if err == nil && found != p.Sidecar.WeightsDigest {
-		err = fmt.Errorf("the weights of %s have digest %s, the plan says %s: they changed since it was compiled", s.Path, found, p.Sidecar.WeightsDigest)
-	}
-	return err
-}
-
-// checkModel returns an error unless f is the model of p, including the weights.
-func checkModel(p *plan.Plan, f *gguf.File) error {
-	if err := exec.CheckModel(p, f); err != nil {
-		return err
-	}
-	if p.Model.WeightsDigest == "" {
-		return fmt.Errorf("the plan has no digest of the weights, expected one to compare with; pesti compile stores one, and a Go program gets it from gguf.File.HashData")
-	}
-	found, err := digestWeights(f, !strings.HasPrefix(p.Model.WeightsDigest, sampled))
-	if err != nil {
-		return err
-	}
-	if found != p.Model.WeightsDigest {
-		return fmt.Errorf("the weights of %s have digest %s, the plan says %s: they changed since it was compiled", f.Path, found, p.Model.WeightsDigest)
-	}
-	return nil
 }

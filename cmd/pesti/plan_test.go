@@ -105,7 +105,7 @@ func TestPlanVerify(t *testing.T) {
 	runs(t, path, "--model", changed, "-p", story, "-n", "1")
 	// A plan without a digest of the weights cannot be compared.
 	saveFile(t, path, string(plan.Seal([]byte(regexp.MustCompile(`data=\S+`).ReplaceAllString(text, `data=""`)))))
-	pesti("plan", "verify", path, "--model", "demo").fails(t, 1, path, "no digest", "pesti compile", "HashData")
+	pesti("plan", "verify", path, "--model", "demo").fails(t, 1, path, "no digest", "pesti compile", "WeightsDigest")
 }
 
 // otherName makes another model of the demo.

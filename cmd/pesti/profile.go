@@ -116,10 +116,10 @@ func (p *profileFlags) prepare(s *source) error {
 	if p.trace != "" && p.trace == p.profile.path {
 		return usagef("--trace and --%s both name %s, expected two files", profileFlag, p.trace)
 	}
-	s.profile = p.profile.asked
+	s.Options.Engine.Profile = p.profile.asked
 	p.watch, p.own = load.Start(), load.Own()
 	if p.trace != "" {
-		s.trace = int(p.runs.n)
+		s.Options.Engine.Trace = int(p.runs.n)
 	}
 	return nil
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"pesti/exec/plan"
-	"pesti/frontend/tokenizer"
 )
 
 // promptFlags are the flags of the verbs that evaluate tokens and generate none.
@@ -76,14 +75,14 @@ func (p *promptFlags) tokens(ctx context.Context, s *source) ([]int32, error) {
 
 // promptIDs returns the ids of a text.
 func promptIDs(s *source, text []byte) ([]int32, error) {
-	tok, err := tokenizer.FromGGUF(s.file)
+	tok, err := s.Tokenizer()
 	if err != nil {
 		return nil, err
 	}
 	s.app.warn(tok.Warnings())
 	ids, err := encodePrompt(tok, text)
 	if err != nil {
-		return nil, about(s.file.Path, err)
+		return nil, about(s.File.Path, err)
 	}
 	return ids, nil
 }

@@ -91,7 +91,7 @@ func TestQuantizeBad(t *testing.T) {
 		{"compile " + tuned + " -o x.plan --weights " + at("good"), exitError, "was made from other weights than the model's"},
 		{"run demo -p a --weights " + at("cut"), exitError, "truncated"},
 		{"run " + at("m.plan") + " -p a --weights " + at("other"), exitError, "is for another model"},
-		{"run " + at("plain.plan") + " -p a --weights " + at("good"), exitUsage, "all weights of"},
+		{"run " + at("plain.plan") + " -p a --weights " + at("good"), exitUsage, "all weights in the model"},
 		{"plan verify " + at("m.plan") + " --weights " + at("good"), exitUsage, "--model"},
 		{"plan verify " + at("m.plan") + " --model demo --weights " + at("changed"), exitError, "they changed since it was compiled"},
 		{"compile demo -o " + at("good") + " --weights " + at("good"), exitUsage, "is read by this command"},

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"syscall"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 	"pesti/exec"
 	"pesti/exec/plan"
 	"pesti/exec/sample"
-	"pesti/frontend/tokenizer"
 )
 
 // runOptions are the flags of run, without those of compile.
@@ -124,15 +122,13 @@ func (a *app) continueText(ctx context.Context, name string, text []byte, o *run
 	begin := time.Now()
 	resident, _ := exec.Resident()
 	a.progress("loading %s", name)
-	s, err := a.open(ctx, name, o.model, flags)
+	s, err := a.open(name, o.model, flags)
 	if err != nil {
 		return err
 	}
-	defer s.release()
+	defer s.Close()
 	// Indexing a vocabulary takes as long as compiling the plan, so both run at the same time.
-	vocabulary := sync.OnceValues(func() (*tokenizer.Tokenizer, error) { return tokenizer.FromGGUF(s.file) })
-	go vocabulary()
-	defer vocabulary() // wait, since it reads the file
+	s.LoadTokenizer()
 	if err := o.drafts.prepare(s); err != nil {
 		return err
 	}
@@ -142,18 +138,17 @@ func (a *app) continueText(ctx context.Context, name string, text []byte, o *run
 	if err := o.drafts.check(s); err != nil {
 		return err
 	}
-	summary := plan.Summarize(s.plan)
+	summary := plan.Summarize(s.Plan)
 	if n := summary.Fallbacks; o.strict && n > 0 {
-		return fmt.Errorf("%s: %d steps of the plan are fallbacks, such as %s; expected none with --strict", name, n, firstFallback(s.plan))
+		return fmt.Errorf("%s: %d steps of the plan are fallbacks, such as %s; expected none with --strict", name, n, firstFallback(s.Plan))
 	}
-	tok, err := vocabulary()
+	tok, err := s.Tokenizer()
 	if err != nil {
 		return err
 	}
-	a.warn(tok.Warnings())
 	ids, err := encodePrompt(tok, text)
 	if err != nil {
-		return about(s.file.Path, err)
+		return about(s.File.Path, err)
 	}
 	if err := s.checkLength(len(ids)); err != nil {
 		return err
@@ -161,7 +156,7 @@ func (a *app) continueText(ctx context.Context, name string, text []byte, o *run
 	if err := cmp.Or(o.profile.prepare(s), o.tune.prepare(s, o.tune.load)); err != nil {
 		return err
 	}
-	model, err := s.library(tok)
+	model, err := s.start()
 	if err != nil {
 		return err
 	}

@@ -25,15 +25,15 @@ func (g *drafting) prepare(s *source) error {
 	if g.most.n > maxGuesses {
 		return usagef("--speculate is %d, expected at most %d", g.most.n, maxGuesses)
 	}
-	if g.most.n > 0 && s.plan == nil {
-		s.options.Rows = max(g.most.n+1, s.options.Sequences)
+	if g.most.n > 0 && s.Plan == nil {
+		s.Options.Compile.Rows = max(g.most.n+1, s.Options.Compile.Sequences)
 	}
 	return nil
 }
 
 // check returns an error if the plan does not allow drafts of that length.
 func (g *drafting) check(s *source) error {
-	t := &s.plan.Target
+	t := &s.Plan.Target
 	if limit := min(t.Rows, t.Ubatch) - 1; g.most.n > limit {
 		return usagef("--speculate is %d, expected at most %d: the plan of %s evaluates up to %d tokens in a step and gives the logits of %d", g.most.n, limit, s.name, t.Ubatch, t.Rows)
 	}

@@ -45,16 +45,17 @@ func addTuneFlag(cmd *cobra.Command) *tuning {
 
 // prepare reads earlier choices for the plan of a source.
 func (t *tuning) prepare(s *source, load func(a *app, isa string, threads int) error) error {
-	s.tuning = t
-	target := s.plan.Device(0)
-	if target.Backend == plan.CUDA || s.plan.Target.Backend == plan.CUDA {
+	target, engine := s.Plan.Device(0), &s.Options.Engine
+	if target.Backend == plan.CUDA || s.Plan.Target.Backend == plan.CUDA {
 		return nil
 	}
-	threads := s.threads
+	threads := engine.Threads
 	if threads == 0 {
 		threads = min(int(target.Threads), exec.DefaultThreads())
 	}
-	return load(s.app, target.ISA, threads)
+	err := load(s.app, target.ISA, threads)
+	engine.ReadOrders, engine.Tune = t.orders, t.path != ""
+	return err
 }
 
 // load reads earlier choices for an instruction set and a number of workers. A file that is named must be a tune file,
@@ -187,18 +188,18 @@ measured before.`
 
 // tuneModel measures products of a model.
 func (a *app) tuneModel(ctx context.Context, name, model string, t *tuning, flags *compileFlags) ([]exec.Tuned, error) {
-	s, err := a.open(ctx, name, model, flags)
+	s, err := a.open(name, model, flags)
 	if err != nil {
 		return nil, err
 	}
-	defer s.release()
+	defer s.Close()
 	if _, err := s.compile(); err != nil {
 		return nil, err
 	}
 	if err := t.prepare(s, t.loadToReplace); err != nil {
 		return nil, err
 	}
-	e, err := s.start(ctx)
+	e, err := s.startEngine()
 	if err != nil {
 		return nil, err
 	}

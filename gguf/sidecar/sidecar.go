@@ -15,7 +15,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 
 	"pesti/gguf"
 	"pesti/gguf/numfmt"
@@ -36,7 +35,6 @@ const (
 	sizeKey             = "model.size"
 	directoryKey        = "model.directory"
 	dataKey, samplesKey = "model.data", "model.samples"
-	samples             = "samples-"
 )
 
 // A Weight is one matrix of a sidecar.
@@ -127,18 +125,18 @@ func expect(st *safetensors.File, name, dtype string, shape ...int64) (*safetens
 // directory is the digest of the model's header, metadata and tensor directory.
 func directory(model *gguf.File) string { return fmt.Sprintf("sha256:%x", model.Digest()) }
 
-// CheckData compares the digest of the model's weights in the sidecar's metadata with the given
-// one. It has the form that plans use: "sha256:…" of all weights, or "samples-sha256:…" of
-// gguf.File.SampleData.
-func (f *File) CheckData(want string) error {
+// WeightsDigest returns the digest of the weights as plans store it. It is an error if they were quantized from
+// other weights than the model's, whose digest is model, see gguf.File.WeightsDigest. It reads the whole file.
+func (f *File) WeightsDigest(model string) (string, error) {
 	key := dataKey
-	if strings.HasPrefix(want, samples) {
+	if gguf.SampledDigest(model) {
 		key = samplesKey
 	}
-	if got := f.Metadata[key]; got != want {
-		return fmt.Errorf("%s: was made from other weights than the model's: %s is %q, expected %q; quantize this model again", f.Path, key, got, want)
+	if got := f.Metadata[key]; got != model {
+		return "", fmt.Errorf("%s: was made from other weights than the model's: %s is %q, expected %q; quantize this model again", f.Path, key, got, model)
 	}
-	return nil
+	sum, err := f.HashData()
+	return fmt.Sprintf("sha256:%x", sum), err
 }
 
 // Weights returns the matrices in the order of the model's directory. Callers must not change them.
@@ -212,17 +210,17 @@ func Matrices(model *gguf.File) []*gguf.Tensor {
 // Writer returns a writer of the sidecar of model. It reads all weights of the model to compute their
 // digest. They are read again when the file is written, so model must stay open until then.
 func Writer(model *gguf.File) (*safetensors.Writer, error) {
-	data, err := model.HashData()
+	data, err := model.WeightsDigest(false)
 	if err != nil {
 		return nil, err
 	}
-	some, err := model.SampleData()
+	some, err := model.WeightsDigest(true)
 	if err != nil {
 		return nil, err
 	}
 	w := safetensors.NewWriter(map[string]string{
 		formatKey: format, sizeKey: strconv.FormatInt(model.Size, 10), directoryKey: directory(model),
-		dataKey: fmt.Sprintf("sha256:%x", data), samplesKey: fmt.Sprintf(samples+"sha256:%x", some),
+		dataKey: data, samplesKey: some,
 	})
 	matrices := Matrices(model)
 	if len(matrices) == 0 {

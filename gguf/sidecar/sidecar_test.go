@@ -114,22 +114,21 @@ func TestRoundTrip(t *testing.T) {
 				}
 			}
 		}
-		all, err := m.HashData()
+		want, err := f.HashData()
 		if err != nil {
 			t.Fatal(err)
 		}
-		some, err := m.SampleData()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := f.CheckData(fmt.Sprintf("sha256:%x", all)); err != nil {
-			t.Error(err)
-		}
-		if err := f.CheckData(fmt.Sprintf("samples-sha256:%x", some)); err != nil {
-			t.Error(err)
-		}
-		if err := f.CheckData(fmt.Sprintf("sha256:%x", some)); err == nil || !strings.Contains(err.Error(), "made from other weights") {
-			t.Errorf("another digest: error %v", err)
+		for _, sample := range []bool{false, true} {
+			of, err := m.WeightsDigest(sample)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := f.WeightsDigest(of); err != nil || got != fmt.Sprintf("sha256:%x", want) {
+				t.Errorf("digest %s with the model's, error %v, expected sha256:%x", got, err, want)
+			}
+			if _, err := f.WeightsDigest(of[:len(of)-1]); err == nil || !strings.Contains(err.Error(), "made from other weights") {
+				t.Errorf("another digest: error %v", err)
+			}
 		}
 		if err := f.Close(); err != nil {
 			t.Error(err)
