@@ -400,7 +400,7 @@ func TestLayouts(t *testing.T) {
 		packed bool
 	}{
 		{Options{ISA: "neondot"}, true},
-		{Options{ISA: "neondot", Activations: "q8"}, false},
+		{Options{ISA: "neondot", Activations: "q8"}, true},
 		{Options{ISA: "neondot", Precision: "exact"}, false},
 		{Options{ISA: "avx2", Activations: "q8"}, true},
 		{Options{ISA: "avx2", Precision: "exact"}, true},

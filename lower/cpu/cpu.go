@@ -100,6 +100,9 @@ var packedTypes = map[string]map[graph.DType]bool{
 	target.BF16: layoutTypes,
 }
 
+// planes are the formats of activations whose kernels multiply integers.
+var planes = map[string]bool{target.Q8x2: true, target.Q8: true}
+
 // layoutTypes are the weight types that have a packed layout.
 var layoutTypes = map[graph.DType]bool{
 	"f32": true, "f16": true, "bf16": true, "q4_0": true, "q4_1": true, "q5_0": true, "q5_1": true,
@@ -109,7 +112,7 @@ var layoutTypes = map[graph.DType]bool{
 // Layout returns the layout in which products on an instruction set read weights of a type, "" for
 // the file's.
 func Layout(isa string, t graph.DType, activations string) string {
-	if !packedTypes[activations][t] || isa == "neondot" && activations != target.Q8x2 { // NEON has packed kernels for q8x2 alone
+	if !packedTypes[activations][t] || isa == "neondot" && !planes[activations] { // NEON has packed kernels for integers alone
 		return "" // portable kernels read the file's layout faster
 	}
 	return layouts[isa]

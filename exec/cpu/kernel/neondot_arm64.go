@@ -16,6 +16,18 @@ func neondotQ4_0_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, 
 //go:noescape
 func neondotQ4_0_t2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
 
+// neondotQ4_0_q8_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel
+// at w with 1 tokens, whose scales are xStep bytes apart, and whose only plane hi are planeStep bytes apart.
+//
+//go:noescape
+func neondotQ4_0_q8_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+
+// neondotQ4_0_q8_t4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel
+// at w with 4 tokens, whose scales are xStep bytes apart, and whose only plane hi are planeStep bytes apart.
+//
+//go:noescape
+func neondotQ4_0_q8_t4(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+
 // neondotQ4_1_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel
 // at w with 1 tokens, whose scales are xStep bytes apart, and whose planes are planeStep bytes apart.
 //
@@ -27,6 +39,18 @@ func neondotQ4_1_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, 
 //
 //go:noescape
 func neondotQ4_1_t2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+
+// neondotQ4_1_q8_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel
+// at w with 1 tokens, whose scales are xStep bytes apart, and whose only plane hi are planeStep bytes apart.
+//
+//go:noescape
+func neondotQ4_1_q8_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+
+// neondotQ4_1_q8_t4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel
+// at w with 4 tokens, whose scales are xStep bytes apart, and whose only plane hi are planeStep bytes apart.
+//
+//go:noescape
+func neondotQ4_1_q8_t4(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
 
 // neondotQ5_0_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel
 // at w with 1 tokens, whose scales are xStep bytes apart, and whose planes are planeStep bytes apart.
@@ -40,6 +64,18 @@ func neondotQ5_0_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, 
 //go:noescape
 func neondotQ5_0_t2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
 
+// neondotQ5_0_q8_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel
+// at w with 1 tokens, whose scales are xStep bytes apart, and whose only plane hi are planeStep bytes apart.
+//
+//go:noescape
+func neondotQ5_0_q8_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+
+// neondotQ5_0_q8_t4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel
+// at w with 4 tokens, whose scales are xStep bytes apart, and whose only plane hi are planeStep bytes apart.
+//
+//go:noescape
+func neondotQ5_0_q8_t4(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+
 // neondotQ5_1_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel
 // at w with 1 tokens, whose scales are xStep bytes apart, and whose planes are planeStep bytes apart.
 //
@@ -51,6 +87,18 @@ func neondotQ5_1_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, 
 //
 //go:noescape
 func neondotQ5_1_t2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+
+// neondotQ5_1_q8_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel
+// at w with 1 tokens, whose scales are xStep bytes apart, and whose only plane hi are planeStep bytes apart.
+//
+//go:noescape
+func neondotQ5_1_q8_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+
+// neondotQ5_1_q8_t4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel
+// at w with 4 tokens, whose scales are xStep bytes apart, and whose only plane hi are planeStep bytes apart.
+//
+//go:noescape
+func neondotQ5_1_q8_t4(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
 
 // neondotQ8_0_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel
 // at w with 1 tokens, whose scales are xStep bytes apart, and whose planes are planeStep bytes apart.
@@ -64,6 +112,18 @@ func neondotQ8_0_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, 
 //go:noescape
 func neondotQ8_0_t2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
 
+// neondotQ8_0_q8_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel
+// at w with 1 tokens, whose scales are xStep bytes apart, and whose only plane hi are planeStep bytes apart.
+//
+//go:noescape
+func neondotQ8_0_q8_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+
+// neondotQ8_0_q8_t4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel
+// at w with 4 tokens, whose scales are xStep bytes apart, and whose only plane hi are planeStep bytes apart.
+//
+//go:noescape
+func neondotQ8_0_q8_t4(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+
 // neondotQ4_K_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel
 // at w with 1 tokens, whose scales are xStep bytes apart, and whose planes are planeStep bytes apart.
 //
@@ -75,6 +135,18 @@ func neondotQ4_K_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, 
 //
 //go:noescape
 func neondotQ4_K_t2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+
+// neondotQ4_K_q8_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel
+// at w with 1 tokens, whose scales are xStep bytes apart, and whose only plane hi are planeStep bytes apart.
+//
+//go:noescape
+func neondotQ4_K_q8_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+
+// neondotQ4_K_q8_t4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel
+// at w with 4 tokens, whose scales are xStep bytes apart, and whose only plane hi are planeStep bytes apart.
+//
+//go:noescape
+func neondotQ4_K_q8_t4(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
 
 // neondotQ5_K_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel
 // at w with 1 tokens, whose scales are xStep bytes apart, and whose planes are planeStep bytes apart.
@@ -88,6 +160,18 @@ func neondotQ5_K_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, 
 //go:noescape
 func neondotQ5_K_t2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
 
+// neondotQ5_K_q8_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel
+// at w with 1 tokens, whose scales are xStep bytes apart, and whose only plane hi are planeStep bytes apart.
+//
+//go:noescape
+func neondotQ5_K_q8_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+
+// neondotQ5_K_q8_t4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel
+// at w with 4 tokens, whose scales are xStep bytes apart, and whose only plane hi are planeStep bytes apart.
+//
+//go:noescape
+func neondotQ5_K_q8_t4(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+
 // neondotQ6_K_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel
 // at w with 1 tokens, whose scales are xStep bytes apart, and whose planes are planeStep bytes apart.
 //
@@ -99,3 +183,15 @@ func neondotQ6_K_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, 
 //
 //go:noescape
 func neondotQ6_K_t2(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+
+// neondotQ6_K_q8_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel
+// at w with 1 tokens, whose scales are xStep bytes apart, and whose only plane hi are planeStep bytes apart.
+//
+//go:noescape
+func neondotQ6_K_q8_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+
+// neondotQ6_K_q8_t4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel
+// at w with 4 tokens, whose scales are xStep bytes apart, and whose only plane hi are planeStep bytes apart.
+//
+//go:noescape
+func neondotQ6_K_q8_t4(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)

@@ -168,40 +168,40 @@ block:
 	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
 	VSHL $7, V0.S4, V0.S4
 	VADD V0.S4, V4.S4, V4.S4
+	FMOVQ 0(R6), F31
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edc84 // fmul v4.4s, v4.4s, v30.4s
-	FMOVQ 0(R6), F31
 	WORD $0x4e24d7ff // fadd v31.4s, v31.4s, v4.4s
 	FMOVQ F31, 0(R6)
 	FMOVD 8(R2), F28
 	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
 	VSHL $7, V1.S4, V1.S4
 	VADD V1.S4, V5.S4, V5.S4
+	FMOVQ 16(R6), F31
 	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edca5 // fmul v5.4s, v5.4s, v30.4s
-	FMOVQ 16(R6), F31
 	WORD $0x4e25d7ff // fadd v31.4s, v31.4s, v5.4s
 	FMOVQ F31, 16(R6)
 	FMOVD 16(R2), F28
 	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
 	VSHL $7, V2.S4, V2.S4
 	VADD V2.S4, V6.S4, V6.S4
+	FMOVQ 32(R6), F31
 	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edcc6 // fmul v6.4s, v6.4s, v30.4s
-	FMOVQ 32(R6), F31
 	WORD $0x4e26d7ff // fadd v31.4s, v31.4s, v6.4s
 	FMOVQ F31, 32(R6)
 	FMOVD 24(R2), F28
 	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
 	VSHL $7, V3.S4, V3.S4
 	VADD V3.S4, V7.S4, V7.S4
+	FMOVQ 48(R6), F31
 	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edce7 // fmul v7.4s, v7.4s, v30.4s
-	FMOVQ 48(R6), F31
 	WORD $0x4e27d7ff // fadd v31.4s, v31.4s, v7.4s
 	FMOVQ F31, 48(R6)
 	ADD $256, R0
@@ -465,72 +465,72 @@ block:
 	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
 	VSHL $7, V0.S4, V0.S4
 	VADD V0.S4, V4.S4, V4.S4
+	FMOVQ 0(R6), F31
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edc84 // fmul v4.4s, v4.4s, v30.4s
-	FMOVQ 0(R6), F31
 	WORD $0x4e24d7ff // fadd v31.4s, v31.4s, v4.4s
 	FMOVQ F31, 0(R6)
 	VSHL $7, V8.S4, V8.S4
 	VADD V8.S4, V12.S4, V12.S4
+	FMOVQ 0(R7), F31
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
 	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
 	WORD $0x6e3edd8c // fmul v12.4s, v12.4s, v30.4s
-	FMOVQ 0(R7), F31
 	WORD $0x4e2cd7ff // fadd v31.4s, v31.4s, v12.4s
 	FMOVQ F31, 0(R7)
 	FMOVD 8(R2), F28
 	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
 	VSHL $7, V1.S4, V1.S4
 	VADD V1.S4, V5.S4, V5.S4
+	FMOVQ 16(R6), F31
 	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edca5 // fmul v5.4s, v5.4s, v30.4s
-	FMOVQ 16(R6), F31
 	WORD $0x4e25d7ff // fadd v31.4s, v31.4s, v5.4s
 	FMOVQ F31, 16(R6)
 	VSHL $7, V9.S4, V9.S4
 	VADD V9.S4, V13.S4, V13.S4
+	FMOVQ 16(R7), F31
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
 	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
 	WORD $0x6e3eddad // fmul v13.4s, v13.4s, v30.4s
-	FMOVQ 16(R7), F31
 	WORD $0x4e2dd7ff // fadd v31.4s, v31.4s, v13.4s
 	FMOVQ F31, 16(R7)
 	FMOVD 16(R2), F28
 	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
 	VSHL $7, V2.S4, V2.S4
 	VADD V2.S4, V6.S4, V6.S4
+	FMOVQ 32(R6), F31
 	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edcc6 // fmul v6.4s, v6.4s, v30.4s
-	FMOVQ 32(R6), F31
 	WORD $0x4e26d7ff // fadd v31.4s, v31.4s, v6.4s
 	FMOVQ F31, 32(R6)
 	VSHL $7, V10.S4, V10.S4
 	VADD V10.S4, V14.S4, V14.S4
+	FMOVQ 32(R7), F31
 	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
 	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
 	WORD $0x6e3eddce // fmul v14.4s, v14.4s, v30.4s
-	FMOVQ 32(R7), F31
 	WORD $0x4e2ed7ff // fadd v31.4s, v31.4s, v14.4s
 	FMOVQ F31, 32(R7)
 	FMOVD 24(R2), F28
 	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
 	VSHL $7, V3.S4, V3.S4
 	VADD V3.S4, V7.S4, V7.S4
+	FMOVQ 48(R6), F31
 	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edce7 // fmul v7.4s, v7.4s, v30.4s
-	FMOVQ 48(R6), F31
 	WORD $0x4e27d7ff // fadd v31.4s, v31.4s, v7.4s
 	FMOVQ F31, 48(R6)
 	VSHL $7, V11.S4, V11.S4
 	VADD V11.S4, V15.S4, V15.S4
+	FMOVQ 48(R7), F31
 	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
 	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
 	WORD $0x6e3eddef // fmul v15.4s, v15.4s, v30.4s
-	FMOVQ 48(R7), F31
 	WORD $0x4e2fd7ff // fadd v31.4s, v31.4s, v15.4s
 	FMOVQ F31, 48(R7)
 	ADD $256, R0
@@ -543,6 +543,605 @@ block:
 	B block
 
 done:
+	RET
+
+// func neondotQ4_0_q8_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+TEXT ·neondotQ4_0_q8_t1(SB), NOSPLIT, $0-72
+	MOVD y+0(FP), R6
+	MOVD x+24(FP), R8
+	MOVD hi+40(FP), R10
+	MOVD w+16(FP), R0
+	MOVD blocks+64(FP), R3
+	FMOVQ 0(R6), F4
+	FMOVQ 16(R6), F5
+	FMOVQ 32(R6), F6
+	FMOVQ 48(R6), F7
+
+block:
+	CMP $0, R3
+	BLE done
+	SUB $1, R3
+	MOVD R0, R2
+	ADD $32, R0
+	FMOVQ 0(R10), F16
+	FMOVQ 16(R10), F17
+	MOVW 8(R8), R5
+	NEGW R5, R5
+	LSLW $3, R5, R5
+	VDUP R5, V0.S4
+	VDUP R5, V1.S4
+	VDUP R5, V2.S4
+	VDUP R5, V3.S4
+	VMOVI $15, V30.B16
+	FMOVQ 0(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 16(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	FMOVQ 32(R0), F26
+	VAND V30.B16, V26.B16, V26.B16
+	FMOVQ 48(R0), F27
+	VAND V30.B16, V27.B16, V27.B16
+	WORD $0x4f90e300 // sdot v0.4s, v24.16b, v16.4b[0]
+	WORD $0x4f90e321 // sdot v1.4s, v25.16b, v16.4b[0]
+	WORD $0x4f90e342 // sdot v2.4s, v26.16b, v16.4b[0]
+	WORD $0x4f90e363 // sdot v3.4s, v27.16b, v16.4b[0]
+	FMOVQ 64(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 80(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	FMOVQ 96(R0), F26
+	VAND V30.B16, V26.B16, V26.B16
+	FMOVQ 112(R0), F27
+	VAND V30.B16, V27.B16, V27.B16
+	WORD $0x4fb0e300 // sdot v0.4s, v24.16b, v16.4b[1]
+	WORD $0x4fb0e321 // sdot v1.4s, v25.16b, v16.4b[1]
+	WORD $0x4fb0e342 // sdot v2.4s, v26.16b, v16.4b[1]
+	WORD $0x4fb0e363 // sdot v3.4s, v27.16b, v16.4b[1]
+	FMOVQ 128(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 144(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	FMOVQ 160(R0), F26
+	VAND V30.B16, V26.B16, V26.B16
+	FMOVQ 176(R0), F27
+	VAND V30.B16, V27.B16, V27.B16
+	WORD $0x4f90eb00 // sdot v0.4s, v24.16b, v16.4b[2]
+	WORD $0x4f90eb21 // sdot v1.4s, v25.16b, v16.4b[2]
+	WORD $0x4f90eb42 // sdot v2.4s, v26.16b, v16.4b[2]
+	WORD $0x4f90eb63 // sdot v3.4s, v27.16b, v16.4b[2]
+	FMOVQ 192(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 208(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	FMOVQ 224(R0), F26
+	VAND V30.B16, V26.B16, V26.B16
+	FMOVQ 240(R0), F27
+	VAND V30.B16, V27.B16, V27.B16
+	WORD $0x4fb0eb00 // sdot v0.4s, v24.16b, v16.4b[3]
+	WORD $0x4fb0eb21 // sdot v1.4s, v25.16b, v16.4b[3]
+	WORD $0x4fb0eb42 // sdot v2.4s, v26.16b, v16.4b[3]
+	WORD $0x4fb0eb63 // sdot v3.4s, v27.16b, v16.4b[3]
+	FMOVQ 0(R0), F24
+	VUSHR $4, V24.B16, V24.B16
+	FMOVQ 16(R0), F25
+	VUSHR $4, V25.B16, V25.B16
+	FMOVQ 32(R0), F26
+	VUSHR $4, V26.B16, V26.B16
+	FMOVQ 48(R0), F27
+	VUSHR $4, V27.B16, V27.B16
+	WORD $0x4f91e300 // sdot v0.4s, v24.16b, v17.4b[0]
+	WORD $0x4f91e321 // sdot v1.4s, v25.16b, v17.4b[0]
+	WORD $0x4f91e342 // sdot v2.4s, v26.16b, v17.4b[0]
+	WORD $0x4f91e363 // sdot v3.4s, v27.16b, v17.4b[0]
+	FMOVQ 64(R0), F24
+	VUSHR $4, V24.B16, V24.B16
+	FMOVQ 80(R0), F25
+	VUSHR $4, V25.B16, V25.B16
+	FMOVQ 96(R0), F26
+	VUSHR $4, V26.B16, V26.B16
+	FMOVQ 112(R0), F27
+	VUSHR $4, V27.B16, V27.B16
+	WORD $0x4fb1e300 // sdot v0.4s, v24.16b, v17.4b[1]
+	WORD $0x4fb1e321 // sdot v1.4s, v25.16b, v17.4b[1]
+	WORD $0x4fb1e342 // sdot v2.4s, v26.16b, v17.4b[1]
+	WORD $0x4fb1e363 // sdot v3.4s, v27.16b, v17.4b[1]
+	FMOVQ 128(R0), F24
+	VUSHR $4, V24.B16, V24.B16
+	FMOVQ 144(R0), F25
+	VUSHR $4, V25.B16, V25.B16
+	FMOVQ 160(R0), F26
+	VUSHR $4, V26.B16, V26.B16
+	FMOVQ 176(R0), F27
+	VUSHR $4, V27.B16, V27.B16
+	WORD $0x4f91eb00 // sdot v0.4s, v24.16b, v17.4b[2]
+	WORD $0x4f91eb21 // sdot v1.4s, v25.16b, v17.4b[2]
+	WORD $0x4f91eb42 // sdot v2.4s, v26.16b, v17.4b[2]
+	WORD $0x4f91eb63 // sdot v3.4s, v27.16b, v17.4b[2]
+	FMOVQ 192(R0), F24
+	VUSHR $4, V24.B16, V24.B16
+	FMOVQ 208(R0), F25
+	VUSHR $4, V25.B16, V25.B16
+	FMOVQ 224(R0), F26
+	VUSHR $4, V26.B16, V26.B16
+	FMOVQ 240(R0), F27
+	VUSHR $4, V27.B16, V27.B16
+	WORD $0x4fb1eb00 // sdot v0.4s, v24.16b, v17.4b[3]
+	WORD $0x4fb1eb21 // sdot v1.4s, v25.16b, v17.4b[3]
+	WORD $0x4fb1eb42 // sdot v2.4s, v26.16b, v17.4b[3]
+	WORD $0x4fb1eb63 // sdot v3.4s, v27.16b, v17.4b[3]
+	FMOVS 0(R8), F24
+	FMOVD 0(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	WORD $0x4e21d800 // scvtf v0.4s, v0.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc00 // fmul v0.4s, v0.4s, v30.4s
+	WORD $0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	FMOVD 8(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	WORD $0x4e21d821 // scvtf v1.4s, v1.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc21 // fmul v1.4s, v1.4s, v30.4s
+	WORD $0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
+	FMOVD 16(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc42 // fmul v2.4s, v2.4s, v30.4s
+	WORD $0x4e22d4c6 // fadd v6.4s, v6.4s, v2.4s
+	FMOVD 24(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc63 // fmul v3.4s, v3.4s, v30.4s
+	WORD $0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
+	ADD $256, R0
+	ADD $16, R8
+	ADD $32, R10
+	B block
+
+done:
+	FMOVQ F4, 0(R6)
+	FMOVQ F5, 16(R6)
+	FMOVQ F6, 32(R6)
+	FMOVQ F7, 48(R6)
+	RET
+
+// func neondotQ4_0_q8_t4(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+TEXT ·neondotQ4_0_q8_t4(SB), NOSPLIT, $0-72
+	MOVD y+0(FP), R6
+	MOVD yStep+8(FP), R5
+	ADD R5, R6, R7
+	ADD R5, R7, R15
+	ADD R5, R15, R16
+	MOVD x+24(FP), R8
+	MOVD xStep+32(FP), R5
+	ADD R5, R8, R9
+	ADD R5, R9, R17
+	ADD R5, R17, R19
+	MOVD hi+40(FP), R10
+	MOVD planeStep+56(FP), R5
+	ADD R5, R10, R11
+	ADD R5, R11, R20
+	ADD R5, R20, R21
+	MOVD w+16(FP), R0
+	MOVD blocks+64(FP), R3
+	FMOVQ 0(R6), F8
+	FMOVQ 16(R6), F9
+	FMOVQ 0(R7), F10
+	FMOVQ 16(R7), F11
+	FMOVQ 0(R15), F12
+	FMOVQ 16(R15), F13
+	FMOVQ 0(R16), F14
+	FMOVQ 16(R16), F15
+
+block:
+	CMP $0, R3
+	BLE done
+	SUB $1, R3
+	MOVD R0, R2
+	ADD $32, R0
+	FMOVQ 0(R10), F16
+	FMOVQ 16(R10), F17
+	FMOVQ 0(R11), F18
+	FMOVQ 16(R11), F19
+	FMOVQ 0(R20), F20
+	FMOVQ 16(R20), F21
+	FMOVQ 0(R21), F22
+	FMOVQ 16(R21), F23
+	MOVW 8(R8), R5
+	NEGW R5, R5
+	LSLW $3, R5, R5
+	VDUP R5, V0.S4
+	VDUP R5, V1.S4
+	MOVW 8(R9), R5
+	NEGW R5, R5
+	LSLW $3, R5, R5
+	VDUP R5, V2.S4
+	VDUP R5, V3.S4
+	MOVW 8(R17), R5
+	NEGW R5, R5
+	LSLW $3, R5, R5
+	VDUP R5, V4.S4
+	VDUP R5, V5.S4
+	MOVW 8(R19), R5
+	NEGW R5, R5
+	LSLW $3, R5, R5
+	VDUP R5, V6.S4
+	VDUP R5, V7.S4
+	VMOVI $15, V30.B16
+	FMOVQ 0(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 16(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4f90e300 // sdot v0.4s, v24.16b, v16.4b[0]
+	WORD $0x4f90e321 // sdot v1.4s, v25.16b, v16.4b[0]
+	WORD $0x4f92e302 // sdot v2.4s, v24.16b, v18.4b[0]
+	WORD $0x4f92e323 // sdot v3.4s, v25.16b, v18.4b[0]
+	WORD $0x4f94e304 // sdot v4.4s, v24.16b, v20.4b[0]
+	WORD $0x4f94e325 // sdot v5.4s, v25.16b, v20.4b[0]
+	WORD $0x4f96e306 // sdot v6.4s, v24.16b, v22.4b[0]
+	WORD $0x4f96e327 // sdot v7.4s, v25.16b, v22.4b[0]
+	FMOVQ 64(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 80(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4fb0e300 // sdot v0.4s, v24.16b, v16.4b[1]
+	WORD $0x4fb0e321 // sdot v1.4s, v25.16b, v16.4b[1]
+	WORD $0x4fb2e302 // sdot v2.4s, v24.16b, v18.4b[1]
+	WORD $0x4fb2e323 // sdot v3.4s, v25.16b, v18.4b[1]
+	WORD $0x4fb4e304 // sdot v4.4s, v24.16b, v20.4b[1]
+	WORD $0x4fb4e325 // sdot v5.4s, v25.16b, v20.4b[1]
+	WORD $0x4fb6e306 // sdot v6.4s, v24.16b, v22.4b[1]
+	WORD $0x4fb6e327 // sdot v7.4s, v25.16b, v22.4b[1]
+	FMOVQ 128(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 144(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4f90eb00 // sdot v0.4s, v24.16b, v16.4b[2]
+	WORD $0x4f90eb21 // sdot v1.4s, v25.16b, v16.4b[2]
+	WORD $0x4f92eb02 // sdot v2.4s, v24.16b, v18.4b[2]
+	WORD $0x4f92eb23 // sdot v3.4s, v25.16b, v18.4b[2]
+	WORD $0x4f94eb04 // sdot v4.4s, v24.16b, v20.4b[2]
+	WORD $0x4f94eb25 // sdot v5.4s, v25.16b, v20.4b[2]
+	WORD $0x4f96eb06 // sdot v6.4s, v24.16b, v22.4b[2]
+	WORD $0x4f96eb27 // sdot v7.4s, v25.16b, v22.4b[2]
+	FMOVQ 192(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 208(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4fb0eb00 // sdot v0.4s, v24.16b, v16.4b[3]
+	WORD $0x4fb0eb21 // sdot v1.4s, v25.16b, v16.4b[3]
+	WORD $0x4fb2eb02 // sdot v2.4s, v24.16b, v18.4b[3]
+	WORD $0x4fb2eb23 // sdot v3.4s, v25.16b, v18.4b[3]
+	WORD $0x4fb4eb04 // sdot v4.4s, v24.16b, v20.4b[3]
+	WORD $0x4fb4eb25 // sdot v5.4s, v25.16b, v20.4b[3]
+	WORD $0x4fb6eb06 // sdot v6.4s, v24.16b, v22.4b[3]
+	WORD $0x4fb6eb27 // sdot v7.4s, v25.16b, v22.4b[3]
+	FMOVQ 0(R0), F24
+	VUSHR $4, V24.B16, V24.B16
+	FMOVQ 16(R0), F25
+	VUSHR $4, V25.B16, V25.B16
+	WORD $0x4f91e300 // sdot v0.4s, v24.16b, v17.4b[0]
+	WORD $0x4f91e321 // sdot v1.4s, v25.16b, v17.4b[0]
+	WORD $0x4f93e302 // sdot v2.4s, v24.16b, v19.4b[0]
+	WORD $0x4f93e323 // sdot v3.4s, v25.16b, v19.4b[0]
+	WORD $0x4f95e304 // sdot v4.4s, v24.16b, v21.4b[0]
+	WORD $0x4f95e325 // sdot v5.4s, v25.16b, v21.4b[0]
+	WORD $0x4f97e306 // sdot v6.4s, v24.16b, v23.4b[0]
+	WORD $0x4f97e327 // sdot v7.4s, v25.16b, v23.4b[0]
+	FMOVQ 64(R0), F24
+	VUSHR $4, V24.B16, V24.B16
+	FMOVQ 80(R0), F25
+	VUSHR $4, V25.B16, V25.B16
+	WORD $0x4fb1e300 // sdot v0.4s, v24.16b, v17.4b[1]
+	WORD $0x4fb1e321 // sdot v1.4s, v25.16b, v17.4b[1]
+	WORD $0x4fb3e302 // sdot v2.4s, v24.16b, v19.4b[1]
+	WORD $0x4fb3e323 // sdot v3.4s, v25.16b, v19.4b[1]
+	WORD $0x4fb5e304 // sdot v4.4s, v24.16b, v21.4b[1]
+	WORD $0x4fb5e325 // sdot v5.4s, v25.16b, v21.4b[1]
+	WORD $0x4fb7e306 // sdot v6.4s, v24.16b, v23.4b[1]
+	WORD $0x4fb7e327 // sdot v7.4s, v25.16b, v23.4b[1]
+	FMOVQ 128(R0), F24
+	VUSHR $4, V24.B16, V24.B16
+	FMOVQ 144(R0), F25
+	VUSHR $4, V25.B16, V25.B16
+	WORD $0x4f91eb00 // sdot v0.4s, v24.16b, v17.4b[2]
+	WORD $0x4f91eb21 // sdot v1.4s, v25.16b, v17.4b[2]
+	WORD $0x4f93eb02 // sdot v2.4s, v24.16b, v19.4b[2]
+	WORD $0x4f93eb23 // sdot v3.4s, v25.16b, v19.4b[2]
+	WORD $0x4f95eb04 // sdot v4.4s, v24.16b, v21.4b[2]
+	WORD $0x4f95eb25 // sdot v5.4s, v25.16b, v21.4b[2]
+	WORD $0x4f97eb06 // sdot v6.4s, v24.16b, v23.4b[2]
+	WORD $0x4f97eb27 // sdot v7.4s, v25.16b, v23.4b[2]
+	FMOVQ 192(R0), F24
+	VUSHR $4, V24.B16, V24.B16
+	FMOVQ 208(R0), F25
+	VUSHR $4, V25.B16, V25.B16
+	WORD $0x4fb1eb00 // sdot v0.4s, v24.16b, v17.4b[3]
+	WORD $0x4fb1eb21 // sdot v1.4s, v25.16b, v17.4b[3]
+	WORD $0x4fb3eb02 // sdot v2.4s, v24.16b, v19.4b[3]
+	WORD $0x4fb3eb23 // sdot v3.4s, v25.16b, v19.4b[3]
+	WORD $0x4fb5eb04 // sdot v4.4s, v24.16b, v21.4b[3]
+	WORD $0x4fb5eb25 // sdot v5.4s, v25.16b, v21.4b[3]
+	WORD $0x4fb7eb06 // sdot v6.4s, v24.16b, v23.4b[3]
+	WORD $0x4fb7eb27 // sdot v7.4s, v25.16b, v23.4b[3]
+	FMOVS 0(R8), F24
+	FMOVS 0(R9), F25
+	FMOVS 0(R17), F26
+	FMOVS 0(R19), F27
+	FMOVD 0(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	WORD $0x4e21d800 // scvtf v0.4s, v0.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc00 // fmul v0.4s, v0.4s, v30.4s
+	WORD $0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
+	WORD $0x6e3edc42 // fmul v2.4s, v2.4s, v30.4s
+	WORD $0x4e22d54a // fadd v10.4s, v10.4s, v2.4s
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4f9a939e // fmul v30.4s, v28.4s, v26.s[0]
+	WORD $0x6e3edc84 // fmul v4.4s, v4.4s, v30.4s
+	WORD $0x4e24d58c // fadd v12.4s, v12.4s, v4.4s
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f9b939e // fmul v30.4s, v28.4s, v27.s[0]
+	WORD $0x6e3edcc6 // fmul v6.4s, v6.4s, v30.4s
+	WORD $0x4e26d5ce // fadd v14.4s, v14.4s, v6.4s
+	FMOVD 8(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	WORD $0x4e21d821 // scvtf v1.4s, v1.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc21 // fmul v1.4s, v1.4s, v30.4s
+	WORD $0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
+	WORD $0x6e3edc63 // fmul v3.4s, v3.4s, v30.4s
+	WORD $0x4e23d56b // fadd v11.4s, v11.4s, v3.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4f9a939e // fmul v30.4s, v28.4s, v26.s[0]
+	WORD $0x6e3edca5 // fmul v5.4s, v5.4s, v30.4s
+	WORD $0x4e25d5ad // fadd v13.4s, v13.4s, v5.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f9b939e // fmul v30.4s, v28.4s, v27.s[0]
+	WORD $0x6e3edce7 // fmul v7.4s, v7.4s, v30.4s
+	WORD $0x4e27d5ef // fadd v15.4s, v15.4s, v7.4s
+	ADD $256, R0
+	ADD $16, R8
+	ADD $32, R10
+	ADD $16, R9
+	ADD $32, R11
+	ADD $16, R17
+	ADD $32, R20
+	ADD $16, R19
+	ADD $32, R21
+	B block
+
+done:
+	FMOVQ F8, 0(R6)
+	FMOVQ F9, 16(R6)
+	FMOVQ F10, 0(R7)
+	FMOVQ F11, 16(R7)
+	FMOVQ F12, 0(R15)
+	FMOVQ F13, 16(R15)
+	FMOVQ F14, 0(R16)
+	FMOVQ F15, 16(R16)
+	MOVD y+0(FP), R6
+	MOVD yStep+8(FP), R5
+	ADD R5, R6, R7
+	ADD R5, R7, R15
+	ADD R5, R15, R16
+	MOVD x+24(FP), R8
+	MOVD xStep+32(FP), R5
+	ADD R5, R8, R9
+	ADD R5, R9, R17
+	ADD R5, R17, R19
+	MOVD hi+40(FP), R10
+	MOVD planeStep+56(FP), R5
+	ADD R5, R10, R11
+	ADD R5, R11, R20
+	ADD R5, R20, R21
+	MOVD w+16(FP), R0
+	MOVD blocks+64(FP), R3
+	FMOVQ 32(R6), F8
+	FMOVQ 48(R6), F9
+	FMOVQ 32(R7), F10
+	FMOVQ 48(R7), F11
+	FMOVQ 32(R15), F12
+	FMOVQ 48(R15), F13
+	FMOVQ 32(R16), F14
+	FMOVQ 48(R16), F15
+
+block2:
+	CMP $0, R3
+	BLE done2
+	SUB $1, R3
+	MOVD R0, R2
+	ADD $32, R0
+	FMOVQ 0(R10), F16
+	FMOVQ 16(R10), F17
+	FMOVQ 0(R11), F18
+	FMOVQ 16(R11), F19
+	FMOVQ 0(R20), F20
+	FMOVQ 16(R20), F21
+	FMOVQ 0(R21), F22
+	FMOVQ 16(R21), F23
+	MOVW 8(R8), R5
+	NEGW R5, R5
+	LSLW $3, R5, R5
+	VDUP R5, V0.S4
+	VDUP R5, V1.S4
+	MOVW 8(R9), R5
+	NEGW R5, R5
+	LSLW $3, R5, R5
+	VDUP R5, V2.S4
+	VDUP R5, V3.S4
+	MOVW 8(R17), R5
+	NEGW R5, R5
+	LSLW $3, R5, R5
+	VDUP R5, V4.S4
+	VDUP R5, V5.S4
+	MOVW 8(R19), R5
+	NEGW R5, R5
+	LSLW $3, R5, R5
+	VDUP R5, V6.S4
+	VDUP R5, V7.S4
+	VMOVI $15, V30.B16
+	FMOVQ 32(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 48(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4f90e300 // sdot v0.4s, v24.16b, v16.4b[0]
+	WORD $0x4f90e321 // sdot v1.4s, v25.16b, v16.4b[0]
+	WORD $0x4f92e302 // sdot v2.4s, v24.16b, v18.4b[0]
+	WORD $0x4f92e323 // sdot v3.4s, v25.16b, v18.4b[0]
+	WORD $0x4f94e304 // sdot v4.4s, v24.16b, v20.4b[0]
+	WORD $0x4f94e325 // sdot v5.4s, v25.16b, v20.4b[0]
+	WORD $0x4f96e306 // sdot v6.4s, v24.16b, v22.4b[0]
+	WORD $0x4f96e327 // sdot v7.4s, v25.16b, v22.4b[0]
+	FMOVQ 96(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 112(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4fb0e300 // sdot v0.4s, v24.16b, v16.4b[1]
+	WORD $0x4fb0e321 // sdot v1.4s, v25.16b, v16.4b[1]
+	WORD $0x4fb2e302 // sdot v2.4s, v24.16b, v18.4b[1]
+	WORD $0x4fb2e323 // sdot v3.4s, v25.16b, v18.4b[1]
+	WORD $0x4fb4e304 // sdot v4.4s, v24.16b, v20.4b[1]
+	WORD $0x4fb4e325 // sdot v5.4s, v25.16b, v20.4b[1]
+	WORD $0x4fb6e306 // sdot v6.4s, v24.16b, v22.4b[1]
+	WORD $0x4fb6e327 // sdot v7.4s, v25.16b, v22.4b[1]
+	FMOVQ 160(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 176(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4f90eb00 // sdot v0.4s, v24.16b, v16.4b[2]
+	WORD $0x4f90eb21 // sdot v1.4s, v25.16b, v16.4b[2]
+	WORD $0x4f92eb02 // sdot v2.4s, v24.16b, v18.4b[2]
+	WORD $0x4f92eb23 // sdot v3.4s, v25.16b, v18.4b[2]
+	WORD $0x4f94eb04 // sdot v4.4s, v24.16b, v20.4b[2]
+	WORD $0x4f94eb25 // sdot v5.4s, v25.16b, v20.4b[2]
+	WORD $0x4f96eb06 // sdot v6.4s, v24.16b, v22.4b[2]
+	WORD $0x4f96eb27 // sdot v7.4s, v25.16b, v22.4b[2]
+	FMOVQ 224(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 240(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4fb0eb00 // sdot v0.4s, v24.16b, v16.4b[3]
+	WORD $0x4fb0eb21 // sdot v1.4s, v25.16b, v16.4b[3]
+	WORD $0x4fb2eb02 // sdot v2.4s, v24.16b, v18.4b[3]
+	WORD $0x4fb2eb23 // sdot v3.4s, v25.16b, v18.4b[3]
+	WORD $0x4fb4eb04 // sdot v4.4s, v24.16b, v20.4b[3]
+	WORD $0x4fb4eb25 // sdot v5.4s, v25.16b, v20.4b[3]
+	WORD $0x4fb6eb06 // sdot v6.4s, v24.16b, v22.4b[3]
+	WORD $0x4fb6eb27 // sdot v7.4s, v25.16b, v22.4b[3]
+	FMOVQ 32(R0), F24
+	VUSHR $4, V24.B16, V24.B16
+	FMOVQ 48(R0), F25
+	VUSHR $4, V25.B16, V25.B16
+	WORD $0x4f91e300 // sdot v0.4s, v24.16b, v17.4b[0]
+	WORD $0x4f91e321 // sdot v1.4s, v25.16b, v17.4b[0]
+	WORD $0x4f93e302 // sdot v2.4s, v24.16b, v19.4b[0]
+	WORD $0x4f93e323 // sdot v3.4s, v25.16b, v19.4b[0]
+	WORD $0x4f95e304 // sdot v4.4s, v24.16b, v21.4b[0]
+	WORD $0x4f95e325 // sdot v5.4s, v25.16b, v21.4b[0]
+	WORD $0x4f97e306 // sdot v6.4s, v24.16b, v23.4b[0]
+	WORD $0x4f97e327 // sdot v7.4s, v25.16b, v23.4b[0]
+	FMOVQ 96(R0), F24
+	VUSHR $4, V24.B16, V24.B16
+	FMOVQ 112(R0), F25
+	VUSHR $4, V25.B16, V25.B16
+	WORD $0x4fb1e300 // sdot v0.4s, v24.16b, v17.4b[1]
+	WORD $0x4fb1e321 // sdot v1.4s, v25.16b, v17.4b[1]
+	WORD $0x4fb3e302 // sdot v2.4s, v24.16b, v19.4b[1]
+	WORD $0x4fb3e323 // sdot v3.4s, v25.16b, v19.4b[1]
+	WORD $0x4fb5e304 // sdot v4.4s, v24.16b, v21.4b[1]
+	WORD $0x4fb5e325 // sdot v5.4s, v25.16b, v21.4b[1]
+	WORD $0x4fb7e306 // sdot v6.4s, v24.16b, v23.4b[1]
+	WORD $0x4fb7e327 // sdot v7.4s, v25.16b, v23.4b[1]
+	FMOVQ 160(R0), F24
+	VUSHR $4, V24.B16, V24.B16
+	FMOVQ 176(R0), F25
+	VUSHR $4, V25.B16, V25.B16
+	WORD $0x4f91eb00 // sdot v0.4s, v24.16b, v17.4b[2]
+	WORD $0x4f91eb21 // sdot v1.4s, v25.16b, v17.4b[2]
+	WORD $0x4f93eb02 // sdot v2.4s, v24.16b, v19.4b[2]
+	WORD $0x4f93eb23 // sdot v3.4s, v25.16b, v19.4b[2]
+	WORD $0x4f95eb04 // sdot v4.4s, v24.16b, v21.4b[2]
+	WORD $0x4f95eb25 // sdot v5.4s, v25.16b, v21.4b[2]
+	WORD $0x4f97eb06 // sdot v6.4s, v24.16b, v23.4b[2]
+	WORD $0x4f97eb27 // sdot v7.4s, v25.16b, v23.4b[2]
+	FMOVQ 224(R0), F24
+	VUSHR $4, V24.B16, V24.B16
+	FMOVQ 240(R0), F25
+	VUSHR $4, V25.B16, V25.B16
+	WORD $0x4fb1eb00 // sdot v0.4s, v24.16b, v17.4b[3]
+	WORD $0x4fb1eb21 // sdot v1.4s, v25.16b, v17.4b[3]
+	WORD $0x4fb3eb02 // sdot v2.4s, v24.16b, v19.4b[3]
+	WORD $0x4fb3eb23 // sdot v3.4s, v25.16b, v19.4b[3]
+	WORD $0x4fb5eb04 // sdot v4.4s, v24.16b, v21.4b[3]
+	WORD $0x4fb5eb25 // sdot v5.4s, v25.16b, v21.4b[3]
+	WORD $0x4fb7eb06 // sdot v6.4s, v24.16b, v23.4b[3]
+	WORD $0x4fb7eb27 // sdot v7.4s, v25.16b, v23.4b[3]
+	FMOVS 0(R8), F24
+	FMOVS 0(R9), F25
+	FMOVS 0(R17), F26
+	FMOVS 0(R19), F27
+	FMOVD 16(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	WORD $0x4e21d800 // scvtf v0.4s, v0.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc00 // fmul v0.4s, v0.4s, v30.4s
+	WORD $0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
+	WORD $0x6e3edc42 // fmul v2.4s, v2.4s, v30.4s
+	WORD $0x4e22d54a // fadd v10.4s, v10.4s, v2.4s
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4f9a939e // fmul v30.4s, v28.4s, v26.s[0]
+	WORD $0x6e3edc84 // fmul v4.4s, v4.4s, v30.4s
+	WORD $0x4e24d58c // fadd v12.4s, v12.4s, v4.4s
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f9b939e // fmul v30.4s, v28.4s, v27.s[0]
+	WORD $0x6e3edcc6 // fmul v6.4s, v6.4s, v30.4s
+	WORD $0x4e26d5ce // fadd v14.4s, v14.4s, v6.4s
+	FMOVD 24(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	WORD $0x4e21d821 // scvtf v1.4s, v1.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc21 // fmul v1.4s, v1.4s, v30.4s
+	WORD $0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
+	WORD $0x6e3edc63 // fmul v3.4s, v3.4s, v30.4s
+	WORD $0x4e23d56b // fadd v11.4s, v11.4s, v3.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4f9a939e // fmul v30.4s, v28.4s, v26.s[0]
+	WORD $0x6e3edca5 // fmul v5.4s, v5.4s, v30.4s
+	WORD $0x4e25d5ad // fadd v13.4s, v13.4s, v5.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f9b939e // fmul v30.4s, v28.4s, v27.s[0]
+	WORD $0x6e3edce7 // fmul v7.4s, v7.4s, v30.4s
+	WORD $0x4e27d5ef // fadd v15.4s, v15.4s, v7.4s
+	ADD $256, R0
+	ADD $16, R8
+	ADD $32, R10
+	ADD $16, R9
+	ADD $32, R11
+	ADD $16, R17
+	ADD $32, R20
+	ADD $16, R19
+	ADD $32, R21
+	B block2
+
+done2:
+	FMOVQ F8, 32(R6)
+	FMOVQ F9, 48(R6)
+	FMOVQ F10, 32(R7)
+	FMOVQ F11, 48(R7)
+	FMOVQ F12, 32(R15)
+	FMOVQ F13, 48(R15)
+	FMOVQ F14, 32(R16)
+	FMOVQ F15, 48(R16)
 	RET
 
 // func neondotQ4_1_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
@@ -709,10 +1308,10 @@ block:
 	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
 	VSHL $7, V0.S4, V0.S4
 	VADD V0.S4, V4.S4, V4.S4
+	FMOVQ 0(R6), F31
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edc84 // fmul v4.4s, v4.4s, v30.4s
-	FMOVQ 0(R6), F31
 	WORD $0x4e24d7ff // fadd v31.4s, v31.4s, v4.4s
 	WORD $0x4f9a93be // fmul v30.4s, v29.4s, v26.s[0]
 	WORD $0x4e3ed7ff // fadd v31.4s, v31.4s, v30.4s
@@ -723,10 +1322,10 @@ block:
 	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
 	VSHL $7, V1.S4, V1.S4
 	VADD V1.S4, V5.S4, V5.S4
+	FMOVQ 16(R6), F31
 	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edca5 // fmul v5.4s, v5.4s, v30.4s
-	FMOVQ 16(R6), F31
 	WORD $0x4e25d7ff // fadd v31.4s, v31.4s, v5.4s
 	WORD $0x4f9a93be // fmul v30.4s, v29.4s, v26.s[0]
 	WORD $0x4e3ed7ff // fadd v31.4s, v31.4s, v30.4s
@@ -737,10 +1336,10 @@ block:
 	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
 	VSHL $7, V2.S4, V2.S4
 	VADD V2.S4, V6.S4, V6.S4
+	FMOVQ 32(R6), F31
 	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edcc6 // fmul v6.4s, v6.4s, v30.4s
-	FMOVQ 32(R6), F31
 	WORD $0x4e26d7ff // fadd v31.4s, v31.4s, v6.4s
 	WORD $0x4f9a93be // fmul v30.4s, v29.4s, v26.s[0]
 	WORD $0x4e3ed7ff // fadd v31.4s, v31.4s, v30.4s
@@ -751,10 +1350,10 @@ block:
 	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
 	VSHL $7, V3.S4, V3.S4
 	VADD V3.S4, V7.S4, V7.S4
+	FMOVQ 48(R6), F31
 	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edce7 // fmul v7.4s, v7.4s, v30.4s
-	FMOVQ 48(R6), F31
 	WORD $0x4e27d7ff // fadd v31.4s, v31.4s, v7.4s
 	WORD $0x4f9a93be // fmul v30.4s, v29.4s, v26.s[0]
 	WORD $0x4e3ed7ff // fadd v31.4s, v31.4s, v30.4s
@@ -1018,20 +1617,20 @@ block:
 	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
 	VSHL $7, V0.S4, V0.S4
 	VADD V0.S4, V4.S4, V4.S4
+	FMOVQ 0(R6), F31
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edc84 // fmul v4.4s, v4.4s, v30.4s
-	FMOVQ 0(R6), F31
 	WORD $0x4e24d7ff // fadd v31.4s, v31.4s, v4.4s
 	WORD $0x4f9a93be // fmul v30.4s, v29.4s, v26.s[0]
 	WORD $0x4e3ed7ff // fadd v31.4s, v31.4s, v30.4s
 	FMOVQ F31, 0(R6)
 	VSHL $7, V8.S4, V8.S4
 	VADD V8.S4, V12.S4, V12.S4
+	FMOVQ 0(R7), F31
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
 	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
 	WORD $0x6e3edd8c // fmul v12.4s, v12.4s, v30.4s
-	FMOVQ 0(R7), F31
 	WORD $0x4e2cd7ff // fadd v31.4s, v31.4s, v12.4s
 	WORD $0x4f9b93be // fmul v30.4s, v29.4s, v27.s[0]
 	WORD $0x4e3ed7ff // fadd v31.4s, v31.4s, v30.4s
@@ -1042,20 +1641,20 @@ block:
 	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
 	VSHL $7, V1.S4, V1.S4
 	VADD V1.S4, V5.S4, V5.S4
+	FMOVQ 16(R6), F31
 	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edca5 // fmul v5.4s, v5.4s, v30.4s
-	FMOVQ 16(R6), F31
 	WORD $0x4e25d7ff // fadd v31.4s, v31.4s, v5.4s
 	WORD $0x4f9a93be // fmul v30.4s, v29.4s, v26.s[0]
 	WORD $0x4e3ed7ff // fadd v31.4s, v31.4s, v30.4s
 	FMOVQ F31, 16(R6)
 	VSHL $7, V9.S4, V9.S4
 	VADD V9.S4, V13.S4, V13.S4
+	FMOVQ 16(R7), F31
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
 	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
 	WORD $0x6e3eddad // fmul v13.4s, v13.4s, v30.4s
-	FMOVQ 16(R7), F31
 	WORD $0x4e2dd7ff // fadd v31.4s, v31.4s, v13.4s
 	WORD $0x4f9b93be // fmul v30.4s, v29.4s, v27.s[0]
 	WORD $0x4e3ed7ff // fadd v31.4s, v31.4s, v30.4s
@@ -1066,20 +1665,20 @@ block:
 	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
 	VSHL $7, V2.S4, V2.S4
 	VADD V2.S4, V6.S4, V6.S4
+	FMOVQ 32(R6), F31
 	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edcc6 // fmul v6.4s, v6.4s, v30.4s
-	FMOVQ 32(R6), F31
 	WORD $0x4e26d7ff // fadd v31.4s, v31.4s, v6.4s
 	WORD $0x4f9a93be // fmul v30.4s, v29.4s, v26.s[0]
 	WORD $0x4e3ed7ff // fadd v31.4s, v31.4s, v30.4s
 	FMOVQ F31, 32(R6)
 	VSHL $7, V10.S4, V10.S4
 	VADD V10.S4, V14.S4, V14.S4
+	FMOVQ 32(R7), F31
 	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
 	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
 	WORD $0x6e3eddce // fmul v14.4s, v14.4s, v30.4s
-	FMOVQ 32(R7), F31
 	WORD $0x4e2ed7ff // fadd v31.4s, v31.4s, v14.4s
 	WORD $0x4f9b93be // fmul v30.4s, v29.4s, v27.s[0]
 	WORD $0x4e3ed7ff // fadd v31.4s, v31.4s, v30.4s
@@ -1090,20 +1689,20 @@ block:
 	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
 	VSHL $7, V3.S4, V3.S4
 	VADD V3.S4, V7.S4, V7.S4
+	FMOVQ 48(R6), F31
 	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edce7 // fmul v7.4s, v7.4s, v30.4s
-	FMOVQ 48(R6), F31
 	WORD $0x4e27d7ff // fadd v31.4s, v31.4s, v7.4s
 	WORD $0x4f9a93be // fmul v30.4s, v29.4s, v26.s[0]
 	WORD $0x4e3ed7ff // fadd v31.4s, v31.4s, v30.4s
 	FMOVQ F31, 48(R6)
 	VSHL $7, V11.S4, V11.S4
 	VADD V11.S4, V15.S4, V15.S4
+	FMOVQ 48(R7), F31
 	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
 	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
 	WORD $0x6e3eddef // fmul v15.4s, v15.4s, v30.4s
-	FMOVQ 48(R7), F31
 	WORD $0x4e2fd7ff // fadd v31.4s, v31.4s, v15.4s
 	WORD $0x4f9b93be // fmul v30.4s, v29.4s, v27.s[0]
 	WORD $0x4e3ed7ff // fadd v31.4s, v31.4s, v30.4s
@@ -1118,6 +1717,643 @@ block:
 	B block
 
 done:
+	RET
+
+// func neondotQ4_1_q8_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+TEXT ·neondotQ4_1_q8_t1(SB), NOSPLIT, $0-72
+	MOVD y+0(FP), R6
+	MOVD x+24(FP), R8
+	MOVD hi+40(FP), R10
+	MOVD w+16(FP), R0
+	MOVD blocks+64(FP), R3
+	FMOVQ 0(R6), F4
+	FMOVQ 16(R6), F5
+	FMOVQ 32(R6), F6
+	FMOVQ 48(R6), F7
+
+block:
+	CMP $0, R3
+	BLE done
+	SUB $1, R3
+	MOVD R0, R2
+	ADD $64, R0
+	FMOVQ 0(R10), F16
+	FMOVQ 16(R10), F17
+	VEOR V0.B16, V0.B16, V0.B16
+	VEOR V1.B16, V1.B16, V1.B16
+	VEOR V2.B16, V2.B16, V2.B16
+	VEOR V3.B16, V3.B16, V3.B16
+	VMOVI $15, V30.B16
+	FMOVQ 0(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 16(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	FMOVQ 32(R0), F26
+	VAND V30.B16, V26.B16, V26.B16
+	FMOVQ 48(R0), F27
+	VAND V30.B16, V27.B16, V27.B16
+	WORD $0x4f90e300 // sdot v0.4s, v24.16b, v16.4b[0]
+	WORD $0x4f90e321 // sdot v1.4s, v25.16b, v16.4b[0]
+	WORD $0x4f90e342 // sdot v2.4s, v26.16b, v16.4b[0]
+	WORD $0x4f90e363 // sdot v3.4s, v27.16b, v16.4b[0]
+	FMOVQ 64(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 80(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	FMOVQ 96(R0), F26
+	VAND V30.B16, V26.B16, V26.B16
+	FMOVQ 112(R0), F27
+	VAND V30.B16, V27.B16, V27.B16
+	WORD $0x4fb0e300 // sdot v0.4s, v24.16b, v16.4b[1]
+	WORD $0x4fb0e321 // sdot v1.4s, v25.16b, v16.4b[1]
+	WORD $0x4fb0e342 // sdot v2.4s, v26.16b, v16.4b[1]
+	WORD $0x4fb0e363 // sdot v3.4s, v27.16b, v16.4b[1]
+	FMOVQ 128(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 144(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	FMOVQ 160(R0), F26
+	VAND V30.B16, V26.B16, V26.B16
+	FMOVQ 176(R0), F27
+	VAND V30.B16, V27.B16, V27.B16
+	WORD $0x4f90eb00 // sdot v0.4s, v24.16b, v16.4b[2]
+	WORD $0x4f90eb21 // sdot v1.4s, v25.16b, v16.4b[2]
+	WORD $0x4f90eb42 // sdot v2.4s, v26.16b, v16.4b[2]
+	WORD $0x4f90eb63 // sdot v3.4s, v27.16b, v16.4b[2]
+	FMOVQ 192(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 208(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	FMOVQ 224(R0), F26
+	VAND V30.B16, V26.B16, V26.B16
+	FMOVQ 240(R0), F27
+	VAND V30.B16, V27.B16, V27.B16
+	WORD $0x4fb0eb00 // sdot v0.4s, v24.16b, v16.4b[3]
+	WORD $0x4fb0eb21 // sdot v1.4s, v25.16b, v16.4b[3]
+	WORD $0x4fb0eb42 // sdot v2.4s, v26.16b, v16.4b[3]
+	WORD $0x4fb0eb63 // sdot v3.4s, v27.16b, v16.4b[3]
+	FMOVQ 0(R0), F24
+	VUSHR $4, V24.B16, V24.B16
+	FMOVQ 16(R0), F25
+	VUSHR $4, V25.B16, V25.B16
+	FMOVQ 32(R0), F26
+	VUSHR $4, V26.B16, V26.B16
+	FMOVQ 48(R0), F27
+	VUSHR $4, V27.B16, V27.B16
+	WORD $0x4f91e300 // sdot v0.4s, v24.16b, v17.4b[0]
+	WORD $0x4f91e321 // sdot v1.4s, v25.16b, v17.4b[0]
+	WORD $0x4f91e342 // sdot v2.4s, v26.16b, v17.4b[0]
+	WORD $0x4f91e363 // sdot v3.4s, v27.16b, v17.4b[0]
+	FMOVQ 64(R0), F24
+	VUSHR $4, V24.B16, V24.B16
+	FMOVQ 80(R0), F25
+	VUSHR $4, V25.B16, V25.B16
+	FMOVQ 96(R0), F26
+	VUSHR $4, V26.B16, V26.B16
+	FMOVQ 112(R0), F27
+	VUSHR $4, V27.B16, V27.B16
+	WORD $0x4fb1e300 // sdot v0.4s, v24.16b, v17.4b[1]
+	WORD $0x4fb1e321 // sdot v1.4s, v25.16b, v17.4b[1]
+	WORD $0x4fb1e342 // sdot v2.4s, v26.16b, v17.4b[1]
+	WORD $0x4fb1e363 // sdot v3.4s, v27.16b, v17.4b[1]
+	FMOVQ 128(R0), F24
+	VUSHR $4, V24.B16, V24.B16
+	FMOVQ 144(R0), F25
+	VUSHR $4, V25.B16, V25.B16
+	FMOVQ 160(R0), F26
+	VUSHR $4, V26.B16, V26.B16
+	FMOVQ 176(R0), F27
+	VUSHR $4, V27.B16, V27.B16
+	WORD $0x4f91eb00 // sdot v0.4s, v24.16b, v17.4b[2]
+	WORD $0x4f91eb21 // sdot v1.4s, v25.16b, v17.4b[2]
+	WORD $0x4f91eb42 // sdot v2.4s, v26.16b, v17.4b[2]
+	WORD $0x4f91eb63 // sdot v3.4s, v27.16b, v17.4b[2]
+	FMOVQ 192(R0), F24
+	VUSHR $4, V24.B16, V24.B16
+	FMOVQ 208(R0), F25
+	VUSHR $4, V25.B16, V25.B16
+	FMOVQ 224(R0), F26
+	VUSHR $4, V26.B16, V26.B16
+	FMOVQ 240(R0), F27
+	VUSHR $4, V27.B16, V27.B16
+	WORD $0x4fb1eb00 // sdot v0.4s, v24.16b, v17.4b[3]
+	WORD $0x4fb1eb21 // sdot v1.4s, v25.16b, v17.4b[3]
+	WORD $0x4fb1eb42 // sdot v2.4s, v26.16b, v17.4b[3]
+	WORD $0x4fb1eb63 // sdot v3.4s, v27.16b, v17.4b[3]
+	FMOVS 0(R8), F24
+	FMOVS 4(R8), F16
+	FMOVD 0(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVD 32(R2), F29
+	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
+	WORD $0x4e21d800 // scvtf v0.4s, v0.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc00 // fmul v0.4s, v0.4s, v30.4s
+	WORD $0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	WORD $0x4f9093be // fmul v30.4s, v29.4s, v16.s[0]
+	WORD $0x4e3ed484 // fadd v4.4s, v4.4s, v30.4s
+	FMOVD 8(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVD 40(R2), F29
+	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
+	WORD $0x4e21d821 // scvtf v1.4s, v1.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc21 // fmul v1.4s, v1.4s, v30.4s
+	WORD $0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
+	WORD $0x4f9093be // fmul v30.4s, v29.4s, v16.s[0]
+	WORD $0x4e3ed4a5 // fadd v5.4s, v5.4s, v30.4s
+	FMOVD 16(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVD 48(R2), F29
+	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc42 // fmul v2.4s, v2.4s, v30.4s
+	WORD $0x4e22d4c6 // fadd v6.4s, v6.4s, v2.4s
+	WORD $0x4f9093be // fmul v30.4s, v29.4s, v16.s[0]
+	WORD $0x4e3ed4c6 // fadd v6.4s, v6.4s, v30.4s
+	FMOVD 24(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVD 56(R2), F29
+	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc63 // fmul v3.4s, v3.4s, v30.4s
+	WORD $0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
+	WORD $0x4f9093be // fmul v30.4s, v29.4s, v16.s[0]
+	WORD $0x4e3ed4e7 // fadd v7.4s, v7.4s, v30.4s
+	ADD $256, R0
+	ADD $16, R8
+	ADD $32, R10
+	B block
+
+done:
+	FMOVQ F4, 0(R6)
+	FMOVQ F5, 16(R6)
+	FMOVQ F6, 32(R6)
+	FMOVQ F7, 48(R6)
+	RET
+
+// func neondotQ4_1_q8_t4(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+TEXT ·neondotQ4_1_q8_t4(SB), NOSPLIT, $0-72
+	MOVD y+0(FP), R6
+	MOVD yStep+8(FP), R5
+	ADD R5, R6, R7
+	ADD R5, R7, R15
+	ADD R5, R15, R16
+	MOVD x+24(FP), R8
+	MOVD xStep+32(FP), R5
+	ADD R5, R8, R9
+	ADD R5, R9, R17
+	ADD R5, R17, R19
+	MOVD hi+40(FP), R10
+	MOVD planeStep+56(FP), R5
+	ADD R5, R10, R11
+	ADD R5, R11, R20
+	ADD R5, R20, R21
+	MOVD w+16(FP), R0
+	MOVD blocks+64(FP), R3
+	FMOVQ 0(R6), F8
+	FMOVQ 16(R6), F9
+	FMOVQ 0(R7), F10
+	FMOVQ 16(R7), F11
+	FMOVQ 0(R15), F12
+	FMOVQ 16(R15), F13
+	FMOVQ 0(R16), F14
+	FMOVQ 16(R16), F15
+
+block:
+	CMP $0, R3
+	BLE done
+	SUB $1, R3
+	MOVD R0, R2
+	ADD $64, R0
+	FMOVQ 0(R10), F16
+	FMOVQ 16(R10), F17
+	FMOVQ 0(R11), F18
+	FMOVQ 16(R11), F19
+	FMOVQ 0(R20), F20
+	FMOVQ 16(R20), F21
+	FMOVQ 0(R21), F22
+	FMOVQ 16(R21), F23
+	VEOR V0.B16, V0.B16, V0.B16
+	VEOR V1.B16, V1.B16, V1.B16
+	VEOR V2.B16, V2.B16, V2.B16
+	VEOR V3.B16, V3.B16, V3.B16
+	VEOR V4.B16, V4.B16, V4.B16
+	VEOR V5.B16, V5.B16, V5.B16
+	VEOR V6.B16, V6.B16, V6.B16
+	VEOR V7.B16, V7.B16, V7.B16
+	VMOVI $15, V30.B16
+	FMOVQ 0(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 16(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4f90e300 // sdot v0.4s, v24.16b, v16.4b[0]
+	WORD $0x4f90e321 // sdot v1.4s, v25.16b, v16.4b[0]
+	WORD $0x4f92e302 // sdot v2.4s, v24.16b, v18.4b[0]
+	WORD $0x4f92e323 // sdot v3.4s, v25.16b, v18.4b[0]
+	WORD $0x4f94e304 // sdot v4.4s, v24.16b, v20.4b[0]
+	WORD $0x4f94e325 // sdot v5.4s, v25.16b, v20.4b[0]
+	WORD $0x4f96e306 // sdot v6.4s, v24.16b, v22.4b[0]
+	WORD $0x4f96e327 // sdot v7.4s, v25.16b, v22.4b[0]
+	FMOVQ 64(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 80(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4fb0e300 // sdot v0.4s, v24.16b, v16.4b[1]
+	WORD $0x4fb0e321 // sdot v1.4s, v25.16b, v16.4b[1]
+	WORD $0x4fb2e302 // sdot v2.4s, v24.16b, v18.4b[1]
+	WORD $0x4fb2e323 // sdot v3.4s, v25.16b, v18.4b[1]
+	WORD $0x4fb4e304 // sdot v4.4s, v24.16b, v20.4b[1]
+	WORD $0x4fb4e325 // sdot v5.4s, v25.16b, v20.4b[1]
+	WORD $0x4fb6e306 // sdot v6.4s, v24.16b, v22.4b[1]
+	WORD $0x4fb6e327 // sdot v7.4s, v25.16b, v22.4b[1]
+	FMOVQ 128(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 144(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4f90eb00 // sdot v0.4s, v24.16b, v16.4b[2]
+	WORD $0x4f90eb21 // sdot v1.4s, v25.16b, v16.4b[2]
+	WORD $0x4f92eb02 // sdot v2.4s, v24.16b, v18.4b[2]
+	WORD $0x4f92eb23 // sdot v3.4s, v25.16b, v18.4b[2]
+	WORD $0x4f94eb04 // sdot v4.4s, v24.16b, v20.4b[2]
+	WORD $0x4f94eb25 // sdot v5.4s, v25.16b, v20.4b[2]
+	WORD $0x4f96eb06 // sdot v6.4s, v24.16b, v22.4b[2]
+	WORD $0x4f96eb27 // sdot v7.4s, v25.16b, v22.4b[2]
+	FMOVQ 192(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 208(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4fb0eb00 // sdot v0.4s, v24.16b, v16.4b[3]
+	WORD $0x4fb0eb21 // sdot v1.4s, v25.16b, v16.4b[3]
+	WORD $0x4fb2eb02 // sdot v2.4s, v24.16b, v18.4b[3]
+	WORD $0x4fb2eb23 // sdot v3.4s, v25.16b, v18.4b[3]
+	WORD $0x4fb4eb04 // sdot v4.4s, v24.16b, v20.4b[3]
+	WORD $0x4fb4eb25 // sdot v5.4s, v25.16b, v20.4b[3]
+	WORD $0x4fb6eb06 // sdot v6.4s, v24.16b, v22.4b[3]
+	WORD $0x4fb6eb27 // sdot v7.4s, v25.16b, v22.4b[3]
+	FMOVQ 0(R0), F24
+	VUSHR $4, V24.B16, V24.B16
+	FMOVQ 16(R0), F25
+	VUSHR $4, V25.B16, V25.B16
+	WORD $0x4f91e300 // sdot v0.4s, v24.16b, v17.4b[0]
+	WORD $0x4f91e321 // sdot v1.4s, v25.16b, v17.4b[0]
+	WORD $0x4f93e302 // sdot v2.4s, v24.16b, v19.4b[0]
+	WORD $0x4f93e323 // sdot v3.4s, v25.16b, v19.4b[0]
+	WORD $0x4f95e304 // sdot v4.4s, v24.16b, v21.4b[0]
+	WORD $0x4f95e325 // sdot v5.4s, v25.16b, v21.4b[0]
+	WORD $0x4f97e306 // sdot v6.4s, v24.16b, v23.4b[0]
+	WORD $0x4f97e327 // sdot v7.4s, v25.16b, v23.4b[0]
+	FMOVQ 64(R0), F24
+	VUSHR $4, V24.B16, V24.B16
+	FMOVQ 80(R0), F25
+	VUSHR $4, V25.B16, V25.B16
+	WORD $0x4fb1e300 // sdot v0.4s, v24.16b, v17.4b[1]
+	WORD $0x4fb1e321 // sdot v1.4s, v25.16b, v17.4b[1]
+	WORD $0x4fb3e302 // sdot v2.4s, v24.16b, v19.4b[1]
+	WORD $0x4fb3e323 // sdot v3.4s, v25.16b, v19.4b[1]
+	WORD $0x4fb5e304 // sdot v4.4s, v24.16b, v21.4b[1]
+	WORD $0x4fb5e325 // sdot v5.4s, v25.16b, v21.4b[1]
+	WORD $0x4fb7e306 // sdot v6.4s, v24.16b, v23.4b[1]
+	WORD $0x4fb7e327 // sdot v7.4s, v25.16b, v23.4b[1]
+	FMOVQ 128(R0), F24
+	VUSHR $4, V24.B16, V24.B16
+	FMOVQ 144(R0), F25
+	VUSHR $4, V25.B16, V25.B16
+	WORD $0x4f91eb00 // sdot v0.4s, v24.16b, v17.4b[2]
+	WORD $0x4f91eb21 // sdot v1.4s, v25.16b, v17.4b[2]
+	WORD $0x4f93eb02 // sdot v2.4s, v24.16b, v19.4b[2]
+	WORD $0x4f93eb23 // sdot v3.4s, v25.16b, v19.4b[2]
+	WORD $0x4f95eb04 // sdot v4.4s, v24.16b, v21.4b[2]
+	WORD $0x4f95eb25 // sdot v5.4s, v25.16b, v21.4b[2]
+	WORD $0x4f97eb06 // sdot v6.4s, v24.16b, v23.4b[2]
+	WORD $0x4f97eb27 // sdot v7.4s, v25.16b, v23.4b[2]
+	FMOVQ 192(R0), F24
+	VUSHR $4, V24.B16, V24.B16
+	FMOVQ 208(R0), F25
+	VUSHR $4, V25.B16, V25.B16
+	WORD $0x4fb1eb00 // sdot v0.4s, v24.16b, v17.4b[3]
+	WORD $0x4fb1eb21 // sdot v1.4s, v25.16b, v17.4b[3]
+	WORD $0x4fb3eb02 // sdot v2.4s, v24.16b, v19.4b[3]
+	WORD $0x4fb3eb23 // sdot v3.4s, v25.16b, v19.4b[3]
+	WORD $0x4fb5eb04 // sdot v4.4s, v24.16b, v21.4b[3]
+	WORD $0x4fb5eb25 // sdot v5.4s, v25.16b, v21.4b[3]
+	WORD $0x4fb7eb06 // sdot v6.4s, v24.16b, v23.4b[3]
+	WORD $0x4fb7eb27 // sdot v7.4s, v25.16b, v23.4b[3]
+	FMOVS 0(R8), F24
+	FMOVS 4(R8), F16
+	FMOVS 0(R9), F25
+	FMOVS 4(R9), F17
+	FMOVS 0(R17), F26
+	FMOVS 4(R17), F18
+	FMOVS 0(R19), F27
+	FMOVS 4(R19), F19
+	FMOVD 0(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVD 32(R2), F29
+	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
+	WORD $0x4e21d800 // scvtf v0.4s, v0.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc00 // fmul v0.4s, v0.4s, v30.4s
+	WORD $0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	WORD $0x4f9093be // fmul v30.4s, v29.4s, v16.s[0]
+	WORD $0x4e3ed508 // fadd v8.4s, v8.4s, v30.4s
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
+	WORD $0x6e3edc42 // fmul v2.4s, v2.4s, v30.4s
+	WORD $0x4e22d54a // fadd v10.4s, v10.4s, v2.4s
+	WORD $0x4f9193be // fmul v30.4s, v29.4s, v17.s[0]
+	WORD $0x4e3ed54a // fadd v10.4s, v10.4s, v30.4s
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4f9a939e // fmul v30.4s, v28.4s, v26.s[0]
+	WORD $0x6e3edc84 // fmul v4.4s, v4.4s, v30.4s
+	WORD $0x4e24d58c // fadd v12.4s, v12.4s, v4.4s
+	WORD $0x4f9293be // fmul v30.4s, v29.4s, v18.s[0]
+	WORD $0x4e3ed58c // fadd v12.4s, v12.4s, v30.4s
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f9b939e // fmul v30.4s, v28.4s, v27.s[0]
+	WORD $0x6e3edcc6 // fmul v6.4s, v6.4s, v30.4s
+	WORD $0x4e26d5ce // fadd v14.4s, v14.4s, v6.4s
+	WORD $0x4f9393be // fmul v30.4s, v29.4s, v19.s[0]
+	WORD $0x4e3ed5ce // fadd v14.4s, v14.4s, v30.4s
+	FMOVD 8(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVD 40(R2), F29
+	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
+	WORD $0x4e21d821 // scvtf v1.4s, v1.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc21 // fmul v1.4s, v1.4s, v30.4s
+	WORD $0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
+	WORD $0x4f9093be // fmul v30.4s, v29.4s, v16.s[0]
+	WORD $0x4e3ed529 // fadd v9.4s, v9.4s, v30.4s
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
+	WORD $0x6e3edc63 // fmul v3.4s, v3.4s, v30.4s
+	WORD $0x4e23d56b // fadd v11.4s, v11.4s, v3.4s
+	WORD $0x4f9193be // fmul v30.4s, v29.4s, v17.s[0]
+	WORD $0x4e3ed56b // fadd v11.4s, v11.4s, v30.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4f9a939e // fmul v30.4s, v28.4s, v26.s[0]
+	WORD $0x6e3edca5 // fmul v5.4s, v5.4s, v30.4s
+	WORD $0x4e25d5ad // fadd v13.4s, v13.4s, v5.4s
+	WORD $0x4f9293be // fmul v30.4s, v29.4s, v18.s[0]
+	WORD $0x4e3ed5ad // fadd v13.4s, v13.4s, v30.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f9b939e // fmul v30.4s, v28.4s, v27.s[0]
+	WORD $0x6e3edce7 // fmul v7.4s, v7.4s, v30.4s
+	WORD $0x4e27d5ef // fadd v15.4s, v15.4s, v7.4s
+	WORD $0x4f9393be // fmul v30.4s, v29.4s, v19.s[0]
+	WORD $0x4e3ed5ef // fadd v15.4s, v15.4s, v30.4s
+	ADD $256, R0
+	ADD $16, R8
+	ADD $32, R10
+	ADD $16, R9
+	ADD $32, R11
+	ADD $16, R17
+	ADD $32, R20
+	ADD $16, R19
+	ADD $32, R21
+	B block
+
+done:
+	FMOVQ F8, 0(R6)
+	FMOVQ F9, 16(R6)
+	FMOVQ F10, 0(R7)
+	FMOVQ F11, 16(R7)
+	FMOVQ F12, 0(R15)
+	FMOVQ F13, 16(R15)
+	FMOVQ F14, 0(R16)
+	FMOVQ F15, 16(R16)
+	MOVD y+0(FP), R6
+	MOVD yStep+8(FP), R5
+	ADD R5, R6, R7
+	ADD R5, R7, R15
+	ADD R5, R15, R16
+	MOVD x+24(FP), R8
+	MOVD xStep+32(FP), R5
+	ADD R5, R8, R9
+	ADD R5, R9, R17
+	ADD R5, R17, R19
+	MOVD hi+40(FP), R10
+	MOVD planeStep+56(FP), R5
+	ADD R5, R10, R11
+	ADD R5, R11, R20
+	ADD R5, R20, R21
+	MOVD w+16(FP), R0
+	MOVD blocks+64(FP), R3
+	FMOVQ 32(R6), F8
+	FMOVQ 48(R6), F9
+	FMOVQ 32(R7), F10
+	FMOVQ 48(R7), F11
+	FMOVQ 32(R15), F12
+	FMOVQ 48(R15), F13
+	FMOVQ 32(R16), F14
+	FMOVQ 48(R16), F15
+
+block2:
+	CMP $0, R3
+	BLE done2
+	SUB $1, R3
+	MOVD R0, R2
+	ADD $64, R0
+	FMOVQ 0(R10), F16
+	FMOVQ 16(R10), F17
+	FMOVQ 0(R11), F18
+	FMOVQ 16(R11), F19
+	FMOVQ 0(R20), F20
+	FMOVQ 16(R20), F21
+	FMOVQ 0(R21), F22
+	FMOVQ 16(R21), F23
+	VEOR V0.B16, V0.B16, V0.B16
+	VEOR V1.B16, V1.B16, V1.B16
+	VEOR V2.B16, V2.B16, V2.B16
+	VEOR V3.B16, V3.B16, V3.B16
+	VEOR V4.B16, V4.B16, V4.B16
+	VEOR V5.B16, V5.B16, V5.B16
+	VEOR V6.B16, V6.B16, V6.B16
+	VEOR V7.B16, V7.B16, V7.B16
+	VMOVI $15, V30.B16
+	FMOVQ 32(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 48(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4f90e300 // sdot v0.4s, v24.16b, v16.4b[0]
+	WORD $0x4f90e321 // sdot v1.4s, v25.16b, v16.4b[0]
+	WORD $0x4f92e302 // sdot v2.4s, v24.16b, v18.4b[0]
+	WORD $0x4f92e323 // sdot v3.4s, v25.16b, v18.4b[0]
+	WORD $0x4f94e304 // sdot v4.4s, v24.16b, v20.4b[0]
+	WORD $0x4f94e325 // sdot v5.4s, v25.16b, v20.4b[0]
+	WORD $0x4f96e306 // sdot v6.4s, v24.16b, v22.4b[0]
+	WORD $0x4f96e327 // sdot v7.4s, v25.16b, v22.4b[0]
+	FMOVQ 96(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 112(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4fb0e300 // sdot v0.4s, v24.16b, v16.4b[1]
+	WORD $0x4fb0e321 // sdot v1.4s, v25.16b, v16.4b[1]
+	WORD $0x4fb2e302 // sdot v2.4s, v24.16b, v18.4b[1]
+	WORD $0x4fb2e323 // sdot v3.4s, v25.16b, v18.4b[1]
+	WORD $0x4fb4e304 // sdot v4.4s, v24.16b, v20.4b[1]
+	WORD $0x4fb4e325 // sdot v5.4s, v25.16b, v20.4b[1]
+	WORD $0x4fb6e306 // sdot v6.4s, v24.16b, v22.4b[1]
+	WORD $0x4fb6e327 // sdot v7.4s, v25.16b, v22.4b[1]
+	FMOVQ 160(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 176(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4f90eb00 // sdot v0.4s, v24.16b, v16.4b[2]
+	WORD $0x4f90eb21 // sdot v1.4s, v25.16b, v16.4b[2]
+	WORD $0x4f92eb02 // sdot v2.4s, v24.16b, v18.4b[2]
+	WORD $0x4f92eb23 // sdot v3.4s, v25.16b, v18.4b[2]
+	WORD $0x4f94eb04 // sdot v4.4s, v24.16b, v20.4b[2]
+	WORD $0x4f94eb25 // sdot v5.4s, v25.16b, v20.4b[2]
+	WORD $0x4f96eb06 // sdot v6.4s, v24.16b, v22.4b[2]
+	WORD $0x4f96eb27 // sdot v7.4s, v25.16b, v22.4b[2]
+	FMOVQ 224(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 240(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4fb0eb00 // sdot v0.4s, v24.16b, v16.4b[3]
+	WORD $0x4fb0eb21 // sdot v1.4s, v25.16b, v16.4b[3]
+	WORD $0x4fb2eb02 // sdot v2.4s, v24.16b, v18.4b[3]
+	WORD $0x4fb2eb23 // sdot v3.4s, v25.16b, v18.4b[3]
+	WORD $0x4fb4eb04 // sdot v4.4s, v24.16b, v20.4b[3]
+	WORD $0x4fb4eb25 // sdot v5.4s, v25.16b, v20.4b[3]
+	WORD $0x4fb6eb06 // sdot v6.4s, v24.16b, v22.4b[3]
+	WORD $0x4fb6eb27 // sdot v7.4s, v25.16b, v22.4b[3]
+	FMOVQ 32(R0), F24
+	VUSHR $4, V24.B16, V24.B16
+	FMOVQ 48(R0), F25
+	VUSHR $4, V25.B16, V25.B16
+	WORD $0x4f91e300 // sdot v0.4s, v24.16b, v17.4b[0]
+	WORD $0x4f91e321 // sdot v1.4s, v25.16b, v17.4b[0]
+	WORD $0x4f93e302 // sdot v2.4s, v24.16b, v19.4b[0]
+	WORD $0x4f93e323 // sdot v3.4s, v25.16b, v19.4b[0]
+	WORD $0x4f95e304 // sdot v4.4s, v24.16b, v21.4b[0]
+	WORD $0x4f95e325 // sdot v5.4s, v25.16b, v21.4b[0]
+	WORD $0x4f97e306 // sdot v6.4s, v24.16b, v23.4b[0]
+	WORD $0x4f97e327 // sdot v7.4s, v25.16b, v23.4b[0]
+	FMOVQ 96(R0), F24
+	VUSHR $4, V24.B16, V24.B16
+	FMOVQ 112(R0), F25
+	VUSHR $4, V25.B16, V25.B16
+	WORD $0x4fb1e300 // sdot v0.4s, v24.16b, v17.4b[1]
+	WORD $0x4fb1e321 // sdot v1.4s, v25.16b, v17.4b[1]
+	WORD $0x4fb3e302 // sdot v2.4s, v24.16b, v19.4b[1]
+	WORD $0x4fb3e323 // sdot v3.4s, v25.16b, v19.4b[1]
+	WORD $0x4fb5e304 // sdot v4.4s, v24.16b, v21.4b[1]
+	WORD $0x4fb5e325 // sdot v5.4s, v25.16b, v21.4b[1]
+	WORD $0x4fb7e306 // sdot v6.4s, v24.16b, v23.4b[1]
+	WORD $0x4fb7e327 // sdot v7.4s, v25.16b, v23.4b[1]
+	FMOVQ 160(R0), F24
+	VUSHR $4, V24.B16, V24.B16
+	FMOVQ 176(R0), F25
+	VUSHR $4, V25.B16, V25.B16
+	WORD $0x4f91eb00 // sdot v0.4s, v24.16b, v17.4b[2]
+	WORD $0x4f91eb21 // sdot v1.4s, v25.16b, v17.4b[2]
+	WORD $0x4f93eb02 // sdot v2.4s, v24.16b, v19.4b[2]
+	WORD $0x4f93eb23 // sdot v3.4s, v25.16b, v19.4b[2]
+	WORD $0x4f95eb04 // sdot v4.4s, v24.16b, v21.4b[2]
+	WORD $0x4f95eb25 // sdot v5.4s, v25.16b, v21.4b[2]
+	WORD $0x4f97eb06 // sdot v6.4s, v24.16b, v23.4b[2]
+	WORD $0x4f97eb27 // sdot v7.4s, v25.16b, v23.4b[2]
+	FMOVQ 224(R0), F24
+	VUSHR $4, V24.B16, V24.B16
+	FMOVQ 240(R0), F25
+	VUSHR $4, V25.B16, V25.B16
+	WORD $0x4fb1eb00 // sdot v0.4s, v24.16b, v17.4b[3]
+	WORD $0x4fb1eb21 // sdot v1.4s, v25.16b, v17.4b[3]
+	WORD $0x4fb3eb02 // sdot v2.4s, v24.16b, v19.4b[3]
+	WORD $0x4fb3eb23 // sdot v3.4s, v25.16b, v19.4b[3]
+	WORD $0x4fb5eb04 // sdot v4.4s, v24.16b, v21.4b[3]
+	WORD $0x4fb5eb25 // sdot v5.4s, v25.16b, v21.4b[3]
+	WORD $0x4fb7eb06 // sdot v6.4s, v24.16b, v23.4b[3]
+	WORD $0x4fb7eb27 // sdot v7.4s, v25.16b, v23.4b[3]
+	FMOVS 0(R8), F24
+	FMOVS 4(R8), F16
+	FMOVS 0(R9), F25
+	FMOVS 4(R9), F17
+	FMOVS 0(R17), F26
+	FMOVS 4(R17), F18
+	FMOVS 0(R19), F27
+	FMOVS 4(R19), F19
+	FMOVD 16(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVD 48(R2), F29
+	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
+	WORD $0x4e21d800 // scvtf v0.4s, v0.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc00 // fmul v0.4s, v0.4s, v30.4s
+	WORD $0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	WORD $0x4f9093be // fmul v30.4s, v29.4s, v16.s[0]
+	WORD $0x4e3ed508 // fadd v8.4s, v8.4s, v30.4s
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
+	WORD $0x6e3edc42 // fmul v2.4s, v2.4s, v30.4s
+	WORD $0x4e22d54a // fadd v10.4s, v10.4s, v2.4s
+	WORD $0x4f9193be // fmul v30.4s, v29.4s, v17.s[0]
+	WORD $0x4e3ed54a // fadd v10.4s, v10.4s, v30.4s
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4f9a939e // fmul v30.4s, v28.4s, v26.s[0]
+	WORD $0x6e3edc84 // fmul v4.4s, v4.4s, v30.4s
+	WORD $0x4e24d58c // fadd v12.4s, v12.4s, v4.4s
+	WORD $0x4f9293be // fmul v30.4s, v29.4s, v18.s[0]
+	WORD $0x4e3ed58c // fadd v12.4s, v12.4s, v30.4s
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f9b939e // fmul v30.4s, v28.4s, v27.s[0]
+	WORD $0x6e3edcc6 // fmul v6.4s, v6.4s, v30.4s
+	WORD $0x4e26d5ce // fadd v14.4s, v14.4s, v6.4s
+	WORD $0x4f9393be // fmul v30.4s, v29.4s, v19.s[0]
+	WORD $0x4e3ed5ce // fadd v14.4s, v14.4s, v30.4s
+	FMOVD 24(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVD 56(R2), F29
+	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
+	WORD $0x4e21d821 // scvtf v1.4s, v1.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc21 // fmul v1.4s, v1.4s, v30.4s
+	WORD $0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
+	WORD $0x4f9093be // fmul v30.4s, v29.4s, v16.s[0]
+	WORD $0x4e3ed529 // fadd v9.4s, v9.4s, v30.4s
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
+	WORD $0x6e3edc63 // fmul v3.4s, v3.4s, v30.4s
+	WORD $0x4e23d56b // fadd v11.4s, v11.4s, v3.4s
+	WORD $0x4f9193be // fmul v30.4s, v29.4s, v17.s[0]
+	WORD $0x4e3ed56b // fadd v11.4s, v11.4s, v30.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4f9a939e // fmul v30.4s, v28.4s, v26.s[0]
+	WORD $0x6e3edca5 // fmul v5.4s, v5.4s, v30.4s
+	WORD $0x4e25d5ad // fadd v13.4s, v13.4s, v5.4s
+	WORD $0x4f9293be // fmul v30.4s, v29.4s, v18.s[0]
+	WORD $0x4e3ed5ad // fadd v13.4s, v13.4s, v30.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f9b939e // fmul v30.4s, v28.4s, v27.s[0]
+	WORD $0x6e3edce7 // fmul v7.4s, v7.4s, v30.4s
+	WORD $0x4e27d5ef // fadd v15.4s, v15.4s, v7.4s
+	WORD $0x4f9393be // fmul v30.4s, v29.4s, v19.s[0]
+	WORD $0x4e3ed5ef // fadd v15.4s, v15.4s, v30.4s
+	ADD $256, R0
+	ADD $16, R8
+	ADD $32, R10
+	ADD $16, R9
+	ADD $32, R11
+	ADD $16, R17
+	ADD $32, R20
+	ADD $16, R19
+	ADD $32, R21
+	B block2
+
+done2:
+	FMOVQ F8, 32(R6)
+	FMOVQ F9, 48(R6)
+	FMOVQ F10, 32(R7)
+	FMOVQ F11, 48(R7)
+	FMOVQ F12, 32(R15)
+	FMOVQ F13, 48(R15)
+	FMOVQ F14, 32(R16)
+	FMOVQ F15, 48(R16)
 	RET
 
 // func neondotQ5_0_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
@@ -1364,40 +2600,40 @@ block:
 	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
 	VSHL $7, V0.S4, V0.S4
 	VADD V0.S4, V4.S4, V4.S4
+	FMOVQ 0(R6), F31
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edc84 // fmul v4.4s, v4.4s, v30.4s
-	FMOVQ 0(R6), F31
 	WORD $0x4e24d7ff // fadd v31.4s, v31.4s, v4.4s
 	FMOVQ F31, 0(R6)
 	FMOVD 8(R2), F28
 	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
 	VSHL $7, V1.S4, V1.S4
 	VADD V1.S4, V5.S4, V5.S4
+	FMOVQ 16(R6), F31
 	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edca5 // fmul v5.4s, v5.4s, v30.4s
-	FMOVQ 16(R6), F31
 	WORD $0x4e25d7ff // fadd v31.4s, v31.4s, v5.4s
 	FMOVQ F31, 16(R6)
 	FMOVD 16(R2), F28
 	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
 	VSHL $7, V2.S4, V2.S4
 	VADD V2.S4, V6.S4, V6.S4
+	FMOVQ 32(R6), F31
 	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edcc6 // fmul v6.4s, v6.4s, v30.4s
-	FMOVQ 32(R6), F31
 	WORD $0x4e26d7ff // fadd v31.4s, v31.4s, v6.4s
 	FMOVQ F31, 32(R6)
 	FMOVD 24(R2), F28
 	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
 	VSHL $7, V3.S4, V3.S4
 	VADD V3.S4, V7.S4, V7.S4
+	FMOVQ 48(R6), F31
 	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edce7 // fmul v7.4s, v7.4s, v30.4s
-	FMOVQ 48(R6), F31
 	WORD $0x4e27d7ff // fadd v31.4s, v31.4s, v7.4s
 	FMOVQ F31, 48(R6)
 	ADD $320, R0
@@ -1741,72 +2977,72 @@ block:
 	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
 	VSHL $7, V0.S4, V0.S4
 	VADD V0.S4, V4.S4, V4.S4
+	FMOVQ 0(R6), F31
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edc84 // fmul v4.4s, v4.4s, v30.4s
-	FMOVQ 0(R6), F31
 	WORD $0x4e24d7ff // fadd v31.4s, v31.4s, v4.4s
 	FMOVQ F31, 0(R6)
 	VSHL $7, V8.S4, V8.S4
 	VADD V8.S4, V12.S4, V12.S4
+	FMOVQ 0(R7), F31
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
 	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
 	WORD $0x6e3edd8c // fmul v12.4s, v12.4s, v30.4s
-	FMOVQ 0(R7), F31
 	WORD $0x4e2cd7ff // fadd v31.4s, v31.4s, v12.4s
 	FMOVQ F31, 0(R7)
 	FMOVD 8(R2), F28
 	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
 	VSHL $7, V1.S4, V1.S4
 	VADD V1.S4, V5.S4, V5.S4
+	FMOVQ 16(R6), F31
 	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edca5 // fmul v5.4s, v5.4s, v30.4s
-	FMOVQ 16(R6), F31
 	WORD $0x4e25d7ff // fadd v31.4s, v31.4s, v5.4s
 	FMOVQ F31, 16(R6)
 	VSHL $7, V9.S4, V9.S4
 	VADD V9.S4, V13.S4, V13.S4
+	FMOVQ 16(R7), F31
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
 	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
 	WORD $0x6e3eddad // fmul v13.4s, v13.4s, v30.4s
-	FMOVQ 16(R7), F31
 	WORD $0x4e2dd7ff // fadd v31.4s, v31.4s, v13.4s
 	FMOVQ F31, 16(R7)
 	FMOVD 16(R2), F28
 	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
 	VSHL $7, V2.S4, V2.S4
 	VADD V2.S4, V6.S4, V6.S4
+	FMOVQ 32(R6), F31
 	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edcc6 // fmul v6.4s, v6.4s, v30.4s
-	FMOVQ 32(R6), F31
 	WORD $0x4e26d7ff // fadd v31.4s, v31.4s, v6.4s
 	FMOVQ F31, 32(R6)
 	VSHL $7, V10.S4, V10.S4
 	VADD V10.S4, V14.S4, V14.S4
+	FMOVQ 32(R7), F31
 	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
 	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
 	WORD $0x6e3eddce // fmul v14.4s, v14.4s, v30.4s
-	FMOVQ 32(R7), F31
 	WORD $0x4e2ed7ff // fadd v31.4s, v31.4s, v14.4s
 	FMOVQ F31, 32(R7)
 	FMOVD 24(R2), F28
 	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
 	VSHL $7, V3.S4, V3.S4
 	VADD V3.S4, V7.S4, V7.S4
+	FMOVQ 48(R6), F31
 	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edce7 // fmul v7.4s, v7.4s, v30.4s
-	FMOVQ 48(R6), F31
 	WORD $0x4e27d7ff // fadd v31.4s, v31.4s, v7.4s
 	FMOVQ F31, 48(R6)
 	VSHL $7, V11.S4, V11.S4
 	VADD V11.S4, V15.S4, V15.S4
+	FMOVQ 48(R7), F31
 	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
 	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
 	WORD $0x6e3eddef // fmul v15.4s, v15.4s, v30.4s
-	FMOVQ 48(R7), F31
 	WORD $0x4e2fd7ff // fadd v31.4s, v31.4s, v15.4s
 	FMOVQ F31, 48(R7)
 	ADD $320, R0
@@ -1819,6 +3055,765 @@ block:
 	B block
 
 done:
+	RET
+
+// func neondotQ5_0_q8_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+TEXT ·neondotQ5_0_q8_t1(SB), NOSPLIT, $0-72
+	MOVD y+0(FP), R6
+	MOVD x+24(FP), R8
+	MOVD hi+40(FP), R10
+	MOVD w+16(FP), R0
+	MOVD blocks+64(FP), R3
+	FMOVQ 0(R6), F4
+	FMOVQ 16(R6), F5
+	FMOVQ 32(R6), F6
+	FMOVQ 48(R6), F7
+
+block:
+	CMP $0, R3
+	BLE done
+	SUB $1, R3
+	MOVD R0, R2
+	ADD $32, R0
+	FMOVQ 0(R10), F16
+	FMOVQ 16(R10), F17
+	MOVW 8(R8), R5
+	NEGW R5, R5
+	LSLW $4, R5, R5
+	VDUP R5, V0.S4
+	VDUP R5, V1.S4
+	VDUP R5, V2.S4
+	VDUP R5, V3.S4
+	VMOVI $31, V30.B16
+	FMOVQ 0(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 16(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	FMOVQ 32(R0), F26
+	VAND V30.B16, V26.B16, V26.B16
+	FMOVQ 48(R0), F27
+	VAND V30.B16, V27.B16, V27.B16
+	WORD $0x4f90e300 // sdot v0.4s, v24.16b, v16.4b[0]
+	WORD $0x4f90e321 // sdot v1.4s, v25.16b, v16.4b[0]
+	WORD $0x4f90e342 // sdot v2.4s, v26.16b, v16.4b[0]
+	WORD $0x4f90e363 // sdot v3.4s, v27.16b, v16.4b[0]
+	FMOVQ 64(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 80(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	FMOVQ 96(R0), F26
+	VAND V30.B16, V26.B16, V26.B16
+	FMOVQ 112(R0), F27
+	VAND V30.B16, V27.B16, V27.B16
+	WORD $0x4fb0e300 // sdot v0.4s, v24.16b, v16.4b[1]
+	WORD $0x4fb0e321 // sdot v1.4s, v25.16b, v16.4b[1]
+	WORD $0x4fb0e342 // sdot v2.4s, v26.16b, v16.4b[1]
+	WORD $0x4fb0e363 // sdot v3.4s, v27.16b, v16.4b[1]
+	FMOVQ 128(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 144(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	FMOVQ 160(R0), F26
+	VAND V30.B16, V26.B16, V26.B16
+	FMOVQ 176(R0), F27
+	VAND V30.B16, V27.B16, V27.B16
+	WORD $0x4f90eb00 // sdot v0.4s, v24.16b, v16.4b[2]
+	WORD $0x4f90eb21 // sdot v1.4s, v25.16b, v16.4b[2]
+	WORD $0x4f90eb42 // sdot v2.4s, v26.16b, v16.4b[2]
+	WORD $0x4f90eb63 // sdot v3.4s, v27.16b, v16.4b[2]
+	FMOVQ 192(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 208(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	FMOVQ 224(R0), F26
+	VAND V30.B16, V26.B16, V26.B16
+	FMOVQ 240(R0), F27
+	VAND V30.B16, V27.B16, V27.B16
+	WORD $0x4fb0eb00 // sdot v0.4s, v24.16b, v16.4b[3]
+	WORD $0x4fb0eb21 // sdot v1.4s, v25.16b, v16.4b[3]
+	WORD $0x4fb0eb42 // sdot v2.4s, v26.16b, v16.4b[3]
+	WORD $0x4fb0eb63 // sdot v3.4s, v27.16b, v16.4b[3]
+	FMOVQ 256(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 272(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	FMOVQ 288(R0), F26
+	VAND V30.B16, V26.B16, V26.B16
+	FMOVQ 304(R0), F27
+	VAND V30.B16, V27.B16, V27.B16
+	WORD $0x4f91e300 // sdot v0.4s, v24.16b, v17.4b[0]
+	WORD $0x4f91e321 // sdot v1.4s, v25.16b, v17.4b[0]
+	WORD $0x4f91e342 // sdot v2.4s, v26.16b, v17.4b[0]
+	WORD $0x4f91e363 // sdot v3.4s, v27.16b, v17.4b[0]
+	FMOVQ 0(R0), F24
+	VUSHR $5, V24.B16, V24.B16
+	FMOVQ 64(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 16(R0), F25
+	VUSHR $5, V25.B16, V25.B16
+	FMOVQ 80(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	FMOVQ 32(R0), F26
+	VUSHR $5, V26.B16, V26.B16
+	FMOVQ 96(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V26.B16, V26.B16
+	FMOVQ 48(R0), F27
+	VUSHR $5, V27.B16, V27.B16
+	FMOVQ 112(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V27.B16, V27.B16
+	WORD $0x4fb1e300 // sdot v0.4s, v24.16b, v17.4b[1]
+	WORD $0x4fb1e321 // sdot v1.4s, v25.16b, v17.4b[1]
+	WORD $0x4fb1e342 // sdot v2.4s, v26.16b, v17.4b[1]
+	WORD $0x4fb1e363 // sdot v3.4s, v27.16b, v17.4b[1]
+	FMOVQ 128(R0), F24
+	VUSHR $5, V24.B16, V24.B16
+	FMOVQ 192(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 144(R0), F25
+	VUSHR $5, V25.B16, V25.B16
+	FMOVQ 208(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	FMOVQ 160(R0), F26
+	VUSHR $5, V26.B16, V26.B16
+	FMOVQ 224(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V26.B16, V26.B16
+	FMOVQ 176(R0), F27
+	VUSHR $5, V27.B16, V27.B16
+	FMOVQ 240(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V27.B16, V27.B16
+	WORD $0x4f91eb00 // sdot v0.4s, v24.16b, v17.4b[2]
+	WORD $0x4f91eb21 // sdot v1.4s, v25.16b, v17.4b[2]
+	WORD $0x4f91eb42 // sdot v2.4s, v26.16b, v17.4b[2]
+	WORD $0x4f91eb63 // sdot v3.4s, v27.16b, v17.4b[2]
+	FMOVQ 256(R0), F24
+	VUSHR $5, V24.B16, V24.B16
+	FMOVQ 64(R0), F28
+	VUSHR $4, V28.B16, V28.B16
+	VMOVI $8, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 192(R0), F28
+	VUSHR $3, V28.B16, V28.B16
+	VMOVI $16, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 272(R0), F25
+	VUSHR $5, V25.B16, V25.B16
+	FMOVQ 80(R0), F28
+	VUSHR $4, V28.B16, V28.B16
+	VMOVI $8, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	FMOVQ 208(R0), F28
+	VUSHR $3, V28.B16, V28.B16
+	VMOVI $16, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	FMOVQ 288(R0), F26
+	VUSHR $5, V26.B16, V26.B16
+	FMOVQ 96(R0), F28
+	VUSHR $4, V28.B16, V28.B16
+	VMOVI $8, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V26.B16, V26.B16
+	FMOVQ 224(R0), F28
+	VUSHR $3, V28.B16, V28.B16
+	VMOVI $16, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V26.B16, V26.B16
+	FMOVQ 304(R0), F27
+	VUSHR $5, V27.B16, V27.B16
+	FMOVQ 112(R0), F28
+	VUSHR $4, V28.B16, V28.B16
+	VMOVI $8, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V27.B16, V27.B16
+	FMOVQ 240(R0), F28
+	VUSHR $3, V28.B16, V28.B16
+	VMOVI $16, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V27.B16, V27.B16
+	WORD $0x4fb1eb00 // sdot v0.4s, v24.16b, v17.4b[3]
+	WORD $0x4fb1eb21 // sdot v1.4s, v25.16b, v17.4b[3]
+	WORD $0x4fb1eb42 // sdot v2.4s, v26.16b, v17.4b[3]
+	WORD $0x4fb1eb63 // sdot v3.4s, v27.16b, v17.4b[3]
+	FMOVS 0(R8), F24
+	FMOVD 0(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	WORD $0x4e21d800 // scvtf v0.4s, v0.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc00 // fmul v0.4s, v0.4s, v30.4s
+	WORD $0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	FMOVD 8(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	WORD $0x4e21d821 // scvtf v1.4s, v1.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc21 // fmul v1.4s, v1.4s, v30.4s
+	WORD $0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
+	FMOVD 16(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc42 // fmul v2.4s, v2.4s, v30.4s
+	WORD $0x4e22d4c6 // fadd v6.4s, v6.4s, v2.4s
+	FMOVD 24(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc63 // fmul v3.4s, v3.4s, v30.4s
+	WORD $0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
+	ADD $320, R0
+	ADD $16, R8
+	ADD $32, R10
+	B block
+
+done:
+	FMOVQ F4, 0(R6)
+	FMOVQ F5, 16(R6)
+	FMOVQ F6, 32(R6)
+	FMOVQ F7, 48(R6)
+	RET
+
+// func neondotQ5_0_q8_t4(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+TEXT ·neondotQ5_0_q8_t4(SB), NOSPLIT, $0-72
+	MOVD y+0(FP), R6
+	MOVD yStep+8(FP), R5
+	ADD R5, R6, R7
+	ADD R5, R7, R15
+	ADD R5, R15, R16
+	MOVD x+24(FP), R8
+	MOVD xStep+32(FP), R5
+	ADD R5, R8, R9
+	ADD R5, R9, R17
+	ADD R5, R17, R19
+	MOVD hi+40(FP), R10
+	MOVD planeStep+56(FP), R5
+	ADD R5, R10, R11
+	ADD R5, R11, R20
+	ADD R5, R20, R21
+	MOVD w+16(FP), R0
+	MOVD blocks+64(FP), R3
+	FMOVQ 0(R6), F8
+	FMOVQ 16(R6), F9
+	FMOVQ 0(R7), F10
+	FMOVQ 16(R7), F11
+	FMOVQ 0(R15), F12
+	FMOVQ 16(R15), F13
+	FMOVQ 0(R16), F14
+	FMOVQ 16(R16), F15
+
+block:
+	CMP $0, R3
+	BLE done
+	SUB $1, R3
+	MOVD R0, R2
+	ADD $32, R0
+	FMOVQ 0(R10), F16
+	FMOVQ 16(R10), F17
+	FMOVQ 0(R11), F18
+	FMOVQ 16(R11), F19
+	FMOVQ 0(R20), F20
+	FMOVQ 16(R20), F21
+	FMOVQ 0(R21), F22
+	FMOVQ 16(R21), F23
+	MOVW 8(R8), R5
+	NEGW R5, R5
+	LSLW $4, R5, R5
+	VDUP R5, V0.S4
+	VDUP R5, V1.S4
+	MOVW 8(R9), R5
+	NEGW R5, R5
+	LSLW $4, R5, R5
+	VDUP R5, V2.S4
+	VDUP R5, V3.S4
+	MOVW 8(R17), R5
+	NEGW R5, R5
+	LSLW $4, R5, R5
+	VDUP R5, V4.S4
+	VDUP R5, V5.S4
+	MOVW 8(R19), R5
+	NEGW R5, R5
+	LSLW $4, R5, R5
+	VDUP R5, V6.S4
+	VDUP R5, V7.S4
+	VMOVI $31, V30.B16
+	FMOVQ 0(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 16(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4f90e300 // sdot v0.4s, v24.16b, v16.4b[0]
+	WORD $0x4f90e321 // sdot v1.4s, v25.16b, v16.4b[0]
+	WORD $0x4f92e302 // sdot v2.4s, v24.16b, v18.4b[0]
+	WORD $0x4f92e323 // sdot v3.4s, v25.16b, v18.4b[0]
+	WORD $0x4f94e304 // sdot v4.4s, v24.16b, v20.4b[0]
+	WORD $0x4f94e325 // sdot v5.4s, v25.16b, v20.4b[0]
+	WORD $0x4f96e306 // sdot v6.4s, v24.16b, v22.4b[0]
+	WORD $0x4f96e327 // sdot v7.4s, v25.16b, v22.4b[0]
+	FMOVQ 64(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 80(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4fb0e300 // sdot v0.4s, v24.16b, v16.4b[1]
+	WORD $0x4fb0e321 // sdot v1.4s, v25.16b, v16.4b[1]
+	WORD $0x4fb2e302 // sdot v2.4s, v24.16b, v18.4b[1]
+	WORD $0x4fb2e323 // sdot v3.4s, v25.16b, v18.4b[1]
+	WORD $0x4fb4e304 // sdot v4.4s, v24.16b, v20.4b[1]
+	WORD $0x4fb4e325 // sdot v5.4s, v25.16b, v20.4b[1]
+	WORD $0x4fb6e306 // sdot v6.4s, v24.16b, v22.4b[1]
+	WORD $0x4fb6e327 // sdot v7.4s, v25.16b, v22.4b[1]
+	FMOVQ 128(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 144(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4f90eb00 // sdot v0.4s, v24.16b, v16.4b[2]
+	WORD $0x4f90eb21 // sdot v1.4s, v25.16b, v16.4b[2]
+	WORD $0x4f92eb02 // sdot v2.4s, v24.16b, v18.4b[2]
+	WORD $0x4f92eb23 // sdot v3.4s, v25.16b, v18.4b[2]
+	WORD $0x4f94eb04 // sdot v4.4s, v24.16b, v20.4b[2]
+	WORD $0x4f94eb25 // sdot v5.4s, v25.16b, v20.4b[2]
+	WORD $0x4f96eb06 // sdot v6.4s, v24.16b, v22.4b[2]
+	WORD $0x4f96eb27 // sdot v7.4s, v25.16b, v22.4b[2]
+	FMOVQ 192(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 208(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4fb0eb00 // sdot v0.4s, v24.16b, v16.4b[3]
+	WORD $0x4fb0eb21 // sdot v1.4s, v25.16b, v16.4b[3]
+	WORD $0x4fb2eb02 // sdot v2.4s, v24.16b, v18.4b[3]
+	WORD $0x4fb2eb23 // sdot v3.4s, v25.16b, v18.4b[3]
+	WORD $0x4fb4eb04 // sdot v4.4s, v24.16b, v20.4b[3]
+	WORD $0x4fb4eb25 // sdot v5.4s, v25.16b, v20.4b[3]
+	WORD $0x4fb6eb06 // sdot v6.4s, v24.16b, v22.4b[3]
+	WORD $0x4fb6eb27 // sdot v7.4s, v25.16b, v22.4b[3]
+	FMOVQ 256(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 272(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4f91e300 // sdot v0.4s, v24.16b, v17.4b[0]
+	WORD $0x4f91e321 // sdot v1.4s, v25.16b, v17.4b[0]
+	WORD $0x4f93e302 // sdot v2.4s, v24.16b, v19.4b[0]
+	WORD $0x4f93e323 // sdot v3.4s, v25.16b, v19.4b[0]
+	WORD $0x4f95e304 // sdot v4.4s, v24.16b, v21.4b[0]
+	WORD $0x4f95e325 // sdot v5.4s, v25.16b, v21.4b[0]
+	WORD $0x4f97e306 // sdot v6.4s, v24.16b, v23.4b[0]
+	WORD $0x4f97e327 // sdot v7.4s, v25.16b, v23.4b[0]
+	FMOVQ 0(R0), F24
+	VUSHR $5, V24.B16, V24.B16
+	FMOVQ 64(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 16(R0), F25
+	VUSHR $5, V25.B16, V25.B16
+	FMOVQ 80(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	WORD $0x4fb1e300 // sdot v0.4s, v24.16b, v17.4b[1]
+	WORD $0x4fb1e321 // sdot v1.4s, v25.16b, v17.4b[1]
+	WORD $0x4fb3e302 // sdot v2.4s, v24.16b, v19.4b[1]
+	WORD $0x4fb3e323 // sdot v3.4s, v25.16b, v19.4b[1]
+	WORD $0x4fb5e304 // sdot v4.4s, v24.16b, v21.4b[1]
+	WORD $0x4fb5e325 // sdot v5.4s, v25.16b, v21.4b[1]
+	WORD $0x4fb7e306 // sdot v6.4s, v24.16b, v23.4b[1]
+	WORD $0x4fb7e327 // sdot v7.4s, v25.16b, v23.4b[1]
+	FMOVQ 128(R0), F24
+	VUSHR $5, V24.B16, V24.B16
+	FMOVQ 192(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 144(R0), F25
+	VUSHR $5, V25.B16, V25.B16
+	FMOVQ 208(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	WORD $0x4f91eb00 // sdot v0.4s, v24.16b, v17.4b[2]
+	WORD $0x4f91eb21 // sdot v1.4s, v25.16b, v17.4b[2]
+	WORD $0x4f93eb02 // sdot v2.4s, v24.16b, v19.4b[2]
+	WORD $0x4f93eb23 // sdot v3.4s, v25.16b, v19.4b[2]
+	WORD $0x4f95eb04 // sdot v4.4s, v24.16b, v21.4b[2]
+	WORD $0x4f95eb25 // sdot v5.4s, v25.16b, v21.4b[2]
+	WORD $0x4f97eb06 // sdot v6.4s, v24.16b, v23.4b[2]
+	WORD $0x4f97eb27 // sdot v7.4s, v25.16b, v23.4b[2]
+	FMOVQ 256(R0), F24
+	VUSHR $5, V24.B16, V24.B16
+	FMOVQ 64(R0), F28
+	VUSHR $4, V28.B16, V28.B16
+	VMOVI $8, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 192(R0), F28
+	VUSHR $3, V28.B16, V28.B16
+	VMOVI $16, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 272(R0), F25
+	VUSHR $5, V25.B16, V25.B16
+	FMOVQ 80(R0), F28
+	VUSHR $4, V28.B16, V28.B16
+	VMOVI $8, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	FMOVQ 208(R0), F28
+	VUSHR $3, V28.B16, V28.B16
+	VMOVI $16, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	WORD $0x4fb1eb00 // sdot v0.4s, v24.16b, v17.4b[3]
+	WORD $0x4fb1eb21 // sdot v1.4s, v25.16b, v17.4b[3]
+	WORD $0x4fb3eb02 // sdot v2.4s, v24.16b, v19.4b[3]
+	WORD $0x4fb3eb23 // sdot v3.4s, v25.16b, v19.4b[3]
+	WORD $0x4fb5eb04 // sdot v4.4s, v24.16b, v21.4b[3]
+	WORD $0x4fb5eb25 // sdot v5.4s, v25.16b, v21.4b[3]
+	WORD $0x4fb7eb06 // sdot v6.4s, v24.16b, v23.4b[3]
+	WORD $0x4fb7eb27 // sdot v7.4s, v25.16b, v23.4b[3]
+	FMOVS 0(R8), F24
+	FMOVS 0(R9), F25
+	FMOVS 0(R17), F26
+	FMOVS 0(R19), F27
+	FMOVD 0(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	WORD $0x4e21d800 // scvtf v0.4s, v0.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc00 // fmul v0.4s, v0.4s, v30.4s
+	WORD $0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
+	WORD $0x6e3edc42 // fmul v2.4s, v2.4s, v30.4s
+	WORD $0x4e22d54a // fadd v10.4s, v10.4s, v2.4s
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4f9a939e // fmul v30.4s, v28.4s, v26.s[0]
+	WORD $0x6e3edc84 // fmul v4.4s, v4.4s, v30.4s
+	WORD $0x4e24d58c // fadd v12.4s, v12.4s, v4.4s
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f9b939e // fmul v30.4s, v28.4s, v27.s[0]
+	WORD $0x6e3edcc6 // fmul v6.4s, v6.4s, v30.4s
+	WORD $0x4e26d5ce // fadd v14.4s, v14.4s, v6.4s
+	FMOVD 8(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	WORD $0x4e21d821 // scvtf v1.4s, v1.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc21 // fmul v1.4s, v1.4s, v30.4s
+	WORD $0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
+	WORD $0x6e3edc63 // fmul v3.4s, v3.4s, v30.4s
+	WORD $0x4e23d56b // fadd v11.4s, v11.4s, v3.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4f9a939e // fmul v30.4s, v28.4s, v26.s[0]
+	WORD $0x6e3edca5 // fmul v5.4s, v5.4s, v30.4s
+	WORD $0x4e25d5ad // fadd v13.4s, v13.4s, v5.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f9b939e // fmul v30.4s, v28.4s, v27.s[0]
+	WORD $0x6e3edce7 // fmul v7.4s, v7.4s, v30.4s
+	WORD $0x4e27d5ef // fadd v15.4s, v15.4s, v7.4s
+	ADD $320, R0
+	ADD $16, R8
+	ADD $32, R10
+	ADD $16, R9
+	ADD $32, R11
+	ADD $16, R17
+	ADD $32, R20
+	ADD $16, R19
+	ADD $32, R21
+	B block
+
+done:
+	FMOVQ F8, 0(R6)
+	FMOVQ F9, 16(R6)
+	FMOVQ F10, 0(R7)
+	FMOVQ F11, 16(R7)
+	FMOVQ F12, 0(R15)
+	FMOVQ F13, 16(R15)
+	FMOVQ F14, 0(R16)
+	FMOVQ F15, 16(R16)
+	MOVD y+0(FP), R6
+	MOVD yStep+8(FP), R5
+	ADD R5, R6, R7
+	ADD R5, R7, R15
+	ADD R5, R15, R16
+	MOVD x+24(FP), R8
+	MOVD xStep+32(FP), R5
+	ADD R5, R8, R9
+	ADD R5, R9, R17
+	ADD R5, R17, R19
+	MOVD hi+40(FP), R10
+	MOVD planeStep+56(FP), R5
+	ADD R5, R10, R11
+	ADD R5, R11, R20
+	ADD R5, R20, R21
+	MOVD w+16(FP), R0
+	MOVD blocks+64(FP), R3
+	FMOVQ 32(R6), F8
+	FMOVQ 48(R6), F9
+	FMOVQ 32(R7), F10
+	FMOVQ 48(R7), F11
+	FMOVQ 32(R15), F12
+	FMOVQ 48(R15), F13
+	FMOVQ 32(R16), F14
+	FMOVQ 48(R16), F15
+
+block2:
+	CMP $0, R3
+	BLE done2
+	SUB $1, R3
+	MOVD R0, R2
+	ADD $32, R0
+	FMOVQ 0(R10), F16
+	FMOVQ 16(R10), F17
+	FMOVQ 0(R11), F18
+	FMOVQ 16(R11), F19
+	FMOVQ 0(R20), F20
+	FMOVQ 16(R20), F21
+	FMOVQ 0(R21), F22
+	FMOVQ 16(R21), F23
+	MOVW 8(R8), R5
+	NEGW R5, R5
+	LSLW $4, R5, R5
+	VDUP R5, V0.S4
+	VDUP R5, V1.S4
+	MOVW 8(R9), R5
+	NEGW R5, R5
+	LSLW $4, R5, R5
+	VDUP R5, V2.S4
+	VDUP R5, V3.S4
+	MOVW 8(R17), R5
+	NEGW R5, R5
+	LSLW $4, R5, R5
+	VDUP R5, V4.S4
+	VDUP R5, V5.S4
+	MOVW 8(R19), R5
+	NEGW R5, R5
+	LSLW $4, R5, R5
+	VDUP R5, V6.S4
+	VDUP R5, V7.S4
+	VMOVI $31, V30.B16
+	FMOVQ 32(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 48(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4f90e300 // sdot v0.4s, v24.16b, v16.4b[0]
+	WORD $0x4f90e321 // sdot v1.4s, v25.16b, v16.4b[0]
+	WORD $0x4f92e302 // sdot v2.4s, v24.16b, v18.4b[0]
+	WORD $0x4f92e323 // sdot v3.4s, v25.16b, v18.4b[0]
+	WORD $0x4f94e304 // sdot v4.4s, v24.16b, v20.4b[0]
+	WORD $0x4f94e325 // sdot v5.4s, v25.16b, v20.4b[0]
+	WORD $0x4f96e306 // sdot v6.4s, v24.16b, v22.4b[0]
+	WORD $0x4f96e327 // sdot v7.4s, v25.16b, v22.4b[0]
+	FMOVQ 96(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 112(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4fb0e300 // sdot v0.4s, v24.16b, v16.4b[1]
+	WORD $0x4fb0e321 // sdot v1.4s, v25.16b, v16.4b[1]
+	WORD $0x4fb2e302 // sdot v2.4s, v24.16b, v18.4b[1]
+	WORD $0x4fb2e323 // sdot v3.4s, v25.16b, v18.4b[1]
+	WORD $0x4fb4e304 // sdot v4.4s, v24.16b, v20.4b[1]
+	WORD $0x4fb4e325 // sdot v5.4s, v25.16b, v20.4b[1]
+	WORD $0x4fb6e306 // sdot v6.4s, v24.16b, v22.4b[1]
+	WORD $0x4fb6e327 // sdot v7.4s, v25.16b, v22.4b[1]
+	FMOVQ 160(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 176(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4f90eb00 // sdot v0.4s, v24.16b, v16.4b[2]
+	WORD $0x4f90eb21 // sdot v1.4s, v25.16b, v16.4b[2]
+	WORD $0x4f92eb02 // sdot v2.4s, v24.16b, v18.4b[2]
+	WORD $0x4f92eb23 // sdot v3.4s, v25.16b, v18.4b[2]
+	WORD $0x4f94eb04 // sdot v4.4s, v24.16b, v20.4b[2]
+	WORD $0x4f94eb25 // sdot v5.4s, v25.16b, v20.4b[2]
+	WORD $0x4f96eb06 // sdot v6.4s, v24.16b, v22.4b[2]
+	WORD $0x4f96eb27 // sdot v7.4s, v25.16b, v22.4b[2]
+	FMOVQ 224(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 240(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4fb0eb00 // sdot v0.4s, v24.16b, v16.4b[3]
+	WORD $0x4fb0eb21 // sdot v1.4s, v25.16b, v16.4b[3]
+	WORD $0x4fb2eb02 // sdot v2.4s, v24.16b, v18.4b[3]
+	WORD $0x4fb2eb23 // sdot v3.4s, v25.16b, v18.4b[3]
+	WORD $0x4fb4eb04 // sdot v4.4s, v24.16b, v20.4b[3]
+	WORD $0x4fb4eb25 // sdot v5.4s, v25.16b, v20.4b[3]
+	WORD $0x4fb6eb06 // sdot v6.4s, v24.16b, v22.4b[3]
+	WORD $0x4fb6eb27 // sdot v7.4s, v25.16b, v22.4b[3]
+	FMOVQ 288(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 304(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4f91e300 // sdot v0.4s, v24.16b, v17.4b[0]
+	WORD $0x4f91e321 // sdot v1.4s, v25.16b, v17.4b[0]
+	WORD $0x4f93e302 // sdot v2.4s, v24.16b, v19.4b[0]
+	WORD $0x4f93e323 // sdot v3.4s, v25.16b, v19.4b[0]
+	WORD $0x4f95e304 // sdot v4.4s, v24.16b, v21.4b[0]
+	WORD $0x4f95e325 // sdot v5.4s, v25.16b, v21.4b[0]
+	WORD $0x4f97e306 // sdot v6.4s, v24.16b, v23.4b[0]
+	WORD $0x4f97e327 // sdot v7.4s, v25.16b, v23.4b[0]
+	FMOVQ 32(R0), F24
+	VUSHR $5, V24.B16, V24.B16
+	FMOVQ 96(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 48(R0), F25
+	VUSHR $5, V25.B16, V25.B16
+	FMOVQ 112(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	WORD $0x4fb1e300 // sdot v0.4s, v24.16b, v17.4b[1]
+	WORD $0x4fb1e321 // sdot v1.4s, v25.16b, v17.4b[1]
+	WORD $0x4fb3e302 // sdot v2.4s, v24.16b, v19.4b[1]
+	WORD $0x4fb3e323 // sdot v3.4s, v25.16b, v19.4b[1]
+	WORD $0x4fb5e304 // sdot v4.4s, v24.16b, v21.4b[1]
+	WORD $0x4fb5e325 // sdot v5.4s, v25.16b, v21.4b[1]
+	WORD $0x4fb7e306 // sdot v6.4s, v24.16b, v23.4b[1]
+	WORD $0x4fb7e327 // sdot v7.4s, v25.16b, v23.4b[1]
+	FMOVQ 160(R0), F24
+	VUSHR $5, V24.B16, V24.B16
+	FMOVQ 224(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 176(R0), F25
+	VUSHR $5, V25.B16, V25.B16
+	FMOVQ 240(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	WORD $0x4f91eb00 // sdot v0.4s, v24.16b, v17.4b[2]
+	WORD $0x4f91eb21 // sdot v1.4s, v25.16b, v17.4b[2]
+	WORD $0x4f93eb02 // sdot v2.4s, v24.16b, v19.4b[2]
+	WORD $0x4f93eb23 // sdot v3.4s, v25.16b, v19.4b[2]
+	WORD $0x4f95eb04 // sdot v4.4s, v24.16b, v21.4b[2]
+	WORD $0x4f95eb25 // sdot v5.4s, v25.16b, v21.4b[2]
+	WORD $0x4f97eb06 // sdot v6.4s, v24.16b, v23.4b[2]
+	WORD $0x4f97eb27 // sdot v7.4s, v25.16b, v23.4b[2]
+	FMOVQ 288(R0), F24
+	VUSHR $5, V24.B16, V24.B16
+	FMOVQ 96(R0), F28
+	VUSHR $4, V28.B16, V28.B16
+	VMOVI $8, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 224(R0), F28
+	VUSHR $3, V28.B16, V28.B16
+	VMOVI $16, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 304(R0), F25
+	VUSHR $5, V25.B16, V25.B16
+	FMOVQ 112(R0), F28
+	VUSHR $4, V28.B16, V28.B16
+	VMOVI $8, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	FMOVQ 240(R0), F28
+	VUSHR $3, V28.B16, V28.B16
+	VMOVI $16, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	WORD $0x4fb1eb00 // sdot v0.4s, v24.16b, v17.4b[3]
+	WORD $0x4fb1eb21 // sdot v1.4s, v25.16b, v17.4b[3]
+	WORD $0x4fb3eb02 // sdot v2.4s, v24.16b, v19.4b[3]
+	WORD $0x4fb3eb23 // sdot v3.4s, v25.16b, v19.4b[3]
+	WORD $0x4fb5eb04 // sdot v4.4s, v24.16b, v21.4b[3]
+	WORD $0x4fb5eb25 // sdot v5.4s, v25.16b, v21.4b[3]
+	WORD $0x4fb7eb06 // sdot v6.4s, v24.16b, v23.4b[3]
+	WORD $0x4fb7eb27 // sdot v7.4s, v25.16b, v23.4b[3]
+	FMOVS 0(R8), F24
+	FMOVS 0(R9), F25
+	FMOVS 0(R17), F26
+	FMOVS 0(R19), F27
+	FMOVD 16(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	WORD $0x4e21d800 // scvtf v0.4s, v0.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc00 // fmul v0.4s, v0.4s, v30.4s
+	WORD $0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
+	WORD $0x6e3edc42 // fmul v2.4s, v2.4s, v30.4s
+	WORD $0x4e22d54a // fadd v10.4s, v10.4s, v2.4s
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4f9a939e // fmul v30.4s, v28.4s, v26.s[0]
+	WORD $0x6e3edc84 // fmul v4.4s, v4.4s, v30.4s
+	WORD $0x4e24d58c // fadd v12.4s, v12.4s, v4.4s
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f9b939e // fmul v30.4s, v28.4s, v27.s[0]
+	WORD $0x6e3edcc6 // fmul v6.4s, v6.4s, v30.4s
+	WORD $0x4e26d5ce // fadd v14.4s, v14.4s, v6.4s
+	FMOVD 24(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	WORD $0x4e21d821 // scvtf v1.4s, v1.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc21 // fmul v1.4s, v1.4s, v30.4s
+	WORD $0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
+	WORD $0x6e3edc63 // fmul v3.4s, v3.4s, v30.4s
+	WORD $0x4e23d56b // fadd v11.4s, v11.4s, v3.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4f9a939e // fmul v30.4s, v28.4s, v26.s[0]
+	WORD $0x6e3edca5 // fmul v5.4s, v5.4s, v30.4s
+	WORD $0x4e25d5ad // fadd v13.4s, v13.4s, v5.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f9b939e // fmul v30.4s, v28.4s, v27.s[0]
+	WORD $0x6e3edce7 // fmul v7.4s, v7.4s, v30.4s
+	WORD $0x4e27d5ef // fadd v15.4s, v15.4s, v7.4s
+	ADD $320, R0
+	ADD $16, R8
+	ADD $32, R10
+	ADD $16, R9
+	ADD $32, R11
+	ADD $16, R17
+	ADD $32, R20
+	ADD $16, R19
+	ADD $32, R21
+	B block2
+
+done2:
+	FMOVQ F8, 32(R6)
+	FMOVQ F9, 48(R6)
+	FMOVQ F10, 32(R7)
+	FMOVQ F11, 48(R7)
+	FMOVQ F12, 32(R15)
+	FMOVQ F13, 48(R15)
+	FMOVQ F14, 32(R16)
+	FMOVQ F15, 48(R16)
 	RET
 
 // func neondotQ5_1_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
@@ -2065,10 +4060,10 @@ block:
 	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
 	VSHL $7, V0.S4, V0.S4
 	VADD V0.S4, V4.S4, V4.S4
+	FMOVQ 0(R6), F31
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edc84 // fmul v4.4s, v4.4s, v30.4s
-	FMOVQ 0(R6), F31
 	WORD $0x4e24d7ff // fadd v31.4s, v31.4s, v4.4s
 	WORD $0x4f9a93be // fmul v30.4s, v29.4s, v26.s[0]
 	WORD $0x4e3ed7ff // fadd v31.4s, v31.4s, v30.4s
@@ -2079,10 +4074,10 @@ block:
 	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
 	VSHL $7, V1.S4, V1.S4
 	VADD V1.S4, V5.S4, V5.S4
+	FMOVQ 16(R6), F31
 	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edca5 // fmul v5.4s, v5.4s, v30.4s
-	FMOVQ 16(R6), F31
 	WORD $0x4e25d7ff // fadd v31.4s, v31.4s, v5.4s
 	WORD $0x4f9a93be // fmul v30.4s, v29.4s, v26.s[0]
 	WORD $0x4e3ed7ff // fadd v31.4s, v31.4s, v30.4s
@@ -2093,10 +4088,10 @@ block:
 	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
 	VSHL $7, V2.S4, V2.S4
 	VADD V2.S4, V6.S4, V6.S4
+	FMOVQ 32(R6), F31
 	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edcc6 // fmul v6.4s, v6.4s, v30.4s
-	FMOVQ 32(R6), F31
 	WORD $0x4e26d7ff // fadd v31.4s, v31.4s, v6.4s
 	WORD $0x4f9a93be // fmul v30.4s, v29.4s, v26.s[0]
 	WORD $0x4e3ed7ff // fadd v31.4s, v31.4s, v30.4s
@@ -2107,10 +4102,10 @@ block:
 	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
 	VSHL $7, V3.S4, V3.S4
 	VADD V3.S4, V7.S4, V7.S4
+	FMOVQ 48(R6), F31
 	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edce7 // fmul v7.4s, v7.4s, v30.4s
-	FMOVQ 48(R6), F31
 	WORD $0x4e27d7ff // fadd v31.4s, v31.4s, v7.4s
 	WORD $0x4f9a93be // fmul v30.4s, v29.4s, v26.s[0]
 	WORD $0x4e3ed7ff // fadd v31.4s, v31.4s, v30.4s
@@ -2454,20 +4449,20 @@ block:
 	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
 	VSHL $7, V0.S4, V0.S4
 	VADD V0.S4, V4.S4, V4.S4
+	FMOVQ 0(R6), F31
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edc84 // fmul v4.4s, v4.4s, v30.4s
-	FMOVQ 0(R6), F31
 	WORD $0x4e24d7ff // fadd v31.4s, v31.4s, v4.4s
 	WORD $0x4f9a93be // fmul v30.4s, v29.4s, v26.s[0]
 	WORD $0x4e3ed7ff // fadd v31.4s, v31.4s, v30.4s
 	FMOVQ F31, 0(R6)
 	VSHL $7, V8.S4, V8.S4
 	VADD V8.S4, V12.S4, V12.S4
+	FMOVQ 0(R7), F31
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
 	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
 	WORD $0x6e3edd8c // fmul v12.4s, v12.4s, v30.4s
-	FMOVQ 0(R7), F31
 	WORD $0x4e2cd7ff // fadd v31.4s, v31.4s, v12.4s
 	WORD $0x4f9b93be // fmul v30.4s, v29.4s, v27.s[0]
 	WORD $0x4e3ed7ff // fadd v31.4s, v31.4s, v30.4s
@@ -2478,20 +4473,20 @@ block:
 	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
 	VSHL $7, V1.S4, V1.S4
 	VADD V1.S4, V5.S4, V5.S4
+	FMOVQ 16(R6), F31
 	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edca5 // fmul v5.4s, v5.4s, v30.4s
-	FMOVQ 16(R6), F31
 	WORD $0x4e25d7ff // fadd v31.4s, v31.4s, v5.4s
 	WORD $0x4f9a93be // fmul v30.4s, v29.4s, v26.s[0]
 	WORD $0x4e3ed7ff // fadd v31.4s, v31.4s, v30.4s
 	FMOVQ F31, 16(R6)
 	VSHL $7, V9.S4, V9.S4
 	VADD V9.S4, V13.S4, V13.S4
+	FMOVQ 16(R7), F31
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
 	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
 	WORD $0x6e3eddad // fmul v13.4s, v13.4s, v30.4s
-	FMOVQ 16(R7), F31
 	WORD $0x4e2dd7ff // fadd v31.4s, v31.4s, v13.4s
 	WORD $0x4f9b93be // fmul v30.4s, v29.4s, v27.s[0]
 	WORD $0x4e3ed7ff // fadd v31.4s, v31.4s, v30.4s
@@ -2502,20 +4497,20 @@ block:
 	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
 	VSHL $7, V2.S4, V2.S4
 	VADD V2.S4, V6.S4, V6.S4
+	FMOVQ 32(R6), F31
 	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edcc6 // fmul v6.4s, v6.4s, v30.4s
-	FMOVQ 32(R6), F31
 	WORD $0x4e26d7ff // fadd v31.4s, v31.4s, v6.4s
 	WORD $0x4f9a93be // fmul v30.4s, v29.4s, v26.s[0]
 	WORD $0x4e3ed7ff // fadd v31.4s, v31.4s, v30.4s
 	FMOVQ F31, 32(R6)
 	VSHL $7, V10.S4, V10.S4
 	VADD V10.S4, V14.S4, V14.S4
+	FMOVQ 32(R7), F31
 	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
 	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
 	WORD $0x6e3eddce // fmul v14.4s, v14.4s, v30.4s
-	FMOVQ 32(R7), F31
 	WORD $0x4e2ed7ff // fadd v31.4s, v31.4s, v14.4s
 	WORD $0x4f9b93be // fmul v30.4s, v29.4s, v27.s[0]
 	WORD $0x4e3ed7ff // fadd v31.4s, v31.4s, v30.4s
@@ -2526,20 +4521,20 @@ block:
 	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
 	VSHL $7, V3.S4, V3.S4
 	VADD V3.S4, V7.S4, V7.S4
+	FMOVQ 48(R6), F31
 	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edce7 // fmul v7.4s, v7.4s, v30.4s
-	FMOVQ 48(R6), F31
 	WORD $0x4e27d7ff // fadd v31.4s, v31.4s, v7.4s
 	WORD $0x4f9a93be // fmul v30.4s, v29.4s, v26.s[0]
 	WORD $0x4e3ed7ff // fadd v31.4s, v31.4s, v30.4s
 	FMOVQ F31, 48(R6)
 	VSHL $7, V11.S4, V11.S4
 	VADD V11.S4, V15.S4, V15.S4
+	FMOVQ 48(R7), F31
 	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
 	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
 	WORD $0x6e3eddef // fmul v15.4s, v15.4s, v30.4s
-	FMOVQ 48(R7), F31
 	WORD $0x4e2fd7ff // fadd v31.4s, v31.4s, v15.4s
 	WORD $0x4f9b93be // fmul v30.4s, v29.4s, v27.s[0]
 	WORD $0x4e3ed7ff // fadd v31.4s, v31.4s, v30.4s
@@ -2554,6 +4549,803 @@ block:
 	B block
 
 done:
+	RET
+
+// func neondotQ5_1_q8_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+TEXT ·neondotQ5_1_q8_t1(SB), NOSPLIT, $0-72
+	MOVD y+0(FP), R6
+	MOVD x+24(FP), R8
+	MOVD hi+40(FP), R10
+	MOVD w+16(FP), R0
+	MOVD blocks+64(FP), R3
+	FMOVQ 0(R6), F4
+	FMOVQ 16(R6), F5
+	FMOVQ 32(R6), F6
+	FMOVQ 48(R6), F7
+
+block:
+	CMP $0, R3
+	BLE done
+	SUB $1, R3
+	MOVD R0, R2
+	ADD $64, R0
+	FMOVQ 0(R10), F16
+	FMOVQ 16(R10), F17
+	VEOR V0.B16, V0.B16, V0.B16
+	VEOR V1.B16, V1.B16, V1.B16
+	VEOR V2.B16, V2.B16, V2.B16
+	VEOR V3.B16, V3.B16, V3.B16
+	VMOVI $31, V30.B16
+	FMOVQ 0(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 16(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	FMOVQ 32(R0), F26
+	VAND V30.B16, V26.B16, V26.B16
+	FMOVQ 48(R0), F27
+	VAND V30.B16, V27.B16, V27.B16
+	WORD $0x4f90e300 // sdot v0.4s, v24.16b, v16.4b[0]
+	WORD $0x4f90e321 // sdot v1.4s, v25.16b, v16.4b[0]
+	WORD $0x4f90e342 // sdot v2.4s, v26.16b, v16.4b[0]
+	WORD $0x4f90e363 // sdot v3.4s, v27.16b, v16.4b[0]
+	FMOVQ 64(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 80(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	FMOVQ 96(R0), F26
+	VAND V30.B16, V26.B16, V26.B16
+	FMOVQ 112(R0), F27
+	VAND V30.B16, V27.B16, V27.B16
+	WORD $0x4fb0e300 // sdot v0.4s, v24.16b, v16.4b[1]
+	WORD $0x4fb0e321 // sdot v1.4s, v25.16b, v16.4b[1]
+	WORD $0x4fb0e342 // sdot v2.4s, v26.16b, v16.4b[1]
+	WORD $0x4fb0e363 // sdot v3.4s, v27.16b, v16.4b[1]
+	FMOVQ 128(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 144(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	FMOVQ 160(R0), F26
+	VAND V30.B16, V26.B16, V26.B16
+	FMOVQ 176(R0), F27
+	VAND V30.B16, V27.B16, V27.B16
+	WORD $0x4f90eb00 // sdot v0.4s, v24.16b, v16.4b[2]
+	WORD $0x4f90eb21 // sdot v1.4s, v25.16b, v16.4b[2]
+	WORD $0x4f90eb42 // sdot v2.4s, v26.16b, v16.4b[2]
+	WORD $0x4f90eb63 // sdot v3.4s, v27.16b, v16.4b[2]
+	FMOVQ 192(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 208(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	FMOVQ 224(R0), F26
+	VAND V30.B16, V26.B16, V26.B16
+	FMOVQ 240(R0), F27
+	VAND V30.B16, V27.B16, V27.B16
+	WORD $0x4fb0eb00 // sdot v0.4s, v24.16b, v16.4b[3]
+	WORD $0x4fb0eb21 // sdot v1.4s, v25.16b, v16.4b[3]
+	WORD $0x4fb0eb42 // sdot v2.4s, v26.16b, v16.4b[3]
+	WORD $0x4fb0eb63 // sdot v3.4s, v27.16b, v16.4b[3]
+	FMOVQ 256(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 272(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	FMOVQ 288(R0), F26
+	VAND V30.B16, V26.B16, V26.B16
+	FMOVQ 304(R0), F27
+	VAND V30.B16, V27.B16, V27.B16
+	WORD $0x4f91e300 // sdot v0.4s, v24.16b, v17.4b[0]
+	WORD $0x4f91e321 // sdot v1.4s, v25.16b, v17.4b[0]
+	WORD $0x4f91e342 // sdot v2.4s, v26.16b, v17.4b[0]
+	WORD $0x4f91e363 // sdot v3.4s, v27.16b, v17.4b[0]
+	FMOVQ 0(R0), F24
+	VUSHR $5, V24.B16, V24.B16
+	FMOVQ 64(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 16(R0), F25
+	VUSHR $5, V25.B16, V25.B16
+	FMOVQ 80(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	FMOVQ 32(R0), F26
+	VUSHR $5, V26.B16, V26.B16
+	FMOVQ 96(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V26.B16, V26.B16
+	FMOVQ 48(R0), F27
+	VUSHR $5, V27.B16, V27.B16
+	FMOVQ 112(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V27.B16, V27.B16
+	WORD $0x4fb1e300 // sdot v0.4s, v24.16b, v17.4b[1]
+	WORD $0x4fb1e321 // sdot v1.4s, v25.16b, v17.4b[1]
+	WORD $0x4fb1e342 // sdot v2.4s, v26.16b, v17.4b[1]
+	WORD $0x4fb1e363 // sdot v3.4s, v27.16b, v17.4b[1]
+	FMOVQ 128(R0), F24
+	VUSHR $5, V24.B16, V24.B16
+	FMOVQ 192(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 144(R0), F25
+	VUSHR $5, V25.B16, V25.B16
+	FMOVQ 208(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	FMOVQ 160(R0), F26
+	VUSHR $5, V26.B16, V26.B16
+	FMOVQ 224(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V26.B16, V26.B16
+	FMOVQ 176(R0), F27
+	VUSHR $5, V27.B16, V27.B16
+	FMOVQ 240(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V27.B16, V27.B16
+	WORD $0x4f91eb00 // sdot v0.4s, v24.16b, v17.4b[2]
+	WORD $0x4f91eb21 // sdot v1.4s, v25.16b, v17.4b[2]
+	WORD $0x4f91eb42 // sdot v2.4s, v26.16b, v17.4b[2]
+	WORD $0x4f91eb63 // sdot v3.4s, v27.16b, v17.4b[2]
+	FMOVQ 256(R0), F24
+	VUSHR $5, V24.B16, V24.B16
+	FMOVQ 64(R0), F28
+	VUSHR $4, V28.B16, V28.B16
+	VMOVI $8, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 192(R0), F28
+	VUSHR $3, V28.B16, V28.B16
+	VMOVI $16, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 272(R0), F25
+	VUSHR $5, V25.B16, V25.B16
+	FMOVQ 80(R0), F28
+	VUSHR $4, V28.B16, V28.B16
+	VMOVI $8, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	FMOVQ 208(R0), F28
+	VUSHR $3, V28.B16, V28.B16
+	VMOVI $16, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	FMOVQ 288(R0), F26
+	VUSHR $5, V26.B16, V26.B16
+	FMOVQ 96(R0), F28
+	VUSHR $4, V28.B16, V28.B16
+	VMOVI $8, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V26.B16, V26.B16
+	FMOVQ 224(R0), F28
+	VUSHR $3, V28.B16, V28.B16
+	VMOVI $16, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V26.B16, V26.B16
+	FMOVQ 304(R0), F27
+	VUSHR $5, V27.B16, V27.B16
+	FMOVQ 112(R0), F28
+	VUSHR $4, V28.B16, V28.B16
+	VMOVI $8, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V27.B16, V27.B16
+	FMOVQ 240(R0), F28
+	VUSHR $3, V28.B16, V28.B16
+	VMOVI $16, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V27.B16, V27.B16
+	WORD $0x4fb1eb00 // sdot v0.4s, v24.16b, v17.4b[3]
+	WORD $0x4fb1eb21 // sdot v1.4s, v25.16b, v17.4b[3]
+	WORD $0x4fb1eb42 // sdot v2.4s, v26.16b, v17.4b[3]
+	WORD $0x4fb1eb63 // sdot v3.4s, v27.16b, v17.4b[3]
+	FMOVS 0(R8), F24
+	FMOVS 4(R8), F16
+	FMOVD 0(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVD 32(R2), F29
+	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
+	WORD $0x4e21d800 // scvtf v0.4s, v0.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc00 // fmul v0.4s, v0.4s, v30.4s
+	WORD $0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	WORD $0x4f9093be // fmul v30.4s, v29.4s, v16.s[0]
+	WORD $0x4e3ed484 // fadd v4.4s, v4.4s, v30.4s
+	FMOVD 8(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVD 40(R2), F29
+	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
+	WORD $0x4e21d821 // scvtf v1.4s, v1.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc21 // fmul v1.4s, v1.4s, v30.4s
+	WORD $0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
+	WORD $0x4f9093be // fmul v30.4s, v29.4s, v16.s[0]
+	WORD $0x4e3ed4a5 // fadd v5.4s, v5.4s, v30.4s
+	FMOVD 16(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVD 48(R2), F29
+	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc42 // fmul v2.4s, v2.4s, v30.4s
+	WORD $0x4e22d4c6 // fadd v6.4s, v6.4s, v2.4s
+	WORD $0x4f9093be // fmul v30.4s, v29.4s, v16.s[0]
+	WORD $0x4e3ed4c6 // fadd v6.4s, v6.4s, v30.4s
+	FMOVD 24(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVD 56(R2), F29
+	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc63 // fmul v3.4s, v3.4s, v30.4s
+	WORD $0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
+	WORD $0x4f9093be // fmul v30.4s, v29.4s, v16.s[0]
+	WORD $0x4e3ed4e7 // fadd v7.4s, v7.4s, v30.4s
+	ADD $320, R0
+	ADD $16, R8
+	ADD $32, R10
+	B block
+
+done:
+	FMOVQ F4, 0(R6)
+	FMOVQ F5, 16(R6)
+	FMOVQ F6, 32(R6)
+	FMOVQ F7, 48(R6)
+	RET
+
+// func neondotQ5_1_q8_t4(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+TEXT ·neondotQ5_1_q8_t4(SB), NOSPLIT, $0-72
+	MOVD y+0(FP), R6
+	MOVD yStep+8(FP), R5
+	ADD R5, R6, R7
+	ADD R5, R7, R15
+	ADD R5, R15, R16
+	MOVD x+24(FP), R8
+	MOVD xStep+32(FP), R5
+	ADD R5, R8, R9
+	ADD R5, R9, R17
+	ADD R5, R17, R19
+	MOVD hi+40(FP), R10
+	MOVD planeStep+56(FP), R5
+	ADD R5, R10, R11
+	ADD R5, R11, R20
+	ADD R5, R20, R21
+	MOVD w+16(FP), R0
+	MOVD blocks+64(FP), R3
+	FMOVQ 0(R6), F8
+	FMOVQ 16(R6), F9
+	FMOVQ 0(R7), F10
+	FMOVQ 16(R7), F11
+	FMOVQ 0(R15), F12
+	FMOVQ 16(R15), F13
+	FMOVQ 0(R16), F14
+	FMOVQ 16(R16), F15
+
+block:
+	CMP $0, R3
+	BLE done
+	SUB $1, R3
+	MOVD R0, R2
+	ADD $64, R0
+	FMOVQ 0(R10), F16
+	FMOVQ 16(R10), F17
+	FMOVQ 0(R11), F18
+	FMOVQ 16(R11), F19
+	FMOVQ 0(R20), F20
+	FMOVQ 16(R20), F21
+	FMOVQ 0(R21), F22
+	FMOVQ 16(R21), F23
+	VEOR V0.B16, V0.B16, V0.B16
+	VEOR V1.B16, V1.B16, V1.B16
+	VEOR V2.B16, V2.B16, V2.B16
+	VEOR V3.B16, V3.B16, V3.B16
+	VEOR V4.B16, V4.B16, V4.B16
+	VEOR V5.B16, V5.B16, V5.B16
+	VEOR V6.B16, V6.B16, V6.B16
+	VEOR V7.B16, V7.B16, V7.B16
+	VMOVI $31, V30.B16
+	FMOVQ 0(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 16(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4f90e300 // sdot v0.4s, v24.16b, v16.4b[0]
+	WORD $0x4f90e321 // sdot v1.4s, v25.16b, v16.4b[0]
+	WORD $0x4f92e302 // sdot v2.4s, v24.16b, v18.4b[0]
+	WORD $0x4f92e323 // sdot v3.4s, v25.16b, v18.4b[0]
+	WORD $0x4f94e304 // sdot v4.4s, v24.16b, v20.4b[0]
+	WORD $0x4f94e325 // sdot v5.4s, v25.16b, v20.4b[0]
+	WORD $0x4f96e306 // sdot v6.4s, v24.16b, v22.4b[0]
+	WORD $0x4f96e327 // sdot v7.4s, v25.16b, v22.4b[0]
+	FMOVQ 64(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 80(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4fb0e300 // sdot v0.4s, v24.16b, v16.4b[1]
+	WORD $0x4fb0e321 // sdot v1.4s, v25.16b, v16.4b[1]
+	WORD $0x4fb2e302 // sdot v2.4s, v24.16b, v18.4b[1]
+	WORD $0x4fb2e323 // sdot v3.4s, v25.16b, v18.4b[1]
+	WORD $0x4fb4e304 // sdot v4.4s, v24.16b, v20.4b[1]
+	WORD $0x4fb4e325 // sdot v5.4s, v25.16b, v20.4b[1]
+	WORD $0x4fb6e306 // sdot v6.4s, v24.16b, v22.4b[1]
+	WORD $0x4fb6e327 // sdot v7.4s, v25.16b, v22.4b[1]
+	FMOVQ 128(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 144(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4f90eb00 // sdot v0.4s, v24.16b, v16.4b[2]
+	WORD $0x4f90eb21 // sdot v1.4s, v25.16b, v16.4b[2]
+	WORD $0x4f92eb02 // sdot v2.4s, v24.16b, v18.4b[2]
+	WORD $0x4f92eb23 // sdot v3.4s, v25.16b, v18.4b[2]
+	WORD $0x4f94eb04 // sdot v4.4s, v24.16b, v20.4b[2]
+	WORD $0x4f94eb25 // sdot v5.4s, v25.16b, v20.4b[2]
+	WORD $0x4f96eb06 // sdot v6.4s, v24.16b, v22.4b[2]
+	WORD $0x4f96eb27 // sdot v7.4s, v25.16b, v22.4b[2]
+	FMOVQ 192(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 208(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4fb0eb00 // sdot v0.4s, v24.16b, v16.4b[3]
+	WORD $0x4fb0eb21 // sdot v1.4s, v25.16b, v16.4b[3]
+	WORD $0x4fb2eb02 // sdot v2.4s, v24.16b, v18.4b[3]
+	WORD $0x4fb2eb23 // sdot v3.4s, v25.16b, v18.4b[3]
+	WORD $0x4fb4eb04 // sdot v4.4s, v24.16b, v20.4b[3]
+	WORD $0x4fb4eb25 // sdot v5.4s, v25.16b, v20.4b[3]
+	WORD $0x4fb6eb06 // sdot v6.4s, v24.16b, v22.4b[3]
+	WORD $0x4fb6eb27 // sdot v7.4s, v25.16b, v22.4b[3]
+	FMOVQ 256(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 272(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4f91e300 // sdot v0.4s, v24.16b, v17.4b[0]
+	WORD $0x4f91e321 // sdot v1.4s, v25.16b, v17.4b[0]
+	WORD $0x4f93e302 // sdot v2.4s, v24.16b, v19.4b[0]
+	WORD $0x4f93e323 // sdot v3.4s, v25.16b, v19.4b[0]
+	WORD $0x4f95e304 // sdot v4.4s, v24.16b, v21.4b[0]
+	WORD $0x4f95e325 // sdot v5.4s, v25.16b, v21.4b[0]
+	WORD $0x4f97e306 // sdot v6.4s, v24.16b, v23.4b[0]
+	WORD $0x4f97e327 // sdot v7.4s, v25.16b, v23.4b[0]
+	FMOVQ 0(R0), F24
+	VUSHR $5, V24.B16, V24.B16
+	FMOVQ 64(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 16(R0), F25
+	VUSHR $5, V25.B16, V25.B16
+	FMOVQ 80(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	WORD $0x4fb1e300 // sdot v0.4s, v24.16b, v17.4b[1]
+	WORD $0x4fb1e321 // sdot v1.4s, v25.16b, v17.4b[1]
+	WORD $0x4fb3e302 // sdot v2.4s, v24.16b, v19.4b[1]
+	WORD $0x4fb3e323 // sdot v3.4s, v25.16b, v19.4b[1]
+	WORD $0x4fb5e304 // sdot v4.4s, v24.16b, v21.4b[1]
+	WORD $0x4fb5e325 // sdot v5.4s, v25.16b, v21.4b[1]
+	WORD $0x4fb7e306 // sdot v6.4s, v24.16b, v23.4b[1]
+	WORD $0x4fb7e327 // sdot v7.4s, v25.16b, v23.4b[1]
+	FMOVQ 128(R0), F24
+	VUSHR $5, V24.B16, V24.B16
+	FMOVQ 192(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 144(R0), F25
+	VUSHR $5, V25.B16, V25.B16
+	FMOVQ 208(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	WORD $0x4f91eb00 // sdot v0.4s, v24.16b, v17.4b[2]
+	WORD $0x4f91eb21 // sdot v1.4s, v25.16b, v17.4b[2]
+	WORD $0x4f93eb02 // sdot v2.4s, v24.16b, v19.4b[2]
+	WORD $0x4f93eb23 // sdot v3.4s, v25.16b, v19.4b[2]
+	WORD $0x4f95eb04 // sdot v4.4s, v24.16b, v21.4b[2]
+	WORD $0x4f95eb25 // sdot v5.4s, v25.16b, v21.4b[2]
+	WORD $0x4f97eb06 // sdot v6.4s, v24.16b, v23.4b[2]
+	WORD $0x4f97eb27 // sdot v7.4s, v25.16b, v23.4b[2]
+	FMOVQ 256(R0), F24
+	VUSHR $5, V24.B16, V24.B16
+	FMOVQ 64(R0), F28
+	VUSHR $4, V28.B16, V28.B16
+	VMOVI $8, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 192(R0), F28
+	VUSHR $3, V28.B16, V28.B16
+	VMOVI $16, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 272(R0), F25
+	VUSHR $5, V25.B16, V25.B16
+	FMOVQ 80(R0), F28
+	VUSHR $4, V28.B16, V28.B16
+	VMOVI $8, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	FMOVQ 208(R0), F28
+	VUSHR $3, V28.B16, V28.B16
+	VMOVI $16, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	WORD $0x4fb1eb00 // sdot v0.4s, v24.16b, v17.4b[3]
+	WORD $0x4fb1eb21 // sdot v1.4s, v25.16b, v17.4b[3]
+	WORD $0x4fb3eb02 // sdot v2.4s, v24.16b, v19.4b[3]
+	WORD $0x4fb3eb23 // sdot v3.4s, v25.16b, v19.4b[3]
+	WORD $0x4fb5eb04 // sdot v4.4s, v24.16b, v21.4b[3]
+	WORD $0x4fb5eb25 // sdot v5.4s, v25.16b, v21.4b[3]
+	WORD $0x4fb7eb06 // sdot v6.4s, v24.16b, v23.4b[3]
+	WORD $0x4fb7eb27 // sdot v7.4s, v25.16b, v23.4b[3]
+	FMOVS 0(R8), F24
+	FMOVS 4(R8), F16
+	FMOVS 0(R9), F25
+	FMOVS 4(R9), F17
+	FMOVS 0(R17), F26
+	FMOVS 4(R17), F18
+	FMOVS 0(R19), F27
+	FMOVS 4(R19), F19
+	FMOVD 0(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVD 32(R2), F29
+	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
+	WORD $0x4e21d800 // scvtf v0.4s, v0.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc00 // fmul v0.4s, v0.4s, v30.4s
+	WORD $0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	WORD $0x4f9093be // fmul v30.4s, v29.4s, v16.s[0]
+	WORD $0x4e3ed508 // fadd v8.4s, v8.4s, v30.4s
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
+	WORD $0x6e3edc42 // fmul v2.4s, v2.4s, v30.4s
+	WORD $0x4e22d54a // fadd v10.4s, v10.4s, v2.4s
+	WORD $0x4f9193be // fmul v30.4s, v29.4s, v17.s[0]
+	WORD $0x4e3ed54a // fadd v10.4s, v10.4s, v30.4s
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4f9a939e // fmul v30.4s, v28.4s, v26.s[0]
+	WORD $0x6e3edc84 // fmul v4.4s, v4.4s, v30.4s
+	WORD $0x4e24d58c // fadd v12.4s, v12.4s, v4.4s
+	WORD $0x4f9293be // fmul v30.4s, v29.4s, v18.s[0]
+	WORD $0x4e3ed58c // fadd v12.4s, v12.4s, v30.4s
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f9b939e // fmul v30.4s, v28.4s, v27.s[0]
+	WORD $0x6e3edcc6 // fmul v6.4s, v6.4s, v30.4s
+	WORD $0x4e26d5ce // fadd v14.4s, v14.4s, v6.4s
+	WORD $0x4f9393be // fmul v30.4s, v29.4s, v19.s[0]
+	WORD $0x4e3ed5ce // fadd v14.4s, v14.4s, v30.4s
+	FMOVD 8(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVD 40(R2), F29
+	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
+	WORD $0x4e21d821 // scvtf v1.4s, v1.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc21 // fmul v1.4s, v1.4s, v30.4s
+	WORD $0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
+	WORD $0x4f9093be // fmul v30.4s, v29.4s, v16.s[0]
+	WORD $0x4e3ed529 // fadd v9.4s, v9.4s, v30.4s
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
+	WORD $0x6e3edc63 // fmul v3.4s, v3.4s, v30.4s
+	WORD $0x4e23d56b // fadd v11.4s, v11.4s, v3.4s
+	WORD $0x4f9193be // fmul v30.4s, v29.4s, v17.s[0]
+	WORD $0x4e3ed56b // fadd v11.4s, v11.4s, v30.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4f9a939e // fmul v30.4s, v28.4s, v26.s[0]
+	WORD $0x6e3edca5 // fmul v5.4s, v5.4s, v30.4s
+	WORD $0x4e25d5ad // fadd v13.4s, v13.4s, v5.4s
+	WORD $0x4f9293be // fmul v30.4s, v29.4s, v18.s[0]
+	WORD $0x4e3ed5ad // fadd v13.4s, v13.4s, v30.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f9b939e // fmul v30.4s, v28.4s, v27.s[0]
+	WORD $0x6e3edce7 // fmul v7.4s, v7.4s, v30.4s
+	WORD $0x4e27d5ef // fadd v15.4s, v15.4s, v7.4s
+	WORD $0x4f9393be // fmul v30.4s, v29.4s, v19.s[0]
+	WORD $0x4e3ed5ef // fadd v15.4s, v15.4s, v30.4s
+	ADD $320, R0
+	ADD $16, R8
+	ADD $32, R10
+	ADD $16, R9
+	ADD $32, R11
+	ADD $16, R17
+	ADD $32, R20
+	ADD $16, R19
+	ADD $32, R21
+	B block
+
+done:
+	FMOVQ F8, 0(R6)
+	FMOVQ F9, 16(R6)
+	FMOVQ F10, 0(R7)
+	FMOVQ F11, 16(R7)
+	FMOVQ F12, 0(R15)
+	FMOVQ F13, 16(R15)
+	FMOVQ F14, 0(R16)
+	FMOVQ F15, 16(R16)
+	MOVD y+0(FP), R6
+	MOVD yStep+8(FP), R5
+	ADD R5, R6, R7
+	ADD R5, R7, R15
+	ADD R5, R15, R16
+	MOVD x+24(FP), R8
+	MOVD xStep+32(FP), R5
+	ADD R5, R8, R9
+	ADD R5, R9, R17
+	ADD R5, R17, R19
+	MOVD hi+40(FP), R10
+	MOVD planeStep+56(FP), R5
+	ADD R5, R10, R11
+	ADD R5, R11, R20
+	ADD R5, R20, R21
+	MOVD w+16(FP), R0
+	MOVD blocks+64(FP), R3
+	FMOVQ 32(R6), F8
+	FMOVQ 48(R6), F9
+	FMOVQ 32(R7), F10
+	FMOVQ 48(R7), F11
+	FMOVQ 32(R15), F12
+	FMOVQ 48(R15), F13
+	FMOVQ 32(R16), F14
+	FMOVQ 48(R16), F15
+
+block2:
+	CMP $0, R3
+	BLE done2
+	SUB $1, R3
+	MOVD R0, R2
+	ADD $64, R0
+	FMOVQ 0(R10), F16
+	FMOVQ 16(R10), F17
+	FMOVQ 0(R11), F18
+	FMOVQ 16(R11), F19
+	FMOVQ 0(R20), F20
+	FMOVQ 16(R20), F21
+	FMOVQ 0(R21), F22
+	FMOVQ 16(R21), F23
+	VEOR V0.B16, V0.B16, V0.B16
+	VEOR V1.B16, V1.B16, V1.B16
+	VEOR V2.B16, V2.B16, V2.B16
+	VEOR V3.B16, V3.B16, V3.B16
+	VEOR V4.B16, V4.B16, V4.B16
+	VEOR V5.B16, V5.B16, V5.B16
+	VEOR V6.B16, V6.B16, V6.B16
+	VEOR V7.B16, V7.B16, V7.B16
+	VMOVI $31, V30.B16
+	FMOVQ 32(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 48(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4f90e300 // sdot v0.4s, v24.16b, v16.4b[0]
+	WORD $0x4f90e321 // sdot v1.4s, v25.16b, v16.4b[0]
+	WORD $0x4f92e302 // sdot v2.4s, v24.16b, v18.4b[0]
+	WORD $0x4f92e323 // sdot v3.4s, v25.16b, v18.4b[0]
+	WORD $0x4f94e304 // sdot v4.4s, v24.16b, v20.4b[0]
+	WORD $0x4f94e325 // sdot v5.4s, v25.16b, v20.4b[0]
+	WORD $0x4f96e306 // sdot v6.4s, v24.16b, v22.4b[0]
+	WORD $0x4f96e327 // sdot v7.4s, v25.16b, v22.4b[0]
+	FMOVQ 96(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 112(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4fb0e300 // sdot v0.4s, v24.16b, v16.4b[1]
+	WORD $0x4fb0e321 // sdot v1.4s, v25.16b, v16.4b[1]
+	WORD $0x4fb2e302 // sdot v2.4s, v24.16b, v18.4b[1]
+	WORD $0x4fb2e323 // sdot v3.4s, v25.16b, v18.4b[1]
+	WORD $0x4fb4e304 // sdot v4.4s, v24.16b, v20.4b[1]
+	WORD $0x4fb4e325 // sdot v5.4s, v25.16b, v20.4b[1]
+	WORD $0x4fb6e306 // sdot v6.4s, v24.16b, v22.4b[1]
+	WORD $0x4fb6e327 // sdot v7.4s, v25.16b, v22.4b[1]
+	FMOVQ 160(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 176(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4f90eb00 // sdot v0.4s, v24.16b, v16.4b[2]
+	WORD $0x4f90eb21 // sdot v1.4s, v25.16b, v16.4b[2]
+	WORD $0x4f92eb02 // sdot v2.4s, v24.16b, v18.4b[2]
+	WORD $0x4f92eb23 // sdot v3.4s, v25.16b, v18.4b[2]
+	WORD $0x4f94eb04 // sdot v4.4s, v24.16b, v20.4b[2]
+	WORD $0x4f94eb25 // sdot v5.4s, v25.16b, v20.4b[2]
+	WORD $0x4f96eb06 // sdot v6.4s, v24.16b, v22.4b[2]
+	WORD $0x4f96eb27 // sdot v7.4s, v25.16b, v22.4b[2]
+	FMOVQ 224(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 240(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4fb0eb00 // sdot v0.4s, v24.16b, v16.4b[3]
+	WORD $0x4fb0eb21 // sdot v1.4s, v25.16b, v16.4b[3]
+	WORD $0x4fb2eb02 // sdot v2.4s, v24.16b, v18.4b[3]
+	WORD $0x4fb2eb23 // sdot v3.4s, v25.16b, v18.4b[3]
+	WORD $0x4fb4eb04 // sdot v4.4s, v24.16b, v20.4b[3]
+	WORD $0x4fb4eb25 // sdot v5.4s, v25.16b, v20.4b[3]
+	WORD $0x4fb6eb06 // sdot v6.4s, v24.16b, v22.4b[3]
+	WORD $0x4fb6eb27 // sdot v7.4s, v25.16b, v22.4b[3]
+	FMOVQ 288(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 304(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4f91e300 // sdot v0.4s, v24.16b, v17.4b[0]
+	WORD $0x4f91e321 // sdot v1.4s, v25.16b, v17.4b[0]
+	WORD $0x4f93e302 // sdot v2.4s, v24.16b, v19.4b[0]
+	WORD $0x4f93e323 // sdot v3.4s, v25.16b, v19.4b[0]
+	WORD $0x4f95e304 // sdot v4.4s, v24.16b, v21.4b[0]
+	WORD $0x4f95e325 // sdot v5.4s, v25.16b, v21.4b[0]
+	WORD $0x4f97e306 // sdot v6.4s, v24.16b, v23.4b[0]
+	WORD $0x4f97e327 // sdot v7.4s, v25.16b, v23.4b[0]
+	FMOVQ 32(R0), F24
+	VUSHR $5, V24.B16, V24.B16
+	FMOVQ 96(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 48(R0), F25
+	VUSHR $5, V25.B16, V25.B16
+	FMOVQ 112(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	WORD $0x4fb1e300 // sdot v0.4s, v24.16b, v17.4b[1]
+	WORD $0x4fb1e321 // sdot v1.4s, v25.16b, v17.4b[1]
+	WORD $0x4fb3e302 // sdot v2.4s, v24.16b, v19.4b[1]
+	WORD $0x4fb3e323 // sdot v3.4s, v25.16b, v19.4b[1]
+	WORD $0x4fb5e304 // sdot v4.4s, v24.16b, v21.4b[1]
+	WORD $0x4fb5e325 // sdot v5.4s, v25.16b, v21.4b[1]
+	WORD $0x4fb7e306 // sdot v6.4s, v24.16b, v23.4b[1]
+	WORD $0x4fb7e327 // sdot v7.4s, v25.16b, v23.4b[1]
+	FMOVQ 160(R0), F24
+	VUSHR $5, V24.B16, V24.B16
+	FMOVQ 224(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 176(R0), F25
+	VUSHR $5, V25.B16, V25.B16
+	FMOVQ 240(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	WORD $0x4f91eb00 // sdot v0.4s, v24.16b, v17.4b[2]
+	WORD $0x4f91eb21 // sdot v1.4s, v25.16b, v17.4b[2]
+	WORD $0x4f93eb02 // sdot v2.4s, v24.16b, v19.4b[2]
+	WORD $0x4f93eb23 // sdot v3.4s, v25.16b, v19.4b[2]
+	WORD $0x4f95eb04 // sdot v4.4s, v24.16b, v21.4b[2]
+	WORD $0x4f95eb25 // sdot v5.4s, v25.16b, v21.4b[2]
+	WORD $0x4f97eb06 // sdot v6.4s, v24.16b, v23.4b[2]
+	WORD $0x4f97eb27 // sdot v7.4s, v25.16b, v23.4b[2]
+	FMOVQ 288(R0), F24
+	VUSHR $5, V24.B16, V24.B16
+	FMOVQ 96(R0), F28
+	VUSHR $4, V28.B16, V28.B16
+	VMOVI $8, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 224(R0), F28
+	VUSHR $3, V28.B16, V28.B16
+	VMOVI $16, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 304(R0), F25
+	VUSHR $5, V25.B16, V25.B16
+	FMOVQ 112(R0), F28
+	VUSHR $4, V28.B16, V28.B16
+	VMOVI $8, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	FMOVQ 240(R0), F28
+	VUSHR $3, V28.B16, V28.B16
+	VMOVI $16, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	WORD $0x4fb1eb00 // sdot v0.4s, v24.16b, v17.4b[3]
+	WORD $0x4fb1eb21 // sdot v1.4s, v25.16b, v17.4b[3]
+	WORD $0x4fb3eb02 // sdot v2.4s, v24.16b, v19.4b[3]
+	WORD $0x4fb3eb23 // sdot v3.4s, v25.16b, v19.4b[3]
+	WORD $0x4fb5eb04 // sdot v4.4s, v24.16b, v21.4b[3]
+	WORD $0x4fb5eb25 // sdot v5.4s, v25.16b, v21.4b[3]
+	WORD $0x4fb7eb06 // sdot v6.4s, v24.16b, v23.4b[3]
+	WORD $0x4fb7eb27 // sdot v7.4s, v25.16b, v23.4b[3]
+	FMOVS 0(R8), F24
+	FMOVS 4(R8), F16
+	FMOVS 0(R9), F25
+	FMOVS 4(R9), F17
+	FMOVS 0(R17), F26
+	FMOVS 4(R17), F18
+	FMOVS 0(R19), F27
+	FMOVS 4(R19), F19
+	FMOVD 16(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVD 48(R2), F29
+	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
+	WORD $0x4e21d800 // scvtf v0.4s, v0.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc00 // fmul v0.4s, v0.4s, v30.4s
+	WORD $0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	WORD $0x4f9093be // fmul v30.4s, v29.4s, v16.s[0]
+	WORD $0x4e3ed508 // fadd v8.4s, v8.4s, v30.4s
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
+	WORD $0x6e3edc42 // fmul v2.4s, v2.4s, v30.4s
+	WORD $0x4e22d54a // fadd v10.4s, v10.4s, v2.4s
+	WORD $0x4f9193be // fmul v30.4s, v29.4s, v17.s[0]
+	WORD $0x4e3ed54a // fadd v10.4s, v10.4s, v30.4s
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4f9a939e // fmul v30.4s, v28.4s, v26.s[0]
+	WORD $0x6e3edc84 // fmul v4.4s, v4.4s, v30.4s
+	WORD $0x4e24d58c // fadd v12.4s, v12.4s, v4.4s
+	WORD $0x4f9293be // fmul v30.4s, v29.4s, v18.s[0]
+	WORD $0x4e3ed58c // fadd v12.4s, v12.4s, v30.4s
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f9b939e // fmul v30.4s, v28.4s, v27.s[0]
+	WORD $0x6e3edcc6 // fmul v6.4s, v6.4s, v30.4s
+	WORD $0x4e26d5ce // fadd v14.4s, v14.4s, v6.4s
+	WORD $0x4f9393be // fmul v30.4s, v29.4s, v19.s[0]
+	WORD $0x4e3ed5ce // fadd v14.4s, v14.4s, v30.4s
+	FMOVD 24(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVD 56(R2), F29
+	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
+	WORD $0x4e21d821 // scvtf v1.4s, v1.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc21 // fmul v1.4s, v1.4s, v30.4s
+	WORD $0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
+	WORD $0x4f9093be // fmul v30.4s, v29.4s, v16.s[0]
+	WORD $0x4e3ed529 // fadd v9.4s, v9.4s, v30.4s
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
+	WORD $0x6e3edc63 // fmul v3.4s, v3.4s, v30.4s
+	WORD $0x4e23d56b // fadd v11.4s, v11.4s, v3.4s
+	WORD $0x4f9193be // fmul v30.4s, v29.4s, v17.s[0]
+	WORD $0x4e3ed56b // fadd v11.4s, v11.4s, v30.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4f9a939e // fmul v30.4s, v28.4s, v26.s[0]
+	WORD $0x6e3edca5 // fmul v5.4s, v5.4s, v30.4s
+	WORD $0x4e25d5ad // fadd v13.4s, v13.4s, v5.4s
+	WORD $0x4f9293be // fmul v30.4s, v29.4s, v18.s[0]
+	WORD $0x4e3ed5ad // fadd v13.4s, v13.4s, v30.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f9b939e // fmul v30.4s, v28.4s, v27.s[0]
+	WORD $0x6e3edce7 // fmul v7.4s, v7.4s, v30.4s
+	WORD $0x4e27d5ef // fadd v15.4s, v15.4s, v7.4s
+	WORD $0x4f9393be // fmul v30.4s, v29.4s, v19.s[0]
+	WORD $0x4e3ed5ef // fadd v15.4s, v15.4s, v30.4s
+	ADD $320, R0
+	ADD $16, R8
+	ADD $32, R10
+	ADD $16, R9
+	ADD $32, R11
+	ADD $16, R17
+	ADD $32, R20
+	ADD $16, R19
+	ADD $32, R21
+	B block2
+
+done2:
+	FMOVQ F8, 32(R6)
+	FMOVQ F9, 48(R6)
+	FMOVQ F10, 32(R7)
+	FMOVQ F11, 48(R7)
+	FMOVQ F12, 32(R15)
+	FMOVQ F13, 48(R15)
+	FMOVQ F14, 32(R16)
+	FMOVQ F15, 48(R16)
 	RET
 
 // func neondotQ8_0_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
@@ -2684,40 +5476,40 @@ block:
 	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
 	VSHL $7, V0.S4, V0.S4
 	VADD V0.S4, V4.S4, V4.S4
+	FMOVQ 0(R6), F31
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edc84 // fmul v4.4s, v4.4s, v30.4s
-	FMOVQ 0(R6), F31
 	WORD $0x4e24d7ff // fadd v31.4s, v31.4s, v4.4s
 	FMOVQ F31, 0(R6)
 	FMOVD 8(R2), F28
 	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
 	VSHL $7, V1.S4, V1.S4
 	VADD V1.S4, V5.S4, V5.S4
+	FMOVQ 16(R6), F31
 	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edca5 // fmul v5.4s, v5.4s, v30.4s
-	FMOVQ 16(R6), F31
 	WORD $0x4e25d7ff // fadd v31.4s, v31.4s, v5.4s
 	FMOVQ F31, 16(R6)
 	FMOVD 16(R2), F28
 	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
 	VSHL $7, V2.S4, V2.S4
 	VADD V2.S4, V6.S4, V6.S4
+	FMOVQ 32(R6), F31
 	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edcc6 // fmul v6.4s, v6.4s, v30.4s
-	FMOVQ 32(R6), F31
 	WORD $0x4e26d7ff // fadd v31.4s, v31.4s, v6.4s
 	FMOVQ F31, 32(R6)
 	FMOVD 24(R2), F28
 	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
 	VSHL $7, V3.S4, V3.S4
 	VADD V3.S4, V7.S4, V7.S4
+	FMOVQ 48(R6), F31
 	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edce7 // fmul v7.4s, v7.4s, v30.4s
-	FMOVQ 48(R6), F31
 	WORD $0x4e27d7ff // fadd v31.4s, v31.4s, v7.4s
 	FMOVQ F31, 48(R6)
 	ADD $512, R0
@@ -2942,72 +5734,72 @@ block:
 	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
 	VSHL $7, V0.S4, V0.S4
 	VADD V0.S4, V4.S4, V4.S4
+	FMOVQ 0(R6), F31
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edc84 // fmul v4.4s, v4.4s, v30.4s
-	FMOVQ 0(R6), F31
 	WORD $0x4e24d7ff // fadd v31.4s, v31.4s, v4.4s
 	FMOVQ F31, 0(R6)
 	VSHL $7, V8.S4, V8.S4
 	VADD V8.S4, V12.S4, V12.S4
+	FMOVQ 0(R7), F31
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
 	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
 	WORD $0x6e3edd8c // fmul v12.4s, v12.4s, v30.4s
-	FMOVQ 0(R7), F31
 	WORD $0x4e2cd7ff // fadd v31.4s, v31.4s, v12.4s
 	FMOVQ F31, 0(R7)
 	FMOVD 8(R2), F28
 	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
 	VSHL $7, V1.S4, V1.S4
 	VADD V1.S4, V5.S4, V5.S4
+	FMOVQ 16(R6), F31
 	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edca5 // fmul v5.4s, v5.4s, v30.4s
-	FMOVQ 16(R6), F31
 	WORD $0x4e25d7ff // fadd v31.4s, v31.4s, v5.4s
 	FMOVQ F31, 16(R6)
 	VSHL $7, V9.S4, V9.S4
 	VADD V9.S4, V13.S4, V13.S4
+	FMOVQ 16(R7), F31
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
 	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
 	WORD $0x6e3eddad // fmul v13.4s, v13.4s, v30.4s
-	FMOVQ 16(R7), F31
 	WORD $0x4e2dd7ff // fadd v31.4s, v31.4s, v13.4s
 	FMOVQ F31, 16(R7)
 	FMOVD 16(R2), F28
 	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
 	VSHL $7, V2.S4, V2.S4
 	VADD V2.S4, V6.S4, V6.S4
+	FMOVQ 32(R6), F31
 	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edcc6 // fmul v6.4s, v6.4s, v30.4s
-	FMOVQ 32(R6), F31
 	WORD $0x4e26d7ff // fadd v31.4s, v31.4s, v6.4s
 	FMOVQ F31, 32(R6)
 	VSHL $7, V10.S4, V10.S4
 	VADD V10.S4, V14.S4, V14.S4
+	FMOVQ 32(R7), F31
 	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
 	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
 	WORD $0x6e3eddce // fmul v14.4s, v14.4s, v30.4s
-	FMOVQ 32(R7), F31
 	WORD $0x4e2ed7ff // fadd v31.4s, v31.4s, v14.4s
 	FMOVQ F31, 32(R7)
 	FMOVD 24(R2), F28
 	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
 	VSHL $7, V3.S4, V3.S4
 	VADD V3.S4, V7.S4, V7.S4
+	FMOVQ 48(R6), F31
 	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edce7 // fmul v7.4s, v7.4s, v30.4s
-	FMOVQ 48(R6), F31
 	WORD $0x4e27d7ff // fadd v31.4s, v31.4s, v7.4s
 	FMOVQ F31, 48(R6)
 	VSHL $7, V11.S4, V11.S4
 	VADD V11.S4, V15.S4, V15.S4
+	FMOVQ 48(R7), F31
 	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
 	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
 	WORD $0x6e3eddef // fmul v15.4s, v15.4s, v30.4s
-	FMOVQ 48(R7), F31
 	WORD $0x4e2fd7ff // fadd v31.4s, v31.4s, v15.4s
 	FMOVQ F31, 48(R7)
 	ADD $512, R0
@@ -3020,6 +5812,511 @@ block:
 	B block
 
 done:
+	RET
+
+// func neondotQ8_0_q8_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+TEXT ·neondotQ8_0_q8_t1(SB), NOSPLIT, $0-72
+	MOVD y+0(FP), R6
+	MOVD x+24(FP), R8
+	MOVD hi+40(FP), R10
+	MOVD w+16(FP), R0
+	MOVD blocks+64(FP), R3
+	FMOVQ 0(R6), F4
+	FMOVQ 16(R6), F5
+	FMOVQ 32(R6), F6
+	FMOVQ 48(R6), F7
+
+block:
+	CMP $0, R3
+	BLE done
+	SUB $1, R3
+	MOVD R0, R2
+	ADD $32, R0
+	FMOVQ 0(R10), F16
+	FMOVQ 16(R10), F17
+	VEOR V0.B16, V0.B16, V0.B16
+	VEOR V1.B16, V1.B16, V1.B16
+	VEOR V2.B16, V2.B16, V2.B16
+	VEOR V3.B16, V3.B16, V3.B16
+	FMOVQ 0(R0), F24
+	FMOVQ 16(R0), F25
+	FMOVQ 32(R0), F26
+	FMOVQ 48(R0), F27
+	WORD $0x4f90e300 // sdot v0.4s, v24.16b, v16.4b[0]
+	WORD $0x4f90e321 // sdot v1.4s, v25.16b, v16.4b[0]
+	WORD $0x4f90e342 // sdot v2.4s, v26.16b, v16.4b[0]
+	WORD $0x4f90e363 // sdot v3.4s, v27.16b, v16.4b[0]
+	FMOVQ 64(R0), F24
+	FMOVQ 80(R0), F25
+	FMOVQ 96(R0), F26
+	FMOVQ 112(R0), F27
+	WORD $0x4fb0e300 // sdot v0.4s, v24.16b, v16.4b[1]
+	WORD $0x4fb0e321 // sdot v1.4s, v25.16b, v16.4b[1]
+	WORD $0x4fb0e342 // sdot v2.4s, v26.16b, v16.4b[1]
+	WORD $0x4fb0e363 // sdot v3.4s, v27.16b, v16.4b[1]
+	FMOVQ 128(R0), F24
+	FMOVQ 144(R0), F25
+	FMOVQ 160(R0), F26
+	FMOVQ 176(R0), F27
+	WORD $0x4f90eb00 // sdot v0.4s, v24.16b, v16.4b[2]
+	WORD $0x4f90eb21 // sdot v1.4s, v25.16b, v16.4b[2]
+	WORD $0x4f90eb42 // sdot v2.4s, v26.16b, v16.4b[2]
+	WORD $0x4f90eb63 // sdot v3.4s, v27.16b, v16.4b[2]
+	FMOVQ 192(R0), F24
+	FMOVQ 208(R0), F25
+	FMOVQ 224(R0), F26
+	FMOVQ 240(R0), F27
+	WORD $0x4fb0eb00 // sdot v0.4s, v24.16b, v16.4b[3]
+	WORD $0x4fb0eb21 // sdot v1.4s, v25.16b, v16.4b[3]
+	WORD $0x4fb0eb42 // sdot v2.4s, v26.16b, v16.4b[3]
+	WORD $0x4fb0eb63 // sdot v3.4s, v27.16b, v16.4b[3]
+	FMOVQ 256(R0), F24
+	FMOVQ 272(R0), F25
+	FMOVQ 288(R0), F26
+	FMOVQ 304(R0), F27
+	WORD $0x4f91e300 // sdot v0.4s, v24.16b, v17.4b[0]
+	WORD $0x4f91e321 // sdot v1.4s, v25.16b, v17.4b[0]
+	WORD $0x4f91e342 // sdot v2.4s, v26.16b, v17.4b[0]
+	WORD $0x4f91e363 // sdot v3.4s, v27.16b, v17.4b[0]
+	FMOVQ 320(R0), F24
+	FMOVQ 336(R0), F25
+	FMOVQ 352(R0), F26
+	FMOVQ 368(R0), F27
+	WORD $0x4fb1e300 // sdot v0.4s, v24.16b, v17.4b[1]
+	WORD $0x4fb1e321 // sdot v1.4s, v25.16b, v17.4b[1]
+	WORD $0x4fb1e342 // sdot v2.4s, v26.16b, v17.4b[1]
+	WORD $0x4fb1e363 // sdot v3.4s, v27.16b, v17.4b[1]
+	FMOVQ 384(R0), F24
+	FMOVQ 400(R0), F25
+	FMOVQ 416(R0), F26
+	FMOVQ 432(R0), F27
+	WORD $0x4f91eb00 // sdot v0.4s, v24.16b, v17.4b[2]
+	WORD $0x4f91eb21 // sdot v1.4s, v25.16b, v17.4b[2]
+	WORD $0x4f91eb42 // sdot v2.4s, v26.16b, v17.4b[2]
+	WORD $0x4f91eb63 // sdot v3.4s, v27.16b, v17.4b[2]
+	FMOVQ 448(R0), F24
+	FMOVQ 464(R0), F25
+	FMOVQ 480(R0), F26
+	FMOVQ 496(R0), F27
+	WORD $0x4fb1eb00 // sdot v0.4s, v24.16b, v17.4b[3]
+	WORD $0x4fb1eb21 // sdot v1.4s, v25.16b, v17.4b[3]
+	WORD $0x4fb1eb42 // sdot v2.4s, v26.16b, v17.4b[3]
+	WORD $0x4fb1eb63 // sdot v3.4s, v27.16b, v17.4b[3]
+	FMOVS 0(R8), F24
+	FMOVD 0(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	WORD $0x4e21d800 // scvtf v0.4s, v0.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc00 // fmul v0.4s, v0.4s, v30.4s
+	WORD $0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	FMOVD 8(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	WORD $0x4e21d821 // scvtf v1.4s, v1.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc21 // fmul v1.4s, v1.4s, v30.4s
+	WORD $0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
+	FMOVD 16(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc42 // fmul v2.4s, v2.4s, v30.4s
+	WORD $0x4e22d4c6 // fadd v6.4s, v6.4s, v2.4s
+	FMOVD 24(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc63 // fmul v3.4s, v3.4s, v30.4s
+	WORD $0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
+	ADD $512, R0
+	ADD $16, R8
+	ADD $32, R10
+	B block
+
+done:
+	FMOVQ F4, 0(R6)
+	FMOVQ F5, 16(R6)
+	FMOVQ F6, 32(R6)
+	FMOVQ F7, 48(R6)
+	RET
+
+// func neondotQ8_0_q8_t4(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+TEXT ·neondotQ8_0_q8_t4(SB), NOSPLIT, $0-72
+	MOVD y+0(FP), R6
+	MOVD yStep+8(FP), R5
+	ADD R5, R6, R7
+	ADD R5, R7, R15
+	ADD R5, R15, R16
+	MOVD x+24(FP), R8
+	MOVD xStep+32(FP), R5
+	ADD R5, R8, R9
+	ADD R5, R9, R17
+	ADD R5, R17, R19
+	MOVD hi+40(FP), R10
+	MOVD planeStep+56(FP), R5
+	ADD R5, R10, R11
+	ADD R5, R11, R20
+	ADD R5, R20, R21
+	MOVD w+16(FP), R0
+	MOVD blocks+64(FP), R3
+	FMOVQ 0(R6), F8
+	FMOVQ 16(R6), F9
+	FMOVQ 0(R7), F10
+	FMOVQ 16(R7), F11
+	FMOVQ 0(R15), F12
+	FMOVQ 16(R15), F13
+	FMOVQ 0(R16), F14
+	FMOVQ 16(R16), F15
+
+block:
+	CMP $0, R3
+	BLE done
+	SUB $1, R3
+	MOVD R0, R2
+	ADD $32, R0
+	FMOVQ 0(R10), F16
+	FMOVQ 16(R10), F17
+	FMOVQ 0(R11), F18
+	FMOVQ 16(R11), F19
+	FMOVQ 0(R20), F20
+	FMOVQ 16(R20), F21
+	FMOVQ 0(R21), F22
+	FMOVQ 16(R21), F23
+	VEOR V0.B16, V0.B16, V0.B16
+	VEOR V1.B16, V1.B16, V1.B16
+	VEOR V2.B16, V2.B16, V2.B16
+	VEOR V3.B16, V3.B16, V3.B16
+	VEOR V4.B16, V4.B16, V4.B16
+	VEOR V5.B16, V5.B16, V5.B16
+	VEOR V6.B16, V6.B16, V6.B16
+	VEOR V7.B16, V7.B16, V7.B16
+	FMOVQ 0(R0), F24
+	FMOVQ 16(R0), F25
+	WORD $0x4f90e300 // sdot v0.4s, v24.16b, v16.4b[0]
+	WORD $0x4f90e321 // sdot v1.4s, v25.16b, v16.4b[0]
+	WORD $0x4f92e302 // sdot v2.4s, v24.16b, v18.4b[0]
+	WORD $0x4f92e323 // sdot v3.4s, v25.16b, v18.4b[0]
+	WORD $0x4f94e304 // sdot v4.4s, v24.16b, v20.4b[0]
+	WORD $0x4f94e325 // sdot v5.4s, v25.16b, v20.4b[0]
+	WORD $0x4f96e306 // sdot v6.4s, v24.16b, v22.4b[0]
+	WORD $0x4f96e327 // sdot v7.4s, v25.16b, v22.4b[0]
+	FMOVQ 64(R0), F24
+	FMOVQ 80(R0), F25
+	WORD $0x4fb0e300 // sdot v0.4s, v24.16b, v16.4b[1]
+	WORD $0x4fb0e321 // sdot v1.4s, v25.16b, v16.4b[1]
+	WORD $0x4fb2e302 // sdot v2.4s, v24.16b, v18.4b[1]
+	WORD $0x4fb2e323 // sdot v3.4s, v25.16b, v18.4b[1]
+	WORD $0x4fb4e304 // sdot v4.4s, v24.16b, v20.4b[1]
+	WORD $0x4fb4e325 // sdot v5.4s, v25.16b, v20.4b[1]
+	WORD $0x4fb6e306 // sdot v6.4s, v24.16b, v22.4b[1]
+	WORD $0x4fb6e327 // sdot v7.4s, v25.16b, v22.4b[1]
+	FMOVQ 128(R0), F24
+	FMOVQ 144(R0), F25
+	WORD $0x4f90eb00 // sdot v0.4s, v24.16b, v16.4b[2]
+	WORD $0x4f90eb21 // sdot v1.4s, v25.16b, v16.4b[2]
+	WORD $0x4f92eb02 // sdot v2.4s, v24.16b, v18.4b[2]
+	WORD $0x4f92eb23 // sdot v3.4s, v25.16b, v18.4b[2]
+	WORD $0x4f94eb04 // sdot v4.4s, v24.16b, v20.4b[2]
+	WORD $0x4f94eb25 // sdot v5.4s, v25.16b, v20.4b[2]
+	WORD $0x4f96eb06 // sdot v6.4s, v24.16b, v22.4b[2]
+	WORD $0x4f96eb27 // sdot v7.4s, v25.16b, v22.4b[2]
+	FMOVQ 192(R0), F24
+	FMOVQ 208(R0), F25
+	WORD $0x4fb0eb00 // sdot v0.4s, v24.16b, v16.4b[3]
+	WORD $0x4fb0eb21 // sdot v1.4s, v25.16b, v16.4b[3]
+	WORD $0x4fb2eb02 // sdot v2.4s, v24.16b, v18.4b[3]
+	WORD $0x4fb2eb23 // sdot v3.4s, v25.16b, v18.4b[3]
+	WORD $0x4fb4eb04 // sdot v4.4s, v24.16b, v20.4b[3]
+	WORD $0x4fb4eb25 // sdot v5.4s, v25.16b, v20.4b[3]
+	WORD $0x4fb6eb06 // sdot v6.4s, v24.16b, v22.4b[3]
+	WORD $0x4fb6eb27 // sdot v7.4s, v25.16b, v22.4b[3]
+	FMOVQ 256(R0), F24
+	FMOVQ 272(R0), F25
+	WORD $0x4f91e300 // sdot v0.4s, v24.16b, v17.4b[0]
+	WORD $0x4f91e321 // sdot v1.4s, v25.16b, v17.4b[0]
+	WORD $0x4f93e302 // sdot v2.4s, v24.16b, v19.4b[0]
+	WORD $0x4f93e323 // sdot v3.4s, v25.16b, v19.4b[0]
+	WORD $0x4f95e304 // sdot v4.4s, v24.16b, v21.4b[0]
+	WORD $0x4f95e325 // sdot v5.4s, v25.16b, v21.4b[0]
+	WORD $0x4f97e306 // sdot v6.4s, v24.16b, v23.4b[0]
+	WORD $0x4f97e327 // sdot v7.4s, v25.16b, v23.4b[0]
+	FMOVQ 320(R0), F24
+	FMOVQ 336(R0), F25
+	WORD $0x4fb1e300 // sdot v0.4s, v24.16b, v17.4b[1]
+	WORD $0x4fb1e321 // sdot v1.4s, v25.16b, v17.4b[1]
+	WORD $0x4fb3e302 // sdot v2.4s, v24.16b, v19.4b[1]
+	WORD $0x4fb3e323 // sdot v3.4s, v25.16b, v19.4b[1]
+	WORD $0x4fb5e304 // sdot v4.4s, v24.16b, v21.4b[1]
+	WORD $0x4fb5e325 // sdot v5.4s, v25.16b, v21.4b[1]
+	WORD $0x4fb7e306 // sdot v6.4s, v24.16b, v23.4b[1]
+	WORD $0x4fb7e327 // sdot v7.4s, v25.16b, v23.4b[1]
+	FMOVQ 384(R0), F24
+	FMOVQ 400(R0), F25
+	WORD $0x4f91eb00 // sdot v0.4s, v24.16b, v17.4b[2]
+	WORD $0x4f91eb21 // sdot v1.4s, v25.16b, v17.4b[2]
+	WORD $0x4f93eb02 // sdot v2.4s, v24.16b, v19.4b[2]
+	WORD $0x4f93eb23 // sdot v3.4s, v25.16b, v19.4b[2]
+	WORD $0x4f95eb04 // sdot v4.4s, v24.16b, v21.4b[2]
+	WORD $0x4f95eb25 // sdot v5.4s, v25.16b, v21.4b[2]
+	WORD $0x4f97eb06 // sdot v6.4s, v24.16b, v23.4b[2]
+	WORD $0x4f97eb27 // sdot v7.4s, v25.16b, v23.4b[2]
+	FMOVQ 448(R0), F24
+	FMOVQ 464(R0), F25
+	WORD $0x4fb1eb00 // sdot v0.4s, v24.16b, v17.4b[3]
+	WORD $0x4fb1eb21 // sdot v1.4s, v25.16b, v17.4b[3]
+	WORD $0x4fb3eb02 // sdot v2.4s, v24.16b, v19.4b[3]
+	WORD $0x4fb3eb23 // sdot v3.4s, v25.16b, v19.4b[3]
+	WORD $0x4fb5eb04 // sdot v4.4s, v24.16b, v21.4b[3]
+	WORD $0x4fb5eb25 // sdot v5.4s, v25.16b, v21.4b[3]
+	WORD $0x4fb7eb06 // sdot v6.4s, v24.16b, v23.4b[3]
+	WORD $0x4fb7eb27 // sdot v7.4s, v25.16b, v23.4b[3]
+	FMOVS 0(R8), F24
+	FMOVS 0(R9), F25
+	FMOVS 0(R17), F26
+	FMOVS 0(R19), F27
+	FMOVD 0(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	WORD $0x4e21d800 // scvtf v0.4s, v0.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc00 // fmul v0.4s, v0.4s, v30.4s
+	WORD $0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
+	WORD $0x6e3edc42 // fmul v2.4s, v2.4s, v30.4s
+	WORD $0x4e22d54a // fadd v10.4s, v10.4s, v2.4s
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4f9a939e // fmul v30.4s, v28.4s, v26.s[0]
+	WORD $0x6e3edc84 // fmul v4.4s, v4.4s, v30.4s
+	WORD $0x4e24d58c // fadd v12.4s, v12.4s, v4.4s
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f9b939e // fmul v30.4s, v28.4s, v27.s[0]
+	WORD $0x6e3edcc6 // fmul v6.4s, v6.4s, v30.4s
+	WORD $0x4e26d5ce // fadd v14.4s, v14.4s, v6.4s
+	FMOVD 8(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	WORD $0x4e21d821 // scvtf v1.4s, v1.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc21 // fmul v1.4s, v1.4s, v30.4s
+	WORD $0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
+	WORD $0x6e3edc63 // fmul v3.4s, v3.4s, v30.4s
+	WORD $0x4e23d56b // fadd v11.4s, v11.4s, v3.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4f9a939e // fmul v30.4s, v28.4s, v26.s[0]
+	WORD $0x6e3edca5 // fmul v5.4s, v5.4s, v30.4s
+	WORD $0x4e25d5ad // fadd v13.4s, v13.4s, v5.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f9b939e // fmul v30.4s, v28.4s, v27.s[0]
+	WORD $0x6e3edce7 // fmul v7.4s, v7.4s, v30.4s
+	WORD $0x4e27d5ef // fadd v15.4s, v15.4s, v7.4s
+	ADD $512, R0
+	ADD $16, R8
+	ADD $32, R10
+	ADD $16, R9
+	ADD $32, R11
+	ADD $16, R17
+	ADD $32, R20
+	ADD $16, R19
+	ADD $32, R21
+	B block
+
+done:
+	FMOVQ F8, 0(R6)
+	FMOVQ F9, 16(R6)
+	FMOVQ F10, 0(R7)
+	FMOVQ F11, 16(R7)
+	FMOVQ F12, 0(R15)
+	FMOVQ F13, 16(R15)
+	FMOVQ F14, 0(R16)
+	FMOVQ F15, 16(R16)
+	MOVD y+0(FP), R6
+	MOVD yStep+8(FP), R5
+	ADD R5, R6, R7
+	ADD R5, R7, R15
+	ADD R5, R15, R16
+	MOVD x+24(FP), R8
+	MOVD xStep+32(FP), R5
+	ADD R5, R8, R9
+	ADD R5, R9, R17
+	ADD R5, R17, R19
+	MOVD hi+40(FP), R10
+	MOVD planeStep+56(FP), R5
+	ADD R5, R10, R11
+	ADD R5, R11, R20
+	ADD R5, R20, R21
+	MOVD w+16(FP), R0
+	MOVD blocks+64(FP), R3
+	FMOVQ 32(R6), F8
+	FMOVQ 48(R6), F9
+	FMOVQ 32(R7), F10
+	FMOVQ 48(R7), F11
+	FMOVQ 32(R15), F12
+	FMOVQ 48(R15), F13
+	FMOVQ 32(R16), F14
+	FMOVQ 48(R16), F15
+
+block2:
+	CMP $0, R3
+	BLE done2
+	SUB $1, R3
+	MOVD R0, R2
+	ADD $32, R0
+	FMOVQ 0(R10), F16
+	FMOVQ 16(R10), F17
+	FMOVQ 0(R11), F18
+	FMOVQ 16(R11), F19
+	FMOVQ 0(R20), F20
+	FMOVQ 16(R20), F21
+	FMOVQ 0(R21), F22
+	FMOVQ 16(R21), F23
+	VEOR V0.B16, V0.B16, V0.B16
+	VEOR V1.B16, V1.B16, V1.B16
+	VEOR V2.B16, V2.B16, V2.B16
+	VEOR V3.B16, V3.B16, V3.B16
+	VEOR V4.B16, V4.B16, V4.B16
+	VEOR V5.B16, V5.B16, V5.B16
+	VEOR V6.B16, V6.B16, V6.B16
+	VEOR V7.B16, V7.B16, V7.B16
+	FMOVQ 32(R0), F24
+	FMOVQ 48(R0), F25
+	WORD $0x4f90e300 // sdot v0.4s, v24.16b, v16.4b[0]
+	WORD $0x4f90e321 // sdot v1.4s, v25.16b, v16.4b[0]
+	WORD $0x4f92e302 // sdot v2.4s, v24.16b, v18.4b[0]
+	WORD $0x4f92e323 // sdot v3.4s, v25.16b, v18.4b[0]
+	WORD $0x4f94e304 // sdot v4.4s, v24.16b, v20.4b[0]
+	WORD $0x4f94e325 // sdot v5.4s, v25.16b, v20.4b[0]
+	WORD $0x4f96e306 // sdot v6.4s, v24.16b, v22.4b[0]
+	WORD $0x4f96e327 // sdot v7.4s, v25.16b, v22.4b[0]
+	FMOVQ 96(R0), F24
+	FMOVQ 112(R0), F25
+	WORD $0x4fb0e300 // sdot v0.4s, v24.16b, v16.4b[1]
+	WORD $0x4fb0e321 // sdot v1.4s, v25.16b, v16.4b[1]
+	WORD $0x4fb2e302 // sdot v2.4s, v24.16b, v18.4b[1]
+	WORD $0x4fb2e323 // sdot v3.4s, v25.16b, v18.4b[1]
+	WORD $0x4fb4e304 // sdot v4.4s, v24.16b, v20.4b[1]
+	WORD $0x4fb4e325 // sdot v5.4s, v25.16b, v20.4b[1]
+	WORD $0x4fb6e306 // sdot v6.4s, v24.16b, v22.4b[1]
+	WORD $0x4fb6e327 // sdot v7.4s, v25.16b, v22.4b[1]
+	FMOVQ 160(R0), F24
+	FMOVQ 176(R0), F25
+	WORD $0x4f90eb00 // sdot v0.4s, v24.16b, v16.4b[2]
+	WORD $0x4f90eb21 // sdot v1.4s, v25.16b, v16.4b[2]
+	WORD $0x4f92eb02 // sdot v2.4s, v24.16b, v18.4b[2]
+	WORD $0x4f92eb23 // sdot v3.4s, v25.16b, v18.4b[2]
+	WORD $0x4f94eb04 // sdot v4.4s, v24.16b, v20.4b[2]
+	WORD $0x4f94eb25 // sdot v5.4s, v25.16b, v20.4b[2]
+	WORD $0x4f96eb06 // sdot v6.4s, v24.16b, v22.4b[2]
+	WORD $0x4f96eb27 // sdot v7.4s, v25.16b, v22.4b[2]
+	FMOVQ 224(R0), F24
+	FMOVQ 240(R0), F25
+	WORD $0x4fb0eb00 // sdot v0.4s, v24.16b, v16.4b[3]
+	WORD $0x4fb0eb21 // sdot v1.4s, v25.16b, v16.4b[3]
+	WORD $0x4fb2eb02 // sdot v2.4s, v24.16b, v18.4b[3]
+	WORD $0x4fb2eb23 // sdot v3.4s, v25.16b, v18.4b[3]
+	WORD $0x4fb4eb04 // sdot v4.4s, v24.16b, v20.4b[3]
+	WORD $0x4fb4eb25 // sdot v5.4s, v25.16b, v20.4b[3]
+	WORD $0x4fb6eb06 // sdot v6.4s, v24.16b, v22.4b[3]
+	WORD $0x4fb6eb27 // sdot v7.4s, v25.16b, v22.4b[3]
+	FMOVQ 288(R0), F24
+	FMOVQ 304(R0), F25
+	WORD $0x4f91e300 // sdot v0.4s, v24.16b, v17.4b[0]
+	WORD $0x4f91e321 // sdot v1.4s, v25.16b, v17.4b[0]
+	WORD $0x4f93e302 // sdot v2.4s, v24.16b, v19.4b[0]
+	WORD $0x4f93e323 // sdot v3.4s, v25.16b, v19.4b[0]
+	WORD $0x4f95e304 // sdot v4.4s, v24.16b, v21.4b[0]
+	WORD $0x4f95e325 // sdot v5.4s, v25.16b, v21.4b[0]
+	WORD $0x4f97e306 // sdot v6.4s, v24.16b, v23.4b[0]
+	WORD $0x4f97e327 // sdot v7.4s, v25.16b, v23.4b[0]
+	FMOVQ 352(R0), F24
+	FMOVQ 368(R0), F25
+	WORD $0x4fb1e300 // sdot v0.4s, v24.16b, v17.4b[1]
+	WORD $0x4fb1e321 // sdot v1.4s, v25.16b, v17.4b[1]
+	WORD $0x4fb3e302 // sdot v2.4s, v24.16b, v19.4b[1]
+	WORD $0x4fb3e323 // sdot v3.4s, v25.16b, v19.4b[1]
+	WORD $0x4fb5e304 // sdot v4.4s, v24.16b, v21.4b[1]
+	WORD $0x4fb5e325 // sdot v5.4s, v25.16b, v21.4b[1]
+	WORD $0x4fb7e306 // sdot v6.4s, v24.16b, v23.4b[1]
+	WORD $0x4fb7e327 // sdot v7.4s, v25.16b, v23.4b[1]
+	FMOVQ 416(R0), F24
+	FMOVQ 432(R0), F25
+	WORD $0x4f91eb00 // sdot v0.4s, v24.16b, v17.4b[2]
+	WORD $0x4f91eb21 // sdot v1.4s, v25.16b, v17.4b[2]
+	WORD $0x4f93eb02 // sdot v2.4s, v24.16b, v19.4b[2]
+	WORD $0x4f93eb23 // sdot v3.4s, v25.16b, v19.4b[2]
+	WORD $0x4f95eb04 // sdot v4.4s, v24.16b, v21.4b[2]
+	WORD $0x4f95eb25 // sdot v5.4s, v25.16b, v21.4b[2]
+	WORD $0x4f97eb06 // sdot v6.4s, v24.16b, v23.4b[2]
+	WORD $0x4f97eb27 // sdot v7.4s, v25.16b, v23.4b[2]
+	FMOVQ 480(R0), F24
+	FMOVQ 496(R0), F25
+	WORD $0x4fb1eb00 // sdot v0.4s, v24.16b, v17.4b[3]
+	WORD $0x4fb1eb21 // sdot v1.4s, v25.16b, v17.4b[3]
+	WORD $0x4fb3eb02 // sdot v2.4s, v24.16b, v19.4b[3]
+	WORD $0x4fb3eb23 // sdot v3.4s, v25.16b, v19.4b[3]
+	WORD $0x4fb5eb04 // sdot v4.4s, v24.16b, v21.4b[3]
+	WORD $0x4fb5eb25 // sdot v5.4s, v25.16b, v21.4b[3]
+	WORD $0x4fb7eb06 // sdot v6.4s, v24.16b, v23.4b[3]
+	WORD $0x4fb7eb27 // sdot v7.4s, v25.16b, v23.4b[3]
+	FMOVS 0(R8), F24
+	FMOVS 0(R9), F25
+	FMOVS 0(R17), F26
+	FMOVS 0(R19), F27
+	FMOVD 16(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	WORD $0x4e21d800 // scvtf v0.4s, v0.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc00 // fmul v0.4s, v0.4s, v30.4s
+	WORD $0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
+	WORD $0x6e3edc42 // fmul v2.4s, v2.4s, v30.4s
+	WORD $0x4e22d54a // fadd v10.4s, v10.4s, v2.4s
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4f9a939e // fmul v30.4s, v28.4s, v26.s[0]
+	WORD $0x6e3edc84 // fmul v4.4s, v4.4s, v30.4s
+	WORD $0x4e24d58c // fadd v12.4s, v12.4s, v4.4s
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f9b939e // fmul v30.4s, v28.4s, v27.s[0]
+	WORD $0x6e3edcc6 // fmul v6.4s, v6.4s, v30.4s
+	WORD $0x4e26d5ce // fadd v14.4s, v14.4s, v6.4s
+	FMOVD 24(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	WORD $0x4e21d821 // scvtf v1.4s, v1.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc21 // fmul v1.4s, v1.4s, v30.4s
+	WORD $0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
+	WORD $0x6e3edc63 // fmul v3.4s, v3.4s, v30.4s
+	WORD $0x4e23d56b // fadd v11.4s, v11.4s, v3.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4f9a939e // fmul v30.4s, v28.4s, v26.s[0]
+	WORD $0x6e3edca5 // fmul v5.4s, v5.4s, v30.4s
+	WORD $0x4e25d5ad // fadd v13.4s, v13.4s, v5.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f9b939e // fmul v30.4s, v28.4s, v27.s[0]
+	WORD $0x6e3edce7 // fmul v7.4s, v7.4s, v30.4s
+	WORD $0x4e27d5ef // fadd v15.4s, v15.4s, v7.4s
+	ADD $512, R0
+	ADD $16, R8
+	ADD $32, R10
+	ADD $16, R9
+	ADD $32, R11
+	ADD $16, R17
+	ADD $32, R20
+	ADD $16, R19
+	ADD $32, R21
+	B block2
+
+done2:
+	FMOVQ F8, 32(R6)
+	FMOVQ F9, 48(R6)
+	FMOVQ F10, 32(R7)
+	FMOVQ F11, 48(R7)
+	FMOVQ F12, 32(R15)
+	FMOVQ F13, 48(R15)
+	FMOVQ F14, 32(R16)
+	FMOVQ F15, 48(R16)
 	RET
 
 // func neondotQ4_K_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
@@ -3204,10 +6501,10 @@ second:
 	WORD $0x6e3edfbd // fmul v29.4s, v29.4s, v30.4s
 	VSHL $7, V0.S4, V0.S4
 	VADD V0.S4, V4.S4, V4.S4
+	FMOVQ 0(R6), F31
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edc84 // fmul v4.4s, v4.4s, v30.4s
-	FMOVQ 0(R6), F31
 	WORD $0x4e24d7ff // fadd v31.4s, v31.4s, v4.4s
 	WORD $0x4f9a93be // fmul v30.4s, v29.4s, v26.s[0]
 	WORD $0x4ebed7ff // fsub v31.4s, v31.4s, v30.4s
@@ -3228,10 +6525,10 @@ second:
 	WORD $0x6e3edfbd // fmul v29.4s, v29.4s, v30.4s
 	VSHL $7, V1.S4, V1.S4
 	VADD V1.S4, V5.S4, V5.S4
+	FMOVQ 16(R6), F31
 	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edca5 // fmul v5.4s, v5.4s, v30.4s
-	FMOVQ 16(R6), F31
 	WORD $0x4e25d7ff // fadd v31.4s, v31.4s, v5.4s
 	WORD $0x4f9a93be // fmul v30.4s, v29.4s, v26.s[0]
 	WORD $0x4ebed7ff // fsub v31.4s, v31.4s, v30.4s
@@ -3252,10 +6549,10 @@ second:
 	WORD $0x6e3edfbd // fmul v29.4s, v29.4s, v30.4s
 	VSHL $7, V2.S4, V2.S4
 	VADD V2.S4, V6.S4, V6.S4
+	FMOVQ 32(R6), F31
 	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edcc6 // fmul v6.4s, v6.4s, v30.4s
-	FMOVQ 32(R6), F31
 	WORD $0x4e26d7ff // fadd v31.4s, v31.4s, v6.4s
 	WORD $0x4f9a93be // fmul v30.4s, v29.4s, v26.s[0]
 	WORD $0x4ebed7ff // fsub v31.4s, v31.4s, v30.4s
@@ -3276,10 +6573,10 @@ second:
 	WORD $0x6e3edfbd // fmul v29.4s, v29.4s, v30.4s
 	VSHL $7, V3.S4, V3.S4
 	VADD V3.S4, V7.S4, V7.S4
+	FMOVQ 48(R6), F31
 	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edce7 // fmul v7.4s, v7.4s, v30.4s
-	FMOVQ 48(R6), F31
 	WORD $0x4e27d7ff // fadd v31.4s, v31.4s, v7.4s
 	WORD $0x4f9a93be // fmul v30.4s, v29.4s, v26.s[0]
 	WORD $0x4ebed7ff // fsub v31.4s, v31.4s, v30.4s
@@ -3564,20 +6861,20 @@ second:
 	WORD $0x6e3edfbd // fmul v29.4s, v29.4s, v30.4s
 	VSHL $7, V0.S4, V0.S4
 	VADD V0.S4, V4.S4, V4.S4
+	FMOVQ 0(R6), F31
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edc84 // fmul v4.4s, v4.4s, v30.4s
-	FMOVQ 0(R6), F31
 	WORD $0x4e24d7ff // fadd v31.4s, v31.4s, v4.4s
 	WORD $0x4f9a93be // fmul v30.4s, v29.4s, v26.s[0]
 	WORD $0x4ebed7ff // fsub v31.4s, v31.4s, v30.4s
 	FMOVQ F31, 0(R6)
 	VSHL $7, V8.S4, V8.S4
 	VADD V8.S4, V12.S4, V12.S4
+	FMOVQ 0(R7), F31
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
 	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
 	WORD $0x6e3edd8c // fmul v12.4s, v12.4s, v30.4s
-	FMOVQ 0(R7), F31
 	WORD $0x4e2cd7ff // fadd v31.4s, v31.4s, v12.4s
 	WORD $0x4f9b93be // fmul v30.4s, v29.4s, v27.s[0]
 	WORD $0x4ebed7ff // fsub v31.4s, v31.4s, v30.4s
@@ -3598,20 +6895,20 @@ second:
 	WORD $0x6e3edfbd // fmul v29.4s, v29.4s, v30.4s
 	VSHL $7, V1.S4, V1.S4
 	VADD V1.S4, V5.S4, V5.S4
+	FMOVQ 16(R6), F31
 	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edca5 // fmul v5.4s, v5.4s, v30.4s
-	FMOVQ 16(R6), F31
 	WORD $0x4e25d7ff // fadd v31.4s, v31.4s, v5.4s
 	WORD $0x4f9a93be // fmul v30.4s, v29.4s, v26.s[0]
 	WORD $0x4ebed7ff // fsub v31.4s, v31.4s, v30.4s
 	FMOVQ F31, 16(R6)
 	VSHL $7, V9.S4, V9.S4
 	VADD V9.S4, V13.S4, V13.S4
+	FMOVQ 16(R7), F31
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
 	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
 	WORD $0x6e3eddad // fmul v13.4s, v13.4s, v30.4s
-	FMOVQ 16(R7), F31
 	WORD $0x4e2dd7ff // fadd v31.4s, v31.4s, v13.4s
 	WORD $0x4f9b93be // fmul v30.4s, v29.4s, v27.s[0]
 	WORD $0x4ebed7ff // fsub v31.4s, v31.4s, v30.4s
@@ -3632,20 +6929,20 @@ second:
 	WORD $0x6e3edfbd // fmul v29.4s, v29.4s, v30.4s
 	VSHL $7, V2.S4, V2.S4
 	VADD V2.S4, V6.S4, V6.S4
+	FMOVQ 32(R6), F31
 	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edcc6 // fmul v6.4s, v6.4s, v30.4s
-	FMOVQ 32(R6), F31
 	WORD $0x4e26d7ff // fadd v31.4s, v31.4s, v6.4s
 	WORD $0x4f9a93be // fmul v30.4s, v29.4s, v26.s[0]
 	WORD $0x4ebed7ff // fsub v31.4s, v31.4s, v30.4s
 	FMOVQ F31, 32(R6)
 	VSHL $7, V10.S4, V10.S4
 	VADD V10.S4, V14.S4, V14.S4
+	FMOVQ 32(R7), F31
 	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
 	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
 	WORD $0x6e3eddce // fmul v14.4s, v14.4s, v30.4s
-	FMOVQ 32(R7), F31
 	WORD $0x4e2ed7ff // fadd v31.4s, v31.4s, v14.4s
 	WORD $0x4f9b93be // fmul v30.4s, v29.4s, v27.s[0]
 	WORD $0x4ebed7ff // fsub v31.4s, v31.4s, v30.4s
@@ -3666,20 +6963,20 @@ second:
 	WORD $0x6e3edfbd // fmul v29.4s, v29.4s, v30.4s
 	VSHL $7, V3.S4, V3.S4
 	VADD V3.S4, V7.S4, V7.S4
+	FMOVQ 48(R6), F31
 	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edce7 // fmul v7.4s, v7.4s, v30.4s
-	FMOVQ 48(R6), F31
 	WORD $0x4e27d7ff // fadd v31.4s, v31.4s, v7.4s
 	WORD $0x4f9a93be // fmul v30.4s, v29.4s, v26.s[0]
 	WORD $0x4ebed7ff // fsub v31.4s, v31.4s, v30.4s
 	FMOVQ F31, 48(R6)
 	VSHL $7, V11.S4, V11.S4
 	VADD V11.S4, V15.S4, V15.S4
+	FMOVQ 48(R7), F31
 	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
 	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
 	WORD $0x6e3eddef // fmul v15.4s, v15.4s, v30.4s
-	FMOVQ 48(R7), F31
 	WORD $0x4e2fd7ff // fadd v31.4s, v31.4s, v15.4s
 	WORD $0x4f9b93be // fmul v30.4s, v29.4s, v27.s[0]
 	WORD $0x4ebed7ff // fsub v31.4s, v31.4s, v30.4s
@@ -3697,6 +6994,756 @@ second:
 	B block
 
 done:
+	RET
+
+// func neondotQ4_K_q8_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+TEXT ·neondotQ4_K_q8_t1(SB), NOSPLIT, $0-72
+	MOVD y+0(FP), R6
+	MOVD x+24(FP), R8
+	MOVD hi+40(FP), R10
+	MOVD w+16(FP), R0
+	MOVD blocks+64(FP), R3
+	FMOVQ 0(R6), F4
+	FMOVQ 16(R6), F5
+	FMOVQ 32(R6), F6
+	FMOVQ 48(R6), F7
+
+block:
+	CMP $0, R3
+	BLE done
+	SUB $1, R3
+	MOVD R0, R2
+	ADD $64, R0
+	MOVD $8, R4
+
+span:
+	TBNZ $0, R4, second
+	MOVD R0, R1
+	ADD $64, R0
+
+second:
+	FMOVQ 0(R10), F16
+	FMOVQ 16(R10), F17
+	VEOR V0.B16, V0.B16, V0.B16
+	VEOR V1.B16, V1.B16, V1.B16
+	VEOR V2.B16, V2.B16, V2.B16
+	VEOR V3.B16, V3.B16, V3.B16
+	VMOVI $15, V30.B16
+	FMOVQ 0(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 16(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	FMOVQ 32(R0), F26
+	VAND V30.B16, V26.B16, V26.B16
+	FMOVQ 48(R0), F27
+	VAND V30.B16, V27.B16, V27.B16
+	WORD $0x4f90e300 // sdot v0.4s, v24.16b, v16.4b[0]
+	WORD $0x4f90e321 // sdot v1.4s, v25.16b, v16.4b[0]
+	WORD $0x4f90e342 // sdot v2.4s, v26.16b, v16.4b[0]
+	WORD $0x4f90e363 // sdot v3.4s, v27.16b, v16.4b[0]
+	FMOVQ 64(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 80(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	FMOVQ 96(R0), F26
+	VAND V30.B16, V26.B16, V26.B16
+	FMOVQ 112(R0), F27
+	VAND V30.B16, V27.B16, V27.B16
+	WORD $0x4fb0e300 // sdot v0.4s, v24.16b, v16.4b[1]
+	WORD $0x4fb0e321 // sdot v1.4s, v25.16b, v16.4b[1]
+	WORD $0x4fb0e342 // sdot v2.4s, v26.16b, v16.4b[1]
+	WORD $0x4fb0e363 // sdot v3.4s, v27.16b, v16.4b[1]
+	FMOVQ 128(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 144(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	FMOVQ 160(R0), F26
+	VAND V30.B16, V26.B16, V26.B16
+	FMOVQ 176(R0), F27
+	VAND V30.B16, V27.B16, V27.B16
+	WORD $0x4f90eb00 // sdot v0.4s, v24.16b, v16.4b[2]
+	WORD $0x4f90eb21 // sdot v1.4s, v25.16b, v16.4b[2]
+	WORD $0x4f90eb42 // sdot v2.4s, v26.16b, v16.4b[2]
+	WORD $0x4f90eb63 // sdot v3.4s, v27.16b, v16.4b[2]
+	FMOVQ 192(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 208(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	FMOVQ 224(R0), F26
+	VAND V30.B16, V26.B16, V26.B16
+	FMOVQ 240(R0), F27
+	VAND V30.B16, V27.B16, V27.B16
+	WORD $0x4fb0eb00 // sdot v0.4s, v24.16b, v16.4b[3]
+	WORD $0x4fb0eb21 // sdot v1.4s, v25.16b, v16.4b[3]
+	WORD $0x4fb0eb42 // sdot v2.4s, v26.16b, v16.4b[3]
+	WORD $0x4fb0eb63 // sdot v3.4s, v27.16b, v16.4b[3]
+	FMOVQ 0(R0), F24
+	VUSHR $4, V24.B16, V24.B16
+	FMOVQ 16(R0), F25
+	VUSHR $4, V25.B16, V25.B16
+	FMOVQ 32(R0), F26
+	VUSHR $4, V26.B16, V26.B16
+	FMOVQ 48(R0), F27
+	VUSHR $4, V27.B16, V27.B16
+	WORD $0x4f91e300 // sdot v0.4s, v24.16b, v17.4b[0]
+	WORD $0x4f91e321 // sdot v1.4s, v25.16b, v17.4b[0]
+	WORD $0x4f91e342 // sdot v2.4s, v26.16b, v17.4b[0]
+	WORD $0x4f91e363 // sdot v3.4s, v27.16b, v17.4b[0]
+	FMOVQ 64(R0), F24
+	VUSHR $4, V24.B16, V24.B16
+	FMOVQ 80(R0), F25
+	VUSHR $4, V25.B16, V25.B16
+	FMOVQ 96(R0), F26
+	VUSHR $4, V26.B16, V26.B16
+	FMOVQ 112(R0), F27
+	VUSHR $4, V27.B16, V27.B16
+	WORD $0x4fb1e300 // sdot v0.4s, v24.16b, v17.4b[1]
+	WORD $0x4fb1e321 // sdot v1.4s, v25.16b, v17.4b[1]
+	WORD $0x4fb1e342 // sdot v2.4s, v26.16b, v17.4b[1]
+	WORD $0x4fb1e363 // sdot v3.4s, v27.16b, v17.4b[1]
+	FMOVQ 128(R0), F24
+	VUSHR $4, V24.B16, V24.B16
+	FMOVQ 144(R0), F25
+	VUSHR $4, V25.B16, V25.B16
+	FMOVQ 160(R0), F26
+	VUSHR $4, V26.B16, V26.B16
+	FMOVQ 176(R0), F27
+	VUSHR $4, V27.B16, V27.B16
+	WORD $0x4f91eb00 // sdot v0.4s, v24.16b, v17.4b[2]
+	WORD $0x4f91eb21 // sdot v1.4s, v25.16b, v17.4b[2]
+	WORD $0x4f91eb42 // sdot v2.4s, v26.16b, v17.4b[2]
+	WORD $0x4f91eb63 // sdot v3.4s, v27.16b, v17.4b[2]
+	FMOVQ 192(R0), F24
+	VUSHR $4, V24.B16, V24.B16
+	FMOVQ 208(R0), F25
+	VUSHR $4, V25.B16, V25.B16
+	FMOVQ 224(R0), F26
+	VUSHR $4, V26.B16, V26.B16
+	FMOVQ 240(R0), F27
+	VUSHR $4, V27.B16, V27.B16
+	WORD $0x4fb1eb00 // sdot v0.4s, v24.16b, v17.4b[3]
+	WORD $0x4fb1eb21 // sdot v1.4s, v25.16b, v17.4b[3]
+	WORD $0x4fb1eb42 // sdot v2.4s, v26.16b, v17.4b[3]
+	WORD $0x4fb1eb63 // sdot v3.4s, v27.16b, v17.4b[3]
+	FMOVS 0(R8), F24
+	FMOVS 4(R8), F16
+	FMOVD 0(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVS 0(R1), F30
+	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
+	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
+	FMOVD 32(R2), F29
+	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
+	FMOVS 32(R1), F30
+	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
+	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edfbd // fmul v29.4s, v29.4s, v30.4s
+	WORD $0x4e21d800 // scvtf v0.4s, v0.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc00 // fmul v0.4s, v0.4s, v30.4s
+	WORD $0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	WORD $0x4f9093be // fmul v30.4s, v29.4s, v16.s[0]
+	WORD $0x4ebed484 // fsub v4.4s, v4.4s, v30.4s
+	FMOVD 8(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVS 4(R1), F30
+	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
+	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
+	FMOVD 40(R2), F29
+	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
+	FMOVS 36(R1), F30
+	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
+	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edfbd // fmul v29.4s, v29.4s, v30.4s
+	WORD $0x4e21d821 // scvtf v1.4s, v1.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc21 // fmul v1.4s, v1.4s, v30.4s
+	WORD $0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
+	WORD $0x4f9093be // fmul v30.4s, v29.4s, v16.s[0]
+	WORD $0x4ebed4a5 // fsub v5.4s, v5.4s, v30.4s
+	FMOVD 16(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVS 8(R1), F30
+	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
+	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
+	FMOVD 48(R2), F29
+	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
+	FMOVS 40(R1), F30
+	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
+	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edfbd // fmul v29.4s, v29.4s, v30.4s
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc42 // fmul v2.4s, v2.4s, v30.4s
+	WORD $0x4e22d4c6 // fadd v6.4s, v6.4s, v2.4s
+	WORD $0x4f9093be // fmul v30.4s, v29.4s, v16.s[0]
+	WORD $0x4ebed4c6 // fsub v6.4s, v6.4s, v30.4s
+	FMOVD 24(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVS 12(R1), F30
+	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
+	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
+	FMOVD 56(R2), F29
+	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
+	FMOVS 44(R1), F30
+	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
+	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edfbd // fmul v29.4s, v29.4s, v30.4s
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc63 // fmul v3.4s, v3.4s, v30.4s
+	WORD $0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
+	WORD $0x4f9093be // fmul v30.4s, v29.4s, v16.s[0]
+	WORD $0x4ebed4e7 // fsub v7.4s, v7.4s, v30.4s
+	ADD $256, R0
+	ADD $16, R8
+	ADD $32, R10
+	ADD $16, R1
+	SUBS $1, R4
+	BNE span
+	B block
+
+done:
+	FMOVQ F4, 0(R6)
+	FMOVQ F5, 16(R6)
+	FMOVQ F6, 32(R6)
+	FMOVQ F7, 48(R6)
+	RET
+
+// func neondotQ4_K_q8_t4(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+TEXT ·neondotQ4_K_q8_t4(SB), NOSPLIT, $0-72
+	MOVD y+0(FP), R6
+	MOVD yStep+8(FP), R5
+	ADD R5, R6, R7
+	ADD R5, R7, R15
+	ADD R5, R15, R16
+	MOVD x+24(FP), R8
+	MOVD xStep+32(FP), R5
+	ADD R5, R8, R9
+	ADD R5, R9, R17
+	ADD R5, R17, R19
+	MOVD hi+40(FP), R10
+	MOVD planeStep+56(FP), R5
+	ADD R5, R10, R11
+	ADD R5, R11, R20
+	ADD R5, R20, R21
+	MOVD w+16(FP), R0
+	MOVD blocks+64(FP), R3
+	FMOVQ 0(R6), F8
+	FMOVQ 16(R6), F9
+	FMOVQ 0(R7), F10
+	FMOVQ 16(R7), F11
+	FMOVQ 0(R15), F12
+	FMOVQ 16(R15), F13
+	FMOVQ 0(R16), F14
+	FMOVQ 16(R16), F15
+
+block:
+	CMP $0, R3
+	BLE done
+	SUB $1, R3
+	MOVD R0, R2
+	ADD $64, R0
+	MOVD $8, R4
+
+span:
+	TBNZ $0, R4, second
+	MOVD R0, R1
+	ADD $64, R0
+
+second:
+	FMOVQ 0(R10), F16
+	FMOVQ 16(R10), F17
+	FMOVQ 0(R11), F18
+	FMOVQ 16(R11), F19
+	FMOVQ 0(R20), F20
+	FMOVQ 16(R20), F21
+	FMOVQ 0(R21), F22
+	FMOVQ 16(R21), F23
+	VEOR V0.B16, V0.B16, V0.B16
+	VEOR V1.B16, V1.B16, V1.B16
+	VEOR V2.B16, V2.B16, V2.B16
+	VEOR V3.B16, V3.B16, V3.B16
+	VEOR V4.B16, V4.B16, V4.B16
+	VEOR V5.B16, V5.B16, V5.B16
+	VEOR V6.B16, V6.B16, V6.B16
+	VEOR V7.B16, V7.B16, V7.B16
+	VMOVI $15, V30.B16
+	FMOVQ 0(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 16(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4f90e300 // sdot v0.4s, v24.16b, v16.4b[0]
+	WORD $0x4f90e321 // sdot v1.4s, v25.16b, v16.4b[0]
+	WORD $0x4f92e302 // sdot v2.4s, v24.16b, v18.4b[0]
+	WORD $0x4f92e323 // sdot v3.4s, v25.16b, v18.4b[0]
+	WORD $0x4f94e304 // sdot v4.4s, v24.16b, v20.4b[0]
+	WORD $0x4f94e325 // sdot v5.4s, v25.16b, v20.4b[0]
+	WORD $0x4f96e306 // sdot v6.4s, v24.16b, v22.4b[0]
+	WORD $0x4f96e327 // sdot v7.4s, v25.16b, v22.4b[0]
+	FMOVQ 64(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 80(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4fb0e300 // sdot v0.4s, v24.16b, v16.4b[1]
+	WORD $0x4fb0e321 // sdot v1.4s, v25.16b, v16.4b[1]
+	WORD $0x4fb2e302 // sdot v2.4s, v24.16b, v18.4b[1]
+	WORD $0x4fb2e323 // sdot v3.4s, v25.16b, v18.4b[1]
+	WORD $0x4fb4e304 // sdot v4.4s, v24.16b, v20.4b[1]
+	WORD $0x4fb4e325 // sdot v5.4s, v25.16b, v20.4b[1]
+	WORD $0x4fb6e306 // sdot v6.4s, v24.16b, v22.4b[1]
+	WORD $0x4fb6e327 // sdot v7.4s, v25.16b, v22.4b[1]
+	FMOVQ 128(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 144(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4f90eb00 // sdot v0.4s, v24.16b, v16.4b[2]
+	WORD $0x4f90eb21 // sdot v1.4s, v25.16b, v16.4b[2]
+	WORD $0x4f92eb02 // sdot v2.4s, v24.16b, v18.4b[2]
+	WORD $0x4f92eb23 // sdot v3.4s, v25.16b, v18.4b[2]
+	WORD $0x4f94eb04 // sdot v4.4s, v24.16b, v20.4b[2]
+	WORD $0x4f94eb25 // sdot v5.4s, v25.16b, v20.4b[2]
+	WORD $0x4f96eb06 // sdot v6.4s, v24.16b, v22.4b[2]
+	WORD $0x4f96eb27 // sdot v7.4s, v25.16b, v22.4b[2]
+	FMOVQ 192(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 208(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4fb0eb00 // sdot v0.4s, v24.16b, v16.4b[3]
+	WORD $0x4fb0eb21 // sdot v1.4s, v25.16b, v16.4b[3]
+	WORD $0x4fb2eb02 // sdot v2.4s, v24.16b, v18.4b[3]
+	WORD $0x4fb2eb23 // sdot v3.4s, v25.16b, v18.4b[3]
+	WORD $0x4fb4eb04 // sdot v4.4s, v24.16b, v20.4b[3]
+	WORD $0x4fb4eb25 // sdot v5.4s, v25.16b, v20.4b[3]
+	WORD $0x4fb6eb06 // sdot v6.4s, v24.16b, v22.4b[3]
+	WORD $0x4fb6eb27 // sdot v7.4s, v25.16b, v22.4b[3]
+	FMOVQ 0(R0), F24
+	VUSHR $4, V24.B16, V24.B16
+	FMOVQ 16(R0), F25
+	VUSHR $4, V25.B16, V25.B16
+	WORD $0x4f91e300 // sdot v0.4s, v24.16b, v17.4b[0]
+	WORD $0x4f91e321 // sdot v1.4s, v25.16b, v17.4b[0]
+	WORD $0x4f93e302 // sdot v2.4s, v24.16b, v19.4b[0]
+	WORD $0x4f93e323 // sdot v3.4s, v25.16b, v19.4b[0]
+	WORD $0x4f95e304 // sdot v4.4s, v24.16b, v21.4b[0]
+	WORD $0x4f95e325 // sdot v5.4s, v25.16b, v21.4b[0]
+	WORD $0x4f97e306 // sdot v6.4s, v24.16b, v23.4b[0]
+	WORD $0x4f97e327 // sdot v7.4s, v25.16b, v23.4b[0]
+	FMOVQ 64(R0), F24
+	VUSHR $4, V24.B16, V24.B16
+	FMOVQ 80(R0), F25
+	VUSHR $4, V25.B16, V25.B16
+	WORD $0x4fb1e300 // sdot v0.4s, v24.16b, v17.4b[1]
+	WORD $0x4fb1e321 // sdot v1.4s, v25.16b, v17.4b[1]
+	WORD $0x4fb3e302 // sdot v2.4s, v24.16b, v19.4b[1]
+	WORD $0x4fb3e323 // sdot v3.4s, v25.16b, v19.4b[1]
+	WORD $0x4fb5e304 // sdot v4.4s, v24.16b, v21.4b[1]
+	WORD $0x4fb5e325 // sdot v5.4s, v25.16b, v21.4b[1]
+	WORD $0x4fb7e306 // sdot v6.4s, v24.16b, v23.4b[1]
+	WORD $0x4fb7e327 // sdot v7.4s, v25.16b, v23.4b[1]
+	FMOVQ 128(R0), F24
+	VUSHR $4, V24.B16, V24.B16
+	FMOVQ 144(R0), F25
+	VUSHR $4, V25.B16, V25.B16
+	WORD $0x4f91eb00 // sdot v0.4s, v24.16b, v17.4b[2]
+	WORD $0x4f91eb21 // sdot v1.4s, v25.16b, v17.4b[2]
+	WORD $0x4f93eb02 // sdot v2.4s, v24.16b, v19.4b[2]
+	WORD $0x4f93eb23 // sdot v3.4s, v25.16b, v19.4b[2]
+	WORD $0x4f95eb04 // sdot v4.4s, v24.16b, v21.4b[2]
+	WORD $0x4f95eb25 // sdot v5.4s, v25.16b, v21.4b[2]
+	WORD $0x4f97eb06 // sdot v6.4s, v24.16b, v23.4b[2]
+	WORD $0x4f97eb27 // sdot v7.4s, v25.16b, v23.4b[2]
+	FMOVQ 192(R0), F24
+	VUSHR $4, V24.B16, V24.B16
+	FMOVQ 208(R0), F25
+	VUSHR $4, V25.B16, V25.B16
+	WORD $0x4fb1eb00 // sdot v0.4s, v24.16b, v17.4b[3]
+	WORD $0x4fb1eb21 // sdot v1.4s, v25.16b, v17.4b[3]
+	WORD $0x4fb3eb02 // sdot v2.4s, v24.16b, v19.4b[3]
+	WORD $0x4fb3eb23 // sdot v3.4s, v25.16b, v19.4b[3]
+	WORD $0x4fb5eb04 // sdot v4.4s, v24.16b, v21.4b[3]
+	WORD $0x4fb5eb25 // sdot v5.4s, v25.16b, v21.4b[3]
+	WORD $0x4fb7eb06 // sdot v6.4s, v24.16b, v23.4b[3]
+	WORD $0x4fb7eb27 // sdot v7.4s, v25.16b, v23.4b[3]
+	FMOVS 0(R8), F24
+	FMOVS 4(R8), F16
+	FMOVS 0(R9), F25
+	FMOVS 4(R9), F17
+	FMOVS 0(R17), F26
+	FMOVS 4(R17), F18
+	FMOVS 0(R19), F27
+	FMOVS 4(R19), F19
+	FMOVD 0(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVS 0(R1), F30
+	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
+	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
+	FMOVD 32(R2), F29
+	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
+	FMOVS 32(R1), F30
+	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
+	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edfbd // fmul v29.4s, v29.4s, v30.4s
+	WORD $0x4e21d800 // scvtf v0.4s, v0.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc00 // fmul v0.4s, v0.4s, v30.4s
+	WORD $0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	WORD $0x4f9093be // fmul v30.4s, v29.4s, v16.s[0]
+	WORD $0x4ebed508 // fsub v8.4s, v8.4s, v30.4s
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
+	WORD $0x6e3edc42 // fmul v2.4s, v2.4s, v30.4s
+	WORD $0x4e22d54a // fadd v10.4s, v10.4s, v2.4s
+	WORD $0x4f9193be // fmul v30.4s, v29.4s, v17.s[0]
+	WORD $0x4ebed54a // fsub v10.4s, v10.4s, v30.4s
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4f9a939e // fmul v30.4s, v28.4s, v26.s[0]
+	WORD $0x6e3edc84 // fmul v4.4s, v4.4s, v30.4s
+	WORD $0x4e24d58c // fadd v12.4s, v12.4s, v4.4s
+	WORD $0x4f9293be // fmul v30.4s, v29.4s, v18.s[0]
+	WORD $0x4ebed58c // fsub v12.4s, v12.4s, v30.4s
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f9b939e // fmul v30.4s, v28.4s, v27.s[0]
+	WORD $0x6e3edcc6 // fmul v6.4s, v6.4s, v30.4s
+	WORD $0x4e26d5ce // fadd v14.4s, v14.4s, v6.4s
+	WORD $0x4f9393be // fmul v30.4s, v29.4s, v19.s[0]
+	WORD $0x4ebed5ce // fsub v14.4s, v14.4s, v30.4s
+	FMOVD 8(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVS 4(R1), F30
+	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
+	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
+	FMOVD 40(R2), F29
+	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
+	FMOVS 36(R1), F30
+	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
+	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edfbd // fmul v29.4s, v29.4s, v30.4s
+	WORD $0x4e21d821 // scvtf v1.4s, v1.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc21 // fmul v1.4s, v1.4s, v30.4s
+	WORD $0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
+	WORD $0x4f9093be // fmul v30.4s, v29.4s, v16.s[0]
+	WORD $0x4ebed529 // fsub v9.4s, v9.4s, v30.4s
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
+	WORD $0x6e3edc63 // fmul v3.4s, v3.4s, v30.4s
+	WORD $0x4e23d56b // fadd v11.4s, v11.4s, v3.4s
+	WORD $0x4f9193be // fmul v30.4s, v29.4s, v17.s[0]
+	WORD $0x4ebed56b // fsub v11.4s, v11.4s, v30.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4f9a939e // fmul v30.4s, v28.4s, v26.s[0]
+	WORD $0x6e3edca5 // fmul v5.4s, v5.4s, v30.4s
+	WORD $0x4e25d5ad // fadd v13.4s, v13.4s, v5.4s
+	WORD $0x4f9293be // fmul v30.4s, v29.4s, v18.s[0]
+	WORD $0x4ebed5ad // fsub v13.4s, v13.4s, v30.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f9b939e // fmul v30.4s, v28.4s, v27.s[0]
+	WORD $0x6e3edce7 // fmul v7.4s, v7.4s, v30.4s
+	WORD $0x4e27d5ef // fadd v15.4s, v15.4s, v7.4s
+	WORD $0x4f9393be // fmul v30.4s, v29.4s, v19.s[0]
+	WORD $0x4ebed5ef // fsub v15.4s, v15.4s, v30.4s
+	ADD $256, R0
+	ADD $16, R8
+	ADD $32, R10
+	ADD $16, R9
+	ADD $32, R11
+	ADD $16, R17
+	ADD $32, R20
+	ADD $16, R19
+	ADD $32, R21
+	ADD $16, R1
+	SUBS $1, R4
+	BNE span
+	B block
+
+done:
+	FMOVQ F8, 0(R6)
+	FMOVQ F9, 16(R6)
+	FMOVQ F10, 0(R7)
+	FMOVQ F11, 16(R7)
+	FMOVQ F12, 0(R15)
+	FMOVQ F13, 16(R15)
+	FMOVQ F14, 0(R16)
+	FMOVQ F15, 16(R16)
+	MOVD y+0(FP), R6
+	MOVD yStep+8(FP), R5
+	ADD R5, R6, R7
+	ADD R5, R7, R15
+	ADD R5, R15, R16
+	MOVD x+24(FP), R8
+	MOVD xStep+32(FP), R5
+	ADD R5, R8, R9
+	ADD R5, R9, R17
+	ADD R5, R17, R19
+	MOVD hi+40(FP), R10
+	MOVD planeStep+56(FP), R5
+	ADD R5, R10, R11
+	ADD R5, R11, R20
+	ADD R5, R20, R21
+	MOVD w+16(FP), R0
+	MOVD blocks+64(FP), R3
+	FMOVQ 32(R6), F8
+	FMOVQ 48(R6), F9
+	FMOVQ 32(R7), F10
+	FMOVQ 48(R7), F11
+	FMOVQ 32(R15), F12
+	FMOVQ 48(R15), F13
+	FMOVQ 32(R16), F14
+	FMOVQ 48(R16), F15
+
+block2:
+	CMP $0, R3
+	BLE done2
+	SUB $1, R3
+	MOVD R0, R2
+	ADD $64, R0
+	MOVD $8, R4
+
+span2:
+	TBNZ $0, R4, second2
+	MOVD R0, R1
+	ADD $64, R0
+
+second2:
+	FMOVQ 0(R10), F16
+	FMOVQ 16(R10), F17
+	FMOVQ 0(R11), F18
+	FMOVQ 16(R11), F19
+	FMOVQ 0(R20), F20
+	FMOVQ 16(R20), F21
+	FMOVQ 0(R21), F22
+	FMOVQ 16(R21), F23
+	VEOR V0.B16, V0.B16, V0.B16
+	VEOR V1.B16, V1.B16, V1.B16
+	VEOR V2.B16, V2.B16, V2.B16
+	VEOR V3.B16, V3.B16, V3.B16
+	VEOR V4.B16, V4.B16, V4.B16
+	VEOR V5.B16, V5.B16, V5.B16
+	VEOR V6.B16, V6.B16, V6.B16
+	VEOR V7.B16, V7.B16, V7.B16
+	VMOVI $15, V30.B16
+	FMOVQ 32(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 48(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4f90e300 // sdot v0.4s, v24.16b, v16.4b[0]
+	WORD $0x4f90e321 // sdot v1.4s, v25.16b, v16.4b[0]
+	WORD $0x4f92e302 // sdot v2.4s, v24.16b, v18.4b[0]
+	WORD $0x4f92e323 // sdot v3.4s, v25.16b, v18.4b[0]
+	WORD $0x4f94e304 // sdot v4.4s, v24.16b, v20.4b[0]
+	WORD $0x4f94e325 // sdot v5.4s, v25.16b, v20.4b[0]
+	WORD $0x4f96e306 // sdot v6.4s, v24.16b, v22.4b[0]
+	WORD $0x4f96e327 // sdot v7.4s, v25.16b, v22.4b[0]
+	FMOVQ 96(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 112(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4fb0e300 // sdot v0.4s, v24.16b, v16.4b[1]
+	WORD $0x4fb0e321 // sdot v1.4s, v25.16b, v16.4b[1]
+	WORD $0x4fb2e302 // sdot v2.4s, v24.16b, v18.4b[1]
+	WORD $0x4fb2e323 // sdot v3.4s, v25.16b, v18.4b[1]
+	WORD $0x4fb4e304 // sdot v4.4s, v24.16b, v20.4b[1]
+	WORD $0x4fb4e325 // sdot v5.4s, v25.16b, v20.4b[1]
+	WORD $0x4fb6e306 // sdot v6.4s, v24.16b, v22.4b[1]
+	WORD $0x4fb6e327 // sdot v7.4s, v25.16b, v22.4b[1]
+	FMOVQ 160(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 176(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4f90eb00 // sdot v0.4s, v24.16b, v16.4b[2]
+	WORD $0x4f90eb21 // sdot v1.4s, v25.16b, v16.4b[2]
+	WORD $0x4f92eb02 // sdot v2.4s, v24.16b, v18.4b[2]
+	WORD $0x4f92eb23 // sdot v3.4s, v25.16b, v18.4b[2]
+	WORD $0x4f94eb04 // sdot v4.4s, v24.16b, v20.4b[2]
+	WORD $0x4f94eb25 // sdot v5.4s, v25.16b, v20.4b[2]
+	WORD $0x4f96eb06 // sdot v6.4s, v24.16b, v22.4b[2]
+	WORD $0x4f96eb27 // sdot v7.4s, v25.16b, v22.4b[2]
+	FMOVQ 224(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 240(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4fb0eb00 // sdot v0.4s, v24.16b, v16.4b[3]
+	WORD $0x4fb0eb21 // sdot v1.4s, v25.16b, v16.4b[3]
+	WORD $0x4fb2eb02 // sdot v2.4s, v24.16b, v18.4b[3]
+	WORD $0x4fb2eb23 // sdot v3.4s, v25.16b, v18.4b[3]
+	WORD $0x4fb4eb04 // sdot v4.4s, v24.16b, v20.4b[3]
+	WORD $0x4fb4eb25 // sdot v5.4s, v25.16b, v20.4b[3]
+	WORD $0x4fb6eb06 // sdot v6.4s, v24.16b, v22.4b[3]
+	WORD $0x4fb6eb27 // sdot v7.4s, v25.16b, v22.4b[3]
+	FMOVQ 32(R0), F24
+	VUSHR $4, V24.B16, V24.B16
+	FMOVQ 48(R0), F25
+	VUSHR $4, V25.B16, V25.B16
+	WORD $0x4f91e300 // sdot v0.4s, v24.16b, v17.4b[0]
+	WORD $0x4f91e321 // sdot v1.4s, v25.16b, v17.4b[0]
+	WORD $0x4f93e302 // sdot v2.4s, v24.16b, v19.4b[0]
+	WORD $0x4f93e323 // sdot v3.4s, v25.16b, v19.4b[0]
+	WORD $0x4f95e304 // sdot v4.4s, v24.16b, v21.4b[0]
+	WORD $0x4f95e325 // sdot v5.4s, v25.16b, v21.4b[0]
+	WORD $0x4f97e306 // sdot v6.4s, v24.16b, v23.4b[0]
+	WORD $0x4f97e327 // sdot v7.4s, v25.16b, v23.4b[0]
+	FMOVQ 96(R0), F24
+	VUSHR $4, V24.B16, V24.B16
+	FMOVQ 112(R0), F25
+	VUSHR $4, V25.B16, V25.B16
+	WORD $0x4fb1e300 // sdot v0.4s, v24.16b, v17.4b[1]
+	WORD $0x4fb1e321 // sdot v1.4s, v25.16b, v17.4b[1]
+	WORD $0x4fb3e302 // sdot v2.4s, v24.16b, v19.4b[1]
+	WORD $0x4fb3e323 // sdot v3.4s, v25.16b, v19.4b[1]
+	WORD $0x4fb5e304 // sdot v4.4s, v24.16b, v21.4b[1]
+	WORD $0x4fb5e325 // sdot v5.4s, v25.16b, v21.4b[1]
+	WORD $0x4fb7e306 // sdot v6.4s, v24.16b, v23.4b[1]
+	WORD $0x4fb7e327 // sdot v7.4s, v25.16b, v23.4b[1]
+	FMOVQ 160(R0), F24
+	VUSHR $4, V24.B16, V24.B16
+	FMOVQ 176(R0), F25
+	VUSHR $4, V25.B16, V25.B16
+	WORD $0x4f91eb00 // sdot v0.4s, v24.16b, v17.4b[2]
+	WORD $0x4f91eb21 // sdot v1.4s, v25.16b, v17.4b[2]
+	WORD $0x4f93eb02 // sdot v2.4s, v24.16b, v19.4b[2]
+	WORD $0x4f93eb23 // sdot v3.4s, v25.16b, v19.4b[2]
+	WORD $0x4f95eb04 // sdot v4.4s, v24.16b, v21.4b[2]
+	WORD $0x4f95eb25 // sdot v5.4s, v25.16b, v21.4b[2]
+	WORD $0x4f97eb06 // sdot v6.4s, v24.16b, v23.4b[2]
+	WORD $0x4f97eb27 // sdot v7.4s, v25.16b, v23.4b[2]
+	FMOVQ 224(R0), F24
+	VUSHR $4, V24.B16, V24.B16
+	FMOVQ 240(R0), F25
+	VUSHR $4, V25.B16, V25.B16
+	WORD $0x4fb1eb00 // sdot v0.4s, v24.16b, v17.4b[3]
+	WORD $0x4fb1eb21 // sdot v1.4s, v25.16b, v17.4b[3]
+	WORD $0x4fb3eb02 // sdot v2.4s, v24.16b, v19.4b[3]
+	WORD $0x4fb3eb23 // sdot v3.4s, v25.16b, v19.4b[3]
+	WORD $0x4fb5eb04 // sdot v4.4s, v24.16b, v21.4b[3]
+	WORD $0x4fb5eb25 // sdot v5.4s, v25.16b, v21.4b[3]
+	WORD $0x4fb7eb06 // sdot v6.4s, v24.16b, v23.4b[3]
+	WORD $0x4fb7eb27 // sdot v7.4s, v25.16b, v23.4b[3]
+	FMOVS 0(R8), F24
+	FMOVS 4(R8), F16
+	FMOVS 0(R9), F25
+	FMOVS 4(R9), F17
+	FMOVS 0(R17), F26
+	FMOVS 4(R17), F18
+	FMOVS 0(R19), F27
+	FMOVS 4(R19), F19
+	FMOVD 16(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVS 8(R1), F30
+	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
+	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
+	FMOVD 48(R2), F29
+	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
+	FMOVS 40(R1), F30
+	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
+	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edfbd // fmul v29.4s, v29.4s, v30.4s
+	WORD $0x4e21d800 // scvtf v0.4s, v0.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc00 // fmul v0.4s, v0.4s, v30.4s
+	WORD $0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	WORD $0x4f9093be // fmul v30.4s, v29.4s, v16.s[0]
+	WORD $0x4ebed508 // fsub v8.4s, v8.4s, v30.4s
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
+	WORD $0x6e3edc42 // fmul v2.4s, v2.4s, v30.4s
+	WORD $0x4e22d54a // fadd v10.4s, v10.4s, v2.4s
+	WORD $0x4f9193be // fmul v30.4s, v29.4s, v17.s[0]
+	WORD $0x4ebed54a // fsub v10.4s, v10.4s, v30.4s
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4f9a939e // fmul v30.4s, v28.4s, v26.s[0]
+	WORD $0x6e3edc84 // fmul v4.4s, v4.4s, v30.4s
+	WORD $0x4e24d58c // fadd v12.4s, v12.4s, v4.4s
+	WORD $0x4f9293be // fmul v30.4s, v29.4s, v18.s[0]
+	WORD $0x4ebed58c // fsub v12.4s, v12.4s, v30.4s
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f9b939e // fmul v30.4s, v28.4s, v27.s[0]
+	WORD $0x6e3edcc6 // fmul v6.4s, v6.4s, v30.4s
+	WORD $0x4e26d5ce // fadd v14.4s, v14.4s, v6.4s
+	WORD $0x4f9393be // fmul v30.4s, v29.4s, v19.s[0]
+	WORD $0x4ebed5ce // fsub v14.4s, v14.4s, v30.4s
+	FMOVD 24(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVS 12(R1), F30
+	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
+	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
+	FMOVD 56(R2), F29
+	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
+	FMOVS 44(R1), F30
+	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
+	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edfbd // fmul v29.4s, v29.4s, v30.4s
+	WORD $0x4e21d821 // scvtf v1.4s, v1.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc21 // fmul v1.4s, v1.4s, v30.4s
+	WORD $0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
+	WORD $0x4f9093be // fmul v30.4s, v29.4s, v16.s[0]
+	WORD $0x4ebed529 // fsub v9.4s, v9.4s, v30.4s
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
+	WORD $0x6e3edc63 // fmul v3.4s, v3.4s, v30.4s
+	WORD $0x4e23d56b // fadd v11.4s, v11.4s, v3.4s
+	WORD $0x4f9193be // fmul v30.4s, v29.4s, v17.s[0]
+	WORD $0x4ebed56b // fsub v11.4s, v11.4s, v30.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4f9a939e // fmul v30.4s, v28.4s, v26.s[0]
+	WORD $0x6e3edca5 // fmul v5.4s, v5.4s, v30.4s
+	WORD $0x4e25d5ad // fadd v13.4s, v13.4s, v5.4s
+	WORD $0x4f9293be // fmul v30.4s, v29.4s, v18.s[0]
+	WORD $0x4ebed5ad // fsub v13.4s, v13.4s, v30.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f9b939e // fmul v30.4s, v28.4s, v27.s[0]
+	WORD $0x6e3edce7 // fmul v7.4s, v7.4s, v30.4s
+	WORD $0x4e27d5ef // fadd v15.4s, v15.4s, v7.4s
+	WORD $0x4f9393be // fmul v30.4s, v29.4s, v19.s[0]
+	WORD $0x4ebed5ef // fsub v15.4s, v15.4s, v30.4s
+	ADD $256, R0
+	ADD $16, R8
+	ADD $32, R10
+	ADD $16, R9
+	ADD $32, R11
+	ADD $16, R17
+	ADD $32, R20
+	ADD $16, R19
+	ADD $32, R21
+	ADD $16, R1
+	SUBS $1, R4
+	BNE span2
+	B block2
+
+done2:
+	FMOVQ F8, 32(R6)
+	FMOVQ F9, 48(R6)
+	FMOVQ F10, 32(R7)
+	FMOVQ F11, 48(R7)
+	FMOVQ F12, 32(R15)
+	FMOVQ F13, 48(R15)
+	FMOVQ F14, 32(R16)
+	FMOVQ F15, 48(R16)
 	RET
 
 // func neondotQ5_K_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
@@ -3961,10 +8008,10 @@ second:
 	WORD $0x6e3edfbd // fmul v29.4s, v29.4s, v30.4s
 	VSHL $7, V0.S4, V0.S4
 	VADD V0.S4, V4.S4, V4.S4
+	FMOVQ 0(R6), F31
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edc84 // fmul v4.4s, v4.4s, v30.4s
-	FMOVQ 0(R6), F31
 	WORD $0x4e24d7ff // fadd v31.4s, v31.4s, v4.4s
 	WORD $0x4f9a93be // fmul v30.4s, v29.4s, v26.s[0]
 	WORD $0x4ebed7ff // fsub v31.4s, v31.4s, v30.4s
@@ -3985,10 +8032,10 @@ second:
 	WORD $0x6e3edfbd // fmul v29.4s, v29.4s, v30.4s
 	VSHL $7, V1.S4, V1.S4
 	VADD V1.S4, V5.S4, V5.S4
+	FMOVQ 16(R6), F31
 	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edca5 // fmul v5.4s, v5.4s, v30.4s
-	FMOVQ 16(R6), F31
 	WORD $0x4e25d7ff // fadd v31.4s, v31.4s, v5.4s
 	WORD $0x4f9a93be // fmul v30.4s, v29.4s, v26.s[0]
 	WORD $0x4ebed7ff // fsub v31.4s, v31.4s, v30.4s
@@ -4009,10 +8056,10 @@ second:
 	WORD $0x6e3edfbd // fmul v29.4s, v29.4s, v30.4s
 	VSHL $7, V2.S4, V2.S4
 	VADD V2.S4, V6.S4, V6.S4
+	FMOVQ 32(R6), F31
 	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edcc6 // fmul v6.4s, v6.4s, v30.4s
-	FMOVQ 32(R6), F31
 	WORD $0x4e26d7ff // fadd v31.4s, v31.4s, v6.4s
 	WORD $0x4f9a93be // fmul v30.4s, v29.4s, v26.s[0]
 	WORD $0x4ebed7ff // fsub v31.4s, v31.4s, v30.4s
@@ -4033,10 +8080,10 @@ second:
 	WORD $0x6e3edfbd // fmul v29.4s, v29.4s, v30.4s
 	VSHL $7, V3.S4, V3.S4
 	VADD V3.S4, V7.S4, V7.S4
+	FMOVQ 48(R6), F31
 	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edce7 // fmul v7.4s, v7.4s, v30.4s
-	FMOVQ 48(R6), F31
 	WORD $0x4e27d7ff // fadd v31.4s, v31.4s, v7.4s
 	WORD $0x4f9a93be // fmul v30.4s, v29.4s, v26.s[0]
 	WORD $0x4ebed7ff // fsub v31.4s, v31.4s, v30.4s
@@ -4401,20 +8448,20 @@ second:
 	WORD $0x6e3edfbd // fmul v29.4s, v29.4s, v30.4s
 	VSHL $7, V0.S4, V0.S4
 	VADD V0.S4, V4.S4, V4.S4
+	FMOVQ 0(R6), F31
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edc84 // fmul v4.4s, v4.4s, v30.4s
-	FMOVQ 0(R6), F31
 	WORD $0x4e24d7ff // fadd v31.4s, v31.4s, v4.4s
 	WORD $0x4f9a93be // fmul v30.4s, v29.4s, v26.s[0]
 	WORD $0x4ebed7ff // fsub v31.4s, v31.4s, v30.4s
 	FMOVQ F31, 0(R6)
 	VSHL $7, V8.S4, V8.S4
 	VADD V8.S4, V12.S4, V12.S4
+	FMOVQ 0(R7), F31
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
 	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
 	WORD $0x6e3edd8c // fmul v12.4s, v12.4s, v30.4s
-	FMOVQ 0(R7), F31
 	WORD $0x4e2cd7ff // fadd v31.4s, v31.4s, v12.4s
 	WORD $0x4f9b93be // fmul v30.4s, v29.4s, v27.s[0]
 	WORD $0x4ebed7ff // fsub v31.4s, v31.4s, v30.4s
@@ -4435,20 +8482,20 @@ second:
 	WORD $0x6e3edfbd // fmul v29.4s, v29.4s, v30.4s
 	VSHL $7, V1.S4, V1.S4
 	VADD V1.S4, V5.S4, V5.S4
+	FMOVQ 16(R6), F31
 	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edca5 // fmul v5.4s, v5.4s, v30.4s
-	FMOVQ 16(R6), F31
 	WORD $0x4e25d7ff // fadd v31.4s, v31.4s, v5.4s
 	WORD $0x4f9a93be // fmul v30.4s, v29.4s, v26.s[0]
 	WORD $0x4ebed7ff // fsub v31.4s, v31.4s, v30.4s
 	FMOVQ F31, 16(R6)
 	VSHL $7, V9.S4, V9.S4
 	VADD V9.S4, V13.S4, V13.S4
+	FMOVQ 16(R7), F31
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
 	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
 	WORD $0x6e3eddad // fmul v13.4s, v13.4s, v30.4s
-	FMOVQ 16(R7), F31
 	WORD $0x4e2dd7ff // fadd v31.4s, v31.4s, v13.4s
 	WORD $0x4f9b93be // fmul v30.4s, v29.4s, v27.s[0]
 	WORD $0x4ebed7ff // fsub v31.4s, v31.4s, v30.4s
@@ -4469,20 +8516,20 @@ second:
 	WORD $0x6e3edfbd // fmul v29.4s, v29.4s, v30.4s
 	VSHL $7, V2.S4, V2.S4
 	VADD V2.S4, V6.S4, V6.S4
+	FMOVQ 32(R6), F31
 	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edcc6 // fmul v6.4s, v6.4s, v30.4s
-	FMOVQ 32(R6), F31
 	WORD $0x4e26d7ff // fadd v31.4s, v31.4s, v6.4s
 	WORD $0x4f9a93be // fmul v30.4s, v29.4s, v26.s[0]
 	WORD $0x4ebed7ff // fsub v31.4s, v31.4s, v30.4s
 	FMOVQ F31, 32(R6)
 	VSHL $7, V10.S4, V10.S4
 	VADD V10.S4, V14.S4, V14.S4
+	FMOVQ 32(R7), F31
 	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
 	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
 	WORD $0x6e3eddce // fmul v14.4s, v14.4s, v30.4s
-	FMOVQ 32(R7), F31
 	WORD $0x4e2ed7ff // fadd v31.4s, v31.4s, v14.4s
 	WORD $0x4f9b93be // fmul v30.4s, v29.4s, v27.s[0]
 	WORD $0x4ebed7ff // fsub v31.4s, v31.4s, v30.4s
@@ -4503,20 +8550,20 @@ second:
 	WORD $0x6e3edfbd // fmul v29.4s, v29.4s, v30.4s
 	VSHL $7, V3.S4, V3.S4
 	VADD V3.S4, V7.S4, V7.S4
+	FMOVQ 48(R6), F31
 	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edce7 // fmul v7.4s, v7.4s, v30.4s
-	FMOVQ 48(R6), F31
 	WORD $0x4e27d7ff // fadd v31.4s, v31.4s, v7.4s
 	WORD $0x4f9a93be // fmul v30.4s, v29.4s, v26.s[0]
 	WORD $0x4ebed7ff // fsub v31.4s, v31.4s, v30.4s
 	FMOVQ F31, 48(R6)
 	VSHL $7, V11.S4, V11.S4
 	VADD V11.S4, V15.S4, V15.S4
+	FMOVQ 48(R7), F31
 	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
 	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
 	WORD $0x6e3eddef // fmul v15.4s, v15.4s, v30.4s
-	FMOVQ 48(R7), F31
 	WORD $0x4e2fd7ff // fadd v31.4s, v31.4s, v15.4s
 	WORD $0x4f9b93be // fmul v30.4s, v29.4s, v27.s[0]
 	WORD $0x4ebed7ff // fsub v31.4s, v31.4s, v30.4s
@@ -4534,6 +8581,916 @@ second:
 	B block
 
 done:
+	RET
+
+// func neondotQ5_K_q8_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+TEXT ·neondotQ5_K_q8_t1(SB), NOSPLIT, $0-72
+	MOVD y+0(FP), R6
+	MOVD x+24(FP), R8
+	MOVD hi+40(FP), R10
+	MOVD w+16(FP), R0
+	MOVD blocks+64(FP), R3
+	FMOVQ 0(R6), F4
+	FMOVQ 16(R6), F5
+	FMOVQ 32(R6), F6
+	FMOVQ 48(R6), F7
+
+block:
+	CMP $0, R3
+	BLE done
+	SUB $1, R3
+	MOVD R0, R2
+	ADD $64, R0
+	MOVD $8, R4
+
+span:
+	TBNZ $0, R4, second
+	MOVD R0, R1
+	ADD $64, R0
+
+second:
+	FMOVQ 0(R10), F16
+	FMOVQ 16(R10), F17
+	VEOR V0.B16, V0.B16, V0.B16
+	VEOR V1.B16, V1.B16, V1.B16
+	VEOR V2.B16, V2.B16, V2.B16
+	VEOR V3.B16, V3.B16, V3.B16
+	VMOVI $31, V30.B16
+	FMOVQ 0(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 16(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	FMOVQ 32(R0), F26
+	VAND V30.B16, V26.B16, V26.B16
+	FMOVQ 48(R0), F27
+	VAND V30.B16, V27.B16, V27.B16
+	WORD $0x4f90e300 // sdot v0.4s, v24.16b, v16.4b[0]
+	WORD $0x4f90e321 // sdot v1.4s, v25.16b, v16.4b[0]
+	WORD $0x4f90e342 // sdot v2.4s, v26.16b, v16.4b[0]
+	WORD $0x4f90e363 // sdot v3.4s, v27.16b, v16.4b[0]
+	FMOVQ 64(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 80(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	FMOVQ 96(R0), F26
+	VAND V30.B16, V26.B16, V26.B16
+	FMOVQ 112(R0), F27
+	VAND V30.B16, V27.B16, V27.B16
+	WORD $0x4fb0e300 // sdot v0.4s, v24.16b, v16.4b[1]
+	WORD $0x4fb0e321 // sdot v1.4s, v25.16b, v16.4b[1]
+	WORD $0x4fb0e342 // sdot v2.4s, v26.16b, v16.4b[1]
+	WORD $0x4fb0e363 // sdot v3.4s, v27.16b, v16.4b[1]
+	FMOVQ 128(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 144(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	FMOVQ 160(R0), F26
+	VAND V30.B16, V26.B16, V26.B16
+	FMOVQ 176(R0), F27
+	VAND V30.B16, V27.B16, V27.B16
+	WORD $0x4f90eb00 // sdot v0.4s, v24.16b, v16.4b[2]
+	WORD $0x4f90eb21 // sdot v1.4s, v25.16b, v16.4b[2]
+	WORD $0x4f90eb42 // sdot v2.4s, v26.16b, v16.4b[2]
+	WORD $0x4f90eb63 // sdot v3.4s, v27.16b, v16.4b[2]
+	FMOVQ 192(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 208(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	FMOVQ 224(R0), F26
+	VAND V30.B16, V26.B16, V26.B16
+	FMOVQ 240(R0), F27
+	VAND V30.B16, V27.B16, V27.B16
+	WORD $0x4fb0eb00 // sdot v0.4s, v24.16b, v16.4b[3]
+	WORD $0x4fb0eb21 // sdot v1.4s, v25.16b, v16.4b[3]
+	WORD $0x4fb0eb42 // sdot v2.4s, v26.16b, v16.4b[3]
+	WORD $0x4fb0eb63 // sdot v3.4s, v27.16b, v16.4b[3]
+	FMOVQ 256(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 272(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	FMOVQ 288(R0), F26
+	VAND V30.B16, V26.B16, V26.B16
+	FMOVQ 304(R0), F27
+	VAND V30.B16, V27.B16, V27.B16
+	WORD $0x4f91e300 // sdot v0.4s, v24.16b, v17.4b[0]
+	WORD $0x4f91e321 // sdot v1.4s, v25.16b, v17.4b[0]
+	WORD $0x4f91e342 // sdot v2.4s, v26.16b, v17.4b[0]
+	WORD $0x4f91e363 // sdot v3.4s, v27.16b, v17.4b[0]
+	FMOVQ 0(R0), F24
+	VUSHR $5, V24.B16, V24.B16
+	FMOVQ 64(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 16(R0), F25
+	VUSHR $5, V25.B16, V25.B16
+	FMOVQ 80(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	FMOVQ 32(R0), F26
+	VUSHR $5, V26.B16, V26.B16
+	FMOVQ 96(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V26.B16, V26.B16
+	FMOVQ 48(R0), F27
+	VUSHR $5, V27.B16, V27.B16
+	FMOVQ 112(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V27.B16, V27.B16
+	WORD $0x4fb1e300 // sdot v0.4s, v24.16b, v17.4b[1]
+	WORD $0x4fb1e321 // sdot v1.4s, v25.16b, v17.4b[1]
+	WORD $0x4fb1e342 // sdot v2.4s, v26.16b, v17.4b[1]
+	WORD $0x4fb1e363 // sdot v3.4s, v27.16b, v17.4b[1]
+	FMOVQ 128(R0), F24
+	VUSHR $5, V24.B16, V24.B16
+	FMOVQ 192(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 144(R0), F25
+	VUSHR $5, V25.B16, V25.B16
+	FMOVQ 208(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	FMOVQ 160(R0), F26
+	VUSHR $5, V26.B16, V26.B16
+	FMOVQ 224(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V26.B16, V26.B16
+	FMOVQ 176(R0), F27
+	VUSHR $5, V27.B16, V27.B16
+	FMOVQ 240(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V27.B16, V27.B16
+	WORD $0x4f91eb00 // sdot v0.4s, v24.16b, v17.4b[2]
+	WORD $0x4f91eb21 // sdot v1.4s, v25.16b, v17.4b[2]
+	WORD $0x4f91eb42 // sdot v2.4s, v26.16b, v17.4b[2]
+	WORD $0x4f91eb63 // sdot v3.4s, v27.16b, v17.4b[2]
+	FMOVQ 256(R0), F24
+	VUSHR $5, V24.B16, V24.B16
+	FMOVQ 64(R0), F28
+	VUSHR $4, V28.B16, V28.B16
+	VMOVI $8, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 192(R0), F28
+	VUSHR $3, V28.B16, V28.B16
+	VMOVI $16, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 272(R0), F25
+	VUSHR $5, V25.B16, V25.B16
+	FMOVQ 80(R0), F28
+	VUSHR $4, V28.B16, V28.B16
+	VMOVI $8, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	FMOVQ 208(R0), F28
+	VUSHR $3, V28.B16, V28.B16
+	VMOVI $16, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	FMOVQ 288(R0), F26
+	VUSHR $5, V26.B16, V26.B16
+	FMOVQ 96(R0), F28
+	VUSHR $4, V28.B16, V28.B16
+	VMOVI $8, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V26.B16, V26.B16
+	FMOVQ 224(R0), F28
+	VUSHR $3, V28.B16, V28.B16
+	VMOVI $16, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V26.B16, V26.B16
+	FMOVQ 304(R0), F27
+	VUSHR $5, V27.B16, V27.B16
+	FMOVQ 112(R0), F28
+	VUSHR $4, V28.B16, V28.B16
+	VMOVI $8, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V27.B16, V27.B16
+	FMOVQ 240(R0), F28
+	VUSHR $3, V28.B16, V28.B16
+	VMOVI $16, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V27.B16, V27.B16
+	WORD $0x4fb1eb00 // sdot v0.4s, v24.16b, v17.4b[3]
+	WORD $0x4fb1eb21 // sdot v1.4s, v25.16b, v17.4b[3]
+	WORD $0x4fb1eb42 // sdot v2.4s, v26.16b, v17.4b[3]
+	WORD $0x4fb1eb63 // sdot v3.4s, v27.16b, v17.4b[3]
+	FMOVS 0(R8), F24
+	FMOVS 4(R8), F16
+	FMOVD 0(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVS 0(R1), F30
+	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
+	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
+	FMOVD 32(R2), F29
+	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
+	FMOVS 32(R1), F30
+	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
+	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edfbd // fmul v29.4s, v29.4s, v30.4s
+	WORD $0x4e21d800 // scvtf v0.4s, v0.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc00 // fmul v0.4s, v0.4s, v30.4s
+	WORD $0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	WORD $0x4f9093be // fmul v30.4s, v29.4s, v16.s[0]
+	WORD $0x4ebed484 // fsub v4.4s, v4.4s, v30.4s
+	FMOVD 8(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVS 4(R1), F30
+	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
+	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
+	FMOVD 40(R2), F29
+	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
+	FMOVS 36(R1), F30
+	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
+	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edfbd // fmul v29.4s, v29.4s, v30.4s
+	WORD $0x4e21d821 // scvtf v1.4s, v1.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc21 // fmul v1.4s, v1.4s, v30.4s
+	WORD $0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
+	WORD $0x4f9093be // fmul v30.4s, v29.4s, v16.s[0]
+	WORD $0x4ebed4a5 // fsub v5.4s, v5.4s, v30.4s
+	FMOVD 16(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVS 8(R1), F30
+	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
+	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
+	FMOVD 48(R2), F29
+	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
+	FMOVS 40(R1), F30
+	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
+	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edfbd // fmul v29.4s, v29.4s, v30.4s
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc42 // fmul v2.4s, v2.4s, v30.4s
+	WORD $0x4e22d4c6 // fadd v6.4s, v6.4s, v2.4s
+	WORD $0x4f9093be // fmul v30.4s, v29.4s, v16.s[0]
+	WORD $0x4ebed4c6 // fsub v6.4s, v6.4s, v30.4s
+	FMOVD 24(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVS 12(R1), F30
+	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
+	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
+	FMOVD 56(R2), F29
+	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
+	FMOVS 44(R1), F30
+	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
+	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edfbd // fmul v29.4s, v29.4s, v30.4s
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc63 // fmul v3.4s, v3.4s, v30.4s
+	WORD $0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
+	WORD $0x4f9093be // fmul v30.4s, v29.4s, v16.s[0]
+	WORD $0x4ebed4e7 // fsub v7.4s, v7.4s, v30.4s
+	ADD $320, R0
+	ADD $16, R8
+	ADD $32, R10
+	ADD $16, R1
+	SUBS $1, R4
+	BNE span
+	B block
+
+done:
+	FMOVQ F4, 0(R6)
+	FMOVQ F5, 16(R6)
+	FMOVQ F6, 32(R6)
+	FMOVQ F7, 48(R6)
+	RET
+
+// func neondotQ5_K_q8_t4(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+TEXT ·neondotQ5_K_q8_t4(SB), NOSPLIT, $0-72
+	MOVD y+0(FP), R6
+	MOVD yStep+8(FP), R5
+	ADD R5, R6, R7
+	ADD R5, R7, R15
+	ADD R5, R15, R16
+	MOVD x+24(FP), R8
+	MOVD xStep+32(FP), R5
+	ADD R5, R8, R9
+	ADD R5, R9, R17
+	ADD R5, R17, R19
+	MOVD hi+40(FP), R10
+	MOVD planeStep+56(FP), R5
+	ADD R5, R10, R11
+	ADD R5, R11, R20
+	ADD R5, R20, R21
+	MOVD w+16(FP), R0
+	MOVD blocks+64(FP), R3
+	FMOVQ 0(R6), F8
+	FMOVQ 16(R6), F9
+	FMOVQ 0(R7), F10
+	FMOVQ 16(R7), F11
+	FMOVQ 0(R15), F12
+	FMOVQ 16(R15), F13
+	FMOVQ 0(R16), F14
+	FMOVQ 16(R16), F15
+
+block:
+	CMP $0, R3
+	BLE done
+	SUB $1, R3
+	MOVD R0, R2
+	ADD $64, R0
+	MOVD $8, R4
+
+span:
+	TBNZ $0, R4, second
+	MOVD R0, R1
+	ADD $64, R0
+
+second:
+	FMOVQ 0(R10), F16
+	FMOVQ 16(R10), F17
+	FMOVQ 0(R11), F18
+	FMOVQ 16(R11), F19
+	FMOVQ 0(R20), F20
+	FMOVQ 16(R20), F21
+	FMOVQ 0(R21), F22
+	FMOVQ 16(R21), F23
+	VEOR V0.B16, V0.B16, V0.B16
+	VEOR V1.B16, V1.B16, V1.B16
+	VEOR V2.B16, V2.B16, V2.B16
+	VEOR V3.B16, V3.B16, V3.B16
+	VEOR V4.B16, V4.B16, V4.B16
+	VEOR V5.B16, V5.B16, V5.B16
+	VEOR V6.B16, V6.B16, V6.B16
+	VEOR V7.B16, V7.B16, V7.B16
+	VMOVI $31, V30.B16
+	FMOVQ 0(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 16(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4f90e300 // sdot v0.4s, v24.16b, v16.4b[0]
+	WORD $0x4f90e321 // sdot v1.4s, v25.16b, v16.4b[0]
+	WORD $0x4f92e302 // sdot v2.4s, v24.16b, v18.4b[0]
+	WORD $0x4f92e323 // sdot v3.4s, v25.16b, v18.4b[0]
+	WORD $0x4f94e304 // sdot v4.4s, v24.16b, v20.4b[0]
+	WORD $0x4f94e325 // sdot v5.4s, v25.16b, v20.4b[0]
+	WORD $0x4f96e306 // sdot v6.4s, v24.16b, v22.4b[0]
+	WORD $0x4f96e327 // sdot v7.4s, v25.16b, v22.4b[0]
+	FMOVQ 64(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 80(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4fb0e300 // sdot v0.4s, v24.16b, v16.4b[1]
+	WORD $0x4fb0e321 // sdot v1.4s, v25.16b, v16.4b[1]
+	WORD $0x4fb2e302 // sdot v2.4s, v24.16b, v18.4b[1]
+	WORD $0x4fb2e323 // sdot v3.4s, v25.16b, v18.4b[1]
+	WORD $0x4fb4e304 // sdot v4.4s, v24.16b, v20.4b[1]
+	WORD $0x4fb4e325 // sdot v5.4s, v25.16b, v20.4b[1]
+	WORD $0x4fb6e306 // sdot v6.4s, v24.16b, v22.4b[1]
+	WORD $0x4fb6e327 // sdot v7.4s, v25.16b, v22.4b[1]
+	FMOVQ 128(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 144(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4f90eb00 // sdot v0.4s, v24.16b, v16.4b[2]
+	WORD $0x4f90eb21 // sdot v1.4s, v25.16b, v16.4b[2]
+	WORD $0x4f92eb02 // sdot v2.4s, v24.16b, v18.4b[2]
+	WORD $0x4f92eb23 // sdot v3.4s, v25.16b, v18.4b[2]
+	WORD $0x4f94eb04 // sdot v4.4s, v24.16b, v20.4b[2]
+	WORD $0x4f94eb25 // sdot v5.4s, v25.16b, v20.4b[2]
+	WORD $0x4f96eb06 // sdot v6.4s, v24.16b, v22.4b[2]
+	WORD $0x4f96eb27 // sdot v7.4s, v25.16b, v22.4b[2]
+	FMOVQ 192(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 208(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4fb0eb00 // sdot v0.4s, v24.16b, v16.4b[3]
+	WORD $0x4fb0eb21 // sdot v1.4s, v25.16b, v16.4b[3]
+	WORD $0x4fb2eb02 // sdot v2.4s, v24.16b, v18.4b[3]
+	WORD $0x4fb2eb23 // sdot v3.4s, v25.16b, v18.4b[3]
+	WORD $0x4fb4eb04 // sdot v4.4s, v24.16b, v20.4b[3]
+	WORD $0x4fb4eb25 // sdot v5.4s, v25.16b, v20.4b[3]
+	WORD $0x4fb6eb06 // sdot v6.4s, v24.16b, v22.4b[3]
+	WORD $0x4fb6eb27 // sdot v7.4s, v25.16b, v22.4b[3]
+	FMOVQ 256(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 272(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4f91e300 // sdot v0.4s, v24.16b, v17.4b[0]
+	WORD $0x4f91e321 // sdot v1.4s, v25.16b, v17.4b[0]
+	WORD $0x4f93e302 // sdot v2.4s, v24.16b, v19.4b[0]
+	WORD $0x4f93e323 // sdot v3.4s, v25.16b, v19.4b[0]
+	WORD $0x4f95e304 // sdot v4.4s, v24.16b, v21.4b[0]
+	WORD $0x4f95e325 // sdot v5.4s, v25.16b, v21.4b[0]
+	WORD $0x4f97e306 // sdot v6.4s, v24.16b, v23.4b[0]
+	WORD $0x4f97e327 // sdot v7.4s, v25.16b, v23.4b[0]
+	FMOVQ 0(R0), F24
+	VUSHR $5, V24.B16, V24.B16
+	FMOVQ 64(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 16(R0), F25
+	VUSHR $5, V25.B16, V25.B16
+	FMOVQ 80(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	WORD $0x4fb1e300 // sdot v0.4s, v24.16b, v17.4b[1]
+	WORD $0x4fb1e321 // sdot v1.4s, v25.16b, v17.4b[1]
+	WORD $0x4fb3e302 // sdot v2.4s, v24.16b, v19.4b[1]
+	WORD $0x4fb3e323 // sdot v3.4s, v25.16b, v19.4b[1]
+	WORD $0x4fb5e304 // sdot v4.4s, v24.16b, v21.4b[1]
+	WORD $0x4fb5e325 // sdot v5.4s, v25.16b, v21.4b[1]
+	WORD $0x4fb7e306 // sdot v6.4s, v24.16b, v23.4b[1]
+	WORD $0x4fb7e327 // sdot v7.4s, v25.16b, v23.4b[1]
+	FMOVQ 128(R0), F24
+	VUSHR $5, V24.B16, V24.B16
+	FMOVQ 192(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 144(R0), F25
+	VUSHR $5, V25.B16, V25.B16
+	FMOVQ 208(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	WORD $0x4f91eb00 // sdot v0.4s, v24.16b, v17.4b[2]
+	WORD $0x4f91eb21 // sdot v1.4s, v25.16b, v17.4b[2]
+	WORD $0x4f93eb02 // sdot v2.4s, v24.16b, v19.4b[2]
+	WORD $0x4f93eb23 // sdot v3.4s, v25.16b, v19.4b[2]
+	WORD $0x4f95eb04 // sdot v4.4s, v24.16b, v21.4b[2]
+	WORD $0x4f95eb25 // sdot v5.4s, v25.16b, v21.4b[2]
+	WORD $0x4f97eb06 // sdot v6.4s, v24.16b, v23.4b[2]
+	WORD $0x4f97eb27 // sdot v7.4s, v25.16b, v23.4b[2]
+	FMOVQ 256(R0), F24
+	VUSHR $5, V24.B16, V24.B16
+	FMOVQ 64(R0), F28
+	VUSHR $4, V28.B16, V28.B16
+	VMOVI $8, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 192(R0), F28
+	VUSHR $3, V28.B16, V28.B16
+	VMOVI $16, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 272(R0), F25
+	VUSHR $5, V25.B16, V25.B16
+	FMOVQ 80(R0), F28
+	VUSHR $4, V28.B16, V28.B16
+	VMOVI $8, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	FMOVQ 208(R0), F28
+	VUSHR $3, V28.B16, V28.B16
+	VMOVI $16, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	WORD $0x4fb1eb00 // sdot v0.4s, v24.16b, v17.4b[3]
+	WORD $0x4fb1eb21 // sdot v1.4s, v25.16b, v17.4b[3]
+	WORD $0x4fb3eb02 // sdot v2.4s, v24.16b, v19.4b[3]
+	WORD $0x4fb3eb23 // sdot v3.4s, v25.16b, v19.4b[3]
+	WORD $0x4fb5eb04 // sdot v4.4s, v24.16b, v21.4b[3]
+	WORD $0x4fb5eb25 // sdot v5.4s, v25.16b, v21.4b[3]
+	WORD $0x4fb7eb06 // sdot v6.4s, v24.16b, v23.4b[3]
+	WORD $0x4fb7eb27 // sdot v7.4s, v25.16b, v23.4b[3]
+	FMOVS 0(R8), F24
+	FMOVS 4(R8), F16
+	FMOVS 0(R9), F25
+	FMOVS 4(R9), F17
+	FMOVS 0(R17), F26
+	FMOVS 4(R17), F18
+	FMOVS 0(R19), F27
+	FMOVS 4(R19), F19
+	FMOVD 0(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVS 0(R1), F30
+	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
+	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
+	FMOVD 32(R2), F29
+	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
+	FMOVS 32(R1), F30
+	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
+	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edfbd // fmul v29.4s, v29.4s, v30.4s
+	WORD $0x4e21d800 // scvtf v0.4s, v0.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc00 // fmul v0.4s, v0.4s, v30.4s
+	WORD $0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	WORD $0x4f9093be // fmul v30.4s, v29.4s, v16.s[0]
+	WORD $0x4ebed508 // fsub v8.4s, v8.4s, v30.4s
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
+	WORD $0x6e3edc42 // fmul v2.4s, v2.4s, v30.4s
+	WORD $0x4e22d54a // fadd v10.4s, v10.4s, v2.4s
+	WORD $0x4f9193be // fmul v30.4s, v29.4s, v17.s[0]
+	WORD $0x4ebed54a // fsub v10.4s, v10.4s, v30.4s
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4f9a939e // fmul v30.4s, v28.4s, v26.s[0]
+	WORD $0x6e3edc84 // fmul v4.4s, v4.4s, v30.4s
+	WORD $0x4e24d58c // fadd v12.4s, v12.4s, v4.4s
+	WORD $0x4f9293be // fmul v30.4s, v29.4s, v18.s[0]
+	WORD $0x4ebed58c // fsub v12.4s, v12.4s, v30.4s
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f9b939e // fmul v30.4s, v28.4s, v27.s[0]
+	WORD $0x6e3edcc6 // fmul v6.4s, v6.4s, v30.4s
+	WORD $0x4e26d5ce // fadd v14.4s, v14.4s, v6.4s
+	WORD $0x4f9393be // fmul v30.4s, v29.4s, v19.s[0]
+	WORD $0x4ebed5ce // fsub v14.4s, v14.4s, v30.4s
+	FMOVD 8(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVS 4(R1), F30
+	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
+	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
+	FMOVD 40(R2), F29
+	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
+	FMOVS 36(R1), F30
+	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
+	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edfbd // fmul v29.4s, v29.4s, v30.4s
+	WORD $0x4e21d821 // scvtf v1.4s, v1.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc21 // fmul v1.4s, v1.4s, v30.4s
+	WORD $0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
+	WORD $0x4f9093be // fmul v30.4s, v29.4s, v16.s[0]
+	WORD $0x4ebed529 // fsub v9.4s, v9.4s, v30.4s
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
+	WORD $0x6e3edc63 // fmul v3.4s, v3.4s, v30.4s
+	WORD $0x4e23d56b // fadd v11.4s, v11.4s, v3.4s
+	WORD $0x4f9193be // fmul v30.4s, v29.4s, v17.s[0]
+	WORD $0x4ebed56b // fsub v11.4s, v11.4s, v30.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4f9a939e // fmul v30.4s, v28.4s, v26.s[0]
+	WORD $0x6e3edca5 // fmul v5.4s, v5.4s, v30.4s
+	WORD $0x4e25d5ad // fadd v13.4s, v13.4s, v5.4s
+	WORD $0x4f9293be // fmul v30.4s, v29.4s, v18.s[0]
+	WORD $0x4ebed5ad // fsub v13.4s, v13.4s, v30.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f9b939e // fmul v30.4s, v28.4s, v27.s[0]
+	WORD $0x6e3edce7 // fmul v7.4s, v7.4s, v30.4s
+	WORD $0x4e27d5ef // fadd v15.4s, v15.4s, v7.4s
+	WORD $0x4f9393be // fmul v30.4s, v29.4s, v19.s[0]
+	WORD $0x4ebed5ef // fsub v15.4s, v15.4s, v30.4s
+	ADD $320, R0
+	ADD $16, R8
+	ADD $32, R10
+	ADD $16, R9
+	ADD $32, R11
+	ADD $16, R17
+	ADD $32, R20
+	ADD $16, R19
+	ADD $32, R21
+	ADD $16, R1
+	SUBS $1, R4
+	BNE span
+	B block
+
+done:
+	FMOVQ F8, 0(R6)
+	FMOVQ F9, 16(R6)
+	FMOVQ F10, 0(R7)
+	FMOVQ F11, 16(R7)
+	FMOVQ F12, 0(R15)
+	FMOVQ F13, 16(R15)
+	FMOVQ F14, 0(R16)
+	FMOVQ F15, 16(R16)
+	MOVD y+0(FP), R6
+	MOVD yStep+8(FP), R5
+	ADD R5, R6, R7
+	ADD R5, R7, R15
+	ADD R5, R15, R16
+	MOVD x+24(FP), R8
+	MOVD xStep+32(FP), R5
+	ADD R5, R8, R9
+	ADD R5, R9, R17
+	ADD R5, R17, R19
+	MOVD hi+40(FP), R10
+	MOVD planeStep+56(FP), R5
+	ADD R5, R10, R11
+	ADD R5, R11, R20
+	ADD R5, R20, R21
+	MOVD w+16(FP), R0
+	MOVD blocks+64(FP), R3
+	FMOVQ 32(R6), F8
+	FMOVQ 48(R6), F9
+	FMOVQ 32(R7), F10
+	FMOVQ 48(R7), F11
+	FMOVQ 32(R15), F12
+	FMOVQ 48(R15), F13
+	FMOVQ 32(R16), F14
+	FMOVQ 48(R16), F15
+
+block2:
+	CMP $0, R3
+	BLE done2
+	SUB $1, R3
+	MOVD R0, R2
+	ADD $64, R0
+	MOVD $8, R4
+
+span2:
+	TBNZ $0, R4, second2
+	MOVD R0, R1
+	ADD $64, R0
+
+second2:
+	FMOVQ 0(R10), F16
+	FMOVQ 16(R10), F17
+	FMOVQ 0(R11), F18
+	FMOVQ 16(R11), F19
+	FMOVQ 0(R20), F20
+	FMOVQ 16(R20), F21
+	FMOVQ 0(R21), F22
+	FMOVQ 16(R21), F23
+	VEOR V0.B16, V0.B16, V0.B16
+	VEOR V1.B16, V1.B16, V1.B16
+	VEOR V2.B16, V2.B16, V2.B16
+	VEOR V3.B16, V3.B16, V3.B16
+	VEOR V4.B16, V4.B16, V4.B16
+	VEOR V5.B16, V5.B16, V5.B16
+	VEOR V6.B16, V6.B16, V6.B16
+	VEOR V7.B16, V7.B16, V7.B16
+	VMOVI $31, V30.B16
+	FMOVQ 32(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 48(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4f90e300 // sdot v0.4s, v24.16b, v16.4b[0]
+	WORD $0x4f90e321 // sdot v1.4s, v25.16b, v16.4b[0]
+	WORD $0x4f92e302 // sdot v2.4s, v24.16b, v18.4b[0]
+	WORD $0x4f92e323 // sdot v3.4s, v25.16b, v18.4b[0]
+	WORD $0x4f94e304 // sdot v4.4s, v24.16b, v20.4b[0]
+	WORD $0x4f94e325 // sdot v5.4s, v25.16b, v20.4b[0]
+	WORD $0x4f96e306 // sdot v6.4s, v24.16b, v22.4b[0]
+	WORD $0x4f96e327 // sdot v7.4s, v25.16b, v22.4b[0]
+	FMOVQ 96(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 112(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4fb0e300 // sdot v0.4s, v24.16b, v16.4b[1]
+	WORD $0x4fb0e321 // sdot v1.4s, v25.16b, v16.4b[1]
+	WORD $0x4fb2e302 // sdot v2.4s, v24.16b, v18.4b[1]
+	WORD $0x4fb2e323 // sdot v3.4s, v25.16b, v18.4b[1]
+	WORD $0x4fb4e304 // sdot v4.4s, v24.16b, v20.4b[1]
+	WORD $0x4fb4e325 // sdot v5.4s, v25.16b, v20.4b[1]
+	WORD $0x4fb6e306 // sdot v6.4s, v24.16b, v22.4b[1]
+	WORD $0x4fb6e327 // sdot v7.4s, v25.16b, v22.4b[1]
+	FMOVQ 160(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 176(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4f90eb00 // sdot v0.4s, v24.16b, v16.4b[2]
+	WORD $0x4f90eb21 // sdot v1.4s, v25.16b, v16.4b[2]
+	WORD $0x4f92eb02 // sdot v2.4s, v24.16b, v18.4b[2]
+	WORD $0x4f92eb23 // sdot v3.4s, v25.16b, v18.4b[2]
+	WORD $0x4f94eb04 // sdot v4.4s, v24.16b, v20.4b[2]
+	WORD $0x4f94eb25 // sdot v5.4s, v25.16b, v20.4b[2]
+	WORD $0x4f96eb06 // sdot v6.4s, v24.16b, v22.4b[2]
+	WORD $0x4f96eb27 // sdot v7.4s, v25.16b, v22.4b[2]
+	FMOVQ 224(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 240(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4fb0eb00 // sdot v0.4s, v24.16b, v16.4b[3]
+	WORD $0x4fb0eb21 // sdot v1.4s, v25.16b, v16.4b[3]
+	WORD $0x4fb2eb02 // sdot v2.4s, v24.16b, v18.4b[3]
+	WORD $0x4fb2eb23 // sdot v3.4s, v25.16b, v18.4b[3]
+	WORD $0x4fb4eb04 // sdot v4.4s, v24.16b, v20.4b[3]
+	WORD $0x4fb4eb25 // sdot v5.4s, v25.16b, v20.4b[3]
+	WORD $0x4fb6eb06 // sdot v6.4s, v24.16b, v22.4b[3]
+	WORD $0x4fb6eb27 // sdot v7.4s, v25.16b, v22.4b[3]
+	FMOVQ 288(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 304(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4f91e300 // sdot v0.4s, v24.16b, v17.4b[0]
+	WORD $0x4f91e321 // sdot v1.4s, v25.16b, v17.4b[0]
+	WORD $0x4f93e302 // sdot v2.4s, v24.16b, v19.4b[0]
+	WORD $0x4f93e323 // sdot v3.4s, v25.16b, v19.4b[0]
+	WORD $0x4f95e304 // sdot v4.4s, v24.16b, v21.4b[0]
+	WORD $0x4f95e325 // sdot v5.4s, v25.16b, v21.4b[0]
+	WORD $0x4f97e306 // sdot v6.4s, v24.16b, v23.4b[0]
+	WORD $0x4f97e327 // sdot v7.4s, v25.16b, v23.4b[0]
+	FMOVQ 32(R0), F24
+	VUSHR $5, V24.B16, V24.B16
+	FMOVQ 96(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 48(R0), F25
+	VUSHR $5, V25.B16, V25.B16
+	FMOVQ 112(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	WORD $0x4fb1e300 // sdot v0.4s, v24.16b, v17.4b[1]
+	WORD $0x4fb1e321 // sdot v1.4s, v25.16b, v17.4b[1]
+	WORD $0x4fb3e302 // sdot v2.4s, v24.16b, v19.4b[1]
+	WORD $0x4fb3e323 // sdot v3.4s, v25.16b, v19.4b[1]
+	WORD $0x4fb5e304 // sdot v4.4s, v24.16b, v21.4b[1]
+	WORD $0x4fb5e325 // sdot v5.4s, v25.16b, v21.4b[1]
+	WORD $0x4fb7e306 // sdot v6.4s, v24.16b, v23.4b[1]
+	WORD $0x4fb7e327 // sdot v7.4s, v25.16b, v23.4b[1]
+	FMOVQ 160(R0), F24
+	VUSHR $5, V24.B16, V24.B16
+	FMOVQ 224(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 176(R0), F25
+	VUSHR $5, V25.B16, V25.B16
+	FMOVQ 240(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $24, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	WORD $0x4f91eb00 // sdot v0.4s, v24.16b, v17.4b[2]
+	WORD $0x4f91eb21 // sdot v1.4s, v25.16b, v17.4b[2]
+	WORD $0x4f93eb02 // sdot v2.4s, v24.16b, v19.4b[2]
+	WORD $0x4f93eb23 // sdot v3.4s, v25.16b, v19.4b[2]
+	WORD $0x4f95eb04 // sdot v4.4s, v24.16b, v21.4b[2]
+	WORD $0x4f95eb25 // sdot v5.4s, v25.16b, v21.4b[2]
+	WORD $0x4f97eb06 // sdot v6.4s, v24.16b, v23.4b[2]
+	WORD $0x4f97eb27 // sdot v7.4s, v25.16b, v23.4b[2]
+	FMOVQ 288(R0), F24
+	VUSHR $5, V24.B16, V24.B16
+	FMOVQ 96(R0), F28
+	VUSHR $4, V28.B16, V28.B16
+	VMOVI $8, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 224(R0), F28
+	VUSHR $3, V28.B16, V28.B16
+	VMOVI $16, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 304(R0), F25
+	VUSHR $5, V25.B16, V25.B16
+	FMOVQ 112(R0), F28
+	VUSHR $4, V28.B16, V28.B16
+	VMOVI $8, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	FMOVQ 240(R0), F28
+	VUSHR $3, V28.B16, V28.B16
+	VMOVI $16, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	WORD $0x4fb1eb00 // sdot v0.4s, v24.16b, v17.4b[3]
+	WORD $0x4fb1eb21 // sdot v1.4s, v25.16b, v17.4b[3]
+	WORD $0x4fb3eb02 // sdot v2.4s, v24.16b, v19.4b[3]
+	WORD $0x4fb3eb23 // sdot v3.4s, v25.16b, v19.4b[3]
+	WORD $0x4fb5eb04 // sdot v4.4s, v24.16b, v21.4b[3]
+	WORD $0x4fb5eb25 // sdot v5.4s, v25.16b, v21.4b[3]
+	WORD $0x4fb7eb06 // sdot v6.4s, v24.16b, v23.4b[3]
+	WORD $0x4fb7eb27 // sdot v7.4s, v25.16b, v23.4b[3]
+	FMOVS 0(R8), F24
+	FMOVS 4(R8), F16
+	FMOVS 0(R9), F25
+	FMOVS 4(R9), F17
+	FMOVS 0(R17), F26
+	FMOVS 4(R17), F18
+	FMOVS 0(R19), F27
+	FMOVS 4(R19), F19
+	FMOVD 16(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVS 8(R1), F30
+	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
+	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
+	FMOVD 48(R2), F29
+	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
+	FMOVS 40(R1), F30
+	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
+	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edfbd // fmul v29.4s, v29.4s, v30.4s
+	WORD $0x4e21d800 // scvtf v0.4s, v0.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc00 // fmul v0.4s, v0.4s, v30.4s
+	WORD $0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	WORD $0x4f9093be // fmul v30.4s, v29.4s, v16.s[0]
+	WORD $0x4ebed508 // fsub v8.4s, v8.4s, v30.4s
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
+	WORD $0x6e3edc42 // fmul v2.4s, v2.4s, v30.4s
+	WORD $0x4e22d54a // fadd v10.4s, v10.4s, v2.4s
+	WORD $0x4f9193be // fmul v30.4s, v29.4s, v17.s[0]
+	WORD $0x4ebed54a // fsub v10.4s, v10.4s, v30.4s
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4f9a939e // fmul v30.4s, v28.4s, v26.s[0]
+	WORD $0x6e3edc84 // fmul v4.4s, v4.4s, v30.4s
+	WORD $0x4e24d58c // fadd v12.4s, v12.4s, v4.4s
+	WORD $0x4f9293be // fmul v30.4s, v29.4s, v18.s[0]
+	WORD $0x4ebed58c // fsub v12.4s, v12.4s, v30.4s
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f9b939e // fmul v30.4s, v28.4s, v27.s[0]
+	WORD $0x6e3edcc6 // fmul v6.4s, v6.4s, v30.4s
+	WORD $0x4e26d5ce // fadd v14.4s, v14.4s, v6.4s
+	WORD $0x4f9393be // fmul v30.4s, v29.4s, v19.s[0]
+	WORD $0x4ebed5ce // fsub v14.4s, v14.4s, v30.4s
+	FMOVD 24(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVS 12(R1), F30
+	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
+	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
+	FMOVD 56(R2), F29
+	WORD $0x0e217bbd // fcvtl v29.4s, v29.4h
+	FMOVS 44(R1), F30
+	WORD $0x2f08a7de // ushll v30.8h, v30.8b, #0
+	WORD $0x2f10a7de // ushll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edfbd // fmul v29.4s, v29.4s, v30.4s
+	WORD $0x4e21d821 // scvtf v1.4s, v1.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc21 // fmul v1.4s, v1.4s, v30.4s
+	WORD $0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
+	WORD $0x4f9093be // fmul v30.4s, v29.4s, v16.s[0]
+	WORD $0x4ebed529 // fsub v9.4s, v9.4s, v30.4s
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
+	WORD $0x6e3edc63 // fmul v3.4s, v3.4s, v30.4s
+	WORD $0x4e23d56b // fadd v11.4s, v11.4s, v3.4s
+	WORD $0x4f9193be // fmul v30.4s, v29.4s, v17.s[0]
+	WORD $0x4ebed56b // fsub v11.4s, v11.4s, v30.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4f9a939e // fmul v30.4s, v28.4s, v26.s[0]
+	WORD $0x6e3edca5 // fmul v5.4s, v5.4s, v30.4s
+	WORD $0x4e25d5ad // fadd v13.4s, v13.4s, v5.4s
+	WORD $0x4f9293be // fmul v30.4s, v29.4s, v18.s[0]
+	WORD $0x4ebed5ad // fsub v13.4s, v13.4s, v30.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f9b939e // fmul v30.4s, v28.4s, v27.s[0]
+	WORD $0x6e3edce7 // fmul v7.4s, v7.4s, v30.4s
+	WORD $0x4e27d5ef // fadd v15.4s, v15.4s, v7.4s
+	WORD $0x4f9393be // fmul v30.4s, v29.4s, v19.s[0]
+	WORD $0x4ebed5ef // fsub v15.4s, v15.4s, v30.4s
+	ADD $320, R0
+	ADD $16, R8
+	ADD $32, R10
+	ADD $16, R9
+	ADD $32, R11
+	ADD $16, R17
+	ADD $32, R20
+	ADD $16, R19
+	ADD $32, R21
+	ADD $16, R1
+	SUBS $1, R4
+	BNE span2
+	B block2
+
+done2:
+	FMOVQ F8, 32(R6)
+	FMOVQ F9, 48(R6)
+	FMOVQ F10, 32(R7)
+	FMOVQ F11, 48(R7)
+	FMOVQ F12, 32(R15)
+	FMOVQ F13, 48(R15)
+	FMOVQ F14, 32(R16)
+	FMOVQ F15, 48(R16)
 	RET
 
 // func neondotQ6_K_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
@@ -4650,10 +9607,10 @@ second:
 	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
 	VSHL $7, V0.S4, V0.S4
 	VADD V0.S4, V4.S4, V4.S4
+	FMOVQ 0(R6), F31
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edc84 // fmul v4.4s, v4.4s, v30.4s
-	FMOVQ 0(R6), F31
 	WORD $0x4e24d7ff // fadd v31.4s, v31.4s, v4.4s
 	FMOVQ F31, 0(R6)
 	FMOVD 8(R2), F28
@@ -4665,10 +9622,10 @@ second:
 	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
 	VSHL $7, V1.S4, V1.S4
 	VADD V1.S4, V5.S4, V5.S4
+	FMOVQ 16(R6), F31
 	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edca5 // fmul v5.4s, v5.4s, v30.4s
-	FMOVQ 16(R6), F31
 	WORD $0x4e25d7ff // fadd v31.4s, v31.4s, v5.4s
 	FMOVQ F31, 16(R6)
 	FMOVD 16(R2), F28
@@ -4680,10 +9637,10 @@ second:
 	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
 	VSHL $7, V2.S4, V2.S4
 	VADD V2.S4, V6.S4, V6.S4
+	FMOVQ 32(R6), F31
 	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edcc6 // fmul v6.4s, v6.4s, v30.4s
-	FMOVQ 32(R6), F31
 	WORD $0x4e26d7ff // fadd v31.4s, v31.4s, v6.4s
 	FMOVQ F31, 32(R6)
 	FMOVD 24(R2), F28
@@ -4695,10 +9652,10 @@ second:
 	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
 	VSHL $7, V3.S4, V3.S4
 	VADD V3.S4, V7.S4, V7.S4
+	FMOVQ 48(R6), F31
 	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edce7 // fmul v7.4s, v7.4s, v30.4s
-	FMOVQ 48(R6), F31
 	WORD $0x4e27d7ff // fadd v31.4s, v31.4s, v7.4s
 	FMOVQ F31, 48(R6)
 	MOVW 8(R8), R5
@@ -4869,10 +9826,10 @@ second:
 	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
 	VSHL $7, V0.S4, V0.S4
 	VADD V0.S4, V4.S4, V4.S4
+	FMOVQ 0(R6), F31
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edc84 // fmul v4.4s, v4.4s, v30.4s
-	FMOVQ 0(R6), F31
 	WORD $0x4e24d7ff // fadd v31.4s, v31.4s, v4.4s
 	FMOVQ F31, 0(R6)
 	FMOVD 8(R2), F28
@@ -4884,10 +9841,10 @@ second:
 	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
 	VSHL $7, V1.S4, V1.S4
 	VADD V1.S4, V5.S4, V5.S4
+	FMOVQ 16(R6), F31
 	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edca5 // fmul v5.4s, v5.4s, v30.4s
-	FMOVQ 16(R6), F31
 	WORD $0x4e25d7ff // fadd v31.4s, v31.4s, v5.4s
 	FMOVQ F31, 16(R6)
 	FMOVD 16(R2), F28
@@ -4899,10 +9856,10 @@ second:
 	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
 	VSHL $7, V2.S4, V2.S4
 	VADD V2.S4, V6.S4, V6.S4
+	FMOVQ 32(R6), F31
 	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edcc6 // fmul v6.4s, v6.4s, v30.4s
-	FMOVQ 32(R6), F31
 	WORD $0x4e26d7ff // fadd v31.4s, v31.4s, v6.4s
 	FMOVQ F31, 32(R6)
 	FMOVD 24(R2), F28
@@ -4914,10 +9871,10 @@ second:
 	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
 	VSHL $7, V3.S4, V3.S4
 	VADD V3.S4, V7.S4, V7.S4
+	FMOVQ 48(R6), F31
 	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edce7 // fmul v7.4s, v7.4s, v30.4s
-	FMOVQ 48(R6), F31
 	WORD $0x4e27d7ff // fadd v31.4s, v31.4s, v7.4s
 	FMOVQ F31, 48(R6)
 	ADD $384, R0
@@ -5103,18 +10060,18 @@ second:
 	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
 	VSHL $7, V0.S4, V0.S4
 	VADD V0.S4, V4.S4, V4.S4
+	FMOVQ 0(R6), F31
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edc84 // fmul v4.4s, v4.4s, v30.4s
-	FMOVQ 0(R6), F31
 	WORD $0x4e24d7ff // fadd v31.4s, v31.4s, v4.4s
 	FMOVQ F31, 0(R6)
 	VSHL $7, V8.S4, V8.S4
 	VADD V8.S4, V12.S4, V12.S4
+	FMOVQ 0(R7), F31
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
 	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
 	WORD $0x6e3edd8c // fmul v12.4s, v12.4s, v30.4s
-	FMOVQ 0(R7), F31
 	WORD $0x4e2cd7ff // fadd v31.4s, v31.4s, v12.4s
 	FMOVQ F31, 0(R7)
 	FMOVD 8(R2), F28
@@ -5126,18 +10083,18 @@ second:
 	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
 	VSHL $7, V1.S4, V1.S4
 	VADD V1.S4, V5.S4, V5.S4
+	FMOVQ 16(R6), F31
 	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edca5 // fmul v5.4s, v5.4s, v30.4s
-	FMOVQ 16(R6), F31
 	WORD $0x4e25d7ff // fadd v31.4s, v31.4s, v5.4s
 	FMOVQ F31, 16(R6)
 	VSHL $7, V9.S4, V9.S4
 	VADD V9.S4, V13.S4, V13.S4
+	FMOVQ 16(R7), F31
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
 	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
 	WORD $0x6e3eddad // fmul v13.4s, v13.4s, v30.4s
-	FMOVQ 16(R7), F31
 	WORD $0x4e2dd7ff // fadd v31.4s, v31.4s, v13.4s
 	FMOVQ F31, 16(R7)
 	FMOVD 16(R2), F28
@@ -5149,18 +10106,18 @@ second:
 	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
 	VSHL $7, V2.S4, V2.S4
 	VADD V2.S4, V6.S4, V6.S4
+	FMOVQ 32(R6), F31
 	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edcc6 // fmul v6.4s, v6.4s, v30.4s
-	FMOVQ 32(R6), F31
 	WORD $0x4e26d7ff // fadd v31.4s, v31.4s, v6.4s
 	FMOVQ F31, 32(R6)
 	VSHL $7, V10.S4, V10.S4
 	VADD V10.S4, V14.S4, V14.S4
+	FMOVQ 32(R7), F31
 	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
 	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
 	WORD $0x6e3eddce // fmul v14.4s, v14.4s, v30.4s
-	FMOVQ 32(R7), F31
 	WORD $0x4e2ed7ff // fadd v31.4s, v31.4s, v14.4s
 	FMOVQ F31, 32(R7)
 	FMOVD 24(R2), F28
@@ -5172,18 +10129,18 @@ second:
 	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
 	VSHL $7, V3.S4, V3.S4
 	VADD V3.S4, V7.S4, V7.S4
+	FMOVQ 48(R6), F31
 	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edce7 // fmul v7.4s, v7.4s, v30.4s
-	FMOVQ 48(R6), F31
 	WORD $0x4e27d7ff // fadd v31.4s, v31.4s, v7.4s
 	FMOVQ F31, 48(R6)
 	VSHL $7, V11.S4, V11.S4
 	VADD V11.S4, V15.S4, V15.S4
+	FMOVQ 48(R7), F31
 	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
 	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
 	WORD $0x6e3eddef // fmul v15.4s, v15.4s, v30.4s
-	FMOVQ 48(R7), F31
 	WORD $0x4e2fd7ff // fadd v31.4s, v31.4s, v15.4s
 	FMOVQ F31, 48(R7)
 	MOVW 8(R8), R5
@@ -5400,18 +10357,18 @@ second:
 	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
 	VSHL $7, V0.S4, V0.S4
 	VADD V0.S4, V4.S4, V4.S4
+	FMOVQ 0(R6), F31
 	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edc84 // fmul v4.4s, v4.4s, v30.4s
-	FMOVQ 0(R6), F31
 	WORD $0x4e24d7ff // fadd v31.4s, v31.4s, v4.4s
 	FMOVQ F31, 0(R6)
 	VSHL $7, V8.S4, V8.S4
 	VADD V8.S4, V12.S4, V12.S4
+	FMOVQ 0(R7), F31
 	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
 	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
 	WORD $0x6e3edd8c // fmul v12.4s, v12.4s, v30.4s
-	FMOVQ 0(R7), F31
 	WORD $0x4e2cd7ff // fadd v31.4s, v31.4s, v12.4s
 	FMOVQ F31, 0(R7)
 	FMOVD 8(R2), F28
@@ -5423,18 +10380,18 @@ second:
 	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
 	VSHL $7, V1.S4, V1.S4
 	VADD V1.S4, V5.S4, V5.S4
+	FMOVQ 16(R6), F31
 	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edca5 // fmul v5.4s, v5.4s, v30.4s
-	FMOVQ 16(R6), F31
 	WORD $0x4e25d7ff // fadd v31.4s, v31.4s, v5.4s
 	FMOVQ F31, 16(R6)
 	VSHL $7, V9.S4, V9.S4
 	VADD V9.S4, V13.S4, V13.S4
+	FMOVQ 16(R7), F31
 	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
 	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
 	WORD $0x6e3eddad // fmul v13.4s, v13.4s, v30.4s
-	FMOVQ 16(R7), F31
 	WORD $0x4e2dd7ff // fadd v31.4s, v31.4s, v13.4s
 	FMOVQ F31, 16(R7)
 	FMOVD 16(R2), F28
@@ -5446,18 +10403,18 @@ second:
 	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
 	VSHL $7, V2.S4, V2.S4
 	VADD V2.S4, V6.S4, V6.S4
+	FMOVQ 32(R6), F31
 	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edcc6 // fmul v6.4s, v6.4s, v30.4s
-	FMOVQ 32(R6), F31
 	WORD $0x4e26d7ff // fadd v31.4s, v31.4s, v6.4s
 	FMOVQ F31, 32(R6)
 	VSHL $7, V10.S4, V10.S4
 	VADD V10.S4, V14.S4, V14.S4
+	FMOVQ 32(R7), F31
 	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
 	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
 	WORD $0x6e3eddce // fmul v14.4s, v14.4s, v30.4s
-	FMOVQ 32(R7), F31
 	WORD $0x4e2ed7ff // fadd v31.4s, v31.4s, v14.4s
 	FMOVQ F31, 32(R7)
 	FMOVD 24(R2), F28
@@ -5469,18 +10426,18 @@ second:
 	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
 	VSHL $7, V3.S4, V3.S4
 	VADD V3.S4, V7.S4, V7.S4
+	FMOVQ 48(R6), F31
 	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
 	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
 	WORD $0x6e3edce7 // fmul v7.4s, v7.4s, v30.4s
-	FMOVQ 48(R6), F31
 	WORD $0x4e27d7ff // fadd v31.4s, v31.4s, v7.4s
 	FMOVQ F31, 48(R6)
 	VSHL $7, V11.S4, V11.S4
 	VADD V11.S4, V15.S4, V15.S4
+	FMOVQ 48(R7), F31
 	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
 	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
 	WORD $0x6e3eddef // fmul v15.4s, v15.4s, v30.4s
-	FMOVQ 48(R7), F31
 	WORD $0x4e2fd7ff // fadd v31.4s, v31.4s, v15.4s
 	FMOVQ F31, 48(R7)
 	ADD $384, R0
@@ -5496,4 +10453,1058 @@ second:
 	B block
 
 done:
+	RET
+
+// func neondotQ6_K_q8_t1(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+TEXT ·neondotQ6_K_q8_t1(SB), NOSPLIT, $0-72
+	MOVD y+0(FP), R6
+	MOVD x+24(FP), R8
+	MOVD hi+40(FP), R10
+	MOVD w+16(FP), R0
+	MOVD blocks+64(FP), R3
+	FMOVQ 0(R6), F4
+	FMOVQ 16(R6), F5
+	FMOVQ 32(R6), F6
+	FMOVQ 48(R6), F7
+
+block:
+	CMP $0, R3
+	BLE done
+	SUB $1, R3
+	MOVD R0, R2
+	ADD $32, R0
+	MOVD $8, R4
+
+span:
+	TBNZ $0, R4, second
+	MOVD R0, R1
+	ADD $64, R0
+
+second:
+	FMOVQ 0(R10), F16
+	FMOVQ 16(R10), F17
+	MOVW 8(R8), R5
+	MOVW 12(R8), R5
+	NEGW R5, R5
+	LSLW $5, R5, R5
+	VDUP R5, V0.S4
+	VDUP R5, V1.S4
+	VDUP R5, V2.S4
+	VDUP R5, V3.S4
+	VMOVI $63, V30.B16
+	FMOVQ 0(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 16(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	FMOVQ 32(R0), F26
+	VAND V30.B16, V26.B16, V26.B16
+	FMOVQ 48(R0), F27
+	VAND V30.B16, V27.B16, V27.B16
+	WORD $0x4f90e300 // sdot v0.4s, v24.16b, v16.4b[0]
+	WORD $0x4f90e321 // sdot v1.4s, v25.16b, v16.4b[0]
+	WORD $0x4f90e342 // sdot v2.4s, v26.16b, v16.4b[0]
+	WORD $0x4f90e363 // sdot v3.4s, v27.16b, v16.4b[0]
+	FMOVQ 64(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 80(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	FMOVQ 96(R0), F26
+	VAND V30.B16, V26.B16, V26.B16
+	FMOVQ 112(R0), F27
+	VAND V30.B16, V27.B16, V27.B16
+	WORD $0x4fb0e300 // sdot v0.4s, v24.16b, v16.4b[1]
+	WORD $0x4fb0e321 // sdot v1.4s, v25.16b, v16.4b[1]
+	WORD $0x4fb0e342 // sdot v2.4s, v26.16b, v16.4b[1]
+	WORD $0x4fb0e363 // sdot v3.4s, v27.16b, v16.4b[1]
+	FMOVQ 128(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 144(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	FMOVQ 160(R0), F26
+	VAND V30.B16, V26.B16, V26.B16
+	FMOVQ 176(R0), F27
+	VAND V30.B16, V27.B16, V27.B16
+	WORD $0x4f90eb00 // sdot v0.4s, v24.16b, v16.4b[2]
+	WORD $0x4f90eb21 // sdot v1.4s, v25.16b, v16.4b[2]
+	WORD $0x4f90eb42 // sdot v2.4s, v26.16b, v16.4b[2]
+	WORD $0x4f90eb63 // sdot v3.4s, v27.16b, v16.4b[2]
+	FMOVQ 192(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 208(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	FMOVQ 224(R0), F26
+	VAND V30.B16, V26.B16, V26.B16
+	FMOVQ 240(R0), F27
+	VAND V30.B16, V27.B16, V27.B16
+	WORD $0x4fb0eb00 // sdot v0.4s, v24.16b, v16.4b[3]
+	WORD $0x4fb0eb21 // sdot v1.4s, v25.16b, v16.4b[3]
+	WORD $0x4fb0eb42 // sdot v2.4s, v26.16b, v16.4b[3]
+	WORD $0x4fb0eb63 // sdot v3.4s, v27.16b, v16.4b[3]
+	FMOVS 0(R8), F24
+	FMOVD 0(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVS 0(R1), F30
+	WORD $0x0f08a7de // sshll v30.8h, v30.8b, #0
+	WORD $0x0f10a7de // sshll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
+	WORD $0x4e21d800 // scvtf v0.4s, v0.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc00 // fmul v0.4s, v0.4s, v30.4s
+	WORD $0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	FMOVD 8(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVS 4(R1), F30
+	WORD $0x0f08a7de // sshll v30.8h, v30.8b, #0
+	WORD $0x0f10a7de // sshll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
+	WORD $0x4e21d821 // scvtf v1.4s, v1.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc21 // fmul v1.4s, v1.4s, v30.4s
+	WORD $0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
+	FMOVD 16(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVS 8(R1), F30
+	WORD $0x0f08a7de // sshll v30.8h, v30.8b, #0
+	WORD $0x0f10a7de // sshll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc42 // fmul v2.4s, v2.4s, v30.4s
+	WORD $0x4e22d4c6 // fadd v6.4s, v6.4s, v2.4s
+	FMOVD 24(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVS 12(R1), F30
+	WORD $0x0f08a7de // sshll v30.8h, v30.8b, #0
+	WORD $0x0f10a7de // sshll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc63 // fmul v3.4s, v3.4s, v30.4s
+	WORD $0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
+	MOVW 8(R8), R5
+	MOVW 12(R8), R14
+	SUBW R14, R5, R5
+	NEGW R5, R5
+	LSLW $5, R5, R5
+	VDUP R5, V0.S4
+	VDUP R5, V1.S4
+	VDUP R5, V2.S4
+	VDUP R5, V3.S4
+	VMOVI $63, V30.B16
+	FMOVQ 256(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 272(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	FMOVQ 288(R0), F26
+	VAND V30.B16, V26.B16, V26.B16
+	FMOVQ 304(R0), F27
+	VAND V30.B16, V27.B16, V27.B16
+	WORD $0x4f91e300 // sdot v0.4s, v24.16b, v17.4b[0]
+	WORD $0x4f91e321 // sdot v1.4s, v25.16b, v17.4b[0]
+	WORD $0x4f91e342 // sdot v2.4s, v26.16b, v17.4b[0]
+	WORD $0x4f91e363 // sdot v3.4s, v27.16b, v17.4b[0]
+	FMOVQ 320(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 336(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	FMOVQ 352(R0), F26
+	VAND V30.B16, V26.B16, V26.B16
+	FMOVQ 368(R0), F27
+	VAND V30.B16, V27.B16, V27.B16
+	WORD $0x4fb1e300 // sdot v0.4s, v24.16b, v17.4b[1]
+	WORD $0x4fb1e321 // sdot v1.4s, v25.16b, v17.4b[1]
+	WORD $0x4fb1e342 // sdot v2.4s, v26.16b, v17.4b[1]
+	WORD $0x4fb1e363 // sdot v3.4s, v27.16b, v17.4b[1]
+	FMOVQ 0(R0), F24
+	VUSHR $6, V24.B16, V24.B16
+	FMOVQ 64(R0), F28
+	VUSHR $4, V28.B16, V28.B16
+	VMOVI $12, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 128(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $48, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 16(R0), F25
+	VUSHR $6, V25.B16, V25.B16
+	FMOVQ 80(R0), F28
+	VUSHR $4, V28.B16, V28.B16
+	VMOVI $12, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	FMOVQ 144(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $48, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	FMOVQ 32(R0), F26
+	VUSHR $6, V26.B16, V26.B16
+	FMOVQ 96(R0), F28
+	VUSHR $4, V28.B16, V28.B16
+	VMOVI $12, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V26.B16, V26.B16
+	FMOVQ 160(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $48, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V26.B16, V26.B16
+	FMOVQ 48(R0), F27
+	VUSHR $6, V27.B16, V27.B16
+	FMOVQ 112(R0), F28
+	VUSHR $4, V28.B16, V28.B16
+	VMOVI $12, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V27.B16, V27.B16
+	FMOVQ 176(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $48, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V27.B16, V27.B16
+	WORD $0x4f91eb00 // sdot v0.4s, v24.16b, v17.4b[2]
+	WORD $0x4f91eb21 // sdot v1.4s, v25.16b, v17.4b[2]
+	WORD $0x4f91eb42 // sdot v2.4s, v26.16b, v17.4b[2]
+	WORD $0x4f91eb63 // sdot v3.4s, v27.16b, v17.4b[2]
+	FMOVQ 192(R0), F24
+	VUSHR $6, V24.B16, V24.B16
+	FMOVQ 256(R0), F28
+	VUSHR $4, V28.B16, V28.B16
+	VMOVI $12, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 320(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $48, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 208(R0), F25
+	VUSHR $6, V25.B16, V25.B16
+	FMOVQ 272(R0), F28
+	VUSHR $4, V28.B16, V28.B16
+	VMOVI $12, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	FMOVQ 336(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $48, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	FMOVQ 224(R0), F26
+	VUSHR $6, V26.B16, V26.B16
+	FMOVQ 288(R0), F28
+	VUSHR $4, V28.B16, V28.B16
+	VMOVI $12, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V26.B16, V26.B16
+	FMOVQ 352(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $48, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V26.B16, V26.B16
+	FMOVQ 240(R0), F27
+	VUSHR $6, V27.B16, V27.B16
+	FMOVQ 304(R0), F28
+	VUSHR $4, V28.B16, V28.B16
+	VMOVI $12, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V27.B16, V27.B16
+	FMOVQ 368(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $48, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V27.B16, V27.B16
+	WORD $0x4fb1eb00 // sdot v0.4s, v24.16b, v17.4b[3]
+	WORD $0x4fb1eb21 // sdot v1.4s, v25.16b, v17.4b[3]
+	WORD $0x4fb1eb42 // sdot v2.4s, v26.16b, v17.4b[3]
+	WORD $0x4fb1eb63 // sdot v3.4s, v27.16b, v17.4b[3]
+	FMOVS 0(R8), F24
+	FMOVD 0(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVS 16(R1), F30
+	WORD $0x0f08a7de // sshll v30.8h, v30.8b, #0
+	WORD $0x0f10a7de // sshll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
+	WORD $0x4e21d800 // scvtf v0.4s, v0.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc00 // fmul v0.4s, v0.4s, v30.4s
+	WORD $0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	FMOVD 8(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVS 20(R1), F30
+	WORD $0x0f08a7de // sshll v30.8h, v30.8b, #0
+	WORD $0x0f10a7de // sshll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
+	WORD $0x4e21d821 // scvtf v1.4s, v1.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc21 // fmul v1.4s, v1.4s, v30.4s
+	WORD $0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
+	FMOVD 16(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVS 24(R1), F30
+	WORD $0x0f08a7de // sshll v30.8h, v30.8b, #0
+	WORD $0x0f10a7de // sshll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc42 // fmul v2.4s, v2.4s, v30.4s
+	WORD $0x4e22d4c6 // fadd v6.4s, v6.4s, v2.4s
+	FMOVD 24(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVS 28(R1), F30
+	WORD $0x0f08a7de // sshll v30.8h, v30.8b, #0
+	WORD $0x0f10a7de // sshll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc63 // fmul v3.4s, v3.4s, v30.4s
+	WORD $0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
+	ADD $384, R0
+	ADD $16, R8
+	ADD $32, R10
+	ADD $32, R1
+	SUBS $1, R4
+	BNE span
+	B block
+
+done:
+	FMOVQ F4, 0(R6)
+	FMOVQ F5, 16(R6)
+	FMOVQ F6, 32(R6)
+	FMOVQ F7, 48(R6)
+	RET
+
+// func neondotQ6_K_q8_t4(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int)
+TEXT ·neondotQ6_K_q8_t4(SB), NOSPLIT, $0-72
+	MOVD y+0(FP), R6
+	MOVD yStep+8(FP), R5
+	ADD R5, R6, R7
+	ADD R5, R7, R15
+	ADD R5, R15, R16
+	MOVD x+24(FP), R8
+	MOVD xStep+32(FP), R5
+	ADD R5, R8, R9
+	ADD R5, R9, R17
+	ADD R5, R17, R19
+	MOVD hi+40(FP), R10
+	MOVD planeStep+56(FP), R5
+	ADD R5, R10, R11
+	ADD R5, R11, R20
+	ADD R5, R20, R21
+	MOVD w+16(FP), R0
+	MOVD blocks+64(FP), R3
+	FMOVQ 0(R6), F8
+	FMOVQ 16(R6), F9
+	FMOVQ 0(R7), F10
+	FMOVQ 16(R7), F11
+	FMOVQ 0(R15), F12
+	FMOVQ 16(R15), F13
+	FMOVQ 0(R16), F14
+	FMOVQ 16(R16), F15
+
+block:
+	CMP $0, R3
+	BLE done
+	SUB $1, R3
+	MOVD R0, R2
+	ADD $32, R0
+	MOVD $8, R4
+
+span:
+	TBNZ $0, R4, second
+	MOVD R0, R1
+	ADD $64, R0
+
+second:
+	FMOVQ 0(R10), F16
+	FMOVQ 16(R10), F17
+	FMOVQ 0(R11), F18
+	FMOVQ 16(R11), F19
+	FMOVQ 0(R20), F20
+	FMOVQ 16(R20), F21
+	FMOVQ 0(R21), F22
+	FMOVQ 16(R21), F23
+	MOVW 8(R8), R5
+	MOVW 12(R8), R5
+	NEGW R5, R5
+	LSLW $5, R5, R5
+	VDUP R5, V0.S4
+	VDUP R5, V1.S4
+	MOVW 8(R9), R5
+	MOVW 12(R9), R5
+	NEGW R5, R5
+	LSLW $5, R5, R5
+	VDUP R5, V2.S4
+	VDUP R5, V3.S4
+	MOVW 8(R17), R5
+	MOVW 12(R17), R5
+	NEGW R5, R5
+	LSLW $5, R5, R5
+	VDUP R5, V4.S4
+	VDUP R5, V5.S4
+	MOVW 8(R19), R5
+	MOVW 12(R19), R5
+	NEGW R5, R5
+	LSLW $5, R5, R5
+	VDUP R5, V6.S4
+	VDUP R5, V7.S4
+	VMOVI $63, V30.B16
+	FMOVQ 0(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 16(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4f90e300 // sdot v0.4s, v24.16b, v16.4b[0]
+	WORD $0x4f90e321 // sdot v1.4s, v25.16b, v16.4b[0]
+	WORD $0x4f92e302 // sdot v2.4s, v24.16b, v18.4b[0]
+	WORD $0x4f92e323 // sdot v3.4s, v25.16b, v18.4b[0]
+	WORD $0x4f94e304 // sdot v4.4s, v24.16b, v20.4b[0]
+	WORD $0x4f94e325 // sdot v5.4s, v25.16b, v20.4b[0]
+	WORD $0x4f96e306 // sdot v6.4s, v24.16b, v22.4b[0]
+	WORD $0x4f96e327 // sdot v7.4s, v25.16b, v22.4b[0]
+	FMOVQ 64(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 80(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4fb0e300 // sdot v0.4s, v24.16b, v16.4b[1]
+	WORD $0x4fb0e321 // sdot v1.4s, v25.16b, v16.4b[1]
+	WORD $0x4fb2e302 // sdot v2.4s, v24.16b, v18.4b[1]
+	WORD $0x4fb2e323 // sdot v3.4s, v25.16b, v18.4b[1]
+	WORD $0x4fb4e304 // sdot v4.4s, v24.16b, v20.4b[1]
+	WORD $0x4fb4e325 // sdot v5.4s, v25.16b, v20.4b[1]
+	WORD $0x4fb6e306 // sdot v6.4s, v24.16b, v22.4b[1]
+	WORD $0x4fb6e327 // sdot v7.4s, v25.16b, v22.4b[1]
+	FMOVQ 128(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 144(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4f90eb00 // sdot v0.4s, v24.16b, v16.4b[2]
+	WORD $0x4f90eb21 // sdot v1.4s, v25.16b, v16.4b[2]
+	WORD $0x4f92eb02 // sdot v2.4s, v24.16b, v18.4b[2]
+	WORD $0x4f92eb23 // sdot v3.4s, v25.16b, v18.4b[2]
+	WORD $0x4f94eb04 // sdot v4.4s, v24.16b, v20.4b[2]
+	WORD $0x4f94eb25 // sdot v5.4s, v25.16b, v20.4b[2]
+	WORD $0x4f96eb06 // sdot v6.4s, v24.16b, v22.4b[2]
+	WORD $0x4f96eb27 // sdot v7.4s, v25.16b, v22.4b[2]
+	FMOVQ 192(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 208(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4fb0eb00 // sdot v0.4s, v24.16b, v16.4b[3]
+	WORD $0x4fb0eb21 // sdot v1.4s, v25.16b, v16.4b[3]
+	WORD $0x4fb2eb02 // sdot v2.4s, v24.16b, v18.4b[3]
+	WORD $0x4fb2eb23 // sdot v3.4s, v25.16b, v18.4b[3]
+	WORD $0x4fb4eb04 // sdot v4.4s, v24.16b, v20.4b[3]
+	WORD $0x4fb4eb25 // sdot v5.4s, v25.16b, v20.4b[3]
+	WORD $0x4fb6eb06 // sdot v6.4s, v24.16b, v22.4b[3]
+	WORD $0x4fb6eb27 // sdot v7.4s, v25.16b, v22.4b[3]
+	FMOVS 0(R8), F24
+	FMOVS 0(R9), F25
+	FMOVS 0(R17), F26
+	FMOVS 0(R19), F27
+	FMOVD 0(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVS 0(R1), F30
+	WORD $0x0f08a7de // sshll v30.8h, v30.8b, #0
+	WORD $0x0f10a7de // sshll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
+	WORD $0x4e21d800 // scvtf v0.4s, v0.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc00 // fmul v0.4s, v0.4s, v30.4s
+	WORD $0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
+	WORD $0x6e3edc42 // fmul v2.4s, v2.4s, v30.4s
+	WORD $0x4e22d54a // fadd v10.4s, v10.4s, v2.4s
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4f9a939e // fmul v30.4s, v28.4s, v26.s[0]
+	WORD $0x6e3edc84 // fmul v4.4s, v4.4s, v30.4s
+	WORD $0x4e24d58c // fadd v12.4s, v12.4s, v4.4s
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f9b939e // fmul v30.4s, v28.4s, v27.s[0]
+	WORD $0x6e3edcc6 // fmul v6.4s, v6.4s, v30.4s
+	WORD $0x4e26d5ce // fadd v14.4s, v14.4s, v6.4s
+	FMOVD 8(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVS 4(R1), F30
+	WORD $0x0f08a7de // sshll v30.8h, v30.8b, #0
+	WORD $0x0f10a7de // sshll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
+	WORD $0x4e21d821 // scvtf v1.4s, v1.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc21 // fmul v1.4s, v1.4s, v30.4s
+	WORD $0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
+	WORD $0x6e3edc63 // fmul v3.4s, v3.4s, v30.4s
+	WORD $0x4e23d56b // fadd v11.4s, v11.4s, v3.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4f9a939e // fmul v30.4s, v28.4s, v26.s[0]
+	WORD $0x6e3edca5 // fmul v5.4s, v5.4s, v30.4s
+	WORD $0x4e25d5ad // fadd v13.4s, v13.4s, v5.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f9b939e // fmul v30.4s, v28.4s, v27.s[0]
+	WORD $0x6e3edce7 // fmul v7.4s, v7.4s, v30.4s
+	WORD $0x4e27d5ef // fadd v15.4s, v15.4s, v7.4s
+	MOVW 8(R8), R5
+	MOVW 12(R8), R14
+	SUBW R14, R5, R5
+	NEGW R5, R5
+	LSLW $5, R5, R5
+	VDUP R5, V0.S4
+	VDUP R5, V1.S4
+	MOVW 8(R9), R5
+	MOVW 12(R9), R14
+	SUBW R14, R5, R5
+	NEGW R5, R5
+	LSLW $5, R5, R5
+	VDUP R5, V2.S4
+	VDUP R5, V3.S4
+	MOVW 8(R17), R5
+	MOVW 12(R17), R14
+	SUBW R14, R5, R5
+	NEGW R5, R5
+	LSLW $5, R5, R5
+	VDUP R5, V4.S4
+	VDUP R5, V5.S4
+	MOVW 8(R19), R5
+	MOVW 12(R19), R14
+	SUBW R14, R5, R5
+	NEGW R5, R5
+	LSLW $5, R5, R5
+	VDUP R5, V6.S4
+	VDUP R5, V7.S4
+	VMOVI $63, V30.B16
+	FMOVQ 256(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 272(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4f91e300 // sdot v0.4s, v24.16b, v17.4b[0]
+	WORD $0x4f91e321 // sdot v1.4s, v25.16b, v17.4b[0]
+	WORD $0x4f93e302 // sdot v2.4s, v24.16b, v19.4b[0]
+	WORD $0x4f93e323 // sdot v3.4s, v25.16b, v19.4b[0]
+	WORD $0x4f95e304 // sdot v4.4s, v24.16b, v21.4b[0]
+	WORD $0x4f95e325 // sdot v5.4s, v25.16b, v21.4b[0]
+	WORD $0x4f97e306 // sdot v6.4s, v24.16b, v23.4b[0]
+	WORD $0x4f97e327 // sdot v7.4s, v25.16b, v23.4b[0]
+	FMOVQ 320(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 336(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4fb1e300 // sdot v0.4s, v24.16b, v17.4b[1]
+	WORD $0x4fb1e321 // sdot v1.4s, v25.16b, v17.4b[1]
+	WORD $0x4fb3e302 // sdot v2.4s, v24.16b, v19.4b[1]
+	WORD $0x4fb3e323 // sdot v3.4s, v25.16b, v19.4b[1]
+	WORD $0x4fb5e304 // sdot v4.4s, v24.16b, v21.4b[1]
+	WORD $0x4fb5e325 // sdot v5.4s, v25.16b, v21.4b[1]
+	WORD $0x4fb7e306 // sdot v6.4s, v24.16b, v23.4b[1]
+	WORD $0x4fb7e327 // sdot v7.4s, v25.16b, v23.4b[1]
+	FMOVQ 0(R0), F24
+	VUSHR $6, V24.B16, V24.B16
+	FMOVQ 64(R0), F28
+	VUSHR $4, V28.B16, V28.B16
+	VMOVI $12, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 128(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $48, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 16(R0), F25
+	VUSHR $6, V25.B16, V25.B16
+	FMOVQ 80(R0), F28
+	VUSHR $4, V28.B16, V28.B16
+	VMOVI $12, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	FMOVQ 144(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $48, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	WORD $0x4f91eb00 // sdot v0.4s, v24.16b, v17.4b[2]
+	WORD $0x4f91eb21 // sdot v1.4s, v25.16b, v17.4b[2]
+	WORD $0x4f93eb02 // sdot v2.4s, v24.16b, v19.4b[2]
+	WORD $0x4f93eb23 // sdot v3.4s, v25.16b, v19.4b[2]
+	WORD $0x4f95eb04 // sdot v4.4s, v24.16b, v21.4b[2]
+	WORD $0x4f95eb25 // sdot v5.4s, v25.16b, v21.4b[2]
+	WORD $0x4f97eb06 // sdot v6.4s, v24.16b, v23.4b[2]
+	WORD $0x4f97eb27 // sdot v7.4s, v25.16b, v23.4b[2]
+	FMOVQ 192(R0), F24
+	VUSHR $6, V24.B16, V24.B16
+	FMOVQ 256(R0), F28
+	VUSHR $4, V28.B16, V28.B16
+	VMOVI $12, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 320(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $48, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 208(R0), F25
+	VUSHR $6, V25.B16, V25.B16
+	FMOVQ 272(R0), F28
+	VUSHR $4, V28.B16, V28.B16
+	VMOVI $12, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	FMOVQ 336(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $48, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	WORD $0x4fb1eb00 // sdot v0.4s, v24.16b, v17.4b[3]
+	WORD $0x4fb1eb21 // sdot v1.4s, v25.16b, v17.4b[3]
+	WORD $0x4fb3eb02 // sdot v2.4s, v24.16b, v19.4b[3]
+	WORD $0x4fb3eb23 // sdot v3.4s, v25.16b, v19.4b[3]
+	WORD $0x4fb5eb04 // sdot v4.4s, v24.16b, v21.4b[3]
+	WORD $0x4fb5eb25 // sdot v5.4s, v25.16b, v21.4b[3]
+	WORD $0x4fb7eb06 // sdot v6.4s, v24.16b, v23.4b[3]
+	WORD $0x4fb7eb27 // sdot v7.4s, v25.16b, v23.4b[3]
+	FMOVS 0(R8), F24
+	FMOVS 0(R9), F25
+	FMOVS 0(R17), F26
+	FMOVS 0(R19), F27
+	FMOVD 0(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVS 16(R1), F30
+	WORD $0x0f08a7de // sshll v30.8h, v30.8b, #0
+	WORD $0x0f10a7de // sshll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
+	WORD $0x4e21d800 // scvtf v0.4s, v0.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc00 // fmul v0.4s, v0.4s, v30.4s
+	WORD $0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
+	WORD $0x6e3edc42 // fmul v2.4s, v2.4s, v30.4s
+	WORD $0x4e22d54a // fadd v10.4s, v10.4s, v2.4s
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4f9a939e // fmul v30.4s, v28.4s, v26.s[0]
+	WORD $0x6e3edc84 // fmul v4.4s, v4.4s, v30.4s
+	WORD $0x4e24d58c // fadd v12.4s, v12.4s, v4.4s
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f9b939e // fmul v30.4s, v28.4s, v27.s[0]
+	WORD $0x6e3edcc6 // fmul v6.4s, v6.4s, v30.4s
+	WORD $0x4e26d5ce // fadd v14.4s, v14.4s, v6.4s
+	FMOVD 8(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVS 20(R1), F30
+	WORD $0x0f08a7de // sshll v30.8h, v30.8b, #0
+	WORD $0x0f10a7de // sshll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
+	WORD $0x4e21d821 // scvtf v1.4s, v1.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc21 // fmul v1.4s, v1.4s, v30.4s
+	WORD $0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
+	WORD $0x6e3edc63 // fmul v3.4s, v3.4s, v30.4s
+	WORD $0x4e23d56b // fadd v11.4s, v11.4s, v3.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4f9a939e // fmul v30.4s, v28.4s, v26.s[0]
+	WORD $0x6e3edca5 // fmul v5.4s, v5.4s, v30.4s
+	WORD $0x4e25d5ad // fadd v13.4s, v13.4s, v5.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f9b939e // fmul v30.4s, v28.4s, v27.s[0]
+	WORD $0x6e3edce7 // fmul v7.4s, v7.4s, v30.4s
+	WORD $0x4e27d5ef // fadd v15.4s, v15.4s, v7.4s
+	ADD $384, R0
+	ADD $16, R8
+	ADD $32, R10
+	ADD $16, R9
+	ADD $32, R11
+	ADD $16, R17
+	ADD $32, R20
+	ADD $16, R19
+	ADD $32, R21
+	ADD $32, R1
+	SUBS $1, R4
+	BNE span
+	B block
+
+done:
+	FMOVQ F8, 0(R6)
+	FMOVQ F9, 16(R6)
+	FMOVQ F10, 0(R7)
+	FMOVQ F11, 16(R7)
+	FMOVQ F12, 0(R15)
+	FMOVQ F13, 16(R15)
+	FMOVQ F14, 0(R16)
+	FMOVQ F15, 16(R16)
+	MOVD y+0(FP), R6
+	MOVD yStep+8(FP), R5
+	ADD R5, R6, R7
+	ADD R5, R7, R15
+	ADD R5, R15, R16
+	MOVD x+24(FP), R8
+	MOVD xStep+32(FP), R5
+	ADD R5, R8, R9
+	ADD R5, R9, R17
+	ADD R5, R17, R19
+	MOVD hi+40(FP), R10
+	MOVD planeStep+56(FP), R5
+	ADD R5, R10, R11
+	ADD R5, R11, R20
+	ADD R5, R20, R21
+	MOVD w+16(FP), R0
+	MOVD blocks+64(FP), R3
+	FMOVQ 32(R6), F8
+	FMOVQ 48(R6), F9
+	FMOVQ 32(R7), F10
+	FMOVQ 48(R7), F11
+	FMOVQ 32(R15), F12
+	FMOVQ 48(R15), F13
+	FMOVQ 32(R16), F14
+	FMOVQ 48(R16), F15
+
+block2:
+	CMP $0, R3
+	BLE done2
+	SUB $1, R3
+	MOVD R0, R2
+	ADD $32, R0
+	MOVD $8, R4
+
+span2:
+	TBNZ $0, R4, second2
+	MOVD R0, R1
+	ADD $64, R0
+
+second2:
+	FMOVQ 0(R10), F16
+	FMOVQ 16(R10), F17
+	FMOVQ 0(R11), F18
+	FMOVQ 16(R11), F19
+	FMOVQ 0(R20), F20
+	FMOVQ 16(R20), F21
+	FMOVQ 0(R21), F22
+	FMOVQ 16(R21), F23
+	MOVW 8(R8), R5
+	MOVW 12(R8), R5
+	NEGW R5, R5
+	LSLW $5, R5, R5
+	VDUP R5, V0.S4
+	VDUP R5, V1.S4
+	MOVW 8(R9), R5
+	MOVW 12(R9), R5
+	NEGW R5, R5
+	LSLW $5, R5, R5
+	VDUP R5, V2.S4
+	VDUP R5, V3.S4
+	MOVW 8(R17), R5
+	MOVW 12(R17), R5
+	NEGW R5, R5
+	LSLW $5, R5, R5
+	VDUP R5, V4.S4
+	VDUP R5, V5.S4
+	MOVW 8(R19), R5
+	MOVW 12(R19), R5
+	NEGW R5, R5
+	LSLW $5, R5, R5
+	VDUP R5, V6.S4
+	VDUP R5, V7.S4
+	VMOVI $63, V30.B16
+	FMOVQ 32(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 48(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4f90e300 // sdot v0.4s, v24.16b, v16.4b[0]
+	WORD $0x4f90e321 // sdot v1.4s, v25.16b, v16.4b[0]
+	WORD $0x4f92e302 // sdot v2.4s, v24.16b, v18.4b[0]
+	WORD $0x4f92e323 // sdot v3.4s, v25.16b, v18.4b[0]
+	WORD $0x4f94e304 // sdot v4.4s, v24.16b, v20.4b[0]
+	WORD $0x4f94e325 // sdot v5.4s, v25.16b, v20.4b[0]
+	WORD $0x4f96e306 // sdot v6.4s, v24.16b, v22.4b[0]
+	WORD $0x4f96e327 // sdot v7.4s, v25.16b, v22.4b[0]
+	FMOVQ 96(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 112(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4fb0e300 // sdot v0.4s, v24.16b, v16.4b[1]
+	WORD $0x4fb0e321 // sdot v1.4s, v25.16b, v16.4b[1]
+	WORD $0x4fb2e302 // sdot v2.4s, v24.16b, v18.4b[1]
+	WORD $0x4fb2e323 // sdot v3.4s, v25.16b, v18.4b[1]
+	WORD $0x4fb4e304 // sdot v4.4s, v24.16b, v20.4b[1]
+	WORD $0x4fb4e325 // sdot v5.4s, v25.16b, v20.4b[1]
+	WORD $0x4fb6e306 // sdot v6.4s, v24.16b, v22.4b[1]
+	WORD $0x4fb6e327 // sdot v7.4s, v25.16b, v22.4b[1]
+	FMOVQ 160(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 176(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4f90eb00 // sdot v0.4s, v24.16b, v16.4b[2]
+	WORD $0x4f90eb21 // sdot v1.4s, v25.16b, v16.4b[2]
+	WORD $0x4f92eb02 // sdot v2.4s, v24.16b, v18.4b[2]
+	WORD $0x4f92eb23 // sdot v3.4s, v25.16b, v18.4b[2]
+	WORD $0x4f94eb04 // sdot v4.4s, v24.16b, v20.4b[2]
+	WORD $0x4f94eb25 // sdot v5.4s, v25.16b, v20.4b[2]
+	WORD $0x4f96eb06 // sdot v6.4s, v24.16b, v22.4b[2]
+	WORD $0x4f96eb27 // sdot v7.4s, v25.16b, v22.4b[2]
+	FMOVQ 224(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 240(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4fb0eb00 // sdot v0.4s, v24.16b, v16.4b[3]
+	WORD $0x4fb0eb21 // sdot v1.4s, v25.16b, v16.4b[3]
+	WORD $0x4fb2eb02 // sdot v2.4s, v24.16b, v18.4b[3]
+	WORD $0x4fb2eb23 // sdot v3.4s, v25.16b, v18.4b[3]
+	WORD $0x4fb4eb04 // sdot v4.4s, v24.16b, v20.4b[3]
+	WORD $0x4fb4eb25 // sdot v5.4s, v25.16b, v20.4b[3]
+	WORD $0x4fb6eb06 // sdot v6.4s, v24.16b, v22.4b[3]
+	WORD $0x4fb6eb27 // sdot v7.4s, v25.16b, v22.4b[3]
+	FMOVS 0(R8), F24
+	FMOVS 0(R9), F25
+	FMOVS 0(R17), F26
+	FMOVS 0(R19), F27
+	FMOVD 16(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVS 8(R1), F30
+	WORD $0x0f08a7de // sshll v30.8h, v30.8b, #0
+	WORD $0x0f10a7de // sshll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
+	WORD $0x4e21d800 // scvtf v0.4s, v0.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc00 // fmul v0.4s, v0.4s, v30.4s
+	WORD $0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
+	WORD $0x6e3edc42 // fmul v2.4s, v2.4s, v30.4s
+	WORD $0x4e22d54a // fadd v10.4s, v10.4s, v2.4s
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4f9a939e // fmul v30.4s, v28.4s, v26.s[0]
+	WORD $0x6e3edc84 // fmul v4.4s, v4.4s, v30.4s
+	WORD $0x4e24d58c // fadd v12.4s, v12.4s, v4.4s
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f9b939e // fmul v30.4s, v28.4s, v27.s[0]
+	WORD $0x6e3edcc6 // fmul v6.4s, v6.4s, v30.4s
+	WORD $0x4e26d5ce // fadd v14.4s, v14.4s, v6.4s
+	FMOVD 24(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVS 12(R1), F30
+	WORD $0x0f08a7de // sshll v30.8h, v30.8b, #0
+	WORD $0x0f10a7de // sshll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
+	WORD $0x4e21d821 // scvtf v1.4s, v1.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc21 // fmul v1.4s, v1.4s, v30.4s
+	WORD $0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
+	WORD $0x6e3edc63 // fmul v3.4s, v3.4s, v30.4s
+	WORD $0x4e23d56b // fadd v11.4s, v11.4s, v3.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4f9a939e // fmul v30.4s, v28.4s, v26.s[0]
+	WORD $0x6e3edca5 // fmul v5.4s, v5.4s, v30.4s
+	WORD $0x4e25d5ad // fadd v13.4s, v13.4s, v5.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f9b939e // fmul v30.4s, v28.4s, v27.s[0]
+	WORD $0x6e3edce7 // fmul v7.4s, v7.4s, v30.4s
+	WORD $0x4e27d5ef // fadd v15.4s, v15.4s, v7.4s
+	MOVW 8(R8), R5
+	MOVW 12(R8), R14
+	SUBW R14, R5, R5
+	NEGW R5, R5
+	LSLW $5, R5, R5
+	VDUP R5, V0.S4
+	VDUP R5, V1.S4
+	MOVW 8(R9), R5
+	MOVW 12(R9), R14
+	SUBW R14, R5, R5
+	NEGW R5, R5
+	LSLW $5, R5, R5
+	VDUP R5, V2.S4
+	VDUP R5, V3.S4
+	MOVW 8(R17), R5
+	MOVW 12(R17), R14
+	SUBW R14, R5, R5
+	NEGW R5, R5
+	LSLW $5, R5, R5
+	VDUP R5, V4.S4
+	VDUP R5, V5.S4
+	MOVW 8(R19), R5
+	MOVW 12(R19), R14
+	SUBW R14, R5, R5
+	NEGW R5, R5
+	LSLW $5, R5, R5
+	VDUP R5, V6.S4
+	VDUP R5, V7.S4
+	VMOVI $63, V30.B16
+	FMOVQ 288(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 304(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4f91e300 // sdot v0.4s, v24.16b, v17.4b[0]
+	WORD $0x4f91e321 // sdot v1.4s, v25.16b, v17.4b[0]
+	WORD $0x4f93e302 // sdot v2.4s, v24.16b, v19.4b[0]
+	WORD $0x4f93e323 // sdot v3.4s, v25.16b, v19.4b[0]
+	WORD $0x4f95e304 // sdot v4.4s, v24.16b, v21.4b[0]
+	WORD $0x4f95e325 // sdot v5.4s, v25.16b, v21.4b[0]
+	WORD $0x4f97e306 // sdot v6.4s, v24.16b, v23.4b[0]
+	WORD $0x4f97e327 // sdot v7.4s, v25.16b, v23.4b[0]
+	FMOVQ 352(R0), F24
+	VAND V30.B16, V24.B16, V24.B16
+	FMOVQ 368(R0), F25
+	VAND V30.B16, V25.B16, V25.B16
+	WORD $0x4fb1e300 // sdot v0.4s, v24.16b, v17.4b[1]
+	WORD $0x4fb1e321 // sdot v1.4s, v25.16b, v17.4b[1]
+	WORD $0x4fb3e302 // sdot v2.4s, v24.16b, v19.4b[1]
+	WORD $0x4fb3e323 // sdot v3.4s, v25.16b, v19.4b[1]
+	WORD $0x4fb5e304 // sdot v4.4s, v24.16b, v21.4b[1]
+	WORD $0x4fb5e325 // sdot v5.4s, v25.16b, v21.4b[1]
+	WORD $0x4fb7e306 // sdot v6.4s, v24.16b, v23.4b[1]
+	WORD $0x4fb7e327 // sdot v7.4s, v25.16b, v23.4b[1]
+	FMOVQ 32(R0), F24
+	VUSHR $6, V24.B16, V24.B16
+	FMOVQ 96(R0), F28
+	VUSHR $4, V28.B16, V28.B16
+	VMOVI $12, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 160(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $48, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 48(R0), F25
+	VUSHR $6, V25.B16, V25.B16
+	FMOVQ 112(R0), F28
+	VUSHR $4, V28.B16, V28.B16
+	VMOVI $12, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	FMOVQ 176(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $48, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	WORD $0x4f91eb00 // sdot v0.4s, v24.16b, v17.4b[2]
+	WORD $0x4f91eb21 // sdot v1.4s, v25.16b, v17.4b[2]
+	WORD $0x4f93eb02 // sdot v2.4s, v24.16b, v19.4b[2]
+	WORD $0x4f93eb23 // sdot v3.4s, v25.16b, v19.4b[2]
+	WORD $0x4f95eb04 // sdot v4.4s, v24.16b, v21.4b[2]
+	WORD $0x4f95eb25 // sdot v5.4s, v25.16b, v21.4b[2]
+	WORD $0x4f97eb06 // sdot v6.4s, v24.16b, v23.4b[2]
+	WORD $0x4f97eb27 // sdot v7.4s, v25.16b, v23.4b[2]
+	FMOVQ 224(R0), F24
+	VUSHR $6, V24.B16, V24.B16
+	FMOVQ 288(R0), F28
+	VUSHR $4, V28.B16, V28.B16
+	VMOVI $12, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 352(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $48, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V24.B16, V24.B16
+	FMOVQ 240(R0), F25
+	VUSHR $6, V25.B16, V25.B16
+	FMOVQ 304(R0), F28
+	VUSHR $4, V28.B16, V28.B16
+	VMOVI $12, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	FMOVQ 368(R0), F28
+	VUSHR $2, V28.B16, V28.B16
+	VMOVI $48, V29.B16
+	VAND V29.B16, V28.B16, V28.B16
+	VORR V28.B16, V25.B16, V25.B16
+	WORD $0x4fb1eb00 // sdot v0.4s, v24.16b, v17.4b[3]
+	WORD $0x4fb1eb21 // sdot v1.4s, v25.16b, v17.4b[3]
+	WORD $0x4fb3eb02 // sdot v2.4s, v24.16b, v19.4b[3]
+	WORD $0x4fb3eb23 // sdot v3.4s, v25.16b, v19.4b[3]
+	WORD $0x4fb5eb04 // sdot v4.4s, v24.16b, v21.4b[3]
+	WORD $0x4fb5eb25 // sdot v5.4s, v25.16b, v21.4b[3]
+	WORD $0x4fb7eb06 // sdot v6.4s, v24.16b, v23.4b[3]
+	WORD $0x4fb7eb27 // sdot v7.4s, v25.16b, v23.4b[3]
+	FMOVS 0(R8), F24
+	FMOVS 0(R9), F25
+	FMOVS 0(R17), F26
+	FMOVS 0(R19), F27
+	FMOVD 16(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVS 24(R1), F30
+	WORD $0x0f08a7de // sshll v30.8h, v30.8b, #0
+	WORD $0x0f10a7de // sshll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
+	WORD $0x4e21d800 // scvtf v0.4s, v0.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc00 // fmul v0.4s, v0.4s, v30.4s
+	WORD $0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
+	WORD $0x6e3edc42 // fmul v2.4s, v2.4s, v30.4s
+	WORD $0x4e22d54a // fadd v10.4s, v10.4s, v2.4s
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4f9a939e // fmul v30.4s, v28.4s, v26.s[0]
+	WORD $0x6e3edc84 // fmul v4.4s, v4.4s, v30.4s
+	WORD $0x4e24d58c // fadd v12.4s, v12.4s, v4.4s
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f9b939e // fmul v30.4s, v28.4s, v27.s[0]
+	WORD $0x6e3edcc6 // fmul v6.4s, v6.4s, v30.4s
+	WORD $0x4e26d5ce // fadd v14.4s, v14.4s, v6.4s
+	FMOVD 24(R2), F28
+	WORD $0x0e217b9c // fcvtl v28.4s, v28.4h
+	FMOVS 28(R1), F30
+	WORD $0x0f08a7de // sshll v30.8h, v30.8b, #0
+	WORD $0x0f10a7de // sshll v30.4s, v30.4h, #0
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
+	WORD $0x4e21d821 // scvtf v1.4s, v1.4s
+	WORD $0x4f98939e // fmul v30.4s, v28.4s, v24.s[0]
+	WORD $0x6e3edc21 // fmul v1.4s, v1.4s, v30.4s
+	WORD $0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4f99939e // fmul v30.4s, v28.4s, v25.s[0]
+	WORD $0x6e3edc63 // fmul v3.4s, v3.4s, v30.4s
+	WORD $0x4e23d56b // fadd v11.4s, v11.4s, v3.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4f9a939e // fmul v30.4s, v28.4s, v26.s[0]
+	WORD $0x6e3edca5 // fmul v5.4s, v5.4s, v30.4s
+	WORD $0x4e25d5ad // fadd v13.4s, v13.4s, v5.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f9b939e // fmul v30.4s, v28.4s, v27.s[0]
+	WORD $0x6e3edce7 // fmul v7.4s, v7.4s, v30.4s
+	WORD $0x4e27d5ef // fadd v15.4s, v15.4s, v7.4s
+	ADD $384, R0
+	ADD $16, R8
+	ADD $32, R10
+	ADD $16, R9
+	ADD $32, R11
+	ADD $16, R17
+	ADD $32, R20
+	ADD $16, R19
+	ADD $32, R21
+	ADD $32, R1
+	SUBS $1, R4
+	BNE span2
+	B block2
+
+done2:
+	FMOVQ F8, 32(R6)
+	FMOVQ F9, 48(R6)
+	FMOVQ F10, 32(R7)
+	FMOVQ F11, 48(R7)
+	FMOVQ F12, 32(R15)
+	FMOVQ F13, 48(R15)
+	FMOVQ F14, 32(R16)
+	FMOVQ F15, 48(R16)
 	RET

@@ -1,7 +1,11 @@
 // Command neondot generates the arm64 kernels for weights in layout panel16 (panel16.go) and activations in
-// q8x2. SDOT multiplies 16 bytes, which are four elements of four rows, with four activations and adds the
-// products of each row to the row's lane, exactly. A unit has four such groups of rows, and activations
-// have two planes, hi and lo, so a unit takes eight SDOT for a token.
+// q8x2 and q8. SDOT multiplies 16 bytes, which are four elements of four rows, with four activations and adds
+// the products of each row to the row's lane, exactly. A unit has four such groups of rows. Activations in q8x2
+// have two planes, hi and lo, so that a unit takes eight SDOT for a token; those in q8 have one.
+//
+// With one plane, the float32 sums stay in registers over all blocks of a call. The 32 vector registers hold them
+// for one token and the four groups of a panel, or for four tokens and two groups; such a kernel reads a panel
+// twice, the second time from the first cache.
 package main
 
 import (
@@ -24,7 +28,11 @@ func main() {
 	fmt.Fprintf(&p.stubs, "%spackage %s\n", head, *pkg)
 	for _, f := range format.Formats {
 		for tokens := 1; tokens <= 2; tokens++ {
-			k := kernel{program: &p, Format: f, tokens: tokens}
+			k := kernel{program: &p, Format: f, planes: 2, tokens: tokens, groups: panelGroups}
+			k.write()
+		}
+		for _, k := range []kernel{{tokens: 1, groups: panelGroups}, {tokens: 4, groups: panelGroups / 2}} {
+			k.program, k.Format, k.planes = &p, f, 1
 			k.write()
 		}
 	}
@@ -40,16 +48,19 @@ func main() {
 type program struct{ code, stubs bytes.Buffer }
 
 const (
-	groups = 4
-	vector = 16 // bytes
-	unit   = groups * vector
+	panelGroups = 4
+	vector      = 16 // bytes
+	unit        = panelGroups * vector
 )
 
-// A kernel is a function for one panel and one or two tokens.
+// A kernel is a function for one panel and up to four tokens.
 type kernel struct {
 	*program
 	format.Format
+	planes int // of the activations
 	tokens int
+	groups int // of rows, that one pass over the panel computes
+	first  int // group of this pass
 }
 
 // General registers.
@@ -63,20 +74,28 @@ const (
 	tmp2   = "R14"
 )
 
-// General registers of each token.
+// General registers of each token. With one plane, there is no lo.
 var (
-	y  = []string{"R6", "R7"}
-	x  = []string{"R8", "R9"} // scales
-	hi = []string{"R10", "R11"}
+	y  = []string{"R6", "R7", "R15", "R16"}
+	x  = []string{"R8", "R9", "R17", "R19"} // scales
+	hi = []string{"R10", "R11", "R20", "R21"}
 	lo = []string{"R12", "R13"}
 )
 
-// Vector registers: sums of token m and group g, the 32 activations of each plane, a unit.
-func sumHi(m, g int) v  { return v(8*m + g) }
-func sumLo(m, g int) v  { return v(8*m + 4 + g) }
-func xHi(m, half int) v { return v(16 + 4*m + half) }
-func xLo(m, half int) v { return v(16 + 4*m + 2 + half) }
-func weights(g int) v   { return v(24 + g) }
+// Vector registers. sum has the integer sums of token m and group g of the pass; with two planes those of lo, and
+// sumHi those of hi. total has the float32 sums, with one plane. activations has elements 16·half on of plane p.
+func (k *kernel) sum(m, g int) v {
+	if k.planes == 2 {
+		return v(8*m + 4 + g)
+	}
+	return v(k.groups*m + g)
+}
+
+func (k *kernel) sumHi(m, g int) v { return v(8*m + g) }
+func (k *kernel) total(m, g int) v { return v(k.groups*(k.tokens+m) + g) }
+
+func (k *kernel) activations(m, p, half int) v { return v(16 + 2*(k.planes*m+p) + half) }
+func (k *kernel) weights(g int) v              { return v(24 + g) }
 
 const (
 	scratch v = 28
@@ -84,9 +103,16 @@ const (
 	low     v = 30 // bytes with the bits of an element
 )
 
-// Vector registers at the end of a part, which reuse those of the weights.
-func scaleOf(m int) v  { return v(24 + m) }
-func offsetOf(m int) v { return v(26 + m) }
+// Vector registers at the end of a part, which reuse those of the weights. No type with a minimum has two parts in a
+// span, so offsets may reuse those of the activations too.
+func (k *kernel) scaleOf(m int) v { return v(24 + m) }
+
+func (k *kernel) offsetOf(m int) v {
+	if k.planes == 2 {
+		return v(26 + m)
+	}
+	return v(16 + m)
+}
 
 const (
 	dOf     v = 28
@@ -97,38 +123,79 @@ const (
 
 func (k *kernel) write() {
 	name := fmt.Sprintf("neondot%s_t%d", k.Name, k.tokens)
+	if k.planes == 1 {
+		name = fmt.Sprintf("neondot%s_q8_t%d", k.Name, k.tokens)
+	}
 	size := 32
 	if k.Sub > 0 {
 		size = 256
 	}
 	const signature = "y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, planeStep, blocks int"
-	fmt.Fprintf(&k.stubs, "\n// %s adds to %d × 16 float32, yStep bytes apart, the products of blocks of %d elements of a panel\n// at w with %d tokens, whose scales are xStep bytes apart, and whose planes are planeStep bytes apart.\n//\n//go:noescape\nfunc %s(%s)\n", name, k.tokens, size, k.tokens, name, signature)
+	plane := "planes"
+	if k.planes == 1 {
+		plane = "only plane hi"
+	}
+	fmt.Fprintf(&k.stubs, "\n// %s adds to %d × 16 float32, yStep bytes apart, the products of blocks of %d elements of a panel\n// at w with %d tokens, whose scales are xStep bytes apart, and whose %s are planeStep bytes apart.\n//\n//go:noescape\nfunc %s(%s)\n", name, k.tokens, size, k.tokens, plane, name, signature)
 	fmt.Fprintf(&k.code, "\n// func %s(%s)\nTEXT ·%s(SB), NOSPLIT, $0-72\n", name, signature, name)
-	for _, p := range []struct {
+	for k.first = 0; k.first < panelGroups; k.first += k.groups {
+		k.pass()
+	}
+	k.line("RET")
+}
+
+// pass adds the products of some groups of rows.
+func (k *kernel) pass() {
+	pointers := []struct {
 		name string
 		at   int
 		step string
 		to   []string
-	}{{"y", 0, "yStep+8", y}, {"x", 24, "xStep+32", x}, {"hi", 40, "planeStep+56", hi}, {"lo", 48, "planeStep+56", lo}} {
+	}{{"y", 0, "yStep+8", y}, {"x", 24, "xStep+32", x}, {"hi", 40, "planeStep+56", hi}, {"lo", 48, "planeStep+56", lo}}
+	for _, p := range pointers[:2+k.planes] {
 		k.line("MOVD %s+%d(FP), %s", p.name, p.at, p.to[0])
 		if k.tokens > 1 {
 			k.line("MOVD %s(FP), %s", p.step, tmp)
-			k.line("ADD %s, %s, %s", tmp, p.to[0], p.to[1])
+		}
+		for m := 1; m < k.tokens; m++ {
+			k.line("ADD %s, %s, %s", tmp, p.to[m-1], p.to[m])
 		}
 	}
 	k.line("MOVD w+16(FP), %s", w)
 	k.line("MOVD blocks+64(FP), %s", blocks)
+	k.eachTotal(func(m, g int) { k.load(k.total(m, g), y[m], vector*(k.first+g)) })
 
 	k.label("block")
 	k.line("CMP $0, %s", blocks)
-	k.line("BLE done")
+	k.line("BLE %s", k.labeled("done"))
 	k.line("SUB $1, %s", blocks)
 	k.block()
-	k.line("B block")
+	k.line("B %s", k.labeled("block"))
 
 	k.label("done")
-	k.line("RET")
+	k.eachTotal(func(m, g int) { k.store(k.total(m, g), y[m], vector*(k.first+g)) })
 }
+
+// eachTotal calls f for each register with float32 sums. With two planes there are none.
+func (k *kernel) eachTotal(f func(m, g int)) {
+	if k.planes == 2 {
+		return
+	}
+	for m := range k.tokens {
+		for g := range k.groups {
+			f(m, g)
+		}
+	}
+}
+
+// labeled returns the name of a label of the pass.
+func (k *kernel) labeled(name string) string {
+	if k.first > 0 {
+		name += fmt.Sprint(k.first)
+	}
+	return name
+}
+
+func (k *kernel) label(name string) { k.program.label(k.labeled(name)) }
 
 // block adds the products of a block and advances all pointers.
 func (k *kernel) block() {
@@ -141,22 +208,24 @@ func (k *kernel) block() {
 	}
 	k.line("MOVD $8, %s", left)
 	k.label("span")
-	k.line("TBNZ $0, %s, second", left)
+	k.line("TBNZ $0, %s, %s", left, k.labeled("second"))
 	k.line("MOVD %s, %s", w, scales)
 	k.line("ADD $%d, %s", format.Vector, w)
 	k.label("second")
 	k.span()
 	k.line("ADD $%d, %s", 512/k.Sub, scales)
 	k.line("SUBS $1, %s", left)
-	k.line("BNE span")
+	k.line("BNE %s", k.labeled("span"))
 }
 
 // span adds the products of 32 elements.
 func (k *kernel) span() {
 	for m := range k.tokens {
 		for half := range 2 {
-			k.load(xHi(m, half), hi[m], vector*half)
-			k.load(xLo(m, half), lo[m], vector*half)
+			k.load(k.activations(m, 0, half), hi[m], vector*half)
+			if k.planes == 2 {
+				k.load(k.activations(m, 1, half), lo[m], vector*half)
+			}
 		}
 	}
 	units := 8 // that share a scale
@@ -169,13 +238,15 @@ func (k *kernel) span() {
 			k.line("VMOVI $%d, V%d.B16", 1<<k.Bits-1, low)
 		}
 		for t := first; t < first+units; t++ {
-			for g := range groups {
+			for g := range k.groups {
 				k.unit(g, t)
 			}
 			for m := range k.tokens {
-				for g := range groups {
-					k.sdot(sumHi(m, g), weights(g), xHi(m, t/4), t%4)
-					k.sdot(sumLo(m, g), weights(g), xLo(m, t/4), t%4)
+				for g := range k.groups {
+					if k.planes == 2 {
+						k.sdot(k.sumHi(m, g), k.weights(g), k.activations(m, 0, t/4), t%4)
+					}
+					k.sdot(k.sum(m, g), k.weights(g), k.activations(m, k.planes-1, t/4), t%4)
 				}
 			}
 		}
@@ -185,16 +256,20 @@ func (k *kernel) span() {
 	for m := range k.tokens {
 		k.line("ADD $%d, %s", format.Bytes, x[m])
 		k.line("ADD $32, %s", hi[m])
-		k.line("ADD $32, %s", lo[m])
+		if k.planes == 2 {
+			k.line("ADD $32, %s", lo[m])
+		}
 	}
 }
 
-func (k *kernel) load(to v, base string, disp int) { k.line("FMOVQ %d(%s), F%d", disp, base, to) }
+func (k *kernel) load(to v, base string, disp int)    { k.line("FMOVQ %d(%s), F%d", disp, base, to) }
+func (k *kernel) store(from v, base string, disp int) { k.line("FMOVQ F%d, %d(%s)", from, disp, base) }
 
 // unit loads unit t of a group of rows. Weights of 8 bits are signed; others are unsigned with at most 6
 // bits.
 func (k *kernel) unit(g, t int) {
-	u := weights(g)
+	u := k.weights(g)
+	g += k.first
 	if t < k.Bits {
 		k.load(u, w, unit*t+vector*g)
 		if k.Bits < 8 {
@@ -218,7 +293,7 @@ func (k *kernel) unit(g, t int) {
 	}
 }
 
-// begin initializes the sums. Those of lo begin at −zero·Σq, which subtracts the zero point.
+// begin initializes the integer sums. They, or those of lo, begin at −zero·Σq, which subtracts the zero point.
 func (k *kernel) begin(first, units int) {
 	for m := range k.tokens {
 		if k.zero() {
@@ -234,16 +309,20 @@ func (k *kernel) begin(first, units int) {
 			k.line("NEGW %s, %s", tmp, tmp)
 			k.line("LSLW $%d, %s, %s", k.Zero, tmp, tmp)
 		}
-		for g := range groups {
-			k.line("VEOR V%d.B16, V%d.B16, V%d.B16", sumHi(m, g), sumHi(m, g), sumHi(m, g))
+		for g := range k.groups {
+			if k.planes == 2 {
+				k.clear(k.sumHi(m, g))
+			}
 			if k.zero() {
-				k.line("VDUP %s, V%d.S4", tmp, sumLo(m, g))
+				k.line("VDUP %s, V%d.S4", tmp, k.sum(m, g))
 			} else {
-				k.line("VEOR V%d.B16, V%d.B16, V%d.B16", sumLo(m, g), sumLo(m, g), sumLo(m, g))
+				k.clear(k.sum(m, g))
 			}
 		}
 	}
 }
+
+func (k *kernel) clear(d v) { k.line("VEOR V%d.B16, V%d.B16, V%d.B16", d, d, d) }
 
 // zero reports whether there is a zero point. Signed weights have none.
 func (k *kernel) zero() bool { return k.Zero > 0 && k.Bits < 8 }
@@ -252,34 +331,40 @@ func (k *kernel) zero() bool { return k.Zero > 0 && k.Bits < 8 }
 // operation rounded as in swar_products.go.
 func (k *kernel) end(first int) {
 	for m := range k.tokens {
-		k.line("FMOVS %d(%s), F%d", format.Scale, x[m], scaleOf(m))
+		k.line("FMOVS %d(%s), F%d", format.Scale, x[m], k.scaleOf(m))
 		if k.Min {
-			k.line("FMOVS %d(%s), F%d", format.Offset, x[m], offsetOf(m))
+			k.line("FMOVS %d(%s), F%d", format.Offset, x[m], k.offsetOf(m))
 		}
 	}
-	for g := range groups {
-		k.scale(dOf, g, 0, first)
+	for g := range k.groups {
+		k.scale(dOf, k.first+g, 0, first)
 		if k.Min {
-			k.scale(mOf, g, 1, first)
+			k.scale(mOf, k.first+g, 1, first)
 		}
 		for m := range k.tokens {
-			sum := sumLo(m, g)
-			k.line("VSHL $7, V%d.S4, V%d.S4", sumHi(m, g), sumHi(m, g))
-			k.line("VADD V%d.S4, V%d.S4, V%d.S4", sumHi(m, g), sum, sum)
+			sum, to := k.sum(m, g), product
+			if k.planes == 2 {
+				k.line("VSHL $7, V%d.S4, V%d.S4", k.sumHi(m, g), k.sumHi(m, g))
+				k.line("VADD V%d.S4, V%d.S4, V%d.S4", k.sumHi(m, g), sum, sum)
+				k.load(product, y[m], vector*g)
+			} else {
+				to = k.total(m, g)
+			}
 			k.scvtf(sum, sum)
-			k.fmulFirst(factor, dOf, scaleOf(m))
+			k.fmulFirst(factor, dOf, k.scaleOf(m))
 			k.fmul(sum, sum, factor)
-			k.load(product, y[m], vector*g)
-			k.fadd(product, product, sum)
+			k.fadd(to, to, sum)
 			if k.Min {
-				k.fmulFirst(factor, mOf, offsetOf(m))
+				k.fmulFirst(factor, mOf, k.offsetOf(m))
 				if k.Sub > 0 {
-					k.fsub(product, product, factor) // the minimum is subtracted there
+					k.fsub(to, to, factor) // the minimum is subtracted there
 				} else {
-					k.fadd(product, product, factor)
+					k.fadd(to, to, factor)
 				}
 			}
-			k.line("FMOVQ F%d, %d(%s)", product, vector*g, y[m])
+			if k.planes == 2 {
+				k.store(product, y[m], vector*g)
+			}
 		}
 	}
 }
