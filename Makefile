@@ -124,6 +124,7 @@ ELSEWHERE   := runs in make prove
 # One package at a time, because each uses all processors. PESTI_INPUTS makes Go rerun a test after a change
 # of a model, a script or the machine.
 test: venv models
+	@mkdir -p bin/times
 	@inputs=$$($(GO) run ./conformance/inputs) && PESTI_INPUTS=$$inputs PESTI_REQUIRE=models PESTI_PROVE= \
 	$(GO) test -json -p 1 -timeout 30m ./... | $(REPORT) $(COMPLETE) -elsewhere '$(ELSEWHERE)'
 
