@@ -144,18 +144,19 @@ test-oracle: venv models
 	PESTI_REQUIRE=models $(GO) test ./conformance/oracle
 
 # With one processor, spinning workers must yield to each other. The portable kernels must work in a build
-# that also has kernels in assembly.
+# that also has kernels in assembly. This run and the following test two packages at a time, because most of their
+# tests use one processor.
 test-one-processor: venv
-	@GOMAXPROCS=1 PESTI_ISA=portable PESTI_MODELS=$(CURDIR)/no-models $(GO) test -json -p 1 -timeout 10m $(CONCURRENT) | $(REPORT) -elsewhere '$(ELSEWHERE)'
+	@GOMAXPROCS=1 PESTI_ISA=portable PESTI_MODELS=$(CURDIR)/no-models $(GO) test -json -p 2 -timeout 20m $(CONCURRENT) | $(REPORT) -elsewhere '$(ELSEWHERE)'
 
 # The results must be the same with other instructions, such as fused multiply-add, and without assembly.
 test-variants: test-goamd64 test-purego
 
 test-goamd64: venv
-	@GOAMD64=v3 PESTI_MODELS=$(CURDIR)/no-models $(GO) test -json -short -p 1 -timeout 15m $(COMPUTING) | $(REPORT) -elsewhere '$(ELSEWHERE)'
+	@GOAMD64=v3 PESTI_MODELS=$(CURDIR)/no-models $(GO) test -json -short -p 2 -timeout 20m $(COMPUTING) | $(REPORT) -elsewhere '$(ELSEWHERE)'
 
 test-purego: venv
-	@PESTI_MODELS=$(CURDIR)/no-models $(GO) test -json -short -p 1 -timeout 15m -tags purego $(COMPUTING) | $(REPORT) -elsewhere '$(ELSEWHERE)'
+	@PESTI_MODELS=$(CURDIR)/no-models $(GO) test -json -short -p 2 -timeout 20m -tags purego $(COMPUTING) | $(REPORT) -elsewhere '$(ELSEWHERE)'
 
 # Kernels that this machine may not be able to run, on an emulated processor: conformance/emulator.
 test-avx512:
@@ -188,7 +189,7 @@ race: venv
 	@if command -v "$$($(GO) env CC)" >/dev/null; then \
 		packages=$$($(GO) list $(CONCURRENT)) || exit 1; \
 		packages=$$(echo "$$packages" | grep -v 'exec/cuda$$') && test -n "$$packages" || { echo "race: go list names no packages"; exit 1; }; \
-		CGO_ENABLED=1 PESTI_MODELS=$(CURDIR)/no-models $(GO) test -json -race -short -p 1 -timeout 30m $$packages | $(REPORT) -elsewhere '$(ELSEWHERE)'; \
+		CGO_ENABLED=1 PESTI_MODELS=$(CURDIR)/no-models $(GO) test -json -race -short -p 2 -timeout 40m $$packages | $(REPORT) -elsewhere '$(ELSEWHERE)'; \
 	elif test -n "$$CI"; then \
 		echo "race: there is no C compiler"; exit 1; \
 	else \
@@ -288,7 +289,7 @@ module:
 test-module:
 	@copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && \
 	$(MAKE) --no-print-directory module MODULE=example.org/you/pesti DIR="$$copy/pesti" && cd "$$copy/pesti" && \
-	$(GO) vet ./... && PESTI_MODELS="$$copy/no-models" $(GO) test -short -p 1 -timeout 20m ./... && \
+	$(GO) vet ./... && PESTI_MODELS="$$copy/no-models" $(GO) test -short -p 2 -timeout 20m ./... && \
 	cd $(ASM) && $(GO) vet ./... && $(GO) test ./...
 
 # --- inputs of tests ---
