@@ -59,7 +59,7 @@ func vex(prefix, opcode, r, v, rm byte, m *Mem) []byte {
 			code = append(code, byte(m.Disp>>(8*i)))
 		}
 	}
-	return append([]byte{0xc4, first, ^v&15<<3 | prefix}, code...)
+	return append([]byte{0xc4, first, ^v&15<<3 | prefix}, code...) // VEX stores v inverted
 }
 
 // LDTILECFG loads the shapes of all tiles from 64 bytes.
@@ -77,24 +77,24 @@ func TILELOADD(t Tile, m Mem) []byte { return vex(prefixF2, 0x4b, byte(t), 0, 0,
 // TILESTORED stores a tile.
 func TILESTORED(m Mem, t Tile) []byte { return vex(prefixF3, 0x4b, byte(t), 0, 0, &m) }
 
-// TDPBF16PS adds to dst the products of pairs of bf16 numbers of a and b.
+// TDPBF16PS multiplies pairs of bf16 of a and b and adds the products to the float32 of dst.
 func TDPBF16PS(dst, a, b Tile) []byte {
 	return vex(prefixF3, 0x5c, byte(dst), byte(b), byte(a), nil)
 }
 
-// TDPBSSD adds to dst the products of fours of int8 of a and b.
+// TDPBSSD multiplies groups of four int8 of a and b and adds the products to the int32 of dst.
 func TDPBSSD(dst, a, b Tile) []byte {
 	return vex(prefixF2, 0x5e, byte(dst), byte(b), byte(a), nil)
 }
 
-// VCVTNE2PS2BF16 rounds 16 float32 of b to the low half of dst, and those of a to its high half. All
-// registers are of Z0 to Z7.
+// VCVTNE2PS2BF16 rounds the 16 float32 of b to bf16 in the low half of dst, and those of a in its high half.
+// Registers are Z0 to Z7.
 func VCVTNE2PS2BF16(dst, a, b byte) []byte {
 	return []byte{0x62, 0xf2, ^a&15<<3 | 4 | prefixF2, 0x48, 0x72, 0xc0 | dst<<3 | b}
 }
 
-// Emit writes an instruction. If avo allocates registers of the function, it must be told which of them the
-// instruction reads.
+// Emit writes an instruction. reads are the registers that it reads: avo needs them if it allocates the
+// function's registers.
 func Emit(code []byte, reads ...operand.Op) {
 	for _, b := range code {
 		Instruction(&ir.Instruction{Opcode: "BYTE", Operands: []operand.Op{operand.U8(b)}, Inputs: reads})

@@ -29,7 +29,7 @@ func TestEncode(t *testing.T) {
 	}
 	add(TILERELEASE(), "tilerelease")
 	for _, b := range registers {
-		// {disp32} keeps the assembler from a shorter form.
+		// {disp32} keeps the assembler from choosing a shorter displacement.
 		add(LDTILECFG(Mem{Base: b.r, Disp: 64}), "{disp32} ldtilecfg 64(%%%s,%%riz)", b.name)
 		for _, i := range registers {
 			for _, disp := range []int32{0, 64, -4096} {
@@ -78,6 +78,6 @@ func TestEncode(t *testing.T) {
 		got = got[len(w):]
 	}
 	if len(got) > 0 {
-		t.Errorf("%d bytes more than instructions", len(got))
+		t.Errorf("%d bytes are left after the last instruction", len(got))
 	}
 }

@@ -1,5 +1,5 @@
-// Package constant returns constant vectors in read-only memory, each 32 bytes that repeat one value.
-// A value that is asked for twice is stored once.
+// Package constant puts constant vectors into read-only memory. Each has 32 bytes and repeats one value.
+// Equal vectors are stored once.
 package constant
 
 import (

@@ -23,8 +23,8 @@ var Formats = []Format{
 	{Name: "Q6_K", Bits: 6, Zero: 5, Sub: 16},
 }
 
-// A block of 256 elements has a vector of Vector bytes of scales before the units of every 64 elements: 16 bytes
-// for each sub-block, and then for each minimum.
+// Vector is the size in bytes of the scales of 64 elements in a block of 256. They precede the units of these
+// elements: 16 bytes for each sub-block, then 16 for each sub-block's minima.
 const Vector = 64
 
 // Head returns the bytes of float16 scales at the beginning of a block.
@@ -60,7 +60,8 @@ func (f Format) ScaleAt(j int) int {
 
 func (f Format) MinAt(j int) int { return f.ScaleAt(j) + Vector/2 }
 
-// Ahead is the distance in bytes of prefetches. Hardware prefetchers do not cross pages of 4 KiB.
+// Ahead is the prefetch distance in bytes. Software prefetches help because hardware prefetchers stop at the end
+// of a 4 KiB page.
 const Ahead = 2048
 
 // A Piece is a part of a unit that is stored in the high bits of another unit's vector.
@@ -80,7 +81,7 @@ func Named(name string) Format {
 	panic("no format " + name)
 }
 
-// Pieces has the pieces of the units that have no vector of their own, by bits of an element and by unit.
+// Pieces lists, by bits of an element and by unit, the pieces of the units that have no vector of their own.
 var Pieces = map[int]map[int][]Piece{
 	4: {4: {{0, 4, 0x0f}}, 5: {{1, 4, 0x0f}}, 6: {{2, 4, 0x0f}}, 7: {{3, 4, 0x0f}}},
 	5: {

@@ -2,13 +2,13 @@ package main
 
 import "fmt"
 
-// Instructions that Go's assembler lacks, with encodings from the Arm Architecture Reference Manual for
+// This file encodes instructions that Go's assembler lacks, from the Arm Architecture Reference Manual for
 // A-profile, section C7.2. Operands are named as in the manual.
 
 // v is a vector register, 0 to 31.
 type v int
 
-// three returns the encoding of an instruction with three registers, two of one with two.
+// three returns the encoding of an instruction with three registers, and two that of one with two.
 func three(code uint32, d, n, m v) uint32 { return code | uint32(m)<<16 | uint32(n)<<5 | uint32(d) }
 func two(code uint32, d, n v) uint32      { return three(code, d, n, 0) }
 
@@ -22,8 +22,8 @@ func (p *program) emit(code uint32, format string, args ...any) {
 	p.line("WORD $%#08x // "+format, append([]any{code}, args...)...)
 }
 
-// sdot adds to each 32-bit lane of d the products of the four signed bytes of that lane of n with those of
-// element i of m.
+// sdot multiplies the four signed bytes of each 32-bit lane of n by the four of element i of m and adds the
+// products to the lane of d.
 func (p *program) sdot(d, n, m v, i int) {
 	p.emit(element(0x4f80e000, d, n, m, i), "sdot v%d.4s, v%d.16b, v%d.4b[%d]", d, n, m, i)
 }

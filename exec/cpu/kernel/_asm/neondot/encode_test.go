@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestEncode compares every encoding with that of the GNU assembler for the text in its comment.
+// TestEncode assembles the text in each instruction's comment with the GNU assembler and compares the encodings.
 func TestEncode(t *testing.T) {
 	var p program
 	registers := []v{0, 1, 15, 16, 30, 31}

@@ -4,8 +4,8 @@
 // have two planes, hi and lo, so that a unit takes eight SDOT for a token; those in q8 have one.
 //
 // With one plane, the float32 sums stay in registers over all blocks of a call. The 32 vector registers hold them
-// for one token and the four groups of a panel, or for four tokens and two groups; such a kernel reads a panel
-// twice, the second time from the first cache.
+// for one token and the four groups of a panel, or for four tokens and two groups. A kernel for four tokens reads a
+// panel twice, the second time from the L1 cache.
 package main
 
 import (
@@ -59,14 +59,14 @@ type kernel struct {
 	format.Format
 	planes int // of the activations
 	tokens int
-	groups int // of rows, that one pass over the panel computes
+	groups int // groups of rows that one pass over the panel computes
 	first  int // group of this pass
 }
 
 // General registers.
 const (
 	w      = "R0"
-	scales = "R1" // bytes, where there are
+	scales = "R1" // bytes, if the type has sub-blocks
 	head   = "R2" // float16
 	blocks = "R3"
 	left   = "R4"
@@ -82,8 +82,9 @@ var (
 	lo = []string{"R12", "R13"}
 )
 
-// Vector registers. sum has the integer sums of token m and group g of the pass; with two planes those of lo, and
-// sumHi those of hi. total has the float32 sums, with one plane. activations has elements 16·half on of plane p.
+// Vector registers. sum has the integer sums of token m and group g of the pass. With two planes, sum has those of lo
+// and sumHi those of hi. With one plane, total has the float32 sums. activations has 16 activations of plane p, from
+// element 16·half on.
 func (k *kernel) sum(m, g int) v {
 	if k.planes == 2 {
 		return v(8*m + 4 + g)
@@ -100,7 +101,7 @@ func (k *kernel) weights(g int) v              { return v(24 + g) }
 const (
 	scratch v = 28
 	mask    v = 29
-	low     v = 30 // bytes with the bits of an element
+	low     v = 30 // mask of an element's bits in each byte
 )
 
 // Vector registers at the end of a part, which reuse those of the weights. No type with a minimum has two parts in a
@@ -199,7 +200,8 @@ func (k *kernel) label(name string) { k.program.label(k.labeled(name)) }
 
 // block adds the products of a block and advances all pointers.
 func (k *kernel) block() {
-	// d, and m or dmin; of types with sub-blocks, a byte for each scale and minimum of 64 elements before their units.
+	// A block begins with d, and m or dmin. In types with sub-blocks, a byte for each scale and minimum precedes the
+	// units of every 64 elements.
 	k.line("MOVD %s, %s", w, head)
 	k.line("ADD $%d, %s", k.Head(), w)
 	if k.Sub == 0 {
@@ -265,8 +267,7 @@ func (k *kernel) span() {
 func (k *kernel) load(to v, base string, disp int)    { k.line("FMOVQ %d(%s), F%d", disp, base, to) }
 func (k *kernel) store(from v, base string, disp int) { k.line("FMOVQ F%d, %d(%s)", from, disp, base) }
 
-// unit loads unit t of a group of rows. Weights of 8 bits are signed; others are unsigned with at most 6
-// bits.
+// unit loads unit t of a group of rows. 8-bit weights are signed. Others are unsigned and have at most 6 bits.
 func (k *kernel) unit(g, t int) {
 	u := k.weights(g)
 	g += k.first
@@ -293,7 +294,8 @@ func (k *kernel) unit(g, t int) {
 	}
 }
 
-// begin initializes the integer sums. They, or those of lo, begin at −zero·Σq, which subtracts the zero point.
+// begin initializes the integer sums. The sums of the only plane, or of lo, begin at −zero·Σq, which subtracts the zero
+// point. The sums of hi begin at 0.
 func (k *kernel) begin(first, units int) {
 	for m := range k.tokens {
 		if k.zero() {
@@ -327,8 +329,8 @@ func (k *kernel) clear(d v) { k.line("VEOR V%d.B16, V%d.B16, V%d.B16", d, d, d) 
 // zero reports whether there is a zero point. Signed weights have none.
 func (k *kernel) zero() bool { return k.Zero > 0 && k.Bits < 8 }
 
-// end scales the sums of a part and adds them to y: (Σu·q − zero·Σq)·(d·scale), then m·offset, with each
-// operation rounded as in swar_products.go.
+// end scales the sums of a part and adds them to y: first (Σu·q − zero·Σq)·(d·scale), then m·offset. Each
+// operation rounds as in swar_products.go.
 func (k *kernel) end(first int) {
 	for m := range k.tokens {
 		k.line("FMOVS %d(%s), F%d", format.Scale, x[m], k.scaleOf(m))
@@ -357,7 +359,7 @@ func (k *kernel) end(first int) {
 			if k.Min {
 				k.fmulFirst(factor, mOf, k.offsetOf(m))
 				if k.Sub > 0 {
-					k.fsub(to, to, factor) // the minimum is subtracted there
+					k.fsub(to, to, factor) // types with sub-blocks subtract the minimum
 				} else {
 					k.fadd(to, to, factor)
 				}

@@ -1,5 +1,5 @@
-// Command pack generates the AVX2 kernels that pack weights into layout panel16 (panel16.go). They store the
-// same bytes as the portable code there.
+// Command pack generates the AVX2 kernels that pack weights into layout panel16. They store the same bytes as
+// the portable code in panel16.go.
 package main
 
 import (
@@ -12,18 +12,18 @@ import (
 	"pesti/exec/cpu/kernel/_asm/format"
 )
 
-// A kind describes an integer type: where a row's block has the bits and the scales.
+// A kind describes an integer type: where a block of the file has its bits and scales.
 type kind struct {
 	format.Format
-	file    int // bytes of a row's block
-	subs    int // sub-blocks of 32 elements in it
+	file    int // bytes of a block of the file
+	subs    int // sub-blocks of 32 elements in a block
 	units   func(sub, half int) []bits
-	fifth   int   // offset of the 32 highest bits, in order of the elements, or 0
+	fifth   int   // offset of the 32 highest bits, in the order of the elements, or 0
 	scales  []int // offsets of float16 scales
 	reorder func(p *packer, f format.Format)
 }
 
-// bits describes where a row's block has bits of the 16 elements of half a sub-block.
+// bits describes where a block of the file has bits of the 16 elements of half a sub-block.
 type bits struct {
 	at   int
 	left int    // left shift
@@ -53,12 +53,12 @@ var kinds = []kind{
 		}},
 }
 
-// nibbles describes 16 bytes that have an element of each half.
+// nibbles describes 16 bytes, each with one element of the first half and one of the second.
 func nibbles(at int) func(_, half int) []bits {
 	return func(_, half int) []bits { return []bits{{at: at, left: -4 * half, mask: 0x0f}} }
 }
 
-// nibbleK describes 32 bytes that have an element of one sub-block and one of the next.
+// nibbleK describes 32 bytes, each with one element of a sub-block and one of the next sub-block.
 func nibbleK(at, sub, half int) bits {
 	return bits{at: at + 32*(sub/2) + 16*half, left: -4 * (sub % 2), mask: 0x0f}
 }
@@ -78,16 +78,15 @@ func main() {
 type packer struct {
 	constants
 	src, dst reg.GPVirtual
-	steps    map[int]reg.GPVirtual // from a row to others: 1, 3, 5 and 7 rows on
-	first    reg.GPVirtual         // of the rows: 0 or 8
-	loaded   struct {              // last by quad
+	steps    map[int]reg.GPVirtual // distance in bytes of 1, 3, 5 and 7 rows
+	first    reg.GPVirtual         // first of the eight rows: 0 or 8
+	loaded   struct {              // what quad loaded last
 		at      int
 		columns [4]reg.VecVirtual
 	}
 }
 
-// begin writes the code before the body, which packs eight rows of a panel's block, and end the code after
-// it.
+// begin writes the start of a kernel: its declaration, and the code that loads its parameters.
 func begin(name, what string, c constants) *packer {
 	TEXT("pack"+name, NOSPLIT, "func(dst, src *byte, step, blocks int)")
 	Doc(fmt.Sprintf("pack%s puts blocks of %s at src, of 16 rows that are step bytes apart, in a panel at dst.", name, what))
@@ -106,10 +105,11 @@ func begin(name, what string, c constants) *packer {
 	return p
 }
 
-// loop writes the loop over blocks, which have the given sizes in a row and in a panel.
+// loop writes the loop over blocks and the end of the kernel. A block has file bytes in a row and panel bytes in
+// a panel. body packs eight rows of a block.
 func (p *packer) loop(file, panel int, body func()) {
 	blocks, next := Load(Param("blocks"), GP64()), GP64()
-	MOVQ(p.steps[1], next) // from after row 15 to the next block of row 0
+	MOVQ(p.steps[1], next) // distance from behind row 15 to the next block of row 0
 	SHLQ(U8(4), next)
 	NEGQ(next)
 	ADDQ(I32(file), next)
@@ -133,7 +133,7 @@ func (p *packer) loop(file, panel int, body func()) {
 	RET()
 }
 
-// row returns the address of an offset in the block of one of the eight rows.
+// row returns the address of offset at in row r of the eight rows.
 func (p *packer) row(r, at int) Mem {
 	m := Mem{Base: p.src, Disp: at}
 	switch r {
@@ -148,13 +148,13 @@ func (p *packer) row(r, at int) Mem {
 	return m
 }
 
-// lanes returns the address of the rows' lanes, of size bytes each, in the vector at an offset of the
-// panel's block.
+// lanes returns the address of the eight rows' lanes in the vector at an offset of the panel's block. A lane has
+// size bytes.
 func (p *packer) lanes(size uint8, at int) Mem {
 	return Mem{Base: p.dst, Index: p.first, Scale: size, Disp: at}
 }
 
-// columns loads 16 bytes of each row and transposes them to four vectors with 4 bytes of each row.
+// columns loads 16 bytes of each row and transposes them: each of the four vectors has 4 bytes of each row.
 func (p *packer) columns(at int) [4]reg.VecVirtual {
 	var v, t, c [4]reg.VecVirtual
 	for i := range v {
@@ -205,7 +205,7 @@ func (k *kind) write(c constants) {
 					return u
 				}
 			}
-			// First the units without a vector of their own, in pieces in the high bits of the others.
+			// Units without a vector of their own come first: pieces of them go into the high bits of the others.
 			above := map[int]reg.VecVirtual{}
 			for i, u := range quad(1) {
 				for _, piece := range format.Pieces[k.Bits][4+i] {
@@ -242,16 +242,16 @@ func (p *packer) or(above map[int]reg.VecVirtual, i int, v reg.VecVirtual) {
 	}
 }
 
-// quad loads four units of a sub-block: those of one half.
+// quad loads the four units of half a sub-block.
 func (k *kind) quad(p *packer, sub, half int) [4]reg.VecVirtual {
 	var units [4]reg.VecVirtual
 	for n, b := range k.units(sub, half) {
-		if p.loaded.at != b.at { // a byte may have a nibble of each half
+		if p.loaded.at != b.at { // the last call may have used other bits of the same bytes
 			p.loaded.at, p.loaded.columns = b.at, p.columns(b.at)
 		}
 		for i, v := range p.loaded.columns {
 			u := v
-			switch { // shifts of dwords; bits from another byte are masked
+			switch { // shifts are of dwords; the mask removes bits of the neighboring byte
 			case b.left > 0:
 				u = YMM()
 				VPSLLD(U8(b.left), v, u)
@@ -272,10 +272,10 @@ func (k *kind) quad(p *packer, sub, half int) [4]reg.VecVirtual {
 	return units
 }
 
-// addFifth adds the fifth bits of half a sub-block to its units. row has all 32 of them.
+// addFifth adds the fifth bits to the units of half a sub-block. row has the 32 fifth bits of each row's sub-block.
 func (p *packer) addFifth(row reg.VecVirtual, units [4]reg.VecVirtual, half int) {
 	for i, u := range units {
-		// Copy the byte with the unit's bits to each element, which keeps its own bit.
+		// Copy the byte with the unit's bits to each element, and keep the element's own bit.
 		v := YMM()
 		VPSHUFB(p.spread[2*half+i/2], row, v)
 		VPAND(p.single[i%2], v, v)
@@ -309,7 +309,7 @@ func (p *packer) halves(at int) reg.VecVirtual {
 	return v
 }
 
-// sixBits unpacks the scales and minima of a block, see sixBits of swar.go.
+// sixBits unpacks the 6-bit scales and minima of a block, as sixBits in swar.go does.
 func (p *packer) sixBits(f format.Format) {
 	c := p.columns(0)
 	for i, first := range c[1:3] {
@@ -333,14 +333,14 @@ func (p *packer) sixBits(f format.Format) {
 	}
 }
 
-// eightBits copies 16 scales.
+// eightBits copies the 16 scales of a block.
 func (p *packer) eightBits(f format.Format) {
 	for i, v := range p.columns(192) {
 		p.turn(v, f.ScaleAt(4*i), f.ScaleAt(4*i+1), f.ScaleAt(4*i+2), f.ScaleAt(4*i+3))
 	}
 }
 
-// turn transposes four bytes of each row and stores four vectors with a byte of each row.
+// turn transposes four bytes of each row and stores four vectors, each with one byte of each row.
 func (p *packer) turn(v reg.VecVirtual, at ...int) {
 	high := XMM()
 	VPSHUFB(p.fours, v, v)
@@ -371,7 +371,7 @@ func float16s(c constants) {
 	p := begin("F16", "8 float16 or bfloat16", c)
 	p.loop(16, 8*32, func() {
 		for i, v := range p.columns(0) {
-			// An even and an odd element of each row.
+			// v has two elements of each row. Separate the even elements from the odd ones.
 			VPSHUFB(p.evens, v, v)
 			VPERMQ(U8(0b11_01_10_00), v, v)
 			VMOVDQU(v.AsX(), p.lanes(2, 64*i))
@@ -380,13 +380,13 @@ func float16s(c constants) {
 	})
 }
 
-// Constants of all kernels.
+// constants are vectors in read-only memory that all kernels share.
 type constants struct {
-	bytes  map[uint64]Mem // vectors of equal bytes
-	spread [4]Mem         // shuffle that copies one byte of each dword to all four
-	single [2]Mem         // one bit of a byte in each byte of a dword
-	fours  Mem            // shuffle of four dwords: their lowest bytes, then the next bytes
-	evens  Mem            // shuffle of four dwords: their low words first
+	bytes  map[uint64]Mem // each repeats one byte
+	spread [4]Mem         // shuffle i copies byte i of each dword to all four of its bytes
+	single [2]Mem         // byte j of a dword has bit j, or bit 4+j
+	fours  Mem            // shuffle that gathers the lowest bytes of four dwords, then the next bytes
+	evens  Mem            // shuffle that gathers the low words of four dwords, then the high words
 }
 
 func newConstants() constants {

@@ -8,8 +8,8 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// A dequantize is the function that converts blocks of a panel to float32: for each element of k the 16
-// rows, as d·(u − zero) + m with each operation rounded, which gives the bits of gguf/quant.
+// A dequantize writes the kernel that converts blocks of a panel to float32. For each element of k it stores the 16
+// rows. A value is d·(u − zero) + m; each operation rounds, as in gguf/quant.
 type dequantize struct {
 	unpacker
 	dst  reg.GPVirtual
@@ -75,7 +75,7 @@ func (k *dequantize) part(p part) {
 				}
 				VMULPS(d[g], v, v)
 				switch {
-				case k.Min && k.Sub > 0: // the minimum is subtracted there
+				case k.Min && k.Sub > 0: // types with sub-blocks subtract the minimum
 					VSUBPS(m[g], v, v)
 				case k.Min:
 					VADDPS(m[g], v, v)
@@ -109,8 +109,8 @@ func small(name string, bytes int, widen func(x Mem, v reg.VecVirtual)) {
 	RET()
 }
 
-// widenE4M3 converts eight E4M3 numbers to float16 by shifting, and then to float32 times 2^8, the
-// difference of the exponent biases. Subnormal numbers are exact, and NaN stays NaN.
+// widenE4M3 converts eight E4M3 numbers to float32. A shift turns them into float16 numbers that are 2^8 times too
+// small, the difference of the exponent biases. Subnormal numbers are exact, and NaN stays NaN.
 func (c *constants) widenE4M3(x Mem, v reg.VecVirtual) {
 	h, nan := XMM(), XMM()
 	VPMOVSXBW(x, h)
@@ -123,13 +123,14 @@ func (c *constants) widenE4M3(x Mem, v reg.VecVirtual) {
 	VMULPS(c.e4m3Bias, v, v)
 }
 
-// floats writes the kernel that multiplies a float32 panel with the rows of a number of tokens. Sums of 32
-// elements begin at zero and are added to y in order, for any number of tokens. With fewer tokens, several
-// blocks are summed at the same time, to hide the latency of additions.
+// floats writes the kernel that multiplies a float32 panel by the rows of a number of tokens. The sum of each block
+// of 32 elements begins at zero, and blocks are added to y in order, so that the number of tokens does not change
+// the bits. With fewer than four tokens, several blocks are summed at the same time, to hide the latency of
+// additions.
 func floats(tokens int) {
 	const (
 		block = 32 // elements
-		most  = 4  // tokens, or blocks of one
+		most  = 4  // tokens times blocks at a time
 	)
 	name := fmt.Sprintf("panel16F32_t%d", tokens)
 	TEXT(name, NOSPLIT, "func(y *float32, yStep int, w, x *float32, xStep int, k int)")
@@ -137,7 +138,7 @@ func floats(tokens int) {
 	yStep, xStep := Load(Param("yStep"), GP64()), Load(Param("xStep"), GP64())
 	y, x := steps(Load(Param("y"), GP64()), yStep, tokens), steps(Load(Param("x"), GP64()), xStep, tokens)
 	w, k := Load(Param("w"), GP64()), Load(Param("k"), GP64())
-	var sum [most][groups]reg.VecVirtual // of each token, or block
+	var sum [most][groups]reg.VecVirtual // of each block of each token
 	for i := range sum {
 		for g := range groups {
 			sum[i][g] = YMM()
@@ -187,7 +188,7 @@ func floats(tokens int) {
 				}
 			}
 		}
-		if blocks > 1 { // advance past the others
+		if blocks > 1 { // the loop advanced by one block only
 			ADDQ(U32(unit*block*(blocks-1)), w)
 			ADDQ(U32(4*block*(blocks-1)), x[0].Base)
 		}

@@ -1,6 +1,6 @@
 // Command panel16 generates the AVX2 kernels for weights in layout panel16 (panel16.go): products with
 // activations in q8x2 or q8 (planar.go), dequantization of panels to float32, and products of
-// float32 panels.
+// float32 panels with float32 activations.
 package main
 
 import (
@@ -25,7 +25,7 @@ func main() {
 	constants := newConstants()
 	for _, f := range format.Formats {
 		for _, single := range []bool{false, true} {
-			if single && f.Bits == 8 { // one plane and two have the same kernels
+			if single && f.Bits == 8 { // 8-bit weights have the same kernels for one plane and two
 				continue
 			}
 			for _, o := range orders {
@@ -55,10 +55,10 @@ func main() {
 	Generate()
 }
 
-// Constants of all kernels.
+// constants are vectors in read-only memory that all kernels share.
 type constants struct {
-	bytes      map[uint64]Mem // vectors of equal bytes
-	one, plane Mem            // factors that widen words and weight the planes
+	bytes      map[uint64]Mem // each repeats one byte
+	one, plane Mem            // factors of VPMADDWD: 1 and, for the high plane, 128
 
 	e4m3NaN, e4m3Half, e4m3Bias Mem // see widenE4M3
 }
@@ -104,8 +104,7 @@ func (p *unpacker) mask(keep bool) {
 	}
 }
 
-// unsigned loads unit t of a group as unsigned bytes. Shifts are of words, and bits from the next byte are
-// masked.
+// unsigned loads unit t of a group as unsigned bytes. Shifts are of words; the mask removes bits of the next byte.
 func (p *unpacker) unsigned(u reg.VecVirtual, w Mem, t int) {
 	switch {
 	case p.Bits == 8:
@@ -137,8 +136,8 @@ func (p *unpacker) unsigned(u reg.VecVirtual, w Mem, t int) {
 
 // A part is the units of a block that share a scale.
 type part struct {
-	w        Mem // 32 elements
-	first, n int // units of the part
+	w        Mem // the 32 elements that contain the part
+	first, n int // the part is units first to first+n-1
 
 	// scales loads the d and m of each group.
 	scales func() (d, m [groups]reg.VecVirtual)
@@ -168,8 +167,8 @@ func (p *unpacker) block(w reg.GPVirtual, visit func(part), next func()) {
 	next()
 }
 
-// block256 is block for 256 elements: d and dmin, then four times the scales and minima of 64 elements and their
-// units.
+// block256 is block for types with blocks of 256 elements. Such a block has d and dmin, then four times the scales,
+// minima and units of 64 elements.
 func (p *unpacker) block256(w reg.GPVirtual, visit func(part), next func()) {
 	head, scales, left := GP64(), GP64(), GP64()
 	MOVQ(w, head)

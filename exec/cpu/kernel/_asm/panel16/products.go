@@ -10,20 +10,20 @@ import (
 	"pesti/exec/cpu/kernel/_asm/format"
 )
 
-// A product is a function that multiplies one panel of 16 rows with a number of tokens. Each token has one
+// A product writes the kernel that multiplies one panel of 16 rows by a number of tokens. Each token has one
 // vector of eight int32 sums for each group of rows.
 //
-// For several tokens in q8x2, a unit of four elements is multiplied with a token's four 15-bit activations
-// as words (planar.go) in two steps: the even bytes with the first two words, which are the even ones, and the odd
-// bytes with the other two. VPMADDWD multiplies and adds the pairs.
+// For several tokens in q8x2, activations are words (planar.go). A unit of four elements is multiplied in two
+// steps: the even bytes by the first two words, which are the even activations, and the odd bytes by the other
+// two. VPMADDWD multiplies and adds the pairs.
 //
 // For one token in q8x2, unpacking is most of the work. Weights stay bytes, and VPMADDUBSW multiplies them
-// with the planes hi and lo of the activations. It sums in int16, which is wide enough for a few units.
+// by the planes hi and lo of the activations. It sums in int16, which is wide enough for a few units.
 //
-// For q8, VPMADDUBSW multiplies bytes with the single plane for any number of tokens.
+// For q8, VPMADDUBSW multiplies bytes by the single plane, for any number of tokens.
 //
-// A sum of two products with 8-bit weights would overflow int16, so these are multiplied with words, for any number of
-// tokens in both formats.
+// With 8-bit weights, a sum of two products of bytes would overflow int16. So activations are words, for any number
+// of tokens and in both formats.
 //
 // All integer arithmetic is exact. At the end of a block, sums are converted to float32, scaled and added
 // as in swar_products.go.
@@ -33,8 +33,8 @@ type product struct {
 	single bool // activations have one plane (q8)
 	order
 
-	y, x   [4]Mem // of each token; x has its scales
-	q      [4]Mem // its plane, for q8, or its words
+	y, x   [4]Mem // results and scales of each token
+	q      [4]Mem // plane of each token for q8, otherwise its words
 	w      reg.GPVirtual
 	hi, lo reg.GPVirtual  // planes of the only token, if bytewise
 	even   reg.VecVirtual // mask of the even bytes
@@ -42,17 +42,17 @@ type product struct {
 	d, m   [groups]reg.VecVirtual
 }
 
-// An order is one in which weights are read for one token, where products are limited by memory bandwidth. Which is
-// fastest depends on the processor, and on type and shape.
+// An order is a way to read weights for one token. Memory bandwidth limits these products. The fastest order depends
+// on the processor, the type and the shape.
 type order struct {
 	suffix   string     // of the function's name
-	prefetch func(m Op) // of weights format.Ahead bytes ahead, or nil
+	prefetch func(m Op) // prefetches weights format.Ahead bytes ahead; may be nil
 }
 
 var orders = []order{{"", nil}, {"ahead", PREFETCHT0}, {"nta", PREFETCHNTA}}
 
-// bytewise reports whether bytes are multiplied with the planes of a single token in q8x2. 8-bit weights
-// are too large for that.
+// bytewise reports whether the kernel multiplies bytes of weights by the planes of a single token in q8x2. 8-bit
+// weights would overflow int16.
 func (k *product) bytewise() bool { return k.tokens == 1 && k.Bits < 8 && !k.single }
 
 func (k *product) write() {
@@ -131,7 +131,7 @@ func steps(base, step reg.Register, tokens int) (m [4]Mem) {
 func (k *product) part(p part) {
 	if p.first == 0 && k.prefetch != nil {
 		for at := 0; at < unit*k.Bits; at += unit {
-			k.prefetch(p.w.Offset(format.Ahead + at)) // beyond the last weight this does nothing
+			k.prefetch(p.w.Offset(format.Ahead + at)) // harmless beyond the last weight: a prefetch does not fault
 		}
 	}
 	k.multiply(p.w, p.first, p.n)
@@ -196,9 +196,9 @@ func (k *product) unit(even, odd reg.VecVirtual, w Mem, t int) {
 
 // multiplyPlane is multiply for q8 activations.
 func (k *product) multiplyPlane(w Mem, first, n int) {
-	// fit sums of two products, each at most 2·(2^bits−1)·127, fit in int16.
+	// A sum of two products is at most 2·(2^bits−1)·127. An int16 holds fit such sums.
 	fit := 128 >> k.Bits
-	if n <= fit { // all units fit: widen the sums to int32 once, in place
+	if n <= fit { // widen the sums to int32 once, in place
 		for t := first; t < first+n; t++ {
 			var u [groups]reg.VecVirtual
 			for g := range groups {
@@ -220,7 +220,7 @@ func (k *product) multiplyPlane(w Mem, first, n int) {
 		}
 		return
 	}
-	// Process fit units at a time, of both groups if there are enough registers.
+	// Process fit units at a time, and both groups together if there are enough registers.
 	together := [][]int{{0, 1}}
 	if fit*groups > 4 && k.tokens == 4 {
 		together = [][]int{{0}, {1}}
@@ -258,15 +258,15 @@ func (k *product) multiplyPlane(w Mem, first, n int) {
 
 // multiplyBytes is multiply for a single token in q8x2.
 func (k *product) multiplyBytes(w Mem, first, n int) {
-	// A sum of two products is at most 2·(2^bits−1)·128 with hi, and half of that with lo. fit of them, or
-	// 2·fit with lo, fit in int16.
+	// A sum of two products is at most 2·(2^bits−1)·128 with hi, and half of that with lo. An int16 holds fit such
+	// sums with hi, and 2·fit with lo.
 	fit := 128 >> k.Bits
 	var hi, lo [groups]reg.VecVirtual
 	for g := range groups {
 		hi[g], lo[g] = YMM(), YMM()
 	}
 	flushed := false
-	// flush widens the sums of a plane to int32 and multiplies them by the weight of the plane.
+	// flush widens the sums of a plane to int32 and multiplies them by the factor of the plane.
 	flush := func(sums [groups]reg.VecVirtual, worth Mem) {
 		for g := range groups {
 			if !flushed {

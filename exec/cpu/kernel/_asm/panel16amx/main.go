@@ -1,6 +1,6 @@
 // Command panel16amx generates the AMX kernels for weights in layout panel16 (panel16.go) and activations in q8x2
-// and q8. TDPBSSD multiplies up to 16 tokens with 16 rows of weights at a time, exactly, and has the bits of
-// VPDPBUSD. A unit of weights is a row of a tile.
+// and q8. TDPBSSD multiplies up to 16 tokens by 16 rows of weights at a time. Its sums are exact, so results have the
+// bits of the AVX-512 kernels. A unit of weights is a row of a tile.
 package main
 
 import (
@@ -25,12 +25,12 @@ func main() {
 const (
 	unit   = units512.Unit
 	panels = 2
-	span   = 8 * unit  // bytes of 32 elements of a panel as units
-	tile   = 16 * unit // bytes
+	span   = 8 * unit  // bytes of the units of 32 elements
+	tile   = 16 * unit // bytes of a tile
 )
 
-// Tiles: one for each plane of the tokens and for each panel, and one for the products of each plane with each
-// panel.
+// First tile registers: one for each plane of the tokens, one for each panel, and one for the products of each plane
+// with each panel.
 const (
 	tokenTile   amx.Tile = 0
 	weightTile  amx.Tile = 2
@@ -48,9 +48,9 @@ func products(f format.Format, planes int) {
 	Doc(name + " adds to 32 float32 at y, and each yStep bytes behind them, the products of blocks of two panels, wStep bytes apart, with tokens, whose parts are xStep and rowStep bytes apart. config has the shapes of tiles for so many tokens.")
 	k := units512.New(f, true)
 
-	// Units and products lie on the stack, aligned to the lines of the cache.
+	// Units and products are on the stack, aligned to cache lines.
 	buffer, unitStep, rowStep, plane := reg.RSI, reg.RAX, reg.RCX, [2]reg.GPPhysical{reg.RDI, reg.RDX}
-	blocks, tokens, pending := AllocLocal(8), AllocLocal(8), AllocLocal(8) // of which tokens counts bytes of a tile's rows
+	blocks, tokens, pending := AllocLocal(8), AllocLocal(8), AllocLocal(8) // tokens is in bytes of a tile's rows
 	LEAQ(AllocLocal(panels*span+panels*planes*tile+unit), buffer)
 	ADDQ(U8(unit-1), buffer)
 	ANDQ(I8(-unit), buffer)
@@ -105,7 +105,7 @@ func products(f format.Format, planes int) {
 			}
 		}
 	}
-	// add adds the stored products to y, with each operation rounded as in swar_products.go.
+	// add adds the stored products to y. Each operation rounds as in swar_products.go.
 	add := func(label string, parts [panels]units512.Part) {
 		y, at, from := Load(Param("y"), GP64()), GP64(), GP64()
 		MOVQ(x, at)
@@ -128,7 +128,7 @@ func products(f format.Format, planes int) {
 		JNE(LabelRef(label))
 	}
 
-	// Products are added one part later, while the tiles multiply the next part.
+	// The products of a part are added one part later, while the tiles multiply the next part.
 	var last [panels]units512.Part
 	for panel := range last {
 		last[panel] = units512.Part{D: ZMM(), M: ZMM()}

@@ -1,7 +1,7 @@
 // Command panel16avx512 generates the AVX-512 VNNI kernels for weights in layout panel16 (panel16.go) and
-// activations in q8x2 and q8. VPDPBUSD multiplies the 64 bytes of a unit, which are four elements of 16 rows, with
-// the same four activations for all rows, and adds the products of each row to the row's lane, exactly.
-// Activations in q8x2 have two planes, hi and lo, so a unit takes two VPDPBUSD.
+// activations in q8x2 and q8. A unit has 64 bytes: four elements of 16 rows. VPDPBUSD multiplies them by the same four
+// activations for all rows, and adds the products of each row to the row's lane, exactly. Activations in q8x2 have
+// two planes, hi and lo, so a unit takes two VPDPBUSD.
 package main
 
 import (
@@ -31,7 +31,7 @@ func main() {
 	Generate()
 }
 
-// A kernel has the parts that all functions share.
+// A kernel holds the registers that all functions use.
 type kernel struct {
 	*units512.Kernel
 	planes int
@@ -44,7 +44,7 @@ func newKernel(f format.Format, planes int) *kernel {
 	return &kernel{units512.New(f, false), planes, none}
 }
 
-// name returns the name of a function, which ends in the number of tokens.
+// name returns the name of a function. It ends with tokens.
 func name(f format.Format, planes int, tokens string) string {
 	if planes == 1 {
 		return "panel16avx512" + f.Name + "_q8_" + tokens
@@ -58,12 +58,12 @@ type token struct {
 	hi, lo Mem
 }
 
-// add adds the products of a part with a token to sum, a float32 vector in memory or in a register, and
-// returns the register of the result: sum + (Σu·q − zero·Σq)·(d·scale) + m·offset, with each operation
-// rounded as in swar_products.go.
+// add adds the products of a part with a token to sum, a float32 vector in memory or in a register. It
+// returns the register of the result, sum + (Σu·q − zero·Σq)·(d·scale) + m·offset. Each operation rounds as in
+// swar_products.go.
 func (k *kernel) add(sum Op, u [8]reg.VecVirtual, p units512.Part, x token) reg.VecVirtual {
-	// Two independent sums halve the length of the dependency chain: one for each plane, or of one plane the
-	// even and the odd units.
+	// Two independent sums halve the length of the dependency chain. They are those of the two planes, or, with one
+	// plane, those of the even and of the odd units.
 	hi, lo := ZMM(), ZMM()
 	VPXORD(hi, hi, hi)
 	if k.Zero == 0 {
@@ -106,12 +106,12 @@ func (k *kernel) total(z reg.VecVirtual, p units512.Part, x Mem) {
 	}
 }
 
-// An order is one in which weights are read for one token, where products are limited by memory bandwidth. Which is
-// fastest depends on the processor, and on type and shape (RATIONALE).
+// An order is a way to read weights for one token. Memory bandwidth limits these products. The fastest order depends
+// on the processor, the type and the shape (RATIONALE.md).
 type order struct {
 	name     string
-	panels   int        // at a time
-	prefetch func(m Op) // of weights format.Ahead bytes ahead, or nil
+	panels   int        // panels at a time
+	prefetch func(m Op) // prefetches weights format.Ahead bytes ahead; may be nil
 }
 
 var orders = []order{{"t1", 1, nil}, {"t1nta", 1, PREFETCHNTA}, {"t1x4", 4, nil}, {"t1x4ahead", 4, PREFETCHT0}}
@@ -150,10 +150,10 @@ func one(f format.Format, planes int, r order) {
 	k.Block(w, func(i int, units Mem, parts func() []units512.Part) {
 		if r.prefetch != nil {
 			for at := 0; at < unit*k.Bits; at += unit {
-				r.prefetch(units.Offset(format.Ahead + at)) // beyond the last weight this does nothing
+				r.prefetch(units.Offset(format.Ahead + at)) // harmless beyond the last weight: a prefetch does not fault
 			}
 		}
-		scaled := parts() // before the units, because scales precede them in memory
+		scaled := parts() // load scales first, because they precede the units in memory
 		u := k.Units(units)
 		for _, p := range scaled {
 			VMOVAPS(k.add(sum[i], u, p, token{Mem{Base: x}, Mem{Base: hi}, Mem{Base: lo}}), sum[i])
@@ -174,7 +174,7 @@ func one(f format.Format, planes int, r order) {
 }
 
 // several writes the kernel for one panel and any number of tokens. It unpacks a span of the panel once for
-// all of them. Tokens are independent, so the processor can overlap them.
+// all tokens. Tokens are independent, so the processor can overlap their work.
 func several(f format.Format, planes int) {
 	name := name(f, planes, "tn")
 	TEXT(name, NOSPLIT, "func(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, rowStep, tokens, blocks int)")
@@ -225,7 +225,7 @@ func several(f format.Format, planes int) {
 const tokens8 = 8
 
 // eight writes the kernel for one panel and eight tokens, whose sums stay in registers for the whole call. The
-// products with a unit of all tokens are independent of each other.
+// eight tokens' products with a unit are independent, which hides their latency.
 func eight(f format.Format, planes int) {
 	name := name(f, planes, "t8")
 	TEXT(name, NOSPLIT, "func(y *float32, yStep int, w, x *byte, xStep int, hi, lo *int8, rowStep, blocks int)")
@@ -241,7 +241,7 @@ func eight(f format.Format, planes int) {
 	}
 	Load(Param("w"), w.W)
 	x, q := rows8("x", "xStep"), rows8("hi", "rowStep")
-	between := AllocLocal(8) // of the planes
+	between := AllocLocal(8) // distance of the planes
 	if planes == 2 {
 		distance := Load(Param("lo"), GP64())
 		SUBQ(q[0].Base, distance)
@@ -300,7 +300,8 @@ func eight(f format.Format, planes int) {
 	RET()
 }
 
-// rows8 returns the addresses of eight rows, from the parameters of the first one and of the distance.
+// rows8 returns the addresses of eight rows. first and step name the parameters with the address of the first row and
+// the distance between rows.
 func rows8(first, step string) (m [tokens8]Mem) {
 	base, one := Load(Param(first), GP64()), Load(Param(step), GP64())
 	three, five, seven := GP64(), GP64(), GP64()

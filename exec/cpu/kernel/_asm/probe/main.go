@@ -26,8 +26,8 @@ func main() {
 	Generate()
 }
 
-// read reads memory like a product of many rows: four sequential streams at the same time. It only sums
-// the bytes, so that none of them can be skipped.
+// read writes the kernel that reads memory as a product of many rows does: in four sequential streams at the same
+// time. Its result depends on every byte, so that no read can be left out.
 func read() {
 	const (
 		streams = 4
@@ -82,7 +82,7 @@ func read() {
 	RET()
 }
 
-// multiply is the inner loop of a product without its loads. It has enough independent sums to hide the
+// multiply writes the inner loop of a product without its loads. It has enough independent sums to hide the
 // latency of an instruction, and updates each of them n times.
 func multiply(name, what string, step func(acc, product, p reg.VecVirtual), add func(ops ...Op)) {
 	const sums = 12

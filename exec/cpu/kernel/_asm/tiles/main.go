@@ -1,4 +1,4 @@
-// Command tiles generates the kernels for products of bf16 numbers, see tiles.go.
+// Command tiles generates the kernels for products of bf16 numbers. Their layout is described in tiles.go.
 package main
 
 import (
@@ -25,20 +25,19 @@ func function(name, signature string) {
 	Pragma("noescape")
 }
 
-// Bytes.
 const (
-	row    = 64         // of a tile
-	rows   = 16         // number of rows in a tile
-	size   = rows * row // a tile
-	yStep  = 4 * row    // the products of a token
-	ymm    = 32
-	zmm    = 64
-	tokens = 2 * rows // number of tokens at a time
+	row    = 64         // bytes of a row of a tile
+	rows   = 16         // rows of a tile
+	size   = rows * row // bytes of a tile
+	yStep  = 4 * row    // bytes of the products of a token
+	ymm    = 32         // bytes
+	zmm    = 64         // bytes
+	tokens = 2 * rows   // tokens at a time
 )
 
-// multiply writes the products of tokens with pairs of panels. Two tiles of tokens times two tiles of
+// multiply writes the kernel for the products of tokens with pairs of panels. Two tiles of tokens times two tiles of
 // panels give four tiles of products, which stay in registers for all of k. Each loaded tile is thus used
-// twice: a product takes 16 cycles, a load 8.
+// twice, so that loads keep up: a product takes 16 cycles, a load 8.
 func multiply() {
 	function("multiplyAMX", "func(y *float32, w *uint32, panelPairs, tilesK int, x *uint16, xStep, tokens int)")
 	Doc("multiplyAMX adds to y, 64 products of each token, those of panels of 32·tilesK elements of k with tokens, a multiple of 32 of them, that begin xStep bytes apart.")
@@ -128,8 +127,8 @@ func multiply() {
 	RET()
 }
 
-// multiplyAVX2 writes the products of one token with one panel, for tests and comparisons. Faster kernels
-// without AMX would round differently.
+// multiplyAVX2 writes the kernel for the products of one token with one panel. It serves tests and comparisons: it
+// rounds as AMX does, which faster kernels without AMX would not.
 func multiplyAVX2() {
 	function("multiplyAVX2", "func(y *float32, w *uint32, tilesK int, x *uint16)")
 	Doc("multiplyAVX2 adds to 16 float32 the products of a panel of 32·tilesK elements of k with a token.")
@@ -138,7 +137,7 @@ func multiplyAVX2() {
 	high := YMM() // mask of the odd element of a pair
 	VPCMPEQD(high, high, high)
 	VPSLLD(U8(16), high, high)
-	var even, odd [2]reg.VecVirtual // of 8 rows each
+	var even, odd [2]reg.VecVirtual // sums of 8 rows each
 	for g := range even {
 		even[g], odd[g] = YMM(), YMM()
 	}
@@ -191,7 +190,7 @@ func config() Mem {
 	for t := range 8 {
 		DATA(heights+t, U8(rows))
 	}
-	DATA(heights+8, U64(0)) // up to 64 bytes
+	DATA(heights+8, U64(0)) // fill up to 64 bytes
 	return m
 }
 
@@ -254,7 +253,7 @@ func (r rounder) round(at Mem) reg.VecVirtual {
 	VCMPPS(U8(3), x, x, mask) // NaN
 	VPOR(r.quiet, x, other)
 	VBLENDVPS(mask, other, sum, sum)
-	VPAND(r.exponent, x, mask) // zero and subnormal numbers have an exponent of 0
+	VPAND(r.exponent, x, mask) // zero and subnormal numbers have exponent bits of 0 and become ±0
 	VPXOR(other, other, other)
 	VPCMPEQD(other, mask, mask)
 	VPAND(r.sign, x, other)

@@ -1,5 +1,5 @@
-// Package units512 loads blocks of panels in layout panel16 (panel16.go of package kernel) into 512-bit vectors: the
-// units of a span of 32 elements, and the scales of its parts.
+// Package units512 writes code that loads blocks of panels in layout panel16 (panel16.go of package kernel) into
+// 512-bit vectors: the units of a span of 32 elements, and the scales of its parts.
 package units512
 
 import (
@@ -15,14 +15,15 @@ const (
 	halves = 32 // bytes of 16 float16
 )
 
-// A Kernel is what the parts of a function share.
+// A Kernel holds the format of the weights and the registers for unpacking them.
 type Kernel struct {
 	format.Format
 	signed bool
-	masks  map[uint64]reg.VecVirtual // vectors of equal bytes
+	masks  map[uint64]reg.VecVirtual // each repeats one byte
 }
 
-// New fills the registers that Units needs. Units are unsigned bytes, or signed ones without the zero point.
+// New fills the registers that Units needs. Units are unsigned bytes, or, if signed is true, signed bytes from which
+// the zero point is already subtracted.
 func New(f format.Format, signed bool) *Kernel {
 	k := &Kernel{Format: f, signed: signed, masks: map[uint64]reg.VecVirtual{}}
 	if k.Bits == 8 {
@@ -43,7 +44,7 @@ func New(f format.Format, signed bool) *Kernel {
 	return k
 }
 
-// mask fills a register with a byte, unless one exists already.
+// mask fills a register with copies of a byte, unless there is one already.
 func (k *Kernel) mask(b uint64) {
 	if k.masks[b] != nil {
 		return
@@ -54,7 +55,7 @@ func (k *Kernel) mask(b uint64) {
 	k.masks[b] = z
 }
 
-// Units loads the eight units at w. Shifts are of words, and bits from the next byte are masked.
+// Units loads the eight units at w. Shifts are of words; the mask removes bits of the next byte.
 func (k *Kernel) Units(w Mem) (u [8]reg.VecVirtual) {
 	for t := range u {
 		u[t] = ZMM()
@@ -83,13 +84,13 @@ func (k *Kernel) Units(w Mem) (u [8]reg.VecVirtual) {
 	return u
 }
 
-// A Part is the units that share a scale, and the scale and offset of each row.
+// A Part is the units of a span that share a scale.
 type Part struct {
-	First, N int
-	D, M     reg.VecVirtual
+	First, N int            // the part is units First to First+N-1
+	D, M     reg.VecVirtual // scale and offset of each row
 }
 
-// Panels has the addresses of several panels at the same offset.
+// Panels addresses several panels with one pointer: At[i] returns an address in panel i.
 type Panels struct {
 	W  reg.GPVirtual
 	At []func(base reg.GPVirtual, disp int) Mem
@@ -116,7 +117,8 @@ func (k *Kernel) Block(w Panels, visit func(i int, units Mem, parts func() []Par
 	next()
 }
 
-// block256 is Block for 256 elements: d and dmin, and then two spans at a time, after their scales and minima.
+// block256 is Block for types with blocks of 256 elements. Such a block has d and dmin, then four times the scales and
+// minima of two spans and their units.
 func (k *Kernel) block256(w Panels, visit func(i int, units Mem, parts func() []Part), next func()) {
 	start, scales, left := GP64(), GP64(), GP64()
 	MOVQ(w.W, start)
@@ -166,9 +168,9 @@ func product(half, bytes Mem, extend func(ops ...Op)) reg.VecVirtual {
 	return d
 }
 
-// AddScaled adds the integer products of a part with a token, whose scales are at x, to sum, a float32 vector in memory
-// or in a register, and stores the result in to: sum + products·(d·scale) + m·offset, with each operation rounded as in
-// swar_products.go. It overwrites the products.
+// AddScaled sets to to sum + products·(d·scale) + m·offset. products are the integer products of a part with a token,
+// whose scales are at x. sum is a float32 vector in memory or in a register. Each operation rounds as in
+// swar_products.go. AddScaled overwrites the products.
 func (k *Kernel) AddScaled(to reg.VecVirtual, sum Op, products reg.VecVirtual, p Part, x Mem) {
 	f := ZMM()
 	VCVTDQ2PS(products, products)
@@ -186,7 +188,7 @@ func (k *Kernel) AddScaled(to reg.VecVirtual, sum Op, products reg.VecVirtual, p
 	}
 }
 
-// Advance adds a parameter to a pointer, without keeping the parameter in a register.
+// Advance adds a parameter of the function to a pointer, without a register for the parameter.
 func Advance(param string, pointer reg.Register) {
 	at, err := Param(param).Resolve()
 	if err != nil {

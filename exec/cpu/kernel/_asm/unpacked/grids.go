@@ -10,18 +10,17 @@ import (
 	"pesti/exec/cpu/kernel/_asm/constant"
 )
 
-// A gridBlock is a block of a type that takes its elements from a grid, whose points are some signed
-// bytes. It is walked in eight parts of 32 elements; bytes that a part has of something lie so many
-// behind those of the part before.
+// A gridBlock is a block of a type whose elements are points of a grid. A point has four or eight signed bytes. The
+// code visits eight parts of 32 elements. Each field of a block has the same number of bytes for every part, in order.
 type gridBlock struct {
 	block
-	part, grid reg.GPVirtual // number of the part; the grid
+	part, grid reg.GPVirtual // number of the part; address of the grid
 	shifts     reg.VecVirtual
 	d          reg.VecVirtual // the scale of the block
 }
 
-// gridDequantizer is dequantizer for these types. d writes what reads the scale of a block, body what
-// makes one part.
+// gridDequantizer is dequantizer for these types. d writes the code that loads the scale of a block, and body the code
+// that converts one part.
 func gridDequantizer(typ string, bytes int, d func(b block) reg.VecVirtual, body func(b gridBlock)) {
 	name := "dequantize" + typ
 	TEXT(name, NOSPLIT, "func(dst *float32, src *byte, grid *int8, blocks int)")
@@ -50,7 +49,7 @@ func gridDequantizer(typ string, bytes int, d func(b block) reg.VecVirtual, body
 	RET()
 }
 
-// signShifts move bit i of a byte to the sign of element i.
+// signShifts are the shifts that move bit i of a byte to the sign bit of element i.
 func signShifts() Mem {
 	if m, ok := tables["signShifts"]; ok {
 		return m
@@ -65,15 +64,15 @@ func signShifts() Mem {
 
 var tables = map[string]Mem{}
 
-// of is where something begins of which the part has 1, 2, 4 or 8 bytes.
+// of returns the address of the part's bytes in the field at offset at. A part has 1, 2, 4 or 8 bytes of a field.
 func (b gridBlock) of(at int, bytes uint8) Mem { return b.src.Offset(at).Idx(b.part, bytes) }
 
-// byteAt, wordAt and longAt are numbers of 8, 16 and 32 bits in memory.
+// byteAt, wordAt and longAt load numbers of 8, 16 and 32 bits.
 func byteAt(m Mem) reg.GPVirtual { r := GP64(); MOVBQZX(m, r); return r }
 func wordAt(m Mem) reg.GPVirtual { r := GP64(); MOVWQZX(m, r); return r }
 func longAt(m Mem) reg.GPVirtual { r := GP64(); MOVL(m, r.As32()); return r }
 
-// bits returns some bits of r, moved left by up.
+// bits returns n bits of r, from bit from on, shifted left by up.
 func bits(r reg.GPVirtual, from, n, up int) reg.GPVirtual {
 	v := GP64()
 	MOVQ(r, v)
@@ -87,7 +86,7 @@ func bits(r reg.GPVirtual, from, n, up int) reg.GPVirtual {
 	return v
 }
 
-// even completes seven signs with an eighth, so that an even number is set.
+// even adds the eighth of eight signs: the number of set bits is even.
 func even(seven reg.GPVirtual) reg.GPVirtual {
 	odd := GP64()
 	XORQ(odd, odd)
@@ -98,7 +97,7 @@ func even(seven reg.GPVirtual) reg.GPVirtual {
 	return seven
 }
 
-// scale returns a vector of d·(s + plus)·times, rounded at each step.
+// scale returns a vector that repeats d·(s + plus)·times. Each operation rounds.
 func (b gridBlock) scale(s reg.GPVirtual, plus, times float32) reg.VecVirtual {
 	v := YMM()
 	VPXOR(v.AsX(), v.AsX(), v.AsX())
@@ -114,7 +113,7 @@ func (b gridBlock) scale(s reg.GPVirtual, plus, times float32) reg.VecVirtual {
 	return v
 }
 
-// eight is a point of eight elements, or two of four, as float32.
+// eight returns eight elements as float32: one point of eight elements, or two points of four.
 func (b gridBlock) eight(indices ...reg.GPVirtual) reg.VecVirtual {
 	v := YMM()
 	if len(indices) == 1 {
@@ -128,7 +127,8 @@ func (b gridBlock) eight(indices ...reg.GPVirtual) reg.VecVirtual {
 	return v
 }
 
-// signed stores the k-th eight elements of the part: scale·v, negative where a bit of signs is set.
+// signed stores eight elements of the part, from element 8·k on: scale·v, with the sign flipped where a bit of signs is
+// set.
 func (b gridBlock) signed(k int, v, scale reg.VecVirtual, signs reg.GPVirtual) {
 	s := YMM()
 	VMULPS(scale, v, v)
@@ -140,7 +140,7 @@ func (b gridBlock) signed(k int, v, scale reg.VecVirtual, signs reg.GPVirtual) {
 	VMOVUPS(v, b.dst.Offset(vector*k))
 }
 
-// iq2XXS: a part has four indices and a word: four times seven signs, and four bits of scale.
+// iq2XXS: a part has four indices and a dword with four times seven signs and a 4-bit scale.
 func iq2XXS(b gridBlock) {
 	word := longAt(b.of(6, 8))
 	scale := b.scale(bits(word, 28, 4, 0), 0.5, 0.25)
@@ -149,7 +149,7 @@ func iq2XXS(b gridBlock) {
 	}
 }
 
-// iq2XS: a part has four words of an index and seven signs, and a byte with two scales.
+// iq2XS: a part has four words, each with an index and seven signs, and a byte with two scales.
 func iq2XS(b gridBlock) {
 	s := byteAt(b.of(66, 1))
 	var scale reg.VecVirtual
@@ -162,8 +162,7 @@ func iq2XS(b gridBlock) {
 	}
 }
 
-// iq2S: a part has four indices, of which the high bits are a byte, four bytes of signs, and a byte with
-// two scales.
+// iq2S: a part has four bytes of indices, a byte with their high bits, four bytes of signs, and a byte with two scales.
 func iq2S(b gridBlock) {
 	s, high := byteAt(b.of(74, 1)), byteAt(b.of(66, 1))
 	var scale reg.VecVirtual
@@ -177,7 +176,7 @@ func iq2S(b gridBlock) {
 	}
 }
 
-// iq3XXS: a part has eight indices, and a word as in IQ2_XXS.
+// iq3XXS: a part has eight indices, and a dword as in IQ2_XXS.
 func iq3XXS(b gridBlock) {
 	word := longAt(b.of(66, 4))
 	scale := b.scale(bits(word, 28, 4, 0), 0.5, 0.5)
@@ -187,8 +186,8 @@ func iq3XXS(b gridBlock) {
 	}
 }
 
-// iq3S: a part has eight indices, of which the ninth bits are a byte, four bytes of signs, and half a
-// byte of scale.
+// iq3S: a part has eight bytes of indices, a byte with their ninth bits, four bytes of signs, and a nibble with the
+// scale.
 func iq3S(b gridBlock) {
 	high, half := byteAt(b.of(66, 1)), bits(b.part, 1, 3, 0)
 	both := byteAt(b.src.Offset(106).Idx(half, 1))
@@ -207,8 +206,8 @@ func iq3S(b gridBlock) {
 	}
 }
 
-// iq1S: a part has four indices, and a word with the high bits of each, three bits of scale, and the sign
-// of what is added to points.
+// iq1S: a part has four bytes of indices, and a word with their high bits, a 3-bit scale, and the sign of the ⅛ that is
+// added to points.
 func iq1S(b gridBlock) {
 	word := wordAt(b.of(34, 2))
 	scale := b.scale(odd(bits(word, 12, 3, 1)), 0, 1)
@@ -220,8 +219,8 @@ func iq1S(b gridBlock) {
 	}
 }
 
-// iq1M: a part has four indices and two bytes with a nibble for each, of its high bits and the sign of what
-// is added, and half of a word with two scales of three bits.
+// iq1M: a part has four bytes of indices and half of a word with two 3-bit scales. Two more bytes have a nibble for each
+// index: its high bits, and the sign of the ⅛ that is added to its point.
 func iq1M(b gridBlock) {
 	half := bits(b.part, 1, 2, 0)
 	s := wordAt(b.src.Offset(48).Idx(half, 2))
@@ -240,7 +239,7 @@ func iq1M(b gridBlock) {
 	}
 }
 
-// iq1MScale puts a float16 number together of the high nibbles of four words, the low one first.
+// iq1MScale assembles a float16 number from the high nibbles of four words, the lowest first.
 func iq1MScale(b block) reg.VecVirtual {
 	all, d := GP64(), YMM()
 	XORQ(all, all)
@@ -253,13 +252,13 @@ func iq1MScale(b block) reg.VecVirtual {
 	return d
 }
 
-// odd sets the last bit.
+// odd sets the lowest bit of r.
 func odd(r reg.GPVirtual) reg.GPVirtual {
 	ORQ(Imm(1), r)
 	return r
 }
 
-// eighth is a vector of ⅛ with the sign that is given in place.
+// eighth returns a vector that repeats ±⅛. sign has the sign in bit 31.
 func eighth(sign reg.GPVirtual) reg.VecVirtual {
 	v := YMM()
 	VMOVD(sign.As32(), v.AsX())
@@ -268,7 +267,7 @@ func eighth(sign reg.GPVirtual) reg.VecVirtual {
 	return v
 }
 
-// moved stores the k-th eight elements of the part: scale·(v + by).
+// moved stores eight elements of the part, from element 8·k on: scale·(v + by).
 func (b gridBlock) moved(k int, v, scale, by reg.VecVirtual) {
 	VADDPS(by, v, v)
 	VMULPS(scale, v, v)

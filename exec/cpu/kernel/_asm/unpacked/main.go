@@ -1,5 +1,5 @@
-// Command unpacked writes the AVX2 kernels for weights that lie as in the file: dequantizers of
-// types without a layout of panels, with the bits of gguf/quant, and products of rows of float32.
+// Command unpacked generates the AVX2 kernels for weights in the layout of the file: dequantizers of types
+// that are never packed, with the bits of gguf/quant, and products of rows of float32.
 package main
 
 import (
@@ -47,13 +47,13 @@ func main() {
 	Generate()
 }
 
-// A block is one of the blocks of a row, and where its values go.
+// A block is the current block of a row, and the memory for its values.
 type block struct {
 	src, dst Mem
-	room     Mem // for 32 numbers, of types whose scales are integers times another
+	room     Mem // 32 float32 on the stack: the scales and minima of types whose scales are integers times d
 }
 
-// dequantizer writes the function that sets float32 to the values of blocks of a type.
+// dequantizer writes the function that converts blocks of a type to float32. body writes the code for one block.
 func dequantizer(typ string, elements, bytes int, body func(b block)) {
 	name := "dequantize" + typ
 	TEXT(name, NOSPLIT, "func(dst *float32, src *byte, blocks int)")
@@ -76,7 +76,7 @@ func dequantizer(typ string, elements, bytes int, body func(b block)) {
 	RET()
 }
 
-// half returns a vector of the float16 number at a place of the block.
+// half returns a vector that repeats the float16 number at an offset of the block.
 func (b block) half(at int) reg.VecVirtual {
 	bits, d := GP32(), YMM()
 	MOVWLZX(b.src.Offset(at), bits)
@@ -86,8 +86,8 @@ func (b block) half(at int) reg.VecVirtual {
 	return d
 }
 
-// halfE8M0 returns a vector of 2^(e−128) for the byte e that the block begins with: a number whose
-// exponent is e−1, or below the normal ones 2^21 for e = 0 and twice that for 1.
+// halfE8M0 returns a vector that repeats 2^(e−128) for the first byte e of the block. As a float32 it has the
+// exponent bits e−1. For e = 0 and 1 it is subnormal, with the bits 2^21 and 2^22.
 func (b block) halfE8M0() reg.VecVirtual {
 	e, small, d := GP32(), GP32(), YMM()
 	MOVBLZX(b.src, e)
@@ -103,7 +103,7 @@ func (b block) halfE8M0() reg.VecVirtual {
 	return d
 }
 
-// sixteen stores scale·x − low of 16 bytes x behind element at; low may be missing.
+// sixteen stores scale·x − low for 16 signed bytes x, from element at on. low may be nil.
 func (b block) sixteen(at int, x, scale reg.VecVirtual, low reg.Register) {
 	for i := range 2 {
 		v := YMM()
@@ -120,7 +120,7 @@ func (b block) sixteen(at int, x, scale reg.VecVirtual, low reg.Register) {
 	}
 }
 
-// levels is a table of 16 signed bytes.
+// levels puts a table of 16 signed bytes into read-only memory.
 func levels(name string, table ...int8) Mem {
 	m := GLOBL(name, RODATA|NOPTR)
 	for i, level := range table {
@@ -129,7 +129,7 @@ func levels(name string, table ...int8) Mem {
 	return m
 }
 
-// A nibbles writes values that a table has for nibbles.
+// A nibbles looks up nibbles in a table of 16 values.
 type nibbles struct {
 	block
 	table, mask reg.VecVirtual
@@ -142,7 +142,7 @@ func (b block) nibbles(table Mem) nibbles {
 	return n
 }
 
-// write stores the 32 values of 16 bytes behind element at, those of low nibbles first.
+// write stores the 32 values of 16 bytes from element at on, those of the low nibbles first.
 func (n nibbles) write(src Mem, at int, scale reg.VecVirtual) {
 	q, high := XMM(), XMM()
 	VMOVDQU(src, q)
@@ -154,8 +154,8 @@ func (n nibbles) write(src Mem, at int, scale reg.VecVirtual) {
 	}
 }
 
-// iq4XS: each of eight parts has a scale of six bits, four of them in a nibble of the word at 4, two in
-// the pairs of bits at 2.
+// iq4XS: each of eight parts has a 6-bit scale. Its low four bits are a nibble of the dword at 4, its high two bits
+// are in the word at 2.
 func iq4XS(table Mem) func(b block) {
 	return func(b block) {
 		n := b.nibbles(table)
@@ -184,14 +184,14 @@ func iq4XS(table Mem) func(b block) {
 	}
 }
 
-// nvfp4: each of four parts has half of an E4M3 number without sign as its scale, which is 128 times the
-// float16 of its bits; the first 8 elements of a part are the low nibbles of its 8 bytes.
+// nvfp4: each of four parts has an E4M3 number without sign, half of which is its scale. Shifted by 7, its bits are a
+// float16 number that is 128 times too small. The first 8 elements of a part are the low nibbles of its 8 bytes.
 func nvfp4(table Mem) func(b block) {
 	return func(b block) {
 		n := b.nibbles(table)
 		scales, nan := XMM(), XMM()
 		VPMOVZXBW(b.src, scales)
-		VPCMPEQW(constant.Bits32(0x7f*0x10001), scales, nan) // that NaN is read as 0
+		VPCMPEQW(constant.Bits32(0x7f*0x10001), scales, nan) // NaN counts as 0
 		VPAND(constant.Bits32(0x7f*0x10001), scales, scales)
 		VPANDN(scales, nan, scales)
 		VPSLLW(Imm(7), scales, scales)
@@ -211,8 +211,8 @@ func nvfp4(table Mem) func(b block) {
 	}
 }
 
-// tq1: a byte is a fraction whose digits in base 3 are elements, each less one. The first 32 bytes have
-// five, the next 16, and the last 4 have four.
+// tq1: a byte is a fraction in base 3, and each digit is an element plus 1. The first 48 bytes have five digits each,
+// the last 4 have four.
 func tq1(b block) {
 	d := b.half(52)
 	low := YMM()
@@ -250,7 +250,7 @@ func tq1(b block) {
 	}
 }
 
-// tq2: pairs of bits as in Q2_K, each less one.
+// tq2: elements are pairs of bits, stored as in Q2_K. A pair is an element plus 1.
 func tq2(b block) {
 	d := b.half(64)
 	b.pairs(0, func(j int, q reg.VecVirtual) {
@@ -259,21 +259,22 @@ func tq2(b block) {
 	})
 }
 
-// keep stores d times 16 signed bytes in the block's room, from number at on.
+// keep stores d times 16 signed bytes in the block's room, from index at on.
 func (b block) keep(x, d reg.VecVirtual, at int) {
 	room := block{dst: b.room}
 	room.sixteen(at, x, d, nil)
 }
 
-// kept is a vector of a number in the block's room.
+// kept returns a vector that repeats number at of the block's room.
 func (b block) kept(at int) reg.VecVirtual {
 	v := YMM()
 	VBROADCASTSS(b.room.Offset(4*at), v)
 	return v
 }
 
-// pairs calls f for each 16 elements of a type that holds pairs of bits as Q2_K does, with the pairs as
-// bytes: sub-block j has those at 2·(j/2 mod 4) of 16 bytes of the 32 of its half.
+// pairs calls f for every 16 elements of a type that stores pairs of bits as Q2_K does. q has the pairs as bytes.
+// Elements 128·h to 128·h+127 share 32 bytes: sub-block j of 16 elements takes bits 2·(j/2 mod 4) and the next one of
+// the first or second 16 bytes, as j is even or odd.
 func (b block) pairs(at int, f func(j int, q reg.VecVirtual)) {
 	mask := XMM()
 	VMOVDQU(constant.Bytes(3), mask)
@@ -288,7 +289,7 @@ func (b block) pairs(at int, f func(j int, q reg.VecVirtual)) {
 	}
 }
 
-// q2K: scales are the low nibbles of the first 16 bytes, minima the high ones.
+// q2K: the scales are the low nibbles of the first 16 bytes, and the minima the high ones.
 func q2K(b block) {
 	s, m := XMM(), XMM()
 	VMOVDQU(b.src, s)
@@ -300,8 +301,8 @@ func q2K(b block) {
 	b.pairs(16, func(j int, q reg.VecVirtual) { b.sixteen(16*j, q, b.kept(j), b.kept(16+j)) })
 }
 
-// q3K: of 16 scales the low four bits come first, in nibbles, then the high two in bits 2·(j/4) of
-// byte j mod 4.
+// q3K: a scale has six bits. The low four are nibbles of 8 bytes. The high two of scale j follow, in bits 2·(j/4) and
+// 2·(j/4)+1 of byte j mod 4.
 func q3K(b block) {
 	scales, high, part := XMM(), XMM(), XMM()
 	VMOVQ(b.src.Offset(96), scales)
@@ -315,7 +316,7 @@ func q3K(b block) {
 	VPOR(high, scales, scales)
 	VPSUBB(constant.Bytes(32), scales, scales)
 	b.keep(scales, b.half(108), 0)
-	// Where the third bit is not set, 4 is subtracted.
+	// If an element's third bit is not set, 4 is subtracted.
 	third := XMM()
 	VMOVDQU(constant.Bytes(4), third)
 	b.pairs(32, func(j int, q reg.VecVirtual) {
@@ -341,8 +342,8 @@ func q3KShifts() Mem {
 	return m
 }
 
-// products writes the kernel that multiplies four rows with some tokens. Each product has eight sums,
-// added up at the end, whatever the number of tokens.
+// products writes the kernel that multiplies four rows by one or two tokens. Each product has eight partial sums, which
+// are added at the end in the same order for any number of tokens.
 func products(tokens int) {
 	const rows = 4
 	name := fmt.Sprintf("rowF32_t%d", tokens)
@@ -353,7 +354,7 @@ func products(tokens int) {
 	w, wStep := Load(Param("w"), GP64()), Load(Param("wStep"), GP64())
 	x, xStep := Load(Param("x"), GP64()), Load(Param("xStep"), GP64())
 	k := Load(Param("k"), GP64())
-	third := GP64() // row, from the first
+	third := GP64() // offset of the last row
 	LEAQ(Mem{Base: wStep, Index: wStep, Scale: 2}, third)
 	w4 := [rows]Mem{{Base: w}, {Base: w, Index: wStep, Scale: 1}, {Base: w, Index: wStep, Scale: 2}, {Base: w, Index: third, Scale: 1}}
 	x2, y2 := []Mem{{Base: x}, {Base: x, Index: xStep, Scale: 1}}[:tokens], []Mem{{Base: y}, {Base: y, Index: yStep, Scale: 1}}

@@ -17,8 +17,8 @@ const (
 	maxQueries = 4  // queries that share a load of the tile
 )
 
-// byQueries writes body for the most queries at a time and then for the rest of n, so that
-// each number of queries has its own registers.
+// byQueries writes a loop that processes maxQueries of n queries at a time, and then code for each smaller number, for
+// the rest. body writes the code for a number of queries.
 func byQueries(n reg.GPVirtual, body func(name string, queries int)) {
 	name := func(queries int) string { return fmt.Sprintf("queries%d", queries) }
 	Label(name(maxQueries))
@@ -39,7 +39,7 @@ func byQueries(n reg.GPVirtual, body func(name string, queries int)) {
 	RET()
 }
 
-// pairs returns two vectors for each query: 16 columns.
+// pairs returns two vectors for each query, for 16 columns.
 func pairs(queries int) (acc [][2]reg.VecVirtual) {
 	for range queries {
 		acc = append(acc, [2]reg.VecVirtual{YMM(), YMM()})
@@ -47,12 +47,12 @@ func pairs(queries int) (acc [][2]reg.VecVirtual) {
 	return acc
 }
 
-// An element is what a tile holds.
+// An element describes the element type of a tile.
 type element struct {
-	name  string // in names of kernels
+	name  string // part of the names of kernels
 	typ   string
 	bytes int
-	load  func(...Op) // of 8 as float32
+	load  func(...Op) // loads 8 elements as float32
 }
 
 var (
@@ -60,11 +60,11 @@ var (
 	half  = element{"Half", "uint16", 2, VCVTPH2PS}
 )
 
-// scorePart is how many elements are added up before they are added to those before them: the error
-// of a sum grows with the number of parts, not of elements. Kernels in Go do the same.
+// scorePart is the number of elements that are summed before the sum is added to the score. The error of a score thus
+// grows with the number of parts, not of elements. The kernels in Go do the same.
 const scorePart = 32
 
-// scores has a column of sums for each position, so that none is ever added across a vector.
+// scores writes the kernel for q·k. Each lane has the sum of one position, so that nothing is summed across lanes.
 func scores(e element) {
 	function("scores"+e.name+"AVX2", "func(scores, x *float32, tile *"+e.typ+", n, d int)")
 	Doc("scores" + e.name + "AVX2 sets scores [n][16] to the products of x [n][d] and the columns of tile [d][16].")
@@ -123,7 +123,7 @@ func scores(e element) {
 	})
 }
 
-// accumulate keeps 16 columns of the sums of some queries in registers while it walks the rows.
+// accumulate writes the kernel for weights·v. It keeps 16 columns of the queries' sums in registers for all rows.
 func accumulate(e element) {
 	function("accumulate"+e.name+"AVX2", "func(acc, weights, shrink *float32, tile *"+e.typ+", n, stride, from, to int)")
 	Doc("accumulate"+e.name+"AVX2 multiplies each row of acc [n][stride] by its shrink and adds rows [from, to) of",
@@ -132,7 +132,7 @@ func accumulate(e element) {
 	shrink, tile := Load(Param("shrink"), GP64()), Load(Param("tile"), GP64())
 	n, stride := Load(Param("n"), GP64()).(reg.GPVirtual), Load(Param("stride"), GP64())
 	from, to := Load(Param("from"), GP64()), Load(Param("to"), GP64())
-	rowBytes, first := GP64(), GP64() // of the tile, and where row from is
+	rowBytes, first := GP64(), GP64() // bytes of a row of the tile; address of row from
 	IMUL3Q(Imm(uint64(e.bytes)), stride, rowBytes)
 	MOVQ(from, first)
 	IMULQ(rowBytes, first)
@@ -187,8 +187,8 @@ func accumulate(e element) {
 	})
 }
 
-// weigh turns scores into weights. Four queries share what is done across a vector; one alone does
-// the same in the same order.
+// weigh writes the kernel that turns scores into weights. Four queries share the reductions across lanes; a single query
+// reduces in the same order.
 func weigh() {
 	function("weighAVX2", "func(scores, top, sum, shrink *float32, n int, seen *[16]int32, scale float32)")
 	Doc("weighAVX2 turns each query's scores into weights e^(scale·score − top), where seen is not zero, and",
@@ -231,7 +231,7 @@ func weighSome(queries int, scores, top, sum, shrink, seen reg.Register, scale v
 		}
 	}
 
-	// The numbers of each query are in its own lane from here to the broadcasts.
+	// From here to the broadcasts, lane q holds the numbers of query q.
 	lanes := func(p reg.Register, v vec) { VMOVUPS(Mem{Base: p}, v) }
 	store := func(v vec, p reg.Register) { VMOVUPS(v, Mem{Base: p}) }
 	if queries == 1 {
@@ -260,9 +260,9 @@ func weighSome(queries int, scores, top, sum, shrink, seen reg.Register, scale v
 	store(total, sum)
 }
 
-// across returns, in a lane for each query, what op makes of its 16 elements: of element i of both
-// vectors, then of elements 4 apart, of elements 2 apart, and of the two remaining neighbors.
-// Four queries and one take the same way, so that sums are the same bits. It leaves w as it is.
+// across reduces the 16 elements of each query with op and returns the results, one lane for each query. It reduces
+// element i of both vectors, then elements that are 2 apart, then neighbors, then elements that are 4 apart. The order
+// is the same for one query and four, so that sums have the same bits. across does not change w.
 func across(w [][2]vec, op func(...Op)) vec {
 	out, upper := YMM(), XMM()
 	switch len(w) {
@@ -294,7 +294,7 @@ func across(w [][2]vec, op func(...Op)) vec {
 	return out.AsX().(vec)
 }
 
-// fetch asks for memory that the next page is read from while this one is computed.
+// prefetch writes the kernel that prefetches the next page while this one is computed.
 func prefetch() {
 	function("prefetchAVX2", "func(p *byte, n int)")
 	Doc("prefetchAVX2 asks for the lines that hold n bytes at p.")
@@ -310,7 +310,7 @@ func prefetch() {
 	RET()
 }
 
-// divide makes what a head gets of its sums.
+// divide writes the kernel that divides a head's sums by the sum of its weights.
 func divide() {
 	function("divideAVX2", "func(dst, src *float32, by float32, n int)")
 	Doc("divideAVX2 sets n elements of dst, a multiple of 8, to those of src divided by a number.")

@@ -53,7 +53,8 @@ func narrow() {
 	RET()
 }
 
-// q8Keys: all positions of an element lie together, each with a scale of its own.
+// q8Keys writes the kernel for keys, which are stored by element: the 16 positions of an element are adjacent, and each
+// position has its own scale.
 func q8Keys() {
 	function("q8KeysAVX2", "func(tile *float32, part *byte, groups int)")
 	Doc("q8KeysAVX2 sets tile [groups·32][16] to the keys of groups of scales float16[16] and q int8[32][16].")

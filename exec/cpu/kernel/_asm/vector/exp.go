@@ -12,11 +12,12 @@ import (
 
 const mantissaBits = 23
 
-// powerE is the polynomial 1 + c[0]·r + c[1]·r² + … of e^r on [−ln 2 / 2, ln 2 / 2], within 2^-28:
-// least squares on Chebyshev nodes, weighted until the largest relative error was least.
+// powerE has the coefficients of 1 + c[0]·r + c[1]·r² + …, which approximates e^r on [−ln 2 / 2, ln 2 / 2] with a
+// relative error below 2^-28. They come from least squares on Chebyshev nodes, with weights adjusted until the largest
+// relative error was least.
 var powerE = []float32{1, 0.49999994, 0.16666432, 0.041668002, 0.008374161, 0.0013843647}
 
-// ln2 has 24 bits of ln 2, so that a small integer times it is off by what one more operation mends.
+// ln2 is ln 2 rounded to float32. A second operation with the rest of ln 2 corrects products with it.
 const ln2 = 0x1.62e43p-1
 
 // polynomial sets p to the polynomial of r.
@@ -28,11 +29,11 @@ func polynomial(c []float32, r, p reg.VecVirtual) {
 	VFMADD213PS(constant.Float32(1), r, p)
 }
 
-// exp sets x to e^x for x ≤ 0, and to 0 below −86.6, where e^x is 2^-125; NaN stays. n, p and keep
-// are for its use. (Powers of two would cost two operations less. But then scores are multiplied by
-// log₂e, and its rounding, times a score of a hundred, is three bits of the weight.)
+// exp sets x to e^x for x ≤ 0. Below −86.6, where e^x is 2^-125, it sets x to 0. NaN stays NaN. n, p and keep
+// are scratch registers. Powers of two would take two operations less, but the scores would have to be multiplied by
+// log₂e: the rounding of that factor costs three bits of the weight of a score of a hundred.
 func exp(x, n, p, keep reg.VecVirtual) {
-	const notLess = 5 // true of NaN
+	const notLess = 5 // true for NaN
 	VCMPPS(Imm(notLess), constant.Float32(-86.6), x, keep)
 	VMULPS(constant.Float32(math.Log2E), x, n)
 	VROUNDPS(Imm(0), n, n)

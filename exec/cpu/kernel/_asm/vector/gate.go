@@ -13,12 +13,11 @@ import (
 
 const sign = 1 << 31
 
-// gate writes a kernel of x·σ(z(x)) ⊙ up for an odd, rising function z. argument sets z to −|z(x)| as
-// the sum of two numbers, given a = |x|, which it bounds so that |z| ≤ 150.
+// gate writes a kernel of x·σ(z(x)) ⊙ up for an odd, increasing function z. argument computes −|z(x)| from a = |x|, as
+// the sum of z and low. It limits a, so that |z| ≤ 150.
 //
-// With e = exp(−|z|) that is x/(1+e) for x above 0 and x·e/(1+e) below, where e may be too small for
-// a float32 and the result not: so there the power of two in e is multiplied in last, in two
-// halves.
+// With e = exp(−|z|), x·σ(z) is x/(1+e) for x above 0, and x·e/(1+e) below. There e may underflow although the
+// result does not. So the power of two in e is multiplied in last, in two halves.
 func gate(name, what string, argument func(a, z, low reg.VecVirtual)) {
 	function(name, "func(dst, x, up *float32, n int)")
 	Doc(fmt.Sprintf("%s sets n elements of dst, a multiple of 8, to %s times up.", name, what))
@@ -34,7 +33,7 @@ func gate(name, what string, argument func(a, z, low reg.VecVirtual)) {
 	VANDPS(constant.Bits32(sign-1), v, a)
 	argument(a, z, low)
 
-	// exp(z) = 2^k · p, from z − k·ln 2.
+	// exp(z) = 2^k · p, where p = exp(z − k·ln 2).
 	k, p := YMM(), YMM()
 	VMULPS(constant.Float32(math.Log2E), z, k)
 	VROUNDPS(Imm(0), k, k)
@@ -43,7 +42,7 @@ func gate(name, what string, argument func(a, z, low reg.VecVirtual)) {
 	VFNMADD231PS(constant.Float32(math.Ln2-ln2), k, z)
 	polynomial(powerE, z, p)
 
-	// 1 + exp(z): below 2^-126 it is 1 whatever is added.
+	// e becomes 1 + exp(z). Below 2^-126 exp(z) does not change the sum, so k is bounded.
 	e, bounded := YMM(), YMM()
 	VCVTPS2DQ(k, k)
 	VPMAXSD(constant.Bits32(uint32(0x100000000-126)), k, bounded)
@@ -51,7 +50,7 @@ func gate(name, what string, argument func(a, z, low reg.VecVirtual)) {
 	VPADDD(e, p, e)
 	VADDPS(constant.Float32(1), e, e)
 
-	// The numerator, and the power of two that it lacks.
+	// The numerator, to be multiplied by 2^k if x is negative.
 	numerator, half := YMM(), YMM()
 	VORPS(constant.Bits32(sign), a, a)
 	VMULPS(p, a, numerator)
@@ -75,11 +74,11 @@ func gate(name, what string, argument func(a, z, low reg.VecVirtual)) {
 	RET()
 }
 
-// bound sets a to at most limit; NaN stays.
+// bound limits a to limit; NaN stays NaN.
 func bound(a reg.VecVirtual, limit float32) {
 	most := YMM()
 	VMOVUPS(constant.Float32(limit), most)
-	VMINPS(a, most, a) // of NaN and a number, the first operand here is taken
+	VMINPS(a, most, a) // if an operand is NaN, the result is the first operand
 }
 
 // siluArgument: z is x.
@@ -89,8 +88,8 @@ func siluArgument(a, z, low reg.VecVirtual) {
 	VXORPS(low, low, low)
 }
 
-// geluTanhArgument: (1 + tanh u)/2 is σ(2u), so z is 2u = a·(c + d·a²). It is computed to twice the
-// precision, since an error in it is a relative one of the result times |z|.
+// geluTanhArgument: (1 + tanh u)/2 is σ(2u), so z is 2u = a·(c + d·a²). It is computed in twice the precision, because
+// a relative error of z becomes |z| times as large in the result.
 func geluTanhArgument(a, z, low reg.VecVirtual) {
 	c := 2 * math.Sqrt(2/math.Pi)
 	d := 0.044715 * c
@@ -112,7 +111,7 @@ func geluTanhArgument(a, z, low reg.VecVirtual) {
 	VMOVUPS(constant.Float32(dl), t)
 	VFMADD231PS(square, t, cubicRest)
 
-	// factor = c + cubic and what its rounding lost (Knuth's two-sum).
+	// factor = c + cubic; cubic becomes the rounding error (Knuth's two-sum).
 	factor, back := YMM(), YMM()
 	VADDPS(constant.Float32(ch), cubic, factor)
 	VSUBPS(cubic, factor, back)

@@ -1,4 +1,4 @@
-// Command vector writes the AVX2 inner loops of kernels other than products.
+// Command vector generates the AVX2 inner loops of all kernels other than matrix products.
 package main
 
 import . "github.com/mmcloughlin/avo/build"

@@ -10,9 +10,9 @@ import (
 	"pesti/exec/cpu/kernel/_asm/constant"
 )
 
-// sines computes in float64, four at a time: angle = k·π/2 + r, k the nearest integer, and of r, within
-// π/4, the Taylor series. π/2 has two parts: an angle less k times the first is a float64, whose last bit
-// is no less than that of the two, so that taking away k times the second is all that rounds.
+// sines writes a kernel that computes in float64, four angles at a time. An angle is k·π/2 + r with integer k and
+// |r| ≤ π/4; sine and cosine of r are Taylor series. π/2 is the sum of two constants. Subtracting k times the first is
+// exact, so that only the subtraction of k times the second rounds.
 func sines() {
 	function("sinesAVX2", "func(cos, sin *float32, speed *float64, pos, magnitude float64, n int)")
 	Doc("sinesAVX2 sets n elements of cos and sin, a multiple of 4, to magnitude times those of pos·speed, which is below 2^50.")
@@ -24,7 +24,8 @@ func sines() {
 	CMPQ(at, n)
 	JGE(LabelRef("done"))
 
-	// Added to 3·2^51, whose last bit is 1, a number is rounded to an integer, the last bits of the sum.
+	// At 3·2^51 the last bit of a float64 is worth 1. So adding 3·2^51 rounds a number to an integer, which the last
+	// bits of the sum hold.
 	const integer = 0x1.8p52
 	r, k, quarter := YMM(), YMM(), YMM()
 	VMULPD(Mem{Base: speed, Index: at, Scale: 8}, pos, r)
@@ -41,7 +42,8 @@ func sines() {
 	taylor(16, square, c)
 	VMULPD(r, s, s)
 
-	// Angles in odd quarters swap the two; the second bit of k is the sign of one, that of k+1 the other's.
+	// An odd k swaps sine and cosine. The second-lowest bit of k is the sign of the sine, that of k+1 the sign of the
+	// cosine.
 	odd, sign := YMM(), YMM()
 	VPSLLQ(Imm(63), quarter, odd)
 	cosine, sine := YMM(), YMM()
@@ -67,7 +69,7 @@ func sines() {
 	RET()
 }
 
-// taylor sets p to the series 1/d! − square/(d+2)! + … up to degree, for d its lowest: 1 or 0.
+// taylor sets p to the series 1/d! − square/(d+2)! + … up to degree. d is 1 if degree is odd, otherwise 0.
 func taylor(degree int, square, p vec) {
 	term := func(d int) Mem {
 		f := 1.0
@@ -85,7 +87,7 @@ func taylor(degree int, square, p vec) {
 	}
 }
 
-// broadcast64 is a vector of a float64 parameter.
+// broadcast64 returns a vector that repeats a float64 parameter.
 func broadcast64(name string) vec {
 	value, err := Param(name).Resolve()
 	if err != nil {
@@ -96,7 +98,7 @@ func broadcast64(name string) vec {
 	return v
 }
 
-// rotateHalves and rotatePairs round as the portable loops do.
+// rotateHalves and rotatePairs write kernels that round as the portable loops do.
 func rotateHalves() {
 	function("rotateHalvesAVX2", "func(x, y, cos, sin *float32, n int)")
 	Doc("rotateHalvesAVX2 turns n pairs, a multiple of 8, of which x has one part and y the other.")

@@ -12,8 +12,8 @@ import (
 	"pesti/exec/cpu/kernel/_asm/constant"
 )
 
-// sumSquares adds as the portable loop does: products of float32 are exact in float64, so that one
-// rounding or two make no difference.
+// sumSquares has the bits of the portable loop: a product of two float32 is exact in float64, so that a fused
+// multiply-add rounds as a product and a sum do.
 func sumSquares() {
 	function("sumSquaresAVX2", "func(sums *[4]float64, x *float32, n int)")
 	Doc("sumSquaresAVX2 sets sums to those of the squares of every fourth of n elements, a multiple of 4.")
@@ -74,7 +74,8 @@ func normalize(name, signature string, add bool) {
 	RET()
 }
 
-// packedOrder is that of 4 bytes each, after packing twice within halves.
+// packedOrder returns the permutation of dwords that restores the order after two packs, which work within 128-bit
+// halves.
 func packedOrder() Mem {
 	order := GLOBL("packed", RODATA|NOPTR)
 	for i, from := range []uint32{0, 4, 1, 5, 2, 6, 3, 7} {
@@ -83,8 +84,8 @@ func packedOrder() Mem {
 	return order
 }
 
-// quantize is numfmt.QuantizeQ8x2, or numfmt.QuantizeQ8, in vectors. What most is, the largest q, tells which: more than
-// an int8 takes two planes.
+// quantize writes a kernel with the results of numfmt.QuantizeQ8x2 or numfmt.QuantizeQ8. most is the largest q: if an
+// int8 holds it, there is one plane, otherwise two.
 func quantize(name, format string, most float32, order Mem) {
 	names := []string{"hi", "lo"}
 	if most <= math.MaxInt8 {
@@ -114,7 +115,7 @@ func quantize(name, format string, most float32, order Mem) {
 			continue
 		}
 		VANDPS(constant.Bits32(sign-1), v[i], part)
-		VPMAXSD(part, top, top) // magnitudes order as their bits do, NaN highest
+		VPMAXSD(part, top, top) // the bits of magnitudes have the order of the magnitudes, with NaN highest
 	}
 	VEXTRACTI128(Imm(1), top, part.AsX())
 	VPMAXSD(part.AsX(), top.AsX(), top.AsX())
@@ -153,7 +154,7 @@ func quantize(name, format string, most float32, order Mem) {
 	values := [][]vec{v}
 	if len(planes) == 2 {
 		h := vectors(4)
-		for i := range v { // q = 128·h + what is left
+		for i := range v { // q = 128·h + rest, and v becomes the rest
 			VPADDD(constant.Bits32(64), v[i], h[i])
 			VPSRAD(Imm(7), h[i], h[i])
 			VPSLLD(Imm(7), h[i], part)

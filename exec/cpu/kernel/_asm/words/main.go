@@ -1,4 +1,4 @@
-// Command words generates the AVX2 kernels that convert a row of activations to words, see planar.go.
+// Command words generates the AVX2 kernels that convert a row of activations to words. planar.go describes both forms.
 package main
 
 import (
@@ -43,7 +43,7 @@ func convert(params []string, widen func(planes []Mem, q reg.VecVirtual)) {
 		}
 		q := YMM()
 		widen(from, q)
-		// Reorder every four elements to 0, 2, 1, 3.
+		// Reorder every four elements to 0, 2, 1, 3, so that the even ones meet the even bytes of a unit.
 		VPSHUFLW(U8(0b11_01_10_00), q, q)
 		VPSHUFHW(U8(0b11_01_10_00), q, q)
 		VMOVDQU(q, Mem{Base: dst, Disp: 2 * at})
