@@ -23,7 +23,7 @@ var (
 
 // An OptionError reports a field of Options or Params that the caller has to change.
 type OptionError struct {
-	Field string // such as "MaxTokens" or "Ctx"; "" where it is about several
+	Field string // such as "MaxTokens" or "Ctx"; "" if it is about several
 	Err   error  // what was found and what is expected
 
 	whole bool // Err names the field

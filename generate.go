@@ -16,7 +16,7 @@ import (
 // A Piece is a generated token, or at the end the held-back text.
 type Piece struct {
 	ID      int32   // of the token; -1 in the last piece, which has no token
-	Text    string  // what can be shown now: "" where a character or a stop text may go on in the next token
+	Text    string  // text that can be shown now; "" if the next token may continue a character or a stop text
 	Logprob float32 // natural logarithm of the token's probability, before sampling; 0 unless Params.Logprobs
 	Result  *Result // in the last piece, nil in all others
 }

@@ -187,8 +187,8 @@ func (d *cudaBackend) transfer(g *plan.Program, st *deviceStep, r kernel.Run) er
 	return l.copy(dst, src, bytes)
 }
 
-// hostCopy copies a value between the host, which is nil, and a CUDA device, or on the host. It waits for
-// the copy, because the host uses the memory next.
+// hostCopy copies a value between the host and a CUDA device, or on the host. from or to is nil for the host. It
+// waits for the copy, because the host uses the memory next.
 func (d *cudaBackend) hostCopy(g *plan.Program, x, y *plan.Buffer, from, to *cudaDevice, bytes int64) error {
 	if bytes == 0 {
 		return nil

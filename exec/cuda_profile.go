@@ -21,8 +21,8 @@ type meter interface {
 	close() error
 }
 
-// newMeter returns a meter for a device: it uses counts if the device has them instead of time, otherwise
-// events.
+// newMeter returns a meter for a device. It reads counts if the device has counts instead of a clock, and otherwise
+// records events.
 func newMeter(device cuda.Device, stream cuda.Stream, p *profiler) (meter, error) {
 	has := device.Properties()
 	p.device = &has

@@ -30,7 +30,7 @@ type OptionError struct {
 
 func (e *OptionError) Error() string { return e.text }
 
-// A memoryError is the error of a device that refused memory. errors.Is takes it for ErrOutOfMemory too.
+// A memoryError is the error of a device that refused memory. errors.Is matches it to ErrOutOfMemory too.
 type memoryError struct{ refused error }
 
 func (e *memoryError) Error() string   { return e.refused.Error() }

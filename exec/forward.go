@@ -119,7 +119,7 @@ func (e *Engine) Forward(ctx context.Context, b *Batch) error {
 	return cause(ctx, e.fault(err))
 }
 
-// fault names the file in the error of a run that found part of it gone.
+// fault replaces the error of a run for which part of the file was missing by one that names the file.
 func (e *Engine) fault(err error) error {
 	if errors.Is(err, cpu.ErrFault) {
 		return fmt.Errorf("%s: became shorter while it was read; open it again", e.file.Path)

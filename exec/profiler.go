@@ -47,7 +47,7 @@ func newProfiler(p *plan.Plan, workers, traced int) *profiler {
 	return c
 }
 
-// table returns rows in separate allocations, so that workers that each write one share no cache line.
+// table allocates each row separately, so that workers, which each write one row, share no cache line.
 func table[T any](rows, cols int) [][]T {
 	t := make([][]T, rows)
 	for i := range t {

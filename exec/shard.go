@@ -11,7 +11,7 @@ import (
 	"pesti/gguf/sidecar"
 )
 
-// checkWeight checks a weight of the plan against its tensor in the file. The weight may be a shard of it.
+// checkWeight checks a weight of the plan against its tensor in the file. The weight may be a shard of the tensor.
 func checkWeight(w *plan.Weight, f *gguf.File) error {
 	t, ok := f.Tensor(w.Tensor())
 	if !ok {

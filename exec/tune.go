@@ -164,8 +164,8 @@ func (e *Engine) tunable(sets []string) []tunedProducts {
 }
 
 // tuneType measures the orders for one type. Each sample reads other weights than the one before, since in a
-// forward pass the weights are not in caches either. In each round an order reads other steps than in the last, so
-// that no order has the steps of one shape.
+// forward pass the weights are not in caches either. An order reads different steps in each round, so that no order is
+// measured with one shape only.
 func (e *Engine) tuneType(ctx context.Context, p *tunedProducts, end time.Time, l *tuneLimits) (Tuned, error) {
 	t := Tuned{Type: lowerName(p.kind), Bytes: p.bytes}
 	before, chosen := e.choices.ReadOrder[p.kind]

@@ -23,7 +23,7 @@ const (
 )
 
 // TuneMachine is Engine.Tune without a model: it measures products with weights of each type for which the kernels
-// of an instruction set have several orders, on so many workers.
+// of an instruction set have several orders, with the given number of workers.
 func TuneMachine(ctx context.Context, set string, threads int, limit time.Duration) (all []Tuned, err error) {
 	sets, err := isa.UpTo(set)
 	if err != nil {

@@ -24,7 +24,7 @@ var refusals = []refusal{
 	{"attention.clamp_kqv", zero, "clamping of q, k and v"},
 	{"attention.kv_lora_rank", zero, "attention on compressed keys and values"},
 	{"attention.max_alibi_bias", zero, "a bias by distance (ALiBi)"},
-	{"attention.output_scale", unset, "scaling of what attention yields"},
+	{"attention.output_scale", unset, "scaling of the attention's output"},
 	{"attention.q_lora_rank", zero, "attention on compressed queries"},
 	{"attention.shared_kv_layers", zero, "keys and values that layers share"},
 	{"attention.temperature_length", zero, "scaling of scores by position"},

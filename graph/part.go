@@ -71,7 +71,7 @@ func (p *Part) check(t Type) error {
 		whole := of.Shape[i]
 		switch {
 		case whole.Sym != Const || i != p.Axis && d != whole:
-			return fmt.Errorf("is %v, expected what is cut along dim %d alone from %s of %v", t, p.Axis, p.Of.Name, of)
+			return fmt.Errorf("is %v, expected the dims of %s of %v except dim %d", t, p.Of.Name, of, p.Axis)
 		case i == p.Axis && (p.From < 0 || d.N < 1 || p.From > whole.N-d.N):
 			return fmt.Errorf("is elements %d to %d of dim %d, expected at least one, all in %s of %v", p.From, p.From+d.N, i, p.Of.Name, of)
 		}

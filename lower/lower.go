@@ -2,7 +2,7 @@
 //
 // It contains the options of a compilation, the lowering passes, the order of steps and their
 // waves, the placement of buffers, and the emission of the plan. It imports gguf, graph, ops,
-// graph/pass, frontend, exec/plan, lower/memplan and the targets' packages; It does not import the
+// graph/pass, frontend, exec/plan, lower/memplan and the targets' packages. It does not import the
 // executor: the two share exec/plan alone.
 package lower
 
@@ -38,17 +38,17 @@ type Options struct {
 	Ubatch    int64  // most tokens in a step; by default 512
 	Sequences int64  // by default 1
 	Threads   int    // by default 1
-	Devices   int    // among which a model is split, for target "cuda"; 1
-	Split     string // how it is: "layers", or "tensor", each matrix by rows or columns; by default layers
-	Tiles     string // "on" or "off", the default: whether there is a program for whole chunks of a prompt, on tiles of bf16
+	Devices   int    // devices among which a model is split, for target "cuda"; by default 1
+	Split     string // how it is split: "layers", the default, or "tensor", which splits each matrix by rows or columns
+	Tiles     string // "on" adds a program that computes whole chunks of a prompt in tiles of bf16; by default "off"
 	Rows      int64  // rows of logits in a step, at most Ubatch; by default max(Sequences, 8)
 	Passes    string // "", "none", or "-name,…"
 
-	Activations string // activations of integer products in fast: "q8x2" (two int8 planes), "q8" (one), "mixed" (two where one costs most accuracy) or "auto", the default: mixed with ISA avx2, else q8x2
+	Activations string // format of activations in integer products in fast: "q8x2" (two int8 planes), "q8" (one), "mixed" (two where one costs most accuracy) or "auto", the default: mixed with ISA avx2, else q8x2
 
-	Host *Host // what stays on the processor, for target "cuda"; nil for nothing
+	Host *Host // the part of the model that stays on the processor, for target "cuda"; nil for none
 
-	Planner string // places buffers: one of memplan.Planners, for experiments; by default the best of all
+	Planner string // the one of memplan.Planners that places buffers, for experiments; by default the best of all
 	File    string // path of the model to write into the plan: absolute, or relative to the folder of the plan's file; "": the embedded model, and with package pesti the absolute path of the model
 
 	Sidecar     *sidecar.File // FP8 matrices that replace the model's, or nil
@@ -72,7 +72,7 @@ type Host struct {
 
 // An OptionError reports a field of Options that the caller has to change.
 type OptionError struct {
-	Field string // "" where it is about none
+	Field string // "" if it is about none
 
 	format string // names of fields are in braces
 	args   []any
@@ -169,7 +169,7 @@ func compileGraph(m *frontend.Model, g *graph.Graph, o Options, passes tables) (
 		want int64
 	}{{graph.T, o.Ubatch}, {graph.S, o.Sequences}, {graph.R, o.Rows}, {graph.C, o.Ctx}} {
 		if got := g.Max(b.sym); got != b.want {
-			return nil, fmt.Errorf("%s: the graph is for %s <= %d, expected %d after the options", m.File.Path, b.sym, got, b.want)
+			return nil, fmt.Errorf("%s: the graph is for %s <= %d, expected %d as in the options", m.File.Path, b.sym, got, b.want)
 		}
 	}
 	if err := markOutputs(g, o.Outputs); err != nil {
@@ -240,7 +240,7 @@ func compileGraph(m *frontend.Model, g *graph.Graph, o Options, passes tables) (
 	}
 	p.Fusions = plan.CountFusions(p)
 	if err := plan.Verify(p); err != nil {
-		return nil, fmt.Errorf("%s: the plan that was made does not verify: %w", m.File.Path, err)
+		return nil, fmt.Errorf("%s: the compiled plan does not verify: %w", m.File.Path, err)
 	}
 	res.Plan = p
 	return res, nil

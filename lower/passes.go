@@ -20,15 +20,14 @@ type deviceTarget struct {
 	rounded *target.Rounding // the integer format of activations; nil if nothing is rounded
 }
 
-// deviceTargets holds the deviceTarget of each device. It is all that lowering passes know apart
-// from the graph.
+// deviceTargets holds the deviceTarget of each device. Lowering passes depend on nothing else but the graph.
 type deviceTargets []deviceTarget
 
 // at returns the target of a node's device.
 func (l deviceTargets) at(n *graph.Node) *deviceTarget { return &l[n.Device] }
 
-// prologue reports whether some device's products have a prologue, which norms and rounds x (have
-// is true), or have none (false).
+// prologue reports whether the products of some device have a prologue, which norms and rounds x. If have is false,
+// it reports whether those of some device have none.
 func (l deviceTargets) prologue(have bool) bool {
 	return slices.ContainsFunc(l, func(s deviceTarget) bool { return s.program.Prologue == have })
 }

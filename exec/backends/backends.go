@@ -50,8 +50,8 @@ func Open(name string, devices int) (Driver, error) {
 	return nil, fmt.Errorf("driver %q: expected one of %q", name, Names())
 }
 
-// ISA returns the instruction set to compile for, so that all of a driver's devices with these numbers can
-// run it: the best one with kernels that the least of them and the driver support.
+// ISA returns the best instruction set that has kernels and that the driver and all of its devices with these
+// numbers support.
 func ISA(driver Driver, numbers []int) (string, error) {
 	found, err := driver.Devices()
 	if err != nil {

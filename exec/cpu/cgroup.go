@@ -51,7 +51,7 @@ func (c *controller) within(ram RAM, system fs.FS, group string) RAM {
 		text, _ := fs.ReadFile(system, path.Join(group, name))
 		return strings.TrimSpace(string(text))
 	}
-	limit, err := strconv.ParseInt(read(c.limit), 10, 64) // "max" is none
+	limit, err := strconv.ParseInt(read(c.limit), 10, 64) // "max" means no limit
 	if err != nil || limit < 0 || limit >= ram.Total {
 		return ram
 	}

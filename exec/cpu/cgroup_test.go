@@ -19,7 +19,7 @@ func TestControlGroups(t *testing.T) {
 			"sys/fs/cgroup/a/memory.max":     "4294967296\n",
 			"sys/fs/cgroup/a/memory.current": "1073741824\n",
 		}, RAM{4 * gib, 3 * gib}},
-		{"what is cached of files is available", map[string]string{
+		{"cached files count as available", map[string]string{
 			"proc/self/cgroup":               "0::/a\n",
 			"sys/fs/cgroup/a/memory.max":     "4294967296\n",
 			"sys/fs/cgroup/a/memory.current": "4294967296\n",
@@ -30,7 +30,7 @@ func TestControlGroups(t *testing.T) {
 			"sys/fs/cgroup/a/memory.max":     "max\n",
 			"sys/fs/cgroup/a/memory.current": "1073741824\n",
 		}, machine},
-		{"of the group that it is part of", map[string]string{
+		{"limit of the parent group", map[string]string{
 			"proc/self/cgroup":                 "0::/a/b\n",
 			"sys/fs/cgroup/a/b/memory.max":     "8589934592\n",
 			"sys/fs/cgroup/a/b/memory.current": "0\n",
@@ -42,7 +42,7 @@ func TestControlGroups(t *testing.T) {
 			"sys/fs/cgroup/memory.max":     "1073741824\n",
 			"sys/fs/cgroup/memory.current": "2147483648\n",
 		}, RAM{gib, 0}},
-		{"the machine has less left", map[string]string{
+		{"less is available on the machine than in the group", map[string]string{
 			"proc/self/cgroup":             "0::/\n",
 			"sys/fs/cgroup/memory.max":     "15032385536\n",
 			"sys/fs/cgroup/memory.current": "0\n",

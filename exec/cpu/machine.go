@@ -47,9 +47,9 @@ type Machine struct {
 
 	start atomic.Uint32 // counts runs
 	_     [60]byte
-	// fault: a worker accessed missing memory. canceled: a thread saw that the run is canceled.
-	// skipped: a worker skipped its share because of that. In each case the threads pass the
-	// remaining barriers without computing.
+	// fault means that a worker accessed missing memory, canceled that a thread saw that the run is
+	// canceled, and skipped that a worker skipped its share for one of these reasons. The threads then
+	// pass the remaining barriers without computing.
 	fault, canceled, skipped atomic.Bool
 	_                        [52]byte
 	lots                     []lot

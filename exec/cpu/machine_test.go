@@ -106,7 +106,7 @@ func TestOneProcessor(t *testing.T) {
 	TestWaves(t)
 }
 
-// TestEmptySchedule checks that an empty schedule is no error and leaves the workers waiting.
+// TestEmptySchedule checks that an empty schedule gives no error and that workers wait for the next run.
 func TestEmptySchedule(t *testing.T) {
 	m := New(2)
 	defer m.Close()

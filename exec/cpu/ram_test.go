@@ -26,7 +26,7 @@ func TestParseMeminfo(t *testing.T) {
 // TestResident checks that the numbers of this machine are plausible, and that written memory is resident.
 func TestResident(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("the system does not tell")
+		t.Skip("the system does not report resident memory")
 	}
 	ram := DetectRAM()
 	if ram.Total < 64<<20 || ram.Available <= 0 || ram.Available > ram.Total {

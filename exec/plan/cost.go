@@ -80,7 +80,7 @@ func NewCoster(p *Plan) *Coster {
 // Step returns one worker's cost of a step of program g. For a split by tokens or by rows of the
 // weights it is the cost of a step that has only the worker's share of them; for a split by heads
 // it is the worker's part of the cost of all heads. It returns an error if a number exceeds an
-// int64, which happens in made-up plans alone.
+// int64, which no real model reaches.
 func (c *Coster) Step(g *Program, st *Step, l Workload, worker, workers int) (Cost, error) {
 	s, sig, err := c.scope(st, l)
 	if err != nil {

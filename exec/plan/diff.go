@@ -33,7 +33,7 @@ func Diff(a, b *Plan) []Difference {
 	d.items("buffers", "buffer", bufferItems(a.Buffers), bufferItems(b.Buffers))
 	d.programs(a, b)
 	if len(d.list) == 0 && !bytes.Equal(Print(a), Print(b)) {
-		d.add(subject{section: "order", layer: noLayer}, Difference{What: "lines", From: "as in the first", To: "otherwise", Placement: true})
+		d.add(subject{section: "order", layer: noLayer}, Difference{What: "lines", From: "order of the first plan", To: "order of the second", Placement: true})
 	}
 	for i := range d.list {
 		d.list[i].unfoldOne()

@@ -16,10 +16,10 @@ type Signature struct {
 	Name     string
 	Operands []Operand
 	Params   []ParamSpec
-	Rows     string   // the only Step.Rows that makes sense, "" for either
+	Rows     string   // the only Step.Rows that is allowed, "" for either
 	Splits   []string // allowed values of Split.By
 	Scratch  string   // bytes per worker as a formula, "" for none
-	Tiles    string   // the same where operand x is bf16, "" for no difference
+	Tiles    string   // Scratch for steps whose operand x is bf16, "" if it is the same
 	Rounds   string   // the format that the kernel itself may round x to in precision fast, "" for none
 	Rules    []Rule   // conditions on several parameters
 	cost     costModel
@@ -109,7 +109,7 @@ func allParams(st *Step) []Param {
 	return list
 }
 
-// GroupMax is the most operands of a matmul group.
+// GroupMax is the largest number of products of a matmul group.
 const GroupMax = 3
 
 // repeats returns the maximum number of occurrences of a role or parameter.

@@ -109,7 +109,7 @@ func parse(text []byte) (c contents, err error) {
 		return c, err
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return c, errors.New("something follows its contents")
+		return c, errors.New("it continues after the end of its JSON object")
 	}
 	for kind, order := range c.ReadOrders {
 		err := exec.CheckReadOrder(kind, order)

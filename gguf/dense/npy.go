@@ -151,7 +151,7 @@ func (f *Npy) header(text []byte, size int64) error {
 }
 
 // Floats returns the n elements that begin at index first of a file of <f4 or <f8. Elements of <f8
-// are rounded where T is float32.
+// are rounded if T is float32.
 func Floats[T float32 | float64](f *Npy, first, n int) ([]T, error) {
 	x := make([]T, 0, n)
 	var add func([]byte)

@@ -14,9 +14,8 @@ import (
 // have to be summed. Each device has whole groups of attention heads with their part of the cache.
 // Each has a range of the logits, which are gathered on device 0, and the same range of the
 // embedding table's rows; a look-up of another row gives zeros. Every device computes norms and the
-// residual stream. The pass is no row of the table Graph, since it depends on the number of
-// devices, and on gathers, which reports whether rows of a part of a table can be looked up;
-// otherwise device 0 looks them up in the whole table.
+// residual stream. gathers reports whether rows of a part of a table can be looked up; if not, device 0 looks them up
+// in the whole table. The pass is no row of the table Graph, since it depends on gathers and on the number of devices.
 //
 // Parts begin at whole heads and whole blocks of the element type, so they can have unequal sizes.
 // If there are fewer units than devices, the last devices get no part. A graph in which nothing can

@@ -27,8 +27,7 @@ func Target() *target.Target {
 	}
 }
 
-// Chunk is the number of tokens in a chunk: the columns of the tiles of the kernels for many
-// tokens.
+// Chunk is the number of tokens in a chunk. The tiles of the kernels for many tokens have as many columns.
 const Chunk = 64
 
 // programs returns three templates. "decode" takes one token of each sequence, and its launches are

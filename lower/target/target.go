@@ -46,7 +46,7 @@ type Target struct {
 
 	Kernels   []Lowering                                    // ops with a kernel of the target
 	Reference []Lowering                                    // fallback of each basic op
-	Fits      func(l *Lowering, n *graph.Node) (why string) // why a row of Kernels is not for a node, beyond what its signature says; "" where it is
+	Fits      func(l *Lowering, n *graph.Node) (why string) // why a row of Kernels does not fit a node although its signature does; "" if it fits
 	Copy      string                                        // kernel that copies rows
 	Top       string                                        // the kernel that finds the greatest elements of rows, "" for none
 }
@@ -95,7 +95,7 @@ type ActivationFormat struct {
 	Rounds   bool                                    // rounds, so precision exact excludes it
 	Integers bool                                    // is an integer format; a Rounding chooses among these
 	For      func(p *Program, n *graph.Node) bool    // whether a node uses it; nil means all nodes
-	WhyNot   func(isa string, w *graph.Value) string // why there is no kernel for a weight, "" where there is one
+	WhyNot   func(isa string, w *graph.Value) string // why there is no kernel for a weight, "" if there is one
 }
 
 // A Rounding chooses the format of integers that a product's activations are rounded to.

@@ -34,7 +34,7 @@ func Detect() []Set {
 	tiles := []need{{"AVX-512 VNNI", x.HasAVX512VNNI}, {"AVX-512 BF16", x.HasAVX512BF16}, {"AMX tiles", x.HasAMXTile},
 		{"AMX int8", x.HasAMXInt8}, {"AMX bf16", x.HasAMXBF16}}
 	there := missing(tiles) == ""
-	if there { // otherwise there is nothing to request
+	if there { // without AMX there is no permission to request
 		tiles = append(tiles, need{"the system's permission for AMX", tilesAllowed()})
 	}
 	add("amx", tiles...)

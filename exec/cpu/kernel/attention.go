@@ -98,8 +98,8 @@ func bindAttention(b *binder) Func {
 		shrink: scratch[float32](b, &rest, n),
 	}
 	a.row = scratch[float32](b, &rest, d)
-	// The rest is for the tokens of a step: their sines, and for keys and values each a page for every
-	// 16 tokens, plus two pages because a run need not begin or end on a page boundary.
+	// The rest of the scratch is for the sines of the step's tokens and for pages of their keys and of their
+	// values: one page for every 16 tokens, and two more because a run need not begin or end on a page boundary.
 	tokens := (len(rest)/4 - 4*plan.PageTokens*d) / (2*d + b.int("rot"))
 	a.newKeys = scratch[byte](b, &rest, (tokens/plan.PageTokens+2)*a.keys.bytes)
 	a.newValues = scratch[byte](b, &rest, (tokens/plan.PageTokens+2)*a.values.bytes)

@@ -21,7 +21,7 @@ type layer struct {
 	norms, freqs                 bool
 	rampHigh                     float64 // YaRN from pair 0 to this one, 0 for none
 	sequences, maxTokens         int     // most tokens in a step
-	isa                          string  // whose inner loops are bound; "" for portable
+	isa                          string  // instruction set of the inner loops; "" for portable
 
 	qnorm, knorm, freq []float32
 	pages              []int32

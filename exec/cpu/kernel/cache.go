@@ -39,7 +39,7 @@ type CacheReader struct {
 	Read  func(row []float32, seq, pos int)
 }
 
-// BindCacheReader returns a reader of the cache that the step of a binding writes as the operand role.
+// BindCacheReader returns a reader of the cache that b.Step writes as operand role.
 func BindCacheReader(b *Binding, role string) (CacheReader, error) {
 	bb := &binder{Binding: b}
 	var r CacheReader
@@ -181,5 +181,5 @@ func plainCache[E float32 | uint16 | uint8](dim int, load func(to []float32, fro
 	}
 }
 
-// The reference kernels have the page size of plans: else this does not compile.
+// This does not compile unless the reference kernels and plans have the same page size.
 var _ = [1]struct{}{}[plan.PageTokens-ref.PageTokens]

@@ -7,7 +7,7 @@ import (
 	"pesti/gguf/numfmt"
 )
 
-// q8Group is the size of the blocks of 32 elements of the 16 positions in a page.
+// q8Group is the size in bytes of one block of 32 elements for each of the 16 positions of a page.
 const q8Group = plan.PageTokens * numfmt.Q8_0Bytes
 
 // q8Cache is a format with blocks of 32 elements of a position, x ≈ d·q. Values are stored in the

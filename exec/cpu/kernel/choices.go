@@ -14,7 +14,7 @@ import (
 type ReadOrder uint8
 
 const (
-	OneStream        ReadOrder = iota // a panel after the other
+	OneStream        ReadOrder = iota // one panel after another
 	OneStreamAhead                    // the same, prefetched 2 KiB ahead into all caches
 	OneStreamNTA                      // the same, prefetched 2 KiB ahead past the outer caches (PREFETCHNTA)
 	FourStreams                       // four panels at a time
@@ -50,10 +50,10 @@ func ReadOrders(name string, isas []string) []ReadOrder {
 
 // Choices are choices among kernels that give the same bits. An engine may change them between runs.
 type Choices struct {
-	ReadOrder map[quant.Type]ReadOrder // by type of the weights; a missing one is the default of the kernel
+	ReadOrder map[quant.Type]ReadOrder // by type of the weights; a missing type has the default of the kernel
 }
 
-// readOrder returns the choice for weights of a type, if it is one of orders, or the first of them.
+// readOrder returns the choice for weights of a type if it is in orders, and otherwise orders[0].
 func (c *Choices) readOrder(kind quant.Type, orders []ReadOrder) ReadOrder {
 	if r, ok := c.ReadOrder[kind]; ok && slices.Contains(orders, r) {
 		return r

@@ -20,8 +20,9 @@ func actThenMul(act func(dst, x []float32)) gate {
 }
 
 // gatedStore returns a function that stores act(gate) ⊙ up at element at of row m of operand y, in the
-// format of y, whose rows have n elements. gate and up have at most most elements, in whole blocks of
-// the format. It needs 4 bytes of scratch for each, plus 19/8 for q8x2 or 11/8 for q8.
+// format of y, whose rows have n elements. The length of gate and up is at most the argument most, and a multiple of
+// the format's block. For each of these elements the function needs 4 bytes of scratch, and 19/8 more for q8x2 or
+// 11/8 for q8.
 func (b *binder) gatedStore(rest *[]byte, most, n int) func(m, at int, gate, up []float32) {
 	act, vec := b.gate(), b.vectors()
 	switch format := b.operand("y").Format; format {

@@ -17,8 +17,8 @@
 //
 //  1. exec/plan/kernels.go: its signature, with its formula in a comment. The verifier knows only
 //     the signature: operands and extents list all memory that the kernel may touch, and rules are
-//     the conditions on its parameters that make this true. Its cost is for profiles: the operation
-//     count, and what it reads of operands of which it does not read all.
+//     the conditions on its parameters that make this true. Its cost serves profiles: the number of
+//     operations, and the bytes that it reads of each operand that it does not read in full.
 //  2. Here: a bind function, which reads a binder and returns a Func, in the file with similar
 //     kernels; a row in the table below (in reference.go for a reference kernel); and test cases that
 //     compare it with ops/ref or float64: for a kernel that works row by row, in rowCases of

@@ -142,8 +142,8 @@ type activation struct {
 // panelPart is the number of elements of k that are dequantized at a time.
 const panelPart = 256
 
-// activation binds operand x. It needs 768 bytes of scratch for a swarSpan. Besides, f32 activations
-// need 16 bytes for each element of a row plus 16 KiB, and q8x2 or q8 activations 40 bytes for each.
+// activation binds operand x. It needs 768 bytes of scratch for a swarSpan. In addition, f32 activations
+// need 16 bytes for each element of a row plus 16 KiB; q8x2 or q8 activations need 40 bytes for each element.
 func (b *binder) activation(rest *[]byte) *activation {
 	a := &activation{k: b.int("k"), limit: tileTokens, swar: scratchOne[swarSpan](b, rest), choices: b.Choices}
 	if a.choices == nil {

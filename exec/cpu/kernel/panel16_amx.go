@@ -42,8 +42,8 @@ type panel16amx func(y *float32, yStep int, w *byte, wStep int, x *byte, xStep i
 // amxTokens is the number of tokens from which tiles are faster than VPDPBUSD.
 const amxTokens = 8
 
-// add returns a function that adds products to a tile. It leaves fewer tokens, and a last panel without a second one,
-// to fewer.
+// add returns a function that adds products to a tile. It calls fewer for fewer than amxTokens tokens, and for a last
+// panel that has no partner.
 func (f panel16amx) add(kind quant.Type, fewer tileFunc) tileFunc {
 	const call = 1 << 13 // elements of a row in a call; limited because assembly cannot be preempted
 	layout, _ := LookupLayout("panel16", kind)
@@ -79,8 +79,8 @@ func (f panel16amx) add(kind quant.Type, fewer tileFunc) tileFunc {
 	}
 }
 
-// amxConfig returns the shapes of tiles for the products of so many tokens and units: Intel's Software
-// Developer's Manual, volume 1, 18.3.
+// amxConfig returns the shapes of tiles for products of the given numbers of tokens and units. Intel's Software
+// Developer's Manual, volume 1, 18.3, describes the format.
 func amxConfig(tokens, units int) (config [64]byte) {
 	const palette, widths, heights = 0, 16, 48 // offsets
 	config[palette] = 1

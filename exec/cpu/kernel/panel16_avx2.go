@@ -50,7 +50,7 @@ var assemblyMatmuls = slices.Concat(
 // avx2Orders begin with the order that was fastest on the processor that was measured (Zen 1).
 var avx2Orders = []ReadOrder{OneStreamAhead, OneStream, OneStreamNTA}
 
-// inOrders returns matmul kernels in which one token reads weights in one of orders.
+// inOrders gives matmul kernels the orders in which one token can read weights.
 func inOrders(orders []ReadOrder, rows []Matmul) []Matmul {
 	for i := range rows {
 		rows[i].orders = orders
@@ -72,16 +72,16 @@ var assemblyWords wordsFunc = func(dst []int16, hi, lo []int8) {
 	wordsAVX2(&dst[0], &hi[0], &lo[0], n)
 }
 
-// Kernels for one token in two planes, and for several tokens in one plane or as words, which are at q. They add the
-// products of a panel's blocks to y; see _asm/panel16.
+// These kernels add the products of a panel's blocks to y; see _asm/panel16. A panel16One has one token in two planes.
+// A panel16Some has one or more tokens, in one plane or as words, which are at q.
 type (
 	panel16One  func(y, w, x, hi, lo *byte, blocks int)
 	panel16Some func(y *byte, yStep int, w, x *byte, xStep int, q *byte, qStep, blocks int)
 )
 
-// partOf returns how many elements of k a tile kernel multiplies at a time with m tokens: few, so that their activations
-// stay in the first or second cache and calls are short, because assembly cannot be preempted, but enough for calls to
-// cost little.
+// partOf returns the number of elements of k that a tile kernel multiplies at a time with m tokens. It is small enough
+// for the activations to stay in the L1 or L2 cache and for calls to be short, because assembly cannot be preempted. It
+// is large enough for calls to cost little.
 func partOf(m int) int { return max(1<<14/m&^(span-1), 1024) }
 
 // A panel16Part is a part of a panel along k, with the tokens that are multiplied with it.
@@ -98,8 +98,8 @@ type panel16Part struct {
 	order     ReadOrder // for one token
 }
 
-// panel16Tile returns the tile kernel for a type and a function that adds a part's products with one, two or four
-// tokens and returns how many.
+// panel16Tile returns the tile kernel for a type. add adds the products of a part with one, two or four tokens and
+// returns the number of tokens.
 func panel16Tile(kind quant.Type, add func(p *panel16Part) int) tileFunc {
 	layout, _ := LookupLayout("panel16", kind)
 	return func(y []float32, w []byte, n int, x *activation) {

@@ -53,8 +53,8 @@ type panel16avx512 struct {
 
 type panel16avx512One func(y *float32, w *byte, wStep int, x *byte, hi, lo *int8, blocks int)
 
-// add returns a function that adds products to a tile. orders has the order of reading for one token if none is chosen.
-// All kernels give a token the bits of the portable kernel.
+// add returns a function that adds products to a tile. orders are the orders in which one token can read weights, the
+// default first. All kernels give a token the bits of the portable kernel.
 func (k panel16avx512) add(kind quant.Type, orders []ReadOrder) tileFunc {
 	const abreast = 4 // panels that FourStreams and FourStreamsAhead read at a time
 	layout, _ := LookupLayout("panel16", kind)

@@ -87,7 +87,7 @@ func (q planar) scales(dst []qscale, m int) {
 }
 
 // words sets dst to q of row m with f. Every four elements are in the order 0, 2, 1, 3: elements 0 and 2 are multiplied
-// with even bytes of weights, and 1 and 3 with odd bytes.
+// by even bytes of weights, and 1 and 3 by odd bytes.
 func (q planar) words(f wordsFunc, dst []int16, m int) {
 	hi, lo := q.split(m)
 	f(dst, hi, lo)

@@ -76,7 +76,7 @@ func readWords(data []byte) uint64 {
 	return x0 ^ x1 ^ x2 ^ x3
 }
 
-// multiplyFloats returns the sum of the products of q with 8·n elements of x, in cycles through x. Each
+// multiplyFloats returns the sum of the products of q with 8·n elements of x, which it reads cyclically. Each
 // product is rounded before it is added, as in all float32 kernels.
 //
 //go:noinline

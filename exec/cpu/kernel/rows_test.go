@@ -21,7 +21,7 @@ func TestTable(t *testing.T) {
 		names = append(names, r.Name)
 	}
 	for _, s := range plan.Kernels() {
-		if !plan.IsCUDAKernel(s.Name) && !plan.IsTransfer(s.Name) { // which is none: devices copy
+		if !plan.IsCUDAKernel(s.Name) && !plan.IsTransfer(s.Name) { // transfers have no CPU kernel: devices copy
 			want = append(want, s.Name)
 		}
 	}
@@ -222,7 +222,7 @@ func testRowKernels(t *testing.T, v *vectors) {
 				want := tc.want(c)
 				for _, by := range []string{"one", "each", "tokens"} {
 					sig, _ := plan.LookupKernel(c.step.Kernel)
-					if by == "tokens" && slices.Contains(sig.Splits, "rows") { // whose share it reads
+					if by == "tokens" && slices.Contains(sig.Splits, "rows") { // the split by rows reads the same share
 						by = "rows"
 					}
 					c.step.Split = plan.Split{By: by, Unit: 1}
@@ -353,11 +353,11 @@ func TestNoRotation(t *testing.T) {
 	y := c.put("y", make([]float32, len(x)))
 	c.run(t, 1, Run{T: 2}, "y")
 	if !sameBits(y.f32(), x) {
-		t.Errorf("ref.rope turns by positions times 0: %v, expected %v", y.f32(), x)
+		t.Errorf("ref.rope with a frequency scale of 0 rotates: %v, expected %v", y.f32(), x)
 	}
 	b := &binder{Binding: &Binding{Step: &c.step}}
 	if r := b.rope(nil); b.err != nil || !slices.Equal(r.speed, make([]float64, dim/2)) {
-		t.Errorf("attention turns at speeds %v, error %v, expected zeros", r.speed, b.err)
+		t.Errorf("attention rotates at speeds %v, error %v, expected zeros", r.speed, b.err)
 	}
 }
 
@@ -394,7 +394,7 @@ func testInPlace(t *testing.T, v *vectors) {
 		sig, _ := plan.LookupKernel(c.step.Kernel)
 		i := slices.IndexFunc(sig.Operands, func(o plan.Operand) bool { return o.Role == "y" })
 		role := sig.Operands[i].Alias
-		if c.mem[role] == nil { // there is none, or it is optional and left out
+		if c.mem[role] == nil { // the kernel has no such operand, or the case leaves an optional one out
 			continue
 		}
 		tested++

@@ -22,7 +22,7 @@ type vectors struct {
 	quantize     map[string]func(row []byte, x []float32) // by the formats of a planar
 	round        func(row []byte, x []float32)
 
-	// The sines of a position, correctly rounded except in close cases, and the rotation of a head, see
+	// The sines of a position, correctly rounded except close to ties, and the rotation of a head, see
 	// rope.go. Every set gives the same bits in rotations.
 	sines        func(cos, sin []float32, speed []float64, pos, magnitude float64)
 	rotateHalves func(x, y, cos, sin []float32)
@@ -36,7 +36,7 @@ type vectors struct {
 	// divide sets dst to src / by.
 	divide func(dst, src []float32, by float32)
 
-	// The same with float16 tiles and few queries, with the same bits; nil if that is not faster.
+	// The same loops for float16 tiles and few queries, with the same bits; nil if they are not faster.
 	scoresHalf     func(scores, x []float32, tile []uint16, n int)
 	accumulateHalf func(acc, weights, shrink []float32, tile []uint16, n, x, y int)
 

@@ -50,11 +50,11 @@ func untouched(t *testing.T, what string, ms ...*memory) {
 func TestVectorsOf(t *testing.T) {
 	for _, v := range vectorSets {
 		if got := (&binder{isas: []string{"portable", v.isa}}).vectors(); got != v {
-			t.Errorf("with %s the set of %s is bound", v.isa, got.isa)
+			t.Errorf("with %s allowed, the inner loops for %s are bound", v.isa, got.isa)
 		}
 	}
 	if got := (&binder{isas: []string{"portable"}}).vectors(); got != &portable {
-		t.Errorf("without another set that of %s is bound", got.isa)
+		t.Errorf("with only portable allowed, the inner loops for %s are bound", got.isa)
 	}
 }
 
@@ -452,7 +452,7 @@ func TestPage(t *testing.T) {
 					x, y := seen[0], seen[1]
 					stride := (d + 15) / 16 * 16
 					q, tile, values := randoms(rng, n*d, 1), randoms(rng, d*16, 1), randoms(rng, 16*stride, 1)
-					for j := range 16 { // what is not seen may be anything
+					for j := range 16 { // positions that are not seen may hold anything
 						if j < x || j >= y {
 							for i := range d {
 								tile[i*16+j] = float32(math.NaN())
@@ -492,7 +492,7 @@ func TestPage(t *testing.T) {
 					for i := range n {
 						alone, aloneSum := run(i, i+1)
 						if !sameBits(alone, gotAcc[i*stride:(i+1)*stride]) || !sameBits(aloneSum, gotSum[i:i+1]) {
-							t.Fatalf("%d queries of %d elements: query %d differs from what it is alone", n, d, i)
+							t.Fatalf("%d queries of %d elements: query %d has other bits than alone", n, d, i)
 						}
 						// The running maximum cancels in acc/sum, but only there.
 						highest := float64(top[i])
@@ -577,7 +577,7 @@ func TestWeighNaN(t *testing.T) {
 			t.Errorf("weights of scores −Inf and −1e30 are %v and %v, expected 0", scores[3*16+5], scores[4*16+6])
 		}
 		if s := fmt.Sprint(shrink[0], shrink[3], shrink[4]); s != "0 0 0" {
-			t.Errorf("what was nothing shrinks by %s, expected 0", s)
+			t.Errorf("sums without earlier weights are multiplied by %s, expected 0", s)
 		}
 	})
 }

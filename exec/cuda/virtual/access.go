@@ -40,7 +40,7 @@ type access struct {
 	offset uint64
 	write  bool
 	atomic bool
-	quiet  bool // a load between two barriers between which nothing writes to shared memory
+	quiet  bool // a load; nothing writes to shared memory between the barriers around it
 }
 
 // Suffixes of loads and stores that are ignored: there are no caches, and writes are visible to other

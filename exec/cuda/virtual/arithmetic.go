@@ -274,7 +274,7 @@ func shrS32(d, a, b *lanes) {
 	}
 }
 
-// div32 is division. As on a GPU, division by zero gives all ones.
+// divU32 and its kind divide as a GPU does: division by zero gives all ones.
 func divU32(a, b uint32) uint32 {
 	if b == 0 {
 		return 0xffffffff

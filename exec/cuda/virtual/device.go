@@ -183,7 +183,7 @@ func (d *Device) owned(a *allocation) bool {
 	return false
 }
 
-// leaks returns an error that lists what had not been freed when the device was closed.
+// leaks lists what had not been freed when the device was closed.
 type leaks []string
 
 func (l *leaks) add(n int, what string) {

@@ -154,7 +154,7 @@ func relu(sign uint32, f func(a, b, c uint32) uint32) func(a, b, c uint32) uint3
 	}
 }
 
-// pairs applies an operation to both halves of a register.
+// pairs1, pairs2 and pairs3 apply an operation to both halves of a register.
 func pairs1(f func(a uint32) uint32) func(a uint32) uint32 {
 	return func(a uint32) uint32 { return f(a&0xffff) | f(a>>16)<<16 }
 }

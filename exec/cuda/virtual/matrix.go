@@ -146,7 +146,7 @@ type matrices struct {
 	saturate   bool
 }
 
-// whole checks that all lanes of the warp are active.
+// whole32 checks that all lanes of the warp are active.
 func (w *warp) whole32(opcode string) bool {
 	if w.mask != 0xffffffff {
 		w.fail(first(w.mask), "%s: lane %d of the warp is not active", opcode, first(^w.mask))

@@ -124,7 +124,7 @@ type Operand struct {
 	Name   string    // Special, Symbol, Label, and Address with a variable
 	Space  Space     // Symbol, and Address with a variable
 	extern bool      // Symbol, Address: an extern array, whose address is known at the end of the kernel
-	Parts  []Operand // Vector: elements, also the labels of a table; Register: "%r1|%p1" has %p1 as Parts[0]
+	Parts  []Operand // Vector: its elements, or the labels of a table; Register: Parts[0] is %p1 of "%r1|%p1"
 }
 
 // An Error is an error in a line of PTX.
