@@ -44,9 +44,9 @@ func TestPartsRoundTrip(t *testing.T) {
 	for _, e := range []struct{ old, new, want string }{
 		{"columns of w[64, 64] from 32", "columns of w[64, 64] from 33", "elements 33 to 65 of dim 1, expected at least one, all in w"},
 		{"columns of w[64, 64] from 32", "columns of w[64, 128] from 33", "expected multiples of 32, a block of q4_0"},
-		{"columns of w[64, 64] from 32", "columns of w[63, 64] from 32", "expected what is cut along dim 1 alone"},
+		{"columns of w[64, 64] from 32", "columns of w[63, 64] from 32", "expected the dims of w of"},
 		{"columns of w[64, 64] from 32", "columns of w[64] from 32", "as many dims as w"},
-		{"columns of w[64, 64] from 32", "columns of w[64, T] from 32", "cut along dim 1 alone"},
+		{"columns of w[64, 64] from 32", "columns of w[64, T] from 32", "except dim 1"},
 		{"columns of w[64, 64] from 32", "columns of w[64, 64] from -32", "expected at least one"},
 		{"columns of w[64, 64] from 32", "columns of w[64, 9223372036854775807] from 9223372036854775807", "expected at least one"},
 		{"rows of b[8] from 4", "rows of b[8] from 5", "elements 5 to 9 of dim 0"},
