@@ -4,32 +4,32 @@
 
 package kernel
 
-// packQ4_0 puts blocks of Q4_0 at src, of 16 rows that are step bytes apart, in a panel at dst.
+// packQ4_0 packs blocks of Q4_0 of 16 rows, which begin at src and are step bytes apart, into a panel at dst.
 func packQ4_0(dst *byte, src *byte, step int, blocks int)
 
-// packQ4_1 puts blocks of Q4_1 at src, of 16 rows that are step bytes apart, in a panel at dst.
+// packQ4_1 packs blocks of Q4_1 of 16 rows, which begin at src and are step bytes apart, into a panel at dst.
 func packQ4_1(dst *byte, src *byte, step int, blocks int)
 
-// packQ5_0 puts blocks of Q5_0 at src, of 16 rows that are step bytes apart, in a panel at dst.
+// packQ5_0 packs blocks of Q5_0 of 16 rows, which begin at src and are step bytes apart, into a panel at dst.
 func packQ5_0(dst *byte, src *byte, step int, blocks int)
 
-// packQ5_1 puts blocks of Q5_1 at src, of 16 rows that are step bytes apart, in a panel at dst.
+// packQ5_1 packs blocks of Q5_1 of 16 rows, which begin at src and are step bytes apart, into a panel at dst.
 func packQ5_1(dst *byte, src *byte, step int, blocks int)
 
-// packQ8_0 puts blocks of Q8_0 at src, of 16 rows that are step bytes apart, in a panel at dst.
+// packQ8_0 packs blocks of Q8_0 of 16 rows, which begin at src and are step bytes apart, into a panel at dst.
 func packQ8_0(dst *byte, src *byte, step int, blocks int)
 
-// packQ4_K puts blocks of Q4_K at src, of 16 rows that are step bytes apart, in a panel at dst.
+// packQ4_K packs blocks of Q4_K of 16 rows, which begin at src and are step bytes apart, into a panel at dst.
 func packQ4_K(dst *byte, src *byte, step int, blocks int)
 
-// packQ5_K puts blocks of Q5_K at src, of 16 rows that are step bytes apart, in a panel at dst.
+// packQ5_K packs blocks of Q5_K of 16 rows, which begin at src and are step bytes apart, into a panel at dst.
 func packQ5_K(dst *byte, src *byte, step int, blocks int)
 
-// packQ6_K puts blocks of Q6_K at src, of 16 rows that are step bytes apart, in a panel at dst.
+// packQ6_K packs blocks of Q6_K of 16 rows, which begin at src and are step bytes apart, into a panel at dst.
 func packQ6_K(dst *byte, src *byte, step int, blocks int)
 
-// packF32 puts blocks of 4 float32 at src, of 16 rows that are step bytes apart, in a panel at dst.
+// packF32 packs blocks of 4 float32 of 16 rows, which begin at src and are step bytes apart, into a panel at dst.
 func packF32(dst *byte, src *byte, step int, blocks int)
 
-// packF16 puts blocks of 8 float16 or bfloat16 at src, of 16 rows that are step bytes apart, in a panel at dst.
+// packF16 packs blocks of 8 float16 or bfloat16 of 16 rows, which begin at src and are step bytes apart, into a panel at dst.
 func packF16(dst *byte, src *byte, step int, blocks int)

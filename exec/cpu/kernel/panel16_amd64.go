@@ -34,7 +34,7 @@ func panel16Q4_0_q8_t2(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte,
 // panel16Q4_0_q8_t4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with 4 tokens, whose scales at x are xStep bytes apart, and whose planes at q are qStep bytes apart.
 func panel16Q4_0_q8_t4(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16DequantizeQ4_0 sets dst to the values of blocks of a panel at w: of each element of k the 16 rows.
+// panel16DequantizeQ4_0 sets dst to the values of blocks of a panel at w: for each element of k, the 16 rows.
 func panel16DequantizeQ4_0(dst *float32, w *byte, blocks int)
 
 // panel16Q4_1_t1 adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with a token, whose scales are at x and whose planes are hi and lo.
@@ -67,7 +67,7 @@ func panel16Q4_1_q8_t2(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte,
 // panel16Q4_1_q8_t4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with 4 tokens, whose scales at x are xStep bytes apart, and whose planes at q are qStep bytes apart.
 func panel16Q4_1_q8_t4(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16DequantizeQ4_1 sets dst to the values of blocks of a panel at w: of each element of k the 16 rows.
+// panel16DequantizeQ4_1 sets dst to the values of blocks of a panel at w: for each element of k, the 16 rows.
 func panel16DequantizeQ4_1(dst *float32, w *byte, blocks int)
 
 // panel16Q5_0_t1 adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with a token, whose scales are at x and whose planes are hi and lo.
@@ -100,7 +100,7 @@ func panel16Q5_0_q8_t2(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte,
 // panel16Q5_0_q8_t4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with 4 tokens, whose scales at x are xStep bytes apart, and whose planes at q are qStep bytes apart.
 func panel16Q5_0_q8_t4(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16DequantizeQ5_0 sets dst to the values of blocks of a panel at w: of each element of k the 16 rows.
+// panel16DequantizeQ5_0 sets dst to the values of blocks of a panel at w: for each element of k, the 16 rows.
 func panel16DequantizeQ5_0(dst *float32, w *byte, blocks int)
 
 // panel16Q5_1_t1 adds to 16 float32 at y the products of blocks of 32 elements of a panel at w with a token, whose scales are at x and whose planes are hi and lo.
@@ -133,7 +133,7 @@ func panel16Q5_1_q8_t2(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte,
 // panel16Q5_1_q8_t4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with 4 tokens, whose scales at x are xStep bytes apart, and whose planes at q are qStep bytes apart.
 func panel16Q5_1_q8_t4(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16DequantizeQ5_1 sets dst to the values of blocks of a panel at w: of each element of k the 16 rows.
+// panel16DequantizeQ5_1 sets dst to the values of blocks of a panel at w: for each element of k, the 16 rows.
 func panel16DequantizeQ5_1(dst *float32, w *byte, blocks int)
 
 // panel16Q8_0_t1 adds to 1 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with 1 tokens, whose scales at x are xStep bytes apart, and whose words at q are qStep bytes apart.
@@ -151,7 +151,7 @@ func panel16Q8_0_t2(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qS
 // panel16Q8_0_t4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 32 elements of a panel at w with 4 tokens, whose scales at x are xStep bytes apart, and whose words at q are qStep bytes apart.
 func panel16Q8_0_t4(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16DequantizeQ8_0 sets dst to the values of blocks of a panel at w: of each element of k the 16 rows.
+// panel16DequantizeQ8_0 sets dst to the values of blocks of a panel at w: for each element of k, the 16 rows.
 func panel16DequantizeQ8_0(dst *float32, w *byte, blocks int)
 
 // panel16Q4_K_t1 adds to 16 float32 at y the products of blocks of 256 elements of a panel at w with a token, whose scales are at x and whose planes are hi and lo.
@@ -184,7 +184,7 @@ func panel16Q4_K_q8_t2(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte,
 // panel16Q4_K_q8_t4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with 4 tokens, whose scales at x are xStep bytes apart, and whose planes at q are qStep bytes apart.
 func panel16Q4_K_q8_t4(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16DequantizeQ4_K sets dst to the values of blocks of a panel at w: of each element of k the 16 rows.
+// panel16DequantizeQ4_K sets dst to the values of blocks of a panel at w: for each element of k, the 16 rows.
 func panel16DequantizeQ4_K(dst *float32, w *byte, blocks int)
 
 // panel16Q5_K_t1 adds to 16 float32 at y the products of blocks of 256 elements of a panel at w with a token, whose scales are at x and whose planes are hi and lo.
@@ -217,7 +217,7 @@ func panel16Q5_K_q8_t2(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte,
 // panel16Q5_K_q8_t4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with 4 tokens, whose scales at x are xStep bytes apart, and whose planes at q are qStep bytes apart.
 func panel16Q5_K_q8_t4(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16DequantizeQ5_K sets dst to the values of blocks of a panel at w: of each element of k the 16 rows.
+// panel16DequantizeQ5_K sets dst to the values of blocks of a panel at w: for each element of k, the 16 rows.
 func panel16DequantizeQ5_K(dst *float32, w *byte, blocks int)
 
 // panel16Q6_K_t1 adds to 16 float32 at y the products of blocks of 256 elements of a panel at w with a token, whose scales are at x and whose planes are hi and lo.
@@ -250,7 +250,7 @@ func panel16Q6_K_q8_t2(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte,
 // panel16Q6_K_q8_t4 adds to 4 × 16 float32, yStep bytes apart, the products of blocks of 256 elements of a panel at w with 4 tokens, whose scales at x are xStep bytes apart, and whose planes at q are qStep bytes apart.
 func panel16Q6_K_q8_t4(y *byte, yStep int, w *byte, x *byte, xStep int, q *byte, qStep int, blocks int)
 
-// panel16DequantizeQ6_K sets dst to the values of blocks of a panel at w: of each element of k the 16 rows.
+// panel16DequantizeQ6_K sets dst to the values of blocks of a panel at w: for each element of k, the 16 rows.
 func panel16DequantizeQ6_K(dst *float32, w *byte, blocks int)
 
 // panel16DequantizeF16 sets dst to the values of blocks of 16 at w.

@@ -4,12 +4,12 @@
 
 package kernel
 
-// multiplyAMX adds to y, 64 products of each token, those of panels of 32·tilesK elements of k with tokens, a multiple of 32 of them, that begin xStep bytes apart.
+// multiplyAMX adds to y, which has 64 products for each token, the products of pairs of panels of 32·tilesK elements of k with tokens, which begin xStep bytes apart. The number of tokens is a multiple of 32.
 //
 //go:noescape
 func multiplyAMX(y *float32, w *uint32, panelPairs int, tilesK int, x *uint16, xStep int, tokens int)
 
-// pairsAVX512 rounds the 16 rows of so many pairs of elements of k, as VCVTNE2PS2BF16 does.
+// pairsAVX512 rounds pairs of elements of k, for 16 rows, to pairs of bf16, as VCVTNE2PS2BF16 does.
 //
 //go:noescape
 func pairsAVX512(dst *uint32, src *float32, pairs int)
@@ -19,7 +19,7 @@ func pairsAVX512(dst *uint32, src *float32, pairs int)
 //go:noescape
 func multiplyAVX2(y *float32, w *uint32, tilesK int, x *uint16)
 
-// pairsAVX2 rounds the 16 rows of so many pairs of elements of k.
+// pairsAVX2 rounds pairs of elements of k, for 16 rows, to pairs of bf16.
 //
 //go:noescape
 func pairsAVX2(dst *uint32, src *float32, pairs int)

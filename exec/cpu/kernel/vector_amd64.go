@@ -33,12 +33,12 @@ func accumulateHalfAVX2(acc *float32, weights *float32, shrink *float32, tile *u
 //go:noescape
 func weighAVX2(scores *float32, top *float32, sum *float32, shrink *float32, n int, seen *[16]int32, scale float32)
 
-// divideAVX2 sets n elements of dst, a multiple of 8, to those of src divided by a number.
+// divideAVX2 sets n elements of dst, a multiple of 8, to src / by.
 //
 //go:noescape
 func divideAVX2(dst *float32, src *float32, by float32, n int)
 
-// prefetchAVX2 asks for the lines that hold n bytes at p.
+// prefetchAVX2 prefetches the cache lines of n bytes at p.
 //
 //go:noescape
 func prefetchAVX2(p *byte, n int)
@@ -53,7 +53,7 @@ func siluGateAVX2(dst *float32, x *float32, up *float32, n int)
 //go:noescape
 func geluTanhGateAVX2(dst *float32, x *float32, up *float32, n int)
 
-// sumSquaresAVX2 sets sums to those of the squares of every fourth of n elements, a multiple of 4.
+// sumSquaresAVX2 sets sums[i] to the sum of the squares of elements i, i+4, … of n, a multiple of 4.
 //
 //go:noescape
 func sumSquaresAVX2(sums *[4]float64, x *float32, n int)
@@ -83,32 +83,32 @@ func quantizeQ8AVX2(q *byte, scale *float32, sum *float32, x *float32, blocks in
 //go:noescape
 func widenAVX2(dst *float32, src *uint16, n int)
 
-// narrowAVX2 sets n elements of dst, a multiple of 8, to float16 numbers, to nearest even.
+// narrowAVX2 sets n elements of dst, a multiple of 8, to the float16 numbers nearest to src, ties to even.
 //
 //go:noescape
 func narrowAVX2(dst *uint16, src *float32, n int)
 
-// q8KeysAVX2 sets tile [groups·32][16] to the keys of groups of scales float16[16] and q int8[32][16].
+// q8KeysAVX2 sets tile [groups·32][16] to the keys of groups, each with scales float16[16] and q int8[32][16].
 //
 //go:noescape
 func q8KeysAVX2(tile *float32, part *byte, groups int)
 
-// q8ValuesAVX2 sets row to the values of n blocks of 32 elements, each a scale float16 and q int8[32].
+// q8ValuesAVX2 sets row to the values of n blocks of 32 elements, each with a scale float16 and q int8[32].
 //
 //go:noescape
 func q8ValuesAVX2(row *float32, blocks *byte, n int)
 
-// sinesAVX2 sets n elements of cos and sin, a multiple of 4, to magnitude times those of pos·speed, which is below 2^50.
+// sinesAVX2 sets n elements of cos and sin, a multiple of 4, to magnitude times the cosine and sine of pos·speed, which must be below 2^50.
 //
 //go:noescape
 func sinesAVX2(cos *float32, sin *float32, speed *float64, pos float64, magnitude float64, n int)
 
-// rotateHalvesAVX2 turns n pairs, a multiple of 8, of which x has one part and y the other.
+// rotateHalvesAVX2 rotates n pairs (x[i], y[i]), a multiple of 8.
 //
 //go:noescape
 func rotateHalvesAVX2(x *float32, y *float32, cos *float32, sin *float32, n int)
 
-// rotatePairsAVX2 turns n pairs of neighbors, a multiple of 4.
+// rotatePairsAVX2 rotates n pairs (x[2i], x[2i+1]), a multiple of 4.
 //
 //go:noescape
 func rotatePairsAVX2(x *float32, cos *float32, sin *float32, n int)

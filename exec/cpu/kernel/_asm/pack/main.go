@@ -89,7 +89,7 @@ type packer struct {
 // begin writes the start of a kernel: its declaration, and the code that loads its parameters.
 func begin(name, what string, c constants) *packer {
 	TEXT("pack"+name, NOSPLIT, "func(dst, src *byte, step, blocks int)")
-	Doc(fmt.Sprintf("pack%s puts blocks of %s at src, of 16 rows that are step bytes apart, in a panel at dst.", name, what))
+	Doc(fmt.Sprintf("pack%s packs blocks of %s of 16 rows, which begin at src and are step bytes apart, into a panel at dst.", name, what))
 	p := &packer{constants: c, steps: map[int]reg.GPVirtual{}}
 	p.loaded.at = -1
 	p.dst = Load(Param("dst"), GP64()).(reg.GPVirtual)

@@ -20,7 +20,7 @@ type dequantize struct {
 func (k *dequantize) write() {
 	name := "panel16Dequantize" + k.Name
 	TEXT(name, NOSPLIT, "func(dst *float32, w *byte, blocks int)")
-	Doc(name + " sets dst to the values of blocks of a panel at w: of each element of k the 16 rows.")
+	Doc(name + " sets dst to the values of blocks of a panel at w: for each element of k, the 16 rows.")
 	k.dst = GP64()
 	w := GP64()
 	Load(Param("dst"), k.dst)

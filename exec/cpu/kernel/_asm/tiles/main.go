@@ -40,7 +40,7 @@ const (
 // twice, so that loads keep up: a product takes 16 cycles, a load 8.
 func multiply() {
 	function("multiplyAMX", "func(y *float32, w *uint32, panelPairs, tilesK int, x *uint16, xStep, tokens int)")
-	Doc("multiplyAMX adds to y, 64 products of each token, those of panels of 32·tilesK elements of k with tokens, a multiple of 32 of them, that begin xStep bytes apart.")
+	Doc("multiplyAMX adds to y, which has 64 products for each token, the products of pairs of panels of 32·tilesK elements of k with tokens, which begin xStep bytes apart. The number of tokens is a multiple of 32.")
 	var (
 		a0, b0 = amx.Mem{Base: reg.RSI, Index: reg.RAX}, amx.Mem{Base: reg.RDI, Index: reg.RCX}
 		a1, b1 = amx.Mem{Base: reg.R8, Index: reg.RAX}, amx.Mem{Base: reg.R9, Index: reg.RCX}
@@ -196,7 +196,7 @@ func config() Mem {
 
 func pairsAVX512() {
 	function("pairsAVX512", "func(dst *uint32, src *float32, pairs int)")
-	Doc("pairsAVX512 rounds the 16 rows of so many pairs of elements of k, as VCVTNE2PS2BF16 does.")
+	Doc("pairsAVX512 rounds pairs of elements of k, for 16 rows, to pairs of bf16, as VCVTNE2PS2BF16 does.")
 	index := GLOBL("pairsIndex", RODATA|NOPTR) // 0, 16, 1, 17, …
 	for i := range 16 {
 		DATA(4*i, U32(uint32(i)|uint32(i+16)<<16))
@@ -263,7 +263,7 @@ func (r rounder) round(at Mem) reg.VecVirtual {
 
 func pairsAVX2(table Mem) {
 	function("pairsAVX2", "func(dst *uint32, src *float32, pairs int)")
-	Doc("pairsAVX2 rounds the 16 rows of so many pairs of elements of k.")
+	Doc("pairsAVX2 rounds pairs of elements of k, for 16 rows, to pairs of bf16.")
 	r := newRounder(table)
 	dst, src, n := Load(Param("dst"), GP64()), Load(Param("src"), GP64()), Load(Param("pairs"), GP64())
 	Label("pair")

@@ -297,7 +297,7 @@ func across(w [][2]vec, op func(...Op)) vec {
 // prefetch writes the kernel that prefetches the next page while this one is computed.
 func prefetch() {
 	function("prefetchAVX2", "func(p *byte, n int)")
-	Doc("prefetchAVX2 asks for the lines that hold n bytes at p.")
+	Doc("prefetchAVX2 prefetches the cache lines of n bytes at p.")
 	p, n := Load(Param("p"), GP64()), Load(Param("n"), GP64())
 	Label("next")
 	CMPQ(n, Imm(0))
@@ -313,7 +313,7 @@ func prefetch() {
 // divide writes the kernel that divides a head's sums by the sum of its weights.
 func divide() {
 	function("divideAVX2", "func(dst, src *float32, by float32, n int)")
-	Doc("divideAVX2 sets n elements of dst, a multiple of 8, to those of src divided by a number.")
+	Doc("divideAVX2 sets n elements of dst, a multiple of 8, to src / by.")
 	dst, src := Load(Param("dst"), GP64()), Load(Param("src"), GP64())
 	by, v := YMM(), YMM()
 	VBROADCASTSS(NewParamAddr("by", 16), by)

@@ -36,7 +36,7 @@ func widen() {
 
 func narrow() {
 	function("narrowAVX2", "func(dst *uint16, src *float32, n int)")
-	Doc("narrowAVX2 sets n elements of dst, a multiple of 8, to float16 numbers, to nearest even.")
+	Doc("narrowAVX2 sets n elements of dst, a multiple of 8, to the float16 numbers nearest to src, ties to even.")
 	dst, src, n := Load(Param("dst"), GP64()), Load(Param("src"), GP64()), Load(Param("n"), GP64())
 	at := GP64()
 	XORQ(at, at)
@@ -57,7 +57,7 @@ func narrow() {
 // position has its own scale.
 func q8Keys() {
 	function("q8KeysAVX2", "func(tile *float32, part *byte, groups int)")
-	Doc("q8KeysAVX2 sets tile [groups·32][16] to the keys of groups of scales float16[16] and q int8[32][16].")
+	Doc("q8KeysAVX2 sets tile [groups·32][16] to the keys of groups, each with scales float16[16] and q int8[32][16].")
 	tile, part, groups := Load(Param("tile"), GP64()), Load(Param("part"), GP64()), Load(Param("groups"), GP64())
 	Label("group")
 	TESTQ(groups, groups)
@@ -88,7 +88,7 @@ func q8Keys() {
 
 func q8Values() {
 	function("q8ValuesAVX2", "func(row *float32, blocks *byte, n int)")
-	Doc("q8ValuesAVX2 sets row to the values of n blocks of 32 elements, each a scale float16 and q int8[32].")
+	Doc("q8ValuesAVX2 sets row to the values of n blocks of 32 elements, each with a scale float16 and q int8[32].")
 	row, block, n := Load(Param("row"), GP64()), Load(Param("blocks"), GP64()), Load(Param("n"), GP64())
 	Label("block")
 	TESTQ(n, n)

@@ -15,7 +15,7 @@ import (
 // exact, so that only the subtraction of k times the second rounds.
 func sines() {
 	function("sinesAVX2", "func(cos, sin *float32, speed *float64, pos, magnitude float64, n int)")
-	Doc("sinesAVX2 sets n elements of cos and sin, a multiple of 4, to magnitude times those of pos·speed, which is below 2^50.")
+	Doc("sinesAVX2 sets n elements of cos and sin, a multiple of 4, to magnitude times the cosine and sine of pos·speed, which must be below 2^50.")
 	cos, sin, speed := Load(Param("cos"), GP64()), Load(Param("sin"), GP64()), Load(Param("speed"), GP64())
 	pos, magnitude := broadcast64("pos"), broadcast64("magnitude")
 	n, at := Load(Param("n"), GP64()), GP64()
@@ -101,7 +101,7 @@ func broadcast64(name string) vec {
 // rotateHalves and rotatePairs write kernels that round as the portable loops do.
 func rotateHalves() {
 	function("rotateHalvesAVX2", "func(x, y, cos, sin *float32, n int)")
-	Doc("rotateHalvesAVX2 turns n pairs, a multiple of 8, of which x has one part and y the other.")
+	Doc("rotateHalvesAVX2 rotates n pairs (x[i], y[i]), a multiple of 8.")
 	x, y := Load(Param("x"), GP64()), Load(Param("y"), GP64())
 	cos, sin := Load(Param("cos"), GP64()), Load(Param("sin"), GP64())
 	n, at := Load(Param("n"), GP64()), GP64()
@@ -136,7 +136,7 @@ func rotatePairs() {
 		DATA(4*i, U32(uint32(i/2)))
 	}
 	function("rotatePairsAVX2", "func(x, cos, sin *float32, n int)")
-	Doc("rotatePairsAVX2 turns n pairs of neighbors, a multiple of 4.")
+	Doc("rotatePairsAVX2 rotates n pairs (x[2i], x[2i+1]), a multiple of 4.")
 	x, cos, sin := Load(Param("x"), GP64()), Load(Param("cos"), GP64()), Load(Param("sin"), GP64())
 	n, at, order := Load(Param("n"), GP64()), GP64(), YMM()
 	VMOVDQU(twice, order)

@@ -16,7 +16,7 @@ import (
 // multiply-add rounds as a product and a sum do.
 func sumSquares() {
 	function("sumSquaresAVX2", "func(sums *[4]float64, x *float32, n int)")
-	Doc("sumSquaresAVX2 sets sums to those of the squares of every fourth of n elements, a multiple of 4.")
+	Doc("sumSquaresAVX2 sets sums[i] to the sum of the squares of elements i, i+4, … of n, a multiple of 4.")
 	sums, x, n := Load(Param("sums"), GP64()), Load(Param("x"), GP64()), Load(Param("n"), GP64())
 	sum, v := YMM(), YMM()
 	VXORPD(sum, sum, sum)
