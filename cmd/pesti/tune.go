@@ -168,10 +168,10 @@ func (a *app) tune() *cobra.Command {
 		})
 	cmd.Long = cmd.Short + `.
 
-The products of one token are limited by memory. On a processor with AVX-512 VNNI they can read a weight one
-panel after the other, or four panels at a time, with or without prefetch; which is fastest depends on the
-processor, on the type of the weights and on their shape. All orders give the same bits. Other instruction
-sets have one order.
+The products of one token are limited by memory. On processors with AVX2, AVX-512 VNNI or AMX, kernels can
+read a weight in several orders: one panel after another or, except with AVX2, four panels at a time, with or
+without prefetch. Which order is fastest depends on the processor, on the type of the weights and on their
+shape. All orders give the same bits. Other instruction sets have one order.
 
 The verb measures every order for each type of weights, prints the medians of five, and keeps the choices for
 run and bench. With MODEL or PLAN it measures products of that model, for types of which it has 32 MiB or
