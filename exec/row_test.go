@@ -40,7 +40,7 @@ func TestRowsOfAStep(t *testing.T) {
 	}{
 		{"found", []int32{5, 6, 7, 8}, false},
 		{"a row that is not finite", []int32{5, 6, -1, -1}, true},
-		{"a row with one that is not −Inf", []int32{5, 6, 7, -1}, true},
+		{"a row with fewer finite logits than requested", []int32{5, 6, 7, -1}, true},
 	} {
 		r := &ranker{processor: processor{e}, ids: c.ids}
 		e.backend = r

@@ -1,6 +1,6 @@
-// Command benchmodels writes models of the sizes that people run, with random weights, for
-// measurements: the shapes, tensor types and vocabularies are those of published files, so that speed
-// and memory are too. Files that are present are kept. It prints the paths of the models.
+// Command benchmodels writes models with random weights for measurements. Shapes, tensor types and vocabularies
+// are those of published files, so speed and memory use are too. It keeps files that are present, and prints the
+// paths of the models.
 //
 //	go run ./conformance/benchmodels -list
 //	go run ./conformance/benchmodels llama-8b-q4_k_m

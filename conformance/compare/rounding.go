@@ -7,8 +7,8 @@ import (
 	"pesti/gguf/numfmt"
 )
 
-// roundings has, by the format of a value, how far storing a row may move each of its elements. The
-// numbers are those of the definitions in package numfmt.
+// roundings has, by the format of a value, a function that sets lost to the largest rounding error of each element
+// of a row when it is stored. The numbers follow from the definitions in package numfmt.
 var roundings = map[string]func(lost, row []float64){
 	"f32":     func(lost, _ []float64) { clear(lost) },
 	"f16":     floatRounding(0x1p-11, 0x1p-25, math.Inf(1)), // 11 bits, multiples of 2⁻²⁴
@@ -20,7 +20,7 @@ var roundings = map[string]func(lost, row []float64){
 }
 
 // floatRounding is the rounding to a floating-point format: relative, or for the smallest numbers absolute.
-// Numbers above the largest one become that.
+// Numbers above the largest one are clamped to it.
 func floatRounding(relative, absolute, largest float64) func(lost, row []float64) {
 	return func(lost, row []float64) {
 		for i, x := range row {

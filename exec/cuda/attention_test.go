@@ -11,7 +11,7 @@ import (
 	"pesti/ops/ref"
 )
 
-// A layer is an attention with its tokens, which may be run in steps of any sizes.
+// A layer is an attention with its tokens, which can be computed in steps of any size.
 type layer struct {
 	heads, kvHeads, headDim, rot int
 	window, positions            int
@@ -28,7 +28,7 @@ const (
 	layerEps   = 1e-6
 )
 
-// reference computes tokens of one sequence by the functions of ops/ref on a plain cache.
+// reference computes tokens of one sequence with ops/ref and a contiguous cache.
 func (l *layer) reference(q, k, v []float32, n int) []float32 {
 	width, positions := l.kvHeads*l.headDim, (n+15)/16*16
 	keys, values := ref.KV{Width: width, Positions: positions}, ref.KV{Width: width, Positions: positions}
@@ -63,7 +63,7 @@ func (l *layer) reference(q, k, v []float32, n int) []float32 {
 	return out
 }
 
-// table is the cosines and sines of positions, as kernels want them.
+// table returns the cosines and sines of all positions in the layout that kernels read.
 func (l *layer) table(positions int) []float32 {
 	var t []float32
 	for p := range positions {
@@ -95,7 +95,7 @@ func TestAttention(t *testing.T) {
 		t.Run(fmt.Sprintf("%d/%d×%d window=%d ring=%v %s", l.heads, l.kvHeads, l.headDim, l.window, l.ring, l.kv), func(t *testing.T) {
 			for _, b := range []*bench{earliest, latest} {
 				b.t = t
-				if b == earliest || l.kv == "f8_e4m3" { // for which later GPUs have instructions
+				if b == earliest || l.kv == "f8_e4m3" { // later GPUs have FP8 instructions
 					l.test(b, rand.New(rand.NewPCG(17, uint64(i))))
 				}
 			}
@@ -144,10 +144,10 @@ func (l *layer) test(b *bench, rng *rand.Rand) {
 			b.t.Fatalf("prefill: sequence %d: bits differ in other steps", s)
 		}
 	}
-	if n[0] > 100 { // else it takes long
+	if n[0] > 100 { // single tokens would take long
 		return
 	}
-	// One token of each sequence at a time, as long as there are both.
+	// One token of each sequence at a time, while both sequences have tokens.
 	ones := make([]int, n[1])
 	for i := range ones {
 		ones[i] = 1
@@ -162,7 +162,8 @@ func (l *layer) test(b *bench, rng *rand.Rand) {
 	}
 }
 
-// split is the layer's steps in two parts each, as far as the second sequence has tokens for them.
+// split returns the halves of the layer's steps, but no more of them than there are steps: the second sequence has one
+// token for each step.
 func (l *layer) split() []int {
 	var steps []int
 	for _, s := range l.steps {
@@ -175,8 +176,8 @@ func (l *layer) split() []int {
 	return steps[:len(l.steps)]
 }
 
-// A way is how a step is computed: by one launch, by one more ahead that stores keys and values, or by that and
-// the kernel for many tokens.
+// A way is a way to compute a step: with one launch, with a separate launch before it that stores keys and values, or
+// with that launch and the kernel for many tokens.
 type way int
 
 const (

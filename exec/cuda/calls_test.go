@@ -19,11 +19,11 @@ func TestCalls(t *testing.T) {
 		{896, 1, 896, 1, false, "gemv_1"},
 		{896, 2, 151936, 2, false, "gemv_2"},
 		{896, 512, 4864, 8, false, "gemv_8"},
-		{4864, 8, 896, 4, false, "gemv_4"}, // eight columns take 92 KB
+		{4864, 8, 896, 4, false, "gemv_4"}, // eight columns would take 92 KB
 		{14336, 8, 4096, 1, false, "gemv_1"},
 		{4864, 8, 896, 2, true, "gemv_f32_2"},
 		{896, 3, 896, 4, true, "gemv_f32_4"},
-		{4096, 3, 896, 2, true, "gemv_f32_2"}, // four columns take all of 64 KiB, and nothing is left
+		{4096, 3, 896, 2, true, "gemv_f32_2"}, // four columns would leave nothing of the 64 KiB
 		{8192, 3, 896, 1, true, "gemv_f32_1"},
 		{4096, 8, 896, 4, false, "gemv_4"},
 		{16384, 8, 896, 1, false, "gemv_1"},
@@ -64,7 +64,7 @@ func TestCalls(t *testing.T) {
 	if _, err := (Attention{Heads: 64, KVHeads: 1, HeadDim: 256, Positions: 64, M: 1}).Call(turing, "f16"); err == nil {
 		t.Error("64 heads of 256 elements fit in shared memory")
 	}
-	// A window of 300 may begin anywhere: three parts of 256, and not two.
+	// A window of 300 positions can begin anywhere, so it can touch three splits of 256.
 	if a := (Attention{Positions: 4096, Window: 300}); a.splits() != 3 {
 		t.Errorf("%d parts", a.splits())
 	}

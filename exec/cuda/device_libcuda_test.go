@@ -12,7 +12,7 @@ import (
 	"pesti/exec/cuda/driver"
 )
 
-// realDriver returns the driver of the machine and the number of a device, where PESTI_DEVICE is cuda:N.
+// realDriver returns the driver of the machine and the number of a device if PESTI_DEVICE is cuda:N.
 func realDriver(t *testing.T) (cuda.Driver, int) {
 	t.Helper()
 	name := os.Getenv("PESTI_DEVICE")

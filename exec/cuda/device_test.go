@@ -22,8 +22,8 @@ type bench struct {
 	modules map[string]cuda.Module
 }
 
-// newBench opens a device for the modules of isa: the virtual one, of that compute capability, or where a real one is
-// asked for that, unless it is too old for them.
+// newBench opens a device for the modules of isa. It is a virtual device of that compute capability, or the real device
+// that PESTI_DEVICE names. If the real device is too old for the modules, the test is skipped.
 func newBench(t *testing.T, isa string) *bench {
 	t.Helper()
 	properties := virtual.Default()
@@ -60,7 +60,7 @@ func (b *bench) check(err error) {
 	}
 }
 
-// alloc returns memory that nothing was written to.
+// alloc returns memory to which nothing has been written.
 func (b *bench) alloc(bytes int) cuda.Ptr {
 	b.t.Helper()
 	p, err := b.dev.Alloc(int64(bytes))

@@ -56,8 +56,8 @@ func TestE4M3Weights(t *testing.T) {
 	})
 }
 
-// e4m3Cases are numbers of every exponent, the middles between FP8 numbers with their neighbors, and numbers that
-// FP8 cannot represent.
+// e4m3Cases are numbers of every exponent, the midpoints between FP8 numbers with their neighbors, and numbers outside
+// the range of FP8.
 func e4m3Cases() []float32 {
 	var x []float32
 	for code := range byte(0x7e) {

@@ -1,6 +1,6 @@
 package cuda
 
-// RandomWeight is for tests of kernels, which are in a package of their own: the virtual device imports this one.
+// RandomWeight is for tests of kernels. They are in package cuda_test, because the virtual device imports this package.
 var RandomWeight = randomWeight
 
 // StaticShared is the bound on the static shared memory of product and attention kernels.

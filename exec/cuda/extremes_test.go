@@ -18,7 +18,7 @@ var (
 )
 
 // extremeRows are rows of k elements: ordinary, zeros, with a NaN, with an infinity, huge, tiny, and so small that a
-// block of them is rounded to nothing.
+// block of them is quantized to zeros.
 func extremeRows(rng *rand.Rand, k int) (x []float32, m int) {
 	for i, change := range []func(row []float32){
 		func(row []float32) {},
@@ -43,8 +43,8 @@ func scaleBy(x []float32, by float32) {
 	}
 }
 
-// extremeMatrix has rows of a type as random bits have them, and some whose scales, or whose first elements where there
-// are none, are zero, the least and the largest of their format, an infinity and a NaN.
+// extremeMatrix has rows of random bits of a type. In some rows, scales are zero, the least and the largest number of
+// their format, an infinity and a NaN. Types without scales have these values as first elements.
 func extremeMatrix(rng *rand.Rand, kind string, k int) *matrix {
 	halves := []uint16{0, 0x8000, 1, 0x7bff, 0xfbff, 0x7c00, 0x7e00}
 	m := newMatrix(rng, kind, len(halves)+2, k)
@@ -81,7 +81,7 @@ func TestExtremes(t *testing.T) {
 		for _, exact := range []bool{false, true} {
 			for _, l := range cuda.Layouts() {
 				if !exact && !l.Integer || isa == "sm_80" && exact || isa == "sm_89" && l.Type != "f8_e4m3" {
-					continue // the same kernels as for the target before
+					continue // has the same kernels as the target before
 				}
 				t.Run(fmt.Sprintf("%s exact=%v %s", isa, exact, l.Type), func(t *testing.T) {
 					b.t = t
@@ -127,7 +127,7 @@ func testExtremes(b *bench, w *matrix, x []float32, m int, exact, tiles bool) {
 			if finite(got) {
 				b.t.Errorf("tiles=%v: column %d row %d is %v, expected %v", tiles, i/w.n, i%w.n, g, want)
 			}
-		case size > math.MaxFloat32: // a part of the sum overflows, maybe
+		case size > math.MaxFloat32: // a partial sum may overflow
 		case !(math.Abs(got-want) <= 4e-7*size+1e-37):
 			b.t.Errorf("tiles=%v: column %d row %d is %v, expected %v ± %v", tiles, i/w.n, i%w.n, g, want, 4e-7*size)
 		}
@@ -141,11 +141,11 @@ func finite(x float64) bool { return x-x == 0 }
 // exactly the tokens that see it.
 func TestAttentionExtremes(t *testing.T) {
 	b := newBench(t, "sm_75")
-	const bad = 21 // the token that is changed, in the middle of what kernels take at a time
+	const bad = 21 // the changed token, in the middle of a block of tokens of the kernels
 	for _, c := range []struct {
 		name   string
-		change func(q, k, v []float32) // of one token
-		all    bool                    // of every one
+		change func(q, k, v []float32) // changes one token
+		all    bool                    // changes every token
 	}{
 		{"zeros", func(q, k, v []float32) { clear(q) }, true},
 		{"large scores", func(q, k, v []float32) { scaleBy(q, 1e17); scaleBy(k, 1e17) }, true},

@@ -49,7 +49,7 @@ func TestBound(t *testing.T) {
 	}
 }
 
-// TestCountsJSON: counts survive their text.
+// TestCountsJSON checks that counts are equal after a round trip through JSON.
 func TestCountsJSON(t *testing.T) {
 	want := cuda.Counts{Kernel: "k", Launches: 1, Instructions: cuda.Instructions{cuda.Float: 2, cuda.Move: 3}, Fetched: 4, Global: cuda.Traffic{Parts: 5}}
 	text, err := json.Marshal(want)

@@ -11,7 +11,7 @@ import (
 	"pesti/gguf/quant"
 )
 
-// value returns element e of a block whose parts are given, by the words of Layout's comment.
+// value returns element e of a block with the given parts. It is written from the comment of Layout.
 func value(l *Layout, parts [][]byte, e int) float32 {
 	b := e / 32 // of 32 elements
 	nibble := func() int32 {
@@ -58,7 +58,7 @@ func value(l *Layout, parts [][]byte, e int) float32 {
 	return float32(math.NaN())
 }
 
-// randomWeight returns n rows of k elements as in a file, with scales that are ordinary numbers, most of them.
+// randomWeight returns n rows of k elements in the layout of a file. Most scales are ordinary numbers.
 func randomWeight(rng *rand.Rand, info *quant.Info, n, k int) []byte {
 	w := make([]byte, n*k/info.BlockLen*info.BlockBytes)
 	for i := range w {
@@ -140,7 +140,7 @@ func TestPackRefuses(t *testing.T) {
 	}
 }
 
-// TestLayouts checks that sections need no room between them: each begins where its widest loads may.
+// TestLayouts checks that sections need no padding between them: each begins at the alignment of its widest load.
 func TestLayouts(t *testing.T) {
 	for i, l := range Layouts() {
 		if l.Code != uint32(i) {

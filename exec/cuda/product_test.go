@@ -38,8 +38,8 @@ func asQ8x2(x []float32, k int) []float32 {
 	return y
 }
 
-// TestProducts checks gemv of each type against sums in float64, for numbers of columns that fill kernels and
-// that do not, with and without bias, residual and scales of rows.
+// TestProducts checks gemv of each type against sums in float64, with and without bias, residual and scales of rows.
+// Some numbers of columns are those that a kernel computes at a time, others are not.
 func TestProducts(t *testing.T) {
 	for _, exact := range []bool{false, true} {
 		b := newBench(t, "sm_75")
@@ -59,7 +59,7 @@ func TestProducts(t *testing.T) {
 	}
 }
 
-// TestTiles does the same for gemm, on either side of its tiles and of the steps that it takes along k.
+// TestTiles does the same for gemm, with sizes just below and just above whole tiles and whole steps along k.
 func TestTiles(t *testing.T) {
 	for _, isa := range []string{"sm_75", "sm_80"} {
 		b := newBench(t, isa)
@@ -98,7 +98,7 @@ func testProduct(b *bench, rng *rand.Rand, kind string, n, k, m int, exact, extr
 	})
 }
 
-// A productCase is a product of one weight, with or without all that may be added to it.
+// A productCase is a product of one weight, with optional bias, residual and row scales.
 type productCase struct {
 	b                 *bench
 	exact             bool
@@ -245,7 +245,7 @@ func TestGated(t *testing.T) {
 	}
 }
 
-// TestNaN checks that a NaN stays in its column, and that zeros and huge values work.
+// TestNaN checks that a NaN affects only its column, and that zeros and huge values give correct results.
 func TestNaN(t *testing.T) {
 	b := newBench(t, "sm_75")
 	rng := rand.New(rand.NewPCG(8, 0))

@@ -12,7 +12,7 @@ import (
 	"pesti/ops/ref"
 )
 
-// TestEmbed checks that rows of each type come out with the bits of the file's values, times a scale.
+// TestEmbed checks that rows of each type have the bits of the file's values times a scale.
 func TestEmbed(t *testing.T) {
 	b := newBench(t, "sm_75")
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -52,7 +52,7 @@ func TestEmbedTaken(t *testing.T) {
 	}
 }
 
-// TestEmbedPart checks that tokens before and behind the rows of a table give zeros.
+// TestEmbedPart checks that tokens before the first row and after the last row of a part give zeros.
 func TestEmbedPart(t *testing.T) {
 	b := newBench(t, "sm_75")
 	for _, first := range []uint32{0, 5} {
@@ -68,7 +68,7 @@ func TestEmbedPart(t *testing.T) {
 	}
 }
 
-// q8x2 gathers the rows of a q8x2 matrix of the device as the CPU has them.
+// q8x2 converts a q8x2 matrix of the device to the row format of the CPU.
 func q8x2(data []byte, m, n int) []byte {
 	var rows []byte
 	for r := range m {
@@ -89,7 +89,7 @@ func TestNorm(t *testing.T) {
 		const m = 5
 		rng := rand.New(rand.NewPCG(2, uint64(i)))
 		x, w, add := randoms(rng, m*n), randoms(rng, n), randoms(rng, m*n)
-		for j := range n { // zeros, what is too small to be rounded, and what is large
+		for j := range n { // zeros, values too small to be quantized, and large values
 			x[n+j], x[2*n+j], x[3*n+j] = 0, 1e-38*x[2*n+j], 1e15*x[3*n+j]
 		}
 		p := cuda.Norm{X: b.put(x), W: b.put(w), Y: b.alloc(4 * m * n), N: uint32(n), M: m, Eps: 1e-6}

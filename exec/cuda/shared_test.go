@@ -7,8 +7,8 @@ import (
 	"pesti/exec/cuda/kernels"
 )
 
-// TestSharedMemory asks devices for kernels with as much as may be: the static
-// shared memory of a kernel fits too. Calls that fit leave that much.
+// TestSharedMemory loads kernels with the largest dynamic shared memory that Calls use, and checks that it fits in a
+// block together with their static shared memory.
 func TestSharedMemory(t *testing.T) {
 	for _, set := range kernels.Sets() {
 		t.Run(set.ISA, func(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"pesti/exec/plan"
 )
 
-// TestTop checks the greatest elements against sorting: of one part and of several, with equal ones, and with
-// some that are not finite.
+// TestTop compares the greatest elements with a sort, for rows of one part and of several, with equal elements and with
+// elements that are not finite.
 func TestTop(t *testing.T) {
 	b := newBench(t, "sm_75")
 	rng := rand.New(rand.NewPCG(4, 4))
@@ -25,16 +25,16 @@ func TestTop(t *testing.T) {
 		for i := range x {
 			x[i] = float32(rng.IntN(c.n/2 + 1))
 		}
-		if c.n > 4 { // of the second row
+		if c.n > 4 { // in the second row
 			x[c.n+1], x[c.n+2], x[c.n+3], x[2*c.n-1] = inf, nan, -inf, nan
 		}
-		for i := range c.n { // of the last one
+		for i := range c.n { // in the last row
 			x[2*c.n+i] = -inf
 		}
 		parts := (c.n + part - 1) / part
 		p := cuda.Top{X: b.put(x), Ids: b.alloc(4 * m * c.k), Values: b.alloc(4 * m * c.k), Work: b.alloc(4 * m * parts * c.k),
 			Arrived: b.put(make([]int32, m)), N: uint32(c.n), M: m, K: uint32(c.k)}
-		for range 2 { // counters must be as they were
+		for range 2 { // the first launch must leave the counters at 0
 			b.launch(p.Call())
 			ids, values := get[int32](b, p.Ids, m*c.k), get[float32](b, p.Values, m*c.k)
 			for r := range m {

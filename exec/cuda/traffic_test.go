@@ -8,8 +8,8 @@ import (
 	"pesti/exec/cuda/virtual"
 )
 
-// TestTraffic checks that gemv reads its weights once, in whole sectors, and x once for each of its blocks: the speed
-// of decoding is that of memory.
+// TestTraffic checks that gemv reads its weights once, in whole sectors, and x once for each of its blocks, since memory
+// traffic limits the speed of decoding.
 func TestTraffic(t *testing.T) {
 	b := newBench(t, "sm_75")
 	dev, ok := b.dev.(*virtual.Device)
@@ -32,10 +32,10 @@ func TestTraffic(t *testing.T) {
 			after := counter(dev, call.Kernel)
 			size := int64(l.Size(n, k))
 			read := 32 * (after.Global.Parts - before.Global.Parts)
-			want := size + int64(call.Grid.X)*4*k + 32*n // with a sector for each result, which lanes write one by one
+			want := size + int64(call.Grid.X)*4*k + 32*n // lanes write results one by one, each in its own sector
 			t.Logf("%s exact=%v: %d bytes for %d of weights, %.1f instructions of a warp for 1024 of them", l.Type, exact, read, size,
 				float64(after.Instructions.All()-before.Instructions.All())/(n*k/1024))
-			if read > want*5/4 { // scales of few bytes are less than a sector, and asked for again
+			if read > want*5/4 { // small scales fill less than a sector, so some sectors are read again
 				t.Errorf("%s exact=%v: %d bytes in whole sectors, expected %d", l.Type, exact, read, want)
 			}
 			if fetched, need := after.Fetched-before.Fetched, size+4*k; fetched < need || fetched > need*102/100 {

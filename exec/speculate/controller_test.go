@@ -17,7 +17,7 @@ func simulate(c *draftController, tokens int, cost func(n int) float64, right fu
 	return seconds
 }
 
-// Costs of a step of n tokens: where the machine waits for memory, and where it computes.
+// Costs of a pass of n tokens on a machine that is limited by memory, and on one that is limited by arithmetic.
 func waits(n int) float64    { return 1 + float64(n)/50 }
 func computes(n int) float64 { return float64(n) }
 
@@ -33,9 +33,9 @@ func TestDraftController(t *testing.T) {
 	}{
 		{"cheap and right", waits, all, 0.2},
 		{"cheap and wrong", waits, none, 1.02},
-		{"dear and right", computes, all, 1.02},
-		{"dear and wrong", computes, none, 1.03},
-		{"dear and every other one right", computes, func(i, g int) int { return min(g, i%2) }, 1.05},
+		{"expensive and right", computes, all, 1.02},
+		{"expensive and wrong", computes, none, 1.03},
+		{"expensive and every other one right", computes, func(i, g int) int { return min(g, i%2) }, 1.05},
 		{"cheap, and right from the middle on", waits, func(i, g int) int {
 			if i < 500 {
 				return 0
@@ -59,13 +59,14 @@ func TestDraftController(t *testing.T) {
 	}
 }
 
-// TestDraftControllerFindsTheBest gives it machines on which a step of four tokens is cheap, and texts.
+// TestDraftControllerFindsTheBest checks the chosen draft length for machines with different costs, such as one on which
+// four tokens cost as much as one, and for texts with different rates of accepted draft tokens.
 func TestDraftControllerFindsTheBest(t *testing.T) {
 	fours := func(n int) float64 { return float64((n + 3) / 4 * 4) } // a step of 1 to 4 costs 4
 	for _, c := range []struct {
 		name  string
 		cost  func(int) float64
-		every int // one guess of so many is wrong
+		every int // one draft token in this many is wrong
 		least int // drafts
 		most  int
 	}{
@@ -118,10 +119,10 @@ func TestDraftControllerBegins(t *testing.T) {
 	control.record(0, 0, 1)
 	n := control.next()
 	if n == 0 {
-		t.Fatal("the second step has no guess")
+		t.Fatal("the second pass has no draft")
 	}
 	control.record(n, n, 1)
-	for range 7 { // at most until each number of drafts was measured
+	for range 7 { // at most until each draft length was measured
 		n = control.next()
 		control.record(n, n, 1)
 	}

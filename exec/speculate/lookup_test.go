@@ -22,13 +22,13 @@ func TestLookup(t *testing.T) {
 		{"a pair at the very beginning", []int32{1, 2, 1, 2}, 1, []int32{1}},
 		{"the last of two pairs", []int32{1, 2, 3, 1, 2, 4, 1, 2}, 1, []int32{4}},
 		{"the longer one before the later one", []int32{9, 1, 2, 3, 8, 1, 2, 4, 9, 1, 2}, 1, []int32{3}},
-		{"beyond the end it goes round", []int32{1, 2, 3, 1, 2}, 7, []int32{3, 1, 2, 3, 1, 2, 3}},
+		{"a match that runs into the draft repeats", []int32{1, 2, 3, 1, 2}, 7, []int32{3, 1, 2, 3, 1, 2, 3}},
 		{"one token again and again", []int32{5, 5, 5}, 4, []int32{5, 5, 5, 5}},
-		{"no guess wanted", []int32{1, 2, 3, 1, 2}, 0, nil},
-		{"of equal matches the one in a text more alike", []int32{5, 6, 7, 1, 2, 3, 8, 1, 2, 4, 5, 6, 9, 1, 2}, 1, []int32{3}},
+		{"no draft requested", []int32{1, 2, 3, 1, 2}, 0, nil},
+		{"of equal matches the one in the more similar text", []int32{5, 6, 7, 1, 2, 3, 8, 1, 2, 4, 5, 6, 9, 1, 2}, 1, []int32{3}},
 		{"a copy with another token at its end", append(numbered(20), append(numbered(15), 99)...), 3, []int32{16, 17, 18}},
 		{"a copy that is less like it", append(numbered(20), append(numbered(9)[:8], 50, 51, 52, 53, 54, 55, 56, 99)...), 3, nil},
-		{"longer than is looked at", []int32{7, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1, 2, 3, 4, 5, 6, 7, 8}, 1, []int32{9}},
+		{"a match longer than the compared length", []int32{7, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1, 2, 3, 4, 5, 6, 7, 8}, 1, []int32{9}},
 	} {
 		if got := NewLookup(c.prompt, 0).Draft(nil, c.n); !slices.Equal(got, c.want) {
 			t.Errorf("%s: after %v it guesses %v, want %v", c.name, c.prompt, got, c.want)
@@ -41,7 +41,7 @@ func TestLookup(t *testing.T) {
 		last := c.prompt[accepted:]
 		for range 2 { // the last token is in dst, and is not kept
 			if got := l.Draft(slices.Clone(last), c.n); !slices.Equal(got, slices.Concat(last, c.want)) {
-				t.Errorf("%s: told one by one it guesses %v behind %v, want %v", c.name, got, last, c.want)
+				t.Errorf("%s: with tokens accepted one by one, the draft is %v with %v in front, want %v", c.name, got, last, c.want)
 			}
 		}
 	}
@@ -56,7 +56,7 @@ func numbered(n int) []int32 {
 	return ids
 }
 
-// TestLookupTakesTheBestPlace checks Draft against all places, each by itself.
+// TestLookupTakesTheBestPlace compares Draft with a search that scores every place by itself.
 func TestLookupTakesTheBestPlace(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ids := rapid.SliceOfN(rapid.Int32Range(0, 3), 0, 60).Draw(t, "ids")

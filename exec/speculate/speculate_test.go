@@ -22,8 +22,8 @@ import (
 
 const vocab = 258
 
-// engine compiles a tiny model. Where there is a window, its ring has no more positions than the
-// widest step needs.
+// engine compiles a tiny model. If it has a window, its ring has only as many positions as the largest pass
+// needs.
 func engine(t rapid.TB, arch string, o lower.Options) *exec.Engine {
 	t.Helper()
 	c := tiny.Config{
@@ -91,9 +91,9 @@ func plainly(s *exec.Session) func(context.Context, int32) ([]float32, error) {
 	return func(ctx context.Context, id int32) ([]float32, error) { return s.Feed(ctx, []int32{id}) }
 }
 
-// A prophet guesses from the text that will come, and is wrong where it is told to be.
+// A prophet drafts the text that will be generated, with errors at chosen places.
 type prophet struct {
-	text  []int32 // that comes after the tokens accepted, those in dst too
+	text  []int32 // the text after the accepted tokens
 	wrong func() bool
 }
 
@@ -185,7 +185,7 @@ func TestCounts(t *testing.T) {
 		wrong              bool
 		proposed, accepted int
 	}{
-		{false, fed - (fed+7)/8, fed - (fed+7)/8}, // steps of 8 tokens, of which 7 are guesses
+		{false, fed - (fed+7)/8, fed - (fed+7)/8}, // passes of 8 tokens, of which 7 are draft tokens
 		{true, -1, 0},
 	} {
 		d, err := speculate.New(s, &prophet{ids, func() bool { return c.wrong }}, 7)
@@ -228,7 +228,7 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// TestOthersBetween runs steps of another sequence between a guess and the token that it was.
+// TestOthersBetween runs passes of another sequence between a draft and the tokens that it predicted.
 func TestOthersBetween(t *testing.T) {
 	e := engine(t, "llama", lower.Options{Sequences: 2})
 	defer e.Close()
@@ -255,7 +255,7 @@ func TestOthersBetween(t *testing.T) {
 		t.Errorf("tokens %v, want %v", got, ids)
 	}
 	if d.Accepted() == 0 {
-		t.Error("no guess was accepted")
+		t.Error("no draft token was accepted")
 	}
 }
 

@@ -174,7 +174,7 @@ func TestLaunch(t *testing.T) {
 	m := must(d.Load([]byte(ptx)))(t)
 	must(m.Function("fill", 0))(t)
 	f := must(m.Function("fill", 60000))(t)
-	must(m.Function("fill", 50000))(t) // fewer than it was told before
+	must(m.Function("fill", 50000))(t) // less shared memory than in the call before
 	calls := s.calls(t)
 	module, kernel := strings.Fields(calls[1])[1], strings.Fields(calls[2])[1]
 	if want := []string{fmt.Sprint("cuModuleLoadDataEx ", len(ptx)), "cuModuleGetFunction " + module + " fill", "cuFuncSetAttribute " + kernel + " 8=60000"}; !slices.Equal(calls, want) {
@@ -231,8 +231,8 @@ func TestGraph(t *testing.T) {
 		t.Error("a capture ends that did not begin")
 	}
 	check(t, stream.Capture())
-	must(stream.EndCapture())(t) // left to Close
-	must(d.AllocHost(8))(t)      // too
+	must(stream.EndCapture())(t) // Close destroys it
+	must(d.AllocHost(8))(t)      // Close frees it
 	s.calls(t)
 	check(t, d.Close())
 	closing := s.calls(t)
@@ -304,10 +304,10 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%s: ErrOutOfMemory is %t", what, errors.Is(err, cuda.ErrOutOfMemory))
 		}
 	}
-	must(m.Function("fill", 0))(t) // an error before is none now
+	must(m.Function("fill", 0))(t) // succeeds after an earlier error
 }
 
-// A kernel that traps fails all later calls, and Close frees all the same.
+// After a kernel has trapped, all later calls fail, but Close still frees everything.
 func TestTrap(t *testing.T) {
 	d := open(t)
 	stream := must(d.NewStream())(t)
@@ -322,7 +322,7 @@ func TestTrap(t *testing.T) {
 		t.Errorf("allocating: %v", err)
 	}
 	s.calls(t)
-	d.Close() // which may report the trap again
+	d.Close() // may report the trap again
 	if calls := s.calls(t); len(calls) < 2 || calls[0] != "cuMemFreeHost" || calls[1] != "cuCtxDestroy_v2" {
 		t.Errorf("closing calls %q", calls)
 	}

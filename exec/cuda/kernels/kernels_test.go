@@ -43,8 +43,8 @@ func TestFor(t *testing.T) {
 	}
 }
 
-// TestModules checks that each kernel is found in the latest module that may be used, and that modules are for the
-// target that their names say.
+// TestModules checks that each kernel is found in the latest module that the set allows, and that the target of each
+// module is the one in its name.
 func TestModules(t *testing.T) {
 	names, err := files.ReadDir(".")
 	if err != nil {
@@ -80,7 +80,7 @@ func TestModules(t *testing.T) {
 	}
 }
 
-// TestTable checks that the table of registers has a row for each kernel, and for no other.
+// TestTable checks that the table of registers has exactly one row for each kernel.
 func TestTable(t *testing.T) {
 	table, err := os.ReadFile("kernels.md")
 	if err != nil {

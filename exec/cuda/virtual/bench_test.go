@@ -44,7 +44,7 @@ func BenchmarkKernels(b *testing.B) {
 	}
 }
 
-// measure launches a call again and again.
+// measure launches a call repeatedly.
 func (be *bench) measure(b *testing.B, call cuda.Call) {
 	set, err := kernels.For(be.driver.Version(), 8, 9)
 	be.check(err)
@@ -95,7 +95,7 @@ func BenchmarkInstructions(b *testing.B) {
 	}
 }
 
-// BenchmarkLoad loads a module as every start of a program on the virtual device does.
+// BenchmarkLoad measures loading a module, which every program on the virtual device does at its start.
 func BenchmarkLoad(b *testing.B) {
 	set, err := kernels.For(12090, 8, 9)
 	if err != nil {

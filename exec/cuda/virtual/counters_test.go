@@ -69,9 +69,9 @@ func TestCountersOfKinds(t *testing.T) {
 	}
 	written := func(t cuda.Traffic) cuda.Traffic { t.Read, t.Written = 0, t.Read; return t }
 	const (
-		whole = "mov.u32 %r9, 16; "            // bytes from lane to lane
-		apart = "mov.u32 %r9, 32; "            // half of each sector
-		pairs = "and.b32 %t, %t, 30; " + whole // lanes two by two at the same
+		whole = "mov.u32 %r9, 16; "            // distance of lanes in bytes
+		apart = "mov.u32 %r9, 32; "            // lanes read half of each sector
+		pairs = "and.b32 %t, %t, 30; " + whole // two lanes share an address
 		half  = "setp.ge.u32 %p1, %t, 16; @%p1 ret; " + whole
 		back  = "xor.b32 %t, %t, 31; " + whole
 		fifth = "mul.lo.u32 %t, %t, 5; and.b32 %t, %t, 31; " + whole
@@ -116,11 +116,11 @@ func TestCountersOfKinds(t *testing.T) {
 	}
 }
 
-// TestPasses: two lanes that want one word share it, and of lanes that are not at work nothing counts.
+// TestPasses checks that two lanes which access the same word take one pass, and that inactive lanes do not count.
 func TestPasses(t *testing.T) {
 	var at longs
 	for i := range at {
-		at[i] = uint64(i / 2 * 128) // pairs at the same word, and all words in one bank
+		at[i] = uint64(i / 2 * 128) // pairs of lanes access the same word, and all words are in one bank
 	}
 	if taken, least := passes(&at, 0xffffffff, 32, 4); taken != 16 || least != 1 {
 		t.Errorf("16 words of a bank take %d passes, at least %d", taken, least)

@@ -157,7 +157,7 @@ func TestLaunchLimits(t *testing.T) {
 		fails(t, b.stream.Launch(l), test.want)
 	}
 	l := good
-	l.Shared = 45056 // with 4096 of its own 48 KiB, for which no function has to be asked
+	l.Shared = 45056 // 48 KiB with the kernel's 4096 static bytes, which needs no opt-in
 	b.check(b.stream.Launch(l))
 	b.check(b.stream.Wait())
 
@@ -231,7 +231,7 @@ func TestStreamIsLate(t *testing.T) {
 	b.check(err)
 	b.check(b.stream.Record(e))
 	b.check(b.stream.Fill(a, 9, 4))
-	// The second stream copies after the first has come to e, and before its fill.
+	// The second stream copies after the first has reached event e, and before its fill.
 	b.check(second.Await(e))
 	c, err := b.device.Alloc(4)
 	b.check(err)
@@ -321,7 +321,7 @@ func TestGraphTouchesOnlyWhatItNames(t *testing.T) {
 	a := b.upload(binary.LittleEndian.AppendUint64(nil, uint64(hidden)))
 	l := cuda.Launch{Function: f, Grid: dim(1), Block: dim(1), Params: params(a, o, 0, 0)}
 	b.check(b.stream.Launch(l))
-	b.check(b.stream.Wait()) // alone it may
+	b.check(b.stream.Wait()) // outside of a graph, the kernel may follow the pointer
 	b.check(b.stream.Capture())
 	b.check(b.stream.Launch(l))
 	g, err := b.stream.EndCapture()

@@ -15,7 +15,7 @@ import (
 func TestFaults(t *testing.T) {
 	for _, test := range []struct {
 		name, body, want string
-		threads          int // 64 where it is 0
+		threads          int // 0 means 64
 	}{
 		{"behind the end", "add.u64 %rd1, %a, 256; st.global.u32 [%rd1], 7; ret;", "thread (0,0,0), PTX line 20: st.global.u32: writes 4 bytes at byte 256 of memory of 256 bytes", 0},
 		{"far behind the end", "add.u64 %rd1, %a, 4096; ld.global.u32 %r1, [%rd1]; ret;", "3840 bytes behind the end of memory of 256 bytes", 0},
@@ -35,7 +35,7 @@ func TestFaults(t *testing.T) {
 		{"shared written in part", "setp.eq.u32 %p1, %t, 0; @!%p1 bra E; st.shared.u8 [sm+1], 1; ld.shared.u16 %r1, [sm]; E: ret;", "reads 2 bytes at byte 0 of shared memory: which was never written", 0},
 		{"race: write, read", "setp.eq.u32 %p1, %t, 0; @%p1 st.shared.u32 [sm], 5; ld.shared.u32 %r1, [sm]; ret;", "thread (1,0,0), PTX line 20: ld.shared.u32: reads 4 bytes at byte 0 of shared memory: race: thread 0 of the block wrote it, with no barrier between", 0},
 		{"race: write, read in another warp", "setp.eq.u32 %p1, %t, 0; @!%p1 bra A; st.shared.u32 [sm], 5; A: setp.ne.u32 %p1, %t, 40; @%p1 bra E; ld.shared.u32 %r1, [sm]; E: ret;", "thread (40,0,0), PTX line 20: ld.shared.u32: reads 4 bytes at byte 0 of shared memory: race: thread 0", 0},
-		// The reading warp runs first here, and it is a race all the same.
+		// The reading warp runs first here; this must also be reported as a race.
 		{"race: read, write in another warp", "mul.wide.u32 %rd1, %t, 4; mov.u64 %rd2, sm; add.u64 %rd2, %rd2, %rd1; st.shared.u32 [%rd2], %t; bar.sync 0; setp.eq.u32 %p1, %t, 3; @!%p1 bra A; ld.shared.u32 %r1, [sm+8]; A: setp.ne.u32 %p1, %t, 40; @%p1 bra E; st.shared.u32 [sm+8], 9; E: ret;", "thread (40,0,0), PTX line 20: st.shared.u32: writes 4 bytes at byte 8 of shared memory: race: thread 3 of the block read it", 0},
 		{"race: two writes", "st.shared.u32 [sm], %t; ret;", "thread (1,0,0), PTX line 20: st.shared.u32: writes 4 bytes at byte 0 of shared memory: race: thread 0 of the block wrote it", 0},
 		{"race: bytes", "and.b32 %r1, %t, 31; cvt.u64.u32 %rd1, %r1; mov.u64 %rd2, sm; add.u64 %rd2, %rd2, %rd1; st.shared.u8 [%rd2], %t; ret;", "thread (32,0,0), PTX line 20: st.shared.u8: writes 1 bytes at byte 0 of shared memory: race: thread 0 of the block wrote it", 0},
@@ -72,7 +72,7 @@ func TestFaults(t *testing.T) {
 			b.check(b.stream.Upload(a, make([]byte, 128)))
 			gone := b.upload(make([]byte, 64))
 			b.check(b.device.Free(gone))
-			// "; " breaks no lines: all of the body is in line 20.
+			// The body has no line breaks, so all of it is in line 20.
 			f := b.kernel(entry(test.body), "k", 0)
 			threads := test.threads
 			if threads == 0 {
@@ -87,7 +87,7 @@ func TestFaults(t *testing.T) {
 			if !strings.Contains(text, test.want) || !strings.HasPrefix(text, "virtual device: kernel k, block (0,0,0), thread (") || strings.Contains(text, "\n") {
 				t.Errorf("got  %s\nwant %s", text, test.want)
 			}
-			// All that comes after fails with the same error, but for Close.
+			// All later calls except Close fail with the same error.
 			if _, again := b.device.Alloc(1); again != err {
 				t.Errorf("Alloc after a fault: %v", again)
 			}
@@ -145,10 +145,10 @@ func TestUninitializedAcrossBlocks(t *testing.T) {
 // next block on the same worker.
 func TestAcrossBlocks(t *testing.T) {
 	for name, body := range map[string]string{
-		// The first block writes 16 bytes, the second 4 of them, looks at these, and then at others.
+		// The first block writes 16 bytes. The second block writes 4 of them, reads these, and then reads others.
 		"part of 16 bytes": `mov.u32 %r1, %ctaid.x; setp.ne.u32 %p1, %r1, 0; @%p1 bra A; st.shared.v4.u32 [sm], {1,1,1,1}; bra.uni B; A: st.shared.u32 [sm], 1;
 			B: bar.sync 0; ld.shared.u32 %r2, [sm]; @!%p1 ret; ld.shared.u32 %r2, [sm+4]; ret;`,
-		// The first block leaves a copy behind that it has not waited for.
+		// The first block ends without waiting for its asynchronous copy.
 		"copy": `mov.u32 %r1, %ctaid.x; setp.ne.u32 %p1, %r1, 0; mov.u32 %r2, sm; @%p1 bra A;
 			cp.async.ca.shared.global [%r2], [%a], 4; cp.async.commit_group; ret;
 			A: cp.async.wait_group 0; ld.shared.u32 %r2, [sm]; ret;`,
@@ -161,7 +161,7 @@ func TestAcrossBlocks(t *testing.T) {
 	}
 }
 
-// TestFirstFault: the fault of the first block is told, whichever worker is first.
+// TestFirstFault checks that the fault of the first block is reported, whichever worker runs first.
 func TestFirstFault(t *testing.T) {
 	for range 20 {
 		b := newBench(t, Config{Workers: 4})
@@ -173,7 +173,7 @@ func TestFirstFault(t *testing.T) {
 	}
 }
 
-// TestCancel cancels kernels, whatever they are doing, and all later ones until CancelOn(nil).
+// TestCancel cancels kernels at different instructions, and checks that all later ones are canceled until CancelOn(nil).
 func TestCancel(t *testing.T) {
 	for name, c := range map[string]struct {
 		body   string

@@ -37,7 +37,7 @@ func (b *bench) check(err error) {
 	}
 }
 
-// upload returns new memory that holds data.
+// upload copies data to new memory.
 func (b *bench) upload(data []byte) cuda.Ptr {
 	b.t.Helper()
 	p, err := b.device.Alloc(int64(len(data)))

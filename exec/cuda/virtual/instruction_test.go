@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// numbers are operands that matter to integers and floats alike, and some at random.
+// numbers are boundary values of integers and floats, and some random operands.
 func numbers(rng *rand.Rand, n int) []uint32 {
 	list := []uint32{
 		0, 1, 2, 31, 32, 33, 127, 128, 255, 256, 32767, 32768, 65535, 65536, 1<<31 - 1, 1 << 31, 1<<31 + 1, 1<<32 - 1, 1<<32 - 2,
@@ -29,8 +29,7 @@ func numbers(rng *rand.Rand, n int) []uint32 {
 }
 
 // compute runs an instruction on %r1, %r2, %r3 (as floats %f1, %f2, %f3) of each thread; its result is %r4, or
-// %f4, or the 64 bits %rd4. Lanes differ in whether they are active: inactive lanes keep the
-// %r4 = 77 that they had.
+// %f4, or the 64 bits of %rd4. Some lanes are inactive; they must keep their old value %r4 = 77.
 func compute(t *testing.T, body string, a, b, c []uint32, rest string) []uint64 {
 	t.Helper()
 	be := newBench(t, Config{})
@@ -103,7 +102,7 @@ func exactly(a, b, c float32, mode big.RoundingMode) float32 {
 	if s.Sign() == 0 {
 		return float32(float64(a)*float64(b) + float64(c))
 	}
-	// A float32 below the normal ones has fewer bits.
+	// A subnormal float32 has fewer bits.
 	prec := uint(24)
 	if e := s.MantExp(nil); e < -125 {
 		bits := 24 - (-125 - e)
@@ -186,7 +185,7 @@ func TestInstructions(t *testing.T) {
 			}
 			return uint64(v)
 		},
-		"bfe.s32 %r4, %r1, %r2, %r3;": func(a, b, c uint32) uint64 { // as the manual has it
+		"bfe.s32 %r4, %r1, %r2, %r3;": func(a, b, c uint32) uint64 { // the algorithm of the manual
 			pos, n := b&255, c&255
 			sign := a >> min(pos+n-1, 31) & 1
 			if n == 0 {
@@ -208,7 +207,7 @@ func TestInstructions(t *testing.T) {
 		"lop3.b32 %r4, %r1, %r2, %r3, 0xca;": func(a, b, c uint32) uint64 { return uint64(a&b | ^a&c) },
 		"lop3.b32 %r4, %r1, %r2, %r3, 0x1e;": func(a, b, c uint32) uint64 { return uint64(a ^ (b | c)) },
 		"prmt.b32 %r4, %r1, %r2, 0x5410;":    func(a, b, c uint32) uint64 { return uint64(a&0xffff | b<<16) },
-		"prmt.b32 %r4, %r1, %r2, 0xb3f7;": func(a, b, c uint32) uint64 { // b 3: sign of byte 3; f: of byte 7
+		"prmt.b32 %r4, %r1, %r2, 0xb3f7;": func(a, b, c uint32) uint64 { // selector b takes the sign of byte 3, f that of byte 7
 			sign := func(x uint32) uint32 { return uint32(int32(x)>>31) & 0xff }
 			return uint64(b>>24 | sign(b)<<8 | a>>24<<16 | sign(a)<<24)
 		},
@@ -372,12 +371,12 @@ func TestInstructions(t *testing.T) {
 		rng := rand.New(rand.NewPCG(7, uint64(len(body))))
 		const n = 150
 		a, b, c := numbers(rng, n), numbers(rng, n), numbers(rng, n)
-		if strings.HasPrefix(body, "fma.r") { // close to the middle between two float32
+		if strings.HasPrefix(body, "fma.r") { // cases close to the midpoint of two float32
 			for i := range a[:64] {
 				a[i], b[i] = 0x3f800000|rng.Uint32()>>9, 0x3f800000|1<<rng.IntN(12)
 				c[i] = 0x33800000 | uint32(rng.IntN(2))<<31 | rng.Uint32()>>20
 			}
-			// 1 + 2^-23 + 2^-24·(1 − 2^-46): in float64 the middle itself, and the same among small numbers.
+			// 1 + 2^-23 + 2^-24·(1 − 2^-46), which float64 rounds to the midpoint of two float32, and a subnormal case.
 			for i := 64; i < 80; i += 2 {
 				a[i], b[i], c[i] = 0x3f800001, 0x337ffffe, 0x3f800001|uint32(i)<<3
 				a[i+1], b[i+1], c[i+1] = 0x1a000001, 0x19fffffe, 0x007fff01|uint32(i)
@@ -397,8 +396,8 @@ func TestInstructions(t *testing.T) {
 	}
 }
 
-// TestHalf checks conversions and arithmetic on float16 and bfloat16 against rounding by search: the nearest of
-// all 65536 numbers, of two as near the even one.
+// TestHalf checks conversions and arithmetic on float16 and bfloat16. The expected result is found by a search for the
+// nearest of all 65536 numbers, ties to even.
 func TestHalf(t *testing.T) {
 	formats := map[string]func(h uint32) float64{
 		"f16": func(h uint32) float64 {
@@ -419,7 +418,7 @@ func TestHalf(t *testing.T) {
 		round := func(x float64) uint32 {
 			sign := uint32(math.Float64bits(x) >> 63 << 15)
 			x = math.Abs(x)
-			low, high := uint32(0), uint32(0x7c00) // of finite ones, and infinity as the next
+			low, high := uint32(0), uint32(0x7c00) // the range of finite numbers, and infinity as the next one
 			next := 65536.0
 			if kind == "bf16" {
 				high, next = 0x7f80, math.Exp2(128)
@@ -476,7 +475,8 @@ func TestHalf(t *testing.T) {
 			}
 			return math.Max(x, y)
 		})
-		// Products of halves are exact in float64, and sums too, but where they are too far apart to matter.
+		// Products of float16 numbers are exact in float64. So are sums, unless the operands are so far apart that the
+		// error does not change the result.
 		check(is("fma.rn.KIND %rs4, %rs1, %rs2, %rs3;"), func(a, b, c uint32) float64 {
 			return sumOddBig(decode(a&0xffff)*decode(b&0xffff), decode(c&0xffff))
 		})
@@ -495,7 +495,7 @@ func TestHalf(t *testing.T) {
 	}
 }
 
-// sumOddBig is a+b rounded to odd with 60 bits, by way of big numbers.
+// sumOddBig returns a+b rounded to odd with 60 bits, computed with big numbers.
 func sumOddBig(a, b float64) float64 {
 	if s := a + b; s != s || math.IsInf(s, 0) || s == 0 {
 		return s

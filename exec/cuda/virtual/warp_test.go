@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// each runs a body on 64 threads, or fewer, and returns the %r4 of each.
+// each runs a body on up to 64 threads and returns %r4 of each.
 func each(t *testing.T, threads int, body string) []uint32 {
 	t.Helper()
 	b := newBench(t, Config{})
@@ -29,7 +29,7 @@ func TestWarps(t *testing.T) {
 		want func(i int) int // of thread i of 64
 	}{
 		{"shfl.sync.bfly.b32 %r4, %t, 5, 31, -1;", func(i int) int { return i ^ 5 }},
-		{"shfl.sync.bfly.b32 %r4|%p1, %t, 16, 0x1007, -1; @!%p1 add.u32 %r4, %r4, 100;", func(i int) int { // segments of 16, within 8 lanes
+		{"shfl.sync.bfly.b32 %r4|%p1, %t, 16, 0x1007, -1; @!%p1 add.u32 %r4, %r4, 100;", func(i int) int { // segments of 16 lanes, bounded to 8
 			if j := i%32 ^ 16; j <= i%32&16|7 {
 				return i ^ 16
 			}
@@ -48,7 +48,7 @@ func TestWarps(t *testing.T) {
 			return i + 3
 		}},
 		{"and.b32 %r5, %t, 3; shfl.sync.idx.b32 %r4, %t, %r5, 31, -1;", func(i int) int { return i&^31 + i&3 }},
-		{"shfl.sync.idx.b32 %r4, %t, 2, 0x1c1f, -1;", func(i int) int { return i&^3 + 2 }}, // of each four
+		{"shfl.sync.idx.b32 %r4, %t, 2, 0x1c1f, -1;", func(i int) int { return i&^3 + 2 }}, // lane 2 of each four
 		{"setp.lt.u32 %p1, %t, 40; vote.sync.ballot.b32 %r4, %p1, -1;", func(i int) int {
 			if i < 32 {
 				return -1
@@ -74,7 +74,7 @@ func TestWarps(t *testing.T) {
 		{"redux.sync.max.s32 %r4, %t, -1;", func(i int) int { return i | 31 }},
 		{"mov.u32 %r5, %laneid; mov.u32 %r6, %warpid; mov.u32 %r7, %ntid.x; mad.lo.u32 %r4, %r6, %r7, %r5;", func(i int) int { return i%32 + i/32*64 }},
 		{"mov.u32 %r4, %lanemask_lt;", func(i int) int { return 1<<(i%32) - 1 }},
-		// A loop of as many turns as the thread's number, with a way out in the middle.
+		// A loop whose number of iterations is the thread's number, with an exit in the middle.
 		{`L: setp.ge.u32 %p1, %r4, %t; @%p1 bra E; add.u32 %r4, %r4, 1; setp.eq.u32 %p2, %r4, 50; @%p2 bra F; bra.uni L;
 			F: add.u32 %r4, %r4, 1000; E: shfl.sync.bfly.b32 %r5, %r4, 1, 31, -1;`, func(i int) int {
 			if i >= 50 {
@@ -82,11 +82,11 @@ func TestWarps(t *testing.T) {
 			}
 			return i
 		}},
-		// A switch, whose ways meet again before the shuffle.
+		// A switch whose paths reconverge before the shuffle.
 		{`T: .branchtargets A, B, C, B; and.b32 %r5, %t, 3; brx.idx %r5, T;
 			A: add.u32 %r4, %r4, 1; bra.uni E; B: add.u32 %r4, %r4, 10; bra.uni E; C: add.u32 %r4, %r4, 100;
 			E: shfl.sync.bfly.b32 %r4, %r4, 1, 31, -1;`, func(i int) int { return []int{10, 1, 10, 100}[i&3] }},
-		// Ways within ways.
+		// Nested divergence.
 		{`and.b32 %r5, %t, 1; setp.eq.u32 %p1, %r5, 1; and.b32 %r5, %t, 2; setp.eq.u32 %p2, %r5, 2;
 			@%p1 bra A; @%p2 bra B; add.u32 %r4, %r4, 1; bra.uni C; B: add.u32 %r4, %r4, 2; C: add.u32 %r4, %r4, 4; bra.uni D;
 			A: @%p2 bra E; add.u32 %r4, %r4, 8; bra.uni F; E: add.u32 %r4, %r4, 16; F: add.u32 %r4, %r4, 32; D: bar.sync 0;`,
@@ -98,7 +98,7 @@ func TestWarps(t *testing.T) {
 				}
 				return 0
 			}},
-		// What is read before it is written is zero, and what was in the register is not that of another lane.
+		// A register that a lane reads before it is written is zero, and not the value of another lane.
 		{"setp.lt.u32 %p1, %t, 10; @%p1 mov.u32 %r30, 5; add.u32 %r4, %r30, 1;", func(i int) int {
 			if i < 10 {
 				return 6
@@ -153,7 +153,7 @@ func TestLastBlock(t *testing.T) {
 	p := binary.LittleEndian.AppendUint64(nil, uint64(count))
 	p = binary.LittleEndian.AppendUint64(p, uint64(parts))
 	p = binary.LittleEndian.AppendUint64(p, uint64(out))
-	for range 2 { // the counter is zero again
+	for range 2 { // the first launch sets the counter back to zero
 		b.check(b.run(f, blocks, threads, 0, p))
 		for i, got := range toFloats(b.download(out, 4*threads)) {
 			var want float32
@@ -167,8 +167,8 @@ func TestLastBlock(t *testing.T) {
 	}
 }
 
-// TestMatrices checks mma, of each shape and type, against sums in Go. Matrices are loaded element by element
-// as the PTX manual places them, which the interpreter's tables say in another way.
+// TestMatrices checks mma of each shape and type against sums in Go. It places matrix elements by the formulas of the PTX
+// manual, independently of the interpreter's tables.
 func TestMatrices(t *testing.T) {
 	halfBits := func(x float64) uint32 { return half.encode(x, nearest, false) }
 	for _, test := range []struct {
@@ -283,7 +283,7 @@ func TestMatrices(t *testing.T) {
 	}
 }
 
-// TestLoadMatrices: four matrices of 8×8 numbers, each row 16 bytes, whose addresses the lanes hold.
+// TestLoadMatrices loads four matrices of 8×8 numbers. Each lane has the address of one row of 16 bytes.
 func TestLoadMatrices(t *testing.T) {
 	fill := `mul.wide.u32 %rd2, %t, 16; mov.u64 %rd3, sm; add.u64 %rd3, %rd3, %rd2; mov.u32 %r5, 0;
 		L: mul.lo.u32 %r6, %t, 8; add.u32 %r6, %r6, %r5; cvt.u16.u32 %rs1, %r6; mul.wide.u32 %rd4, %r5, 2; add.u64 %rd4, %rd3, %rd4;
@@ -312,7 +312,8 @@ func TestLoadMatrices(t *testing.T) {
 	}
 }
 
-// TestCopies: cp.async with fewer bytes than it fills leaves zeros, and groups are waited for in order.
+// TestCopies checks that cp.async of fewer bytes than its size fills the rest with zeros, and that groups complete in
+// order.
 func TestCopies(t *testing.T) {
 	b := newBench(t, Config{})
 	a, out := b.upload(words(1, 2, 3, 4, 5, 6, 7, 8)), b.upload(make([]byte, 8*32))
@@ -328,7 +329,7 @@ func TestCopies(t *testing.T) {
 	}
 }
 
-// TestFP8 checks E4M3 against its definition: 448 is the largest, there is no infinity.
+// TestFP8 checks E4M3 against its definition: the largest number is 448, and there is no infinity.
 func TestFP8(t *testing.T) {
 	value := func(b uint32) float64 {
 		sign, e, m := 1-2*float64(b>>7), int(b>>3&15), float64(b&7)
@@ -379,7 +380,7 @@ func TestFP8(t *testing.T) {
 	}
 }
 
-// TestShipped loads every module that is shipped.
+// TestShipped loads every embedded module.
 func TestShipped(t *testing.T) {
 	files, err := filepath.Glob("../kernels/*.ptx")
 	if err != nil || len(files) == 0 {
@@ -395,7 +396,7 @@ func TestShipped(t *testing.T) {
 	}
 }
 
-// TestDeterministic: results do not depend on how many blocks run at a time.
+// TestDeterministic checks that results do not depend on the number of blocks that run concurrently.
 func TestDeterministic(t *testing.T) {
 	var first []byte
 	for _, workers := range []int{1, 2, 7} {

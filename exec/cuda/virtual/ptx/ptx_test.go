@@ -54,7 +54,7 @@ END:
 		t.Errorf("variables %+v", m.Variables)
 	}
 	k := m.Kernels[0]
-	// own is at 0, outside at 20, and what is dynamic begins at a multiple of 32.
+	// own is at 0 and outside at 20. Dynamic shared memory begins at a multiple of 32.
 	if k.ParamBytes != 32 || k.SharedBytes != 32 || k.SharedAlign != 32 || k.LocalBytes != 9 || k.MaxThreads != 256 {
 		t.Errorf("kernel %+v", k)
 	}
@@ -86,7 +86,7 @@ END:
 	}
 }
 
-// tableInItself has a table of places with its own name among them.
+// tableInItself has a branch table that lists its own name.
 const tableInItself = head + ".entry k() {\n.reg .b32 %r<3>;\nbrx.idx %r1, T; T: .branchtargets T; ret;}"
 
 func TestErrors(t *testing.T) {
@@ -125,7 +125,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// FuzzParse: no text makes the parser panic, or give a label that is nowhere.
+// FuzzParse checks that no text makes the parser panic or return a label without a position.
 func FuzzParse(f *testing.F) {
 	f.Add(head + ".entry k(.param .b64 p) { .reg .b32 %r<3>; A: mov.u32 %r1, %tid.x; @!%p bra A; {ret;} }")
 	f.Add(head + ".global .f32 a[2] = {0f00000000, 1.5};\n.extern .shared .b8 s[];")
