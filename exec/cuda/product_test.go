@@ -39,7 +39,7 @@ func asQ8x2(x []float32, k int) []float32 {
 }
 
 // TestProducts checks gemv of each type against sums in float64, with and without bias, residual and scales of rows.
-// Some numbers of columns are those that a kernel computes at a time, others are not.
+// The numbers of columns include ones that no kernel computes in a single pass.
 func TestProducts(t *testing.T) {
 	for _, exact := range []bool{false, true} {
 		b := newBench(t, "sm_75")
