@@ -11,27 +11,13 @@ import (
 
 	"pesti/exec/plan"
 	"pesti/gguf"
-	"pesti/gguf/quant"
-	"pesti/lower"
+	"pesti/gguf/convert"
 )
-
-// storedTypes are the types that convert writes, with their values of the key general.file_type: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md#general-metadata.
-var storedTypes = []struct {
-	typ      quant.Type
-	fileType uint32
-}{
-	{quant.F32, 0}, {quant.F16, 1}, {quant.BF16, 32},
-	{quant.Q4_0, 2}, {quant.Q4_1, 3}, {quant.Q5_0, 8}, {quant.Q5_1, 9}, {quant.Q8_0, 7},
-	{quant.Q4_K, 14}, {quant.Q5_K, 16}, {quant.Q6_K, 18},
-}
-
-// quantizationVersion is the value of general.quantization_version for these types.
-const quantizationVersion = 2
 
 func (a *app) convert() *cobra.Command {
 	o := convertOptions{tensors: count{0, 1}}
-	for _, s := range storedTypes {
-		o.typ.allowed = append(o.typ.allowed, strings.ToLower(s.typ.String()))
+	for _, typ := range convert.Types() {
+		o.typ.allowed = append(o.typ.allowed, strings.ToLower(typ.String()))
 	}
 	cmd := a.verb("convert MODEL [--type TYPE] -o FILE.gguf", "Store a model with weights of another type, or in several files",
 		`  pesti convert model.gguf --type f32 -o model-f32.gguf
@@ -89,21 +75,8 @@ func (o *convertOptions) split() bool { return o.size.n > 0 || o.tensors.n > 0 }
 // convertTo writes f with the options o.
 func (a *app) convertTo(ctx context.Context, f *gguf.File, o *convertOptions) error {
 	w := gguf.NewWriter()
-	for _, key := range f.Keys() {
-		if !strings.HasPrefix(key, "split.") {
-			v, _ := f.Value(key)
-			w.Set(key, v)
-		}
-	}
-	as := func(t *gguf.Tensor) (quant.Type, string) { return t.Type, "" }
-	what := fmt.Sprintf("%d tensors", len(f.Tensors()))
-	if row := slices.Index(o.typ.allowed, o.typ.word); row >= 0 {
-		w.SetUint32("general.file_type", storedTypes[row].fileType)
-		w.SetUint32("general.quantization_version", quantizationVersion)
-		as = func(t *gguf.Tensor) (quant.Type, string) { return storedAs(t, storedTypes[row].typ) }
-		what = countStored(f.Tensors(), storedTypes[row].typ)
-	}
-	if err := a.addTensors(w, f, as); err != nil {
+	what, err := a.fill(w, f, o)
+	if err != nil {
 		return err
 	}
 	paths, err := a.writeModel(ctx, w, o, f.Paths())
@@ -128,45 +101,26 @@ func (a *app) convertTo(ctx context.Context, f *gguf.File, o *convertOptions) er
 	return nil
 }
 
-// countStored returns a text with the number of matrices and the number that typ can store.
-func countStored(tensors []gguf.Tensor, typ quant.Type) string {
-	matrices, stored := 0, 0
-	for i := range tensors {
-		t := &tensors[i]
-		if len(t.Dims) < 2 || t.Type.Integer() {
-			continue
-		}
-		matrices++
-		if as, _ := storedAs(t, typ); as == typ {
-			stored++
-		}
+// fill adds the contents of f to w and returns a text that describes them. It warns of matrices that keep their
+// type, once for all layers with the same reason.
+func (a *app) fill(w *gguf.Writer, f *gguf.File, o *convertOptions) (what string, err error) {
+	row := slices.Index(o.typ.allowed, o.typ.word)
+	if row < 0 {
+		return fmt.Sprintf("%d tensors", len(f.Tensors())), convert.Copy(w, f)
 	}
-	return fmt.Sprintf("%d of %d matrices are %s now", stored, matrices, typ)
-}
-
-// addTensors adds the tensors of f to w, each with the type that as returns. It warns if as returns
-// a reason, once for all layers with the same reason.
-func (a *app) addTensors(w *gguf.Writer, f *gguf.File, as func(*gguf.Tensor) (quant.Type, string)) error {
-	var kept []lower.Note
-	tensors := f.Tensors()
-	for i := range tensors {
-		t := &tensors[i]
-		typ, why := as(t)
-		if why != "" {
-			kept = append(kept, lower.Note{Place: t.Name, Why: fmt.Sprintf("stays %s: %s", typ, why)})
-		}
-		if err := w.AddConverted(f, t, typ); err != nil {
-			return err
-		}
+	typ := convert.Types()[row]
+	r, err := convert.To(w, f, typ)
+	if err != nil {
+		return "", err
 	}
-	for _, l := range alikeNotes(kept, "") {
-		layers := ""
-		if len(l.layers) > 1 {
-			layers = fmt.Sprintf(", %d layers,", len(l.layers))
+	for i := range r.Kept {
+		k, layers := &r.Kept[i], ""
+		if len(k.Layers) > 1 {
+			layers = fmt.Sprintf(", %d layers,", len(k.Layers))
 		}
-		a.warn([]string{fmt.Sprintf("%s: tensor %s%s %s", f.Path, l.Place, layers, l.Why)})
+		a.warn([]string{fmt.Sprintf("%s: tensor %s%s stays %s: %s", f.Path, k.Elem.Tensor, layers, k.Elem.Type, k.Elem.Why)})
 	}
-	return nil
+	return fmt.Sprintf("%d of %d matrices are %s now", r.Stored, r.Matrices, typ), nil
 }
 
 // writeModel writes w to the file that o names, or to several files, and returns their paths. No
@@ -194,19 +148,4 @@ func (a *app) writeModel(ctx context.Context, w *gguf.Writer, o *convertOptions,
 		return w.WriteSplit(ctx, prefix, limit)
 	}
 	return paths, a.output(ctx, o.out, w.Write)
-}
-
-// storedAs returns the type that t gets if typ is requested, and if a weight keeps its own type,
-// why.
-func storedAs(t *gguf.Tensor, typ quant.Type) (as quant.Type, why string) {
-	block, _ := quant.Lookup(typ)
-	switch {
-	case t.Type.Integer():
-		return t.Type, ""
-	case len(t.Dims) < 2:
-		return quant.F32, ""
-	case t.Dims[0]%int64(block.BlockLen) != 0:
-		return t.Type, fmt.Sprintf("its rows of %d are no multiple of a block of %s", t.Dims[0], typ)
-	}
-	return typ, ""
 }

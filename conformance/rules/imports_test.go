@@ -27,7 +27,9 @@ var imports = map[string][]string{
 	".": {"conformance/demo", "exec", "exec/plan", "exec/sample", "exec/speculate", "frontend", "frontend/tokenizer", "gguf", "gguf/sidecar", "graph", "graph/pass", "lower"},
 
 	"gguf":                  {"gguf/quant", "gguf/mapped"},
+	"gguf/convert":          {"gguf", "gguf/layers", "gguf/quant"},
 	"gguf/dense":            {"gguf"},
+	"gguf/layers":           {},
 	"gguf/mapped":           {},
 	"gguf/numfmt":           {},
 	"gguf/safetensors":      {"gguf/mapped"},
@@ -69,7 +71,7 @@ var imports = map[string][]string{
 	"exec/cuda/kernels":     {},
 	// The command line computes nothing: it imports no kernels, devices, passes or parts of the lowering.
 	"cmd": {".", "conformance/compare", "conformance/demo", "exec", "exec/backends", "exec/bench", "exec/load", "exec/plan", "exec/profile", "exec/sample", "exec/speculate", "exec/tunefile",
-		"frontend", "frontend/tokenizer", "gguf", "gguf/dense", "gguf/quant", "gguf/sidecar", "graph/draw", "graph/page", "lower"},
+		"frontend", "frontend/tokenizer", "gguf", "gguf/convert", "gguf/dense", "gguf/quant", "gguf/sidecar", "graph/draw", "graph/page", "lower"},
 	"conformance":                  {"*"},
 	"conformance/benchmodels":      {"gguf", "gguf/quant", "conformance/testenv"},
 	"conformance/benchpeers":       {"exec/cpu", "exec/cpu/isa", "exec/load"},
