@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"pesti/conformance/demo"
+	"pesti/frontend/inspect"
 	"pesti/gguf"
 	"pesti/gguf/dense"
 )
@@ -25,12 +26,12 @@ func TestInspect(t *testing.T) {
 		t.Errorf("inspect --tensors prints:\n%s", page)
 	}
 
-	var r fileReport
+	var r inspect.Description
 	text := ok(t, "inspect", "demo", "--json")
 	if err := json.Unmarshal([]byte(text), &struct {
-		*fileReport
+		*inspect.Description
 		Metadata []struct{ Key, Type string } `json:"metadata"`
-	}{fileReport: &r}); err != nil {
+	}{Description: &r}); err != nil {
 		t.Fatal(err)
 	}
 	if r.Architecture != "qwen2" || !r.Supported || r.TensorCount != 50 || r.KeyCount < 20 || r.Size != int64(len(demo.GGUF())) || r.Tensors != nil {

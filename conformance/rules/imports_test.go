@@ -45,6 +45,7 @@ var imports = map[string][]string{
 	"graph/draw/graphviz":   {},
 	"graph/page":            {"graph", "exec/plan"},
 	"frontend":              {"gguf", "gguf/quant", "graph", "ops"},
+	"frontend/inspect":      {"frontend", "frontend/tokenizer", "gguf", "gguf/quant"},
 	"frontend/tokenizer":    {"gguf"},
 	"lower":                 {"gguf", "gguf/quant", "gguf/sidecar", "graph", "ops", "graph/pass", "frontend", "exec/plan", "lower/memplan", "lower/target", "lower/cpu", "lower/cuda"},
 	"lower/memplan":         {},
@@ -71,7 +72,7 @@ var imports = map[string][]string{
 	"exec/cuda/kernels":     {},
 	// The command line computes nothing: it imports no kernels, devices, passes or parts of the lowering.
 	"cmd": {".", "conformance/compare", "conformance/demo", "exec", "exec/backends", "exec/bench", "exec/load", "exec/plan", "exec/profile", "exec/sample", "exec/speculate", "exec/tunefile",
-		"frontend", "frontend/tokenizer", "gguf", "gguf/convert", "gguf/dense", "gguf/quant", "gguf/sidecar", "graph/draw", "graph/page", "lower"},
+		"frontend", "frontend/inspect", "frontend/tokenizer", "gguf", "gguf/convert", "gguf/dense", "gguf/quant", "gguf/sidecar", "graph/draw", "graph/page", "lower"},
 	"conformance":                  {"*"},
 	"conformance/benchmodels":      {"gguf", "gguf/quant", "conformance/testenv"},
 	"conformance/benchpeers":       {"exec/cpu", "exec/cpu/isa", "exec/load"},
