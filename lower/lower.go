@@ -1,9 +1,9 @@
 // Package lower compiles a model to an execution plan.
 //
 // It contains the options of a compilation, the lowering passes, the order of steps and their
-// waves, the placement of buffers, and the emission of the plan. It imports gguf, graph, ops,
-// graph/pass, frontend, exec/plan, lower/memplan and the targets' packages. It does not import the
-// executor: the two share exec/plan alone.
+// waves, the placement of buffers, the emission of the plan, and the explanation of all that. It imports
+// gguf, gguf/layers, graph, ops, graph/pass, frontend, exec/plan, lower/memplan and the targets' packages. It
+// does not import the executor: the two share exec/plan alone.
 package lower
 
 import (

@@ -138,7 +138,7 @@ func (a *app) compileStages(ctx context.Context, s *lib.Source, o *compileOption
 		return nil, err
 	}
 	if o.explain {
-		explain(a.stderr, res, s.Options.Compile.Passes)
+		explain(a.stderr, res)
 	}
 	if d != nil {
 		err = d.page(res.Plan)

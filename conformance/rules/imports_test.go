@@ -47,7 +47,7 @@ var imports = map[string][]string{
 	"frontend":              {"gguf", "gguf/quant", "graph", "ops"},
 	"frontend/inspect":      {"frontend", "frontend/tokenizer", "gguf", "gguf/quant"},
 	"frontend/tokenizer":    {"gguf"},
-	"lower":                 {"gguf", "gguf/quant", "gguf/sidecar", "graph", "ops", "graph/pass", "frontend", "exec/plan", "lower/memplan", "lower/target", "lower/cpu", "lower/cuda"},
+	"lower":                 {"gguf", "gguf/layers", "gguf/quant", "gguf/sidecar", "graph", "ops", "graph/pass", "frontend", "exec/plan", "lower/memplan", "lower/target", "lower/cpu", "lower/cuda"},
 	"lower/memplan":         {},
 	"lower/target":          {"graph", "ops", "exec/plan"},
 	"lower/cpu":             {"graph", "ops", "exec/plan", "lower/target"},
