@@ -140,12 +140,7 @@ func isCUDAPlan(path string) bool {
 	defer f.Close()
 	head := make([]byte, 4096)
 	n, _ := io.ReadFull(f, head)
-	for line := range strings.Lines(string(head[:n])) {
-		if words := strings.Fields(line); len(words) > 1 && words[0] == "target" {
-			return words[1] == plan.CUDA
-		}
-	}
-	return false
+	return plan.HeadBackend(head[:n]) == plan.CUDA
 }
 
 // setFor returns the best instruction set to compile for that all devices with these numbers have.

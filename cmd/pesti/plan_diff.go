@@ -27,10 +27,13 @@ func (a *app) planDiff() *cobra.Command {
 			list := plan.Diff(plans[0], plans[1])
 			shown, hidden := list, 0
 			if !all {
-				shown, hidden = withoutPlacement(list)
+				shown, hidden = plan.WithoutPlacement(list)
 			}
 			var err error
 			if asJSON {
+				if shown == nil {
+					shown = []plan.Difference{} // so that JSON has a list and not null
+				}
 				err = a.printJSON(shown)
 			} else {
 				err = printDifferences(a.stdout, shown, hidden)
@@ -48,19 +51,6 @@ The exit code is 0 if the plans are equal and 1 if they differ.`
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, sizes in bytes")
 	cmd.Flags().BoolVar(&all, "all", false, "print differences of placement too")
 	return cmd
-}
-
-// withoutPlacement drops differences of placement, and counts them by layer.
-func withoutPlacement(list []plan.Difference) (shown []plan.Difference, hidden int) {
-	shown = []plan.Difference{} // so that JSON has a list and not null
-	for _, d := range list {
-		if d.Placement {
-			hidden += max(1, len(d.Layers))
-		} else {
-			shown = append(shown, d)
-		}
-	}
-	return shown, hidden
 }
 
 // printDifferences prints differences as text, each section under its name. Programs with equal

@@ -69,3 +69,32 @@ func BalanceOf(p *Plan, g *Program) (*Balance, error) {
 	}
 	return b, nil
 }
+
+// A WaveKind sums the waves of a program that run the same kernels on one device.
+type WaveKind struct {
+	Device    int
+	Kernels   []string // of the steps of each wave
+	Waves     int      // number of waves
+	Bytes     []int64  // read by each worker in all these waves
+	Imbalance float64  // the worst of a wave
+}
+
+// Kinds sums the waves that run the same kernels on the same device, in order of first occurrence.
+func (b *Balance) Kinds() []WaveKind {
+	var kinds []WaveKind
+	for i := range b.Waves {
+		w := &b.Waves[i]
+		at := slices.IndexFunc(kinds, func(k WaveKind) bool { return k.Device == w.Device && slices.Equal(k.Kernels, w.Kernels) })
+		if at < 0 {
+			at = len(kinds)
+			kinds = append(kinds, WaveKind{Device: w.Device, Kernels: w.Kernels, Bytes: make([]int64, len(w.Bytes))})
+		}
+		k := &kinds[at]
+		k.Waves++
+		k.Imbalance = max(k.Imbalance, w.Imbalance)
+		for j, n := range w.Bytes {
+			k.Bytes[j] += n
+		}
+	}
+	return kinds
+}

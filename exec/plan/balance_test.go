@@ -2,6 +2,7 @@ package plan_test
 
 import (
 	"math"
+	"reflect"
 	"testing"
 
 	"pesti/exec/plan"
@@ -41,6 +42,36 @@ func TestBalance(t *testing.T) {
 		if bytes != want.Read() || macs != want.MACs || math.Abs(b.Imbalance-(2*float64(most)/float64(bytes)-1)) > 1e-12 {
 			t.Errorf("%s: waves read %d bytes with an imbalance of %v, want %d", g.Name, bytes, b.Imbalance, want.Read())
 		}
+	}
+}
+
+// TestKinds sums waves by hand. Waves of another device, or with the same kernels in another order, are other kinds.
+func TestKinds(t *testing.T) {
+	b := plan.Balance{Waves: []plan.WaveBalance{
+		{Kernels: []string{"norm", "gated"}, Bytes: []int64{1, 2}, Imbalance: 0.25},
+		{Kernels: []string{"attention"}, Bytes: []int64{10, 20}, Imbalance: 0.5},
+		{Kernels: []string{"norm", "gated"}, Bytes: []int64{100, 200}, Imbalance: 0.125},
+		{Device: 1, Kernels: []string{"attention"}, Bytes: []int64{7}},
+		{Kernels: []string{"gated", "norm"}, Bytes: []int64{3, 4}},
+		{Kernels: []string{"norm, gated"}, Bytes: []int64{5, 6}},
+		{Kernels: nil, Bytes: []int64{0, 0}},
+	}}
+	want := []plan.WaveKind{
+		{Kernels: []string{"norm", "gated"}, Waves: 2, Bytes: []int64{101, 202}, Imbalance: 0.25},
+		{Kernels: []string{"attention"}, Waves: 1, Bytes: []int64{10, 20}, Imbalance: 0.5},
+		{Device: 1, Kernels: []string{"attention"}, Waves: 1, Bytes: []int64{7}},
+		{Kernels: []string{"gated", "norm"}, Waves: 1, Bytes: []int64{3, 4}},
+		{Kernels: []string{"norm, gated"}, Waves: 1, Bytes: []int64{5, 6}},
+		{Waves: 1, Bytes: []int64{0, 0}},
+	}
+	if got := b.Kinds(); !reflect.DeepEqual(got, want) {
+		t.Errorf("found %+v, want %+v", got, want)
+	}
+	if b.Waves[0].Bytes[0] != 1 {
+		t.Error("Kinds changed the balance")
+	}
+	if got := (&plan.Balance{}).Kinds(); got != nil {
+		t.Errorf("no waves have kinds %+v", got)
 	}
 }
 

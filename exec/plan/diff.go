@@ -41,6 +41,19 @@ func Diff(a, b *Plan) []Difference {
 	return d.list
 }
 
+// WithoutPlacement returns the differences of a list that are not of placement, and the number of the others,
+// one for each layer.
+func WithoutPlacement(list []Difference) (rest []Difference, placement int) {
+	for _, d := range list {
+		if d.Placement {
+			placement += max(1, len(d.Layers))
+		} else {
+			rest = append(rest, d)
+		}
+	}
+	return rest, placement
+}
+
 // String says in words what differs: "kernel: gated → matmul_group", "arena: 2.0 KiB → 3.0 KiB
 // (+1.0 KiB)".
 func (d *Difference) String() string {

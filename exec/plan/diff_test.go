@@ -153,3 +153,23 @@ func edited(layers ...int) *plan.Plan {
 	}
 	return p
 }
+
+func TestWithoutPlacement(t *testing.T) {
+	a, b := plan.Difference{What: "a", Layers: []int{1, 2}}, plan.Difference{What: "b"}
+	moved := func(layers ...int) plan.Difference {
+		return plan.Difference{What: "offset", Layers: layers, Placement: true}
+	}
+	for _, c := range []struct {
+		list, want []plan.Difference
+		placement  int
+	}{
+		{nil, nil, 0},
+		{[]plan.Difference{a, b}, []plan.Difference{a, b}, 0},
+		{[]plan.Difference{moved()}, nil, 1},
+		{[]plan.Difference{moved(0), a, moved(3, 4, 9), b, moved()}, []plan.Difference{a, b}, 5},
+	} {
+		if rest, placement := plan.WithoutPlacement(c.list); !reflect.DeepEqual(rest, c.want) || placement != c.placement {
+			t.Errorf("%+v: %+v and %d of placement, want %+v and %d", c.list, rest, placement, c.want, c.placement)
+		}
+	}
+}

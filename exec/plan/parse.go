@@ -49,6 +49,20 @@ func Parse(text []byte) (*Plan, error) {
 // IsPlan reports whether a file is a plan, well-formed or not, by its first bytes.
 func IsPlan(head []byte) bool { return bytes.HasPrefix(head, []byte(magic)) }
 
+// HeadBackend returns the backend of a plan, well-formed or not, by its first lines: "cuda". It is "" if they have
+// no target, or are of another file.
+func HeadBackend(head []byte) string {
+	if !IsPlan(head) {
+		return ""
+	}
+	for line := range strings.Lines(string(head)) {
+		if words := strings.Fields(line); len(words) > 1 && words[0] == "target" {
+			return words[1]
+		}
+	}
+	return ""
+}
+
 func parseVersion(line string) (int, error) {
 	s, ok := strings.CutPrefix(line, magic+" ")
 	if !ok {

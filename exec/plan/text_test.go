@@ -310,3 +310,27 @@ func TestIsPlan(t *testing.T) {
 		}
 	}
 }
+
+func TestHeadBackend(t *testing.T) {
+	p := plantest.Plan(1)
+	text := string(plan.Print(p))
+	target := strings.Index(text, "\ntarget ")
+	cuda := strings.Replace(text, "\ntarget  cpu ", "\ntarget  cuda ", 1)
+	if target < 0 || cuda == text {
+		t.Fatalf("the plan has no target cpu:\n%s", text)
+	}
+	for _, c := range []struct{ name, head, want string }{
+		{"whole", text, "cpu"},
+		{"cuda, in a plan that does not verify", cuda, plan.CUDA},
+		{"head", cuda[:target+len("\ntarget  cuda ")], plan.CUDA},
+		{"before the target", cuda[:target+1], ""},
+		{"no backend", text[:target] + "\ntarget\n", ""},
+		{"a word that begins like it", text[:target] + "\ntargets cuda\n", ""},
+		{"another file", "# target\ntarget cuda\n", ""},
+		{"empty", "", ""},
+	} {
+		if got := plan.HeadBackend([]byte(c.head)); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
