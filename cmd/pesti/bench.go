@@ -146,7 +146,7 @@ func (a *app) runBench(ctx context.Context, name string, tests []bench.Test, o *
 		return err
 	}
 	for i := range tests {
-		o.profile.addLoad(tests[i].Others)
+		o.profile.most.Raise(tests[i].Others)
 	}
 	if interrupt != nil {
 		return cmp.Or(o.profile.writeStopped(ctx, a, engine), interrupt)

@@ -10,7 +10,6 @@ import (
 	"os"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -32,9 +31,8 @@ type profileFlags struct {
 
 	set *pflag.FlagSet // the verb's
 
-	watch  *load.Watch   // measures the load of the machine since prepare
-	own    time.Duration // processor time of this process at prepare
-	others *float64      // processors that other programs used, at most; nil if that is not known
+	watch *load.Watch // measures the load of the machine since prepare
+	most  load.Load   // the largest load of a part of the run
 }
 
 func addProfileFlags(cmd *cobra.Command) *profileFlags {
@@ -117,7 +115,7 @@ func (p *profileFlags) prepare(s *source) error {
 		return usagef("--trace and --%s both name %s, expected two files", profileFlag, p.trace)
 	}
 	s.Options.Engine.Profile = p.profile.asked
-	p.watch, p.own = load.Start(), load.Own()
+	p.watch = load.Start()
 	if p.trace != "" {
 		s.Options.Engine.Trace = int(p.runs.n)
 	}
@@ -161,11 +159,9 @@ func (p *profileFlags) write(ctx context.Context, a *app, e *exec.Engine, to io.
 		a.progress("measuring the limits of the machine")
 		r, e := e.ProfileReport(ctx)
 		a.progress("")
-		if e == nil && r.Roofline != nil && r.Roofline.Near > 0 { // of the processor
-			p.addLoad(p.watch.Stop(load.Own() - p.own).Others)
-			l := load.Load{Others: p.others}
-			r.Others = l.Others
-			r.Busy, _ = l.Busy()
+		if e == nil {
+			p.most.Raise(p.watch.StopOwn().Others)
+			r.SetLoad(p.most)
 		}
 		report, err, show = r, e, func() error { return printProfile(to, r, p.steps) }
 	}
@@ -183,13 +179,6 @@ func (p *profileFlags) write(ctx context.Context, a *app, e *exec.Engine, to io.
 		return err
 	}
 	return show()
-}
-
-// addLoad keeps the largest number of processors that other programs used during a part of the run.
-func (p *profileFlags) addLoad(others *float64) {
-	if others != nil && (p.others == nil || *others > *p.others) {
-		p.others = others
-	}
 }
 
 // writeTrace writes the trace if it was requested.

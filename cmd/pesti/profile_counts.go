@@ -98,7 +98,7 @@ func classColumns() []countColumn {
 	var list []countColumn
 	for class, name := range profile.Classes() {
 		list = append(list, countColumn{name, func(c *profile.Counted) string {
-			return fmt.Sprintf("%.0f %%", 100*float64(c.Instructions[class])/float64(max(c.Instructions.All(), 1)))
+			return fmt.Sprintf("%.0f %%", 100*c.ClassShare(class))
 		}})
 	}
 	return list

@@ -55,7 +55,7 @@ var imports = map[string][]string{
 	"exec":                  {"gguf", "gguf/numfmt", "gguf/quant", "gguf/sidecar", "exec/plan", "exec/cpu", "exec/cpu/kernel", "exec/cpu/isa", "exec/cuda", "exec/cuda/kernels", "exec/profile"},
 	"exec/plan":             {},
 	"exec/plan/plantest":    {"exec/plan"},
-	"exec/profile":          {"exec/plan", "exec/cpu", "exec/cpu/kernel", "exec/cuda"},
+	"exec/profile":          {"exec/plan", "exec/cpu", "exec/cpu/kernel", "exec/cuda", "exec/load"},
 	"exec/backends":         {"exec/cuda", "exec/cuda/kernels", "exec/cuda/virtual", "exec/cuda/driver", "exec/plan"},
 	"exec/bench":            {"exec", "exec/plan", "exec/cpu", "exec/load", "exec/profile", "exec/sample", "exec/speculate"},
 	"exec/load":             {},

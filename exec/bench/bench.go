@@ -144,9 +144,9 @@ func (b *Bencher) measure(ctx context.Context, t *Test) error {
 			return err
 		}
 	}
-	watch, own := load.Start(), load.Own()
+	watch := load.Start()
 	err := b.repeat(ctx, t, roof)
-	l := watch.Stop(load.Own() - own)
+	l := watch.StopOwn()
 	t.Others = l.Others
 	t.Busy, _ = l.Busy()
 	t.AvgTS, t.StddevTS = meanAndDeviation(t.SamplesTS)

@@ -36,12 +36,21 @@ func (l *Load) Busy() (busy, known bool) {
 	return *l.Others > Quiet, true
 }
 
+// Raise raises Others to a number of processors of another measurement, nil if that is not known, so that it
+// becomes the largest one.
+func (l *Load) Raise(others *float64) {
+	if others != nil && (l.Others == nil || *others > *l.Others) {
+		l.Others = others
+	}
+}
+
 // A Watch measures the load from its start on.
 type Watch struct {
 	load  Load
 	start time.Time
 	busy  time.Duration // of all processors, at the start
 	known bool
+	own   time.Duration // processor time of this process at the start
 }
 
 // Start starts a watch.
@@ -49,6 +58,7 @@ func Start() *Watch {
 	w := &Watch{start: time.Now()}
 	w.load.Begin = average()
 	w.busy, w.known = busyTime()
+	w.own = Own()
 	return w
 }
 
@@ -64,6 +74,9 @@ func (w *Watch) Stop(measured time.Duration) Load {
 	}
 	return w.load
 }
+
+// StopOwn is Stop with the processor time of this process since the start.
+func (w *Watch) StopOwn() Load { return w.Stop(Own() - w.own) }
 
 // Own returns the processor time of this process, 0 if the system does not report it.
 func Own() time.Duration {

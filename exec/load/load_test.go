@@ -53,6 +53,22 @@ func TestWatch(t *testing.T) {
 	}
 }
 
+// TestStopOwn moves the start of a watch back, by a minute of all processors and an hour of this process.
+func TestStopOwn(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the load is known on Linux only")
+	}
+	w := Start()
+	w.busy -= time.Minute
+	w.own -= time.Hour
+	if l := w.StopOwn(); l.Others == nil || *l.Others != 0 {
+		t.Errorf("own time is not left out: %v", l.Others)
+	}
+	if l := w.Stop(0); l.Others == nil || *l.Others <= 0 {
+		t.Errorf("the minute counts as none: %v", l.Others)
+	}
+}
+
 func TestBusy(t *testing.T) {
 	for _, c := range []struct {
 		others      *float64
@@ -61,6 +77,19 @@ func TestBusy(t *testing.T) {
 		l := Load{Others: c.others}
 		if busy, known := l.Busy(); busy != c.busy || known != c.known {
 			t.Errorf("%v: busy %t, known %t", c.others, busy, known)
+		}
+	}
+}
+
+func TestRaise(t *testing.T) {
+	for _, c := range []struct{ was, others, want *float64 }{
+		{nil, nil, nil}, {nil, new(0.0), new(0.0)}, {new(0.5), nil, new(0.5)},
+		{new(0.5), new(0.25), new(0.5)}, {new(0.5), new(0.5), new(0.5)}, {new(0.5), new(0.75), new(0.75)},
+	} {
+		l := Load{Others: c.was}
+		l.Raise(c.others)
+		if (l.Others == nil) != (c.want == nil) || c.want != nil && *l.Others != *c.want {
+			t.Errorf("%+v: %v", c, l.Others)
 		}
 	}
 }

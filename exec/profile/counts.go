@@ -47,6 +47,12 @@ type Counted struct {
 	Share     float64 `json:"share"`     // of the predicted time of the program
 }
 
+// ClassShare returns the share of warp instructions that are of a class, which is an index of Classes. It is 0 if
+// there are no instructions.
+func (c *Counted) ClassShare(class int) float64 {
+	return float64(c.Instructions[class]) / float64(max(c.Instructions.All(), 1))
+}
+
 // CountReport compares the profile of a device that counts with the costs of the plan and the limits of a GPU.
 func (p *Profile) CountReport(of *plan.Plan, g cuda.GPU) (*CountReport, error) {
 	t := &of.Target

@@ -2,8 +2,8 @@
 // collected, reports that compare them with the plan's costs and a roofline, and traces.
 //
 // Package exec has the clocks and fills a Profile. It imports exec/plan for costs, exec/cpu for the
-// roofline of a processor, exec/cpu/kernel for the names of its probes, and exec/cuda for the
-// counts and limits of a GPU. It prints no text for users.
+// roofline of a processor, exec/cpu/kernel for the names of its probes, exec/cuda for the counts and
+// limits of a GPU, and exec/load for the work of other programs. It prints no text for users.
 package profile
 
 import (

@@ -7,6 +7,7 @@ import (
 
 	"pesti/exec/cpu"
 	"pesti/exec/cpu/kernel"
+	"pesti/exec/load"
 	"pesti/exec/plan"
 )
 
@@ -24,7 +25,7 @@ type Report struct {
 	Programs  []ProgramReport `json:"programs"`
 
 	// Others is the number of processors that other programs used meanwhile, nil if that is not known. Busy
-	// says that they used so many that times say little about the machine. The caller sets both.
+	// says that they used so many that times say little about the machine. SetLoad sets both.
 	Others *float64 `json:"others,omitempty"`
 	Busy   bool     `json:"busy,omitempty"`
 }
@@ -87,6 +88,15 @@ func (p *Profile) Report(of *plan.Plan, r *cpu.Roofline) (*Report, error) {
 		rep.Programs = append(rep.Programs, *g)
 	}
 	return rep, nil
+}
+
+// SetLoad sets the load of the processor during the runs. It changes nothing in a report of a device.
+func (r *Report) SetLoad(l load.Load) {
+	if r.Roofline == nil || r.Roofline.Near <= 0 {
+		return
+	}
+	r.Others = l.Others
+	r.Busy, _ = l.Busy()
 }
 
 // report compares one program with its costs.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"pesti/exec/cpu"
+	"pesti/exec/load"
 	"pesti/exec/plan"
 	"pesti/exec/plan/plantest"
 	"pesti/exec/profile"
@@ -99,5 +100,40 @@ func TestReport(t *testing.T) {
 	}
 	if _, err := json.Marshal(r); err != nil {
 		t.Errorf("a report of nothing: %v", err)
+	}
+}
+
+// TestSetLoad checks that a report of a processor gets the load, and one of a device does not.
+func TestSetLoad(t *testing.T) {
+	quiet, busy := load.Load{Others: new(0.01)}, load.Load{Others: new(1.5)}
+	for _, c := range []struct {
+		name   string
+		roof   *cpu.Roofline
+		l      load.Load
+		others bool
+		busy   bool
+	}{
+		{"quiet", &cpu.Roofline{Near: 1}, quiet, true, false}, {"busy", &cpu.Roofline{Near: 1}, busy, true, true},
+		{"not known", &cpu.Roofline{Near: 1}, load.Load{}, false, false},
+		{"a device", &cpu.Roofline{Read: 1}, busy, false, false}, {"no roofline", nil, busy, false, false},
+	} {
+		r := &profile.Report{Roofline: c.roof}
+		r.SetLoad(c.l)
+		if (r.Others != nil) != c.others || c.others && *r.Others != *c.l.Others || r.Busy != c.busy {
+			t.Errorf("%s: others %v, busy %t", c.name, r.Others, r.Busy)
+		}
+	}
+}
+
+func TestClassShare(t *testing.T) {
+	c := &profile.Counted{}
+	c.Instructions[0], c.Instructions[2] = 3, 1
+	for class, want := range map[int]float64{0: 0.75, 1: 0, 2: 0.25} {
+		if got := c.ClassShare(class); got != want {
+			t.Errorf("class %d has share %v, want %v", class, got, want)
+		}
+	}
+	if got := (&profile.Counted{}).ClassShare(0); got != 0 {
+		t.Errorf("of no instructions the share is %v, want 0", got)
 	}
 }
