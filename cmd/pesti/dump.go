@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -92,25 +91,21 @@ func (a *app) dumpValues(ctx context.Context, s *source, ids []int32, dir string
 // printDump prints the last position: norm and first values of the residual stream after each
 // block, and the most likely tokens.
 func printDump(w io.Writer, d *compare.Dump) error {
+	const shown = 8
 	var b strings.Builder
-	for n, v := range d.Layers {
-		row, sum := v.Last(), 0.0
-		for _, x := range row {
-			sum += float64(x) * float64(x)
-		}
-		fmt.Fprintf(&b, "layer %02d norm %.4f first8", n, math.Sqrt(sum))
-		for _, x := range row[:min(8, len(row))] {
+	s := d.Summary(shown)
+	for n, layer := range s.Layers {
+		fmt.Fprintf(&b, "layer %02d norm %.4f first%d", n, layer.Norm, shown)
+		for _, x := range layer.First {
 			fmt.Fprintf(&b, " %.4f", x)
 		}
 		b.WriteByte('\n')
 	}
-	row := d.Logits.Last()
-	ids := compare.Ranked(row, 8)
-	b.WriteString("top8")
-	for _, id := range ids {
-		fmt.Fprintf(&b, " %d:%.4f", id, row[id])
+	fmt.Fprintf(&b, "top%d", shown)
+	for _, t := range s.Top {
+		fmt.Fprintf(&b, " %d:%.4f", t.ID, t.Logit)
 	}
-	fmt.Fprintf(&b, "\nargmax %d\n", ids[0])
+	fmt.Fprintf(&b, "\nargmax %d\n", s.Top[0].ID)
 	_, err := io.WriteString(w, b.String())
 	return err
 }

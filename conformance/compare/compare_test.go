@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -157,6 +158,36 @@ func TestDump(t *testing.T) {
 	}
 	if _, err := NewDump(demoInput(t, lower.Options{}).Plan); !errors.As(err, new(*OutputError)) {
 		t.Errorf("a plan without residual streams: %v", err)
+	}
+}
+
+// TestSummary describes a dump that is written by hand: two rows of each value, of which the last counts.
+func TestSummary(t *testing.T) {
+	value := func(last ...float32) *DumpedValue {
+		return &DumpedValue{rows: 2, data: append(make([]float32, len(last)), last...)}
+	}
+	d := &Dump{
+		Logits: value(1, 5, -2, 5),
+		Layers: []*DumpedValue{value(3, -4, 0), value(0, 0, 0), value(2e38, 2e38, 2e38)},
+	}
+	want := &DumpSummary{
+		Layers: []LayerSummary{{5, []float32{3, -4}}, {0, []float32{0, 0}}, {math.Sqrt(3) * float64(float32(2e38)), []float32{2e38, 2e38}}},
+		Top:    []TokenLogit{{1, 5}, {3, 5}},
+	}
+	got := d.Summary(2)
+	if norm := got.Layers[2].Norm; math.Abs(norm/want.Layers[2].Norm-1) > 1e-15 { // float64 rounds three times
+		t.Errorf("norm %v, want %v", norm, want.Layers[2].Norm)
+	}
+	got.Layers[2].Norm = want.Layers[2].Norm
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("found %+v, want %+v", got, want)
+	}
+	if all := d.Summary(100); len(all.Layers[0].First) != 3 || len(all.Top) != 4 {
+		t.Errorf("of fewer than 100 elements: %+v", all)
+	}
+	d.Logits = value(float32(math.NaN()), 1)
+	if top := d.Summary(1).Top; len(top) != 1 || top[0] != (TokenLogit{1, 1}) {
+		t.Errorf("next to NaN the most likely token is %+v", top)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -168,6 +169,41 @@ func (v *DumpedValue) width() int { return len(v.data) / v.rows }
 
 // Last returns the row of the last position.
 func (v *DumpedValue) Last() []float32 { return v.data[len(v.data)-v.width():] }
+
+// A DumpSummary describes a dump at its last position.
+type DumpSummary struct {
+	Layers []LayerSummary // the residual stream after each block
+	Top    []TokenLogit   // the most likely tokens, the most likely first
+}
+
+// A LayerSummary is one row of the residual stream.
+type LayerSummary struct {
+	Norm  float64   // Euclidean
+	First []float32 // elements
+}
+
+// A TokenLogit is a token with its logit.
+type TokenLogit struct {
+	ID    int
+	Logit float32
+}
+
+// Summary describes the dump at the last position, with up to n elements of each layer and n tokens.
+func (d *Dump) Summary(n int) *DumpSummary {
+	s := &DumpSummary{}
+	for _, v := range d.Layers {
+		row, sum := v.Last(), 0.0
+		for _, x := range row {
+			sum += float64(x) * float64(x)
+		}
+		s.Layers = append(s.Layers, LayerSummary{math.Sqrt(sum), row[:min(n, len(row))]})
+	}
+	row := d.Logits.Last()
+	for _, id := range Ranked(row, n) {
+		s.Top = append(s.Top, TokenLogit{id, row[id]})
+	}
+	return s
+}
 
 // Ranked returns the indices of the n largest elements in descending order, equal elements by
 // ascending index.
