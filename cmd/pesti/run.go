@@ -139,8 +139,8 @@ func (a *app) continueText(ctx context.Context, name string, text []byte, o *run
 		return err
 	}
 	summary := plan.Summarize(s.Plan)
-	if n := summary.Fallbacks; o.strict && n > 0 {
-		return fmt.Errorf("%s: %d steps of the plan are fallbacks, such as %s; expected none with --strict", name, n, firstFallback(s.Plan))
+	if f := plan.FallbackSteps(s.Plan); o.strict && len(f) > 0 {
+		return fmt.Errorf("%s: %d steps of the plan are fallbacks, such as %s (%s); expected none with --strict", name, len(f), f[0].Name, f[0].Kernel)
 	}
 	tok, err := s.Tokenizer()
 	if err != nil {
@@ -202,16 +202,6 @@ func (a *app) continueText(ctx context.Context, name string, text []byte, o *run
 		return cmp.Or(o.profile.writeStopped(ctx, a, engine), err)
 	}
 	return o.profile.write(ctx, a, engine, a.stderr)
-}
-
-// firstFallback names the first fallback step of a plan.
-func firstFallback(p *plan.Plan) string {
-	for _, st := range p.Steps() {
-		if plan.IsReference(st.Kernel) {
-			return st.Name + " (" + st.Kernel + ")"
-		}
-	}
-	return ""
 }
 
 // printStats prints statistics: as JSON if format is json, otherwise as a line if standard error is

@@ -93,6 +93,17 @@ func Summarize(p *Plan) Summary {
 	return s
 }
 
+// FallbackSteps returns the steps of all programs that run reference kernels.
+func FallbackSteps(p *Plan) []*Step {
+	var list []*Step
+	for _, st := range p.Steps() {
+		if IsReference(st.Kernel) {
+			list = append(list, st)
+		}
+	}
+	return list
+}
+
 // IsReference reports whether a kernel is a reference kernel, the fallback if no kernel of the
 // target fits.
 func IsReference(kernel string) bool { return strings.HasPrefix(kernel, "ref.") }

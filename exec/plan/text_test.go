@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -332,5 +333,28 @@ func TestHeadBackend(t *testing.T) {
 		if got := plan.HeadBackend([]byte(c.head)); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
+	}
+}
+
+// TestFallbackSteps finds the reference kernels of all programs, in order, as many as the summary counts.
+func TestFallbackSteps(t *testing.T) {
+	p := plantest.Plan(2)
+	if got := plan.FallbackSteps(p); got != nil {
+		t.Fatalf("found fallbacks in a plan without: %v", got)
+	}
+	var want []*plan.Step
+	for i := range p.Programs {
+		waves := p.Programs[i].Waves
+		last := waves[len(waves)-1].Steps
+		for _, st := range []*plan.Step{&waves[0].Steps[0], &last[len(last)-1]} {
+			st.Kernel = "ref.add"
+			want = append(want, st)
+		}
+	}
+	if got := plan.FallbackSteps(p); !slices.Equal(got, want) {
+		t.Errorf("found %v, want %v", got, want)
+	}
+	if n := plan.Summarize(p).Fallbacks; n != len(want) {
+		t.Errorf("the summary counts %d fallbacks, want %d", n, len(want))
 	}
 }
