@@ -56,7 +56,7 @@ func (a *app) info() *cobra.Command {
 				return err
 			}
 			fmt.Fprintf(t, "architectures\t%s\n", strings.Join(frontend.Architectures(), ", "))
-			fmt.Fprintf(t, "tensor types\t%s\n", strings.Join(tensorTypes(), ", "))
+			fmt.Fprintf(t, "tensor types\t%s\n", strings.Join(typeNames(quant.Dequantizable()), ", "))
 			fmt.Fprintf(t, "plan format\t%d\n", plan.Version)
 			fmt.Fprintln(t)
 			best, err := exec.BestISA(a.getenv(isaVariable))
@@ -95,14 +95,11 @@ func (a *app) useOf(s exec.InstructionSet, usable []string) string {
 	return "yes"
 }
 
-// tensorTypes returns the names of the types that can be computed with.
-func tensorTypes() []string {
-	const last = 64 // above all ids of the format
-	var names []string
-	for id := range quant.Type(last) {
-		if t, ok := quant.Lookup(id); ok && t.Dequantize != nil {
-			names = append(names, t.Name)
-		}
+// typeNames returns the names of types of tensors.
+func typeNames(types []quant.Type) []string {
+	names := make([]string, len(types))
+	for i, typ := range types {
+		names[i] = typ.String()
 	}
 	return names
 }

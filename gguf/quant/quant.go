@@ -170,6 +170,17 @@ func Lookup(t Type) (*Info, bool) {
 	return &infos[t], true
 }
 
+// Dequantizable returns the types whose values can be decoded, in order of id.
+func Dequantizable() []Type {
+	var types []Type
+	for i := range infos {
+		if infos[i].Dequantize != nil {
+			types = append(types, Type(i))
+		}
+	}
+	return types
+}
+
 // ByName returns the row of the type called name, such as "Q4_K" or "q4_k". It also
 // finds F8E4M3, which is not a type of GGUF files.
 func ByName(name string) (*Info, bool) {

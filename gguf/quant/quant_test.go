@@ -255,3 +255,20 @@ func BenchmarkDequantize(b *testing.B) {
 		})
 	}
 }
+
+func TestDequantizable(t *testing.T) {
+	types := Dequantizable()
+	for _, typ := range []Type{F32, Q4_K, I64, NVFP4} {
+		if !slices.Contains(types, typ) {
+			t.Errorf("%s is not in %v", typ, types)
+		}
+	}
+	for _, typ := range []Type{4, Q1_0, F8E4M3} { // removed, without a decoder, not of GGUF
+		if slices.Contains(types, typ) {
+			t.Errorf("%s is in %v", typ, types)
+		}
+	}
+	if !slices.IsSorted(types) || len(slices.Compact(types)) != len(Dequantizable()) {
+		t.Errorf("not ascending: %v", types)
+	}
+}
