@@ -15,7 +15,7 @@ import (
 	"pesti/gguf"
 )
 
-// set returns an edit that sets a key of a model, whose type tells that of the key's value.
+// set returns an edit that sets a key of a model. The Go type of value gives the type of the key's value.
 func set(key string, value any) func(w *gguf.Writer) {
 	return func(w *gguf.Writer) {
 		switch v := value.(type) {
@@ -43,7 +43,7 @@ func set(key string, value any) func(w *gguf.Writer) {
 	}
 }
 
-// loadHollow loads the model f with another key and weights that are not there: who touches them
+// loadHollow loads the model f with an edited key and without weights: code that reads a weight
 // faults.
 func loadHollow(t *testing.T, f *gguf.File, edit func(w *gguf.Writer)) (*Model, error) {
 	t.Helper()
@@ -59,8 +59,8 @@ func loadHollow(t *testing.T, f *gguf.File, edit func(w *gguf.Writer)) (*Model, 
 	return Load(h)
 }
 
-// TestHyperParameterCases has SmolLM2 (30 blocks, width 576, 9 heads of 64, 3 of keys and values)
-// with one key of another value: the error names the key.
+// TestHyperParameterCases changes one key of SmolLM2 (30 blocks, width 576, 9 heads of 64, 3 heads of keys and
+// values). The error must name the key.
 func TestHyperParameterCases(t *testing.T) {
 	f := openModel(t, testenv.SmolLM2)
 	nan := float32(math.NaN())
@@ -100,7 +100,7 @@ func TestHyperParameterCases(t *testing.T) {
 			refuses(t, err, c.key)
 		})
 	}
-	for _, value := range []any{uint8(30), uint64(30), int32(30)} { // any width will do
+	for _, value := range []any{uint8(30), uint64(30), int32(30)} { // an integer of any width is accepted
 		if _, err := loadHollow(t, f, set("llama.block_count", value)); err != nil {
 			t.Errorf("block_count as %T: %v", value, err)
 		}
@@ -119,8 +119,8 @@ func refuses(t *testing.T, err error, key string) {
 	}
 }
 
-// TestVocabularyCases has the vocabularies of SmolLM2 (byte-level BPE) and gemma (SentencePiece)
-// damaged: the error names the key, whichever function reads it first.
+// TestVocabularyCases damages the vocabularies of SmolLM2 (byte-level BPE) and gemma (SentencePiece).
+// The error must name the key, whichever function reads it first.
 func TestVocabularyCases(t *testing.T) {
 	const prefix = "tokenizer.ggml."
 	smol, gemma := openModel(t, testenv.SmolLM2), openModel(t, testenv.Gemma)
@@ -160,8 +160,8 @@ func TestVocabularyCases(t *testing.T) {
 	}
 }
 
-// TestBlockNumbers has tensors of blocks that are not there, with names that a terminal must not
-// see as they are.
+// TestBlockNumbers adds tensors of blocks that do not exist. Some names have characters that must not reach a
+// terminal unescaped.
 func TestBlockNumbers(t *testing.T) {
 	smol := openModel(t, testenv.SmolLM2)
 	for _, name := range []string{"blk.30.attn_q.weight", "blk.-1.x", "blk.x\x1b[2J\n", "blk.99999999999999999999.x", "blk."} {
@@ -180,7 +180,7 @@ func TestBlockNumbers(t *testing.T) {
 	}
 }
 
-// TestMixtureTensors has experts in place of a feed-forward, and no key that says so.
+// TestMixtureTensors replaces a feed-forward by experts, without the key that declares them.
 func TestMixtureTensors(t *testing.T) {
 	_, err := load(t, tiny.Config{Arch: "llama", Edit: func(m *tiny.Model) {
 		w := m.Tensor("blk.0.ffn_gate.weight")

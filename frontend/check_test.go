@@ -19,7 +19,7 @@ func load(t *testing.T, c tiny.Config) (*Model, error) {
 	return Load(tiny.File(t, c))
 }
 
-// TestSabotage spoils one key or tensor of a sound model at a time.
+// TestSabotage damages one key or tensor of a valid model at a time.
 func TestSabotage(t *testing.T) {
 	u32 := func(key string, v uint32) func(*tiny.Model) {
 		return func(m *tiny.Model) { m.Meta.SetUint32("llama."+key, v) }
@@ -147,7 +147,7 @@ func TestSabotage(t *testing.T) {
 	}
 }
 
-// TestExtremes gives every number of RoPE and attention values of any size: the error names the key,
+// TestExtremes sets every numeric key of RoPE and attention to values of any magnitude. Either the error names the key,
 // or the logits are finite.
 func TestExtremes(t *testing.T) {
 	values := []float64{
@@ -216,7 +216,7 @@ func finiteLogits(m *Model) error {
 	return nil
 }
 
-// TestExtremeDivisors: the least, and one that lets a pair stand still, as some models have it.
+// TestExtremeDivisors loads the smallest allowed divisor, and an infinite one, which stops the rotation of its pair.
 func TestExtremeDivisors(t *testing.T) {
 	inf := float32(math.Inf(1))
 	m, err := load(t, tiny.Config{Arch: "llama", Edit: func(m *tiny.Model) {
@@ -230,8 +230,8 @@ func TestExtremeDivisors(t *testing.T) {
 	}
 }
 
-// TestRampBeyondPairs: where even the last pair turns often within the original context, YaRN slows
-// none.
+// TestRampBeyondPairs checks that YaRN scales no pair if even the last pair rotates many times within the original
+// context.
 func TestRampBeyondPairs(t *testing.T) {
 	m, err := load(t, tiny.Config{Arch: "llama", Edit: func(m *tiny.Model) {
 		m.Rope("llama", "yarn", map[string]float32{"factor": 4})
@@ -248,12 +248,13 @@ func TestRampBeyondPairs(t *testing.T) {
 	turn := ref.Rotary{Rot: int(m.Params.Rot), Base: r.Base, FreqScale: r.Step, RampLow: r.RampLow, RampHigh: r.RampHigh}
 	for i := range turn.Rot / 2 {
 		if got := turn.Speed(i); math.Abs(got-1) > 1e-12 {
-			t.Errorf("pair %d turns by %v a position, expected the 1 of no scaling", i, got)
+			t.Errorf("pair %d rotates by %v per position, expected 1, as without scaling", i, got)
 		}
 	}
 }
 
-// TestQwenBiases: one bias missing is damage; none at all is a model without.
+// TestQwenBiases checks that a file with some of the biases is refused, and that a file without any is a model without
+// biases.
 func TestQwenBiases(t *testing.T) {
 	drop := func(names ...string) error {
 		_, err := load(t, tiny.Config{Arch: "qwen2", Edit: func(m *tiny.Model) {
@@ -281,7 +282,7 @@ func TestQwen3(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		edit func(m *tiny.Model)
-		want string // of the error; none where it is empty
+		want string // part of the error; "" for no error
 	}{
 		{"as it should be", nil, ""},
 		{"no norm of q", func(m *tiny.Model) { m.Drop("blk.1.attn_q_norm.weight") }, "tensor blk.1.attn_q_norm.weight is missing, which architecture qwen3 needs"},
@@ -382,7 +383,7 @@ func TestKeys(t *testing.T) {
 	if want := "tiny.gguf: 1 keys are not known to architecture llama: llama.something_new"; !slices.Equal(m.Warnings, []string{want}) {
 		t.Errorf("warnings %q, want %q", m.Warnings, want)
 	}
-	// Of another architecture, and of none.
+	// Keys of another architecture, and of none.
 	for _, key := range []string{"gemma3.sliding_window", "general.something_new"} {
 		m, err := load(t, tiny.Config{Arch: "llama", Edit: func(m *tiny.Model) { m.Meta.SetStr(key, "text") }})
 		if err != nil || len(m.Warnings) > 0 {
@@ -391,20 +392,20 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestYaRN works two ramps out by hand from the published formula, for 32 dims and base 10,000.
+// TestYaRN compares ramps with values computed by hand from the published formula, for 32 dims and base 10,000.
 func TestYaRN(t *testing.T) {
 	for _, c := range []struct {
 		context, factor float32
 		extra           map[string]float32
 		want            Rope
 	}{
-		// Pairs that turn 32 times and once: 16·ln(2048/64π)/ln 10⁴ = 4.03, 16·ln(2048/2π)/ln 10⁴ = 10.05.
+		// Pairs that rotate 32 times and once: 16·ln(2048/64π)/ln 10⁴ = 4.03, 16·ln(2048/2π)/ln 10⁴ = 10.05.
 		{2048, 4, nil, Rope{10000, 0.25, 4, 11, 0.1*math.Log(4) + 1}},
 		// 16·ln(64/64π)/ln 10⁴ is below 0; 16·ln(64/2π)/ln 10⁴ = 4.03.
 		{64, 16, map[string]float32{"attn_factor": 0.5}, Rope{10000, 0.0625, 0, 5, 0.5 * (0.1*math.Log(16) + 1)}},
 		// 16·ln(2048/16π)/ln 10⁴ = 6.44, 16·ln(2048/4π)/ln 10⁴ = 8.85.
 		{2048, 4, map[string]float32{"yarn_beta_fast": 8, "yarn_beta_slow": 2}, Rope{10000, 0.25, 6, 9, 0.1*math.Log(4) + 1}},
-		// A context of less than one turn: all but pair 0 are slowed. A factor below 1 shrinks nothing.
+		// In a context of less than one rotation, all pairs but 0 are scaled. A factor below 1 has no effect.
 		{6, 0.5, nil, Rope{10000, 2, 0, 0.001, 1}},
 	} {
 		m, err := load(t, tiny.Config{Arch: "llama", Embd: 128, Edit: func(m *tiny.Model) {
@@ -421,7 +422,7 @@ func TestYaRN(t *testing.T) {
 			t.Errorf("context %v, factor %v, %v: %+v, want %+v", c.context, c.factor, c.extra, got, c.want)
 		}
 	}
-	// Without an original context the model's own counts.
+	// Without a key for the original context, the model's context length is used.
 	m, err := load(t, tiny.Config{Arch: "llama", Embd: 128, Context: 2048, Edit: func(m *tiny.Model) { m.Rope("llama", "yarn", map[string]float32{"factor": 4}) }})
 	if err != nil || m.Params.Layers[0].Rope.RampHigh != 11 {
 		t.Errorf("error %v, %+v", err, m.Params.Layers[0].Rope)

@@ -24,7 +24,7 @@ func TestRealModels(t *testing.T) {
 	for _, c := range []struct {
 		file    string
 		weights int
-		global  []int // layers that see everything, where others have a window
+		global  []int // layers without a window, if other layers have one
 	}{
 		{testenv.SmolLM2, 272, nil},
 		{testenv.Qwen, 291, nil},

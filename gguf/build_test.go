@@ -7,7 +7,7 @@ import (
 
 // Builders of files byte by byte, independent of Writer, for files that Writer would not produce.
 
-// num is v as a little-endian number of its own width.
+// num returns v as a little-endian number of the width of its type.
 func num[N uint8 | uint16 | uint32 | uint64](v N) string {
 	b, _ := binary.Append(nil, binary.LittleEndian, v)
 	return string(b)

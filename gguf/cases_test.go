@@ -14,11 +14,11 @@ import (
 	"pesti/conformance/testenv"
 )
 
-// A fileCase is a file built by the byte that must be accepted, or refused with
+// A fileCase is a file built byte by byte that must be accepted, or refused with
 // the words in want.
 type fileCase struct{ name, data, want string }
 
-// fileCases returns the rows on bytes of the list of cases, and the files next to
+// fileCases returns the cases: damaged files, and valid files that differ little from
 // them.
 func fileCases() []fileCase {
 	var files []fileCase
@@ -97,7 +97,7 @@ func fileCases() []fileCase {
 	add("alignment as u16", align(Uint16, num(uint16(32))), `key "general.alignment": found u16, expected u32`)
 	add("alignment as string", align(String, S("32")), `key "general.alignment": found string, expected u32`)
 
-	// Tensors. Each directory is followed by 4096 bytes of data unless it says.
+	// Tensors. Each directory is followed by 4096 bytes of data, unless the case states otherwise.
 	tensors := func(t ...string) string {
 		return pad(H(3, uint64(len(t)), 0)+strings.Join(t, ""), 32) + zeros(4096)
 	}
@@ -164,16 +164,16 @@ func fileCases() []fileCase {
 	return files
 }
 
-// TestFileCases checks the verdict on each file. It must come at once, without allocating the
-// amount that a count or a length states.
+// TestFileCases checks that each file is accepted or refused as stated, at once, without allocating
+// the amount that a count or a length in the file claims.
 func TestFileCases(t *testing.T) {
 	for _, f := range fileCases() {
 		t.Run(f.name, func(t *testing.T) {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			got, err := Parse("name.gguf", slices.Clip([]byte(f.data))) // like a file: nothing behind it
+			got, err := Parse("name.gguf", slices.Clip([]byte(f.data))) // no capacity beyond the data, as in a mapped file
 			runtime.ReadMemStats(&after)
-			// The best of three: the time includes what the garbage collector takes.
+			// Take the best of three, since the time includes garbage collection.
 			took := time.Hour
 			for range 3 {
 				start := testenv.ProcessorTime()
@@ -203,8 +203,8 @@ func TestFileCases(t *testing.T) {
 	}
 }
 
-// TestHugeCounts has files with a wrong count of entries that would fit in the file's bytes. Memory
-// for that count must not be allocated, however large the file is.
+// TestHugeCounts opens files with a wrong number of entries that would fit in the file's bytes. Memory for that
+// number must not be allocated, however large the file is.
 func TestHugeCounts(t *testing.T) {
 	data := make([]byte, 256<<20)
 	for _, h := range []string{
@@ -225,8 +225,8 @@ func TestHugeCounts(t *testing.T) {
 	}
 }
 
-// TestManyEntries has as many keys and tensors as would take minutes if anything
-// were quadratic.
+// TestManyEntries opens a file with so many keys and tensors that quadratic time would be
+// minutes.
 func TestManyEntries(t *testing.T) {
 	const n = 200_000
 	var pairs, tensors strings.Builder

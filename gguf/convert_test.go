@@ -13,7 +13,7 @@ import (
 	"pesti/gguf/quant"
 )
 
-// ramp returns n values that no coarse type can hold.
+// ramp returns n values that coarse types cannot represent exactly.
 func ramp(n int) []float32 {
 	x := make([]float32, n)
 	for i := range x {
@@ -95,12 +95,12 @@ func TestAddConvertedRefuses(t *testing.T) {
 	}
 }
 
-// A model that becomes shorter is named by the writers that read it, which leave no file.
+// If a model becomes shorter while a writer reads it, the error names the model and no file is left.
 func TestWriteShrunk(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("what a shortened mapping does is known for Linux")
 	}
-	for _, left := range []int64{4096, 4<<16 - 1} { // whole pages are gone; a part of the last page reads as zeros
+	for _, left := range []int64{4096, 4<<16 - 1} { // first whole pages are missing, then a part of the last page, which reads as zeros
 		for _, typ := range []quant.Type{quant.F32, quant.F16} {
 			w := NewWriter()
 			w.AddTensor("t", quant.F32, []int64{1 << 16}, make([]byte, 4<<16))

@@ -66,7 +66,7 @@ func TestOpenRefuses(t *testing.T) {
 		{writeFile(t, path("byte.gguf"), data[:len(data)-61]), `tensor "b": needs 68 bytes`},
 		{os.DevNull, "is not a regular file"},
 	}
-	if os.Geteuid() != 0 { // root may read all
+	if os.Geteuid() != 0 { // root can read any file
 		cases = append(cases, struct{ path, want string }{secret, "permission denied"})
 	}
 	for _, c := range cases {
@@ -218,7 +218,7 @@ func TestCheck(t *testing.T) {
 	w.AddTensor("mxfp4", quant.MXFP4, []int64{64}, append(block(17, 0, "\xfe"), block(17, 0, "\xff")...))
 	w.AddTensor("nvfp4", quant.NVFP4, []int64{192}, slices.Concat(block(36, 0, "\x7e\xfe\x00\x01"), block(36, 3, "\x7f"), block(36, 1, "\xff")))
 	w.AddTensor("q8k", quant.Q8_K, []int64{256}, block(292, 0, f32s(inf)))
-	// The nibbles 7, c, 0, 0 are +Inf, from the last one on.
+	// The nibbles 7, c, 0, 0, stored from the last one on, are +Inf.
 	w.AddTensor("iq1m", quant.IQ1_M, []int64{512}, append(block(56, 48, "\xff\xbf\xff\xff\xff\xff\xff\xff"), block(56, 48, "\xff\x0f\xff\x0f\xff\xcf\xff\x7f")...))
 	f := reopen(t, w)
 	want := []string{
@@ -292,7 +292,7 @@ func TestFileBecomesShorter(t *testing.T) {
 	}
 }
 
-// TestRows reads some rows of a tensor of blocks, against all of them.
+// TestRows compares some rows of a tensor of blocks with the same rows of the whole tensor.
 func TestRows(t *testing.T) {
 	const rows, cols = 6, 64 // of two blocks each
 	data := make([]byte, rows*2*34)

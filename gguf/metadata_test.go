@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// one of each kind, at the ends of its range where it has any.
+// one of each kind, at the limits of its range if it has a range.
 var everyKind = []struct {
 	key, data string
 	kind      Kind

@@ -82,7 +82,7 @@ func TestTrailingBytes(t *testing.T) {
 	}
 }
 
-// printable tells whether s can do no more to a terminal than stand there.
+// printable reports whether a terminal displays all characters of s, and interprets none as a command.
 func printable(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }

@@ -48,5 +48,5 @@ func TestRelease(t *testing.T) {
 	if err := mapped.Close(); err != nil {
 		t.Fatal(err)
 	}
-	mapped.Release(a, 0, rows) // of a closed file there is nothing to release
+	mapped.Release(a, 0, rows) // does nothing for a closed file
 }

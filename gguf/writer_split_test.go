@@ -36,7 +36,7 @@ func eleven() *Writer {
 	return w
 }
 
-// fileOf returns the bytes of a shard written as any file is, with the number and count given.
+// fileOf returns the bytes of a shard with the given number and count, written as a single file.
 func fileOf(t *testing.T, w *Writer, from, to, no int) []byte {
 	t.Helper()
 	s := NewWriter()
@@ -78,7 +78,7 @@ func TestSplitWritten(t *testing.T) {
 		{SplitLimit{Tensors: 1}, 11},
 		{SplitLimit{Tensors: -1, Bytes: -1}, 1},
 		{SplitLimit{Bytes: math.MaxInt64}, 1},
-		{SplitLimit{Bytes: whole.Size}, 2}, // the keys of the split make it longer
+		{SplitLimit{Bytes: whole.Size}, 2}, // the split keys make the first shard longer than the limit
 		{SplitLimit{Bytes: metadata}, 0},
 		{SplitLimit{Bytes: metadata + 1}, 0},
 		{SplitLimit{Bytes: metadata + 700}, 0},

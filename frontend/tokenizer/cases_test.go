@@ -10,20 +10,20 @@ import (
 	"pesti/conformance/testenv"
 )
 
-// The rules by which published splitters differ, each on a text that tells them apart.
+// Each row is a text that distinguishes a splitting rule from the other published ones.
 func TestSplitterRules(t *testing.T) {
 	for _, c := range []struct{ pre, text, words string }{
-		{"smollm", "a123 45", "a|1|2|3| |4|5"}, // digits before the other rules, so that no space joins them
+		{"smollm", "a123 45", "a|1|2|3| |4|5"}, // the rule for digits comes first, so a space does not join them
 		{"gpt-2", "a123 45", "a|123| 45"},
 		{"qwen2", "a123 45", "a|1|2|3| |4|5"},
-		{"llama3", "1234567", "123|456|7"}, // threes from the left
+		{"llama3", "1234567", "123|456|7"}, // groups of three from the left
 		{"default", "1234567", "123|456|7"},
 		{"tekken", "1234", "1|2|3|4"},
-		{"llama3", "I'LL we'Ve", "I|'LL| we|'Ve"}, // contractions in either case
+		{"llama3", "I'LL we'Ve", "I|'LL| we|'Ve"}, // contractions in upper and lower case
 		{"qwen2", "I'LL we'Ve", "I|'LL| we|'Ve"},
-		{"gpt-2", "I'LL we've", "I|'|LL| we|'ve"}, // in lower case alone
+		{"gpt-2", "I'LL we've", "I|'|LL| we|'ve"}, // contractions in lower case only
 		{"smollm", "I'LL we've", "I|'|LL| we|'ve"},
-		{"gpt-2", "a   b", "a|  | b"}, // white space but for its last rune
+		{"gpt-2", "a   b", "a|  | b"}, // white space without its last rune
 		{"gpt-2", "a   ", "a|   "},
 	} {
 		s, ok := findSplitter(c.pre)
@@ -36,8 +36,8 @@ func TestSplitterRules(t *testing.T) {
 	}
 }
 
-// gemma4 has no splitter to name, and no warning for it: its words end at runs of line breaks, of
-// which a whole one is looked up before it is merged.
+// gemma4 files name no splitter, and this causes no warning. Words end at runs of line breaks. A whole run is looked
+// up before it is merged.
 func TestGemma4(t *testing.T) {
 	c := spm(map[string]float32{"▁": 0, "a": 0, "a▁": 0, "\n": 0, "\n\n": 0, "\n\n\n": 0, "a\n": 0})
 	c.Model, c.HasPre = "gemma4", false
@@ -48,12 +48,12 @@ func TestGemma4(t *testing.T) {
 		t.Errorf("warnings %q", w)
 	}
 	for text, want := range map[string][]string{
-		"a a":        {"a▁", "a"}, // over spaces
+		"a a":        {"a▁", "a"}, // merges cross spaces
 		"a\n\n\na":   {"a", "\n\n\n", "a"},
 		"\n\n\n\n":   {"\n\n", "\n\n"},
 		"\n\n\n\n\n": {"\n\n", "\n\n", "\n"},
 		"é":          {"<0xC3>", "<0xA9>"},
-		"a\n":        {"a", "\n"}, // never across
+		"a\n":        {"a", "\n"}, // merges do not cross line breaks
 	} {
 		if got := spelled(t, tok, text, Options{}); !slices.Equal(got, want) {
 			t.Errorf("%q: %q; want %q", text, got, want)

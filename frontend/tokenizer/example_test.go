@@ -8,7 +8,7 @@ import (
 	"pesti/gguf"
 )
 
-// A vocabulary of three bytes and what they merge to.
+// A vocabulary of three bytes and the results of their merges.
 func ExampleNew() {
 	words, err := tokenizer.New("example", tokenizer.Config{
 		Model: "gpt2", Pre: "gpt-2", HasPre: true,
@@ -56,7 +56,7 @@ func ExampleFromGGUF() {
 	// 405 " time"
 }
 
-// Where a rune is split over tokens, its bytes wait until it is whole.
+// If a rune is split over tokens, its bytes are held until it is complete.
 func ExampleStream() {
 	var s tokenizer.Stream
 	for _, piece := range []string{"na", "\xc3", "\xaf", "ve"} {

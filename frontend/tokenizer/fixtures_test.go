@@ -28,8 +28,8 @@ func load(t testing.TB, name string) *Tokenizer {
 	return tok
 }
 
-// fixture reads the strings and ids that llama.cpp publishes with a vocabulary. For gpt-neox it
-// publishes none: testdata/gpt-neox.py makes ids of the strings that the others share.
+// fixture reads the strings and ids that llama.cpp publishes with a vocabulary. It publishes none for gpt-neox:
+// testdata/gpt-neox.py made the ids of the strings that all other fixtures have.
 func fixture(t testing.TB, vocab string) (texts [][]byte, want [][]int32) {
 	t.Helper()
 	file := func(vocab, kind string) string {
@@ -68,8 +68,8 @@ func fixture(t testing.TB, vocab string) (texts [][]byte, want [][]int32) {
 	return texts, want
 }
 
-// vocabularies are those with fixtures, how many strings each has, and for how
-// many bytes it has no token.
+// vocabularies lists the vocabularies with fixtures, with the number of strings of each and the
+// number of bytes without a token.
 var vocabularies = []struct {
 	name    string
 	strings int

@@ -35,7 +35,7 @@ func holds(t *testing.T, tok *Tokenizer, text []byte) {
 		}
 		var pieces, shown []byte
 		var stream Stream
-		ordinary := true // nothing but what merging gives
+		ordinary := true // all tokens are ones that merging produces
 		for _, id := range ids {
 			if id < 0 || int(id) >= tok.Size() {
 				t.Fatalf("%q: id %d of %d", text, id, tok.Size())
@@ -61,7 +61,7 @@ func holds(t *testing.T, tok *Tokenizer, text []byte) {
 			continue
 		}
 		want := text
-		if tok.model.spelling.added { // it reads ▁ as a space
+		if tok.model.spelling.added { // this spelling decodes ▁ as a space
 			want, back = bytes.ReplaceAll(text, []byte("▁"), []byte(" ")), bytes.ReplaceAll(back, []byte("▁"), []byte(" "))
 		}
 		if !bytes.Equal(back, want) {
@@ -70,7 +70,7 @@ func holds(t *testing.T, tok *Tokenizer, text []byte) {
 	}
 }
 
-// FuzzText wants every text back from every kind of vocabulary, and no panic.
+// FuzzText checks that every kind of vocabulary decodes the ids of any text to the text, without a panic.
 func FuzzText(f *testing.F) {
 	for _, s := range texts {
 		f.Add([]byte(s))

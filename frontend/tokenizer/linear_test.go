@@ -8,7 +8,7 @@ import (
 	"pesti/conformance/testenv"
 )
 
-// TestLinear has texts on which a backtracking or quadratic tokenizer hangs, and
+// TestLinear encodes texts on which a backtracking or quadratic tokenizer hangs, with
 // a vocabulary for each kind of splitter.
 func TestLinear(t *testing.T) {
 	texts := []struct {
@@ -28,7 +28,7 @@ func TestLinear(t *testing.T) {
 	for _, vocab := range []string{"qwen2", "llama-bpe", "starcoder", "llama-spm", "falcon", "deepseek-llm", "gemma-4"} {
 		tok := load(t, "vocab/ggml-vocab-"+vocab+".gguf")
 		for _, c := range texts {
-			// The best of three: the time includes what the garbage collector takes.
+			// Take the best of three, since the time includes garbage collection.
 			best := time.Hour
 			for range 3 {
 				start := testenv.ProcessorTime()

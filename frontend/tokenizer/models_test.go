@@ -60,8 +60,8 @@ func TestRealModels(t *testing.T) {
 	}
 }
 
-// TestEveryByte encodes each byte, each rune up to U+00FF, and broken UTF-8, and
-// wants them back, or an error that names the byte that the vocabulary lacks.
+// TestEveryByte encodes each byte, each rune up to U+00FF, and invalid UTF-8. Decoding
+// must give the same bytes, or Encode an error that names the byte that the vocabulary lacks.
 func TestEveryByte(t *testing.T) {
 	type file struct {
 		name    string
@@ -104,8 +104,8 @@ func TestEveryByte(t *testing.T) {
 	}
 }
 
-// TestChatMarkup checks that markup is control tokens where asked for and text
-// where not, and that it comes back.
+// TestChatMarkup checks that markup becomes control tokens with ParseSpecial and ordinary text
+// without it, and that decoding restores it.
 func TestChatMarkup(t *testing.T) {
 	tests := []struct {
 		file, text string
@@ -146,7 +146,7 @@ func TestChatMarkup(t *testing.T) {
 					t.Errorf("Piece shows control tokens: %q", pieces.String())
 				}
 			}
-			// The template's BOS stands for the model's.
+			// The template begins with BOS, so no second one is added.
 			with, err := tok.Encode([]byte(c.text), Options{ParseSpecial: true, BOS: true})
 			if err != nil {
 				t.Fatal(err)
@@ -158,7 +158,7 @@ func TestChatMarkup(t *testing.T) {
 	}
 }
 
-// TestNamelessSplitter is gpt-neox, whose file names no splitter: digits go in
+// TestNamelessSplitter uses gpt-neox, whose file names no splitter: digits are grouped in
 // threes from the left.
 func TestNamelessSplitter(t *testing.T) {
 	tok := load(t, "vocab/ggml-vocab-gpt-neox.gguf")

@@ -55,8 +55,8 @@ func TestSpecials(t *testing.T) {
 	}
 }
 
-// TestHostileSpecials has control tokens that a search from each place, by length or by byte, looks
-// for in vain.
+// TestHostileSpecials uses control tokens for which a search that starts again at each position takes quadratic time, by
+// length or by byte.
 func TestHostileSpecials(t *testing.T) {
 	const tokens, length = 1498, 200_000
 	text := bytes.Repeat([]byte("a"), length)
@@ -77,7 +77,7 @@ func TestHostileSpecials(t *testing.T) {
 			config.Scores, config.Types = append(config.Scores, 0), append(config.Types, typeControl)
 		}
 		best := time.Hour
-		for range 3 { // the time includes what the garbage collector takes
+		for range 3 { // take the best, since the time includes garbage collection
 			start := testenv.ProcessorTime()
 			ids, err := make1(t, config).Encode(text, Options{ParseSpecial: true})
 			if err != nil || len(ids) != c.want {

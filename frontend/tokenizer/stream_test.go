@@ -19,11 +19,11 @@ func TestStreamHoldsRunes(t *testing.T) {
 		{[]string{"a\xf0\x9f", "\x98\x80b"}, []string{"a", "😀b"}, ""},
 		{[]string{"世\xe7", "\x95", "\x8c"}, []string{"世", "", "界"}, ""},
 		{[]string{"a\xf0\x9f"}, []string{"a"}, "\xf0\x9f"},
-		{[]string{"\xff", "a"}, []string{"\xff", "a"}, ""},         // can become no rune
-		{[]string{"\x80"}, []string{"\x80"}, ""},                   // begins none
-		{[]string{"\xe4\xb8", "x"}, []string{"", "\xe4\xb8x"}, ""}, // broken off
+		{[]string{"\xff", "a"}, []string{"\xff", "a"}, ""},         // cannot become a rune
+		{[]string{"\x80"}, []string{"\x80"}, ""},                   // does not begin a rune
+		{[]string{"\xe4\xb8", "x"}, []string{"", "\xe4\xb8x"}, ""}, // incomplete rune
 		{[]string{"\xed\xa0"}, []string{"\xed\xa0"}, ""},           // a surrogate
-		{[]string{"\xc3\xc3", "\xa9"}, []string{"\xc3", "é"}, ""},  // broken off, then whole
+		{[]string{"\xc3\xc3", "\xa9"}, []string{"\xc3", "é"}, ""},  // incomplete rune, then a complete one
 	}
 	for _, c := range tests {
 		var s Stream
@@ -84,8 +84,8 @@ func TestStopMatcher(t *testing.T) {
 		{[]string{"END"}, []string{"xEN"}, []string{"x"}, false, "EN"},
 		{[]string{"END"}, []string{"EEND"}, []string{"E"}, true, ""},
 		{[]string{"aab"}, []string{"aa", "a", "b"}, []string{"", "a", ""}, true, ""},
-		{[]string{"abc", "b"}, []string{"ab"}, []string{"a"}, true, ""},            // complete first
-		{[]string{"b", "ab"}, []string{"ab"}, []string{""}, true, ""},              // the longest
+		{[]string{"abc", "b"}, []string{"ab"}, []string{"a"}, true, ""},            // the one that is complete first
+		{[]string{"b", "ab"}, []string{"ab"}, []string{""}, true, ""},              // the longest one
 		{[]string{"bcd", "abc"}, []string{"ab", "cd"}, []string{"", ""}, true, ""}, //
 		{[]string{"\n\n"}, []string{"a\n", "b\n", "\nc"}, []string{"a", "\nb", ""}, true, ""},
 		{[]string{"x"}, []string{"x", "y"}, []string{"", ""}, true, ""},

@@ -85,7 +85,7 @@ func TestMergeOrder(t *testing.T) {
 		{"aaaaa", []string{"aaaa", "a"}},   // merges of merges
 		{"aaaaaa", []string{"aaaa", "aa"}}, //
 		{"abab", []string{"ab", "ab"}},     //
-		{"a a", []string{"a", "Ġ", "a"}},   // never over words
+		{"a a", []string{"a", "Ġ", "a"}},   // merges do not cross words
 		{"aa a a", []string{"aa", "Ġ", "a", "Ġ", "a"}},
 	}
 	for _, c := range tests {
@@ -142,7 +142,7 @@ func TestScores(t *testing.T) {
 	}
 }
 
-// TestNoControlByMerging has merges that spell a control token.
+// TestNoControlByMerging checks that merges which spell a control token do not produce it.
 func TestNoControlByMerging(t *testing.T) {
 	c := spm(map[string]float32{"<": -1, "/": -1, "s": -1, ">": -1, "</": -2, "s>": -2})
 	tok := make1(t, c)
@@ -173,7 +173,7 @@ func TestSpecialTokens(t *testing.T) {
 		{"<c>", false, []string{"<", "c", ">"}},
 		{"<c>", true, []string{"<c>"}},
 		{"<c><u>", true, []string{"<c>", "<u>"}},
-		{"é", false, []string{"é"}},    // as text, not as the letter of byte 0xE9
+		{"é", false, []string{"é"}},    // the text é, not the letter of byte 0xE9
 		{"\xe9", false, []string{"é"}}, // the letter of byte 0xE9
 	}
 	for _, d := range tests {
@@ -248,7 +248,7 @@ func TestBOS(t *testing.T) {
 }
 
 // TestSpaceFirstOnce checks that only the first ordinary text gets a space, also
-// where the template writes the BOS.
+// if the template writes the BOS.
 func TestSpaceFirstOnce(t *testing.T) {
 	tok := make1(t, spm(map[string]float32{"▁": -1, "a": -1, "b": -1, "▁a": -2, "▁b": -2}))
 	want := []string{"<s>", "▁a", "</s>", "b"}

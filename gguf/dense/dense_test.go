@@ -62,7 +62,7 @@ func TestRead(t *testing.T) {
 			t.Errorf("%s: shape %v, want %v", c.name, d.Shape(), c.shape)
 		}
 		got, ok := d.Data().([]float32)
-		if !ok { // gorgonia gives the data of a scalar as a scalar
+		if !ok { // gorgonia returns the data of a scalar as a number
 			got = []float32{d.Data().(float32)}
 		}
 		if !slices.Equal(got, c.want) {

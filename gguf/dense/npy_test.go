@@ -94,7 +94,7 @@ func TestNpyElements(t *testing.T) {
 	for _, c := range []struct {
 		kind   string
 		data   []byte
-		ints   string // "" where it is an error
+		ints   string // "" if it is an error
 		floats string
 	}{
 		{"<i4", []byte{7, 0, 0, 0}, "[7]", ""},
@@ -131,7 +131,7 @@ func TestNpyElements(t *testing.T) {
 	}
 }
 
-// Files of numpy are read, with any name.
+// Files that numpy writes are read, whatever their names.
 func TestNpyFromPython(t *testing.T) {
 	dir := t.TempDir()
 	if err := testenv.Python(t, "-c", `

@@ -7,7 +7,7 @@ import (
 )
 
 // TestF32ToBF16FTZ compares rounding with that of package math/big to 8 bits of precision, near the
-// middle between two numbers and at the ends of the range.
+// midpoint of two numbers and at the limits of the range.
 func TestF32ToBF16FTZ(t *testing.T) {
 	for h := range uint32(1 << 16) {
 		for _, low := range []uint32{0, 1, 0x7fff, 0x8000, 0x8001, 0xffff} {

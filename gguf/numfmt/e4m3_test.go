@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// e4m3 is the number that the bits of an E4M3 number mean, by the definition of the format.
+// e4m3 returns the value of an E4M3 number by the definition of the format.
 func e4m3(b uint8) float64 {
 	sign := 1 - 2*float64(b>>7)
 	exponent, mantissa := int(b>>3&15), float64(b&7)
@@ -34,8 +34,8 @@ func TestEveryE4M3(t *testing.T) {
 	}
 }
 
-// TestE4M3RoundsToNearest compares with a search for the nearest code, the even one of two: numbers of
-// every exponent, the middles between neighbors, and the numbers next to these.
+// TestE4M3RoundsToNearest compares with a search for the nearest code, ties to even, for numbers of
+// every exponent, the midpoints between neighbors, and the numbers next to these.
 func TestE4M3RoundsToNearest(t *testing.T) {
 	nearest := func(x float64) uint8 {
 		best := uint8(0)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// value is the number that the bits of a binary16 mean, by the definition of the format.
+// value returns the value of a binary16 number by the definition of the format.
 func value(h uint16) float64 {
 	sign := 1 - 2*float64(h>>15)
 	exponent, fraction := int(h>>10&31), float64(h&1023)
@@ -40,7 +40,7 @@ func TestF16RoundsToNearestEven(t *testing.T) {
 	for h := uint16(0); h < 0x7c00; h++ {
 		a, b := value(h), value(h+1)
 		if h == 0x7bff {
-			b = 65536 // the next number, if there were one: infinity begins at the middle
+			b = 65536 // the next number if the range were larger; values from the midpoint on become infinity
 		}
 		middle := float32((a + b) / 2)
 		even := h + h&1
@@ -81,8 +81,8 @@ func TestF16(t *testing.T) {
 			t.Fatalf("F32ToF16(%v) = %#x, want %#x", got, back, h)
 		}
 	}
-	// Between two neighbors, the nearer one, and the even one half-way. The
-	// last step is that to infinity, whose half-way point is 65520.
+	// Between two neighbors the result is the nearer one, and at the midpoint the
+	// even one. The last interval ends at infinity; its midpoint is 65520.
 	for i := range 0x7c00 {
 		a := value(uint16(i))
 		b := value(uint16(i + 1))

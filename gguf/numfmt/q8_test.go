@@ -54,8 +54,8 @@ func TestQ8(t *testing.T) {
 	}
 }
 
-// TestQ8Extremes: ties, blocks that are zero or too small for a scale, and numbers that are not
-// finite, which spread over their block and no further.
+// TestQ8Extremes checks ties, blocks that are zero or too small for a scale, and numbers that are not
+// finite, which affect their whole block and no other.
 func TestQ8Extremes(t *testing.T) {
 	row, back := make([]byte, Q8Bytes(64)), make([]float32, 64)
 	quantize := func(v ...float32) {

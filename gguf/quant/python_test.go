@@ -14,7 +14,7 @@ import (
 )
 
 // pythonTypes returns the types that convert.py reads: all that can be dequantized,
-// but those of wider numbers and integers, which TestDequantizeWide covers.
+// except types of wider numbers and integers, which TestDequantizeWide covers.
 func pythonTypes() []Type {
 	var types []Type
 	for i := range infos {
@@ -25,13 +25,13 @@ func pythonTypes() []Type {
 	return types
 }
 
-// exactTypes are the types that the package also writes, and that we write byte for
-// byte as it does. The K-quants it cannot write.
+// exactTypes are the types that the package can write, and for which we write the same
+// bytes. It cannot write the K-quants.
 var exactTypes = []Type{F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0}
 
-// TestAgainstPython compares both directions with the Python package: random
-// blocks, of which many have NaN, infinite and subnormal scales, to the same
-// float32 bits; and float32 values to the same bytes.
+// TestAgainstPython compares both directions with the Python package. Random
+// blocks, many of them with NaN, infinite and subnormal scales, must give the same
+// float32 bits, and float32 values the same bytes.
 func TestAgainstPython(t *testing.T) {
 	dir := t.TempDir()
 	blocks, floats := map[Type][]byte{}, map[Type][]float32{}
@@ -121,9 +121,9 @@ func TestAgainstPython(t *testing.T) {
 	}
 }
 
-// randomBlocks returns n blocks of random bits. Every other one has scales of
-// ordinary size, as random ones are mostly huge or tiny; the others have special
-// float16 ones. The few bits of other scales make all their values by themselves.
+// randomBlocks returns n blocks of random bits. Random float16 scales are mostly huge or
+// tiny, so every second block gets scales of ordinary size, and the others get special
+// ones. Scales in other formats have few bits, so random bits give all their values.
 func randomBlocks(in *Info, n int) []byte {
 	r := rand.New(rand.NewPCG(1, uint64(in.Type)))
 	b := make([]byte, n*in.BlockBytes)
@@ -159,9 +159,9 @@ func ordinary(r *rand.Rand, s Scale, at []byte) {
 }
 
 // hardFloats returns rows of 32 values: normal and uniform ones of many
-// magnitudes, and values that rounding or division get wrong easily. Values that
-// are not finite are there for types that store each element by itself; in
-// blocks, the package leaves their result to the hardware.
+// magnitudes, and values that are hard to round or divide correctly. Values that are not
+// finite are included only for types that store each element by itself: in blocks, their
+// result in the package depends on the hardware.
 func hardFloats(plain bool) []float32 {
 	r := rand.New(rand.NewPCG(2, 3))
 	var all []float32

@@ -101,7 +101,7 @@ func TestDequantizeWide(t *testing.T) {
 }
 
 // TestWholeBlocksOnly calls every conversion with no block, and with an odd
-// number of blocks between guards that must stay.
+// number of blocks between guard values, which must not change.
 func TestWholeBlocksOnly(t *testing.T) {
 	for i := range infos {
 		in := &infos[i]
@@ -184,8 +184,8 @@ func roundTripError(typ Type, x []float32) float64 {
 	return math.Sqrt(e / s)
 }
 
-// TestQuantizeHard gives the K-quants values that a search may stumble over:
-// finite ones must come back finite, and within a step of the widest.
+// TestQuantizeHard quantizes values that are hard for the search of the K-quants.
+// Finite values must stay finite, with an error of at most a step of the widest range.
 func TestQuantizeHard(t *testing.T) {
 	inf, nan := math.Inf(1), math.NaN()
 	for _, c := range []struct {
@@ -215,7 +215,7 @@ func TestQuantizeHard(t *testing.T) {
 		}
 		for _, k := range []struct {
 			typ  Type
-			step float64 // relative to the widest value, where a range of both signs is split
+			step float64 // relative to the largest value, for a range of both signs
 		}{{Q4_K, 2. / 15}, {Q5_K, 2. / 31}, {Q6_K, 1. / 31}} {
 			in := &infos[k.typ]
 			b := make([]byte, in.BlockBytes)
@@ -226,7 +226,7 @@ func TestQuantizeHard(t *testing.T) {
 					t.Errorf("%s of %s: element %d, %v, came back as %v", k.typ, c.name, i, x[i], v)
 					break
 				}
-				// A float16 scale has an end; below and above it there is no bound.
+				// Outside the range of float16 scales the error has no bound.
 				if widest > 1e-3 && widest < 4.1e6 && math.Abs(float64(v-x[i])) > k.step*widest {
 					t.Errorf("%s of %s: element %d, %v, came back as %v", k.typ, c.name, i, x[i], v)
 					break

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// file is a file with that header and data.
+// file returns a file with the given header and data.
 func file(header, data string) []byte {
 	b := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
 	return append(append(b, header...), data...)
@@ -28,7 +28,7 @@ func given(b []byte) func(io.Writer) error {
 	}
 }
 
-// sample is a writer of tensors of several types, among them an empty one and a scalar, and their bytes.
+// sample returns a writer of tensors of several types, including an empty one and a scalar, and their bytes.
 func sample() (*Writer, map[string][]byte) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	w, all := NewWriter(map[string]string{"made": "by \"hand\" – ü", "empty": ""}), map[string][]byte{}
@@ -177,7 +177,7 @@ func TestWriterRefuses(t *testing.T) {
 	}
 }
 
-// Every way to break a file that we could think of.
+// Each row damages a valid file in one way.
 func TestRefuses(t *testing.T) {
 	tensor := func(rest string) string { return `{"a":{` + rest + `}}` }
 	for _, c := range []struct {

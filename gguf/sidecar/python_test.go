@@ -20,7 +20,7 @@ func TestAgainstPython(t *testing.T) {
 		{Arch: "gemma3", Types: []quant.Type{quant.F32, quant.F16, quant.Q8_0}, Edit: func(m *tiny.Model) {
 			w := m.Tensor("blk.0.attn_q.weight")
 			clear(w.Data[:w.Dims[0]])
-			for i := range w.Data[w.Dims[0]:] { // all sizes, with ties among them
+			for i := range w.Data[w.Dims[0]:] { // all magnitudes, including ties
 				w.Data[int(w.Dims[0])+i] = float32(i%977) / 64
 			}
 		}},
@@ -49,7 +49,7 @@ func TestAgainstPython(t *testing.T) {
 		if got := strings.Fields(string(out)); !slices.Equal(got, want) {
 			t.Errorf("found %q, expected %q", got, want)
 		}
-		// Proof that a difference is seen: another code of the last matrix.
+		// Check that the comparison detects a difference: change a code of the last matrix.
 		sidecar[len(sidecar)-1] ^= 1
 		if err := os.WriteFile(path, sidecar, 0o666); err != nil {
 			t.Fatal(err)

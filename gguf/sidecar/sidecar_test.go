@@ -46,8 +46,8 @@ func written(t testing.TB, m *gguf.File) []byte {
 	return b.Bytes()
 }
 
-// TestRoundTrip: each matrix comes back within half a step of E4M3 of its value, rows of zeros and of
-// numbers below float32's normal ones included, and its largest element of each row as it was.
+// TestRoundTrip checks that each element returns within half a step of E4M3, also in rows of zeros and of subnormal
+// numbers, and that the largest element of each row is exact.
 func TestRoundTrip(t *testing.T) {
 	for _, c := range []tiny.Config{
 		{Tied: true, Types: []quant.Type{quant.F32}, Edit: func(m *tiny.Model) {
@@ -100,7 +100,7 @@ func TestRoundTrip(t *testing.T) {
 					top = max(top, math.Abs(float64(x)))
 				}
 				for j, x := range row {
-					// Half of 2^-3 of a normal number, half of 2^-9 of the scale of others.
+					// Half a step: half of 2^-3 of a normal number, and half of 2^-9 of the scale for subnormal ones.
 					off, most := math.Abs(float64(back[j])-float64(x)), max(math.Abs(float64(x))/16, top/448*0x1p-10)*1.00001
 					if top < 1e-35 {
 						most = top
