@@ -8,29 +8,31 @@
 //
 //  1. A file named after the pass, with its function and, as its comment, the pass's purpose. At
 //     each place that it examines, it calls Applied, or Declined with the reason; compile --explain
-//     prints these.
-//  2. A row in the table Graph, at its place; a row in GraphOrder for each pass that must run
-//     before or after it, with the reason; and a graph in testdata/order that demonstrates the
-//     reason. A pass that knows the target or the precision goes into loweringPasses and
-//     LoweringOrder of lower/passes.go instead.
-//  3. testdata/NAME.txt: a sentence on what the file tests, a line "-- in --", and a graph. Further
-//     files are called NAME_what.txt and begin with a line "# pass: NAME". Package graph documents
-//     the grammar of graphs. The graphs have at least
-//     one place where the pass applies, and one where it declines or has nothing to do. The first
-//     command below writes the rest; read it before you commit it. (For a lowering pass, run it in
-//     ./lower.)
-//  4. If no recipe in graph/graphtest/recipes.go draws its pattern, add one, as gated_mlp and qkv are:
-//     TestPassesKeepMeaning does not test a pattern that is never drawn.
+//     prints these on standard error.
+//  2. A row in the table Graph, at its place, with a Doc of one line; a row in GraphOrder for each
+//     pass that must run before or after it, with the reason; and testdata/order/BEFORE_AFTER.txt
+//     with a comment line and a graph that demonstrates the reason. A pass that knows the target,
+//     the devices or the precision goes into loweringPasses and LoweringOrder of lower/passes.go
+//     instead, and its files into lower/testdata.
+//  3. testdata/NAME.txt: a comment line on what the file tests, a line "-- in --", and a graph.
+//     Further files are called NAME_what.txt and begin with a line "# pass: NAME". Package graph
+//     documents the grammar of graphs. The graphs have at least one place where the pass applies,
+//     and one where it declines or has nothing to do. The first command below writes the rest;
+//     read it before you commit it.
+//  4. For a graph pass, if no recipe in graph/graphtest/recipes.go draws its pattern, add one, as
+//     gated_mlp and qkv are: TestPassesKeepMeaning does not test a pattern that is never drawn.
 //
-// Then run
+// Then run, for a lowering pass with ./lower in place of ./graph/pass in the first command,
 //
 //	go test ./graph/pass -run 'Golden|OrderMatters' -update
+//	go test ./cmd/pesti -run 'Help|Explain' -update
 //	go test ./graph/pass ./lower
 //	go test ./conformance -run 'TestPasses$|ExactAgainstOracle'
 //	make golden
 //
-// The second command runs it in any allowed order and switched off, the third compares whole models
-// with and without it, and the last updates plans and pictures, whose changes you should read.
+// The second command writes the lists of passes in the help and in compile --explain. The third
+// runs the pass in any allowed order and switched off, the fourth compares whole models with and
+// without it, and the last updates plans and pictures, whose changes you should read.
 //
 // Traps:
 //   - Range over slices.Clone(g.Nodes): Insert and Remove change the list.
@@ -42,8 +44,9 @@
 //   - Keep operands before their uses, and the writes of a state before its reads; Options.Verify,
 //     which tests set, finds what you break.
 //   - Keep the arithmetic. The golden files are compared within 1e-5 of a row; a pass that rounds
-//     more depends on the precision, belongs in package lower, and states the reason for its
-//     tolerance.
+//     more depends on the precision, belongs in package lower, and has its tolerance, with the
+//     reason, in TestGolden of lower/passes_test.go. For a pass that changes no bit, a test calls
+//     passtest.SameOutputs with the tolerance 0.
 package pass
 
 import (

@@ -59,7 +59,7 @@ func Golden(t *testing.T, passes []pass.Pass, tolerance map[string]float64) {
 					t.Fatal(err)
 				}
 			} else if got.String() != want {
-				t.Errorf("got:\n%s\nwant:\n%s", got.String(), want)
+				t.Errorf("the result differs from %s; if on purpose, go test -run Golden -update in its package writes it anew. Got:\n%s\nwant:\n%s", file, got.String(), want)
 			}
 			tol := tolerance[passName]
 			if tol == 0 {
@@ -72,7 +72,7 @@ func Golden(t *testing.T, passes []pass.Pass, tolerance map[string]float64) {
 	}
 	for _, p := range passes {
 		if !covered[p.Name] && !*update {
-			t.Errorf("pass %s has no golden file", p.Name)
+			t.Errorf("pass %s has no golden file: write testdata/%s.txt with a graph, as docs/adding.md describes", p.Name, p.Name)
 		}
 	}
 }
@@ -113,7 +113,7 @@ func UnknownAttributes(t *testing.T, passes []pass.Pass) {
 			}
 			g, n, notes, err := run(i)
 			if !slices.ContainsFunc(g.Nodes, func(n *graph.Node) bool { return n.Attr[Unknown] != nil }) {
-				t.Errorf("%s: the attribute of %s (%s) is lost", file, n.Name(), n.Op.Name)
+				t.Errorf("%s: the attribute of %s (%s) is lost: the pass has to ask Unchecked, or to use Fuse", file, n.Name(), n.Op.Name)
 			}
 			if err != nil && strings.Contains(err.Error(), ".part") {
 				t.Errorf("%s: %s (%s) is computed in parts, whatever its attribute means: %v", file, n.Name(), n.Op.Name, err)
@@ -132,14 +132,20 @@ func read(t *testing.T, file string) (passName string, before *graph.Graph) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	head, rest, _ := strings.Cut(string(text), "-- in --\n")
+	head, rest, ok := strings.Cut(string(text), "-- in --\n")
+	if !ok {
+		t.Fatalf("%s: found no line -- in --, expected one between a comment and a graph", file)
+	}
 	in, _, _ := strings.Cut(rest, "-- out --\n")
 	passName = strings.TrimSuffix(filepath.Base(file), ".txt")
 	if _, after, ok := strings.Cut(head, "# pass: "); ok {
 		passName, _, _ = strings.Cut(after, "\n")
 	}
 	if before, err = graph.Parse(in, ops.Lookup); err != nil {
-		t.Fatalf("%s: %v", file, err)
+		t.Fatalf("%s: after -- in --: %v", file, err)
+	}
+	if err := graph.Verify(before); err != nil {
+		t.Fatalf("%s: before the pass: %v", file, err)
 	}
 	return passName, before
 }
@@ -157,7 +163,7 @@ func find(t *testing.T, passes []pass.Pass, name string) pass.Pass {
 			return p
 		}
 	}
-	t.Fatalf("no pass %q", name)
+	t.Fatalf("found pass %q, expected a row of the table of passes; a golden file is called NAME.txt, or begins with a line # pass: NAME", name)
 	return pass.Pass{}
 }
 
@@ -267,7 +273,11 @@ func OrderMatters(t *testing.T, passes []pass.Pass, constraints []pass.Order) {
 		file := filepath.Join("testdata", "order", c.Before+"_"+c.After+".txt")
 		text, err := os.ReadFile(file)
 		if err != nil {
-			t.Errorf("%s before %s: no graph shows what the order is good for: %v", c.Before, c.After, err)
+			t.Errorf("%s before %s: no graph shows what the order is good for: write %s with a comment line and a graph: %v", c.Before, c.After, file, err)
+			continue
+		}
+		if !strings.HasPrefix(string(text), "#") {
+			t.Errorf("%s: found a file without a comment, expected a first line # with the reason for the order", file)
 			continue
 		}
 		body := string(text)
@@ -287,7 +297,7 @@ func OrderMatters(t *testing.T, passes []pass.Pass, constraints []pass.Order) {
 				t.Fatal(err)
 			}
 		} else if string(text) != want {
-			t.Errorf("%s: got\n# ops: %s\n# reversed: %s", file, ordered, reversed)
+			t.Errorf("%s differs; if on purpose, go test -run OrderMatters -update in its package writes it anew. Got\n# ops: %s\n# reversed: %s", file, ordered, reversed)
 		}
 	}
 }
