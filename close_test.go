@@ -31,7 +31,7 @@ func TestClosedMeanwhile(t *testing.T) {
 			all.Go(func() {
 				var got []int32
 				var last error
-				for last == nil { // again where a text is complete before the others begin
+				for last == nil { // try again if a text is complete before the others begin
 					got = got[:0]
 					for piece, err := range m.Generate(t.Context(), once, pesti.Params{IgnoreEOG: true, Speculate: 7 * (i % 2)}) {
 						if last = err; err != nil || piece.Result != nil {

@@ -203,7 +203,7 @@ type panicking struct{ slog.Handler }
 func (panicking) Enabled(context.Context, slog.Level) bool  { return true }
 func (panicking) Handle(context.Context, slog.Record) error { panic(errPanic) }
 
-// settled fails where there are more goroutines than before, also after some time for them to end.
+// settled fails if there are more goroutines than before, even after some time for them to end.
 func settled(t *testing.T, before int) {
 	t.Helper()
 	for range 1000 {
@@ -216,7 +216,7 @@ func settled(t *testing.T, before int) {
 	t.Errorf("%d goroutines, expected at most the %d of before:\n%s", runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks, true)])
 }
 
-// TestGoroutines: Close ends all goroutines, also after generations that were broken off.
+// TestGoroutines: Close ends all goroutines, also after generations that the caller's loop left.
 func TestGoroutines(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for range 3 {

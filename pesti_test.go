@@ -65,7 +65,7 @@ func collect(t testing.TB, m *pesti.Model, prompt string, p pesti.Params) (text 
 	return text, ids, r
 }
 
-// refusal returns the error of a generation that yields nothing else, nil where it yields anything else.
+// refusal returns the error of a generation that yields nothing else, or nil if it yields anything else.
 func refusal(generation iter.Seq2[pesti.Piece, error]) (last error) {
 	n := 0
 	for piece, err := range generation {
@@ -235,7 +235,7 @@ func TestConcurrent(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for range 10 { // break gives the sequence back
+	for range 10 { // break frees the sequence
 		for _, err := range m.Generate(t.Context(), once, pesti.Params{}) {
 			if err != nil {
 				t.Fatal(err)
@@ -504,11 +504,11 @@ func TestBadPrompt(t *testing.T) {
 	}
 }
 
-// TestSecondText: a text that a session continues with has no token that texts begin with.
+// TestSecondText: a text that is appended to a session gets no BOS token.
 func TestSecondText(t *testing.T) {
 	m := open(t, pesti.Options{Compile: lower.Options{Ctx: 64}})
 	first, whole := must(m.Tokenize(once)), must(m.Tokenize(once+" there"))
-	bos := len(must(m.Tokenize(" there"))) - (len(whole) - len(first)) // 1 where the model has such a token
+	bos := len(must(m.Tokenize(" there"))) - (len(whole) - len(first)) // 1 if the model has a BOS token
 	if bos < 0 || bos > 1 || !slices.Equal(whole[:len(first)], first) {
 		t.Fatalf("%v does not begin %v", first, whole)
 	}

@@ -61,7 +61,7 @@ var chunkScenario = scenario{"chunk", [][]span{{{0, 0, 0, 64}}, {{0, 0, 64, 3}}}
 // except portable, which sums in another order.
 func TestBits(t *testing.T) { checkBits(t, false) }
 
-// TestProveBits does so in the cases that take longer too.
+// TestProveBits does the same for all cases, including slow ones.
 func TestProveBits(t *testing.T) {
 	testenv.Prove(t)
 	checkBits(t, true)

@@ -88,7 +88,7 @@ func sweep(t *testing.T, data []byte, n int) {
 	}
 }
 
-// openFlipped reads data as a program that runs a model does.
+// openFlipped opens data in the same way as a program that runs a model.
 func openFlipped(data []byte) (*frontend.Model, error) {
 	f, err := gguf.Parse("flipped", data)
 	if err != nil {

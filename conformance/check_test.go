@@ -51,7 +51,7 @@ func (m *model) onTape(t testing.TB, ids []int32) *oraclePass {
 // the last digits of float64.
 func TestTapeAgainstOracle(t *testing.T) { checkTape(t, "demo", testenv.SmolLM2) }
 
-// TestProveTapeAgainstOracle does so with the real models that take longer.
+// TestProveTapeAgainstOracle does the same with the larger real models.
 func TestProveTapeAgainstOracle(t *testing.T) {
 	testenv.Prove(t)
 	checkTape(t, testenv.Qwen, testenv.Gemma)
@@ -95,7 +95,7 @@ func TestTapeSeesFaults(t *testing.T) {
 	for _, f := range faults {
 		t.Run(f.name, func(t *testing.T) {
 			m, ids, want := m, ids, want
-			if f.model == testenv.Gemma { // a tiny model has what this fault needs
+			if f.model == testenv.Gemma { // a tiny model suffices for this fault
 				file := tiny.File(t, tiny.Config{Arch: "gemma3"})
 				m, ids = &model{name: "tiny", file: file}, []int32{84, 104, 101, 32, 116, 105, 100, 101, 115}
 				want = m.onTape(t, ids)

@@ -68,7 +68,7 @@ func against(t *testing.T, what string, exact, rows [][]float32) (all metrics.Lo
 	return all
 }
 
-// exact returns logits in precision exact, and fast what is lost in fast with an activation format.
+// exact returns logits in precision exact. fast returns the loss of precision fast with an activation format.
 func (m *model) exact(t *testing.T, ids []int32) [][]float32 {
 	t.Helper()
 	return m.logits(t, ids, lower.Options{Precision: "exact", Ubatch: 64, Threads: 2})

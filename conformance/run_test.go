@@ -102,7 +102,7 @@ func (m *model) engine(t testing.TB, o lower.Options, run exec.Options, edit fun
 	if o.Target == plan.CUDA {
 		o.Threads = 0
 		run.Driver = virtual.New(virtual.Config{Devices: slices.Repeat([]cuda.Properties{virtual.Default()}, max(o.Devices, 1))})
-	} else if o.ISA == "" { // what users get
+	} else if o.ISA == "" { // the default for users
 		if o.ISA, err = exec.BestISA(os.Getenv("PESTI_ISA")); err != nil {
 			t.Fatal(err)
 		}

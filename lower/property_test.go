@@ -49,7 +49,7 @@ func TestPassOrders(t *testing.T) {
 	})
 }
 
-// drawModel draws a model of any architecture with any parameters that its models can have.
+// drawModel draws a model of any architecture, with any valid parameters.
 func drawModel(t *rapid.T) *frontend.Model {
 	one := func(label string, of ...int) int { return rapid.SampledFrom(of).Draw(t, label) }
 	c := tiny.Config{

@@ -39,8 +39,8 @@ func TestBench(t *testing.T) {
 		if others, ok := g["others"].(float64); runtime.GOOS == "linux" && (!ok || others < 0) || g["busy"] != nil && others <= load.Quiet {
 			t.Errorf("test %d: other programs used %v processors, busy is %v", i, g["others"], g["busy"])
 		}
-		delete(g, "others") // where it is known
-		delete(g, "busy")   // where it is so
+		delete(g, "others") // reported only on some systems
+		delete(g, "busy")   // set only on a busy machine
 		if len(g) != 7 || g["test"] != w.test || g["n_prompt"] != w.prompt || g["n_gen"] != w.gen || g["n_depth"] != w.depth ||
 			avg <= 0 || dev < 0 || !isNumber || len(samples) != 2 || math.Abs((samples[0].(float64)+samples[1].(float64))/2-avg) > 1e-6*avg {
 			t.Errorf("test %d is %v, want %v", i, g, w)
@@ -48,7 +48,7 @@ func TestBench(t *testing.T) {
 	}
 	plan, _ := demoPlan(t)
 	out = ok(t, "bench", plan, "-p", "0", "-n", "2", "-r", "1", "-t", "1")
-	busy := func(line string) bool { return strings.HasPrefix(line, "tg2: busy: ") } // where it is so
+	busy := func(line string) bool { return strings.HasPrefix(line, "tg2: busy: ") } // printed only on a busy machine
 	if lines := slices.DeleteFunc(strings.Split(out, "\n"), busy); len(lines) != 3 || !strings.HasPrefix(lines[1], "tg2") || !strings.Contains(lines[1], "±") {
 		t.Errorf("bench prints:\n%s", out)
 	}
@@ -86,7 +86,7 @@ func TestBenchBusy(t *testing.T) {
 	}
 }
 
-// Of a test that an interrupt left without a measurement there is a row that says so.
+// A test that an interrupt left without a measurement has a row that says so.
 func TestBenchInterrupted(t *testing.T) {
 	var out bytes.Buffer
 	a := &app{stdout: &out}

@@ -29,15 +29,15 @@ import (
 type hostileFile struct {
 	name string
 	path string
-	// opens says that the container is sound, so that a verb which needs no model may succeed.
+	// opens says that the container is valid, so that a verb which needs no model may succeed.
 	opens bool
-	words []string // of the error, besides the file
+	words []string // that the error contains, in addition to the file
 }
 
-// needNoModel are the verbs to which a sound file is enough, whether or not it is a model that runs.
+// needNoModel are the verbs that need only a valid file, whether or not it is a model that runs.
 var needNoModel = []string{"pesti inspect", "pesti tokenize", "pesti convert"}
 
-// hostileFiles writes them.
+// hostileFiles writes all hostile files.
 func hostileFiles(t *testing.T) []hostileFile {
 	dir := t.TempDir()
 	var files []hostileFile
@@ -109,7 +109,7 @@ func hostileFiles(t *testing.T) []hostileFile {
 	sound("architecture of a mixture", edited(func(w *gguf.Writer) { w.SetStr("general.architecture", "qwen2moe") }), `architecture "qwen2moe" is not supported; supported are `)
 	sound("mixture of experts", edited(func(w *gguf.Writer) { w.SetUint32("qwen2.expert_count", 8) }), "qwen2.expert_count", "not supported")
 	sound("head count 0", edited(func(w *gguf.Writer) { w.SetUint32("qwen2.attention.head_count", 0) }), "qwen2.attention.head_count")
-	trailing := edited(func(w *gguf.Writer) { w.SetUint32("qwen2.attention.head_count", 0) }) // which the file warns of
+	trailing := edited(func(w *gguf.Writer) { w.SetUint32("qwen2.attention.head_count", 0) }) // a value for which opening the file gives a warning
 	saveFile(t, trailing, readFile(t, trailing)+strings.Repeat("x", 100))
 	sound("head count 0 and bytes that no tensor has", trailing, "qwen2.attention.head_count")
 	sound("block count 2^31", edited(func(w *gguf.Writer) { w.SetUint32("qwen2.block_count", 1<<31) }), "qwen2.block_count")
@@ -120,7 +120,7 @@ func hostileFiles(t *testing.T) []hostileFile {
 type fileCommand struct {
 	verb string
 	args []string
-	at   int // the place
+	at   int // index of the file's argument
 }
 
 var (
@@ -129,8 +129,8 @@ var (
 	word     = regexp.MustCompile(`"[^"]*"|'[^']*'|\S+`)
 )
 
-// fileCommands returns the examples of all verbs, once for each file that they read, with the
-// others there. So a verb that opens files is covered as soon as its help has an example.
+// fileCommands returns the examples of all verbs, once for each file that they read; the other files of an
+// example exist. So a verb that opens files is covered as soon as its help has an example.
 func fileCommands(t *testing.T, model, plan string) []fileCommand {
 	var all []fileCommand
 	var walk func(cmd *cobra.Command)
@@ -174,7 +174,7 @@ func fileCommands(t *testing.T, model, plan string) []fileCommand {
 	return all
 }
 
-// costly are the hostile files with which every verb is also measured.
+// costly are the hostile files for which the time and memory of every verb are measured too.
 var costly = []string{"2^58 keys", "tensor larger than the file", "cut at half", "head count 0"}
 
 // TestHostileFiles gives every verb every hostile file. It must end in one line that names the
@@ -221,7 +221,7 @@ func checkHostile(t *testing.T, r result, f *hostileFile, c *fileCommand) {
 	switch {
 	case wrongKind.MatchString(r.err):
 		r.fails(t, exitUsage, path)
-	case f.opens && strings.Contains(r.err, "the plan is for another model"): // looked at no further
+	case f.opens && strings.Contains(r.err, "the plan is for another model"): // the verb compares no more than the model's identity
 		r.fails(t, exitError, path)
 	default:
 		r.fails(t, exitError, append([]string{path}, f.words...)...)
@@ -270,7 +270,7 @@ func TestNamesForATerminal(t *testing.T) {
 const peakVariable = "PESTI_TEST_PEAK"
 
 // leavePeak writes that file: KiB, without the pages of the executable. How many of those are resident
-// depends on the pieces in which the system maps a file.
+// depends on the sizes in which the system maps a file.
 func leavePeak(path string) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -299,7 +299,7 @@ func leavePeak(path string) {
 		switch {
 		case name == "Rss" && own:
 			peak -= kib(value)
-		case strings.Contains(name, "-"): // the line of addresses, which ends in the file's path
+		case strings.Contains(name, "-"): // a line with a range of addresses ends in the file's path
 			own = strings.HasSuffix(line, " "+exe+"\n")
 		}
 	}
@@ -329,7 +329,7 @@ func measured(t *testing.T, args ...string) result {
 	return r
 }
 
-// A model that another process cuts short ends the verb that reads it, with an error that names the model and not the
+// If another process truncates a model, the verb that reads it ends with an error that names the model and not the
 // output.
 func TestShrinkingModel(t *testing.T) {
 	if runtime.GOOS != "linux" {
@@ -337,11 +337,11 @@ func TestShrinkingModel(t *testing.T) {
 	}
 	for _, args := range [][]string{
 		{"run", "-p", story, "--temp", "0", "--ignore-eos", "--passes", "none"},
-		{"convert", "--type", "q6_k", "-o", "-"}, // has tensors of that type
+		{"convert", "--type", "q6_k", "-o", "-"}, // the model has tensors of that type
 		{"convert", "--type", "f32", "-o", "-"},
 		{"quantize", "--type", "fp8_e4m3", "-o", "-"},
 	} {
-		for _, left := range []int64{4096, int64(len(demo.GGUF())) - 1} { // the last page is cut, but does not vanish
+		for _, left := range []int64{4096, int64(len(demo.GGUF())) - 1} { // the second size cuts the last page without removing it
 			if args[0] == "run" && left > 4096 {
 				continue // it may have read that page
 			}
@@ -360,7 +360,7 @@ func TestShrinkingModel(t *testing.T) {
 	}
 }
 
-// dump names a model that is cut short after it was opened, too: the prompt is read after that.
+// dump also names a model that is truncated after it was opened: here while dump waits for the prompt.
 func TestShrinkingModelOfDump(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("what a shortened mapping does is known for Linux")
@@ -387,7 +387,7 @@ func TestShrinkingModelOfDump(t *testing.T) {
 	}
 }
 
-// The file of nothing but a header is sound, and no model.
+// A file with nothing but a header is valid, but is no model.
 func TestEmptyModel(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "empty.gguf")
 	saveFile(t, path, "GGUF\x03\x00\x00\x00"+strings.Repeat("\x00", 16))

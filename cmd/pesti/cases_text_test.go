@@ -32,7 +32,7 @@ func TestEmptyTexts(t *testing.T) {
 		model, ids string
 		tokens     int // of an empty prompt
 	}{
-		{testenv.SmolLM2, "[]", 1}, // it has a BOS, which it does not ask for
+		{testenv.SmolLM2, "[]", 1}, // the model has a BOS token, but its file does not request one
 		{testenv.Gemma, "[2]", 1},
 	} {
 		file := testenv.Model(t, c.model)
@@ -59,7 +59,7 @@ func TestTextWithoutTokens(t *testing.T) {
 	}
 }
 
-// NaN ends a run with the step at which it came, and the way to look for its cause.
+// NaN ends a run with an error that names the step and a way to find the cause.
 func TestNaNLogits(t *testing.T) {
 	f, err := gguf.Parse(demoName, demo.GGUF())
 	if err != nil {
@@ -80,7 +80,7 @@ func TestNaNLogits(t *testing.T) {
 	}
 }
 
-// However the prompt is cut, the same text follows.
+// The text is the same for any chunking of the prompt.
 func TestChunkedPrompt(t *testing.T) {
 	prompt := strings.Repeat(story+" there was a dog who liked to run. ", 8)
 	for _, precision := range []string{"exact", "fast"} {

@@ -30,8 +30,8 @@ func TestCheckFast(t *testing.T) {
 	}
 }
 
-// TestCheckStep has a fault that the bounds for one plane of activations let pass: the comparison of steps
-// names the value.
+// TestCheckStep seeds a fault that is within the bounds for one plane of activations. The comparison of steps
+// finds it and names the value.
 func TestCheckStep(t *testing.T) {
 	sound, text := demoPlan(t, "--activations", "mixed", "--ctx", "64")
 	if out := ok(t, "check", sound, "-p", fox); !strings.Contains(out, "\n51 values, each compared with what gorgonia computes from those before it: worst d ") {

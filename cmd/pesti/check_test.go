@@ -55,7 +55,7 @@ func TestCheck(t *testing.T) {
 	ids := call{stdin: fox, args: []string{"tokenize", "demo", "--ids"}}.run().out
 	for _, args := range [][]string{{"-f", file}, {"--ids", ids}, {"-p", fox, "-t", "1"}, {"-p", fox, "--ubatch", "3"}} {
 		got := ok(t, append([]string{"check", "demo"}, args...)...)
-		if args[len(args)-2] == "--ubatch" { // no program of it is for more tokens than there are
+		if args[len(args)-2] == "--ubatch" { // then no program needs more tokens than the prompt has
 			text = strings.Replace(text, lines[6]+"\n", "", 1)
 		}
 		if got != text {
@@ -148,7 +148,7 @@ func cancelingDemo(t *testing.T, size float32) string {
 	add := map[string]float32{"blk.2.attn_v.bias": size, "blk.3.attn_v.bias": -size}
 	for _, x := range from.Tensors() {
 		data := x
-		if x.Name == "blk.3.attn_output.weight" { // so that both make the same of their bias
+		if x.Name == "blk.3.attn_output.weight" { // equal outputs, so that block 3 subtracts exactly what block 2 adds
 			same, _ := from.Tensor("blk.2.attn_output.weight")
 			data = *same
 		}
@@ -169,7 +169,7 @@ func cancelingDemo(t *testing.T, size float32) string {
 	return path
 }
 
-// TestCheckFloor has a layer in which float32 itself exceeds the bound. A correct plan passes with
+// TestCheckFloor checks a model with a layer in which float32 itself exceeds the bound. A correct plan passes with
 // a note, a faulty one fails.
 func TestCheckFloor(t *testing.T) {
 	model := cancelingDemo(t, 700)

@@ -23,7 +23,7 @@ func compared(t *testing.T, args ...string) *compare.Comparison {
 	return decoded[compare.Comparison](t, append([]string{"compare", "--json"}, args...)...)
 }
 
-// A plain comparison of two dumps, written without regard to how compare does it.
+// A simple comparison of two dumps, written independently of compare.
 func plainly(t *testing.T, dirA, dirB string) *compare.Comparison {
 	t.Helper()
 	read := func(dir, name string) (rows [][]float64) {
@@ -123,7 +123,7 @@ func TestCompare(t *testing.T) {
 		}
 	}
 
-	// As a page, the same each time, for any number of threads.
+	// The text output is the same each time, for any number of threads.
 	page := ok(t, "compare", a, b)
 	var layers strings.Builder
 	for _, l := range want.Layers {
@@ -136,7 +136,7 @@ func TestCompare(t *testing.T) {
 			t.Errorf("compare prints:\n%s\nwant it to hold %q", page, words)
 		}
 	}
-	// Of plans it prints each program.
+	// For plans, the output has each program.
 	page = ok(t, "compare", "demo", "demo", "--but", "precision=fast", "-p", fox)
 	if !strings.HasPrefix(page, "A demo: exact, KV cache in f32\nB demo (precision=fast): fast, KV cache in f16\n\nprogram ") || !strings.Contains(page, "\ndecode ") || !strings.Contains(page, "\nsmall ") || !strings.HasSuffix(page, "\nnot run: prefill, which takes 32 tokens or more at a time\n") {
 		t.Errorf("compare prints:\n%s", page)
@@ -221,7 +221,7 @@ func TestCompareBounds(t *testing.T) {
 		r.fails(t, 1, "pesti: B demo (precision=fast, activations=q8x2): ", c.words)
 	}
 
-	// NaN is as far off as can be.
+	// NaN counts as an infinite difference.
 	logits := readNpy(t, filepath.Join(dir, "logits.npy"))
 	x := logits.floats
 	x[len(x)-1] = float32(math.NaN())
@@ -241,7 +241,7 @@ func TestCompareRefuses(t *testing.T) {
 	plan, _ := demoPlan(t, "--ctx", "64")
 	good := t.TempDir()
 	ok(t, "dump", "demo", "--ids", "1,2,3", "-o", good)
-	// Copies of the folder, each with something wrong.
+	// Copies of the folder, each damaged in one way.
 	with := func(edit func(path func(string) string)) string {
 		dir := t.TempDir()
 		if err := os.CopyFS(dir, os.DirFS(good)); err != nil {
@@ -317,7 +317,7 @@ func TestCompareRefuses(t *testing.T) {
 	} {
 		r := pesti(append([]string{"compare"}, c.args...)...)
 		if c.words == "no layers to compare" {
-			r.out = "" // logits there are
+			r.out = "" // the logits were printed
 		}
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) { r.fails(t, c.code, c.words) })
 	}
@@ -340,11 +340,11 @@ func TestBisect(t *testing.T) {
 	}
 	for _, c := range []struct {
 		plan, program, value string
-		old, new             string // a pattern in the step's line, and what takes its place
+		old, new             string // a pattern in the step's line, and its replacement
 		position             int    // of the first element above the bound, −1 for any
 	}{
 		{"exact", "decode", "embd", `scale=1.0`, "scale=1.01", 0},
-		{"exact", "decode", "blk.2.attn", `base=10000.0`, "base=30000.0", 1}, // nothing turns at 0
+		{"exact", "decode", "blk.2.attn", `base=10000.0`, "base=30000.0", 1}, // RoPE does not rotate position 0
 		{"exact", "small", "blk.1.ffn_norm", `eps=\S+`, "eps=0.5}", -1},
 		{"exact", "prefill", "blk.3.ffn_gated.rows", `act="silu"`, `act="gelu_tanh"`, 30}, // of 38, the last 8 of which are wanted
 		{"fast", "prefill", "blk.1.attn", `scale=[0-9.]+`, "scale=0.126", -1},
@@ -374,7 +374,7 @@ func TestBisect(t *testing.T) {
 
 			for i, args := range [][]string{{paths[c.plan], faulty}, {faulty, paths[c.plan], "--max-d", "1e-4"}} {
 				r := pesti(append([]string{"compare", "--bisect", "--json", "-t", "1", "-p", fox + fox}, args...)...)
-				if r.code != i { // a difference is an error where a bound is given
+				if r.code != i { // a difference is an error only with a bound
 					t.Errorf("compare %q: exit code %d: %s", args, r.code, r.err)
 				}
 				var b bisection

@@ -142,7 +142,7 @@ func TestCompileWithPlanner(t *testing.T) {
 func TestCompileDumpsAndExplains(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "folder")
 	plan := filepath.Join(t.TempDir(), "x.plan")
-	// How many programs there are depends on the instruction set, and names of kernels do.
+	// The number of programs and the names of kernels depend on the instruction set.
 	r := pesti("compile", "demo", "--isa", "portable", "-o", plan, "--dump", dir, "--explain")
 	if r.code != 0 || r.out != "" || !strings.Contains(r.err, "fuse_gated_mlp") {
 		t.Errorf("--explain: %+v", r)
@@ -160,7 +160,7 @@ func TestCompileDumpsAndExplains(t *testing.T) {
 			t.Errorf("the page has no %s", anchor)
 		}
 	}
-	// Files of an earlier dump are removed, and no others.
+	// Only files of an earlier dump are removed.
 	for _, name := range []string{"99-decode.fuse_qkv.txt", "07-graph.txt", "notes.txt", "01-notes.txt", "1-cse.txt", "01-cse.txt.bak"} {
 		saveFile(t, filepath.Join(dir, name), "")
 	}
@@ -215,8 +215,8 @@ func TestExplain(t *testing.T) {
 		if strings.Count(last, "\n") != 1 {
 			t.Errorf("%s: the plan is not told of last: %q", args, last)
 		}
-		for _, p := range lower.Passes() { // none is passed over in silence
-			if p.Name != "fuse_prologue" && !strings.Contains("\n"+text, "\n"+p.Name+" ") { // which is another target's
+		for _, p := range lower.Passes() { // every pass has a note
+			if p.Name != "fuse_prologue" && !strings.Contains("\n"+text, "\n"+p.Name+" ") { // fuse_prologue belongs to another target
 				t.Errorf("%s: nothing on %s:\n%s", args, p.Name, text)
 			}
 		}

@@ -10,7 +10,7 @@ import (
 	"pesti/conformance/testenv"
 )
 
-// Completions that shells get, and whether they include files.
+// These are the completions that shells get, and whether they include files.
 func TestCompletions(t *testing.T) {
 	const noFiles, endings, folders, files = ":4", ":8", ":16", ":0"
 	t.Chdir(t.TempDir())
@@ -21,8 +21,8 @@ func TestCompletions(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		line string // _ stands for what is not typed yet
-		want string // some completions, and last what kind of files
+		line string // _ is an empty word at the cursor
+		want string // some completions, and last the kind of files
 	}{
 		{"_", "run compile completion " + noFiles},
 		{"pl", "plan " + noFiles},

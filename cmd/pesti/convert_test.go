@@ -28,7 +28,7 @@ func openGGUF(t *testing.T, path string) *gguf.File {
 	return f
 }
 
-// integers are the types of tensors that are no weights.
+// integers are the integer types. Tensors of these types are no weights.
 var integers = []quant.Type{quant.I8, quant.I16, quant.I32, quant.I64}
 
 func TestConvert(t *testing.T) {
@@ -88,7 +88,7 @@ func floatsOf(t *testing.T, f *gguf.File, name string) []float32 {
 }
 
 func TestConvertKeeps(t *testing.T) {
-	// 48 is a multiple of 16, but of no block; split.* is of another file.
+	// 48 is a multiple of 16, but not of a block. The keys split.* belong to another file.
 	path := rewrittenDemo(t, false, func(w *gguf.Writer) {
 		w.SetUint16("split.no", 0)
 		w.SetUint16("split.count", 1)
@@ -144,7 +144,7 @@ func TestConvertSplit(t *testing.T) {
 	for _, c := range []struct {
 		args  []string
 		files int
-		same  bool // data
+		same  bool // the data stays the same
 	}{
 		{[]string{"--split-max-tensors", "20"}, (len(from.Tensors())-1)/20 + 1, true},
 		{[]string{"--split-max-tensors", "1000"}, 1, true},
@@ -192,7 +192,7 @@ func TestConvertSplit(t *testing.T) {
 	if left, _ := os.ReadDir(dir); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
 	}
-	// Onto its own files, and an interrupt.
+	// Output to the model's own files, and an interrupt.
 	ok(t, "convert", model, "--split-max-tensors", "20", "-o", out)
 	before, _ := os.ReadDir(dir)
 	first := filepath.Join(dir, before[0].Name())

@@ -14,8 +14,8 @@ import (
 	planfile "pesti/exec/plan"
 )
 
-// TestCheckOnDevice compares every program on the virtual device with gorgonia's float64, by the
-// processor's bounds.
+// TestCheckOnDevice compares every program on the virtual device with gorgonia's float64, with the bounds of the
+// processor.
 func TestCheckOnDevice(t *testing.T) {
 	for _, precision := range []string{"exact", "fast"} {
 		ok(t, "check", "demo", "--device", "virtual", "--precision", precision, "--ids", "1,20,300,4,5")
@@ -81,8 +81,8 @@ func TestRunOnDevices(t *testing.T) {
 	}
 }
 
-// TestRunWithHostLayers: with layers on the processor a plan has no fallbacks, and its text is the processor's;
-// with more layers on the device than there are, it is that of the device alone.
+// TestRunWithHostLayers checks that a plan with layers on the processor has no fallbacks and gives the processor's
+// text, and that with more GPU layers than the model has, it is the plan for the device alone.
 func TestRunWithHostLayers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "both.plan")
 	ok(t, "compile", "demo", "--target", "cuda", "--gpu-layers", "2", "--precision", "exact", "-t", "2", "-o", path)

@@ -8,7 +8,7 @@ import (
 	"pesti/exec/cuda/virtual"
 )
 
-// TestDeviceSet compiles for the least of the devices that a plan is to run on.
+// TestDeviceSet checks that a plan for several devices is compiled for the instruction set that all of them have.
 func TestDeviceSet(t *testing.T) {
 	newer, older := virtual.Default(), virtual.Default()
 	newer.Major, newer.Minor, older.Major, older.Minor = 9, 0, 7, 5
@@ -27,7 +27,7 @@ func TestDeviceSet(t *testing.T) {
 	}
 }
 
-// TestVirtualNumber runs on a virtual device of any number below the most.
+// TestVirtualNumber runs on virtual devices with numbers up to the largest allowed one.
 func TestVirtualNumber(t *testing.T) {
 	for device, want := range map[string]int{"virtual:0": 0, "virtual:3": 0, "virtual:64": exitUsage, "virtual:999999999999": exitUsage} {
 		if r := pesti("run", "demo", "-p", "a", "-n", "1", "--temp", "0", "--device", device); r.code != want {

@@ -97,7 +97,7 @@ func TestReexec(t *testing.T) {
 		}
 	}
 
-	// The variable may have a name without a slash: a file here, and none of $PATH.
+	// A name without a slash in the variable is a file in this folder, and is not looked up in $PATH.
 	here := standIn(t, `exit 9`)
 	t.Chdir(filepath.Dir(here))
 	t.Setenv(reexecVariable, filepath.Base(here))

@@ -63,7 +63,7 @@ func TestDump(t *testing.T) {
 		t.Errorf("dump prints:\n%s\nwant it to end with %q", r.out, want)
 	}
 
-	// By ids, in steps of any size, with any number of threads: the same files.
+	// The files are the same for a prompt of ids, steps of any size and any number of threads.
 	list := strings.Trim(strings.ReplaceAll(fmt.Sprint(ids), " ", ","), "[]")
 	for _, args := range [][]string{{"--ids", list}, {"-p", fox, "--ubatch", "1"}, {"-p", fox, "--ubatch", "3"}, {"-p", fox, "-t", "1"}} {
 		other := t.TempDir()

@@ -10,8 +10,7 @@ import (
 	"pesti/exec/sample"
 )
 
-// A token that is generated allocates nothing, from the step to the text, whether it is drawn or
-// drafted.
+// Generating a token allocates nothing, from the forward pass to the text, with and without drafts.
 func TestGenerateAllocatesNothing(t *testing.T) {
 	a := &app{stdout: io.Discard, stderr: io.Discard, getenv: func(string) string { return "" }}
 	s, err := a.open("demo", "", newCompileFlags("fast"))
@@ -39,8 +38,8 @@ func TestGenerateAllocatesNothing(t *testing.T) {
 	params := sample.Default()
 	params.RepeatPenalty, params.Seed = 1.1, 5
 	o := &runOptions{params: params, stops: []string{"a text that does not come", "e\x00"}, ignoreEOS: true, drafts: &drafting{}}
-	// count returns the allocations of a whole generation, the fewest of several runs: the runtime has
-	// some of its own.
+	// count returns the allocations of a whole generation. It takes the fewest of several runs, because the runtime
+	// makes some allocations of its own.
 	count := func(tokens int64) uint64 {
 		fewest := uint64(math.MaxUint64)
 		for range 5 {

@@ -47,8 +47,8 @@ func TestFlagGroups(t *testing.T) {
 	}
 }
 
-// TestHelpGolden compares the help of the program and of each verb with a text in testdata. The default that depends
-// on the machine is N there: the number of threads.
+// TestHelpGolden compares the help of the program and of each verb with a text in testdata. There, the default number of
+// threads is N, because it depends on the machine.
 func TestHelpGolden(t *testing.T) {
 	threads := regexp.MustCompile(`(?m)^(  -t, --threads N .*\(default )\d+(\))$`)
 	written := map[string]bool{}

@@ -27,7 +27,7 @@ type result struct {
 	out, err string
 }
 
-// A call is a command line with its surroundings.
+// A call is a command line with its environment.
 type call struct {
 	ctx   context.Context
 	stdin string
@@ -155,7 +155,7 @@ func TestUsageErrors(t *testing.T) {
 	ok(t, "compile", "demo", "-o", plan, "-t", "2", "--ctx", "64")
 	model := demoFile(t, nil)
 	for _, c := range []struct {
-		args  string // spaces separate, _ stands for nothing
+		args  string // separated by spaces; _ is an empty argument
 		words string
 	}{
 		{"bogus", `"bogus"`},
@@ -330,7 +330,7 @@ func TestAbout(t *testing.T) {
 	}
 }
 
-// Each error names each file, and once.
+// Each error names each file exactly once.
 func TestErrorsNameFilesOnce(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
@@ -400,7 +400,7 @@ func TestVerdict(t *testing.T) {
 		message bool
 	}{
 		{nil, 0, false},
-		{plain, 2, true}, // from the parser of the command line
+		{plain, 2, true}, // an error of the parser of the command line
 		{failure{plain}, 1, true},
 		{failure{fmt.Errorf("x: %w", usage{plain})}, 2, true},
 		{failure{context.Canceled}, 130, false},

@@ -31,8 +31,8 @@ func memoryOf(t *testing.T, args ...string) (r memoryReport) {
 	return r
 }
 
-// In a process of its own a model has as much memory resident as inspect said, within 5 %, after a
-// full step of prompt and a token.
+// A process that evaluates a prompt of a full forward pass and one token has as much resident memory as inspect
+// predicted, within 5 %.
 func TestMemoryAgainstResident(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the system does not tell what is resident")
@@ -88,7 +88,7 @@ func TestInspectMemory(t *testing.T) {
 		want []string // precision, KV and ctx of each row
 	}{
 		{"", []string{"exact f32 512", "fast f16 512"}},
-		{"--isa portable", []string{"exact f32 512", "fast f16 512"}}, // weights as in the file, where the best set has them packed
+		{"--isa portable", []string{"exact f32 512", "fast f16 512"}}, // weights are not packed, as they are for the best instruction set
 		{"--precision exact --ctx 17", []string{"exact f32 17"}},
 		{"--precision fast --kv f32 --ctx 511 --ubatch 3 --sequences 2", []string{"fast f32 511"}},
 	} {
@@ -176,8 +176,8 @@ func TestInspectMemoryErrors(t *testing.T) {
 	}
 }
 
-// A model that no machine has memory for is refused with the numbers, by every verb that would run
-// it, having taken none.
+// A model that needs more memory than any machine has is refused with the numbers by every verb that would run
+// it, before memory is allocated.
 func TestRefusedForMemory(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the system does not tell what is available")

@@ -14,7 +14,7 @@ func TestModels(t *testing.T) {
 	for _, c := range []struct {
 		file, ids string // of the fox sentence
 		layers    int
-		capital   string // how "The capital of France is" goes on
+		capital   string // continuation of "The capital of France is"
 	}{
 		{"smollm2-135m-instruct-q4_1.gguf", "[504, 2365, 6354, 16438, 27003, 690, 260, 23790, 2767, 30]", 30, " Paris"},
 		{"qwen2.5-coder-0.5b-instruct-q4_k_m.gguf", "[785, 3974, 13876, 38835, 34208, 916, 279, 15678, 5562, 13]", 24, " Paris"},

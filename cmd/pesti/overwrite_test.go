@@ -99,7 +99,7 @@ func TestNoModelIsLost(t *testing.T) {
 	}
 }
 
-// A plan that is read is not written over either, but for its seal.
+// Nor does a verb overwrite a plan that it reads, except to seal it.
 func TestNoPlanIsLost(t *testing.T) {
 	plan := filepath.Join(t.TempDir(), "plan.dot")
 	ok(t, "compile", "demo", "-o", plan, "-t", "1", "--ctx", "64")
@@ -109,7 +109,7 @@ func TestNoPlanIsLost(t *testing.T) {
 		t.Error("the plan is another file now")
 	}
 	ok(t, "plan", "verify", plan, "--seal")
-	ok(t, "compile", "demo", "-o", plan) // which reads no plan
+	ok(t, "compile", "demo", "-o", plan) // reads no plan, so it may replace one
 }
 
 func link(t *testing.T, to, from string) {

@@ -88,7 +88,7 @@ func TestPlanDiffJSON(t *testing.T) {
 	if all, placement := count("--all"); placement == 0 || all != placement+4 {
 		t.Errorf("with --all %d differences, %d of placement", all, placement)
 	}
-	// Another model is said first.
+	// A difference of the model comes first.
 	twin := rewrittenDemo(t, true, otherName)
 	c := filepath.Join(t.TempDir(), "twin.plan")
 	ok(t, "compile", twin, "-o", c, "-t", "3")

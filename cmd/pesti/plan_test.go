@@ -99,7 +99,7 @@ func TestPlanVerify(t *testing.T) {
 	saveFile(t, page, "<html>")
 	pesti("plan", "verify", page).fails(t, 1, page, "pesti-plan")
 
-	// A model with one changed weight differs only for a reader of the weights.
+	// A model with one changed weight differs only in the digest of the weights.
 	changed := demoFile(t, func(b []byte) { b[len(b)-100] ^= 1 })
 	pesti("plan", "verify", path, "--model", changed).fails(t, 1, path, changed, "weights")
 	runs(t, path, "--model", changed, "-p", story, "-n", "1")
@@ -159,7 +159,7 @@ func missingISA() string {
 
 func TestPlanSeal(t *testing.T) {
 	path, text := demoPlan(t)
-	// An edit that keeps the plan right.
+	// An edit after which the plan is still valid.
 	edited := strings.Replace(text, "PESTI demo storyteller", "My storyteller", 1)
 	saveFile(t, path, edited)
 	pesti("plan", "verify", path).fails(t, 1, path, "--seal")
@@ -175,7 +175,7 @@ func TestPlanSeal(t *testing.T) {
 	}
 	runs(t, path, "-p", story, "-n", "1")
 
-	// Edits that would let a step leave its buffers.
+	// Edits that would let a step access memory outside its buffers.
 	buffer := regexp.MustCompile(`(?m)^  buffer b\d+ +arena +f32 +\S+ +size=(\d+) .*offset=(\d+)`)
 	m := buffer.FindStringSubmatch(text)
 	if m == nil {

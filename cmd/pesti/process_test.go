@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(mainVariable) != "" {
 		main()
 	}
-	os.Setenv(tuneVariable, tuneOff) // of processes that tests start
+	os.Setenv(tuneVariable, tuneOff) // for the processes that tests start
 	os.Exit(m.Run())
 }
 
@@ -107,7 +107,7 @@ func TestProcess(t *testing.T) {
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
 	for sig, code := range map[os.Signal]int{os.Interrupt: 130, syscall.SIGTERM: 143, syscall.SIGHUP: 129} {
-		p := start(t, append(endless, "--passes", "none")...) // slow, so that the end does not come first
+		p := start(t, append(endless, "--passes", "none")...) // slow, so that the signal comes before the end
 		p.read(t, 10)
 		if err := p.Process.Signal(sig); err != nil {
 			t.Fatal(err)
@@ -152,7 +152,7 @@ func TestInterruptWhileWriting(t *testing.T) {
 		}
 		cancel()
 	}()
-	err := verb.ExecuteContext(ctx) // which does not wait for the writing
+	err := verb.ExecuteContext(ctx) // returns without waiting for the writer
 	left := func() {
 		t.Helper()
 		if files, _ := filepath.Glob(filepath.Join(dir, "*")); len(files) != 1 || readFile(t, path) != "old" {
@@ -160,7 +160,7 @@ func TestInterruptWhileWriting(t *testing.T) {
 		}
 	}
 	left()
-	a.files.Unlock() // no process lives longer; this one goes on
+	a.files.Unlock() // a real process would have ended
 	close(resume)
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("writing ends with %v, want an interrupt", err)

@@ -180,7 +180,7 @@ func TestDotProfile(t *testing.T) {
 		t.Fatal(r.err)
 	}
 	plain := ok(t, "dot", "demo")
-	for _, model := range []string{"demo", plan} { // the same plan, wherever it lies
+	for _, model := range []string{"demo", plan} { // a profile applies to both, since they are the same plan
 		out := ok(t, "dot", model, "--profile", file)
 		if out == plain || !strings.Contains(out, "% of the time") || !strings.Contains(out, "20 % of the time or more") && !strings.Contains(out, "10 %") {
 			t.Errorf("dot %s --profile shows no time", model)
@@ -271,7 +271,7 @@ func TestBenchRoofline(t *testing.T) {
 			t.Errorf("%s reaches %v of reading, want %v", x.Name, r.OfRead, want)
 		}
 	}
-	// A token reads all weights, but of embeddings its own row, and the caches up to itself.
+	// A token reads all weights, one row of the embeddings, and the caches up to its own position.
 	r := tests[1].Roofline
 	var weights int64
 	for _, w := range p.Weights {

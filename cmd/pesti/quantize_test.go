@@ -39,7 +39,7 @@ func TestQuantize(t *testing.T) {
 	ok(t, "inspect", demoName, "--memory", "--weights", weights, "--ctx", "64")
 	ok(t, "dot", demoName, "--weights", weights, "-o", filepath.Join(dir, "p.dot"))
 
-	// Moved, and named by hand.
+	// The sidecar was moved, and --weights names it.
 	moved := filepath.Join(t.TempDir(), "elsewhere.safetensors")
 	if err := os.Rename(weights, moved); err != nil {
 		t.Fatal(err)

@@ -104,7 +104,7 @@ func TestRunStops(t *testing.T) {
 	if want := full[:strings.Index(full, stop)]; got != want || s.Stop != lib.StopText {
 		t.Errorf("--stop %q gives %q, %+v, want %q", stop, got, s, want)
 	}
-	// Text held for a stop string that does not come is shown at the end.
+	// Text that is held back for a stop string is shown at the end if the stop string is not completed.
 	if got, s := runs(t, "-p", story, "--temp", "0", "--stop", full[len(full)-3:]+"x"); got != full || s.Stop != lib.StopEOG {
 		t.Errorf("held text: %q, %+v, want %q", got, s, full)
 	}

@@ -70,7 +70,7 @@ func TestBinaryToTerminal(t *testing.T) {
 		testenv.Lacks(t, err)
 	}
 	defer terminal.Close()
-	w := gguf.NewWriter() // of a model so small that a terminal nobody reads would take it
+	w := gguf.NewWriter() // a model so small that a terminal's buffer would hold it
 	w.AddTensor("x", quant.F16, []int64{32, 1}, make([]byte, 64))
 	model := filepath.Join(t.TempDir(), "small.gguf")
 	if err := w.WriteFile(model); err != nil {

@@ -17,7 +17,7 @@ import (
 	"pesti/gguf"
 )
 
-// longDemo writes the demo, said to have been trained for 4096 positions, to a file of that name.
+// longDemo writes the demo, with metadata that claims a context of 4096 positions, to a file of that name.
 func longDemo(t *testing.T, path string) {
 	t.Helper()
 	long := rewrittenDemo(t, true, func(w *gguf.Writer) { w.SetUint32("qwen2.context_length", 4096) })
@@ -184,8 +184,8 @@ func TestFileNames(t *testing.T) {
 	}
 }
 
-// Without a terminal nothing is colored and nothing moves, with and without NO_COLOR; and neither
-// a home nor a cache folder is needed.
+// Without a terminal the output has no colors and no progress, with and without NO_COLOR. Neither
+// a home folder nor a cache folder is needed.
 func TestPlainOutput(t *testing.T) {
 	model := demoFile(t, nil)
 	for _, env := range [][]string{nil, {"NO_COLOR=1", "TERM=dumb"}, {"HOME=" + filepath.Join(model, "no folder"), "XDG_CACHE_HOME=/dev/null"}, {"HOME=", "PATH="}} {

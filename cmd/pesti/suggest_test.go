@@ -58,7 +58,7 @@ func TestEveryFlagTellsWhatItTakes(t *testing.T) {
 			for _, value := range []string{"hot!", "1e99999", "99999999999999999999"} {
 				err := cmd.ParseFlags([]string{"--" + f.Name + "=" + value})
 				if err == nil {
-					continue // texts and names
+					continue // any text or name is valid
 				}
 				tried++
 				text := flagMistake(cmd, err).Error()

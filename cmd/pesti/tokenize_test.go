@@ -45,7 +45,7 @@ func TestTokenize(t *testing.T) {
 		t.Errorf("the pieces are %q together", text)
 	}
 
-	// Byte for byte there and back, by either form of ids.
+	// Detokenizing either form of ids gives the same bytes.
 	for _, text := range []string{"", "x", "a\n", "\r\n\r\n", "naïve 日本 🙂", "\x00\xff\xfe", " two  spaces "} {
 		array := tokenize(text, "demo", "--ids")
 		if got := tokenize(array, "demo", "--detokenize"); got != text {
@@ -88,7 +88,7 @@ func TestTokenizeSpecial(t *testing.T) {
 	if name == "" {
 		t.Fatalf("BOS has no name")
 	}
-	// The BOS that was added is taken off again, once.
+	// The BOS token that tokenize added is removed, once.
 	for _, in := range []string{"", "x", " a\n", "naïve"} {
 		array := strings.Trim(fmt.Sprint(ids(in)), "[]")
 		if got := text(array); got != in {
@@ -128,7 +128,7 @@ func TestTokenizeErrors(t *testing.T) {
 	pesti("tokenize", "none.gguf").fails(t, 1, "none.gguf")
 	none := rewrittenDemo(t, true, nil, "tokenizer.ggml.model")
 	pesti("tokenize", none).fails(t, 1, none, "tokenizer.ggml.model")
-	// A doubt about the tokenizer is told, and is no error.
+	// A doubtful tokenizer causes a warning and no error.
 	r := call{stdin: "a", args: []string{"tokenize", "--ids", rewrittenDemo(t, true, nil, "tokenizer.ggml.pre")}}.run()
 	if r.code != 0 || !strings.HasPrefix(r.err, "pesti: warning: ") || !strings.Contains(r.err, "tokenizer.ggml.pre") || r.out == "" {
 		t.Errorf("without a splitter: %+v", r)

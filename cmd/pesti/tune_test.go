@@ -38,7 +38,7 @@ func TestTuneVerb(t *testing.T) {
 	}
 }
 
-// A file that --tune names must be whole and of this machine. One in the cache is replaced, with a notice.
+// A file that --tune names must be valid and for this machine. A file in the cache is replaced, with a notice.
 func TestTuneFiles(t *testing.T) {
 	dir := t.TempDir()
 	run := func(env map[string]string, more ...string) result {

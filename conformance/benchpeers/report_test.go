@@ -90,7 +90,7 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// TestFastMemory checks that more is required of decode where memory is fast.
+// TestFastMemory checks that decoding has a higher target on machines with fast memory.
 func TestFastMemory(t *testing.T) {
 	for read, want := range map[float64]target{49e9: {1, 1.2}, 51e9: {1.1, 1.2}} {
 		m := &modelReport{File: "llama-8b-q4_k_m.gguf", Tests: []measured{{test: decodeTest, Read: []float64{read, read, 1e12}}}}

@@ -71,11 +71,11 @@ func TestCheckAllowed(t *testing.T) {
 		want float64
 	}{
 		{[]float64{0, 0}, 1e-3},
-		{[]float64{3, -50}, 1e-3}, // as in models that people run
+		{[]float64{3, -50}, 1e-3}, // as in real models
 		{[]float64{100, 99}, 1e-3},
 		{[]float64{200, 1}, 2e-3},
 		{[]float64{1, -1e4}, 0.1},
-		{[]float64{inf, 1}, 1e-3}, // which must not allow everything
+		{[]float64{inf, 1}, 1e-3}, // an infinite logit must not allow every difference
 		{[]float64{1e4, nan}, 1e-3},
 	} {
 		if got := Bounds.Exact.allowed(c.row); math.Abs(got-c.want) > 1e-12 {

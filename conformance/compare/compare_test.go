@@ -79,7 +79,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// Wrong operands are refused before anything is computed, in words without flags.
+// Wrong operands are refused before anything is computed. The errors name no flags.
 func TestCompareRefuses(t *testing.T) {
 	a, b := opened(t, "A", lower.Options{Ctx: 16}), opened(t, "B", lower.Options{Ctx: 64})
 	for _, c := range []struct {

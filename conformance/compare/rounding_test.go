@@ -10,7 +10,7 @@ import (
 	"pesti/gguf/numfmt"
 )
 
-// stored rounds a row to a format and back, by the functions that define it.
+// stored rounds a row to a format and back with the functions that define the format.
 var stored = map[string]func(x []float32) []float32{
 	"f32":     func(x []float32) []float32 { return slices.Clone(x) },
 	"f16":     each(func(x float32) float32 { return numfmt.F16ToF32(numfmt.F32ToF16(x)) }),
@@ -48,8 +48,8 @@ func each(f func(x float32) float32) func(x []float32) []float32 {
 	}
 }
 
-// TestRoundings: what a format rounds does not count, for rows of any size, and little more is allowed than
-// it rounds.
+// TestRoundings checks that the rounding error of a format does not count, for rows of any magnitude, and that little more
+// than that is allowed.
 func TestRoundings(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for format := range roundings {
@@ -88,8 +88,9 @@ func TestRoundings(t *testing.T) {
 	}
 }
 
-// TestDeviation: a factor on a row shows although each element is within the rounding of its format, since
-// the largest element of a block is stored exactly. So does what is not finite. A sum counts by what it adds.
+// TestDeviation checks that a wrong factor on a row is detected although each element is within the rounding of its
+// format, since the largest element of a block is stored exactly. Elements that are not finite are detected too. For a
+// sum, d is relative to the added value.
 func TestDeviation(t *testing.T) {
 	row, want := make([]float32, 64), make([]float64, 64)
 	for i := range row {

@@ -23,7 +23,7 @@ import (
 // whose part of the comparison is the same.
 type stepFault struct {
 	name  string
-	value string // the first one that differs, A|B where it depends on the architecture
+	value string // the first value that differs; A|B if it depends on the architecture
 	plan  func(p *plan.Plan) (changed int)
 	ref   func(t *testing.T, r *reference)
 }
@@ -109,7 +109,7 @@ func argOf(st *plan.Step, role string) *plan.Arg {
 	return &st.Args[slices.IndexFunc(st.Args, func(a plan.Arg) bool { return a.Role == role })]
 }
 
-// turn has the reference rotate a value once more, by the angles of position 1. Rotations add.
+// turn edits the reference to rotate a value once more, by the angles of position 1. Rotations add.
 func turn(t *testing.T, r *reference, name string) {
 	t.Helper()
 	v := r.graph.Value(name)
@@ -151,8 +151,8 @@ func turn(t *testing.T, r *reference, name string) {
 	}
 }
 
-// moveRows has the reference take 16 rows of a product's weight from the rows behind them. They are of
-// tokens that the text does not have, since the product may share its weight with the embedding.
+// moveRows edits the reference to take 16 rows of a product's weight from the 16 rows after them. If the product shares
+// its weight with the embedding, these are rows of tokens that the text does not have.
 func moveRows(r *reference, product string) {
 	name, at := r.graph.Value(product).Def.In[1].Name, 16
 	for slices.ContainsFunc(r.ids, func(id int32) bool { return int(id)/16 == at/16 }) {
@@ -212,8 +212,8 @@ func textIDs(t *testing.T, f *gguf.File) []int32 {
 	return ids
 }
 
-// TestSteps: what the bounds for one plane of activations let pass, the comparison of steps does not. It
-// names the value that differs.
+// TestSteps seeds faults that are within the bounds for one plane of activations. The comparison of steps finds each of
+// them and names the value that differs.
 func TestSteps(t *testing.T) {
 	testenv.Inputs(t)
 	f, err := gguf.Parse("demo", demo.GGUF())
@@ -233,7 +233,7 @@ func TestProveSteps(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer f.Close()
-			stepsSeeFaults(t, f, 2) // a check of such a model takes seconds; TestSteps seeds all of them
+			stepsSeeFaults(t, f, 2) // a check of a real model takes seconds, and TestSteps seeds all faults
 		})
 	}
 }
@@ -348,7 +348,7 @@ func TestWorstStep(t *testing.T) {
 	}
 }
 
-// TestStepsOfEveryPlan: steps are sound whatever options a plan with one plane is compiled with.
+// TestStepsOfEveryPlan checks that the steps of correct plans with one plane pass, for all compile options.
 func TestStepsOfEveryPlan(t *testing.T) {
 	testenv.Inputs(t)
 	f, err := gguf.Parse("demo", demo.GGUF())

@@ -9,7 +9,7 @@ import (
 	"pesti/conformance/testenv"
 )
 
-// TestFiles: the digest differs where a name, a byte or the end of a file does.
+// TestFiles checks that the digest changes if a file's name, a byte of it or its length changes.
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {

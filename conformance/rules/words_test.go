@@ -45,10 +45,10 @@ var phrases = []struct{ pattern, instead string }{
 	{`has had enough`, "stopped reading"},
 }
 
-// identifiers are names of declarations that a reader of this field would not guess, with the name to
-// use. Folder is where the old name meant that; "" is everywhere.
-// A pattern that ends in ".go" is for file names. Today's Step, Next and Rows are a step of a plan, the next element and
-// a number of rows, which readers expect, so no rule forbids them; nor a local "most" that is a maximum.
+// identifiers are names of declarations that a reader of this field would not understand, with the names to
+// use. A rule applies below its folder; "" is everywhere.
+// A pattern that ends in ".go" is for file names. No rule forbids Step, Next and Rows, which now are a step of a plan, the
+// next element and a number of rows, as readers expect, or a local "most" that is a maximum.
 var identifiers = []struct{ folder, pattern, instead string }{
 	{"exec", `(?i)^cards?$`, "cudaDevice"},
 	{"exec", `(?i)^stages?$`, "segment"},

@@ -28,7 +28,7 @@ func TestInputs(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Chtimes(path, old, old); err != nil { // the tool caches no result that has to do with a file of the last seconds
+		if err := os.Chtimes(path, old, old); err != nil { // the tool caches no result that depends on a file that was changed in the last seconds
 			t.Fatal(err)
 		}
 	}

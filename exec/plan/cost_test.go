@@ -57,7 +57,7 @@ func TestStepCost(t *testing.T) {
 		// them: the last pair of the first key-value head and the first pair of the second.
 		{"blk.0.attn", prefill, plan.Workload{T: 30, R: 1, Seqs: 1}, 1, 3, plan.Cost{State: 15 * 2 * 32 * 2, Values: (30*(4*64+2*4*32+4+4) + 12) * 2 / 8,
 			Written: 30 * (4*64 + 2*32*2) * 2 / 8, MACs: 30 * 2 * 4 * 16 * 15 * 2 / 8, FLOPs: 30 * (12*4*15 + 4*6*16) * 2 / 8}},
-		// Tokens at positions 4 to 11 see 5 to 12 positions; the mean 8.5 is rounded down to 8.
+		// Tokens at positions 4 to 11 see 5 to 12 positions. The mean, 8.5, is rounded down.
 		{"blk.0.attn", prefill, many, 0, 1, plan.Cost{State: 8 * 2 * 32 * 2, Values: 8*(4*64+2*4*32+4+4) + 12, Written: 8 * (4*64 + 2*32*2),
 			MACs: 8 * 2 * 4 * 16 * 8, FLOPs: 8 * (12*4*8 + 4*6*16)}},
 		{"blk.0.ffn_act", decode, one, 0, 1, plan.Cost{Weights: 2 * 96 * 64, Values: 2 * q8, Written: 4 * 96, MACs: 2 * 96 * 64, FLOPs: 14 * 96}},

@@ -249,8 +249,8 @@ func TestReuseLinks(t *testing.T) {
 		{ID: 0, Class: plan.Arena, Offset: 0, Size: 64},
 		{ID: 1, Class: plan.Arena, Offset: 32, Size: 64},
 		{ID: 2, Class: plan.Arena, Offset: 128, Size: 64},
-		{ID: 3, Class: plan.State, Size: 64},                        // not in the arena, whatever its offset
-		{ID: 4, Class: plan.Arena, Device: 1, Offset: 32, Size: 64}, // in that of another device
+		{ID: 3, Class: plan.State, Size: 64},                        // not in the arena, so its offset does not matter
+		{ID: 4, Class: plan.Arena, Device: 1, Offset: 32, Size: 64}, // in the arena of another device
 	}
 	use := func(b int, reads, writes bool) touch {
 		u := &buffers[b]

@@ -296,7 +296,7 @@ func (s *svgPicture) names(t *testing.T, what string, all []part) {
 		const touch = 0.6
 		return a.x0 < b.x1-touch && b.x0 < a.x1-touch && a.y0 < b.y1-touch && b.y0 < a.y1-touch
 	}
-	named := map[int]bool{} // texts
+	named := map[int]bool{} // indices of texts that name a rectangle
 	for _, p := range all {
 		name := inLayer(p.value, layerOf(p.value))
 		if strings.HasSuffix(name, ".scratch") {

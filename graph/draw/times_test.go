@@ -40,7 +40,7 @@ func TestTimes(t *testing.T) {
 		t.Errorf("%d boxes of %d steps have %v of the time, expected all of it in fewer", boxes, len(seconds), sum)
 	}
 	for _, b := range pic.boxes {
-		if b.title == "ffn_out" { // of three layers, 8 steps apart
+		if b.title == "ffn_out" { // one box for three layers, whose steps are 8 apart
 			var want float64
 			for i := range g.Waves {
 				for _, st := range g.Waves[i].Steps {
