@@ -162,7 +162,7 @@ test-purego: venv
 test-avx512:
 	$(GO) build -o bin/emulator ./conformance/emulator
 	GOARCH=amd64 CGO_ENABLED=0 $(GO) test -count=1 -short -timeout 30m -exec '$(CURDIR)/bin/emulator $(KERNEL:%=-kernel %)' \
-		./exec/cpu/kernel -run 'ISA|PackedBits|Extremes|NaN|Reads|ReadOrders|LongRows' -isa avx512vnni
+		./exec/cpu/kernel -run 'ISA|PackedBits|Extremes|NaN|Reads|ReadOrders|LongRows|Vectors|Sets|Gate|Widen|Page|Divide' -isa avx512vnni
 
 test-arm64:
 	GOARCH=arm64 CGO_ENABLED=0 $(GO) test -count=1 -short -timeout 30m -exec qemu-aarch64 ./exec/cpu/kernel -run 'ISA|Packed|Matmul' -isa neondot

@@ -29,18 +29,7 @@ var assemblyMatmuls = slices.Concat(
 	inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q5_K, "panel16", "q8", panel16Q8(quant.Q5_K, [readOrders]panel16Some{panel16Q5_K_q8_t1, panel16Q5_K_q8_t1ahead, panel16Q5_K_q8_t1nta}, panel16Q5_K_q8_t2, panel16Q5_K_q8_t4))),
 	inOrders(avx2Orders, gemvAndGemm("avx2", quant.Q6_K, "panel16", "q8", panel16Q8(quant.Q6_K, [readOrders]panel16Some{panel16Q6_K_q8_t1, panel16Q6_K_q8_t1ahead, panel16Q6_K_q8_t1nta}, panel16Q6_K_q8_t2, panel16Q6_K_q8_t4))),
 
-	gemvAndGemm("avx2", quant.F32, "panel16", "f32", panel16F32Tile(1, nil)),
-	gemvAndGemm("avx2", quant.F16, "panel16", "f32", panel16F32Tile(1, panel16DequantizeF16)),
-	gemvAndGemm("avx2", quant.BF16, "panel16", "f32", panel16F32Tile(1, panel16DequantizeBF16)),
-	gemvAndGemm("avx2", quant.F8E4M3, "panel16", "f32", panel16F32Tile(1, panel16DequantizeF8_E4M3)),
-	gemvAndGemm("avx2", quant.Q4_0, "panel16", "f32", panel16F32Tile(32, panel16DequantizeQ4_0)),
-	gemvAndGemm("avx2", quant.Q4_1, "panel16", "f32", panel16F32Tile(32, panel16DequantizeQ4_1)),
-	gemvAndGemm("avx2", quant.Q5_0, "panel16", "f32", panel16F32Tile(32, panel16DequantizeQ5_0)),
-	gemvAndGemm("avx2", quant.Q5_1, "panel16", "f32", panel16F32Tile(32, panel16DequantizeQ5_1)),
-	gemvAndGemm("avx2", quant.Q8_0, "panel16", "f32", panel16F32Tile(32, panel16DequantizeQ8_0)),
-	gemvAndGemm("avx2", quant.Q4_K, "panel16", "f32", panel16F32Tile(256, panel16DequantizeQ4_K)),
-	gemvAndGemm("avx2", quant.Q5_K, "panel16", "f32", panel16F32Tile(256, panel16DequantizeQ5_K)),
-	gemvAndGemm("avx2", quant.Q6_K, "panel16", "f32", panel16F32Tile(256, panel16DequantizeQ6_K)),
+	panel16FloatMatmuls("avx2", panel16AVX2Floats),
 
 	unpackedMatmuls(),
 	avx512Matmuls(),
@@ -174,36 +163,61 @@ func (p *panel16Part) choose(one *[readOrders]panel16Some, x2, x4 panel16Some) (
 	return one[p.order], 1
 }
 
-// panel16F32Tile returns the tile kernel for f32 activations and types with block elements in a block.
-// convert dequantizes blocks with the bits of gguf/quant; it is nil for float32 weights.
-func panel16F32Tile(block int, convert func(dst *float32, w *byte, blocks int)) func(y []float32, w []byte, n int, x *activation) {
+// A panel16Float is a kernel that adds the products of a part of a panel in float32 with a number of tokens to y.
+type panel16Float struct {
+	tokens int
+	add    func(y *float32, yStep int, w, x *float32, xStep int, k int)
+}
+
+// panel16AVX2Floats are the kernels of AVX2, by decreasing number of tokens.
+var panel16AVX2Floats = []panel16Float{{4, panel16F32_t4}, {2, panel16F32_t2}, {1, panel16F32_t1}}
+
+// panel16FloatMatmuls returns the products of f32 activations with panels of all types, which are dequantized with the
+// bits of gguf/quant.
+func panel16FloatMatmuls(isa string, kernels []panel16Float) (all []Matmul) {
+	for _, k := range []struct {
+		kind       quant.Type
+		dequantize func(dst *float32, w *byte, blocks int) // nil for float32 weights
+	}{
+		{quant.F32, nil},
+		{quant.F16, panel16DequantizeF16},
+		{quant.BF16, panel16DequantizeBF16},
+		{quant.F8E4M3, panel16DequantizeF8_E4M3},
+		{quant.Q4_0, panel16DequantizeQ4_0},
+		{quant.Q4_1, panel16DequantizeQ4_1},
+		{quant.Q5_0, panel16DequantizeQ5_0},
+		{quant.Q5_1, panel16DequantizeQ5_1},
+		{quant.Q8_0, panel16DequantizeQ8_0},
+		{quant.Q4_K, panel16DequantizeQ4_K},
+		{quant.Q5_K, panel16DequantizeQ5_K},
+		{quant.Q6_K, panel16DequantizeQ6_K},
+	} {
+		all = append(all, gemvAndGemm(isa, k.kind, "panel16", "f32", panel16FloatTile(k.kind, k.dequantize, kernels))...)
+	}
+	return all
+}
+
+// panel16FloatTile returns the tile kernel for f32 activations and a type of weights.
+func panel16FloatTile(kind quant.Type, dequantize func(dst *float32, w *byte, blocks int), kernels []panel16Float) tileFunc {
+	layout, _ := LookupLayout("panel16", kind)
 	return func(y []float32, w []byte, n int, x *activation) {
-		panelBytes := len(w) / ((n + panelRows - 1) / panelRows)
-		blockBytes := panelBytes / (x.k / block)
+		panelBytes := layout.panel(x.k)
 		clear(y[:x.m*x.width])
 		for i := 0; i < n; i += panelRows {
 			panel := w[i/panelRows*panelBytes:][:panelBytes]
 			for at := 0; at < x.k; at += panelPart {
-				part := panel[at/block*blockBytes:]
+				part := panel[at/layout.Block*layout.Bytes:]
 				some := min(panelPart, x.k-at)
 				values := &x.panel[0]
-				if convert != nil {
-					convert(values, &part[0], some/block)
+				if dequantize != nil {
+					dequantize(values, &part[0], some/layout.Block)
 				} else {
 					values = &view[float32](part)[0]
 				}
-				for m := 0; m < x.m; {
-					y, row := &y[m*x.width+i], &x.rows[m*x.k+at]
-					switch x.m - m {
-					default:
-						panel16F32_t4(y, 4*x.width, values, row, 4*x.k, some)
-						m += 4
-					case 2, 3:
-						panel16F32_t2(y, 4*x.width, values, row, 4*x.k, some)
-						m += 2
-					case 1:
-						panel16F32_t1(y, 4*x.width, values, row, 4*x.k, some)
-						m++
+				m := 0
+				for _, k := range kernels {
+					for ; x.m-m >= k.tokens; m += k.tokens {
+						k.add(&y[m*x.width+i], 4*x.width, values, &x.rows[m*x.k+at], 4*x.k, some)
 					}
 				}
 			}

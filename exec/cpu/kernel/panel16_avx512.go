@@ -15,8 +15,11 @@ func avx512Matmuls() (all []Matmul) {
 		all = append(all, inOrders(avx512Orders, gemvAndGemm("avx512vnni", k.kind, "panel16", "q8x2", cleared(k.q8x2.add(k.kind, avx512Orders))))...)
 		all = append(all, inOrders(avx512Orders, gemvAndGemm("avx512vnni", k.kind, "panel16", "q8", cleared(k.q8.add(k.kind, avx512Orders))))...)
 	}
-	return all
+	return append(all, panel16FloatMatmuls("avx512vnni", panel16AVX512Floats)...)
 }
+
+// panel16AVX512Floats are the kernels of AVX-512, by decreasing number of tokens.
+var panel16AVX512Floats = []panel16Float{{8, panel16avx512F32_t8}, {4, panel16avx512F32_t4}, {2, panel16avx512F32_t2}, {1, panel16avx512F32_t1}}
 
 var avx512Orders = []ReadOrder{OneStream, OneStreamNTA, FourStreams, FourStreamsAhead}
 

@@ -291,3 +291,23 @@ func panel16avx512Q6_K_q8_tn(y *float32, yStep int, w *byte, x *byte, xStep int,
 
 // panel16avx512Q6_K_q8_t8 adds to 16 float32 at y, and at each of 7 times yStep bytes behind them, the products of blocks of a panel with eight tokens, whose parts are xStep and rowStep bytes apart.
 func panel16avx512Q6_K_q8_t8(y *float32, yStep int, w *byte, x *byte, xStep int, hi *int8, lo *int8, rowStep int, blocks int)
+
+// panel16avx512F32_t1 adds to 1 × 16 float32, yStep bytes apart, the products of k × 16 float32 at w with 1 rows of k float32, xStep bytes apart.
+//
+//go:noescape
+func panel16avx512F32_t1(y *float32, yStep int, w *float32, x *float32, xStep int, k int)
+
+// panel16avx512F32_t2 adds to 2 × 16 float32, yStep bytes apart, the products of k × 16 float32 at w with 2 rows of k float32, xStep bytes apart.
+//
+//go:noescape
+func panel16avx512F32_t2(y *float32, yStep int, w *float32, x *float32, xStep int, k int)
+
+// panel16avx512F32_t4 adds to 4 × 16 float32, yStep bytes apart, the products of k × 16 float32 at w with 4 rows of k float32, xStep bytes apart.
+//
+//go:noescape
+func panel16avx512F32_t4(y *float32, yStep int, w *float32, x *float32, xStep int, k int)
+
+// panel16avx512F32_t8 adds to 8 × 16 float32, yStep bytes apart, the products of k × 16 float32 at w with 8 rows of k float32, xStep bytes apart.
+//
+//go:noescape
+func panel16avx512F32_t8(y *float32, yStep int, w *float32, x *float32, xStep int, k int)

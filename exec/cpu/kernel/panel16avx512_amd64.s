@@ -15442,3 +15442,347 @@ done:
 	VMOVUPS Z19, (AX)(SI*1)
 	VZEROUPPER
 	RET
+
+// func panel16avx512F32_t1(y *float32, yStep int, w *float32, x *float32, xStep int, k int)
+// Requires: AVX, AVX512F, CMOV
+TEXT ·panel16avx512F32_t1(SB), NOSPLIT, $0-48
+	MOVQ   y+0(FP), AX
+	MOVQ   x+24(FP), CX
+	MOVQ   w+16(FP), DX
+	MOVQ   k+40(FP), BX
+	VPXORD Z0, Z0, Z0
+
+blocks:
+	CMPQ    BX, $0x00000100
+	JL      block
+	MOVQ    $0x00000020, SI
+	SUBQ    $0x00000100, BX
+	VMOVAPS Z0, Z1
+	VMOVAPS Z0, Z2
+	VMOVAPS Z0, Z3
+	VMOVAPS Z0, Z4
+	VMOVAPS Z0, Z5
+	VMOVAPS Z0, Z6
+	VMOVAPS Z0, Z7
+	VMOVAPS Z0, Z8
+
+elements:
+	VMOVUPS          (DX), Z9
+	VFMADD231PS.BCST (CX), Z9, Z1
+	VMOVUPS          2048(DX), Z9
+	VFMADD231PS.BCST 128(CX), Z9, Z2
+	VMOVUPS          4096(DX), Z9
+	VFMADD231PS.BCST 256(CX), Z9, Z3
+	VMOVUPS          6144(DX), Z9
+	VFMADD231PS.BCST 384(CX), Z9, Z4
+	VMOVUPS          8192(DX), Z9
+	VFMADD231PS.BCST 512(CX), Z9, Z5
+	VMOVUPS          10240(DX), Z9
+	VFMADD231PS.BCST 640(CX), Z9, Z6
+	VMOVUPS          12288(DX), Z9
+	VFMADD231PS.BCST 768(CX), Z9, Z7
+	VMOVUPS          14336(DX), Z9
+	VFMADD231PS.BCST 896(CX), Z9, Z8
+	ADDQ             $0x40, DX
+	ADDQ             $0x00000004, CX
+	DECQ             SI
+	JNE              elements
+	VADDPS           (AX), Z1, Z1
+	VMOVUPS          Z1, (AX)
+	VADDPS           (AX), Z2, Z2
+	VMOVUPS          Z2, (AX)
+	VADDPS           (AX), Z3, Z3
+	VMOVUPS          Z3, (AX)
+	VADDPS           (AX), Z4, Z4
+	VMOVUPS          Z4, (AX)
+	VADDPS           (AX), Z5, Z5
+	VMOVUPS          Z5, (AX)
+	VADDPS           (AX), Z6, Z6
+	VMOVUPS          Z6, (AX)
+	VADDPS           (AX), Z7, Z7
+	VMOVUPS          Z7, (AX)
+	VADDPS           (AX), Z8, Z8
+	VMOVUPS          Z8, (AX)
+	ADDQ             $0x00003800, DX
+	ADDQ             $0x00000380, CX
+	JMP              blocks
+
+block:
+	TESTQ   BX, BX
+	JE      done
+	MOVQ    $0x00000020, SI
+	CMPQ    BX, SI
+	CMOVQLT BX, SI
+	SUBQ    SI, BX
+	VMOVAPS Z0, Z1
+
+element:
+	VMOVUPS          (DX), Z2
+	VFMADD231PS.BCST (CX), Z2, Z1
+	ADDQ             $0x40, DX
+	ADDQ             $0x00000004, CX
+	DECQ             SI
+	JNE              element
+	VADDPS           (AX), Z1, Z1
+	VMOVUPS          Z1, (AX)
+	JMP              block
+
+done:
+	VZEROUPPER
+	RET
+
+// func panel16avx512F32_t2(y *float32, yStep int, w *float32, x *float32, xStep int, k int)
+// Requires: AVX, AVX512F, CMOV
+TEXT ·panel16avx512F32_t2(SB), NOSPLIT, $0-48
+	MOVQ   y+0(FP), AX
+	MOVQ   yStep+8(FP), CX
+	MOVQ   x+24(FP), DX
+	MOVQ   xStep+32(FP), BX
+	MOVQ   w+16(FP), SI
+	MOVQ   k+40(FP), DI
+	VPXORD Z0, Z0, Z0
+
+blocks:
+	CMPQ    DI, $0x00000080
+	JL      block
+	MOVQ    $0x00000020, R8
+	SUBQ    $0x00000080, DI
+	VMOVAPS Z0, Z1
+	VMOVAPS Z0, Z2
+	VMOVAPS Z0, Z3
+	VMOVAPS Z0, Z4
+	VMOVAPS Z0, Z5
+	VMOVAPS Z0, Z6
+	VMOVAPS Z0, Z7
+	VMOVAPS Z0, Z8
+
+elements:
+	VMOVUPS          (SI), Z9
+	VFMADD231PS.BCST (DX), Z9, Z1
+	VFMADD231PS.BCST (DX)(BX*1), Z9, Z2
+	VMOVUPS          2048(SI), Z9
+	VFMADD231PS.BCST 128(DX), Z9, Z3
+	VFMADD231PS.BCST 128(DX)(BX*1), Z9, Z4
+	VMOVUPS          4096(SI), Z9
+	VFMADD231PS.BCST 256(DX), Z9, Z5
+	VFMADD231PS.BCST 256(DX)(BX*1), Z9, Z6
+	VMOVUPS          6144(SI), Z9
+	VFMADD231PS.BCST 384(DX), Z9, Z7
+	VFMADD231PS.BCST 384(DX)(BX*1), Z9, Z8
+	ADDQ             $0x40, SI
+	ADDQ             $0x00000004, DX
+	DECQ             R8
+	JNE              elements
+	VADDPS           (AX), Z1, Z1
+	VMOVUPS          Z1, (AX)
+	VADDPS           (AX)(CX*1), Z2, Z2
+	VMOVUPS          Z2, (AX)(CX*1)
+	VADDPS           (AX), Z3, Z3
+	VMOVUPS          Z3, (AX)
+	VADDPS           (AX)(CX*1), Z4, Z4
+	VMOVUPS          Z4, (AX)(CX*1)
+	VADDPS           (AX), Z5, Z5
+	VMOVUPS          Z5, (AX)
+	VADDPS           (AX)(CX*1), Z6, Z6
+	VMOVUPS          Z6, (AX)(CX*1)
+	VADDPS           (AX), Z7, Z7
+	VMOVUPS          Z7, (AX)
+	VADDPS           (AX)(CX*1), Z8, Z8
+	VMOVUPS          Z8, (AX)(CX*1)
+	ADDQ             $0x00001800, SI
+	ADDQ             $0x00000180, DX
+	JMP              blocks
+
+block:
+	TESTQ   DI, DI
+	JE      done
+	MOVQ    $0x00000020, R8
+	CMPQ    DI, R8
+	CMOVQLT DI, R8
+	SUBQ    R8, DI
+	VMOVAPS Z0, Z1
+	VMOVAPS Z0, Z2
+
+element:
+	VMOVUPS          (SI), Z3
+	VFMADD231PS.BCST (DX), Z3, Z1
+	VFMADD231PS.BCST (DX)(BX*1), Z3, Z2
+	ADDQ             $0x40, SI
+	ADDQ             $0x00000004, DX
+	DECQ             R8
+	JNE              element
+	VADDPS           (AX), Z1, Z1
+	VMOVUPS          Z1, (AX)
+	VADDPS           (AX)(CX*1), Z2, Z2
+	VMOVUPS          Z2, (AX)(CX*1)
+	JMP              block
+
+done:
+	VZEROUPPER
+	RET
+
+// func panel16avx512F32_t4(y *float32, yStep int, w *float32, x *float32, xStep int, k int)
+// Requires: AVX, AVX512F, CMOV
+TEXT ·panel16avx512F32_t4(SB), NOSPLIT, $0-48
+	MOVQ   y+0(FP), AX
+	MOVQ   yStep+8(FP), CX
+	LEAQ   (CX)(CX*2), DX
+	MOVQ   x+24(FP), BX
+	MOVQ   xStep+32(FP), SI
+	LEAQ   (SI)(SI*2), DI
+	MOVQ   w+16(FP), R8
+	MOVQ   k+40(FP), R9
+	VPXORD Z0, Z0, Z0
+
+blocks:
+	CMPQ    R9, $0x00000040
+	JL      block
+	MOVQ    $0x00000020, R10
+	SUBQ    $0x00000040, R9
+	VMOVAPS Z0, Z1
+	VMOVAPS Z0, Z2
+	VMOVAPS Z0, Z3
+	VMOVAPS Z0, Z4
+	VMOVAPS Z0, Z5
+	VMOVAPS Z0, Z6
+	VMOVAPS Z0, Z7
+	VMOVAPS Z0, Z8
+
+elements:
+	VMOVUPS          (R8), Z9
+	VFMADD231PS.BCST (BX), Z9, Z1
+	VFMADD231PS.BCST (BX)(SI*1), Z9, Z2
+	VFMADD231PS.BCST (BX)(SI*2), Z9, Z3
+	VFMADD231PS.BCST (BX)(DI*1), Z9, Z4
+	VMOVUPS          2048(R8), Z9
+	VFMADD231PS.BCST 128(BX), Z9, Z5
+	VFMADD231PS.BCST 128(BX)(SI*1), Z9, Z6
+	VFMADD231PS.BCST 128(BX)(SI*2), Z9, Z7
+	VFMADD231PS.BCST 128(BX)(DI*1), Z9, Z8
+	ADDQ             $0x40, R8
+	ADDQ             $0x00000004, BX
+	DECQ             R10
+	JNE              elements
+	VADDPS           (AX), Z1, Z1
+	VMOVUPS          Z1, (AX)
+	VADDPS           (AX)(CX*1), Z2, Z2
+	VMOVUPS          Z2, (AX)(CX*1)
+	VADDPS           (AX)(CX*2), Z3, Z3
+	VMOVUPS          Z3, (AX)(CX*2)
+	VADDPS           (AX)(DX*1), Z4, Z4
+	VMOVUPS          Z4, (AX)(DX*1)
+	VADDPS           (AX), Z5, Z5
+	VMOVUPS          Z5, (AX)
+	VADDPS           (AX)(CX*1), Z6, Z6
+	VMOVUPS          Z6, (AX)(CX*1)
+	VADDPS           (AX)(CX*2), Z7, Z7
+	VMOVUPS          Z7, (AX)(CX*2)
+	VADDPS           (AX)(DX*1), Z8, Z8
+	VMOVUPS          Z8, (AX)(DX*1)
+	ADDQ             $0x00000800, R8
+	ADDQ             $0x00000080, BX
+	JMP              blocks
+
+block:
+	TESTQ   R9, R9
+	JE      done
+	MOVQ    $0x00000020, R10
+	CMPQ    R9, R10
+	CMOVQLT R9, R10
+	SUBQ    R10, R9
+	VMOVAPS Z0, Z1
+	VMOVAPS Z0, Z2
+	VMOVAPS Z0, Z3
+	VMOVAPS Z0, Z4
+
+element:
+	VMOVUPS          (R8), Z5
+	VFMADD231PS.BCST (BX), Z5, Z1
+	VFMADD231PS.BCST (BX)(SI*1), Z5, Z2
+	VFMADD231PS.BCST (BX)(SI*2), Z5, Z3
+	VFMADD231PS.BCST (BX)(DI*1), Z5, Z4
+	ADDQ             $0x40, R8
+	ADDQ             $0x00000004, BX
+	DECQ             R10
+	JNE              element
+	VADDPS           (AX), Z1, Z1
+	VMOVUPS          Z1, (AX)
+	VADDPS           (AX)(CX*1), Z2, Z2
+	VMOVUPS          Z2, (AX)(CX*1)
+	VADDPS           (AX)(CX*2), Z3, Z3
+	VMOVUPS          Z3, (AX)(CX*2)
+	VADDPS           (AX)(DX*1), Z4, Z4
+	VMOVUPS          Z4, (AX)(DX*1)
+	JMP              block
+
+done:
+	VZEROUPPER
+	RET
+
+// func panel16avx512F32_t8(y *float32, yStep int, w *float32, x *float32, xStep int, k int)
+// Requires: AVX, AVX512F, CMOV
+TEXT ·panel16avx512F32_t8(SB), NOSPLIT, $0-48
+	MOVQ   y+0(FP), AX
+	MOVQ   yStep+8(FP), CX
+	LEAQ   (CX)(CX*2), DX
+	LEAQ   (AX)(CX*4), BX
+	MOVQ   x+24(FP), SI
+	MOVQ   xStep+32(FP), DI
+	LEAQ   (DI)(DI*2), R8
+	LEAQ   (SI)(DI*4), R9
+	MOVQ   w+16(FP), R10
+	MOVQ   k+40(FP), R11
+	VPXORD Z0, Z0, Z0
+
+block:
+	TESTQ   R11, R11
+	JE      done
+	MOVQ    $0x00000020, R12
+	CMPQ    R11, R12
+	CMOVQLT R11, R12
+	SUBQ    R12, R11
+	VMOVAPS Z0, Z1
+	VMOVAPS Z0, Z2
+	VMOVAPS Z0, Z3
+	VMOVAPS Z0, Z4
+	VMOVAPS Z0, Z5
+	VMOVAPS Z0, Z6
+	VMOVAPS Z0, Z7
+	VMOVAPS Z0, Z8
+
+element:
+	VMOVUPS          (R10), Z9
+	VFMADD231PS.BCST (SI), Z9, Z1
+	VFMADD231PS.BCST (SI)(DI*1), Z9, Z2
+	VFMADD231PS.BCST (SI)(DI*2), Z9, Z3
+	VFMADD231PS.BCST (SI)(R8*1), Z9, Z4
+	VFMADD231PS.BCST (R9), Z9, Z5
+	VFMADD231PS.BCST (R9)(DI*1), Z9, Z6
+	VFMADD231PS.BCST (R9)(DI*2), Z9, Z7
+	VFMADD231PS.BCST (R9)(R8*1), Z9, Z8
+	ADDQ             $0x40, R10
+	ADDQ             $0x00000004, SI
+	ADDQ             $0x00000004, R9
+	DECQ             R12
+	JNE              element
+	VADDPS           (AX), Z1, Z1
+	VMOVUPS          Z1, (AX)
+	VADDPS           (AX)(CX*1), Z2, Z2
+	VMOVUPS          Z2, (AX)(CX*1)
+	VADDPS           (AX)(CX*2), Z3, Z3
+	VMOVUPS          Z3, (AX)(CX*2)
+	VADDPS           (AX)(DX*1), Z4, Z4
+	VMOVUPS          Z4, (AX)(DX*1)
+	VADDPS           (BX), Z5, Z5
+	VMOVUPS          Z5, (BX)
+	VADDPS           (BX)(CX*1), Z6, Z6
+	VMOVUPS          Z6, (BX)(CX*1)
+	VADDPS           (BX)(CX*2), Z7, Z7
+	VMOVUPS          Z7, (BX)(CX*2)
+	VADDPS           (BX)(DX*1), Z8, Z8
+	VMOVUPS          Z8, (BX)(DX*1)
+	JMP              block
+
+done:
+	VZEROUPPER
+	RET

@@ -8,8 +8,8 @@ import (
 )
 
 // vectors has the inner loops of all kernels other than products, for one instruction set. Kernels are
-// written once, on top of these. Results of different sets may differ in their last bits, unless stated
-// otherwise; in no set does a result depend on the number of elements in a call.
+// written once, on top of these. Results of the portable set may differ from those in assembly in their last bits, unless
+// stated otherwise; sets in assembly agree. In no set does a result depend on the number of elements in a call.
 type vectors struct {
 	isa   string
 	gates map[string]gate // by their names in plans

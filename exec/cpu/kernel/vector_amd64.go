@@ -9,22 +9,44 @@ package kernel
 //go:noescape
 func scoresAVX2(scores *float32, x *float32, tile *float32, n int, d int)
 
+// scoresAVX512 sets scores [n][16] to the products of x [n][d] and the columns of tile [d][16].
+//
+//go:noescape
+func scoresAVX512(scores *float32, x *float32, tile *float32, n int, d int)
+
 // accumulateAVX2 multiplies each row of acc [n][stride] by its shrink and adds rows [from, to) of
 // tile [16][stride] times weights [n][16]. stride is a multiple of 16.
 //
 //go:noescape
 func accumulateAVX2(acc *float32, weights *float32, shrink *float32, tile *float32, n int, stride int, from int, to int)
 
+// accumulateAVX512 multiplies each row of acc [n][stride] by its shrink factor and adds rows [from, to) of
+// tile [16][stride] times weights [n][16]. stride is a multiple of 16.
+//
+//go:noescape
+func accumulateAVX512(acc *float32, weights *float32, shrink *float32, tile *float32, n int, stride int, from int, to int)
+
 // scoresHalfAVX2 sets scores [n][16] to the products of x [n][d] and the columns of tile [d][16].
 //
 //go:noescape
 func scoresHalfAVX2(scores *float32, x *float32, tile *uint16, n int, d int)
+
+// scoresHalfAVX512 sets scores [n][16] to the products of x [n][d] and the columns of tile [d][16].
+//
+//go:noescape
+func scoresHalfAVX512(scores *float32, x *float32, tile *uint16, n int, d int)
 
 // accumulateHalfAVX2 multiplies each row of acc [n][stride] by its shrink and adds rows [from, to) of
 // tile [16][stride] times weights [n][16]. stride is a multiple of 16.
 //
 //go:noescape
 func accumulateHalfAVX2(acc *float32, weights *float32, shrink *float32, tile *uint16, n int, stride int, from int, to int)
+
+// accumulateHalfAVX512 multiplies each row of acc [n][stride] by its shrink factor and adds rows [from, to) of
+// tile [16][stride] times weights [n][16]. stride is a multiple of 16.
+//
+//go:noescape
+func accumulateHalfAVX512(acc *float32, weights *float32, shrink *float32, tile *uint16, n int, stride int, from int, to int)
 
 // weighAVX2 turns each query's scores into weights e^(scale·score − top), where seen is not zero, and
 // 0 elsewhere; top is the running maximum, shrink becomes e^(older top − top), and sum the running
@@ -33,15 +55,20 @@ func accumulateHalfAVX2(acc *float32, weights *float32, shrink *float32, tile *u
 //go:noescape
 func weighAVX2(scores *float32, top *float32, sum *float32, shrink *float32, n int, seen *[16]int32, scale float32)
 
-// divideAVX2 sets n elements of dst, a multiple of 8, to src / by.
+// weighAVX512 computes what weighAVX2 does, with the same bits.
 //
 //go:noescape
-func divideAVX2(dst *float32, src *float32, by float32, n int)
+func weighAVX512(scores *float32, top *float32, sum *float32, shrink *float32, n int, seen *[16]int32, scale float32)
 
 // prefetchAVX2 prefetches the cache lines of n bytes at p.
 //
 //go:noescape
 func prefetchAVX2(p *byte, n int)
+
+// sumSquaresAVX2 sets sums[i] to the sum of the squares of elements i, i+4, … of n, a multiple of 4.
+//
+//go:noescape
+func sumSquaresAVX2(sums *[4]float64, x *float32, n int)
 
 // siluGateAVX2 sets n elements of dst, a multiple of 8, to x·σ(x) times up.
 //
@@ -52,11 +79,6 @@ func siluGateAVX2(dst *float32, x *float32, up *float32, n int)
 //
 //go:noescape
 func geluTanhGateAVX2(dst *float32, x *float32, up *float32, n int)
-
-// sumSquaresAVX2 sets sums[i] to the sum of the squares of elements i, i+4, … of n, a multiple of 4.
-//
-//go:noescape
-func sumSquaresAVX2(sums *[4]float64, x *float32, n int)
 
 // normalizeAVX2 sets n elements of y, a multiple of 4, to x·scale·w.
 //
@@ -87,6 +109,56 @@ func widenAVX2(dst *float32, src *uint16, n int)
 //
 //go:noescape
 func narrowAVX2(dst *uint16, src *float32, n int)
+
+// divideAVX2 sets n elements of dst, a multiple of 8, to src / by.
+//
+//go:noescape
+func divideAVX2(dst *float32, src *float32, by float32, n int)
+
+// siluGateAVX512 sets n elements of dst, a multiple of 16, to x·σ(x) times up.
+//
+//go:noescape
+func siluGateAVX512(dst *float32, x *float32, up *float32, n int)
+
+// geluTanhGateAVX512 sets n elements of dst, a multiple of 16, to the tanh approximation of x·Φ(x) times up.
+//
+//go:noescape
+func geluTanhGateAVX512(dst *float32, x *float32, up *float32, n int)
+
+// normalizeAVX512 sets n elements of y, a multiple of 8, to x·scale·w.
+//
+//go:noescape
+func normalizeAVX512(y *float32, x *float32, w *float32, scale float64, n int)
+
+// normalizeAddAVX512 sets n elements of y, a multiple of 8, to x + d·scale·w.
+//
+//go:noescape
+func normalizeAddAVX512(y *float32, x *float32, d *float32, w *float32, scale float64, n int)
+
+// quantizeQ8x2AVX512 stores blocks of 32 elements as the arrays of a q8x2 row; sum holds int32.
+//
+//go:noescape
+func quantizeQ8x2AVX512(hi *byte, lo *byte, scale *float32, sum *float32, x *float32, blocks int)
+
+// quantizeQ8AVX512 stores blocks of 32 elements as the arrays of a q8 row; sum holds int32.
+//
+//go:noescape
+func quantizeQ8AVX512(q *byte, scale *float32, sum *float32, x *float32, blocks int)
+
+// widenAVX512 sets n elements of dst, a multiple of 16, to the values of float16 numbers.
+//
+//go:noescape
+func widenAVX512(dst *float32, src *uint16, n int)
+
+// narrowAVX512 sets n elements of dst, a multiple of 16, to the float16 numbers nearest to src, ties to even.
+//
+//go:noescape
+func narrowAVX512(dst *uint16, src *float32, n int)
+
+// divideAVX512 sets n elements of dst, a multiple of 16, to src / by.
+//
+//go:noescape
+func divideAVX512(dst *float32, src *float32, by float32, n int)
 
 // q8KeysAVX2 sets tile [groups·32][16] to the keys of groups, each with scales float16[16] and q int8[32][16].
 //

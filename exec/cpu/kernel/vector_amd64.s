@@ -242,6 +242,634 @@ queries0:
 	VZEROUPPER
 	RET
 
+// func scoresAVX512(scores *float32, x *float32, tile *float32, n int, d int)
+// Requires: AVX, AVX512F, CMOV
+TEXT ·scoresAVX512(SB), NOSPLIT, $0-40
+	MOVQ scores+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ n+24(FP), DX
+
+queries8:
+	CMPQ    DX, $0x08
+	JL      queries7
+	MOVQ    tile+16(FP), BX
+	MOVQ    d+32(FP), SI
+	MOVQ    SI, R8
+	SHLQ    $0x02, R8
+	MOVQ    CX, R9
+	LEAQ    (R9)(R8*2), R10
+	ADDQ    R8, R10
+	LEAQ    (R10)(R8*2), R11
+	ADDQ    R8, R11
+	VMOVUPS all00000000<>+0(SB), Z0
+	VMOVUPS all00000000<>+0(SB), Z1
+	VMOVUPS all00000000<>+0(SB), Z2
+	VMOVUPS all00000000<>+0(SB), Z3
+	VMOVUPS all00000000<>+0(SB), Z4
+	VMOVUPS all00000000<>+0(SB), Z5
+	VMOVUPS all00000000<>+0(SB), Z6
+	VMOVUPS all00000000<>+0(SB), Z7
+
+queries8part:
+	TESTQ   SI, SI
+	JE      queries8store
+	MOVQ    $0x00000020, DI
+	CMPQ    SI, DI
+	CMOVQLT SI, DI
+	SUBQ    DI, SI
+	VMOVUPS all00000000<>+0(SB), Z8
+	VMOVUPS all00000000<>+0(SB), Z9
+	VMOVUPS all00000000<>+0(SB), Z10
+	VMOVUPS all00000000<>+0(SB), Z11
+	VMOVUPS all00000000<>+0(SB), Z12
+	VMOVUPS all00000000<>+0(SB), Z13
+	VMOVUPS all00000000<>+0(SB), Z14
+	VMOVUPS all00000000<>+0(SB), Z15
+
+queries8element:
+	VMOVUPS          (BX), Z16
+	VFMADD231PS.BCST (R9), Z16, Z8
+	VFMADD231PS.BCST (R9)(R8*1), Z16, Z9
+	VFMADD231PS.BCST (R9)(R8*2), Z16, Z10
+	VFMADD231PS.BCST (R10), Z16, Z11
+	VFMADD231PS.BCST (R10)(R8*1), Z16, Z12
+	VFMADD231PS.BCST (R10)(R8*2), Z16, Z13
+	VFMADD231PS.BCST (R11), Z16, Z14
+	VFMADD231PS.BCST (R11)(R8*1), Z16, Z15
+	ADDQ             $0x40, BX
+	ADDQ             $0x00000004, R9
+	ADDQ             $0x00000004, R10
+	ADDQ             $0x00000004, R11
+	DECQ             DI
+	JNE              queries8element
+	VADDPS           Z8, Z0, Z0
+	VADDPS           Z9, Z1, Z1
+	VADDPS           Z10, Z2, Z2
+	VADDPS           Z11, Z3, Z3
+	VADDPS           Z12, Z4, Z4
+	VADDPS           Z13, Z5, Z5
+	VADDPS           Z14, Z6, Z6
+	VADDPS           Z15, Z7, Z7
+	JMP              queries8part
+
+queries8store:
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, 64(AX)
+	VMOVUPS Z2, 128(AX)
+	VMOVUPS Z3, 192(AX)
+	VMOVUPS Z4, 256(AX)
+	VMOVUPS Z5, 320(AX)
+	VMOVUPS Z6, 384(AX)
+	VMOVUPS Z7, 448(AX)
+	ADDQ    $0x00000200, AX
+	ADDQ    R8, CX
+	ADDQ    R8, CX
+	ADDQ    R8, CX
+	ADDQ    R8, CX
+	ADDQ    R8, CX
+	ADDQ    R8, CX
+	ADDQ    R8, CX
+	ADDQ    R8, CX
+	SUBQ    $0x08, DX
+	JMP     queries8
+
+queries7:
+	CMPQ    DX, $0x07
+	JL      queries6
+	MOVQ    tile+16(FP), DX
+	MOVQ    d+32(FP), BX
+	MOVQ    BX, DI
+	SHLQ    $0x02, DI
+	MOVQ    CX, R8
+	LEAQ    (R8)(DI*2), R9
+	ADDQ    DI, R9
+	LEAQ    (R9)(DI*2), R10
+	ADDQ    DI, R10
+	VMOVUPS all00000000<>+0(SB), Z0
+	VMOVUPS all00000000<>+0(SB), Z1
+	VMOVUPS all00000000<>+0(SB), Z2
+	VMOVUPS all00000000<>+0(SB), Z3
+	VMOVUPS all00000000<>+0(SB), Z4
+	VMOVUPS all00000000<>+0(SB), Z5
+	VMOVUPS all00000000<>+0(SB), Z6
+
+queries7part:
+	TESTQ   BX, BX
+	JE      queries7store
+	MOVQ    $0x00000020, SI
+	CMPQ    BX, SI
+	CMOVQLT BX, SI
+	SUBQ    SI, BX
+	VMOVUPS all00000000<>+0(SB), Z7
+	VMOVUPS all00000000<>+0(SB), Z8
+	VMOVUPS all00000000<>+0(SB), Z9
+	VMOVUPS all00000000<>+0(SB), Z10
+	VMOVUPS all00000000<>+0(SB), Z11
+	VMOVUPS all00000000<>+0(SB), Z12
+	VMOVUPS all00000000<>+0(SB), Z13
+
+queries7element:
+	VMOVUPS          (DX), Z14
+	VFMADD231PS.BCST (R8), Z14, Z7
+	VFMADD231PS.BCST (R8)(DI*1), Z14, Z8
+	VFMADD231PS.BCST (R8)(DI*2), Z14, Z9
+	VFMADD231PS.BCST (R9), Z14, Z10
+	VFMADD231PS.BCST (R9)(DI*1), Z14, Z11
+	VFMADD231PS.BCST (R9)(DI*2), Z14, Z12
+	VFMADD231PS.BCST (R10), Z14, Z13
+	ADDQ             $0x40, DX
+	ADDQ             $0x00000004, R8
+	ADDQ             $0x00000004, R9
+	ADDQ             $0x00000004, R10
+	DECQ             SI
+	JNE              queries7element
+	VADDPS           Z7, Z0, Z0
+	VADDPS           Z8, Z1, Z1
+	VADDPS           Z9, Z2, Z2
+	VADDPS           Z10, Z3, Z3
+	VADDPS           Z11, Z4, Z4
+	VADDPS           Z12, Z5, Z5
+	VADDPS           Z13, Z6, Z6
+	JMP              queries7part
+
+queries7store:
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, 64(AX)
+	VMOVUPS Z2, 128(AX)
+	VMOVUPS Z3, 192(AX)
+	VMOVUPS Z4, 256(AX)
+	VMOVUPS Z5, 320(AX)
+	VMOVUPS Z6, 384(AX)
+	ADDQ    $0x000001c0, AX
+	ADDQ    DI, CX
+	ADDQ    DI, CX
+	ADDQ    DI, CX
+	ADDQ    DI, CX
+	ADDQ    DI, CX
+	ADDQ    DI, CX
+	ADDQ    DI, CX
+	JMP     queries0
+
+queries6:
+	CMPQ    DX, $0x06
+	JL      queries5
+	MOVQ    tile+16(FP), DX
+	MOVQ    d+32(FP), BX
+	MOVQ    BX, DI
+	SHLQ    $0x02, DI
+	MOVQ    CX, R8
+	LEAQ    (R8)(DI*2), R9
+	ADDQ    DI, R9
+	VMOVUPS all00000000<>+0(SB), Z0
+	VMOVUPS all00000000<>+0(SB), Z1
+	VMOVUPS all00000000<>+0(SB), Z2
+	VMOVUPS all00000000<>+0(SB), Z3
+	VMOVUPS all00000000<>+0(SB), Z4
+	VMOVUPS all00000000<>+0(SB), Z5
+
+queries6part:
+	TESTQ   BX, BX
+	JE      queries6store
+	MOVQ    $0x00000020, SI
+	CMPQ    BX, SI
+	CMOVQLT BX, SI
+	SUBQ    SI, BX
+	VMOVUPS all00000000<>+0(SB), Z6
+	VMOVUPS all00000000<>+0(SB), Z7
+	VMOVUPS all00000000<>+0(SB), Z8
+	VMOVUPS all00000000<>+0(SB), Z9
+	VMOVUPS all00000000<>+0(SB), Z10
+	VMOVUPS all00000000<>+0(SB), Z11
+
+queries6element:
+	VMOVUPS          (DX), Z12
+	VFMADD231PS.BCST (R8), Z12, Z6
+	VFMADD231PS.BCST (R8)(DI*1), Z12, Z7
+	VFMADD231PS.BCST (R8)(DI*2), Z12, Z8
+	VFMADD231PS.BCST (R9), Z12, Z9
+	VFMADD231PS.BCST (R9)(DI*1), Z12, Z10
+	VFMADD231PS.BCST (R9)(DI*2), Z12, Z11
+	ADDQ             $0x40, DX
+	ADDQ             $0x00000004, R8
+	ADDQ             $0x00000004, R9
+	DECQ             SI
+	JNE              queries6element
+	VADDPS           Z6, Z0, Z0
+	VADDPS           Z7, Z1, Z1
+	VADDPS           Z8, Z2, Z2
+	VADDPS           Z9, Z3, Z3
+	VADDPS           Z10, Z4, Z4
+	VADDPS           Z11, Z5, Z5
+	JMP              queries6part
+
+queries6store:
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, 64(AX)
+	VMOVUPS Z2, 128(AX)
+	VMOVUPS Z3, 192(AX)
+	VMOVUPS Z4, 256(AX)
+	VMOVUPS Z5, 320(AX)
+	ADDQ    $0x00000180, AX
+	ADDQ    DI, CX
+	ADDQ    DI, CX
+	ADDQ    DI, CX
+	ADDQ    DI, CX
+	ADDQ    DI, CX
+	ADDQ    DI, CX
+	JMP     queries0
+
+queries5:
+	CMPQ    DX, $0x05
+	JL      queries4
+	MOVQ    tile+16(FP), DX
+	MOVQ    d+32(FP), BX
+	MOVQ    BX, DI
+	SHLQ    $0x02, DI
+	MOVQ    CX, R8
+	LEAQ    (R8)(DI*2), R9
+	ADDQ    DI, R9
+	VMOVUPS all00000000<>+0(SB), Z0
+	VMOVUPS all00000000<>+0(SB), Z1
+	VMOVUPS all00000000<>+0(SB), Z2
+	VMOVUPS all00000000<>+0(SB), Z3
+	VMOVUPS all00000000<>+0(SB), Z4
+
+queries5part:
+	TESTQ   BX, BX
+	JE      queries5store
+	MOVQ    $0x00000020, SI
+	CMPQ    BX, SI
+	CMOVQLT BX, SI
+	SUBQ    SI, BX
+	VMOVUPS all00000000<>+0(SB), Z5
+	VMOVUPS all00000000<>+0(SB), Z6
+	VMOVUPS all00000000<>+0(SB), Z7
+	VMOVUPS all00000000<>+0(SB), Z8
+	VMOVUPS all00000000<>+0(SB), Z9
+
+queries5element:
+	VMOVUPS          (DX), Z10
+	VFMADD231PS.BCST (R8), Z10, Z5
+	VFMADD231PS.BCST (R8)(DI*1), Z10, Z6
+	VFMADD231PS.BCST (R8)(DI*2), Z10, Z7
+	VFMADD231PS.BCST (R9), Z10, Z8
+	VFMADD231PS.BCST (R9)(DI*1), Z10, Z9
+	ADDQ             $0x40, DX
+	ADDQ             $0x00000004, R8
+	ADDQ             $0x00000004, R9
+	DECQ             SI
+	JNE              queries5element
+	VADDPS           Z5, Z0, Z0
+	VADDPS           Z6, Z1, Z1
+	VADDPS           Z7, Z2, Z2
+	VADDPS           Z8, Z3, Z3
+	VADDPS           Z9, Z4, Z4
+	JMP              queries5part
+
+queries5store:
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, 64(AX)
+	VMOVUPS Z2, 128(AX)
+	VMOVUPS Z3, 192(AX)
+	VMOVUPS Z4, 256(AX)
+	ADDQ    $0x00000140, AX
+	ADDQ    DI, CX
+	ADDQ    DI, CX
+	ADDQ    DI, CX
+	ADDQ    DI, CX
+	ADDQ    DI, CX
+	JMP     queries0
+
+queries4:
+	CMPQ    DX, $0x04
+	JL      queries3
+	MOVQ    tile+16(FP), DX
+	MOVQ    d+32(FP), BX
+	MOVQ    BX, DI
+	SHLQ    $0x02, DI
+	MOVQ    CX, R8
+	LEAQ    (R8)(DI*2), R9
+	ADDQ    DI, R9
+	VMOVUPS all00000000<>+0(SB), Z0
+	VMOVUPS all00000000<>+0(SB), Z1
+	VMOVUPS all00000000<>+0(SB), Z2
+	VMOVUPS all00000000<>+0(SB), Z3
+
+queries4two:
+	CMPQ    BX, $0x40
+	JL      queries4part
+	SUBQ    $0x40, BX
+	MOVQ    $0x00000020, SI
+	VMOVUPS all00000000<>+0(SB), Z4
+	VMOVUPS all00000000<>+0(SB), Z5
+	VMOVUPS all00000000<>+0(SB), Z6
+	VMOVUPS all00000000<>+0(SB), Z7
+	VMOVUPS all00000000<>+0(SB), Z8
+	VMOVUPS all00000000<>+0(SB), Z9
+	VMOVUPS all00000000<>+0(SB), Z10
+	VMOVUPS all00000000<>+0(SB), Z11
+
+queries4elements:
+	VMOVUPS          (DX), Z12
+	VFMADD231PS.BCST (R8), Z12, Z4
+	VFMADD231PS.BCST (R8)(DI*1), Z12, Z5
+	VFMADD231PS.BCST (R8)(DI*2), Z12, Z6
+	VFMADD231PS.BCST (R9), Z12, Z7
+	VMOVUPS          2048(DX), Z12
+	VFMADD231PS.BCST 128(R8), Z12, Z8
+	VFMADD231PS.BCST 128(R8)(DI*1), Z12, Z9
+	VFMADD231PS.BCST 128(R8)(DI*2), Z12, Z10
+	VFMADD231PS.BCST 128(R9), Z12, Z11
+	ADDQ             $0x40, DX
+	ADDQ             $0x00000004, R8
+	ADDQ             $0x00000004, R9
+	DECQ             SI
+	JNE              queries4elements
+	VADDPS           Z4, Z0, Z0
+	VADDPS           Z5, Z1, Z1
+	VADDPS           Z6, Z2, Z2
+	VADDPS           Z7, Z3, Z3
+	VADDPS           Z8, Z0, Z0
+	VADDPS           Z9, Z1, Z1
+	VADDPS           Z10, Z2, Z2
+	VADDPS           Z11, Z3, Z3
+	ADDQ             $0x00000800, DX
+	ADDQ             $0x00000080, R8
+	ADDQ             $0x00000080, R9
+	JMP              queries4two
+
+queries4part:
+	TESTQ   BX, BX
+	JE      queries4store
+	MOVQ    $0x00000020, SI
+	CMPQ    BX, SI
+	CMOVQLT BX, SI
+	SUBQ    SI, BX
+	VMOVUPS all00000000<>+0(SB), Z4
+	VMOVUPS all00000000<>+0(SB), Z5
+	VMOVUPS all00000000<>+0(SB), Z6
+	VMOVUPS all00000000<>+0(SB), Z7
+
+queries4element:
+	VMOVUPS          (DX), Z8
+	VFMADD231PS.BCST (R8), Z8, Z4
+	VFMADD231PS.BCST (R8)(DI*1), Z8, Z5
+	VFMADD231PS.BCST (R8)(DI*2), Z8, Z6
+	VFMADD231PS.BCST (R9), Z8, Z7
+	ADDQ             $0x40, DX
+	ADDQ             $0x00000004, R8
+	ADDQ             $0x00000004, R9
+	DECQ             SI
+	JNE              queries4element
+	VADDPS           Z4, Z0, Z0
+	VADDPS           Z5, Z1, Z1
+	VADDPS           Z6, Z2, Z2
+	VADDPS           Z7, Z3, Z3
+	JMP              queries4part
+
+queries4store:
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, 64(AX)
+	VMOVUPS Z2, 128(AX)
+	VMOVUPS Z3, 192(AX)
+	ADDQ    $0x00000100, AX
+	ADDQ    DI, CX
+	ADDQ    DI, CX
+	ADDQ    DI, CX
+	ADDQ    DI, CX
+	JMP     queries0
+
+queries3:
+	CMPQ    DX, $0x03
+	JL      queries2
+	MOVQ    tile+16(FP), DX
+	MOVQ    d+32(FP), BX
+	MOVQ    BX, DI
+	SHLQ    $0x02, DI
+	MOVQ    CX, R8
+	VMOVUPS all00000000<>+0(SB), Z0
+	VMOVUPS all00000000<>+0(SB), Z1
+	VMOVUPS all00000000<>+0(SB), Z2
+
+queries3two:
+	CMPQ    BX, $0x40
+	JL      queries3part
+	SUBQ    $0x40, BX
+	MOVQ    $0x00000020, SI
+	VMOVUPS all00000000<>+0(SB), Z3
+	VMOVUPS all00000000<>+0(SB), Z4
+	VMOVUPS all00000000<>+0(SB), Z5
+	VMOVUPS all00000000<>+0(SB), Z6
+	VMOVUPS all00000000<>+0(SB), Z7
+	VMOVUPS all00000000<>+0(SB), Z8
+
+queries3elements:
+	VMOVUPS          (DX), Z9
+	VFMADD231PS.BCST (R8), Z9, Z3
+	VFMADD231PS.BCST (R8)(DI*1), Z9, Z4
+	VFMADD231PS.BCST (R8)(DI*2), Z9, Z5
+	VMOVUPS          2048(DX), Z9
+	VFMADD231PS.BCST 128(R8), Z9, Z6
+	VFMADD231PS.BCST 128(R8)(DI*1), Z9, Z7
+	VFMADD231PS.BCST 128(R8)(DI*2), Z9, Z8
+	ADDQ             $0x40, DX
+	ADDQ             $0x00000004, R8
+	DECQ             SI
+	JNE              queries3elements
+	VADDPS           Z3, Z0, Z0
+	VADDPS           Z4, Z1, Z1
+	VADDPS           Z5, Z2, Z2
+	VADDPS           Z6, Z0, Z0
+	VADDPS           Z7, Z1, Z1
+	VADDPS           Z8, Z2, Z2
+	ADDQ             $0x00000800, DX
+	ADDQ             $0x00000080, R8
+	JMP              queries3two
+
+queries3part:
+	TESTQ   BX, BX
+	JE      queries3store
+	MOVQ    $0x00000020, SI
+	CMPQ    BX, SI
+	CMOVQLT BX, SI
+	SUBQ    SI, BX
+	VMOVUPS all00000000<>+0(SB), Z3
+	VMOVUPS all00000000<>+0(SB), Z4
+	VMOVUPS all00000000<>+0(SB), Z5
+
+queries3element:
+	VMOVUPS          (DX), Z6
+	VFMADD231PS.BCST (R8), Z6, Z3
+	VFMADD231PS.BCST (R8)(DI*1), Z6, Z4
+	VFMADD231PS.BCST (R8)(DI*2), Z6, Z5
+	ADDQ             $0x40, DX
+	ADDQ             $0x00000004, R8
+	DECQ             SI
+	JNE              queries3element
+	VADDPS           Z3, Z0, Z0
+	VADDPS           Z4, Z1, Z1
+	VADDPS           Z5, Z2, Z2
+	JMP              queries3part
+
+queries3store:
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, 64(AX)
+	VMOVUPS Z2, 128(AX)
+	ADDQ    $0x000000c0, AX
+	ADDQ    DI, CX
+	ADDQ    DI, CX
+	ADDQ    DI, CX
+	JMP     queries0
+
+queries2:
+	CMPQ    DX, $0x02
+	JL      queries1
+	MOVQ    tile+16(FP), DX
+	MOVQ    d+32(FP), BX
+	MOVQ    BX, DI
+	SHLQ    $0x02, DI
+	MOVQ    CX, R8
+	VMOVUPS all00000000<>+0(SB), Z0
+	VMOVUPS all00000000<>+0(SB), Z1
+
+queries2two:
+	CMPQ    BX, $0x40
+	JL      queries2part
+	SUBQ    $0x40, BX
+	MOVQ    $0x00000020, SI
+	VMOVUPS all00000000<>+0(SB), Z2
+	VMOVUPS all00000000<>+0(SB), Z3
+	VMOVUPS all00000000<>+0(SB), Z4
+	VMOVUPS all00000000<>+0(SB), Z5
+
+queries2elements:
+	VMOVUPS          (DX), Z6
+	VFMADD231PS.BCST (R8), Z6, Z2
+	VFMADD231PS.BCST (R8)(DI*1), Z6, Z3
+	VMOVUPS          2048(DX), Z6
+	VFMADD231PS.BCST 128(R8), Z6, Z4
+	VFMADD231PS.BCST 128(R8)(DI*1), Z6, Z5
+	ADDQ             $0x40, DX
+	ADDQ             $0x00000004, R8
+	DECQ             SI
+	JNE              queries2elements
+	VADDPS           Z2, Z0, Z0
+	VADDPS           Z3, Z1, Z1
+	VADDPS           Z4, Z0, Z0
+	VADDPS           Z5, Z1, Z1
+	ADDQ             $0x00000800, DX
+	ADDQ             $0x00000080, R8
+	JMP              queries2two
+
+queries2part:
+	TESTQ   BX, BX
+	JE      queries2store
+	MOVQ    $0x00000020, SI
+	CMPQ    BX, SI
+	CMOVQLT BX, SI
+	SUBQ    SI, BX
+	VMOVUPS all00000000<>+0(SB), Z2
+	VMOVUPS all00000000<>+0(SB), Z3
+
+queries2element:
+	VMOVUPS          (DX), Z4
+	VFMADD231PS.BCST (R8), Z4, Z2
+	VFMADD231PS.BCST (R8)(DI*1), Z4, Z3
+	ADDQ             $0x40, DX
+	ADDQ             $0x00000004, R8
+	DECQ             SI
+	JNE              queries2element
+	VADDPS           Z2, Z0, Z0
+	VADDPS           Z3, Z1, Z1
+	JMP              queries2part
+
+queries2store:
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, 64(AX)
+	ADDQ    $0x00000080, AX
+	ADDQ    DI, CX
+	ADDQ    DI, CX
+	JMP     queries0
+
+queries1:
+	CMPQ    DX, $0x01
+	JL      queries0
+	MOVQ    tile+16(FP), DX
+	MOVQ    d+32(FP), BX
+	MOVQ    BX, DI
+	SHLQ    $0x02, DI
+	MOVQ    CX, R8
+	VMOVUPS all00000000<>+0(SB), Z0
+
+queries1two:
+	CMPQ    BX, $0x40
+	JL      queries1part
+	SUBQ    $0x40, BX
+	MOVQ    $0x00000020, SI
+	VMOVUPS all00000000<>+0(SB), Z1
+	VMOVUPS all00000000<>+0(SB), Z2
+
+queries1elements:
+	VMOVUPS          (DX), Z3
+	VFMADD231PS.BCST (R8), Z3, Z1
+	VMOVUPS          2048(DX), Z3
+	VFMADD231PS.BCST 128(R8), Z3, Z2
+	ADDQ             $0x40, DX
+	ADDQ             $0x00000004, R8
+	DECQ             SI
+	JNE              queries1elements
+	VADDPS           Z1, Z0, Z0
+	VADDPS           Z2, Z0, Z0
+	ADDQ             $0x00000800, DX
+	ADDQ             $0x00000080, R8
+	JMP              queries1two
+
+queries1part:
+	TESTQ   BX, BX
+	JE      queries1store
+	MOVQ    $0x00000020, SI
+	CMPQ    BX, SI
+	CMOVQLT BX, SI
+	SUBQ    SI, BX
+	VMOVUPS all00000000<>+0(SB), Z1
+
+queries1element:
+	VMOVUPS          (DX), Z2
+	VFMADD231PS.BCST (R8), Z2, Z1
+	ADDQ             $0x40, DX
+	ADDQ             $0x00000004, R8
+	DECQ             SI
+	JNE              queries1element
+	VADDPS           Z1, Z0, Z0
+	JMP              queries1part
+
+queries1store:
+	VMOVUPS Z0, (AX)
+	ADDQ    $0x00000040, AX
+	ADDQ    DI, CX
+
+queries0:
+	VZEROUPPER
+	RET
+
+DATA all00000000<>+0(SB)/4, $0x00000000
+DATA all00000000<>+4(SB)/4, $0x00000000
+DATA all00000000<>+8(SB)/4, $0x00000000
+DATA all00000000<>+12(SB)/4, $0x00000000
+DATA all00000000<>+16(SB)/4, $0x00000000
+DATA all00000000<>+20(SB)/4, $0x00000000
+DATA all00000000<>+24(SB)/4, $0x00000000
+DATA all00000000<>+28(SB)/4, $0x00000000
+DATA all00000000<>+32(SB)/4, $0x00000000
+DATA all00000000<>+36(SB)/4, $0x00000000
+DATA all00000000<>+40(SB)/4, $0x00000000
+DATA all00000000<>+44(SB)/4, $0x00000000
+DATA all00000000<>+48(SB)/4, $0x00000000
+DATA all00000000<>+52(SB)/4, $0x00000000
+DATA all00000000<>+56(SB)/4, $0x00000000
+DATA all00000000<>+60(SB)/4, $0x00000000
+GLOBL all00000000<>(SB), RODATA|NOPTR, $64
+
 // func accumulateAVX2(acc *float32, weights *float32, shrink *float32, tile *float32, n int, stride int, from int, to int)
 // Requires: AVX, FMA3
 TEXT ·accumulateAVX2(SB), NOSPLIT, $8-64
@@ -461,6 +1089,718 @@ queries1store:
 
 queries1next:
 	LEAQ (AX)(DI*4), AX
+	ADDQ $0x00000040, CX
+	ADDQ $0x04, DX
+
+queries0:
+	VZEROUPPER
+	RET
+
+// func accumulateAVX512(acc *float32, weights *float32, shrink *float32, tile *float32, n int, stride int, from int, to int)
+// Requires: AVX, AVX512F
+TEXT ·accumulateAVX512(SB), NOSPLIT, $0-64
+	MOVQ acc+0(FP), AX
+	MOVQ weights+8(FP), CX
+	MOVQ shrink+16(FP), DX
+	MOVQ n+32(FP), BX
+
+queries8:
+	CMPQ   BX, $0x08
+	JL     queries7
+	MOVQ   stride+40(FP), SI
+	MOVQ   SI, R9
+	SHLQ   $0x02, R9
+	MOVQ   AX, R10
+	LEAQ   (R10)(R9*2), R11
+	ADDQ   R9, R11
+	LEAQ   (R11)(R9*2), R12
+	ADDQ   R9, R12
+	IMUL3Q $0x04, SI, R8
+	MOVQ   from+48(FP), DI
+	IMULQ  R8, DI
+	ADDQ   tile+24(FP), DI
+
+queries8one:
+	TESTQ        SI, SI
+	JE           queries8next
+	VBROADCASTSS (DX), Z7
+	VMULPS       (R10), Z7, Z0
+	VBROADCASTSS 4(DX), Z7
+	VMULPS       (R10)(R9*1), Z7, Z1
+	VBROADCASTSS 8(DX), Z7
+	VMULPS       (R10)(R9*2), Z7, Z2
+	VBROADCASTSS 12(DX), Z7
+	VMULPS       (R11), Z7, Z3
+	VBROADCASTSS 16(DX), Z7
+	VMULPS       (R11)(R9*1), Z7, Z4
+	VBROADCASTSS 20(DX), Z7
+	VMULPS       (R11)(R9*2), Z7, Z5
+	VBROADCASTSS 24(DX), Z7
+	VMULPS       (R12), Z7, Z6
+	VBROADCASTSS 28(DX), Z7
+	VMULPS       (R12)(R9*1), Z7, Z7
+	MOVQ         DI, R13
+	MOVQ         from+48(FP), R14
+	MOVQ         to+56(FP), R15
+	SUBQ         R14, R15
+	LEAQ         (CX)(R14*4), R14
+
+queries8rows1:
+	TESTQ            R15, R15
+	JE               queries8rows1done
+	VMOVUPS          (R13), Z8
+	VFMADD231PS.BCST (R14), Z8, Z0
+	VFMADD231PS.BCST 64(R14), Z8, Z1
+	VFMADD231PS.BCST 128(R14), Z8, Z2
+	VFMADD231PS.BCST 192(R14), Z8, Z3
+	VFMADD231PS.BCST 256(R14), Z8, Z4
+	VFMADD231PS.BCST 320(R14), Z8, Z5
+	VFMADD231PS.BCST 384(R14), Z8, Z6
+	VFMADD231PS.BCST 448(R14), Z8, Z7
+	ADDQ             R8, R13
+	ADDQ             $0x04, R14
+	DECQ             R15
+	JMP              queries8rows1
+
+queries8rows1done:
+	VMOVUPS Z0, (R10)
+	VMOVUPS Z1, (R10)(R9*1)
+	VMOVUPS Z2, (R10)(R9*2)
+	VMOVUPS Z3, (R11)
+	VMOVUPS Z4, (R11)(R9*1)
+	VMOVUPS Z5, (R11)(R9*2)
+	VMOVUPS Z6, (R12)
+	VMOVUPS Z7, (R12)(R9*1)
+	ADDQ    $0x40, DI
+	ADDQ    $0x00000040, R10
+	ADDQ    $0x00000040, R11
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x10, SI
+	JMP     queries8one
+
+queries8next:
+	ADDQ R9, AX
+	ADDQ R9, AX
+	ADDQ R9, AX
+	ADDQ R9, AX
+	ADDQ R9, AX
+	ADDQ R9, AX
+	ADDQ R9, AX
+	ADDQ R9, AX
+	ADDQ $0x00000200, CX
+	ADDQ $0x20, DX
+	SUBQ $0x08, BX
+	JMP  queries8
+
+queries7:
+	CMPQ   BX, $0x07
+	JL     queries6
+	MOVQ   stride+40(FP), BX
+	MOVQ   BX, R8
+	SHLQ   $0x02, R8
+	MOVQ   AX, R9
+	LEAQ   (R9)(R8*2), R10
+	ADDQ   R8, R10
+	LEAQ   (R10)(R8*2), R11
+	ADDQ   R8, R11
+	IMUL3Q $0x04, BX, DI
+	MOVQ   from+48(FP), SI
+	IMULQ  DI, SI
+	ADDQ   tile+24(FP), SI
+
+queries7one:
+	TESTQ        BX, BX
+	JE           queries7next
+	VBROADCASTSS (DX), Z6
+	VMULPS       (R9), Z6, Z0
+	VBROADCASTSS 4(DX), Z6
+	VMULPS       (R9)(R8*1), Z6, Z1
+	VBROADCASTSS 8(DX), Z6
+	VMULPS       (R9)(R8*2), Z6, Z2
+	VBROADCASTSS 12(DX), Z6
+	VMULPS       (R10), Z6, Z3
+	VBROADCASTSS 16(DX), Z6
+	VMULPS       (R10)(R8*1), Z6, Z4
+	VBROADCASTSS 20(DX), Z6
+	VMULPS       (R10)(R8*2), Z6, Z5
+	VBROADCASTSS 24(DX), Z6
+	VMULPS       (R11), Z6, Z6
+	MOVQ         SI, R12
+	MOVQ         from+48(FP), R13
+	MOVQ         to+56(FP), R14
+	SUBQ         R13, R14
+	LEAQ         (CX)(R13*4), R13
+
+queries7rows1:
+	TESTQ            R14, R14
+	JE               queries7rows1done
+	VMOVUPS          (R12), Z7
+	VFMADD231PS.BCST (R13), Z7, Z0
+	VFMADD231PS.BCST 64(R13), Z7, Z1
+	VFMADD231PS.BCST 128(R13), Z7, Z2
+	VFMADD231PS.BCST 192(R13), Z7, Z3
+	VFMADD231PS.BCST 256(R13), Z7, Z4
+	VFMADD231PS.BCST 320(R13), Z7, Z5
+	VFMADD231PS.BCST 384(R13), Z7, Z6
+	ADDQ             DI, R12
+	ADDQ             $0x04, R13
+	DECQ             R14
+	JMP              queries7rows1
+
+queries7rows1done:
+	VMOVUPS Z0, (R9)
+	VMOVUPS Z1, (R9)(R8*1)
+	VMOVUPS Z2, (R9)(R8*2)
+	VMOVUPS Z3, (R10)
+	VMOVUPS Z4, (R10)(R8*1)
+	VMOVUPS Z5, (R10)(R8*2)
+	VMOVUPS Z6, (R11)
+	ADDQ    $0x40, SI
+	ADDQ    $0x00000040, R9
+	ADDQ    $0x00000040, R10
+	ADDQ    $0x00000040, R11
+	SUBQ    $0x10, BX
+	JMP     queries7one
+
+queries7next:
+	ADDQ R8, AX
+	ADDQ R8, AX
+	ADDQ R8, AX
+	ADDQ R8, AX
+	ADDQ R8, AX
+	ADDQ R8, AX
+	ADDQ R8, AX
+	ADDQ $0x000001c0, CX
+	ADDQ $0x1c, DX
+	JMP  queries0
+
+queries6:
+	CMPQ   BX, $0x06
+	JL     queries5
+	MOVQ   stride+40(FP), BX
+	MOVQ   BX, R8
+	SHLQ   $0x02, R8
+	MOVQ   AX, R9
+	LEAQ   (R9)(R8*2), R10
+	ADDQ   R8, R10
+	IMUL3Q $0x04, BX, DI
+	MOVQ   from+48(FP), SI
+	IMULQ  DI, SI
+	ADDQ   tile+24(FP), SI
+
+queries6one:
+	TESTQ        BX, BX
+	JE           queries6next
+	VBROADCASTSS (DX), Z5
+	VMULPS       (R9), Z5, Z0
+	VBROADCASTSS 4(DX), Z5
+	VMULPS       (R9)(R8*1), Z5, Z1
+	VBROADCASTSS 8(DX), Z5
+	VMULPS       (R9)(R8*2), Z5, Z2
+	VBROADCASTSS 12(DX), Z5
+	VMULPS       (R10), Z5, Z3
+	VBROADCASTSS 16(DX), Z5
+	VMULPS       (R10)(R8*1), Z5, Z4
+	VBROADCASTSS 20(DX), Z5
+	VMULPS       (R10)(R8*2), Z5, Z5
+	MOVQ         SI, R11
+	MOVQ         from+48(FP), R12
+	MOVQ         to+56(FP), R13
+	SUBQ         R12, R13
+	LEAQ         (CX)(R12*4), R12
+
+queries6rows1:
+	TESTQ            R13, R13
+	JE               queries6rows1done
+	VMOVUPS          (R11), Z6
+	VFMADD231PS.BCST (R12), Z6, Z0
+	VFMADD231PS.BCST 64(R12), Z6, Z1
+	VFMADD231PS.BCST 128(R12), Z6, Z2
+	VFMADD231PS.BCST 192(R12), Z6, Z3
+	VFMADD231PS.BCST 256(R12), Z6, Z4
+	VFMADD231PS.BCST 320(R12), Z6, Z5
+	ADDQ             DI, R11
+	ADDQ             $0x04, R12
+	DECQ             R13
+	JMP              queries6rows1
+
+queries6rows1done:
+	VMOVUPS Z0, (R9)
+	VMOVUPS Z1, (R9)(R8*1)
+	VMOVUPS Z2, (R9)(R8*2)
+	VMOVUPS Z3, (R10)
+	VMOVUPS Z4, (R10)(R8*1)
+	VMOVUPS Z5, (R10)(R8*2)
+	ADDQ    $0x40, SI
+	ADDQ    $0x00000040, R9
+	ADDQ    $0x00000040, R10
+	SUBQ    $0x10, BX
+	JMP     queries6one
+
+queries6next:
+	ADDQ R8, AX
+	ADDQ R8, AX
+	ADDQ R8, AX
+	ADDQ R8, AX
+	ADDQ R8, AX
+	ADDQ R8, AX
+	ADDQ $0x00000180, CX
+	ADDQ $0x18, DX
+	JMP  queries0
+
+queries5:
+	CMPQ   BX, $0x05
+	JL     queries4
+	MOVQ   stride+40(FP), BX
+	MOVQ   BX, R8
+	SHLQ   $0x02, R8
+	MOVQ   AX, R9
+	LEAQ   (R9)(R8*2), R10
+	ADDQ   R8, R10
+	IMUL3Q $0x04, BX, DI
+	MOVQ   from+48(FP), SI
+	IMULQ  DI, SI
+	ADDQ   tile+24(FP), SI
+
+queries5one:
+	TESTQ        BX, BX
+	JE           queries5next
+	VBROADCASTSS (DX), Z4
+	VMULPS       (R9), Z4, Z0
+	VBROADCASTSS 4(DX), Z4
+	VMULPS       (R9)(R8*1), Z4, Z1
+	VBROADCASTSS 8(DX), Z4
+	VMULPS       (R9)(R8*2), Z4, Z2
+	VBROADCASTSS 12(DX), Z4
+	VMULPS       (R10), Z4, Z3
+	VBROADCASTSS 16(DX), Z4
+	VMULPS       (R10)(R8*1), Z4, Z4
+	MOVQ         SI, R11
+	MOVQ         from+48(FP), R12
+	MOVQ         to+56(FP), R13
+	SUBQ         R12, R13
+	LEAQ         (CX)(R12*4), R12
+
+queries5rows1:
+	TESTQ            R13, R13
+	JE               queries5rows1done
+	VMOVUPS          (R11), Z5
+	VFMADD231PS.BCST (R12), Z5, Z0
+	VFMADD231PS.BCST 64(R12), Z5, Z1
+	VFMADD231PS.BCST 128(R12), Z5, Z2
+	VFMADD231PS.BCST 192(R12), Z5, Z3
+	VFMADD231PS.BCST 256(R12), Z5, Z4
+	ADDQ             DI, R11
+	ADDQ             $0x04, R12
+	DECQ             R13
+	JMP              queries5rows1
+
+queries5rows1done:
+	VMOVUPS Z0, (R9)
+	VMOVUPS Z1, (R9)(R8*1)
+	VMOVUPS Z2, (R9)(R8*2)
+	VMOVUPS Z3, (R10)
+	VMOVUPS Z4, (R10)(R8*1)
+	ADDQ    $0x40, SI
+	ADDQ    $0x00000040, R9
+	ADDQ    $0x00000040, R10
+	SUBQ    $0x10, BX
+	JMP     queries5one
+
+queries5next:
+	ADDQ R8, AX
+	ADDQ R8, AX
+	ADDQ R8, AX
+	ADDQ R8, AX
+	ADDQ R8, AX
+	ADDQ $0x00000140, CX
+	ADDQ $0x14, DX
+	JMP  queries0
+
+queries4:
+	CMPQ   BX, $0x04
+	JL     queries3
+	MOVQ   stride+40(FP), BX
+	MOVQ   BX, R8
+	SHLQ   $0x02, R8
+	MOVQ   AX, R9
+	LEAQ   (R9)(R8*2), R10
+	ADDQ   R8, R10
+	IMUL3Q $0x04, BX, DI
+	MOVQ   from+48(FP), SI
+	IMULQ  DI, SI
+	ADDQ   tile+24(FP), SI
+
+queries4two:
+	CMPQ         BX, $0x20
+	JL           queries4one
+	VBROADCASTSS (DX), Z7
+	VMULPS       (R9), Z7, Z0
+	VMULPS       64(R9), Z7, Z4
+	VBROADCASTSS 4(DX), Z7
+	VMULPS       (R9)(R8*1), Z7, Z1
+	VMULPS       64(R9)(R8*1), Z7, Z5
+	VBROADCASTSS 8(DX), Z7
+	VMULPS       (R9)(R8*2), Z7, Z2
+	VMULPS       64(R9)(R8*2), Z7, Z6
+	VBROADCASTSS 12(DX), Z7
+	VMULPS       (R10), Z7, Z3
+	VMULPS       64(R10), Z7, Z7
+	MOVQ         SI, R11
+	MOVQ         from+48(FP), R12
+	MOVQ         to+56(FP), R13
+	SUBQ         R12, R13
+	LEAQ         (CX)(R12*4), R12
+
+queries4rows2:
+	TESTQ            R13, R13
+	JE               queries4rows2done
+	VMOVUPS          (R11), Z8
+	VFMADD231PS.BCST (R12), Z8, Z0
+	VFMADD231PS.BCST 64(R12), Z8, Z1
+	VFMADD231PS.BCST 128(R12), Z8, Z2
+	VFMADD231PS.BCST 192(R12), Z8, Z3
+	VMOVUPS          64(R11), Z8
+	VFMADD231PS.BCST (R12), Z8, Z4
+	VFMADD231PS.BCST 64(R12), Z8, Z5
+	VFMADD231PS.BCST 128(R12), Z8, Z6
+	VFMADD231PS.BCST 192(R12), Z8, Z7
+	ADDQ             DI, R11
+	ADDQ             $0x04, R12
+	DECQ             R13
+	JMP              queries4rows2
+
+queries4rows2done:
+	VMOVUPS Z0, (R9)
+	VMOVUPS Z1, (R9)(R8*1)
+	VMOVUPS Z2, (R9)(R8*2)
+	VMOVUPS Z3, (R10)
+	VMOVUPS Z4, 64(R9)
+	VMOVUPS Z5, 64(R9)(R8*1)
+	VMOVUPS Z6, 64(R9)(R8*2)
+	VMOVUPS Z7, 64(R10)
+	ADDQ    $0x80, SI
+	ADDQ    $0x00000080, R9
+	ADDQ    $0x00000080, R10
+	SUBQ    $0x20, BX
+	JMP     queries4two
+
+queries4one:
+	TESTQ        BX, BX
+	JE           queries4next
+	VBROADCASTSS (DX), Z3
+	VMULPS       (R9), Z3, Z0
+	VBROADCASTSS 4(DX), Z3
+	VMULPS       (R9)(R8*1), Z3, Z1
+	VBROADCASTSS 8(DX), Z3
+	VMULPS       (R9)(R8*2), Z3, Z2
+	VBROADCASTSS 12(DX), Z3
+	VMULPS       (R10), Z3, Z3
+	MOVQ         SI, R11
+	MOVQ         from+48(FP), R12
+	MOVQ         to+56(FP), R13
+	SUBQ         R12, R13
+	LEAQ         (CX)(R12*4), R12
+
+queries4rows1:
+	TESTQ            R13, R13
+	JE               queries4rows1done
+	VMOVUPS          (R11), Z4
+	VFMADD231PS.BCST (R12), Z4, Z0
+	VFMADD231PS.BCST 64(R12), Z4, Z1
+	VFMADD231PS.BCST 128(R12), Z4, Z2
+	VFMADD231PS.BCST 192(R12), Z4, Z3
+	ADDQ             DI, R11
+	ADDQ             $0x04, R12
+	DECQ             R13
+	JMP              queries4rows1
+
+queries4rows1done:
+	VMOVUPS Z0, (R9)
+	VMOVUPS Z1, (R9)(R8*1)
+	VMOVUPS Z2, (R9)(R8*2)
+	VMOVUPS Z3, (R10)
+	ADDQ    $0x40, SI
+	ADDQ    $0x00000040, R9
+	ADDQ    $0x00000040, R10
+	SUBQ    $0x10, BX
+	JMP     queries4one
+
+queries4next:
+	ADDQ R8, AX
+	ADDQ R8, AX
+	ADDQ R8, AX
+	ADDQ R8, AX
+	ADDQ $0x00000100, CX
+	ADDQ $0x10, DX
+	JMP  queries0
+
+queries3:
+	CMPQ   BX, $0x03
+	JL     queries2
+	MOVQ   stride+40(FP), BX
+	MOVQ   BX, R8
+	SHLQ   $0x02, R8
+	MOVQ   AX, R9
+	IMUL3Q $0x04, BX, DI
+	MOVQ   from+48(FP), SI
+	IMULQ  DI, SI
+	ADDQ   tile+24(FP), SI
+
+queries3two:
+	CMPQ         BX, $0x20
+	JL           queries3one
+	VBROADCASTSS (DX), Z5
+	VMULPS       (R9), Z5, Z0
+	VMULPS       64(R9), Z5, Z3
+	VBROADCASTSS 4(DX), Z5
+	VMULPS       (R9)(R8*1), Z5, Z1
+	VMULPS       64(R9)(R8*1), Z5, Z4
+	VBROADCASTSS 8(DX), Z5
+	VMULPS       (R9)(R8*2), Z5, Z2
+	VMULPS       64(R9)(R8*2), Z5, Z5
+	MOVQ         SI, R10
+	MOVQ         from+48(FP), R11
+	MOVQ         to+56(FP), R12
+	SUBQ         R11, R12
+	LEAQ         (CX)(R11*4), R11
+
+queries3rows2:
+	TESTQ            R12, R12
+	JE               queries3rows2done
+	VMOVUPS          (R10), Z6
+	VFMADD231PS.BCST (R11), Z6, Z0
+	VFMADD231PS.BCST 64(R11), Z6, Z1
+	VFMADD231PS.BCST 128(R11), Z6, Z2
+	VMOVUPS          64(R10), Z6
+	VFMADD231PS.BCST (R11), Z6, Z3
+	VFMADD231PS.BCST 64(R11), Z6, Z4
+	VFMADD231PS.BCST 128(R11), Z6, Z5
+	ADDQ             DI, R10
+	ADDQ             $0x04, R11
+	DECQ             R12
+	JMP              queries3rows2
+
+queries3rows2done:
+	VMOVUPS Z0, (R9)
+	VMOVUPS Z1, (R9)(R8*1)
+	VMOVUPS Z2, (R9)(R8*2)
+	VMOVUPS Z3, 64(R9)
+	VMOVUPS Z4, 64(R9)(R8*1)
+	VMOVUPS Z5, 64(R9)(R8*2)
+	ADDQ    $0x80, SI
+	ADDQ    $0x00000080, R9
+	SUBQ    $0x20, BX
+	JMP     queries3two
+
+queries3one:
+	TESTQ        BX, BX
+	JE           queries3next
+	VBROADCASTSS (DX), Z2
+	VMULPS       (R9), Z2, Z0
+	VBROADCASTSS 4(DX), Z2
+	VMULPS       (R9)(R8*1), Z2, Z1
+	VBROADCASTSS 8(DX), Z2
+	VMULPS       (R9)(R8*2), Z2, Z2
+	MOVQ         SI, R10
+	MOVQ         from+48(FP), R11
+	MOVQ         to+56(FP), R12
+	SUBQ         R11, R12
+	LEAQ         (CX)(R11*4), R11
+
+queries3rows1:
+	TESTQ            R12, R12
+	JE               queries3rows1done
+	VMOVUPS          (R10), Z3
+	VFMADD231PS.BCST (R11), Z3, Z0
+	VFMADD231PS.BCST 64(R11), Z3, Z1
+	VFMADD231PS.BCST 128(R11), Z3, Z2
+	ADDQ             DI, R10
+	ADDQ             $0x04, R11
+	DECQ             R12
+	JMP              queries3rows1
+
+queries3rows1done:
+	VMOVUPS Z0, (R9)
+	VMOVUPS Z1, (R9)(R8*1)
+	VMOVUPS Z2, (R9)(R8*2)
+	ADDQ    $0x40, SI
+	ADDQ    $0x00000040, R9
+	SUBQ    $0x10, BX
+	JMP     queries3one
+
+queries3next:
+	ADDQ R8, AX
+	ADDQ R8, AX
+	ADDQ R8, AX
+	ADDQ $0x000000c0, CX
+	ADDQ $0x0c, DX
+	JMP  queries0
+
+queries2:
+	CMPQ   BX, $0x02
+	JL     queries1
+	MOVQ   stride+40(FP), BX
+	MOVQ   BX, R8
+	SHLQ   $0x02, R8
+	MOVQ   AX, R9
+	IMUL3Q $0x04, BX, DI
+	MOVQ   from+48(FP), SI
+	IMULQ  DI, SI
+	ADDQ   tile+24(FP), SI
+
+queries2two:
+	CMPQ         BX, $0x20
+	JL           queries2one
+	VBROADCASTSS (DX), Z3
+	VMULPS       (R9), Z3, Z0
+	VMULPS       64(R9), Z3, Z2
+	VBROADCASTSS 4(DX), Z3
+	VMULPS       (R9)(R8*1), Z3, Z1
+	VMULPS       64(R9)(R8*1), Z3, Z3
+	MOVQ         SI, R10
+	MOVQ         from+48(FP), R11
+	MOVQ         to+56(FP), R12
+	SUBQ         R11, R12
+	LEAQ         (CX)(R11*4), R11
+
+queries2rows2:
+	TESTQ            R12, R12
+	JE               queries2rows2done
+	VMOVUPS          (R10), Z4
+	VFMADD231PS.BCST (R11), Z4, Z0
+	VFMADD231PS.BCST 64(R11), Z4, Z1
+	VMOVUPS          64(R10), Z4
+	VFMADD231PS.BCST (R11), Z4, Z2
+	VFMADD231PS.BCST 64(R11), Z4, Z3
+	ADDQ             DI, R10
+	ADDQ             $0x04, R11
+	DECQ             R12
+	JMP              queries2rows2
+
+queries2rows2done:
+	VMOVUPS Z0, (R9)
+	VMOVUPS Z1, (R9)(R8*1)
+	VMOVUPS Z2, 64(R9)
+	VMOVUPS Z3, 64(R9)(R8*1)
+	ADDQ    $0x80, SI
+	ADDQ    $0x00000080, R9
+	SUBQ    $0x20, BX
+	JMP     queries2two
+
+queries2one:
+	TESTQ        BX, BX
+	JE           queries2next
+	VBROADCASTSS (DX), Z1
+	VMULPS       (R9), Z1, Z0
+	VBROADCASTSS 4(DX), Z1
+	VMULPS       (R9)(R8*1), Z1, Z1
+	MOVQ         SI, R10
+	MOVQ         from+48(FP), R11
+	MOVQ         to+56(FP), R12
+	SUBQ         R11, R12
+	LEAQ         (CX)(R11*4), R11
+
+queries2rows1:
+	TESTQ            R12, R12
+	JE               queries2rows1done
+	VMOVUPS          (R10), Z2
+	VFMADD231PS.BCST (R11), Z2, Z0
+	VFMADD231PS.BCST 64(R11), Z2, Z1
+	ADDQ             DI, R10
+	ADDQ             $0x04, R11
+	DECQ             R12
+	JMP              queries2rows1
+
+queries2rows1done:
+	VMOVUPS Z0, (R9)
+	VMOVUPS Z1, (R9)(R8*1)
+	ADDQ    $0x40, SI
+	ADDQ    $0x00000040, R9
+	SUBQ    $0x10, BX
+	JMP     queries2one
+
+queries2next:
+	ADDQ R8, AX
+	ADDQ R8, AX
+	ADDQ $0x00000080, CX
+	ADDQ $0x08, DX
+	JMP  queries0
+
+queries1:
+	CMPQ   BX, $0x01
+	JL     queries0
+	MOVQ   stride+40(FP), BX
+	MOVQ   BX, R8
+	SHLQ   $0x02, R8
+	MOVQ   AX, R9
+	IMUL3Q $0x04, BX, DI
+	MOVQ   from+48(FP), SI
+	IMULQ  DI, SI
+	ADDQ   tile+24(FP), SI
+
+queries1two:
+	CMPQ         BX, $0x20
+	JL           queries1one
+	VBROADCASTSS (DX), Z1
+	VMULPS       (R9), Z1, Z0
+	VMULPS       64(R9), Z1, Z1
+	MOVQ         SI, R10
+	MOVQ         from+48(FP), R11
+	MOVQ         to+56(FP), R12
+	SUBQ         R11, R12
+	LEAQ         (CX)(R11*4), R11
+
+queries1rows2:
+	TESTQ            R12, R12
+	JE               queries1rows2done
+	VMOVUPS          (R10), Z2
+	VFMADD231PS.BCST (R11), Z2, Z0
+	VMOVUPS          64(R10), Z2
+	VFMADD231PS.BCST (R11), Z2, Z1
+	ADDQ             DI, R10
+	ADDQ             $0x04, R11
+	DECQ             R12
+	JMP              queries1rows2
+
+queries1rows2done:
+	VMOVUPS Z0, (R9)
+	VMOVUPS Z1, 64(R9)
+	ADDQ    $0x80, SI
+	ADDQ    $0x00000080, R9
+	SUBQ    $0x20, BX
+	JMP     queries1two
+
+queries1one:
+	TESTQ        BX, BX
+	JE           queries1next
+	VBROADCASTSS (DX), Z0
+	VMULPS       (R9), Z0, Z0
+	MOVQ         SI, R10
+	MOVQ         from+48(FP), R11
+	MOVQ         to+56(FP), R12
+	SUBQ         R11, R12
+	LEAQ         (CX)(R11*4), R11
+
+queries1rows1:
+	TESTQ            R12, R12
+	JE               queries1rows1done
+	VMOVUPS          (R10), Z1
+	VFMADD231PS.BCST (R11), Z1, Z0
+	ADDQ             DI, R10
+	ADDQ             $0x04, R11
+	DECQ             R12
+	JMP              queries1rows1
+
+queries1rows1done:
+	VMOVUPS Z0, (R9)
+	ADDQ    $0x40, SI
+	ADDQ    $0x00000040, R9
+	SUBQ    $0x10, BX
+	JMP     queries1one
+
+queries1next:
+	ADDQ R8, AX
 	ADDQ $0x00000040, CX
 	ADDQ $0x04, DX
 
@@ -706,6 +2046,616 @@ queries0:
 	VZEROUPPER
 	RET
 
+// func scoresHalfAVX512(scores *float32, x *float32, tile *uint16, n int, d int)
+// Requires: AVX, AVX512F, CMOV
+TEXT ·scoresHalfAVX512(SB), NOSPLIT, $0-40
+	MOVQ scores+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ n+24(FP), DX
+
+queries8:
+	CMPQ    DX, $0x08
+	JL      queries7
+	MOVQ    tile+16(FP), BX
+	MOVQ    d+32(FP), SI
+	MOVQ    SI, R8
+	SHLQ    $0x02, R8
+	MOVQ    CX, R9
+	LEAQ    (R9)(R8*2), R10
+	ADDQ    R8, R10
+	LEAQ    (R10)(R8*2), R11
+	ADDQ    R8, R11
+	VMOVUPS all00000000<>+0(SB), Z0
+	VMOVUPS all00000000<>+0(SB), Z1
+	VMOVUPS all00000000<>+0(SB), Z2
+	VMOVUPS all00000000<>+0(SB), Z3
+	VMOVUPS all00000000<>+0(SB), Z4
+	VMOVUPS all00000000<>+0(SB), Z5
+	VMOVUPS all00000000<>+0(SB), Z6
+	VMOVUPS all00000000<>+0(SB), Z7
+
+queries8part:
+	TESTQ   SI, SI
+	JE      queries8store
+	MOVQ    $0x00000020, DI
+	CMPQ    SI, DI
+	CMOVQLT SI, DI
+	SUBQ    DI, SI
+	VMOVUPS all00000000<>+0(SB), Z8
+	VMOVUPS all00000000<>+0(SB), Z9
+	VMOVUPS all00000000<>+0(SB), Z10
+	VMOVUPS all00000000<>+0(SB), Z11
+	VMOVUPS all00000000<>+0(SB), Z12
+	VMOVUPS all00000000<>+0(SB), Z13
+	VMOVUPS all00000000<>+0(SB), Z14
+	VMOVUPS all00000000<>+0(SB), Z15
+
+queries8element:
+	VCVTPH2PS        (BX), Z16
+	VFMADD231PS.BCST (R9), Z16, Z8
+	VFMADD231PS.BCST (R9)(R8*1), Z16, Z9
+	VFMADD231PS.BCST (R9)(R8*2), Z16, Z10
+	VFMADD231PS.BCST (R10), Z16, Z11
+	VFMADD231PS.BCST (R10)(R8*1), Z16, Z12
+	VFMADD231PS.BCST (R10)(R8*2), Z16, Z13
+	VFMADD231PS.BCST (R11), Z16, Z14
+	VFMADD231PS.BCST (R11)(R8*1), Z16, Z15
+	ADDQ             $0x20, BX
+	ADDQ             $0x00000004, R9
+	ADDQ             $0x00000004, R10
+	ADDQ             $0x00000004, R11
+	DECQ             DI
+	JNE              queries8element
+	VADDPS           Z8, Z0, Z0
+	VADDPS           Z9, Z1, Z1
+	VADDPS           Z10, Z2, Z2
+	VADDPS           Z11, Z3, Z3
+	VADDPS           Z12, Z4, Z4
+	VADDPS           Z13, Z5, Z5
+	VADDPS           Z14, Z6, Z6
+	VADDPS           Z15, Z7, Z7
+	JMP              queries8part
+
+queries8store:
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, 64(AX)
+	VMOVUPS Z2, 128(AX)
+	VMOVUPS Z3, 192(AX)
+	VMOVUPS Z4, 256(AX)
+	VMOVUPS Z5, 320(AX)
+	VMOVUPS Z6, 384(AX)
+	VMOVUPS Z7, 448(AX)
+	ADDQ    $0x00000200, AX
+	ADDQ    R8, CX
+	ADDQ    R8, CX
+	ADDQ    R8, CX
+	ADDQ    R8, CX
+	ADDQ    R8, CX
+	ADDQ    R8, CX
+	ADDQ    R8, CX
+	ADDQ    R8, CX
+	SUBQ    $0x08, DX
+	JMP     queries8
+
+queries7:
+	CMPQ    DX, $0x07
+	JL      queries6
+	MOVQ    tile+16(FP), DX
+	MOVQ    d+32(FP), BX
+	MOVQ    BX, DI
+	SHLQ    $0x02, DI
+	MOVQ    CX, R8
+	LEAQ    (R8)(DI*2), R9
+	ADDQ    DI, R9
+	LEAQ    (R9)(DI*2), R10
+	ADDQ    DI, R10
+	VMOVUPS all00000000<>+0(SB), Z0
+	VMOVUPS all00000000<>+0(SB), Z1
+	VMOVUPS all00000000<>+0(SB), Z2
+	VMOVUPS all00000000<>+0(SB), Z3
+	VMOVUPS all00000000<>+0(SB), Z4
+	VMOVUPS all00000000<>+0(SB), Z5
+	VMOVUPS all00000000<>+0(SB), Z6
+
+queries7part:
+	TESTQ   BX, BX
+	JE      queries7store
+	MOVQ    $0x00000020, SI
+	CMPQ    BX, SI
+	CMOVQLT BX, SI
+	SUBQ    SI, BX
+	VMOVUPS all00000000<>+0(SB), Z7
+	VMOVUPS all00000000<>+0(SB), Z8
+	VMOVUPS all00000000<>+0(SB), Z9
+	VMOVUPS all00000000<>+0(SB), Z10
+	VMOVUPS all00000000<>+0(SB), Z11
+	VMOVUPS all00000000<>+0(SB), Z12
+	VMOVUPS all00000000<>+0(SB), Z13
+
+queries7element:
+	VCVTPH2PS        (DX), Z14
+	VFMADD231PS.BCST (R8), Z14, Z7
+	VFMADD231PS.BCST (R8)(DI*1), Z14, Z8
+	VFMADD231PS.BCST (R8)(DI*2), Z14, Z9
+	VFMADD231PS.BCST (R9), Z14, Z10
+	VFMADD231PS.BCST (R9)(DI*1), Z14, Z11
+	VFMADD231PS.BCST (R9)(DI*2), Z14, Z12
+	VFMADD231PS.BCST (R10), Z14, Z13
+	ADDQ             $0x20, DX
+	ADDQ             $0x00000004, R8
+	ADDQ             $0x00000004, R9
+	ADDQ             $0x00000004, R10
+	DECQ             SI
+	JNE              queries7element
+	VADDPS           Z7, Z0, Z0
+	VADDPS           Z8, Z1, Z1
+	VADDPS           Z9, Z2, Z2
+	VADDPS           Z10, Z3, Z3
+	VADDPS           Z11, Z4, Z4
+	VADDPS           Z12, Z5, Z5
+	VADDPS           Z13, Z6, Z6
+	JMP              queries7part
+
+queries7store:
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, 64(AX)
+	VMOVUPS Z2, 128(AX)
+	VMOVUPS Z3, 192(AX)
+	VMOVUPS Z4, 256(AX)
+	VMOVUPS Z5, 320(AX)
+	VMOVUPS Z6, 384(AX)
+	ADDQ    $0x000001c0, AX
+	ADDQ    DI, CX
+	ADDQ    DI, CX
+	ADDQ    DI, CX
+	ADDQ    DI, CX
+	ADDQ    DI, CX
+	ADDQ    DI, CX
+	ADDQ    DI, CX
+	JMP     queries0
+
+queries6:
+	CMPQ    DX, $0x06
+	JL      queries5
+	MOVQ    tile+16(FP), DX
+	MOVQ    d+32(FP), BX
+	MOVQ    BX, DI
+	SHLQ    $0x02, DI
+	MOVQ    CX, R8
+	LEAQ    (R8)(DI*2), R9
+	ADDQ    DI, R9
+	VMOVUPS all00000000<>+0(SB), Z0
+	VMOVUPS all00000000<>+0(SB), Z1
+	VMOVUPS all00000000<>+0(SB), Z2
+	VMOVUPS all00000000<>+0(SB), Z3
+	VMOVUPS all00000000<>+0(SB), Z4
+	VMOVUPS all00000000<>+0(SB), Z5
+
+queries6part:
+	TESTQ   BX, BX
+	JE      queries6store
+	MOVQ    $0x00000020, SI
+	CMPQ    BX, SI
+	CMOVQLT BX, SI
+	SUBQ    SI, BX
+	VMOVUPS all00000000<>+0(SB), Z6
+	VMOVUPS all00000000<>+0(SB), Z7
+	VMOVUPS all00000000<>+0(SB), Z8
+	VMOVUPS all00000000<>+0(SB), Z9
+	VMOVUPS all00000000<>+0(SB), Z10
+	VMOVUPS all00000000<>+0(SB), Z11
+
+queries6element:
+	VCVTPH2PS        (DX), Z12
+	VFMADD231PS.BCST (R8), Z12, Z6
+	VFMADD231PS.BCST (R8)(DI*1), Z12, Z7
+	VFMADD231PS.BCST (R8)(DI*2), Z12, Z8
+	VFMADD231PS.BCST (R9), Z12, Z9
+	VFMADD231PS.BCST (R9)(DI*1), Z12, Z10
+	VFMADD231PS.BCST (R9)(DI*2), Z12, Z11
+	ADDQ             $0x20, DX
+	ADDQ             $0x00000004, R8
+	ADDQ             $0x00000004, R9
+	DECQ             SI
+	JNE              queries6element
+	VADDPS           Z6, Z0, Z0
+	VADDPS           Z7, Z1, Z1
+	VADDPS           Z8, Z2, Z2
+	VADDPS           Z9, Z3, Z3
+	VADDPS           Z10, Z4, Z4
+	VADDPS           Z11, Z5, Z5
+	JMP              queries6part
+
+queries6store:
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, 64(AX)
+	VMOVUPS Z2, 128(AX)
+	VMOVUPS Z3, 192(AX)
+	VMOVUPS Z4, 256(AX)
+	VMOVUPS Z5, 320(AX)
+	ADDQ    $0x00000180, AX
+	ADDQ    DI, CX
+	ADDQ    DI, CX
+	ADDQ    DI, CX
+	ADDQ    DI, CX
+	ADDQ    DI, CX
+	ADDQ    DI, CX
+	JMP     queries0
+
+queries5:
+	CMPQ    DX, $0x05
+	JL      queries4
+	MOVQ    tile+16(FP), DX
+	MOVQ    d+32(FP), BX
+	MOVQ    BX, DI
+	SHLQ    $0x02, DI
+	MOVQ    CX, R8
+	LEAQ    (R8)(DI*2), R9
+	ADDQ    DI, R9
+	VMOVUPS all00000000<>+0(SB), Z0
+	VMOVUPS all00000000<>+0(SB), Z1
+	VMOVUPS all00000000<>+0(SB), Z2
+	VMOVUPS all00000000<>+0(SB), Z3
+	VMOVUPS all00000000<>+0(SB), Z4
+
+queries5part:
+	TESTQ   BX, BX
+	JE      queries5store
+	MOVQ    $0x00000020, SI
+	CMPQ    BX, SI
+	CMOVQLT BX, SI
+	SUBQ    SI, BX
+	VMOVUPS all00000000<>+0(SB), Z5
+	VMOVUPS all00000000<>+0(SB), Z6
+	VMOVUPS all00000000<>+0(SB), Z7
+	VMOVUPS all00000000<>+0(SB), Z8
+	VMOVUPS all00000000<>+0(SB), Z9
+
+queries5element:
+	VCVTPH2PS        (DX), Z10
+	VFMADD231PS.BCST (R8), Z10, Z5
+	VFMADD231PS.BCST (R8)(DI*1), Z10, Z6
+	VFMADD231PS.BCST (R8)(DI*2), Z10, Z7
+	VFMADD231PS.BCST (R9), Z10, Z8
+	VFMADD231PS.BCST (R9)(DI*1), Z10, Z9
+	ADDQ             $0x20, DX
+	ADDQ             $0x00000004, R8
+	ADDQ             $0x00000004, R9
+	DECQ             SI
+	JNE              queries5element
+	VADDPS           Z5, Z0, Z0
+	VADDPS           Z6, Z1, Z1
+	VADDPS           Z7, Z2, Z2
+	VADDPS           Z8, Z3, Z3
+	VADDPS           Z9, Z4, Z4
+	JMP              queries5part
+
+queries5store:
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, 64(AX)
+	VMOVUPS Z2, 128(AX)
+	VMOVUPS Z3, 192(AX)
+	VMOVUPS Z4, 256(AX)
+	ADDQ    $0x00000140, AX
+	ADDQ    DI, CX
+	ADDQ    DI, CX
+	ADDQ    DI, CX
+	ADDQ    DI, CX
+	ADDQ    DI, CX
+	JMP     queries0
+
+queries4:
+	CMPQ    DX, $0x04
+	JL      queries3
+	MOVQ    tile+16(FP), DX
+	MOVQ    d+32(FP), BX
+	MOVQ    BX, DI
+	SHLQ    $0x02, DI
+	MOVQ    CX, R8
+	LEAQ    (R8)(DI*2), R9
+	ADDQ    DI, R9
+	VMOVUPS all00000000<>+0(SB), Z0
+	VMOVUPS all00000000<>+0(SB), Z1
+	VMOVUPS all00000000<>+0(SB), Z2
+	VMOVUPS all00000000<>+0(SB), Z3
+
+queries4two:
+	CMPQ    BX, $0x40
+	JL      queries4part
+	SUBQ    $0x40, BX
+	MOVQ    $0x00000020, SI
+	VMOVUPS all00000000<>+0(SB), Z4
+	VMOVUPS all00000000<>+0(SB), Z5
+	VMOVUPS all00000000<>+0(SB), Z6
+	VMOVUPS all00000000<>+0(SB), Z7
+	VMOVUPS all00000000<>+0(SB), Z8
+	VMOVUPS all00000000<>+0(SB), Z9
+	VMOVUPS all00000000<>+0(SB), Z10
+	VMOVUPS all00000000<>+0(SB), Z11
+
+queries4elements:
+	VCVTPH2PS        (DX), Z12
+	VFMADD231PS.BCST (R8), Z12, Z4
+	VFMADD231PS.BCST (R8)(DI*1), Z12, Z5
+	VFMADD231PS.BCST (R8)(DI*2), Z12, Z6
+	VFMADD231PS.BCST (R9), Z12, Z7
+	VCVTPH2PS        1024(DX), Z12
+	VFMADD231PS.BCST 128(R8), Z12, Z8
+	VFMADD231PS.BCST 128(R8)(DI*1), Z12, Z9
+	VFMADD231PS.BCST 128(R8)(DI*2), Z12, Z10
+	VFMADD231PS.BCST 128(R9), Z12, Z11
+	ADDQ             $0x20, DX
+	ADDQ             $0x00000004, R8
+	ADDQ             $0x00000004, R9
+	DECQ             SI
+	JNE              queries4elements
+	VADDPS           Z4, Z0, Z0
+	VADDPS           Z5, Z1, Z1
+	VADDPS           Z6, Z2, Z2
+	VADDPS           Z7, Z3, Z3
+	VADDPS           Z8, Z0, Z0
+	VADDPS           Z9, Z1, Z1
+	VADDPS           Z10, Z2, Z2
+	VADDPS           Z11, Z3, Z3
+	ADDQ             $0x00000400, DX
+	ADDQ             $0x00000080, R8
+	ADDQ             $0x00000080, R9
+	JMP              queries4two
+
+queries4part:
+	TESTQ   BX, BX
+	JE      queries4store
+	MOVQ    $0x00000020, SI
+	CMPQ    BX, SI
+	CMOVQLT BX, SI
+	SUBQ    SI, BX
+	VMOVUPS all00000000<>+0(SB), Z4
+	VMOVUPS all00000000<>+0(SB), Z5
+	VMOVUPS all00000000<>+0(SB), Z6
+	VMOVUPS all00000000<>+0(SB), Z7
+
+queries4element:
+	VCVTPH2PS        (DX), Z8
+	VFMADD231PS.BCST (R8), Z8, Z4
+	VFMADD231PS.BCST (R8)(DI*1), Z8, Z5
+	VFMADD231PS.BCST (R8)(DI*2), Z8, Z6
+	VFMADD231PS.BCST (R9), Z8, Z7
+	ADDQ             $0x20, DX
+	ADDQ             $0x00000004, R8
+	ADDQ             $0x00000004, R9
+	DECQ             SI
+	JNE              queries4element
+	VADDPS           Z4, Z0, Z0
+	VADDPS           Z5, Z1, Z1
+	VADDPS           Z6, Z2, Z2
+	VADDPS           Z7, Z3, Z3
+	JMP              queries4part
+
+queries4store:
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, 64(AX)
+	VMOVUPS Z2, 128(AX)
+	VMOVUPS Z3, 192(AX)
+	ADDQ    $0x00000100, AX
+	ADDQ    DI, CX
+	ADDQ    DI, CX
+	ADDQ    DI, CX
+	ADDQ    DI, CX
+	JMP     queries0
+
+queries3:
+	CMPQ    DX, $0x03
+	JL      queries2
+	MOVQ    tile+16(FP), DX
+	MOVQ    d+32(FP), BX
+	MOVQ    BX, DI
+	SHLQ    $0x02, DI
+	MOVQ    CX, R8
+	VMOVUPS all00000000<>+0(SB), Z0
+	VMOVUPS all00000000<>+0(SB), Z1
+	VMOVUPS all00000000<>+0(SB), Z2
+
+queries3two:
+	CMPQ    BX, $0x40
+	JL      queries3part
+	SUBQ    $0x40, BX
+	MOVQ    $0x00000020, SI
+	VMOVUPS all00000000<>+0(SB), Z3
+	VMOVUPS all00000000<>+0(SB), Z4
+	VMOVUPS all00000000<>+0(SB), Z5
+	VMOVUPS all00000000<>+0(SB), Z6
+	VMOVUPS all00000000<>+0(SB), Z7
+	VMOVUPS all00000000<>+0(SB), Z8
+
+queries3elements:
+	VCVTPH2PS        (DX), Z9
+	VFMADD231PS.BCST (R8), Z9, Z3
+	VFMADD231PS.BCST (R8)(DI*1), Z9, Z4
+	VFMADD231PS.BCST (R8)(DI*2), Z9, Z5
+	VCVTPH2PS        1024(DX), Z9
+	VFMADD231PS.BCST 128(R8), Z9, Z6
+	VFMADD231PS.BCST 128(R8)(DI*1), Z9, Z7
+	VFMADD231PS.BCST 128(R8)(DI*2), Z9, Z8
+	ADDQ             $0x20, DX
+	ADDQ             $0x00000004, R8
+	DECQ             SI
+	JNE              queries3elements
+	VADDPS           Z3, Z0, Z0
+	VADDPS           Z4, Z1, Z1
+	VADDPS           Z5, Z2, Z2
+	VADDPS           Z6, Z0, Z0
+	VADDPS           Z7, Z1, Z1
+	VADDPS           Z8, Z2, Z2
+	ADDQ             $0x00000400, DX
+	ADDQ             $0x00000080, R8
+	JMP              queries3two
+
+queries3part:
+	TESTQ   BX, BX
+	JE      queries3store
+	MOVQ    $0x00000020, SI
+	CMPQ    BX, SI
+	CMOVQLT BX, SI
+	SUBQ    SI, BX
+	VMOVUPS all00000000<>+0(SB), Z3
+	VMOVUPS all00000000<>+0(SB), Z4
+	VMOVUPS all00000000<>+0(SB), Z5
+
+queries3element:
+	VCVTPH2PS        (DX), Z6
+	VFMADD231PS.BCST (R8), Z6, Z3
+	VFMADD231PS.BCST (R8)(DI*1), Z6, Z4
+	VFMADD231PS.BCST (R8)(DI*2), Z6, Z5
+	ADDQ             $0x20, DX
+	ADDQ             $0x00000004, R8
+	DECQ             SI
+	JNE              queries3element
+	VADDPS           Z3, Z0, Z0
+	VADDPS           Z4, Z1, Z1
+	VADDPS           Z5, Z2, Z2
+	JMP              queries3part
+
+queries3store:
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, 64(AX)
+	VMOVUPS Z2, 128(AX)
+	ADDQ    $0x000000c0, AX
+	ADDQ    DI, CX
+	ADDQ    DI, CX
+	ADDQ    DI, CX
+	JMP     queries0
+
+queries2:
+	CMPQ    DX, $0x02
+	JL      queries1
+	MOVQ    tile+16(FP), DX
+	MOVQ    d+32(FP), BX
+	MOVQ    BX, DI
+	SHLQ    $0x02, DI
+	MOVQ    CX, R8
+	VMOVUPS all00000000<>+0(SB), Z0
+	VMOVUPS all00000000<>+0(SB), Z1
+
+queries2two:
+	CMPQ    BX, $0x40
+	JL      queries2part
+	SUBQ    $0x40, BX
+	MOVQ    $0x00000020, SI
+	VMOVUPS all00000000<>+0(SB), Z2
+	VMOVUPS all00000000<>+0(SB), Z3
+	VMOVUPS all00000000<>+0(SB), Z4
+	VMOVUPS all00000000<>+0(SB), Z5
+
+queries2elements:
+	VCVTPH2PS        (DX), Z6
+	VFMADD231PS.BCST (R8), Z6, Z2
+	VFMADD231PS.BCST (R8)(DI*1), Z6, Z3
+	VCVTPH2PS        1024(DX), Z6
+	VFMADD231PS.BCST 128(R8), Z6, Z4
+	VFMADD231PS.BCST 128(R8)(DI*1), Z6, Z5
+	ADDQ             $0x20, DX
+	ADDQ             $0x00000004, R8
+	DECQ             SI
+	JNE              queries2elements
+	VADDPS           Z2, Z0, Z0
+	VADDPS           Z3, Z1, Z1
+	VADDPS           Z4, Z0, Z0
+	VADDPS           Z5, Z1, Z1
+	ADDQ             $0x00000400, DX
+	ADDQ             $0x00000080, R8
+	JMP              queries2two
+
+queries2part:
+	TESTQ   BX, BX
+	JE      queries2store
+	MOVQ    $0x00000020, SI
+	CMPQ    BX, SI
+	CMOVQLT BX, SI
+	SUBQ    SI, BX
+	VMOVUPS all00000000<>+0(SB), Z2
+	VMOVUPS all00000000<>+0(SB), Z3
+
+queries2element:
+	VCVTPH2PS        (DX), Z4
+	VFMADD231PS.BCST (R8), Z4, Z2
+	VFMADD231PS.BCST (R8)(DI*1), Z4, Z3
+	ADDQ             $0x20, DX
+	ADDQ             $0x00000004, R8
+	DECQ             SI
+	JNE              queries2element
+	VADDPS           Z2, Z0, Z0
+	VADDPS           Z3, Z1, Z1
+	JMP              queries2part
+
+queries2store:
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, 64(AX)
+	ADDQ    $0x00000080, AX
+	ADDQ    DI, CX
+	ADDQ    DI, CX
+	JMP     queries0
+
+queries1:
+	CMPQ    DX, $0x01
+	JL      queries0
+	MOVQ    tile+16(FP), DX
+	MOVQ    d+32(FP), BX
+	MOVQ    BX, DI
+	SHLQ    $0x02, DI
+	MOVQ    CX, R8
+	VMOVUPS all00000000<>+0(SB), Z0
+
+queries1two:
+	CMPQ    BX, $0x40
+	JL      queries1part
+	SUBQ    $0x40, BX
+	MOVQ    $0x00000020, SI
+	VMOVUPS all00000000<>+0(SB), Z1
+	VMOVUPS all00000000<>+0(SB), Z2
+
+queries1elements:
+	VCVTPH2PS        (DX), Z3
+	VFMADD231PS.BCST (R8), Z3, Z1
+	VCVTPH2PS        1024(DX), Z3
+	VFMADD231PS.BCST 128(R8), Z3, Z2
+	ADDQ             $0x20, DX
+	ADDQ             $0x00000004, R8
+	DECQ             SI
+	JNE              queries1elements
+	VADDPS           Z1, Z0, Z0
+	VADDPS           Z2, Z0, Z0
+	ADDQ             $0x00000400, DX
+	ADDQ             $0x00000080, R8
+	JMP              queries1two
+
+queries1part:
+	TESTQ   BX, BX
+	JE      queries1store
+	MOVQ    $0x00000020, SI
+	CMPQ    BX, SI
+	CMOVQLT BX, SI
+	SUBQ    SI, BX
+	VMOVUPS all00000000<>+0(SB), Z1
+
+queries1element:
+	VCVTPH2PS        (DX), Z2
+	VFMADD231PS.BCST (R8), Z2, Z1
+	ADDQ             $0x20, DX
+	ADDQ             $0x00000004, R8
+	DECQ             SI
+	JNE              queries1element
+	VADDPS           Z1, Z0, Z0
+	JMP              queries1part
+
+queries1store:
+	VMOVUPS Z0, (AX)
+	ADDQ    $0x00000040, AX
+	ADDQ    DI, CX
+
+queries0:
+	VZEROUPPER
+	RET
+
 // func accumulateHalfAVX2(acc *float32, weights *float32, shrink *float32, tile *uint16, n int, stride int, from int, to int)
 // Requires: AVX, F16C, FMA3
 TEXT ·accumulateHalfAVX2(SB), NOSPLIT, $8-64
@@ -925,6 +2875,718 @@ queries1store:
 
 queries1next:
 	LEAQ (AX)(DI*4), AX
+	ADDQ $0x00000040, CX
+	ADDQ $0x04, DX
+
+queries0:
+	VZEROUPPER
+	RET
+
+// func accumulateHalfAVX512(acc *float32, weights *float32, shrink *float32, tile *uint16, n int, stride int, from int, to int)
+// Requires: AVX, AVX512F
+TEXT ·accumulateHalfAVX512(SB), NOSPLIT, $0-64
+	MOVQ acc+0(FP), AX
+	MOVQ weights+8(FP), CX
+	MOVQ shrink+16(FP), DX
+	MOVQ n+32(FP), BX
+
+queries8:
+	CMPQ   BX, $0x08
+	JL     queries7
+	MOVQ   stride+40(FP), SI
+	MOVQ   SI, R9
+	SHLQ   $0x02, R9
+	MOVQ   AX, R10
+	LEAQ   (R10)(R9*2), R11
+	ADDQ   R9, R11
+	LEAQ   (R11)(R9*2), R12
+	ADDQ   R9, R12
+	IMUL3Q $0x02, SI, R8
+	MOVQ   from+48(FP), DI
+	IMULQ  R8, DI
+	ADDQ   tile+24(FP), DI
+
+queries8one:
+	TESTQ        SI, SI
+	JE           queries8next
+	VBROADCASTSS (DX), Z7
+	VMULPS       (R10), Z7, Z0
+	VBROADCASTSS 4(DX), Z7
+	VMULPS       (R10)(R9*1), Z7, Z1
+	VBROADCASTSS 8(DX), Z7
+	VMULPS       (R10)(R9*2), Z7, Z2
+	VBROADCASTSS 12(DX), Z7
+	VMULPS       (R11), Z7, Z3
+	VBROADCASTSS 16(DX), Z7
+	VMULPS       (R11)(R9*1), Z7, Z4
+	VBROADCASTSS 20(DX), Z7
+	VMULPS       (R11)(R9*2), Z7, Z5
+	VBROADCASTSS 24(DX), Z7
+	VMULPS       (R12), Z7, Z6
+	VBROADCASTSS 28(DX), Z7
+	VMULPS       (R12)(R9*1), Z7, Z7
+	MOVQ         DI, R13
+	MOVQ         from+48(FP), R14
+	MOVQ         to+56(FP), R15
+	SUBQ         R14, R15
+	LEAQ         (CX)(R14*4), R14
+
+queries8rows1:
+	TESTQ            R15, R15
+	JE               queries8rows1done
+	VCVTPH2PS        (R13), Z8
+	VFMADD231PS.BCST (R14), Z8, Z0
+	VFMADD231PS.BCST 64(R14), Z8, Z1
+	VFMADD231PS.BCST 128(R14), Z8, Z2
+	VFMADD231PS.BCST 192(R14), Z8, Z3
+	VFMADD231PS.BCST 256(R14), Z8, Z4
+	VFMADD231PS.BCST 320(R14), Z8, Z5
+	VFMADD231PS.BCST 384(R14), Z8, Z6
+	VFMADD231PS.BCST 448(R14), Z8, Z7
+	ADDQ             R8, R13
+	ADDQ             $0x04, R14
+	DECQ             R15
+	JMP              queries8rows1
+
+queries8rows1done:
+	VMOVUPS Z0, (R10)
+	VMOVUPS Z1, (R10)(R9*1)
+	VMOVUPS Z2, (R10)(R9*2)
+	VMOVUPS Z3, (R11)
+	VMOVUPS Z4, (R11)(R9*1)
+	VMOVUPS Z5, (R11)(R9*2)
+	VMOVUPS Z6, (R12)
+	VMOVUPS Z7, (R12)(R9*1)
+	ADDQ    $0x20, DI
+	ADDQ    $0x00000040, R10
+	ADDQ    $0x00000040, R11
+	ADDQ    $0x00000040, R12
+	SUBQ    $0x10, SI
+	JMP     queries8one
+
+queries8next:
+	ADDQ R9, AX
+	ADDQ R9, AX
+	ADDQ R9, AX
+	ADDQ R9, AX
+	ADDQ R9, AX
+	ADDQ R9, AX
+	ADDQ R9, AX
+	ADDQ R9, AX
+	ADDQ $0x00000200, CX
+	ADDQ $0x20, DX
+	SUBQ $0x08, BX
+	JMP  queries8
+
+queries7:
+	CMPQ   BX, $0x07
+	JL     queries6
+	MOVQ   stride+40(FP), BX
+	MOVQ   BX, R8
+	SHLQ   $0x02, R8
+	MOVQ   AX, R9
+	LEAQ   (R9)(R8*2), R10
+	ADDQ   R8, R10
+	LEAQ   (R10)(R8*2), R11
+	ADDQ   R8, R11
+	IMUL3Q $0x02, BX, DI
+	MOVQ   from+48(FP), SI
+	IMULQ  DI, SI
+	ADDQ   tile+24(FP), SI
+
+queries7one:
+	TESTQ        BX, BX
+	JE           queries7next
+	VBROADCASTSS (DX), Z6
+	VMULPS       (R9), Z6, Z0
+	VBROADCASTSS 4(DX), Z6
+	VMULPS       (R9)(R8*1), Z6, Z1
+	VBROADCASTSS 8(DX), Z6
+	VMULPS       (R9)(R8*2), Z6, Z2
+	VBROADCASTSS 12(DX), Z6
+	VMULPS       (R10), Z6, Z3
+	VBROADCASTSS 16(DX), Z6
+	VMULPS       (R10)(R8*1), Z6, Z4
+	VBROADCASTSS 20(DX), Z6
+	VMULPS       (R10)(R8*2), Z6, Z5
+	VBROADCASTSS 24(DX), Z6
+	VMULPS       (R11), Z6, Z6
+	MOVQ         SI, R12
+	MOVQ         from+48(FP), R13
+	MOVQ         to+56(FP), R14
+	SUBQ         R13, R14
+	LEAQ         (CX)(R13*4), R13
+
+queries7rows1:
+	TESTQ            R14, R14
+	JE               queries7rows1done
+	VCVTPH2PS        (R12), Z7
+	VFMADD231PS.BCST (R13), Z7, Z0
+	VFMADD231PS.BCST 64(R13), Z7, Z1
+	VFMADD231PS.BCST 128(R13), Z7, Z2
+	VFMADD231PS.BCST 192(R13), Z7, Z3
+	VFMADD231PS.BCST 256(R13), Z7, Z4
+	VFMADD231PS.BCST 320(R13), Z7, Z5
+	VFMADD231PS.BCST 384(R13), Z7, Z6
+	ADDQ             DI, R12
+	ADDQ             $0x04, R13
+	DECQ             R14
+	JMP              queries7rows1
+
+queries7rows1done:
+	VMOVUPS Z0, (R9)
+	VMOVUPS Z1, (R9)(R8*1)
+	VMOVUPS Z2, (R9)(R8*2)
+	VMOVUPS Z3, (R10)
+	VMOVUPS Z4, (R10)(R8*1)
+	VMOVUPS Z5, (R10)(R8*2)
+	VMOVUPS Z6, (R11)
+	ADDQ    $0x20, SI
+	ADDQ    $0x00000040, R9
+	ADDQ    $0x00000040, R10
+	ADDQ    $0x00000040, R11
+	SUBQ    $0x10, BX
+	JMP     queries7one
+
+queries7next:
+	ADDQ R8, AX
+	ADDQ R8, AX
+	ADDQ R8, AX
+	ADDQ R8, AX
+	ADDQ R8, AX
+	ADDQ R8, AX
+	ADDQ R8, AX
+	ADDQ $0x000001c0, CX
+	ADDQ $0x1c, DX
+	JMP  queries0
+
+queries6:
+	CMPQ   BX, $0x06
+	JL     queries5
+	MOVQ   stride+40(FP), BX
+	MOVQ   BX, R8
+	SHLQ   $0x02, R8
+	MOVQ   AX, R9
+	LEAQ   (R9)(R8*2), R10
+	ADDQ   R8, R10
+	IMUL3Q $0x02, BX, DI
+	MOVQ   from+48(FP), SI
+	IMULQ  DI, SI
+	ADDQ   tile+24(FP), SI
+
+queries6one:
+	TESTQ        BX, BX
+	JE           queries6next
+	VBROADCASTSS (DX), Z5
+	VMULPS       (R9), Z5, Z0
+	VBROADCASTSS 4(DX), Z5
+	VMULPS       (R9)(R8*1), Z5, Z1
+	VBROADCASTSS 8(DX), Z5
+	VMULPS       (R9)(R8*2), Z5, Z2
+	VBROADCASTSS 12(DX), Z5
+	VMULPS       (R10), Z5, Z3
+	VBROADCASTSS 16(DX), Z5
+	VMULPS       (R10)(R8*1), Z5, Z4
+	VBROADCASTSS 20(DX), Z5
+	VMULPS       (R10)(R8*2), Z5, Z5
+	MOVQ         SI, R11
+	MOVQ         from+48(FP), R12
+	MOVQ         to+56(FP), R13
+	SUBQ         R12, R13
+	LEAQ         (CX)(R12*4), R12
+
+queries6rows1:
+	TESTQ            R13, R13
+	JE               queries6rows1done
+	VCVTPH2PS        (R11), Z6
+	VFMADD231PS.BCST (R12), Z6, Z0
+	VFMADD231PS.BCST 64(R12), Z6, Z1
+	VFMADD231PS.BCST 128(R12), Z6, Z2
+	VFMADD231PS.BCST 192(R12), Z6, Z3
+	VFMADD231PS.BCST 256(R12), Z6, Z4
+	VFMADD231PS.BCST 320(R12), Z6, Z5
+	ADDQ             DI, R11
+	ADDQ             $0x04, R12
+	DECQ             R13
+	JMP              queries6rows1
+
+queries6rows1done:
+	VMOVUPS Z0, (R9)
+	VMOVUPS Z1, (R9)(R8*1)
+	VMOVUPS Z2, (R9)(R8*2)
+	VMOVUPS Z3, (R10)
+	VMOVUPS Z4, (R10)(R8*1)
+	VMOVUPS Z5, (R10)(R8*2)
+	ADDQ    $0x20, SI
+	ADDQ    $0x00000040, R9
+	ADDQ    $0x00000040, R10
+	SUBQ    $0x10, BX
+	JMP     queries6one
+
+queries6next:
+	ADDQ R8, AX
+	ADDQ R8, AX
+	ADDQ R8, AX
+	ADDQ R8, AX
+	ADDQ R8, AX
+	ADDQ R8, AX
+	ADDQ $0x00000180, CX
+	ADDQ $0x18, DX
+	JMP  queries0
+
+queries5:
+	CMPQ   BX, $0x05
+	JL     queries4
+	MOVQ   stride+40(FP), BX
+	MOVQ   BX, R8
+	SHLQ   $0x02, R8
+	MOVQ   AX, R9
+	LEAQ   (R9)(R8*2), R10
+	ADDQ   R8, R10
+	IMUL3Q $0x02, BX, DI
+	MOVQ   from+48(FP), SI
+	IMULQ  DI, SI
+	ADDQ   tile+24(FP), SI
+
+queries5one:
+	TESTQ        BX, BX
+	JE           queries5next
+	VBROADCASTSS (DX), Z4
+	VMULPS       (R9), Z4, Z0
+	VBROADCASTSS 4(DX), Z4
+	VMULPS       (R9)(R8*1), Z4, Z1
+	VBROADCASTSS 8(DX), Z4
+	VMULPS       (R9)(R8*2), Z4, Z2
+	VBROADCASTSS 12(DX), Z4
+	VMULPS       (R10), Z4, Z3
+	VBROADCASTSS 16(DX), Z4
+	VMULPS       (R10)(R8*1), Z4, Z4
+	MOVQ         SI, R11
+	MOVQ         from+48(FP), R12
+	MOVQ         to+56(FP), R13
+	SUBQ         R12, R13
+	LEAQ         (CX)(R12*4), R12
+
+queries5rows1:
+	TESTQ            R13, R13
+	JE               queries5rows1done
+	VCVTPH2PS        (R11), Z5
+	VFMADD231PS.BCST (R12), Z5, Z0
+	VFMADD231PS.BCST 64(R12), Z5, Z1
+	VFMADD231PS.BCST 128(R12), Z5, Z2
+	VFMADD231PS.BCST 192(R12), Z5, Z3
+	VFMADD231PS.BCST 256(R12), Z5, Z4
+	ADDQ             DI, R11
+	ADDQ             $0x04, R12
+	DECQ             R13
+	JMP              queries5rows1
+
+queries5rows1done:
+	VMOVUPS Z0, (R9)
+	VMOVUPS Z1, (R9)(R8*1)
+	VMOVUPS Z2, (R9)(R8*2)
+	VMOVUPS Z3, (R10)
+	VMOVUPS Z4, (R10)(R8*1)
+	ADDQ    $0x20, SI
+	ADDQ    $0x00000040, R9
+	ADDQ    $0x00000040, R10
+	SUBQ    $0x10, BX
+	JMP     queries5one
+
+queries5next:
+	ADDQ R8, AX
+	ADDQ R8, AX
+	ADDQ R8, AX
+	ADDQ R8, AX
+	ADDQ R8, AX
+	ADDQ $0x00000140, CX
+	ADDQ $0x14, DX
+	JMP  queries0
+
+queries4:
+	CMPQ   BX, $0x04
+	JL     queries3
+	MOVQ   stride+40(FP), BX
+	MOVQ   BX, R8
+	SHLQ   $0x02, R8
+	MOVQ   AX, R9
+	LEAQ   (R9)(R8*2), R10
+	ADDQ   R8, R10
+	IMUL3Q $0x02, BX, DI
+	MOVQ   from+48(FP), SI
+	IMULQ  DI, SI
+	ADDQ   tile+24(FP), SI
+
+queries4two:
+	CMPQ         BX, $0x20
+	JL           queries4one
+	VBROADCASTSS (DX), Z7
+	VMULPS       (R9), Z7, Z0
+	VMULPS       64(R9), Z7, Z4
+	VBROADCASTSS 4(DX), Z7
+	VMULPS       (R9)(R8*1), Z7, Z1
+	VMULPS       64(R9)(R8*1), Z7, Z5
+	VBROADCASTSS 8(DX), Z7
+	VMULPS       (R9)(R8*2), Z7, Z2
+	VMULPS       64(R9)(R8*2), Z7, Z6
+	VBROADCASTSS 12(DX), Z7
+	VMULPS       (R10), Z7, Z3
+	VMULPS       64(R10), Z7, Z7
+	MOVQ         SI, R11
+	MOVQ         from+48(FP), R12
+	MOVQ         to+56(FP), R13
+	SUBQ         R12, R13
+	LEAQ         (CX)(R12*4), R12
+
+queries4rows2:
+	TESTQ            R13, R13
+	JE               queries4rows2done
+	VCVTPH2PS        (R11), Z8
+	VFMADD231PS.BCST (R12), Z8, Z0
+	VFMADD231PS.BCST 64(R12), Z8, Z1
+	VFMADD231PS.BCST 128(R12), Z8, Z2
+	VFMADD231PS.BCST 192(R12), Z8, Z3
+	VCVTPH2PS        32(R11), Z8
+	VFMADD231PS.BCST (R12), Z8, Z4
+	VFMADD231PS.BCST 64(R12), Z8, Z5
+	VFMADD231PS.BCST 128(R12), Z8, Z6
+	VFMADD231PS.BCST 192(R12), Z8, Z7
+	ADDQ             DI, R11
+	ADDQ             $0x04, R12
+	DECQ             R13
+	JMP              queries4rows2
+
+queries4rows2done:
+	VMOVUPS Z0, (R9)
+	VMOVUPS Z1, (R9)(R8*1)
+	VMOVUPS Z2, (R9)(R8*2)
+	VMOVUPS Z3, (R10)
+	VMOVUPS Z4, 64(R9)
+	VMOVUPS Z5, 64(R9)(R8*1)
+	VMOVUPS Z6, 64(R9)(R8*2)
+	VMOVUPS Z7, 64(R10)
+	ADDQ    $0x40, SI
+	ADDQ    $0x00000080, R9
+	ADDQ    $0x00000080, R10
+	SUBQ    $0x20, BX
+	JMP     queries4two
+
+queries4one:
+	TESTQ        BX, BX
+	JE           queries4next
+	VBROADCASTSS (DX), Z3
+	VMULPS       (R9), Z3, Z0
+	VBROADCASTSS 4(DX), Z3
+	VMULPS       (R9)(R8*1), Z3, Z1
+	VBROADCASTSS 8(DX), Z3
+	VMULPS       (R9)(R8*2), Z3, Z2
+	VBROADCASTSS 12(DX), Z3
+	VMULPS       (R10), Z3, Z3
+	MOVQ         SI, R11
+	MOVQ         from+48(FP), R12
+	MOVQ         to+56(FP), R13
+	SUBQ         R12, R13
+	LEAQ         (CX)(R12*4), R12
+
+queries4rows1:
+	TESTQ            R13, R13
+	JE               queries4rows1done
+	VCVTPH2PS        (R11), Z4
+	VFMADD231PS.BCST (R12), Z4, Z0
+	VFMADD231PS.BCST 64(R12), Z4, Z1
+	VFMADD231PS.BCST 128(R12), Z4, Z2
+	VFMADD231PS.BCST 192(R12), Z4, Z3
+	ADDQ             DI, R11
+	ADDQ             $0x04, R12
+	DECQ             R13
+	JMP              queries4rows1
+
+queries4rows1done:
+	VMOVUPS Z0, (R9)
+	VMOVUPS Z1, (R9)(R8*1)
+	VMOVUPS Z2, (R9)(R8*2)
+	VMOVUPS Z3, (R10)
+	ADDQ    $0x20, SI
+	ADDQ    $0x00000040, R9
+	ADDQ    $0x00000040, R10
+	SUBQ    $0x10, BX
+	JMP     queries4one
+
+queries4next:
+	ADDQ R8, AX
+	ADDQ R8, AX
+	ADDQ R8, AX
+	ADDQ R8, AX
+	ADDQ $0x00000100, CX
+	ADDQ $0x10, DX
+	JMP  queries0
+
+queries3:
+	CMPQ   BX, $0x03
+	JL     queries2
+	MOVQ   stride+40(FP), BX
+	MOVQ   BX, R8
+	SHLQ   $0x02, R8
+	MOVQ   AX, R9
+	IMUL3Q $0x02, BX, DI
+	MOVQ   from+48(FP), SI
+	IMULQ  DI, SI
+	ADDQ   tile+24(FP), SI
+
+queries3two:
+	CMPQ         BX, $0x20
+	JL           queries3one
+	VBROADCASTSS (DX), Z5
+	VMULPS       (R9), Z5, Z0
+	VMULPS       64(R9), Z5, Z3
+	VBROADCASTSS 4(DX), Z5
+	VMULPS       (R9)(R8*1), Z5, Z1
+	VMULPS       64(R9)(R8*1), Z5, Z4
+	VBROADCASTSS 8(DX), Z5
+	VMULPS       (R9)(R8*2), Z5, Z2
+	VMULPS       64(R9)(R8*2), Z5, Z5
+	MOVQ         SI, R10
+	MOVQ         from+48(FP), R11
+	MOVQ         to+56(FP), R12
+	SUBQ         R11, R12
+	LEAQ         (CX)(R11*4), R11
+
+queries3rows2:
+	TESTQ            R12, R12
+	JE               queries3rows2done
+	VCVTPH2PS        (R10), Z6
+	VFMADD231PS.BCST (R11), Z6, Z0
+	VFMADD231PS.BCST 64(R11), Z6, Z1
+	VFMADD231PS.BCST 128(R11), Z6, Z2
+	VCVTPH2PS        32(R10), Z6
+	VFMADD231PS.BCST (R11), Z6, Z3
+	VFMADD231PS.BCST 64(R11), Z6, Z4
+	VFMADD231PS.BCST 128(R11), Z6, Z5
+	ADDQ             DI, R10
+	ADDQ             $0x04, R11
+	DECQ             R12
+	JMP              queries3rows2
+
+queries3rows2done:
+	VMOVUPS Z0, (R9)
+	VMOVUPS Z1, (R9)(R8*1)
+	VMOVUPS Z2, (R9)(R8*2)
+	VMOVUPS Z3, 64(R9)
+	VMOVUPS Z4, 64(R9)(R8*1)
+	VMOVUPS Z5, 64(R9)(R8*2)
+	ADDQ    $0x40, SI
+	ADDQ    $0x00000080, R9
+	SUBQ    $0x20, BX
+	JMP     queries3two
+
+queries3one:
+	TESTQ        BX, BX
+	JE           queries3next
+	VBROADCASTSS (DX), Z2
+	VMULPS       (R9), Z2, Z0
+	VBROADCASTSS 4(DX), Z2
+	VMULPS       (R9)(R8*1), Z2, Z1
+	VBROADCASTSS 8(DX), Z2
+	VMULPS       (R9)(R8*2), Z2, Z2
+	MOVQ         SI, R10
+	MOVQ         from+48(FP), R11
+	MOVQ         to+56(FP), R12
+	SUBQ         R11, R12
+	LEAQ         (CX)(R11*4), R11
+
+queries3rows1:
+	TESTQ            R12, R12
+	JE               queries3rows1done
+	VCVTPH2PS        (R10), Z3
+	VFMADD231PS.BCST (R11), Z3, Z0
+	VFMADD231PS.BCST 64(R11), Z3, Z1
+	VFMADD231PS.BCST 128(R11), Z3, Z2
+	ADDQ             DI, R10
+	ADDQ             $0x04, R11
+	DECQ             R12
+	JMP              queries3rows1
+
+queries3rows1done:
+	VMOVUPS Z0, (R9)
+	VMOVUPS Z1, (R9)(R8*1)
+	VMOVUPS Z2, (R9)(R8*2)
+	ADDQ    $0x20, SI
+	ADDQ    $0x00000040, R9
+	SUBQ    $0x10, BX
+	JMP     queries3one
+
+queries3next:
+	ADDQ R8, AX
+	ADDQ R8, AX
+	ADDQ R8, AX
+	ADDQ $0x000000c0, CX
+	ADDQ $0x0c, DX
+	JMP  queries0
+
+queries2:
+	CMPQ   BX, $0x02
+	JL     queries1
+	MOVQ   stride+40(FP), BX
+	MOVQ   BX, R8
+	SHLQ   $0x02, R8
+	MOVQ   AX, R9
+	IMUL3Q $0x02, BX, DI
+	MOVQ   from+48(FP), SI
+	IMULQ  DI, SI
+	ADDQ   tile+24(FP), SI
+
+queries2two:
+	CMPQ         BX, $0x20
+	JL           queries2one
+	VBROADCASTSS (DX), Z3
+	VMULPS       (R9), Z3, Z0
+	VMULPS       64(R9), Z3, Z2
+	VBROADCASTSS 4(DX), Z3
+	VMULPS       (R9)(R8*1), Z3, Z1
+	VMULPS       64(R9)(R8*1), Z3, Z3
+	MOVQ         SI, R10
+	MOVQ         from+48(FP), R11
+	MOVQ         to+56(FP), R12
+	SUBQ         R11, R12
+	LEAQ         (CX)(R11*4), R11
+
+queries2rows2:
+	TESTQ            R12, R12
+	JE               queries2rows2done
+	VCVTPH2PS        (R10), Z4
+	VFMADD231PS.BCST (R11), Z4, Z0
+	VFMADD231PS.BCST 64(R11), Z4, Z1
+	VCVTPH2PS        32(R10), Z4
+	VFMADD231PS.BCST (R11), Z4, Z2
+	VFMADD231PS.BCST 64(R11), Z4, Z3
+	ADDQ             DI, R10
+	ADDQ             $0x04, R11
+	DECQ             R12
+	JMP              queries2rows2
+
+queries2rows2done:
+	VMOVUPS Z0, (R9)
+	VMOVUPS Z1, (R9)(R8*1)
+	VMOVUPS Z2, 64(R9)
+	VMOVUPS Z3, 64(R9)(R8*1)
+	ADDQ    $0x40, SI
+	ADDQ    $0x00000080, R9
+	SUBQ    $0x20, BX
+	JMP     queries2two
+
+queries2one:
+	TESTQ        BX, BX
+	JE           queries2next
+	VBROADCASTSS (DX), Z1
+	VMULPS       (R9), Z1, Z0
+	VBROADCASTSS 4(DX), Z1
+	VMULPS       (R9)(R8*1), Z1, Z1
+	MOVQ         SI, R10
+	MOVQ         from+48(FP), R11
+	MOVQ         to+56(FP), R12
+	SUBQ         R11, R12
+	LEAQ         (CX)(R11*4), R11
+
+queries2rows1:
+	TESTQ            R12, R12
+	JE               queries2rows1done
+	VCVTPH2PS        (R10), Z2
+	VFMADD231PS.BCST (R11), Z2, Z0
+	VFMADD231PS.BCST 64(R11), Z2, Z1
+	ADDQ             DI, R10
+	ADDQ             $0x04, R11
+	DECQ             R12
+	JMP              queries2rows1
+
+queries2rows1done:
+	VMOVUPS Z0, (R9)
+	VMOVUPS Z1, (R9)(R8*1)
+	ADDQ    $0x20, SI
+	ADDQ    $0x00000040, R9
+	SUBQ    $0x10, BX
+	JMP     queries2one
+
+queries2next:
+	ADDQ R8, AX
+	ADDQ R8, AX
+	ADDQ $0x00000080, CX
+	ADDQ $0x08, DX
+	JMP  queries0
+
+queries1:
+	CMPQ   BX, $0x01
+	JL     queries0
+	MOVQ   stride+40(FP), BX
+	MOVQ   BX, R8
+	SHLQ   $0x02, R8
+	MOVQ   AX, R9
+	IMUL3Q $0x02, BX, DI
+	MOVQ   from+48(FP), SI
+	IMULQ  DI, SI
+	ADDQ   tile+24(FP), SI
+
+queries1two:
+	CMPQ         BX, $0x20
+	JL           queries1one
+	VBROADCASTSS (DX), Z1
+	VMULPS       (R9), Z1, Z0
+	VMULPS       64(R9), Z1, Z1
+	MOVQ         SI, R10
+	MOVQ         from+48(FP), R11
+	MOVQ         to+56(FP), R12
+	SUBQ         R11, R12
+	LEAQ         (CX)(R11*4), R11
+
+queries1rows2:
+	TESTQ            R12, R12
+	JE               queries1rows2done
+	VCVTPH2PS        (R10), Z2
+	VFMADD231PS.BCST (R11), Z2, Z0
+	VCVTPH2PS        32(R10), Z2
+	VFMADD231PS.BCST (R11), Z2, Z1
+	ADDQ             DI, R10
+	ADDQ             $0x04, R11
+	DECQ             R12
+	JMP              queries1rows2
+
+queries1rows2done:
+	VMOVUPS Z0, (R9)
+	VMOVUPS Z1, 64(R9)
+	ADDQ    $0x40, SI
+	ADDQ    $0x00000080, R9
+	SUBQ    $0x20, BX
+	JMP     queries1two
+
+queries1one:
+	TESTQ        BX, BX
+	JE           queries1next
+	VBROADCASTSS (DX), Z0
+	VMULPS       (R9), Z0, Z0
+	MOVQ         SI, R10
+	MOVQ         from+48(FP), R11
+	MOVQ         to+56(FP), R12
+	SUBQ         R11, R12
+	LEAQ         (CX)(R11*4), R11
+
+queries1rows1:
+	TESTQ            R12, R12
+	JE               queries1rows1done
+	VCVTPH2PS        (R10), Z1
+	VFMADD231PS.BCST (R11), Z1, Z0
+	ADDQ             DI, R10
+	ADDQ             $0x04, R11
+	DECQ             R12
+	JMP              queries1rows1
+
+queries1rows1done:
+	VMOVUPS Z0, (R9)
+	ADDQ    $0x20, SI
+	ADDQ    $0x00000040, R9
+	SUBQ    $0x10, BX
+	JMP     queries1one
+
+queries1next:
+	ADDQ R8, AX
 	ADDQ $0x00000040, CX
 	ADDQ $0x04, DX
 
@@ -1281,7 +3943,15 @@ DATA allff800000<>+16(SB)/4, $0xff800000
 DATA allff800000<>+20(SB)/4, $0xff800000
 DATA allff800000<>+24(SB)/4, $0xff800000
 DATA allff800000<>+28(SB)/4, $0xff800000
-GLOBL allff800000<>(SB), RODATA|NOPTR, $32
+DATA allff800000<>+32(SB)/4, $0xff800000
+DATA allff800000<>+36(SB)/4, $0xff800000
+DATA allff800000<>+40(SB)/4, $0xff800000
+DATA allff800000<>+44(SB)/4, $0xff800000
+DATA allff800000<>+48(SB)/4, $0xff800000
+DATA allff800000<>+52(SB)/4, $0xff800000
+DATA allff800000<>+56(SB)/4, $0xff800000
+DATA allff800000<>+60(SB)/4, $0xff800000
+GLOBL allff800000<>(SB), RODATA|NOPTR, $64
 
 DATA allc2ad3333<>+0(SB)/4, $0xc2ad3333
 DATA allc2ad3333<>+4(SB)/4, $0xc2ad3333
@@ -1291,7 +3961,15 @@ DATA allc2ad3333<>+16(SB)/4, $0xc2ad3333
 DATA allc2ad3333<>+20(SB)/4, $0xc2ad3333
 DATA allc2ad3333<>+24(SB)/4, $0xc2ad3333
 DATA allc2ad3333<>+28(SB)/4, $0xc2ad3333
-GLOBL allc2ad3333<>(SB), RODATA|NOPTR, $32
+DATA allc2ad3333<>+32(SB)/4, $0xc2ad3333
+DATA allc2ad3333<>+36(SB)/4, $0xc2ad3333
+DATA allc2ad3333<>+40(SB)/4, $0xc2ad3333
+DATA allc2ad3333<>+44(SB)/4, $0xc2ad3333
+DATA allc2ad3333<>+48(SB)/4, $0xc2ad3333
+DATA allc2ad3333<>+52(SB)/4, $0xc2ad3333
+DATA allc2ad3333<>+56(SB)/4, $0xc2ad3333
+DATA allc2ad3333<>+60(SB)/4, $0xc2ad3333
+GLOBL allc2ad3333<>(SB), RODATA|NOPTR, $64
 
 DATA all3fb8aa3b<>+0(SB)/4, $0x3fb8aa3b
 DATA all3fb8aa3b<>+4(SB)/4, $0x3fb8aa3b
@@ -1301,7 +3979,15 @@ DATA all3fb8aa3b<>+16(SB)/4, $0x3fb8aa3b
 DATA all3fb8aa3b<>+20(SB)/4, $0x3fb8aa3b
 DATA all3fb8aa3b<>+24(SB)/4, $0x3fb8aa3b
 DATA all3fb8aa3b<>+28(SB)/4, $0x3fb8aa3b
-GLOBL all3fb8aa3b<>(SB), RODATA|NOPTR, $32
+DATA all3fb8aa3b<>+32(SB)/4, $0x3fb8aa3b
+DATA all3fb8aa3b<>+36(SB)/4, $0x3fb8aa3b
+DATA all3fb8aa3b<>+40(SB)/4, $0x3fb8aa3b
+DATA all3fb8aa3b<>+44(SB)/4, $0x3fb8aa3b
+DATA all3fb8aa3b<>+48(SB)/4, $0x3fb8aa3b
+DATA all3fb8aa3b<>+52(SB)/4, $0x3fb8aa3b
+DATA all3fb8aa3b<>+56(SB)/4, $0x3fb8aa3b
+DATA all3fb8aa3b<>+60(SB)/4, $0x3fb8aa3b
+GLOBL all3fb8aa3b<>(SB), RODATA|NOPTR, $64
 
 DATA all3f317218<>+0(SB)/4, $0x3f317218
 DATA all3f317218<>+4(SB)/4, $0x3f317218
@@ -1311,7 +3997,15 @@ DATA all3f317218<>+16(SB)/4, $0x3f317218
 DATA all3f317218<>+20(SB)/4, $0x3f317218
 DATA all3f317218<>+24(SB)/4, $0x3f317218
 DATA all3f317218<>+28(SB)/4, $0x3f317218
-GLOBL all3f317218<>(SB), RODATA|NOPTR, $32
+DATA all3f317218<>+32(SB)/4, $0x3f317218
+DATA all3f317218<>+36(SB)/4, $0x3f317218
+DATA all3f317218<>+40(SB)/4, $0x3f317218
+DATA all3f317218<>+44(SB)/4, $0x3f317218
+DATA all3f317218<>+48(SB)/4, $0x3f317218
+DATA all3f317218<>+52(SB)/4, $0x3f317218
+DATA all3f317218<>+56(SB)/4, $0x3f317218
+DATA all3f317218<>+60(SB)/4, $0x3f317218
+GLOBL all3f317218<>(SB), RODATA|NOPTR, $64
 
 DATA allb102e308<>+0(SB)/4, $0xb102e308
 DATA allb102e308<>+4(SB)/4, $0xb102e308
@@ -1321,7 +4015,15 @@ DATA allb102e308<>+16(SB)/4, $0xb102e308
 DATA allb102e308<>+20(SB)/4, $0xb102e308
 DATA allb102e308<>+24(SB)/4, $0xb102e308
 DATA allb102e308<>+28(SB)/4, $0xb102e308
-GLOBL allb102e308<>(SB), RODATA|NOPTR, $32
+DATA allb102e308<>+32(SB)/4, $0xb102e308
+DATA allb102e308<>+36(SB)/4, $0xb102e308
+DATA allb102e308<>+40(SB)/4, $0xb102e308
+DATA allb102e308<>+44(SB)/4, $0xb102e308
+DATA allb102e308<>+48(SB)/4, $0xb102e308
+DATA allb102e308<>+52(SB)/4, $0xb102e308
+DATA allb102e308<>+56(SB)/4, $0xb102e308
+DATA allb102e308<>+60(SB)/4, $0xb102e308
+GLOBL allb102e308<>(SB), RODATA|NOPTR, $64
 
 DATA all3ab57392<>+0(SB)/4, $0x3ab57392
 DATA all3ab57392<>+4(SB)/4, $0x3ab57392
@@ -1331,7 +4033,15 @@ DATA all3ab57392<>+16(SB)/4, $0x3ab57392
 DATA all3ab57392<>+20(SB)/4, $0x3ab57392
 DATA all3ab57392<>+24(SB)/4, $0x3ab57392
 DATA all3ab57392<>+28(SB)/4, $0x3ab57392
-GLOBL all3ab57392<>(SB), RODATA|NOPTR, $32
+DATA all3ab57392<>+32(SB)/4, $0x3ab57392
+DATA all3ab57392<>+36(SB)/4, $0x3ab57392
+DATA all3ab57392<>+40(SB)/4, $0x3ab57392
+DATA all3ab57392<>+44(SB)/4, $0x3ab57392
+DATA all3ab57392<>+48(SB)/4, $0x3ab57392
+DATA all3ab57392<>+52(SB)/4, $0x3ab57392
+DATA all3ab57392<>+56(SB)/4, $0x3ab57392
+DATA all3ab57392<>+60(SB)/4, $0x3ab57392
+GLOBL all3ab57392<>(SB), RODATA|NOPTR, $64
 
 DATA all3c0933c7<>+0(SB)/4, $0x3c0933c7
 DATA all3c0933c7<>+4(SB)/4, $0x3c0933c7
@@ -1341,7 +4051,15 @@ DATA all3c0933c7<>+16(SB)/4, $0x3c0933c7
 DATA all3c0933c7<>+20(SB)/4, $0x3c0933c7
 DATA all3c0933c7<>+24(SB)/4, $0x3c0933c7
 DATA all3c0933c7<>+28(SB)/4, $0x3c0933c7
-GLOBL all3c0933c7<>(SB), RODATA|NOPTR, $32
+DATA all3c0933c7<>+32(SB)/4, $0x3c0933c7
+DATA all3c0933c7<>+36(SB)/4, $0x3c0933c7
+DATA all3c0933c7<>+40(SB)/4, $0x3c0933c7
+DATA all3c0933c7<>+44(SB)/4, $0x3c0933c7
+DATA all3c0933c7<>+48(SB)/4, $0x3c0933c7
+DATA all3c0933c7<>+52(SB)/4, $0x3c0933c7
+DATA all3c0933c7<>+56(SB)/4, $0x3c0933c7
+DATA all3c0933c7<>+60(SB)/4, $0x3c0933c7
+GLOBL all3c0933c7<>(SB), RODATA|NOPTR, $64
 
 DATA all3d2aac11<>+0(SB)/4, $0x3d2aac11
 DATA all3d2aac11<>+4(SB)/4, $0x3d2aac11
@@ -1351,7 +4069,15 @@ DATA all3d2aac11<>+16(SB)/4, $0x3d2aac11
 DATA all3d2aac11<>+20(SB)/4, $0x3d2aac11
 DATA all3d2aac11<>+24(SB)/4, $0x3d2aac11
 DATA all3d2aac11<>+28(SB)/4, $0x3d2aac11
-GLOBL all3d2aac11<>(SB), RODATA|NOPTR, $32
+DATA all3d2aac11<>+32(SB)/4, $0x3d2aac11
+DATA all3d2aac11<>+36(SB)/4, $0x3d2aac11
+DATA all3d2aac11<>+40(SB)/4, $0x3d2aac11
+DATA all3d2aac11<>+44(SB)/4, $0x3d2aac11
+DATA all3d2aac11<>+48(SB)/4, $0x3d2aac11
+DATA all3d2aac11<>+52(SB)/4, $0x3d2aac11
+DATA all3d2aac11<>+56(SB)/4, $0x3d2aac11
+DATA all3d2aac11<>+60(SB)/4, $0x3d2aac11
+GLOBL all3d2aac11<>(SB), RODATA|NOPTR, $64
 
 DATA all3e2aaa0d<>+0(SB)/4, $0x3e2aaa0d
 DATA all3e2aaa0d<>+4(SB)/4, $0x3e2aaa0d
@@ -1361,7 +4087,15 @@ DATA all3e2aaa0d<>+16(SB)/4, $0x3e2aaa0d
 DATA all3e2aaa0d<>+20(SB)/4, $0x3e2aaa0d
 DATA all3e2aaa0d<>+24(SB)/4, $0x3e2aaa0d
 DATA all3e2aaa0d<>+28(SB)/4, $0x3e2aaa0d
-GLOBL all3e2aaa0d<>(SB), RODATA|NOPTR, $32
+DATA all3e2aaa0d<>+32(SB)/4, $0x3e2aaa0d
+DATA all3e2aaa0d<>+36(SB)/4, $0x3e2aaa0d
+DATA all3e2aaa0d<>+40(SB)/4, $0x3e2aaa0d
+DATA all3e2aaa0d<>+44(SB)/4, $0x3e2aaa0d
+DATA all3e2aaa0d<>+48(SB)/4, $0x3e2aaa0d
+DATA all3e2aaa0d<>+52(SB)/4, $0x3e2aaa0d
+DATA all3e2aaa0d<>+56(SB)/4, $0x3e2aaa0d
+DATA all3e2aaa0d<>+60(SB)/4, $0x3e2aaa0d
+GLOBL all3e2aaa0d<>(SB), RODATA|NOPTR, $64
 
 DATA all3efffffe<>+0(SB)/4, $0x3efffffe
 DATA all3efffffe<>+4(SB)/4, $0x3efffffe
@@ -1371,7 +4105,15 @@ DATA all3efffffe<>+16(SB)/4, $0x3efffffe
 DATA all3efffffe<>+20(SB)/4, $0x3efffffe
 DATA all3efffffe<>+24(SB)/4, $0x3efffffe
 DATA all3efffffe<>+28(SB)/4, $0x3efffffe
-GLOBL all3efffffe<>(SB), RODATA|NOPTR, $32
+DATA all3efffffe<>+32(SB)/4, $0x3efffffe
+DATA all3efffffe<>+36(SB)/4, $0x3efffffe
+DATA all3efffffe<>+40(SB)/4, $0x3efffffe
+DATA all3efffffe<>+44(SB)/4, $0x3efffffe
+DATA all3efffffe<>+48(SB)/4, $0x3efffffe
+DATA all3efffffe<>+52(SB)/4, $0x3efffffe
+DATA all3efffffe<>+56(SB)/4, $0x3efffffe
+DATA all3efffffe<>+60(SB)/4, $0x3efffffe
+GLOBL all3efffffe<>(SB), RODATA|NOPTR, $64
 
 DATA all3f800000<>+0(SB)/4, $0x3f800000
 DATA all3f800000<>+4(SB)/4, $0x3f800000
@@ -1381,27 +4123,249 @@ DATA all3f800000<>+16(SB)/4, $0x3f800000
 DATA all3f800000<>+20(SB)/4, $0x3f800000
 DATA all3f800000<>+24(SB)/4, $0x3f800000
 DATA all3f800000<>+28(SB)/4, $0x3f800000
-GLOBL all3f800000<>(SB), RODATA|NOPTR, $32
+DATA all3f800000<>+32(SB)/4, $0x3f800000
+DATA all3f800000<>+36(SB)/4, $0x3f800000
+DATA all3f800000<>+40(SB)/4, $0x3f800000
+DATA all3f800000<>+44(SB)/4, $0x3f800000
+DATA all3f800000<>+48(SB)/4, $0x3f800000
+DATA all3f800000<>+52(SB)/4, $0x3f800000
+DATA all3f800000<>+56(SB)/4, $0x3f800000
+DATA all3f800000<>+60(SB)/4, $0x3f800000
+GLOBL all3f800000<>(SB), RODATA|NOPTR, $64
 
-// func divideAVX2(dst *float32, src *float32, by float32, n int)
-// Requires: AVX
-TEXT ·divideAVX2(SB), NOSPLIT, $0-32
-	MOVQ         dst+0(FP), AX
-	MOVQ         src+8(FP), CX
-	VBROADCASTSS by+16(FP), Y0
-	MOVQ         n+24(FP), DX
-	XORQ         BX, BX
+// func weighAVX512(scores *float32, top *float32, sum *float32, shrink *float32, n int, seen *[16]int32, scale float32)
+// Requires: AVX, AVX512F, FMA3
+TEXT ·weighAVX512(SB), NOSPLIT, $0-52
+	MOVQ         scores+0(FP), AX
+	MOVQ         top+8(FP), CX
+	MOVQ         sum+16(FP), DX
+	MOVQ         shrink+24(FP), BX
+	MOVQ         n+32(FP), SI
+	MOVQ         seen+40(FP), DI
+	VBROADCASTSS scale+48(FP), Z0
+	VMOVUPS      allff800000<>+0(SB), Z1
+	VMOVDQU32    (DI), Z2
+	VPTESTMD     Z2, Z2, K1
 
-next:
-	CMPQ    BX, DX
-	JGE     done
-	VMOVUPS (CX)(BX*4), Y1
-	VDIVPS  Y0, Y1, Y1
-	VMOVUPS Y1, (AX)(BX*4)
-	ADDQ    $0x08, BX
-	JMP     next
+weigh4:
+	CMPQ          SI, $0x04
+	JL            weigh4done
+	VMULPS        (AX), Z0, Z2
+	VBLENDMPS     Z2, Z1, K1, Z2
+	VMULPS        64(AX), Z0, Z3
+	VBLENDMPS     Z3, Z1, K1, Z3
+	VMULPS        128(AX), Z0, Z4
+	VBLENDMPS     Z4, Z1, K1, Z4
+	VMULPS        192(AX), Z0, Z5
+	VBLENDMPS     Z5, Z1, K1, Z5
+	VEXTRACTF64X4 $0x01, Z2, Y6
+	VEXTRACTF64X4 $0x01, Z3, Y7
+	VEXTRACTF64X4 $0x01, Z4, Y8
+	VEXTRACTF64X4 $0x01, Z5, Y9
+	VMAXPS        Y2, Y6, Y6
+	VMAXPS        Y3, Y7, Y7
+	VUNPCKLPS     Y7, Y6, Y10
+	VUNPCKHPS     Y7, Y6, Y6
+	VMAXPS        Y6, Y10, Y10
+	VMAXPS        Y4, Y8, Y6
+	VMAXPS        Y5, Y9, Y7
+	VUNPCKLPS     Y7, Y6, Y8
+	VUNPCKHPS     Y7, Y6, Y6
+	VMAXPS        Y6, Y8, Y8
+	VUNPCKLPD     Y8, Y10, Y6
+	VUNPCKHPD     Y8, Y10, Y10
+	VMAXPS        Y10, Y6, Y6
+	VEXTRACTF128  $0x01, Y6, X7
+	VMAXPS        X7, X6, X6
+	VMOVUPS       (CX), X7
+	VMAXPS        X6, X7, X6
+	VSUBPS        X6, X7, X7
+	VMOVUPS       X6, (CX)
+	VSUBPS.BCST   (CX), Z2, Z2
+	VCMPPS        $0x05, allc2ad3333<>+0(SB), Z2, K2
+	VMULPS        all3fb8aa3b<>+0(SB), Z2, Z6
+	VRNDSCALEPS   $0x00, Z6, Z6
+	VFNMADD231PS  all3f317218<>+0(SB), Z6, Z2
+	VFNMADD231PS  allb102e308<>+0(SB), Z6, Z2
+	VMOVUPS       all3ab57392<>+0(SB), Z8
+	VFMADD213PS   all3c0933c7<>+0(SB), Z2, Z8
+	VFMADD213PS   all3d2aac11<>+0(SB), Z2, Z8
+	VFMADD213PS   all3e2aaa0d<>+0(SB), Z2, Z8
+	VFMADD213PS   all3efffffe<>+0(SB), Z2, Z8
+	VFMADD213PS   all3f800000<>+0(SB), Z2, Z8
+	VFMADD213PS   all3f800000<>+0(SB), Z2, Z8
+	VCVTPS2DQ     Z6, Z6
+	VPSLLD        $0x17, Z6, Z6
+	VPADDD.Z      Z6, Z8, K2, Z2
+	VMOVUPS       Z2, (AX)
+	VSUBPS.BCST   4(CX), Z3, Z3
+	VCMPPS        $0x05, allc2ad3333<>+0(SB), Z3, K2
+	VMULPS        all3fb8aa3b<>+0(SB), Z3, Z6
+	VRNDSCALEPS   $0x00, Z6, Z6
+	VFNMADD231PS  all3f317218<>+0(SB), Z6, Z3
+	VFNMADD231PS  allb102e308<>+0(SB), Z6, Z3
+	VMOVUPS       all3ab57392<>+0(SB), Z8
+	VFMADD213PS   all3c0933c7<>+0(SB), Z3, Z8
+	VFMADD213PS   all3d2aac11<>+0(SB), Z3, Z8
+	VFMADD213PS   all3e2aaa0d<>+0(SB), Z3, Z8
+	VFMADD213PS   all3efffffe<>+0(SB), Z3, Z8
+	VFMADD213PS   all3f800000<>+0(SB), Z3, Z8
+	VFMADD213PS   all3f800000<>+0(SB), Z3, Z8
+	VCVTPS2DQ     Z6, Z6
+	VPSLLD        $0x17, Z6, Z6
+	VPADDD.Z      Z6, Z8, K2, Z3
+	VMOVUPS       Z3, 64(AX)
+	VSUBPS.BCST   8(CX), Z4, Z4
+	VCMPPS        $0x05, allc2ad3333<>+0(SB), Z4, K2
+	VMULPS        all3fb8aa3b<>+0(SB), Z4, Z6
+	VRNDSCALEPS   $0x00, Z6, Z6
+	VFNMADD231PS  all3f317218<>+0(SB), Z6, Z4
+	VFNMADD231PS  allb102e308<>+0(SB), Z6, Z4
+	VMOVUPS       all3ab57392<>+0(SB), Z8
+	VFMADD213PS   all3c0933c7<>+0(SB), Z4, Z8
+	VFMADD213PS   all3d2aac11<>+0(SB), Z4, Z8
+	VFMADD213PS   all3e2aaa0d<>+0(SB), Z4, Z8
+	VFMADD213PS   all3efffffe<>+0(SB), Z4, Z8
+	VFMADD213PS   all3f800000<>+0(SB), Z4, Z8
+	VFMADD213PS   all3f800000<>+0(SB), Z4, Z8
+	VCVTPS2DQ     Z6, Z6
+	VPSLLD        $0x17, Z6, Z6
+	VPADDD.Z      Z6, Z8, K2, Z4
+	VMOVUPS       Z4, 128(AX)
+	VSUBPS.BCST   12(CX), Z5, Z5
+	VCMPPS        $0x05, allc2ad3333<>+0(SB), Z5, K2
+	VMULPS        all3fb8aa3b<>+0(SB), Z5, Z6
+	VRNDSCALEPS   $0x00, Z6, Z6
+	VFNMADD231PS  all3f317218<>+0(SB), Z6, Z5
+	VFNMADD231PS  allb102e308<>+0(SB), Z6, Z5
+	VMOVUPS       all3ab57392<>+0(SB), Z8
+	VFMADD213PS   all3c0933c7<>+0(SB), Z5, Z8
+	VFMADD213PS   all3d2aac11<>+0(SB), Z5, Z8
+	VFMADD213PS   all3e2aaa0d<>+0(SB), Z5, Z8
+	VFMADD213PS   all3efffffe<>+0(SB), Z5, Z8
+	VFMADD213PS   all3f800000<>+0(SB), Z5, Z8
+	VFMADD213PS   all3f800000<>+0(SB), Z5, Z8
+	VCVTPS2DQ     Z6, Z6
+	VPSLLD        $0x17, Z6, Z6
+	VPADDD.Z      Z6, Z8, K2, Z5
+	VMOVUPS       Z5, 192(AX)
+	VCMPPS        $0x05, allc2ad3333<>+0(SB), X7, X9
+	VMULPS        all3fb8aa3b<>+0(SB), X7, X6
+	VROUNDPS      $0x00, X6, X6
+	VFNMADD231PS  all3f317218<>+0(SB), X6, X7
+	VFNMADD231PS  allb102e308<>+0(SB), X6, X7
+	VMOVUPS       all3ab57392<>+0(SB), X8
+	VFMADD213PS   all3c0933c7<>+0(SB), X7, X8
+	VFMADD213PS   all3d2aac11<>+0(SB), X7, X8
+	VFMADD213PS   all3e2aaa0d<>+0(SB), X7, X8
+	VFMADD213PS   all3efffffe<>+0(SB), X7, X8
+	VFMADD213PS   all3f800000<>+0(SB), X7, X8
+	VFMADD213PS   all3f800000<>+0(SB), X7, X8
+	VCVTPS2DQ     X6, X6
+	VPSLLD        $0x17, X6, X6
+	VPADDD        X6, X8, X7
+	VANDPS        X9, X7, X7
+	VMOVUPS       X7, (BX)
+	VEXTRACTF64X4 $0x01, Z2, Y6
+	VEXTRACTF64X4 $0x01, Z3, Y8
+	VEXTRACTF64X4 $0x01, Z4, Y9
+	VEXTRACTF64X4 $0x01, Z5, Y10
+	VADDPS        Y2, Y6, Y2
+	VADDPS        Y3, Y8, Y3
+	VUNPCKLPS     Y3, Y2, Y6
+	VUNPCKHPS     Y3, Y2, Y2
+	VADDPS        Y2, Y6, Y6
+	VADDPS        Y4, Y9, Y2
+	VADDPS        Y5, Y10, Y3
+	VUNPCKLPS     Y3, Y2, Y4
+	VUNPCKHPS     Y3, Y2, Y2
+	VADDPS        Y2, Y4, Y4
+	VUNPCKLPD     Y4, Y6, Y2
+	VUNPCKHPD     Y4, Y6, Y6
+	VADDPS        Y6, Y2, Y2
+	VEXTRACTF128  $0x01, Y2, X3
+	VADDPS        X3, X2, X2
+	VMOVUPS       (DX), X3
+	VFMADD231PS   X3, X7, X2
+	VMOVUPS       X2, (DX)
+	ADDQ          $0x00000100, AX
+	ADDQ          $0x10, CX
+	ADDQ          $0x10, DX
+	ADDQ          $0x10, BX
+	SUBQ          $0x04, SI
+	JMP           weigh4
 
-done:
+weigh4done:
+weigh1:
+	CMPQ          SI, $0x01
+	JL            weigh1done
+	VMULPS        (AX), Z0, Z2
+	VBLENDMPS     Z2, Z1, K1, Z2
+	VEXTRACTF64X4 $0x01, Z2, Y3
+	VMAXPS        Y2, Y3, Y3
+	VPERMILPS     $0x0e, Y3, Y4
+	VMAXPS        Y4, Y3, Y3
+	VPERMILPS     $0x01, Y3, Y4
+	VMAXPS        Y4, Y3, Y3
+	VEXTRACTF128  $0x01, Y3, X4
+	VMAXPS        X4, X3, X3
+	VMOVSS        (CX), X4
+	VMAXPS        X3, X4, X3
+	VSUBPS        X3, X4, X4
+	VMOVSS        X3, (CX)
+	VSUBPS.BCST   (CX), Z2, Z2
+	VCMPPS        $0x05, allc2ad3333<>+0(SB), Z2, K2
+	VMULPS        all3fb8aa3b<>+0(SB), Z2, Z3
+	VRNDSCALEPS   $0x00, Z3, Z3
+	VFNMADD231PS  all3f317218<>+0(SB), Z3, Z2
+	VFNMADD231PS  allb102e308<>+0(SB), Z3, Z2
+	VMOVUPS       all3ab57392<>+0(SB), Z5
+	VFMADD213PS   all3c0933c7<>+0(SB), Z2, Z5
+	VFMADD213PS   all3d2aac11<>+0(SB), Z2, Z5
+	VFMADD213PS   all3e2aaa0d<>+0(SB), Z2, Z5
+	VFMADD213PS   all3efffffe<>+0(SB), Z2, Z5
+	VFMADD213PS   all3f800000<>+0(SB), Z2, Z5
+	VFMADD213PS   all3f800000<>+0(SB), Z2, Z5
+	VCVTPS2DQ     Z3, Z3
+	VPSLLD        $0x17, Z3, Z3
+	VPADDD.Z      Z3, Z5, K2, Z2
+	VMOVUPS       Z2, (AX)
+	VCMPPS        $0x05, allc2ad3333<>+0(SB), X4, X6
+	VMULPS        all3fb8aa3b<>+0(SB), X4, X3
+	VROUNDPS      $0x00, X3, X3
+	VFNMADD231PS  all3f317218<>+0(SB), X3, X4
+	VFNMADD231PS  allb102e308<>+0(SB), X3, X4
+	VMOVUPS       all3ab57392<>+0(SB), X5
+	VFMADD213PS   all3c0933c7<>+0(SB), X4, X5
+	VFMADD213PS   all3d2aac11<>+0(SB), X4, X5
+	VFMADD213PS   all3e2aaa0d<>+0(SB), X4, X5
+	VFMADD213PS   all3efffffe<>+0(SB), X4, X5
+	VFMADD213PS   all3f800000<>+0(SB), X4, X5
+	VFMADD213PS   all3f800000<>+0(SB), X4, X5
+	VCVTPS2DQ     X3, X3
+	VPSLLD        $0x17, X3, X3
+	VPADDD        X3, X5, X4
+	VANDPS        X6, X4, X4
+	VMOVSS        X4, (BX)
+	VEXTRACTF64X4 $0x01, Z2, Y3
+	VADDPS        Y2, Y3, Y2
+	VPERMILPS     $0x0e, Y2, Y3
+	VADDPS        Y3, Y2, Y2
+	VPERMILPS     $0x01, Y2, Y3
+	VADDPS        Y3, Y2, Y2
+	VEXTRACTF128  $0x01, Y2, X3
+	VADDPS        X3, X2, X2
+	VMOVSS        (DX), X3
+	VFMADD231PS   X3, X4, X2
+	VMOVSS        X2, (DX)
+	ADDQ          $0x00000040, AX
+	ADDQ          $0x04, CX
+	ADDQ          $0x04, DX
+	ADDQ          $0x04, BX
+	SUBQ          $0x01, SI
+	JMP           weigh1
+
+weigh1done:
 	VZEROUPPER
 	RET
 
@@ -1421,6 +4385,38 @@ next:
 
 done:
 	RET
+
+// func sumSquaresAVX2(sums *[4]float64, x *float32, n int)
+// Requires: AVX, FMA3
+TEXT ·sumSquaresAVX2(SB), NOSPLIT, $0-24
+	MOVQ   sums+0(FP), AX
+	MOVQ   x+8(FP), CX
+	MOVQ   n+16(FP), DX
+	VXORPD Y0, Y0, Y0
+
+next:
+	TESTQ       DX, DX
+	JE          done
+	VCVTPS2PD   (CX), Y1
+	VFMADD231PD Y1, Y1, Y0
+	ADDQ        $0x10, CX
+	SUBQ        $0x04, DX
+	JMP         next
+
+done:
+	VMOVUPD Y0, (AX)
+	VZEROUPPER
+	RET
+
+DATA packed<>+0(SB)/4, $0x00000000
+DATA packed<>+4(SB)/4, $0x00000004
+DATA packed<>+8(SB)/4, $0x00000001
+DATA packed<>+12(SB)/4, $0x00000005
+DATA packed<>+16(SB)/4, $0x00000002
+DATA packed<>+20(SB)/4, $0x00000006
+DATA packed<>+24(SB)/4, $0x00000003
+DATA packed<>+28(SB)/4, $0x00000007
+GLOBL packed<>(SB), RODATA|NOPTR, $32
 
 // func siluGateAVX2(dst *float32, x *float32, up *float32, n int)
 // Requires: AVX, AVX2, FMA3
@@ -1488,7 +4484,15 @@ DATA all7fffffff<>+16(SB)/4, $0x7fffffff
 DATA all7fffffff<>+20(SB)/4, $0x7fffffff
 DATA all7fffffff<>+24(SB)/4, $0x7fffffff
 DATA all7fffffff<>+28(SB)/4, $0x7fffffff
-GLOBL all7fffffff<>(SB), RODATA|NOPTR, $32
+DATA all7fffffff<>+32(SB)/4, $0x7fffffff
+DATA all7fffffff<>+36(SB)/4, $0x7fffffff
+DATA all7fffffff<>+40(SB)/4, $0x7fffffff
+DATA all7fffffff<>+44(SB)/4, $0x7fffffff
+DATA all7fffffff<>+48(SB)/4, $0x7fffffff
+DATA all7fffffff<>+52(SB)/4, $0x7fffffff
+DATA all7fffffff<>+56(SB)/4, $0x7fffffff
+DATA all7fffffff<>+60(SB)/4, $0x7fffffff
+GLOBL all7fffffff<>(SB), RODATA|NOPTR, $64
 
 DATA all43160000<>+0(SB)/4, $0x43160000
 DATA all43160000<>+4(SB)/4, $0x43160000
@@ -1498,7 +4502,15 @@ DATA all43160000<>+16(SB)/4, $0x43160000
 DATA all43160000<>+20(SB)/4, $0x43160000
 DATA all43160000<>+24(SB)/4, $0x43160000
 DATA all43160000<>+28(SB)/4, $0x43160000
-GLOBL all43160000<>(SB), RODATA|NOPTR, $32
+DATA all43160000<>+32(SB)/4, $0x43160000
+DATA all43160000<>+36(SB)/4, $0x43160000
+DATA all43160000<>+40(SB)/4, $0x43160000
+DATA all43160000<>+44(SB)/4, $0x43160000
+DATA all43160000<>+48(SB)/4, $0x43160000
+DATA all43160000<>+52(SB)/4, $0x43160000
+DATA all43160000<>+56(SB)/4, $0x43160000
+DATA all43160000<>+60(SB)/4, $0x43160000
+GLOBL all43160000<>(SB), RODATA|NOPTR, $64
 
 DATA all80000000<>+0(SB)/4, $0x80000000
 DATA all80000000<>+4(SB)/4, $0x80000000
@@ -1508,7 +4520,15 @@ DATA all80000000<>+16(SB)/4, $0x80000000
 DATA all80000000<>+20(SB)/4, $0x80000000
 DATA all80000000<>+24(SB)/4, $0x80000000
 DATA all80000000<>+28(SB)/4, $0x80000000
-GLOBL all80000000<>(SB), RODATA|NOPTR, $32
+DATA all80000000<>+32(SB)/4, $0x80000000
+DATA all80000000<>+36(SB)/4, $0x80000000
+DATA all80000000<>+40(SB)/4, $0x80000000
+DATA all80000000<>+44(SB)/4, $0x80000000
+DATA all80000000<>+48(SB)/4, $0x80000000
+DATA all80000000<>+52(SB)/4, $0x80000000
+DATA all80000000<>+56(SB)/4, $0x80000000
+DATA all80000000<>+60(SB)/4, $0x80000000
+GLOBL all80000000<>(SB), RODATA|NOPTR, $64
 
 DATA allffffff82<>+0(SB)/4, $0xffffff82
 DATA allffffff82<>+4(SB)/4, $0xffffff82
@@ -1518,7 +4538,15 @@ DATA allffffff82<>+16(SB)/4, $0xffffff82
 DATA allffffff82<>+20(SB)/4, $0xffffff82
 DATA allffffff82<>+24(SB)/4, $0xffffff82
 DATA allffffff82<>+28(SB)/4, $0xffffff82
-GLOBL allffffff82<>(SB), RODATA|NOPTR, $32
+DATA allffffff82<>+32(SB)/4, $0xffffff82
+DATA allffffff82<>+36(SB)/4, $0xffffff82
+DATA allffffff82<>+40(SB)/4, $0xffffff82
+DATA allffffff82<>+44(SB)/4, $0xffffff82
+DATA allffffff82<>+48(SB)/4, $0xffffff82
+DATA allffffff82<>+52(SB)/4, $0xffffff82
+DATA allffffff82<>+56(SB)/4, $0xffffff82
+DATA allffffff82<>+60(SB)/4, $0xffffff82
+GLOBL allffffff82<>(SB), RODATA|NOPTR, $64
 
 DATA all0000007f<>+0(SB)/4, $0x0000007f
 DATA all0000007f<>+4(SB)/4, $0x0000007f
@@ -1528,7 +4556,15 @@ DATA all0000007f<>+16(SB)/4, $0x0000007f
 DATA all0000007f<>+20(SB)/4, $0x0000007f
 DATA all0000007f<>+24(SB)/4, $0x0000007f
 DATA all0000007f<>+28(SB)/4, $0x0000007f
-GLOBL all0000007f<>(SB), RODATA|NOPTR, $32
+DATA all0000007f<>+32(SB)/4, $0x0000007f
+DATA all0000007f<>+36(SB)/4, $0x0000007f
+DATA all0000007f<>+40(SB)/4, $0x0000007f
+DATA all0000007f<>+44(SB)/4, $0x0000007f
+DATA all0000007f<>+48(SB)/4, $0x0000007f
+DATA all0000007f<>+52(SB)/4, $0x0000007f
+DATA all0000007f<>+56(SB)/4, $0x0000007f
+DATA all0000007f<>+60(SB)/4, $0x0000007f
+GLOBL all0000007f<>(SB), RODATA|NOPTR, $64
 
 // func geluTanhGateAVX2(dst *float32, x *float32, up *float32, n int)
 // Requires: AVX, AVX2, FMA3
@@ -1619,7 +4655,15 @@ DATA all41400000<>+16(SB)/4, $0x41400000
 DATA all41400000<>+20(SB)/4, $0x41400000
 DATA all41400000<>+24(SB)/4, $0x41400000
 DATA all41400000<>+28(SB)/4, $0x41400000
-GLOBL all41400000<>(SB), RODATA|NOPTR, $32
+DATA all41400000<>+32(SB)/4, $0x41400000
+DATA all41400000<>+36(SB)/4, $0x41400000
+DATA all41400000<>+40(SB)/4, $0x41400000
+DATA all41400000<>+44(SB)/4, $0x41400000
+DATA all41400000<>+48(SB)/4, $0x41400000
+DATA all41400000<>+52(SB)/4, $0x41400000
+DATA all41400000<>+56(SB)/4, $0x41400000
+DATA all41400000<>+60(SB)/4, $0x41400000
+GLOBL all41400000<>(SB), RODATA|NOPTR, $64
 
 DATA all3d922279<>+0(SB)/4, $0x3d922279
 DATA all3d922279<>+4(SB)/4, $0x3d922279
@@ -1629,7 +4673,15 @@ DATA all3d922279<>+16(SB)/4, $0x3d922279
 DATA all3d922279<>+20(SB)/4, $0x3d922279
 DATA all3d922279<>+24(SB)/4, $0x3d922279
 DATA all3d922279<>+28(SB)/4, $0x3d922279
-GLOBL all3d922279<>(SB), RODATA|NOPTR, $32
+DATA all3d922279<>+32(SB)/4, $0x3d922279
+DATA all3d922279<>+36(SB)/4, $0x3d922279
+DATA all3d922279<>+40(SB)/4, $0x3d922279
+DATA all3d922279<>+44(SB)/4, $0x3d922279
+DATA all3d922279<>+48(SB)/4, $0x3d922279
+DATA all3d922279<>+52(SB)/4, $0x3d922279
+DATA all3d922279<>+56(SB)/4, $0x3d922279
+DATA all3d922279<>+60(SB)/4, $0x3d922279
+GLOBL all3d922279<>(SB), RODATA|NOPTR, $64
 
 DATA all3124d8b5<>+0(SB)/4, $0x3124d8b5
 DATA all3124d8b5<>+4(SB)/4, $0x3124d8b5
@@ -1639,7 +4691,15 @@ DATA all3124d8b5<>+16(SB)/4, $0x3124d8b5
 DATA all3124d8b5<>+20(SB)/4, $0x3124d8b5
 DATA all3124d8b5<>+24(SB)/4, $0x3124d8b5
 DATA all3124d8b5<>+28(SB)/4, $0x3124d8b5
-GLOBL all3124d8b5<>(SB), RODATA|NOPTR, $32
+DATA all3124d8b5<>+32(SB)/4, $0x3124d8b5
+DATA all3124d8b5<>+36(SB)/4, $0x3124d8b5
+DATA all3124d8b5<>+40(SB)/4, $0x3124d8b5
+DATA all3124d8b5<>+44(SB)/4, $0x3124d8b5
+DATA all3124d8b5<>+48(SB)/4, $0x3124d8b5
+DATA all3124d8b5<>+52(SB)/4, $0x3124d8b5
+DATA all3124d8b5<>+56(SB)/4, $0x3124d8b5
+DATA all3124d8b5<>+60(SB)/4, $0x3124d8b5
+GLOBL all3124d8b5<>(SB), RODATA|NOPTR, $64
 
 DATA all3fcc422a<>+0(SB)/4, $0x3fcc422a
 DATA all3fcc422a<>+4(SB)/4, $0x3fcc422a
@@ -1649,7 +4709,15 @@ DATA all3fcc422a<>+16(SB)/4, $0x3fcc422a
 DATA all3fcc422a<>+20(SB)/4, $0x3fcc422a
 DATA all3fcc422a<>+24(SB)/4, $0x3fcc422a
 DATA all3fcc422a<>+28(SB)/4, $0x3fcc422a
-GLOBL all3fcc422a<>(SB), RODATA|NOPTR, $32
+DATA all3fcc422a<>+32(SB)/4, $0x3fcc422a
+DATA all3fcc422a<>+36(SB)/4, $0x3fcc422a
+DATA all3fcc422a<>+40(SB)/4, $0x3fcc422a
+DATA all3fcc422a<>+44(SB)/4, $0x3fcc422a
+DATA all3fcc422a<>+48(SB)/4, $0x3fcc422a
+DATA all3fcc422a<>+52(SB)/4, $0x3fcc422a
+DATA all3fcc422a<>+56(SB)/4, $0x3fcc422a
+DATA all3fcc422a<>+60(SB)/4, $0x3fcc422a
+GLOBL all3fcc422a<>(SB), RODATA|NOPTR, $64
 
 DATA allb342bc9b<>+0(SB)/4, $0xb342bc9b
 DATA allb342bc9b<>+4(SB)/4, $0xb342bc9b
@@ -1659,29 +4727,15 @@ DATA allb342bc9b<>+16(SB)/4, $0xb342bc9b
 DATA allb342bc9b<>+20(SB)/4, $0xb342bc9b
 DATA allb342bc9b<>+24(SB)/4, $0xb342bc9b
 DATA allb342bc9b<>+28(SB)/4, $0xb342bc9b
-GLOBL allb342bc9b<>(SB), RODATA|NOPTR, $32
-
-// func sumSquaresAVX2(sums *[4]float64, x *float32, n int)
-// Requires: AVX, FMA3
-TEXT ·sumSquaresAVX2(SB), NOSPLIT, $0-24
-	MOVQ   sums+0(FP), AX
-	MOVQ   x+8(FP), CX
-	MOVQ   n+16(FP), DX
-	VXORPD Y0, Y0, Y0
-
-next:
-	TESTQ       DX, DX
-	JE          done
-	VCVTPS2PD   (CX), Y1
-	VFMADD231PD Y1, Y1, Y0
-	ADDQ        $0x10, CX
-	SUBQ        $0x04, DX
-	JMP         next
-
-done:
-	VMOVUPD Y0, (AX)
-	VZEROUPPER
-	RET
+DATA allb342bc9b<>+32(SB)/4, $0xb342bc9b
+DATA allb342bc9b<>+36(SB)/4, $0xb342bc9b
+DATA allb342bc9b<>+40(SB)/4, $0xb342bc9b
+DATA allb342bc9b<>+44(SB)/4, $0xb342bc9b
+DATA allb342bc9b<>+48(SB)/4, $0xb342bc9b
+DATA allb342bc9b<>+52(SB)/4, $0xb342bc9b
+DATA allb342bc9b<>+56(SB)/4, $0xb342bc9b
+DATA allb342bc9b<>+60(SB)/4, $0xb342bc9b
+GLOBL allb342bc9b<>(SB), RODATA|NOPTR, $64
 
 // func normalizeAVX2(y *float32, x *float32, w *float32, scale float64, n int)
 // Requires: AVX
@@ -1736,16 +4790,6 @@ next:
 done:
 	VZEROUPPER
 	RET
-
-DATA packed<>+0(SB)/4, $0x00000000
-DATA packed<>+4(SB)/4, $0x00000004
-DATA packed<>+8(SB)/4, $0x00000001
-DATA packed<>+12(SB)/4, $0x00000005
-DATA packed<>+16(SB)/4, $0x00000002
-DATA packed<>+20(SB)/4, $0x00000006
-DATA packed<>+24(SB)/4, $0x00000003
-DATA packed<>+28(SB)/4, $0x00000007
-GLOBL packed<>(SB), RODATA|NOPTR, $32
 
 // func quantizeQ8x2AVX2(hi *byte, lo *byte, scale *float32, sum *float32, x *float32, blocks int)
 // Requires: AVX, AVX2
@@ -1862,7 +4906,15 @@ DATA all467e0000<>+16(SB)/4, $0x467e0000
 DATA all467e0000<>+20(SB)/4, $0x467e0000
 DATA all467e0000<>+24(SB)/4, $0x467e0000
 DATA all467e0000<>+28(SB)/4, $0x467e0000
-GLOBL all467e0000<>(SB), RODATA|NOPTR, $32
+DATA all467e0000<>+32(SB)/4, $0x467e0000
+DATA all467e0000<>+36(SB)/4, $0x467e0000
+DATA all467e0000<>+40(SB)/4, $0x467e0000
+DATA all467e0000<>+44(SB)/4, $0x467e0000
+DATA all467e0000<>+48(SB)/4, $0x467e0000
+DATA all467e0000<>+52(SB)/4, $0x467e0000
+DATA all467e0000<>+56(SB)/4, $0x467e0000
+DATA all467e0000<>+60(SB)/4, $0x467e0000
+GLOBL all467e0000<>(SB), RODATA|NOPTR, $64
 
 DATA all42fe0000<>+0(SB)/4, $0x42fe0000
 DATA all42fe0000<>+4(SB)/4, $0x42fe0000
@@ -1872,7 +4924,15 @@ DATA all42fe0000<>+16(SB)/4, $0x42fe0000
 DATA all42fe0000<>+20(SB)/4, $0x42fe0000
 DATA all42fe0000<>+24(SB)/4, $0x42fe0000
 DATA all42fe0000<>+28(SB)/4, $0x42fe0000
-GLOBL all42fe0000<>(SB), RODATA|NOPTR, $32
+DATA all42fe0000<>+32(SB)/4, $0x42fe0000
+DATA all42fe0000<>+36(SB)/4, $0x42fe0000
+DATA all42fe0000<>+40(SB)/4, $0x42fe0000
+DATA all42fe0000<>+44(SB)/4, $0x42fe0000
+DATA all42fe0000<>+48(SB)/4, $0x42fe0000
+DATA all42fe0000<>+52(SB)/4, $0x42fe0000
+DATA all42fe0000<>+56(SB)/4, $0x42fe0000
+DATA all42fe0000<>+60(SB)/4, $0x42fe0000
+GLOBL all42fe0000<>(SB), RODATA|NOPTR, $64
 
 DATA all00000040<>+0(SB)/4, $0x00000040
 DATA all00000040<>+4(SB)/4, $0x00000040
@@ -1882,7 +4942,15 @@ DATA all00000040<>+16(SB)/4, $0x00000040
 DATA all00000040<>+20(SB)/4, $0x00000040
 DATA all00000040<>+24(SB)/4, $0x00000040
 DATA all00000040<>+28(SB)/4, $0x00000040
-GLOBL all00000040<>(SB), RODATA|NOPTR, $32
+DATA all00000040<>+32(SB)/4, $0x00000040
+DATA all00000040<>+36(SB)/4, $0x00000040
+DATA all00000040<>+40(SB)/4, $0x00000040
+DATA all00000040<>+44(SB)/4, $0x00000040
+DATA all00000040<>+48(SB)/4, $0x00000040
+DATA all00000040<>+52(SB)/4, $0x00000040
+DATA all00000040<>+56(SB)/4, $0x00000040
+DATA all00000040<>+60(SB)/4, $0x00000040
+GLOBL all00000040<>(SB), RODATA|NOPTR, $64
 
 // func quantizeQ8AVX2(q *byte, scale *float32, sum *float32, x *float32, blocks int)
 // Requires: AVX, AVX2
@@ -2002,6 +5070,444 @@ next:
 	VCVTPS2PH $0x00, Y0, (AX)(BX*2)
 	ADDQ      $0x08, BX
 	JMP       next
+
+done:
+	VZEROUPPER
+	RET
+
+// func divideAVX2(dst *float32, src *float32, by float32, n int)
+// Requires: AVX
+TEXT ·divideAVX2(SB), NOSPLIT, $0-32
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	VBROADCASTSS by+16(FP), Y0
+	MOVQ         n+24(FP), DX
+	XORQ         BX, BX
+
+next:
+	CMPQ    BX, DX
+	JGE     done
+	VMOVUPS (CX)(BX*4), Y1
+	VDIVPS  Y0, Y1, Y1
+	VMOVUPS Y1, (AX)(BX*4)
+	ADDQ    $0x08, BX
+	JMP     next
+
+done:
+	VZEROUPPER
+	RET
+
+// func siluGateAVX512(dst *float32, x *float32, up *float32, n int)
+// Requires: AVX, AVX512F
+TEXT ·siluGateAVX512(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ up+16(FP), DX
+	MOVQ n+24(FP), BX
+	XORQ SI, SI
+
+next:
+	CMPQ         SI, BX
+	JGE          done
+	VMOVUPS      (CX)(SI*4), Z0
+	VPANDD       all7fffffff<>+0(SB), Z0, Z1
+	VMOVUPS      all43160000<>+0(SB), Z2
+	VMINPS       Z1, Z2, Z1
+	VPORD        all80000000<>+0(SB), Z1, Z2
+	VMOVUPS      all00000000<>+0(SB), Z3
+	VMULPS       all3fb8aa3b<>+0(SB), Z2, Z4
+	VRNDSCALEPS  $0x00, Z4, Z4
+	VFNMADD231PS all3f317218<>+0(SB), Z4, Z2
+	VADDPS       Z3, Z2, Z2
+	VFNMADD231PS allb102e308<>+0(SB), Z4, Z2
+	VMOVUPS      all3ab57392<>+0(SB), Z3
+	VFMADD213PS  all3c0933c7<>+0(SB), Z2, Z3
+	VFMADD213PS  all3d2aac11<>+0(SB), Z2, Z3
+	VFMADD213PS  all3e2aaa0d<>+0(SB), Z2, Z3
+	VFMADD213PS  all3efffffe<>+0(SB), Z2, Z3
+	VFMADD213PS  all3f800000<>+0(SB), Z2, Z3
+	VFMADD213PS  all3f800000<>+0(SB), Z2, Z3
+	VCVTPS2DQ    Z4, Z4
+	VPMAXSD      allffffff82<>+0(SB), Z4, Z2
+	VPSLLD       $0x17, Z2, Z2
+	VPADDD       Z2, Z3, Z2
+	VADDPS       all3f800000<>+0(SB), Z2, Z2
+	VPORD        all80000000<>+0(SB), Z1, Z1
+	VMULPS       Z3, Z1, Z1
+	VPTESTMD     all80000000<>+0(SB), Z0, K1
+	VBLENDMPS    Z1, Z0, K1, Z1
+	VDIVPS       Z2, Z1, Z1
+	VPSRAD       $0x1f, Z0, Z0
+	VPANDD       Z0, Z4, Z4
+	VPSRAD       $0x01, Z4, Z0
+	VPSUBD       Z0, Z4, Z4
+	VPADDD       all0000007f<>+0(SB), Z0, Z0
+	VPSLLD       $0x17, Z0, Z0
+	VMULPS       Z0, Z1, Z1
+	VPADDD       all0000007f<>+0(SB), Z4, Z4
+	VPSLLD       $0x17, Z4, Z4
+	VMULPS       Z4, Z1, Z1
+	VMULPS       (DX)(SI*4), Z1, Z1
+	VMOVUPS      Z1, (AX)(SI*4)
+	ADDQ         $0x10, SI
+	JMP          next
+
+done:
+	VZEROUPPER
+	RET
+
+// func geluTanhGateAVX512(dst *float32, x *float32, up *float32, n int)
+// Requires: AVX, AVX512F
+TEXT ·geluTanhGateAVX512(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ up+16(FP), DX
+	MOVQ n+24(FP), BX
+	XORQ SI, SI
+
+next:
+	CMPQ         SI, BX
+	JGE          done
+	VMOVUPS      (CX)(SI*4), Z0
+	VPANDD       all7fffffff<>+0(SB), Z0, Z1
+	VMOVUPS      all41400000<>+0(SB), Z2
+	VMINPS       Z1, Z2, Z1
+	VMULPS       Z1, Z1, Z5
+	VMOVAPS      Z5, Z6
+	VFMSUB231PS  Z1, Z1, Z6
+	VMOVUPS      all3d922279<>+0(SB), Z3
+	VMULPS       Z5, Z3, Z4
+	VMOVAPS      Z4, Z2
+	VFMSUB231PS  Z5, Z3, Z2
+	VFMADD231PS  Z6, Z3, Z2
+	VMOVUPS      all3124d8b5<>+0(SB), Z3
+	VFMADD231PS  Z5, Z3, Z2
+	VADDPS       all3fcc422a<>+0(SB), Z4, Z5
+	VSUBPS       Z4, Z5, Z6
+	VSUBPS       Z6, Z5, Z3
+	VSUBPS       Z3, Z4, Z4
+	VMOVUPS      all3fcc422a<>+0(SB), Z3
+	VSUBPS       Z6, Z3, Z3
+	VADDPS       Z3, Z4, Z4
+	VADDPS       Z2, Z4, Z4
+	VADDPS       allb342bc9b<>+0(SB), Z4, Z4
+	VMULPS       Z5, Z1, Z2
+	VMOVAPS      Z2, Z3
+	VFMSUB231PS  Z5, Z1, Z3
+	VFMADD231PS  Z4, Z1, Z3
+	VPXORD       all80000000<>+0(SB), Z2, Z2
+	VPXORD       all80000000<>+0(SB), Z3, Z3
+	VMULPS       all3fb8aa3b<>+0(SB), Z2, Z4
+	VRNDSCALEPS  $0x00, Z4, Z4
+	VFNMADD231PS all3f317218<>+0(SB), Z4, Z2
+	VADDPS       Z3, Z2, Z2
+	VFNMADD231PS allb102e308<>+0(SB), Z4, Z2
+	VMOVUPS      all3ab57392<>+0(SB), Z3
+	VFMADD213PS  all3c0933c7<>+0(SB), Z2, Z3
+	VFMADD213PS  all3d2aac11<>+0(SB), Z2, Z3
+	VFMADD213PS  all3e2aaa0d<>+0(SB), Z2, Z3
+	VFMADD213PS  all3efffffe<>+0(SB), Z2, Z3
+	VFMADD213PS  all3f800000<>+0(SB), Z2, Z3
+	VFMADD213PS  all3f800000<>+0(SB), Z2, Z3
+	VCVTPS2DQ    Z4, Z4
+	VPMAXSD      allffffff82<>+0(SB), Z4, Z2
+	VPSLLD       $0x17, Z2, Z2
+	VPADDD       Z2, Z3, Z2
+	VADDPS       all3f800000<>+0(SB), Z2, Z2
+	VPORD        all80000000<>+0(SB), Z1, Z1
+	VMULPS       Z3, Z1, Z1
+	VPTESTMD     all80000000<>+0(SB), Z0, K1
+	VBLENDMPS    Z1, Z0, K1, Z1
+	VDIVPS       Z2, Z1, Z1
+	VPSRAD       $0x1f, Z0, Z0
+	VPANDD       Z0, Z4, Z4
+	VPSRAD       $0x01, Z4, Z0
+	VPSUBD       Z0, Z4, Z4
+	VPADDD       all0000007f<>+0(SB), Z0, Z0
+	VPSLLD       $0x17, Z0, Z0
+	VMULPS       Z0, Z1, Z1
+	VPADDD       all0000007f<>+0(SB), Z4, Z4
+	VPSLLD       $0x17, Z4, Z4
+	VMULPS       Z4, Z1, Z1
+	VMULPS       (DX)(SI*4), Z1, Z1
+	VMOVUPS      Z1, (AX)(SI*4)
+	ADDQ         $0x10, SI
+	JMP          next
+
+done:
+	VZEROUPPER
+	RET
+
+// func normalizeAVX512(y *float32, x *float32, w *float32, scale float64, n int)
+// Requires: AVX, AVX512F
+TEXT ·normalizeAVX512(SB), NOSPLIT, $0-40
+	MOVQ         y+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         w+16(FP), DX
+	MOVQ         n+32(FP), BX
+	VBROADCASTSD scale+24(FP), Z0
+	XORQ         SI, SI
+
+next:
+	CMPQ      SI, BX
+	JGE       done
+	VCVTPS2PD (CX)(SI*4), Z1
+	VCVTPS2PD (DX)(SI*4), Z2
+	VMULPD    Z0, Z1, Z1
+	VMULPD    Z2, Z1, Z1
+	VCVTPD2PS Z1, Y1
+	VMOVUPS   Y1, (AX)(SI*4)
+	ADDQ      $0x08, SI
+	JMP       next
+
+done:
+	VZEROUPPER
+	RET
+
+// func normalizeAddAVX512(y *float32, x *float32, d *float32, w *float32, scale float64, n int)
+// Requires: AVX, AVX512F
+TEXT ·normalizeAddAVX512(SB), NOSPLIT, $0-48
+	MOVQ         y+0(FP), AX
+	MOVQ         d+16(FP), CX
+	MOVQ         w+24(FP), DX
+	MOVQ         n+40(FP), BX
+	MOVQ         x+8(FP), SI
+	VBROADCASTSD scale+32(FP), Z0
+	XORQ         DI, DI
+
+next:
+	CMPQ      DI, BX
+	JGE       done
+	VCVTPS2PD (CX)(DI*4), Z1
+	VCVTPS2PD (DX)(DI*4), Z2
+	VMULPD    Z0, Z1, Z1
+	VMULPD    Z2, Z1, Z1
+	VCVTPD2PS Z1, Y1
+	VADDPS    (SI)(DI*4), Y1, Y1
+	VMOVUPS   Y1, (AX)(DI*4)
+	ADDQ      $0x08, DI
+	JMP       next
+
+done:
+	VZEROUPPER
+	RET
+
+// func quantizeQ8x2AVX512(hi *byte, lo *byte, scale *float32, sum *float32, x *float32, blocks int)
+// Requires: AVX, AVX2, AVX512F
+TEXT ·quantizeQ8x2AVX512(SB), NOSPLIT, $0-48
+	MOVQ hi+0(FP), AX
+	MOVQ lo+8(FP), CX
+	MOVQ scale+16(FP), DX
+	MOVQ sum+24(FP), BX
+	MOVQ x+32(FP), SI
+	MOVQ blocks+40(FP), DI
+
+block:
+	TESTQ         DI, DI
+	JE            done
+	VMOVUPS       (SI), Z0
+	VPANDD        all7fffffff<>+0(SB), Z0, Z2
+	VMOVUPS       64(SI), Z1
+	VPANDD        all7fffffff<>+0(SB), Z1, Z3
+	VPMAXSD       Z3, Z2, Z2
+	VEXTRACTI64X4 $0x01, Z2, Y3
+	VPMAXSD       Y3, Y2, Y2
+	VEXTRACTI128  $0x01, Y2, X3
+	VPMAXSD       X3, X2, X2
+	VPSHUFD       $0x4e, X2, X3
+	VPMAXSD       X3, X2, X2
+	VPSHUFD       $0xb1, X2, X3
+	VPMAXSD       X3, X2, X2
+	VMOVD         X2, R8
+	MOVL          $0x7fc00000, R9
+	CMPL          R8, $0x7f800000
+	JAE           nothing
+	VMOVSS        all467e0000<>+0(SB), X3
+	VDIVSS        X2, X3, X3
+	VMOVD         X3, R8
+	XORL          R9, R9
+	CMPL          R8, $0x7f800000
+	JE            nothing
+	VDIVSS        all42fe0000<>+0(SB), X2, X2
+	VMOVSS        X2, (DX)
+	VBROADCASTSS  X3, Z3
+	VMULPS        Z3, Z0, Z0
+	VCVTPS2DQ     Z0, Z0
+	VMULPS        Z3, Z1, Z1
+	VCVTPS2DQ     Z1, Z1
+	VEXTRACTI64X4 $0x01, Z0, Y2
+	VPADDD        Y0, Y2, Y2
+	VEXTRACTI64X4 $0x01, Z1, Y3
+	VPADDD        Y1, Y3, Y3
+	VPHADDD       Y3, Y2, Y2
+	VPHADDD       Y2, Y2, Y2
+	VEXTRACTI128  $0x01, Y2, X3
+	VPADDD        X3, X2, X2
+	VMOVQ         X2, (BX)
+	VPADDD        all00000040<>+0(SB), Z0, Z2
+	VPSRAD        $0x07, Z2, Z2
+	VPSLLD        $0x07, Z2, Z3
+	VPSUBD        Z3, Z0, Z0
+	VPADDD        all00000040<>+0(SB), Z1, Z4
+	VPSRAD        $0x07, Z4, Z4
+	VPSLLD        $0x07, Z4, Z3
+	VPSUBD        Z3, Z1, Z1
+	VPMOVSDB      Z2, (AX)
+	VPMOVSDB      Z4, 16(AX)
+	VPMOVSDB      Z0, (CX)
+	VPMOVSDB      Z1, 16(CX)
+	JMP           next
+
+nothing:
+	MOVL    R9, (DX)
+	VPXOR   Y0, Y0, Y0
+	VMOVDQU Y0, (AX)
+	VMOVDQU Y0, (CX)
+	VMOVQ   X0, (BX)
+
+next:
+	ADDQ $0x20, AX
+	ADDQ $0x20, CX
+	ADDQ $0x04, DX
+	ADDQ $0x08, BX
+	ADDQ $0x00000080, SI
+	DECQ DI
+	JMP  block
+
+done:
+	VZEROUPPER
+	RET
+
+// func quantizeQ8AVX512(q *byte, scale *float32, sum *float32, x *float32, blocks int)
+// Requires: AVX, AVX2, AVX512F
+TEXT ·quantizeQ8AVX512(SB), NOSPLIT, $0-40
+	MOVQ q+0(FP), AX
+	MOVQ scale+8(FP), CX
+	MOVQ sum+16(FP), DX
+	MOVQ x+24(FP), BX
+	MOVQ blocks+32(FP), SI
+
+block:
+	TESTQ         SI, SI
+	JE            done
+	VMOVUPS       (BX), Z0
+	VPANDD        all7fffffff<>+0(SB), Z0, Z2
+	VMOVUPS       64(BX), Z1
+	VPANDD        all7fffffff<>+0(SB), Z1, Z3
+	VPMAXSD       Z3, Z2, Z2
+	VEXTRACTI64X4 $0x01, Z2, Y3
+	VPMAXSD       Y3, Y2, Y2
+	VEXTRACTI128  $0x01, Y2, X3
+	VPMAXSD       X3, X2, X2
+	VPSHUFD       $0x4e, X2, X3
+	VPMAXSD       X3, X2, X2
+	VPSHUFD       $0xb1, X2, X3
+	VPMAXSD       X3, X2, X2
+	VMOVD         X2, DI
+	MOVL          $0x7fc00000, R8
+	CMPL          DI, $0x7f800000
+	JAE           nothing
+	VMOVSS        all42fe0000<>+0(SB), X3
+	VDIVSS        X2, X3, X3
+	VMOVD         X3, DI
+	XORL          R8, R8
+	CMPL          DI, $0x7f800000
+	JE            nothing
+	VDIVSS        all42fe0000<>+0(SB), X2, X2
+	VMOVSS        X2, (CX)
+	VBROADCASTSS  X3, Z3
+	VMULPS        Z3, Z0, Z0
+	VCVTPS2DQ     Z0, Z0
+	VMULPS        Z3, Z1, Z1
+	VCVTPS2DQ     Z1, Z1
+	VEXTRACTI64X4 $0x01, Z0, Y2
+	VPADDD        Y0, Y2, Y2
+	VEXTRACTI64X4 $0x01, Z1, Y3
+	VPADDD        Y1, Y3, Y3
+	VPHADDD       Y3, Y2, Y2
+	VPHADDD       Y2, Y2, Y2
+	VEXTRACTI128  $0x01, Y2, X3
+	VPADDD        X3, X2, X2
+	VMOVQ         X2, (DX)
+	VPMOVSDB      Z0, (AX)
+	VPMOVSDB      Z1, 16(AX)
+	JMP           next
+
+nothing:
+	MOVL    R8, (CX)
+	VPXOR   Y0, Y0, Y0
+	VMOVDQU Y0, (AX)
+	VMOVQ   X0, (DX)
+
+next:
+	ADDQ $0x20, AX
+	ADDQ $0x04, CX
+	ADDQ $0x08, DX
+	ADDQ $0x00000080, BX
+	DECQ SI
+	JMP  block
+
+done:
+	VZEROUPPER
+	RET
+
+// func widenAVX512(dst *float32, src *uint16, n int)
+// Requires: AVX, AVX512F
+TEXT ·widenAVX512(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+	XORQ BX, BX
+
+next:
+	CMPQ      BX, DX
+	JGE       done
+	VCVTPH2PS (CX)(BX*2), Z0
+	VMOVUPS   Z0, (AX)(BX*4)
+	ADDQ      $0x10, BX
+	JMP       next
+
+done:
+	VZEROUPPER
+	RET
+
+// func narrowAVX512(dst *uint16, src *float32, n int)
+// Requires: AVX, AVX512F
+TEXT ·narrowAVX512(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+	XORQ BX, BX
+
+next:
+	CMPQ      BX, DX
+	JGE       done
+	VMOVUPS   (CX)(BX*4), Z0
+	VCVTPS2PH $0x00, Z0, (AX)(BX*2)
+	ADDQ      $0x10, BX
+	JMP       next
+
+done:
+	VZEROUPPER
+	RET
+
+// func divideAVX512(dst *float32, src *float32, by float32, n int)
+// Requires: AVX, AVX512F
+TEXT ·divideAVX512(SB), NOSPLIT, $0-32
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	VBROADCASTSS by+16(FP), Z0
+	MOVQ         n+24(FP), DX
+	XORQ         BX, BX
+
+next:
+	CMPQ    BX, DX
+	JGE     done
+	VMOVUPS (CX)(BX*4), Z1
+	VDIVPS  Z0, Z1, Z1
+	VMOVUPS Z1, (AX)(BX*4)
+	ADDQ    $0x10, BX
+	JMP     next
 
 done:
 	VZEROUPPER

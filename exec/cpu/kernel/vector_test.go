@@ -581,3 +581,63 @@ func TestWeighNaN(t *testing.T) {
 		}
 	})
 }
+
+// TestSetsAgree checks that all sets in assembly give the same bits, so that a plan's results do not depend on which of
+// them a machine has.
+func TestSetsAgree(t *testing.T) {
+	sets := runnableVectors()[1:] // without the portable one
+	if len(sets) < 2 {
+		t.Skip("this machine runs no two sets in assembly")
+	}
+	rng := rand.New(rand.NewPCG(59, 60))
+	agree := func(what string, results func(v *vectors) [][]float32) {
+		t.Helper()
+		want := results(sets[0])
+		for _, v := range sets[1:] {
+			for i, got := range results(v) {
+				if !sameBits(got, want[i]) {
+					t.Fatalf("%s: result %d is %v with %s and %v with %s", what, i, got, v.isa, want[i], sets[0].isa)
+				}
+			}
+		}
+	}
+	for name := range portable.gates {
+		for range 20 {
+			x, up := numbers(rng, 100), numbers(rng, 100)
+			agree(name, func(v *vectors) [][]float32 {
+				y := make([]float32, len(x))
+				v.gates[name](y, x, up)
+				return [][]float32{y}
+			})
+		}
+	}
+	for _, d := range []int{1, 16, 32, 40, 64, 80, 128, 256} {
+		for n := 1; n <= 19; n++ {
+			stride := (d + 15) / 16 * 16
+			x, y := rng.IntN(16), 16
+			if rng.IntN(2) == 0 {
+				x, y = 0, 1+rng.IntN(16)
+			}
+			q, tile, values := randoms(rng, n*d, 1), randoms(rng, d*16, 1), randoms(rng, 16*stride, 1)
+			halfTile, halfValues := make([]uint16, len(tile)), make([]uint16, len(values))
+			portable.narrow(halfTile, tile)
+			portable.narrow(halfValues, values)
+			acc, top, sum := randoms(rng, n*stride, 1), randoms(rng, n, 1), randoms(rng, n, 1)
+			if n%3 == 0 {
+				top[n-1] = float32(math.Inf(-1))
+			}
+			agree(fmt.Sprintf("%d queries of %d elements, positions %d to %d", n, d, x, y), func(v *vectors) [][]float32 {
+				s, half := make([]float32, n*16), make([]float32, n*16)
+				a, m, w, r := slices.Clone(acc), slices.Clone(top), slices.Clone(sum), make([]float32, n)
+				v.scoresHalf(half, q, halfTile, n)
+				v.scores(s, q, tile, n)
+				scores := slices.Clone(s)
+				v.weigh(s, m, w, r, x, y, 0.3)
+				v.accumulate(a, s, r, values, n, x, y)
+				b := slices.Clone(acc)
+				v.accumulateHalf(b, s, r, halfValues, n, x, y)
+				return [][]float32{half, scores, s, m, w, r, a, b}
+			})
+		}
+	}
+}

@@ -1,4 +1,5 @@
-// Package constant puts constant vectors into read-only memory. Each has 32 bytes and repeats one value.
+// Package constant puts constant vectors into read-only memory. Each repeats one value: in 64 bytes for 32-bit elements,
+// so that vectors of any width can use it, and in 32 bytes for 64-bit elements.
 // Equal vectors are stored once.
 package constant
 
@@ -10,7 +11,10 @@ import (
 	. "github.com/mmcloughlin/avo/operand"
 )
 
-const vector = 32 // bytes
+const (
+	zmm = 64 // bytes
+	ymm = 32
+)
 
 var (
 	words   = map[uint32]Mem{}
@@ -28,7 +32,7 @@ func Bits32(bits uint32) Mem {
 	m, ok := words[bits]
 	if !ok {
 		m = GLOBL(fmt.Sprintf("all%08x", bits), RODATA|NOPTR)
-		for i := range vector / 4 {
+		for i := range zmm / 4 {
 			DATA(4*i, U32(bits))
 		}
 		words[bits] = m
@@ -42,7 +46,7 @@ func Float64(v float64) Mem {
 	m, ok := doubles[bits]
 	if !ok {
 		m = GLOBL(fmt.Sprintf("all%016x", bits), RODATA|NOPTR)
-		for i := range vector / 8 {
+		for i := range ymm / 8 {
 			DATA(8*i, U64(bits))
 		}
 		doubles[bits] = m

@@ -28,6 +28,9 @@ func main() {
 			eight(f, planes)
 		}
 	}
+	for _, tokens := range []int{1, 2, 4, together} {
+		floats(tokens)
+	}
 	Generate()
 }
 

@@ -19,15 +19,15 @@ const (
 
 // byQueries writes a loop that processes maxQueries of n queries at a time, and then code for each smaller number, for
 // the rest. body writes the code for a number of queries.
-func byQueries(n reg.GPVirtual, body func(name string, queries int)) {
+func byQueries(most int, n reg.GPVirtual, body func(name string, queries int)) {
 	name := func(queries int) string { return fmt.Sprintf("queries%d", queries) }
-	Label(name(maxQueries))
-	CMPQ(n, Imm(maxQueries))
-	JL(LabelRef(name(maxQueries - 1)))
-	body(name(maxQueries), maxQueries)
-	SUBQ(Imm(maxQueries), n)
-	JMP(LabelRef(name(maxQueries)))
-	for queries := maxQueries - 1; queries > 0; queries-- {
+	Label(name(most))
+	CMPQ(n, Imm(uint64(most)))
+	JL(LabelRef(name(most - 1)))
+	body(name(most), most)
+	SUBQ(Imm(uint64(most)), n)
+	JMP(LabelRef(name(most)))
+	for queries := most - 1; queries > 0; queries-- {
 		Label(name(queries))
 		CMPQ(n, Imm(uint64(queries)))
 		JL(LabelRef(name(queries - 1)))
@@ -70,7 +70,7 @@ func scores(e element) {
 	Doc("scores" + e.name + "AVX2 sets scores [n][16] to the products of x [n][d] and the columns of tile [d][16].")
 	out, x, tile := Load(Param("scores"), GP64()), Load(Param("x"), GP64()), Load(Param("tile"), GP64())
 	n, d := Load(Param("n"), GP64()).(reg.GPVirtual), Load(Param("d"), GP64())
-	byQueries(n, func(name string, queries int) {
+	byQueries(maxQueries, n, func(name string, queries int) {
 		acc := pairs(queries)
 		rows := []Mem{{Base: x}}
 		for i := 1; i < queries; i++ {
@@ -137,7 +137,7 @@ func accumulate(e element) {
 	MOVQ(from, first)
 	IMULQ(rowBytes, first)
 	ADDQ(tile, first)
-	byQueries(n, func(name string, queries int) {
+	byQueries(maxQueries, n, func(name string, queries int) {
 		sums := pairs(queries)
 		rows := []Mem{{Base: acc}}
 		for i := 1; i < queries; i++ {
@@ -231,15 +231,9 @@ func weighSome(queries int, scores, top, sum, shrink, seen reg.Register, scale v
 		}
 	}
 
-	// From here to the broadcasts, lane q holds the numbers of query q.
-	lanes := func(p reg.Register, v vec) { VMOVUPS(Mem{Base: p}, v) }
-	store := func(v vec, p reg.Register) { VMOVUPS(v, Mem{Base: p}) }
-	if queries == 1 {
-		lanes = func(p reg.Register, v vec) { VMOVSS(Mem{Base: p}, v) }
-		store = func(v vec, p reg.Register) { VMOVSS(v, Mem{Base: p}) }
-	}
+	load, store := eachLane(queries)
 	highest, factor := across(w, VMAXPS), XMM()
-	lanes(top, factor)
+	load(top, factor)
 	VMAXPS(highest, factor, highest)
 	VSUBPS(highest, factor, factor)
 	store(highest, top)
@@ -255,9 +249,18 @@ func weighSome(queries int, scores, top, sum, shrink, seen reg.Register, scale v
 	exp(factor, XMM(), XMM(), XMM())
 	store(factor, shrink)
 	total, older := across(w, VADDPS), XMM()
-	lanes(sum, older)
+	load(sum, older)
 	VFMADD231PS(older, factor, total)
 	store(total, sum)
+}
+
+// eachLane returns the functions that load and store a number for each of 4 queries or one, in its own lane.
+func eachLane(queries int) (load func(p reg.Register, v vec), store func(v vec, p reg.Register)) {
+	move := VMOVUPS
+	if queries == 1 {
+		move = VMOVSS
+	}
+	return func(p reg.Register, v vec) { move(Mem{Base: p}, v) }, func(v vec, p reg.Register) { move(v, Mem{Base: p}) }
 }
 
 // across reduces the 16 elements of each query with op and returns the results, one lane for each query. It reduces
@@ -311,11 +314,11 @@ func prefetch() {
 }
 
 // divide writes the kernel that divides a head's sums by the sum of its weights.
-func divide() {
-	function("divideAVX2", "func(dst, src *float32, by float32, n int)")
-	Doc("divideAVX2 sets n elements of dst, a multiple of 8, to src / by.")
+func divide(w width) {
+	function("divide"+w.set, "func(dst, src *float32, by float32, n int)")
+	Doc(fmt.Sprintf("divide%s sets n elements of dst, a multiple of %d, to src / by.", w.set, w.lanes()))
 	dst, src := Load(Param("dst"), GP64()), Load(Param("src"), GP64())
-	by, v := YMM(), YMM()
+	by, v := w.vec(), w.vec()
 	VBROADCASTSS(NewParamAddr("by", 16), by)
 	n, at := Load(Param("n"), GP64()), GP64()
 	XORQ(at, at)
@@ -325,7 +328,7 @@ func divide() {
 	VMOVUPS(Mem{Base: src, Index: at, Scale: 4}, v)
 	VDIVPS(by, v, v)
 	VMOVUPS(v, Mem{Base: dst, Index: at, Scale: 4})
-	ADDQ(Imm(8), at)
+	ADDQ(Imm(uint64(w.lanes())), at)
 	JMP(LabelRef("next"))
 	Label("done")
 	VZEROUPPER()

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
@@ -8,45 +10,40 @@ import (
 
 type vec = reg.VecVirtual
 
-func vectors(n int) (v []vec) {
-	for range n {
-		v = append(v, YMM())
-	}
-	return v
-}
+func vectors(n int) []vec { return avx2.vectors(n) }
 
-func widen() {
-	function("widenAVX2", "func(dst *float32, src *uint16, n int)")
-	Doc("widenAVX2 sets n elements of dst, a multiple of 8, to the values of float16 numbers.")
+func widen(w width) {
+	function("widen"+w.set, "func(dst *float32, src *uint16, n int)")
+	Doc(fmt.Sprintf("widen%s sets n elements of dst, a multiple of %d, to the values of float16 numbers.", w.set, w.lanes()))
 	dst, src, n := Load(Param("dst"), GP64()), Load(Param("src"), GP64()), Load(Param("n"), GP64())
 	at := GP64()
 	XORQ(at, at)
 	Label("next")
 	CMPQ(at, n)
 	JGE(LabelRef("done"))
-	v := YMM()
+	v := w.vec()
 	VCVTPH2PS(Mem{Base: src, Index: at, Scale: 2}, v)
 	VMOVUPS(v, Mem{Base: dst, Index: at, Scale: 4})
-	ADDQ(Imm(8), at)
+	ADDQ(Imm(uint64(w.lanes())), at)
 	JMP(LabelRef("next"))
 	Label("done")
 	VZEROUPPER()
 	RET()
 }
 
-func narrow() {
-	function("narrowAVX2", "func(dst *uint16, src *float32, n int)")
-	Doc("narrowAVX2 sets n elements of dst, a multiple of 8, to the float16 numbers nearest to src, ties to even.")
+func narrow(w width) {
+	function("narrow"+w.set, "func(dst *uint16, src *float32, n int)")
+	Doc(fmt.Sprintf("narrow%s sets n elements of dst, a multiple of %d, to the float16 numbers nearest to src, ties to even.", w.set, w.lanes()))
 	dst, src, n := Load(Param("dst"), GP64()), Load(Param("src"), GP64()), Load(Param("n"), GP64())
 	at := GP64()
 	XORQ(at, at)
 	Label("next")
 	CMPQ(at, n)
 	JGE(LabelRef("done"))
-	v := YMM()
+	v := w.vec()
 	VMOVUPS(Mem{Base: src, Index: at, Scale: 4}, v)
 	VCVTPS2PH(Imm(0), v, Mem{Base: dst, Index: at, Scale: 2})
-	ADDQ(Imm(8), at)
+	ADDQ(Imm(uint64(w.lanes())), at)
 	JMP(LabelRef("next"))
 	Label("done")
 	VZEROUPPER()

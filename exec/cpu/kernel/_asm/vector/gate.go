@@ -6,7 +6,6 @@ import (
 
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
-	"github.com/mmcloughlin/avo/reg"
 
 	"pesti/exec/cpu/kernel/_asm/constant"
 )
@@ -18,9 +17,10 @@ const sign = 1 << 31
 //
 // With e = exp(−|z|), x·σ(z) is x/(1+e) for x above 0, and x·e/(1+e) below. There e may underflow although the
 // result does not. So the power of two in e is multiplied in last, in two halves.
-func gate(name, what string, argument func(a, z, low reg.VecVirtual)) {
+func gate(w width, name, what string, argument func(w width, a, z, low vec)) {
+	name += "Gate" + w.set
 	function(name, "func(dst, x, up *float32, n int)")
-	Doc(fmt.Sprintf("%s sets n elements of dst, a multiple of 8, to %s times up.", name, what))
+	Doc(fmt.Sprintf("%s sets n elements of dst, a multiple of %d, to %s times up.", name, w.lanes(), what))
 	dst, x, up, n := Load(Param("dst"), GP64()), Load(Param("x"), GP64()), Load(Param("up"), GP64()), Load(Param("n"), GP64())
 	at := GP64()
 	XORQ(at, at)
@@ -28,22 +28,22 @@ func gate(name, what string, argument func(a, z, low reg.VecVirtual)) {
 	CMPQ(at, n)
 	JGE(LabelRef("done"))
 
-	v, a, z, low := YMM(), YMM(), YMM(), YMM()
+	v, a, z, low := w.vec(), w.vec(), w.vec(), w.vec()
 	VMOVUPS(Mem{Base: x, Index: at, Scale: 4}, v)
-	VANDPS(constant.Bits32(sign-1), v, a)
-	argument(a, z, low)
+	w.and(constant.Bits32(sign-1), v, a)
+	argument(w, a, z, low)
 
 	// exp(z) = 2^k · p, where p = exp(z − k·ln 2).
-	k, p := YMM(), YMM()
+	k, p := w.vec(), w.vec()
 	VMULPS(constant.Float32(math.Log2E), z, k)
-	VROUNDPS(Imm(0), k, k)
+	w.round(k, k)
 	VFNMADD231PS(constant.Float32(ln2), k, z)
 	VADDPS(low, z, z)
 	VFNMADD231PS(constant.Float32(math.Ln2-ln2), k, z)
 	polynomial(powerE, z, p)
 
 	// e becomes 1 + exp(z). Below 2^-126 exp(z) does not change the sum, so k is bounded.
-	e, bounded := YMM(), YMM()
+	e, bounded := w.vec(), w.vec()
 	VCVTPS2DQ(k, k)
 	VPMAXSD(constant.Bits32(uint32(0x100000000-126)), k, bounded)
 	VPSLLD(Imm(mantissaBits), bounded, e)
@@ -51,23 +51,23 @@ func gate(name, what string, argument func(a, z, low reg.VecVirtual)) {
 	VADDPS(constant.Float32(1), e, e)
 
 	// The numerator, to be multiplied by 2^k if x is negative.
-	numerator, half := YMM(), YMM()
-	VORPS(constant.Bits32(sign), a, a)
+	numerator, half := w.vec(), w.vec()
+	w.or(constant.Bits32(sign), a, a)
 	VMULPS(p, a, numerator)
-	VBLENDVPS(v, numerator, v, numerator)
+	w.choose(v, numerator, v, numerator)
 	VDIVPS(e, numerator, numerator)
 	VPSRAD(Imm(31), v, v)
-	VPAND(v, k, k)
+	w.mask(v, k, k)
 	VPSRAD(Imm(1), k, half)
 	VPSUBD(half, k, k)
-	for _, power := range []reg.VecVirtual{half, k} {
+	for _, power := range []vec{half, k} {
 		VPADDD(constant.Bits32(127), power, power)
 		VPSLLD(Imm(mantissaBits), power, power)
 		VMULPS(power, numerator, numerator)
 	}
 	VMULPS(Mem{Base: up, Index: at, Scale: 4}, numerator, numerator)
 	VMOVUPS(numerator, Mem{Base: dst, Index: at, Scale: 4})
-	ADDQ(Imm(vector/4), at)
+	ADDQ(Imm(uint64(w.lanes())), at)
 	JMP(LabelRef("next"))
 	Label("done")
 	VZEROUPPER()
@@ -75,34 +75,34 @@ func gate(name, what string, argument func(a, z, low reg.VecVirtual)) {
 }
 
 // bound limits a to limit; NaN stays NaN.
-func bound(a reg.VecVirtual, limit float32) {
-	most := YMM()
+func bound(w width, a vec, limit float32) {
+	most := w.vec()
 	VMOVUPS(constant.Float32(limit), most)
 	VMINPS(a, most, a) // if an operand is NaN, the result is the first operand
 }
 
 // siluArgument: z is x.
-func siluArgument(a, z, low reg.VecVirtual) {
-	bound(a, 150)
-	VORPS(constant.Bits32(sign), a, z)
-	VXORPS(low, low, low)
+func siluArgument(w width, a, z, low vec) {
+	bound(w, a, 150)
+	w.or(constant.Bits32(sign), a, z)
+	w.clear(low)
 }
 
 // geluTanhArgument: (1 + tanh u)/2 is σ(2u), so z is 2u = a·(c + d·a²). It is computed in twice the precision, because
 // a relative error of z becomes |z| times as large in the result.
-func geluTanhArgument(a, z, low reg.VecVirtual) {
+func geluTanhArgument(w width, a, z, low vec) {
 	c := 2 * math.Sqrt(2/math.Pi)
 	d := 0.044715 * c
 	ch, dh := float32(c), float32(d)
 	cl, dl := float32(c-float64(ch)), float32(d-float64(dh))
-	bound(a, 12)
+	bound(w, a, 12)
 
-	square, rest := YMM(), YMM()
+	square, rest := w.vec(), w.vec()
 	VMULPS(a, a, square)
 	VMOVAPS(square, rest)
 	VFMSUB231PS(a, a, rest) // a² − square, exactly
 
-	cubic, cubicRest, t := YMM(), YMM(), YMM()
+	cubic, cubicRest, t := w.vec(), w.vec(), w.vec()
 	VMOVUPS(constant.Float32(dh), t)
 	VMULPS(square, t, cubic)
 	VMOVAPS(cubic, cubicRest)
@@ -112,7 +112,7 @@ func geluTanhArgument(a, z, low reg.VecVirtual) {
 	VFMADD231PS(square, t, cubicRest)
 
 	// factor = c + cubic; cubic becomes the rounding error (Knuth's two-sum).
-	factor, back := YMM(), YMM()
+	factor, back := w.vec(), w.vec()
 	VADDPS(constant.Float32(ch), cubic, factor)
 	VSUBPS(cubic, factor, back)
 	VSUBPS(back, factor, t)
@@ -127,6 +127,6 @@ func geluTanhArgument(a, z, low reg.VecVirtual) {
 	VMOVAPS(z, low)
 	VFMSUB231PS(factor, a, low)
 	VFMADD231PS(cubic, a, low)
-	VXORPS(constant.Bits32(sign), z, z)
-	VXORPS(constant.Bits32(sign), low, low)
+	w.xor(constant.Bits32(sign), z, z)
+	w.xor(constant.Bits32(sign), low, low)
 }

@@ -1,4 +1,4 @@
-// Command vector generates the AVX2 inner loops of all kernels other than matrix products.
+// Command vector generates the inner loops of all kernels other than matrix products, for AVX2 and AVX-512.
 package main
 
 import . "github.com/mmcloughlin/avo/build"
@@ -7,21 +7,26 @@ func main() {
 	ConstraintExpr("!purego")
 	for _, e := range []element{float, half} {
 		scores(e)
+		scores512(e)
 		accumulate(e)
+		accumulate512(e)
 	}
 	weigh()
-	divide()
+	weigh512()
 	prefetch()
-	gate("siluGateAVX2", "x·σ(x)", siluArgument)
-	gate("geluTanhGateAVX2", "the tanh approximation of x·Φ(x)", geluTanhArgument)
 	sumSquares()
-	normalize("normalizeAVX2", "func(y, x, w *float32, scale float64, n int)", false)
-	normalize("normalizeAddAVX2", "func(y, x, d, w *float32, scale float64, n int)", true)
 	order := packedOrder()
-	quantize("quantizeQ8x2AVX2", "q8x2", 16256, order)
-	quantize("quantizeQ8AVX2", "q8", 127, order)
-	widen()
-	narrow()
+	for _, w := range []width{avx2, avx512} {
+		gate(w, "silu", "x·σ(x)", siluArgument)
+		gate(w, "geluTanh", "the tanh approximation of x·Φ(x)", geluTanhArgument)
+		normalize(w, false)
+		normalize(w, true)
+		quantize(w, "q8x2", 16256, order)
+		quantize(w, "q8", 127, order)
+		widen(w)
+		narrow(w)
+		divide(w)
+	}
 	q8Keys()
 	q8Values()
 	sines()

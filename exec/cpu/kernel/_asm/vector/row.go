@@ -35,19 +35,21 @@ func sumSquares() {
 }
 
 // normalize rounds to float32 once, after both factors.
-func normalize(name, signature string, add bool) {
-	function(name, signature)
-	in, what := "x", "x·scale·w"
+func normalize(w width, add bool) {
+	name, signature, in, what := "normalize", "func(y, x, w *float32, scale float64, n int)", "x", "x·scale·w"
 	if add {
-		in, what = "d", "x + d·scale·w"
+		name, signature, in, what = "normalizeAdd", "func(y, x, d, w *float32, scale float64, n int)", "d", "x + d·scale·w"
 	}
-	Doc(fmt.Sprintf("%s sets n elements of y, a multiple of 4, to %s.", name, what))
-	y, x, w, n := Load(Param("y"), GP64()), Load(Param(in), GP64()), Load(Param("w"), GP64()), Load(Param("n"), GP64())
+	name += w.set
+	elements := w.bytes / 8
+	function(name, signature)
+	Doc(fmt.Sprintf("%s sets n elements of y, a multiple of %d, to %s.", name, elements, what))
+	y, x, factors, n := Load(Param("y"), GP64()), Load(Param(in), GP64()), Load(Param("w"), GP64()), Load(Param("n"), GP64())
 	residual := x
 	if add {
 		residual = Load(Param("x"), GP64())
 	}
-	scale, at := YMM(), GP64()
+	scale, at := w.vec(), GP64()
 	value, err := Param("scale").Resolve()
 	if err != nil {
 		panic(err)
@@ -57,17 +59,24 @@ func normalize(name, signature string, add bool) {
 	Label("next")
 	CMPQ(at, n)
 	JGE(LabelRef("done"))
-	v, f, out := YMM(), YMM(), XMM()
+	v, f := w.vec(), w.vec()
 	VCVTPS2PD(Mem{Base: x, Index: at, Scale: 4}, v)
-	VCVTPS2PD(Mem{Base: w, Index: at, Scale: 4}, f)
+	VCVTPS2PD(Mem{Base: factors, Index: at, Scale: 4}, f)
 	VMULPD(scale, v, v)
 	VMULPD(f, v, v)
-	VCVTPD2PSY(v, out)
+	var out vec
+	if w.bytes == avx2.bytes {
+		out = XMM()
+		VCVTPD2PSY(v, out)
+	} else {
+		out = YMM()
+		VCVTPD2PS(v, out)
+	}
 	if add {
 		VADDPS(Mem{Base: residual, Index: at, Scale: 4}, out, out)
 	}
 	VMOVUPS(out, Mem{Base: y, Index: at, Scale: 4})
-	ADDQ(Imm(4), at)
+	ADDQ(Imm(uint64(elements)), at)
 	JMP(LabelRef("next"))
 	Label("done")
 	VZEROUPPER()
@@ -86,7 +95,8 @@ func packedOrder() Mem {
 
 // quantize writes a kernel with the results of numfmt.QuantizeQ8x2 or numfmt.QuantizeQ8. most is the largest q: if an
 // int8 holds it, there is one plane, otherwise two.
-func quantize(name, format string, most float32, order Mem) {
+func quantize(w width, format string, most float32, order Mem) {
+	name := "quantize" + strings.ToUpper(format[:1]) + format[1:] + w.set
 	names := []string{"hi", "lo"}
 	if most <= math.MaxInt8 {
 		names = []string{"q"}
@@ -99,25 +109,32 @@ func quantize(name, format string, most float32, order Mem) {
 	}
 	scale, sum := Load(Param("scale"), GP64()), Load(Param("sum"), GP64())
 	x, blocks := Load(Param("x"), GP64()), Load(Param("blocks"), GP64())
-	unpacked := YMM()
-	VMOVDQU(order, unpacked)
+	var unpacked vec
+	if w.bytes == avx2.bytes {
+		unpacked = YMM()
+		VMOVDQU(order, unpacked)
+	}
 	const infinity = 0x7f800000
 
 	Label("block")
 	TESTQ(blocks, blocks)
 	JE(LabelRef("done"))
-	v := vectors(4)
-	top, part := YMM(), YMM()
+	v := w.vectors(128 / w.bytes)
+	top, part := w.vec(), w.vec()
 	for i := range v {
-		VMOVUPS(Mem{Base: x, Disp: i * vector}, v[i])
+		VMOVUPS(Mem{Base: x, Disp: i * w.bytes}, v[i])
 		if i == 0 {
-			VANDPS(constant.Bits32(sign-1), v[i], top)
+			w.and(constant.Bits32(sign-1), v[i], top)
 			continue
 		}
-		VANDPS(constant.Bits32(sign-1), v[i], part)
+		w.and(constant.Bits32(sign-1), v[i], part)
 		VPMAXSD(part, top, top) // the bits of magnitudes have the order of the magnitudes, with NaN highest
 	}
-	VEXTRACTI128(Imm(1), top, part.AsX())
+	if w.bytes == avx512.bytes {
+		VEXTRACTI64X4(Imm(1), top, part.AsY())
+		VPMAXSD(part.AsY(), top.AsY(), top.AsY())
+	}
+	VEXTRACTI128(Imm(1), top.AsY(), part.AsX())
 	VPMAXSD(part.AsX(), top.AsX(), top.AsX())
 	VPSHUFD(Imm(0x4e), top.AsX(), part.AsX())
 	VPMAXSD(part.AsX(), top.AsX(), top.AsX())
@@ -128,7 +145,7 @@ func quantize(name, format string, most float32, order Mem) {
 	MOVL(U32(0x7fc00000), s) // NaN
 	CMPL(bits, U32(infinity))
 	JAE(LabelRef("nothing"))
-	inverse, step := YMM(), XMM()
+	inverse, step := w.vec(), XMM()
 	VMOVSS(constant.Float32(most), inverse.AsX())
 	VDIVSS(top.AsX(), inverse.AsX(), inverse.AsX())
 	VMOVD(inverse.AsX(), bits)
@@ -144,8 +161,15 @@ func quantize(name, format string, most float32, order Mem) {
 		VCVTPS2DQ(v[i], v[i])
 	}
 	sums := vectors(2)
-	VPADDD(v[0], v[1], sums[0])
-	VPADDD(v[2], v[3], sums[1])
+	if w.bytes == avx2.bytes {
+		VPADDD(v[0], v[1], sums[0])
+		VPADDD(v[2], v[3], sums[1])
+	} else {
+		for i := range sums {
+			VEXTRACTI64X4(Imm(1), v[i], sums[i])
+			VPADDD(v[i].AsY(), sums[i], sums[i])
+		}
+	}
 	VPHADDD(sums[1], sums[0], sums[0])
 	VPHADDD(sums[0], sums[0], sums[0])
 	VEXTRACTI128(Imm(1), sums[0], sums[1].AsX())
@@ -153,7 +177,7 @@ func quantize(name, format string, most float32, order Mem) {
 	VMOVQ(sums[0].AsX(), Mem{Base: sum})
 	values := [][]vec{v}
 	if len(planes) == 2 {
-		h := vectors(4)
+		h := w.vectors(len(v))
 		for i := range v { // q = 128·h + rest, and v becomes the rest
 			VPADDD(constant.Bits32(64), v[i], h[i])
 			VPSRAD(Imm(7), h[i], h[i])
@@ -163,6 +187,12 @@ func quantize(name, format string, most float32, order Mem) {
 		values = [][]vec{h, v}
 	}
 	for i, v := range values {
+		if w.bytes == avx512.bytes {
+			for j := range v {
+				VPMOVSDB(v[j], Mem{Base: planes[i], Disp: j * w.lanes()})
+			}
+			continue
+		}
 		VPACKSSDW(v[1], v[0], v[0])
 		VPACKSSDW(v[3], v[2], v[2])
 		VPACKSSWB(v[2], v[0], v[0])
