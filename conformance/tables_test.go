@@ -75,10 +75,10 @@ func TestEveryOpLowers(t *testing.T) {
 			continue
 		}
 		if !in(cpu.Kernels, row.Op) && !in(cpu.Reference, row.Op) && !in(cuda.Kernels, row.Op) {
-			t.Errorf("op %s has no kernel", row.Op.Name)
+			t.Errorf("op %s has no kernel, expected a row in Kernels or Reference of lower/cpu/cpu.go", row.Op.Name)
 		}
 		if row.Expand == nil && row.Op != ops.Quantize && row.Op != ops.QuantizeQ8 && row.Op != ops.Round && !in(cpu.Reference, row.Op) {
-			t.Errorf("op %s has no reference kernel", row.Op.Name)
+			t.Errorf("op %s has no reference kernel, expected a row in Reference of lower/cpu/cpu.go", row.Op.Name)
 		}
 	}
 }

@@ -1,7 +1,9 @@
 package graph
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 )
@@ -252,7 +254,9 @@ func (p *parser) literal() any {
 		return n
 	}
 	f, err := strconv.ParseFloat(t.text, 64)
-	if err != nil {
+	if errors.Is(err, strconv.ErrRange) {
+		p.fail(t, "found %v, expected a number between -%g and %g", t, math.MaxFloat64, math.MaxFloat64)
+	} else if err != nil {
 		p.fail(t, "found %v, expected a number, a string, true or false", t)
 	}
 	return f

@@ -173,19 +173,34 @@ func infer(n *Node) ([]Type, error) {
 	return types, nil
 }
 
+// kindOf describes the literals of an attribute's kind.
+func kindOf(v any) string {
+	switch v.(type) {
+	case int64:
+		return "an integer"
+	case float64:
+		return "a number with a point or an exponent, like 1.0"
+	case string:
+		return "a string in quotes"
+	case bool:
+		return "true or false"
+	}
+	return fmt.Sprintf("%T", v)
+}
+
 func checkAttrs(n *Node) error {
 	known := 0
 	for _, spec := range n.Op.Attrs {
 		v, ok := n.Attr[spec.Name]
 		if !ok {
 			if spec.Required {
-				return complain(n, "attribute %s is absent, expected %T", spec.Name, spec.Default)
+				return complain(n, "attribute %s is absent, expected %s", spec.Name, kindOf(spec.Default))
 			}
 			continue
 		}
 		known++
 		if reflect.TypeOf(v) != reflect.TypeOf(spec.Default) {
-			return complain(n, "attribute %s is %s, a %T, expected %T", spec.Name, literal(v), v, spec.Default)
+			return complain(n, "attribute %s is %s, expected %s", spec.Name, literal(v), kindOf(spec.Default))
 		}
 	}
 	if known == len(n.Attr) {

@@ -129,7 +129,7 @@ func TestRecipes(t *testing.T) {
 	}
 	for _, row := range ops.Table() {
 		if drawn[row.Op] < 10 {
-			t.Errorf("op %s is in %d drawn nodes, expected 10 or more: has it a recipe in graphtest?", row.Op.Name, drawn[row.Op])
+			t.Errorf("op %s is in %d drawn nodes, expected 10 or more: it needs a recipe in graph/graphtest/recipes.go", row.Op.Name, drawn[row.Op])
 		}
 	}
 }

@@ -11,22 +11,33 @@
 //
 // # How to add an op
 //
-// For a basic op, say relu (follow SiLU in every file named here):
+// For a basic op, say relu (follow SiLU in every file named here, and Scale for an attribute):
 //
 //  1. ops/ref: the function on slices, with its formula and source, and a case in ref_test.go
 //     whose expected values come from elsewhere.
 //  2. Here: the op, made by define from specs (see [spec]) or by unary or binary, and its eval
 //     function. List in alias the operands whose memory a result may take, and in writes the
-//     states that it writes.
+//     states that it writes. unary and binary check no attribute: an op that refuses some values,
+//     or NaN or an infinity, uses define with a check, which returns what was found and what was
+//     expected, and has a case for each in TestInferErrors of ops_test.go.
 //  3. A row in the table below, with the family by which pictures color it (the names are in
 //     graph/draw/kind.go) and its operation count, if it is not one for each element.
-//  4. graph/graphtest/recipes.go: a recipe that draws it, in the list recipes.
+//  4. graph/graphtest/recipes.go: a recipe that draws it, with a few values of each attribute, in
+//     the list recipes. An op whose result can be larger than a multiple of its operands, like a
+//     square, takes its operand from tame and has its degree in addNamed of graphtest.go.
 //  5. exec/plan/kernels.go: the signature of its reference kernel, ref.relu (refUnary, refBinary or
-//     a row of its own), with the range of each parameter and its operation count.
+//     a row of its own), with a parameter for each attribute, which has the attribute's name, and
+//     the operation count, where an exponential counts as 10. A plan with a value outside the
+//     parameter's range is refused, so the range contains all that a model may need.
 //  6. exec/cpu/kernel/reference.go: the function with its row in referenceRows, and a case in
 //     rowCases of rows_test.go.
-//  7. lower/cpu/cpu.go: a row in Reference.
+//  7. lower/cpu/cpu.go: a row in Reference. CUDA plans compute the op on the host by the same row.
 //  8. conformance/gorgoniaref/ops.go: a row, for pesti check and tests.
+//
+// The text forms of graphs and plans follow from these rows, and the random graphs of step 4 test
+// them. The pass that splits products between devices stops at an op that it does not know. To
+// split an op that works on elements alone, add it to elementwise in graph/pass/split_tensor.go and,
+// if it has attributes, to splitKnows there.
 //
 // The frontend that emits the op is a change of its own. It needs the step in
 // conformance/oracle/blocks.py, written from the source of the op and not from step 1.
@@ -41,9 +52,14 @@
 //	go test ./ops/... ./graph/... ./lower/... ./exec/plan ./exec/cpu/kernel
 //	go test ./conformance/gorgoniaref
 //	go test ./conformance -run 'TablesAgree|EveryOpLowers'
+//	go test ./exec -run TestRandomGraphs
 //
-// TestRecipes, TestEverythingHasAKind, TestEveryOpLowers, TestEveryKernelHasACase and TestCostModels
-// (the kernel's operation count) fail for a step that you left out, and name it.
+// The last one compiles random graphs, runs them, and compares them with the eval functions. The
+// tests of exec/cpu/kernel take longest; while you work, -run 'Table|Row|InPlace|EveryKernel' is
+// enough there. These tests fail for a step that you left out, and name it: TestPrintParse (3: the
+// row), TestEverythingHasAKind (3: the family), TestRecipes (4), TestTable of the kernels (5, 6),
+// TestCostModels (5: the operation count), TestRandomGraphs of exec (5: a parameter),
+// TestEveryKernelHasACase (6: the case), TestEveryOpLowers (7) and TestRandomGraphs of gorgoniaref (8).
 //
 // Traps:
 //   - The shapes determine whether an op is row-wise, and sink_rows relies on them. An op whose row
@@ -51,6 +67,7 @@
 //   - An absent optional attribute has the default of its row. Read an attribute whose default is
 //     not zero by Node.Float or Node.Attribute, since Attrs.Float and similar methods ignore
 //     defaults.
+//   - A number is written 30.0 in the text form, since 30 is an integer.
 //   - A kernel runs in place wherever alias of its signature allows it. TestInPlace tests the kernels
 //     in rowCases.
 //   - Names of ops and attributes are part of the text form, and occur in golden files.

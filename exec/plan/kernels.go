@@ -324,7 +324,8 @@ func cacheByHead(role string, dir Dir, width, heads string) Operand {
 	return o
 }
 
-// refUnary returns the signature of an elementwise reference kernel of one operand. flops counts its operations.
+// refUnary returns the signature of an elementwise reference kernel of one operand. flops counts its operations, an
+// exponential as 10.
 func refUnary(name, flops string, params ...ParamSpec) Signature {
 	return Signature{
 		Name: name,

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 )
@@ -449,7 +450,11 @@ func (s *scanner) literal() any {
 		return v
 	}
 	v, err := strconv.ParseFloat(w, 64)
-	if err != nil {
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		s.rest = rest
+		s.fail(fmt.Sprintf("a number between -%g and %g", math.MaxFloat64, math.MaxFloat64))
+	case err != nil:
 		s.rest = rest
 		s.fail("an integer, a number or a quoted word")
 	}

@@ -205,6 +205,7 @@ func TestParseErrors(t *testing.T) {
 		{"open parameters", `scale=1.0}`, `scale=1.0`, "expected ,"},
 		{"parameter without a comma", `n=64, vocab`, `n=64 vocab`, "expected ,"},
 		{"parameter of no kind", `scale=1.0}`, `scale=one}`, `found "one}", expected an integer, a number or a quoted word`},
+		{"parameter out of range", `scale=1.0}`, `scale=1e999}`, `found "1e999}", expected a number between -1.79`},
 		{"bad scratch", "scratch=b10", "scratch=10", `found "10", expected a buffer`},
 		{"step before a wave", "  wave 0\n", "", "expected a wave before the first step"},
 		{"wave before a program", "\npasses ", "\nwave 0\npasses ", "line 6: found \"0\", expected a program before the first wave"},

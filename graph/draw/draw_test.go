@@ -794,12 +794,12 @@ func TestRender(t *testing.T) {
 func TestEverythingHasAKind(t *testing.T) {
 	for _, sig := range plan.Kernels() {
 		if kindOfKernel(sig.Name) == otherKind {
-			t.Errorf("kernel %s has no kind", sig.Name)
+			t.Errorf("kernel %s has no kind, expected its name in a row of kinds in kind.go", sig.Name)
 		}
 	}
 	for _, row := range ops.Table() {
 		if kindOfOp(row.Op) == otherKind {
-			t.Errorf("op %s has no kind", row.Op.Name)
+			t.Errorf("op %s has the kind %q in ops/table.go, expected a name of kinds in kind.go", row.Op.Name, row.Kind)
 		}
 	}
 	if kindOfKernel("nothing") != otherKind || kindOfOp(&graph.Op{Name: "add"}) != otherKind || kindOfKernel("ref.add") != "reference kernel" {
