@@ -43,4 +43,5 @@ func TestOrder(t *testing.T) {
 func TestOrderMatters(t *testing.T) {
 	passtest.OrderMatters(t, loweringPasses(fastPrefill), LoweringOrder())
 	passtest.OrderMatters(t, loweringPasses(fastDecode), PrologueOrder())
+	passtest.OrderFiles(t, slices.Concat(LoweringOrder(), PrologueOrder()))
 }

@@ -225,9 +225,16 @@ type arity struct {
 
 func (n arity) check(cmd *cobra.Command, args []string) error {
 	if len(args) < n.least || len(args) > n.most {
-		return fmt.Errorf("found %d arguments, expected %s", len(args), n.what)
+		return fmt.Errorf("found %s, expected %s", plural(len(args), "argument"), n.what)
 	}
 	return nil
+}
+
+func plural(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
 }
 
 // A failure is an error that a verb's body returned.

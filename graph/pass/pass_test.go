@@ -22,7 +22,10 @@ func TestUnknownAttributes(t *testing.T) {
 
 func TestOrder(t *testing.T) { passtest.Order(t, pass.Graph(), pass.GraphOrder()) }
 
-func TestOrderMatters(t *testing.T) { passtest.OrderMatters(t, pass.Graph(), pass.GraphOrder()) }
+func TestOrderMatters(t *testing.T) {
+	passtest.OrderMatters(t, pass.Graph(), pass.GraphOrder())
+	passtest.OrderFiles(t, pass.GraphOrder())
+}
 
 func TestParseSet(t *testing.T) {
 	for _, c := range []struct {

@@ -270,7 +270,7 @@ func evaluate(g *graph.Graph, seed uint64, chunk int) (map[string]rows, error) {
 // lists the ops of both orders in the lines "# ops: " and "# reversed: ".
 func OrderMatters(t *testing.T, passes []pass.Pass, constraints []pass.Order) {
 	for _, c := range constraints {
-		file := filepath.Join("testdata", "order", c.Before+"_"+c.After+".txt")
+		file := orderFile(c)
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Errorf("%s before %s: no graph shows what the order is good for: write %s with a comment line and a graph: %v", c.Before, c.After, file, err)
@@ -302,6 +302,23 @@ func OrderMatters(t *testing.T, passes []pass.Pass, constraints []pass.Order) {
 	}
 }
 
+// OrderFiles checks that each file of OrderMatters belongs to a row of an order.
+func OrderFiles(t *testing.T, constraints []pass.Order) {
+	files, err := filepath.Glob(filepath.Join("testdata", "order", "*.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if !slices.ContainsFunc(constraints, func(c pass.Order) bool { return orderFile(c) == file }) {
+			t.Errorf("%s belongs to no row of an order, expected a row for these passes, or no file", file)
+		}
+	}
+}
+
+func orderFile(c pass.Order) string {
+	return filepath.Join("testdata", "order", c.Before+"_"+c.After+".txt")
+}
+
 // opsAfter runs passes on a graph and returns the ops of its nodes.
 func opsAfter(t *testing.T, file, text string, passes ...pass.Pass) string {
 	g, err := graph.Parse(text, ops.Lookup)
@@ -328,6 +345,9 @@ func opsAfter(t *testing.T, file, text string, passes ...pass.Pass) string {
 func Order(t *testing.T, passes []pass.Pass, constraints []pass.Order) {
 	first, last := map[string]int{}, map[string]int{}
 	for i, p := range passes {
+		if p.Doc == "" {
+			t.Errorf("pass %s has no Doc, expected one line for the page of compile --dump", p.Name)
+		}
 		if _, ok := first[p.Name]; !ok {
 			first[p.Name] = i
 		}
