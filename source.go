@@ -32,6 +32,7 @@ type Source struct {
 	vocabulary func() (*tokenizer.Tokenizer, error)
 	loading    bool // whether vocabulary was called, which reads File
 	borrowed   bool // whether the caller closes File
+	closed     bool
 }
 
 // OpenSource opens a model file, or Demo. Its Plan is nil until Compile.
@@ -143,7 +144,7 @@ func (s *Source) Paths() []string {
 	if s.planPath != "" {
 		paths = append(paths, s.planPath)
 	}
-	if s.File.Path != Demo {
+	if s.File != nil && s.File.Path != Demo {
 		paths = append(paths, s.File.Paths()...)
 	}
 	if s.Weights != nil {
@@ -154,8 +155,8 @@ func (s *Source) Paths() []string {
 
 // Load returns the model's hyperparameters and tensors, after checking them.
 func (s *Source) Load() (*frontend.Model, error) {
-	if s.params != nil {
-		return s.params, nil
+	if err := s.usable(); err != nil || s.params != nil {
+		return s.params, err
 	}
 	m, err := frontend.Load(s.File)
 	if err != nil {
@@ -169,12 +170,17 @@ func (s *Source) Load() (*frontend.Model, error) {
 // LoadTokenizer begins to load the tokenizer on another goroutine. For a large vocabulary that takes as long as
 // Compile.
 func (s *Source) LoadTokenizer() {
-	s.loading = true
-	go s.vocabulary()
+	if s.usable() == nil {
+		s.loading = true
+		go s.vocabulary()
+	}
 }
 
 // Tokenizer returns the model's tokenizer, or the one of the options.
 func (s *Source) Tokenizer() (*tokenizer.Tokenizer, error) {
+	if err := s.usable(); err != nil {
+		return nil, err
+	}
 	s.loading = true
 	return s.vocabulary()
 }
@@ -229,8 +235,11 @@ func (s *Source) EngineOptions() exec.Options {
 
 // StartEngine returns an engine for the plan, without a tokenizer.
 func (s *Source) StartEngine() (*exec.Engine, error) {
+	if err := s.usable(); err != nil {
+		return nil, err
+	}
 	if s.Plan == nil {
-		return nil, fmt.Errorf("%s: is not compiled yet", s.name)
+		return nil, fmt.Errorf("%s: has no plan yet, expected Compile before", s.name)
 	}
 	e, err := exec.Open(s.Plan, s.File, s.EngineOptions())
 	return e, translate(err)
@@ -262,20 +271,29 @@ func (s *Source) Start() (*Model, error) {
 	return m, nil
 }
 
+// usable returns an error if the files are not open.
+func (s *Source) usable() error {
+	if s.File == nil || s.closed {
+		return fmt.Errorf("%s: the source is %w", cmp.Or(s.name, "model"), ErrClosed)
+	}
+	return nil
+}
+
 // Close closes the files. A second call does nothing.
 func (s *Source) Close() error {
+	if s.closed {
+		return nil
+	}
+	s.closed = true
 	if s.loading {
 		s.vocabulary() // wait for it
-		s.loading = false
 	}
 	var errs []error
 	if s.Weights != nil {
 		errs = append(errs, s.Weights.Close())
-		s.Weights = nil
 	}
 	if s.File != nil && !s.borrowed {
 		errs = append(errs, s.File.Close())
-		s.File = nil
 	}
 	return errors.Join(errs...)
 }

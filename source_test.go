@@ -83,6 +83,36 @@ func TestSource(t *testing.T) {
 	}
 }
 
+// A source that is closed, or was never open, returns ErrClosed.
+func TestClosedSource(t *testing.T) {
+	closed := must(pesti.OpenSource(pesti.Demo, pesti.Options{}))
+	must(closed.Compile())
+	closed.LoadTokenizer()
+	if err := closed.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, s := range map[string]*pesti.Source{"closed": closed, "zero": {}} {
+		s.LoadTokenizer()
+		for method, call := range map[string]func() error{
+			"Load":        func() error { _, err := s.Load(); return err },
+			"Tokenizer":   func() error { _, err := s.Tokenizer(); return err },
+			"Compile":     func() error { _, err := s.Compile(); return err },
+			"StartEngine": func() error { _, err := s.StartEngine(); return err },
+			"Start":       func() error { _, err := s.Start(); return err },
+		} {
+			if err := call(); !errors.Is(err, pesti.ErrClosed) {
+				t.Errorf("%s of a %s source: error %v, expected ErrClosed", method, name, err)
+			}
+		}
+		if got := s.Paths(); got != nil {
+			t.Errorf("files of a %s source: %q, expected none", name, got)
+		}
+		if err := s.Close(); err != nil {
+			t.Errorf("Close of a %s source: error %v", name, err)
+		}
+	}
+}
+
 // TestInputError opens plans whose files cannot be used. The error names the plan and the file, and has its cause.
 func TestInputError(t *testing.T) {
 	o := pesti.Options{Compile: lower.Options{Ctx: 64, Threads: 1, File: "none.gguf"}}
