@@ -2,6 +2,7 @@ package pesti
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"math"
 	"strings"
@@ -51,8 +52,8 @@ type Result struct {
 // each has the tokens that it would have alone.
 //
 // The prompt is tokenized as by Tokenize. The end of ctx ends the generation with an error that is
-// context.Cause(ctx): at once while another sequence's forward pass runs, and in its own pass after
-// the wave that runs, see exec.Engine.Forward. In the steady state no memory is allocated per
+// context.Cause(ctx): within milliseconds while a long prompt is tokenized, at once while another
+// sequence's forward pass runs, and in its own pass after the wave that runs, see exec.Engine.Forward. In the steady state no memory is allocated per
 // token; the text of about a thousand tokens shares one string.
 func (m *Model) Generate(ctx context.Context, prompt string, p Params) iter.Seq2[Piece, error] {
 	return func(yield func(Piece, error) bool) {
@@ -93,7 +94,13 @@ func (s *Session) generate(ctx context.Context, p Params, prompt func() ([]int32
 		s.result = Result{}
 		g, ids, err := s.newGeneration(&p, prompt)
 		if err != nil {
-			yield(Piece{ID: -1}, err)
+			last := Piece{ID: -1}
+			if end := ctx.Err(); end != nil && errors.Is(err, end) {
+				s.result.Stop = StopCanceled
+				result := s.result
+				last.Result = &result
+			}
+			yield(last, err)
 			return
 		}
 		s.logits = s.logits[:0]

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"pesti/exec"
 	"pesti/exec/plan"
@@ -137,7 +138,7 @@ func (m *Model) Engine() *exec.Engine { return m.engine }
 // Tokenize returns the token ids of a text, including the BOS token if the model uses one. Names of
 // control tokens in the text, such as <|im_end|>, become these tokens.
 func (m *Model) Tokenize(text string) ([]int32, error) {
-	return m.encode(text, true)
+	return m.encode(context.Background(), text, true)
 }
 
 // Detokenize returns the text of token ids.
@@ -147,8 +148,14 @@ func (m *Model) Detokenize(ids []int32) (string, error) {
 }
 
 // encode returns the token ids of a text. bos is false for a text that follows other tokens.
-func (m *Model) encode(text string, bos bool) ([]int32, error) {
-	return m.tokenizer.Encode([]byte(text), tokenizer.Options{BOS: bos, ParseSpecial: true})
+func (m *Model) encode(ctx context.Context, text string, bos bool) ([]int32, error) {
+	// Encode does not change the bytes. To copy a huge text takes longer than the end of ctx may take.
+	bytes := unsafe.Slice(unsafe.StringData(text), len(text))
+	ids, err := m.tokenizer.Encode(ctx, bytes, tokenizer.Options{BOS: bos, ParseSpecial: true})
+	if end := ctx.Err(); end != nil && errors.Is(err, end) {
+		return nil, exec.ContextError(ctx, "tokenization")
+	}
+	return ids, err
 }
 
 // NewSession returns a session on a free sequence of the model, which is empty. If all are in use, the error is

@@ -292,6 +292,76 @@ func TestCanceled(t *testing.T) {
 	}
 }
 
+// An endsAfter is a context that is canceled when its error is asked for after a number of times.
+type endsAfter struct {
+	context.Context
+	left   int
+	cancel func()
+}
+
+func (c *endsAfter) Err() error {
+	if c.left--; c.left < 0 {
+		c.cancel()
+	}
+	return c.Context.Err()
+}
+
+// TestCanceledInTokenization checks that a generation that is canceled while its prompt is tokenized
+// changes nothing.
+func TestCanceledInTokenization(t *testing.T) {
+	m := open(t, pesti.Options{Compile: lower.Options{Sequences: 2, Ctx: 64}})
+	_, want, _ := collect(t, m, once, pesti.Params{MaxTokens: 5})
+	s := must(m.NewSession())
+	ids := must(m.Tokenize(once))
+	if err := s.Feed(t.Context(), ids); err != nil {
+		t.Fatal(err)
+	}
+	logits := s.Logits()
+	enough := errors.New("enough")
+	huge := strings.Repeat(once+" ", 50_000) // does not fit
+	for _, left := range []int{0, 1, 10, 500} {
+		for name, generate := range map[string]func(context.Context, string, pesti.Params) iter.Seq2[pesti.Piece, error]{
+			"model": m.Generate, "session": s.Generate,
+		} {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			n := 0
+			for piece, err := range generate(&endsAfter{ctx, left, func() { cancel(enough) }}, huge, pesti.Params{}) {
+				if n++; !errors.Is(err, enough) || !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "tokenization") {
+					t.Errorf("%s, canceled after %d checks: error %v, expected %v in the tokenization", name, left, err, enough)
+				}
+				if r := piece.Result; piece.ID != -1 || r == nil || *r != (pesti.Result{Stop: pesti.StopCanceled}) {
+					t.Errorf("%s, canceled after %d checks: piece %d with result %+v, expected -1 and no counts", name, left, piece.ID, r)
+				}
+			}
+			cancel(nil)
+			if n != 1 {
+				t.Errorf("%s: %d pieces, expected one", name, n)
+			}
+		}
+		if s.Pos() != len(ids) || !slices.Equal(s.Logits(), logits) || s.Result().Stop != pesti.StopCanceled {
+			t.Errorf("canceled after %d checks: the session is at %d with result %+v, or has other logits; expected %d tokens", left, s.Pos(), s.Result(), len(ids))
+		}
+	}
+	if err := refusal(m.Generate(t.Context(), huge, pesti.Params{})); !errors.Is(err, pesti.ErrContextFull) {
+		t.Errorf("without cancellation: error %v, expected %v", err, pesti.ErrContextFull)
+	}
+	if err := s.Truncate(0); err != nil {
+		t.Fatal(err)
+	}
+	var got []int32
+	for piece, err := range s.Generate(t.Context(), once, pesti.Params{MaxTokens: 5}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if piece.ID >= 0 {
+			got = append(got, piece.ID)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("afterwards the session generates %v, expected %v", got, want)
+	}
+}
+
 func TestSession(t *testing.T) {
 	m := open(t, pesti.Options{Compile: lower.Options{Ctx: 64}})
 	s, err := m.NewSession()

@@ -91,13 +91,10 @@ func (s *Session) check(ids []int32) error {
 	if len(ids) == 0 {
 		return errors.New("no tokens, expected at least one")
 	}
-	if err := checkIDs(ids, s.session.Vocabulary()); err != nil {
-		return err
-	}
 	if left := s.remaining(); len(ids) > left {
 		return fmt.Errorf("%d tokens at position %d, and %d positions are left: %w", len(ids), s.Pos(), left, ErrContextFull)
 	}
-	return nil
+	return checkIDs(ids, s.session.Vocabulary())
 }
 
 // feedChunk appends as many of the tokens as one forward pass takes, and returns their number. Other sessions
@@ -166,13 +163,14 @@ func (s *Session) Truncate(n int) error {
 
 // Generate appends a text to the session and continues it: see Model.Generate. The BOS token is
 // added only before the first text of a session. The session keeps the prompt and the generated
-// tokens except the last one, which was not evaluated.
+// tokens except the last one, which was not evaluated. If ctx ends while the prompt is tokenized,
+// the session does not change.
 func (s *Session) Generate(ctx context.Context, prompt string, p Params) iter.Seq2[Piece, error] {
 	return s.generate(ctx, p, func() ([]int32, error) {
 		if prompt == "" {
 			return nil, errors.New("the prompt is empty, expected some text")
 		}
-		return s.model.encode(prompt, s.Pos() == 0)
+		return s.model.encode(ctx, prompt, s.Pos() == 0)
 	})
 }
 

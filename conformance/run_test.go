@@ -80,7 +80,7 @@ func (m *model) encode(t testing.TB, text string) []int32 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ids, err := tok.Encode([]byte(text), tokenizer.Options{BOS: true, ParseSpecial: true})
+	ids, err := tok.Encode(t.Context(), []byte(text), tokenizer.Options{BOS: true, ParseSpecial: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ func Example() {
 	session := must(exec.NewSession(engine))
 
 	words := must(tokenizer.FromGGUF(file))
-	next := must(words.Encode([]byte("Once upon a time"), tokenizer.Options{BOS: true}))
+	next := must(words.Encode(context.Background(), []byte("Once upon a time"), tokenizer.Options{BOS: true}))
 	params := sample.Default()
 	params.Temp = 0 // the most likely token each time
 	sampler := must(sample.New(params, words.Size()))

@@ -175,7 +175,7 @@ func (a *app) benchText(ctx context.Context, s *source, path string) ([]int32, e
 	if len(text) == 0 {
 		return nil, fmt.Errorf("%s: is empty, expected a text to continue", path)
 	}
-	return promptIDs(s, text)
+	return promptIDs(ctx, s, text)
 }
 
 // printBench prints the results. stopped names the test that an interrupt ended; it has no result.

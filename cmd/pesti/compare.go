@@ -211,7 +211,7 @@ func (a *app) comparedTokens(ctx context.Context, operands [2]*openedOperand, o 
 		case ok:
 			own = folder.IDs()
 		case text != nil:
-			if own, err = promptIDs(x.source, text); err != nil {
+			if own, err = promptIDs(ctx, x.source, text); err != nil {
 				return nil, err
 			}
 		}

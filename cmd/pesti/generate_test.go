@@ -30,7 +30,7 @@ func TestGenerateAllocatesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer model.Close()
-	prompt, err := encodePrompt(tok, []byte(story))
+	prompt, err := tok.EncodePrompt(t.Context(), []byte(story))
 	if err != nil {
 		t.Fatal(err)
 	}

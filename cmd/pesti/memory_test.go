@@ -52,7 +52,7 @@ func TestMemoryAgainstResident(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ids, err := encodePrompt(tok, []byte(text))
+			ids, err := tok.EncodePrompt(t.Context(), []byte(text))
 			if err != nil {
 				t.Fatal(err)
 			}

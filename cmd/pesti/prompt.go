@@ -70,17 +70,17 @@ func (p *promptFlags) tokens(ctx context.Context, s *source) ([]int32, error) {
 	if err != nil || ids != nil {
 		return ids, err
 	}
-	return promptIDs(s, text)
+	return promptIDs(ctx, s, text)
 }
 
 // promptIDs returns the ids of a text.
-func promptIDs(s *source, text []byte) ([]int32, error) {
+func promptIDs(ctx context.Context, s *source, text []byte) ([]int32, error) {
 	tok, err := s.Tokenizer()
 	if err != nil {
 		return nil, err
 	}
 	s.app.warn(tok.Warnings())
-	ids, err := encodePrompt(tok, text)
+	ids, err := tok.EncodePrompt(ctx, text)
 	if err != nil {
 		return nil, about(s.File.Path, err)
 	}

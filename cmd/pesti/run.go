@@ -142,18 +142,30 @@ func (a *app) continueText(ctx context.Context, name string, text []byte, o *run
 	if f := plan.FallbackSteps(s.Plan); o.strict && len(f) > 0 {
 		return fmt.Errorf("%s: %d steps of the plan are fallbacks, such as %s (%s); expected none with --strict", name, len(f), f[0].Name, f[0].Kernel)
 	}
+	if err := cmp.Or(o.profile.prepare(s), o.tune.prepare(s, o.tune.load)); err != nil {
+		return err
+	}
 	tok, err := s.Tokenizer()
 	if err != nil {
 		return err
 	}
-	ids, err := encodePrompt(tok, text)
-	if err != nil {
+	stats := runStats{
+		Fallbacks:     summary.Fallbacks,
+		Launches:      summary.LaunchesPerLayer,
+		StartResident: resident,
+	}
+	ids, err := tok.EncodePrompt(ctx, text)
+	switch {
+	case errors.Is(err, context.Canceled):
+		a.loaded()
+		stats.Stop, stats.LoadMS = stopInterrupt, milliseconds(time.Since(begin))
+		_, stats.PeakResident = exec.Resident()
+		a.printStats(&stats, o.stats.word)
+		return err
+	case err != nil:
 		return about(s.File.Path, err)
 	}
 	if err := s.checkLength(len(ids)); err != nil {
-		return err
-	}
-	if err := cmp.Or(o.profile.prepare(s), o.tune.prepare(s, o.tune.load)); err != nil {
 		return err
 	}
 	model, err := s.start()
@@ -170,16 +182,7 @@ func (a *app) continueText(ctx context.Context, name string, text []byte, o *run
 		a.warn([]string{fmt.Sprintf("device %d cannot access the memory of device %d: copies between them go through the host", d[1], d[0])})
 	}
 	a.loaded()
-	stats := runStats{
-		PromptTokens: len(ids),
-		LoadMS:       float64(time.Since(begin).Microseconds()) / 1000,
-		Fallbacks:    summary.Fallbacks,
-		Launches:     summary.LaunchesPerLayer,
-		Detours:      engine.HostStagedPairs(),
-
-		StartResident: resident,
-	}
-
+	stats.PromptTokens, stats.LoadMS, stats.Detours = len(ids), milliseconds(time.Since(begin)), engine.HostStagedPairs()
 	r, err := a.generate(ctx, session, ids, o)
 	o.tune.save(a, engine)
 	stats.Stop = r.Stop
@@ -218,6 +221,8 @@ func (a *app) printStats(s *runStats, format string) {
 			s.PromptTokens, s.PrefillTS, s.GeneratedTokens, s.DecodeTS, draftText(s.Proposed, s.Accepted), s.LoadMS, s.Stop)
 	}
 }
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 func perSecond(tokens int, d time.Duration) float64 {
 	return float64(tokens) / cmp.Or(d.Seconds(), 1)

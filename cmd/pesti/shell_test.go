@@ -96,6 +96,8 @@ func TestInterruptedVerbs(t *testing.T) {
 		{[]string{"bench", "demo", "-p", "500", "-n", "0", "--passes", "none"}, 0},
 		{[]string{"dump", "demo", "--ids", ids, "-o", out, "--passes", "none"}, 100 * time.Millisecond},
 		{[]string{"dump", "demo", "--ids", ids, "-o", out}, 0},
+		{[]string{"dump", "demo", "-p", story, "-o", out}, 0},
+		{[]string{"check", "demo", "-p", story}, 0},
 		{[]string{"compile", "demo", "-o", out}, 0},
 		{[]string{"convert", "demo", "--type", "f32", "-o", out}, 0},
 		{[]string{"dot", "demo", "-o", out + ".dot"}, 0},

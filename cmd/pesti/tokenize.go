@@ -2,7 +2,7 @@ package main
 
 import (
 	"bytes"
-	"errors"
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -32,9 +32,9 @@ func (a *app) tokenize() *cobra.Command {
 				return err
 			}
 			if detokenize {
-				return a.detokenize(tok, in, !noBOS)
+				return a.detokenize(cmd.Context(), tok, in, !noBOS)
 			}
-			ids, err := tok.Encode(in, tokenizer.Options{BOS: !noBOS, ParseSpecial: !noSpecial})
+			ids, err := tok.Encode(cmd.Context(), in, tokenizer.Options{BOS: !noBOS, ParseSpecial: !noSpecial})
 			if err != nil {
 				return err
 			}
@@ -71,13 +71,13 @@ func (a *app) tokenizerOf(name string) (*tokenizer.Tokenizer, error) {
 
 // detokenize writes the text of the ids that it reads from in. dropBOS leaves out the BOS token that the model
 // adds, so that tokenizing the text gives the same ids.
-func (a *app) detokenize(tok *tokenizer.Tokenizer, in []byte, dropBOS bool) error {
+func (a *app) detokenize(ctx context.Context, tok *tokenizer.Tokenizer, in []byte, dropBOS bool) error {
 	ids, err := parseIDs(string(in))
 	if err != nil {
 		return fmt.Errorf("standard input: %w", err)
 	}
 	if dropBOS {
-		added, err := tok.Encode(nil, tokenizer.Options{BOS: true})
+		added, err := tok.Encode(ctx, nil, tokenizer.Options{BOS: true})
 		if err != nil {
 			return err
 		}
@@ -114,17 +114,4 @@ func idsText(ids []int32) string {
 		words[i] = strconv.Itoa(int(id))
 	}
 	return "[" + strings.Join(words, ", ") + "]"
-}
-
-// encodePrompt returns the ids of a prompt. An empty prompt becomes the BOS token.
-func encodePrompt(tok *tokenizer.Tokenizer, text []byte) ([]int32, error) {
-	ids, err := tok.Encode(text, tokenizer.Options{BOS: true, ParseSpecial: true})
-	if err != nil || len(ids) > 0 {
-		return ids, err
-	}
-	bos, ok := tok.BOS()
-	if !ok {
-		return nil, errors.New("the prompt is empty and the model has no BOS token; expected some text")
-	}
-	return []int32{bos}, nil
 }

@@ -205,7 +205,7 @@ func textIDs(t *testing.T, f *gguf.File) []int32 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ids, err := words.Encode([]byte("The quick brown fox jumps over the lazy dog."), tokenizer.Options{BOS: true})
+	ids, err := words.Encode(t.Context(), []byte("The quick brown fox jumps over the lazy dog."), tokenizer.Options{BOS: true})
 	if err != nil {
 		t.Fatal(err)
 	}

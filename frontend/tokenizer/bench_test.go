@@ -32,7 +32,7 @@ func BenchmarkEncode(b *testing.B) {
 			text := bytes.Repeat([]byte("The quick brown fox jumps over the lazy dog. Наш 123 мир, 世界!\n"), 100)
 			b.SetBytes(int64(len(text)))
 			for b.Loop() {
-				if _, err := tok.Encode(text, Options{}); err != nil {
+				if _, err := tok.Encode(b.Context(), text, Options{}); err != nil {
 					b.Fatal(err)
 				}
 			}

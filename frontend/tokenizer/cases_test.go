@@ -73,7 +73,7 @@ func TestAllCharacters(t *testing.T) {
 	text = append(text, "\t\n\r"...)
 	for _, name := range []string{testenv.SmolLM2, "vocab/ggml-vocab-starcoder.gguf", "vocab/ggml-vocab-falcon.gguf", "vocab/ggml-vocab-llama-spm.gguf"} {
 		tok := load(t, name)
-		ids, err := tok.Encode(text, Options{})
+		ids, err := tok.Encode(t.Context(), text, Options{})
 		if err != nil {
 			t.Error(err)
 			continue

@@ -1,6 +1,7 @@
 package tokenizer_test
 
 import (
+	"context"
 	"fmt"
 	"log"
 
@@ -19,7 +20,7 @@ func ExampleNew() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	ids, err := words.Encode([]byte("abcab"), tokenizer.Options{})
+	ids, err := words.Encode(context.Background(), []byte("abcab"), tokenizer.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -42,7 +43,7 @@ func ExampleFromGGUF() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	ids, err := words.Encode([]byte("Once upon a time"), tokenizer.Options{BOS: true})
+	ids, err := words.Encode(context.Background(), []byte("Once upon a time"), tokenizer.Options{BOS: true})
 	if err != nil {
 		log.Fatal(err)
 	}

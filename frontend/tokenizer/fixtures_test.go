@@ -90,7 +90,7 @@ func TestFixtures(t *testing.T) {
 			}
 			tok := load(t, filepath.Join("vocab", "ggml-vocab-"+v.name+".gguf"))
 			for i, text := range texts {
-				got, err := tok.Encode(text, Options{})
+				got, err := tok.Encode(t.Context(), text, Options{})
 				if err != nil {
 					t.Errorf("%q: %v", text, err)
 					continue

@@ -15,7 +15,7 @@ var texts = []string{"", "a", " a  b\n", "aaaa", "é世界😀", "\xff\xf0\x9f",
 func holds(t *testing.T, tok *Tokenizer, text []byte) {
 	t.Helper()
 	var words []byte
-	split(tok.splitter.rules, text, func(w []byte) {
+	split(&poll{ctx: t.Context()}, tok.splitter.rules, text, func(w []byte) {
 		if len(w) == 0 {
 			t.Fatalf("%q: split into an empty word", text)
 		}
@@ -25,7 +25,7 @@ func holds(t *testing.T, tok *Tokenizer, text []byte) {
 		t.Fatalf("%q: split into words that join to %q", text, words)
 	}
 	for _, o := range []Options{{}, {ParseSpecial: true}, {BOS: true, ParseSpecial: true}} {
-		ids, err := tok.Encode(text, o)
+		ids, err := tok.Encode(t.Context(), text, o)
 		if err != nil {
 			missing := slices.ContainsFunc(text, func(b byte) bool { return tok.byteIDs[b] < 0 }) || tok.spaceFirst && tok.byteIDs[' '] < 0
 			if !missing || tok.unk >= 0 || strings.Contains(err.Error(), "\n") {
@@ -172,7 +172,7 @@ func FuzzVocabulary(f *testing.F) {
 		}
 		tok.EndOfGeneration()
 		for _, o := range []Options{{}, {BOS: true, ParseSpecial: true}} {
-			ids, err := tok.Encode(text, o)
+			ids, err := tok.Encode(t.Context(), text, o)
 			if err != nil {
 				continue
 			}

@@ -17,6 +17,7 @@ func (t *Tokenizer) index(c *Config) {
 			// Merging may produce no other tokens, so that no text becomes a
 			// control token by accident.
 			t.ids[s] = id
+			t.longest = max(t.longest, len(s))
 		case typeUserDefined:
 			raw := string(t.appendToken(nil, id))
 			always[raw], parsed[raw] = id, id

@@ -1,7 +1,6 @@
 package tokenizer
 
 import (
-	"bytes"
 	"strings"
 	"unicode/utf8"
 )
@@ -36,17 +35,18 @@ func inString(s string) set {
 
 func neither(a, b set) set { return func(r rune) bool { return !a(r) && !b(r) } }
 
-// A matcher returns the number of bytes at the start of s that match, 0 if none do.
-type matcher func(s []byte) int
+// A matcher returns the number of bytes at the start of s that match, 0 if none do. Where it reads a
+// run of any length it polls, and returns early once the call ends.
+type matcher func(p *poll, s []byte) int
 
 // never matches nothing.
-func never([]byte) int { return 0 }
+func never(*poll, []byte) int { return 0 }
 
 // either is a|b|…: the first that matches.
 func either(ms ...matcher) matcher {
-	return func(s []byte) int {
+	return func(p *poll, s []byte) int {
 		for _, m := range ms {
-			if n := m(s); n > 0 {
+			if n := m(p, s); n > 0 {
 				return n
 			}
 		}
@@ -56,7 +56,7 @@ func either(ms ...matcher) matcher {
 
 // upTo is c{1,limit}.
 func upTo(limit int, c set) matcher {
-	return func(s []byte) int {
+	return func(p *poll, s []byte) int {
 		n := 0
 		for i := 0; i < limit && n < len(s); i++ {
 			r, w := utf8.DecodeRune(s[n:])
@@ -71,12 +71,18 @@ func upTo(limit int, c set) matcher {
 
 // many is c+.
 func many(c set) matcher {
-	return func(s []byte) int { return runLen(s, c) }
+	return func(p *poll, s []byte) int { return runLen(p, s, c) }
 }
 
-func runLen(s []byte, c set) int {
-	n := 0
+func runLen(p *poll, s []byte, c set) int {
+	n, next := 0, interval
 	for n < len(s) {
+		if n >= next {
+			if p.ended(interval) {
+				break
+			}
+			next = n + interval
+		}
 		r, w := utf8.DecodeRune(s[n:])
 		if !c(r) {
 			break
@@ -90,8 +96,8 @@ func runLen(s []byte, c set) int {
 func one(c set) matcher { return upTo(1, c) }
 
 // digits3 is [0-9][0-9][0-9].
-func digits3(s []byte) int {
-	if upTo(3, in(digit))(s) == 3 {
+func digits3(p *poll, s []byte) int {
+	if upTo(3, in(digit))(p, s) == 3 {
 		return 3
 	}
 	return 0
@@ -99,21 +105,21 @@ func digits3(s []byte) int {
 
 // lead is c?m.
 func lead(c set, m matcher) matcher {
-	return func(s []byte) int {
-		if w := one(c)(s); w > 0 {
-			if n := m(s[w:]); n > 0 {
+	return func(p *poll, s []byte) int {
+		if w := one(c)(p, s); w > 0 {
+			if n := m(p, s[w:]); n > 0 {
 				return w + n
 			}
 		}
-		return m(s)
+		return m(p, s)
 	}
 }
 
 // after is cm.
 func after(c set, m matcher) matcher {
-	return func(s []byte) int {
-		if w := one(c)(s); w > 0 {
-			if n := m(s[w:]); n > 0 {
+	return func(p *poll, s []byte) int {
+		if w := one(c)(p, s); w > 0 {
+			if n := m(p, s[w:]); n > 0 {
 				return w + n
 			}
 		}
@@ -123,10 +129,10 @@ func after(c set, m matcher) matcher {
 
 // trail is mc*.
 func trail(m matcher, c set) matcher {
-	return func(s []byte) int {
-		n := m(s)
+	return func(p *poll, s []byte) int {
+		n := m(p, s)
 		if n > 0 {
-			n += runLen(s[n:], c)
+			n += runLen(p, s[n:], c)
 		}
 		return n
 	}
@@ -134,10 +140,10 @@ func trail(m matcher, c set) matcher {
 
 // suffix is m(t)?.
 func suffix(m, t matcher) matcher {
-	return func(s []byte) int {
-		n := m(s)
+	return func(p *poll, s []byte) int {
+		n := m(p, s)
 		if n > 0 {
-			n += t(s[n:])
+			n += t(p, s[n:])
 		}
 		return n
 	}
@@ -146,9 +152,15 @@ func suffix(m, t matcher) matcher {
 // anyThenSome is a*b+ for sets that may overlap: if no b follows the run of a, it
 // backtracks to the last rune of the run that is in b.
 func anyThenSome(a, b set) matcher {
-	return func(s []byte) int {
-		run, lastB := 0, 0
+	return func(p *poll, s []byte) int {
+		run, lastB, next := 0, 0, interval
 		for run < len(s) {
+			if run >= next {
+				if p.ended(interval) {
+					break
+				}
+				next = run + interval
+			}
 			r, w := utf8.DecodeRune(s[run:])
 			if !a(r) {
 				break
@@ -158,7 +170,7 @@ func anyThenSome(a, b set) matcher {
 				lastB = run
 			}
 		}
-		if n := runLen(s[run:], b); n > 0 {
+		if n := runLen(p, s[run:], b); n > 0 {
 			return run + n
 		}
 		return lastB
@@ -166,14 +178,12 @@ func anyThenSome(a, b set) matcher {
 }
 
 // linesEnd is \s*[\r\n]+: a run of white space up to its last line break.
-func linesEnd(s []byte) int {
-	return bytes.LastIndexAny(s[:runLen(s, in(space))], "\r\n") + 1
-}
+var linesEnd = anyThenSome(in(space), in(newline))
 
 // spaces is \s+(?!\S)|\s+: a run of white space, without its last rune if a word
 // follows, to which that rune belongs.
-func spaces(s []byte) int {
-	n := runLen(s, in(space))
+func spaces(p *poll, s []byte) int {
+	n := runLen(p, s, in(space))
 	if n == len(s) {
 		return n
 	}
@@ -184,10 +194,12 @@ func spaces(s []byte) int {
 }
 
 // contraction is 's|'t|'re|'ve|'m|'ll|'d in lower case.
-func contraction(s []byte) int { return contractionLen(s, func(b byte) byte { return b }) }
+func contraction(_ *poll, s []byte) int { return contractionLen(s, func(b byte) byte { return b }) }
 
 // anyContraction is the same in either case.
-func anyContraction(s []byte) int { return contractionLen(s, func(b byte) byte { return b | 0x20 }) }
+func anyContraction(_ *poll, s []byte) int {
+	return contractionLen(s, func(b byte) byte { return b | 0x20 })
+}
 
 func contractionLen(s []byte, fold func(byte) byte) int {
 	if len(s) < 2 || s[0] != '\'' {
@@ -210,12 +222,12 @@ func contractionLen(s []byte, fold func(byte) byte) int {
 
 // A rule examines the start of s. It reports that the first n bytes are a match,
 // or that no match begins in them. n is at least 1.
-type rule func(s []byte) (n int, match bool)
+type rule func(p *poll, s []byte) (n int, match bool)
 
 // find is the rule that tries m at every rune.
 func find(m matcher) rule {
-	return func(s []byte) (int, bool) {
-		if n := m(s); n > 0 {
+	return func(p *poll, s []byte) (int, bool) {
+		if n := m(p, s); n > 0 {
 			return n, true
 		}
 		_, w := utf8.DecodeRune(s)
@@ -225,33 +237,39 @@ func find(m matcher) rule {
 
 // finalSpaces is \s+$. It skips a whole run that is not final: a new attempt at
 // each of its runes would take quadratic time.
-func finalSpaces(s []byte) (int, bool) {
-	n := runLen(s, in(space))
+func finalSpaces(p *poll, s []byte) (int, bool) {
+	n := runLen(p, s, in(space))
 	if n == 0 {
-		return find(one(in(space)))(s)
+		return find(one(in(space)))(p, s)
 	}
 	return n, n == len(s)
 }
 
 // split calls emit for the words of s in order, which together are s. The first
 // rule cuts s into matches and the text between them, the next rule cuts each of
-// these parts, and so on.
-func split(rules []rule, s []byte, emit func(word []byte)) {
+// these parts, and so on. The words end early once the call ends.
+func split(p *poll, rules []rule, s []byte, emit func(word []byte)) {
 	if len(rules) == 0 {
 		if len(s) > 0 {
 			emit(s)
 		}
 		return
 	}
-	from := 0
+	from, next := 0, interval
 	for i := 0; i < len(s); {
-		n, match := rules[0](s[i:])
+		n, match := rules[0](p, s[i:])
+		if i >= next {
+			if p.ended(interval) {
+				return
+			}
+			next = i + interval
+		}
 		if match {
-			split(rules[1:], s[from:i], emit)
-			split(rules[1:], s[i:i+n], emit)
+			split(p, rules[1:], s[from:i], emit)
+			split(p, rules[1:], s[i:i+n], emit)
 			from = i + n
 		}
 		i += n
 	}
-	split(rules[1:], s[from:], emit)
+	split(p, rules[1:], s[from:], emit)
 }

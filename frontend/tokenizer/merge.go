@@ -45,22 +45,31 @@ func (p pair) before(q pair) bool {
 
 // merge cuts e.word into e.spans: it merges the adjacent spans of lowest cost, the
 // leftmost of equals, until no merge is possible. With a heap of pairs this takes
-// O(n log n) time for n runes.
+// O(n log n) time for n runes. Once the call ends, e.spans are not complete.
 func (e *encoder) merge() {
-	e.spans = e.spans[:0]
+	e.spans, e.pairs = e.spans[:0], e.pairs[:0]
 	for lo := 0; lo < len(e.word); {
 		_, w := utf8.DecodeRune(e.word[lo:])
 		i := int32(len(e.spans))
+		if last(int(i)) {
+			e.spans, e.pairs = room(&e.poll, e.spans, interval), room(&e.poll, e.pairs, interval)
+			if e.poll.ended(interval) {
+				return
+			}
+		}
 		e.spans = append(e.spans, span{int32(lo), int32(lo + w), i - 1, i + 1})
+		e.propose(i-1, i)
 		lo += w
 	}
 	e.spans[len(e.spans)-1].next = -1
 
-	e.pairs = e.pairs[:0]
-	for i := 1; i < len(e.spans); i++ {
-		e.propose(int32(i-1), int32(i))
-	}
-	for len(e.pairs) > 0 {
+	for n := 0; len(e.pairs) > 0; n++ {
+		if last(n) {
+			e.pairs = room(&e.poll, e.pairs, interval) // a merge takes one pair and gives at most two
+			if e.poll.ended(interval) {
+				return
+			}
+		}
 		p := e.pairs.pop()
 		l, r := &e.spans[p.left], &e.spans[p.right]
 		if l.lo == l.hi || r.lo == r.hi || r.hi-l.lo != p.size {

@@ -38,7 +38,7 @@ func TestRealModels(t *testing.T) {
 		t.Run(m.file, func(t *testing.T) {
 			tok := load(t, m.file)
 			prompt := []byte("The quick brown fox jumps over the lazy dog.")
-			got, err := tok.Encode(prompt, Options{BOS: true, ParseSpecial: true})
+			got, err := tok.Encode(t.Context(), prompt, Options{BOS: true, ParseSpecial: true})
 			if err != nil || !slices.Equal(got, m.fox) {
 				t.Errorf("fox: %v, %v; want %v", got, err, m.fox)
 			}
@@ -47,7 +47,7 @@ func TestRealModels(t *testing.T) {
 					t.Errorf("fox decoded to %q, %v", back, err)
 				}
 			}
-			if got, err := tok.Encode(nil, Options{BOS: true}); err != nil || !slices.Equal(got, m.empty) {
+			if got, err := tok.Encode(t.Context(), nil, Options{BOS: true}); err != nil || !slices.Equal(got, m.empty) {
 				t.Errorf("empty text: %v, %v; want %v", got, err, m.empty)
 			}
 			if got := tok.EndOfGeneration(); !slices.Equal(got, m.ends) {
@@ -76,7 +76,7 @@ func TestEveryByte(t *testing.T) {
 		missing := map[byte]bool{}
 		back := func(text []byte) {
 			t.Helper()
-			ids, err := tok.Encode(text, Options{})
+			ids, err := tok.Encode(t.Context(), text, Options{})
 			if err != nil && slices.ContainsFunc(text, func(b byte) bool { return missing[b] }) {
 				return
 			}
@@ -85,7 +85,7 @@ func TestEveryByte(t *testing.T) {
 			}
 		}
 		for b := range 256 {
-			_, err := tok.Encode([]byte{byte(b)}, Options{})
+			_, err := tok.Encode(t.Context(), []byte{byte(b)}, Options{})
 			if err != nil && strings.Contains(err.Error(), fmt.Sprintf("no token for the byte 0x%02X;", b)) {
 				missing[byte(b)] = true
 			}
@@ -121,7 +121,7 @@ func TestChatMarkup(t *testing.T) {
 		t.Run(c.file, func(t *testing.T) {
 			tok := load(t, c.file)
 			for _, parse := range []bool{false, true} {
-				ids, err := tok.Encode([]byte(c.text), Options{ParseSpecial: parse})
+				ids, err := tok.Encode(t.Context(), []byte(c.text), Options{ParseSpecial: parse})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -147,7 +147,7 @@ func TestChatMarkup(t *testing.T) {
 				}
 			}
 			// The template begins with BOS, so no second one is added.
-			with, err := tok.Encode([]byte(c.text), Options{ParseSpecial: true, BOS: true})
+			with, err := tok.Encode(t.Context(), []byte(c.text), Options{ParseSpecial: true, BOS: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -166,7 +166,7 @@ func TestNamelessSplitter(t *testing.T) {
 	if len(w) != 1 || !strings.Contains(w[0], "gpt-neox.gguf: tokenizer.ggml.pre is missing") {
 		t.Errorf("warnings %q; want one that names the file and tokenizer.ggml.pre", w)
 	}
-	ids, err := tok.Encode([]byte("33333333"), Options{})
+	ids, err := tok.Encode(t.Context(), []byte("33333333"), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,17 +14,19 @@ type special struct {
 
 // specials finds special tokens in a text, the longest at each position, in time linear in the length
 // of the text. It is an Aho-Corasick automaton (Efficient string matching, 1975) of the reversed
-// tokens: it reads the text from the end to the beginning, so that at each byte it knows the longest
-// token that begins there.
+// tokens: it reads a text from the end to the beginning, so that at each byte it knows the longest
+// token that begins there. It does so in blocks of the text, from left to right.
 //
 // Each state is a suffix of a token. States are sorted by length; the states that extend the same shorter
 // suffix are adjacent, in the order of their first bytes. State 0 is the empty suffix.
 type specials struct {
-	tokens []special
-	first  []int32 // for each state, the first state that extends it by a byte; one more entry as the end
-	bytes  []byte  // for each state, the first byte of its suffix
-	back   []int32 // for each state, the longest other state that is a prefix of its suffix
-	found  []int32 // for each state, the longest token that is a prefix of its suffix, or −1
+	tokens  []special
+	longest int        // length of the longest token, in bytes
+	first   []int32    // for each state, the first state that extends it by a byte; one more entry as the end
+	bytes   []byte     // for each state, the first byte of its suffix
+	back    []int32    // for each state, the longest other state that is a prefix of its suffix
+	found   []int32    // for each state, the longest token that is a prefix of its suffix, or −1
+	begin   [256]int32 // for each byte, the state that follows state 0; most bytes end no token
 }
 
 // newSpecials builds the automaton.
@@ -68,7 +70,9 @@ func newSpecials(ids map[string]int32) *specials {
 				to++
 			}
 			back := int32(0)
-			if n > 0 {
+			if n == 0 {
+				s.begin[b] = int32(len(states))
+			} else {
 				back = s.next(s.back[n], b)
 			}
 			states = append(states, span{from, to, at.depth + 1})
@@ -77,47 +81,72 @@ func newSpecials(ids map[string]int32) *specials {
 		}
 	}
 	s.first = append(s.first, int32(len(states)))
+	s.longest = states[len(states)-1].depth
 	return s
 }
 
-// next returns the state that follows state n when byte c is read.
+// next returns the state that follows state n when byte b is read.
 func (s *specials) next(n int32, b byte) int32 {
-	for {
+	for n != 0 {
 		longer := s.bytes[s.first[n]:s.first[n+1]]
-		i, ok := slices.BinarySearch(longer, b)
-		switch {
-		case ok:
+		if i, ok := slices.BinarySearch(longer, b); ok {
 			return s.first[n] + int32(i)
-		case n == 0:
-			return 0
 		}
 		n = s.back[n]
 	}
+	return s.begin[b]
 }
 
+// block is the least number of bytes in which tokens are searched at once. A block is a lot longer than
+// a token, since the bytes after it are read twice.
+const block = 1 << 14
+
 // in returns the tokens in a text and their positions, from left to right: at each step the longest of
-// the tokens that begin first. Tokens do not overlap.
-func (s *specials) in(text []byte) iter.Seq2[int, special] {
+// the tokens that begin first. Tokens do not overlap. The tokens end early once the call ends.
+func (s *specials) in(p *poll, text []byte) iter.Seq2[int, special] {
 	return func(yield func(int, special) bool) {
 		if len(s.tokens) == 0 {
 			return
 		}
-		starts := make([]int32, len(text))
-		state := int32(0)
-		for i, b := range slices.Backward(text) {
-			state = s.next(state, b)
-			starts[i] = s.found[state]
-		}
-		for i := 0; i < len(text); {
-			if starts[i] < 0 {
-				i++
-				continue
-			}
-			token := s.tokens[starts[i]]
-			if !yield(i, token) {
+		starts := make([]int32, min(len(text), max(block, 8*s.longest)))
+		for from := 0; from < len(text); {
+			to := min(from+len(starts), len(text))
+			if !s.find(p, text[from:min(to+s.longest, len(text))], starts[:to-from]) {
 				return
 			}
-			i += token.length
+			i := from
+			for i < to {
+				if starts[i-from] < 0 {
+					i++
+					continue
+				}
+				token := s.tokens[starts[i-from]]
+				if !yield(i, token) {
+					return
+				}
+				i += token.length
+			}
+			from = i
 		}
 	}
+}
+
+// find finds the longest token that begins at each of the first bytes of text, or −1. The text goes on for
+// the length of the longest token, if it does not end. The result is false if the call ended.
+func (s *specials) find(p *poll, text []byte, starts []int32) bool {
+	state := int32(0)
+	for i := len(text) - 1; i >= 0; i-- {
+		if last(i) && p.ended(interval) {
+			return false
+		}
+		if state == 0 {
+			state = s.begin[text[i]] // as next returns, without a call for most bytes
+		} else {
+			state = s.next(state, text[i])
+		}
+		if i < len(starts) {
+			starts[i] = s.found[state]
+		}
+	}
+	return true
 }

@@ -22,12 +22,27 @@ func TestSpecials(t *testing.T) {
 		return string(b)
 	}
 	found := 0
-	for range 3000 {
+	for n := range 3000 {
 		ids := map[string]int32{}
 		for range rng.IntN(8) {
 			ids[draw(6)] = rng.Int32N(100)
 		}
 		text := draw(30)
+		if n%100 == 0 { // several blocks, and tokens at the ends of blocks
+			most := 10
+			if n%200 == 0 {
+				most = block / 4 // so that blocks are longer
+			}
+			var b strings.Builder
+			for b.Len() < 5*block {
+				b.WriteString(draw(100))
+			}
+			text = b.String()
+			for _, at := range []int{block, 2 * block, len(text)} {
+				from := at - rng.IntN(most)
+				ids[text[from:min(from+rng.IntN(most), len(text))]] = rng.Int32N(100)
+			}
+		}
 		type place struct{ at, length, id int }
 		var want, got []place
 		for i := 0; i < len(text); {
@@ -42,7 +57,7 @@ func TestSpecials(t *testing.T) {
 			}
 			i += max(longest, 1)
 		}
-		for at, token := range newSpecials(ids).in([]byte(text)) {
+		for at, token := range newSpecials(ids).in(&poll{ctx: t.Context()}, []byte(text)) {
 			got = append(got, place{at, token.length, int(token.id)})
 		}
 		if !slices.Equal(got, want) {
@@ -79,7 +94,7 @@ func TestHostileSpecials(t *testing.T) {
 		best := time.Hour
 		for range 3 { // take the best, since the time includes garbage collection
 			start := testenv.ProcessorTime()
-			ids, err := make1(t, config).Encode(text, Options{ParseSpecial: true})
+			ids, err := make1(t, config).Encode(t.Context(), text, Options{ParseSpecial: true})
 			if err != nil || len(ids) != c.want {
 				t.Errorf("%s: %d ids, %v; want %d", c.name, len(ids), err, c.want)
 			}

@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -9,7 +10,7 @@ import (
 
 // A spelling is the way in which a vocabulary writes text.
 type spelling struct {
-	// spell appends the spelling of text to dst.
+	// spell appends the spelling of text to dst. Each byte is spelled by itself.
 	spell func(dst, text []byte) []byte
 	// unspell appends the text that a token spells to dst.
 	unspell func(dst []byte, token string) []byte
@@ -74,7 +75,15 @@ var letterBytes = func() (bytes [0x144]int16) {
 // escaped writes a space as ▁ (SentencePiece).
 var escaped = spelling{
 	spell: func(dst, text []byte) []byte {
-		return append(dst, bytes.ReplaceAll(text, []byte(" "), []byte("▁"))...)
+		dst = slices.Grow(dst, len(text)+bytes.Count(text, []byte(" "))*(len("▁")-len(" ")))
+		for {
+			before, after, found := bytes.Cut(text, []byte(" "))
+			dst = append(dst, before...)
+			if !found {
+				return dst
+			}
+			dst, text = append(dst, "▁"...), after
+		}
 	},
 	unspell: func(dst []byte, token string) []byte {
 		for {

@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"slices"
@@ -9,7 +10,7 @@ import (
 
 func words(rules []rule, text string) []string {
 	var all []string
-	split(rules, []byte(text), func(w []byte) { all = append(all, string(w)) })
+	split(&poll{ctx: context.Background()}, rules, []byte(text), func(w []byte) { all = append(all, string(w)) })
 	return all
 }
 

@@ -2,6 +2,8 @@ package tokenizer
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -18,6 +20,7 @@ type Tokenizer struct {
 	scores []float32 // one per token, or nil
 
 	ids     map[string]int32 // ordinary tokens
+	longest int              // length of the longest of them, in bytes
 	ranks   map[string]int32 // merges, "left right"
 	byteIDs [256]int32       // token of each byte, −1 if there is none
 	always  *specials        // user-defined tokens
@@ -52,81 +55,134 @@ func (t *Tokenizer) EndOfGeneration() []int32 { return slices.Clone(t.ends) }
 func (t *Tokenizer) Warnings() []string { return slices.Clone(t.warnings) }
 
 // Encode returns the ids of text in O(n log n) time. Text need not be UTF-8: bytes
-// that are not are encoded one by one.
+// that are not are encoded one by one. Text is neither changed nor kept.
 //
 // No second BOS token is added if ParseSpecial is on and the text begins with one.
 // If the model requires a space at the beginning of texts, it is added to the
 // first ordinary text, also after special tokens.
 //
 // It fails if the vocabulary has neither a token for some byte of the text nor an
-// unknown token. Vocabularies without some rare bytes are common.
-func (t *Tokenizer) Encode(text []byte, o Options) ([]int32, error) {
-	e := encoder{t: t, spaceFirst: t.spaceFirst}
+// unknown token. Vocabularies without some rare bytes are common. If ctx ends, the
+// error is that of ctx.Err, within milliseconds however long the text is.
+func (t *Tokenizer) Encode(ctx context.Context, text []byte, o Options) ([]int32, error) {
+	e := encoder{t: t, poll: poll{ctx: ctx}, spaceFirst: t.spaceFirst}
+	bos := o.BOS && t.addBOS
+	if bos {
+		e.add(t.bos)
+	}
 	special := t.always
 	if o.ParseSpecial {
 		special = t.parsed
 	}
 	from := 0
-	for at, token := range special.in(text) {
+	for at, token := range special.in(&e.poll, text) {
 		e.ordinary(text[from:at], from)
-		e.ids = append(e.ids, token.id)
+		e.add(token.id)
 		from = at + token.length
 	}
 	e.ordinary(text[from:], from)
-	if e.err != nil {
-		return nil, e.err
+	if e.poll.err != nil {
+		return nil, e.poll.err
 	}
-	if o.BOS && t.addBOS && (len(e.ids) == 0 || e.ids[0] != t.bos) {
-		e.ids = slices.Insert(e.ids, 0, t.bos)
+	if bos && len(e.ids) > 1 && e.ids[1] == t.bos {
+		return e.ids[1:], nil
 	}
 	return e.ids, nil
+}
+
+// EncodePrompt returns the ids of a text for a model to continue: it begins with the BOS token if the model uses
+// one, and the names of control tokens become these tokens. An empty prompt becomes the BOS token.
+func (t *Tokenizer) EncodePrompt(ctx context.Context, text []byte) ([]int32, error) {
+	ids, err := t.Encode(ctx, text, Options{BOS: true, ParseSpecial: true})
+	if err != nil || len(ids) > 0 {
+		return ids, err
+	}
+	bos, ok := t.BOS()
+	if !ok {
+		return nil, errors.New("the prompt is empty and the model has no BOS token; expected some text")
+	}
+	return []int32{bos}, nil
 }
 
 // An encoder holds the state of one call of Encode.
 type encoder struct {
 	t          *Tokenizer
+	poll       poll
 	ids        []int32
-	err        error
 	spaceFirst bool // the next ordinary text begins with a space
 
-	word  []byte // spelled
-	at    int    // its offset in the text
+	text  []byte // of the word
+	at    int    // its offset in the whole text
+	word  []byte // its spelling
 	key   []byte
 	spans []span
 	pairs pairHeap
 }
 
+// add appends an id.
+func (e *encoder) add(id int32) {
+	if len(e.ids) == cap(e.ids) {
+		e.ids = room(&e.poll, e.ids, 1)
+	}
+	e.ids = append(e.ids, id)
+}
+
 // ordinary appends the ids of text that has no special tokens and begins at byte at.
 func (e *encoder) ordinary(text []byte, at int) {
-	if len(text) == 0 {
+	if e.poll.ended(1) || len(text) == 0 {
 		return
 	}
 	if e.spaceFirst {
-		text = append([]byte{' '}, text...)
+		text = copyTo(&e.poll, append(allocate[byte](&e.poll, 1+len(text)), ' '), text)
 		at--
 		e.spaceFirst = false
 	}
-	split(e.t.splitter.rules, text, func(word []byte) {
-		e.at, at = at, at+len(word)
-		e.word = e.t.model.spelling.spell(e.word[:0], word)
-		if whole := e.t.splitter.whole; whole != nil && whole(word) {
+	split(&e.poll, e.t.splitter.rules, text, func(word []byte) {
+		e.text, e.at, at = word, at, at+len(word)
+		rest := word
+		if e.word = e.word[:0]; len(word) > copied {
+			rest = e.spellParts(word)
+		}
+		if e.word = e.t.model.spelling.spell(e.word, rest); e.poll.ended(len(word)) {
+			return
+		}
+		if whole := e.t.splitter.whole; whole != nil && len(e.word) <= e.t.longest && whole(word) {
 			if id, ok := e.t.ids[string(e.word)]; ok {
-				e.ids = append(e.ids, id)
+				e.add(id)
 				return
 			}
 		}
-		e.merge()
-		for i := int32(0); i >= 0; i = e.spans[i].next {
+		if e.merge(); e.poll.err != nil {
+			return
+		}
+		for n, i := 0, int32(0); i >= 0; n, i = n+1, e.spans[i].next {
 			e.lookUp(int(e.spans[i].lo), int(e.spans[i].hi))
+			if last(n) && e.poll.ended(interval) {
+				return
+			}
 		}
 	})
+}
+
+// spellParts spells a long word except the rest that it returns, for which e.word has room. The rest is
+// empty if the call ends.
+func (e *encoder) spellParts(word []byte) (rest []byte) {
+	const most = len("▁") // bytes that spell one
+	for ; !e.poll.ended(interval); word = word[copied:] {
+		e.word = room(&e.poll, e.word, most*copied)
+		if len(word) <= copied {
+			return word
+		}
+		e.word = e.t.model.spelling.spell(e.word, word[:copied])
+	}
+	return nil
 }
 
 // lookUp appends the token of a span of the word, or the tokens of its bytes.
 func (e *encoder) lookUp(lo, hi int) {
 	spelled := e.word[lo:hi]
 	if id, ok := e.t.ids[string(spelled)]; ok {
-		e.ids = append(e.ids, id)
+		e.add(id)
 		return
 	}
 	for i, b := range e.t.model.spelling.unspell(nil, string(spelled)) {
@@ -134,12 +190,26 @@ func (e *encoder) lookUp(lo, hi int) {
 		if id < 0 {
 			id = e.t.unk
 		}
-		if id < 0 && e.err == nil {
-			at := e.at + len(e.t.model.spelling.unspell(nil, string(e.word[:lo]))) + i
-			e.err = fmt.Errorf("%s: the vocabulary has no token for the byte 0x%02X; found it at offset %d of the text, expected text without it: leave out the character that it is part of", e.t.name, b, at)
+		if id < 0 {
+			at := e.at + e.unspelled(lo) + i
+			e.poll.fail(fmt.Errorf("%s: the vocabulary has no token for the byte 0x%02X; found it at offset %d of the text, expected text without it: leave out the character that it is part of", e.t.name, b, at))
+			return
 		}
-		e.ids = append(e.ids, id)
+		e.add(id)
 	}
+}
+
+// unspelled returns the number of bytes of the text that the first n bytes of the word spell.
+func (e *encoder) unspelled(n int) int {
+	at := 0
+	for spelled := 0; spelled < n; at++ {
+		if last(at) && e.poll.ended(interval) {
+			break
+		}
+		e.key = e.t.model.spelling.spell(e.key[:0], e.text[at:at+1])
+		spelled += len(e.key)
+	}
+	return at
 }
 
 // Decode returns the text of ids. It is the inverse of Encode, byte for byte, for

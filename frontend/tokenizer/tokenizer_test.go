@@ -61,7 +61,7 @@ func make1(t *testing.T, c Config) *Tokenizer {
 // spelled encodes text and returns the tokens as the file spells them.
 func spelled(t *testing.T, tok *Tokenizer, text string, o Options) []string {
 	t.Helper()
-	ids, err := tok.Encode([]byte(text), o)
+	ids, err := tok.Encode(t.Context(), []byte(text), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestScores(t *testing.T) {
 		if got := spelled(t, tok, d.text, Options{}); !slices.Equal(got, d.want) {
 			t.Errorf("%q: %q; want %q", d.text, got, d.want)
 		}
-		ids, _ := tok.Encode([]byte(d.text), Options{})
+		ids, _ := tok.Encode(t.Context(), []byte(d.text), Options{})
 		if back, err := tok.Decode(ids); err != nil || string(back) != d.text {
 			t.Errorf("%q: decoded %q, %v", d.text, back, err)
 		}
@@ -181,7 +181,7 @@ func TestSpecialTokens(t *testing.T) {
 		if got := spelled(t, tok, d.text, o); !slices.Equal(got, d.want) {
 			t.Errorf("%q, %v: %q; want %q", d.text, d.parse, got, d.want)
 		}
-		ids, _ := tok.Encode([]byte(d.text), o)
+		ids, _ := tok.Encode(t.Context(), []byte(d.text), o)
 		if back, err := tok.Decode(ids); err != nil || string(back) != d.text {
 			t.Errorf("%q, %v: decoded %q, %v", d.text, d.parse, back, err)
 		}
@@ -257,7 +257,7 @@ func TestSpaceFirstOnce(t *testing.T) {
 			t.Errorf("%q: %q; want %q", text, got, want)
 		}
 	}
-	ids, _ := tok.Encode([]byte("<s>a</s>b"), Options{ParseSpecial: true})
+	ids, _ := tok.Encode(t.Context(), []byte("<s>a</s>b"), Options{ParseSpecial: true})
 	if back, _ := tok.Decode(ids); string(back) != "<s>a</s>b" {
 		t.Errorf("decoded %q", back)
 	}
@@ -272,7 +272,7 @@ func TestUnknown(t *testing.T) {
 	c.Tokens['x'] = "none"
 	tok := make1(t, c)
 	for text, at := range map[string]string{"x": "0", "axb": "1", "a b xx": "4", "é<unk>x": "7", "a\n\n bbx": "6"} {
-		_, err := tok.Encode([]byte(text), Options{})
+		_, err := tok.Encode(t.Context(), []byte(text), Options{})
 		if err == nil || !strings.Contains(err.Error(), "toy.gguf: the vocabulary has no token for the byte 0x78; found it at offset "+at+" of the text") {
 			t.Errorf("%q: error %v; want the file, the byte and its offset %s", text, err, at)
 		}
@@ -282,7 +282,17 @@ func TestUnknown(t *testing.T) {
 		t.Errorf("%q; want %q", got, want)
 	}
 	c.Types[256] = typeControl
-	if ids, err := make1(t, c).Encode([]byte("axb"), Options{}); err == nil {
+	// A space and ▁ are spelled alike.
+	s := spm(map[string]float32{"▁": -1})
+	s.UNK, s.AddSpacePrefix = -1, new(bool)
+	s.Tokens[3+'x'] = "none"
+	for text, at := range map[string]string{" x": "1", "▁ ▁x": "7", "▁é\xffx": "6"} {
+		_, err := make1(t, s).Encode(t.Context(), []byte(text), Options{})
+		if err == nil || !strings.Contains(err.Error(), "at offset "+at+" of the text") {
+			t.Errorf("%q: error %v; want the offset %s", text, err, at)
+		}
+	}
+	if ids, err := make1(t, c).Encode(t.Context(), []byte("axb"), Options{}); err == nil {
 		t.Errorf("text became a control token: %v", ids)
 	}
 }
