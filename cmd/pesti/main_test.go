@@ -486,8 +486,9 @@ func TestInfoOfISAs(t *testing.T) {
 	if got := all["activations"]; best == "avx2" && got != "in fast mixed" {
 		t.Errorf("on avx2 two planes are where one costs most, info says activations %q", got)
 	}
-	if best == "avx2" && all["norm"] != "avx2 portable, avx2" {
-		t.Errorf("of norm avx2 is used, info says %q", all["norm"])
+	used := map[string]string{"avx2": "avx2", "avx512vnni": "avx512vnni", "amx": "avx512vnni"}[best]
+	if got, want := all["norm"], used+" portable, avx2, avx512vnni"; used != "" && got != want {
+		t.Errorf("on %s info says of norm %q, expected %q", best, got, want)
 	}
 	r := call{args: []string{"info"}, env: map[string]string{isaVariable: "sse9"}}.run()
 	if r.code != 1 || !strings.Contains(r.err, isaVariable+`: instruction set "sse9", expected one of portable, `) {
