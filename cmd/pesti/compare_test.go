@@ -271,7 +271,7 @@ func TestCompareRefuses(t *testing.T) {
 		code  int
 		words string
 	}{
-		{[]string{"demo"}, 2, "1 arguments"},
+		{[]string{"demo"}, 2, "1 argument"},
 		{[]string{"demo", "demo"}, 2, "no tokens"},
 		{[]string{"demo", "demo", "--ids", ","}, 2, "--ids is empty"},
 		{[]string{"demo", "demo", "--ids", "x"}, 2, `"x"`},

@@ -288,8 +288,8 @@ func TestUsageErrors(t *testing.T) {
 		{"help bogus", `"bogus"`},
 		{"help plan bogus", `"plan bogus"`},
 		{"help run now", `"run now"`},
-		{"info now", "1 arguments"},
-		{"version now", "1 arguments"},
+		{"info now", "1 argument"},
+		{"version now", "1 argument"},
 	} {
 		args := strings.Fields(c.args)
 		for i, a := range args {

@@ -96,7 +96,7 @@ func TestPlanDiffJSON(t *testing.T) {
 		t.Errorf("plans of two models differ in:\n%s", out)
 	}
 	pesti("plan", "diff", a, "none.plan").fails(t, 1, "none.plan")
-	pesti("plan", "diff", a).fails(t, 2, "1 arguments")
+	pesti("plan", "diff", a).fails(t, 2, "1 argument")
 	pesti("plan", "diff", "demo", a).fails(t, 2, "is a GGUF model")
 }
 
