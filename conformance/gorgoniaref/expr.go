@@ -34,7 +34,7 @@ func (e *expr) add(n *graph.Node) error {
 		}
 		return e.err
 	}
-	return fmt.Errorf("the op has no row in gorgoniaref's table, which has the ops of unfused graphs")
+	return fmt.Errorf("the op has no row in the table of conformance/gorgoniaref/ops.go, which has the ops of unfused graphs")
 }
 
 // fail records the first error.

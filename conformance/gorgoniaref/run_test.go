@@ -294,7 +294,7 @@ func TestErrors(t *testing.T) {
 		{"smaller model", model, FromFile(tiny.File(t, tiny.Config{Arch: "llama", Embd: 32})), []int32{299}, "logits", `tensor "token_embd.weight": has dims [32 300], but the graph reads 300 rows of 64`},
 		{"a graph that does not verify", parse(t, "  %y : f32[T, 4] = matmul %x, @one, _\n  output %y\n"), small, []int32{1}, "y", "y"},
 		{"fused op", parse(t, "  %y : f32[T, 8] = gated_mlp %x, @gate, @up {act: \"silu\"}\n  output %y\n"), small, []int32{1}, "y",
-			"node y (gated_mlp): the op has no row in the table of the tape"},
+			"node y (gated_mlp): the op has no row in the table of conformance/gorgoniaref/ops.go"},
 		{"extent of 1", parse(t, "  %y : f32[T, 1] = matmul %x, @one, _\n  output %y\n"), small, []int32{1}, "y", "node y (matmul): shape [1 1 4] has an extent of 1"},
 		{"empty cache", parse(t, "  %k : kv[C, 4] = state {width: 4}\n  %y : f32[T, 1, C] = attn_scores %x, %k, %pos, %seq {head_dim: 4, heads: 1, kv_heads: 1, scale: 1.0}\n  output %y\n"), small, []int32{1}, "x",
 			"node y (attn_scores): operand %k has no value: the sequence begins at position 0"},
