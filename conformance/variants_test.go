@@ -158,7 +158,10 @@ var variants = []variant{
 	{name: "gemma3: local RoPE base", config: tiny.Config{Arch: "gemma3", Layers: 3, Window: 16, Edit: edits(f32("gemma3.rope.freq_base_swa", 300), u32("gemma3.attention.sliding_window_pattern", 2))}},
 	{name: "gemma3: linear scaling of global layers", config: tiny.Config{Arch: "gemma3", Layers: 3, Window: 16, Edit: edits(u32("gemma3.attention.sliding_window_pattern", 2), scaling("gemma3", "linear", numbers{"factor": 8}))}},
 	{name: "gemma3: scores of the 27B model", config: tiny.Config{Arch: "gemma3", Layers: 62, HeadDim: 8, Window: 16}},
-	{name: "llama: window in all layers", config: tiny.Config{Arch: "llama", Window: 11}},
+	{name: "gemma3: window in all layers", config: tiny.Config{Arch: "gemma3", Window: 11, Edit: func(m *tiny.Model) {
+		m.Meta.SetBools("gemma3.attention.sliding_window_pattern", []bool{true, true})
+	}}},
+	{name: "llama: a window, which llama has not", config: tiny.Config{Arch: "llama", Window: 11}},
 
 	{name: "llama: as many KV heads as heads", config: tiny.Config{Arch: "llama", Embd: 128, Heads: 8, KVHeads: 8}},
 	{name: "qwen2: two heads to a KV head", config: tiny.Config{Arch: "qwen2", Embd: 128, Heads: 8, KVHeads: 4}},

@@ -8,8 +8,7 @@ import (
 )
 
 // witnessed are the variants that llama.cpp reads as we do. It refuses partial RoPE in llama and
-// qwen2, rope_freqs in qwen2, and per-layer arrays. It ignores YaRN's betas, the scale of scores,
-// and a window in all layers of llama.
+// qwen2, rope_freqs in qwen2, and per-layer arrays. It ignores YaRN's betas and the scale of scores.
 var witnessed = []string{
 	"llama: RoPE on pairs, own head, no biases",
 	"llama: biases of q, k and v",
@@ -34,6 +33,8 @@ var witnessed = []string{
 	"gemma3: YaRN in global layers",
 	"gemma3: local RoPE base",
 	"gemma3: window by flags",
+	"gemma3: window in all layers",
+	"llama: a window, which llama has not",
 }
 
 // TestProveVariantsThirdWitness compares the variants with llama.cpp in float32, with the bounds of

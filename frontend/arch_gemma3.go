@@ -12,8 +12,9 @@ import (
 // and after the feed-forward, tanh GELU, and mostly sliding-window layers: every sixth one
 // attends to the whole context with its own RoPE base (Gemma 3 report, 2025, arXiv:2503.19786).
 var gemma3 = arch{
-	name:   "gemma3",
-	layout: "halves",
+	name:    "gemma3",
+	layout:  "halves",
+	windows: true,
 	weights: slices.Concat(blockWeights, []weight{
 		{"attn_q_norm.weight", required, perHead},
 		{"attn_k_norm.weight", required, perHead},
@@ -31,7 +32,13 @@ const (
 )
 
 func gemma3Params(r *reader, p *Params) {
-	if p.Blocks == gemma3Largest && !r.f.Has(r.key("attention.scale")) {
+	r.same("attention.key_length_swa", p.HeadDim)
+	r.same("attention.value_length_swa", p.HeadDim)
+	r.same("rope.dimension_count_swa", p.Rot)
+	if v, ok := r.f.Value(r.key("final_logit_softcapping")); ok && !r.zero("final_logit_softcapping") {
+		r.fail("final_logit_softcapping", "is %s: soft-capping of logits is not supported", v)
+	}
+	if p.Blocks == gemma3Largest && (!r.f.Has(r.key("attention.scale")) || r.zero("attention.scale")) {
 		p.Scale = 1 / math.Sqrt(float64(p.Embd)/float64(p.Heads))
 	}
 	// Positions are scaled only in the layers without a window. The magnitude applies to all layers.

@@ -89,8 +89,7 @@ func TestSabotage(t *testing.T) {
 		{"longrope", scaling("longrope", numbers{"factor": 4}), `llama.rope.scaling.type is "longrope", expected one of none, linear, yarn`},
 		{"llama3", scaling("llama3", numbers{"factor": 4}), `llama.rope.scaling.type is "llama3", expected one of none, linear, yarn`},
 		{"scaling type number", u32("rope.scaling.type", 1), `llama.rope.scaling.type`},
-		{"linear by 0", scaling("linear", numbers{"factor": 0}), "llama.rope.scaling.factor is 0"},
-		{"scale_linear 0", f32("rope.scale_linear", 0), "llama.rope.scale_linear is 0"},
+		{"linear by -1", scaling("linear", numbers{"factor": -1}), "llama.rope.scaling.factor is -1"},
 		{"scale_linear -2", f32("rope.scale_linear", -2), "llama.rope.scale_linear is -2"},
 		{"another bias", add("blk.1.attn_output.bias", 64),
 			"tensor \"blk.1.attn_output.bias\" is not used by architecture llama, and the text would be wrong without it"},
@@ -107,7 +106,13 @@ func TestSabotage(t *testing.T) {
 		{"rope_freqs with -Inf", freqs(1, 1, 1, float32(math.Inf(-1)), 1, 1, 1, 1), "tensor rope_freqs.weight: element 3 is -Inf, expected"},
 		{"rope_freqs near 0", freqs(1, 1e-40, 1, 1, 1, 1, 1, 1), "tensor rope_freqs.weight: element 1 is 1e-40, expected"},
 		{"heads by layer", func(m *tiny.Model) { m.Meta.SetUint32s("llama.attention.head_count", []uint32{4, 4}) }, `llama.attention.head_count`},
-		{"scale", f32("attention.scale", 0), "llama.attention.scale is 0"},
+		{"scale", f32("attention.scale", -1), "llama.attention.scale is -1"},
+		{"head_dim differs", func(m *tiny.Model) {
+			m.Meta.SetUint32("llama.attention.head_dim", 8)
+			m.Meta.SetUint32("llama.attention.key_length", 16)
+		}, "llama.attention.head_dim is 8, expected 16, as llama.attention.key_length says"},
+		{"head_dim that no tensor has", u32("attention.head_dim", 8), "blk.0.attn_q.weight has shape [64 64], expected [32 64]"},
+		{"freq_base 2^200", func(m *tiny.Model) { m.Meta.SetFloat64("llama.rope.global.freq_base", math.Pow(2, 200)) }, "llama.rope.global.freq_base is"},
 		{"scaling factor", f32("rope.scaling.factor", float32(math.NaN())), "llama.rope.scaling.factor is NaN"},
 		{"empty table", func(m *tiny.Model) {
 			w := m.Tensor("token_embd.weight")
@@ -361,11 +366,11 @@ func TestKeys(t *testing.T) {
 	}
 	// Keys that are known to change the text, independent of the table.
 	for key, v := range map[string]any{
-		"attn_logit_softcapping": float32(50), "final_logit_softcapping": float32(30), "logit_scale": float32(0.0625),
+		"attn_logit_softcapping": float32(20), "final_logit_softcapping": float32(15), "logit_scale": float32(0.0625),
 		"residual_scale": float32(0.22), "embedding_scale": float32(12), "expert_count": float32(8), "attention.causal": false,
-		"rope.dimension_sections": []uint32{16, 24, 24, 0}, "rope.dimension_count_swa": float32(8), "rope.freq_base_swa": float32(10000),
+		"rope.dimension_sections": []uint32{16, 24, 24, 0}, "attention.indexer.top_k": uint32(8), "attention.rope_pattern": uint32(2),
 		"rope.something_new": float32(1), "attention.something_new": float32(1), "attention.sliding_window_pattern": float32(6),
-		"attention.key_length_swa": float32(8), "rope.scaling.alpha": float32(1000), "attention.max_alibi_bias": float32(8),
+		"attention.gate_lora_rank": uint32(4), "rope.scaling.alpha": float32(1000), "attention.max_alibi_bias": float32(8),
 	} {
 		if _, err := with(key, v); err == nil || !strings.HasPrefix(err.Error(), "tiny.gguf: llama."+key+" is ") {
 			t.Errorf("%s = %v: error %v", key, v, err)
@@ -458,12 +463,11 @@ func TestScaling(t *testing.T) {
 	m, err := load(t, tiny.Config{Arch: "llama", Edit: func(m *tiny.Model) {
 		m.Meta.SetFloat32("llama.rope.scaling.factor", 4)
 		m.Meta.SetFloat32("llama.attention.scale", 0.5)
-		m.Meta.SetUint32("llama.attention.sliding_window", 17)
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l := m.Params.Layers[1]; l.Rope.Step != 0.25 || l.Window != 17 || m.Params.Scale != 0.5 {
+	if l := m.Params.Layers[1]; l.Rope.Step != 0.25 || m.Params.Scale != 0.5 {
 		t.Errorf("%+v, scale %v", l, m.Params.Scale)
 	}
 	g, err := m.Graph(Bounds{Tokens: 8, Sequences: 1, Rows: 8, Context: 64})
@@ -471,7 +475,7 @@ func TestScaling(t *testing.T) {
 		t.Fatal(err)
 	}
 	scores := g.Value("blk.1.scores").Def.Attr
-	if scores.Float("scale") != 0.5 || scores.Int("window") != 17 || g.Value("blk.1.q_rope").Def.Attr.Float("freq_scale") != 0.25 {
+	if scores.Float("scale") != 0.5 || scores.Int("window") != 0 || g.Value("blk.1.q_rope").Def.Attr.Float("freq_scale") != 0.25 {
 		t.Errorf("scores %v, rope %v", scores, g.Value("blk.1.q_rope").Def.Attr)
 	}
 }

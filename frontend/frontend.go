@@ -18,8 +18,9 @@
 //  2. A name in archs, below.
 //
 // If it has hyper-parameters of its own, its params function reads them. A file is refused if it has a
-// key under attention. or rope. that neither this function nor readParams reads. A key in the table
-// refusals counts as supported once it is read.
+// key under attention. or rope. that neither this function nor readParams reads, and whose value has an
+// effect (see neutral). A key in the table refusals counts as supported once it is read. The key of a
+// sliding window is ignored, with a warning, unless the architecture has windows.
 //
 // Tests:
 //
@@ -75,6 +76,7 @@ import (
 type arch struct {
 	name    string
 	layout  string                     // RoPE: "pairs" rotates (2i, 2i+1), "halves" rotates (i, i+rot/2)
+	windows bool                       // layers may have a sliding window
 	weights []weight                   // of one block
 	params  func(r *reader, p *Params) // reads the hyper-parameters that only this architecture has; may be nil
 	build   func(b *builder)           // appends the nodes from tokens to logits
@@ -97,7 +99,7 @@ func Architectures() []string {
 type Model struct {
 	File     *gguf.File
 	Params   *Params
-	Warnings []string // keys and tensors that the architecture does not use
+	Warnings []string // keys and tensors that are not used
 	arch     *arch
 	weights  map[string]graph.Type
 }
@@ -117,8 +119,9 @@ func Load(f *gguf.File) (*Model, error) {
 		if err != nil {
 			return nil, err
 		}
-		m := &Model{File: f, Params: p, arch: &archs[i]}
+		m := &Model{File: f, Params: p, Warnings: p.notices, arch: &archs[i]}
 		m.warn("keys are not known to architecture "+name, p.Unread)
+		m.warn("keys describe the parts for images or sounds, which are not used", p.Media)
 		return m, m.checkWeights()
 	}
 	return nil, fmt.Errorf("%s: architecture %q is not supported; supported are %s", f.Path, name, strings.Join(Architectures(), ", "))

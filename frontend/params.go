@@ -29,6 +29,9 @@ type Params struct {
 
 	Asked  []string // keys that were read, in alphabetical order, without the architecture's prefix
 	Unread []string // keys with the architecture's prefix that are not known
+	Media  []string // such keys of the parts for images and sounds
+
+	notices []string // keys that were ignored, and why
 }
 
 // A Layer holds the hyper-parameters that may differ between blocks.
@@ -44,15 +47,23 @@ const maxBlocks = 1 << 10 // far above any published model; limits the memory th
 // A reader reads a file's keys under an architecture's prefix. It keeps the first error, so that
 // callers need not check each read, and remembers which keys were read.
 type reader struct {
-	f     *gguf.File
-	arch  string
-	asked map[string]bool // by suffix
-	err   error
+	f       *gguf.File
+	arch    string
+	windows bool            // the architecture has sliding windows
+	asked   map[string]bool // by suffix
+	err     error
 }
 
+// key returns the whole name of a key, which is a synonym of suffix if the file has only that.
 func (r *reader) key(suffix string) string {
 	r.asked[suffix] = true
-	return r.arch + "." + suffix
+	key := r.arch + "." + suffix
+	for _, s := range synonyms {
+		if other := r.arch + "." + s.other; s.key == suffix && !r.f.Has(key) && r.f.Has(other) {
+			return other
+		}
+	}
+	return key
 }
 
 func (r *reader) fail(suffix, format string, args ...any) {
@@ -87,6 +98,34 @@ func (r *reader) optUint(suffix string, max, absent int64) int64 {
 		return absent
 	}
 	return r.uint(suffix, max)
+}
+
+// zero reports whether the key has a number and it is 0.
+func (r *reader) zero(suffix string) bool {
+	v, ok := r.f.Value(r.key(suffix))
+	if !ok || v.Kind() == gguf.Array {
+		return false
+	}
+	switch v.Any() {
+	case uint64(0), int64(0), float64(0):
+		return true
+	}
+	return false
+}
+
+// count reads an integer in [0, max], which is 0 if the key is absent.
+func (r *reader) count(suffix string, max int64) int64 {
+	if r.zero(suffix) {
+		return 0
+	}
+	return r.optUint(suffix, max, 0)
+}
+
+// same reads an integer that only one value is supported for.
+func (r *reader) same(suffix string, want int64) {
+	if n := r.count(suffix, 1<<16); n != 0 && n != want {
+		r.fail(suffix, "is %d, expected %d: layers with a window differ from the others in the base of RoPE only", n, want)
+	}
 }
 
 // perLayer reads a number, or an array with one for each block.
@@ -147,7 +186,7 @@ func (r *reader) within(suffix string, low, high, absent float64) float64 {
 
 // readParams reads the keys that all architectures share.
 func readParams(f *gguf.File, a *arch) (*Params, error) {
-	r := &reader{f: f, arch: a.name, asked: make(map[string]bool)}
+	r := &reader{f: f, arch: a.name, windows: a.windows, asked: make(map[string]bool)}
 	p := &Params{Arch: a.name}
 	if f.Has("general.name") {
 		name, err := f.Str("general.name")
@@ -185,8 +224,11 @@ func readParams(f *gguf.File, a *arch) (*Params, error) {
 	kv := r.perLayer("attention.head_count_kv", 1<<16, p.Blocks, p.Heads)
 	ff := r.perLayer("feed_forward_length", 1<<24, p.Blocks, 0)
 	rope := readRope(r, p)
-	window := r.optUint("attention.sliding_window", 1<<31, 0)
-	p.Scale = r.within("attention.scale", 1e-6, 100, 1/math.Sqrt(float64(p.HeadDim)))
+	window := r.window(p)
+	p.Scale = 1 / math.Sqrt(float64(p.HeadDim))
+	if !r.zero("attention.scale") { // 0 is none
+		p.Scale = r.within("attention.scale", 1e-6, 100, p.Scale)
+	}
 	p.Layers = make([]Layer, p.Blocks)
 	for i := range p.Layers {
 		if r.err == nil && p.Heads%kv[i] != 0 {
@@ -200,9 +242,24 @@ func readParams(f *gguf.File, a *arch) (*Params, error) {
 	if a.params != nil && r.err == nil {
 		a.params(r, p)
 	}
-	p.Asked, p.Unread = slices.Sorted(maps.Keys(r.asked)), r.rest()
+	p.Asked = slices.Sorted(maps.Keys(r.asked))
+	p.Unread, p.Media = r.rest()
 	if r.err != nil {
 		return nil, r.err
 	}
 	return p, nil
+}
+
+// window reads the sliding window, 0 for none. An architecture whose published models attend to all
+// positions ignores it, with a notice: some converters copy the number from a configuration in which
+// another entry switches the window off.
+func (r *reader) window(p *Params) int64 {
+	const suffix = "attention.sliding_window"
+	if r.windows {
+		return r.count(suffix, 1<<31)
+	}
+	if v, ok := r.f.Value(r.key(suffix)); ok && !r.zero(suffix) {
+		p.notices = append(p.notices, fmt.Sprintf("%s: %s is %s: ignored, since architecture %s has no sliding window", r.f.Path, r.key(suffix), v, r.arch))
+	}
+	return 0
 }

@@ -70,8 +70,13 @@ func (r *reader) stretch(suffix string, absent float64) float64 {
 }
 
 func linear(r *reader, _ *Params, rope *Rope) {
-	older := r.stretch("rope.scale_linear", 1)
-	rope.Step = 1 / r.stretch("rope.scaling.factor", older)
+	key := "rope.scaling.factor"
+	if !r.f.Has(r.key(key)) {
+		key = "rope.scale_linear" // its older name
+	}
+	if !r.zero(key) { // 0 is none
+		rope.Step = 1 / r.stretch(key, 1)
+	}
 }
 
 // yarn is the method of Peng et al. 2023, arXiv:2309.00071. Pairs that rotate many times within the

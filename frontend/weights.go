@@ -112,10 +112,14 @@ func (m *Model) checkWeights() error {
 		return fmt.Errorf("%s: tensor %s is missing, though %s is there", f.Path, all.absent, all.present)
 	}
 
-	var unused []string
+	var unused, media []string
 	for i := range tensors {
 		name := tensors[i].Name
 		if _, ok := m.weights[name]; ok {
+			continue
+		}
+		if slices.ContainsFunc(otherTensors, func(part string) bool { return strings.HasPrefix(name, part) }) {
+			media = append(media, name)
 			continue
 		}
 		if m.matters(name) {
@@ -124,6 +128,7 @@ func (m *Model) checkWeights() error {
 		unused = append(unused, name)
 	}
 	m.warn("tensors are not used by architecture "+p.Arch, unused)
+	m.warn("tensors belong to the parts for images or sounds, which are not used", media)
 	return nil
 }
 
@@ -139,6 +144,9 @@ func (m *Model) warn(what string, names []string) {
 	}
 	m.Warnings = append(m.Warnings, fmt.Sprintf("%s: %d %s: %s", m.File.Path, n, what, strings.Join(names, ", ")))
 }
+
+// otherTensors lists prefixes of tensors of the parts of a model for images and sounds.
+var otherTensors = []string{"a.", "mm.", "multi_modal_projector.", "v.", "vision_tower."}
 
 // modifiers lists suffixes of tensors that change the product with the weight of the same name.
 var modifiers = []string{".bias", ".scale", ".input_scale"}

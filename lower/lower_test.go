@@ -149,10 +149,14 @@ var shapes = []tiny.Config{
 // optionalKeys sets each key that an architecture reads and tiny models leave out, and whatever
 // else the frontend needs to read the key.
 var optionalKeys = map[string]func(arch string, m *tiny.Model){
+	"attention.key_length_swa":         setUint("attention.key_length_swa", 32),
 	"attention.scale":                  setFloat("attention.scale", 0.5),
 	"attention.sliding_window":         setUint("attention.sliding_window", 16),
 	"attention.sliding_window_pattern": setUint("attention.sliding_window_pattern", 2),
+	"attention.value_length_swa":       setUint("attention.value_length_swa", 32),
+	"final_logit_softcapping":          setFloat("final_logit_softcapping", 0),
 	"rope.dimension_count":             setUint("rope.dimension_count", 16),
+	"rope.dimension_count_swa":         setUint("rope.dimension_count_swa", 32),
 	"rope.freq_base_swa":               setFloat("rope.freq_base_swa", 300),
 	"rope.scale_linear":                setFloat("rope.scale_linear", 2),
 	"rope.scaling.attn_factor":         setFloat("rope.scaling.attn_factor", 1.25),

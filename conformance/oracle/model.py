@@ -166,11 +166,9 @@ class Model:
         )
 
     def _is_sliding(self, i):
-        """Whether block i has a window. The pattern is a flag per layer, or a period whose last layer is global; without a pattern all layers slide."""
-        if not self._key("attention.sliding_window", 0):
+        """Whether block i has a window. The pattern is a flag per layer, or a period whose last layer is global; an architecture without a pattern has no windows."""
+        if "pattern" not in self.facts or not self._key("attention.sliding_window", 0):
             return False
-        if "pattern" not in self.facts:
-            return True
         pattern = self._key("attention.sliding_window_pattern", self.facts["pattern"])
         if isinstance(pattern, list):
             return bool(pattern[i])

@@ -323,8 +323,8 @@ class WholeModels(Folder):
         for context, speeds in ((2048, [1, s, s * s / 8]), (270, [1, s * (smooth + (1 - smooth) / 8), s * s / 8])):
             self.check("llama", 2, [], {"layout": "pairs", "base": 10_000.0, "speeds": speeds}, llama3=(8, 1, 4, context))
 
-    def test_llama_window(self):
-        self.check("llama", 2, [("add_sliding_window", 3)], {"layout": "pairs", "base": 10_000.0, "local_base": 10_000.0, "window": 3, "is_global": lambda n: False})
+    def test_llama_has_no_window(self):
+        self.check("llama", 2, [("add_sliding_window", 3)], {"layout": "pairs", "base": 10_000.0})
 
     def test_llama_score_scale(self):
         self.check("llama", 2, [("add_attention_scale", 0.75)], {"layout": "pairs", "base": 10_000.0, "scale": 0.75})
