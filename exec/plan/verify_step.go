@@ -136,13 +136,13 @@ func (b *binding) params() error {
 			at := slices.IndexFunc(b.step.Params, func(p Param) bool { return p.Name == name })
 			switch {
 			case at < 0 && spec.Default == nil:
-				return fmt.Errorf("parameter %s is missing, expected %s", name, spec.expected())
+				return fmt.Errorf("parameter %s is missing, expected %s", name, spec.expected(nil))
 			case at < 0:
 				continue
 			}
 			switch v := b.step.Params[at].Value; {
 			case !spec.accepts(v):
-				return fmt.Errorf("parameter %s is %v, expected %s", name, v, spec.expected())
+				return fmt.Errorf("parameter %s is %v, expected %s", name, v, spec.expected(v))
 			case v == spec.Default: // otherwise equal plans could have different texts
 				return fmt.Errorf("parameter %s is %v, which is its default: expected the step to omit it", name, v)
 			}
@@ -179,12 +179,22 @@ func (p *ParamSpec) accepts(v any) bool {
 	return ok && slices.Contains(p.Words, s)
 }
 
-func (p *ParamSpec) expected() string {
+// expected describes the values that the parameter accepts. If v, which it does not accept, is a number of
+// the other kind, it says how the text of a plan tells the two kinds apart.
+func (p *ParamSpec) expected(v any) string {
 	switch p.Kind.(type) {
 	case int64:
-		return fmt.Sprintf("an integer of at least %d", p.Min)
+		s := fmt.Sprintf("an integer of at least %d", p.Min)
+		if _, ok := v.(float64); ok {
+			s += ", written without a point"
+		}
+		return s
 	case float64:
-		return fmt.Sprintf("a number from %v to %v", p.Range[0], p.Range[1])
+		s := fmt.Sprintf("a number from %v to %v", p.Range[0], p.Range[1])
+		if n, ok := v.(int64); ok {
+			s += fmt.Sprintf(", written with a point, such as %d.0", n)
+		}
+		return s
 	}
 	return fmt.Sprintf("one of %q", p.Words)
 }

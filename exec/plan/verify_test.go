@@ -333,7 +333,8 @@ var broken = []struct {
 		st := e.step("blk.0.attn")
 		st.Params = append(st.Params, st.Params[0])
 	}, []string{"blk.0.attn", "parameters"}},
-	{"parameter of another kind", func(e editor) { e.param("blk.0.attn", "heads").Value = 4.0 }, []string{"blk.0.attn", "heads"}},
+	{"number for an integer", func(e editor) { e.param("blk.0.attn", "heads").Value = 4.0 }, []string{"blk.0.attn", "heads is 4, expected an integer of at least 1, written without a point"}},
+	{"integer for a number", func(e editor) { e.param("blk.0.attn", "base").Value = int64(2) }, []string{"blk.0.attn", "base is 2, expected a number from 0 to 1e+18, written with a point, such as 2.0"}},
 	{"parameter that hides a bound", func(e editor) { e.param("blk.0.attn", "heads").Name = "M" }, []string{"blk.0.attn", "heads is missing"}},
 	{"more heads", func(e editor) { e.param("blk.0.attn", "heads").Value = int64(8) }, []string{"blk.0.attn", "operand q", "128"}},
 	{"no heads", func(e editor) { e.param("blk.0.attn", "kv_heads").Value = int64(0) }, []string{"blk.0.attn", "kv_heads is 0"}},
