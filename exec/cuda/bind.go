@@ -223,13 +223,19 @@ func (b *binder) rounds(role string) uint32 {
 // exact reports whether the products of a step are in float32, from the name of the matmul kernel.
 func (b *binder) exact() bool { return !strings.HasSuffix(b.Operands["w0"].Kernel, ".q8x2") }
 
-// param returns a parameter of the step.
+// param returns a parameter of the step. Its value has another type than T if the default in the signature does,
+// or if the kernel reads it as another kind.
 func param[T any](b *binder, name string) T {
-	if v, ok := b.Step.Param(name).(T); ok {
+	v := b.Step.Param(name)
+	if v, ok := v.(T); ok {
 		return v
 	}
 	var zero T
-	b.fail("parameter %s is missing, expected a %T", name, zero)
+	if v == nil {
+		b.fail("parameter %s is missing, expected type %T", name, zero)
+	} else {
+		b.fail("parameter %s is %v of type %T, expected type %T: its kind, its default and the kernel must agree", name, v, v, zero)
+	}
 	return zero
 }
 
