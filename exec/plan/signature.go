@@ -163,22 +163,32 @@ func ParseMatmul(name string) (MatmulKernel, bool) {
 	return MatmulKernel{}, false
 }
 
+// count returns an integer parameter of at least 1.
 func count(name string) ParamSpec { return ParamSpec{Name: name, Kind: int64(0), Min: 1} }
+
+// counts returns a count that occurs once for each repeated operand.
 func counts(name string) ParamSpec {
 	return ParamSpec{Name: name, Kind: int64(0), Min: 1, Repeat: true}
 }
+
+// amount returns an integer parameter of at least 0.
 func amount(name string) ParamSpec { return ParamSpec{Name: name, Kind: int64(0)} }
+
+// number returns a float64 parameter in a range.
 func number(name string, least, greatest float64) ParamSpec {
 	return ParamSpec{Name: name, Kind: 0.0, Range: [2]float64{least, greatest}}
 }
 
 // factor returns a parameter that float32 values are multiplied by.
 func factor(name string) ParamSpec { return number(name, -math.MaxFloat32, math.MaxFloat32) }
+
+// word returns a parameter that is one of the words.
 func word(name string, words ...string) ParamSpec {
 	return ParamSpec{Name: name, Kind: "", Words: words}
 }
 
-// Optional returns the parameter with a default, so that steps may omit it.
+// Optional returns the parameter with a default, so that steps may omit it. The default has the type of
+// Kind: Optional(int64(1)) for an integer, Optional(1.0) for a number, Optional("pairs") for a word.
 func (p ParamSpec) Optional(value any) ParamSpec { p.Default = value; return p }
 
 // ScratchOf returns the formula for the bytes of scratch per worker, given the format of operand x.

@@ -59,26 +59,33 @@
 //
 //  1. write the code in files whose build constraints name the architecture, with a list of its rows,
 //     and an empty list in a file for all other architectures (compare tiles_assembly.go and
-//     tiles_other.go). Assembly for amd64 is generated: write _asm/NAME/main.go (_asm/README.md
-//     explains it, probe is a short example) with the constraint "!purego", since the file name has
-//     the architecture; make asm writes NAME_amd64.s and NAME_amd64.go;
+//     tiles_other.go, whose lists are of matmul kernels; yours is of Rows). A weight may be in panels,
+//     see matrix in binder.go; leave to the portable code what the variant does not handle. Assembly
+//     for amd64 is generated: write _asm/NAME/main.go (_asm/README.md explains it, probe is a short
+//     example) with the constraint "!purego", since the file name has the architecture;
+//     make asm ASSEMBLERS=NAME writes NAME_amd64.s and NAME_amd64.go;
 //  2. append that list to table, or, for the products of a weight type, to matmuls. Add gemv and gemm
 //     of one type together: a prompt's bits must not depend on which of the two processed a token;
 //  3. add tests. The matmul tests run every row that the machine supports. Tests in eachSet, such as
-//     TestRowKernels over rowCases, run the instruction sets of vector.go; a kernel with a case in
-//     rowCases needs no more for one of those sets. For any other test or set, set the field isa of the
-//     call in help_test.go. Insert a fault into the variant once, to see that a test runs it.
+//     TestRowKernels over rowCases, run the instruction sets of vector.go, and so run a variant for one
+//     of those sets if its kernel has a case. Rows of rowCases have 96 elements, a multiple of every
+//     vector, and few weight types: add a test for the rest of a row, and a case for a type that the
+//     variant handles by itself. For any other test or set, set the field isa of the call in
+//     help_test.go. Insert a fault into each branch of the variant once, to see that a test runs it.
 //
 // A plan names the instruction set that it was compiled for, by default the best of this machine; it
 // does not name variants. An instruction set that package isa does not know needs a row there and its
 // name in plan.ISAs. Run
 //
 //	go test ./exec/cpu/kernel
-//	go test ./exec/cpu/kernel -run '^$' -bench Matmul
+//	go vet -tags purego ./exec/cpu/kernel
+//	GOARCH=arm64 go vet ./exec/cpu/kernel
+//	make check-asm
+//	go test ./exec/cpu/kernel -run '^$' -bench 'Matmul|Attention|Vectors'
 //	go test ./conformance -run 'SameBytes|InstructionSets|ExactAgainstOracle'
 //	go run ./cmd/pesti info
 //
-// and repeat with PESTI_ISA=portable to compare.
+// and repeat with PESTI_ISA=portable to compare. The benchmarks do not cover embed, select and copy.
 //
 // Traps, whichever you add:
 //   - Always write float32(x*y) + z. Without the conversion some machines round once, others twice.
