@@ -8,6 +8,7 @@ VENV        := .venv
 VENV_PYTHON := $(VENV)/bin/python
 PEER        := .peer
 PEER_PYTHON := $(PEER)/bin/python
+TRANSFORMERS := .transformers
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 PLATFORMS   := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 # Packages for the race detector: code with goroutines, and the code that runs on them.
@@ -56,7 +57,7 @@ PEER_BUILD  := -DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DG
 	-DCMAKE_PROJECT_llama.cpp_INCLUDE='$(CURDIR)/conformance/llamacpp/libllama.cmake'
 
 .NOTPARALLEL:
-.PHONY: build check gofmt vet staticcheck cross check-asm check-cuda test prove prove-slow times test-oracle test-one-processor test-variants test-goamd64 test-purego test-avx512 test-arm64 test-libcuda test-offline race test-fuzz fuzz bench bench-models bench-peers bench-accuracy roofline-check gpu-check conformance golden asm cuda pesti-cuda gpu-tools cuda-stub demo graphviz module test-module models venv peer
+.PHONY: build check gofmt vet staticcheck cross check-asm check-cuda test prove prove-slow times test-oracle test-one-processor test-variants test-goamd64 test-purego test-avx512 test-arm64 test-libcuda test-offline race test-fuzz fuzz bench bench-models bench-peers bench-accuracy roofline-check gpu-check conformance golden asm cuda pesti-cuda gpu-tools cuda-stub demo graphviz module test-module transformers check-transformers models venv peer
 
 build:
 	$(GO) build -o bin/pesti ./cmd/pesti
@@ -274,6 +275,23 @@ demo:
 # Extracts the layout engine from the module that go.mod pins.
 graphviz:
 	gzip -9n < $$($(GO) list -m -f '{{.Dir}}' github.com/goccy/go-graphviz)/internal/wasm/graphviz.wasm > graph/draw/graphviz/graphviz.wasm.gz
+
+# Computes the logits of transformers that tests read (conformance/transformers/README.md), for all models or for
+# MODELS. check-transformers compares instead. Neither is part of CI.
+MODELS ?=
+WITNESS := OMP_NUM_THREADS=1 LD_LIBRARY_PATH=$(CURDIR)/$(TRANSFORMERS)/stubs $(TRANSFORMERS)/bin/python conformance/transformers/logits.py -o conformance/testdata/transformers
+
+transformers: $(TRANSFORMERS)/requirements.txt
+	$(WITNESS) $(MODELS)
+
+check-transformers: $(TRANSFORMERS)/requirements.txt
+	$(WITNESS) --check $(MODELS)
+
+$(TRANSFORMERS)/requirements.txt: conformance/transformers/requirements.txt conformance/transformers/stubs.py
+	test -x $(TRANSFORMERS)/bin/python || $(PYTHON) -m venv $(TRANSFORMERS)
+	$(TRANSFORMERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r $<
+	$(TRANSFORMERS)/bin/python conformance/transformers/stubs.py $(TRANSFORMERS)/stubs
+	cp $< $@
 
 # --- the module under another path ---
 

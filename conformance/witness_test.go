@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"pesti/conformance/metrics"
 	"pesti/conformance/testenv"
 	"pesti/gguf"
 	"pesti/gguf/quant"
@@ -50,7 +51,7 @@ const (
 )
 
 // squareError is Σ(a−b)² / Σb² over the logits of all positions.
-func squareError(a, b [][]float32) float64 {
+func squareError[A, B metrics.Float](a [][]A, b [][]B) float64 {
 	diff, size := 0.0, 0.0
 	for t := range b {
 		for i, y := range b[t] {

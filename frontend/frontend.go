@@ -37,8 +37,10 @@
 //     run to variants_witness_test.go, and mistakes that an author is likely to make to
 //     variantFaults. frontend/check_test.go: the files to refuse, such as one without a required
 //     weight.
-//  6. If its files name a pre-tokenizer that is not known: frontend/tokenizer/splitters.go.
-//  7. The README ("Supported") and CHANGELOG.md name the architectures.
+//  6. conformance/transformers/models: a small model whose logits transformers computes, and faults that the
+//     comparison must catch. docs/adding.md has the steps.
+//  7. If its files name a pre-tokenizer that is not known: frontend/tokenizer/splitters.go.
+//  8. The README ("Supported") and CHANGELOG.md name the architectures.
 //
 // Then run
 //

@@ -1,5 +1,6 @@
 // Package tiny builds small models with random weights in memory, of every architecture and tensor
-// type, for tests that need a whole model but no meaningful text.
+// type, for tests that need a whole model but no meaningful text. A [Seeded] model is one that programs in
+// other languages can build too.
 //
 // It defines the shapes and names of their tensors, and imports only gguf and gguf/quant. It must
 // not import the frontend, which is tested on its output.
@@ -122,19 +123,24 @@ func GGUF(c Config) ([]byte, error) {
 	if c.Edit != nil {
 		c.Edit(m)
 	}
+	return m.bytes()
+}
+
+// bytes encodes the tensors and returns the file.
+func (m *Model) bytes() ([]byte, error) {
 	for _, t := range m.Tensors {
 		if t.Raw != nil {
-			w.AddTensor(t.Name, t.Type, t.Dims, t.Raw)
+			m.Meta.AddTensor(t.Name, t.Type, t.Dims, t.Raw)
 			continue
 		}
 		data, err := encode(t)
 		if err != nil {
 			return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
 		}
-		w.AddTensor(t.Name, t.Type, t.Dims, data)
+		m.Meta.AddTensor(t.Name, t.Type, t.Dims, data)
 	}
 	var out bytes.Buffer
-	err := w.Write(&out)
+	err := m.Meta.Write(&out)
 	return out.Bytes(), err
 }
 
