@@ -80,3 +80,29 @@ func stepOn(t *testing.T, p *plan.Plan, kernel string) *plan.Step {
 	t.Fatalf("no step on %s", kernel)
 	return nil
 }
+
+// TestDefaultTypes checks that each default in the table of signatures has the type and the range of its parameter.
+func TestDefaultTypes(t *testing.T) {
+	for _, sig := range plan.Kernels() {
+		for _, p := range sig.Params {
+			if p.Default == nil {
+				continue
+			}
+			fits := false
+			switch v := p.Default.(type) {
+			case int64:
+				_, same := p.Kind.(int64)
+				fits = same && v >= p.Min
+			case float64:
+				_, same := p.Kind.(float64)
+				fits = same && v >= p.Range[0] && v <= p.Range[1]
+			case string:
+				_, same := p.Kind.(string)
+				fits = same && slices.Contains(p.Words, v)
+			}
+			if !fits {
+				t.Errorf("kernel %s: the default of %s is %v of type %T, expected a value of type %T in its range", sig.Name, p.Name, p.Default, p.Default, p.Kind)
+			}
+		}
+	}
+}
