@@ -29,6 +29,14 @@ var seededFaults = map[string][]seededFault{
 		seededFault{"no bias of q", bypass("q")},
 		seededFault{"no bias of k", bypass("k")},
 		seededFault{"no bias of v", bypass("v")}),
+	"qwen2-yarn": append(commonFaults(),
+		seededFault{"linear scaling", dropAttrs(ops.Rope, "ramp_low", "ramp_high")},
+		seededFault{"a ramp that ends one pair later", addToAttr("ramp_high", 1, ops.Rope)},
+		seededFault{"no magnitude", dropAttrs(ops.Rope, "magnitude")}),
+	"mistral": append(commonFaults(),
+		seededFault{"RoPE on halves", setAttr("layout", ops.Halves, ops.Rope)},
+		seededFault{"scores scaled by width / heads", setAttr("scale", 0.31622776601683794, ops.AttnScores)},
+		seededFault{"RoPE on a part of the head", setAttr("rot", int64(10), ops.Rope)}),
 	"qwen3": append(commonFaults(),
 		seededFault{"RoPE on pairs", setAttr("layout", "pairs", ops.Rope)},
 		seededFault{"no norm of q", bypass("q_norm")},
@@ -47,6 +55,12 @@ var seededFaults = map[string][]seededFault{
 		seededFault{"global layers one early", shiftGlobal},
 		seededFault{"the global base in all layers", setAttr("base", 1e6, ops.Rope)},
 		seededFault{"the local base in all layers", setAttr("base", 1e4, ops.Rope)}),
+	"gemma3-linear": append(commonFaults(),
+		seededFault{"no scaling", setAttr("freq_scale", 1.0, ops.Rope)},
+		seededFault{"scaling in all layers", setAttr("freq_scale", 0.125, ops.Rope)},
+		seededFault{"window one longer", addToWindow(1)},
+		seededFault{"window one shorter", addToWindow(-1)},
+		seededFault{"global layers one early", shiftGlobal}),
 }
 
 // commonFaults are faults that every architecture can have.
@@ -101,6 +115,25 @@ func scaleAttr(name string, by float64, of ...*graph.Op) func(*graph.Graph) int 
 		n.Attr[name] = n.Float(name) * by
 		return true
 	}, of...)
+}
+
+// addToAttr adds to an attribute in all nodes of the ops.
+func addToAttr(name string, x float64, of ...*graph.Op) func(*graph.Graph) int {
+	return eachNode(func(n *graph.Node) bool {
+		n.Attr[name] = n.Float(name) + x
+		return true
+	}, of...)
+}
+
+// dropAttrs removes attributes in all nodes of the op.
+func dropAttrs(of *graph.Op, names ...string) func(*graph.Graph) int {
+	return eachNode(func(n *graph.Node) bool {
+		before := len(n.Attr)
+		for _, name := range names {
+			delete(n.Attr, name)
+		}
+		return len(n.Attr) < before
+	}, of)
 }
 
 // windowed are the ops with an attribute window.
