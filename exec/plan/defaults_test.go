@@ -81,26 +81,44 @@ func stepOn(t *testing.T, p *plan.Plan, kernel string) *plan.Step {
 	return nil
 }
 
-// TestDefaultTypes checks that each default in the table of signatures has the type and the range of its parameter.
+// fits reports whether a parameter has no default, or one of its type and in its range.
+func fits(p plan.ParamSpec) bool {
+	switch v := p.Default.(type) {
+	case nil:
+		return true
+	case int64:
+		_, same := p.Kind.(int64)
+		return same && v >= p.Min
+	case float64:
+		_, same := p.Kind.(float64)
+		return same && v >= p.Range[0] && v <= p.Range[1]
+	case string:
+		_, same := p.Kind.(string)
+		return same && slices.Contains(p.Words, v)
+	}
+	return false
+}
+
+// TestDefaultTypes checks the default of each parameter in the table of signatures.
 func TestDefaultTypes(t *testing.T) {
+	integer := plan.ParamSpec{Name: "n", Kind: int64(0), Min: 1}
+	number := plan.ParamSpec{Name: "x", Kind: 0.0, Range: [2]float64{-1, 1}}
+	word := plan.ParamSpec{Name: "w", Kind: "", Words: []string{"pairs"}}
+	for _, c := range []struct {
+		spec plan.ParamSpec
+		want bool
+	}{
+		{integer, true}, {integer.Optional(int64(1)), true}, {integer.Optional(int64(0)), false}, {integer.Optional(1), false}, {integer.Optional(1.0), false},
+		{number.Optional(1.0), true}, {number.Optional(1.5), false}, {number.Optional(int64(1)), false}, {number.Optional(1), false},
+		{word.Optional("pairs"), true}, {word.Optional("other"), false}, {word.Optional(1.0), false},
+	} {
+		if fits(c.spec) != c.want {
+			t.Errorf("default %v (%T) of a parameter of type %T: fits is %v, expected %v", c.spec.Default, c.spec.Default, c.spec.Kind, !c.want, c.want)
+		}
+	}
 	for _, sig := range plan.Kernels() {
 		for _, p := range sig.Params {
-			if p.Default == nil {
-				continue
-			}
-			fits := false
-			switch v := p.Default.(type) {
-			case int64:
-				_, same := p.Kind.(int64)
-				fits = same && v >= p.Min
-			case float64:
-				_, same := p.Kind.(float64)
-				fits = same && v >= p.Range[0] && v <= p.Range[1]
-			case string:
-				_, same := p.Kind.(string)
-				fits = same && slices.Contains(p.Words, v)
-			}
-			if !fits {
+			if !fits(p) {
 				t.Errorf("kernel %s: the default of %s is %v of type %T, expected a value of type %T in its range", sig.Name, p.Name, p.Default, p.Default, p.Kind)
 			}
 		}
