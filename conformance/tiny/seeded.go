@@ -50,7 +50,7 @@ func ParseSeeded(name string, text []byte) (*Seeded, error) {
 func (s *Seeded) Model() (*Model, error) {
 	m := &Model{Meta: gguf.NewWriter()}
 	m.Meta.SetStr("general.architecture", s.Arch)
-	m.Meta.SetStr("general.name", "seeded "+s.Name)
+	m.Meta.SetStr("general.name", "seeded") // llama.cpp takes properties of the vocabulary from names such as phi3
 	for _, key := range slices.Sorted(maps.Keys(s.Keys)) {
 		if err := setJSON(m.Meta, s.Arch+"."+key, s.Keys[key]); err != nil {
 			return nil, fmt.Errorf("%s: key %s: %w", s.Name, key, err)

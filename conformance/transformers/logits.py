@@ -73,7 +73,8 @@ TRANSFORMS = {
 
 def parameters(model):
     """The parameters of transformers by name, in float64, and the tensors that they are made of."""
-    names = NAMES | model.transformers.get("names", {})
+    own = model.transformers.get("names", {})
+    names = {theirs: ours for theirs, ours in NAMES.items() if ours not in own.values()} | own
     made, used = {}, set()
     for theirs, ours in names.items():
         for parameter, tensor in zip(expand(theirs, model.layers), expand(ours, model.layers)):
