@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -75,6 +76,7 @@ type generation struct {
 	decoder *speculate.Decoder // nil without speculation
 	topK    int                // number of greatest logits that are needed, 0: all
 	stops   *tokenizer.StopMatcher
+	control []int32 // control tokens among the stop texts, which add no text
 	stream  tokenizer.Stream
 	piece   []byte // bytes of the last token
 	texts   texts
@@ -133,6 +135,9 @@ func (s *Session) newGeneration(p *Params, prompt func() ([]int32, error)) (*gen
 		return nil, nil, err
 	}
 	g := &generation{session: s, params: p, sampler: sampler, stops: tokenizer.NewStopMatcher(p.Stop)}
+	for _, text := range p.Stop {
+		g.control = append(g.control, s.model.tokenizer.Controls(text)...)
+	}
 	if p.Speculate == 0 && !p.Logprobs {
 		g.topK = sampler.TopKNeeded()
 	}
@@ -167,7 +172,7 @@ func (g *generation) run(ctx context.Context, prompt []int32, yield func(Piece, 
 		if !yield(Piece{ID: id, Text: g.texts.add(g.stream.Write(text)), Logprob: g.logprob}, nil) {
 			return false, nil
 		}
-		if stopped {
+		if stopped || slices.Contains(g.control, id) {
 			stop = StopText
 			break
 		}

@@ -20,7 +20,7 @@ type Params struct {
 	RepeatLast    int     // number of recent tokens; 0: 64
 	Seed          int64   // seed of the random numbers; sample.RandomSeed takes a new one each time
 
-	Stop      []string // end before the first of these texts
+	Stop      []string // end before the first of these texts, or at a control token of that name
 	IgnoreEOG bool     // continue after the model's end-of-generation token
 	Logprobs  bool     // set Piece.Logprob, which needs all logits of each token
 

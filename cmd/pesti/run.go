@@ -85,7 +85,7 @@ start_resident and peak_resident are bytes of memory of the process. The other n
 	f.Float64Var(&o.params.MinP, "min-p", o.params.MinP, "sample from tokens that are at least `P` times as likely as the most likely one, 0 to 1; 0 is all")
 	f.Float64Var(&o.params.RepeatPenalty, "repeat-penalty", o.params.RepeatPenalty, "make recent tokens less likely by the factor `R`; 1 is off")
 	f.Int64Var(&o.params.Seed, "seed", o.params.Seed, "`SEED` of the random numbers; -1 takes another one each time")
-	f.StringArrayVar(&o.stops, "stop", nil, "end before this `TEXT`; may be given more than once")
+	f.StringArrayVar(&o.stops, "stop", nil, "end before this `TEXT`, or at the control token of this name; may be given more than once")
 	f.BoolVar(&o.ignoreEOS, "ignore-eos", false, "continue after the end-of-generation token")
 	f.Var(&o.stats, "stats", "print statistics on standard error")
 	f.BoolVar(&o.strict, "strict", false, "fail if the plan has a fallback, a step that runs a reference kernel because the target has none")

@@ -22,13 +22,17 @@ func Check(f *gguf.File) (faults, warnings []string) {
 	case !supported(arch):
 		warnings = append(warnings, fmt.Sprintf("%s: architecture %q is not supported, so that hyper-parameters and shapes are not checked", f.Path, arch))
 	case len(f.Tensors()) > 0:
-		if _, err := frontend.Load(f); err != nil {
+		if m, err := frontend.Load(f); err != nil {
 			faults = append(faults, err.Error())
+		} else {
+			warnings = append(warnings, m.Warnings...)
 		}
 	}
 	if f.Has("tokenizer.ggml.model") {
-		if _, err := tokenizer.FromGGUF(f); err != nil {
+		if t, err := tokenizer.FromGGUF(f); err != nil {
 			faults = append(faults, err.Error())
+		} else {
+			warnings = append(warnings, t.Warnings()...)
 		}
 	}
 	return faults, warnings

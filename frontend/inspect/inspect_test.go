@@ -122,6 +122,9 @@ func TestCheck(t *testing.T) {
 		{"another architecture", func(m *tiny.Model) { m.Meta.SetStr("general.architecture", "mamba9") },
 			nil, []string{`architecture "mamba9" is not supported, so that hyper-parameters and shapes are not checked`}},
 		{"no architecture", func(m *tiny.Model) { m.Meta.SetUint32("general.architecture", 1) }, []string{"general.architecture"}, nil},
+		{"a control token that is typed as text", func(m *tiny.Model) { m.Meta.SetInt32s("tokenizer.ggml.token_type", slices.Repeat([]int32{1}, 300)) },
+			nil, []string{`tokenizer.ggml.token_type: 1 tokens are typed as normal text, expected control tokens: "<|endoftext|>"`}},
+		{"a window", func(m *tiny.Model) { m.Meta.SetUint32("qwen2.attention.sliding_window", 8) }, nil, []string{"qwen2.attention.sliding_window is 8: ignored"}},
 		{"the tokenizer", func(m *tiny.Model) { m.Meta.SetStr("tokenizer.ggml.pre", "martian") }, []string{"martian"}, nil},
 		{"all of them", func(m *tiny.Model) {
 			m.Meta.SetStr("tokenizer.ggml.pre", "martian")

@@ -23,6 +23,9 @@ const (
 	keyEOS        = "tokenizer.ggml.eos_token_id"
 	keyEOT        = "tokenizer.ggml.eot_token_id"
 	keyEOM        = "tokenizer.ggml.eom_token_id"
+	keyFIMPad     = "tokenizer.ggml.fim_pad_token_id"
+	keyFIMRepo    = "tokenizer.ggml.fim_rep_token_id"
+	keyFIMFile    = "tokenizer.ggml.fim_sep_token_id"
 	keyUNK        = "tokenizer.ggml.unknown_token_id"
 	keyAddBOS     = "tokenizer.ggml.add_bos_token"
 	keySpaceFirst = "tokenizer.ggml.add_space_prefix"
@@ -56,6 +59,10 @@ type Config struct {
 
 	BOS, EOS, EOT, EOM, UNK int
 
+	// FIM has the ids of fill-in-the-middle tokens that end generation: padding, the next repository, the
+	// next file. It is nil if the file names none.
+	FIM *[3]int
+
 	AddBOS         *bool
 	AddSpacePrefix *bool
 }
@@ -67,13 +74,22 @@ type namedID struct {
 }
 
 func (c *Config) ids() []namedID {
-	return []namedID{{keyBOS, &c.BOS}, {keyEOS, &c.EOS}, {keyEOT, &c.EOT}, {keyEOM, &c.EOM}, {keyUNK, &c.UNK}}
+	return append(c.ends(), namedID{keyBOS, &c.BOS}, namedID{keyUNK, &c.UNK})
+}
+
+// ends returns the ids that end generation.
+func (c *Config) ends() []namedID {
+	ids := []namedID{{keyEOS, &c.EOS}, {keyEOT, &c.EOT}, {keyEOM, &c.EOM}}
+	if c.FIM != nil {
+		ids = append(ids, namedID{keyFIMPad, &c.FIM[0]}, namedID{keyFIMRepo, &c.FIM[1]}, namedID{keyFIMFile, &c.FIM[2]})
+	}
+	return ids
 }
 
 // FromGGUF returns the tokenizer that f describes. It returns the errors of [New], and an error if
 // a key has the wrong type.
 func FromGGUF(f *gguf.File) (*Tokenizer, error) {
-	c := Config{BOS: -1, EOS: -1, EOT: -1, EOM: -1, UNK: -1, HasPre: f.Has(keyPre)}
+	c := Config{BOS: -1, EOS: -1, EOT: -1, EOM: -1, UNK: -1, FIM: &[3]int{-1, -1, -1}, HasPre: f.Has(keyPre)}
 	var types []int64
 	err := cmp.Or(
 		optional(f.Str, keyModel, &c.Model),

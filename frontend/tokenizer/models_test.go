@@ -18,12 +18,12 @@ var realModels = []struct {
 	{
 		file: "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
 		fox:  []int32{785, 3974, 13876, 38835, 34208, 916, 279, 15678, 5562, 13},
-		ends: []int32{151643, 151645},
+		ends: []int32{151643, 151645, 151662, 151663, 151664},
 	},
 	{
 		file: "smollm2-135m-instruct-q4_1.gguf",
 		fox:  []int32{504, 2365, 6354, 16438, 27003, 690, 260, 23790, 2767, 30},
-		ends: []int32{0, 2},
+		ends: []int32{0, 2, 4},
 	},
 	{
 		file:  "gemma-3-270m-q4_k_m.gguf",
